@@ -1,0 +1,8 @@
+// How OpenMP's threads wait for each other.
+#pragma once
+
+// To be called first in main(). A step is hundreds of short parallel regions; by default a waiting thread spins for
+// milliseconds, which on a machine that has anything else to do (our own decoder threads) takes the core from the very
+// thread it waits for: measured on two busy cores, 8 images/s against 72. The runtimes read their settings before
+// main(), so the program sets them and starts itself again, once. Nothing happens where the user has chosen.
+void threads_wait_briefly(char **argv);

@@ -1,0 +1,60 @@
+// Small things everyone needs: errors as one line, memory that cannot fail, time, paths.
+#pragma once
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define PRINTF_LIKE(fmt, args) __attribute__((format(printf, fmt, args)))
+
+// A failure that a user may have caused: one line that says what, where and what to do, without a newline.
+// Functions that can fail so return false (or NULL) and fill an Err; programs print it and exit 2.
+typedef struct Err {
+  char msg[512];
+} Err;
+
+// Writes the message and returns false, so that `return err_set(err, ...)` reads as what it does. err may be NULL.
+bool err_set(Err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+enum { EXIT_RUN = 1, EXIT_USAGE = 2 }; // 1: failed while running; 2: unusable arguments or input
+
+// Prints "name: message" as one line on stderr and exits.
+_Noreturn void die(int code, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+// CHECK guards memory and invariants and stays in optimised builds; a failure is our bug, not the user's.
+_Noreturn void check_failed(const char *expr, const char *file, int line);
+#define CHECK(expr) ((expr) ? (void)0 : check_failed(#expr, __FILE__, __LINE__))
+
+// Allocation that ends the program with one line when memory is out. Zero sizes are fine.
+void *xmalloc(size_t bytes);
+void *xcalloc(size_t count, size_t size);
+void *xrealloc(void *p, size_t bytes);
+char *xstrdup(const char *s);
+char *xasprintf(const char *fmt, ...) PRINTF_LIKE(1, 2); // caller frees
+
+// Grows *items (capacity *cap elements of `size` bytes) so that `need` elements fit; doubles.
+void array_reserve(void **items, size_t *cap, size_t need, size_t size);
+
+double now_seconds(void); // monotonic
+
+// Whole file into memory, NUL-terminated past its end; *size without the NUL. Caller frees. NULL on failure.
+char *file_read(const char *path, size_t *size, Err *err);
+bool path_is_dir(const char *path);
+bool path_is_file(const char *path);
+bool make_dirs(const char *path, Err *err); // like mkdir -p
+
+// Atomic replacement: write to the returned stream, then file_commit flushes, fsyncs, renames onto `path` and fsyncs
+// the folder; file_abort removes the temporary file. Whatever stood at `path` stays whole until the rename.
+typedef struct AtomicFile {
+  FILE *f;
+  char *path, *tmp;
+} AtomicFile;
+bool file_begin(AtomicFile *a, const char *path, Err *err);
+bool file_commit(AtomicFile *a, Err *err);
+void file_abort(AtomicFile *a);
+
+int compare_int(const void *a, const void *b); // qsort

@@ -1,0 +1,127 @@
+// Files, folders and growth: what stands on disk after each way that a write can go.
+#include <unistd.h>
+#include "test/test.h"
+
+static char *read_text(const char *path) {
+  size_t size;
+  char *text = file_read(path, &size, NULL);
+  if (text) EXPECT_INT((long long)size, (long long)strlen(text));
+  return text;
+}
+
+static bool write_text(const char *path, const char *text, Err *err) {
+  AtomicFile a;
+  if (!file_begin(&a, path, err)) return false;
+  fputs(text, a.f);
+  return file_commit(&a, err);
+}
+
+TEST(util_file_is_replaced_whole_or_not_at_all) {
+  char *path = xasprintf("%s/atomic", test_tmp());
+  Err err;
+  EXPECT(write_text(path, "old", &err));
+  AtomicFile a;
+  EXPECT(file_begin(&a, path, &err));
+  fputs("half", a.f);
+  fflush(a.f);
+  char *tmp = xstrdup(a.tmp), *during = read_text(path);
+  EXPECT_STR(during, "old");
+  EXPECT(path_is_file(tmp));
+  file_abort(&a);
+  char *after_abort = read_text(path);
+  EXPECT_STR(after_abort, "old");
+  EXPECT(!path_is_file(tmp));
+  EXPECT(write_text(path, "new", &err));
+  char *after_commit = read_text(path);
+  EXPECT_STR(after_commit, "new");
+  EXPECT(!path_is_file(tmp));
+  char *all[] = {path, tmp, during, after_abort, after_commit};
+  for (int i = 0; i < COUNT(all); i++) free(all[i]);
+}
+
+// A target that is a folder lets everything succeed but the rename.
+TEST(util_failed_commit_leaves_nothing_behind) {
+  char *path = xasprintf("%s/target", test_tmp()), *inside = xasprintf("%s/inside", path);
+  Err err;
+  EXPECT(make_dirs(inside, &err));
+  AtomicFile a;
+  EXPECT(file_begin(&a, path, &err));
+  char *tmp = xstrdup(a.tmp);
+  EXPECT(!file_commit(&a, &err));
+  EXPECT(strstr(err.msg, "cannot write ") == err.msg && strstr(err.msg, "/target: Is a directory"));
+  EXPECT(!path_is_file(tmp) && path_is_dir(inside));
+  free(tmp);
+  free(inside);
+  free(path);
+}
+
+TEST(util_full_disk_is_reported) {
+  AtomicFile a = {.f = fopen("/dev/full", "wb"), .path = xstrdup("/dev/full"), .tmp = NULL};
+  if (!a.f) {
+    file_abort(&a);
+    test_skip("no /dev/full");
+    return;
+  }
+  fputs("text", a.f);
+  Err err;
+  EXPECT(!file_commit(&a, &err));
+  EXPECT_STR(err.msg, "cannot write /dev/full: No space left on device");
+}
+
+TEST(util_make_dirs_reports_what_stands_in_the_way) {
+  char *folder = xasprintf("%s/a//b/c/", test_tmp()), *file = xasprintf("%s/a/b/file", test_tmp());
+  char *under_file = xasprintf("%s/x", file);
+  Err err;
+  EXPECT(make_dirs(folder, &err) && path_is_dir(folder));
+  EXPECT(make_dirs(folder, &err)); // once more is fine
+  EXPECT(write_text(file, "", &err));
+  EXPECT(path_is_file(file) && !path_is_dir(file));
+  EXPECT(!make_dirs(under_file, &err));
+  char *want = xasprintf("cannot create folder %s: File exists", file);
+  EXPECT_STR(err.msg, want);
+  EXPECT(!write_text(under_file, "", &err));
+  EXPECT(strstr(err.msg, "Not a directory"));
+  char *all[] = {folder, file, under_file, want};
+  for (int i = 0; i < COUNT(all); i++) free(all[i]);
+}
+
+TEST(util_file_read_reports_and_ends_in_nul) {
+  size_t size = 1;
+  Err err;
+  EXPECT(!file_read(test_tmp(), &size, &err));
+  EXPECT(strstr(err.msg, "Is a directory"));
+  EXPECT(!file_read("/nonexistent", &size, &err));
+  EXPECT_STR(err.msg, "cannot open /nonexistent: No such file or directory");
+  char *empty = file_read("/dev/null", &size, &err);
+  EXPECT_INT((long long)size, 0);
+  EXPECT_STR(empty, "");
+  free(empty);
+}
+
+TEST(util_array_grows_and_keeps) {
+  int *items = NULL;
+  size_t cap = 0;
+  for (size_t i = 0; i < 1000; i++) {
+    array_reserve((void **)&items, &cap, i + 1, sizeof *items);
+    items[i] = (int)i;
+  }
+  EXPECT(cap >= 1000 && cap < 4000);
+  for (int i = 0; i < 1000; i++) EXPECT_INT(items[i], i);
+  array_reserve((void **)&items, &cap, 5000, sizeof *items);
+  EXPECT_INT((long long)cap, 5000);
+  free(items);
+}
+
+TEST(util_messages_are_cut_not_overrun) {
+  Err err;
+  char *longer = xmalloc(2000);
+  memset(longer, 'x', 1999);
+  longer[1999] = '\0';
+  EXPECT(!err_set(&err, "%s", longer));
+  EXPECT_INT((long long)strlen(err.msg), (long long)sizeof err.msg - 1);
+  EXPECT(!err_set(NULL, "ignored"));
+  char *copy = xasprintf("%s!", longer);
+  EXPECT_INT((long long)strlen(copy), 2000);
+  free(copy);
+  free(longer);
+}
