@@ -1,0 +1,37 @@
+// Learning-rate schedules.
+#include "nn/optim.h"
+#include <math.h>
+#include "nn/util.h"
+
+static const double PI = 3.14159265358979323846;
+
+Schedule schedule_default(Decay decay, int64_t steps, double base) {
+  return (Schedule){
+      .decay = decay,
+      .base = base,
+      .steps = steps,
+      .warmup = 1000,
+      .warmup_factor = 0.001,
+      .gamma = 0.1,
+      .milestones = 2,
+      .milestone = {steps * 2 / 3, steps * 8 / 9},
+  };
+}
+
+static double warmup_factor(const Schedule *s, int64_t step) {
+  if (step >= s->warmup) return 1;
+  return s->warmup_factor + (1 - s->warmup_factor) * (double)step / (double)s->warmup;
+}
+
+static double decay_factor(const Schedule *s, int64_t step) {
+  if (s->decay == DECAY_COSINE) return (1 + cos(PI * (double)MIN(step, s->steps) / (double)s->steps)) / 2;
+  int passed = 0;
+  for (int i = 0; i < s->milestones; i++) passed += step >= s->milestone[i];
+  return pow(s->gamma, passed);
+}
+
+double schedule_rate(const Schedule *s, int64_t step) {
+  return s->base * warmup_factor(s, step) * decay_factor(s, step);
+}
+
+double scaled_rate(int images_per_step) { return 0.02 * images_per_step / 16; }
