@@ -1,0 +1,16 @@
+// What a batch is made of on its way from files to the device; plain data, the same on the host and on the device.
+#pragma once
+#include <stdint.h>
+
+typedef struct ImageInfo { // one image of the batch; h = w = rh = rw = 0: an empty place
+  int64_t offset;          // its bytes in the batch's buffer: RGB [h, w, 3]
+  int h, w;                // as decoded
+  int rh, rw;              // after resizing; the rest of the canvas is zero
+  int flip;                // mirrored left-right (after resizing; everything in canvas coordinates is mirrored already)
+  uint64_t key;            // of its random numbers: (seed, epoch, image)
+} ImageInfo;
+
+typedef struct Bitmap { // an instance's mask, cropped, in the decoded image's pixels (not flipped)
+  int64_t offset;       // of its first word in the batch's bits; rows of (w + 31) / 32 words, bit x % 32 of word x / 32
+  int x, y, w, h;       // crop window in the image; outside it the mask is 0
+} Bitmap;

@@ -1,0 +1,287 @@
+// THE contract: every op, its shapes, layout, units, and what it writes. nn/X.c is the CPU reference, cuda/X.cu the kernel.
+//
+// Common to all: destination tensors and inputs do not overlap; inputs are not written; nothing is allocated; no host
+// synchronisation; no state between calls. `real` data is float (double on cpu64); activations may also be 16 bit.
+// Boxes are [rows, 4] = x1 y1 x2 y2 with ldc 4; image n of a batch owns canvas n. Pointers to int, real and structs in
+// the argument structs are device pointers unless said otherwise; the structs themselves live on the host.
+// Ties in any ordering are broken by the lowest index. Results never depend on the number of threads.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include "nn/batch.h"
+#include "nn/device.h"
+#include "nn/tensor.h"
+
+enum { MAX_LEVELS = 5, MAX_CELL_ANCHORS = 15 };
+
+// ---- dense ----------------------------------------------------------------------------------------------------------
+
+// Where an activation (or its gradient) goes, and what happens on the way:
+//   t = keep · f(v + bias + addend + (accumulate ? t : 0)),  f = max(·, 0) if relu, keep = (mask > 0) if mask else 1.
+// Every op that takes a Dest writes every element of its valid rows, padding lanes included (as zeros), and honours all
+// fields but bias, which only conv_forward and conv_dgrad take.
+typedef struct Dest {
+  Tensor t;
+  bool accumulate;
+  bool relu;
+  const void *bias;     // real [c] or NULL
+  const Tensor *addend; // [n, h, w, c], or half the height and width (rounded up): nearest-upsampled, src = dst / 2;
+                        // or double: each element receives the sum of its 2×2 block (the upsampling's gradient).
+                        // May be the tensor t itself only when accumulate is false and shapes are equal.
+  const Tensor *mask;   // [n, h, w, c], the ReLU output whose gradient t is
+} Dest;
+
+typedef struct Conv {
+  int stride, pad; // the taps are w.h × w.w
+} Conv;
+
+typedef struct Pool {
+  int size, stride, pad; // padding is -inf; output size floor((h + 2·pad - size) / stride) + 1
+} Pool;
+
+// Gradient of a filter bank.
+typedef struct FilterGrad {
+  Tensor dw;         // [k, r, s, c] real
+  void *db;          // real [k] or NULL: Σ dy
+  const void *scale; // real [k] or NULL: row k of dw (not db) is multiplied by scale[k] (frozen BN folded into w)
+  bool accumulate;   // += for dw and db
+} FilterGrad;
+
+// ---- images, ground truth -------------------------------------------------------------------------------------------
+
+typedef struct Truth { // what to learn from one batch; rows g of image n at n·capacity + g
+  int images, capacity;
+  Tensor box;           // [images·capacity, 4] canvas pixels (resized, flipped)
+  const int *label;     // 1 … classes-1
+  const int *count;     // [images]
+  const Bitmap *bitmap; // [images·capacity]
+  const uint32_t *bits;
+} Truth;
+
+typedef struct Preprocess {
+  float mean[3], std[3]; // of RGB in 0…1
+} Preprocess;
+
+// ---- anchors, proposals ---------------------------------------------------------------------------------------------
+
+typedef struct AnchorLevel {
+  int h, w, first;          // grid; index of its first anchor among all
+  float stride_y, stride_x; // canvas pixels
+  float cell[MAX_CELL_ANCHORS][4];
+} AnchorLevel;
+// Anchor (level, y, x, a) has index first + (y·w + x)·per_cell + a and box cell[a] + (x, y)·stride.
+typedef struct Anchors {
+  int levels, per_cell, total;
+  AnchorLevel level[MAX_LEVELS];
+} Anchors;
+
+// Scored boxes in groups of fixed capacity, best first within a group: rows g·capacity … + count[g].
+typedef struct Boxes {
+  int groups, capacity;
+  Tensor box;   // [groups·capacity, 4]
+  Tensor score; // [groups·capacity, 1] probabilities
+  int *index;   // what the box was made of; breaks ties between groups
+  int *count;   // [groups]
+} Boxes;
+
+typedef struct BoxCoder { // Girshick et al., "Rich feature hierarchies …", 2014, appendix C
+  float weight[4];        // x y w h
+  float clamp;            // upper limit of dw, dh: log(1000 / 16)
+} BoxCoder;
+
+typedef struct RpnSelect {
+  BoxCoder coder;
+  float min_size;  // boxes narrower or lower than this are dropped
+  float min_score; // and those scoring below this
+} RpnSelect;
+
+typedef struct RpnMatch {
+  float high, low;  // IoU ≥ high: object; < low: background; between: ignored
+  bool low_quality; // also every anchor that reaches a ground truth's best IoU
+  int batch;        // anchors sampled per image …
+  float positive;   // … of which objects at most this share
+  BoxCoder coder;
+} RpnMatch;
+typedef struct RpnTargets { // image n has rows n·batch …: positives[n] objects first, count[n] in all
+  int images, batch;
+  int *index;     // anchor, ascending within the objects and within the background
+  int *positives; // [images]
+  int *count;     // [images]
+  Tensor delta;   // [images·batch, 4] regression targets of the objects
+} RpnTargets;
+
+// ---- regions --------------------------------------------------------------------------------------------------------
+
+// Regions of interest of the whole batch, compacted to the front.
+typedef struct Rois {
+  int capacity;
+  Tensor box; // [capacity, 4] canvas pixels
+  int *image; // [capacity]
+  int *count; // [1]
+} Rois;
+
+typedef struct RoiSample {
+  float high, low; // IoU with the best ground truth ≥ high: object; < low: background; between: ignored
+  int batch;       // RoIs per image …
+  float positive;  // … of which objects at most this share
+  BoxCoder coder;
+} RoiSample;
+// What the box head learns from (rois, images in order, objects first within each) and the objects alone (objects).
+typedef struct RoiTargets {
+  Rois rois;
+  int *label;        // [rois.capacity], 0 = background
+  Tensor delta;      // [rois.capacity, 4] regression targets of the objects
+  Rois objects;      // capacity images · ceil(batch · positive)
+  int *object_label; // [objects.capacity]
+  int *object_truth; // [objects.capacity] row in Truth
+} RoiTargets;
+
+// He et al., "Mask R-CNN", 2017; FPN level as Lin et al., "Feature Pyramid Networks", 2017, eq. 1.
+typedef struct RoiAlign {
+  int size;                // size × size bins
+  int sampling;            // samples per bin and axis; 0 = ceil(RoI size / size)
+  bool aligned;            // shift by half a pixel and allow RoIs smaller than one pixel
+  int levels, first_level; // levels x[0…], x[l] has stride 2^(first_level + l)
+  float scale[MAX_LEVELS]; // feature pixels per canvas pixel
+  // level = floor(canonical_level + log2(√area / canonical_size) + level_eps)
+  float canonical_size, canonical_level, level_eps;
+} RoiAlign;
+
+typedef struct Detect {
+  BoxCoder coder;
+  float min_score, min_size;
+} Detect;
+
+typedef struct MaskTarget {
+  int size;     // 28
+  bool rounded; // ≥ 0.5 rather than soft
+} MaskTarget;
+
+// ---- losses, optimiser ----------------------------------------------------------------------------------------------
+
+// Upstream factor of every loss gradient, on the device: 1, or the loss scale. NULL = 1.
+typedef const void *LossScale;
+
+typedef struct Sgd { // on the device, real
+  // hyper[]: learning rate, momentum, weight decay, gradient-norm limit (0 = none), 1 / loss scale
+  const void *hyper;
+  const void *stats; // what grad_stats wrote
+} Sgd;
+
+struct Ops {
+  const char *name;
+
+  // y[p] = Σ_taps w · x, pairs of (x, y) sharing w. x [n, h, w, c], w [k, r, s, c], y [n, p, q, k],
+  // p = (h + 2·pad - r) / stride + 1. Rows past x's count are skipped. A fully connected layer has r × s = h × w, pad 0.
+  void (*conv_forward)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *w, const Dest *y);
+  // dx = wᵀ · dy, the shapes of conv_forward. A transposed convolution's forward is this: its input is dy, its output dx.
+  void (*conv_dgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *dy, const Tensor *w, const Dest *dx);
+  // dw[k, tap, c] = Σ_pairs Σ_pixels dy · x.
+  void (*conv_wgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy,
+                     const FilterGrad *out);
+  // db[c] (+)= Σ dy over valid rows and pixels, for ops whose bias does not come from conv_wgrad (transposed convolution).
+  void (*bias_grad)(Device *dev, const Tensor *dy, void *db, bool accumulate);
+  // shadow[k, …] = scale[k] · master[k, …] in shadow's dtype; scale NULL = 1. What the convolutions read.
+  void (*filter_shadow)(Device *dev, const Tensor *master, const void *scale, const Tensor *shadow);
+  // scale = gamma / √(var + eps), shift = beta - mean · scale; all real [c]. Frozen or inference-time batch norm.
+  void (*norm_fold)(Device *dev, int c, float eps, const void *gamma, const void *beta, const void *mean,
+                    const void *var, void *scale, void *shift);
+  // y = x, or 0 where x is NULL, through the Dest: materialises an identity gradient.
+  void (*copy)(Device *dev, const Tensor *x, const Dest *y);
+
+  void (*max_pool_forward)(Device *dev, const Pool *pool, const Tensor *x, const Dest *y);
+  // The gradient goes to the first maximum of each window in row-major order, as PyTorch's does.
+  void (*max_pool_backward)(Device *dev, const Pool *pool, const Tensor *x, const Tensor *dy, const Dest *dx);
+
+  // Wu, He, "Group Normalization", 2018. gamma, beta real [c]; stats real [n, groups, 2]: mean, 1 / √(var + eps).
+  void (*group_norm_forward)(Device *dev, int groups, float eps, const Tensor *x, const void *gamma, const void *beta,
+                             void *stats, const Dest *y);
+  // dgamma, dbeta real [c] (+)=, NULL = not wanted; dx through its Dest. dy is the gradient of the normalised value (y's mask already applied).
+  void (*group_norm_backward)(Device *dev, int groups, const Tensor *x, const Tensor *dy, const void *gamma,
+                              const void *stats, const Dest *dx, void *dgamma, void *dbeta, bool accumulate);
+  // Batch statistics over n, h, w (the whole canvas). stats real [c, 2]: mean, 1 / √(var + eps). running_* move by
+  // momentum towards the batch's mean and unbiased variance; NULL leaves them.
+  void (*batch_norm_forward)(Device *dev, float eps, float momentum, const Tensor *x, const void *gamma,
+                             const void *beta, void *running_mean, void *running_var, void *stats, const Dest *y);
+  void (*batch_norm_backward)(Device *dev, const Tensor *x, const Tensor *dy, const void *gamma, const void *stats,
+                              const Dest *dx, void *dgamma, void *dbeta, bool accumulate);
+
+  // y [n, h, w, 3] canvases: each image resized to rh × rw (bilinear, half-pixel centres, edges clamped, no antialias),
+  // (v / 255 - mean) / std, mirrored if flip, zero outside.
+  void (*preprocess)(Device *dev, const Preprocess *p, const ImageInfo *images, const uint8_t *bytes, const Tensor *y);
+
+  // Per image and level the out->capacity best anchors by logit (NaN counts as -inf): decoded, clipped to the resized image,
+  // small and low ones dropped, order kept. logits[l] [n, h, w, a], deltas[l] [n, h, w, 4a]; group n·levels + l;
+  // score = sigmoid(logit); index = anchor.
+  void (*rpn_select)(Device *dev, const RpnSelect *p, const Anchors *anchors, const ImageInfo *images,
+                     const Tensor *logits, const Tensor *deltas, const Boxes *out);
+  // Greedy suppression within each group of `in` (already best first): drops boxes whose IoU with a kept one is > threshold.
+  // Keeps at most out->capacity.
+  void (*nms)(Device *dev, float threshold, const Boxes *in, const Boxes *out);
+  // Merges `in`'s groups i·per … of image i into group i of `out`, by descending score, ties by index; cut at capacity.
+  void (*boxes_merge)(Device *dev, int per, const Boxes *in, const Boxes *out);
+  // Compacts groups (image = group) into one list, order kept.
+  void (*rois_compact)(Device *dev, const Boxes *in, const Rois *out);
+
+  // Matches anchors with ground truth by IoU and samples a batch per image: of the candidates those with the smallest
+  // rng_u32(rng_key(image key, RNG_RPN), anchor), ties by anchor.
+  void (*rpn_match)(Device *dev, const RpnMatch *p, const Anchors *anchors, const ImageInfo *images, const Truth *truth,
+                    const RpnTargets *out);
+  // Appends the ground truth to the proposals (group i = image i; truth g is candidate count + g), matches, samples as
+  // rpn_match does with RNG_ROI and the candidate's number, encodes the regression targets.
+  void (*roi_sample)(Device *dev, const RoiSample *p, const ImageInfo *images, const Boxes *proposals,
+                     const Truth *truth, const RoiTargets *out);
+
+  // loss [2]: binary cross-entropy over all sampled anchors / their number; smooth L1 (beta; 0 = L1) over the objects'
+  // deltas / the number sampled. Zero when nothing is sampled.
+  void (*rpn_loss)(Device *dev, float beta, const Anchors *anchors, const RpnTargets *targets, const Tensor *logits,
+                   const Tensor *deltas, const Tensor *loss);
+  // Their gradients times *scale; every element of dlogits[l], ddeltas[l] is written (=).
+  void (*rpn_loss_backward)(Device *dev, float beta, const Anchors *anchors, const RpnTargets *targets,
+                            const Tensor *logits, const Tensor *deltas, LossScale scale, const Tensor *dlogits,
+                            const Tensor *ddeltas);
+
+  // y [rois, size, size, c] from x[l] [n, h, w, c]. A RoI reads one level.
+  void (*roi_align_forward)(Device *dev, const RoiAlign *p, const Rois *rois, const Tensor *x, const Tensor *y);
+  void (*roi_align_backward)(Device *dev, const RoiAlign *p, const Rois *rois, const Tensor *dy, const Dest *dx);
+
+  // logits [rois, 1, 1, classes], deltas [rois, 1, 1, 4·classes]. loss [2]: mean cross-entropy; smooth L1 (beta; 0 = L1)
+  // of the deltas of each object's own class / number of RoIs.
+  void (*box_loss)(Device *dev, float beta, const RoiTargets *targets, const Tensor *logits, const Tensor *deltas,
+                   const Tensor *loss);
+  void (*box_loss_backward)(Device *dev, float beta, const RoiTargets *targets, const Tensor *logits,
+                            const Tensor *deltas, LossScale scale, const Tensor *dlogits, const Tensor *ddeltas);
+
+  // target [objects, size, size, 1]: the instance's mask resized by nearest to the canvas, flipped as its image, and
+  // RoIAligned over the object's box (not aligned, adaptive sampling), as torchvision's project_masks_on_boxes.
+  void (*mask_target)(Device *dev, const MaskTarget *p, const ImageInfo *images, const Truth *truth,
+                      const RoiTargets *targets, const Tensor *target);
+  // logits [objects, m, m, classes], target [objects, m, m, 1]. loss [1]: mean binary cross-entropy over the objects'
+  // own class channel; 0 without objects.
+  void (*mask_loss)(Device *dev, const RoiTargets *targets, const Tensor *logits, const Tensor *target,
+                    const Tensor *loss);
+  void (*mask_loss_backward)(Device *dev, const RoiTargets *targets, const Tensor *logits, const Tensor *target,
+                             LossScale scale, const Tensor *dlogits);
+
+  // Softmax, decoding and clipping of every (RoI, class ≥ 1): group n·(classes-1) + class-1 holds the RoIs of image n
+  // with probability > min_score and both sides ≥ min_size, best first, ties by RoI; index = roi·classes + class.
+  void (*detect_select)(Device *dev, const Detect *p, const ImageInfo *images, int num_images, const Rois *rois,
+                        const Tensor *logits, const Tensor *deltas, const Boxes *out);
+  // probs [detections, m, m, 1] = sigmoid of logits' channel index % classes, for the valid rows of boxes compacted as
+  // rois_compact compacts them (logits row = compacted row).
+  void (*mask_select)(Device *dev, const Boxes *detections, const Tensor *logits, const Tensor *probs);
+  // Pastes each valid detection's mask (compacted row as mask_select's) into the decoded image: box scaled from resized to decoded pixels and
+  // expanded by (m + 2) / m about a one-pixel zero border, truncated to integers, bilinear, ≥ threshold, as
+  // torchvision's paste_masks_in_image. Bits are column-major, bit (x·h + y) % 32 of word (x·h + y) / 32, `words` a row.
+  void (*mask_paste)(Device *dev, float threshold, const ImageInfo *images, const Boxes *detections,
+                     const Tensor *probs, uint32_t *bits, int64_t words);
+
+  // stats [2] real: L2 norm of g (times 1 / loss scale, hyper[4]); 1 if g and loss[0 … losses) are all finite, else 0.
+  void (*grad_stats)(Device *dev, size_t n, const void *g, int losses, const void *loss, const void *hyper,
+                     void *stats);
+  // v = momentum·v + (g·clip + decay·w), w -= lr·v, with clip = min(1, limit / (norm + 1e-6)) / loss scale, as PyTorch's SGD
+  // after clip_grad_norm_. Nothing at all is written when stats say not finite.
+  void (*sgd)(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *v);
+};
+
+extern const Ops ops_cpu, ops_cpu64, ops_cuda;
