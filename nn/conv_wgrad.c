@@ -1,0 +1,163 @@
+// Gradient of a filter bank: dw = dyᵀ · unroll(x), a product whose long side is the sum over pixels. The pixels are cut
+// into chunks, so that there is work for many threads even where dw is small; each (tile of dw, chunk) has a slot of its
+// own, and the slots of a tile are added in order. The cut depends on shapes alone, so the bits do not depend on threads.
+// dw is transposed on the way, [taps · c, k]: the unrolled x is the longer side and wastes less of the GEMM's tall tiles.
+#include <omp.h>
+#include <string.h>
+#include "nn/gemm.h"
+#include "nn/im2col.h"
+#include "nn/real.h"
+
+enum {
+  ROW_STEP = 4 * GEMM_MR, // whole panels, and whole steps of a copy
+  TILE_ROWS = 44 * GEMM_MR,
+  TILE_COLUMNS = 256,
+  CHUNK = 4 * GEMM_KC, // pixels, at least
+  TASKS = 16,          // (tile, chunk) pairs aimed at
+  MAX_PAIRS = 8,
+  COPY_STEP = MIN(GEMM_NR, 8), // divides every pitch
+};
+
+typedef struct Gradient {
+  int pairs;
+  const Tensor *x, *dy;
+  const FilterGrad *out;
+  int unrolled, c; // taps · c columns of the unrolled x
+  int m, n;        // of the product; m = unrolled + 1 if there is a bias, whose column of x is all ones
+  int tile_rows, down, across;
+  int a_pitch, slot_pitch;
+  size_t chunk;          // pixels
+  int chunks[MAX_PAIRS]; // of each pair, sized for full tensors: a count only leaves some of them empty
+  int all_chunks;        // at least 1
+  Walk walk[MAX_PAIRS];
+  real *slots; // [tile][chunk][tile_rows, slot_pitch]
+} Gradient;
+
+static size_t slot_size(const Gradient *g) { return (size_t)g->tile_rows * g->slot_pitch; }
+static real *slot_at(const Gradient *g, int tile, int chunk) {
+  return g->slots + ((size_t)tile * g->all_chunks + chunk) * slot_size(g);
+}
+
+// b [panels][pixels][GEMM_NR] = columns n0 … n0 + n - 1 of dy's pixels, its padding lanes, and zeros.
+static void pack_dy(const Tensor *dy, size_t pixel, int pixels, int n0, int n, real *b) {
+  for (int j = n0; j < n0 + n; j += GEMM_NR) {
+    const real *src = (const real *)dy->data + pixel * dy->ldc + j;
+    int lanes = MIN(GEMM_NR, dy->ldc - j);
+    for (int i = 0; i < pixels; i++, src += dy->ldc, b += GEMM_NR)
+      for (int lane = 0; lane < GEMM_NR; lane += COPY_STEP) {
+        if (lane < lanes)
+          memcpy(b + lane, src + lane, COPY_STEP * sizeof *b);
+        else
+          memset(b + lane, 0, COPY_STEP * sizeof *b);
+      }
+  }
+}
+
+// One slot: a tile's sum over the pixels of one chunk. a [GEMM_KC, a_pitch] and b [GEMM_KC, slot_pitch] are this thread's.
+static void sum_chunk(const Gradient *g, int tile, int chunk, real *a, real *b) {
+  real *slot = slot_at(g, tile, chunk);
+  int m0 = tile / g->across * g->tile_rows, n0 = tile % g->across * TILE_COLUMNS, pair = 0;
+  int m = MIN(g->tile_rows, g->m - m0), n = MIN(TILE_COLUMNS, g->n - n0), unrolled = MIN(m, g->unrolled - m0);
+  while (chunk >= g->chunks[pair]) chunk -= g->chunks[pair++];
+  const Tensor *x = &g->x[pair], *dy = &g->dy[pair];
+  size_t pixels = (size_t)MIN(rows(x), rows(dy)) * dy->h * dy->w;
+  size_t first = MIN(chunk * g->chunk, pixels), last = MIN(first + g->chunk, pixels);
+  memset(slot, 0, slot_size(g) * sizeof *slot);
+  for (size_t pixel = first; pixel < last; pixel += GEMM_KC) {
+    int k = (int)MIN((size_t)GEMM_KC, last - pixel);
+    if (unrolled) OP(im2col)(x, &g->walk[pair], pixel, k, m0, unrolled, a, g->a_pitch);
+    for (int i = 0; i < k; i++)
+      for (int j = unrolled; j < round_up(m, GEMM_MR); j++) a[(size_t)i * g->a_pitch + j] = j < m ? 1 : 0;
+    pack_dy(dy, pixel, k, n0, n, b);
+    OP(gemm_columns)(m, n, k, a, g->a_pitch, b, (size_t)k * GEMM_NR, slot, g->slot_pitch);
+  }
+}
+
+// Adds up `rows` ≤ ROW_STEP rows of a tile and writes them out. turned [TILE_COLUMNS, ROW_STEP] is this thread's.
+static void write_rows(const Gradient *g, int tile, int row, int rows, real *turned) {
+  real *sum = slot_at(g, tile, 0) + (size_t)row * g->slot_pitch;
+  for (int chunk = 1; chunk < g->all_chunks; chunk++) {
+    const real *from = sum + chunk * slot_size(g);
+    for (int i = 0; i < rows * g->slot_pitch; i++) sum[i] += from[i];
+  }
+  const FilterGrad *out = g->out;
+  const real *scale = out->scale;
+  int m0 = tile / g->across * g->tile_rows + row, n0 = tile % g->across * TILE_COLUMNS;
+  int n = MIN(TILE_COLUMNS, g->n - n0);
+  OP(transpose)(rows, n, sum, g->slot_pitch, turned, ROW_STEP);
+  for (int len, m = m0; m < MIN(m0 + rows, g->unrolled); m += len) {
+    int lane = m % g->c;
+    len = MIN(g->c - lane, MIN(m0 + rows, g->unrolled) - m);
+    for (int j = 0; j < n; j++) {
+      const real *from = turned + j * ROW_STEP + m - m0;
+      real *dw = (real *)out->dw.data + ((size_t)(n0 + j) * (g->unrolled / g->c) + m / g->c) * out->dw.ldc + lane;
+      real factor = scale ? scale[n0 + j] : 1;
+      for (int i = 0; i < len; i++) dw[i] = (out->accumulate ? dw[i] : 0) + factor * from[i];
+      if (lane + len == g->c) memset(dw + len, 0, (out->dw.ldc - g->c) * sizeof *dw);
+    }
+  }
+  if (m0 + rows > g->unrolled) { // the row of ones
+    real *db = (real *)out->db + n0;
+    for (int j = 0; j < n; j++) db[j] = (out->accumulate ? db[j] : 0) + turned[j * ROW_STEP + g->unrolled - m0];
+  }
+}
+
+static void compute(Device *dev, Gradient *g) {
+  CHECK(g->pairs <= MAX_PAIRS);
+  g->m = g->unrolled + !!g->out->db;
+  g->down = (g->m + TILE_ROWS - 1) / TILE_ROWS;
+  g->across = (g->n + TILE_COLUMNS - 1) / TILE_COLUMNS;
+  g->tile_rows = round_up((g->m + g->down - 1) / g->down, ROW_STEP);
+  g->a_pitch = round_up(g->tile_rows + IM2COL_SLACK, 16) | 16; // off the powers of two
+  g->slot_pitch = round_up(MIN(g->n, TILE_COLUMNS), GEMM_NR);
+  int tiles = g->down * g->across, threads = omp_get_max_threads();
+  size_t pixels = 0;
+  for (int i = 0; i < g->pairs; i++) pixels += tensor_pixels(&g->dy[i]);
+  g->chunk = MAX((size_t)CHUNK, (pixels * tiles / TASKS + GEMM_KC) / GEMM_KC * GEMM_KC);
+  for (int i = 0; i < g->pairs; i++) {
+    g->chunks[i] = (int)(tensor_pixels(&g->dy[i]) / g->chunk + 1);
+    g->all_chunks += g->chunks[i];
+  }
+  size_t a_size = (size_t)GEMM_KC * g->a_pitch, b_size = (size_t)GEMM_KC * g->slot_pitch;
+  size_t slots = (size_t)tiles * g->all_chunks * slot_size(g);
+  real *scratch = device_scratch(dev, (slots + threads * (a_size + b_size)) * sizeof *scratch);
+  if (!scratch) return;
+  g->slots = scratch + threads * (a_size + b_size);
+#pragma omp parallel num_threads(threads) if (pixels * g->m * g->n >= GEMM_PARALLEL_WORK)
+  {
+    real *a = scratch + omp_get_thread_num() * (a_size + b_size), *b = a + a_size;
+#pragma omp for schedule(dynamic)
+    for (int task = 0; task < tiles * g->all_chunks; task++)
+      sum_chunk(g, task / g->all_chunks, task % g->all_chunks, a, b);
+#pragma omp for schedule(static) collapse(2)
+    for (int tile = 0; tile < tiles; tile++)
+      for (int row = 0; row < g->tile_rows; row += ROW_STEP) {
+        int left = g->m - tile / g->across * g->tile_rows - row;
+        if (left > 0) write_rows(g, tile, row, MIN(ROW_STEP, left), b);
+      }
+  }
+}
+
+void OP(conv_wgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy,
+                    const FilterGrad *out) {
+  const Tensor *dw = &out->dw;
+  Gradient g = {.pairs = pairs, .x = x, .dy = dy, .out = out, .c = dw->c, .n = dw->n};
+  g.unrolled = dw->h * dw->w * dw->c;
+  CHECK(pairs <= MAX_PAIRS && dw->dtype == REAL_DTYPE && dw->ldc == channel_pitch(dw->c));
+  for (int i = 0; i < pairs; i++) {
+    CHECK(dy[i].h == (x[i].h + 2 * conv->pad - dw->h) / conv->stride + 1);
+    CHECK(dy[i].w == (x[i].w + 2 * conv->pad - dw->w) / conv->stride + 1);
+    CHECK(x[i].c == dw->c && x[i].ldc == dw->ldc && dy[i].c == dw->n && x[i].n == dy[i].n);
+    CHECK(dy[i].ldc == channel_pitch(dw->n));
+    CHECK(x[i].dtype == REAL_DTYPE && dy[i].dtype == REAL_DTYPE);
+    g.walk[i] = (Walk){axis_forward(conv, dw->h, dy[i].h), axis_forward(conv, dw->w, dy[i].w)};
+  }
+  compute(dev, &g);
+}
+
+// A filter gradient of no taps: the row of ones alone.
+void OP(bias_grad)(Device *dev, const Tensor *dy, void *db, bool accumulate) {
+  FilterGrad out = {.db = db, .accumulate = accumulate};
+  Gradient g = {.pairs = 1, .x = dy, .dy = dy, .out = &out, .n = dy->c};
+  compute(dev, &g);
+}
