@@ -1,0 +1,80 @@
+// Box arithmetic, shared by the CPU reference and the CUDA kernels. Every function is a fixed sequence of correctly
+// rounded operations, compiled without contraction into fused multiply-add, so that both sides decide alike to the bit
+// which boxes overlap, match and survive. Boxes are x1 y1 x2 y2 in canvas pixels; a width is x2 - x1.
+// Comparisons are written so that NaN takes the branch that drops the box.
+#pragma once
+#include "nn/real.h"
+#include "nn/rng.h" // HD
+
+typedef struct Box { // a row of a box tensor
+  real x1, y1, x2, y2;
+} Box;
+
+static inline HD Box *box_rows(const Tensor *t) { return (Box *)t->data; }
+
+// The only function here that is not correctly rounded everywhere: whoever needs equal bits on two devices replaces it.
+static inline HD real geometry_exp(real x) { return real_exp(x); }
+
+static inline HD real sigmoid(real x) { return 1 / (1 + geometry_exp(-x)); }
+
+static inline HD real box_area(Box b) { return (b.x2 - b.x1) * (b.y2 - b.y1); }
+
+// Intersection over union; 0, never NaN, where there is no overlap, no area or no number.
+static inline HD real box_iou(Box a, Box b) {
+  real w = (b.x2 < a.x2 ? b.x2 : a.x2) - (b.x1 > a.x1 ? b.x1 : a.x1);
+  real h = (b.y2 < a.y2 ? b.y2 : a.y2) - (b.y1 > a.y1 ? b.y1 : a.y1);
+  if (!(w > 0 && h > 0)) return 0;
+  real both = w * h, either = box_area(a) + box_area(b) - both;
+  return either > 0 ? both / either : 0;
+}
+
+// Whether both sides are at least `side` long.
+static inline HD bool box_reaches(Box b, real side) { return b.x2 - b.x1 >= side && b.y2 - b.y1 >= side; }
+
+static inline HD real clip(real v, real high) { return v < 0 ? 0 : v > high ? high : v; }
+
+// The part of b inside an image of h × w pixels; NaN stays NaN.
+static inline HD Box box_clip(Box b, int h, int w) {
+  Box inside = {clip(b.x1, (real)w), clip(b.y1, (real)h), clip(b.x2, (real)w), clip(b.y2, (real)h)};
+  return inside;
+}
+
+// delta [4] = weight · ((centre(box) - centre(from)) / size(from), log(size(box) / size(from))), as x y w h.
+static inline HD void box_encode(const BoxCoder *coder, Box from, Box box, real *delta) {
+  real fw = from.x2 - from.x1, fh = from.y2 - from.y1;
+  real fx = from.x1 + (real)0.5 * fw, fy = from.y1 + (real)0.5 * fh;
+  real w = box.x2 - box.x1, h = box.y2 - box.y1;
+  real x = box.x1 + (real)0.5 * w, y = box.y1 + (real)0.5 * h;
+  delta[0] = coder->weight[0] * (x - fx) / fw;
+  delta[1] = coder->weight[1] * (y - fy) / fh;
+  delta[2] = coder->weight[2] * real_log(w / fw);
+  delta[3] = coder->weight[3] * real_log(h / fh);
+}
+
+// The box that `delta` [4] makes of `from`: box_encode's inverse, growth limited by the coder's clamp.
+static inline HD Box box_decode(const BoxCoder *coder, Box from, const real *delta) {
+  real fw = from.x2 - from.x1, fh = from.y2 - from.y1;
+  real fx = from.x1 + (real)0.5 * fw, fy = from.y1 + (real)0.5 * fh;
+  real dw = delta[2] / coder->weight[2], dh = delta[3] / coder->weight[3];
+  real x = delta[0] / coder->weight[0] * fw + fx, y = delta[1] / coder->weight[1] * fh + fy;
+  real half_w = (real)0.5 * (geometry_exp(dw > coder->clamp ? coder->clamp : dw) * fw);
+  real half_h = (real)0.5 * (geometry_exp(dh > coder->clamp ? coder->clamp : dh) * fh);
+  Box box = {x - half_w, y - half_h, x + half_w, y + half_h};
+  return box;
+}
+
+// Anchor number `cell` of one level, counted from the level's first.
+static inline HD Box level_anchor(const AnchorLevel *level, int per_cell, int cell) {
+  const float *base = level->cell[cell % per_cell];
+  int pixel = cell / per_cell;
+  real x = (real)(pixel % level->w) * level->stride_x, y = (real)(pixel / level->w) * level->stride_y;
+  Box box = {base[0] + x, base[1] + y, base[2] + x, base[3] + y};
+  return box;
+}
+
+// Anchor `index` among all.
+static inline HD Box anchor_box(const Anchors *anchors, int index) {
+  int l = anchors->levels - 1;
+  while (index < anchors->level[l].first) l--;
+  return level_anchor(&anchors->level[l], anchors->per_cell, index - anchors->level[l].first);
+}

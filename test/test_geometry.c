@@ -1,0 +1,98 @@
+// The table of anchors, and box arithmetic by hand.
+#include "nn/anchors.h"
+#include "nn/geometry.h"
+#include "test/detect.h"
+
+// ---- anchors --------------------------------------------------------------------------------------------------------
+
+// torchvision's AnchorGenerator on an 800×1344 canvas: five levels of one size, three ratios.
+static AnchorShapes torchvision_shapes(void) {
+  AnchorShapes shapes = {.sizes = 1, .ratios = 3, .ratio = {.5f, 1, 2}, .rounded = true};
+  for (int l = 0; l < 5; l++) shapes.size[l][0] = (float)(32 << l);
+  return shapes;
+}
+
+TEST(anchors_torchvision) {
+  const int h[] = {200, 100, 50, 25, 13}, w[] = {336, 168, 84, 42, 21};
+  AnchorShapes shapes = torchvision_shapes();
+  Anchors a;
+  anchors_init(&a, &shapes, 5, h, w, 800, 1344);
+  EXPECT_INT(a.per_cell, 3);
+  EXPECT_INT(a.total, 268569);
+  // Known from torchvision: round(32·(√2, √½) / 2) = 23, 11; the same of 512 = 362, 181.
+  const float want[2][3][4] = {{{-23, -11, 23, 11}, {-16, -16, 16, 16}, {-11, -23, 11, 23}},
+                               {{-362, -181, 362, 181}, {-256, -256, 256, 256}, {-181, -362, 181, 362}}};
+  for (int i = 0; i < 12; i++) {
+    EXPECT_NEAR(a.level[0].cell[i / 4][i % 4], want[0][i / 4][i % 4], 0);
+    EXPECT_NEAR(a.level[4].cell[i / 4][i % 4], want[1][i / 4][i % 4], 0);
+  }
+  EXPECT_NEAR(a.level[4].stride_y, 61, 0); // 800 / 13 rounded down
+  EXPECT_NEAR(a.level[4].stride_x, 64, 0);
+  EXPECT_INT(a.level[1].first, 200 * 336 * 3);
+  // Index = first + (y·w + x)·3 + a.
+  Box b = anchor_box(&a, a.level[1].first + (7 * 168 + 5) * 3 + 1);
+  EXPECT_NEAR(b.x1, 5 * 8 - 32, 0);
+  EXPECT_NEAR(b.y2, 7 * 8 + 32, 0);
+}
+
+TEST(anchors_options) {
+  const int grid[] = {2, 1};
+  AnchorShapes shapes = {.sizes = 2, .size = {{5, 7}, {9, 11}}, .ratios = 2, .ratio = {1, 4}, .stride = {0, 16}};
+  Anchors a;
+  shapes.rounded = true;
+  anchors_init(&a, &shapes, 2, grid, grid, 16, 16);
+  EXPECT_INT(a.per_cell, 4);
+  EXPECT_NEAR(a.level[0].cell[0][2], 2, 0);  // 2.5: half to even
+  EXPECT_NEAR(a.level[0].cell[1][2], 4, 0);  // 3.5
+  EXPECT_NEAR(a.level[0].cell[3][3], 7, 0);  // ratio 4 of size 7: 3.5 × 14
+  EXPECT_NEAR(a.level[0].cell[3][0], -2, 0); // 1.75
+  EXPECT_NEAR(a.level[0].stride_x, 8, 0);    // 16 / 2
+  EXPECT_NEAR(a.level[1].stride_x, 16, 0);   // as given
+  shapes.rounded = false;
+  shapes.offset = .5f;
+  anchors_init(&a, &shapes, 2, grid, grid, 16, 16);
+  EXPECT_NEAR(a.level[0].cell[0][0], 4 - 2.5, 0);
+  EXPECT_NEAR(a.level[1].cell[0][3], 8 + 4.5, 0);
+}
+
+// ---- arithmetic -----------------------------------------------------------------------------------------------------
+
+TEST(geometry_iou) {
+  Box a = {0, 0, 10, 10}, half = {0, 0, 10, 5}, apart = {10, 0, 20, 10}, nan = {NAN, 0, 10, 10}, flat = {3, 3, 3, 9};
+  Box huge = {-FLT_MAX, -FLT_MAX, FLT_MAX, FLT_MAX};
+  EXPECT_NEAR(box_iou(a, a), 1, 0);
+  EXPECT_NEAR(box_iou(a, half), .5, 0);
+  EXPECT_NEAR(box_iou(half, a), .5, 0);
+  EXPECT_NEAR(box_iou(a, apart), 0, 0); // a common edge is no overlap
+  EXPECT_NEAR(box_iou(a, nan), 0, 0);
+  EXPECT_NEAR(box_iou(nan, a), 0, 0);
+  EXPECT_NEAR(box_iou(flat, flat), 0, 0);
+  EXPECT_NEAR(box_iou(huge, a), 0, 0);
+  EXPECT_NEAR(box_iou(huge, huge), 0, 0); // ∞ / NaN
+  EXPECT(!box_reaches(nan, 0));
+  EXPECT(box_reaches(flat, 0));
+}
+
+TEST(geometry_code) {
+  const BoxCoder coder = {.weight = {10, 10, 5, 5}, .clamp = 4.135167f};
+  Box from = {10, 20, 30, 60}, to = {14, 0, 24, 80};
+  real delta[4];
+  box_encode(&coder, from, to, delta);
+  // Centres (20, 40) → (19, 40); sizes 20 × 40 → 10 × 80.
+  const double want[4] = {10 * -1. / 20, 0, 5 * log(.5), 5 * log(2)};
+  for (int k = 0; k < 4; k++) EXPECT_NEAR(delta[k], want[k], 4 * FLT_EPSILON);
+  Box back = box_decode(&coder, from, delta);
+  // Five roundings on values up to 80.
+  EXPECT_NEAR(back.x1, to.x1, 5 * 80 * FLT_EPSILON);
+  EXPECT_NEAR(back.y1, to.y1, 5 * 80 * FLT_EPSILON);
+  EXPECT_NEAR(back.x2, to.x2, 5 * 80 * FLT_EPSILON);
+  EXPECT_NEAR(back.y2, to.y2, 5 * 80 * FLT_EPSILON);
+  Box grown = box_decode(&coder, from, (real[]){0, 0, 1e30f, -1e30f});
+  EXPECT_NEAR(grown.x2 - grown.x1, 20 * exp(coder.clamp), 5 * 1250 * FLT_EPSILON);
+  EXPECT_NEAR(grown.y2 - grown.y1, 0, 0);
+  Box cut = box_clip((Box){-5, 3, 700, NAN}, 40, 50);
+  EXPECT_NEAR(cut.x1, 0, 0);
+  EXPECT_NEAR(cut.y1, 3, 0);
+  EXPECT_NEAR(cut.x2, 50, 0);
+  EXPECT(isnan(cut.y2));
+}
