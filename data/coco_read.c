@@ -1,0 +1,230 @@
+// Annotations and detections from JSON: ids, boxes, flags, and segmentations in each of COCO's forms.
+#include "data/coco_read.h"
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool coco_read_open(CocoReader *r, const char *path, Err *err) {
+  *r = (CocoReader){0};
+  size_t size;
+  r->text = file_read(path, &size, err);
+  if (!r->text) return false;
+  r->coco.path = xstrdup(path);
+  json_open(&r->json, r->coco.path, r->text, size);
+  return true;
+}
+
+void coco_read_close(CocoReader *r) {
+  json_close(&r->json);
+  free(r->text);
+  free(r->scores);
+}
+
+int64_t coco_read_id(Json *j) {
+  if (json_peek(j) != JSON_STRING) return json_int(j);
+  const char *text = json_string(j, NULL);
+  char *end = NULL;
+  errno = 0;
+  long long id = strtoll(text, &end, 10);
+  if (!j->failed && (end == text || *end != '\0' || errno != 0))
+    json_fail(j, "expected a whole number as an id, found \"%.40s\"", text);
+  return id;
+}
+
+char *coco_read_string(Json *j) {
+  if (json_peek(j) == JSON_STRING) return xstrdup(json_string(j, NULL));
+  json_skip(j);
+  return NULL;
+}
+
+int coco_read_extent(Json *j) {
+  int64_t pixels = json_int(j);
+  if (pixels >= 0 && pixels <= INT_MAX) return (int)pixels;
+  json_fail(j, "expected a size in pixels, found %lld", (long long)pixels);
+  return 0;
+}
+
+static void read_bbox(Json *j, CocoAnn *a) {
+  if (json_peek(j) == JSON_NULL) {
+    json_skip(j);
+    return;
+  }
+  int n = 0;
+  if (json_begin_array(j))
+    for (; json_next(j); n++) {
+      double value = json_number(j);
+      if (n < 4) a->bbox[n] = value;
+    }
+  if (n != 0 && n != 4) json_fail(j, "expected 4 numbers in bbox, found %d", n);
+  a->has_bbox = n == 4;
+}
+
+// One part: a closed polygon needs three points. False, and nothing kept, where it cannot be one.
+static bool read_part(CocoReader *r) {
+  Json *j = &r->json;
+  Coco *c = &r->coco;
+  bool usable = true;
+  size_t first = r->num_xy;
+  if (json_begin_array(j))
+    while (json_next(j)) {
+      if (json_peek(j) != JSON_NUMBER) { // null is what some writers make of NaN
+        usable = false;
+        json_skip(j);
+        continue;
+      }
+      array_reserve((void **)&c->xy, &r->xy_cap, r->num_xy + 1, sizeof *c->xy);
+      c->xy[r->num_xy++] = json_number(j);
+    }
+  size_t numbers = r->num_xy - first;
+  if (!usable || numbers < 6 || numbers % 2 != 0 || numbers / 2 > INT_MAX) {
+    r->num_xy = first;
+    return false;
+  }
+  array_reserve((void **)&c->part_points, &r->part_points_cap, (size_t)c->num_parts + 1, sizeof *c->part_points);
+  array_reserve((void **)&c->part_first, &r->part_first_cap, (size_t)c->num_parts + 1, sizeof *c->part_first);
+  c->part_points[c->num_parts] = (int)(numbers / 2);
+  c->part_first[c->num_parts] = first;
+  c->num_parts++;
+  return true;
+}
+
+// The parts that are polygons make the mask; false when any was not.
+static bool read_polygons(CocoReader *r, CocoAnn *a) {
+  Json *j = &r->json;
+  bool usable = true;
+  a->first_part = r->coco.num_parts;
+  if (json_begin_array(j))
+    while (json_next(j)) {
+      if (json_peek(j) == JSON_ARRAY) {
+        usable &= read_part(r);
+      } else {
+        usable = false;
+        json_skip(j);
+      }
+    }
+  a->parts = r->coco.num_parts - a->first_part;
+  a->kind = a->parts > 0 ? SEG_POLYGONS : SEG_NONE;
+  return usable;
+}
+
+// A run list as it stands in the file: the size that it must add up to may come after it.
+typedef struct RawRuns {
+  char *string;
+  size_t length;
+  uint32_t *counts;
+  size_t n, cap;
+  int size[2]; // h, w
+  bool usable;
+} RawRuns;
+
+static void read_counts(Json *j, RawRuns *raw) {
+  if (json_peek(j) == JSON_STRING) {
+    const char *s = json_string(j, &raw->length);
+    free(raw->string);
+    raw->string = memcpy(xmalloc(raw->length + 1), s, raw->length + 1);
+    return;
+  }
+  raw->n = 0;
+  if (json_begin_array(j))
+    while (json_next(j)) {
+      int64_t run = json_int(j);
+      raw->usable &= run >= 0 && run <= UINT32_MAX && raw->n < INT_MAX;
+      array_reserve((void **)&raw->counts, &raw->cap, raw->n + 1, sizeof *raw->counts);
+      raw->counts[raw->n++] = (uint32_t)run;
+    }
+}
+
+static bool read_rle(CocoReader *r, CocoAnn *a) {
+  Json *j = &r->json;
+  RawRuns raw = {.usable = true};
+  if (json_begin_object(j))
+    for (const char *key; (key = json_key(j));) {
+      if (strcmp(key, "counts") == 0) {
+        read_counts(j, &raw);
+      } else if (strcmp(key, "size") == 0 && json_begin_array(j)) {
+        int n = 0;
+        for (; json_next(j); n++) {
+          int extent = coco_read_extent(j);
+          if (n < 2) raw.size[n] = extent;
+        }
+        raw.usable &= n == 2;
+      } else {
+        json_skip(j);
+      }
+    }
+  bool usable = raw.usable && !j->failed &&
+                (raw.string ? rle_from_string(&a->rle, raw.string, raw.length, raw.size[0], raw.size[1], NULL)
+                            : rle_from_counts(&a->rle, raw.counts, (int)raw.n, raw.size[0], raw.size[1], NULL));
+  if (usable) a->kind = SEG_RLE;
+  free(raw.string);
+  free(raw.counts);
+  return usable;
+}
+
+// False when there is something that is not a segmentation.
+static bool read_segmentation(CocoReader *r, CocoAnn *a) {
+  rle_free(&a->rle); // of an earlier, repeated key
+  a->kind = SEG_NONE;
+  switch (json_peek(&r->json)) {
+  case JSON_ARRAY: return read_polygons(r, a);
+  case JSON_OBJECT: return read_rle(r, a);
+  case JSON_NULL: json_skip(&r->json); return true;
+  default: json_skip(&r->json); return false;
+  }
+}
+
+static bool read_flag(Json *j) {
+  if (json_peek(j) != JSON_NULL) return json_bool(j);
+  json_skip(j);
+  return false;
+}
+
+static double read_optional_number(Json *j) {
+  if (json_peek(j) != JSON_NULL) return json_number(j);
+  json_skip(j);
+  return NAN;
+}
+
+void coco_read_object(CocoReader *r) {
+  Json *j = &r->json;
+  Coco *c = &r->coco;
+  // An id that is absent becomes the place in the file, counted from 1: the evaluator takes 0 for "no match".
+  CocoAnn a = {.id = c->num_anns + 1, .category = -1, .area = NAN};
+  double score = NAN;
+  bool has_image = false, has_category = false, usable = true;
+  if (json_begin_object(j))
+    for (const char *key; (key = json_key(j));) {
+      if (strcmp(key, "image_id") == 0) {
+        a.image_id = coco_read_id(j);
+        has_image = true;
+      } else if (strcmp(key, "category_id") == 0) {
+        a.category_id = coco_read_id(j);
+        has_category = true;
+      } else if (strcmp(key, "id") == 0) {
+        a.id = coco_read_id(j);
+      } else if (strcmp(key, "bbox") == 0) {
+        read_bbox(j, &a);
+      } else if (strcmp(key, "segmentation") == 0) {
+        usable = read_segmentation(r, &a);
+      } else if (strcmp(key, "area") == 0) {
+        a.area = read_optional_number(j);
+      } else if (strcmp(key, "iscrowd") == 0) {
+        a.crowd = read_flag(j);
+      } else if (strcmp(key, "score") == 0) {
+        score = read_optional_number(j);
+      } else {
+        json_skip(j);
+      }
+    }
+  if (!has_image || !has_category) json_fail(j, "an annotation or detection lacks its image_id or category_id");
+  if (!usable)
+    c->bad_segmentation++;
+  else if (a.kind == SEG_NONE)
+    c->no_segmentation++;
+  array_reserve((void **)&c->anns, &r->anns_cap, (size_t)c->num_anns + 1, sizeof *c->anns);
+  array_reserve((void **)&r->scores, &r->scores_cap, (size_t)c->num_anns + 1, sizeof *r->scores);
+  r->scores[c->num_anns] = score;
+  c->anns[c->num_anns++] = a;
+}

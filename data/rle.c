@@ -1,0 +1,367 @@
+// Run-length masks: encoding, polygons to runs, set operations, COCO's string form, areas, boxes, IoU.
+// Results equal cocoapi's maskApi.c (Dollár and Lin, 2014) for every mask whose runs add up to h·w.
+#include "data/rle.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void rle_free(Rle *r) {
+  free(r->runs);
+  *r = (Rle){0};
+}
+
+Rle rle_copy(const Rle *r) {
+  Rle copy = *r;
+  copy.runs = xmalloc((size_t)r->n * sizeof *r->runs);
+  if (r->n > 0) memcpy(copy.runs, r->runs, (size_t)r->n * sizeof *r->runs);
+  return copy;
+}
+
+// A mask under construction, from pixel 0 on.
+typedef struct Builder {
+  Rle rle;
+  size_t cap;
+} Builder;
+
+static void push_run(Builder *b, uint32_t length) {
+  array_reserve((void **)&b->rle.runs, &b->cap, (size_t)b->rle.n + 1, sizeof *b->rle.runs);
+  b->rle.runs[b->rle.n++] = length;
+}
+
+// Bytes and bits
+
+Rle rle_from_bytes(const uint8_t *mask, int h, int w) {
+  Builder b = {.rle = {.h = h, .w = w}};
+  bool value = false;
+  uint32_t length = 0;
+  for (int x = 0; x < w; x++) {
+    const uint8_t *pixel = mask + x;
+    for (int y = 0; y < h; y++, pixel += w) {
+      if ((*pixel != 0) != value) {
+        push_run(&b, length);
+        value = !value;
+        length = 0;
+      }
+      length++;
+    }
+  }
+  push_run(&b, length);
+  return b.rle;
+}
+
+Rle rle_from_bits(const uint32_t *bits, int h, int w) {
+  Builder b = {.rle = {.h = h, .w = w}};
+  const uint32_t pixels = (uint32_t)h * (uint32_t)w;
+  uint32_t begin = 0, flip = 0; // flip: all ones while in the foreground, so that the next change is the next set bit
+  for (uint32_t word = 0; word < pixels / 32 + (pixels % 32 != 0); word++) {
+    uint32_t changes = bits[word] ^ flip;
+    while (changes != 0) {
+      uint32_t bit = (uint32_t)__builtin_ctz(changes);
+      uint32_t at = 32 * word + bit;
+      if (at >= pixels) break; // the last word's spare bits may hold anything
+      push_run(&b, at - begin);
+      begin = at;
+      flip = ~flip;
+      changes = ~changes & (UINT32_MAX << bit);
+    }
+  }
+  push_run(&b, pixels - begin);
+  return b.rle;
+}
+
+void rle_to_bytes(const Rle *r, uint8_t *mask) {
+  memset(mask, 0, (size_t)r->h * (size_t)r->w);
+  uint32_t at = 0;
+  for (int i = 0; i < r->n; at += r->runs[i++]) {
+    if (i % 2 == 0 || r->runs[i] == 0) continue;
+    uint32_t x = at / (uint32_t)r->h, y = at % (uint32_t)r->h;
+    for (uint32_t k = 0; k < r->runs[i]; k++) {
+      mask[(size_t)y * (size_t)r->w + x] = 1;
+      if (++y == (uint32_t)r->h) {
+        y = 0;
+        x++;
+      }
+    }
+  }
+}
+
+// Polygons. The boundary is drawn on a grid UPSAMPLE times finer; wherever it passes through the middle of a column of
+// pixels, that column's fill toggles from there down. Column-major order makes "from there down" a toggle of the runs:
+// two crossings of a column cancel below the lower one. The rounding is maskApi's, down to truncation towards zero.
+
+enum { UPSAMPLE = 5, POLYGON_REACH = 1000000 }; // reach: pixels; bounds time and integers for coordinates gone astray
+
+typedef struct Boundary {
+  int h, w;
+  int u, v; // the last point, fine grid
+  bool started;
+  uint32_t *toggles; // pixel indices, column-major
+  size_t n, cap;
+} Boundary;
+
+static void boundary_point(Boundary *b, int u, int v) {
+  if (b->started && u != b->u) {
+    int fine = MIN(u, b->u); // the step crosses this cell's right side, whatever its direction
+    int low = MIN(v, b->v);
+    // Fine cell 5x + 2 is the middle of column x; y rounds up to the first pixel whose middle lies at or below `low`.
+    if (fine >= UPSAMPLE / 2 && fine % UPSAMPLE == UPSAMPLE / 2 && fine / UPSAMPLE < b->w) {
+      int y = MIN(MAX(low + UPSAMPLE / 2, 0) / UPSAMPLE, b->h);
+      array_reserve((void **)&b->toggles, &b->cap, b->n + 1, sizeof *b->toggles);
+      b->toggles[b->n++] = (uint32_t)(fine / UPSAMPLE) * (uint32_t)b->h + (uint32_t)y;
+    }
+  }
+  b->started = true;
+  b->u = u;
+  b->v = v;
+}
+
+// Points are computed from the end with the lower major coordinate, so that an edge gives the same ones both ways.
+static void boundary_edge(Boundary *b, int x0, int y0, int x1, int y1) {
+  int dx = abs(x1 - x0), dy = abs(y1 - y0);
+  if (dx == 0 && dy == 0) return;
+  bool steep = dy > dx;
+  bool backward = steep ? y0 > y1 : x0 > x1;
+  int low_x = backward ? x1 : x0, low_y = backward ? y1 : y0;
+  int rise_x = backward ? x0 - x1 : x1 - x0, rise_y = backward ? y0 - y1 : y1 - y0;
+  int steps = steep ? dy : dx;
+  double slope = steep ? (double)rise_x / dy : (double)rise_y / dx;
+  for (int i = 0; i <= steps; i++) {
+    int t = backward ? steps - i : i;
+    if (steep)
+      boundary_point(b, (int)(low_x + slope * t + .5), low_y + t);
+    else
+      boundary_point(b, low_x + t, (int)(low_y + slope * t + .5));
+  }
+}
+
+static int upsample(double pixels) {
+  double reach = fmax(-POLYGON_REACH, fmin(pixels, POLYGON_REACH));
+  return (int)(UPSAMPLE * reach + .5);
+}
+
+static int compare_u32(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return (x > y) - (x < y);
+}
+
+Rle rle_from_polygon(const double *xy, int points, int h, int w) {
+  Boundary b = {.h = h, .w = w};
+  for (int i = 0; i < points; i++) {
+    const double *p = xy + 2 * (size_t)i, *q = i + 1 < points ? p + 2 : xy;
+    boundary_edge(&b, upsample(p[0]), upsample(p[1]), upsample(q[0]), upsample(q[1]));
+  }
+  if (b.n > 0) qsort(b.toggles, b.n, sizeof *b.toggles, compare_u32);
+  Builder mask = {.rle = {.h = h, .w = w}};
+  const uint32_t pixels = (uint32_t)h * (uint32_t)w;
+  uint32_t begin = 0;
+  for (size_t i = 0, same; i < b.n && b.toggles[i] < pixels; i += same) {
+    for (same = 1; i + same < b.n && b.toggles[i + same] == b.toggles[i];) same++;
+    if (same % 2 == 0) continue;
+    push_run(&mask, b.toggles[i] - begin);
+    begin = b.toggles[i];
+  }
+  push_run(&mask, pixels - begin);
+  free(b.toggles);
+  return mask.rle;
+}
+
+Rle rle_from_bbox(const double bbox[4], int h, int w) {
+  double x0 = bbox[0], y0 = bbox[1], x1 = x0 + bbox[2], y1 = y0 + bbox[3];
+  return rle_from_polygon((double[]){x0, y0, x0, y1, x1, y1, x1, y0}, 4, h, w);
+}
+
+// Set operations
+
+// A walk over the runs of a mask.
+typedef struct Walk {
+  const Rle *rle;
+  int run;
+  uint32_t left; // pixels of this run still ahead
+} Walk;
+
+static void walk_past_empty_runs(Walk *w) {
+  while (w->left == 0 && w->run + 1 < w->rle->n) w->left = w->rle->runs[++w->run];
+}
+
+static Walk walk_begin(const Rle *r) {
+  Walk w = {.rle = r, .left = r->n > 0 ? r->runs[0] : 0};
+  walk_past_empty_runs(&w);
+  return w;
+}
+
+static bool walk_value(const Walk *w) { return w->run % 2 != 0; }
+
+// Steps both walks over as many pixels as neither changes in, and returns how many; 0 at the end.
+static uint32_t walk_together(Walk *a, Walk *b) {
+  uint32_t length = MIN(a->left, b->left);
+  a->left -= length;
+  b->left -= length;
+  walk_past_empty_runs(a);
+  walk_past_empty_runs(b);
+  return length;
+}
+
+static Rle merge_two(const Rle *p, const Rle *q, bool intersect) {
+  Builder out = {.rle = {.h = p->h, .w = p->w}};
+  Walk a = walk_begin(p), b = walk_begin(q);
+  bool value = false;
+  uint32_t run = 0;
+  for (;;) {
+    bool in_a = walk_value(&a), in_b = walk_value(&b);
+    uint32_t length = walk_together(&a, &b);
+    if (length == 0) break;
+    if ((intersect ? in_a && in_b : in_a || in_b) != value) {
+      push_run(&out, run);
+      value = !value;
+      run = 0;
+    }
+    run += length;
+  }
+  push_run(&out, run);
+  return out.rle;
+}
+
+Rle rle_merge(const Rle *parts, int count, bool intersect) {
+  if (count == 0) return (Rle){0};
+  Rle merged = rle_copy(&parts[0]);
+  for (int i = 1; i < count; i++) {
+    CHECK(parts[i].h == merged.h && parts[i].w == merged.w);
+    Rle both = merge_two(&merged, &parts[i], intersect);
+    rle_free(&merged);
+    merged = both;
+  }
+  return merged;
+}
+
+// COCO's string: each run, from the fourth on as the difference from the last run of its colour, in groups of five
+// bits from the lowest, as characters '0' + group, + 32 where another group follows. The last group carries the sign.
+
+char *rle_to_string(const Rle *r) {
+  char *s = NULL;
+  size_t cap = 0, length = 0;
+  for (int i = 0; i < r->n; i++) {
+    int64_t x = (int64_t)r->runs[i] - (i > 2 ? (int64_t)r->runs[i - 2] : 0);
+    array_reserve((void **)&s, &cap, length + 8, 1); // 33 bits make at most seven groups; and the NUL
+    for (bool more = true; more;) {
+      int group = (int)(x & 31);
+      x >>= 5;
+      more = x != (group & 16 ? -1 : 0);
+      s[length++] = (char)('0' + group + (more ? 32 : 0));
+    }
+  }
+  array_reserve((void **)&s, &cap, length + 1, 1);
+  s[length] = '\0';
+  return s;
+}
+
+bool rle_from_string(Rle *r, const char *s, size_t len, int h, int w, Err *err) {
+  Builder b = {.rle = {.h = h, .w = w}};
+  *r = (Rle){0};
+  uint64_t sum = 0, pixels = (uint64_t)h * (uint64_t)w;
+  for (size_t at = 0; at < len;) {
+    size_t begin = at;
+    int64_t x = 0;
+    for (int shift = 0;; shift += 5) {
+      int group = at < len ? s[at] - '0' : -1;
+      if (group < 0 || group > 63 || shift > 30) {
+        rle_free(&b.rle);
+        return err_set(err, "malformed run-length string: no number at its character %zu", begin);
+      }
+      at++;
+      x |= (int64_t)(group & 31) << shift;
+      if (group & 32) continue;
+      if (group & 16) x -= INT64_C(32) << shift;
+      break;
+    }
+    if (b.rle.n > 2) x += b.rle.runs[b.rle.n - 2];
+    if (x < 0 || (sum += (uint64_t)x) > pixels) break;
+    push_run(&b, (uint32_t)x);
+    if (at == len && sum == pixels && pixels <= UINT32_MAX) {
+      *r = b.rle;
+      return true;
+    }
+  }
+  rle_free(&b.rle);
+  return err_set(err, "run-length string does not add up to its size, %d x %d pixels (h x w)", h, w);
+}
+
+bool rle_from_counts(Rle *r, const uint32_t *counts, int n, int h, int w, Err *err) {
+  uint64_t sum = 0, pixels = (uint64_t)h * (uint64_t)w;
+  for (int i = 0; i < n; i++) sum += counts[i];
+  *r = (Rle){0};
+  if (n == 0 || sum != pixels || pixels > UINT32_MAX)
+    return err_set(err, "runs add up to %llu, not to their size, %d x %d pixels (h x w)", (unsigned long long)sum, h,
+                   w);
+  *r = rle_copy(&(Rle){.h = h, .w = w, .n = n, .runs = (uint32_t *)counts});
+  return true;
+}
+
+// Measures
+
+uint64_t rle_area(const Rle *r) {
+  uint64_t area = 0;
+  for (int i = 1; i < r->n; i += 2) area += r->runs[i];
+  return area;
+}
+
+void rle_bbox(const Rle *r, double bbox[4]) {
+  memset(bbox, 0, 4 * sizeof *bbox);
+  const uint32_t h = (uint32_t)r->h;
+  uint32_t left = UINT32_MAX, top = UINT32_MAX, right = 0, bottom = 0, at = 0;
+  bool any = false;
+  for (int i = 0; i < r->n; at += r->runs[i++]) {
+    if (i % 2 == 0 || r->runs[i] == 0) continue;
+    uint32_t last = at + r->runs[i] - 1;
+    bool wraps = at / h != last / h; // from one column into the next: then it holds a bottom and a top pixel
+    left = MIN(left, at / h);
+    right = MAX(right, last / h);
+    top = MIN(top, wraps ? 0 : at % h);
+    bottom = MAX(bottom, wraps ? h - 1 : last % h);
+    any = true;
+  }
+  if (!any) return;
+  bbox[0] = left;
+  bbox[1] = top;
+  bbox[2] = right - left + 1;
+  bbox[3] = bottom - top + 1;
+}
+
+void bbox_iou(const double *dt, int dts, const double *gt, int gts, const uint8_t *crowd, double *iou) {
+  for (int d = 0; d < dts; d++)
+    for (int g = 0; g < gts; g++, iou++) {
+      const double *a = dt + 4 * (size_t)d, *b = gt + 4 * (size_t)g;
+      *iou = 0;
+      double w = fmin(a[0] + a[2], b[0] + b[2]) - fmax(a[0], b[0]);
+      double h = fmin(a[1] + a[3], b[1] + b[3]) - fmax(a[1], b[1]);
+      if (w <= 0 || h <= 0) continue;
+      double area = a[2] * a[3], both = w * h;
+      *iou = both / (crowd && crowd[g] ? area : area + b[2] * b[3] - both);
+    }
+}
+
+static double mask_iou(const Rle *dt, const Rle *gt, bool crowd) {
+  if (dt->h != gt->h || dt->w != gt->w) return -1;
+  Walk a = walk_begin(dt), b = walk_begin(gt);
+  uint64_t both = 0, either = 0;
+  for (;;) {
+    bool in_a = walk_value(&a), in_b = walk_value(&b);
+    uint32_t length = walk_together(&a, &b);
+    if (length == 0) break;
+    if (in_a && in_b) both += length;
+    if (in_a || in_b) either += length;
+  }
+  if (both == 0) return 0;
+  return (double)both / (double)(crowd ? rle_area(dt) : either);
+}
+
+void rle_iou(const Rle *dt, int dts, const Rle *gt, int gts, const uint8_t *crowd, double *iou) {
+  double *boxes = xmalloc(4 * ((size_t)dts + (size_t)gts) * sizeof *boxes);
+  double *gt_boxes = boxes + 4 * (size_t)dts;
+  for (int d = 0; d < dts; d++) rle_bbox(&dt[d], boxes + 4 * (size_t)d);
+  for (int g = 0; g < gts; g++) rle_bbox(&gt[g], gt_boxes + 4 * (size_t)g);
+  bbox_iou(boxes, dts, gt_boxes, gts, crowd, iou);
+  for (int d = 0; d < dts; d++) // masks whose boxes are apart need no walk
+    for (int g = 0; g < gts; g++, iou++)
+      if (*iou > 0) *iou = mask_iou(&dt[d], &gt[g], crowd && crowd[g]);
+  free(boxes);
+}
