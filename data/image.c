@@ -1,0 +1,176 @@
+#include "data/image.h"
+#include <stdlib.h>
+#include <string.h>
+#include "data/jpeg.h"
+
+#define STB_IMAGE_IMPLEMENTATION
+#define STBI_ONLY_JPEG
+#define STBI_ONLY_PNG
+#define STBI_NO_STDIO
+#define STBI_NO_LINEAR
+#define STBI_MAX_DIMENSIONS 65536
+// Zeroed, because a scan that names a Huffman table which the file never defined makes stb_image 2.27 decode with
+// whatever the memory held.
+#define STBI_MALLOC(bytes) calloc(1, bytes)
+#define STBI_REALLOC(p, bytes) realloc(p, bytes)
+#define STBI_FREE(p) free(p)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#pragma GCC diagnostic ignored "-Wunused-but-set-variable"
+#pragma GCC diagnostic ignored "-Wsign-compare"
+#include <stb/stb_image.h>
+#pragma GCC diagnostic pop
+
+Image image_alloc(int h, int w) { return (Image){h, w, xcalloc((size_t)h * w, 3)}; }
+
+void image_free(Image *im) {
+  free(im->rgb);
+  *im = (Image){0};
+}
+
+// Reading through callbacks shows what stb_image does not report: that the decoder wanted bytes after the last one. It
+// takes them as zeros, which turns a truncated JPEG into a picture whose lower part is gray.
+typedef struct Bytes {
+  const uint8_t *at, *end;
+  bool past_end;
+} Bytes;
+
+static int bytes_read(void *user, char *out, int want) {
+  Bytes *b = user;
+  int have = (int)MIN((ptrdiff_t)want, b->end - b->at);
+  memcpy(out, b->at, (size_t)have);
+  b->at += have;
+  b->past_end |= have == 0;
+  return have;
+}
+static void bytes_skip(void *user, int count) {
+  Bytes *b = user;
+  b->past_end |= count > b->end - b->at;
+  b->at += MIN((ptrdiff_t)count, b->end - b->at);
+}
+static int bytes_eof(void *user) {
+  const Bytes *b = user;
+  return b->at == b->end;
+}
+static const stbi_io_callbacks bytes_io = {bytes_read, bytes_skip, bytes_eof};
+
+static bool png_is(const uint8_t *bytes, size_t size) { return size >= 8 && !memcmp(bytes, "\x89PNG\r\n\x1a\n", 8); }
+
+typedef enum Header { HEADER_OK, HEADER_CUT, HEADER_UNKNOWN } Header;
+
+// Size as the header says. Not by stb_image, which would read Huffman tables on the way.
+static Header read_header(const uint8_t *bytes, size_t size, int *h, int *w) {
+  if (jpeg_is(bytes, size)) {
+    JpegFrame frame;
+    if (!jpeg_frame(bytes, size, &frame)) return HEADER_CUT;
+    *h = frame.h, *w = frame.w;
+    return HEADER_OK;
+  }
+  if (!png_is(bytes, size)) return HEADER_UNKNOWN;
+  if (size < 24) return HEADER_CUT;
+  int side[2]; // width and height follow the signature and IHDR's length and name
+  for (int i = 0; i < 2; i++) {
+    const uint8_t *p = bytes + 16 + 4 * i;
+    side[i] = (p[0] & 0x7f) << 24 | p[1] << 16 | p[2] << 8 | p[3];
+  }
+  *w = side[0], *h = side[1];
+  return HEADER_OK;
+}
+
+// What a refused file most likely is, and the way out: the reasons that stb_image gives are for programmers.
+static bool refuse(const char *name, const uint8_t *bytes, size_t size, bool cut, const char *reason, Err *err) {
+  static const char lfs[] = "version https://git-lfs";
+  JpegFrame frame = {.bits = 8};
+  bool jpeg = jpeg_is(bytes, size);
+  if (jpeg) jpeg_frame(bytes, size, &frame);
+  const char *why = NULL;
+  if (size == 0)
+    why = "the file is empty; fetch it again";
+  else if (size > sizeof lfs && !memcmp(bytes, lfs, sizeof lfs - 1))
+    why = "a Git LFS pointer; run `git lfs pull`";
+  else if (!jpeg && !png_is(bytes, size))
+    why = "neither JPEG nor PNG; convert it to one of them";
+  else if (frame.coding == JPEG_ARITHMETIC)
+    why = "an arithmetic-coded JPEG; convert it to a baseline one or to PNG";
+  else if (frame.coding == JPEG_LOSSLESS)
+    why = "a lossless JPEG; convert it to PNG";
+  else if (frame.bits != 8)
+    why = "a JPEG of more than 8 bits a sample; convert it to PNG";
+  else if (cut || !strcmp(reason, "outofdata"))
+    why = "the file ends before the image does; fetch it again";
+  else if (!strcmp(reason, "outofmem"))
+    why = "not enough memory for its pixels";
+  if (why) return err_set(err, "%s: cannot read the image: %s", name, why);
+  return err_set(err, "%s: cannot read the image: corrupt (%s); fetch it again or take it out", name, reason);
+}
+
+static bool size_ok(int h, int w, const char *name, Err *err) {
+  if (h > 0 && w > 0 && (int64_t)h * w <= IMAGE_MAX_PIXELS) return true;
+  return err_set(err, "%s: cannot read the image: its header says %d×%d pixels; at most %d in all are accepted", name,
+                 w, h, IMAGE_MAX_PIXELS);
+}
+
+bool image_decode(Image *im, const uint8_t *bytes, size_t size, const char *name, Err *err) {
+  *im = (Image){0};
+  int h, w, channels;
+  Header header = read_header(bytes, size, &h, &w);
+  if (header != HEADER_OK) return refuse(name, bytes, size, header == HEADER_CUT, "", err);
+  if (!size_ok(h, w, name, err)) return false;
+  if (jpeg_is(bytes, size) && !jpeg_tables_ok(bytes, size))
+    return refuse(name, bytes, size, false, "bad Huffman table", err);
+  Bytes b = {bytes, bytes + size, false};
+  im->rgb = stbi_load_from_callbacks(&bytes_io, &b, &im->w, &im->h, &channels, 3);
+  if (im->rgb && !b.past_end) return true;
+  const char *reason = im->rgb ? "" : stbi_failure_reason();
+  image_free(im);
+  return refuse(name, bytes, size, b.past_end, reason, err);
+}
+
+bool image_load(Image *im, const char *path, Err *err) {
+  *im = (Image){0};
+  size_t size;
+  char *bytes = file_read(path, &size, err);
+  if (!bytes) return false;
+  bool ok = image_decode(im, (const uint8_t *)bytes, size, path, err);
+  free(bytes);
+  return ok;
+}
+
+bool image_info(const char *path, int *h, int *w, Err *err) {
+  uint8_t start[4096]; // holds most headers; long metadata before a JPEG's frame sends us to the whole file
+  FILE *f = fopen(path, "rb");
+  size_t got = f ? fread(start, 1, sizeof start, f) : 0;
+  if (f) fclose(f);
+  if (read_header(start, got, h, w) == HEADER_OK) return size_ok(*h, *w, path, err);
+  size_t size;
+  char *whole = file_read(path, &size, err);
+  if (!whole) return false;
+  const uint8_t *bytes = (const uint8_t *)whole;
+  Header header = read_header(bytes, size, h, w);
+  bool ok = header == HEADER_OK ? size_ok(*h, *w, path, err) : refuse(path, bytes, size, header == HEADER_CUT, "", err);
+  free(whole);
+  return ok;
+}
+
+int image_orientation(const uint8_t *bytes, size_t size) {
+  return jpeg_is(bytes, size) ? jpeg_orientation(bytes, size) : 1;
+}
+
+void image_orient(Image *im, int orientation) {
+  if (orientation <= 1 || orientation > 8) return;
+  bool swap = orientation >= 5; // rows of the file are columns of the scene
+  bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  Image out = image_alloc(swap ? im->w : im->h, swap ? im->h : im->w);
+  for (int y = 0; y < out.h; y++) {
+    for (int x = 0; x < out.w; x++) {
+      int row = swap ? x : y, column = swap ? y : x;
+      if (from_bottom) row = im->h - 1 - row;
+      if (from_right) column = im->w - 1 - column;
+      memcpy(out.rgb + 3 * ((size_t)y * out.w + x), im->rgb + 3 * ((size_t)row * im->w + column), 3);
+    }
+  }
+  image_free(im);
+  *im = out;
+}
