@@ -1,0 +1,85 @@
+#include "data/canvas.h"
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include "nn/util.h"
+
+void resize_shape(const Resize *r, int h, int w, int *rh, int *rw) {
+  // In double as Python computes it: 800 / 289 · 289 truncates to 799 there, so it does here.
+  double scale = MIN((double)r->size / MIN(h, w), (double)r->max_size / MAX(h, w));
+  *rh = MAX(1, (int)(h * scale));
+  *rw = MAX(1, (int)(w * scale));
+}
+
+static int64_t area(Canvas c) { return (int64_t)c.h * c.w; }
+
+static Canvas canvas_union(Canvas a, Canvas b) { return (Canvas){MAX(a.h, b.h), MAX(a.w, b.w), a.images + b.images}; }
+
+static int64_t added_padding(Canvas a, Canvas b) {
+  Canvas both = canvas_union(a, b);
+  return both.images * area(both) - a.images * area(a) - b.images * area(b);
+}
+
+static int compare_canvas(const void *a, const void *b) {
+  const Canvas *p = a, *q = b;
+  return p->h != q->h ? (p->h > q->h) - (p->h < q->h) : (p->w > q->w) - (p->w < q->w);
+}
+
+static int round_up(int pixels) { return (pixels + CANVAS_MULTIPLE - 1) / CANVAS_MULTIPLE * CANVAS_MULTIPLE; }
+
+// The different sizes, rounded up, with the number of images of each; ascending.
+static int rounded_sizes(Canvas *canvas, const Size *size, int n) {
+  for (int i = 0; i < n; i++) canvas[i] = (Canvas){round_up(size[i].h), round_up(size[i].w), 1};
+  qsort(canvas, (size_t)n, sizeof *canvas, compare_canvas);
+  int count = 0;
+  for (int i = 0; i < n; i++) {
+    if (count > 0 && compare_canvas(&canvas[count - 1], &canvas[i]) == 0)
+      canvas[count - 1].images++;
+    else
+      canvas[count++] = canvas[i];
+  }
+  return count;
+}
+
+static int smallest_that_holds(const Canvas *canvas, int count, Size size) {
+  int best = -1;
+  for (int i = 0; i < count; i++)
+    if (canvas[i].h >= size.h && canvas[i].w >= size.w && (best < 0 || area(canvas[i]) < area(canvas[best]))) best = i;
+  return best;
+}
+
+// Gives every image its canvas and counts them.
+static void place_images(Canvas *canvas, int count, const Size *size, int n, uint8_t *place) {
+  for (int i = 0; i < count; i++) canvas[i].images = 0;
+  for (int i = 0; i < n; i++) {
+    place[i] = (uint8_t)smallest_that_holds(canvas, count, size[i]);
+    canvas[place[i]].images++;
+  }
+}
+
+int canvas_choose(Canvas *canvas, int max, const Size *size, int n, uint8_t *place) {
+  CHECK(max >= 1 && max <= MAX_CANVASES);
+  Canvas *all = xmalloc((size_t)n * sizeof *all);
+  int count = rounded_sizes(all, size, n);
+  while (count > max) {
+    int a = 0, b = 1;
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < count; i++)
+      for (int j = i + 1; j < count; j++) {
+        int64_t added = added_padding(all[i], all[j]);
+        if (added < least) least = added, a = i, b = j;
+      }
+    all[a] = canvas_union(all[a], all[b]);
+    memmove(&all[b], &all[b + 1], (size_t)(count - b - 1) * sizeof *all);
+    count--;
+  }
+  qsort(all, (size_t)count, sizeof *all, compare_canvas);
+  place_images(all, count, size, n, place);
+  // A merged canvas loses its images where smaller ones hold them all.
+  int kept = 0;
+  for (int i = 0; i < count; i++)
+    if (all[i].images > 0) canvas[kept++] = all[i];
+  place_images(canvas, kept, size, n, place);
+  free(all);
+  return kept;
+}

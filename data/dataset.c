@@ -1,0 +1,157 @@
+#include "data/dataset.h"
+#include <math.h>
+#include <stdlib.h>
+#include "data/bitmap.h"
+#include "data/image.h"
+
+static float clip(float v, float high) { return v < 0 ? 0 : v > high ? high : v; } // NaN stays NaN
+
+static void box_of_mask(const Coco *c, const CocoAnn *a, const CocoImage *im, double bbox[4]) {
+  Rle mask;
+  bbox[0] = bbox[1] = bbox[2] = bbox[3] = 0;
+  if (!coco_ann_rle(c, a, im->h, im->w, &mask)) return;
+  rle_bbox(&mask, bbox);
+  rle_free(&mask);
+}
+
+// The annotation as an object, or false, counted, when it is no training target.
+static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
+  const CocoAnn *a = &d->coco.anns[ann];
+  if (a->crowd) return d->crowds++, false;
+  if (a->category < 0) return d->unlabelled++, false;
+  double bbox[4] = {a->bbox[0], a->bbox[1], a->bbox[2], a->bbox[3]};
+  if (!a->has_bbox) box_of_mask(&d->coco, a, im, bbox);
+  // x + w in float32, as the reference adds them
+  float x = (float)bbox[0], y = (float)bbox[1], w = (float)bbox[2], h = (float)bbox[3];
+  float x1 = clip(x, (float)im->w), x2 = clip(x + w, (float)im->w);
+  float y1 = clip(y, (float)im->h), y2 = clip(y + h, (float)im->h);
+  if (!(x2 > x1 && y2 > y1)) return d->dropped_boxes++, false; // negated so that NaN is dropped too
+  *o = (Object){ann, a->category + 1, {x1, y1, x2, y2}};
+  d->box_masks += a->kind == SEG_NONE;
+  return true;
+}
+
+char *dataset_path(const Dataset *d, int i) {
+  return xasprintf("%s/%s", d->folder, d->coco.images[d->image[i]].file_name);
+}
+
+Rle dataset_mask(const Dataset *d, int i, const Object *o) {
+  const CocoImage *im = &d->coco.images[d->image[i]];
+  Rle mask;
+  if (coco_ann_rle(&d->coco, &d->coco.anns[o->ann], im->h, im->w, &mask)) return mask;
+  double bbox[4] = {o->box[0], o->box[1], o->box[2] - o->box[0], o->box[3] - o->box[1]};
+  return rle_from_bbox(bbox, im->h, im->w);
+}
+
+typedef struct Extent {
+  double x1, y1, x2, y2;
+} Extent;
+
+static void extend(Extent *e, double x, double y) {
+  *e = (Extent){fmin(e->x1, x), fmin(e->y1, y), fmax(e->x2, x), fmax(e->y2, y)};
+}
+
+// Upper bound of the words of an object's bitmap. Rasterising every mask of a large data set before the first step would
+// take minutes; the extent of the polygons, and of the box that may have to stand in for them, is known at once.
+static int64_t most_words(const Coco *c, const CocoImage *im, const Object *o) {
+  const CocoAnn *a = &c->anns[o->ann];
+  Extent e = {o->box[0], o->box[1], o->box[2], o->box[3]};
+  if (a->kind == SEG_RLE) {
+    double b[4];
+    rle_bbox(&a->rle, b);
+    extend(&e, b[0], b[1]);
+    extend(&e, b[0] + b[2], b[1] + b[3]);
+  }
+  if (a->kind == SEG_POLYGONS)
+    for (int p = a->first_part; p < a->first_part + a->parts; p++)
+      for (int k = 0; k < c->part_points[p]; k++)
+        extend(&e, c->xy[c->part_first[p] + 2 * k], c->xy[c->part_first[p] + 2 * k + 1]);
+  // A pixel on every side for the rounding of polygons to fifths of a pixel. Outside the image there is no mask.
+  int x1 = (int)fmax(floor(e.x1) - 1, 0), x2 = (int)fmin(ceil(e.x2) + 1, im->w);
+  int y1 = (int)fmax(floor(e.y1) - 1, 0), y2 = (int)fmin(ceil(e.y2) + 1, im->h);
+  return bitmap_words(y2 - y1, x2 - x1);
+}
+
+// Makes sure that the image can be found and fitted; its size comes from the file where the annotations lack it.
+static bool check_image(const Dataset *d, CocoImage *im, Err *err) {
+  if (!im->file_name) return err_set(err, "%s: image %lld has no file_name", d->coco.path, (long long)im->id);
+  if (im->h <= 0 || im->w <= 0) {
+    char *path = xasprintf("%s/%s", d->folder, im->file_name);
+    bool ok = image_info(path, &im->h, &im->w, err);
+    free(path);
+    if (!ok) return false;
+  }
+  if ((int64_t)im->h * im->w > IMAGE_MAX_PIXELS)
+    return err_set(err, "%s: image %lld (%s) cannot be %d x %d pixels; correct its width and height", d->coco.path,
+                   (long long)im->id, im->file_name, im->w, im->h);
+  return true;
+}
+
+// Lists the usable images with their objects.
+static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
+  const Coco *c = &d->coco;
+  d->image = xmalloc((size_t)c->num_images * sizeof *d->image);
+  d->first_object = xmalloc(((size_t)c->num_images + 1) * sizeof *d->first_object);
+  d->object = xmalloc((size_t)c->num_anns * sizeof *d->object);
+  d->first_object[0] = 0;
+  for (int i = 0, objects = 0; i < c->num_images && !(options->limit > 0 && d->num_images == options->limit); i++) {
+    CocoImage *im = &c->images[i];
+    if (!check_image(d, im, err)) return false;
+    const int before = objects;
+    for (int a = im->first_ann; a < im->first_ann + im->anns; a++) objects += object_of(d, im, a, &d->object[objects]);
+    d->without_objects += objects == before;
+    if (objects == before && !options->keep_empty) continue;
+    d->image[d->num_images++] = i;
+    d->first_object[d->num_images] = objects;
+  }
+  if (d->num_images > 0) return true;
+  return err_set(err,
+                 "%s: no usable image among %d; of %d annotations %d are crowds, %d have a box without area, %d an "
+                 "unknown category",
+                 c->path, c->num_images, c->num_anns, d->crowds, d->dropped_boxes, d->unlabelled);
+}
+
+static void measure(Dataset *d) {
+  for (int i = 0; i < d->num_images; i++) {
+    const CocoImage *im = &d->coco.images[d->image[i]];
+    int64_t words = 0;
+    for (int o = d->first_object[i]; o < d->first_object[i + 1]; o++) words += most_words(&d->coco, im, &d->object[o]);
+    d->max_words = MAX(d->max_words, words);
+    d->max_bytes = MAX(d->max_bytes, (int64_t)im->h * im->w * 3);
+    d->max_objects = MAX(d->max_objects, d->first_object[i + 1] - d->first_object[i]);
+  }
+}
+
+static void choose_canvases(Dataset *d, int max) {
+  Size *size = xmalloc((size_t)d->num_images * sizeof *size);
+  for (int i = 0; i < d->num_images; i++) {
+    const CocoImage *im = &d->coco.images[d->image[i]];
+    resize_shape(&d->resize, im->h, im->w, &size[i].h, &size[i].w);
+  }
+  d->image_canvas = xmalloc((size_t)d->num_images);
+  d->num_canvases = canvas_choose(d->canvas, max, size, d->num_images, d->image_canvas);
+  free(size);
+}
+
+bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err) {
+  *d = (Dataset){.resize = options->resize};
+  char *annotations = NULL;
+  bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) && coco_load(&d->coco, annotations, err) &&
+            list_images(d, options, err);
+  free(annotations);
+  if (!ok) return dataset_close(d), false;
+  d->classes = d->coco.num_categories + 1;
+  measure(d);
+  choose_canvases(d, options->max_canvases);
+  return true;
+}
+
+void dataset_close(Dataset *d) {
+  coco_free(&d->coco);
+  free(d->folder);
+  free(d->image);
+  free(d->image_canvas);
+  free(d->object);
+  free(d->first_object);
+  *d = (Dataset){0};
+}

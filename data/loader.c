@@ -1,0 +1,324 @@
+#include "data/loader.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "data/bitmap.h"
+#include "data/image.h"
+#include "data/sampler.h"
+#include "nn/rng.h"
+
+enum { MAX_REPLACEMENTS = 64 }; // draws for one bad image before its place stays empty
+
+// One batch of the ring. While it is filled, place i has its own room for bytes and words, so that places can be decoded
+// in any order; packing then closes the gaps.
+typedef struct Slot {
+  Batch batch;
+  int64_t epoch;
+  int64_t *words; // [images] of the bitmaps of each place
+  int pending;    // places that are not decoded yet
+  bool ready;
+  int bad_place; // the first whose image is bad, or -1
+  Err bad;       // what is wrong with it
+} Slot;
+
+struct Loader {
+  const Dataset *data;
+  LoaderOptions options;
+  Slot *slots; // step s lives in slots[s % num_slots]
+  int num_slots;
+  pthread_t *threads;
+  int num_threads;
+  atomic_uchar *reported; // [num_images] bad ones
+  atomic_int bad_images;
+
+  pthread_mutex_t lock;  // guards all below, and what slots say about their progress
+  pthread_cond_t room;   // a slot came free, or stop
+  pthread_cond_t filled; // a slot is ready
+  Sampler sampler;       // its groups never change and are read without the lock
+  bool stop;
+  int64_t oldest;    // the step whose slot the consumer may be looking at; all before are free
+  int64_t next;      // the step the consumer gets next
+  int64_t item_step; // the next place to decode
+  int item_place;
+};
+
+// One image
+
+static void box_to_canvas(const float box[4], const ImageInfo *info, float out[4]) {
+  // as torchvision's resize_boxes: float32 ratios of the integer sizes
+  float ratio_w = (float)info->rw / (float)info->w, ratio_h = (float)info->rh / (float)info->h;
+  float x1 = box[0] * ratio_w, x2 = box[2] * ratio_w;
+  out[0] = info->flip ? (float)info->rw - x2 : x1;
+  out[1] = box[1] * ratio_h;
+  out[2] = info->flip ? (float)info->rw - x1 : x2;
+  out[3] = box[3] * ratio_h;
+}
+
+// Boxes, labels and bitmaps of image i into a place; returns the words of the bitmaps.
+static int64_t write_objects(const Loader *l, Batch *b, int place, int i) {
+  const Dataset *d = l->data;
+  const Object *object = d->object + d->first_object[i];
+  const int64_t first = (int64_t)place * b->capacity;
+  int64_t words = 0;
+  b->count[place] = d->first_object[i + 1] - d->first_object[i];
+  for (int o = 0; o < b->count[place]; o++) {
+    box_to_canvas(object[o].box, &b->info[place], b->box + 4 * (first + o));
+    b->label[first + o] = object[o].label;
+    if (!l->options.masks) continue;
+    Rle mask = dataset_mask(d, i, &object[o]);
+    Bitmap window = bitmap_window(&mask);
+    window.offset = words;
+    words += bitmap_words(window.h, window.w);
+    CHECK(words <= d->max_words);
+    bitmap_pack(&mask, &window, b->bits + place * d->max_words + window.offset);
+    b->bitmap[first + o] = window;
+    rle_free(&mask);
+  }
+  return words;
+}
+
+static bool decode(const Dataset *d, int i, Image *im, Err *err) {
+  const CocoImage *want = &d->coco.images[d->image[i]];
+  char *path = dataset_path(d, i);
+  bool ok = image_load(im, path, err);
+  if (ok && (im->h != want->h || im->w != want->w)) {
+    ok = err_set(err, "%s: %d x %d pixels, but %d x %d in %s", path, im->w, im->h, want->w, want->h, d->coco.path);
+    image_free(im);
+  }
+  free(path);
+  return ok;
+}
+
+static bool write_image(const Loader *l, Slot *slot, int place, int i, Err *err) {
+  const Dataset *d = l->data;
+  Batch *b = &slot->batch;
+  Image im;
+  if (!decode(d, i, &im, err)) return false;
+  uint64_t id = (uint64_t)d->coco.images[d->image[i]].id;
+  ImageInfo info = {.offset = place * d->max_bytes, .h = im.h, .w = im.w};
+  info.key = rng_key(rng_key(l->options.seed, (uint64_t)slot->epoch), id);
+  info.flip = l->options.train && rng_uniform(rng_key(info.key, RNG_FLIP), 0) < l->options.flip;
+  resize_shape(&d->resize, im.h, im.w, &info.rh, &info.rw);
+  memcpy(b->bytes + info.offset, im.rgb, (size_t)im.h * im.w * 3);
+  image_free(&im);
+  b->index[place] = i;
+  b->info[place] = info;
+  slot->words[place] = write_objects(l, b, place, i);
+  return true;
+}
+
+// Bad images
+
+static void report_bad(Loader *l, Slot *slot, int place, int i, const Err *err) {
+  pthread_mutex_lock(&l->lock);
+  if (slot->bad_place < 0 || place < slot->bad_place) {
+    slot->bad_place = place;
+    slot->bad = *err;
+  }
+  pthread_mutex_unlock(&l->lock);
+  if (atomic_exchange(&l->reported[i], 1)) return;
+  atomic_fetch_add(&l->bad_images, 1);
+  if (!l->options.strict) fprintf(stderr, "bad image %s: %s\n", l->options.train ? "replaced" : "left out", err->msg);
+}
+
+// The image to try after `attempt` failures in a place meant for image i: another one of the same canvas.
+static int replacement(const Loader *l, int canvas, int i, int attempt) {
+  const Dataset *d = l->data;
+  const int *member = l->sampler.member + l->sampler.first[canvas];
+  const int members = l->sampler.first[canvas + 1] - l->sampler.first[canvas];
+  uint64_t key = rng_key(rng_key(l->options.seed, RNG_REPLACE), (uint64_t)d->coco.images[d->image[i]].id);
+  return member[rng_key(key, (uint64_t)attempt) % (uint64_t)members];
+}
+
+static void clear_place(Slot *slot, int place) {
+  Batch *b = &slot->batch;
+  const size_t first = (size_t)place * b->capacity, rows = (size_t)b->capacity;
+  memset(b->box + 4 * first, 0, 4 * rows * sizeof *b->box);
+  memset(b->label + first, 0, rows * sizeof *b->label);
+  memset(b->bitmap + first, 0, rows * sizeof *b->bitmap);
+  b->info[place] = (ImageInfo){0};
+  b->index[place] = -1;
+  b->count[place] = 0;
+  slot->words[place] = 0;
+}
+
+static void fill_place(Loader *l, Slot *slot, int place) {
+  const int image = slot->batch.index[place];
+  clear_place(slot, place);
+  if (image < 0) return;
+  for (int i = image, attempt = 0; attempt <= MAX_REPLACEMENTS; attempt++) {
+    Err err;
+    if (write_image(l, slot, place, i, &err)) return;
+    report_bad(l, slot, place, i, &err);
+    if (l->options.strict || !l->options.train) return;
+    i = replacement(l, slot->batch.canvas, image, attempt);
+  }
+}
+
+// Moves bytes and words of all places together; offsets follow.
+static void pack(Slot *slot, int64_t max_bytes, int64_t max_words) {
+  Batch *b = &slot->batch;
+  b->used = 0;
+  b->num_bytes = b->num_words = 0;
+  for (int place = 0; place < b->images; place++) {
+    ImageInfo *info = &b->info[place];
+    int64_t size = (int64_t)info->h * info->w * 3;
+    memmove(b->bytes + b->num_bytes, b->bytes + place * max_bytes, (size_t)size);
+    info->offset = b->num_bytes;
+    b->num_bytes += size;
+    if (slot->words[place] > 0)
+      memmove(b->bits + b->num_words, b->bits + place * max_words, (size_t)slot->words[place] * sizeof *b->bits);
+    for (int o = 0; o < b->count[place]; o++) b->bitmap[(int64_t)place * b->capacity + o].offset += b->num_words;
+    b->num_words += slot->words[place];
+    b->used += b->index[place] >= 0;
+  }
+}
+
+// Threads
+
+// Waits for a place to decode, in step order. False: time to stop, or nothing is left.
+static bool take_place(Loader *l, Slot **slot, int *place) {
+  const int64_t end = l->options.train ? INT64_MAX : l->sampler.steps;
+  pthread_mutex_lock(&l->lock);
+  while (!l->stop && l->item_step < end && l->item_step >= l->oldest + l->num_slots)
+    pthread_cond_wait(&l->room, &l->lock);
+  bool more = !l->stop && l->item_step < end;
+  if (more) {
+    Slot *s = *slot = &l->slots[l->item_step % l->num_slots];
+    Batch *b = &s->batch;
+    if (l->item_place == 0) {
+      b->step = l->item_step;
+      b->canvas = sampler_batch(&l->sampler, b->step, b->index);
+      s->epoch = sampler_epoch(&l->sampler, b->step);
+      s->pending = b->images;
+      s->ready = false;
+      s->bad_place = -1;
+    }
+    *place = l->item_place++;
+    if (l->item_place == b->images) {
+      l->item_place = 0;
+      l->item_step++;
+    }
+  }
+  pthread_mutex_unlock(&l->lock);
+  return more;
+}
+
+static void *decode_places(void *loader) {
+  Loader *l = loader;
+  Slot *slot;
+  for (int place; take_place(l, &slot, &place);) {
+    fill_place(l, slot, place);
+    pthread_mutex_lock(&l->lock);
+    bool last = --slot->pending == 0;
+    pthread_mutex_unlock(&l->lock);
+    if (!last) continue;
+    pack(slot, l->data->max_bytes, l->data->max_words);
+    pthread_mutex_lock(&l->lock);
+    slot->ready = true;
+    pthread_cond_signal(&l->filled);
+    pthread_mutex_unlock(&l->lock);
+  }
+  return NULL;
+}
+
+static void slot_open(Slot *slot, const Dataset *d, const LoaderOptions *o) {
+  const size_t images = (size_t)o->batch, capacity = (size_t)MAX(d->max_objects, 1);
+  Batch *b = &slot->batch;
+  b->images = o->batch;
+  b->capacity = (int)capacity;
+  b->step = -1;
+  b->index = xmalloc(images * sizeof *b->index);
+  b->info = xmalloc(images * sizeof *b->info);
+  b->count = xmalloc(images * sizeof *b->count);
+  b->box = xmalloc(images * capacity * 4 * sizeof *b->box);
+  b->label = xmalloc(images * capacity * sizeof *b->label);
+  b->bitmap = xmalloc(images * capacity * sizeof *b->bitmap);
+  b->bytes = xmalloc(images * (size_t)d->max_bytes);
+  b->bits = xmalloc(o->masks ? images * (size_t)d->max_words * sizeof *b->bits : 0);
+  slot->words = xmalloc(images * sizeof *slot->words);
+}
+
+static void slot_close(Slot *slot) {
+  Batch *b = &slot->batch;
+  free(b->index);
+  free(b->info);
+  free(b->count);
+  free(b->box);
+  free(b->label);
+  free(b->bitmap);
+  free(b->bytes);
+  free(b->bits);
+  free(slot->words);
+}
+
+Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
+  CHECK(options->prefetch >= 1 && options->first_step >= 0);
+  Loader *l = xcalloc(1, sizeof *l);
+  l->data = d;
+  l->options = *options;
+  l->oldest = l->next = l->item_step = options->first_step;
+  l->num_slots = options->prefetch + 1; // one is in the consumer's hands
+  l->slots = xcalloc((size_t)l->num_slots, sizeof *l->slots);
+  for (int i = 0; i < l->num_slots; i++) slot_open(&l->slots[i], d, options);
+  l->reported = xcalloc((size_t)d->num_images, sizeof *l->reported);
+  const SamplerOptions order = {options->batch, options->rank, options->world, options->seed, options->train};
+  sampler_open(&l->sampler, d->image_canvas, d->num_images, d->num_canvases, &order);
+  pthread_mutex_init(&l->lock, NULL);
+  pthread_cond_init(&l->room, NULL);
+  pthread_cond_init(&l->filled, NULL);
+  const int threads = options->threads > 0 ? options->threads : (int)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
+  l->threads = xmalloc((size_t)threads * sizeof *l->threads);
+  for (; l->num_threads < threads; l->num_threads++) {
+    int failed = pthread_create(&l->threads[l->num_threads], NULL, decode_places, l);
+    if (failed) {
+      err_set(err, "cannot start %d decoder threads: %s; ask for fewer", threads, strerror(failed));
+      return loader_close(l), NULL;
+    }
+  }
+  return l;
+}
+
+const Batch *loader_next(Loader *l, Err *err) {
+  if (err) err->msg[0] = 0;
+  if (!l->options.train && l->next >= l->sampler.steps) return NULL;
+  const double start = now_seconds();
+  Slot *slot = &l->slots[l->next % l->num_slots];
+  pthread_mutex_lock(&l->lock);
+  l->oldest = l->next;
+  pthread_cond_broadcast(&l->room);
+  while (!(slot->ready && slot->batch.step == l->next)) pthread_cond_wait(&l->filled, &l->lock);
+  pthread_mutex_unlock(&l->lock);
+  Batch *b = &slot->batch;
+  b->wait_seconds = now_seconds() - start;
+  if (slot->bad_place >= 0 && (l->options.strict || (l->options.train && b->used == 0))) {
+    err_set(err, "step %lld: %s", (long long)b->step, slot->bad.msg);
+    return NULL;
+  }
+  l->next++;
+  return b;
+}
+
+int64_t loader_steps_per_epoch(const Loader *l) { return l->sampler.steps; }
+
+int loader_bad_images(const Loader *l) { return atomic_load(&l->bad_images); }
+
+void loader_close(Loader *l) {
+  if (!l) return;
+  pthread_mutex_lock(&l->lock);
+  l->stop = true;
+  pthread_cond_broadcast(&l->room);
+  pthread_mutex_unlock(&l->lock);
+  for (int i = 0; i < l->num_threads; i++) pthread_join(l->threads[i], NULL);
+  pthread_mutex_destroy(&l->lock);
+  pthread_cond_destroy(&l->room);
+  pthread_cond_destroy(&l->filled);
+  for (int i = 0; i < l->num_slots; i++) slot_close(&l->slots[i]);
+  sampler_close(&l->sampler);
+  free(l->slots);
+  free(l->threads);
+  free(l->reported);
+  free(l);
+}

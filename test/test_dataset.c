@@ -1,0 +1,85 @@
+// What of a data set is usable, and what is said when nothing is.
+#include "data/dataset.h"
+#include "test/small_set.h"
+#include "test/test.h"
+
+TEST(dataset_keeps_what_is_usable) {
+  Dataset d;
+  if (!open_set(&d, small_set("usable"), &small_options)) return;
+  EXPECT_INT(d.num_images, IMAGES - 2);
+  EXPECT_INT(d.classes, 3);
+  EXPECT_INT(d.without_objects, 2);
+  EXPECT_INT(d.crowds, 2);
+  EXPECT_INT(d.dropped_boxes, 2);
+  EXPECT_INT(d.unlabelled, 2);
+  EXPECT_INT(d.max_objects, 3);
+  EXPECT_INT(d.max_bytes, 60 * 53 * 3);
+  for (int i = 0; i < d.num_images; i++) {
+    int n = image_number(&d, i);
+    EXPECT_INT(d.first_object[i + 1] - d.first_object[i], image_objects(n));
+    for (int o = 0; o < image_objects(n); o++) {
+      const Object *object = &d.object[d.first_object[i] + o];
+      EXPECT_INT(object->label, o % 2 ? 2 : 1);
+      EXPECT(object->box[0] == object_x(n, o) && object->box[3] == object_y(o) + OBJECT_H);
+    }
+  }
+  EXPECT_INT(d.first_object[d.num_images], 24);
+  EXPECT_INT(d.box_masks, 8);
+  dataset_close(&d);
+}
+
+TEST(dataset_options) {
+  const char *dir = small_set("options");
+  DatasetOptions all = small_options, few = small_options;
+  all.keep_empty = true;
+  few.limit = 5;
+  Dataset d;
+  if (!open_set(&d, dir, &all)) return;
+  EXPECT_INT(d.num_images, IMAGES);
+  EXPECT_INT(d.without_objects, 2);
+  dataset_close(&d);
+  if (!open_set(&d, dir, &few)) return;
+  EXPECT_INT(d.num_images, 5);
+  EXPECT_INT(image_number(&d, 4), 5);
+  dataset_close(&d);
+}
+
+static void write_json(const char *dir, const char *text) {
+  char path[1024];
+  snprintf(path, sizeof path, "%s/annotations/instances_train.json", dir);
+  write_text(path, text);
+}
+
+TEST(dataset_clips_boxes_and_finds_missing_sizes) {
+  const char *dir = small_set("odd");
+  // Image 1 is 41 x 60. No size given; a box over the border; one from its mask; one of no width.
+  write_json(dir, "{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"1.png\"}],"
+                  "\"annotations\":[{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[-5,30,200,50]},"
+                  "{\"id\":2,\"image_id\":1,\"category_id\":1,\"segmentation\":[[4,6,14,6,14,9,4,9]]},"
+                  "{\"id\":3,\"image_id\":1,\"category_id\":1,\"bbox\":[5,5,0,9]}]}");
+  Dataset d;
+  if (!open_set(&d, dir, &small_options)) return;
+  EXPECT_INT(d.max_bytes, 41 * 60 * 3);
+  EXPECT_INT(d.dropped_boxes, 1);
+  if (EXPECT_INT(d.max_objects, 2)) {
+    const float want[2][4] = {{0, 30, 60, 41}, {4, 6, 14, 9}};
+    for (int o = 0; o < 2; o++)
+      for (int k = 0; k < 4; k++) EXPECT_NEAR(d.object[o].box[k], want[o][k], 0);
+  }
+  dataset_close(&d);
+}
+
+TEST(dataset_explains_failures) {
+  const char *dir = small_set("failures");
+  Dataset d;
+  Err err;
+  write_json(dir, "{\"categories\":[],\"images\":[{\"id\":1,\"file_name\":\"1.png\",\"height\":41,\"width\":60}],"
+                  "\"annotations\":[]}");
+  EXPECT(!dataset_open(&d, dir, "train", &small_options, &err) && strstr(err.msg, "no usable image among 1"));
+  write_json(dir, "{\"categories\":[],\"images\":[{\"id\":5,\"height\":41,\"width\":60}],\"annotations\":[]}");
+  EXPECT(!dataset_open(&d, dir, "train", &small_options, &err) && strstr(err.msg, "image 5 has no file_name"));
+  write_json(dir, "{\"categories\":[],\"images\":[{\"id\":5,\"file_name\":\"1.png\",\"height\":99999,\"width\":99999}],"
+                  "\"annotations\":[]}");
+  EXPECT(!dataset_open(&d, dir, "train", &small_options, &err) && strstr(err.msg, "99999 x 99999"));
+  EXPECT(!dataset_open(&d, dir, "nosuchsplit", &small_options, &err) && err.msg[0]);
+}

@@ -1,0 +1,389 @@
+// Batches: what they hold, in which order they come, and what happens to images that cannot be read.
+#include <unistd.h>
+#include "data/bitmap.h"
+#include "data/loader.h"
+#include "data/png.h"
+#include "nn/rng.h"
+#include "test/small_set.h"
+#include "test/test.h"
+
+static LoaderOptions training(int batch) {
+  return (LoaderOptions){
+      .batch = batch, .world = 1, .seed = 9, .train = true, .flip = 0.5f, .threads = 2, .prefetch = 2, .masks = true};
+}
+
+// A hash of all a batch holds, so that two runs can be compared step by step.
+static uint64_t hash_bytes(uint64_t key, const void *data, size_t bytes) {
+  const uint8_t *p = data;
+  for (size_t i = 0; i < bytes; i++) key = (key ^ p[i]) * 0x100000001b3u; // FNV-1a
+  return key;
+}
+static uint64_t hash_batch(const Batch *b) {
+  size_t images = (size_t)b->images, rows = images * (size_t)b->capacity;
+  uint64_t key = hash_bytes(0xcbf29ce484222325u, &b->step, sizeof b->step);
+  key = hash_bytes(key, b->index, images * sizeof *b->index);
+  for (size_t i = 0; i < images; i++) { // member by member: padding bytes are nobody's
+    const ImageInfo *m = &b->info[i];
+    int64_t values[] = {m->offset, m->h, m->w, m->rh, m->rw, m->flip, (int64_t)m->key};
+    key = hash_bytes(key, values, sizeof values);
+  }
+  key = hash_bytes(key, b->bytes, (size_t)b->num_bytes);
+  key = hash_bytes(key, b->box, rows * 4 * sizeof *b->box);
+  key = hash_bytes(key, b->label, rows * sizeof *b->label);
+  key = hash_bytes(key, b->count, images * sizeof *b->count);
+  key = hash_bytes(key, b->bitmap, rows * sizeof *b->bitmap);
+  return b->num_words ? hash_bytes(key, b->bits, (size_t)b->num_words * sizeof *b->bits) : key;
+}
+
+// Hashes of the first steps of a run.
+static void run_hashes(const Dataset *d, const LoaderOptions *o, uint64_t *hash, int steps) {
+  Err err;
+  Loader *l = loader_open(d, o, &err);
+  if (!EXPECT(l)) return;
+  for (int i = 0; i < steps; i++) {
+    const Batch *b = loader_next(l, &err);
+    if (!EXPECT(b)) break;
+    hash[i] = hash_batch(b);
+  }
+  loader_close(l);
+}
+
+// Sends stderr to a file for as long as bad images are reported on purpose.
+static int quiet_begin(const char *path) {
+  fflush(stderr);
+  int kept = dup(STDERR_FILENO);
+  CHECK(kept >= 0 && freopen(path, "w", stderr));
+  return kept;
+}
+static void quiet_end(int kept) {
+  fflush(stderr);
+  dup2(kept, STDERR_FILENO);
+  close(kept);
+}
+
+// The masks are full rectangles: the window on the canvas, mirrored as the image is, has to be the box, to the last bit.
+static void check_object(const Batch *b, const ImageInfo *info, int row, int image, int o) {
+  const float *box = b->box + 4 * row;
+  const Bitmap *mask = &b->bitmap[row];
+  EXPECT(mask->x == object_x(image, o) && mask->y == object_y(o) && mask->w == OBJECT_W && mask->h == OBJECT_H);
+  for (int y = 0; y < mask->h; y++) EXPECT_INT(b->bits[mask->offset + y], (1 << OBJECT_W) - 1);
+  float ratio_w = (float)info->rw / (float)info->w, ratio_h = (float)info->rh / (float)info->h;
+  float x1 = (float)mask->x * ratio_w, x2 = (float)(mask->x + mask->w) * ratio_w;
+  EXPECT_NEAR(box[0], info->flip ? (float)info->rw - x2 : x1, 0);
+  EXPECT_NEAR(box[1], (float)mask->y * ratio_h, 0);
+  EXPECT_NEAR(box[2], info->flip ? (float)info->rw - x1 : x2, 0);
+  EXPECT_NEAR(box[3], (float)(mask->y + mask->h) * ratio_h, 0);
+  EXPECT_INT(b->label[row], o % 2 ? 2 : 1);
+}
+
+static void check_place(const Dataset *d, const Batch *b, int place, int image) {
+  const ImageInfo *info = &b->info[place];
+  int wrong = 0;
+  EXPECT(info->h == image_size(image).h && info->w == image_size(image).w);
+  EXPECT(info->rh <= d->canvas[b->canvas].h && info->rw <= d->canvas[b->canvas].w);
+  for (int64_t i = 0; i < (int64_t)info->h * info->w * 3; i++)
+    wrong += b->bytes[info->offset + i] != image_byte(image, i);
+  EXPECT_INT(wrong, 0);
+  EXPECT_INT(b->count[place], image_objects(image));
+  for (int o = 0; o < b->capacity; o++) {
+    int row = place * b->capacity + o;
+    if (o < b->count[place])
+      check_object(b, info, row, image, o);
+    else
+      EXPECT(b->box[4 * row] == 0 && b->box[4 * row + 3] == 0 && b->bitmap[row].w == 0 && b->label[row] == 0);
+  }
+}
+
+TEST(loader_batches_hold_images_and_targets) {
+  Dataset d;
+  if (!open_set(&d, small_set("content"), &small_options)) return;
+  LoaderOptions o = training(3);
+  Err err;
+  Loader *l = loader_open(&d, &o, &err);
+  const int64_t steps = loader_steps_per_epoch(l);
+  int flipped = 0, seen[IMAGES] = {0};
+  for (int64_t step = 0; step < 2 * steps; step++) {
+    const Batch *b = loader_next(l, &err);
+    if (!EXPECT(b)) break;
+    EXPECT_INT(b->step, step);
+    EXPECT_INT(b->used, 3);
+    for (int place = 0; place < b->images; place++) {
+      int image = image_number(&d, b->index[place]);
+      check_place(&d, b, place, image);
+      EXPECT(b->info[place].key == rng_key(rng_key(o.seed, (uint64_t)(step / steps)), 100 + (uint64_t)image));
+      seen[image]++;
+      flipped += b->info[place].flip;
+    }
+  }
+  for (int i = 0; i < IMAGES; i++) EXPECT(image_objects(i) ? seen[i] >= 2 : seen[i] == 0);
+  EXPECT(flipped > 0 && flipped < 6 * steps);
+  loader_close(l);
+  dataset_close(&d);
+}
+
+TEST(loader_is_a_function_of_the_step) {
+  enum { STEPS = 14, RESUMED = 5 };
+  Dataset d;
+  if (!open_set(&d, small_set("function"), &small_options)) return;
+  uint64_t want[STEPS], got[STEPS];
+  LoaderOptions o = training(3);
+  o.threads = 1;
+  o.prefetch = 1;
+  run_hashes(&d, &o, want, STEPS);
+  for (int threads = 1; threads <= 4; threads *= 2)
+    for (int prefetch = 1; prefetch <= 5; prefetch += 2) {
+      o.threads = threads;
+      o.prefetch = prefetch;
+      run_hashes(&d, &o, got, STEPS);
+      for (int i = 0; i < STEPS; i++) EXPECT(got[i] == want[i]);
+    }
+  o.first_step = RESUMED;
+  run_hashes(&d, &o, got, STEPS - RESUMED);
+  for (int i = RESUMED; i < STEPS; i++) EXPECT(got[i - RESUMED] == want[i]);
+  o.first_step = 0;
+  o.seed++;
+  run_hashes(&d, &o, got, STEPS);
+  int same = 0;
+  for (int i = 0; i < STEPS; i++) same += got[i] == want[i];
+  EXPECT_INT(same, 0);
+  dataset_close(&d);
+}
+
+// The ranks of a step hold what one rank with the whole batch holds.
+TEST(loader_ranks_partition_the_batch) {
+  Dataset d;
+  if (!open_set(&d, small_set("ranks"), &small_options)) return;
+  Err err;
+  LoaderOptions whole = training(4), half = training(2);
+  half.world = 2;
+  Loader *all = loader_open(&d, &whole, &err), *part[2];
+  for (int r = 0; r < 2; r++) {
+    half.rank = r;
+    part[r] = loader_open(&d, &half, &err);
+  }
+  for (int step = 0; step < 8; step++) {
+    const Batch *a = loader_next(all, &err);
+    for (int r = 0; r < 2; r++) {
+      const Batch *b = loader_next(part[r], &err);
+      EXPECT_INT(b->canvas, a->canvas);
+      for (int i = 0; i < 2; i++) {
+        EXPECT_INT(b->index[i], a->index[2 * r + i]);
+        EXPECT(b->info[i].key == a->info[2 * r + i].key && b->info[i].flip == a->info[2 * r + i].flip);
+      }
+    }
+  }
+  loader_close(all);
+  loader_close(part[0]);
+  loader_close(part[1]);
+  dataset_close(&d);
+}
+
+TEST(loader_evaluates_each_image_once) {
+  DatasetOptions options = small_options;
+  options.keep_empty = true;
+  Dataset d;
+  if (!open_set(&d, small_set("evaluation"), &options)) return;
+  Err err;
+  int seen[IMAGES] = {0}, steps = 0;
+  LoaderOptions o = {.batch = 4, .world = 1, .threads = 3, .prefetch = 2, .flip = 1};
+  Loader *l = loader_open(&d, &o, &err);
+  for (const Batch *b; (b = loader_next(l, &err)); steps++) {
+    int used = 0;
+    for (int i = 0; i < b->images; i++) {
+      if (b->index[i] < 0) {
+        EXPECT(b->info[i].h == 0 && b->info[i].rw == 0 && b->count[i] == 0);
+        continue;
+      }
+      seen[image_number(&d, b->index[i])]++;
+      EXPECT_INT(b->info[i].flip, 0);
+      used++;
+    }
+    EXPECT_INT(b->used, used);
+    EXPECT_INT(b->num_words, 0);
+  }
+  EXPECT_STR(err.msg, "");
+  EXPECT(!loader_next(l, &err)); // and stays at the end
+  EXPECT_INT(steps, loader_steps_per_epoch(l));
+  for (int n = 0; n < IMAGES; n++) EXPECT_INT(seen[n], 1);
+  loader_close(l);
+  dataset_close(&d);
+}
+
+static void replace_image(const char *dir, int image, int h, int w) {
+  char path[1024];
+  snprintf(path, sizeof path, "%s/train/%d.png", dir, image);
+  Image im = image_alloc(h, w);
+  CHECK(png_write(path, &im, PNG_FAST, NULL));
+  image_free(&im);
+}
+
+// Makes images 0 to 3 bad: not there, no image, another width, another height than the annotations say.
+enum { BAD = 4 };
+static void spoil(const char *dir) {
+  char path[1024];
+  snprintf(path, sizeof path, "%s/train/0.png", dir);
+  CHECK(unlink(path) == 0);
+  snprintf(path, sizeof path, "%s/train/1.png", dir);
+  write_text(path, "version https://git-lfs.github.com/spec/v1\n");
+  replace_image(dir, 2, 42, 61);
+  replace_image(dir, 3, 61, 43);
+}
+
+static int count_of(const char *text, const char *part) {
+  int count = 0;
+  for (const char *at = text; (at = strstr(at, part)); at++) count++;
+  return count;
+}
+
+TEST(loader_replaces_bad_images) {
+  enum { STEPS = 24 };
+  const char *dir = small_set("bad");
+  spoil(dir);
+  Dataset d;
+  if (!open_set(&d, dir, &small_options)) return;
+  Err err;
+  uint64_t want[STEPS], got[STEPS];
+  char log[1024];
+  snprintf(log, sizeof log, "%s/bad/stderr", test_tmp());
+  int kept = quiet_begin(log);
+  LoaderOptions o = training(3);
+  Loader *l = loader_open(&d, &o, &err);
+  for (int step = 0; step < STEPS; step++) {
+    const Batch *b = loader_next(l, &err);
+    if (!EXPECT(b)) break;
+    want[step] = hash_batch(b);
+    EXPECT_INT(b->used, 3);
+    for (int i = 0; i < b->images; i++) {
+      int n = image_number(&d, b->index[i]);
+      EXPECT(n >= BAD);
+      EXPECT_INT(d.image_canvas[b->index[i]], b->canvas);
+    }
+  }
+  EXPECT_INT(loader_bad_images(l), BAD);
+  loader_close(l);
+  quiet_end(kept);
+  char *text = file_read(log, &(size_t){0}, NULL);
+  EXPECT_INT(count_of(text, "\n"), BAD); // once each, however many epochs
+  EXPECT_INT(count_of(text, "bad/train/0.png"), 1);
+  EXPECT_INT(count_of(text, "bad/train/1.png"), 1);
+  EXPECT_INT(count_of(text, "bad/train/2.png: 61 x 42 pixels, but 60 x 42 in "), 1);
+  EXPECT_INT(count_of(text, "bad/train/3.png: 43 x 61 pixels, but 43 x 60 in "), 1);
+  free(text);
+
+  kept = quiet_begin(log);
+  o.threads = 1;
+  o.prefetch = 4;
+  run_hashes(&d, &o, got, STEPS);
+  quiet_end(kept);
+  for (int i = 0; i < STEPS; i++) EXPECT(got[i] == want[i]);
+  dataset_close(&d);
+}
+
+TEST(loader_strict_stops_at_bad_images) {
+  const char *dir = small_set("strict");
+  spoil(dir);
+  Dataset d;
+  if (!open_set(&d, dir, &small_options)) return;
+  Err err;
+  LoaderOptions o = training(2);
+  o.strict = true;
+  Loader *l = loader_open(&d, &o, &err);
+  while (loader_next(l, &err)) {
+  }
+  EXPECT(strstr(err.msg, "strict/train/"));
+  Err again;
+  EXPECT(!loader_next(l, &again));
+  EXPECT_STR(again.msg, err.msg);
+  loader_close(l);
+  dataset_close(&d);
+}
+
+TEST(loader_leaves_bad_images_out_of_an_evaluation) {
+  const char *dir = small_set("left_out");
+  spoil(dir);
+  Dataset d;
+  if (!open_set(&d, dir, &small_options)) return;
+  Err err;
+  char log[1024];
+  snprintf(log, sizeof log, "%s/left_out/stderr", test_tmp());
+  int kept = quiet_begin(log), used = 0;
+  LoaderOptions o = {.batch = 1, .world = 1, .threads = 2, .prefetch = 1};
+  Loader *l = loader_open(&d, &o, &err);
+  for (const Batch *b; (b = loader_next(l, &err));) used += b->used;
+  EXPECT_STR(err.msg, "");
+  EXPECT_INT(used, d.num_images - BAD);
+  EXPECT_INT(loader_bad_images(l), BAD);
+  loader_close(l);
+  quiet_end(kept);
+  dataset_close(&d);
+}
+
+TEST(loader_fails_when_nothing_can_be_read) {
+  const char *dir = small_set("nothing");
+  char path[1024];
+  for (int i = 0; i < IMAGES; i++) {
+    snprintf(path, sizeof path, "%s/train/%d.png", dir, i);
+    CHECK(unlink(path) == 0);
+  }
+  Dataset d;
+  if (!open_set(&d, dir, &small_options)) return;
+  Err err;
+  snprintf(path, sizeof path, "%s/stderr", dir);
+  int kept = quiet_begin(path);
+  LoaderOptions o = training(2);
+  Loader *l = loader_open(&d, &o, &err);
+  EXPECT(!loader_next(l, &err) && strstr(err.msg, "nothing/train/"));
+  loader_close(l);
+  quiet_end(kept);
+  dataset_close(&d);
+}
+
+TEST(loader_closes_at_any_moment) {
+  Dataset d;
+  if (!open_set(&d, small_set("close"), &small_options)) return;
+  Err err;
+  for (int trial = 0; trial < 24; trial++) {
+    LoaderOptions o = training(1 + trial % 3);
+    o.threads = 1 + trial % 4;
+    o.prefetch = 1 + trial % 2;
+    Loader *l = loader_open(&d, &o, &err);
+    for (int step = 0; step < trial % 6; step++) EXPECT(loader_next(l, &err));
+    loader_close(l);
+  }
+  dataset_close(&d);
+}
+
+// Real annotations: polygons of many parts, runs, crowds. Every mask's bits are those of its runs.
+static void check_real(const char *folder) {
+  const char *dir = shared_path(folder);
+  if (!dir) {
+    test_skip("../shared/data is not there");
+    return;
+  }
+  const DatasetOptions options = {.resize = {800, 1333}, .max_canvases = 2, .limit = 24};
+  Dataset d;
+  if (!open_set(&d, dir, &options)) return;
+  LoaderOptions o = training(4);
+  Err err;
+  Loader *l = loader_open(&d, &o, &err);
+  for (int64_t step = 0; step < loader_steps_per_epoch(l); step++) {
+    const Batch *b = loader_next(l, &err);
+    if (!EXPECT(b)) break;
+    for (int i = 0; i < b->images; i++)
+      for (int k = 0; k < b->count[i]; k++) {
+        const Bitmap *mask = &b->bitmap[i * b->capacity + k];
+        const Object *object = &d.object[d.first_object[b->index[i]] + k];
+        Rle rle = dataset_mask(&d, b->index[i], object);
+        uint64_t set = 0;
+        for (int64_t word = 0; word < bitmap_words(mask->h, mask->w); word++)
+          set += (uint64_t)__builtin_popcount(b->bits[mask->offset + word]);
+        EXPECT(set == rle_area(&rle) && set > 0);
+        rle_free(&rle);
+      }
+  }
+  EXPECT_INT(loader_bad_images(l), 0);
+  loader_close(l);
+  dataset_close(&d);
+}
+TEST(loader_reads_nuclei) { check_real("nuclei"); }
+TEST(loader_reads_coco) { check_real("coco"); }
