@@ -1,0 +1,31 @@
+// Layers: what a network is built of. Each function appends one node and returns its output.
+#pragma once
+#include "nn/graph.h"
+
+// Convolution, y = relu(w · x + bias + addend). A fully connected layer has r × s = the input's h × w.
+typedef struct ConvLayer {
+  int k, r, s, stride, pad;
+  bool connected; // torch's weight is [k, c·r·s]
+  bool relu, bias, trainable;
+  Init init, bias_init;
+  Value *addend;       // NULL, or the residual: same size, or half the size and upsampled
+  const char *fold;    // NULL, or the name of a batch norm folded into it: <fold>.weight, .bias, .running_mean, …
+  bool fold_trainable; // that norm's gamma and beta are parameters (trained elsewhere), not buffers
+  float fold_eps;
+  bool transposed; // the transpose of a convolution with this stride: k = output channels, no padding
+} ConvLayer;
+Value *layer_conv(Graph *g, const char *name, Value *x, const ConvLayer *c);
+// The same weights over several inputs, as one node.
+void layer_conv_shared(Graph *g, const char *name, int pairs, Value **x, Value **y, const ConvLayer *c);
+
+Value *layer_max_pool(Graph *g, const char *name, Value *x, Pool pool);
+
+// Group norm, or batch norm in training, y = relu(norm(x) + addend).
+typedef struct NormLayer {
+  bool batch;
+  int groups; // group norm
+  float eps, momentum;
+  bool relu, trainable;
+  Value *addend;
+} NormLayer;
+Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *n);

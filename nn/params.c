@@ -1,0 +1,252 @@
+#include "nn/params.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "nn/ops.h"
+#include "nn/rng.h"
+#include "nn/util.h"
+
+enum { ALIGN = 64 }; // elements; keeps every parameter 128-byte aligned in 16 bits too
+
+void params_init(Params *p, Device *dev, DType shadow_dtype) {
+  *p = (Params){.dev = dev, .shadow_dtype = shadow_dtype};
+}
+
+void params_free(Params *p) {
+  for (int i = 0; i < p->n; i++) {
+    free(p->list[i]->name);
+    free(p->list[i]);
+  }
+  for (int i = 0; i < p->num_folds; i++) free(p->folds[i]);
+  free(p->list);
+  free(p->folds);
+  device_free(p->dev, p->master);
+  device_free(p->dev, p->grad);
+  device_free(p->dev, p->momentum);
+  device_free(p->dev, p->rest);
+  *p = (Params){0};
+}
+
+Param *params_find(const Params *p, const char *name) {
+  for (int i = 0; i < p->n; i++)
+    if (!strcmp(p->list[i]->name, name)) return p->list[i];
+  return NULL;
+}
+
+// ---- declaration ------------------------------------------------------------------------------------------------
+
+static Param *declare(Params *p, const char *name, const Param *like) {
+  Param *q = params_find(p, name);
+  if (q) {
+    CHECK(q->ndim == like->ndim && !memcmp(q->dims, like->dims, sizeof q->dims));
+    q->trainable |= like->trainable && !p->master; // an inference graph may have declared it first
+    return q;
+  }
+  CHECK(!p->master); // laid out already
+  q = xmalloc(sizeof *q);
+  *q = *like;
+  q->name = xstrdup(name);
+  q->grad = q->momentum = q->shadow = q->folded = q->master;
+  p->list = xrealloc(p->list, (size_t)(p->n + 1) * sizeof *p->list);
+  return p->list[p->n++] = q;
+}
+
+Param *param_filter(Params *p, const char *name, int k, int r, int s, int c, bool connected, bool trainable,
+                    Init init) {
+  Param q = {.filter = true, .trainable = trainable, .init = init, .master = tensor(p->dev->real, k, r, s, c)};
+  if (connected) {
+    q.ndim = 2, q.dims[0] = k, q.dims[1] = c * r * s;
+  } else {
+    q.ndim = 4, q.dims[0] = k, q.dims[1] = c, q.dims[2] = r, q.dims[3] = s;
+  }
+  return declare(p, name, &q);
+}
+
+static Param vector(const Params *p, int n, Init init) {
+  return (Param){.ndim = 1, .dims = {n}, .init = init, .master = tensor(p->dev->real, 1, 1, 1, n)};
+}
+
+Param *param_vector(Params *p, const char *name, int n, bool trainable, Init init, float fan_in) {
+  Param q = vector(p, n, init);
+  q.trainable = trainable, q.fan_in = fan_in;
+  return declare(p, name, &q);
+}
+
+Param *param_buffer(Params *p, const char *name, int n, Init init) {
+  Param q = vector(p, n, init);
+  q.buffer = true;
+  return declare(p, name, &q);
+}
+
+NormFold *param_fold(Params *p, Param *filter, Param *gamma, Param *beta, Param *mean, Param *var, float eps) {
+  if (filter->fold) return filter->fold;
+  NormFold *f = xcalloc(1, sizeof *f);
+  *f = (NormFold){.gamma = gamma, .beta = beta, .mean = mean, .var = var, .eps = eps};
+  p->folds = xrealloc(p->folds, (size_t)(p->num_folds + 1) * sizeof *p->folds);
+  return p->folds[p->num_folds++] = filter->fold = f;
+}
+
+// ---- layout -----------------------------------------------------------------------------------------------------
+
+static size_t span(size_t elements) { return (elements + ALIGN - 1) / ALIGN * ALIGN; }
+
+// The shadow is the master itself when nothing separates them.
+static bool own_shadow(const Params *p, const Param *q) {
+  return q->filter && q->plain && p->shadow_dtype != p->dev->real;
+}
+
+static size_t shadow_bytes(const Params *p, const Param *q) {
+  return span(tensor_elements(&q->master)) * dtype_size(p->shadow_dtype);
+}
+
+static void *take(char **at, size_t bytes) {
+  void *r = *at;
+  *at += bytes;
+  return r;
+}
+
+bool params_allocate(Params *p, Err *err) {
+  int *order = xmalloc((size_t)p->n * sizeof *order), n = 0;
+  for (int i = 0; i < p->n; i++) // stable insertion by the step that completes the gradient; frozen ones last
+    if (p->list[i]->trainable) {
+      int at = n++;
+      for (; at > 0 && p->list[order[at - 1]]->last_use > p->list[i]->last_use; at--) order[at] = order[at - 1];
+      order[at] = i;
+    }
+  int trained = n;
+  for (int i = 0; i < p->n; i++)
+    if (!p->list[i]->trainable) order[n++] = i;
+
+  size_t real = dtype_size(p->dev->real), rest = 0;
+  for (int i = 0; i < n; i++) {
+    const Param *q = p->list[order[i]];
+    p->elements += span(tensor_elements(&q->master));
+    if (i + 1 == trained) p->trainable = p->elements;
+    if (own_shadow(p, q)) rest += shadow_bytes(p, q);
+    if (q->fold) rest += shadow_bytes(p, q) + 2 * span((size_t)q->master.n) * real;
+  }
+  p->bytes = p->elements * real + 2 * p->trainable * real + rest;
+  p->master = device_alloc(p->dev, p->elements * real);
+  p->grad = device_alloc(p->dev, p->trainable * real);
+  p->momentum = device_alloc(p->dev, p->trainable * real);
+  p->rest = device_alloc(p->dev, rest);
+  if (!p->master || !p->grad || !p->momentum || !p->rest) {
+    free(order);
+    return err_set(err, "out of memory: the parameters ask for %.1f MB; use a smaller --model", (double)p->bytes / 1e6);
+  }
+  char *master = p->master, *grad = p->grad, *momentum = p->momentum, *at = p->rest;
+  for (int i = 0; i < n; i++) {
+    Param *q = p->list[order[i]];
+    size_t bytes = span(tensor_elements(&q->master)) * real;
+    q->master.data = take(&master, bytes);
+    q->grad.data = q->trainable ? take(&grad, bytes) : NULL;
+    q->momentum.data = q->trainable ? take(&momentum, bytes) : NULL;
+    q->shadow = q->master;
+    q->folded = q->master;
+    q->folded.dtype = p->shadow_dtype;
+    if (own_shadow(p, q)) {
+      q->shadow.dtype = p->shadow_dtype;
+      q->shadow.data = take(&at, shadow_bytes(p, q));
+    }
+    if (q->fold) {
+      q->folded.data = take(&at, shadow_bytes(p, q));
+      q->fold->scale = take(&at, span((size_t)q->master.n) * real);
+      q->fold->shift = take(&at, span((size_t)q->master.n) * real);
+    }
+  }
+  free(order);
+  return true;
+}
+
+void params_refresh_shadows(Params *p) {
+  for (int i = 0; i < p->n; i++) {
+    const Param *q = p->list[i];
+    if (own_shadow(p, q)) p->dev->ops->filter_shadow(p->dev, &q->master, NULL, &q->shadow);
+    if (q->fold) p->dev->ops->filter_shadow(p->dev, &q->master, q->fold->scale, &q->folded);
+  }
+}
+
+void params_refresh(Params *p) {
+  for (int i = 0; i < p->n; i++) {
+    const NormFold *f = p->list[i]->fold;
+    if (f)
+      p->dev->ops->norm_fold(p->dev, f->gamma->dims[0], f->eps, f->gamma->master.data, f->beta->master.data,
+                             f->mean->master.data, f->var->master.data, f->scale, f->shift);
+  }
+  params_refresh_shadows(p);
+}
+
+// ---- values -----------------------------------------------------------------------------------------------------
+
+size_t param_elements(const Param *q) {
+  size_t n = 1;
+  for (int i = 0; i < q->ndim; i++) n *= (size_t)q->dims[i];
+  return n;
+}
+
+// Visits torch's order [k, c, r, s] and gives the offset of each element in ours [k, r, s, ldc].
+static size_t our_offset(const Tensor *t, size_t torch_index) {
+  size_t s = torch_index % (size_t)t->w, rest = torch_index / (size_t)t->w;
+  size_t r = rest % (size_t)t->h, kc = rest / (size_t)t->h;
+  size_t c = kc % (size_t)t->c, k = kc / (size_t)t->c;
+  return ((k * (size_t)t->h + r) * (size_t)t->w + s) * (size_t)t->ldc + c;
+}
+
+void param_export(const Params *p, const Param *q, const Tensor *what, float *torch_order) {
+  void *host = xmalloc(tensor_bytes(what));
+  device_download(p->dev, host, what->data, tensor_bytes(what));
+  for (size_t i = 0, n = param_elements(q); i < n; i++) {
+    size_t at = our_offset(what, i);
+    torch_order[i] = what->dtype == F64 ? (float)((double *)host)[at] : ((float *)host)[at];
+  }
+  free(host);
+}
+
+void param_import(Params *p, Param *q, const Tensor *what, const float *torch_order) {
+  void *host = xcalloc(1, tensor_bytes(what)); // the padding lanes are zero and stay zero
+  for (size_t i = 0, n = param_elements(q); i < n; i++) {
+    size_t at = our_offset(what, i);
+    if (what->dtype == F64)
+      ((double *)host)[at] = torch_order[i];
+    else
+      ((float *)host)[at] = torch_order[i];
+  }
+  device_upload(p->dev, what->data, host, tensor_bytes(what));
+  free(host);
+}
+
+static double uniform(uint64_t key, uint64_t i) { return ((double)rng_u32(key, i) + 0.5) * 0x1p-32; }
+
+// Box and Muller, "A note on the generation of random normal deviates", 1958.
+static double normal(uint64_t key, uint64_t i) {
+  return sqrt(-2 * log(uniform(key, 2 * i))) * cos(6.283185307179586 * uniform(key, 2 * i + 1));
+}
+
+static float draw(const Param *q, uint64_t key, uint64_t i) {
+  double area = q->ndim == 4 ? (double)q->dims[2] * q->dims[3] : 1;
+  double fan_in = q->ndim > 1 ? q->dims[1] * area : q->fan_in, fan_out = q->dims[0] * area;
+  switch (q->init) {
+  case INIT_ZERO: return 0;
+  case INIT_ONE: return 1;
+  case INIT_NORMAL_001: return (float)(0.01 * normal(key, i));
+  case INIT_KAIMING_NORMAL: return (float)(sqrt(2 / fan_out) * normal(key, i));
+  case INIT_KAIMING_UNIFORM: return (float)(sqrt(3 / fan_in) * (2 * uniform(key, i) - 1));
+  case INIT_LINEAR: return (float)(sqrt(1 / fan_in) * (2 * uniform(key, i) - 1));
+  }
+  CHECK(!"unknown init");
+  return 0;
+}
+
+void params_randomise(Params *p, uint64_t seed) {
+  for (int i = 0; i < p->n; i++) {
+    Param *q = p->list[i];
+    uint64_t key = rng_key(rng_key(seed, RNG_INIT), 0);
+    for (const char *s = q->name; *s; s++) key = rng_key(key, (uint64_t)*s);
+    size_t n = param_elements(q);
+    float *values = xmalloc(n * sizeof *values);
+    for (size_t j = 0; j < n; j++) values[j] = draw(q, key, j);
+    param_import(p, q, &q->master, values);
+    free(values);
+  }
+  params_refresh(p);
+}

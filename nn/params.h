@@ -1,0 +1,79 @@
+// Params: every learned or stored number of a model, by torchvision's state_dict name, over flat buffers, so that the
+// optimiser is one pass and an all-reduce takes contiguous memory.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "nn/device.h"
+#include "nn/tensor.h"
+
+typedef enum Init { // as torch.nn.init names them; fans are those of torch's shape
+  INIT_ZERO,
+  INIT_ONE,
+  INIT_NORMAL_001,      // N(0, 0.01²)
+  INIT_KAIMING_NORMAL,  // N(0, 2 / fan_out): mode = fan_out, nonlinearity = relu
+  INIT_KAIMING_UNIFORM, // U(±√(3 / fan_in)): a = 1
+  INIT_LINEAR,          // U(±1 / √fan_in): the default of Linear and Conv2d, weight and bias
+} Init;
+
+struct Param;
+
+// Frozen (or inference-time) batch norm, folded: the convolution reads scale · w and adds shift.
+typedef struct NormFold {
+  struct Param *gamma, *beta, *mean, *var;
+  float eps;
+  void *scale, *shift; // device, real [c]
+} NormFold;
+
+typedef struct Param {
+  char *name;
+  int ndim, dims[4]; // torchvision's shape
+  bool filter;       // master is [k, r, s, c]: torch's [k, c, r, s] or, fully connected, [k, c·r·s]
+  bool trainable;    // has gradient and momentum
+  bool buffer;       // running statistics: not counted as a parameter, never trained
+  Init init;
+  float fan_in;                  // of the weight beside which a bias stands (INIT_LINEAR)
+  NormFold *fold;                // of a filter; NULL = none
+  bool plain;                    // some convolution reads it without the fold
+  int last_use;                  // backward step that completes its gradient; orders the flat buffers
+  int contributions;             // to the gradient, counted by the graph
+  Tensor master, grad, momentum; // real; grad and momentum only if trainable
+  Tensor shadow, folded; // filters: what convolutions read, as it is or scaled by fold; shadow may be the master
+} Param;
+
+typedef struct Params {
+  Device *dev;
+  DType shadow_dtype;
+  Param **list;
+  int n;
+  NormFold **folds;
+  int num_folds;
+  size_t elements, trainable;            // flat sizes: the trainable ones stand first
+  void *master, *grad, *momentum, *rest; // device, flat; rest: shadows and folds
+  size_t bytes;                          // of all of it
+} Params;
+
+void params_init(Params *p, Device *dev, DType shadow_dtype);
+void params_free(Params *p);
+
+// Declares a parameter, or returns the one declared before (several graphs share one Params).
+Param *param_filter(Params *p, const char *name, int k, int r, int s, int c, bool connected, bool trainable, Init init);
+Param *param_vector(Params *p, const char *name, int n, bool trainable, Init init, float fan_in);
+Param *param_buffer(Params *p, const char *name, int n, Init init);
+NormFold *param_fold(Params *p, Param *filter, Param *gamma, Param *beta, Param *mean, Param *var, float eps);
+Param *params_find(const Params *p, const char *name); // or NULL
+
+// Lays out and allocates the flat buffers; nothing can be declared afterwards. Gradients that the backward walk
+// completes first stand first.
+bool params_allocate(Params *p, Err *err);
+
+// Fills every parameter by its Init from (seed, name): independent of the order of declaration.
+void params_randomise(Params *p, uint64_t seed);
+// Recomputes the folds and every shadow: after loading. params_refresh_shadows alone: after an update.
+void params_refresh(Params *p);
+void params_refresh_shadows(Params *p);
+
+// Host copies in torch's shape and order, float. `what` is &param->master or &param->momentum.
+size_t param_elements(const Param *p); // in torch's shape
+void param_export(const Params *p, const Param *q, const Tensor *what, float *torch_order);
+void param_import(Params *p, Param *q, const Tensor *what, const float *torch_order);
