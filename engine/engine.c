@@ -1,0 +1,279 @@
+#include "engine/engine.h"
+#include <stdlib.h>
+#include <string.h>
+
+Shapes shapes_of(const Dataset *d, int images) {
+  Shapes s = {.canvases = d->num_canvases,
+              .images = images,
+              .max_objects = d->max_objects,
+              .max_bytes = d->max_bytes,
+              .max_words = d->max_words};
+  memcpy(s.canvas, d->canvas, sizeof s.canvas);
+  return s;
+}
+
+// ---- memory -----------------------------------------------------------------------------------------------------
+
+static size_t add(size_t *total, size_t bytes) {
+  *total += bytes;
+  return bytes;
+}
+
+// Asks for the buffers of a batch, or, when measuring, only adds up their sizes.
+static bool inputs_allocate(Inputs *in, Device *dev, const Shapes *s, size_t *total, bool measure) {
+  size_t n = (size_t)s->images, objects = n * (size_t)s->max_objects;
+  *in = (Inputs){.images = s->images,
+                 .capacity = s->max_objects,
+                 .max_bytes = (int64_t)n * s->max_bytes,
+                 .max_words = (int64_t)n * s->max_words};
+  struct {
+    void *where;
+    size_t bytes;
+  } buffers[] = {{&in->info, n * sizeof *in->info},
+                 {&in->bytes, (size_t)in->max_bytes},
+                 {&in->box, objects * 4 * dtype_size(dev->real)},
+                 {&in->label, objects * sizeof *in->label},
+                 {&in->count, n * sizeof *in->count},
+                 {&in->bitmap, objects * sizeof *in->bitmap},
+                 {&in->bits, (size_t)in->max_words * sizeof *in->bits}};
+  for (int i = 0; i < COUNT(buffers); i++) {
+    add(total, buffers[i].bytes);
+    if (measure) continue;
+    void *p = device_alloc(dev, buffers[i].bytes);
+    if (!p) return false;
+    memcpy(buffers[i].where, &p, sizeof p);
+  }
+  return true;
+}
+
+static void inputs_free(Inputs *in, Device *dev) {
+  void *all[] = {in->info, in->bytes, in->box, in->label, in->count, in->bitmap, in->bits};
+  for (int i = 0; i < COUNT(all); i++) device_free(dev, all[i]);
+}
+
+static void connect_inputs(MaskRcnn *m, const Inputs *in, DType real) {
+  m->info = in->info, m->bytes = in->bytes;
+  m->truth = (Truth){.images = in->images,
+                     .capacity = in->capacity,
+                     .box = tensor_packed(real, in->images * in->capacity, 4),
+                     .label = in->label,
+                     .count = in->count,
+                     .bitmap = in->bitmap,
+                     .bits = in->bits};
+  m->truth.box.data = in->box;
+}
+
+static MaskRcnn *build_graphs(Engine *e, const Shapes *s, bool training) {
+  MaskRcnn *models = xcalloc((size_t)s->canvases, sizeof *models);
+  for (int i = 0; i < s->canvases; i++) {
+    maskrcnn_build(&models[i], &e->config, e->dev, &e->params, training, s->images, s->canvas[i].h, s->canvas[i].w,
+                   s->max_objects);
+    e->arena_bytes = MAX(e->arena_bytes, models[i].graph.bytes);
+  }
+  return models;
+}
+
+// Scratch of what a step does outside its graph.
+static void measure_update(Engine *e) {
+  e->dev->measuring = true;
+  e->dev->ops->grad_stats(e->dev, e->params.trainable, NULL, LOSSES, NULL, NULL, NULL);
+  e->dev->measuring = false;
+}
+
+static void print_plans(const MaskRcnn *models, const Shapes *s, const char *purpose) {
+  for (int i = 0; models && i < s->canvases; i++) {
+    printf("%s, canvas %d x %d (h x w), batch %d: ", purpose, s->canvas[i].h, s->canvas[i].w, s->images);
+    arena_print(models[i].graph.blocks, models[i].graph.num_blocks, models[i].graph.bytes, stdout);
+  }
+}
+
+static void print_summary(const Engine *e, size_t inputs) {
+  printf("memory: parameters, gradients, momentum %.1f MB; activations %.1f MB; scratch %.1f MB; inputs %.1f MB; "
+         "total %.1f MB\n",
+         (double)e->params.bytes / 1e6, (double)e->arena_bytes / 1e6, (double)e->dev->scratch_bytes / 1e6,
+         (double)inputs / 1e6, (double)e->total_bytes / 1e6);
+}
+
+bool engine_open(Engine *e, const char *device, const ModelConfig *config, const Category *category,
+                 const Shapes *train, const Shapes *infer, bool print_plan, Err *err) {
+  *e = (Engine){.config = *config, .train_shapes = *train, .infer_shapes = *infer};
+  if (!config_check(config, err) || !(e->dev = device_open(device, err))) return false;
+  size_t names = (size_t)(config->classes - 1) * sizeof *category;
+  e->category = memcpy(xmalloc(names), category, names);
+  params_init(&e->params, e->dev, e->dev->real);
+  if (train->images) e->train = build_graphs(e, train, true);
+  if (infer->images) e->infer = build_graphs(e, infer, false);
+
+  size_t inputs = 0;
+  inputs_allocate(&e->train_inputs, e->dev, train, &inputs, true);
+  inputs_allocate(&e->infer_inputs, e->dev, infer, &inputs, true);
+  if (!params_allocate(&e->params, err)) return false;
+  for (int i = 0; e->train && i < train->canvases; i++) graph_measure(&e->train[i].graph);
+  for (int i = 0; e->infer && i < infer->canvases; i++) graph_measure(&e->infer[i].graph);
+  measure_update(e);
+  e->total_bytes = e->params.bytes + e->arena_bytes + e->dev->scratch_bytes + inputs;
+  if (print_plan) {
+    print_plans(e->train, train, "training");
+    print_plans(e->infer, infer, "inference");
+    print_summary(e, inputs);
+  }
+  size_t real = dtype_size(e->dev->real), unused = 0;
+  e->arena = device_alloc(e->dev, e->arena_bytes);
+  e->hyper = device_alloc(e->dev, 5 * real);
+  e->stats = device_alloc(e->dev, 2 * real);
+  if (!e->arena || !e->hyper || !e->stats || !device_reserve_scratch(e->dev, err) ||
+      !inputs_allocate(&e->train_inputs, e->dev, train, &unused, false) ||
+      !inputs_allocate(&e->infer_inputs, e->dev, infer, &unused, false))
+    return err_set(err, "out of memory: %.1f MB asked for; a smaller --batch, --size or --max-size shrinks it",
+                   (double)e->total_bytes / 1e6);
+  for (int i = 0; e->train && i < train->canvases; i++) {
+    graph_bind(&e->train[i].graph, e->arena);
+    connect_inputs(&e->train[i], &e->train_inputs, e->dev->real);
+  }
+  for (int i = 0; e->infer && i < infer->canvases; i++) {
+    graph_bind(&e->infer[i].graph, e->arena);
+    connect_inputs(&e->infer[i], &e->infer_inputs, e->dev->real);
+  }
+  return true;
+}
+
+void engine_close(Engine *e) {
+  for (int i = 0; e->train && i < e->train_shapes.canvases; i++) maskrcnn_free(&e->train[i]);
+  for (int i = 0; e->infer && i < e->infer_shapes.canvases; i++) maskrcnn_free(&e->infer[i]);
+  free(e->train);
+  free(e->infer);
+  free(e->category);
+  if (e->dev) {
+    inputs_free(&e->train_inputs, e->dev);
+    inputs_free(&e->infer_inputs, e->dev);
+    device_free(e->dev, e->arena);
+    device_free(e->dev, e->hyper);
+    device_free(e->dev, e->stats);
+    params_free(&e->params);
+    device_close(e->dev);
+  }
+  *e = (Engine){0};
+}
+
+// ---- a batch's way to the device ----------------------------------------------------------------------------------
+
+static void upload_real(Device *dev, void *dst, const float *src, size_t n) {
+  if (dev->real == F32) {
+    device_upload(dev, dst, src, n * sizeof *src);
+    return;
+  }
+  double *wide = xmalloc(n * sizeof *wide);
+  for (size_t i = 0; i < n; i++) wide[i] = src[i];
+  device_upload(dev, dst, wide, n * sizeof *wide);
+  free(wide);
+}
+
+static void upload(Engine *e, const Inputs *in, const Batch *b) {
+  CHECK(b->images == in->images && b->capacity == in->capacity && b->num_bytes <= in->max_bytes &&
+        b->num_words <= in->max_words);
+  size_t n = (size_t)b->images, objects = n * (size_t)b->capacity;
+  device_upload(e->dev, in->info, b->info, n * sizeof *b->info);
+  device_upload(e->dev, in->bytes, b->bytes, (size_t)b->num_bytes);
+  upload_real(e->dev, in->box, b->box, objects * 4);
+  device_upload(e->dev, in->label, b->label, objects * sizeof *b->label);
+  device_upload(e->dev, in->count, b->count, n * sizeof *b->count);
+  device_upload(e->dev, in->bitmap, b->bitmap, objects * sizeof *b->bitmap);
+  device_upload(e->dev, in->bits, b->bits, (size_t)b->num_words * sizeof *b->bits);
+}
+
+static void download_real(Device *dev, double *dst, const void *src, size_t n) {
+  if (dev->real == F64) {
+    device_download(dev, dst, src, n * sizeof *dst);
+    return;
+  }
+  float *narrow = xmalloc(n * sizeof *narrow);
+  device_download(dev, narrow, src, n * sizeof *narrow);
+  for (size_t i = 0; i < n; i++) dst[i] = narrow[i];
+  free(narrow);
+}
+
+// ---- training ---------------------------------------------------------------------------------------------------
+
+void engine_step(Engine *e, const Batch *batch, const StepOptions *o, StepResult *r) {
+  Device *dev = e->dev;
+  MaskRcnn *m = &e->train[batch->canvas];
+  upload(e, &e->train_inputs, batch);
+  upload_real(dev, e->hyper, (float[]){o->learning_rate, o->momentum, o->weight_decay, o->clip, 1}, 5);
+  double start = now_seconds();
+  graph_forward(&m->graph);
+  double forward = now_seconds();
+  graph_backward(&m->graph);
+  double backward = now_seconds();
+  Params *p = &e->params;
+  dev->ops->grad_stats(dev, p->trainable, p->grad, LOSSES, m->loss.data, e->hyper, e->stats);
+  dev->ops->sgd(dev, &(Sgd){.hyper = e->hyper, .stats = e->stats}, p->trainable, p->master, p->grad, p->momentum);
+  params_refresh_shadows(p);
+  *r = (StepResult){.forward_seconds = forward - start,
+                    .backward_seconds = backward - forward,
+                    .update_seconds = now_seconds() - backward};
+  double stats[2];
+  download_real(dev, r->loss, m->loss.data, LOSSES);
+  download_real(dev, stats, e->stats, 2);
+  device_download(dev, &r->rois, m->roi_targets.rois.count, sizeof r->rois);
+  device_download(dev, &r->positives, m->roi_targets.objects.count, sizeof r->positives);
+  for (int i = 0; i < LOSSES; i++) r->total += r->loss[i];
+  r->grad_norm = stats[0];
+  r->finite = stats[1] != 0;
+}
+
+// ---- inference --------------------------------------------------------------------------------------------------
+
+void engine_infer(Engine *e, const Batch *batch) {
+  upload(e, &e->infer_inputs, batch);
+  graph_forward(&e->infer[batch->canvas].graph);
+}
+
+void detections_free(Detections *d) {
+  for (int i = 0; i < d->n; i++) rle_free(&d->items[i].mask);
+  free(d->items);
+  *d = (Detections){0};
+}
+
+void engine_detections(Engine *e, const Batch *batch, float threshold, Detections *out) {
+  Device *dev = e->dev;
+  const MaskRcnn *m = &e->infer[batch->canvas];
+  const Boxes *b = &m->detections;
+  size_t rows = (size_t)b->groups * (size_t)b->capacity;
+  int *count = xmalloc((size_t)b->groups * sizeof *count), *index = xmalloc(rows * sizeof *index);
+  double *box = xmalloc(rows * 4 * sizeof *box), *score = xmalloc(rows * sizeof *score);
+  device_download(dev, count, b->count, (size_t)b->groups * sizeof *count);
+  device_download(dev, index, b->index, rows * sizeof *index);
+  download_real(dev, box, b->box.data, rows * 4);
+  download_real(dev, score, b->score.data, rows);
+
+  int total = 0;
+  int64_t words = 1;
+  for (int i = 0; i < b->groups; i++) {
+    total += count[i];
+    if (count[i]) words = MAX(words, ((int64_t)batch->info[i].h * batch->info[i].w + 31) / 32);
+  }
+  size_t bytes = (size_t)total * (size_t)words * sizeof(uint32_t);
+  uint32_t *device_bits = device_alloc(dev, bytes), *bits = xmalloc(bytes);
+  CHECK(device_bits);
+  dev->ops->mask_paste(dev, threshold, m->info, b, &m->mask_probs->x, device_bits, words);
+  device_download(dev, bits, device_bits, bytes);
+  device_free(dev, device_bits);
+
+  *out = (Detections){.items = xcalloc((size_t)total, sizeof *out->items)};
+  for (int i = 0; i < b->groups; i++)
+    for (int j = 0; j < count[i]; j++) {
+      const ImageInfo *info = &batch->info[i];
+      size_t row = (size_t)i * (size_t)b->capacity + (size_t)j;
+      Detection *d = &out->items[out->n];
+      double ratio_x = (double)info->w / info->rw, ratio_y = (double)info->h / info->rh;
+      *d = (Detection){.image = i, .label = index[row] % e->config.classes, .score = (float)score[row]};
+      for (int k = 0; k < 4; k++) d->box[k] = (float)(box[4 * row + (size_t)k] * (k % 2 ? ratio_y : ratio_x));
+      d->mask = rle_from_bits(bits + (size_t)out->n * (size_t)words, info->h, info->w);
+      out->n++;
+    }
+  free(bits);
+  free(score);
+  free(box);
+  free(index);
+  free(count);
+}

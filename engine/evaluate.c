@@ -1,0 +1,72 @@
+#include "engine/evaluate.h"
+#include <stdlib.h>
+#include <string.h>
+
+static CocoResult result_of(const Engine *e, int64_t image_id, Detection *d) {
+  CocoResult r = {.image_id = image_id,
+                  .category_id = e->category[d->label - 1].id,
+                  .score = d->score,
+                  .has_bbox = true,
+                  .has_segm = true,
+                  .rle = d->mask};
+  r.bbox[0] = d->box[0], r.bbox[1] = d->box[1];
+  r.bbox[2] = (double)d->box[2] - d->box[0], r.bbox[3] = (double)d->box[3] - d->box[1];
+  d->mask = (Rle){0}; // moved
+  return r;
+}
+
+// The detections from `first` on that belong to one image; returns how many.
+static int append(const Engine *e, int64_t image_id, Detections *found, int first, CocoResults *out) {
+  int n = 0, place = first < found->n ? found->items[first].image : 0;
+  while (first + n < found->n && found->items[first + n].image == place) n++;
+  out->items = xrealloc(out->items, (size_t)(out->n + n) * sizeof *out->items);
+  for (int i = 0; i < n; i++) out->items[out->n++] = result_of(e, image_id, &found->items[first + i]);
+  return n;
+}
+
+void evaluate_append(const Engine *e, int64_t image_id, Detections *found, CocoResults *out) {
+  CHECK(append(e, image_id, found, 0, out) == found->n);
+}
+
+bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visitor, CocoResults *out, Err *err) {
+  *out = (CocoResults){0};
+  LoaderOptions options = {.batch = e->infer_shapes.images, .world = 1, .threads = threads, .prefetch = 2};
+  Err failed = {""};
+  Loader *loader = loader_open(d, &options, err);
+  if (!loader) return false;
+  const Batch *batch;
+  while ((batch = loader_next(loader, &failed))) {
+    double start = now_seconds();
+    Detections found;
+    engine_infer(e, batch);
+    engine_detections(e, batch, 0.5f, &found);
+    if (visitor && visitor->batch) visitor->batch(visitor->context, d, batch, &found, now_seconds() - start);
+    for (int i = 0; i < found.n;)
+      i += append(e, d->coco.images[d->image[batch->index[found.items[i].image]]].id, &found, i, out);
+    detections_free(&found);
+  }
+  loader_close(loader);
+  return !failed.msg[0] || err_set(err, "%s", failed.msg);
+}
+
+bool evaluate_score(const Dataset *d, const CocoResults *results, Scores *out, Err *err) {
+  *out = (Scores){0};
+  return cocoeval_run(&out->bbox, &d->coco, results, EVAL_BBOX, err) &&
+         cocoeval_run(&out->segm, &d->coco, results, EVAL_SEGM, err);
+}
+
+void scores_free(Scores *s) {
+  cocoeval_free(&s->bbox);
+  cocoeval_free(&s->segm);
+}
+
+bool evaluate_categories(const Engine *e, const Dataset *d, Err *err) {
+  const Coco *c = &d->coco;
+  if (c->num_categories != e->config.classes - 1)
+    return err_set(err, "%s has %d categories, the checkpoint %d", c->path, c->num_categories, e->config.classes - 1);
+  for (int i = 0; i < c->num_categories; i++)
+    if (c->categories[i].id != e->category[i].id)
+      return err_set(err, "%s: category %d has id %lld, in the checkpoint %lld (%s)", c->path, i + 1,
+                     (long long)c->categories[i].id, (long long)e->category[i].id, e->category[i].name);
+  return true;
+}

@@ -1,0 +1,26 @@
+// From a split of a data set to detections and scores.
+#pragma once
+#include "data/coco.h"
+#include "data/cocoeval.h"
+#include "engine/engine.h"
+
+// Called after each batch, for overlays, progress and timing; may be NULL.
+typedef struct Visitor {
+  void (*batch)(void *context, const Dataset *d, const Batch *batch, const Detections *found, double seconds);
+  void *context;
+} Visitor;
+
+// Runs inference over the whole data set, whose shapes the engine was opened with. Results are in the file's ids, boxes
+// x y w h in original pixels, masks cut at 0.5. Free with coco_results_free.
+bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visitor, CocoResults *out, Err *err);
+
+// Appends one image's detections (of place 0 in its batch) under that id; their masks are moved.
+void evaluate_append(const Engine *e, int64_t image_id, Detections *found, CocoResults *out);
+
+typedef struct Scores {
+  EvalSummary bbox, segm;
+} Scores;
+bool evaluate_score(const Dataset *d, const CocoResults *results, Scores *out, Err *err);
+void scores_free(Scores *s);
+// The engine's categories must be the data set's; false with a message that names the first difference.
+bool evaluate_categories(const Engine *e, const Dataset *d, Err *err);

@@ -1,0 +1,356 @@
+// infer: images or a data set → boxes and masks: COCO results, overlays, scores, latency.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "data/draw.h"
+#include "data/image.h"
+#include "data/png.h"
+#include "engine/engine.h"
+#include "engine/evaluate.h"
+#include "engine/state.h"
+#include "nn/cli.h"
+#include "nn/latency.h"
+#include "nn/threads.h"
+
+typedef struct Options {
+  const char *weights, *data, *split, *out, *json, *device;
+  int size, max_size, batch, limit, threads, canvases, benchmark, overlays;
+  float score;
+  bool eval;
+  char **images;
+  int num_images;
+} Options;
+
+static Options parse(int argc, char **argv) {
+  Options o = {
+      .split = "val", .out = "out", .device = "cpu", .batch = 1, .canvases = 2, .score = 0.05f, .overlays = -1};
+  Option table[] = {
+      {.name = "weights", .kind = OPT_STRING, .target = &o.weights, .arg = "FILE", .help = "a checkpoint of ./train"},
+      {.name = "data", .kind = OPT_STRING, .target = &o.data, .arg = "DIR", .help = "a COCO data set, or name IMAGEs"},
+      {.name = "split", .kind = OPT_STRING, .target = &o.split, .arg = "NAME", .help = "of --data"},
+      {.name = "limit",
+       .kind = OPT_INT,
+       .target = &o.limit,
+       .arg = "N",
+       .min = 0,
+       .max = INT32_MAX,
+       .help = "only the first N images of --data by id; 0 = all"},
+      {.name = "out", .kind = OPT_STRING, .target = &o.out, .arg = "DIR", .help = "where overlays go"},
+      {.name = "overlays",
+       .kind = OPT_INT,
+       .target = &o.overlays,
+       .arg = "N",
+       .min = -1,
+       .max = INT32_MAX,
+       .help = "pictures to draw at most; -1 = every IMAGE, or 16 of --data"},
+      {.name = "json",
+       .kind = OPT_STRING,
+       .target = &o.json,
+       .arg = "FILE",
+       .help = "COCO results with compressed RLE; default OUT/detections.json"},
+      {.name = "eval", .kind = OPT_FLAG, .target = &o.eval, .help = "score against the annotations of --data"},
+      {.name = "score",
+       .kind = OPT_FLOAT,
+       .target = &o.score,
+       .arg = "X",
+       .min = 0,
+       .max = 1,
+       .help = "detections below this are dropped"},
+      {.name = "size",
+       .kind = OPT_INT,
+       .target = &o.size,
+       .arg = "N",
+       .min = 0,
+       .max = 8192,
+       .help = "shorter side in pixels; 0 = as trained"},
+      {.name = "max-size",
+       .kind = OPT_INT,
+       .target = &o.max_size,
+       .arg = "N",
+       .min = 0,
+       .max = 16384,
+       .help = "longer side at most; 0 = as trained, or 5/3 of --size"},
+      {.name = "batch",
+       .kind = OPT_INT,
+       .target = &o.batch,
+       .arg = "N",
+       .min = 1,
+       .max = 1024,
+       .help = "images at a time (--data)"},
+      {.name = "canvases",
+       .kind = OPT_INT,
+       .target = &o.canvases,
+       .arg = "N",
+       .min = 1,
+       .max = MAX_CANVASES,
+       .help = "how many padded shapes at most (--data)"},
+      {.name = "threads",
+       .kind = OPT_INT,
+       .target = &o.threads,
+       .arg = "N",
+       .min = 0,
+       .max = 256,
+       .help = "decoder threads; 0 = one per core"},
+      {.name = "benchmark",
+       .kind = OPT_INT,
+       .target = &o.benchmark,
+       .arg = "STEPS",
+       .min = 0,
+       .max = 1e6,
+       .help = "repeat --data until STEPS batches are timed"},
+      {.name = "device", .kind = OPT_STRING, .target = &o.device, .arg = "NAME", .help = "cpu"},
+  };
+  Cli cli = {.usage = "--weights FILE (IMAGE… | --data DIR) [options]",
+             .about = "Finds objects and their masks with a trained Mask R-CNN.",
+             .options = table,
+             .num_options = COUNT(table),
+             .positional = "IMAGE"};
+  cli_parse_or_exit(&cli, argc, argv);
+  if (!o.weights) die(EXIT_USAGE, "--weights FILE is missing; --help lists the options");
+  if (!o.data == !cli.num_args) die(EXIT_USAGE, "name either images or --data DIR");
+  if ((o.eval || o.benchmark) && !o.data) die(EXIT_USAGE, "--%s needs --data DIR", o.eval ? "eval" : "benchmark");
+  o.images = cli.args, o.num_images = cli.num_args;
+  return o;
+}
+
+// ---- pictures ---------------------------------------------------------------------------------------------------
+
+// Draws the detections of one image. Frees nothing.
+static void write_overlay(const Engine *e, const Image *image, const Detection *d, int n, const char *path) {
+  DrawItem *items = xcalloc((size_t)n, sizeof *items);
+  for (int i = 0; i < n; i++) {
+    const float *box = d[i].box;
+    items[i] = (DrawItem){box[0], box[1], box[2], box[3], e->category[d[i].label - 1].name, d[i].score, &d[i].mask};
+  }
+  Image picture = image_alloc(image->h, image->w);
+  memcpy(picture.rgb, image->rgb, 3 * (size_t)image->h * (size_t)image->w);
+  draw_overlay(&picture, items, n);
+  Err err;
+  if (!png_write(path, &picture, PNG_SMALL, &err)) die(EXIT_RUN, "%s", err.msg);
+  image_free(&picture);
+  free(items);
+}
+
+// OUT/<file name without folder and ending>.png
+static char *overlay_path(const char *out, const char *file) {
+  const char *base = strrchr(file, '/') ? strrchr(file, '/') + 1 : file, *dot = strrchr(base, '.');
+  int length = dot && dot > base ? (int)(dot - base) : (int)strlen(base);
+  return xasprintf("%s/%.*s.png", out, length, base);
+}
+
+// The same for the i-th of several files, which may have one name in different folders.
+static char *distinct_overlay_path(const char *out, char **files, int i) {
+  char *path = overlay_path(out, files[i]);
+  for (int j = 0; j < i; j++) {
+    char *earlier = overlay_path(out, files[j]);
+    bool same = !strcmp(earlier, path);
+    free(earlier);
+    if (!same) continue;
+    char *numbered = xasprintf("%.*s-%d.png", (int)strlen(path) - 4, path, i + 1);
+    free(path);
+    return numbered;
+  }
+  return path;
+}
+
+// Only what is worth looking at: the threshold of results is far below what a picture should show.
+enum { SHOWN_PERCENT = 50 };
+static int shown(const Detection *d, int n) {
+  int k = 0;
+  while (k < n && d[k].score * 100 >= SHOWN_PERCENT) k++;
+  return k;
+}
+
+// ---- latency ----------------------------------------------------------------------------------------------------
+
+typedef struct Times {
+  double *ms;
+  int n;
+} Times;
+
+static void times_add(Times *t, double seconds) {
+  t->ms = xrealloc(t->ms, (size_t)(t->n + 1) * sizeof *t->ms);
+  t->ms[t->n++] = 1e3 * seconds;
+}
+
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static void times_print(const Times *t, int batch) {
+  double sum = 0;
+  for (int i = 0; i < t->n; i++) sum += t->ms[i];
+  qsort(t->ms, (size_t)t->n, sizeof *t->ms, ascending);
+  printf("latency of %d batches of %d, from decoded images to masks:\n", t->n, batch);
+  printf("  %-10s %12s\n", "", "ms");
+  printf("  %-10s %12.2f   %.2f images/s\n", "average", sum / t->n, 1e3 * batch * t->n / sum);
+  static const int percent[] = {50, 90, 95, 99};
+  for (int i = 0; i < COUNT(percent); i++)
+    printf("  %-9d%% %12.2f\n", percent[i], quantile(t->ms, t->n, percent[i] / 100.0));
+}
+
+// ---- a data set -------------------------------------------------------------------------------------------------
+
+typedef struct Visit {
+  const Options *o;
+  Engine *e;
+  Times times;
+  int overlays, done;
+} Visit;
+
+static void visit_batch(void *context, const Dataset *d, const Batch *b, const Detections *found, double seconds) {
+  Visit *v = context;
+  times_add(&v->times, seconds);
+  for (int i = 0, first = 0; i < b->images; i++) {
+    int n = 0;
+    while (first + n < found->n && found->items[first + n].image == i) n++;
+    if (b->index[i] >= 0 && v->overlays > 0) {
+      v->overlays--;
+      const ImageInfo *info = &b->info[i];
+      Image image = {.h = info->h, .w = info->w, .rgb = b->bytes + info->offset};
+      char *path = overlay_path(v->o->out, d->coco.images[d->image[b->index[i]]].file_name);
+      write_overlay(v->e, &image, &found->items[first], shown(&found->items[first], n), path);
+      free(path);
+    }
+    v->done += b->index[i] >= 0;
+    first += n;
+  }
+  if (v->times.n % 10 == 0) fprintf(stderr, "%d images of %d\n", v->done, d->num_images);
+}
+
+static void report_scores(const Dataset *d, const CocoResults *results) {
+  Scores s;
+  Err err;
+  if (!evaluate_score(d, results, &s, &err)) die(EXIT_RUN, "%s", err.msg);
+  printf("bbox\n");
+  cocoeval_print(stdout, &s.bbox);
+  cocoeval_print_categories(stdout, &s.bbox);
+  printf("segm\n");
+  cocoeval_print(stdout, &s.segm);
+  cocoeval_print_categories(stdout, &s.segm);
+  printf("bbox AP %.3f  mask AP %.3f\n", s.bbox.stats[0], s.segm.stats[0]);
+  scores_free(&s);
+}
+
+static void run_data(const Options *o, const ModelConfig *config, const Category *category, const Checkpoint *c) {
+  Err err;
+  Dataset d;
+  DatasetOptions options = {
+      .resize = {config->size, config->max_size}, .max_canvases = o->canvases, .keep_empty = true, .limit = o->limit};
+  if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
+  Engine e;
+  Shapes none = {0}, shapes = shapes_of(&d, o->batch);
+  if (!engine_open(&e, o->device, config, category, &none, &shapes, false, &err) ||
+      !state_load(&e, c, &(LoadOptions){0}, &err) || (o->eval && !evaluate_categories(&e, &d, &err)))
+    die(EXIT_USAGE, "%s", err.msg);
+  Visit v = {.o = o, .e = &e, .overlays = o->overlays < 0 ? 16 : o->overlays};
+  CocoResults results;
+  do {
+    if (!evaluate_run(&e, &d, o->threads, &(Visitor){visit_batch, &v}, &results, &err)) die(EXIT_RUN, "%s", err.msg);
+    if (v.times.n < o->benchmark) coco_results_free(&results);
+    v.overlays = v.times.n < o->benchmark ? 0 : v.overlays;
+  } while (v.times.n < o->benchmark);
+  char *json = o->json ? xstrdup(o->json) : xasprintf("%s/detections.json", o->out);
+  if (!coco_results_save(&results, json, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (v.times.n) times_print(&v.times, o->batch);
+  fprintf(stderr, "done: %d detections in %s, overlays in %s\n", results.n, json, o->out);
+  if (o->eval) report_scores(&d, &results);
+  free(json);
+  free(v.times.ms);
+  coco_results_free(&results);
+  engine_close(&e);
+  dataset_close(&d);
+}
+
+// ---- loose images -----------------------------------------------------------------------------------------------
+
+static bool load_upright(Image *image, const char *path, Err *err) {
+  size_t size;
+  char *bytes = file_read(path, &size, err);
+  bool ok = bytes && image_decode(image, (const uint8_t *)bytes, size, path, err);
+  if (ok) image_orient(image, image_orientation((const uint8_t *)bytes, size));
+  free(bytes);
+  return ok;
+}
+
+// One image on its own canvas, a multiple of 32, at batch size 1. Engines are rebuilt only when the canvas changes.
+static void run_images(const Options *o, const ModelConfig *config, const Category *category, const Checkpoint *c) {
+  Err err;
+  Engine e = {0};
+  Times times = {0};
+  CocoResults results = {0};
+  int bad = 0, left = o->overlays < 0 ? INT32_MAX : o->overlays;
+  for (int i = 0; i < o->num_images; i++) {
+    Image image;
+    if (!load_upright(&image, o->images[i], &err)) {
+      fprintf(stderr, "%s\n", err.msg);
+      bad++;
+      continue;
+    }
+    ImageInfo info = {.h = image.h, .w = image.w};
+    resize_shape(&(Resize){config->size, config->max_size}, image.h, image.w, &info.rh, &info.rw);
+    int64_t bytes = 3 * (int64_t)image.h * image.w;
+    Shapes none = {0}, s = {.canvases = 1,
+                            .canvas = {{(info.rh + 31) / 32 * 32, (info.rw + 31) / 32 * 32}},
+                            .images = 1,
+                            .max_bytes = bytes};
+    const Shapes *now = &e.infer_shapes;
+    if (!e.dev || now->canvas[0].h != s.canvas[0].h || now->canvas[0].w != s.canvas[0].w || now->max_bytes < bytes) {
+      engine_close(&e);
+      if (!engine_open(&e, o->device, config, category, &none, &s, false, &err) ||
+          !state_load(&e, c, &(LoadOptions){0}, &err))
+        die(EXIT_USAGE, "%s", err.msg);
+    }
+    int zero = 0;
+    Batch batch = {
+        .images = 1, .used = 1, .index = &zero, .info = &info, .bytes = image.rgb, .num_bytes = bytes, .count = &zero};
+    double start = now_seconds();
+    Detections found;
+    engine_infer(&e, &batch);
+    engine_detections(&e, &batch, 0.5f, &found);
+    times_add(&times, now_seconds() - start);
+    int n = shown(found.items, found.n);
+    printf("%s: %d detections, %d above %.2f\n", o->images[i], found.n, n, SHOWN_PERCENT / 100.0);
+    if (left-- > 0) {
+      char *path = distinct_overlay_path(o->out, o->images, i);
+      write_overlay(&e, &image, found.items, n, path);
+      free(path);
+    }
+    evaluate_append(&e, i + 1, &found, &results);
+    detections_free(&found);
+    image_free(&image);
+  }
+  char *json = o->json ? xstrdup(o->json) : xasprintf("%s/detections.json", o->out);
+  if (!coco_results_save(&results, json, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (times.n) times_print(&times, 1);
+  fprintf(stderr, "done: %d detections in %s (image_id = place on the command line), overlays in %s\n", results.n, json,
+          o->out);
+  free(json);
+  free(times.ms);
+  coco_results_free(&results);
+  engine_close(&e);
+  if (bad) die(EXIT_USAGE, "%d of %d images could not be read", bad, o->num_images);
+}
+
+int main(int argc, char **argv) {
+  threads_wait_briefly(argv);
+  Options o = parse(argc, argv);
+  Err err;
+  Checkpoint c;
+  ModelConfig config;
+  Category *category;
+  if (!ckpt_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!state_config(&c, &config, &category, &err)) die(EXIT_USAGE, "%s: %s", o.weights, err.msg);
+  config.min_score = o.score;
+  if (o.size) config.size = o.size, config.max_size = o.size * 5 / 3;
+  if (o.max_size) config.max_size = o.max_size;
+  if (!config_check(&config, &err) || !make_dirs(o.out, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (o.data)
+    run_data(&o, &config, category, &c);
+  else
+    run_images(&o, &config, category, &c);
+  free(category);
+  ckpt_close(&c);
+  return 0;
+}

@@ -1,0 +1,645 @@
+// train: flags → data → step loop → log, checkpoint, evaluation.
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include "engine/curves.h"
+#include "engine/engine.h"
+#include "engine/evaluate.h"
+#include "engine/state.h"
+#include "nn/cli.h"
+#include "nn/log.h"
+#include "nn/optim.h"
+#include "nn/threads.h"
+
+typedef struct Options {
+  const char *data, *train_split, *val_split, *model, *out, *weights, *device, *conv, *trace;
+  int gpus, batch, epochs, warmup, size, max_size, trainable_layers, eval_every, checkpoint_every, limit, val_limit;
+  int threads, canvases, benchmark, schedule, norm, recipe, amp;
+  int64_t iters, seed;
+  float lr, momentum, weight_decay, clip, flip;
+  bool resume, reset_heads, strict, tf32, profile, plan, keep_empty;
+} Options;
+
+static const char *const schedules[] = {"step", "cosine", NULL};
+static const char *const recipes[] = {"torchvision", NULL};
+static const char *const amps[] = {"off", "bf16", "fp16", NULL};
+static const char *const norms[] = {"auto", "frozen-bn", "bn", "gn", NULL}; // auto, then as norm_names
+
+static Options parse(int argc, char **argv) {
+  Options o = {.train_split = "train",
+               .val_split = "val",
+               .model = "maskrcnn-r50-fpn",
+               .out = "out",
+               .device = "cpu",
+               .gpus = 1,
+               .batch = 2,
+               .epochs = 12,
+               .warmup = -1,
+               .trainable_layers = -1,
+               .canvases = 2,
+
+               .seed = 1,
+               .momentum = 0.9f,
+               .weight_decay = 1e-4f,
+               .flip = 0.5f};
+  Option table[] = {
+      {.kind = OPT_HEADING, .help = "Data"},
+      {.name = "data",
+       .kind = OPT_STRING,
+       .target = &o.data,
+       .arg = "DIR",
+       .help = "COCO layout: annotations/instances_<split>*.json beside <split>*/"},
+      {.name = "train-split", .kind = OPT_STRING, .target = &o.train_split, .arg = "NAME", .help = "what to train on"},
+      {.name = "val-split", .kind = OPT_STRING, .target = &o.val_split, .arg = "NAME", .help = "what to evaluate on"},
+      {.name = "limit",
+       .kind = OPT_INT,
+       .target = &o.limit,
+       .arg = "N",
+       .min = 0,
+       .max = INT32_MAX,
+       .help = "train on the first N usable images by id; 0 = all"},
+      {.name = "val-limit",
+       .kind = OPT_INT,
+       .target = &o.val_limit,
+       .arg = "N",
+       .min = 0,
+       .max = INT32_MAX,
+       .help = "evaluate on the first N images by id; 0 = all"},
+      {.name = "keep-empty",
+       .kind = OPT_FLAG,
+       .target = &o.keep_empty,
+       .help = "also train on images without an object, as background"},
+      {.name = "flip",
+       .kind = OPT_FLOAT,
+       .target = &o.flip,
+       .arg = "P",
+       .min = 0,
+       .max = 1,
+       .help = "probability of mirroring an image"},
+      {.name = "threads",
+       .kind = OPT_INT,
+       .target = &o.threads,
+       .arg = "N",
+       .min = 0,
+       .max = 256,
+       .help = "decoder threads; 0 = one per core"},
+      {.name = "strict", .kind = OPT_FLAG, .target = &o.strict, .help = "stop at a bad image instead of replacing it"},
+      {.kind = OPT_HEADING, .help = "Model"},
+      {.name = "model",
+       .kind = OPT_STRING,
+       .target = &o.model,
+       .arg = "NAME",
+       .help = "tiny, maskrcnn-r18-fpn, r34, r50, r101, r152"},
+      {.name = "weights",
+       .kind = OPT_STRING,
+       .target = &o.weights,
+       .arg = "FILE",
+       .help = "start from this checkpoint; the model is the checkpoint's"},
+      {.name = "reset-heads",
+       .kind = OPT_FLAG,
+       .target = &o.reset_heads,
+       .help = "with --weights: new outputs for another set of classes"},
+      {.name = "norm",
+       .kind = OPT_CHOICE,
+       .target = &o.norm,
+       .choices = norms,
+       .help = "of the backbone; auto: gn from scratch, else the checkpoint's"},
+      {.name = "trainable-layers",
+       .kind = OPT_INT,
+       .target = &o.trainable_layers,
+       .arg = "N",
+       .min = -1,
+       .max = 5,
+       .help = "backbone stages trained, from the last; -1 = 5 from scratch, 3 with --weights"},
+      {.name = "size",
+       .kind = OPT_INT,
+       .target = &o.size,
+       .arg = "N",
+       .min = 0,
+       .max = 8192,
+       .help = "shorter side in pixels; 0 = the model's"},
+      {.name = "max-size",
+       .kind = OPT_INT,
+       .target = &o.max_size,
+       .arg = "N",
+       .min = 0,
+       .max = 16384,
+       .help = "longer side at most; 0 = 5/3 of --size, or the model's"},
+      {.name = "canvases",
+       .kind = OPT_INT,
+       .target = &o.canvases,
+       .arg = "N",
+       .min = 1,
+       .max = MAX_CANVASES,
+       .help = "how many padded shapes at most"},
+      {.name = "recipe", .kind = OPT_CHOICE, .target = &o.recipe, .choices = recipes, .help = "whose conventions"},
+      {.kind = OPT_HEADING, .help = "Optimisation"},
+      {.name = "batch",
+       .kind = OPT_INT,
+       .target = &o.batch,
+       .arg = "N",
+       .min = 1,
+       .max = 1024,
+       .help = "images per step and GPU"},
+      {.name = "epochs", .kind = OPT_INT, .target = &o.epochs, .arg = "N", .min = 1, .max = 100000, .help = "length"},
+      {.name = "iters",
+       .kind = OPT_INT64,
+       .target = &o.iters,
+       .arg = "N",
+       .min = 0,
+       .max = 1e12,
+       .help = "length in steps, instead of --epochs"},
+      {.name = "lr",
+       .kind = OPT_FLOAT,
+       .target = &o.lr,
+       .arg = "X",
+       .min = 0,
+       .max = 1e6,
+       .help = "learning rate; 0 = 0.02 per 16 images of the batch"},
+      {.name = "schedule",
+       .kind = OPT_CHOICE,
+       .target = &o.schedule,
+       .choices = schedules,
+       .help = "step: x0.1 at 2/3 and 8/9"},
+      {.name = "warmup",
+       .kind = OPT_INT,
+       .target = &o.warmup,
+       .arg = "N",
+       .min = -1,
+       .max = 1e9,
+       .help = "steps of linear warmup; -1 = 1000, at most a tenth of the run"},
+      {.name = "momentum", .kind = OPT_FLOAT, .target = &o.momentum, .arg = "X", .min = 0, .max = 1, .help = "of SGD"},
+      {.name = "weight-decay",
+       .kind = OPT_FLOAT,
+       .target = &o.weight_decay,
+       .arg = "X",
+       .min = 0,
+       .max = 1,
+       .help = "of SGD"},
+      {.name = "clip-grad",
+       .kind = OPT_FLOAT,
+       .target = &o.clip,
+       .arg = "X",
+       .min = 0,
+       .max = 1e9,
+       .help = "limit of the gradient norm; 0 = none"},
+      {.name = "seed",
+       .kind = OPT_INT64,
+       .target = &o.seed,
+       .arg = "N",
+       .min = 0,
+       .max = 9e15,
+       .help = "of everything random"},
+      {.kind = OPT_HEADING, .help = "Run"},
+      {.name = "out",
+       .kind = OPT_STRING,
+       .target = &o.out,
+       .arg = "DIR",
+       .help = "checkpoint.safetensors, model.safetensors, log.jsonl, curves.svg"},
+      {.name = "resume", .kind = OPT_FLAG, .target = &o.resume, .help = "continue the run in --out, bit for bit"},
+      {.name = "eval-every",
+       .kind = OPT_INT,
+       .target = &o.eval_every,
+       .arg = "N",
+       .min = -1,
+       .max = 1e9,
+       .help = "steps between evaluations; 0 = at the end only, -1 = never"},
+      {.name = "checkpoint-every",
+       .kind = OPT_INT,
+       .target = &o.checkpoint_every,
+       .arg = "N",
+       .min = 0,
+       .max = 1e9,
+       .help = "steps between checkpoints; 0 = one an epoch"},
+      {.name = "device", .kind = OPT_STRING, .target = &o.device, .arg = "NAME", .help = "cpu"},
+      {.name = "gpus", .kind = OPT_INT, .target = &o.gpus, .arg = "N", .min = 1, .max = 1024, .help = "ranks"},
+      {.name = "amp",
+       .kind = OPT_CHOICE,
+       .target = &o.amp,
+       .choices = amps,
+       .implied = "bf16",
+       .help = "16-bit activations (GPU)"},
+      {.name = "tf32", .kind = OPT_FLAG, .target = &o.tf32, .help = "TF32 products (GPU)"},
+      {.name = "conv", .kind = OPT_STRING, .target = &o.conv, .arg = "RUNG", .help = "convolution kernels (GPU)"},
+      {.kind = OPT_HEADING, .help = "Looking inside"},
+      {.name = "plan", .kind = OPT_FLAG, .target = &o.plan, .help = "print the memory plan and stop"},
+      {.name = "benchmark",
+       .kind = OPT_INT,
+       .target = &o.benchmark,
+       .arg = "STEPS",
+       .min = 0,
+       .max = 1e6,
+       .help = "time STEPS steps after half as many to warm up, print a record, and stop"},
+      {.name = "profile", .kind = OPT_FLAG, .target = &o.profile, .help = "print the time of every node at the end"},
+      {.name = "trace", .kind = OPT_STRING, .target = &o.trace, .arg = "FILE", .help = "write a Chrome trace"},
+  };
+  Cli cli = {.usage = "--data DIR [options]",
+             .about = "Trains Mask R-CNN on a data set in COCO format.",
+             .options = table,
+             .num_options = COUNT(table)};
+  cli_parse_or_exit(&cli, argc, argv);
+  if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
+  if (o.gpus > 1 || o.amp || o.tf32 || o.conv)
+    die(EXIT_USAGE, "--%s needs a GPU, and this is a CPU build",
+        o.gpus > 1 ? "gpus"
+        : o.amp    ? "amp"
+        : o.tf32   ? "tf32"
+                   : "conv");
+  if (!o.plan && !o.benchmark) {
+    fprintf(stderr, "configuration:\n");
+    cli_print_config(&cli, stderr);
+  }
+  return o;
+}
+
+// ---- set-up -----------------------------------------------------------------------------------------------------
+
+typedef struct Run {
+  Options o;
+  Engine engine;
+  Dataset train, val;
+  bool has_val;
+  int64_t steps, first, per_epoch;
+  Schedule schedule;
+  char *identity; // what a resumed run must share
+  char *checkpoint, *model;
+  Log log;
+} Run;
+
+static volatile sig_atomic_t interrupted;
+static void on_interrupt(int signal) {
+  (void)signal;
+  interrupted = 1;
+}
+
+static ModelConfig choose_config(const Options *o, const Checkpoint *weights, int classes) {
+  ModelConfig c;
+  Err err;
+  if (weights) {
+    Category *category;
+    if (!state_config(weights, &c, &category, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
+    free(category);
+    if (c.classes != classes && !o->reset_heads)
+      die(EXIT_USAGE, "%s knows %d classes, %s has %d: give --reset-heads to train new outputs", o->weights,
+          c.classes - 1, o->data, classes - 1);
+  } else {
+    if (!config_init(&c, o->model, &err)) die(EXIT_USAGE, "%s", err.msg);
+    c.norm = NORM_GN, c.trainable_layers = 5;
+  }
+  if (o->norm) c.norm = (NormKind)(o->norm - 1);
+  if (o->trainable_layers >= 0) c.trainable_layers = o->trainable_layers;
+  if (o->size) c.size = o->size, c.max_size = o->size * 5 / 3;
+  if (o->max_size) c.max_size = o->max_size;
+  c.classes = classes;
+  if (!config_check(&c, &err)) die(EXIT_USAGE, "%s", err.msg);
+  return c;
+}
+
+static Category *categories_of(const Coco *coco) {
+  Category *c = xcalloc((size_t)coco->num_categories, sizeof *c);
+  for (int i = 0; i < coco->num_categories; i++) {
+    c[i].id = coco->categories[i].id;
+    snprintf(c[i].name, sizeof c[i].name, "%s", coco->categories[i].name ? coco->categories[i].name : "");
+  }
+  return c;
+}
+
+static void open_data(Run *r, const ModelConfig *c) {
+  const Options *o = &r->o;
+  DatasetOptions d = {
+      .resize = {c->size, c->max_size}, .max_canvases = o->canvases, .keep_empty = o->keep_empty, .limit = o->limit};
+  Err err;
+  dataset_close(&r->train);
+  if (!dataset_open(&r->train, o->data, o->train_split, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
+  d.keep_empty = true, d.limit = o->val_limit;
+  r->has_val = o->eval_every >= 0 && !o->benchmark && dataset_open(&r->val, o->data, o->val_split, &d, &err);
+  if (o->eval_every >= 0 && !o->benchmark && !r->has_val) {
+    if (o->eval_every > 0) die(EXIT_USAGE, "--eval-every: %s", err.msg);
+    fprintf(stderr, "no evaluation: %s\n", err.msg);
+  }
+}
+
+static void report_data(const Run *r) {
+  const Dataset *d = &r->train;
+  fprintf(stderr, "data: %d images to train on, %d categories, at most %d objects an image", d->num_images,
+          d->classes - 1, d->max_objects);
+  if (d->without_objects) fprintf(stderr, "; %d images without an object", d->without_objects);
+  if (d->crowds) fprintf(stderr, "; %d crowd annotations left out", d->crowds);
+  if (d->dropped_boxes) fprintf(stderr, "; %d boxes without area left out", d->dropped_boxes);
+  fprintf(stderr, "\n");
+  for (int i = 0; i < d->num_canvases; i++) fprintf(stderr, "canvas %d x %d (h x w)\n", d->canvas[i].h, d->canvas[i].w);
+}
+
+// Everything that decides the weights of a step but is not in the model's configuration.
+static char *identity_of(const Run *r) {
+  const Options *o = &r->o;
+  Record j = {0};
+  record_begin(&j);
+  record_int(&j, "seed", o->seed);
+  record_int(&j, "images", r->train.num_images);
+  record_int(&j, "batch", o->batch);
+  record_int(&j, "world", o->gpus);
+  record_int(&j, "steps", r->steps);
+  record_str(&j, "schedule", schedules[o->schedule]);
+  record_num(&j, "lr", r->schedule.base);
+  record_int(&j, "warmup", r->schedule.warmup);
+  record_num(&j, "momentum", o->momentum);
+  record_num(&j, "weight_decay", o->weight_decay);
+  record_num(&j, "clip_grad", o->clip);
+  record_num(&j, "flip", o->flip);
+  char *text = xstrdup(record_end(&j));
+  record_free(&j);
+  return text;
+}
+
+static void open_checkpoint(Checkpoint *c, const char *path) {
+  Err err;
+  if (!ckpt_open(c, path, &err)) die(EXIT_USAGE, "%s", err.msg);
+}
+
+// Initial weights: random, from --weights, or where the run in --out stood.
+static void start_weights(Run *r) {
+  const Options *o = &r->o;
+  Err err;
+  params_randomise(&r->engine.params, (uint64_t)o->seed);
+  bool there = path_is_file(r->checkpoint);
+  if (there && !o->resume && !o->benchmark)
+    die(EXIT_USAGE, "%s holds a run already: give --resume to continue it, or another --out", o->out);
+  const char *path = there && o->resume ? r->checkpoint : o->weights;
+  if (o->resume && !there) fprintf(stderr, "--resume: no checkpoint in %s yet, starting from the beginning\n", o->out);
+  if (!path) return;
+  Checkpoint c;
+  open_checkpoint(&c, path);
+  LoadOptions load = {.momentum = path == r->checkpoint, .reset_heads = o->reset_heads && path != r->checkpoint};
+  if (!state_load(&r->engine, &c, &load, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
+  if (load.momentum) {
+    RunState state;
+    if (!state_resume(&c, &state, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
+    if (strcmp(state.run, r->identity))
+      die(EXIT_USAGE, "--resume: %s was made with %s, this run has %s; give the same options or another --out", path,
+          state.run, r->identity);
+    r->first = state.step;
+  }
+  ckpt_close(&c);
+}
+
+static Schedule make_schedule(const Options *o, int64_t steps) {
+  Schedule s = schedule_default((Decay)o->schedule, steps, o->lr > 0 ? o->lr : scaled_rate(o->batch * o->gpus));
+  s.warmup = o->warmup >= 0 ? o->warmup : MIN(1000, steps / 10);
+  return s;
+}
+
+// ---- the loop ---------------------------------------------------------------------------------------------------
+
+static void save(Run *r, int64_t step) {
+  Err err;
+  RunState state = {.step = step, .run = r->identity};
+  if (!state_save(&r->engine, r->checkpoint, &state, true, &err))
+    die(EXIT_RUN, "step %lld: the checkpoint could not be written: %s; the one before it is whole", (long long)step,
+        err.msg);
+}
+
+static void record_scores(Run *r, int64_t step, const Scores *s) {
+  Record *j = log_begin(&r->log, step, "eval");
+  const EvalSummary *both[] = {&s->bbox, &s->segm};
+  for (int k = 0; k < 2; k++)
+    for (int i = 0; i < EVAL_STATS; i++) {
+      char key[32];
+      snprintf(key, sizeof key, "%s_%s", k ? "segm" : "bbox", eval_stats[i].key);
+      record_num(j, key, both[k]->stats[i]);
+    }
+  log_commit(&r->log);
+}
+
+static void evaluate(Run *r, int64_t step) {
+  CocoResults found;
+  Scores scores;
+  Err err;
+  params_refresh(&r->engine.params); // running statistics have moved
+  double start = now_seconds();
+  if (!evaluate_run(&r->engine, &r->val, r->o.threads, NULL, &found, &err) ||
+      !evaluate_score(&r->val, &found, &scores, &err))
+    die(EXIT_RUN, "evaluation: %s", err.msg);
+  log_note(&r->log, "step %lld: bbox AP %.3f (AP50 %.3f)  mask AP %.3f (AP50 %.3f)  on %d images in %.1f s",
+           (long long)step, scores.bbox.stats[0], scores.bbox.stats[1], scores.segm.stats[0], scores.segm.stats[1],
+           r->val.num_images, now_seconds() - start);
+  record_scores(r, step, &scores);
+  scores_free(&scores);
+  coco_results_free(&found);
+}
+
+static void record_step(Run *r, int64_t step, double lr, const Batch *batch, const StepResult *s) {
+  Record *j = log_begin(&r->log, step, "train");
+  record_num(j, "lr", lr);
+  record_num(j, "loss", s->total);
+  for (int i = 0; i < LOSSES; i++) record_num(j, loss_names[i], s->loss[i]);
+  record_num(j, "grad_norm", s->grad_norm);
+  record_int(j, "rois", s->rois);
+  record_int(j, "positives", s->positives);
+  record_num(j, "img_s", r->log.images_per_second);
+  record_num(j, "wait", batch->wait_seconds);
+  log_commit(&r->log);
+}
+
+// Names the step, the losses and the images; the weights are as before the step.
+_Noreturn static void stop_not_finite(Run *r, int64_t step, const Batch *batch, const StepResult *s) {
+  char losses[256] = "", files[1024] = "";
+  for (int i = 0; i < LOSSES; i++)
+    snprintf(losses + strlen(losses), sizeof losses - strlen(losses), "%s%s %g", i ? ", " : "", loss_names[i],
+             s->loss[i]);
+  for (int i = 0; i < batch->images; i++)
+    if (batch->index[i] >= 0)
+      snprintf(files + strlen(files), sizeof files - strlen(files), "%s%s", *files ? ", " : "",
+               r->train.coco.images[r->train.image[batch->index[i]]].file_name);
+  Err err;
+  log_close(&r->log, &err);
+  die(EXIT_RUN,
+      "step %lld: not finite (%s, gradient norm %g) on %s; weights untouched, %s kept; a smaller --lr, a longer "
+      "--warmup or --clip-grad may help",
+      (long long)step, losses, s->grad_norm, files, path_is_file(r->checkpoint) ? r->checkpoint : "nothing yet");
+}
+
+static Loader *start_loader(const Run *r) {
+  const Options *o = &r->o;
+  Err err;
+  LoaderOptions options = {.batch = o->batch,
+                           .rank = 0,
+                           .world = o->gpus,
+                           .seed = (uint64_t)o->seed,
+                           .train = true,
+                           .flip = o->flip,
+                           .threads = o->threads,
+                           .prefetch = 2,
+                           .masks = true,
+                           .strict = o->strict,
+                           .first_step = r->first};
+  Loader *l = loader_open(&r->train, &options, &err);
+  if (!l) die(EXIT_RUN, "%s", err.msg);
+  return l;
+}
+
+static const Batch *next_batch(Loader *l) {
+  Err err;
+  const Batch *b = loader_next(l, &err);
+  if (!b) die(EXIT_RUN, "%s", err.msg);
+  return b;
+}
+
+static StepOptions step_options(const Run *r, int64_t step) {
+  return (StepOptions){.learning_rate = (float)schedule_rate(&r->schedule, step),
+                       .momentum = r->o.momentum,
+                       .weight_decay = r->o.weight_decay,
+                       .clip = r->o.clip};
+}
+
+static void train(Run *r, Loader *loader) {
+  const Options *o = &r->o;
+  int64_t save_every = o->checkpoint_every ? o->checkpoint_every : r->per_epoch, saved = r->first;
+  for (int64_t step = r->first; step < r->steps && !interrupted; step++) {
+    const Batch *batch = next_batch(loader);
+    StepOptions options = step_options(r, step);
+    StepResult s;
+    engine_step(&r->engine, batch, &options, &s);
+    if (!s.finite) stop_not_finite(r, step, batch, &s);
+    int64_t done = step + 1;
+    log_progress(&r->log, &(Progress){.step = done,
+                                      .steps = r->steps,
+                                      .images = (done - r->first) * o->batch,
+                                      .loss = s.total,
+                                      .learning_rate = options.learning_rate});
+    record_step(r, done, options.learning_rate, batch, &s);
+    if (r->has_val && done < r->steps && o->eval_every > 0 && done % o->eval_every == 0) evaluate(r, done);
+    if (done % save_every == 0 || done == r->steps || interrupted) save(r, done), saved = done;
+  }
+  if (interrupted) {
+    log_note(&r->log, "interrupted: %s holds step %lld; --resume continues", r->checkpoint, (long long)saved);
+    return;
+  }
+  if (r->has_val) evaluate(r, r->steps);
+}
+
+// ---- looking inside ---------------------------------------------------------------------------------------------
+
+static void set_timing(Run *r, bool on, FILE *trace) {
+  for (int i = 0; i < r->engine.train_shapes.canvases; i++) {
+    r->engine.train[i].graph.timing = on;
+    r->engine.train[i].graph.trace = trace;
+  }
+}
+
+static void print_profile(const Run *r, int64_t steps) {
+  for (int i = 0; i < r->engine.train_shapes.canvases; i++) {
+    const MaskRcnn *m = &r->engine.train[i];
+    printf("canvas %d x %d, batch %d\n", m->canvas_h, m->canvas_w, m->images);
+    graph_profile(&m->graph, (int)MAX(steps, 1), stdout);
+  }
+}
+
+static void benchmark(Run *r, Loader *loader) {
+  int warm = r->o.benchmark / 2, steps = r->o.benchmark;
+  double data = 0, forward = 0, backward = 0, update = 0, rois = 0, positives = 0, start = now_seconds();
+  for (int i = 0; i < warm + steps; i++) {
+    if (i == warm) data = forward = backward = update = rois = positives = 0, start = now_seconds();
+    const Batch *batch = next_batch(loader);
+    StepOptions options = step_options(r, i);
+    StepResult s;
+    engine_step(&r->engine, batch, &options, &s);
+    if (!s.finite) stop_not_finite(r, i, batch, &s);
+    data += batch->wait_seconds, forward += s.forward_seconds, backward += s.backward_seconds;
+    update += s.update_seconds, rois += s.rois, positives += s.positives;
+  }
+  double seconds = now_seconds() - start;
+  Record j = {0};
+  record_begin(&j);
+  record_str(&j, "bench", "train");
+  record_str(&j, "device", r->o.device);
+  record_int(&j, "batch", r->o.batch);
+  record_int(&j, "steps", steps);
+  record_num(&j, "img_s", steps * r->o.batch / seconds);
+  record_num(&j, "data_ms", 1e3 * data / steps);
+  record_num(&j, "forward_ms", 1e3 * forward / steps);
+  record_num(&j, "backward_ms", 1e3 * backward / steps);
+  record_num(&j, "update_ms", 1e3 * update / steps);
+  record_num(&j, "rois", rois / steps);
+  record_num(&j, "positives", positives / steps);
+  record_int(&j, "peak_bytes", (int64_t)r->engine.total_bytes);
+  puts(record_end(&j));
+  record_free(&j);
+}
+
+int main(int argc, char **argv) {
+  threads_wait_briefly(argv);
+  Run r = {.o = parse(argc, argv)};
+  const Options *o = &r.o;
+  Err err;
+  Checkpoint weights;
+  if (o->weights) open_checkpoint(&weights, o->weights);
+  // The classes come from the data, the sizes of the canvases from the model: read once for the one, lay out for both.
+  ModelConfig config;
+  char *annotations, *images;
+  if (!coco_find_split(o->data, o->train_split, &annotations, &images, &err)) die(EXIT_USAGE, "%s", err.msg);
+  Coco coco;
+  if (!coco_load(&coco, annotations, &err)) die(EXIT_USAGE, "%s", err.msg);
+  config = choose_config(o, o->weights ? &weights : NULL, coco.num_categories + 1);
+  Category *category = categories_of(&coco);
+  coco_free(&coco);
+  free(annotations);
+  free(images);
+  if (o->weights) ckpt_close(&weights);
+  open_data(&r, &config);
+
+  Shapes train_shapes = shapes_of(&r.train, o->batch), infer_shapes = {0};
+  if (r.has_val) infer_shapes = shapes_of(&r.val, o->batch);
+  if (!engine_open(&r.engine, o->device, &config, category, &train_shapes, &infer_shapes, o->plan, &err))
+    die(EXIT_USAGE, "%s", err.msg);
+  free(category);
+  if (o->plan) return 0;
+  if (r.has_val && !evaluate_categories(&r.engine, &r.val, &err)) die(EXIT_USAGE, "%s", err.msg);
+  report_data(&r);
+
+  r.checkpoint = xasprintf("%s/checkpoint.safetensors", o->out);
+  r.model = xasprintf("%s/model.safetensors", o->out);
+  Loader *loader = start_loader(&r); // also knows how long an epoch is
+  r.per_epoch = loader_steps_per_epoch(loader);
+  r.steps = o->iters ? o->iters : o->epochs * r.per_epoch;
+  r.schedule = make_schedule(o, r.steps);
+  r.identity = identity_of(&r);
+  start_weights(&r);
+  FILE *trace = NULL;
+  if (o->trace && !(trace = fopen(o->trace, "w"))) die(EXIT_USAGE, "--trace %s: %s", o->trace, strerror(errno));
+  if (trace) fputs("[\n", trace);
+  set_timing(&r, o->profile || trace, trace);
+  if (o->benchmark) {
+    benchmark(&r, loader);
+  } else {
+    if (!make_dirs(o->out, &err) || !log_open(&r.log, o->out, r.first ? r.first : -1, &err))
+      die(EXIT_USAGE, "%s", err.msg);
+    if (r.first) {
+      log_note(&r.log, "resuming %s at step %lld of %lld", o->out, (long long)r.first, (long long)r.steps);
+      loader_close(loader);
+      loader = start_loader(&r);
+    }
+    signal(SIGINT, on_interrupt);
+    signal(SIGTERM, on_interrupt);
+    train(&r, loader);
+    RunState state = {.step = r.steps, .run = r.identity};
+    if (!interrupted && !state_save(&r.engine, r.model, &state, false, &err)) die(EXIT_RUN, "%s", err.msg);
+    int bad = loader_bad_images(loader);
+    if (bad) log_note(&r.log, "%d bad images were replaced", bad);
+    if (!log_close(&r.log, &err)) die(EXIT_RUN, "%s", err.msg);
+    if (!curves_draw(o->out, &err)) die(EXIT_RUN, "%s", err.msg);
+    if (!interrupted) fprintf(stderr, "done: %s, %s/curves.svg\n", r.model, o->out);
+  }
+  if (o->profile) print_profile(&r, o->benchmark ? o->benchmark * 3 / 2 : r.steps - r.first);
+  if (trace) fputs("{}]\n", trace), fclose(trace);
+  loader_close(loader);
+  engine_close(&r.engine);
+  dataset_close(&r.train);
+  if (r.has_val) dataset_close(&r.val);
+  free(r.checkpoint);
+  free(r.model);
+  free(r.identity);
+  return interrupted ? EXIT_RUN : 0;
+}
