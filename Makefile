@@ -1,0 +1,69 @@
+# make · make demo · make test · make test-long · make test-asan · make lint · make bench
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+MARCH ?= native
+B ?= build
+CFLAGS ?= -O3 -g
+STB ?= /usr/include
+
+# Contraction into fused multiply-add would make box arithmetic depend on the compiler; only the GEMM asks for it.
+flags := -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -isystem $(STB) -march=$(MARCH) -ffp-contract=off \
+  -fno-math-errno -fopenmp -pthread -Wall -Wextra -Werror -MMD -MP $(CFLAGS)
+libs := -lz -lm -ldl
+
+# Files of nn/ that are written against `real` compile twice: as float and, with -DREAL64, as double.
+real := $(basename $(shell grep -lw OP nn/*.c))
+objects := $(patsubst %.c,$B/%.o,$(wildcard nn/*.c data/*.c models/*.c engine/*.c)) $(real:%=$B/%.f64.o)
+tools := $(patsubst tools/%.c,$B/%,$(wildcard tools/*.c))
+tests := $(patsubst %.c,$B/%.o,$(wildcard test/*.c))
+
+all: train infer $(tools)
+	@echo "built for the CPU: ./train ./infer $(tools)"
+
+setup:
+	@CC="$(CC)" STB="$(STB)" B="$B" sh tools/setup.sh
+
+train infer: %: $B/%
+	@cp $< $@
+$B/libmaskrcnn.a: $(objects)
+	@rm -f $@ && ar rcs $@ $^
+link = @echo "link $@" && $(CC) $(flags) $^ -o $@ $(libs)
+$B/train $B/infer: $B/%: $B/%.o $B/libmaskrcnn.a
+	$(link)
+$(tools): $B/%: $B/tools/%.o $B/libmaskrcnn.a
+	$(link)
+$B/test_all: $(tests) $B/libmaskrcnn.a
+	$(link)
+
+$B/nn/gemm.o $B/nn/gemm.f64.o: flags += -ffp-contract=fast
+$B/%.o: %.c | setup
+	@mkdir -p $(@D)
+	@echo "cc $<" && $(CC) $(flags) -c $< -o $@
+$B/%.f64.o: %.c | setup
+	@mkdir -p $(@D)
+	@echo "cc $< (double)" && $(CC) $(flags) -DREAL64 -c $< -o $@
+
+demo: all
+	@B=$B sh tools/demo.sh
+
+test: all $B/test_all
+	@B=$B $B/test_all --tier 1
+test-long: all $B/test_all
+	@B=$B $B/test_all --tier 2
+test-asan:
+	@$(MAKE) B=$B/asan CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation" $B/asan/test_all
+	@B=$B $B/asan/test_all --tier 0
+
+bench: all
+	$B/bench_gemm
+
+lint:
+	@sh test/lint.sh
+
+clean:
+	rm -rf $B train infer
+
+.PHONY: all setup demo test test-long test-asan bench lint clean
+.SECONDARY:
+-include $(shell find $B -name '*.d' 2>/dev/null)

@@ -1,0 +1,51 @@
+#!/bin/sh
+# Checks what the compiler does not: which way includes run, that every header stands alone, no platform #ifdefs, and
+# the formatting. Prints FILE:LINE: what is wrong, and exits 1 if anything is. Run from the root of the tree.
+set -u
+report=$(mktemp)
+trap 'rm -f "$report"' EXIT
+sources() {
+  find . -path ./build -prune -o -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print |
+    sed 's|^\./||' | sort
+}
+
+# What the files of a folder may include of ours, as a regular expression; one row a folder.
+allowed() {
+  case $1 in
+    nn/*) echo 'nn/' ;;
+    data/*) echo 'data/|nn/(util|tensor|rng|cli|log|record|batch)\.h' ;;
+    models/*) echo 'models/|nn/' ;;
+    cuda/*) echo 'cuda/|nn/' ;;
+    */*) echo "${1%%/*}/|models/|data/|nn/" ;; # tools, test
+    *) echo 'models/|data/|nn/' ;;             # the programs
+  esac
+}
+
+for file in $(sources); do
+  grep -nE '^ *# *include *"' "$file" | grep -vE "\"($(allowed "$file"))" |
+    sed "s|^\([0-9]*\):\(.*\)|$file:\1: \2 runs against the include rule|"
+  case $file in
+    nn/* | models/*) grep -nE '^ *# *include *<(zlib|stb|png|jpeg)' "$file" |
+      sed "s|^\([0-9]*\):\(.*\)|$file:\1: \2: only data/ and tools/ use libraries|" ;;
+  esac
+  grep -nE '^ *# *(el)?if.*(_WIN32|__APPLE__|__linux__|__unix__|__x86_64__|__aarch64__|__ARM)' "$file" |
+    sed "s|^\([0-9]*\):\(.*\)|$file:\1: \2: no #ifdef for a platform|"
+  case $file in *.h | *.cuh)
+    grep -q '^#pragma once' "$file" || echo "$file:1: no #pragma once" ;;
+  esac
+done >>"$report"
+
+flags='-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -Wall -Wextra -Werror -fsyntax-only -x c'
+for header in $(sources | grep '\.h$'); do
+  ${CC:-gcc} $flags -include "$header" /dev/null 2>>"$report" || echo "$header:1: does not compile alone" >>"$report"
+done
+
+if command -v clang-format >/dev/null; then
+  sources | xargs clang-format --dry-run 2>&1 |
+    sed -nE 's|^([^ :]+):[0-9]+:[0-9]+: warning: .*|\1:1: not formatted; clang-format -i \1|p' | sort -u >>"$report"
+else
+  echo 'lint: clang-format is not installed; formatting was not checked' >&2
+fi
+
+cat "$report"
+[ ! -s "$report" ]
