@@ -123,8 +123,8 @@ void graph_memory(Graph *g, const char *name, size_t bytes, void *owner);
 void graph_plan(Graph *g);
 // Walks the list without computing: dev->scratch_bytes grows to the most that any op asks for. After params_allocate.
 void graph_measure(Graph *g);
-// Debug aid, before graph_bind and on a CPU: every walk fills blocks with NaN before and after their life, and ends the
-// program when something wrote past the end of one. The arena grows.
+// Debug aid, before graph_bind and on a CPU: every block gets memory of its own, is filled with NaN before and after its
+// life, and a walk ends the program when something wrote past the end of one. The arena grows.
 void graph_poison(Graph *g);
 // Gives every tensor its address in an arena of at least g->bytes. Several graphs may share one arena, one at a time.
 void graph_bind(Graph *g, void *arena);

@@ -145,15 +145,14 @@ static void append_conv(Graph *g, const char *name, int pairs, Value **x, Value 
                   .folded = c->fold != NULL};
   bool trainable = c->trainable && g->training;
   int in = x[0]->x.c, rows = c->transposed ? in : c->k, cols = c->transposed ? c->k : in;
-  n->filter = param_filter(g->params, graph_name(g, "%s.weight", name), rows, c->r, c->s, cols, c->connected,
-                           trainable, c->init);
+  n->filter = param_filter(g->params, graph_name(g, "%s.weight", name), rows, c->r, c->s, cols, c->connected, trainable,
+                           c->init);
   float fan_in = (float)(cols * c->r * c->s);
   if (c->fold)
     declare_fold(g, n->filter, c);
   else
     n->filter->plain = true;
-  if (c->bias)
-    n->bias = param_vector(g->params, graph_name(g, "%s.bias", name), c->k, trainable, c->bias_init, fan_in);
+  if (c->bias) n->bias = param_vector(g->params, graph_name(g, "%s.bias", name), c->k, trainable, c->bias_init, fan_in);
   for (int i = 0; i < pairs; i++) {
     const Tensor *t = &x[i]->x;
     int h = c->transposed ? (t->h - 1) * c->stride + c->r : (t->h + 2 * c->pad - c->r) / c->stride + 1;
