@@ -12,6 +12,7 @@ enum {
   ROW_STEP = 4 * GEMM_MR, // whole panels, and whole steps of a copy
   TILE_ROWS = 44 * GEMM_MR,
   TILE_COLUMNS = 256,
+  WRITE_COLUMNS = 16,  // a cache line of floats
   CHUNK = 4 * GEMM_KC, // pixels, at least
   TASKS = 16,          // (tile, chunk) pairs aimed at
   MAX_PAIRS = 8,
@@ -30,13 +31,10 @@ typedef struct Gradient {
   int chunks[MAX_PAIRS]; // of each pair, sized for full tensors: a count only leaves some of them empty
   int all_chunks;        // at least 1
   Walk walk[MAX_PAIRS];
-  real *slots; // [tile][chunk][tile_rows, slot_pitch]
+  real *slots; // [tile][chunk][tile_rows, slot_pitch]; a thread's own where a single chunk is the whole sum
 } Gradient;
 
 static size_t slot_size(const Gradient *g) { return (size_t)g->tile_rows * g->slot_pitch; }
-static real *slot_at(const Gradient *g, int tile, int chunk) {
-  return g->slots + ((size_t)tile * g->all_chunks + chunk) * slot_size(g);
-}
 
 // b [panels][pixels][GEMM_NR] = columns n0 … n0 + n - 1 of dy's pixels, its padding lanes, and zeros.
 static void pack_dy(const Tensor *dy, size_t pixel, int pixels, int n0, int n, real *b) {
@@ -54,8 +52,7 @@ static void pack_dy(const Tensor *dy, size_t pixel, int pixels, int n0, int n, r
 }
 
 // One slot: a tile's sum over the pixels of one chunk. a [GEMM_KC, a_pitch] and b [GEMM_KC, slot_pitch] are this thread's.
-static void sum_chunk(const Gradient *g, int tile, int chunk, real *a, real *b) {
-  real *slot = slot_at(g, tile, chunk);
+static void sum_chunk(const Gradient *g, int tile, int chunk, real *slot, real *a, real *b) {
   int m0 = tile / g->across * g->tile_rows, n0 = tile % g->across * TILE_COLUMNS, pair = 0;
   int m = MIN(g->tile_rows, g->m - m0), n = MIN(TILE_COLUMNS, g->n - n0), unrolled = MIN(m, g->unrolled - m0);
   while (chunk >= g->chunks[pair]) chunk -= g->chunks[pair++];
@@ -73,32 +70,33 @@ static void sum_chunk(const Gradient *g, int tile, int chunk, real *a, real *b) 
   }
 }
 
-// Adds up `rows` ≤ ROW_STEP rows of a tile and writes them out. turned [TILE_COLUMNS, ROW_STEP] is this thread's.
-static void write_rows(const Gradient *g, int tile, int row, int rows, real *turned) {
-  real *sum = slot_at(g, tile, 0) + (size_t)row * g->slot_pitch;
-  for (int chunk = 1; chunk < g->all_chunks; chunk++) {
-    const real *from = sum + chunk * slot_size(g);
-    for (int i = 0; i < rows * g->slot_pitch; i++) sum[i] += from[i];
-  }
+// Adds up the slots of a tile, its columns column … column + WRITE_COLUMNS - 1, and writes them out: rows of dw, as long
+// as the tile is high. turned [WRITE_COLUMNS, tile_rows] is this thread's.
+static void write_columns(const Gradient *g, int tile, int column, real *slots, real *turned) {
   const FilterGrad *out = g->out;
   const real *scale = out->scale;
-  int m0 = tile / g->across * g->tile_rows + row, n0 = tile % g->across * TILE_COLUMNS;
-  int n = MIN(TILE_COLUMNS, g->n - n0);
-  OP(transpose)(rows, n, sum, g->slot_pitch, turned, ROW_STEP);
-  for (int len, m = m0; m < MIN(m0 + rows, g->unrolled); m += len) {
-    int lane = m % g->c;
-    len = MIN(g->c - lane, MIN(m0 + rows, g->unrolled) - m);
-    for (int j = 0; j < n; j++) {
-      const real *from = turned + j * ROW_STEP + m - m0;
-      real *dw = (real *)out->dw.data + ((size_t)(n0 + j) * (g->unrolled / g->c) + m / g->c) * out->dw.ldc + lane;
-      real factor = scale ? scale[n0 + j] : 1;
-      for (int i = 0; i < len; i++) dw[i] = (out->accumulate ? dw[i] : 0) + factor * from[i];
+  int m0 = tile / g->across * g->tile_rows, n0 = tile % g->across * TILE_COLUMNS + column;
+  int m = MIN(g->tile_rows, g->m - m0), n = MIN(WRITE_COLUMNS, g->n - n0);
+  real *sum = slots + column;
+  for (int chunk = 1; chunk < g->all_chunks; chunk++)
+    for (int i = 0; i < m; i++) {
+      size_t at = (size_t)i * g->slot_pitch;
+      for (int j = 0; j < n; j++) sum[at + j] += sum[chunk * slot_size(g) + at + j];
+    }
+  OP(transpose)(m, n, sum, g->slot_pitch, turned, g->tile_rows);
+  for (int j = 0; j < n; j++, turned += g->tile_rows) {
+    real factor = scale ? scale[n0 + j] : 1;
+    for (int len, k = m0; k < MIN(m0 + m, g->unrolled); k += len) {
+      int lane = k % g->c;
+      real *dw = (real *)out->dw.data + ((size_t)(n0 + j) * g->unrolled + k - lane) / g->c * out->dw.ldc + lane;
+      len = MIN(g->c - lane, MIN(m0 + m, g->unrolled) - k);
+      for (int i = 0; i < len; i++) dw[i] = (out->accumulate ? dw[i] : 0) + factor * turned[k - m0 + i];
       if (lane + len == g->c) memset(dw + len, 0, (out->dw.ldc - g->c) * sizeof *dw);
     }
-  }
-  if (m0 + rows > g->unrolled) { // the row of ones
-    real *db = (real *)out->db + n0;
-    for (int j = 0; j < n; j++) db[j] = (out->accumulate ? db[j] : 0) + turned[j * ROW_STEP + g->unrolled - m0];
+    if (m0 + m > g->unrolled) { // the row of ones
+      real *db = (real *)out->db + n0 + j;
+      *db = (out->accumulate ? *db : 0) + turned[g->unrolled - m0];
+    }
   }
 }
 
@@ -119,7 +117,8 @@ static void compute(Device *dev, Gradient *g) {
     g->all_chunks += g->chunks[i];
   }
   size_t a_size = (size_t)GEMM_KC * g->a_pitch, b_size = (size_t)GEMM_KC * g->slot_pitch;
-  size_t slots = (size_t)tiles * g->all_chunks * slot_size(g);
+  bool single = g->all_chunks == 1;
+  size_t slots = (size_t)(single ? threads : tiles * g->all_chunks) * slot_size(g);
   real *scratch = device_scratch(dev, (slots + threads * (a_size + b_size)) * sizeof *scratch);
   if (!scratch) return;
   g->slots = scratch + threads * (a_size + b_size);
@@ -127,14 +126,16 @@ static void compute(Device *dev, Gradient *g) {
   {
     real *a = scratch + omp_get_thread_num() * (a_size + b_size), *b = a + a_size;
 #pragma omp for schedule(dynamic)
-    for (int task = 0; task < tiles * g->all_chunks; task++)
-      sum_chunk(g, task / g->all_chunks, task % g->all_chunks, a, b);
+    for (int task = 0; task < tiles * g->all_chunks; task++) {
+      int tile = task / g->all_chunks;
+      real *slot = g->slots + (single ? omp_get_thread_num() : task) * slot_size(g);
+      sum_chunk(g, tile, task % g->all_chunks, slot, a, b);
+      for (int j = 0; single && j < g->slot_pitch; j += WRITE_COLUMNS) write_columns(g, tile, j, slot, a);
+    }
 #pragma omp for schedule(static) collapse(2)
-    for (int tile = 0; tile < tiles; tile++)
-      for (int row = 0; row < g->tile_rows; row += ROW_STEP) {
-        int left = g->m - tile / g->across * g->tile_rows - row;
-        if (left > 0) write_rows(g, tile, row, MIN(ROW_STEP, left), b);
-      }
+    for (int tile = 0; tile < (single ? 0 : tiles); tile++)
+      for (int j = 0; j < g->slot_pitch; j += WRITE_COLUMNS)
+        write_columns(g, tile, j, g->slots + (size_t)tile * g->all_chunks * slot_size(g), a);
   }
 }
 

@@ -1,6 +1,9 @@
+// One source for every vector width: the compiler chooses the instructions, fused multiply-add included where this file
+// alone is compiled with -ffp-contract=fast.
 #include "nn/gemm.h"
+#include "nn/real.h"
 
-// Unaligned vectors that may alias reals; the compiler picks the instructions.
+// Unaligned vectors that may alias reals.
 typedef real Vec __attribute__((vector_size(GEMM_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 typedef real Quad __attribute__((vector_size(4 * sizeof(real)), aligned(sizeof(real)), may_alias));
 

@@ -13,6 +13,7 @@
 #include "nn/gemm.h"
 #include "nn/record.h"
 #include "nn/rng.h"
+#include "nn/threads.h"
 
 typedef void Sgemm(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda,
                    const float *b, int ldb, float beta, float *c, int ldc);
@@ -227,6 +228,7 @@ static void bench(Device *dev, Sgemm *sgemm, const Case *c, Direction d, int rou
 }
 
 int main(int argc, char **argv) {
+  threads_wait_briefly(argv);
   int rounds = 15;
   bool json = false;
   const char *only = "";
