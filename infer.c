@@ -284,6 +284,7 @@ static void run_images(const Options *o, const ModelConfig *config, const Catego
   for (int i = 0; i < o->num_images; i++) {
     Image image;
     if (!load_upright(&image, o->images[i], &err)) {
+      if (o->num_images == 1) die(EXIT_USAGE, "%s", err.msg);
       fprintf(stderr, "%s\n", err.msg);
       bad++;
       continue;

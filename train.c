@@ -4,264 +4,24 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include "data/sampler.h"
 #include "engine/curves.h"
 #include "engine/engine.h"
 #include "engine/evaluate.h"
 #include "engine/state.h"
-#include "nn/cli.h"
+#include "engine/train_options.h"
 #include "nn/log.h"
 #include "nn/optim.h"
 #include "nn/threads.h"
 
-typedef struct Options {
-  const char *data, *train_split, *val_split, *model, *out, *weights, *device, *conv, *trace;
-  int gpus, batch, epochs, warmup, size, max_size, trainable_layers, eval_every, checkpoint_every, limit, val_limit;
-  int threads, canvases, benchmark, schedule, norm, recipe, amp;
-  int64_t iters, seed;
-  float lr, momentum, weight_decay, clip, flip;
-  bool resume, reset_heads, strict, tf32, profile, plan, keep_empty;
-} Options;
-
-static const char *const schedules[] = {"step", "cosine", NULL};
-static const char *const recipes[] = {"torchvision", NULL};
-static const char *const amps[] = {"off", "bf16", "fp16", NULL};
-static const char *const norms[] = {"auto", "frozen-bn", "bn", "gn", NULL}; // auto, then as norm_names
-
-static Options parse(int argc, char **argv) {
-  Options o = {.train_split = "train",
-               .val_split = "val",
-               .model = "maskrcnn-r50-fpn",
-               .out = "out",
-               .device = "cpu",
-               .gpus = 1,
-               .batch = 2,
-               .epochs = 12,
-               .warmup = -1,
-               .trainable_layers = -1,
-               .canvases = 2,
-
-               .seed = 1,
-               .momentum = 0.9f,
-               .weight_decay = 1e-4f,
-               .flip = 0.5f};
-  Option table[] = {
-      {.kind = OPT_HEADING, .help = "Data"},
-      {.name = "data",
-       .kind = OPT_STRING,
-       .target = &o.data,
-       .arg = "DIR",
-       .help = "COCO layout: annotations/instances_<split>*.json beside <split>*/"},
-      {.name = "train-split", .kind = OPT_STRING, .target = &o.train_split, .arg = "NAME", .help = "what to train on"},
-      {.name = "val-split", .kind = OPT_STRING, .target = &o.val_split, .arg = "NAME", .help = "what to evaluate on"},
-      {.name = "limit",
-       .kind = OPT_INT,
-       .target = &o.limit,
-       .arg = "N",
-       .min = 0,
-       .max = INT32_MAX,
-       .help = "train on the first N usable images by id; 0 = all"},
-      {.name = "val-limit",
-       .kind = OPT_INT,
-       .target = &o.val_limit,
-       .arg = "N",
-       .min = 0,
-       .max = INT32_MAX,
-       .help = "evaluate on the first N images by id; 0 = all"},
-      {.name = "keep-empty",
-       .kind = OPT_FLAG,
-       .target = &o.keep_empty,
-       .help = "also train on images without an object, as background"},
-      {.name = "flip",
-       .kind = OPT_FLOAT,
-       .target = &o.flip,
-       .arg = "P",
-       .min = 0,
-       .max = 1,
-       .help = "probability of mirroring an image"},
-      {.name = "threads",
-       .kind = OPT_INT,
-       .target = &o.threads,
-       .arg = "N",
-       .min = 0,
-       .max = 256,
-       .help = "decoder threads; 0 = one per core"},
-      {.name = "strict", .kind = OPT_FLAG, .target = &o.strict, .help = "stop at a bad image instead of replacing it"},
-      {.kind = OPT_HEADING, .help = "Model"},
-      {.name = "model",
-       .kind = OPT_STRING,
-       .target = &o.model,
-       .arg = "NAME",
-       .help = "tiny, maskrcnn-r18-fpn, r34, r50, r101, r152"},
-      {.name = "weights",
-       .kind = OPT_STRING,
-       .target = &o.weights,
-       .arg = "FILE",
-       .help = "start from this checkpoint; the model is the checkpoint's"},
-      {.name = "reset-heads",
-       .kind = OPT_FLAG,
-       .target = &o.reset_heads,
-       .help = "with --weights: new outputs for another set of classes"},
-      {.name = "norm",
-       .kind = OPT_CHOICE,
-       .target = &o.norm,
-       .choices = norms,
-       .help = "of the backbone; auto: gn from scratch, else the checkpoint's"},
-      {.name = "trainable-layers",
-       .kind = OPT_INT,
-       .target = &o.trainable_layers,
-       .arg = "N",
-       .min = -1,
-       .max = 5,
-       .help = "backbone stages trained, from the last; -1 = 5 from scratch, 3 with --weights"},
-      {.name = "size",
-       .kind = OPT_INT,
-       .target = &o.size,
-       .arg = "N",
-       .min = 0,
-       .max = 8192,
-       .help = "shorter side in pixels; 0 = the model's"},
-      {.name = "max-size",
-       .kind = OPT_INT,
-       .target = &o.max_size,
-       .arg = "N",
-       .min = 0,
-       .max = 16384,
-       .help = "longer side at most; 0 = 5/3 of --size, or the model's"},
-      {.name = "canvases",
-       .kind = OPT_INT,
-       .target = &o.canvases,
-       .arg = "N",
-       .min = 1,
-       .max = MAX_CANVASES,
-       .help = "how many padded shapes at most"},
-      {.name = "recipe", .kind = OPT_CHOICE, .target = &o.recipe, .choices = recipes, .help = "whose conventions"},
-      {.kind = OPT_HEADING, .help = "Optimisation"},
-      {.name = "batch",
-       .kind = OPT_INT,
-       .target = &o.batch,
-       .arg = "N",
-       .min = 1,
-       .max = 1024,
-       .help = "images per step and GPU"},
-      {.name = "epochs", .kind = OPT_INT, .target = &o.epochs, .arg = "N", .min = 1, .max = 100000, .help = "length"},
-      {.name = "iters",
-       .kind = OPT_INT64,
-       .target = &o.iters,
-       .arg = "N",
-       .min = 0,
-       .max = 1e12,
-       .help = "length in steps, instead of --epochs"},
-      {.name = "lr",
-       .kind = OPT_FLOAT,
-       .target = &o.lr,
-       .arg = "X",
-       .min = 0,
-       .max = 1e6,
-       .help = "learning rate; 0 = 0.02 per 16 images of the batch"},
-      {.name = "schedule",
-       .kind = OPT_CHOICE,
-       .target = &o.schedule,
-       .choices = schedules,
-       .help = "step: x0.1 at 2/3 and 8/9"},
-      {.name = "warmup",
-       .kind = OPT_INT,
-       .target = &o.warmup,
-       .arg = "N",
-       .min = -1,
-       .max = 1e9,
-       .help = "steps of linear warmup; -1 = 1000, at most a tenth of the run"},
-      {.name = "momentum", .kind = OPT_FLOAT, .target = &o.momentum, .arg = "X", .min = 0, .max = 1, .help = "of SGD"},
-      {.name = "weight-decay",
-       .kind = OPT_FLOAT,
-       .target = &o.weight_decay,
-       .arg = "X",
-       .min = 0,
-       .max = 1,
-       .help = "of SGD"},
-      {.name = "clip-grad",
-       .kind = OPT_FLOAT,
-       .target = &o.clip,
-       .arg = "X",
-       .min = 0,
-       .max = 1e9,
-       .help = "limit of the gradient norm; 0 = none"},
-      {.name = "seed",
-       .kind = OPT_INT64,
-       .target = &o.seed,
-       .arg = "N",
-       .min = 0,
-       .max = 9e15,
-       .help = "of everything random"},
-      {.kind = OPT_HEADING, .help = "Run"},
-      {.name = "out",
-       .kind = OPT_STRING,
-       .target = &o.out,
-       .arg = "DIR",
-       .help = "checkpoint.safetensors, model.safetensors, log.jsonl, curves.svg"},
-      {.name = "resume", .kind = OPT_FLAG, .target = &o.resume, .help = "continue the run in --out, bit for bit"},
-      {.name = "eval-every",
-       .kind = OPT_INT,
-       .target = &o.eval_every,
-       .arg = "N",
-       .min = -1,
-       .max = 1e9,
-       .help = "steps between evaluations; 0 = at the end only, -1 = never"},
-      {.name = "checkpoint-every",
-       .kind = OPT_INT,
-       .target = &o.checkpoint_every,
-       .arg = "N",
-       .min = 0,
-       .max = 1e9,
-       .help = "steps between checkpoints; 0 = one an epoch"},
-      {.name = "device", .kind = OPT_STRING, .target = &o.device, .arg = "NAME", .help = "cpu"},
-      {.name = "gpus", .kind = OPT_INT, .target = &o.gpus, .arg = "N", .min = 1, .max = 1024, .help = "ranks"},
-      {.name = "amp",
-       .kind = OPT_CHOICE,
-       .target = &o.amp,
-       .choices = amps,
-       .implied = "bf16",
-       .help = "16-bit activations (GPU)"},
-      {.name = "tf32", .kind = OPT_FLAG, .target = &o.tf32, .help = "TF32 products (GPU)"},
-      {.name = "conv", .kind = OPT_STRING, .target = &o.conv, .arg = "RUNG", .help = "convolution kernels (GPU)"},
-      {.kind = OPT_HEADING, .help = "Looking inside"},
-      {.name = "plan", .kind = OPT_FLAG, .target = &o.plan, .help = "print the memory plan and stop"},
-      {.name = "benchmark",
-       .kind = OPT_INT,
-       .target = &o.benchmark,
-       .arg = "STEPS",
-       .min = 0,
-       .max = 1e6,
-       .help = "time STEPS steps after half as many to warm up, print a record, and stop"},
-      {.name = "profile", .kind = OPT_FLAG, .target = &o.profile, .help = "print the time of every node at the end"},
-      {.name = "trace", .kind = OPT_STRING, .target = &o.trace, .arg = "FILE", .help = "write a Chrome trace"},
-  };
-  Cli cli = {.usage = "--data DIR [options]",
-             .about = "Trains Mask R-CNN on a data set in COCO format.",
-             .options = table,
-             .num_options = COUNT(table)};
-  cli_parse_or_exit(&cli, argc, argv);
-  if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
-  if (o.gpus > 1 || o.amp || o.tf32 || o.conv)
-    die(EXIT_USAGE, "--%s needs a GPU, and this is a CPU build",
-        o.gpus > 1 ? "gpus"
-        : o.amp    ? "amp"
-        : o.tf32   ? "tf32"
-                   : "conv");
-  if (!o.plan && !o.benchmark) {
-    fprintf(stderr, "configuration:\n");
-    cli_print_config(&cli, stderr);
-  }
-  return o;
-}
-
 // ---- set-up -----------------------------------------------------------------------------------------------------
 
 typedef struct Run {
-  Options o;
+  TrainOptions o;
   Engine engine;
   Dataset train, val;
   bool has_val;
-  int64_t steps, first, per_epoch;
+  int64_t steps, first, last, per_epoch; // of the whole run; of this call
   Schedule schedule;
   char *identity; // what a resumed run must share
   char *checkpoint, *model;
@@ -274,27 +34,32 @@ static void on_interrupt(int signal) {
   interrupted = 1;
 }
 
-static ModelConfig choose_config(const Options *o, const Checkpoint *weights, int classes) {
+// The model of the flags or of --weights; its classes are those of the checkpoint, or 0.
+static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weights) {
   ModelConfig c;
   Err err;
   if (weights) {
     Category *category;
     if (!state_config(weights, &c, &category, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
     free(category);
-    if (c.classes != classes && !o->reset_heads)
-      die(EXIT_USAGE, "%s knows %d classes, %s has %d: give --reset-heads to train new outputs", o->weights,
-          c.classes - 1, o->data, classes - 1);
   } else {
     if (!config_init(&c, o->model, &err)) die(EXIT_USAGE, "%s", err.msg);
-    c.norm = NORM_GN, c.trainable_layers = 5;
+    c.norm = NORM_GN, c.trainable_layers = 5, c.classes = 0;
   }
   if (o->norm) c.norm = (NormKind)(o->norm - 1);
   if (o->trainable_layers >= 0) c.trainable_layers = o->trainable_layers;
   if (o->size) c.size = o->size, c.max_size = o->size * 5 / 3;
   if (o->max_size) c.max_size = o->max_size;
-  c.classes = classes;
-  if (!config_check(&c, &err)) die(EXIT_USAGE, "%s", err.msg);
   return c;
+}
+
+static void choose_classes(const TrainOptions *o, ModelConfig *c, int classes) {
+  Err err;
+  if (c->classes && c->classes != classes && !o->reset_heads)
+    die(EXIT_USAGE, "%s knows %d classes, %s has %d: give --reset-heads to train new outputs", o->weights,
+        c->classes - 1, o->data, classes - 1);
+  c->classes = classes;
+  if (!config_check(c, &err)) die(EXIT_USAGE, "%s", err.msg);
 }
 
 static Category *categories_of(const Coco *coco) {
@@ -307,11 +72,10 @@ static Category *categories_of(const Coco *coco) {
 }
 
 static void open_data(Run *r, const ModelConfig *c) {
-  const Options *o = &r->o;
+  const TrainOptions *o = &r->o;
   DatasetOptions d = {
       .resize = {c->size, c->max_size}, .max_canvases = o->canvases, .keep_empty = o->keep_empty, .limit = o->limit};
   Err err;
-  dataset_close(&r->train);
   if (!dataset_open(&r->train, o->data, o->train_split, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
   d.keep_empty = true, d.limit = o->val_limit;
   r->has_val = o->eval_every >= 0 && !o->benchmark && dataset_open(&r->val, o->data, o->val_split, &d, &err);
@@ -334,7 +98,7 @@ static void report_data(const Run *r) {
 
 // Everything that decides the weights of a step but is not in the model's configuration.
 static char *identity_of(const Run *r) {
-  const Options *o = &r->o;
+  const TrainOptions *o = &r->o;
   Record j = {0};
   record_begin(&j);
   record_int(&j, "seed", o->seed);
@@ -342,7 +106,7 @@ static char *identity_of(const Run *r) {
   record_int(&j, "batch", o->batch);
   record_int(&j, "world", o->gpus);
   record_int(&j, "steps", r->steps);
-  record_str(&j, "schedule", schedules[o->schedule]);
+  record_str(&j, "schedule", schedule_names[o->schedule]);
   record_num(&j, "lr", r->schedule.base);
   record_int(&j, "warmup", r->schedule.warmup);
   record_num(&j, "momentum", o->momentum);
@@ -361,7 +125,7 @@ static void open_checkpoint(Checkpoint *c, const char *path) {
 
 // Initial weights: random, from --weights, or where the run in --out stood.
 static void start_weights(Run *r) {
-  const Options *o = &r->o;
+  const TrainOptions *o = &r->o;
   Err err;
   params_randomise(&r->engine.params, (uint64_t)o->seed);
   bool there = path_is_file(r->checkpoint);
@@ -385,7 +149,7 @@ static void start_weights(Run *r) {
   ckpt_close(&c);
 }
 
-static Schedule make_schedule(const Options *o, int64_t steps) {
+static Schedule make_schedule(const TrainOptions *o, int64_t steps) {
   Schedule s = schedule_default((Decay)o->schedule, steps, o->lr > 0 ? o->lr : scaled_rate(o->batch * o->gpus));
   s.warmup = o->warmup >= 0 ? o->warmup : MIN(1000, steps / 10);
   return s;
@@ -462,7 +226,7 @@ _Noreturn static void stop_not_finite(Run *r, int64_t step, const Batch *batch, 
 }
 
 static Loader *start_loader(const Run *r) {
-  const Options *o = &r->o;
+  const TrainOptions *o = &r->o;
   Err err;
   LoaderOptions options = {.batch = o->batch,
                            .rank = 0,
@@ -480,6 +244,15 @@ static Loader *start_loader(const Run *r) {
   return l;
 }
 
+static int64_t steps_per_epoch(const Run *r) {
+  Sampler s;
+  SamplerOptions options = {.batch = r->o.batch, .world = r->o.gpus, .seed = (uint64_t)r->o.seed, .train = true};
+  sampler_open(&s, r->train.image_canvas, r->train.num_images, r->train.num_canvases, &options);
+  int64_t steps = s.steps;
+  sampler_close(&s);
+  return steps;
+}
+
 static const Batch *next_batch(Loader *l) {
   Err err;
   const Batch *b = loader_next(l, &err);
@@ -494,10 +267,11 @@ static StepOptions step_options(const Run *r, int64_t step) {
                        .clip = r->o.clip};
 }
 
-static void train(Run *r, Loader *loader) {
-  const Options *o = &r->o;
+// True when the run is complete, false when it was stopped before.
+static bool train(Run *r, Loader *loader) {
+  const TrainOptions *o = &r->o;
   int64_t save_every = o->checkpoint_every ? o->checkpoint_every : r->per_epoch, saved = r->first;
-  for (int64_t step = r->first; step < r->steps && !interrupted; step++) {
+  for (int64_t step = r->first; step < r->last && !interrupted; step++) {
     const Batch *batch = next_batch(loader);
     StepOptions options = step_options(r, step);
     StepResult s;
@@ -511,13 +285,31 @@ static void train(Run *r, Loader *loader) {
                                       .learning_rate = options.learning_rate});
     record_step(r, done, options.learning_rate, batch, &s);
     if (r->has_val && done < r->steps && o->eval_every > 0 && done % o->eval_every == 0) evaluate(r, done);
-    if (done % save_every == 0 || done == r->steps || interrupted) save(r, done), saved = done;
+    if (done % save_every == 0 || done == r->last || interrupted) save(r, done), saved = done;
   }
-  if (interrupted) {
-    log_note(&r->log, "interrupted: %s holds step %lld; --resume continues", r->checkpoint, (long long)saved);
-    return;
+  if (saved < r->steps) {
+    log_note(&r->log, "stopped: %s holds step %lld; --resume continues", r->checkpoint, (long long)saved);
+    return false;
   }
   if (r->has_val) evaluate(r, r->steps);
+  return true;
+}
+
+// The loop and what stands around it: log, final model, learning curves.
+static void run(Run *r, Loader *loader) {
+  Err err;
+  if (!log_open(&r->log, r->o.out, r->first ? r->first : -1, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (r->first)
+    log_note(&r->log, "resuming %s at step %lld of %lld", r->o.out, (long long)r->first, (long long)r->steps);
+  signal(SIGINT, on_interrupt);
+  signal(SIGTERM, on_interrupt);
+  bool complete = train(r, loader);
+  RunState state = {.step = r->steps, .run = r->identity};
+  if (complete && !state_save(&r->engine, r->model, &state, false, &err)) die(EXIT_RUN, "%s", err.msg);
+  int bad = loader_bad_images(loader);
+  if (bad) log_note(&r->log, "%d bad images were replaced", bad);
+  if (!log_close(&r->log, &err) || !curves_draw(r->o.out, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (complete) fprintf(stderr, "done: %s, %s/curves.svg\n", r->model, r->o.out);
 }
 
 // ---- looking inside ---------------------------------------------------------------------------------------------
@@ -569,77 +361,62 @@ static void benchmark(Run *r, Loader *loader) {
   record_free(&j);
 }
 
-int main(int argc, char **argv) {
-  threads_wait_briefly(argv);
-  Run r = {.o = parse(argc, argv)};
-  const Options *o = &r.o;
+static void open_run(Run *r) {
+  const TrainOptions *o = &r->o;
   Err err;
   Checkpoint weights;
   if (o->weights) open_checkpoint(&weights, o->weights);
-  // The classes come from the data, the sizes of the canvases from the model: read once for the one, lay out for both.
-  ModelConfig config;
-  char *annotations, *images;
-  if (!coco_find_split(o->data, o->train_split, &annotations, &images, &err)) die(EXIT_USAGE, "%s", err.msg);
-  Coco coco;
-  if (!coco_load(&coco, annotations, &err)) die(EXIT_USAGE, "%s", err.msg);
-  config = choose_config(o, o->weights ? &weights : NULL, coco.num_categories + 1);
-  Category *category = categories_of(&coco);
-  coco_free(&coco);
-  free(annotations);
-  free(images);
+  ModelConfig config = choose_config(o, o->weights ? &weights : NULL);
   if (o->weights) ckpt_close(&weights);
-  open_data(&r, &config);
-
-  Shapes train_shapes = shapes_of(&r.train, o->batch), infer_shapes = {0};
-  if (r.has_val) infer_shapes = shapes_of(&r.val, o->batch);
-  if (!engine_open(&r.engine, o->device, &config, category, &train_shapes, &infer_shapes, o->plan, &err))
+  open_data(r, &config);
+  choose_classes(o, &config, r->train.classes);
+  Shapes train_shapes = shapes_of(&r->train, o->batch), infer_shapes = {0};
+  if (r->has_val) infer_shapes = shapes_of(&r->val, o->batch);
+  Category *category = categories_of(&r->train.coco);
+  if (!engine_open(&r->engine, o->device, &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
+      (r->has_val && !evaluate_categories(&r->engine, &r->val, &err)))
     die(EXIT_USAGE, "%s", err.msg);
   free(category);
-  if (o->plan) return 0;
-  if (r.has_val && !evaluate_categories(&r.engine, &r.val, &err)) die(EXIT_USAGE, "%s", err.msg);
-  report_data(&r);
+}
 
+static void close_run(Run *r) {
+  engine_close(&r->engine);
+  dataset_close(&r->train);
+  if (r->has_val) dataset_close(&r->val);
+  free(r->checkpoint);
+  free(r->model);
+  free(r->identity);
+}
+
+int main(int argc, char **argv) {
+  threads_wait_briefly(argv);
+  Run r = {.o = train_options(argc, argv)};
+  const TrainOptions *o = &r.o;
+  Err err;
+  if (!o->plan && !o->benchmark && !make_dirs(o->out, &err)) die(EXIT_USAGE, "%s", err.msg);
+  open_run(&r);
+  if (o->plan) return 0;
+  report_data(&r);
   r.checkpoint = xasprintf("%s/checkpoint.safetensors", o->out);
   r.model = xasprintf("%s/model.safetensors", o->out);
-  Loader *loader = start_loader(&r); // also knows how long an epoch is
-  r.per_epoch = loader_steps_per_epoch(loader);
+  r.per_epoch = steps_per_epoch(&r);
   r.steps = o->iters ? o->iters : o->epochs * r.per_epoch;
   r.schedule = make_schedule(o, r.steps);
   r.identity = identity_of(&r);
   start_weights(&r);
+  r.last = o->stop_after ? MIN(r.steps, r.first + o->stop_after) : r.steps;
   FILE *trace = NULL;
   if (o->trace && !(trace = fopen(o->trace, "w"))) die(EXIT_USAGE, "--trace %s: %s", o->trace, strerror(errno));
   if (trace) fputs("[\n", trace);
   set_timing(&r, o->profile || trace, trace);
-  if (o->benchmark) {
+  Loader *loader = start_loader(&r);
+  if (o->benchmark)
     benchmark(&r, loader);
-  } else {
-    if (!make_dirs(o->out, &err) || !log_open(&r.log, o->out, r.first ? r.first : -1, &err))
-      die(EXIT_USAGE, "%s", err.msg);
-    if (r.first) {
-      log_note(&r.log, "resuming %s at step %lld of %lld", o->out, (long long)r.first, (long long)r.steps);
-      loader_close(loader);
-      loader = start_loader(&r);
-    }
-    signal(SIGINT, on_interrupt);
-    signal(SIGTERM, on_interrupt);
-    train(&r, loader);
-    RunState state = {.step = r.steps, .run = r.identity};
-    if (!interrupted && !state_save(&r.engine, r.model, &state, false, &err)) die(EXIT_RUN, "%s", err.msg);
-    int bad = loader_bad_images(loader);
-    if (bad) log_note(&r.log, "%d bad images were replaced", bad);
-    if (!log_close(&r.log, &err)) die(EXIT_RUN, "%s", err.msg);
-    if (!curves_draw(o->out, &err)) die(EXIT_RUN, "%s", err.msg);
-    if (!interrupted) fprintf(stderr, "done: %s, %s/curves.svg\n", r.model, o->out);
-  }
-  if (o->profile) print_profile(&r, o->benchmark ? o->benchmark * 3 / 2 : r.steps - r.first);
-  if (trace) fputs("{}]\n", trace), fclose(trace);
+  else
+    run(&r, loader);
   loader_close(loader);
-  engine_close(&r.engine);
-  dataset_close(&r.train);
-  if (r.has_val) dataset_close(&r.val);
-  free(r.checkpoint);
-  free(r.model);
-  free(r.identity);
+  if (o->profile) print_profile(&r, o->benchmark ? o->benchmark * 3 / 2 : r.last - r.first);
+  if (trace) fputs("{}]\n", trace), fclose(trace);
+  close_run(&r);
   return interrupted ? EXIT_RUN : 0;
 }

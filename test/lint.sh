@@ -16,8 +16,8 @@ allowed() {
     data/*) echo 'data/|nn/(util|tensor|rng|cli|log|record|batch)\.h' ;;
     models/*) echo 'models/|nn/' ;;
     cuda/*) echo 'cuda/|nn/' ;;
-    */*) echo "${1%%/*}/|models/|data/|nn/" ;; # tools, test
-    *) echo 'models/|data/|nn/' ;;             # the programs
+    */*) echo "${1%%/*}/|engine/|models/|data/|nn/" ;; # engine, tools, test
+    *) echo 'engine/|models/|data/|nn/' ;;             # the programs
   esac
 }
 

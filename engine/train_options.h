@@ -1,0 +1,19 @@
+// The command line of ./train.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct TrainOptions {
+  const char *data, *train_split, *val_split, *model, *out, *weights, *device, *conv, *trace;
+  int stop_after, gpus, batch, epochs, warmup, size, max_size, trainable_layers, eval_every, checkpoint_every, limit,
+      val_limit;
+  int threads, canvases, benchmark, schedule, norm, recipe, amp;
+  int64_t iters, seed;
+  float lr, momentum, weight_decay, clip, flip;
+  bool resume, reset_heads, strict, tf32, profile, plan, keep_empty;
+} TrainOptions;
+
+extern const char *const schedule_names[]; // of TrainOptions.schedule: "step", "cosine"
+
+// Parses or ends the program: --help exits 0, a mistake prints one line and exits 2. Prints the resolved configuration.
+TrainOptions train_options(int argc, char **argv);

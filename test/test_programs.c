@@ -1,0 +1,176 @@
+// The programs as a user runs them: a short training run, resuming, inference, and plain mistakes.
+#include "data/coco.h"
+#include "data/image.h"
+#include "test/command.h"
+#include "test/test.h"
+
+// A small data set of shapes, made once.
+static const char *shapes(void) {
+  static char dir[512];
+  const char *said;
+  if (*dir) return dir;
+  snprintf(dir, sizeof dir, "%s/set", test_tmp());
+  if (!EXPECT_INT(command(&said, "%s --out %s --train 24 --val 6 --size 64 --seed 3", tool("shapes"), dir), 0))
+    fprintf(stderr, "%s\n", said);
+  return dir;
+}
+
+static bool same_file(const char *a, const char *b) {
+  size_t na, nb;
+  char *x = file_read(a, &na, NULL), *y = file_read(b, &nb, NULL);
+  bool same = x && y && na == nb && !memcmp(x, y, na);
+  free(x);
+  free(y);
+  return same;
+}
+
+// ./train on the shapes; `more` are further options, `out` a folder under test_tmp(). Returns the exit status.
+static int train(const char *env, const char *out, const char *more) {
+  const char *said;
+  int status = command(&said,
+                       "%s %s --data %s --out %s/%s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 "
+                       "--checkpoint-every 3 --seed 5 --eval-every -1 %s",
+                       env, tool("train"), shapes(), test_tmp(), out, more);
+  if (status) fprintf(stderr, "%s\n", said);
+  return status;
+}
+
+static const char *in_tmp(const char *file) {
+  static char paths[4][512];
+  static int next;
+  char *p = paths[next++ % 4];
+  snprintf(p, sizeof paths[0], "%s/%s", test_tmp(), file);
+  return p;
+}
+
+TEST_TIER(program_train_equals_itself_for_any_number_of_threads, 1) {
+  if (!EXPECT_INT(train("OMP_NUM_THREADS=1", "one", "--threads 1"), 0)) return;
+  if (!EXPECT_INT(train("OMP_NUM_THREADS=3", "three", "--threads 2"), 0)) return;
+  EXPECT(same_file(in_tmp("one/model.safetensors"), in_tmp("three/model.safetensors")));
+  EXPECT(same_file(in_tmp("one/checkpoint.safetensors"), in_tmp("three/checkpoint.safetensors")));
+  EXPECT(path_is_file(in_tmp("one/curves.svg")));
+}
+
+TEST_TIER(program_resume_equals_uninterrupted, 1) {
+  if (!EXPECT_INT(train("", "whole", ""), 0)) return;
+  if (!EXPECT_INT(train("", "parts", "--stop-after 2"), 0)) return;
+  EXPECT(!path_is_file(in_tmp("parts/model.safetensors"))); // not done yet
+  if (!EXPECT_INT(train("", "parts", "--stop-after 3 --resume"), 0)) return;
+  if (!EXPECT_INT(train("", "parts", "--resume"), 0)) return;
+  EXPECT(same_file(in_tmp("whole/model.safetensors"), in_tmp("parts/model.safetensors")));
+  EXPECT(same_file(in_tmp("whole/checkpoint.safetensors"), in_tmp("parts/checkpoint.safetensors")));
+}
+
+TEST_TIER(program_train_infer_score, 1) {
+  const char *said;
+  int status = command(&said,
+                       "%s --data %s --out %s/short --model tiny --size 64 --batch 4 --iters 30 --lr 0.02 "
+                       "--eval-every 15",
+                       tool("train"), shapes(), test_tmp());
+  if (!EXPECT_INT(status, 0)) return;
+  EXPECT(strstr(said, "step 15: bbox AP ") && strstr(said, "step 30: bbox AP "));
+  status = command(&said, "%s --weights %s --data %s --out %s --eval --score 0.01", tool("infer"),
+                   in_tmp("short/model.safetensors"), shapes(), in_tmp("found"));
+  if (!EXPECT_INT(status, 0)) return;
+  EXPECT(strstr(said, "Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ]"));
+  EXPECT(strstr(said, "bbox AP 0."));
+  CocoResults found;
+  Err err;
+  if (EXPECT(coco_results_load(&found, in_tmp("found/detections.json"), NULL, &err))) {
+    EXPECT(found.n > 0); // an untrained net finds plenty above 0.01
+    for (int i = 0; i < found.n; i++) EXPECT(found.items[i].has_segm && found.items[i].rle.h == 64);
+    coco_results_free(&found);
+  }
+  Image overlay;
+  if (EXPECT(image_load(&overlay, in_tmp("found/000001.png"), &err))) {
+    EXPECT(overlay.w >= 256 && overlay.h == overlay.w); // enlarged so that labels are legible
+    image_free(&overlay);
+  }
+}
+
+// A mistake ends with one line on stderr that contains `says`, and exit code 2.
+static void expect_mistake(const char *says, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void expect_mistake(const char *says, const char *fmt, ...) {
+  char line[1024];
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(line, sizeof line, fmt, args);
+  va_end(args);
+  const char *said;
+  int status = command(&said, "%s", line);
+  const char *last = said; // the configuration may stand before it
+  for (const char *p = said; *p; p++)
+    if (p[0] == '\n' && p[1]) last = p + 1;
+  bool ok = EXPECT_INT(status, 2) & EXPECT(strstr(last, says) != NULL);
+  if (!ok) fprintf(stderr, "%s\n  said: %s  expected: %s\n", line, said, says);
+}
+
+static void write_text(const char *path, const char *text) {
+  FILE *f = fopen(path, "w");
+  CHECK(f && fputs(text, f) >= 0 && !fclose(f));
+}
+
+TEST_TIER(program_mistakes_of_train, 1) {
+  const char *t = tool("train"), *d = shapes();
+  char train[256];
+  snprintf(train, sizeof train, "%s", t);
+  expect_mistake("--data DIR is missing", "%s", train);
+  expect_mistake("--batch", "%s --data %s --bacth 3", train, d);
+  expect_mistake("--batch", "%s --data %s --batch zero", train, d);
+  expect_mistake("/nowhere", "%s --data /nowhere --out %s", train, in_tmp("m"));
+  expect_mistake("no such split", "%s --data %s --train-split 'no such split' --out %s", train, d, in_tmp("m"));
+  expect_mistake("maskrcnn-r", "%s --data %s --model resnet --out %s", train, d, in_tmp("m"));
+  expect_mistake("/proc/nowhere", "%s --data %s --model tiny --iters 1 --out /proc/nowhere", train, d);
+  expect_mistake("needs a GPU", "%s --data %s --amp", train, d);
+  expect_mistake("--device cuda", "%s --data %s --model tiny --device cuda --out %s", train, d, in_tmp("m"));
+  expect_mistake("no-such-file", "%s --data %s --weights no-such-file --out %s", train, d, in_tmp("m"));
+
+  // Malformed annotations: file, line, column, what was expected.
+  CHECK(make_dirs(in_tmp("bad/annotations"), NULL) && make_dirs(in_tmp("bad/train"), NULL));
+  write_text(in_tmp("bad/annotations/instances_train.json"), "{\n  \"images\": [{\"id\": 1,, \"height\": 2}]\n}\n");
+  expect_mistake("instances_train.json:2:", "%s --data %s --model tiny --out %s", train, in_tmp("bad"), in_tmp("m"));
+}
+
+TEST_TIER(program_never_overwrites_a_run, 1) {
+  if (!EXPECT_INT(train("", "kept", "--stop-after 1"), 0)) return;
+  size_t size;
+  char *before = file_read(in_tmp("kept/checkpoint.safetensors"), &size, NULL);
+  const char *said;
+  EXPECT_INT(
+      command(&said, "%s --data %s --out %s --model tiny --size 64 --iters 8", tool("train"), shapes(), in_tmp("kept")),
+      2);
+  EXPECT(strstr(said, "--resume") != NULL);
+  EXPECT_INT(command(&said, "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 9 --resume", tool("train"),
+                     shapes(), in_tmp("kept")),
+             2);
+  EXPECT(strstr(said, "give the same options") != NULL);
+  size_t size_after;
+  char *after = file_read(in_tmp("kept/checkpoint.safetensors"), &size_after, NULL);
+  EXPECT(before && after && size == size_after && !memcmp(before, after, size));
+  free(before);
+  free(after);
+}
+
+TEST_TIER(program_mistakes_of_infer, 1) {
+  char infer[256];
+  snprintf(infer, sizeof infer, "%s", tool("infer"));
+  if (!EXPECT_INT(train("", "tiny", "--stop-after 8"), 0)) return;
+  char model[512];
+  snprintf(model, sizeof model, "%s", in_tmp("tiny/checkpoint.safetensors"));
+  expect_mistake("--weights FILE is missing", "%s image.png", infer);
+  expect_mistake("name either images or --data", "%s --weights %s", infer, model);
+  expect_mistake("no-such-image.png", "%s --weights %s --out %s no-such-image.png", infer, model, in_tmp("o"));
+  write_text(in_tmp("text.png"), "not an image\n");
+  expect_mistake("text.png", "%s --weights %s --out %s %s", infer, model, in_tmp("o"), in_tmp("text.png"));
+  expect_mistake("1 of 2 images could not be read", "%s --weights %s --out %s %s %s/val/000001.png", infer, model,
+                 in_tmp("o"), in_tmp("text.png"), shapes());
+  expect_mistake("text.png", "%s --weights %s image.png", infer, in_tmp("text.png"));
+  expect_mistake("/nowhere", "%s --weights %s --data /nowhere --out %s", infer, model, in_tmp("o"));
+  expect_mistake("/proc/nowhere", "%s --weights %s --data %s --out /proc/nowhere", infer, model, shapes());
+  // A checkpoint of another model: the names of what does not fit.
+  const char *said;
+  EXPECT_INT(command(&said, "%s --data %s --weights %s --norm frozen-bn --model tiny --size 64 --iters 1 --out %s",
+                     tool("train"), shapes(), model, in_tmp("other")),
+             2);
+  EXPECT(strstr(said, "the checkpoint is of another model: missing backbone.body.") != NULL);
+}
