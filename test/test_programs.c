@@ -44,11 +44,11 @@ static const char *in_tmp(const char *file) {
 }
 
 TEST_TIER(program_train_equals_itself_for_any_number_of_threads, 1) {
-  if (!EXPECT_INT(train("OMP_NUM_THREADS=1", "one", "--threads 1"), 0)) return;
-  if (!EXPECT_INT(train("OMP_NUM_THREADS=3", "three", "--threads 2"), 0)) return;
-  EXPECT(same_file(in_tmp("one/model.safetensors"), in_tmp("three/model.safetensors")));
-  EXPECT(same_file(in_tmp("one/checkpoint.safetensors"), in_tmp("three/checkpoint.safetensors")));
-  EXPECT(path_is_file(in_tmp("one/curves.svg")));
+  if (!EXPECT_INT(train("OMP_NUM_THREADS=1", "threads-1", "--threads 1"), 0)) return;
+  if (!EXPECT_INT(train("OMP_NUM_THREADS=3", "threads-3", "--threads 2"), 0)) return;
+  EXPECT(same_file(in_tmp("threads-1/model.safetensors"), in_tmp("threads-3/model.safetensors")));
+  EXPECT(same_file(in_tmp("threads-1/checkpoint.safetensors"), in_tmp("threads-3/checkpoint.safetensors")));
+  EXPECT(path_is_file(in_tmp("threads-1/curves.svg")));
 }
 
 TEST_TIER(program_resume_equals_uninterrupted, 1) {
