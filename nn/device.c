@@ -5,57 +5,96 @@
 
 enum { ALIGN = 64 };
 
+// ---- the CPU's memory -------------------------------------------------------------------------------------------
+
+static bool cpu_open(Device *dev, Err *err) {
+  (void)dev;
+  (void)err;
+  return true;
+}
+static void cpu_nothing(Device *dev) { (void)dev; }
+static void *cpu_alloc(Device *dev, size_t bytes) {
+  (void)dev;
+  size_t padded = (bytes + ALIGN - 1) / ALIGN * ALIGN + ALIGN;
+  void *p = aligned_alloc(ALIGN, padded);
+  return p ? memset(p, 0, padded) : NULL;
+}
+static void cpu_free(Device *dev, void *p) {
+  (void)dev;
+  free(p);
+}
+static void cpu_copy(Device *dev, void *dst, const void *src, size_t bytes) {
+  (void)dev;
+  if (bytes) memcpy(dst, src, bytes);
+}
+static void cpu_zero(Device *dev, void *p, size_t bytes) {
+  (void)dev;
+  if (bytes) memset(p, 0, bytes);
+}
+static const Memory memory_cpu = {cpu_open, cpu_nothing, cpu_alloc, cpu_free,
+                                  cpu_copy, cpu_copy,    cpu_zero,  cpu_nothing};
+
+// ---- devices by name --------------------------------------------------------------------------------------------
+
+static const struct {
+  const char *name;
+  const Ops *ops;
+  const Memory *memory;
+  DType real;
+} kinds[] = {
+    {"cpu", &ops_cpu, &memory_cpu, F32},
+    {"cpu64", &ops_cpu64, &memory_cpu, F64},
+#ifdef MASKRCNN_CUDA
+    {"cuda", &ops_cuda, &memory_cuda, F32},
+#endif
+};
+
+// "cuda:1" is the second of the kind "cuda".
+static bool parse_name(const char *name, int *kind, int *index) {
+  size_t length = strcspn(name, ":");
+  char *end = (char *)name + length;
+  *index = *end ? (int)strtol(end + 1, &end, 10) : 0;
+  for (*kind = 0; *kind < COUNT(kinds); ++*kind)
+    if (strlen(kinds[*kind].name) == length && !strncmp(kinds[*kind].name, name, length)) return !*end && *index >= 0;
+  return false;
+}
+
 Device *device_open(const char *name, Err *err) {
-  const Ops *ops = !strcmp(name, "cpu") ? &ops_cpu : !strcmp(name, "cpu64") ? &ops_cpu64 : NULL;
-  if (!ops) {
-    err_set(err, "--device %s: this build knows cpu", name);
+  int kind, index;
+  if (!parse_name(name, &kind, &index)) {
+    err_set(err, "--device %s: this build knows %s", name, COUNT(kinds) > 2 ? "cpu and cuda:N" : "cpu only");
     return NULL;
   }
+  const Ops *ops = kinds[kind].ops;
   // A table row left empty would be a jump to NULL in the middle of a run: refuse now.
   for (const char *p = (const char *)ops + sizeof ops->name; p < (const char *)(ops + 1); p += sizeof(void (*)(void))) {
     static const char zero[sizeof(void (*)(void))];
     CHECK(memcmp(p, zero, sizeof zero));
   }
   Device *dev = xcalloc(1, sizeof *dev);
-  dev->ops = ops;
-  dev->real = ops == &ops_cpu64 ? F64 : F32;
-  return dev;
+  *dev = (Device){.ops = ops, .memory = kinds[kind].memory, .real = kinds[kind].real, .index = index};
+  if (dev->memory->open(dev, err)) return dev;
+  free(dev);
+  return NULL;
 }
 
 void device_close(Device *dev) {
   if (!dev) return;
-  free(dev->scratch);
+  device_free(dev, dev->scratch);
+  dev->memory->close(dev);
   free(dev);
 }
 
-void *device_alloc(Device *dev, size_t bytes) {
-  (void)dev;
-  size_t padded = (bytes + ALIGN - 1) / ALIGN * ALIGN + ALIGN;
-  void *p = aligned_alloc(ALIGN, padded);
-  return p ? memset(p, 0, padded) : NULL;
-}
-
-void device_free(Device *dev, void *p) {
-  (void)dev;
-  free(p);
-}
-
+void *device_alloc(Device *dev, size_t bytes) { return dev->memory->alloc(dev, bytes); }
+void device_free(Device *dev, void *p) { dev->memory->free(dev, p); }
 void device_upload(Device *dev, void *dst, const void *host, size_t bytes) {
-  (void)dev;
-  if (bytes) memcpy(dst, host, bytes);
+  dev->memory->upload(dev, dst, host, bytes);
 }
-
 void device_download(Device *dev, void *host, const void *src, size_t bytes) {
-  (void)dev;
-  if (bytes) memcpy(host, src, bytes);
+  dev->memory->download(dev, host, src, bytes);
 }
-
-void device_zero(Device *dev, void *p, size_t bytes) {
-  (void)dev;
-  if (bytes) memset(p, 0, bytes);
-}
-
-void device_sync(Device *dev) { (void)dev; }
+void device_zero(Device *dev, void *p, size_t bytes) { dev->memory->zero(dev, p, bytes); }
+void device_sync(Device *dev) { dev->memory->sync(dev); }
 
 void *device_scratch(Device *dev, size_t bytes) {
   if (dev->measuring) {
@@ -67,7 +106,7 @@ void *device_scratch(Device *dev, size_t bytes) {
 }
 
 bool device_reserve_scratch(Device *dev, Err *err) {
-  free(dev->scratch);
+  device_free(dev, dev->scratch);
   dev->scratch = device_alloc(dev, dev->scratch_bytes);
   if (dev->scratch) return true;
   return err_set(err, "out of memory: %.1f MB of scratch asked for", (double)dev->scratch_bytes / 1e6);

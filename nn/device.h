@@ -5,11 +5,21 @@
 #include "nn/tensor.h"
 #include "nn/util.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct Ops Ops;
+typedef struct Memory Memory; // how a kind of device allocates and copies; nn/device.c
 
 typedef struct Device {
   const Ops *ops;
-  DType real; // dtype of masters, boxes and losses: F64 on cpu64, F32 elsewhere
+  const Memory *memory;
+  DType real;       // dtype of masters, boxes and losses: F64 on cpu64, F32 elsewhere
+  int index;        // which GPU
+  void *stream;     // CUDA: every op and copy is queued here, in order
+  bool tf32;        // CUDA: fp32 convolutions may round their operands to TF32
+  const char *conv; // CUDA: the rung of cuda/conv that computes convolutions, by name; NULL = chosen for each problem
   void *scratch;
   size_t scratch_bytes;
   // While true, ops only state what scratch they would take: scratch_bytes grows to the largest, nothing is computed,
@@ -24,7 +34,7 @@ void device_close(Device *dev);
 void *device_alloc(Device *dev, size_t bytes); // zeroed; NULL when there is not enough
 void device_free(Device *dev, void *p);
 void device_upload(Device *dev, void *dst, const void *host, size_t bytes);
-void device_download(Device *dev, void *host, const void *src, size_t bytes);
+void device_download(Device *dev, void *host, const void *src, size_t bytes); // waits for what was queued before
 void device_zero(Device *dev, void *p, size_t bytes);
 void device_sync(Device *dev);
 
@@ -32,3 +42,20 @@ void device_sync(Device *dev);
 // NULL; every op that needs none begins with `if (dev->measuring) return;`.
 void *device_scratch(Device *dev, size_t bytes);
 bool device_reserve_scratch(Device *dev, Err *err); // allocates what was measured
+
+// For the back ends: one row per kind of device.
+struct Memory {
+  bool (*open)(Device *dev, Err *err);
+  void (*close)(Device *dev);
+  void *(*alloc)(Device *dev, size_t bytes);
+  void (*free)(Device *dev, void *p);
+  void (*upload)(Device *dev, void *dst, const void *host, size_t bytes);
+  void (*download)(Device *dev, void *host, const void *src, size_t bytes);
+  void (*zero)(Device *dev, void *p, size_t bytes);
+  void (*sync)(Device *dev);
+};
+extern const Memory memory_cuda;
+
+#ifdef __cplusplus
+}
+#endif

@@ -9,6 +9,7 @@
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define NORETURN __attribute__((noreturn)) // C and C++ spell the keyword differently
 #define PRINTF_LIKE(fmt, args) __attribute__((format(printf, fmt, args)))
 
 // A failure that a user may have caused: one line that says what, where and what to do, without a newline.
@@ -23,10 +24,10 @@ bool err_set(Err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 enum { EXIT_RUN = 1, EXIT_USAGE = 2 }; // 1: failed while running; 2: unusable arguments or input
 
 // Prints "name: message" as one line on stderr and exits.
-_Noreturn void die(int code, const char *fmt, ...) PRINTF_LIKE(2, 3);
+NORETURN void die(int code, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 // CHECK guards memory and invariants and stays in optimised builds; a failure is our bug, not the user's.
-_Noreturn void check_failed(const char *expr, const char *file, int line);
+NORETURN void check_failed(const char *expr, const char *file, int line);
 #define CHECK(expr) ((expr) ? (void)0 : check_failed(#expr, __FILE__, __LINE__))
 
 // Allocation that ends the program with one line when memory is out. Zero sizes are fine.

@@ -1,0 +1,158 @@
+// What every kernel file uses: checked calls, element types, vectors of eight channels, writing through a Dest, and sums
+// in a fixed order. Ops are host functions in C linkage, named cuda_<op>, queued on dev->stream.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+extern "C" {
+#include "nn/ops.h"
+#include "nn/util.h"
+}
+
+// ---- checked calls ----------------------------------------------------------------------------------------------
+
+[[noreturn]] void cuda_failed(cudaError_t error, const char *expression, const char *file, int line);
+#define CUDA_CHECK(call)                                                          \
+  do {                                                                            \
+    cudaError_t error_ = (call);                                                  \
+    if (error_ != cudaSuccess) cuda_failed(error_, #call, __FILE__, __LINE__);    \
+  } while (0)
+// After every launch: a bad configuration is reported here, a fault of the kernel by the next call that waits.
+#define LAUNCH_CHECK() CUDA_CHECK(cudaGetLastError())
+
+static inline cudaStream_t stream_of(const Device *dev) { return (cudaStream_t)dev->stream; }
+static inline int blocks_for(size_t items, int per_block) { return (int)((items + per_block - 1) / per_block); }
+
+// ---- element types ------------------------------------------------------------------------------------------------
+
+// Runs `body` with T = float, __nv_bfloat16 or __half.
+#define WITH_TYPE(dtype, T, ...)                                          \
+  switch (dtype) {                                                        \
+  case F32: { using T = float; __VA_ARGS__; break; }                      \
+  case BF16: { using T = __nv_bfloat16; __VA_ARGS__; break; }             \
+  case F16: { using T = __half; __VA_ARGS__; break; }                     \
+  default: CHECK(!"dtype");                                               \
+  }
+
+__device__ __forceinline__ float to_float(float v) { return v; }
+__device__ __forceinline__ float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
+__device__ __forceinline__ float to_float(__half v) { return __half2float(v); }
+template <class T> __device__ __forceinline__ T from_float(float v);
+template <> __device__ __forceinline__ float from_float<float>(float v) { return v; }
+template <> __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float v) { return __float2bfloat16(v); }
+template <> __device__ __forceinline__ __half from_float<__half>(float v) { return __float2half(v); }
+
+// Eight consecutive channels. Pitches are multiples of eight, so that these are 16- or 32-byte accesses.
+struct Eight {
+  float v[8];
+};
+template <class T> __device__ __forceinline__ Eight load8(const T *p) {
+  Eight e;
+  if constexpr (sizeof(T) == 4) {
+    float4 a = *(const float4 *)p, b = *(const float4 *)(p + 4);
+    e = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+  } else {
+    uint4 raw = *(const uint4 *)p;
+    const T *t = (const T *)&raw;
+#pragma unroll
+    for (int i = 0; i < 8; i++) e.v[i] = to_float(t[i]);
+  }
+  return e;
+}
+template <class T> __device__ __forceinline__ void store8(T *p, const Eight &e) {
+  if constexpr (sizeof(T) == 4) {
+    *(float4 *)p = make_float4(e.v[0], e.v[1], e.v[2], e.v[3]);
+    *(float4 *)(p + 4) = make_float4(e.v[4], e.v[5], e.v[6], e.v[7]);
+  } else {
+    uint4 raw;
+    T *t = (T *)&raw;
+#pragma unroll
+    for (int i = 0; i < 8; i++) t[i] = from_float<T>(e.v[i]);
+    *(uint4 *)p = raw;
+  }
+}
+
+// ---- tensors and destinations ---------------------------------------------------------------------------------------
+
+__device__ __forceinline__ int rows_of(const Tensor &t) { return t.count ? min(*t.count, t.n) : t.n; }
+template <class T> __device__ __forceinline__ T *pixel(const Tensor &t, int n, int y, int x) {
+  return (T *)t.data + (((size_t)n * t.h + y) * t.w + x) * t.ldc;
+}
+
+// A Dest by value, as kernels take it. Optional tensors have data == NULL where they are absent.
+struct DestArgs {
+  Tensor t, addend, mask;
+  const float *bias;
+  bool accumulate, relu;
+};
+static inline DestArgs dest_args(const Dest *d) {
+  DestArgs a = {d->t, {}, {}, (const float *)d->bias, d->accumulate, d->relu};
+  if (d->addend) a.addend = *d->addend;
+  if (d->mask) a.mask = *d->mask;
+  return a;
+}
+
+// The addend of element group c … c+7 of pixel (n, y, x): same size, half (nearest-upsampled) or double (2×2 sum).
+template <class T> __device__ __forceinline__ Eight dest_addend8(const DestArgs &d, int n, int y, int x, int c) {
+  const Tensor &a = d.addend;
+  if (a.h == d.t.h && a.w == d.t.w) return load8(pixel<T>(a, n, y, x) + c);
+  if (a.h < d.t.h || a.w < d.t.w) return load8(pixel<T>(a, n, y / 2, x / 2) + c);
+  Eight sum = {};
+  for (int i = 2 * y; i < min(2 * y + 2, a.h); i++)
+    for (int j = 2 * x; j < min(2 * x + 2, a.w); j++) {
+      Eight e = load8(pixel<T>(a, n, i, j) + c);
+#pragma unroll
+      for (int k = 0; k < 8; k++) sum.v[k] += e.v[k];
+    }
+  return sum;
+}
+
+// t = keep · f(v + bias + addend + (accumulate ? t : 0)) for channels c … c+7 of pixel (n, y, x); c is a multiple of 8.
+// Padding lanes (c + k ≥ t.c) are written as zero.
+template <class T> __device__ __forceinline__ void dest_store8(const DestArgs &d, int n, int y, int x, int c, Eight v) {
+  T *out = pixel<T>(d.t, n, y, x) + c;
+  if (d.bias)
+#pragma unroll
+    for (int k = 0; k < 8; k++) v.v[k] += c + k < d.t.c ? d.bias[c + k] : 0.f;
+  if (d.addend.data) {
+    Eight a = dest_addend8<T>(d, n, y, x, c);
+#pragma unroll
+    for (int k = 0; k < 8; k++) v.v[k] += a.v[k];
+  }
+  if (d.accumulate) {
+    Eight old = load8(out);
+#pragma unroll
+    for (int k = 0; k < 8; k++) v.v[k] += old.v[k];
+  }
+  if (d.relu)
+#pragma unroll
+    for (int k = 0; k < 8; k++) v.v[k] = v.v[k] < 0.f ? 0.f : v.v[k]; // NaN stays
+  if (d.mask.data) {
+    Eight m = load8(pixel<T>(d.mask, n, y, x) + c);
+#pragma unroll
+    for (int k = 0; k < 8; k++) v.v[k] = m.v[k] > 0.f ? v.v[k] : 0.f;
+  }
+#pragma unroll
+  for (int k = 0; k < 8; k++) v.v[k] = c + k < d.t.c ? v.v[k] : 0.f;
+  store8(out, v);
+}
+
+// ---- sums in a fixed order ------------------------------------------------------------------------------------------
+
+template <class T> __device__ __forceinline__ T warp_sum(T v) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) v += __shfl_xor_sync(~0u, v, offset);
+  return v;
+}
+// Sum over the block, the same value in every thread. Every thread must call it; blockDim.x is a multiple of 32.
+template <class T> __device__ T block_sum(T v) {
+  __shared__ T part[32];
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  v = warp_sum(v);
+  __syncthreads(); // part may still be read by the call before
+  if (lane == 0) part[warp] = v;
+  __syncthreads();
+  v = lane < warps ? part[lane] : T(0);
+  return warp_sum(v);
+}

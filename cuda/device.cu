@@ -1,0 +1,76 @@
+// The GPU as a device: memory, the stream, and errors in words that help.
+#include <stdio.h>
+#include <stdlib.h>
+#include "cuda/common.cuh"
+
+void cuda_failed(cudaError_t error, const char *expression, const char *file, int line) {
+  die(EXIT_RUN, "CUDA: %s (%s) in %s at %s:%d", cudaGetErrorString(error), cudaGetErrorName(error), expression, file,
+      line);
+}
+
+static bool cuda_open(Device *dev, Err *err) {
+  int devices = 0, driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error == cudaErrorInsufficientDriver || (driver && driver / 1000 < runtime / 1000))
+    return err_set(err, "--device cuda: the driver supports CUDA %d.%d, this build needs %d.0: update the driver, or "
+                   "use --device cpu", driver / 1000, driver % 1000 / 10, runtime / 1000);
+  if (error != cudaSuccess || !devices)
+    return err_set(err, "--device cuda: no GPU found (%s); use --device cpu", cudaGetErrorString(error));
+  if (dev->index >= devices)
+    return err_set(err, "--device cuda:%d: this machine has %d GPU%s", dev->index, devices, devices > 1 ? "s" : "");
+  if ((error = cudaSetDevice(dev->index)) != cudaSuccess)
+    return err_set(err, "--device cuda:%d: %s", dev->index, cudaGetErrorString(error));
+  extern __global__ void probe_kernel();
+  cudaFuncAttributes attributes;
+  if (cudaFuncGetAttributes(&attributes, probe_kernel) != cudaSuccess) {
+    cudaDeviceProp p;
+    CUDA_CHECK(cudaGetDeviceProperties(&p, dev->index));
+    return err_set(err, "--device cuda: this build has no code for %s (sm_%d%d): rebuild with make ARCH=%d%d", p.name,
+                   p.major, p.minor, p.major, p.minor);
+  }
+  cudaStream_t stream;
+  CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  dev->stream = stream;
+  return true;
+}
+
+__global__ void probe_kernel() {}
+
+static void cuda_close(Device *dev) {
+  CUDA_CHECK(cudaStreamDestroy(stream_of(dev)));
+}
+
+static void *cuda_alloc(Device *dev, size_t bytes) {
+  void *p = NULL;
+  if (cudaMalloc(&p, bytes + 256) != cudaSuccess) { // never empty, and vector loads may touch the padding behind
+    cudaGetLastError();                             // not an error of ours: the caller reports it
+    return NULL;
+  }
+  CUDA_CHECK(cudaMemsetAsync(p, 0, bytes + 256, stream_of(dev)));
+  return p;
+}
+
+static void cuda_free(Device *dev, void *p) {
+  (void)dev;
+  CUDA_CHECK(cudaFree(p));
+}
+
+static void cuda_upload(Device *dev, void *dst, const void *host, size_t bytes) {
+  CUDA_CHECK(cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice, stream_of(dev)));
+}
+
+static void cuda_download(Device *dev, void *host, const void *src, size_t bytes) {
+  CUDA_CHECK(cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, stream_of(dev)));
+  CUDA_CHECK(cudaStreamSynchronize(stream_of(dev)));
+}
+
+static void cuda_zero(Device *dev, void *p, size_t bytes) {
+  CUDA_CHECK(cudaMemsetAsync(p, 0, bytes, stream_of(dev)));
+}
+
+static void cuda_sync(Device *dev) { CUDA_CHECK(cudaStreamSynchronize(stream_of(dev))); }
+
+extern "C" const Memory memory_cuda = {cuda_open, cuda_close,    cuda_alloc, cuda_free,
+                                       cuda_upload, cuda_download, cuda_zero,  cuda_sync};
