@@ -241,7 +241,7 @@ static void run_data(const Options *o, const ModelConfig *config, const Category
   if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
   Engine e;
   Shapes none = {0}, shapes = shapes_of(&d, o->batch);
-  if (!engine_open(&e, o->device, config, category, &none, &shapes, false, &err) ||
+  if (!engine_open(&e, &(Compute){.device = o->device}, config, category, &none, &shapes, false, &err) ||
       !state_load(&e, c, &(LoadOptions){0}, &err) || (o->eval && !evaluate_categories(&e, &d, &err)))
     die(EXIT_USAGE, "%s", err.msg);
   Visit v = {.o = o, .e = &e, .overlays = o->overlays < 0 ? 16 : o->overlays};
@@ -299,7 +299,7 @@ static void run_images(const Options *o, const ModelConfig *config, const Catego
     const Shapes *now = &e.infer_shapes;
     if (!e.dev || now->canvas[0].h != s.canvas[0].h || now->canvas[0].w != s.canvas[0].w || now->max_bytes < bytes) {
       engine_close(&e);
-      if (!engine_open(&e, o->device, config, category, &none, &s, false, &err) ||
+      if (!engine_open(&e, &(Compute){.device = o->device}, config, category, &none, &s, false, &err) ||
           !state_load(&e, c, &(LoadOptions){0}, &err))
         die(EXIT_USAGE, "%s", err.msg);
     }

@@ -373,7 +373,8 @@ static void open_run(Run *r) {
   Shapes train_shapes = shapes_of(&r->train, o->batch), infer_shapes = {0};
   if (r->has_val) infer_shapes = shapes_of(&r->val, o->batch);
   Category *category = categories_of(&r->train.coco);
-  if (!engine_open(&r->engine, o->device, &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
+  if (!engine_open(&r->engine, &(Compute){.device = o->device}, &config, category, &train_shapes, &infer_shapes,
+                   o->plan, &err) ||
       (r->has_val && !evaluate_categories(&r->engine, &r->val, &err)))
     die(EXIT_USAGE, "%s", err.msg);
   free(category);

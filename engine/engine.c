@@ -94,13 +94,14 @@ static void print_summary(const Engine *e, size_t inputs) {
          (double)inputs / 1e6, (double)e->total_bytes / 1e6);
 }
 
-bool engine_open(Engine *e, const char *device, const ModelConfig *config, const Category *category,
+bool engine_open(Engine *e, const Compute *compute, const ModelConfig *config, const Category *category,
                  const Shapes *train, const Shapes *infer, bool print_plan, Err *err) {
   *e = (Engine){.config = *config, .train_shapes = *train, .infer_shapes = *infer};
-  if (!config_check(config, err) || !(e->dev = device_open(device, err))) return false;
+  if (!config_check(config, err) || !(e->dev = device_open(compute->device, err))) return false;
+  e->dev->tf32 = compute->tf32, e->dev->conv = compute->conv;
   size_t names = (size_t)(config->classes - 1) * sizeof *category;
   e->category = memcpy(xmalloc(names), category, names);
-  params_init(&e->params, e->dev, e->dev->real);
+  params_init(&e->params, e->dev, compute->amp ? compute->amp : e->dev->real);
   if (train->images) e->train = build_graphs(e, train, true);
   if (infer->images) e->infer = build_graphs(e, infer, false);
 

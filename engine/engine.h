@@ -47,9 +47,17 @@ typedef struct Engine {
   size_t arena_bytes, total_bytes;
 } Engine;
 
+// How it is computed.
+typedef struct Compute {
+  const char *device; // "cpu", "cuda:0"
+  DType amp;          // BF16 or F16 activations; F32 (0) = as the masters
+  bool tf32;          // fp32 convolutions in TF32
+  const char *conv;   // rung of the convolution ladder; NULL = chosen for each problem
+} Compute;
+
 // Opens the device, builds every graph, makes the one plan and allocates. The parameters hold nothing yet: follow with
 // params_randomise or engine_load. `category` is copied. print_plan: the memory map on stdout, before allocating.
-bool engine_open(Engine *e, const char *device, const ModelConfig *config, const Category *category,
+bool engine_open(Engine *e, const Compute *compute, const ModelConfig *config, const Category *category,
                  const Shapes *train, const Shapes *infer, bool print_plan, Err *err);
 void engine_close(Engine *e);
 

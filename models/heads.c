@@ -212,8 +212,10 @@ static void mask_head(MaskRcnn *m, const Rois *rois) {
   m->mask_logits = layer_conv(g, "roi_heads.mask_predictor.mask_fcn_logits", x, &logits);
 }
 
-static Tensor one_channel(const Value *logits) {
+// A probability or target for every pixel of the logits.
+static Tensor one_channel(const Graph *g, const Value *logits) {
   Tensor t = logits->x;
+  t.dtype = g->dev->real;
   t.c = t.ldc = 1;
   return t;
 }
@@ -238,7 +240,7 @@ static void build_training(MaskRcnn *m) {
   node_in(loss, m->class_logits, FLOW_DENSE);
   node_in(loss, m->box_deltas, FLOW_DENSE);
   mask_head(m, &t->objects);
-  m->mask_target = graph_value(g, "mask_target", one_channel(m->mask_logits));
+  m->mask_target = graph_value(g, "mask_target", one_channel(g, m->mask_logits));
   m->mask_target->count = m->mask_logits->count;
   loss = append(m, &mask_loss_kind, "mask_loss");
   node_in(loss, m->mask_logits, FLOW_DENSE);
@@ -260,7 +262,7 @@ static void build_inference(MaskRcnn *m) {
   node_in(detect, m->box_deltas, FLOW_NONE);
   mask_head(m, &m->mask_rois);
   Node *select = append(m, &mask_select_kind, "mask_select");
-  m->mask_probs = graph_value(g, "mask_probs", one_channel(m->mask_logits));
+  m->mask_probs = graph_value(g, "mask_probs", one_channel(g, m->mask_logits));
   m->mask_probs->count = m->mask_logits->count;
   m->mask_probs->keep = true;
   node_in(select, m->mask_logits, FLOW_NONE);

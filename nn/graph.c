@@ -6,7 +6,7 @@
 const char *const part_names[PARTS] = {"input", "backbone", "fpn", "rpn", "roi heads"};
 
 void graph_init(Graph *g, Device *dev, Params *params, bool training) {
-  *g = (Graph){.dev = dev, .params = params, .act = dev->real, .training = training};
+  *g = (Graph){.dev = dev, .params = params, .act = params->shadow_dtype, .training = training};
 }
 
 void graph_free(Graph *g) {

@@ -252,7 +252,7 @@ struct Ops {
   void (*box_loss_backward)(Device *dev, float beta, const RoiTargets *targets, const Tensor *logits,
                             const Tensor *deltas, LossScale scale, const Tensor *dlogits, const Tensor *ddeltas);
 
-  // target [objects, size, size, 1]: the instance's mask resized by nearest to the canvas, flipped as its image, and
+  // target [objects, size, size, 1] real, ldc 1: the instance's mask resized by nearest to the canvas, flipped as its image, and
   // RoIAligned over the object's box (not aligned, adaptive sampling), as torchvision's project_masks_on_boxes.
   void (*mask_target)(Device *dev, const MaskTarget *p, const ImageInfo *images, const Truth *truth,
                       const RoiTargets *targets, const Tensor *target);
@@ -267,7 +267,7 @@ struct Ops {
   // with probability > min_score and both sides ≥ min_size, best first, ties by RoI; index = roi·classes + class.
   void (*detect_select)(Device *dev, const Detect *p, const ImageInfo *images, int num_images, const Rois *rois,
                         const Tensor *logits, const Tensor *deltas, const Boxes *out);
-  // probs [detections, m, m, 1] = sigmoid of logits' channel index % classes, for the valid rows of boxes compacted as
+  // probs [detections, m, m, 1] real, ldc 1 = sigmoid of logits' channel index % classes, for the valid rows of boxes compacted as
   // rois_compact compacts them (logits row = compacted row).
   void (*mask_select)(Device *dev, const Boxes *detections, const Tensor *logits, const Tensor *probs);
   // Pastes each valid detection's mask (compacted row as mask_select's) into the decoded image: box scaled from resized to decoded pixels and

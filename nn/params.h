@@ -43,7 +43,7 @@ typedef struct Param {
 
 typedef struct Params {
   Device *dev;
-  DType shadow_dtype;
+  DType shadow_dtype; // of what convolutions read, and so of activations
   Param **list;
   int n;
   NormFold **folds;

@@ -26,7 +26,8 @@ static void open_engine(Engine *e, const ModelConfig *config) {
     category[i].id = 10 * i + 7;
     snprintf(category[i].name, sizeof category[i].name, "kind \"%d\"", i);
   }
-  if (!engine_open(e, "cpu", config, category, &shapes, &shapes, false, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (!engine_open(e, &(Compute){.device = "cpu"}, config, category, &shapes, &shapes, false, &err))
+    die(EXIT_RUN, "%s", err.msg);
 }
 
 static const StepOptions options = {.learning_rate = 0.01f, .momentum = 0.9f, .weight_decay = 1e-4f, .clip = 5};
