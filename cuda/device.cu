@@ -72,5 +72,29 @@ static void cuda_zero(Device *dev, void *p, size_t bytes) {
 
 static void cuda_sync(Device *dev) { CUDA_CHECK(cudaStreamSynchronize(stream_of(dev))); }
 
-extern "C" const Memory memory_cuda = {cuda_open, cuda_close,    cuda_alloc, cuda_free,
-                                       cuda_upload, cuda_download, cuda_zero,  cuda_sync};
+static bool cuda_record(Device *dev) {
+  CUDA_CHECK(cudaStreamBeginCapture(stream_of(dev), cudaStreamCaptureModeThreadLocal));
+  return true;
+}
+
+static void *cuda_record_end(Device *dev) {
+  cudaGraph_t graph;
+  cudaGraphExec_t program;
+  CUDA_CHECK(cudaStreamEndCapture(stream_of(dev), &graph));
+  CUDA_CHECK(cudaGraphInstantiate(&program, graph, 0));
+  CUDA_CHECK(cudaGraphDestroy(graph));
+  return program;
+}
+
+static void cuda_replay(Device *dev, void *program) {
+  CUDA_CHECK(cudaGraphLaunch((cudaGraphExec_t)program, stream_of(dev)));
+}
+
+static void cuda_forget(Device *dev, void *program) {
+  (void)dev;
+  CUDA_CHECK(cudaGraphExecDestroy((cudaGraphExec_t)program));
+}
+
+extern "C" const Memory memory_cuda = {cuda_open,     cuda_close, cuda_alloc, cuda_free,       cuda_upload,
+                                       cuda_download, cuda_zero,  cuda_sync,  cuda_record, cuda_record_end,
+                                       cuda_replay,   cuda_forget};

@@ -63,6 +63,17 @@ static void connect_inputs(MaskRcnn *m, const Inputs *in, DType real) {
   m->truth.box.data = in->box;
 }
 
+static void upload_real(Device *dev, void *dst, const float *src, size_t n) {
+  if (dev->real == F32) {
+    device_upload(dev, dst, src, n * sizeof *src);
+    return;
+  }
+  double *wide = xmalloc(n * sizeof *wide);
+  for (size_t i = 0; i < n; i++) wide[i] = src[i];
+  device_upload(dev, dst, wide, n * sizeof *wide);
+  free(wide);
+}
+
 static MaskRcnn *build_graphs(Engine *e, const Shapes *s, bool training) {
   MaskRcnn *models = xcalloc((size_t)s->canvases, sizeof *models);
   for (int i = 0; i < s->canvases; i++) {
@@ -121,13 +132,18 @@ bool engine_open(Engine *e, const Compute *compute, const ModelConfig *config, c
   size_t real = dtype_size(e->dev->real), unused = 0;
   e->arena = device_alloc(e->dev, e->arena_bytes);
   e->hyper = device_alloc(e->dev, 5 * real);
+  e->scale = device_alloc(e->dev, 3 * real);
   e->stats = device_alloc(e->dev, 2 * real);
-  if (!e->arena || !e->hyper || !e->stats || !device_reserve_scratch(e->dev, err) ||
+  if (!e->arena || !e->hyper || !e->scale || !e->stats || !device_reserve_scratch(e->dev, err) ||
       !inputs_allocate(&e->train_inputs, e->dev, train, &unused, false) ||
       !inputs_allocate(&e->infer_inputs, e->dev, infer, &unused, false))
     return err_set(err, "out of memory: %.1f MB asked for; a smaller --batch, --size or --max-size shrinks it",
                    (double)e->total_bytes / 1e6);
+  float scale = compute->amp == F16 ? 65536 : 1;
+  upload_real(e->dev, e->hyper, (float[]){0, 0, 0, 0, 1 / scale}, 5);
+  upload_real(e->dev, e->scale, (float[]){scale, 0, 0}, 3);
   for (int i = 0; e->train && i < train->canvases; i++) {
+    e->train[i].loss_scale = e->scale;
     graph_bind(&e->train[i].graph, e->arena);
     connect_inputs(&e->train[i], &e->train_inputs, e->dev->real);
   }
@@ -149,6 +165,11 @@ void engine_close(Engine *e) {
     inputs_free(&e->infer_inputs, e->dev);
     device_free(e->dev, e->arena);
     device_free(e->dev, e->hyper);
+    device_free(e->dev, e->scale);
+    for (int i = 0; i < MAX_CANVASES; i++) {
+      device_forget(e->dev, e->step_program[i]);
+      device_forget(e->dev, e->infer_program[i]);
+    }
     device_free(e->dev, e->stats);
     params_free(&e->params);
     device_close(e->dev);
@@ -157,17 +178,6 @@ void engine_close(Engine *e) {
 }
 
 // ---- a batch's way to the device ----------------------------------------------------------------------------------
-
-static void upload_real(Device *dev, void *dst, const float *src, size_t n) {
-  if (dev->real == F32) {
-    device_upload(dev, dst, src, n * sizeof *src);
-    return;
-  }
-  double *wide = xmalloc(n * sizeof *wide);
-  for (size_t i = 0; i < n; i++) wide[i] = src[i];
-  device_upload(dev, dst, wide, n * sizeof *wide);
-  free(wide);
-}
 
 static void upload(Engine *e, const Inputs *in, const Batch *b) {
   CHECK(b->images == in->images && b->capacity == in->capacity && b->num_bytes <= in->max_bytes &&
@@ -195,38 +205,85 @@ static void download_real(Device *dev, double *dst, const void *src, size_t n) {
 
 // ---- training ---------------------------------------------------------------------------------------------------
 
-void engine_step(Engine *e, const Batch *batch, const StepOptions *o, StepResult *r) {
+enum { SCALE_INTERVAL = 2000 }; // clean steps before fp16's loss scale doubles, as torch.amp.GradScaler
+
+static double waited_seconds(Engine *e) {
+  device_sync(e->dev);
+  return now_seconds();
+}
+
+static void queue_update(Engine *e, const MaskRcnn *m) {
   Device *dev = e->dev;
-  MaskRcnn *m = &e->train[batch->canvas];
-  upload(e, &e->train_inputs, batch);
-  upload_real(dev, e->hyper, (float[]){o->learning_rate, o->momentum, o->weight_decay, o->clip, 1}, 5);
-  double start = now_seconds();
-  graph_forward(&m->graph);
-  double forward = now_seconds();
-  graph_backward(&m->graph);
-  double backward = now_seconds();
   Params *p = &e->params;
   dev->ops->grad_stats(dev, p->trainable, p->grad, LOSSES, m->loss.data, e->hyper, e->stats);
   dev->ops->sgd(dev, &(Sgd){.hyper = e->hyper, .stats = e->stats}, p->trainable, p->master, p->grad, p->momentum);
+  if (p->shadow_dtype == F16) dev->ops->loss_scale_update(dev, SCALE_INTERVAL, e->stats, e->scale, e->hyper);
   params_refresh_shadows(p);
-  *r = (StepResult){.forward_seconds = forward - start,
-                    .backward_seconds = backward - forward,
-                    .update_seconds = now_seconds() - backward};
-  double stats[2];
+}
+
+static void queue_step(Engine *e, MaskRcnn *m) {
+  graph_forward(&m->graph);
+  graph_backward(&m->graph);
+  queue_update(e, m);
+}
+
+static void timed_step(Engine *e, MaskRcnn *m, StepResult *r) {
+  double start = waited_seconds(e);
+  graph_forward(&m->graph);
+  double forward = waited_seconds(e);
+  graph_backward(&m->graph);
+  double backward = waited_seconds(e);
+  queue_update(e, m);
+  r->forward_seconds = forward - start;
+  r->backward_seconds = backward - forward;
+  r->update_seconds = waited_seconds(e) - backward;
+}
+
+// The first run queues kernel by kernel (libraries and modules load lazily), the second is recorded, all others replay it.
+static bool run_recorded(Engine *e, MaskRcnn *m, void **program, int *runs, void (*queue)(Engine *, MaskRcnn *)) {
+  if (e->uncaptured || (*runs)++ == 0 || m->graph.timing) return false;
+  if (!*program) {
+    if (!device_record(e->dev)) return false;
+    queue(e, m);
+    *program = device_record_end(e->dev);
+  }
+  device_replay(e->dev, *program);
+  return true;
+}
+
+void engine_step(Engine *e, const Batch *batch, const StepOptions *o, StepResult *r) {
+  Device *dev = e->dev;
+  MaskRcnn *m = &e->train[batch->canvas];
+  *r = (StepResult){0};
+  upload(e, &e->train_inputs, batch);
+  upload_real(dev, e->hyper, (float[]){o->learning_rate, o->momentum, o->weight_decay, o->clip}, 4);
+  if (!run_recorded(e, m, &e->step_program[batch->canvas], &e->step_runs[batch->canvas], queue_step))
+    timed_step(e, m, r);
+  double stats[2], scale[3];
   download_real(dev, r->loss, m->loss.data, LOSSES);
   download_real(dev, stats, e->stats, 2);
+  download_real(dev, scale, e->scale, 3);
   device_download(dev, &r->rois, m->roi_targets.rois.count, sizeof r->rois);
   device_download(dev, &r->positives, m->roi_targets.objects.count, sizeof r->positives);
   for (int i = 0; i < LOSSES; i++) r->total += r->loss[i];
   r->grad_norm = stats[0];
   r->finite = stats[1] != 0;
+  r->loss_scale = scale[0];
+  r->skipped = (int)scale[2];
 }
 
 // ---- inference --------------------------------------------------------------------------------------------------
 
+static void queue_inference(Engine *e, MaskRcnn *m) {
+  (void)e;
+  graph_forward(&m->graph);
+}
+
 void engine_infer(Engine *e, const Batch *batch) {
+  MaskRcnn *m = &e->infer[batch->canvas];
   upload(e, &e->infer_inputs, batch);
-  graph_forward(&e->infer[batch->canvas].graph);
+  if (!run_recorded(e, m, &e->infer_program[batch->canvas], &e->infer_runs[batch->canvas], queue_inference))
+    queue_inference(e, m);
 }
 
 void detections_free(Detections *d) {

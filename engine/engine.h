@@ -41,9 +41,14 @@ typedef struct Engine {
   Category *category; // [config.classes - 1]; owned
   Params params;
   Shapes train_shapes, infer_shapes;
-  MaskRcnn *train, *infer; // [canvases] each
+  MaskRcnn *train, *infer;                                        // [canvases] each
+  void *step_program[MAX_CANVASES], *infer_program[MAX_CANVASES]; // recorded at their second run, where a device can
+  int step_runs[MAX_CANVASES], infer_runs[MAX_CANVASES];
+  bool uncaptured; // do not record: every kernel is queued by the host (timers, comparison)
   Inputs train_inputs, infer_inputs;
-  void *arena, *hyper, *stats;
+  void *arena;
+  void *hyper, *stats; // of grad_stats and sgd
+  void *scale;         // of loss_scale_update
   size_t arena_bytes, total_bytes;
 } Engine;
 
@@ -67,9 +72,11 @@ typedef struct StepOptions {
 typedef struct StepResult {
   double loss[LOSSES], total;
   double grad_norm;
-  bool finite; // false: nothing was updated
+  bool finite;       // false: nothing was updated
+  double loss_scale; // that the next step will use
+  int skipped;       // steps so far that were not finite
   int rois, positives;
-  double forward_seconds, backward_seconds, update_seconds;
+  double forward_seconds, backward_seconds, update_seconds; // 0 where the step is one recorded program
 } StepResult;
 // One training step on a batch of the training shapes.
 void engine_step(Engine *e, const Batch *batch, const StepOptions *options, StepResult *result);

@@ -31,8 +31,14 @@ static void cpu_zero(Device *dev, void *p, size_t bytes) {
   (void)dev;
   if (bytes) memset(p, 0, bytes);
 }
-static const Memory memory_cpu = {cpu_open, cpu_nothing, cpu_alloc, cpu_free,
-                                  cpu_copy, cpu_copy,    cpu_zero,  cpu_nothing};
+static const Memory memory_cpu = {.open = cpu_open,
+                                  .close = cpu_nothing,
+                                  .alloc = cpu_alloc,
+                                  .free = cpu_free,
+                                  .upload = cpu_copy,
+                                  .download = cpu_copy,
+                                  .zero = cpu_zero,
+                                  .sync = cpu_nothing};
 
 // ---- devices by name --------------------------------------------------------------------------------------------
 
@@ -95,6 +101,13 @@ void device_download(Device *dev, void *host, const void *src, size_t bytes) {
 }
 void device_zero(Device *dev, void *p, size_t bytes) { dev->memory->zero(dev, p, bytes); }
 void device_sync(Device *dev) { dev->memory->sync(dev); }
+
+bool device_record(Device *dev) { return dev->memory->record && dev->memory->record(dev); }
+void *device_record_end(Device *dev) { return dev->memory->record_end(dev); }
+void device_replay(Device *dev, void *program) { dev->memory->replay(dev, program); }
+void device_forget(Device *dev, void *program) {
+  if (program) dev->memory->forget(dev, program);
+}
 
 void *device_scratch(Device *dev, size_t bytes) {
   if (dev->measuring) {

@@ -43,6 +43,13 @@ void device_sync(Device *dev);
 void *device_scratch(Device *dev, size_t bytes);
 bool device_reserve_scratch(Device *dev, Err *err); // allocates what was measured
 
+// Records what is queued between the two calls, instead of running it, as one program that device_replay runs as often as
+// wanted. device_record is false where a device cannot (the CPU); then nothing is recorded.
+bool device_record(Device *dev);
+void *device_record_end(Device *dev); // the program
+void device_replay(Device *dev, void *program);
+void device_forget(Device *dev, void *program);
+
 // For the back ends: one row per kind of device.
 struct Memory {
   bool (*open)(Device *dev, Err *err);
@@ -53,6 +60,10 @@ struct Memory {
   void (*download)(Device *dev, void *host, const void *src, size_t bytes);
   void (*zero)(Device *dev, void *p, size_t bytes);
   void (*sync)(Device *dev);
+  bool (*record)(Device *dev); // NULL, and the following too: it cannot
+  void *(*record_end)(Device *dev);
+  void (*replay)(Device *dev, void *program);
+  void (*forget)(Device *dev, void *program);
 };
 extern const Memory memory_cuda;
 

@@ -282,6 +282,10 @@ struct Ops {
   // v = momentum·v + (g·clip + decay·w), w -= lr·v, with clip = min(1, limit / (norm + 1e-6)) / loss scale, as PyTorch's SGD
   // after clip_grad_norm_. Nothing at all is written when stats say not finite.
   void (*sgd)(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *v);
+  // Dynamic loss scaling (Micikevicius et al., "Mixed precision training", 2018). state real [3]: scale, clean steps since
+  // it last changed, steps skipped so far. A step whose stats say not finite halves the scale and is counted as skipped;
+  // `interval` clean ones in a row double it. Writes hyper[4] = 1 / scale.
+  void (*loss_scale_update)(Device *dev, int interval, const void *stats, void *state, void *hyper);
 };
 
 extern const Ops ops_cpu, ops_cpu64, ops_cuda;

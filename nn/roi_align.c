@@ -4,21 +4,6 @@
 #include "nn/real.h"
 #include "nn/roi_bins.h"
 
-typedef struct RoiGrid { // the grid of one RoI over the level it reads
-  int level;
-  RoiAxis y, x;
-  int samples; // per bin
-} RoiGrid;
-
-static RoiGrid roi_grid(const RoiAlign *p, const real *limit, Box roi) {
-  int l = roi_level(limit, p->levels, roi);
-  RoiGrid grid = {.level = l,
-                  .y = roi_axis(roi.y1, roi.y2, p->scale[l], p->size, p->sampling, p->aligned),
-                  .x = roi_axis(roi.x1, roi.x2, p->scale[l], p->size, p->sampling, p->aligned)};
-  grid.samples = MAX(grid.y.samples * grid.x.samples, 1);
-  return grid;
-}
-
 // ---- forward --------------------------------------------------------------------------------------------------------
 
 // y [c] += the sample at (row, column) of image n.

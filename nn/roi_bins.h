@@ -36,6 +36,22 @@ static inline HD RoiAxis roi_axis(real low, real high, real scale, int size, int
   return axis;
 }
 
+typedef struct RoiGrid { // the grid of one RoI over the level it reads
+  int level;
+  RoiAxis y, x;
+  int samples; // per bin; 1 where there are none, so that it divides
+} RoiGrid;
+
+// limit as roi_level_limits.
+static inline HD RoiGrid roi_grid(const RoiAlign *p, const real *limit, Box roi) {
+  RoiGrid grid;
+  grid.level = roi_level(limit, p->levels, roi);
+  grid.y = roi_axis(roi.y1, roi.y2, p->scale[grid.level], p->size, p->sampling, p->aligned);
+  grid.x = roi_axis(roi.x1, roi.x2, p->scale[grid.level], p->size, p->sampling, p->aligned);
+  grid.samples = MAX(grid.y.samples * grid.x.samples, 1);
+  return grid;
+}
+
 // A sample between two pixels; high's weight is `fraction`, low's the rest. low < 0: outside the map, worth nothing.
 typedef struct RoiTap {
   int low, high;

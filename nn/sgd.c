@@ -69,3 +69,14 @@ void OP(sgd)(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *
     weight[i] -= lr * velocity[i];
   }
 }
+
+void OP(loss_scale_update)(Device *dev, int interval, const void *stats, void *state, void *hyper) {
+  if (dev->measuring) return;
+  real *s = state; // scale, clean steps, skipped steps
+  if (((const real *)stats)[FINITE] != 1) {
+    s[0] /= 2, s[1] = 0, s[2]++;
+  } else if (++s[1] >= interval) {
+    s[0] *= 2, s[1] = 0;
+  }
+  ((real *)hyper)[INV_SCALE] = 1 / s[0];
+}

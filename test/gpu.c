@@ -51,6 +51,7 @@ static uint16_t to_f16(float v) {
   float a = fabsf(v);
   if (v != v) return sign | 0x7e00;
   if (a >= 65520) return sign | 0x7c00;
+  if (a == 0) return sign;
   int e;
   frexpf(a, &e);
   int shift = MAX(e - 11, -24); // of the last bit that is kept
@@ -74,6 +75,8 @@ static void decode(DType t, float *dst, const void *src, size_t n) {
   }
 }
 static double eps(DType t) { return t == F32 ? 0x1p-24 : t == BF16 ? 0x1p-9 : 0x1p-12; }
+// Half the distance between numbers below the normal range, where errors stop being relative.
+static double tiny(DType t) { return t == F16 ? 0x1p-25 : 1e-30; }
 
 // ---- twins ------------------------------------------------------------------------------------------------------
 
@@ -168,7 +171,7 @@ void twin_check_guards(const Twin *t, bool unchanged) {
   free(raw);
 }
 
-void twin_check(const Twin *t, const float *bound, double factor) {
+bool twin_check(const Twin *t, const float *bound, double factor) {
   size_t n = tensor_elements(&t->gpu);
   int rows = t->cpu.count ? *t->cpu.count : t->cpu.n;
   size_t valid = n / (size_t)MAX(t->cpu.n, 1) * (size_t)rows;
@@ -181,7 +184,7 @@ void twin_check(const Twin *t, const float *bound, double factor) {
   for (size_t i = 0; i < valid; i++) {
     bool pad = (int)(i % (size_t)t->cpu.ldc) >= t->cpu.c;
     double scale = fmax(bound ? (double)bound[i] : 0, fabs((double)want[i]));
-    double tolerance = pad ? 0 : factor * (eps(t->gpu.dtype) * scale + 1e-30);
+    double tolerance = pad ? 0 : factor * (eps(t->gpu.dtype) * scale + tiny(t->gpu.dtype));
     double error = pad ? fabs((double)got[i]) : fabs((double)got[i] - want[i]);
     if (pad ? error == 0 : error <= tolerance) continue;
     if (!pad && isinf(want[i]) && got[i] == want[i]) continue;
@@ -194,6 +197,7 @@ void twin_check(const Twin *t, const float *bound, double factor) {
            (double)got[worst], (double)want[worst], worst_ratio);
   free(got);
   free(raw);
+  return wrong == 0;
 }
 
 // ---- arrays -----------------------------------------------------------------------------------------------------
@@ -224,4 +228,94 @@ void twin_array_check_equal(const TwinArray *a, size_t n) {
   while (i < n * a->size && got[i] == ((unsigned char *)a->cpu)[i]) i++;
   if (!EXPECT(i == n * a->size)) printf("  first difference in element %zu of %zu\n", i / a->size, n);
   free(got);
+}
+
+// ---- Dest -------------------------------------------------------------------------------------------------------
+
+typedef enum AddendKind { NO_ADDEND, SAME, HALF, DOUBLE, DOUBLE_ODD, ITSELF, ADDEND_KINDS } AddendKind;
+static const char *const addend_names[] = {"none", "same", "half", "double", "double, odd", "itself"};
+
+static int addend_size(AddendKind kind, int size) {
+  return kind == HALF ? (size + 1) / 2 : kind == DOUBLE ? 2 * size : kind == DOUBLE_ODD ? 2 * size - 1 : size;
+}
+
+// |t| in memory of its own.
+static Tensor magnitude(const Tensor *t) {
+  Tensor m = *t;
+  m.data = xmalloc(tensor_bytes(t));
+  for (size_t i = 0; i < tensor_elements(t); i++) ((float *)m.data)[i] = fabsf(((const float *)t->data)[i]);
+  return m;
+}
+
+// Adds what the Dest adds, in absolute values, to `bound`. `before` is what stands in the destination.
+static void widen(const Tensor *bound, const Dest *d, const Tensor *before) {
+  Tensor old = magnitude(before), addend = magnitude(d->addend ? d->addend : before);
+  Dest sum = {.t = *bound, .accumulate = true, .addend = d->addend ? &addend : NULL};
+  cpu_device()->ops->copy(cpu_device(), d->accumulate ? &old : NULL, &sum);
+  free(old.data);
+  free(addend.data);
+}
+
+static bool same_rows(const Twin *a, const Twin *b) {
+  size_t bytes = tensor_bytes(&a->gpu);
+  int rows = a->cpu.count ? *a->cpu.count : a->cpu.n;
+  void *x = gpu_fetch(a->gpu.data, bytes), *y = gpu_fetch(b->gpu.data, bytes);
+  bool same = !memcmp(x, y, bytes / (size_t)MAX(a->cpu.n, 1) * (size_t)rows);
+  free(x);
+  free(y);
+  return same;
+}
+
+static void check_dest(TwinOp *op, void *context, const Twin *shape, const Tensor *bound, double factor,
+                       AddendKind kind, int flags, uint64_t seed) {
+  const Tensor *s = &shape->cpu;
+  DType dtype = shape->gpu.dtype;
+  bool accumulate = flags & 1, itself = kind == ITSELF;
+  Twin addend = twin_random(dtype, s->n, addend_size(kind, s->h), addend_size(kind, s->w), s->c, 1, seed + 1);
+  Twin mask = twin_random(dtype, s->n, s->h, s->w, s->c, 1, seed + 2), out[2];
+  Tensor total = magnitude(bound);
+  for (int run = 0; run < 2; run++) {
+    Twin *t = &out[run];
+    *t = accumulate || itself ? twin_random(dtype, s->n, s->h, s->w, s->c, 1, seed + 3)
+                              : twin_poisoned(dtype, s->n, s->h, s->w, s->c);
+    t->cpu.count = s->count;
+    t->gpu.count = shape->gpu.count;
+    for (int gpu = 0; gpu < 2; gpu++) {
+      Dest d = {.t = *twin_side(t, gpu), .accumulate = accumulate, .relu = flags & 2};
+      if (kind != NO_ADDEND) d.addend = itself ? &d.t : twin_side(&addend, gpu);
+      if (flags & 4) d.mask = twin_side(&mask, gpu);
+      if (!gpu && !run) widen(&total, &d, &t->cpu);
+      op(gpu ? gpu_device() : cpu_device(), gpu, context, &d);
+    }
+  }
+  // Up to five additions on either side count in F32; in 16 bits they vanish beside the last rounding.
+  bool ok = twin_check(&out[0], total.data, factor + (dtype == F32 ? 10 : 1));
+  ok &= EXPECT(same_rows(&out[0], &out[1]) && "the same bits twice");
+  if (!ok)
+    printf("  addend %s, accumulate %d, relu %d, mask %d\n", addend_names[kind], accumulate, !!(flags & 2),
+           !!(flags & 4));
+  twin_check_guards(&out[0], false);
+  twin_check_guards(&addend, true);
+  twin_check_guards(&mask, true);
+  for (int run = 0; run < 2; run++) {
+    out[run].cpu.count = out[run].gpu.count = NULL;
+    twin_free(&out[run]);
+  }
+  twin_free(&addend);
+  twin_free(&mask);
+  free(total.data);
+}
+
+void twin_check_dests(TwinOp *op, void *context, const Twin *shape, const float *bound, double factor, uint64_t seed) {
+  Tensor plain = shape->cpu;
+  plain.data = xcalloc(tensor_elements(&plain), sizeof(float));
+  if (bound)
+    memcpy(plain.data, bound, tensor_bytes(&plain));
+  else
+    op(cpu_device(), false, context, &(Dest){.t = plain});
+  for (AddendKind kind = NO_ADDEND; kind < ADDEND_KINDS; kind++)
+    for (int flags = 0; flags < 8; flags++)
+      if (kind != ITSELF || !(flags & 1))
+        check_dest(op, context, shape, &plain, factor, kind, flags, seed + (uint64_t)(kind * 8 + flags) * 16);
+  free(plain.data);
 }

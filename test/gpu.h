@@ -25,8 +25,17 @@ void twin_free(Twin *t);
 // Guards are whole; for an input, also that the bytes are as before.
 void twin_check_guards(const Twin *t, bool unchanged);
 // |gpu - cpu| ≤ bound for each element of the valid rows, padding lanes zero. bound: as t->cpu, NULL: factor alone.
-// The tolerance of an element is factor · eps(dtype of t) · max(bound, |cpu|) + factor · 1e-30.
-void twin_check(const Twin *t, const float *bound, double factor);
+// The tolerance of an element is factor · (eps(dtype of t) · max(bound, |cpu|) + tiny), tiny being half the step of
+// subnormal numbers. True when all held.
+bool twin_check(const Twin *t, const float *bound, double factor);
+
+static inline const Tensor *twin_side(const Twin *t, bool gpu) { return gpu ? &t->gpu : &t->cpu; }
+// An op as either device runs it: everything but the destination is in `context`, of whose twins it takes that side.
+typedef void TwinOp(Device *dev, bool gpu, void *context, const Dest *d);
+// Runs the op into destinations of that shape, dtype and count through every combination of accumulate, relu, mask and
+// addend, otherwise poisoned; compares as twin_check does, `bound` being the op's own (what the Dest adds is added); and
+// runs it twice, for the same bits.
+void twin_check_dests(TwinOp *op, void *context, const Twin *shape, const float *bound, double factor, uint64_t seed);
 
 // The same for plain arrays (indices, counts, targets): n elements of `size` bytes on both devices.
 typedef struct TwinArray {
