@@ -12,6 +12,22 @@ flags := -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -isystem $(STB
   -fno-math-errno -fopenmp -pthread -Wall -Wextra -Werror -MMD -MP $(CFLAGS)
 libs := -lz -lm -ldl
 
+# The GPU back end, where there is nvcc; CUDA=0 leaves it out. ARCH: the GPUs that are here, or else all we know.
+NVCC ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+CUDA ?= 0
+ifeq ($(CUDA),1)
+ARCH ?= $(or $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u | \
+  sed 's/^90$$/90a/'),80 89 90a)
+cuda := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/conv/*.cu))
+nvflags := -std=c++17 -O3 -lineinfo -I. --expt-relaxed-constexpr -Xcompiler -Wall \
+  $(foreach a,$(ARCH),-gencode arch=compute_$a,code=sm_$a)
+libs += -L$(dir $(NVCC))../lib64 -lcudart_static -lrt -lstdc++
+built := for the CPU and CUDA ($(ARCH:%=sm_%))
+$B/nn/device.o: flags += -DMASKRCNN_CUDA
+else
+built := for the CPU (no CUDA toolkit found)
+endif
+
 # Files of nn/ that are written against `real` compile twice: as float and, with -DREAL64, as double.
 real := $(basename $(shell grep -lw OP nn/*.c))
 objects := $(patsubst %.c,$B/%.o,$(wildcard nn/*.c data/*.c models/*.c engine/*.c)) $(real:%=$B/%.f64.o)
@@ -19,14 +35,14 @@ tools := $(patsubst tools/%.c,$B/%,$(wildcard tools/*.c))
 tests := $(patsubst %.c,$B/%.o,$(wildcard test/*.c))
 
 all: train infer $(tools)
-	@echo "built for the CPU: ./train ./infer $(tools)"
+	@echo "built $(built): ./train ./infer $(tools)"
 
 setup:
 	@CC="$(CC)" STB="$(STB)" B="$B" sh tools/setup.sh
 
 train infer: %: $B/%
 	@cp $< $@
-$B/libmaskrcnn.a: $(objects)
+$B/libmaskrcnn.a: $(objects) $(cuda)
 	@rm -f $@ && ar rcs $@ $^
 link = @echo "link $@" && $(CC) $(flags) $^ -o $@ $(libs)
 $B/train $B/infer: $B/%: $B/%.o $B/libmaskrcnn.a
@@ -43,6 +59,13 @@ $B/%.o: %.c | setup
 $B/%.f64.o: %.c | setup
 	@mkdir -p $(@D)
 	@echo "cc $< (double)" && $(CC) $(flags) -DREAL64 -c $< -o $@
+
+# Box arithmetic without contraction, as on the CPU: indices are the same on both.
+exact := boxes nms match roi_align masks
+$(exact:%=$B/cuda/%.cu.o): nvflags += -fmad=false
+$B/%.cu.o: %.cu | setup
+	@mkdir -p $(@D)
+	@echo "nvcc $<" && $(NVCC) $(nvflags) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 
 demo: all
 	@B=$B sh tools/demo.sh

@@ -23,7 +23,7 @@ typedef struct Options {
 
 static Options parse(int argc, char **argv) {
   Options o = {
-      .split = "val", .out = "out", .device = "cpu", .batch = 1, .canvases = 2, .score = 0.05f, .overlays = -1};
+      .split = "val", .out = "out", .device = "auto", .batch = 1, .canvases = 2, .score = 0.05f, .overlays = -1};
   Option table[] = {
       {.name = "weights", .kind = OPT_STRING, .target = &o.weights, .arg = "FILE", .help = "a checkpoint of ./train"},
       {.name = "data", .kind = OPT_STRING, .target = &o.data, .arg = "DIR", .help = "a COCO data set, or name IMAGEs"},
@@ -98,7 +98,7 @@ static Options parse(int argc, char **argv) {
        .min = 0,
        .max = 1e6,
        .help = "repeat --data until STEPS batches are timed"},
-      {.name = "device", .kind = OPT_STRING, .target = &o.device, .arg = "NAME", .help = "cpu"},
+      {.name = "device", .kind = OPT_STRING, .target = &o.device, .arg = "NAME", .help = "auto, cpu or cuda:N"},
   };
   Cli cli = {.usage = "--weights FILE (IMAGE… | --data DIR) [options]",
              .about = "Finds objects and their masks with a trained Mask R-CNN.",

@@ -373,8 +373,9 @@ static void open_run(Run *r) {
   Shapes train_shapes = shapes_of(&r->train, o->batch), infer_shapes = {0};
   if (r->has_val) infer_shapes = shapes_of(&r->val, o->batch);
   Category *category = categories_of(&r->train.coco);
-  if (!engine_open(&r->engine, &(Compute){.device = o->device}, &config, category, &train_shapes, &infer_shapes,
-                   o->plan, &err) ||
+  static const DType amps[] = {F32, BF16, F16};
+  Compute compute = {.device = o->device, .amp = amps[o->amp], .tf32 = o->tf32, .conv = o->conv};
+  if (!engine_open(&r->engine, &compute, &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
       (r->has_val && !evaluate_categories(&r->engine, &r->val, &err)))
     die(EXIT_USAGE, "%s", err.msg);
   free(category);
@@ -397,6 +398,7 @@ int main(int argc, char **argv) {
   if (!o->plan && !o->benchmark && !make_dirs(o->out, &err)) die(EXIT_USAGE, "%s", err.msg);
   open_run(&r);
   if (o->plan) return 0;
+  fprintf(stderr, "device: %s\n", r.engine.dev->description);
   report_data(&r);
   r.checkpoint = xasprintf("%s/checkpoint.safetensors", o->out);
   r.model = xasprintf("%s/model.safetensors", o->out);

@@ -80,6 +80,22 @@ template <class T> __device__ __forceinline__ T *pixel(const Tensor &t, int n, i
   return (T *)t.data + (((size_t)n * t.h + y) * t.w + x) * t.ldc;
 }
 
+// Where the i-th group of eight channels of a tensor stands, counted in the order of memory: kernels that treat all
+// elements alike give a thread to each.
+struct Place {
+  int n, y, x, c;
+};
+__device__ __forceinline__ Place place_of(const Tensor &t, unsigned i) {
+  unsigned per_pixel = t.ldc / 8, pixel = i / per_pixel, row = pixel / t.w, n = row / t.h;
+  return {(int)n, (int)(row - n * t.h), (int)(pixel - row * t.w), (int)(i - pixel * per_pixel) * 8};
+}
+// How many there are.
+static inline unsigned eights_of(const Tensor *t) {
+  CHECK(t->ldc % 8 == 0 && tensor_elements(t) / 8 < UINT32_MAX);
+  return (unsigned)(tensor_elements(t) / 8);
+}
+__device__ __forceinline__ unsigned thread_index() { return blockIdx.x * blockDim.x + threadIdx.x; }
+
 // A Dest by value, as kernels take it. Optional tensors have data == NULL where they are absent.
 struct DestArgs {
   Tensor t, addend, mask;

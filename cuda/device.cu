@@ -27,9 +27,14 @@ static bool cuda_open(Device *dev, Err *err) {
   if (cudaFuncGetAttributes(&attributes, probe_kernel) != cudaSuccess) {
     cudaDeviceProp p;
     CUDA_CHECK(cudaGetDeviceProperties(&p, dev->index));
+    cudaGetLastError();
     return err_set(err, "--device cuda: this build has no code for %s (sm_%d%d): rebuild with make ARCH=%d%d", p.name,
                    p.major, p.minor, p.major, p.minor);
   }
+  cudaDeviceProp properties;
+  CUDA_CHECK(cudaGetDeviceProperties(&properties, dev->index));
+  snprintf(dev->description, sizeof dev->description, "%s, %d SMs, %.0f GiB", properties.name,
+           properties.multiProcessorCount, (double)properties.totalGlobalMem / (1 << 30));
   cudaStream_t stream;
   CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   dev->stream = stream;

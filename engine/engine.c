@@ -109,6 +109,11 @@ bool engine_open(Engine *e, const Compute *compute, const ModelConfig *config, c
                  const Shapes *train, const Shapes *infer, bool print_plan, Err *err) {
   *e = (Engine){.config = *config, .train_shapes = *train, .infer_shapes = *infer};
   if (!config_check(config, err) || !(e->dev = device_open(compute->device, err))) return false;
+  if ((compute->amp || compute->tf32 || compute->conv) && !e->dev->gpu)
+    return err_set(err, "--%s needs a GPU, and this runs on the CPU",
+                   compute->amp    ? "amp"
+                   : compute->tf32 ? "tf32"
+                                   : "conv");
   e->dev->tf32 = compute->tf32, e->dev->conv = compute->conv;
   size_t names = (size_t)(config->classes - 1) * sizeof *category;
   e->category = memcpy(xmalloc(names), category, names);

@@ -14,7 +14,7 @@ TrainOptions train_options(int argc, char **argv) {
                     .val_split = "val",
                     .model = "maskrcnn-r50-fpn",
                     .out = "out",
-                    .device = "cpu",
+                    .device = "auto",
                     .gpus = 1,
                     .batch = 2,
                     .epochs = 12,
@@ -93,7 +93,7 @@ TrainOptions train_options(int argc, char **argv) {
        .help = "steps between checkpoints; 0 = one an epoch"},
       {.name = "stop-after", .kind = OPT_INT, .target = &o.stop_after, .arg = "N", .min = 0, .max = 1e9,
        .help = "save and stop after N steps of this call, for queues with a time limit; 0 = run to the end"},
-      {.name = "device", .kind = OPT_STRING, .target = &o.device, .arg = "NAME", .help = "cpu"},
+      {.name = "device", .kind = OPT_STRING, .target = &o.device, .arg = "NAME", .help = "auto, cpu or cuda:N"},
       {.name = "gpus", .kind = OPT_INT, .target = &o.gpus, .arg = "N", .min = 1, .max = 1024, .help = "ranks"},
       {.name = "amp", .kind = OPT_CHOICE, .target = &o.amp, .choices = amps, .implied = "bf16",
        .help = "16-bit activations (GPU)"},
@@ -113,12 +113,7 @@ TrainOptions train_options(int argc, char **argv) {
              .num_options = COUNT(table)};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
-  if (o.gpus > 1 || o.amp || o.tf32 || o.conv)
-    die(EXIT_USAGE, "--%s needs a GPU, and this is a CPU build",
-        o.gpus > 1 ? "gpus"
-        : o.amp    ? "amp"
-        : o.tf32   ? "tf32"
-                   : "conv");
+  if (o.gpus > 1) die(EXIT_USAGE, "--gpus %d: this build trains on one device", o.gpus);
   if (!o.plan && !o.benchmark) {
     fprintf(stderr, "configuration:\n");
     cli_print_config(&cli, stderr);

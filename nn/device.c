@@ -1,4 +1,5 @@
 #include "nn/device.h"
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include "nn/ops.h"
@@ -8,8 +9,8 @@ enum { ALIGN = 64 };
 // ---- the CPU's memory -------------------------------------------------------------------------------------------
 
 static bool cpu_open(Device *dev, Err *err) {
-  (void)dev;
   (void)err;
+  snprintf(dev->description, sizeof dev->description, "CPU, %d threads", omp_get_max_threads());
   return true;
 }
 static void cpu_nothing(Device *dev) { (void)dev; }
@@ -66,6 +67,10 @@ static bool parse_name(const char *name, int *kind, int *index) {
 }
 
 Device *device_open(const char *name, Err *err) {
+  if (!strcmp(name, "auto")) {
+    Device *gpu = COUNT(kinds) > 2 ? device_open("cuda", err) : NULL;
+    return gpu ? gpu : device_open("cpu", err);
+  }
   int kind, index;
   if (!parse_name(name, &kind, &index)) {
     err_set(err, "--device %s: this build knows %s", name, COUNT(kinds) > 2 ? "cpu and cuda:N" : "cpu only");
@@ -79,6 +84,7 @@ Device *device_open(const char *name, Err *err) {
   }
   Device *dev = xcalloc(1, sizeof *dev);
   *dev = (Device){.ops = ops, .memory = kinds[kind].memory, .real = kinds[kind].real, .index = index};
+  dev->gpu = dev->memory->record != NULL;
   if (dev->memory->open(dev, err)) return dev;
   free(dev);
   return NULL;

@@ -1,4 +1,5 @@
-// Device: where memory lives and ops run. "cpu", "cpu64" (double, for gradient checks and goldens) or "cuda:0".
+// Device: where memory lives and ops run. "cpu", "cpu64" (double, for gradient checks and goldens), "cuda:0", or "auto":
+// the first GPU where the build and the machine have one, else the CPU.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,8 +16,10 @@ typedef struct Memory Memory; // how a kind of device allocates and copies; nn/d
 typedef struct Device {
   const Ops *ops;
   const Memory *memory;
-  DType real;       // dtype of masters, boxes and losses: F64 on cpu64, F32 elsewhere
-  int index;        // which GPU
+  DType real; // dtype of masters, boxes and losses: F64 on cpu64, F32 elsewhere
+  int index;  // which GPU
+  bool gpu;
+  char description[128];
   void *stream;     // CUDA: every op and copy is queued here, in order
   bool tf32;        // CUDA: fp32 convolutions may round their operands to TF32
   const char *conv; // CUDA: the rung of cuda/conv that computes convolutions, by name; NULL = chosen for each problem
