@@ -115,7 +115,9 @@ template <class T> __device__ __forceinline__ Eight dest_addend8(const DestArgs 
   if (a.h == d.t.h && a.w == d.t.w) return load8(pixel<T>(a, n, y, x) + c);
   if (a.h < d.t.h || a.w < d.t.w) return load8(pixel<T>(a, n, y / 2, x / 2) + c);
   Eight sum = {};
+#pragma unroll 1 // the loads of four pixels at once would cost every kernel with a Dest 20 registers
   for (int i = 2 * y; i < min(2 * y + 2, a.h); i++)
+#pragma unroll 1
     for (int j = 2 * x; j < min(2 * x + 2, a.w); j++) {
       Eight e = load8(pixel<T>(a, n, i, j) + c);
 #pragma unroll

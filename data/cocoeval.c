@@ -131,6 +131,7 @@ static void gather_gts(Eval *e, EvalSummary *out) {
     if (c->anns[i].category < 0 || a->category < 0) continue;
     double area = isnan(a->area) ? a->bbox[2] * a->bbox[3] : a->area;
     int image = coco_find_image(c, a->image_id);
+    if (image < 0) continue; // a view with fewer images
     e->gts[e->num_gts++] = (Gt){.ann = a, .category = a->category, .image = image, .order = i, .area = area};
     out->zero_ids += a->id == 0;
   }

@@ -51,8 +51,14 @@ bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visit
 
 bool evaluate_score(const Dataset *d, const CocoResults *results, Scores *out, Err *err) {
   *out = (Scores){0};
-  return cocoeval_run(&out->bbox, &d->coco, results, EVAL_BBOX, err) &&
-         cocoeval_run(&out->segm, &d->coco, results, EVAL_SEGM, err);
+  Coco view = d->coco; // the images that were run, where --limit left some out
+  view.num_images = d->num_images;
+  view.images = xmalloc((size_t)d->num_images * sizeof *view.images);
+  for (int i = 0; i < d->num_images; i++) view.images[i] = d->coco.images[d->image[i]];
+  bool ok = cocoeval_run(&out->bbox, &view, results, EVAL_BBOX, err) &&
+            cocoeval_run(&out->segm, &view, results, EVAL_SEGM, err);
+  free(view.images);
+  return ok;
 }
 
 void scores_free(Scores *s) {

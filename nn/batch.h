@@ -6,7 +6,7 @@ typedef struct ImageInfo { // one image of the batch; h = w = rh = rw = 0: an em
   int64_t offset;          // its bytes in the batch's buffer: RGB [h, w, 3]
   int h, w;                // as decoded
   int rh, rw;              // after resizing; the rest of the canvas is zero
-  int flip;                // mirrored left-right (after resizing; everything in canvas coordinates is mirrored already)
+  int flip;                // mirrored left-right; everything in canvas coordinates is mirrored already
   uint64_t key;            // of its random numbers: (seed, epoch, image)
 } ImageInfo;
 

@@ -252,7 +252,7 @@ struct Ops {
   void (*box_loss_backward)(Device *dev, float beta, const RoiTargets *targets, const Tensor *logits,
                             const Tensor *deltas, LossScale scale, const Tensor *dlogits, const Tensor *ddeltas);
 
-  // target [objects, size, size, 1] real, ldc 1: the instance's mask resized by nearest to the canvas, flipped as its image, and
+  // target [objects, size, size, 1] real, ldc 1: the instance's mask, mirrored as its image, resized by nearest, and
   // RoIAligned over the object's box (not aligned, adaptive sampling), as torchvision's project_masks_on_boxes.
   void (*mask_target)(Device *dev, const MaskTarget *p, const ImageInfo *images, const Truth *truth,
                       const RoiTargets *targets, const Tensor *target);

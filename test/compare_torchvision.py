@@ -85,8 +85,7 @@ def prepare(model, dump, dtype, exact):
     def batch_images(images, size_divisible=32):
         out = images[0].new_zeros(len(images), 3, *dump.canvas)
         for canvas, image, info in zip(out, images, dump.info):
-            # Mirrored after resizing, as ours. The reference training script mirrors before: the same image, but masks,
-            # resized by nearest, differ along their borders.
+            # Mirrored after resizing, as ours; the reference training script mirrors before, which is the same image.
             canvas[:, :image.shape[1], :image.shape[2]] = image.flip(-1) if info["flip"] else image
         return out
     model.transform.batch_images = batch_images
@@ -199,9 +198,11 @@ def run_training(report, model, dump, c, coco, folder, dtype):
     torch.nn.functional.smooth_l1_loss = lambda *args, beta, **more: smooth_l1(*args, beta=f32(beta), **more)
 
     def resize_and_mirror(image, target):
-        image, target = resize(image, target)
-        if dump.info[resize_and_mirror.n]["flip"]:
+        flip = dump.info[resize_and_mirror.n]["flip"]
+        if flip:
             target["masks"] = target["masks"].flip(-1)
+        image, target = resize(image, target)
+        if flip:
             target["boxes"][:, [0, 2]] = image.shape[-1] - target["boxes"][:, [2, 0]]
         target["boxes"] = target["boxes"].to(dtype)
         resize_and_mirror.n += 1

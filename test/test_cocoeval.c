@@ -181,6 +181,18 @@ TEST(cocoeval_counts_what_it_leaves_out) {
   expect_three_detections(e);
 }
 
+TEST(cocoeval_of_fewer_images_leaves_their_objects_out) {
+  Scene *s = scene_new(2, 1);
+  add_gt(s, 0, 0, 10, 10, 50, 50);
+  add_gt(s, 1, 0, 10, 10, 50, 50); // missed
+  add_dt(s, 0, 0, 0.9, 10, 10, 50, 50);
+  s->gt.num_images = 1;
+  EvalSummary e = scene_eval(s, EVAL_BBOX);
+  EXPECT_NEAR(stat(&e, "AP"), 1, tolerance);
+  EXPECT_NEAR(stat(&e, "AR_100"), 1, tolerance);
+  cocoeval_free(&e);
+}
+
 TEST(cocoeval_id_zero_never_matches) {
   Scene *s = three_detections();
   s->anns[1].id = 0;

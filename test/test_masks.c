@@ -51,7 +51,7 @@ static void scene_random(Scene *s, Fixture *f, Random *r, int rois) {
 // torch.nn.functional.interpolate(mode="nearest"), in float: source index = floor(i · in / out).
 static int nearest(int i, int in, int out) { return MIN((int)floorf((float)i * ((float)in / (float)out)), in - 1); }
 
-// The whole mask at the resized size, mirrored as its image.
+// The whole mask, mirrored as its image, at the resized size.
 static double *naive_resized(const Scene *s, int row) {
   const Bitmap *b = &s->bitmap[row];
   const ImageInfo *im = &s->images[row / OBJECTS];
@@ -60,9 +60,10 @@ static double *naive_resized(const Scene *s, int row) {
     for (int x = 0; x < b->w; x++)
       whole[(b->y + y) * im->w + b->x + x] = s->bits[b->offset + y * ((b->w + 31) / 32) + x / 32] >> x % 32 & 1;
   for (int y = 0; y < im->rh; y++)
-    for (int x = 0; x < im->rw; x++)
-      map[y * im->rw + (im->flip ? im->rw - 1 - x : x)] =
-          whole[nearest(y, im->h, im->rh) * im->w + nearest(x, im->w, im->rw)];
+    for (int x = 0; x < im->rw; x++) {
+      int column = nearest(x, im->w, im->rw);
+      map[y * im->rw + x] = whole[nearest(y, im->h, im->rh) * im->w + (im->flip ? im->w - 1 - column : column)];
+    }
   free(whole);
   return map;
 }
