@@ -112,6 +112,8 @@ static char *identity_of(const Run *r) {
   record_num(&j, "momentum", o->momentum);
   record_num(&j, "weight_decay", o->weight_decay);
   record_num(&j, "clip_grad", o->clip);
+  record_str(&j, "amp", amp_names[o->amp]);
+  record_bool(&j, "tf32", o->tf32);
   record_num(&j, "flip", o->flip);
   char *text = xstrdup(record_end(&j));
   record_free(&j);
@@ -145,6 +147,7 @@ static void start_weights(Run *r) {
       die(EXIT_USAGE, "--resume: %s was made with %s, this run has %s; give the same options or another --out", path,
           state.run, r->identity);
     r->first = state.step;
+    engine_set_scale(&r->engine, state.scale);
   }
   ckpt_close(&c);
 }
@@ -160,6 +163,7 @@ static Schedule make_schedule(const TrainOptions *o, int64_t steps) {
 static void save(Run *r, int64_t step) {
   Err err;
   RunState state = {.step = step, .run = r->identity};
+  engine_get_scale(&r->engine, state.scale);
   if (!state_save(&r->engine, r->checkpoint, &state, true, &err))
     die(EXIT_RUN, "step %lld: the checkpoint could not be written: %s; the one before it is whole", (long long)step,
         err.msg);
@@ -202,6 +206,10 @@ static void record_step(Run *r, int64_t step, double lr, const Batch *batch, con
   record_num(j, "grad_norm", s->grad_norm);
   record_int(j, "rois", s->rois);
   record_int(j, "positives", s->positives);
+  if (r->engine.params.shadow_dtype == F16) {
+    record_num(j, "loss_scale", s->loss_scale);
+    record_int(j, "skipped", s->skipped);
+  }
   record_num(j, "img_s", r->log.images_per_second);
   record_num(j, "wait", batch->wait_seconds);
   log_commit(&r->log);
@@ -267,6 +275,11 @@ static StepOptions step_options(const Run *r, int64_t step) {
                        .clip = r->o.clip};
 }
 
+// With fp16, gradients that overflow are part of finding the loss scale; the step changed nothing but that.
+static bool may_skip(const Run *r, const StepResult *s) {
+  return r->engine.params.shadow_dtype == F16 && isfinite(s->total) && s->loss_scale >= 1;
+}
+
 // True when the run is complete, false when it was stopped before.
 static bool train(Run *r, Loader *loader) {
   const TrainOptions *o = &r->o;
@@ -276,7 +289,7 @@ static bool train(Run *r, Loader *loader) {
     StepOptions options = step_options(r, step);
     StepResult s;
     engine_step(&r->engine, batch, &options, &s);
-    if (!s.finite) stop_not_finite(r, step, batch, &s);
+    if (!s.finite && !may_skip(r, &s)) stop_not_finite(r, step, batch, &s);
     int64_t done = step + 1;
     log_progress(&r->log, &(Progress){.step = done,
                                       .steps = r->steps,
@@ -304,7 +317,7 @@ static void run(Run *r, Loader *loader) {
   signal(SIGINT, on_interrupt);
   signal(SIGTERM, on_interrupt);
   bool complete = train(r, loader);
-  RunState state = {.step = r->steps, .run = r->identity};
+  RunState state = {.step = r->steps, .scale = {1}, .run = r->identity};
   if (complete && !state_save(&r->engine, r->model, &state, false, &err)) die(EXIT_RUN, "%s", err.msg);
   int bad = loader_bad_images(loader);
   if (bad) log_note(&r->log, "%d bad images were replaced", bad);

@@ -144,9 +144,7 @@ bool engine_open(Engine *e, const Compute *compute, const ModelConfig *config, c
       !inputs_allocate(&e->infer_inputs, e->dev, infer, &unused, false))
     return err_set(err, "out of memory: %.1f MB asked for; a smaller --batch, --size or --max-size shrinks it",
                    (double)e->total_bytes / 1e6);
-  float scale = compute->amp == F16 ? 65536 : 1;
-  upload_real(e->dev, e->hyper, (float[]){0, 0, 0, 0, 1 / scale}, 5);
-  upload_real(e->dev, e->scale, (float[]){scale, 0, 0}, 3);
+  engine_set_scale(e, (double[]){compute->amp == F16 ? 65536 : 1, 0, 0});
   for (int i = 0; e->train && i < train->canvases; i++) {
     e->train[i].loss_scale = e->scale;
     graph_bind(&e->train[i].graph, e->arena);
@@ -217,6 +215,13 @@ static double waited_seconds(Engine *e) {
   return now_seconds();
 }
 
+void engine_get_scale(Engine *e, double scale[3]) { download_real(e->dev, scale, e->scale, 3); }
+
+void engine_set_scale(Engine *e, const double scale[3]) {
+  upload_real(e->dev, e->scale, (float[]){(float)scale[0], (float)scale[1], (float)scale[2]}, 3);
+  upload_real(e->dev, e->hyper, (float[]){0, 0, 0, 0, (float)(1 / scale[0])}, 5);
+}
+
 static void queue_update(Engine *e, const MaskRcnn *m) {
   Device *dev = e->dev;
   Params *p = &e->params;
@@ -267,7 +272,7 @@ void engine_step(Engine *e, const Batch *batch, const StepOptions *o, StepResult
   double stats[2], scale[3];
   download_real(dev, r->loss, m->loss.data, LOSSES);
   download_real(dev, stats, e->stats, 2);
-  download_real(dev, scale, e->scale, 3);
+  engine_get_scale(e, scale);
   device_download(dev, &r->rois, m->roi_targets.rois.count, sizeof r->rois);
   device_download(dev, &r->positives, m->roi_targets.objects.count, sizeof r->positives);
   for (int i = 0; i < LOSSES; i++) r->total += r->loss[i];

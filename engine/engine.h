@@ -81,6 +81,10 @@ typedef struct StepResult {
 // One training step on a batch of the training shapes.
 void engine_step(Engine *e, const Batch *batch, const StepOptions *options, StepResult *result);
 
+// The state of fp16's loss scaling: scale, clean steps since it changed, steps skipped. Part of a checkpoint.
+void engine_get_scale(Engine *e, double scale[3]);
+void engine_set_scale(Engine *e, const double scale[3]);
+
 // Runs inference on a batch of the inference shapes. Results stay on the device until engine_detections.
 void engine_infer(Engine *e, const Batch *batch);
 

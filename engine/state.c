@@ -53,6 +53,9 @@ static void write_meta(CkptWriter *w, const Engine *e, const RunState *state) {
   free(categories);
   snprintf(step, sizeof step, "%lld", (long long)state->step);
   ckpt_meta(w, "step", step);
+  char scale[96];
+  snprintf(scale, sizeof scale, "%.17g %.17g %.17g", state->scale[0], state->scale[1], state->scale[2]);
+  ckpt_meta(w, "loss_scale", scale);
   ckpt_meta(w, "run", state->run);
 }
 
@@ -169,6 +172,9 @@ bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *o, Err *err) 
 bool state_resume(const Checkpoint *c, RunState *state, Err *err) {
   const char *step = ckpt_find_meta(c, "step"), *run = ckpt_find_meta(c, "run");
   if (!step || !run) return err_set(err, "the checkpoint does not say where its run stood; start without --resume");
-  *state = (RunState){.step = strtoll(step, NULL, 10), .run = run};
+  *state = (RunState){.step = strtoll(step, NULL, 10), .scale = {1}, .run = run};
+  const char *scale = ckpt_find_meta(c, "loss_scale");
+  if (scale && sscanf(scale, "%lf %lf %lf", &state->scale[0], &state->scale[1], &state->scale[2]) != 3)
+    return err_set(err, "the checkpoint's loss_scale '%s' is not three numbers", scale);
   return true;
 }

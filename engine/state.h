@@ -7,6 +7,7 @@
 
 typedef struct RunState {
   int64_t step;    // steps done
+  double scale[3]; // of engine_get_scale
   const char *run; // what else the run depends on (seed, schedule, batch …); a resumed run must say the same
 } RunState;
 

@@ -6,7 +6,7 @@
 
 const char *const schedule_names[] = {"step", "cosine", NULL};
 static const char *const recipes[] = {"torchvision", NULL};
-static const char *const amps[] = {"off", "bf16", "fp16", NULL};
+const char *const amp_names[] = {"off", "bf16", "fp16", NULL};
 static const char *const norms[] = {"auto", "frozen-bn", "bn", "gn", NULL}; // auto, then as norm_names
 
 TrainOptions train_options(int argc, char **argv) {
@@ -95,7 +95,7 @@ TrainOptions train_options(int argc, char **argv) {
        .help = "save and stop after N steps of this call, for queues with a time limit; 0 = run to the end"},
       {.name = "device", .kind = OPT_STRING, .target = &o.device, .arg = "NAME", .help = "auto, cpu or cuda:N"},
       {.name = "gpus", .kind = OPT_INT, .target = &o.gpus, .arg = "N", .min = 1, .max = 1024, .help = "ranks"},
-      {.name = "amp", .kind = OPT_CHOICE, .target = &o.amp, .choices = amps, .implied = "bf16",
+      {.name = "amp", .kind = OPT_CHOICE, .target = &o.amp, .choices = amp_names, .implied = "bf16",
        .help = "16-bit activations (GPU)"},
       {.name = "tf32", .kind = OPT_FLAG, .target = &o.tf32, .help = "TF32 products (GPU)"},
       {.name = "conv", .kind = OPT_STRING, .target = &o.conv, .arg = "RUNG", .help = "convolution kernels (GPU)"},

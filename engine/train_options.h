@@ -13,6 +13,7 @@ typedef struct TrainOptions {
   bool resume, reset_heads, strict, tf32, profile, plan, keep_empty;
 } TrainOptions;
 
+extern const char *const amp_names[];      // of TrainOptions.amp: "off", "bf16", "fp16"
 extern const char *const schedule_names[]; // of TrainOptions.schedule: "step", "cosine"
 
 // Parses or ends the program: --help exits 0, a mistake prints one line and exits 2. Prints the resolved configuration.
