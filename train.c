@@ -25,6 +25,7 @@ typedef struct Run {
   Schedule schedule;
   char *identity; // what a resumed run must share
   char *checkpoint, *model;
+  char kept[512]; // for messages: which checkpoint a failure leaves
   Log log;
 } Run;
 
@@ -167,6 +168,7 @@ static void save(Run *r, int64_t step) {
   if (!state_save(&r->engine, r->checkpoint, &state, true, &err))
     die(EXIT_RUN, "step %lld: the checkpoint could not be written: %s; the one before it is whole", (long long)step,
         err.msg);
+  snprintf(r->kept, sizeof r->kept, "%s holds step %lld, --resume continues", r->checkpoint, (long long)step);
 }
 
 static void record_scores(Run *r, int64_t step, const Scores *s) {
@@ -228,9 +230,9 @@ _Noreturn static void stop_not_finite(Run *r, int64_t step, const Batch *batch, 
   Err err;
   log_close(&r->log, &err);
   die(EXIT_RUN,
-      "step %lld: not finite (%s, gradient norm %g) on %s; weights untouched, %s kept; a smaller --lr, a longer "
+      "step %lld: not finite (%s, gradient norm %g) on %s; weights untouched, %s; a smaller --lr, a longer "
       "--warmup or --clip-grad may help",
-      (long long)step, losses, s->grad_norm, files, path_is_file(r->checkpoint) ? r->checkpoint : "nothing yet");
+      (long long)step, losses, s->grad_norm, files, r->kept);
 }
 
 static Loader *start_loader(const Run *r) {
@@ -288,7 +290,9 @@ static bool train(Run *r, Loader *loader) {
     const Batch *batch = next_batch(loader);
     StepOptions options = step_options(r, step);
     StepResult s;
+    die_context("step %lld; %s", (long long)step, r->kept);
     engine_step(&r->engine, batch, &options, &s);
+    die_context(NULL);
     if (!s.finite && !may_skip(r, &s)) stop_not_finite(r, step, batch, &s);
     int64_t done = step + 1;
     log_progress(&r->log, &(Progress){.step = done,
@@ -420,6 +424,10 @@ int main(int argc, char **argv) {
   r.schedule = make_schedule(o, r.steps);
   r.identity = identity_of(&r);
   start_weights(&r);
+  if (r.first)
+    snprintf(r.kept, sizeof r.kept, "%s holds step %lld, --resume continues", r.checkpoint, (long long)r.first);
+  else
+    snprintf(r.kept, sizeof r.kept, "no checkpoint yet");
   r.last = o->stop_after ? MIN(r.steps, r.first + o->stop_after) : r.steps;
   FILE *trace = NULL;
   if (o->trace && !(trace = fopen(o->trace, "w"))) die(EXIT_USAGE, "--trace %s: %s", o->trace, strerror(errno));

@@ -33,7 +33,7 @@ static bool cuda_open(Device *dev, Err *err) {
   }
   cudaDeviceProp properties;
   CUDA_CHECK(cudaGetDeviceProperties(&properties, dev->index));
-  snprintf(dev->description, sizeof dev->description, "%s, %d SMs, %.0f GiB", properties.name,
+  snprintf(dev->description, sizeof dev->description, "%.80s, %d SMs, %.0f GiB", properties.name,
            properties.multiProcessorCount, (double)properties.totalGlobalMem / (1 << 30));
   cudaStream_t stream;
   CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -77,6 +77,13 @@ static void cuda_zero(Device *dev, void *p, size_t bytes) {
 
 static void cuda_sync(Device *dev) { CUDA_CHECK(cudaStreamSynchronize(stream_of(dev))); }
 
+static size_t cuda_available(Device *dev) {
+  (void)dev;
+  size_t available, total;
+  CUDA_CHECK(cudaMemGetInfo(&available, &total));
+  return available;
+}
+
 static bool cuda_record(Device *dev) {
   CUDA_CHECK(cudaStreamBeginCapture(stream_of(dev), cudaStreamCaptureModeThreadLocal));
   return true;
@@ -101,5 +108,5 @@ static void cuda_forget(Device *dev, void *program) {
 }
 
 extern "C" const Memory memory_cuda = {cuda_open,     cuda_close, cuda_alloc, cuda_free,       cuda_upload,
-                                       cuda_download, cuda_zero,  cuda_sync,  cuda_record, cuda_record_end,
+                                       cuda_download, cuda_zero,  cuda_sync,  cuda_available, cuda_record, cuda_record_end,
                                        cuda_replay,   cuda_forget};

@@ -134,6 +134,12 @@ bool engine_open(Engine *e, const Compute *compute, const ModelConfig *config, c
     print_plans(e->infer, infer, "inference");
     print_summary(e, inputs);
   }
+  size_t rest = e->total_bytes - e->params.bytes, available = device_available(e->dev);
+  if (available && rest > available)
+    return err_set(err,
+                   "out of memory: %.1f MB asked for, %.1f MB free on %s; a smaller --batch, --size or --max-size "
+                   "shrinks it",
+                   (double)rest / 1e6, (double)available / 1e6, e->dev->description);
   size_t real = dtype_size(e->dev->real), unused = 0;
   e->arena = device_alloc(e->dev, e->arena_bytes);
   e->hyper = device_alloc(e->dev, 5 * real);

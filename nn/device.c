@@ -98,6 +98,7 @@ void device_close(Device *dev) {
 }
 
 void *device_alloc(Device *dev, size_t bytes) { return dev->memory->alloc(dev, bytes); }
+size_t device_available(Device *dev) { return dev->memory->available ? dev->memory->available(dev) : 0; }
 void device_free(Device *dev, void *p) { dev->memory->free(dev, p); }
 void device_upload(Device *dev, void *dst, const void *host, size_t bytes) {
   dev->memory->upload(dev, dst, host, bytes);

@@ -36,6 +36,7 @@ void device_close(Device *dev);
 
 void *device_alloc(Device *dev, size_t bytes); // zeroed; NULL when there is not enough
 void device_free(Device *dev, void *p);
+size_t device_available(Device *dev); // bytes that are free now; 0 where that is not known
 void device_upload(Device *dev, void *dst, const void *host, size_t bytes);
 void device_download(Device *dev, void *host, const void *src, size_t bytes); // waits for what was queued before
 void device_zero(Device *dev, void *p, size_t bytes);
@@ -63,7 +64,8 @@ struct Memory {
   void (*download)(Device *dev, void *host, const void *src, size_t bytes);
   void (*zero)(Device *dev, void *p, size_t bytes);
   void (*sync)(Device *dev);
-  bool (*record)(Device *dev); // NULL, and the following too: it cannot
+  size_t (*available)(Device *dev); // NULL: not known
+  bool (*record)(Device *dev);      // NULL, and the following too: it cannot
   void *(*record_end)(Device *dev);
   void (*replay)(Device *dev, void *program);
   void (*forget)(Device *dev, void *program);

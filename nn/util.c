@@ -20,6 +20,17 @@ bool err_set(Err *err, const char *fmt, ...) {
   return false;
 }
 
+static char context[512];
+
+void die_context(const char *fmt, ...) {
+  context[0] = '\0';
+  if (!fmt) return;
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(context, sizeof context, fmt, args);
+  va_end(args);
+}
+
 void die(int code, const char *fmt, ...) {
   fflush(stdout); // so that what was reported before stands before the reason for stopping
   fprintf(stderr, "%s: ", __progname);
@@ -27,6 +38,7 @@ void die(int code, const char *fmt, ...) {
   va_start(args, fmt);
   vfprintf(stderr, fmt, args);
   va_end(args);
+  if (code == EXIT_RUN && *context) fprintf(stderr, " (%s)", context);
   fputc('\n', stderr);
   exit(code);
 }
@@ -142,11 +154,14 @@ bool make_dirs(const char *path, Err *err) {
 }
 
 bool file_begin(AtomicFile *a, const char *path, Err *err) {
-  *a = (AtomicFile){.path = xstrdup(path)};
-  a->tmp = xasprintf("%s.tmp.%ld", path, (long)getpid()); // beside its target: rename is atomic within a file system
-  a->f = fopen(a->tmp, "wb");
+  struct stat st;
+  bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode); // a pipe or /dev/stdout: renaming would replace it
+  char *real = special ? NULL : realpath(path, NULL);          // a link stays one, its target is replaced
+  *a = (AtomicFile){.path = real ? real : xstrdup(path)};
+  if (!special) a->tmp = xasprintf("%s.tmp", a->path); // beside its target: rename is atomic within a file system
+  a->f = fopen(special ? a->path : a->tmp, "wb");
   if (a->f) return true;
-  err_set(err, "cannot write %s: %s", a->tmp, strerror(errno));
+  err_set(err, "cannot write %s: %s", path, strerror(errno));
   free(a->tmp);
   free(a->path);
   *a = (AtomicFile){0};
@@ -169,14 +184,14 @@ static bool sync_folder_of(const char *path) {
 }
 
 bool file_commit(AtomicFile *a, Err *err) {
-  bool ok = !ferror(a->f) && fflush(a->f) == 0 && fsync(fileno(a->f)) == 0;
+  bool ok = !ferror(a->f) && fflush(a->f) == 0 && (!a->tmp || fsync(fileno(a->f)) == 0);
   int reason = errno;
   if (fclose(a->f) != 0 && ok) {
     ok = false;
     reason = errno;
   }
   a->f = NULL;
-  if (ok) {
+  if (ok && a->tmp) {
     ok = rename(a->tmp, a->path) == 0 && sync_folder_of(a->path);
     reason = errno;
   }

@@ -6,6 +6,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
@@ -25,6 +29,10 @@ enum { EXIT_RUN = 1, EXIT_USAGE = 2 }; // 1: failed while running; 2: unusable a
 
 // Prints "name: message" as one line on stderr and exits.
 NORETURN void die(int code, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+// What the program is at, for the message of a failure that nobody can foresee (a GPU error, memory out): appended by
+// die(EXIT_RUN, …) in parentheses. fmt NULL: nothing.
+void die_context(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
 // CHECK guards memory and invariants and stays in optimised builds; a failure is our bug, not the user's.
 NORETURN void check_failed(const char *expr, const char *file, int line);
@@ -49,13 +57,19 @@ bool path_is_file(const char *path);
 bool make_dirs(const char *path, Err *err); // like mkdir -p
 
 // Atomic replacement: write to the returned stream, then file_commit flushes, fsyncs, renames onto `path` and fsyncs
-// the folder; file_abort removes the temporary file. Whatever stood at `path` stays whole until the rename.
+// the folder; file_abort removes the temporary file. Whatever stood at `path` stays whole until the rename. A killed
+// program leaves the temporary file behind; the next to write there takes its place. What is no regular file, such as
+// a pipe or /dev/stdout, is written directly.
 typedef struct AtomicFile {
   FILE *f;
-  char *path, *tmp;
+  char *path, *tmp; // tmp: NULL when written directly
 } AtomicFile;
 bool file_begin(AtomicFile *a, const char *path, Err *err);
 bool file_commit(AtomicFile *a, Err *err);
 void file_abort(AtomicFile *a);
 
 int compare_int(const void *a, const void *b); // qsort
+
+#ifdef __cplusplus
+}
+#endif
