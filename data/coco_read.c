@@ -77,8 +77,9 @@ static bool read_part(CocoReader *r) {
       array_reserve((void **)&c->xy, &r->xy_cap, r->num_xy + 1, sizeof *c->xy);
       c->xy[r->num_xy++] = json_number(j);
     }
+  r->num_xy -= (r->num_xy - first) % 2; // an x without its y counts for nothing, as in pycocotools
   size_t numbers = r->num_xy - first;
-  if (!usable || numbers < 6 || numbers % 2 != 0 || numbers / 2 > INT_MAX) {
+  if (!usable || numbers < 6 || numbers / 2 > INT_MAX) {
     r->num_xy = first;
     return false;
   }

@@ -27,7 +27,7 @@ static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
   float y1 = clip(y, (float)im->h), y2 = clip(y + h, (float)im->h);
   if (!(x2 > x1 && y2 > y1)) return d->dropped_boxes++, false; // negated so that NaN is dropped too
   *o = (Object){ann, a->category + 1, {x1, y1, x2, y2}};
-  d->box_masks += a->kind == SEG_NONE;
+  d->box_masks += a->kind == SEG_NONE || (a->kind == SEG_RLE && (a->rle.h != im->h || a->rle.w != im->w));
   return true;
 }
 
@@ -111,7 +111,23 @@ static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
                  c->path, c->num_images, c->num_anns, d->crowds, d->dropped_boxes, d->unlabelled);
 }
 
+// A copy that broke off shows before the first step, not as images replaced here and there.
+static bool check_files(const Dataset *d, Err *err) {
+  int missing = 0, first = 0;
+  for (int i = 0; i < d->num_images; i++) {
+    char *path = dataset_path(d, i);
+    if (!path_is_file(path) && missing++ == 0) first = i;
+    free(path);
+  }
+  if (missing == 0) return true;
+  char *path = dataset_path(d, first);
+  err_set(err, "%s: no such file; %d of %d images of %s are missing", path, missing, d->num_images, d->coco.path);
+  free(path);
+  return false;
+}
+
 static void measure(Dataset *d) {
+  d->max_objects = 1;
   for (int i = 0; i < d->num_images; i++) {
     const CocoImage *im = &d->coco.images[d->image[i]];
     int64_t words = 0;
@@ -137,7 +153,7 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
   *d = (Dataset){.resize = options->resize};
   char *annotations = NULL;
   bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) && coco_load(&d->coco, annotations, err) &&
-            list_images(d, options, err);
+            list_images(d, options, err) && check_files(d, err);
   free(annotations);
   if (!ok) return dataset_close(d), false;
   d->classes = d->coco.num_categories + 1;

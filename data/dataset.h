@@ -25,7 +25,7 @@ typedef struct Dataset {
   uint8_t *image_canvas; // [num_images] the smallest canvas that holds the resized image
   Object *object;        // grouped by image, in file order
   int *first_object;     // [num_images + 1] those of image i are object[first_object[i] … first_object[i + 1])
-  int max_objects;       // most of any image: the capacity for ground truth
+  int max_objects;       // most of any image, but at least 1: the capacity for ground truth
   int64_t max_bytes;     // of the largest decoded image
   int64_t max_words;     // of the bitmaps of one image, at most
   // For the report.
@@ -33,7 +33,7 @@ typedef struct Dataset {
   int crowds;          // annotations left out because they mark a crowd
   int dropped_boxes;   // … because their box has no area inside the image
   int unlabelled;      // … because their category is not in the file
-  int box_masks;       // objects without a segmentation: the mask is the box
+  int box_masks;       // objects without a usable segmentation: the mask is the box
 } Dataset;
 
 typedef struct DatasetOptions {
@@ -45,8 +45,8 @@ typedef struct DatasetOptions {
 
 // Reads the annotations of a split and decides what is usable, as torchvision's reference training does
 // (ConvertCocoPolysToMask): no crowds, boxes clipped to the image, none without area. A box that is absent is that of
-// the mask. Image files are not opened, unless an image's size is not in the annotations. False when the files are not
-// there, are malformed, or hold no usable image.
+// the mask. Image files are looked for but not opened, unless an image's size is not in the annotations. False when
+// files are not there, are malformed, or hold no usable image.
 bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err);
 void dataset_close(Dataset *d);
 

@@ -1,4 +1,5 @@
 // What of a data set is usable, and what is said when nothing is.
+#include <unistd.h>
 #include "data/dataset.h"
 #include "test/small_set.h"
 #include "test/test.h"
@@ -69,6 +70,20 @@ TEST(dataset_clips_boxes_and_finds_missing_sizes) {
   dataset_close(&d);
 }
 
+// Nothing to train on is still a set to run on: batches have room for one object then.
+TEST(dataset_without_objects) {
+  const char *dir = small_set("bare");
+  write_json(dir, "{\"categories\":[],\"images\":[{\"id\":1,\"file_name\":\"1.png\",\"height\":41,\"width\":60}]}");
+  DatasetOptions all = small_options;
+  all.keep_empty = true;
+  Dataset d;
+  if (!open_set(&d, dir, &all)) return;
+  EXPECT_INT(d.num_images, 1);
+  EXPECT_INT(d.max_objects, 1);
+  EXPECT_INT(d.first_object[1], 0);
+  dataset_close(&d);
+}
+
 TEST(dataset_explains_failures) {
   const char *dir = small_set("failures");
   Dataset d;
@@ -81,5 +96,11 @@ TEST(dataset_explains_failures) {
   write_json(dir, "{\"categories\":[],\"images\":[{\"id\":5,\"file_name\":\"1.png\",\"height\":99999,\"width\":99999}],"
                   "\"annotations\":[]}");
   EXPECT(!dataset_open(&d, dir, "train", &small_options, &err) && strstr(err.msg, "99999 x 99999"));
+  dir = small_set("gone");
+  char path[1024];
+  snprintf(path, sizeof path, "%s/train/3.png", dir);
+  CHECK(unlink(path) == 0);
+  EXPECT(!dataset_open(&d, dir, "train", &small_options, &err));
+  if (!EXPECT(strstr(err.msg, "gone/train/3.png: no such file; 1 of 12 images of "))) printf("%s\n", err.msg);
   EXPECT(!dataset_open(&d, dir, "nosuchsplit", &small_options, &err) && err.msg[0]);
 }

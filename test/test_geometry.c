@@ -96,3 +96,22 @@ TEST(geometry_code) {
   EXPECT_NEAR(cut.x2, 50, 0);
   EXPECT(isnan(cut.y2));
 }
+
+// Within 1.03 units in the last place of the library's double, and never falling.
+TEST(geometry_exp) {
+  double worst = 0;
+  float last = 0;
+  for (int i = -104 * 4096; i <= 88 * 4096; i++) {
+    float x = (float)i / 4096, e = portable_exp(x);
+    int exponent;
+    frexp(exp((double)x), &exponent);
+    worst = fmax(worst, fabs(e - exp((double)x)) / ldexp(1, MAX(exponent - 24, -149)));
+    if (!EXPECT(e >= last)) break;
+    last = e;
+  }
+  EXPECT(worst < 1.03);
+  EXPECT_NEAR(portable_exp(0), 1, 0);
+  EXPECT_NEAR(portable_exp(-INFINITY), 0, 0);
+  EXPECT(isinf(portable_exp(89)) && isinf(portable_exp(INFINITY)));
+  EXPECT(isnan(portable_exp(NAN)));
+}

@@ -217,7 +217,7 @@ static void replace_image(const char *dir, int image, int h, int w) {
   image_free(&im);
 }
 
-// Makes images 0 to 3 bad: not there, no image, another width, another height than the annotations say.
+// Makes images 0 to 3 of an open set bad: gone since, no image, another width, another height than the annotations say.
 enum { BAD = 4 };
 static void spoil(const char *dir) {
   char path[1024];
@@ -238,9 +238,9 @@ static int count_of(const char *text, const char *part) {
 TEST(loader_replaces_bad_images) {
   enum { STEPS = 24 };
   const char *dir = small_set("bad");
-  spoil(dir);
   Dataset d;
   if (!open_set(&d, dir, &small_options)) return;
+  spoil(dir);
   Err err;
   uint64_t want[STEPS], got[STEPS];
   char log[1024];
@@ -281,9 +281,9 @@ TEST(loader_replaces_bad_images) {
 
 TEST(loader_strict_stops_at_bad_images) {
   const char *dir = small_set("strict");
-  spoil(dir);
   Dataset d;
   if (!open_set(&d, dir, &small_options)) return;
+  spoil(dir);
   Err err;
   LoaderOptions o = training(2);
   o.strict = true;
@@ -300,9 +300,9 @@ TEST(loader_strict_stops_at_bad_images) {
 
 TEST(loader_leaves_bad_images_out_of_an_evaluation) {
   const char *dir = small_set("left_out");
-  spoil(dir);
   Dataset d;
   if (!open_set(&d, dir, &small_options)) return;
+  spoil(dir);
   Err err;
   char log[1024];
   snprintf(log, sizeof log, "%s/left_out/stderr", test_tmp());
@@ -321,12 +321,12 @@ TEST(loader_leaves_bad_images_out_of_an_evaluation) {
 TEST(loader_fails_when_nothing_can_be_read) {
   const char *dir = small_set("nothing");
   char path[1024];
+  Dataset d;
+  if (!open_set(&d, dir, &small_options)) return;
   for (int i = 0; i < IMAGES; i++) {
     snprintf(path, sizeof path, "%s/train/%d.png", dir, i);
     CHECK(unlink(path) == 0);
   }
-  Dataset d;
-  if (!open_set(&d, dir, &small_options)) return;
   Err err;
   snprintf(path, sizeof path, "%s/stderr", dir);
   int kept = quiet_begin(path);
