@@ -1,0 +1,99 @@
+// The convolution ops: check the shapes, see through fully connected layers, and hand the work to a rung of the ladder.
+#include <string.h>
+#include "cuda/conv/filter_grad.cuh"
+#include "cuda/conv/ladder.h"
+#include "cuda/conv/walk.cuh"
+
+// ---- the rung -------------------------------------------------------------------------------------------------------
+
+static const Rung *const rungs[] = {&rung_naive, &rung_im2col, &rung_wmma, &rung_cudnn};
+
+const Rung *conv_rung(const char *name) {
+  for (const Rung *rung : rungs)
+    if (!strcmp(rung->name, name)) return rung;
+  return NULL;
+}
+
+// The rung asked for where it can, else the fastest of ours; never cuDNN unasked.
+static const Rung *choose(const Device *dev, ConvOp op, const Tensor *in) {
+  if (dev->conv && strcmp(dev->conv, "auto")) {
+    const Rung *rung = conv_rung(dev->conv);
+    if (!rung) die(EXIT_USAGE, "--conv %s: choose auto, naive, im2col, wmma or cudnn", dev->conv);
+    if (rung->supports(dev, op, in)) return rung;
+  }
+  return rung_wmma.supports(dev, op, in) ? &rung_wmma : &rung_im2col;
+}
+
+// ---- shapes ---------------------------------------------------------------------------------------------------------
+
+static void check_sides(const Conv *conv, const Tensor *w, const Tensor *big, const Tensor *small) {
+  CHECK(conv->stride > 0 && big->n == small->n);
+  CHECK(small->h == (big->h + 2 * conv->pad - w->h) / conv->stride + 1);
+  CHECK(small->w == (big->w + 2 * conv->pad - w->w) / conv->stride + 1);
+  CHECK(big->c == w->c && big->ldc == w->ldc && small->c == w->n && small->ldc == channel_pitch(w->n));
+  CHECK(w->ldc == channel_pitch(w->c) && big->dtype == small->dtype);
+  CHECK(tensor_elements(w) < (size_t)1 << 31); // kernels count its elements in int
+}
+
+static void check_dest(const Dest *d) {
+  const Tensor *t = &d->t, *a = d->addend, *m = d->mask;
+  CHECK(!a || (a->ldc == t->ldc && a->dtype == t->dtype));
+  CHECK(!m || (m->ldc == t->ldc && m->dtype == t->dtype && m->h == t->h && m->w == t->w));
+}
+
+// A filter that covers its input meets it in one position: the same sums as a 1 × 1 convolution of one pixel with
+// h · w · ldc channels, which unrolls nothing and whose gradient has no taps that meet nothing. Padding lanes would
+// become channels of the result in two of the three ops, so there must be none.
+static bool is_flat(const Conv *conv, int pairs, const Tensor *x, const Tensor *w) {
+  return pairs == 1 && !conv->pad && w->h * w->w > 1 && x->h == w->h && x->w == w->w && x->c == x->ldc;
+}
+static Tensor flat(const Tensor *t) {
+  Tensor f = *t;
+  f.h = f.w = 1;
+  f.c = f.ldc = t->h * t->w * t->ldc;
+  return f;
+}
+static const Conv one_by_one = {1, 0};
+
+// ---- ops ------------------------------------------------------------------------------------------------------------
+
+extern "C" void cuda_conv_forward(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *w,
+                                  const Dest *y) {
+  CHECK(pairs <= CONV_MAX_PAIRS && w->dtype == x->dtype);
+  for (int i = 0; i < pairs; i++) check_sides(conv, w, &x[i], &y[i].t), check_dest(&y[i]);
+  const Rung *rung = choose(dev, CONV_FORWARD, x);
+  if (!is_flat(conv, pairs, x, w)) return rung->forward(dev, conv, pairs, x, w, y);
+  Tensor x1 = flat(x), w1 = flat(w);
+  rung->forward(dev, &one_by_one, 1, &x1, &w1, y);
+}
+
+extern "C" void cuda_conv_dgrad(Device *dev, const Conv *conv, int pairs, const Tensor *dy, const Tensor *w,
+                                const Dest *dx) {
+  CHECK(pairs <= CONV_MAX_PAIRS && w->dtype == dy->dtype);
+  for (int i = 0; i < pairs; i++) check_sides(conv, w, &dx[i].t, &dy[i]), check_dest(&dx[i]);
+  const Rung *rung = choose(dev, CONV_DGRAD, dy);
+  const Tensor *t = &dx->t, *a = dx->addend;
+  bool same = !a || (a->h == t->h && a->w == t->w);
+  if (!is_flat(conv, pairs, t, w) || dx->bias || !same) return rung->dgrad(dev, conv, pairs, dy, w, dx);
+  Tensor w1 = flat(w), addend, mask;
+  Dest dx1 = *dx;
+  dx1.t = flat(t);
+  if (a) addend = flat(a), dx1.addend = &addend;
+  if (dx->mask) mask = flat(dx->mask), dx1.mask = &mask;
+  rung->dgrad(dev, &one_by_one, 1, dy, &w1, &dx1);
+}
+
+extern "C" void cuda_conv_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy,
+                                const FilterGrad *out) {
+  CHECK(pairs <= CONV_MAX_PAIRS && out->dw.dtype == F32);
+  for (int i = 0; i < pairs; i++) check_sides(conv, &out->dw, &x[i], &dy[i]);
+  const Rung *rung = choose(dev, CONV_WGRAD, x);
+  if (is_flat(conv, pairs, x, &out->dw)) {
+    Tensor x1 = flat(x);
+    FilterGrad flattened = *out;
+    flattened.dw = flat(&out->dw);
+    rung->wgrad(dev, &one_by_one, 1, &x1, dy, &flattened);
+  } else
+    rung->wgrad(dev, conv, pairs, x, dy, out);
+  if (out->db) column_sums(dev, pairs, dy, (float *)out->db, out->accumulate);
+}

@@ -1,0 +1,30 @@
+// The ladder: several ways to compute a convolution, from the shortest to read to the fastest, under one table. Device's
+// `conv` names one of them; the ops (conv.cu) pick for themselves where it is NULL.
+#pragma once
+#include "nn/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum ConvOp { CONV_FORWARD, CONV_DGRAD, CONV_WGRAD, CONV_OPS } ConvOp;
+
+// The functions are those of nn/ops.h, checked and simplified by conv.cu: a fully connected layer comes as a 1 × 1
+// convolution, and wgrad leaves db to its caller. All are deterministic.
+typedef struct Rung {
+  const char *name;
+  // Whether it computes `op` when the operand that is read pixel by pixel (x, or dy in dgrad) is such as `in`.
+  bool (*supports)(const Device *dev, ConvOp op, const Tensor *in);
+  void (*forward)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *w, const Dest *y);
+  void (*dgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *dy, const Tensor *w, const Dest *dx);
+  void (*wgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);
+} Rung;
+
+extern const Rung rung_naive, rung_im2col, rung_wmma, rung_cudnn;
+
+// By name; NULL when there is none.
+const Rung *conv_rung(const char *name);
+
+#ifdef __cplusplus
+}
+#endif

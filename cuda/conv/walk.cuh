@@ -1,0 +1,92 @@
+// A convolution as matrix products, for the kernels: the walk of nn/im2col.h, whose rows are pixels of the result and
+// whose columns are (tap, channel) of what is read, together with the tensors that it joins. Unlike on the CPU, padding
+// lanes are columns too: they are zero on one side at least, and vectors of eight then never straddle a tap.
+#pragma once
+#include "cuda/common.cuh"
+extern "C" {
+#include "nn/im2col.h"
+}
+
+enum { CONV_MAX_PAIRS = 8 };
+
+// Quotients by a number that is known at launch, as a product and a shift (Granlund, Montgomery, "Division by invariant
+// integers using multiplication", 1994). Exact for numerators below 2^31.
+struct Divider {
+  uint32_t by, magic, shift;
+};
+static inline Divider divider(uint32_t by) {
+  uint32_t shift = 0;
+  while ((uint64_t)1 << shift < by) shift++;
+  uint64_t magic = (((uint64_t)1 << shift) - by << 32) / by + 1;
+  return {by, (uint32_t)magic, shift};
+}
+__device__ __forceinline__ uint32_t divide(uint32_t n, const Divider &d) { return (__umulhi(n, d.magic) + n) >> d.shift; }
+
+// What is read: the pixels of one tensor along one walk.
+struct Gather {
+  Tensor in;
+  Walk walk;
+  Divider area, width; // positions of an image; of a row of them
+};
+static inline Gather gather(const Tensor *in, const Walk *walk) {
+  size_t rows = (size_t)in->n * walk_area(walk);
+  CHECK(rows < (size_t)1 << 31 && tensor_elements(in) / (in->n ? in->n : 1) < (size_t)1 << 31);
+  return {*in, *walk, divider(walk_area(walk)), divider(walk->x.size)};
+}
+static inline int gather_columns(const Gather &g) { return walk_taps(&g.walk) * g.in.ldc; }
+static inline int gather_capacity(const Gather &g) { return g.in.n * walk_area(&g.walk); }
+
+// Rows that hold data.
+__device__ __forceinline__ int gather_rows(const Gather &g) { return rows_of(g.in) * g.area.by; }
+__device__ __forceinline__ Position position_of(const Gather &g, uint32_t row) {
+  uint32_t n = divide(row, g.area), rest = row - n * g.area.by, i = divide(rest, g.width);
+  return {(int)n, (int)i, (int)(rest - i * g.width.by)};
+}
+
+// A column of the unrolled operand; y ≥ walk.y.taps: past the end.
+struct Column {
+  int c, y, x; // channel; tap of the walk
+};
+__device__ __forceinline__ void column_advance(Column &k, int by, const Gather &g) {
+  for (k.c += by; k.c >= g.in.ldc; k.c -= g.in.ldc)
+    if (++k.x == g.walk.x.taps) k.x = 0, k.y++;
+}
+// Which of the filter's r × s taps it meets.
+__device__ __forceinline__ int filter_tap(const Column &k, const Gather &g, int s) {
+  const Axis &y = g.walk.y, &x = g.walk.x;
+  return (y.filter + k.y * y.filter_step) * s + x.filter + k.x * x.filter_step;
+}
+
+// One product of forward or dgrad: all positions of one walk of one pair.
+struct Part {
+  Gather gather;
+  DestArgs out;
+  int first_tile; // of this part, where one launch computes several
+};
+
+// The eight channels from `column` of the result at a row.
+template <class T> __device__ __forceinline__ void part_store8(const Part &p, int row, int column, const Eight &v) {
+  Position at = position_of(p.gather, row);
+  const Axis &y = p.gather.walk.y, &x = p.gather.walk.x;
+  dest_store8<T>(p.out, at.n, y.out + y.out_step * at.i, x.out + x.out_step * at.j, column, v);
+}
+
+// Calls f(Part) for each: a pair is one part forward, and one for each of the stride² phases backward.
+template <class F>
+void for_each_part(const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out, bool backward, F f) {
+  int stride = backward ? conv->stride : 1;
+  for (int i = 0; i < pairs; i++)
+    for (int phase = 0; phase < stride * stride; phase++) {
+      const Tensor *t = &out[i].t;
+      Walk walk = backward ? Walk{axis_backward(conv, w->h, t->h, phase / stride),
+                                  axis_backward(conv, w->w, t->w, phase % stride)}
+                           : Walk{axis_forward(conv, w->h, t->h), axis_forward(conv, w->w, t->w)};
+      if (in[i].n && walk_area(&walk)) f(Part{gather(&in[i], &walk), dest_args(&out[i]), 0});
+    }
+}
+
+// The unrolled x of wgrad.
+static inline Gather gather_forward(const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y) {
+  Walk walk = {axis_forward(conv, w->h, y->h), axis_forward(conv, w->w, y->w)};
+  return gather(x, &walk);
+}
