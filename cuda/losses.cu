@@ -1,0 +1,332 @@
+// Losses of the RPN, the box head and the mask head, as torchvision's: rpn.compute_loss, fastrcnn_loss and
+// maskrcnn_loss. Values are summed in double and in a fixed order; gradients are written densely, zeros included.
+#include "cuda/common.cuh"
+
+enum {
+  THREADS = 256,
+  WARPS = THREADS / 32,
+  REDUCE_THREADS = 1024,
+  FILL_BLOCKS = 132 * 8 // per level: enough for the largest chip
+};
+
+// ---- element losses and their derivatives ---------------------------------------------------------------------------
+
+// -t·log σ(x) - (1 - t)·log(1 - σ(x)), in the form that neither overflows nor takes the log of 0.
+__device__ __forceinline__ double bce(float x, float t) {
+  return (x > 0 ? x : 0) - x * t + log1pf(expf(-fabsf(x)));
+}
+
+__device__ __forceinline__ float sigmoid(float x) {
+  float e = expf(-fabsf(x)); // never overflows
+  return (x < 0 ? e : 1) / (1 + e);
+}
+
+__device__ __forceinline__ double smooth_l1(float x, float t, float beta) {
+  float d = fabsf(x - t);
+  return d < beta ? 0.5f * d * d / beta : d - 0.5f * beta;
+}
+// d smooth_l1 / dx; 0 at x = t also for L1, NaN for NaN.
+__device__ __forceinline__ float smooth_l1_grad(float x, float t, float beta) {
+  float e = x - t;
+  if (fabsf(e) < beta) return e / beta;
+  return e > 0 ? 1 : e < 0 ? -1 : e;
+}
+
+__device__ __forceinline__ float mean(double sum, double count) { return count > 0 ? (float)(sum / count) : 0; }
+
+// What the gradient of a mean over `count` is multiplied by.
+__device__ __forceinline__ float gradient_factor(const float *scale, double count) {
+  return count > 0 ? (scale ? *scale : 1) / (float)count : 0;
+}
+
+// loss[j] = Σ parts[j, row] over the rows / (rows · per_row), for j = 0 … gridDim.x - 1.
+__global__ void mean_kernel(const double *parts, int capacity, const int *rows, double per_row, float *loss) {
+  int count = *rows;
+  double sum = 0;
+  for (int i = threadIdx.x; i < count; i += blockDim.x) sum += parts[(size_t)blockIdx.x * capacity + i];
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) loss[blockIdx.x] = mean(sum, count * per_row);
+}
+
+// ---- RPN ------------------------------------------------------------------------------------------------------------
+
+struct RpnArgs {
+  float beta;
+  Anchors anchors;
+  RpnTargets targets;
+  Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS], dlogits[MAX_LEVELS], ddeltas[MAX_LEVELS];
+};
+
+struct AnchorPlace { // where the predictions of an anchor stand: level, and element of its logits and deltas
+  int level;
+  size_t logit, delta;
+};
+__device__ AnchorPlace anchor_place(const RpnArgs &p, int image, int index) {
+  int l = 0;
+  while (l + 1 < p.anchors.levels && index >= p.anchors.level[l + 1].first) l++;
+  const AnchorLevel &level = p.anchors.level[l];
+  int i = index - level.first, a = i % p.anchors.per_cell;
+  size_t cell = (size_t)image * level.h * level.w + i / p.anchors.per_cell;
+  return {l, cell * p.logits[l].ldc + a, cell * p.deltas[l].ldc + 4 * a};
+}
+
+__device__ double sampled_anchors(const RpnTargets &targets) {
+  int sampled = 0;
+  for (int n = 0; n < targets.images; n++) sampled += targets.count[n];
+  return sampled;
+}
+
+// One block: there are a few thousand anchors at most.
+template <class T> __global__ void rpn_loss_kernel(const __grid_constant__ RpnArgs p, float *loss) {
+  const RpnTargets &t = p.targets;
+  double objectness = 0, regression = 0;
+  for (int row = threadIdx.x; row < t.images * t.batch; row += blockDim.x) {
+    int n = row / t.batch, i = row % t.batch;
+    if (i >= t.count[n]) continue;
+    bool object = i < t.positives[n];
+    AnchorPlace place = anchor_place(p, n, t.index[row]);
+    objectness += bce(to_float(((const T *)p.logits[place.level].data)[place.logit]), object);
+    const T *delta = (const T *)p.deltas[place.level].data + place.delta;
+    const float *target = (const float *)t.delta.data + (size_t)row * t.delta.ldc;
+    for (int k = 0; object && k < 4; k++) regression += smooth_l1(to_float(delta[k]), target[k], p.beta);
+  }
+  objectness = block_sum(objectness);
+  regression = block_sum(regression);
+  if (threadIdx.x) return;
+  double sampled = sampled_anchors(t);
+  loss[0] = mean(objectness, sampled);
+  loss[1] = mean(regression, sampled);
+}
+
+__device__ void zero(const Tensor &t, size_t element_size) {
+  size_t n = (size_t)t.n * t.h * t.w * t.ldc * element_size / sizeof(uint4);
+  for (size_t i = thread_index(); i < n; i += gridDim.x * blockDim.x) ((uint4 *)t.data)[i] = uint4{};
+}
+// All levels at once; blockIdx.y is the level.
+template <class T> __global__ void rpn_zero_kernel(const __grid_constant__ RpnArgs p) {
+  zero(p.dlogits[blockIdx.y], sizeof(T));
+  zero(p.ddeltas[blockIdx.y], sizeof(T));
+}
+
+// A thread for each sampled anchor; none is sampled twice, so '=' is enough.
+template <class T> __global__ void rpn_loss_backward_kernel(const __grid_constant__ RpnArgs p, const float *scale) {
+  const RpnTargets &t = p.targets;
+  int row = thread_index(), n = row / t.batch, i = row % t.batch;
+  if (n >= t.images || i >= t.count[n]) return;
+  bool object = i < t.positives[n];
+  float factor = gradient_factor(scale, sampled_anchors(t));
+  AnchorPlace place = anchor_place(p, n, t.index[row]);
+  float logit = to_float(((const T *)p.logits[place.level].data)[place.logit]);
+  ((T *)p.dlogits[place.level].data)[place.logit] = from_float<T>(factor * (sigmoid(logit) - object));
+  const T *delta = (const T *)p.deltas[place.level].data + place.delta;
+  const float *target = (const float *)t.delta.data + (size_t)row * t.delta.ldc;
+  T *ddelta = (T *)p.ddeltas[place.level].data + place.delta;
+  for (int k = 0; object && k < 4; k++)
+    ddelta[k] = from_float<T>(factor * smooth_l1_grad(to_float(delta[k]), target[k], p.beta));
+}
+
+// ---- box head -------------------------------------------------------------------------------------------------------
+
+struct Softmax { // probability of class k = exp(x[k] - max) / sum
+  float max, sum;
+};
+// Of one row by one warp; NaN anywhere makes the sum NaN.
+template <class T> __device__ Softmax warp_softmax(const T *x, int classes) {
+  int lane = threadIdx.x % 32;
+  Softmax s = {-INFINITY, 0};
+  for (int k = lane; k < classes; k += 32) s.max = fmaxf(s.max, to_float(x[k]));
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) s.max = fmaxf(s.max, __shfl_xor_sync(~0u, s.max, offset));
+  for (int k = lane; k < classes; k += 32) s.sum += expf(to_float(x[k]) - s.max);
+  s.sum = warp_sum(s.sum);
+  return s;
+}
+
+// A warp for each RoI: parts[0, roi] = cross-entropy, parts[1, roi] = smooth L1.
+template <class T>
+__global__ void box_loss_kernel(float beta, RoiTargets t, Tensor logits, Tensor deltas, double *parts) {
+  int r = thread_index() / 32, lane = threadIdx.x % 32;
+  if (r >= *t.rois.count) return;
+  int label = t.label[r];
+  const T *x = pixel<T>(logits, r, 0, 0), *delta = pixel<T>(deltas, r, 0, 0) + 4 * label;
+  const float *target = pixel<float>(t.delta, r, 0, 0);
+  Softmax s = warp_softmax(x, logits.c);
+  if (lane) return;
+  parts[r] = s.max - to_float(x[label]) + logf(s.sum);
+  double regression = 0;
+  for (int k = 0; label > 0 && k < 4; k++) regression += smooth_l1(to_float(delta[k]), target[k], beta);
+  parts[t.rois.capacity + r] = regression;
+}
+
+// A warp for each RoI.
+template <class T>
+__global__ void box_loss_backward_kernel(float beta, RoiTargets t, Tensor logits, Tensor deltas, const float *scale,
+                                         Tensor dlogits, Tensor ddeltas) {
+  int r = thread_index() / 32, lane = threadIdx.x % 32, count = *t.rois.count;
+  if (r >= count) return;
+  float factor = gradient_factor(scale, count);
+  int label = t.label[r];
+  const T *x = pixel<T>(logits, r, 0, 0), *delta = pixel<T>(deltas, r, 0, 0);
+  const float *target = pixel<float>(t.delta, r, 0, 0);
+  Softmax s = warp_softmax(x, logits.c);
+  for (int c = lane * 8; c < dlogits.ldc; c += 32 * 8) {
+    Eight g = load8(x + c);
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+      g.v[k] = c + k < logits.c ? factor * (expf(g.v[k] - s.max) / s.sum - (c + k == label)) : 0;
+    store8(pixel<T>(dlogits, r, 0, 0) + c, g);
+  }
+  for (int c = lane * 8; c < ddeltas.ldc; c += 32 * 8) {
+    Eight g = {};
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+      if (label > 0 && (c + k) / 4 == label)
+        g.v[k] = factor * smooth_l1_grad(to_float(delta[c + k]), target[k % 4], beta);
+    store8(pixel<T>(ddeltas, r, 0, 0) + c, g);
+  }
+}
+
+// ---- mask head ------------------------------------------------------------------------------------------------------
+
+// A block for each object: parts[object] = Σ over its pixels.
+template <class T> __global__ void mask_loss_kernel(RoiTargets t, Tensor logits, Tensor target, double *parts) {
+  int r = blockIdx.x;
+  if (r >= *t.objects.count) return;
+  int pixels = logits.h * logits.w;
+  const T *x = pixel<T>(logits, r, 0, 0) + t.object_label[r];
+  const float *wanted = pixel<float>(target, r, 0, 0);
+  double sum = 0;
+  for (int i = threadIdx.x; i < pixels; i += blockDim.x)
+    sum += bce(to_float(x[(size_t)i * logits.ldc]), wanted[(size_t)i * target.ldc]);
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) parts[r] = sum;
+}
+
+// A thread for every eight classes of a pixel; all but the object's own are zero.
+template <class T>
+__global__ void mask_loss_backward_kernel(RoiTargets t, Tensor logits, Tensor target, const float *scale,
+                                          Tensor dlogits, unsigned eights) {
+  unsigned i = thread_index();
+  if (i >= eights) return;
+  Place p = place_of(dlogits, i);
+  int count = *t.objects.count;
+  if (p.n >= count) return;
+  Eight g = {};
+  int own = t.object_label[p.n] - p.c;
+  if (own >= 0 && own < 8) {
+    float x = to_float(pixel<T>(logits, p.n, p.y, p.x)[p.c + own]), wanted = *pixel<float>(target, p.n, p.y, p.x);
+    float factor = gradient_factor(scale, (double)count * logits.h * logits.w);
+#pragma unroll
+    for (int k = 0; k < 8; k++) g.v[k] = k == own ? factor * (sigmoid(x) - wanted) : 0;
+  }
+  store8(pixel<T>(dlogits, p.n, p.y, p.x) + p.c, g);
+}
+
+// ---- launchers ------------------------------------------------------------------------------------------------------
+
+static void check_like(const Tensor *x, const Tensor *dx) {
+  CHECK(dx->dtype == x->dtype && dx->n == x->n && dx->h == x->h && dx->w == x->w && dx->ldc == x->ldc);
+  CHECK(dx->ldc % 8 == 0);
+}
+
+static RpnArgs rpn_args(float beta, const Anchors *anchors, const RpnTargets *targets, const Tensor *logits,
+                        const Tensor *deltas) {
+  RpnArgs p = {beta, *anchors, *targets, {}, {}, {}, {}};
+  for (int l = 0; l < anchors->levels; l++) {
+    CHECK(logits[l].dtype == logits[0].dtype && deltas[l].dtype == logits[0].dtype);
+    p.logits[l] = logits[l];
+    p.deltas[l] = deltas[l];
+  }
+  return p;
+}
+
+extern "C" void cuda_rpn_loss(Device *dev, float beta, const Anchors *anchors, const RpnTargets *targets,
+                              const Tensor *logits, const Tensor *deltas, const Tensor *loss) {
+  if (dev->measuring) return;
+  RpnArgs p = rpn_args(beta, anchors, targets, logits, deltas);
+  WITH_TYPE(logits[0].dtype, T, {
+    rpn_loss_kernel<T><<<1, REDUCE_THREADS, 0, stream_of(dev)>>>(p, (float *)loss->data);
+    LAUNCH_CHECK();
+  })
+}
+
+extern "C" void cuda_rpn_loss_backward(Device *dev, float beta, const Anchors *anchors, const RpnTargets *targets,
+                                       const Tensor *logits, const Tensor *deltas, LossScale scale,
+                                       const Tensor *dlogits, const Tensor *ddeltas) {
+  if (dev->measuring) return;
+  RpnArgs p = rpn_args(beta, anchors, targets, logits, deltas);
+  size_t largest = 0;
+  for (int l = 0; l < anchors->levels; l++) {
+    check_like(&logits[l], &dlogits[l]);
+    check_like(&deltas[l], &ddeltas[l]);
+    p.dlogits[l] = dlogits[l];
+    p.ddeltas[l] = ddeltas[l];
+    largest = MAX(largest, tensor_bytes(&ddeltas[l]) / sizeof(uint4));
+  }
+  WITH_TYPE(logits[0].dtype, T, {
+    dim3 grid(MIN(MAX(blocks_for(largest, THREADS), 1), FILL_BLOCKS), anchors->levels);
+    rpn_zero_kernel<T><<<grid, THREADS, 0, stream_of(dev)>>>(p);
+    LAUNCH_CHECK();
+    int rows = targets->images * targets->batch;
+    rpn_loss_backward_kernel<T>
+        <<<blocks_for(rows, THREADS), THREADS, 0, stream_of(dev)>>>(p, (const float *)scale);
+    LAUNCH_CHECK();
+  })
+}
+
+extern "C" void cuda_box_loss(Device *dev, float beta, const RoiTargets *targets, const Tensor *logits,
+                              const Tensor *deltas, const Tensor *loss) {
+  int capacity = targets->rois.capacity;
+  double *parts = (double *)device_scratch(dev, (size_t)capacity * 2 * sizeof *parts);
+  if (!parts) return;
+  CHECK(deltas->dtype == logits->dtype && logits->n == capacity && deltas->n == capacity);
+  WITH_TYPE(logits->dtype, T, {
+    box_loss_kernel<T>
+        <<<blocks_for(capacity, WARPS), THREADS, 0, stream_of(dev)>>>(beta, *targets, *logits, *deltas, parts);
+    LAUNCH_CHECK();
+  })
+  mean_kernel<<<2, REDUCE_THREADS, 0, stream_of(dev)>>>(parts, capacity, targets->rois.count, 1,
+                                                        (float *)loss->data);
+  LAUNCH_CHECK();
+}
+
+extern "C" void cuda_box_loss_backward(Device *dev, float beta, const RoiTargets *targets, const Tensor *logits,
+                                       const Tensor *deltas, LossScale scale, const Tensor *dlogits,
+                                       const Tensor *ddeltas) {
+  if (dev->measuring) return;
+  check_like(logits, dlogits);
+  check_like(deltas, ddeltas);
+  WITH_TYPE(logits->dtype, T, {
+    box_loss_backward_kernel<T><<<blocks_for(targets->rois.capacity, WARPS), THREADS, 0, stream_of(dev)>>>(
+        beta, *targets, *logits, *deltas, (const float *)scale, *dlogits, *ddeltas);
+    LAUNCH_CHECK();
+  })
+}
+
+extern "C" void cuda_mask_loss(Device *dev, const RoiTargets *targets, const Tensor *logits, const Tensor *target,
+                               const Tensor *loss) {
+  int capacity = targets->objects.capacity;
+  double *parts = (double *)device_scratch(dev, (size_t)capacity * sizeof *parts);
+  if (!parts) return;
+  CHECK(logits->n == capacity && target->h == logits->h && target->w == logits->w);
+  WITH_TYPE(logits->dtype, T, {
+    mask_loss_kernel<T><<<capacity, THREADS, 0, stream_of(dev)>>>(*targets, *logits, *target, parts);
+    LAUNCH_CHECK();
+  })
+  mean_kernel<<<1, REDUCE_THREADS, 0, stream_of(dev)>>>(parts, capacity, targets->objects.count,
+                                                        (double)logits->h * logits->w, (float *)loss->data);
+  LAUNCH_CHECK();
+}
+
+extern "C" void cuda_mask_loss_backward(Device *dev, const RoiTargets *targets, const Tensor *logits,
+                                        const Tensor *target, LossScale scale, const Tensor *dlogits) {
+  if (dev->measuring) return;
+  check_like(logits, dlogits);
+  unsigned eights = eights_of(dlogits);
+  if (!eights) return;
+  WITH_TYPE(logits->dtype, T, {
+    mask_loss_backward_kernel<T><<<blocks_for(eights, THREADS), THREADS, 0, stream_of(dev)>>>(
+        *targets, *logits, *target, (const float *)scale, *dlogits, eights);
+    LAUNCH_CHECK();
+  })
+}

@@ -1,0 +1,127 @@
+// The optimiser's step over flat buffers: gradient statistics, SGD with momentum, weight decay and clipping by norm, and
+// the loss scale. Everything it depends on is read on the device, so that a captured step follows the schedule.
+#include "cuda/common.cuh"
+#include <float.h>
+
+enum { THREADS = 256, BLOCKS = 132 * 8 };                  // several waves of the largest chip; fixed, and so the sums' order
+enum { LEARNING_RATE, MOMENTUM, DECAY, LIMIT, INV_SCALE }; // hyper[]
+enum { NORM, FINITE };                                     // stats[]
+enum { SCALE, CLEAN, SKIPPED };                            // state[]
+
+struct PartStats {
+  double squares; // Σ g²
+  bool finite;
+};
+
+__device__ __forceinline__ void add(PartStats &s, float g) {
+  s.squares += (double)g * g; // in float 1e20² would overflow
+  s.finite &= fabsf(g) <= FLT_MAX;
+}
+
+// The statistics of what all threads of the block hold, in every thread.
+__device__ __forceinline__ PartStats block_stats(PartStats s) {
+  return {block_sum(s.squares), (bool)__syncthreads_and(s.finite)};
+}
+
+__global__ void grad_parts_kernel(size_t n, const float *g, PartStats *parts) {
+  PartStats s = {0, true};
+  size_t first = thread_index(), step = gridDim.x * blockDim.x;
+#pragma unroll 4
+  for (size_t i = first; i < n / 4; i += step) {
+    float4 v = ((const float4 *)g)[i];
+    add(s, v.x);
+    add(s, v.y);
+    add(s, v.z);
+    add(s, v.w);
+  }
+  if (first < n % 4) add(s, g[n / 4 * 4 + first]);
+  s = block_stats(s);
+  if (threadIdx.x == 0) parts[blockIdx.x] = s;
+}
+
+__global__ void grad_stats_kernel(const PartStats *parts, int count, const float *loss, int losses, const float *hyper,
+                                  float *stats) {
+  PartStats s = {0, true}, of_losses = {0, true};
+  for (int i = threadIdx.x; i < count; i += blockDim.x) {
+    s.squares += parts[i].squares;
+    s.finite &= parts[i].finite;
+  }
+  for (int i = threadIdx.x; i < losses; i += blockDim.x) add(of_losses, loss[i]);
+  s.finite &= of_losses.finite;
+  s = block_stats(s);
+  if (threadIdx.x) return;
+  stats[NORM] = (float)(sqrt(s.squares) * hyper[INV_SCALE]);
+  stats[FINITE] = s.finite;
+}
+
+struct Step {
+  float lr, momentum, decay, clip;
+};
+__device__ __forceinline__ void update(const Step &s, float &w, float g, float &v) {
+  v = s.momentum * v + (g * s.clip + s.decay * w);
+  w -= s.lr * v;
+}
+
+__global__ void sgd_kernel(const float *hyper, const float *stats, size_t n, float *w, const float *g, float *v) {
+  if (stats[FINITE] != 1) return;
+  Step s = {hyper[LEARNING_RATE], hyper[MOMENTUM], hyper[DECAY], hyper[INV_SCALE]};
+  if (hyper[LIMIT] > 0) s.clip *= fminf(hyper[LIMIT] / (stats[NORM] + 1e-6f), 1);
+  size_t first = thread_index(), step = gridDim.x * blockDim.x;
+  for (size_t i = first; i < n / 4; i += step) {
+    float4 weight = ((float4 *)w)[i], velocity = ((float4 *)v)[i], grad = ((const float4 *)g)[i];
+    update(s, weight.x, grad.x, velocity.x);
+    update(s, weight.y, grad.y, velocity.y);
+    update(s, weight.z, grad.z, velocity.z);
+    update(s, weight.w, grad.w, velocity.w);
+    ((float4 *)v)[i] = velocity;
+    ((float4 *)w)[i] = weight;
+  }
+  size_t i = n / 4 * 4 + first;
+  if (i < n) update(s, w[i], g[i], v[i]);
+}
+
+__global__ void loss_scale_update_kernel(int interval, const float *stats, float *state, float *hyper) {
+  if (stats[FINITE] != 1) {
+    state[SCALE] /= 2;
+    state[CLEAN] = 0;
+    state[SKIPPED]++;
+  } else if (++state[CLEAN] >= interval) {
+    state[SCALE] *= 2;
+    state[CLEAN] = 0;
+  }
+  hyper[INV_SCALE] = 1 / state[SCALE];
+}
+
+// ---- launchers ------------------------------------------------------------------------------------------------------
+
+// Blocks for n elements, four to a thread at a time.
+static int blocks_of(size_t n) { return MIN(MAX(blocks_for(n, 4 * THREADS), 1), BLOCKS); }
+static bool aligned(const void *p) { return (uintptr_t)p % sizeof(float4) == 0; }
+
+extern "C" void cuda_grad_stats(Device *dev, size_t n, const void *g, int losses, const void *loss, const void *hyper,
+                                void *stats) {
+  int blocks = blocks_of(n);
+  PartStats *parts = (PartStats *)device_scratch(dev, blocks * sizeof *parts);
+  if (!parts) return;
+  CHECK(aligned(g));
+  grad_parts_kernel<<<blocks, THREADS, 0, stream_of(dev)>>>(n, (const float *)g, parts);
+  LAUNCH_CHECK();
+  grad_stats_kernel<<<1, THREADS, 0, stream_of(dev)>>>(parts, blocks, (const float *)loss, losses,
+                                                       (const float *)hyper, (float *)stats);
+  LAUNCH_CHECK();
+}
+
+extern "C" void cuda_sgd(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *v) {
+  if (dev->measuring) return;
+  CHECK(aligned(w) && aligned(g) && aligned(v));
+  sgd_kernel<<<blocks_of(n), THREADS, 0, stream_of(dev)>>>((const float *)p->hyper, (const float *)p->stats, n,
+                                                           (float *)w, (const float *)g, (float *)v);
+  LAUNCH_CHECK();
+}
+
+extern "C" void cuda_loss_scale_update(Device *dev, int interval, const void *stats, void *state, void *hyper) {
+  if (dev->measuring) return;
+  loss_scale_update_kernel<<<1, 1, 0, stream_of(dev)>>>(interval, (const float *)stats, (float *)state,
+                                                        (float *)hyper);
+  LAUNCH_CHECK();
+}
