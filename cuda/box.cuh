@@ -1,0 +1,19 @@
+// Boxes in device memory: one 16-byte access each, and the box that a network's four outputs make.
+#pragma once
+#include "cuda/common.cuh"
+#include "nn/geometry.h"
+
+__device__ __forceinline__ Box load_box(const Tensor &t, size_t row) {
+  float4 v = ((const float4 *)t.data)[row];
+  return {v.x, v.y, v.z, v.w};
+}
+__device__ __forceinline__ void store_box(const Tensor &t, size_t row, Box b) {
+  ((float4 *)t.data)[row] = make_float4(b.x1, b.y1, b.x2, b.y2);
+}
+
+// The box that the activations `delta` [4] make of `from`, cut to the resized image.
+template <class T>
+__device__ __forceinline__ Box decode_inside(const BoxCoder &coder, Box from, const T *delta, const ImageInfo &image) {
+  float d[4] = {to_float(delta[0]), to_float(delta[1]), to_float(delta[2]), to_float(delta[3])};
+  return box_clip(box_decode(&coder, from, d), image.rh, image.rw);
+}

@@ -1,0 +1,292 @@
+// From network outputs to scored boxes: proposals of the RPN, detections of the box head, and their merging.
+#include "cuda/box.cuh"
+#include "cuda/topk.cuh"
+
+enum { SELECT_THREADS = 1024, CLASS_THREADS = 256 };
+
+__device__ __forceinline__ void put_box(const Boxes &out, int group, int i, Box box, float score, int index) {
+  size_t row = (size_t)group * out.capacity + i;
+  store_box(out.box, row, box);
+  ((float *)out.score.data)[row] = score;
+  out.index[row] = index;
+}
+
+// ---- proposals ------------------------------------------------------------------------------------------------------
+
+// A level of an image, one group, may have 200,000 logits: many blocks count them by their highest bits and collect
+// those that can be among the best, some thousands; then one block selects, sorts and decodes.
+enum { PER_THREAD = 8, CHUNK = SELECT_THREADS * PER_THREAD };
+
+struct RpnMaps {
+  Anchors anchors;
+  const ImageInfo *images;
+  Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS];
+};
+struct RpnLists {
+  Key *key;   // [images, anchors.total]: a group's list begins at its first anchor
+  int *bins;  // [groups, BINS]
+  int *count; // [groups]
+};
+
+__device__ __forceinline__ int group_cells(const RpnMaps &m, int group) {
+  const AnchorLevel &level = m.anchors.level[group % m.anchors.levels];
+  return m.images[group / m.anchors.levels].h > 0 ? level.h * level.w * m.anchors.per_cell : 0;
+}
+__device__ __forceinline__ size_t group_list(const RpnMaps &m, int group) {
+  int n = group / m.anchors.levels, l = group % m.anchors.levels;
+  return (size_t)n * m.anchors.total + m.anchors.level[l].first;
+}
+template <class T> __device__ __forceinline__ Key cell_key(const RpnMaps &m, int group, int cell) {
+  const Tensor &logits = m.logits[group % m.anchors.levels];
+  int per_cell = m.anchors.per_cell;
+  const T *map = pixel<T>(logits, group / m.anchors.levels, 0, 0);
+  float logit = to_float(map[(size_t)(cell / per_cell) * logits.ldc + cell % per_cell]);
+  return key_make(rank_descending(isnan(logit) ? -INFINITY : logit), cell);
+}
+
+// Blocks: chunks of a level × groups.
+template <class T>
+__global__ void __launch_bounds__(SELECT_THREADS) rpn_count_kernel(const __grid_constant__ RpnMaps m, RpnLists lists) {
+  __shared__ int bins[BINS];
+  int group = blockIdx.y, cells = group_cells(m, group), first = blockIdx.x * CHUNK;
+  if (first >= cells) return;
+  bins_clear(bins);
+  for (int i = first + threadIdx.x; i < min(first + CHUNK, cells); i += SELECT_THREADS)
+    atomicAdd(&bins[key_bin(cell_key<T>(m, group, i))], 1);
+  bins_add(bins, lists.bins + (size_t)group * BINS);
+}
+
+template <class T>
+__global__ void __launch_bounds__(SELECT_THREADS)
+    rpn_collect_kernel(const __grid_constant__ RpnMaps m, RpnLists lists, int capacity) {
+  int group = blockIdx.y, cells = group_cells(m, group), first = blockIdx.x * CHUNK;
+  if (first >= cells) return;
+  int last = bins_last(lists.bins + (size_t)group * BINS, capacity);
+  Key *list = lists.key + group_list(m, group);
+  for (int k = 0; k < PER_THREAD; k++) { // whole warps at a time
+    int i = first + k * SELECT_THREADS + threadIdx.x;
+    Key key = i < cells ? cell_key<T>(m, group, i) : 0;
+    bool keep = i < cells && key_bin(key) <= last;
+    int place = warp_place(keep, &lists.count[group]);
+    if (keep) list[place] = key;
+  }
+}
+
+template <class T>
+__device__ __forceinline__ Box cell_box(const RpnMaps &m, const BoxCoder &coder, int group, int cell) {
+  int n = group / m.anchors.levels, l = group % m.anchors.levels, per_cell = m.anchors.per_cell;
+  const Tensor &deltas = m.deltas[l];
+  const T *delta = pixel<T>(deltas, n, 0, 0) + (size_t)(cell / per_cell) * deltas.ldc + 4 * (cell % per_cell);
+  return decode_inside(coder, level_anchor(&m.anchors.level[l], per_cell, cell), delta, m.images[n]);
+}
+
+// One block a group.
+template <class T>
+__global__ void __launch_bounds__(SELECT_THREADS)
+    rpn_select_kernel(RpnSelect p, const __grid_constant__ RpnMaps m, RpnLists lists, Boxes out) {
+  extern __shared__ Key best[];
+  int group = blockIdx.x, kept = 0;
+  int n = block_select(lists.key + group_list(m, group), NULL, lists.count[group], out.capacity, best, NULL);
+  block_sort(best, NULL, n);
+  for (int first = 0; first < n; first += SELECT_THREADS) {
+    int i = first + threadIdx.x, cell = 0, all;
+    float score = 0;
+    Box box;
+    bool keep = i < n;
+    if (keep) {
+      cell = key_index(best[i]);
+      score = sigmoid(rank_value(key_rank(best[i])));
+      box = cell_box<T>(m, p.coder, group, cell);
+      keep = box_reaches(box, p.min_size) && score >= p.min_score;
+    }
+    int place = kept + block_prefix(keep, &all);
+    if (keep) put_box(out, group, place, box, score, m.anchors.level[group % m.anchors.levels].first + cell);
+    kept += all;
+  }
+  if (threadIdx.x == 0) out.count[group] = kept;
+}
+
+extern "C" void cuda_rpn_select(Device *dev, const RpnSelect *p, const Anchors *anchors, const ImageInfo *images,
+                                const Tensor *logits, const Tensor *deltas, const Boxes *out) {
+  size_t groups = out->groups, keys = (size_t)logits[0].n * anchors->total;
+  size_t counters = (groups * BINS + groups) * sizeof(int);
+  Key *scratch = (Key *)device_scratch(dev, keys * sizeof(Key) + counters);
+  if (!scratch) return;
+  CHECK(out->groups == logits[0].n * anchors->levels && deltas[0].dtype == logits[0].dtype);
+  int *bins = (int *)(scratch + keys);
+  RpnLists lists = {scratch, bins, bins + groups * BINS};
+  RpnMaps m = {*anchors, images, {}, {}};
+  int chunks = 1;
+  for (int l = 0; l < anchors->levels; l++) {
+    const AnchorLevel *level = &anchors->level[l];
+    m.logits[l] = logits[l];
+    m.deltas[l] = deltas[l];
+    chunks = MAX(chunks, blocks_for((size_t)level->h * level->w * anchors->per_cell, CHUNK));
+  }
+  size_t shared = sort_places(out->capacity) * sizeof(Key);
+  cudaStream_t stream = stream_of(dev);
+  CUDA_CHECK(cudaMemsetAsync(bins, 0, counters, stream));
+  dim3 grid(chunks, out->groups);
+  WITH_TYPE(logits[0].dtype, T, {
+    rpn_count_kernel<T><<<grid, SELECT_THREADS, 0, stream>>>(m, lists);
+    LAUNCH_CHECK();
+    rpn_collect_kernel<T><<<grid, SELECT_THREADS, 0, stream>>>(m, lists, out->capacity);
+    LAUNCH_CHECK();
+    allow_shared(rpn_select_kernel<T>, shared);
+    rpn_select_kernel<T><<<out->groups, SELECT_THREADS, shared, stream>>>(*p, m, lists, *out);
+    LAUNCH_CHECK();
+  })
+}
+
+// ---- merging --------------------------------------------------------------------------------------------------------
+
+// One block a group of `out`. The inputs are sorted already, but by what the scores were made from: neither equal scores
+// nor, strictly, different ones have to be in order. So everything is selected and sorted anew.
+__global__ void __launch_bounds__(SELECT_THREADS)
+    merge_kernel(int per, Boxes in, Boxes out, Key *lists, int *list_rows, int places) {
+  extern __shared__ Key best[];
+  __shared__ int listed;
+  int *best_row = (int *)(best + places), group = blockIdx.x, slots = per * in.capacity;
+  size_t first_slot = (size_t)group * slots;
+  Key *list = lists + first_slot;
+  int *rows = list_rows + first_slot;
+  const float *score = (const float *)in.score.data;
+  if (threadIdx.x == 0) listed = 0;
+  __syncthreads();
+  for (int first = 0; first < slots; first += SELECT_THREADS) { // whole warps at a time
+    int slot = first + threadIdx.x;
+    bool valid = slot < slots && slot % in.capacity < in.count[group * per + slot / in.capacity];
+    int place = warp_place(valid, &listed);
+    if (!valid) continue;
+    list[place] = key_make(rank_descending(score[first_slot + slot]), in.index[first_slot + slot]);
+    rows[place] = slot;
+  }
+  __syncthreads();
+  int n = block_select(list, rows, listed, out.capacity, best, best_row);
+  block_sort(best, best_row, n);
+  for (int i = threadIdx.x; i < n; i += SELECT_THREADS) {
+    size_t row = first_slot + best_row[i];
+    put_box(out, group, i, load_box(in.box, row), score[row], in.index[row]);
+  }
+  if (threadIdx.x == 0) out.count[group] = n;
+}
+
+extern "C" void cuda_boxes_merge(Device *dev, int per, const Boxes *in, const Boxes *out) {
+  size_t slots = (size_t)in->groups * in->capacity;
+  Key *list = (Key *)device_scratch(dev, slots * (sizeof(Key) + sizeof(int)));
+  if (!list) return;
+  CHECK(in->groups == out->groups * per);
+  int places = sort_places(out->capacity);
+  size_t shared = places * (sizeof(Key) + sizeof(int));
+  allow_shared(merge_kernel, shared);
+  merge_kernel<<<out->groups, SELECT_THREADS, shared, stream_of(dev)>>>(per, *in, *out, list, (int *)(list + slots),
+                                                                        places);
+  LAUNCH_CHECK();
+}
+
+// One block a group, which finds its place by adding up the counts before it.
+__global__ void compact_kernel(Boxes in, Rois out) {
+  int group = blockIdx.x, mine = in.count[group], before = 0;
+  for (int g = threadIdx.x; g < group; g += blockDim.x) before += in.count[g];
+  before = block_sum(before);
+  for (int i = threadIdx.x; i < mine; i += blockDim.x) {
+    store_box(out.box, before + i, load_box(in.box, (size_t)group * in.capacity + i));
+    out.image[before + i] = group;
+  }
+  if (threadIdx.x == 0 && group == in.groups - 1) *out.count = before + mine;
+}
+
+extern "C" void cuda_rois_compact(Device *dev, const Boxes *in, const Rois *out) {
+  if (dev->measuring) return;
+  CHECK(out->capacity >= in->groups * in->capacity);
+  compact_kernel<<<in->groups, 256, 0, stream_of(dev)>>>(*in, *out);
+  LAUNCH_CHECK();
+}
+
+// ---- detections -----------------------------------------------------------------------------------------------------
+
+struct Softmax { // of one row of logits: p[c] = exp(logit[c] - max) / sum
+  float max, sum;
+};
+
+// One warp a RoI. The lanes share the exponentials; the sum goes from the first class to the last, as the reference's,
+// whose bits it has to have. A NaN among the logits makes the sum NaN, whatever the maximum.
+template <class T> __global__ void softmax_kernel(const int *rois, Tensor logits, Softmax *softmax) {
+  int roi = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (roi >= *rois) return;
+  const T *logit = pixel<T>(logits, roi, 0, 0);
+  float highest = -INFINITY, sum = 0;
+  for (int c = lane; c < logits.c; c += 32) highest = fmaxf(highest, to_float(logit[c]));
+  for (int offset = 16; offset > 0; offset /= 2) highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, offset));
+  for (int first = 0; first < logits.c; first += 32) {
+    float e = first + lane < logits.c ? geometry_exp(to_float(logit[first + lane]) - highest) : 0;
+    for (int k = 0; k < min(32, logits.c - first); k++) sum += __shfl_sync(~0u, e, k);
+  }
+  if (lane == 0) softmax[roi] = {highest, sum};
+}
+
+struct BoxHead {
+  Rois rois;
+  const ImageInfo *images;
+  Tensor logits, deltas;
+  const Softmax *softmax;
+};
+
+template <class T>
+__device__ __forceinline__ Box detection_box(const Detect &p, const BoxHead &h, int roi, int image, int label) {
+  return decode_inside(p.coder, load_box(h.rois.box, roi), pixel<T>(h.deltas, roi, 0, 0) + 4 * label, h.images[image]);
+}
+
+// One block an (image, class). A RoI is of one image, so the lists of a class share a row of `lists` [classes - 1, rois]:
+// an image's begins after all RoIs of the images before it. The probability is looked at first: of a hundred classes
+// hardly any passes, so hardly any box is decoded.
+template <class T>
+__global__ void __launch_bounds__(CLASS_THREADS) class_kernel(Detect p, BoxHead h, Boxes out, Key *lists) {
+  extern __shared__ Key best[];
+  __shared__ int listed;
+  int classes = h.logits.c, group = blockIdx.x, image = group / (classes - 1), label = group % (classes - 1) + 1;
+  int rois = *h.rois.count, earlier = 0;
+  for (int roi = threadIdx.x; roi < rois; roi += CLASS_THREADS) earlier += h.rois.image[roi] < image;
+  Key *list = lists + (size_t)(label - 1) * h.rois.capacity + block_sum(earlier);
+  if (threadIdx.x == 0) listed = 0;
+  __syncthreads();
+  for (int first = 0; first < rois; first += CLASS_THREADS) { // whole warps at a time
+    int roi = first + threadIdx.x;
+    bool keep = roi < rois && h.rois.image[roi] == image;
+    float score = 0;
+    if (keep) {
+      Softmax s = h.softmax[roi];
+      score = geometry_exp(to_float(pixel<T>(h.logits, roi, 0, 0)[label]) - s.max) / s.sum;
+      keep = score > p.min_score && box_reaches(detection_box<T>(p, h, roi, image, label), p.min_size);
+    }
+    int place = warp_place(keep, &listed);
+    if (keep) list[place] = key_make(rank_descending(score), roi);
+  }
+  __syncthreads();
+  int n = block_select(list, NULL, listed, out.capacity, best, NULL);
+  block_sort(best, NULL, n);
+  for (int i = threadIdx.x; i < n; i += CLASS_THREADS) {
+    int roi = key_index(best[i]);
+    put_box(out, group, i, detection_box<T>(p, h, roi, image, label), rank_value(key_rank(best[i])),
+            roi * classes + label);
+  }
+  if (threadIdx.x == 0) out.count[group] = n;
+}
+
+extern "C" void cuda_detect_select(Device *dev, const Detect *p, const ImageInfo *images, int num_images,
+                                   const Rois *rois, const Tensor *logits, const Tensor *deltas, const Boxes *out) {
+  size_t keys = (size_t)(logits->c - 1) * rois->capacity;
+  Key *lists = (Key *)device_scratch(dev, keys * sizeof(Key) + rois->capacity * sizeof(Softmax));
+  if (!lists) return;
+  CHECK(out->groups == num_images * (logits->c - 1) && deltas->c == 4 * logits->c && deltas->dtype == logits->dtype);
+  Softmax *softmax = (Softmax *)(lists + keys);
+  BoxHead h = {*rois, images, *logits, *deltas, softmax};
+  size_t shared = sort_places(out->capacity) * sizeof(Key);
+  WITH_TYPE(logits->dtype, T, {
+    softmax_kernel<T><<<blocks_for(rois->capacity, 8), 256, 0, stream_of(dev)>>>(rois->count, *logits, softmax);
+    LAUNCH_CHECK();
+    allow_shared(class_kernel<T>, shared);
+    class_kernel<T><<<out->groups, CLASS_THREADS, shared, stream_of(dev)>>>(*p, h, *out, lists);
+    LAUNCH_CHECK();
+  })
+}

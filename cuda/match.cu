@@ -1,0 +1,298 @@
+// Matching with ground truth by IoU, and sampling what to learn from. No matrix of candidates × objects: each candidate's
+// best match is found in registers, each object's best IoU by integer maxima, which no order of threads changes.
+#include "cuda/box.cuh"
+#include "cuda/topk.cuh"
+
+enum { MATCH_THREADS = 256, SAMPLE_THREADS = 1024, PER_THREAD = 8, CHUNK = SAMPLE_THREADS * PER_THREAD };
+enum { BACKGROUND = -1, IGNORED = -2 }; // a candidate's match, or else the ground truth's number in its image
+enum { OBJECTS, OTHERS, LISTS };        // candidates to sample from: objects and background
+
+static int max_objects(int batch, float positive) { return (int)((float)batch * positive); }
+
+struct Match {
+  float iou; // -1: there is no ground truth
+  int truth; // the first of those with the highest IoU
+};
+
+__device__ __forceinline__ Box truth_box(const Truth &t, int image, int g) {
+  return load_box(t.box, (size_t)image * t.capacity + g);
+}
+
+// Of the k candidates with the smallest random numbers in a list of n: their own numbers, ascending, into shared memory.
+// Every thread of the block calls it; returns how many there are. No thread writes to `best` before all have come, so
+// that it may hold the sample before.
+__device__ int sample(const Key *list, int n, int k, Key *best) {
+  int taken = block_select(list, NULL, n, k, best, NULL);
+  for (int i = threadIdx.x; i < taken; i += blockDim.x) best[i] = key_index(best[i]);
+  block_sort(best, NULL, taken);
+  return taken;
+}
+
+// ---- anchors --------------------------------------------------------------------------------------------------------
+
+struct RpnWork {
+  Key *key;     // [images, LISTS, anchors]
+  float *iou;   // [images, anchors] the best
+  int *match;   // [images, anchors]
+  int *bins;    // [images, LISTS, BINS]
+  int *count;   // [images, LISTS]
+  int *reached; // [images, truth.capacity] the best IoU that any anchor has with the object, as bits: they order alike
+};
+
+// One thread an anchor; blocks: anchors × images. The objects come through shared memory, a tile at a time.
+__global__ void __launch_bounds__(MATCH_THREADS)
+    rpn_match_kernel(const __grid_constant__ Anchors anchors, const ImageInfo *images, Truth truth, RpnWork work) {
+  __shared__ Box object[MATCH_THREADS];
+  __shared__ int reached[MATCH_THREADS];
+  int image = blockIdx.y, anchor = blockIdx.x * MATCH_THREADS + threadIdx.x, objects = truth.count[image];
+  if (images[image].h == 0) return;
+  Box box = anchor_box(&anchors, min(anchor, anchors.total - 1)); // past the last: the last once more, not written
+  Match best = {-1, 0};
+  for (int first = 0; first < objects; first += MATCH_THREADS) {
+    int tile = min(MATCH_THREADS, objects - first);
+    __syncthreads();
+    if (threadIdx.x < tile) object[threadIdx.x] = truth_box(truth, image, first + threadIdx.x);
+    reached[threadIdx.x] = 0;
+    __syncthreads();
+    for (int g = 0; g < tile; g++) {
+      float iou = box_iou(box, object[g]);
+      if (iou > best.iou) best = {iou, first + g};
+      // Mostly there is no overlap. A value read too early costs an atomic, nothing else.
+      if (iou > __int_as_float(reached[g])) atomicMax(&reached[g], __float_as_int(iou));
+    }
+    __syncthreads();
+    if (threadIdx.x < tile && reached[threadIdx.x] > 0)
+      atomicMax(&work.reached[(size_t)image * truth.capacity + first + threadIdx.x], reached[threadIdx.x]);
+  }
+  if (anchor >= anchors.total) return;
+  work.iou[(size_t)image * anchors.total + anchor] = best.iou;
+  work.match[(size_t)image * anchors.total + anchor] = best.truth;
+}
+
+// The lowest of the objects' best IoUs: below it no anchor can reach any.
+__device__ float least_reached(const int *reached, int objects) {
+  __shared__ int least;
+  if (threadIdx.x == 0) least = __float_as_int(INFINITY);
+  __syncthreads();
+  for (int g = threadIdx.x; g < objects; g += blockDim.x) atomicMin(&least, reached[g]);
+  __syncthreads();
+  return __int_as_float(least);
+}
+
+// Whether the anchor reaches the best IoU that any anchor has with some object. An object that no anchor overlaps is
+// reached by none.
+__device__ bool reaches_best(Box anchor, const Truth &truth, int image, const int *reached) {
+  for (int g = 0; g < truth.count[image]; g++) {
+    float iou = box_iou(anchor, truth_box(truth, image, g));
+    if (iou > 0 && iou == __int_as_float(reached[g])) return true;
+  }
+  return false;
+}
+
+__device__ __forceinline__ Key sample_key(uint64_t key, int candidate) {
+  return key_make(rng_u32(key, candidate), candidate);
+}
+
+// Now that the best IoUs are known: what each anchor is, and how the random numbers of either kind are distributed.
+// Blocks: chunks of anchors × images.
+__global__ void __launch_bounds__(SAMPLE_THREADS, 1)
+    rpn_classify_kernel(RpnMatch p, const __grid_constant__ Anchors anchors, const ImageInfo *images, Truth truth,
+                        RpnWork work) {
+  __shared__ int bins[LISTS][BINS];
+  int image = blockIdx.y, first = blockIdx.x * CHUNK;
+  if (images[image].h == 0) return;
+  for (int list = 0; list < LISTS; list++) bins_clear(bins[list]);
+  const int *reached = work.reached + (size_t)image * truth.capacity;
+  float least = least_reached(reached, truth.count[image]);
+  uint64_t key = rng_key(images[image].key, RNG_RPN);
+  for (int i = first + threadIdx.x; i < min(first + CHUNK, anchors.total); i += SAMPLE_THREADS) {
+    size_t at = (size_t)image * anchors.total + i;
+    float iou = work.iou[at];
+    bool object = iou >= p.high;
+    if (!object && p.low_quality && iou > 0 && iou >= least)
+      object = reaches_best(anchor_box(&anchors, i), truth, image, reached);
+    if (!object) work.match[at] = iou < p.low ? BACKGROUND : IGNORED;
+    if (object || iou < p.low) atomicAdd(&bins[object ? OBJECTS : OTHERS][key_bin(sample_key(key, i))], 1);
+  }
+  for (int list = 0; list < LISTS; list++) bins_add(bins[list], work.bins + ((size_t)image * LISTS + list) * BINS);
+}
+
+// The candidates of either kind whose random numbers are small enough. How many of the background are wanted depends on
+// the objects sampled; never more than the batch.
+__global__ void __launch_bounds__(SAMPLE_THREADS)
+    rpn_collect_kernel(int most_objects, int batch, int total, const ImageInfo *images, RpnWork work) {
+  int image = blockIdx.y, first = blockIdx.x * CHUNK, last[LISTS];
+  if (images[image].h == 0) return;
+  for (int list = 0; list < LISTS; list++)
+    last[list] = bins_last(work.bins + ((size_t)image * LISTS + list) * BINS, list == OBJECTS ? most_objects : batch);
+  uint64_t key = rng_key(images[image].key, RNG_RPN);
+  for (int k = 0; k < PER_THREAD; k++) { // whole warps at a time
+    int i = first + k * SAMPLE_THREADS + threadIdx.x;
+    int match = i < total ? work.match[(size_t)image * total + i] : IGNORED;
+    Key mine = sample_key(key, i);
+    for (int list = 0; list < LISTS; list++) {
+      bool keep = (list == OBJECTS ? match >= 0 : match == BACKGROUND) && key_bin(mine) <= last[list];
+      int place = warp_place(keep, &work.count[image * LISTS + list]);
+      if (keep) work.key[((size_t)image * LISTS + list) * total + place] = mine;
+    }
+  }
+}
+
+// One block an image.
+__global__ void __launch_bounds__(SAMPLE_THREADS)
+    rpn_sample_kernel(int most_objects, BoxCoder coder, const __grid_constant__ Anchors anchors, Truth truth,
+                      RpnWork work, RpnTargets out) {
+  extern __shared__ Key best[];
+  int image = blockIdx.x, total = anchors.total;
+  size_t first = (size_t)image * out.batch;
+  const Key *list = work.key + (size_t)image * LISTS * total;
+  const int *count = work.count + image * LISTS; // none of an empty place
+  int objects = sample(list, count[OBJECTS], most_objects, best);
+  for (int i = threadIdx.x; i < objects; i += SAMPLE_THREADS) {
+    int anchor = key_index(best[i]), g = work.match[(size_t)image * total + anchor];
+    out.index[first + i] = anchor;
+    box_encode(&coder, anchor_box(&anchors, anchor), truth_box(truth, image, g),
+               (float *)out.delta.data + 4 * (first + i));
+  }
+  int others = sample(list + total, count[OTHERS], out.batch - objects, best);
+  for (int i = threadIdx.x; i < others; i += SAMPLE_THREADS) out.index[first + objects + i] = key_index(best[i]);
+  if (threadIdx.x > 0) return;
+  out.positives[image] = objects;
+  out.count[image] = objects + others;
+}
+
+extern "C" void cuda_rpn_match(Device *dev, const RpnMatch *p, const Anchors *anchors, const ImageInfo *images,
+                               const Truth *truth, const RpnTargets *out) {
+  size_t n = out->images, all = n * anchors->total;
+  size_t zeroed = n * (LISTS * BINS + LISTS + truth->capacity) * sizeof(int);
+  RpnWork work;
+  work.key = (Key *)device_scratch(dev, all * (LISTS * sizeof(Key) + sizeof(float) + sizeof(int)) + zeroed);
+  if (!work.key) return;
+  CHECK(p->batch == out->batch && p->positive <= 1);
+  work.iou = (float *)(work.key + LISTS * all);
+  work.match = (int *)(work.iou + all);
+  work.bins = work.match + all;
+  work.count = work.bins + n * LISTS * BINS;
+  work.reached = work.count + n * LISTS;
+  int most_objects = max_objects(p->batch, p->positive);
+  size_t shared = sort_places(p->batch) * sizeof(Key);
+  dim3 by_anchor(blocks_for(anchors->total, MATCH_THREADS), out->images);
+  dim3 by_chunk(blocks_for(anchors->total, CHUNK), out->images);
+  cudaStream_t stream = stream_of(dev);
+  CUDA_CHECK(cudaMemsetAsync(work.bins, 0, zeroed, stream));
+  rpn_match_kernel<<<by_anchor, MATCH_THREADS, 0, stream>>>(*anchors, images, *truth, work);
+  LAUNCH_CHECK();
+  rpn_classify_kernel<<<by_chunk, SAMPLE_THREADS, 0, stream>>>(*p, *anchors, images, *truth, work);
+  LAUNCH_CHECK();
+  rpn_collect_kernel<<<by_chunk, SAMPLE_THREADS, 0, stream>>>(most_objects, p->batch, anchors->total, images, work);
+  LAUNCH_CHECK();
+  allow_shared(rpn_sample_kernel, shared);
+  rpn_sample_kernel<<<out->images, SAMPLE_THREADS, shared, stream>>>(most_objects, p->coder, *anchors, *truth, work,
+                                                                     *out);
+  LAUNCH_CHECK();
+}
+
+// ---- RoIs -----------------------------------------------------------------------------------------------------------
+
+struct RoiWork {
+  int candidates; // per image at most: proposals, then ground truth
+  Key *key;       // [images, LISTS, candidates]
+  int *match;     // [images, candidates]
+  int *sampled;   // [images, batch] candidates: objects, then background
+  int2 *count;    // [images] objects and all of them
+};
+
+// An image's proposals, then its ground truth.
+__device__ __forceinline__ Box candidate_box(const Boxes &proposals, const Truth &truth, int image, int i) {
+  int count = proposals.count[image];
+  return i < count ? load_box(proposals.box, (size_t)image * proposals.capacity + i)
+                   : truth_box(truth, image, i - count);
+}
+
+__device__ Match best_match(Box box, const Truth &truth, int image) {
+  Match best = {-1, 0};
+  for (int g = 0; g < truth.count[image]; g++) {
+    float iou = box_iou(box, truth_box(truth, image, g));
+    if (iou > best.iou) best = {iou, g};
+  }
+  return best;
+}
+
+// One block an image.
+__global__ void __launch_bounds__(SAMPLE_THREADS)
+    roi_sample_kernel(RoiSample p, int most_objects, const ImageInfo *images, Boxes proposals, Truth truth,
+                      RoiWork work) {
+  extern __shared__ Key best[];
+  __shared__ int listed[LISTS];
+  int image = blockIdx.x, *match = work.match + (size_t)image * work.candidates;
+  int candidates = images[image].h > 0 ? proposals.count[image] + truth.count[image] : 0;
+  Key *list = work.key + (size_t)image * LISTS * work.candidates;
+  uint64_t key = rng_key(images[image].key, RNG_ROI);
+  if (threadIdx.x < LISTS) listed[threadIdx.x] = 0;
+  __syncthreads();
+  for (int i = threadIdx.x; i < candidates; i += SAMPLE_THREADS) {
+    Match m = best_match(candidate_box(proposals, truth, image, i), truth, image);
+    bool object = m.iou >= p.high;
+    match[i] = m.truth;
+    if (!object && !(m.iou < p.low)) continue;
+    int kind = object ? OBJECTS : OTHERS;
+    list[(size_t)kind * work.candidates + atomicAdd(&listed[kind], 1)] = key_make(rng_u32(key, i), i);
+  }
+  __syncthreads();
+  int *sampled = work.sampled + (size_t)image * p.batch;
+  int objects = sample(list, listed[OBJECTS], most_objects, best);
+  for (int i = threadIdx.x; i < objects; i += SAMPLE_THREADS) sampled[i] = key_index(best[i]);
+  int others = sample(list + work.candidates, listed[OTHERS], p.batch - objects, best);
+  for (int i = threadIdx.x; i < others; i += SAMPLE_THREADS) sampled[objects + i] = key_index(best[i]);
+  if (threadIdx.x == 0) work.count[image] = make_int2(objects, objects + others);
+}
+
+// Appends the images' samples to the lists of the whole batch: one block an image, after those of the images before it.
+__global__ void roi_append_kernel(RoiSample p, Boxes proposals, Truth truth, RoiWork work, RoiTargets out) {
+  int image = blockIdx.x, first = 0, first_object = 0;
+  for (int n = 0; n < image; n++) {
+    first_object += work.count[n].x;
+    first += work.count[n].y;
+  }
+  int2 mine = work.count[image];
+  for (int i = threadIdx.x; i < mine.y; i += blockDim.x) {
+    int candidate = work.sampled[(size_t)image * p.batch + i], row = first + i;
+    Box box = candidate_box(proposals, truth, image, candidate);
+    store_box(out.rois.box, row, box);
+    out.rois.image[row] = image;
+    out.label[row] = 0;
+    if (i >= mine.x) continue;
+    int g = work.match[(size_t)image * work.candidates + candidate], truth_row = image * truth.capacity + g;
+    int object = first_object + i;
+    store_box(out.objects.box, object, box);
+    out.objects.image[object] = image;
+    out.object_truth[object] = truth_row;
+    out.label[row] = out.object_label[object] = truth.label[truth_row];
+    box_encode(&p.coder, box, truth_box(truth, image, g), (float *)out.delta.data + 4 * (size_t)row);
+  }
+  if (threadIdx.x > 0 || image < truth.images - 1) return;
+  *out.objects.count = first_object + mine.x;
+  *out.rois.count = first + mine.y;
+}
+
+extern "C" void cuda_roi_sample(Device *dev, const RoiSample *p, const ImageInfo *images, const Boxes *proposals,
+                                const Truth *truth, const RoiTargets *out) {
+  RoiWork work = {proposals->capacity + truth->capacity};
+  size_t n = truth->images, all = n * work.candidates;
+  size_t bytes = all * (LISTS * sizeof(Key) + sizeof(int)) + n * (sizeof(int2) + p->batch * sizeof(int));
+  work.key = (Key *)device_scratch(dev, bytes);
+  if (!work.key) return;
+  int most_objects = max_objects(p->batch, p->positive);
+  CHECK(proposals->groups == truth->images && p->positive <= 1);
+  CHECK(out->rois.capacity >= truth->images * p->batch && out->objects.capacity >= truth->images * most_objects);
+  work.count = (int2 *)(work.key + LISTS * all);
+  work.match = (int *)(work.count + n);
+  work.sampled = work.match + all;
+  size_t shared = sort_places(p->batch) * sizeof(Key);
+  allow_shared(roi_sample_kernel, shared);
+  roi_sample_kernel<<<truth->images, SAMPLE_THREADS, shared, stream_of(dev)>>>(*p, most_objects, images, *proposals,
+                                                                               *truth, work);
+  LAUNCH_CHECK();
+  roi_append_kernel<<<truth->images, 256, 0, stream_of(dev)>>>(*p, *proposals, *truth, work, *out);
+  LAUNCH_CHECK();
+}

@@ -1,0 +1,103 @@
+// Greedy non-maximum suppression in two kernels: all overlaps as bits, by many blocks; then who survives, by one block a
+// group, 64 boxes at a time.
+#include "cuda/box.cuh"
+
+typedef unsigned long long Word; // one bit a box of a tile, as the atomics take it
+enum { TILE = 64, OVERLAP_THREADS = 256, RESOLVE_THREADS = 1024 };
+
+__device__ __forceinline__ size_t group_row(const Boxes &b, int group, int i) { return (size_t)group * b.capacity + i; }
+
+// Bit j of word [row i, w]: box w·64 + j overlaps box i. Only the words from i's own tile on are written; box_iou is the
+// same either way round. Blocks: tiles of rows × groups; the four pairs of warps take every fourth word.
+__global__ void __launch_bounds__(OVERLAP_THREADS) overlap_kernel(float threshold, Boxes in, Word *bits, int words) {
+  int tile = blockIdx.x, group = blockIdx.y, n = in.count[group], i = tile * TILE + threadIdx.x % TILE;
+  if (tile * TILE >= n) return;
+  Box mine = load_box(in.box, group_row(in, group, min(i, n - 1)));
+  for (int w = tile + threadIdx.x / TILE; w * TILE < n; w += OVERLAP_THREADS / TILE) {
+    Word word = 0;
+    for (int j = 0; j < min(TILE, n - w * TILE); j++) {
+      Box other = load_box(in.box, group_row(in, group, w * TILE + j));
+      if (box_iou(mine, other) > threshold) word |= (Word)1 << j;
+    }
+    if (i < n) bits[group_row(in, group, i) * words + w] = word;
+  }
+}
+
+__device__ __forceinline__ Word first_bits(int n) { return n < TILE ? ((Word)1 << n) - 1 : ~(Word)0; }
+
+// One bit a row of a tile: lane i answers for rows i and i + 32. Every lane of the warp calls it.
+__device__ __forceinline__ Word tile_ballot(bool low, bool high) {
+  return __ballot_sync(~0u, low) | (Word)__ballot_sync(~0u, high) << 32;
+}
+
+// Of the boxes `open` of a tile those that survive: a box does if none of the surviving ones before it overlaps it.
+// overlaps[0], [1]: bits of this lane's two rows. Every round decides at least the first open box, mostly all of them.
+// Every lane of the warp calls it.
+__device__ Word resolve_tile(Word open, const Word overlaps[2]) {
+  int lane = threadIdx.x % 32;
+  Word low = overlaps[0] & first_bits(lane), high = overlaps[1] & first_bits(lane + 32), kept = 0;
+  while (open) {
+    bool low_open = open >> lane & 1, high_open = open >> (lane + 32) & 1;
+    Word safe = tile_ballot(low_open && !(low & (open | kept)), high_open && !(high & (open | kept)));
+    kept |= safe;
+    open &= ~safe & ~tile_ballot(low_open && (low & kept), high_open && (high & kept));
+  }
+  return kept;
+}
+
+// The first n of a set.
+__device__ __forceinline__ Word keep_first(Word set, int n) {
+  for (int extra = __popcll(set) - n; extra > 0; extra--) set &= first_bits(63 - __clzll(set));
+  return set;
+}
+
+// One block a group.
+__global__ void __launch_bounds__(RESOLVE_THREADS) resolve_kernel(Boxes in, Boxes out, const Word *bits, int words) {
+  extern __shared__ Word gone[]; // overlapped by a survivor
+  __shared__ Word survivors;
+  int group = blockIdx.x, n = in.count[group], tiles = (n + TILE - 1) / TILE, found = 0;
+  for (int w = threadIdx.x; w < tiles; w += RESOLVE_THREADS) gone[w] = 0;
+  __syncthreads();
+  for (int tile = 0; tile < tiles && found < out.capacity; tile++) {
+    const Word *row = bits + group_row(in, group, tile * TILE) * words;
+    int rows = min(TILE, n - tile * TILE);
+    if (threadIdx.x < 32) {
+      Word overlaps[2];
+      for (int k = 0; k < 2; k++) {
+        int i = threadIdx.x + 32 * k;
+        overlaps[k] = i < rows ? row[(size_t)i * words + tile] : 0;
+      }
+      Word kept = resolve_tile(first_bits(rows) & ~gone[tile], overlaps);
+      if (threadIdx.x == 0) survivors = keep_first(kept, out.capacity - found);
+    }
+    __syncthreads();
+    Word kept = survivors;
+    if (threadIdx.x < TILE && kept >> threadIdx.x & 1) {
+      size_t from = group_row(in, group, tile * TILE + threadIdx.x);
+      size_t to = group_row(out, group, found + __popcll(kept & first_bits(threadIdx.x)));
+      store_box(out.box, to, load_box(in.box, from));
+      ((float *)out.score.data)[to] = ((const float *)in.score.data)[from];
+      out.index[to] = in.index[from];
+    }
+    int behind = tiles - tile - 1;
+    for (int e = threadIdx.x; e < TILE * behind; e += RESOLVE_THREADS) {
+      int i = e / behind, w = tile + 1 + e % behind;
+      if (kept >> i & 1) atomicOr(&gone[w], row[(size_t)i * words + w]);
+    }
+    found += __popcll(kept);
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) out.count[group] = found;
+}
+
+extern "C" void cuda_nms(Device *dev, float threshold, const Boxes *in, const Boxes *out) {
+  int words = blocks_for(in->capacity, TILE);
+  Word *bits = (Word *)device_scratch(dev, (size_t)in->groups * in->capacity * words * sizeof(Word));
+  if (!bits) return;
+  CHECK(in->groups == out->groups);
+  dim3 tiles(words, in->groups);
+  overlap_kernel<<<tiles, OVERLAP_THREADS, 0, stream_of(dev)>>>(threshold, *in, bits, words);
+  LAUNCH_CHECK();
+  resolve_kernel<<<in->groups, RESOLVE_THREADS, words * sizeof(Word), stream_of(dev)>>>(*in, *out, bits, words);
+  LAUNCH_CHECK();
+}

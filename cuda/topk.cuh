@@ -1,0 +1,173 @@
+// The k best of many, in order, by the threads of a block; and over several blocks for long lists.
+//
+// An item is one 64-bit key: its rank above, its index below, the smallest key is the best. So the keys of a list all
+// differ, ties fall to the lowest index, and neither the result nor its order depends on the order in which threads
+// append to a list.
+#pragma once
+#include "cuda/common.cuh"
+
+typedef unsigned long long Key; // as the atomics take it
+
+__device__ __forceinline__ Key key_make(uint32_t rank, int index) { return (Key)rank << 32 | (uint32_t)index; }
+__device__ __forceinline__ uint32_t key_rank(Key key) { return (uint32_t)(key >> 32); }
+__device__ __forceinline__ int key_index(Key key) { return (int)(uint32_t)key; }
+
+// Ranks numbers (not NaN) from the highest down; -0 is 0.
+__device__ __forceinline__ uint32_t rank_descending(float v) {
+  uint32_t bits = __float_as_uint(v == 0.f ? 0.f : v);
+  return bits >> 31 ? bits : bits ^ 0x7fffffffu; // the bits of negative numbers already grow as they fall
+}
+__device__ __forceinline__ float rank_value(uint32_t rank) {
+  return __uint_as_float(rank >> 31 ? rank : rank ^ 0x7fffffffu);
+}
+
+// ---- cooperation: every thread of the block (warp) calls these --------------------------------------------------------
+
+// Sum of v over the threads before this one; *total: over all.
+__device__ inline int block_prefix(int v, int *total) {
+  __shared__ int part[32];
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, sum = v;
+#pragma unroll
+  for (int offset = 1; offset < 32; offset *= 2) {
+    int below = __shfl_up_sync(~0u, sum, offset);
+    if (lane >= offset) sum += below;
+  }
+  __syncthreads(); // part may still be read by the call before
+  if (lane == 31) part[warp] = sum;
+  __syncthreads();
+  int before = 0, all = 0;
+  for (int w = 0; w < warps; w++) {
+    if (w == warp) before = all;
+    all += part[w];
+  }
+  *total = all;
+  return before + sum - v;
+}
+
+// A place in a list of *n items for each lane that wants one: one atomic a warp.
+__device__ inline int warp_place(bool wanted, int *n) {
+  unsigned lanes = __ballot_sync(~0u, wanted);
+  if (!lanes) return 0;
+  int lane = threadIdx.x % 32, first = __ffs(lanes) - 1, place = 0;
+  if (lane == first) place = atomicAdd(n, __popc(lanes));
+  return __shfl_sync(~0u, place, first) + __popc(lanes & ((1u << lane) - 1));
+}
+
+// ---- selecting: blocks of at least 256 threads ----------------------------------------------------------------------------
+
+// A bound that k of n different keys do not exceed, 0 < k < n: radix select from the highest byte down, until the keys
+// that share the prefix are wanted all.
+__device__ inline Key block_bound(const Key *key, int n, int k) {
+  __shared__ int count[256], byte, left;
+  __shared__ bool all;
+  Key prefix = 0, mask = 0;
+  for (int shift = 56; shift >= 0; shift -= 8) {
+    for (int b = threadIdx.x; b < 256; b += blockDim.x) count[b] = 0;
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += blockDim.x)
+      if ((key[i] & mask) == prefix) atomicAdd(&count[key[i] >> shift & 255], 1);
+    __syncthreads();
+    int total, here = threadIdx.x < 256 ? count[threadIdx.x] : 0, before = block_prefix(here, &total);
+    if (before < k && k <= before + here) {
+      byte = threadIdx.x;
+      left = k - before;
+      all = left == here;
+    }
+    __syncthreads();
+    prefix |= (Key)byte << shift;
+    mask |= (Key)255 << shift;
+    k = left;
+    if (all) break;
+  }
+  return prefix | ~mask;
+}
+
+// Takes the k smallest of n different keys (all, if there are fewer) into shared memory, in no order; returns how many.
+// Rows, where given, go with their keys.
+__device__ inline int block_select(const Key *key, const int *row, int n, int k, Key *best, int *best_row) {
+  __shared__ int taken;
+  int places = min(n, k);
+  Key bound = 0 < k && k < n ? block_bound(key, n, k) : ~(Key)0;
+  if (threadIdx.x == 0) taken = 0;
+  __syncthreads();                                      // `best`, too, may be in use until here
+  for (int first = 0; first < n; first += blockDim.x) { // whole warps at a time
+    int i = first + threadIdx.x;
+    bool take = i < n && key[i] <= bound;
+    int place = warp_place(take, &taken);
+    if (!take || place >= places) continue; // only keys that are alike could ask for more places
+    best[place] = key[i];
+    if (row) best_row[place] = row[i];
+  }
+  __syncthreads();
+  return places;
+}
+
+// Places that block_sort needs for n keys: it pads to a power of two.
+static inline int sort_places(int n) {
+  int places = 1;
+  while (places < n) places *= 2;
+  return places;
+}
+
+// Sorts keys in shared memory, and rows with them unless NULL: Batcher's bitonic network.
+__device__ inline void block_sort(Key *key, int *row, int n) {
+  int places = n > 1 ? 1 << (32 - __clz(n - 1)) : 1;
+  for (int i = n + threadIdx.x; i < places; i += blockDim.x) key[i] = ~(Key)0;
+  __syncthreads();
+  for (int run = 2; run <= places; run *= 2)
+    for (int step = run / 2; step > 0; step /= 2) {
+      for (int pair = threadIdx.x; pair < places / 2; pair += blockDim.x) {
+        int i = 2 * pair - (pair & (step - 1)), k = i + step;
+        Key a = key[i], b = key[k];
+        bool rising = (i & run) == 0;
+        if ((a > b) != rising) continue;
+        key[i] = b;
+        key[k] = a;
+        if (!row) continue;
+        int r = row[i];
+        row[i] = row[k];
+        row[k] = r;
+      }
+      __syncthreads();
+    }
+}
+
+// ---- long lists -----------------------------------------------------------------------------------------------------
+
+// Before one block selects, many blocks throw out nearly all: they count keys by their highest bits, then keep those up
+// to the bin in which the k-th must be. Blocks of 256, 512 or 1024 threads.
+enum { BINS = 4096 };
+
+__device__ __forceinline__ int key_bin(Key key) { return (int)(key >> 52); }
+
+__device__ inline void bins_clear(int *shared) {
+  for (int b = threadIdx.x; b < BINS; b += blockDim.x) shared[b] = 0;
+  __syncthreads();
+}
+__device__ inline void bins_add(const int *shared, int *bins) {
+  __syncthreads();
+  for (int b = threadIdx.x; b < BINS; b += blockDim.x)
+    if (shared[b]) atomicAdd(&bins[b], shared[b]);
+}
+
+// The last bin to keep: the one with the k-th key, or the very last.
+__device__ inline int bins_last(const int *bins, int k) {
+  __shared__ int last;
+  int per = BINS / blockDim.x, bin = threadIdx.x * per, here = 0, total;
+  for (int i = 0; i < per; i++) here += bins[bin + i];
+  int before = block_prefix(here, &total);
+  if (threadIdx.x == 0) last = k > 0 ? BINS - 1 : -1;
+  __syncthreads();
+  if (before < k && k <= before + here) {
+    while ((before += bins[bin]) < k) bin++;
+    last = bin;
+  }
+  __syncthreads();
+  return last;
+}
+
+// More than 48 KB of shared memory has to be asked for.
+template <class Kernel> static void allow_shared(Kernel *kernel, size_t bytes) {
+  if (bytes > 48 << 10)
+    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+}
