@@ -1,0 +1,106 @@
+// Instance masks: from ground-truth bitmaps to training targets, and from predictions back into images. What is sampled
+// where comes from nn/mask_bins.h, compiled without contraction: a target or pasted bit equals the CPU's.
+#include "cuda/common.cuh"
+extern "C" {
+#include "nn/mask_bins.h"
+}
+
+enum { BLOCK = 256 };
+
+// Targets and probabilities: float, one channel, no padding.
+static void check_single(const Tensor *t) { CHECK(t->dtype == F32 && t->ldc == 1); }
+
+// ---- targets --------------------------------------------------------------------------------------------------------
+
+static __global__ void mask_target_kernel(MaskTarget p, const ImageInfo *images, const __grid_constant__ Truth truth,
+                                          const __grid_constant__ RoiTargets targets, Tensor target) {
+  int item = blockIdx.x * BLOCK + threadIdx.x, x = item % p.size, y = item / p.size % p.size,
+      r = item / p.size / p.size;
+  const Rois &objects = targets.objects;
+  if (r >= min(*objects.count, target.n)) return;
+  Mask mask = instance_mask(&truth, targets.object_truth[r], &images[objects.image[r]]);
+  Box roi = box_rows(&objects.box)[r];
+  RoiAxis ys = roi_axis(roi.y1, roi.y2, 1, p.size, 0, false), xs = roi_axis(roi.x1, roi.x2, 1, p.size, 0, false);
+  float value = mask_bin(&mask, ys, xs, y, x);
+  *pixel<float>(target, r, y, x) = p.rounded ? value >= 0.5f : value;
+}
+
+extern "C" void cuda_mask_target(Device *dev, const MaskTarget *p, const ImageInfo *images, const Truth *truth,
+                                 const RoiTargets *targets, const Tensor *target) {
+  if (dev->measuring) return;
+  CHECK(target->h == p->size && target->w == p->size);
+  check_single(target);
+  int blocks = blocks_for(tensor_pixels(target), BLOCK);
+  mask_target_kernel<<<blocks, BLOCK, 0, stream_of(dev)>>>(*p, images, *truth, *targets, *target);
+  LAUNCH_CHECK();
+}
+
+// ---- predictions ----------------------------------------------------------------------------------------------------
+
+template <class T>
+static __global__ void mask_select_kernel(const __grid_constant__ Boxes detections, Tensor logits, Tensor probs) {
+  int pixels = probs.h * probs.w, item = blockIdx.x * BLOCK + threadIdx.x, place = item / pixels;
+  int group = place / detections.capacity, i = place % detections.capacity;
+  if (group >= detections.groups || i >= detections.count[group]) return;
+  int row = compacted_row(&detections, group) + i, y = item % pixels / probs.w, x = item % probs.w;
+  int label = detections.index[place] % logits.c;
+  *pixel<float>(probs, row, y, x) = sigmoid(to_float(pixel<T>(logits, row, y, x)[label]));
+}
+
+extern "C" void cuda_mask_select(Device *dev, const Boxes *detections, const Tensor *logits, const Tensor *probs) {
+  if (dev->measuring) return;
+  size_t places = (size_t)detections->groups * detections->capacity;
+  CHECK(places <= (size_t)probs->n && probs->h == logits->h && probs->w == logits->w);
+  check_single(probs);
+  int blocks = blocks_for(places * probs->h * probs->w, BLOCK);
+  WITH_TYPE(logits->dtype, T,
+            mask_select_kernel<T><<<blocks, BLOCK, 0, stream_of(dev)>>>(*detections, *logits, *probs));
+  LAUNCH_CHECK();
+}
+
+// Pixel of the mask with its border of zeros.
+static __device__ float bordered(const Tensor &probs, int n, int y, int x) {
+  return y < 1 || x < 1 || y > probs.h || x > probs.w ? 0 : *pixel<float>(probs, n, y - 1, x - 1);
+}
+
+static __device__ bool paste_covers(const Paste &axis, int i) {
+  return i >= axis.first && i - axis.first < axis.length;
+}
+
+// A thread makes whole words, so that no two write the same one; a block stays with one detection.
+static __global__ void mask_paste_kernel(float threshold, const ImageInfo *images,
+                                         const __grid_constant__ Boxes detections, const __grid_constant__ Tensor probs,
+                                         uint32_t *bits, int64_t words) {
+  int place = blockIdx.x, group = place / detections.capacity, i = place % detections.capacity;
+  if (i >= detections.count[group]) return;
+  int row = compacted_row(&detections, group) + i, h = images[group].h, w = images[group].w;
+  Box box = box_rows(&detections.box)[place];
+  Paste ys = paste_axis(box.y1, box.y2, images[group].rh, h, probs.h);
+  Paste xs = paste_axis(box.x1, box.x2, images[group].rw, w, probs.w);
+  for (int64_t word = blockIdx.y * BLOCK + threadIdx.x; word < words; word += gridDim.y * BLOCK) {
+    int x = (int)(32 * word / h), y = (int)(32 * word % h), last = (int)((32 * word + 31) / h);
+    uint32_t set = 0;
+    bool touched = last >= xs.first && x - xs.first < xs.length; // most words are far from the box
+    for (int bit = 0; touched && bit < 32 && x < w; bit++) {
+      if (paste_covers(xs, x) && paste_covers(ys, y)) {
+        RoiTap r = paste_tap(&ys, y), c = paste_tap(&xs, x);
+        float value = paste_blend(r, c, bordered(probs, row, r.low, c.low), bordered(probs, row, r.low, c.high),
+                                  bordered(probs, row, r.high, c.low), bordered(probs, row, r.high, c.high));
+        if (value >= threshold) set |= 1u << bit;
+      }
+      if (++y == h) y = 0, x++;
+    }
+    bits[row * words + word] = set;
+  }
+}
+
+extern "C" void cuda_mask_paste(Device *dev, float threshold, const ImageInfo *images, const Boxes *detections,
+                                const Tensor *probs, uint32_t *bits, int64_t words) {
+  if (dev->measuring) return;
+  check_single(probs);
+  enum { MOST_BLOCKS = 1024 }; // of one detection; past them threads take a second word
+  int64_t blocks = MIN((words + BLOCK - 1) / BLOCK, MOST_BLOCKS);
+  dim3 grid((unsigned)(detections->groups * detections->capacity), (unsigned)blocks);
+  mask_paste_kernel<<<grid, BLOCK, 0, stream_of(dev)>>>(threshold, images, *detections, *probs, bits, words);
+  LAUNCH_CHECK();
+}
