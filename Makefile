@@ -14,14 +14,14 @@ libs := -lz -lm -ldl
 
 # The GPU back end, where there is nvcc; CUDA=0 leaves it out. ARCH: the GPUs that are here, or else all we know.
 NVCC ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
-CUDA ?= 0
+CUDA ?= $(if $(NVCC),1,0)
 ifeq ($(CUDA),1)
 ARCH ?= $(or $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u | \
   sed 's/^90$$/90a/'),80 89 90a)
 cuda := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/conv/*.cu))
 nvflags := -std=c++17 -O3 -lineinfo -I. --expt-relaxed-constexpr -Xcompiler -Wall \
   $(foreach a,$(ARCH),-gencode arch=compute_$a,code=sm_$a)
-libs += -L$(dir $(NVCC))../lib64 -lcudart_static -lrt -lstdc++
+libs += -L$(dir $(NVCC))../lib64 -lcudart_static -lrt -static-libgcc -l:libstdc++.a
 built := for the CPU and CUDA ($(ARCH:%=sm_%))
 $B/nn/device.o: flags += -DMASKRCNN_CUDA
 else
@@ -42,7 +42,13 @@ setup:
 
 train infer: %: $B/%
 	@cp $< $@
-$B/libmaskrcnn.a: $(objects) $(cuda)
+# Which commit was built, for the records of benchmarks; rewritten only when it changes.
+$B/commit.c: force | setup
+	@echo 'const char build_commit[] = "$(shell git describe --always --dirty 2>/dev/null || echo unknown)";' >$@.new
+	@cmp -s $@.new $@ || cp $@.new $@
+$B/commit.o: $B/commit.c
+	@$(CC) $(flags) -c $< -o $@
+$B/libmaskrcnn.a: $(objects) $(cuda) $B/commit.o
 	@rm -f $@ && ar rcs $@ $^
 link = @echo "link $@" && $(CC) $(flags) $^ -o $@ $(libs)
 $B/train $B/infer: $B/%: $B/%.o $B/libmaskrcnn.a
@@ -61,7 +67,7 @@ $B/%.f64.o: %.c | setup
 	@echo "cc $< (double)" && $(CC) $(flags) -DREAL64 -c $< -o $@
 
 # Box arithmetic without contraction, as on the CPU: indices are the same on both.
-exact := boxes nms match roi_align masks
+exact := boxes nms match roi_align masks preprocess
 $(exact:%=$B/cuda/%.cu.o): nvflags += -fmad=false
 $B/%.cu.o: %.cu | setup
 	@mkdir -p $(@D)
@@ -87,6 +93,6 @@ lint:
 clean:
 	rm -rf $B train infer
 
-.PHONY: all setup demo test test-long test-asan bench lint clean
+.PHONY: all force setup demo test test-long test-asan bench lint clean
 .SECONDARY:
 -include $(shell find $B -name '*.d' 2>/dev/null)

@@ -1,7 +1,8 @@
 // infer: images or a data set → boxes and masks: COCO results, overlays, scores, latency.
-#include <math.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "data/draw.h"
 #include "data/image.h"
 #include "data/png.h"
@@ -14,7 +15,7 @@
 
 typedef struct Options {
   const char *weights, *data, *split, *out, *json, *device;
-  int size, max_size, batch, limit, threads, canvases, benchmark, overlays;
+  int amp, size, max_size, batch, limit, threads, canvases, benchmark, overlays;
   float score;
   bool eval;
   char **images;
@@ -98,6 +99,12 @@ static Options parse(int argc, char **argv) {
        .min = 0,
        .max = 1e6,
        .help = "repeat --data until STEPS batches are timed"},
+      {.name = "amp",
+       .kind = OPT_CHOICE,
+       .target = &o.amp,
+       .choices = amp_names,
+       .implied = "bf16",
+       .help = "16-bit activations (GPU)"},
       {.name = "device", .kind = OPT_STRING, .target = &o.device, .arg = "NAME", .help = "auto, cpu or cuda:N"},
   };
   Cli cli = {.usage = "--weights FILE (IMAGE… | --data DIR) [options]",
@@ -187,7 +194,34 @@ static void times_print(const Times *t, int batch) {
   printf("  %-10s %12.2f   %.2f images/s\n", "average", sum / t->n, 1e3 * batch * t->n / sum);
   static const int percent[] = {50, 90, 95, 99};
   for (int i = 0; i < COUNT(percent); i++)
-    printf("  %-9d%% %12.2f\n", percent[i], quantile(t->ms, t->n, percent[i] / 100.0));
+    printf("  %d%-8s %12.2f\n", percent[i], "%", quantile(t->ms, t->n, percent[i] / 100.0));
+}
+
+extern const char build_commit[]; // written by the Makefile
+
+// One record on stdout, as train --benchmark prints it; times ascending.
+static void bench_record(const Options *o, const Engine *e, const Times *t, double detections) {
+  double sum = 0;
+  for (int i = 0; i < t->n; i++) sum += t->ms[i];
+  Record j = {0};
+  record_begin(&j);
+  record_str(&j, "bench", "infer");
+  record_str(&j, "gpu", e->dev->description);
+  record_str(&j, "commit", build_commit);
+  record_int(&j, "batch", o->batch);
+  record_str(&j, "amp", amp_names[o->amp]);
+  record_str(&j, "conv", "auto");
+  record_int(&j, "canvas_h", e->infer_shapes.canvas[0].h);
+  record_int(&j, "canvas_w", e->infer_shapes.canvas[0].w);
+  record_int(&j, "steps", t->n);
+  record_num(&j, "img_s", 1e3 * o->batch * t->n / sum);
+  record_num(&j, "ms_mean", sum / t->n);
+  record_num(&j, "ms_p50", quantile(t->ms, t->n, 0.5));
+  record_num(&j, "ms_p99", quantile(t->ms, t->n, 0.99));
+  record_num(&j, "detections_per_image", detections);
+  record_int(&j, "peak_bytes", (int64_t)e->total_bytes);
+  puts(record_end(&j));
+  record_free(&j);
 }
 
 // ---- a data set -------------------------------------------------------------------------------------------------
@@ -197,11 +231,13 @@ typedef struct Visit {
   Engine *e;
   Times times;
   int overlays, done;
+  int64_t images, detections; // of all rounds
 } Visit;
 
 static void visit_batch(void *context, const Dataset *d, const Batch *b, const Detections *found, double seconds) {
   Visit *v = context;
   times_add(&v->times, seconds);
+  v->images += b->used, v->detections += found->n;
   for (int i = 0, first = 0; i < b->images; i++) {
     int n = 0;
     while (first + n < found->n && found->items[first + n].image == i) n++;
@@ -241,7 +277,8 @@ static void run_data(const Options *o, const ModelConfig *config, const Category
   if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
   Engine e;
   Shapes none = {0}, shapes = shapes_of(&d, o->batch);
-  if (!engine_open(&e, &(Compute){.device = o->device}, config, category, &none, &shapes, false, &err) ||
+  if (!engine_open(&e, &(Compute){.device = o->device, .amp = amp_types[o->amp]}, config, category, &none, &shapes,
+                   false, &err) ||
       !state_load(&e, c, &(LoadOptions){0}, &err) || (o->eval && !evaluate_categories(&e, &d, &err)))
     die(EXIT_USAGE, "%s", err.msg);
   Visit v = {.o = o, .e = &e, .overlays = o->overlays < 0 ? 16 : o->overlays};
@@ -251,12 +288,11 @@ static void run_data(const Options *o, const ModelConfig *config, const Category
     if (v.times.n < o->benchmark) coco_results_free(&results);
     v.overlays = v.times.n < o->benchmark ? 0 : v.overlays;
   } while (v.times.n < o->benchmark);
-  char *json = o->json ? xstrdup(o->json) : xasprintf("%s/detections.json", o->out);
-  if (!coco_results_save(&results, json, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!coco_results_save(&results, o->json, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (v.times.n) times_print(&v.times, o->batch);
-  fprintf(stderr, "done: %d detections in %s, overlays in %s\n", results.n, json, o->out);
+  if (o->benchmark) bench_record(o, &e, &v.times, (double)v.detections / (double)v.images);
+  fprintf(stderr, "done: %d detections in %s, overlays in %s\n", results.n, o->json, o->out);
   if (o->eval) report_scores(&d, &results);
-  free(json);
   free(v.times.ms);
   coco_results_free(&results);
   engine_close(&e);
@@ -299,7 +335,8 @@ static void run_images(const Options *o, const ModelConfig *config, const Catego
     const Shapes *now = &e.infer_shapes;
     if (!e.dev || now->canvas[0].h != s.canvas[0].h || now->canvas[0].w != s.canvas[0].w || now->max_bytes < bytes) {
       engine_close(&e);
-      if (!engine_open(&e, &(Compute){.device = o->device}, config, category, &none, &s, false, &err) ||
+      if (!engine_open(&e, &(Compute){.device = o->device, .amp = amp_types[o->amp]}, config, category, &none, &s,
+                       false, &err) ||
           !state_load(&e, c, &(LoadOptions){0}, &err))
         die(EXIT_USAGE, "%s", err.msg);
     }
@@ -322,16 +359,24 @@ static void run_images(const Options *o, const ModelConfig *config, const Catego
     detections_free(&found);
     image_free(&image);
   }
-  char *json = o->json ? xstrdup(o->json) : xasprintf("%s/detections.json", o->out);
-  if (!coco_results_save(&results, json, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!coco_results_save(&results, o->json, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (times.n) times_print(&times, 1);
-  fprintf(stderr, "done: %d detections in %s (image_id = place on the command line), overlays in %s\n", results.n, json,
-          o->out);
-  free(json);
+  fprintf(stderr, "done: %d detections in %s (image_id = place on the command line), overlays in %s\n", results.n,
+          o->json, o->out);
   free(times.ms);
   coco_results_free(&results);
   engine_close(&e);
   if (bad) die(EXIT_USAGE, "%d of %d images could not be read", bad, o->num_images);
+}
+
+// Whether a file can be written there: found out before the work, not after it.
+static void check_writable(const char *path) {
+  const char *slash = strrchr(path, '/');
+  char *folder = slash ? xasprintf("%.*s", (int)MAX(slash - path, 1), path) : xstrdup(".");
+  const char *what = access(path, F_OK) ? folder : path; // a device may be writable where its folder is not
+  if (path_is_dir(path)) die(EXIT_USAGE, "cannot write %s: it is a folder", path);
+  if (access(what, W_OK)) die(EXIT_USAGE, "cannot write %s: %s: %s", path, what, strerror(errno));
+  free(folder);
 }
 
 int main(int argc, char **argv) {
@@ -347,10 +392,14 @@ int main(int argc, char **argv) {
   if (o.size) config.size = o.size, config.max_size = o.size * 5 / 3;
   if (o.max_size) config.max_size = o.max_size;
   if (!config_check(&config, &err) || !make_dirs(o.out, &err)) die(EXIT_USAGE, "%s", err.msg);
+  char *json = o.json ? xstrdup(o.json) : xasprintf("%s/detections.json", o.out);
+  o.json = json;
+  check_writable(json);
   if (o.data)
     run_data(&o, &config, category, &c);
   else
     run_images(&o, &config, category, &c);
+  free(json);
   free(category);
   ckpt_close(&c);
   return 0;

@@ -29,6 +29,8 @@ typedef struct Run {
   Log log;
 } Run;
 
+extern const char build_commit[]; // written by the Makefile
+
 static volatile sig_atomic_t interrupted;
 static void on_interrupt(int signal) {
   (void)signal;
@@ -72,27 +74,45 @@ static Category *categories_of(const Coco *coco) {
   return c;
 }
 
+static bool has_split(const char *dir, const char *split, Err *err) {
+  char *annotations, *images;
+  if (!coco_find_split(dir, split, &annotations, &images, err)) return false;
+  free(annotations);
+  free(images);
+  return true;
+}
+
+// A data set without a split to evaluate on is fine as long as nobody asked for an evaluation.
 static void open_data(Run *r, const ModelConfig *c) {
   const TrainOptions *o = &r->o;
   DatasetOptions d = {
       .resize = {c->size, c->max_size}, .max_canvases = o->canvases, .keep_empty = o->keep_empty, .limit = o->limit};
   Err err;
   if (!dataset_open(&r->train, o->data, o->train_split, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
-  d.keep_empty = true, d.limit = o->val_limit;
-  r->has_val = o->eval_every >= 0 && !o->benchmark && dataset_open(&r->val, o->data, o->val_split, &d, &err);
-  if (o->eval_every >= 0 && !o->benchmark && !r->has_val) {
-    if (o->eval_every > 0) die(EXIT_USAGE, "--eval-every: %s", err.msg);
+  if (o->eval_every < 0 || o->benchmark) return;
+  bool asked = o->eval_every > 0 || strcmp(o->val_split, "val");
+  if (!asked && !has_split(o->data, o->val_split, &err)) {
     fprintf(stderr, "no evaluation: %s\n", err.msg);
+    return;
   }
+  d.keep_empty = true, d.limit = o->val_limit;
+  if (!dataset_open(&r->val, o->data, o->val_split, &d, &err)) die(EXIT_USAGE, "evaluation: %s", err.msg);
+  r->has_val = true;
 }
 
-static void report_data(const Run *r) {
+// Shown once nothing can be wrong any more with what was asked for: a mistake gets its one line alone.
+static void report(const Run *r) {
   const Dataset *d = &r->train;
+  if (!r->o.benchmark) fprintf(stderr, "configuration:\n%s", r->o.resolved);
+  fprintf(stderr, "device: %s\n", r->engine.dev->description);
   fprintf(stderr, "data: %d images to train on, %d categories, at most %d objects an image", d->num_images,
           d->classes - 1, d->max_objects);
   if (d->without_objects) fprintf(stderr, "; %d images without an object", d->without_objects);
   if (d->crowds) fprintf(stderr, "; %d crowd annotations left out", d->crowds);
   if (d->dropped_boxes) fprintf(stderr, "; %d boxes without area left out", d->dropped_boxes);
+  if (d->unlabelled) fprintf(stderr, "; %d annotations of an unknown category left out", d->unlabelled);
+  if (d->coco.unknown_image) fprintf(stderr, "; %d annotations of an unknown image left out", d->coco.unknown_image);
+  if (d->box_masks) fprintf(stderr, "; %d objects without a usable mask: their box stands in", d->box_masks);
   fprintf(stderr, "\n");
   for (int i = 0; i < d->num_canvases; i++) fprintf(stderr, "canvas %d x %d (h x w)\n", d->canvas[i].h, d->canvas[i].w);
 }
@@ -104,6 +124,8 @@ static char *identity_of(const Run *r) {
   record_begin(&j);
   record_int(&j, "seed", o->seed);
   record_int(&j, "images", r->train.num_images);
+  record_int(&j, "objects", r->train.first_object[r->train.num_images]);
+  record_int(&j, "canvases", r->train.num_canvases);
   record_int(&j, "batch", o->batch);
   record_int(&j, "world", o->gpus);
   record_int(&j, "steps", r->steps);
@@ -140,13 +162,12 @@ static void start_weights(Run *r) {
   Checkpoint c;
   open_checkpoint(&c, path);
   LoadOptions load = {.momentum = path == r->checkpoint, .reset_heads = o->reset_heads && path != r->checkpoint};
+  if (load.momentum && !state_continues(&c, &r->engine.config, r->identity, &err))
+    die(EXIT_USAGE, "--resume: %s: %s", path, err.msg);
   if (!state_load(&r->engine, &c, &load, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
   if (load.momentum) {
     RunState state;
     if (!state_resume(&c, &state, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
-    if (strcmp(state.run, r->identity))
-      die(EXIT_USAGE, "--resume: %s was made with %s, this run has %s; give the same options or another --out", path,
-          state.run, r->identity);
     r->first = state.step;
     engine_set_scale(&r->engine, state.scale);
   }
@@ -266,7 +287,7 @@ static int64_t steps_per_epoch(const Run *r) {
 static const Batch *next_batch(Loader *l) {
   Err err;
   const Batch *b = loader_next(l, &err);
-  if (!b) die(EXIT_RUN, "%s", err.msg);
+  if (!b) die(EXIT_USAGE, "%s", err.msg); // images that cannot be used
   return b;
 }
 
@@ -290,10 +311,10 @@ static bool train(Run *r, Loader *loader) {
     const Batch *batch = next_batch(loader);
     StepOptions options = step_options(r, step);
     StepResult s;
-    die_context("step %lld; %s", (long long)step, r->kept);
+    die_context("step %lld; %s", (long long)step + 1, r->kept);
     engine_step(&r->engine, batch, &options, &s);
     die_context(NULL);
-    if (!s.finite && !may_skip(r, &s)) stop_not_finite(r, step, batch, &s);
+    if (!s.finite && !may_skip(r, &s)) stop_not_finite(r, step + 1, batch, &s);
     int64_t done = step + 1;
     log_progress(&r->log, &(Progress){.step = done,
                                       .steps = r->steps,
@@ -346,33 +367,69 @@ static void print_profile(const Run *r, int64_t steps) {
   }
 }
 
+typedef struct Sums {
+  double data, backward, update, rois, positives, forward[PARTS];
+} Sums;
+
+static void bench_step(Run *r, Loader *loader, int64_t i, Sums *sum) {
+  const Batch *batch = next_batch(loader);
+  StepOptions options = step_options(r, i);
+  StepResult s;
+  engine_step(&r->engine, batch, &options, &s);
+  if (!s.finite && !may_skip(r, &s)) stop_not_finite(r, i + 1, batch, &s);
+  sum->data += batch->wait_seconds;
+  sum->backward += s.backward_seconds, sum->update += s.update_seconds;
+  sum->rois += s.rois, sum->positives += s.positives;
+}
+
+// Where the time goes: some more steps, queued node by node and waited for, so that each part has a time of its own.
+static Sums bench_parts(Run *r, Loader *loader, int64_t from, int steps) {
+  Sums sum = {0};
+  set_timing(r, true, NULL);
+  for (int i = 0; i < steps; i++) bench_step(r, loader, from + i, &sum);
+  for (int c = 0; c < r->engine.train_shapes.canvases; c++)
+    for (int n = 0; n < r->engine.train[c].graph.nodes; n++) {
+      const Node *node = r->engine.train[c].graph.node[n];
+      sum.forward[node->part] += node->seconds[0];
+    }
+  set_timing(r, false, NULL);
+  return sum;
+}
+
+// img/s over STEPS steps after half as many to warm up, as one record on stdout.
 static void benchmark(Run *r, Loader *loader) {
-  int warm = r->o.benchmark / 2, steps = r->o.benchmark;
-  double data = 0, forward = 0, backward = 0, update = 0, rois = 0, positives = 0, start = now_seconds();
-  for (int i = 0; i < warm + steps; i++) {
-    if (i == warm) data = forward = backward = update = rois = positives = 0, start = now_seconds();
-    const Batch *batch = next_batch(loader);
-    StepOptions options = step_options(r, i);
-    StepResult s;
-    engine_step(&r->engine, batch, &options, &s);
-    if (!s.finite) stop_not_finite(r, i, batch, &s);
-    data += batch->wait_seconds, forward += s.forward_seconds, backward += s.backward_seconds;
-    update += s.update_seconds, rois += s.rois, positives += s.positives;
-  }
+  const TrainOptions *o = &r->o;
+  int warm = o->benchmark / 2, steps = o->benchmark, parts = MAX(steps / 10, 2);
+  Sums ignored = {0}, sum = {0};
+  for (int i = 0; i < warm; i++) bench_step(r, loader, i, &ignored);
+  double start = now_seconds();
+  for (int i = 0; i < steps; i++) bench_step(r, loader, warm + i, &sum);
   double seconds = now_seconds() - start;
+  Sums part = bench_parts(r, loader, warm + steps, parts);
   Record j = {0};
   record_begin(&j);
   record_str(&j, "bench", "train");
-  record_str(&j, "device", r->o.device);
-  record_int(&j, "batch", r->o.batch);
+  record_str(&j, "gpu", r->engine.dev->description);
+  record_str(&j, "commit", build_commit);
+  record_int(&j, "batch", o->batch);
+  record_str(&j, "amp", amp_names[o->amp]);
+  record_bool(&j, "tf32", o->tf32);
+  record_str(&j, "conv", o->conv ? o->conv : "auto");
+  record_int(&j, "canvas_h", r->train.canvas[0].h);
+  record_int(&j, "canvas_w", r->train.canvas[0].w);
   record_int(&j, "steps", steps);
-  record_num(&j, "img_s", steps * r->o.batch / seconds);
-  record_num(&j, "data_ms", 1e3 * data / steps);
-  record_num(&j, "forward_ms", 1e3 * forward / steps);
-  record_num(&j, "backward_ms", 1e3 * backward / steps);
-  record_num(&j, "update_ms", 1e3 * update / steps);
-  record_num(&j, "rois", rois / steps);
-  record_num(&j, "positives", positives / steps);
+  record_num(&j, "img_s", steps * o->batch / seconds);
+  record_num(&j, "step_ms", 1e3 * seconds / steps);
+  record_num(&j, "data_wait_ms", 1e3 * sum.data / steps);
+  for (int p = 0; p < PARTS; p++) {
+    char key[32];
+    snprintf(key, sizeof key, "forward_%s_ms", p == PART_ROI ? "roi" : part_names[p]);
+    record_num(&j, key, 1e3 * part.forward[p] / parts);
+  }
+  record_num(&j, "backward_ms", 1e3 * part.backward / parts);
+  record_num(&j, "update_ms", 1e3 * part.update / parts);
+  record_num(&j, "rois", sum.rois / steps);
+  record_num(&j, "positives", sum.positives / steps);
   record_int(&j, "peak_bytes", (int64_t)r->engine.total_bytes);
   puts(record_end(&j));
   record_free(&j);
@@ -390,8 +447,7 @@ static void open_run(Run *r) {
   Shapes train_shapes = shapes_of(&r->train, o->batch), infer_shapes = {0};
   if (r->has_val) infer_shapes = shapes_of(&r->val, o->batch);
   Category *category = categories_of(&r->train.coco);
-  static const DType amps[] = {F32, BF16, F16};
-  Compute compute = {.device = o->device, .amp = amps[o->amp], .tf32 = o->tf32, .conv = o->conv};
+  Compute compute = {.device = o->device, .amp = amp_types[o->amp], .tf32 = o->tf32, .conv = o->conv};
   if (!engine_open(&r->engine, &compute, &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
       (r->has_val && !evaluate_categories(&r->engine, &r->val, &err)))
     die(EXIT_USAGE, "%s", err.msg);
@@ -402,6 +458,7 @@ static void close_run(Run *r) {
   engine_close(&r->engine);
   dataset_close(&r->train);
   if (r->has_val) dataset_close(&r->val);
+  free(r->o.resolved);
   free(r->checkpoint);
   free(r->model);
   free(r->identity);
@@ -415,8 +472,6 @@ int main(int argc, char **argv) {
   if (!o->plan && !o->benchmark && !make_dirs(o->out, &err)) die(EXIT_USAGE, "%s", err.msg);
   open_run(&r);
   if (o->plan) return 0;
-  fprintf(stderr, "device: %s\n", r.engine.dev->description);
-  report_data(&r);
   r.checkpoint = xasprintf("%s/checkpoint.safetensors", o->out);
   r.model = xasprintf("%s/model.safetensors", o->out);
   r.per_epoch = steps_per_epoch(&r);
@@ -428,6 +483,7 @@ int main(int argc, char **argv) {
     snprintf(r.kept, sizeof r.kept, "%s holds step %lld, --resume continues", r.checkpoint, (long long)r.first);
   else
     snprintf(r.kept, sizeof r.kept, "no checkpoint yet");
+  report(&r);
   r.last = o->stop_after ? MIN(r.steps, r.first + o->stop_after) : r.steps;
   FILE *trace = NULL;
   if (o->trace && !(trace = fopen(o->trace, "w"))) die(EXIT_USAGE, "--trace %s: %s", o->trace, strerror(errno));

@@ -2,6 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const amp_names[] = {"off", "bf16", "fp16", NULL};
+const DType amp_types[] = {F32, BF16, F16};
+
 Shapes shapes_of(const Dataset *d, int images) {
   Shapes s = {.canvases = d->num_canvases,
               .images = images,

@@ -52,6 +52,10 @@ typedef struct Engine {
   size_t arena_bytes, total_bytes;
 } Engine;
 
+// What --amp accepts, and the activations that each means: "off" as the masters, "bf16", "fp16".
+extern const char *const amp_names[];
+extern const DType amp_types[];
+
 // How it is computed.
 typedef struct Compute {
   const char *device; // "cpu", "cuda:0"

@@ -169,6 +169,31 @@ bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *o, Err *err) 
   return true;
 }
 
+// Both are written by the same code: where they part, one value of one field differs.
+static bool same_run(const char *was, const char *is, Err *err) {
+  size_t at = 0, field = 0;
+  for (; was[at] && was[at] == is[at]; at++)
+    if (was[at] == '{' || was[at] == ',') field = at + 1;
+  if (was[at] == is[at]) return true;
+  const char *a = was + field, *b = is + field;
+  return err_set(err, "it was made with %.*s, this run has %.*s; give the same options or another --out",
+                 (int)strcspn(a, ",}"), a, (int)strcspn(b, ",}"), b);
+}
+
+bool state_continues(const Checkpoint *c, const ModelConfig *config, const char *run, Err *err) {
+  for (int i = 0; i < config_fields(); i++) {
+    char key[64], value[256];
+    snprintf(key, sizeof key, "config.%s", config_field_name(i));
+    config_get(config, i, value, sizeof value);
+    const char *was = ckpt_find_meta(c, key);
+    if (!was || strcmp(was, value))
+      return err_set(err, "its model has %s = %s, that of this run %s; give the same options or another --out",
+                     config_field_name(i), was ? was : "nothing", value);
+  }
+  const char *was = ckpt_find_meta(c, "run");
+  return was ? same_run(was, run, err) : err_set(err, "it does not say how its run was made; start without --resume");
+}
+
 bool state_resume(const Checkpoint *c, RunState *state, Err *err) {
   const char *step = ckpt_find_meta(c, "step"), *run = ckpt_find_meta(c, "run");
   if (!step || !run) return err_set(err, "the checkpoint does not say where its run stood; start without --resume");

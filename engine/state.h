@@ -24,5 +24,8 @@ typedef struct LoadOptions {
 } LoadOptions;
 // Every parameter of the engine must be in the file with its shape; what is missing or misshapen is named.
 bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *options, Err *err);
+// Whether a run of this configuration and description would go on as the checkpoint's own; false names the first
+// difference.
+bool state_continues(const Checkpoint *c, const ModelConfig *config, const char *run, Err *err);
 // The step and the run of a checkpoint that can be resumed.
 bool state_resume(const Checkpoint *c, RunState *state, Err *err);

@@ -1,12 +1,12 @@
 #include "engine/train_options.h"
 #include <math.h>
 #include "data/canvas.h"
+#include "engine/engine.h"
 #include "models/config.h"
 #include "nn/cli.h"
 
 const char *const schedule_names[] = {"step", "cosine", NULL};
 static const char *const recipes[] = {"torchvision", NULL};
-const char *const amp_names[] = {"off", "bf16", "fp16", NULL};
 static const char *const norms[] = {"auto", "frozen-bn", "bn", "gn", NULL}; // auto, then as norm_names
 
 TrainOptions train_options(int argc, char **argv) {
@@ -114,9 +114,10 @@ TrainOptions train_options(int argc, char **argv) {
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
   if (o.gpus > 1) die(EXIT_USAGE, "--gpus %d: this build trains on one device", o.gpus);
-  if (!o.plan && !o.benchmark) {
-    fprintf(stderr, "configuration:\n");
-    cli_print_config(&cli, stderr);
-  }
+  size_t size;
+  FILE *text = open_memstream(&o.resolved, &size);
+  CHECK(text);
+  cli_print_config(&cli, text);
+  CHECK(!fclose(text));
   return o;
 }

@@ -11,10 +11,10 @@ typedef struct TrainOptions {
   int64_t iters, seed;
   float lr, momentum, weight_decay, clip, flip;
   bool resume, reset_heads, strict, tf32, profile, plan, keep_empty;
+  char *resolved; // all of them, one a line, to be shown; owned
 } TrainOptions;
 
-extern const char *const amp_names[];      // of TrainOptions.amp: "off", "bf16", "fp16"
 extern const char *const schedule_names[]; // of TrainOptions.schedule: "step", "cosine"
 
-// Parses or ends the program: --help exits 0, a mistake prints one line and exits 2. Prints the resolved configuration.
+// Parses or ends the program: --help exits 0, a mistake prints one line and exits 2.
 TrainOptions train_options(int argc, char **argv);

@@ -1,4 +1,5 @@
 #include "nn/arena.h"
+#include <limits.h>
 #include <stdlib.h>
 #include "nn/util.h"
 
@@ -56,8 +57,11 @@ void arena_print(const ArenaBlock *blocks, int n, size_t total, FILE *out) {
           (double)bound / 1e6);
   fprintf(out, "  %-40s %10s %12s  steps\n", "block", "MB", "offset");
   ArenaBlock **order = by_size(blocks, n);
-  for (int i = 0; i < n; i++)
-    fprintf(out, "  %-40s %10.3f %12zu  %d-%d\n", order[i]->name, (double)order[i]->bytes / 1e6, order[i]->offset,
-            order[i]->first, order[i]->last);
+  for (int i = 0; i < n; i++) {
+    char last[16] = "end"; // of what is read after the program
+    if (order[i]->last < INT_MAX) snprintf(last, sizeof last, "%d", order[i]->last);
+    fprintf(out, "  %-40s %10.3f %12zu  %d-%s\n", order[i]->name, (double)order[i]->bytes / 1e6, order[i]->offset,
+            order[i]->first, last);
+  }
   free(order);
 }

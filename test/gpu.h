@@ -18,6 +18,7 @@ typedef struct Twin {
 } Twin;
 Twin twin_random(DType dtype, int n, int h, int w, int c, double scale, uint64_t seed); // normal · scale
 Twin twin_poisoned(DType dtype, int n, int h, int w, int c);                            // NaN: what an op has to write
+Twin twin_values(DType dtype, int n, int h, int w, int c, const float *values);         // [n, h, w, c] without padding
 Twin twin_packed(int rows, int c, const float *values); // F32, ldc = c; values NULL: poisoned
 void twin_rows(Twin *t, int rows);                      // gives both a count of valid rows
 void twin_free(Twin *t);
@@ -32,6 +33,8 @@ bool twin_check(const Twin *t, const float *bound, double factor);
 static inline const Tensor *twin_side(const Twin *t, bool gpu) { return gpu ? &t->gpu : &t->cpu; }
 // An op as either device runs it: everything but the destination is in `context`, of whose twins it takes that side.
 typedef void TwinOp(Device *dev, bool gpu, void *context, const Dest *d);
+// Runs the op on both into a plain destination.
+void twin_run(TwinOp *op, void *context, const Twin *out);
 // Runs the op into destinations of that shape, dtype and count through every combination of accumulate, relu, mask and
 // addend, otherwise poisoned; compares as twin_check does, `bound` being the op's own (what the Dest adds is added); and
 // runs it twice, for the same bits.

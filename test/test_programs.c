@@ -88,7 +88,7 @@ TEST_TIER(program_train_infer_score, 1) {
   }
 }
 
-// A mistake ends with one line on stderr that contains `says`, and exit code 2.
+// A mistake is answered with one line that contains `says`, and exit code 2.
 static void expect_mistake(const char *says, const char *fmt, ...) PRINTF_LIKE(2, 3);
 static void expect_mistake(const char *says, const char *fmt, ...) {
   char line[1024];
@@ -98,10 +98,8 @@ static void expect_mistake(const char *says, const char *fmt, ...) {
   va_end(args);
   const char *said;
   int status = command(&said, "%s", line);
-  const char *last = said; // the configuration may stand before it
-  for (const char *p = said; *p; p++)
-    if (p[0] == '\n' && p[1]) last = p + 1;
-  bool ok = EXPECT_INT(status, 2) & EXPECT(strstr(last, says) != NULL);
+  bool one = strchr(said, '\n') && !strchr(said, '\n')[1];
+  bool ok = EXPECT_INT(status, 2) & EXPECT(one) & EXPECT(strstr(said, says) != NULL);
   if (!ok) fprintf(stderr, "%s\n  said: %s  expected: %s\n", line, said, says);
 }
 
@@ -129,6 +127,17 @@ TEST_TIER(program_mistakes_of_train, 1) {
   CHECK(make_dirs(in_tmp("bad/annotations"), NULL) && make_dirs(in_tmp("bad/train"), NULL));
   write_text(in_tmp("bad/annotations/instances_train.json"), "{\n  \"images\": [{\"id\": 1,, \"height\": 2}]\n}\n");
   expect_mistake("instances_train.json:2:", "%s --data %s --model tiny --out %s", train, in_tmp("bad"), in_tmp("m"));
+  // What to evaluate on has to be usable as well, once it is there or asked for.
+  char half[512];
+  snprintf(half, sizeof half, "%s", in_tmp("half"));
+  CHECK(!command(NULL, "cp -r %s %s", d, half));
+  expect_mistake("evaluation: no ", "%s --data %s --model tiny --val-split elsewhere --out %s", train, half,
+                 in_tmp("m"));
+  write_text(in_tmp("half/annotations/instances_val.json"), "[]\n");
+  expect_mistake("instances_val.json:1:1: expected '{', found '['", "%s --data %s --model tiny --out %s", train, half,
+                 in_tmp("m"));
+  CHECK(!remove(in_tmp("half/train/000003.png")));
+  expect_mistake("000003.png: no such file", "%s --data %s --model tiny --out %s", train, half, in_tmp("m"));
 }
 
 TEST_TIER(program_never_overwrites_a_run, 1) {
@@ -143,7 +152,7 @@ TEST_TIER(program_never_overwrites_a_run, 1) {
   EXPECT_INT(command(&said, "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 9 --resume", tool("train"),
                      shapes(), in_tmp("kept")),
              2);
-  EXPECT(strstr(said, "give the same options") != NULL);
+  EXPECT(strstr(said, "made with \"seed\":5, this run has \"seed\":1; give the same options") != NULL);
   size_t size_after;
   char *after = file_read(in_tmp("kept/checkpoint.safetensors"), &size_after, NULL);
   EXPECT(before && after && size == size_after && !memcmp(before, after, size));
@@ -162,13 +171,17 @@ TEST_TIER(program_mistakes_of_infer, 1) {
   expect_mistake("no-such-image.png", "%s --weights %s --out %s no-such-image.png", infer, model, in_tmp("o"));
   write_text(in_tmp("text.png"), "not an image\n");
   expect_mistake("text.png", "%s --weights %s --out %s %s", infer, model, in_tmp("o"), in_tmp("text.png"));
-  expect_mistake("1 of 2 images could not be read", "%s --weights %s --out %s %s %s/val/000001.png", infer, model,
-                 in_tmp("o"), in_tmp("text.png"), shapes());
+  const char *said; // one bad image among others: those are done all the same
+  EXPECT_INT(command(&said, "%s --weights %s --out %s %s %s/val/000001.png", infer, model, in_tmp("o"),
+                     in_tmp("text.png"), shapes()),
+             2);
+  EXPECT(strstr(said, "1 of 2 images could not be read") && strstr(said, "000001.png: "));
+  expect_mistake("cannot write /proc/nowhere.json: ", "%s --weights %s --data %s --out %s --json /proc/nowhere.json",
+                 infer, model, shapes(), in_tmp("o"));
   expect_mistake("text.png", "%s --weights %s image.png", infer, in_tmp("text.png"));
   expect_mistake("/nowhere", "%s --weights %s --data /nowhere --out %s", infer, model, in_tmp("o"));
   expect_mistake("/proc/nowhere", "%s --weights %s --data %s --out /proc/nowhere", infer, model, shapes());
   // A checkpoint of another model: the names of what does not fit.
-  const char *said;
   EXPECT_INT(command(&said, "%s --data %s --weights %s --norm frozen-bn --model tiny --size 64 --iters 1 --out %s",
                      tool("train"), shapes(), model, in_tmp("other")),
              2);

@@ -163,6 +163,14 @@ TEST(state_metadata) {
   }
   EXPECT_INT(state.step, 3);
   EXPECT_STR(state.run, "{\"seed\":1}");
+
+  // Only the same model and the same options go on where this run stood.
+  EXPECT(state_continues(&c, &config, "{\"seed\":1}", &err));
+  EXPECT(!state_continues(&c, &config, "{\"seed\":12}", &err));
+  EXPECT(strstr(err.msg, "made with \"seed\":1, this run has \"seed\":12; "));
+  config.max_size++;
+  EXPECT(!state_continues(&c, &config, "{\"seed\":1}", &err));
+  EXPECT(strstr(err.msg, "max_size = "));
   free(category);
   ckpt_close(&c);
   engine_close(&e);

@@ -1,4 +1,6 @@
 // Files, folders and growth: what stands on disk after each way that a write can go.
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "test/test.h"
 
@@ -39,31 +41,57 @@ TEST(util_file_is_replaced_whole_or_not_at_all) {
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
 }
 
-// A target that is a folder lets everything succeed but the rename.
+// A folder that appears at the target lets everything succeed but the rename.
 TEST(util_failed_commit_leaves_nothing_behind) {
   char *path = xasprintf("%s/target", test_tmp()), *inside = xasprintf("%s/inside", path);
   Err err;
-  EXPECT(make_dirs(inside, &err));
   AtomicFile a;
   EXPECT(file_begin(&a, path, &err));
   char *tmp = xstrdup(a.tmp);
+  EXPECT(make_dirs(inside, &err));
   EXPECT(!file_commit(&a, &err));
   EXPECT(strstr(err.msg, "cannot write ") == err.msg && strstr(err.msg, "/target: Is a directory"));
   EXPECT(!path_is_file(tmp) && path_is_dir(inside));
+  EXPECT(!file_begin(&a, path, &err)); // and one that is there is seen at once
+  EXPECT(strstr(err.msg, "/target: Is a directory"));
   free(tmp);
   free(inside);
   free(path);
 }
 
+// A link stays a link; a pipe is written, not replaced.
+TEST(util_links_and_pipes_survive) {
+  char *target = xasprintf("%s/linked", test_tmp()), *link = xasprintf("%s/link", test_tmp());
+  Err err;
+  EXPECT(write_text(target, "old", &err));
+  if (EXPECT_INT(symlink(target, link), 0)) {
+    EXPECT(write_text(link, "new", &err));
+    char *through = read_text(target), where[4096];
+    EXPECT_STR(through, "new");
+    EXPECT(readlink(link, where, sizeof where) == (ssize_t)strlen(target));
+    free(through);
+  }
+  char *pipe = xasprintf("%s/pipe", test_tmp()), text[8] = "";
+  int reader = mkfifo(pipe, 0600) ? -1 : open(pipe, O_RDONLY | O_NONBLOCK);
+  if (EXPECT(reader >= 0)) {
+    EXPECT(write_text(pipe, "text", &err));
+    EXPECT_INT(read(reader, text, sizeof text - 1), 4);
+    EXPECT_STR(text, "text");
+    close(reader);
+  }
+  free(pipe);
+  free(target);
+  free(link);
+}
+
 TEST(util_full_disk_is_reported) {
-  AtomicFile a = {.f = fopen("/dev/full", "wb"), .path = xstrdup("/dev/full"), .tmp = NULL};
-  if (!a.f) {
-    file_abort(&a);
+  AtomicFile a;
+  Err err;
+  if (!file_begin(&a, "/dev/full", &err)) {
     test_skip("no /dev/full");
     return;
   }
   fputs("text", a.f);
-  Err err;
   EXPECT(!file_commit(&a, &err));
   EXPECT_STR(err.msg, "cannot write /dev/full: No space left on device");
 }
