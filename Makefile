@@ -1,4 +1,5 @@
-# make · make demo · make test · make test-long · make test-asan · make lint · make bench
+# make · make demo · make test · make test-long · make test-gpu · make test-sanitizer · make test-asan · make lint ·
+# make bench
 ifeq ($(origin CC),default)
 CC := gcc
 endif
@@ -25,7 +26,7 @@ libs += -L$(dir $(NVCC))../lib64 -lcudart_static -lrt -static-libgcc -l:libstdc+
 built := for the CPU and CUDA ($(ARCH:%=sm_%))
 $B/nn/device.o: flags += -DMASKRCNN_CUDA
 else
-built := for the CPU (no CUDA toolkit found)
+built := for the CPU ($(if $(NVCC),CUDA=0,no CUDA toolkit found))
 endif
 
 # Files of nn/ that are written against `real` compile twice: as float and, with -DREAL64, as double.
@@ -80,6 +81,14 @@ test: all $B/test_all
 	@B=$B $B/test_all --tier 1
 test-long: all $B/test_all
 	@B=$B $B/test_all --tier 2
+# The kernels against the CPU, on a machine with a GPU; and the same under compute-sanitizer, on small shapes.
+test-gpu: all $B/test_all
+	@$B/test_all --tier 1 cuda
+sanitize = compute-sanitizer --error-exitcode 1 --tool $1 $B/test_all --tier 0 cuda
+test-sanitizer: all $B/test_all
+	$(call sanitize,memcheck)
+	$(call sanitize,racecheck)
+	$(call sanitize,initcheck)
 test-asan:
 	@$(MAKE) B=$B/asan CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation" $B/asan/test_all
 	@B=$B $B/asan/test_all --tier 0
@@ -93,6 +102,6 @@ lint:
 clean:
 	rm -rf $B train infer
 
-.PHONY: all force setup demo test test-long test-asan bench lint clean
+.PHONY: all force setup demo test test-long test-gpu test-sanitizer test-asan bench lint clean
 .SECONDARY:
 -include $(shell find $B -name '*.d' 2>/dev/null)

@@ -13,10 +13,10 @@ extern "C" {
 // ---- checked calls ----------------------------------------------------------------------------------------------
 
 [[noreturn]] void cuda_failed(cudaError_t error, const char *expression, const char *file, int line);
-#define CUDA_CHECK(call)                                                          \
-  do {                                                                            \
-    cudaError_t error_ = (call);                                                  \
-    if (error_ != cudaSuccess) cuda_failed(error_, #call, __FILE__, __LINE__);    \
+#define CUDA_CHECK(call)                                                                                               \
+  do {                                                                                                                 \
+    cudaError_t error_ = (call);                                                                                       \
+    if (error_ != cudaSuccess) cuda_failed(error_, #call, __FILE__, __LINE__);                                         \
   } while (0)
 // After every launch: a bad configuration is reported here, a fault of the kernel by the next call that waits.
 #define LAUNCH_CHECK() CUDA_CHECK(cudaGetLastError())
@@ -27,12 +27,24 @@ static inline int blocks_for(size_t items, int per_block) { return (int)((items 
 // ---- element types ------------------------------------------------------------------------------------------------
 
 // Runs `body` with T = float, __nv_bfloat16 or __half.
-#define WITH_TYPE(dtype, T, ...)                                          \
-  switch (dtype) {                                                        \
-  case F32: { using T = float; __VA_ARGS__; break; }                      \
-  case BF16: { using T = __nv_bfloat16; __VA_ARGS__; break; }             \
-  case F16: { using T = __half; __VA_ARGS__; break; }                     \
-  default: CHECK(!"dtype");                                               \
+#define WITH_TYPE(dtype, T, ...)                                                                                       \
+  switch (dtype) {                                                                                                     \
+  case F32: {                                                                                                          \
+    using T = float;                                                                                                   \
+    __VA_ARGS__;                                                                                                       \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  case BF16: {                                                                                                         \
+    using T = __nv_bfloat16;                                                                                           \
+    __VA_ARGS__;                                                                                                       \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  case F16: {                                                                                                          \
+    using T = __half;                                                                                                  \
+    __VA_ARGS__;                                                                                                       \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  default: CHECK(!"dtype");                                                                                            \
   }
 
 __device__ __forceinline__ float to_float(float v) { return v; }

@@ -14,8 +14,10 @@ static bool cuda_open(Device *dev, Err *err) {
   cudaRuntimeGetVersion(&runtime);
   cudaError_t error = cudaGetDeviceCount(&devices);
   if (error == cudaErrorInsufficientDriver || (driver && driver / 1000 < runtime / 1000))
-    return err_set(err, "--device cuda: the driver supports CUDA %d.%d, this build needs %d.0: update the driver, or "
-                   "use --device cpu", driver / 1000, driver % 1000 / 10, runtime / 1000);
+    return err_set(err,
+                   "--device cuda: the driver supports CUDA %d.%d, this build needs %d.0: update the driver, or "
+                   "use --device cpu",
+                   driver / 1000, driver % 1000 / 10, runtime / 1000);
   if (error != cudaSuccess || !devices)
     return err_set(err, "--device cuda: no GPU found (%s); use --device cpu", cudaGetErrorString(error));
   if (dev->index >= devices)
@@ -43,9 +45,7 @@ static bool cuda_open(Device *dev, Err *err) {
 
 __global__ void probe_kernel() {}
 
-static void cuda_close(Device *dev) {
-  CUDA_CHECK(cudaStreamDestroy(stream_of(dev)));
-}
+static void cuda_close(Device *dev) { CUDA_CHECK(cudaStreamDestroy(stream_of(dev))); }
 
 static void *cuda_alloc(Device *dev, size_t bytes) {
   void *p = NULL;
@@ -71,9 +71,7 @@ static void cuda_download(Device *dev, void *host, const void *src, size_t bytes
   CUDA_CHECK(cudaStreamSynchronize(stream_of(dev)));
 }
 
-static void cuda_zero(Device *dev, void *p, size_t bytes) {
-  CUDA_CHECK(cudaMemsetAsync(p, 0, bytes, stream_of(dev)));
-}
+static void cuda_zero(Device *dev, void *p, size_t bytes) { CUDA_CHECK(cudaMemsetAsync(p, 0, bytes, stream_of(dev))); }
 
 static void cuda_sync(Device *dev) { CUDA_CHECK(cudaStreamSynchronize(stream_of(dev))); }
 
@@ -107,6 +105,6 @@ static void cuda_forget(Device *dev, void *program) {
   CUDA_CHECK(cudaGraphExecDestroy((cudaGraphExec_t)program));
 }
 
-extern "C" const Memory memory_cuda = {cuda_open,     cuda_close, cuda_alloc, cuda_free,       cuda_upload,
-                                       cuda_download, cuda_zero,  cuda_sync,  cuda_available, cuda_record, cuda_record_end,
-                                       cuda_replay,   cuda_forget};
+extern "C" const Memory memory_cuda = {cuda_open,       cuda_close,  cuda_alloc, cuda_free,      cuda_upload,
+                                       cuda_download,   cuda_zero,   cuda_sync,  cuda_available, cuda_record,
+                                       cuda_record_end, cuda_replay, cuda_forget};

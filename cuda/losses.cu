@@ -12,9 +12,7 @@ enum {
 // ---- element losses and their derivatives ---------------------------------------------------------------------------
 
 // -t·log σ(x) - (1 - t)·log(1 - σ(x)), in the form that neither overflows nor takes the log of 0.
-__device__ __forceinline__ double bce(float x, float t) {
-  return (x > 0 ? x : 0) - x * t + log1pf(expf(-fabsf(x)));
-}
+__device__ __forceinline__ double bce(float x, float t) { return (x > 0 ? x : 0) - x * t + log1pf(expf(-fabsf(x))); }
 
 __device__ __forceinline__ float sigmoid(float x) {
   float e = expf(-fabsf(x)); // never overflows
@@ -268,8 +266,7 @@ extern "C" void cuda_rpn_loss_backward(Device *dev, float beta, const Anchors *a
     rpn_zero_kernel<T><<<grid, THREADS, 0, stream_of(dev)>>>(p);
     LAUNCH_CHECK();
     int rows = targets->images * targets->batch;
-    rpn_loss_backward_kernel<T>
-        <<<blocks_for(rows, THREADS), THREADS, 0, stream_of(dev)>>>(p, (const float *)scale);
+    rpn_loss_backward_kernel<T><<<blocks_for(rows, THREADS), THREADS, 0, stream_of(dev)>>>(p, (const float *)scale);
     LAUNCH_CHECK();
   })
 }
@@ -285,8 +282,7 @@ extern "C" void cuda_box_loss(Device *dev, float beta, const RoiTargets *targets
         <<<blocks_for(capacity, WARPS), THREADS, 0, stream_of(dev)>>>(beta, *targets, *logits, *deltas, parts);
     LAUNCH_CHECK();
   })
-  mean_kernel<<<2, REDUCE_THREADS, 0, stream_of(dev)>>>(parts, capacity, targets->rois.count, 1,
-                                                        (float *)loss->data);
+  mean_kernel<<<2, REDUCE_THREADS, 0, stream_of(dev)>>>(parts, capacity, targets->rois.count, 1, (float *)loss->data);
   LAUNCH_CHECK();
 }
 

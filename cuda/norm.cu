@@ -65,7 +65,8 @@ template <class T> __device__ __forceinline__ Eight load_pixel(const Norm &m, co
 }
 
 // Writes pixel p of the block's set through the Dest.
-template <class T> __device__ __forceinline__ void store_pixel(const Norm &m, const DestArgs &d, int p, int c, Eight v) {
+template <class T>
+__device__ __forceinline__ void store_pixel(const Norm &m, const DestArgs &d, int p, int c, Eight v) {
   int row = p / m.x.w, n = m.per_image ? blockIdx.z : row / m.x.h;
   dest_store8<T>(d, n, m.per_image ? row : row - n * m.x.h, p - row * m.x.w, c, v);
 }
@@ -196,8 +197,7 @@ template <class T> __global__ void gradient_sums_kernel(Norm m, Tensor dy, const
   Chunk all = chunk_of(m, blockIdx.x);
   Eight mean, sum = {}, dot = {};
 #pragma unroll
-  for (int k = 0; k < 8; k++)
-    mean.v[k] = stats[((size_t)set * m.groups + min(c + k, m.x.c - 1) / m.group_size) * 2];
+  for (int k = 0; k < 8; k++) mean.v[k] = stats[((size_t)set * m.groups + min(c + k, m.x.c - 1) / m.group_size) * 2];
   if (c < m.x.ldc)
 #pragma unroll 4
     for (int p = all.first + threadIdx.y; p < all.last; p += blockDim.y) {
@@ -256,8 +256,7 @@ __global__ void totals_kernel(Norm m, const float *partial, const float *gamma, 
 }
 
 // A warp for each channel.
-__global__ void parameter_gradients_kernel(Norm m, const double *totals, bool accumulate, float *dgamma,
-                                           float *dbeta) {
+__global__ void parameter_gradients_kernel(Norm m, const double *totals, bool accumulate, float *dgamma, float *dbeta) {
   int c = thread_index() / 32, lane = threadIdx.x % 32;
   if (c >= m.x.c) return;
   double sum = 0, dot = 0;
@@ -292,8 +291,7 @@ __global__ void norm_backward_kernel(Norm m, Tensor dy, const float *gamma, cons
   for (int p = all.first + threadIdx.y; p < all.last; p += blockDim.y) {
     Eight v = load_pixel<T>(m, m.x, p, c), g = load_pixel<T>(m, dy, p, c);
 #pragma unroll
-    for (int k = 0; k < 8; k++)
-      v.v[k] = of_dy.v[k] * g.v[k] + (of_x.v[k] * (v.v[k] - mean.v[k]) + constant.v[k]);
+    for (int k = 0; k < 8; k++) v.v[k] = of_dy.v[k] * g.v[k] + (of_x.v[k] * (v.v[k] - mean.v[k]) + constant.v[k]);
     store_pixel<T>(m, dx, p, c, v);
   }
 }
@@ -323,8 +321,8 @@ static void norm_forward(Device *dev, const Norm &m, float eps, float momentum, 
   WITH_TYPE(m.x.dtype, T, {
     moments_kernel<T><<<m.grid, m.block, 0, stream>>>(m, partial);
     LAUNCH_CHECK();
-    stats_kernel<<<dim3(m.groups, m.sets), STATS_THREADS, 0, stream>>>(
-        m, partial, eps, momentum, (float *)running_mean, (float *)running_var, (float *)stats);
+    stats_kernel<<<dim3(m.groups, m.sets), STATS_THREADS, 0, stream>>>(m, partial, eps, momentum, (float *)running_mean,
+                                                                       (float *)running_var, (float *)stats);
     LAUNCH_CHECK();
     normalise_kernel<T><<<m.grid, m.block, 0, stream>>>(m, (const float *)gamma, (const float *)beta,
                                                         (const float *)stats, dest_args(y));
@@ -351,8 +349,8 @@ static void norm_backward(Device *dev, const Norm &m, const Tensor *dy, const vo
     parameter_gradients_kernel<<<blocks_for(m.x.c, THREADS / 32), THREADS, 0, stream>>>(
         m, totals, accumulate, (float *)dgamma, (float *)dbeta);
     LAUNCH_CHECK();
-    norm_backward_kernel<T><<<m.grid, m.block, 0, stream>>>(m, *dy, (const float *)gamma, (const float *)stats, slopes,
-                                                            dest_args(dx));
+    norm_backward_kernel<T>
+        <<<m.grid, m.block, 0, stream>>>(m, *dy, (const float *)gamma, (const float *)stats, slopes, dest_args(dx));
     LAUNCH_CHECK();
   })
 }

@@ -95,8 +95,7 @@ __global__ void max_pool_backward_kernel(Pool pool, Tensor dy, const uint2 *tap,
       Eight g = load8(from);
       unsigned here = (p.y - oy * pool.stride + pool.pad) * pool.size + p.x - ox * pool.stride + pool.pad;
 #pragma unroll
-      for (int k = 0; k < 8; k++)
-        sum.v[k] += ((k < 4 ? taps.x : taps.y) >> k % 4 * 8 & 255) == here ? g.v[k] : 0.f;
+      for (int k = 0; k < 8; k++) sum.v[k] += ((k < 4 ? taps.x : taps.y) >> k % 4 * 8 & 255) == here ? g.v[k] : 0.f;
     }
   dest_store8<T>(dx, p.n, p.y, p.x, p.c, sum);
 }
@@ -109,7 +108,8 @@ extern "C" void cuda_copy(Device *dev, const Tensor *x, const Dest *y) {
   unsigned eights = eights_of(&y->t);
   if (!eights) return;
   WITH_TYPE(y->t.dtype, T, {
-    copy_kernel<T><<<blocks_for(eights, THREADS), THREADS, 0, stream_of(dev)>>>(x ? *x : Tensor{}, dest_args(y), eights);
+    copy_kernel<T>
+        <<<blocks_for(eights, THREADS), THREADS, 0, stream_of(dev)>>>(x ? *x : Tensor{}, dest_args(y), eights);
     LAUNCH_CHECK();
   })
 }
@@ -145,8 +145,7 @@ extern "C" void cuda_max_pool_backward(Device *dev, const Pool *pool, const Tens
   if (!inputs) return;
   WITH_TYPE(x->dtype, T, {
     if (outputs) {
-      find_maxima_kernel<T>
-          <<<blocks_for(outputs, THREADS), THREADS, 0, stream_of(dev)>>>(*pool, *x, *dy, tap, outputs);
+      find_maxima_kernel<T><<<blocks_for(outputs, THREADS), THREADS, 0, stream_of(dev)>>>(*pool, *x, *dy, tap, outputs);
       LAUNCH_CHECK();
     }
     max_pool_backward_kernel<T>

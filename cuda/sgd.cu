@@ -1,9 +1,9 @@
 // The optimiser's step over flat buffers: gradient statistics, SGD with momentum, weight decay and clipping by norm, and
 // the loss scale. Everything it depends on is read on the device, so that a captured step follows the schedule.
-#include "cuda/common.cuh"
 #include <float.h>
+#include "cuda/common.cuh"
 
-enum { THREADS = 256, BLOCKS = 132 * 8 };                  // several waves of the largest chip; fixed, and so the sums' order
+enum { THREADS = 256, BLOCKS = 132 * 8 }; // several waves of the largest chip; fixed, and so the sums' order
 enum { LEARNING_RATE, MOMENTUM, DECAY, LIMIT, INV_SCALE }; // hyper[]
 enum { NORM, FINITE };                                     // stats[]
 enum { SCALE, CLEAN, SKIPPED };                            // state[]
@@ -106,8 +106,8 @@ extern "C" void cuda_grad_stats(Device *dev, size_t n, const void *g, int losses
   CHECK(aligned(g));
   grad_parts_kernel<<<blocks, THREADS, 0, stream_of(dev)>>>(n, (const float *)g, parts);
   LAUNCH_CHECK();
-  grad_stats_kernel<<<1, THREADS, 0, stream_of(dev)>>>(parts, blocks, (const float *)loss, losses,
-                                                       (const float *)hyper, (float *)stats);
+  grad_stats_kernel<<<1, THREADS, 0, stream_of(dev)>>>(parts, blocks, (const float *)loss, losses, (const float *)hyper,
+                                                       (float *)stats);
   LAUNCH_CHECK();
 }
 
@@ -121,7 +121,6 @@ extern "C" void cuda_sgd(Device *dev, const Sgd *p, size_t n, void *w, const voi
 
 extern "C" void cuda_loss_scale_update(Device *dev, int interval, const void *stats, void *state, void *hyper) {
   if (dev->measuring) return;
-  loss_scale_update_kernel<<<1, 1, 0, stream_of(dev)>>>(interval, (const float *)stats, (float *)state,
-                                                        (float *)hyper);
+  loss_scale_update_kernel<<<1, 1, 0, stream_of(dev)>>>(interval, (const float *)stats, (float *)state, (float *)hyper);
   LAUNCH_CHECK();
 }

@@ -19,7 +19,8 @@ template <class T> __device__ const T *tap_pixel(const Gather &g, Position at, i
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
 // Rows run fastest over the threads, so that a warp reads each element of the filter once.
-template <class T, bool BACKWARD> __global__ void naive_kernel(const __grid_constant__ Part p, const Tensor w, int rows) {
+template <class T, bool BACKWARD>
+__global__ void naive_kernel(const __grid_constant__ Part p, const Tensor w, int rows) {
   const Gather &g = p.gather;
   size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
   int row = (int)(thread % rows), column = (int)(thread / rows) * 8;
@@ -45,8 +46,8 @@ template <class T, bool BACKWARD> __global__ void naive_kernel(const __grid_cons
 
 // A warp for every eight channels under a tap of one filter: its lanes take the pixels in turns.
 template <class T>
-__global__ void naive_wgrad_kernel(const __grid_constant__ Gather g, const Tensor dy, const Tensor dw, const float *scale,
-                                   bool accumulate) {
+__global__ void naive_wgrad_kernel(const __grid_constant__ Gather g, const Tensor dy, const Tensor dw,
+                                   const float *scale, bool accumulate) {
   size_t warp = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
   int lane = threadIdx.x % WARP, groups = dw.ldc / 8, c = (int)(warp % groups) * 8;
   int tap = (int)(warp / groups % (dw.h * dw.w)), k = (int)(warp / groups / (dw.h * dw.w));
@@ -88,7 +89,8 @@ static void naive_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *
     Gather g = gather_forward(conv, &x[i], dw, &dy[i]);
     bool accumulate = out->accumulate || i;
     WITH_TYPE(x->dtype, T, {
-      naive_wgrad_kernel<T><<<blocks, THREADS, 0, stream_of(dev)>>>(g, dy[i], *dw, (const float *)out->scale, accumulate);
+      naive_wgrad_kernel<T>
+          <<<blocks, THREADS, 0, stream_of(dev)>>>(g, dy[i], *dw, (const float *)out->scale, accumulate);
     });
     LAUNCH_CHECK();
   }

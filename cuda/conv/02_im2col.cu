@@ -8,12 +8,12 @@
 #include "cuda/conv/walk.cuh"
 
 enum {
-  TILE = 128,            // rows and columns of the result that a block computes
-  DEPTH = 16,            // of the operands in shared memory at a time
-  PITCH = TILE + 4,      // keeps rows aligned to vectors and off each other's banks
-  THREADS = 256,         // 16 × 16, of 8 × 8 results each
+  TILE = 128,                         // rows and columns of the result that a block computes
+  DEPTH = 16,                         // of the operands in shared memory at a time
+  PITCH = TILE + 4,                   // keeps rows aligned to vectors and off each other's banks
+  THREADS = 256,                      // 16 × 16, of 8 × 8 results each
   LOADS = TILE * DEPTH / 4 / THREADS, // vectors of four that a thread fetches of each operand
-  CHUNK_FLOATS = 1 << 25 // of the unrolled matrix
+  CHUNK_FLOATS = 1 << 25              // of the unrolled matrix
 };
 
 static bool im2col_supports(const Device *, ConvOp, const Tensor *) { return true; }
@@ -129,8 +129,8 @@ __global__ __launch_bounds__(THREADS, 2) void gemm_kernel(const __grid_constant_
 
 // Slot blockIdx.y (+)= dyᵀ · unrolled x over its share of `pixels` pixels from `first` on.
 __global__ __launch_bounds__(THREADS, 2) void gemm_wgrad_kernel(const __grid_constant__ Gather g, int first, int pixels,
-                                                        int share, const float *dy, int m, const float *x, int n,
-                                                        Slots slots, bool add) {
+                                                                int share, const float *dy, int m, const float *x,
+                                                                int n, Slots slots, bool add) {
   int across = (n + TILE - 1) / TILE, m0 = blockIdx.x / across * TILE, n0 = blockIdx.x % across * TILE;
   int from = blockIdx.y * share, depth = min(min(pixels, gather_rows(g) - first) - from, share);
   Eight sum[8] = {};
@@ -171,9 +171,8 @@ static const float *unroll(Device *dev, const Gather &g, int first, int rows, fl
   if (is_matrix(g)) return (const float *)g.in.data + (size_t)first * columns;
   int blocks = blocks_for((size_t)rows * (columns / 8), THREADS);
   if (!blocks) return scratch; // no taps meet anything
-  WITH_TYPE(g.in.dtype, T, {
-    unroll_kernel<T><<<blocks, THREADS, 0, stream_of(dev)>>>(g, first, rows, columns, scratch);
-  });
+  WITH_TYPE(g.in.dtype, T,
+            { unroll_kernel<T><<<blocks, THREADS, 0, stream_of(dev)>>>(g, first, rows, columns, scratch); });
   LAUNCH_CHECK();
   return scratch;
 }
@@ -186,9 +185,8 @@ template <bool BACKWARD> static void compute_part(Device *dev, const Part &p, co
   float *columns = filter + (size_t)depth * n;
   if (depth) {
     int blocks = blocks_for((size_t)depth * (n / 8), THREADS);
-    WITH_TYPE(w->dtype, T, {
-      filter_matrix_kernel<T, BACKWARD><<<blocks, THREADS, 0, stream_of(dev)>>>(g, *w, depth, n, filter);
-    });
+    WITH_TYPE(w->dtype, T,
+              { filter_matrix_kernel<T, BACKWARD><<<blocks, THREADS, 0, stream_of(dev)>>>(g, *w, depth, n, filter); });
     LAUNCH_CHECK();
   }
   for (int first = 0, rows; first < gather_capacity(g); first += rows) {
@@ -237,8 +235,8 @@ static void wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, con
       const float *a = unroll(dev, gy[i], first, pixels, scratch + slot_floats);
       const float *b = unroll(dev, gx[i], first, pixels, scratch + slot_floats + dy_floats);
       dim3 grid(tiles(m, n), slots.count);
-      gemm_wgrad_kernel<<<grid, THREADS, 0, stream_of(dev)>>>(gx[i], first, pixels, blocks_for(pixels, slots.count), a, m, b,
-                                                         n, slots, add);
+      gemm_wgrad_kernel<<<grid, THREADS, 0, stream_of(dev)>>>(gx[i], first, pixels, blocks_for(pixels, slots.count), a,
+                                                              m, b, n, slots, add);
       LAUNCH_CHECK();
     }
   filter_grad_reduce(dev, slots, out);

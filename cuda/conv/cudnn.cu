@@ -235,8 +235,8 @@ static void compute(Device *dev, ConvOp op, const Conv *conv, int pairs, const T
     if (plain) continue;
     unsigned eights = eights_of(&out[i].t);
     WITH_TYPE(w->dtype, T, {
-      cudnn_finish_kernel<T><<<blocks_for(eights, THREADS), THREADS, 0, stream_of(dev)>>>((const T *)to,
-                                                                                          dest_args(&out[i]), eights);
+      cudnn_finish_kernel<T>
+          <<<blocks_for(eights, THREADS), THREADS, 0, stream_of(dev)>>>((const T *)to, dest_args(&out[i]), eights);
     });
     LAUNCH_CHECK();
   }

@@ -6,20 +6,18 @@
 
 enum {
   WARP = 32,
-  LANES = 8,          // of a reduction: slots are added in 8 interleaved sums, then these in order
+  LANES = 8, // of a reduction: slots are added in 8 interleaved sums, then these in order
   THREADS = WARP * LANES,
-  SLAB = 256,         // channels of dy that one block adds up
-  PIECES = 128,       // of the pixels of dy
-  FILL_BLOCKS = 528,  // two waves of two blocks on each of 132 multiprocessors
-  MIN_SLOT = 512,     // pixels
+  SLAB = 256,        // channels of dy that one block adds up
+  PIECES = 128,      // of the pixels of dy
+  FILL_BLOCKS = 528, // two waves of two blocks on each of 132 multiprocessors
+  MIN_SLOT = 512,    // pixels
   MAX_SLOTS = 256,
 };
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-__device__ __forceinline__ void add(float4 &a, const float4 &b) {
-  a.x += b.x, a.y += b.y, a.z += b.z, a.w += b.w;
-}
+__device__ __forceinline__ void add(float4 &a, const float4 &b) { a.x += b.x, a.y += b.y, a.z += b.z, a.w += b.w; }
 
 // A block takes 32 groups of four columns; dw's rows are dense: [k, columns].
 __global__ void filter_reduce_kernel(Slots slots, Tensor dw, int columns, const float *scale, bool accumulate) {
@@ -65,7 +63,8 @@ template <class T> __global__ void column_sum_kernel(Tensor dy, float *partial) 
 }
 
 // A warp for each channel.
-__global__ void bias_reduce_kernel(const float *partial, int pieces, int ldc, int channels, float *db, bool accumulate) {
+__global__ void bias_reduce_kernel(const float *partial, int pieces, int ldc, int channels, float *db,
+                                   bool accumulate) {
   int c = blockIdx.x * LANES + threadIdx.x / WARP, lane = threadIdx.x % WARP;
   if (c >= channels) return;
   float sum = 0;
@@ -75,7 +74,8 @@ __global__ void bias_reduce_kernel(const float *partial, int pieces, int ldc, in
 }
 
 template <class T>
-__global__ void filter_shadow_kernel(Tensor master, const float *scale, Tensor shadow, unsigned per_row, unsigned eights) {
+__global__ void filter_shadow_kernel(Tensor master, const float *scale, Tensor shadow, unsigned per_row,
+                                     unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
   Eight e = load8((const float *)master.data + (size_t)i * 8);
@@ -125,8 +125,8 @@ extern "C" void cuda_filter_shadow(Device *dev, const Tensor *master, const void
   unsigned eights = eights_of(master), per_row = eights / MAX(master->n, 1);
   if (!eights) return;
   WITH_TYPE(shadow->dtype, T, {
-    filter_shadow_kernel<T><<<blocks_for(eights, THREADS), THREADS, 0, stream_of(dev)>>>(
-        *master, (const float *)scale, *shadow, per_row, eights);
+    filter_shadow_kernel<T><<<blocks_for(eights, THREADS), THREADS, 0, stream_of(dev)>>>(*master, (const float *)scale,
+                                                                                         *shadow, per_row, eights);
   });
   LAUNCH_CHECK();
 }

@@ -20,7 +20,9 @@ static inline Divider divider(uint32_t by) {
   uint64_t magic = (((uint64_t)1 << shift) - by << 32) / by + 1;
   return {by, (uint32_t)magic, shift};
 }
-__device__ __forceinline__ uint32_t divide(uint32_t n, const Divider &d) { return (__umulhi(n, d.magic) + n) >> d.shift; }
+__device__ __forceinline__ uint32_t divide(uint32_t n, const Divider &d) {
+  return (__umulhi(n, d.magic) + n) >> d.shift;
+}
 
 // What is read: the pixels of one tensor along one walk.
 struct Gather {
@@ -73,7 +75,8 @@ template <class T> __device__ __forceinline__ void part_store8(const Part &p, in
 
 // Calls f(Part) for each: a pair is one part forward, and one for each of the stride² phases backward.
 template <class F>
-void for_each_part(const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out, bool backward, F f) {
+void for_each_part(const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out, bool backward,
+                   F f) {
   int stride = backward ? conv->stride : 1;
   for (int i = 0; i < pairs; i++)
     for (int phase = 0; phase < stride * stride; phase++) {

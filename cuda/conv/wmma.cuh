@@ -56,7 +56,7 @@ template <class T, int ROWS, int COLUMNS, bool A_BY_TERM, bool B_BY_TERM> struct
   // For the way out, a strip of one row of each warp's fragments.
   static constexpr int STRIP_PITCH = WARP_COLUMNS + 4, STRIP = WMMA_SIDE * STRIP_PITCH;
   static constexpr int STAGE = A::ELEMENTS + B::ELEMENTS;
-  static constexpr int BYTES = MAX(STAGES * STAGE * (int)sizeof(T), WMMA_WARPS * STRIP * (int)sizeof(float));
+  static constexpr int BYTES = MAX(STAGES * STAGE * (int)sizeof(T), WMMA_WARPS *STRIP *(int)sizeof(float));
   static_assert(DOWN >= 1 && ACROSS >= 1 && BYTES <= 64 * 1024); // what a block may have on sm_75
 
   __device__ static T *stage(int i) { return (T *)dynamic_shared() + i * STAGE; } // a, then b
