@@ -3,7 +3,7 @@
 #include <float.h>
 #include "cuda/common.cuh"
 
-enum { THREADS = 256, BLOCKS = 132 * 8 }; // several waves of the largest chip; fixed, and so the sums' order
+enum { THREADS = 256, BLOCKS = 132 * 8 };                  // fills the largest chip; fixed, and so the order of sums
 enum { LEARNING_RATE, MOMENTUM, DECAY, LIMIT, INV_SCALE }; // hyper[]
 enum { NORM, FINITE };                                     // stats[]
 enum { SCALE, CLEAN, SKIPPED };                            // state[]

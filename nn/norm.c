@@ -230,16 +230,14 @@ static void sum_gradients(const Norm *norm, const Tensor *x, const Tensor *dy, c
   }
 }
 
-static void parameter_gradients(const Norm *norm, bool accumulate, real *dgamma, real *dbeta) {
+// Adds up row `part` of every set's sums (0: Σ dy, 1: Σ dy · x̂) into `out`, where it is wanted.
+static void parameter_gradient(const Norm *norm, bool accumulate, int part, real *out) {
+  if (!out) return;
 #pragma omp parallel for schedule(static)
   for (int i = 0; i < norm->groups * norm->group_size; i++) {
-    double sum = accumulate ? dbeta[i] : 0, dot = accumulate ? dgamma[i] : 0;
-    for (int set = 0; set < norm->sets; set++) {
-      sum += sums_of(norm, set, 0)[i];
-      dot += sums_of(norm, set, 0)[norm->ldc + i];
-    }
-    dbeta[i] = (real)sum;
-    dgamma[i] = (real)dot;
+    double sum = accumulate ? out[i] : 0;
+    for (int set = 0; set < norm->sets; set++) sum += sums_of(norm, set, 0)[part * norm->ldc + i];
+    out[i] = (real)sum;
   }
 }
 
@@ -254,7 +252,8 @@ static void norm_backward(Norm *norm, const Tensor *x, const Tensor *dy, const r
     for (int i = 0; i < x->c; i++)
       norm->coef[(size_t)set * 4 * ldc + i] = stats[((size_t)set * norm->groups + i / norm->group_size) * 2];
   sum_gradients(norm, x, dy, stats);
-  parameter_gradients(norm, accumulate, dgamma, dbeta);
+  parameter_gradient(norm, accumulate, 0, dbeta);
+  parameter_gradient(norm, accumulate, 1, dgamma);
 
 #pragma omp parallel for collapse(2) schedule(static)
   for (int set = 0; set < norm->sets; set++)
