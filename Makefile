@@ -23,6 +23,7 @@ cuda := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/conv/*.cu))
 nvflags := -std=c++17 -O3 -lineinfo -I. --expt-relaxed-constexpr -Xcompiler -Wall \
   $(foreach a,$(ARCH),-gencode arch=compute_$a,code=sm_$a)
 libs += -L$(dir $(NVCC))../lib64 -lcudart_static -lrt -static-libgcc -l:libstdc++.a
+cuda_tools := $(patsubst tools/%.cu,$B/%,$(wildcard tools/*.cu))
 built := for the CPU and CUDA ($(ARCH:%=sm_%))
 $B/nn/device.o: flags += -DMASKRCNN_CUDA
 else
@@ -35,8 +36,8 @@ objects := $(patsubst %.c,$B/%.o,$(wildcard nn/*.c data/*.c models/*.c engine/*.
 tools := $(patsubst tools/%.c,$B/%,$(wildcard tools/*.c))
 tests := $(patsubst %.c,$B/%.o,$(wildcard test/*.c))
 
-all: train infer $(tools)
-	@echo "built $(built): ./train ./infer $(tools)"
+all: train infer $(tools) $(cuda_tools)
+	@echo "built $(built): ./train ./infer $(tools) $(cuda_tools)"
 
 setup:
 	@CC="$(CC)" STB="$(STB)" B="$B" sh tools/setup.sh
@@ -55,6 +56,8 @@ link = @echo "link $@" && $(CC) $(flags) $^ -o $@ $(libs)
 $B/train $B/infer: $B/%: $B/%.o $B/libmaskrcnn.a
 	$(link)
 $(tools): $B/%: $B/tools/%.o $B/libmaskrcnn.a
+	$(link)
+$(cuda_tools): $B/%: $B/tools/%.cu.o $B/libmaskrcnn.a
 	$(link)
 $B/test_all: $(tests) $B/libmaskrcnn.a
 	$(link)

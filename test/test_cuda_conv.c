@@ -24,7 +24,7 @@ static const Mode modes[] = {
 
 typedef struct Problem {
   Conv conv;
-  int pairs, n, c, k, r, s;
+  int r, s, pairs, n, c, k;
   int h[MAX_TEST_PAIRS], w[MAX_TEST_PAIRS]; // of x
   int rows[MAX_TEST_PAIRS];                 // -1: no count
 } Problem;
@@ -234,44 +234,26 @@ static Problem draw_problem(uint64_t seed) {
 
 // Forms that are treated apart, and sizes past the edges of tiles and slots.
 static const Problem chosen[] = {
-    // everything is one
-    {.conv = {1, 0}, .pairs = 1, .n = 1, .h = {1}, .w = {1}, .c = 1, .k = 1, .r = 1, .s = 1, .rows = {-1}},
+    // stride and pad, taps, pairs, n, channels in and out, x's heights, widths, rows
+    {{1, 0}, 1, 1, 1, 1, 1, 1, {1}, {1}, {-1}}, // everything is one
     // more rows and columns than a tile, more terms than a stage
-    {.conv = {1, 1}, .pairs = 1, .n = 2, .h = {11}, .w = {13}, .c = 70, .k = 140, .r = 3, .s = 3, .rows = {-1}},
+    {{1, 1}, 3, 3, 1, 2, 70, 140, {11}, {13}, {-1}},
     // levels that share a filter, one without rows
-    {.conv = {1, 1},
-     .pairs = 3,
-     .n = 2,
-     .h = {17, 9, 5},
-     .w = {19, 10, 5},
-     .c = 16,
-     .k = 24,
-     .r = 3,
-     .s = 3,
-     .rows = {-1, 1, 0}},
-    // enough pixels for several slots of the filter's gradient
-    {.conv = {1, 1},
-     .pairs = 2,
-     .n = 2,
-     .h = {30, 23},
-     .w = {31, 29},
-     .c = 8,
-     .k = 12,
-     .r = 3,
-     .s = 3,
-     .rows = {-1, 1}},
+    {{1, 1}, 3, 3, 3, 2, 16, 24, {17, 9, 5}, {19, 10, 5}, {-1, 1, 0}},
+    // pixels for more slots of the filter's gradient than one pass of its reduction adds up
+    {{1, 1}, 3, 3, 2, 2, 8, 12, {50, 23}, {53, 29}, {-1, 1}},
     // the stem
-    {.conv = {2, 3}, .pairs = 1, .n = 2, .h = {33}, .w = {38}, .c = 3, .k = 64, .r = 7, .s = 7, .rows = {-1}},
+    {{2, 3}, 7, 7, 1, 2, 3, 64, {33}, {38}, {-1}},
     // a projection, whose gradient is zero in three pixels out of four
-    {.conv = {2, 0}, .pairs = 1, .n = 2, .h = {9}, .w = {10}, .c = 40, .k = 33, .r = 1, .s = 1, .rows = {-1}},
+    {{2, 0}, 1, 1, 1, 2, 40, 33, {9}, {10}, {-1}},
     // fully connected over 7 × 7, some rows valid; with padding lanes; over one pixel
-    {.conv = {1, 0}, .pairs = 1, .n = 40, .h = {7}, .w = {7}, .c = 16, .k = 24, .r = 7, .s = 7, .rows = {33}},
-    {.conv = {1, 0}, .pairs = 1, .n = 5, .h = {2}, .w = {3}, .c = 5, .k = 9, .r = 2, .s = 3, .rows = {-1}},
-    {.conv = {1, 0}, .pairs = 1, .n = 300, .h = {1}, .w = {1}, .c = 64, .k = 5, .r = 1, .s = 1, .rows = {129}},
+    {{1, 0}, 7, 7, 1, 40, 16, 24, {7}, {7}, {33}},
+    {{1, 0}, 2, 3, 1, 5, 5, 9, {2}, {3}, {-1}},
+    {{1, 0}, 1, 1, 1, 300, 64, 5, {1}, {1}, {129}},
     // the transposed convolution of the mask head
-    {.conv = {2, 0}, .pairs = 1, .n = 4, .h = {14}, .w = {14}, .c = 48, .k = 64, .r = 2, .s = 2, .rows = {3}},
+    {{2, 0}, 2, 2, 1, 4, 48, 64, {14}, {14}, {3}},
     // a stride past the filter: some pixels meet no tap
-    {.conv = {3, 0}, .pairs = 1, .n = 2, .h = {8}, .w = {7}, .c = 8, .k = 8, .r = 2, .s = 2, .rows = {-1}},
+    {{3, 0}, 2, 2, 1, 2, 8, 8, {8}, {7}, {-1}},
 };
 
 enum { RANDOM_PROBLEMS = 24 };
@@ -281,7 +263,7 @@ static void check_rung(const char *rung) {
   for (int i = 0; i < COUNT(modes); i++) {
     const Mode *m = &modes[i];
     if (rung ? !m->rung || strcmp(rung, m->rung) : !!m->rung) continue;
-    for (int j = 0; j < 2 * COUNT(chosen); j++) run_all(m, &chosen[j % COUNT(chosen)], (uint64_t)(1000 + j));
+    for (int j = 0; j < 4 * COUNT(chosen); j++) run_all(m, &chosen[j % COUNT(chosen)], (uint64_t)(1000 * (i + 1) + j));
     for (int j = 0; j < RANDOM_PROBLEMS; j++) {
       Problem p = draw_problem((uint64_t)(j + i * RANDOM_PROBLEMS));
       run_all(m, &p, (uint64_t)j);

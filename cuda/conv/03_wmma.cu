@@ -3,7 +3,7 @@
 // Changed since the rung before: 16-byte copies gather pixels under their taps straight into the tiles, three stages of
 // them under way; each warp multiplies fragments through nvcuda::wmma; all pairs and phases are one launch.
 // Limit: mma.sync, which reaches two thirds of what Hopper's wgmma does, addresses computed by the threads that multiply,
-// and tiles that ask for 16 bytes of L2 for every 1024 products.
+// and tiles that ask for 32 bytes of L2 for every 1024 products.
 #include <limits.h>
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/walk.cuh"
