@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "data/draw.h"
 #include "data/image.h"
@@ -160,6 +161,22 @@ static char *distinct_overlay_path(const char *out, char **files, int i) {
   return path;
 }
 
+static bool same_file(const char *a, const char *b) {
+  struct stat x, y;
+  return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+// An overlay of a PNG has the name of the image itself, which must survive `--out .`.
+static void keep_originals(const Options *o) {
+  for (int i = 0; i < o->num_images; i++) {
+    char *path = distinct_overlay_path(o->out, o->images, i);
+    for (int j = 0; path_is_file(path) && j < o->num_images; j++)
+      if (same_file(path, o->images[j]))
+        die(EXIT_USAGE, "--out %s: an overlay would overwrite %s; give another folder", o->out, o->images[j]);
+    free(path);
+  }
+}
+
 // Only what is worth looking at: the threshold of results is far below what a picture should show.
 enum { SHOWN_PERCENT = 50 };
 static int shown(const Detection *d, int n) {
@@ -275,6 +292,8 @@ static void run_data(const Options *o, const ModelConfig *config, const Category
   DatasetOptions options = {
       .resize = {config->size, config->max_size}, .max_canvases = o->canvases, .keep_empty = true, .limit = o->limit};
   if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (same_file(o->out, d.folder))
+    die(EXIT_USAGE, "--out %s: overlays would overwrite the images; give another folder", o->out);
   Engine e;
   Shapes none = {0}, shapes = shapes_of(&d, o->batch);
   if (!engine_open(&e, &(Compute){.device = o->device, .amp = amp_types[o->amp]}, config, category, &none, &shapes,
@@ -317,6 +336,7 @@ static void run_images(const Options *o, const ModelConfig *config, const Catego
   Times times = {0};
   CocoResults results = {0};
   int bad = 0, left = o->overlays < 0 ? INT32_MAX : o->overlays;
+  keep_originals(o);
   for (int i = 0; i < o->num_images; i++) {
     Image image;
     if (!load_upright(&image, o->images[i], &err)) {
@@ -329,7 +349,7 @@ static void run_images(const Options *o, const ModelConfig *config, const Catego
     resize_shape(&(Resize){config->size, config->max_size}, image.h, image.w, &info.rh, &info.rw);
     int64_t bytes = 3 * (int64_t)image.h * image.w;
     Shapes none = {0}, s = {.canvases = 1,
-                            .canvas = {{(info.rh + 31) / 32 * 32, (info.rw + 31) / 32 * 32}},
+                            .canvas = {{.h = (info.rh + 31) / 32 * 32, .w = (info.rw + 31) / 32 * 32}},
                             .images = 1,
                             .max_bytes = bytes};
     const Shapes *now = &e.infer_shapes;

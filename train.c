@@ -32,21 +32,25 @@ typedef struct Run {
 extern const char build_commit[]; // written by the Makefile
 
 static volatile sig_atomic_t interrupted;
-static void on_interrupt(int signal) {
-  (void)signal;
+static void on_interrupt(int which) {
   interrupted = 1;
+  signal(which, SIG_DFL); // a second one does not wait for the step's end
 }
 
-// The model of the flags or of --weights; its classes are those of the checkpoint, or 0.
+// The model of --model or of --weights; its classes are those of the checkpoint, or 0.
 static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weights) {
-  ModelConfig c;
+  ModelConfig c, named;
   Err err;
+  if (o->model && !config_init(&named, o->model, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (weights) {
     Category *category;
     if (!state_config(weights, &c, &category, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
     free(category);
+    if (o->model && (named.depth != c.depth || named.width != c.width))
+      die(EXIT_USAGE, "%s: the checkpoint is of another model than --model %s: a ResNet-%d of width %d", o->weights,
+          o->model, c.depth, c.width);
   } else {
-    if (!config_init(&c, o->model, &err)) die(EXIT_USAGE, "%s", err.msg);
+    c = named;
     c.norm = NORM_GN, c.trainable_layers = 5, c.classes = 0;
   }
   if (o->norm) c.norm = (NormKind)(o->norm - 1);

@@ -12,7 +12,6 @@ static const char *const norms[] = {"auto", "frozen-bn", "bn", "gn", NULL}; // a
 TrainOptions train_options(int argc, char **argv) {
   TrainOptions o = {.train_split = "train",
                     .val_split = "val",
-                    .model = "maskrcnn-r50-fpn",
                     .out = "out",
                     .device = "auto",
                     .gpus = 1,
@@ -47,9 +46,9 @@ TrainOptions train_options(int argc, char **argv) {
        .help = "stop at a bad image instead of replacing it"},
       {.kind = OPT_HEADING, .help = "Model"},
       {.name = "model", .kind = OPT_STRING, .target = &o.model, .arg = "NAME",
-       .help = "tiny, maskrcnn-r18-fpn, r34, r50, r101, r152"},
+       .help = "tiny, maskrcnn-r18-fpn, r34, r50, r101, r152; default maskrcnn-r50-fpn, or that of --weights"},
       {.name = "weights", .kind = OPT_STRING, .target = &o.weights, .arg = "FILE",
-       .help = "start from this checkpoint; the model is the checkpoint's"},
+       .help = "start from this checkpoint"},
       {.name = "reset-heads", .kind = OPT_FLAG, .target = &o.reset_heads,
        .help = "with --weights: new outputs for another set of classes"},
       {.name = "norm", .kind = OPT_CHOICE, .target = &o.norm, .choices = norms,
@@ -112,6 +111,7 @@ TrainOptions train_options(int argc, char **argv) {
              .options = table,
              .num_options = COUNT(table)};
   cli_parse_or_exit(&cli, argc, argv);
+  if (!o.model && !o.weights) o.model = "maskrcnn-r50-fpn";
   if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
   if (o.gpus > 1) die(EXIT_USAGE, "--gpus %d: this build trains on one device", o.gpus);
   size_t size;

@@ -11,6 +11,7 @@ typedef struct TrainOptions {
   int64_t iters, seed;
   float lr, momentum, weight_decay, clip, flip;
   bool resume, reset_heads, strict, tf32, profile, plan, keep_empty;
+  // model: NULL = that of weights
   char *resolved; // all of them, one a line, to be shown; owned
 } TrainOptions;
 

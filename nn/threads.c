@@ -8,5 +8,9 @@ void threads_wait_briefly(char **argv) {
     if (getenv(chosen[i])) return;
   setenv("GOMP_SPINCOUNT", "10000", 1); // gcc's runtime: iterations
   setenv("KMP_BLOCKTIME", "1", 1);      // clang's: milliseconds
-  execv("/proc/self/exe", argv);        // where there is no /proc, the run goes on as it is
+  char self[4096];                      // by its name, so that process listings show it
+  ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (length <= 0) return; // no /proc: the run goes on as it is
+  self[length] = '\0';
+  execv(self, argv);
 }

@@ -16,6 +16,7 @@ allowed() {
     data/*) echo 'data/|nn/(util|tensor|rng|cli|log|record|batch)\.h' ;;
     models/*) echo 'models/|nn/' ;;
     cuda/*) echo 'cuda/|nn/' ;;
+    tools/*.cu) echo 'tools/|cuda/|nn/' ;;
     */*) echo "${1%%/*}/|engine/|models/|data/|nn/" ;; # engine, tools, test
     *) echo 'engine/|models/|data/|nn/' ;;             # the programs
   esac

@@ -99,8 +99,8 @@ static void expect_mistake(const char *says, const char *fmt, ...) {
   const char *said;
   int status = command(&said, "%s", line);
   bool one = strchr(said, '\n') && !strchr(said, '\n')[1];
-  bool ok = EXPECT_INT(status, 2) & EXPECT(one) & EXPECT(strstr(said, says) != NULL);
-  if (!ok) fprintf(stderr, "%s\n  said: %s  expected: %s\n", line, said, says);
+  if (!EXPECT(status == 2 && one && strstr(said, says)))
+    fprintf(stderr, "%s\n  said: %s  expected: %s\n", line, said, says);
 }
 
 static void write_text(const char *path, const char *text) {
@@ -169,6 +169,8 @@ TEST_TIER(program_mistakes_of_infer, 1) {
   expect_mistake("--weights FILE is missing", "%s image.png", infer);
   expect_mistake("name either images or --data", "%s --weights %s", infer, model);
   expect_mistake("no-such-image.png", "%s --weights %s --out %s no-such-image.png", infer, model, in_tmp("o"));
+  expect_mistake("an overlay would overwrite", "%s --weights %s --out %s/val %s/val/000001.png", infer, model, shapes(),
+                 shapes());
   write_text(in_tmp("text.png"), "not an image\n");
   expect_mistake("text.png", "%s --weights %s --out %s %s", infer, model, in_tmp("o"), in_tmp("text.png"));
   const char *said; // one bad image among others: those are done all the same
@@ -181,7 +183,9 @@ TEST_TIER(program_mistakes_of_infer, 1) {
   expect_mistake("text.png", "%s --weights %s image.png", infer, in_tmp("text.png"));
   expect_mistake("/nowhere", "%s --weights %s --data /nowhere --out %s", infer, model, in_tmp("o"));
   expect_mistake("/proc/nowhere", "%s --weights %s --data %s --out /proc/nowhere", infer, model, shapes());
-  // A checkpoint of another model: the names of what does not fit.
+  // A checkpoint of another model: by its name, or the names of what does not fit.
+  expect_mistake("of another model than --model maskrcnn-r18-fpn", "%s --data %s --weights %s --model maskrcnn-r18-fpn",
+                 tool("train"), shapes(), model);
   EXPECT_INT(command(&said, "%s --data %s --weights %s --norm frozen-bn --model tiny --size 64 --iters 1 --out %s",
                      tool("train"), shapes(), model, in_tmp("other")),
              2);
