@@ -95,7 +95,7 @@ void ckpt_data(CkptWriter *w, const void *data) {
   const CkptEntry *e = &w->entries[w->next++];
   uint64_t at = w->data_start + e->begin;
   if (at != w->position && fseeko(w->file.f, (off_t)at, SEEK_SET) != 0) w->failed = true;
-  if (fwrite(data, 1, e->bytes, w->file.f) != e->bytes) w->failed = true;
+  if (e->bytes && fwrite(data, 1, e->bytes, w->file.f) != e->bytes) w->failed = true; // data may be NULL for nothing
   w->position = at + e->bytes;
 }
 
