@@ -5,7 +5,7 @@ B=${B:-build}
 D=$B/demo
 rm -rf "$D"
 "$B/shapes" --out "$D/data" --train 4000 --val 200 --size 128 --seed 1
-./train --data "$D/data" --model tiny --out "$D/run" --batch 8 --epochs 4 --lr 0.05 --schedule cosine --warmup 100 \
+./train --data "$D/data" --model tiny --out "$D/run" --batch 8 --epochs 5 --lr 0.05 --schedule cosine --warmup 100 \
   --clip-grad 10 --eval-every 0
 echo
 ./infer --weights "$D/run/model.safetensors" --data "$D/data" --batch 8 --out "$D/overlays" --eval >"$D/scores.txt"
