@@ -244,6 +244,7 @@ int main(int argc, char **argv) {
   }
   if (rounds < 1 || rounds > MAX_ROUNDS) die(EXIT_USAGE, "--rounds: 1 to %d", MAX_ROUNDS);
   if (GEMM_VECTOR_BYTES >= 32) setenv("OPENBLAS_CORETYPE", GEMM_VECTOR_BYTES == 64 ? "SkylakeX" : "Haswell", 0);
+  setenv("OPENBLAS_THREAD_TIMEOUT", "4", 0); // or its idle threads spin for long on the cores that ours would run on
   void *blas = dlopen("libopenblas.so.0", RTLD_NOW);
   if (!blas) die(EXIT_USAGE, "libopenblas.so.0 not found: install OpenBLAS to compare with it");
   Sgemm *sgemm;
