@@ -15,6 +15,7 @@ enum { MAX_REPLACEMENTS = 64 }; // draws for one bad image before its place stay
 // in any order; packing then closes the gaps.
 typedef struct Slot {
   Batch batch;
+  char *block; // what the batch's arrays are parts of
   int64_t epoch;
   int64_t *words; // [images] of the bitmaps of each place
   int pending;    // places that are not decoded yet
@@ -224,34 +225,57 @@ static void *decode_places(void *loader) {
   return NULL;
 }
 
-static void slot_open(Slot *slot, const Dataset *d, const LoaderOptions *o) {
-  const size_t images = (size_t)o->batch, capacity = (size_t)MAX(d->max_objects, 1);
-  Batch *b = &slot->batch;
-  b->images = o->batch;
-  b->capacity = (int)capacity;
-  b->step = -1;
-  b->index = xmalloc(images * sizeof *b->index);
-  b->info = xmalloc(images * sizeof *b->info);
-  b->count = xmalloc(images * sizeof *b->count);
-  b->box = xmalloc(images * capacity * 4 * sizeof *b->box);
-  b->label = xmalloc(images * capacity * sizeof *b->label);
-  b->bitmap = xmalloc(images * capacity * sizeof *b->bitmap);
-  b->bytes = xmalloc(images * (size_t)d->max_bytes);
-  b->bits = xmalloc(o->masks ? images * (size_t)d->max_words * sizeof *b->bits : 0);
-  slot->words = xmalloc(images * sizeof *slot->words);
+// Where batches live
+
+static void *malloc_for(void *context, size_t bytes) {
+  (void)context;
+  return malloc(MAX(bytes, 1));
+}
+static void free_for(void *context, void *p) {
+  (void)context;
+  free(p);
+}
+static const HostMemory c_library = {malloc_for, free_for, NULL};
+
+static void *take(char *block, size_t *offset, size_t bytes) {
+  void *p = block ? block + *offset : NULL;
+  *offset += (bytes + 63) / 64 * 64;
+  return p;
 }
 
-static void slot_close(Slot *slot) {
+// The arrays of a batch that cross to the device share one block, so that there is one thing to lock; returns its size.
+static size_t lay_out(Batch *b, const Dataset *d, const LoaderOptions *o, char *block) {
+  const size_t images = (size_t)b->images, objects = images * (size_t)b->capacity;
+  size_t offset = 0;
+  b->info = take(block, &offset, images * sizeof *b->info);
+  b->count = take(block, &offset, images * sizeof *b->count);
+  b->box = take(block, &offset, objects * 4 * sizeof *b->box);
+  b->label = take(block, &offset, objects * sizeof *b->label);
+  b->bitmap = take(block, &offset, objects * sizeof *b->bitmap);
+  b->bytes = take(block, &offset, images * (size_t)d->max_bytes);
+  b->bits = take(block, &offset, o->masks ? images * (size_t)d->max_words * sizeof *b->bits : 0);
+  return offset;
+}
+
+static bool slot_open(Slot *slot, const Dataset *d, const LoaderOptions *o, Err *err) {
+  const size_t images = (size_t)o->batch;
   Batch *b = &slot->batch;
-  free(b->index);
-  free(b->info);
-  free(b->count);
-  free(b->box);
-  free(b->label);
-  free(b->bitmap);
-  free(b->bytes);
-  free(b->bits);
+  b->images = o->batch;
+  b->capacity = MAX(d->max_objects, 1);
+  b->step = -1;
+  b->index = xmalloc(images * sizeof *b->index);
+  slot->words = xmalloc(images * sizeof *slot->words);
+  const size_t bytes = lay_out(b, d, o, NULL);
+  slot->block = o->memory.alloc(o->memory.context, bytes);
+  if (!slot->block) return err_set(err, "out of memory: %.1f MB for a batch of images", (double)bytes / 1e6);
+  lay_out(b, d, o, slot->block);
+  return true;
+}
+
+static void slot_close(Slot *slot, const HostMemory *memory) {
+  free(slot->batch.index);
   free(slot->words);
+  if (slot->block) memory->free(memory->context, slot->block);
 }
 
 Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
@@ -259,16 +283,18 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
   Loader *l = xcalloc(1, sizeof *l);
   l->data = d;
   l->options = *options;
+  if (!options->memory.alloc) l->options.memory = c_library;
   l->oldest = l->next = l->item_step = options->first_step;
   l->num_slots = options->prefetch + 1; // one is in the consumer's hands
   l->slots = xcalloc((size_t)l->num_slots, sizeof *l->slots);
-  for (int i = 0; i < l->num_slots; i++) slot_open(&l->slots[i], d, options);
   l->reported = xcalloc((size_t)d->num_images, sizeof *l->reported);
   const SamplerOptions order = {options->batch, options->rank, options->world, options->seed, options->train};
   sampler_open(&l->sampler, d->image_canvas, d->num_images, d->num_canvases, &order);
   pthread_mutex_init(&l->lock, NULL);
   pthread_cond_init(&l->room, NULL);
   pthread_cond_init(&l->filled, NULL);
+  for (int i = 0; i < l->num_slots; i++)
+    if (!slot_open(&l->slots[i], d, &l->options, err)) return loader_close(l), NULL;
   const int threads = options->threads > 0 ? options->threads : (int)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
   l->threads = xmalloc((size_t)threads * sizeof *l->threads);
   for (; l->num_threads < threads; l->num_threads++) {
@@ -315,7 +341,7 @@ void loader_close(Loader *l) {
   pthread_mutex_destroy(&l->lock);
   pthread_cond_destroy(&l->room);
   pthread_cond_destroy(&l->filled);
-  for (int i = 0; i < l->num_slots; i++) slot_close(&l->slots[i]);
+  for (int i = 0; i < l->num_slots; i++) slot_close(&l->slots[i], &l->options.memory);
   sampler_close(&l->sampler);
   free(l->slots);
   free(l->threads);

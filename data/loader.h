@@ -28,6 +28,13 @@ typedef struct Batch {
   double wait_seconds; // how long the consumer waited for this batch
 } Batch;
 
+// Where batches live: page-locked memory lets a device copy them while the host goes on.
+typedef struct HostMemory {
+  void *(*alloc)(void *context, size_t bytes); // NULL when there is not enough
+  void (*free)(void *context, void *p);
+  void *context;
+} HostMemory;
+
 typedef struct LoaderOptions {
   int batch; // images per rank and step
   int rank, world;
@@ -39,6 +46,7 @@ typedef struct LoaderOptions {
   bool masks;         // rasterise instance bitmaps (training)
   bool strict;        // a bad image is an error; otherwise it is reported once, counted, and in training replaced
   int64_t first_step; // resume
+  HostMemory memory;  // all zero: the C library's
 } LoaderOptions;
 
 // An image is bad when its file cannot be decoded or has another size than the annotations say. The replacement comes
