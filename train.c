@@ -225,7 +225,7 @@ static void evaluate(Run *r, int64_t step) {
   coco_results_free(&found);
 }
 
-static void record_step(Run *r, int64_t step, double lr, const Batch *batch, const StepResult *s) {
+static void record_step(Run *r, int64_t step, double lr, const StepResult *s) {
   Record *j = log_begin(&r->log, step, "train");
   record_num(j, "lr", lr);
   record_num(j, "loss", s->total);
@@ -238,29 +238,29 @@ static void record_step(Run *r, int64_t step, double lr, const Batch *batch, con
     record_int(j, "skipped", s->skipped);
   }
   record_num(j, "img_s", r->log.images_per_second);
-  record_num(j, "wait", batch->wait_seconds);
+  record_num(j, "wait", s->wait_seconds);
   log_commit(&r->log);
 }
 
-// Names the step, the losses and the images; the weights are as before the step.
-_Noreturn static void stop_not_finite(Run *r, int64_t step, const Batch *batch, const StepResult *s) {
+// Names the step, the losses and the images.
+_Noreturn static void stop_not_finite(Run *r, int64_t step, const StepResult *s) {
   char losses[256] = "", files[1024] = "";
   for (int i = 0; i < LOSSES; i++)
     snprintf(losses + strlen(losses), sizeof losses - strlen(losses), "%s%s %g", i ? ", " : "", loss_names[i],
              s->loss[i]);
-  for (int i = 0; i < batch->images; i++)
-    if (batch->index[i] >= 0)
+  for (int i = 0; i < r->o.batch; i++)
+    if (s->index[i] >= 0)
       snprintf(files + strlen(files), sizeof files - strlen(files), "%s%s", *files ? ", " : "",
-               r->train.coco.images[r->train.image[batch->index[i]]].file_name);
+               r->train.coco.images[r->train.image[s->index[i]]].file_name);
   Err err;
   log_close(&r->log, &err);
   die(EXIT_RUN,
-      "step %lld: not finite (%s, gradient norm %g) on %s; weights untouched, %s; a smaller --lr, a longer "
+      "step %lld: not finite (%s, gradient norm %g) on %s; nothing was updated, %s; a smaller --lr, a longer "
       "--warmup or --clip-grad may help",
       (long long)step, losses, s->grad_norm, files, r->kept);
 }
 
-static Loader *start_loader(const Run *r) {
+static Loader *start_loader(const Run *r, Engine *engine) {
   const TrainOptions *o = &r->o;
   Err err;
   LoaderOptions options = {.batch = o->batch,
@@ -273,7 +273,8 @@ static Loader *start_loader(const Run *r) {
                            .prefetch = 2,
                            .masks = true,
                            .strict = o->strict,
-                           .first_step = r->first};
+                           .first_step = r->first,
+                           .memory = engine_host_memory(engine)};
   Loader *l = loader_open(&r->train, &options, &err);
   if (!l) die(EXIT_RUN, "%s", err.msg);
   return l;
@@ -307,27 +308,40 @@ static bool may_skip(const Run *r, const StepResult *s) {
   return r->engine.params.shadow_dtype == F16 && isfinite(s->total) && s->loss_scale >= 1;
 }
 
+// What steps have left behind so far; with `wait`, all of them.
+static void take_results(Run *r, bool wait) {
+  for (StepResult s; engine_result(&r->engine, wait, &s);) {
+    int64_t done = r->first + s.step + 1;
+    if (!s.finite && !may_skip(r, &s)) stop_not_finite(r, done, &s);
+    double rate = schedule_rate(&r->schedule, done - 1);
+    log_progress(&r->log, &(Progress){.step = done,
+                                      .steps = r->steps,
+                                      .images = (done - r->first) * r->o.batch,
+                                      .loss = s.total,
+                                      .learning_rate = rate});
+    record_step(r, done, rate, &s);
+  }
+}
+
 // True when the run is complete, false when it was stopped before.
 static bool train(Run *r, Loader *loader) {
   const TrainOptions *o = &r->o;
   int64_t save_every = o->checkpoint_every ? o->checkpoint_every : r->per_epoch, saved = r->first;
-  for (int64_t step = r->first; step < r->last && !interrupted; step++) {
-    const Batch *batch = next_batch(loader);
+  if (r->first < r->last) engine_stage(&r->engine, next_batch(loader));
+  bool stop = interrupted;
+  for (int64_t step = r->first; step < r->last && !stop; step++) {
+    const int64_t done = step + 1;
     StepOptions options = step_options(r, step);
-    StepResult s;
-    die_context("step %lld; %s", (long long)step + 1, r->kept);
-    engine_step(&r->engine, batch, &options, &s);
+    die_context("step %lld; %s", (long long)done, r->kept);
+    engine_start(&r->engine, &options);
+    if (done < r->last) engine_stage(&r->engine, next_batch(loader));
+    bool score = r->has_val && done < r->steps && o->eval_every > 0 && done % o->eval_every == 0;
+    stop = interrupted;
+    bool keep = done % save_every == 0 || done == r->last || stop;
+    take_results(r, score || keep);
     die_context(NULL);
-    if (!s.finite && !may_skip(r, &s)) stop_not_finite(r, step + 1, batch, &s);
-    int64_t done = step + 1;
-    log_progress(&r->log, &(Progress){.step = done,
-                                      .steps = r->steps,
-                                      .images = (done - r->first) * o->batch,
-                                      .loss = s.total,
-                                      .learning_rate = options.learning_rate});
-    record_step(r, done, options.learning_rate, batch, &s);
-    if (r->has_val && done < r->steps && o->eval_every > 0 && done % o->eval_every == 0) evaluate(r, done);
-    if (done % save_every == 0 || done == r->last || interrupted) save(r, done), saved = done;
+    if (score) evaluate(r, done);
+    if (keep) save(r, done), saved = done;
   }
   if (saved < r->steps) {
     log_note(&r->log, "stopped: %s holds step %lld; --resume continues", r->checkpoint, (long long)saved);
@@ -380,7 +394,7 @@ static void bench_step(Run *r, Loader *loader, int64_t i, Sums *sum) {
   StepOptions options = step_options(r, i);
   StepResult s;
   engine_step(&r->engine, batch, &options, &s);
-  if (!s.finite && !may_skip(r, &s)) stop_not_finite(r, i + 1, batch, &s);
+  if (!s.finite && !may_skip(r, &s)) stop_not_finite(r, i + 1, &s);
   sum->data += batch->wait_seconds;
   sum->backward += s.backward_seconds, sum->update += s.update_seconds;
   sum->rois += s.rois, sum->positives += s.positives;
@@ -493,7 +507,7 @@ int main(int argc, char **argv) {
   if (o->trace && !(trace = fopen(o->trace, "w"))) die(EXIT_USAGE, "--trace %s: %s", o->trace, strerror(errno));
   if (trace) fputs("[\n", trace);
   set_timing(&r, o->profile || trace, trace);
-  Loader *loader = start_loader(&r);
+  Loader *loader = start_loader(&r, &r.engine);
   if (o->benchmark)
     benchmark(&r, loader);
   else
