@@ -239,6 +239,7 @@ static void record_step(Run *r, int64_t step, double lr, const StepResult *s) {
   }
   record_num(j, "img_s", r->log.images_per_second);
   record_num(j, "wait", s->wait_seconds);
+  record_num(j, "seconds", now_seconds() - r->log.opened);
   log_commit(&r->log);
 }
 
