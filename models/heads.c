@@ -30,6 +30,16 @@ static void expect_plain(const Node *n, int inputs) {
 
 // ---- RoIs -------------------------------------------------------------------------------------------------------
 
+// Once more with every candidate an object, whatever its IoU: these objects take the place of the sampled ones, what
+// goes with them is not read.
+static void fill_objects(Graph *g, const MaskRcnn *m, RoiSample p) {
+  RoiTargets out = m->unread_targets;
+  out.objects = m->roi_targets.objects;
+  out.object_label = m->roi_targets.object_label, out.object_truth = m->roi_targets.object_truth;
+  p.high = p.low = 0;
+  g->dev->ops->roi_sample(g->dev, &p, m->info, &m->proposals, &m->truth, &out);
+}
+
 static void sample_forward(Graph *g, Node *n) {
   const MaskRcnn *m = model_of(n);
   const ModelConfig *c = &m->config;
@@ -39,6 +49,7 @@ static void sample_forward(Graph *g, Node *n) {
                  .positive = c->roi_positive,
                  .coder = head_coder(c)};
   g->dev->ops->roi_sample(g->dev, &p, m->info, &m->proposals, &m->truth, &m->roi_targets);
+  if (c->full_masks) fill_objects(g, m, p);
 }
 static const NodeKind sample_kind = {.name = "roi_sample", .forward = sample_forward};
 
@@ -222,16 +233,24 @@ static Tensor one_channel(const Graph *g, const Value *logits) {
 
 // ---- building ---------------------------------------------------------------------------------------------------
 
+// The rows of all sampled RoIs; those of the objects are apart.
+static void targets_memory(MaskRcnn *m, RoiTargets *t) {
+  Graph *g = &m->graph;
+  int rows = m->images * m->config.roi_batch;
+  rois_memory(g, "rois", &t->rois, rows);
+  t->delta = tensor_packed(g->dev->real, rows, 4);
+  graph_memory(g, "roi_targets", (size_t)rows * sizeof(int), &t->label);
+  graph_memory(g, "roi_targets", tensor_bytes(&t->delta), &t->delta.data);
+}
+
 static void build_training(MaskRcnn *m) {
   Graph *g = &m->graph;
   const ModelConfig *c = &m->config;
   RoiTargets *t = &m->roi_targets;
-  int rows = m->images * c->roi_batch, objects = m->images * (int)((float)c->roi_batch * c->roi_positive);
-  rois_memory(g, "rois", &t->rois, rows);
+  int objects = m->images * (int)((float)c->roi_batch * c->roi_positive);
+  targets_memory(m, t);
+  if (c->full_masks) targets_memory(m, &m->unread_targets);
   rois_memory(g, "objects", &t->objects, MAX(objects, 1));
-  t->delta = tensor_packed(g->dev->real, rows, 4);
-  graph_memory(g, "roi_targets", (size_t)rows * sizeof(int), &t->label);
-  graph_memory(g, "roi_targets", tensor_bytes(&t->delta), &t->delta.data);
   graph_memory(g, "roi_targets", (size_t)t->objects.capacity * sizeof(int), &t->object_label);
   graph_memory(g, "roi_targets", (size_t)t->objects.capacity * sizeof(int), &t->object_truth);
   append(m, &sample_kind, "roi_sample");
