@@ -1,10 +1,10 @@
 // train: flags → data → step loop → log, checkpoint, evaluation.
-#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include "data/sampler.h"
+#include "engine/benchmark.h"
 #include "engine/curves.h"
 #include "engine/engine.h"
 #include "engine/evaluate.h"
@@ -28,8 +28,6 @@ typedef struct Run {
   char kept[512]; // for messages: which checkpoint a failure leaves
   Log log;
 } Run;
-
-extern const char build_commit[]; // written by the Makefile
 
 static volatile sig_atomic_t interrupted;
 static void on_interrupt(int which) {
@@ -324,6 +322,15 @@ static void take_results(Run *r, bool wait) {
   }
 }
 
+// Starts the step with number `step`, from 0, on the staged batch, and stages the next one if there are `more`.
+static void make_step(Run *r, Loader *loader, int64_t step, bool more) {
+  StepOptions options = step_options(r, step);
+  die_context("step %lld; %s", (long long)step + 1, r->kept);
+  engine_start(&r->engine, &options);
+  if (more) engine_stage(&r->engine, next_batch(loader));
+  die_context(NULL);
+}
+
 // True when the run is complete, false when it was stopped before.
 static bool train(Run *r, Loader *loader) {
   const TrainOptions *o = &r->o;
@@ -332,15 +339,11 @@ static bool train(Run *r, Loader *loader) {
   bool stop = interrupted;
   for (int64_t step = r->first; step < r->last && !stop; step++) {
     const int64_t done = step + 1;
-    StepOptions options = step_options(r, step);
-    die_context("step %lld; %s", (long long)done, r->kept);
-    engine_start(&r->engine, &options);
-    if (done < r->last) engine_stage(&r->engine, next_batch(loader));
+    make_step(r, loader, step, done < r->last);
     bool score = r->has_val && done < r->steps && o->eval_every > 0 && done % o->eval_every == 0;
     stop = interrupted;
     bool keep = done % save_every == 0 || done == r->last || stop;
     take_results(r, score || keep);
-    die_context(NULL);
     if (score) evaluate(r, done);
     if (keep) save(r, done), saved = done;
   }
@@ -371,87 +374,42 @@ static void run(Run *r, Loader *loader) {
 
 // ---- looking inside ---------------------------------------------------------------------------------------------
 
-static void set_timing(Run *r, bool on, FILE *trace) {
-  for (int i = 0; i < r->engine.train_shapes.canvases; i++) {
-    r->engine.train[i].graph.timing = on;
-    r->engine.train[i].graph.trace = trace;
+typedef struct BenchRun {
+  Run *r;
+  Loader *loader;
+} BenchRun;
+
+// As in training, whose results come two steps late; where nodes are timed, after every step.
+static bool bench_step(void *context, int64_t i, BenchStep *out, Err *err) {
+  (void)err; // a failure ends the program
+  const BenchRun *b = context;
+  Engine *e = &b->r->engine;
+  if (i == 0) engine_stage(e, next_batch(b->loader));
+  make_step(b->r, b->loader, i, true);
+  for (StepResult s; engine_result(e, e->train[0].graph.timing, &s);) {
+    if (!s.finite && !may_skip(b->r, &s)) stop_not_finite(b->r, s.step + 1, &s);
+    *out = (BenchStep){.wait = s.wait_seconds,
+                       .transfer = s.transfer_seconds,
+                       .update = s.update_seconds,
+                       .rois = s.rois,
+                       .positives = s.positives};
   }
+  return true;
 }
 
-static void print_profile(const Run *r, int64_t steps) {
-  for (int i = 0; i < r->engine.train_shapes.canvases; i++) {
-    const MaskRcnn *m = &r->engine.train[i];
-    printf("canvas %d x %d, batch %d\n", m->canvas_h, m->canvas_w, m->images);
-    graph_profile(&m->graph, (int)MAX(steps, 1), stdout);
-  }
-}
-
-typedef struct Sums {
-  double data, backward, update, rois, positives, forward[PARTS];
-} Sums;
-
-static void bench_step(Run *r, Loader *loader, int64_t i, Sums *sum) {
-  const Batch *batch = next_batch(loader);
-  StepOptions options = step_options(r, i);
-  StepResult s;
-  engine_step(&r->engine, batch, &options, &s);
-  if (!s.finite && !may_skip(r, &s)) stop_not_finite(r, i + 1, &s);
-  sum->data += batch->wait_seconds;
-  sum->backward += s.backward_seconds, sum->update += s.update_seconds;
-  sum->rois += s.rois, sum->positives += s.positives;
-}
-
-// Where the time goes: some more steps, queued node by node and waited for, so that each part has a time of its own.
-static Sums bench_parts(Run *r, Loader *loader, int64_t from, int steps) {
-  Sums sum = {0};
-  set_timing(r, true, NULL);
-  for (int i = 0; i < steps; i++) bench_step(r, loader, from + i, &sum);
-  for (int c = 0; c < r->engine.train_shapes.canvases; c++)
-    for (int n = 0; n < r->engine.train[c].graph.nodes; n++) {
-      const Node *node = r->engine.train[c].graph.node[n];
-      sum.forward[node->part] += node->seconds[0];
-    }
-  set_timing(r, false, NULL);
-  return sum;
-}
-
-// img/s over STEPS steps after half as many to warm up, as one record on stdout.
-static void benchmark(Run *r, Loader *loader) {
+static void benchmark(Run *r, Loader *loader, Trace *trace) {
   const TrainOptions *o = &r->o;
-  int warm = o->benchmark / 2, steps = o->benchmark, parts = MAX(steps / 10, 2);
-  Sums ignored = {0}, sum = {0};
-  for (int i = 0; i < warm; i++) bench_step(r, loader, i, &ignored);
-  double start = now_seconds();
-  for (int i = 0; i < steps; i++) bench_step(r, loader, warm + i, &sum);
-  double seconds = now_seconds() - start;
-  Sums part = bench_parts(r, loader, warm + steps, parts);
-  Record j = {0};
-  record_begin(&j);
-  record_str(&j, "bench", "train");
-  record_str(&j, "gpu", r->engine.dev->description);
-  record_str(&j, "commit", build_commit);
-  record_int(&j, "batch", o->batch);
-  record_str(&j, "amp", amp_names[o->amp]);
-  record_bool(&j, "tf32", o->tf32);
-  record_str(&j, "conv", o->conv ? o->conv : "auto");
-  record_int(&j, "canvas_h", r->train.canvas[0].h);
-  record_int(&j, "canvas_w", r->train.canvas[0].w);
-  record_int(&j, "steps", steps);
-  record_num(&j, "img_s", steps * o->batch / seconds);
-  record_num(&j, "step_ms", 1e3 * seconds / steps);
-  record_num(&j, "data_wait_ms", 1e3 * sum.data / steps);
-  for (int p = 0; p < PARTS; p++) {
-    char key[32];
-    snprintf(key, sizeof key, "forward_%s_ms", p == PART_ROI ? "roi" : part_names[p]);
-    record_num(&j, key, 1e3 * part.forward[p] / parts);
-  }
-  record_num(&j, "backward_ms", 1e3 * part.backward / parts);
-  record_num(&j, "update_ms", 1e3 * part.update / parts);
-  record_num(&j, "rois", sum.rois / steps);
-  record_num(&j, "positives", sum.positives / steps);
-  record_int(&j, "peak_bytes", (int64_t)r->engine.total_bytes);
-  puts(record_end(&j));
-  record_free(&j);
+  BenchSetting setting = {.bench = "train",
+                          .amp = amp_names[o->amp],
+                          .conv = o->conv,
+                          .tf32 = o->tf32,
+                          .full_masks = o->full_masks,
+                          .steps = o->benchmark,
+                          .profile = o->profile,
+                          .trace = trace};
+  Err err;
+  if (!benchmark_run(&r->engine, &setting, &(Stepper){bench_step, &(BenchRun){r, loader}}, &err))
+    die(EXIT_RUN, "%s", err.msg);
 }
 
 static void open_run(Run *r) {
@@ -463,6 +421,7 @@ static void open_run(Run *r) {
   if (o->weights) ckpt_close(&weights);
   open_data(r, &config);
   choose_classes(o, &config, r->train.classes);
+  config.full_masks = o->full_masks;
   Shapes train_shapes = shapes_of(&r->train, o->batch), infer_shapes = {0};
   if (r->has_val) infer_shapes = shapes_of(&r->val, o->batch);
   Category *category = categories_of(&r->train.coco);
@@ -502,20 +461,20 @@ int main(int argc, char **argv) {
     snprintf(r.kept, sizeof r.kept, "%s holds step %lld, --resume continues", r.checkpoint, (long long)r.first);
   else
     snprintf(r.kept, sizeof r.kept, "no checkpoint yet");
+  Trace *trace = o->trace ? trace_open(o->trace, &err) : NULL;
+  if (o->trace && !trace) die(EXIT_USAGE, "--trace: %s", err.msg);
   report(&r);
   r.last = o->stop_after ? MIN(r.steps, r.first + o->stop_after) : r.steps;
-  FILE *trace = NULL;
-  if (o->trace && !(trace = fopen(o->trace, "w"))) die(EXIT_USAGE, "--trace %s: %s", o->trace, strerror(errno));
-  if (trace) fputs("[\n", trace);
-  set_timing(&r, o->profile || trace, trace);
   Loader *loader = start_loader(&r, &r.engine);
-  if (o->benchmark)
-    benchmark(&r, loader);
-  else
+  if (o->benchmark) {
+    benchmark(&r, loader, trace);
+  } else {
+    benchmark_time_nodes(&r.engine, o->profile || trace, trace);
     run(&r, loader);
+    if (o->profile) benchmark_print_nodes(&r.engine);
+  }
   loader_close(loader);
-  if (o->profile) print_profile(&r, o->benchmark ? o->benchmark * 3 / 2 : r.last - r.first);
-  if (trace) fputs("{}]\n", trace), fclose(trace);
+  if (!trace_close(trace, &err)) die(EXIT_RUN, "--trace: %s", err.msg);
   close_run(&r);
   return interrupted ? EXIT_RUN : 0;
 }

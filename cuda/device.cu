@@ -2,6 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "cuda/common.cuh"
+extern "C" {
+#include "nn/timing.h"
+}
 
 void cuda_failed(cudaError_t error, const char *expression, const char *file, int line) {
   die(EXIT_RUN, "CUDA: %s (%s) in %s at %s:%d", cudaGetErrorString(error), cudaGetErrorName(error), expression, file,
@@ -178,7 +181,8 @@ static void cuda_forget(Device *dev, void *program) {
   CUDA_CHECK(cudaGraphExecDestroy((cudaGraphExec_t)program));
 }
 
-extern "C" const Memory memory_cuda = {
-    cuda_open,       cuda_close,      cuda_alloc,     cuda_free,       cuda_upload,     cuda_download, cuda_copy,
-    cuda_zero,       cuda_sync,       cuda_idle,      cuda_host_alloc, cuda_host_free,  cuda_fetch,    cuda_stage,
-    cuda_stage_wait, cuda_stage_next, cuda_available, cuda_record,     cuda_record_end, cuda_replay,   cuda_forget};
+extern "C" const Memory memory_cuda = {cuda_open,       cuda_close,     cuda_alloc,  cuda_free,       cuda_upload,
+                                       cuda_download,   cuda_copy,      cuda_zero,   cuda_sync,       cuda_idle,
+                                       cuda_host_alloc, cuda_host_free, cuda_fetch,  cuda_stage,      cuda_stage_wait,
+                                       cuda_stage_next, cuda_available, cuda_record, cuda_record_end, cuda_replay,
+                                       cuda_forget,     &timing_cuda};

@@ -86,7 +86,8 @@ static void align_backward(Graph *g, Node *n) {
   for (int l = 0; l < ROI_LEVELS; l++) dx[l] = node_dest(n, l);
   g->dev->ops->roi_align_backward(g->dev, &a->p, a->rois, &n->out[0]->dx, dx);
 }
-static const NodeKind align_kind = {.name = "roi_align", .forward = align_forward, .backward = align_backward};
+static const NodeKind align_kind = {
+    .name = "roi_align", .forward = align_forward, .backward = align_backward, .gathers = true};
 
 static Value *align(MaskRcnn *m, const char *name, const Rois *rois, int size) {
   Graph *g = &m->graph;
@@ -126,8 +127,12 @@ static void box_loss_backward(Graph *g, Node *n) {
   g->dev->ops->box_loss_backward(g->dev, m->config.box_beta, &m->roi_targets, &n->in[0].v->x, &n->in[1].v->x,
                                  m->loss_scale, &n->in[0].v->dx, &n->in[1].v->dx);
 }
-static const NodeKind box_loss_kind = {
-    .name = "box_loss", .forward = box_loss_forward, .backward = box_loss_backward, .source = true, .reads_in = true};
+static const NodeKind box_loss_kind = {.name = "box_loss",
+                                       .forward = box_loss_forward,
+                                       .backward = box_loss_backward,
+                                       .source = true,
+                                       .reads_in = true,
+                                       .gathers = true};
 
 static Value *connected(Graph *g, const char *name, Value *x, int k, bool relu) {
   return layer_conv(g, name, x,
@@ -164,13 +169,13 @@ static void detect_forward(Graph *g, Node *n) {
   g->dev->ops->boxes_merge(g->dev, c->classes - 1, &m->class_kept, &m->detections);
   g->dev->ops->rois_compact(g->dev, &m->detections, &m->mask_rois);
 }
-static const NodeKind detect_kind = {.name = "detect", .forward = detect_forward};
+static const NodeKind detect_kind = {.name = "detect", .forward = detect_forward, .gathers = true};
 
 static void mask_select_forward(Graph *g, Node *n) {
   const MaskRcnn *m = model_of(n);
   g->dev->ops->mask_select(g->dev, &m->detections, &n->in[0].v->x, &n->out[0]->x);
 }
-static const NodeKind mask_select_kind = {.name = "mask_select", .forward = mask_select_forward};
+static const NodeKind mask_select_kind = {.name = "mask_select", .forward = mask_select_forward, .gathers = true};
 
 // ---- mask head --------------------------------------------------------------------------------------------------
 
@@ -193,7 +198,8 @@ static const NodeKind mask_loss_kind = {.name = "mask_loss",
                                         .backward = mask_loss_backward,
                                         .source = true,
                                         .reads_in = true,
-                                        .reads_out = true};
+                                        .reads_out = true,
+                                        .gathers = true};
 
 static void mask_head(MaskRcnn *m, const Rois *rois) {
   Graph *g = &m->graph;

@@ -24,7 +24,7 @@ static void proposals_forward(Graph *g, Node *n) {
   g->dev->ops->boxes_merge(g->dev, MAX_LEVELS, &m->rpn_kept, &m->proposals);
 }
 
-static const NodeKind proposals_kind = {.name = "proposals", .forward = proposals_forward};
+static const NodeKind proposals_kind = {.name = "proposals", .forward = proposals_forward, .gathers = true};
 
 // ---- losses -----------------------------------------------------------------------------------------------------
 
@@ -62,8 +62,12 @@ static void loss_backward(Graph *g, Node *n) {
                                  m->loss_scale, dlogits, ddeltas);
 }
 
-static const NodeKind loss_kind = {
-    .name = "rpn_loss", .forward = loss_forward, .backward = loss_backward, .source = true, .reads_in = true};
+static const NodeKind loss_kind = {.name = "rpn_loss",
+                                   .forward = loss_forward,
+                                   .backward = loss_backward,
+                                   .source = true,
+                                   .reads_in = true,
+                                   .gathers = true};
 
 // ---- building ---------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "nn/ops.h"
+#include "nn/timing.h"
 
 enum { ALIGN = 64 };
 
@@ -51,7 +52,8 @@ static const Memory memory_cpu = {.open = cpu_open,
                                   .fetch = cpu_copy,
                                   .stage = cpu_copy,
                                   .stage_wait = cpu_nothing,
-                                  .stage_next = cpu_nothing};
+                                  .stage_next = cpu_nothing,
+                                  .timing = &timing_cpu};
 
 // ---- devices by name --------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ extern "C" {
 
 typedef struct Ops Ops;
 typedef struct Memory Memory; // how a kind of device allocates and copies; nn/device.c
+typedef struct Timing Timing; // how it is measured; nn/timing.h
 
 typedef struct Device {
   const Ops *ops;
@@ -92,6 +93,7 @@ struct Memory {
   void *(*record_end)(Device *dev);
   void (*replay)(Device *dev, void *program);
   void (*forget)(Device *dev, void *program);
+  const Timing *timing;
 };
 extern const Memory memory_cuda;
 

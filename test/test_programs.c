@@ -1,6 +1,7 @@
 // The programs as a user runs them: a short training run, resuming, inference, and plain mistakes.
 #include "data/coco.h"
 #include "data/image.h"
+#include "data/json.h"
 #include "test/command.h"
 #include "test/test.h"
 
@@ -88,6 +89,77 @@ TEST_TIER(program_train_infer_score, 1) {
   }
 }
 
+// The line that begins with { among a program's output, as a number by key; NaN where it has none.
+static double record_number(const char *said, const char *key) {
+  const char *line = said[0] == '{' ? said : strstr(said, "\n{");
+  if (!line) return NAN;
+  line += *line == '\n';
+  Json j;
+  double value = NAN;
+  const char *found;
+  json_open(&j, "record", line, strcspn(line, "\n"));
+  for (bool open = json_begin_object(&j); open && (found = json_key(&j));)
+    if (!strcmp(found, key) && json_peek(&j) == JSON_NUMBER)
+      value = json_number(&j);
+    else
+      json_skip(&j);
+  if (!json_done(&j)) value = NAN;
+  json_close(&j);
+  return value;
+}
+
+static void expect_benchmark(const char *said, const char *bench, int batch) {
+  static const char *const numbers[] = {
+      "img_s",          "step_ms",        "data_wait_ms",   "data_wait_percent",   "latency_ms_p50",
+      "rois",           "positives",      "peak_bytes",     "transfer_ms",         "forward_input_ms",
+      "forward_fpn_ms", "forward_rpn_ms", "forward_roi_ms", "forward_backbone_ms", "timed_steps"};
+  char text[64];
+  snprintf(text, sizeof text, "{\"bench\":\"%s\",\"gpu\":\"CPU", bench);
+  EXPECT(strstr(said, text) && strstr(said, ",\"amp\":\"off\",") && strstr(said, ",\"conv\":\"auto\","));
+  EXPECT(strstr(said, ",\"commit\":\"") != NULL);
+  for (int i = 0; i < COUNT(numbers); i++)
+    if (!EXPECT(record_number(said, numbers[i]) >= 0)) fprintf(stderr, "  %s in %s\n", numbers[i], said);
+  EXPECT_INT((int)record_number(said, "batch"), batch);
+  EXPECT_INT((int)record_number(said, "steps"), 3);
+  // An image's time is no shorter than what it is made of.
+  EXPECT_NEAR(record_number(said, "img_s") * record_number(said, "step_ms"), 1e3 * batch, 1e-6 * batch);
+  EXPECT(record_number(said, "data_wait_ms") <= record_number(said, "step_ms"));
+}
+
+TEST_TIER(program_benchmark, 1) {
+  const char *said;
+  char common[1024];
+  snprintf(common, sizeof common, "%s --data %s --model tiny --size 64 --batch 2 --seed 5", tool("train"), shapes());
+  if (!EXPECT_INT(command(&said, "%s --benchmark 3 --out %s", common, in_tmp("bench")), 0)) return;
+  expect_benchmark(said, "train", 2);
+  EXPECT(record_number(said, "backward_ms") > 0 && record_number(said, "update_ms") > 0);
+  EXPECT(record_number(said, "positives") < 2 * 12);
+  EXPECT(!path_is_dir(in_tmp("bench")));
+
+  // 48 RoIs an image, a quarter of them objects.
+  EXPECT_INT(command(&said, "%s --benchmark 3 --full-masks --profile --trace %s", common, in_tmp("trace.json")), 0);
+  expect_benchmark(said, "train", 2);
+  EXPECT(record_number(said, "positives") == 2 * 12 && strstr(said, "\"full_masks\":true"));
+  EXPECT(strstr(said, "training, canvas 64 x 64 (h x w), batch 2\n") && strstr(said, "\nbackbone.body.conv1 "));
+  size_t size;
+  char *text = file_read(in_tmp("trace.json"), &size, NULL);
+  Json j;
+  int events = 0;
+  json_open(&j, "trace.json", text, size);
+  for (bool open = json_begin_array(&j); open && json_next(&j); events++) json_skip(&j);
+  EXPECT(json_done(&j) && events > 100);
+  json_close(&j);
+  free(text);
+
+  if (!EXPECT_INT(train("", "bench-model", ""), 0)) return;
+  EXPECT_INT(command(&said, "%s --weights %s --data %s --batch 4 --benchmark 3 --profile --score 0.001 --out %s",
+                     tool("infer"), in_tmp("bench-model/model.safetensors"), shapes(), in_tmp("bench")),
+             0);
+  expect_benchmark(said, "infer", 4);
+  EXPECT(record_number(said, "results_ms") > 0 && strstr(said, "inference, canvas 64 x 64 (h x w), batch 4\n"));
+  EXPECT(!path_is_dir(in_tmp("bench")));
+}
+
 // A mistake is answered with one line that contains `says`, and exit code 2.
 static void expect_mistake(const char *says, const char *fmt, ...) PRINTF_LIKE(2, 3);
 static void expect_mistake(const char *says, const char *fmt, ...) {
@@ -119,6 +191,9 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("no such split", "%s --data %s --train-split 'no such split' --out %s", train, d, in_tmp("m"));
   expect_mistake("maskrcnn-r", "%s --data %s --model resnet --out %s", train, d, in_tmp("m"));
   expect_mistake("/proc/nowhere", "%s --data %s --model tiny --iters 1 --out /proc/nowhere", train, d);
+  expect_mistake("--full-masks is for --benchmark", "%s --data %s --full-masks --out %s", train, d, in_tmp("m"));
+  expect_mistake("--trace: cannot write /proc/nowhere", "%s --data %s --model tiny --trace /proc/nowhere --out %s",
+                 train, d, in_tmp("traced"));
   expect_mistake("needs a GPU", "%s --data %s --device cpu --model tiny --amp --out %s", train, d, in_tmp("m"));
   expect_mistake("--device cuda", "%s --data %s --model tiny --device cuda --out %s", train, d, in_tmp("m"));
   expect_mistake("no-such-file", "%s --data %s --weights no-such-file --out %s", train, d, in_tmp("m"));
