@@ -104,19 +104,9 @@ static void open_data(Run *r, const ModelConfig *c) {
 
 // Shown once nothing can be wrong any more with what was asked for: a mistake gets its one line alone.
 static void report(const Run *r) {
-  const Dataset *d = &r->train;
   if (!r->o.benchmark) fprintf(stderr, "configuration:\n%s", r->o.resolved);
   fprintf(stderr, "device: %s\n", r->engine.dev->description);
-  fprintf(stderr, "data: %d images to train on, %d categories, at most %d objects an image", d->num_images,
-          d->classes - 1, d->max_objects);
-  if (d->without_objects) fprintf(stderr, "; %d images without an object", d->without_objects);
-  if (d->crowds) fprintf(stderr, "; %d crowd annotations left out", d->crowds);
-  if (d->dropped_boxes) fprintf(stderr, "; %d boxes without area left out", d->dropped_boxes);
-  if (d->unlabelled) fprintf(stderr, "; %d annotations of an unknown category left out", d->unlabelled);
-  if (d->coco.unknown_image) fprintf(stderr, "; %d annotations of an unknown image left out", d->coco.unknown_image);
-  if (d->box_masks) fprintf(stderr, "; %d objects without a usable mask: their box stands in", d->box_masks);
-  fprintf(stderr, "\n");
-  for (int i = 0; i < d->num_canvases; i++) fprintf(stderr, "canvas %d x %d (h x w)\n", d->canvas[i].h, d->canvas[i].w);
+  dataset_print(&r->train, stderr);
 }
 
 // Everything that decides the weights of a step but is not in the model's configuration.
@@ -194,33 +184,9 @@ static void save(Run *r, int64_t step) {
   snprintf(r->kept, sizeof r->kept, "%s holds step %lld, --resume continues", r->checkpoint, (long long)step);
 }
 
-static void record_scores(Run *r, int64_t step, const Scores *s) {
-  Record *j = log_begin(&r->log, step, "eval");
-  const EvalSummary *both[] = {&s->bbox, &s->segm};
-  for (int k = 0; k < 2; k++)
-    for (int i = 0; i < EVAL_STATS; i++) {
-      char key[32];
-      snprintf(key, sizeof key, "%s_%s", k ? "segm" : "bbox", eval_stats[i].key);
-      record_num(j, key, both[k]->stats[i]);
-    }
-  log_commit(&r->log);
-}
-
 static void evaluate(Run *r, int64_t step) {
-  CocoResults found;
-  Scores scores;
   Err err;
-  params_refresh(&r->engine.params); // running statistics have moved
-  double start = now_seconds();
-  if (!evaluate_run(&r->engine, &r->val, r->o.threads, NULL, &found, &err) ||
-      !evaluate_score(&r->val, &found, &scores, &err))
-    die(EXIT_RUN, "evaluation: %s", err.msg);
-  log_note(&r->log, "step %lld: bbox AP %.3f (AP50 %.3f)  mask AP %.3f (AP50 %.3f)  on %d images in %.1f s",
-           (long long)step, scores.bbox.stats[0], scores.bbox.stats[1], scores.segm.stats[0], scores.segm.stats[1],
-           r->val.num_images, now_seconds() - start);
-  record_scores(r, step, &scores);
-  scores_free(&scores);
-  coco_results_free(&found);
+  if (!evaluate_log(&r->engine, &r->val, r->o.threads, &r->log, step, &err)) die(EXIT_RUN, "evaluation: %s", err.msg);
 }
 
 static void record_step(Run *r, int64_t step, double lr, const StepResult *s) {

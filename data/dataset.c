@@ -171,3 +171,21 @@ void dataset_close(Dataset *d) {
   free(d->first_object);
   *d = (Dataset){0};
 }
+
+void dataset_print(const Dataset *d, FILE *out) {
+  fprintf(out, "data: %d images to train on, %d categories, at most %d objects an image", d->num_images, d->classes - 1,
+          d->max_objects);
+  const struct {
+    int n;
+    const char *what;
+  } odd[] = {{d->without_objects, "images without an object"},
+             {d->crowds, "crowd annotations left out"},
+             {d->dropped_boxes, "boxes without area left out"},
+             {d->unlabelled, "annotations of an unknown category left out"},
+             {d->coco.unknown_image, "annotations of an unknown image left out"},
+             {d->box_masks, "objects without a usable mask: their box stands in"}};
+  for (int i = 0; i < COUNT(odd); i++)
+    if (odd[i].n) fprintf(out, "; %d %s", odd[i].n, odd[i].what);
+  fprintf(out, "\n");
+  for (int i = 0; i < d->num_canvases; i++) fprintf(out, "canvas %d x %d (h x w)\n", d->canvas[i].h, d->canvas[i].w);
+}

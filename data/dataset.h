@@ -55,3 +55,5 @@ char *dataset_path(const Dataset *d, int i);
 // The mask of an object of usable image i, at the image's size: its segmentation or, without a usable one, its box.
 // Caller frees.
 Rle dataset_mask(const Dataset *d, int i, const Object *o);
+// What there is to train on, what was left out, and the canvases: a few lines.
+void dataset_print(const Dataset *d, FILE *out);
