@@ -242,4 +242,6 @@ TEST(cuda_roi_sample) {
   check_rois(300, 8, few, &p, false);
   p.positive = 1, p.batch = 3;
   check_rois(1, 8, few, &p, false);
+  p.positive = .25f, p.batch = 512, p.high = p.low = 0; // every candidate is an object
+  check_rois(300, 8, few, &p, false);
 }

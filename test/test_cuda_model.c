@@ -198,6 +198,12 @@ TEST_TIER(cuda_model_step_tiny, 1) {
   check_step(&m, BF16);
   check_step(&m, F16);
 }
+TEST_TIER(cuda_model_step_full_masks, 1) {
+  if (!gpu_device()) return;
+  Model m = model_tiny();
+  m.name = "tiny, full masks", m.config.full_masks = true;
+  check_step(&m, F32);
+}
 TEST_TIER(cuda_model_step_r50_frozen_bn, 1) {
   if (!gpu_device()) return;
   Model m = model_r50(NORM_FROZEN_BN);
