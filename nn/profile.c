@@ -16,6 +16,11 @@ static double valid_bytes(const Graph *g, const Tensor *t) { return (double)tens
 
 static double param_bytes(const Tensor *t) { return (double)tensor_bytes(t); }
 
+// What convolutions read of a filter, folded or not, has the activations' type.
+static double filter_bytes(const Graph *g, const Node *n) {
+  return (double)(tensor_elements(&n->filter->master) * dtype_size(g->act));
+}
+
 // Bytes of an input that its node reads at least: of a strided window's, the pixels that some output looks at.
 static double input_bytes(const Graph *g, const Node *n, int i) {
   const Tensor *x = &n->in[i].v->x;
@@ -34,7 +39,7 @@ static double forward_bytes(const Graph *g, const Node *n) {
   double bytes = 0;
   for (int i = 0; i < n->ins; i++) bytes += input_bytes(g, n, i);
   for (int i = 0; i < n->outs; i++) bytes += valid_bytes(g, &n->out[i]->x);
-  if (n->filter) bytes += param_bytes(&n->filter->shadow);
+  if (n->filter) bytes += filter_bytes(g, n);
   const Param *vectors[] = {n->bias, n->gamma, n->beta};
   for (int i = 0; i < COUNT(vectors); i++)
     if (vectors[i]) bytes += param_bytes(&vectors[i]->master);
@@ -62,7 +67,7 @@ static double backward_bytes(const Graph *g, const Node *n) {
       bytes += input_bytes(g, n, i);
     if (in->wanted) any = true, bytes += gradient_bytes(g, &in->v->dx, in->accumulate, in->addend);
   }
-  if (n->filter && any) bytes += param_bytes(&n->filter->shadow);
+  if (n->filter && any) bytes += filter_bytes(g, n);
   const Param *params[] = {n->filter, n->bias, n->gamma, n->beta};
   for (int i = 0; i < COUNT(params); i++)
     if (trains(params[i])) bytes += param_bytes(&params[i]->grad) * (n->accumulate_params ? 2 : 1);
@@ -124,10 +129,11 @@ typedef struct Row { // of one pass, sums over the walks
   bool products; // bounded by arithmetic rather than by memory
 } Row;
 
-// The least time for the work at the device's ceilings; 0 where they are not known.
-static Row node_row(const Node *n, int pass, const Ceiling *c) {
+// The floor is the least time for the work at the device's ceilings, with operands of type `act`; 0 where they are not
+// known.
+static Row node_row(const Node *n, int pass, DType act, const Ceiling *c) {
   Row r = {.seconds = n->seconds[pass], .work = n->work[pass]};
-  double flops = n->filter ? c->flops[n->filter->shadow.dtype] : 0;
+  double flops = c->flops[act];
   double arithmetic = flops > 0 ? r.work.flops / flops : 0, memory = c->bytes > 0 ? r.work.bytes / c->bytes : 0;
   r.products = flops > 0 ? arithmetic > memory : r.work.flops > 0;
   r.floor = flops > 0 || !r.products ? MAX(arithmetic, memory) : 0;
@@ -157,11 +163,11 @@ static void print_pass(const Row *r, int walks, FILE *out) {
   print_share(r, out);
 }
 
-static void print_node(const Node *n, const Ceiling *c, double total, int walks, FILE *out) {
-  Row r[2] = {node_row(n, 0, c), node_row(n, 1, c)};
+static void print_node(const Graph *g, const Node *n, const Ceiling *c, double total, FILE *out) {
+  Row r[2] = {node_row(n, 0, g->act, c), node_row(n, 1, g->act, c)};
   fprintf(out, "%-41s %-12s %-9s %5.1f%%", n->name, n->kind->name, part_names[n->part],
           100 * (r[0].seconds + r[1].seconds) / total);
-  for (int pass = 0; pass < 2 && r[pass].seconds > 0; pass++) print_pass(&r[pass], walks, out);
+  for (int pass = 0; pass < 2 && r[pass].seconds > 0; pass++) print_pass(&r[pass], g->walks, out);
   fprintf(out, "\n");
 }
 
@@ -195,7 +201,7 @@ void profile_print(const Graph *g, FILE *out) {
   Row part[PARTS][2] = {0}, all[2] = {0};
   for (int i = 0; i < g->nodes; i++)
     for (int pass = 0; pass < 2; pass++) {
-      Row r = node_row(g->node[i], pass, &c);
+      Row r = node_row(g->node[i], pass, g->act, &c);
       row_add(&part[g->node[i]->part][pass], &r);
       row_add(&all[pass], &r);
     }
@@ -204,7 +210,7 @@ void profile_print(const Graph *g, FILE *out) {
   print_ceiling(g, &c, out);
   fprintf(out, "%-41s %-12s %-9s %6s  %-36s  %s\n", "node", "kind", "part", "share",
           "  forward: time, rate, of ceiling", "  backward");
-  for (int i = 0; i < g->nodes; i++) print_node(g->node[i], &c, total, g->walks, out);
+  for (int i = 0; i < g->nodes; i++) print_node(g, g->node[i], &c, total, out);
   for (int p = 0; p < PARTS; p++) print_sum(part_names[p], part[p], known, total, g->walks, out);
   print_sum("all nodes", all, known, total, g->walks, out);
   fprintf(out, "a step takes %.3f ms in its nodes, mean of %d", 1e3 * total / g->walks, g->walks);
