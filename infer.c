@@ -101,7 +101,7 @@ static Options parse(int argc, char **argv) {
        .implied = "200",
        .min = 0,
        .max = 1e6,
-       .help = "time STEPS batches of --data after half as many to warm up, print a record, and stop"},
+       .help = "time STEPS batches of --data (alone: 200) after half as many to warm up, print a record, stop"},
       {.name = "profile",
        .kind = OPT_FLAG,
        .target = &o.profile,
