@@ -57,14 +57,14 @@ static double memory_speed(Device *dev) {
 }
 
 // Multiply-adds of one SM in a clock, dense, results in fp32: on the CUDA cores in fp32 (CUDA C++ Programming Guide,
-// "Throughput of native arithmetic instructions"), on the tensor cores in 16 bit (the white papers of A100, GA102, AD102,
-// H100, Blackwell). TF32 is half of 16 bit in all of them.
+// "Throughput of native arithmetic instructions"), on the tensor cores in 16 bit (the white papers of A100, GA102,
+// AD102, H100, Blackwell; a GeForce card does half of its row). TF32 is half of 16 bit in all of them.
 static const struct {
   int capability, fp32, tensor;
 } chips[] = {{80, 64, 1024}, {86, 128, 512}, {89, 128, 512}, {90, 128, 2048}, {100, 128, 4096}, {120, 128, 512}};
 
-// 2 · multiply-adds · SMs · the highest clock that the driver names. Under load the clock may be lower: the ceiling is of
-// the chip, not of its power supply.
+// 2 · multiply-adds · SMs · the highest clock that the driver names. Under load the clock may be lower: the ceiling is
+// of the chip, not of its power supply.
 static void ceiling(Device *dev, Ceiling *c) {
   int major, minor, sms, khz;
   CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, dev->index));

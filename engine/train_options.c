@@ -101,7 +101,7 @@ TrainOptions train_options(int argc, char **argv) {
       {.kind = OPT_HEADING, .help = "Looking inside"},
       {.name = "plan", .kind = OPT_FLAG, .target = &o.plan, .help = "print the memory plan and stop"},
       {.name = "benchmark", .kind = OPT_INT, .target = &o.benchmark, .arg = "STEPS", .implied = "200", .min = 0,
-       .max = 1e6, .help = "time STEPS steps (alone: 200) after half as many to warm up, print a record, stop; 0 = train"},
+       .max = 1e6, .help = "time STEPS steps (alone: 200) after half as many to warm up, print a record, stop"},
       {.name = "full-masks", .kind = OPT_FLAG, .target = &o.full_masks,
        .help = "with --benchmark: every row of the mask branch holds an object, 128 an image of R50-FPN"},
       {.name = "profile", .kind = OPT_FLAG, .target = &o.profile,

@@ -47,8 +47,7 @@ typedef struct ModelConfig {
   // mask head
   int mask_pool, mask_dim, mask_layers;
   bool mask_rounded; // targets ≥ 0.5 rather than soft
-  bool
-      full_masks; // benchmarks only, not part of a checkpoint: the mask head learns from as many RoIs as it has rows for
+  bool full_masks;   // benchmarks only, in no checkpoint: as many RoIs as the mask head has rows for
   // results
   float min_score, min_size, nms;
   int detections;

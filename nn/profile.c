@@ -46,8 +46,7 @@ static double forward_bytes(const Graph *g, const Node *n) {
   return bytes;
 }
 
-// Of dx: written, read before where it is added to, and what is added or masks it. x itself as the mask is counted by the
-// caller.
+// Of dx: written, read before where it is added to, and what is added on the way. The mask is counted by the caller.
 static double gradient_bytes(const Graph *g, const Tensor *dx, bool accumulate, const Tensor *addend) {
   return valid_bytes(g, dx) * (accumulate ? 2 : 1) + optional_bytes(g, addend);
 }

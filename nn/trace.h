@@ -1,4 +1,4 @@
-// A trace of what ran when, in Chrome's Trace Event Format (JSON array form): chrome://tracing and ui.perfetto.dev show it.
+// A trace of what ran when, in Chrome's Trace Event Format (a JSON array): chrome://tracing and ui.perfetto.dev show it.
 #pragma once
 #include <stdbool.h>
 #include "nn/util.h"

@@ -7,7 +7,7 @@
 
 static int held_rows = 1; // of two
 
-// a: 3×3 over an input that wants no gradient; b: 1×1 stride 2, of whose input a quarter is read, with a ReLU behind it.
+// a: 3×3 over an input that wants no gradient; b: 1×1 stride 2, which reads a quarter of its input, a ReLU.
 static void build(Net *net) {
   Value *x = net_input(net, 2, 6, 8, 5);
   Value *y = net_conv(net, "a", x, 16, 3, 1, true, NULL);
