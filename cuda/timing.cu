@@ -1,4 +1,4 @@
-// The GPU's clock, by events in the stream, and its ceilings: memory measured, arithmetic from the data sheet.
+// The GPU's clock, by events in the stream, and its ceilings: memory measured, arithmetic from data sheets.
 #include "cuda/common.cuh"
 extern "C" {
 #include "nn/timing.h"
@@ -56,12 +56,12 @@ static double memory_speed(Device *dev) {
   return 0;
 }
 
-// Multiply-adds of one SM in a clock, dense, results in fp32: on the CUDA cores in fp32 (CUDA C++ Programming Guide,
-// "Throughput of native arithmetic instructions"), on the tensor cores in 16 bit (the white papers of A100, GA102,
-// AD102, H100, Blackwell; a GeForce card does half of its row). TF32 is half of 16 bit in all of them.
+// Multiply-adds of one SM in a clock, dense, results in fp32: on the CUDA cores in fp32, on the tensor cores in 16 bit.
+// They are the peaks that NVIDIA publishes over SMs and boost clock: A100 19.5 and 312 TFLOP/s, A40 37.4 and 149.7, L40S
+// 91.6 and 362, H100 60 and 1000. TF32 is half of 16 bit in all four. Of other chips no share is printed.
 static const struct {
   int capability, fp32, tensor;
-} chips[] = {{80, 64, 1024}, {86, 128, 512}, {89, 128, 512}, {90, 128, 2048}, {100, 128, 4096}, {120, 128, 512}};
+} chips[] = {{80, 64, 1024}, {86, 128, 512}, {89, 128, 512}, {90, 128, 2048}};
 
 // 2 · multiply-adds · SMs · the highest clock that the driver names. Under load the clock may be lower: the ceiling is
 // of the chip, not of its power supply.
