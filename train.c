@@ -345,20 +345,16 @@ typedef struct BenchRun {
   Loader *loader;
 } BenchRun;
 
-// As in training, whose results come two steps late; where nodes are timed, after every step.
-static bool bench_step(void *context, int64_t i, BenchStep *out, Err *err) {
+static bool bench_step(void *context, int64_t i, bool wait, BenchStep *out, Err *err) {
   (void)err; // a failure ends the program
   const BenchRun *b = context;
   Engine *e = &b->r->engine;
   if (i == 0) engine_stage(e, next_batch(b->loader));
   make_step(b->r, b->loader, i, true);
-  for (StepResult s; engine_result(e, e->train[0].graph.timing, &s);) {
+  for (StepResult s; engine_result(e, wait, &s);) {
     if (!s.finite && !may_skip(b->r, &s)) stop_not_finite(b->r, s.step + 1, &s);
-    *out = (BenchStep){.wait = s.wait_seconds,
-                       .transfer = s.transfer_seconds,
-                       .update = s.update_seconds,
-                       .rois = s.rois,
-                       .positives = s.positives};
+    out->wait += s.wait_seconds, out->transfer += s.transfer_seconds, out->update += s.update_seconds;
+    out->rois += s.rois, out->positives += s.positives;
   }
   return true;
 }

@@ -39,13 +39,13 @@ typedef struct Sums { // over `steps`
   Latency latency; // of a step without the wait
 } Sums;
 
-static bool run_steps(const Stepper *stepper, int64_t first, int steps, Sums *sum, Err *err) {
+static bool run_steps(const Stepper *stepper, int64_t first, int steps, bool timed, Sums *sum, Err *err) {
   *sum = (Sums){.steps = steps};
   double *each = xmalloc((size_t)steps * sizeof *each), start = now_seconds(), before = start;
   bool ok = true;
   for (int i = 0; ok && i < steps; i++) {
     BenchStep s = {0};
-    ok = stepper->step(stepper->context, first + i, &s, err);
+    ok = stepper->step(stepper->context, first + i, timed || i + 1 == steps, &s, err);
     double now = now_seconds();
     each[i] = now - before - s.wait;
     before = now;
@@ -118,10 +118,11 @@ static void record_parts(Record *j, const Engine *e, const Sums *sum) {
 
 bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err *err) {
   Sums warm, whole, timed;
-  if (!run_steps(stepper, 0, s->steps / 2, &warm, err) || !run_steps(stepper, warm.steps, s->steps, &whole, err))
+  if (!run_steps(stepper, 0, s->steps / 2, false, &warm, err) ||
+      !run_steps(stepper, warm.steps, s->steps, false, &whole, err))
     return false;
   benchmark_time_nodes(e, true, s->trace);
-  bool ok = run_steps(stepper, warm.steps + whole.steps, MAX(s->steps / 10, 2), &timed, err);
+  bool ok = run_steps(stepper, warm.steps + whole.steps, MAX(s->steps / 10, 2), true, &timed, err);
   benchmark_time_nodes(e, false, NULL);
   if (!ok) return false;
   Record j = {0};
@@ -154,8 +155,8 @@ static const Batch *next_batch(Rounds *r, Err *err) {
   return NULL;
 }
 
-static bool infer_step(void *context, int64_t i, BenchStep *out, Err *err) {
-  (void)i;
+static bool infer_step(void *context, int64_t i, bool wait, BenchStep *out, Err *err) {
+  (void)i, (void)wait;
   Rounds *r = context;
   Detections found;
   double start = now_seconds();

@@ -13,7 +13,8 @@ typedef struct BenchSetting {
   Trace *trace; // of the steps that are timed node by node; NULL = none
 } BenchSetting;
 
-// One step as its caller makes it, loader included. Seconds; all but wait only of steps that are timed node by node.
+// What making a step brought to light, loader included: sums over the steps whose results came. Seconds; all but wait only
+// of steps that are timed node by node.
 typedef struct BenchStep {
   double wait;         // for the loader
   double transfer;     // of the batch to the device
@@ -22,7 +23,8 @@ typedef struct BenchStep {
   int rois, positives; // rows that the box head, the mask head worked on
 } BenchStep;
 typedef struct Stepper {
-  bool (*step)(void *context, int64_t i, BenchStep *out, Err *err); // i counts from 0
+  // i counts from 0. In training results come later; `wait` is for all of the steps so far.
+  bool (*step)(void *context, int64_t i, bool wait, BenchStep *out, Err *err);
   void *context;
 } Stepper;
 

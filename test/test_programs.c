@@ -181,9 +181,9 @@ static void write_text(const char *path, const char *text) {
 }
 
 TEST_TIER(program_mistakes_of_train, 1) {
-  const char *t = tool("train"), *d = shapes();
+  const char *d = shapes();
   char train[256];
-  snprintf(train, sizeof train, "%s", t);
+  snprintf(train, sizeof train, "%s", tool("train"));
   expect_mistake("--data DIR is missing", "%s", train);
   expect_mistake("--batch", "%s --data %s --bacth 3", train, d);
   expect_mistake("--batch", "%s --data %s --batch zero", train, d);
