@@ -300,7 +300,7 @@ static void make_step(Run *r, Loader *loader, int64_t step, bool more) {
 // True when the run is complete, false when it was stopped before.
 static bool train(Run *r, Loader *loader) {
   const TrainOptions *o = &r->o;
-  int64_t save_every = o->checkpoint_every ? o->checkpoint_every : r->per_epoch, saved = r->first;
+  int64_t save_every = o->checkpoint_every ? o->checkpoint_every : MAX(r->per_epoch, 100), saved = r->first;
   if (r->first < r->last) engine_stage(&r->engine, next_batch(loader));
   bool stop = interrupted;
   for (int64_t step = r->first; step < r->last && !stop; step++) {

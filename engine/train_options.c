@@ -89,7 +89,7 @@ TrainOptions train_options(int argc, char **argv) {
       {.name = "eval-every", .kind = OPT_INT, .target = &o.eval_every, .arg = "N", .min = -1, .max = 1e9,
        .help = "steps between evaluations; 0 = at the end only, -1 = never"},
       {.name = "checkpoint-every", .kind = OPT_INT, .target = &o.checkpoint_every, .arg = "N", .min = 0, .max = 1e9,
-       .help = "steps between checkpoints; 0 = one an epoch"},
+       .help = "steps between checkpoints; 0 = an epoch, but at least 100"},
       {.name = "stop-after", .kind = OPT_INT, .target = &o.stop_after, .arg = "N", .min = 0, .max = 1e9,
        .help = "save and stop after N steps of this call, for queues with a time limit; 0 = run to the end"},
       {.name = "device", .kind = OPT_STRING, .target = &o.device, .arg = "NAME", .help = "auto, cpu or cuda:N"},
