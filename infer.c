@@ -28,7 +28,11 @@ static Options parse(int argc, char **argv) {
   Options o = {
       .split = "val", .out = "out", .device = "auto", .batch = 1, .canvases = 2, .score = 0.05f, .overlays = -1};
   Option table[] = {
-      {.name = "weights", .kind = OPT_STRING, .target = &o.weights, .arg = "FILE", .help = "a checkpoint of ./train"},
+      {.name = "weights",
+       .kind = OPT_STRING,
+       .target = &o.weights,
+       .arg = "FILE",
+       .help = "a checkpoint of ./train or torchvision's, .pth or .safetensors"},
       {.name = "data", .kind = OPT_STRING, .target = &o.data, .arg = "DIR", .help = "a COCO data set, or name IMAGEs"},
       {.name = "split", .kind = OPT_STRING, .target = &o.split, .arg = "NAME", .help = "of --data"},
       {.name = "limit",
@@ -389,7 +393,7 @@ int main(int argc, char **argv) {
   Checkpoint c;
   ModelConfig config;
   Category *category;
-  if (!ckpt_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!state_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!state_config(&c, &config, &category, &err)) die(EXIT_USAGE, "%s: %s", o.weights, err.msg);
   config.min_score = o.score;
   if (o.size) config.size = o.size, config.max_size = o.size * 5 / 3;
@@ -398,6 +402,7 @@ int main(int argc, char **argv) {
   char *json = o.json ? xstrdup(o.json) : xasprintf("%s/detections.json", o.out);
   o.json = json;
   if (!o.benchmark) check_writable(json);
+  state_note(&c, o.weights);
   if (o.data)
     run_data(&o, &config, category, &c);
   else

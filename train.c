@@ -35,15 +35,13 @@ static void on_interrupt(int which) {
   signal(which, SIG_DFL); // a second one does not wait for the step's end
 }
 
-// The model of --model or of --weights; its classes are those of the checkpoint, or 0.
+// The model of --model or of --weights; its classes are those of the checkpoint, or 0 from scratch or a backbone.
 static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weights) {
   ModelConfig c, named;
   Err err;
   if (o->model && !config_init(&named, o->model, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (weights) {
-    Category *category;
-    if (!state_config(weights, &c, &category, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
-    free(category);
+    if (!state_config(weights, &c, NULL, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
     if (o->model && (named.depth != c.depth || named.width != c.width))
       die(EXIT_USAGE, "%s: the checkpoint is of another model than --model %s: a ResNet-%d of width %d", o->weights,
           o->model, c.depth, c.width);
@@ -137,7 +135,7 @@ static char *identity_of(const Run *r) {
 
 static void open_checkpoint(Checkpoint *c, const char *path) {
   Err err;
-  if (!ckpt_open(c, path, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!state_open(c, path, &err)) die(EXIT_USAGE, "%s", err.msg);
 }
 
 // Initial weights: random, from --weights, or where the run in --out stood.
@@ -157,6 +155,7 @@ static void start_weights(Run *r) {
   if (load.momentum && !state_continues(&c, &r->engine.config, r->identity, &err))
     die(EXIT_USAGE, "--resume: %s: %s", path, err.msg);
   if (!state_load(&r->engine, &c, &load, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
+  state_note(&c, path);
   if (load.momentum) {
     RunState state;
     if (!state_resume(&c, &state, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);

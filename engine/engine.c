@@ -339,6 +339,7 @@ void engine_start(Engine *e, const StepOptions *o) {
   int canvas = e->train_inputs.canvas;
   MaskRcnn *m = &e->train[canvas];
   size_t real = dtype_size(dev->real);
+  e->batches++;
   s->forward_seconds = s->backward_seconds = s->update_seconds = 0;
   const float hyper[] = {o->learning_rate, o->momentum, o->weight_decay, o->clip};
   for (int i = 0; i < COUNT(hyper); i++) slot_set(e, s, REAL_HYPER + i, hyper[i]);

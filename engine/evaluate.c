@@ -95,11 +95,12 @@ bool evaluate_log(Engine *e, const Dataset *d, int threads, Log *log, int64_t st
 
 bool evaluate_categories(const Engine *e, const Dataset *d, Err *err) {
   const Coco *c = &d->coco;
-  if (c->num_categories != e->config.classes - 1)
-    return err_set(err, "%s has %d categories, the checkpoint %d", c->path, c->num_categories, e->config.classes - 1);
-  for (int i = 0; i < c->num_categories; i++)
-    if (c->categories[i].id != e->category[i].id)
-      return err_set(err, "%s: category %d has id %lld, in the checkpoint %lld (%s)", c->path, i + 1,
-                     (long long)c->categories[i].id, (long long)e->category[i].id, e->category[i].name);
+  for (int i = 0; i < c->num_categories; i++) {
+    int k = 0;
+    while (k < e->config.classes - 1 && e->category[k].id != c->categories[i].id) k++;
+    if (k == e->config.classes - 1)
+      return err_set(err, "%s: category %d, id %lld (%s), is none of the checkpoint's %d", c->path, i + 1,
+                     (long long)c->categories[i].id, c->categories[i].name ? c->categories[i].name : "", k);
+  }
   return true;
 }

@@ -25,5 +25,5 @@ bool evaluate_score(const Dataset *d, const CocoResults *results, Scores *out, E
 void scores_free(Scores *s);
 // Both, in the middle of a training run: a line for people and an "eval" record of all figures.
 bool evaluate_log(Engine *e, const Dataset *d, int threads, Log *log, int64_t step, Err *err);
-// The engine's categories must be the data set's; false with a message that names the first difference.
+// Every category of the data set must be one of the engine's; false with a message that names the first that is not.
 bool evaluate_categories(const Engine *e, const Dataset *d, Err *err);

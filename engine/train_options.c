@@ -48,7 +48,7 @@ TrainOptions train_options(int argc, char **argv) {
       {.name = "model", .kind = OPT_STRING, .target = &o.model, .arg = "NAME",
        .help = "tiny, maskrcnn-r18-fpn, r34, r50, r101, r152; default maskrcnn-r50-fpn, or that of --weights"},
       {.name = "weights", .kind = OPT_STRING, .target = &o.weights, .arg = "FILE",
-       .help = "start from this checkpoint"},
+       .help = "start from this checkpoint: ours, torchvision's (.pth, .safetensors), or its ResNet as backbone"},
       {.name = "reset-heads", .kind = OPT_FLAG, .target = &o.reset_heads,
        .help = "with --weights: new outputs for another set of classes"},
       {.name = "norm", .kind = OPT_CHOICE, .target = &o.norm, .choices = norms,
@@ -116,6 +116,7 @@ TrainOptions train_options(int argc, char **argv) {
              .num_options = COUNT(table)};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.model && !o.weights) o.model = "maskrcnn-r50-fpn";
+  if (o.reset_heads && !o.weights) die(EXIT_USAGE, "--reset-heads needs --weights FILE, whose heads it resets");
   if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
   if (o.full_masks && !o.benchmark) die(EXIT_USAGE, "--full-masks is for --benchmark: it changes what is learnt");
   if (o.gpus > 1) die(EXIT_USAGE, "--gpus %d: this build trains on one device", o.gpus);

@@ -197,6 +197,7 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("needs a GPU", "%s --data %s --device cpu --model tiny --amp --out %s", train, d, in_tmp("m"));
   expect_mistake("--device cuda", "%s --data %s --model tiny --device cuda --out %s", train, d, in_tmp("m"));
   expect_mistake("no-such-file", "%s --data %s --weights no-such-file --out %s", train, d, in_tmp("m"));
+  expect_mistake("--reset-heads needs --weights", "%s --data %s --reset-heads --out %s", train, d, in_tmp("m"));
 
   // Malformed annotations: file, line, column, what was expected.
   CHECK(make_dirs(in_tmp("bad/annotations"), NULL) && make_dirs(in_tmp("bad/train"), NULL));
@@ -264,5 +265,5 @@ TEST_TIER(program_mistakes_of_infer, 1) {
   EXPECT_INT(command(&said, "%s --data %s --weights %s --norm frozen-bn --model tiny --size 64 --iters 1 --out %s",
                      tool("train"), shapes(), model, in_tmp("other")),
              2);
-  EXPECT(strstr(said, "the checkpoint is of another model: missing backbone.body.") != NULL);
+  EXPECT(strstr(said, "the weights are of another model: missing backbone.body.") != NULL);
 }

@@ -268,7 +268,7 @@ int main(int argc, char **argv) {
   Checkpoint c;
   ModelConfig config;
   Category *category;
-  if (!ckpt_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!state_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!state_config(&c, &config, &category, &err)) die(EXIT_USAGE, "%s: %s", o.weights, err.msg);
   Dataset data;
   DatasetOptions options = {
