@@ -31,6 +31,18 @@ def tensors():
     ])
 
 
+def names():
+    """What the reader looks for in a detector, under the names of 2019; the shapes are of no model."""
+    shared = torch.zeros(16)
+    return {name: shared[:n].reshape(n, *[1] * (dims - 1)) for name, n, dims in [
+        ("backbone.body.conv1.weight", 8, 4), ("backbone.body.bn1.running_mean", 8, 1),
+        ("backbone.body.layer1.0.conv1.weight", 8, 4), ("backbone.body.layer3.0.conv1.weight", 8, 4),
+        ("backbone.fpn.inner_blocks.0.weight", 4, 4), ("backbone.fpn.layer_blocks.3.bias", 4, 1),
+        ("module.rpn.head.conv.weight", 4, 4), ("roi_heads.box_head.fc6.weight", 4, 2),
+        ("roi_heads.box_predictor.cls_score.weight", 3, 2), ("roi_heads.mask_head.mask_fcn1.weight", 4, 4),
+        ("roi_heads.mask_predictor.mask_fcn_logits.weight", 3, 4)]}
+
+
 def python2(state):
     """The object as Python 2 and PyTorch before 0.4 wrote it: an OrderedDict of pairs, byte strings, _rebuild_tensor,
     parameters by REDUCE with a state. No such PyTorch is at hand, so the bytes are written here."""
@@ -43,7 +55,8 @@ def python2(state):
     def tensor(key, t):
         storage = b"(" + string("storage") + b"ctorch\nFloatStorage\n" + string(key) + string("cpu")
         storage += b"K" + bytes([t.numel()]) + b"NtQ"
-        return b"ctorch._utils\n_rebuild_tensor\n(" + storage + b"K\0" + integers(t.shape) + integers(t.stride()) + b"tR"
+        window = b"K\0" + integers(t.shape) + integers(t.stride())
+        return b"ctorch._utils\n_rebuild_tensor\n(" + storage + window + b"tR"
 
     def parameter(data):
         return b"ctorch.nn.parameter\nParameter\n" + data + b"\x85R(\x88\x89N" + b"tb"
@@ -71,13 +84,14 @@ def main():
     for name, what in [("plain", state), ("nested", nested)]:
         torch.save(what, os.path.join(torch_dir, name + "-zip.pth"))
         torch.save(what, os.path.join(torch_dir, name + "-legacy.pth"), _use_new_zipfile_serialization=False)
+    torch.save(names(), os.path.join(torch_dir, "names-legacy.pth"), _use_new_zipfile_serialization=False)
     with open(os.path.join(torch_dir, "python2-legacy.pth"), "wb") as f:
         f.write(python2({"a": torch.tensor([[1.0, 2.0]]), "b": torch.tensor([3.0])}))
     with open(os.path.join(torch_dir, "python2-legacy.pth"), "rb") as f:  # torch reads it, too
         read = torch.load(io.BytesIO(f.read()), weights_only=True)
         assert read["a"].tolist() == [[1.0, 2.0]] and read["b"].tolist() == [3.0]
-    save_file({k: v.detach().contiguous().clone() for k, v in state.items()}, os.path.join(safe_dir, "plain.safetensors"),
-              {"note": "a\"b\\c\né"})
+    dense = {k: v.detach().contiguous().clone() for k, v in state.items()}
+    save_file(dense, os.path.join(safe_dir, "plain.safetensors"), {"note": "a\"b\\c\né"})
 
 
 if __name__ == "__main__":
