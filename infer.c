@@ -293,9 +293,10 @@ static void run_data(const Options *o, const ModelConfig *config, const Category
   Engine e;
   Shapes none = {0}, shapes = shapes_of(&d, o->batch);
   if (!engine_open(&e, &(Compute){.device = o->device, .amp = amp_types[o->amp]}, config, category, &none, &shapes,
-                   false, &err) ||
-      !state_load(&e, c, &(LoadOptions){0}, &err) || (o->eval && !evaluate_categories(&e, &d, &err)))
+                   false, &err))
     die(EXIT_USAGE, "%s", err.msg);
+  if (!state_load(&e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
+  if (o->eval && !evaluate_categories(&e, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
   BenchSetting setting = {.bench = "infer", .amp = amp_names[o->amp], .steps = o->benchmark, .profile = o->profile};
   if (!o->benchmark)
     find_and_score(o, &e, &d);
@@ -343,9 +344,9 @@ static void run_images(const Options *o, const ModelConfig *config, const Catego
     if (!e.dev || now->canvas[0].h != s.canvas[0].h || now->canvas[0].w != s.canvas[0].w || now->max_bytes < bytes) {
       engine_close(&e);
       if (!engine_open(&e, &(Compute){.device = o->device, .amp = amp_types[o->amp]}, config, category, &none, &s,
-                       false, &err) ||
-          !state_load(&e, c, &(LoadOptions){0}, &err))
+                       false, &err))
         die(EXIT_USAGE, "%s", err.msg);
+      if (!state_load(&e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
     }
     int zero = 0;
     Batch batch = {

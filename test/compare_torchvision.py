@@ -384,7 +384,7 @@ def run_case(name, case, args):
         if args.weights:
             c, tensors = read_checkpoint(args.weights)
             model = build(c)
-            model.load_state_dict(tensors, strict=c["norm"] != "bn")
+            model.load_state_dict(tensors, strict=True)
         else:
             model = build(c)
             spread_outputs(model, c)
