@@ -228,26 +228,38 @@ typedef struct Loading {
   bool backbone; // the file holds no more than that
   bool *used;    // [tensors of the file]
   Wrong wrong[WRONGS];
+  bool other; // more is wrong than the shapes of what depends on the classes
 } Loading;
 
-static void format_dims(const CkptTensor *t, char *text, size_t size) {
-  size_t used = (size_t)snprintf(text, size, " (%s [", ckpt_type_name(t->type));
-  for (int i = 0; i < t->ndim && used < size; i++)
-    used += (size_t)snprintf(text + used, size - used, i ? " %lld" : "%lld", (long long)t->dims[i]);
-  if (used < size) snprintf(text + used, size - used, "])");
+// " (F32 [91 1024], not [81 1024])"
+static char *shapes_text(const CkptTensor *t, const Param *q) {
+  char *text;
+  size_t size;
+  FILE *f = open_memstream(&text, &size);
+  CHECK(f);
+  fprintf(f, " (%s [", ckpt_type_name(t->type));
+  for (int i = 0; i < t->ndim; i++) fprintf(f, i ? " %lld" : "%lld", (long long)t->dims[i]);
+  fprintf(f, "], not [");
+  for (int i = 0; i < q->ndim; i++) fprintf(f, i ? " %d" : "%d", q->dims[i]);
+  fprintf(f, "])");
+  CHECK(!fclose(f));
+  return text;
 }
 
 // Copies one tensor, or adds its name to those that are wrong.
 static void load_tensor(Loading *l, Param *q, const char *prefix, const Tensor *what) {
-  char *name = xasprintf("%s%s", prefix, q->name), dims[256];
+  char *name = xasprintf("%s%s", prefix, q->name);
   const CkptTensor *t = ckpt_find(l->c, name);
   float *values = xmalloc(param_elements(q) * sizeof *values);
   if (t) l->used[t - l->c->tensors] = true;
   if (!t) {
     add_wrong(&l->wrong[MISSING], name, "");
+    l->other = true;
   } else if (!same_dims(t, q) || !ckpt_read_floats(t, values)) {
-    format_dims(t, dims, sizeof dims);
-    add_wrong(&l->wrong[MISSHAPED], name, dims);
+    char *shapes = shapes_text(t, q);
+    add_wrong(&l->wrong[MISSHAPED], name, shapes);
+    free(shapes);
+    l->other |= !class_dependent(name);
   } else {
     param_import(&l->e->params, q, what, values);
   }
@@ -265,7 +277,9 @@ static void check_unexpected(Loading *l) {
   for (size_t i = 0; i < l->c->num_tensors; i++) {
     const char *name = l->c->tensors[i].name;
     if (l->used[i] || !strncmp(name, "momentum.", 9) || ends_in(name, ".num_batches_tracked")) continue;
-    if (!(l->o->reset_heads && class_dependent(name))) add_wrong(&l->wrong[UNEXPECTED], name, "");
+    if (l->o->reset_heads && class_dependent(name)) continue;
+    add_wrong(&l->wrong[UNEXPECTED], name, "");
+    l->other = true;
   }
 }
 
@@ -280,14 +294,8 @@ static void load_batches(Loading *l) {
   }
 }
 
-// The message names all that is wrong; where it is the outputs' shapes alone, the remedy is another than in general.
-static bool report(Loading *l, Err *err) {
-  char text[sizeof err->msg] = "";
-  bool heads = l->wrong[MISSHAPED].n && !l->wrong[MISSING].n && !l->wrong[UNEXPECTED].n;
-  for (int i = 0; i < l->e->params.n; i++) {
-    const CkptTensor *t = ckpt_find(l->c, l->e->params.list[i]->name);
-    heads = heads && (!t || same_dims(t, l->e->params.list[i]) || class_dependent(t->name));
-  }
+static bool report(const Loading *l, Err *err) {
+  char text[sizeof err->msg - 512] = ""; // room for what stands around it
   int total = 0;
   for (int i = 0; i < WRONGS; i++) {
     const Wrong *w = &l->wrong[i];
@@ -298,9 +306,9 @@ static bool report(Loading *l, Err *err) {
     total += w->n;
   }
   if (!total) return true;
-  return err_set(err, "the weights are of another model: %.3000s (%d tensors in all); %s", text, total,
-                 heads ? "--reset-heads starts with new outputs"
-                       : "build/inspect lists what the file holds, --model and --norm must agree with it");
+  return err_set(err, "the weights are of another model: %s (%d tensors in all); %s", text, total,
+                 l->other ? "build/inspect lists what the file holds, --model and --norm must agree with it"
+                          : "--reset-heads starts with new outputs");
 }
 
 bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *o, Err *err) {

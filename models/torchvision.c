@@ -40,14 +40,12 @@ static void rename_older(const char *name, char to[CKPT_MAX_NAME]) {
 
 static const char *without_module(const char *name) { return strncmp(name, "module.", 7) ? name : name + 7; }
 
-static bool rename_detector(void *context, const char *name, char to[CKPT_MAX_NAME]) {
-  (void)context;
+static bool rename_detector(const char *name, char to[CKPT_MAX_NAME]) {
   rename_older(without_module(name), to);
   return true;
 }
 
-static bool rename_classifier(void *context, const char *name, char to[CKPT_MAX_NAME]) {
-  (void)context;
+static bool rename_classifier(const char *name, char to[CKPT_MAX_NAME]) {
   name = without_module(name);
   snprintf(to, CKPT_MAX_NAME, "backbone.body.%s", name);
   return strncmp(name, "fc.", 3) != 0;
@@ -55,7 +53,7 @@ static bool rename_classifier(void *context, const char *name, char to[CKPT_MAX_
 
 bool torchvision_rename(Checkpoint *c, const char *path, Err *err) {
   bool classifier = ckpt_find(c, "layer1.0.conv1.weight") || ckpt_find(c, "module.layer1.0.conv1.weight");
-  return ckpt_rename(c, classifier ? rename_classifier : rename_detector, NULL, path, err);
+  return ckpt_rename(c, classifier ? rename_classifier : rename_detector, path, err);
 }
 
 // ---- configuration ----------------------------------------------------------------------------------------------

@@ -81,8 +81,7 @@ typedef struct Checkpoint {
   char *header; // of safetensors: names, keys and values point into it
   void **owned; // what else was allocated
   size_t num_owned, cap_owned;
-  void *map;
-  size_t map_size;
+  bool mapped; // the file's bytes, which are unmapped at the end
 } Checkpoint;
 
 // Maps a file, safetensors or PyTorch's by its first bytes, and checks all that it says of its tensors: types, sizes,
@@ -95,6 +94,6 @@ void ckpt_close(Checkpoint *c);
 const CkptTensor *ckpt_find(const Checkpoint *c, const char *name); // NULL: there is none
 const char *ckpt_find_meta(const Checkpoint *c, const char *key);   // NULL: there is none
 // Gives every tensor the name that `rename` puts into `to`; false drops the tensor. Fails where two get the same name.
-typedef bool (*CkptRename)(void *context, const char *name, char to[CKPT_MAX_NAME]);
-bool ckpt_rename(Checkpoint *c, CkptRename rename, void *context, const char *path, Err *err);
+typedef bool (*CkptRename)(const char *name, char to[CKPT_MAX_NAME]);
+bool ckpt_rename(Checkpoint *c, CkptRename rename, const char *path, Err *err);
 bool ckpt_read_floats(const CkptTensor *t, float *out); // [elements]; false for integers

@@ -34,13 +34,13 @@ static bool sort_by_name(Checkpoint *c, const char *path, Err *err) {
   return true;
 }
 
-bool ckpt_rename(Checkpoint *c, CkptRename rename, void *context, const char *path, Err *err) {
+bool ckpt_rename(Checkpoint *c, CkptRename rename, const char *path, Err *err) {
   size_t kept = 0;
   for (size_t i = 0; i < c->num_tensors; i++) {
     CkptTensor t = c->tensors[i];
     char name[CKPT_MAX_NAME] = "";
     bool ours = strlen(t.name) < CKPT_MAX_NAME / 2; // a longer name is no model's, and stays
-    if (ours && !rename(context, t.name, name)) continue;
+    if (ours && !rename(t.name, name)) continue;
     if (ours && strcmp(name, t.name)) t.name = ckpt_own(c, xstrdup(name));
     c->tensors[kept++] = t;
   }
@@ -62,14 +62,15 @@ static bool map_file(Checkpoint *c, const char *path, Err *err) {
   if (usable) {
     void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map != MAP_FAILED) {
-      c->map = map;
-      c->map_size = (size_t)st.st_size;
+      c->bytes = map;
+      c->size = (size_t)st.st_size;
+      c->mapped = true;
     }
   }
   int reason = errno;
   close(fd);
   if (!usable) return err_set(err, "%s: not a usable file of weights: it is empty or no regular file", path);
-  return c->map || err_set(err, "cannot map %s: %s", path, strerror(reason));
+  return c->mapped || err_set(err, "cannot map %s: %s", path, strerror(reason));
 }
 
 bool ckpt_parse(Checkpoint *c, const void *bytes, size_t size, const char *path, Err *err) {
@@ -84,11 +85,11 @@ bool ckpt_parse(Checkpoint *c, const void *bytes, size_t size, const char *path,
 
 bool ckpt_open(Checkpoint *c, const char *path, Err *err) {
   *c = (Checkpoint){0};
-  return map_file(c, path, err) && ckpt_parse(c, c->map, c->map_size, path, err);
+  return map_file(c, path, err) && ckpt_parse(c, c->bytes, c->size, path, err);
 }
 
 void ckpt_close(Checkpoint *c) {
-  if (c->map) munmap(c->map, c->map_size);
+  if (c->mapped) munmap((void *)c->bytes, c->size);
   for (size_t i = 0; i < c->num_owned; i++) free(c->owned[i]);
   free(c->owned);
   free(c->header);

@@ -259,6 +259,13 @@ TEST_TIER(program_mistakes_of_infer, 1) {
   expect_mistake("text.png", "%s --weights %s image.png", infer, in_tmp("text.png"));
   expect_mistake("/nowhere", "%s --weights %s --data /nowhere --out %s", infer, model, in_tmp("o"));
   expect_mistake("/proc/nowhere", "%s --weights %s --data %s --out /proc/nowhere", infer, model, shapes());
+  // What a checkpoint holds, and one of its tensors.
+  EXPECT_INT(command(&said, "%s %s", tool("inspect"), model), 0);
+  EXPECT(strstr(said, "config.depth = 10\n") && strstr(said, "rpn.head.cls_logits.bias "));
+  EXPECT_INT(command(&said, "%s %s rpn.head.cls_logits.bias --json", tool("inspect"), model), 0);
+  EXPECT(strstr(said, "\"shape\":[3],\"bytes\":12,") && strstr(said, "\"infinite\":0,\"nan\":0}"));
+  expect_mistake("no tensor x", "%s %s x", tool("inspect"), model);
+  expect_mistake("text.png: neither PyTorch nor", "%s %s", tool("inspect"), in_tmp("text.png"));
   // A checkpoint of another model: by its name, or the names of what does not fit.
   expect_mistake("of another model than --model maskrcnn-r18-fpn", "%s --data %s --weights %s --model maskrcnn-r18-fpn",
                  tool("train"), shapes(), model);
