@@ -122,8 +122,11 @@ bool torchvision_config(const Checkpoint *c, ModelConfig *config, Err *err) {
   infer_norm(c, config);
   config->classes = 0;
   if (kind == WEIGHTS_BACKBONE) return true;
-  if (!ckpt_find(c, "roi_heads.mask_predictor.mask_fcn_logits.weight"))
-    return err_set(err, "a detector without a mask head (no roi_heads.mask_predictor.mask_fcn_logits.weight in it)");
+  static const char *const heads[] = {"roi_heads.box_head.fc6.weight", "roi_heads.box_predictor.cls_score.weight",
+                                      "roi_heads.mask_predictor.mask_fcn_logits.weight"};
+  for (int i = 0; i < COUNT(heads); i++)
+    if (!ckpt_find(c, heads[i]))
+      return err_set(err, "a detector, but no maskrcnn_resnet*_fpn of torchvision's: there is no %s in it", heads[i]);
   infer_heads(c, config);
   return config_check(config, err);
 }

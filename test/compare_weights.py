@@ -117,20 +117,22 @@ def weights_in(args, folder):
 
 def check_refusals(state, folder, image):
     path = os.path.join(folder, "refused.pth")
-    torch.save(build(dict(SMALL, depth=18)), path)
-    done = subprocess.run(["./infer", "--weights", path, image], capture_output=True, text=True)
-    check("a pickled module is refused", done.returncode == 2 and "refuses to run" in done.stderr, done.stderr.strip())
+
+    def refused(what, why):
+        torch.save(what, path)
+        done = subprocess.run(["./infer", "--weights", path, image, "--out", os.path.join(folder, "found"), "--size",
+                               "64"], capture_output=True, text=True)
+        return done.returncode == 2 and all(w in done.stderr for w in why), done.stderr.splitlines()[-1]
+
+    check("a pickled module is refused", *refused(torchvision.models.resnet18(), ["refuses to run"]))
+    other = torchvision.models.detection.fasterrcnn_resnet50_fpn(weights=None, weights_backbone=None)
+    check("Faster R-CNN is refused", *refused(other.state_dict(), ["there is no roi_heads.mask_predictor"]))
     state = dict(state)
     del state["rpn.head.cls_logits.bias"]
     state["rpn.head.bbox_pred.bias"] = torch.zeros(7)
     state["odd.weight"] = torch.zeros(1)
-    torch.save(state, path)
-    done = subprocess.run(["./infer", "--weights", path, image, "--out", os.path.join(folder, "found"), "--size", "64"],
-                          capture_output=True, text=True)
-    names = ["missing rpn.head.cls_logits.bias;", "unexpected odd.weight;",
-             "misshaped rpn.head.bbox_pred.bias (F32 [7], not [12])"]
-    check("what does not fit is named", done.returncode == 2 and all(n in done.stderr for n in names),
-          done.stderr.splitlines()[-1])
+    check("what does not fit is named", *refused(state, ["missing rpn.head.cls_logits.bias;", "unexpected odd.weight;",
+                                                         "misshaped rpn.head.bbox_pred.bias (F32 [7], not [12])"]))
 
 
 # ---- out ----------------------------------------------------------------------------------------------------------
