@@ -6,6 +6,7 @@ import collections
 import io
 import os
 import struct
+import zipfile
 
 import torch
 from safetensors.torch import save_file
@@ -71,6 +72,23 @@ def python2(state):
     return out
 
 
+def zip64(path):
+    """The members of an archive in one whose directory has every size and place in 64 bits, as it is above 4 GiB."""
+    local, central = b"", b""
+    with zipfile.ZipFile(path) as archive:
+        for m in archive.infolist():
+            data, name, ones = archive.read(m), m.filename.encode(), b"\xff" * 4
+            common = struct.pack("<HHHHHI", 45, 0, 0, 0, 33, m.CRC) + ones + ones + struct.pack("<H", len(name))
+            sizes = struct.pack("<QQ", len(data), len(data))
+            central += b"PK\1\2" + struct.pack("<H", 45) + common + struct.pack("<HHHHI", 28, 0, 0, 0, 0) + ones + name
+            central += struct.pack("<HH", 1, 24) + sizes + struct.pack("<Q", len(local))
+            local += b"PK\3\4" + common + struct.pack("<H", 20) + name + struct.pack("<HH", 1, 16) + sizes + data
+        n = len(archive.infolist())
+    end = b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, n, n, len(central), len(local))
+    end += b"PK\6\7" + struct.pack("<IQI", 0, len(local) + len(central), 1)
+    return local + central + end + b"PK\5\6" + b"\0" * 4 + b"\xff" * 12 + b"\0\0"
+
+
 def main():
     torch_dir, safe_dir = os.path.join(OUT, "torch"), os.path.join(OUT, "safetensors")
     os.makedirs(torch_dir, exist_ok=True)
@@ -84,6 +102,9 @@ def main():
     for name, what in [("plain", state), ("nested", nested)]:
         torch.save(what, os.path.join(torch_dir, name + "-zip.pth"))
         torch.save(what, os.path.join(torch_dir, name + "-legacy.pth"), _use_new_zipfile_serialization=False)
+    with open(os.path.join(torch_dir, "nested-zip64.pth"), "wb") as f:
+        f.write(zip64(os.path.join(torch_dir, "nested-zip.pth")))
+    assert "model" in torch.load(os.path.join(torch_dir, "nested-zip64.pth"))
     torch.save(names(), os.path.join(torch_dir, "names-legacy.pth"), _use_new_zipfile_serialization=False)
     with open(os.path.join(torch_dir, "python2-legacy.pth"), "wb") as f:
         f.write(python2({"a": torch.tensor([[1.0, 2.0]]), "b": torch.tensor([3.0])}))

@@ -66,7 +66,7 @@ TEST(torch_reads_every_kind_of_tensor) {
 }
 
 TEST(torch_finds_the_dict_of_tensors) {
-  static const char *const files[] = {"torch/nested-zip.pth", "torch/nested-legacy.pth"};
+  static const char *const files[] = {"torch/nested-zip.pth", "torch/nested-zip64.pth", "torch/nested-legacy.pth"};
   for (int i = 0; i < COUNT(files); i++) {
     Checkpoint c;
     Err err;
@@ -89,8 +89,9 @@ TEST(torch_reads_what_python_2_wrote) {
   ckpt_close(&c);
 }
 
-static const char *const all_files[] = {"torch/plain-zip.pth", "torch/plain-legacy.pth", "torch/nested-zip.pth",
-                                        "torch/nested-legacy.pth", "torch/python2-legacy.pth"};
+static const char *const all_files[] = {"torch/plain-zip.pth",     "torch/plain-legacy.pth",  "torch/nested-zip.pth",
+                                        "torch/nested-zip64.pth",  "torch/nested-legacy.pth", "torch/names-legacy.pth",
+                                        "torch/python2-legacy.pth"};
 
 TEST(torch_rejects_every_truncation) {
   for (int i = 0; i < COUNT(all_files); i++) {
