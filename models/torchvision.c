@@ -1,5 +1,4 @@
 #include "models/torchvision.h"
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -72,7 +71,7 @@ static int count_blocks(const Checkpoint *c, const char *format) {
   }
 }
 
-// The depth by the blocks of the third stage, where all but two depths differ; 0 = none that we have.
+// The depth by the third stage: how many blocks it has, of two or three convolutions each; 0 = none that we have.
 static int depth_of(const Checkpoint *c) {
   static const struct {
     int depth, blocks;
