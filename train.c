@@ -50,7 +50,8 @@ static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weight
     c.norm = NORM_GN, c.trainable_layers = 5, c.classes = 0;
   }
   if (o->norm) c.norm = (NormKind)(o->norm - 1);
-  if (c.norm != NORM_FROZEN_BN && c.norm_eps == 0) c.norm_eps = 1e-5f; // 0 is for published statistics, which are frozen
+  if (c.norm != NORM_FROZEN_BN && c.norm_eps == 0)
+    c.norm_eps = 1e-5f; // 0 is for published statistics, which are frozen
   if (o->trainable_layers >= 0) c.trainable_layers = o->trainable_layers;
   if (o->size) c.size = o->size, c.max_size = o->size * 5 / 3;
   if (o->max_size) c.max_size = o->max_size;
