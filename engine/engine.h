@@ -60,7 +60,7 @@ typedef struct Engine {
     double forward_seconds, backward_seconds, update_seconds, transfer_seconds, wait_seconds;
   } slot[STEPS_UNDER_WAY];
   int64_t started, handed_out; // steps
-  int64_t batches;     // that running statistics have seen, here and before
+  int64_t batches;             // that running statistics have seen, here and before
   size_t arena_bytes, total_bytes;
 } Engine;
 
