@@ -22,13 +22,13 @@ stored as [elements, L2 norm, Σ ± element, noise in L2, noise of an element, e
 of them are stored, positions of the entries drawn by the hash of its name.
 
 Noise is what may separate two correct computations in float: how far the tensor moves, at most over DRAWS draws, when
-every weight is multiplied by 1 ± WEIGHT_NOISE and every pixel by 1 ± NOISE, and a rounding of the result by NOISE. A dot
-product of n terms in float, summed in any order, is an exact one whose terms are off by about √n · 2^-24; n reaches 1000
-here, which makes 2^-19: WEIGHT_NOISE. Positions on an axis of 96 pixels are off by 96 · 2^-24, and so are the places
-between pixels where an image is interpolated, and boxes: NOISE. A ReLU next to its zero, whose gradient jumps, falls on
-either side in half of the draws; eight draws miss few such jumps. No decision (proposals and their order, what is sampled,
-matched and detected) changes in any step of any draw; a seed with which one does is passed over. So float must decide
-alike, too.
+every weight is multiplied by 1 ± WEIGHT_NOISE and every pixel by 1 ± NOISE, and a rounding of the result by NOISE. A
+dot product of n terms in float, summed in any order, is an exact one whose terms are off by about √n · 2^-24; n reaches
+1000 here, which makes 2^-19: WEIGHT_NOISE. Positions on an axis of 96 pixels are off by 96 · 2^-24, and so are the
+places between pixels where an image is interpolated, and boxes: NOISE. A ReLU next to its zero, whose gradient jumps,
+falls on either side in half of the draws; eight draws miss few such jumps. No decision (proposals and their order, what
+is sampled, matched and detected) changes in any step of any draw; a seed with which one does is passed over. So float
+must decide alike, too.
 """
 import contextlib
 import itertools
@@ -47,6 +47,7 @@ from torchvision_model import R50, build, f32, metadata, output_gains
 from torchvision_run import LOSSES, Peer, targets_of
 
 FOLDER = os.path.join(os.path.dirname(__file__), "goldens")
+# roi_high at 0.3: else hardly any proposal of an untrained network is an object.
 CONFIG = dict(R50, size=64, max_size=96, width=8, fpn_channels=16, anchor_size=[8, 16, 32, 64, 128], rpn_batch=32,
               rpn_pre_nms_train=32, rpn_pre_nms_test=24, rpn_post_nms_train=32, rpn_post_nms_test=12, box_dim=24,
               roi_high=0.3, roi_low=0.3, roi_batch=24, roi_canonical_size=56, mask_dim=8, mask_layers=2,

@@ -1,5 +1,5 @@
-// The whole network against torchvision's numbers in test/goldens. test/goldens.py says what the files hold, how weights
-// and images follow from the hash, and what the limits are made of.
+// The whole network against torchvision's numbers in test/goldens. test/goldens.py says what the files hold, how
+// weights and images follow from the hash, and what the limits are made of.
 #include <omp.h>
 #include "data/png.h"
 #include "engine/state.h"
@@ -239,8 +239,8 @@ static bool open_engine(Golden *g, Err *err) {
   return ok;
 }
 
-// The stored noise is that of float. Four times it: the largest of a few draws is no bound, and a sum with random signs is
-// off by its norm times a normal number.
+// The stored noise is that of float. Four times it: the largest of a few draws is no bound, and a sum with random signs
+// is off by the norm times a normal number.
 static bool golden_open(Golden *g, const char *name, const char *device) {
   *g = (Golden){.name = name, .device = device};
   char path[128];
