@@ -20,15 +20,14 @@ import time
 
 import numpy as np
 import torch
-from PIL import Image
-from torchvision.models.detection.image_list import ImageList
+from PIL import Image, ImageDraw
 
 from torchvision_dump import RNG_ROI, RNG_RPN, KeyedSampler, rng_key
 from torchvision_model import R50, build, write_checkpoint
+from torchvision_run import LOSSES
 
 RNG_ORDER, RNG_FLIP = 1, 2
 KEY_IMAGES, KEY_BATCHES = 0, 1
-LOSSES = ["loss_objectness", "loss_rpn_box_reg", "loss_classifier", "loss_box_reg", "loss_mask"]
 
 
 # ---- data -----------------------------------------------------------------------------------------------------------
@@ -51,7 +50,6 @@ def rle_mask(counts, h, w):
 
 
 def polygon_mask(polygons, h, w):
-    from PIL import ImageDraw
     picture = Image.new("L", (w, h), 0)
     for polygon in polygons:
         if len(polygon) >= 6:
@@ -142,15 +140,11 @@ def pad_to(transform, canvas):
     transform.batch_images = batch_images
 
 
-class OnCpu:
-    """The keyed sampler works on the host."""
-
-    def __init__(self, sampler):
-        self.sampler = sampler
+class OnHost(KeyedSampler):
+    """The keyed sampler computes on the host."""
 
     def __call__(self, labels):
-        masks = self.sampler([label.cpu() for label in labels])
-        return tuple([m.cuda() for m in side] for side in masks)
+        return tuple([m.cuda() for m in side] for side in super().__call__([label.cpu() for label in labels]))
 
 
 def train_torchvision(model, a, data, ids, rates, log):
@@ -159,16 +153,15 @@ def train_torchvision(model, a, data, ids, rates, log):
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimiser = torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=1e-4)
     own = model.rpn.fg_bg_sampler, model.roi_heads.fg_bg_sampler
+    keyed = OnHost(own[0], RNG_RPN), OnHost(own[1], RNG_ROI)
     losses = []
     for step, rate in enumerate(rates):
         if step == min(a.keyed, len(rates) - 1):  # what came before has paid for loading kernels as well
             torch.cuda.synchronize()
             start, timed = time.time(), len(rates) - step
         chosen = order.step(step)
-        keys = [key for *_, key in chosen]
-        keyed = step < a.keyed
-        model.rpn.fg_bg_sampler = OnCpu(KeyedSampler(own[0], keys, RNG_RPN)) if keyed else own[0]
-        model.roi_heads.fg_bg_sampler = OnCpu(KeyedSampler(own[1], keys, RNG_ROI)) if keyed else own[1]
+        keyed[0].keys = keyed[1].keys = [key for *_, key in chosen]
+        model.rpn.fg_bg_sampler, model.roi_heads.fg_bg_sampler = keyed if step < a.keyed else own
         for group in optimiser.param_groups:
             group["lr"] = rate
         images, targets = [], []
