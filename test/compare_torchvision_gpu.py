@@ -19,10 +19,10 @@ counts as torchvision's too, where that is the larger error: PyTorch, allowed to
 some shapes all the same. Where several nodes add to a gradient, it is compared after each of them.
 
 Indices. From fed logits and deltas, the best anchors of each level, what suppression keeps, the merged proposals, the
-anchors and RoIs that are matched and sampled must be the same. Equal scores have no order of torchvision's, so its topk
-becomes a stable sort, which takes the same scores (that is checked) and of equal ones the first, as ours does.
-Suppression is torchvision.ops.nms level by level, without batched_nms' coordinate offsets, and its sampler draws by our
-keyed rule (nn/rng.h).
+anchors and RoIs that are matched and sampled must be the same; at inference the detections, too. Equal scores have no
+order of torchvision's, so its topk becomes a stable sort, which takes the same scores (that is checked) and of equal
+ones the first, as ours does. Suppression is torchvision.ops.nms level by level, class by class, without batched_nms'
+coordinate offsets, and its sampler draws by our keyed rule (nn/rng.h).
 
 End to end, with --weights (random ones score everything alike). Both detect in float32, TF32 off, on the same decoded
 bytes and canvas. A detection is matched by one of the same label with its box within 0.05 pixels, its score within 1e-3
@@ -49,7 +49,7 @@ from safetensors.torch import save_file
 
 from torchvision_dump import Dump
 from torchvision_model import R50, build, read_checkpoint, spread_outputs, write_checkpoint
-from torchvision_step import LOSSES, Step, nhwc, prepare_images, set_tf32
+from torchvision_step import LOSSES, Inference, Step, nhwc, prepare_images, set_tf32
 
 FACTOR, FLOOR = 2, 4 * 2.0 ** -24
 
@@ -314,6 +314,16 @@ def compare_stages(report, args, folder, model, exact, c, inputs, precisions):
         os.remove(os.path.join(folder, name))
 
 
+def compare_inference(report, args, folder, model, c):
+    model.eval()
+    step = Inference(model, c, run_dump(args, folder, "inputs", args.batch, "--inputs"), args.device)
+    save_file(step.feed(), os.path.join(folder, "feed"))
+    step.check(report, run_dump(args, folder, "inference", args.batch, "--device", args.ours, "--all", "--feed",
+                                os.path.join(folder, "feed")))
+    for name in ("feed", "inference"):
+        os.remove(os.path.join(folder, name))
+
+
 # ---- end to end ---------------------------------------------------------------------------------------------------
 
 def detect(model, dump, device):
@@ -414,6 +424,8 @@ def main():
             if precisions:
                 compare_stages(report, args, folder, model, exact, c, inputs, precisions)
                 print(f"{', '.join(precisions)}: done after {time.time() - start:.0f} s", flush=True)
+        if single:
+            compare_inference(report, args, folder, model, c)
         if args.weights:
             shutil.rmtree(os.path.join(folder, "data"))
             prepare(args.detect)

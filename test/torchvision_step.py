@@ -52,9 +52,57 @@ def keyed_sampler(batch, positive, dump, use):
 
 # ---- indices: torchvision's float32 box arithmetic on logits and deltas ---------------------------------------------
 
-class Proposals:
-    """What torchvision makes of logits and deltas, step by step: (box, score, index; box and score in double) of the
-    best anchors of each level, of those that suppression keeps, and of an image's proposals."""
+class Groups:
+    """Scored boxes step by step, as dump's Boxes: steps[name] = groups and their capacity; a group is (box, score,
+    index, box in double, score in double), best first, equal scores by index. Where the order is that of computed
+    scores, whose last bit may differ, the set is compared, and that ours are in the order of ours."""
+    computed = ()
+
+    def feed(self):
+        out = {}
+        for name, (groups, capacity) in self.steps.items():
+            box, score = torch.zeros(len(groups), capacity, 4), torch.zeros(len(groups), capacity)
+            index = torch.zeros(len(groups), capacity, dtype=torch.int32)
+            for g, rows in enumerate(groups):
+                for t, r in zip((box, score, index), rows):
+                    t[g, :len(r)] = r.cpu()
+            out |= {name + ".box": box, name + ".score": score, name + ".index": index,
+                    name + ".count": torch.tensor([len(g[1]) for g in groups], dtype=torch.int32)}
+        return out
+
+    def check(self, report, precision, dump):
+        """Every index; the numbers of the first step, which later ones only hand on."""
+        for (name, (groups, _)), stage in zip(self.steps.items(), self.stages):
+            ours, differ = [dump.group(name, g) for g in range(len(groups))], 0
+            if stage in self.computed:
+                differ += sum((o[1][1:] > o[1][:-1]).sum().item() for o in ours)
+                ours, groups = ([tuple(t[g[2].argsort()] for t in g) for g in side] for side in (ours, groups))
+            for mine, rows in zip(ours, groups):
+                n = min(len(mine[2]), len(rows[2]))
+                differ += (mine[2][:n] != rows[2][:n].cpu()).sum().item() + max(len(mine[2]), len(rows[2])) - n
+            report.same(precision, stage, name, differ, sum(len(g[2]) for g in groups))
+            if stage == self.stages[0] and not differ:
+                for k, what in enumerate(("box", "score")):
+                    report.value(precision, stage, f"{name}.{what}", torch.cat([o[k] for o in ours]),
+                                 *(torch.cat([g[j] for g in groups]).cpu() for j in (k, k + 3)), torch.float32)
+
+
+def merged(groups, limit):
+    rows = tuple(torch.cat(t) for t in zip(*groups))
+    rows = tuple(t[rows[2].argsort()] for t in rows)
+    order = rows[1].sort(descending=True, stable=True).indices[:limit]
+    return tuple(t[order] for t in rows)
+
+
+def suppressed(group, threshold, limit):
+    keep = torchvision.ops.nms(group[0], group[1], threshold)[:limit]
+    return tuple(t[keep] for t in group)
+
+
+class Proposals(Groups):
+    """What torchvision makes of logits and deltas: the best anchors of each level, those that suppression keeps, and an
+    image's proposals."""
+    stages = "rpn top-k", "rpn nms", "rpn merge"
 
     def __init__(self, model, values, canvas, sizes):
         rpn, device = model.rpn, values["logits0"].device
@@ -69,7 +117,7 @@ class Proposals:
         scores, firsts = scores.view(len(sizes), -1), [sum(counts[:l]) for l in range(5)]
         pre, post = rpn.pre_nms_top_n(), rpn.post_nms_top_n()
         self.steps = {"rpn_top": ([], pre), "rpn_kept": ([], min(pre, post)), "proposals": ([], post)}
-        top, kept, merged = (groups for groups, _ in self.steps.values())
+        top, kept, proposals = (groups for groups, _ in self.steps.values())
         self.topk_differs = 0
         for i, size in enumerate(sizes):
             for first, count in zip(firsts, counts):
@@ -78,43 +126,44 @@ class Proposals:
                 self.topk_differs += (level[order] != level.topk(len(order)).values).sum().item()
                 box, wide = (torchvision.ops.clip_boxes_to_image(b[i, first + order], size) for b in (boxes, exact))
                 score = level[order].sigmoid()
-                rows = box, score, first + order, wide, level[order].double().sigmoid()
                 keep = torchvision.ops.remove_small_boxes(box, rpn.min_size)
                 keep = keep[score[keep] >= rpn.score_thresh]
-                top.append(tuple(t[keep] for t in rows))
-                keep = torchvision.ops.nms(top[-1][0], top[-1][1], rpn.nms_thresh)[:min(pre, post)]
-                kept.append(tuple(t[keep] for t in top[-1]))
-            rows = tuple(torch.cat(t) for t in zip(*kept[-len(counts):]))
-            rows = tuple(t[rows[2].argsort()] for t in rows)
-            order = rows[1].sort(descending=True, stable=True).indices[:post]
-            merged.append(tuple(t[order] for t in rows))
-
-    def feed(self):
-        """As dump's Boxes."""
-        out = {}
-        for name, (groups, capacity) in self.steps.items():
-            box, score = torch.zeros(len(groups), capacity, 4), torch.zeros(len(groups), capacity)
-            index = torch.zeros(len(groups), capacity, dtype=torch.int32)
-            for g, rows in enumerate(groups):
-                for t, r in zip((box, score, index), rows):
-                    t[g, :len(r)] = r.cpu()
-            out |= {name + ".box": box, name + ".score": score, name + ".index": index,
-                    name + ".count": torch.tensor([len(g[1]) for g in groups], dtype=torch.int32)}
-        return out
+                top.append(tuple(t[keep] for t in (box, score, first + order, wide, level[order].double().sigmoid())))
+                kept.append(suppressed(top[-1], rpn.nms_thresh, min(pre, post)))
+            proposals.append(merged(kept[-len(counts):], post))
 
     def check(self, report, precision, dump):
-        report.same(precision, "rpn top-k", "torchvision's topk and a stable sort", self.topk_differs, 1)
-        for (name, (groups, _)), stage in zip(self.steps.items(), ("rpn top-k", "nms", "merge")):
-            ours = [dump.group(name, g) for g in range(len(groups))]
-            same = [o[2].equal(g[2].cpu().int()) for o, g in zip(ours, groups)]
-            for g, rows in enumerate(groups):
-                n = min(len(ours[g][2]), len(rows[2]))
-                differ = (ours[g][2][:n] != rows[2][:n].cpu()).sum().item() + max(len(ours[g][2]), len(rows[2])) - n
-                report.same(precision, stage, f"{name} {g}", differ, len(rows[2]))
-            if name == "rpn_top" and all(same):
-                for k, what in enumerate(("box", "score")):
-                    report.value(precision, "rpn decoding", f"{name}.{what}", torch.cat([o[k] for o in ours]),
-                                 *(torch.cat([g[j] for g in groups]).cpu() for j in (k, k + 3)), torch.float32)
+        report.same(precision, self.stages[0], "torchvision's topk and a stable sort", self.topk_differs, 1)
+        super().check(report, precision, dump)
+
+
+class Detections(Groups):
+    """The same of the box head's outputs: of each class the RoIs that score enough, those that suppression keeps, and
+    an image's detections. Index: RoI · classes + class."""
+    stages = "detect select", "detect nms", "detect merge"
+    computed = "detect select",
+
+    def __init__(self, model, logits, deltas, proposals, sizes, capacity):
+        heads, classes = model.roi_heads, logits.shape[1]
+        boxes = heads.box_coder.decode(deltas, proposals)
+        exact = heads.box_coder.decode(deltas.double(), [p.double() for p in proposals])
+        scores, wide_scores = logits.softmax(-1), logits.double().softmax(-1)
+        limit, first = heads.detections_per_img, 0
+        self.steps = {"class_top": ([], capacity), "class_kept": ([], limit), "detections": ([], limit)}
+        top, kept, found = (groups for groups, _ in self.steps.values())
+        for p, size in zip(proposals, sizes):
+            rois = slice(first, first + len(p))
+            for k in range(1, classes):
+                box, wide = (torchvision.ops.clip_boxes_to_image(b[rois, k], size) for b in (boxes, exact))
+                index = (first + torch.arange(len(p), device=box.device)) * classes + k
+                rows = box, scores[rois, k], index, wide, wide_scores[rois, k]
+                keep = torch.where(rows[1] > heads.score_thresh)[0]
+                keep = keep[torchvision.ops.remove_small_boxes(box[keep], 1e-2)]
+                keep = keep[rows[1][keep].sort(descending=True, stable=True).indices]
+                top.append(tuple(t[keep] for t in rows))
+                kept.append(suppressed(top[-1], heads.nms_thresh, limit))
+            found.append(merged(kept[1 - classes:], limit))
+            first += len(p)
 
 
 # ---- the step -----------------------------------------------------------------------------------------------------
@@ -269,3 +318,41 @@ class Step:
                      torch.cat(self.roi_deltas).cpu()[objects], exact, torch.float32)
         report.value(precision, "mask targets", "mask_target", dump["mask_target"],
                      *(nhwc(self.mask_targets(t)).cpu() for t in (torch.float32, torch.float64)), torch.float32)
+
+
+# ---- inference ----------------------------------------------------------------------------------------------------
+
+class Inference:
+    """Detection unit by unit, in float32; the model is in eval mode."""
+
+    def __init__(self, model, c, dump, device):
+        self.values = {"image": prepare_images(model, dump, device, torch.float32)}
+        set_tf32(False)
+        sizes = [(s["rh"], s["rw"]) for s in dump.info]
+        with torch.no_grad():
+            self.run(backbone_units(model, c) + pyramid_units(model) + rpn_units(model))
+            self.proposals = Proposals(model, self.values, tuple(dump.canvas), sizes)
+            rois = [rows[0] for rows in self.proposals.steps["proposals"][0]]
+            self.run(box_units(model, rois))
+            self.detections = Detections(model, *(self.values[n] for n in BOX_OUTPUTS), rois, sizes,
+                                         c["rpn_post_nms_test"])
+            found = self.detections.steps["detections"][0]
+            self.run(mask_units(model, [rows[0] for rows in found]))
+            self.labels = [rows[2] % c["classes"] for rows in found]
+
+    def run(self, units):
+        for u in units:
+            y = u.run(*(self.values[i] for i in u.inputs))
+            self.values[u.name] = F.relu(y) if u.relu else y
+
+    def feed(self):
+        return ({k: nhwc(v).cpu().contiguous() for k, v in self.values.items()} | self.proposals.feed() |
+                self.detections.feed())
+
+    def check(self, report, dump):
+        self.proposals.check(report, "fp32", dump)
+        self.detections.check(report, "fp32", dump)
+        logits = self.values[MASK_OUTPUT]
+        probs = [torch.cat(roi_heads.maskrcnn_inference(t, self.labels)) for t in (logits, logits.double())]
+        report.value("fp32", "mask select", "mask_probs", dump["mask_probs"], *(nhwc(p).cpu() for p in probs),
+                     torch.float32)
