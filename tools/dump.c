@@ -18,49 +18,41 @@ typedef struct Options {
   bool train, inputs, all, tf32;
 } Options;
 
+static Option text(const char *name, const char **target, const char *arg, const char *help) {
+  return (Option){.name = name, .kind = OPT_STRING, .target = target, .arg = arg, .help = help};
+}
+static Option flag(const char *name, bool *target, const char *help) {
+  return (Option){.name = name, .kind = OPT_FLAG, .target = target, .help = help};
+}
+static Option count(const char *name, int *target, int min, int max, const char *help) {
+  return (Option){.name = name, .kind = OPT_INT, .target = target, .arg = "N", .min = min, .max = max, .help = help};
+}
+
 static Options parse(int argc, char **argv) {
   Options o = {.split = "val", .device = "cpu64", .batch = 2, .seed = 1};
   Option table[] = {
-      {.name = "weights", .kind = OPT_STRING, .target = &o.weights, .arg = "FILE", .help = "a checkpoint"},
-      {.name = "data", .kind = OPT_STRING, .target = &o.data, .arg = "DIR", .help = "a COCO data set"},
-      {.name = "split", .kind = OPT_STRING, .target = &o.split, .arg = "NAME", .help = "of --data"},
-      {.name = "limit",
-       .kind = OPT_INT,
-       .target = &o.limit,
-       .arg = "N",
-       .min = 0,
-       .max = INT32_MAX,
-       .help = "only the first N images; 0 = all"},
-      {.name = "batch", .kind = OPT_INT, .target = &o.batch, .arg = "N", .min = 1, .max = 64, .help = "images"},
-      {.name = "height",
-       .kind = OPT_INT,
-       .target = &o.height,
-       .arg = "N",
-       .min = 0,
-       .max = 8192,
-       .help = "of the canvas; 0 = as the images ask for"},
-      {.name = "width",
-       .kind = OPT_INT,
-       .target = &o.width,
-       .arg = "N",
-       .min = 0,
-       .max = 8192,
-       .help = "of the canvas; 0 = as the images ask for"},
-      {.name = "device", .kind = OPT_STRING, .target = &o.device, .arg = "NAME", .help = "cpu64, cpu, cuda:0 …"},
+      text("weights", &o.weights, "FILE", "a checkpoint"),
+      text("data", &o.data, "DIR", "a COCO data set"),
+      text("split", &o.split, "NAME", "of --data"),
+      count("limit", &o.limit, 0, INT32_MAX, "only the first N images; 0 = all"),
+      count("batch", &o.batch, 1, 64, "images"),
+      count("height", &o.height, 0, 8192, "of the canvas; 0 = as the images ask for"),
+      count("width", &o.width, 0, 8192, "of the canvas; 0 = as the images ask for"),
+      text("device", &o.device, "NAME", "cpu64, cpu, cuda:0 …"),
       {.name = "amp",
        .kind = OPT_CHOICE,
        .target = &o.amp,
        .choices = amp_names,
        .implied = "bf16",
-       .help = "16-bit activations (GPU)"},
-      {.name = "tf32", .kind = OPT_FLAG, .target = &o.tf32, .help = "fp32 convolutions in TF32 (GPU)"},
-      {.name = "train", .kind = OPT_FLAG, .target = &o.train, .help = "two steps of training, not inference"},
-      {.name = "inputs", .kind = OPT_FLAG, .target = &o.inputs, .help = "the batch alone, nothing computed"},
-      {.name = "all", .kind = OPT_FLAG, .target = &o.all, .help = "every activation and gradient, not only stages'"},
-      {.name = "feed", .kind = OPT_STRING, .target = &o.feed, .arg = "FILE", .help = "tensors that replace ours"},
+       .help = "16-bit (GPU)"},
+      flag("tf32", &o.tf32, "fp32 convolutions in TF32 (GPU)"),
+      flag("train", &o.train, "two steps of training, not inference"),
+      flag("inputs", &o.inputs, "the batch alone, nothing computed"),
+      flag("all", &o.all, "every activation and gradient, not only what leaves a stage"),
+      text("feed", &o.feed, "FILE", "tensors that replace ours"),
       {.name = "seed", .kind = OPT_INT64, .target = &o.seed, .arg = "N", .help = "of order, flips and sampling"},
       {.name = "flip", .kind = OPT_FLOAT, .target = &o.flip, .arg = "P", .min = 0, .max = 1, .help = "as ./train"},
-      {.name = "out", .kind = OPT_STRING, .target = &o.out, .arg = "FILE", .help = "what to write"},
+      text("out", &o.out, "FILE", "what to write"),
   };
   Cli cli = {.usage = "--weights FILE --data DIR --out FILE [options]",
              .about = "Writes what a model computes for one batch as a safetensors file.",
