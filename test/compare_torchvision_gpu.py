@@ -420,7 +420,7 @@ def main():
         model.train()
         exact = copy.deepcopy(model).double()
         single = {k: v for k, v in (("fp32", []), ("tf32", ["--tf32"])) if k in args.precision}
-        for precisions in (single, {"bf16": ["--amp", "bf16"]} if "bf16" in args.precision else {}):
+        for precisions in (single, {"bf16": ["--amp=bf16"]} if "bf16" in args.precision else {}):
             if precisions:
                 compare_stages(report, args, folder, model, exact, c, inputs, precisions)
                 print(f"{', '.join(precisions)}: done after {time.time() - start:.0f} s", flush=True)
