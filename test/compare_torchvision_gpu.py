@@ -244,9 +244,11 @@ class Comparison:
         self.all = [truth] + [side for side, _ in sides.values()] + [rounded] * (rounded is not None)
         self.relu = {u.name for u in truth.units if u.relu}
         self.consumers = collections.Counter(i for u in truth.units for i in u.inputs)
+        self.compared = set()
 
     def line(self, stage, name, results, storage, read=lambda dump, name: dump[name]):
         """results: of self.all."""
+        self.compared.add(name)
         for (precision, (_, dump)), theirs in zip(self.sides.items(), results[1:]):
             self.report.value(precision, stage, name, read(dump, name).to(theirs.device), theirs, results[0], storage,
                               results[-1] if precision == "tf32" else None)
@@ -264,6 +266,11 @@ class Comparison:
         for name in self.truth.params:
             self.line("weights", "grad." + name, [s.params[name] for s in self.all], torch.float32,
                       read=lambda dump, n: dump.param(n, self.truth.params[n[len("grad."):]]))
+        for precision, (_, dump) in self.sides.items():
+            gradients = {n for n in dump.names if n.startswith("grad.")}
+            left = gradients ^ {n for n in self.compared if n.startswith("grad.")}
+            self.report.same(precision, "coverage", f"gradients of one side only: {sorted(left)[:3]}", len(left),
+                             len(gradients))
 
     def forward(self, u, results):
         if not u.losses:
@@ -295,7 +302,7 @@ def compare_stages(report, args, folder, model, exact, c, inputs, precisions):
     step = Step(model, c, inputs, args.device, amp)
     save_file(step.feed(storage), os.path.join(folder, "feed"))
     for name, differ in step.differ.items():
-        report.same("/".join(precisions), "units", name, differ, 1)
+        report.same(next(iter(precisions)), "units", name, differ, 1)
     sides = {}
     for name, options in precisions.items():
         start = time.time()
@@ -407,7 +414,7 @@ def main():
     c |= dict(size=min(args.canvas), max_size=max(args.canvas))
     model = build(c).to(args.device)
     if tensors:
-        model.load_state_dict(tensors)
+        model.load_state_dict(tensors, strict=c["norm"] != "bn")  # ours count no batches
     else:
         spread_outputs(model, c)
     with tempfile.TemporaryDirectory(dir=args.tmp) as folder:
@@ -417,12 +424,12 @@ def main():
             write_checkpoint(model, c, categories, os.path.join(folder, "weights"))
         prepare(args.batch)
         inputs = run_dump(args, folder, "inputs", args.batch, "--train", "--inputs")
-        model.train()
-        exact = copy.deepcopy(model).double()
+        training = copy.deepcopy(model).train()  # whose running statistics may move
+        exact = copy.deepcopy(training).double()
         single = {k: v for k, v in (("fp32", []), ("tf32", ["--tf32"])) if k in args.precision}
         for precisions in (single, {"bf16": ["--amp=bf16"]} if "bf16" in args.precision else {}):
             if precisions:
-                compare_stages(report, args, folder, model, exact, c, inputs, precisions)
+                compare_stages(report, args, folder, training, exact, c, inputs, precisions)
                 print(f"{', '.join(precisions)}: done after {time.time() - start:.0f} s", flush=True)
         if single:
             compare_inference(report, args, folder, model, c)

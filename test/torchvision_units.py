@@ -30,7 +30,8 @@ class Unit:
 
 def backbone_units(model, c):
     """Names of values: c0 … c3 for what the pyramid reads."""
-    body, folded, units = model.backbone.body, c["norm"] == "frozen-bn", []
+    body, units = model.backbone.body, []
+    folded = c["norm"] == "frozen-bn" or (c["norm"] == "bn" and not model.training)
 
     def conv_norm(name, norm_name, conv, norm, x, addend=None, relu=True, value=None):
         stage = "stem" if "layer" not in name else name.split(".")[2]
