@@ -15,7 +15,8 @@ enum {
   LOADS = TILE * DEPTH / 4 / THREADS, // vectors of four that a thread fetches of each operand
   CHUNK_FLOATS = 1 << 25,             // of the unrolled matrix
   FILL_BLOCKS = 528,                  // two waves of two blocks on each of 132 multiprocessors
-  MIN_PIECE = 128                     // terms
+  MIN_PIECE = 128,
+  MAX_PIECE = 1024 // terms
 };
 
 static bool im2col_supports(const Device *, ConvOp, const Tensor *) { return true; }
@@ -206,10 +207,11 @@ static const float *unroll(Device *dev, const Gather &g, int first, int rows, fl
 
 static int tiles(int m, int n) { return blocks_for(m, TILE) * blocks_for(n, TILE); }
 
-// Where few tiles would leave a GPU idle, the terms of every result are cut into pieces, each long enough to be worth the
-// extra pass; short sums also round less. Depends on shapes alone, or the bits would differ from one GPU to the next.
+// The terms of every result are cut into pieces: where few tiles would leave a GPU idle, if a piece is long enough to be
+// worth the extra pass, and wherever one long sum would round too much. Depends on shapes alone, or the bits would differ
+// from one GPU to the next.
 static int piece_of(int terms, int tiles) {
-  int pieces = MIN(FILL_BLOCKS / MAX(tiles, 1), terms / MIN_PIECE);
+  int pieces = MAX(MIN(FILL_BLOCKS / MAX(tiles, 1), terms / MIN_PIECE), blocks_for(terms, MAX_PIECE));
   return MAX(blocks_for(terms, MAX(pieces, 1) * DEPTH), 1) * DEPTH;
 }
 
