@@ -47,7 +47,9 @@ def targets_of(dump, device):
 
 
 def keyed_sampler(batch, positive, dump, use):
-    return KeyedSampler(BalancedPositiveNegativeSampler(batch, positive), dump.keys(), use)
+    sampler = KeyedSampler(BalancedPositiveNegativeSampler(batch, positive), use)
+    sampler.keys = dump.keys()
+    return sampler
 
 
 # ---- indices: torchvision's float32 box arithmetic on logits and deltas ---------------------------------------------
