@@ -55,7 +55,8 @@ static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weight
   }
   if (o->norm) c.norm = (NormKind)(o->norm - 1);
   if (o->trainable_layers >= 0) c.trainable_layers = o->trainable_layers;
-  if (o->size) c.size = o->size, c.max_size = o->size * 5 / 3;
+  if (o->size) config_resize(&c, o->size);
+  if (o->recipe) config_recipe(&c, (Recipe)(o->recipe - 1));
   if (o->max_size) c.max_size = o->max_size;
   return c;
 }
@@ -89,8 +90,12 @@ static bool has_split(const char *dir, const char *split, Err *err) {
 // A data set without a split to evaluate on is fine as long as nobody asked for an evaluation.
 static void open_data(Run *r, const ModelConfig *c) {
   const TrainOptions *o = &r->o;
-  DatasetOptions d = {
-      .resize = {c->size, c->max_size}, .max_canvases = o->canvases, .keep_empty = o->keep_empty, .limit = o->limit};
+  DatasetOptions d = {.resize = resize_of(c),
+                      .box_extra = c->box_extra,
+                      .polygons = c->mask_source == MASK_POLYGON,
+                      .max_canvases = o->canvases,
+                      .keep_empty = o->keep_empty,
+                      .limit = o->limit};
   Err err;
   if (!dataset_open(&r->train, o->data, o->train_split, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (o->eval_every < 0 || o->benchmark) return;
@@ -121,6 +126,9 @@ static void report(const Run *r) {
   for (int i = 0; i < d->num_canvases; i++) fprintf(stderr, "canvas %d x %d (h x w)\n", d->canvas[i].h, d->canvas[i].w);
 }
 
+// The recipe whose way to optimise is used.
+static Recipe recipe_of(const TrainOptions *o) { return o->recipe ? (Recipe)(o->recipe - 1) : RECIPE_TORCHVISION; }
+
 // Everything that decides the weights of a step but is not in the model's configuration.
 static char *identity_of(const Run *r) {
   const TrainOptions *o = &r->o;
@@ -133,6 +141,7 @@ static char *identity_of(const Run *r) {
   record_int(&j, "batch", o->batch);
   record_int(&j, "world", o->gpus);
   record_int(&j, "steps", r->steps);
+  record_str(&j, "recipe", recipe_names[recipe_of(o)]);
   record_str(&j, "schedule", schedule_names[o->schedule]);
   record_num(&j, "lr", r->schedule.base);
   record_int(&j, "warmup", r->schedule.warmup);
@@ -178,9 +187,28 @@ static void start_weights(Run *r) {
   ckpt_close(&c);
 }
 
+// By recipe: steps of warmup, their first factor, and whether biases and norms are trained in a way of their own.
+static const struct {
+  int warmup;
+  double warmup_factor;
+  const SgdFactors *factors;
+} optimisation[] = {
+    [RECIPE_TORCHVISION] = {1000, 1e-3, NULL},
+    [RECIPE_DETECTRON2] = {1000, 1e-3,
+                           &(SgdFactors){.rate = {1, 1, 1, 1},
+                                         .decay = {[PARAM_WEIGHT] = 1, [PARAM_BIAS] = 1}}}, // none of norms
+    [RECIPE_MLPERF] = {500, 1 / 3.0,
+                       &(SgdFactors){.rate = {[PARAM_WEIGHT] = 1,
+                                              [PARAM_NORM_SCALE] = 1, // biases twice as fast,
+                                              [PARAM_BIAS] = 2,
+                                              [PARAM_NORM_SHIFT] = 2},
+                                     .decay = {[PARAM_WEIGHT] = 1, [PARAM_NORM_SCALE] = 1}}}, // without decay
+};
+
 static Schedule make_schedule(const TrainOptions *o, int64_t steps) {
   Schedule s = schedule_default((Decay)o->schedule, steps, o->lr > 0 ? o->lr : scaled_rate(o->batch * o->gpus));
-  s.warmup = o->warmup >= 0 ? o->warmup : MIN(1000, steps / 10);
+  s.warmup = o->warmup >= 0 ? o->warmup : MIN(optimisation[recipe_of(o)].warmup, steps / 10);
+  s.warmup_factor = optimisation[recipe_of(o)].warmup_factor;
   return s;
 }
 
@@ -269,6 +297,8 @@ static Loader *start_loader(const Run *r) {
                            .seed = (uint64_t)o->seed,
                            .train = true,
                            .flip = o->flip,
+                           .size_min = r->engine.config.train_size_min,
+                           .sizes = r->engine.config.train_sizes,
                            .threads = o->threads,
                            .prefetch = 2,
                            .masks = true,
@@ -455,6 +485,7 @@ static void open_run(Run *r) {
   if (!engine_open(&r->engine, &compute, &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
       (r->has_val && !evaluate_categories(&r->engine, &r->val, &err)))
     die(EXIT_USAGE, "%s", err.msg);
+  r->engine.factors = optimisation[recipe_of(o)].factors;
   free(category);
 }
 

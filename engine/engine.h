@@ -34,6 +34,7 @@ typedef struct Shapes {
   int64_t max_bytes, max_words; // of an image: decoded, bitmaps
 } Shapes;
 Shapes shapes_of(const Dataset *d, int images);
+Resize resize_of(const ModelConfig *c); // what the model expects of its images
 
 typedef struct Engine {
   Device *dev;
@@ -47,8 +48,9 @@ typedef struct Engine {
   bool uncaptured; // do not record: every kernel is queued by the host (timers, comparison)
   Inputs train_inputs, infer_inputs;
   void *arena;
-  void *hyper, *stats; // of grad_stats and sgd
-  void *scale;         // of loss_scale_update
+  void *hyper, *stats;       // of grad_stats and sgd
+  const SgdFactors *factors; // set before the first step; NULL = one rate and one decay for all
+  void *scale;               // of loss_scale_update
   size_t arena_bytes, total_bytes;
 } Engine;
 

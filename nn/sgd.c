@@ -65,8 +65,10 @@ void OP(sgd)(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *
   const real *restrict grad = g;
 #pragma omp parallel for schedule(static)
   for (size_t i = 0; i < n; i++) {
-    velocity[i] = momentum * velocity[i] + (grad[i] * clip + decay * weight[i]);
-    weight[i] -= lr * velocity[i];
+    real rate = lr, pull = decay;
+    if (p->kind) rate *= p->factors.rate[p->kind[i / PARAM_ALIGN]], pull *= p->factors.decay[p->kind[i / PARAM_ALIGN]];
+    velocity[i] = momentum * velocity[i] + (grad[i] * clip + pull * weight[i]);
+    weight[i] -= rate * velocity[i];
   }
 }
 

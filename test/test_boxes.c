@@ -69,7 +69,7 @@ typedef struct Rpn {
 static void rpn_random(Rpn *rpn, Fixture *f, int seed) {
   const int h[] = {16, 8, 4}, w[] = {20, 10, 5};
   Random r = random_begin(seed);
-  AnchorShapes shapes = {.sizes = 1, .size = {{8}, {16}, {32}}, .ratios = 3, .ratio = {.5f, 1, 2}, .rounded = true};
+  AnchorShapes shapes = {.sizes = 1, .size = {{8}, {16}, {32}}, .ratios = 3, .ratio = {.5f, 1, 2}};
   anchors_init(&rpn->anchors, &shapes, LEVELS, h, w, 64, 80);
   rpn->images[0] = (ImageInfo){.h = 100, .w = 150, .rh = 52, .rw = 78};
   rpn->images[1] = (ImageInfo){0};

@@ -9,26 +9,26 @@ TEST(resize_shape_equals_torchvision) {
     Resize r;
     int h, w, rh, rw;
   } cases[] = {
-      {{800, 1333}, 480, 640, 800, 1066},
-      {{800, 1333}, 640, 480, 1066, 800},
-      {{800, 1333}, 427, 640, 800, 1199},
-      {{800, 1333}, 426, 640, 800, 1201},
-      {{800, 1333}, 500, 375, 1066, 800},
-      {{800, 1333}, 383, 640, 797, 1333},
-      {{800, 1333}, 360, 640, 749, 1333},
-      {{800, 1333}, 612, 612, 800, 800},
-      {{800, 1333}, 1, 1, 800, 800},
-      {{800, 1333}, 37, 2000, 24, 1333},
-      {{512, 512}, 333, 500, 340, 512},
-      {{512, 512}, 500, 375, 512, 384},
-      {{600, 1000}, 427, 640, 600, 899},
-      {{600, 1000}, 359, 640, 560, 1000},
+      {{800, 1333, RESIZE_TORCHVISION}, 480, 640, 800, 1066},
+      {{800, 1333, RESIZE_TORCHVISION}, 640, 480, 1066, 800},
+      {{800, 1333, RESIZE_TORCHVISION}, 427, 640, 800, 1199},
+      {{800, 1333, RESIZE_TORCHVISION}, 426, 640, 800, 1201},
+      {{800, 1333, RESIZE_TORCHVISION}, 500, 375, 1066, 800},
+      {{800, 1333, RESIZE_TORCHVISION}, 383, 640, 797, 1333},
+      {{800, 1333, RESIZE_TORCHVISION}, 360, 640, 749, 1333},
+      {{800, 1333, RESIZE_TORCHVISION}, 612, 612, 800, 800},
+      {{800, 1333, RESIZE_TORCHVISION}, 1, 1, 800, 800},
+      {{800, 1333, RESIZE_TORCHVISION}, 37, 2000, 24, 1333},
+      {{512, 512, RESIZE_TORCHVISION}, 333, 500, 340, 512},
+      {{512, 512, RESIZE_TORCHVISION}, 500, 375, 512, 384},
+      {{600, 1000, RESIZE_TORCHVISION}, 427, 640, 600, 899},
+      {{600, 1000, RESIZE_TORCHVISION}, 359, 640, 560, 1000},
       // 800 / 289 · 289 is one ulp below 800 in double
-      {{800, 1333}, 289, 290, 799, 802},
-      {{800, 1333}, 289, 291, 799, 805},
-      {{800, 1333}, 693, 700, 799, 808},
+      {{800, 1333, RESIZE_TORCHVISION}, 289, 290, 799, 802},
+      {{800, 1333, RESIZE_TORCHVISION}, 289, 291, 799, 805},
+      {{800, 1333, RESIZE_TORCHVISION}, 693, 700, 799, 808},
       // torch refuses an image without rows; here one row is left
-      {{800, 1333}, 1, 4000, 1, 1333},
+      {{800, 1333, RESIZE_TORCHVISION}, 1, 4000, 1, 1333},
   };
   for (int i = 0; i < COUNT(cases); i++) {
     int rh, rw;
@@ -77,7 +77,7 @@ TEST(canvas_weighs_by_images) {
 // COCO's sizes: landscape and portrait, two canvases suffice to keep them apart.
 TEST(canvas_choice_holds_every_image_and_ignores_order) {
   enum { N = 500 };
-  const Resize resize = {800, 1333};
+  const Resize resize = {.size = 800, .max_size = 1333};
   Size size[N], reversed[N];
   uint8_t place[N], place_reversed[N];
   for (int i = 0; i < N; i++) {

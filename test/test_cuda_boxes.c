@@ -31,7 +31,7 @@ static void check_rpn(DType dtype, int levels, const int *h, const int *w, int c
   Draw d = draw_begin(levels * 1000 + capacity + (int)pattern);
   int canvas_h = 4 * h[0], canvas_w = 4 * w[0];
   Anchors anchors;
-  AnchorShapes shapes = {.sizes = 1, .ratios = 3, .ratio = {.5f, 1, 2}, .rounded = true};
+  AnchorShapes shapes = {.sizes = 1, .ratios = 3, .ratio = {.5f, 1, 2}};
   for (int l = 0; l < levels; l++) shapes.size[l][0] = (float)(32 << l);
   anchors_init(&anchors, &shapes, levels, h, w, canvas_h, canvas_w);
   ImageInfo info[IMAGES] = {{.h = 90, .w = 120, .rh = canvas_h, .rw = canvas_w - 1}, {0}, {.h = 7, .w = 5}};

@@ -98,13 +98,13 @@ TEST(cuda_mask_target) {
   if (!gpu) return;
   for (int variant = 0; variant < 6; variant++) {
     int count = variant < 4 ? ROIS - 2 : 0;
-    MaskTarget p = {.size = variant & 1 ? 28 : 7, .rounded = variant & 2};
+    MaskTarget p = {.size = variant & 1 ? 28 : 7, .source = variant & 2 ? MASK_BITMAP : MASK_SOFT};
     Objects o = objects_random(count);
     Twin t = one_channel(ROIS, p.size, NULL);
     twin_rows(&t, count);
     target_on(gpu, true, &o, &p, &t.gpu);
     target_on(cpu_device(), false, &o, &p, &t.cpu);
-    if (!twin_check(&t, NULL, 0)) printf("  size %d, rounded %d\n", p.size, p.rounded); // equal
+    if (!twin_check(&t, NULL, 0)) printf("  size %d, source %d\n", p.size, (int)p.source); // equal
     twin_check_guards(&t, false);
     twin_free(&t);
     TwinArray *inputs[] = {&o.info, &o.bitmap, &o.bits, &o.box, &o.image, &o.row, &o.count};
@@ -187,15 +187,15 @@ TEST(cuda_mask_select) {
 }
 
 // Every word of the valid rows equals the CPU's; the rest is left alone.
-static void check_paste(Device *gpu, Predictions *p, int size, float threshold, int64_t words) {
+static void check_paste(Device *gpu, Predictions *p, int size, const MaskPaste *how, int64_t words) {
   Random r = {rng_key(24, RNG_TEST), 0};
   float *values = xmalloc((size_t)(PLACES * size * size) * sizeof *values);
   for (int i = 0; i < PLACES * size * size; i++) values[i] = uniform(&r, 0, 1);
   Twin probs = one_channel(PLACES, size, values);
   free(values);
   TwinArray bits = twin_array((size_t)PLACES * (size_t)words, sizeof(uint32_t), NULL);
-  gpu->ops->mask_paste(gpu, threshold, p->info.gpu, &p->side[1], &probs.gpu, bits.gpu, words);
-  cpu_device()->ops->mask_paste(cpu_device(), threshold, p->info.cpu, &p->side[0], &probs.cpu, bits.cpu, words);
+  gpu->ops->mask_paste(gpu, how, p->info.gpu, &p->side[1], &probs.gpu, bits.gpu, words);
+  cpu_device()->ops->mask_paste(cpu_device(), how, p->info.cpu, &p->side[0], &probs.cpu, bits.cpu, words);
   twin_array_check_equal(&bits, bits.n);
   int set = 0;
   for (int64_t i = 0; i < detections() * words; i++) set += __builtin_popcount(((uint32_t *)bits.cpu)[i]);
@@ -209,8 +209,10 @@ TEST(cuda_mask_paste) {
   Device *gpu = gpu_device();
   if (!gpu) return;
   Predictions p = predictions_random();
-  check_paste(gpu, &p, 28, .5f, (70 * 45 + 31) / 32);
-  check_paste(gpu, &p, 3, .25f, 3 * 70 * 45 / 32); // rows longer than any image
+  for (int exact = 0; exact < 2; exact++) {
+    check_paste(gpu, &p, 28, &(MaskPaste){.5f, exact}, (70 * 45 + 31) / 32);
+    check_paste(gpu, &p, 3, &(MaskPaste){.25f, exact}, 3 * 70 * 45 / 32); // rows longer than any image
+  }
   predictions_free(&p);
 }
 
@@ -222,6 +224,6 @@ TEST(cuda_mask_paste_large) {
   ImageInfo *info = p.info.cpu;
   info[0] = (ImageInfo){.h = 3001, .w = 3001, .rh = 200, .rw = 200};
   device_upload(gpu, p.info.gpu, info, IMAGES * sizeof *info);
-  check_paste(gpu, &p, 28, .5f, (3001 * 3001 + 31) / 32);
+  check_paste(gpu, &p, 28, &(MaskPaste){.threshold = .5f}, (3001 * 3001 + 31) / 32);
   predictions_free(&p);
 }

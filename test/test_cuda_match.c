@@ -83,7 +83,7 @@ static void check_rpn(int levels, int h0, int w0, int capacity, const int count[
            capacity, p->batch, p->low_quality);
   Draw d = draw_begin(h0 + capacity + p->batch);
   int h[MAX_LEVELS], w[MAX_LEVELS];
-  AnchorShapes shapes = {.sizes = 1, .ratios = 3, .ratio = {.5f, 1, 2}, .rounded = true};
+  AnchorShapes shapes = {.sizes = 1, .ratios = 3, .ratio = {.5f, 1, 2}};
   for (int l = 0; l < levels; l++) {
     h[l] = (h0 + (1 << l) - 1) >> l, w[l] = (w0 + (1 << l) - 1) >> l;
     shapes.size[l][0] = (float)(32 << l);

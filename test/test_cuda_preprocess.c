@@ -4,7 +4,8 @@
 #include "test/gpu.h"
 
 static const DType dtypes[] = {F32, BF16, F16};
-static const Preprocess p = {.mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}}; // ImageNet
+static const Preprocess p = {
+    .unit = 255, .mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}}; // ImageNet
 
 static const ImageInfo images[] = {
     {0, 9, 13, 9, 13, 0, 0},          // as it is

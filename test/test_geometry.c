@@ -7,7 +7,7 @@
 
 // torchvision's AnchorGenerator on an 800×1344 canvas: five levels of one size, three ratios.
 static AnchorShapes torchvision_shapes(void) {
-  AnchorShapes shapes = {.sizes = 1, .ratios = 3, .ratio = {.5f, 1, 2}, .rounded = true};
+  AnchorShapes shapes = {.sizes = 1, .ratios = 3, .ratio = {.5f, 1, 2}};
   for (int l = 0; l < 5; l++) shapes.size[l][0] = (float)(32 << l);
   return shapes;
 }
@@ -39,7 +39,6 @@ TEST(anchors_options) {
   const int grid[] = {2, 1};
   AnchorShapes shapes = {.sizes = 2, .size = {{5, 7}, {9, 11}}, .ratios = 2, .ratio = {1, 4}, .stride = {0, 16}};
   Anchors a;
-  shapes.rounded = true;
   anchors_init(&a, &shapes, 2, grid, grid, 16, 16);
   EXPECT_INT(a.per_cell, 4);
   EXPECT_NEAR(a.level[0].cell[0][2], 2, 0);  // 2.5: half to even
@@ -48,11 +47,10 @@ TEST(anchors_options) {
   EXPECT_NEAR(a.level[0].cell[3][0], -2, 0); // 1.75
   EXPECT_NEAR(a.level[0].stride_x, 8, 0);    // 16 / 2
   EXPECT_NEAR(a.level[1].stride_x, 16, 0);   // as given
-  shapes.rounded = false;
-  shapes.offset = .5f;
+  shapes.kind = ANCHORS_EXACT;
   anchors_init(&a, &shapes, 2, grid, grid, 16, 16);
-  EXPECT_NEAR(a.level[0].cell[0][0], 4 - 2.5, 0);
-  EXPECT_NEAR(a.level[1].cell[0][3], 8 + 4.5, 0);
+  EXPECT_NEAR(a.level[0].cell[0][0], -2.5, 0);
+  EXPECT_NEAR(a.level[1].cell[0][3], 4.5, 0);
 }
 
 // ---- arithmetic -----------------------------------------------------------------------------------------------------
@@ -69,8 +67,8 @@ TEST(geometry_iou) {
   EXPECT_NEAR(box_iou(flat, flat), 0, 0);
   EXPECT_NEAR(box_iou(huge, a), 0, 0);
   EXPECT_NEAR(box_iou(huge, huge), 0, 0); // ∞ / NaN
-  EXPECT(!box_reaches(nan, 0));
-  EXPECT(box_reaches(flat, 0));
+  EXPECT(!box_reaches(nan, 0, 0));
+  EXPECT(box_reaches(flat, 0, 0));
 }
 
 TEST(geometry_code) {
@@ -90,7 +88,7 @@ TEST(geometry_code) {
   Box grown = box_decode(&coder, from, (real[]){0, 0, 1e30f, -1e30f});
   EXPECT_NEAR(grown.x2 - grown.x1, 20 * exp(coder.clamp), 5 * 1250 * FLT_EPSILON);
   EXPECT_NEAR(grown.y2 - grown.y1, 0, 0);
-  Box cut = box_clip((Box){-5, 3, 700, NAN}, 40, 50);
+  Box cut = box_clip((Box){-5, 3, 700, NAN}, 40, 50, 0);
   EXPECT_NEAR(cut.x1, 0, 0);
   EXPECT_NEAR(cut.y1, 3, 0);
   EXPECT_NEAR(cut.x2, 50, 0);

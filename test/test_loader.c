@@ -360,7 +360,7 @@ static void check_real(const char *folder) {
     test_skip("../shared/data is not there");
     return;
   }
-  const DatasetOptions options = {.resize = {800, 1333}, .max_canvases = 2, .limit = 24};
+  const DatasetOptions options = {.resize = {.size = 800, .max_size = 1333}, .max_canvases = 2, .limit = 24};
   Dataset d;
   if (!open_set(&d, dir, &options)) return;
   LoaderOptions o = training(4);

@@ -51,8 +51,13 @@ static void scene_random(Scene *s, Fixture *f, Random *r, int rois) {
 // torch.nn.functional.interpolate(mode="nearest"), in float: source index = floor(i · in / out).
 static int nearest(int i, int in, int out) { return MIN((int)floorf((float)i * ((float)in / (float)out)), in - 1); }
 
+// Pillow's: the source pixel that the centre falls into.
+static int nearest_centre(int i, int in, int out) {
+  return MIN((int)floorf(((float)i + .5f) * ((float)in / (float)out)), in - 1);
+}
+
 // The whole mask, mirrored as its image, at the resized size.
-static double *naive_resized(const Scene *s, int row) {
+static double *naive_resized(const Scene *s, int row, int (*nearest)(int, int, int)) {
   const Bitmap *b = &s->bitmap[row];
   const ImageInfo *im = &s->images[row / OBJECTS];
   double *whole = xcalloc((size_t)im->h * im->w, sizeof *whole), *map = xcalloc((size_t)im->rh * im->rw, sizeof *map);
@@ -71,25 +76,25 @@ static double *naive_resized(const Scene *s, int row) {
 TEST(mask_target_random) {
   enum { ROIS = 18, SIZE = 7 };
   for (int d = 0; d < COUNT(detect_devices); d++)
-    for (int rounded = 0; rounded < 2; rounded++) {
+    for (int bitmap = 0; bitmap < 2; bitmap++) {
       Fixture f = fixture_open(detect_devices[d]);
       Random r = random_begin(150);
       Scene s;
       scene_random(&s, &f, &r, ROIS);
       Tensor target = fixture_map(&f, ROIS + 2, SIZE, SIZE, 1);
-      MaskTarget p = {.size = SIZE, .rounded = rounded};
+      MaskTarget p = {.size = SIZE, .source = bitmap ? MASK_BITMAP : MASK_SOFT};
       RUN(&f, mask_target, &p, s.images, &s.truth, &s.targets, &target);
-      const RoiAlign align = {.size = SIZE}; // adaptive sampling, not aligned
+      const RoiAlign align = {.size = SIZE, .aligned = bitmap}; // adaptive sampling
       // A position below 128 after 6 roundings, slope at most 1 along either axis; then a mean of values up to 1.
       double tolerance = (2 * 6 * 128 + 128) * epsilon(&f);
       for (int i = 0; i < ROIS; i++) {
         const ImageInfo *im = &s.images[s.targets.objects.image[i]];
-        double *map = naive_resized(&s, s.targets.object_truth[i]), box[4];
+        double *map = naive_resized(&s, s.targets.object_truth[i], bitmap ? nearest_centre : nearest), box[4];
         get_box(&s.targets.objects.box, i, box);
         for (int k = 0; k < SIZE * SIZE; k++) {
           size_t at = pixel(&target, i, k / SIZE, k % SIZE);
           double want = naive_roi_align(map, im->rh, im->rw, 1, &align, 1, box, k / SIZE, k % SIZE);
-          if (!rounded)
+          if (!bitmap)
             EXPECT_NEAR(get(&target, at), want, tolerance);
           else if (fabs(want - .5) > tolerance)
             EXPECT_NEAR(get(&target, at), want >= .5, 0);
@@ -215,7 +220,7 @@ TEST(mask_paste_random) {
     Predictions p;
     predictions_random(&p, &f, &r);
     uint32_t *bits = fixture_alloc(&f, IMAGES * 8 * p.words * sizeof *bits);
-    RUN(&f, mask_paste, .5f, p.images, &p.detections, &p.probs, bits, p.words);
+    RUN(&f, mask_paste, &(MaskPaste){.threshold = .5f}, p.images, &p.detections, &p.probs, bits, p.words);
     int row = 0, set_bits = 0;
     // Eight roundings of a position below 8 with a slope of at most 1 along either axis, and of a mean below 1.
     double tolerance = (2 * 8 * 8 + 8) * epsilon(&f);
@@ -251,7 +256,7 @@ TEST(mask_paste_by_hand) {
   set_box(&detections.box, 0, 2, 2, 6, 6);
   detections.count[0] = 1;
   uint32_t bits[4];
-  RUN(&f, mask_paste, .5f, &image, &detections, &probs, bits, 4);
+  RUN(&f, mask_paste, &(MaskPaste){.threshold = .5f}, &image, &detections, &probs, bits, 4);
   for (int x = 0; x < 12; x++)
     for (int y = 0; y < 10; y++) {
       // The product of two positions decides at the corners: (2, 2) is at 0.611 along both, 0.373 in all.
@@ -279,7 +284,7 @@ TEST(masks_threads) {
     target[t] = fixture_map(&f, ROIS + 2, 14, 14, 1);
     bits[t] = fixture_alloc(&f, bytes);
     RUN(&f, mask_target, &how, s.images, &s.truth, &s.targets, &target[t]);
-    RUN(&f, mask_paste, .5f, p.images, &p.detections, &p.probs, bits[t], p.words);
+    RUN(&f, mask_paste, &(MaskPaste){.threshold = .5f}, p.images, &p.detections, &p.probs, bits[t], p.words);
     EXPECT(!memcmp(target[0].data, target[t].data, tensor_bytes(&target[0])));
     EXPECT(!memcmp(bits[0], bits[t], bytes));
   }

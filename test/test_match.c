@@ -81,7 +81,7 @@ static void expect_encoded(const Fixture *f, const BoxCoder *coder, const double
 
 static void make_anchors(Anchors *a) {
   const int h[] = {12, 6}, w[] = {16, 8};
-  AnchorShapes shapes = {.sizes = 1, .size = {{8}, {16}}, .ratios = 3, .ratio = {.5f, 1, 2}, .rounded = true};
+  AnchorShapes shapes = {.sizes = 1, .size = {{8}, {16}}, .ratios = 3, .ratio = {.5f, 1, 2}};
   anchors_init(a, &shapes, 2, h, w, 48, 64);
 }
 

@@ -104,9 +104,9 @@ static ModelConfig small_r50(NormKind norm) {
 // The other conventions.
 static ModelConfig small_detectron2(void) {
   ModelConfig c = synthetic_config(CANVAS_H, CANVAS_W, CLASSES);
-  c.stride_in_1x1 = true, c.anchor_rounded = c.anchor_grid_stride = false;
+  c.stride_in_1x1 = true, c.anchor_kind = ANCHORS_EXACT, c.anchor_grid_stride = false;
   c.rpn_beta = c.box_beta = 0;
-  c.roi_aligned = true, c.roi_sampling = 0, c.mask_rounded = true, c.trainable_layers = 2, c.depth = 50;
+  c.roi_aligned = true, c.roi_sampling = 0, c.mask_source = MASK_BITMAP, c.trainable_layers = 2, c.depth = 50;
   return c;
 }
 

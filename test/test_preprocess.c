@@ -3,7 +3,8 @@
 #include "nn/rng.h"
 #include "test/op.h"
 
-static const Preprocess p = {.mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}}; // ImageNet
+static const Preprocess p = {
+    .unit = 255, .mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}}; // ImageNet
 
 // Pixel centres are at half-integers; positions before the first centre are clamped to it, neighbours to the last.
 static double source(int i, int from, int to) { return fmax(0, (i + 0.5) * from / to - 0.5); }
@@ -91,7 +92,7 @@ TEST(preprocess_of_same_size_takes_the_pixels) {
 // What F.interpolate(mode="bilinear", align_corners=False) of PyTorch 2 makes of 0 10 30: by hand from its definition.
 TEST(preprocess_known_values) {
   Device *dev = device_open("cpu64", NULL);
-  const Preprocess plain = {.std = {1.0f, 1.0f, 1.0f}};
+  const Preprocess plain = {.unit = 255, .std = {1.0f, 1.0f, 1.0f}};
   const uint8_t bytes[] = {0, 0, 0, 10, 10, 10, 30, 30, 30};
   const ImageInfo image = {0, 1, 3, 1, 6, 0, 0};
   const double want[] = {0, 2.5, 7.5, 15, 25, 30};

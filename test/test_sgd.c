@@ -153,7 +153,7 @@ TEST(sgd_writes_nothing_when_not_finite) {
     const double flags[] = {0, NAN};
     for (int i = 0; i < COUNT(flags); i++) {
       put(&stats, 0, 0, 0, 1, flags[i]);
-      dev->ops->sgd(dev, &(Sgd){hyper.data, stats.data}, 33, w.data, g.data, v.data);
+      dev->ops->sgd(dev, &(Sgd){.hyper = hyper.data, .stats = stats.data}, 33, w.data, g.data, v.data);
       EXPECT(same_bits(&w, &old) && same_bits(&v, &old));
     }
     Tensor *all[] = {&hyper, &stats, &w, &g, &v, &old};
