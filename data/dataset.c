@@ -45,7 +45,7 @@ Rle dataset_mask(const Dataset *d, int i, const Object *o) {
   const CocoImage *im = &d->coco.images[d->image[i]];
   Rle mask;
   if (coco_ann_rle(&d->coco, &d->coco.anns[o->ann], im->h, im->w, &mask)) return mask;
-  double bbox[4] = {o->box[0], o->box[1], o->box[2] - o->box[0], o->box[3] - o->box[1]};
+  double bbox[4] = {o->box[0], o->box[1], o->box[2] - o->box[0] + d->box_extra, o->box[3] - o->box[1] + d->box_extra};
   return rle_from_bbox(bbox, im->h, im->w);
 }
 

@@ -105,3 +105,21 @@ TEST(canvas_choice_holds_every_image_and_ignores_order) {
     EXPECT(canvas[1].h <= 1344 && canvas[1].w == 800);
   }
 }
+
+// detectron2: 800 / 480 · 640 = 1066.67 rounds up; 800 / 383 · 640 = 1336.8 is above 1333, so both sides shrink again, to
+// 797.7 and 1333. maskrcnn-benchmark: round(1333 · 383 / 640) = 798, then 798 · 640 / 383 = 1333.5 cut down.
+TEST(resize_shape_of_recipes) {
+  const struct {
+    int h, w, detectron2[2], benchmark[2];
+  } cases[] = {{480, 640, {800, 1067}, {800, 1066}}, {640, 480, {1067, 800}, {1066, 800}},
+               {383, 640, {798, 1333}, {798, 1333}}, {640, 383, {1333, 798}, {1333, 798}},
+               {612, 612, {800, 800}, {800, 800}},   {427, 640, {800, 1199}, {800, 1199}},
+               {37, 2000, {25, 1333}, {25, 1351}}};
+  for (int i = 0; i < COUNT(cases); i++) {
+    int rh, rw;
+    resize_shape(&(Resize){800, 1333, RESIZE_DETECTRON2}, cases[i].h, cases[i].w, &rh, &rw);
+    EXPECT(rh == cases[i].detectron2[0] && rw == cases[i].detectron2[1]);
+    resize_shape(&(Resize){800, 1333, RESIZE_BENCHMARK}, cases[i].h, cases[i].w, &rh, &rw);
+    EXPECT(rh == cases[i].benchmark[0] && rw == cases[i].benchmark[1]);
+  }
+}
