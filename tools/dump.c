@@ -271,8 +271,7 @@ int main(int argc, char **argv) {
   if (!ckpt_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!state_config(&c, &config, &category, &err)) die(EXIT_USAGE, "%s: %s", o.weights, err.msg);
   Dataset data;
-  DatasetOptions options = {
-      .resize = resize_of(&config), .max_canvases = 1, .keep_empty = true, .limit = o.limit};
+  DatasetOptions options = {.resize = resize_of(&config), .max_canvases = 1, .keep_empty = true, .limit = o.limit};
   if (!dataset_open(&data, o.data, o.split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
   Engine e;
   Shapes none = {0}, shapes = shapes_of(&data, o.batch);
