@@ -115,6 +115,64 @@ TEST(cuda_mask_target) {
   }
 }
 
+// Every third object has its bits; the others polygons of one to five parts, of up to 300 points, partly outside the box,
+// all of it or none.
+static Objects objects_polygons(void) {
+  enum { PARTS = 5, POINTS = 300 };
+  Random r = {rng_key(25, RNG_TEST), 0};
+  Objects o = objects_random(ROIS);
+  uint32_t *words = xmalloc(MAX_WORDS * 64 * sizeof *words);
+  int64_t at = (int64_t)o.bits.n;
+  memcpy(words, o.bits.cpu, o.bits.n * sizeof *words);
+  Bitmap bitmap[IMAGES * OBJECTS];
+  memcpy(bitmap, o.bitmap.cpu, sizeof bitmap);
+  for (int i = 0; i < IMAGES * OBJECTS; i++) {
+    if (i % 3 == 0) continue;
+    const int *s = sizes[i / OBJECTS];
+    bitmap[i] = (Bitmap){.offset = at, .parts = 1 + below(&r, PARTS)};
+    for (int k = 0; k < bitmap[i].parts; k++) {
+      int points = i % 4 ? 3 + below(&r, 20) : POINTS;
+      words[at++] = (uint32_t)points;
+      for (int j = 0; j < 2 * points; j++) {
+        float side = (float)s[j % 2 ? 2 : 3], far = i % 5 ? .2f : 20,
+              value = uniform(&r, -far * side, (1 + far) * side);
+        memcpy(&words[at++], &value, sizeof value);
+      }
+    }
+  }
+  twin_array_free(&o.bits);
+  twin_array_free(&o.bitmap);
+  o.bits = twin_array((size_t)at, sizeof *words, words);
+  o.bitmap = twin_array(IMAGES * OBJECTS, sizeof bitmap[0], bitmap);
+  free(words);
+  return o;
+}
+
+TEST(cuda_mask_target_polygons) {
+  Device *gpu = gpu_device();
+  if (!gpu) return;
+  for (int variant = 0; variant < 4; variant++) {
+    MaskTarget p = {
+        .size = (const int[]){7, 28, 64, 33}[variant], .source = MASK_POLYGON, .least_side = variant % 2 ? 1 : .1f};
+    Objects o = objects_polygons();
+    Twin t = one_channel(ROIS, p.size, NULL);
+    twin_rows(&t, ROIS);
+    target_on(gpu, true, &o, &p, &t.gpu);
+    target_on(cpu_device(), false, &o, &p, &t.cpu);
+    if (!twin_check(&t, NULL, 0)) printf("  size %d\n", p.size); // equal
+    twin_check_guards(&t, false);
+    int set = 0;
+    for (int i = 0; i < ROIS * p.size * p.size; i++) set += ((float *)t.cpu.data)[i] == 1;
+    EXPECT(set > ROIS * p.size && set < ROIS * p.size * p.size);
+    twin_free(&t);
+    TwinArray *inputs[] = {&o.info, &o.bitmap, &o.bits, &o.box, &o.image, &o.row, &o.count};
+    for (int i = 0; i < COUNT(inputs); i++) {
+      twin_array_check_equal(inputs[i], inputs[i]->n);
+      twin_array_free(inputs[i]);
+    }
+  }
+}
+
 // ---- predictions ----------------------------------------------------------------------------------------------------
 
 enum { CAPACITY = 6, CLASSES = 5, PLACES = IMAGES * CAPACITY };
