@@ -187,22 +187,19 @@ static void start_weights(Run *r) {
   ckpt_close(&c);
 }
 
-// By recipe: steps of warmup, their first factor, and whether biases and norms are trained in a way of their own.
+// In the order of ParamKind: weights, biases, scales and shifts of norms.
+static const SgdFactors norms_without_decay = {.rate = {1, 1, 1, 1}, .decay = {1, 1, 0, 0}};
+static const SgdFactors biases_apart = {.rate = {1, 2, 1, 2}, .decay = {1, 0, 1, 0}};
+
+// By recipe: steps of warmup, their first factor, and whether some parameters are trained in a way of their own.
 static const struct {
   int warmup;
   double warmup_factor;
   const SgdFactors *factors;
 } optimisation[] = {
     [RECIPE_TORCHVISION] = {1000, 1e-3, NULL},
-    [RECIPE_DETECTRON2] = {1000, 1e-3,
-                           &(SgdFactors){.rate = {1, 1, 1, 1},
-                                         .decay = {[PARAM_WEIGHT] = 1, [PARAM_BIAS] = 1}}}, // none of norms
-    [RECIPE_MLPERF] = {500, 1 / 3.0,
-                       &(SgdFactors){.rate = {[PARAM_WEIGHT] = 1,
-                                              [PARAM_NORM_SCALE] = 1, // biases twice as fast,
-                                              [PARAM_BIAS] = 2,
-                                              [PARAM_NORM_SHIFT] = 2},
-                                     .decay = {[PARAM_WEIGHT] = 1, [PARAM_NORM_SCALE] = 1}}}, // without decay
+    [RECIPE_DETECTRON2] = {1000, 1e-3, &norms_without_decay},
+    [RECIPE_MLPERF] = {500, 1 / 3.0, &biases_apart},
 };
 
 static Schedule make_schedule(const TrainOptions *o, int64_t steps) {

@@ -76,7 +76,7 @@ void config_resize(ModelConfig *c, int size) {
 
 static void set_floats(float out[3], float a, float b, float c) { out[0] = a, out[1] = b, out[2] = c; }
 
-// https://github.com/pytorch/vision, v0.26, maskrcnn_resnet50_fpn: the field values of the table above.
+// https://github.com/pytorch/vision, v0.26, maskrcnn_resnet50_fpn: what the table above has.
 static void set_torchvision(ModelConfig *c) {
   const ModelConfig *t = &torchvision;
   c->train_size_min = c->size, c->train_sizes = t->train_sizes;
@@ -84,6 +84,7 @@ static void set_torchvision(ModelConfig *c) {
   c->pixel_unit = t->pixel_unit, c->bgr = t->bgr;
   memcpy(c->mean, t->mean, sizeof c->mean);
   memcpy(c->std, t->std, sizeof c->std);
+  c->norm_eps = t->norm_eps;
   c->box_extra = t->box_extra;
   c->stride_in_1x1 = t->stride_in_1x1;
   c->anchor_kind = t->anchor_kind, c->anchor_grid_stride = t->anchor_grid_stride;
@@ -116,7 +117,6 @@ static void set_detectron2(ModelConfig *c) {
   c->train_size_min = c->size * 4 / 5, c->train_sizes = 6; // 640, 672, … 800
   c->resize_rule = RESIZE_DETECTRON2;
   set_floats(c->mean, 103.53f, 116.28f, 123.675f);
-  c->norm_eps = 1e-5f;
   c->anchor_kind = ANCHORS_EXACT;
   c->rpn_min_size = FLT_MIN; // any side at all
   c->rpn_beta = c->box_beta = 0;
@@ -323,6 +323,10 @@ bool config_check(const ModelConfig *c, Err *err) {
     return err_set(err, "model configuration: legacy anchors have fixed strides, not anchor_grid_stride = 1");
   if (c->mask_source == MASK_POLYGON && c->mask_pool > 32)
     return err_set(err, "model configuration: mask_pool = %d is above 32, which polygons allow", c->mask_pool);
+  if (c->mask_source == MASK_POLYGON && !(c->mask_least_side > 0))
+    return err_set(err, "model configuration: mask_least_side must be above 0");
+  if (c->box_extra != 0 && c->box_extra != 1)
+    return err_set(err, "model configuration: box_extra = %g is neither 0 nor 1", (double)c->box_extra);
   if (!(c->pixel_unit > 0)) return err_set(err, "model configuration: pixel_unit must be above 0");
   if (c->norm == NORM_GN && c->width % c->norm_groups)
     return err_set(err, "model configuration: width %d does not divide into %d groups", c->width, c->norm_groups);
