@@ -1,6 +1,6 @@
-// From decoded bytes to normalised canvases: PyTorch's F.interpolate(mode="bilinear", align_corners=False) per image, or
-// Pillow's resize, normalisation, mirroring and padding in one pass, a thread for every pixel of the canvas. Compiled without contraction,
-// so that the pixels are the CPU's.
+// From decoded bytes to normalised canvases: PyTorch's F.interpolate(mode="bilinear", align_corners=False) per image,
+// or Pillow's resize, normalisation, mirroring and padding in one pass, a thread for every pixel of the canvas.
+// Compiled without contraction, so that the pixels are the CPU's.
 #include "cuda/common.cuh"
 extern "C" {
 #include "nn/resample.h"

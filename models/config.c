@@ -127,8 +127,8 @@ static void set_detectron2(ModelConfig *c) {
   c->mask_paste_exact = true;
 }
 
-// https://github.com/mlcommons/training, maskrcnn/pytorch, configs/e2e_mask_rcnn_R_50_FPN_1x.yaml over its defaults. Boxes
-// are Detectron's, whose corners are pixels; its frozen batch norm adds nothing to the variance.
+// https://github.com/mlcommons/training, maskrcnn/pytorch, configs/e2e_mask_rcnn_R_50_FPN_1x.yaml over its defaults.
+// Boxes are Detectron's, whose corners are pixels; its frozen batch norm adds nothing to the variance.
 static void set_mlperf(ModelConfig *c) {
   set_caffe2(c);
   c->resize_rule = RESIZE_BENCHMARK;

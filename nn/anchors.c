@@ -1,8 +1,8 @@
 #include "nn/anchors.h"
 #include <math.h>
 
-// Detectron's generate_anchors, in double as there: a cell of stride × stride pixels is given each ratio, rounded to whole
-// sides, and only then its size. Corners are the first and last pixel inside.
+// Detectron's generate_anchors, in double as there: a cell of stride × stride pixels is given each ratio, rounded to
+// whole sides, and only then its size. Corners are the first and last pixel inside.
 static void legacy_anchor(float cell[4], float size, float ratio, int stride) {
   double w = rint(sqrt((double)stride * stride / ratio)), h = rint(w * ratio);
   double middle = 0.5 * (stride - 1), half_w = 0.5 * (w * size / stride - 1), half_h = 0.5 * (h * size / stride - 1);

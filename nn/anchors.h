@@ -3,7 +3,8 @@
 #pragma once
 #include "nn/ops.h"
 
-// torchvision: rounded, stride 0. detectron2: exact, strides 4 8 16 32 64. maskrcnn-benchmark: legacy, the same strides.
+// torchvision: rounded, stride 0. detectron2: exact, strides 4 8 16 32 64. maskrcnn-benchmark: legacy, the same
+// strides.
 typedef struct AnchorShapes {
   int sizes;                                // per level
   float size[MAX_LEVELS][MAX_CELL_ANCHORS]; // √area, canvas pixels

@@ -1,9 +1,9 @@
 // Box arithmetic, shared by the CPU reference and the CUDA kernels. Every function is a fixed sequence of correctly
 // rounded operations, compiled without contraction into fused multiply-add, so that both sides decide alike to the bit
-// which boxes overlap, match and survive. Boxes are x1 y1 x2 y2 in canvas pixels; a width is x2 - x1 + extra. `extra` is
-// 0, or 1 where x2 and y2 are the last pixels inside, as in Detectron and maskrcnn-benchmark. box_span makes such a box
-// half-open, and overlap and area are those of spans.
-// Comparisons are written so that NaN takes the branch that drops the box.
+// which boxes overlap, match and survive. Boxes are x1 y1 x2 y2 in canvas pixels; a width is x2 - x1 + extra. `extra`
+// is 0, or 1 where x2 and y2 are the last pixels inside, as in Detectron and maskrcnn-benchmark. box_span makes such a
+// box half-open, and overlap and area are those of spans. Comparisons are written so that NaN takes the branch that
+// drops the box.
 #pragma once
 #include "nn/real.h"
 #include "nn/rng.h" // HD

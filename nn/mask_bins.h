@@ -15,7 +15,8 @@ typedef struct Mask { // an instance on its canvas, read through nearest resizin
   float centre;           // of a canvas pixel, from its corner: where it is read
 } Mask;
 
-// At their corners, as torchvision reads the masks it trains on; otherwise at their centres, as Pillow resizes by nearest.
+// At their corners, as torchvision reads the masks it trains on; otherwise at their centres, as Pillow resizes by
+// nearest.
 static inline HD Mask instance_mask(const MaskTarget *p, const Truth *truth, int row, const ImageInfo *info) {
   const Bitmap *bitmap = &truth->bitmap[row];
   Mask mask = {info,

@@ -261,8 +261,8 @@ struct Ops {
   void (*nms)(Device *dev, const Nms *p, const Boxes *in, const Boxes *out);
   // Merges `in`'s groups i·per … of image i into group i of `out`, by descending score, ties by index; cut at capacity.
   void (*boxes_merge)(Device *dev, int per, const Boxes *in, const Boxes *out);
-  // Cuts groups (each best first) so that the `limit` best of all of them together remain; ties by group. Only the counts
-  // are written.
+  // Cuts groups (each best first) so that the `limit` best of all of them together remain; ties by group. Only the
+  // counts are written.
   void (*boxes_cut)(Device *dev, int limit, const Boxes *boxes);
   // Compacts groups (image = group) into one list, order kept.
   void (*rois_compact)(Device *dev, const Boxes *in, const Rois *out);
@@ -276,8 +276,8 @@ struct Ops {
   void (*roi_sample)(Device *dev, const RoiSample *p, const ImageInfo *images, const Boxes *proposals,
                      const Truth *truth, const RoiTargets *out);
 
-  // loss [2]: binary cross-entropy over all sampled anchors; smooth L1 over the objects' deltas; both divided as RpnLoss
-  // says. Zero when nothing is sampled.
+  // loss [2]: binary cross-entropy over all sampled anchors; smooth L1 over the objects' deltas; both divided as
+  // RpnLoss says. Zero when nothing is sampled.
   void (*rpn_loss)(Device *dev, const RpnLoss *p, const Anchors *anchors, const RpnTargets *targets,
                    const Tensor *logits, const Tensor *deltas, const Tensor *loss);
   // Their gradients times *scale; every element of dlogits[l], ddeltas[l] is written (=).
@@ -296,9 +296,9 @@ struct Ops {
   void (*box_loss_backward)(Device *dev, float beta, const RoiTargets *targets, const Tensor *logits,
                             const Tensor *deltas, LossScale scale, const Tensor *dlogits, const Tensor *ddeltas);
 
-  // target [objects, size, size, 1] real, ldc 1: the instance's mask, mirrored as its image, over the object's box. From a
-  // bitmap: resized by nearest and RoIAligned with adaptive sampling. From polygons (size ≤ 64): the union of its parts,
-  // moved and scaled into size × size pixels and rasterised there as COCO's maskApi does it.
+  // target [objects, size, size, 1] real, ldc 1: the instance's mask, mirrored as its image, over the object's box.
+  // From a bitmap: resized by nearest and RoIAligned with adaptive sampling. From polygons (size ≤ 64): the union of
+  // its parts, moved and scaled into size × size pixels and rasterised there as COCO's maskApi does it.
   void (*mask_target)(Device *dev, const MaskTarget *p, const ImageInfo *images, const Truth *truth,
                       const RoiTargets *targets, const Tensor *target);
   // logits [objects, m, m, classes], target [objects, m, m, 1]. loss [1]: mean binary cross-entropy over the objects'
@@ -326,7 +326,8 @@ struct Ops {
   void (*grad_stats)(Device *dev, size_t n, const void *g, int losses, const void *loss, const void *hyper,
                      void *stats);
   // v = momentum·v + (g·clip + decay·w), w -= lr·v, with clip = min(1, limit / (norm + 1e-6)) / loss scale, as PyTorch's SGD
-  // after clip_grad_norm_; lr and decay times the factors of the parameter's kind. Nothing at all is written when stats say not finite.
+  // after clip_grad_norm_; lr and decay times the factors of the parameter's kind. Nothing at all is written when stats
+  // say not finite.
   void (*sgd)(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *v);
   // Dynamic loss scaling (Micikevicius et al., "Mixed precision training", 2018). state real [3]: scale, clean steps since
   // it last changed, steps skipped so far. A step whose stats say not finite halves the scale and is counted as skipped;

@@ -1,7 +1,7 @@
 // Polygons to pixels, as COCO's maskApi (Dollár and Lin, 2014) does it to the bit, on the CPU and CUDA. The boundary is
 // drawn on a grid POLYGON_FINE times finer; wherever it steps over the middle of a column of pixels, that column's fill
-// toggles from there down. Rounding is maskApi's, down to truncation towards zero. Toggles are collected column by column
-// rather than step by step: an edge gives the same ones, in time proportional to the columns.
+// toggles from there down. Rounding is maskApi's, down to truncation towards zero. Toggles are collected column by
+// column rather than step by step: an edge gives the same ones, in time proportional to the columns.
 #pragma once
 #include <stdbool.h>
 #include "nn/rng.h" // HD
@@ -16,8 +16,8 @@ static inline HD int polygon_fine(double pixels) {
   return (int)(POLYGON_FINE * reach + .5);
 }
 
-// An edge on the fine grid: points (x, y) are computed from the end with the lower major coordinate, so that an edge gives
-// the same ones both ways.
+// An edge on the fine grid: points (x, y) are computed from the end with the lower major coordinate, so that an edge
+// gives the same ones both ways.
 typedef struct PolygonEdge {
   int x, y;       // that end
   int steps;      // along the major axis, one point each
@@ -63,8 +63,8 @@ static inline HD int polygon_last_before(const PolygonEdge *e, int middle) {
   return low;
 }
 
-// From which of h rows on (h = none) the edge toggles `column`, one of first … end - 1: the first whose middle lies at or
-// below the higher point of the step.
+// From which of h rows on (h = none) the edge toggles `column`, one of first … end - 1: the first whose middle lies at
+// or below the higher point of the step.
 static inline HD int polygon_crossing(const PolygonEdge *e, int column, int h) {
   int middle = POLYGON_FINE * column + POLYGON_FINE / 2, y;
   if (e->steep) {

@@ -1,5 +1,5 @@
-// From decoded bytes to normalised canvases: PyTorch's F.interpolate(mode="bilinear", align_corners=False) per image, or
-// Pillow's resize.
+// From decoded bytes to normalised canvases: PyTorch's F.interpolate(mode="bilinear", align_corners=False) per image,
+// or Pillow's resize.
 #include <string.h>
 #include "nn/real.h"
 #include "nn/resample.h"

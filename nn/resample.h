@@ -1,6 +1,6 @@
 // Pillow's bilinear resize (Resample.c): a triangle as wide as an output pixel, but at least as an input pixel, so that
-// shrinking does not alias. Weights are fixed-point numbers that add up to one, made in double; the horizontal pass comes
-// first and leaves bytes. Shared by the CPU and CUDA: the same operations in the same order.
+// shrinking does not alias. Weights are fixed-point numbers that add up to one, made in double; the horizontal pass
+// comes first and leaves bytes. Shared by the CPU and CUDA: the same operations in the same order.
 #pragma once
 #include "nn/rng.h" // HD
 #include "nn/util.h"

@@ -106,8 +106,8 @@ TEST(canvas_choice_holds_every_image_and_ignores_order) {
   }
 }
 
-// detectron2: 800 / 480 · 640 = 1066.67 rounds up; 800 / 383 · 640 = 1336.8 is above 1333, so both sides shrink again, to
-// 797.7 and 1333. maskrcnn-benchmark: round(1333 · 383 / 640) = 798, then 798 · 640 / 383 = 1333.5 cut down.
+// detectron2: 800 / 480 · 640 = 1066.67 rounds up; 800 / 383 · 640 = 1336.8 is above 1333, so both sides shrink again,
+// to 797.7 and 1333. maskrcnn-benchmark: round(1333 · 383 / 640) = 798, then 798 · 640 / 383 = 1333.5 cut down.
 TEST(resize_shape_of_recipes) {
   const struct {
     int h, w, detectron2[2], benchmark[2];

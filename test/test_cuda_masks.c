@@ -115,8 +115,8 @@ TEST(cuda_mask_target) {
   }
 }
 
-// Every third object has its bits; the others polygons of one to five parts, of up to 300 points, partly outside the box,
-// all of it or none.
+// Every third object has its bits; the others polygons of one to five parts, of up to 300 points, partly outside the
+// box, all of it or none.
 static Objects objects_polygons(void) {
   enum { PARTS = 5, POINTS = 300 };
   Random r = {rng_key(25, RNG_TEST), 0};

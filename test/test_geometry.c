@@ -54,7 +54,8 @@ TEST(anchors_options) {
 }
 
 // Detectron's table for stride 16 (128² at ratio 0.5, in generate_anchors.py less its one-based offset) and stride 4:
-// a cell of 16 × 16 is given sides 23 × 12 (√(256 / 0.5) = 22.6; 11.5, half to even), times 8 184 × 96, about (7.5, 7.5).
+// a cell of 16 × 16 is given sides 23 × 12 (√(256 / 0.5) = 22.6; 11.5, half to even), times 8 184 × 96, about (7.5,
+// 7.5).
 TEST(anchors_legacy) {
   const int grid[] = {2, 2};
   AnchorShapes shapes = {

@@ -172,8 +172,8 @@ TEST(mask_target_polygons_by_hand) {
     // Half as wide, 0.5 … 1.5: of the two halves, rounding to fifths (2.5 to 3, 7.5 to 8) leaves the second.
     t = polygon_target(&f, &p, &one, words, (double[]){10, 10, 18, 14});
     expect_rows(&t, (const char *const[]){"....", ".#..", ".#..", "...."});
-    // A box 12 … 12.5: the square reaches 1 beyond its left edge. Half a pixel becomes four columns, and so it covers all
-    // of them; taken to be a pixel wide at least, the box is 12 … 13, and so it does, too. From 12.5, only half of it.
+    // The square covers a box from 12 to 12.5 whole. One from 12.5 to 12.75 it covers, too, unless that is taken to be
+    // a pixel wide: then it ends at 13.5, half a box beyond the square.
     t = polygon_target(&f, &p, &one, words, (double[]){12, 11, 12.5, 13});
     expect_rows(&t, (const char *const[]){"####", "####", "####", "####"});
     p.least_side = 1;
@@ -383,8 +383,9 @@ TEST(mask_paste_by_hand) {
 }
 
 TEST(mask_paste_exact_by_hand) {
-  // The same over the box as it is: half a mask pixel a pixel, so that along either axis pixels 2 … 5 have 0.75 1 1 0.75
-  // and their neighbours 0.25. Corners have 0.5625: the pixels of the box, all of them. A box without area has none.
+  // The same over the box as it is: half a mask pixel a pixel, so that along either axis pixels 2 … 5 have 0.75 1 1
+  // 0.75 and their neighbours 0.25. Corners have 0.5625: the pixels of the box, all of them. A box without area has
+  // none.
   Fixture f = fixture_open("cpu");
   ImageInfo image = {.h = 10, .w = 12, .rh = 10, .rw = 12};
   Boxes detections = fixture_boxes(&f, 1, 2);
