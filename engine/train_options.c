@@ -63,7 +63,7 @@ TrainOptions train_options(int argc, char **argv) {
       {.name = "canvases", .kind = OPT_INT, .target = &o.canvases, .arg = "N", .min = 1, .max = MAX_CANVASES,
        .help = "how many padded shapes at most"},
       {.name = "recipe", .kind = OPT_CHOICE, .target = &o.recipe, .choices = recipes,
-       .help = "whose conventions, warmup and decay; auto: torchvision from scratch, else the checkpoint's"},
+       .help = "whose conventions, warmup and decay; auto: torchvision's, but the model of --weights keeps its own"},
       {.kind = OPT_HEADING, .help = "Optimisation"},
       {.name = "batch", .kind = OPT_INT, .target = &o.batch, .arg = "N", .min = 1, .max = 1024,
        .help = "images per step and GPU"},
