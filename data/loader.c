@@ -140,6 +140,7 @@ static bool write_image(const Loader *l, Slot *slot, int place, int i, Err *err)
   info.flip = l->options.train && rng_uniform(rng_key(info.key, RNG_FLIP), 0) < l->options.flip;
   Resize resize = draw_resize(l, info.key);
   resize_shape(&resize, im.h, im.w, &info.rh, &info.rw);
+  CHECK(info.rh <= d->canvas[b->canvas].h && info.rw <= d->canvas[b->canvas].w);
   memcpy(b->bytes + info.offset, im.rgb, (size_t)im.h * im.w * 3);
   image_free(&im);
   b->index[place] = i;

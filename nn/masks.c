@@ -28,6 +28,7 @@ static void target_of_polygons(const MaskTarget *p, const Bitmap *bitmap, const 
                                const Tensor *target, int r) {
   uint64_t columns[64];
   PolygonGrid grid = polygon_grid(p, box);
+  CHECK(p->source == MASK_POLYGON);
   draw_polygons(&grid, bits + bitmap->offset, bitmap->parts, columns);
   for (int y = 0; y < p->size; y++)
     for (int x = 0; x < p->size; x++) write_pixel(target, r, y, x, (real)(columns[x] >> y & 1));
