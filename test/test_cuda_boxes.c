@@ -148,6 +148,7 @@ TEST(cuda_boxes_merge) {
   check_merge(3, 7, 11, 77, 50, false, false); // all fit
   check_merge(1, 1, 1, 1, 1, true, false);
   check_merge(3, 5, 40, 20, 9, true, true);
+  check_merge(4, 5, 2000, 4000, 1 << 20, true, false);  // 48 KB to sort, besides the kernel's own
   check_merge(2, 5, 2000, 5000, 1 << 20, false, false); // more than 48 KB to sort
 }
 
