@@ -1,5 +1,6 @@
-// Instance masks between the decoded image, where they are bits, and the grids of the mask head: which bits a target
-// samples, which mask pixels a pasted pixel reads. Shared by the CPU and CUDA: the same operations in the same order.
+// Instance masks between the decoded image, where they are bits or polygons, and the grids of the mask head: which bits
+// a target samples, which mask pixels a pasted pixel reads. Shared by the CPU and CUDA: the same operations in the same
+// order.
 #pragma once
 #include <string.h>
 #include "nn/polygon.h"
