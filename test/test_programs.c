@@ -166,6 +166,18 @@ TEST_TIER(program_recipes, 1) {
                        tool("train"), shapes(), in_tmp("detectron2-whole"));
   EXPECT_INT(status, 2);
   EXPECT(strstr(said, "its model has train_size_min = 51"));
+  // Other flags win over it: the detectron2 recipe's warmup would be 0 of 8 steps, its norm is the model's.
+  if (EXPECT_INT(train("", "flags", "--recipe detectron2 --warmup 3 --norm bn --max-size 96"), 0)) {
+    const char *model = in_tmp("flags/model.safetensors");
+    EXPECT_STR(field_of(model, "norm"), "bn");
+    EXPECT_STR(field_of(model, "max_size"), "96");
+    EXPECT_STR(field_of(model, "roi_aligned"), "1");
+    Checkpoint c;
+    CHECK(ckpt_open(&c, model, NULL));
+    EXPECT(strstr(ckpt_find_meta(&c, "run"), "\"recipe\":\"detectron2\"") &&
+           strstr(ckpt_find_meta(&c, "run"), "\"warmup\":3"));
+    ckpt_close(&c);
+  }
   // --weights keeps the checkpoint's conventions; --recipe replaces them all.
   char weights[600];
   for (int replaced = 0; replaced < 2; replaced++) {
