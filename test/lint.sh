@@ -13,7 +13,7 @@ sources() {
 allowed() {
   case $1 in
     nn/*) echo 'nn/' ;;
-    data/*) echo 'data/|nn/(util|tensor|rng|cli|log|record|batch)\.h' ;;
+    data/*) echo 'data/|nn/(util|tensor|rng|cli|log|record|batch|polygon)\.h' ;;
     models/*) echo 'models/|nn/' ;;
     cuda/*) echo 'cuda/|nn/' ;;
     tools/*.cu) echo 'tools/|cuda/|nn/' ;;
