@@ -6,12 +6,16 @@
 
 // ---- the rung -------------------------------------------------------------------------------------------------------
 
-static const Rung *const rungs[] = {&rung_naive, &rung_im2col, &rung_wmma, &rung_cudnn};
+extern "C" const Rung *const conv_rungs[] = {&rung_naive, &rung_im2col, &rung_wmma, &rung_cudnn, NULL};
 
 const Rung *conv_rung(const char *name) {
-  for (const Rung *rung : rungs)
-    if (!strcmp(rung->name, name)) return rung;
+  for (const Rung *const *rung = conv_rungs; *rung; rung++)
+    if (!strcmp((*rung)->name, name)) return *rung;
   return NULL;
+}
+
+const Rung *conv_own_rung(const Device *dev, ConvOp op, const Tensor *in) {
+  return rung_wmma.supports(dev, op, in) ? &rung_wmma : &rung_im2col;
 }
 
 // The rung asked for where it can, else the fastest of ours; never cuDNN unasked.
@@ -21,7 +25,7 @@ static const Rung *choose(const Device *dev, ConvOp op, const Tensor *in) {
     if (!rung) die(EXIT_USAGE, "--conv %s: choose auto, naive, im2col, wmma or cudnn", dev->conv);
     if (rung->supports(dev, op, in)) return rung;
   }
-  return rung_wmma.supports(dev, op, in) ? &rung_wmma : &rung_im2col;
+  return conv_own_rung(dev, op, in);
 }
 
 // ---- shapes ---------------------------------------------------------------------------------------------------------
