@@ -1,4 +1,5 @@
 // The convolution ops: check the shapes, see through fully connected layers, and hand the work to a rung of the ladder.
+#include <stdio.h>
 #include <string.h>
 #include "cuda/conv/filter_grad.cuh"
 #include "cuda/conv/ladder.h"
@@ -18,14 +19,19 @@ const Rung *conv_own_rung(const Device *dev, ConvOp op, const Tensor *in) {
   return rung_wmma.supports(dev, op, in) ? &rung_wmma : &rung_im2col;
 }
 
+static const Rung *named(const char *name) {
+  const Rung *rung = conv_rung(name);
+  if (rung) return rung;
+  char known[256] = "auto";
+  for (const Rung *const *r = conv_rungs; *r; r++)
+    snprintf(known + strlen(known), sizeof known - strlen(known), ", %s", (*r)->name);
+  die(EXIT_USAGE, "--conv %s: choose from %s", name, known);
+}
+
 // The rung asked for where it can, else the fastest of ours; never cuDNN unasked.
 static const Rung *choose(const Device *dev, ConvOp op, const Tensor *in) {
-  if (dev->conv && strcmp(dev->conv, "auto")) {
-    const Rung *rung = conv_rung(dev->conv);
-    if (!rung) die(EXIT_USAGE, "--conv %s: choose auto, naive, im2col, wmma or cudnn", dev->conv);
-    if (rung->supports(dev, op, in)) return rung;
-  }
-  return conv_own_rung(dev, op, in);
+  const Rung *asked = dev->conv && strcmp(dev->conv, "auto") ? named(dev->conv) : NULL;
+  return asked && asked->supports(dev, op, in) ? asked : conv_own_rung(dev, op, in);
 }
 
 // ---- shapes ---------------------------------------------------------------------------------------------------------
