@@ -396,7 +396,8 @@ static void reserve(Bench *b, Case *c, ConvOp op, const Contender *all, int coun
 static int contenders(Bench *b, Case *c, ConvOp op, Contender all[]) {
   int count = 0;
   Dest out = dest_of(b, c, op);
-  CudnnPlan plan = cudnn_plan(b->dev, op, &c->conv, &c->x, &c->w, &c->y, op == CONV_WGRAD ? NULL : &out, b->any);
+  CudnnPlan plan = cudnn_plan(b->dev, op, &c->conv, &c->x, &c->w, &c->y, op == CONV_WGRAD ? NULL : &out,
+                              b->any ? CUDNN_ANY : CUDNN_THOROUGH);
   if (plan.engine.plan) all[count++] = {NULL, plan};
   for (int i = 0; i < b->num_rungs; i++)
     if (b->rungs[i]->supports(b->dev, op, operand_of(c, op))) all[count++] = {b->rungs[i]};

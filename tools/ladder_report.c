@@ -205,14 +205,23 @@ static void print_layers(FILE *f, const Table *t, const char *dtype) {
   fprintf(f, "\n");
 }
 
-// `files` named as the mark that the next run looks for.
-static void print_section(FILE *f, const Table tables[], char **files, int num_files) {
+// A path from the root of the tree, as seen from the folder of `from`.
+static void print_link(FILE *f, const char *from, const char *path) {
+  fprintf(f, "\n![TFLOP/s of the rungs and of cuDNN](");
+  for (; *from; from++)
+    if (*from == '/') fprintf(f, "../");
+  fprintf(f, "%s)\n", path);
+}
+
+static void print_section(FILE *f, const Table tables[], char **files, int num_files, const char *readme,
+                          const char *chart) {
   fprintf(f, "%s", begin_mark);
   for (int i = 0; i < num_files; i++) fprintf(f, "%s%s", i ? ", " : "", files[i]);
   fprintf(f, " by ladder_report -->\n");
   for (int d = 0; d < COUNT(dtype_names); d++)
     if (tables[d].rungs) print_totals(f, &tables[d], dtype_names[d]);
   if (tables[0].rungs) print_layers(f, &tables[0], dtype_names[0]);
+  if (chart) print_link(f, readme, chart);
   for (int d = 0; d < COUNT(dtype_names); d++)
     if (tables[d].rungs)
       fprintf(f, "%s%s: %s, commit %s.", d ? " " : "\n", dtype_names[d], tables[d].gpu, tables[d].commit);
@@ -220,7 +229,7 @@ static void print_section(FILE *f, const Table tables[], char **files, int num_f
 }
 
 // Replaces what is between the marks, or after the first where the last is missing.
-static void rewrite(const char *path, const Table tables[], char **files, int num_files) {
+static void rewrite(const char *path, const Table tables[], char **files, int num_files, const char *chart) {
   Err err;
   size_t size;
   char *text = file_read(path, &size, &err);
@@ -230,7 +239,7 @@ static void rewrite(const char *path, const Table tables[], char **files, int nu
   AtomicFile out;
   if (!file_begin(&out, path, &err)) die(EXIT_RUN, "%s", err.msg);
   fwrite(text, 1, (size_t)(begin - text), out.f);
-  print_section(out.f, tables, files, num_files);
+  print_section(out.f, tables, files, num_files, path, chart);
   if (end) fputs(end + strlen(end_mark) + (end[strlen(end_mark)] == '\n'), out.f);
   if (!file_commit(&out, &err)) die(EXIT_RUN, "%s", err.msg);
   free(text);
@@ -275,7 +284,7 @@ int main(int argc, char **argv) {
   if (!cli.num_args || (!readme && !chart)) die(EXIT_USAGE, "needs records, and --readme or --chart");
   for (int i = 0; i < cli.num_args; i++) read_file(tables, cli.args[i]);
   for (int d = 0; d < COUNT(dtype_names); d++) move_cudnn_last(&tables[d]);
-  if (readme) rewrite(readme, tables, cli.args, cli.num_args);
+  if (readme) rewrite(readme, tables, cli.args, cli.num_args, chart);
   if (chart) draw(chart, &tables[0], dtype_names[0]);
   return 0;
 }

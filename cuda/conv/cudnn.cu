@@ -13,7 +13,9 @@ extern "C" {
 
 enum { THREADS = 256, MAX_ENGINES = 128, ALIGN = 256, TIMED_RUNS = 3 };
 static const size_t max_workspace = (size_t)1 << 30;
-static const float hopeless = 2; // an engine that takes this many times as long as the best so far is timed once
+// An engine that takes this many times as long as the best so far, or whose first run, which may load its code, takes
+// longer than that by far, is not timed again.
+static const float hopeless = 2, loading_us = 50e3;
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
@@ -144,6 +146,7 @@ static float time_once(Device *dev, const Stage *s, const CudnnPlan *plan, ConvO
 // The best of a few runs after one that may load and compile. INFINITY when it does not work.
 static float time_plan(Device *dev, const Stage *s, const CudnnPlan *plan, ConvOp op, float best_so_far) {
   float best = time_once(dev, s, plan, op);
+  if (best > hopeless * best_so_far + loading_us) return INFINITY;
   for (int i = 0; i < TIMED_RUNS && best < INFINITY; i++) {
     float us = time_once(dev, s, plan, op);
     best = i ? MIN(best, us) : us;
@@ -153,7 +156,7 @@ static float time_plan(Device *dev, const Stage *s, const CudnnPlan *plan, ConvO
 }
 
 // The fastest of the problem's engines, and of `rival` where it is given.
-static CudnnPlan search(Device *dev, const CudnnProblem *p, const CudnnPlan *rival) {
+static CudnnPlan find_fastest(Device *dev, const CudnnProblem *p, const CudnnPlan *rival) {
   static CudnnEngine engines[MAX_ENGINES];
   int count = cudnn_engines(p, engines, MAX_ENGINES);
   size_t result = (size_t)p->n * MAX(p->h * p->w * p->c, p->p * p->q * p->k) * dtype_size((DType)p->dtype);
@@ -194,9 +197,9 @@ static CudnnPlan plan_for(Device *dev, const CudnnProblem &p) {
     plain.addend = plain.bias = plain.relu = plain.mask = 0;
     CudnnPlan rival = plan_for(dev, plain);
     rival.finish = true;
-    plan = search(dev, &p, &rival);
+    plan = find_fastest(dev, &p, &rival);
   } else
-    plan = search(dev, &p, NULL);
+    plan = find_fastest(dev, &p, NULL);
   array_reserve((void **)&known, &capacity, count + 1, sizeof *known);
   known[count++] = {p, plan};
   return plan;
@@ -211,11 +214,11 @@ static bool can_fuse(const Dest *d) {
 }
 
 CudnnPlan cudnn_plan(Device *dev, ConvOp op, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y,
-                     const Dest *out, bool any) {
+                     const Dest *out, CudnnSearch search) {
   if (!cudnn_available()) return {};
   bool tf32 = x->dtype == F32 && dev->tf32, fused = out && can_fuse(out);
-  CudnnProblem p = {op,   x->dtype, tf32,   any,  conv->stride, conv->pad, x->n, x->h,
-                    x->w, x->ldc,   y->ldc, w->h, w->w,         y->h,      y->w};
+  CudnnProblem p = {op,   x->dtype, tf32,   search, conv->stride, conv->pad, x->n, x->h,
+                    x->w, x->ldc,   y->ldc, w->h,   w->w,         y->h,      y->w};
   if (fused) p.addend = out->addend != NULL, p.bias = out->bias != NULL, p.relu = out->relu, p.mask = out->mask != NULL;
   CudnnPlan plan = plan_for(dev, p);
   if (out && !fused) plan.finish = true;
@@ -249,7 +252,7 @@ static void compute(Device *dev, ConvOp op, const Conv *conv, int pairs, const T
   size_t filter = w->n % 8 ? aligned(padded) : 0, workspace = 0;
   for (int i = 0; i < pairs; i++) {
     const Tensor *t = &out[i].t, *x = op == CONV_FORWARD ? &in[i] : t, *y = op == CONV_FORWARD ? t : &in[i];
-    plans[i] = cudnn_plan(dev, op, conv, x, w, y, &out[i], false);
+    plans[i] = cudnn_plan(dev, op, conv, x, w, y, &out[i], CUDNN_QUICK);
     if (!plans[i].engine.plan) {
       const Rung *own = instead(dev, op, in, w);
       return (op == CONV_FORWARD ? own->forward : own->dgrad)(dev, conv, pairs, in, w, out);
@@ -283,7 +286,7 @@ static void wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, con
   CudnnPlan plans[CONV_MAX_PAIRS];
   size_t raw = aligned((size_t)dy->ldc * dw->h * dw->w * dw->ldc * dtype_size(x->dtype)), workspace = 0;
   for (int i = 0; i < pairs; i++) {
-    plans[i] = cudnn_plan(dev, CONV_WGRAD, conv, &x[i], dw, &dy[i], NULL, false);
+    plans[i] = cudnn_plan(dev, CONV_WGRAD, conv, &x[i], dw, &dy[i], NULL, CUDNN_QUICK);
     if (!plans[i].engine.plan) return instead(dev, CONV_WGRAD, x, dw)->wgrad(dev, conv, pairs, x, dy, out);
     workspace = MAX(workspace, cudnn_workspace(&plans[i], NULL));
   }

@@ -12,10 +12,9 @@ typedef struct CudnnPlan {
 // How to compute op; engine.plan is NULL when cuDNN cannot. Tensors count by their pitch: w has as many rows as y's
 // pitch. All are of one dtype, also wgrad's result w. out: of forward and dgrad, to y or x; NULL for wgrad.
 // Where the Dest can be part of cuDNN's graph, the fused engines compete with the best plain one and our kernel after
-// it. The first call for a problem times all engines on operands of its own, with a cold L2 cache; the choice is kept.
-// any: engines whose bits differ from run to run are welcome.
+// it. The first call for a problem times the engines on operands of its own, with a cold L2 cache; the choice is kept.
 CudnnPlan cudnn_plan(Device *dev, ConvOp op, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y,
-                     const Dest *out, bool any);
+                     const Dest *out, CudnnSearch search);
 // Bytes that cudnn_run needs.
 size_t cudnn_workspace(const CudnnPlan *plan, const Dest *out);
 void cudnn_run(Device *dev, const CudnnPlan *plan, ConvOp op, const void *x, const void *w, const void *y,

@@ -10,6 +10,7 @@
 #include "cuda/conv/cudnn_graph.h"
 
 enum { MAX_STEPS = 4, MAX_CONFIGS = 64, MAX_NOTES = 16 };
+static const int few[] = {8, MAX_CONFIGS}, few_fused[] = {2, 12}; // configurations of a heuristic: quick, thorough
 
 // ---- the library ------------------------------------------------------------------------------------------------------
 
@@ -294,19 +295,22 @@ static Notes notes_of(void *engine) {
 }
 
 // fp32 is either exact products or TF32, which rounds in registers; never narrower operands.
-static bool precise(const CudnnProblem *p, const Notes &notes) {
+static bool fits(const CudnnProblem *p, const Notes &notes) {
+  if (p->search != CUDNN_ANY && notes.has(NOTE_NONDETERMINISTIC)) return false;
   if (p->dtype != F32) return true;
   return !notes.has(NOTE_ROUNDS_INPUTS) && (p->tf32 || !notes.has(NOTE_TENSOR_CORE));
 }
 
-// An engine with its knobs, if it can do the problem as asked; takes the configuration.
-static bool plan_new(const CudnnProblem *p, void *config, CudnnEngine *out) {
+// An engine with its knobs, if it can do the problem as asked; takes the configuration. Where cuDNN does not recommend
+// it, it has to use tensor cores where they are allowed: others take up to a thousand times as long.
+static bool plan_new(const CudnnProblem *p, void *config, bool recommended, CudnnEngine *out) {
   void *engine = create(ENGINE), *plan = create(PLAN);
   int64_t count;
   CUDNN_CHECK(library()->get(config, CONFIG_ENGINE, OF_DESCRIPTOR, 1, &count, &engine));
   Notes notes = notes_of(engine);
   *out = {NULL, (int)get_int(engine, ENGINE_INDEX), !notes.has(NOTE_NONDETERMINISTIC), 0};
-  bool ok = precise(p, notes) && (p->any || out->deterministic);
+  bool slow = !notes.has(NOTE_TENSOR_CORE) && (p->dtype != F32 || p->tf32),
+       ok = fits(p, notes) && (recommended || !slow);
   if (ok) {
     set_pointer(plan, PLAN_HANDLE, OF_HANDLE, library()->handle);
     set_link(plan, PLAN_CONFIG, config);
@@ -320,16 +324,16 @@ static bool plan_new(const CudnnProblem *p, void *config, CudnnEngine *out) {
   return true;
 }
 
-// The configurations that one of cuDNN's heuristics recommends, best first.
-static int recommended(void *graph, int mode, void *configs[MAX_CONFIGS]) {
+// The first configurations that one of cuDNN's heuristics recommends, best first.
+static int configurations(void *graph, int mode, void *configs[], int wanted) {
   void *heuristic = create(HEURISTIC);
   set_enum(heuristic, HEURISTIC_MODE, OF_HEURISTIC, mode);
   set_link(heuristic, HEURISTIC_GRAPH, graph);
   int64_t count = 0;
   if (finalize(heuristic)) {
-    for (int i = 0; i < MAX_CONFIGS; i++) configs[i] = create(ENGINE_CONFIG);
-    CUDNN_CHECK(library()->get(heuristic, HEURISTIC_RESULTS, OF_DESCRIPTOR, MAX_CONFIGS, &count, configs));
-    for (int64_t i = count; i < MAX_CONFIGS; i++) destroy(configs[i]);
+    for (int i = 0; i < wanted; i++) configs[i] = create(ENGINE_CONFIG);
+    CUDNN_CHECK(library()->get(heuristic, HEURISTIC_RESULTS, OF_DESCRIPTOR, wanted, &count, configs));
+    for (int64_t i = count; i < wanted; i++) destroy(configs[i]);
   }
   destroy(heuristic);
   return (int)count;
@@ -355,21 +359,28 @@ static bool knows(const CudnnEngine *engines, int count, int64_t index) {
   return false;
 }
 
+// Those of one heuristic, appended.
+static int add_recommended(const CudnnProblem *p, void *graph, int mode, int wanted, CudnnEngine *out, int count,
+                           int capacity) {
+  void *configs[MAX_CONFIGS];
+  int n = configurations(graph, mode, configs, MIN(wanted, capacity - count));
+  for (int i = 0; i < n; i++) count += plan_new(p, configs[i], mode != HEURISTIC_FALLBACK, &out[count]);
+  return count;
+}
+
+// Heuristic B repeats what A says, in another order.
 int cudnn_engines(const CudnnProblem *p, CudnnEngine *out, int capacity) {
-  void *graph = graph_new(p), *configs[MAX_CONFIGS];
-  int count = 0;
+  void *graph = graph_new(p);
+  bool fused = p->addend || p->bias || p->relu || p->mask, quick = p->search == CUDNN_QUICK;
+  int count = 0, wanted = fused ? few_fused[!quick] : few[!quick];
   if (!graph) return 0;
-  for (int mode : {HEURISTIC_A, HEURISTIC_B, HEURISTIC_FALLBACK}) {
-    int n = recommended(graph, mode, configs);
-    for (int i = 0; i < n; i++)
-      if (count == capacity)
-        destroy(configs[i]);
-      else
-        count += plan_new(p, configs[i], &out[count]);
-  }
+  count = add_recommended(p, graph, HEURISTIC_A, wanted, out, count, capacity);
+  if (!quick && !fused) count = add_recommended(p, graph, HEURISTIC_B, few[0], out, count, capacity);
+  if (count && (quick || fused)) return count;
+  count = add_recommended(p, graph, HEURISTIC_FALLBACK, wanted, out, count, capacity);
   for (int64_t i = 0; i < get_int(graph, GRAPH_ENGINES) && count < capacity; i++) {
     void *config = knows(out, count, i) ? NULL : default_config(graph, i);
-    if (config) count += plan_new(p, config, &out[count]);
+    if (config) count += plan_new(p, config, false, &out[count]);
   }
   return count;
 }

@@ -2,10 +2,17 @@
 #pragma once
 #include "cuda/conv/ladder.h"
 
+// Which engines to consider. Compiling a fused one takes cuDNN a third of a second.
+typedef enum CudnnSearch {
+  CUDNN_QUICK,    // the deterministic ones that its heuristics put first
+  CUDNN_THOROUGH, // all deterministic ones
+  CUDNN_ANY,      // all, also those whose bits differ from run to run
+} CudnnSearch;
+
 // A convolution and what follows it in the same launch. Ints alone, so that equal problems are equal bytes.
 typedef struct CudnnProblem {
   int op, dtype;                 // ConvOp; of all tensors
-  int tf32, any;                 // may round to TF32; engines whose bits differ from run to run are welcome
+  int tf32, search;              // may round to TF32; CudnnSearch
   int stride, pad;               //
   int n, h, w, c, k, r, s, p, q; // x [n, h, w, c], w [k, r, s, c], y [n, p, q, k], all of them dense
   int addend, bias, relu, mask;  // of forward and dgrad, in this order: + addend, + bias, ReLU, · (mask > 0)
@@ -27,8 +34,8 @@ typedef struct CudnnEngine {
 
 // The library is opened by the first who asks; where it cannot be, that is said once.
 bool cudnn_available(void);
-// Those that can compute the problem, with the knobs that its heuristics recommend, then with the default ones. Takes
-// seconds where cuDNN compiles kernels. Returns how many.
+// Those that can compute the problem: with knobs that cuDNN's heuristics recommend, likely best first, then the remaining
+// ones with their default knobs. Returns how many.
 int cudnn_engines(const CudnnProblem *p, CudnnEngine *out, int capacity);
 void cudnn_engine_free(CudnnEngine *e);
 // Queues it; false when cuDNN refuses.
