@@ -93,29 +93,31 @@ struct Stage {
   cudaEvent_t begin, end;
 };
 
+static void *allocate(Device *dev, size_t bytes) {
+  void *p = device_alloc(dev, bytes);
+  if (!p) die(EXIT_RUN, "out of memory while looking for cuDNN's fastest engine: use a smaller --batch");
+  return p;
+}
 static void *noise(Device *dev, const Tensor *t) {
   size_t n = tensor_elements(t);
-  void *p = device_alloc(dev, tensor_bytes(t));
-  if (!p) die(EXIT_RUN, "out of memory while looking for cuDNN's fastest engine: use a smaller --batch");
+  void *p = allocate(dev, tensor_bytes(t));
   WITH_TYPE(t->dtype, T, { cudnn_noise_kernel<<<blocks_for(n, THREADS), THREADS, 0, stream_of(dev)>>>((T *)p, n); });
   LAUNCH_CHECK();
   return p;
 }
 
 static Stage stage_new(Device *dev, const CudnnProblem *p, size_t workspace) {
-  Tensor x = tensor((DType)p->dtype, p->n, p->h, p->w, p->c), y = tensor((DType)p->dtype, p->n, p->p, p->q, p->k);
-  Tensor w = tensor((DType)p->dtype, p->k, p->r, p->s, p->c), t = p->op == CONV_DGRAD ? x : y;
-  Tensor bias = tensor_packed(F32, 1, t.c), bytes = tensor_packed(F32, 1, (int)(workspace / sizeof(float)) + 1);
-  Tensor sweep = tensor_packed(F32, 1, (int)(sweep_bytes / sizeof(float)));
+  DType type = (DType)p->dtype;
+  Tensor x = tensor(type, p->n, p->h, p->w, p->c), w = tensor(type, p->k, p->r, p->s, p->c);
+  Tensor y = tensor(type, p->n, p->p, p->q, p->k), t = p->op == CONV_DGRAD ? x : y, bias = tensor_packed(F32, 1, t.c);
   Stage s = {.data = {{noise(dev, &x), noise(dev, &w), noise(dev, &y)}}, .addend = t, .mask = t, .out = {.t = t}};
   if (p->op != CONV_WGRAD) s.out.t.data = s.data.at[p->op == CONV_FORWARD ? CUDNN_Y : CUDNN_X];
   if (p->bias) s.out.bias = noise(dev, &bias);
   s.addend.data = p->addend ? noise(dev, &t) : NULL;
   s.mask.data = p->mask ? noise(dev, &t) : NULL;
   s.out.relu = p->relu;
-  s.workspace = noise(dev, &bytes);
-  s.sweep = noise(dev, &sweep);
-  device_zero(dev, s.sweep, sweep_bytes);
+  s.workspace = allocate(dev, workspace);
+  s.sweep = allocate(dev, sweep_bytes);
   CUDA_CHECK(cudaEventCreate(&s.begin));
   CUDA_CHECK(cudaEventCreate(&s.end));
   return s;
