@@ -6,27 +6,24 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "cuda/common.cuh"
 #include "cuda/conv/cudnn.h"
 #include "cuda/conv/ladder.h"
 #include "cuda/sweep.cuh"
-#include "tools/conv_layers.h"
+#include "tools/bench_case.cuh"
 extern "C" {
 #include "nn/cli.h"
 #include "nn/latency.h"
 #include "nn/record.h"
-#include "nn/rng.h"
 extern const char build_commit[]; // written by the Makefile
 }
 
-enum { MAX_RUNGS = 8, MIN_ROUNDS = 7, MAX_ROUNDS = 101, WARMUP = 2, THREADS = 256, MASKS_OF = 4 };
+enum { MAX_RUNGS = 8, MIN_ROUNDS = 7, MAX_ROUNDS = 101, WARMUP = 2, MASKS_OF = 4 };
 static const double slow_us = 20e3; // one that takes longer runs three times only
 
 typedef enum Precision { BENCH_BF16, BENCH_FP16, BENCH_TF32, BENCH_FP32 } Precision;
 static const char *const precision_names[] = {"bf16", "fp16", "tf32", "fp32", NULL};
 static const DType precision_dtypes[] = {BF16, F16, F32, F32};
 static const char *const op_names[] = {"fwd", "dgrad", "wgrad"};
-typedef enum Fused { PLAIN, BIAS_RELU, BIAS_ADD_RELU } Fused;
 static const char *const fused_names[] = {"none", "relu", "add-relu", NULL};
 
 // One who computes: a rung of ours, or cuDNN.
@@ -60,102 +57,12 @@ typedef struct Bench {
   cudaEvent_t begin, end;
 } Bench;
 
-// One layer's tensors. An op writes to one of them; want and bound have its shape.
-typedef struct Case {
-  const ConvCase *layer;
-  Conv conv;
-  Tensor x, w, y, dw, addend, bias;
-  Tensor dw_peer; // of the operands' type, as cuDNN writes it
-} Case;
-
-// ---- data -----------------------------------------------------------------------------------------------------------
-
-// Normal numbers, or their magnitudes; padding lanes zero.
-template <class T> __global__ void fill_kernel(Tensor t, uint64_t key, bool magnitude, size_t elements) {
-  size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= elements) return;
-  float radius = sqrtf(-2 * logf(1 - rng_uniform(key, 2 * i))), v = radius * cospif(2 * rng_uniform(key, 2 * i + 1));
-  ((T *)t.data)[i] = from_float<T>((int)(i % t.ldc) >= t.c ? 0.f : magnitude ? fabsf(v) : v);
-}
-
-// How many elements of got lie further from want than the operands' type explains, NaN among them.
-template <class T, class U>
-__global__ void compare_kernel(const T *got, const U *want, const U *bound, float eps, float share, size_t elements,
-                               unsigned long long *wrong) {
-  size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= elements) return;
-  float error = fabsf(to_float(got[i]) - to_float(want[i]));
-  if (!(error <= eps * fabsf(to_float(want[i])) + share * to_float(bound[i]))) atomicAdd(wrong, 1);
-}
-
-static void fill(Bench *b, const Tensor *t, uint64_t key, bool magnitude) {
-  size_t n = tensor_elements(t);
-  WITH_TYPE(t->dtype, T, {
-    fill_kernel<T><<<blocks_for(n, THREADS), THREADS, 0, stream_of(b->dev)>>>(*t, rng_key(RNG_TEST, key), magnitude, n);
-  });
-  LAUNCH_CHECK();
-}
-
-static void *allocate(Bench *b, size_t bytes) {
-  void *p = device_alloc(b->dev, bytes);
-  if (!p) die(EXIT_RUN, "out of memory on the GPU: use a smaller --batch");
-  return p;
-}
-static Tensor allocated(Bench *b, Tensor t) {
-  t.data = allocate(b, tensor_bytes(&t));
-  return t;
-}
-
-// Rows of zeros behind those of w, up to y's pitch, as cuDNN's channels go.
-static Tensor allocated_filter(Bench *b, DType t, const ConvCase *l) {
-  Tensor padded = allocated(b, tensor(t, channel_pitch(l->cout), l->k, l->k, l->cin)), w = padded;
-  w.n = l->cout;
-  return w;
-}
-
-static Case case_new(Bench *b, const ConvCase *l, int n, int h, int w) {
-  DType t = precision_dtypes[b->precision];
-  int p = (h + 2 * l->pad - l->k) / l->stride + 1, q = (w + 2 * l->pad - l->k) / l->stride + 1;
-  Case c = {l, {l->stride, l->pad}};
-  c.x = allocated(b, tensor(t, n, h, w, l->cin));
-  c.w = allocated_filter(b, t, l);
-  c.y = allocated(b, tensor(t, n, p, q, l->cout));
-  c.dw = allocated(b, tensor(F32, l->cout, l->k, l->k, l->cin));
-  c.dw_peer = allocated_filter(b, t, l);
-  if (b->fused) c.bias = allocated(b, tensor_packed(F32, 1, l->cout));
-  if (b->fused == BIAS_ADD_RELU) c.addend = allocated(b, c.y);
-  return c;
-}
-static void case_free(Bench *b, Case *c) {
-  void *all[] = {c->x.data, c->w.data, c->y.data, c->dw.data, c->dw_peer.data, c->bias.data, c->addend.data};
-  for (void *p : all) device_free(b->dev, p);
-}
-
-static Tensor *result_of(Case *c, ConvOp op, bool peer) {
-  return op == CONV_FORWARD ? &c->y : op == CONV_DGRAD ? &c->x : peer ? &c->dw_peer : &c->dw;
-}
-static const Tensor *operand_of(const Case *c, ConvOp op) { return op == CONV_DGRAD ? &c->y : &c->x; }
-
-static void fill_operands(Bench *b, Case *c, ConvOp op, bool magnitude) {
-  Tensor *all[] = {&c->x, &c->w, &c->y, &c->addend, &c->bias};
-  for (int i = 0; i < COUNT(all); i++)
-    if (all[i]->data && all[i] != result_of(c, op, false)) fill(b, all[i], i, magnitude);
-}
-
-static Dest dest_of(Bench *b, const Case *c, ConvOp op) {
-  if (op == CONV_DGRAD) return {.t = c->x};
-  return {.t = c->y,
-          .relu = b->fused != PLAIN,
-          .bias = c->bias.data,
-          .addend = b->fused == BIAS_ADD_RELU ? &c->addend : NULL};
-}
-
 // ---- running --------------------------------------------------------------------------------------------------------
 
 static void run_rung(Bench *b, Case *c, ConvOp op, const Rung *rung) {
   Device *dev = b->dev;
   dev->conv = rung->name;
-  Dest out = dest_of(b, c, op);
+  Dest out = dest_of(c, op);
   FilterGrad dw = {c->dw};
   if (op == CONV_FORWARD) dev->ops->conv_forward(dev, &c->conv, 1, &c->x, &c->w, &out);
   if (op == CONV_DGRAD) dev->ops->conv_dgrad(dev, &c->conv, 1, &c->y, &c->w, &out);
@@ -164,51 +71,22 @@ static void run_rung(Bench *b, Case *c, ConvOp op, const Rung *rung) {
 
 static void run(Bench *b, Case *c, ConvOp op, const Contender *who) {
   if (who->rung) return run_rung(b, c, op, who->rung);
-  Dest out = dest_of(b, c, op);
+  Dest out = dest_of(c, op);
   const Dest *to = op == CONV_WGRAD ? NULL : &out;
   void *scratch = device_scratch(b->dev, cudnn_workspace(&who->plan, to)),
        *w = (op == CONV_WGRAD ? c->dw_peer : c->w).data;
   if (!b->dev->measuring) cudnn_run(b->dev, &who->plan, op, c->x.data, w, c->y.data, to, scratch);
 }
 
-// The terms of one element of the result, at most.
-static double terms_of(const Case *c, ConvOp op) {
-  const ConvCase *l = c->layer;
-  double taps = (double)l->k * l->k;
-  return op == CONV_FORWARD ? taps * l->cin : op == CONV_DGRAD ? taps * l->cout : (double)tensor_pixels(&c->y);
-}
-
 // The result in memory of its own, from operands or from their magnitudes.
 static void *naive_result(Bench *b, Case *c, ConvOp op, bool magnitude) {
   Tensor *result = result_of(c, op, false);
-  void *own = result->data, *copy = allocate(b, tensor_bytes(result));
-  fill_operands(b, c, op, magnitude);
+  void *own = result->data, *copy = allocate(b->dev, tensor_bytes(result));
+  fill_operands(b->dev, c, op, magnitude);
   result->data = copy;
   run_rung(b, c, op, conv_rung("naive"));
   result->data = own;
   return copy;
-}
-
-// An error of K roundings that are as often up as down grows with √K: 8·√K·u·Σ|term| is exceeded with probability
-// e^-32 (Higham, Mary, "A new approach to probabilistic rounding error analysis", 2019, theorem 2.4). u = 2^-23 is for
-// tensor cores, which truncate. TF32 rounds each term by 2^-10 of itself, and these errors, too, are independent.
-static unsigned long long count_wrong(Bench *b, Case *c, ConvOp op, bool peer, const void *want, const void *bound) {
-  const Tensor *got = result_of(c, op, peer), *ours = result_of(c, op, false);
-  DType operands = precision_dtypes[b->precision];
-  double eps = operands == F32 ? 0x1p-23 : operands == BF16 ? 0x1p-7 : 0x1p-10; // both round their result
-  double root = sqrt(terms_of(c, op)), share = 8 * (root * 0x1p-23 + (b->dev->tf32 ? 0x1p-10 / root : 0));
-  unsigned long long *wrong = (unsigned long long *)allocate(b, sizeof *wrong), host;
-  size_t n = tensor_elements(ours);
-  WITH_TYPE(got->dtype, T, {
-    WITH_TYPE(ours->dtype, U, {
-      compare_kernel<<<blocks_for(n, THREADS), THREADS, 0, stream_of(b->dev)>>>(
-          (const T *)got->data, (const U *)want, (const U *)bound, (float)eps, (float)share, n, wrong);
-    });
-  });
-  LAUNCH_CHECK();
-  device_download(b->dev, &host, wrong, sizeof host);
-  device_free(b->dev, wrong);
-  return host;
 }
 
 static const char *name_of(const Contender *who) { return who->rung ? who->rung->name : "cudnn"; }
@@ -221,7 +99,7 @@ static bool verify(Bench *b, Case *c, ConvOp op, const Contender *all, int count
     Tensor *t = result_of(c, op, !all[i].rung);
     CUDA_CHECK(cudaMemsetAsync(t->data, 0xFF, tensor_bytes(t), stream_of(b->dev))); // NaN: what is not written shows
     run(b, c, op, &all[i]);
-    unsigned long long wrong = count_wrong(b, c, op, !all[i].rung, want, bound);
+    unsigned long long wrong = count_wrong(b->dev, c, op, !all[i].rung, want, bound);
     if (wrong)
       fprintf(stderr, "bench: %s %s of %s: %llu of %zu elements differ from the naive rung\n", name_of(&all[i]),
               op_names[op], c->layer->name, wrong, tensor_elements(t));
@@ -395,7 +273,7 @@ static void reserve(Bench *b, Case *c, ConvOp op, const Contender *all, int coun
 // cuDNN first, where it has an engine, then the rungs that can.
 static int contenders(Bench *b, Case *c, ConvOp op, Contender all[]) {
   int count = 0;
-  Dest out = dest_of(b, c, op);
+  Dest out = dest_of(c, op);
   CudnnPlan plan = cudnn_plan(b->dev, op, &c->conv, &c->x, &c->w, &c->y, op == CONV_WGRAD ? NULL : &out,
                               b->any ? CUDNN_ANY : CUDNN_THOROUGH);
   if (plan.engine.plan) all[count++] = {NULL, plan};
@@ -421,11 +299,11 @@ static bool bench_op(Bench *b, Case *c, ConvOp op) {
 }
 
 static bool bench_layer(Bench *b, const ConvCase *l, int n, int h, int w) {
-  Case c = case_new(b, l, n, h, w);
+  Case c = case_new(b->dev, precision_dtypes[b->precision], (Fused)b->fused, l, n, h, w);
   bool ok = true;
   for (int op = 0; op < CONV_OPS; op++)
     if (b->wanted[op] && (op == CONV_FORWARD || l->frozen < l->count)) ok &= bench_op(b, &c, (ConvOp)op);
-  case_free(b, &c);
+  case_free(b->dev, &c);
   return ok;
 }
 
@@ -547,7 +425,7 @@ int main(int argc, char **argv) {
   if (!(b.dev = device_open("cuda", &err))) die(EXIT_USAGE, "%s", err.msg);
   b.dev->tf32 = b.precision == BENCH_TF32;
   if (b.out && !(b.file = fopen(b.out, "a"))) die(EXIT_USAGE, "--out %s: cannot be written", b.out);
-  b.sweep = allocate(&b, sweep_bytes);
+  b.sweep = allocate(b.dev, sweep_bytes);
   CUDA_CHECK(cudaEventCreate(&b.begin));
   CUDA_CHECK(cudaEventCreate(&b.end));
   bool ok = b.gemm ? bench_gemm(&b) : bench_network(&b);
