@@ -234,14 +234,14 @@ static bool supports(const Device *, ConvOp op, const Tensor *in) {
   return !(op == CONV_WGRAD && in->count) && cudnn_available();
 }
 
+// Said once; silence would pass our figures off as cuDNN's.
 static const Rung *instead(const Device *dev, ConvOp op, const Tensor *in, const Tensor *w) {
   static bool said;
+  static const char *const names[CONV_OPS] = {"forward", "dgrad", "wgrad"};
   if (!said)
-    fprintf(
-        stderr,
-        "cuDNN has no deterministic engine for every convolution (op %d, %d x %d taps, %d channels, say); those are "
-        "computed by our own kernels\n",
-        op, w->h, w->w, w->c);
+    fprintf(stderr,
+            "cuDNN has no deterministic engine for %s of %d -> %d channels, %d x %d taps: using our own kernels\n",
+            names[op], w->c, w->n, w->h, w->w);
   said = true;
   return conv_own_rung(dev, op, in);
 }
