@@ -148,15 +148,16 @@ static double flop_of(const Case *c) {
   return 2.0 * tensor_pixels(&c->y) * l->cout * l->k * l->k * l->cin;
 }
 
-// No kernel can be faster: all arithmetic at the highest clock, every operand over the memory's pins once.
+// No kernel can be faster: all arithmetic at the highest clock, or every operand over the memory's pins once. Of x, a
+// stride past the filter leaves pixels unread.
 static double floor_us(Bench *b, Case *c, ConvOp op) {
   double flops =
       flop_per_clock(b) * attribute(b, cudaDevAttrMultiProcessorCount) * 1e3 * attribute(b, cudaDevAttrClockRate);
   double bandwidth = 2e3 * attribute(b, cudaDevAttrMemoryClockRate) * attribute(b, cudaDevAttrGlobalMemoryBusWidth) / 8;
-  const Tensor *all[] = {&c->x, &c->y, op == CONV_WGRAD ? &c->dw : &c->w, &c->addend};
-  double bytes = 0;
-  for (const Tensor *t : all) bytes += t->data ? (double)tensor_bytes(t) : 0;
-  double compute = flop_of(c) / flops;
+  double met = op == CONV_DGRAD ? 1 : fmin(1, (double)c->layer->k / c->layer->stride);
+  const Tensor *others[] = {&c->y, op == CONV_WGRAD ? &c->dw : &c->w, &c->addend};
+  double bytes = met * met * (double)tensor_bytes(&c->x), compute = flop_of(c) / flops;
+  for (const Tensor *t : others) bytes += t->data ? (double)tensor_bytes(t) : 0;
   return isnan(compute) ? NAN : 1e6 * fmax(compute, bytes / bandwidth);
 }
 
