@@ -166,7 +166,7 @@ static void print_bars(FILE *f, const PlotPanel *p, const Axis *ay, double top) 
 static void print_legend(FILE *f, const PlotPanel *p, double top) {
   double x = WIDTH - RIGHT;
   for (int i = p->num_series - 1; i >= 0; i--) {
-    x -= 7.8 * (double)strlen(p->series[i].name) + 36; // about the width of a letter at 12 pixels, line and gap
+    x -= 8.4 * (double)strlen(p->series[i].name) + 36; // about the width of a letter at 12 pixels, line and gap
     fprintf(f, "<path class=\"line\" stroke=\"%s\" d=\"M%.1f %.1fh18\"/>\n", colours[i % COUNT(colours)], x,
             top + TOP - 16);
     print_text(f, x + 24, top + TOP - 12, "legend", p->series[i].name);

@@ -11,8 +11,8 @@ enum { MAX_RUNGS = 12, MAX_LAYERS = 128, OPS = 3, NAME = 32 };
 static const char *const dtype_names[] = {"bf16", "fp16", "tf32", "fp32"};
 static const char *const op_names[OPS] = {"fwd", "dgrad", "wgrad"};
 // In the chart and the second table: one of each kind.
-static const char *const shown[] = {"res2.3x3",     "res3.3x3", "res4.3x3",       "res5.3x3", "res4.1x1.in",
-                                    "res4.1x1.out", "p2.3x3",   "fpn.p2.lateral", "mask.3x3", "box.fc6"};
+static const char *const shown[] = {"res3.3x3", "res4.3x3",       "res5.3x3", "res4.1x1.in", "res4.1x1.out",
+                                    "p2.3x3",   "fpn.p2.lateral", "mask.3x3", "mask.deconv", "box.fc6"};
 static const char begin_mark[] = "<!-- conv tables: generated from ", end_mark[] = "<!-- end of conv tables -->";
 
 typedef struct Entry {
