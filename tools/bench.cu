@@ -279,7 +279,8 @@ static int contenders(Bench *b, Case *c, ConvOp op, Contender all[]) {
                               b->any ? CUDNN_ANY : CUDNN_THOROUGH);
   if (plan.engine.plan) all[count++] = {NULL, plan};
   for (int i = 0; i < b->num_rungs; i++)
-    if (b->rungs[i]->supports(b->dev, op, operand_of(c, op))) all[count++] = {b->rungs[i]};
+    if (b->rungs[i]->supports(b->dev, op, &c->conv, operand_of(c, op), op == CONV_WGRAD ? &c->dw : &c->w))
+      all[count++] = {b->rungs[i]};
   return count;
 }
 

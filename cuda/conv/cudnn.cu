@@ -230,12 +230,12 @@ CudnnPlan cudnn_plan(Device *dev, ConvOp op, const Conv *conv, const Tensor *x, 
 // ---- the rung ---------------------------------------------------------------------------------------------------------
 
 // Rows past a count hold anything at all, and cuDNN knows no counts: harmless in a row's own result, not in a sum.
-static bool supports(const Device *, ConvOp op, const Tensor *in) {
+static bool supports(const Device *, ConvOp op, const Conv *, const Tensor *in, const Tensor *) {
   return !(op == CONV_WGRAD && in->count) && cudnn_available();
 }
 
 // Said once; silence would pass our figures off as cuDNN's.
-static const Rung *instead(const Device *dev, ConvOp op, const Tensor *in, const Tensor *w) {
+static const Rung *instead(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   static bool said;
   static const char *const names[CONV_OPS] = {"forward", "dgrad", "wgrad"};
   if (!said)
@@ -243,7 +243,7 @@ static const Rung *instead(const Device *dev, ConvOp op, const Tensor *in, const
             "cuDNN has no deterministic engine for %s of %d -> %d channels, %d x %d taps: using our own kernels\n",
             names[op], w->c, w->n, w->h, w->w);
   said = true;
-  return conv_own_rung(dev, op, in);
+  return conv_own_rung(dev, op, conv, in, w);
 }
 
 // Scratch: the filter with padded rows where it needs them; cudnn_run's workspace.
@@ -256,7 +256,7 @@ static void compute(Device *dev, ConvOp op, const Conv *conv, int pairs, const T
     const Tensor *t = &out[i].t, *x = op == CONV_FORWARD ? &in[i] : t, *y = op == CONV_FORWARD ? t : &in[i];
     plans[i] = cudnn_plan(dev, op, conv, x, w, y, &out[i], CUDNN_QUICK);
     if (!plans[i].engine.plan) {
-      const Rung *own = instead(dev, op, in, w);
+      const Rung *own = instead(dev, op, conv, in, w);
       return (op == CONV_FORWARD ? own->forward : own->dgrad)(dev, conv, pairs, in, w, out);
     }
     workspace = MAX(workspace, cudnn_workspace(&plans[i], &out[i]));
@@ -289,7 +289,7 @@ static void wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, con
   size_t raw = aligned((size_t)dy->ldc * dw->h * dw->w * dw->ldc * dtype_size(x->dtype)), workspace = 0;
   for (int i = 0; i < pairs; i++) {
     plans[i] = cudnn_plan(dev, CONV_WGRAD, conv, &x[i], dw, &dy[i], NULL, CUDNN_QUICK);
-    if (!plans[i].engine.plan) return instead(dev, CONV_WGRAD, x, dw)->wgrad(dev, conv, pairs, x, dy, out);
+    if (!plans[i].engine.plan) return instead(dev, CONV_WGRAD, conv, x, dw)->wgrad(dev, conv, pairs, x, dy, out);
     workspace = MAX(workspace, cudnn_workspace(&plans[i], NULL));
   }
   char *scratch = (char *)device_scratch(dev, raw + workspace);

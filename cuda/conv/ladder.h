@@ -13,8 +13,9 @@ typedef enum ConvOp { CONV_FORWARD, CONV_DGRAD, CONV_WGRAD, CONV_OPS } ConvOp;
 // convolution, and wgrad leaves db to its caller. All are deterministic.
 struct Rung {
   const char *name;
-  // Whether it computes `op` when the operand that is read pixel by pixel (x, or dy in dgrad) is such as `in`.
-  bool (*supports)(const Device *dev, ConvOp op, const Tensor *in);
+  // Whether it computes `op` when the operand that is read pixel by pixel (x, or dy in dgrad) and the filter (dw in wgrad)
+  // are such as `in` and `w`.
+  bool (*supports)(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w);
   void (*forward)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *w, const Dest *y);
   void (*dgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *dy, const Tensor *w, const Dest *dx);
   void (*wgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);
@@ -26,7 +27,7 @@ extern const Rung *const conv_rungs[]; // all of them, from the bottom; NULL at 
 // By name; NULL when there is none.
 const Rung *conv_rung(const char *name);
 // The fastest of ours that can.
-const Rung *conv_own_rung(const Device *dev, ConvOp op, const Tensor *in);
+const Rung *conv_own_rung(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w);
 
 #ifdef __cplusplus
 }
