@@ -229,10 +229,7 @@ CudnnPlan cudnn_plan(Device *dev, ConvOp op, const Conv *conv, const Tensor *x, 
 
 // ---- the rung ---------------------------------------------------------------------------------------------------------
 
-// Rows past a count hold anything at all, and cuDNN knows no counts: harmless in a row's own result, not in a sum.
-static bool supports(const Device *, ConvOp op, const Conv *, const Tensor *in, const Tensor *) {
-  return !(op == CONV_WGRAD && in->count) && cudnn_available();
-}
+static bool supports(const Device *, ConvOp, const Conv *, const Tensor *, const Tensor *) { return cudnn_available(); }
 
 // Said once; silence would pass our figures off as cuDNN's.
 static const Rung *instead(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
@@ -282,12 +279,14 @@ static void dgrad(Device *dev, const Conv *conv, int pairs, const Tensor *dy, co
   compute(dev, CONV_DGRAD, conv, pairs, dy, w, dx);
 }
 
-// cuDNN's gradient of each pair is of the operands' type; their sum is float.
+// cuDNN's gradient of each pair is of the operands' type; their sum is float. cuDNN knows no counts, and rows past one
+// hold anything at all: harmless in a row's own result, but not in a sum.
 static void wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out) {
   const Tensor *dw = &out->dw;
   CudnnPlan plans[CONV_MAX_PAIRS];
   size_t raw = aligned((size_t)dy->ldc * dw->h * dw->w * dw->ldc * dtype_size(x->dtype)), workspace = 0;
   for (int i = 0; i < pairs; i++) {
+    if (x[i].count) return conv_own_rung(dev, CONV_WGRAD, conv, x, dw)->wgrad(dev, conv, pairs, x, dy, out);
     plans[i] = cudnn_plan(dev, CONV_WGRAD, conv, &x[i], dw, &dy[i], NULL, CUDNN_QUICK);
     if (!plans[i].engine.plan) return instead(dev, CONV_WGRAD, conv, x, dw)->wgrad(dev, conv, pairs, x, dy, out);
     workspace = MAX(workspace, cudnn_workspace(&plans[i], NULL));
