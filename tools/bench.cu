@@ -206,6 +206,7 @@ static void write_record(Bench *b, Case *c, ConvOp op, const Contender *who, con
   record_num(&j, "floor_us", f->floor_us);
   record_num(&j, "cudnn_us", f->cudnn_us);
   record_num(&j, "ratio", f->ratio);
+  record_int(&j, "cudnn_version", cudnn_version());
   record_bool(&j, "cudnn_any", b->any);
   if (peer) {
     record_int(&j, "cudnn_engine", peer->plan.engine.index);
@@ -213,7 +214,7 @@ static void write_record(Bench *b, Case *c, ConvOp op, const Contender *who, con
     record_bool(&j, "cudnn_deterministic", peer->plan.engine.deterministic);
     record_bool(&j, "cudnn_fused", b->fused && !peer->plan.finish);
   } else
-    record_raw(&j, "cudnn_engine", "null"); // it has none for this problem
+    record_raw(&j, "cudnn_engine", "null"); // it has none, or its version is 0: no library
   fprintf(b->file, "%s\n", record_end(&j));
   fflush(b->file);
   record_free(&j);
@@ -237,7 +238,7 @@ static void report(Bench *b, Case *c, ConvOp op, const Contender *who, const Con
     printf("  engine %d of %d%s%s\n", who->plan.engine.index, who->plan.tried,
            who->plan.engine.deterministic ? "" : ", not deterministic", who->plan.finish ? ", not fused" : "");
   else
-    printf(peer ? "  %.2f of cuDNN's speed\n" : "  (cuDNN has no engine)\n", f.ratio);
+    printf(peer ? "  %.2f of cuDNN's speed\n" : "  (no engine of cuDNN's)\n", f.ratio);
   fflush(stdout);
   for (int i = 0; i < b->num_rungs; i++)
     if (b->rungs[i] == who->rung) add_total(&b->total[op][i], &f, c->layer->name, count_of(c, op));
@@ -252,7 +253,7 @@ static void print_totals(const Bench *b) {
       const Total *t = &b->total[op][i];
       if (!t->layers) continue;
       printf("%-6s %-7s %6d %10.3f %10.3f %10.3f %8.2f  ", op_names[op], b->rungs[i]->name, t->layers, t->us / 1e3,
-             t->floor_us / 1e3, t->cudnn_us / 1e3, t->cudnn_us / t->shared_us);
+             t->floor_us / 1e3, t->cudnn_us / 1e3, t->shared_us > 0 ? t->cudnn_us / t->shared_us : NAN);
       if (t->worst_layer) printf("%s (%.2f)", t->worst_layer, t->worst);
       printf(t->without_cudnn ? "; %d layers without cuDNN\n" : "\n", t->without_cudnn);
     }

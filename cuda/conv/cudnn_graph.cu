@@ -93,6 +93,7 @@ enum { CROSS_CORRELATION = 1 };
 
 struct Library {
   void *handle;
+  size_t (*version)(void);
   const char *(*error)(int);
   int (*create_handle)(void **), (*set_stream)(void *, cudaStream_t);
   int (*create)(int descriptor, void **), (*destroy)(void *), (*finalize)(void *);
@@ -107,6 +108,7 @@ static bool load(Library *l) {
     void *to;
     const char *name;
   } symbols[] = {
+      {&l->version, "cudnnGetVersion"},
       {&l->error, "cudnnGetErrorString"},
       {&l->create_handle, "cudnnCreate"},
       {&l->set_stream, "cudnnSetStream"},
@@ -137,6 +139,7 @@ static const Library *library() {
   return ok ? &l : NULL;
 }
 bool cudnn_available(void) { return library() != NULL; }
+int cudnn_version(void) { return cudnn_available() ? (int)library()->version() : 0; }
 
 #define CUDNN_CHECK(call)                                                                                              \
   do {                                                                                                                 \

@@ -34,6 +34,7 @@ typedef struct CudnnEngine {
 
 // The library is opened by the first who asks; where it cannot be, that is said once.
 bool cudnn_available(void);
+int cudnn_version(void); // 91900 is 9.19.0; 0: not available
 // Those that can compute the problem: with knobs that cuDNN's heuristics recommend, likely best first, then the remaining
 // ones with their default knobs. Returns how many.
 int cudnn_engines(const CudnnProblem *p, CudnnEngine *out, int capacity);
