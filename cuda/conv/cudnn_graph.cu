@@ -86,7 +86,14 @@ enum Attribute {
   ENGINE_INDEX = 1301,
   ENGINE_NOTES = 1303,
 };
-enum Note { NOTE_TENSOR_CORE = 0, NOTE_ROUNDS_INPUTS = 1, NOTE_FFT = 3, NOTE_NONDETERMINISTIC = 4, NOTE_WINOGRAD = 5 };
+enum Note {
+  NOTE_TENSOR_CORE = 0,
+  NOTE_ROUNDS_INPUTS = 1,
+  NOTE_FFT = 3,
+  NOTE_NONDETERMINISTIC = 4,
+  NOTE_WINOGRAD = 5,
+  NOTE_LAST_WINOGRAD = 8, // those between say how large its tiles are
+};
 enum { HEURISTIC_B = 1, HEURISTIC_FALLBACK = 2, HEURISTIC_A = 3 };
 enum { ADD = 0, RELU_FORWARD = 100, RELU_BACKWARD = 200 };
 enum { CROSS_CORRELATION = 1 };
@@ -301,7 +308,9 @@ static Notes notes_of(void *engine) {
 // err by more than the rounding of a sum.
 static bool fits(const CudnnProblem *p, const Notes &notes) {
   if (p->search != CUDNN_ANY && notes.has(NOTE_NONDETERMINISTIC)) return false;
-  if (notes.has(NOTE_WINOGRAD) || notes.has(NOTE_FFT)) return false;
+  if (notes.has(NOTE_FFT)) return false;
+  for (int note = NOTE_WINOGRAD; note <= NOTE_LAST_WINOGRAD; note++)
+    if (notes.has(note)) return false;
   if (p->dtype != F32) return true;
   return !notes.has(NOTE_ROUNDS_INPUTS) && (p->tf32 || !notes.has(NOTE_TENSOR_CORE));
 }
