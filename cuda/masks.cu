@@ -5,7 +5,11 @@ extern "C" {
 #include "nn/mask_bins.h"
 }
 
-enum { BLOCK = 256, POLYGON_THREADS = 128 };
+enum {
+  BLOCK = 256,
+  BIN_LANES = 8, // neighbours that share a bin: a large box has up to a thousand samples in each
+  POLYGON_THREADS = 128
+};
 
 // Targets and probabilities: float, one channel, no padding.
 static void check_single(const Tensor *t) { CHECK(t->dtype == F32 && t->ldc == 1); }
@@ -14,15 +18,21 @@ static void check_single(const Tensor *t) { CHECK(t->dtype == F32 && t->ldc == 1
 
 static __global__ void mask_target_kernel(MaskTarget p, const ImageInfo *images, const __grid_constant__ Truth truth,
                                           const __grid_constant__ RoiTargets targets, Tensor target) {
-  int item = blockIdx.x * BLOCK + threadIdx.x, x = item % p.size, y = item / p.size % p.size,
-      r = item / p.size / p.size;
+  int item = (blockIdx.x * BLOCK + threadIdx.x) / BIN_LANES, lane = threadIdx.x % BIN_LANES;
+  int x = item % p.size, y = item / p.size % p.size, r = item / p.size / p.size;
   const Rois &objects = targets.objects;
   if (r >= min(*objects.count, target.n)) return;
   Mask mask = instance_mask(&p, &truth, targets.object_truth[r], &images[objects.image[r]]);
   if (mask.bitmap->parts > 0) return; // polygon_target_kernel's
   Box box = box_rows(&objects.box)[r];
   RoiAxis ys = target_axis(&p, box.y1, box.y2), xs = target_axis(&p, box.x1, box.x2);
-  *pixel<float>(target, r, y, x) = target_value(&p, mask_bin(&mask, ys, xs, y, x));
+  uint32_t sharers = ((1u << BIN_LANES) - 1) << (threadIdx.x % 32 - lane);
+  float sum = 0;
+  for (int first = 0; first < ys.samples; first += BIN_LANES) {
+    float row = first + lane < ys.samples ? mask_bin_row(&mask, ys, xs, y, x, first + lane) : 0;
+    for (int i = 0; i < BIN_LANES; i++) sum += __shfl_sync(sharers, row, i, BIN_LANES);
+  }
+  if (lane == 0) *pixel<float>(target, r, y, x) = target_value(&p, ys, xs, sum);
 }
 
 // One block an object, a thread an edge. Toggles commute, so that no order of threads shows.
@@ -61,7 +71,7 @@ extern "C" void cuda_mask_target(Device *dev, const MaskTarget *p, const ImageIn
   if (dev->measuring) return;
   CHECK(target->h == p->size && target->w == p->size);
   check_single(target);
-  int blocks = blocks_for(tensor_pixels(target), BLOCK);
+  int blocks = blocks_for(tensor_pixels(target) * BIN_LANES, BLOCK);
   mask_target_kernel<<<blocks, BLOCK, 0, stream_of(dev)>>>(*p, images, *truth, *targets, *target);
   LAUNCH_CHECK();
   if (p->source != MASK_POLYGON) return;

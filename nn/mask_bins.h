@@ -48,17 +48,16 @@ static inline HD real mask_sample(const Mask *m, RoiTap row, RoiTap column) {
   return high + row.fraction * (1 - column.fraction) * c + row.fraction * column.fraction * d;
 }
 
-// Mean of the samples of one bin. The map ends with the resized image, not with the canvas.
-static inline HD real mask_bin(const Mask *m, RoiAxis ys, RoiAxis xs, int bin_y, int bin_x) {
+// Sum over one row of samples of a bin; a bin is the sum of its rows, in order, over their samples. The map ends with the
+// resized image, not with the canvas.
+static inline HD real mask_bin_row(const Mask *m, RoiAxis ys, RoiAxis xs, int bin_y, int bin_x, int sy) {
   real sum = 0;
-  for (int sy = 0; sy < ys.samples; sy++) {
-    RoiTap row = roi_tap(ys, bin_y, sy, m->info->rh);
-    for (int sx = 0; sx < xs.samples; sx++) {
-      RoiTap column = roi_tap(xs, bin_x, sx, m->info->rw);
-      if (row.low >= 0 && column.low >= 0) sum += mask_sample(m, row, column);
-    }
+  RoiTap row = roi_tap(ys, bin_y, sy, m->info->rh);
+  for (int sx = 0; sx < xs.samples; sx++) {
+    RoiTap column = roi_tap(xs, bin_x, sx, m->info->rw);
+    if (row.low >= 0 && column.low >= 0) sum += mask_sample(m, row, column);
   }
-  return sum / (real)(ys.samples * xs.samples);
+  return sum;
 }
 
 // An axis of the target's grid over a box: adaptive sampling.
@@ -67,7 +66,8 @@ static inline HD RoiAxis target_axis(const MaskTarget *p, real low, real high) {
 }
 
 // What a bin becomes in the target. !(< 0.5) would turn the NaN of a box without samples into foreground.
-static inline HD real target_value(const MaskTarget *p, real value) {
+static inline HD real target_value(const MaskTarget *p, RoiAxis ys, RoiAxis xs, real sum) {
+  real value = sum / (real)(ys.samples * xs.samples);
   return p->source == MASK_SOFT ? value : value >= (real)0.5;
 }
 

@@ -34,10 +34,17 @@ static void target_of_polygons(const MaskTarget *p, const Bitmap *bitmap, const 
     for (int x = 0; x < p->size; x++) write_pixel(target, r, y, x, (real)(columns[x] >> y & 1));
 }
 
+static real bin_sum(const Mask *mask, RoiAxis ys, RoiAxis xs, int y, int x) {
+  real sum = 0;
+  for (int sy = 0; sy < ys.samples; sy++) sum += mask_bin_row(mask, ys, xs, y, x, sy);
+  return sum;
+}
+
 static void target_of_bitmap(const MaskTarget *p, const Mask *mask, Box box, const Tensor *target, int r) {
   RoiAxis ys = target_axis(p, box.y1, box.y2), xs = target_axis(p, box.x1, box.x2);
   for (int y = 0; y < p->size; y++)
-    for (int x = 0; x < p->size; x++) write_pixel(target, r, y, x, target_value(p, mask_bin(mask, ys, xs, y, x)));
+    for (int x = 0; x < p->size; x++)
+      write_pixel(target, r, y, x, target_value(p, ys, xs, bin_sum(mask, ys, xs, y, x)));
 }
 
 void OP(mask_target)(Device *dev, const MaskTarget *p, const ImageInfo *images, const Truth *truth,
