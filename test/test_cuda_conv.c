@@ -19,7 +19,7 @@ typedef struct Mode { // who computes
 static const Mode modes[] = {
     {"naive", F32, false},   {"naive", BF16, false}, {"naive", F16, false}, {"im2col", F32, false},
     {"im2col", BF16, false}, {"im2col", F16, false}, {"wmma", F32, true},   {"wmma", BF16, false},
-    {"wmma", F16, false},    {NULL, F32, false},
+    {"wmma", F16, false},    {"wgmma", BF16, false}, {"wgmma", F16, false},   {NULL, F32, false},
 };
 
 typedef struct Problem {
@@ -274,6 +274,7 @@ static void check_rung(const char *rung) {
 TEST(cuda_conv_naive_is_exact) { check_rung("naive"); }
 TEST(cuda_conv_im2col_is_exact) { check_rung("im2col"); }
 TEST(cuda_conv_wmma_is_exact) { check_rung("wmma"); }
+TEST(cuda_conv_wgmma_is_exact) { check_rung("wgmma"); }
 TEST(cuda_conv_auto_is_exact) { check_rung(NULL); }
 
 // ---- rounding, repetition ---------------------------------------------------------------------------------------

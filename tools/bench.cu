@@ -237,7 +237,8 @@ static bool bench_op(Bench *b, Case *c, ConvOp op) {
   const char *rungs[MAX_RUNGS];
   int num_rungs = 0;
   for (int i = 0; i < b->num_rungs; i++)
-    if (conv_rung(b->rungs[i])->supports(b->dev, op, operand_of(c, op))) rungs[num_rungs++] = b->rungs[i];
+    if (conv_rung(b->rungs[i])->supports(b->dev, op, &c->conv, operand_of(c, op), op == CONV_WGRAD ? &c->dw : &c->w))
+      rungs[num_rungs++] = b->rungs[i];
   reserve(b, c, op, rungs, num_rungs);
   if (!verify(b, c, op, rungs, num_rungs)) return false;
   static double us[MAX_RUNGS][MAX_ROUNDS];
@@ -267,7 +268,7 @@ static void parse(Bench *b, int argc, char **argv) {
        .kind = OPT_STRING,
        .target = &b->rung_names,
        .arg = "A,B",
-       .help = "naive, im2col, wmma, cudnn"},
+       .help = "naive, im2col, wmma, wgmma, cudnn"},
       {.name = "dtype", .kind = OPT_CHOICE, .target = &b->precision, .help = "operands", .choices = precision_names},
       {.name = "layer",
        .kind = OPT_STRING,
@@ -293,7 +294,7 @@ static void parse(Bench *b, int argc, char **argv) {
   static char names[256];
   snprintf(names, sizeof names, "%s", b->rung_names);
   for (char *name = strtok(names, ","); name; name = strtok(NULL, ",")) {
-    if (!conv_rung(name)) die(EXIT_USAGE, "--rungs %s: choose from naive, im2col, wmma and cudnn", name);
+    if (!conv_rung(name)) die(EXIT_USAGE, "--rungs %s: choose from naive, im2col, wmma, wgmma and cudnn", name);
     if (b->num_rungs == MAX_RUNGS) die(EXIT_USAGE, "--rungs: at most %d", MAX_RUNGS);
     b->rungs[b->num_rungs++] = conv_rung(name)->name;
   }

@@ -16,7 +16,7 @@ enum {
   CHUNK_FLOATS = 1 << 25              // of the unrolled matrix
 };
 
-static bool im2col_supports(const Device *, ConvOp, const Tensor *) { return true; }
+static bool im2col_supports(const Device *, ConvOp, const Conv *, const Tensor *, const Tensor *) { return true; }
 
 // ---- the product of two matrices ------------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@
 
 // ---- the rung -------------------------------------------------------------------------------------------------------
 
-static const Rung *const rungs[] = {&rung_naive, &rung_im2col, &rung_wmma, &rung_cudnn};
+static const Rung *const rungs[] = {&rung_naive, &rung_im2col, &rung_wmma, &rung_wgmma, &rung_cudnn};
+static const Rung *const fastest[] = {&rung_wgmma, &rung_wmma, &rung_im2col}; // of ours, first
 
 const Rung *conv_rung(const char *name) {
   for (const Rung *rung : rungs)
@@ -15,13 +16,15 @@ const Rung *conv_rung(const char *name) {
 }
 
 // The rung asked for where it can, else the fastest of ours; never cuDNN unasked.
-static const Rung *choose(const Device *dev, ConvOp op, const Tensor *in) {
+static const Rung *choose(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   if (dev->conv && strcmp(dev->conv, "auto")) {
     const Rung *rung = conv_rung(dev->conv);
-    if (!rung) die(EXIT_USAGE, "--conv %s: choose auto, naive, im2col, wmma or cudnn", dev->conv);
-    if (rung->supports(dev, op, in)) return rung;
+    if (!rung) die(EXIT_USAGE, "--conv %s: choose auto, naive, im2col, wmma, wgmma or cudnn", dev->conv);
+    if (rung->supports(dev, op, conv, in, w)) return rung;
   }
-  return rung_wmma.supports(dev, op, in) ? &rung_wmma : &rung_im2col;
+  for (const Rung *rung : fastest)
+    if (rung->supports(dev, op, conv, in, w)) return rung;
+  die(EXIT_RUN, "no rung computes this convolution");
 }
 
 // ---- shapes ---------------------------------------------------------------------------------------------------------
@@ -61,7 +64,7 @@ extern "C" void cuda_conv_forward(Device *dev, const Conv *conv, int pairs, cons
                                   const Dest *y) {
   CHECK(pairs <= CONV_MAX_PAIRS && w->dtype == x->dtype);
   for (int i = 0; i < pairs; i++) check_sides(conv, w, &x[i], &y[i].t), check_dest(&y[i]);
-  const Rung *rung = choose(dev, CONV_FORWARD, x);
+  const Rung *rung = choose(dev, CONV_FORWARD, conv, x, w);
   if (!is_flat(conv, pairs, x, w)) return rung->forward(dev, conv, pairs, x, w, y);
   Tensor x1 = flat(x), w1 = flat(w);
   rung->forward(dev, &one_by_one, 1, &x1, &w1, y);
@@ -71,7 +74,7 @@ extern "C" void cuda_conv_dgrad(Device *dev, const Conv *conv, int pairs, const 
                                 const Dest *dx) {
   CHECK(pairs <= CONV_MAX_PAIRS && w->dtype == dy->dtype);
   for (int i = 0; i < pairs; i++) check_sides(conv, w, &dx[i].t, &dy[i]), check_dest(&dx[i]);
-  const Rung *rung = choose(dev, CONV_DGRAD, dy);
+  const Rung *rung = choose(dev, CONV_DGRAD, conv, dy, w);
   const Tensor *t = &dx->t, *a = dx->addend;
   bool same = !a || (a->h == t->h && a->w == t->w);
   if (!is_flat(conv, pairs, t, w) || dx->bias || !same) return rung->dgrad(dev, conv, pairs, dy, w, dx);
@@ -87,7 +90,7 @@ extern "C" void cuda_conv_wgrad(Device *dev, const Conv *conv, int pairs, const 
                                 const FilterGrad *out) {
   CHECK(pairs <= CONV_MAX_PAIRS && out->dw.dtype == F32);
   for (int i = 0; i < pairs; i++) check_sides(conv, &out->dw, &x[i], &dy[i]);
-  const Rung *rung = choose(dev, CONV_WGRAD, x);
+  const Rung *rung = choose(dev, CONV_WGRAD, conv, x, &out->dw);
   if (is_flat(conv, pairs, x, &out->dw)) {
     Tensor x1 = flat(x);
     FilterGrad flattened = *out;

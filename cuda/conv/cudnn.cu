@@ -197,7 +197,7 @@ __global__ void cudnn_filter_kernel(const T *raw, Tensor dw, const float *scale,
 // ---- launchers ------------------------------------------------------------------------------------------------------
 
 // Rows past a count hold anything at all, and cuDNN knows no counts: harmless in a row's own result, not in a sum.
-static bool supports(const Device *, ConvOp op, const Tensor *in) {
+static bool supports(const Device *, ConvOp op, const Conv *, const Tensor *in, const Tensor *) {
   return !(op == CONV_WGRAD && in->count) && library() != NULL;
 }
 

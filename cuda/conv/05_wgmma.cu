@@ -1,0 +1,350 @@
+// Rung 05, wgmma: forward and dgrad on Hopper. Idea: copies by TMA, products by wgmma, and a warpgroup for each.
+// Removes: addresses computed by the threads that multiply, fragments that pass through registers, blocks that begin and
+// end with empty tensor cores.
+// Changed since the rung before: one thread asks TMA for tiles, pixels under a tap included; two warpgroups multiply them
+// where they lie and write results while the next tile is on its way; as many blocks as fit stay for the whole launch.
+// Limit: the tensor cores where the sums are long, memory where they are short.
+#include "cuda/conv/ladder.h"
+#include "cuda/conv/wgmma.cuh"
+
+enum {
+  MAX_PARTS = 8,
+  DEPTH = 64, // terms of a stage: one swizzled row of 16-bit elements
+  BAND = 8,   // tiles across that are neighbours in the order of tiles
+};
+
+// One of the products that a launch computes, and the map of the pixels that it reads.
+struct MappedPart {
+  CUtensorMap pixels;
+  Part part;
+  bool dense; // the positions are the tensor's pixels, in order
+};
+struct Product {
+  CUtensorMap filter; // [columns of the filter bank, taps, channels]
+  MappedPart of[MAX_PARTS];
+  int parts, across; // tiles across
+  int filter_width;  // taps
+};
+static_assert(sizeof(Product) <= 4096 + 28 * 1024, "a kernel's arguments");
+
+// ROWS × COLUMNS of a result, by one block. CLUSTER blocks, one below the other, share the filter's tile, of which each
+// fetches a part for all. BACKWARD: the filter is read with its terms as rows, in columns of 64 channels.
+template <int ROWS_, int COLUMNS_, int CLUSTER_, bool BACKWARD_> struct WgmmaTile {
+  static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, CLUSTER = CLUSTER_;
+  static constexpr bool BACKWARD = BACKWARD_;
+  static constexpr int DOWN = ROWS / (CONSUMERS * WGMMA_ROWS); // wgmmas of a warpgroup
+  static constexpr int CHUNK = DEPTH * SWIZZLE_ROW;            // backward: 64 channels of a stage's terms
+  static constexpr int CHUNKS = (COLUMNS + 63) / 64;
+  static constexpr int A_BYTES = ROWS * SWIZZLE_ROW, B_BYTES = BACKWARD ? CHUNKS * CHUNK : COLUMNS * SWIZZLE_ROW;
+  static constexpr int STAGE = A_BYTES + B_BYTES, ALL_STAGES = (MAX_SHARED - SWIZZLE_ATOM - 5 * 1024) / STAGE;
+  static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + SWIZZLE_ATOM;
+  static_assert(STAGES >= 3 && DOWN >= 1 && ROWS <= 256 && B_BYTES % SWIZZLE_ATOM == 0);
+  static_assert(BACKWARD ? CHUNKS % CLUSTER == 0 : COLUMNS / CLUSTER % 8 == 0);
+};
+
+// ---- the order of tiles -----------------------------------------------------------------------------------------------
+
+// What a block has in shared memory besides its stages.
+template <class Tile> struct Schedule {
+  int first[MAX_PARTS + 1];                // tile of each part, counted in tiles of a cluster
+  float bias[CONSUMERS][2][Tile::COLUMNS]; // of the tile, and of the one before or after
+  uint64_t full[Tile::STAGES], empty[Tile::STAGES];
+};
+struct Work {
+  int part, row, column;
+};
+
+// Past the device-side count of a part's rows there are no tiles.
+template <class Tile> __device__ void count_tiles(const Product &p, Schedule<Tile> &s) {
+  s.first[0] = 0;
+  for (int i = 0; i < p.parts; i++) {
+    int down = (gather_rows(p.of[i].part.gather) + Tile::ROWS * Tile::CLUSTER - 1) / (Tile::ROWS * Tile::CLUSTER);
+    s.first[i + 1] = s.first[i] + down * p.across;
+  }
+}
+
+// Tiles that share pixels are neighbours; where the filters of all columns would not stay in L2, a band of them is.
+template <class Tile> __device__ Work find_work(const Product &p, const Schedule<Tile> &s, int tile) {
+  int i = 0;
+  while (tile >= s.first[i + 1]) i++;
+  int rest = tile - s.first[i], down = (s.first[i + 1] - s.first[i]) / p.across;
+  int band = rest / (down * BAND), width = min(BAND, p.across - band * BAND);
+  rest -= band * BAND * down;
+  int row = rest / width * Tile::CLUSTER + (Tile::CLUSTER > 1 ? cluster_rank() : 0);
+  return {i, row * Tile::ROWS, (band * BAND + rest % width) * Tile::COLUMNS};
+}
+
+// Stages of a sum: taps by blocks of channels. A part that no tap meets has one of zeros.
+__device__ __forceinline__ int stages_of(const Gather &g) {
+  int taps = g.walk.y.taps * g.walk.x.taps;
+  return taps ? taps * ((g.in.ldc + DEPTH - 1) / DEPTH) : 1;
+}
+
+// ---- fetching ---------------------------------------------------------------------------------------------------------
+
+// The filter's tile of a stage: channels k.c … under a tap.
+template <class Tile>
+__device__ __forceinline__ void fetch_filter(const Product &p, uint32_t to, uint32_t full, int c, int tap, int column) {
+  constexpr int SHARE = (Tile::BACKWARD ? Tile::CHUNKS : Tile::COLUMNS) / Tile::CLUSTER;
+  constexpr uint16_t ALL = (1 << Tile::CLUSTER) - 1;
+  int first = Tile::CLUSTER > 1 ? cluster_rank() * SHARE : 0;
+  auto load = [&](int offset, int x, int z) {
+    if constexpr (Tile::CLUSTER > 1)
+      tma_load_multicast(to + offset, &p.filter, full, x, tap, z, 0, ALL);
+    else
+      tma_load(to + offset, &p.filter, full, x, tap, z, 0);
+  };
+  if constexpr (Tile::BACKWARD) {
+#pragma unroll
+    for (int i = 0; i < SHARE; i++) load((first + i) * Tile::CHUNK, column + (first + i) * 64, c);
+  } else
+    load(first * SWIZZLE_ROW, c, column + first);
+}
+
+template <class Tile> __device__ void fetch(const Product &p, Schedule<Tile> &s, uint32_t stages) {
+  Ring<Tile::STAGES> ring;
+  int step = gridDim.x / Tile::CLUSTER;
+  for (int tile = blockIdx.x / Tile::CLUSTER; tile < s.first[p.parts]; tile += step) {
+    Work work = find_work(p, s, tile);
+    const MappedPart &m = p.of[work.part];
+    const Gather &g = m.part.gather;
+    Position at = position_of(g, work.row);
+    int y = g.walk.y.in + g.walk.y.in_step * at.i, x = g.walk.x.in + g.walk.x.in_step * at.j;
+    bool any = g.walk.y.taps * g.walk.x.taps > 0;
+    Column k = {any ? 0 : g.in.ldc, 0, 0}; // past the channels there are zeros
+    for (int i = stages_of(g); i > 0; i--) {
+      uint32_t a = stages + ring.stage * Tile::STAGE, full = shared_address(&s.full[ring.stage]);
+      barrier_wait(shared_address(&s.empty[ring.stage]), ring.parity ^ 1);
+      barrier_expect(full, Tile::STAGE);
+      if (m.dense)
+        tma_load(a, &m.pixels, full, k.c, 0, work.row, 0);
+      else
+        tma_load_pixels(a, &m.pixels, full, k.c, x, y, at.n, k.x, k.y);
+      fetch_filter<Tile>(p, a + Tile::A_BYTES, full, k.c, filter_tap(k, g, p.filter_width), work.column);
+      if ((k.c += DEPTH) >= g.in.ldc) {
+        k.c = any ? 0 : g.in.ldc;
+        if (++k.x == g.walk.x.taps) k.x = 0, k.y++;
+      }
+      ring.advance();
+    }
+  }
+}
+
+// ---- multiplying ------------------------------------------------------------------------------------------------------
+
+template <class Tile> struct WgmmaSum { float part[Tile::DOWN][Tile::COLUMNS / 2]; };
+
+// One stage: a's 64 rows begin at row 64 · DOWN · warpgroup.
+template <class T, class Tile>
+__device__ __forceinline__ void multiply(WgmmaSum<Tile> &sum, uint32_t stage, int warpgroup, bool accumulate) {
+  uint64_t a = tile_descriptor(stage + warpgroup * Tile::DOWN * WGMMA_ROWS * SWIZZLE_ROW);
+  uint64_t b = tile_descriptor(stage + Tile::A_BYTES, Tile::BACKWARD ? Tile::CHUNK : 0);
+  constexpr int A_STEP = WGMMA_TERMS * sizeof(T), B_STEP = Tile::BACKWARD ? WGMMA_TERMS * SWIZZLE_ROW : A_STEP; // bytes
+#pragma unroll
+  for (int i = 0; i < DEPTH / WGMMA_TERMS; i++)
+#pragma unroll
+    for (int j = 0; j < Tile::DOWN; j++)
+      wgmma<T, Tile::COLUMNS, Tile::BACKWARD>(sum.part[j], a + ((j * WGMMA_ROWS * SWIZZLE_ROW + i * A_STEP) >> 4),
+                                              b + (i * B_STEP >> 4), accumulate || i > 0);
+  wgmma_commit();
+}
+
+// Adds up a tile's stages. A stage is free again when the products after its own have been issued and its own are done.
+template <class T, class Tile>
+__device__ __forceinline__ void accumulate(WgmmaSum<Tile> &sum, Schedule<Tile> &s, Ring<Tile::STAGES> &ring,
+                                           uint32_t stages, int steps, int warpgroup) {
+  auto release = [&](int stage) {
+    int thread = threadIdx.x % WARPGROUP;
+    if (thread < Tile::CLUSTER) barrier_arrive_at(shared_address(&s.empty[stage]), thread);
+  };
+  int before = 0;
+  for (int i = 0; i < steps; i++) {
+    barrier_wait(shared_address(&s.full[ring.stage]), ring.parity);
+    wgmma_fence();
+    multiply<T, Tile>(sum, stages + ring.stage * Tile::STAGE, warpgroup, i > 0);
+    wgmma_wait<1>();
+    if (i > 0) release(before);
+    before = ring.stage;
+    ring.advance();
+  }
+  wgmma_wait<0>();
+  release(before);
+}
+
+// ---- writing ----------------------------------------------------------------------------------------------------------
+
+template <class T, class Tile>
+__device__ __forceinline__ void write_out(const Part &p, WgmmaSum<Tile> &sum, const float *bias, int row0,
+                                          int column0) {
+  int rows = gather_rows(p.gather);
+#pragma unroll
+  for (int i = 0; i < Tile::DOWN; i++)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      int row = row0 + i * WGMMA_ROWS + wgmma_row() + half * 8;
+      Position at = position_of(p.gather, row);
+      const Axis &y = p.gather.walk.y, &x = p.gather.walk.x;
+      TileRow<T, Tile::COLUMNS> r = {sum.part[i] + 2 * half, row < rows ? p.out.t.ldc - column0 : 0};
+      store_row<T, Tile::COLUMNS>(p.out, at.n, y.out + y.out_step * at.i, x.out + x.out_step * at.j, column0, bias, r);
+    }
+}
+
+// ---- kernel -----------------------------------------------------------------------------------------------------------
+
+template <class T, class Tile>
+__global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_constant__ Product p) {
+  if constexpr (HOPPER) {
+    __shared__ Schedule<Tile> s;
+    uint32_t stages = (shared_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < Tile::STAGES; i++) {
+        barrier_init(shared_address(&s.full[i]), 1);
+        barrier_init(shared_address(&s.empty[i]), CONSUMERS * Tile::CLUSTER);
+      }
+      barrier_init_fence();
+      count_tiles(p, s);
+      tma_prefetch_map(&p.filter);
+      for (int i = 0; i < p.parts; i++) tma_prefetch_map(&p.of[i].pixels);
+    }
+    if constexpr (Tile::CLUSTER > 1)
+      cluster_sync();
+    else
+      __syncthreads();
+    int warpgroup = threadIdx.x / WARPGROUP;
+    if (warpgroup == CONSUMERS) {
+      registers_give<FETCH_REGISTERS>();
+      if (threadIdx.x == CONSUMERS * WARPGROUP) fetch<Tile>(p, s, stages);
+    } else {
+      registers_take<MULTIPLY_REGISTERS>();
+      Ring<Tile::STAGES> ring;
+      int step = gridDim.x / Tile::CLUSTER, buffer = 0;
+      for (int tile = blockIdx.x / Tile::CLUSTER; tile < s.first[p.parts]; tile += step, buffer ^= 1) {
+        Work work = find_work(p, s, tile);
+        const Part &part = p.of[work.part].part;
+        float *bias = s.bias[warpgroup][buffer];
+        load_bias<Tile::COLUMNS>(part.out, work.column, bias);
+        WgmmaSum<Tile> sum;
+        accumulate<T, Tile>(sum, s, ring, stages, stages_of(part.gather), warpgroup);
+        warpgroup_sync(warpgroup); // the bias is there, and the buffer for the next one free
+        write_out<T, Tile>(part, sum, bias, work.row + warpgroup * Tile::DOWN * WGMMA_ROWS, work.column);
+      }
+    }
+    if constexpr (Tile::CLUSTER > 1) cluster_sync(); // others may still arrive at this block's barriers
+  }
+}
+
+// ---- launchers --------------------------------------------------------------------------------------------------------
+
+template <class T, class Tile> static void launch_tiles(Device *dev, Product &p, const Tensor *w) {
+  p.across = blocks_for(p.of[0].part.out.t.ldc, Tile::COLUMNS);
+  p.filter_width = w->w;
+  p.filter = map_boxes(w->data, w->dtype, {(size_t)w->ldc, (size_t)w->h * w->w, (size_t)w->n, 1},
+                       {DEPTH, 1, Tile::BACKWARD ? DEPTH : Tile::COLUMNS / Tile::CLUSTER, 1});
+  int tiles = 0;
+  for (int i = 0; i < p.parts; i++) {
+    MappedPart &m = p.of[i];
+    const Tensor *in = &m.part.gather.in;
+    m.pixels =
+        m.dense ? map_boxes(in->data, in->dtype, {(size_t)in->ldc, 1, tensor_pixels(in), 1}, {DEPTH, 1, Tile::ROWS, 1})
+                : map_pixels(m.part.gather, Tile::ROWS);
+    tiles += blocks_for(gather_capacity(m.part.gather), Tile::ROWS * Tile::CLUSTER) * p.across;
+  }
+  auto kernel = wgmma_kernel<T, Tile>;
+  CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
+  cudaLaunchAttribute cluster = {};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {Tile::CLUSTER, 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = MIN(tiles, multiprocessors(dev) / Tile::CLUSTER) * Tile::CLUSTER;
+  config.blockDim = WGMMA_THREADS;
+  config.dynamicSmemBytes = Tile::BYTES;
+  config.stream = stream_of(dev);
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));
+}
+
+// Cycles of a launch by tiles of this shape: as many rounds of blocks as there are, each bound by the tensor cores (1024
+// multiply-adds per cycle and multiprocessor are what they keep up in bf16) or by what L2 delivers, and its own end.
+static double cost_of(const Device *dev, const Product &p, int rows, int columns, int cluster) {
+  double across = blocks_for(p.of[0].part.out.t.ldc, columns), tiles = 0, cycles = 0;
+  for (int i = 0; i < p.parts; i++) {
+    const Gather &g = p.of[i].part.gather;
+    double down = blocks_for(gather_capacity(g), rows * cluster) * cluster;
+    double stages = MAX(walk_taps(&g.walk), 1) * blocks_for(g.in.ldc, DEPTH);
+    double multiply = rows * columns * DEPTH / 2048.0 * 1.1, shared = rows / 64 * (64 + columns) * 1.1;
+    double load = (rows + columns / cluster) * SWIZZLE_ROW / 42.0;
+    tiles += down * across;
+    cycles += down * across * (stages * MAX(multiply, MAX(shared, load)) + rows * columns / 40.0 + 500);
+  }
+  double blocks = multiprocessors(dev) / cluster * cluster, rounds = ceil(tiles / blocks);
+  return rounds * cycles / tiles;
+}
+
+typedef void Launch(Device *, Product &, const Tensor *);
+struct Choice {
+  int rows, columns, cluster;
+  Launch *launch;
+};
+
+template <class T, bool BACKWARD> static void launch(Device *dev, Product &p, const Tensor *w) {
+#define CHOICE(rows, columns, cluster)                                                                                 \
+  { rows, columns, cluster, launch_tiles<T, WgmmaTile<rows, columns, cluster, BACKWARD>> }
+  static const Choice choices[] = {CHOICE(128, 256, 2), CHOICE(256, 128, 2), CHOICE(128, 128, 2), CHOICE(256, 64, 1),
+                                   CHOICE(128, 64, 1),  CHOICE(128, 256, 1), CHOICE(256, 128, 1), CHOICE(128, 128, 1)};
+  static const Choice narrow[] = {CHOICE(256, 96, 1), CHOICE(256, 16, 1)};
+#undef CHOICE
+  const Choice *best = NULL;
+  double least = INFINITY;
+  const char *force = getenv("TILE");
+  for (const Choice &c : choices) {
+    double cost = cost_of(dev, p, c.rows, c.columns, c.cluster);
+    if (force && atoi(force) == (int)(&c - choices)) cost = 0;
+    if (cost < least) least = cost, best = &c;
+  }
+  if (!BACKWARD)
+    for (const Choice &c : narrow) {
+      double cost = cost_of(dev, p, c.rows, c.columns, c.cluster);
+      if (force && atoi(force) == (int)(&c - narrow) + 8) cost = 0;
+      if (cost < least) least = cost, best = &c;
+    }
+  best->launch(dev, p, w);
+}
+
+static bool is_dense(const Gather &g) {
+  const Axis *axes[] = {&g.walk.y, &g.walk.x};
+  const int sizes[] = {g.in.h, g.in.w};
+  for (int i = 0; i < 2; i++)
+    if (axes[i]->taps != 1 || axes[i]->in || axes[i]->in_step != 1 || axes[i]->size != sizes[i]) return false;
+  return true;
+}
+
+template <bool BACKWARD>
+static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out) {
+  if (dev->measuring) return;
+  if (!BACKWARD && stem_fits(conv, pairs, in, w)) return stem_forward(dev, conv, in, w, out);
+  Product p = {};
+  auto flush = [&] {
+    if (!p.parts) return;
+    if (w->dtype == BF16)
+      launch<__nv_bfloat16, BACKWARD>(dev, p, w);
+    else
+      launch<__half, BACKWARD>(dev, p, w);
+    p.parts = 0;
+  };
+  for_each_part(conv, pairs, in, w, out, BACKWARD, [&](const Part &part) {
+    if (p.parts == MAX_PARTS) flush();
+    p.of[p.parts++] = {{}, part, is_dense(part.gather)};
+  });
+  flush();
+}
+
+// Corners of walks lie within 128 pixels, strides up to 8: what TMA's maps can say. Both follow from the filter's size.
+static bool supports(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
+  int major;
+  CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, dev->index));
+  bool small = MAX(w->h, w->w) + 2 * conv->pad + conv->stride <= 100 && conv->stride <= 8;
+  return major == 9 && op != CONV_WGRAD && (in->dtype == BF16 || in->dtype == F16) && small;
+}
+
+extern "C" const Rung rung_wgmma = {"wgmma", supports, compute<false>, compute<true>, NULL};
