@@ -34,7 +34,8 @@ struct StemProduct {
 
 struct StemShared {
   float bias[FILTERS];
-  uint64_t full[STAGES], empty[STAGES], filter;
+  RingBarriers<STAGES> ring;
+  uint64_t filter;
 };
 
 struct StemTile {
@@ -52,24 +53,23 @@ __device__ void stem_fetch(const StemProduct &p, StemShared &s, uint32_t bank, i
   barrier_expect(filter, BANK_BYTES);
   for (int i = 0; i < TAPS_Y * PAIRS; i++)
     tma_load(bank + i * FILTER_BYTES, &p.filter, filter, (2 * (i % PAIRS) - p.front) * CHANNELS, i / PAIRS, 0, 0);
-  Ring<STAGES> ring;
+  Ring<STAGES> ring(s.ring);
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, ring.advance()) {
     StemTile t = stem_tile(p, tile);
-    uint32_t full = shared_address(&s.full[ring.stage]);
-    barrier_wait(shared_address(&s.empty[ring.stage]), ring.parity ^ 1);
-    barrier_expect(full, PATCH_BYTES);
-    tma_load(bank + BANK_BYTES + ring.stage * PATCH_BYTES, &p.image, full, 0, t.x - p.pad_pairs, 2 * t.y - p.pad_y,
+    ring.wait_empty();
+    barrier_expect(ring.full, PATCH_BYTES);
+    tma_load(bank + BANK_BYTES + ring.stage * PATCH_BYTES, &p.image, ring.full, 0, t.x - p.pad_pairs, 2 * t.y - p.pad_y,
              t.n);
   }
 }
 
 template <class T>
 __device__ void stem_multiply(const StemProduct &p, StemShared &s, uint32_t bank, int tiles, int warpgroup) {
-  Ring<STAGES> ring;
+  Ring<STAGES> ring(s.ring);
   barrier_wait(shared_address(&s.filter), 0);
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, ring.advance()) {
     StemTile t = stem_tile(p, tile);
-    barrier_wait(shared_address(&s.full[ring.stage]), ring.parity);
+    ring.wait_full();
     uint32_t patch = bank + BANK_BYTES + ring.stage * PATCH_BYTES;
     float sum[2][FILTERS / 2];
     wgmma_fence();
@@ -83,13 +83,13 @@ __device__ void stem_multiply(const StemProduct &p, StemShared &s, uint32_t bank
       }
     wgmma_commit();
     wgmma_wait<0>();
-    if (threadIdx.x % WARPGROUP == 0) barrier_arrive_at(shared_address(&s.empty[ring.stage]), 0);
+    if (threadIdx.x % WARPGROUP == 0) barrier_arrive_at(ring.empty);
 #pragma unroll
     for (int j = 0; j < 2; j++)
 #pragma unroll
       for (int half = 0; half < 2; half++) {
         int y = t.y + 2 * warpgroup + j, x = t.x + wgmma_row() + half * 8;
-        TileRow<T, FILTERS> row = {sum[j] + 2 * half, y < p.out.t.h && x < p.out.t.w ? p.out.t.ldc : 0};
+        TileRow<T, FILTERS> row = {sum[j] + 2 * half, y < p.out.t.h && x < p.out.t.w ? min(p.out.t.ldc, (int)FILTERS) : 0};
         store_row(p.out, t.n, y, x, 0, s.bias, row);
       }
   }
@@ -100,11 +100,11 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void stem_kernel(const __grid_con
   if constexpr (HOPPER) {
     __shared__ StemShared s;
     uint32_t bank = (shared_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
-    int warpgroup = threadIdx.x / WARPGROUP, tiles = rows_of(p.in) * p.down * p.across;
+    int warpgroup = uniform(threadIdx.x / WARPGROUP), tiles = rows_of(p.in) * p.down * p.across;
     if (threadIdx.x == 0) {
       for (int i = 0; i < STAGES; i++) {
-        barrier_init(shared_address(&s.full[i]), 1);
-        barrier_init(shared_address(&s.empty[i]), CONSUMERS);
+        barrier_init(shared_address(&s.ring.full[i]), 1);
+        barrier_init(shared_address(&s.ring.empty[i]), CONSUMERS);
       }
       barrier_init(shared_address(&s.filter), 1);
       barrier_init_fence();

@@ -48,7 +48,7 @@ template <int ROWS_, int COLUMNS_, int CLUSTER_, bool BACKWARD_> struct WgmmaTil
 template <class Tile> struct Schedule {
   int first[MAX_PARTS + 1];                // tile of each part, counted in tiles of a cluster
   float bias[CONSUMERS][2][Tile::COLUMNS]; // of the tile, and of the one before or after
-  uint64_t full[Tile::STAGES], empty[Tile::STAGES];
+  RingBarriers<Tile::STAGES> ring;
 };
 struct Work {
   int part, row, column;
@@ -64,13 +64,13 @@ template <class Tile> __device__ void count_tiles(const Product &p, Schedule<Til
 }
 
 // Tiles that share pixels are neighbours; where the filters of all columns would not stay in L2, a band of them is.
-template <class Tile> __device__ Work find_work(const Product &p, const Schedule<Tile> &s, int tile) {
+template <class Tile> __device__ Work find_work(const Product &p, const Schedule<Tile> &s, int tile, int rank) {
   int i = 0;
   while (tile >= s.first[i + 1]) i++;
   int rest = tile - s.first[i], down = (s.first[i + 1] - s.first[i]) / p.across;
   int band = rest / (down * BAND), width = min(BAND, p.across - band * BAND);
   rest -= band * BAND * down;
-  int row = rest / width * Tile::CLUSTER + (Tile::CLUSTER > 1 ? cluster_rank() : 0);
+  int row = rest / width * Tile::CLUSTER + rank;
   return {i, row * Tile::ROWS, (band * BAND + rest % width) * Tile::COLUMNS};
 }
 
@@ -82,12 +82,13 @@ __device__ __forceinline__ int stages_of(const Gather &g) {
 
 // ---- fetching ---------------------------------------------------------------------------------------------------------
 
-// The filter's tile of a stage: channels k.c … under a tap.
+// The filter's tile of a stage: channels c … under a tap.
 template <class Tile>
-__device__ __forceinline__ void fetch_filter(const Product &p, uint32_t to, uint32_t full, int c, int tap, int column) {
+__device__ __forceinline__ void fetch_filter(const Product &p, uint32_t to, uint32_t full, int c, int tap, int column,
+                                             int rank) {
   constexpr int SHARE = (Tile::BACKWARD ? Tile::CHUNKS : Tile::COLUMNS) / Tile::CLUSTER;
   constexpr uint16_t ALL = (1 << Tile::CLUSTER) - 1;
-  int first = Tile::CLUSTER > 1 ? cluster_rank() * SHARE : 0;
+  int first = rank * SHARE;
   auto load = [&](int offset, int x, int z) {
     if constexpr (Tile::CLUSTER > 1)
       tma_load_multicast(to + offset, &p.filter, full, x, tap, z, 0, ALL);
@@ -101,29 +102,35 @@ __device__ __forceinline__ void fetch_filter(const Product &p, uint32_t to, uint
     load(first * SWIZZLE_ROW, c, column + first);
 }
 
-template <class Tile> __device__ void fetch(const Product &p, Schedule<Tile> &s, uint32_t stages) {
-  Ring<Tile::STAGES> ring;
-  int step = gridDim.x / Tile::CLUSTER;
+// What one of two threads does for all stages of all tiles: it fetches pixels, or the filter.
+template <class Tile, bool PIXELS> __device__ void fetch(const Product &p, Schedule<Tile> &s, uint32_t stages) {
+  Ring<Tile::STAGES> ring(s.ring);
+  int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER;
   for (int tile = blockIdx.x / Tile::CLUSTER; tile < s.first[p.parts]; tile += step) {
-    Work work = find_work(p, s, tile);
+    Work work = find_work(p, s, tile, rank);
     const MappedPart &m = p.of[work.part];
     const Gather &g = m.part.gather;
+    const Axis &gy = g.walk.y, &gx = g.walk.x;
     Position at = position_of(g, work.row);
-    int y = g.walk.y.in + g.walk.y.in_step * at.i, x = g.walk.x.in + g.walk.x.in_step * at.j;
-    bool any = g.walk.y.taps * g.walk.x.taps > 0;
-    Column k = {any ? 0 : g.in.ldc, 0, 0}; // past the channels there are zeros
+    int y = gy.in + gy.in_step * at.i, x = gx.in + gx.in_step * at.j;
+    int taps_x = kept(gx.taps), channels = kept(g.in.ldc), first_c = gy.taps * taps_x ? 0 : channels; // past: zeros
+    int tap_row = kept(gy.filter * p.filter_width + gx.filter), tap = tap_row;
+    int tap_step = kept(gx.filter_step), row_step = kept(gy.filter_step * p.filter_width);
+    bool dense = kept(m.dense);
+    int c = first_c, ty = 0, tx = 0;
     for (int i = stages_of(g); i > 0; i--) {
-      uint32_t a = stages + ring.stage * Tile::STAGE, full = shared_address(&s.full[ring.stage]);
-      barrier_wait(shared_address(&s.empty[ring.stage]), ring.parity ^ 1);
-      barrier_expect(full, Tile::STAGE);
-      if (m.dense)
-        tma_load(a, &m.pixels, full, k.c, 0, work.row, 0);
+      uint32_t to = stages + ring.stage * Tile::STAGE;
+      ring.wait_empty();
+      barrier_expect(ring.full, PIXELS ? Tile::A_BYTES : Tile::B_BYTES);
+      if constexpr (!PIXELS)
+        fetch_filter<Tile>(p, to + Tile::A_BYTES, ring.full, c, tap, work.column, rank);
+      else if (dense)
+        tma_load(to, &m.pixels, ring.full, c, 0, work.row, 0);
       else
-        tma_load_pixels(a, &m.pixels, full, k.c, x, y, at.n, k.x, k.y);
-      fetch_filter<Tile>(p, a + Tile::A_BYTES, full, k.c, filter_tap(k, g, p.filter_width), work.column);
-      if ((k.c += DEPTH) >= g.in.ldc) {
-        k.c = any ? 0 : g.in.ldc;
-        if (++k.x == g.walk.x.taps) k.x = 0, k.y++;
+        tma_load_pixels(to, &m.pixels, ring.full, c, x, y, at.n, tx, ty);
+      if ((c += DEPTH) >= channels) {
+        c = first_c, tap += tap_step;
+        if (++tx == taps_x) tx = 0, ty++, tap = tap_row += row_step;
       }
       ring.advance();
     }
@@ -149,26 +156,23 @@ __device__ __forceinline__ void multiply(WgmmaSum<Tile> &sum, uint32_t stage, in
   wgmma_commit();
 }
 
-// Adds up a tile's stages. A stage is free again when the products after its own have been issued and its own are done.
+// Adds up a tile's stages. A stage is free again when the products after its own have been issued and its own are done;
+// `release` is a thread's address of the barrier of the first stage in the block that it tells, 0: it tells none.
 template <class T, class Tile>
-__device__ __forceinline__ void accumulate(WgmmaSum<Tile> &sum, Schedule<Tile> &s, Ring<Tile::STAGES> &ring,
-                                           uint32_t stages, int steps, int warpgroup) {
-  auto release = [&](int stage) {
-    int thread = threadIdx.x % WARPGROUP;
-    if (thread < Tile::CLUSTER) barrier_arrive_at(shared_address(&s.empty[stage]), thread);
-  };
+__device__ __forceinline__ void accumulate(WgmmaSum<Tile> &sum, Ring<Tile::STAGES> &ring, uint32_t stages, int steps,
+                                           int warpgroup, uint32_t release) {
   int before = 0;
   for (int i = 0; i < steps; i++) {
-    barrier_wait(shared_address(&s.full[ring.stage]), ring.parity);
+    ring.wait_full();
     wgmma_fence();
     multiply<T, Tile>(sum, stages + ring.stage * Tile::STAGE, warpgroup, i > 0);
     wgmma_wait<1>();
-    if (i > 0) release(before);
+    if (i > 0 && release) barrier_arrive_at(release + 8 * before);
     before = ring.stage;
     ring.advance();
   }
   wgmma_wait<0>();
-  release(before);
+  if (release) barrier_arrive_at(release + 8 * before);
 }
 
 // ---- writing ----------------------------------------------------------------------------------------------------------
@@ -184,7 +188,8 @@ __device__ __forceinline__ void write_out(const Part &p, WgmmaSum<Tile> &sum, co
       int row = row0 + i * WGMMA_ROWS + wgmma_row() + half * 8;
       Position at = position_of(p.gather, row);
       const Axis &y = p.gather.walk.y, &x = p.gather.walk.x;
-      TileRow<T, Tile::COLUMNS> r = {sum.part[i] + 2 * half, row < rows ? p.out.t.ldc - column0 : 0};
+      TileRow<T, Tile::COLUMNS> r = {sum.part[i] + 2 * half,
+                                     row < rows ? min(p.out.t.ldc - column0, Tile::COLUMNS) : 0};
       store_row<T, Tile::COLUMNS>(p.out, at.n, y.out + y.out_step * at.i, x.out + x.out_step * at.j, column0, bias, r);
     }
 }
@@ -198,8 +203,8 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
     uint32_t stages = (shared_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
     if (threadIdx.x == 0) {
       for (int i = 0; i < Tile::STAGES; i++) {
-        barrier_init(shared_address(&s.full[i]), 1);
-        barrier_init(shared_address(&s.empty[i]), CONSUMERS * Tile::CLUSTER);
+        barrier_init(shared_address(&s.ring.full[i]), 2); // pixels, filter
+        barrier_init(shared_address(&s.ring.empty[i]), CONSUMERS * Tile::CLUSTER);
       }
       barrier_init_fence();
       count_tiles(p, s);
@@ -210,21 +215,23 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       cluster_sync();
     else
       __syncthreads();
-    int warpgroup = threadIdx.x / WARPGROUP;
+    int warpgroup = uniform(threadIdx.x / WARPGROUP), thread = threadIdx.x % WARPGROUP;
     if (warpgroup == CONSUMERS) {
       registers_give<FETCH_REGISTERS>();
-      if (threadIdx.x == CONSUMERS * WARPGROUP) fetch<Tile>(p, s, stages);
+      if (thread == 0) fetch<Tile, true>(p, s, stages);
+      if (thread == 32) fetch<Tile, false>(p, s, stages);
     } else {
       registers_take<MULTIPLY_REGISTERS>();
-      Ring<Tile::STAGES> ring;
-      int step = gridDim.x / Tile::CLUSTER, buffer = 0;
+      Ring<Tile::STAGES> ring(s.ring);
+      uint32_t release = thread < Tile::CLUSTER ? remote_address(ring.empty, thread) : 0;
+      int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER, buffer = 0;
       for (int tile = blockIdx.x / Tile::CLUSTER; tile < s.first[p.parts]; tile += step, buffer ^= 1) {
-        Work work = find_work(p, s, tile);
+        Work work = find_work(p, s, tile, rank);
         const Part &part = p.of[work.part].part;
         float *bias = s.bias[warpgroup][buffer];
         load_bias<Tile::COLUMNS>(part.out, work.column, bias);
         WgmmaSum<Tile> sum;
-        accumulate<T, Tile>(sum, s, ring, stages, stages_of(part.gather), warpgroup);
+        accumulate<T, Tile>(sum, ring, stages, stages_of(part.gather), warpgroup, release);
         warpgroup_sync(warpgroup); // the bias is there, and the buffer for the next one free
         write_out<T, Tile>(part, sum, bias, work.row + warpgroup * Tile::DOWN * WGMMA_ROWS, work.column);
       }
@@ -290,9 +297,16 @@ struct Choice {
 template <class T, bool BACKWARD> static void launch(Device *dev, Product &p, const Tensor *w) {
 #define CHOICE(rows, columns, cluster)                                                                                 \
   { rows, columns, cluster, launch_tiles<T, WgmmaTile<rows, columns, cluster, BACKWARD>> }
-  static const Choice choices[] = {CHOICE(128, 256, 2), CHOICE(256, 128, 2), CHOICE(128, 128, 2), CHOICE(256, 64, 1),
-                                   CHOICE(128, 64, 1),  CHOICE(128, 256, 1), CHOICE(256, 128, 1), CHOICE(128, 128, 1)};
-  static const Choice narrow[] = {CHOICE(256, 96, 1), CHOICE(256, 16, 1)};
+  static const Choice choices[] = {CHOICE(128, 256, 2),
+                                   CHOICE(256, 128, 2),
+                                   CHOICE(128, 128, 2),
+                                   CHOICE(256, 64, 1),
+                                   CHOICE(128, 64, 1),
+                                   CHOICE(128, 256, 1),
+                                   CHOICE(256, 128, 1),
+                                   CHOICE(128, 128, 1), // forward, tiles for few channels; backward's are wide
+                                   CHOICE(256, BACKWARD ? 64 : 96, 1),
+                                   CHOICE(256, BACKWARD ? 64 : 16, 1)};
 #undef CHOICE
   const Choice *best = NULL;
   double least = INFINITY;
@@ -302,12 +316,6 @@ template <class T, bool BACKWARD> static void launch(Device *dev, Product &p, co
     if (force && atoi(force) == (int)(&c - choices)) cost = 0;
     if (cost < least) least = cost, best = &c;
   }
-  if (!BACKWARD)
-    for (const Choice &c : narrow) {
-      double cost = cost_of(dev, p, c.rows, c.columns, c.cluster);
-      if (force && atoi(force) == (int)(&c - narrow) + 8) cost = 0;
-      if (cost < least) least = cost, best = &c;
-    }
   best->launch(dev, p, w);
 }
 
@@ -334,7 +342,9 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
   };
   for_each_part(conv, pairs, in, w, out, BACKWARD, [&](const Part &part) {
     if (p.parts == MAX_PARTS) flush();
-    p.of[p.parts++] = {{}, part, is_dense(part.gather)};
+    int i = p.parts++; // the longest sums first, so that the last tiles are short ones
+    for (; i > 0 && walk_taps(&p.of[i - 1].part.gather.walk) < walk_taps(&part.gather.walk); i--) p.of[i] = p.of[i - 1];
+    p.of[i] = {{}, part, is_dense(part.gather)};
   });
   flush();
 }

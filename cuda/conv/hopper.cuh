@@ -25,7 +25,17 @@ enum {
   MAX_POLLS = 1 << 28,     // minutes: a barrier that is still waited for then never completes
 };
 
-__device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+// Volatile, so that it is computed once and kept: a special register, which is slow to read, is part of it.
+__device__ __forceinline__ uint32_t shared_address(const void *p) {
+  uint32_t address;
+  asm volatile("{\n.reg .u64 wide;\ncvta.to.shared.u64 wide, %1;\ncvt.u32.u64 %0, wide;\n}" : "=r"(address) : "l"(p));
+  return address;
+}
+// The same for what the compiler would otherwise fetch from the kernel's arguments again and again.
+__device__ __forceinline__ int kept(int v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
 
 // ---- mbarriers ------------------------------------------------------------------------------------------------------
 
@@ -42,15 +52,15 @@ __device__ __forceinline__ void barrier_init_fence() {
 __device__ __forceinline__ void barrier_expect(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-// Arrives at the barrier that block `rank` of the cluster has at the same address.
-__device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, int rank) {
-  asm volatile("{\n"
-               ".reg .b32 remote;\n"
-               "mapa.shared::cluster.u32 remote, %0, %1;\n"
-               "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
-               "}" ::"r"(barrier),
-               "r"(rank)
-               : "memory");
+// The address of the same variable in block `rank` of the cluster; and arriving at a barrier there. No order with other
+// blocks is asked for: a release at that scope is a fence for the whole GPU, and costs 600 cycles.
+__device__ __forceinline__ uint32_t remote_address(uint32_t address, int rank) {
+  uint32_t remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+  return remote;
+}
+__device__ __forceinline__ void barrier_arrive_at(uint32_t remote) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(remote) : "memory");
 }
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
   for (int polls = 0;; polls++) {
@@ -68,12 +78,20 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
   }
 }
 
-// A ring of stages, each with a pair of barriers: which is next, and in which parity.
+// A ring of stages, each with a pair of barriers: filled, and empty again. Everyone who takes part goes round with a cursor
+// of his own.
+template <int STAGES> struct RingBarriers { uint64_t full[STAGES], empty[STAGES]; };
 template <int STAGES> struct Ring {
+  uint32_t full, empty; // of the current stage
   int stage = 0;
   uint32_t parity = 0;
+
+  __device__ Ring(RingBarriers<STAGES> &b) : full(shared_address(b.full)), empty(shared_address(b.empty)) {}
+  __device__ __forceinline__ void wait_full() const { barrier_wait(full, parity); }
+  __device__ __forceinline__ void wait_empty() const { barrier_wait(empty, parity ^ 1); }
   __device__ __forceinline__ void advance() {
-    if (++stage == STAGES) stage = 0, parity ^= 1;
+    full += 8, empty += 8;
+    if (++stage == STAGES) full -= 8 * STAGES, empty -= 8 * STAGES, stage = 0, parity ^= 1;
   }
 };
 
@@ -88,6 +106,8 @@ __device__ __forceinline__ int cluster_rank() {
 __device__ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+// What is equal in all lanes of a warp, so that the compiler knows.
+__device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
 // All threads of a warpgroup, through the hardware's barrier of that number; 0 is __syncthreads's.
 __device__ __forceinline__ void warpgroup_sync(int warpgroup) {
   asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "n"((int)WARPGROUP) : "memory");
