@@ -354,7 +354,7 @@ static bool supports(const Device *dev, ConvOp op, const Conv *conv, const Tenso
   int major;
   CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, dev->index));
   bool small = MAX(w->h, w->w) + 2 * conv->pad + conv->stride <= 100 && conv->stride <= 8;
-  return major == 9 && op != CONV_WGRAD && (in->dtype == BF16 || in->dtype == F16) && small;
+  return major == 9 && (in->dtype == BF16 || in->dtype == F16) && small;
 }
 
-extern "C" const Rung rung_wgmma = {"wgmma", supports, compute<false>, compute<true>, NULL};
+extern "C" const Rung rung_wgmma = {"wgmma", supports, compute<false>, compute<true>, wgmma_wgrad, true};

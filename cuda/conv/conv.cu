@@ -98,5 +98,5 @@ extern "C" void cuda_conv_wgrad(Device *dev, const Conv *conv, int pairs, const 
     rung->wgrad(dev, &one_by_one, 1, &x1, dy, &flattened);
   } else
     rung->wgrad(dev, conv, pairs, x, dy, out);
-  if (out->db) column_sums(dev, pairs, dy, (float *)out->db, out->accumulate);
+  if (out->db && !rung->wgrad_sums) column_sums(dev, pairs, dy, (float *)out->db, out->accumulate);
 }

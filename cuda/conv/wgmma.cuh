@@ -124,7 +124,8 @@ template <int COLUMNS> __device__ __forceinline__ void load_bias(const DestArgs 
     bias[i] = d.bias && column0 + i < d.t.c ? d.bias[column0 + i] : 0.f;
 }
 
-// ---- rung 05's other file ---------------------------------------------------------------------------------------------
+// ---- rung 05's other files ---------------------------------------------------------------------------------------------
 
 bool stem_fits(const Conv *conv, int pairs, const Tensor *x, const Tensor *w);
 void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y);
+void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);
