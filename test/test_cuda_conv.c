@@ -277,6 +277,27 @@ TEST(cuda_conv_wmma_is_exact) { check_rung("wmma"); }
 TEST(cuda_conv_wgmma_is_exact) { check_rung("wgmma"); }
 TEST(cuda_conv_auto_is_exact) { check_rung(NULL); }
 
+// Filters' gradients large enough for the larger tiles of rung 05, with one slot and with several; the last two are alike
+// but for the patch that the taps of a row share.
+static const Problem filters[] = {
+    {{1, 0}, 1, 1, 1, 60, 136, 400, {14}, {17}, {-1}},
+    {{1, 1}, 3, 3, 1, 2, 400, 520, {10}, {13}, {-1}},
+    {{1, 1}, 3, 3, 1, 2, 520, 520, {10}, {13}, {1}},
+    {{1, 1}, 3, 3, 1, 2, 72, 200, {40}, {43}, {-1}},
+    {{1, 2}, 3, 3, 3, 4, 40, 400, {40, 9, 3}, {43, 11, 3}, {3, -1, 0}},
+    {{1, 1}, 3, 3, 1, 60, 136, 400, {14}, {17}, {41}},
+    {{1, 1}, 3, 3, 1, 4, 200, 400, {60}, {63}, {-1}},
+};
+
+TEST(cuda_conv_wgmma_wgrad_is_exact) {
+  if (!gpu_device()) return;
+  for (int i = 0; i < COUNT(modes); i++)
+    for (int j = 0; modes[i].rung && !strcmp(modes[i].rung, "wgmma") && j < COUNT(filters); j++) {
+      Draw d = {.key = rng_key((uint64_t)j, RNG_TEST)};
+      run_filter(&modes[i], &filters[j], &d);
+    }
+}
+
 // ---- rounding, repetition ---------------------------------------------------------------------------------------
 
 static Tensor magnitude(const Tensor *t) {

@@ -109,10 +109,6 @@ __device__ __forceinline__ void cluster_sync() {
 }
 // What is equal in all lanes of a warp, so that the compiler knows.
 __device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
-// The same without order between their accesses to memory, which costs a fence for the whole GPU.
-__device__ __forceinline__ void cluster_meet() {
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
 // A kernel that was launched to follow another one may start now; it waits for the end of the other (griddepcontrol).
 __device__ __forceinline__ void follower_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 __device__ __forceinline__ void follower_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
@@ -160,14 +156,6 @@ __device__ __forceinline__ void tma_load_pixels(uint32_t to, const CUtensorMap *
                : "memory");
 }
 
-// The same to every block of the cluster whose bit is set in `blocks`, under the first tap.
-__device__ __forceinline__ void tma_load_pixels_multicast(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c,
-                                                          int x, int y, int n, uint16_t blocks) {
-  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes.multicast::cluster"
-               " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %7}, %8;" ::"r"(to),
-               "l"(map), "r"(barrier), "r"(c), "r"(x), "r"(y), "r"(n), "h"((uint16_t)0), "h"(blocks)
-               : "memory");
-}
 // Between ordinary writes to shared memory and the wgmma that reads them.
 __device__ __forceinline__ void shared_write_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
