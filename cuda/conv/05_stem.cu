@@ -20,7 +20,8 @@ enum {
   FILTER_BYTES = FILTERS * PAIR_BYTES, // of one pair of taps
   BANK_BYTES = TAPS_Y * PAIRS * FILTER_BYTES,
   STAGES = 5,
-  BYTES = SWIZZLE_ATOM + BANK_BYTES + STAGES * PATCH_BYTES,
+  BOXES = CONSUMERS * 4 * BOX_BYTES,
+  BYTES = SWIZZLE_ATOM + BANK_BYTES + BOXES + STAGES * PATCH_BYTES,
 };
 static_assert(PATCH_W >= TILE_W + PAIRS - 1 && BYTES <= MAX_SHARED - 2048 && TILE_H == 2 * CONSUMERS);
 
@@ -33,7 +34,7 @@ struct StemProduct {
 };
 
 struct StemShared {
-  float bias[FILTERS];
+  alignas(8) float bias[FILTERS];
   RingBarriers<STAGES> ring;
   uint64_t filter;
 };
@@ -66,6 +67,8 @@ __device__ void stem_fetch(const StemProduct &p, StemShared &s, uint32_t bank, i
 template <class T>
 __device__ void stem_multiply(const StemProduct &p, StemShared &s, uint32_t bank, int tiles, int warpgroup) {
   Ring<STAGES> ring(s.ring);
+  int warp = uniform(threadIdx.x % WARPGROUP / 32);
+  uint32_t box = bank + BANK_BYTES + STAGES * PATCH_BYTES + (warpgroup * 4 + warp) * BOX_BYTES;
   barrier_wait(shared_address(&s.filter), 0);
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, ring.advance()) {
     StemTile t = stem_tile(p, tile);
@@ -85,13 +88,15 @@ __device__ void stem_multiply(const StemProduct &p, StemShared &s, uint32_t bank
     wgmma_wait<0>();
     if (threadIdx.x % WARPGROUP == 0) barrier_arrive_at(ring.empty);
 #pragma unroll
-    for (int j = 0; j < 2; j++)
+    for (int j = 0; j < 2; j++) {
+      BoxRows rows;
 #pragma unroll
-      for (int half = 0; half < 2; half++) {
-        int y = t.y + 2 * warpgroup + j, x = t.x + wgmma_row() + half * 8;
-        TileRow<T, FILTERS> row = {sum[j] + 2 * half, y < p.out.t.h && x < p.out.t.w ? min(p.out.t.ldc, (int)FILTERS) : 0};
-        store_row(p.out, t.n, y, x, 0, s.bias, row);
+      for (int k = 0; k < 4; k++) {
+        int y = t.y + 2 * warpgroup + j, x = t.x + warp * BOX_ROWS + box_row(k);
+        place_row(rows, k, p.out, y < p.out.t.h && x < p.out.t.w, t.n, y, x);
       }
+      store_rows<T, FILTERS>(p.out, sum[j], rows, 0, s.bias, box);
+    }
   }
 }
 

@@ -24,6 +24,7 @@ struct Product {
   MappedPart of[MAX_PARTS];
   int parts, across; // tiles across
   int filter_width;  // taps
+  int lag;
 };
 static_assert(sizeof(Product) <= 4096 + 28 * 1024, "a kernel's arguments");
 
@@ -36,8 +37,9 @@ template <int ROWS_, int COLUMNS_, int CLUSTER_, bool BACKWARD_> struct WgmmaTil
   static constexpr int CHUNK = DEPTH * SWIZZLE_ROW;            // backward: 64 channels of a stage's terms
   static constexpr int CHUNKS = (COLUMNS + 63) / 64;
   static constexpr int A_BYTES = ROWS * SWIZZLE_ROW, B_BYTES = BACKWARD ? CHUNKS * CHUNK : COLUMNS * SWIZZLE_ROW;
-  static constexpr int STAGE = A_BYTES + B_BYTES, ALL_STAGES = (MAX_SHARED - SWIZZLE_ATOM - 5 * 1024) / STAGE;
-  static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + SWIZZLE_ATOM;
+  static constexpr int STAGE = A_BYTES + B_BYTES, BOXES = CONSUMERS * 4 * BOX_BYTES;
+  static constexpr int ALL_STAGES = (MAX_SHARED - SWIZZLE_ATOM - 5 * 1024 - BOXES) / STAGE; // 5 KB: the schedule
+  static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + BOXES + SWIZZLE_ATOM;
   static_assert(STAGES >= 3 && DOWN >= 1 && ROWS <= 256 && B_BYTES % SWIZZLE_ATOM == 0);
   static_assert(BACKWARD ? CHUNKS % CLUSTER == 0 : COLUMNS / CLUSTER % 8 == 0);
 };
@@ -46,8 +48,8 @@ template <int ROWS_, int COLUMNS_, int CLUSTER_, bool BACKWARD_> struct WgmmaTil
 
 // What a block has in shared memory besides its stages.
 template <class Tile> struct Schedule {
-  int first[MAX_PARTS + 1];                // tile of each part, counted in tiles of a cluster
-  float bias[CONSUMERS][2][Tile::COLUMNS]; // of the tile, and of the one before or after
+  int first[MAX_PARTS + 1];                           // tile of each part, counted in tiles of a cluster
+  alignas(8) float bias[CONSUMERS][2][Tile::COLUMNS]; // of the tile, and of the one before or after
   RingBarriers<Tile::STAGES> ring;
 };
 struct Work {
@@ -175,23 +177,19 @@ __device__ __forceinline__ void accumulate(WgmmaSum<Tile> &sum, Ring<Tile::STAGE
   if (release) barrier_arrive_at(release + 8 * before);
 }
 
-// ---- writing ----------------------------------------------------------------------------------------------------------
+// ---- where results go -------------------------------------------------------------------------------------------------
 
-template <class T, class Tile>
-__device__ __forceinline__ void write_out(const Part &p, WgmmaSum<Tile> &sum, const float *bias, int row0,
-                                          int column0) {
+// The rows of a part that begin at `row`, sixteen of them.
+__device__ __forceinline__ BoxRows find_rows(const Part &p, int row) {
+  const Axis &y = p.gather.walk.y, &x = p.gather.walk.x;
   int rows = gather_rows(p.gather);
+  BoxRows r;
 #pragma unroll
-  for (int i = 0; i < Tile::DOWN; i++)
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      int row = row0 + i * WGMMA_ROWS + wgmma_row() + half * 8;
-      Position at = position_of(p.gather, row);
-      const Axis &y = p.gather.walk.y, &x = p.gather.walk.x;
-      TileRow<T, Tile::COLUMNS> r = {sum.part[i] + 2 * half,
-                                     row < rows ? min(p.out.t.ldc - column0, Tile::COLUMNS) : 0};
-      store_row<T, Tile::COLUMNS>(p.out, at.n, y.out + y.out_step * at.i, x.out + x.out_step * at.j, column0, bias, r);
-    }
+  for (int k = 0; k < 4; k++) {
+    Position at = position_of(p.gather, row + box_row(k));
+    place_row(r, k, p.out, row + box_row(k) < rows, at.n, y.out + y.out_step * at.i, x.out + x.out_step * at.j);
+  }
+  return r;
 }
 
 // ---- kernel -----------------------------------------------------------------------------------------------------------
@@ -223,17 +221,29 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
     } else {
       registers_take<MULTIPLY_REGISTERS>();
       Ring<Tile::STAGES> ring(s.ring);
+      int warp = uniform(thread / 32);
+      uint32_t box = stages + Tile::STAGES * Tile::STAGE + (warpgroup * 4 + warp) * BOX_BYTES;
       uint32_t release = thread < Tile::CLUSTER ? remote_address(ring.empty, thread) : 0;
       int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER, buffer = 0;
+      if (warpgroup && p.lag && p.lag < Tile::STAGES && stages_of(p.of[0].part.gather) > p.lag && (int)blockIdx.x / Tile::CLUSTER < s.first[1])
+        barrier_wait(ring.full + 8 * p.lag, 0);
       for (int tile = blockIdx.x / Tile::CLUSTER; tile < s.first[p.parts]; tile += step, buffer ^= 1) {
         Work work = find_work(p, s, tile, rank);
         const Part &part = p.of[work.part].part;
         float *bias = s.bias[warpgroup][buffer];
         load_bias<Tile::COLUMNS>(part.out, work.column, bias);
+        BoxRows rows[Tile::DOWN];
+#pragma unroll
+        for (int i = 0; i < Tile::DOWN; i++) {
+          rows[i] = find_rows(part, work.row + (warpgroup * Tile::DOWN + i) * WGMMA_ROWS + warp * BOX_ROWS);
+          prefetch_rows<T, Tile::COLUMNS>(part.out, rows[i], work.column);
+        }
         WgmmaSum<Tile> sum;
         accumulate<T, Tile>(sum, ring, stages, stages_of(part.gather), warpgroup, release);
         warpgroup_sync(warpgroup); // the bias is there, and the buffer for the next one free
-        write_out<T, Tile>(part, sum, bias, work.row + warpgroup * Tile::DOWN * WGMMA_ROWS, work.column);
+#pragma unroll
+        for (int i = 0; i < Tile::DOWN; i++)
+          store_rows<T, Tile::COLUMNS>(part.out, sum.part[i], rows[i], work.column, bias, box);
       }
     }
     if constexpr (Tile::CLUSTER > 1) cluster_sync(); // others may still arrive at this block's barriers
@@ -245,6 +255,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
 template <class T, class Tile> static void launch_tiles(Device *dev, Product &p, const Tensor *w) {
   p.across = blocks_for(p.of[0].part.out.t.ldc, Tile::COLUMNS);
   p.filter_width = w->w;
+  p.lag = getenv("LAG") ? atoi(getenv("LAG")) : 0;
   p.filter = map_boxes(w->data, w->dtype, {(size_t)w->ldc, (size_t)w->h * w->w, (size_t)w->n, 1},
                        {DEPTH, 1, Tile::BACKWARD ? DEPTH : Tile::COLUMNS / Tile::CLUSTER, 1});
   int tiles = 0;
