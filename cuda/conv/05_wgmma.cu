@@ -24,7 +24,6 @@ struct Product {
   MappedPart of[MAX_PARTS];
   int parts, across; // tiles across
   int filter_width;  // taps
-  int lag;
 };
 static_assert(sizeof(Product) <= 4096 + 28 * 1024, "a kernel's arguments");
 
@@ -37,7 +36,7 @@ template <int ROWS_, int COLUMNS_, int CLUSTER_, bool BACKWARD_> struct WgmmaTil
   static constexpr int CHUNK = DEPTH * SWIZZLE_ROW;            // backward: 64 channels of a stage's terms
   static constexpr int CHUNKS = (COLUMNS + 63) / 64;
   static constexpr int A_BYTES = ROWS * SWIZZLE_ROW, B_BYTES = BACKWARD ? CHUNKS * CHUNK : COLUMNS * SWIZZLE_ROW;
-  static constexpr int STAGE = A_BYTES + B_BYTES, BOXES = CONSUMERS * 4 * BOX_BYTES;
+  static constexpr int STAGE = A_BYTES + B_BYTES, BOX = WARP_ROWS * (COLUMNS * 2 + 16), BOXES = ROWS / WARP_ROWS * BOX;
   static constexpr int ALL_STAGES = (MAX_SHARED - SWIZZLE_ATOM - 5 * 1024 - BOXES) / STAGE; // 5 KB: the schedule
   static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + BOXES + SWIZZLE_ATOM;
   static_assert(STAGES >= 3 && DOWN >= 1 && ROWS <= 256 && B_BYTES % SWIZZLE_ATOM == 0);
@@ -179,17 +178,12 @@ __device__ __forceinline__ void accumulate(WgmmaSum<Tile> &sum, Ring<Tile::STAGE
 
 // ---- where results go -------------------------------------------------------------------------------------------------
 
-// The rows of a part that begin at `row`, sixteen of them.
-__device__ __forceinline__ BoxRows find_rows(const Part &p, int row) {
+// The way of a lane's row of the sixteen that begin at `row` of a part.
+__device__ __forceinline__ RowPlace find_row(const Part &p, int row) {
   const Axis &y = p.gather.walk.y, &x = p.gather.walk.x;
-  int rows = gather_rows(p.gather);
-  BoxRows r;
-#pragma unroll
-  for (int k = 0; k < 4; k++) {
-    Position at = position_of(p.gather, row + box_row(k));
-    place_row(r, k, p.out, row + box_row(k) < rows, at.n, y.out + y.out_step * at.i, x.out + x.out_step * at.j);
-  }
-  return r;
+  row += place_row();
+  Position at = position_of(p.gather, row);
+  return row_place(p.out, row < gather_rows(p.gather), at.n, y.out + y.out_step * at.i, x.out + x.out_step * at.j);
 }
 
 // ---- kernel -----------------------------------------------------------------------------------------------------------
@@ -222,29 +216,28 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       registers_take<MULTIPLY_REGISTERS>();
       Ring<Tile::STAGES> ring(s.ring);
       int warp = uniform(thread / 32);
-      uint32_t box = stages + Tile::STAGES * Tile::STAGE + (warpgroup * 4 + warp) * BOX_BYTES;
+      uint32_t boxes = stages + Tile::STAGES * Tile::STAGE + (warpgroup * 4 + warp) * Tile::DOWN * Tile::BOX;
       uint32_t release = thread < Tile::CLUSTER ? remote_address(ring.empty, thread) : 0;
       int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER, buffer = 0;
-      if (warpgroup && p.lag && p.lag < Tile::STAGES && stages_of(p.of[0].part.gather) > p.lag && (int)blockIdx.x / Tile::CLUSTER < s.first[1])
-        barrier_wait(ring.full + 8 * p.lag, 0);
       for (int tile = blockIdx.x / Tile::CLUSTER; tile < s.first[p.parts]; tile += step, buffer ^= 1) {
         Work work = find_work(p, s, tile, rank);
         const Part &part = p.of[work.part].part;
         float *bias = s.bias[warpgroup][buffer];
         load_bias<Tile::COLUMNS>(part.out, work.column, bias);
-        BoxRows rows[Tile::DOWN];
+        RowPlace place[Tile::DOWN];
 #pragma unroll
         for (int i = 0; i < Tile::DOWN; i++) {
-          rows[i] = find_rows(part, work.row + (warpgroup * Tile::DOWN + i) * WGMMA_ROWS + warp * BOX_ROWS);
-          prefetch_rows<T, Tile::COLUMNS>(part.out, rows[i], work.column);
+          place[i] = find_row(part, work.row + (warpgroup * Tile::DOWN + i) * WGMMA_ROWS + warp * WARP_ROWS);
+          prefetch_row<T, Tile::COLUMNS>(part.out, place[i], work.column);
         }
         WgmmaSum<Tile> sum;
         accumulate<T, Tile>(sum, ring, stages, stages_of(part.gather), warpgroup, release);
         warpgroup_sync(warpgroup); // the bias is there, and the buffer for the next one free
 #pragma unroll
         for (int i = 0; i < Tile::DOWN; i++)
-          store_rows<T, Tile::COLUMNS>(part.out, sum.part[i], rows[i], work.column, bias, box);
+          store_rows(part.out, sum.part[i], place[i], work.column, bias, Box<T, Tile::COLUMNS>{boxes + i * Tile::BOX});
       }
+      bulk_wait();
     }
     if constexpr (Tile::CLUSTER > 1) cluster_sync(); // others may still arrive at this block's barriers
   }
@@ -255,7 +248,6 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
 template <class T, class Tile> static void launch_tiles(Device *dev, Product &p, const Tensor *w) {
   p.across = blocks_for(p.of[0].part.out.t.ldc, Tile::COLUMNS);
   p.filter_width = w->w;
-  p.lag = getenv("LAG") ? atoi(getenv("LAG")) : 0;
   p.filter = map_boxes(w->data, w->dtype, {(size_t)w->ldc, (size_t)w->h * w->w, (size_t)w->n, 1},
                        {DEPTH, 1, Tile::BACKWARD ? DEPTH : Tile::COLUMNS / Tile::CLUSTER, 1});
   int tiles = 0;

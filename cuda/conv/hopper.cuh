@@ -98,17 +98,6 @@ template <int STAGES> struct Ring {
 // ---- copies by threads ------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ void prefetch_l2(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
-__device__ __forceinline__ uint4 load_shared16(uint32_t from) {
-  uint4 v;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(from)
-               : "memory");
-  return v;
-}
-__device__ __forceinline__ void store_shared16(uint32_t to, uint4 v) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
-}
 // Four 8 × 8 matrices of 16-bit elements, of which a lane has a pair: row lane / 4, columns 2 · (lane % 4) and the next.
 // Lanes 8i … say where the rows of the i-th are.
 __device__ __forceinline__ void load_matrices(uint32_t (&m)[4], uint32_t from) {
@@ -179,6 +168,17 @@ __device__ __forceinline__ void tma_load_pixels(uint32_t to, const CUtensorMap *
                "l"(map), "r"(barrier), "r"(c), "r"(x), "r"(y), "r"(n), "h"((uint16_t)tap_x), "h"((uint16_t)tap_y)
                : "memory");
 }
+
+// Copies the other way, of plain memory, in groups. Ordinary writes that they are to read need a fence by the writers.
+__device__ __forceinline__ void async_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void bulk_store(void *to, uint32_t from, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Until this thread's copies no longer need their source; until they are complete.
+__device__ __forceinline__ void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+__device__ __forceinline__ void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 // ---- tensor maps, on the host -----------------------------------------------------------------------------------------
 
