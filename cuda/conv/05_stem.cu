@@ -75,7 +75,7 @@ __device__ void stem_multiply(const StemProduct &p, StemShared &s, uint32_t bank
     StemTile t = stem_tile(p, tile);
     ring.wait_full();
     uint32_t patch = bank + BANK_BYTES + ring.stage * PATCH_BYTES;
-    float sum[2][FILTERS / 2];
+    float sum[2][FILTERS / 2] = {};
 #pragma unroll 1
     for (int tap = 0; tap < TAPS_Y; tap++) {
       wgmma_fence();
@@ -85,8 +85,7 @@ __device__ void stem_multiply(const StemProduct &p, StemShared &s, uint32_t bank
         for (int j = 0; j < 2; j++) {
           int at = (2 * (2 * warpgroup + j) + tap) * PATCH_W + pair;
           wgmma<T, FILTERS, false>(sum[j], tile_descriptor<PAIR_BYTES>(patch + at * PAIR_BYTES),
-                                   tile_descriptor<PAIR_BYTES>(bank + (tap * PAIRS + pair) * FILTER_BYTES),
-                                   tap > 0 || pair > 0);
+                                   tile_descriptor<PAIR_BYTES>(bank + (tap * PAIRS + pair) * FILTER_BYTES), true);
         }
     }
     wgmma_commit();

@@ -203,10 +203,8 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       tma_prefetch_map(&p.filter);
       for (int i = 0; i < p.parts; i++) tma_prefetch_map(&p.of[i].pixels);
     }
-    if constexpr (Tile::CLUSTER > 1)
-      cluster_sync();
-    else
-      __syncthreads();
+    __syncthreads();
+    if constexpr (Tile::CLUSTER > 1) cluster_meet();
     int warpgroup = uniform(threadIdx.x / WARPGROUP), thread = threadIdx.x % WARPGROUP;
     if (warpgroup == CONSUMERS) {
       registers_give<FETCH_REGISTERS>();
@@ -239,7 +237,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       }
       bulk_wait();
     }
-    if constexpr (Tile::CLUSTER > 1) cluster_sync(); // others may still arrive at this block's barriers
+    if constexpr (Tile::CLUSTER > 1) cluster_meet(); // others may still arrive at this block's barriers
   }
 }
 

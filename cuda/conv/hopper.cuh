@@ -119,9 +119,10 @@ __device__ __forceinline__ int cluster_rank() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return (int)rank;
 }
-// All threads of all blocks of the cluster.
-__device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+// All threads of all blocks of the cluster meet. Their accesses to memory are not ordered by it, which would cost a fence
+// for the whole GPU.
+__device__ __forceinline__ void cluster_meet() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 // What is equal in all lanes of a warp, so that the compiler knows.
 __device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
@@ -169,8 +170,9 @@ __device__ __forceinline__ void tma_load_pixels(uint32_t to, const CUtensorMap *
                : "memory");
 }
 
-// Copies the other way, of plain memory, in groups. Ordinary writes that they are to read need a fence by the writers.
-__device__ __forceinline__ void async_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Between ordinary writes to shared memory and the copy, or the wgmma, that reads them.
+__device__ __forceinline__ void shared_write_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Copies of plain memory the other way, in groups.
 __device__ __forceinline__ void bulk_store(void *to, uint32_t from, int bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
                : "memory");

@@ -136,7 +136,7 @@ template <class T, int COLUMNS> struct Box {
       for (int i = 0; i < 4; i++) m[i] = pack<T>(v[8 * q + 2 * i], v[8 * q + 2 * i + 1]);
       store_matrices(matrix_row(q), m);
     }
-    async_fence();
+    shared_write_fence();
     __syncwarp();
     if (threadIdx.x % 32 < WARP_ROWS && pixel >= 0)
       bulk_store(element<T>(to, pixel, c0), memory + place_row() * PITCH, min(COLUMNS, to.ldc - c0) * (int)sizeof(T));
