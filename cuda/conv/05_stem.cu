@@ -19,8 +19,10 @@ enum {
   PATCH_BYTES = PATCH_H * PATCH_W * PAIR_BYTES,
   FILTER_BYTES = FILTERS * PAIR_BYTES, // of one pair of taps
   BANK_BYTES = TAPS_Y * PAIRS * FILTER_BYTES,
-  STAGES = 5,
-  BYTES = SWIZZLE_ATOM + BANK_BYTES + STAGES * PATCH_BYTES,
+  STAGES = 4,
+  BOX = WARP_ROWS * (FILTERS * 2 + 16),
+  BOXES = 4 * TILE_H * BOX,
+  BYTES = SWIZZLE_ATOM + BANK_BYTES + BOXES + STAGES * PATCH_BYTES,
 };
 static_assert(PATCH_W >= TILE_W + PAIRS - 1 && BYTES <= MAX_SHARED - 2048 && TILE_H == 2 * CONSUMERS);
 
@@ -33,7 +35,7 @@ struct StemProduct {
 };
 
 struct StemShared {
-  float bias[FILTERS];
+  alignas(8) float bias[FILTERS];
   RingBarriers<STAGES> ring;
   uint64_t filter;
 };
@@ -66,33 +68,37 @@ __device__ void stem_fetch(const StemProduct &p, StemShared &s, uint32_t bank, i
 template <class T>
 __device__ void stem_multiply(const StemProduct &p, StemShared &s, uint32_t bank, int tiles, int warpgroup) {
   Ring<STAGES> ring(s.ring);
+  int warp = uniform(threadIdx.x % WARPGROUP / 32);
+  uint32_t boxes = bank + BANK_BYTES + STAGES * PATCH_BYTES + (warpgroup * 4 + warp) * 2 * BOX;
   barrier_wait(shared_address(&s.filter), 0);
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, ring.advance()) {
     StemTile t = stem_tile(p, tile);
     ring.wait_full();
     uint32_t patch = bank + BANK_BYTES + ring.stage * PATCH_BYTES;
-    float sum[2][FILTERS / 2];
-    wgmma_fence();
+    float sum[2][FILTERS / 2] = {};
+#pragma unroll 1
+    for (int tap = 0; tap < TAPS_Y; tap++) {
+      wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < TAPS_Y * PAIRS; i++)
+      for (int pair = 0; pair < PAIRS; pair++)
 #pragma unroll
-      for (int j = 0; j < 2; j++) {
-        int row = 2 * (2 * warpgroup + j) + i / PAIRS;
-        wgmma<T, FILTERS, false>(sum[j], tile_descriptor<PAIR_BYTES>(patch + (row * PATCH_W + i % PAIRS) * PAIR_BYTES),
-                                 tile_descriptor<PAIR_BYTES>(bank + i * FILTER_BYTES), i > 0);
-      }
+        for (int j = 0; j < 2; j++) {
+          int at = (2 * (2 * warpgroup + j) + tap) * PATCH_W + pair;
+          wgmma<T, FILTERS, false>(sum[j], tile_descriptor<PAIR_BYTES>(patch + at * PAIR_BYTES),
+                                   tile_descriptor<PAIR_BYTES>(bank + (tap * PAIRS + pair) * FILTER_BYTES), true);
+        }
+    }
     wgmma_commit();
     wgmma_wait<0>();
     if (threadIdx.x % WARPGROUP == 0) barrier_arrive_at(ring.empty);
 #pragma unroll
-    for (int j = 0; j < 2; j++)
-#pragma unroll
-      for (int half = 0; half < 2; half++) {
-        int y = t.y + 2 * warpgroup + j, x = t.x + wgmma_row() + half * 8;
-        TileRow<T, FILTERS> row = {sum[j] + 2 * half, y < p.out.t.h && x < p.out.t.w ? min(p.out.t.ldc, (int)FILTERS) : 0};
-        store_row(p.out, t.n, y, x, 0, s.bias, row);
-      }
+    for (int j = 0; j < 2; j++) {
+      int y = t.y + 2 * warpgroup + j, x = t.x + warp * WARP_ROWS + place_row();
+      RowPlace place = row_place(p.out, y < p.out.t.h && x < p.out.t.w, t.n, y, x);
+      store_rows(p.out, sum[j], place, 0, s.bias, Box<T, FILTERS>{boxes + j * BOX});
+    }
   }
+  bulk_wait();
 }
 
 template <class T>

@@ -36,8 +36,9 @@ template <int ROWS_, int COLUMNS_, int CLUSTER_, bool BACKWARD_> struct WgmmaTil
   static constexpr int CHUNK = DEPTH * SWIZZLE_ROW;            // backward: 64 channels of a stage's terms
   static constexpr int CHUNKS = (COLUMNS + 63) / 64;
   static constexpr int A_BYTES = ROWS * SWIZZLE_ROW, B_BYTES = BACKWARD ? CHUNKS * CHUNK : COLUMNS * SWIZZLE_ROW;
-  static constexpr int STAGE = A_BYTES + B_BYTES, ALL_STAGES = (MAX_SHARED - SWIZZLE_ATOM - 5 * 1024) / STAGE;
-  static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + SWIZZLE_ATOM;
+  static constexpr int STAGE = A_BYTES + B_BYTES, BOX = WARP_ROWS * (COLUMNS * 2 + 16), BOXES = ROWS / WARP_ROWS * BOX;
+  static constexpr int ALL_STAGES = (MAX_SHARED - SWIZZLE_ATOM - 5 * 1024 - BOXES) / STAGE; // 5 KB: the schedule
+  static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + BOXES + SWIZZLE_ATOM;
   static_assert(STAGES >= 3 && DOWN >= 1 && ROWS <= 256 && B_BYTES % SWIZZLE_ATOM == 0);
   static_assert(BACKWARD ? CHUNKS % CLUSTER == 0 : COLUMNS / CLUSTER % 8 == 0);
 };
@@ -46,8 +47,8 @@ template <int ROWS_, int COLUMNS_, int CLUSTER_, bool BACKWARD_> struct WgmmaTil
 
 // What a block has in shared memory besides its stages.
 template <class Tile> struct Schedule {
-  int first[MAX_PARTS + 1];                // tile of each part, counted in tiles of a cluster
-  float bias[CONSUMERS][2][Tile::COLUMNS]; // of the tile, and of the one before or after
+  int first[MAX_PARTS + 1];                           // tile of each part, counted in tiles of a cluster
+  alignas(8) float bias[CONSUMERS][2][Tile::COLUMNS]; // of the tile, and of the one before or after
   RingBarriers<Tile::STAGES> ring;
 };
 struct Work {
@@ -175,23 +176,14 @@ __device__ __forceinline__ void accumulate(WgmmaSum<Tile> &sum, Ring<Tile::STAGE
   if (release) barrier_arrive_at(release + 8 * before);
 }
 
-// ---- writing ----------------------------------------------------------------------------------------------------------
+// ---- where results go -------------------------------------------------------------------------------------------------
 
-template <class T, class Tile>
-__device__ __forceinline__ void write_out(const Part &p, WgmmaSum<Tile> &sum, const float *bias, int row0,
-                                          int column0) {
-  int rows = gather_rows(p.gather);
-#pragma unroll
-  for (int i = 0; i < Tile::DOWN; i++)
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      int row = row0 + i * WGMMA_ROWS + wgmma_row() + half * 8;
-      Position at = position_of(p.gather, row);
-      const Axis &y = p.gather.walk.y, &x = p.gather.walk.x;
-      TileRow<T, Tile::COLUMNS> r = {sum.part[i] + 2 * half,
-                                     row < rows ? min(p.out.t.ldc - column0, Tile::COLUMNS) : 0};
-      store_row<T, Tile::COLUMNS>(p.out, at.n, y.out + y.out_step * at.i, x.out + x.out_step * at.j, column0, bias, r);
-    }
+// The way of a lane's row of the sixteen that begin at `row` of a part.
+__device__ __forceinline__ RowPlace find_row(const Part &p, int row) {
+  const Axis &y = p.gather.walk.y, &x = p.gather.walk.x;
+  row += place_row();
+  Position at = position_of(p.gather, row);
+  return row_place(p.out, row < gather_rows(p.gather), at.n, y.out + y.out_step * at.i, x.out + x.out_step * at.j);
 }
 
 // ---- kernel -----------------------------------------------------------------------------------------------------------
@@ -211,10 +203,8 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       tma_prefetch_map(&p.filter);
       for (int i = 0; i < p.parts; i++) tma_prefetch_map(&p.of[i].pixels);
     }
-    if constexpr (Tile::CLUSTER > 1)
-      cluster_sync();
-    else
-      __syncthreads();
+    __syncthreads();
+    if constexpr (Tile::CLUSTER > 1) cluster_meet();
     int warpgroup = uniform(threadIdx.x / WARPGROUP), thread = threadIdx.x % WARPGROUP;
     if (warpgroup == CONSUMERS) {
       registers_give<FETCH_REGISTERS>();
@@ -223,6 +213,8 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
     } else {
       registers_take<MULTIPLY_REGISTERS>();
       Ring<Tile::STAGES> ring(s.ring);
+      int warp = uniform(thread / 32);
+      uint32_t boxes = stages + Tile::STAGES * Tile::STAGE + (warpgroup * 4 + warp) * Tile::DOWN * Tile::BOX;
       uint32_t release = thread < Tile::CLUSTER ? remote_address(ring.empty, thread) : 0;
       int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER, buffer = 0;
       for (int tile = blockIdx.x / Tile::CLUSTER; tile < s.first[p.parts]; tile += step, buffer ^= 1) {
@@ -230,13 +222,22 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
         const Part &part = p.of[work.part].part;
         float *bias = s.bias[warpgroup][buffer];
         load_bias<Tile::COLUMNS>(part.out, work.column, bias);
+        RowPlace place[Tile::DOWN];
+#pragma unroll
+        for (int i = 0; i < Tile::DOWN; i++) {
+          place[i] = find_row(part, work.row + (warpgroup * Tile::DOWN + i) * WGMMA_ROWS + warp * WARP_ROWS);
+          prefetch_row<T, Tile::COLUMNS>(part.out, place[i], work.column);
+        }
         WgmmaSum<Tile> sum;
         accumulate<T, Tile>(sum, ring, stages, stages_of(part.gather), warpgroup, release);
         warpgroup_sync(warpgroup); // the bias is there, and the buffer for the next one free
-        write_out<T, Tile>(part, sum, bias, work.row + warpgroup * Tile::DOWN * WGMMA_ROWS, work.column);
+#pragma unroll
+        for (int i = 0; i < Tile::DOWN; i++)
+          store_rows(part.out, sum.part[i], place[i], work.column, bias, Box<T, Tile::COLUMNS>{boxes + i * Tile::BOX});
       }
+      bulk_wait();
     }
-    if constexpr (Tile::CLUSTER > 1) cluster_sync(); // others may still arrive at this block's barriers
+    if constexpr (Tile::CLUSTER > 1) cluster_meet(); // others may still arrive at this block's barriers
   }
 }
 

@@ -96,6 +96,23 @@ template <int STAGES> struct Ring {
   }
 };
 
+// ---- copies by threads ------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ void prefetch_l2(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+// Four 8 × 8 matrices of 16-bit elements, of which a lane has a pair: row lane / 4, columns 2 · (lane % 4) and the next.
+// Lanes 8i … say where the rows of the i-th are.
+__device__ __forceinline__ void load_matrices(uint32_t (&m)[4], uint32_t from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(from)
+               : "memory");
+}
+__device__ __forceinline__ void store_matrices(uint32_t to, const uint32_t (&m)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(m[0]), "r"(m[1]),
+               "r"(m[2]), "r"(m[3])
+               : "memory");
+}
+
 // ---- clusters, warpgroups ---------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ int cluster_rank() {
@@ -103,9 +120,10 @@ __device__ __forceinline__ int cluster_rank() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return (int)rank;
 }
-// All threads of all blocks of the cluster.
-__device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+// All threads of all blocks of the cluster meet. Their accesses to memory are not ordered by it, which would cost a fence
+// for the whole GPU.
+__device__ __forceinline__ void cluster_meet() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 // What is equal in all lanes of a warp, so that the compiler knows.
 __device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
@@ -156,8 +174,17 @@ __device__ __forceinline__ void tma_load_pixels(uint32_t to, const CUtensorMap *
                : "memory");
 }
 
-// Between ordinary writes to shared memory and the wgmma that reads them.
+// Between ordinary writes to shared memory and the copy, or the wgmma, that reads them.
 __device__ __forceinline__ void shared_write_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Copies of plain memory the other way, in groups.
+__device__ __forceinline__ void bulk_store(void *to, uint32_t from, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Until this thread's copies no longer need their source; until they are complete.
+__device__ __forceinline__ void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+__device__ __forceinline__ void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 // ---- tensor maps, on the host -----------------------------------------------------------------------------------------
 
