@@ -267,7 +267,7 @@ template <class Tile> __device__ __forceinline__ void write_sums(const FilterPro
   float *to = p.sums + ((size_t)(blockIdx.z * gridDim.x + blockIdx.x) * gridDim.y + blockIdx.y) * Tile::ROWS;
 #pragma unroll
   for (int i = 0; i < Tile::DOWN; i++) {
-    int row = (warpgroup * Tile::DOWN + i) * WGMMA_ROWS + wgmma_row();
+    int row = place_of<Tile>(i * Tile::GROUPS, threadIdx.x).row;
     to[row] = sum.bias[i][0], to[row + 8] = sum.bias[i][2];
   }
 }
