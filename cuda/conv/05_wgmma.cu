@@ -355,7 +355,8 @@ static bool supports(const Device *dev, ConvOp op, const Conv *conv, const Tenso
   int major;
   CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, dev->index));
   bool small = MAX(w->h, w->w) + 2 * conv->pad + conv->stride <= 100 && conv->stride <= 8;
-  return major == 9 && (in->dtype == BF16 || in->dtype == F16) && small;
+  bool thin = op == CONV_WGRAD && w->ldc < 32 && w->h * w->w > 1; // a tap's channels would leave most of a panel empty
+  return major == 9 && (in->dtype == BF16 || in->dtype == F16) && small && !thin;
 }
 
 extern "C" const Rung rung_wgmma = {"wgmma", supports, compute<false>, compute<true>, wgmma_wgrad, true};
