@@ -328,6 +328,29 @@ TEST_TIER(cuda_conv_by_cudnn_is_exact, 1) {
   if (gpu_device()) check_problems(CUDNN, quick, COUNT(quick), 1, 0);
 }
 
+// Filters' gradients large enough for the larger tiles of rung 05, in one slot and in several, of which some share a patch
+// for the taps of a row.
+static const Problem filters[] = {
+    {{1, 0}, 1, 1, 1, 60, 136, 400, {14}, {17}, {-1}},
+    {{1, 1}, 3, 3, 1, 2, 400, 520, {10}, {13}, {-1}},
+    {{1, 1}, 3, 3, 1, 2, 520, 520, {10}, {13}, {1}},
+    {{1, 1}, 3, 3, 1, 2, 72, 200, {40}, {43}, {-1}},
+    {{1, 2}, 3, 3, 3, 4, 40, 400, {40, 9, 3}, {43, 11, 3}, {3, -1, 0}},
+    {{1, 1}, 3, 3, 1, 60, 136, 400, {14}, {17}, {41}},
+    {{1, 1}, 3, 3, 1, 4, 200, 400, {60}, {63}, {-1}},
+};
+
+TEST_TIER(cuda_conv_wgrad_is_exact_in_large_tiles, 1) {
+  if (!gpu_device()) return;
+  Mode modes[MAX_MODES];
+  int num_modes = find_modes(gpu_device(), OURS, modes);
+  for (int i = 0; i < num_modes; i++)
+    for (int j = 0; modes[i].rung && !strcmp(modes[i].rung, "wgmma") && j < COUNT(filters); j++) {
+      Draw d = {.key = rng_key((uint64_t)j, RNG_TEST)};
+      run_filter(&modes[i], &filters[j], &d);
+    }
+}
+
 // ---- rounding, repetition ---------------------------------------------------------------------------------------
 
 static Tensor magnitude(const Tensor *t) {

@@ -7,8 +7,8 @@
 
 // ---- the rung -------------------------------------------------------------------------------------------------------
 
-extern "C" const Rung *const conv_rungs[] = {&rung_naive, &rung_im2col, &rung_wmma, &rung_cudnn, NULL};
-static const Rung *const fastest[] = {&rung_wmma, &rung_im2col}; // of ours, first
+extern "C" const Rung *const conv_rungs[] = {&rung_naive, &rung_im2col, &rung_wmma, &rung_wgmma, &rung_cudnn, NULL};
+static const Rung *const fastest[] = {&rung_wgmma, &rung_wmma, &rung_im2col}; // of ours, first
 
 const Rung *conv_rung(const char *name) {
   for (const Rung *const *rung = conv_rungs; *rung; rung++)
@@ -108,5 +108,5 @@ extern "C" void cuda_conv_wgrad(Device *dev, const Conv *conv, int pairs, const 
     rung->wgrad(dev, &one_by_one, 1, &x1, dy, &flattened);
   } else
     rung->wgrad(dev, conv, pairs, x, dy, out);
-  if (out->db) column_sums(dev, pairs, dy, (float *)out->db, out->accumulate);
+  if (out->db && !rung->wgrad_sums) column_sums(dev, pairs, dy, (float *)out->db, out->accumulate);
 }
