@@ -211,8 +211,7 @@ static inline CUtensorMap map_boxes(const void *data, DType dtype, const size_t 
   bool narrow = box[0] * dtype_size(dtype) == 32;
   CUtensorMap map;
   CHECK(!encode(&map, map_type(dtype), 4, (void *)data, sizes, stride, boxes, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B,
-                (CUtensorMapL2promotion)(getenv("PROMO") ? atoi(getenv("PROMO")) : 2),
+                narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return map;
 }
@@ -239,8 +238,7 @@ static inline CUtensorMap map_pixels(const Gather &g, int pixels) {
   CUtensorMap map;
   CHECK(!encode(&map, map_type(t->dtype), 4, t->data, size, stride, lower, upper, SWIZZLE_ROW / dtype_size(t->dtype),
                 pixels, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                (CUtensorMapL2promotion)(getenv("PROMO") ? atoi(getenv("PROMO")) : 2),
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+                CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return map;
 }
 
