@@ -1,9 +1,9 @@
 // Rung 05, wgmma: forward and dgrad on Hopper. Idea: copies by TMA, products by wgmma, and a warpgroup for each.
 // Removes: addresses computed by the threads that multiply, fragments that pass through registers, blocks that begin and
 // end with empty tensor cores.
-// Changed since the rung before: one thread asks TMA for tiles, pixels under a tap included; two warpgroups multiply them
-// where they lie and write results while the next tile is on its way; as many blocks as fit stay for the whole launch.
-// Limit: the tensor cores where the sums are long, memory where they are short.
+// Changed since the rung before: two threads ask TMA for tiles, pixels under a tap included; two warpgroups multiply them
+// where they lie; results leave while the next tile is multiplied; as many blocks as fit stay for the whole launch.
+// Limit: the tensor cores where the sums are long; where they are short, the end of a tile, in which nobody multiplies.
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/wgmma.cuh"
 
@@ -13,9 +13,9 @@ enum {
   BAND = 8,   // tiles across that are neighbours in the order of tiles
 };
 
-// One of the products that a launch computes, and the map of the pixels that it reads.
+// One of the products that a launch computes, and the maps of the pixels that it reads and writes.
 struct MappedPart {
-  CUtensorMap pixels;
+  CUtensorMap pixels, out;
   Part part;
   bool dense; // the positions are the tensor's pixels, in order
 };
@@ -36,9 +36,11 @@ template <int ROWS_, int COLUMNS_, int CLUSTER_, bool BACKWARD_> struct WgmmaTil
   static constexpr int CHUNK = DEPTH * SWIZZLE_ROW;            // backward: 64 channels of a stage's terms
   static constexpr int CHUNKS = (COLUMNS + 63) / 64;
   static constexpr int A_BYTES = ROWS * SWIZZLE_ROW, B_BYTES = BACKWARD ? CHUNKS * CHUNK : COLUMNS * SWIZZLE_ROW;
-  static constexpr int STAGE = A_BYTES + B_BYTES, BOX = WARP_ROWS * (COLUMNS * 2 + 16), BOXES = ROWS / WARP_ROWS * BOX;
-  static constexpr int ALL_STAGES = (MAX_SHARED - SWIZZLE_ATOM - 5 * 1024 - BOXES) / STAGE; // 5 KB: the schedule
-  static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + BOXES + SWIZZLE_ATOM;
+  static constexpr int STAGE = A_BYTES + B_BYTES, BOXES = CHUNKS * BOX_BYTES; // of a warp's sixteen rows
+  static constexpr int ALL_STAGES =
+      (MAX_SHARED - SWIZZLE_ATOM - 5 * 1024 - ROWS / WARP_ROWS * BOXES) / STAGE; // 5 KB: the schedule
+  static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8,
+                       BYTES = STAGES * STAGE + ROWS / WARP_ROWS * BOXES + SWIZZLE_ATOM;
   static_assert(STAGES >= 3 && DOWN >= 1 && ROWS <= 256 && B_BYTES % SWIZZLE_ATOM == 0);
   static_assert(BACKWARD ? CHUNKS % CLUSTER == 0 : COLUMNS / CLUSTER % 8 == 0);
 };
@@ -214,7 +216,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       registers_take<MULTIPLY_REGISTERS>();
       Ring<Tile::STAGES> ring(s.ring);
       int warp = uniform(thread / 32);
-      uint32_t boxes = stages + Tile::STAGES * Tile::STAGE + (warpgroup * 4 + warp) * Tile::DOWN * Tile::BOX;
+      uint32_t boxes = stages + Tile::STAGES * Tile::STAGE + (warpgroup * 4 + warp) * Tile::DOWN * Tile::BOXES;
       uint32_t release = thread < Tile::CLUSTER ? remote_address(ring.empty, thread) : 0;
       int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER, buffer = 0;
       for (int tile = blockIdx.x / Tile::CLUSTER; tile < s.first[p.parts]; tile += step, buffer ^= 1) {
@@ -233,7 +235,8 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
         warpgroup_sync(warpgroup); // the bias is there, and the buffer for the next one free
 #pragma unroll
         for (int i = 0; i < Tile::DOWN; i++)
-          store_rows(part.out, sum.part[i], place[i], work.column, bias, Box<T, Tile::COLUMNS>{boxes + i * Tile::BOX});
+          store_rows(part.out, &p.of[work.part].out, sum.part[i], place[i], work.column, bias,
+                     StagedRows<T, Tile::COLUMNS>{boxes + i * Tile::BOXES});
       }
       bulk_wait();
     }
@@ -272,21 +275,22 @@ template <class T, class Tile> static void launch_tiles(Device *dev, Product &p,
   CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));
 }
 
-// Cycles of a launch by tiles of this shape: as many rounds of blocks as there are, each bound by the tensor cores (1024
-// multiply-adds per cycle and multiprocessor are what they keep up in bf16) or by what L2 delivers, and its own end.
+// Cycles of a launch by tiles of this shape: as many rounds of blocks as there are, each of stages that are bound by the
+// tensor cores, by shared memory or by what L2 delivers, and an end. The constants are fitted to an H200's times of all
+// convolutions of the network with every shape of tile.
 static double cost_of(const Device *dev, const Product &p, int rows, int columns, int cluster) {
   double across = blocks_for(p.of[0].part.out.t.ldc, columns), tiles = 0, cycles = 0;
   for (int i = 0; i < p.parts; i++) {
     const Gather &g = p.of[i].part.gather;
     double down = blocks_for(gather_capacity(g), rows * cluster) * cluster;
     double stages = MAX(walk_taps(&g.walk), 1) * blocks_for(g.in.ldc, DEPTH);
-    double multiply = rows * columns * DEPTH / 2048.0 * 1.1, shared = rows / 64 * (64 + columns) * 1.1;
-    double load = (rows + columns / cluster) * SWIZZLE_ROW / 42.0;
+    double multiply = rows * columns * DEPTH / 2048.0 * 1.07, shared = rows / 64 * (64 + columns) * 1.1;
+    double load = (rows + columns / cluster) * SWIZZLE_ROW / 44.0;
     tiles += down * across;
-    cycles += down * across * (stages * MAX(multiply, MAX(shared, load)) + rows * columns / 40.0 + 500);
+    cycles += down * across * (stages * MAX(multiply, MAX(shared, load)) + rows * columns / 6.0 + 500);
   }
   double blocks = multiprocessors(dev) / cluster * cluster, rounds = ceil(tiles / blocks);
-  return rounds * cycles / tiles;
+  return rounds * cycles / tiles + (cluster > 1 ? 2000 : 0);
 }
 
 typedef void Launch(Device *, Product &, const Tensor *);
@@ -298,25 +302,20 @@ struct Choice {
 template <class T, bool BACKWARD> static void launch(Device *dev, Product &p, const Tensor *w) {
 #define CHOICE(rows, columns, cluster)                                                                                 \
   { rows, columns, cluster, launch_tiles<T, WgmmaTile<rows, columns, cluster, BACKWARD>> }
-  static const Choice choices[] = {CHOICE(128, 256, 2),
-                                   CHOICE(256, 128, 2),
-                                   CHOICE(128, 128, 2),
-                                   CHOICE(256, 64, 1),
-                                   CHOICE(128, 64, 1),
-                                   CHOICE(128, 256, 1),
-                                   CHOICE(256, 128, 1),
-                                   CHOICE(128, 128, 1), // forward, tiles for few channels; backward's are wide
-                                   CHOICE(256, BACKWARD ? 64 : 96, 1),
-                                   CHOICE(256, BACKWARD ? 64 : 16, 1)};
+  static const Choice choices[] = {
+      CHOICE(128, 256, 2),
+      CHOICE(128, 256, 1),
+      CHOICE(128, 128, 2),
+      CHOICE(128, 128, 1),
+      CHOICE(256, 64, 1),
+      CHOICE(128, 64, 1),
+      CHOICE(256, BACKWARD ? 64 : 16, 1), // 16: the outputs of the RPN
+  };
 #undef CHOICE
-  const Choice *best = NULL;
-  double least = INFINITY;
-  const char *force = getenv("TILE");
-  for (const Choice &c : choices) {
-    double cost = cost_of(dev, p, c.rows, c.columns, c.cluster);
-    if (force && atoi(force) == (int)(&c - choices)) cost = 0;
-    if (cost < least) least = cost, best = &c;
-  }
+  const Choice *best = choices;
+  for (const Choice &c : choices)
+    if (cost_of(dev, p, c.rows, c.columns, c.cluster) < cost_of(dev, p, best->rows, best->columns, best->cluster))
+      best = &c;
   best->launch(dev, p, w);
 }
 
@@ -345,7 +344,7 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
     if (p.parts == MAX_PARTS) flush();
     int i = p.parts++; // the longest sums first, so that the last tiles are short ones
     for (; i > 0 && walk_taps(&p.of[i - 1].part.gather.walk) < walk_taps(&part.gather.walk); i--) p.of[i] = p.of[i - 1];
-    p.of[i] = {{}, part, is_dense(part.gather)};
+    p.of[i] = {{}, map_out(&part.out.t), part, is_dense(part.gather)};
   });
   flush();
 }

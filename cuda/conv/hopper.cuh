@@ -176,9 +176,10 @@ __device__ __forceinline__ void tma_load_pixels(uint32_t to, const CUtensorMap *
 
 // Between ordinary writes to shared memory and the copy, or the wgmma, that reads them.
 __device__ __forceinline__ void shared_write_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// Copies of plain memory the other way, in groups.
-__device__ __forceinline__ void bulk_store(void *to, uint32_t from, int bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+// The other way, in groups: a box to where it is at (x, y, z, n), as far as that lies in the tensor.
+__device__ __forceinline__ void tma_store(const CUtensorMap *map, uint32_t from, int x, int y, int z, int n) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+               "r"(from), "r"(x), "r"(y), "r"(z), "r"(n)
                : "memory");
 }
 __device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
@@ -213,8 +214,7 @@ static inline CUtensorMap map_boxes(const void *data, DType dtype, const size_t 
   bool narrow = box[0] * dtype_size(dtype) == 32;
   CUtensorMap map;
   CHECK(!encode(&map, map_type(dtype), 4, (void *)data, sizes, stride, boxes, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B,
-                (CUtensorMapL2promotion)(getenv("PROMO") ? atoi(getenv("PROMO")) : 2),
+                narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return map;
 }
@@ -241,8 +241,7 @@ static inline CUtensorMap map_pixels(const Gather &g, int pixels) {
   CUtensorMap map;
   CHECK(!encode(&map, map_type(t->dtype), 4, t->data, size, stride, lower, upper, SWIZZLE_ROW / dtype_size(t->dtype),
                 pixels, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                (CUtensorMapL2promotion)(getenv("PROMO") ? atoi(getenv("PROMO")) : 2),
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+                CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return map;
 }
 
