@@ -6,7 +6,7 @@
 
 // ---- the rung -------------------------------------------------------------------------------------------------------
 
-static const Rung *const rungs[] = {&rung_naive, &rung_im2col, &rung_wmma, &rung_cudnn};
+static const Rung *const rungs[] = {&rung_naive, &rung_im2col, &rung_wmma, &rung_mma, &rung_cudnn};
 
 const Rung *conv_rung(const char *name) {
   for (const Rung *rung : rungs)
@@ -18,10 +18,13 @@ const Rung *conv_rung(const char *name) {
 static const Rung *choose(const Device *dev, ConvOp op, const Tensor *in) {
   if (dev->conv && strcmp(dev->conv, "auto")) {
     const Rung *rung = conv_rung(dev->conv);
-    if (!rung) die(EXIT_USAGE, "--conv %s: choose auto, naive, im2col, wmma or cudnn", dev->conv);
+    if (!rung) die(EXIT_USAGE, "--conv %s: choose auto, naive, im2col, wmma, mma or cudnn", dev->conv);
     if (rung->supports(dev, op, in)) return rung;
   }
-  return rung_wmma.supports(dev, op, in) ? &rung_wmma : &rung_im2col;
+  static const Rung *const fastest_first[] = {&rung_mma, &rung_wmma};
+  for (const Rung *rung : fastest_first)
+    if (rung->supports(dev, op, in)) return rung;
+  return &rung_im2col;
 }
 
 // ---- shapes ---------------------------------------------------------------------------------------------------------

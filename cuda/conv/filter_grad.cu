@@ -12,6 +12,7 @@ enum {
   PIECES = 128,      // of the pixels of dy
   FILL_BLOCKS = 528, // two waves of two blocks on each of 132 multiprocessors
   MIN_SLOT = 512,    // pixels
+  SLOT_STEP = 64,
   MAX_SLOTS = 256,
 };
 
@@ -90,6 +91,27 @@ __global__ void filter_shadow_kernel(Tensor master, const float *scale, Tensor s
 int filter_grad_slots(size_t pixels, size_t blocks) {
   size_t slots = MIN(FILL_BLOCKS / MAX(blocks, (size_t)1), pixels / MIN_SLOT);
   return (int)MIN(MAX(slots, (size_t)1), (size_t)MAX_SLOTS);
+}
+
+FilterProduct filter_product(const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out,
+                             int rows, int columns) {
+  const Tensor *dw = &out->dw;
+  FilterProduct p = {};
+  p.parts = pairs;
+  p.m = dy->ldc;
+  p.down = blocks_for(p.m, rows);
+  p.across = blocks_for((size_t)dw->h * dw->w * dw->ldc, columns);
+  size_t pixels = 0;
+  for (int i = 0; i < pairs; i++) pixels += tensor_pixels(&dy[i]);
+  // Whole stages of any kernel, so that only the last slot of a pair ends in the middle of one.
+  p.pixels = blocks_for(pixels, filter_grad_slots(pixels, (size_t)p.down * p.across) * SLOT_STEP) * SLOT_STEP;
+  for (int i = 0; i < pairs; i++) {
+    p.part[i] = {gather_forward(conv, &x[i], dw, &dy[i]), dy[i].data, p.slots.count};
+    p.slots.count += blocks_for(tensor_pixels(&dy[i]), p.pixels);
+  }
+  p.slots.pitch = p.across * columns;
+  p.slots.stride = (size_t)p.down * rows * p.slots.pitch;
+  return p;
 }
 
 void filter_grad_reduce(Device *dev, const Slots &slots, const FilterGrad *out) {

@@ -20,7 +20,7 @@ typedef struct Rung {
   void (*wgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);
 } Rung;
 
-extern const Rung rung_naive, rung_im2col, rung_wmma, rung_cudnn;
+extern const Rung rung_naive, rung_im2col, rung_wmma, rung_mma, rung_cudnn;
 
 // By name; NULL when there is none.
 const Rung *conv_rung(const char *name);

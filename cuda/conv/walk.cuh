@@ -88,6 +88,57 @@ void for_each_part(const Conv *conv, int pairs, const Tensor *in, const Tensor *
     }
 }
 
+// What one launch computes: tiles of so many rows and columns of its parts' results.
+enum { MAX_PARTS = 8 };
+struct Product {
+  Part part[MAX_PARTS];
+  Tensor w;
+  int parts, tiles, across; // tiles: down, of all parts; across: of each
+};
+static_assert(sizeof(Product) <= 4096, "a kernel's arguments");
+
+static inline int product_tiles(const Product &p, int rows) {
+  int tiles = 0;
+  for (int i = 0; i < p.parts; i++) tiles += blocks_for(gather_capacity(p.part[i].gather), rows);
+  return tiles;
+}
+static inline void product_cut(Product *p, int rows, int columns) {
+  p->tiles = 0;
+  p->across = blocks_for(p->part[0].out.t.ldc, columns);
+  for (int i = 0; i < p->parts; i++) {
+    p->part[i].first_tile = p->tiles;
+    p->tiles += blocks_for(gather_capacity(p->part[i].gather), rows);
+  }
+}
+
+// The tile of this block. Those that share rows of pixels are neighbours in the order of blocks, and find them in L2.
+struct TileAt {
+  const Part &part;
+  int row, column;
+};
+__device__ __forceinline__ TileAt product_tile(const Product &p, int rows, int columns) {
+  int down = blockIdx.x / p.across, i = 0;
+  while (i + 1 < p.parts && down >= p.part[i + 1].first_tile) i++;
+  return {p.part[i], (down - p.part[i].first_tile) * rows, (int)(blockIdx.x % p.across) * columns};
+}
+
+// Calls f(Product &) for as many launches as it takes.
+template <class F>
+void for_each_product(const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out, bool backward,
+                      F f) {
+  Product p = {};
+  p.w = *w;
+  auto flush = [&] {
+    if (p.parts) f(p);
+    p.parts = 0;
+  };
+  for_each_part(conv, pairs, in, w, out, backward, [&](const Part &part) {
+    if (p.parts == MAX_PARTS) flush();
+    p.part[p.parts++] = part;
+  });
+  flush();
+}
+
 // The unrolled x of wgrad.
 static inline Gather gather_forward(const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y) {
   Walk walk = {axis_forward(conv, w->h, y->h), axis_forward(conv, w->w, y->w)};

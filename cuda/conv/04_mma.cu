@@ -1,0 +1,226 @@
+// Rung 04, mma.sync: forward and dgrad. Idea: the tensor cores' own instructions, so that it is known which lane holds
+// what, and shared memory, registers and addresses can be laid out for it.
+// Removes: padding and bank conflicts in shared memory, the addresses in the inner loop, waiting at barriers.
+// Changed since the rung before: mma.sync on 64 × 64 a warp fed by ldmatrix from shuffled chunks; stages of 128 bytes;
+// fragments fetched one instruction ahead, across the barrier; a thread's addresses are one sum to each of its rows.
+// Limit: mma.sync itself, which reaches two thirds of what Hopper's wgmma does.
+#include <limits.h>
+#include "cuda/conv/ladder.h"
+#include "cuda/conv/mma.cuh"
+#include "cuda/conv/walk.cuh"
+
+// ---- gathering ------------------------------------------------------------------------------------------------------
+
+// How far a thread's terms move with every stage, split into channels and taps beforehand, so that no step of it divides
+// or loops.
+struct Hop {
+  int c, y, x;
+};
+static Hop hop_over(const Gather &g, int terms) {
+  int taps = terms / g.in.ldc, across = MAX(g.walk.x.taps, 1);
+  return {terms % g.in.ldc, taps / across, taps % across};
+}
+
+// The same product with what depends on the depth of a stage.
+struct MmaProduct : Product {
+  Hop hop[MAX_PARTS];
+  int stages;
+};
+static_assert(sizeof(MmaProduct) <= 4096, "a kernel's arguments");
+
+__device__ __forceinline__ void column_hop(Column &k, const Hop &hop, const Gather &g) {
+  k.c += hop.c;
+  int carry = k.c >= g.in.ldc;
+  k.c -= carry * g.in.ldc;
+  k.x += hop.x + carry;
+  carry = k.x >= g.walk.x.taps;
+  k.x -= carry * g.walk.x.taps;
+  k.y += hop.y + carry;
+}
+__device__ __forceinline__ Column column_at(const Gather &g, int term) {
+  int tap = term / g.in.ldc, across = max(g.walk.x.taps, 1);
+  return {term % g.in.ldc, tap / across, tap % across};
+}
+
+// A thread's share of the pixels' tile: one chunk of terms under as many rows as there are passes.
+template <class Operand> struct PixelCopier {
+  const uint4 *data;
+  unsigned height, width;
+  int taps, pixel, image_row; // taps down; chunks of a pixel and of a row of them
+  int base[Operand::PASSES], y[Operand::PASSES], x[Operand::PASSES]; // of the first tap, which may lie outside
+
+  __device__ PixelCopier(const Gather &g, int first)
+      : data((const uint4 *)g.in.data), height(g.in.h), width(g.in.w), taps(g.walk.y.taps),
+        pixel(g.in.ldc / Operand::VECTOR), image_row(g.in.w * pixel) {
+#pragma unroll
+    for (int i = 0; i < Operand::PASSES; i++) {
+      int row = first + Operand::row(i);
+      Position at = position_of(g, row);
+      y[i] = g.walk.y.in + g.walk.y.in_step * at.i;
+      x[i] = g.walk.x.in + g.walk.x.in_step * at.j;
+      base[i] = (at.n * g.in.h + y[i]) * image_row + x[i] * pixel;
+      if (row >= gather_rows(g)) y[i] = INT_MIN / 2; // never inside
+    }
+  }
+  __device__ void copy(uint32_t tile, const Column &k) const {
+    int offset = k.y * image_row + k.x * pixel + k.c / Operand::VECTOR;
+    uint32_t to = Operand::own(tile);
+#pragma unroll
+    for (int i = 0; i < Operand::PASSES; i++) {
+      unsigned iy = y[i] + k.y, ix = x[i] + k.x; // what is left of the image or above wraps to the far right and below
+      bool inside = (k.y < taps) & (iy < height) & (ix < width);
+      copy16_async(Operand::move(to, i, 0), data + (inside ? (unsigned)(base[i] + offset) : 0u), inside);
+    }
+  }
+};
+
+// The filter's tile forward, where a filter's terms are contiguous: rows are filters `first` …, and a thread's terms are
+// those of its pixels.
+template <class Operand> struct FilterCopier {
+  const uint4 *data;
+  unsigned at, per_pass; // chunk of the thread's first row; from pass to pass
+  int taps, left;        // taps down; rows from its first on
+
+  __device__ FilterCopier(const Gather &g, const Tensor &w, int first)
+      : data((const uint4 *)w.data), taps(g.walk.y.taps) {
+    int terms = w.h * w.w * w.ldc / Operand::VECTOR;
+    at = (first + Operand::row(0)) * terms + Operand::lane() / Operand::VECTOR;
+    per_pass = terms * Operand::ROW_STEP;
+    left = w.n - first - Operand::row(0);
+  }
+  __device__ void copy(uint32_t tile, const Gather &, const Column &k, const Hop &) {
+    uint32_t to = Operand::own(tile);
+#pragma unroll
+    for (int i = 0; i < Operand::PASSES; i++) {
+      bool inside = (k.y < taps) & (i * Operand::ROW_STEP < left);
+      copy16_async(Operand::move(to, i, 0), data + (inside ? at + i * per_pass : 0u), inside);
+    }
+    at += Operand::DEPTH / Operand::VECTOR;
+  }
+};
+
+// Backward a filter's input channels are contiguous, from `first` on: a thread's rows are terms, output channels under one
+// tap: no more than eight, a multiple of which every tap has.
+template <class Operand> struct TurnedFilterCopier {
+  const uint4 *data;
+  int filters, left;               // chunks of input channels from the thread's first on
+  int filter, origin, down, right; // chunks: to the next filter; to the walk's first tap and from there to the next
+  Column own;
+
+  __device__ TurnedFilterCopier(const Gather &g, const Tensor &w, int first)
+      : data((const uint4 *)w.data), own(column_at(g, Operand::row(0))) {
+    const Axis &y = g.walk.y, &x = g.walk.x;
+    int tap = w.ldc / Operand::VECTOR, channel = (first + Operand::lane()) / Operand::VECTOR;
+    left = tap - channel;
+    filters = w.n;
+    filter = w.h * w.w * tap;
+    origin = (y.filter * w.w + x.filter) * tap + channel;
+    down = y.filter_step * w.w * tap;
+    right = x.filter_step * tap;
+  }
+  __device__ void copy(uint32_t tile, const Gather &g, const Column &, const Hop &hop) {
+    uint32_t to = Operand::own(tile);
+    unsigned at = own.c * filter + origin + own.y * down + own.x * right;
+    bool term = own.y < g.walk.y.taps;
+#pragma unroll
+    for (int i = 0; i < Operand::PASSES; i++)
+#pragma unroll
+      for (int j = 0; j < Operand::ACROSS; j++) {
+        bool inside = term & (own.c + i < filters) & (8 * j < left);
+        copy16_async(Operand::move(to, i, j), data + (inside ? at + i * filter + 8 * j : 0u), inside);
+      }
+    column_hop(own, hop, g);
+  }
+};
+
+// ---- kernel ---------------------------------------------------------------------------------------------------------
+
+template <class T, class Shape, bool BACKWARD>
+__global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_kernel(const __grid_constant__ MmaProduct p) {
+  if constexpr (AMPERE) {
+    using Tile = MmaTile<T, Shape, false, BACKWARD>;
+    using Filter = std::conditional_t<BACKWARD, TurnedFilterCopier<typename Tile::B>, FilterCopier<typename Tile::B>>;
+    TileAt at = product_tile(p, Shape::ROWS, Shape::COLUMNS);
+    const Gather &g = at.part.gather;
+    const Hop &hop = p.hop[&at.part - p.part];
+    int rows = gather_rows(g), steps = (g.walk.y.taps * g.walk.x.taps * g.in.ldc + Tile::DEPTH - 1) / Tile::DEPTH;
+    if (at.row >= rows) return;
+    PixelCopier<typename Tile::A> pixels(g, at.row);
+    Filter filter(g, p.w, at.column);
+    Column k = column_at(g, Tile::A::lane());
+    MmaSum<Tile> sum;
+    mma_accumulate(sum, steps, p.stages, [&](uint32_t stage) {
+      pixels.copy(stage, k);
+      filter.copy(stage + Tile::A::BYTES, g, k, hop);
+      column_hop(k, hop, g);
+    });
+    mma_store(sum, [&](int row, int column, const Eight &v) {
+      row += at.row, column += at.column;
+      if (row < rows && column < at.part.out.t.ldc) part_store8<T>(at.part, row, column, v);
+    });
+  }
+}
+
+// ---- the choice of a tile -------------------------------------------------------------------------------------------
+
+// rows, columns, warps down and across, blocks for which a multiprocessor has registers
+using Large = MmaShape<128, 256, 2, 4, 1>;
+using Square = MmaShape<128, 128, 2, 2, 2>;
+using Narrow = MmaShape<128, 64, 2, 2, 2>;
+using Thin = MmaShape<128, 32, 4, 1, 3>;
+using Small = MmaShape<64, 64, 2, 2, 3>;
+
+// Time that the busiest multiprocessor takes, in units of a product on the tensor cores. `speed`: the share of Large's
+// rate that a shape reaches where there is work enough.
+template <class Shape> static double estimate(const Product &p, int multiprocessors, double speed) {
+  int blocks = product_tiles(p, Shape::ROWS) * blocks_for(p.part[0].out.t.ldc, Shape::COLUMNS);
+  return blocks_for(blocks, multiprocessors) * (double)(Shape::ROWS * Shape::COLUMNS) / speed;
+}
+
+// ---- launchers ------------------------------------------------------------------------------------------------------
+
+template <class T, class Shape, bool BACKWARD> static void launch_tiles(Device *dev, const Product &product) {
+  using Tile = MmaTile<T, Shape, false, BACKWARD>;
+  MmaProduct p = {product};
+  product_cut(&p, Shape::ROWS, Shape::COLUMNS);
+  for (int i = 0; i < p.parts; i++) p.hop[i] = hop_over(p.part[i].gather, Tile::DEPTH);
+  p.stages = mma_stages<Tile>(dev);
+  int bytes = p.stages * Tile::STAGE;
+  auto kernel = mma_kernel<T, Shape, BACKWARD>;
+  CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  kernel<<<p.tiles * p.across, Shape::THREADS, bytes, stream_of(dev)>>>(p);
+  LAUNCH_CHECK();
+}
+
+template <class T, bool BACKWARD> static void launch(Device *dev, const Product &p) {
+  int sms;
+  CUDA_CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, dev->index));
+  struct {
+    double time;
+    void (*launch)(Device *, const Product &);
+  } choices[] = {{estimate<Large>(p, sms, 1.0), launch_tiles<T, Large, BACKWARD>},
+                 {estimate<Square>(p, sms, 0.95), launch_tiles<T, Square, BACKWARD>},
+                 {estimate<Narrow>(p, sms, 0.7), launch_tiles<T, Narrow, BACKWARD>},
+                 {estimate<Thin>(p, sms, 0.5), launch_tiles<T, Thin, BACKWARD>},
+                 {estimate<Small>(p, sms, 0.5), launch_tiles<T, Small, BACKWARD>}},
+    *best = choices;
+  for (auto &c : choices)
+    if (c.time < best->time) best = &c;
+  best->launch(dev, p);
+}
+
+template <bool BACKWARD>
+static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out) {
+  if (dev->measuring) return;
+  for_each_product(conv, pairs, in, w, out, BACKWARD,
+                   [&](Product &p) { WITH_TYPE(w->dtype, T, { launch<T, BACKWARD>(dev, p); }); });
+}
+
+// TF32 is a loss of precision that has to be asked for.
+static bool supports(const Device *dev, ConvOp, const Tensor *in) {
+  int major;
+  CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, dev->index));
+  return major >= 8 && (in->dtype != F32 || dev->tf32);
+}
+
+extern "C" const Rung rung_mma = {"mma", supports, compute<false>, compute<true>, mma_wgrad};

@@ -1,0 +1,208 @@
+// A block's tile of a matrix product with mma.sync: operands in swizzled shared memory, how threads copy them there, how
+// warps fetch fragments of them, the pipeline of stages, and the way out. Used by rung 04, whose two files differ in what
+// they stage. Everything here is for sm_80 and later.
+//
+// A stage holds 128 bytes' worth of terms of both operands, in chunks of 16 bytes. In memory an operand is either a row of
+// terms for each of the result's rows (or columns), or, "by term", a row of the result's rows for each term. Chunks are
+// shuffled within the rows so that the eight that one phase of an instruction touches lie in different banks.
+#pragma once
+#include "cuda/common.cuh"
+#include "cuda/conv/ptx.cuh"
+
+// One operand: OUTER rows (IS_A) or columns of the result, copied by THREADS.
+template <class T, bool IS_A, int OUTER, bool BY_TERM, int THREADS> struct MmaOperand {
+  static constexpr bool IS_BY_TERM = BY_TERM;
+  static constexpr int VECTOR = 16 / sizeof(T), DEPTH = 128 / sizeof(T), TERMS = 32 / sizeof(T); // TERMS: of one mma
+  static constexpr int ROWS = BY_TERM ? DEPTH : OUTER, CHUNKS = (BY_TERM ? OUTER : DEPTH) / VECTOR;
+  static constexpr int PITCH = CHUNKS * 16, BYTES = ROWS * PITCH;
+  // ldmatrix does not turn floats over, so that their tiles by term are read in chunks: four rows of the result at once.
+  static constexpr bool BY_CHUNK = BY_TERM && sizeof(T) == 4;
+
+  // By chunk, a phase reads two chunks in each of four rows; with ldmatrix, one chunk in each of eight.
+  __device__ static constexpr int shuffle(int row) {
+    return BY_CHUNK ? row % 4 * 2 : CHUNKS >= 8 ? row % 8 : row / 2 % 4;
+  }
+  __device__ static uint32_t at(int row, int chunk) { return row * PITCH + (chunk ^ shuffle(row)) * 16; }
+
+  // Copying: LANES threads to a row, PASSES rows to a thread, and in each of them chunks lane, lane + 8, …: ACROSS. By
+  // term a thread's rows are neighbours, so that they lie under one tap; else they are spread to be shuffled alike.
+  static constexpr int LANES = MIN(CHUNKS, 8), ACROSS = CHUNKS / LANES, PASSES = ROWS * LANES / THREADS;
+  static constexpr int ROW_STEP = BY_TERM ? 1 : ROWS / PASSES;
+  static_assert(CHUNKS >= 4 && ROWS % PASSES == 0 && PASSES <= 8 && (BY_TERM || ROW_STEP % 8 == 0));
+  __device__ static int row(int pass) { return threadIdx.x / LANES * (BY_TERM ? PASSES : 1) + pass * ROW_STEP; }
+  __device__ static int lane() { return threadIdx.x % LANES * VECTOR; } // in elements
+  __device__ static uint32_t own(uint32_t tile) { return tile + at(row(0), threadIdx.x % LANES); }
+  // From its own first chunk to those of other passes; a tile is aligned so that ^ meets only the chunk's number.
+  __device__ static uint32_t move(uint32_t own, int pass, int across) {
+    return (own ^ (BY_TERM ? shuffle(pass) * 16 : 0)) + pass * ROW_STEP * PITCH + across * 128;
+  }
+
+  // Which of a warp's rows of the result is row r of its fragment i.
+  __device__ static int outer(int i, int r) {
+    return BY_CHUNK ? i / 2 * 32 + r % 8 * 4 + i % 2 * 2 + r / 8 : i * 16 + r;
+  }
+  // A warp's fragments, from row `first` of the result, of the stage's k-th TERMS.
+  template <int COUNT> __device__ static void fetch(Fragment (&f)[COUNT], uint32_t tile, int first, int k) {
+    int lane = threadIdx.x % 32, matrix = lane / 8;
+    int second = IS_A ? matrix % 2 : matrix / 2,
+        upper = IS_A ? matrix / 2 : matrix % 2; // half of the rows; of the terms
+    if constexpr (BY_CHUNK) {
+      static_assert(COUNT % 2 == 0);
+#pragma unroll
+      for (int i = 0; i < COUNT; i += 2)
+#pragma unroll
+        for (int high = 0; high < 2; high++) { // half of the terms
+          uint4 v = load_shared16(tile + at(k * TERMS + high * 4 + lane % 4, first / 4 + i * 4 + lane / 4));
+          constexpr int UPPER = IS_A ? 2 : 1, SECOND = IS_A ? 1 : 2;
+          f[i].r[high * UPPER] = v.x, f[i].r[high * UPPER + SECOND] = v.y;
+          f[i + 1].r[high * UPPER] = v.z, f[i + 1].r[high * UPPER + SECOND] = v.w;
+        }
+    } else if constexpr (BY_TERM) {
+      int term = k * TERMS + upper * 8 + lane % 8, chunk = first / 8 + second;
+#pragma unroll
+      for (int i = 0; i < COUNT; i++) f[i] = load_matrices<true>(tile + at(term, chunk + 2 * i));
+    } else {
+      uint32_t from = tile + at(first + second * 8 + lane % 8, 2 * k + upper);
+#pragma unroll
+      for (int i = 0; i < COUNT; i++) f[i] = load_matrices<false>(from + i * 16 * PITCH);
+    }
+    if constexpr (sizeof(T) == 4)
+#pragma unroll
+      for (int i = 0; i < COUNT; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) f[i].r[j] = __float_as_uint(round_to_tf32(__uint_as_float(f[i].r[j])));
+  }
+};
+
+// ROWS_ × COLUMNS_ of the result, shared out among DOWN × ACROSS warps; BLOCKS of them fit a multiprocessor's registers.
+template <int ROWS_, int COLUMNS_, int DOWN, int ACROSS, int BLOCKS_> struct MmaShape {
+  static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, BLOCKS = BLOCKS_;
+  static constexpr int THREADS = 32 * DOWN * ACROSS, WARP_ROWS = ROWS / DOWN, WARP_COLUMNS = COLUMNS / ACROSS;
+  __device__ static int warp_row() { return threadIdx.x / 32 / ACROSS * WARP_ROWS; }
+  __device__ static int warp_column() { return threadIdx.x / 32 % ACROSS * WARP_COLUMNS; }
+};
+
+enum { MMA_MAX_STAGES = 4 };
+
+template <class T_, class Shape, bool A_BY_TERM, bool B_BY_TERM> struct MmaTile : Shape {
+  using T = T_;
+  using A = MmaOperand<T, true, Shape::ROWS, A_BY_TERM, Shape::THREADS>;
+  using B = MmaOperand<T, false, Shape::COLUMNS, B_BY_TERM, Shape::THREADS>;
+  static constexpr int DEPTH = A::DEPTH, STEPS = 4;                                     // STEPS: instructions deep
+  static constexpr int DOWN = Shape::WARP_ROWS / 16, ACROSS = Shape::WARP_COLUMNS / 16; // fragments of a warp
+  static constexpr int STAGE = A::BYTES + B::BYTES;
+  // For the way out, a strip of each warp: one fragment high.
+  static constexpr int STRIP_PITCH = Shape::WARP_COLUMNS + 8, STRIP = 16 * STRIP_PITCH;
+  static_assert(Shape::THREADS / 32 * STRIP * (int)sizeof(float) <= 2 * STAGE);
+};
+
+template <class Tile> struct MmaSum {
+  float part[Tile::DOWN][2 * Tile::ACROSS][4]; // of 16 × 8
+};
+template <class Tile> struct MmaFragments {
+  Fragment a[Tile::DOWN], b[Tile::ACROSS];
+  __device__ __forceinline__ void fetch(uint32_t stage, int k) {
+    Tile::A::fetch(a, stage, Tile::warp_row(), k);
+    Tile::B::fetch(b, stage + Tile::A::BYTES, Tile::warp_column(), k);
+  }
+};
+
+template <class Tile> __device__ __forceinline__ void mma_multiply(MmaSum<Tile> &sum, const MmaFragments<Tile> &f) {
+#pragma unroll
+  for (int i = 0; i < Tile::DOWN; i++)
+#pragma unroll
+    for (int j = 0; j < 2 * Tile::ACROSS; j++) mma_sync<typename Tile::T>(sum.part[i][j], f.a[i], f.b[j / 2], j % 2);
+}
+
+// Waits until all but the last stages - 2 groups of copies have arrived.
+__device__ __forceinline__ void wait_for_stage(int stages) {
+  if (stages == 2)
+    copies_wait<0>();
+  else if (stages == 3)
+    copies_wait<1>();
+  else
+    copies_wait<2>();
+}
+
+// Adds up `steps` stages, of which load(stage) starts copying the next, zeros after the last: a branch round it would keep
+// the compiler from scattering it among the products. stages - 1 are under way or being multiplied.
+// Fragments are fetched one instruction ahead, across stages too: the barrier stands before the last products of a stage,
+// when every warp has fetched all it needs of it, so that these products hide the barrier and the first fetch after it.
+template <class Tile, class Load>
+__device__ __forceinline__ void mma_accumulate(MmaSum<Tile> &sum, int steps, int stages, Load load) {
+#pragma unroll
+  for (int i = 0; i < Tile::DOWN; i++)
+#pragma unroll
+    for (int j = 0; j < 2 * Tile::ACROSS; j++)
+#pragma unroll
+      for (int k = 0; k < 4; k++) sum.part[i][j][k] = 0.f;
+  if (steps <= 0) return;
+  uint32_t first = shared_address(dynamic_shared()), end = first + stages * Tile::STAGE, now = first, next = first;
+  for (int i = 0; i < stages - 1; i++) {
+    load(next);
+    copies_commit();
+    next += Tile::STAGE;
+  }
+  wait_for_stage(stages);
+  __syncthreads();
+  MmaFragments<Tile> fragments[2];
+  fragments[0].fetch(now, 0);
+  for (int step = 0; step < steps; step++) {
+#pragma unroll
+    for (int k = 0; k < Tile::STEPS; k++) {
+      if (k == Tile::STEPS - 1) {
+        wait_for_stage(stages);
+        __syncthreads();
+        now = now + Tile::STAGE == end ? first : now + Tile::STAGE;
+      }
+      fragments[(k + 1) % 2].fetch(now, (k + 1) % Tile::STEPS); // past the last stage: what is there, and not used
+      if (k == 0) {
+        load(next);
+        copies_commit();
+        next = next + Tile::STAGE == end ? first : next + Tile::STAGE;
+      }
+      mma_multiply(sum, fragments[k % 2]);
+    }
+  }
+  copies_wait<0>();
+  __syncthreads(); // the stages are free for other uses
+}
+
+// Calls store(row, column, Eight) for the tile's rows and groups of eight columns, a strip at a time: groups are not what
+// a lane holds of a sum.
+template <class Tile, class Store> __device__ __forceinline__ void mma_store(const MmaSum<Tile> &sum, Store store) {
+  constexpr int ACROSS = Tile::WARP_COLUMNS / 8;
+  int lane = threadIdx.x % 32;
+  float *strip = (float *)dynamic_shared() + threadIdx.x / 32 * Tile::STRIP;
+#pragma unroll
+  for (int i = 0; i < Tile::DOWN; i++) {
+#pragma unroll
+    for (int j = 0; j < 2 * Tile::ACROSS; j++)
+#pragma unroll
+      for (int k = 0; k < 4; k++) {
+        int column = Tile::B::outer(j / 2, j % 2 * 8 + lane % 4 * 2 + k % 2);
+        strip[(lane / 4 + k / 2 * 8) * Tile::STRIP_PITCH + column] = sum.part[i][j][k];
+      }
+    __syncwarp();
+#pragma unroll 1
+    for (int group = lane; group < 16 * ACROSS; group += 32) {
+      int down = group / ACROSS, right = group % ACROSS * 8;
+      store(Tile::warp_row() + Tile::A::outer(i, down), Tile::warp_column() + right,
+            load8(strip + down * Tile::STRIP_PITCH + right));
+    }
+    __syncwarp();
+  }
+}
+
+// As many stages as the BLOCKS of one multiprocessor have memory for. The sums do not depend on it.
+template <class Tile> static int mma_stages(const Device *dev) {
+  int shared, reserved;
+  CUDA_CHECK(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, dev->index));
+  CUDA_CHECK(cudaDeviceGetAttribute(&reserved, cudaDevAttrReservedSharedMemoryPerBlock, dev->index));
+  int stages = (shared / Tile::BLOCKS - reserved) / Tile::STAGE;
+  return MIN(MAX(stages, 2), (int)MMA_MAX_STAGES);
+}
+
+// ---- rung 04's other file -------------------------------------------------------------------------------------------
+
+void mma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);
