@@ -74,8 +74,11 @@ template <class T, int ROWS> static void launch(Device *dev, const FilterProduct
 }
 
 void wmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out) {
+  const Tensor *dw = &out->dw;
   int rows = dy->ldc <= 32 ? 32 : dy->ldc <= 64 ? 64 : 128;
-  FilterProduct p = filter_product(conv, pairs, x, dy, out, rows, 128);
+  size_t tiles = (size_t)blocks_for(dy->ldc, rows) * blocks_for((size_t)dw->h * dw->w * dw->ldc, 128);
+  int slots = filter_grad_slots(filter_pixels(pairs, dy), tiles);
+  FilterProduct p = filter_product(conv, pairs, x, dy, out, rows, 128, slots);
   p.slots.data = (float *)device_scratch(dev, slots_bytes(p.slots));
   if (!p.slots.data) return;
   WITH_TYPE(x->dtype, T, {

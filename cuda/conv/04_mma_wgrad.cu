@@ -2,6 +2,7 @@
 // one tile over one slot, and the slots are added in order afterwards. Both tiles in shared memory have a row of channels
 // for each pixel, which ldmatrix turns over; floats are fetched four channels at a time instead.
 #include <limits.h>
+#include <math.h>
 #include "cuda/conv/filter_grad.cuh"
 #include "cuda/conv/mma.cuh"
 #include "cuda/conv/walk.cuh"
@@ -93,12 +94,42 @@ __global__ __launch_bounds__(Shape::THREADS,
   }
 }
 
-// ---- launchers ------------------------------------------------------------------------------------------------------
+// ---- the choice of a tile -------------------------------------------------------------------------------------------
 
+// rows, columns, warps down and across, blocks for which a multiprocessor has registers
 using Large = MmaShape<128, 256, 2, 4, 1>;
 using Square = MmaShape<128, 128, 2, 2, 2>;
 using Low = MmaShape<64, 128, 1, 4, 2>;
 using Thin = MmaShape<32, 128, 1, 4, 3>;
+
+// The chip that tiles and slots are chosen for. It is not asked for: the order of a sum must not depend on it.
+enum {
+  MULTIPROCESSORS = 132,
+  STAGE_PRODUCTS = 13,  // rows × columns of a stage that one of them computes in a cycle, at best
+  STAGE_OVERHEAD = 5,   // stages' worth of filling the pipeline and writing the tile
+  BYTES_A_CYCLE = 2000, // of the memory
+  MOST_SLOTS = 256,
+};
+
+struct Plan {
+  double cycles; // about
+  int slots;
+};
+// `speed`: the share of Large's rate that a shape reaches where there is work enough.
+template <class Shape> static Plan plan(const Tensor *dw, int m, double stages, double speed) {
+  int n = dw->h * dw->w * dw->ldc, tiles = blocks_for(m, Shape::ROWS) * blocks_for(n, Shape::COLUMNS);
+  double stage = Shape::ROWS * Shape::COLUMNS / (STAGE_PRODUCTS * speed),
+         slot = 2. * sizeof(float) * m * n / BYTES_A_CYCLE;
+  Plan best = {INFINITY, 1};
+  for (int slots = 1; slots <= MIN(MOST_SLOTS, MAX(1, (int)stages)); slots++) {
+    double cycles = blocks_for((size_t)tiles * slots, MULTIPROCESSORS) * (stages / slots + STAGE_OVERHEAD) * stage;
+    cycles += slots * slot;
+    if (cycles < best.cycles) best = {cycles, slots};
+  }
+  return best;
+}
+
+// ---- launchers ------------------------------------------------------------------------------------------------------
 
 template <class T, class Shape> static void launch(Device *dev, const FilterProduct &p) {
   using Tile = MmaTile<T, Shape, true, true>;
@@ -110,9 +141,9 @@ template <class T, class Shape> static void launch(Device *dev, const FilterProd
 }
 
 template <class Shape>
-static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy,
-                    const FilterGrad *out) {
-  FilterProduct p = filter_product(conv, pairs, x, dy, out, Shape::ROWS, Shape::COLUMNS);
+static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out,
+                    int slots) {
+  FilterProduct p = filter_product(conv, pairs, x, dy, out, Shape::ROWS, Shape::COLUMNS, slots);
   p.slots.data = (float *)device_scratch(dev, slots_bytes(p.slots));
   if (!p.slots.data) return;
   WITH_TYPE(x->dtype, T, { launch<T, Shape>(dev, p); });
@@ -120,10 +151,18 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *x, c
 }
 
 void mma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out) {
+  const Tensor *dw = &out->dw;
   int m = dy->ldc;
-  auto f = m <= 32                                      ? compute<Thin>
-           : m <= 64                                    ? compute<Low>
-           : out->dw.h * out->dw.w * out->dw.ldc <= 128 ? compute<Square>
-                                                        : compute<Large>;
-  f(dev, conv, pairs, x, dy, out);
+  double stages = (double)filter_pixels(pairs, dy) * dtype_size(x->dtype) / 128;
+  struct {
+    Plan plan;
+    decltype(compute<Large>) *run;
+  } choices[] = {{plan<Large>(dw, m, stages, 1.0), compute<Large>},
+                 {plan<Square>(dw, m, stages, 0.95), compute<Square>},
+                 {plan<Low>(dw, m, stages, 0.6), compute<Low>},
+                 {plan<Thin>(dw, m, stages, 0.4), compute<Thin>}},
+    *best = choices;
+  for (auto &c : choices)
+    if (c.plan.cycles < best->plan.cycles) best = &c;
+  best->run(dev, conv, pairs, x, dy, out, best->plan.slots);
 }

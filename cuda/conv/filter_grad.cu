@@ -94,17 +94,15 @@ int filter_grad_slots(size_t pixels, size_t blocks) {
 }
 
 FilterProduct filter_product(const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out,
-                             int rows, int columns) {
+                             int rows, int columns, int slots) {
   const Tensor *dw = &out->dw;
   FilterProduct p = {};
   p.parts = pairs;
   p.m = dy->ldc;
   p.down = blocks_for(p.m, rows);
   p.across = blocks_for((size_t)dw->h * dw->w * dw->ldc, columns);
-  size_t pixels = 0;
-  for (int i = 0; i < pairs; i++) pixels += tensor_pixels(&dy[i]);
   // Whole stages of any kernel, so that only the last slot of a pair ends in the middle of one.
-  p.pixels = blocks_for(pixels, filter_grad_slots(pixels, (size_t)p.down * p.across) * SLOT_STEP) * SLOT_STEP;
+  p.pixels = blocks_for(filter_pixels(pairs, dy), slots * SLOT_STEP) * SLOT_STEP;
   for (int i = 0; i < pairs; i++) {
     p.part[i] = {gather_forward(conv, &x[i], dw, &dy[i]), dy[i].data, p.slots.count};
     p.slots.count += blocks_for(tensor_pixels(&dy[i]), p.pixels);

@@ -25,9 +25,14 @@ struct FilterProduct {
 };
 static_assert(sizeof(FilterProduct) <= 4096, "a kernel's arguments");
 
-// In tiles of rows × columns; the slots' memory is left to the caller.
+// In tiles of rows × columns over about so many slots, whose memory is left to the caller.
 FilterProduct filter_product(const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out,
-                             int rows, int columns);
+                             int rows, int columns, int slots);
+static inline size_t filter_pixels(int pairs, const Tensor *dy) {
+  size_t pixels = 0;
+  for (int i = 0; i < pairs; i++) pixels += tensor_pixels(&dy[i]);
+  return pixels;
+}
 __device__ __forceinline__ const FilterPart &filter_part(const FilterProduct &p, int slot) {
   int i = 0;
   while (i + 1 < p.parts && slot >= p.part[i + 1].first_slot) i++;
