@@ -135,6 +135,25 @@ template <class Operand> struct TurnedFilterCopier {
 
 // ---- kernel ---------------------------------------------------------------------------------------------------------
 
+template <class Tile> __device__ __forceinline__ void write_out(const TileAt &at, const MmaSum<Tile> &sum) {
+  using T = typename Tile::T;
+  const DestArgs &out = at.part.out;
+  int column = at.column + mma_store_column<Tile>(), rows = column < out.t.ldc ? gather_rows(at.part.gather) : 0;
+  Eight bias = dest_bias8(out, column);
+  auto read = [&](int row) {
+    if (at.row + row >= rows) return DestReads<T>{};
+    Position p = part_pixel(at.part, at.row + row);
+    return dest_read8<T>(out, p.n, p.i, p.j, column);
+  };
+  auto write = [&](int row, Eight v, const DestReads<T> &reads) {
+    if (at.row + row >= rows) return;
+    Position p = part_pixel(at.part, at.row + row);
+    add8(v, bias);
+    dest_write8<T>(out, p.n, p.i, p.j, column, v, reads);
+  };
+  mma_store(sum, read, write);
+}
+
 template <class T, class Shape, bool BACKWARD>
 __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_kernel(const __grid_constant__ MmaProduct p) {
   if constexpr (AMPERE) {
@@ -143,8 +162,8 @@ __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_kernel(cons
     TileAt at = product_tile(p, Shape::ROWS, Shape::COLUMNS);
     const Gather &g = at.part.gather;
     const Hop &hop = p.hop[&at.part - p.part];
-    int rows = gather_rows(g), steps = (g.walk.y.taps * g.walk.x.taps * g.in.ldc + Tile::DEPTH - 1) / Tile::DEPTH;
-    if (at.row >= rows) return;
+    int steps = (g.walk.y.taps * g.walk.x.taps * g.in.ldc + Tile::DEPTH - 1) / Tile::DEPTH;
+    if (at.row >= gather_rows(g)) return;
     PixelCopier<typename Tile::A> pixels(g, at.row);
     Filter filter(g, p.w, at.column);
     Column k = column_at(g, Tile::A::lane());
@@ -154,10 +173,7 @@ __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_kernel(cons
       filter.copy(stage + Tile::A::BYTES, g, k, hop);
       column_hop(k, hop, g);
     });
-    mma_store(sum, [&](int row, int column, const Eight &v) {
-      row += at.row, column += at.column;
-      if (row < rows && column < at.part.out.t.ldc) part_store8<T>(at.part, row, column, v);
-    });
+    write_out(at, sum);
   }
 }
 

@@ -89,8 +89,9 @@ __global__ __launch_bounds__(Shape::THREADS,
       pixels.copy(stage + Tile::A::BYTES, first + Tile::B::row(0), end);
       first += Tile::DEPTH;
     });
-    float *to = p.slots.data + slot * p.slots.stride + (size_t)row * p.slots.pitch + column;
-    mma_store(sum, [&](int down, int right, const Eight &v) { store8(to + (size_t)down * p.slots.pitch + right, v); });
+    float *to = p.slots.data + slot * p.slots.stride + (size_t)row * p.slots.pitch + column + mma_store_column<Tile>();
+    auto nothing = [](int) { return 0; };
+    mma_store(sum, nothing, [&](int down, const Eight &v, int) { store8(to + (size_t)down * p.slots.pitch, v); });
   }
 }
 

@@ -41,30 +41,32 @@ template <class T, bool IS_A, int OUTER, bool BY_TERM, int THREADS> struct MmaOp
   __device__ static int outer(int i, int r) {
     return BY_CHUNK ? i / 2 * 32 + r % 8 * 4 + i % 2 * 2 + r / 8 : i * 16 + r;
   }
-  // A warp's fragments, from row `first` of the result, of the stage's k-th TERMS.
+  // A warp's fragments, from row `first` of the result, a multiple of 32, of the stage's k-th TERMS. All lie constants away
+  // from the lane's first chunk; where these cross shuffled ones, + is ^.
   template <int COUNT> __device__ static void fetch(Fragment (&f)[COUNT], uint32_t tile, int first, int k) {
     int lane = threadIdx.x % 32, matrix = lane / 8;
     int second = IS_A ? matrix % 2 : matrix / 2,
         upper = IS_A ? matrix / 2 : matrix % 2; // half of the rows; of the terms
     if constexpr (BY_CHUNK) {
       static_assert(COUNT % 2 == 0);
+      uint32_t from = tile + at(lane % 4, first / 4 + lane / 4);
 #pragma unroll
       for (int i = 0; i < COUNT; i += 2)
 #pragma unroll
         for (int high = 0; high < 2; high++) { // half of the terms
-          uint4 v = load_shared16(tile + at(k * TERMS + high * 4 + lane % 4, first / 4 + i * 4 + lane / 4));
+          uint4 v = load_shared16(from + (k * TERMS + high * 4) * PITCH + i * 64);
           constexpr int UPPER = IS_A ? 2 : 1, SECOND = IS_A ? 1 : 2;
           f[i].r[high * UPPER] = v.x, f[i].r[high * UPPER + SECOND] = v.y;
           f[i + 1].r[high * UPPER] = v.z, f[i + 1].r[high * UPPER + SECOND] = v.w;
         }
     } else if constexpr (BY_TERM) {
-      int term = k * TERMS + upper * 8 + lane % 8, chunk = first / 8 + second;
+      uint32_t from = tile + at(upper * 8 + lane % 8, first / 8 + second);
 #pragma unroll
-      for (int i = 0; i < COUNT; i++) f[i] = load_matrices<true>(tile + at(term, chunk + 2 * i));
+      for (int i = 0; i < COUNT; i++) f[i] = load_matrices<true>((from ^ i * 32) + k * TERMS * PITCH);
     } else {
-      uint32_t from = tile + at(first + second * 8 + lane % 8, 2 * k + upper);
+      uint32_t from = tile + at(first + second * 8 + lane % 8, upper);
 #pragma unroll
-      for (int i = 0; i < COUNT; i++) f[i] = load_matrices<false>(from + i * 16 * PITCH);
+      for (int i = 0; i < COUNT; i++) f[i] = load_matrices<false>((from ^ k * 32) + i * 16 * PITCH);
     }
     if constexpr (sizeof(T) == 4)
 #pragma unroll
@@ -91,9 +93,9 @@ template <class T_, class Shape, bool A_BY_TERM, bool B_BY_TERM> struct MmaTile 
   static constexpr int DEPTH = A::DEPTH, STEPS = 4;                                     // STEPS: instructions deep
   static constexpr int DOWN = Shape::WARP_ROWS / 16, ACROSS = Shape::WARP_COLUMNS / 16; // fragments of a warp
   static constexpr int STAGE = A::BYTES + B::BYTES;
-  // For the way out, a strip of each warp: one fragment high.
-  static constexpr int STRIP_PITCH = Shape::WARP_COLUMNS + 8, STRIP = 16 * STRIP_PITCH;
-  static_assert(Shape::THREADS / 32 * STRIP * (int)sizeof(float) <= 2 * STAGE);
+  // For the way out, a strip of each warp: two fragments high.
+  static constexpr int STRIP_PITCH = Shape::WARP_COLUMNS + 8, STRIP = 32 * STRIP_PITCH;
+  static_assert(DOWN % 2 == 0 && Shape::THREADS / 32 * STRIP * (int)sizeof(float) <= 2 * STAGE);
 };
 
 template <class Tile> struct MmaSum {
@@ -168,27 +170,49 @@ __device__ __forceinline__ void mma_accumulate(MmaSum<Tile> &sum, int steps, int
   __syncthreads(); // the stages are free for other uses
 }
 
-// Calls store(row, column, Eight) for the tile's rows and groups of eight columns, a strip at a time: groups are not what
-// a lane holds of a sum.
-template <class Tile, class Store> __device__ __forceinline__ void mma_store(const MmaSum<Tile> &sum, Store store) {
+// The column of the tile that mma_store gives to a lane: the same in all rows.
+template <class Tile> __device__ __forceinline__ int mma_store_column() {
   constexpr int ACROSS = Tile::WARP_COLUMNS / 8;
+  static_assert(32 % ACROSS == 0);
+  return Tile::warp_column() + threadIdx.x % ACROSS * 8;
+}
+
+// A warp's fragments i and i + 1 of rows to its strip, [32, WARP_COLUMNS].
+template <class Tile> __device__ __forceinline__ void mma_stage(float *strip, const MmaSum<Tile> &sum, int i) {
   int lane = threadIdx.x % 32;
-  float *strip = (float *)dynamic_shared() + threadIdx.x / 32 * Tile::STRIP;
 #pragma unroll
-  for (int i = 0; i < Tile::DOWN; i++) {
+  for (int down = 0; down < 2; down++)
 #pragma unroll
     for (int j = 0; j < 2 * Tile::ACROSS; j++)
 #pragma unroll
       for (int k = 0; k < 4; k++) {
-        int column = Tile::B::outer(j / 2, j % 2 * 8 + lane % 4 * 2 + k % 2);
-        strip[(lane / 4 + k / 2 * 8) * Tile::STRIP_PITCH + column] = sum.part[i][j][k];
+        int row = down * 16 + k / 2 * 8 + lane / 4, column = Tile::B::outer(j / 2, j % 2 * 8 + lane % 4 * 2 + k % 2);
+        strip[row * Tile::STRIP_PITCH + column] = sum.part[i + down][j][k];
       }
+}
+
+// Hands out the tile in groups of eight channels, a strip at a time, since groups are not what a lane holds of a sum:
+// write(row, Eight, read(row)) for each, at the lane's column; four are read before the first is written, so that their
+// latencies overlap. More at once would cost registers and instruction cache.
+template <class Tile, class Read, class Write>
+__device__ __forceinline__ void mma_store(const MmaSum<Tile> &sum, Read read, Write write) {
+  constexpr int ACROSS = Tile::WARP_COLUMNS / 8, STEP = 32 / ACROSS, BATCH = 4;
+  int lane = threadIdx.x % 32;
+  float *strip = (float *)dynamic_shared() + threadIdx.x / 32 * Tile::STRIP;
+#pragma unroll
+  for (int i = 0; i < Tile::DOWN; i += 2) {
+    mma_stage(strip, sum, i);
     __syncwarp();
 #pragma unroll 1
-    for (int group = lane; group < 16 * ACROSS; group += 32) {
-      int down = group / ACROSS, right = group % ACROSS * 8;
-      store(Tile::warp_row() + Tile::A::outer(i, down), Tile::warp_column() + right,
-            load8(strip + down * Tile::STRIP_PITCH + right));
+    for (int first = lane / ACROSS; first < 32; first += BATCH * STEP) {
+      auto row_of = [&](int j) { return first + j * STEP; };
+      auto place = [&](int row) { return Tile::warp_row() + Tile::A::outer(i + row / 16, row % 16); };
+      decltype(read(0)) reads[BATCH];
+#pragma unroll
+      for (int j = 0; j < BATCH; j++) reads[j] = read(place(row_of(j)));
+#pragma unroll
+      for (int j = 0; j < BATCH; j++)
+        write(place(row_of(j)), load8(strip + row_of(j) * Tile::STRIP_PITCH + lane % ACROSS * 8), reads[j]);
     }
     __syncwarp();
   }

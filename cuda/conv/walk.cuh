@@ -2,6 +2,7 @@
 // whose columns are (tap, channel) of what is read, together with the tensors that it joins. Unlike on the CPU, padding
 // lanes are columns too: they are zero on one side at least, and vectors of eight then never straddle a tap.
 #pragma once
+#include <limits.h>
 #include "cuda/common.cuh"
 extern "C" {
 #include "nn/im2col.h"
@@ -66,11 +67,16 @@ struct Part {
   int first_tile; // of this part, where one launch computes several
 };
 
-// The eight channels from `column` of the result at a row.
-template <class T> __device__ __forceinline__ void part_store8(const Part &p, int row, int column, const Eight &v) {
+// The pixel of the result at a row.
+__device__ __forceinline__ Position part_pixel(const Part &p, int row) {
   Position at = position_of(p.gather, row);
   const Axis &y = p.gather.walk.y, &x = p.gather.walk.x;
-  dest_store8<T>(p.out, at.n, y.out + y.out_step * at.i, x.out + x.out_step * at.j, column, v);
+  return {at.n, y.out + y.out_step * at.i, x.out + x.out_step * at.j};
+}
+// The eight channels from `column` there.
+template <class T> __device__ __forceinline__ void part_store8(const Part &p, int row, int column, const Eight &v) {
+  Position at = part_pixel(p, row);
+  dest_store8<T>(p.out, at.n, at.i, at.j, column, v);
 }
 
 // Calls f(Part) for each: a pair is one part forward, and one for each of the stride² phases backward.
@@ -105,9 +111,9 @@ static inline int product_tiles(const Product &p, int rows) {
 static inline void product_cut(Product *p, int rows, int columns) {
   p->tiles = 0;
   p->across = blocks_for(p->part[0].out.t.ldc, columns);
-  for (int i = 0; i < p->parts; i++) {
-    p->part[i].first_tile = p->tiles;
-    p->tiles += blocks_for(gather_capacity(p->part[i].gather), rows);
+  for (int i = 0; i < MAX_PARTS; i++) {
+    p->part[i].first_tile = i < p->parts ? p->tiles : INT_MAX;
+    if (i < p->parts) p->tiles += blocks_for(gather_capacity(p->part[i].gather), rows);
   }
 }
 
@@ -118,7 +124,8 @@ struct TileAt {
 };
 __device__ __forceinline__ TileAt product_tile(const Product &p, int rows, int columns) {
   int down = blockIdx.x / p.across, i = 0;
-  while (i + 1 < p.parts && down >= p.part[i + 1].first_tile) i++;
+#pragma unroll
+  for (int j = 1; j < MAX_PARTS; j++) i += down >= p.part[j].first_tile; // no loop: the compiler keeps i uniform
   return {p.part[i], (down - p.part[i].first_tile) * rows, (int)(blockIdx.x % p.across) * columns};
 }
 
