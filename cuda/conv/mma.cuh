@@ -15,13 +15,11 @@ template <class T, bool IS_A, int OUTER, bool BY_TERM, int THREADS> struct MmaOp
   static constexpr int VECTOR = 16 / sizeof(T), DEPTH = 128 / sizeof(T), TERMS = 32 / sizeof(T); // TERMS: of one mma
   static constexpr int ROWS = BY_TERM ? DEPTH : OUTER, CHUNKS = (BY_TERM ? OUTER : DEPTH) / VECTOR;
   static constexpr int PITCH = CHUNKS * 16, BYTES = ROWS * PITCH;
-  // ldmatrix does not turn floats over, so that their tiles by term are read in chunks: four rows of the result at once.
-  static constexpr bool BY_CHUNK = BY_TERM && sizeof(T) == 4;
+  // ldmatrix does not turn floats over, so that they are read from tiles by term as what they are.
+  static constexpr bool PLAIN = BY_TERM && sizeof(T) == 4;
 
-  // By chunk, a phase reads two chunks in each of four rows; with ldmatrix, one chunk in each of eight.
-  __device__ static constexpr int shuffle(int row) {
-    return BY_CHUNK ? row % 4 * 2 : CHUNKS >= 8 ? row % 8 : row / 2 % 4;
-  }
+  // A phase of plain loads reads two chunks in each of four rows; of ldmatrix, one chunk in each of eight.
+  __device__ static constexpr int shuffle(int row) { return PLAIN ? row % 4 * 2 : CHUNKS >= 8 ? row % 8 : row / 2 % 4; }
   __device__ static uint32_t at(int row, int chunk) { return row * PITCH + (chunk ^ shuffle(row)) * 16; }
 
   // Copying: LANES threads to a row, PASSES rows to a thread, and in each of them chunks lane, lane + 8, …: ACROSS. By
@@ -37,27 +35,26 @@ template <class T, bool IS_A, int OUTER, bool BY_TERM, int THREADS> struct MmaOp
     return (own ^ (BY_TERM ? shuffle(pass) * 16 : 0)) + pass * ROW_STEP * PITCH + across * 128;
   }
 
-  // Which of a warp's rows of the result is row r of its fragment i.
-  __device__ static int outer(int i, int r) {
-    return BY_CHUNK ? i / 2 * 32 + r % 8 * 4 + i % 2 * 2 + r / 8 : i * 16 + r;
-  }
+  // Which of a warp's rows of the result is row r of its fragment i. Plain loads of A fetch rows r and r + 8 at once.
+  __device__ static int outer(int i, int r) { return i * 16 + (PLAIN && IS_A ? r % 8 * 2 + r / 8 : r); }
   // A warp's fragments, from row `first` of the result, a multiple of 32, of the stage's k-th TERMS. All lie constants away
   // from the lane's first chunk; where these cross shuffled ones, + is ^.
   template <int COUNT> __device__ static void fetch(Fragment (&f)[COUNT], uint32_t tile, int first, int k) {
     int lane = threadIdx.x % 32, matrix = lane / 8;
     int second = IS_A ? matrix % 2 : matrix / 2,
         upper = IS_A ? matrix / 2 : matrix % 2; // half of the rows; of the terms
-    if constexpr (BY_CHUNK) {
-      static_assert(COUNT % 2 == 0);
-      uint32_t from = tile + at(lane % 4, first / 4 + lane / 4);
+    if constexpr (PLAIN) {
+      int row = IS_A ? lane / 4 * 2 : lane / 4;
+      uint32_t from = tile + at(lane % 4, (first + row) / 4) + row % 4 * 4;
 #pragma unroll
-      for (int i = 0; i < COUNT; i += 2)
+      for (int i = 0; i < COUNT; i++)
 #pragma unroll
         for (int high = 0; high < 2; high++) { // half of the terms
-          uint4 v = load_shared16(from + (k * TERMS + high * 4) * PITCH + i * 64);
-          constexpr int UPPER = IS_A ? 2 : 1, SECOND = IS_A ? 1 : 2;
-          f[i].r[high * UPPER] = v.x, f[i].r[high * UPPER + SECOND] = v.y;
-          f[i + 1].r[high * UPPER] = v.z, f[i + 1].r[high * UPPER + SECOND] = v.w;
+          uint32_t *r = f[i].r, term = (k * TERMS + high * 4) * PITCH;
+          if constexpr (IS_A)
+            load_shared8((from ^ i * 64) + term, r[2 * high], r[2 * high + 1]);
+          else
+            load_shared4((from ^ i * 64) + term, r[high]), load_shared4((from ^ i * 64 + 32) + term, r[2 + high]);
         }
     } else if constexpr (BY_TERM) {
       uint32_t from = tile + at(upper * 8 + lane % 8, first / 8 + second);

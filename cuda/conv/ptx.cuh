@@ -80,13 +80,11 @@ template <bool TURNED> __device__ __forceinline__ Fragment load_matrices(uint32_
   return f;
 }
 
-__device__ __forceinline__ uint4 load_shared16(uint32_t from) {
-  uint4 v;
-  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(from)
-               : "memory");
-  return v;
+__device__ __forceinline__ void load_shared4(uint32_t from, uint32_t &a) {
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(a) : "r"(from) : "memory");
+}
+__device__ __forceinline__ void load_shared8(uint32_t from, uint32_t &a, uint32_t &b) {
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "r"(from) : "memory");
 }
 
 // sum += a · bᵀ for 16 rows and eight of b's columns, the first or the second half. Lane l has of the sum row l / 4,
