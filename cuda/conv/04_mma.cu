@@ -4,10 +4,11 @@
 // Changed since the rung before: mma.sync on 64 × 64 a warp fed by ldmatrix from shuffled chunks; stages of 128 bytes;
 // fragments fetched one instruction ahead, across the barrier; a thread's addresses are one sum to each of its rows.
 // Limit: mma.sync itself, which reaches two thirds of what Hopper's wgmma does.
-#include <limits.h>
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/mma.cuh"
 #include "cuda/conv/walk.cuh"
+
+enum { MAX_TAPS = 16 }; // of a filter, across and down
 
 // ---- gathering ------------------------------------------------------------------------------------------------------
 
@@ -42,34 +43,40 @@ __device__ __forceinline__ Column column_at(const Gather &g, int term) {
   return {term % g.in.ldc, tap / across, tap % across};
 }
 
+// Of the taps from `first` on along an axis of `size` pixels, those that lie inside: a bit for each.
+__device__ __forceinline__ unsigned taps_inside(int first, int taps, int size) {
+  int from = min(max(-first, 0), (int)MAX_TAPS), to = min(max(size - first, 0), taps);
+  return (1u << to) - 1 & ~((1u << from) - 1);
+}
+
 // A thread's share of the pixels' tile: one chunk of terms under as many rows as there are passes.
 template <class Operand> struct PixelCopier {
   const uint4 *data;
-  unsigned height, width;
-  int taps, pixel, image_row; // taps down; chunks of a pixel and of a row of them
-  int base[Operand::PASSES], y[Operand::PASSES], x[Operand::PASSES]; // of the first tap, which may lie outside
+  int taps, pixel, image_row;       // taps down; chunks of a pixel and of a row of them
+  int base[Operand::PASSES];        // chunk of the pixel under the first tap, which may lie outside
+  unsigned inside[Operand::PASSES]; // the taps that do not, those across in the upper half
 
   __device__ PixelCopier(const Gather &g, int first)
-      : data((const uint4 *)g.in.data), height(g.in.h), width(g.in.w), taps(g.walk.y.taps),
-        pixel(g.in.ldc / Operand::VECTOR), image_row(g.in.w * pixel) {
+      : data((const uint4 *)g.in.data), taps(g.walk.y.taps), pixel(g.in.ldc / Operand::VECTOR),
+        image_row(g.in.w * pixel) {
 #pragma unroll
     for (int i = 0; i < Operand::PASSES; i++) {
       int row = first + Operand::row(i);
       Position at = position_of(g, row);
-      y[i] = g.walk.y.in + g.walk.y.in_step * at.i;
-      x[i] = g.walk.x.in + g.walk.x.in_step * at.j;
-      base[i] = (at.n * g.in.h + y[i]) * image_row + x[i] * pixel;
-      if (row >= gather_rows(g)) y[i] = INT_MIN / 2; // never inside
+      int y = g.walk.y.in + g.walk.y.in_step * at.i, x = g.walk.x.in + g.walk.x.in_step * at.j;
+      base[i] = (at.n * g.in.h + y) * image_row + x * pixel;
+      inside[i] = taps_inside(y, taps, g.in.h) | taps_inside(x, g.walk.x.taps, g.in.w) << MAX_TAPS;
+      if (row >= gather_rows(g)) inside[i] = 0;
     }
   }
   __device__ void copy(uint32_t tile, const Column &k) const {
     int offset = k.y * image_row + k.x * pixel + k.c / Operand::VECTOR;
+    bool term = k.y < taps;
     uint32_t to = Operand::own(tile);
 #pragma unroll
     for (int i = 0; i < Operand::PASSES; i++) {
-      unsigned iy = y[i] + k.y, ix = x[i] + k.x; // what is left of the image or above wraps to the far right and below
-      bool inside = (k.y < taps) & (iy < height) & (ix < width);
-      copy16_async(Operand::move(to, i, 0), data + (inside ? (unsigned)(base[i] + offset) : 0u), inside);
+      bool here = term & (inside[i] >> (k.y & MAX_TAPS - 1) & inside[i] >> (MAX_TAPS + k.x));
+      copy16_async(Operand::move(to, i, 0), data + (here ? (unsigned)(base[i] + offset) : 0u), here);
     }
   }
 };
@@ -228,6 +235,8 @@ template <class T, bool BACKWARD> static void launch(Device *dev, const Product 
 template <bool BACKWARD>
 static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out) {
   if (dev->measuring) return;
+  if (w->h > MAX_TAPS || w->w > MAX_TAPS)
+    return (BACKWARD ? rung_wmma.dgrad : rung_wmma.forward)(dev, conv, pairs, in, w, out);
   for_each_product(conv, pairs, in, w, out, BACKWARD,
                    [&](Product &p) { WITH_TYPE(w->dtype, T, { launch<T, BACKWARD>(dev, p); }); });
 }
