@@ -86,16 +86,15 @@ template <class Operand> struct PixelCopier {
 template <class Operand> struct FilterCopier {
   const uint4 *data;
   unsigned at, per_pass; // chunk of the thread's first row; from pass to pass
-  int taps, left;        // taps down; rows from its first on
+  int left;              // rows from its first on
 
-  __device__ FilterCopier(const Gather &g, const Tensor &w, int first)
-      : data((const uint4 *)w.data), taps(g.walk.y.taps) {
+  __device__ FilterCopier(const Gather &, const Tensor &w, int first) : data((const uint4 *)w.data) {
     int terms = w.h * w.w * w.ldc / Operand::VECTOR;
     at = (first + Operand::row(0)) * terms + Operand::lane() / Operand::VECTOR;
     per_pass = terms * Operand::ROW_STEP;
     left = w.n - first - Operand::row(0);
   }
-  __device__ void copy(uint32_t tile, const Gather &, const Column &k, const Hop &) {
+  __device__ void copy(uint32_t tile, const Gather &, const Column &k, const Hop &, int taps) {
     uint32_t to = Operand::own(tile);
 #pragma unroll
     for (int i = 0; i < Operand::PASSES; i++) {
@@ -125,10 +124,10 @@ template <class Operand> struct TurnedFilterCopier {
     down = y.filter_step * w.w * tap;
     right = x.filter_step * tap;
   }
-  __device__ void copy(uint32_t tile, const Gather &g, const Column &, const Hop &hop) {
+  __device__ void copy(uint32_t tile, const Gather &g, const Column &, const Hop &hop, int taps) {
     uint32_t to = Operand::own(tile);
     unsigned at = own.c * filter + origin + own.y * down + own.x * right;
-    bool term = own.y < g.walk.y.taps;
+    bool term = own.y < taps;
 #pragma unroll
     for (int i = 0; i < Operand::PASSES; i++)
 #pragma unroll
@@ -177,7 +176,7 @@ __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_kernel(cons
     MmaSum<Tile> sum;
     mma_accumulate(sum, steps, p.stages, [&](uint32_t stage) {
       pixels.copy(stage, k);
-      filter.copy(stage + Tile::A::BYTES, g, k, hop);
+      filter.copy(stage + Tile::A::BYTES, g, k, hop, pixels.taps);
       column_hop(k, hop, g);
     });
     write_out(at, sum);
