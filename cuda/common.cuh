@@ -118,10 +118,11 @@ struct DestArgs {
   Tensor t, addend, mask;
   const float *bias;
   bool accumulate, relu;
+  bool resized; // the addend, which then has half or twice the height and width
 };
 static inline DestArgs dest_args(const Dest *d) {
-  DestArgs a = {d->t, {}, {}, (const float *)d->bias, d->accumulate, d->relu};
-  if (d->addend) a.addend = *d->addend;
+  DestArgs a = {d->t, {}, {}, (const float *)d->bias, d->accumulate, d->relu, false};
+  if (d->addend) a.addend = *d->addend, a.resized = a.addend.h != a.t.h || a.addend.w != a.t.w;
   if (d->mask) a.mask = *d->mask;
   return a;
 }
@@ -131,33 +132,18 @@ template <class T> struct Raw8 { uint4 words[sizeof(T) / 2]; };
 template <class T> __device__ __forceinline__ Raw8<T> read8(const T *p) { return *(const Raw8<T> *)p; }
 template <class T> __device__ __forceinline__ Eight to_eight(const Raw8<T> &raw) { return load8((const T *)&raw); }
 
-// What a Dest reads at one place. Kernels that write several read for all of them before they write the first.
-template <class T> struct DestReads { Raw8<T> addend, old, mask; };
-static __device__ __forceinline__ bool addend_is_double(const DestArgs &d) {
-  return d.addend.h > d.t.h || d.addend.w > d.t.w;
-}
-template <class T> __device__ __forceinline__ DestReads<T> dest_read8(const DestArgs &d, int n, int y, int x, int c) {
-  DestReads<T> r;
-  const Tensor &a = d.addend;
-  if (a.data && !addend_is_double(d)) {
-    bool half = a.h < d.t.h || a.w < d.t.w;
-    r.addend = read8(pixel<T>(a, n, half ? y / 2 : y, half ? x / 2 : x) + c);
-  }
-  if (d.accumulate) r.old = read8(pixel<T>(d.t, n, y, x) + c);
-  if (d.mask.data) r.mask = read8(pixel<T>(d.mask, n, y, x) + c);
-  return r;
-}
-
-// The bias of channels c … c+7, zero where there is none.
+// The bias of channels c … c+7; anything in padding lanes.
 __device__ __forceinline__ Eight dest_bias8(const DestArgs &d, int c) {
   Eight b;
 #pragma unroll
-  for (int k = 0; k < 8; k++) b.v[k] = d.bias && c + k < d.t.c ? d.bias[c + k] : 0.f;
+  for (int k = 0; k < 8; k++) b.v[k] = d.bias ? d.bias[min(c + k, d.t.c - 1)] : 0.f;
   return b;
 }
 
-// An addend of twice the height and width: the sum of 2 × 2.
-template <class T> __device__ __forceinline__ Eight addend_double8(const Tensor &a, int n, int y, int x, int c) {
+// A resized addend at channels c … c+7 of pixel (n, y, x): half (nearest-upsampled) or double (2×2 sum).
+template <class T> __device__ __forceinline__ Eight dest_resized8(const DestArgs &d, int n, int y, int x, int c) {
+  const Tensor &a = d.addend;
+  if (a.h < d.t.h || a.w < d.t.w) return load8(pixel<T>(a, n, y / 2, x / 2) + c);
   Eight sum = {};
 #pragma unroll 1 // the loads of four pixels at once would cost every kernel with a Dest 20 registers
   for (int i = 2 * y; i < min(2 * y + 2, a.h); i++)
@@ -166,12 +152,20 @@ template <class T> __device__ __forceinline__ Eight addend_double8(const Tensor 
   return sum;
 }
 
-// t = keep · f(v + addend + (accumulate ? t : 0)) for channels c … c+7 of pixel (n, y, x); c is a multiple of 8. Padding
-// lanes (c + k ≥ t.c) are written as zero.
+// What a Dest reads at `offset`, in elements, which is the same in all its tensors but a resized addend. Kernels that
+// write several groups read for all of them before they write the first.
+template <class T> struct DestReads { Raw8<T> addend, old, mask; };
+template <class T> __device__ __forceinline__ DestReads<T> dest_read8(const DestArgs &d, size_t offset) {
+  DestReads<T> r;
+  if (d.addend.data && !d.resized) r.addend = read8((const T *)d.addend.data + offset);
+  if (d.accumulate) r.old = read8((const T *)d.t.data + offset);
+  if (d.mask.data) r.mask = read8((const T *)d.mask.data + offset);
+  return r;
+}
+// And how it ends, for channels c … c+7: v holds the bias and a resized addend.
 template <class T>
-__device__ __forceinline__ void dest_write8(const DestArgs &d, int n, int y, int x, int c, Eight v,
-                                            const DestReads<T> &r) {
-  if (d.addend.data) add8(v, addend_is_double(d) ? addend_double8<T>(d.addend, n, y, x, c) : to_eight<T>(r.addend));
+__device__ __forceinline__ void dest_write8(const DestArgs &d, size_t offset, int c, Eight v, const DestReads<T> &r) {
+  if (d.addend.data && !d.resized) add8(v, to_eight<T>(r.addend));
   if (d.accumulate) add8(v, to_eight<T>(r.old));
   if (d.relu)
 #pragma unroll
@@ -181,15 +175,19 @@ __device__ __forceinline__ void dest_write8(const DestArgs &d, int n, int y, int
 #pragma unroll
     for (int k = 0; k < 8; k++) v.v[k] = m.v[k] > 0.f ? v.v[k] : 0.f;
   }
+  if (c + 8 > d.t.c)
 #pragma unroll
-  for (int k = 0; k < 8; k++) v.v[k] = c + k < d.t.c ? v.v[k] : 0.f;
-  store8(pixel<T>(d.t, n, y, x) + c, v);
+    for (int k = 0; k < 8; k++) v.v[k] = c + k < d.t.c ? v.v[k] : 0.f;
+  store8((T *)d.t.data + offset, v);
 }
 
-// All of it at one place.
+// t = keep · f(v + bias + addend + (accumulate ? t : 0)) for channels c … c+7 of pixel (n, y, x); c is a multiple of 8.
+// Padding lanes (c + k ≥ t.c) are written as zero.
 template <class T> __device__ __forceinline__ void dest_store8(const DestArgs &d, int n, int y, int x, int c, Eight v) {
+  size_t offset = pixel<T>(d.t, n, y, x) + c - (T *)d.t.data;
   add8(v, dest_bias8(d, c));
-  dest_write8<T>(d, n, y, x, c, v, dest_read8<T>(d, n, y, x, c));
+  if (d.resized) add8(v, dest_resized8<T>(d, n, y, x, c));
+  dest_write8<T>(d, offset, c, v, dest_read8<T>(d, offset));
 }
 
 // ---- sums in a fixed order ------------------------------------------------------------------------------------------

@@ -141,23 +141,54 @@ template <class Operand> struct TurnedFilterCopier {
 
 // ---- kernel ---------------------------------------------------------------------------------------------------------
 
+// What a tile needs of its Dest, in registers.
+static __device__ __forceinline__ DestArgs dest_in_registers(const DestArgs &from) {
+  DestArgs d = from;
+  d.t.data = in_register(d.t.data), d.addend.data = in_register(d.addend.data);
+  d.mask.data = in_register(d.mask.data), d.t.ldc = in_register(d.t.ldc), d.t.c = in_register(d.t.c);
+  int flags = in_register(d.accumulate | d.relu << 1 | d.resized << 2);
+  d.accumulate = flags & 1, d.relu = flags & 2, d.resized = flags & 4;
+  return d;
+}
+
+// Writes the tile through the part's Dest.
 template <class Tile> __device__ __forceinline__ void write_out(const TileAt &at, const MmaSum<Tile> &sum) {
   using T = typename Tile::T;
-  const DestArgs &out = at.part.out;
-  int column = at.column + mma_store_column<Tile>(), rows = column < out.t.ldc ? gather_rows(at.part.gather) : 0;
+  struct Place {
+    int64_t offset;
+    DestReads<T> reads;
+  };
+  const Part &part = at.part;
+  const DestArgs out = dest_in_registers(part.out);
+  int column = at.column + mma_store_column<Tile>(), rows = column < out.t.ldc ? gather_rows(part.gather) : 0;
+  bool dense = in_register((int)part.dense);
   Eight bias = dest_bias8(out, column);
+  auto amend = [&](int row, float *group) {
+    if (!out.resized) return false;
+    row += at.row;
+    if (row >= rows) return true;
+    Position p = part_pixel(part, row);
+    Eight v = load8(group);
+    add8(v, dest_resized8<T>(part.out, p.n, p.i, p.j, column));
+    store8(group, v);
+    return true;
+  };
   auto read = [&](int row) {
-    if (at.row + row >= rows) return DestReads<T>{};
-    Position p = part_pixel(at.part, at.row + row);
-    return dest_read8<T>(out, p.n, p.i, p.j, column);
+    row += at.row;
+    Place place;
+    if (row < rows) {
+      place.offset = (dense ? row : part_pixel_index(part, row)) * out.t.ldc + column;
+      place.reads = dest_read8<T>(out, place.offset);
+    }
+    return place;
   };
-  auto write = [&](int row, Eight v, const DestReads<T> &reads) {
-    if (at.row + row >= rows) return;
-    Position p = part_pixel(at.part, at.row + row);
+  auto write = [&](int row, Eight v, const Place &place) {
+    row += at.row;
+    if (row >= rows) return;
     add8(v, bias);
-    dest_write8<T>(out, p.n, p.i, p.j, column, v, reads);
+    dest_write8<T>(out, place.offset, column, v, place.reads);
   };
-  mma_store(sum, read, write);
+  mma_store<8 / sizeof(T)>(sum, amend, read, write);
 }
 
 template <class T, class Shape, bool BACKWARD>

@@ -90,8 +90,9 @@ __global__ __launch_bounds__(Shape::THREADS,
       first += Tile::DEPTH;
     });
     float *to = p.slots.data + slot * p.slots.stride + (size_t)row * p.slots.pitch + column + mma_store_column<Tile>();
-    auto nothing = [](int) { return 0; };
-    mma_store(sum, nothing, [&](int down, const Eight &v, int) { store8(to + (size_t)down * p.slots.pitch, v); });
+    auto nothing = [](int, float * = NULL) { return 0; };
+    mma_store<4>(sum, nothing, nothing,
+                 [&](int down, const Eight &v, int) { store8(to + (size_t)down * p.slots.pitch, v); });
   }
 }
 

@@ -189,27 +189,30 @@ template <class Tile> __device__ __forceinline__ void mma_stage(float *strip, co
 }
 
 // Hands out the tile in groups of eight channels, a strip at a time, since groups are not what a lane holds of a sum:
-// write(row, Eight, read(row)) for each, at the lane's column; four are read before the first is written, so that their
-// latencies overlap. More at once would cost registers and instruction cache.
-template <class Tile, class Read, class Write>
-__device__ __forceinline__ void mma_store(const MmaSum<Tile> &sum, Read read, Write write) {
-  constexpr int ACROSS = Tile::WARP_COLUMNS / 8, STEP = 32 / ACROSS, BATCH = 4;
-  int lane = threadIdx.x % 32;
-  float *strip = (float *)dynamic_shared() + threadIdx.x / 32 * Tile::STRIP;
+// write(row, Eight, read(row)) for each, at the lane's column. BATCH groups are read before the first is written, so that
+// their latencies overlap; more would cost registers and instruction cache. Before that amend(row, group) may change the
+// group in shared memory.
+template <int BATCH, class Tile, class Amend, class Read, class Write>
+__device__ __forceinline__ void mma_store(const MmaSum<Tile> &sum, Amend amend, Read read, Write write) {
+  constexpr int ACROSS = Tile::WARP_COLUMNS / 8, STEP = 32 / ACROSS;
+  int lane = threadIdx.x % 32, first = lane / ACROSS;
+  float *strips = (float *)dynamic_shared() + threadIdx.x / 32 * Tile::STRIP, *own = strips + lane % ACROSS * 8;
 #pragma unroll
   for (int i = 0; i < Tile::DOWN; i += 2) {
-    mma_stage(strip, sum, i);
+    auto place = [&](int row) { return Tile::warp_row() + Tile::A::outer(i + row / 16, row % 16); };
+    mma_stage(strips, sum, i);
     __syncwarp();
 #pragma unroll 1
-    for (int first = lane / ACROSS; first < 32; first += BATCH * STEP) {
-      auto row_of = [&](int j) { return first + j * STEP; };
-      auto place = [&](int row) { return Tile::warp_row() + Tile::A::outer(i + row / 16, row % 16); };
+    for (int row = first; row < 32 && amend(place(row), own + row * Tile::STRIP_PITCH); row += STEP) {
+    }
+#pragma unroll 1
+    for (int row = first; row < 32; row += BATCH * STEP) {
       decltype(read(0)) reads[BATCH];
 #pragma unroll
-      for (int j = 0; j < BATCH; j++) reads[j] = read(place(row_of(j)));
+      for (int j = 0; j < BATCH; j++) reads[j] = read(place(row + j * STEP));
 #pragma unroll
       for (int j = 0; j < BATCH; j++)
-        write(place(row_of(j)), load8(strip + row_of(j) * Tile::STRIP_PITCH + lane % ACROSS * 8), reads[j]);
+        write(place(row + j * STEP), load8(own + (row + j * STEP) * Tile::STRIP_PITCH), reads[j]);
     }
     __syncwarp();
   }

@@ -22,6 +22,19 @@ __device__ __forceinline__ unsigned char *dynamic_shared() {
   return memory;
 }
 
+// The same value, but not known to be one of the kernel's arguments, which the compiler would rather load again, slowly
+// where their index is only known at run time, than keep.
+__device__ __forceinline__ int in_register(int v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
+// A pointer to global memory.
+template <class T> __device__ __forceinline__ T *in_register(T *p) {
+  size_t global = __cvta_generic_to_global(p);
+  asm volatile("" : "+l"(global));
+  return (T *)__cvta_global_to_generic(global);
+}
+
 // An address in shared memory, as the instructions take it.
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 

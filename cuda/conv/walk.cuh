@@ -64,6 +64,7 @@ __device__ __forceinline__ int filter_tap(const Column &k, const Gather &g, int 
 struct Part {
   Gather gather;
   DestArgs out;
+  bool dense;     // its rows are all pixels of the result, in the order of memory
   int first_tile; // of this part, where one launch computes several
 };
 
@@ -72,6 +73,10 @@ __device__ __forceinline__ Position part_pixel(const Part &p, int row) {
   Position at = position_of(p.gather, row);
   const Axis &y = p.gather.walk.y, &x = p.gather.walk.x;
   return {at.n, y.out + y.out_step * at.i, x.out + x.out_step * at.j};
+}
+__device__ __forceinline__ int64_t part_pixel_index(const Part &p, int row) {
+  Position at = part_pixel(p, row);
+  return ((int64_t)at.n * p.out.t.h + at.i) * p.out.t.w + at.j;
 }
 // The eight channels from `column` there.
 template <class T> __device__ __forceinline__ void part_store8(const Part &p, int row, int column, const Eight &v) {
@@ -90,7 +95,8 @@ void for_each_part(const Conv *conv, int pairs, const Tensor *in, const Tensor *
       Walk walk = backward ? Walk{axis_backward(conv, w->h, t->h, phase / stride),
                                   axis_backward(conv, w->w, t->w, phase % stride)}
                            : Walk{axis_forward(conv, w->h, t->h), axis_forward(conv, w->w, t->w)};
-      if (in[i].n && walk_area(&walk)) f(Part{gather(&in[i], &walk), dest_args(&out[i]), 0});
+      bool dense = stride == 1 && walk.y.size == t->h && walk.x.size == t->w;
+      if (in[i].n && walk_area(&walk)) f(Part{gather(&in[i], &walk), dest_args(&out[i]), dense, 0});
     }
 }
 
