@@ -81,27 +81,27 @@ template <class Operand> struct PixelCopier {
   }
 };
 
-// The filter's tile forward, where a filter's terms are contiguous: rows are filters `first` …, and a thread's terms are
-// those of its pixels.
+// The filter's tile forward, where a filter's terms are contiguous: rows are filters `first` …
 template <class Operand> struct FilterCopier {
   const uint4 *data;
   unsigned at, per_pass; // chunk of the thread's first row; from pass to pass
-  int left;              // rows from its first on
+  int terms, left;       // chunks of terms from the thread's on; rows from its first on
 
   __device__ FilterCopier(const Gather &, const Tensor &w, int first) : data((const uint4 *)w.data) {
-    int terms = w.h * w.w * w.ldc / Operand::VECTOR;
-    at = (first + Operand::row(0)) * terms + Operand::lane() / Operand::VECTOR;
-    per_pass = terms * Operand::ROW_STEP;
+    int all = w.h * w.w * w.ldc / Operand::VECTOR, own = Operand::lane() / Operand::VECTOR;
+    at = (first + Operand::row(0)) * all + own;
+    per_pass = all * Operand::ROW_STEP;
+    terms = all - own;
     left = w.n - first - Operand::row(0);
   }
-  __device__ void copy(uint32_t tile, const Gather &, const Column &k, const Hop &, int taps) {
+  __device__ void copy(uint32_t tile, const Gather &, const Hop &) {
     uint32_t to = Operand::own(tile);
 #pragma unroll
     for (int i = 0; i < Operand::PASSES; i++) {
-      bool inside = (k.y < taps) & (i * Operand::ROW_STEP < left);
+      bool inside = (terms > 0) & (i * Operand::ROW_STEP < left);
       copy16_async(Operand::move(to, i, 0), data + (inside ? at + i * per_pass : 0u), inside);
     }
-    at += Operand::DEPTH / Operand::VECTOR;
+    at += Operand::CHUNKS, terms -= Operand::CHUNKS;
   }
 };
 
@@ -124,10 +124,10 @@ template <class Operand> struct TurnedFilterCopier {
     down = y.filter_step * w.w * tap;
     right = x.filter_step * tap;
   }
-  __device__ void copy(uint32_t tile, const Gather &g, const Column &, const Hop &hop, int taps) {
+  __device__ void copy(uint32_t tile, const Gather &g, const Hop &hop) {
     uint32_t to = Operand::own(tile);
     unsigned at = own.c * filter + origin + own.y * down + own.x * right;
-    bool term = own.y < taps;
+    bool term = own.y < g.walk.y.taps;
 #pragma unroll
     for (int i = 0; i < Operand::PASSES; i++)
 #pragma unroll
@@ -205,11 +205,12 @@ __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_kernel(cons
     Filter filter(g, p.w, at.column);
     Column k = column_at(g, Tile::A::lane());
     MmaSum<Tile> sum;
-    mma_accumulate(sum, steps, p.stages, [&](uint32_t stage) {
+    auto load_pixels = [&](uint32_t stage) {
       pixels.copy(stage, k);
-      filter.copy(stage + Tile::A::BYTES, g, k, hop, pixels.taps);
       column_hop(k, hop, g);
-    });
+    };
+    auto load_filter = [&](uint32_t stage) { filter.copy(stage + Tile::A::BYTES, g, hop); };
+    mma_accumulate(sum, steps, p.stages, load_pixels, load_filter);
     write_out(at, sum);
   }
 }

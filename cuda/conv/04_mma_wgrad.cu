@@ -84,11 +84,12 @@ __global__ __launch_bounds__(Shape::THREADS,
     UnrolledCopier<typename Tile::B> pixels(part.x, column);
     MmaSum<Tile> sum;
     int steps = max(end - first + Tile::DEPTH - 1, 0) / Tile::DEPTH; // none past the count: the slot is zeros
-    mma_accumulate(sum, steps, stages, [&](uint32_t stage) {
-      gradient.copy(stage, first + Tile::A::row(0), end);
+    auto load_gradient = [&](uint32_t stage) { gradient.copy(stage, first + Tile::A::row(0), end); };
+    auto load_pixels = [&](uint32_t stage) {
       pixels.copy(stage + Tile::A::BYTES, first + Tile::B::row(0), end);
       first += Tile::DEPTH;
-    });
+    };
+    mma_accumulate(sum, steps, stages, load_gradient, load_pixels);
     float *to = p.slots.data + slot * p.slots.stride + (size_t)row * p.slots.pitch + column + mma_store_column<Tile>();
     auto nothing = [](int, float * = NULL) { return 0; };
     mma_store<4>(sum, nothing, nothing,

@@ -113,22 +113,13 @@ template <class Tile> __device__ __forceinline__ void mma_multiply(MmaSum<Tile> 
     for (int j = 0; j < 2 * Tile::ACROSS; j++) mma_sync<typename Tile::T>(sum.part[i][j], f.a[i], f.b[j / 2], j % 2);
 }
 
-// Waits until all but the last stages - 2 groups of copies have arrived.
-__device__ __forceinline__ void wait_for_stage(int stages) {
-  if (stages == 2)
-    copies_wait<0>();
-  else if (stages == 3)
-    copies_wait<1>();
-  else
-    copies_wait<2>();
-}
-
-// Adds up `steps` stages, of which load(stage) starts copying the next, zeros after the last: a branch round it would keep
-// the compiler from scattering it among the products. stages - 1 are under way or being multiplied.
+// Adds up `steps` stages, of which load_a(stage) and then load_b(stage) start copying the next, zeros after the last: a
+// branch round them would keep the compiler from scattering them among the products. stages - 1 are under way or being
+// multiplied.
 // Fragments are fetched one instruction ahead, across stages too: the barrier stands before the last products of a stage,
 // when every warp has fetched all it needs of it, so that these products hide the barrier and the first fetch after it.
-template <class Tile, class Load>
-__device__ __forceinline__ void mma_accumulate(MmaSum<Tile> &sum, int steps, int stages, Load load) {
+template <class Tile, class LoadA, class LoadB>
+__device__ __forceinline__ void mma_accumulate(MmaSum<Tile> &sum, int steps, int stages, LoadA load_a, LoadB load_b) {
 #pragma unroll
   for (int i = 0; i < Tile::DOWN; i++)
 #pragma unroll
@@ -138,11 +129,11 @@ __device__ __forceinline__ void mma_accumulate(MmaSum<Tile> &sum, int steps, int
   if (steps <= 0) return;
   uint32_t first = shared_address(dynamic_shared()), end = first + stages * Tile::STAGE, now = first, next = first;
   for (int i = 0; i < stages - 1; i++) {
-    load(next);
+    load_a(next), load_b(next);
     copies_commit();
     next += Tile::STAGE;
   }
-  wait_for_stage(stages);
+  copies_wait(stages - 2);
   __syncthreads();
   MmaFragments<Tile> fragments[2];
   fragments[0].fetch(now, 0);
@@ -150,13 +141,14 @@ __device__ __forceinline__ void mma_accumulate(MmaSum<Tile> &sum, int steps, int
 #pragma unroll
     for (int k = 0; k < Tile::STEPS; k++) {
       if (k == Tile::STEPS - 1) {
-        wait_for_stage(stages);
+        copies_wait(stages - 2);
         __syncthreads();
         now = now + Tile::STAGE == end ? first : now + Tile::STAGE;
       }
       fragments[(k + 1) % 2].fetch(now, (k + 1) % Tile::STEPS); // past the last stage: what is there, and not used
-      if (k == 0) {
-        load(next);
+      if (k == 0) load_a(next);
+      if (k == 1) {
+        load_b(next);
         copies_commit();
         next = next + Tile::STAGE == end ? first : next + Tile::STAGE;
       }
