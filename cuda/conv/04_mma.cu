@@ -4,6 +4,7 @@
 // Changed since the rung before: mma.sync on 64 × 64 a warp fed by ldmatrix from shuffled chunks; stages of 128 bytes;
 // fragments fetched one instruction ahead, across the barrier; a thread's addresses are one sum to each of its rows.
 // Limit: mma.sync itself, which reaches two thirds of what Hopper's wgmma does.
+#include <math.h>
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/mma.cuh"
 #include "cuda/conv/walk.cuh"
@@ -25,7 +26,6 @@ static Hop hop_over(const Gather &g, int terms) {
 // The same product with what depends on the depth of a stage.
 struct MmaProduct : Product {
   Hop hop[MAX_PARTS];
-  int stages;
 };
 static_assert(sizeof(MmaProduct) <= 4096, "a kernel's arguments");
 
@@ -210,7 +210,7 @@ __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_kernel(cons
       column_hop(k, hop, g);
     };
     auto load_filter = [&](uint32_t stage) { filter.copy(stage + Tile::A::BYTES, g, hop); };
-    mma_accumulate(sum, steps, p.stages, load_pixels, load_filter);
+    mma_accumulate(sum, steps, load_pixels, load_filter);
     write_out(at, sum);
   }
 }
@@ -226,9 +226,12 @@ using Small = MmaShape<64, 64, 2, 2, 3>;
 
 // Time that the busiest multiprocessor takes, in units of a product on the tensor cores. `speed`: the share of Large's
 // rate that a shape reaches where there is work enough.
-template <class Shape> static double estimate(const Product &p, int multiprocessors, double speed) {
-  int blocks = product_tiles(p, Shape::ROWS) * blocks_for(p.part[0].out.t.ldc, Shape::COLUMNS);
-  return blocks_for(blocks, multiprocessors) * (double)(Shape::ROWS * Shape::COLUMNS) / speed;
+template <class Tile> static double estimate(const Device *dev, const Product &p, double speed) {
+  int multiprocessors;
+  CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, dev->index));
+  int blocks = product_tiles(p, Tile::ROWS) * blocks_for(p.part[0].out.t.ldc, Tile::COLUMNS);
+  double time = blocks_for(blocks, multiprocessors) * (double)(Tile::ROWS * Tile::COLUMNS) / speed;
+  return mma_fits<Tile>(dev) ? time : INFINITY;
 }
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
@@ -238,27 +241,26 @@ template <class T, class Shape, bool BACKWARD> static void launch_tiles(Device *
   MmaProduct p = {product};
   product_cut(&p, Shape::ROWS, Shape::COLUMNS);
   for (int i = 0; i < p.parts; i++) p.hop[i] = hop_over(p.part[i].gather, Tile::DEPTH);
-  p.stages = mma_stages<Tile>(dev);
-  int bytes = p.stages * Tile::STAGE;
   auto kernel = mma_kernel<T, Shape, BACKWARD>;
-  CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-  kernel<<<p.tiles * p.across, Shape::THREADS, bytes, stream_of(dev)>>>(p);
+  CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
+  kernel<<<p.tiles * p.across, Shape::THREADS, Tile::BYTES, stream_of(dev)>>>(p);
   LAUNCH_CHECK();
 }
 
+struct Choice {
+  double time;
+  void (*launch)(Device *, const Product &);
+};
+template <class T, class Shape, bool BACKWARD> static Choice choice(const Device *dev, const Product &p, double speed) {
+  return {estimate<MmaTile<T, Shape, false, BACKWARD>>(dev, p, speed), launch_tiles<T, Shape, BACKWARD>};
+}
+
 template <class T, bool BACKWARD> static void launch(Device *dev, const Product &p) {
-  int sms;
-  CUDA_CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, dev->index));
-  struct {
-    double time;
-    void (*launch)(Device *, const Product &);
-  } choices[] = {{estimate<Large>(p, sms, 1.0), launch_tiles<T, Large, BACKWARD>},
-                 {estimate<Square>(p, sms, 0.95), launch_tiles<T, Square, BACKWARD>},
-                 {estimate<Narrow>(p, sms, 0.7), launch_tiles<T, Narrow, BACKWARD>},
-                 {estimate<Thin>(p, sms, 0.5), launch_tiles<T, Thin, BACKWARD>},
-                 {estimate<Small>(p, sms, 0.5), launch_tiles<T, Small, BACKWARD>}},
-    *best = choices;
-  for (auto &c : choices)
+  const Choice choices[] = {choice<T, Large, BACKWARD>(dev, p, 1), choice<T, Square, BACKWARD>(dev, p, 0.97),
+                            choice<T, Narrow, BACKWARD>(dev, p, 0.72), choice<T, Thin, BACKWARD>(dev, p, 0.5),
+                            choice<T, Small, BACKWARD>(dev, p, 0.55)};
+  const Choice *best = choices;
+  for (const Choice &c : choices)
     if (c.time < best->time) best = &c;
   best->launch(dev, p);
 }

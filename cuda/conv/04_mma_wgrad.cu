@@ -74,7 +74,7 @@ template <class Operand> struct UnrolledCopier {
 
 template <class T, class Shape>
 __global__ __launch_bounds__(Shape::THREADS,
-                             Shape::BLOCKS) void mma_wgrad_kernel(const __grid_constant__ FilterProduct p, int stages) {
+                             Shape::BLOCKS) void mma_wgrad_kernel(const __grid_constant__ FilterProduct p) {
   if constexpr (AMPERE) {
     using Tile = MmaTile<T, Shape, true, true>;
     int slot = blockIdx.y, row = blockIdx.x / p.across * Shape::ROWS, column = blockIdx.x % p.across * Shape::COLUMNS;
@@ -89,7 +89,7 @@ __global__ __launch_bounds__(Shape::THREADS,
       pixels.copy(stage + Tile::A::BYTES, first + Tile::B::row(0), end);
       first += Tile::DEPTH;
     };
-    mma_accumulate(sum, steps, stages, load_gradient, load_pixels);
+    mma_accumulate(sum, steps, load_gradient, load_pixels);
     float *to = p.slots.data + slot * p.slots.stride + (size_t)row * p.slots.pitch + column + mma_store_column<Tile>();
     auto nothing = [](int, float * = NULL) { return 0; };
     mma_store<4>(sum, nothing, nothing,
@@ -119,11 +119,12 @@ struct Plan {
   int slots;
 };
 // `speed`: the share of Large's rate that a shape reaches where there is work enough.
-template <class Shape> static Plan plan(const Tensor *dw, int m, double stages, double speed) {
+template <class Shape> static Plan plan(const Device *dev, const Tensor *dw, int m, double stages, double speed) {
   int n = dw->h * dw->w * dw->ldc, tiles = blocks_for(m, Shape::ROWS) * blocks_for(n, Shape::COLUMNS);
   double stage = Shape::ROWS * Shape::COLUMNS / (STAGE_PRODUCTS * speed),
          slot = 2. * sizeof(float) * m * n / BYTES_A_CYCLE;
   Plan best = {INFINITY, 1};
+  if (!mma_fits<MmaTile<float, Shape, true, true>>(dev)) return best; // as large in any type
   for (int slots = 1; slots <= MIN(MOST_SLOTS, MAX(1, (int)stages)); slots++) {
     double cycles = blocks_for((size_t)tiles * slots, MULTIPROCESSORS) * (stages / slots + STAGE_OVERHEAD) * stage;
     cycles += slots * slot;
@@ -136,10 +137,9 @@ template <class Shape> static Plan plan(const Tensor *dw, int m, double stages, 
 
 template <class T, class Shape> static void launch(Device *dev, const FilterProduct &p) {
   using Tile = MmaTile<T, Shape, true, true>;
-  int stages = mma_stages<Tile>(dev), bytes = stages * Tile::STAGE;
   auto kernel = mma_wgrad_kernel<T, Shape>;
-  CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-  kernel<<<dim3(p.down * p.across, p.slots.count), Shape::THREADS, bytes, stream_of(dev)>>>(p, stages);
+  CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
+  kernel<<<dim3(p.down * p.across, p.slots.count), Shape::THREADS, Tile::BYTES, stream_of(dev)>>>(p);
   LAUNCH_CHECK();
 }
 
@@ -160,10 +160,10 @@ void mma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const 
   struct {
     Plan plan;
     decltype(compute<Large>) *run;
-  } choices[] = {{plan<Large>(dw, m, stages, 1.0), compute<Large>},
-                 {plan<Square>(dw, m, stages, 0.95), compute<Square>},
-                 {plan<Low>(dw, m, stages, 0.6), compute<Low>},
-                 {plan<Thin>(dw, m, stages, 0.4), compute<Thin>}},
+  } choices[] = {{plan<Large>(dev, dw, m, stages, 1.0), compute<Large>},
+                 {plan<Square>(dev, dw, m, stages, 0.95), compute<Square>},
+                 {plan<Low>(dev, dw, m, stages, 0.6), compute<Low>},
+                 {plan<Thin>(dev, dw, m, stages, 0.4), compute<Thin>}},
     *best = choices;
   for (auto &c : choices)
     if (c.plan.cycles < best->plan.cycles) best = &c;

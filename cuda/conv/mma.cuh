@@ -81,7 +81,7 @@ template <int ROWS_, int COLUMNS_, int DOWN, int ACROSS, int BLOCKS_> struct Mma
   __device__ static int warp_column() { return threadIdx.x / 32 % ACROSS * WARP_COLUMNS; }
 };
 
-enum { MMA_MAX_STAGES = 4 };
+enum { MMA_STAGES = 3 };
 
 template <class T_, class Shape, bool A_BY_TERM, bool B_BY_TERM> struct MmaTile : Shape {
   using T = T_;
@@ -89,10 +89,10 @@ template <class T_, class Shape, bool A_BY_TERM, bool B_BY_TERM> struct MmaTile 
   using B = MmaOperand<T, false, Shape::COLUMNS, B_BY_TERM, Shape::THREADS>;
   static constexpr int DEPTH = A::DEPTH, STEPS = 4;                                     // STEPS: instructions deep
   static constexpr int DOWN = Shape::WARP_ROWS / 16, ACROSS = Shape::WARP_COLUMNS / 16; // fragments of a warp
-  static constexpr int STAGE = A::BYTES + B::BYTES;
-  // For the way out, a strip of each warp: two fragments high.
-  static constexpr int STRIP_PITCH = Shape::WARP_COLUMNS + 8, STRIP = 32 * STRIP_PITCH;
-  static_assert(DOWN % 2 == 0 && Shape::THREADS / 32 * STRIP * (int)sizeof(float) <= 2 * STAGE);
+  static constexpr int STAGE = A::BYTES + B::BYTES, BYTES = MMA_STAGES * STAGE;
+  // For the way out, all of a warp's sums.
+  static constexpr int STRIP_PITCH = Shape::WARP_COLUMNS + 8, STRIP = Shape::WARP_ROWS * STRIP_PITCH;
+  static_assert(Shape::THREADS / 32 * STRIP * (int)sizeof(float) <= BYTES);
 };
 
 template <class Tile> struct MmaSum {
@@ -114,12 +114,11 @@ template <class Tile> __device__ __forceinline__ void mma_multiply(MmaSum<Tile> 
 }
 
 // Adds up `steps` stages, of which load_a(stage) and then load_b(stage) start copying the next, zeros after the last: a
-// branch round them would keep the compiler from scattering them among the products. stages - 1 are under way or being
-// multiplied.
+// branch round them would keep the compiler from scattering them among the products.
 // Fragments are fetched one instruction ahead, across stages too: the barrier stands before the last products of a stage,
 // when every warp has fetched all it needs of it, so that these products hide the barrier and the first fetch after it.
 template <class Tile, class LoadA, class LoadB>
-__device__ __forceinline__ void mma_accumulate(MmaSum<Tile> &sum, int steps, int stages, LoadA load_a, LoadB load_b) {
+__device__ __forceinline__ void mma_accumulate(MmaSum<Tile> &sum, int steps, LoadA load_a, LoadB load_b) {
 #pragma unroll
   for (int i = 0; i < Tile::DOWN; i++)
 #pragma unroll
@@ -127,13 +126,13 @@ __device__ __forceinline__ void mma_accumulate(MmaSum<Tile> &sum, int steps, int
 #pragma unroll
       for (int k = 0; k < 4; k++) sum.part[i][j][k] = 0.f;
   if (steps <= 0) return;
-  uint32_t first = shared_address(dynamic_shared()), end = first + stages * Tile::STAGE, now = first, next = first;
-  for (int i = 0; i < stages - 1; i++) {
+  uint32_t first = shared_address(dynamic_shared()), end = first + Tile::BYTES, now = first, next = first;
+  for (int i = 0; i < MMA_STAGES - 1; i++) {
     load_a(next), load_b(next);
     copies_commit();
     next += Tile::STAGE;
   }
-  copies_wait(stages - 2);
+  copies_wait<MMA_STAGES - 2>();
   __syncthreads();
   MmaFragments<Tile> fragments[2];
   fragments[0].fetch(now, 0);
@@ -141,7 +140,7 @@ __device__ __forceinline__ void mma_accumulate(MmaSum<Tile> &sum, int steps, int
 #pragma unroll
     for (int k = 0; k < Tile::STEPS; k++) {
       if (k == Tile::STEPS - 1) {
-        copies_wait(stages - 2);
+        copies_wait<MMA_STAGES - 2>();
         __syncthreads();
         now = now + Tile::STAGE == end ? first : now + Tile::STAGE;
       }
@@ -166,57 +165,44 @@ template <class Tile> __device__ __forceinline__ int mma_store_column() {
   return Tile::warp_column() + threadIdx.x % ACROSS * 8;
 }
 
-// A warp's fragments i and i + 1 of rows to its strip, [32, WARP_COLUMNS].
-template <class Tile> __device__ __forceinline__ void mma_stage(float *strip, const MmaSum<Tile> &sum, int i) {
-  int lane = threadIdx.x % 32;
+// Hands out the tile in groups of eight channels, through shared memory, since groups are not what a lane holds of a sum:
+// write(row, Eight, read(row)) for each, at the lane's column. BATCH groups are read before the first is written, so that
+// their latencies overlap. Before that amend(row, group) may change the group in shared memory. This runs once a tile,
+// straight from the instruction caches' lower levels: short loops are faster than long code.
+template <int BATCH, class Tile, class Amend, class Read, class Write>
+__device__ __forceinline__ void mma_store(const MmaSum<Tile> &sum, Amend amend, Read read, Write write) {
+  constexpr int ACROSS = Tile::WARP_COLUMNS / 8, STEP = 32 / ACROSS, ROWS = Tile::WARP_ROWS;
+  int lane = threadIdx.x % 32, first = lane / ACROSS;
+  float *strip = (float *)dynamic_shared() + threadIdx.x / 32 * Tile::STRIP, *own = strip + lane % ACROSS * 8;
 #pragma unroll
-  for (int down = 0; down < 2; down++)
+  for (int i = 0; i < Tile::DOWN; i++)
 #pragma unroll
     for (int j = 0; j < 2 * Tile::ACROSS; j++)
 #pragma unroll
       for (int k = 0; k < 4; k++) {
-        int row = down * 16 + k / 2 * 8 + lane / 4, column = Tile::B::outer(j / 2, j % 2 * 8 + lane % 4 * 2 + k % 2);
-        strip[row * Tile::STRIP_PITCH + column] = sum.part[i + down][j][k];
+        int row = Tile::A::outer(i, k / 2 * 8 + lane / 4), column = j * 8 + lane % 4 * 2 + k % 2;
+        strip[row * Tile::STRIP_PITCH + column] = sum.part[i][j][k];
       }
-}
-
-// Hands out the tile in groups of eight channels, a strip at a time, since groups are not what a lane holds of a sum:
-// write(row, Eight, read(row)) for each, at the lane's column. BATCH groups are read before the first is written, so that
-// their latencies overlap; more would cost registers and instruction cache. Before that amend(row, group) may change the
-// group in shared memory.
-template <int BATCH, class Tile, class Amend, class Read, class Write>
-__device__ __forceinline__ void mma_store(const MmaSum<Tile> &sum, Amend amend, Read read, Write write) {
-  constexpr int ACROSS = Tile::WARP_COLUMNS / 8, STEP = 32 / ACROSS;
-  int lane = threadIdx.x % 32, first = lane / ACROSS;
-  float *strips = (float *)dynamic_shared() + threadIdx.x / 32 * Tile::STRIP, *own = strips + lane % ACROSS * 8;
-#pragma unroll
-  for (int i = 0; i < Tile::DOWN; i += 2) {
-    auto place = [&](int row) { return Tile::warp_row() + Tile::A::outer(i + row / 16, row % 16); };
-    mma_stage(strips, sum, i);
-    __syncwarp();
+  __syncwarp();
 #pragma unroll 1
-    for (int row = first; row < 32 && amend(place(row), own + row * Tile::STRIP_PITCH); row += STEP) {
-    }
+  for (int row = first; row < ROWS && amend(Tile::warp_row() + row, own + row * Tile::STRIP_PITCH); row += STEP) {
+  }
 #pragma unroll 1
-    for (int row = first; row < 32; row += BATCH * STEP) {
-      decltype(read(0)) reads[BATCH];
+  for (int row = first; row < ROWS; row += BATCH * STEP) {
+    decltype(read(0)) reads[BATCH];
 #pragma unroll
-      for (int j = 0; j < BATCH; j++) reads[j] = read(place(row + j * STEP));
+    for (int j = 0; j < BATCH; j++) reads[j] = read(Tile::warp_row() + row + j * STEP);
 #pragma unroll
-      for (int j = 0; j < BATCH; j++)
-        write(place(row + j * STEP), load8(own + (row + j * STEP) * Tile::STRIP_PITCH), reads[j]);
-    }
-    __syncwarp();
+    for (int j = 0; j < BATCH; j++)
+      write(Tile::warp_row() + row + j * STEP, load8(own + (row + j * STEP) * Tile::STRIP_PITCH), reads[j]);
   }
 }
 
-// As many stages as the BLOCKS of one multiprocessor have memory for. The sums do not depend on it.
-template <class Tile> static int mma_stages(const Device *dev) {
-  int shared, reserved;
-  CUDA_CHECK(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, dev->index));
-  CUDA_CHECK(cudaDeviceGetAttribute(&reserved, cudaDevAttrReservedSharedMemoryPerBlock, dev->index));
-  int stages = (shared / Tile::BLOCKS - reserved) / Tile::STAGE;
-  return MIN(MAX(stages, 2), (int)MMA_MAX_STAGES);
+// Whether a block has the shared memory for it.
+template <class Tile> static bool mma_fits(const Device *dev) {
+  int bytes;
+  CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, dev->index));
+  return Tile::BYTES <= bytes;
 }
 
 // ---- rung 04's other file -------------------------------------------------------------------------------------------

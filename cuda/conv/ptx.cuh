@@ -58,17 +58,6 @@ template <int PENDING> __device__ __forceinline__ void copies_wait() {
   if constexpr (AMPERE) asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-// The same for a number that is not known to the compiler, at most two, without a branch. sm_80.
-__device__ __forceinline__ void copies_wait(int pending) {
-  asm volatile("{ .reg .pred none, one;\n"
-               "  setp.eq.s32 none, %0, 0;\n"
-               "  setp.eq.s32 one, %0, 1;\n"
-               "  @none cp.async.wait_group 0;\n"
-               "  @one cp.async.wait_group 1;\n"
-               "  cp.async.wait_group 2; }" ::"r"(pending)
-               : "memory");
-}
-
 // To nearest, as a float: sm_80. Ties go to the even one on sm_90, where that is one instruction, and away from zero
 // before it, where there is no other way.
 __device__ __forceinline__ float round_to_tf32(float v) {
