@@ -127,12 +127,12 @@ template <class Operand> struct TurnedFilterCopier {
   __device__ void copy(uint32_t tile, const Gather &g, const Hop &hop) {
     uint32_t to = Operand::own(tile);
     unsigned at = own.c * filter + origin + own.y * down + own.x * right;
-    bool term = own.y < g.walk.y.taps;
+    int terms = own.y < g.walk.y.taps ? filters - own.c : 0; // from the first row on
 #pragma unroll
     for (int i = 0; i < Operand::PASSES; i++)
 #pragma unroll
       for (int j = 0; j < Operand::ACROSS; j++) {
-        bool inside = term & (own.c + i < filters) & (8 * j < left);
+        bool inside = (i < terms) & (8 * j < left);
         copy16_async(Operand::move(to, i, j), data + (inside ? at + i * filter + 8 * j : 0u), inside);
       }
     column_hop(own, hop, g);
