@@ -220,7 +220,6 @@ __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_kernel(cons
 // rows, columns, warps down and across, blocks for which a multiprocessor has registers
 using Large = MmaShape<128, 256, 2, 4, 1>;
 using Square = MmaShape<128, 128, 2, 2, 2>;
-using Narrow = MmaShape<128, 64, 2, 2, 2>;
 using Thin = MmaShape<128, 32, 4, 1, 3>;
 using Small = MmaShape<64, 64, 2, 2, 3>;
 
@@ -257,8 +256,7 @@ template <class T, class Shape, bool BACKWARD> static Choice choice(const Device
 
 template <class T, bool BACKWARD> static void launch(Device *dev, const Product &p) {
   const Choice choices[] = {choice<T, Large, BACKWARD>(dev, p, 1), choice<T, Square, BACKWARD>(dev, p, 0.97),
-                            choice<T, Narrow, BACKWARD>(dev, p, 0.72), choice<T, Thin, BACKWARD>(dev, p, 0.5),
-                            choice<T, Small, BACKWARD>(dev, p, 0.55)};
+                            choice<T, Thin, BACKWARD>(dev, p, 0.5), choice<T, Small, BACKWARD>(dev, p, 0.6)};
   const Choice *best = choices;
   for (const Choice &c : choices)
     if (c.time < best->time) best = &c;
