@@ -132,11 +132,11 @@ template <class T> struct Raw8 { uint4 words[sizeof(T) / 2]; };
 template <class T> __device__ __forceinline__ Raw8<T> read8(const T *p) { return *(const Raw8<T> *)p; }
 template <class T> __device__ __forceinline__ Eight to_eight(const Raw8<T> &raw) { return load8((const T *)&raw); }
 
-// The bias of channels c … c+7; anything in padding lanes.
+// The bias of channels c … c+7, where there is one; anything in padding lanes.
 __device__ __forceinline__ Eight dest_bias8(const DestArgs &d, int c) {
   Eight b;
 #pragma unroll
-  for (int k = 0; k < 8; k++) b.v[k] = d.bias ? d.bias[min(c + k, d.t.c - 1)] : 0.f;
+  for (int k = 0; k < 8; k++) b.v[k] = d.bias[min(c + k, d.t.c - 1)];
   return b;
 }
 
@@ -184,8 +184,8 @@ __device__ __forceinline__ void dest_write8(const DestArgs &d, size_t offset, in
 // t = keep · f(v + bias + addend + (accumulate ? t : 0)) for channels c … c+7 of pixel (n, y, x); c is a multiple of 8.
 // Padding lanes (c + k ≥ t.c) are written as zero.
 template <class T> __device__ __forceinline__ void dest_store8(const DestArgs &d, int n, int y, int x, int c, Eight v) {
-  size_t offset = pixel<T>(d.t, n, y, x) + c - (T *)d.t.data;
-  add8(v, dest_bias8(d, c));
+  size_t offset = (((size_t)n * d.t.h + y) * d.t.w + x) * d.t.ldc + c;
+  if (d.bias) add8(v, dest_bias8(d, c));
   if (d.resized) add8(v, dest_resized8<T>(d, n, y, x, c));
   dest_write8<T>(d, offset, c, v, dest_read8<T>(d, offset));
 }

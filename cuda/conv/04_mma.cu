@@ -162,7 +162,8 @@ template <class Tile> __device__ __forceinline__ void write_out(const TileAt &at
   const DestArgs out = dest_in_registers(part.out);
   int column = at.column + mma_store_column<Tile>(), rows = column < out.t.ldc ? gather_rows(part.gather) : 0;
   bool dense = in_register((int)part.dense);
-  Eight bias = dest_bias8(out, column);
+  Eight bias = {};
+  if (out.bias) bias = dest_bias8(out, column);
   auto amend = [&](int row, float *group) {
     if (!out.resized) return false;
     row += at.row;
