@@ -1,5 +1,5 @@
-# make · make demo · make test · make test-long · make test-gpu · make test-sanitizer · make test-asan · make lint ·
-# make bench
+# make · make demo · make test · make test-long · make test-gpu · make test-sanitizer · make test-asan · make fuzz ·
+# make lint · make bench
 ifeq ($(origin CC),default)
 CC := gcc
 endif
@@ -34,7 +34,8 @@ endif
 real := $(basename $(shell grep -lw OP nn/*.c))
 objects := $(patsubst %.c,$B/%.o,$(wildcard nn/*.c data/*.c models/*.c engine/*.c)) $(real:%=$B/%.f64.o)
 tools := $(patsubst tools/%.c,$B/%,$(wildcard tools/*.c))
-tests := $(patsubst %.c,$B/%.o,$(wildcard test/*.c))
+tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz_%,$(wildcard test/*.c)))
+fuzzers := $(patsubst test/%.c,$B/%,$(wildcard test/fuzz_*.c))
 
 all: train infer $(tools) $(cuda_tools)
 	@echo "built $(built): ./train ./infer $(tools) $(cuda_tools)"
@@ -95,6 +96,17 @@ test-sanitizer: all $B/test_all
 test-asan:
 	@$(MAKE) B=$B/asan CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation" $B/asan/test_all
 	@B=$B $B/asan/test_all --tier 0
+# Every test/fuzz_X.c for a while, from the seeds in test/corpus/X; needs clang. What crashes one is left in build/fuzz/.
+FUZZ_SECONDS ?= 30
+fuzz:
+	@$(MAKE) B=$B/fuzz CC=clang CUDA=0 CFLAGS="-O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined" \
+	  run-fuzzers
+run-fuzzers: $(fuzzers)
+	@for f in $^; do x=$${f#$B/fuzz_} && mkdir -p $B/found/$$x && echo "fuzz $$x" && \
+	  if $$f -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=10 -print_final_stats=1 -artifact_prefix=$B/ \
+	  $B/found/$$x test/corpus/$$x >$$f.log 2>&1; then grep number_of_executed $$f.log; else tail -40 $$f.log; exit 1; fi; done
+$(fuzzers): $B/fuzz_%: $B/test/fuzz_%.o $B/libmaskrcnn.a
+	@echo "link $@" && $(CC) $(flags) -fsanitize=fuzzer $^ -o $@ $(libs)
 
 bench: all
 	$B/bench_gemm
@@ -105,6 +117,6 @@ lint:
 clean:
 	rm -rf $B train infer
 
-.PHONY: all force setup demo test test-long test-gpu test-sanitizer test-asan bench lint clean
+.PHONY: all force setup demo test test-long test-gpu test-sanitizer test-asan fuzz run-fuzzers bench lint clean
 .SECONDARY:
 -include $(shell find $B -name '*.d' 2>/dev/null)

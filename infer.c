@@ -7,6 +7,7 @@
 #include "data/draw.h"
 #include "data/image.h"
 #include "data/png.h"
+#include "engine/benchmark.h"
 #include "engine/engine.h"
 #include "engine/evaluate.h"
 #include "engine/state.h"
@@ -18,7 +19,7 @@ typedef struct Options {
   const char *weights, *data, *split, *out, *json, *device;
   int amp, size, max_size, batch, limit, threads, canvases, benchmark, overlays;
   float score;
-  bool eval;
+  bool eval, profile;
   char **images;
   int num_images;
 } Options;
@@ -27,7 +28,11 @@ static Options parse(int argc, char **argv) {
   Options o = {
       .split = "val", .out = "out", .device = "auto", .batch = 1, .canvases = 2, .score = 0.05f, .overlays = -1};
   Option table[] = {
-      {.name = "weights", .kind = OPT_STRING, .target = &o.weights, .arg = "FILE", .help = "a checkpoint of ./train"},
+      {.name = "weights",
+       .kind = OPT_STRING,
+       .target = &o.weights,
+       .arg = "FILE",
+       .help = "a checkpoint of ./train or torchvision's, .pth or .safetensors"},
       {.name = "data", .kind = OPT_STRING, .target = &o.data, .arg = "DIR", .help = "a COCO data set, or name IMAGEs"},
       {.name = "split", .kind = OPT_STRING, .target = &o.split, .arg = "NAME", .help = "of --data"},
       {.name = "limit",
@@ -97,9 +102,14 @@ static Options parse(int argc, char **argv) {
        .kind = OPT_INT,
        .target = &o.benchmark,
        .arg = "STEPS",
+       .implied = "200",
        .min = 0,
        .max = 1e6,
-       .help = "repeat --data until STEPS batches are timed"},
+       .help = "time STEPS batches of --data (alone: 200) after half as many to warm up, print a record, stop"},
+      {.name = "profile",
+       .kind = OPT_FLAG,
+       .target = &o.profile,
+       .help = "with --benchmark: for every node its time and how near it comes to what the device can do"},
       {.name = "amp",
        .kind = OPT_CHOICE,
        .target = &o.amp,
@@ -117,6 +127,8 @@ static Options parse(int argc, char **argv) {
   if (!o.weights) die(EXIT_USAGE, "--weights FILE is missing; --help lists the options");
   if (!o.data == !cli.num_args) die(EXIT_USAGE, "name either images or --data DIR");
   if ((o.eval || o.benchmark) && !o.data) die(EXIT_USAGE, "--%s needs --data DIR", o.eval ? "eval" : "benchmark");
+  if (o.profile && !o.benchmark) die(EXIT_USAGE, "--profile needs --benchmark");
+  if (o.eval && o.benchmark) die(EXIT_USAGE, "--benchmark stops after its record: leave out --eval");
   o.images = cli.args, o.num_images = cli.num_args;
   return o;
 }
@@ -214,33 +226,6 @@ static void times_print(const Times *t, int batch) {
     printf("  %d%-8s %12.2f\n", percent[i], "%", quantile(t->ms, t->n, percent[i] / 100.0));
 }
 
-extern const char build_commit[]; // written by the Makefile
-
-// One record on stdout, as train --benchmark prints it; times ascending.
-static void bench_record(const Options *o, const Engine *e, const Times *t, double detections) {
-  double sum = 0;
-  for (int i = 0; i < t->n; i++) sum += t->ms[i];
-  Record j = {0};
-  record_begin(&j);
-  record_str(&j, "bench", "infer");
-  record_str(&j, "gpu", e->dev->description);
-  record_str(&j, "commit", build_commit);
-  record_int(&j, "batch", o->batch);
-  record_str(&j, "amp", amp_names[o->amp]);
-  record_str(&j, "conv", "auto");
-  record_int(&j, "canvas_h", e->infer_shapes.canvas[0].h);
-  record_int(&j, "canvas_w", e->infer_shapes.canvas[0].w);
-  record_int(&j, "steps", t->n);
-  record_num(&j, "img_s", 1e3 * o->batch * t->n / sum);
-  record_num(&j, "ms_mean", sum / t->n);
-  record_num(&j, "ms_p50", quantile(t->ms, t->n, 0.5));
-  record_num(&j, "ms_p99", quantile(t->ms, t->n, 0.99));
-  record_num(&j, "detections_per_image", detections);
-  record_int(&j, "peak_bytes", (int64_t)e->total_bytes);
-  puts(record_end(&j));
-  record_free(&j);
-}
-
 // ---- a data set -------------------------------------------------------------------------------------------------
 
 typedef struct Visit {
@@ -248,13 +233,11 @@ typedef struct Visit {
   Engine *e;
   Times times;
   int overlays, done;
-  int64_t images, detections; // of all rounds
 } Visit;
 
 static void visit_batch(void *context, const Dataset *d, const Batch *b, const Detections *found, double seconds) {
   Visit *v = context;
   times_add(&v->times, seconds);
-  v->images += b->used, v->detections += found->n;
   for (int i = 0, first = 0; i < b->images; i++) {
     int n = 0;
     while (first + n < found->n && found->items[first + n].image == i) n++;
@@ -286,34 +269,39 @@ static void report_scores(const Dataset *d, const CocoResults *results) {
   scores_free(&s);
 }
 
+static void find_and_score(const Options *o, Engine *e, const Dataset *d) {
+  Err err;
+  Visit v = {.o = o, .e = e, .overlays = o->overlays < 0 ? 16 : o->overlays};
+  CocoResults results;
+  if (!evaluate_run(e, d, o->threads, &(Visitor){visit_batch, &v}, &results, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (!coco_results_save(&results, o->json, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (v.times.n) times_print(&v.times, o->batch);
+  fprintf(stderr, "done: %d detections in %s, overlays in %s\n", results.n, o->json, o->out);
+  if (o->eval) report_scores(d, &results);
+  free(v.times.ms);
+  coco_results_free(&results);
+}
+
 static void run_data(const Options *o, const ModelConfig *config, const Category *category, const Checkpoint *c) {
   Err err;
   Dataset d;
   DatasetOptions options = {
-      .resize = {config->size, config->max_size}, .max_canvases = o->canvases, .keep_empty = true, .limit = o->limit};
+      .resize = resize_of(config), .max_canvases = o->canvases, .keep_empty = true, .limit = o->limit};
   if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (same_file(o->out, d.folder))
     die(EXIT_USAGE, "--out %s: overlays would overwrite the images; give another folder", o->out);
   Engine e;
   Shapes none = {0}, shapes = shapes_of(&d, o->batch);
   if (!engine_open(&e, &(Compute){.device = o->device, .amp = amp_types[o->amp]}, config, category, &none, &shapes,
-                   false, &err) ||
-      !state_load(&e, c, &(LoadOptions){0}, &err) || (o->eval && !evaluate_categories(&e, &d, &err)))
+                   false, &err))
     die(EXIT_USAGE, "%s", err.msg);
-  Visit v = {.o = o, .e = &e, .overlays = o->overlays < 0 ? 16 : o->overlays};
-  CocoResults results;
-  do {
-    if (!evaluate_run(&e, &d, o->threads, &(Visitor){visit_batch, &v}, &results, &err)) die(EXIT_RUN, "%s", err.msg);
-    if (v.times.n < o->benchmark) coco_results_free(&results);
-    v.overlays = v.times.n < o->benchmark ? 0 : v.overlays;
-  } while (v.times.n < o->benchmark);
-  if (!coco_results_save(&results, o->json, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (v.times.n) times_print(&v.times, o->batch);
-  if (o->benchmark) bench_record(o, &e, &v.times, (double)v.detections / (double)v.images);
-  fprintf(stderr, "done: %d detections in %s, overlays in %s\n", results.n, o->json, o->out);
-  if (o->eval) report_scores(&d, &results);
-  free(v.times.ms);
-  coco_results_free(&results);
+  if (!state_load(&e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
+  if (o->eval && !evaluate_categories(&e, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
+  BenchSetting setting = {.bench = "infer", .amp = amp_names[o->amp], .steps = o->benchmark, .profile = o->profile};
+  if (!o->benchmark)
+    find_and_score(o, &e, &d);
+  else if (!benchmark_infer(&e, &setting, &d, o->threads, &err))
+    die(EXIT_RUN, "%s", err.msg);
   engine_close(&e);
   dataset_close(&d);
 }
@@ -346,7 +334,8 @@ static void run_images(const Options *o, const ModelConfig *config, const Catego
       continue;
     }
     ImageInfo info = {.h = image.h, .w = image.w};
-    resize_shape(&(Resize){config->size, config->max_size}, image.h, image.w, &info.rh, &info.rw);
+    Resize resize = resize_of(config);
+    resize_shape(&resize, image.h, image.w, &info.rh, &info.rw);
     int64_t bytes = 3 * (int64_t)image.h * image.w;
     Shapes none = {0}, s = {.canvases = 1,
                             .canvas = {{.h = (info.rh + 31) / 32 * 32, .w = (info.rw + 31) / 32 * 32}},
@@ -356,9 +345,9 @@ static void run_images(const Options *o, const ModelConfig *config, const Catego
     if (!e.dev || now->canvas[0].h != s.canvas[0].h || now->canvas[0].w != s.canvas[0].w || now->max_bytes < bytes) {
       engine_close(&e);
       if (!engine_open(&e, &(Compute){.device = o->device, .amp = amp_types[o->amp]}, config, category, &none, &s,
-                       false, &err) ||
-          !state_load(&e, c, &(LoadOptions){0}, &err))
+                       false, &err))
         die(EXIT_USAGE, "%s", err.msg);
+      if (!state_load(&e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
     }
     int zero = 0;
     Batch batch = {
@@ -406,15 +395,16 @@ int main(int argc, char **argv) {
   Checkpoint c;
   ModelConfig config;
   Category *category;
-  if (!ckpt_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!state_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!state_config(&c, &config, &category, &err)) die(EXIT_USAGE, "%s: %s", o.weights, err.msg);
   config.min_score = o.score;
-  if (o.size) config.size = o.size, config.max_size = o.size * 5 / 3;
+  if (o.size) config_resize(&config, o.size);
   if (o.max_size) config.max_size = o.max_size;
-  if (!config_check(&config, &err) || !make_dirs(o.out, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!config_check(&config, &err) || (!o.benchmark && !make_dirs(o.out, &err))) die(EXIT_USAGE, "%s", err.msg);
   char *json = o.json ? xstrdup(o.json) : xasprintf("%s/detections.json", o.out);
   o.json = json;
-  check_writable(json);
+  if (!o.benchmark) check_writable(json);
+  state_note(&c, o.weights);
   if (o.data)
     run_data(&o, &config, category, &c);
   else

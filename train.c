@@ -1,10 +1,10 @@
 // train: flags → data → step loop → log, checkpoint, evaluation.
-#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include "data/sampler.h"
+#include "engine/benchmark.h"
 #include "engine/curves.h"
 #include "engine/engine.h"
 #include "engine/evaluate.h"
@@ -29,23 +29,19 @@ typedef struct Run {
   Log log;
 } Run;
 
-extern const char build_commit[]; // written by the Makefile
-
 static volatile sig_atomic_t interrupted;
 static void on_interrupt(int which) {
   interrupted = 1;
   signal(which, SIG_DFL); // a second one does not wait for the step's end
 }
 
-// The model of --model or of --weights; its classes are those of the checkpoint, or 0.
+// The model of --model or of --weights; its classes are those of the checkpoint, or 0 from scratch or a backbone.
 static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weights) {
   ModelConfig c, named;
   Err err;
   if (o->model && !config_init(&named, o->model, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (weights) {
-    Category *category;
-    if (!state_config(weights, &c, &category, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
-    free(category);
+    if (!state_config(weights, &c, NULL, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
     if (o->model && (named.depth != c.depth || named.width != c.width))
       die(EXIT_USAGE, "%s: the checkpoint is of another model than --model %s: a ResNet-%d of width %d", o->weights,
           o->model, c.depth, c.width);
@@ -54,8 +50,11 @@ static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weight
     c.norm = NORM_GN, c.trainable_layers = 5, c.classes = 0;
   }
   if (o->norm) c.norm = (NormKind)(o->norm - 1);
+  if (c.norm != NORM_FROZEN_BN && c.norm_eps == 0)
+    c.norm_eps = 1e-5f; // 0 is for published statistics, which are frozen
   if (o->trainable_layers >= 0) c.trainable_layers = o->trainable_layers;
-  if (o->size) c.size = o->size, c.max_size = o->size * 5 / 3;
+  if (o->size) config_resize(&c, o->size);
+  if (o->recipe) config_recipe(&c, (Recipe)(o->recipe - 1));
   if (o->max_size) c.max_size = o->max_size;
   return c;
 }
@@ -89,8 +88,12 @@ static bool has_split(const char *dir, const char *split, Err *err) {
 // A data set without a split to evaluate on is fine as long as nobody asked for an evaluation.
 static void open_data(Run *r, const ModelConfig *c) {
   const TrainOptions *o = &r->o;
-  DatasetOptions d = {
-      .resize = {c->size, c->max_size}, .max_canvases = o->canvases, .keep_empty = o->keep_empty, .limit = o->limit};
+  DatasetOptions d = {.resize = resize_of(c),
+                      .box_extra = c->box_extra,
+                      .polygons = c->mask_source == MASK_POLYGON,
+                      .max_canvases = o->canvases,
+                      .keep_empty = o->keep_empty,
+                      .limit = o->limit};
   Err err;
   if (!dataset_open(&r->train, o->data, o->train_split, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (o->eval_every < 0 || o->benchmark) return;
@@ -106,20 +109,13 @@ static void open_data(Run *r, const ModelConfig *c) {
 
 // Shown once nothing can be wrong any more with what was asked for: a mistake gets its one line alone.
 static void report(const Run *r) {
-  const Dataset *d = &r->train;
   if (!r->o.benchmark) fprintf(stderr, "configuration:\n%s", r->o.resolved);
   fprintf(stderr, "device: %s\n", r->engine.dev->description);
-  fprintf(stderr, "data: %d images to train on, %d categories, at most %d objects an image", d->num_images,
-          d->classes - 1, d->max_objects);
-  if (d->without_objects) fprintf(stderr, "; %d images without an object", d->without_objects);
-  if (d->crowds) fprintf(stderr, "; %d crowd annotations left out", d->crowds);
-  if (d->dropped_boxes) fprintf(stderr, "; %d boxes without area left out", d->dropped_boxes);
-  if (d->unlabelled) fprintf(stderr, "; %d annotations of an unknown category left out", d->unlabelled);
-  if (d->coco.unknown_image) fprintf(stderr, "; %d annotations of an unknown image left out", d->coco.unknown_image);
-  if (d->box_masks) fprintf(stderr, "; %d objects without a usable mask: their box stands in", d->box_masks);
-  fprintf(stderr, "\n");
-  for (int i = 0; i < d->num_canvases; i++) fprintf(stderr, "canvas %d x %d (h x w)\n", d->canvas[i].h, d->canvas[i].w);
+  dataset_print(&r->train, stderr);
 }
+
+// The recipe whose way to optimise is used.
+static Recipe recipe_of(const TrainOptions *o) { return o->recipe ? (Recipe)(o->recipe - 1) : RECIPE_TORCHVISION; }
 
 // Everything that decides the weights of a step but is not in the model's configuration.
 static char *identity_of(const Run *r) {
@@ -133,6 +129,7 @@ static char *identity_of(const Run *r) {
   record_int(&j, "batch", o->batch);
   record_int(&j, "world", o->gpus);
   record_int(&j, "steps", r->steps);
+  record_str(&j, "recipe", recipe_names[recipe_of(o)]);
   record_str(&j, "schedule", schedule_names[o->schedule]);
   record_num(&j, "lr", r->schedule.base);
   record_int(&j, "warmup", r->schedule.warmup);
@@ -149,7 +146,7 @@ static char *identity_of(const Run *r) {
 
 static void open_checkpoint(Checkpoint *c, const char *path) {
   Err err;
-  if (!ckpt_open(c, path, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!state_open(c, path, &err)) die(EXIT_USAGE, "%s", err.msg);
 }
 
 // Initial weights: random, from --weights, or where the run in --out stood.
@@ -169,6 +166,7 @@ static void start_weights(Run *r) {
   if (load.momentum && !state_continues(&c, &r->engine.config, r->identity, &err))
     die(EXIT_USAGE, "--resume: %s: %s", path, err.msg);
   if (!state_load(&r->engine, &c, &load, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
+  state_note(&c, path);
   if (load.momentum) {
     RunState state;
     if (!state_resume(&c, &state, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
@@ -178,9 +176,25 @@ static void start_weights(Run *r) {
   ckpt_close(&c);
 }
 
+// In the order of ParamKind: weights, biases, scales and shifts of norms.
+static const SgdFactors norms_without_decay = {.rate = {1, 1, 1, 1}, .decay = {1, 1, 0, 0}};
+static const SgdFactors biases_apart = {.rate = {1, 2, 1, 2}, .decay = {1, 0, 1, 0}};
+
+// By recipe: steps of warmup, their first factor, and whether some parameters are trained in a way of their own.
+static const struct {
+  int warmup;
+  double warmup_factor;
+  const SgdFactors *factors;
+} optimisation[] = {
+    [RECIPE_TORCHVISION] = {1000, 1e-3, NULL},
+    [RECIPE_DETECTRON2] = {1000, 1e-3, &norms_without_decay},
+    [RECIPE_MLPERF] = {500, 1 / 3.0, &biases_apart},
+};
+
 static Schedule make_schedule(const TrainOptions *o, int64_t steps) {
   Schedule s = schedule_default((Decay)o->schedule, steps, o->lr > 0 ? o->lr : scaled_rate(o->batch * o->gpus));
-  s.warmup = o->warmup >= 0 ? o->warmup : MIN(1000, steps / 10);
+  s.warmup = o->warmup >= 0 ? o->warmup : MIN(optimisation[recipe_of(o)].warmup, steps / 10);
+  s.warmup_factor = optimisation[recipe_of(o)].warmup_factor;
   return s;
 }
 
@@ -196,36 +210,12 @@ static void save(Run *r, int64_t step) {
   snprintf(r->kept, sizeof r->kept, "%s holds step %lld, --resume continues", r->checkpoint, (long long)step);
 }
 
-static void record_scores(Run *r, int64_t step, const Scores *s) {
-  Record *j = log_begin(&r->log, step, "eval");
-  const EvalSummary *both[] = {&s->bbox, &s->segm};
-  for (int k = 0; k < 2; k++)
-    for (int i = 0; i < EVAL_STATS; i++) {
-      char key[32];
-      snprintf(key, sizeof key, "%s_%s", k ? "segm" : "bbox", eval_stats[i].key);
-      record_num(j, key, both[k]->stats[i]);
-    }
-  log_commit(&r->log);
-}
-
 static void evaluate(Run *r, int64_t step) {
-  CocoResults found;
-  Scores scores;
   Err err;
-  params_refresh(&r->engine.params); // running statistics have moved
-  double start = now_seconds();
-  if (!evaluate_run(&r->engine, &r->val, r->o.threads, NULL, &found, &err) ||
-      !evaluate_score(&r->val, &found, &scores, &err))
-    die(EXIT_RUN, "evaluation: %s", err.msg);
-  log_note(&r->log, "step %lld: bbox AP %.3f (AP50 %.3f)  mask AP %.3f (AP50 %.3f)  on %d images in %.1f s",
-           (long long)step, scores.bbox.stats[0], scores.bbox.stats[1], scores.segm.stats[0], scores.segm.stats[1],
-           r->val.num_images, now_seconds() - start);
-  record_scores(r, step, &scores);
-  scores_free(&scores);
-  coco_results_free(&found);
+  if (!evaluate_log(&r->engine, &r->val, r->o.threads, &r->log, step, &err)) die(EXIT_RUN, "evaluation: %s", err.msg);
 }
 
-static void record_step(Run *r, int64_t step, double lr, const Batch *batch, const StepResult *s) {
+static void record_step(Run *r, int64_t step, double lr, const StepResult *s) {
   Record *j = log_begin(&r->log, step, "train");
   record_num(j, "lr", lr);
   record_num(j, "loss", s->total);
@@ -238,29 +228,30 @@ static void record_step(Run *r, int64_t step, double lr, const Batch *batch, con
     record_int(j, "skipped", s->skipped);
   }
   record_num(j, "img_s", r->log.images_per_second);
-  record_num(j, "wait", batch->wait_seconds);
+  record_num(j, "wait", s->wait_seconds);
+  record_num(j, "seconds", now_seconds() - r->log.opened);
   log_commit(&r->log);
 }
 
-// Names the step, the losses and the images; the weights are as before the step.
-_Noreturn static void stop_not_finite(Run *r, int64_t step, const Batch *batch, const StepResult *s) {
+// Names the step, the losses and the images.
+_Noreturn static void stop_not_finite(Run *r, int64_t step, const StepResult *s) {
   char losses[256] = "", files[1024] = "";
   for (int i = 0; i < LOSSES; i++)
     snprintf(losses + strlen(losses), sizeof losses - strlen(losses), "%s%s %g", i ? ", " : "", loss_names[i],
              s->loss[i]);
-  for (int i = 0; i < batch->images; i++)
-    if (batch->index[i] >= 0)
+  for (int i = 0; i < r->o.batch; i++)
+    if (s->index[i] >= 0)
       snprintf(files + strlen(files), sizeof files - strlen(files), "%s%s", *files ? ", " : "",
-               r->train.coco.images[r->train.image[batch->index[i]]].file_name);
+               r->train.coco.images[r->train.image[s->index[i]]].file_name);
   Err err;
   log_close(&r->log, &err);
   die(EXIT_RUN,
-      "step %lld: not finite (%s, gradient norm %g) on %s; weights untouched, %s; a smaller --lr, a longer "
+      "step %lld: not finite (%s, gradient norm %g) on %s; nothing was updated, %s; a smaller --lr, a longer "
       "--warmup or --clip-grad may help",
       (long long)step, losses, s->grad_norm, files, r->kept);
 }
 
-static Loader *start_loader(const Run *r) {
+static Loader *start_loader(const Run *r, Engine *engine) {
   const TrainOptions *o = &r->o;
   Err err;
   LoaderOptions options = {.batch = o->batch,
@@ -269,11 +260,14 @@ static Loader *start_loader(const Run *r) {
                            .seed = (uint64_t)o->seed,
                            .train = true,
                            .flip = o->flip,
+                           .size_min = r->engine.config.train_size_min,
+                           .sizes = r->engine.config.train_sizes,
                            .threads = o->threads,
                            .prefetch = 2,
                            .masks = true,
                            .strict = o->strict,
-                           .first_step = r->first};
+                           .first_step = r->first,
+                           .memory = engine_host_memory(engine)};
   Loader *l = loader_open(&r->train, &options, &err);
   if (!l) die(EXIT_RUN, "%s", err.msg);
   return l;
@@ -307,27 +301,45 @@ static bool may_skip(const Run *r, const StepResult *s) {
   return r->engine.params.shadow_dtype == F16 && isfinite(s->total) && s->loss_scale >= 1;
 }
 
+// What steps have left behind so far; with `wait`, all of them.
+static void take_results(Run *r, bool wait) {
+  for (StepResult s; engine_result(&r->engine, wait, &s);) {
+    int64_t done = r->first + s.step + 1;
+    if (!s.finite && !may_skip(r, &s)) stop_not_finite(r, done, &s);
+    double rate = schedule_rate(&r->schedule, done - 1);
+    log_progress(&r->log, &(Progress){.step = done,
+                                      .steps = r->steps,
+                                      .images = (done - r->first) * r->o.batch,
+                                      .loss = s.total,
+                                      .learning_rate = rate});
+    record_step(r, done, rate, &s);
+  }
+}
+
+// Starts the step with number `step`, from 0, on the staged batch, and stages the next one if there are `more`.
+static void make_step(Run *r, Loader *loader, int64_t step, bool more) {
+  StepOptions options = step_options(r, step);
+  die_context("step %lld; %s", (long long)step + 1, r->kept);
+  engine_start(&r->engine, &options);
+  if (more) engine_stage(&r->engine, next_batch(loader));
+  die_context(NULL);
+}
+
 // True when the run is complete, false when it was stopped before.
 static bool train(Run *r, Loader *loader) {
   const TrainOptions *o = &r->o;
-  int64_t save_every = o->checkpoint_every ? o->checkpoint_every : r->per_epoch, saved = r->first;
-  for (int64_t step = r->first; step < r->last && !interrupted; step++) {
-    const Batch *batch = next_batch(loader);
-    StepOptions options = step_options(r, step);
-    StepResult s;
-    die_context("step %lld; %s", (long long)step + 1, r->kept);
-    engine_step(&r->engine, batch, &options, &s);
-    die_context(NULL);
-    if (!s.finite && !may_skip(r, &s)) stop_not_finite(r, step + 1, batch, &s);
-    int64_t done = step + 1;
-    log_progress(&r->log, &(Progress){.step = done,
-                                      .steps = r->steps,
-                                      .images = (done - r->first) * o->batch,
-                                      .loss = s.total,
-                                      .learning_rate = options.learning_rate});
-    record_step(r, done, options.learning_rate, batch, &s);
-    if (r->has_val && done < r->steps && o->eval_every > 0 && done % o->eval_every == 0) evaluate(r, done);
-    if (done % save_every == 0 || done == r->last || interrupted) save(r, done), saved = done;
+  int64_t save_every = o->checkpoint_every ? o->checkpoint_every : MAX(r->per_epoch, 100), saved = r->first;
+  if (r->first < r->last) engine_stage(&r->engine, next_batch(loader));
+  bool stop = interrupted;
+  for (int64_t step = r->first; step < r->last && !stop; step++) {
+    const int64_t done = step + 1;
+    make_step(r, loader, step, done < r->last);
+    bool score = r->has_val && done < r->steps && o->eval_every > 0 && done % o->eval_every == 0;
+    stop = interrupted;
+    bool keep = done % save_every == 0 || done == r->last || stop;
+    take_results(r, score || keep);
+    if (score) evaluate(r, done);
+    if (keep) save(r, done), saved = done;
   }
   if (saved < r->steps) {
     log_note(&r->log, "stopped: %s holds step %lld; --resume continues", r->checkpoint, (long long)saved);
@@ -356,87 +368,38 @@ static void run(Run *r, Loader *loader) {
 
 // ---- looking inside ---------------------------------------------------------------------------------------------
 
-static void set_timing(Run *r, bool on, FILE *trace) {
-  for (int i = 0; i < r->engine.train_shapes.canvases; i++) {
-    r->engine.train[i].graph.timing = on;
-    r->engine.train[i].graph.trace = trace;
+typedef struct BenchRun {
+  Run *r;
+  Loader *loader;
+} BenchRun;
+
+static bool bench_step(void *context, int64_t i, bool wait, BenchStep *out, Err *err) {
+  (void)err; // a failure ends the program
+  const BenchRun *b = context;
+  Engine *e = &b->r->engine;
+  if (i == 0) engine_stage(e, next_batch(b->loader));
+  make_step(b->r, b->loader, i, true);
+  for (StepResult s; engine_result(e, wait, &s);) {
+    if (!s.finite && !may_skip(b->r, &s)) stop_not_finite(b->r, s.step + 1, &s);
+    out->wait += s.wait_seconds, out->transfer += s.transfer_seconds, out->update += s.update_seconds;
+    out->rois += s.rois, out->positives += s.positives;
   }
+  return true;
 }
 
-static void print_profile(const Run *r, int64_t steps) {
-  for (int i = 0; i < r->engine.train_shapes.canvases; i++) {
-    const MaskRcnn *m = &r->engine.train[i];
-    printf("canvas %d x %d, batch %d\n", m->canvas_h, m->canvas_w, m->images);
-    graph_profile(&m->graph, (int)MAX(steps, 1), stdout);
-  }
-}
-
-typedef struct Sums {
-  double data, backward, update, rois, positives, forward[PARTS];
-} Sums;
-
-static void bench_step(Run *r, Loader *loader, int64_t i, Sums *sum) {
-  const Batch *batch = next_batch(loader);
-  StepOptions options = step_options(r, i);
-  StepResult s;
-  engine_step(&r->engine, batch, &options, &s);
-  if (!s.finite && !may_skip(r, &s)) stop_not_finite(r, i + 1, batch, &s);
-  sum->data += batch->wait_seconds;
-  sum->backward += s.backward_seconds, sum->update += s.update_seconds;
-  sum->rois += s.rois, sum->positives += s.positives;
-}
-
-// Where the time goes: some more steps, queued node by node and waited for, so that each part has a time of its own.
-static Sums bench_parts(Run *r, Loader *loader, int64_t from, int steps) {
-  Sums sum = {0};
-  set_timing(r, true, NULL);
-  for (int i = 0; i < steps; i++) bench_step(r, loader, from + i, &sum);
-  for (int c = 0; c < r->engine.train_shapes.canvases; c++)
-    for (int n = 0; n < r->engine.train[c].graph.nodes; n++) {
-      const Node *node = r->engine.train[c].graph.node[n];
-      sum.forward[node->part] += node->seconds[0];
-    }
-  set_timing(r, false, NULL);
-  return sum;
-}
-
-// img/s over STEPS steps after half as many to warm up, as one record on stdout.
-static void benchmark(Run *r, Loader *loader) {
+static void benchmark(Run *r, Loader *loader, Trace *trace) {
   const TrainOptions *o = &r->o;
-  int warm = o->benchmark / 2, steps = o->benchmark, parts = MAX(steps / 10, 2);
-  Sums ignored = {0}, sum = {0};
-  for (int i = 0; i < warm; i++) bench_step(r, loader, i, &ignored);
-  double start = now_seconds();
-  for (int i = 0; i < steps; i++) bench_step(r, loader, warm + i, &sum);
-  double seconds = now_seconds() - start;
-  Sums part = bench_parts(r, loader, warm + steps, parts);
-  Record j = {0};
-  record_begin(&j);
-  record_str(&j, "bench", "train");
-  record_str(&j, "gpu", r->engine.dev->description);
-  record_str(&j, "commit", build_commit);
-  record_int(&j, "batch", o->batch);
-  record_str(&j, "amp", amp_names[o->amp]);
-  record_bool(&j, "tf32", o->tf32);
-  record_str(&j, "conv", o->conv ? o->conv : "auto");
-  record_int(&j, "canvas_h", r->train.canvas[0].h);
-  record_int(&j, "canvas_w", r->train.canvas[0].w);
-  record_int(&j, "steps", steps);
-  record_num(&j, "img_s", steps * o->batch / seconds);
-  record_num(&j, "step_ms", 1e3 * seconds / steps);
-  record_num(&j, "data_wait_ms", 1e3 * sum.data / steps);
-  for (int p = 0; p < PARTS; p++) {
-    char key[32];
-    snprintf(key, sizeof key, "forward_%s_ms", p == PART_ROI ? "roi" : part_names[p]);
-    record_num(&j, key, 1e3 * part.forward[p] / parts);
-  }
-  record_num(&j, "backward_ms", 1e3 * part.backward / parts);
-  record_num(&j, "update_ms", 1e3 * part.update / parts);
-  record_num(&j, "rois", sum.rois / steps);
-  record_num(&j, "positives", sum.positives / steps);
-  record_int(&j, "peak_bytes", (int64_t)r->engine.total_bytes);
-  puts(record_end(&j));
-  record_free(&j);
+  BenchSetting setting = {.bench = "train",
+                          .amp = amp_names[o->amp],
+                          .conv = o->conv,
+                          .tf32 = o->tf32,
+                          .full_masks = o->full_masks,
+                          .steps = o->benchmark,
+                          .profile = o->profile,
+                          .trace = trace};
+  Err err;
+  if (!benchmark_run(&r->engine, &setting, &(Stepper){bench_step, &(BenchRun){r, loader}}, &err))
+    die(EXIT_RUN, "%s", err.msg);
 }
 
 static void open_run(Run *r) {
@@ -448,6 +411,7 @@ static void open_run(Run *r) {
   if (o->weights) ckpt_close(&weights);
   open_data(r, &config);
   choose_classes(o, &config, r->train.classes);
+  config.full_masks = o->full_masks;
   Shapes train_shapes = shapes_of(&r->train, o->batch), infer_shapes = {0};
   if (r->has_val) infer_shapes = shapes_of(&r->val, o->batch);
   Category *category = categories_of(&r->train.coco);
@@ -455,6 +419,7 @@ static void open_run(Run *r) {
   if (!engine_open(&r->engine, &compute, &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
       (r->has_val && !evaluate_categories(&r->engine, &r->val, &err)))
     die(EXIT_USAGE, "%s", err.msg);
+  r->engine.factors = optimisation[recipe_of(o)].factors;
   free(category);
 }
 
@@ -487,20 +452,20 @@ int main(int argc, char **argv) {
     snprintf(r.kept, sizeof r.kept, "%s holds step %lld, --resume continues", r.checkpoint, (long long)r.first);
   else
     snprintf(r.kept, sizeof r.kept, "no checkpoint yet");
+  Trace *trace = o->trace ? trace_open(o->trace, &err) : NULL;
+  if (o->trace && !trace) die(EXIT_USAGE, "--trace: %s", err.msg);
   report(&r);
   r.last = o->stop_after ? MIN(r.steps, r.first + o->stop_after) : r.steps;
-  FILE *trace = NULL;
-  if (o->trace && !(trace = fopen(o->trace, "w"))) die(EXIT_USAGE, "--trace %s: %s", o->trace, strerror(errno));
-  if (trace) fputs("[\n", trace);
-  set_timing(&r, o->profile || trace, trace);
-  Loader *loader = start_loader(&r);
-  if (o->benchmark)
-    benchmark(&r, loader);
-  else
+  Loader *loader = start_loader(&r, &r.engine);
+  if (o->benchmark) {
+    benchmark(&r, loader, trace);
+  } else {
+    benchmark_time_nodes(&r.engine, o->profile || trace, trace);
     run(&r, loader);
+    if (o->profile) benchmark_print_nodes(&r.engine);
+  }
   loader_close(loader);
-  if (o->profile) print_profile(&r, o->benchmark ? o->benchmark * 3 / 2 : r.last - r.first);
-  if (trace) fputs("{}]\n", trace), fclose(trace);
+  if (!trace_close(trace, &err)) die(EXIT_RUN, "--trace: %s", err.msg);
   close_run(&r);
   return interrupted ? EXIT_RUN : 0;
 }

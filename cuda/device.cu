@@ -2,18 +2,47 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "cuda/common.cuh"
+#include "cuda/conv/ladder.h"
+extern "C" {
+#include "nn/timing.h"
+}
 
 void cuda_failed(cudaError_t error, const char *expression, const char *file, int line) {
   die(EXIT_RUN, "CUDA: %s (%s) in %s at %s:%d", cudaGetErrorString(error), cudaGetErrorName(error), expression, file,
       line);
 }
 
+// The queue of copies beside the computation.
+struct Stage {
+  cudaStream_t stream;
+  cudaEvent_t staged; // all copies so far have arrived
+  cudaEvent_t read;   // their destinations may be overwritten
+};
+
+static Stage *stage_open() {
+  Stage *s = (Stage *)xcalloc(1, sizeof *s);
+  CUDA_CHECK(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking));
+  CUDA_CHECK(cudaEventCreateWithFlags(&s->staged, cudaEventDisableTiming));
+  CUDA_CHECK(cudaEventCreateWithFlags(&s->read, cudaEventDisableTiming));
+  return s;
+}
+
+static void stage_close(Stage *s) {
+  CUDA_CHECK(cudaStreamDestroy(s->stream));
+  CUDA_CHECK(cudaEventDestroy(s->staged));
+  CUDA_CHECK(cudaEventDestroy(s->read));
+  free(s);
+}
+
+static Stage *stage_of(const Device *dev) { return (Stage *)dev->stage; }
+
 static bool cuda_open(Device *dev, Err *err) {
   int devices = 0, driver = 0, runtime = 0;
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
   cudaError_t error = cudaGetDeviceCount(&devices);
-  if (error == cudaErrorInsufficientDriver || (driver && driver / 1000 < runtime / 1000))
+  if (!driver) return err_set(err, "--device cuda: no NVIDIA driver on this machine; use --device cpu");
+  if (error == cudaErrorInsufficientDriver || driver / 1000 < runtime / 1000)
     return err_set(err,
                    "--device cuda: the driver supports CUDA %d.%d, this build needs %d.0: update the driver, or "
                    "use --device cpu",
@@ -40,12 +69,17 @@ static bool cuda_open(Device *dev, Err *err) {
   cudaStream_t stream;
   CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   dev->stream = stream;
+  dev->stage = stage_open();
+  dev->conv_rungs = conv_rungs;
   return true;
 }
 
 __global__ void probe_kernel() {}
 
-static void cuda_close(Device *dev) { CUDA_CHECK(cudaStreamDestroy(stream_of(dev))); }
+static void cuda_close(Device *dev) {
+  stage_close(stage_of(dev));
+  CUDA_CHECK(cudaStreamDestroy(stream_of(dev)));
+}
 
 static void *cuda_alloc(Device *dev, size_t bytes) {
   void *p = NULL;
@@ -71,9 +105,53 @@ static void cuda_download(Device *dev, void *host, const void *src, size_t bytes
   CUDA_CHECK(cudaStreamSynchronize(stream_of(dev)));
 }
 
+static void cuda_copy(Device *dev, void *dst, const void *src, size_t bytes) {
+  CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, stream_of(dev)));
+}
+
 static void cuda_zero(Device *dev, void *p, size_t bytes) { CUDA_CHECK(cudaMemsetAsync(p, 0, bytes, stream_of(dev))); }
 
 static void cuda_sync(Device *dev) { CUDA_CHECK(cudaStreamSynchronize(stream_of(dev))); }
+
+static bool cuda_idle(Device *dev) {
+  cudaError_t state = cudaStreamQuery(stream_of(dev));
+  if (state == cudaErrorNotReady) return false;
+  CUDA_CHECK(state);
+  return true;
+}
+
+static void *cuda_host_alloc(Device *dev, size_t bytes) {
+  (void)dev;
+  void *p = NULL;
+  if (cudaMallocHost(&p, MAX(bytes, 1)) != cudaSuccess) cudaGetLastError(); // reported by the caller
+  return p;
+}
+
+static void cuda_host_free(Device *dev, void *p) {
+  (void)dev;
+  CUDA_CHECK(cudaFreeHost(p));
+}
+
+static void cuda_fetch(Device *dev, void *host, const void *src, size_t bytes) {
+  CUDA_CHECK(cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, stream_of(dev)));
+}
+
+static void cuda_stage(Device *dev, void *dst, const void *host, size_t bytes) {
+  CUDA_CHECK(cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice, stage_of(dev)->stream));
+}
+
+static void cuda_stage_wait(Device *dev) {
+  Stage *s = stage_of(dev);
+  CUDA_CHECK(cudaEventRecord(s->staged, s->stream));
+  CUDA_CHECK(cudaStreamWaitEvent(stream_of(dev), s->staged));
+  CUDA_CHECK(cudaEventSynchronize(s->staged));
+}
+
+static void cuda_stage_next(Device *dev) {
+  Stage *s = stage_of(dev);
+  CUDA_CHECK(cudaEventRecord(s->read, stream_of(dev)));
+  CUDA_CHECK(cudaStreamWaitEvent(s->stream, s->read));
+}
 
 static size_t cuda_available(Device *dev) {
   (void)dev;
@@ -105,6 +183,8 @@ static void cuda_forget(Device *dev, void *program) {
   CUDA_CHECK(cudaGraphExecDestroy((cudaGraphExec_t)program));
 }
 
-extern "C" const Memory memory_cuda = {cuda_open,       cuda_close,  cuda_alloc, cuda_free,      cuda_upload,
-                                       cuda_download,   cuda_zero,   cuda_sync,  cuda_available, cuda_record,
-                                       cuda_record_end, cuda_replay, cuda_forget};
+extern "C" const Memory memory_cuda = {cuda_open,       cuda_close,     cuda_alloc,  cuda_free,       cuda_upload,
+                                       cuda_download,   cuda_copy,      cuda_zero,   cuda_sync,       cuda_idle,
+                                       cuda_host_alloc, cuda_host_free, cuda_fetch,  cuda_stage,      cuda_stage_wait,
+                                       cuda_stage_next, cuda_available, cuda_record, cuda_record_end, cuda_replay,
+                                       cuda_forget,     &timing_cuda};

@@ -15,6 +15,7 @@ enum { MAX_REPLACEMENTS = 64 }; // draws for one bad image before its place stay
 // in any order; packing then closes the gaps.
 typedef struct Slot {
   Batch batch;
+  char *block; // what the batch's arrays are parts of
   int64_t epoch;
   int64_t *words; // [images] of the bitmaps of each place
   int pending;    // places that are not decoded yet
@@ -46,17 +47,45 @@ struct Loader {
 
 // One image
 
-static void box_to_canvas(const float box[4], const ImageInfo *info, float out[4]) {
+static void box_to_canvas(const float box[4], const ImageInfo *info, float extra, float out[4]) {
   // as torchvision's resize_boxes: float32 ratios of the integer sizes
   float ratio_w = (float)info->rw / (float)info->w, ratio_h = (float)info->rh / (float)info->h;
   float x1 = box[0] * ratio_w, x2 = box[2] * ratio_w;
-  out[0] = info->flip ? (float)info->rw - x2 : x1;
+  out[0] = info->flip ? (float)info->rw - x2 - extra : x1;
   out[1] = box[1] * ratio_h;
-  out[2] = info->flip ? (float)info->rw - x1 : x2;
+  out[2] = info->flip ? (float)info->rw - x1 - extra : x2;
   out[3] = box[3] * ratio_h;
 }
 
-// Boxes, labels and bitmaps of image i into a place; returns the words of the bitmaps.
+// Polygons as Bitmap has them; returns their words.
+static int64_t write_polygons(const Dataset *d, const Object *o, const ImageInfo *info, uint32_t *words, int64_t room) {
+  const Coco *c = &d->coco;
+  const CocoAnn *a = &c->anns[o->ann];
+  double ratio_w = (double)info->rw / info->w, ratio_h = (double)info->rh / info->h;
+  int64_t n = 0;
+  for (int p = a->first_part; p < a->first_part + a->parts; p++) {
+    const double *xy = c->xy + c->part_first[p];
+    CHECK(n + 1 + 2 * (int64_t)c->part_points[p] <= room);
+    words[n++] = (uint32_t)c->part_points[p];
+    for (int k = 0; k < c->part_points[p]; k++, n += 2) {
+      double x = xy[2 * k] * ratio_w;
+      float at[2] = {(float)(info->flip ? info->rw - x - d->box_extra : x), (float)(xy[2 * k + 1] * ratio_h)};
+      memcpy(words + n, at, sizeof at);
+    }
+  }
+  return n;
+}
+
+static int64_t write_bitmap(const Dataset *d, int i, const Object *o, Bitmap *window, uint32_t *words, int64_t room) {
+  Rle mask = dataset_mask(d, i, o);
+  *window = bitmap_window(&mask);
+  CHECK(bitmap_words(window->h, window->w) <= room);
+  bitmap_pack(&mask, window, words);
+  rle_free(&mask);
+  return bitmap_words(window->h, window->w);
+}
+
+// Boxes, labels and masks of image i into a place; returns the words of the masks.
 static int64_t write_objects(const Loader *l, Batch *b, int place, int i) {
   const Dataset *d = l->data;
   const Object *object = d->object + d->first_object[i];
@@ -64,17 +93,17 @@ static int64_t write_objects(const Loader *l, Batch *b, int place, int i) {
   int64_t words = 0;
   b->count[place] = d->first_object[i + 1] - d->first_object[i];
   for (int o = 0; o < b->count[place]; o++) {
-    box_to_canvas(object[o].box, &b->info[place], b->box + 4 * (first + o));
+    box_to_canvas(object[o].box, &b->info[place], d->box_extra, b->box + 4 * (first + o));
     b->label[first + o] = object[o].label;
     if (!l->options.masks) continue;
-    Rle mask = dataset_mask(d, i, &object[o]);
-    Bitmap window = bitmap_window(&mask);
-    window.offset = words;
-    words += bitmap_words(window.h, window.w);
-    CHECK(words <= d->max_words);
-    bitmap_pack(&mask, &window, b->bits + place * d->max_words + window.offset);
-    b->bitmap[first + o] = window;
-    rle_free(&mask);
+    Bitmap *mask = &b->bitmap[first + o];
+    uint32_t *to = b->bits + place * d->max_words + words;
+    int64_t room = d->max_words - words;
+    int parts = dataset_polygons(d, &object[o]);
+    int64_t used = parts ? write_polygons(d, &object[o], &b->info[place], to, room)
+                         : write_bitmap(d, i, &object[o], mask, to, room);
+    mask->offset = words, mask->parts = parts;
+    words += used;
   }
   return words;
 }
@@ -91,6 +120,16 @@ static bool decode(const Dataset *d, int i, Image *im, Err *err) {
   return ok;
 }
 
+// The data set's, or with a shorter side drawn for this image; never larger, so that its canvas holds it.
+static Resize draw_resize(const Loader *l, uint64_t key) {
+  Resize r = l->data->resize;
+  int steps = l->options.sizes - 1, least = l->options.size_min;
+  if (!l->options.train || steps < 1) return r;
+  int step = (int)(rng_u32(rng_key(key, RNG_SIZE), 0) % (uint32_t)(steps + 1));
+  r.size = least + (r.size - least) * step / steps;
+  return r;
+}
+
 static bool write_image(const Loader *l, Slot *slot, int place, int i, Err *err) {
   const Dataset *d = l->data;
   Batch *b = &slot->batch;
@@ -100,7 +139,9 @@ static bool write_image(const Loader *l, Slot *slot, int place, int i, Err *err)
   ImageInfo info = {.offset = place * d->max_bytes, .h = im.h, .w = im.w};
   info.key = rng_key(rng_key(l->options.seed, (uint64_t)slot->epoch), id);
   info.flip = l->options.train && rng_uniform(rng_key(info.key, RNG_FLIP), 0) < l->options.flip;
-  resize_shape(&d->resize, im.h, im.w, &info.rh, &info.rw);
+  Resize resize = draw_resize(l, info.key);
+  resize_shape(&resize, im.h, im.w, &info.rh, &info.rw);
+  CHECK(info.rh <= d->canvas[b->canvas].h && info.rw <= d->canvas[b->canvas].w);
   memcpy(b->bytes + info.offset, im.rgb, (size_t)im.h * im.w * 3);
   image_free(&im);
   b->index[place] = i;
@@ -224,34 +265,57 @@ static void *decode_places(void *loader) {
   return NULL;
 }
 
-static void slot_open(Slot *slot, const Dataset *d, const LoaderOptions *o) {
-  const size_t images = (size_t)o->batch, capacity = (size_t)MAX(d->max_objects, 1);
-  Batch *b = &slot->batch;
-  b->images = o->batch;
-  b->capacity = (int)capacity;
-  b->step = -1;
-  b->index = xmalloc(images * sizeof *b->index);
-  b->info = xmalloc(images * sizeof *b->info);
-  b->count = xmalloc(images * sizeof *b->count);
-  b->box = xmalloc(images * capacity * 4 * sizeof *b->box);
-  b->label = xmalloc(images * capacity * sizeof *b->label);
-  b->bitmap = xmalloc(images * capacity * sizeof *b->bitmap);
-  b->bytes = xmalloc(images * (size_t)d->max_bytes);
-  b->bits = xmalloc(o->masks ? images * (size_t)d->max_words * sizeof *b->bits : 0);
-  slot->words = xmalloc(images * sizeof *slot->words);
+// Where batches live
+
+static void *malloc_for(void *context, size_t bytes) {
+  (void)context;
+  return malloc(MAX(bytes, 1));
+}
+static void free_for(void *context, void *p) {
+  (void)context;
+  free(p);
+}
+static const HostMemory c_library = {malloc_for, free_for, NULL};
+
+static void *take(char *block, size_t *offset, size_t bytes) {
+  void *p = block ? block + *offset : NULL;
+  *offset += (bytes + 63) / 64 * 64;
+  return p;
 }
 
-static void slot_close(Slot *slot) {
+// The arrays of a batch that cross to the device share one block, so that there is one thing to lock; returns its size.
+static size_t lay_out(Batch *b, const Dataset *d, const LoaderOptions *o, char *block) {
+  const size_t images = (size_t)b->images, objects = images * (size_t)b->capacity;
+  size_t offset = 0;
+  b->info = take(block, &offset, images * sizeof *b->info);
+  b->count = take(block, &offset, images * sizeof *b->count);
+  b->box = take(block, &offset, objects * 4 * sizeof *b->box);
+  b->label = take(block, &offset, objects * sizeof *b->label);
+  b->bitmap = take(block, &offset, objects * sizeof *b->bitmap);
+  b->bytes = take(block, &offset, images * (size_t)d->max_bytes);
+  b->bits = take(block, &offset, o->masks ? images * (size_t)d->max_words * sizeof *b->bits : 0);
+  return offset;
+}
+
+static bool slot_open(Slot *slot, const Dataset *d, const LoaderOptions *o, Err *err) {
+  const size_t images = (size_t)o->batch;
   Batch *b = &slot->batch;
-  free(b->index);
-  free(b->info);
-  free(b->count);
-  free(b->box);
-  free(b->label);
-  free(b->bitmap);
-  free(b->bytes);
-  free(b->bits);
+  b->images = o->batch;
+  b->capacity = MAX(d->max_objects, 1);
+  b->step = -1;
+  b->index = xmalloc(images * sizeof *b->index);
+  slot->words = xmalloc(images * sizeof *slot->words);
+  const size_t bytes = lay_out(b, d, o, NULL);
+  slot->block = o->memory.alloc(o->memory.context, bytes);
+  if (!slot->block) return err_set(err, "out of memory: %.1f MB for a batch of images", (double)bytes / 1e6);
+  lay_out(b, d, o, slot->block);
+  return true;
+}
+
+static void slot_close(Slot *slot, const HostMemory *memory) {
+  free(slot->batch.index);
   free(slot->words);
+  if (slot->block) memory->free(memory->context, slot->block);
 }
 
 Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
@@ -259,16 +323,18 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
   Loader *l = xcalloc(1, sizeof *l);
   l->data = d;
   l->options = *options;
+  if (!options->memory.alloc) l->options.memory = c_library;
   l->oldest = l->next = l->item_step = options->first_step;
   l->num_slots = options->prefetch + 1; // one is in the consumer's hands
   l->slots = xcalloc((size_t)l->num_slots, sizeof *l->slots);
-  for (int i = 0; i < l->num_slots; i++) slot_open(&l->slots[i], d, options);
   l->reported = xcalloc((size_t)d->num_images, sizeof *l->reported);
   const SamplerOptions order = {options->batch, options->rank, options->world, options->seed, options->train};
   sampler_open(&l->sampler, d->image_canvas, d->num_images, d->num_canvases, &order);
   pthread_mutex_init(&l->lock, NULL);
   pthread_cond_init(&l->room, NULL);
   pthread_cond_init(&l->filled, NULL);
+  for (int i = 0; i < l->num_slots; i++)
+    if (!slot_open(&l->slots[i], d, &l->options, err)) return loader_close(l), NULL;
   const int threads = options->threads > 0 ? options->threads : (int)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
   l->threads = xmalloc((size_t)threads * sizeof *l->threads);
   for (; l->num_threads < threads; l->num_threads++) {
@@ -315,7 +381,7 @@ void loader_close(Loader *l) {
   pthread_mutex_destroy(&l->lock);
   pthread_cond_destroy(&l->room);
   pthread_cond_destroy(&l->filled);
-  for (int i = 0; i < l->num_slots; i++) slot_close(&l->slots[i]);
+  for (int i = 0; i < l->num_slots; i++) slot_close(&l->slots[i], &l->options.memory);
   sampler_close(&l->sampler);
   free(l->slots);
   free(l->threads);

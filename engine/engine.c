@@ -15,65 +15,83 @@ Shapes shapes_of(const Dataset *d, int images) {
   return s;
 }
 
-// ---- memory -----------------------------------------------------------------------------------------------------
-
-static size_t add(size_t *total, size_t bytes) {
-  *total += bytes;
-  return bytes;
+Resize resize_of(const ModelConfig *c) {
+  return (Resize){.size = c->size, .max_size = c->max_size, .rule = c->resize_rule};
 }
 
-// Asks for the buffers of a batch, or, when measuring, only adds up their sizes.
+// ---- memory -----------------------------------------------------------------------------------------------------
+
+// Asks for the arrays of a batch, or, when measuring, only adds up their sizes.
 static bool inputs_allocate(Inputs *in, Device *dev, const Shapes *s, size_t *total, bool measure) {
   size_t n = (size_t)s->images, objects = n * (size_t)s->max_objects;
-  *in = (Inputs){.images = s->images,
-                 .capacity = s->max_objects,
-                 .max_bytes = (int64_t)n * s->max_bytes,
-                 .max_words = (int64_t)n * s->max_words};
-  struct {
-    void *where;
-    size_t bytes;
-  } buffers[] = {{&in->info, n * sizeof *in->info},
-                 {&in->bytes, (size_t)in->max_bytes},
-                 {&in->box, objects * 4 * dtype_size(dev->real)},
-                 {&in->label, objects * sizeof *in->label},
-                 {&in->count, n * sizeof *in->count},
-                 {&in->bitmap, objects * sizeof *in->bitmap},
-                 {&in->bits, (size_t)in->max_words * sizeof *in->bits}};
-  for (int i = 0; i < COUNT(buffers); i++) {
-    add(total, buffers[i].bytes);
+  *in = (Inputs){.images = s->images, .capacity = s->max_objects};
+  const size_t room[INPUT_ARRAYS] = {[INPUT_INFO] = n * sizeof(ImageInfo),
+                                     [INPUT_BYTES] = n * (size_t)s->max_bytes,
+                                     [INPUT_BOX] = objects * 4 * dtype_size(dev->real),
+                                     [INPUT_LABEL] = objects * sizeof(int),
+                                     [INPUT_COUNT] = n * sizeof(int),
+                                     [INPUT_BITMAP] = objects * sizeof(Bitmap),
+                                     [INPUT_BITS] = n * (size_t)s->max_words * sizeof(uint32_t)};
+  for (int i = 0; i < INPUT_ARRAYS; i++) {
+    in->array[i].room = room[i];
+    *total += 2 * room[i];
     if (measure) continue;
-    void *p = device_alloc(dev, buffers[i].bytes);
-    if (!p) return false;
-    memcpy(buffers[i].where, &p, sizeof p);
+    in->array[i].data = device_alloc(dev, room[i]);
+    in->array[i].staged = device_alloc(dev, room[i]);
+    if (!in->array[i].data || !in->array[i].staged) return false;
   }
   return true;
 }
 
 static void inputs_free(Inputs *in, Device *dev) {
-  void *all[] = {in->info, in->bytes, in->box, in->label, in->count, in->bitmap, in->bits};
-  for (int i = 0; i < COUNT(all); i++) device_free(dev, all[i]);
+  for (int i = 0; i < INPUT_ARRAYS; i++) {
+    device_free(dev, in->array[i].data);
+    device_free(dev, in->array[i].staged);
+  }
 }
 
 static void connect_inputs(MaskRcnn *m, const Inputs *in, DType real) {
-  m->info = in->info, m->bytes = in->bytes;
+  m->info = in->array[INPUT_INFO].data, m->bytes = in->array[INPUT_BYTES].data;
   m->truth = (Truth){.images = in->images,
                      .capacity = in->capacity,
                      .box = tensor_packed(real, in->images * in->capacity, 4),
-                     .label = in->label,
-                     .count = in->count,
-                     .bitmap = in->bitmap,
-                     .bits = in->bits};
-  m->truth.box.data = in->box;
+                     .label = in->array[INPUT_LABEL].data,
+                     .count = in->array[INPUT_COUNT].data,
+                     .bitmap = in->array[INPUT_BITMAP].data,
+                     .bits = in->array[INPUT_BITS].data};
+  m->truth.box.data = in->array[INPUT_BOX].data;
 }
 
-static void upload_real(Device *dev, void *dst, const float *src, size_t n) {
+// What a slot's reals are.
+enum {
+  REAL_LOSS,
+  REAL_STATS = LOSSES,
+  REAL_SCALE = REAL_STATS + 2,
+  REAL_HYPER = REAL_SCALE + 3,
+  SLOT_REALS = REAL_HYPER + 4
+};
+
+static bool slots_allocate(Engine *e) {
+  for (int i = 0; i < STEPS_UNDER_WAY; i++) {
+    struct StepSlot *s = &e->slot[i];
+    s->real = device_host_alloc(e->dev, SLOT_REALS * dtype_size(e->dev->real));
+    s->count = device_host_alloc(e->dev, 2 * sizeof *s->count);
+    s->index = xcalloc((size_t)e->train_shapes.images, sizeof *s->index);
+    if (!s->real || !s->count) return false;
+  }
+  return true;
+}
+
+// `n` floats as reals of the device, by device_upload or device_stage.
+static void send_real(Device *dev, void (*send)(Device *, void *, const void *, size_t), void *dst, const float *src,
+                      size_t n) {
   if (dev->real == F32) {
-    device_upload(dev, dst, src, n * sizeof *src);
+    send(dev, dst, src, n * sizeof *src);
     return;
   }
   double *wide = xmalloc(n * sizeof *wide);
   for (size_t i = 0; i < n; i++) wide[i] = src[i];
-  device_upload(dev, dst, wide, n * sizeof *wide);
+  send(dev, dst, wide, n * sizeof *wide); // the CPU's copies are done at once
   free(wide);
 }
 
@@ -150,7 +168,7 @@ bool engine_open(Engine *e, const Compute *compute, const ModelConfig *config, c
   e->stats = device_alloc(e->dev, 2 * real);
   if (!e->arena || !e->hyper || !e->scale || !e->stats || !device_reserve_scratch(e->dev, err) ||
       !inputs_allocate(&e->train_inputs, e->dev, train, &unused, false) ||
-      !inputs_allocate(&e->infer_inputs, e->dev, infer, &unused, false))
+      !inputs_allocate(&e->infer_inputs, e->dev, infer, &unused, false) || !slots_allocate(e))
     return err_set(err, "out of memory: %.1f MB asked for; a smaller --batch, --size or --max-size shrinks it",
                    (double)e->total_bytes / 1e6);
   engine_set_scale(e, (double[]){compute->amp == F16 ? 65536 : 1, 0, 0});
@@ -178,6 +196,11 @@ void engine_close(Engine *e) {
     device_free(e->dev, e->arena);
     device_free(e->dev, e->hyper);
     device_free(e->dev, e->scale);
+    for (int i = 0; i < STEPS_UNDER_WAY; i++) {
+      device_host_free(e->dev, e->slot[i].real);
+      device_host_free(e->dev, e->slot[i].count);
+      free(e->slot[i].index);
+    }
     for (int i = 0; i < MAX_CANVASES; i++) {
       device_forget(e->dev, e->step_program[i]);
       device_forget(e->dev, e->infer_program[i]);
@@ -191,17 +214,35 @@ void engine_close(Engine *e) {
 
 // ---- a batch's way to the device ----------------------------------------------------------------------------------
 
-static void upload(Engine *e, const Inputs *in, const Batch *b) {
-  CHECK(b->images == in->images && b->capacity == in->capacity && b->num_bytes <= in->max_bytes &&
-        b->num_words <= in->max_words);
-  size_t n = (size_t)b->images, objects = n * (size_t)b->capacity;
-  device_upload(e->dev, in->info, b->info, n * sizeof *b->info);
-  device_upload(e->dev, in->bytes, b->bytes, (size_t)b->num_bytes);
-  upload_real(e->dev, in->box, b->box, objects * 4);
-  device_upload(e->dev, in->label, b->label, objects * sizeof *b->label);
-  device_upload(e->dev, in->count, b->count, n * sizeof *b->count);
-  device_upload(e->dev, in->bitmap, b->bitmap, objects * sizeof *b->bitmap);
-  device_upload(e->dev, in->bits, b->bits, (size_t)b->num_words * sizeof *b->bits);
+static void stage(Engine *e, Inputs *in, const Batch *b) {
+  CHECK(b->images == in->images && b->capacity == in->capacity);
+  const size_t n = (size_t)b->images, objects = n * (size_t)b->capacity, real = dtype_size(e->dev->real);
+  const struct {
+    const void *host;
+    size_t bytes;
+  } from[INPUT_ARRAYS] = {[INPUT_INFO] = {b->info, n * sizeof *b->info},
+                          [INPUT_BYTES] = {b->bytes, (size_t)b->num_bytes},
+                          [INPUT_BOX] = {b->box, objects * 4 * real},
+                          [INPUT_LABEL] = {b->label, objects * sizeof *b->label},
+                          [INPUT_COUNT] = {b->count, n * sizeof *b->count},
+                          [INPUT_BITMAP] = {b->bitmap, objects * sizeof *b->bitmap},
+                          [INPUT_BITS] = {b->bits, (size_t)b->num_words * sizeof *b->bits}};
+  in->canvas = b->canvas;
+  for (int i = 0; i < INPUT_ARRAYS; i++) {
+    CHECK(from[i].bytes <= in->array[i].room);
+    in->array[i].used = from[i].bytes;
+    if (i == INPUT_BOX)
+      send_real(e->dev, device_stage, in->array[i].staged, from[i].host, objects * 4);
+    else
+      device_stage(e->dev, in->array[i].staged, from[i].host, from[i].bytes);
+  }
+}
+
+// The staged batch becomes the one that graphs read.
+static void take_staged(Engine *e, const Inputs *in) {
+  device_stage_wait(e->dev);
+  for (int i = 0; i < INPUT_ARRAYS; i++) device_copy(e->dev, in->array[i].data, in->array[i].staged, in->array[i].used);
+  device_stage_next(e->dev);
 }
 
 static void download_real(Device *dev, double *dst, const void *src, size_t n) {
@@ -227,15 +268,17 @@ static double waited_seconds(Engine *e) {
 void engine_get_scale(Engine *e, double scale[3]) { download_real(e->dev, scale, e->scale, 3); }
 
 void engine_set_scale(Engine *e, const double scale[3]) {
-  upload_real(e->dev, e->scale, (float[]){(float)scale[0], (float)scale[1], (float)scale[2]}, 3);
-  upload_real(e->dev, e->hyper, (float[]){0, 0, 0, 0, (float)(1 / scale[0])}, 5);
+  send_real(e->dev, device_upload, e->scale, (float[]){(float)scale[0], (float)scale[1], (float)scale[2]}, 3);
+  send_real(e->dev, device_upload, e->hyper, (float[]){0, 0, 0, 0, (float)(1 / scale[0])}, 5);
 }
 
 static void queue_update(Engine *e, const MaskRcnn *m) {
   Device *dev = e->dev;
   Params *p = &e->params;
   dev->ops->grad_stats(dev, p->trainable, p->grad, LOSSES, m->loss.data, e->hyper, e->stats);
-  dev->ops->sgd(dev, &(Sgd){.hyper = e->hyper, .stats = e->stats}, p->trainable, p->master, p->grad, p->momentum);
+  Sgd sgd = {.hyper = e->hyper, .stats = e->stats};
+  if (e->factors) sgd.factors = *e->factors, sgd.kind = p->kind;
+  dev->ops->sgd(dev, &sgd, p->trainable, p->master, p->grad, p->momentum);
   if (p->shadow_dtype == F16) dev->ops->loss_scale_update(dev, SCALE_INTERVAL, e->stats, e->scale, e->hyper);
   params_refresh_shadows(p);
 }
@@ -246,16 +289,16 @@ static void queue_step(Engine *e, MaskRcnn *m) {
   queue_update(e, m);
 }
 
-static void timed_step(Engine *e, MaskRcnn *m, StepResult *r) {
+static void timed_step(Engine *e, MaskRcnn *m, struct StepSlot *slot) {
   double start = waited_seconds(e);
   graph_forward(&m->graph);
   double forward = waited_seconds(e);
   graph_backward(&m->graph);
   double backward = waited_seconds(e);
   queue_update(e, m);
-  r->forward_seconds = forward - start;
-  r->backward_seconds = backward - forward;
-  r->update_seconds = waited_seconds(e) - backward;
+  slot->forward_seconds = forward - start;
+  slot->backward_seconds = backward - forward;
+  slot->update_seconds = waited_seconds(e) - backward;
 }
 
 // The first run queues kernel by kernel (libraries and modules load lazily), the second is recorded, all others replay it.
@@ -270,26 +313,86 @@ static bool run_recorded(Engine *e, MaskRcnn *m, void **program, int *runs, void
   return true;
 }
 
-void engine_step(Engine *e, const Batch *batch, const StepOptions *o, StepResult *r) {
-  Device *dev = e->dev;
-  MaskRcnn *m = &e->train[batch->canvas];
-  *r = (StepResult){0};
-  upload(e, &e->train_inputs, batch);
-  upload_real(dev, e->hyper, (float[]){o->learning_rate, o->momentum, o->weight_decay, o->clip}, 4);
-  if (!run_recorded(e, m, &e->step_program[batch->canvas], &e->step_runs[batch->canvas], queue_step))
-    timed_step(e, m, r);
-  double stats[2], scale[3];
-  download_real(dev, r->loss, m->loss.data, LOSSES);
-  download_real(dev, stats, e->stats, 2);
-  engine_get_scale(e, scale);
-  device_download(dev, &r->rois, m->roi_targets.rois.count, sizeof r->rois);
-  device_download(dev, &r->positives, m->roi_targets.objects.count, sizeof r->positives);
-  for (int i = 0; i < LOSSES; i++) r->total += r->loss[i];
-  r->grad_norm = stats[0];
-  r->finite = stats[1] != 0;
-  r->loss_scale = scale[0];
-  r->skipped = (int)scale[2];
+static void *slot_at(const Engine *e, const struct StepSlot *s, int i) {
+  return (char *)s->real + (size_t)i * dtype_size(e->dev->real);
 }
+static double slot_real(const Engine *e, const struct StepSlot *s, int i) {
+  return e->dev->real == F64 ? ((const double *)s->real)[i] : (double)((const float *)s->real)[i];
+}
+static void slot_set(const Engine *e, struct StepSlot *s, int i, float v) {
+  if (e->dev->real == F64)
+    ((double *)s->real)[i] = v;
+  else
+    ((float *)s->real)[i] = v;
+}
+
+void engine_stage(Engine *e, const Batch *batch) {
+  struct StepSlot *s = &e->slot[e->started % STEPS_UNDER_WAY];
+  s->wait_seconds = device_idle(e->dev) ? batch->wait_seconds : 0; // a device at work missed nothing
+  memcpy(s->index, batch->index, (size_t)batch->images * sizeof *s->index);
+  double start = now_seconds();
+  stage(e, &e->train_inputs, batch);
+  s->transfer_seconds = 0;
+  if (!e->train[batch->canvas].graph.timing) return;
+  device_stage_wait(e->dev);
+  s->transfer_seconds = now_seconds() - start;
+}
+
+void engine_start(Engine *e, const StepOptions *o) {
+  Device *dev = e->dev;
+  CHECK(e->started - e->handed_out < STEPS_UNDER_WAY);
+  struct StepSlot *s = &e->slot[e->started++ % STEPS_UNDER_WAY];
+  int canvas = e->train_inputs.canvas;
+  MaskRcnn *m = &e->train[canvas];
+  size_t real = dtype_size(dev->real);
+  e->batches++;
+  s->forward_seconds = s->backward_seconds = s->update_seconds = 0;
+  const float hyper[] = {o->learning_rate, o->momentum, o->weight_decay, o->clip};
+  for (int i = 0; i < COUNT(hyper); i++) slot_set(e, s, REAL_HYPER + i, hyper[i]);
+  device_upload(dev, e->hyper, slot_at(e, s, REAL_HYPER), COUNT(hyper) * real);
+  take_staged(e, &e->train_inputs);
+  if (m->graph.timing)
+    timed_step(e, m, s);
+  else if (!run_recorded(e, m, &e->step_program[canvas], &e->step_runs[canvas], queue_step))
+    queue_step(e, m);
+  device_fetch(dev, slot_at(e, s, REAL_LOSS), m->loss.data, LOSSES * real);
+  device_fetch(dev, slot_at(e, s, REAL_STATS), e->stats, 2 * real);
+  device_fetch(dev, slot_at(e, s, REAL_SCALE), e->scale, 3 * real);
+  device_fetch(dev, &s->count[0], m->roi_targets.rois.count, sizeof *s->count);
+  device_fetch(dev, &s->count[1], m->roi_targets.objects.count, sizeof *s->count);
+}
+
+bool engine_result(Engine *e, bool wait, StepResult *r) {
+  // All but the last two started are complete (engine.h).
+  if (e->handed_out >= e->started - (wait ? 0 : 2)) return false;
+  if (e->handed_out >= e->started - 2) device_sync(e->dev);
+  const struct StepSlot *s = &e->slot[e->handed_out % STEPS_UNDER_WAY];
+  *r = (StepResult){.step = e->handed_out++,
+                    .grad_norm = slot_real(e, s, REAL_STATS),
+                    .finite = slot_real(e, s, REAL_STATS + 1) != 0,
+                    .loss_scale = slot_real(e, s, REAL_SCALE),
+                    .skipped = (int)slot_real(e, s, REAL_SCALE + 2),
+                    .rois = s->count[0],
+                    .positives = s->count[1],
+                    .index = s->index,
+                    .wait_seconds = s->wait_seconds,
+                    .transfer_seconds = s->transfer_seconds,
+                    .forward_seconds = s->forward_seconds,
+                    .backward_seconds = s->backward_seconds,
+                    .update_seconds = s->update_seconds};
+  for (int i = 0; i < LOSSES; i++) r->total += r->loss[i] = slot_real(e, s, REAL_LOSS + i);
+  return true;
+}
+
+void engine_step(Engine *e, const Batch *batch, const StepOptions *o, StepResult *r) {
+  engine_stage(e, batch);
+  engine_start(e, o);
+  CHECK(engine_result(e, true, r) && e->handed_out == e->started);
+}
+
+static void *host_alloc(void *dev, size_t bytes) { return device_host_alloc(dev, bytes); }
+static void host_free(void *dev, void *p) { device_host_free(dev, p); }
+HostMemory engine_host_memory(Engine *e) { return (HostMemory){host_alloc, host_free, e->dev}; }
 
 // ---- inference --------------------------------------------------------------------------------------------------
 
@@ -300,7 +403,8 @@ static void queue_inference(Engine *e, MaskRcnn *m) {
 
 void engine_infer(Engine *e, const Batch *batch) {
   MaskRcnn *m = &e->infer[batch->canvas];
-  upload(e, &e->infer_inputs, batch);
+  stage(e, &e->infer_inputs, batch);
+  take_staged(e, &e->infer_inputs);
   if (!run_recorded(e, m, &e->infer_program[batch->canvas], &e->infer_runs[batch->canvas], queue_inference))
     queue_inference(e, m);
 }
@@ -332,7 +436,8 @@ void engine_detections(Engine *e, const Batch *batch, float threshold, Detection
   size_t bytes = (size_t)total * (size_t)words * sizeof(uint32_t);
   uint32_t *device_bits = device_alloc(dev, bytes), *bits = xmalloc(bytes);
   CHECK(device_bits);
-  dev->ops->mask_paste(dev, threshold, m->info, b, &m->mask_probs->x, device_bits, words);
+  MaskPaste paste = {.threshold = threshold, .exact = e->config.mask_paste_exact};
+  dev->ops->mask_paste(dev, &paste, m->info, b, &m->mask_probs->x, device_bits, words);
   device_download(dev, bits, device_bits, bytes);
   device_free(dev, device_bits);
 

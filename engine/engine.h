@@ -13,16 +13,16 @@ typedef struct Category {
   char name[64];
 } Category;
 
-// Device memory for one batch, and where it is described.
+// Device memory for one batch: each array twice, because the next batch is copied to the device while the graph still
+// reads this one. A batch crosses to `staged` beside the computation; its step begins by moving it to `data`.
+enum { INPUT_INFO, INPUT_BYTES, INPUT_BOX, INPUT_LABEL, INPUT_COUNT, INPUT_BITMAP, INPUT_BITS, INPUT_ARRAYS };
 typedef struct Inputs {
   int images, capacity;
-  ImageInfo *info;
-  uint8_t *bytes;
-  int64_t max_bytes, max_words;
-  void *box; // real
-  int *label, *count;
-  Bitmap *bitmap;
-  uint32_t *bits;
+  int canvas; // of the staged batch
+  struct {
+    void *data, *staged;
+    size_t room, used; // bytes
+  } array[INPUT_ARRAYS];
 } Inputs;
 
 // What graphs are for: training or inference, at these canvases and this batch size.
@@ -34,6 +34,11 @@ typedef struct Shapes {
   int64_t max_bytes, max_words; // of an image: decoded, bitmaps
 } Shapes;
 Shapes shapes_of(const Dataset *d, int images);
+Resize resize_of(const ModelConfig *c); // what the model expects of its images
+
+// Steps whose results the host keeps apart: one that it hands out, two that the device may still compute, and one whose
+// batch is being staged.
+enum { STEPS_UNDER_WAY = 4 };
 
 typedef struct Engine {
   Device *dev;
@@ -47,8 +52,17 @@ typedef struct Engine {
   bool uncaptured; // do not record: every kernel is queued by the host (timers, comparison)
   Inputs train_inputs, infer_inputs;
   void *arena;
-  void *hyper, *stats; // of grad_stats and sgd
-  void *scale;         // of loss_scale_update
+  void *hyper, *stats;       // of grad_stats and sgd
+  const SgdFactors *factors; // set before the first step; NULL = one rate and one decay for all
+  void *scale;               // of loss_scale_update
+  struct StepSlot {          // what a step under way will leave on the host; step s uses slot s % STEPS_UNDER_WAY
+    void *real;              // pinned: losses, grad_stats, loss scale, then the hyperparameters it was given
+    int *count;              // pinned: rois, positives
+    int *index;              // [images] of the data set
+    double forward_seconds, backward_seconds, update_seconds, transfer_seconds, wait_seconds;
+  } slot[STEPS_UNDER_WAY];
+  int64_t started, handed_out; // steps
+  int64_t batches;             // that running statistics have seen, here and before
   size_t arena_bytes, total_bytes;
 } Engine;
 
@@ -74,16 +88,37 @@ typedef struct StepOptions {
   float learning_rate, momentum, weight_decay, clip;
 } StepOptions;
 typedef struct StepResult {
+  int64_t step; // counted from the first that this engine started
   double loss[LOSSES], total;
   double grad_norm;
   bool finite;       // false: nothing was updated
   double loss_scale; // that the next step will use
   int skipped;       // steps so far that were not finite
   int rois, positives;
-  double forward_seconds, backward_seconds, update_seconds; // 0 where the step is one recorded program
+  const int *index;    // [images] the batch's, valid until the second engine_stage from here
+  double wait_seconds; // how long the device had nothing to do because the batch was not there
+  // 0 where the step is one recorded program; measured by waiting when graphs are timed.
+  double transfer_seconds, forward_seconds, backward_seconds, update_seconds;
 } StepResult;
-// One training step on a batch of the training shapes.
+
+// Training is a pipeline, in which nothing waits for a step to end: stage batch 0; then, again and again, start a step on
+// the batch that was staged last, stage the next batch, and take what results are there.
+//
+// engine_start waits until its batch has arrived. A batch crosses once the step before has begun, so when step s has been
+// started, all up to s - 2 are complete: the host is at most two steps ahead.
+//
+// Begins to copy a batch of the training shapes to the device, which may still compute the step before. The batch must
+// stay as it is until the next engine_start. Host memory of engine_host_memory makes the copy asynchronous.
+void engine_stage(Engine *e, const Batch *batch);
+// Queues one training step on the staged batch.
+void engine_start(Engine *e, const StepOptions *options);
+// The oldest result not handed out yet. False when there is none, or when it may still be computed and `wait` is false.
+bool engine_result(Engine *e, bool wait, StepResult *result);
+// The three at once: for a single step.
 void engine_step(Engine *e, const Batch *batch, const StepOptions *options, StepResult *result);
+
+// For a loader: batches in memory that the device copies from by itself.
+HostMemory engine_host_memory(Engine *e);
 
 // The state of fp16's loss scaling: scale, clean steps since it changed, steps skipped. Part of a checkpoint.
 void engine_get_scale(Engine *e, double scale[3]);

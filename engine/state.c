@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "data/json.h"
+#include "models/torchvision.h"
 #include "nn/record.h"
 
 static const char format[] = "maskrcnn.c 1";
@@ -21,6 +22,31 @@ static void write_tensor(CkptWriter *w, const Engine *e, const Param *q, const T
   param_export(&e->params, q, what, values);
   ckpt_data(w, values);
   free(values);
+}
+
+// torch.nn.BatchNorm2d also keeps how many batches its running statistics have seen, as an integer beside each of them.
+// Returns NULL for other parameters and other norms, else malloc'ed.
+static char *batches_name(const Engine *e, const Param *q) {
+  static const char mean[] = "running_mean";
+  size_t stem = strlen(q->name) - MIN(strlen(q->name), sizeof mean - 1);
+  if (e->config.norm != NORM_BN || strcmp(q->name + stem, mean)) return NULL;
+  return xasprintf("%.*snum_batches_tracked", (int)stem, q->name);
+}
+
+static void declare_batches(CkptWriter *w, const Engine *e) {
+  for (int i = 0; i < e->params.n; i++) {
+    char *name = batches_name(e, e->params.list[i]);
+    if (name) ckpt_tensor(w, name, CKPT_I64, 0, NULL);
+    free(name);
+  }
+}
+
+static void write_batches(CkptWriter *w, const Engine *e) {
+  for (int i = 0; i < e->params.n; i++) {
+    char *name = batches_name(e, e->params.list[i]);
+    if (name) ckpt_data(w, &e->batches);
+    free(name);
+  }
 }
 
 static char *categories_json(const Engine *e) {
@@ -67,9 +93,11 @@ bool state_save(const Engine *e, const char *path, const RunState *state, bool m
   for (int i = 0; i < p->n; i++) declare_tensor(&w, "", p->list[i]);
   for (int i = 0; i < p->n; i++)
     if (momentum && p->list[i]->trainable) declare_tensor(&w, "momentum.", p->list[i]);
+  declare_batches(&w, e);
   for (int i = 0; i < p->n; i++) write_tensor(&w, e, p->list[i], &p->list[i]->master);
   for (int i = 0; i < p->n; i++)
     if (momentum && p->list[i]->trainable) write_tensor(&w, e, p->list[i], &p->list[i]->momentum);
+  write_batches(&w, e);
   return ckpt_commit(&w, err);
 }
 
@@ -101,10 +129,31 @@ static bool read_categories(const char *text, int classes, Category *out, Err *e
   return ok;
 }
 
-bool state_config(const Checkpoint *c, ModelConfig *config, Category **category, Err *err) {
-  const char *found = ckpt_find_meta(c, "format"), *categories = ckpt_find_meta(c, "categories");
-  if (!found || strcmp(found, format) || !categories)
-    return err_set(err, "not a checkpoint of this program (no \"format\": \"%s\" in it)", format);
+static bool is_ours(const Checkpoint *c) {
+  const char *found = ckpt_find_meta(c, "format");
+  return found && !strcmp(found, format);
+}
+
+bool state_open(Checkpoint *c, const char *path, Err *err) {
+  if (!ckpt_open(c, path, err)) return false;
+  if (is_ours(c) || torchvision_rename(c, path, err)) return true;
+  ckpt_close(c);
+  return false;
+}
+
+// torchvision's label is COCO's category id.
+static void torchvision_categories(int classes, Category *out) {
+  for (int i = 0; i < classes - 1; i++) {
+    const char *name = torchvision_category(classes, i + 1);
+    out[i].id = i + 1;
+    if (name)
+      snprintf(out[i].name, sizeof out[i].name, "%s", name);
+    else
+      snprintf(out[i].name, sizeof out[i].name, "class %d", i + 1);
+  }
+}
+
+static bool read_config(const Checkpoint *c, ModelConfig *config, Err *err) {
   if (!config_init(config, "maskrcnn-r50-fpn", err)) return false;
   for (int i = 0; i < config_fields(); i++) {
     char key[64];
@@ -112,12 +161,38 @@ bool state_config(const Checkpoint *c, ModelConfig *config, Category **category,
     const char *value = ckpt_find_meta(c, key);
     if (value && !config_set(config, config_field_name(i), value, err)) return false;
   }
-  if (!config_check(config, err)) return false;
+  return config_check(config, err);
+}
+
+bool state_config(const Checkpoint *c, ModelConfig *config, Category **category, Err *err) {
+  bool ours = is_ours(c);
+  if (!(ours ? read_config : torchvision_config)(c, config, err)) return false;
+  if (!category) return true;
+  if (config->classes == 0)
+    return err_set(err, "it holds a ResNet without heads, which finds nothing yet; ./train --weights starts from it");
   *category = xcalloc((size_t)config->classes - 1, sizeof **category);
-  if (read_categories(categories, config->classes, *category, err)) return true;
+  if (!ours) {
+    torchvision_categories(config->classes, *category);
+    return true;
+  }
+  const char *categories = ckpt_find_meta(c, "categories");
+  if (categories && read_categories(categories, config->classes, *category, err)) return true;
+  if (!categories) err_set(err, "checkpoint: it does not name its categories");
   free(*category);
   *category = NULL;
   return false;
+}
+
+void state_note(const Checkpoint *c, const char *path) {
+  ModelConfig config;
+  if (is_ours(c) || !torchvision_config(c, &config, NULL)) return;
+  fprintf(stderr, "%s: weights of torchvision's: ResNet-%d", path, config.depth);
+  if (config.classes)
+    fprintf(stderr, ", %s%s, %d classes", norm_names[config.norm],
+            config.norm == NORM_FROZEN_BN ? " with eps 0, as the published ones" : "", config.classes);
+  else
+    fprintf(stderr, " as backbone");
+  fprintf(stderr, "%s%s\n", c->note ? "; " : "", c->note ? c->note : "");
 }
 
 static bool class_dependent(const char *name) {
@@ -131,42 +206,132 @@ static bool same_dims(const CkptTensor *t, const Param *q) {
   return true;
 }
 
-static void append_name(Err *list, int n, const char *what, const char *name) {
-  size_t used = strlen(list->msg);
-  if (n < 4) snprintf(list->msg + used, sizeof list->msg - used, "%s%s %s", n ? ", " : "", what, name);
+// Names of tensors that are wrong in the same way: the first ten and how many there are.
+typedef struct Wrong {
+  const char *how;
+  char *names;
+  int n;
+} Wrong;
+enum { MISSING, UNEXPECTED, MISSHAPED, WRONGS, NAMED = 10 };
+
+static void add_wrong(Wrong *w, const char *name, const char *detail) {
+  if (w->n++ >= NAMED) return;
+  char *longer = xasprintf("%s%s %.150s%s", w->names ? w->names : "", w->n > 1 ? "," : "", name, detail);
+  free(w->names);
+  w->names = longer;
 }
 
-// Copies one tensor, or adds its name to the list of what is wrong.
-static int load_tensor(Engine *e, const Checkpoint *c, Param *q, const char *prefix, const Tensor *what, int wrong,
-                       Err *list) {
+typedef struct Loading {
+  Engine *e;
+  const Checkpoint *c;
+  const LoadOptions *o;
+  bool backbone; // the file holds no more than that
+  bool *used;    // [tensors of the file]
+  Wrong wrong[WRONGS];
+  bool other; // more is wrong than the shapes of what depends on the classes
+} Loading;
+
+// " (F32 [91 1024], not [81 1024])"
+static char *shapes_text(const CkptTensor *t, const Param *q) {
+  char *text;
+  size_t size;
+  FILE *f = open_memstream(&text, &size);
+  CHECK(f);
+  fprintf(f, " (%s [", ckpt_type_name(t->type));
+  for (int i = 0; i < t->ndim; i++) fprintf(f, i ? " %lld" : "%lld", (long long)t->dims[i]);
+  fprintf(f, "], not [");
+  for (int i = 0; i < q->ndim; i++) fprintf(f, i ? " %d" : "%d", q->dims[i]);
+  fprintf(f, "])");
+  CHECK(!fclose(f));
+  return text;
+}
+
+// Copies one tensor, or adds its name to those that are wrong.
+static void load_tensor(Loading *l, Param *q, const char *prefix, const Tensor *what) {
   char *name = xasprintf("%s%s", prefix, q->name);
-  const CkptTensor *t = ckpt_find(c, name);
+  const CkptTensor *t = ckpt_find(l->c, name);
   float *values = xmalloc(param_elements(q) * sizeof *values);
-  if (!t)
-    append_name(list, wrong++, "missing", name);
-  else if (!same_dims(t, q) || !ckpt_read_floats(t, values))
-    append_name(list, wrong++, "of another shape or type", name);
-  else
-    param_import(&e->params, q, what, values);
+  if (t) l->used[t - l->c->tensors] = true;
+  if (!t) {
+    add_wrong(&l->wrong[MISSING], name, "");
+    l->other = true;
+  } else if (!same_dims(t, q) || !ckpt_read_floats(t, values)) {
+    char *shapes = shapes_text(t, q);
+    add_wrong(&l->wrong[MISSHAPED], name, shapes);
+    free(shapes);
+    l->other |= !class_dependent(name);
+  } else {
+    param_import(&l->e->params, q, what, values);
+  }
   free(values);
   free(name);
-  return wrong;
+}
+
+static bool ends_in(const char *name, const char *end) {
+  size_t n = strlen(name), m = strlen(end);
+  return n >= m && !strcmp(name + n - m, end);
+}
+
+// What no parameter takes: momentum and counters have their place, heads that are not wanted were dropped.
+static void check_unexpected(Loading *l) {
+  for (size_t i = 0; i < l->c->num_tensors; i++) {
+    const char *name = l->c->tensors[i].name;
+    if (l->used[i] || !strncmp(name, "momentum.", 9) || ends_in(name, ".num_batches_tracked")) continue;
+    if (l->o->reset_heads && class_dependent(name)) continue;
+    add_wrong(&l->wrong[UNEXPECTED], name, "");
+    l->other = true;
+  }
+}
+
+// All running statistics have seen the same batches. Files of the time before they were counted have no number.
+static void load_batches(Loading *l) {
+  l->e->batches = 0;
+  for (size_t i = 0; i < l->c->num_tensors; i++) {
+    const CkptTensor *t = &l->c->tensors[i];
+    if (!ends_in(t->name, ".num_batches_tracked") || t->type != CKPT_I64 || t->elements != 1) continue;
+    memcpy(&l->e->batches, t->data, sizeof l->e->batches);
+    return;
+  }
+}
+
+static bool report(const Loading *l, Err *err) {
+  char text[sizeof err->msg - 512] = ""; // room for what stands around it
+  int total = 0;
+  for (int i = 0; i < WRONGS; i++) {
+    const Wrong *w = &l->wrong[i];
+    size_t used = strlen(text);
+    if (w->n)
+      snprintf(text + used, sizeof text - used, "%s%s%s%s", total ? "; " : "", w->how, w->names,
+               w->n > NAMED ? ", …" : "");
+    total += w->n;
+  }
+  if (!total) return true;
+  return err_set(err, "the weights are of another model: %s (%d tensors in all); %s", text, total,
+                 l->other ? "build/inspect lists what the file holds, --model and --norm must agree with it"
+                          : "--reset-heads starts with new outputs");
 }
 
 bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *o, Err *err) {
-  Err list = {""};
-  int wrong = 0;
+  Loading l = {.e = e,
+               .c = c,
+               .o = o,
+               .backbone = torchvision_kind(c) == WEIGHTS_BACKBONE,
+               .used = xcalloc(c->num_tensors, sizeof(bool)),
+               .wrong = {{.how = "missing"}, {.how = "unexpected"}, {.how = "misshaped"}}};
   for (int i = 0; i < e->params.n; i++) {
     Param *q = e->params.list[i];
     if (o->reset_heads && class_dependent(q->name)) continue;
-    wrong = load_tensor(e, c, q, "", &q->master, wrong, &list);
-    if (o->momentum && q->trainable) wrong = load_tensor(e, c, q, "momentum.", &q->momentum, wrong, &list);
+    if (l.backbone && strncmp(q->name, "backbone.body.", 14)) continue;
+    load_tensor(&l, q, "", &q->master);
+    if (o->momentum && q->trainable) load_tensor(&l, q, "momentum.", &q->momentum);
   }
-  if (wrong)
-    return err_set(err, "the checkpoint is of another model: %s%s (%d tensors in all)", list.msg,
-                   wrong > 4 ? ", …" : "", wrong);
-  params_refresh(&e->params);
-  return true;
+  check_unexpected(&l);
+  load_batches(&l);
+  bool ok = report(&l, err);
+  for (int i = 0; i < WRONGS; i++) free(l.wrong[i].names);
+  free(l.used);
+  if (ok) params_refresh(&e->params);
+  return ok;
 }
 
 // Both are written by the same code: where they part, one value of one field differs.

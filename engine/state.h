@@ -1,5 +1,5 @@
 // A run on disk: weights, configuration, categories and, to resume, momentum and step, as one safetensors file.
-// Metadata: "format" = "maskrcnn.c 1", "config.<field>" of models/config.h, "categories" (JSON), "step", "run" (JSON).
+// Weights that torchvision made are read, too, under any of its names (models/torchvision.h). Metadata: "format" = "maskrcnn.c 1", "config.<field>" of models/config.h, "categories" (JSON), "step", "run" (JSON).
 #pragma once
 #include <stdint.h>
 #include "engine/engine.h"
@@ -11,18 +11,25 @@ typedef struct RunState {
   const char *run; // what else the run depends on (seed, schedule, batch …); a resumed run must say the same
 } RunState;
 
-// Weights under torchvision's names and shapes; with `momentum`, also "momentum.<name>" of all that is trained.
+// Weights under torchvision's names and shapes, so that load_state_dict(strict=True) takes them; with `momentum`, also "momentum.<name>" of all that is trained.
 // Written atomically.
 bool state_save(const Engine *e, const char *path, const RunState *state, bool momentum, Err *err);
 
-// What model a checkpoint holds. The categories are malloc'ed.
+// A file of ours or of torchvision's, its tensors under the names that we use.
+bool state_open(Checkpoint *c, const char *path, Err *err);
+// What model a checkpoint holds. The categories are malloc'ed. With category NULL a mere backbone will do, too: a
+// configuration of 0 classes.
 bool state_config(const Checkpoint *c, ModelConfig *config, Category **category, Err *err);
+
+// Of a file that is not ours, one line on stderr: what was made of it.
+void state_note(const Checkpoint *c, const char *path);
 
 typedef struct LoadOptions {
   bool momentum;    // resuming: momentum must be there too
   bool reset_heads; // keep the initialisation of the class-dependent outputs (another number of classes)
 } LoadOptions;
-// Every parameter of the engine must be in the file with its shape; what is missing or misshapen is named.
+// Every parameter of the engine must be in the file with its shape (of a backbone's file: the backbone's), and nothing
+// else; what is missing, unexpected or misshaped is named.
 bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *options, Err *err);
 // Whether a run of this configuration and description would go on as the checkpoint's own; false names the first
 // difference.

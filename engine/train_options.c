@@ -6,7 +6,8 @@
 #include "nn/cli.h"
 
 const char *const schedule_names[] = {"step", "cosine", NULL};
-static const char *const recipes[] = {"torchvision", NULL};
+static const char *const recipes[] = {"auto", "torchvision", "detectron2", "mlperf",
+                                      NULL};                                // auto, then as recipe_names
 static const char *const norms[] = {"auto", "frozen-bn", "bn", "gn", NULL}; // auto, then as norm_names
 
 TrainOptions train_options(int argc, char **argv) {
@@ -48,7 +49,7 @@ TrainOptions train_options(int argc, char **argv) {
       {.name = "model", .kind = OPT_STRING, .target = &o.model, .arg = "NAME",
        .help = "tiny, maskrcnn-r18-fpn, r34, r50, r101, r152; default maskrcnn-r50-fpn, or that of --weights"},
       {.name = "weights", .kind = OPT_STRING, .target = &o.weights, .arg = "FILE",
-       .help = "start from this checkpoint"},
+       .help = "start from this checkpoint: ours, torchvision's (.pth, .safetensors), or its ResNet as backbone"},
       {.name = "reset-heads", .kind = OPT_FLAG, .target = &o.reset_heads,
        .help = "with --weights: new outputs for another set of classes"},
       {.name = "norm", .kind = OPT_CHOICE, .target = &o.norm, .choices = norms,
@@ -61,7 +62,8 @@ TrainOptions train_options(int argc, char **argv) {
        .help = "longer side at most; 0 = 5/3 of --size, or the model's"},
       {.name = "canvases", .kind = OPT_INT, .target = &o.canvases, .arg = "N", .min = 1, .max = MAX_CANVASES,
        .help = "how many padded shapes at most"},
-      {.name = "recipe", .kind = OPT_CHOICE, .target = &o.recipe, .choices = recipes, .help = "whose conventions"},
+      {.name = "recipe", .kind = OPT_CHOICE, .target = &o.recipe, .choices = recipes,
+       .help = "whose conventions, warmup and decay; auto: torchvision's, but the model of --weights keeps its own"},
       {.kind = OPT_HEADING, .help = "Optimisation"},
       {.name = "batch", .kind = OPT_INT, .target = &o.batch, .arg = "N", .min = 1, .max = 1024,
        .help = "images per step and GPU"},
@@ -73,7 +75,7 @@ TrainOptions train_options(int argc, char **argv) {
       {.name = "schedule", .kind = OPT_CHOICE, .target = &o.schedule, .choices = schedule_names,
        .help = "step: x0.1 at 2/3 and 8/9"},
       {.name = "warmup", .kind = OPT_INT, .target = &o.warmup, .arg = "N", .min = -1, .max = 1e9,
-       .help = "steps of linear warmup; -1 = 1000, at most a tenth of the run"},
+       .help = "steps of linear warmup; -1 = the recipe's (1000; mlperf 500), at most a tenth of the run"},
       {.name = "momentum", .kind = OPT_FLOAT, .target = &o.momentum, .arg = "X", .min = 0, .max = 1,
        .help = "of SGD"},
       {.name = "weight-decay", .kind = OPT_FLOAT, .target = &o.weight_decay, .arg = "X", .min = 0, .max = 1,
@@ -89,7 +91,7 @@ TrainOptions train_options(int argc, char **argv) {
       {.name = "eval-every", .kind = OPT_INT, .target = &o.eval_every, .arg = "N", .min = -1, .max = 1e9,
        .help = "steps between evaluations; 0 = at the end only, -1 = never"},
       {.name = "checkpoint-every", .kind = OPT_INT, .target = &o.checkpoint_every, .arg = "N", .min = 0, .max = 1e9,
-       .help = "steps between checkpoints; 0 = one an epoch"},
+       .help = "steps between checkpoints; 0 = an epoch, but at least 100"},
       {.name = "stop-after", .kind = OPT_INT, .target = &o.stop_after, .arg = "N", .min = 0, .max = 1e9,
        .help = "save and stop after N steps of this call, for queues with a time limit; 0 = run to the end"},
       {.name = "device", .kind = OPT_STRING, .target = &o.device, .arg = "NAME", .help = "auto, cpu or cuda:N"},
@@ -100,10 +102,14 @@ TrainOptions train_options(int argc, char **argv) {
       {.name = "conv", .kind = OPT_STRING, .target = &o.conv, .arg = "RUNG", .help = "convolution kernels (GPU)"},
       {.kind = OPT_HEADING, .help = "Looking inside"},
       {.name = "plan", .kind = OPT_FLAG, .target = &o.plan, .help = "print the memory plan and stop"},
-      {.name = "benchmark", .kind = OPT_INT, .target = &o.benchmark, .arg = "STEPS", .min = 0, .max = 1e6,
-       .help = "time STEPS steps after half as many to warm up, print a record, and stop"},
-      {.name = "profile", .kind = OPT_FLAG, .target = &o.profile, .help = "print the time of every node at the end"},
-      {.name = "trace", .kind = OPT_STRING, .target = &o.trace, .arg = "FILE", .help = "write a Chrome trace"},
+      {.name = "benchmark", .kind = OPT_INT, .target = &o.benchmark, .arg = "STEPS", .implied = "200", .min = 0,
+       .max = 1e6, .help = "time STEPS steps (alone: 200) after half as many to warm up, print a record, stop"},
+      {.name = "full-masks", .kind = OPT_FLAG, .target = &o.full_masks,
+       .help = "with --benchmark: every row of the mask branch holds an object, 128 an image of R50-FPN"},
+      {.name = "profile", .kind = OPT_FLAG, .target = &o.profile,
+       .help = "print at the end, for every node, its time and how near it comes to what the device can do"},
+      {.name = "trace", .kind = OPT_STRING, .target = &o.trace, .arg = "FILE",
+       .help = "write what ran when, for chrome://tracing"},
   };
   // clang-format on
   Cli cli = {.usage = "--data DIR [options]",
@@ -112,7 +118,9 @@ TrainOptions train_options(int argc, char **argv) {
              .num_options = COUNT(table)};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.model && !o.weights) o.model = "maskrcnn-r50-fpn";
+  if (o.reset_heads && !o.weights) die(EXIT_USAGE, "--reset-heads needs --weights FILE, whose heads it resets");
   if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
+  if (o.full_masks && !o.benchmark) die(EXIT_USAGE, "--full-masks is for --benchmark: it changes what is learnt");
   if (o.gpus > 1) die(EXIT_USAGE, "--gpus %d: this build trains on one device", o.gpus);
   size_t size;
   FILE *text = open_memstream(&o.resolved, &size);

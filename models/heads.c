@@ -7,7 +7,8 @@ enum { ROI_LEVELS = 4 }; // P2 … P5
 
 static BoxCoder head_coder(const ModelConfig *c) {
   return (BoxCoder){.weight = {c->box_weight[0], c->box_weight[1], c->box_weight[2], c->box_weight[3]},
-                    .clamp = logf(1000.f / 16)};
+                    .clamp = logf(1000.f / 16),
+                    .extra = c->box_extra};
 }
 
 static const MaskRcnn *model_of(const Node *n) { return *NODE_ATTR(n, MaskRcnn *); }
@@ -30,6 +31,16 @@ static void expect_plain(const Node *n, int inputs) {
 
 // ---- RoIs -------------------------------------------------------------------------------------------------------
 
+// Once more with every candidate an object, whatever its IoU: these objects take the place of the sampled ones, what
+// goes with them is not read.
+static void fill_objects(Graph *g, const MaskRcnn *m, RoiSample p) {
+  RoiTargets out = m->unread_targets;
+  out.objects = m->roi_targets.objects;
+  out.object_label = m->roi_targets.object_label, out.object_truth = m->roi_targets.object_truth;
+  p.high = p.low = 0;
+  g->dev->ops->roi_sample(g->dev, &p, m->info, &m->proposals, &m->truth, &out);
+}
+
 static void sample_forward(Graph *g, Node *n) {
   const MaskRcnn *m = model_of(n);
   const ModelConfig *c = &m->config;
@@ -39,6 +50,7 @@ static void sample_forward(Graph *g, Node *n) {
                  .positive = c->roi_positive,
                  .coder = head_coder(c)};
   g->dev->ops->roi_sample(g->dev, &p, m->info, &m->proposals, &m->truth, &m->roi_targets);
+  if (c->full_masks) fill_objects(g, m, p);
 }
 static const NodeKind sample_kind = {.name = "roi_sample", .forward = sample_forward};
 
@@ -75,7 +87,8 @@ static void align_backward(Graph *g, Node *n) {
   for (int l = 0; l < ROI_LEVELS; l++) dx[l] = node_dest(n, l);
   g->dev->ops->roi_align_backward(g->dev, &a->p, a->rois, &n->out[0]->dx, dx);
 }
-static const NodeKind align_kind = {.name = "roi_align", .forward = align_forward, .backward = align_backward};
+static const NodeKind align_kind = {
+    .name = "roi_align", .forward = align_forward, .backward = align_backward, .gathers = true};
 
 static Value *align(MaskRcnn *m, const char *name, const Rois *rois, int size) {
   Graph *g = &m->graph;
@@ -89,7 +102,9 @@ static Value *align(MaskRcnn *m, const char *name, const Rois *rois, int size) {
                          .first_level = 2,
                          .canonical_size = c->roi_canonical_size,
                          .canonical_level = 4,
-                         .level_eps = c->roi_level_eps},
+                         .size_eps = c->roi_size_eps,
+                         .level_eps = c->roi_level_eps,
+                         .extra = c->box_extra},
                    .rois = rois};
   for (int l = 0; l < ROI_LEVELS; l++) {
     a->p.scale[l] = 1.f / (float)(4 << l);
@@ -115,8 +130,12 @@ static void box_loss_backward(Graph *g, Node *n) {
   g->dev->ops->box_loss_backward(g->dev, m->config.box_beta, &m->roi_targets, &n->in[0].v->x, &n->in[1].v->x,
                                  m->loss_scale, &n->in[0].v->dx, &n->in[1].v->dx);
 }
-static const NodeKind box_loss_kind = {
-    .name = "box_loss", .forward = box_loss_forward, .backward = box_loss_backward, .source = true, .reads_in = true};
+static const NodeKind box_loss_kind = {.name = "box_loss",
+                                       .forward = box_loss_forward,
+                                       .backward = box_loss_backward,
+                                       .source = true,
+                                       .reads_in = true,
+                                       .gathers = true};
 
 static Value *connected(Graph *g, const char *name, Value *x, int k, bool relu) {
   return layer_conv(g, name, x,
@@ -149,23 +168,25 @@ static void detect_forward(Graph *g, Node *n) {
   const ModelConfig *c = &m->config;
   Detect p = {.coder = head_coder(c), .min_score = c->min_score, .min_size = c->min_size};
   g->dev->ops->detect_select(g->dev, &p, m->info, m->images, &m->rois, &n->in[0].v->x, &n->in[1].v->x, &m->class_top);
-  g->dev->ops->nms(g->dev, c->nms, &m->class_top, &m->class_kept);
+  Nms nms = {.threshold = c->nms, .extra = c->box_extra};
+  g->dev->ops->nms(g->dev, &nms, &m->class_top, &m->class_kept);
   g->dev->ops->boxes_merge(g->dev, c->classes - 1, &m->class_kept, &m->detections);
   g->dev->ops->rois_compact(g->dev, &m->detections, &m->mask_rois);
 }
-static const NodeKind detect_kind = {.name = "detect", .forward = detect_forward};
+static const NodeKind detect_kind = {.name = "detect", .forward = detect_forward, .gathers = true};
 
 static void mask_select_forward(Graph *g, Node *n) {
   const MaskRcnn *m = model_of(n);
   g->dev->ops->mask_select(g->dev, &m->detections, &n->in[0].v->x, &n->out[0]->x);
 }
-static const NodeKind mask_select_kind = {.name = "mask_select", .forward = mask_select_forward};
+static const NodeKind mask_select_kind = {.name = "mask_select", .forward = mask_select_forward, .gathers = true};
 
 // ---- mask head --------------------------------------------------------------------------------------------------
 
 static void mask_loss_forward(Graph *g, Node *n) {
   const MaskRcnn *m = model_of(n);
-  MaskTarget p = {.size = m->mask_target->x.h, .rounded = m->config.mask_rounded};
+  MaskTarget p = {
+      .size = m->mask_target->x.h, .source = m->config.mask_source, .least_side = m->config.mask_least_side};
   Tensor loss = loss_slice(m, LOSS_MASK, 1);
   g->dev->ops->mask_target(g->dev, &p, m->info, &m->truth, &m->roi_targets, &m->mask_target->x);
   g->dev->ops->mask_loss(g->dev, &m->roi_targets, &n->in[0].v->x, &m->mask_target->x, &loss);
@@ -182,7 +203,8 @@ static const NodeKind mask_loss_kind = {.name = "mask_loss",
                                         .backward = mask_loss_backward,
                                         .source = true,
                                         .reads_in = true,
-                                        .reads_out = true};
+                                        .reads_out = true,
+                                        .gathers = true};
 
 static void mask_head(MaskRcnn *m, const Rois *rois) {
   Graph *g = &m->graph;
@@ -222,16 +244,24 @@ static Tensor one_channel(const Graph *g, const Value *logits) {
 
 // ---- building ---------------------------------------------------------------------------------------------------
 
+// The rows of all sampled RoIs; those of the objects are apart.
+static void targets_memory(MaskRcnn *m, RoiTargets *t) {
+  Graph *g = &m->graph;
+  int rows = m->images * m->config.roi_batch;
+  rois_memory(g, "rois", &t->rois, rows);
+  t->delta = tensor_packed(g->dev->real, rows, 4);
+  graph_memory(g, "roi_targets", (size_t)rows * sizeof(int), &t->label);
+  graph_memory(g, "roi_targets", tensor_bytes(&t->delta), &t->delta.data);
+}
+
 static void build_training(MaskRcnn *m) {
   Graph *g = &m->graph;
   const ModelConfig *c = &m->config;
   RoiTargets *t = &m->roi_targets;
-  int rows = m->images * c->roi_batch, objects = m->images * (int)((float)c->roi_batch * c->roi_positive);
-  rois_memory(g, "rois", &t->rois, rows);
+  int objects = m->images * (int)((float)c->roi_batch * c->roi_positive);
+  targets_memory(m, t);
+  if (c->full_masks) targets_memory(m, &m->unread_targets);
   rois_memory(g, "objects", &t->objects, MAX(objects, 1));
-  t->delta = tensor_packed(g->dev->real, rows, 4);
-  graph_memory(g, "roi_targets", (size_t)rows * sizeof(int), &t->label);
-  graph_memory(g, "roi_targets", tensor_bytes(&t->delta), &t->delta.data);
   graph_memory(g, "roi_targets", (size_t)t->objects.capacity * sizeof(int), &t->object_label);
   graph_memory(g, "roi_targets", (size_t)t->objects.capacity * sizeof(int), &t->object_truth);
   append(m, &sample_kind, "roi_sample");

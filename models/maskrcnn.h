@@ -27,8 +27,9 @@ typedef struct MaskRcnn {
   Anchors anchors;
   Boxes rpn_top, rpn_kept, proposals;
   RpnTargets rpn_targets;
-  RoiTargets roi_targets; // training: the sampled RoIs
-  Rois rois;              // inference: all proposals
+  RoiTargets roi_targets;    // training: the sampled RoIs
+  RoiTargets unread_targets; // full_masks: what roi_sample writes beside the objects
+  Rois rois;                 // inference: all proposals
   Rois mask_rois;
   Boxes class_top, class_kept;
   Value *image, *c[4], *p[MAX_LEVELS], *logits[MAX_LEVELS], *deltas[MAX_LEVELS];

@@ -1,5 +1,6 @@
-// Checkpoints as safetensors files: a u64 header length, a JSON header, then the tensors' values without gaps.
-// Format: https://github.com/huggingface/safetensors#format . Everything in a file is little-endian, as the hosts are.
+// Checkpoints: safetensors files in and out, PyTorch's .pth in. A safetensors file is a u64 header length, a JSON header,
+// then the tensors' values without gaps: https://github.com/huggingface/safetensors#format . Everything in a file is
+// little-endian, as the hosts are.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +25,7 @@ typedef enum CkptType {
   CKPT_TYPES
 } CkptType;
 
-enum { CKPT_MAX_DIMS = 8 };
+enum { CKPT_MAX_DIMS = 8, CKPT_MAX_NAME = 512 };
 
 size_t ckpt_type_size(CkptType type);      // bytes of one element
 const char *ckpt_type_name(CkptType type); // as the file spells it: "F32"
@@ -62,7 +63,7 @@ typedef struct CkptTensor {
   int ndim;
   int64_t dims[CKPT_MAX_DIMS];
   size_t elements, bytes;
-  const void *data; // in the mapped file; aligned to its element in files of ours, perhaps not in others'
+  const void *data; // dense, row-major; aligned to its element in files of ours, perhaps not in others'
 } CkptTensor;
 
 typedef struct CkptMeta {
@@ -74,15 +75,25 @@ typedef struct Checkpoint {
   size_t num_tensors, cap_tensors;
   CkptMeta *meta; // as in the file
   size_t num_meta, cap_meta;
-  char *header; // names, keys and values point into it
-  void *map;
+  const char *note;           // what a user should know of how it was read; NULL = nothing
+  const unsigned char *bytes; // the file
   size_t size;
+  char *header; // of safetensors: names, keys and values point into it
+  void **owned; // what else was allocated
+  size_t num_owned, cap_owned;
+  bool mapped; // the file's bytes, which are unmapped at the end
 } Checkpoint;
 
-// Maps a file and checks all that its header says: types, sizes, and that the tensors cover the rest of the file
-// without overlaps or gaps. false with one line for a file that is missing, cut short or made up.
+// Maps a file, safetensors or PyTorch's by its first bytes, and checks all that it says of its tensors: types, sizes,
+// places. A safetensors file's tensors cover the rest of it without overlaps or gaps; of a PyTorch file nothing is run.
+// false with one line for a file that is missing, cut short or made up.
 bool ckpt_open(Checkpoint *c, const char *path, Err *err);
+// The same of bytes in memory, which must outlive it; c is zero-initialised, `path` is for messages.
+bool ckpt_parse(Checkpoint *c, const void *bytes, size_t size, const char *path, Err *err);
 void ckpt_close(Checkpoint *c);
 const CkptTensor *ckpt_find(const Checkpoint *c, const char *name); // NULL: there is none
 const char *ckpt_find_meta(const Checkpoint *c, const char *key);   // NULL: there is none
-bool ckpt_read_floats(const CkptTensor *t, float *out);             // [elements]; false for integers
+// Gives every tensor the name that `rename` puts into `to`; false drops the tensor. Fails where two get the same name.
+typedef bool (*CkptRename)(const char *name, char to[CKPT_MAX_NAME]);
+bool ckpt_rename(Checkpoint *c, CkptRename rename, const char *path, Err *err);
+bool ckpt_read_floats(const CkptTensor *t, float *out); // [elements]; false for integers

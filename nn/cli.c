@@ -177,7 +177,8 @@ static bool parse_option(Cli *cli, int argc, char **argv, int *i, Err *err) {
 
   char accepted[256];
   describe(o, accepted, sizeof accepted);
-  const char *value = equals ? equals + 1 : o->kind == OPT_FLAG ? "true" : o->implied;
+  bool number_follows = o->implied && is_number(o->kind) && *i + 1 < argc && isdigit((unsigned char)argv[*i + 1][0]);
+  const char *value = equals ? equals + 1 : o->kind == OPT_FLAG ? "true" : number_follows ? NULL : o->implied;
   if (!value) {
     bool follows = *i + 1 < argc && strncmp(argv[*i + 1], "--", 2);
     if (!follows) return err_set(err, "--%s needs a value: %s", o->name, accepted);

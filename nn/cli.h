@@ -26,8 +26,10 @@ typedef struct Option {
   const char *help;           // one line
   double min, max;            // accepted range of a number, ends included, INFINITY for none; both 0 = any
   const char *const *choices; // OPT_CHOICE: what is accepted, NULL at the end
-  const char *implied;        // makes the value optional: --amp means --amp=bf16, and a value needs the '='
-  bool given;                 // set by cli_parse: stood on the command line
+  // Makes the value optional: --amp means --amp=bf16. A value needs the '=', or, where it is a number, to be the next
+  // argument and begin with a digit.
+  const char *implied;
+  bool given; // set by cli_parse: stood on the command line
 } Option;
 
 typedef struct Cli {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "nn/ops.h"
+#include "nn/timing.h"
 
 enum { ALIGN = 64 };
 
@@ -32,14 +33,27 @@ static void cpu_zero(Device *dev, void *p, size_t bytes) {
   (void)dev;
   if (bytes) memset(p, 0, bytes);
 }
+static bool cpu_idle(Device *dev) {
+  (void)dev;
+  return true;
+}
 static const Memory memory_cpu = {.open = cpu_open,
                                   .close = cpu_nothing,
                                   .alloc = cpu_alloc,
                                   .free = cpu_free,
                                   .upload = cpu_copy,
                                   .download = cpu_copy,
+                                  .copy = cpu_copy,
                                   .zero = cpu_zero,
-                                  .sync = cpu_nothing};
+                                  .sync = cpu_nothing,
+                                  .idle = cpu_idle,
+                                  .host_alloc = cpu_alloc,
+                                  .host_free = cpu_free,
+                                  .fetch = cpu_copy,
+                                  .stage = cpu_copy,
+                                  .stage_wait = cpu_nothing,
+                                  .stage_next = cpu_nothing,
+                                  .timing = &timing_cpu};
 
 // ---- devices by name --------------------------------------------------------------------------------------------
 
@@ -106,8 +120,17 @@ void device_upload(Device *dev, void *dst, const void *host, size_t bytes) {
 void device_download(Device *dev, void *host, const void *src, size_t bytes) {
   dev->memory->download(dev, host, src, bytes);
 }
+void device_copy(Device *dev, void *dst, const void *src, size_t bytes) { dev->memory->copy(dev, dst, src, bytes); }
 void device_zero(Device *dev, void *p, size_t bytes) { dev->memory->zero(dev, p, bytes); }
 void device_sync(Device *dev) { dev->memory->sync(dev); }
+bool device_idle(Device *dev) { return dev->memory->idle(dev); }
+
+void *device_host_alloc(Device *dev, size_t bytes) { return dev->memory->host_alloc(dev, bytes); }
+void device_host_free(Device *dev, void *p) { dev->memory->host_free(dev, p); }
+void device_fetch(Device *dev, void *host, const void *src, size_t bytes) { dev->memory->fetch(dev, host, src, bytes); }
+void device_stage(Device *dev, void *dst, const void *host, size_t bytes) { dev->memory->stage(dev, dst, host, bytes); }
+void device_stage_wait(Device *dev) { dev->memory->stage_wait(dev); }
+void device_stage_next(Device *dev) { dev->memory->stage_next(dev); }
 
 bool device_record(Device *dev) { return dev->memory->record && dev->memory->record(dev); }
 void *device_record_end(Device *dev) { return dev->memory->record_end(dev); }

@@ -11,7 +11,9 @@ extern "C" {
 #endif
 
 typedef struct Ops Ops;
+typedef struct Rung Rung;     // one way to compute convolutions; cuda/conv/ladder.h
 typedef struct Memory Memory; // how a kind of device allocates and copies; nn/device.c
+typedef struct Timing Timing; // how it is measured; nn/timing.h
 
 typedef struct Device {
   const Ops *ops;
@@ -20,9 +22,11 @@ typedef struct Device {
   int index;  // which GPU
   bool gpu;
   char description[128];
-  void *stream;     // CUDA: every op and copy is queued here, in order
+  void *stream;     // CUDA: every op and copy is queued here, in order …
+  void *stage;      // … but for copies of what the next step will read, which have a queue of their own
   bool tf32;        // CUDA: fp32 convolutions may round their operands to TF32
   const char *conv; // CUDA: the rung of cuda/conv that computes convolutions, by name; NULL = chosen for each problem
+  const Rung *const *conv_rungs; // CUDA: all that there are, NULL at the end
   void *scratch;
   size_t scratch_bytes;
   // While true, ops only state what scratch they would take: scratch_bytes grows to the largest, nothing is computed,
@@ -39,8 +43,22 @@ void device_free(Device *dev, void *p);
 size_t device_available(Device *dev); // bytes that are free now; 0 where that is not known
 void device_upload(Device *dev, void *dst, const void *host, size_t bytes);
 void device_download(Device *dev, void *host, const void *src, size_t bytes); // waits for what was queued before
+void device_copy(Device *dev, void *dst, const void *src, size_t bytes);      // within the device
 void device_zero(Device *dev, void *p, size_t bytes);
 void device_sync(Device *dev);
+bool device_idle(Device *dev); // nothing is left of what was queued
+
+// Copies beside the computation. They need host memory that the device reads and writes by itself (pinned):
+void *device_host_alloc(Device *dev, size_t bytes); // NULL when there is not enough
+void device_host_free(Device *dev, void *p);
+// Queues a copy to the host; it is there once something queued later is known to have run.
+void device_fetch(Device *dev, void *host, const void *src, size_t bytes);
+// Queues a copy to the device that runs while ops compute.
+void device_stage(Device *dev, void *dst, const void *host, size_t bytes);
+// Waits until everything staged has arrived: `host` is free again, and ops queued from here on see it.
+void device_stage_wait(Device *dev);
+// What is staged from here on overwrites `dst` only after what has been queued so far has read it.
+void device_stage_next(Device *dev);
 
 // The op's workspace, uninitialised, 64-byte aligned. Every op that needs one calls this first and returns when it is
 // NULL; every op that needs none begins with `if (dev->measuring) return;`.
@@ -62,13 +80,22 @@ struct Memory {
   void (*free)(Device *dev, void *p);
   void (*upload)(Device *dev, void *dst, const void *host, size_t bytes);
   void (*download)(Device *dev, void *host, const void *src, size_t bytes);
+  void (*copy)(Device *dev, void *dst, const void *src, size_t bytes);
   void (*zero)(Device *dev, void *p, size_t bytes);
   void (*sync)(Device *dev);
+  bool (*idle)(Device *dev);
+  void *(*host_alloc)(Device *dev, size_t bytes);
+  void (*host_free)(Device *dev, void *p);
+  void (*fetch)(Device *dev, void *host, const void *src, size_t bytes);
+  void (*stage)(Device *dev, void *dst, const void *host, size_t bytes);
+  void (*stage_wait)(Device *dev);
+  void (*stage_next)(Device *dev);
   size_t (*available)(Device *dev); // NULL: not known
   bool (*record)(Device *dev);      // NULL, and the following too: it cannot
   void *(*record_end)(Device *dev);
   void (*replay)(Device *dev, void *program);
   void (*forget)(Device *dev, void *program);
+  const Timing *timing;
 };
 extern const Memory memory_cuda;
 

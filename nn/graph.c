@@ -2,6 +2,7 @@
 #include "nn/graph.h"
 #include <stdlib.h>
 #include <string.h>
+#include "nn/profile.h"
 
 const char *const part_names[PARTS] = {"input", "backbone", "fpn", "rpn", "roi heads"};
 
@@ -10,6 +11,7 @@ void graph_init(Graph *g, Device *dev, Params *params, bool training) {
 }
 
 void graph_free(Graph *g) {
+  profile_free(g);
   for (int i = 0; i < g->nodes; i++) free(g->node[i]);
   for (int i = 0; i < g->values; i++) free(g->value[i]);
   for (int i = 0; i < g->num_names; i++) free(g->names[i]);
@@ -101,31 +103,18 @@ static void poison_step(Graph *g, int step) {
     }
 }
 
-static void timed(Graph *g, Node *n, int pass, void (*run)(Graph *, Node *)) {
-  if (!g->timing) {
-    run(g, n);
-    return;
-  }
-  device_sync(g->dev);
-  double start = now_seconds();
-  run(g, n);
-  device_sync(g->dev);
-  double seconds = now_seconds() - start;
-  n->seconds[pass] += seconds;
-  if (g->trace)
-    fprintf(g->trace, "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":0,\"tid\":%d},\n",
-            n->name, n->kind->name, 1e6 * start, 1e6 * seconds, pass);
-}
-
 void graph_forward(Graph *g) {
   if (g->poison) poison_step(g, -1);
+  if (g->timing) profile_begin(g, 0);
   for (int i = 0; i < g->nodes; i++) {
-    timed(g, g->node[i], 0, g->node[i]->kind->forward);
+    g->node[i]->kind->forward(g, g->node[i]);
+    if (g->timing) profile_mark(g);
     if (g->poison) poison_step(g, i);
   }
+  if (g->timing) profile_end(g, 0);
 }
 
-static void run_backward(Graph *g, Node *n) {
+void node_backward(Graph *g, Node *n) {
   n->kind->backward(g, n);
   for (int i = 0; i < n->copies; i++) {
     const GradCopy *c = &n->copy[i];
@@ -135,31 +124,13 @@ static void run_backward(Graph *g, Node *n) {
 }
 
 void graph_backward(Graph *g) {
+  if (g->timing) profile_begin(g, 1);
   for (int i = g->nodes - 1; i >= 0; i--) {
-    if (g->node[i]->runs_backward) timed(g, g->node[i], 1, run_backward);
+    if (g->node[i]->runs_backward) {
+      node_backward(g, g->node[i]);
+      if (g->timing) profile_mark(g);
+    }
     if (g->poison) poison_step(g, 2 * g->nodes - 1 - i);
   }
-}
-
-double graph_flops(const Graph *g) {
-  double sum = 0;
-  for (int i = 0; i < g->nodes; i++)
-    if (g->node[i]->kind->flops) sum += g->node[i]->kind->flops(g->node[i]);
-  return sum;
-}
-
-void graph_profile(const Graph *g, int walks, FILE *out) {
-  double total = 0;
-  for (int i = 0; i < g->nodes; i++) total += g->node[i]->seconds[0] + g->node[i]->seconds[1];
-  fprintf(out, "%-36s %-12s %-10s %10s %10s %7s %9s\n", "node", "kind", "part", "fwd ms", "bwd ms", "share", "GFLOP/s");
-  for (int i = 0; i < g->nodes; i++) {
-    const Node *n = g->node[i];
-    double both = n->seconds[0] + n->seconds[1], flops = n->kind->flops ? n->kind->flops(n) : 0;
-    fprintf(out, "%-36s %-12s %-10s %10.3f %10.3f %6.1f%% ", n->name, n->kind->name, part_names[n->part],
-            1e3 * n->seconds[0] / walks, 1e3 * n->seconds[1] / walks, 100 * both / total);
-    if (flops)
-      fprintf(out, "%9.1f\n", flops * walks / n->seconds[0] / 1e9);
-    else
-      fprintf(out, "%9s\n", "");
-  }
+  if (g->timing) profile_end(g, 1);
 }

@@ -3,12 +3,12 @@
 // ReLU mask, and where every tensor lives.
 #pragma once
 #include <stdbool.h>
-#include <stdio.h>
 #include "nn/arena.h"
 #include "nn/device.h"
 #include "nn/ops.h"
 #include "nn/params.h"
 #include "nn/tensor.h"
+#include "nn/trace.h"
 
 typedef struct Graph Graph;
 typedef struct Node Node;
@@ -52,14 +52,21 @@ typedef struct GradCopy {
 typedef enum Part { PART_INPUT, PART_BACKBONE, PART_FPN, PART_RPN, PART_ROI, PARTS } Part;
 extern const char *const part_names[PARTS];
 
+// What a pass cannot do without: arithmetic, and every operand read once, every result written once.
+typedef struct Work {
+  double flops, bytes;
+} Work;
+
 // One row per kind of node.
 typedef struct NodeKind {
   const char *name;
   void (*forward)(Graph *g, Node *n);
-  void (*backward)(Graph *g, Node *n); // NULL: nothing flows back
-  bool source;                         // starts the backward walk (a loss)
-  bool reads_in, reads_out;            // backward reads x of its inputs, of its outputs
-  double (*flops)(const Node *n);      // forward; NULL = not counted
+  void (*backward)(Graph *g, Node *n);      // NULL: nothing flows back
+  bool source;                              // starts the backward walk (a loss)
+  bool reads_in, reads_out;                 // backward reads x of its inputs, of its outputs
+  double (*flops)(const Node *n, int pass); // of its matrix products, every row holding data; NULL = none
+  int (*window)(const Node *n); // pixels of input i that one of output i looks at; NULL = the input is read whole
+  bool gathers;                 // reads a few places of its inputs
 } NodeKind;
 
 enum { MAX_IN = 2 * MAX_LEVELS, MAX_OUT = MAX_LEVELS, MAX_COPIES = 2, POISON_GUARD = 256 };
@@ -78,6 +85,7 @@ struct Node {
   int copies;
   GradCopy copy[MAX_COPIES];
   double seconds[2];           // forward, backward, summed over the walks while Graph.timing
+  Work work[2];                // the same
   _Alignas(16) char attr[256]; // the kind's own struct
 };
 #define NODE_ATTR(node, type) ((type *)(void *)((node)->attr))
@@ -87,9 +95,13 @@ struct Graph {
   Params *params;
   DType act; // of activations
   bool training;
-  bool timing; // node.seconds are kept; the device is waited for after every node
-  FILE *trace; // with timing: every node as an event of the Chrome trace format
-  bool poison; // set by graph_poison
+  bool timing;        // node.seconds and node.work are kept, by nn/profile.c
+  Trace *trace;       // with timing: every node as an event; NULL = none
+  int walks;          // forward, timed
+  struct Mark *marks; // of the walk that is being timed: its start, then the end of every node that ran
+  int marked;
+  double walk_start[2]; // now_seconds when the last forward, backward walk began; the device had nothing else to do
+  bool poison;          // set by graph_poison
   Node **node;
   int nodes;
   Value **value;
@@ -133,8 +145,6 @@ void graph_bind(Graph *g, void *arena);
 
 void graph_forward(Graph *g);
 void graph_backward(Graph *g);
+void node_backward(Graph *g, Node *n);    // its part of graph_backward, if it runs_backward
 Dest value_dest(const Value *v);          // plain destination for a forward result
 Dest node_dest(const Node *n, int input); // destination for the gradient of an input that is wanted
-
-double graph_flops(const Graph *g);                       // of one forward walk
-void graph_profile(const Graph *g, int walks, FILE *out); // a row per node

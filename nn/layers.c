@@ -80,17 +80,22 @@ static double filter_flops(const Node *n, const Value *per_pixel) {
   return 2.0 * (double)tensor_pixels(&per_pixel->x) * (double)param_elements(n->filter);
 }
 
-static double conv_flops(const Node *n) {
+// Forward, wgrad and dgrad are products of the same size; dgrad is for the inputs whose gradient is wanted.
+static double conv_flops(const Node *n, int pass) {
   double sum = 0;
-  for (int i = 0; i < n->outs; i++) sum += filter_flops(n, n->out[i]);
+  for (int i = 0; i < n->outs; i++)
+    sum += filter_flops(n, n->out[i]) * (pass ? n->filter->trainable + n->in[i].wanted : 1);
   return sum;
 }
+
+static int conv_window(const Node *n) { return n->filter->master.h * n->filter->master.w; }
 
 static const NodeKind conv_kind = {.name = "conv",
                                    .forward = conv_node_forward,
                                    .backward = conv_node_backward,
                                    .reads_in = true,
-                                   .flops = conv_flops};
+                                   .flops = conv_flops,
+                                   .window = conv_window};
 
 // The transpose of a convolution: forward is that one's dgrad, dx its forward, and in wgrad x and dy change places.
 static void transposed_forward(Graph *g, Node *n) {
@@ -114,7 +119,9 @@ static void transposed_backward(Graph *g, Node *n) {
   }
 }
 
-static double transposed_flops(const Node *n) { return filter_flops(n, n->in[0].v); }
+static double transposed_flops(const Node *n, int pass) {
+  return filter_flops(n, n->in[0].v) * (pass ? n->filter->trainable + n->in[0].wanted : 1);
+}
 
 static const NodeKind transposed_kind = {.name = "conv_t",
                                          .forward = transposed_forward,
@@ -189,8 +196,10 @@ static void pool_backward(Graph *g, Node *n) {
   g->dev->ops->max_pool_backward(g->dev, NODE_ATTR(n, Pool), &n->in[0].v->x, &n->out[0]->dx, &dx);
 }
 
+static int pool_window(const Node *n) { return NODE_ATTR(n, Pool)->size * NODE_ATTR(n, Pool)->size; }
+
 static const NodeKind pool_kind = {
-    .name = "max_pool", .forward = pool_forward, .backward = pool_backward, .reads_in = true};
+    .name = "max_pool", .forward = pool_forward, .backward = pool_backward, .reads_in = true, .window = pool_window};
 
 Value *layer_max_pool(Graph *g, const char *name, Value *x, Pool pool) {
   Node *n = graph_node(g, &pool_kind, name);

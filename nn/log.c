@@ -25,7 +25,7 @@ static off_t kept_length(FILE *f, int64_t resume) {
 }
 
 bool log_open(Log *log, const char *dir, int64_t resume, Err *err) {
-  *log = (Log){.people = stderr, .terminal = isatty(STDERR_FILENO)};
+  *log = (Log){.people = stderr, .terminal = isatty(STDERR_FILENO), .opened = now_seconds()};
   if (!dir) return true;
   if (!make_dirs(dir, err)) return false;
   char *path = xasprintf("%s/log.jsonl", dir);

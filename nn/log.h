@@ -20,6 +20,7 @@ typedef struct Log {
   FILE *records;                              // NULL: none are kept
   Record record;
   bool line_open;       // the terminal shows a progress line that has no newline yet
+  double opened;        // now_seconds() at log_open
   double last_seen;     // when the last report came, and
   double last_shown;    // when one was last printed: now_seconds(), 0 = never
   int64_t images, step; // of the last report

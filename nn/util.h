@@ -19,7 +19,7 @@ extern "C" {
 // A failure that a user may have caused: one line that says what, where and what to do, without a newline.
 // Functions that can fail so return false (or NULL) and fill an Err; programs print it and exit 2.
 typedef struct Err {
-  char msg[512];
+  char msg[4096]; // long enough for a list of names
 } Err;
 
 // Writes the message and returns false, so that `return err_set(err, ...)` reads as what it does. err may be NULL.

@@ -7,10 +7,9 @@ needs torch and torchvision.
 
 For each case torchvision builds a model with random weights (norms and running statistics included, output layers
 scaled so that scores and boxes spread), its state_dict becomes a checkpoint of ours, and tools/dump runs it on a few
-images. torchvision then runs as it is on the same decoded bytes and canvas, with two changes: its sampler draws by our
-keyed rule (nn/rng.h) instead of torch.randperm, and its constants have the float values of ours (1/9, 0.7,
-log(1000/16), eps). Both sides compute in double, so that only a difference in meaning shows: indices and pasted masks
-must be equal, numbers agree to 1e-9 (scores and boxes, which leave the engine as float, to 1e-6).
+images. torchvision then runs on the same decoded bytes and canvas (torchvision_run.py says what is changed). Both sides
+compute in double, so that only a difference in meaning shows: indices and pasted masks must be equal, numbers agree to
+1e-9 (scores and boxes, which leave the engine as float, to 1e-6).
 
 The cases named f32 compare float with float. There torchvision's second stage continues from our proposals, since a
 rounding that swaps two of them changes what is sampled; limits are 1e-4, and 1e-3 for gradients, because a rounding
@@ -28,10 +27,10 @@ import numpy as np
 import torch
 from PIL import Image
 from pycocotools.coco import COCO
-from torchvision.models.detection import roi_heads
 
-from torchvision_dump import RNG_ROI, RNG_RPN, Dump, KeyedSampler
+from torchvision_dump import Dump
 from torchvision_model import SMALL, TINY, build, f32, read_checkpoint, spread_outputs, write_checkpoint
+from torchvision_run import LOSSES, Peer, targets_of
 
 # ---- figures ------------------------------------------------------------------------------------------------------
 
@@ -64,51 +63,11 @@ class Report:
 # ---- running torchvision ------------------------------------------------------------------------------------------
 
 def prepare(model, dump, dtype, exact):
-    """torchvision's model on the dump's canvas, remembering what flows between its parts."""
-    model.to(dtype)
-    seen = {}
-
-    def remember(name):
-        return lambda module, inputs, output: seen.__setitem__(name, output)
-
-    heads = model.roi_heads
-    for name, module in {"transform": model.transform, "body": model.backbone.body, "fpn": model.backbone,
-                         "rpn_head": model.rpn.head, "rpn": model.rpn, "box_align": heads.box_roi_pool,
-                         "box": heads.box_predictor, "mask_align": heads.mask_roi_pool,
-                         "mask": heads.mask_predictor}.items():
-        module.register_forward_hook(remember(name))
-
+    peer = Peer(model, dtype)
     if not exact:  # a rounding that swaps two proposals must not decide which RoIs are sampled
         model.rpn.register_forward_hook(
             lambda module, inputs, output: ([dump.group("proposals", i)[0] for i in range(len(output[0]))], output[1]))
-
-    def batch_images(images, size_divisible=32):
-        out = images[0].new_zeros(len(images), 3, *dump.canvas)
-        for canvas, image, info in zip(out, images, dump.info):
-            # Mirrored after resizing, as ours; the reference training script mirrors before, which is the same image.
-            canvas[:, :image.shape[1], :image.shape[2]] = image.flip(-1) if info["flip"] else image
-        return out
-    model.transform.batch_images = batch_images
-    heads.box_roi_pool.scales = heads.mask_roi_pool.scales = None
-    return seen
-
-
-def targets_of(coco, dump, dtype):
-    """What torchvision's reference training makes of the annotations (ConvertCocoPolysToMask)."""
-    label = {c: i + 1 for i, c in enumerate(sorted(coco.getCatIds()))}
-    targets = []
-    for s in dump.info:
-        anns = [a for a in coco.imgToAnns[s["id"]] if not a["iscrowd"]]
-        boxes = torch.as_tensor([a["bbox"] for a in anns], dtype=torch.float32).reshape(-1, 4)
-        boxes[:, 2:] += boxes[:, :2]
-        boxes[:, 0::2].clamp_(min=0, max=s["w"])
-        boxes[:, 1::2].clamp_(min=0, max=s["h"])
-        keep = (boxes[:, 3] > boxes[:, 1]) & (boxes[:, 2] > boxes[:, 0])
-        masks = [torch.from_numpy(coco.annToMask(a)) for a in anns]
-        masks = torch.stack(masks) if masks else torch.zeros(0, s["h"], s["w"], dtype=torch.uint8)
-        labels = torch.tensor([label[a["category_id"]] for a in anns], dtype=torch.int64)
-        targets.append({"boxes": boxes[keep], "labels": labels[keep], "masks": masks[keep]})
-    return targets
+    return peer
 
 
 def check_truth(report, dump, targets):
@@ -168,68 +127,25 @@ def check_proposals(report, dump, proposals):
 # ---- training -----------------------------------------------------------------------------------------------------
 
 def run_training(report, model, dump, c, coco, folder, dtype):
-    seen = prepare(model, dump, dtype, report.exact)
+    peer = prepare(model, dump, dtype, report.exact)
     check_decoding(report, dump, coco, folder)
-    targets = targets_of(coco, dump, dtype)
+    targets = targets_of(coco, dump.info)
     check_truth(report, dump, targets)
-    model.train()
-    heads = model.roi_heads
-    model.rpn.fg_bg_sampler = rpn = KeyedSampler(model.rpn.fg_bg_sampler, dump.keys(), RNG_RPN)
-    heads.fg_bg_sampler = KeyedSampler(heads.fg_bg_sampler, dump.keys(), RNG_ROI)
-    assign = model.rpn.assign_targets_to_anchors
-
-    def assign_in_dtype(*args):  # labels are float there, which would round the loss of double logits
-        labels, boxes = assign(*args)
-        return [l.to(dtype) for l in labels], [b.to(dtype) for b in boxes]
-    model.rpn.assign_targets_to_anchors = assign_in_dtype
-    select, encode = heads.select_training_samples, model.rpn.box_coder.encode
-    project = roi_heads.project_masks_on_boxes
-
-    def remember(name, f):
-        def g(*args):
-            seen.setdefault(name, []).append(f(*args))
-            return seen[name][-1]
-        return g
-    heads.select_training_samples = remember("samples", select)
-    model.rpn.box_coder.encode = remember("rpn_deltas", encode)
-    roi_heads.project_masks_on_boxes = remember("mask_targets", project)
-
-    resize, smooth_l1 = model.transform.resize, torch.nn.functional.smooth_l1_loss
-    torch.nn.functional.smooth_l1_loss = lambda *args, beta, **more: smooth_l1(*args, beta=f32(beta), **more)
-
-    def resize_and_mirror(image, target):
-        flip = dump.info[resize_and_mirror.n]["flip"]
-        if flip:
-            target["masks"] = target["masks"].flip(-1)
-        image, target = resize(image, target)
-        if flip:
-            target["boxes"][:, [0, 2]] = image.shape[-1] - target["boxes"][:, [2, 0]]
-        target["boxes"] = target["boxes"].to(dtype)
-        resize_and_mirror.n += 1
-        return image, target
-    resize_and_mirror.n = 0
-    model.transform.resize = resize_and_mirror
-
-    losses = model([dump.image(i, dtype) for i in range(len(dump.info))], targets)
-    roi_heads.project_masks_on_boxes, torch.nn.functional.smooth_l1_loss = project, smooth_l1
+    losses, seen = peer.run(dump, targets), peer.seen
     sum(losses.values()).backward()
 
     check_features(report, dump, seen)
     check_proposals(report, dump, seen["rpn"][0])
-    for i, (positive, negative) in enumerate(rpn.chosen):
+    for i, (positive, negative) in enumerate(peer.rpn_sampler.chosen):
         n, first = dump["rpn_targets.count"][i].item(), i * c["rpn_batch"]
         ours, positives = dump["rpn_targets.index"][first:first + n], dump["rpn_targets.positives"][i].item()
         report.same(f"rpn objects, image {i}", ours[:positives], positive.sort().values)
         report.same(f"rpn background, image {i}", ours[positives:], negative.sort().values)
         if positives == len(positive):
             report.close(f"rpn targets, image {i}", dump.rows("rpn_targets.delta")[first:first + positives],
-                         seen["rpn_deltas"][0][i][positive.sort().values])
+                         seen["rpn_deltas"][i][positive.sort().values])
 
-    # Ours has the objects of each image first; torchvision has the order of the candidates.
-    boxes, matched, labels, deltas = seen["samples"][0]
-    offsets = np.cumsum([0] + [len(b) for b in boxes])
-    order = torch.cat([torch.argsort((l == 0).int(), stable=True) + int(o) for l, o in zip(labels, offsets)])
-    labels, boxes, deltas = torch.cat(labels)[order], torch.cat(boxes)[order], torch.cat(deltas)[order]
+    labels, boxes, deltas, order = peer.rois()
     report.same("roi labels", dump["rois.label"], labels)
     if dump["rois.label"].equal(labels.int()):
         objects = labels > 0
@@ -243,8 +159,7 @@ def run_training(report, model, dump, c, coco, folder, dtype):
         report.close("mask roi align", dump.nchw("mask_roi_align"), seen["mask_align"])
         report.close("mask logits", dump.nchw(ours_name(dump, "mask_logits")), seen["mask"])
         report.close("mask targets", dump.nchw("mask_target")[:, 0], torch.cat(seen["mask_targets"]))
-    names = ["loss_objectness", "loss_rpn_box_reg", "loss_classifier", "loss_box_reg", "loss_mask"]
-    for i, name in enumerate(names):
+    for i, name in enumerate(LOSSES):
         report.close(name, dump["losses"].flatten()[i:i + 1], losses[name].reshape(1))
     check_gradients(report, model, dump)
 
@@ -297,10 +212,9 @@ def model_trains_norm(model):
 # ---- inference ----------------------------------------------------------------------------------------------------
 
 def run_inference(report, model, dump, dtype):
-    seen = prepare(model, dump, dtype, report.exact)
-    model.eval()
+    peer = prepare(model, dump, dtype, report.exact)
     with torch.no_grad():
-        found = model([dump.image(i, dtype) for i in range(len(dump.info))])
+        found, seen = peer.run(dump), peer.seen
     check_features(report, dump, seen)
     check_proposals(report, dump, seen["rpn"][0])
     report.close("box roi align", dump.nchw("box_roi_align"), seen["box_align"])
@@ -384,7 +298,7 @@ def run_case(name, case, args):
         if args.weights:
             c, tensors = read_checkpoint(args.weights)
             model = build(c)
-            model.load_state_dict(tensors, strict=c["norm"] != "bn")
+            model.load_state_dict(tensors, strict=True)
         else:
             model = build(c)
             spread_outputs(model, c)

@@ -104,6 +104,29 @@ TEST(cli_optional_value_takes_no_argument) {
   EXPECT_STR(f.cli.args[0], "fp16");
 }
 
+// A number can stand apart even where it may be left out: nothing else begins with a digit and is meant for it.
+TEST(cli_optional_number) {
+  struct {
+    char *argv[4];
+    int argc, steps, args;
+  } cases[] = {{{"prog", "--steps"}, 2, 200, 0},
+               {{"prog", "--steps", "7"}, 3, 7, 0},
+               {{"prog", "--steps=7", "8"}, 3, 7, 1},
+               {{"prog", "--steps", "--flag"}, 3, 200, 0},
+               {{"prog", "--steps", "image.png"}, 3, 200, 1}};
+  for (int i = 0; i < COUNT(cases); i++) {
+    int steps = 0;
+    bool flag = false;
+    Option table[] = {{.name = "steps", .kind = OPT_INT, .target = &steps, .implied = "200"},
+                      {.name = "flag", .kind = OPT_FLAG, .target = &flag}};
+    Cli cli = {.usage = "", .about = "", .options = table, .num_options = COUNT(table), .positional = "IMAGE"};
+    Err err;
+    if (!EXPECT(cli_parse(&cli, cases[i].argc, cases[i].argv, &err))) continue;
+    EXPECT_INT(steps, cases[i].steps);
+    EXPECT_INT(cli.num_args, cases[i].args);
+  }
+}
+
 TEST(cli_last_of_several_counts) {
   Fixture f;
   EXPECT(parse(&f, "--batch 3 --batch 4 --resume --resume=false"));

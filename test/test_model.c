@@ -101,12 +101,13 @@ static ModelConfig small_r50(NormKind norm) {
   return c;
 }
 
-// The other conventions.
-static ModelConfig small_detectron2(void) {
+// The other conventions, with the bottleneck that they put the stride into.
+static ModelConfig small_recipe(Recipe recipe) {
   ModelConfig c = synthetic_config(CANVAS_H, CANVAS_W, CLASSES);
-  c.stride_in_1x1 = true, c.anchor_rounded = c.anchor_grid_stride = false;
-  c.rpn_beta = c.box_beta = 0;
-  c.roi_aligned = true, c.roi_sampling = 0, c.mask_rounded = true, c.trainable_layers = 2, c.depth = 50;
+  c.depth = 50, c.trainable_layers = 2;
+  c.rpn_batch = 1024; // all anchors inside the image, so that every level has some
+  for (int l = 0; l < MAX_LEVELS; l++) c.anchor_size[l] = (float)(6 * (l + 2));
+  config_recipe(&c, recipe);
   return c;
 }
 
@@ -228,7 +229,11 @@ TEST_TIER(model_gradients, 1) {
   check_gradients(&c, 3);
 }
 TEST_TIER(model_gradients_detectron2, 1) {
-  ModelConfig c = small_detectron2();
+  ModelConfig c = small_recipe(RECIPE_DETECTRON2);
+  check_gradients(&c, 1);
+}
+TEST_TIER(model_gradients_mlperf, 1) {
+  ModelConfig c = small_recipe(RECIPE_MLPERF);
   check_gradients(&c, 1);
 }
 TEST_TIER(model_gradients_r50_frozen_bn, 1) {
@@ -375,6 +380,39 @@ TEST(model_empty_batch) {
 }
 
 // The tiny model as it is, unshrunk.
+// Benchmarks with every row of the mask head full: the sampled RoIs stay what they are, an image with an object has as
+// many of its candidates as there are rows for it, and nothing that was written after its life is read.
+TEST(model_full_masks) {
+  static const int objects[] = {2, 0, 1};
+  ModelConfig config = synthetic_config(CANVAS_H, CANVAS_W, CLASSES);
+  int per_image = (int)((float)config.roi_batch * config.roi_positive);
+  int *label[2], rois[2];
+  for (int full = 0; full < 2; full++) {
+    Model m;
+    config.full_masks = full;
+    model_open(&m, &config, COUNT(objects), objects);
+    size_t n;
+    double *gradients = train(&m, TRAIN_POISONED, &n);
+    for (size_t i = 0; i < n; i++) EXPECT(isfinite(gradients[i]));
+    EXPECT(isfinite(total_loss(&m.use[TRAIN_POISONED])));
+    free(gradients);
+    const RoiTargets *t = &m.use[TRAIN_POISONED].roi_targets;
+    rois[full] = *t->rois.count;
+    label[full] = copy_of(t->label, (size_t)rois[full] * sizeof(int));
+    if (full) EXPECT_INT(*t->objects.count, 2 * per_image);
+    for (int i = 0; full && i < *t->objects.count; i++) {
+      EXPECT_INT(t->objects.image[i], i < per_image ? 0 : 2);
+      EXPECT(t->object_label[i] >= 1 && t->object_label[i] < CLASSES);
+      EXPECT_INT(t->object_truth[i] / CAPACITY, t->objects.image[i]);
+    }
+    model_close(&m);
+  }
+  EXPECT_INT(rois[0], rois[1]);
+  EXPECT(!memcmp(label[0], label[1], (size_t)rois[0] * sizeof(int)));
+  free(label[0]);
+  free(label[1]);
+}
+
 TEST_TIER(model_tiny, 1) {
   ModelConfig c;
   Err err;

@@ -1,6 +1,8 @@
 // The programs as a user runs them: a short training run, resuming, inference, and plain mistakes.
 #include "data/coco.h"
 #include "data/image.h"
+#include "data/json.h"
+#include "nn/checkpoint.h"
 #include "test/command.h"
 #include "test/test.h"
 
@@ -88,6 +90,180 @@ TEST_TIER(program_train_infer_score, 1) {
   }
 }
 
+// The line that begins with { among a program's output, as a number by key; NaN where it has none.
+static double record_number(const char *said, const char *key) {
+  const char *line = said[0] == '{' ? said : strstr(said, "\n{");
+  if (!line) return NAN;
+  line += *line == '\n';
+  Json j;
+  double value = NAN;
+  const char *found;
+  json_open(&j, "record", line, strcspn(line, "\n"));
+  for (bool open = json_begin_object(&j); open && (found = json_key(&j));)
+    if (!strcmp(found, key) && json_peek(&j) == JSON_NUMBER)
+      value = json_number(&j);
+    else
+      json_skip(&j);
+  if (!json_done(&j)) value = NAN;
+  json_close(&j);
+  return value;
+}
+
+static void expect_benchmark(const char *said, const char *bench, int batch) {
+  static const char *const numbers[] = {
+      "img_s",          "step_ms",        "data_wait_ms",   "data_wait_percent",   "latency_ms_p50",
+      "rois",           "positives",      "peak_bytes",     "transfer_ms",         "forward_input_ms",
+      "forward_fpn_ms", "forward_rpn_ms", "forward_roi_ms", "forward_backbone_ms", "timed_steps"};
+  char text[64];
+  snprintf(text, sizeof text, "{\"bench\":\"%s\",\"gpu\":\"CPU", bench);
+  EXPECT(strstr(said, text) && strstr(said, ",\"amp\":\"off\",") && strstr(said, ",\"conv\":\"auto\","));
+  EXPECT(strstr(said, ",\"commit\":\"") != NULL);
+  for (int i = 0; i < COUNT(numbers); i++)
+    if (!EXPECT(record_number(said, numbers[i]) >= 0)) fprintf(stderr, "  %s in %s\n", numbers[i], said);
+  EXPECT_INT((int)record_number(said, "batch"), batch);
+  EXPECT_INT((int)record_number(said, "steps"), 3);
+  // An image's time is no shorter than what it is made of.
+  EXPECT_NEAR(record_number(said, "img_s") * record_number(said, "step_ms"), 1e3 * batch, 1e-6 * batch);
+  EXPECT(record_number(said, "data_wait_ms") <= record_number(said, "step_ms"));
+}
+
+TEST_TIER(program_benchmark, 1) {
+  const char *said;
+  char common[1024];
+  snprintf(common, sizeof common, "%s --data %s --model tiny --size 64 --batch 2 --seed 5", tool("train"), shapes());
+  if (!EXPECT_INT(command(&said, "%s --benchmark 3 --out %s", common, in_tmp("bench")), 0)) return;
+  expect_benchmark(said, "train", 2);
+  EXPECT(record_number(said, "backward_ms") > 0 && record_number(said, "update_ms") > 0);
+  EXPECT(record_number(said, "positives") < 2 * 12);
+  EXPECT(!path_is_dir(in_tmp("bench")));
+
+  // 48 RoIs an image, a quarter of them objects.
+  EXPECT_INT(command(&said, "%s --benchmark 3 --full-masks --profile --trace %s", common, in_tmp("trace.json")), 0);
+  expect_benchmark(said, "train", 2);
+  EXPECT(record_number(said, "positives") == 2 * 12 && strstr(said, "\"full_masks\":true"));
+  EXPECT(strstr(said, "training, canvas 64 x 64 (h x w), batch 2\n") && strstr(said, "\nbackbone.body.conv1 "));
+  size_t size;
+  char *text = file_read(in_tmp("trace.json"), &size, NULL);
+  Json j;
+  int events = 0;
+  json_open(&j, "trace.json", text, size);
+  for (bool open = json_begin_array(&j); open && json_next(&j); events++) json_skip(&j);
+  EXPECT(json_done(&j) && events > 100);
+  json_close(&j);
+  free(text);
+
+  if (!EXPECT_INT(train("", "bench-model", ""), 0)) return;
+  EXPECT_INT(command(&said, "%s --weights %s --data %s --batch 4 --benchmark 3 --profile --score 0.001 --out %s",
+                     tool("infer"), in_tmp("bench-model/model.safetensors"), shapes(), in_tmp("bench")),
+             0);
+  expect_benchmark(said, "infer", 4);
+  EXPECT(record_number(said, "results_ms") > 0 && strstr(said, "inference, canvas 64 x 64 (h x w), batch 4\n"));
+  EXPECT(!path_is_dir(in_tmp("bench")));
+}
+
+// What a checkpoint says of its model, "" where it says nothing.
+static const char *field_of(const char *path, const char *name) {
+  static char value[256];
+  Checkpoint c;
+  char key[64];
+  snprintf(key, sizeof key, "config.%s", name);
+  *value = '\0';
+  if (!EXPECT(ckpt_open(&c, path, NULL))) return value;
+  const char *found = ckpt_find_meta(&c, key);
+  snprintf(value, sizeof value, "%s", found ? found : "");
+  ckpt_close(&c);
+  return value;
+}
+
+// A copy of a checkpoint whose model has another value of equal length in a field.
+static void copy_edited(const char *from, const char *to, const char *field, const char *was, const char *is) {
+  char text[2][128];
+  for (int i = 0; i < 2; i++) snprintf(text[i], sizeof text[i], "\"config.%s\":\"%s\"", field, i ? is : was);
+  size_t size, n = strlen(text[0]);
+  char *bytes = file_read(from, &size, NULL), *at = bytes;
+  CHECK(bytes && strlen(text[1]) == n);
+  while (at + n <= bytes + size && memcmp(at, text[0], n)) at++;
+  if (EXPECT(at + n <= bytes + size)) memcpy(at, text[1], n);
+  FILE *f = fopen(to, "wb");
+  CHECK(f && fwrite(bytes, 1, size, f) == size && !fclose(f));
+  free(bytes);
+}
+
+static void infer(const char *model, const char *out) {
+  const char *said;
+  int status = command(&said, "%s --weights %s --data %s --out %s --score 0.01", tool("infer"), model, shapes(), out);
+  if (!EXPECT_INT(status, 0)) fprintf(stderr, "%s\n", said);
+}
+
+typedef struct Convention {
+  const char *recipe, *resize, *extra; // fields of its checkpoint
+  const char *field, *was, *is;        // one that inference depends on, its value and another
+} Convention;
+
+// A recipe trains, and resumes to the same bits. infer computes by what the checkpoint says: the same weights under
+// another convention find something else.
+static void check_recipe(const Convention *c) {
+  char options[64], whole[32], parts[32], model[512], other[512], found[2][512];
+  snprintf(whole, sizeof whole, "%s-whole", c->recipe);
+  snprintf(parts, sizeof parts, "%s-parts", c->recipe);
+  snprintf(options, sizeof options, "--recipe %s", c->recipe);
+  if (!EXPECT_INT(train("", whole, options), 0)) return;
+  snprintf(options, sizeof options, "--recipe %s --stop-after 3", c->recipe);
+  if (!EXPECT_INT(train("OMP_NUM_THREADS=1", parts, options), 0)) return;
+  snprintf(options, sizeof options, "--recipe %s --resume", c->recipe);
+  if (!EXPECT_INT(train("", parts, options), 0)) return;
+  snprintf(model, sizeof model, "%s/%s/model.safetensors", test_tmp(), whole);
+  snprintf(other, sizeof other, "%s/%s/model.safetensors", test_tmp(), parts);
+  EXPECT(same_file(model, other));
+  EXPECT_STR(field_of(model, "resize_rule"), c->resize);
+  EXPECT_STR(field_of(model, "box_extra"), c->extra);
+  copy_edited(model, other, c->field, c->was, c->is);
+  for (int i = 0; i < 2; i++) {
+    snprintf(found[i], sizeof found[i], "%s/%s-found-%d", test_tmp(), c->recipe, i);
+    infer(i ? other : model, found[i]);
+    strcat(found[i], "/detections.json");
+  }
+  EXPECT(!same_file(found[0], found[1]));
+}
+
+TEST_TIER(program_recipes, 1) {
+  check_recipe(&(Convention){"torchvision", "torchvision", "0", "pixel_unit", "255", "254"});
+  check_recipe(&(Convention){"detectron2", "detectron2", "0", "roi_aligned", "1", "0"});
+  check_recipe(&(Convention){"mlperf", "maskrcnn-benchmark", "1", "box_extra", "1", "0"});
+  // A run goes on by its own recipe only.
+  const char *said;
+  int status = command(&said,
+                       "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --seed 5 "
+                       "--eval-every -1 --recipe mlperf --resume",
+                       tool("train"), shapes(), in_tmp("detectron2-whole"));
+  EXPECT_INT(status, 2);
+  EXPECT(strstr(said, "its model has train_size_min = 51"));
+  // Other flags win over it: the detectron2 recipe's warmup would be 0 of 8 steps, its norm is the model's.
+  if (EXPECT_INT(train("", "flags", "--recipe detectron2 --warmup 3 --norm bn --max-size 96"), 0)) {
+    const char *model = in_tmp("flags/model.safetensors");
+    EXPECT_STR(field_of(model, "norm"), "bn");
+    EXPECT_STR(field_of(model, "max_size"), "96");
+    EXPECT_STR(field_of(model, "roi_aligned"), "1");
+    Checkpoint c;
+    CHECK(ckpt_open(&c, model, NULL));
+    EXPECT(strstr(ckpt_find_meta(&c, "run"), "\"recipe\":\"detectron2\"") &&
+           strstr(ckpt_find_meta(&c, "run"), "\"warmup\":3"));
+    ckpt_close(&c);
+  }
+  // --weights keeps the checkpoint's conventions; --recipe replaces them all.
+  char weights[600];
+  for (int replaced = 0; replaced < 2; replaced++) {
+    snprintf(weights, sizeof weights, "%s/detectron2-whole/model.safetensors", test_tmp());
+    status = command(&said, "%s --data %s --out %s --weights %s --iters 1 --eval-every -1 %s", tool("train"), shapes(),
+                     in_tmp(replaced ? "replaced" : "inherited"), weights, replaced ? "--recipe torchvision" : "");
+    if (!EXPECT_INT(status, 0)) fprintf(stderr, "%s\n", said);
+    const char *model = in_tmp(replaced ? "replaced/model.safetensors" : "inherited/model.safetensors");
+    EXPECT_STR(field_of(model, "mask_source"), replaced ? "soft" : "polygon");
+    EXPECT_STR(field_of(model, "rpn_loss_by_batch"), replaced ? "0" : "1");
+    EXPECT_STR(field_of(model, "rpn_post_nms_train"), replaced ? "200" : "100");
+  }
+}
+
 // A mistake is answered with one line that contains `says`, and exit code 2.
 static void expect_mistake(const char *says, const char *fmt, ...) PRINTF_LIKE(2, 3);
 static void expect_mistake(const char *says, const char *fmt, ...) {
@@ -109,9 +285,9 @@ static void write_text(const char *path, const char *text) {
 }
 
 TEST_TIER(program_mistakes_of_train, 1) {
-  const char *t = tool("train"), *d = shapes();
+  const char *d = shapes();
   char train[256];
-  snprintf(train, sizeof train, "%s", t);
+  snprintf(train, sizeof train, "%s", tool("train"));
   expect_mistake("--data DIR is missing", "%s", train);
   expect_mistake("--batch", "%s --data %s --bacth 3", train, d);
   expect_mistake("--batch", "%s --data %s --batch zero", train, d);
@@ -119,9 +295,13 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("no such split", "%s --data %s --train-split 'no such split' --out %s", train, d, in_tmp("m"));
   expect_mistake("maskrcnn-r", "%s --data %s --model resnet --out %s", train, d, in_tmp("m"));
   expect_mistake("/proc/nowhere", "%s --data %s --model tiny --iters 1 --out /proc/nowhere", train, d);
+  expect_mistake("--full-masks is for --benchmark", "%s --data %s --full-masks --out %s", train, d, in_tmp("m"));
+  expect_mistake("--trace: cannot write /proc/nowhere", "%s --data %s --model tiny --trace /proc/nowhere --out %s",
+                 train, d, in_tmp("traced"));
   expect_mistake("needs a GPU", "%s --data %s --device cpu --model tiny --amp --out %s", train, d, in_tmp("m"));
   expect_mistake("--device cuda", "%s --data %s --model tiny --device cuda --out %s", train, d, in_tmp("m"));
   expect_mistake("no-such-file", "%s --data %s --weights no-such-file --out %s", train, d, in_tmp("m"));
+  expect_mistake("--reset-heads needs --weights", "%s --data %s --reset-heads --out %s", train, d, in_tmp("m"));
 
   // Malformed annotations: file, line, column, what was expected.
   CHECK(make_dirs(in_tmp("bad/annotations"), NULL) && make_dirs(in_tmp("bad/train"), NULL));
@@ -183,11 +363,18 @@ TEST_TIER(program_mistakes_of_infer, 1) {
   expect_mistake("text.png", "%s --weights %s image.png", infer, in_tmp("text.png"));
   expect_mistake("/nowhere", "%s --weights %s --data /nowhere --out %s", infer, model, in_tmp("o"));
   expect_mistake("/proc/nowhere", "%s --weights %s --data %s --out /proc/nowhere", infer, model, shapes());
+  // What a checkpoint holds, and one of its tensors.
+  EXPECT_INT(command(&said, "%s %s", tool("inspect"), model), 0);
+  EXPECT(strstr(said, "config.depth = 10\n") && strstr(said, "rpn.head.cls_logits.bias "));
+  EXPECT_INT(command(&said, "%s %s rpn.head.cls_logits.bias --json", tool("inspect"), model), 0);
+  EXPECT(strstr(said, "\"shape\":[3],\"bytes\":12,") && strstr(said, "\"infinite\":0,\"nan\":0}"));
+  expect_mistake("no tensor x", "%s %s x", tool("inspect"), model);
+  expect_mistake("text.png: neither PyTorch nor", "%s %s", tool("inspect"), in_tmp("text.png"));
   // A checkpoint of another model: by its name, or the names of what does not fit.
   expect_mistake("of another model than --model maskrcnn-r18-fpn", "%s --data %s --weights %s --model maskrcnn-r18-fpn",
                  tool("train"), shapes(), model);
   EXPECT_INT(command(&said, "%s --data %s --weights %s --norm frozen-bn --model tiny --size 64 --iters 1 --out %s",
                      tool("train"), shapes(), model, in_tmp("other")),
              2);
-  EXPECT(strstr(said, "the checkpoint is of another model: missing backbone.body.") != NULL);
+  EXPECT(strstr(said, "the weights are of another model: missing backbone.body.") != NULL);
 }

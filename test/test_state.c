@@ -1,6 +1,8 @@
 // A run on disk: what is saved is what is loaded, a resumed run is the uninterrupted one, and a checkpoint of something
 // else is refused by name.
+#include "engine/evaluate.h"
 #include "engine/state.h"
+#include "models/torchvision.h"
 #include "test/synthetic.h"
 #include "test/test.h"
 
@@ -190,7 +192,7 @@ TEST(state_of_another_program) {
   Category *category;
   RunState state;
   EXPECT(!state_config(&c, &config, &category, &err));
-  EXPECT(strstr(err.msg, "not a checkpoint of this program") != NULL);
+  EXPECT(strstr(err.msg, "neither a Mask R-CNN nor a ResNet of torchvision's") != NULL);
   EXPECT(!state_resume(&c, &state, &err));
   EXPECT(strstr(err.msg, "--resume") != NULL);
   ckpt_close(&c);
@@ -207,7 +209,7 @@ TEST(state_of_another_model) {
   const char *path = save(&saved, "model", false);
   open_engine(&other, &wider);
   Err err = load(&other, path, (LoadOptions){0});
-  EXPECT(strstr(err.msg, "of another shape or type roi_heads.box_head.fc6.weight") != NULL);
+  EXPECT(strstr(err.msg, "misshaped roi_heads.box_head.fc6.weight (F32 [") != NULL);
   EXPECT(strstr(err.msg, "tensors in all)") != NULL);
   engine_close(&other);
 
@@ -246,6 +248,193 @@ TEST(state_reset_heads) {
   engine_close(&saved);
   engine_close(&other);
   engine_close(&fresh);
+}
+
+// ---- torchvision's weights ------------------------------------------------------------------------------------------
+
+// Writes the engine's parameters without any metadata, under what `rename` makes of their names ("" = left out).
+static const char *save_as(const Engine *e, const char *file, void (*rename)(const char *name, char to[256])) {
+  const char *path = checkpoint_path(file);
+  CkptWriter w;
+  Err err;
+  CHECK(ckpt_begin(&w, path, &err));
+  char name[256];
+  for (int i = 0; i < e->params.n; i++) {
+    const Param *q = e->params.list[i];
+    int64_t dims[4];
+    for (int k = 0; k < q->ndim; k++) dims[k] = q->dims[k];
+    rename(q->name, name);
+    if (*name) ckpt_tensor(&w, name, CKPT_F32, q->ndim, dims);
+  }
+  for (int i = 0; i < e->params.n; i++) {
+    const Param *q = e->params.list[i];
+    rename(q->name, name);
+    if (!*name) continue;
+    float *values = xmalloc(param_elements(q) * sizeof *values);
+    param_export(&e->params, q, &q->master, values);
+    ckpt_data(&w, values);
+    free(values);
+  }
+  CHECK(ckpt_commit(&w, &err));
+  return path;
+}
+
+// As torchvision called them in 2019, and as DataParallel calls them.
+static void rename_to_2019(const char *name, char to[256]) {
+  int i, used = 0;
+  char last[16];
+  if (sscanf(name, "backbone.fpn.inner_blocks.%d.0.%15s", &i, last) == 2)
+    snprintf(to, 256, "module.backbone.fpn.inner_blocks.%d.%s", i, last);
+  else if (sscanf(name, "backbone.fpn.layer_blocks.%d.0.%15s", &i, last) == 2)
+    snprintf(to, 256, "module.backbone.fpn.layer_blocks.%d.%s", i, last);
+  else if (sscanf(name, "roi_heads.mask_head.%d.0.%15s", &i, last) == 2)
+    snprintf(to, 256, "module.roi_heads.mask_head.mask_fcn%d.%s", i + 1, last);
+  else if (sscanf(name, "rpn.head.conv.0.0.%n%15s", &used, last) == 1)
+    snprintf(to, 256, "module.rpn.head.conv.%s", name + used);
+  else
+    snprintf(to, 256, "module.%s", name);
+}
+
+static void rename_to_classifier(const char *name, char to[256]) {
+  static const char body[] = "backbone.body.";
+  bool ours = !strncmp(name, body, sizeof body - 1);
+  snprintf(to, 256, "%s", ours ? name + sizeof body - 1 : "");
+  if (!strcmp(name, "rpn.head.conv.0.0.bias")) strcpy(to, "fc.bias"); // any tensor will do: it is dropped
+}
+
+static bool load_torchvision(Engine *e, const char *path, ModelConfig *config, Err *err) {
+  Checkpoint c;
+  if (!EXPECT(state_open(&c, path, err))) return false;
+  bool ok = EXPECT(torchvision_config(&c, config, err)) && state_load(e, &c, &(LoadOptions){0}, err);
+  ckpt_close(&c);
+  return ok;
+}
+
+// The older names, no metadata: the same values, and the same model as far as tensors tell.
+static void check_torchvision(NormKind norm) {
+  ModelConfig config = config_of(norm, CLASSES), told;
+  config.width = config.norm_groups = 32; // no tensor tells the groups
+  Engine saved, loaded;
+  Err err = {""};
+  open_engine(&saved, &config);
+  open_engine(&loaded, &config);
+  params_randomise(&saved.params, 1);
+  params_randomise(&loaded.params, 2);
+  const char *path = save_as(&saved, "torchvision", rename_to_2019);
+  if (!EXPECT(load_torchvision(&loaded, path, &told, &err))) printf("    %s\n", err.msg);
+  expect_same(&saved, &loaded, false);
+  EXPECT_INT(told.depth, config.depth);
+  EXPECT_INT(told.width, config.width);
+  EXPECT_INT(told.norm, norm);
+  EXPECT_INT(told.fpn_channels, config.fpn_channels);
+  EXPECT_INT(told.box_dim, config.box_dim);
+  EXPECT_INT(told.box_pool, config.box_pool);
+  EXPECT_INT(told.mask_dim, config.mask_dim);
+  EXPECT_INT(told.mask_layers, config.mask_layers);
+  EXPECT_INT(told.classes, config.classes);
+  EXPECT(told.norm_eps == (norm == NORM_FROZEN_BN ? 0 : 1e-5f));
+  engine_close(&saved);
+  engine_close(&loaded);
+}
+TEST(state_of_torchvision) {
+  check_torchvision(NORM_FROZEN_BN);
+  check_torchvision(NORM_GN);
+}
+
+// A ResNet for classification fills the backbone and leaves the rest as it was.
+TEST(state_of_a_classifier) {
+  ModelConfig config = config_of(NORM_FROZEN_BN, CLASSES), told;
+  Engine saved, loaded, fresh;
+  Err err = {""};
+  open_engine(&saved, &config);
+  open_engine(&loaded, &config);
+  open_engine(&fresh, &config);
+  params_randomise(&saved.params, 1);
+  params_randomise(&loaded.params, 2);
+  params_randomise(&fresh.params, 2);
+  const char *path = save_as(&saved, "classifier", rename_to_classifier);
+  if (!EXPECT(load_torchvision(&loaded, path, &told, &err))) printf("    %s\n", err.msg);
+  EXPECT(told.classes == 0 && told.depth == config.depth && told.norm == NORM_FROZEN_BN && told.norm_eps == 1e-5f);
+  for (int i = 0; i < loaded.params.n; i++) {
+    const Param *p = loaded.params.list[i];
+    bool body = !strncmp(p->name, "backbone.body.", 14);
+    EXPECT(same_values(&p->master, &params_find(body ? &saved.params : &fresh.params, p->name)->master));
+  }
+  Checkpoint c;
+  Category *category;
+  if (EXPECT(state_open(&c, path, &err))) {
+    EXPECT(!state_config(&c, &told, &category, &err) && strstr(err.msg, "it holds a ResNet without heads"));
+    ckpt_close(&c);
+  }
+  engine_close(&saved);
+  engine_close(&loaded);
+  engine_close(&fresh);
+}
+
+static void rename_to_odd(const char *name, char to[256]) {
+  bool body = !strncmp(name, "backbone.body.layer", 19);
+  snprintf(to, 256, "%s%s", body ? "odd." : "", name);
+}
+
+// Of many names, the first ten of each kind and how many there are in all.
+TEST(state_names_what_does_not_fit) {
+  ModelConfig config = config_of(NORM_GN, CLASSES);
+  Engine e;
+  Err err = {""};
+  open_engine(&e, &config);
+  params_randomise(&e.params, 1);
+  const char *path = save_as(&e, "odd", rename_to_odd);
+  err = load(&e, path, (LoadOptions){0});
+  int body = 0, missing = 0, unexpected = 0;
+  for (int i = 0; i < e.params.n; i++) {
+    char part[256];
+    bool layer = !strncmp(e.params.list[i]->name, "backbone.body.layer", 19);
+    body += layer;
+    snprintf(part, sizeof part, " %s,", e.params.list[i]->name);
+    missing += strstr(err.msg, part) != NULL;
+    snprintf(part, sizeof part, " odd.%s,", e.params.list[i]->name);
+    unexpected += strstr(err.msg, part) != NULL;
+  }
+  EXPECT(body > 10);
+  EXPECT_INT(missing, 10);
+  EXPECT_INT(unexpected, 10);
+  char all[64];
+  snprintf(all, sizeof all, "(%d tensors in all)", 2 * body);
+  EXPECT(strstr(err.msg, all) != NULL);
+  engine_close(&e);
+}
+
+// BatchNorm2d's counter goes on from where it stood; other norms have none.
+TEST(state_counts_batches) {
+  for (NormKind norm = NORM_FROZEN_BN; norm <= NORM_GN; norm++) {
+    ModelConfig config = config_of(norm, CLASSES);
+    Engine e;
+    open_engine(&e, &config);
+    params_randomise(&e.params, 1);
+    run_step(&e, 0);
+    EXPECT_STR(load(&e, save(&e, "batches", false), (LoadOptions){0}).msg, "");
+    run_step(&e, 1);
+    Checkpoint c;
+    Err err;
+    if (!EXPECT(ckpt_open(&c, save(&e, "batches", false), &err))) return;
+    const CkptTensor *t = ckpt_find(&c, "backbone.body.layer1.0.bn1.num_batches_tracked");
+    EXPECT(norm == NORM_BN ? t && t->type == CKPT_I64 && t->ndim == 0 && *(const int64_t *)t->data == 2 : !t);
+    ckpt_close(&c);
+    engine_close(&e);
+  }
+}
+
+// A data set may lack categories of the model (COCO's file has 80, torchvision's labels are 90), not the other way round.
+TEST(evaluate_categories_are_the_models) {
+  Category known[] = {{.id = 1}, {.id = 7}, {.id = 9}};
+  Engine e = {.config = {.classes = COUNT(known) + 1}, .category = known};
+  CocoCategory some[] = {{.id = 9, .name = "nine"}, {.id = 1, .name = "one"}}, other[] = {{.id = 2, .name = "two"}};
+  Dataset d = {.coco = {.path = "FILE", .categories = some, .num_categories = COUNT(some)}};
+  Err err = {""};
+  EXPECT(evaluate_categories(&e, &d, &err));
+  d.coco.categories = other, d.coco.num_categories = COUNT(other);
+  EXPECT(!evaluate_categories(&e, &d, &err));
+  EXPECT_STR(err.msg, "FILE: category 1, id 2 (two), is none of the checkpoint's 3");
 }
 
 // ---- the step -------------------------------------------------------------------------------------------------------

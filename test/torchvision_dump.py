@@ -5,7 +5,7 @@ from safetensors import safe_open
 
 # ---- our random numbers, torchvision's sampler --------------------------------------------------------------------
 
-RNG_RPN, RNG_ROI = 4, 5
+RNG_ORDER, RNG_FLIP, RNG_RPN, RNG_ROI = 1, 2, 4, 5
 
 
 def rng_mix(x):
@@ -20,15 +20,25 @@ def rng_key(key, word):
     return rng_mix(np.uint64(key) ^ rng_mix(word))
 
 
+def rng_u32(key, i):
+    return rng_key(key, i) >> np.uint64(32)
+
+
+def rng_uniform(key, i):
+    return (rng_u32(key, i) >> np.uint64(8)) * 2.0 ** -24
+
+
 class KeyedSampler:
     """BalancedPositiveNegativeSampler whose permutation is ours; remembers what it chose."""
 
-    def __init__(self, like, keys, use):
-        self.batch, self.fraction, self.keys, self.use = like.batch_size_per_image, like.positive_fraction, keys, use
+    def __init__(self, like, use):
+        self.batch, self.fraction, self.use = like.batch_size_per_image, like.positive_fraction, use
+        self.keys = []  # of the images of a batch
 
     def first(self, key, candidates, n):
-        numbers = rng_key(rng_key(key, self.use), candidates.numpy().astype(np.uint64)) >> np.uint64(32)
-        return candidates[torch.from_numpy(np.lexsort((candidates.numpy(), numbers))[:n].copy())]
+        index = candidates.cpu().numpy()
+        numbers = rng_u32(rng_key(key, self.use), index.astype(np.uint64))
+        return candidates[torch.from_numpy(np.lexsort((index, numbers))[:n].copy())]
 
     def __call__(self, labels):
         self.chosen, masks = [], ([], [])

@@ -22,9 +22,9 @@ from torchvision.ops import FrozenBatchNorm2d, MultiScaleRoIAlign
 R50 = dict(size=800, max_size=1333, mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225], depth=50, width=64,
            norm="frozen-bn", norm_groups=32, norm_eps=1e-5, trainable_layers=3, fpn_channels=256,
            anchor_size=[32, 64, 128, 256, 512], rpn_batch=256, rpn_positive=0.5, rpn_pre_nms_train=2000,
-           rpn_pre_nms_test=1000, rpn_post_nms_train=2000, rpn_post_nms_test=1000, box_dim=1024, roi_batch=512,
-           roi_positive=0.25, roi_canonical_size=224, mask_dim=256, mask_layers=4, min_score=0.05, nms=0.5,
-           detections=100, classes=81)
+           rpn_pre_nms_test=1000, rpn_post_nms_train=2000, rpn_post_nms_test=1000, box_dim=1024, roi_high=0.5,
+           roi_low=0.5, roi_batch=512, roi_positive=0.25, roi_canonical_size=224, mask_dim=256, mask_layers=4,
+           min_score=0.05, nms=0.5, detections=100, classes=81)
 SMALL = dict(R50, size=256, max_size=426)
 TINY = dict(R50, size=128, max_size=256, depth=10, width=24, norm="gn", norm_groups=8, trainable_layers=5,
             fpn_channels=48, anchor_size=[12, 24, 48, 96, 192], rpn_batch=128, rpn_pre_nms_train=200,
@@ -79,6 +79,7 @@ def build(c):
         box_roi_pool=MultiScaleRoIAlign(levels, 7, 2, canonical_scale=scale),
         box_head=TwoMLPHead(channels * 49, c["box_dim"]), box_predictor=FastRCNNPredictor(c["box_dim"], c["classes"]),
         box_score_thresh=f32(c["min_score"]), box_nms_thresh=f32(c["nms"]), box_detections_per_img=c["detections"],
+        box_fg_iou_thresh=f32(c["roi_high"]), box_bg_iou_thresh=f32(c["roi_low"]),
         box_batch_size_per_image=c["roi_batch"], box_positive_fraction=c["roi_positive"],
         mask_roi_pool=MultiScaleRoIAlign(levels, 14, 2, canonical_scale=scale),
         mask_head=MaskRCNNHeads(channels, [c["mask_dim"]] * c["mask_layers"], 1),
@@ -88,8 +89,29 @@ def build(c):
     return model
 
 
+OUTPUTS = {"rpn.head.cls_logits": 1.5, "rpn.head.bbox_pred": 0.3, "roi_heads.box_predictor.cls_score": 2.0,
+           "roi_heads.box_predictor.bbox_pred": 1.0, "roi_heads.mask_predictor.mask_fcn_logits": 1.0}
+
+
+def output_gains(model, images):
+    """By what the weights of each output layer have to be multiplied so that logits and deltas have the standard
+    deviation above, a spread that decides something."""
+    seen, hooks = {name: [] for name in OUTPUTS}, []
+    for name in OUTPUTS:
+        hooks.append(model.get_submodule(name).register_forward_hook(
+            lambda module, _, y, outputs=seen[name]: outputs.append(y.flatten())))
+    model.eval()
+    threshold, model.roi_heads.score_thresh = model.roi_heads.score_thresh, -1.0  # the masks must run, too
+    with torch.no_grad():
+        model(images)
+    model.roi_heads.score_thresh = threshold
+    for hook in hooks:
+        hook.remove()
+    return {name: std / torch.cat(seen[name]).std() for name, std in OUTPUTS.items()}
+
+
 def spread_outputs(model, c):
-    """Random norms; output layers scaled on noise so that logits and deltas have a spread that decides something."""
+    """Random norms; output layers scaled on noise."""
     with torch.no_grad():
         for name, t in list(model.named_parameters()) + list(model.named_buffers()):
             if ".bn" in name or ".downsample.1." in name:
@@ -97,29 +119,23 @@ def spread_outputs(model, c):
                     t.uniform_(0.5, 1.0)
                 elif name.endswith(("bias", "running_mean")):
                     t.uniform_(-0.2, 0.2)
-        wanted = {model.rpn.head.cls_logits: 1.5, model.rpn.head.bbox_pred: 0.3,
-                  model.roi_heads.box_predictor.cls_score: 2.0, model.roi_heads.box_predictor.bbox_pred: 1.0,
-                  model.roi_heads.mask_predictor.mask_fcn_logits: 1.0}
-        seen, hooks = {}, []
-        for layer in wanted:
-            hooks.append(layer.register_forward_hook(lambda m, _, y: seen.setdefault(m, []).append(y.flatten())))
-        model.eval()
-        noise = torch.nn.functional.interpolate(torch.rand(1, 3, 24, 32), size=(c["size"], c["size"] * 4 // 3))
-        threshold, model.roi_heads.score_thresh = model.roi_heads.score_thresh, -1.0  # the masks must run, too
-        model([noise[0]])
-        model.roi_heads.score_thresh = threshold
-        for hook in hooks:
-            hook.remove()
-        for layer, std in wanted.items():
-            layer.weight *= std / torch.cat(seen[layer]).std()
+        noise = torch.rand(1, 3, 24, 32).to(next(model.parameters()).device)
+        noise = torch.nn.functional.interpolate(noise, size=(c["size"], c["size"] * 4 // 3))
+        for name, gain in output_gains(model, [noise[0]]).items():
+            model.get_submodule(name).weight *= gain
 
 
-def write_checkpoint(model, c, categories, path):
+def metadata(c, categories):
+    """Of a checkpoint of ours: engine/state.h."""
     meta = {"format": "maskrcnn.c 1", "categories": json.dumps(categories)}
     for key, value in c.items():
         meta["config." + key] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-    tensors = {k: v.float().contiguous() for k, v in model.state_dict().items() if not k.endswith("batches_tracked")}
-    save_file(tensors, path, meta)
+    return meta
+
+
+def write_checkpoint(model, c, categories, path):
+    tensors = {k: v.float().cpu().contiguous() for k, v in model.state_dict().items() if not k.endswith("batches_tracked")}
+    save_file(tensors, path, metadata(c, categories))
 
 
 def read_checkpoint(path):

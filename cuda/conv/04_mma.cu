@@ -267,17 +267,16 @@ template <class T, bool BACKWARD> static void launch(Device *dev, const Product 
 template <bool BACKWARD>
 static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out) {
   if (dev->measuring) return;
-  if (w->h > MAX_TAPS || w->w > MAX_TAPS)
-    return (BACKWARD ? rung_wmma.dgrad : rung_wmma.forward)(dev, conv, pairs, in, w, out);
   for_each_product(conv, pairs, in, w, out, BACKWARD,
                    [&](Product &p) { WITH_TYPE(w->dtype, T, { launch<T, BACKWARD>(dev, p); }); });
 }
 
-// TF32 is a loss of precision that has to be asked for.
-static bool supports(const Device *dev, ConvOp, const Tensor *in) {
+// TF32 is a loss of precision that has to be asked for. A filter's taps have to fit a row's mask.
+static bool supports(const Device *dev, ConvOp op, const Conv *, const Tensor *in, const Tensor *w) {
   int major;
   CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, dev->index));
-  return major >= 8 && (in->dtype != F32 || dev->tf32);
+  bool few = op == CONV_WGRAD || (w->h <= MAX_TAPS && w->w <= MAX_TAPS);
+  return major >= 8 && few && (in->dtype != F32 || dev->tf32);
 }
 
 extern "C" const Rung rung_mma = {"mma", supports, compute<false>, compute<true>, mma_wgrad};

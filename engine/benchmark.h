@@ -1,0 +1,41 @@
+// Benchmark: how fast steps are and where their time goes.
+#pragma once
+#include "engine/engine.h"
+#include "nn/trace.h"
+
+// What was measured, as every record of a benchmark names it.
+typedef struct BenchSetting {
+  const char *bench; // "train", "infer"
+  const char *amp, *conv;
+  bool tf32, full_masks;
+  int steps;    // measured, after half as many that are not
+  bool profile; // and a row per node
+  Trace *trace; // of the steps that are timed node by node; NULL = none
+} BenchSetting;
+
+// What making a step brought to light, loader included: sums over the steps whose results came. Seconds; all but wait only
+// of steps that are timed node by node.
+typedef struct BenchStep {
+  double wait;         // for the loader
+  double transfer;     // of the batch to the device
+  double update;       // of the parameters; training
+  double results;      // from what the device computed to detections with masks; inference
+  int rois, positives; // rows that the box head, the mask head worked on
+} BenchStep;
+typedef struct Stepper {
+  // i counts from 0. In training results come later; `wait` is for all of the steps so far.
+  bool (*step)(void *context, int64_t i, bool wait, BenchStep *out, Err *err);
+  void *context;
+} Stepper;
+
+// Warms up, measures images per second, then takes a tenth as many steps node by node, for the time of each part, and
+// prints the record on stdout. False when a step failed.
+bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err *err);
+// Inference over and over a data set, whose shapes the engine was opened with; `threads` decode. From decoded images to
+// run-length masks.
+bool benchmark_infer(Engine *e, const BenchSetting *s, const Dataset *d, int threads, Err *err);
+
+// Steps that are timed node by node: they are queued by the host, not replayed.
+void benchmark_time_nodes(Engine *e, bool on, Trace *trace);
+// The profiles of all graphs that ran timed, on stdout.
+void benchmark_print_nodes(const Engine *e);
