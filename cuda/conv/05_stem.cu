@@ -50,7 +50,7 @@ __device__ __forceinline__ StemTile stem_tile(const StemProduct &p, int tile) {
 // ---- kernel -----------------------------------------------------------------------------------------------------------
 
 __device__ void stem_fetch(const StemProduct &p, StemShared &s, uint32_t bank, int tiles) {
-  uint32_t filter = shared_address(&s.filter);
+  uint32_t filter = kept_address(&s.filter);
   barrier_expect(filter, BANK_BYTES);
   for (int i = 0; i < TAPS_Y * PAIRS; i++)
     tma_load(bank + i * FILTER_BYTES, &p.filter, filter, (2 * (i % PAIRS) - p.front) * CHANNELS, i / PAIRS, 0, 0);
@@ -69,7 +69,7 @@ __device__ void stem_multiply(const StemProduct &p, StemShared &s, uint32_t bank
   Ring<STAGES> ring(s.ring);
   int warp = uniform(threadIdx.x % WARPGROUP / 32);
   uint32_t boxes = bank + BANK_BYTES + STAGES * PATCH_BYTES + (warpgroup * 4 + warp) * 2 * BOX_BYTES;
-  barrier_wait(shared_address(&s.filter), 0);
+  barrier_wait(kept_address(&s.filter), 0);
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, ring.advance()) {
     StemTile t = stem_tile(p, tile);
     ring.wait_full();
@@ -102,16 +102,16 @@ __device__ void stem_multiply(const StemProduct &p, StemShared &s, uint32_t bank
 
 template <class T>
 __global__ __launch_bounds__(WGMMA_THREADS, 1) void stem_kernel(const __grid_constant__ StemProduct p) {
-  if constexpr (HOPPER) {
+  if constexpr (HAS_WGMMA) {
     __shared__ StemShared s;
-    uint32_t bank = (shared_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
+    uint32_t bank = (kept_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
     int warpgroup = uniform(threadIdx.x / WARPGROUP), tiles = rows_of(p.in) * p.down * p.across;
     if (threadIdx.x == 0) {
       for (int i = 0; i < STAGES; i++) {
-        barrier_init(shared_address(&s.ring.full[i]), 1);
-        barrier_init(shared_address(&s.ring.empty[i]), CONSUMERS);
+        barrier_init(kept_address(&s.ring.full[i]), 1);
+        barrier_init(kept_address(&s.ring.empty[i]), CONSUMERS);
       }
-      barrier_init(shared_address(&s.filter), 1);
+      barrier_init(kept_address(&s.filter), 1);
       barrier_init_fence();
     }
     if (warpgroup == 0) load_bias<FILTERS>(p.out, 0, s.bias);

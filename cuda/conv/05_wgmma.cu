@@ -8,7 +8,7 @@
 #include "cuda/conv/wgmma.cuh"
 
 enum {
-  MAX_PARTS = 8,
+  MAX_MAPPED = 8,
   DEPTH = 64, // terms of a stage: one swizzled row of 16-bit elements
   BAND = 8,   // tiles across that are neighbours in the order of tiles
 };
@@ -19,13 +19,13 @@ struct MappedPart {
   Part part;
   bool dense; // the positions are the tensor's pixels, in order
 };
-struct Product {
+struct WgmmaProduct {
   CUtensorMap filter; // [columns of the filter bank, taps, channels]
-  MappedPart of[MAX_PARTS];
+  MappedPart of[MAX_MAPPED];
   int parts, across; // tiles across
   int filter_width;  // taps
 };
-static_assert(sizeof(Product) <= 4096 + 28 * 1024, "a kernel's arguments");
+static_assert(sizeof(WgmmaProduct) <= 4096 + 28 * 1024, "a kernel's arguments");
 
 // ROWS × COLUMNS of a result, by one block. CLUSTER blocks, one below the other, share the filter's tile, of which each
 // fetches a part for all. BACKWARD: the filter is read with its terms as rows, in columns of 64 channels.
@@ -49,7 +49,7 @@ template <int ROWS_, int COLUMNS_, int CLUSTER_, bool BACKWARD_> struct WgmmaTil
 
 // What a block has in shared memory besides its stages.
 template <class Tile> struct Schedule {
-  int first[MAX_PARTS + 1];                           // tile of each part, counted in tiles of a cluster
+  int first[MAX_MAPPED + 1];                          // tile of each part, counted in tiles of a cluster
   alignas(8) float bias[CONSUMERS][2][Tile::COLUMNS]; // of the tile, and of the one before or after
   RingBarriers<Tile::STAGES> ring;
 };
@@ -58,7 +58,7 @@ struct Work {
 };
 
 // Past the device-side count of a part's rows there are no tiles.
-template <class Tile> __device__ void count_tiles(const Product &p, Schedule<Tile> &s) {
+template <class Tile> __device__ void count_tiles(const WgmmaProduct &p, Schedule<Tile> &s) {
   s.first[0] = 0;
   for (int i = 0; i < p.parts; i++) {
     int down = (gather_rows(p.of[i].part.gather) + Tile::ROWS * Tile::CLUSTER - 1) / (Tile::ROWS * Tile::CLUSTER);
@@ -67,7 +67,7 @@ template <class Tile> __device__ void count_tiles(const Product &p, Schedule<Til
 }
 
 // Tiles that share pixels are neighbours; where the filters of all columns would not stay in L2, a band of them is.
-template <class Tile> __device__ Work find_work(const Product &p, const Schedule<Tile> &s, int tile, int rank) {
+template <class Tile> __device__ Work find_work(const WgmmaProduct &p, const Schedule<Tile> &s, int tile, int rank) {
   int i = 0;
   while (tile >= s.first[i + 1]) i++;
   int rest = tile - s.first[i], down = (s.first[i + 1] - s.first[i]) / p.across;
@@ -87,8 +87,8 @@ __device__ __forceinline__ int stages_of(const Gather &g) {
 
 // The filter's tile of a stage: channels c … under a tap.
 template <class Tile>
-__device__ __forceinline__ void fetch_filter(const Product &p, uint32_t to, uint32_t full, int c, int tap, int column,
-                                             int rank) {
+__device__ __forceinline__ void fetch_filter(const WgmmaProduct &p, uint32_t to, uint32_t full, int c, int tap,
+                                             int column, int rank) {
   constexpr int SHARE = (Tile::BACKWARD ? Tile::CHUNKS : Tile::COLUMNS) / Tile::CLUSTER;
   constexpr uint16_t ALL = (1 << Tile::CLUSTER) - 1;
   int first = rank * SHARE;
@@ -106,7 +106,7 @@ __device__ __forceinline__ void fetch_filter(const Product &p, uint32_t to, uint
 }
 
 // What one of two threads does for all stages of all tiles: it fetches pixels, or the filter.
-template <class Tile, bool PIXELS> __device__ void fetch(const Product &p, Schedule<Tile> &s, uint32_t stages) {
+template <class Tile, bool PIXELS> __device__ void fetch(const WgmmaProduct &p, Schedule<Tile> &s, uint32_t stages) {
   Ring<Tile::STAGES> ring(s.ring);
   int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER;
   for (int tile = blockIdx.x / Tile::CLUSTER; tile < s.first[p.parts]; tile += step) {
@@ -116,10 +116,11 @@ template <class Tile, bool PIXELS> __device__ void fetch(const Product &p, Sched
     const Axis &gy = g.walk.y, &gx = g.walk.x;
     Position at = position_of(g, work.row);
     int y = gy.in + gy.in_step * at.i, x = gx.in + gx.in_step * at.j;
-    int taps_x = kept(gx.taps), channels = kept(g.in.ldc), first_c = gy.taps * taps_x ? 0 : channels; // past: zeros
-    int tap_row = kept(gy.filter * p.filter_width + gx.filter), tap = tap_row;
-    int tap_step = kept(gx.filter_step), row_step = kept(gy.filter_step * p.filter_width);
-    bool dense = kept(m.dense);
+    int taps_x = in_register(gx.taps), channels = in_register(g.in.ldc),
+        first_c = gy.taps * taps_x ? 0 : channels; // past: zeros
+    int tap_row = in_register(gy.filter * p.filter_width + gx.filter), tap = tap_row;
+    int tap_step = in_register(gx.filter_step), row_step = in_register(gy.filter_step * p.filter_width);
+    bool dense = in_register(m.dense);
     int c = first_c, ty = 0, tx = 0;
     for (int i = stages_of(g); i > 0; i--) {
       uint32_t to = stages + ring.stage * Tile::STAGE;
@@ -191,14 +192,14 @@ __device__ __forceinline__ RowPlace find_row(const Part &p, int row) {
 // ---- kernel -----------------------------------------------------------------------------------------------------------
 
 template <class T, class Tile>
-__global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_constant__ Product p) {
-  if constexpr (HOPPER) {
+__global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_constant__ WgmmaProduct p) {
+  if constexpr (HAS_WGMMA) {
     __shared__ Schedule<Tile> s;
-    uint32_t stages = (shared_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
+    uint32_t stages = (kept_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
     if (threadIdx.x == 0) {
       for (int i = 0; i < Tile::STAGES; i++) {
-        barrier_init(shared_address(&s.ring.full[i]), 2); // pixels, filter
-        barrier_init(shared_address(&s.ring.empty[i]), CONSUMERS * Tile::CLUSTER);
+        barrier_init(kept_address(&s.ring.full[i]), 2); // pixels, filter
+        barrier_init(kept_address(&s.ring.empty[i]), CONSUMERS * Tile::CLUSTER);
       }
       barrier_init_fence();
       count_tiles(p, s);
@@ -246,7 +247,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
 
 // ---- launchers --------------------------------------------------------------------------------------------------------
 
-template <class T, class Tile> static void launch_tiles(Device *dev, Product &p, const Tensor *w) {
+template <class T, class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, const Tensor *w) {
   p.across = blocks_for(p.of[0].part.out.t.ldc, Tile::COLUMNS);
   p.filter_width = w->w;
   p.filter = map_boxes(w->data, w->dtype, {(size_t)w->ldc, (size_t)w->h * w->w, (size_t)w->n, 1},
@@ -278,7 +279,7 @@ template <class T, class Tile> static void launch_tiles(Device *dev, Product &p,
 // Cycles of a launch by tiles of this shape: as many rounds of blocks as there are, each of stages that are bound by the
 // tensor cores, by shared memory or by what L2 delivers, and an end. The constants are fitted to an H200's times of all
 // convolutions of the network with every shape of tile.
-static double cost_of(const Device *dev, const Product &p, int rows, int columns, int cluster) {
+static double cost_of(const Device *dev, const WgmmaProduct &p, int rows, int columns, int cluster) {
   double across = blocks_for(p.of[0].part.out.t.ldc, columns), tiles = 0, cycles = 0;
   for (int i = 0; i < p.parts; i++) {
     const Gather &g = p.of[i].part.gather;
@@ -293,13 +294,13 @@ static double cost_of(const Device *dev, const Product &p, int rows, int columns
   return rounds * cycles / tiles + (cluster > 1 ? 2000 : 0);
 }
 
-typedef void Launch(Device *, Product &, const Tensor *);
+typedef void Launch(Device *, WgmmaProduct &, const Tensor *);
 struct Choice {
   int rows, columns, cluster;
   Launch *launch;
 };
 
-template <class T, bool BACKWARD> static void launch(Device *dev, Product &p, const Tensor *w) {
+template <class T, bool BACKWARD> static void launch(Device *dev, WgmmaProduct &p, const Tensor *w) {
 #define CHOICE(rows, columns, cluster)                                                                                 \
   { rows, columns, cluster, launch_tiles<T, WgmmaTile<rows, columns, cluster, BACKWARD>> }
   static const Choice choices[] = {
@@ -331,7 +332,7 @@ template <bool BACKWARD>
 static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out) {
   if (dev->measuring) return;
   if (!BACKWARD && stem_fits(conv, pairs, in, w)) return stem_forward(dev, conv, in, w, out);
-  Product p = {};
+  WgmmaProduct p = {};
   auto flush = [&] {
     if (!p.parts) return;
     if (w->dtype == BF16)
@@ -341,7 +342,7 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
     p.parts = 0;
   };
   for_each_part(conv, pairs, in, w, out, BACKWARD, [&](const Part &part) {
-    if (p.parts == MAX_PARTS) flush();
+    if (p.parts == MAX_MAPPED) flush();
     int i = p.parts++; // the longest sums first, so that the last tiles are short ones
     for (; i > 0 && walk_taps(&p.of[i - 1].part.gather.walk) < walk_taps(&part.gather.walk); i--) p.of[i] = p.of[i - 1];
     p.of[i] = {{}, map_out(&part.out.t), part, is_dense(part.gather)};

@@ -162,7 +162,7 @@ __device__ __forceinline__ void multiply(FilterSum<Tile> &sum, const FilterProdu
   int apart = shared ? SWIZZLE_ROW : PANEL_BYTES;
   uint32_t a0 = Tile::WIDE ? 0 : warpgroup * Tile::DOWN * PANEL_BYTES;
   uint32_t b0 = Tile::A_BYTES + (Tile::WIDE ? warpgroup * Tile::ACROSS * apart : 0);
-  uint64_t column = small_descriptor(shared_address(ones.v));
+  uint64_t column = small_descriptor(kept_address(ones.v));
   bool tells = threadIdx.x % WARPGROUP == 0;
   uint32_t before = 0; // the barrier at which this thread tells that the stage before is free again
   auto release = [&] {
@@ -276,18 +276,17 @@ template <class Tile> __device__ __forceinline__ void write_sums(const FilterPro
 
 template <class T, class Tile>
 __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __grid_constant__ FilterProduct p) {
-  if constexpr (HOPPER) {
+  if constexpr (HAS_WGMMA) {
     __shared__ RingBarriers<Tile::STAGES> ring;
     __shared__ alignas(128) Ones<T> ones;
-    uint32_t begin = shared_address(dynamic_shared()),
-             stages = (begin + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
+    uint32_t begin = kept_address(dynamic_shared()), stages = (begin + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
     follower_start();
     if (threadIdx.x == THREADS)
       for (int i = 0; i < p.parts; i++) tma_prefetch_map(&p.part[i].dy), tma_prefetch_map(&p.part[i].x);
     if (threadIdx.x == 0) {
       for (int i = 0; i < Tile::STAGES; i++) {
-        barrier_init(shared_address(&ring.full[i]), 1);
-        barrier_init(shared_address(&ring.empty[i]), CONSUMERS);
+        barrier_init(kept_address(&ring.full[i]), 1);
+        barrier_init(kept_address(&ring.empty[i]), CONSUMERS);
       }
       barrier_init_fence();
     }

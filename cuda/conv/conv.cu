@@ -7,8 +7,9 @@
 
 // ---- the rung -------------------------------------------------------------------------------------------------------
 
-extern "C" const Rung *const conv_rungs[] = {&rung_naive, &rung_im2col, &rung_wmma, &rung_wgmma, &rung_cudnn, NULL};
-static const Rung *const fastest[] = {&rung_wgmma, &rung_wmma, &rung_im2col}; // of ours, first
+extern "C" const Rung *const conv_rungs[] = {&rung_naive, &rung_im2col, &rung_wmma, &rung_mma,
+                                             &rung_wgmma, &rung_cudnn,  NULL};
+static const Rung *const fastest[] = {&rung_wgmma, &rung_mma, &rung_wmma, &rung_im2col}; // of ours, first
 
 const Rung *conv_rung(const char *name) {
   for (const Rung *const *rung = conv_rungs; *rung; rung++)

@@ -11,9 +11,9 @@
 #include "cuda/conv/walk.cuh"
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-static constexpr bool HOPPER = false;
+static constexpr bool HAS_WGMMA = false;
 #else
-static constexpr bool HOPPER = true;
+static constexpr bool HAS_WGMMA = true;
 #endif
 
 enum {
@@ -25,16 +25,12 @@ enum {
   MAX_POLLS = 1 << 28,     // minutes: a barrier that is still waited for then never completes
 };
 
-// Volatile, so that it is computed once and kept: a special register, which is slow to read, is part of it.
-__device__ __forceinline__ uint32_t shared_address(const void *p) {
+// An address in shared memory, computed once and kept (volatile): a special register, which is slow to read, is part of
+// it.
+__device__ __forceinline__ uint32_t kept_address(const void *p) {
   uint32_t address;
   asm volatile("{\n.reg .u64 wide;\ncvta.to.shared.u64 wide, %1;\ncvt.u32.u64 %0, wide;\n}" : "=r"(address) : "l"(p));
   return address;
-}
-// The same for what the compiler would otherwise fetch from the kernel's arguments again and again.
-__device__ __forceinline__ int kept(int v) {
-  asm volatile("" : "+r"(v));
-  return v;
 }
 
 // ---- mbarriers ------------------------------------------------------------------------------------------------------
@@ -87,7 +83,7 @@ template <int STAGES> struct Ring {
   int stage = 0;
   uint32_t parity = 0;
 
-  __device__ Ring(RingBarriers<STAGES> &b) : full(shared_address(b.full)), empty(shared_address(b.empty)) {}
+  __device__ Ring(RingBarriers<STAGES> &b) : full(kept_address(b.full)), empty(kept_address(b.empty)) {}
   __device__ __forceinline__ void wait_full() const { barrier_wait(full, parity); }
   __device__ __forceinline__ void wait_empty() const { barrier_wait(empty, parity ^ 1); }
   __device__ __forceinline__ void advance() {

@@ -22,7 +22,7 @@ struct Rung {
   bool wgrad_sums; // wgrad yields db, too
 };
 
-extern const Rung rung_naive, rung_im2col, rung_wmma, rung_wgmma, rung_cudnn;
+extern const Rung rung_naive, rung_im2col, rung_wmma, rung_mma, rung_wgmma, rung_cudnn;
 extern const Rung *const conv_rungs[]; // all of them, from the bottom; NULL at the end
 
 // By name; NULL when there is none.
