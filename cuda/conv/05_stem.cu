@@ -20,13 +20,14 @@ enum {
   FILTER_BYTES = FILTERS * PAIR_BYTES, // of one pair of taps
   BANK_BYTES = TAPS_Y * PAIRS * FILTER_BYTES,
   STAGES = 4,
-  BOXES = 4 * TILE_H * BOX_BYTES,
+  BOX = WARP_ROWS * (FILTERS * 2 + 16),
+  BOXES = 4 * TILE_H * BOX,
   BYTES = SWIZZLE_ATOM + BANK_BYTES + BOXES + STAGES * PATCH_BYTES,
 };
 static_assert(PATCH_W >= TILE_W + PAIRS - 1 && BYTES <= MAX_SHARED - 2048 && TILE_H == 2 * CONSUMERS);
 
 struct StemProduct {
-  CUtensorMap image, filter, results; // [n, h, w / 2, pair]; [filters, taps down, (taps across, channels)]; pixels
+  CUtensorMap image, filter; // [n, h, w / 2, pair]; [filters, taps down, (taps across, channels)]
   DestArgs out;
   Tensor in;
   int pad_y, pad_pairs, front; // front: 1 if a tap of zeros comes first
@@ -68,7 +69,7 @@ template <class T>
 __device__ void stem_multiply(const StemProduct &p, StemShared &s, uint32_t bank, int tiles, int warpgroup) {
   Ring<STAGES> ring(s.ring);
   int warp = uniform(threadIdx.x % WARPGROUP / 32);
-  uint32_t boxes = bank + BANK_BYTES + STAGES * PATCH_BYTES + (warpgroup * 4 + warp) * 2 * BOX_BYTES;
+  uint32_t boxes = bank + BANK_BYTES + STAGES * PATCH_BYTES + (warpgroup * 4 + warp) * 2 * BOX;
   barrier_wait(kept_address(&s.filter), 0);
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, ring.advance()) {
     StemTile t = stem_tile(p, tile);
@@ -94,7 +95,7 @@ __device__ void stem_multiply(const StemProduct &p, StemShared &s, uint32_t bank
     for (int j = 0; j < 2; j++) {
       int y = t.y + 2 * warpgroup + j, x = t.x + warp * WARP_ROWS + place_row();
       RowPlace place = row_place(p.out, y < p.out.t.h && x < p.out.t.w, t.n, y, x);
-      store_rows(p.out, &p.results, sum[j], place, 0, s.bias, StagedRows<T, FILTERS>{boxes + j * BOX_BYTES});
+      store_rows(p.out, sum[j], place, 0, s.bias, Box<T, FILTERS>{boxes + j * BOX});
     }
   }
   bulk_wait();
@@ -147,7 +148,6 @@ void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *
                       {(int)pair, PATCH_W, PATCH_H, 1});
   p.filter =
       map_boxes(w->data, w->dtype, {(size_t)w->w * w->ldc, (size_t)w->h, (size_t)w->n, 1}, {(int)pair, 1, FILTERS, 1});
-  p.results = map_out(&y->t);
   p.out = dest_args(y);
   p.in = *x;
   p.pad_y = conv->pad;

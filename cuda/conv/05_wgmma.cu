@@ -13,9 +13,9 @@ enum {
   BAND = 8,   // tiles across that are neighbours in the order of tiles
 };
 
-// One of the products that a launch computes, and the maps of the pixels that it reads and writes.
+// One of the products that a launch computes, and the map of the pixels that it reads.
 struct MappedPart {
-  CUtensorMap pixels, out;
+  CUtensorMap pixels;
   Part part;
   bool dense; // the positions are the tensor's pixels, in order
 };
@@ -36,11 +36,9 @@ template <int ROWS_, int COLUMNS_, int CLUSTER_, bool BACKWARD_> struct WgmmaTil
   static constexpr int CHUNK = DEPTH * SWIZZLE_ROW;            // backward: 64 channels of a stage's terms
   static constexpr int CHUNKS = (COLUMNS + 63) / 64;
   static constexpr int A_BYTES = ROWS * SWIZZLE_ROW, B_BYTES = BACKWARD ? CHUNKS * CHUNK : COLUMNS * SWIZZLE_ROW;
-  static constexpr int STAGE = A_BYTES + B_BYTES, BOXES = CHUNKS * BOX_BYTES; // of a warp's sixteen rows
-  static constexpr int ALL_STAGES =
-      (MAX_SHARED - SWIZZLE_ATOM - 5 * 1024 - ROWS / WARP_ROWS * BOXES) / STAGE; // 5 KB: the schedule
-  static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8,
-                       BYTES = STAGES * STAGE + ROWS / WARP_ROWS * BOXES + SWIZZLE_ATOM;
+  static constexpr int STAGE = A_BYTES + B_BYTES, BOX = WARP_ROWS * (COLUMNS * 2 + 16), BOXES = ROWS / WARP_ROWS * BOX;
+  static constexpr int ALL_STAGES = (MAX_SHARED - SWIZZLE_ATOM - 5 * 1024 - BOXES) / STAGE; // 5 KB: the schedule
+  static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + BOXES + SWIZZLE_ATOM;
   static_assert(STAGES >= 3 && DOWN >= 1 && ROWS <= 256 && B_BYTES % SWIZZLE_ATOM == 0);
   static_assert(BACKWARD ? CHUNKS % CLUSTER == 0 : COLUMNS / CLUSTER % 8 == 0);
 };
@@ -217,7 +215,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       registers_take<MULTIPLY_REGISTERS>();
       Ring<Tile::STAGES> ring(s.ring);
       int warp = uniform(thread / 32);
-      uint32_t boxes = stages + Tile::STAGES * Tile::STAGE + (warpgroup * 4 + warp) * Tile::DOWN * Tile::BOXES;
+      uint32_t boxes = stages + Tile::STAGES * Tile::STAGE + (warpgroup * 4 + warp) * Tile::DOWN * Tile::BOX;
       uint32_t release = thread < Tile::CLUSTER ? remote_address(ring.empty, thread) : 0;
       int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER, buffer = 0;
       for (int tile = blockIdx.x / Tile::CLUSTER; tile < s.first[p.parts]; tile += step, buffer ^= 1) {
@@ -236,8 +234,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
         warpgroup_sync(warpgroup); // the bias is there, and the buffer for the next one free
 #pragma unroll
         for (int i = 0; i < Tile::DOWN; i++)
-          store_rows(part.out, &p.of[work.part].out, sum.part[i], place[i], work.column, bias,
-                     StagedRows<T, Tile::COLUMNS>{boxes + i * Tile::BOXES});
+          store_rows(part.out, sum.part[i], place[i], work.column, bias, Box<T, Tile::COLUMNS>{boxes + i * Tile::BOX});
       }
       bulk_wait();
     }
@@ -345,7 +342,7 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
     if (p.parts == MAX_MAPPED) flush();
     int i = p.parts++; // the longest sums first, so that the last tiles are short ones
     for (; i > 0 && walk_taps(&p.of[i - 1].part.gather.walk) < walk_taps(&part.gather.walk); i--) p.of[i] = p.of[i - 1];
-    p.of[i] = {{}, map_out(&part.out.t), part, is_dense(part.gather)};
+    p.of[i] = {{}, part, is_dense(part.gather)};
   });
   flush();
 }

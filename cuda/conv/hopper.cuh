@@ -70,8 +70,7 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
                  : "r"(barrier), "r"(parity)
                  : "memory");
     if (done) return;
-    // An error that is reported, where a hang would not be. (A trap here makes ptxas spill the sums of large tiles.)
-    if (polls == MAX_POLLS) *(volatile int *)NULL = 0;
+    if (polls == MAX_POLLS) __trap(); // an error that is reported, where a hang would not be
   }
 }
 
@@ -172,10 +171,9 @@ __device__ __forceinline__ void tma_load_pixels(uint32_t to, const CUtensorMap *
 
 // Between ordinary writes to shared memory and the copy, or the wgmma, that reads them.
 __device__ __forceinline__ void shared_write_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// The other way, in groups: a box to where it is at (x, y, z, n), as far as that lies in the tensor.
-__device__ __forceinline__ void tma_store(const CUtensorMap *map, uint32_t from, int x, int y, int z, int n) {
-  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
-               "r"(from), "r"(x), "r"(y), "r"(z), "r"(n)
+// Copies of plain memory the other way, in groups.
+__device__ __forceinline__ void bulk_store(void *to, uint32_t from, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
                : "memory");
 }
 __device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }

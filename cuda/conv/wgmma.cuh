@@ -9,9 +9,7 @@ enum {
   MULTIPLY_REGISTERS = 232,
   WGMMA_ROWS = 64,  // of one wgmma
   WGMMA_TERMS = 16, // that it adds up
-  WARP_ROWS = 16,   // a warp's share of them …
-  BOX_COLUMNS = 64, // … goes out in boxes of so many columns
-  BOX_BYTES = WARP_ROWS * SWIZZLE_ROW,
+  WARP_ROWS = 16,   // a warp's share of them
 };
 
 static inline int multiprocessors(const Device *dev) {
@@ -84,20 +82,18 @@ template <class T> __device__ __forceinline__ float2 unpack(uint32_t bits) {
   return make_float2(to_float(pair[0]), to_float(pair[1]));
 }
 
-// A warp's sixteen rows of COLUMNS columns in 16 bits, in shared memory of its own, as swizzled boxes. A thread has
-// v[4j …] = (row r, r, r + 8, r + 8) of columns 8j + 2 · (lane % 4) and the next, r = lane / 4, as wgmma leaves it, until
-// stmatrix puts it there; ldmatrix is the way back.
-template <class T, int COLUMNS> struct StagedRows {
-  static constexpr int COUNT = (COLUMNS + BOX_COLUMNS - 1) / BOX_COLUMNS, BYTES = COUNT * BOX_BYTES;
-  static constexpr int ACROSS = COLUMNS / 8; // pieces of 16 bytes
+// A warp's sixteen rows of COLUMNS columns in 16 bits, in shared memory of its own. Rows are padded by 16 bytes, so that
+// eight of them, at any column, are in different banks. A thread has v[4j …] = (row r, r, r + 8, r + 8) of columns
+// 8j + 2 · (lane % 4) and the next, r = lane / 4, as wgmma leaves it, until stmatrix puts it there; ldmatrix is the way
+// back. Rows leave as they are, and the warp does not wait for them.
+template <class T, int COLUMNS> struct Box {
+  static constexpr int PITCH = COLUMNS * sizeof(T) + 16, BYTES = WARP_ROWS * PITCH;
   uint32_t memory;
 
-  __device__ __forceinline__ uint32_t piece(int row, int i) const {
-    return memory + i / 8 * BOX_BYTES + row * SWIZZLE_ROW + ((i ^ row) % 8) * 16;
-  }
   // For columns 16q … + 15: of which row of which 8 × 8 matrix a lane says where it is.
   __device__ __forceinline__ uint32_t matrix_row(int q) const {
-    return piece(threadIdx.x % 16, 2 * q + threadIdx.x % 32 / 16);
+    int lane = threadIdx.x % 32;
+    return memory + lane % 16 * PITCH + q * 32 + lane / 16 * 16;
   }
   // Until the rows before have left.
   __device__ __forceinline__ void wait() const {
@@ -108,11 +104,13 @@ template <class T, int COLUMNS> struct StagedRows {
   // v = f(v, element), elements being those of `from` at the pixel of each lane's row, zeros where there is none.
   template <class F>
   __device__ __forceinline__ void combine(float *v, const Tensor &from, int pixel, int c0, F f) const {
+    constexpr int ACROSS = COLUMNS / 8; // pieces of 16 bytes
 #pragma unroll
     for (int i = threadIdx.x % 32; i < WARP_ROWS * ACROSS; i += 32) {
-      int row = i / ACROSS, at = __shfl_sync(~0u, pixel, row), c = c0 + i % ACROSS * 8;
-      bool any = at >= 0 && c < from.ldc;
-      copy16_async(__cvta_shared_to_generic(piece(row, i % ACROSS)), element<T>(from, any ? at : 0, any ? c : 0), any);
+      int row = i / ACROSS, at = __shfl_sync(~0u, pixel, row), c = i % ACROSS * 8;
+      bool any = at >= 0 && c0 + c < from.ldc;
+      copy16_async((void *)__cvta_shared_to_generic(memory + row * PITCH + c * (int)sizeof(T)),
+                   element<T>(from, any ? at : 0, any ? c0 + c : 0), any);
     }
     copies_commit();
     copies_wait<0>();
@@ -130,9 +128,7 @@ template <class T, int COLUMNS> struct StagedRows {
     __syncwarp();
   }
 
-  // Sixteen pixels that follow each other leave by TMA, and the warp goes on; others by the lanes.
-  __device__ __forceinline__ void store(const float *v, const Tensor &to, const CUtensorMap *map, int pixel,
-                                        int c0) const {
+  __device__ __forceinline__ void store(const float *v, const Tensor &to, int pixel, int c0) const {
 #pragma unroll
     for (int q = 0; q < COLUMNS / 16; q++) {
       uint32_t m[4];
@@ -140,38 +136,19 @@ template <class T, int COLUMNS> struct StagedRows {
       for (int i = 0; i < 4; i++) m[i] = pack<T>(v[8 * q + 2 * i], v[8 * q + 2 * i + 1]);
       store_matrices(matrix_row(q), m);
     }
-    int first = __shfl_sync(~0u, pixel, 0);
-    if (__all_sync(~0u, first >= 0 && pixel == first + place_row())) {
-      shared_write_fence();
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) {
-        for (int i = 0; i < COUNT && c0 + i * BOX_COLUMNS < to.ldc; i++)
-          tma_store(map, memory + i * BOX_BYTES, c0 + i * BOX_COLUMNS, 0, first, 0);
-        bulk_commit();
-      }
-      return;
-    }
+    shared_write_fence();
     __syncwarp();
-#pragma unroll 2
-    for (int i = threadIdx.x % 32; i < WARP_ROWS * ACROSS; i += 32) {
-      int row = i / ACROSS, at = __shfl_sync(~0u, pixel, row), c = c0 + i % ACROSS * 8;
-      if (at >= 0 && c < to.ldc)
-        *(uint4 *)element<T>(to, at, c) = *(const uint4 *)__cvta_shared_to_generic(piece(row, i % ACROSS));
-    }
+    if (threadIdx.x % 32 < WARP_ROWS && pixel >= 0)
+      bulk_store(element<T>(to, pixel, c0), memory + place_row() * PITCH, min(COLUMNS, to.ldc - c0) * (int)sizeof(T));
+    bulk_commit();
   }
 };
-
-// How a result is written where pixels follow each other.
-static inline CUtensorMap map_out(const Tensor *t) {
-  return map_boxes(t->data, t->dtype, {(size_t)t->ldc, 1, tensor_pixels(t), 1}, {BOX_COLUMNS, 1, WARP_ROWS, 1});
-}
 
 // t = keep · f(v + bias + addend + (accumulate ? t : 0)) for a warp's sixteen rows of COLUMNS columns from c0 on:
 // dest_store8 of common.cuh for values that stand differently.
 template <class T, int COLUMNS>
-__device__ __forceinline__ void store_rows(const DestArgs &d, const CUtensorMap *map, float (&v)[COLUMNS / 2],
-                                           const RowPlace &r, int c0, const float *bias,
-                                           const StagedRows<T, COLUMNS> &staged) {
+__device__ __forceinline__ void store_rows(const DestArgs &d, float (&v)[COLUMNS / 2], const RowPlace &r, int c0,
+                                           const float *bias, const Box<T, COLUMNS> &box) {
   auto add = [](float &v, float other) { v += other; };
   int pair = 2 * (threadIdx.x % 4);
   if (d.bias)
@@ -180,7 +157,7 @@ __device__ __forceinline__ void store_rows(const DestArgs &d, const CUtensorMap 
       float2 b = *(const float2 *)(bias + 8 * j + pair);
       v[4 * j] += b.x, v[4 * j + 1] += b.y, v[4 * j + 2] += b.x, v[4 * j + 3] += b.y;
     }
-  staged.wait();
+  box.wait();
   if (d.addend.data) {
     const Tensor &a = d.addend;
     bool sum = addend_size(d) == ADDEND_DOUBLE;
@@ -188,18 +165,18 @@ __device__ __forceinline__ void store_rows(const DestArgs &d, const CUtensorMap 
 #pragma unroll 1
     for (int i = 0; i < (sum ? 4 : 1); i++) {
       bool any = r.addend >= 0 && y + i / 2 < a.h && x + i % 2 < a.w;
-      staged.combine(v, a, any ? r.addend + i / 2 * a.w + i % 2 : -1, c0, add);
+      box.combine(v, a, any ? r.addend + i / 2 * a.w + i % 2 : -1, c0, add);
     }
   }
-  if (d.accumulate) staged.combine(v, d.t, r.pixel, c0, add);
+  if (d.accumulate) box.combine(v, d.t, r.pixel, c0, add);
   if (d.relu)
 #pragma unroll
     for (int i = 0; i < COLUMNS / 2; i++) v[i] = v[i] < 0.f ? 0.f : v[i]; // NaN stays
-  if (d.mask.data) staged.combine(v, d.mask, r.pixel, c0, [](float &v, float mask) { v = mask > 0.f ? v : 0.f; });
+  if (d.mask.data) box.combine(v, d.mask, r.pixel, c0, [](float &v, float mask) { v = mask > 0.f ? v : 0.f; });
   if (c0 + COLUMNS > d.t.c)
 #pragma unroll
     for (int i = 0; i < COLUMNS / 2; i++) v[i] = c0 + i / 4 * 8 + pair + i % 2 < d.t.c ? v[i] : 0.f;
-  staged.store(v, d.t, map, r.pixel, c0);
+  box.store(v, d.t, r.pixel, c0);
 }
 
 // ---- rung 05's other files ---------------------------------------------------------------------------------------------
