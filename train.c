@@ -8,6 +8,7 @@
 #include "engine/curves.h"
 #include "engine/engine.h"
 #include "engine/evaluate.h"
+#include "engine/loader_benchmark.h"
 #include "engine/state.h"
 #include "engine/train_options.h"
 #include "nn/log.h"
@@ -91,7 +92,7 @@ static void open_data(Run *r, const ModelConfig *c) {
       .resize = {c->size, c->max_size}, .max_canvases = o->canvases, .keep_empty = o->keep_empty, .limit = o->limit};
   Err err;
   if (!dataset_open(&r->train, o->data, o->train_split, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (o->eval_every < 0 || o->benchmark) return;
+  if (o->eval_every < 0 || o->benchmark || o->benchmark_loader) return;
   bool asked = o->eval_every > 0 || strcmp(o->val_split, "val");
   if (!asked && !has_split(o->data, o->val_split, &err)) {
     fprintf(stderr, "no evaluation: %s\n", err.msg);
@@ -226,21 +227,25 @@ _Noreturn static void stop_not_finite(Run *r, int64_t step, const StepResult *s)
       (long long)step, losses, s->grad_norm, files, r->kept);
 }
 
-static Loader *start_loader(const Run *r, Engine *engine) {
+static LoaderOptions loader_options(const Run *r) {
   const TrainOptions *o = &r->o;
+  return (LoaderOptions){.batch = o->batch,
+                         .rank = 0,
+                         .world = o->gpus,
+                         .seed = (uint64_t)o->seed,
+                         .train = true,
+                         .flip = o->flip,
+                         .threads = o->threads,
+                         .prefetch = 2,
+                         .masks = true,
+                         .strict = o->strict,
+                         .first_step = r->first};
+}
+
+static Loader *start_loader(const Run *r, Engine *engine) {
   Err err;
-  LoaderOptions options = {.batch = o->batch,
-                           .rank = 0,
-                           .world = o->gpus,
-                           .seed = (uint64_t)o->seed,
-                           .train = true,
-                           .flip = o->flip,
-                           .threads = o->threads,
-                           .prefetch = 2,
-                           .masks = true,
-                           .strict = o->strict,
-                           .first_step = r->first,
-                           .memory = engine_host_memory(engine)};
+  LoaderOptions options = loader_options(r);
+  options.memory = engine_host_memory(engine);
   Loader *l = loader_open(&r->train, &options, &err);
   if (!l) die(EXIT_RUN, "%s", err.msg);
   return l;
@@ -375,13 +380,27 @@ static void benchmark(Run *r, Loader *loader, Trace *trace) {
     die(EXIT_RUN, "%s", err.msg);
 }
 
-static void open_run(Run *r) {
-  const TrainOptions *o = &r->o;
-  Err err;
+static ModelConfig config_of(const TrainOptions *o) {
   Checkpoint weights;
   if (o->weights) open_checkpoint(&weights, o->weights);
   ModelConfig config = choose_config(o, o->weights ? &weights : NULL);
   if (o->weights) ckpt_close(&weights);
+  return config;
+}
+
+static void run_loader_benchmark(Run *r) {
+  Err err;
+  ModelConfig config = config_of(&r->o);
+  open_data(r, &config);
+  dataset_print(&r->train, stderr);
+  LoaderOptions options = loader_options(r);
+  if (!loader_benchmark(&r->train, &options, r->o.benchmark_loader, &err)) die(EXIT_USAGE, "%s", err.msg);
+}
+
+static void open_run(Run *r) {
+  const TrainOptions *o = &r->o;
+  Err err;
+  ModelConfig config = config_of(o);
   open_data(r, &config);
   choose_classes(o, &config, r->train.classes);
   config.full_masks = o->full_masks;
@@ -410,6 +429,11 @@ int main(int argc, char **argv) {
   Run r = {.o = train_options(argc, argv)};
   const TrainOptions *o = &r.o;
   Err err;
+  if (o->benchmark_loader) {
+    run_loader_benchmark(&r);
+    close_run(&r);
+    return 0;
+  }
   if (!o->plan && !o->benchmark && !make_dirs(o->out, &err)) die(EXIT_USAGE, "%s", err.msg);
   open_run(&r);
   if (o->plan) return 0;

@@ -29,8 +29,8 @@ struct Loader {
   LoaderOptions options;
   Slot *slots; // step s lives in slots[s % num_slots]
   int num_slots;
-  pthread_t *threads;
-  int num_threads;
+  struct Worker *worker;
+  int num_workers;
   atomic_uchar *reported; // [num_images] bad ones
   atomic_int bad_images;
 
@@ -43,7 +43,24 @@ struct Loader {
   int64_t next;      // the step the consumer gets next
   int64_t item_step; // the next place to decode
   int item_place;
+  double seconds[LOADER_STAGES]; // of all workers
 };
+
+typedef struct Worker { // a decoder thread
+  Loader *loader;
+  pthread_t thread;
+  double seconds[LOADER_STAGES]; // not added to the loader's yet
+  double mark;                   // when the stage under way began
+} Worker;
+
+const char *const loader_stage_names[LOADER_STAGES] = {"read", "decode", "masks", "copy"};
+
+// Ends a stage, and begins the next.
+static void lap(Worker *w, LoaderStage stage) {
+  double now = now_seconds();
+  w->seconds[stage] += now - w->mark;
+  w->mark = now;
+}
 
 // One image
 
@@ -80,10 +97,17 @@ static int64_t write_objects(const Loader *l, Batch *b, int place, int i) {
   return words;
 }
 
-static bool decode(const Dataset *d, int i, Image *im, Err *err) {
+static bool decode(Worker *w, int i, Image *im, Err *err) {
+  const Dataset *d = w->loader->data;
   const CocoImage *want = &d->coco.images[d->image[i]];
   char *path = dataset_path(d, i);
-  bool ok = image_load(im, path, err);
+  w->mark = now_seconds();
+  size_t size;
+  char *bytes = file_read(path, &size, err);
+  lap(w, LOADER_READ);
+  bool ok = bytes && image_decode(im, (const uint8_t *)bytes, size, path, err);
+  lap(w, LOADER_DECODE);
+  free(bytes);
   if (ok && (im->h != want->h || im->w != want->w)) {
     ok = err_set(err, "%s: %d x %d pixels, but %d x %d in %s", path, im->w, im->h, want->w, want->h, d->coco.path);
     image_free(im);
@@ -92,11 +116,12 @@ static bool decode(const Dataset *d, int i, Image *im, Err *err) {
   return ok;
 }
 
-static bool write_image(const Loader *l, Slot *slot, int place, int i, Err *err) {
+static bool write_image(Worker *w, Slot *slot, int place, int i, Err *err) {
+  const Loader *l = w->loader;
   const Dataset *d = l->data;
   Batch *b = &slot->batch;
   Image im;
-  if (!decode(d, i, &im, err)) return false;
+  if (!decode(w, i, &im, err)) return false;
   uint64_t id = (uint64_t)d->coco.images[d->image[i]].id;
   ImageInfo info = {.offset = place * d->max_bytes, .h = im.h, .w = im.w};
   info.key = rng_key(rng_key(l->options.seed, (uint64_t)slot->epoch), id);
@@ -104,9 +129,11 @@ static bool write_image(const Loader *l, Slot *slot, int place, int i, Err *err)
   resize_shape(&d->resize, im.h, im.w, &info.rh, &info.rw);
   memcpy(b->bytes + info.offset, im.rgb, (size_t)im.h * im.w * 3);
   image_free(&im);
+  lap(w, LOADER_COPY);
   b->index[place] = i;
   b->info[place] = info;
   slot->words[place] = write_objects(l, b, place, i);
+  lap(w, LOADER_MASKS);
   return true;
 }
 
@@ -145,13 +172,14 @@ static void clear_place(Slot *slot, int place) {
   slot->words[place] = 0;
 }
 
-static void fill_place(Loader *l, Slot *slot, int place) {
+static void fill_place(Worker *w, Slot *slot, int place) {
+  Loader *l = w->loader;
   const int image = slot->batch.index[place];
   clear_place(slot, place);
   if (image < 0) return;
   for (int i = image, attempt = 0; attempt <= MAX_REPLACEMENTS; attempt++) {
     Err err;
-    if (write_image(l, slot, place, i, &err)) return;
+    if (write_image(w, slot, place, i, &err)) return;
     report_bad(l, slot, place, i, &err);
     if (l->options.strict || !l->options.train) return;
     i = replacement(l, slot->batch.canvas, image, attempt);
@@ -207,17 +235,27 @@ static bool take_place(Loader *l, Slot **slot, int *place) {
   return more;
 }
 
-static void *decode_places(void *loader) {
-  Loader *l = loader;
+// To the loader's, whose lock is held.
+static void add_seconds(Worker *w) {
+  for (int i = 0; i < LOADER_STAGES; i++) w->loader->seconds[i] += w->seconds[i], w->seconds[i] = 0;
+}
+
+static void *decode_places(void *worker) {
+  Worker *w = worker;
+  Loader *l = w->loader;
   Slot *slot;
   for (int place; take_place(l, &slot, &place);) {
-    fill_place(l, slot, place);
+    fill_place(w, slot, place);
     pthread_mutex_lock(&l->lock);
     bool last = --slot->pending == 0;
+    add_seconds(w);
     pthread_mutex_unlock(&l->lock);
     if (!last) continue;
+    w->mark = now_seconds();
     pack(slot, l->data->max_bytes, l->data->max_words);
+    lap(w, LOADER_COPY);
     pthread_mutex_lock(&l->lock);
+    add_seconds(w);
     slot->ready = true;
     pthread_cond_signal(&l->filled);
     pthread_mutex_unlock(&l->lock);
@@ -278,6 +316,10 @@ static void slot_close(Slot *slot, const HostMemory *memory) {
   if (slot->block) memory->free(memory->context, slot->block);
 }
 
+int loader_threads(const LoaderOptions *o) {
+  return o->threads > 0 ? o->threads : (int)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
+}
+
 Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
   CHECK(options->prefetch >= 1 && options->first_step >= 0);
   Loader *l = xcalloc(1, sizeof *l);
@@ -295,10 +337,12 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
   pthread_cond_init(&l->filled, NULL);
   for (int i = 0; i < l->num_slots; i++)
     if (!slot_open(&l->slots[i], d, &l->options, err)) return loader_close(l), NULL;
-  const int threads = options->threads > 0 ? options->threads : (int)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
-  l->threads = xmalloc((size_t)threads * sizeof *l->threads);
-  for (; l->num_threads < threads; l->num_threads++) {
-    int failed = pthread_create(&l->threads[l->num_threads], NULL, decode_places, l);
+  const int threads = loader_threads(options);
+  l->worker = xcalloc((size_t)threads, sizeof *l->worker);
+  for (; l->num_workers < threads; l->num_workers++) {
+    Worker *w = &l->worker[l->num_workers];
+    w->loader = l;
+    int failed = pthread_create(&w->thread, NULL, decode_places, w);
     if (failed) {
       err_set(err, "cannot start %d decoder threads: %s; ask for fewer", threads, strerror(failed));
       return loader_close(l), NULL;
@@ -331,20 +375,26 @@ int64_t loader_steps_per_epoch(const Loader *l) { return l->sampler.steps; }
 
 int loader_bad_images(const Loader *l) { return atomic_load(&l->bad_images); }
 
+void loader_seconds(Loader *l, double seconds[LOADER_STAGES]) {
+  pthread_mutex_lock(&l->lock);
+  memcpy(seconds, l->seconds, sizeof l->seconds);
+  pthread_mutex_unlock(&l->lock);
+}
+
 void loader_close(Loader *l) {
   if (!l) return;
   pthread_mutex_lock(&l->lock);
   l->stop = true;
   pthread_cond_broadcast(&l->room);
   pthread_mutex_unlock(&l->lock);
-  for (int i = 0; i < l->num_threads; i++) pthread_join(l->threads[i], NULL);
+  for (int i = 0; i < l->num_workers; i++) pthread_join(l->worker[i].thread, NULL);
   pthread_mutex_destroy(&l->lock);
   pthread_cond_destroy(&l->room);
   pthread_cond_destroy(&l->filled);
   for (int i = 0; i < l->num_slots; i++) slot_close(&l->slots[i], &l->options.memory);
   sampler_close(&l->sampler);
   free(l->slots);
-  free(l->threads);
+  free(l->worker);
   free(l->reported);
   free(l);
 }

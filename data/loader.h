@@ -60,5 +60,13 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err);
 const Batch *loader_next(Loader *l, Err *err);
 int64_t loader_steps_per_epoch(const Loader *l); // evaluation: steps in all
 int loader_bad_images(const Loader *l);          // different ones met so far
+int loader_threads(const LoaderOptions *o);      // how many there will be
+
+// Where decoder threads spend their time: files, pixels, boxes and masks, moving what is done to its place in the batch.
+typedef enum LoaderStage { LOADER_READ, LOADER_DECODE, LOADER_MASKS, LOADER_COPY, LOADER_STAGES } LoaderStage;
+extern const char *const loader_stage_names[LOADER_STAGES];
+// So far, summed over the threads.
+void loader_seconds(Loader *l, double seconds[LOADER_STAGES]);
+
 // Stops the threads, wherever they are, and frees everything.
 void loader_close(Loader *l);

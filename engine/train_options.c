@@ -102,6 +102,9 @@ TrainOptions train_options(int argc, char **argv) {
       {.name = "plan", .kind = OPT_FLAG, .target = &o.plan, .help = "print the memory plan and stop"},
       {.name = "benchmark", .kind = OPT_INT, .target = &o.benchmark, .arg = "STEPS", .implied = "200", .min = 0,
        .max = 1e6, .help = "time STEPS steps (alone: 200) after half as many to warm up, print a record, stop"},
+      {.name = "benchmark-loader", .kind = OPT_INT, .target = &o.benchmark_loader, .arg = "BATCHES", .implied = "100",
+       .min = 0, .max = 1e6, .help = "time BATCHES batches (alone: 100) of the loader alone for 1, 2, 4 … --threads, after "
+                                     "half as many to warm up, print records, stop"},
       {.name = "full-masks", .kind = OPT_FLAG, .target = &o.full_masks,
        .help = "with --benchmark: every row of the mask branch holds an object, 128 an image of R50-FPN"},
       {.name = "profile", .kind = OPT_FLAG, .target = &o.profile,
