@@ -308,15 +308,6 @@ static void run_data(const Options *o, const ModelConfig *config, const Category
 
 // ---- loose images -----------------------------------------------------------------------------------------------
 
-static bool load_upright(Image *image, const char *path, Err *err) {
-  size_t size;
-  char *bytes = file_read(path, &size, err);
-  bool ok = bytes && image_decode(image, (const uint8_t *)bytes, size, path, err);
-  if (ok) image_orient(image, image_orientation((const uint8_t *)bytes, size));
-  free(bytes);
-  return ok;
-}
-
 // One image on its own canvas, a multiple of 32, at batch size 1. Engines are rebuilt only when the canvas changes.
 static void run_images(const Options *o, const ModelConfig *config, const Category *category, const Checkpoint *c) {
   Err err;
@@ -327,7 +318,7 @@ static void run_images(const Options *o, const ModelConfig *config, const Catego
   keep_originals(o);
   for (int i = 0; i < o->num_images; i++) {
     Image image;
-    if (!load_upright(&image, o->images[i], &err)) {
+    if (!image_load_upright(&image, o->images[i], &err)) {
       if (o->num_images == 1) die(EXIT_USAGE, "%s", err.msg);
       fprintf(stderr, "%s\n", err.msg);
       bad++;

@@ -1,6 +1,7 @@
 #include "data/dataset.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include "data/bitmap.h"
 #include "data/image.h"
 
@@ -31,9 +32,16 @@ static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
   return true;
 }
 
-char *dataset_path(const Dataset *d, int i) {
-  return xasprintf("%s/%s", d->folder, d->coco.images[d->image[i]].file_name);
+size_t dataset_path_size(const Dataset *d, int i) {
+  return strlen(d->folder) + strlen(d->coco.images[d->image[i]].file_name) + sizeof "/";
 }
+
+char *dataset_path_to(const Dataset *d, int i, char *path) {
+  sprintf(path, "%s/%s", d->folder, d->coco.images[d->image[i]].file_name);
+  return path;
+}
+
+char *dataset_path(const Dataset *d, int i) { return dataset_path_to(d, i, xmalloc(dataset_path_size(d, i))); }
 
 Rle dataset_mask(const Dataset *d, int i, const Object *o) {
   const CocoImage *im = &d->coco.images[d->image[i]];

@@ -52,6 +52,9 @@ void dataset_close(Dataset *d);
 
 // The file of usable image i; caller frees.
 char *dataset_path(const Dataset *d, int i);
+// The same into path[dataset_path_size], which it returns.
+char *dataset_path_to(const Dataset *d, int i, char *path);
+size_t dataset_path_size(const Dataset *d, int i); // with the NUL
 // The mask of an object of usable image i, at the image's size: its segmentation or, without a usable one, its box.
 // Caller frees.
 Rle dataset_mask(const Dataset *d, int i, const Object *o);

@@ -49,6 +49,7 @@ struct Loader {
 typedef struct Worker { // a decoder thread
   Loader *loader;
   pthread_t thread;
+  Scratch scratch;               // of the image under way
   double seconds[LOADER_STAGES]; // not added to the loader's yet
   double mark;                   // when the stage under way began
 } Worker;
@@ -97,39 +98,36 @@ static int64_t write_objects(const Loader *l, Batch *b, int place, int i) {
   return words;
 }
 
-static bool decode(Worker *w, int i, Image *im, Err *err) {
+// Reads the file of image i into rgb[h, w, 3], sizes as in the annotations.
+static bool read_image(Worker *w, int i, uint8_t *rgb, Err *err) {
   const Dataset *d = w->loader->data;
   const CocoImage *want = &d->coco.images[d->image[i]];
-  char *path = dataset_path(d, i);
+  scratch_reset(&w->scratch);
+  char *path = scratch_take(&w->scratch, dataset_path_size(d, i));
+  dataset_path_to(d, i, path);
   w->mark = now_seconds();
   size_t size;
-  char *bytes = file_read(path, &size, err);
+  const uint8_t *bytes = scratch_read_file(&w->scratch, path, &size, err);
   lap(w, LOADER_READ);
-  bool ok = bytes && image_decode(im, (const uint8_t *)bytes, size, path, err);
+  int got_h, got_w;
+  if (!bytes || !image_measure(bytes, size, path, &got_h, &got_w, err)) return false;
+  if (got_h != want->h || got_w != want->w)
+    return err_set(err, "%s: %d x %d pixels, but %d x %d in %s", path, got_w, got_h, want->w, want->h, d->coco.path);
+  bool ok = image_decode_into(rgb, 1, bytes, size, &w->scratch, path, err);
   lap(w, LOADER_DECODE);
-  free(bytes);
-  if (ok && (im->h != want->h || im->w != want->w)) {
-    ok = err_set(err, "%s: %d x %d pixels, but %d x %d in %s", path, im->w, im->h, want->w, want->h, d->coco.path);
-    image_free(im);
-  }
-  free(path);
   return ok;
 }
 
 static bool write_image(Worker *w, Slot *slot, int place, int i, Err *err) {
   const Loader *l = w->loader;
   const Dataset *d = l->data;
+  const CocoImage *im = &d->coco.images[d->image[i]];
   Batch *b = &slot->batch;
-  Image im;
-  if (!decode(w, i, &im, err)) return false;
-  uint64_t id = (uint64_t)d->coco.images[d->image[i]].id;
-  ImageInfo info = {.offset = place * d->max_bytes, .h = im.h, .w = im.w};
-  info.key = rng_key(rng_key(l->options.seed, (uint64_t)slot->epoch), id);
+  ImageInfo info = {.offset = place * d->max_bytes, .h = im->h, .w = im->w};
+  if (!read_image(w, i, b->bytes + info.offset, err)) return false;
+  info.key = rng_key(rng_key(l->options.seed, (uint64_t)slot->epoch), (uint64_t)im->id);
   info.flip = l->options.train && rng_uniform(rng_key(info.key, RNG_FLIP), 0) < l->options.flip;
-  resize_shape(&d->resize, im.h, im.w, &info.rh, &info.rw);
-  memcpy(b->bytes + info.offset, im.rgb, (size_t)im.h * im.w * 3);
-  image_free(&im);
-  lap(w, LOADER_COPY);
+  resize_shape(&d->resize, info.h, info.w, &info.rh, &info.rw);
   b->index[place] = i;
   b->info[place] = info;
   slot->words[place] = write_objects(l, b, place, i);
@@ -387,7 +385,10 @@ void loader_close(Loader *l) {
   l->stop = true;
   pthread_cond_broadcast(&l->room);
   pthread_mutex_unlock(&l->lock);
-  for (int i = 0; i < l->num_workers; i++) pthread_join(l->worker[i].thread, NULL);
+  for (int i = 0; i < l->num_workers; i++) {
+    pthread_join(l->worker[i].thread, NULL);
+    scratch_free(&l->worker[i].scratch);
+  }
   pthread_mutex_destroy(&l->lock);
   pthread_cond_destroy(&l->room);
   pthread_cond_destroy(&l->filled);

@@ -62,7 +62,7 @@ int64_t loader_steps_per_epoch(const Loader *l); // evaluation: steps in all
 int loader_bad_images(const Loader *l);          // different ones met so far
 int loader_threads(const LoaderOptions *o);      // how many there will be
 
-// Where decoder threads spend their time: files, pixels, boxes and masks, moving what is done to its place in the batch.
+// Where decoder threads spend their time: files, pixels, boxes and masks, closing the gaps between images.
 typedef enum LoaderStage { LOADER_READ, LOADER_DECODE, LOADER_MASKS, LOADER_COPY, LOADER_STAGES } LoaderStage;
 extern const char *const loader_stage_names[LOADER_STAGES];
 // So far, summed over the threads.
