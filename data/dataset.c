@@ -43,12 +43,19 @@ char *dataset_path_to(const Dataset *d, int i, char *path) {
 
 char *dataset_path(const Dataset *d, int i) { return dataset_path_to(d, i, xmalloc(dataset_path_size(d, i))); }
 
-Rle dataset_mask(const Dataset *d, int i, const Object *o) {
+Rle dataset_mask_in(Scratch *scratch, const Dataset *d, int i, const Object *o) {
   const CocoImage *im = &d->coco.images[d->image[i]];
   Rle mask;
-  if (coco_ann_rle(&d->coco, &d->coco.anns[o->ann], im->h, im->w, &mask)) return mask;
+  if (coco_ann_rle_in(scratch, &d->coco, &d->coco.anns[o->ann], im->h, im->w, &mask)) return mask;
   double bbox[4] = {o->box[0], o->box[1], o->box[2] - o->box[0], o->box[3] - o->box[1]};
-  return rle_from_bbox(bbox, im->h, im->w);
+  return rle_from_bbox_in(scratch, bbox, im->h, im->w);
+}
+
+Rle dataset_mask(const Dataset *d, int i, const Object *o) {
+  Scratch scratch = {0};
+  Rle shared = dataset_mask_in(&scratch, d, i, o), mask = rle_copy(&shared);
+  scratch_free(&scratch);
+  return mask;
 }
 
 typedef struct Extent {

@@ -58,5 +58,7 @@ size_t dataset_path_size(const Dataset *d, int i); // with the NUL
 // The mask of an object of usable image i, at the image's size: its segmentation or, without a usable one, its box.
 // Caller frees.
 Rle dataset_mask(const Dataset *d, int i, const Object *o);
+// The same with memory of `scratch`, or the annotation's own runs: not to be freed.
+Rle dataset_mask_in(Scratch *scratch, const Dataset *d, int i, const Object *o);
 // What there is to train on, what was left out, and the canvases: a few lines.
 void dataset_print(const Dataset *d, FILE *out);

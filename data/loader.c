@@ -76,7 +76,8 @@ static void box_to_canvas(const float box[4], const ImageInfo *info, float out[4
 }
 
 // Boxes, labels and bitmaps of image i into a place; returns the words of the bitmaps.
-static int64_t write_objects(const Loader *l, Batch *b, int place, int i) {
+static int64_t write_objects(Worker *w, Batch *b, int place, int i) {
+  const Loader *l = w->loader;
   const Dataset *d = l->data;
   const Object *object = d->object + d->first_object[i];
   const int64_t first = (int64_t)place * b->capacity;
@@ -86,14 +87,14 @@ static int64_t write_objects(const Loader *l, Batch *b, int place, int i) {
     box_to_canvas(object[o].box, &b->info[place], b->box + 4 * (first + o));
     b->label[first + o] = object[o].label;
     if (!l->options.masks) continue;
-    Rle mask = dataset_mask(d, i, &object[o]);
+    scratch_reset(&w->scratch);
+    Rle mask = dataset_mask_in(&w->scratch, d, i, &object[o]);
     Bitmap window = bitmap_window(&mask);
     window.offset = words;
     words += bitmap_words(window.h, window.w);
     CHECK(words <= d->max_words);
     bitmap_pack(&mask, &window, b->bits + place * d->max_words + window.offset);
     b->bitmap[first + o] = window;
-    rle_free(&mask);
   }
   return words;
 }
@@ -130,7 +131,7 @@ static bool write_image(Worker *w, Slot *slot, int place, int i, Err *err) {
   resize_shape(&d->resize, info.h, info.w, &info.rh, &info.rw);
   b->index[place] = i;
   b->info[place] = info;
-  slot->words[place] = write_objects(l, b, place, i);
+  slot->words[place] = write_objects(w, b, place, i);
   lap(w, LOADER_MASKS);
   return true;
 }

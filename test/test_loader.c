@@ -4,6 +4,7 @@
 #include "data/loader.h"
 #include "data/png.h"
 #include "nn/rng.h"
+#include "test/allocations.h"
 #include "test/small_set.h"
 #include "test/test.h"
 
@@ -335,6 +336,38 @@ TEST(loader_fails_when_nothing_can_be_read) {
   EXPECT(!loader_next(l, &err) && strstr(err.msg, "nothing/train/"));
   loader_close(l);
   quiet_end(kept);
+  dataset_close(&d);
+}
+
+// Once a thread has met every image, another epoch allocates nothing: not for files, pixels, masks or batches.
+static void check_allocations(const Dataset *d) {
+  if (!allocations_counted()) {
+    test_skip("AddressSanitizer has its own allocator");
+    return;
+  }
+  LoaderOptions o = training(3);
+  o.threads = 1;
+  Err err;
+  int64_t start = allocations();
+  Loader *l = loader_open(d, &o, &err);
+  const int64_t steps = loader_steps_per_epoch(l);
+  for (int64_t step = 0; step < steps + o.prefetch; step++) EXPECT(loader_next(l, &err)); // the thread is ahead
+  int64_t warm = allocations();
+  EXPECT(warm > start); // they are counted
+  for (int64_t step = 0; step < 2 * steps; step++) EXPECT(loader_next(l, &err));
+  EXPECT_INT(allocations() - warm, 0);
+  loader_close(l);
+}
+
+TEST(loader_allocates_nothing_in_steady_state) {
+  Dataset d;
+  if (!open_set(&d, small_set("steady"), &small_options)) return;
+  check_allocations(&d);
+  dataset_close(&d);
+  const char *coco = shared_path("coco"); // JPEG, masks of many parts
+  const DatasetOptions options = {.resize = {800, 1333}, .max_canvases = 2, .limit = 24};
+  if (!coco || !open_set(&d, coco, &options)) return;
+  check_allocations(&d);
   dataset_close(&d);
 }
 
