@@ -88,9 +88,15 @@ static bool has_split(const char *dir, const char *split, Err *err) {
 // A data set without a split to evaluate on is fine as long as nobody asked for an evaluation.
 static void open_data(Run *r, const ModelConfig *c) {
   const TrainOptions *o = &r->o;
-  DatasetOptions d = {
-      .resize = {c->size, c->max_size}, .max_canvases = o->canvases, .keep_empty = o->keep_empty, .limit = o->limit};
+  DatasetOptions d = {.resize = {c->size, c->max_size},
+                      .sizes = o->sizes,
+                      .max_canvases = o->canvases,
+                      .keep_empty = o->keep_empty,
+                      .limit = o->limit};
   Err err;
+  if (sizes_largest(&o->sizes) > c->max_size)
+    die(EXIT_USAGE, "--sizes %d: the longer side is at most %d; give a larger --max-size", sizes_largest(&o->sizes),
+        c->max_size);
   if (!dataset_open(&r->train, o->data, o->train_split, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (o->eval_every < 0 || o->benchmark || o->benchmark_loader) return;
   bool asked = o->eval_every > 0 || strcmp(o->val_split, "val");
@@ -98,7 +104,7 @@ static void open_data(Run *r, const ModelConfig *c) {
     fprintf(stderr, "no evaluation: %s\n", err.msg);
     return;
   }
-  d.keep_empty = true, d.limit = o->val_limit;
+  d.sizes.n = 0, d.keep_empty = true, d.limit = o->val_limit;
   if (!dataset_open(&r->val, o->data, o->val_split, &d, &err)) die(EXIT_USAGE, "evaluation: %s", err.msg);
   r->has_val = true;
 }
@@ -108,6 +114,12 @@ static void report(const Run *r) {
   if (!r->o.benchmark) fprintf(stderr, "configuration:\n%s", r->o.resolved);
   fprintf(stderr, "device: %s\n", r->engine.dev->description);
   dataset_print(&r->train, stderr);
+}
+
+static void record_sizes(Record *j, const Sizes *s) {
+  char text[MAX_SIZES * 5 + 1] = ""; // four digits and a space each
+  for (int i = 0, n = 0; i < s->n; i++) n += sprintf(text + n, i ? " %d" : "%d", s->side[i]);
+  record_str(j, "sizes", text);
 }
 
 // Everything that decides the weights of a step but is not in the model's configuration.
@@ -131,6 +143,7 @@ static char *identity_of(const Run *r) {
   record_str(&j, "amp", amp_names[o->amp]);
   record_bool(&j, "tf32", o->tf32);
   record_num(&j, "flip", o->flip);
+  record_sizes(&j, &o->sizes);
   char *text = xstrdup(record_end(&j));
   record_free(&j);
   return text;

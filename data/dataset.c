@@ -165,7 +165,8 @@ static void choose_canvases(Dataset *d, int max) {
 }
 
 bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err) {
-  *d = (Dataset){.resize = options->resize};
+  *d = (Dataset){.resize = options->resize, .sizes = options->sizes};
+  if (d->sizes.n > 0) d->resize.size = sizes_largest(&d->sizes);
   char *annotations = NULL;
   bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) && coco_load(&d->coco, annotations, err) &&
             list_images(d, options, err) && check_files(d, err);

@@ -15,9 +15,10 @@ typedef struct Object { // an annotation that can be trained on
 
 typedef struct Dataset {
   Coco coco;
-  char *folder; // of the image files
-  int classes;  // categories + background
-  Resize resize;
+  char *folder;  // of the image files
+  int classes;   // categories + background
+  Resize resize; // to the largest of `sizes`
+  Sizes sizes;   // that training draws from
   int num_canvases;
   Canvas canvas[MAX_CANVASES];
   int num_images;        // usable ones, ascending by id
@@ -38,6 +39,8 @@ typedef struct Dataset {
 
 typedef struct DatasetOptions {
   Resize resize;
+  Sizes sizes; // multi-scale: instead of resize.size. Canvases are for the largest, so that the batches of an epoch do
+               // not depend on what is drawn
   int max_canvases; // 1 … MAX_CANVASES
   bool keep_empty;  // also images without a usable object (evaluation; presets that train on background)
   int limit;        // only the first `limit` usable images by id; 0 = all

@@ -119,6 +119,14 @@ static bool read_image(Worker *w, int i, uint8_t *rgb, Err *err) {
   return ok;
 }
 
+// The data set's size or, where it has several, one that this image draws in this epoch.
+static Resize draw_resize(const Loader *l, uint64_t key) {
+  Resize r = l->data->resize;
+  const Sizes *s = &l->data->sizes;
+  if (l->options.train && s->n > 0) r.size = s->side[rng_u32(rng_key(key, RNG_SIZE), 0) % (uint32_t)s->n];
+  return r;
+}
+
 static bool write_image(Worker *w, Slot *slot, int place, int i, Err *err) {
   const Loader *l = w->loader;
   const Dataset *d = l->data;
@@ -128,7 +136,9 @@ static bool write_image(Worker *w, Slot *slot, int place, int i, Err *err) {
   if (!read_image(w, i, b->bytes + info.offset, err)) return false;
   info.key = rng_key(rng_key(l->options.seed, (uint64_t)slot->epoch), (uint64_t)im->id);
   info.flip = l->options.train && rng_uniform(rng_key(info.key, RNG_FLIP), 0) < l->options.flip;
-  resize_shape(&d->resize, info.h, info.w, &info.rh, &info.rw);
+  const Resize resize = draw_resize(l, info.key);
+  resize_shape(&resize, info.h, info.w, &info.rh, &info.rw);
+  CHECK(info.rh <= d->canvas[b->canvas].h && info.rw <= d->canvas[b->canvas].w);
   b->index[place] = i;
   b->info[place] = info;
   slot->words[place] = write_objects(w, b, place, i);

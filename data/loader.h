@@ -39,9 +39,9 @@ typedef struct LoaderOptions {
   int batch; // images per rank and step
   int rank, world;
   uint64_t seed;
-  bool train;         // shuffled, flipped, endless; otherwise each image once, by canvas, in the data set's order
-  float flip;         // probability
-  int threads;        // decoder threads; 0 = one per core
+  bool train;  // shuffled, flipped, sizes drawn, endless; otherwise each image once, by canvas, in the data set's order
+  float flip;  // probability
+  int threads; // decoder threads; 0 = one per core
   int prefetch;       // batches ahead, ≥ 1
   bool masks;         // rasterise instance bitmaps (training)
   bool strict;        // a bad image is an error; otherwise it is reported once, counted, and in training replaced

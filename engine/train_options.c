@@ -24,6 +24,7 @@ TrainOptions train_options(int argc, char **argv) {
                     .momentum = 0.9f,
                     .weight_decay = 1e-4f,
                     .flip = 0.5f};
+  const char *sizes = NULL;
   // clang-format off
   Option table[] = {
       {.kind = OPT_HEADING, .help = "Data"},
@@ -55,10 +56,12 @@ TrainOptions train_options(int argc, char **argv) {
        .help = "of the backbone; auto: gn from scratch, else the checkpoint's"},
       {.name = "trainable-layers", .kind = OPT_INT, .target = &o.trainable_layers, .arg = "N", .min = -1, .max = 5,
        .help = "backbone stages trained, from the last; -1 = all from scratch, else the checkpoint's"},
-      {.name = "size", .kind = OPT_INT, .target = &o.size, .arg = "N", .min = 0, .max = 8192,
+      {.name = "size", .kind = OPT_INT, .target = &o.size, .arg = "N", .min = 0, .max = MAX_SHORTER_SIDE,
        .help = "shorter side in pixels; 0 = the model's"},
       {.name = "max-size", .kind = OPT_INT, .target = &o.max_size, .arg = "N", .min = 0, .max = 16384,
        .help = "longer side at most; 0 = 5/3 of --size, or the model's"},
+      {.name = "sizes", .kind = OPT_STRING, .target = &sizes, .arg = "N,N,…",
+       .help = "multi-scale training: each image draws its shorter side from these; --size is for evaluation then"},
       {.name = "canvases", .kind = OPT_INT, .target = &o.canvases, .arg = "N", .min = 1, .max = MAX_CANVASES,
        .help = "how many padded shapes at most"},
       {.name = "recipe", .kind = OPT_CHOICE, .target = &o.recipe, .choices = recipes, .help = "whose conventions"},
@@ -122,6 +125,8 @@ TrainOptions train_options(int argc, char **argv) {
   if (o.reset_heads && !o.weights) die(EXIT_USAGE, "--reset-heads needs --weights FILE, whose heads it resets");
   if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
   if (o.full_masks && !o.benchmark) die(EXIT_USAGE, "--full-masks is for --benchmark: it changes what is learnt");
+  Err err;
+  if (sizes && !sizes_parse(&o.sizes, sizes, &err)) die(EXIT_USAGE, "--sizes %s", err.msg);
   if (o.gpus > 1) die(EXIT_USAGE, "--gpus %d: this build trains on one device", o.gpus);
   size_t size;
   FILE *text = open_memstream(&o.resolved, &size);

@@ -2,6 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "data/canvas.h"
 
 typedef struct TrainOptions {
   const char *data, *train_split, *val_split, *model, *out, *weights, *device, *conv, *trace;
@@ -11,6 +12,7 @@ typedef struct TrainOptions {
   int64_t iters, seed;
   float lr, momentum, weight_decay, clip, flip;
   bool resume, reset_heads, strict, tf32, profile, plan, keep_empty, full_masks;
+  Sizes sizes; // none: one size
   // model: NULL = that of weights
   char *resolved; // all of them, one a line, to be shown; owned
 } TrainOptions;

@@ -150,6 +150,67 @@ TEST(loader_is_a_function_of_the_step) {
   dataset_close(&d);
 }
 
+// Every image draws one of the sizes in every epoch, all of them in time, and its boxes are of that size.
+TEST(loader_draws_sizes) {
+  enum { EPOCHS = 12 };
+  DatasetOptions several = small_options;
+  several.sizes = (Sizes){3, {64, 96, 80}};
+  several.resize.size = 7; // has no say then
+  const char *dir = small_set("sizes");
+  Dataset d, one;
+  if (!open_set(&d, dir, &several) || !open_set(&one, dir, &small_options)) return;
+  EXPECT_INT(d.num_canvases, one.num_canvases); // those of the largest
+  for (int i = 0; i < d.num_canvases; i++) EXPECT(!memcmp(&d.canvas[i], &one.canvas[i], sizeof d.canvas[i]));
+  LoaderOptions o = training(3);
+  Err err;
+  Loader *l = loader_open(&d, &o, &err);
+  const int64_t steps = loader_steps_per_epoch(l);
+  int drawn[IMAGES][3] = {{0}}, of_size[3] = {0}, changed = 0;
+  for (int64_t step = 0; step < EPOCHS * steps; step++) {
+    const Batch *b = loader_next(l, &err);
+    for (int place = 0; place < b->images; place++) {
+      const ImageInfo *info = &b->info[place];
+      int image = image_number(&d, b->index[place]), k = 0, rh, rw;
+      check_place(&d, b, place, image);
+      for (; k < 3; k++) {
+        resize_shape(&(Resize){several.sizes.side[k], 160}, info->h, info->w, &rh, &rw);
+        if (rh == info->rh && rw == info->rw) break;
+      }
+      if (!EXPECT(k < 3)) continue;
+      drawn[image][k]++;
+      of_size[k]++;
+    }
+  }
+  for (int i = 0; i < IMAGES; i++) changed += (drawn[i][0] > 0) + (drawn[i][1] > 0) + (drawn[i][2] > 0) > 1;
+  // 12 images draw 12 times each, a few are drawn again to fill batches: 48 of each size or more, with a standard
+  // deviation of 6. That an image draws the same 12 times has a chance of 3^-11.
+  EXPECT_INT(changed, d.num_images);
+  for (int k = 0; k < 3; k++) EXPECT(of_size[k] > 48 - 4 * 6);
+  loader_close(l);
+
+  uint64_t want[8], got[8], fixed[8];
+  run_hashes(&d, &o, want, 8);
+  run_hashes(&one, &o, fixed, 8);
+  o.first_step = 3;
+  o.threads = 1;
+  run_hashes(&d, &o, got, 5);
+  for (int i = 3; i < 8; i++) EXPECT(got[i - 3] == want[i]);
+  int same = 0;
+  for (int i = 0; i < 8; i++) same += fixed[i] == want[i];
+  EXPECT(same < 8);
+  // An evaluation takes the largest.
+  LoaderOptions once = {.batch = 1, .world = 1, .threads = 2, .prefetch = 1};
+  l = loader_open(&d, &once, &err);
+  for (const Batch *b; (b = loader_next(l, &err));) {
+    int rh, rw;
+    resize_shape(&small_options.resize, b->info[0].h, b->info[0].w, &rh, &rw);
+    EXPECT(b->info[0].rh == rh && b->info[0].rw == rw);
+  }
+  loader_close(l);
+  dataset_close(&d);
+  dataset_close(&one);
+}
+
 // The ranks of a step hold what one rank with the whole batch holds.
 TEST(loader_ranks_partition_the_batch) {
   Dataset d;

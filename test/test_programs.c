@@ -62,6 +62,22 @@ TEST_TIER(program_resume_equals_uninterrupted, 1) {
   EXPECT(same_file(in_tmp("whole/checkpoint.safetensors"), in_tmp("parts/checkpoint.safetensors")));
 }
 
+TEST_TIER(program_resume_equals_uninterrupted_with_sizes, 1) {
+  if (!EXPECT_INT(train("", "sizes-whole", "--sizes 48,64,80"), 0)) return;
+  if (!EXPECT_INT(train("", "sizes-parts", "--sizes 48,64,80 --stop-after 5"), 0)) return;
+  const char *said; // other sizes are another run
+  EXPECT_INT(
+      command(&said,
+              "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --seed 5 --eval-every -1 "
+              "--resume --sizes 48,64",
+              tool("train"), shapes(), in_tmp("sizes-parts")),
+      2);
+  EXPECT(strstr(said, "made with \"sizes\":\"48 64 80\", this run has \"sizes\":\"48 64\""));
+  if (!EXPECT_INT(train("", "sizes-parts", "--sizes 48,64,80 --resume"), 0)) return;
+  EXPECT(same_file(in_tmp("sizes-whole/checkpoint.safetensors"), in_tmp("sizes-parts/checkpoint.safetensors")));
+  EXPECT(!same_file(in_tmp("sizes-whole/model.safetensors"), in_tmp("whole/model.safetensors")));
+}
+
 TEST_TIER(program_train_infer_score, 1) {
   const char *said;
   int status = command(&said,
@@ -191,6 +207,9 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("no such split", "%s --data %s --train-split 'no such split' --out %s", train, d, in_tmp("m"));
   expect_mistake("maskrcnn-r", "%s --data %s --model resnet --out %s", train, d, in_tmp("m"));
   expect_mistake("/proc/nowhere", "%s --data %s --model tiny --iters 1 --out /proc/nowhere", train, d);
+  expect_mistake("--sizes '64,x': expected numbers", "%s --data %s --sizes 64,x --out %s", train, d, in_tmp("m"));
+  expect_mistake("give a larger --max-size", "%s --data %s --model tiny --size 64 --sizes 64,128 --out %s", train, d,
+                 in_tmp("m"));
   expect_mistake("--full-masks is for --benchmark", "%s --data %s --full-masks --out %s", train, d, in_tmp("m"));
   expect_mistake("--trace: cannot write /proc/nowhere", "%s --data %s --model tiny --trace /proc/nowhere --out %s",
                  train, d, in_tmp("traced"));
