@@ -19,7 +19,7 @@ typedef struct Options {
   const char *weights, *data, *split, *out, *json, *device;
   int amp, size, max_size, batch, limit, threads, canvases, benchmark, overlays;
   float score;
-  bool eval, profile;
+  bool eval, profile, exif;
   char **images;
   int num_images;
 } Options;
@@ -42,6 +42,11 @@ static Options parse(int argc, char **argv) {
        .min = 0,
        .max = INT32_MAX,
        .help = "only the first N images of --data by id; 0 = all"},
+      {.name = "exif",
+       .kind = OPT_FLAG,
+       .target = &o.exif,
+       .help = "turn images of --data as their EXIF orientation says, as IMAGEs always are; COCO's annotations want it "
+               "off"},
       {.name = "out", .kind = OPT_STRING, .target = &o.out, .arg = "DIR", .help = "where overlays go"},
       {.name = "overlays",
        .kind = OPT_INT,
@@ -285,8 +290,11 @@ static void find_and_score(const Options *o, Engine *e, const Dataset *d) {
 static void run_data(const Options *o, const ModelConfig *config, const Category *category, const Checkpoint *c) {
   Err err;
   Dataset d;
-  DatasetOptions options = {
-      .resize = {config->size, config->max_size}, .max_canvases = o->canvases, .keep_empty = true, .limit = o->limit};
+  DatasetOptions options = {.resize = {config->size, config->max_size},
+                            .upright = o->exif,
+                            .max_canvases = o->canvases,
+                            .keep_empty = true,
+                            .limit = o->limit};
   if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (same_file(o->out, d.folder))
     die(EXIT_USAGE, "--out %s: overlays would overwrite the images; give another folder", o->out);

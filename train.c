@@ -90,6 +90,7 @@ static void open_data(Run *r, const ModelConfig *c) {
   const TrainOptions *o = &r->o;
   DatasetOptions d = {.resize = {c->size, c->max_size},
                       .sizes = o->sizes,
+                      .upright = o->exif,
                       .max_canvases = o->canvases,
                       .keep_empty = o->keep_empty,
                       .limit = o->limit};
@@ -144,6 +145,7 @@ static char *identity_of(const Run *r) {
   record_bool(&j, "tf32", o->tf32);
   record_num(&j, "flip", o->flip);
   record_sizes(&j, &o->sizes);
+  record_bool(&j, "exif", o->exif);
   char *text = xstrdup(record_end(&j));
   record_free(&j);
   return text;

@@ -92,7 +92,7 @@ static bool check_image(const Dataset *d, CocoImage *im, Err *err) {
   if (!im->file_name) return err_set(err, "%s: image %lld has no file_name", d->coco.path, (long long)im->id);
   if (im->h <= 0 || im->w <= 0) {
     char *path = xasprintf("%s/%s", d->folder, im->file_name);
-    bool ok = image_info(path, &im->h, &im->w, err);
+    bool ok = image_info(path, d->upright, &im->h, &im->w, err);
     free(path);
     if (!ok) return false;
   }
@@ -165,7 +165,7 @@ static void choose_canvases(Dataset *d, int max) {
 }
 
 bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err) {
-  *d = (Dataset){.resize = options->resize, .sizes = options->sizes};
+  *d = (Dataset){.resize = options->resize, .sizes = options->sizes, .upright = options->upright};
   if (d->sizes.n > 0) d->resize.size = sizes_largest(&d->sizes);
   char *annotations = NULL;
   bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) && coco_load(&d->coco, annotations, err) &&

@@ -19,6 +19,7 @@ typedef struct Dataset {
   int classes;   // categories + background
   Resize resize; // to the largest of `sizes`
   Sizes sizes;   // that training draws from
+  bool upright;  // pictures are turned as their EXIF orientation says
   int num_canvases;
   Canvas canvas[MAX_CANVASES];
   int num_images;        // usable ones, ascending by id
@@ -39,8 +40,9 @@ typedef struct Dataset {
 
 typedef struct DatasetOptions {
   Resize resize;
-  Sizes sizes; // multi-scale: instead of resize.size. Canvases are for the largest, so that the batches of an epoch do
-               // not depend on what is drawn
+  Sizes sizes;  // multi-scale: instead of resize.size. Canvases are for the largest, so that the batches of an epoch do
+                // not depend on what is drawn
+  bool upright; // annotations are of pictures turned as their EXIF orientation says; COCO's are of pixels as stored
   int max_canvases; // 1 … MAX_CANVASES
   bool keep_empty;  // also images without a usable object (evaluation; presets that train on background)
   int limit;        // only the first `limit` usable images by id; 0 = all

@@ -118,21 +118,28 @@ bool image_measure(const uint8_t *bytes, size_t size, const char *name, int *h, 
   return size_ok(*h, *w, name, err);
 }
 
-bool image_info(const char *path, int *h, int *w, Err *err) {
-  uint8_t start[4096]; // holds most headers; long metadata before a JPEG's frame sends us to the whole file
-  FILE *f = fopen(path, "rb");
-  size_t got = f ? fread(start, 1, sizeof start, f) : 0;
-  if (f) fclose(f);
-  if (read_header(start, got, h, w) == HEADER_OK) return size_ok(*h, *w, path, err);
-  size_t size;
-  char *whole = file_read(path, &size, err);
-  bool ok = whole && image_measure((const uint8_t *)whole, size, path, h, w, err);
-  free(whole);
-  return ok;
-}
-
 int image_orientation(const uint8_t *bytes, size_t size) {
   return jpeg_is(bytes, size) ? jpeg_orientation(bytes, size) : 1;
+}
+
+bool image_info(const char *path, bool upright, int *h, int *w, Err *err) {
+  uint8_t start[4096]; // holds most headers; long metadata before a JPEG's frame sends us to the whole file
+  FILE *f = fopen(path, "rb");
+  size_t size = f ? fread(start, 1, sizeof start, f) : 0;
+  if (f) fclose(f);
+  char *whole = NULL;
+  const uint8_t *bytes = start;
+  if (read_header(start, size, h, w) != HEADER_OK) {
+    if (!(whole = file_read(path, &size, err))) return false;
+    bytes = (const uint8_t *)whole;
+  }
+  bool ok = image_measure(bytes, size, path, h, w, err);
+  if (ok && upright && image_orientation(bytes, size) >= IMAGE_TURNED) {
+    int stored = *h;
+    *h = *w, *w = stored;
+  }
+  free(whole);
+  return ok;
 }
 
 // Pixels [h, w, channels], of which the first three channels count, to rgb, upright.

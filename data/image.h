@@ -28,8 +28,8 @@ bool image_decode(Image *im, const uint8_t *bytes, size_t size, const char *name
 
 // Height and width as stored, from the header alone. False for what is no image and beyond IMAGE_MAX_PIXELS.
 bool image_measure(const uint8_t *bytes, size_t size, const char *name, int *h, int *w, Err *err);
-// The same of a file, of which it reads no more than it needs.
-bool image_info(const char *path, int *h, int *w, Err *err);
+// The same of a file, of which it reads no more than it needs; upright: once it stands as its EXIF orientation says.
+bool image_info(const char *path, bool upright, int *h, int *w, Err *err);
 // EXIF orientation of a file in memory, 1 … 8; 1 (upright) without the tag and for PNG.
 int image_orientation(const uint8_t *bytes, size_t size);
 // From this orientation on, rows of the file are columns of the upright picture.

@@ -100,22 +100,26 @@ static int64_t write_objects(Worker *w, Batch *b, int place, int i) {
 }
 
 // Reads the file of image i into rgb[h, w, 3], sizes as in the annotations.
-static bool read_image(Worker *w, int i, uint8_t *rgb, Err *err) {
-  const Dataset *d = w->loader->data;
+static bool read_image(Worker *worker, int i, uint8_t *rgb, Err *err) {
+  const Dataset *d = worker->loader->data;
   const CocoImage *want = &d->coco.images[d->image[i]];
-  scratch_reset(&w->scratch);
-  char *path = scratch_take(&w->scratch, dataset_path_size(d, i));
+  scratch_reset(&worker->scratch);
+  char *path = scratch_take(&worker->scratch, dataset_path_size(d, i));
+  if (!path) return err_set(err, "out of memory for the name of image %d", i);
   dataset_path_to(d, i, path);
-  w->mark = now_seconds();
+  worker->mark = now_seconds();
   size_t size;
-  const uint8_t *bytes = scratch_read_file(&w->scratch, path, &size, err);
-  lap(w, LOADER_READ);
-  int got_h, got_w;
-  if (!bytes || !image_measure(bytes, size, path, &got_h, &got_w, err)) return false;
-  if (got_h != want->h || got_w != want->w)
-    return err_set(err, "%s: %d x %d pixels, but %d x %d in %s", path, got_w, got_h, want->w, want->h, d->coco.path);
-  bool ok = image_decode_into(rgb, 1, bytes, size, &w->scratch, path, err);
-  lap(w, LOADER_DECODE);
+  const uint8_t *bytes = scratch_read_file(&worker->scratch, path, &size, err);
+  lap(worker, LOADER_READ);
+  int h, w;
+  if (!bytes || !image_measure(bytes, size, path, &h, &w, err)) return false;
+  const int tag = image_orientation(bytes, size), orientation = d->upright ? tag : 1;
+  const bool as_stored = h == want->h && w == want->w, as_turned = h == want->w && w == want->h;
+  if (orientation < IMAGE_TURNED ? !as_stored : !as_turned)
+    return err_set(err, "%s: %d x %d pixels, but %d x %d in %s%s", path, w, h, want->w, want->h, d->coco.path,
+                   as_turned && tag >= IMAGE_TURNED ? "; its EXIF orientation turns it: --exif heeds that" : "");
+  bool ok = image_decode_into(rgb, orientation, bytes, size, &worker->scratch, path, err);
+  lap(worker, LOADER_DECODE);
   return ok;
 }
 

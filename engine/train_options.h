@@ -11,7 +11,7 @@ typedef struct TrainOptions {
   int threads, canvases, benchmark, benchmark_loader, schedule, norm, recipe, amp;
   int64_t iters, seed;
   float lr, momentum, weight_decay, clip, flip;
-  bool resume, reset_heads, strict, tf32, profile, plan, keep_empty, full_masks;
+  bool resume, reset_heads, strict, tf32, profile, plan, keep_empty, full_masks, exif;
   Sizes sizes; // none: one size
   // model: NULL = that of weights
   char *resolved; // all of them, one a line, to be shown; owned

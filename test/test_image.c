@@ -89,9 +89,13 @@ static void check_file(const char *path, const Expected *e) {
       if (!EXPECT_NEAR(mean[c], want[c], tolerance)) printf("    %s channel %d\n", e->file, c);
   }
   int h, w;
-  if (EXPECT(image_info(path, &h, &w, &err))) {
+  if (EXPECT(image_info(path, false, &h, &w, &err))) {
     EXPECT_INT(h, im.h);
     EXPECT_INT(w, im.w);
+  }
+  if (EXPECT(image_info(path, true, &h, &w, &err))) {
+    EXPECT_INT(h, e->orientation < IMAGE_TURNED ? im.h : im.w);
+    EXPECT_INT(w, e->orientation < IMAGE_TURNED ? im.w : im.h);
   }
   size_t size;
   char *bytes = file_read(path, &size, &err);
@@ -263,7 +267,7 @@ TEST(image_missing_file) {
   Err err = {{0}};
   EXPECT(!image_load(&im, "/nonexistent.jpg", &err) && strstr(err.msg, "/nonexistent.jpg"));
   err.msg[0] = 0;
-  EXPECT(!image_info("/nonexistent.jpg", &h, &w, &err) && strstr(err.msg, "/nonexistent.jpg"));
+  EXPECT(!image_info("/nonexistent.jpg", false, &h, &w, &err) && strstr(err.msg, "/nonexistent.jpg"));
 }
 
 // The letter F, whose eight turns all differ, as cameras store it; decoded upright each must read the same.

@@ -1,6 +1,8 @@
 // Batches: what they hold, in which order they come, and what happens to images that cannot be read.
+#include <stdlib.h>
 #include <unistd.h>
 #include "data/bitmap.h"
+#include "data/image.h"
 #include "data/loader.h"
 #include "data/png.h"
 #include "nn/rng.h"
@@ -289,6 +291,62 @@ static void spoil(const char *dir) {
   write_text(path, "version https://git-lfs.github.com/spec/v1\n");
   replace_image(dir, 2, 42, 61);
   replace_image(dir, 3, 61, 43);
+}
+
+// Opens a set of one JPEG whose EXIF orientation is 6, with or without its upright size in the annotations.
+static bool open_turned(Dataset *d, const char *jpeg, bool sized, bool upright) {
+  const char *dir = small_set("turned");
+  char path[1024], text[2048], size[64] = "";
+  Image im;
+  Err err = {{0}};
+  CHECK(image_load_upright(&im, jpeg, &err));
+  if (sized) snprintf(size, sizeof size, ",\"height\":%d,\"width\":%d", im.h, im.w);
+  image_free(&im);
+  snprintf(path, sizeof path, "%s/annotations/instances_train.json", dir);
+  snprintf(text, sizeof text,
+           "{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"turned.jpg\"%s}],"
+           "\"annotations\":[{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[1,2,30,40]}]}",
+           size);
+  write_text(path, text);
+  snprintf(path, sizeof path, "%s/train/turned.jpg", dir);
+  if (!path_is_file(path)) CHECK(symlink(jpeg, path) == 0);
+  DatasetOptions options = small_options;
+  options.upright = upright;
+  return open_set(d, dir, &options);
+}
+
+TEST(loader_turns_images_when_asked) {
+  const char *shared = shared_path("odd_images/exif_Landscape_6.jpg");
+  char *jpeg = shared ? realpath(shared, NULL) : NULL;
+  if (!jpeg) {
+    test_skip("no shared/data/odd_images");
+    return;
+  }
+  Err err;
+  LoaderOptions o = training(1);
+  o.flip = 0;
+  o.strict = true;
+  for (int upright = 0; upright < 2; upright++) // the size from the file
+    for (int sized = 0; sized <= upright; sized++) {
+      Dataset d;
+      Image im;
+      if (!open_turned(&d, jpeg, sized, upright)) break;
+      CHECK((upright ? image_load_upright : image_load)(&im, jpeg, &err));
+      Loader *l = loader_open(&d, &o, &err);
+      const Batch *b = loader_next(l, &err);
+      if (EXPECT(b) && EXPECT(b->info[0].h == im.h && b->info[0].w == im.w))
+        EXPECT(!memcmp(b->bytes, im.rgb, (size_t)im.h * im.w * 3));
+      loader_close(l);
+      image_free(&im);
+      dataset_close(&d);
+    }
+  Dataset d; // annotated upright, but not turned: the message says how
+  if (!open_turned(&d, jpeg, true, false)) return;
+  Loader *l = loader_open(&d, &o, &err);
+  EXPECT(!loader_next(l, &err) && strstr(err.msg, "turned.jpg") && strstr(err.msg, "--exif"));
+  loader_close(l);
+  dataset_close(&d);
+  free(jpeg);
 }
 
 static int count_of(const char *text, const char *part) {
