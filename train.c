@@ -92,6 +92,7 @@ static void open_data(Run *r, const ModelConfig *c) {
                       .sizes = o->sizes,
                       .upright = o->exif,
                       .max_canvases = o->canvases,
+                      .strict = o->strict,
                       .keep_empty = o->keep_empty,
                       .limit = o->limit};
   Err err;
@@ -354,7 +355,8 @@ static void run(Run *r, Loader *loader) {
   RunState state = {.step = r->steps, .scale = {1}, .run = r->identity};
   if (complete && !state_save(&r->engine, r->model, &state, false, &err)) die(EXIT_RUN, "%s", err.msg);
   int bad = loader_bad_images(loader);
-  if (bad) log_note(&r->log, "%d bad images were replaced", bad);
+  if (bad || r->train.bad_images)
+    log_note(&r->log, "bad images: %d replaced, %d left out from the start", bad, r->train.bad_images);
   if (!log_close(&r->log, &err) || !curves_draw(r->o.out, &err)) die(EXIT_RUN, "%s", err.msg);
   if (complete) fprintf(stderr, "done: %s, %s/curves.svg\n", r->model, r->o.out);
 }

@@ -87,9 +87,8 @@ static int64_t most_words(const Coco *c, const CocoImage *im, const Object *o) {
   return bitmap_words(y2 - y1, x2 - x1);
 }
 
-// Makes sure that the image can be found and fitted; its size comes from the file where the annotations lack it.
-static bool check_image(const Dataset *d, CocoImage *im, Err *err) {
-  if (!im->file_name) return err_set(err, "%s: image %lld has no file_name", d->coco.path, (long long)im->id);
+// Makes sure of the image's size, which comes from the file where the annotations lack it.
+static bool find_size(const Dataset *d, CocoImage *im, Err *err) {
   if (im->h <= 0 || im->w <= 0) {
     char *path = xasprintf("%s/%s", d->folder, im->file_name);
     bool ok = image_info(path, d->upright, &im->h, &im->w, err);
@@ -97,8 +96,8 @@ static bool check_image(const Dataset *d, CocoImage *im, Err *err) {
     if (!ok) return false;
   }
   if ((int64_t)im->h * im->w > IMAGE_MAX_PIXELS)
-    return err_set(err, "%s: image %lld (%s) cannot be %d x %d pixels; correct its width and height", d->coco.path,
-                   (long long)im->id, im->file_name, im->w, im->h);
+    return err_set(err, "%s: image %lld (%s) cannot be %d x %d pixels, at most %d in all; correct its width and height",
+                   d->coco.path, (long long)im->id, im->file_name, im->w, im->h, IMAGE_MAX_PIXELS);
   return true;
 }
 
@@ -111,7 +110,14 @@ static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
   d->first_object[0] = 0;
   for (int i = 0, objects = 0; i < c->num_images && !(options->limit > 0 && d->num_images == options->limit); i++) {
     CocoImage *im = &c->images[i];
-    if (!check_image(d, im, err)) return false;
+    if (!im->file_name) return err_set(err, "%s: image %lld has no file_name", c->path, (long long)im->id);
+    Err bad;
+    if (!find_size(d, im, &bad)) {
+      if (options->strict) return err_set(err, "%s", bad.msg);
+      fprintf(stderr, "bad image left out: %s\n", bad.msg);
+      d->bad_images++;
+      continue;
+    }
     const int before = objects;
     for (int a = im->first_ann; a < im->first_ann + im->anns; a++) objects += object_of(d, im, a, &d->object[objects]);
     d->without_objects += objects == before;
@@ -120,23 +126,25 @@ static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
     d->first_object[d->num_images] = objects;
   }
   if (d->num_images > 0) return true;
-  return err_set(err,
-                 "%s: no usable image among %d; of %d annotations %d are crowds, %d have a box without area, %d an "
-                 "unknown category",
-                 c->path, c->num_images, c->num_anns, d->crowds, d->dropped_boxes, d->unlabelled);
+  return err_set(
+      err,
+      "%s: no usable image among %d, %d bad; of %d annotations %d are crowds, %d have a box without area, %d "
+      "an unknown category",
+      c->path, c->num_images, d->bad_images, c->num_anns, d->crowds, d->dropped_boxes, d->unlabelled);
 }
 
-// A copy that broke off shows before the first step, not as images replaced here and there.
-static bool check_files(const Dataset *d, Err *err) {
-  int missing = 0, first = 0;
+// A few files that are not there are bad images like others; where most are, the copy broke off or this is another
+// folder, which should show before the first step.
+static bool check_files(Dataset *d, bool strict, Err *err) {
+  int first = 0;
   for (int i = 0; i < d->num_images; i++) {
     char *path = dataset_path(d, i);
-    if (!path_is_file(path) && missing++ == 0) first = i;
+    if (!path_is_file(path) && d->missing++ == 0) first = i;
     free(path);
   }
-  if (missing == 0) return true;
+  if (strict ? d->missing == 0 : d->missing <= d->num_images / 2) return true;
   char *path = dataset_path(d, first);
-  err_set(err, "%s: no such file; %d of %d images of %s are missing", path, missing, d->num_images, d->coco.path);
+  err_set(err, "%s: no such file; %d of %d images of %s are missing", path, d->missing, d->num_images, d->coco.path);
   free(path);
   return false;
 }
@@ -169,7 +177,7 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
   if (d->sizes.n > 0) d->resize.size = sizes_largest(&d->sizes);
   char *annotations = NULL;
   bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) && coco_load(&d->coco, annotations, err) &&
-            list_images(d, options, err) && check_files(d, err);
+            list_images(d, options, err) && check_files(d, options->strict, err);
   free(annotations);
   if (!ok) return dataset_close(d), false;
   d->classes = d->coco.num_categories + 1;
@@ -194,7 +202,9 @@ void dataset_print(const Dataset *d, FILE *out) {
   const struct {
     int n;
     const char *what;
-  } odd[] = {{d->without_objects, "images without an object"},
+  } odd[] = {{d->bad_images, "bad images left out"},
+             {d->missing, "image files missing"},
+             {d->without_objects, "images without an object"},
              {d->crowds, "crowd annotations left out"},
              {d->dropped_boxes, "boxes without area left out"},
              {d->unlabelled, "annotations of an unknown category left out"},

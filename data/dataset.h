@@ -31,6 +31,8 @@ typedef struct Dataset {
   int64_t max_bytes;     // of the largest decoded image
   int64_t max_words;     // of the bitmaps of one image, at most
   // For the report.
+  int bad_images;      // left out, because neither annotations nor file give a size that can be
+  int missing;         // files of usable images that are not there: the loader will meet them
   int without_objects; // images with nothing to train on
   int crowds;          // annotations left out because they mark a crowd
   int dropped_boxes;   // … because their box has no area inside the image
@@ -44,6 +46,7 @@ typedef struct DatasetOptions {
                 // not depend on what is drawn
   bool upright; // annotations are of pictures turned as their EXIF orientation says; COCO's are of pixels as stored
   int max_canvases; // 1 … MAX_CANVASES
+  bool strict;      // a file that is missing or of no known size is an error; otherwise only when most are missing
   bool keep_empty;  // also images without a usable object (evaluation; presets that train on background)
   int limit;        // only the first `limit` usable images by id; 0 = all
 } DatasetOptions;

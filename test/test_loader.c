@@ -51,19 +51,6 @@ static void run_hashes(const Dataset *d, const LoaderOptions *o, uint64_t *hash,
   loader_close(l);
 }
 
-// Sends stderr to a file for as long as bad images are reported on purpose.
-static int quiet_begin(const char *path) {
-  fflush(stderr);
-  int kept = dup(STDERR_FILENO);
-  CHECK(kept >= 0 && freopen(path, "w", stderr));
-  return kept;
-}
-static void quiet_end(int kept) {
-  fflush(stderr);
-  dup2(kept, STDERR_FILENO);
-  close(kept);
-}
-
 // The masks are full rectangles: the window on the canvas, mirrored as the image is, has to be the box, to the last bit.
 static void check_object(const Batch *b, const ImageInfo *info, int row, int image, int o) {
   const float *box = b->box + 4 * row;

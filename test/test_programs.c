@@ -1,4 +1,5 @@
 // The programs as a user runs them: a short training run, resuming, inference, and plain mistakes.
+#include <unistd.h>
 #include "data/coco.h"
 #include "data/image.h"
 #include "data/json.h"
@@ -232,7 +233,35 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("instances_val.json:1:1: expected '{', found '['", "%s --data %s --model tiny --out %s", train, half,
                  in_tmp("m"));
   CHECK(!remove(in_tmp("half/train/000003.png")));
-  expect_mistake("000003.png: no such file", "%s --data %s --model tiny --out %s", train, half, in_tmp("m"));
+  expect_mistake("000003.png: no such file", "%s --data %s --model tiny --strict --out %s", train, half, in_tmp("m"));
+}
+
+// A file that is gone, one that is cut short and one that claims 65535 x 65535 pixels: said once each over several epochs,
+// counted at the end; --strict stops.
+TEST_TIER(program_trains_around_bad_images, 1) {
+  static const char huge[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff\b\2\0\0\0";
+  char dir[512];
+  snprintf(dir, sizeof dir, "%s", in_tmp("spoilt"));
+  CHECK(!command(NULL, "cp -r %s %s", shapes(), dir));
+  CHECK(!remove(in_tmp("spoilt/train/000002.png")) && !truncate(in_tmp("spoilt/train/000003.png"), 100));
+  FILE *f = fopen(in_tmp("spoilt/train/000004.png"), "wb");
+  CHECK(f && fwrite(huge, 1, sizeof huge, f) == sizeof huge && !fclose(f));
+  const char *said;
+  EXPECT_INT(command(&said, "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 13 --eval-every -1",
+                     tool("train"), dir, in_tmp("spoilt-run")),
+             0);
+  static const char *const lines[] = {"; 1 image files missing", "000002.png: No such file", "000003.png: cannot read",
+                                      "its header says 65535×65535 pixels; at most 268435456",
+                                      "bad images: 3 replaced, 0 left out"};
+  for (int i = 0; i < COUNT(lines); i++) {
+    const char *at = strstr(said, lines[i]);
+    if (!EXPECT(at && !strstr(at + 1, lines[i]))) fprintf(stderr, "  %s, once, in: %s\n", lines[i], said);
+  }
+  CHECK(!command(NULL, "cp %s/train/000005.png %s", shapes(), in_tmp("spoilt/train/000002.png")));
+  EXPECT_INT(command(&said, "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 13 --strict", tool("train"),
+                     dir, in_tmp("spoilt-strict")),
+             2);
+  EXPECT(strstr(said, "000003.png: cannot read") || strstr(said, "000004.png: cannot read"));
 }
 
 TEST_TIER(program_never_overwrites_a_run, 1) {
