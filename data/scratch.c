@@ -17,7 +17,7 @@ static size_t round_up(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIG
 
 static void *take(Scratch *s, size_t bytes) {
   if (bytes > SIZE_MAX / 4) return NULL;
-  const size_t rounded = round_up(bytes);
+  const size_t rounded = round_up(MAX(bytes, 1)); // so that no piece is NULL
   if (s->room - s->used >= rounded) {
     s->used += rounded;
     return s->block + s->used - rounded;
