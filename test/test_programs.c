@@ -177,6 +177,31 @@ TEST_TIER(program_benchmark, 1) {
   EXPECT(!path_is_dir(in_tmp("bench")));
 }
 
+TEST_TIER(program_benchmark_loader, 1) {
+  const char *said;
+  EXPECT_INT(command(&said, "%s --data %s --model tiny --size 64 --batch 2 --threads 2 --benchmark-loader 5 --out %s",
+                     tool("train"), shapes(), in_tmp("bench-loader")),
+             0);
+  static const char *const shares[] = {"read_percent", "decode_percent", "masks_percent", "copy_percent",
+                                       "wait_percent"};
+  for (int threads = 1; threads <= 2; threads++) {
+    char text[64];
+    snprintf(text, sizeof text, "\"threads\":%d,\"batch\":2,\"batches\":5,", threads);
+    said = strstr(said, "{\"bench\":\"loader\""); // one record for each number of threads
+    if (!EXPECT(said && strstr(said, text))) return;
+    double sum = 0, cores = MIN(threads, record_number(said, "cores"));
+    for (int i = 0; i < COUNT(shares); i++) sum += record_number(said, shares[i]);
+    EXPECT_NEAR(sum, 100, 1e-9);
+    EXPECT(record_number(said, "decode_percent") > 0 && record_number(said, "masks_percent") > 0);
+    double speed = record_number(said, "img_s");
+    EXPECT(speed > 0);
+    EXPECT_NEAR(record_number(said, "img_s_core") * cores, speed, 1e-9 * speed);
+    EXPECT_NEAR(record_number(said, "megapixels_s") * 1e6, speed * 64 * 64, 1e-6 * speed * 64 * 64);
+    said++;
+  }
+  EXPECT(!strstr(said, "{\"bench\"") && !path_is_dir(in_tmp("bench-loader")));
+}
+
 // A mistake is answered with one line that contains `says`, and exit code 2.
 static void expect_mistake(const char *says, const char *fmt, ...) PRINTF_LIKE(2, 3);
 static void expect_mistake(const char *says, const char *fmt, ...) {
