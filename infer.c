@@ -282,6 +282,8 @@ static void find_and_score(const Options *o, Engine *e, const Dataset *d) {
   if (!coco_results_save(&results, o->json, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (v.times.n) times_print(&v.times, o->batch);
   fprintf(stderr, "done: %d detections in %s, overlays in %s\n", results.n, o->json, o->out);
+  int bad = dataset_bad_images(d);
+  if (bad) fprintf(stderr, "%d of %d images could not be read: left out\n", bad, d->num_images + d->bad_images);
   if (o->eval) report_scores(d, &results);
   free(v.times.ms);
   coco_results_free(&results);

@@ -354,9 +354,10 @@ static void run(Run *r, Loader *loader) {
   bool complete = train(r, loader);
   RunState state = {.step = r->steps, .scale = {1}, .run = r->identity};
   if (complete && !state_save(&r->engine, r->model, &state, false, &err)) die(EXIT_RUN, "%s", err.msg);
-  int bad = loader_bad_images(loader);
-  if (bad || r->train.bad_images)
-    log_note(&r->log, "bad images: %d replaced, %d left out from the start", bad, r->train.bad_images);
+  int bad = dataset_bad_images(&r->train), bad_val = r->has_val ? dataset_bad_images(&r->val) : 0;
+  if (bad || bad_val)
+    log_note(&r->log, "bad images: %d of %d in training, replaced; %d in evaluation, left out", bad,
+             r->train.num_images + r->train.bad_images, bad_val);
   if (!log_close(&r->log, &err) || !curves_draw(r->o.out, &err)) die(EXIT_RUN, "%s", err.msg);
   if (complete) fprintf(stderr, "done: %s, %s/curves.svg\n", r->model, r->o.out);
 }

@@ -183,6 +183,7 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
   d->classes = d->coco.num_categories + 1;
   measure(d);
   choose_canvases(d, options->max_canvases);
+  d->reported = xcalloc((size_t)d->num_images, sizeof *d->reported);
   return true;
 }
 
@@ -193,7 +194,14 @@ void dataset_close(Dataset *d) {
   free(d->image_canvas);
   free(d->object);
   free(d->first_object);
+  free(d->reported);
   *d = (Dataset){0};
+}
+
+int dataset_bad_images(const Dataset *d) {
+  int bad = d->bad_images;
+  for (int i = 0; i < d->num_images; i++) bad += atomic_load(&d->reported[i]);
+  return bad;
 }
 
 void dataset_print(const Dataset *d, FILE *out) {

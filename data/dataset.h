@@ -1,6 +1,7 @@
 // One split of a COCO data set, ready to be sampled: its usable images, their objects, the canvases, and the room that
 // the largest batch needs.
 #pragma once
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include "data/canvas.h"
@@ -22,14 +23,15 @@ typedef struct Dataset {
   bool upright;  // pictures are turned as their EXIF orientation says
   int num_canvases;
   Canvas canvas[MAX_CANVASES];
-  int num_images;        // usable ones, ascending by id
-  int *image;            // [num_images] index into coco.images
-  uint8_t *image_canvas; // [num_images] the smallest canvas that holds the resized image
-  Object *object;        // grouped by image, in file order
-  int *first_object;     // [num_images + 1] those of image i are object[first_object[i] … first_object[i + 1])
-  int max_objects;       // most of any image, but at least 1: the capacity for ground truth
-  int64_t max_bytes;     // of the largest decoded image
-  int64_t max_words;     // of the bitmaps of one image, at most
+  int num_images;         // usable ones, ascending by id
+  int *image;             // [num_images] index into coco.images
+  uint8_t *image_canvas;  // [num_images] the smallest canvas that holds the resized image
+  Object *object;         // grouped by image, in file order
+  int *first_object;      // [num_images + 1] those of image i are object[first_object[i] … first_object[i + 1])
+  int max_objects;        // most of any image, but at least 1: the capacity for ground truth
+  int64_t max_bytes;      // of the largest decoded image
+  int64_t max_words;      // of the bitmaps of one image, at most
+  atomic_uchar *reported; // [num_images] whether an image was reported as bad, whichever loader met it
   // For the report.
   int bad_images;      // left out, because neither annotations nor file give a size that can be
   int missing;         // files of usable images that are not there: the loader will meet them
@@ -68,5 +70,7 @@ size_t dataset_path_size(const Dataset *d, int i); // with the NUL
 Rle dataset_mask(const Dataset *d, int i, const Object *o);
 // The same with memory of `scratch`, or the annotation's own runs: not to be freed.
 Rle dataset_mask_in(Scratch *scratch, const Dataset *d, int i, const Object *o);
+// Images that turned out bad so far, those left out from the start among them.
+int dataset_bad_images(const Dataset *d);
 // What there is to train on, what was left out, and the canvases: a few lines.
 void dataset_print(const Dataset *d, FILE *out);

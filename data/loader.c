@@ -31,7 +31,7 @@ struct Loader {
   int num_slots;
   struct Worker *worker;
   int num_workers;
-  atomic_uchar *reported; // [num_images] bad ones
+  atomic_uchar *bad; // [num_images] those met so far
   atomic_int bad_images;
 
   pthread_mutex_t lock;  // guards all below, and what slots say about their progress
@@ -117,7 +117,9 @@ static bool read_image(Worker *worker, int i, uint8_t *rgb, Err *err) {
   const bool as_stored = h == want->h && w == want->w, as_turned = h == want->w && w == want->h;
   if (orientation < IMAGE_TURNED ? !as_stored : !as_turned)
     return err_set(err, "%s: %d x %d pixels, but %d x %d in %s%s", path, w, h, want->w, want->h, d->coco.path,
-                   as_turned && tag >= IMAGE_TURNED ? "; its EXIF orientation turns it: --exif heeds that" : "");
+                   tag < IMAGE_TURNED || !(as_stored || as_turned) ? ""
+                   : d->upright ? "; its EXIF orientation turned it: leave out --exif"
+                                : "; its EXIF orientation turns it: give --exif");
   bool ok = image_decode_into(rgb, orientation, bytes, size, &worker->scratch, path, err);
   lap(worker, LOADER_DECODE);
   return ok;
@@ -159,9 +161,10 @@ static void report_bad(Loader *l, Slot *slot, int place, int i, const Err *err) 
     slot->bad = *err;
   }
   pthread_mutex_unlock(&l->lock);
-  if (atomic_exchange(&l->reported[i], 1)) return;
+  if (atomic_exchange(&l->bad[i], 1)) return;
   atomic_fetch_add(&l->bad_images, 1);
-  if (!l->options.strict) fprintf(stderr, "bad image %s: %s\n", l->options.train ? "replaced" : "left out", err->msg);
+  if (!l->options.strict && !atomic_exchange(&l->data->reported[i], 1))
+    fprintf(stderr, "bad image %s: %s\n", l->options.train ? "replaced" : "left out", err->msg);
 }
 
 // The image to try after `attempt` failures in a place meant for image i: another one of the same canvas.
@@ -342,7 +345,7 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
   l->oldest = l->next = l->item_step = options->first_step;
   l->num_slots = options->prefetch + 1; // one is in the consumer's hands
   l->slots = xcalloc((size_t)l->num_slots, sizeof *l->slots);
-  l->reported = xcalloc((size_t)d->num_images, sizeof *l->reported);
+  l->bad = xcalloc((size_t)d->num_images, sizeof *l->bad);
   const SamplerOptions order = {options->batch, options->rank, options->world, options->seed, options->train};
   sampler_open(&l->sampler, d->image_canvas, d->num_images, d->num_canvases, &order);
   pthread_mutex_init(&l->lock, NULL);
@@ -411,6 +414,6 @@ void loader_close(Loader *l) {
   sampler_close(&l->sampler);
   free(l->slots);
   free(l->worker);
-  free(l->reported);
+  free(l->bad);
   free(l);
 }

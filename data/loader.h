@@ -42,9 +42,9 @@ typedef struct LoaderOptions {
   bool train;  // shuffled, flipped, sizes drawn, endless; otherwise each image once, by canvas, in the data set's order
   float flip;  // probability
   int threads; // decoder threads; 0 = one per core
-  int prefetch;       // batches ahead, ≥ 1
-  bool masks;         // rasterise instance bitmaps (training)
-  bool strict;        // a bad image is an error; otherwise it is reported once, counted, and in training replaced
+  int prefetch; // batches ahead, ≥ 1
+  bool masks;   // rasterise instance bitmaps (training)
+  bool strict;  // a bad image is an error; otherwise it is reported once a program, counted, and in training replaced
   int64_t first_step; // resume
   HostMemory memory;  // all zero: the C library's
 } LoaderOptions;

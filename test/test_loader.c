@@ -330,7 +330,8 @@ TEST(loader_turns_images_when_asked) {
   Dataset d; // annotated upright, but not turned: the message says how
   if (!open_turned(&d, jpeg, true, false)) return;
   Loader *l = loader_open(&d, &o, &err);
-  EXPECT(!loader_next(l, &err) && strstr(err.msg, "turned.jpg") && strstr(err.msg, "--exif"));
+  EXPECT(!loader_next(l, &err) && strstr(err.msg, "turned.jpg") &&
+         strstr(err.msg, "; its EXIF orientation turns it: give --exif"));
   loader_close(l);
   dataset_close(&d);
   free(jpeg);
@@ -413,15 +414,22 @@ TEST(loader_leaves_bad_images_out_of_an_evaluation) {
   Err err;
   char log[1024];
   snprintf(log, sizeof log, "%s/left_out/stderr", test_tmp());
-  int kept = quiet_begin(log), used = 0;
+  int kept = quiet_begin(log);
   LoaderOptions o = {.batch = 1, .world = 1, .threads = 2, .prefetch = 1};
-  Loader *l = loader_open(&d, &o, &err);
-  for (const Batch *b; (b = loader_next(l, &err));) used += b->used;
-  EXPECT_STR(err.msg, "");
-  EXPECT_INT(used, d.num_images - BAD);
-  EXPECT_INT(loader_bad_images(l), BAD);
-  loader_close(l);
+  for (int evaluation = 0; evaluation < 2; evaluation++) {
+    int used = 0;
+    Loader *l = loader_open(&d, &o, &err);
+    for (const Batch *b; (b = loader_next(l, &err));) used += b->used;
+    EXPECT_STR(err.msg, "");
+    EXPECT_INT(used, d.num_images - BAD);
+    EXPECT_INT(loader_bad_images(l), BAD);
+    loader_close(l);
+  }
   quiet_end(kept);
+  EXPECT_INT(dataset_bad_images(&d), BAD);
+  char *text = file_read(log, &(size_t){0}, NULL);
+  EXPECT_INT(count_of(text, "\n"), BAD); // once each, however many loaders
+  free(text);
   dataset_close(&d);
 }
 

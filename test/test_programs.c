@@ -269,15 +269,17 @@ TEST_TIER(program_trains_around_bad_images, 1) {
   snprintf(dir, sizeof dir, "%s", in_tmp("spoilt"));
   CHECK(!command(NULL, "cp -r %s %s", shapes(), dir));
   CHECK(!remove(in_tmp("spoilt/train/000002.png")) && !truncate(in_tmp("spoilt/train/000003.png"), 100));
+  CHECK(!truncate(in_tmp("spoilt/val/000001.png"), 100)); // met by two evaluations
   FILE *f = fopen(in_tmp("spoilt/train/000004.png"), "wb");
   CHECK(f && fwrite(huge, 1, sizeof huge, f) == sizeof huge && !fclose(f));
   const char *said;
-  EXPECT_INT(command(&said, "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 13 --eval-every -1",
+  EXPECT_INT(command(&said, "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 13 --eval-every 7",
                      tool("train"), dir, in_tmp("spoilt-run")),
              0);
-  static const char *const lines[] = {"; 1 image files missing", "000002.png: No such file", "000003.png: cannot read",
-                                      "its header says 65535×65535 pixels; at most 268435456",
-                                      "bad images: 3 replaced, 0 left out"};
+  static const char *const lines[] = {
+      "; 1 image files missing",     "000002.png: No such file",
+      "000003.png: cannot read",     "its header says 65535×65535 pixels; at most 268435456",
+      "val/000001.png: cannot read", "bad images: 3 of 24 in training, replaced; 1 in evaluation, left out"};
   for (int i = 0; i < COUNT(lines); i++) {
     const char *at = strstr(said, lines[i]);
     if (!EXPECT(at && !strstr(at + 1, lines[i]))) fprintf(stderr, "  %s, once, in: %s\n", lines[i], said);
