@@ -54,7 +54,8 @@ static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weight
   if (c.norm != NORM_FROZEN_BN && c.norm_eps == 0)
     c.norm_eps = 1e-5f; // 0 is for published statistics, which are frozen
   if (o->trainable_layers >= 0) c.trainable_layers = o->trainable_layers;
-  if (o->size) c.size = o->size, c.max_size = o->size * 5 / 3;
+  if (o->size) config_resize(&c, o->size);
+  if (o->recipe) config_recipe(&c, (Recipe)(o->recipe - 1));
   if (o->max_size) c.max_size = o->max_size;
   return c;
 }
@@ -85,11 +86,22 @@ static bool has_split(const char *dir, const char *split, Err *err) {
   return true;
 }
 
+// What training draws the shorter side from: --sizes, or the model's, evenly spaced up to its size.
+static Sizes sizes_of(const TrainOptions *o, const ModelConfig *c) {
+  Sizes s = {0};
+  if (o->sizes.n > 0) return o->sizes;
+  for (int last = MIN(c->train_sizes, MAX_SIZES) - 1; last > 0 && s.n <= last; s.n++)
+    s.side[s.n] = c->train_size_min + (c->size - c->train_size_min) * s.n / last;
+  return s;
+}
+
 // A data set without a split to evaluate on is fine as long as nobody asked for an evaluation.
 static void open_data(Run *r, const ModelConfig *c) {
   const TrainOptions *o = &r->o;
-  DatasetOptions d = {.resize = {c->size, c->max_size},
-                      .sizes = o->sizes,
+  DatasetOptions d = {.resize = resize_of(c),
+                      .sizes = sizes_of(o, c),
+                      .box_extra = c->box_extra,
+                      .polygons = c->mask_source == MASK_POLYGON,
                       .upright = o->exif,
                       .max_canvases = o->canvases,
                       .strict = o->strict,
@@ -123,6 +135,8 @@ static void record_sizes(Record *j, const Sizes *s) {
   for (int i = 0, n = 0; i < s->n; i++) n += sprintf(text + n, i ? " %d" : "%d", s->side[i]);
   record_str(j, "sizes", text);
 }
+// The recipe whose way to optimise is used.
+static Recipe recipe_of(const TrainOptions *o) { return o->recipe ? (Recipe)(o->recipe - 1) : RECIPE_TORCHVISION; }
 
 // Everything that decides the weights of a step but is not in the model's configuration.
 static char *identity_of(const Run *r) {
@@ -136,6 +150,7 @@ static char *identity_of(const Run *r) {
   record_int(&j, "batch", o->batch);
   record_int(&j, "world", o->gpus);
   record_int(&j, "steps", r->steps);
+  record_str(&j, "recipe", recipe_names[recipe_of(o)]);
   record_str(&j, "schedule", schedule_names[o->schedule]);
   record_num(&j, "lr", r->schedule.base);
   record_int(&j, "warmup", r->schedule.warmup);
@@ -145,7 +160,7 @@ static char *identity_of(const Run *r) {
   record_str(&j, "amp", amp_names[o->amp]);
   record_bool(&j, "tf32", o->tf32);
   record_num(&j, "flip", o->flip);
-  record_sizes(&j, &o->sizes);
+  record_sizes(&j, &r->train.sizes);
   record_bool(&j, "exif", o->exif);
   char *text = xstrdup(record_end(&j));
   record_free(&j);
@@ -184,9 +199,25 @@ static void start_weights(Run *r) {
   ckpt_close(&c);
 }
 
+// In the order of ParamKind: weights, biases, scales and shifts of norms.
+static const SgdFactors norms_without_decay = {.rate = {1, 1, 1, 1}, .decay = {1, 1, 0, 0}};
+static const SgdFactors biases_apart = {.rate = {1, 2, 1, 2}, .decay = {1, 0, 1, 0}};
+
+// By recipe: steps of warmup, their first factor, and whether some parameters are trained in a way of their own.
+static const struct {
+  int warmup;
+  double warmup_factor;
+  const SgdFactors *factors;
+} optimisation[] = {
+    [RECIPE_TORCHVISION] = {1000, 1e-3, NULL},
+    [RECIPE_DETECTRON2] = {1000, 1e-3, &norms_without_decay},
+    [RECIPE_MLPERF] = {500, 1 / 3.0, &biases_apart},
+};
+
 static Schedule make_schedule(const TrainOptions *o, int64_t steps) {
   Schedule s = schedule_default((Decay)o->schedule, steps, o->lr > 0 ? o->lr : scaled_rate(o->batch * o->gpus));
-  s.warmup = o->warmup >= 0 ? o->warmup : MIN(1000, steps / 10);
+  s.warmup = o->warmup >= 0 ? o->warmup : MIN(optimisation[recipe_of(o)].warmup, steps / 10);
+  s.warmup_factor = optimisation[recipe_of(o)].warmup_factor;
   return s;
 }
 
@@ -429,6 +460,7 @@ static void open_run(Run *r) {
   if (!engine_open(&r->engine, &compute, &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
       (r->has_val && !evaluate_categories(&r->engine, &r->val, &err)))
     die(EXIT_USAGE, "%s", err.msg);
+  r->engine.factors = optimisation[recipe_of(o)].factors;
   free(category);
 }
 

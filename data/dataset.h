@@ -16,11 +16,13 @@ typedef struct Object { // an annotation that can be trained on
 
 typedef struct Dataset {
   Coco coco;
-  char *folder;  // of the image files
-  int classes;   // categories + background
-  Resize resize; // to the largest of `sizes`
-  Sizes sizes;   // that training draws from
-  bool upright;  // pictures are turned as their EXIF orientation says
+  char *folder;    // of the image files
+  int classes;     // categories + background
+  Resize resize;   // to the largest of `sizes`
+  Sizes sizes;     // that training draws from
+  float box_extra; // as in the options, and below
+  bool polygons;
+  bool upright; // pictures are turned as their EXIF orientation says
   int num_canvases;
   Canvas canvas[MAX_CANVASES];
   int num_images;         // usable ones, ascending by id
@@ -30,7 +32,7 @@ typedef struct Dataset {
   int *first_object;      // [num_images + 1] those of image i are object[first_object[i] … first_object[i + 1])
   int max_objects;        // most of any image, but at least 1: the capacity for ground truth
   int64_t max_bytes;      // of the largest decoded image
-  int64_t max_words;      // of the bitmaps of one image, at most
+  int64_t max_words;      // of the bitmaps and polygons of one image, at most
   atomic_uchar *reported; // [num_images] whether an image was reported as bad, whichever loader met it
   // For the report.
   int bad_images;      // left out, because neither annotations nor file give a size that can be
@@ -47,6 +49,8 @@ typedef struct DatasetOptions {
   Sizes sizes;  // multi-scale: instead of resize.size. Canvases are for the largest, so that the batches of an epoch do
                 // not depend on what is drawn
   bool upright; // annotations are of pictures turned as their EXIF orientation says; COCO's are of pixels as stored
+  float box_extra;  // x2 = x + width - box_extra: 1 where corners are pixels
+  bool polygons;    // masks are wanted as polygons, where they are given so
   int max_canvases; // 1 … MAX_CANVASES
   bool strict;      // a file that is missing or of no known size is an error; otherwise only when most are missing
   bool keep_empty;  // also images without a usable object (evaluation; presets that train on background)
@@ -65,6 +69,8 @@ char *dataset_path(const Dataset *d, int i);
 // The same into path[dataset_path_size], which it returns.
 char *dataset_path_to(const Dataset *d, int i, char *path);
 size_t dataset_path_size(const Dataset *d, int i); // with the NUL
+// How many polygons an object's mask is; 0 where it is not given so or not wanted so.
+int dataset_polygons(const Dataset *d, const Object *o);
 // The mask of an object of usable image i, at the image's size: its segmentation or, without a usable one, its box.
 // Caller frees.
 Rle dataset_mask(const Dataset *d, int i, const Object *o);

@@ -34,7 +34,11 @@ static uint64_t hash_batch(const Batch *b) {
   key = hash_bytes(key, b->box, rows * 4 * sizeof *b->box);
   key = hash_bytes(key, b->label, rows * sizeof *b->label);
   key = hash_bytes(key, b->count, images * sizeof *b->count);
-  key = hash_bytes(key, b->bitmap, rows * sizeof *b->bitmap);
+  for (size_t i = 0; i < rows; i++) {
+    const Bitmap *m = &b->bitmap[i];
+    int64_t values[] = {m->offset, m->x, m->y, m->w, m->h, m->parts};
+    key = hash_bytes(key, values, sizeof values);
+  }
   return b->num_words ? hash_bytes(key, b->bits, (size_t)b->num_words * sizeof *b->bits) : key;
 }
 
@@ -162,7 +166,7 @@ TEST(loader_draws_sizes) {
       int image = image_number(&d, b->index[place]), k = 0, rh, rw;
       check_place(&d, b, place, image);
       for (; k < 3; k++) {
-        resize_shape(&(Resize){several.sizes.side[k], 160}, info->h, info->w, &rh, &rw);
+        resize_shape(&(Resize){.size = several.sizes.side[k], .max_size = 160}, info->h, info->w, &rh, &rw);
         if (rh == info->rh && rw == info->rw) break;
       }
       if (!EXPECT(k < 3)) continue;
@@ -500,6 +504,53 @@ TEST(loader_closes_at_any_moment) {
   dataset_close(&d);
 }
 
+static float word_float(uint32_t word) {
+  float value;
+  memcpy(&value, &word, sizeof value);
+  return value;
+}
+
+// Polygons are wanted: the third of the objects that have one bring its four corners, which are those of the box; the
+// others bring bits as ever.
+TEST(loader_polygons) {
+  Dataset d;
+  DatasetOptions wanted = small_options;
+  wanted.polygons = true, wanted.box_extra = 1;
+  if (!open_set(&d, small_set("polygons"), &wanted)) return;
+  LoaderOptions o = training(3);
+  Err err;
+  Loader *l = loader_open(&d, &o, &err);
+  int polygons = 0, bitmaps = 0, flipped = 0;
+  for (int64_t step = 0; step < 2 * loader_steps_per_epoch(l); step++) {
+    const Batch *b = loader_next(l, &err);
+    if (!EXPECT(b)) break;
+    for (int row = 0; row < b->images * b->capacity; row++) {
+      const Bitmap *m = &b->bitmap[row];
+      const ImageInfo *info = &b->info[row / b->capacity];
+      if (row % b->capacity >= b->count[row / b->capacity]) continue;
+      bitmaps += m->parts == 0;
+      if (m->parts == 0) {
+        EXPECT(m->w == OBJECT_W && m->h == OBJECT_H);
+        for (int y = 0; y < m->h; y++) EXPECT_INT(b->bits[m->offset + y], (1 << OBJECT_W) - 1);
+        continue;
+      }
+      polygons++;
+      flipped += info->flip;
+      EXPECT_INT(m->parts, 1);
+      EXPECT_INT(b->bits[m->offset], 4);
+      // x y, r y, r b, x b; r and b a pixel beyond the box's last. Mirrored, r is a pixel before the box's first.
+      double ratio_w = (double)info->rw / info->w, ratio_h = (double)info->rh / info->h;
+      const float *box = b->box + 4 * row;
+      double x = info->flip ? box[2] : box[0], r = info->flip ? box[0] - ratio_w : box[2] + ratio_w;
+      const double want[] = {x, box[1], r, box[1], r, box[3] + ratio_h, x, box[3] + ratio_h};
+      for (int i = 0; i < 8; i++) EXPECT_NEAR(word_float(b->bits[m->offset + 1 + i]), want[i], 1e-4);
+    }
+  }
+  EXPECT(polygons > 3 && bitmaps > polygons && flipped > 0);
+  loader_close(l);
+  dataset_close(&d);
+}
+
 // Real annotations: polygons of many parts, runs, crowds. Every mask's bits are those of its runs.
 static void check_real(const char *folder) {
   const char *dir = shared_path(folder);
@@ -507,7 +558,7 @@ static void check_real(const char *folder) {
     test_skip("../shared/data is not there");
     return;
   }
-  const DatasetOptions options = {.resize = {800, 1333}, .max_canvases = 2, .limit = 24};
+  const DatasetOptions options = {.resize = {.size = 800, .max_size = 1333}, .max_canvases = 2, .limit = 24};
   Dataset d;
   if (!open_set(&d, dir, &options)) return;
   LoaderOptions o = training(4);

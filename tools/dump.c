@@ -254,10 +254,10 @@ static const char *name_of(const Dump *d, const MaskRcnn *m, const Node *n, cons
 static bool is(const Node *n, const char *name) { return !strcmp(n->name, name); }
 
 // Suppression and merging once more, each on what was fed for the step before.
-static void put_merged(Dump *d, float threshold, int per, const Boxes steps[3], const char *const names[3]) {
+static void put_merged(Dump *d, const Nms *p, int per, const Boxes steps[3], const char *const names[3]) {
   const Ops *ops = d->dev->ops;
   put_boxes(d, names[0], &steps[0]);
-  ops->nms(d->dev, threshold, &steps[0], &steps[1]);
+  ops->nms(d->dev, p, &steps[0], &steps[1]);
   put_boxes(d, names[1], &steps[1]);
   ops->boxes_merge(d->dev, per, &steps[1], &steps[2]);
   put_boxes(d, names[2], &steps[2]);
@@ -266,10 +266,12 @@ static void put_merged(Dump *d, float threshold, int per, const Boxes steps[3], 
 // What a node leaves beside its outputs.
 static void put_results(Dump *d, const MaskRcnn *m, const Node *n) {
   if (is(n, "proposals"))
-    put_merged(d, m->config.rpn_nms, MAX_LEVELS, (Boxes[]){m->rpn_top, m->rpn_kept, m->proposals},
+    put_merged(d, &(Nms){m->config.rpn_nms, m->config.box_extra}, MAX_LEVELS,
+               (Boxes[]){m->rpn_top, m->rpn_kept, m->proposals},
                (const char *const[]){"rpn_top", "rpn_kept", "proposals"});
   if (is(n, "detect")) {
-    put_merged(d, m->config.nms, m->config.classes - 1, (Boxes[]){m->class_top, m->class_kept, m->detections},
+    put_merged(d, &(Nms){m->config.nms, m->config.box_extra}, m->config.classes - 1,
+               (Boxes[]){m->class_top, m->class_kept, m->detections},
                (const char *const[]){"class_top", "class_kept", "detections"});
     d->dev->ops->rois_compact(d->dev, &m->detections, &m->mask_rois);
   }
@@ -405,8 +407,7 @@ int main(int argc, char **argv) {
   Checkpoint feed;
   if (o.feed && !ckpt_open(&feed, o.feed, &err)) die(EXIT_USAGE, "%s", err.msg);
   Dataset data;
-  DatasetOptions options = {
-      .resize = {config.size, config.max_size}, .max_canvases = 1, .keep_empty = true, .limit = o.limit};
+  DatasetOptions options = {.resize = resize_of(&config), .max_canvases = 1, .keep_empty = true, .limit = o.limit};
   if (!dataset_open(&data, o.data, o.split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
   set_canvas(&data, &o);
   LoaderOptions loading = {.batch = o.batch,
