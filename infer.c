@@ -19,7 +19,7 @@ typedef struct Options {
   const char *weights, *data, *split, *out, *json, *device;
   int amp, size, max_size, batch, limit, threads, canvases, benchmark, overlays;
   float score;
-  bool eval, profile;
+  bool eval, profile, exif;
   char **images;
   int num_images;
 } Options;
@@ -42,6 +42,11 @@ static Options parse(int argc, char **argv) {
        .min = 0,
        .max = INT32_MAX,
        .help = "only the first N images of --data by id; 0 = all"},
+      {.name = "exif",
+       .kind = OPT_FLAG,
+       .target = &o.exif,
+       .help = "turn images of --data as their EXIF orientation says, as IMAGEs always are; COCO's annotations want it "
+               "off"},
       {.name = "out", .kind = OPT_STRING, .target = &o.out, .arg = "DIR", .help = "where overlays go"},
       {.name = "overlays",
        .kind = OPT_INT,
@@ -277,6 +282,8 @@ static void find_and_score(const Options *o, Engine *e, const Dataset *d) {
   if (!coco_results_save(&results, o->json, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (v.times.n) times_print(&v.times, o->batch);
   fprintf(stderr, "done: %d detections in %s, overlays in %s\n", results.n, o->json, o->out);
+  int bad = dataset_bad_images(d);
+  if (bad) fprintf(stderr, "%d of %d images could not be read: left out\n", bad, d->num_images + d->bad_images);
   if (o->eval) report_scores(d, &results);
   free(v.times.ms);
   coco_results_free(&results);
@@ -285,8 +292,11 @@ static void find_and_score(const Options *o, Engine *e, const Dataset *d) {
 static void run_data(const Options *o, const ModelConfig *config, const Category *category, const Checkpoint *c) {
   Err err;
   Dataset d;
-  DatasetOptions options = {
-      .resize = resize_of(config), .max_canvases = o->canvases, .keep_empty = true, .limit = o->limit};
+  DatasetOptions options = {.resize = resize_of(config),
+                            .upright = o->exif,
+                            .max_canvases = o->canvases,
+                            .keep_empty = true,
+                            .limit = o->limit};
   if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (same_file(o->out, d.folder))
     die(EXIT_USAGE, "--out %s: overlays would overwrite the images; give another folder", o->out);
@@ -308,15 +318,6 @@ static void run_data(const Options *o, const ModelConfig *config, const Category
 
 // ---- loose images -----------------------------------------------------------------------------------------------
 
-static bool load_upright(Image *image, const char *path, Err *err) {
-  size_t size;
-  char *bytes = file_read(path, &size, err);
-  bool ok = bytes && image_decode(image, (const uint8_t *)bytes, size, path, err);
-  if (ok) image_orient(image, image_orientation((const uint8_t *)bytes, size));
-  free(bytes);
-  return ok;
-}
-
 // One image on its own canvas, a multiple of 32, at batch size 1. Engines are rebuilt only when the canvas changes.
 static void run_images(const Options *o, const ModelConfig *config, const Category *category, const Checkpoint *c) {
   Err err;
@@ -327,7 +328,7 @@ static void run_images(const Options *o, const ModelConfig *config, const Catego
   keep_originals(o);
   for (int i = 0; i < o->num_images; i++) {
     Image image;
-    if (!load_upright(&image, o->images[i], &err)) {
+    if (!image_load_upright(&image, o->images[i], &err)) {
       if (o->num_images == 1) die(EXIT_USAGE, "%s", err.msg);
       fprintf(stderr, "%s\n", err.msg);
       bad++;

@@ -8,6 +8,7 @@
 #include "engine/curves.h"
 #include "engine/engine.h"
 #include "engine/evaluate.h"
+#include "engine/loader_benchmark.h"
 #include "engine/state.h"
 #include "engine/train_options.h"
 #include "nn/log.h"
@@ -85,24 +86,39 @@ static bool has_split(const char *dir, const char *split, Err *err) {
   return true;
 }
 
+// What training draws the shorter side from: --sizes, or the model's, evenly spaced up to its size.
+static Sizes sizes_of(const TrainOptions *o, const ModelConfig *c) {
+  Sizes s = {0};
+  if (o->sizes.n > 0) return o->sizes;
+  for (int last = MIN(c->train_sizes, MAX_SIZES) - 1; last > 0 && s.n <= last; s.n++)
+    s.side[s.n] = c->train_size_min + (c->size - c->train_size_min) * s.n / last;
+  return s;
+}
+
 // A data set without a split to evaluate on is fine as long as nobody asked for an evaluation.
 static void open_data(Run *r, const ModelConfig *c) {
   const TrainOptions *o = &r->o;
   DatasetOptions d = {.resize = resize_of(c),
+                      .sizes = sizes_of(o, c),
                       .box_extra = c->box_extra,
                       .polygons = c->mask_source == MASK_POLYGON,
+                      .upright = o->exif,
                       .max_canvases = o->canvases,
+                      .strict = o->strict,
                       .keep_empty = o->keep_empty,
                       .limit = o->limit};
   Err err;
+  if (sizes_largest(&o->sizes) > c->max_size)
+    die(EXIT_USAGE, "--sizes %d: the longer side is at most %d; give a larger --max-size", sizes_largest(&o->sizes),
+        c->max_size);
   if (!dataset_open(&r->train, o->data, o->train_split, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (o->eval_every < 0 || o->benchmark) return;
+  if (o->eval_every < 0 || o->benchmark || o->benchmark_loader) return;
   bool asked = o->eval_every > 0 || strcmp(o->val_split, "val");
   if (!asked && !has_split(o->data, o->val_split, &err)) {
     fprintf(stderr, "no evaluation: %s\n", err.msg);
     return;
   }
-  d.keep_empty = true, d.limit = o->val_limit;
+  d.sizes.n = 0, d.keep_empty = true, d.limit = o->val_limit;
   if (!dataset_open(&r->val, o->data, o->val_split, &d, &err)) die(EXIT_USAGE, "evaluation: %s", err.msg);
   r->has_val = true;
 }
@@ -114,6 +130,11 @@ static void report(const Run *r) {
   dataset_print(&r->train, stderr);
 }
 
+static void record_sizes(Record *j, const Sizes *s) {
+  char text[MAX_SIZES * 5 + 1] = ""; // four digits and a space each
+  for (int i = 0, n = 0; i < s->n; i++) n += sprintf(text + n, i ? " %d" : "%d", s->side[i]);
+  record_str(j, "sizes", text);
+}
 // The recipe whose way to optimise is used.
 static Recipe recipe_of(const TrainOptions *o) { return o->recipe ? (Recipe)(o->recipe - 1) : RECIPE_TORCHVISION; }
 
@@ -139,6 +160,8 @@ static char *identity_of(const Run *r) {
   record_str(&j, "amp", amp_names[o->amp]);
   record_bool(&j, "tf32", o->tf32);
   record_num(&j, "flip", o->flip);
+  record_sizes(&j, &r->train.sizes);
+  record_bool(&j, "exif", o->exif);
   char *text = xstrdup(record_end(&j));
   record_free(&j);
   return text;
@@ -251,23 +274,25 @@ _Noreturn static void stop_not_finite(Run *r, int64_t step, const StepResult *s)
       (long long)step, losses, s->grad_norm, files, r->kept);
 }
 
-static Loader *start_loader(const Run *r, Engine *engine) {
+static LoaderOptions loader_options(const Run *r) {
   const TrainOptions *o = &r->o;
+  return (LoaderOptions){.batch = o->batch,
+                         .rank = 0,
+                         .world = o->gpus,
+                         .seed = (uint64_t)o->seed,
+                         .train = true,
+                         .flip = o->flip,
+                         .threads = o->threads,
+                         .prefetch = 2,
+                         .masks = true,
+                         .strict = o->strict,
+                         .first_step = r->first};
+}
+
+static Loader *start_loader(const Run *r, Engine *engine) {
   Err err;
-  LoaderOptions options = {.batch = o->batch,
-                           .rank = 0,
-                           .world = o->gpus,
-                           .seed = (uint64_t)o->seed,
-                           .train = true,
-                           .flip = o->flip,
-                           .size_min = r->engine.config.train_size_min,
-                           .sizes = r->engine.config.train_sizes,
-                           .threads = o->threads,
-                           .prefetch = 2,
-                           .masks = true,
-                           .strict = o->strict,
-                           .first_step = r->first,
-                           .memory = engine_host_memory(engine)};
+  LoaderOptions options = loader_options(r);
+  options.memory = engine_host_memory(engine);
   Loader *l = loader_open(&r->train, &options, &err);
   if (!l) die(EXIT_RUN, "%s", err.msg);
   return l;
@@ -360,8 +385,10 @@ static void run(Run *r, Loader *loader) {
   bool complete = train(r, loader);
   RunState state = {.step = r->steps, .scale = {1}, .run = r->identity};
   if (complete && !state_save(&r->engine, r->model, &state, false, &err)) die(EXIT_RUN, "%s", err.msg);
-  int bad = loader_bad_images(loader);
-  if (bad) log_note(&r->log, "%d bad images were replaced", bad);
+  int bad = dataset_bad_images(&r->train), bad_val = r->has_val ? dataset_bad_images(&r->val) : 0;
+  if (bad || bad_val)
+    log_note(&r->log, "bad images: %d of %d in training, replaced; %d in evaluation, left out", bad,
+             r->train.num_images + r->train.bad_images, bad_val);
   if (!log_close(&r->log, &err) || !curves_draw(r->o.out, &err)) die(EXIT_RUN, "%s", err.msg);
   if (complete) fprintf(stderr, "done: %s, %s/curves.svg\n", r->model, r->o.out);
 }
@@ -402,13 +429,27 @@ static void benchmark(Run *r, Loader *loader, Trace *trace) {
     die(EXIT_RUN, "%s", err.msg);
 }
 
-static void open_run(Run *r) {
-  const TrainOptions *o = &r->o;
-  Err err;
+static ModelConfig config_of(const TrainOptions *o) {
   Checkpoint weights;
   if (o->weights) open_checkpoint(&weights, o->weights);
   ModelConfig config = choose_config(o, o->weights ? &weights : NULL);
   if (o->weights) ckpt_close(&weights);
+  return config;
+}
+
+static void run_loader_benchmark(Run *r) {
+  Err err;
+  ModelConfig config = config_of(&r->o);
+  open_data(r, &config);
+  dataset_print(&r->train, stderr);
+  LoaderOptions options = loader_options(r);
+  if (!loader_benchmark(&r->train, &options, r->o.benchmark_loader, &err)) die(EXIT_USAGE, "%s", err.msg);
+}
+
+static void open_run(Run *r) {
+  const TrainOptions *o = &r->o;
+  Err err;
+  ModelConfig config = config_of(o);
   open_data(r, &config);
   choose_classes(o, &config, r->train.classes);
   config.full_masks = o->full_masks;
@@ -438,6 +479,11 @@ int main(int argc, char **argv) {
   Run r = {.o = train_options(argc, argv)};
   const TrainOptions *o = &r.o;
   Err err;
+  if (o->benchmark_loader) {
+    run_loader_benchmark(&r);
+    close_run(&r);
+    return 0;
+  }
   if (!o->plan && !o->benchmark && !make_dirs(o->out, &err)) die(EXIT_USAGE, "%s", err.msg);
   open_run(&r);
   if (o->plan) return 0;

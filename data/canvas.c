@@ -1,9 +1,7 @@
 #include "data/canvas.h"
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include "nn/util.h"
 
 // All in double, as Python computes it: 800 / 289 · 289 truncates to 799 there, so it does here.
 
@@ -35,6 +33,27 @@ void resize_shape(const Resize *r, int h, int w, int *rh, int *rw) {
   Size size = rules[r->rule](r, h, w);
   *rh = MAX(1, size.h);
   *rw = MAX(1, size.w);
+}
+
+bool sizes_parse(Sizes *s, const char *text, Err *err) {
+  *s = (Sizes){0};
+  for (const char *at = text; s->n < MAX_SIZES; at++) {
+    char *end = NULL;
+    long side = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : 0;
+    if (side < 1 || side > MAX_SHORTER_SIDE || (*end != ',' && *end != '\0'))
+      return err_set(err, "'%s': expected numbers from 1 to %d with commas between them, as 640,672,704", text,
+                     MAX_SHORTER_SIDE);
+    s->side[s->n++] = (int)side;
+    at = end;
+    if (*at == '\0') return true;
+  }
+  return err_set(err, "'%s': more than %d numbers", text, MAX_SIZES);
+}
+
+int sizes_largest(const Sizes *s) {
+  int largest = 0;
+  for (int i = 0; i < s->n; i++) largest = MAX(largest, s->side[i]);
+  return largest;
 }
 
 static int64_t area(Canvas c) { return (int64_t)c.h * c.w; }

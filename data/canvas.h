@@ -1,8 +1,10 @@
 // The shapes images take on their way into the network: resized as torchvision does it, then padded to one of a few
 // canvases, because memory and launches are planned once for every shape.
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 #include "nn/batch.h"
+#include "nn/util.h"
 
 enum { MAX_CANVASES = 8, CANVAS_MULTIPLE = 32 };
 
@@ -19,6 +21,16 @@ typedef struct Resize {
 // GeneralizedRCNNTransform (eager mode), detectron2's ResizeShortestEdge or maskrcnn-benchmark's Resize, except that a
 // side never vanishes.
 void resize_shape(const Resize *r, int h, int w, int *rh, int *rw);
+
+// Shorter sides of multi-scale training, which draws one of them for every image and epoch; n = 0: Resize.size alone.
+enum { MAX_SIZES = 64, MAX_SHORTER_SIDE = 8192 };
+typedef struct Sizes {
+  int n;
+  int side[MAX_SIZES];
+} Sizes;
+// Reads "640,672,800"; a side that stands twice is drawn twice as often.
+bool sizes_parse(Sizes *s, const char *text, Err *err);
+int sizes_largest(const Sizes *s); // 0 when there are none
 
 typedef struct Canvas {
   int h, w;   // multiples of CANVAS_MULTIPLE

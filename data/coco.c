@@ -196,23 +196,30 @@ void coco_free(Coco *c) {
   *c = (Coco){0};
 }
 
-bool coco_ann_rle(const Coco *c, const CocoAnn *a, int h, int w, Rle *out) {
+bool coco_ann_rle_in(Scratch *scratch, const Coco *c, const CocoAnn *a, int h, int w, Rle *out) {
   *out = (Rle){0};
   if (a->kind == SEG_NONE || h <= 0 || w <= 0 || (uint64_t)h * (uint64_t)w > UINT32_MAX) return false;
   if (a->kind == SEG_RLE) {
     if (a->rle.h != h || a->rle.w != w) return false;
-    *out = rle_copy(&a->rle);
+    *out = a->rle;
     return true;
   }
-  Rle *parts = xcalloc((size_t)a->parts, sizeof *parts);
+  Rle *parts = scratch_take(scratch, (size_t)a->parts * sizeof *parts);
+  if (!parts) die(EXIT_RUN, "out of memory: a mask of %d polygons", a->parts);
   for (int i = 0; i < a->parts; i++) {
     int part = a->first_part + i;
-    parts[i] = rle_from_polygon(c->xy + c->part_first[part], c->part_points[part], h, w);
+    parts[i] = rle_from_polygon_in(scratch, c->xy + c->part_first[part], c->part_points[part], h, w);
   }
-  *out = rle_merge(parts, a->parts, false);
-  for (int i = 0; i < a->parts; i++) rle_free(&parts[i]);
-  free(parts);
+  *out = rle_merge_in(scratch, parts, a->parts, false);
   return true;
+}
+
+bool coco_ann_rle(const Coco *c, const CocoAnn *a, int h, int w, Rle *out) {
+  Scratch scratch = {0};
+  bool usable = coco_ann_rle_in(&scratch, c, a, h, w, out);
+  if (usable) *out = rle_copy(out);
+  scratch_free(&scratch);
+  return usable;
 }
 
 // Splits on disk

@@ -55,6 +55,8 @@ int coco_find_category(const Coco *c, int64_t id); // index or -1
 // The mask of an annotation at the given image size, as pycocotools' annToRLE: parts merged. Caller frees.
 // False when there is no usable segmentation (the caller may fall back on the box).
 bool coco_ann_rle(const Coco *c, const CocoAnn *a, int h, int w, Rle *out);
+// The same with memory of `scratch`, or the annotation's own runs: not to be freed.
+bool coco_ann_rle_in(Scratch *scratch, const Coco *c, const CocoAnn *a, int h, int w, Rle *out);
 
 // Finds "annotations/instances_<split>*.json" and the folder "<split>*/" under dir (also "annotations/<split>*.json").
 // Paths are malloc'ed.

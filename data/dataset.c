@@ -1,6 +1,7 @@
 #include "data/dataset.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include "data/bitmap.h"
 #include "data/image.h"
 
@@ -32,8 +33,23 @@ static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
   return true;
 }
 
-char *dataset_path(const Dataset *d, int i) {
-  return xasprintf("%s/%s", d->folder, d->coco.images[d->image[i]].file_name);
+size_t dataset_path_size(const Dataset *d, int i) {
+  return strlen(d->folder) + strlen(d->coco.images[d->image[i]].file_name) + sizeof "/";
+}
+
+char *dataset_path_to(const Dataset *d, int i, char *path) {
+  sprintf(path, "%s/%s", d->folder, d->coco.images[d->image[i]].file_name);
+  return path;
+}
+
+char *dataset_path(const Dataset *d, int i) { return dataset_path_to(d, i, xmalloc(dataset_path_size(d, i))); }
+
+Rle dataset_mask_in(Scratch *scratch, const Dataset *d, int i, const Object *o) {
+  const CocoImage *im = &d->coco.images[d->image[i]];
+  Rle mask;
+  if (coco_ann_rle_in(scratch, &d->coco, &d->coco.anns[o->ann], im->h, im->w, &mask)) return mask;
+  double bbox[4] = {o->box[0], o->box[1], o->box[2] - o->box[0] + d->box_extra, o->box[3] - o->box[1] + d->box_extra};
+  return rle_from_bbox_in(scratch, bbox, im->h, im->w);
 }
 
 int dataset_polygons(const Dataset *d, const Object *o) {
@@ -42,11 +58,10 @@ int dataset_polygons(const Dataset *d, const Object *o) {
 }
 
 Rle dataset_mask(const Dataset *d, int i, const Object *o) {
-  const CocoImage *im = &d->coco.images[d->image[i]];
-  Rle mask;
-  if (coco_ann_rle(&d->coco, &d->coco.anns[o->ann], im->h, im->w, &mask)) return mask;
-  double bbox[4] = {o->box[0], o->box[1], o->box[2] - o->box[0] + d->box_extra, o->box[3] - o->box[1] + d->box_extra};
-  return rle_from_bbox(bbox, im->h, im->w);
+  Scratch scratch = {0};
+  Rle shared = dataset_mask_in(&scratch, d, i, o), mask = rle_copy(&shared);
+  scratch_free(&scratch);
+  return mask;
 }
 
 typedef struct Extent {
@@ -85,18 +100,17 @@ static int64_t most_words(const Coco *c, const CocoImage *im, const Object *o) {
   return bitmap_words(y2 - y1, x2 - x1);
 }
 
-// Makes sure that the image can be found and fitted; its size comes from the file where the annotations lack it.
-static bool check_image(const Dataset *d, CocoImage *im, Err *err) {
-  if (!im->file_name) return err_set(err, "%s: image %lld has no file_name", d->coco.path, (long long)im->id);
+// Makes sure of the image's size, which comes from the file where the annotations lack it.
+static bool find_size(const Dataset *d, CocoImage *im, Err *err) {
   if (im->h <= 0 || im->w <= 0) {
     char *path = xasprintf("%s/%s", d->folder, im->file_name);
-    bool ok = image_info(path, &im->h, &im->w, err);
+    bool ok = image_info(path, d->upright, &im->h, &im->w, err);
     free(path);
     if (!ok) return false;
   }
   if ((int64_t)im->h * im->w > IMAGE_MAX_PIXELS)
-    return err_set(err, "%s: image %lld (%s) cannot be %d x %d pixels; correct its width and height", d->coco.path,
-                   (long long)im->id, im->file_name, im->w, im->h);
+    return err_set(err, "%s: image %lld (%s) cannot be %d x %d pixels, at most %d in all; correct its width and height",
+                   d->coco.path, (long long)im->id, im->file_name, im->w, im->h, IMAGE_MAX_PIXELS);
   return true;
 }
 
@@ -109,7 +123,14 @@ static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
   d->first_object[0] = 0;
   for (int i = 0, objects = 0; i < c->num_images && !(options->limit > 0 && d->num_images == options->limit); i++) {
     CocoImage *im = &c->images[i];
-    if (!check_image(d, im, err)) return false;
+    if (!im->file_name) return err_set(err, "%s: image %lld has no file_name", c->path, (long long)im->id);
+    Err bad;
+    if (!find_size(d, im, &bad)) {
+      if (options->strict) return err_set(err, "%s", bad.msg);
+      fprintf(stderr, "bad image left out: %s\n", bad.msg);
+      d->bad_images++;
+      continue;
+    }
     const int before = objects;
     for (int a = im->first_ann; a < im->first_ann + im->anns; a++) objects += object_of(d, im, a, &d->object[objects]);
     d->without_objects += objects == before;
@@ -118,23 +139,25 @@ static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
     d->first_object[d->num_images] = objects;
   }
   if (d->num_images > 0) return true;
-  return err_set(err,
-                 "%s: no usable image among %d; of %d annotations %d are crowds, %d have a box without area, %d an "
-                 "unknown category",
-                 c->path, c->num_images, c->num_anns, d->crowds, d->dropped_boxes, d->unlabelled);
+  return err_set(
+      err,
+      "%s: no usable image among %d, %d bad; of %d annotations %d are crowds, %d have a box without area, %d "
+      "an unknown category",
+      c->path, c->num_images, d->bad_images, c->num_anns, d->crowds, d->dropped_boxes, d->unlabelled);
 }
 
-// A copy that broke off shows before the first step, not as images replaced here and there.
-static bool check_files(const Dataset *d, Err *err) {
-  int missing = 0, first = 0;
+// A few files that are not there are bad images like others; where most are, the copy broke off or this is another
+// folder, which should show before the first step.
+static bool check_files(Dataset *d, bool strict, Err *err) {
+  int first = 0;
   for (int i = 0; i < d->num_images; i++) {
     char *path = dataset_path(d, i);
-    if (!path_is_file(path) && missing++ == 0) first = i;
+    if (!path_is_file(path) && d->missing++ == 0) first = i;
     free(path);
   }
-  if (missing == 0) return true;
+  if (strict ? d->missing == 0 : d->missing <= d->num_images / 2) return true;
   char *path = dataset_path(d, first);
-  err_set(err, "%s: no such file; %d of %d images of %s are missing", path, missing, d->num_images, d->coco.path);
+  err_set(err, "%s: no such file; %d of %d images of %s are missing", path, d->missing, d->num_images, d->coco.path);
   free(path);
   return false;
 }
@@ -165,15 +188,21 @@ static void choose_canvases(Dataset *d, int max) {
 }
 
 bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err) {
-  *d = (Dataset){.resize = options->resize, .box_extra = options->box_extra, .polygons = options->polygons};
+  *d = (Dataset){.resize = options->resize,
+                 .sizes = options->sizes,
+                 .upright = options->upright,
+                 .box_extra = options->box_extra,
+                 .polygons = options->polygons};
+  if (d->sizes.n > 0) d->resize.size = sizes_largest(&d->sizes);
   char *annotations = NULL;
   bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) && coco_load(&d->coco, annotations, err) &&
-            list_images(d, options, err) && check_files(d, err);
+            list_images(d, options, err) && check_files(d, options->strict, err);
   free(annotations);
   if (!ok) return dataset_close(d), false;
   d->classes = d->coco.num_categories + 1;
   measure(d);
   choose_canvases(d, options->max_canvases);
+  d->reported = xcalloc((size_t)d->num_images, sizeof *d->reported);
   return true;
 }
 
@@ -184,7 +213,14 @@ void dataset_close(Dataset *d) {
   free(d->image_canvas);
   free(d->object);
   free(d->first_object);
+  free(d->reported);
   *d = (Dataset){0};
+}
+
+int dataset_bad_images(const Dataset *d) {
+  int bad = d->bad_images;
+  for (int i = 0; i < d->num_images; i++) bad += atomic_load(&d->reported[i]);
+  return bad;
 }
 
 void dataset_print(const Dataset *d, FILE *out) {
@@ -193,7 +229,9 @@ void dataset_print(const Dataset *d, FILE *out) {
   const struct {
     int n;
     const char *what;
-  } odd[] = {{d->without_objects, "images without an object"},
+  } odd[] = {{d->bad_images, "bad images left out"},
+             {d->missing, "image files missing"},
+             {d->without_objects, "images without an object"},
              {d->crowds, "crowd annotations left out"},
              {d->dropped_boxes, "boxes without area left out"},
              {d->unlabelled, "annotations of an unknown category left out"},

@@ -9,11 +9,12 @@
 #define STBI_NO_STDIO
 #define STBI_NO_LINEAR
 #define STBI_MAX_DIMENSIONS 65536
-// Zeroed, because a scan that names a Huffman table which the file never defined makes stb_image 2.27 decode with
-// whatever the memory held.
-#define STBI_MALLOC(bytes) calloc(1, bytes)
-#define STBI_REALLOC(p, bytes) realloc(p, bytes)
-#define STBI_FREE(p) free(p)
+// Scratch memory is zeroed, because a scan that names a Huffman table which the file never defined makes stb_image 2.27
+// decode with whatever the memory held. stb_image's allocator takes no argument, so the thread has to know its own.
+static _Thread_local Scratch *decoding;
+#define STBI_MALLOC(bytes) scratch_take(decoding, bytes)
+#define STBI_REALLOC_SIZED(p, old, bytes) scratch_resize(decoding, p, old, bytes)
+#define STBI_FREE(p) ((void)(p))
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -111,66 +112,95 @@ static bool size_ok(int h, int w, const char *name, Err *err) {
                  w, h, IMAGE_MAX_PIXELS);
 }
 
-bool image_decode(Image *im, const uint8_t *bytes, size_t size, const char *name, Err *err) {
-  *im = (Image){0};
-  int h, w, channels;
-  Header header = read_header(bytes, size, &h, &w);
-  if (header != HEADER_OK) return refuse(name, bytes, size, header == HEADER_CUT, "", err);
-  if (!size_ok(h, w, name, err)) return false;
-  if (jpeg_is(bytes, size) && !jpeg_tables_ok(bytes, size))
-    return refuse(name, bytes, size, false, "bad Huffman table", err);
-  Bytes b = {bytes, bytes + size, false};
-  im->rgb = stbi_load_from_callbacks(&bytes_io, &b, &im->w, &im->h, &channels, 3);
-  if (im->rgb && !b.past_end) return true;
-  const char *reason = im->rgb ? "" : stbi_failure_reason();
-  image_free(im);
-  return refuse(name, bytes, size, b.past_end, reason, err);
-}
-
-bool image_load(Image *im, const char *path, Err *err) {
-  *im = (Image){0};
-  size_t size;
-  char *bytes = file_read(path, &size, err);
-  if (!bytes) return false;
-  bool ok = image_decode(im, (const uint8_t *)bytes, size, path, err);
-  free(bytes);
-  return ok;
-}
-
-bool image_info(const char *path, int *h, int *w, Err *err) {
-  uint8_t start[4096]; // holds most headers; long metadata before a JPEG's frame sends us to the whole file
-  FILE *f = fopen(path, "rb");
-  size_t got = f ? fread(start, 1, sizeof start, f) : 0;
-  if (f) fclose(f);
-  if (read_header(start, got, h, w) == HEADER_OK) return size_ok(*h, *w, path, err);
-  size_t size;
-  char *whole = file_read(path, &size, err);
-  if (!whole) return false;
-  const uint8_t *bytes = (const uint8_t *)whole;
+bool image_measure(const uint8_t *bytes, size_t size, const char *name, int *h, int *w, Err *err) {
   Header header = read_header(bytes, size, h, w);
-  bool ok = header == HEADER_OK ? size_ok(*h, *w, path, err) : refuse(path, bytes, size, header == HEADER_CUT, "", err);
-  free(whole);
-  return ok;
+  if (header != HEADER_OK) return refuse(name, bytes, size, header == HEADER_CUT, "", err);
+  return size_ok(*h, *w, name, err);
 }
 
 int image_orientation(const uint8_t *bytes, size_t size) {
   return jpeg_is(bytes, size) ? jpeg_orientation(bytes, size) : 1;
 }
 
-void image_orient(Image *im, int orientation) {
-  if (orientation <= 1 || orientation > 8) return;
-  bool swap = orientation >= 5; // rows of the file are columns of the scene
-  bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-  bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
-  Image out = image_alloc(swap ? im->w : im->h, swap ? im->h : im->w);
-  for (int y = 0; y < out.h; y++) {
-    for (int x = 0; x < out.w; x++) {
-      int row = swap ? x : y, column = swap ? y : x;
-      if (from_bottom) row = im->h - 1 - row;
-      if (from_right) column = im->w - 1 - column;
-      memcpy(out.rgb + 3 * ((size_t)y * out.w + x), im->rgb + 3 * ((size_t)row * im->w + column), 3);
-    }
+bool image_info(const char *path, bool upright, int *h, int *w, Err *err) {
+  uint8_t start[4096]; // holds most headers; long metadata before a JPEG's frame sends us to the whole file
+  FILE *f = fopen(path, "rb");
+  size_t size = f ? fread(start, 1, sizeof start, f) : 0;
+  if (f) fclose(f);
+  char *whole = NULL;
+  const uint8_t *bytes = start;
+  if (read_header(start, size, h, w) != HEADER_OK) {
+    if (!(whole = file_read(path, &size, err))) return false;
+    bytes = (const uint8_t *)whole;
   }
-  image_free(im);
-  *im = out;
+  bool ok = image_measure(bytes, size, path, h, w, err);
+  if (ok && upright && image_orientation(bytes, size) >= IMAGE_TURNED) {
+    int stored = *h;
+    *h = *w, *w = stored;
+  }
+  free(whole);
+  return ok;
 }
+
+// Pixels [h, w, channels], of which the first three channels count, to rgb, upright.
+static void write_upright(uint8_t *rgb, const uint8_t *pixels, int channels, int h, int w, int orientation) {
+  const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  const ptrdiff_t down = (ptrdiff_t)w * channels * (from_bottom ? -1 : 1), right = from_right ? -channels : channels;
+  const uint8_t *first = pixels;
+  if (from_bottom) first += (ptrdiff_t)(h - 1) * w * channels;
+  if (from_right) first += (ptrdiff_t)(w - 1) * channels;
+  const bool turned = orientation >= IMAGE_TURNED;
+  const ptrdiff_t next_row = turned ? right : down, next = turned ? down : right;
+  for (int y = 0; y < (turned ? w : h); y++) {
+    const uint8_t *p = first + y * next_row;
+    for (int x = 0; x < (turned ? h : w); x++, p += next, rgb += 3) memcpy(rgb, p, 3);
+  }
+}
+
+bool image_decode_into(uint8_t *rgb, int orientation, const uint8_t *bytes, size_t size, Scratch *scratch,
+                       const char *name, Err *err) {
+  int h, w, got_h, got_w, stored;
+  if (!image_measure(bytes, size, name, &h, &w, err)) return false;
+  if (jpeg_is(bytes, size) && !jpeg_tables_ok(bytes, size))
+    return refuse(name, bytes, size, false, "bad Huffman table", err);
+  Bytes b = {bytes, bytes + size, false};
+  const int channels = jpeg_is(bytes, size) ? 4 : 3; // stb_image's vector code for YCbCr writes four
+  decoding = scratch;
+  const uint8_t *pixels = stbi_load_from_callbacks(&bytes_io, &b, &got_w, &got_h, &stored, channels);
+  decoding = NULL;
+  if (!pixels || b.past_end) return refuse(name, bytes, size, b.past_end, pixels ? "" : stbi_failure_reason(), err);
+  if (got_h != h || got_w != w) return refuse(name, bytes, size, false, "two sizes", err);
+  write_upright(rgb, pixels, channels, h, w, orientation);
+  return true;
+}
+
+static bool decode_owned(Image *im, bool upright, const uint8_t *bytes, size_t size, const char *name, Err *err) {
+  *im = (Image){0};
+  int h, w;
+  if (!image_measure(bytes, size, name, &h, &w, err)) return false;
+  const int orientation = upright ? image_orientation(bytes, size) : 1;
+  const bool turned = orientation >= IMAGE_TURNED;
+  *im = (Image){.h = turned ? w : h, .w = turned ? h : w, .rgb = malloc((size_t)h * w * 3)};
+  if (!im->rgb) return refuse(name, bytes, size, false, "outofmem", err);
+  Scratch scratch = {0};
+  bool ok = image_decode_into(im->rgb, orientation, bytes, size, &scratch, name, err);
+  scratch_free(&scratch);
+  if (!ok) image_free(im);
+  return ok;
+}
+
+bool image_decode(Image *im, const uint8_t *bytes, size_t size, const char *name, Err *err) {
+  return decode_owned(im, false, bytes, size, name, err);
+}
+
+static bool load(Image *im, bool upright, const char *path, Err *err) {
+  *im = (Image){0};
+  size_t size;
+  char *bytes = file_read(path, &size, err);
+  bool ok = bytes && decode_owned(im, upright, (const uint8_t *)bytes, size, path, err);
+  free(bytes);
+  return ok;
+}
+bool image_load(Image *im, const char *path, Err *err) { return load(im, false, path, err); }
+bool image_load_upright(Image *im, const char *path, Err *err) { return load(im, true, path, err); }

@@ -29,9 +29,9 @@ struct Loader {
   LoaderOptions options;
   Slot *slots; // step s lives in slots[s % num_slots]
   int num_slots;
-  pthread_t *threads;
-  int num_threads;
-  atomic_uchar *reported; // [num_images] bad ones
+  struct Worker *worker;
+  int num_workers;
+  atomic_uchar *bad; // [num_images] those met so far
   atomic_int bad_images;
 
   pthread_mutex_t lock;  // guards all below, and what slots say about their progress
@@ -43,7 +43,25 @@ struct Loader {
   int64_t next;      // the step the consumer gets next
   int64_t item_step; // the next place to decode
   int item_place;
+  double seconds[LOADER_STAGES]; // of all workers
 };
+
+typedef struct Worker { // a decoder thread
+  Loader *loader;
+  pthread_t thread;
+  Scratch scratch;               // of the image under way
+  double seconds[LOADER_STAGES]; // not added to the loader's yet
+  double mark;                   // when the stage under way began
+} Worker;
+
+const char *const loader_stage_names[LOADER_STAGES] = {"read", "decode", "masks", "copy"};
+
+// Ends a stage, and begins the next.
+static void lap(Worker *w, LoaderStage stage) {
+  double now = now_seconds();
+  w->seconds[stage] += now - w->mark;
+  w->mark = now;
+}
 
 // One image
 
@@ -76,17 +94,18 @@ static int64_t write_polygons(const Dataset *d, const Object *o, const ImageInfo
   return n;
 }
 
-static int64_t write_bitmap(const Dataset *d, int i, const Object *o, Bitmap *window, uint32_t *words, int64_t room) {
-  Rle mask = dataset_mask(d, i, o);
+static int64_t write_bitmap(Worker *w, int i, const Object *o, Bitmap *window, uint32_t *words, int64_t room) {
+  scratch_reset(&w->scratch);
+  Rle mask = dataset_mask_in(&w->scratch, w->loader->data, i, o);
   *window = bitmap_window(&mask);
   CHECK(bitmap_words(window->h, window->w) <= room);
   bitmap_pack(&mask, window, words);
-  rle_free(&mask);
   return bitmap_words(window->h, window->w);
 }
 
 // Boxes, labels and masks of image i into a place; returns the words of the masks.
-static int64_t write_objects(const Loader *l, Batch *b, int place, int i) {
+static int64_t write_objects(Worker *w, Batch *b, int place, int i) {
+  const Loader *l = w->loader;
   const Dataset *d = l->data;
   const Object *object = d->object + d->first_object[i];
   const int64_t first = (int64_t)place * b->capacity;
@@ -101,52 +120,63 @@ static int64_t write_objects(const Loader *l, Batch *b, int place, int i) {
     int64_t room = d->max_words - words;
     int parts = dataset_polygons(d, &object[o]);
     int64_t used = parts ? write_polygons(d, &object[o], &b->info[place], to, room)
-                         : write_bitmap(d, i, &object[o], mask, to, room);
+                         : write_bitmap(w, i, &object[o], mask, to, room);
     mask->offset = words, mask->parts = parts;
     words += used;
   }
   return words;
 }
 
-static bool decode(const Dataset *d, int i, Image *im, Err *err) {
+// Reads the file of image i into rgb[h, w, 3], sizes as in the annotations.
+static bool read_image(Worker *worker, int i, uint8_t *rgb, Err *err) {
+  const Dataset *d = worker->loader->data;
   const CocoImage *want = &d->coco.images[d->image[i]];
-  char *path = dataset_path(d, i);
-  bool ok = image_load(im, path, err);
-  if (ok && (im->h != want->h || im->w != want->w)) {
-    ok = err_set(err, "%s: %d x %d pixels, but %d x %d in %s", path, im->w, im->h, want->w, want->h, d->coco.path);
-    image_free(im);
-  }
-  free(path);
+  scratch_reset(&worker->scratch);
+  char *path = scratch_take(&worker->scratch, dataset_path_size(d, i));
+  if (!path) return err_set(err, "out of memory for the name of image %d", i);
+  dataset_path_to(d, i, path);
+  worker->mark = now_seconds();
+  size_t size;
+  const uint8_t *bytes = scratch_read_file(&worker->scratch, path, &size, err);
+  lap(worker, LOADER_READ);
+  int h, w;
+  if (!bytes || !image_measure(bytes, size, path, &h, &w, err)) return false;
+  const int tag = image_orientation(bytes, size), orientation = d->upright ? tag : 1;
+  const bool as_stored = h == want->h && w == want->w, as_turned = h == want->w && w == want->h;
+  if (orientation < IMAGE_TURNED ? !as_stored : !as_turned)
+    return err_set(err, "%s: %d x %d pixels, but %d x %d in %s%s", path, w, h, want->w, want->h, d->coco.path,
+                   tag < IMAGE_TURNED || !(as_stored || as_turned) ? ""
+                   : d->upright ? "; its EXIF orientation turned it: leave out --exif"
+                                : "; its EXIF orientation turns it: give --exif");
+  bool ok = image_decode_into(rgb, orientation, bytes, size, &worker->scratch, path, err);
+  lap(worker, LOADER_DECODE);
   return ok;
 }
 
-// The data set's, or with a shorter side drawn for this image; never larger, so that its canvas holds it.
+// The data set's size or, where it has several, one that this image draws in this epoch.
 static Resize draw_resize(const Loader *l, uint64_t key) {
   Resize r = l->data->resize;
-  int steps = l->options.sizes - 1, least = l->options.size_min;
-  if (!l->options.train || steps < 1) return r;
-  int step = (int)(rng_u32(rng_key(key, RNG_SIZE), 0) % (uint32_t)(steps + 1));
-  r.size = least + (r.size - least) * step / steps;
+  const Sizes *s = &l->data->sizes;
+  if (l->options.train && s->n > 0) r.size = s->side[rng_u32(rng_key(key, RNG_SIZE), 0) % (uint32_t)s->n];
   return r;
 }
 
-static bool write_image(const Loader *l, Slot *slot, int place, int i, Err *err) {
+static bool write_image(Worker *w, Slot *slot, int place, int i, Err *err) {
+  const Loader *l = w->loader;
   const Dataset *d = l->data;
+  const CocoImage *im = &d->coco.images[d->image[i]];
   Batch *b = &slot->batch;
-  Image im;
-  if (!decode(d, i, &im, err)) return false;
-  uint64_t id = (uint64_t)d->coco.images[d->image[i]].id;
-  ImageInfo info = {.offset = place * d->max_bytes, .h = im.h, .w = im.w};
-  info.key = rng_key(rng_key(l->options.seed, (uint64_t)slot->epoch), id);
+  ImageInfo info = {.offset = place * d->max_bytes, .h = im->h, .w = im->w};
+  if (!read_image(w, i, b->bytes + info.offset, err)) return false;
+  info.key = rng_key(rng_key(l->options.seed, (uint64_t)slot->epoch), (uint64_t)im->id);
   info.flip = l->options.train && rng_uniform(rng_key(info.key, RNG_FLIP), 0) < l->options.flip;
-  Resize resize = draw_resize(l, info.key);
-  resize_shape(&resize, im.h, im.w, &info.rh, &info.rw);
+  const Resize resize = draw_resize(l, info.key);
+  resize_shape(&resize, info.h, info.w, &info.rh, &info.rw);
   CHECK(info.rh <= d->canvas[b->canvas].h && info.rw <= d->canvas[b->canvas].w);
-  memcpy(b->bytes + info.offset, im.rgb, (size_t)im.h * im.w * 3);
-  image_free(&im);
   b->index[place] = i;
   b->info[place] = info;
-  slot->words[place] = write_objects(l, b, place, i);
+  slot->words[place] = write_objects(w, b, place, i);
+  lap(w, LOADER_MASKS);
   return true;
 }
 
@@ -159,9 +189,10 @@ static void report_bad(Loader *l, Slot *slot, int place, int i, const Err *err) 
     slot->bad = *err;
   }
   pthread_mutex_unlock(&l->lock);
-  if (atomic_exchange(&l->reported[i], 1)) return;
+  if (atomic_exchange(&l->bad[i], 1)) return;
   atomic_fetch_add(&l->bad_images, 1);
-  if (!l->options.strict) fprintf(stderr, "bad image %s: %s\n", l->options.train ? "replaced" : "left out", err->msg);
+  if (!l->options.strict && !atomic_exchange(&l->data->reported[i], 1))
+    fprintf(stderr, "bad image %s: %s\n", l->options.train ? "replaced" : "left out", err->msg);
 }
 
 // The image to try after `attempt` failures in a place meant for image i: another one of the same canvas.
@@ -185,13 +216,14 @@ static void clear_place(Slot *slot, int place) {
   slot->words[place] = 0;
 }
 
-static void fill_place(Loader *l, Slot *slot, int place) {
+static void fill_place(Worker *w, Slot *slot, int place) {
+  Loader *l = w->loader;
   const int image = slot->batch.index[place];
   clear_place(slot, place);
   if (image < 0) return;
   for (int i = image, attempt = 0; attempt <= MAX_REPLACEMENTS; attempt++) {
     Err err;
-    if (write_image(l, slot, place, i, &err)) return;
+    if (write_image(w, slot, place, i, &err)) return;
     report_bad(l, slot, place, i, &err);
     if (l->options.strict || !l->options.train) return;
     i = replacement(l, slot->batch.canvas, image, attempt);
@@ -247,17 +279,27 @@ static bool take_place(Loader *l, Slot **slot, int *place) {
   return more;
 }
 
-static void *decode_places(void *loader) {
-  Loader *l = loader;
+// To the loader's, whose lock is held.
+static void add_seconds(Worker *w) {
+  for (int i = 0; i < LOADER_STAGES; i++) w->loader->seconds[i] += w->seconds[i], w->seconds[i] = 0;
+}
+
+static void *decode_places(void *worker) {
+  Worker *w = worker;
+  Loader *l = w->loader;
   Slot *slot;
   for (int place; take_place(l, &slot, &place);) {
-    fill_place(l, slot, place);
+    fill_place(w, slot, place);
     pthread_mutex_lock(&l->lock);
     bool last = --slot->pending == 0;
+    add_seconds(w);
     pthread_mutex_unlock(&l->lock);
     if (!last) continue;
+    w->mark = now_seconds();
     pack(slot, l->data->max_bytes, l->data->max_words);
+    lap(w, LOADER_COPY);
     pthread_mutex_lock(&l->lock);
+    add_seconds(w);
     slot->ready = true;
     pthread_cond_signal(&l->filled);
     pthread_mutex_unlock(&l->lock);
@@ -318,6 +360,10 @@ static void slot_close(Slot *slot, const HostMemory *memory) {
   if (slot->block) memory->free(memory->context, slot->block);
 }
 
+int loader_threads(const LoaderOptions *o) {
+  return o->threads > 0 ? o->threads : (int)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
+}
+
 Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
   CHECK(options->prefetch >= 1 && options->first_step >= 0);
   Loader *l = xcalloc(1, sizeof *l);
@@ -327,7 +373,7 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
   l->oldest = l->next = l->item_step = options->first_step;
   l->num_slots = options->prefetch + 1; // one is in the consumer's hands
   l->slots = xcalloc((size_t)l->num_slots, sizeof *l->slots);
-  l->reported = xcalloc((size_t)d->num_images, sizeof *l->reported);
+  l->bad = xcalloc((size_t)d->num_images, sizeof *l->bad);
   const SamplerOptions order = {options->batch, options->rank, options->world, options->seed, options->train};
   sampler_open(&l->sampler, d->image_canvas, d->num_images, d->num_canvases, &order);
   pthread_mutex_init(&l->lock, NULL);
@@ -335,10 +381,12 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
   pthread_cond_init(&l->filled, NULL);
   for (int i = 0; i < l->num_slots; i++)
     if (!slot_open(&l->slots[i], d, &l->options, err)) return loader_close(l), NULL;
-  const int threads = options->threads > 0 ? options->threads : (int)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
-  l->threads = xmalloc((size_t)threads * sizeof *l->threads);
-  for (; l->num_threads < threads; l->num_threads++) {
-    int failed = pthread_create(&l->threads[l->num_threads], NULL, decode_places, l);
+  const int threads = loader_threads(options);
+  l->worker = xcalloc((size_t)threads, sizeof *l->worker);
+  for (; l->num_workers < threads; l->num_workers++) {
+    Worker *w = &l->worker[l->num_workers];
+    w->loader = l;
+    int failed = pthread_create(&w->thread, NULL, decode_places, w);
     if (failed) {
       err_set(err, "cannot start %d decoder threads: %s; ask for fewer", threads, strerror(failed));
       return loader_close(l), NULL;
@@ -371,20 +419,29 @@ int64_t loader_steps_per_epoch(const Loader *l) { return l->sampler.steps; }
 
 int loader_bad_images(const Loader *l) { return atomic_load(&l->bad_images); }
 
+void loader_seconds(Loader *l, double seconds[LOADER_STAGES]) {
+  pthread_mutex_lock(&l->lock);
+  memcpy(seconds, l->seconds, sizeof l->seconds);
+  pthread_mutex_unlock(&l->lock);
+}
+
 void loader_close(Loader *l) {
   if (!l) return;
   pthread_mutex_lock(&l->lock);
   l->stop = true;
   pthread_cond_broadcast(&l->room);
   pthread_mutex_unlock(&l->lock);
-  for (int i = 0; i < l->num_threads; i++) pthread_join(l->threads[i], NULL);
+  for (int i = 0; i < l->num_workers; i++) {
+    pthread_join(l->worker[i].thread, NULL);
+    scratch_free(&l->worker[i].scratch);
+  }
   pthread_mutex_destroy(&l->lock);
   pthread_cond_destroy(&l->room);
   pthread_cond_destroy(&l->filled);
   for (int i = 0; i < l->num_slots; i++) slot_close(&l->slots[i], &l->options.memory);
   sampler_close(&l->sampler);
   free(l->slots);
-  free(l->threads);
-  free(l->reported);
+  free(l->worker);
+  free(l->bad);
   free(l);
 }

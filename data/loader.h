@@ -39,15 +39,14 @@ typedef struct LoaderOptions {
   int batch; // images per rank and step
   int rank, world;
   uint64_t seed;
-  bool train;          // shuffled, flipped, endless; otherwise each image once, by canvas, in the data set's order
-  float flip;          // probability
-  int size_min, sizes; // > 1: the shorter side is drawn from as many values from size_min to the data set's
-  int threads;         // decoder threads; 0 = one per core
-  int prefetch;        // batches ahead, ≥ 1
-  bool masks;          // rasterise instance bitmaps (training)
-  bool strict;         // a bad image is an error; otherwise it is reported once, counted, and in training replaced
-  int64_t first_step;  // resume
-  HostMemory memory;   // all zero: the C library's
+  bool train;  // shuffled, flipped, sizes drawn, endless; otherwise each image once, by canvas, in the data set's order
+  float flip;  // probability
+  int threads; // decoder threads; 0 = one per core
+  int prefetch; // batches ahead, ≥ 1
+  bool masks;   // rasterise instance bitmaps (training)
+  bool strict;  // a bad image is an error; otherwise it is reported once a program, counted, and in training replaced
+  int64_t first_step; // resume
+  HostMemory memory;  // all zero: the C library's
 } LoaderOptions;
 
 // An image is bad when its file cannot be decoded or has another size than the annotations say. The replacement comes
@@ -61,5 +60,13 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err);
 const Batch *loader_next(Loader *l, Err *err);
 int64_t loader_steps_per_epoch(const Loader *l); // evaluation: steps in all
 int loader_bad_images(const Loader *l);          // different ones met so far
+int loader_threads(const LoaderOptions *o);      // how many there will be
+
+// Where decoder threads spend their time: files, pixels, boxes and masks, closing the gaps between images.
+typedef enum LoaderStage { LOADER_READ, LOADER_DECODE, LOADER_MASKS, LOADER_COPY, LOADER_STAGES } LoaderStage;
+extern const char *const loader_stage_names[LOADER_STAGES];
+// So far, summed over the threads.
+void loader_seconds(Loader *l, double seconds[LOADER_STAGES]);
+
 // Stops the threads, wherever they are, and frees everything.
 void loader_close(Loader *l);

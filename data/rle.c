@@ -18,14 +18,27 @@ Rle rle_copy(const Rle *r) {
   return copy;
 }
 
+// Grows *items so that `need` of them fit; in `scratch`, or by realloc where that is NULL.
+static void reserve(Scratch *scratch, uint32_t **items, size_t *cap, size_t need) {
+  if (!scratch) {
+    array_reserve((void **)items, cap, need, sizeof **items);
+  } else if (need > *cap) {
+    size_t more = MAX(2 * *cap, need + 64);
+    *items = scratch_resize(scratch, *items, *cap * sizeof **items, more * sizeof **items);
+    if (!*items) die(EXIT_RUN, "out of memory: %zu bytes asked for", more * sizeof **items);
+    *cap = more;
+  }
+}
+
 // A mask under construction, from pixel 0 on.
 typedef struct Builder {
   Rle rle;
   size_t cap;
+  Scratch *scratch; // of the runs; NULL: allocated
 } Builder;
 
 static void push_run(Builder *b, uint32_t length) {
-  array_reserve((void **)&b->rle.runs, &b->cap, (size_t)b->rle.n + 1, sizeof *b->rle.runs);
+  reserve(b->scratch, &b->rle.runs, &b->cap, (size_t)b->rle.n + 1);
   b->rle.runs[b->rle.n++] = length;
 }
 
@@ -89,24 +102,32 @@ void rle_to_bytes(const Rle *r, uint8_t *mask) {
 // Polygons, by the arithmetic of nn/polygon.h. Column-major order makes "from there down" a toggle of the runs: two
 // crossings of a column cancel below the lower one.
 
-static int compare_u32(const void *a, const void *b) {
-  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-  return (x > y) - (x < y);
+// Shell's sort, with gaps that shrink by 9/4 (Tokuda). The C library's would allocate.
+static void sort(uint32_t *v, size_t n) {
+  size_t gap = 1;
+  while (gap < n / 3) gap = gap * 9 / 4 + 1;
+  for (; gap > 0; gap = gap * 4 / 9)
+    for (size_t i = gap; i < n; i++) {
+      uint32_t x = v[i];
+      size_t at = i;
+      for (; at >= gap && v[at - gap] > x; at -= gap) v[at] = v[at - gap];
+      v[at] = x;
+    }
 }
 
-Rle rle_from_polygon(const double *xy, int points, int h, int w) {
+Rle rle_from_polygon_in(Scratch *scratch, const double *xy, int points, int h, int w) {
   uint32_t *toggles = NULL; // pixel indices, column-major
   size_t n = 0, cap = 0;
   for (int i = 0; i < points; i++) {
     const double *p = xy + 2 * (size_t)i, *q = i + 1 < points ? p + 2 : xy;
     PolygonEdge e = polygon_edge(polygon_fine(p[0]), polygon_fine(p[1]), polygon_fine(q[0]), polygon_fine(q[1]), w);
     for (int x = e.first; x < e.end; x++) {
-      array_reserve((void **)&toggles, &cap, n + 1, sizeof *toggles);
+      reserve(scratch, &toggles, &cap, n + 1);
       toggles[n++] = (uint32_t)x * (uint32_t)h + (uint32_t)polygon_crossing(&e, x, h);
     }
   }
-  if (n > 0) qsort(toggles, n, sizeof *toggles, compare_u32);
-  Builder mask = {.rle = {.h = h, .w = w}};
+  sort(toggles, n);
+  Builder mask = {.rle = {.h = h, .w = w}, .scratch = scratch};
   const uint32_t pixels = (uint32_t)h * (uint32_t)w;
   uint32_t begin = 0;
   for (size_t i = 0, same; i < n && toggles[i] < pixels; i += same) {
@@ -116,14 +137,18 @@ Rle rle_from_polygon(const double *xy, int points, int h, int w) {
     begin = toggles[i];
   }
   push_run(&mask, pixels - begin);
-  free(toggles);
+  if (!scratch) free(toggles);
   return mask.rle;
 }
 
-Rle rle_from_bbox(const double bbox[4], int h, int w) {
+Rle rle_from_polygon(const double *xy, int points, int h, int w) { return rle_from_polygon_in(NULL, xy, points, h, w); }
+
+Rle rle_from_bbox_in(Scratch *scratch, const double bbox[4], int h, int w) {
   double x0 = bbox[0], y0 = bbox[1], x1 = x0 + bbox[2], y1 = y0 + bbox[3];
-  return rle_from_polygon((double[]){x0, y0, x0, y1, x1, y1, x1, y0}, 4, h, w);
+  return rle_from_polygon_in(scratch, (double[]){x0, y0, x0, y1, x1, y1, x1, y0}, 4, h, w);
 }
+
+Rle rle_from_bbox(const double bbox[4], int h, int w) { return rle_from_bbox_in(NULL, bbox, h, w); }
 
 // Set operations
 
@@ -156,8 +181,8 @@ static uint32_t walk_together(Walk *a, Walk *b) {
   return length;
 }
 
-static Rle merge_two(const Rle *p, const Rle *q, bool intersect) {
-  Builder out = {.rle = {.h = p->h, .w = p->w}};
+static Rle merge_two(Scratch *scratch, const Rle *p, const Rle *q, bool intersect) {
+  Builder out = {.rle = {.h = p->h, .w = p->w}, .scratch = scratch};
   Walk a = walk_begin(p), b = walk_begin(q);
   bool value = false;
   uint32_t run = 0;
@@ -176,16 +201,20 @@ static Rle merge_two(const Rle *p, const Rle *q, bool intersect) {
   return out.rle;
 }
 
-Rle rle_merge(const Rle *parts, int count, bool intersect) {
+Rle rle_merge_in(Scratch *scratch, const Rle *parts, int count, bool intersect) {
   if (count == 0) return (Rle){0};
-  Rle merged = rle_copy(&parts[0]);
+  Rle merged = parts[0];
   for (int i = 1; i < count; i++) {
     CHECK(parts[i].h == merged.h && parts[i].w == merged.w);
-    Rle both = merge_two(&merged, &parts[i], intersect);
-    rle_free(&merged);
+    Rle both = merge_two(scratch, &merged, &parts[i], intersect);
+    if (!scratch && i > 1) rle_free(&merged);
     merged = both;
   }
   return merged;
+}
+
+Rle rle_merge(const Rle *parts, int count, bool intersect) {
+  return count == 1 ? rle_copy(&parts[0]) : rle_merge_in(NULL, parts, count, intersect);
 }
 
 // COCO's string: each run, from the fourth on as the difference from the last run of its colour, in groups of five

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "data/scratch.h"
 #include "nn/util.h"
 
 typedef struct Rle {
@@ -23,6 +24,10 @@ void rle_to_bytes(const Rle *r, uint8_t *mask); // row-major [h, w], 0 or 1
 Rle rle_from_polygon(const double *xy, int points, int h, int w);
 Rle rle_from_bbox(const double bbox[4], int h, int w); // x y w h
 Rle rle_merge(const Rle *parts, int count, bool intersect);
+// The same with all memory taken from `scratch`; the result must not be freed. A merge of one is that one.
+Rle rle_from_polygon_in(Scratch *scratch, const double *xy, int points, int h, int w);
+Rle rle_from_bbox_in(Scratch *scratch, const double bbox[4], int h, int w);
+Rle rle_merge_in(Scratch *scratch, const Rle *parts, int count, bool intersect);
 // COCO's compressed string. rle_from_string fails when the text is malformed or does not add up to h·w.
 char *rle_to_string(const Rle *r); // caller frees
 bool rle_from_string(Rle *r, const char *s, size_t len, int h, int w, Err *err);

@@ -25,6 +25,7 @@ TrainOptions train_options(int argc, char **argv) {
                     .momentum = 0.9f,
                     .weight_decay = 1e-4f,
                     .flip = 0.5f};
+  const char *sizes = NULL;
   // clang-format off
   Option table[] = {
       {.kind = OPT_HEADING, .help = "Data"},
@@ -39,6 +40,8 @@ TrainOptions train_options(int argc, char **argv) {
        .help = "evaluate on the first N images by id; 0 = all"},
       {.name = "keep-empty", .kind = OPT_FLAG, .target = &o.keep_empty,
        .help = "also train on images without an object, as background"},
+      {.name = "exif", .kind = OPT_FLAG, .target = &o.exif,
+       .help = "turn images as their EXIF orientation says: for annotations of upright pictures; COCO's are not"},
       {.name = "flip", .kind = OPT_FLOAT, .target = &o.flip, .arg = "P", .min = 0, .max = 1,
        .help = "probability of mirroring an image"},
       {.name = "threads", .kind = OPT_INT, .target = &o.threads, .arg = "N", .min = 0, .max = 256,
@@ -56,10 +59,12 @@ TrainOptions train_options(int argc, char **argv) {
        .help = "of the backbone; auto: gn from scratch, else the checkpoint's"},
       {.name = "trainable-layers", .kind = OPT_INT, .target = &o.trainable_layers, .arg = "N", .min = -1, .max = 5,
        .help = "backbone stages trained, from the last; -1 = all from scratch, else the checkpoint's"},
-      {.name = "size", .kind = OPT_INT, .target = &o.size, .arg = "N", .min = 0, .max = 8192,
+      {.name = "size", .kind = OPT_INT, .target = &o.size, .arg = "N", .min = 0, .max = MAX_SHORTER_SIDE,
        .help = "shorter side in pixels; 0 = the model's"},
       {.name = "max-size", .kind = OPT_INT, .target = &o.max_size, .arg = "N", .min = 0, .max = 16384,
        .help = "longer side at most; 0 = 5/3 of --size, or the model's"},
+      {.name = "sizes", .kind = OPT_STRING, .target = &sizes, .arg = "LIST",
+       .help = "multi-scale training: shorter sides of which an image draws one, as 640,672,704; --size is for evaluation then"},
       {.name = "canvases", .kind = OPT_INT, .target = &o.canvases, .arg = "N", .min = 1, .max = MAX_CANVASES,
        .help = "how many padded shapes at most"},
       {.name = "recipe", .kind = OPT_CHOICE, .target = &o.recipe, .choices = recipes,
@@ -104,6 +109,9 @@ TrainOptions train_options(int argc, char **argv) {
       {.name = "plan", .kind = OPT_FLAG, .target = &o.plan, .help = "print the memory plan and stop"},
       {.name = "benchmark", .kind = OPT_INT, .target = &o.benchmark, .arg = "STEPS", .implied = "200", .min = 0,
        .max = 1e6, .help = "time STEPS steps (alone: 200) after half as many to warm up, print a record, stop"},
+      {.name = "benchmark-loader", .kind = OPT_INT, .target = &o.benchmark_loader, .arg = "BATCHES", .implied = "100",
+       .min = 0, .max = 1e6, .help = "the loader without a model: time BATCHES batches (alone: 100) on 1, 2, 4 … "
+                                     "--threads after half as many to warm up, print records, stop"},
       {.name = "full-masks", .kind = OPT_FLAG, .target = &o.full_masks,
        .help = "with --benchmark: every row of the mask branch holds an object, 128 an image of R50-FPN"},
       {.name = "profile", .kind = OPT_FLAG, .target = &o.profile,
@@ -121,6 +129,8 @@ TrainOptions train_options(int argc, char **argv) {
   if (o.reset_heads && !o.weights) die(EXIT_USAGE, "--reset-heads needs --weights FILE, whose heads it resets");
   if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
   if (o.full_masks && !o.benchmark) die(EXIT_USAGE, "--full-masks is for --benchmark: it changes what is learnt");
+  Err err;
+  if (sizes && !sizes_parse(&o.sizes, sizes, &err)) die(EXIT_USAGE, "--sizes %s", err.msg);
   if (o.gpus > 1) die(EXIT_USAGE, "--gpus %d: this build trains on one device", o.gpus);
   size_t size;
   FILE *text = open_memstream(&o.resolved, &size);

@@ -2,15 +2,17 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "data/canvas.h"
 
 typedef struct TrainOptions {
   const char *data, *train_split, *val_split, *model, *out, *weights, *device, *conv, *trace;
   int stop_after, gpus, batch, epochs, warmup, size, max_size, trainable_layers, eval_every, checkpoint_every, limit,
       val_limit;
-  int threads, canvases, benchmark, schedule, norm, recipe, amp;
+  int threads, canvases, benchmark, benchmark_loader, schedule, norm, recipe, amp;
   int64_t iters, seed;
   float lr, momentum, weight_decay, clip, flip;
-  bool resume, reset_heads, strict, tf32, profile, plan, keep_empty, full_masks;
+  bool resume, reset_heads, strict, tf32, profile, plan, keep_empty, full_masks, exif;
+  Sizes sizes; // none: one size
   // model: NULL = that of weights
   char *resolved; // all of them, one a line, to be shown; owned
 } TrainOptions;

@@ -292,7 +292,7 @@ bool config_check(const ModelConfig *c, Err *err) {
   } ranges[] = {{"size", c->size, 32, 8192},
                 {"max_size", c->max_size, c->size, 16384},
                 {"train_size_min", c->train_size_min, 1, c->train_sizes > 1 ? c->size : 8192}, // unused for one size
-                {"train_sizes", c->train_sizes, 1, 1000},
+                {"train_sizes", c->train_sizes, 1, 64},
                 {"width", c->width, 1, 512},
                 {"norm_groups", c->norm_groups, 1, 512},
                 {"trainable_layers", c->trainable_layers, 0, 5},

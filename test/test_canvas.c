@@ -38,6 +38,28 @@ TEST(resize_shape_equals_torchvision) {
   }
 }
 
+TEST(sizes_are_numbers_with_commas) {
+  Sizes s;
+  Err err;
+  if (EXPECT(sizes_parse(&s, "640,672,800,8192,672", &err)) && EXPECT_INT(s.n, 5)) {
+    EXPECT(s.side[0] == 640 && s.side[1] == 672 && s.side[4] == 672);
+    EXPECT_INT(sizes_largest(&s), 8192);
+  }
+  EXPECT(sizes_parse(&s, "1", &err) && s.n == 1 && s.side[0] == 1);
+  static const char *const wrong[] = {
+      "",     ",",    "640,", ",640", "640,,672", "640 672", "640, 672", "640.5",
+      "-640", "+640", "0",    "8193", "6x",       "x",       "640,0x",   "99999999999999999999"};
+  for (int i = 0; i < COUNT(wrong); i++)
+    if (!EXPECT(!sizes_parse(&s, wrong[i], &err) && strstr(err.msg, wrong[i]))) printf("    '%s'\n", wrong[i]);
+  char many[4 * (MAX_SIZES + 1) + 1] = "";
+  for (int i = 0; i < MAX_SIZES; i++) sprintf(many + 4 * i, "100,");
+  many[4 * MAX_SIZES - 1] = '\0';
+  EXPECT(sizes_parse(&s, many, &err) && s.n == MAX_SIZES);
+  strcat(many, ",100");
+  EXPECT(!sizes_parse(&s, many, &err));
+  EXPECT_INT(sizes_largest(&(Sizes){0}), 0);
+}
+
 TEST(canvas_square_sets_have_one) {
   Size size[40];
   uint8_t place[40];

@@ -84,6 +84,43 @@ TEST(dataset_without_objects) {
   dataset_close(&d);
 }
 
+// Bad images cost themselves, not the run; most files missing is a mistake.
+TEST(dataset_goes_on_without_bad_images) {
+  const char *dir = small_set("goes_on");
+  char path[1024];
+  Dataset d;
+  Err err;
+  for (int image = 0; image < 7; image++) { // images 4 and 9 of the 14 are not usable
+    snprintf(path, sizeof path, "%s/train/%d.png", dir, image);
+    CHECK(unlink(path) == 0);
+    int missing = image + 1 - (image >= 4);
+    if (!EXPECT(dataset_open(&d, dir, "train", &small_options, &err))) continue;
+    EXPECT_INT(d.missing, missing);
+    EXPECT_INT(d.num_images, IMAGES - 2);
+    dataset_close(&d);
+  }
+  snprintf(path, sizeof path, "%s/train/7.png", dir);
+  CHECK(unlink(path) == 0);
+  EXPECT(!dataset_open(&d, dir, "train", &small_options, &err) && strstr(err.msg, "0.png: no such file; 7 of 12"));
+
+  // No size, and a file that has none; a size that cannot be; one that is fine.
+  write_json(dir, "{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"no.png\"},"
+                  "{\"id\":2,\"file_name\":\"10.png\",\"height\":99999,\"width\":99999},"
+                  "{\"id\":3,\"file_name\":\"8.png\",\"height\":48,\"width\":60}],"
+                  "\"annotations\":[{\"id\":1,\"image_id\":3,\"category_id\":1,\"bbox\":[1,2,30,40]}]}");
+  snprintf(path, sizeof path, "%s/stderr", dir);
+  int stream = quiet_begin(path);
+  bool ok = dataset_open(&d, dir, "train", &small_options, &err);
+  quiet_end(stream);
+  if (!EXPECT(ok)) return;
+  EXPECT_INT(d.bad_images, 2);
+  EXPECT_INT(d.num_images, 1);
+  char *said = file_read(path, &(size_t){0}, NULL);
+  EXPECT(strstr(said, "no.png") && strstr(said, "(10.png) cannot be 99999 x 99999 pixels, at most 268435456 in all"));
+  free(said);
+  dataset_close(&d);
+}
+
 TEST(dataset_explains_failures) {
   const char *dir = small_set("failures");
   Dataset d;
@@ -95,12 +132,14 @@ TEST(dataset_explains_failures) {
   EXPECT(!dataset_open(&d, dir, "train", &small_options, &err) && strstr(err.msg, "image 5 has no file_name"));
   write_json(dir, "{\"categories\":[],\"images\":[{\"id\":5,\"file_name\":\"1.png\",\"height\":99999,\"width\":99999}],"
                   "\"annotations\":[]}");
-  EXPECT(!dataset_open(&d, dir, "train", &small_options, &err) && strstr(err.msg, "99999 x 99999"));
+  DatasetOptions strict = small_options;
+  strict.strict = true;
+  EXPECT(!dataset_open(&d, dir, "train", &strict, &err) && strstr(err.msg, "99999 x 99999"));
   dir = small_set("gone");
   char path[1024];
   snprintf(path, sizeof path, "%s/train/3.png", dir);
   CHECK(unlink(path) == 0);
-  EXPECT(!dataset_open(&d, dir, "train", &small_options, &err));
+  EXPECT(!dataset_open(&d, dir, "train", &strict, &err));
   if (!EXPECT(strstr(err.msg, "gone/train/3.png: no such file; 1 of 12 images of "))) printf("%s\n", err.msg);
   EXPECT(!dataset_open(&d, dir, "nosuchsplit", &small_options, &err) && err.msg[0]);
 }

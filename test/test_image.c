@@ -89,9 +89,13 @@ static void check_file(const char *path, const Expected *e) {
       if (!EXPECT_NEAR(mean[c], want[c], tolerance)) printf("    %s channel %d\n", e->file, c);
   }
   int h, w;
-  if (EXPECT(image_info(path, &h, &w, &err))) {
+  if (EXPECT(image_info(path, false, &h, &w, &err))) {
     EXPECT_INT(h, im.h);
     EXPECT_INT(w, im.w);
+  }
+  if (EXPECT(image_info(path, true, &h, &w, &err))) {
+    EXPECT_INT(h, e->orientation < IMAGE_TURNED ? im.h : im.w);
+    EXPECT_INT(w, e->orientation < IMAGE_TURNED ? im.w : im.h);
   }
   size_t size;
   char *bytes = file_read(path, &size, &err);
@@ -263,28 +267,56 @@ TEST(image_missing_file) {
   Err err = {{0}};
   EXPECT(!image_load(&im, "/nonexistent.jpg", &err) && strstr(err.msg, "/nonexistent.jpg"));
   err.msg[0] = 0;
-  EXPECT(!image_info("/nonexistent.jpg", &h, &w, &err) && strstr(err.msg, "/nonexistent.jpg"));
+  EXPECT(!image_info("/nonexistent.jpg", false, &h, &w, &err) && strstr(err.msg, "/nonexistent.jpg"));
 }
 
-// The letter F, whose eight turns all differ, as cameras store it; after image_orient each must read the same.
-TEST(image_orient_stands_f_upright) {
+// The letter F, whose eight turns all differ, as cameras store it; decoded upright each must read the same.
+TEST(image_stands_f_upright) {
   enum { H = 3, W = 2 };
   static const char *const stored[8] = {"Ff/F./F.", "fF/.F/.F", ".F/.F/fF", "F./F./Ff",
                                         "FFF/f..",  "f../FFF",  "..f/FFF",  "FFF/..f"};
+  char path[512];
+  snprintf(path, sizeof path, "%s/f.png", test_tmp());
   for (int o = 1; o <= 8; o++) {
     const char *s = stored[o - 1];
-    Image im = o <= 4 ? image_alloc(H, W) : image_alloc(W, H);
+    Image im = o < IMAGE_TURNED ? image_alloc(H, W) : image_alloc(W, H);
     for (int y = 0; y < im.h; y++)
       for (int x = 0; x < im.w; x++) memset(im.rgb + 3 * (y * im.w + x), s[y * (im.w + 1) + x], 3);
-    image_orient(&im, o);
-    char upright[H * (W + 1)] = {0};
-    if (EXPECT_INT(im.h, H) && EXPECT_INT(im.w, W)) {
-      for (int y = 0; y < H; y++) {
-        for (int x = 0; x < W; x++) upright[y * (W + 1) + x] = (char)im.rgb[3 * (y * W + x) + 2];
-        if (y + 1 < H) upright[y * (W + 1) + W] = '/';
-      }
-      EXPECT_STR(upright, stored[0]);
-    }
+    Err err = {{0}};
+    CHECK(png_write(path, &im, PNG_FAST, &err));
     image_free(&im);
+    size_t size;
+    char *bytes = file_read(path, &size, &err);
+    Scratch scratch = {0};
+    uint8_t rgb[H * W * 3];
+    char upright[H * (W + 1)] = {0};
+    EXPECT(image_decode_into(rgb, o, (uint8_t *)bytes, size, &scratch, path, &err));
+    for (int y = 0; y < H; y++) {
+      for (int x = 0; x < W; x++) upright[y * (W + 1) + x] = (char)rgb[3 * (y * W + x) + 2];
+      if (y + 1 < H) upright[y * (W + 1) + W] = '/';
+    }
+    EXPECT_STR(upright, stored[0]);
+    scratch_free(&scratch);
+    free(bytes);
   }
+}
+
+// A camera held sideways: rows of the upright picture are columns of the file.
+TEST(image_load_upright_heeds_the_tag) {
+  const char *path = shared_path("odd_images/pillow_hopper_orientation_6.jpg");
+  if (!path) {
+    test_skip("no shared/data/odd_images");
+    return;
+  }
+  Image stored, upright;
+  Err err = {{0}};
+  if (!EXPECT(image_load(&stored, path, &err) && image_load_upright(&upright, path, &err))) return;
+  EXPECT(upright.h == stored.w && upright.w == stored.h);
+  int wrong = 0; // 6: the file's left column, from the bottom, is the upright picture's top row
+  for (int y = 0; y < upright.h; y++)
+    for (int x = 0; x < upright.w; x++)
+      wrong += memcmp(upright.rgb + 3 * (y * upright.w + x), stored.rgb + 3 * ((stored.h - 1 - x) * stored.w + y), 3);
+  EXPECT_INT(wrong, 0);
+  image_free(&stored);
+  image_free(&upright);
 }

@@ -1,9 +1,12 @@
 // Batches: what they hold, in which order they come, and what happens to images that cannot be read.
+#include <stdlib.h>
 #include <unistd.h>
 #include "data/bitmap.h"
+#include "data/image.h"
 #include "data/loader.h"
 #include "data/png.h"
 #include "nn/rng.h"
+#include "test/allocations.h"
 #include "test/small_set.h"
 #include "test/test.h"
 
@@ -50,19 +53,6 @@ static void run_hashes(const Dataset *d, const LoaderOptions *o, uint64_t *hash,
     hash[i] = hash_batch(b);
   }
   loader_close(l);
-}
-
-// Sends stderr to a file for as long as bad images are reported on purpose.
-static int quiet_begin(const char *path) {
-  fflush(stderr);
-  int kept = dup(STDERR_FILENO);
-  CHECK(kept >= 0 && freopen(path, "w", stderr));
-  return kept;
-}
-static void quiet_end(int kept) {
-  fflush(stderr);
-  dup2(kept, STDERR_FILENO);
-  close(kept);
 }
 
 // The masks are full rectangles: the window on the canvas, mirrored as the image is, has to be the box, to the last bit.
@@ -153,6 +143,67 @@ TEST(loader_is_a_function_of_the_step) {
   dataset_close(&d);
 }
 
+// Every image draws one of the sizes in every epoch, all of them in time, and its boxes are of that size.
+TEST(loader_draws_sizes) {
+  enum { EPOCHS = 12 };
+  DatasetOptions several = small_options;
+  several.sizes = (Sizes){3, {64, 96, 80}};
+  several.resize.size = 7; // has no say then
+  const char *dir = small_set("sizes");
+  Dataset d, one;
+  if (!open_set(&d, dir, &several) || !open_set(&one, dir, &small_options)) return;
+  EXPECT_INT(d.num_canvases, one.num_canvases); // those of the largest
+  for (int i = 0; i < d.num_canvases; i++) EXPECT(!memcmp(&d.canvas[i], &one.canvas[i], sizeof d.canvas[i]));
+  LoaderOptions o = training(3);
+  Err err;
+  Loader *l = loader_open(&d, &o, &err);
+  const int64_t steps = loader_steps_per_epoch(l);
+  int drawn[IMAGES][3] = {{0}}, of_size[3] = {0}, changed = 0;
+  for (int64_t step = 0; step < EPOCHS * steps; step++) {
+    const Batch *b = loader_next(l, &err);
+    for (int place = 0; place < b->images; place++) {
+      const ImageInfo *info = &b->info[place];
+      int image = image_number(&d, b->index[place]), k = 0, rh, rw;
+      check_place(&d, b, place, image);
+      for (; k < 3; k++) {
+        resize_shape(&(Resize){.size = several.sizes.side[k], .max_size = 160}, info->h, info->w, &rh, &rw);
+        if (rh == info->rh && rw == info->rw) break;
+      }
+      if (!EXPECT(k < 3)) continue;
+      drawn[image][k]++;
+      of_size[k]++;
+    }
+  }
+  for (int i = 0; i < IMAGES; i++) changed += (drawn[i][0] > 0) + (drawn[i][1] > 0) + (drawn[i][2] > 0) > 1;
+  // 12 images draw 12 times each, a few are drawn again to fill batches: 48 of each size or more, with a standard
+  // deviation of 6. That an image draws the same 12 times has a chance of 3^-11.
+  EXPECT_INT(changed, d.num_images);
+  for (int k = 0; k < 3; k++) EXPECT(of_size[k] > 48 - 4 * 6);
+  loader_close(l);
+
+  uint64_t want[8], got[8], fixed[8];
+  run_hashes(&d, &o, want, 8);
+  run_hashes(&one, &o, fixed, 8);
+  o.first_step = 3;
+  o.threads = 1;
+  run_hashes(&d, &o, got, 5);
+  for (int i = 3; i < 8; i++) EXPECT(got[i - 3] == want[i]);
+  int same = 0;
+  for (int i = 0; i < 8; i++) same += fixed[i] == want[i];
+  EXPECT(same < 8);
+  // An evaluation takes the largest.
+  LoaderOptions once = {.batch = 1, .world = 1, .threads = 2, .prefetch = 1};
+  l = loader_open(&d, &once, &err);
+  for (const Batch *b; (b = loader_next(l, &err));) {
+    int rh, rw;
+    resize_shape(&small_options.resize, b->info[0].h, b->info[0].w, &rh, &rw);
+    EXPECT(b->info[0].rh == rh && b->info[0].rw == rw);
+  }
+  loader_close(l);
+  dataset_close(&d);
+  dataset_close(&one);
+}
+
 // The ranks of a step hold what one rank with the whole batch holds.
 TEST(loader_ranks_partition_the_batch) {
   Dataset d;
@@ -233,6 +284,63 @@ static void spoil(const char *dir) {
   replace_image(dir, 3, 61, 43);
 }
 
+// Opens a set of one JPEG whose EXIF orientation is 6, with or without its upright size in the annotations.
+static bool open_turned(Dataset *d, const char *jpeg, bool sized, bool upright) {
+  const char *dir = small_set("turned");
+  char path[1024], text[2048], size[64] = "";
+  Image im;
+  Err err = {{0}};
+  CHECK(image_load_upright(&im, jpeg, &err));
+  if (sized) snprintf(size, sizeof size, ",\"height\":%d,\"width\":%d", im.h, im.w);
+  image_free(&im);
+  snprintf(path, sizeof path, "%s/annotations/instances_train.json", dir);
+  snprintf(text, sizeof text,
+           "{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"turned.jpg\"%s}],"
+           "\"annotations\":[{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[1,2,30,40]}]}",
+           size);
+  write_text(path, text);
+  snprintf(path, sizeof path, "%s/train/turned.jpg", dir);
+  if (!path_is_file(path)) CHECK(symlink(jpeg, path) == 0);
+  DatasetOptions options = small_options;
+  options.upright = upright;
+  return open_set(d, dir, &options);
+}
+
+TEST(loader_turns_images_when_asked) {
+  const char *shared = shared_path("odd_images/exif_Landscape_6.jpg");
+  char *jpeg = shared ? realpath(shared, NULL) : NULL;
+  if (!jpeg) {
+    test_skip("no shared/data/odd_images");
+    return;
+  }
+  Err err;
+  LoaderOptions o = training(1);
+  o.flip = 0;
+  o.strict = true;
+  for (int upright = 0; upright < 2; upright++) // the size from the file
+    for (int sized = 0; sized <= upright; sized++) {
+      Dataset d;
+      Image im;
+      if (!open_turned(&d, jpeg, sized, upright)) break;
+      CHECK((upright ? image_load_upright : image_load)(&im, jpeg, &err));
+      Loader *l = loader_open(&d, &o, &err);
+      const Batch *b = loader_next(l, &err);
+      if (EXPECT(b) && EXPECT(b->info[0].h == im.h && b->info[0].w == im.w))
+        EXPECT(!memcmp(b->bytes, im.rgb, (size_t)im.h * im.w * 3));
+      loader_close(l);
+      image_free(&im);
+      dataset_close(&d);
+    }
+  Dataset d; // annotated upright, but not turned: the message says how
+  if (!open_turned(&d, jpeg, true, false)) return;
+  Loader *l = loader_open(&d, &o, &err);
+  EXPECT(!loader_next(l, &err) && strstr(err.msg, "turned.jpg") &&
+         strstr(err.msg, "; its EXIF orientation turns it: give --exif"));
+  loader_close(l);
+  dataset_close(&d);
+  free(jpeg);
+}
+
 static int count_of(const char *text, const char *part) {
   int count = 0;
   for (const char *at = text; (at = strstr(at, part)); at++) count++;
@@ -310,15 +418,22 @@ TEST(loader_leaves_bad_images_out_of_an_evaluation) {
   Err err;
   char log[1024];
   snprintf(log, sizeof log, "%s/left_out/stderr", test_tmp());
-  int kept = quiet_begin(log), used = 0;
+  int kept = quiet_begin(log);
   LoaderOptions o = {.batch = 1, .world = 1, .threads = 2, .prefetch = 1};
-  Loader *l = loader_open(&d, &o, &err);
-  for (const Batch *b; (b = loader_next(l, &err));) used += b->used;
-  EXPECT_STR(err.msg, "");
-  EXPECT_INT(used, d.num_images - BAD);
-  EXPECT_INT(loader_bad_images(l), BAD);
-  loader_close(l);
+  for (int evaluation = 0; evaluation < 2; evaluation++) {
+    int used = 0;
+    Loader *l = loader_open(&d, &o, &err);
+    for (const Batch *b; (b = loader_next(l, &err));) used += b->used;
+    EXPECT_STR(err.msg, "");
+    EXPECT_INT(used, d.num_images - BAD);
+    EXPECT_INT(loader_bad_images(l), BAD);
+    loader_close(l);
+  }
   quiet_end(kept);
+  EXPECT_INT(dataset_bad_images(&d), BAD);
+  char *text = file_read(log, &(size_t){0}, NULL);
+  EXPECT_INT(count_of(text, "\n"), BAD); // once each, however many loaders
+  free(text);
   dataset_close(&d);
 }
 
@@ -342,6 +457,38 @@ TEST(loader_fails_when_nothing_can_be_read) {
   dataset_close(&d);
 }
 
+// Once a thread has met every image, another epoch allocates nothing: not for files, pixels, masks or batches.
+static void check_allocations(const Dataset *d) {
+  if (!allocations_counted()) {
+    test_skip("AddressSanitizer has its own allocator");
+    return;
+  }
+  LoaderOptions o = training(3);
+  o.threads = 1;
+  Err err;
+  int64_t start = allocations();
+  Loader *l = loader_open(d, &o, &err);
+  const int64_t steps = loader_steps_per_epoch(l);
+  for (int64_t step = 0; step < steps + o.prefetch; step++) EXPECT(loader_next(l, &err)); // the thread is ahead
+  int64_t warm = allocations();
+  EXPECT(warm > start); // they are counted
+  for (int64_t step = 0; step < 2 * steps; step++) EXPECT(loader_next(l, &err));
+  EXPECT_INT(allocations() - warm, 0);
+  loader_close(l);
+}
+
+TEST(loader_allocates_nothing_in_steady_state) {
+  Dataset d;
+  if (!open_set(&d, small_set("steady"), &small_options)) return;
+  check_allocations(&d);
+  dataset_close(&d);
+  const char *coco = shared_path("coco"); // JPEG, masks of many parts
+  const DatasetOptions options = {.resize = {800, 1333}, .max_canvases = 2, .limit = 24};
+  if (!coco || !open_set(&d, coco, &options)) return;
+  check_allocations(&d);
+  dataset_close(&d);
+}
+
 TEST(loader_closes_at_any_moment) {
   Dataset d;
   if (!open_set(&d, small_set("close"), &small_options)) return;
@@ -357,7 +504,6 @@ TEST(loader_closes_at_any_moment) {
   dataset_close(&d);
 }
 
-// Real annotations: polygons of many parts, runs, crowds. Every mask's bits are those of its runs.
 static float word_float(uint32_t word) {
   float value;
   memcpy(&value, &word, sizeof value);
@@ -405,42 +551,7 @@ TEST(loader_polygons) {
   dataset_close(&d);
 }
 
-// The shorter side is one of six from 77 to 96, the same whatever the threads, and every one comes up.
-TEST(loader_draws_sizes) {
-  Dataset d;
-  if (!open_set(&d, small_set("sizes"), &small_options)) return;
-  LoaderOptions o = training(3);
-  o.size_min = 77, o.sizes = 6;
-  Err err;
-  Loader *l = loader_open(&d, &o, &err);
-  const int want[6] = {77, 80, 84, 88, 92, 96}; // 77 + 19 i / 5
-  int seen[6] = {0}, other = 0;
-  for (int step = 0; step < 30; step++) {
-    const Batch *b = loader_next(l, &err);
-    if (!EXPECT(b)) break;
-    for (int i = 0; i < b->images; i++) {
-      const ImageInfo *info = &b->info[i];
-      int shorter = MIN(info->rh, info->rw), k = 0;
-      EXPECT(info->rh <= d.canvas[b->canvas].h && info->rw <= d.canvas[b->canvas].w);
-      while (k < 6 && shorter != want[k]) k++;
-      if (k < 6)
-        seen[k]++;
-      else
-        other++; // limited by the longer side, or cut down by a last bit
-    }
-  }
-  for (int k = 0; k < 6; k++) EXPECT(seen[k] > 0);
-  EXPECT(other < 45);
-  loader_close(l);
-  uint64_t one[8], four[8];
-  o.threads = 1;
-  run_hashes(&d, &o, one, 8);
-  o.threads = 4;
-  run_hashes(&d, &o, four, 8);
-  for (int i = 0; i < 8; i++) EXPECT(one[i] == four[i]);
-  dataset_close(&d);
-}
-
+// Real annotations: polygons of many parts, runs, crowds. Every mask's bits are those of its runs.
 static void check_real(const char *folder) {
   const char *dir = shared_path(folder);
   if (!dir) {

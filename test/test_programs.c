@@ -1,4 +1,5 @@
 // The programs as a user runs them: a short training run, resuming, inference, and plain mistakes.
+#include <unistd.h>
 #include "data/coco.h"
 #include "data/image.h"
 #include "data/json.h"
@@ -61,6 +62,22 @@ TEST_TIER(program_resume_equals_uninterrupted, 1) {
   if (!EXPECT_INT(train("", "parts", "--resume"), 0)) return;
   EXPECT(same_file(in_tmp("whole/model.safetensors"), in_tmp("parts/model.safetensors")));
   EXPECT(same_file(in_tmp("whole/checkpoint.safetensors"), in_tmp("parts/checkpoint.safetensors")));
+}
+
+TEST_TIER(program_resume_equals_uninterrupted_with_sizes, 1) {
+  if (!EXPECT_INT(train("", "sizes-whole", "--sizes 48,64,80"), 0)) return;
+  if (!EXPECT_INT(train("", "sizes-parts", "--sizes 48,64,80 --stop-after 5"), 0)) return;
+  const char *said; // other sizes are another run
+  EXPECT_INT(
+      command(&said,
+              "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --seed 5 --eval-every -1 "
+              "--resume --sizes 48,64",
+              tool("train"), shapes(), in_tmp("sizes-parts")),
+      2);
+  EXPECT(strstr(said, "made with \"sizes\":\"48 64 80\", this run has \"sizes\":\"48 64\""));
+  if (!EXPECT_INT(train("", "sizes-parts", "--sizes 48,64,80 --resume"), 0)) return;
+  EXPECT(same_file(in_tmp("sizes-whole/checkpoint.safetensors"), in_tmp("sizes-parts/checkpoint.safetensors")));
+  EXPECT(!same_file(in_tmp("sizes-whole/model.safetensors"), in_tmp("whole/model.safetensors")));
 }
 
 TEST_TIER(program_train_infer_score, 1) {
@@ -161,6 +178,31 @@ TEST_TIER(program_benchmark, 1) {
   EXPECT(!path_is_dir(in_tmp("bench")));
 }
 
+TEST_TIER(program_benchmark_loader, 1) {
+  const char *said;
+  EXPECT_INT(command(&said, "%s --data %s --model tiny --size 64 --batch 2 --threads 2 --benchmark-loader 5 --out %s",
+                     tool("train"), shapes(), in_tmp("bench-loader")),
+             0);
+  static const char *const shares[] = {"read_percent", "decode_percent", "masks_percent", "copy_percent",
+                                       "wait_percent"};
+  for (int threads = 1; threads <= 2; threads++) {
+    char text[64];
+    snprintf(text, sizeof text, "\"threads\":%d,\"batch\":2,\"batches\":5,", threads);
+    said = strstr(said, "{\"bench\":\"loader\""); // one record for each number of threads
+    if (!EXPECT(said && strstr(said, text))) return;
+    double sum = 0, cores = MIN(threads, record_number(said, "cores"));
+    for (int i = 0; i < COUNT(shares); i++) sum += record_number(said, shares[i]);
+    EXPECT_NEAR(sum, 100, 1e-9);
+    EXPECT(record_number(said, "decode_percent") > 0 && record_number(said, "masks_percent") > 0);
+    double speed = record_number(said, "img_s");
+    EXPECT(speed > 0);
+    EXPECT_NEAR(record_number(said, "img_s_core") * cores, speed, 1e-9 * speed);
+    EXPECT_NEAR(record_number(said, "megapixels_s") * 1e6, speed * 64 * 64, 1e-6 * speed * 64 * 64);
+    said++;
+  }
+  EXPECT(!strstr(said, "{\"bench\"") && !path_is_dir(in_tmp("bench-loader")));
+}
+
 // What a checkpoint says of its model, "" where it says nothing.
 static const char *field_of(const char *path, const char *name) {
   static char value[256];
@@ -248,6 +290,7 @@ TEST_TIER(program_recipes, 1) {
     CHECK(ckpt_open(&c, model, NULL));
     EXPECT(strstr(ckpt_find_meta(&c, "run"), "\"recipe\":\"detectron2\"") &&
            strstr(ckpt_find_meta(&c, "run"), "\"warmup\":3"));
+    EXPECT(strstr(ckpt_find_meta(&c, "run"), "\"sizes\":\"51 53 56 58 61 64\"")); // 51 + 13 i / 5
     ckpt_close(&c);
   }
   // --weights keeps the checkpoint's conventions; --recipe replaces them all.
@@ -295,6 +338,9 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("no such split", "%s --data %s --train-split 'no such split' --out %s", train, d, in_tmp("m"));
   expect_mistake("maskrcnn-r", "%s --data %s --model resnet --out %s", train, d, in_tmp("m"));
   expect_mistake("/proc/nowhere", "%s --data %s --model tiny --iters 1 --out /proc/nowhere", train, d);
+  expect_mistake("--sizes '64,x': expected numbers", "%s --data %s --sizes 64,x --out %s", train, d, in_tmp("m"));
+  expect_mistake("give a larger --max-size", "%s --data %s --model tiny --size 64 --sizes 64,128 --out %s", train, d,
+                 in_tmp("m"));
   expect_mistake("--full-masks is for --benchmark", "%s --data %s --full-masks --out %s", train, d, in_tmp("m"));
   expect_mistake("--trace: cannot write /proc/nowhere", "%s --data %s --model tiny --trace /proc/nowhere --out %s",
                  train, d, in_tmp("traced"));
@@ -317,7 +363,37 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("instances_val.json:1:1: expected '{', found '['", "%s --data %s --model tiny --out %s", train, half,
                  in_tmp("m"));
   CHECK(!remove(in_tmp("half/train/000003.png")));
-  expect_mistake("000003.png: no such file", "%s --data %s --model tiny --out %s", train, half, in_tmp("m"));
+  expect_mistake("000003.png: no such file", "%s --data %s --model tiny --strict --out %s", train, half, in_tmp("m"));
+}
+
+// A file that is gone, one that is cut short and one that claims 65535 x 65535 pixels: said once each over several epochs,
+// counted at the end; --strict stops.
+TEST_TIER(program_trains_around_bad_images, 1) {
+  static const char huge[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff\b\2\0\0\0";
+  char dir[512];
+  snprintf(dir, sizeof dir, "%s", in_tmp("spoilt"));
+  CHECK(!command(NULL, "cp -r %s %s", shapes(), dir));
+  CHECK(!remove(in_tmp("spoilt/train/000002.png")) && !truncate(in_tmp("spoilt/train/000003.png"), 100));
+  CHECK(!truncate(in_tmp("spoilt/val/000001.png"), 100)); // met by two evaluations
+  FILE *f = fopen(in_tmp("spoilt/train/000004.png"), "wb");
+  CHECK(f && fwrite(huge, 1, sizeof huge, f) == sizeof huge && !fclose(f));
+  const char *said;
+  EXPECT_INT(command(&said, "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 13 --eval-every 7",
+                     tool("train"), dir, in_tmp("spoilt-run")),
+             0);
+  static const char *const lines[] = {
+      "; 1 image files missing",     "000002.png: No such file",
+      "000003.png: cannot read",     "its header says 65535×65535 pixels; at most 268435456",
+      "val/000001.png: cannot read", "bad images: 3 of 24 in training, replaced; 1 in evaluation, left out"};
+  for (int i = 0; i < COUNT(lines); i++) {
+    const char *at = strstr(said, lines[i]);
+    if (!EXPECT(at && !strstr(at + 1, lines[i]))) fprintf(stderr, "  %s, once, in: %s\n", lines[i], said);
+  }
+  CHECK(!command(NULL, "cp %s/train/000005.png %s", shapes(), in_tmp("spoilt/train/000002.png")));
+  EXPECT_INT(command(&said, "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 13 --strict", tool("train"),
+                     dir, in_tmp("spoilt-strict")),
+             2);
+  EXPECT(strstr(said, "000003.png: cannot read") || strstr(said, "000004.png: cannot read"));
 }
 
 TEST_TIER(program_never_overwrites_a_run, 1) {
