@@ -61,26 +61,30 @@ static void read_bbox(Json *j, CocoAnn *a) {
   a->has_bbox = n == 4;
 }
 
+enum { NUMBERS_AT_ONCE = 64 };
+
 // One part: a closed polygon needs three points. False, and nothing kept, where it cannot be one.
 static bool read_part(CocoReader *r) {
   Json *j = &r->json;
   Coco *c = &r->coco;
   bool usable = true;
-  size_t first = r->num_xy;
+  size_t first = c->num_xy;
   if (json_begin_array(j))
-    while (json_next(j)) {
-      if (json_peek(j) != JSON_NUMBER) { // null is what some writers make of NaN
+    for (;;) {
+      array_reserve((void **)&c->xy, &r->xy_cap, c->num_xy + NUMBERS_AT_ONCE + 1, sizeof *c->xy);
+      c->num_xy += json_numbers(j, c->xy + c->num_xy, NUMBERS_AT_ONCE);
+      if (!json_next(j)) break;
+      if (json_peek(j) == JSON_NUMBER) {
+        c->xy[c->num_xy++] = json_number(j);
+      } else { // null is what some writers make of NaN
         usable = false;
         json_skip(j);
-        continue;
       }
-      array_reserve((void **)&c->xy, &r->xy_cap, r->num_xy + 1, sizeof *c->xy);
-      c->xy[r->num_xy++] = json_number(j);
     }
-  r->num_xy -= (r->num_xy - first) % 2; // an x without its y counts for nothing, as in pycocotools
-  size_t numbers = r->num_xy - first;
+  c->num_xy -= (c->num_xy - first) % 2; // an x without its y counts for nothing, as in pycocotools
+  size_t numbers = c->num_xy - first;
   if (!usable || numbers < 6 || numbers / 2 > INT_MAX) {
-    r->num_xy = first;
+    c->num_xy = first;
     return false;
   }
   array_reserve((void **)&c->part_points, &r->part_points_cap, (size_t)c->num_parts + 1, sizeof *c->part_points);
@@ -112,29 +116,47 @@ static bool read_polygons(CocoReader *r, CocoAnn *a) {
 
 // A run list as it stands in the file: the size that it must add up to may come after it.
 typedef struct RawRuns {
-  char *string;
-  size_t length;
-  uint32_t *counts;
-  size_t n, cap;
+  char *string; // or, when NULL, the counts at the end of coco.runs
+  size_t length, counts;
   int size[2]; // h, w
   bool usable;
 } RawRuns;
 
-static void read_counts(Json *j, RawRuns *raw) {
+static void read_counts(CocoReader *r, RawRuns *raw) {
+  Json *j = &r->json;
+  Coco *c = &r->coco;
   if (json_peek(j) == JSON_STRING) {
     const char *s = json_string(j, &raw->length);
     free(raw->string);
     raw->string = memcpy(xmalloc(raw->length + 1), s, raw->length + 1);
     return;
   }
-  raw->n = 0;
+  raw->counts = 0;
   if (json_begin_array(j))
     while (json_next(j)) {
       int64_t run = json_int(j);
-      raw->usable &= run >= 0 && run <= UINT32_MAX && raw->n < INT_MAX;
-      array_reserve((void **)&raw->counts, &raw->cap, raw->n + 1, sizeof *raw->counts);
-      raw->counts[raw->n++] = (uint32_t)run;
+      raw->usable &= run >= 0 && run <= UINT32_MAX && raw->counts < INT_MAX;
+      array_reserve((void **)&c->runs, &r->runs_cap, c->num_runs + raw->counts + 1, sizeof *c->runs);
+      c->runs[c->num_runs + raw->counts++] = (uint32_t)run;
     }
+}
+
+// Appends the runs to coco.runs where they add up to the annotation's size.
+static bool keep_runs(CocoReader *r, CocoAnn *a, const RawRuns *raw) {
+  Coco *c = &r->coco;
+  a->rle_h = raw->size[0], a->rle_w = raw->size[1], a->first_run = c->num_runs;
+  a->num_runs = (int)raw->counts;
+  bool usable;
+  if (raw->string) {
+    array_reserve((void **)&c->runs, &r->runs_cap, c->num_runs + raw->length, sizeof *c->runs);
+    usable = rle_decode(c->runs + c->num_runs, &a->num_runs, raw->string, raw->length, a->rle_h, a->rle_w, NULL);
+  } else {
+    usable = rle_adds_up(c->runs + c->num_runs, a->num_runs, a->rle_h, a->rle_w, NULL);
+  }
+  if (!usable) return false;
+  a->kind = SEG_RLE;
+  c->num_runs += (size_t)a->num_runs;
+  return true;
 }
 
 static bool read_rle(CocoReader *r, CocoAnn *a) {
@@ -143,7 +165,7 @@ static bool read_rle(CocoReader *r, CocoAnn *a) {
   if (json_begin_object(j))
     for (const char *key; (key = json_key(j));) {
       if (strcmp(key, "counts") == 0) {
-        read_counts(j, &raw);
+        read_counts(r, &raw);
       } else if (strcmp(key, "size") == 0 && json_begin_array(j)) {
         int n = 0;
         for (; json_next(j); n++) {
@@ -155,19 +177,14 @@ static bool read_rle(CocoReader *r, CocoAnn *a) {
         json_skip(j);
       }
     }
-  bool usable = raw.usable && !j->failed &&
-                (raw.string ? rle_from_string(&a->rle, raw.string, raw.length, raw.size[0], raw.size[1], NULL)
-                            : rle_from_counts(&a->rle, raw.counts, (int)raw.n, raw.size[0], raw.size[1], NULL));
-  if (usable) a->kind = SEG_RLE;
+  bool usable = raw.usable && !j->failed && keep_runs(r, a, &raw);
   free(raw.string);
-  free(raw.counts);
   return usable;
 }
 
 // False when there is something that is not a segmentation.
 static bool read_segmentation(CocoReader *r, CocoAnn *a) {
-  rle_free(&a->rle); // of an earlier, repeated key
-  a->kind = SEG_NONE;
+  a->kind = SEG_NONE; // whatever an earlier, repeated key gave
   switch (json_peek(&r->json)) {
   case JSON_ARRAY: return read_polygons(r, a);
   case JSON_OBJECT: return read_rle(r, a);

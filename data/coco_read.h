@@ -9,8 +9,7 @@ typedef struct CocoReader {
   char *text;
   Coco coco;
   double *scores; // [num_anns]; NaN where the object has none
-  size_t num_xy;  // numbers in coco.xy
-  size_t images_cap, categories_cap, anns_cap, scores_cap, part_points_cap, part_first_cap, xy_cap;
+  size_t images_cap, categories_cap, anns_cap, scores_cap, part_points_cap, part_first_cap, xy_cap, runs_cap;
 } CocoReader;
 
 // Reads the file into memory; false when that fails. coco_read_close releases all but `coco`.

@@ -10,16 +10,16 @@ static void read_detections(CocoReader *r) {
     while (json_next(&r->json)) coco_read_object(r);
 }
 
-// Moves one detection out of the reader. Polygons become runs at their image's size, which only the ground truth knows.
+// Takes one detection out of the reader. Polygons become runs at their image's size, which only the ground truth knows.
 static bool take_result(CocoResult *result, CocoReader *r, int i, const Coco *gt, Err *err) {
   CocoAnn *a = &r->coco.anns[i];
   *result = (CocoResult){.image_id = a->image_id, .category_id = a->category_id, .score = r->scores[i]};
   result->has_bbox = a->has_bbox;
   memcpy(result->bbox, a->bbox, sizeof a->bbox);
   if (a->kind == SEG_RLE) {
-    result->rle = a->rle;
+    Rle runs = coco_ann_runs(&r->coco, a);
+    result->rle = rle_copy(&runs);
     result->has_segm = true;
-    a->rle = (Rle){0};
   } else if (gt && coco_find_image(gt, a->image_id) >= 0) {
     const CocoImage *image = &gt->images[coco_find_image(gt, a->image_id)];
     result->has_segm = coco_ann_rle(&r->coco, a, image->h, image->w, &result->rle);

@@ -27,7 +27,7 @@ static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
   float y1 = clip(y, (float)im->h), y2 = clip(y + h, (float)im->h);
   if (!(x2 > x1 && y2 > y1)) return d->dropped_boxes++, false; // negated so that NaN is dropped too
   *o = (Object){ann, a->category + 1, {x1, y1, x2, y2}};
-  d->box_masks += a->kind == SEG_NONE || (a->kind == SEG_RLE && (a->rle.h != im->h || a->rle.w != im->w));
+  d->box_masks += a->kind == SEG_NONE || (a->kind == SEG_RLE && (a->rle_h != im->h || a->rle_w != im->w));
   return true;
 }
 
@@ -58,7 +58,8 @@ static int64_t most_words(const Coco *c, const CocoImage *im, const Object *o) {
   Extent e = {o->box[0], o->box[1], o->box[2], o->box[3]};
   if (a->kind == SEG_RLE) {
     double b[4];
-    rle_bbox(&a->rle, b);
+    Rle runs = coco_ann_runs(c, a);
+    rle_bbox(&runs, b);
     extend(&e, b[0], b[1]);
     extend(&e, b[0] + b[2], b[1] + b[3]);
   }

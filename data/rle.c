@@ -1,6 +1,7 @@
 // Run-length masks: encoding, polygons to runs, set operations, COCO's string form, areas, boxes, IoU.
 // Results equal cocoapi's maskApi.c (Dollár and Lin, 2014) for every mask whose runs add up to h·w.
 #include "data/rle.h"
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -254,44 +255,47 @@ char *rle_to_string(const Rle *r) {
   return s;
 }
 
-bool rle_from_string(Rle *r, const char *s, size_t len, int h, int w, Err *err) {
-  Builder b = {.rle = {.h = h, .w = w}};
-  *r = (Rle){0};
+bool rle_decode(uint32_t *runs, int *n, const char *s, size_t len, int h, int w, Err *err) {
   uint64_t sum = 0, pixels = (uint64_t)h * (uint64_t)w;
+  *n = 0;
   for (size_t at = 0; at < len;) {
     size_t begin = at;
     int64_t x = 0;
     for (int shift = 0;; shift += 5) {
       int group = at < len ? s[at] - '0' : -1;
-      if (group < 0 || group > 63 || shift > 30) {
-        rle_free(&b.rle);
+      if (group < 0 || group > 63 || shift > 30)
         return err_set(err, "malformed run-length string: no number at its character %zu", begin);
-      }
       at++;
       x |= (int64_t)(group & 31) << shift;
       if (group & 32) continue;
       if (group & 16) x -= INT64_C(32) << shift;
       break;
     }
-    if (b.rle.n > 2) x += b.rle.runs[b.rle.n - 2];
-    if (x < 0 || (sum += (uint64_t)x) > pixels) break;
-    push_run(&b, (uint32_t)x);
-    if (at == len && sum == pixels && pixels <= UINT32_MAX) {
-      *r = b.rle;
-      return true;
-    }
+    if (*n > 2) x += runs[*n - 2];
+    if (x < 0 || (sum += (uint64_t)x) > pixels || *n == INT_MAX) break;
+    runs[(*n)++] = (uint32_t)x;
+    if (at == len && sum == pixels && pixels <= UINT32_MAX) return true;
   }
-  rle_free(&b.rle);
   return err_set(err, "run-length string does not add up to its size, %d x %d pixels (h x w)", h, w);
 }
 
-bool rle_from_counts(Rle *r, const uint32_t *counts, int n, int h, int w, Err *err) {
+bool rle_from_string(Rle *r, const char *s, size_t len, int h, int w, Err *err) {
+  *r = (Rle){.h = h, .w = w, .runs = xmalloc(len * sizeof *r->runs)};
+  bool ok = rle_decode(r->runs, &r->n, s, len, h, w, err);
+  if (!ok) rle_free(r);
+  return ok;
+}
+
+bool rle_adds_up(const uint32_t *counts, int n, int h, int w, Err *err) {
   uint64_t sum = 0, pixels = (uint64_t)h * (uint64_t)w;
   for (int i = 0; i < n; i++) sum += counts[i];
+  return (n > 0 && sum == pixels && pixels <= UINT32_MAX) ||
+         err_set(err, "runs add up to %llu, not to their size, %d x %d pixels (h x w)", (unsigned long long)sum, h, w);
+}
+
+bool rle_from_counts(Rle *r, const uint32_t *counts, int n, int h, int w, Err *err) {
   *r = (Rle){0};
-  if (n == 0 || sum != pixels || pixels > UINT32_MAX)
-    return err_set(err, "runs add up to %llu, not to their size, %d x %d pixels (h x w)", (unsigned long long)sum, h,
-                   w);
+  if (!rle_adds_up(counts, n, h, w, err)) return false;
   *r = rle_copy(&(Rle){.h = h, .w = w, .n = n, .runs = (uint32_t *)counts});
   return true;
 }
