@@ -287,6 +287,7 @@ static void run_data(const Options *o, const ModelConfig *config, const Category
   Dataset d;
   DatasetOptions options = {
       .resize = {config->size, config->max_size}, .max_canvases = o->canvases, .keep_empty = true, .limit = o->limit};
+  options.index = o->benchmark ? NULL : o->out;
   if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (same_file(o->out, d.folder))
     die(EXIT_USAGE, "--out %s: overlays would overwrite the images; give another folder", o->out);

@@ -89,6 +89,7 @@ static void open_data(Run *r, const ModelConfig *c) {
   const TrainOptions *o = &r->o;
   DatasetOptions d = {
       .resize = {c->size, c->max_size}, .max_canvases = o->canvases, .keep_empty = o->keep_empty, .limit = o->limit};
+  d.index = o->plan || o->benchmark ? NULL : o->out; // those leave no files
   Err err;
   if (!dataset_open(&r->train, o->data, o->train_split, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (o->eval_every < 0 || o->benchmark) return;

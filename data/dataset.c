@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "data/bitmap.h"
+#include "data/coco_index.h"
 #include "data/image.h"
 
 static float clip(float v, float high) { return v < 0 ? 0 : v > high ? high : v; } // NaN stays NaN
@@ -153,8 +154,9 @@ static void choose_canvases(Dataset *d, int max) {
 bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err) {
   *d = (Dataset){.resize = options->resize};
   char *annotations = NULL;
-  bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) && coco_load(&d->coco, annotations, err) &&
-            list_images(d, options, err) && check_files(d, err);
+  bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) &&
+            coco_open(&d->coco, annotations, options->index, err) && list_images(d, options, err) &&
+            check_files(d, err);
   free(annotations);
   if (!ok) return dataset_close(d), false;
   d->classes = d->coco.num_categories + 1;
@@ -188,5 +190,6 @@ void dataset_print(const Dataset *d, FILE *out) {
   for (int i = 0; i < COUNT(odd); i++)
     if (odd[i].n) fprintf(out, "; %d %s", odd[i].n, odd[i].what);
   fprintf(out, "\n");
+  if (d->coco.origin) fprintf(out, "annotations: %s\n", d->coco.origin);
   for (int i = 0; i < d->num_canvases; i++) fprintf(out, "canvas %d x %d (h x w)\n", d->canvas[i].h, d->canvas[i].w);
 }

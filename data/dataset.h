@@ -38,9 +38,10 @@ typedef struct Dataset {
 
 typedef struct DatasetOptions {
   Resize resize;
-  int max_canvases; // 1 … MAX_CANVASES
-  bool keep_empty;  // also images without a usable object (evaluation; presets that train on background)
-  int limit;        // only the first `limit` usable images by id; 0 = all
+  int max_canvases;  // 1 … MAX_CANVASES
+  bool keep_empty;   // also images without a usable object (evaluation; presets that train on background)
+  int limit;         // only the first `limit` usable images by id; 0 = all
+  const char *index; // folder for the index of the annotations (data/coco_index.h); NULL: none
 } DatasetOptions;
 
 // Reads the annotations of a split and decides what is usable, as torchvision's reference training does
