@@ -280,6 +280,7 @@ static bool keep(Coco *c, const char *index, const char *tmp, int lock, int reas
     c->origin = xasprintf("parsed; no index of it yet, as it changed a moment ago");
     return false;
   }
+  unlink(index); // of no use any more; and file systems write out at once what replaces a file
   if (lock >= 0) reason = write_index(lock, c, before) && rename(tmp, index) == 0 ? 0 : errno;
   if (reason != 0) {
     c->origin = xasprintf("parsed; no index of it kept, as %s cannot be written: %s", index, strerror(reason));
