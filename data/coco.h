@@ -75,11 +75,13 @@ typedef struct CocoResult {
   double bbox[4]; // x y w h, original image pixels
   double score;
   bool has_bbox, has_segm;
-  Rle rle; // has_segm
+  bool shares_runs; // the runs of rle are part of CocoResults.runs
+  Rle rle;          // has_segm
 } CocoResult;
 typedef struct CocoResults {
   CocoResult *items;
   int n;
+  uint32_t *runs; // of the masks that were read as run lists; NULL: none
 } CocoResults;
 // Reads a result file: an array of {image_id, category_id, score, bbox and/or segmentation (both RLE forms or polygons)}.
 // `gt` gives image sizes for polygons. An object with a key "detections" holding that array is accepted too.
