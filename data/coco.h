@@ -23,6 +23,7 @@ typedef struct CocoAnn {
   bool crowd, has_bbox;
   SegKind kind;
   int parts, first_part; // polygons: part p has points part_points[p] starting at xy[part_first[p]]
+  int extent[4];         // polygons: x1 y1 x2 y2, whole pixels that hold all of their points
   int rle_h, rle_w;      // SEG_RLE: the size as given in the annotation, and
   int num_runs;          // its runs, from runs[first_run] on: coco_ann_runs
   size_t first_run;

@@ -95,6 +95,19 @@ static bool read_part(CocoReader *r) {
   return true;
 }
 
+static int whole(double pixels) { return (int)MAX(-1e9, MIN(pixels, 1e9)); }
+
+static void measure_extent(const Coco *c, CocoAnn *a) {
+  const double *xy = c->xy + c->part_first[a->first_part];
+  double x1 = xy[0], y1 = xy[1], x2 = x1, y2 = y1;
+  for (const double *end = c->xy + c->num_xy; xy < end; xy += 2) {
+    x1 = MIN(x1, xy[0]), y1 = MIN(y1, xy[1]);
+    x2 = MAX(x2, xy[0]), y2 = MAX(y2, xy[1]);
+  }
+  a->extent[0] = whole(floor(x1)), a->extent[1] = whole(floor(y1));
+  a->extent[2] = whole(ceil(x2)), a->extent[3] = whole(ceil(y2));
+}
+
 // The parts that are polygons make the mask; false when any was not.
 static bool read_polygons(CocoReader *r, CocoAnn *a) {
   Json *j = &r->json;
@@ -111,6 +124,7 @@ static bool read_polygons(CocoReader *r, CocoAnn *a) {
     }
   a->parts = r->coco.num_parts - a->first_part;
   a->kind = a->parts > 0 ? SEG_POLYGONS : SEG_NONE;
+  if (a->parts > 0) measure_extent(&r->coco, a);
   return usable;
 }
 

@@ -64,10 +64,10 @@ static int64_t most_words(const Coco *c, const CocoImage *im, const Object *o) {
     extend(&e, b[0], b[1]);
     extend(&e, b[0] + b[2], b[1] + b[3]);
   }
-  if (a->kind == SEG_POLYGONS)
-    for (int p = a->first_part; p < a->first_part + a->parts; p++)
-      for (int k = 0; k < c->part_points[p]; k++)
-        extend(&e, c->xy[c->part_first[p] + 2 * k], c->xy[c->part_first[p] + 2 * k + 1]);
+  if (a->kind == SEG_POLYGONS) {
+    extend(&e, a->extent[0], a->extent[1]);
+    extend(&e, a->extent[2], a->extent[3]);
+  }
   // A pixel on every side for the rounding of polygons to fifths of a pixel. Outside the image there is no mask.
   int x1 = (int)fmax(floor(e.x1) - 1, 0), x2 = (int)fmin(ceil(e.x2) + 1, im->w);
   int y1 = (int)fmax(floor(e.y1) - 1, 0), y2 = (int)fmin(ceil(e.y2) + 1, im->h);
@@ -115,10 +115,14 @@ static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
 
 // A copy that broke off shows before the first step, not as images replaced here and there.
 static bool check_files(const Dataset *d, Err *err) {
-  int missing = 0, first = 0;
+  int missing = 0, first = d->num_images;
+#pragma omp parallel for reduction(+ : missing) reduction(min : first)
   for (int i = 0; i < d->num_images; i++) {
     char *path = dataset_path(d, i);
-    if (!path_is_file(path) && missing++ == 0) first = i;
+    if (!path_is_file(path)) {
+      missing++;
+      first = MIN(first, i);
+    }
     free(path);
   }
   if (missing == 0) return true;

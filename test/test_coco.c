@@ -178,6 +178,7 @@ TEST(coco_reads_odd_documents) {
   Rle text_runs = coco_ann_runs(&c, text_rle);
   EXPECT(!text_rle->has_bbox && text_rle->kind == SEG_RLE && rle_area(&text_runs) == 6);
   EXPECT(polygons->kind == SEG_POLYGONS && polygons->parts == 2 && !polygons->crowd && isnan(polygons->area));
+  EXPECT(!memcmp(polygons->extent, (int[]){0, 0, 2, 2}, sizeof polygons->extent));
   Rle mask;
   EXPECT(!coco_ann_rle(&c, none, 2, 3, &mask));
   EXPECT(!coco_ann_rle(&c, crowd, 3, 2, &mask)); // runs fit only the size that they were made for
