@@ -2,7 +2,7 @@
 //
 //   build/bench_index --write FILE     an annotation file like instances_train2017.json: 118,287 images, 860,001
 //                                      annotations, 450 MB; the same bytes every time
-//   build/bench_index --read FILE [--index DIR]    one record: seconds, peak memory, figures of what was read
+//   build/bench_index --read FILE [--index DIR]    one record: seconds, peak memory, what was read and how
 #include <inttypes.h>
 #include <math.h>
 #include <sys/resource.h>
@@ -97,23 +97,25 @@ static bool write_file(const char *path, Err *err) {
   return file_commit(&out, err);
 }
 
-static double peak_mb(void) {
-  struct rusage use;
-  CHECK(getrusage(RUSAGE_SELF, &use) == 0);
-  return use.ru_maxrss / 1024.0;
-}
+static double seconds_of(struct timeval t) { return (double)t.tv_sec + 1e-6 * (double)t.tv_usec; }
 
+static double rounded(double value) { return round(1e3 * value) / 1e3; }
+
+// "cpu" is what the seconds would be on one core with nothing else to do.
 static void measure(const char *path, const char *index) {
   Err err;
   Coco c;
+  struct rusage use;
   double start = now_seconds();
   if (!coco_open(&c, path, index, &err)) die(EXIT_USAGE, "%s", err.msg);
-  Record r = {0};
   double seconds = now_seconds() - start;
+  CHECK(getrusage(RUSAGE_SELF, &use) == 0);
+  Record r = {0};
   record_begin(&r);
   record_str(&r, "bench", "index");
-  record_num(&r, "seconds", round(1e3 * seconds) / 1e3);
-  record_num(&r, "peak_mb", round(peak_mb()));
+  record_num(&r, "seconds", rounded(seconds));
+  record_num(&r, "cpu_seconds", rounded(seconds_of(use.ru_utime) + seconds_of(use.ru_stime)));
+  record_num(&r, "peak_mb", round(use.ru_maxrss / 1024.0));
   record_int(&r, "images", c.num_images);
   record_int(&r, "annotations", c.num_anns);
   record_int(&r, "numbers", (int64_t)(c.num_xy + c.num_runs));
