@@ -1,16 +1,32 @@
 // Annotations and detections from JSON: ids, boxes, flags, and segmentations in each of COCO's forms.
 #include "data/coco_read.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// Maps a regular file, which spares a copy of it; what is none, such as a pipe, or cannot be mapped is read.
+static bool open_text(CocoReader *r, const char *path, size_t *size, Err *err) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  struct stat st;
+  if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
+    void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (map != MAP_FAILED) r->text = map, r->map_bytes = *size = (size_t)st.st_size;
+  }
+  if (fd >= 0) close(fd);
+  if (!r->text) r->text = file_read(path, size, err);
+  return r->text != NULL;
+}
 
 bool coco_read_open(CocoReader *r, const char *path, Err *err) {
   *r = (CocoReader){0};
   size_t size;
-  r->text = file_read(path, &size, err);
-  if (!r->text) return false;
+  if (!open_text(r, path, &size, err)) return false;
   r->coco.path = xstrdup(path);
   json_open(&r->json, r->coco.path, r->text, size);
   return true;
@@ -18,7 +34,10 @@ bool coco_read_open(CocoReader *r, const char *path, Err *err) {
 
 void coco_read_close(CocoReader *r) {
   json_close(&r->json);
-  free(r->text);
+  if (r->map_bytes > 0)
+    munmap(r->text, r->map_bytes);
+  else
+    free(r->text);
   free(r->scores);
 }
 
