@@ -286,7 +286,7 @@ static void run_data(const Options *o, const ModelConfig *config, const Category
   Err err;
   Dataset d;
   DatasetOptions options = {
-      .resize = {config->size, config->max_size}, .max_canvases = o->canvases, .keep_empty = true, .limit = o->limit};
+      .resize = resize_of(config), .max_canvases = o->canvases, .keep_empty = true, .limit = o->limit};
   options.index = o->benchmark ? NULL : o->out;
   if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (same_file(o->out, d.folder))
@@ -335,7 +335,8 @@ static void run_images(const Options *o, const ModelConfig *config, const Catego
       continue;
     }
     ImageInfo info = {.h = image.h, .w = image.w};
-    resize_shape(&(Resize){config->size, config->max_size}, image.h, image.w, &info.rh, &info.rw);
+    Resize resize = resize_of(config);
+    resize_shape(&resize, image.h, image.w, &info.rh, &info.rw);
     int64_t bytes = 3 * (int64_t)image.h * image.w;
     Shapes none = {0}, s = {.canvases = 1,
                             .canvas = {{.h = (info.rh + 31) / 32 * 32, .w = (info.rw + 31) / 32 * 32}},
@@ -398,7 +399,7 @@ int main(int argc, char **argv) {
   if (!state_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!state_config(&c, &config, &category, &err)) die(EXIT_USAGE, "%s: %s", o.weights, err.msg);
   config.min_score = o.score;
-  if (o.size) config.size = o.size, config.max_size = o.size * 5 / 3;
+  if (o.size) config_resize(&config, o.size);
   if (o.max_size) config.max_size = o.max_size;
   if (!config_check(&config, &err) || (!o.benchmark && !make_dirs(o.out, &err))) die(EXIT_USAGE, "%s", err.msg);
   char *json = o.json ? xstrdup(o.json) : xasprintf("%s/detections.json", o.out);

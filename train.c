@@ -55,7 +55,8 @@ static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weight
   if (c.norm != NORM_FROZEN_BN && c.norm_eps == 0)
     c.norm_eps = 1e-5f; // 0 is for published statistics, which are frozen
   if (o->trainable_layers >= 0) c.trainable_layers = o->trainable_layers;
-  if (o->size) c.size = o->size, c.max_size = o->size * 5 / 3;
+  if (o->size) config_resize(&c, o->size);
+  if (o->recipe) config_recipe(&c, (Recipe)(o->recipe - 1));
   if (o->max_size) c.max_size = o->max_size;
   return c;
 }
@@ -89,9 +90,13 @@ static bool has_split(const char *dir, const char *split, Err *err) {
 // A data set without a split to evaluate on is fine as long as nobody asked for an evaluation.
 static void open_data(Run *r, const ModelConfig *c) {
   const TrainOptions *o = &r->o;
-  DatasetOptions d = {
-      .resize = {c->size, c->max_size}, .max_canvases = o->canvases, .keep_empty = o->keep_empty, .limit = o->limit};
-  d.index = o->plan || o->benchmark ? NULL : o->out; // those leave no files
+  DatasetOptions d = {.resize = resize_of(c),
+                      .box_extra = c->box_extra,
+                      .polygons = c->mask_source == MASK_POLYGON,
+                      .max_canvases = o->canvases,
+                      .keep_empty = o->keep_empty,
+                      .limit = o->limit,
+                      .index = o->plan || o->benchmark ? NULL : o->out}; // those leave no files
   Err err;
   if (!dataset_open(&r->train, o->data, o->train_split, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (o->eval_every < 0 || o->benchmark) return;
@@ -112,6 +117,9 @@ static void report(const Run *r) {
   dataset_print(&r->train, stderr);
 }
 
+// The recipe whose way to optimise is used.
+static Recipe recipe_of(const TrainOptions *o) { return o->recipe ? (Recipe)(o->recipe - 1) : RECIPE_TORCHVISION; }
+
 // Everything that decides the weights of a step but is not in the model's configuration.
 static char *identity_of(const Run *r) {
   const TrainOptions *o = &r->o;
@@ -124,6 +132,7 @@ static char *identity_of(const Run *r) {
   record_int(&j, "batch", o->batch);
   record_int(&j, "world", o->gpus);
   record_int(&j, "steps", r->steps);
+  record_str(&j, "recipe", recipe_names[recipe_of(o)]);
   record_str(&j, "schedule", schedule_names[o->schedule]);
   record_num(&j, "lr", r->schedule.base);
   record_int(&j, "warmup", r->schedule.warmup);
@@ -170,9 +179,25 @@ static void start_weights(Run *r) {
   ckpt_close(&c);
 }
 
+// In the order of ParamKind: weights, biases, scales and shifts of norms.
+static const SgdFactors norms_without_decay = {.rate = {1, 1, 1, 1}, .decay = {1, 1, 0, 0}};
+static const SgdFactors biases_apart = {.rate = {1, 2, 1, 2}, .decay = {1, 0, 1, 0}};
+
+// By recipe: steps of warmup, their first factor, and whether some parameters are trained in a way of their own.
+static const struct {
+  int warmup;
+  double warmup_factor;
+  const SgdFactors *factors;
+} optimisation[] = {
+    [RECIPE_TORCHVISION] = {1000, 1e-3, NULL},
+    [RECIPE_DETECTRON2] = {1000, 1e-3, &norms_without_decay},
+    [RECIPE_MLPERF] = {500, 1 / 3.0, &biases_apart},
+};
+
 static Schedule make_schedule(const TrainOptions *o, int64_t steps) {
   Schedule s = schedule_default((Decay)o->schedule, steps, o->lr > 0 ? o->lr : scaled_rate(o->batch * o->gpus));
-  s.warmup = o->warmup >= 0 ? o->warmup : MIN(1000, steps / 10);
+  s.warmup = o->warmup >= 0 ? o->warmup : MIN(optimisation[recipe_of(o)].warmup, steps / 10);
+  s.warmup_factor = optimisation[recipe_of(o)].warmup_factor;
   return s;
 }
 
@@ -263,6 +288,8 @@ static Loader *start_loader(const Run *r, Engine *engine) {
                            .seed = (uint64_t)o->seed,
                            .train = true,
                            .flip = o->flip,
+                           .size_min = r->engine.config.train_size_min,
+                           .sizes = r->engine.config.train_sizes,
                            .threads = o->threads,
                            .prefetch = 2,
                            .masks = true,
@@ -424,6 +451,7 @@ static void open_run(Run *r) {
   if (!engine_open(&r->engine, &compute, &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
       (r->has_val && !evaluate_categories(&r->engine, &r->val, &err)))
     die(EXIT_USAGE, "%s", err.msg);
+  r->engine.factors = optimisation[recipe_of(o)].factors;
   free(category);
 }
 

@@ -15,5 +15,5 @@ __device__ __forceinline__ void store_box(const Tensor &t, size_t row, Box b) {
 template <class T>
 __device__ __forceinline__ Box decode_inside(const BoxCoder &coder, Box from, const T *delta, const ImageInfo &image) {
   float d[4] = {to_float(delta[0]), to_float(delta[1]), to_float(delta[2]), to_float(delta[3])};
-  return box_clip(box_decode(&coder, from, d), image.rh, image.rw);
+  return box_clip(box_decode(&coder, from, d), image.rh, image.rw, coder.extra);
 }

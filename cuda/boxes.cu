@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(SELECT_THREADS)
       cell = key_index(best[i]);
       score = sigmoid(rank_value(key_rank(best[i])));
       box = cell_box<T>(m, p.coder, group, cell);
-      keep = box_reaches(box, p.min_size) && score >= p.min_score;
+      keep = box_reaches(box, p.min_size, p.coder.extra) && score >= p.min_score;
     }
     int place = kept + block_prefix(keep, &all);
     if (keep) put_box(out, group, place, box, score, m.anchors.level[group % m.anchors.levels].first + cell);
@@ -184,6 +184,48 @@ extern "C" void cuda_boxes_merge(Device *dev, int per, const Boxes *in, const Bo
   LAUNCH_CHECK();
 }
 
+// Of a group the number of boxes that stand before one of this score: sorted, so that it can be bisected.
+__device__ int boxes_before(const float *score, int count, float than, bool first_of_equals) {
+  int low = 0, high = count;
+  while (low < high) {
+    int i = (low + high) / 2;
+    if (score[i] > than || (score[i] == than && first_of_equals))
+      low = i + 1;
+    else
+      high = i;
+  }
+  return low;
+}
+
+// One block; a warp bisects for a group's cut, its lanes rank a box among the other groups.
+__global__ void __launch_bounds__(SELECT_THREADS) cut_kernel(int limit, Boxes boxes) {
+  extern __shared__ int cut[]; // [groups]
+  const float *score = (const float *)boxes.score.data;
+  int lane = threadIdx.x % 32;
+  for (int group = threadIdx.x / 32; group < boxes.groups; group += SELECT_THREADS / 32) {
+    int low = 0, high = boxes.count[group];
+    while (low < high) {
+      int i = (low + high) / 2, rank = 0;
+      float mine = score[(size_t)group * boxes.capacity + i];
+      for (int g = lane; g < boxes.groups; g += 32)
+        if (g != group) rank += boxes_before(score + (size_t)g * boxes.capacity, boxes.count[g], mine, g < group);
+      if (i + (int)__reduce_add_sync(~0u, (unsigned)rank) < limit)
+        low = i + 1;
+      else
+        high = i;
+    }
+    if (lane == 0) cut[group] = low;
+  }
+  __syncthreads();
+  for (int g = threadIdx.x; g < boxes.groups; g += SELECT_THREADS) boxes.count[g] = cut[g];
+}
+
+extern "C" void cuda_boxes_cut(Device *dev, int limit, const Boxes *boxes) {
+  if (dev->measuring) return;
+  cut_kernel<<<1, SELECT_THREADS, boxes->groups * sizeof(int), stream_of(dev)>>>(limit, *boxes);
+  LAUNCH_CHECK();
+}
+
 // One block a group, which finds its place by adding up the counts before it.
 __global__ void compact_kernel(Boxes in, Rois out) {
   int group = blockIdx.x, mine = in.count[group], before = 0;
@@ -257,7 +299,7 @@ __global__ void __launch_bounds__(CLASS_THREADS) class_kernel(Detect p, BoxHead 
     if (keep) {
       Softmax s = h.softmax[roi];
       score = geometry_exp(to_float(pixel<T>(h.logits, roi, 0, 0)[label]) - s.max) / s.sum;
-      keep = score > p.min_score && box_reaches(detection_box<T>(p, h, roi, image, label), p.min_size);
+      keep = score > p.min_score && box_reaches(detection_box<T>(p, h, roi, image, label), p.min_size, p.coder.extra);
     }
     int place = warp_place(keep, &listed);
     if (keep) list[place] = key_make(rank_descending(score), roi);

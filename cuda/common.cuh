@@ -85,6 +85,11 @@ template <class T> __device__ __forceinline__ void store8(T *p, const Eight &e) 
   }
 }
 
+__device__ __forceinline__ void add8(Eight &to, const Eight &e) {
+#pragma unroll
+  for (int k = 0; k < 8; k++) to.v[k] += e.v[k];
+}
+
 // ---- tensors and destinations ---------------------------------------------------------------------------------------
 
 __device__ __forceinline__ int rows_of(const Tensor &t) { return t.count ? min(*t.count, t.n) : t.n; }
@@ -113,59 +118,76 @@ struct DestArgs {
   Tensor t, addend, mask;
   const float *bias;
   bool accumulate, relu;
+  bool resized; // the addend, which then has half or twice the height and width
 };
 static inline DestArgs dest_args(const Dest *d) {
-  DestArgs a = {d->t, {}, {}, (const float *)d->bias, d->accumulate, d->relu};
-  if (d->addend) a.addend = *d->addend;
+  DestArgs a = {d->t, {}, {}, (const float *)d->bias, d->accumulate, d->relu, false};
+  if (d->addend) a.addend = *d->addend, a.resized = a.addend.h != a.t.h || a.addend.w != a.t.w;
   if (d->mask) a.mask = *d->mask;
   return a;
 }
 
-// The addend of element group c … c+7 of pixel (n, y, x): same size, half (nearest-upsampled) or double (2×2 sum).
-template <class T> __device__ __forceinline__ Eight dest_addend8(const DestArgs &d, int n, int y, int x, int c) {
+// Eight consecutive channels as they lie in memory.
+template <class T> struct Raw8 { uint4 words[sizeof(T) / 2]; };
+template <class T> __device__ __forceinline__ Raw8<T> read8(const T *p) { return *(const Raw8<T> *)p; }
+template <class T> __device__ __forceinline__ Eight to_eight(const Raw8<T> &raw) { return load8((const T *)&raw); }
+
+// The bias of channels c … c+7, where there is one; anything in padding lanes.
+__device__ __forceinline__ Eight dest_bias8(const DestArgs &d, int c) {
+  Eight b;
+#pragma unroll
+  for (int k = 0; k < 8; k++) b.v[k] = d.bias[min(c + k, d.t.c - 1)];
+  return b;
+}
+
+// A resized addend at channels c … c+7 of pixel (n, y, x): half (nearest-upsampled) or double (2×2 sum).
+template <class T> __device__ __forceinline__ Eight dest_resized8(const DestArgs &d, int n, int y, int x, int c) {
   const Tensor &a = d.addend;
-  if (a.h == d.t.h && a.w == d.t.w) return load8(pixel<T>(a, n, y, x) + c);
   if (a.h < d.t.h || a.w < d.t.w) return load8(pixel<T>(a, n, y / 2, x / 2) + c);
   Eight sum = {};
 #pragma unroll 1 // the loads of four pixels at once would cost every kernel with a Dest 20 registers
   for (int i = 2 * y; i < min(2 * y + 2, a.h); i++)
 #pragma unroll 1
-    for (int j = 2 * x; j < min(2 * x + 2, a.w); j++) {
-      Eight e = load8(pixel<T>(a, n, i, j) + c);
-#pragma unroll
-      for (int k = 0; k < 8; k++) sum.v[k] += e.v[k];
-    }
+    for (int j = 2 * x; j < min(2 * x + 2, a.w); j++) add8(sum, load8(pixel<T>(a, n, i, j) + c));
   return sum;
+}
+
+// What a Dest reads at `offset`, in elements, which is the same in all its tensors but a resized addend. Kernels that
+// write several groups read for all of them before they write the first.
+template <class T> struct DestReads { Raw8<T> addend, old, mask; };
+template <class T> __device__ __forceinline__ DestReads<T> dest_read8(const DestArgs &d, size_t offset) {
+  DestReads<T> r;
+  if (d.addend.data && !d.resized) r.addend = read8((const T *)d.addend.data + offset);
+  if (d.accumulate) r.old = read8((const T *)d.t.data + offset);
+  if (d.mask.data) r.mask = read8((const T *)d.mask.data + offset);
+  return r;
+}
+// And how it ends, for channels c … c+7: v holds the bias and a resized addend.
+template <class T>
+__device__ __forceinline__ void dest_write8(const DestArgs &d, size_t offset, int c, Eight v, const DestReads<T> &r) {
+  if (d.addend.data && !d.resized) add8(v, to_eight<T>(r.addend));
+  if (d.accumulate) add8(v, to_eight<T>(r.old));
+  if (d.relu)
+#pragma unroll
+    for (int k = 0; k < 8; k++) v.v[k] = v.v[k] < 0.f ? 0.f : v.v[k]; // NaN stays
+  if (d.mask.data) {
+    Eight m = to_eight<T>(r.mask);
+#pragma unroll
+    for (int k = 0; k < 8; k++) v.v[k] = m.v[k] > 0.f ? v.v[k] : 0.f;
+  }
+  if (c + 8 > d.t.c)
+#pragma unroll
+    for (int k = 0; k < 8; k++) v.v[k] = c + k < d.t.c ? v.v[k] : 0.f;
+  store8((T *)d.t.data + offset, v);
 }
 
 // t = keep · f(v + bias + addend + (accumulate ? t : 0)) for channels c … c+7 of pixel (n, y, x); c is a multiple of 8.
 // Padding lanes (c + k ≥ t.c) are written as zero.
 template <class T> __device__ __forceinline__ void dest_store8(const DestArgs &d, int n, int y, int x, int c, Eight v) {
-  T *out = pixel<T>(d.t, n, y, x) + c;
-  if (d.bias)
-#pragma unroll
-    for (int k = 0; k < 8; k++) v.v[k] += c + k < d.t.c ? d.bias[c + k] : 0.f;
-  if (d.addend.data) {
-    Eight a = dest_addend8<T>(d, n, y, x, c);
-#pragma unroll
-    for (int k = 0; k < 8; k++) v.v[k] += a.v[k];
-  }
-  if (d.accumulate) {
-    Eight old = load8(out);
-#pragma unroll
-    for (int k = 0; k < 8; k++) v.v[k] += old.v[k];
-  }
-  if (d.relu)
-#pragma unroll
-    for (int k = 0; k < 8; k++) v.v[k] = v.v[k] < 0.f ? 0.f : v.v[k]; // NaN stays
-  if (d.mask.data) {
-    Eight m = load8(pixel<T>(d.mask, n, y, x) + c);
-#pragma unroll
-    for (int k = 0; k < 8; k++) v.v[k] = m.v[k] > 0.f ? v.v[k] : 0.f;
-  }
-#pragma unroll
-  for (int k = 0; k < 8; k++) v.v[k] = c + k < d.t.c ? v.v[k] : 0.f;
-  store8(out, v);
+  size_t offset = (((size_t)n * d.t.h + y) * d.t.w + x) * d.t.ldc + c;
+  if (d.bias) add8(v, dest_bias8(d, c));
+  if (d.resized) add8(v, dest_resized8<T>(d, n, y, x, c));
+  dest_write8<T>(d, offset, c, v, dest_read8<T>(d, offset));
 }
 
 // ---- sums in a fixed order ------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "cuda/common.cuh"
+#include "cuda/conv/ladder.h"
 extern "C" {
 #include "nn/timing.h"
 }
@@ -69,6 +70,7 @@ static bool cuda_open(Device *dev, Err *err) {
   CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   dev->stream = stream;
   dev->stage = stage_open();
+  dev->conv_rungs = conv_rungs;
   return true;
 }
 

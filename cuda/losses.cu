@@ -49,7 +49,7 @@ __global__ void mean_kernel(const double *parts, int capacity, const int *rows, 
 // ---- RPN ------------------------------------------------------------------------------------------------------------
 
 struct RpnArgs {
-  float beta;
+  RpnLoss p;
   Anchors anchors;
   RpnTargets targets;
   Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS], dlogits[MAX_LEVELS], ddeltas[MAX_LEVELS];
@@ -68,7 +68,9 @@ __device__ AnchorPlace anchor_place(const RpnArgs &p, int image, int index) {
   return {l, cell * p.logits[l].ldc + a, cell * p.deltas[l].ldc + 4 * a};
 }
 
-__device__ double sampled_anchors(const RpnTargets &targets) {
+// What both losses are divided by.
+__device__ double rpn_divisor(const RpnLoss &p, const RpnTargets &targets) {
+  if (p.by_batch) return (double)targets.images * targets.batch;
   int sampled = 0;
   for (int n = 0; n < targets.images; n++) sampled += targets.count[n];
   return sampled;
@@ -86,14 +88,14 @@ template <class T> __global__ void rpn_loss_kernel(const __grid_constant__ RpnAr
     objectness += bce(to_float(((const T *)p.logits[place.level].data)[place.logit]), object);
     const T *delta = (const T *)p.deltas[place.level].data + place.delta;
     const float *target = (const float *)t.delta.data + (size_t)row * t.delta.ldc;
-    for (int k = 0; object && k < 4; k++) regression += smooth_l1(to_float(delta[k]), target[k], p.beta);
+    for (int k = 0; object && k < 4; k++) regression += smooth_l1(to_float(delta[k]), target[k], p.p.beta);
   }
   objectness = block_sum(objectness);
   regression = block_sum(regression);
   if (threadIdx.x) return;
-  double sampled = sampled_anchors(t);
-  loss[0] = mean(objectness, sampled);
-  loss[1] = mean(regression, sampled);
+  double divisor = rpn_divisor(p.p, t);
+  loss[0] = mean(objectness, divisor);
+  loss[1] = mean(regression, divisor);
 }
 
 __device__ void zero(const Tensor &t, size_t element_size) {
@@ -112,7 +114,7 @@ template <class T> __global__ void rpn_loss_backward_kernel(const __grid_constan
   int row = thread_index(), n = row / t.batch, i = row % t.batch;
   if (n >= t.images || i >= t.count[n]) return;
   bool object = i < t.positives[n];
-  float factor = gradient_factor(scale, sampled_anchors(t));
+  float factor = gradient_factor(scale, rpn_divisor(p.p, t));
   AnchorPlace place = anchor_place(p, n, t.index[row]);
   float logit = to_float(((const T *)p.logits[place.level].data)[place.logit]);
   ((T *)p.dlogits[place.level].data)[place.logit] = from_float<T>(factor * (sigmoid(logit) - object));
@@ -120,7 +122,7 @@ template <class T> __global__ void rpn_loss_backward_kernel(const __grid_constan
   const float *target = (const float *)t.delta.data + (size_t)row * t.delta.ldc;
   T *ddelta = (T *)p.ddeltas[place.level].data + place.delta;
   for (int k = 0; object && k < 4; k++)
-    ddelta[k] = from_float<T>(factor * smooth_l1_grad(to_float(delta[k]), target[k], p.beta));
+    ddelta[k] = from_float<T>(factor * smooth_l1_grad(to_float(delta[k]), target[k], p.p.beta));
 }
 
 // ---- box head -------------------------------------------------------------------------------------------------------
@@ -227,9 +229,9 @@ static void check_like(const Tensor *x, const Tensor *dx) {
   CHECK(dx->ldc % 8 == 0);
 }
 
-static RpnArgs rpn_args(float beta, const Anchors *anchors, const RpnTargets *targets, const Tensor *logits,
+static RpnArgs rpn_args(const RpnLoss *loss, const Anchors *anchors, const RpnTargets *targets, const Tensor *logits,
                         const Tensor *deltas) {
-  RpnArgs p = {beta, *anchors, *targets, {}, {}, {}, {}};
+  RpnArgs p = {*loss, *anchors, *targets, {}, {}, {}, {}};
   for (int l = 0; l < anchors->levels; l++) {
     CHECK(logits[l].dtype == logits[0].dtype && deltas[l].dtype == logits[0].dtype);
     p.logits[l] = logits[l];
@@ -238,35 +240,35 @@ static RpnArgs rpn_args(float beta, const Anchors *anchors, const RpnTargets *ta
   return p;
 }
 
-extern "C" void cuda_rpn_loss(Device *dev, float beta, const Anchors *anchors, const RpnTargets *targets,
+extern "C" void cuda_rpn_loss(Device *dev, const RpnLoss *p, const Anchors *anchors, const RpnTargets *targets,
                               const Tensor *logits, const Tensor *deltas, const Tensor *loss) {
   if (dev->measuring) return;
-  RpnArgs p = rpn_args(beta, anchors, targets, logits, deltas);
+  RpnArgs a = rpn_args(p, anchors, targets, logits, deltas);
   WITH_TYPE(logits[0].dtype, T, {
-    rpn_loss_kernel<T><<<1, REDUCE_THREADS, 0, stream_of(dev)>>>(p, (float *)loss->data);
+    rpn_loss_kernel<T><<<1, REDUCE_THREADS, 0, stream_of(dev)>>>(a, (float *)loss->data);
     LAUNCH_CHECK();
   })
 }
 
-extern "C" void cuda_rpn_loss_backward(Device *dev, float beta, const Anchors *anchors, const RpnTargets *targets,
+extern "C" void cuda_rpn_loss_backward(Device *dev, const RpnLoss *p, const Anchors *anchors, const RpnTargets *targets,
                                        const Tensor *logits, const Tensor *deltas, LossScale scale,
                                        const Tensor *dlogits, const Tensor *ddeltas) {
   if (dev->measuring) return;
-  RpnArgs p = rpn_args(beta, anchors, targets, logits, deltas);
+  RpnArgs a = rpn_args(p, anchors, targets, logits, deltas);
   size_t largest = 0;
   for (int l = 0; l < anchors->levels; l++) {
     check_like(&logits[l], &dlogits[l]);
     check_like(&deltas[l], &ddeltas[l]);
-    p.dlogits[l] = dlogits[l];
-    p.ddeltas[l] = ddeltas[l];
+    a.dlogits[l] = dlogits[l];
+    a.ddeltas[l] = ddeltas[l];
     largest = MAX(largest, tensor_bytes(&ddeltas[l]) / sizeof(uint4));
   }
   WITH_TYPE(logits[0].dtype, T, {
     dim3 grid(MIN(MAX(blocks_for(largest, THREADS), 1), FILL_BLOCKS), anchors->levels);
-    rpn_zero_kernel<T><<<grid, THREADS, 0, stream_of(dev)>>>(p);
+    rpn_zero_kernel<T><<<grid, THREADS, 0, stream_of(dev)>>>(a);
     LAUNCH_CHECK();
     int rows = targets->images * targets->batch;
-    rpn_loss_backward_kernel<T><<<blocks_for(rows, THREADS), THREADS, 0, stream_of(dev)>>>(p, (const float *)scale);
+    rpn_loss_backward_kernel<T><<<blocks_for(rows, THREADS), THREADS, 0, stream_of(dev)>>>(a, (const float *)scale);
     LAUNCH_CHECK();
   })
 }

@@ -5,7 +5,11 @@ extern "C" {
 #include "nn/mask_bins.h"
 }
 
-enum { BLOCK = 256 };
+enum {
+  BLOCK = 256,
+  BIN_LANES = 8, // neighbours that share a bin: a large box has up to a thousand samples in each
+  POLYGON_THREADS = 128
+};
 
 // Targets and probabilities: float, one channel, no padding.
 static void check_single(const Tensor *t) { CHECK(t->dtype == F32 && t->ldc == 1); }
@@ -14,15 +18,52 @@ static void check_single(const Tensor *t) { CHECK(t->dtype == F32 && t->ldc == 1
 
 static __global__ void mask_target_kernel(MaskTarget p, const ImageInfo *images, const __grid_constant__ Truth truth,
                                           const __grid_constant__ RoiTargets targets, Tensor target) {
-  int item = blockIdx.x * BLOCK + threadIdx.x, x = item % p.size, y = item / p.size % p.size,
-      r = item / p.size / p.size;
+  int item = (blockIdx.x * BLOCK + threadIdx.x) / BIN_LANES, lane = threadIdx.x % BIN_LANES;
+  int x = item % p.size, y = item / p.size % p.size, r = item / p.size / p.size;
   const Rois &objects = targets.objects;
   if (r >= min(*objects.count, target.n)) return;
-  Mask mask = instance_mask(&truth, targets.object_truth[r], &images[objects.image[r]]);
-  Box roi = box_rows(&objects.box)[r];
-  RoiAxis ys = roi_axis(roi.y1, roi.y2, 1, p.size, 0, false), xs = roi_axis(roi.x1, roi.x2, 1, p.size, 0, false);
-  float value = mask_bin(&mask, ys, xs, y, x);
-  *pixel<float>(target, r, y, x) = p.rounded ? value >= 0.5f : value;
+  Mask mask = instance_mask(&p, &truth, targets.object_truth[r], &images[objects.image[r]]);
+  if (mask.bitmap->parts > 0) return; // polygon_target_kernel's
+  Box box = box_rows(&objects.box)[r];
+  RoiAxis ys = target_axis(&p, box.y1, box.y2), xs = target_axis(&p, box.x1, box.x2);
+  uint32_t sharers = ((1u << BIN_LANES) - 1) << (threadIdx.x % 32 - lane);
+  float sum = 0;
+  for (int first = 0; first < ys.samples; first += BIN_LANES) {
+    float row = first + lane < ys.samples ? mask_bin_row(&mask, ys, xs, y, x, first + lane) : 0;
+    for (int i = 0; i < BIN_LANES; i++) sum += __shfl_sync(sharers, row, i, BIN_LANES);
+  }
+  if (lane == 0) *pixel<float>(target, r, y, x) = target_value(&p, ys, xs, sum);
+}
+
+// One block an object, a thread an edge. Toggles commute, so that no order of threads shows.
+static __global__ void __launch_bounds__(POLYGON_THREADS)
+    polygon_target_kernel(MaskTarget p, const __grid_constant__ Truth truth, const __grid_constant__ RoiTargets targets,
+                          Tensor target) {
+  typedef unsigned long long Rows;  // as the atomics take it: bit y for row y
+  __shared__ Rows one[64], all[64]; // of each column: one part's, the union's
+  const Rois &objects = targets.objects;
+  int r = blockIdx.x;
+  if (r >= min(*objects.count, target.n)) return;
+  const Bitmap &bitmap = truth.bitmap[targets.object_truth[r]];
+  if (bitmap.parts == 0) return;
+  PolygonGrid grid = polygon_grid(&p, box_rows(&objects.box)[r]);
+  if (threadIdx.x < 64) one[threadIdx.x] = all[threadIdx.x] = 0;
+  const uint32_t *part = truth.bits + bitmap.offset;
+  for (int k = 0; k < bitmap.parts; k++, part = part_next(part)) {
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < part[0]; i += POLYGON_THREADS) {
+      PolygonEdge e = part_edge(&grid, part, i);
+      for (int x = e.first; x < e.end; x++) atomicXor(&one[x], toggled_rows(&e, x, p.size));
+    }
+    __syncthreads();
+    if (threadIdx.x < 64) {
+      all[threadIdx.x] |= one[threadIdx.x];
+      one[threadIdx.x] = 0;
+    }
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < p.size * p.size; i += POLYGON_THREADS)
+    *pixel<float>(target, r, i / p.size, i % p.size) = all[i % p.size] >> (i / p.size) & 1;
 }
 
 extern "C" void cuda_mask_target(Device *dev, const MaskTarget *p, const ImageInfo *images, const Truth *truth,
@@ -30,8 +71,12 @@ extern "C" void cuda_mask_target(Device *dev, const MaskTarget *p, const ImageIn
   if (dev->measuring) return;
   CHECK(target->h == p->size && target->w == p->size);
   check_single(target);
-  int blocks = blocks_for(tensor_pixels(target), BLOCK);
+  int blocks = blocks_for(tensor_pixels(target) * BIN_LANES, BLOCK);
   mask_target_kernel<<<blocks, BLOCK, 0, stream_of(dev)>>>(*p, images, *truth, *targets, *target);
+  LAUNCH_CHECK();
+  if (p->source != MASK_POLYGON) return;
+  CHECK(p->size <= 64);
+  polygon_target_kernel<<<target->n, POLYGON_THREADS, 0, stream_of(dev)>>>(*p, *truth, *targets, *target);
   LAUNCH_CHECK();
 }
 
@@ -68,15 +113,14 @@ static __device__ bool paste_covers(const Paste &axis, int i) {
 }
 
 // A thread makes whole words, so that no two write the same one; a block stays with one detection.
-static __global__ void mask_paste_kernel(float threshold, const ImageInfo *images,
-                                         const __grid_constant__ Boxes detections, const __grid_constant__ Tensor probs,
-                                         uint32_t *bits, int64_t words) {
+static __global__ void mask_paste_kernel(MaskPaste p, const ImageInfo *images, const __grid_constant__ Boxes detections,
+                                         const __grid_constant__ Tensor probs, uint32_t *bits, int64_t words) {
   int place = blockIdx.x, group = place / detections.capacity, i = place % detections.capacity;
   if (i >= detections.count[group]) return;
   int row = compacted_row(&detections, group) + i, h = images[group].h, w = images[group].w;
   Box box = box_rows(&detections.box)[place];
-  Paste ys = paste_axis(box.y1, box.y2, images[group].rh, h, probs.h);
-  Paste xs = paste_axis(box.x1, box.x2, images[group].rw, w, probs.w);
+  Paste ys = paste_axis(p.exact, box.y1, box.y2, images[group].rh, h, probs.h);
+  Paste xs = paste_axis(p.exact, box.x1, box.x2, images[group].rw, w, probs.w);
   for (int64_t word = blockIdx.y * BLOCK + threadIdx.x; word < words; word += gridDim.y * BLOCK) {
     int x = (int)(32 * word / h), y = (int)(32 * word % h), last = (int)((32 * word + 31) / h);
     uint32_t set = 0;
@@ -86,7 +130,7 @@ static __global__ void mask_paste_kernel(float threshold, const ImageInfo *image
         RoiTap r = paste_tap(&ys, y), c = paste_tap(&xs, x);
         float value = paste_blend(r, c, bordered(probs, row, r.low, c.low), bordered(probs, row, r.low, c.high),
                                   bordered(probs, row, r.high, c.low), bordered(probs, row, r.high, c.high));
-        if (value >= threshold) set |= 1u << bit;
+        if (value >= p.threshold) set |= 1u << bit;
       }
       if (++y == h) y = 0, x++;
     }
@@ -94,13 +138,13 @@ static __global__ void mask_paste_kernel(float threshold, const ImageInfo *image
   }
 }
 
-extern "C" void cuda_mask_paste(Device *dev, float threshold, const ImageInfo *images, const Boxes *detections,
+extern "C" void cuda_mask_paste(Device *dev, const MaskPaste *p, const ImageInfo *images, const Boxes *detections,
                                 const Tensor *probs, uint32_t *bits, int64_t words) {
   if (dev->measuring) return;
   check_single(probs);
   enum { MOST_BLOCKS = 1024 }; // of one detection; past them threads take a second word
   int64_t blocks = MIN((words + BLOCK - 1) / BLOCK, MOST_BLOCKS);
   dim3 grid((unsigned)(detections->groups * detections->capacity), (unsigned)blocks);
-  mask_paste_kernel<<<grid, BLOCK, 0, stream_of(dev)>>>(threshold, images, *detections, *probs, bits, words);
+  mask_paste_kernel<<<grid, BLOCK, 0, stream_of(dev)>>>(*p, images, *detections, *probs, bits, words);
   LAUNCH_CHECK();
 }

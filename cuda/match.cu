@@ -17,6 +17,9 @@ struct Match {
 __device__ __forceinline__ Box truth_box(const Truth &t, int image, int g) {
   return load_box(t.box, (size_t)image * t.capacity + g);
 }
+__device__ __forceinline__ Box truth_span(const Truth &t, int image, int g, float extra) {
+  return box_span(truth_box(t, image, g), extra);
+}
 
 // Of the k candidates with the smallest random numbers in a list of n: their own numbers, ascending, into shared memory.
 // Every thread of the block calls it; returns how many there are. No thread writes to `best` before all have come, so
@@ -40,18 +43,19 @@ struct RpnWork {
 };
 
 // One thread an anchor; blocks: anchors × images. The objects come through shared memory, a tile at a time.
-__global__ void __launch_bounds__(MATCH_THREADS)
-    rpn_match_kernel(const __grid_constant__ Anchors anchors, const ImageInfo *images, Truth truth, RpnWork work) {
-  __shared__ Box object[MATCH_THREADS];
+__global__ void __launch_bounds__(MATCH_THREADS) rpn_match_kernel(float extra, const __grid_constant__ Anchors anchors,
+                                                                  const ImageInfo *images, Truth truth, RpnWork work) {
+  __shared__ Box object[MATCH_THREADS]; // spans
   __shared__ int reached[MATCH_THREADS];
   int image = blockIdx.y, anchor = blockIdx.x * MATCH_THREADS + threadIdx.x, objects = truth.count[image];
   if (images[image].h == 0) return;
-  Box box = anchor_box(&anchors, min(anchor, anchors.total - 1)); // past the last: the last once more, not written
+  // Past the last: the last once more, not written.
+  Box box = box_span(anchor_box(&anchors, min(anchor, anchors.total - 1)), extra);
   Match best = {-1, 0};
   for (int first = 0; first < objects; first += MATCH_THREADS) {
     int tile = min(MATCH_THREADS, objects - first);
     __syncthreads();
-    if (threadIdx.x < tile) object[threadIdx.x] = truth_box(truth, image, first + threadIdx.x);
+    if (threadIdx.x < tile) object[threadIdx.x] = truth_span(truth, image, first + threadIdx.x, extra);
     reached[threadIdx.x] = 0;
     __syncthreads();
     for (int g = 0; g < tile; g++) {
@@ -81,9 +85,10 @@ __device__ float least_reached(const int *reached, int objects) {
 
 // Whether the anchor reaches the best IoU that any anchor has with some object. An object that no anchor overlaps is
 // reached by none.
-__device__ bool reaches_best(Box anchor, const Truth &truth, int image, const int *reached) {
+__device__ bool reaches_best(Box anchor, float extra, const Truth &truth, int image, const int *reached) {
+  Box span = box_span(anchor, extra);
   for (int g = 0; g < truth.count[image]; g++) {
-    float iou = box_iou(anchor, truth_box(truth, image, g));
+    float iou = box_iou(span, truth_span(truth, image, g, extra));
     if (iou > 0 && iou == __int_as_float(reached[g])) return true;
   }
   return false;
@@ -100,19 +105,21 @@ __global__ void __launch_bounds__(SAMPLE_THREADS, 1)
                         RpnWork work) {
   __shared__ int bins[LISTS][BINS];
   int image = blockIdx.y, first = blockIdx.x * CHUNK;
-  if (images[image].h == 0) return;
+  ImageInfo info = images[image];
+  if (info.h == 0) return;
   for (int list = 0; list < LISTS; list++) bins_clear(bins[list]);
   const int *reached = work.reached + (size_t)image * truth.capacity;
   float least = least_reached(reached, truth.count[image]);
-  uint64_t key = rng_key(images[image].key, RNG_RPN);
+  uint64_t key = rng_key(info.key, RNG_RPN);
   for (int i = first + threadIdx.x; i < min(first + CHUNK, anchors.total); i += SAMPLE_THREADS) {
     size_t at = (size_t)image * anchors.total + i;
     float iou = work.iou[at];
-    bool object = iou >= p.high;
+    bool object = iou >= p.high, ignored = p.inside && !box_inside(anchor_box(&anchors, i), info.rh, info.rw);
     if (!object && p.low_quality && iou > 0 && iou >= least)
-      object = reaches_best(anchor_box(&anchors, i), truth, image, reached);
-    if (!object) work.match[at] = iou < p.low ? BACKGROUND : IGNORED;
-    if (object || iou < p.low) atomicAdd(&bins[object ? OBJECTS : OTHERS][key_bin(sample_key(key, i))], 1);
+      object = reaches_best(anchor_box(&anchors, i), p.coder.extra, truth, image, reached);
+    ignored |= !object && !(iou < p.low);
+    if (ignored || !object) work.match[at] = ignored ? IGNORED : BACKGROUND;
+    if (!ignored) atomicAdd(&bins[object ? OBJECTS : OTHERS][key_bin(sample_key(key, i))], 1);
   }
   for (int list = 0; list < LISTS; list++) bins_add(bins[list], work.bins + ((size_t)image * LISTS + list) * BINS);
 }
@@ -180,7 +187,7 @@ extern "C" void cuda_rpn_match(Device *dev, const RpnMatch *p, const Anchors *an
   dim3 by_chunk(blocks_for(anchors->total, CHUNK), out->images);
   cudaStream_t stream = stream_of(dev);
   CUDA_CHECK(cudaMemsetAsync(work.bins, 0, zeroed, stream));
-  rpn_match_kernel<<<by_anchor, MATCH_THREADS, 0, stream>>>(*anchors, images, *truth, work);
+  rpn_match_kernel<<<by_anchor, MATCH_THREADS, 0, stream>>>(p->coder.extra, *anchors, images, *truth, work);
   LAUNCH_CHECK();
   rpn_classify_kernel<<<by_chunk, SAMPLE_THREADS, 0, stream>>>(*p, *anchors, images, *truth, work);
   LAUNCH_CHECK();
@@ -209,10 +216,11 @@ __device__ __forceinline__ Box candidate_box(const Boxes &proposals, const Truth
                    : truth_box(truth, image, i - count);
 }
 
-__device__ Match best_match(Box box, const Truth &truth, int image) {
+__device__ Match best_match(Box box, float extra, const Truth &truth, int image) {
   Match best = {-1, 0};
+  Box span = box_span(box, extra);
   for (int g = 0; g < truth.count[image]; g++) {
-    float iou = box_iou(box, truth_box(truth, image, g));
+    float iou = box_iou(span, truth_span(truth, image, g, extra));
     if (iou > best.iou) best = {iou, g};
   }
   return best;
@@ -231,7 +239,7 @@ __global__ void __launch_bounds__(SAMPLE_THREADS)
   if (threadIdx.x < LISTS) listed[threadIdx.x] = 0;
   __syncthreads();
   for (int i = threadIdx.x; i < candidates; i += SAMPLE_THREADS) {
-    Match m = best_match(candidate_box(proposals, truth, image, i), truth, image);
+    Match m = best_match(candidate_box(proposals, truth, image, i), p.coder.extra, truth, image);
     bool object = m.iou >= p.high;
     match[i] = m.truth;
     if (!object && !(m.iou < p.low)) continue;

@@ -9,15 +9,15 @@ __device__ __forceinline__ size_t group_row(const Boxes &b, int group, int i) { 
 
 // Bit j of word [row i, w]: box w·64 + j overlaps box i. Only the words from i's own tile on are written; box_iou is the
 // same either way round. Blocks: tiles of rows × groups; the four pairs of warps take every fourth word.
-__global__ void __launch_bounds__(OVERLAP_THREADS) overlap_kernel(float threshold, Boxes in, Word *bits, int words) {
+__global__ void __launch_bounds__(OVERLAP_THREADS) overlap_kernel(Nms p, Boxes in, Word *bits, int words) {
   int tile = blockIdx.x, group = blockIdx.y, n = in.count[group], i = tile * TILE + threadIdx.x % TILE;
   if (tile * TILE >= n) return;
-  Box mine = load_box(in.box, group_row(in, group, min(i, n - 1)));
+  Box mine = box_span(load_box(in.box, group_row(in, group, min(i, n - 1))), p.extra);
   for (int w = tile + threadIdx.x / TILE; w * TILE < n; w += OVERLAP_THREADS / TILE) {
     Word word = 0;
     for (int j = 0; j < min(TILE, n - w * TILE); j++) {
-      Box other = load_box(in.box, group_row(in, group, w * TILE + j));
-      if (box_iou(mine, other) > threshold) word |= (Word)1 << j;
+      Box other = box_span(load_box(in.box, group_row(in, group, w * TILE + j)), p.extra);
+      if (box_iou(mine, other) > p.threshold) word |= (Word)1 << j;
     }
     if (i < n) bits[group_row(in, group, i) * words + w] = word;
   }
@@ -90,13 +90,13 @@ __global__ void __launch_bounds__(RESOLVE_THREADS) resolve_kernel(Boxes in, Boxe
   if (threadIdx.x == 0) out.count[group] = found;
 }
 
-extern "C" void cuda_nms(Device *dev, float threshold, const Boxes *in, const Boxes *out) {
+extern "C" void cuda_nms(Device *dev, const Nms *p, const Boxes *in, const Boxes *out) {
   int words = blocks_for(in->capacity, TILE);
   Word *bits = (Word *)device_scratch(dev, (size_t)in->groups * in->capacity * words * sizeof(Word));
   if (!bits) return;
   CHECK(in->groups == out->groups);
   dim3 tiles(words, in->groups);
-  overlap_kernel<<<tiles, OVERLAP_THREADS, 0, stream_of(dev)>>>(threshold, *in, bits, words);
+  overlap_kernel<<<tiles, OVERLAP_THREADS, 0, stream_of(dev)>>>(*p, *in, bits, words);
   LAUNCH_CHECK();
   resolve_kernel<<<in->groups, RESOLVE_THREADS, words * sizeof(Word), stream_of(dev)>>>(*in, *out, bits, words);
   LAUNCH_CHECK();

@@ -57,17 +57,28 @@ __global__ void grad_stats_kernel(const PartStats *parts, int count, const float
 struct Step {
   float lr, momentum, decay, clip;
 };
+// The step of element i's parameter.
+__device__ __forceinline__ Step step_of(Step s, const Sgd &p, size_t i) {
+  if (p.kind) {
+    int kind = p.kind[i / PARAM_ALIGN];
+    s.lr *= p.factors.rate[kind];
+    s.decay *= p.factors.decay[kind];
+  }
+  return s;
+}
 __device__ __forceinline__ void update(const Step &s, float &w, float g, float &v) {
   v = s.momentum * v + (g * s.clip + s.decay * w);
   w -= s.lr * v;
 }
 
-__global__ void sgd_kernel(const float *hyper, const float *stats, size_t n, float *w, const float *g, float *v) {
+__global__ void sgd_kernel(const __grid_constant__ Sgd p, size_t n, float *w, const float *g, float *v) {
+  const float *hyper = (const float *)p.hyper, *stats = (const float *)p.stats;
   if (stats[FINITE] != 1) return;
-  Step s = {hyper[LEARNING_RATE], hyper[MOMENTUM], hyper[DECAY], hyper[INV_SCALE]};
-  if (hyper[LIMIT] > 0) s.clip *= fminf(hyper[LIMIT] / (stats[NORM] + 1e-6f), 1);
+  Step all = {hyper[LEARNING_RATE], hyper[MOMENTUM], hyper[DECAY], hyper[INV_SCALE]};
+  if (hyper[LIMIT] > 0) all.clip *= fminf(hyper[LIMIT] / (stats[NORM] + 1e-6f), 1);
   size_t first = thread_index(), step = gridDim.x * blockDim.x;
   for (size_t i = first; i < n / 4; i += step) {
+    Step s = step_of(all, p, 4 * i);
     float4 weight = ((float4 *)w)[i], velocity = ((float4 *)v)[i], grad = ((const float4 *)g)[i];
     update(s, weight.x, grad.x, velocity.x);
     update(s, weight.y, grad.y, velocity.y);
@@ -77,7 +88,7 @@ __global__ void sgd_kernel(const float *hyper, const float *stats, size_t n, flo
     ((float4 *)w)[i] = weight;
   }
   size_t i = n / 4 * 4 + first;
-  if (i < n) update(s, w[i], g[i], v[i]);
+  if (i < n) update(step_of(all, p, i), w[i], g[i], v[i]);
 }
 
 __global__ void loss_scale_update_kernel(int interval, const float *stats, float *state, float *hyper) {
@@ -114,8 +125,7 @@ extern "C" void cuda_grad_stats(Device *dev, size_t n, const void *g, int losses
 extern "C" void cuda_sgd(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *v) {
   if (dev->measuring) return;
   CHECK(aligned(w) && aligned(g) && aligned(v));
-  sgd_kernel<<<blocks_of(n), THREADS, 0, stream_of(dev)>>>((const float *)p->hyper, (const float *)p->stats, n,
-                                                           (float *)w, (const float *)g, (float *)v);
+  sgd_kernel<<<blocks_of(n), THREADS, 0, stream_of(dev)>>>(*p, n, (float *)w, (const float *)g, (float *)v);
   LAUNCH_CHECK();
 }
 

@@ -168,6 +168,6 @@ __device__ inline int bins_last(const int *bins, int k) {
 
 // More than 48 KB of shared memory has to be asked for.
 template <class Kernel> static void allow_shared(Kernel *kernel, size_t bytes) {
-  if (bytes > 48 << 10)
+  if (bytes > 32 << 10) // a kernel's own arrays take their part of the 48 KB that need no asking
     CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
 }

@@ -1,14 +1,40 @@
 #include "data/canvas.h"
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include "nn/util.h"
 
-void resize_shape(const Resize *r, int h, int w, int *rh, int *rw) {
-  // In double as Python computes it: 800 / 289 · 289 truncates to 799 there, so it does here.
+// All in double, as Python computes it: 800 / 289 · 289 truncates to 799 there, so it does here.
+
+static Size size_torchvision(const Resize *r, int h, int w) {
   double scale = MIN((double)r->size / MIN(h, w), (double)r->max_size / MAX(h, w));
-  *rh = MAX(1, (int)(h * scale));
-  *rw = MAX(1, (int)(w * scale));
+  return (Size){(int)(h * scale), (int)(w * scale)};
+}
+
+static Size size_detectron2(const Resize *r, int h, int w) {
+  double scale = (double)r->size / MIN(h, w);
+  double rh = h < w ? r->size : scale * h, rw = h < w ? scale * w : r->size, longer = MAX(rh, rw);
+  if (longer > r->max_size) {
+    scale = r->max_size / longer;
+    rh *= scale, rw *= scale;
+  }
+  return (Size){(int)(rh + 0.5), (int)(rw + 0.5)};
+}
+
+static Size size_benchmark(const Resize *r, int h, int w) {
+  int size = r->size;
+  double shorter = MIN(h, w), longer = MAX(h, w);
+  if (longer / shorter * size > r->max_size) size = (int)rint(r->max_size * shorter / longer); // half to even
+  if (w < h) return (Size){(int)((double)size * h / w), size};
+  return (Size){size, (int)((double)size * w / h)};
+}
+
+void resize_shape(const Resize *r, int h, int w, int *rh, int *rw) {
+  static Size (*const rules[])(const Resize *, int, int) = {size_torchvision, size_detectron2, size_benchmark};
+  Size size = rules[r->rule](r, h, w);
+  *rh = MAX(1, size.h);
+  *rw = MAX(1, size.w);
 }
 
 static int64_t area(Canvas c) { return (int64_t)c.h * c.w; }

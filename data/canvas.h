@@ -2,6 +2,7 @@
 // canvases, because memory and launches are planned once for every shape.
 #pragma once
 #include <stdint.h>
+#include "nn/batch.h"
 
 enum { MAX_CANVASES = 8, CANVAS_MULTIPLE = 32 };
 
@@ -9,12 +10,14 @@ typedef struct Size {
   int h, w;
 } Size;
 
-// torchvision's GeneralizedRCNNTransform: the shorter side becomes `size` unless the longer would exceed `max_size`.
+// The shorter side becomes `size` unless the longer would exceed `max_size`.
 typedef struct Resize {
   int size, max_size;
+  ResizeRule rule;
 } Resize;
-// The resized height and width of an h × w image, equal to torchvision 0.26's (eager mode) to the last pixel, except
-// that a side never vanishes.
+// The resized height and width of an h × w image, equal to the last pixel to those of torchvision 0.26's
+// GeneralizedRCNNTransform (eager mode), detectron2's ResizeShortestEdge or maskrcnn-benchmark's Resize, except that a
+// side never vanishes.
 void resize_shape(const Resize *r, int h, int w, int *rh, int *rw);
 
 typedef struct Canvas {

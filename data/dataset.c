@@ -24,8 +24,9 @@ static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
   if (!a->has_bbox) box_of_mask(&d->coco, a, im, bbox);
   // x + w in float32, as the reference adds them
   float x = (float)bbox[0], y = (float)bbox[1], w = (float)bbox[2], h = (float)bbox[3];
-  float x1 = clip(x, (float)im->w), x2 = clip(x + w, (float)im->w);
-  float y1 = clip(y, (float)im->h), y2 = clip(y + h, (float)im->h);
+  float right = (float)im->w - d->box_extra, bottom = (float)im->h - d->box_extra;
+  float x1 = clip(x, right), x2 = clip(x + fmaxf(w - d->box_extra, 0), right);
+  float y1 = clip(y, bottom), y2 = clip(y + fmaxf(h - d->box_extra, 0), bottom);
   if (!(x2 > x1 && y2 > y1)) return d->dropped_boxes++, false; // negated so that NaN is dropped too
   *o = (Object){ann, a->category + 1, {x1, y1, x2, y2}};
   d->box_masks += a->kind == SEG_NONE || (a->kind == SEG_RLE && (a->rle_h != im->h || a->rle_w != im->w));
@@ -36,11 +37,16 @@ char *dataset_path(const Dataset *d, int i) {
   return xasprintf("%s/%s", d->folder, d->coco.images[d->image[i]].file_name);
 }
 
+int dataset_polygons(const Dataset *d, const Object *o) {
+  const CocoAnn *a = &d->coco.anns[o->ann];
+  return d->polygons && a->kind == SEG_POLYGONS ? a->parts : 0;
+}
+
 Rle dataset_mask(const Dataset *d, int i, const Object *o) {
   const CocoImage *im = &d->coco.images[d->image[i]];
   Rle mask;
   if (coco_ann_rle(&d->coco, &d->coco.anns[o->ann], im->h, im->w, &mask)) return mask;
-  double bbox[4] = {o->box[0], o->box[1], o->box[2] - o->box[0], o->box[3] - o->box[1]};
+  double bbox[4] = {o->box[0], o->box[1], o->box[2] - o->box[0] + d->box_extra, o->box[3] - o->box[1] + d->box_extra};
   return rle_from_bbox(bbox, im->h, im->w);
 }
 
@@ -50,6 +56,13 @@ typedef struct Extent {
 
 static void extend(Extent *e, double x, double y) {
   *e = (Extent){fmin(e->x1, x), fmin(e->y1, y), fmax(e->x2, x), fmax(e->y2, y)};
+}
+
+// Of polygons: of each the number of points, then their coordinates.
+static int64_t polygon_words(const Coco *c, const CocoAnn *a) {
+  int64_t words = 0;
+  for (int p = a->first_part; p < a->first_part + a->parts; p++) words += 1 + 2 * (int64_t)c->part_points[p];
+  return words;
 }
 
 // Upper bound of the words of an object's bitmap. Rasterising every mask of a large data set before the first step would
@@ -137,7 +150,9 @@ static void measure(Dataset *d) {
   for (int i = 0; i < d->num_images; i++) {
     const CocoImage *im = &d->coco.images[d->image[i]];
     int64_t words = 0;
-    for (int o = d->first_object[i]; o < d->first_object[i + 1]; o++) words += most_words(&d->coco, im, &d->object[o]);
+    for (int o = d->first_object[i]; o < d->first_object[i + 1]; o++)
+      words += dataset_polygons(d, &d->object[o]) > 0 ? polygon_words(&d->coco, &d->coco.anns[d->object[o].ann])
+                                                      : most_words(&d->coco, im, &d->object[o]);
     d->max_words = MAX(d->max_words, words);
     d->max_bytes = MAX(d->max_bytes, (int64_t)im->h * im->w * 3);
     d->max_objects = MAX(d->max_objects, d->first_object[i + 1] - d->first_object[i]);
@@ -156,7 +171,7 @@ static void choose_canvases(Dataset *d, int max) {
 }
 
 bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err) {
-  *d = (Dataset){.resize = options->resize};
+  *d = (Dataset){.resize = options->resize, .box_extra = options->box_extra, .polygons = options->polygons};
   char *annotations = NULL;
   bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) &&
             coco_open(&d->coco, annotations, options->index, err) && list_images(d, options, err) &&

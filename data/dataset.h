@@ -18,6 +18,8 @@ typedef struct Dataset {
   char *folder; // of the image files
   int classes;  // categories + background
   Resize resize;
+  float box_extra; // as in the options, and below
+  bool polygons;
   int num_canvases;
   Canvas canvas[MAX_CANVASES];
   int num_images;        // usable ones, ascending by id
@@ -27,7 +29,7 @@ typedef struct Dataset {
   int *first_object;     // [num_images + 1] those of image i are object[first_object[i] … first_object[i + 1])
   int max_objects;       // most of any image, but at least 1: the capacity for ground truth
   int64_t max_bytes;     // of the largest decoded image
-  int64_t max_words;     // of the bitmaps of one image, at most
+  int64_t max_words;     // of the bitmaps and polygons of one image, at most
   // For the report.
   int without_objects; // images with nothing to train on
   int crowds;          // annotations left out because they mark a crowd
@@ -38,6 +40,8 @@ typedef struct Dataset {
 
 typedef struct DatasetOptions {
   Resize resize;
+  float box_extra;   // x2 = x + width - box_extra: 1 where corners are pixels
+  bool polygons;     // masks are wanted as polygons, where they are given so
   int max_canvases;  // 1 … MAX_CANVASES
   bool keep_empty;   // also images without a usable object (evaluation; presets that train on background)
   int limit;         // only the first `limit` usable images by id; 0 = all
@@ -53,6 +57,8 @@ void dataset_close(Dataset *d);
 
 // The file of usable image i; caller frees.
 char *dataset_path(const Dataset *d, int i);
+// How many polygons an object's mask is; 0 where it is not given so or not wanted so.
+int dataset_polygons(const Dataset *d, const Object *o);
 // The mask of an object of usable image i, at the image's size: its segmentation or, without a usable one, its box.
 // Caller frees.
 Rle dataset_mask(const Dataset *d, int i, const Object *o);

@@ -47,17 +47,45 @@ struct Loader {
 
 // One image
 
-static void box_to_canvas(const float box[4], const ImageInfo *info, float out[4]) {
+static void box_to_canvas(const float box[4], const ImageInfo *info, float extra, float out[4]) {
   // as torchvision's resize_boxes: float32 ratios of the integer sizes
   float ratio_w = (float)info->rw / (float)info->w, ratio_h = (float)info->rh / (float)info->h;
   float x1 = box[0] * ratio_w, x2 = box[2] * ratio_w;
-  out[0] = info->flip ? (float)info->rw - x2 : x1;
+  out[0] = info->flip ? (float)info->rw - x2 - extra : x1;
   out[1] = box[1] * ratio_h;
-  out[2] = info->flip ? (float)info->rw - x1 : x2;
+  out[2] = info->flip ? (float)info->rw - x1 - extra : x2;
   out[3] = box[3] * ratio_h;
 }
 
-// Boxes, labels and bitmaps of image i into a place; returns the words of the bitmaps.
+// Polygons as Bitmap has them; returns their words.
+static int64_t write_polygons(const Dataset *d, const Object *o, const ImageInfo *info, uint32_t *words, int64_t room) {
+  const Coco *c = &d->coco;
+  const CocoAnn *a = &c->anns[o->ann];
+  double ratio_w = (double)info->rw / info->w, ratio_h = (double)info->rh / info->h;
+  int64_t n = 0;
+  for (int p = a->first_part; p < a->first_part + a->parts; p++) {
+    const double *xy = c->xy + c->part_first[p];
+    CHECK(n + 1 + 2 * (int64_t)c->part_points[p] <= room);
+    words[n++] = (uint32_t)c->part_points[p];
+    for (int k = 0; k < c->part_points[p]; k++, n += 2) {
+      double x = xy[2 * k] * ratio_w;
+      float at[2] = {(float)(info->flip ? info->rw - x - d->box_extra : x), (float)(xy[2 * k + 1] * ratio_h)};
+      memcpy(words + n, at, sizeof at);
+    }
+  }
+  return n;
+}
+
+static int64_t write_bitmap(const Dataset *d, int i, const Object *o, Bitmap *window, uint32_t *words, int64_t room) {
+  Rle mask = dataset_mask(d, i, o);
+  *window = bitmap_window(&mask);
+  CHECK(bitmap_words(window->h, window->w) <= room);
+  bitmap_pack(&mask, window, words);
+  rle_free(&mask);
+  return bitmap_words(window->h, window->w);
+}
+
+// Boxes, labels and masks of image i into a place; returns the words of the masks.
 static int64_t write_objects(const Loader *l, Batch *b, int place, int i) {
   const Dataset *d = l->data;
   const Object *object = d->object + d->first_object[i];
@@ -65,17 +93,17 @@ static int64_t write_objects(const Loader *l, Batch *b, int place, int i) {
   int64_t words = 0;
   b->count[place] = d->first_object[i + 1] - d->first_object[i];
   for (int o = 0; o < b->count[place]; o++) {
-    box_to_canvas(object[o].box, &b->info[place], b->box + 4 * (first + o));
+    box_to_canvas(object[o].box, &b->info[place], d->box_extra, b->box + 4 * (first + o));
     b->label[first + o] = object[o].label;
     if (!l->options.masks) continue;
-    Rle mask = dataset_mask(d, i, &object[o]);
-    Bitmap window = bitmap_window(&mask);
-    window.offset = words;
-    words += bitmap_words(window.h, window.w);
-    CHECK(words <= d->max_words);
-    bitmap_pack(&mask, &window, b->bits + place * d->max_words + window.offset);
-    b->bitmap[first + o] = window;
-    rle_free(&mask);
+    Bitmap *mask = &b->bitmap[first + o];
+    uint32_t *to = b->bits + place * d->max_words + words;
+    int64_t room = d->max_words - words;
+    int parts = dataset_polygons(d, &object[o]);
+    int64_t used = parts ? write_polygons(d, &object[o], &b->info[place], to, room)
+                         : write_bitmap(d, i, &object[o], mask, to, room);
+    mask->offset = words, mask->parts = parts;
+    words += used;
   }
   return words;
 }
@@ -92,6 +120,16 @@ static bool decode(const Dataset *d, int i, Image *im, Err *err) {
   return ok;
 }
 
+// The data set's, or with a shorter side drawn for this image; never larger, so that its canvas holds it.
+static Resize draw_resize(const Loader *l, uint64_t key) {
+  Resize r = l->data->resize;
+  int steps = l->options.sizes - 1, least = l->options.size_min;
+  if (!l->options.train || steps < 1) return r;
+  int step = (int)(rng_u32(rng_key(key, RNG_SIZE), 0) % (uint32_t)(steps + 1));
+  r.size = least + (r.size - least) * step / steps;
+  return r;
+}
+
 static bool write_image(const Loader *l, Slot *slot, int place, int i, Err *err) {
   const Dataset *d = l->data;
   Batch *b = &slot->batch;
@@ -101,7 +139,9 @@ static bool write_image(const Loader *l, Slot *slot, int place, int i, Err *err)
   ImageInfo info = {.offset = place * d->max_bytes, .h = im.h, .w = im.w};
   info.key = rng_key(rng_key(l->options.seed, (uint64_t)slot->epoch), id);
   info.flip = l->options.train && rng_uniform(rng_key(info.key, RNG_FLIP), 0) < l->options.flip;
-  resize_shape(&d->resize, im.h, im.w, &info.rh, &info.rw);
+  Resize resize = draw_resize(l, info.key);
+  resize_shape(&resize, im.h, im.w, &info.rh, &info.rw);
+  CHECK(info.rh <= d->canvas[b->canvas].h && info.rw <= d->canvas[b->canvas].w);
   memcpy(b->bytes + info.offset, im.rgb, (size_t)im.h * im.w * 3);
   image_free(&im);
   b->index[place] = i;

@@ -39,14 +39,15 @@ typedef struct LoaderOptions {
   int batch; // images per rank and step
   int rank, world;
   uint64_t seed;
-  bool train;         // shuffled, flipped, endless; otherwise each image once, by canvas, in the data set's order
-  float flip;         // probability
-  int threads;        // decoder threads; 0 = one per core
-  int prefetch;       // batches ahead, ≥ 1
-  bool masks;         // rasterise instance bitmaps (training)
-  bool strict;        // a bad image is an error; otherwise it is reported once, counted, and in training replaced
-  int64_t first_step; // resume
-  HostMemory memory;  // all zero: the C library's
+  bool train;          // shuffled, flipped, endless; otherwise each image once, by canvas, in the data set's order
+  float flip;          // probability
+  int size_min, sizes; // > 1: the shorter side is drawn from as many values from size_min to the data set's
+  int threads;         // decoder threads; 0 = one per core
+  int prefetch;        // batches ahead, ≥ 1
+  bool masks;          // rasterise instance bitmaps (training)
+  bool strict;         // a bad image is an error; otherwise it is reported once, counted, and in training replaced
+  int64_t first_step;  // resume
+  HostMemory memory;   // all zero: the C library's
 } LoaderOptions;
 
 // An image is bad when its file cannot be decoded or has another size than the annotations say. The replacement comes

@@ -88,17 +88,18 @@ static void set_axes(const PlotPanel *p, Axis *x, Axis *y) {
   *y = (Axis){.low = INFINITY, .high = -INFINITY, .log = p->log_y};
   for (int s = 0; s < p->num_series; s++) {
     for (int i = 0; i < p->series[s].n; i++) {
-      double px = p->series[s].x[i], py = p->series[s].y[i];
+      double px = p->groups ? i : p->series[s].x[i], py = p->series[s].y[i];
       if (!usable(x, px) || !usable(y, py)) continue;
       x->low = fmin(x->low, px), x->high = fmax(x->high, px);
       y->low = fmin(y->low, scaled(y, py)), y->high = fmax(y->high, scaled(y, py));
     }
   }
+  if (p->groups) y->low = 0; // bars stand on it
   if (!isfinite(x->low)) *x = (Axis){.low = 0, .high = 1};
   if (!isfinite(y->low)) *y = (Axis){.low = 0, .high = p->log_y ? 0 : 1, .log = p->log_y};
   if (x->low > 0 && x->low < 0.5 * x->high) x->low = 0; // zero is worth showing when it is near
   if (!y->log && y->low > 0 && y->low < 0.5 * y->high) y->low = 0;
-  set_ticks(x, 8, false);
+  if (!p->groups) set_ticks(x, 8, false);
   set_ticks(y, 5, true);
 }
 
@@ -146,10 +147,26 @@ static double *running_mean(const PlotSeries *s, const Axis *y) {
   return mean;
 }
 
+// Side by side in their group's share of the width, of which they take four fifths; names below.
+static void print_bars(FILE *f, const PlotPanel *p, const Axis *ay, double top) {
+  int groups = p->num_series ? p->series[0].n : 0;
+  double share = (WIDTH - LEFT - RIGHT) / (double)MAX(groups, 1), width = 0.8 * share / p->num_series;
+  double h = PANEL - TOP - BOTTOM;
+  for (int g = 0; g < groups; g++) {
+    double left = LEFT + (g + 0.1) * share;
+    for (int s = 0; s < p->num_series; s++) {
+      double v = p->series[s].y[g], height = usable(ay, v) ? h * fraction(ay, v) : 0;
+      fprintf(f, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n", left + s * width,
+              top + TOP + h - height, 0.94 * width, height, colours[s % COUNT(colours)]);
+    }
+    print_text(f, left + 0.4 * share, top + TOP + h + 18, "tick middle", p->groups[g]);
+  }
+}
+
 static void print_legend(FILE *f, const PlotPanel *p, double top) {
   double x = WIDTH - RIGHT;
   for (int i = p->num_series - 1; i >= 0; i--) {
-    x -= 7.2 * (double)strlen(p->series[i].name) + 36; // about the width of a letter at 12 pixels, line and gap
+    x -= 8.4 * (double)strlen(p->series[i].name) + 36; // about the width of a letter at 12 pixels, line and gap
     fprintf(f, "<path class=\"line\" stroke=\"%s\" d=\"M%.1f %.1fh18\"/>\n", colours[i % COUNT(colours)], x,
             top + TOP - 16);
     print_text(f, x + 24, top + TOP - 12, "legend", p->series[i].name);
@@ -183,14 +200,15 @@ static void print_panel(FILE *f, const PlotPanel *p, double top) {
   Axis x, y;
   set_axes(p, &x, &y);
   print_axes(f, p, &x, &y, top);
-  for (int i = 0; i < p->num_series; i++) {
+  if (p->groups) print_bars(f, p, &y, top);
+  for (int i = 0; i < p->num_series && !p->groups; i++) {
     const PlotSeries *s = &p->series[i];
     const char *colour = colours[i % COUNT(colours)];
     print_line(f, s, s->y, &x, &y, top, colour, s->smooth ? "raw" : "line");
   }
   for (int i = 0; i < p->num_series; i++) { // above all raw lines
     const PlotSeries *s = &p->series[i];
-    if (!s->smooth) continue;
+    if (!s->smooth || p->groups) continue;
     double *mean = running_mean(s, &y);
     print_line(f, s, mean, &x, &y, top, colours[i % COUNT(colours)], "line");
     free(mean);

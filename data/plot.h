@@ -1,12 +1,12 @@
-// Learning curves as one SVG file: panels one above the other, each with its own axes and legend.
+// Curves and bars as one SVG file: panels one above the other, each with its own axes and legend.
 #pragma once
 #include "nn/util.h"
 
 typedef struct PlotSeries {
-  const char *name; // in the legend
-  const double *x, *y;
-  int n;       // points, x ascending; those that are not finite (or not above 0 on a log axis) leave a gap
-  bool smooth; // noisy: a running mean is drawn over the faint raw line
+  const char *name;    // in the legend
+  const double *x, *y; // x: not looked at for bars
+  int n;               // points, x ascending; those that are not finite (or not above 0 on a log axis) leave a gap
+  bool smooth;         // noisy: a running mean is drawn over the faint raw line
 } PlotSeries;
 
 typedef struct PlotPanel {
@@ -14,6 +14,8 @@ typedef struct PlotPanel {
   bool log_y;
   const PlotSeries *series;
   int num_series;
+  // Bars instead of lines: group g has this name and holds y[g] of every series, side by side. NULL: lines over x.
+  const char *const *groups;
 } PlotPanel;
 
 // Writes the panels under one title, replacing the file as a whole. A panel without points shows its empty axes.

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "nn/polygon.h"
 
 void rle_free(Rle *r) {
   free(r->runs);
@@ -86,59 +87,8 @@ void rle_to_bytes(const Rle *r, uint8_t *mask) {
   }
 }
 
-// Polygons. The boundary is drawn on a grid UPSAMPLE times finer; wherever it passes through the middle of a column of
-// pixels, that column's fill toggles from there down. Column-major order makes "from there down" a toggle of the runs:
-// two crossings of a column cancel below the lower one. The rounding is maskApi's, down to truncation towards zero.
-
-enum { UPSAMPLE = 5, POLYGON_REACH = 1000000 }; // reach: pixels; bounds time and integers for coordinates gone astray
-
-typedef struct Boundary {
-  int h, w;
-  int u, v; // the last point, fine grid
-  bool started;
-  uint32_t *toggles; // pixel indices, column-major
-  size_t n, cap;
-} Boundary;
-
-static void boundary_point(Boundary *b, int u, int v) {
-  if (b->started && u != b->u) {
-    int fine = MIN(u, b->u); // the step crosses this cell's right side, whatever its direction
-    int low = MIN(v, b->v);
-    // Fine cell 5x + 2 is the middle of column x; y rounds up to the first pixel whose middle lies at or below `low`.
-    if (fine >= UPSAMPLE / 2 && fine % UPSAMPLE == UPSAMPLE / 2 && fine / UPSAMPLE < b->w) {
-      int y = MIN(MAX(low + UPSAMPLE / 2, 0) / UPSAMPLE, b->h);
-      array_reserve((void **)&b->toggles, &b->cap, b->n + 1, sizeof *b->toggles);
-      b->toggles[b->n++] = (uint32_t)(fine / UPSAMPLE) * (uint32_t)b->h + (uint32_t)y;
-    }
-  }
-  b->started = true;
-  b->u = u;
-  b->v = v;
-}
-
-// Points are computed from the end with the lower major coordinate, so that an edge gives the same ones both ways.
-static void boundary_edge(Boundary *b, int x0, int y0, int x1, int y1) {
-  int dx = abs(x1 - x0), dy = abs(y1 - y0);
-  if (dx == 0 && dy == 0) return;
-  bool steep = dy > dx;
-  bool backward = steep ? y0 > y1 : x0 > x1;
-  int low_x = backward ? x1 : x0, low_y = backward ? y1 : y0;
-  int rise_x = backward ? x0 - x1 : x1 - x0, rise_y = backward ? y0 - y1 : y1 - y0;
-  int steps = steep ? dy : dx;
-  double slope = steep ? (double)rise_x / dy : (double)rise_y / dx;
-  for (int i = 0; i <= steps; i++) {
-    int t = backward ? steps - i : i;
-    if (steep)
-      boundary_point(b, (int)(low_x + slope * t + .5), low_y + t);
-    else
-      boundary_point(b, low_x + t, (int)(low_y + slope * t + .5));
-  }
-}
-
-static int upsample(double pixels) {
-  double reach = fmax(-POLYGON_REACH, fmin(pixels, POLYGON_REACH));
-  return (int)(UPSAMPLE * reach + .5);
-}
+// Polygons, by the arithmetic of nn/polygon.h. Column-major order makes "from there down" a toggle of the runs: two
+// crossings of a column cancel below the lower one.
 
 static int compare_u32(const void *a, const void *b) {
   uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -146,23 +96,28 @@ static int compare_u32(const void *a, const void *b) {
 }
 
 Rle rle_from_polygon(const double *xy, int points, int h, int w) {
-  Boundary b = {.h = h, .w = w};
+  uint32_t *toggles = NULL; // pixel indices, column-major
+  size_t n = 0, cap = 0;
   for (int i = 0; i < points; i++) {
     const double *p = xy + 2 * (size_t)i, *q = i + 1 < points ? p + 2 : xy;
-    boundary_edge(&b, upsample(p[0]), upsample(p[1]), upsample(q[0]), upsample(q[1]));
+    PolygonEdge e = polygon_edge(polygon_fine(p[0]), polygon_fine(p[1]), polygon_fine(q[0]), polygon_fine(q[1]), w);
+    for (int x = e.first; x < e.end; x++) {
+      array_reserve((void **)&toggles, &cap, n + 1, sizeof *toggles);
+      toggles[n++] = (uint32_t)x * (uint32_t)h + (uint32_t)polygon_crossing(&e, x, h);
+    }
   }
-  if (b.n > 0) qsort(b.toggles, b.n, sizeof *b.toggles, compare_u32);
+  if (n > 0) qsort(toggles, n, sizeof *toggles, compare_u32);
   Builder mask = {.rle = {.h = h, .w = w}};
   const uint32_t pixels = (uint32_t)h * (uint32_t)w;
   uint32_t begin = 0;
-  for (size_t i = 0, same; i < b.n && b.toggles[i] < pixels; i += same) {
-    for (same = 1; i + same < b.n && b.toggles[i + same] == b.toggles[i];) same++;
+  for (size_t i = 0, same; i < n && toggles[i] < pixels; i += same) {
+    for (same = 1; i + same < n && toggles[i + same] == toggles[i];) same++;
     if (same % 2 == 0) continue;
-    push_run(&mask, b.toggles[i] - begin);
-    begin = b.toggles[i];
+    push_run(&mask, toggles[i] - begin);
+    begin = toggles[i];
   }
   push_run(&mask, pixels - begin);
-  free(b.toggles);
+  free(toggles);
   return mask.rle;
 }
 

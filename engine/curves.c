@@ -69,7 +69,7 @@ static PlotPanel panel(const char *title, const char *label, bool log_y, const C
     const Curve *c = &all[first + i];
     series[i] = (PlotSeries){names[first + i], c->x, c->y, c->n, first + i < NOISY};
   }
-  return (PlotPanel){title, "step", label, log_y, series, count};
+  return (PlotPanel){title, "step", label, log_y, series, count, NULL};
 }
 
 bool curves_draw(const char *dir, Err *err) {

@@ -15,6 +15,10 @@ Shapes shapes_of(const Dataset *d, int images) {
   return s;
 }
 
+Resize resize_of(const ModelConfig *c) {
+  return (Resize){.size = c->size, .max_size = c->max_size, .rule = c->resize_rule};
+}
+
 // ---- memory -----------------------------------------------------------------------------------------------------
 
 // Asks for the arrays of a batch, or, when measuring, only adds up their sizes.
@@ -272,7 +276,9 @@ static void queue_update(Engine *e, const MaskRcnn *m) {
   Device *dev = e->dev;
   Params *p = &e->params;
   dev->ops->grad_stats(dev, p->trainable, p->grad, LOSSES, m->loss.data, e->hyper, e->stats);
-  dev->ops->sgd(dev, &(Sgd){.hyper = e->hyper, .stats = e->stats}, p->trainable, p->master, p->grad, p->momentum);
+  Sgd sgd = {.hyper = e->hyper, .stats = e->stats};
+  if (e->factors) sgd.factors = *e->factors, sgd.kind = p->kind;
+  dev->ops->sgd(dev, &sgd, p->trainable, p->master, p->grad, p->momentum);
   if (p->shadow_dtype == F16) dev->ops->loss_scale_update(dev, SCALE_INTERVAL, e->stats, e->scale, e->hyper);
   params_refresh_shadows(p);
 }
@@ -430,7 +436,8 @@ void engine_detections(Engine *e, const Batch *batch, float threshold, Detection
   size_t bytes = (size_t)total * (size_t)words * sizeof(uint32_t);
   uint32_t *device_bits = device_alloc(dev, bytes), *bits = xmalloc(bytes);
   CHECK(device_bits);
-  dev->ops->mask_paste(dev, threshold, m->info, b, &m->mask_probs->x, device_bits, words);
+  MaskPaste paste = {.threshold = threshold, .exact = e->config.mask_paste_exact};
+  dev->ops->mask_paste(dev, &paste, m->info, b, &m->mask_probs->x, device_bits, words);
   device_download(dev, bits, device_bits, bytes);
   device_free(dev, device_bits);
 

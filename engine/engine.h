@@ -34,6 +34,7 @@ typedef struct Shapes {
   int64_t max_bytes, max_words; // of an image: decoded, bitmaps
 } Shapes;
 Shapes shapes_of(const Dataset *d, int images);
+Resize resize_of(const ModelConfig *c); // what the model expects of its images
 
 // Steps whose results the host keeps apart: one that it hands out, two that the device may still compute, and one whose
 // batch is being staged.
@@ -51,12 +52,13 @@ typedef struct Engine {
   bool uncaptured; // do not record: every kernel is queued by the host (timers, comparison)
   Inputs train_inputs, infer_inputs;
   void *arena;
-  void *hyper, *stats; // of grad_stats and sgd
-  void *scale;         // of loss_scale_update
-  struct StepSlot {    // what a step under way will leave on the host; step s uses slot s % STEPS_UNDER_WAY
-    void *real;        // pinned: losses, grad_stats, loss scale, then the hyperparameters it was given
-    int *count;        // pinned: rois, positives
-    int *index;        // [images] of the data set
+  void *hyper, *stats;       // of grad_stats and sgd
+  const SgdFactors *factors; // set before the first step; NULL = one rate and one decay for all
+  void *scale;               // of loss_scale_update
+  struct StepSlot {          // what a step under way will leave on the host; step s uses slot s % STEPS_UNDER_WAY
+    void *real;              // pinned: losses, grad_stats, loss scale, then the hyperparameters it was given
+    int *count;              // pinned: rois, positives
+    int *index;              // [images] of the data set
     double forward_seconds, backward_seconds, update_seconds, transfer_seconds, wait_seconds;
   } slot[STEPS_UNDER_WAY];
   int64_t started, handed_out; // steps

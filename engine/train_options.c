@@ -6,7 +6,8 @@
 #include "nn/cli.h"
 
 const char *const schedule_names[] = {"step", "cosine", NULL};
-static const char *const recipes[] = {"torchvision", NULL};
+static const char *const recipes[] = {"auto", "torchvision", "detectron2", "mlperf",
+                                      NULL};                                // auto, then as recipe_names
 static const char *const norms[] = {"auto", "frozen-bn", "bn", "gn", NULL}; // auto, then as norm_names
 
 TrainOptions train_options(int argc, char **argv) {
@@ -61,7 +62,8 @@ TrainOptions train_options(int argc, char **argv) {
        .help = "longer side at most; 0 = 5/3 of --size, or the model's"},
       {.name = "canvases", .kind = OPT_INT, .target = &o.canvases, .arg = "N", .min = 1, .max = MAX_CANVASES,
        .help = "how many padded shapes at most"},
-      {.name = "recipe", .kind = OPT_CHOICE, .target = &o.recipe, .choices = recipes, .help = "whose conventions"},
+      {.name = "recipe", .kind = OPT_CHOICE, .target = &o.recipe, .choices = recipes,
+       .help = "whose conventions, warmup and decay; auto: torchvision's, but the model of --weights keeps its own"},
       {.kind = OPT_HEADING, .help = "Optimisation"},
       {.name = "batch", .kind = OPT_INT, .target = &o.batch, .arg = "N", .min = 1, .max = 1024,
        .help = "images per step and GPU"},
@@ -73,7 +75,7 @@ TrainOptions train_options(int argc, char **argv) {
       {.name = "schedule", .kind = OPT_CHOICE, .target = &o.schedule, .choices = schedule_names,
        .help = "step: x0.1 at 2/3 and 8/9"},
       {.name = "warmup", .kind = OPT_INT, .target = &o.warmup, .arg = "N", .min = -1, .max = 1e9,
-       .help = "steps of linear warmup; -1 = 1000, at most a tenth of the run"},
+       .help = "steps of linear warmup; -1 = the recipe's (1000; mlperf 500), at most a tenth of the run"},
       {.name = "momentum", .kind = OPT_FLOAT, .target = &o.momentum, .arg = "X", .min = 0, .max = 1,
        .help = "of SGD"},
       {.name = "weight-decay", .kind = OPT_FLOAT, .target = &o.weight_decay, .arg = "X", .min = 0, .max = 1,

@@ -7,7 +7,8 @@ enum { ROI_LEVELS = 4 }; // P2 … P5
 
 static BoxCoder head_coder(const ModelConfig *c) {
   return (BoxCoder){.weight = {c->box_weight[0], c->box_weight[1], c->box_weight[2], c->box_weight[3]},
-                    .clamp = logf(1000.f / 16)};
+                    .clamp = logf(1000.f / 16),
+                    .extra = c->box_extra};
 }
 
 static const MaskRcnn *model_of(const Node *n) { return *NODE_ATTR(n, MaskRcnn *); }
@@ -101,7 +102,9 @@ static Value *align(MaskRcnn *m, const char *name, const Rois *rois, int size) {
                          .first_level = 2,
                          .canonical_size = c->roi_canonical_size,
                          .canonical_level = 4,
-                         .level_eps = c->roi_level_eps},
+                         .size_eps = c->roi_size_eps,
+                         .level_eps = c->roi_level_eps,
+                         .extra = c->box_extra},
                    .rois = rois};
   for (int l = 0; l < ROI_LEVELS; l++) {
     a->p.scale[l] = 1.f / (float)(4 << l);
@@ -165,7 +168,8 @@ static void detect_forward(Graph *g, Node *n) {
   const ModelConfig *c = &m->config;
   Detect p = {.coder = head_coder(c), .min_score = c->min_score, .min_size = c->min_size};
   g->dev->ops->detect_select(g->dev, &p, m->info, m->images, &m->rois, &n->in[0].v->x, &n->in[1].v->x, &m->class_top);
-  g->dev->ops->nms(g->dev, c->nms, &m->class_top, &m->class_kept);
+  Nms nms = {.threshold = c->nms, .extra = c->box_extra};
+  g->dev->ops->nms(g->dev, &nms, &m->class_top, &m->class_kept);
   g->dev->ops->boxes_merge(g->dev, c->classes - 1, &m->class_kept, &m->detections);
   g->dev->ops->rois_compact(g->dev, &m->detections, &m->mask_rois);
 }
@@ -181,7 +185,8 @@ static const NodeKind mask_select_kind = {.name = "mask_select", .forward = mask
 
 static void mask_loss_forward(Graph *g, Node *n) {
   const MaskRcnn *m = model_of(n);
-  MaskTarget p = {.size = m->mask_target->x.h, .rounded = m->config.mask_rounded};
+  MaskTarget p = {
+      .size = m->mask_target->x.h, .source = m->config.mask_source, .least_side = m->config.mask_least_side};
   Tensor loss = loss_slice(m, LOSS_MASK, 1);
   g->dev->ops->mask_target(g->dev, &p, m->info, &m->truth, &m->roi_targets, &m->mask_target->x);
   g->dev->ops->mask_loss(g->dev, &m->roi_targets, &n->in[0].v->x, &m->mask_target->x, &loss);

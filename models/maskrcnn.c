@@ -19,7 +19,7 @@ void boxes_memory(Graph *g, const char *name, Boxes *b, int groups, int capacity
 
 static void preprocess_forward(Graph *g, Node *n) {
   const MaskRcnn *m = *NODE_ATTR(n, MaskRcnn *);
-  Preprocess p;
+  Preprocess p = {.unit = m->config.pixel_unit, .bgr = m->config.bgr, .antialias = m->config.antialias};
   for (int i = 0; i < 3; i++) p.mean[i] = m->config.mean[i], p.std[i] = m->config.std[i];
   g->dev->ops->preprocess(g->dev, &p, m->info, m->bytes, &n->out[0]->x);
 }

@@ -4,7 +4,9 @@
 #include "nn/anchors.h"
 #include "nn/layers.h"
 
-static BoxCoder rpn_coder(void) { return (BoxCoder){.weight = {1, 1, 1, 1}, .clamp = logf(1000.f / 16)}; }
+static BoxCoder rpn_coder(const ModelConfig *c) {
+  return (BoxCoder){.weight = {1, 1, 1, 1}, .clamp = logf(1000.f / 16), .extra = c->box_extra};
+}
 
 static void gather(const Node *n, int first, bool grads, Tensor *t) {
   for (int l = 0; l < MAX_LEVELS; l++) t[l] = grads ? n->in[first + l].v->dx : n->in[first + l].v->x;
@@ -12,16 +14,21 @@ static void gather(const Node *n, int first, bool grads, Tensor *t) {
 
 // ---- proposals --------------------------------------------------------------------------------------------------
 
+// Whether the proposals of all images compete for the same places.
+static bool post_nms_of_batch(const MaskRcnn *m) { return m->graph.training && m->config.rpn_post_nms_by_batch; }
+
 static void proposals_forward(Graph *g, Node *n) {
   const MaskRcnn *m = *NODE_ATTR(n, MaskRcnn *);
   const ModelConfig *c = &m->config;
   Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS];
   gather(n, 0, false, logits);
   gather(n, MAX_LEVELS, false, deltas);
-  RpnSelect select = {.coder = rpn_coder(), .min_size = c->rpn_min_size, .min_score = c->rpn_min_score};
+  RpnSelect select = {.coder = rpn_coder(c), .min_size = c->rpn_min_size, .min_score = c->rpn_min_score};
   g->dev->ops->rpn_select(g->dev, &select, &m->anchors, m->info, logits, deltas, &m->rpn_top);
-  g->dev->ops->nms(g->dev, c->rpn_nms, &m->rpn_top, &m->rpn_kept);
+  Nms nms = {.threshold = c->rpn_nms, .extra = c->box_extra};
+  g->dev->ops->nms(g->dev, &nms, &m->rpn_top, &m->rpn_kept);
   g->dev->ops->boxes_merge(g->dev, MAX_LEVELS, &m->rpn_kept, &m->proposals);
+  if (post_nms_of_batch(m)) g->dev->ops->boxes_cut(g->dev, m->images * c->rpn_post_nms_train, &m->proposals);
 }
 
 static const NodeKind proposals_kind = {.name = "proposals", .forward = proposals_forward, .gathers = true};
@@ -34,6 +41,10 @@ static Tensor rpn_losses(const MaskRcnn *m) {
   return t;
 }
 
+static RpnLoss loss_params(const ModelConfig *c) {
+  return (RpnLoss){.beta = c->rpn_beta, .by_batch = c->rpn_loss_by_batch};
+}
+
 static void loss_forward(Graph *g, Node *n) {
   const MaskRcnn *m = *NODE_ATTR(n, MaskRcnn *);
   const ModelConfig *c = &m->config;
@@ -43,11 +54,13 @@ static void loss_forward(Graph *g, Node *n) {
   RpnMatch match = {.high = c->rpn_high,
                     .low = c->rpn_low,
                     .low_quality = c->rpn_low_quality,
+                    .inside = c->rpn_inside,
                     .batch = c->rpn_batch,
                     .positive = c->rpn_positive,
-                    .coder = rpn_coder()};
+                    .coder = rpn_coder(c)};
   g->dev->ops->rpn_match(g->dev, &match, &m->anchors, m->info, &m->truth, &m->rpn_targets);
-  g->dev->ops->rpn_loss(g->dev, c->rpn_beta, &m->anchors, &m->rpn_targets, logits, deltas, &loss);
+  RpnLoss p = loss_params(c);
+  g->dev->ops->rpn_loss(g->dev, &p, &m->anchors, &m->rpn_targets, logits, deltas, &loss);
 }
 
 static void loss_backward(Graph *g, Node *n) {
@@ -58,8 +71,9 @@ static void loss_backward(Graph *g, Node *n) {
   gather(n, 0, true, dlogits);
   gather(n, MAX_LEVELS, true, ddeltas);
   for (int i = 0; i < n->ins; i++) CHECK(n->in[i].wanted && !n->in[i].accumulate && !n->in[i].addend);
-  g->dev->ops->rpn_loss_backward(g->dev, m->config.rpn_beta, &m->anchors, &m->rpn_targets, logits, deltas,
-                                 m->loss_scale, dlogits, ddeltas);
+  RpnLoss p = loss_params(&m->config);
+  g->dev->ops->rpn_loss_backward(g->dev, &p, &m->anchors, &m->rpn_targets, logits, deltas, m->loss_scale, dlogits,
+                                 ddeltas);
 }
 
 static const NodeKind loss_kind = {.name = "rpn_loss",
@@ -73,7 +87,7 @@ static const NodeKind loss_kind = {.name = "rpn_loss",
 
 static void make_anchors(MaskRcnn *m) {
   const ModelConfig *c = &m->config;
-  AnchorShapes shapes = {.sizes = 1, .ratios = COUNT(c->anchor_ratio), .rounded = c->anchor_rounded};
+  AnchorShapes shapes = {.sizes = 1, .ratios = COUNT(c->anchor_ratio), .kind = c->anchor_kind};
   int grid_h[MAX_LEVELS], grid_w[MAX_LEVELS];
   for (int l = 0; l < MAX_LEVELS; l++) {
     shapes.size[l][0] = c->anchor_size[l];
@@ -119,6 +133,7 @@ void rpn_build(MaskRcnn *m) {
   int pre = training ? c->rpn_pre_nms_train : c->rpn_pre_nms_test;
   int post = training ? c->rpn_post_nms_train : c->rpn_post_nms_test;
   boxes_memory(g, "rpn_top", &m->rpn_top, m->images * MAX_LEVELS, pre);
+  if (post_nms_of_batch(m)) post = MIN(m->images * post, MAX_LEVELS * pre); // one image may take every place
   boxes_memory(g, "rpn_kept", &m->rpn_kept, m->images * MAX_LEVELS, MIN(pre, post));
   boxes_memory(g, "proposals", &m->proposals, m->images, post);
   append(m, &proposals_kind, "proposals", FLOW_NONE);

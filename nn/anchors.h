@@ -3,15 +3,15 @@
 #pragma once
 #include "nn/ops.h"
 
-// torchvision: rounded, offset 0, stride 0. detectron2: not rounded, offset 0, strides 4 8 16 32 64.
+// torchvision: rounded, stride 0. detectron2: exact, strides 4 8 16 32 64. maskrcnn-benchmark: legacy, the same
+// strides.
 typedef struct AnchorShapes {
   int sizes;                                // per level
   float size[MAX_LEVELS][MAX_CELL_ANCHORS]; // √area, canvas pixels
   int ratios;                               // of every level; sizes · ratios ≤ MAX_CELL_ANCHORS
   float ratio[MAX_CELL_ANCHORS];            // height / width
-  bool rounded;                             // corners to whole pixels, half to even
-  float offset;                             // of a cell's centre from its grid corner, in strides: 0 or 0.5
-  int stride[MAX_LEVELS];                   // canvas pixels; 0 = canvas size / grid size, rounded down
+  AnchorKind kind;
+  int stride[MAX_LEVELS]; // canvas pixels; 0 = canvas size / grid size, rounded down
 } AnchorShapes;
 
 // Fills the table for feature maps of grid_h[l] × grid_w[l] under a canvas of canvas_h × canvas_w pixels. The anchors of

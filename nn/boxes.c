@@ -1,4 +1,5 @@
 // From network outputs to scored boxes: proposals of the RPN, detections of the box head, and their merging.
+#include <string.h>
 #include "nn/geometry.h"
 #include "nn/real.h"
 #include "nn/topk.h"
@@ -46,8 +47,8 @@ static void select_level(const RpnSelect *p, const RpnLevel *l, const ImageInfo 
   int n = 0;
   for (int i = 0; i < best.n; i++) {
     real score = sigmoid((real)best.items[i].score);
-    Box box = box_clip(level_box(l, &p->coder, best.items[i].index), info->rh, info->rw);
-    if (!box_reaches(box, p->min_size) || !(score >= p->min_score)) continue;
+    Box box = box_clip(level_box(l, &p->coder, best.items[i].index), info->rh, info->rw, p->coder.extra);
+    if (!box_reaches(box, p->min_size, p->coder.extra) || !(score >= p->min_score)) continue;
     boxes_put(out, group, n++, box, score, l->anchors->first + best.items[i].index);
   }
   out->count[group] = n;
@@ -90,6 +91,31 @@ void OP(boxes_merge)(Device *dev, int per, const Boxes *in, const Boxes *out) {
   }
 }
 
+// How many boxes of the other groups stand before box i of this one.
+static int boxes_before(const Boxes *b, const int *count, int group, int i) {
+  const real *score = b->score.data, mine = score[(size_t)group * b->capacity + i];
+  int before = 0;
+  for (int g = 0; g < b->groups; g++)
+    for (int j = 0; g != group && j < count[g]; j++) {
+      real other = score[(size_t)g * b->capacity + j];
+      if (!(other > mine || (other == mine && g < group))) break; // sorted: none that follows does
+      before++;
+    }
+  return before;
+}
+
+void OP(boxes_cut)(Device *dev, int limit, const Boxes *boxes) {
+  int *count = device_scratch(dev, (size_t)boxes->groups * sizeof *count);
+  if (!count) return;
+  memcpy(count, boxes->count, (size_t)boxes->groups * sizeof *count);
+  for (int g = 0; g < boxes->groups; g++) // a group's own ranks ascend: the first one too far back ends it
+    for (int i = 0; i < count[g]; i++)
+      if (i + boxes_before(boxes, count, g, i) >= limit) {
+        boxes->count[g] = i;
+        break;
+      }
+}
+
 void OP(rois_compact)(Device *dev, const Boxes *in, const Rois *out) {
   if (dev->measuring) return;
   CHECK(out->capacity >= in->groups * in->capacity);
@@ -125,7 +151,7 @@ typedef struct BoxHead { // what one group of detections is made of
 
 static Box detection_box(const Detect *p, const BoxHead *head, const ImageInfo *info, int roi) {
   const real *delta = at(head->deltas, roi, 0, 0) + 4 * head->class;
-  return box_clip(box_decode(&p->coder, box_rows(&head->rois->box)[roi], delta), info->rh, info->rw);
+  return box_clip(box_decode(&p->coder, box_rows(&head->rois->box)[roi], delta), info->rh, info->rw, p->coder.extra);
 }
 
 // The probability is looked at first: of a hundred classes hardly any passes, so hardly any box is decoded.
@@ -135,7 +161,8 @@ static void select_class(const Detect *p, const BoxHead *head, const ImageInfo *
     if (head->rois->image[roi] != head->image) continue;
     Softmax s = head->softmax[roi];
     real score = geometry_exp(at(head->logits, roi, 0, 0)[head->class] - s.max) / s.sum;
-    if (!(score > p->min_score) || !box_reaches(detection_box(p, head, info, roi), p->min_size)) continue;
+    if (!(score > p->min_score) || !box_reaches(detection_box(p, head, info, roi), p->min_size, p->coder.extra))
+      continue;
     topk_offer(&best, (Ranked){.score = score, .index = roi});
   }
   topk_sort(&best);

@@ -11,6 +11,7 @@ extern "C" {
 #endif
 
 typedef struct Ops Ops;
+typedef struct Rung Rung;     // one way to compute convolutions; cuda/conv/ladder.h
 typedef struct Memory Memory; // how a kind of device allocates and copies; nn/device.c
 typedef struct Timing Timing; // how it is measured; nn/timing.h
 
@@ -25,6 +26,7 @@ typedef struct Device {
   void *stage;      // … but for copies of what the next step will read, which have a queue of their own
   bool tf32;        // CUDA: fp32 convolutions may round their operands to TF32
   const char *conv; // CUDA: the rung of cuda/conv that computes convolutions, by name; NULL = chosen for each problem
+  const Rung *const *conv_rungs; // CUDA: all that there are, NULL at the end
   void *scratch;
   size_t scratch_bytes;
   // While true, ops only state what scratch they would take: scratch_bytes grows to the largest, nothing is computed,

@@ -1,7 +1,9 @@
 // Box arithmetic, shared by the CPU reference and the CUDA kernels. Every function is a fixed sequence of correctly
 // rounded operations, compiled without contraction into fused multiply-add, so that both sides decide alike to the bit
-// which boxes overlap, match and survive. Boxes are x1 y1 x2 y2 in canvas pixels; a width is x2 - x1.
-// Comparisons are written so that NaN takes the branch that drops the box.
+// which boxes overlap, match and survive. Boxes are x1 y1 x2 y2 in canvas pixels; a width is x2 - x1 + extra. `extra`
+// is 0, or 1 where x2 and y2 are the last pixels inside, as in Detectron and maskrcnn-benchmark. box_span makes such a
+// box half-open, and overlap and area are those of spans. Comparisons are written so that NaN takes the branch that
+// drops the box.
 #pragma once
 #include "nn/real.h"
 #include "nn/rng.h" // HD
@@ -32,9 +34,14 @@ static inline HD real geometry_exp(real x) {
 
 static inline HD real sigmoid(real x) { return 1 / (1 + geometry_exp(-x)); }
 
-static inline HD real box_area(Box b) { return (b.x2 - b.x1) * (b.y2 - b.y1); }
+static inline HD Box box_span(Box b, real extra) {
+  Box span = {b.x1, b.y1, b.x2 + extra, b.y2 + extra};
+  return span;
+}
 
-// Intersection over union; 0, never NaN, where there is no overlap, no area or no number.
+static inline HD real box_area(Box span) { return (span.x2 - span.x1) * (span.y2 - span.y1); }
+
+// Intersection over union of two spans; 0, never NaN, where there is no overlap, no area or no number.
 static inline HD real box_iou(Box a, Box b) {
   real w = (b.x2 < a.x2 ? b.x2 : a.x2) - (b.x1 > a.x1 ? b.x1 : a.x1);
   real h = (b.y2 < a.y2 ? b.y2 : a.y2) - (b.y1 > a.y1 ? b.y1 : a.y1);
@@ -44,18 +51,29 @@ static inline HD real box_iou(Box a, Box b) {
 }
 
 // Whether both sides are at least `side` long.
-static inline HD bool box_reaches(Box b, real side) { return b.x2 - b.x1 >= side && b.y2 - b.y1 >= side; }
+static inline HD bool box_reaches(Box b, real side, real extra) {
+  Box span = box_span(b, extra);
+  return span.x2 - span.x1 >= side && span.y2 - span.y1 >= side;
+}
+
+// Whether a box lies inside an image of h × w pixels; an edge on the right or lower border is outside.
+static inline HD bool box_inside(Box b, int h, int w) {
+  return b.x1 >= 0 && b.y1 >= 0 && b.x2 < (real)w && b.y2 < (real)h;
+}
 
 static inline HD real clip(real v, real high) { return v < 0 ? 0 : v > high ? high : v; }
 
 // The part of b inside an image of h × w pixels; NaN stays NaN.
-static inline HD Box box_clip(Box b, int h, int w) {
-  Box inside = {clip(b.x1, (real)w), clip(b.y1, (real)h), clip(b.x2, (real)w), clip(b.y2, (real)h)};
+static inline HD Box box_clip(Box b, int h, int w, real extra) {
+  real right = (real)w - extra, bottom = (real)h - extra;
+  Box inside = {clip(b.x1, right), clip(b.y1, bottom), clip(b.x2, right), clip(b.y2, bottom)};
   return inside;
 }
 
 // delta [4] = weight · ((centre(box) - centre(from)) / size(from), log(size(box) / size(from))), as x y w h.
 static inline HD void box_encode(const BoxCoder *coder, Box from, Box box, real *delta) {
+  from = box_span(from, coder->extra);
+  box = box_span(box, coder->extra);
   real fw = from.x2 - from.x1, fh = from.y2 - from.y1;
   real fx = from.x1 + (real)0.5 * fw, fy = from.y1 + (real)0.5 * fh;
   real w = box.x2 - box.x1, h = box.y2 - box.y1;
@@ -68,13 +86,14 @@ static inline HD void box_encode(const BoxCoder *coder, Box from, Box box, real 
 
 // The box that `delta` [4] makes of `from`: box_encode's inverse, growth limited by the coder's clamp.
 static inline HD Box box_decode(const BoxCoder *coder, Box from, const real *delta) {
+  from = box_span(from, coder->extra);
   real fw = from.x2 - from.x1, fh = from.y2 - from.y1;
   real fx = from.x1 + (real)0.5 * fw, fy = from.y1 + (real)0.5 * fh;
   real dw = delta[2] / coder->weight[2], dh = delta[3] / coder->weight[3];
   real x = delta[0] / coder->weight[0] * fw + fx, y = delta[1] / coder->weight[1] * fh + fy;
   real half_w = (real)0.5 * (geometry_exp(dw > coder->clamp ? coder->clamp : dw) * fw);
   real half_h = (real)0.5 * (geometry_exp(dh > coder->clamp ? coder->clamp : dh) * fh);
-  Box box = {x - half_w, y - half_h, x + half_w, y + half_h};
+  Box box = {x - half_w, y - half_h, x + half_w - coder->extra, y + half_h - coder->extra};
   return box;
 }
 

@@ -114,7 +114,7 @@ void graph_forward(Graph *g) {
   if (g->timing) profile_end(g, 0);
 }
 
-static void run_backward(Graph *g, Node *n) {
+void node_backward(Graph *g, Node *n) {
   n->kind->backward(g, n);
   for (int i = 0; i < n->copies; i++) {
     const GradCopy *c = &n->copy[i];
@@ -127,7 +127,7 @@ void graph_backward(Graph *g) {
   if (g->timing) profile_begin(g, 1);
   for (int i = g->nodes - 1; i >= 0; i--) {
     if (g->node[i]->runs_backward) {
-      run_backward(g, g->node[i]);
+      node_backward(g, g->node[i]);
       if (g->timing) profile_mark(g);
     }
     if (g->poison) poison_step(g, 2 * g->nodes - 1 - i);

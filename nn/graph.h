@@ -145,5 +145,6 @@ void graph_bind(Graph *g, void *arena);
 
 void graph_forward(Graph *g);
 void graph_backward(Graph *g);
+void node_backward(Graph *g, Node *n);    // its part of graph_backward, if it runs_backward
 Dest value_dest(const Value *v);          // plain destination for a forward result
 Dest node_dest(const Node *n, int input); // destination for the gradient of an input that is wanted

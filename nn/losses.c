@@ -65,30 +65,32 @@ static real *anchor_delta(const Tensor *deltas, AnchorPlace p, int n) {
   return at(&deltas[p.level], n, p.y, p.x) + 4 * p.a;
 }
 
-static double sampled_anchors(const RpnTargets *targets) {
+// What both losses are divided by.
+static double rpn_divisor(const RpnLoss *p, const RpnTargets *targets) {
+  if (p->by_batch) return (double)targets->images * targets->batch;
   double sampled = 0;
   for (int n = 0; n < targets->images; n++) sampled += targets->count[n];
   return sampled;
 }
 
-void OP(rpn_loss)(Device *dev, float beta, const Anchors *anchors, const RpnTargets *targets, const Tensor *logits,
-                  const Tensor *deltas, const Tensor *loss) {
+void OP(rpn_loss)(Device *dev, const RpnLoss *p, const Anchors *anchors, const RpnTargets *targets,
+                  const Tensor *logits, const Tensor *deltas, const Tensor *loss) {
   if (dev->measuring) return;
-  double objectness = 0, regression = 0, sampled = sampled_anchors(targets);
+  double objectness = 0, regression = 0, divisor = rpn_divisor(p, targets);
   for (int n = 0; n < targets->images; n++)
     for (int i = 0; i < targets->count[n]; i++) {
       int row = n * targets->batch + i;
       bool object = i < targets->positives[n];
-      AnchorPlace p = anchor_place(anchors, targets->index[row]);
-      objectness += bce(*anchor_logit(logits, p, n), object);
-      const real *delta = anchor_delta(deltas, p, n), *target = at(&targets->delta, row, 0, 0);
-      for (int k = 0; object && k < 4; k++) regression += smooth_l1(delta[k], target[k], beta);
+      AnchorPlace place = anchor_place(anchors, targets->index[row]);
+      objectness += bce(*anchor_logit(logits, place, n), object);
+      const real *delta = anchor_delta(deltas, place, n), *target = at(&targets->delta, row, 0, 0);
+      for (int k = 0; object && k < 4; k++) regression += smooth_l1(delta[k], target[k], p->beta);
     }
-  write_loss(loss, 0, objectness, sampled);
-  write_loss(loss, 1, regression, sampled);
+  write_loss(loss, 0, objectness, divisor);
+  write_loss(loss, 1, regression, divisor);
 }
 
-void OP(rpn_loss_backward)(Device *dev, float beta, const Anchors *anchors, const RpnTargets *targets,
+void OP(rpn_loss_backward)(Device *dev, const RpnLoss *p, const Anchors *anchors, const RpnTargets *targets,
                            const Tensor *logits, const Tensor *deltas, LossScale scale, const Tensor *dlogits,
                            const Tensor *ddeltas) {
   if (dev->measuring) return;
@@ -96,16 +98,16 @@ void OP(rpn_loss_backward)(Device *dev, float beta, const Anchors *anchors, cons
     zero_rows(&dlogits[l]);
     zero_rows(&ddeltas[l]);
   }
-  real factor = gradient_factor(scale, sampled_anchors(targets));
+  real factor = gradient_factor(scale, rpn_divisor(p, targets));
   for (int n = 0; n < targets->images; n++)
     for (int i = 0; i < targets->count[n]; i++) { // an anchor is sampled once at most, so '=' is enough
       int row = n * targets->batch + i;
       bool object = i < targets->positives[n];
-      AnchorPlace p = anchor_place(anchors, targets->index[row]);
-      *anchor_logit(dlogits, p, n) = factor * (sigmoid(*anchor_logit(logits, p, n)) - object);
-      const real *delta = anchor_delta(deltas, p, n), *target = at(&targets->delta, row, 0, 0);
-      real *ddelta = anchor_delta(ddeltas, p, n);
-      for (int k = 0; object && k < 4; k++) ddelta[k] = factor * smooth_l1_grad(delta[k], target[k], beta);
+      AnchorPlace place = anchor_place(anchors, targets->index[row]);
+      *anchor_logit(dlogits, place, n) = factor * (sigmoid(*anchor_logit(logits, place, n)) - object);
+      const real *delta = anchor_delta(deltas, place, n), *target = at(&targets->delta, row, 0, 0);
+      real *ddelta = anchor_delta(ddeltas, place, n);
+      for (int k = 0; object && k < 4; k++) ddelta[k] = factor * smooth_l1_grad(delta[k], target[k], p->beta);
     }
 }
 

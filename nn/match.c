@@ -8,11 +8,15 @@
 typedef struct Objects {
   const Box *box; // [n]
   int n;
+  real extra; // as BoxCoder's
 } Objects;
 
-static Objects image_objects(const Truth *truth, int image) {
-  return (Objects){.box = box_rows(&truth->box) + (size_t)image * truth->capacity, .n = truth->count[image]};
+static Objects image_objects(const Truth *truth, int image, const BoxCoder *coder) {
+  return (Objects){
+      .box = box_rows(&truth->box) + (size_t)image * truth->capacity, .n = truth->count[image], .extra = coder->extra};
 }
+
+static Box object_span(const Objects *objects, int g) { return box_span(objects->box[g], objects->extra); }
 
 typedef struct Match {
   real iou;  // -1: there is no ground truth
@@ -22,8 +26,9 @@ typedef struct Match {
 // Also raises reached[g], the best IoU that anything so far has with object g, where reached is given.
 static Match best_match(const Objects *objects, Box box, real *reached) {
   Match best = {.iou = -1};
+  Box span = box_span(box, objects->extra);
   for (int g = 0; g < objects->n; g++) {
-    real iou = box_iou(box, objects->box[g]);
+    real iou = box_iou(span, object_span(objects, g));
     if (iou > best.iou) best = (Match){.iou = iou, .truth = g};
     if (reached && iou > reached[g]) reached[g] = iou;
   }
@@ -70,8 +75,9 @@ static void sampler_finish(Sampler *s) {
 // Whether the anchor reaches the best IoU that any anchor has with some object. An object that no anchor overlaps is
 // reached by none.
 static bool reaches_best(const Objects *objects, Box anchor, const real *reached) {
+  Box span = box_span(anchor, objects->extra);
   for (int g = 0; g < objects->n; g++) {
-    real iou = box_iou(anchor, objects->box[g]);
+    real iou = box_iou(span, object_span(objects, g));
     if (iou > 0 && iou == reached[g]) return true;
   }
   return false;
@@ -79,14 +85,15 @@ static bool reaches_best(const Objects *objects, Box anchor, const real *reached
 
 // No matrix of anchors × objects: the first pass leaves the best match of each anchor and each object; the second looks
 // again at the few anchors whose best IoU is high enough to be some object's best.
-static void match_anchors(const RpnMatch *p, const Anchors *anchors, const Objects *objects, Match *match,
-                          real *reached, Sampler *sampler) {
+static void match_anchors(const RpnMatch *p, const Anchors *anchors, const ImageInfo *info, const Objects *objects,
+                          Match *match, real *reached, Sampler *sampler) {
   for (int g = 0; g < objects->n; g++) reached[g] = 0;
   for (int i = 0; i < anchors->total; i++) match[i] = best_match(objects, anchor_box(anchors, i), reached);
   real least = INFINITY;
   for (int g = 0; g < objects->n; g++) least = reached[g] < least ? reached[g] : least;
   for (int i = 0; i < anchors->total; i++) {
     Match m = match[i];
+    if (p->inside && !box_inside(anchor_box(anchors, i), info->rh, info->rw)) continue;
     bool object = m.iou >= p->high;
     if (!object && p->low_quality && m.iou >= least) object = reaches_best(objects, anchor_box(anchors, i), reached);
     if (object || m.iou < p->low) sampler_offer(sampler, object, i, m.truth);
@@ -122,11 +129,11 @@ void OP(rpn_match)(Device *dev, const RpnMatch *p, const Anchors *anchors, const
   for (int n = 0; n < out->images; n++) {
     out->positives[n] = out->count[n] = 0;
     if (images[n].h == 0) continue;
-    Objects objects = image_objects(truth, n);
+    Objects objects = image_objects(truth, n, &p->coder);
     Sampler sampler =
         sampler_begin((Ranked *)scratch + (size_t)n * places, rng_key(images[n].key, RNG_RPN), p->batch, p->positive);
-    match_anchors(p, anchors, &objects, match + (size_t)n * anchors->total, reached + (size_t)n * truth->capacity,
-                  &sampler);
+    match_anchors(p, anchors, &images[n], &objects, match + (size_t)n * anchors->total,
+                  reached + (size_t)n * truth->capacity, &sampler);
     write_rpn_targets(p, anchors, &objects, &sampler, out, n);
   }
 }
@@ -139,10 +146,10 @@ typedef struct Candidates { // of one image: its proposals, then its ground trut
   Objects objects;
 } Candidates;
 
-static Candidates image_candidates(const Boxes *proposals, const Truth *truth, int image) {
+static Candidates image_candidates(const Boxes *proposals, const Truth *truth, int image, const BoxCoder *coder) {
   return (Candidates){.proposal = box_rows(&proposals->box) + (size_t)image * proposals->capacity,
                       .proposals = proposals->count[image],
-                      .objects = image_objects(truth, image)};
+                      .objects = image_objects(truth, image, coder)};
 }
 
 static Box candidate_box(const Candidates *c, int i) {
@@ -195,12 +202,12 @@ void OP(roi_sample)(Device *dev, const RoiSample *p, const ImageInfo *images, co
 #pragma omp parallel for schedule(dynamic)
   for (int n = 0; n < truth->images; n++) {
     sampler[n] = sampler_begin((Ranked *)scratch + n * places, rng_key(images[n].key, RNG_ROI), p->batch, p->positive);
-    Candidates candidates = image_candidates(proposals, truth, n);
+    Candidates candidates = image_candidates(proposals, truth, n, &p->coder);
     if (images[n].h > 0) match_rois(p, &candidates, &sampler[n]);
   }
   *out->rois.count = *out->objects.count = 0;
   for (int n = 0; n < truth->images; n++) {
-    Candidates candidates = image_candidates(proposals, truth, n);
+    Candidates candidates = image_candidates(proposals, truth, n, &p->coder);
     append_rois(p, &candidates, &sampler[n], truth, out, n);
   }
 }

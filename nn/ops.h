@@ -59,10 +59,19 @@ typedef struct Truth { // what to learn from one batch; rows g of image n at n·
 } Truth;
 
 typedef struct Preprocess {
-  float mean[3], std[3]; // of RGB in 0…1
+  float unit;            // bytes are divided by this: 255, or 1
+  float mean[3], std[3]; // of what is left, in the order of y's channels
+  bool bgr;              // y's channels are blue, green, red
+  bool antialias;        // resized to bytes as Pillow does it, see nn/resample.h
 } Preprocess;
 
 // ---- anchors, proposals ---------------------------------------------------------------------------------------------
+
+typedef enum AnchorKind { // the anchors of a cell, about its grid corner
+  ANCHORS_ROUNDED,        // corners rounded to whole pixels, half to even
+  ANCHORS_EXACT,
+  ANCHORS_LEGACY, // Detectron's: sides rounded in units of the stride, about the cell's middle, last pixels inclusive
+} AnchorKind;
 
 typedef struct AnchorLevel {
   int h, w, first;          // grid; index of its first anchor among all
@@ -87,6 +96,7 @@ typedef struct Boxes {
 typedef struct BoxCoder { // Girshick et al., "Rich feature hierarchies …", 2014, appendix C
   float weight[4];        // x y w h
   float clamp;            // upper limit of dw, dh: log(1000 / 16)
+  float extra;            // what a box's width and height have beyond x2 - x1: 0 or 1, see nn/geometry.h
 } BoxCoder;
 
 typedef struct RpnSelect {
@@ -95,13 +105,22 @@ typedef struct RpnSelect {
   float min_score; // and those scoring below this
 } RpnSelect;
 
+typedef struct Nms {
+  float threshold, extra; // as BoxCoder's
+} Nms;
+
 typedef struct RpnMatch {
   float high, low;  // IoU ≥ high: object; < low: background; between: ignored
   bool low_quality; // also every anchor that reaches a ground truth's best IoU
+  bool inside;      // anchors that reach outside the resized image are ignored, whatever they match
   int batch;        // anchors sampled per image …
   float positive;   // … of which objects at most this share
   BoxCoder coder;
 } RpnMatch;
+typedef struct RpnLoss {
+  float beta;    // of the smooth L1 loss; 0 = L1
+  bool by_batch; // both losses are divided by images · batch, rather than by the number of anchors sampled
+} RpnLoss;
 typedef struct RpnTargets { // image n has rows n·batch …: positives[n] objects first, count[n] in all
   int images, batch;
   int *index;     // anchor, ascending within the objects and within the background
@@ -143,8 +162,9 @@ typedef struct RoiAlign {
   bool aligned;            // shift by half a pixel and allow RoIs smaller than one pixel
   int levels, first_level; // levels x[0…], x[l] has stride 2^(first_level + l)
   float scale[MAX_LEVELS]; // feature pixels per canvas pixel
-  // level = floor(canonical_level + log2(√area / canonical_size) + level_eps)
-  float canonical_size, canonical_level, level_eps;
+  // level = floor(canonical_level + log2(√area / canonical_size + size_eps) + level_eps)
+  float canonical_size, canonical_level, size_eps, level_eps;
+  float extra; // of the sides that make the area; as BoxCoder's
 } RoiAlign;
 
 typedef struct Detect {
@@ -152,20 +172,41 @@ typedef struct Detect {
   float min_score, min_size;
 } Detect;
 
+typedef enum MaskSource { // where targets come from
+  MASK_SOFT,              // the bitmap, resized by nearest, RoIAligned (not aligned): torchvision
+  MASK_BITMAP,            // the same at pixel centres and aligned, ≥ 0.5: detectron2's bitmaps
+  MASK_POLYGON,           // polygons, drawn into the box; MASK_BITMAP where an instance has none
+} MaskSource;
 typedef struct MaskTarget {
-  int size;     // 28
-  bool rounded; // ≥ 0.5 rather than soft
+  int size; // 28
+  MaskSource source;
+  float least_side; // polygons: a box is taken to be at least so wide and high
 } MaskTarget;
+
+typedef struct MaskPaste {
+  float threshold;
+  bool exact; // over the box as it is, rather than over whole pixels
+} MaskPaste;
 
 // ---- losses, optimiser ----------------------------------------------------------------------------------------------
 
 // Upstream factor of every loss gradient, on the device: 1, or the loss scale. NULL = 1.
 typedef const void *LossScale;
 
-typedef struct Sgd { // on the device, real
+// What a parameter is; some recipes train them at rates and with decays of their own.
+typedef enum ParamKind { PARAM_WEIGHT, PARAM_BIAS, PARAM_NORM_SCALE, PARAM_NORM_SHIFT, PARAM_KINDS } ParamKind;
+enum { PARAM_ALIGN = 64 }; // elements: every parameter begins at a multiple
+
+typedef struct SgdFactors { // of learning rate and weight decay
+  float rate[PARAM_KINDS], decay[PARAM_KINDS];
+} SgdFactors;
+
+typedef struct Sgd { // pointers to the device, real
   // hyper[]: learning rate, momentum, weight decay, gradient-norm limit (0 = none), 1 / loss scale
   const void *hyper;
-  const void *stats; // what grad_stats wrote
+  const void *stats;   // what grad_stats wrote
+  const uint8_t *kind; // [n / PARAM_ALIGN] of the parameter that these elements belong to; NULL = no factors
+  SgdFactors factors;
 } Sgd;
 
 struct Ops {
@@ -206,8 +247,8 @@ struct Ops {
   void (*batch_norm_backward)(Device *dev, const Tensor *x, const Tensor *dy, const void *gamma, const void *stats,
                               const Dest *dx, void *dgamma, void *dbeta, bool accumulate);
 
-  // y [n, h, w, 3] canvases: each image resized to rh × rw (bilinear, half-pixel centres, edges clamped, no antialias),
-  // (v / 255 - mean) / std, mirrored if flip, zero outside.
+  // y [n, h, w, 3] canvases: each image resized to rh × rw (bilinear, half-pixel centres, edges clamped),
+  // (v / unit - mean) / std, mirrored if flip, zero outside.
   void (*preprocess)(Device *dev, const Preprocess *p, const ImageInfo *images, const uint8_t *bytes, const Tensor *y);
 
   // Per image and level the out->capacity best anchors by logit (NaN counts as -inf): decoded, clipped to the resized image,
@@ -217,9 +258,12 @@ struct Ops {
                      const Tensor *logits, const Tensor *deltas, const Boxes *out);
   // Greedy suppression within each group of `in` (already best first): drops boxes whose IoU with a kept one is > threshold.
   // Keeps at most out->capacity.
-  void (*nms)(Device *dev, float threshold, const Boxes *in, const Boxes *out);
+  void (*nms)(Device *dev, const Nms *p, const Boxes *in, const Boxes *out);
   // Merges `in`'s groups i·per … of image i into group i of `out`, by descending score, ties by index; cut at capacity.
   void (*boxes_merge)(Device *dev, int per, const Boxes *in, const Boxes *out);
+  // Cuts groups (each best first) so that the `limit` best of all of them together remain; ties by group. Only the
+  // counts are written.
+  void (*boxes_cut)(Device *dev, int limit, const Boxes *boxes);
   // Compacts groups (image = group) into one list, order kept.
   void (*rois_compact)(Device *dev, const Boxes *in, const Rois *out);
 
@@ -232,12 +276,12 @@ struct Ops {
   void (*roi_sample)(Device *dev, const RoiSample *p, const ImageInfo *images, const Boxes *proposals,
                      const Truth *truth, const RoiTargets *out);
 
-  // loss [2]: binary cross-entropy over all sampled anchors / their number; smooth L1 (beta; 0 = L1) over the objects'
-  // deltas / the number sampled. Zero when nothing is sampled.
-  void (*rpn_loss)(Device *dev, float beta, const Anchors *anchors, const RpnTargets *targets, const Tensor *logits,
-                   const Tensor *deltas, const Tensor *loss);
+  // loss [2]: binary cross-entropy over all sampled anchors; smooth L1 over the objects' deltas; both divided as
+  // RpnLoss says. Zero when nothing is sampled.
+  void (*rpn_loss)(Device *dev, const RpnLoss *p, const Anchors *anchors, const RpnTargets *targets,
+                   const Tensor *logits, const Tensor *deltas, const Tensor *loss);
   // Their gradients times *scale; every element of dlogits[l], ddeltas[l] is written (=).
-  void (*rpn_loss_backward)(Device *dev, float beta, const Anchors *anchors, const RpnTargets *targets,
+  void (*rpn_loss_backward)(Device *dev, const RpnLoss *p, const Anchors *anchors, const RpnTargets *targets,
                             const Tensor *logits, const Tensor *deltas, LossScale scale, const Tensor *dlogits,
                             const Tensor *ddeltas);
 
@@ -252,8 +296,9 @@ struct Ops {
   void (*box_loss_backward)(Device *dev, float beta, const RoiTargets *targets, const Tensor *logits,
                             const Tensor *deltas, LossScale scale, const Tensor *dlogits, const Tensor *ddeltas);
 
-  // target [objects, size, size, 1] real, ldc 1: the instance's mask, mirrored as its image, resized by nearest, and
-  // RoIAligned over the object's box (not aligned, adaptive sampling), as torchvision's project_masks_on_boxes.
+  // target [objects, size, size, 1] real, ldc 1: the instance's mask, mirrored as its image, over the object's box.
+  // From a bitmap: resized by nearest and RoIAligned with adaptive sampling. From polygons (size ≤ 64): the union of
+  // its parts, moved and scaled into size × size pixels and rasterised there as COCO's maskApi does it.
   void (*mask_target)(Device *dev, const MaskTarget *p, const ImageInfo *images, const Truth *truth,
                       const RoiTargets *targets, const Tensor *target);
   // logits [objects, m, m, classes], target [objects, m, m, 1]. loss [1]: mean binary cross-entropy over the objects'
@@ -272,15 +317,17 @@ struct Ops {
   void (*mask_select)(Device *dev, const Boxes *detections, const Tensor *logits, const Tensor *probs);
   // Pastes each valid detection's mask (compacted row as mask_select's) into the decoded image: box scaled from resized to decoded pixels and
   // expanded by (m + 2) / m about a one-pixel zero border, truncated to integers, bilinear, ≥ threshold, as
-  // torchvision's paste_masks_in_image. Bits are column-major, bit (x·h + y) % 32 of word (x·h + y) / 32, `words` a row.
-  void (*mask_paste)(Device *dev, float threshold, const ImageInfo *images, const Boxes *detections,
+  // torchvision's paste_masks_in_image. exact: not truncated, as detectron2's; a box without area has no pixels.
+  // Bits are column-major, bit (x·h + y) % 32 of word (x·h + y) / 32, `words` a row.
+  void (*mask_paste)(Device *dev, const MaskPaste *p, const ImageInfo *images, const Boxes *detections,
                      const Tensor *probs, uint32_t *bits, int64_t words);
 
   // stats [2] real: L2 norm of g (times 1 / loss scale, hyper[4]); 1 if g and loss[0 … losses) are all finite, else 0.
   void (*grad_stats)(Device *dev, size_t n, const void *g, int losses, const void *loss, const void *hyper,
                      void *stats);
   // v = momentum·v + (g·clip + decay·w), w -= lr·v, with clip = min(1, limit / (norm + 1e-6)) / loss scale, as PyTorch's SGD
-  // after clip_grad_norm_. Nothing at all is written when stats say not finite.
+  // after clip_grad_norm_; lr and decay times the factors of the parameter's kind. Nothing at all is written when stats
+  // say not finite.
   void (*sgd)(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *v);
   // Dynamic loss scaling (Micikevicius et al., "Mixed precision training", 2018). state real [3]: scale, clean steps since
   // it last changed, steps skipped so far. A step whose stats say not finite halves the scale and is counted as skipped;

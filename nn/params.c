@@ -6,8 +6,6 @@
 #include "nn/rng.h"
 #include "nn/util.h"
 
-enum { ALIGN = 64 }; // elements; keeps every parameter 128-byte aligned in 16 bits too
-
 void params_init(Params *p, Device *dev, DType shadow_dtype) {
   *p = (Params){.dev = dev, .shadow_dtype = shadow_dtype};
 }
@@ -24,6 +22,7 @@ void params_free(Params *p) {
   device_free(p->dev, p->grad);
   device_free(p->dev, p->momentum);
   device_free(p->dev, p->rest);
+  device_free(p->dev, p->kind);
   *p = (Params){0};
 }
 
@@ -88,7 +87,31 @@ NormFold *param_fold(Params *p, Param *filter, Param *gamma, Param *beta, Param 
 
 // ---- layout -----------------------------------------------------------------------------------------------------
 
-static size_t span(size_t elements) { return (elements + ALIGN - 1) / ALIGN * ALIGN; }
+// Keeps every parameter 128-byte aligned in 16 bits too.
+static size_t span(size_t elements) { return (elements + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN; }
+
+// A vector stands beside a filter of its name, or is one of a norm's two.
+static ParamKind kind_of(const Params *p, const Param *q) {
+  if (q->filter) return PARAM_WEIGHT;
+  if (q->init == INIT_ONE) return PARAM_NORM_SCALE;
+  char *weight = xasprintf("%.*sweight", (int)strlen(q->name) - (int)strlen("bias"), q->name);
+  const Param *beside = params_find(p, weight);
+  free(weight);
+  return beside && !beside->filter ? PARAM_NORM_SHIFT : PARAM_BIAS;
+}
+
+// Fills p->kind, whose order is that of the gradients.
+static void upload_kinds(Params *p) {
+  uint8_t *kind = xcalloc(p->trainable / PARAM_ALIGN + 1, 1);
+  for (int i = 0; i < p->n; i++) {
+    const Param *q = p->list[i];
+    if (!q->trainable) continue;
+    size_t first = (size_t)((char *)q->grad.data - (char *)p->grad) / dtype_size(p->dev->real) / PARAM_ALIGN;
+    memset(kind + first, kind_of(p, q), span(tensor_elements(&q->master)) / PARAM_ALIGN);
+  }
+  device_upload(p->dev, p->kind, kind, p->trainable / PARAM_ALIGN);
+  free(kind);
+}
 
 // The shadow is the master itself when nothing separates them.
 static bool own_shadow(const Params *p, const Param *q) {
@@ -130,7 +153,8 @@ bool params_allocate(Params *p, Err *err) {
   p->grad = device_alloc(p->dev, p->trainable * real);
   p->momentum = device_alloc(p->dev, p->trainable * real);
   p->rest = device_alloc(p->dev, rest);
-  if (!p->master || !p->grad || !p->momentum || !p->rest) {
+  p->kind = device_alloc(p->dev, p->trainable / PARAM_ALIGN);
+  if (!p->master || !p->grad || !p->momentum || !p->rest || !p->kind) {
     free(order);
     return err_set(err, "out of memory: the parameters ask for %.1f MB; use a smaller --model", (double)p->bytes / 1e6);
   }
@@ -155,6 +179,7 @@ bool params_allocate(Params *p, Err *err) {
     }
   }
   free(order);
+  upload_kinds(p);
   return true;
 }
 

@@ -50,6 +50,7 @@ typedef struct Params {
   int num_folds;
   size_t elements, trainable;            // flat sizes: the trainable ones stand first
   void *master, *grad, *momentum, *rest; // device, flat; rest: shadows and folds
+  uint8_t *kind;                         // device, [trainable / PARAM_ALIGN]: ParamKind
   size_t bytes;                          // of all of it
 } Params;
 

@@ -1,6 +1,8 @@
-// From decoded bytes to normalised canvases: PyTorch's F.interpolate(mode="bilinear", align_corners=False) per image.
+// From decoded bytes to normalised canvases: PyTorch's F.interpolate(mode="bilinear", align_corners=False) per image,
+// or Pillow's resize.
 #include <string.h>
 #include "nn/real.h"
+#include "nn/resample.h"
 
 typedef struct Tap { // value = (1 - share) · v[first] + share · v[second]
   int first, second;
@@ -17,19 +19,38 @@ static Tap tap(int i, int from, int to) {
   return (Tap){first, MIN(first + 1, from - 1), position - (real)first};
 }
 
-static void preprocess_row(const Preprocess *p, const ImageInfo *image, const uint8_t *rgb, int y, real *row, int ldc) {
+static void write_pixel(const Preprocess *p, const real rgb[3], real *out) {
+  for (int c = 0; c < 3; c++) out[c] = (rgb[p->bgr ? 2 - c : c] / p->unit - p->mean[c]) / p->std[c];
+}
+
+static real *canvas_pixel(const ImageInfo *image, real *row, int x, int ldc) {
+  return row + (size_t)(image->flip ? image->rw - 1 - x : x) * ldc;
+}
+
+static void interpolate_row(const Preprocess *p, const ImageInfo *image, const uint8_t *rgb, int y, real *row,
+                            int ldc) {
   Tap ty = tap(y, image->h, image->rh);
   const uint8_t *above = rgb + (size_t)ty.first * image->w * 3, *below = rgb + (size_t)ty.second * image->w * 3;
   for (int x = 0; x < image->rw; x++) {
     Tap tx = tap(x, image->w, image->rw);
-    real *out = row + (size_t)(image->flip ? image->rw - 1 - x : x) * ldc;
+    real value[3];
     for (int c = 0; c < 3; c++) {
       int left = tx.first * 3 + c, right = tx.second * 3 + c;
       real top = (1 - tx.share) * above[left] + tx.share * above[right];
       real bottom = (1 - tx.share) * below[left] + tx.share * below[right];
-      real v = (1 - ty.share) * top + ty.share * bottom;
-      out[c] = (v / 255 - p->mean[c]) / p->std[c];
+      value[c] = (1 - ty.share) * top + ty.share * bottom;
     }
+    write_pixel(p, value, canvas_pixel(image, row, x, ldc));
+  }
+}
+
+static void resample_row(const Preprocess *p, const ImageInfo *image, const uint8_t *rgb, int y, real *row, int ldc) {
+  Resample ry = resample_at(y, image->h, image->rh);
+  for (int x = 0; x < image->rw; x++) {
+    Resample rx = resample_at(x, image->w, image->rw);
+    int bytes[3];
+    resample_pixel(&ry, &rx, rgb, image->w, bytes);
+    write_pixel(p, (real[]){(real)bytes[0], (real)bytes[1], (real)bytes[2]}, canvas_pixel(image, row, x, ldc));
   }
 }
 
@@ -41,6 +62,7 @@ void OP(preprocess)(Device *dev, const Preprocess *p, const ImageInfo *images, c
     for (int row = 0; row < y->h; row++) {
       const ImageInfo *image = &images[n];
       memset(at(y, n, row, 0), 0, (size_t)y->w * y->ldc * sizeof(real));
-      if (row < image->rh) preprocess_row(p, image, bytes + image->offset, row, at(y, n, row, 0), y->ldc);
+      if (row >= image->rh) continue;
+      (p->antialias ? resample_row : interpolate_row)(p, image, bytes + image->offset, row, at(y, n, row, 0), y->ldc);
     }
 }

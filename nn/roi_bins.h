@@ -6,15 +6,17 @@
 // limit[l] = the smallest √area, in canvas pixels, that belongs to x[l] or above (l ≥ 1). The logarithm of the
 // definition is taken here once, on the host: a comparison per RoI gives the same level on every device.
 static inline void roi_level_limits(const RoiAlign *p, real limit[MAX_LEVELS]) {
-  for (int l = 0; l < p->levels; l++)
-    limit[l] = (real)(p->canonical_size * exp2(p->first_level + l - (double)p->canonical_level - p->level_eps));
+  for (int l = 0; l < p->levels; l++) {
+    double ratio = exp2(p->first_level + l - (double)p->canonical_level - p->level_eps);
+    limit[l] = (real)(p->canonical_size * (ratio - p->size_eps));
+  }
 }
 
 // Index into x[…] of the level that a RoI reads.
-static inline HD int roi_level(const real *limit, int levels, Box roi) {
-  real side = real_sqrt(box_area(roi));
+static inline HD int roi_level(const RoiAlign *p, const real *limit, Box roi) {
+  real side = real_sqrt(box_area(box_span(roi, p->extra)));
   int l = 0;
-  while (l + 1 < levels && side >= limit[l + 1]) l++;
+  while (l + 1 < p->levels && side >= limit[l + 1]) l++;
   return l;
 }
 
@@ -45,7 +47,7 @@ typedef struct RoiGrid { // the grid of one RoI over the level it reads
 // limit as roi_level_limits.
 static inline HD RoiGrid roi_grid(const RoiAlign *p, const real *limit, Box roi) {
   RoiGrid grid;
-  grid.level = roi_level(limit, p->levels, roi);
+  grid.level = roi_level(p, limit, roi);
   grid.y = roi_axis(roi.y1, roi.y2, p->scale[grid.level], p->size, p->sampling, p->aligned);
   grid.x = roi_axis(roi.x1, roi.x2, p->scale[grid.level], p->size, p->sampling, p->aligned);
   grid.samples = MAX(grid.y.samples * grid.x.samples, 1);

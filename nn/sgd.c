@@ -64,9 +64,13 @@ void OP(sgd)(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *
   real *restrict weight = w, *restrict velocity = v;
   const real *restrict grad = g;
 #pragma omp parallel for schedule(static)
-  for (size_t i = 0; i < n; i++) {
-    velocity[i] = momentum * velocity[i] + (grad[i] * clip + decay * weight[i]);
-    weight[i] -= lr * velocity[i];
+  for (size_t block = 0; block < n; block += PARAM_ALIGN) { // of one parameter
+    int kind = p->kind ? p->kind[block / PARAM_ALIGN] : 0;
+    real rate = p->kind ? lr * p->factors.rate[kind] : lr, pull = p->kind ? decay * p->factors.decay[kind] : decay;
+    for (size_t i = block; i < MIN(block + PARAM_ALIGN, n); i++) {
+      velocity[i] = momentum * velocity[i] + (grad[i] * clip + pull * weight[i]);
+      weight[i] -= rate * velocity[i];
+    }
   }
 }
 

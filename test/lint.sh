@@ -13,11 +13,12 @@ sources() {
 allowed() {
   case $1 in
     nn/*) echo 'nn/' ;;
-    data/*) echo 'data/|nn/(util|tensor|rng|cli|log|record|batch)\.h' ;;
+    data/*) echo 'data/|nn/(util|tensor|rng|cli|log|record|batch|polygon)\.h' ;;
     models/*) echo 'models/|nn/' ;;
     cuda/*) echo 'cuda/|nn/' ;;
-    tools/*.cu) echo 'tools/|cuda/|nn/' ;;
-    */*) echo "${1%%/*}/|engine/|models/|data/|nn/" ;; # engine, tools, test
+    tools/*.cu | tools/*.cuh) echo 'tools/|cuda/|nn/' ;;
+    test/*) echo 'test/|engine/|models/|data/|nn/|cuda/conv/ladder\.h' ;;
+    */*) echo "${1%%/*}/|engine/|models/|data/|nn/" ;; # engine, tools
     *) echo 'engine/|models/|data/|nn/' ;;             # the programs
   esac
 }

@@ -78,7 +78,7 @@ const char *small_set(const char *name) {
   return dir;
 }
 
-const DatasetOptions small_options = {.resize = {96, 160}, .max_canvases = 2};
+const DatasetOptions small_options = {.resize = {.size = 96, .max_size = 160}, .max_canvases = 2};
 
 bool open_set(Dataset *d, const char *dir, const DatasetOptions *options) {
   Err err;

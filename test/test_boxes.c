@@ -69,7 +69,7 @@ typedef struct Rpn {
 static void rpn_random(Rpn *rpn, Fixture *f, int seed) {
   const int h[] = {16, 8, 4}, w[] = {20, 10, 5};
   Random r = random_begin(seed);
-  AnchorShapes shapes = {.sizes = 1, .size = {{8}, {16}, {32}}, .ratios = 3, .ratio = {.5f, 1, 2}, .rounded = true};
+  AnchorShapes shapes = {.sizes = 1, .size = {{8}, {16}, {32}}, .ratios = 3, .ratio = {.5f, 1, 2}};
   anchors_init(&rpn->anchors, &shapes, LEVELS, h, w, 64, 80);
   rpn->images[0] = (ImageInfo){.h = 100, .w = 150, .rh = 52, .rw = 78};
   rpn->images[1] = (ImageInfo){0};
@@ -180,6 +180,29 @@ TEST(boxes_merge_random) {
         naive_sort(want, n);
         expect_group(&f, &out, group, want, MIN(n, capacities[c]));
       }
+      fixture_close(&f);
+    }
+}
+
+TEST(boxes_cut_by_hand) {
+  // In order: .9 .8' .5 .5' .5" .4" .3" .2" .1 (' second, " third group); equal scores by group.
+  const double score[3][4] = {{.9, .5, .1}, {.8, .5}, {.5, .4, .3, .2}};
+  const int count[3] = {3, 2, 4}, limits[] = {0, 1, 3, 4, 5, 8, 9, 100};
+  const int want[][3] = {{0, 0, 0}, {1, 0, 0}, {2, 1, 0}, {2, 2, 0}, {2, 2, 1}, {2, 2, 4}, {3, 2, 4}, {3, 2, 4}};
+  for (int d = 0; d < COUNT(detect_devices); d++)
+    for (int i = 0; i < COUNT(limits); i++) {
+      Fixture f = fixture_open(detect_devices[d]);
+      Boxes b = fixture_boxes(&f, 3, 4);
+      for (int g = 0; g < 3; g++) {
+        b.count[g] = count[g];
+        for (int k = 0; k < count[g]; k++) set(&b.score, (size_t)(4 * g + k), score[g][k]);
+      }
+      f.dev->measuring = true;
+      f.dev->ops->boxes_cut(f.dev, limits[i], &b);
+      f.dev->measuring = false;
+      CHECK(device_reserve_scratch(f.dev, NULL));
+      f.dev->ops->boxes_cut(f.dev, limits[i], &b);
+      for (int g = 0; g < 3; g++) EXPECT_INT(b.count[g], want[i][g]);
       fixture_close(&f);
     }
 }

@@ -9,26 +9,26 @@ TEST(resize_shape_equals_torchvision) {
     Resize r;
     int h, w, rh, rw;
   } cases[] = {
-      {{800, 1333}, 480, 640, 800, 1066},
-      {{800, 1333}, 640, 480, 1066, 800},
-      {{800, 1333}, 427, 640, 800, 1199},
-      {{800, 1333}, 426, 640, 800, 1201},
-      {{800, 1333}, 500, 375, 1066, 800},
-      {{800, 1333}, 383, 640, 797, 1333},
-      {{800, 1333}, 360, 640, 749, 1333},
-      {{800, 1333}, 612, 612, 800, 800},
-      {{800, 1333}, 1, 1, 800, 800},
-      {{800, 1333}, 37, 2000, 24, 1333},
-      {{512, 512}, 333, 500, 340, 512},
-      {{512, 512}, 500, 375, 512, 384},
-      {{600, 1000}, 427, 640, 600, 899},
-      {{600, 1000}, 359, 640, 560, 1000},
+      {{800, 1333, RESIZE_TORCHVISION}, 480, 640, 800, 1066},
+      {{800, 1333, RESIZE_TORCHVISION}, 640, 480, 1066, 800},
+      {{800, 1333, RESIZE_TORCHVISION}, 427, 640, 800, 1199},
+      {{800, 1333, RESIZE_TORCHVISION}, 426, 640, 800, 1201},
+      {{800, 1333, RESIZE_TORCHVISION}, 500, 375, 1066, 800},
+      {{800, 1333, RESIZE_TORCHVISION}, 383, 640, 797, 1333},
+      {{800, 1333, RESIZE_TORCHVISION}, 360, 640, 749, 1333},
+      {{800, 1333, RESIZE_TORCHVISION}, 612, 612, 800, 800},
+      {{800, 1333, RESIZE_TORCHVISION}, 1, 1, 800, 800},
+      {{800, 1333, RESIZE_TORCHVISION}, 37, 2000, 24, 1333},
+      {{512, 512, RESIZE_TORCHVISION}, 333, 500, 340, 512},
+      {{512, 512, RESIZE_TORCHVISION}, 500, 375, 512, 384},
+      {{600, 1000, RESIZE_TORCHVISION}, 427, 640, 600, 899},
+      {{600, 1000, RESIZE_TORCHVISION}, 359, 640, 560, 1000},
       // 800 / 289 · 289 is one ulp below 800 in double
-      {{800, 1333}, 289, 290, 799, 802},
-      {{800, 1333}, 289, 291, 799, 805},
-      {{800, 1333}, 693, 700, 799, 808},
+      {{800, 1333, RESIZE_TORCHVISION}, 289, 290, 799, 802},
+      {{800, 1333, RESIZE_TORCHVISION}, 289, 291, 799, 805},
+      {{800, 1333, RESIZE_TORCHVISION}, 693, 700, 799, 808},
       // torch refuses an image without rows; here one row is left
-      {{800, 1333}, 1, 4000, 1, 1333},
+      {{800, 1333, RESIZE_TORCHVISION}, 1, 4000, 1, 1333},
   };
   for (int i = 0; i < COUNT(cases); i++) {
     int rh, rw;
@@ -77,7 +77,7 @@ TEST(canvas_weighs_by_images) {
 // COCO's sizes: landscape and portrait, two canvases suffice to keep them apart.
 TEST(canvas_choice_holds_every_image_and_ignores_order) {
   enum { N = 500 };
-  const Resize resize = {800, 1333};
+  const Resize resize = {.size = 800, .max_size = 1333};
   Size size[N], reversed[N];
   uint8_t place[N], place_reversed[N];
   for (int i = 0; i < N; i++) {
@@ -103,5 +103,23 @@ TEST(canvas_choice_holds_every_image_and_ignores_order) {
     if (max != 2) continue;
     EXPECT(canvas[0].h == 800 && canvas[0].w <= 1344);
     EXPECT(canvas[1].h <= 1344 && canvas[1].w == 800);
+  }
+}
+
+// detectron2: 800 / 480 · 640 = 1066.67 rounds up; 800 / 383 · 640 = 1336.8 is above 1333, so both sides shrink again,
+// to 797.7 and 1333. maskrcnn-benchmark: round(1333 · 383 / 640) = 798, then 798 · 640 / 383 = 1333.5 cut down.
+TEST(resize_shape_of_recipes) {
+  const struct {
+    int h, w, detectron2[2], benchmark[2];
+  } cases[] = {{480, 640, {800, 1067}, {800, 1066}}, {640, 480, {1067, 800}, {1066, 800}},
+               {383, 640, {798, 1333}, {798, 1333}}, {640, 383, {1333, 798}, {1333, 798}},
+               {612, 612, {800, 800}, {800, 800}},   {427, 640, {800, 1199}, {800, 1199}},
+               {37, 2000, {25, 1333}, {25, 1351}}};
+  for (int i = 0; i < COUNT(cases); i++) {
+    int rh, rw;
+    resize_shape(&(Resize){800, 1333, RESIZE_DETECTRON2}, cases[i].h, cases[i].w, &rh, &rw);
+    EXPECT(rh == cases[i].detectron2[0] && rw == cases[i].detectron2[1]);
+    resize_shape(&(Resize){800, 1333, RESIZE_BENCHMARK}, cases[i].h, cases[i].w, &rh, &rw);
+    EXPECT(rh == cases[i].benchmark[0] && rw == cases[i].benchmark[1]);
   }
 }

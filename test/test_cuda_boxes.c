@@ -31,7 +31,7 @@ static void check_rpn(DType dtype, int levels, const int *h, const int *w, int c
   Draw d = draw_begin(levels * 1000 + capacity + (int)pattern);
   int canvas_h = 4 * h[0], canvas_w = 4 * w[0];
   Anchors anchors;
-  AnchorShapes shapes = {.sizes = 1, .ratios = 3, .ratio = {.5f, 1, 2}, .rounded = true};
+  AnchorShapes shapes = {.sizes = 1, .ratios = 3, .ratio = {.5f, 1, 2}};
   for (int l = 0; l < levels; l++) shapes.size[l][0] = (float)(32 << l);
   anchors_init(&anchors, &shapes, levels, h, w, canvas_h, canvas_w);
   ImageInfo info[IMAGES] = {{.h = 90, .w = 120, .rh = canvas_h, .rw = canvas_w - 1}, {0}, {.h = 7, .w = 5}};
@@ -53,7 +53,8 @@ static void check_rpn(DType dtype, int levels, const int *h, const int *w, int c
       free(values);
     }
   RpnSelect p = {.coder = {.weight = {1, 1, 1, 1}, .clamp = logf(1000.f / 16)}, .min_size = 1, .min_score = .05f};
-  for (int run = 0; run < 2; run++) {
+  for (int run = 0; run < 3; run++) { // twice the same, then with legacy widths
+    p.coder.extra = run == 2;
     TwinBoxes out = twin_boxes(IMAGES * levels, capacity, NULL, NULL, NULL, NULL);
     cpu_device()->ops->rpn_select(cpu_device(), &p, &anchors, images.cpu, cpu, cpu + MAX_LEVELS, &out.cpu);
     gpu_device()->ops->rpn_select(gpu_device(), &p, &anchors, images.gpu, gpu, gpu + MAX_LEVELS, &out.gpu);
@@ -147,7 +148,35 @@ TEST(cuda_boxes_merge) {
   check_merge(3, 7, 11, 77, 50, false, false); // all fit
   check_merge(1, 1, 1, 1, 1, true, false);
   check_merge(3, 5, 40, 20, 9, true, true);
+  check_merge(4, 5, 2000, 4000, 1 << 20, true, false);  // 48 KB to sort, besides the kernel's own
   check_merge(2, 5, 2000, 5000, 1 << 20, false, false); // more than 48 KB to sort
+}
+
+// Groups sorted by score, as merging leaves them; of `steps` different scores.
+static void check_cut(int groups, int capacity, int steps, int limit, bool empty) {
+  Draw d = draw_begin(groups + capacity + limit);
+  TwinBoxes b = scored_boxes(&d, groups, capacity, steps, true, empty);
+  cpu_device()->ops->boxes_cut(cpu_device(), limit, &b.cpu);
+  gpu_device()->ops->boxes_cut(gpu_device(), limit, &b.gpu);
+  twin_array_check_equal(&b.count, (size_t)groups);
+  int kept = 0;
+  for (int g = 0; g < groups; g++) kept += b.cpu.count[g];
+  EXPECT(kept <= limit);
+  twin_check_guards(&b.box, true);
+  twin_check_guards(&b.score, true);
+  twin_boxes_free(&b);
+}
+
+TEST(cuda_boxes_cut) {
+  if (!gpu_device()) return;
+  check_cut(2, 2000, 1 << 20, 2000, false);
+  check_cut(16, 2000, 500, 16000, false); // mostly ties
+  check_cut(40, 300, 1, 5000, false);     // more groups than warps or lanes; all scores equal
+  check_cut(3, 50, 20, 7, false);
+  check_cut(3, 50, 20, 0, false);
+  check_cut(3, 50, 20, 1000, false); // all stay
+  check_cut(1, 30, 30, 11, false);
+  check_cut(5, 30, 30, 11, true);
 }
 
 TEST(cuda_rois_compact) {
@@ -214,7 +243,8 @@ static void check_detect(DType dtype, int count, int classes, int capacity, floa
   TwinArray image = twin_ints(rois, of_image), valid = twin_ints(1, &count);
   Rois cpu = {rois, box.cpu, image.cpu, valid.cpu}, gpu = {rois, box.gpu, image.gpu, valid.gpu};
   Detect p = {.coder = {.weight = {10, 10, 5, 5}, .clamp = logf(1000.f / 16)}, .min_score = min_score, .min_size = 3};
-  for (int run = 0; run < 2; run++) {
+  for (int run = 0; run < 3; run++) { // twice the same, then with legacy widths
+    p.coder.extra = run == 2;
     TwinBoxes out = twin_boxes(IMAGES * (classes - 1), capacity, NULL, NULL, NULL, NULL);
     cpu_device()->ops->detect_select(cpu_device(), &p, images.cpu, IMAGES, &cpu, &logits.cpu, &deltas.cpu, &out.cpu);
     gpu_device()->ops->detect_select(gpu_device(), &p, images.gpu, IMAGES, &gpu, &logits.gpu, &deltas.gpu, &out.gpu);

@@ -3,24 +3,44 @@
 // Most operands here are small whole numbers. Their products and sums are exact in float, in whatever order they are
 // added, and so are the operands in all types, so that F32 has to agree to the bit and 16 bits to one rounding: a term
 // that is lost, doubled or taken from the wrong pixel cannot hide. Rounding itself is looked at once, on normal numbers.
+//
+// The quick tier takes shapes of a few tiles, small enough for compute-sanitizer.
+#include "cuda/conv/ladder.h"
 #include "nn/rng.h"
 #include "test/gpu.h"
 
-enum { MAX_TEST_PAIRS = 3 };
+enum { MAX_TEST_PAIRS = 3, MAX_MODES = 64 };
 
 typedef enum Kind { FORWARD, DGRAD, WGRAD, KINDS } Kind;
 static const char *const kind_names[] = {"forward", "dgrad", "wgrad"};
 
 typedef struct Mode { // who computes
-  const char *rung;
+  const char *rung;   // NULL: whoever the ops choose
   DType dtype;
   bool tf32;
 } Mode;
-static const Mode modes[] = {
-    {"naive", F32, false},   {"naive", BF16, false}, {"naive", F16, false}, {"im2col", F32, false},
-    {"im2col", BF16, false}, {"im2col", F16, false}, {"wmma", F32, true},   {"wmma", BF16, false},
-    {"wmma", F16, false},    {NULL, F32, false},
-};
+typedef enum Side { OURS, CUDNN } Side;
+
+static bool is_cudnn(const char *rung) { return rung && !strcmp(rung, "cudnn"); }
+
+// Every rung in every type in which it computes an everyday problem, and, of ours, the one that is chosen unasked.
+static int find_modes(Device *gpu, Side side, Mode modes[MAX_MODES]) {
+  static const Mode types[] = {{NULL, F32, false}, {NULL, F32, true}, {NULL, BF16, false}, {NULL, F16, false}};
+  int count = 0;
+  if (side == OURS) modes[count++] = types[0];
+  for (const Rung *const *rung = gpu->conv_rungs; *rung; rung++)
+    for (int i = 0; i < COUNT(types) && is_cudnn((*rung)->name) == (side == CUDNN); i++) {
+      const Tensor in = tensor(types[i].dtype, 2, 16, 16, 64), w = tensor(types[i].dtype, 64, 3, 3, 64);
+      const Conv conv = {1, 1};
+      gpu->tf32 = types[i].tf32;
+      bool any = false; // what it leaves out goes to another one
+      for (int op = 0; op < CONV_OPS; op++) any |= (*rung)->supports(gpu, (ConvOp)op, &conv, &in, &w);
+      gpu->tf32 = false;
+      CHECK(count < MAX_MODES);
+      if (any) modes[count] = types[i], modes[count++].rung = (*rung)->name;
+    }
+  return count;
+}
 
 typedef struct Problem {
   Conv conv;
@@ -172,6 +192,19 @@ static void run_activations(const Mode *m, Kind kind, const Problem *p, Draw *d)
   twin_free(&w);
 }
 
+// cuDNN rounds the gradient of a filter, a sum of products of up to 4 over all pixels, to the operands' type, and only
+// then is it scaled, by up to 2. Everyone else's is exact.
+static bool check_filter(const Mode *m, const Problem *p, const Twin *dw, const Tensor *y) {
+  if (!is_cudnn(m->rung) || m->dtype == F32) return twin_check(dw, NULL, 0);
+  size_t elements = tensor_elements(&dw->cpu), pixels = 0;
+  for (int i = 0; i < p->pairs; i++) pixels += tensor_pixels(&y[i]);
+  float *bound = xmalloc(elements * sizeof *bound);
+  for (size_t i = 0; i < elements; i++) bound[i] = 8 * (float)pixels;
+  bool ok = twin_check(dw, bound, m->dtype == BF16 ? 0x1p-9 / 0x1p-24 : 0x1p-12 / 0x1p-24);
+  free(bound);
+  return ok;
+}
+
 static void run_filter(const Mode *m, const Problem *p, Draw *d) {
   Device *cpu = cpu_device();
   bool accumulate = below(d, 2), biased = below(d, 3), scaled = below(d, 2);
@@ -192,7 +225,7 @@ static void run_filter(const Mode *m, const Problem *p, Draw *d) {
                             .accumulate = accumulate};
   cpu->ops->conv_wgrad(cpu, &p->conv, p->pairs, xs[0], dys[0], &out[0]);
   RUN_ON_GPU(m, conv_wgrad, &p->conv, p->pairs, xs[1], dys[1], &out[1]);
-  bool ok = twin_check(&dw, NULL, 0);
+  bool ok = check_filter(m, p, &dw, dys[0]);
   if (biased) ok &= twin_check(&db, NULL, 0);
   if (!ok) {
     describe(m, WGRAD, p);
@@ -232,49 +265,91 @@ static Problem draw_problem(uint64_t seed) {
   return p;
 }
 
-// Forms that are treated apart, and sizes past the edges of tiles and slots.
-static const Problem chosen[] = {
+// A few tiles each: every form that is treated apart, and the edges of tiles.
+static const Problem quick[] = {
     // stride and pad, taps, pairs, n, channels in and out, x's heights, widths, rows
     {{1, 0}, 1, 1, 1, 1, 1, 1, {1}, {1}, {-1}}, // everything is one
-    // more rows and columns than a tile, more terms than a stage
-    {{1, 1}, 3, 3, 1, 2, 70, 140, {11}, {13}, {-1}},
-    // levels that share a filter, one without rows
-    {{1, 1}, 3, 3, 3, 2, 16, 24, {17, 9, 5}, {19, 10, 5}, {-1, 1, 0}},
-    // pixels for more slots of the filter's gradient than one pass of its reduction adds up
-    {{1, 1}, 3, 3, 2, 2, 8, 12, {50, 23}, {53, 29}, {-1, 1}},
+    // tiles that begin in one image and end in the next, more columns than a tile, more terms than a stage
+    {{1, 1}, 3, 3, 1, 2, 24, 136, {9}, {9}, {-1}},
+    {{1, 0}, 1, 1, 1, 1, 72, 264, {12}, {12}, {-1}},
+    // levels that share a filter, one without rows; a stride
+    {{1, 1}, 3, 3, 3, 2, 16, 24, {9, 5, 3}, {7, 6, 3}, {-1, 1, 0}},
+    {{2, 1}, 3, 3, 2, 2, 8, 40, {9, 6}, {10, 5}, {1, -1}},
     // the stem
-    {{2, 3}, 7, 7, 1, 2, 3, 64, {33}, {38}, {-1}},
+    {{2, 3}, 7, 7, 1, 1, 3, 16, {11}, {10}, {-1}},
     // a projection, whose gradient is zero in three pixels out of four
-    {{2, 0}, 1, 1, 1, 2, 40, 33, {9}, {10}, {-1}},
-    // fully connected over 7 × 7, some rows valid; with padding lanes; over one pixel
-    {{1, 0}, 7, 7, 1, 40, 16, 24, {7}, {7}, {33}},
+    {{2, 0}, 1, 1, 1, 2, 40, 33, {5}, {6}, {-1}},
+    // fully connected over 2 × 3, some rows valid; with padding lanes
+    {{1, 0}, 2, 3, 1, 9, 16, 24, {2}, {3}, {7}},
     {{1, 0}, 2, 3, 1, 5, 5, 9, {2}, {3}, {-1}},
-    {{1, 0}, 1, 1, 1, 300, 64, 5, {1}, {1}, {129}},
     // the transposed convolution of the mask head
-    {{2, 0}, 2, 2, 1, 4, 48, 64, {14}, {14}, {3}},
+    {{2, 0}, 2, 2, 1, 3, 16, 24, {8}, {6}, {2}},
     // a stride past the filter: some pixels meet no tap
     {{3, 0}, 2, 2, 1, 2, 8, 8, {8}, {7}, {-1}},
 };
 
-enum { RANDOM_PROBLEMS = 24 };
+// The same forms at lengths that take many tiles, stages and slots.
+static const Problem thorough[] = {
+    {{1, 1}, 3, 3, 1, 2, 70, 140, {11}, {13}, {-1}},
+    {{1, 1}, 3, 3, 3, 2, 16, 24, {17, 9, 5}, {19, 10, 5}, {-1, 1, 0}},
+    // pixels for more slots of the filter's gradient than one pass of its reduction adds up
+    {{1, 1}, 3, 3, 2, 2, 8, 12, {50, 23}, {53, 29}, {-1, 1}},
+    {{2, 3}, 7, 7, 1, 2, 3, 64, {33}, {38}, {-1}},
+    {{2, 0}, 1, 1, 1, 2, 40, 33, {9}, {10}, {-1}},
+    {{1, 0}, 7, 7, 1, 40, 16, 24, {7}, {7}, {33}},
+    {{1, 0}, 1, 1, 1, 300, 64, 5, {1}, {1}, {129}},
+    {{2, 0}, 2, 2, 1, 4, 48, 64, {14}, {14}, {3}},
+};
 
-static void check_rung(const char *rung) {
-  if (!gpu_device()) return;
-  for (int i = 0; i < COUNT(modes); i++) {
-    const Mode *m = &modes[i];
-    if (rung ? !m->rung || strcmp(rung, m->rung) : !!m->rung) continue;
-    for (int j = 0; j < 4 * COUNT(chosen); j++) run_all(m, &chosen[j % COUNT(chosen)], (uint64_t)(1000 * (i + 1) + j));
-    for (int j = 0; j < RANDOM_PROBLEMS; j++) {
-      Problem p = draw_problem((uint64_t)(j + i * RANDOM_PROBLEMS));
-      run_all(m, &p, (uint64_t)j);
+enum { DRAWS = 4, RANDOM_PROBLEMS = 24 }; // of what each Dest asks for; of shapes
+
+static void check_problems(Side side, const Problem *problems, int count, int draws, int random) {
+  Mode modes[MAX_MODES];
+  int num_modes = find_modes(gpu_device(), side, modes);
+  if (!num_modes) return test_skip("libcudnn.so.9 is not on LD_LIBRARY_PATH");
+  for (int i = 0; i < num_modes; i++) {
+    for (int j = 0; j < draws * count; j++) run_all(&modes[i], &problems[j % count], (uint64_t)(1000 * (i + 1) + j));
+    for (int j = 0; j < random; j++) {
+      Problem p = draw_problem((uint64_t)(j + i * random));
+      run_all(&modes[i], &p, (uint64_t)j);
     }
   }
 }
 
-TEST(cuda_conv_naive_is_exact) { check_rung("naive"); }
-TEST(cuda_conv_im2col_is_exact) { check_rung("im2col"); }
-TEST(cuda_conv_wmma_is_exact) { check_rung("wmma"); }
-TEST(cuda_conv_auto_is_exact) { check_rung(NULL); }
+TEST(cuda_conv_is_exact_on_small_shapes) {
+  if (gpu_device()) check_problems(OURS, quick, COUNT(quick), 1, 0);
+}
+TEST_TIER(cuda_conv_is_exact, 1) {
+  if (!gpu_device()) return;
+  check_problems(OURS, quick, COUNT(quick), DRAWS, RANDOM_PROBLEMS);
+  check_problems(OURS, thorough, COUNT(thorough), DRAWS, 0);
+}
+TEST_TIER(cuda_conv_by_cudnn_is_exact, 1) {
+  if (gpu_device()) check_problems(CUDNN, quick, COUNT(quick), 1, 0);
+}
+
+// Filters' gradients large enough for the larger tiles of rung 05, in one slot and in several, of which some share a patch
+// for the taps of a row.
+static const Problem filters[] = {
+    {{1, 0}, 1, 1, 1, 60, 136, 400, {14}, {17}, {-1}},
+    {{1, 1}, 3, 3, 1, 2, 400, 520, {10}, {13}, {-1}},
+    {{1, 1}, 3, 3, 1, 2, 520, 520, {10}, {13}, {1}},
+    {{1, 1}, 3, 3, 1, 2, 72, 200, {40}, {43}, {-1}},
+    {{1, 2}, 3, 3, 3, 4, 40, 400, {40, 9, 3}, {43, 11, 3}, {3, -1, 0}},
+    {{1, 1}, 3, 3, 1, 60, 136, 400, {14}, {17}, {41}},
+    {{1, 1}, 3, 3, 1, 4, 200, 400, {60}, {63}, {-1}},
+};
+
+TEST_TIER(cuda_conv_wgrad_is_exact_in_large_tiles, 1) {
+  if (!gpu_device()) return;
+  Mode modes[MAX_MODES];
+  int num_modes = find_modes(gpu_device(), OURS, modes);
+  for (int i = 0; i < num_modes; i++)
+    for (int j = 0; modes[i].rung && !strcmp(modes[i].rung, "wgmma") && j < COUNT(filters); j++) {
+      Draw d = {.key = rng_key((uint64_t)j, RNG_TEST)};
+      run_filter(&modes[i], &filters[j], &d);
+    }
+}
 
 // ---- rounding, repetition ---------------------------------------------------------------------------------------
 
@@ -295,9 +370,11 @@ static void run_kind(Device *dev, Kind kind, const Problem *p, const Tensor *x, 
 
 // A sum of T terms errs by at most T·u·Σ|term|, u = 2^-24 where additions round to nearest and 2^-23 where they truncate,
 // as tensor cores do; the CPU's errs likewise. TF32 rounds both factors of each term by 2^-11. The result is rounded once.
+// So is a filter's gradient before the rest, by cuDNN, to the operands' type.
 static double sum_factor(const Mode *m, DType result, double terms) {
-  double eps = result == F32 ? 0x1p-24 : result == BF16 ? 0x1p-8 : 0x1p-11;
-  return 1 + (terms * (0x1p-23 + 0x1p-24) + (m->tf32 ? 0x1p-10 : 0)) / eps;
+  static const double eps[DTYPES] = {[F32] = 0x1p-24, [BF16] = 0x1p-8, [F16] = 0x1p-11};
+  double between = is_cudnn(m->rung) && result == F32 ? eps[m->dtype] : 0;
+  return 1 + (terms * (0x1p-23 + 0x1p-24) + (m->tf32 ? 0x1p-10 : 0) + between) / eps[result];
 }
 
 static void check_rounding(const Mode *m, Kind kind, const Problem *p) {
@@ -329,13 +406,21 @@ static void check_rounding(const Mode *m, Kind kind, const Problem *p) {
   twin_free(&x), twin_free(&w), twin_free(&y);
 }
 
-TEST(cuda_conv_rounds_as_it_should_and_repeats_its_bits) {
-  if (!gpu_device()) return;
-  for (int i = 0; i < COUNT(modes); i++)
+static void check_all_rounding(Side side) {
+  Mode modes[MAX_MODES];
+  int num_modes = find_modes(gpu_device(), side, modes);
+  if (!num_modes) return test_skip("libcudnn.so.9 is not on LD_LIBRARY_PATH");
+  for (int i = 0; i < num_modes; i++)
     for (Kind kind = FORWARD; kind < KINDS; kind++) {
-      check_rounding(&modes[i], kind, &chosen[1]);
-      check_rounding(&modes[i], kind, &chosen[4]);
+      check_rounding(&modes[i], kind, &quick[3]);
+      check_rounding(&modes[i], kind, &quick[5]);
     }
+}
+TEST(cuda_conv_rounds_as_it_should_and_repeats_its_bits) {
+  if (gpu_device()) check_all_rounding(OURS);
+}
+TEST_TIER(cuda_conv_by_cudnn_rounds_as_it_should_and_repeats_its_bits, 1) {
+  if (gpu_device()) check_all_rounding(CUDNN);
 }
 
 // ---- every Dest ---------------------------------------------------------------------------------------------------
@@ -353,26 +438,40 @@ static void run_dest(Device *dev, bool gpu, void *context, const Dest *d) {
     dev->ops->conv_forward(dev, &a->conv, 1, twin_side(&a->in, gpu), twin_side(&a->w, gpu), d);
 }
 
-TEST(cuda_conv_honours_every_dest) {
+static void check_dests(const Mode *m, bool backward, uint64_t seed) {
   Device *gpu = gpu_device();
-  if (!gpu) return;
-  for (int i = 0; i < COUNT(modes); i++)
-    for (int backward = 0; backward < 2; backward++) {
-      const Mode *m = &modes[i];
-      Draw d = {.key = rng_key((uint64_t)i, RNG_TEST)};
-      ConvArgs a = {.conv = {1, 1}, .backward = backward};
-      a.in = whole(&d, m->dtype, 2, 5, 6, 11);
-      a.w = backward ? whole(&d, m->dtype, 11, 3, 3, 9) : whole(&d, m->dtype, 9, 3, 3, 11);
-      Twin shape = twin_poisoned(m->dtype, 2, 5, 6, 9);
-      twin_rows(&shape, 1);
-      twin_rows(&a.in, 1);
-      gpu->conv = m->rung;
-      gpu->tf32 = m->tf32;
-      twin_check_dests(run_dest, &a, &shape, NULL, 1, (uint64_t)i);
-      gpu->conv = NULL;
-      gpu->tf32 = false;
-      twin_free(&a.in), twin_free(&a.w), twin_free(&shape);
-    }
+  Draw d = {.key = rng_key(seed, RNG_TEST)};
+  ConvArgs a = {.conv = {1, 1}, .backward = backward};
+  a.in = whole(&d, m->dtype, 2, 5, 6, 11);
+  a.w = backward ? whole(&d, m->dtype, 11, 3, 3, 9) : whole(&d, m->dtype, 9, 3, 3, 11);
+  Twin shape = twin_poisoned(m->dtype, 2, 5, 6, 9);
+  twin_rows(&shape, 1);
+  twin_rows(&a.in, 1);
+  gpu->conv = m->rung;
+  gpu->tf32 = m->tf32;
+  twin_check_dests(run_dest, &a, &shape, NULL, 1, seed);
+  gpu->conv = NULL;
+  gpu->tf32 = false;
+  twin_free(&a.in), twin_free(&a.w), twin_free(&shape);
+}
+// Each rung in the first of its types, or in all of them.
+static void check_all_dests(Side side, bool all) {
+  Mode modes[MAX_MODES];
+  int num_modes = find_modes(gpu_device(), side, modes);
+  if (!num_modes) return test_skip("libcudnn.so.9 is not on LD_LIBRARY_PATH");
+  for (int i = 0; i < num_modes; i++)
+    for (int backward = 0; backward < 2; backward++)
+      if (all || (modes[i].rung && (!i || modes[i].rung != modes[i - 1].rung)))
+        check_dests(&modes[i], backward, (uint64_t)i);
+}
+TEST(cuda_conv_honours_every_dest) {
+  if (gpu_device()) check_all_dests(OURS, false);
+}
+TEST_TIER(cuda_conv_honours_every_dest_in_every_type, 1) {
+  if (gpu_device()) check_all_dests(OURS, true);
+}
+TEST_TIER(cuda_conv_by_cudnn_honours_every_dest, 1) {
+  if (gpu_device()) check_all_dests(CUDNN, false);
 }
 
 // ---- the small ops ------------------------------------------------------------------------------------------------

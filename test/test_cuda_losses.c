@@ -120,7 +120,7 @@ static void rpn_free(Rpn *r) {
 static void tensors(const Twin *from, bool gpu, Tensor *to) {
   for (int l = 0; l < MAX_LEVELS; l++) to[l] = *twin_side(&from[l], gpu);
 }
-static void run_rpn(const Rpn *r, bool gpu, float beta, bool scaled) {
+static void run_rpn(const Rpn *r, bool gpu, const RpnLoss *p, bool scaled) {
   Device *dev = gpu ? gpu_device() : cpu_device();
   Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS], dlogits[MAX_LEVELS], ddeltas[MAX_LEVELS];
   tensors(r->logits, gpu, logits);
@@ -133,16 +133,16 @@ static void run_rpn(const Rpn *r, bool gpu, float beta, bool scaled) {
                         .positives = array_side(&r->positives, gpu),
                         .count = array_side(&r->count, gpu),
                         .delta = *twin_side(&r->delta, gpu)};
-  dev->ops->rpn_loss(dev, beta, &r->anchors, &targets, logits, deltas, twin_side(&r->loss, gpu));
-  dev->ops->rpn_loss_backward(dev, beta, &r->anchors, &targets, logits, deltas, scaled ? side(&r->scale, gpu) : NULL,
+  dev->ops->rpn_loss(dev, p, &r->anchors, &targets, logits, deltas, twin_side(&r->loss, gpu));
+  dev->ops->rpn_loss_backward(dev, p, &r->anchors, &targets, logits, deltas, scaled ? side(&r->scale, gpu) : NULL,
                               dlogits, ddeltas);
 }
 
-static void check_rpn(const RpnCase *k, DType dtype, float beta, bool scaled, double spread) {
+static void check_rpn(const RpnCase *k, DType dtype, const RpnLoss *p, bool scaled, double spread) {
   Rpn r = rpn_make(k, dtype, spread);
-  run_rpn(&r, false, beta, scaled);
-  run_rpn(&r, true, beta, scaled);
-  double most = 0, unit = (scaled ? 1024 : 1) / fmax(r.sampled, 1);
+  run_rpn(&r, false, p, scaled);
+  run_rpn(&r, true, p, scaled);
+  double most = 0, unit = (scaled ? 1024 : 1) / fmax(p->by_batch ? k->images * k->batch : r.sampled, 1);
   bool ok = true;
   for (int l = 0; l < k->levels; l++) {
     most = fmax(most, fmax(largest(&r.logits[l]), largest(&r.deltas[l]) + largest(&r.delta)));
@@ -151,10 +151,10 @@ static void check_rpn(const RpnCase *k, DType dtype, float beta, bool scaled, do
   }
   ok &= check_loss(&r.loss, most, STEPS) || !printf("  loss\n");
   if (!ok)
-    printf("  dtype %d, %d images, batch %d, levels %d, beta %g, scaled %d, spread %g\n", dtype, k->images, k->batch,
-           k->levels, (double)beta, scaled, spread);
+    printf("  dtype %d, %d images, batch %d, levels %d, beta %g, by batch %d, scaled %d, spread %g\n", dtype, k->images,
+           k->batch, k->levels, (double)p->beta, p->by_batch, scaled, spread);
   void *before = gpu_fetch(r.loss.gpu.data, tensor_bytes(&r.loss.gpu));
-  run_rpn(&r, true, beta, scaled);
+  run_rpn(&r, true, p, scaled);
   expect_same_loss(&r.loss, before);
   free(before);
   rpn_free(&r);
@@ -163,13 +163,15 @@ static void check_rpn(const RpnCase *k, DType dtype, float beta, bool scaled, do
 TEST(cuda_rpn_loss_equals_cpu) {
   if (!gpu_device()) return;
   const RpnCase small = {3, 6, 2, 3, 4, 5, false}, nothing = {2, 4, 2, 3, 4, 5, true};
+  const RpnLoss torchvision_loss = {.beta = 1.f / 9}, huber = {.beta = 1};
   const RpnCase usual = {9, 256, 5, 3, 25, 42, false}, single = {1, 1, 1, 1, 1, 1, false};
   for (int d = 0; d < COUNT(dtypes); d++) {
-    for (int b = 0; b < COUNT(betas); b++) check_rpn(&small, dtypes[d], betas[b], b % 2, 3);
-    check_rpn(&usual, dtypes[d], betas[0], true, 3);
-    check_rpn(&single, dtypes[d], 1, false, 3);
-    check_rpn(&nothing, dtypes[d], 1, true, 3);
-    check_rpn(&small, dtypes[d], 1, true, 1000); // exp overflows
+    for (int b = 0; b < 2 * COUNT(betas); b++)
+      check_rpn(&small, dtypes[d], &(RpnLoss){betas[b / 2], b % 2}, b / 2 % 2, 3);
+    check_rpn(&usual, dtypes[d], &torchvision_loss, true, 3);
+    check_rpn(&single, dtypes[d], &huber, false, 3);
+    check_rpn(&nothing, dtypes[d], &huber, true, 3);
+    check_rpn(&small, dtypes[d], &huber, true, 1000); // exp overflows
   }
 }
 

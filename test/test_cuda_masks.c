@@ -98,14 +98,72 @@ TEST(cuda_mask_target) {
   if (!gpu) return;
   for (int variant = 0; variant < 6; variant++) {
     int count = variant < 4 ? ROIS - 2 : 0;
-    MaskTarget p = {.size = variant & 1 ? 28 : 7, .rounded = variant & 2};
+    MaskTarget p = {.size = variant & 1 ? 28 : 7, .source = variant & 2 ? MASK_BITMAP : MASK_SOFT};
     Objects o = objects_random(count);
     Twin t = one_channel(ROIS, p.size, NULL);
     twin_rows(&t, count);
     target_on(gpu, true, &o, &p, &t.gpu);
     target_on(cpu_device(), false, &o, &p, &t.cpu);
-    if (!twin_check(&t, NULL, 0)) printf("  size %d, rounded %d\n", p.size, p.rounded); // equal
+    if (!twin_check(&t, NULL, 0)) printf("  size %d, source %d\n", p.size, (int)p.source); // equal
     twin_check_guards(&t, false);
+    twin_free(&t);
+    TwinArray *inputs[] = {&o.info, &o.bitmap, &o.bits, &o.box, &o.image, &o.row, &o.count};
+    for (int i = 0; i < COUNT(inputs); i++) {
+      twin_array_check_equal(inputs[i], inputs[i]->n);
+      twin_array_free(inputs[i]);
+    }
+  }
+}
+
+// Every third object has its bits; the others polygons of one to five parts, of up to 300 points, partly outside the
+// box, all of it or none.
+static Objects objects_polygons(void) {
+  enum { PARTS = 5, POINTS = 300 };
+  Random r = {rng_key(25, RNG_TEST), 0};
+  Objects o = objects_random(ROIS);
+  uint32_t *words = xmalloc(MAX_WORDS * 64 * sizeof *words);
+  int64_t at = (int64_t)o.bits.n;
+  memcpy(words, o.bits.cpu, o.bits.n * sizeof *words);
+  Bitmap bitmap[IMAGES * OBJECTS];
+  memcpy(bitmap, o.bitmap.cpu, sizeof bitmap);
+  for (int i = 0; i < IMAGES * OBJECTS; i++) {
+    if (i % 3 == 0) continue;
+    const int *s = sizes[i / OBJECTS];
+    bitmap[i] = (Bitmap){.offset = at, .parts = 1 + below(&r, PARTS)};
+    for (int k = 0; k < bitmap[i].parts; k++) {
+      int points = i % 4 ? 3 + below(&r, 20) : POINTS;
+      words[at++] = (uint32_t)points;
+      for (int j = 0; j < 2 * points; j++) {
+        float side = (float)s[j % 2 ? 2 : 3], far = i % 5 ? .2f : 20,
+              value = uniform(&r, -far * side, (1 + far) * side);
+        memcpy(&words[at++], &value, sizeof value);
+      }
+    }
+  }
+  twin_array_free(&o.bits);
+  twin_array_free(&o.bitmap);
+  o.bits = twin_array((size_t)at, sizeof *words, words);
+  o.bitmap = twin_array(IMAGES * OBJECTS, sizeof bitmap[0], bitmap);
+  free(words);
+  return o;
+}
+
+TEST(cuda_mask_target_polygons) {
+  Device *gpu = gpu_device();
+  if (!gpu) return;
+  for (int variant = 0; variant < 4; variant++) {
+    MaskTarget p = {
+        .size = (const int[]){7, 28, 64, 33}[variant], .source = MASK_POLYGON, .least_side = variant % 2 ? 1 : .1f};
+    Objects o = objects_polygons();
+    Twin t = one_channel(ROIS, p.size, NULL);
+    twin_rows(&t, ROIS);
+    target_on(gpu, true, &o, &p, &t.gpu);
+    target_on(cpu_device(), false, &o, &p, &t.cpu);
+    if (!twin_check(&t, NULL, 0)) printf("  size %d\n", p.size); // equal
+    twin_check_guards(&t, false);
+    int set = 0;
+    for (int i = 0; i < ROIS * p.size * p.size; i++) set += ((float *)t.cpu.data)[i] == 1;
+    EXPECT(set > ROIS * p.size && set < ROIS * p.size * p.size);
     twin_free(&t);
     TwinArray *inputs[] = {&o.info, &o.bitmap, &o.bits, &o.box, &o.image, &o.row, &o.count};
     for (int i = 0; i < COUNT(inputs); i++) {
@@ -187,15 +245,15 @@ TEST(cuda_mask_select) {
 }
 
 // Every word of the valid rows equals the CPU's; the rest is left alone.
-static void check_paste(Device *gpu, Predictions *p, int size, float threshold, int64_t words) {
+static void check_paste(Device *gpu, Predictions *p, int size, const MaskPaste *how, int64_t words) {
   Random r = {rng_key(24, RNG_TEST), 0};
   float *values = xmalloc((size_t)(PLACES * size * size) * sizeof *values);
   for (int i = 0; i < PLACES * size * size; i++) values[i] = uniform(&r, 0, 1);
   Twin probs = one_channel(PLACES, size, values);
   free(values);
   TwinArray bits = twin_array((size_t)PLACES * (size_t)words, sizeof(uint32_t), NULL);
-  gpu->ops->mask_paste(gpu, threshold, p->info.gpu, &p->side[1], &probs.gpu, bits.gpu, words);
-  cpu_device()->ops->mask_paste(cpu_device(), threshold, p->info.cpu, &p->side[0], &probs.cpu, bits.cpu, words);
+  gpu->ops->mask_paste(gpu, how, p->info.gpu, &p->side[1], &probs.gpu, bits.gpu, words);
+  cpu_device()->ops->mask_paste(cpu_device(), how, p->info.cpu, &p->side[0], &probs.cpu, bits.cpu, words);
   twin_array_check_equal(&bits, bits.n);
   int set = 0;
   for (int64_t i = 0; i < detections() * words; i++) set += __builtin_popcount(((uint32_t *)bits.cpu)[i]);
@@ -209,8 +267,10 @@ TEST(cuda_mask_paste) {
   Device *gpu = gpu_device();
   if (!gpu) return;
   Predictions p = predictions_random();
-  check_paste(gpu, &p, 28, .5f, (70 * 45 + 31) / 32);
-  check_paste(gpu, &p, 3, .25f, 3 * 70 * 45 / 32); // rows longer than any image
+  for (int exact = 0; exact < 2; exact++) {
+    check_paste(gpu, &p, 28, &(MaskPaste){.5f, exact}, (70 * 45 + 31) / 32);
+    check_paste(gpu, &p, 3, &(MaskPaste){.25f, exact}, 3 * 70 * 45 / 32); // rows longer than any image
+  }
   predictions_free(&p);
 }
 
@@ -222,6 +282,6 @@ TEST(cuda_mask_paste_large) {
   ImageInfo *info = p.info.cpu;
   info[0] = (ImageInfo){.h = 3001, .w = 3001, .rh = 200, .rw = 200};
   device_upload(gpu, p.info.gpu, info, IMAGES * sizeof *info);
-  check_paste(gpu, &p, 28, .5f, (3001 * 3001 + 31) / 32);
+  check_paste(gpu, &p, 28, &(MaskPaste){.threshold = .5f}, (3001 * 3001 + 31) / 32);
   predictions_free(&p);
 }

@@ -79,11 +79,11 @@ static void check_deltas(const Twin *t, int first, int n, const char *what) {
 
 static void check_rpn(int levels, int h0, int w0, int capacity, const int count[IMAGES], const RpnMatch *p) {
   char what[160];
-  snprintf(what, sizeof what, "%d levels from %d x %d, up to %d objects, batch %d, low quality %d", levels, h0, w0,
-           capacity, p->batch, p->low_quality);
+  snprintf(what, sizeof what, "%d levels from %d x %d, up to %d objects, batch %d, low quality %d, inside %d", levels,
+           h0, w0, capacity, p->batch, p->low_quality, p->inside);
   Draw d = draw_begin(h0 + capacity + p->batch);
   int h[MAX_LEVELS], w[MAX_LEVELS];
-  AnchorShapes shapes = {.sizes = 1, .ratios = 3, .ratio = {.5f, 1, 2}, .rounded = true};
+  AnchorShapes shapes = {.sizes = 1, .ratios = 3, .ratio = {.5f, 1, 2}};
   for (int l = 0; l < levels; l++) {
     h[l] = (h0 + (1 << l) - 1) >> l, w[l] = (w0 + (1 << l) - 1) >> l;
     shapes.size[l][0] = (float)(32 << l);
@@ -128,6 +128,10 @@ TEST(cuda_rpn_match) {
     check_rpn(1, 1, 1, 8, few, &p);
     check_rpn(3, 21, 33, 8, few, &p);
     check_rpn(5, 50, 70, 300, many, &p);
+    p.coder.extra = 1, p.inside = true;
+    check_rpn(3, 21, 33, 8, few, &p);
+    check_rpn(5, 50, 70, 300, many, &p);
+    p = torchvision_match, p.low_quality = low_quality;
     p.high = .3f, p.low = .2f, p.batch = 31; // more objects than are wanted
     check_rpn(3, 21, 33, 8, few, &p);
     p.batch = 4096; // more than there is background
@@ -233,6 +237,9 @@ TEST(cuda_roi_sample) {
   RoiSample p = {.high = .5f, .low = .5f, .batch = 512, .positive = .25f, .coder = {.weight = {10, 10, 5, 5}}};
   check_rois(2000, 100, many, &p, false);
   check_rois(2000, 100, none, &p, false);
+  p.coder.extra = 1;
+  check_rois(2000, 100, many, &p, false);
+  p.coder.extra = 0;
   check_rois(60, 8, few, &p, false); // fewer than the batch
   check_rois(60, 8, few, &p, true);  // the ground truth alone
   check_rois(60, 8, none, &p, true);

@@ -15,6 +15,12 @@ typedef struct Model {
 static Model model_tiny(void) {
   return (Model){.name = "tiny", .config = synthetic_config(CANVAS_H, CANVAS_W, CLASSES), .layers = 2 * 18};
 }
+static Model model_recipe(Recipe recipe) {
+  Model m = model_tiny();
+  m.name = recipe_names[recipe];
+  config_recipe(&m.config, recipe);
+  return m;
+}
 static Model model_r50(NormKind norm) {
   Model m = {.name = norm_names[norm], .config = synthetic_config(CANVAS_H, CANVAS_W, CLASSES), .layers = 2 * 60};
   m.config.depth = 50, m.config.norm = norm, m.config.fpn_channels = 16;
@@ -204,6 +210,14 @@ TEST_TIER(cuda_model_step_full_masks, 1) {
   m.name = "tiny, full masks", m.config.full_masks = true;
   check_step(&m, F32);
 }
+TEST_TIER(cuda_model_step_recipes, 1) {
+  if (!gpu_device()) return;
+  for (Recipe recipe = RECIPE_DETECTRON2; recipe <= RECIPE_MLPERF; recipe++) {
+    Model m = model_recipe(recipe);
+    check_step(&m, F32);
+    check_step(&m, BF16);
+  }
+}
 TEST_TIER(cuda_model_step_r50_frozen_bn, 1) {
   if (!gpu_device()) return;
   Model m = model_r50(NORM_FROZEN_BN);
@@ -265,9 +279,8 @@ static const Detection *counterpart(const Detection *d, const Detections *among)
 
 // Scores and overlaps next to a threshold, or to one another, may be decided otherwise; of a few tens of detections such
 // a pair takes two with it at most.
-TEST_TIER(cuda_model_detections, 1) {
-  if (!gpu_device()) return;
-  Model m = model_tiny();
+static void check_detections(Recipe recipe) {
+  Model m = model_recipe(recipe);
   Batch batch = make_batch();
   Engine e[2];
   Detections found[2];
@@ -288,12 +301,17 @@ TEST_TIER(cuda_model_detections, 1) {
     different += area > 0 && overlap < 0.98;
   }
   EXPECT(lost <= 2 && different <= 2);
-  printf("  %d detections, %d without counterpart, %d with another mask\n", found[0].n, lost, different);
+  printf("  %s: %d detections, %d without counterpart, %d with another mask\n", m.name, found[0].n, lost, different);
   for (int i = 0; i < 2; i++) {
     detections_free(&found[i]);
     engine_close(&e[i]);
   }
   synthetic_free(&batch);
+}
+
+TEST_TIER(cuda_model_detections, 1) {
+  if (!gpu_device()) return;
+  for (Recipe recipe = RECIPE_TORCHVISION; recipe <= RECIPE_MLPERF; recipe++) check_detections(recipe);
 }
 
 // ---- learning -------------------------------------------------------------------------------------------------------

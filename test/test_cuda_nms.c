@@ -59,10 +59,11 @@ static void check_nms(int groups, int capacity, int out_capacity, float threshol
     index[i] = draw_below(&d, 1 << 30);
   }
   TwinBoxes in = twin_boxes(groups, capacity, box[0], score, index, count);
-  for (int run = 0; run < 2; run++) {
+  for (int run = 0; run < 3; run++) {
+    Nms p = {.threshold = threshold, .extra = run == 2}; // first twice the same, then with legacy widths
     TwinBoxes out = twin_boxes(groups, out_capacity, NULL, NULL, NULL, NULL);
-    cpu_device()->ops->nms(cpu_device(), threshold, &in.cpu, &out.cpu);
-    gpu_device()->ops->nms(gpu_device(), threshold, &in.gpu, &out.gpu);
+    cpu_device()->ops->nms(cpu_device(), &p, &in.cpu, &out.cpu);
+    gpu_device()->ops->nms(gpu_device(), &p, &in.gpu, &out.gpu);
     twin_boxes_check(&out, what);
     twin_boxes_free(&out);
   }

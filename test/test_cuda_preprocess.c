@@ -4,7 +4,11 @@
 #include "test/gpu.h"
 
 static const DType dtypes[] = {F32, BF16, F16};
-static const Preprocess p = {.mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}}; // ImageNet
+static const Preprocess recipes[] = {
+    {.unit = 255, .mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}}, // torchvision
+    {.unit = 1, .mean = {103.53f, 116.28f, 123.675f}, .std = {1, 1, 1}, .bgr = true, .antialias = true},
+    {.unit = 1, .mean = {103.53f, 116.28f, 123.675f}, .std = {1, 1, 1}, .bgr = true},
+    {.unit = 255, .std = {1, 1, 1}, .antialias = true}};
 
 static const ImageInfo images[] = {
     {0, 9, 13, 9, 13, 0, 0},          // as it is
@@ -21,12 +25,13 @@ static const ImageInfo images[] = {
 };
 enum { BYTES = 31 * 45 * 3 + 1 };
 
-static void check_canvases(DType dtype, int n, int h, int w, int rows, const TwinArray *info, const TwinArray *bytes) {
+static void check_canvases(const Preprocess *p, DType dtype, int n, int h, int w, int rows, const TwinArray *info,
+                           const TwinArray *bytes) {
   Twin y = twin_poisoned(dtype, n, h, w, 3);
   if (rows < n) twin_rows(&y, rows);
   for (int gpu = 0; gpu < 2; gpu++) {
     Device *dev = gpu ? gpu_device() : cpu_device();
-    dev->ops->preprocess(dev, &p, gpu ? info->gpu : info->cpu, gpu ? bytes->gpu : bytes->cpu, twin_side(&y, gpu));
+    dev->ops->preprocess(dev, p, gpu ? info->gpu : info->cpu, gpu ? bytes->gpu : bytes->cpu, twin_side(&y, gpu));
   }
   if (!twin_check(&y, NULL, dtype == F32 ? 0 : 1))
     printf("  dtype %d, %d of %d canvases of %d x %d\n", dtype, rows, n, h, w);
@@ -40,9 +45,11 @@ TEST(cuda_preprocess_equals_cpu) {
   for (int i = 0; i < BYTES; i++) pixels[i] = (uint8_t)rng_u32(1, (uint64_t)i);
   TwinArray info = twin_array(COUNT(images), sizeof images[0], images), bytes = twin_array(BYTES, 1, pixels);
   for (int d = 0; d < COUNT(dtypes); d++) {
-    check_canvases(dtypes[d], COUNT(images), 160, 300, COUNT(images), &info, &bytes);
-    check_canvases(dtypes[d], COUNT(images) - 1, 16, 20, COUNT(images) - 1, &info, &bytes);
-    check_canvases(dtypes[d], 4, 16, 20, 3, &info, &bytes); // rows past the count
+    for (int r = 0; r < COUNT(recipes); r++) {
+      check_canvases(&recipes[r], dtypes[d], COUNT(images), 160, 300, COUNT(images), &info, &bytes);
+      check_canvases(&recipes[r], dtypes[d], COUNT(images) - 1, 16, 20, COUNT(images) - 1, &info, &bytes);
+      check_canvases(&recipes[r], dtypes[d], 4, 16, 20, 3, &info, &bytes); // rows past the count
+    }
   }
   twin_array_check_equal(&info, info.n); // untouched
   twin_array_check_equal(&bytes, bytes.n);

@@ -1,5 +1,6 @@
 // Gradient statistics, SGD and the loss scale on the GPU against the CPU reference.
 #include <float.h>
+#include "nn/rng.h"
 #include "test/gpu.h"
 
 enum { LR, MOMENTUM, DECAY, LIMIT, INV_SCALE, HYPERS };
@@ -115,9 +116,11 @@ static Update update_make(int n, const float hyper[HYPERS], float norm, float fi
                   .g = twin_random(F32, 1, 1, 1, n, 1 / (double)hyper[INV_SCALE], 2),
                   .v = twin_random(F32, 1, 1, 1, n, 1, 3)};
 }
-static void update_run(const Update *u, bool gpu) {
+static void update_run(const Update *u, bool gpu, const TwinArray *kind) {
   Device *dev = device(gpu);
   Sgd sgd = {.hyper = side(&u->hyper, gpu), .stats = side(&u->stats, gpu)};
+  if (kind) sgd.kind = gpu ? kind->gpu : kind->cpu;
+  if (kind) sgd.factors = (SgdFactors){.rate = {1, 2, 1, .5f}, .decay = {1, 0, 2, .25f}};
   dev->ops->sgd(dev, &sgd, (size_t)u->w.cpu.c, side(&u->w, gpu), side(&u->g, gpu), side(&u->v, gpu));
 }
 static void update_free(Update *u) {
@@ -128,7 +131,8 @@ static void update_free(Update *u) {
   }
 }
 
-static void check_sgd(int n, float limit, float norm, float inv_scale) {
+// kind: NULL, or of every PARAM_ALIGN elements.
+static void check_sgd(int n, float limit, float norm, float inv_scale, const TwinArray *kind) {
   const float hyper[HYPERS] = {0x1p-5f, 0.875f, 0x1p-7f, limit, inv_scale};
   Update u = update_make(n, hyper, norm, 1);
   float *of_v = xcalloc(tensor_elements(&u.v.cpu), sizeof *of_v);
@@ -136,11 +140,11 @@ static void check_sgd(int n, float limit, float norm, float inv_scale) {
   float clip = (limit > 0 ? fminf(1, limit / (norm + 1e-6f)) : 1) * inv_scale;
   const float *w = u.w.cpu.data, *v = u.v.cpu.data, *g = u.g.cpu.data;
   for (int i = 0; i < n; i++) {
-    of_v[i] = hyper[MOMENTUM] * fabsf(v[i]) + fabsf(g[i] * clip) + hyper[DECAY] * fabsf(w[i]);
-    of_w[i] = fabsf(w[i]) + hyper[LR] * of_v[i];
+    of_v[i] = hyper[MOMENTUM] * fabsf(v[i]) + fabsf(g[i] * clip) + 2 * hyper[DECAY] * fabsf(w[i]);
+    of_w[i] = fabsf(w[i]) + 2 * hyper[LR] * of_v[i]; // the largest factors
   }
-  update_run(&u, false);
-  update_run(&u, true);
+  update_run(&u, false, kind);
+  update_run(&u, true, kind);
   // Three products, two sums and three roundings of clip on either side; then a product and a difference.
   bool ok = twin_check(&u.v, of_v, 16);
   ok &= twin_check(&u.w, of_w, 22);
@@ -154,12 +158,26 @@ static void check_sgd(int n, float limit, float norm, float inv_scale) {
 TEST(cuda_sgd_equals_cpu) {
   if (!gpu_device()) return;
   for (int i = 0; i < COUNT(sizes); i++) {
-    check_sgd(sizes[i], 0, 50, 0x1p-10f);
-    check_sgd(sizes[i], 1, 50, 1); // clipped
+    check_sgd(sizes[i], 0, 50, 0x1p-10f, NULL);
+    check_sgd(sizes[i], 1, 50, 1, NULL); // clipped
     if (sizes[i] > 2000) continue;
-    check_sgd(sizes[i], 10, 7, 0x1p-10f); // within the limit
-    check_sgd(sizes[i], 10, 0, 1);
-    check_sgd(sizes[i], 1, INFINITY, 1); // a norm too large for float
+    check_sgd(sizes[i], 10, 7, 0x1p-10f, NULL); // within the limit
+    check_sgd(sizes[i], 10, 0, 1, NULL);
+    check_sgd(sizes[i], 1, INFINITY, 1, NULL); // a norm too large for float
+  }
+}
+
+TEST(cuda_sgd_factors) {
+  if (!gpu_device()) return;
+  for (int i = 0; i < COUNT(sizes); i++) {
+    size_t blocks = (size_t)sizes[i] / PARAM_ALIGN + 1;
+    uint8_t *values = xmalloc(blocks);
+    for (size_t b = 0; b < blocks; b++) values[b] = (uint8_t)(rng_u32(4, b) % PARAM_KINDS);
+    TwinArray kind = twin_array(blocks, 1, values);
+    check_sgd(sizes[i], 1, 50, 1, &kind);
+    twin_array_check_equal(&kind, blocks);
+    twin_array_free(&kind);
+    free(values);
   }
 }
 
@@ -168,7 +186,7 @@ TEST(cuda_sgd_writes_nothing_when_not_finite) {
   const float hyper[HYPERS] = {1, 0.5f, 0.5f, 1, 1}, flags[] = {0, NAN};
   for (int i = 0; i < COUNT(flags); i++) {
     Update u = update_make(1029, hyper, NAN, flags[i]);
-    update_run(&u, true);
+    update_run(&u, true, NULL);
     twin_check_guards(&u.w, true);
     twin_check_guards(&u.v, true);
     update_free(&u);

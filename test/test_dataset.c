@@ -104,3 +104,19 @@ TEST(dataset_explains_failures) {
   if (!EXPECT(strstr(err.msg, "gone/train/3.png: no such file; 1 of 12 images of "))) printf("%s\n", err.msg);
   EXPECT(!dataset_open(&d, dir, "nosuchsplit", &small_options, &err) && err.msg[0]);
 }
+
+TEST(dataset_legacy_boxes) {
+  // Corners are pixels: 9 × 7 from (x, y) ends at (x + 8, y + 6).
+  const char *dir = small_set("legacy");
+  DatasetOptions options = small_options;
+  options.box_extra = 1;
+  Dataset d;
+  if (!open_set(&d, dir, &options)) return;
+  for (int i = 0; i < d.num_images; i++)
+    for (int o = d.first_object[i]; o < d.first_object[i + 1]; o++) {
+      const float *box = d.object[o].box;
+      EXPECT_NEAR(box[2] - box[0], OBJECT_W - 1, 0);
+      EXPECT_NEAR(box[3] - box[1], OBJECT_H - 1, 0);
+    }
+  dataset_close(&d);
+}

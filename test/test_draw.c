@@ -157,10 +157,13 @@ TEST(plot_is_sound_svg) {
   y[7] = INFINITY;
   double one_x[] = {3}, one_y[] = {0.25};
   PlotSeries noisy = {"a <loss> & \"more\"", x, y, N, true}, lone = {"lone", one_x, one_y, 1, false};
-  PlotPanel panels[] = {{"Loss", "step", "loss", true, &noisy, 1},
-                        {"Loss", "step", "loss", false, &noisy, 1},
-                        {"Lone", "step", "AP", false, &lone, 1},
-                        {"None", "x", "y", true, NULL, 0}};
+  PlotSeries bars = {"bars", NULL, (double[]){1, NAN, 3}, 3, false};
+  static const char *const names[] = {"a", "b <", "c"};
+  PlotPanel panels[] = {{"Loss", "step", "loss", true, &noisy, 1, NULL},
+                        {"Loss", "step", "loss", false, &noisy, 1, NULL},
+                        {"Lone", "step", "AP", false, &lone, 1, NULL},
+                        {"Bars", "", "y", false, &bars, 1, names},
+                        {"None", "x", "y", true, NULL, 0, NULL}};
   char path[512];
   snprintf(path, sizeof path, "%s/plot.svg", test_tmp());
   Err err = {{0}};

@@ -7,7 +7,7 @@
 
 // torchvision's AnchorGenerator on an 800×1344 canvas: five levels of one size, three ratios.
 static AnchorShapes torchvision_shapes(void) {
-  AnchorShapes shapes = {.sizes = 1, .ratios = 3, .ratio = {.5f, 1, 2}, .rounded = true};
+  AnchorShapes shapes = {.sizes = 1, .ratios = 3, .ratio = {.5f, 1, 2}};
   for (int l = 0; l < 5; l++) shapes.size[l][0] = (float)(32 << l);
   return shapes;
 }
@@ -39,7 +39,6 @@ TEST(anchors_options) {
   const int grid[] = {2, 1};
   AnchorShapes shapes = {.sizes = 2, .size = {{5, 7}, {9, 11}}, .ratios = 2, .ratio = {1, 4}, .stride = {0, 16}};
   Anchors a;
-  shapes.rounded = true;
   anchors_init(&a, &shapes, 2, grid, grid, 16, 16);
   EXPECT_INT(a.per_cell, 4);
   EXPECT_NEAR(a.level[0].cell[0][2], 2, 0);  // 2.5: half to even
@@ -48,11 +47,25 @@ TEST(anchors_options) {
   EXPECT_NEAR(a.level[0].cell[3][0], -2, 0); // 1.75
   EXPECT_NEAR(a.level[0].stride_x, 8, 0);    // 16 / 2
   EXPECT_NEAR(a.level[1].stride_x, 16, 0);   // as given
-  shapes.rounded = false;
-  shapes.offset = .5f;
+  shapes.kind = ANCHORS_EXACT;
   anchors_init(&a, &shapes, 2, grid, grid, 16, 16);
-  EXPECT_NEAR(a.level[0].cell[0][0], 4 - 2.5, 0);
-  EXPECT_NEAR(a.level[1].cell[0][3], 8 + 4.5, 0);
+  EXPECT_NEAR(a.level[0].cell[0][0], -2.5, 0);
+  EXPECT_NEAR(a.level[1].cell[0][3], 4.5, 0);
+}
+
+// Detectron's table for stride 16 (128² at ratio 0.5, in generate_anchors.py less its one-based offset) and stride 4:
+// a cell of 16 × 16 is given sides 23 × 12 (√(256 / 0.5) = 22.6; 11.5, half to even), times 8 184 × 96, about (7.5,
+// 7.5).
+TEST(anchors_legacy) {
+  const int grid[] = {2, 2};
+  AnchorShapes shapes = {
+      .sizes = 1, .size = {{32}, {128}}, .ratios = 3, .ratio = {.5f, 1, 2}, .kind = ANCHORS_LEGACY, .stride = {4, 16}};
+  const float want[2][3][4] = {{{-22, -10, 25, 13}, {-14, -14, 17, 17}, {-10, -22, 13, 25}},
+                               {{-84, -40, 99, 55}, {-56, -56, 71, 71}, {-36, -80, 51, 95}}};
+  Anchors a;
+  anchors_init(&a, &shapes, 2, grid, grid, 32, 32);
+  for (int i = 0; i < 2 * 3 * 4; i++)
+    EXPECT_NEAR(a.level[i / 12].cell[i / 4 % 3][i % 4], want[i / 12][i / 4 % 3][i % 4], 0);
 }
 
 // ---- arithmetic -----------------------------------------------------------------------------------------------------
@@ -69,8 +82,8 @@ TEST(geometry_iou) {
   EXPECT_NEAR(box_iou(flat, flat), 0, 0);
   EXPECT_NEAR(box_iou(huge, a), 0, 0);
   EXPECT_NEAR(box_iou(huge, huge), 0, 0); // ∞ / NaN
-  EXPECT(!box_reaches(nan, 0));
-  EXPECT(box_reaches(flat, 0));
+  EXPECT(!box_reaches(nan, 0, 0));
+  EXPECT(box_reaches(flat, 0, 0));
 }
 
 TEST(geometry_code) {
@@ -90,7 +103,7 @@ TEST(geometry_code) {
   Box grown = box_decode(&coder, from, (real[]){0, 0, 1e30f, -1e30f});
   EXPECT_NEAR(grown.x2 - grown.x1, 20 * exp(coder.clamp), 5 * 1250 * FLT_EPSILON);
   EXPECT_NEAR(grown.y2 - grown.y1, 0, 0);
-  Box cut = box_clip((Box){-5, 3, 700, NAN}, 40, 50);
+  Box cut = box_clip((Box){-5, 3, 700, NAN}, 40, 50, 0);
   EXPECT_NEAR(cut.x1, 0, 0);
   EXPECT_NEAR(cut.y1, 3, 0);
   EXPECT_NEAR(cut.x2, 50, 0);
@@ -114,4 +127,29 @@ TEST(geometry_exp) {
   EXPECT_NEAR(portable_exp(-INFINITY), 0, 0);
   EXPECT(isinf(portable_exp(89)) && isinf(portable_exp(INFINITY)));
   EXPECT(isnan(portable_exp(NAN)));
+}
+
+// Corners are pixels: 0 … 9 is ten pixels wide.
+TEST(geometry_legacy) {
+  const Box whole = {0, 0, 9, 9}, upper = {0, 0, 9, 4}, right = {10, 0, 29, 9}, dot = {3, 3, 3, 3};
+  EXPECT_NEAR(box_iou(box_span(whole, 1), box_span(upper, 1)), .5, 0); // 50 of 100 pixels
+  EXPECT_NEAR(box_iou(whole, upper), 36.f / 81, FLT_EPSILON);
+  EXPECT_NEAR(box_iou(box_span(whole, 1), box_span(right, 1)), 0, 0);
+  EXPECT(box_reaches(dot, 1, 1) && !box_reaches(dot, 1, 0));
+  Box cut = box_clip((Box){-5, 3, 700, 39.5f}, 40, 50, 1);
+  EXPECT(cut.x1 == 0 && cut.y1 == 3 && cut.x2 == 49 && cut.y2 == 39);
+  EXPECT(box_inside((Box){0, 0, 49, 39}, 40, 50));
+  EXPECT(!box_inside((Box){0, 0, 50, 39}, 40, 50) && !box_inside((Box){-1, 0, 49, 39}, 40, 50));
+  // From 10 to 20 pixels wide, its centre from 5 to 20: 15 / 10 and log 2; as high as before.
+  const BoxCoder coder = {.weight = {1, 1, 1, 1}, .clamp = 4.135167f, .extra = 1};
+  real delta[4];
+  box_encode(&coder, whole, right, delta);
+  EXPECT_NEAR(delta[0], 1.5, 0);
+  EXPECT_NEAR(delta[1], 0, 0);
+  EXPECT_NEAR(delta[2], log(2), FLT_EPSILON);
+  EXPECT_NEAR(delta[3], 0, 0);
+  Box back = box_decode(&coder, whole, delta);
+  EXPECT_NEAR(back.x1, right.x1, 8e-6); // the exponential's last bit of 20
+  EXPECT_NEAR(back.x2, right.x2, 8e-6);
+  EXPECT_NEAR(back.y2, right.y2, 0);
 }

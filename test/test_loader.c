@@ -31,7 +31,11 @@ static uint64_t hash_batch(const Batch *b) {
   key = hash_bytes(key, b->box, rows * 4 * sizeof *b->box);
   key = hash_bytes(key, b->label, rows * sizeof *b->label);
   key = hash_bytes(key, b->count, images * sizeof *b->count);
-  key = hash_bytes(key, b->bitmap, rows * sizeof *b->bitmap);
+  for (size_t i = 0; i < rows; i++) {
+    const Bitmap *m = &b->bitmap[i];
+    int64_t values[] = {m->offset, m->x, m->y, m->w, m->h, m->parts};
+    key = hash_bytes(key, values, sizeof values);
+  }
   return b->num_words ? hash_bytes(key, b->bits, (size_t)b->num_words * sizeof *b->bits) : key;
 }
 
@@ -354,13 +358,96 @@ TEST(loader_closes_at_any_moment) {
 }
 
 // Real annotations: polygons of many parts, runs, crowds. Every mask's bits are those of its runs.
+static float word_float(uint32_t word) {
+  float value;
+  memcpy(&value, &word, sizeof value);
+  return value;
+}
+
+// Polygons are wanted: the third of the objects that have one bring its four corners, which are those of the box; the
+// others bring bits as ever.
+TEST(loader_polygons) {
+  Dataset d;
+  DatasetOptions wanted = small_options;
+  wanted.polygons = true, wanted.box_extra = 1;
+  if (!open_set(&d, small_set("polygons"), &wanted)) return;
+  LoaderOptions o = training(3);
+  Err err;
+  Loader *l = loader_open(&d, &o, &err);
+  int polygons = 0, bitmaps = 0, flipped = 0;
+  for (int64_t step = 0; step < 2 * loader_steps_per_epoch(l); step++) {
+    const Batch *b = loader_next(l, &err);
+    if (!EXPECT(b)) break;
+    for (int row = 0; row < b->images * b->capacity; row++) {
+      const Bitmap *m = &b->bitmap[row];
+      const ImageInfo *info = &b->info[row / b->capacity];
+      if (row % b->capacity >= b->count[row / b->capacity]) continue;
+      bitmaps += m->parts == 0;
+      if (m->parts == 0) {
+        EXPECT(m->w == OBJECT_W && m->h == OBJECT_H);
+        for (int y = 0; y < m->h; y++) EXPECT_INT(b->bits[m->offset + y], (1 << OBJECT_W) - 1);
+        continue;
+      }
+      polygons++;
+      flipped += info->flip;
+      EXPECT_INT(m->parts, 1);
+      EXPECT_INT(b->bits[m->offset], 4);
+      // x y, r y, r b, x b; r and b a pixel beyond the box's last. Mirrored, r is a pixel before the box's first.
+      double ratio_w = (double)info->rw / info->w, ratio_h = (double)info->rh / info->h;
+      const float *box = b->box + 4 * row;
+      double x = info->flip ? box[2] : box[0], r = info->flip ? box[0] - ratio_w : box[2] + ratio_w;
+      const double want[] = {x, box[1], r, box[1], r, box[3] + ratio_h, x, box[3] + ratio_h};
+      for (int i = 0; i < 8; i++) EXPECT_NEAR(word_float(b->bits[m->offset + 1 + i]), want[i], 1e-4);
+    }
+  }
+  EXPECT(polygons > 3 && bitmaps > polygons && flipped > 0);
+  loader_close(l);
+  dataset_close(&d);
+}
+
+// The shorter side is one of six from 77 to 96, the same whatever the threads, and every one comes up.
+TEST(loader_draws_sizes) {
+  Dataset d;
+  if (!open_set(&d, small_set("sizes"), &small_options)) return;
+  LoaderOptions o = training(3);
+  o.size_min = 77, o.sizes = 6;
+  Err err;
+  Loader *l = loader_open(&d, &o, &err);
+  const int want[6] = {77, 80, 84, 88, 92, 96}; // 77 + 19 i / 5
+  int seen[6] = {0}, other = 0;
+  for (int step = 0; step < 30; step++) {
+    const Batch *b = loader_next(l, &err);
+    if (!EXPECT(b)) break;
+    for (int i = 0; i < b->images; i++) {
+      const ImageInfo *info = &b->info[i];
+      int shorter = MIN(info->rh, info->rw), k = 0;
+      EXPECT(info->rh <= d.canvas[b->canvas].h && info->rw <= d.canvas[b->canvas].w);
+      while (k < 6 && shorter != want[k]) k++;
+      if (k < 6)
+        seen[k]++;
+      else
+        other++; // limited by the longer side, or cut down by a last bit
+    }
+  }
+  for (int k = 0; k < 6; k++) EXPECT(seen[k] > 0);
+  EXPECT(other < 45);
+  loader_close(l);
+  uint64_t one[8], four[8];
+  o.threads = 1;
+  run_hashes(&d, &o, one, 8);
+  o.threads = 4;
+  run_hashes(&d, &o, four, 8);
+  for (int i = 0; i < 8; i++) EXPECT(one[i] == four[i]);
+  dataset_close(&d);
+}
+
 static void check_real(const char *folder) {
   const char *dir = shared_path(folder);
   if (!dir) {
     test_skip("../shared/data is not there");
     return;
   }
-  const DatasetOptions options = {.resize = {800, 1333}, .max_canvases = 2, .limit = 24};
+  const DatasetOptions options = {.resize = {.size = 800, .max_size = 1333}, .max_canvases = 2, .limit = 24};
   Dataset d;
   if (!open_set(&d, dir, &options)) return;
   LoaderOptions o = training(4);

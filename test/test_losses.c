@@ -81,7 +81,7 @@ enum { IMAGES = 3, BATCH = 6, LEVELS = 2, PER_CELL = 3 };
 
 typedef struct Rpn {
   Device *dev;
-  float beta;
+  RpnLoss p;
   Anchors anchors;
   RpnTargets targets;
   int index[IMAGES * BATCH], positives[IMAGES], count[IMAGES];
@@ -89,7 +89,7 @@ typedef struct Rpn {
 } Rpn;
 
 static void rpn_make(Rpn *r, Device *dev, float beta, double spread) {
-  *r = (Rpn){.dev = dev, .beta = beta, .positives = {2, 0, 6}, .count = {5, 0, 6}};
+  *r = (Rpn){.dev = dev, .p = {.beta = beta}, .positives = {2, 0, 6}, .count = {5, 0, 6}};
   r->anchors = (Anchors){.levels = LEVELS, .per_cell = PER_CELL, .total = (4 * 5 + 2 * 3) * PER_CELL};
   r->anchors.level[0] = (AnchorLevel){.h = 4, .w = 5, .first = 0};
   r->anchors.level[1] = (AnchorLevel){.h = 2, .w = 3, .first = 4 * 5 * PER_CELL};
@@ -120,7 +120,7 @@ static void rpn_free(Rpn *r) {
 }
 static double rpn_objective(void *context) {
   Rpn *r = context;
-  r->dev->ops->rpn_loss(r->dev, r->beta, &r->anchors, &r->targets, r->logits, r->deltas, &r->loss);
+  r->dev->ops->rpn_loss(r->dev, &r->p, &r->anchors, &r->targets, r->logits, r->deltas, &r->loss);
   return get(&r->loss, 0, 0, 0, 0) + get(&r->loss, 0, 0, 0, 1);
 }
 
@@ -133,7 +133,8 @@ static void check_rpn(Rpn *r, const void *scale, double factor) {
     got_logits[l] = dlogits[l].got;
     got_deltas[l] = ddeltas[l].got;
   }
-  double u = unit_roundoff(r->dev->real), sampled = r->count[0] + r->count[1] + r->count[2];
+  double u = unit_roundoff(r->dev->real), beta = r->p.beta;
+  double divisor = r->p.by_batch ? IMAGES * BATCH : r->count[0] + r->count[1] + r->count[2];
   Want want = {0};
   for (int i = 0; i < IMAGES * BATCH; i++) {
     int n = i / BATCH, anchor = r->index[i];
@@ -143,19 +144,19 @@ static void check_rpn(Rpn *r, const void *scale, double factor) {
     int a = local % PER_CELL, x = local / PER_CELL % r->anchors.level[l].w,
         y = local / PER_CELL / r->anchors.level[l].w;
     double logit = get(&r->logits[l], n, y, x, a);
-    want.loss[0] += bce(logit, object) / sampled;
-    want.bound[0] += term_bound(u, logit, object) / sampled;
-    gradient_put(&dlogits[l], n, y, x, a, factor / sampled * (sigmoid(logit) - object), factor / sampled * 10 * u);
+    want.loss[0] += bce(logit, object) / divisor;
+    want.bound[0] += term_bound(u, logit, object) / divisor;
+    gradient_put(&dlogits[l], n, y, x, a, factor / divisor * (sigmoid(logit) - object), factor / divisor * 10 * u);
     for (int k = 0; object && k < 4; k++) {
       double d = get(&r->deltas[l], n, y, x, 4 * a + k), t = get(&r->targets.delta, i, 0, 0, k);
-      want.loss[1] += smooth_l1((long double)d - t, r->beta) / sampled;
-      want.bound[1] += term_bound(u, d, t) / sampled;
-      gradient_put(&ddeltas[l], n, y, x, 4 * a + k, factor / sampled * smooth_l1_grad((long double)d - t, r->beta),
-                   factor / sampled * slope_bound(u, d, t, r->beta));
+      want.loss[1] += smooth_l1((long double)d - t, beta) / divisor;
+      want.bound[1] += term_bound(u, d, t) / divisor;
+      gradient_put(&ddeltas[l], n, y, x, 4 * a + k, factor / divisor * smooth_l1_grad((long double)d - t, beta),
+                   factor / divisor * slope_bound(u, d, t, beta));
     }
   }
   rpn_objective(r);
-  r->dev->ops->rpn_loss_backward(r->dev, r->beta, &r->anchors, &r->targets, r->logits, r->deltas, scale, got_logits,
+  r->dev->ops->rpn_loss_backward(r->dev, &r->p, &r->anchors, &r->targets, r->logits, r->deltas, scale, got_logits,
                                  got_deltas);
   expect_loss(&r->loss, &want, 2, u);
   for (int l = 0; l < LEVELS; l++) {
@@ -177,9 +178,10 @@ TEST(rpn_loss_equals_definition) {
     Device *dev = device_open(devices[d], NULL);
     Tensor scale = test_tensor_packed(dev->real, 1, 1);
     put(&scale, 0, 0, 0, 0, 1024);
-    for (int b = 0; b < COUNT(betas); b++) {
+    for (int b = 0; b < 2 * COUNT(betas); b++) {
       Rpn r;
-      rpn_make(&r, dev, betas[b], 3);
+      rpn_make(&r, dev, betas[b / 2], 3);
+      r.p.by_batch = b % 2;
       check_rpn(&r, NULL, 1);
       check_rpn(&r, scale.data, 1024);
       rpn_free(&r);
@@ -205,7 +207,7 @@ TEST(rpn_loss_of_nothing_is_zero) {
     ddeltas[l] = test_tensor_like(&r.deltas[l]);
   }
   EXPECT(rpn_objective(&r) == 0);
-  dev->ops->rpn_loss_backward(dev, 1, &r.anchors, &r.targets, r.logits, r.deltas, NULL, dlogits, ddeltas);
+  dev->ops->rpn_loss_backward(dev, &r.p, &r.anchors, &r.targets, r.logits, r.deltas, NULL, dlogits, ddeltas);
   for (int l = 0; l < LEVELS; l++) {
     Gradient want_logits = gradient_make(&r.logits[l]), want_deltas = gradient_make(&r.deltas[l]);
     expect_gradient(&dlogits[l], &want_logits.want, &want_logits.bound);

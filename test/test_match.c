@@ -81,7 +81,7 @@ static void expect_encoded(const Fixture *f, const BoxCoder *coder, const double
 
 static void make_anchors(Anchors *a) {
   const int h[] = {12, 6}, w[] = {16, 8};
-  AnchorShapes shapes = {.sizes = 1, .size = {{8}, {16}}, .ratios = 3, .ratio = {.5f, 1, 2}, .rounded = true};
+  AnchorShapes shapes = {.sizes = 1, .size = {{8}, {16}}, .ratios = 3, .ratio = {.5f, 1, 2}};
   anchors_init(a, &shapes, 2, h, w, 48, 64);
 }
 
@@ -185,6 +185,43 @@ TEST(rpn_match_by_hand) {
     EXPECT_INT(out.index[low_quality + 1], 3);
     fixture_close(&f);
   }
+}
+
+TEST(rpn_match_inside) {
+  // Anchors of 10 × 10 pixels in a row; of an image 38 wide the first begins before it and the last ends on its border.
+  Anchors anchors = {.levels = 1, .per_cell = 1, .total = 4};
+  anchors.level[0] = (AnchorLevel){.h = 1, .w = 4, .stride_x = 10, .stride_y = 10, .cell = {{-1, 0, 8, 9}}};
+  for (int d = 0; d < COUNT(detect_devices); d++)
+    for (int inside = 0; inside < 2; inside++) {
+      Fixture f = fixture_open(detect_devices[d]);
+      const int label[] = {1, 1}, count = 2;
+      Truth truth = {.images = 1, .capacity = 2, .box = fixture_packed(&f, 2, 4), .label = label, .count = &count};
+      set_box(&truth.box, 0, -1, 0, 8, 9);  // the first anchor itself
+      set_box(&truth.box, 1, 14, 0, 23, 9); // five pixels of anchors 1 and 2 each: IoU 50 / 150 with legacy widths
+      ImageInfo image = {.h = 64, .w = 38, .rh = 64, .rw = 38};
+      RpnMatch p = {.high = .34f,
+                    .low = .33f,
+                    .inside = inside,
+                    .batch = 4,
+                    .positive = .5f,
+                    .coder = {.weight = {1, 1, 1, 1}, .extra = 1}};
+      RpnTargets out = {.images = 1,
+                        .batch = 4,
+                        .index = fixture_ints(&f, 4),
+                        .positives = fixture_ints(&f, 1),
+                        .count = fixture_ints(&f, 1),
+                        .delta = fixture_packed(&f, 4, 4)};
+      // Anchors 1 and 2 are between the thresholds; low quality makes them objects.
+      RUN(&f, rpn_match, &p, &anchors, &image, &truth, &out);
+      EXPECT_INT(out.positives[0], inside ? 0 : 1);
+      EXPECT_INT(out.count[0], inside ? 0 : 2);
+      if (!inside) EXPECT(out.index[0] == 0 && out.index[1] == 3);
+      p.low_quality = true;
+      RUN(&f, rpn_match, &p, &anchors, &image, &truth, &out);
+      EXPECT_INT(out.positives[0], 2);
+      if (inside) EXPECT(out.index[0] == 1 && out.index[1] == 2);
+      fixture_close(&f);
+    }
 }
 
 // ---- RoIs -----------------------------------------------------------------------------------------------------------

@@ -101,12 +101,13 @@ static ModelConfig small_r50(NormKind norm) {
   return c;
 }
 
-// The other conventions.
-static ModelConfig small_detectron2(void) {
+// The other conventions, with the bottleneck that they put the stride into.
+static ModelConfig small_recipe(Recipe recipe) {
   ModelConfig c = synthetic_config(CANVAS_H, CANVAS_W, CLASSES);
-  c.stride_in_1x1 = true, c.anchor_rounded = c.anchor_grid_stride = false;
-  c.rpn_beta = c.box_beta = 0;
-  c.roi_aligned = true, c.roi_sampling = 0, c.mask_rounded = true, c.trainable_layers = 2, c.depth = 50;
+  c.depth = 50, c.trainable_layers = 2;
+  c.rpn_batch = 1024; // all anchors inside the image, so that every level has some
+  for (int l = 0; l < MAX_LEVELS; l++) c.anchor_size[l] = (float)(6 * (l + 2));
+  config_recipe(&c, recipe);
   return c;
 }
 
@@ -228,7 +229,11 @@ TEST_TIER(model_gradients, 1) {
   check_gradients(&c, 3);
 }
 TEST_TIER(model_gradients_detectron2, 1) {
-  ModelConfig c = small_detectron2();
+  ModelConfig c = small_recipe(RECIPE_DETECTRON2);
+  check_gradients(&c, 1);
+}
+TEST_TIER(model_gradients_mlperf, 1) {
+  ModelConfig c = small_recipe(RECIPE_MLPERF);
   check_gradients(&c, 1);
 }
 TEST_TIER(model_gradients_r50_frozen_bn, 1) {

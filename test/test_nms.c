@@ -9,6 +9,8 @@ static void put(const Boxes *b, int group, int i, const double box[4], double sc
   b->index[row] = index;
 }
 
+static const Nms half = {.threshold = .5f};
+
 TEST(nms_by_hand) {
   for (int d = 0; d < COUNT(detect_devices); d++) {
     Fixture f = fixture_open(detect_devices[d]);
@@ -19,7 +21,7 @@ TEST(nms_by_hand) {
     put(&in, 0, 3, (double[]){0, 5, 10, 11}, .6, 4); // 5/11 with the first, none with the second: stays
     put(&in, 0, 4, (double[]){0, 0, 10, 6}, .5, 3);  // dropped boxes suppress nobody, but the first does
     in.count[0] = 5;
-    RUN(&f, nms, .5f, &in, &out);
+    RUN(&f, nms, &half, &in, &out);
     EXPECT_INT(out.count[0], 3);
     const int want[] = {7, 6, 4};
     for (int i = 0; i < 3; i++) EXPECT_INT(out.index[i], want[i]);
@@ -38,7 +40,7 @@ TEST(nms_nan_and_flat_boxes_suppress_nothing) {
     put(&in, 0, 2, (double[]){3, 3, 3, 9}, .7, 2);
     put(&in, 0, 3, (double[]){3, 3, 3, 9}, .6, 3);
     in.count[0] = 4;
-    RUN(&f, nms, .5f, &in, &out);
+    RUN(&f, nms, &half, &in, &out);
     EXPECT_INT(out.count[0], 4);
     fixture_close(&f);
   }
@@ -53,7 +55,7 @@ TEST(nms_identical_boxes_and_capacity) {
   }
   in.count[0] = in.count[1] = 40;
   in.count[2] = 0;
-  RUN(&f, nms, .7f, &in, &out);
+  RUN(&f, nms, &(Nms){.threshold = .7f}, &in, &out);
   EXPECT_INT(out.count[0], 1);
   EXPECT_INT(out.index[0], 0);
   EXPECT_INT(out.count[1], 6);
@@ -97,7 +99,7 @@ TEST(nms_random) {
       int before = omp_get_max_threads();
       omp_set_num_threads(threads);
       out[threads - 1] = fixture_boxes(&f, GROUPS, CAPACITY);
-      RUN(&f, nms, .5f, &in, &out[threads - 1]);
+      RUN(&f, nms, &half, &in, &out[threads - 1]);
       omp_set_num_threads(before);
     }
     for (int t = 1; t < 3; t++) {
@@ -115,4 +117,19 @@ TEST(nms_random) {
     }
     fixture_close(&f);
   }
+}
+
+TEST(nms_legacy_widths) {
+  // 0 … 9 by 0 … 9 and 0 … 5: 60 of 100 pixels are common; measured from corner to corner 45 of 81.
+  for (int d = 0; d < COUNT(detect_devices); d++)
+    for (int extra = 0; extra < 2; extra++) {
+      Fixture f = fixture_open(detect_devices[d]);
+      Boxes in = fixture_boxes(&f, 1, 2), out = fixture_boxes(&f, 1, 2);
+      put(&in, 0, 0, (double[]){0, 0, 9, 9}, .9, 1);
+      put(&in, 0, 1, (double[]){0, 0, 9, 5}, .8, 2);
+      in.count[0] = 2;
+      RUN(&f, nms, &(Nms){.threshold = .58f, .extra = (float)extra}, &in, &out);
+      EXPECT_INT(out.count[0], extra ? 1 : 2);
+      fixture_close(&f);
+    }
 }

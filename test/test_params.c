@@ -241,3 +241,18 @@ TEST(params_fold) {
   expect_fold(w, 1e-5f);
   close_params(&p);
 }
+
+TEST(params_kinds) {
+  Params p;
+  open_params(&p, "cpu");
+  param_filter(&p, "a.weight", 70, 1, 1, 8, false, true, INIT_ZERO); // 9 blocks of 64 elements
+  param_vector(&p, "a.bias", 70, true, INIT_LINEAR, 1);              // 2
+  param_vector(&p, "n.weight", 8, true, INIT_ONE, 0);
+  param_vector(&p, "n.bias", 8, true, INIT_ZERO, 0);
+  param_vector(&p, "frozen.bias", 8, false, INIT_ZERO, 0);
+  allocate(&p);
+  const uint8_t want[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, PARAM_BIAS, PARAM_BIAS, PARAM_NORM_SCALE, PARAM_NORM_SHIFT};
+  if (EXPECT_INT(p.trainable, 64 * COUNT(want)))
+    for (int i = 0; i < COUNT(want); i++) EXPECT_INT(p.kind[i], want[i]);
+  close_params(&p);
+}

@@ -3,7 +3,8 @@
 #include "nn/rng.h"
 #include "test/op.h"
 
-static const Preprocess p = {.mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}}; // ImageNet
+static const Preprocess p = {
+    .unit = 255, .mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}}; // ImageNet
 
 // Pixel centres are at half-integers; positions before the first centre are clamped to it, neighbours to the last.
 static double source(int i, int from, int to) { return fmax(0, (i + 0.5) * from / to - 0.5); }
@@ -91,7 +92,7 @@ TEST(preprocess_of_same_size_takes_the_pixels) {
 // What F.interpolate(mode="bilinear", align_corners=False) of PyTorch 2 makes of 0 10 30: by hand from its definition.
 TEST(preprocess_known_values) {
   Device *dev = device_open("cpu64", NULL);
-  const Preprocess plain = {.std = {1.0f, 1.0f, 1.0f}};
+  const Preprocess plain = {.unit = 255, .std = {1.0f, 1.0f, 1.0f}};
   const uint8_t bytes[] = {0, 0, 0, 10, 10, 10, 30, 30, 30};
   const ImageInfo image = {0, 1, 3, 1, 6, 0, 0};
   const double want[] = {0, 2.5, 7.5, 15, 25, 30};
@@ -100,4 +101,57 @@ TEST(preprocess_known_values) {
   for (int x = 0; x < 6; x++) EXPECT_NEAR(get(&y, 0, 0, x, 1) * 255, want[x], 1e-13);
   test_tensor_free(&y);
   device_close(dev);
+}
+
+// Pillow's triangle by hand: 0 100 200 40 shrunk to two pixels. The first has its centre at 1 and reaches from -1 to 3:
+// weights 0.75 0.75 0.25 of 1.75, so 125 / 1.75 = 71.4; the second likewise 205 / 1.75 = 117.1. Bytes stay as they are
+// but for the mean, blue first.
+TEST(preprocess_antialias_by_hand) {
+  Device *dev = device_open("cpu64", NULL);
+  const Preprocess pillow = {.unit = 1, .mean = {1, 2, 3}, .std = {1, 1, 1}, .bgr = true, .antialias = true};
+  const uint8_t bytes[] = {0, 10, 20, 100, 10, 20, 200, 10, 20, 40, 10, 20};
+  const double want[] = {71, 117};
+  for (int flip = 0; flip < 2; flip++) {
+    const ImageInfo image = {0, 1, 4, 1, 2, flip, 0};
+    Tensor y = test_tensor(F64, 1, 1, 2, 3);
+    dev->ops->preprocess(dev, &pillow, &image, bytes, &y);
+    for (int x = 0; x < 2; x++) {
+      EXPECT_NEAR(get(&y, 0, 0, x, 0), 20 - 1, 0);
+      EXPECT_NEAR(get(&y, 0, 0, x, 1), 10 - 2, 0);
+      EXPECT_NEAR(get(&y, 0, 0, x, 2), want[flip ? 1 - x : x] - 3, 0);
+    }
+    test_tensor_free(&y);
+  }
+  device_close(dev);
+}
+
+// What Pillow 10.4 makes of an image of 5 × 7 pixels, (37 i + 11 i²) mod 256 for byte i: Image.resize(…, BILINEAR).
+TEST(preprocess_equals_pillow) {
+  static const uint8_t smaller[] = {122, 114, 134, 105, 123, 180, 179, 111, 163, 201, 82,  102,
+                                    176, 152, 153, 125, 137, 158, 90,  175, 165, 169, 175, 58,
+                                    150, 137, 120, 82,  165, 194, 134, 77,  205, 166, 141, 155};
+  static const uint8_t larger[] = {
+      0,   48,  118, 140, 61,  175, 164, 51,  216, 127, 66,  225, 200, 190, 202, 228, 70,  134, 224, 60,  175,
+      187, 75,  156, 134, 66,  20,  189, 200, 40,  126, 138, 150, 84,  125, 168, 66,  159, 132, 52,  196, 171,
+      141, 138, 164, 199, 83,  161, 225, 75,  118, 224, 119, 35,  235, 203, 87,  145, 158, 157, 129, 127, 165,
+      132, 132, 130, 21,  188, 120, 63,  198, 182, 157, 177, 129, 201, 159, 61,  160, 162, 37,  199, 126, 182,
+      168, 139, 168, 173, 130, 174, 162, 120, 183, 37,  162, 160, 65,  158, 207, 144, 182, 140, 174, 197, 57,
+      120, 188, 21,  146, 95,  195, 174, 125, 140, 153, 162, 165, 92,  174, 228, 35,  119, 224, 132, 67,  225,
+      161, 91,  192, 165, 146, 129, 171, 196, 52,  84,  188, 58,  165, 143, 57,  121, 178, 143, 15,  209, 226,
+      20,  66,  134, 179, 77,  196, 163, 56,  226, 143, 87,  224, 202, 190, 200};
+  const Preprocess bytes_alone = {.unit = 1, .std = {1, 1, 1}, .antialias = true};
+  uint8_t bytes[5 * 7 * 3];
+  for (int i = 0; i < COUNT(bytes); i++) bytes[i] = (uint8_t)(37 * i + 11 * i * i);
+  for (int d = 0; d < 2; d++)
+    for (int k = 0; k < 2; k++) {
+      Device *dev = device_open(d ? "cpu64" : "cpu", NULL);
+      const ImageInfo image = {0, 5, 7, k ? 6 : 3, k ? 9 : 4, 0, 0};
+      const uint8_t *want = k ? larger : smaller;
+      Tensor y = test_tensor(dev->real, 1, image.rh, image.rw, 3);
+      dev->ops->preprocess(dev, &bytes_alone, &image, bytes, &y);
+      for (int i = 0; i < image.rh * image.rw * 3; i++)
+        EXPECT_NEAR(get(&y, 0, i / 3 / image.rw, i / 3 % image.rw, i % 3), want[i], 0);
+      test_tensor_free(&y);
+      device_close(dev);
+    }
 }

@@ -2,6 +2,7 @@
 #include "data/coco.h"
 #include "data/image.h"
 #include "data/json.h"
+#include "nn/checkpoint.h"
 #include "test/command.h"
 #include "test/test.h"
 
@@ -183,6 +184,109 @@ TEST_TIER(program_benchmark, 1) {
   expect_benchmark(said, "infer", 4);
   EXPECT(record_number(said, "results_ms") > 0 && strstr(said, "inference, canvas 64 x 64 (h x w), batch 4\n"));
   EXPECT(!path_is_dir(in_tmp("bench")));
+}
+
+// What a checkpoint says of its model, "" where it says nothing.
+static const char *field_of(const char *path, const char *name) {
+  static char value[256];
+  Checkpoint c;
+  char key[64];
+  snprintf(key, sizeof key, "config.%s", name);
+  *value = '\0';
+  if (!EXPECT(ckpt_open(&c, path, NULL))) return value;
+  const char *found = ckpt_find_meta(&c, key);
+  snprintf(value, sizeof value, "%s", found ? found : "");
+  ckpt_close(&c);
+  return value;
+}
+
+// A copy of a checkpoint whose model has another value of equal length in a field.
+static void copy_edited(const char *from, const char *to, const char *field, const char *was, const char *is) {
+  char text[2][128];
+  for (int i = 0; i < 2; i++) snprintf(text[i], sizeof text[i], "\"config.%s\":\"%s\"", field, i ? is : was);
+  size_t size, n = strlen(text[0]);
+  char *bytes = file_read(from, &size, NULL), *at = bytes;
+  CHECK(bytes && strlen(text[1]) == n);
+  while (at + n <= bytes + size && memcmp(at, text[0], n)) at++;
+  if (EXPECT(at + n <= bytes + size)) memcpy(at, text[1], n);
+  FILE *f = fopen(to, "wb");
+  CHECK(f && fwrite(bytes, 1, size, f) == size && !fclose(f));
+  free(bytes);
+}
+
+static void infer(const char *model, const char *out) {
+  const char *said;
+  int status = command(&said, "%s --weights %s --data %s --out %s --score 0.01", tool("infer"), model, shapes(), out);
+  if (!EXPECT_INT(status, 0)) fprintf(stderr, "%s\n", said);
+}
+
+typedef struct Convention {
+  const char *recipe, *resize, *extra; // fields of its checkpoint
+  const char *field, *was, *is;        // one that inference depends on, its value and another
+} Convention;
+
+// A recipe trains, and resumes to the same bits. infer computes by what the checkpoint says: the same weights under
+// another convention find something else.
+static void check_recipe(const Convention *c) {
+  char options[64], whole[32], parts[32], model[512], other[512], found[2][512];
+  snprintf(whole, sizeof whole, "%s-whole", c->recipe);
+  snprintf(parts, sizeof parts, "%s-parts", c->recipe);
+  snprintf(options, sizeof options, "--recipe %s", c->recipe);
+  if (!EXPECT_INT(train("", whole, options), 0)) return;
+  snprintf(options, sizeof options, "--recipe %s --stop-after 3", c->recipe);
+  if (!EXPECT_INT(train("OMP_NUM_THREADS=1", parts, options), 0)) return;
+  snprintf(options, sizeof options, "--recipe %s --resume", c->recipe);
+  if (!EXPECT_INT(train("", parts, options), 0)) return;
+  snprintf(model, sizeof model, "%s/%s/model.safetensors", test_tmp(), whole);
+  snprintf(other, sizeof other, "%s/%s/model.safetensors", test_tmp(), parts);
+  EXPECT(same_file(model, other));
+  EXPECT_STR(field_of(model, "resize_rule"), c->resize);
+  EXPECT_STR(field_of(model, "box_extra"), c->extra);
+  copy_edited(model, other, c->field, c->was, c->is);
+  for (int i = 0; i < 2; i++) {
+    snprintf(found[i], sizeof found[i], "%s/%s-found-%d", test_tmp(), c->recipe, i);
+    infer(i ? other : model, found[i]);
+    strcat(found[i], "/detections.json");
+  }
+  EXPECT(!same_file(found[0], found[1]));
+}
+
+TEST_TIER(program_recipes, 1) {
+  check_recipe(&(Convention){"torchvision", "torchvision", "0", "pixel_unit", "255", "254"});
+  check_recipe(&(Convention){"detectron2", "detectron2", "0", "roi_aligned", "1", "0"});
+  check_recipe(&(Convention){"mlperf", "maskrcnn-benchmark", "1", "box_extra", "1", "0"});
+  // A run goes on by its own recipe only.
+  const char *said;
+  int status = command(&said,
+                       "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --seed 5 "
+                       "--eval-every -1 --recipe mlperf --resume",
+                       tool("train"), shapes(), in_tmp("detectron2-whole"));
+  EXPECT_INT(status, 2);
+  EXPECT(strstr(said, "its model has train_size_min = 51"));
+  // Other flags win over it: the detectron2 recipe's warmup would be 0 of 8 steps, its norm is the model's.
+  if (EXPECT_INT(train("", "flags", "--recipe detectron2 --warmup 3 --norm bn --max-size 96"), 0)) {
+    const char *model = in_tmp("flags/model.safetensors");
+    EXPECT_STR(field_of(model, "norm"), "bn");
+    EXPECT_STR(field_of(model, "max_size"), "96");
+    EXPECT_STR(field_of(model, "roi_aligned"), "1");
+    Checkpoint c;
+    CHECK(ckpt_open(&c, model, NULL));
+    EXPECT(strstr(ckpt_find_meta(&c, "run"), "\"recipe\":\"detectron2\"") &&
+           strstr(ckpt_find_meta(&c, "run"), "\"warmup\":3"));
+    ckpt_close(&c);
+  }
+  // --weights keeps the checkpoint's conventions; --recipe replaces them all.
+  char weights[600];
+  for (int replaced = 0; replaced < 2; replaced++) {
+    snprintf(weights, sizeof weights, "%s/detectron2-whole/model.safetensors", test_tmp());
+    status = command(&said, "%s --data %s --out %s --weights %s --iters 1 --eval-every -1 %s", tool("train"), shapes(),
+                     in_tmp(replaced ? "replaced" : "inherited"), weights, replaced ? "--recipe torchvision" : "");
+    if (!EXPECT_INT(status, 0)) fprintf(stderr, "%s\n", said);
+    const char *model = in_tmp(replaced ? "replaced/model.safetensors" : "inherited/model.safetensors");
+    EXPECT_STR(field_of(model, "mask_source"), replaced ? "soft" : "polygon");
+    EXPECT_STR(field_of(model, "rpn_loss_by_batch"), replaced ? "0" : "1");
+    EXPECT_STR(field_of(model, "rpn_post_nms_train"), replaced ? "200" : "100");
+  }
 }
 
 // A mistake is answered with one line that contains `says`, and exit code 2.

@@ -160,6 +160,44 @@ TEST(roi_align_level_borders) {
   }
 }
 
+// The pixel of RoIs that read level l is l. size_eps moves the border at 224 to 224 · (1 - 1e-6) = 223.99978; with
+// legacy widths a RoI from 0 to 223 is 224 pixels wide.
+TEST(roi_align_levels_of_recipes) {
+  for (int d = 0; d < COUNT(detect_devices); d++) {
+    Fixture f = fixture_open(detect_devices[d]);
+    Tensor x[4], y = fixture_map(&f, 1, 1, 1, 1);
+    for (int l = 0; l < 4; l++) {
+      x[l] = fixture_map(&f, 1, 1, 1, 1);
+      set(&x[l], 0, l);
+    }
+    Rois rois = fixture_rois(&f, 1);
+    *rois.count = 1;
+    rois.image[0] = 0;
+    const struct {
+      double side;
+      float size_eps, extra;
+      int level;
+    } cases[] = {{223.9999, 1e-6f, 0, 2}, {223.9999, 0, 0, 1}, {223.999, 1e-6f, 0, 1}, {223.9999, 1e-8f, 0, 1},
+                 {224, 1e-8f, 0, 2},      {223, 0, 1, 2},      {222.9, 1e-6f, 1, 1},   {447, 0, 1, 3}};
+    for (int i = 0; i < COUNT(cases); i++) {
+      RoiAlign p = {.size = 1,
+                    .sampling = 1,
+                    .levels = 4,
+                    .first_level = 2,
+                    .scale = {1, 1, 1, 1},
+                    .canonical_size = 224,
+                    .canonical_level = 4,
+                    .size_eps = cases[i].size_eps,
+                    .extra = cases[i].extra};
+      double half = cases[i].side / 2;
+      set_box(&rois.box, 0, -half, -half, half, half);
+      RUN(&f, roi_align_forward, &p, &rois, x, &y);
+      EXPECT_NEAR(get(&y, 0), cases[i].level, 0);
+    }
+    fixture_close(&f);
+  }
+}
+
 // ---- backward -------------------------------------------------------------------------------------------------------
 
 static double dot(const Tensor *a, const Tensor *b, int n) {

@@ -153,10 +153,42 @@ TEST(sgd_writes_nothing_when_not_finite) {
     const double flags[] = {0, NAN};
     for (int i = 0; i < COUNT(flags); i++) {
       put(&stats, 0, 0, 0, 1, flags[i]);
-      dev->ops->sgd(dev, &(Sgd){hyper.data, stats.data}, 33, w.data, g.data, v.data);
+      dev->ops->sgd(dev, &(Sgd){.hyper = hyper.data, .stats = stats.data}, 33, w.data, g.data, v.data);
       EXPECT(same_bits(&w, &old) && same_bits(&v, &old));
     }
     Tensor *all[] = {&hyper, &stats, &w, &g, &v, &old};
+    for (int i = 0; i < COUNT(all); i++) test_tensor_free(all[i]);
+    device_close(dev);
+  }
+}
+
+// Two parameters of 64 elements: the second learns twice as fast and does not decay.
+TEST(sgd_factors) {
+  const char *names[] = {"cpu", "cpu64"};
+  for (int d = 0; d < COUNT(names); d++) {
+    Device *dev = device_open(names[d], NULL);
+    const double values[HYPERS] = {.25, .5, .125, 0, 1};
+    Tensor hyper = test_tensor_packed(dev->real, 1, HYPERS), stats = test_tensor_packed(dev->real, 1, 2);
+    Tensor w = test_tensor_packed(dev->real, 1, 128), g = test_tensor_like(&w), v = test_tensor_like(&w);
+    for (int i = 0; i < HYPERS; i++) put(&hyper, 0, 0, 0, i, values[i]);
+    put(&stats, 0, 0, 0, 0, 1);
+    put(&stats, 0, 0, 0, 1, 1);
+    for (int i = 0; i < 128; i++) {
+      put(&w, 0, 0, 0, i, 8);
+      put(&g, 0, 0, 0, i, 3);
+      put(&v, 0, 0, 0, i, 2);
+    }
+    const uint8_t kind[] = {PARAM_WEIGHT, PARAM_BIAS};
+    Sgd sgd = {.hyper = hyper.data,
+               .stats = stats.data,
+               .kind = kind,
+               .factors = {.rate = {[PARAM_WEIGHT] = 1, [PARAM_BIAS] = 2}, .decay = {[PARAM_WEIGHT] = 1}}};
+    dev->ops->sgd(dev, &sgd, 128, w.data, g.data, v.data);
+    for (int i = 0; i < 128; i++) { // v = 0.5 · 2 + 3 + 0.125 · 8, or without the last; w = 8 - rate · v
+      EXPECT_NEAR(get(&v, 0, 0, 0, i), i < 64 ? 5 : 4, 0);
+      EXPECT_NEAR(get(&w, 0, 0, 0, i), i < 64 ? 8 - .25 * 5 : 8 - .5 * 4, 0);
+    }
+    Tensor *all[] = {&hyper, &stats, &w, &g, &v};
     for (int i = 0; i < COUNT(all); i++) test_tensor_free(all[i]);
     device_close(dev);
   }

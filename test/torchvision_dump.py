@@ -36,8 +36,9 @@ class KeyedSampler:
         self.keys = []  # of the images of a batch
 
     def first(self, key, candidates, n):
-        numbers = rng_u32(rng_key(key, self.use), candidates.numpy().astype(np.uint64))
-        return candidates[torch.from_numpy(np.lexsort((candidates.numpy(), numbers))[:n].copy())]
+        index = candidates.cpu().numpy()
+        numbers = rng_u32(rng_key(key, self.use), index.astype(np.uint64))
+        return candidates[torch.from_numpy(np.lexsort((index, numbers))[:n].copy())]
 
     def __call__(self, labels):
         self.chosen, masks = [], ([], [])

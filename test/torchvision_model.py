@@ -119,7 +119,8 @@ def spread_outputs(model, c):
                     t.uniform_(0.5, 1.0)
                 elif name.endswith(("bias", "running_mean")):
                     t.uniform_(-0.2, 0.2)
-        noise = torch.nn.functional.interpolate(torch.rand(1, 3, 24, 32), size=(c["size"], c["size"] * 4 // 3))
+        noise = torch.rand(1, 3, 24, 32).to(next(model.parameters()).device)
+        noise = torch.nn.functional.interpolate(noise, size=(c["size"], c["size"] * 4 // 3))
         for name, gain in output_gains(model, [noise[0]]).items():
             model.get_submodule(name).weight *= gain
 
@@ -133,7 +134,7 @@ def metadata(c, categories):
 
 
 def write_checkpoint(model, c, categories, path):
-    tensors = {k: v.float().contiguous() for k, v in model.state_dict().items() if not k.endswith("batches_tracked")}
+    tensors = {k: v.float().cpu().contiguous() for k, v in model.state_dict().items() if not k.endswith("batches_tracked")}
     save_file(tensors, path, metadata(c, categories))
 
 

@@ -57,12 +57,16 @@ def polygon_mask(polygons, h, w):
     return np.array(picture)
 
 
-def load_split(root, split, limit=0):
-    """[(image id, file, boxes, labels, masks)] of what train uses, ascending by id, and the categories."""
+def read_annotations(root, split):
     name = [f for f in os.listdir(f"{root}/annotations") if split in f][0]
-    folder = [d for d in os.listdir(root) if d.startswith(split)][0]
     with open(f"{root}/annotations/{name}") as f:
-        coco = json.load(f)
+        return json.load(f)
+
+
+def load_split(root, split, limit, empty):
+    """[(image id, file, boxes, labels, masks)] of the first images by id that ours uses, and the categories."""
+    coco = read_annotations(root, split)
+    folder = [d for d in os.listdir(root) if d.startswith(split)][0]
     label = {c["id"]: i + 1 for i, c in enumerate(sorted(coco["categories"], key=lambda c: c["id"]))}
     of_image = {}
     for a in coco["annotations"]:
@@ -79,7 +83,7 @@ def load_split(root, split, limit=0):
             boxes.append(box)
             labels.append(label[a["category_id"]])
             masks.append(rle_mask(s["counts"], h, w) if isinstance(s, dict) else polygon_mask(s, h, w))
-        if boxes:
+        if boxes or empty:
             out.append((image["id"], f"{root}/{folder}/{image['file_name']}", np.array(boxes, np.float32),
                         np.array(labels), np.array(masks)))
         if limit and len(out) == limit:
@@ -268,8 +272,8 @@ def main():
     os.makedirs(a.out)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 
-    train, categories = load_split(a.data, a.train_split, a.limit)
-    val, _ = load_split(a.data, a.val_split, a.limit if a.val_split == a.train_split else 0)
+    train, categories = load_split(a.data, a.train_split, a.limit, empty=False)
+    val, _ = load_split(a.data, a.val_split, a.limit if a.val_split == a.train_split else 0, empty=True)
     torch.manual_seed(a.seed)
     config = dict(R50, size=a.size, max_size=a.max_size, norm=a.norm, trainable_layers=5, classes=len(categories) + 1)
     model = build(config)
@@ -287,8 +291,13 @@ def main():
     for mine, other in list(zip(steps, theirs))[:a.keyed]:
         print(f"step {mine['step']:3d}  ours / torchvision: " +
               "  ".join(f"{k} {mine[k]:.4f} / {other[k]:.4f}" for k in ["loss", *LOSSES]))
-    name = [f for f in os.listdir(f"{a.data}/annotations") if a.val_split in f][0]
-    peer = score(a, f"{a.data}/annotations/{name}", f"{a.out}/torchvision.json")
+    truth = read_annotations(a.data, a.val_split)
+    ids = {i for i, *_ in val}
+    truth["images"] = [i for i in truth["images"] if i["id"] in ids]
+    truth["annotations"] = [t for t in truth["annotations"] if t["image_id"] in ids]
+    with open(f"{a.out}/truth.json", "w") as f:
+        json.dump(truth, f)
+    peer = score(a, f"{a.out}/truth.json", f"{a.out}/torchvision.json")
     first = min(a.keyed, len(steps) - 2)  # as torchvision is timed
     img_s = (len(steps) - 1 - first) * a.batch / (steps[-1]["seconds"] - steps[first]["seconds"])
     result = dict(data=os.path.basename(a.data.rstrip("/")), seed=a.seed, iters=a.iters, batch=a.batch, size=a.size,

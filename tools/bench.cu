@@ -1,174 +1,108 @@
 // bench conv: every convolution of the network through the rungs of the ladder and through cuDNN, one JSON object for
-// each (layer, op, rung).
+// each (layer, op, rung). bench gemm: one matrix product in the same way, as a 1 × 1 convolution.
 //
-// Before it is timed, a rung's result is checked against the naive rung's. Then the rungs take turns, cuDNN among them,
-// so that all see the same clocks; before each run a write larger than the L2 cache sweeps it. The figures are medians.
+// Before it is timed, a result is checked against the naive rung's. Then all take turns, so that they see the same
+// clocks and every round has a ratio of its own; before each run the L2 cache is swept. The figures are medians.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "cuda/common.cuh"
+#include "cuda/conv/cudnn.h"
 #include "cuda/conv/ladder.h"
-#include "tools/conv_layers.h"
+#include "cuda/sweep.cuh"
+#include "tools/bench_case.cuh"
 extern "C" {
 #include "nn/cli.h"
 #include "nn/latency.h"
 #include "nn/record.h"
-#include "nn/rng.h"
 extern const char build_commit[]; // written by the Makefile
 }
 
-enum { MAX_RUNGS = 8, MAX_ROUNDS = 101, WARMUP = 2, THREADS = 256 };
-static const size_t flush_bytes = (size_t)256 << 20;
+enum { MAX_RUNGS = 8, MIN_ROUNDS = 7, MAX_ROUNDS = 101, WARMUP = 2, MASKS_OF = 4 };
 static const double slow_us = 20e3; // one that takes longer runs three times only
 
 typedef enum Precision { BENCH_BF16, BENCH_FP16, BENCH_TF32, BENCH_FP32 } Precision;
 static const char *const precision_names[] = {"bf16", "fp16", "tf32", "fp32", NULL};
 static const DType precision_dtypes[] = {BF16, F16, F32, F32};
 static const char *const op_names[] = {"fwd", "dgrad", "wgrad"};
+static const char *const fused_names[] = {"none", "relu", "add-relu", NULL};
+
+// One who computes: a rung of ours, or cuDNN.
+typedef struct Contender {
+  const Rung *rung; // NULL: cuDNN
+  CudnnPlan plan;   // cuDNN's
+  double us[MAX_ROUNDS];
+  int runs;
+} Contender;
+
+// Over the layers of one op, each as often as it occurs.
+typedef struct Total {
+  int layers, without_cudnn;
+  double us, floor_us;
+  double shared_us, cudnn_us; // where cuDNN has an engine
+  double worst;               // ratio
+  const char *worst_layer;
+} Total;
 
 typedef struct Bench {
-  int batch, rounds, precision;
-  const char *rung_names, *layer, *out;
-  const char *rungs[MAX_RUNGS];
+  int batch, rounds, rois, precision, fused, m, n, k, height, width;
+  bool any, gemm;
+  const char *rung_names, *ops, *layer, *size, *out;
+  const Rung *rungs[MAX_RUNGS];
   int num_rungs;
+  bool wanted[CONV_OPS];
+  Total total[CONV_OPS][MAX_RUNGS];
   Device *dev;
   FILE *file;
-  void *flush;
+  void *sweep;
   cudaEvent_t begin, end;
 } Bench;
 
-// One layer's tensors. An op writes to `to`; want and bound have its shape.
-typedef struct Case {
-  const ConvCase *layer;
-  Conv conv;
-  Tensor x, w, y, dw;
-} Case;
-
-// ---- data -----------------------------------------------------------------------------------------------------------
-
-// Uniform in [-1, 1), or its absolute value; padding lanes zero.
-template <class T> __global__ void fill_kernel(Tensor t, uint64_t key, bool magnitude, size_t elements) {
-  size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= elements) return;
-  float v = 2 * rng_uniform(key, i) - 1;
-  ((T *)t.data)[i] = from_float<T>((int)(i % t.ldc) >= t.c ? 0.f : magnitude ? fabsf(v) : v);
-}
-
-// How many elements of got lie further from want than the operands' type explains, NaN among them.
-template <class T>
-__global__ void compare_kernel(const T *got, const T *want, const T *bound, float eps, float share, size_t elements,
-                               unsigned long long *wrong) {
-  size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= elements) return;
-  float error = fabsf(to_float(got[i]) - to_float(want[i]));
-  if (!(error <= eps * fabsf(to_float(want[i])) + share * to_float(bound[i]))) atomicAdd(wrong, 1);
-}
-
-static void fill(Bench *b, const Tensor *t, uint64_t key, bool magnitude) {
-  size_t n = tensor_elements(t);
-  WITH_TYPE(t->dtype, T, {
-    fill_kernel<T><<<blocks_for(n, THREADS), THREADS, 0, stream_of(b->dev)>>>(*t, rng_key(RNG_TEST, key), magnitude, n);
-  });
-  LAUNCH_CHECK();
-}
-
-static void *allocate(Bench *b, size_t bytes) {
-  void *p = device_alloc(b->dev, bytes);
-  if (!p) die(EXIT_RUN, "out of memory on the GPU: use a smaller --batch");
-  return p;
-}
-static Tensor allocated(Bench *b, Tensor t) {
-  t.data = allocate(b, tensor_bytes(&t));
-  return t;
-}
-
-static Case case_new(Bench *b, const ConvCase *l) {
-  DType t = precision_dtypes[b->precision];
-  int n = b->batch * l->per_image, h = (l->h + 2 * l->pad - l->k) / l->stride + 1,
-      w = (l->w + 2 * l->pad - l->k) / l->stride + 1;
-  Case c = {l, {l->stride, l->pad}};
-  c.x = allocated(b, tensor(t, n, l->h, l->w, l->cin));
-  c.w = allocated(b, tensor(t, l->cout, l->k, l->k, l->cin));
-  c.y = allocated(b, tensor(t, n, h, w, l->cout));
-  c.dw = allocated(b, tensor(F32, l->cout, l->k, l->k, l->cin));
-  return c;
-}
-static void case_free(Bench *b, Case *c) {
-  void *all[] = {c->x.data, c->w.data, c->y.data, c->dw.data};
-  for (void *p : all) device_free(b->dev, p);
-}
-
-static Tensor *result_of(Case *c, ConvOp op) { return op == CONV_FORWARD ? &c->y : op == CONV_DGRAD ? &c->x : &c->dw; }
-static const Tensor *operand_of(const Case *c, ConvOp op) { return op == CONV_DGRAD ? &c->y : &c->x; }
-
-static void fill_operands(Bench *b, Case *c, ConvOp op, bool magnitude) {
-  Tensor *all[] = {&c->x, &c->w, &c->y};
-  for (int i = 0; i < COUNT(all); i++)
-    if (all[i] != result_of(c, op)) fill(b, all[i], i, magnitude);
-}
-
 // ---- running --------------------------------------------------------------------------------------------------------
 
-static void run(Bench *b, Case *c, ConvOp op, const char *rung) {
+static void run_rung(Bench *b, Case *c, ConvOp op, const Rung *rung) {
   Device *dev = b->dev;
-  dev->conv = rung;
-  Dest y = {c->y}, dx = {c->x};
+  dev->conv = rung->name;
+  Dest out = dest_of(c, op);
   FilterGrad dw = {c->dw};
-  if (op == CONV_FORWARD) dev->ops->conv_forward(dev, &c->conv, 1, &c->x, &c->w, &y);
-  if (op == CONV_DGRAD) dev->ops->conv_dgrad(dev, &c->conv, 1, &c->y, &c->w, &dx);
+  if (op == CONV_FORWARD) dev->ops->conv_forward(dev, &c->conv, 1, &c->x, &c->w, &out);
+  if (op == CONV_DGRAD) dev->ops->conv_dgrad(dev, &c->conv, 1, &c->y, &c->w, &out);
   if (op == CONV_WGRAD) dev->ops->conv_wgrad(dev, &c->conv, 1, &c->x, &c->y, &dw);
 }
 
-// The terms of one element of the result, at most.
-static double terms_of(const Case *c, ConvOp op) {
-  const ConvCase *l = c->layer;
-  double taps = (double)l->k * l->k;
-  return op == CONV_FORWARD ? taps * l->cin : op == CONV_DGRAD ? taps * l->cout : (double)tensor_pixels(&c->y);
+static void run(Bench *b, Case *c, ConvOp op, const Contender *who) {
+  if (who->rung) return run_rung(b, c, op, who->rung);
+  Dest out = dest_of(c, op);
+  const Dest *to = op == CONV_WGRAD ? NULL : &out;
+  void *scratch = device_scratch(b->dev, cudnn_workspace(&who->plan, to)),
+       *w = (op == CONV_WGRAD ? c->dw_peer : c->w).data;
+  if (!b->dev->measuring) cudnn_run(b->dev, &who->plan, op, c->x.data, w, c->y.data, to, scratch);
 }
 
 // The result in memory of its own, from operands or from their magnitudes.
 static void *naive_result(Bench *b, Case *c, ConvOp op, bool magnitude) {
-  Tensor *result = result_of(c, op);
-  void *own = result->data, *copy = allocate(b, tensor_bytes(result));
-  fill_operands(b, c, op, magnitude);
+  Tensor *result = result_of(c, op, false);
+  void *own = result->data, *copy = allocate(b->dev, tensor_bytes(result));
+  fill_operands(b->dev, c, op, magnitude);
   result->data = copy;
-  run(b, c, op, "naive");
+  run_rung(b, c, op, conv_rung("naive"));
   result->data = own;
   return copy;
 }
 
-// An error of K roundings that are as often up as down grows with √K: 8·√K·u·Σ|term| is exceeded with probability
-// e^-32 (Higham, Mary, "A new approach to probabilistic rounding error analysis", 2019, theorem 2.4). u = 2^-23 is for
-// tensor cores, which truncate. TF32 rounds each term by 2^-10 of itself, and these errors, too, are independent.
-static unsigned long long count_wrong(Bench *b, Case *c, ConvOp op, const void *want, const void *bound) {
-  const Tensor *t = result_of(c, op);
-  DType operands = precision_dtypes[b->precision];
-  double eps = operands == F32 ? 0x1p-23 : operands == BF16 ? 0x1p-7 : 0x1p-10; // both round their result
-  double root = sqrt(terms_of(c, op)), share = 8 * (root * 0x1p-23 + (b->dev->tf32 ? 0x1p-10 / root : 0));
-  unsigned long long *wrong = (unsigned long long *)allocate(b, sizeof *wrong), host;
-  size_t n = tensor_elements(t);
-  WITH_TYPE(t->dtype, T, {
-    compare_kernel<<<blocks_for(n, THREADS), THREADS, 0, stream_of(b->dev)>>>(
-        (const T *)t->data, (const T *)want, (const T *)bound, (float)eps, (float)share, n, wrong);
-  });
-  LAUNCH_CHECK();
-  device_download(b->dev, &host, wrong, sizeof host);
-  device_free(b->dev, wrong);
-  return host;
-}
+static const char *name_of(const Contender *who) { return who->rung ? who->rung->name : "cudnn"; }
 
-// All rungs that are to be timed; false, with a line, when one is wrong.
-static bool verify(Bench *b, Case *c, ConvOp op, const char *const *rungs, int num_rungs) {
+// All that are to be timed; false, with a line, when one is wrong.
+static bool verify(Bench *b, Case *c, ConvOp op, const Contender *all, int count) {
   void *bound = naive_result(b, c, op, true), *want = naive_result(b, c, op, false);
   bool ok = true;
-  for (int i = 0; i < num_rungs; i++) {
-    Tensor *t = result_of(c, op);
+  for (int i = 0; i < count; i++) {
+    Tensor *t = result_of(c, op, !all[i].rung);
     CUDA_CHECK(cudaMemsetAsync(t->data, 0xFF, tensor_bytes(t), stream_of(b->dev))); // NaN: what is not written shows
-    run(b, c, op, rungs[i]);
-    unsigned long long wrong = count_wrong(b, c, op, want, bound);
+    run(b, c, op, &all[i]);
+    unsigned long long wrong = count_wrong(b->dev, c, op, !all[i].rung, want, bound);
     if (wrong)
-      fprintf(stderr, "bench: %s %s of %s: %llu of %zu elements differ from the naive rung\n", rungs[i], op_names[op],
-              c->layer->name, wrong, tensor_elements(t));
+      fprintf(stderr, "bench: %s %s of %s: %llu of %zu elements differ from the naive rung\n", name_of(&all[i]),
+              op_names[op], c->layer->name, wrong, tensor_elements(t));
     ok &= !wrong;
   }
   device_free(b->dev, bound);
@@ -176,11 +110,11 @@ static bool verify(Bench *b, Case *c, ConvOp op, const char *const *rungs, int n
   return ok;
 }
 
-static double time_once(Bench *b, Case *c, ConvOp op, const char *rung) {
+static double time_once(Bench *b, Case *c, ConvOp op, const Contender *who) {
   cudaStream_t stream = stream_of(b->dev);
-  CUDA_CHECK(cudaMemsetAsync(b->flush, 0, flush_bytes, stream)); // hides the launches, too
+  sweep_l2(stream, b->sweep);
   CUDA_CHECK(cudaEventRecord(b->begin, stream));
-  run(b, c, op, rung);
+  run(b, c, op, who);
   CUDA_CHECK(cudaEventRecord(b->end, stream));
   CUDA_CHECK(cudaEventSynchronize(b->end));
   float ms;
@@ -188,135 +122,317 @@ static double time_once(Bench *b, Case *c, ConvOp op, const char *rung) {
   return 1e3 * ms;
 }
 
-static void print_record(Bench *b, const Case *c, ConvOp op, const char *rung, Latency us, double cudnn_us) {
+// ---- figures ----------------------------------------------------------------------------------------------------------
+
+static int attribute(const Bench *b, cudaDeviceAttr which) {
+  int value;
+  CUDA_CHECK(cudaDeviceGetAttribute(&value, which, b->dev->index));
+  return value;
+}
+
+// FLOP of one multiprocessor in a clock, dense, by NVIDIA's white papers of the A100 and the H100; NaN for other GPUs.
+static double flop_per_clock(const Bench *b) {
+  static const struct {
+    int major, minor;
+    double tensor16, tf32, fp32;
+  } known[] = {{8, 0, 2048, 1024, 128}, {9, 0, 4096, 2048, 256}};
+  int major = attribute(b, cudaDevAttrComputeCapabilityMajor), minor = attribute(b, cudaDevAttrComputeCapabilityMinor);
+  for (const auto &gpu : known)
+    if (gpu.major == major && gpu.minor == minor)
+      return b->precision == BENCH_FP32 ? gpu.fp32 : b->precision == BENCH_TF32 ? gpu.tf32 : gpu.tensor16;
+  return NAN;
+}
+
+static double flop_of(const Case *c) {
   const ConvCase *l = c->layer;
-  double flop = 2.0 * tensor_pixels(&c->y) * l->cout * l->k * l->k * l->cin;
-  printf("%-16s %-6s %-7s %10.1f us %7.1f TFLOP/s", l->name, op_names[op], rung, us.median, flop / us.median / 1e6);
-  printf(isnan(cudnn_us) ? "\n" : "  %.2f of cuDNN's speed\n", cudnn_us / us.median);
-  fflush(stdout);
-  if (!b->file) return;
+  return 2.0 * tensor_pixels(&c->y) * l->cout * l->k * l->k * l->cin;
+}
+
+// No kernel can be faster: all arithmetic at the highest clock, or every operand over the memory's pins once. Of x, a
+// stride past the filter leaves pixels unread.
+static double floor_us(Bench *b, Case *c, ConvOp op) {
+  double flops =
+      flop_per_clock(b) * attribute(b, cudaDevAttrMultiProcessorCount) * 1e3 * attribute(b, cudaDevAttrClockRate);
+  double bandwidth = 2e3 * attribute(b, cudaDevAttrMemoryClockRate) * attribute(b, cudaDevAttrGlobalMemoryBusWidth) / 8;
+  double met = op == CONV_DGRAD ? 1 : fmin(1, (double)c->layer->k / c->layer->stride);
+  const Tensor *others[] = {&c->y, op == CONV_WGRAD ? &c->dw : &c->w, &c->addend};
+  double bytes = met * met * (double)tensor_bytes(&c->x), compute = flop_of(c) / flops;
+  for (const Tensor *t : others) bytes += t->data ? (double)tensor_bytes(t) : 0;
+  return isnan(compute) ? NAN : 1e6 * fmax(compute, bytes / bandwidth);
+}
+
+typedef struct Figures {
+  Latency us;
+  double cudnn_us, ratio, floor_us; // ratio: the median of what cuDNN takes for each of ours in the same round
+} Figures;
+
+static Figures figures_of(Bench *b, Case *c, ConvOp op, const Contender *who, const Contender *peer) {
+  double ours[MAX_ROUNDS], theirs[MAX_ROUNDS], ratio[MAX_ROUNDS];
+  int both = peer ? MIN(who->runs, peer->runs) : 0;
+  for (int i = 0; i < both; i++) ratio[i] = peer->us[i] / who->us[i];
+  memcpy(ours, who->us, sizeof ours);
+  if (peer) memcpy(theirs, peer->us, sizeof theirs);
+  return {latency_summary(ours, who->runs), latency_summary(theirs, peer ? peer->runs : 0).median,
+          latency_summary(ratio, both).median, floor_us(b, c, op)};
+}
+
+static int count_of(const Case *c, ConvOp op) { return c->layer->count - (op == CONV_FORWARD ? 0 : c->layer->frozen); }
+
+static void write_record(Bench *b, Case *c, ConvOp op, const Contender *who, const Contender *peer, const Figures *f) {
+  const ConvCase *l = c->layer;
   Record j = {};
   record_begin(&j);
-  record_str(&j, "bench", "conv");
+  record_str(&j, "bench", b->gemm ? "gemm" : "conv");
   record_str(&j, "gpu", b->dev->description);
   record_str(&j, "commit", build_commit);
-  record_str(&j, "rung", rung);
+  record_str(&j, "rung", name_of(who));
   record_str(&j, "op", op_names[op]);
   record_str(&j, "layer", l->name);
   record_int(&j, "n", c->x.n);
-  record_int(&j, "h", l->h);
-  record_int(&j, "w", l->w);
+  record_int(&j, "h", c->x.h);
+  record_int(&j, "w", c->x.w);
   record_int(&j, "cin", l->cin);
   record_int(&j, "cout", l->cout);
   record_int(&j, "k", l->k);
   record_int(&j, "stride", l->stride);
-  record_int(&j, "count", op == CONV_FORWARD ? l->count : l->count - l->frozen);
+  record_int(&j, "count", count_of(c, op));
   record_str(&j, "dtype", precision_names[b->precision]);
-  record_int(&j, "runs", us.n);
-  record_num(&j, "us", us.median);
-  record_num(&j, "us_min", us.min);
-  record_num(&j, "us_max", us.max);
-  record_num(&j, "tflops", flop / us.median / 1e6);
-  record_num(&j, "cudnn_us", cudnn_us);
+  record_str(&j, "fused", fused_names[b->fused]);
+  record_int(&j, "runs", f->us.n);
+  record_num(&j, "us", f->us.median);
+  record_num(&j, "us_min", f->us.min);
+  record_num(&j, "us_max", f->us.max);
+  record_num(&j, "tflops", flop_of(c) / f->us.median / 1e6);
+  record_num(&j, "floor_us", f->floor_us);
+  record_num(&j, "cudnn_us", f->cudnn_us);
+  record_num(&j, "ratio", f->ratio);
+  record_int(&j, "cudnn_version", cudnn_version());
+  record_bool(&j, "cudnn_any", b->any);
+  if (peer) {
+    record_int(&j, "cudnn_engine", peer->plan.engine.index);
+    record_int(&j, "cudnn_tried", peer->plan.tried);
+    record_bool(&j, "cudnn_deterministic", peer->plan.engine.deterministic);
+    record_bool(&j, "cudnn_fused", b->fused && !peer->plan.finish);
+  } else
+    record_raw(&j, "cudnn_engine", "null"); // it has none, or its version is 0: no library
   fprintf(b->file, "%s\n", record_end(&j));
   fflush(b->file);
   record_free(&j);
 }
 
-// Asks every rung for its scratch, the naive one included.
-static void reserve(Bench *b, Case *c, ConvOp op, const char *const *rungs, int num_rungs) {
+static void add_total(Total *t, const Figures *f, const char *layer, int count) {
+  t->layers++;
+  t->us += count * f->us.median;
+  t->floor_us += count * f->floor_us;
+  if (isnan(f->ratio)) return (void)t->without_cudnn++;
+  t->shared_us += count * f->us.median;
+  t->cudnn_us += count * f->cudnn_us;
+  if (!t->worst_layer || f->ratio < t->worst) t->worst = f->ratio, t->worst_layer = layer;
+}
+
+static void report(Bench *b, Case *c, ConvOp op, const Contender *who, const Contender *peer) {
+  Figures f = figures_of(b, c, op, who, peer);
+  printf("%-16s %-6s %-7s %10.1f us %7.1f TFLOP/s %5.1f x its floor", c->layer->name, op_names[op], name_of(who),
+         f.us.median, flop_of(c) / f.us.median / 1e6, f.us.median / f.floor_us);
+  if (!who->rung)
+    printf("  engine %d of %d%s%s\n", who->plan.engine.index, who->plan.tried,
+           who->plan.engine.deterministic ? "" : ", not deterministic", who->plan.finish ? ", not fused" : "");
+  else
+    printf(peer ? "  %.2f of cuDNN's speed\n" : "  (no engine of cuDNN's)\n", f.ratio);
+  fflush(stdout);
+  for (int i = 0; i < b->num_rungs; i++)
+    if (b->rungs[i] == who->rung) add_total(&b->total[op][i], &f, c->layer->name, count_of(c, op));
+  if (b->file) write_record(b, c, op, who, peer, &f);
+}
+
+static void print_totals(const Bench *b) {
+  printf("\n%-6s %-7s %6s %10s %10s %10s %8s  %s\n", "op", "rung", "layers", "ms", "floor ms", "cuDNN ms", "speed",
+         "worst");
+  for (int op = 0; op < CONV_OPS; op++)
+    for (int i = 0; i < b->num_rungs; i++) {
+      const Total *t = &b->total[op][i];
+      if (!t->layers) continue;
+      printf("%-6s %-7s %6d %10.3f %10.3f %10.3f %8.2f  ", op_names[op], b->rungs[i]->name, t->layers, t->us / 1e3,
+             t->floor_us / 1e3, t->cudnn_us / 1e3, t->shared_us > 0 ? t->cudnn_us / t->shared_us : NAN);
+      if (t->worst_layer) printf("%s (%.2f)", t->worst_layer, t->worst);
+      printf(t->without_cudnn ? "; %d layers without cuDNN\n" : "\n", t->without_cudnn);
+    }
+}
+
+// ---- one op of one layer ------------------------------------------------------------------------------------------------
+
+// Asks everyone for scratch, the naive rung included.
+static void reserve(Bench *b, Case *c, ConvOp op, const Contender *all, int count) {
   b->dev->scratch_bytes = 0;
   b->dev->measuring = true;
-  for (int i = 0; i < num_rungs; i++) run(b, c, op, rungs[i]);
+  for (int i = 0; i < count; i++) run(b, c, op, &all[i]);
+  run_rung(b, c, op, conv_rung("naive"));
   b->dev->measuring = false;
   Err err;
   if (!device_reserve_scratch(b->dev, &err)) die(EXIT_RUN, "%s", err.msg);
 }
 
-static bool bench_op(Bench *b, Case *c, ConvOp op) {
-  const char *rungs[MAX_RUNGS];
-  int num_rungs = 0;
+// cuDNN first, where it has an engine, then the rungs that can.
+static int contenders(Bench *b, Case *c, ConvOp op, Contender all[]) {
+  int count = 0;
+  Dest out = dest_of(c, op);
+  CudnnPlan plan = cudnn_plan(b->dev, op, &c->conv, &c->x, &c->w, &c->y, op == CONV_WGRAD ? NULL : &out,
+                              b->any ? CUDNN_ANY : CUDNN_THOROUGH);
+  if (plan.engine.plan) all[count++] = {NULL, plan};
   for (int i = 0; i < b->num_rungs; i++)
-    if (conv_rung(b->rungs[i])->supports(b->dev, op, operand_of(c, op))) rungs[num_rungs++] = b->rungs[i];
-  reserve(b, c, op, rungs, num_rungs);
-  if (!verify(b, c, op, rungs, num_rungs)) return false;
-  static double us[MAX_RUNGS][MAX_ROUNDS];
-  int runs[MAX_RUNGS] = {};
+    if (b->rungs[i]->supports(b->dev, op, &c->conv, operand_of(c, op), op == CONV_WGRAD ? &c->dw : &c->w))
+      all[count++] = {b->rungs[i]};
+  return count;
+}
+
+static bool bench_op(Bench *b, Case *c, ConvOp op) {
+  static Contender all[1 + MAX_RUNGS];
+  int count = contenders(b, c, op, all);
+  reserve(b, c, op, all, count);
+  if (!verify(b, c, op, all, count)) return false;
   for (int round = -WARMUP; round < b->rounds; round++)
-    for (int i = 0; i < num_rungs; i++) {
-      if (runs[i] >= 3 && us[i][0] > slow_us) continue;
-      double t = time_once(b, c, op, rungs[i]);
-      if (round >= 0) us[i][runs[i]++] = t;
+    for (Contender *who = all; who < all + count; who++) {
+      if (who->runs >= 3 && who->us[0] > slow_us) continue;
+      double t = time_once(b, c, op, who);
+      if (round >= 0) who->us[who->runs++] = t;
     }
-  Latency latency[MAX_RUNGS];
-  double cudnn_us = NAN;
-  for (int i = 0; i < num_rungs; i++) {
-    latency[i] = latency_summary(us[i], runs[i]);
-    if (!strcmp(rungs[i], "cudnn")) cudnn_us = latency[i].median;
-  }
-  for (int i = 0; i < num_rungs; i++) print_record(b, c, op, rungs[i], latency[i], cudnn_us);
+  const Contender *peer = count && !all[0].rung ? &all[0] : NULL;
+  for (int i = 0; i < count; i++) report(b, c, op, &all[i], peer);
   return true;
+}
+
+static bool bench_layer(Bench *b, const ConvCase *l, int n, int h, int w) {
+  Case c = case_new(b->dev, precision_dtypes[b->precision], (Fused)b->fused, l, n, h, w);
+  bool ok = true;
+  for (int op = 0; op < CONV_OPS; op++)
+    if (b->wanted[op] && (op == CONV_FORWARD || l->frozen < l->count)) ok &= bench_op(b, &c, (ConvOp)op);
+  case_free(b->dev, &c);
+  return ok;
+}
+
+static bool bench_network(Bench *b) {
+  bool ok = true;
+  for (const ConvCase &l : conv_cases) {
+    if (b->layer && !strstr(l.name, b->layer)) continue;
+    if (l.on == ON_MAP)
+      ok &= bench_layer(b, &l, b->batch, blocks_for(b->height, l.size), blocks_for(b->width, l.size));
+    else
+      ok &= bench_layer(b, &l, l.on == ON_BOXES ? b->batch * b->rois : b->batch * b->rois / MASKS_OF, l.size, l.size);
+  }
+  return ok;
+}
+
+// The rows of the left operand are pixels, in images of 16 × 16 where that goes.
+static bool bench_gemm(Bench *b) {
+  ConvCase l = {"gemm", ON_MAP, 1, b->k, b->n, 1, 1, 0, 1, 0};
+  return b->m % 256 ? bench_layer(b, &l, 1, 1, b->m) : bench_layer(b, &l, b->m / 256, 16, 16);
 }
 
 // ---- the command line -----------------------------------------------------------------------------------------------
 
+// Unasked all but the naive rung, which is timed by whoever has the time, and cuDNN, which takes part anyway.
+static void parse_rungs(Bench *b) {
+  char names[256];
+  for (const Rung *const *rung = conv_rungs; !b->rung_names && *rung; rung++)
+    if (strcmp((*rung)->name, "naive") && strcmp((*rung)->name, "cudnn")) b->rungs[b->num_rungs++] = *rung;
+  snprintf(names, sizeof names, "%s", b->rung_names ? b->rung_names : "");
+  for (char *name = strtok(names, ","); name; name = strtok(NULL, ",")) {
+    const Rung *rung = conv_rung(name);
+    if (!rung || !strcmp(name, "cudnn"))
+      die(EXIT_USAGE, "--rungs %s: no such rung of ours; cuda/conv/ holds them", name);
+    if (b->num_rungs == MAX_RUNGS) die(EXIT_USAGE, "--rungs: at most %d", MAX_RUNGS);
+    b->rungs[b->num_rungs++] = rung;
+  }
+}
+
+static void parse_ops(Bench *b) {
+  char names[64];
+  snprintf(names, sizeof names, "%s", b->ops);
+  for (char *name = strtok(names, ","); name; name = strtok(NULL, ",")) {
+    int op = 0;
+    while (op < CONV_OPS && strcmp(op_names[op], name)) op++;
+    if (op == CONV_OPS) die(EXIT_USAGE, "--ops %s: choose from fwd, dgrad and wgrad", name);
+    b->wanted[op] = !b->fused || op == CONV_FORWARD;
+  }
+}
+
 static void parse(Bench *b, int argc, char **argv) {
   Option table[] = {
-      {.name = "batch", .kind = OPT_INT, .target = &b->batch, .arg = "N", .help = "images", .min = 1, .max = 64},
       {.name = "rungs",
        .kind = OPT_STRING,
        .target = &b->rung_names,
        .arg = "A,B",
-       .help = "naive, im2col, wmma, cudnn"},
+       .help = "all but naive unless given"},
+      {.name = "ops", .kind = OPT_STRING, .target = &b->ops, .arg = "A,B", .help = "of fwd, dgrad, wgrad"},
       {.name = "dtype", .kind = OPT_CHOICE, .target = &b->precision, .help = "operands", .choices = precision_names},
-      {.name = "layer",
-       .kind = OPT_STRING,
-       .target = &b->layer,
-       .arg = "TEXT",
-       .help = "only layers with this in their name"},
+      {.name = "fused",
+       .kind = OPT_CHOICE,
+       .target = &b->fused,
+       .help = "forward with what follows it: bias and ReLU, or bias, residual and ReLU",
+       .choices = fused_names},
+      {.name = "any", .kind = OPT_FLAG, .target = &b->any, .help = "cuDNN may use engines that are not deterministic"},
       {.name = "rounds",
        .kind = OPT_INT,
        .target = &b->rounds,
        .arg = "N",
        .help = "runs of each",
-       .min = 3,
+       .min = MIN_ROUNDS,
        .max = MAX_ROUNDS},
       {.name = "out", .kind = OPT_STRING, .target = &b->out, .arg = "FILE", .help = "append the records to this"},
+      {.kind = OPT_HEADING, .help = "conv"},
+      {.name = "layer",
+       .kind = OPT_STRING,
+       .target = &b->layer,
+       .arg = "TEXT",
+       .help = "only layers with this in their name"},
+      {.name = "batch", .kind = OPT_INT, .target = &b->batch, .arg = "N", .help = "images", .min = 1, .max = 64},
+      {.name = "size",
+       .kind = OPT_STRING,
+       .target = &b->size,
+       .arg = "HxW",
+       .help = "the canvas, 800x1344 unless given"},
+      {.name = "rois",
+       .kind = OPT_INT,
+       .target = &b->rois,
+       .arg = "N",
+       .help = "sampled in an image, a quarter of them objects",
+       .min = MASKS_OF,
+       .max = 4096},
+      {.kind = OPT_HEADING,
+       .help = "gemm: [m, n] = [m, k] x [k, n] is fwd, the gradients of its operands are dgrad and wgrad"},
+      {.name = "m", .kind = OPT_INT, .target = &b->m, .arg = "N", .help = "rows", .min = 1, .max = 1 << 20},
+      {.name = "n", .kind = OPT_INT, .target = &b->n, .arg = "N", .help = "columns", .min = 1, .max = 1 << 16},
+      {.name = "k", .kind = OPT_INT, .target = &b->k, .arg = "N", .help = "terms", .min = 1, .max = 1 << 16},
   };
-  Cli cli = {.usage = "conv [options]",
-             .about = "Times the convolutions of Mask R-CNN R50-FPN on the GPU, forward, dgrad and wgrad.",
+  Cli cli = {.usage = "conv|gemm [options]",
+             .about = "Times the convolutions of Mask R-CNN R50-FPN on the GPU, or a matrix product, against cuDNN.",
              .options = table,
              .num_options = COUNT(table),
-             .positional = "conv"};
+             .positional = "conv|gemm"};
   cli_parse_or_exit(&cli, argc, argv);
-  if (cli.num_args != 1 || strcmp(cli.args[0], "conv")) die(EXIT_USAGE, "what to bench: conv");
-  static char names[256];
-  snprintf(names, sizeof names, "%s", b->rung_names);
-  for (char *name = strtok(names, ","); name; name = strtok(NULL, ",")) {
-    if (!conv_rung(name)) die(EXIT_USAGE, "--rungs %s: choose from naive, im2col, wmma and cudnn", name);
-    if (b->num_rungs == MAX_RUNGS) die(EXIT_USAGE, "--rungs: at most %d", MAX_RUNGS);
-    b->rungs[b->num_rungs++] = conv_rung(name)->name;
-  }
+  b->gemm = cli.num_args == 1 && !strcmp(cli.args[0], "gemm");
+  if (!b->gemm && (cli.num_args != 1 || strcmp(cli.args[0], "conv"))) die(EXIT_USAGE, "what to bench: conv or gemm");
+  char rest;
+  if (b->size && (sscanf(b->size, "%dx%d%c", &b->height, &b->width, &rest) != 2 || b->height < 64 || b->width < 64))
+    die(EXIT_USAGE, "--size %s: expected HEIGHTxWIDTH, 64 at least, such as 800x1344", b->size);
+  parse_rungs(b);
+  parse_ops(b);
 }
 
 int main(int argc, char **argv) {
-  Bench b = {.batch = 4, .rounds = 9, .rung_names = "im2col,wmma,cudnn"};
+  static Bench b = {
+      .batch = 4, .rounds = 9, .rois = 512, .m = 8192, .n = 8192, .k = 8192, .height = 800, .width = 1344};
+  b.ops = "fwd,dgrad,wgrad";
   parse(&b, argc, argv);
   Err err;
   if (!(b.dev = device_open("cuda", &err))) die(EXIT_USAGE, "%s", err.msg);
   b.dev->tf32 = b.precision == BENCH_TF32;
   if (b.out && !(b.file = fopen(b.out, "a"))) die(EXIT_USAGE, "--out %s: cannot be written", b.out);
-  b.flush = allocate(&b, flush_bytes);
+  b.sweep = allocate(b.dev, sweep_bytes);
   CUDA_CHECK(cudaEventCreate(&b.begin));
   CUDA_CHECK(cudaEventCreate(&b.end));
-  bool ok = true;
-  for (const ConvCase &layer : conv_cases) {
-    if (b.layer && !strstr(layer.name, b.layer)) continue;
-    Case c = case_new(&b, &layer);
-    for (int op = 0; op < CONV_OPS; op++)
-      if (op == CONV_FORWARD || layer.frozen < layer.count) ok &= bench_op(&b, &c, (ConvOp)op);
-    case_free(&b, &c);
-  }
+  bool ok = b.gemm ? bench_gemm(&b) : bench_network(&b);
+  print_totals(&b);
   device_close(b.dev);
   return ok ? 0 : EXIT_RUN;
 }

@@ -1,5 +1,9 @@
 // What a model computes for one batch, tensor by tensor, as a safetensors file to be held against another
-// implementation (test/compare_torchvision.py). Activations are NHWC without padding lanes, rows past a count left out.
+// implementation (test/compare_torchvision.py, test/compare_torchvision_gpu.py). Activations are NHWC without padding
+// lanes, rows past a count left out, in the type in which they are stored.
+//
+// With --feed every tensor that is also in FILE is replaced by FILE's as soon as it has been taken, so that whatever
+// reads it goes on from there; "grad.V" replaces the gradient of value V before the node that made V runs backward.
 #include <stdlib.h>
 #include <string.h>
 #include "engine/engine.h"
@@ -7,32 +11,48 @@
 #include "nn/cli.h"
 
 typedef struct Options {
-  const char *weights, *data, *split, *out, *device;
-  int batch, limit;
+  const char *weights, *data, *split, *out, *device, *feed;
+  int batch, limit, height, width, amp;
   int64_t seed;
   float flip;
-  bool train;
+  bool train, inputs, all, tf32;
 } Options;
+
+static Option text(const char *name, const char **target, const char *arg, const char *help) {
+  return (Option){.name = name, .kind = OPT_STRING, .target = target, .arg = arg, .help = help};
+}
+static Option flag(const char *name, bool *target, const char *help) {
+  return (Option){.name = name, .kind = OPT_FLAG, .target = target, .help = help};
+}
+static Option count(const char *name, int *target, int min, int max, const char *help) {
+  return (Option){.name = name, .kind = OPT_INT, .target = target, .arg = "N", .min = min, .max = max, .help = help};
+}
 
 static Options parse(int argc, char **argv) {
   Options o = {.split = "val", .device = "cpu64", .batch = 2, .seed = 1};
   Option table[] = {
-      {.name = "weights", .kind = OPT_STRING, .target = &o.weights, .arg = "FILE", .help = "a checkpoint"},
-      {.name = "data", .kind = OPT_STRING, .target = &o.data, .arg = "DIR", .help = "a COCO data set"},
-      {.name = "split", .kind = OPT_STRING, .target = &o.split, .arg = "NAME", .help = "of --data"},
-      {.name = "limit",
-       .kind = OPT_INT,
-       .target = &o.limit,
-       .arg = "N",
-       .min = 0,
-       .max = INT32_MAX,
-       .help = "only the first N images; 0 = all"},
-      {.name = "batch", .kind = OPT_INT, .target = &o.batch, .arg = "N", .min = 1, .max = 64, .help = "images"},
-      {.name = "device", .kind = OPT_STRING, .target = &o.device, .arg = "NAME", .help = "cpu64, cpu …"},
-      {.name = "train", .kind = OPT_FLAG, .target = &o.train, .help = "two steps of training, not inference"},
+      text("weights", &o.weights, "FILE", "a checkpoint"),
+      text("data", &o.data, "DIR", "a COCO data set"),
+      text("split", &o.split, "NAME", "of --data"),
+      count("limit", &o.limit, 0, INT32_MAX, "only the first N images; 0 = all"),
+      count("batch", &o.batch, 1, 64, "images"),
+      count("height", &o.height, 0, 8192, "of the canvas; 0 = as the images ask for"),
+      count("width", &o.width, 0, 8192, "of the canvas; 0 = as the images ask for"),
+      text("device", &o.device, "NAME", "cpu64, cpu, cuda:0 …"),
+      {.name = "amp",
+       .kind = OPT_CHOICE,
+       .target = &o.amp,
+       .choices = amp_names,
+       .implied = "bf16",
+       .help = "16-bit (GPU)"},
+      flag("tf32", &o.tf32, "fp32 convolutions in TF32 (GPU)"),
+      flag("train", &o.train, "two steps of training, not inference"),
+      flag("inputs", &o.inputs, "the batch alone, nothing computed"),
+      flag("all", &o.all, "every activation and gradient, not only what leaves a stage"),
+      text("feed", &o.feed, "FILE", "tensors that replace ours"),
       {.name = "seed", .kind = OPT_INT64, .target = &o.seed, .arg = "N", .help = "of order, flips and sampling"},
       {.name = "flip", .kind = OPT_FLOAT, .target = &o.flip, .arg = "P", .min = 0, .max = 1, .help = "as ./train"},
-      {.name = "out", .kind = OPT_STRING, .target = &o.out, .arg = "FILE", .help = "what to write"},
+      text("out", &o.out, "FILE", "what to write"),
   };
   Cli cli = {.usage = "--weights FILE --data DIR --out FILE [options]",
              .about = "Writes what a model computes for one batch as a safetensors file.",
@@ -55,6 +75,8 @@ typedef struct Item {
 
 typedef struct Dump {
   Device *dev;
+  const Checkpoint *feed; // NULL: nothing is fed
+  bool all;
   Item *items;
   size_t n, capacity;
 } Dump;
@@ -73,17 +95,56 @@ static void *downloaded(const Dump *d, const void *src, size_t bytes) {
   return host;
 }
 
-static void put_ints(Dump *d, const char *name, const int *src, int n) {
-  put(d, xstrdup(name), CKPT_I32, 1, &(int64_t){n}, downloaded(d, src, (size_t)n * sizeof *src));
+// The fed tensor of that name, or NULL.
+static const void *fed(const Dump *d, const char *name, CkptType type, size_t bytes) {
+  const CkptTensor *t = d->feed ? ckpt_find(d->feed, name) : NULL;
+  if (!t) return NULL;
+  if (t->type != type || t->bytes != bytes)
+    die(EXIT_USAGE, "--feed: %s has %zu bytes of %s where %zu of %s are wanted", name, t->bytes,
+        ckpt_type_name(t->type), bytes, ckpt_type_name(type));
+  return t->data;
 }
 
-// The first `rows` rows n of a tensor of real numbers, without its padding lanes.
+static void put_ints(Dump *d, const char *name, int *src, int n) {
+  size_t bytes = (size_t)n * sizeof *src;
+  put(d, xstrdup(name), CKPT_I32, 1, &(int64_t){n}, downloaded(d, src, bytes));
+  const void *data = fed(d, name, CKPT_I32, bytes);
+  if (data) device_upload(d->dev, src, data, bytes);
+}
+
+static const CkptType stored_type[DTYPES] = {[F32] = CKPT_F32, [F64] = CKPT_F64, [BF16] = CKPT_BF16, [F16] = CKPT_F16};
+
+// The first `rows` rows n of a tensor: bytes of a pixel without its padding lanes, and with them.
+typedef struct Rows {
+  size_t pixels, lane, pitch;
+} Rows;
+
+static Rows rows_of(const Tensor *t, int rows) {
+  size_t size = dtype_size(t->dtype);
+  return (Rows){(size_t)rows * (size_t)t->h * (size_t)t->w, size * (size_t)t->c, size * (size_t)t->ldc};
+}
+
+static void feed_tensor(const Dump *d, const char *name, const Tensor *t, int rows) {
+  Rows r = rows_of(t, rows);
+  const char *data = fed(d, name, stored_type[t->dtype], r.pixels * r.lane);
+  if (!data) return;
+  if (r.lane == r.pitch) {
+    device_upload(d->dev, t->data, data, r.pixels * r.lane);
+    return;
+  }
+  char *padded = xcalloc(r.pixels, r.pitch);
+  for (size_t i = 0; i < r.pixels; i++) memcpy(padded + i * r.pitch, data + i * r.lane, r.lane);
+  device_upload(d->dev, t->data, padded, r.pixels * r.pitch);
+  free(padded);
+}
+
 static void put_tensor(Dump *d, char *name, const Tensor *t, int rows) {
-  CHECK(t->dtype == F32 || t->dtype == F64);
-  size_t size = dtype_size(t->dtype), pixels = (size_t)rows * t->h * t->w, lane = size * t->c, pitch = size * t->ldc;
-  char *all = downloaded(d, t->data, pixels * pitch);
-  for (size_t i = 0; i < pixels; i++) memmove(all + i * lane, all + i * pitch, lane);
-  put(d, name, t->dtype == F64 ? CKPT_F64 : CKPT_F32, 4, (int64_t[]){rows, t->h, t->w, t->c}, all);
+  Rows r = rows_of(t, rows);
+  char *all = downloaded(d, t->data, r.pixels * r.pitch);
+  if (r.lane != r.pitch)
+    for (size_t i = 0; i < r.pixels; i++) memmove(all + i * r.lane, all + i * r.pitch, r.lane);
+  put(d, name, stored_type[t->dtype], 4, (int64_t[]){rows, t->h, t->w, t->c}, all);
+  feed_tensor(d, name, t, rows);
 }
 
 static int count_of(const Dump *d, const int *count) {
@@ -92,9 +153,7 @@ static int count_of(const Dump *d, const int *count) {
   return n;
 }
 
-static void put_value(Dump *d, const char *name, const Value *v) {
-  put_tensor(d, xstrdup(name), &v->x, v->x.count ? count_of(d, v->x.count) : v->x.n);
-}
+static int rows_in(const Dump *d, const Value *v) { return v->x.count ? count_of(d, v->x.count) : v->x.n; }
 
 static void put_boxes(Dump *d, const char *name, const Boxes *b) {
   int rows = b->groups * b->capacity;
@@ -117,7 +176,9 @@ static void put_params(Dump *d, const char *prefix, const Params *p, bool gradie
 
 // ---- what is collected ------------------------------------------------------------------------------------------
 
-static void put_batch(Dump *d, const Dataset *data, const Batch *b, const MaskRcnn *m) {
+static void *copied(const void *src, size_t bytes) { return bytes ? memcpy(xmalloc(bytes), src, bytes) : xmalloc(0); }
+
+static void put_batch(Dump *d, const Dataset *data, const Batch *b) {
   enum { FIELDS = 8 };
   int64_t *info = xmalloc((size_t)b->images * FIELDS * sizeof *info);
   for (int i = 0; i < b->images; i++) {
@@ -127,33 +188,34 @@ static void put_batch(Dump *d, const Dataset *data, const Batch *b, const MaskRc
            FIELDS * sizeof *info);
   }
   put(d, xstrdup("info"), CKPT_I64, 2, (int64_t[]){b->images, FIELDS}, info);
-  put(d, xstrdup("bytes"), CKPT_U8, 1, &b->num_bytes, downloaded(d, m->bytes, (size_t)b->num_bytes));
-  int canvas[] = {m->canvas_h, m->canvas_w};
-  put_ints(d, "canvas", canvas, 2);
+  put(d, xstrdup("bytes"), CKPT_U8, 1, &b->num_bytes, copied(b->bytes, (size_t)b->num_bytes));
+  const Canvas *c = &data->canvas[b->canvas];
+  put(d, xstrdup("canvas"), CKPT_I32, 1, (int64_t[]){2}, copied((int[]){c->h, c->w}, 2 * sizeof(int)));
 }
 
-static void put_truth(Dump *d, const Batch *b, const MaskRcnn *m) {
-  const Truth *t = &m->truth;
-  int rows = t->images * t->capacity;
-  put_tensor(d, xstrdup("truth.box"), &t->box, rows);
-  put_ints(d, "truth.label", t->label, rows);
-  put_ints(d, "truth.count", t->count, t->images);
+static void put_truth(Dump *d, const Batch *b) {
+  int64_t rows = (int64_t)b->images * b->capacity, images = b->images;
+  put(d, xstrdup("truth.box"), CKPT_F32, 2, (int64_t[]){rows, 4}, copied(b->box, (size_t)rows * 4 * sizeof *b->box));
+  put(d, xstrdup("truth.label"), CKPT_I32, 1, &rows, copied(b->label, (size_t)rows * sizeof *b->label));
+  put(d, xstrdup("truth.count"), CKPT_I32, 1, &images, copied(b->count, (size_t)images * sizeof *b->count));
   int64_t *window = xmalloc((size_t)rows * 5 * sizeof *window);
-  for (int i = 0; i < rows; i++) {
+  for (int64_t i = 0; i < rows; i++) {
     const Bitmap *s = &b->bitmap[i];
     memcpy(window + 5 * i, (int64_t[]){s->offset, s->x, s->y, s->w, s->h}, 5 * sizeof *window);
   }
   put(d, xstrdup("truth.bitmap"), CKPT_I64, 2, (int64_t[]){rows, 5}, window);
-  put(d, xstrdup("truth.bits"), CKPT_U32, 1, &b->num_words,
-      downloaded(d, t->bits, (size_t)b->num_words * sizeof *t->bits));
+  put(d, xstrdup("truth.bits"), CKPT_U32, 1, &b->num_words, copied(b->bits, (size_t)b->num_words * sizeof *b->bits));
 }
 
-static void put_targets(Dump *d, const MaskRcnn *m) {
+static void put_rpn_targets(Dump *d, const MaskRcnn *m) {
   const RpnTargets *a = &m->rpn_targets;
   put_ints(d, "rpn_targets.index", a->index, a->images * a->batch);
   put_ints(d, "rpn_targets.positives", a->positives, a->images);
   put_ints(d, "rpn_targets.count", a->count, a->images);
   put_tensor(d, xstrdup("rpn_targets.delta"), &a->delta, a->delta.n);
+}
+
+static void put_roi_targets(Dump *d, const MaskRcnn *m) {
   const RoiTargets *r = &m->roi_targets;
   int rois = count_of(d, r->rois.count), objects = count_of(d, r->objects.count);
   put_tensor(d, xstrdup("rois.box"), &r->rois.box, rois);
@@ -183,37 +245,87 @@ static const char *label(const MaskRcnn *m, const Node *n, const Value *v, char 
   return strcmp(n->kind->name, "roi_align") ? NULL : v->name;
 }
 
+// With --all no activation is without a name.
+static const char *name_of(const Dump *d, const MaskRcnn *m, const Node *n, const Value *v, char buffer[16]) {
+  const char *name = label(m, n, v, buffer);
+  return name || !d->all ? name : v->name;
+}
+
+static bool is(const Node *n, const char *name) { return !strcmp(n->name, name); }
+
+// Suppression and merging once more, each on what was fed for the step before.
+static void put_merged(Dump *d, const Nms *p, int per, const Boxes steps[3], const char *const names[3]) {
+  const Ops *ops = d->dev->ops;
+  put_boxes(d, names[0], &steps[0]);
+  ops->nms(d->dev, p, &steps[0], &steps[1]);
+  put_boxes(d, names[1], &steps[1]);
+  ops->boxes_merge(d->dev, per, &steps[1], &steps[2]);
+  put_boxes(d, names[2], &steps[2]);
+}
+
+// What a node leaves beside its outputs.
+static void put_results(Dump *d, const MaskRcnn *m, const Node *n) {
+  if (is(n, "proposals"))
+    put_merged(d, &(Nms){m->config.rpn_nms, m->config.box_extra}, MAX_LEVELS,
+               (Boxes[]){m->rpn_top, m->rpn_kept, m->proposals},
+               (const char *const[]){"rpn_top", "rpn_kept", "proposals"});
+  if (is(n, "detect")) {
+    put_merged(d, &(Nms){m->config.nms, m->config.box_extra}, m->config.classes - 1,
+               (Boxes[]){m->class_top, m->class_kept, m->detections},
+               (const char *const[]){"class_top", "class_kept", "detections"});
+    d->dev->ops->rois_compact(d->dev, &m->detections, &m->mask_rois);
+  }
+  if (is(n, "rpn_loss")) put_rpn_targets(d, m);
+  if (is(n, "roi_sample")) put_roi_targets(d, m);
+}
+
 // Walks the list itself, because activations share memory: each is taken as soon as it is there.
-static void walk(Dump *d, MaskRcnn *m) {
+static void walk_forward(Dump *d, MaskRcnn *m) {
   for (int i = 0; i < m->graph.nodes; i++) {
     Node *n = m->graph.node[i];
     n->kind->forward(&m->graph, n);
     for (int j = 0; j < n->outs; j++) {
       char buffer[16];
-      const char *name = label(m, n, n->out[j], buffer);
-      if (name) put_value(d, name, n->out[j]);
+      const char *name = name_of(d, m, n, n->out[j], buffer);
+      if (name) put_tensor(d, xstrdup(name), &n->out[j]->x, rows_in(d, n->out[j]));
+    }
+    put_results(d, m, n);
+  }
+}
+
+// The gradient of input V, as far as it has come when node N has added to it, is "grad.V@N".
+static void walk_backward(Dump *d, MaskRcnn *m) {
+  char buffer[16];
+  for (int i = m->graph.nodes - 1; i >= 0; i--) {
+    Node *n = m->graph.node[i];
+    if (!n->runs_backward) continue;
+    for (int j = 0; j < n->outs && !n->kind->source; j++) {
+      char *name = xasprintf("grad.%s", name_of(d, m, n, n->out[j], buffer));
+      feed_tensor(d, name, &n->out[j]->dx, rows_in(d, n->out[j]));
+      free(name);
+    }
+    node_backward(&m->graph, n);
+    for (int j = 0; j < n->ins; j++) {
+      const Value *v = n->in[j].v;
+      if (n->in[j].wanted)
+        put_tensor(d, xasprintf("grad.%s@%s", name_of(d, m, n, v, buffer), n->name), &v->dx, rows_in(d, v));
     }
   }
-  put_boxes(d, "rpn_top", &m->rpn_top);
-  put_boxes(d, "rpn_kept", &m->rpn_kept);
-  put_boxes(d, "proposals", &m->proposals);
 }
 
 // Two steps on one batch: the first without a learning rate, so that gradients and activations are of the same weights;
 // the second with the momentum that the first has left.
-static void dump_training(Dump *d, Engine *e, const Dataset *data, const Batch *b) {
+static void dump_training(Dump *d, Engine *e, const Batch *b) {
   MaskRcnn *m = &e->train[b->canvas];
   StepOptions step = {.momentum = 0.9f, .weight_decay = 1e-4f, .clip = 1};
   StepResult r;
   engine_step(e, b, &step, &r);
-  put_batch(d, data, b, m);
-  put_truth(d, b, m);
-  put_params(d, "grad", &e->params, true);
+  walk_forward(d, m);
   put_tensor(d, xstrdup("losses"), &m->loss, 1);
+  if (d->all) walk_backward(d, m);
+  put_params(d, "grad", &e->params, true);
   put(d, xstrdup("grad_norm"), CKPT_F64, 1, &(int64_t){1},
       memcpy(xmalloc(sizeof r.grad_norm), &r.grad_norm, sizeof r.grad_norm));
-  walk(d, m);
-  put_targets(d, m);
   step.learning_rate = 0.02f;
   engine_step(e, b, &step, &r);
   put_params(d, "updated", &e->params, false);
@@ -235,14 +347,10 @@ static void put_detections(Dump *d, Engine *e, const Batch *b) {
   detections_free(&found);
 }
 
-static void dump_inference(Dump *d, Engine *e, const Dataset *data, const Batch *b) {
+static void dump_inference(Dump *d, Engine *e, const Batch *b) {
   MaskRcnn *m = &e->infer[b->canvas];
   engine_infer(e, b);
-  put_batch(d, data, b, m);
-  walk(d, m);
-  put_boxes(d, "class_top", &m->class_top);
-  put_boxes(d, "class_kept", &m->class_kept);
-  put_boxes(d, "detections", &m->detections);
+  walk_forward(d, m);
   put_detections(d, e, b);
 }
 
@@ -262,6 +370,32 @@ static void save(const Dump *d, const Options *o, const ModelConfig *config) {
   if (!ckpt_commit(&w, &err)) die(EXIT_RUN, "%s", err.msg);
 }
 
+// A canvas of the user's choice, if every image fits.
+static void set_canvas(Dataset *data, const Options *o) {
+  Canvas *c = &data->canvas[0];
+  if ((o->height && o->height < c->h) || (o->width && o->width < c->w))
+    die(EXIT_USAGE, "--height %d --width %d: the images need %d x %d", o->height, o->width, c->h, c->w);
+  if (o->height) c->h = o->height;
+  if (o->width) c->w = o->width;
+}
+
+static void compute(Dump *d, const Options *o, const Checkpoint *weights, const Dataset *data, const Batch *batch,
+                    const ModelConfig *config, const Category *category) {
+  Engine e;
+  Err err;
+  Compute how = {.device = o->device, .amp = amp_types[o->amp], .tf32 = o->tf32};
+  Shapes none = {0}, shapes = shapes_of(data, o->batch);
+  if (!engine_open(&e, &how, config, category, o->train ? &shapes : &none, o->train ? &none : &shapes, false, &err) ||
+      !state_load(&e, weights, &(LoadOptions){0}, &err))
+    die(EXIT_USAGE, "%s", err.msg);
+  d->dev = e.dev;
+  if (o->train)
+    dump_training(d, &e, batch);
+  else
+    dump_inference(d, &e, batch);
+  engine_close(&e);
+}
+
 int main(int argc, char **argv) {
   Options o = parse(argc, argv);
   Err err;
@@ -270,16 +404,12 @@ int main(int argc, char **argv) {
   Category *category;
   if (!state_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!state_config(&c, &config, &category, &err)) die(EXIT_USAGE, "%s: %s", o.weights, err.msg);
+  Checkpoint feed;
+  if (o.feed && !ckpt_open(&feed, o.feed, &err)) die(EXIT_USAGE, "%s", err.msg);
   Dataset data;
-  DatasetOptions options = {
-      .resize = {config.size, config.max_size}, .max_canvases = 1, .keep_empty = true, .limit = o.limit};
+  DatasetOptions options = {.resize = resize_of(&config), .max_canvases = 1, .keep_empty = true, .limit = o.limit};
   if (!dataset_open(&data, o.data, o.split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
-  Engine e;
-  Shapes none = {0}, shapes = shapes_of(&data, o.batch);
-  if (!engine_open(&e, &(Compute){.device = o.device}, &config, category, o.train ? &shapes : &none,
-                   o.train ? &none : &shapes, false, &err) ||
-      !state_load(&e, &c, &(LoadOptions){0}, &err))
-    die(EXIT_USAGE, "%s", err.msg);
+  set_canvas(&data, &o);
   LoaderOptions loading = {.batch = o.batch,
                            .world = 1,
                            .seed = (uint64_t)o.seed,
@@ -292,11 +422,10 @@ int main(int argc, char **argv) {
   Loader *loader = loader_open(&data, &loading, &err);
   const Batch *batch = loader ? loader_next(loader, &err) : NULL;
   if (!batch) die(EXIT_USAGE, "no batch: %s", err.msg);
-  Dump d = {.dev = e.dev};
-  if (o.train)
-    dump_training(&d, &e, &data, batch);
-  else
-    dump_inference(&d, &e, &data, batch);
+  Dump d = {.feed = o.feed ? &feed : NULL, .all = o.all};
+  put_batch(&d, &data, batch);
+  if (o.train) put_truth(&d, batch);
+  if (!o.inputs) compute(&d, &o, &c, &data, batch, &config, category);
   save(&d, &o, &config);
   for (size_t i = 0; i < d.n; i++) {
     free(d.items[i].name);
@@ -304,8 +433,8 @@ int main(int argc, char **argv) {
   }
   free(d.items);
   loader_close(loader);
-  engine_close(&e);
   dataset_close(&data);
+  if (o.feed) ckpt_close(&feed);
   ckpt_close(&c);
   free(category);
   return 0;

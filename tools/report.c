@@ -33,8 +33,8 @@ int main(int argc, char **argv) {
     for (int k = 0; k < COUNT(keys); k++)
       series[k][i] = (PlotSeries){cli.args[i], curves[i][k].x, curves[i][k].y, curves[i][k].n, true};
   }
-  PlotPanel panels[] = {{"Total loss", "step", "loss", true, series[0], cli.num_args},
-                        {"Mask loss", "step", "loss", true, series[1], cli.num_args}};
+  PlotPanel panels[] = {{"Total loss", "step", "loss", true, series[0], cli.num_args, NULL},
+                        {"Mask loss", "step", "loss", true, series[1], cli.num_args, NULL}};
   if (!plot_svg(out, title, panels, COUNT(panels), &err)) die(EXIT_RUN, "%s", err.msg);
   for (int i = 0; i < cli.num_args; i++) curves_free(curves[i], COUNT(keys));
   return 0;

@@ -13,10 +13,13 @@ enum {
   PITCH = TILE + 4,                   // keeps rows aligned to vectors and off each other's banks
   THREADS = 256,                      // 16 × 16, of 8 × 8 results each
   LOADS = TILE * DEPTH / 4 / THREADS, // vectors of four that a thread fetches of each operand
-  CHUNK_FLOATS = 1 << 25              // of the unrolled matrix
+  CHUNK_FLOATS = 1 << 25,             // of the unrolled matrix
+  FILL_BLOCKS = 528,                  // two waves of two blocks on each of 132 multiprocessors
+  MIN_PIECE = 128,
+  MAX_PIECE = 1024 // terms
 };
 
-static bool im2col_supports(const Device *, ConvOp, const Tensor *) { return true; }
+static bool im2col_supports(const Device *, ConvOp, const Conv *, const Tensor *, const Tensor *) { return true; }
 
 // ---- the product of two matrices ------------------------------------------------------------------------------------
 
@@ -110,21 +113,46 @@ __global__ void filter_matrix_kernel(const __grid_constant__ Gather g, const Ten
   store8(to + (size_t)k * n + first, e);
 }
 
-// Rows first … first + rows - 1 of one part, which `a` holds from 0 on.
-template <class T>
+// Rows first … first + rows - 1 of one part, which `a` holds from 0 on. PIECES: the sum over the terms of piece blockIdx.y
+// goes to that slot [rows, n] instead.
+template <class T, bool PIECES>
 __global__ __launch_bounds__(THREADS, 2) void gemm_kernel(const __grid_constant__ Part p, int first, int rows,
-                                                          const float *a, int a_pitch, const float *b, int depth) {
+                                                          const float *a, const float *b, int terms, int piece,
+                                                          float *slots) {
   int n = p.out.t.ldc, across = (n + TILE - 1) / TILE;
   int m0 = blockIdx.x / across * TILE, n0 = blockIdx.x % across * TILE;
-  rows = min(rows, gather_rows(p.gather) - first);
-  if (m0 >= rows) return;
+  int from = PIECES ? blockIdx.y * piece : 0, depth = PIECES ? min(terms - from, piece) : terms,
+      valid = min(rows, gather_rows(p.gather) - first);
+  if (m0 >= valid) return;
   Eight sum[8] = {};
-  multiply_tile<false>({a + (size_t)m0 * a_pitch, a_pitch, rows - m0, depth}, {b + n0, n, n - n0, depth}, sum);
+  multiply_tile<false>({a + (size_t)m0 * terms + from, terms, valid - m0, depth},
+                       {b + (size_t)from * n + n0, n, n - n0, depth}, sum);
   int row = m0 + threadIdx.x / 16 * 8, column = n0 + threadIdx.x % 16 * 8;
   if (column >= n) return;
 #pragma unroll
-  for (int i = 0; i < 8; i++)
-    if (row + i < rows) part_store8<T>(p, first + row + i, column, sum[i]);
+  for (int i = 0; i < 8; i++) {
+    if (row + i >= valid) continue;
+    if constexpr (PIECES)
+      store8(slots + ((size_t)blockIdx.y * rows + row + i) * n + column, sum[i]);
+    else
+      part_store8<T>(p, first + row + i, column, sum[i]);
+  }
+}
+
+// The pieces of a result, added in order.
+template <class T>
+__global__ void sum_pieces_kernel(const __grid_constant__ Part p, int first, int rows, int pieces, const float *slots) {
+  int n = p.out.t.ldc;
+  unsigned i = thread_index();
+  int row = i / (n / 8), column = i % (n / 8) * 8;
+  if (row >= min(rows, gather_rows(p.gather) - first)) return;
+  Eight sum = load8(slots + (size_t)row * n + column);
+  for (int k = 1; k < pieces; k++) {
+    Eight next = load8(slots + ((size_t)k * rows + row) * n + column);
+#pragma unroll
+    for (int j = 0; j < 8; j++) sum.v[j] += next.v[j];
+  }
+  part_store8<T>(p, first + row, column, sum);
 }
 
 // Slot blockIdx.y (+)= dyᵀ · unrolled x over its share of `pixels` pixels from `first` on.
@@ -179,21 +207,48 @@ static const float *unroll(Device *dev, const Gather &g, int first, int rows, fl
 
 static int tiles(int m, int n) { return blocks_for(m, TILE) * blocks_for(n, TILE); }
 
+// The terms of every result are cut into pieces: where few tiles would leave a GPU idle, if a piece is long enough to be
+// worth the extra pass, and wherever one long sum would round too much. Depends on shapes alone, or the bits would differ
+// from one GPU to the next.
+static int piece_of(int terms, int tiles) {
+  int pieces = MAX(MIN(FILL_BLOCKS / MAX(tiles, 1), terms / MIN_PIECE), blocks_for(terms, MAX_PIECE));
+  return MAX(blocks_for(terms, MAX(pieces, 1) * DEPTH), 1) * DEPTH;
+}
+
+// Floats that the pieces of a chunk of results take; none where there is one.
+static size_t slot_floats(const Part &p) {
+  int terms = gather_columns(p.gather), rows = chunk_rows(p.gather), n = p.out.t.ldc;
+  int pieces = blocks_for(terms, piece_of(terms, tiles(rows, n)));
+  return pieces > 1 ? (size_t)pieces * rows * n : 0;
+}
+
+static size_t unrolled_floats(const Gather &g) { return is_matrix(g) ? 0 : (size_t)gather_columns(g) * chunk_rows(g); }
+
 template <bool BACKWARD> static void compute_part(Device *dev, const Part &p, const Tensor *w, float *filter) {
   const Gather &g = p.gather;
-  int depth = gather_columns(g), n = p.out.t.ldc, chunk = chunk_rows(g);
-  float *columns = filter + (size_t)depth * n;
+  int depth = gather_columns(g), n = p.out.t.ldc, chunk = chunk_rows(g), piece = piece_of(depth, tiles(chunk, n));
+  int pieces = MAX(blocks_for(depth, piece), 1);
+  float *columns = filter + (size_t)depth * n, *slots = columns + unrolled_floats(g);
+  cudaStream_t stream = stream_of(dev);
   if (depth) {
     int blocks = blocks_for((size_t)depth * (n / 8), THREADS);
     WITH_TYPE(w->dtype, T,
-              { filter_matrix_kernel<T, BACKWARD><<<blocks, THREADS, 0, stream_of(dev)>>>(g, *w, depth, n, filter); });
+              { filter_matrix_kernel<T, BACKWARD><<<blocks, THREADS, 0, stream>>>(g, *w, depth, n, filter); });
     LAUNCH_CHECK();
   }
   for (int first = 0, rows; first < gather_capacity(g); first += rows) {
     rows = MIN(chunk, gather_capacity(g) - first);
     const float *a = unroll(dev, g, first, rows, columns);
+    int blocks = tiles(rows, n);
     WITH_TYPE(w->dtype, T, {
-      gemm_kernel<T><<<tiles(rows, n), THREADS, 0, stream_of(dev)>>>(p, first, rows, a, depth, filter, depth);
+      if (pieces == 1) {
+        gemm_kernel<T, false><<<blocks, THREADS, 0, stream>>>(p, first, rows, a, filter, depth, depth, NULL);
+      } else {
+        gemm_kernel<T, true>
+            <<<dim3(blocks, pieces), THREADS, 0, stream>>>(p, first, rows, a, filter, depth, piece, slots);
+        sum_pieces_kernel<T>
+            <<<blocks_for((size_t)rows * (n / 8), THREADS), THREADS, 0, stream>>>(p, first, rows, pieces, slots);
+      }
     });
     LAUNCH_CHECK();
   }
@@ -203,9 +258,8 @@ template <bool BACKWARD>
 static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out) {
   size_t most = 0;
   for_each_part(conv, pairs, in, w, out, BACKWARD, [&](const Part &p) {
-    size_t columns = gather_columns(p.gather);
-    size_t floats = columns * p.out.t.ldc + (is_matrix(p.gather) ? 0 : columns * chunk_rows(p.gather));
-    most = MAX(most, floats);
+    size_t filter = (size_t)gather_columns(p.gather) * p.out.t.ldc;
+    most = MAX(most, filter + unrolled_floats(p.gather) + slot_floats(p));
   });
   float *scratch = (float *)device_scratch(dev, most * sizeof(float));
   if (dev->measuring) return;
@@ -223,7 +277,7 @@ static void wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, con
     gy[i] = gather_forward(&one_by_one, &dy[i], &one, &dy[i]);
     chunk = MAX(chunk, chunk_rows(gx[i]));
   }
-  Slots slots = {NULL, filter_grad_slots(chunk, tiles(m, n)), n, (size_t)m * n};
+  Slots slots = {NULL, blocks_for(chunk, piece_of(chunk, tiles(m, n))), n, (size_t)m * n};
   size_t slot_floats = slots.count * slots.stride, dy_floats = (size_t)chunk * m, x_floats = (size_t)chunk * n;
   float *scratch = (float *)device_scratch(dev, (slot_floats + dy_floats + x_floats) * sizeof(float));
   if (!scratch) return;

@@ -9,18 +9,7 @@
 #include "cuda/conv/walk.cuh"
 #include "cuda/conv/wmma.cuh"
 
-enum {
-  MAX_PARTS = 8,
-  FEW_BLOCKS = 264, // below two for each of 132 multiprocessors
-};
-
-// What one launch computes.
-struct Product {
-  Part part[MAX_PARTS];
-  Tensor w;
-  int parts, tiles, across; // tiles: down, of all parts; across: of each
-};
-static_assert(sizeof(Product) <= 4096, "a kernel's arguments");
+enum { FEW_BLOCKS = 264 }; // below two for each of 132 multiprocessors
 
 // ---- gathering ------------------------------------------------------------------------------------------------------
 
@@ -108,19 +97,15 @@ __device__ __forceinline__ void write_out(const Part &p, const WmmaSum<T, Tile> 
   }
 }
 
-// Tiles that share rows of pixels are neighbours in the order of blocks, and find them in L2.
 template <class T, int ROWS, int COLUMNS, bool BACKWARD>
 __global__ __launch_bounds__(WMMA_THREADS, 2) void wmma_kernel(const __grid_constant__ Product p) {
   if constexpr (wmma_has<T>) {
     using Tile = WmmaTile<T, ROWS, COLUMNS, false, BACKWARD>;
-    int down = blockIdx.x / p.across, column = blockIdx.x % p.across * COLUMNS, i = 0;
-    while (i + 1 < p.parts && down >= p.part[i + 1].first_tile) i++;
-    const Part &part = p.part[i];
-    const Gather &g = part.gather;
-    int row = (down - part.first_tile) * ROWS;
-    if (row >= gather_rows(g)) return;
-    PixelLoader<T, typename Tile::A> pixels(g, row);
-    FilterLoader<T, typename Tile::B> filter(g, p.w, column);
+    TileAt at = product_tile(p, ROWS, COLUMNS);
+    const Gather &g = at.part.gather;
+    if (at.row >= gather_rows(g)) return;
+    PixelLoader<T, typename Tile::A> pixels(g, at.row);
+    FilterLoader<T, typename Tile::B> filter(g, p.w, at.column);
     Column k = {};
     column_advance(k, Tile::A::lane(), g);
     int terms = g.walk.y.taps * g.walk.x.taps * g.in.ldc;
@@ -130,19 +115,14 @@ __global__ __launch_bounds__(WMMA_THREADS, 2) void wmma_kernel(const __grid_cons
       filter.load(b, k);
       column_advance(k, Tile::DEPTH, g);
     });
-    write_out<T>(part, sum, row, column);
+    write_out<T>(at.part, sum, at.row, at.column);
   }
 }
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
 
 template <class T, int ROWS, int COLUMNS, bool BACKWARD> static void launch_tiles(Device *dev, Product &p) {
-  p.tiles = 0;
-  p.across = blocks_for(p.part[0].out.t.ldc, COLUMNS);
-  for (int i = 0; i < p.parts; i++) {
-    p.part[i].first_tile = p.tiles;
-    p.tiles += blocks_for(gather_capacity(p.part[i].gather), ROWS);
-  }
+  product_cut(&p, ROWS, COLUMNS);
   constexpr int bytes = WmmaTile<T, ROWS, COLUMNS, false, BACKWARD>::BYTES;
   auto kernel = wmma_kernel<T, ROWS, COLUMNS, BACKWARD>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
@@ -153,10 +133,9 @@ template <class T, int ROWS, int COLUMNS, bool BACKWARD> static void launch_tile
 // Narrow results get narrow tiles; few rows get small ones, so that they reach every multiprocessor. The sums are the
 // same in any of them.
 template <class T, bool BACKWARD> static void launch(Device *dev, Product &p) {
-  int n = p.part[0].out.t.ldc, rows = 0;
-  for (int i = 0; i < p.parts; i++) rows += gather_capacity(p.part[i].gather);
+  int n = p.part[0].out.t.ldc;
   if (n <= 32) return launch_tiles<T, 128, 32, BACKWARD>(dev, p);
-  if (blocks_for(rows, 128) * blocks_for(n, 128) < FEW_BLOCKS) return launch_tiles<T, 64, 64, BACKWARD>(dev, p);
+  if (product_tiles(p, 128) * blocks_for(n, 128) < FEW_BLOCKS) return launch_tiles<T, 64, 64, BACKWARD>(dev, p);
   if (n <= 64) return launch_tiles<T, 128, 64, BACKWARD>(dev, p);
   launch_tiles<T, 128, 128, BACKWARD>(dev, p);
 }
@@ -164,21 +143,12 @@ template <class T, bool BACKWARD> static void launch(Device *dev, Product &p) {
 template <bool BACKWARD>
 static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out) {
   if (dev->measuring) return;
-  Product p = {};
-  p.w = *w;
-  auto flush = [&] {
-    if (p.parts) WITH_TYPE(w->dtype, T, { launch<T, BACKWARD>(dev, p); });
-    p.parts = 0;
-  };
-  for_each_part(conv, pairs, in, w, out, BACKWARD, [&](const Part &part) {
-    if (p.parts == MAX_PARTS) flush();
-    p.part[p.parts++] = part;
-  });
-  flush();
+  for_each_product(conv, pairs, in, w, out, BACKWARD,
+                   [&](Product &p) { WITH_TYPE(w->dtype, T, { launch<T, BACKWARD>(dev, p); }); });
 }
 
 // Turing's tensor cores take fp16 only; TF32 is a loss of precision that has to be asked for.
-static bool supports(const Device *dev, ConvOp, const Tensor *in) {
+static bool supports(const Device *dev, ConvOp, const Conv *, const Tensor *in, const Tensor *) {
   int major;
   CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, dev->index));
   return in->dtype == F16 || (major >= 8 && (in->dtype == BF16 || dev->tf32));

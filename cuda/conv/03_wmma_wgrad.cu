@@ -6,19 +6,6 @@
 #include "cuda/conv/walk.cuh"
 #include "cuda/conv/wmma.cuh"
 
-struct FilterPart {
-  Gather x;
-  const void *dy;
-  int first_slot;
-};
-struct FilterProduct {
-  FilterPart part[CONV_MAX_PAIRS];
-  int parts, pixels; // of a slot
-  int m, n, across;  // dy's channels, x's columns; tiles
-  Slots slots;
-};
-static_assert(sizeof(FilterProduct) <= 4096, "a kernel's arguments");
-
 // ---- kernel ---------------------------------------------------------------------------------------------------------
 
 // A thread's share of dy's tile: eight or four channels of as many pixels as there are passes.
@@ -51,9 +38,8 @@ template <class T, int ROWS>
 __global__ __launch_bounds__(WMMA_THREADS, 2) void wmma_wgrad_kernel(const __grid_constant__ FilterProduct p) {
   if constexpr (wmma_has<T>) {
     using Tile = WmmaTile<T, ROWS, 128, true, true>;
-    int slot = blockIdx.y, row = blockIdx.x / p.across * ROWS, column = blockIdx.x % p.across * 128, i = 0;
-    while (i + 1 < p.parts && slot >= p.part[i + 1].first_slot) i++;
-    const FilterPart &part = p.part[i];
+    int slot = blockIdx.y, row = blockIdx.x / p.across * ROWS, column = blockIdx.x % p.across * 128;
+    const FilterPart &part = filter_part(p, slot);
     const Gather &g = part.x;
     int first = (slot - part.first_slot) * p.pixels, end = min(first + p.pixels, gather_rows(g));
     int tap = (column + Tile::B::lane()) / g.in.ldc, taps = g.walk.x.taps;
@@ -82,30 +68,18 @@ template <class T, int ROWS> static void launch(Device *dev, const FilterProduct
   constexpr int bytes = WmmaTile<T, ROWS, 128, true, true>::BYTES;
   auto kernel = wmma_wgrad_kernel<T, ROWS>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-  dim3 grid(blocks_for(p.m, ROWS) * p.across, p.slots.count);
+  dim3 grid(p.down * p.across, p.slots.count);
   kernel<<<grid, WMMA_THREADS, bytes, stream_of(dev)>>>(p);
   LAUNCH_CHECK();
 }
 
 void wmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out) {
   const Tensor *dw = &out->dw;
-  FilterProduct p = {};
-  p.parts = pairs;
-  p.m = dy->ldc;
-  p.n = dw->h * dw->w * dw->ldc;
-  p.across = blocks_for(p.n, 128);
-  int rows = p.m <= 32 ? 32 : p.m <= 64 ? 64 : 128, down = blocks_for(p.m, rows);
-  size_t pixels = 0;
-  for (int i = 0; i < pairs; i++) pixels += tensor_pixels(&dy[i]);
-  // Whole stages, so that only the last slot of a pair ends in the middle of one.
-  p.pixels = blocks_for(pixels, filter_grad_slots(pixels, (size_t)down * p.across) * 32) * 32;
-  for (int i = 0; i < pairs; i++) {
-    p.part[i] = {gather_forward(conv, &x[i], dw, &dy[i]), dy[i].data, p.slots.count};
-    p.slots.count += blocks_for(tensor_pixels(&dy[i]), p.pixels);
-  }
-  p.slots.pitch = p.across * 128;
-  p.slots.stride = (size_t)down * rows * p.slots.pitch;
-  p.slots.data = (float *)device_scratch(dev, p.slots.count * p.slots.stride * sizeof(float));
+  int rows = dy->ldc <= 32 ? 32 : dy->ldc <= 64 ? 64 : 128;
+  size_t tiles = (size_t)blocks_for(dy->ldc, rows) * blocks_for((size_t)dw->h * dw->w * dw->ldc, 128);
+  int slots = filter_grad_slots(filter_pixels(pairs, dy), tiles);
+  FilterProduct p = filter_product(conv, pairs, x, dy, out, rows, 128, slots);
+  p.slots.data = (float *)device_scratch(dev, slots_bytes(p.slots));
   if (!p.slots.data) return;
   WITH_TYPE(x->dtype, T, {
     if (rows == 32)

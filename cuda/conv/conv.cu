@@ -1,4 +1,5 @@
 // The convolution ops: check the shapes, see through fully connected layers, and hand the work to a rung of the ladder.
+#include <stdio.h>
 #include <string.h>
 #include "cuda/conv/filter_grad.cuh"
 #include "cuda/conv/ladder.h"
@@ -6,22 +7,35 @@
 
 // ---- the rung -------------------------------------------------------------------------------------------------------
 
-static const Rung *const rungs[] = {&rung_naive, &rung_im2col, &rung_wmma, &rung_cudnn};
+extern "C" const Rung *const conv_rungs[] = {&rung_naive, &rung_im2col, &rung_wmma, &rung_mma,
+                                             &rung_wgmma, &rung_cudnn,  NULL};
+static const Rung *const fastest[] = {&rung_wgmma, &rung_mma, &rung_wmma, &rung_im2col}; // of ours, first
 
 const Rung *conv_rung(const char *name) {
-  for (const Rung *rung : rungs)
-    if (!strcmp(rung->name, name)) return rung;
+  for (const Rung *const *rung = conv_rungs; *rung; rung++)
+    if (!strcmp((*rung)->name, name)) return *rung;
   return NULL;
 }
 
+const Rung *conv_own_rung(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
+  for (const Rung *rung : fastest)
+    if (rung->supports(dev, op, conv, in, w)) return rung;
+  die(EXIT_RUN, "no rung computes this convolution");
+}
+
+static const Rung *named(const char *name) {
+  const Rung *rung = conv_rung(name);
+  if (rung) return rung;
+  char known[256] = "auto";
+  for (const Rung *const *r = conv_rungs; *r; r++)
+    snprintf(known + strlen(known), sizeof known - strlen(known), ", %s", (*r)->name);
+  die(EXIT_USAGE, "--conv %s: choose from %s", name, known);
+}
+
 // The rung asked for where it can, else the fastest of ours; never cuDNN unasked.
-static const Rung *choose(const Device *dev, ConvOp op, const Tensor *in) {
-  if (dev->conv && strcmp(dev->conv, "auto")) {
-    const Rung *rung = conv_rung(dev->conv);
-    if (!rung) die(EXIT_USAGE, "--conv %s: choose auto, naive, im2col, wmma or cudnn", dev->conv);
-    if (rung->supports(dev, op, in)) return rung;
-  }
-  return rung_wmma.supports(dev, op, in) ? &rung_wmma : &rung_im2col;
+static const Rung *choose(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
+  const Rung *asked = dev->conv && strcmp(dev->conv, "auto") ? named(dev->conv) : NULL;
+  return asked && asked->supports(dev, op, conv, in, w) ? asked : conv_own_rung(dev, op, conv, in, w);
 }
 
 // ---- shapes ---------------------------------------------------------------------------------------------------------
@@ -61,7 +75,7 @@ extern "C" void cuda_conv_forward(Device *dev, const Conv *conv, int pairs, cons
                                   const Dest *y) {
   CHECK(pairs <= CONV_MAX_PAIRS && w->dtype == x->dtype);
   for (int i = 0; i < pairs; i++) check_sides(conv, w, &x[i], &y[i].t), check_dest(&y[i]);
-  const Rung *rung = choose(dev, CONV_FORWARD, x);
+  const Rung *rung = choose(dev, CONV_FORWARD, conv, x, w);
   if (!is_flat(conv, pairs, x, w)) return rung->forward(dev, conv, pairs, x, w, y);
   Tensor x1 = flat(x), w1 = flat(w);
   rung->forward(dev, &one_by_one, 1, &x1, &w1, y);
@@ -71,7 +85,7 @@ extern "C" void cuda_conv_dgrad(Device *dev, const Conv *conv, int pairs, const 
                                 const Dest *dx) {
   CHECK(pairs <= CONV_MAX_PAIRS && w->dtype == dy->dtype);
   for (int i = 0; i < pairs; i++) check_sides(conv, w, &dx[i].t, &dy[i]), check_dest(&dx[i]);
-  const Rung *rung = choose(dev, CONV_DGRAD, dy);
+  const Rung *rung = choose(dev, CONV_DGRAD, conv, dy, w);
   const Tensor *t = &dx->t, *a = dx->addend;
   bool same = !a || (a->h == t->h && a->w == t->w);
   if (!is_flat(conv, pairs, t, w) || dx->bias || !same) return rung->dgrad(dev, conv, pairs, dy, w, dx);
@@ -87,7 +101,7 @@ extern "C" void cuda_conv_wgrad(Device *dev, const Conv *conv, int pairs, const 
                                 const FilterGrad *out) {
   CHECK(pairs <= CONV_MAX_PAIRS && out->dw.dtype == F32);
   for (int i = 0; i < pairs; i++) check_sides(conv, &out->dw, &x[i], &dy[i]);
-  const Rung *rung = choose(dev, CONV_WGRAD, x);
+  const Rung *rung = choose(dev, CONV_WGRAD, conv, x, &out->dw);
   if (is_flat(conv, pairs, x, &out->dw)) {
     Tensor x1 = flat(x);
     FilterGrad flattened = *out;
@@ -95,5 +109,5 @@ extern "C" void cuda_conv_wgrad(Device *dev, const Conv *conv, int pairs, const 
     rung->wgrad(dev, &one_by_one, 1, &x1, dy, &flattened);
   } else
     rung->wgrad(dev, conv, pairs, x, dy, out);
-  if (out->db) column_sums(dev, pairs, dy, (float *)out->db, out->accumulate);
+  if (out->db && !rung->wgrad_sums) column_sums(dev, pairs, dy, (float *)out->db, out->accumulate);
 }

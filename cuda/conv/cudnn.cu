@@ -1,176 +1,23 @@
-// The rung to compare with: cuDNN's own convolutions, in the same types and layout, where its library is found at run
-// time; nothing here is needed to build. For each problem the fastest of its deterministic algorithms is looked for
-// once, while the scratch is measured. What a Dest asks for is a kernel of ours after theirs.
+// The rung to compare with: cuDNN's own convolutions, in the same types and layout.
 //
 // Channels are handed over by their pitch, padding lanes included, and a filter bank is padded to as many rows: cuDNN's
 // fast kernels want multiples of eight, and zeros change no sum.
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
-#include "cuda/conv/ladder.h"
+#include "cuda/conv/cudnn.h"
 #include "cuda/conv/walk.cuh"
+#include "cuda/sweep.cuh"
+extern "C" {
+#include "nn/rng.h"
+}
 
-enum { THREADS = 256, MAX_PLANS = 512, MAX_ALGORITHMS = 16, ALIGN = 256 };
+enum { THREADS = 256, MAX_ENGINES = 128, ALIGN = 256, TIMED_RUNS = 3 };
 static const size_t max_workspace = (size_t)1 << 30;
+// An engine that takes this many times as long as the best so far, or whose first run, which may load its code, takes
+// longer than that by far, is not timed again.
+static const float hopeless = 2, loading_us = 50e3;
 
-// ---- the library ------------------------------------------------------------------------------------------------------
-
-// The names and values of cuDNN 9's interface that are used here; handles and descriptors are opaque.
-enum { CUDNN_FLOAT = 0, CUDNN_HALF = 2, CUDNN_BFLOAT16 = 9 };
-enum { CUDNN_NHWC = 1, CUDNN_CROSS_CORRELATION = 1, CUDNN_IS_DETERMINISTIC = 1 };
-enum { CUDNN_DEFAULT_MATH = 0, CUDNN_TENSOR_OP_MATH = 1, CUDNN_FMA_MATH = 3 }; // the first may use TF32
-
-struct Algorithm { // cudnnConvolution*AlgoPerf_t
-  int algo, status;
-  float time;
-  size_t memory;
-  int determinism, math, reserved[3];
-};
-typedef int Find(void *handle, void *a, void *b, void *conv, void *c, int requested, int *returned, Algorithm *out);
-typedef int Compute(void *handle, const float *alpha, void *a_desc, const void *a, void *b_desc, const void *b,
-                    void *conv, int algo, void *workspace, size_t bytes, const float *beta, void *c_desc, void *c);
-
-// Three functions of each kind, with their operands in the same order: (x, w, y), (w, dy, dx), (x, dy, dw).
-struct Library {
-  void *handle;
-  const char *(*error)(int);
-  int (*create)(void **), (*set_stream)(void *, cudaStream_t);
-  int (*create_tensor)(void **), (*create_filter)(void **), (*create_conv)(void **);
-  int (*set_tensor)(void *, int format, int type, int n, int c, int h, int w);
-  int (*set_filter)(void *, int type, int format, int k, int c, int h, int w);
-  int (*set_conv)(void *, int pad_h, int pad_w, int u, int v, int dilation_h, int dilation_w, int mode, int type);
-  int (*set_math)(void *, int);
-  Find *find[CONV_OPS];
-  Compute *compute[CONV_OPS];
-};
-
-static bool load(Library *l) {
-  void *so = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-  const struct {
-    void *to;
-    const char *name;
-  } symbols[] = {
-      {&l->error, "cudnnGetErrorString"},
-      {&l->create, "cudnnCreate"},
-      {&l->set_stream, "cudnnSetStream"},
-      {&l->create_tensor, "cudnnCreateTensorDescriptor"},
-      {&l->create_filter, "cudnnCreateFilterDescriptor"},
-      {&l->create_conv, "cudnnCreateConvolutionDescriptor"},
-      {&l->set_tensor, "cudnnSetTensor4dDescriptor"},
-      {&l->set_filter, "cudnnSetFilter4dDescriptor"},
-      {&l->set_conv, "cudnnSetConvolution2dDescriptor"},
-      {&l->set_math, "cudnnSetConvolutionMathType"},
-      {&l->find[CONV_FORWARD], "cudnnFindConvolutionForwardAlgorithm"},
-      {&l->find[CONV_DGRAD], "cudnnFindConvolutionBackwardDataAlgorithm"},
-      {&l->find[CONV_WGRAD], "cudnnFindConvolutionBackwardFilterAlgorithm"},
-      {&l->compute[CONV_FORWARD], "cudnnConvolutionForward"},
-      {&l->compute[CONV_DGRAD], "cudnnConvolutionBackwardData"},
-      {&l->compute[CONV_WGRAD], "cudnnConvolutionBackwardFilter"},
-  };
-  bool ok = so != NULL;
-  for (int i = 0; ok && i < COUNT(symbols); i++) {
-    void *p = dlsym(so, symbols[i].name);
-    memcpy(symbols[i].to, &p, sizeof p);
-    ok = p != NULL;
-  }
-  ok = ok && !l->create(&l->handle);
-  if (!ok)
-    fprintf(stderr, "cuDNN is not available (%s): put libcudnn.so.9 on LD_LIBRARY_PATH; using our own kernels\n",
-            so ? "the library does not work here" : dlerror());
-  return ok;
-}
-
-// Opened by the first who asks; NULL where it cannot be.
-static const Library *library() {
-  static Library l;
-  static const bool ok = load(&l);
-  return ok ? &l : NULL;
-}
-
-#define CUDNN_CHECK(call)                                                                                              \
-  do {                                                                                                                 \
-    int status_ = (call);                                                                                              \
-    if (status_) die(EXIT_RUN, "cuDNN: %s in %s at %s:%d", library()->error(status_), #call, __FILE__, __LINE__);      \
-  } while (0)
-
-// ---- plans ------------------------------------------------------------------------------------------------------------
-
-struct Shape { // what a plan is made for; ints alone, so that equal shapes are equal bytes
-  int op, dtype, tf32, stride, pad;
-  int n, h, w, c, k, r, s, p, q; // c and k: pitches
-};
-struct Plan {
-  Shape shape;
-  void *x, *filter, *y, *conv;
-  int algo;
-  size_t workspace;
-};
-
-static Shape shape_of(const Device *dev, ConvOp op, const Conv *conv, const Tensor *x, const Tensor *w,
-                      const Tensor *y) {
-  return {op,   (int)x->dtype, dev->tf32, conv->stride, conv->pad, x->n, x->h,
-          x->w, x->ldc,        y->ldc,    w->h,         w->w,      y->h, y->w};
-}
-
-// a, b, c of the op's functions.
-static void operands(const Plan *p, void *out[3]) {
-  void *x = p->x, *w = p->filter, *y = p->y;
-  void *const order[CONV_OPS][3] = {{x, w, y}, {w, y, x}, {x, y, w}};
-  memcpy(out, order[p->shape.op], sizeof order[0]);
-}
-
-static void find_algorithm(const Library *l, Plan *p) {
-  const Shape *s = &p->shape;
-  void *d[3];
-  operands(p, d);
-  Algorithm found[MAX_ALGORITHMS];
-  int count = 0;
-  CUDNN_CHECK(l->find[s->op](l->handle, d[0], d[1], p->conv, d[2], MAX_ALGORITHMS, &count, found));
-  for (int i = 0; i < count; i++) { // fastest first
-    const Algorithm *a = &found[i];
-    bool precise = s->dtype != F32 || s->tf32 || a->math == CUDNN_FMA_MATH;
-    if (a->status || a->determinism != CUDNN_IS_DETERMINISTIC || a->memory > max_workspace || !precise) continue;
-    CUDNN_CHECK(l->set_math(p->conv, a->math));
-    p->algo = a->algo;
-    p->workspace = a->memory;
-    return;
-  }
-  die(EXIT_RUN, "cuDNN has no deterministic algorithm for op %d, n %d, %d x %d, %d -> %d channels, %d x %d taps", s->op,
-      s->n, s->h, s->w, s->c, s->k, s->r, s->s);
-}
-
-static const Plan *plan_for(const Library *l, const Shape &s) {
-  static Plan plans[MAX_PLANS];
-  static int count;
-  for (int i = 0; i < count; i++)
-    if (!memcmp(&plans[i].shape, &s, sizeof s)) return &plans[i];
-  CHECK(count < MAX_PLANS);
-  Plan *p = &plans[count++];
-  p->shape = s;
-  int type = s.dtype == F32 ? CUDNN_FLOAT : s.dtype == BF16 ? CUDNN_BFLOAT16 : CUDNN_HALF;
-  int math = s.dtype != F32 ? CUDNN_TENSOR_OP_MATH : s.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
-  CUDNN_CHECK(l->create_tensor(&p->x));
-  CUDNN_CHECK(l->create_tensor(&p->y));
-  CUDNN_CHECK(l->create_filter(&p->filter));
-  CUDNN_CHECK(l->create_conv(&p->conv));
-  CUDNN_CHECK(l->set_tensor(p->x, CUDNN_NHWC, type, s.n, s.c, s.h, s.w));
-  CUDNN_CHECK(l->set_tensor(p->y, CUDNN_NHWC, type, s.n, s.k, s.p, s.q));
-  CUDNN_CHECK(l->set_filter(p->filter, type, CUDNN_NHWC, s.k, s.c, s.r, s.s));
-  CUDNN_CHECK(l->set_conv(p->conv, s.pad, s.pad, s.stride, s.stride, 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_FLOAT));
-  CUDNN_CHECK(l->set_math(p->conv, math));
-  find_algorithm(l, p);
-  return p;
-}
-
-static void run(const Library *l, Device *dev, const Plan *p, const void *a, const void *b, void *c, void *workspace,
-                bool add) {
-  const float one = 1, beta = add;
-  void *d[3];
-  operands(p, d);
-  CUDNN_CHECK(l->set_stream(l->handle, stream_of(dev)));
-  CUDNN_CHECK(l->compute[p->shape.op](l->handle, &one, d[0], a, d[1], b, p->conv, p->algo, workspace, p->workspace,
-                                      &beta, d[2], c));
-}
+static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
 // ---- kernels ------------------------------------------------------------------------------------------------------------
 
@@ -194,30 +41,224 @@ __global__ void cudnn_filter_kernel(const T *raw, Tensor dw, const float *scale,
   store8(to, v);
 }
 
-// ---- launchers ------------------------------------------------------------------------------------------------------
-
-// Rows past a count hold anything at all, and cuDNN knows no counts: harmless in a row's own result, not in a sum.
-static bool supports(const Device *, ConvOp op, const Tensor *in) {
-  return !(op == CONV_WGRAD && in->count) && library() != NULL;
+// Operands to time with: uniform in [-1, 1). Zeros would draw less power and run faster.
+template <class T> __global__ void cudnn_noise_kernel(T *p, size_t elements) {
+  size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < elements) p[i] = from_float<T>(2 * rng_uniform(RNG_TEST, i) - 1);
 }
 
-static bool is_plain(const Dest *d) { return !d->accumulate && !d->relu && !d->bias && !d->addend && !d->mask; }
-static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+// ---- running ----------------------------------------------------------------------------------------------------------
 
-// Scratch: the filter with padded rows, the plain result, cuDNN's workspace; the first two where they are needed.
+static void finish(Device *dev, const void *raw, const Dest *out) {
+  unsigned eights = eights_of(&out->t);
+  WITH_TYPE(out->t.dtype, T, {
+    cudnn_finish_kernel<T>
+        <<<blocks_for(eights, THREADS), THREADS, 0, stream_of(dev)>>>((const T *)raw, dest_args(out), eights);
+  });
+  LAUNCH_CHECK();
+}
+
+size_t cudnn_workspace(const CudnnPlan *plan, const Dest *out) {
+  return plan->engine.workspace + (plan->finish ? aligned(tensor_bytes(&out->t)) : 0);
+}
+
+static bool run(Device *dev, const CudnnPlan *plan, ConvOp op, CudnnData data, const Dest *out, void *workspace) {
+  if (!plan->finish) {
+    if (out && out->addend) data.at[CUDNN_ADDEND] = out->addend->data;
+    if (out && out->bias) data.at[CUDNN_BIAS] = (void *)out->bias;
+    if (out && out->mask) data.at[CUDNN_MASK] = out->mask->data;
+    return cudnn_execute(&plan->engine, dev->stream, &data, workspace);
+  }
+  data.at[op == CONV_FORWARD ? CUDNN_Y : CUDNN_X] = workspace;
+  if (!cudnn_execute(&plan->engine, dev->stream, &data, (char *)workspace + aligned(tensor_bytes(&out->t))))
+    return false;
+  finish(dev, workspace, out);
+  return true;
+}
+
+void cudnn_run(Device *dev, const CudnnPlan *plan, ConvOp op, const void *x, const void *w, const void *y,
+               const Dest *out, void *workspace) {
+  if (!run(dev, plan, op, {{(void *)x, (void *)w, (void *)y}}, out, workspace))
+    die(EXIT_RUN, "cuDNN: engine %d refuses a convolution that it accepted before", plan->engine.index);
+}
+
+// ---- the search -------------------------------------------------------------------------------------------------------
+
+// Operands of a problem's own, and a Dest that asks for what the problem does.
+struct Stage {
+  CudnnData data;
+  Tensor addend, mask;
+  Dest out;
+  void *workspace, *sweep;
+  cudaEvent_t begin, end;
+};
+
+static void *allocate(Device *dev, size_t bytes) {
+  void *p = device_alloc(dev, bytes);
+  if (!p) die(EXIT_RUN, "out of memory while looking for cuDNN's fastest engine: use a smaller --batch");
+  return p;
+}
+static void *noise(Device *dev, const Tensor *t) {
+  size_t n = tensor_elements(t);
+  void *p = allocate(dev, tensor_bytes(t));
+  WITH_TYPE(t->dtype, T, { cudnn_noise_kernel<<<blocks_for(n, THREADS), THREADS, 0, stream_of(dev)>>>((T *)p, n); });
+  LAUNCH_CHECK();
+  return p;
+}
+
+static Stage stage_new(Device *dev, const CudnnProblem *p, size_t workspace) {
+  DType type = (DType)p->dtype;
+  Tensor x = tensor(type, p->n, p->h, p->w, p->c), w = tensor(type, p->k, p->r, p->s, p->c);
+  Tensor y = tensor(type, p->n, p->p, p->q, p->k), t = p->op == CONV_DGRAD ? x : y, bias = tensor_packed(F32, 1, t.c);
+  Stage s = {.data = {{noise(dev, &x), noise(dev, &w), noise(dev, &y)}}, .addend = t, .mask = t, .out = {.t = t}};
+  if (p->op != CONV_WGRAD) s.out.t.data = s.data.at[p->op == CONV_FORWARD ? CUDNN_Y : CUDNN_X];
+  if (p->bias) s.out.bias = noise(dev, &bias);
+  s.addend.data = p->addend ? noise(dev, &t) : NULL;
+  s.mask.data = p->mask ? noise(dev, &t) : NULL;
+  s.out.relu = p->relu;
+  s.workspace = allocate(dev, workspace);
+  s.sweep = allocate(dev, sweep_bytes);
+  CUDA_CHECK(cudaEventCreate(&s.begin));
+  CUDA_CHECK(cudaEventCreate(&s.end));
+  return s;
+}
+
+static void stage_free(Device *dev, Stage *s) {
+  void *all[] = {s->data.at[CUDNN_X], s->data.at[CUDNN_W], s->data.at[CUDNN_Y], (void *)s->out.bias,
+                 s->addend.data,      s->mask.data,        s->workspace,        s->sweep};
+  for (void *p : all) device_free(dev, p);
+  CUDA_CHECK(cudaEventDestroy(s->begin));
+  CUDA_CHECK(cudaEventDestroy(s->end));
+}
+
+static float time_once(Device *dev, const Stage *s, const CudnnPlan *plan, ConvOp op) {
+  Dest out = s->out;
+  out.addend = s->addend.data ? &s->addend : NULL;
+  out.mask = s->mask.data ? &s->mask : NULL;
+  sweep_l2(stream_of(dev), s->sweep);
+  CUDA_CHECK(cudaEventRecord(s->begin, stream_of(dev)));
+  if (!run(dev, plan, op, s->data, &out, s->workspace)) return INFINITY;
+  CUDA_CHECK(cudaEventRecord(s->end, stream_of(dev)));
+  CUDA_CHECK(cudaEventSynchronize(s->end));
+  float ms;
+  CUDA_CHECK(cudaEventElapsedTime(&ms, s->begin, s->end));
+  return 1e3f * ms;
+}
+
+// The best of a few runs after one that may load and compile. INFINITY when it does not work.
+static float time_plan(Device *dev, const Stage *s, const CudnnPlan *plan, ConvOp op, float best_so_far) {
+  float best = time_once(dev, s, plan, op);
+  if (best > hopeless * best_so_far + loading_us) return INFINITY;
+  for (int i = 0; i < TIMED_RUNS && best < INFINITY; i++) {
+    float us = time_once(dev, s, plan, op);
+    best = i ? MIN(best, us) : us;
+    if (us > hopeless * best_so_far) break;
+  }
+  return best;
+}
+
+// The fastest of the problem's engines, and of `rival` where it is given.
+static CudnnPlan find_fastest(Device *dev, const CudnnProblem *p, const CudnnPlan *rival) {
+  static CudnnEngine engines[MAX_ENGINES];
+  int count = cudnn_engines(p, engines, MAX_ENGINES);
+  size_t result = (size_t)p->n * MAX(p->h * p->w * p->c, p->p * p->q * p->k) * dtype_size((DType)p->dtype);
+  size_t workspace = rival ? rival->engine.workspace + aligned(result) : 0;
+  for (int i = 0; i < count; i++)
+    if (engines[i].workspace <= max_workspace) workspace = MAX(workspace, engines[i].workspace);
+  Stage s = stage_new(dev, p, workspace);
+  CudnnPlan best = rival ? *rival : CudnnPlan{};
+  float best_us = rival && rival->engine.plan ? time_plan(dev, &s, rival, (ConvOp)p->op, INFINITY) : INFINITY;
+  for (int i = 0; i < count; i++) {
+    CudnnPlan plan = {engines[i]};
+    bool fits = engines[i].workspace <= max_workspace;
+    float us = fits ? time_plan(dev, &s, &plan, (ConvOp)p->op, best_us) : INFINITY;
+    if (us < best_us) best = plan, best_us = us;
+  }
+  for (int i = 0; i < count; i++)
+    if (engines[i].plan != best.engine.plan) cudnn_engine_free(&engines[i]);
+  best.tried = count;
+  stage_free(dev, &s);
+  return best;
+}
+
+// ---- plans ------------------------------------------------------------------------------------------------------------
+
+struct Known {
+  CudnnProblem problem;
+  CudnnPlan plan;
+};
+
+static CudnnPlan plan_for(Device *dev, const CudnnProblem &p) {
+  static Known *known;
+  static size_t count, capacity;
+  for (size_t i = 0; i < count; i++)
+    if (!memcmp(&known[i].problem, &p, sizeof p)) return known[i].plan;
+  CudnnPlan plan = {};
+  if (p.addend || p.bias || p.relu || p.mask) {
+    CudnnProblem plain = p;
+    plain.addend = plain.bias = plain.relu = plain.mask = 0;
+    CudnnPlan rival = plan_for(dev, plain);
+    rival.finish = true;
+    plan = find_fastest(dev, &p, &rival);
+  } else
+    plan = find_fastest(dev, &p, NULL);
+  array_reserve((void **)&known, &capacity, count + 1, sizeof *known);
+  known[count++] = {p, plan};
+  return plan;
+}
+
+// cuDNN's graphs know no resized addends, and no bias that ends before the pitch; reading and writing t at once is not
+// promised to work.
+static bool can_fuse(const Dest *d) {
+  const Tensor *a = d->addend;
+  return !d->accumulate && !(a && (a->h != d->t.h || a->w != d->t.w || a->data == d->t.data)) &&
+         !(d->bias && d->t.c != d->t.ldc);
+}
+
+CudnnPlan cudnn_plan(Device *dev, ConvOp op, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y,
+                     const Dest *out, CudnnSearch search) {
+  if (!cudnn_available()) return {};
+  bool tf32 = x->dtype == F32 && dev->tf32, fused = out && can_fuse(out);
+  CudnnProblem p = {op,   x->dtype, tf32,   search, conv->stride, conv->pad, x->n, x->h,
+                    x->w, x->ldc,   y->ldc, w->h,   w->w,         y->h,      y->w};
+  if (fused) p.addend = out->addend != NULL, p.bias = out->bias != NULL, p.relu = out->relu, p.mask = out->mask != NULL;
+  CudnnPlan plan = plan_for(dev, p);
+  if (out && !fused) plan.finish = true;
+  return plan;
+}
+
+// ---- the rung ---------------------------------------------------------------------------------------------------------
+
+static bool supports(const Device *, ConvOp, const Conv *, const Tensor *, const Tensor *) { return cudnn_available(); }
+
+// Said once; silence would pass our figures off as cuDNN's.
+static const Rung *instead(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
+  static bool said;
+  static const char *const names[CONV_OPS] = {"forward", "dgrad", "wgrad"};
+  if (!said)
+    fprintf(stderr,
+            "cuDNN has no deterministic engine for %s of %d -> %d channels, %d x %d taps: using our own kernels\n",
+            names[op], w->c, w->n, w->h, w->w);
+  said = true;
+  return conv_own_rung(dev, op, conv, in, w);
+}
+
+// Scratch: the filter with padded rows where it needs them; cudnn_run's workspace.
 static void compute(Device *dev, ConvOp op, const Conv *conv, int pairs, const Tensor *in, const Tensor *w,
                     const Dest *out) {
-  const Library *l = library();
-  const Plan *plans[CONV_MAX_PAIRS];
+  CudnnPlan plans[CONV_MAX_PAIRS];
   size_t row = (size_t)w->h * w->w * w->ldc * dtype_size(w->dtype), padded = channel_pitch(w->n) * row;
-  size_t filter = w->n % 8 ? aligned(padded) : 0, raw = 0, workspace = 0;
+  size_t filter = w->n % 8 ? aligned(padded) : 0, workspace = 0;
   for (int i = 0; i < pairs; i++) {
     const Tensor *t = &out[i].t, *x = op == CONV_FORWARD ? &in[i] : t, *y = op == CONV_FORWARD ? t : &in[i];
-    plans[i] = plan_for(l, shape_of(dev, op, conv, x, w, y));
-    workspace = MAX(workspace, plans[i]->workspace);
-    if (!is_plain(&out[i])) raw = MAX(raw, aligned(tensor_bytes(t)));
+    plans[i] = cudnn_plan(dev, op, conv, x, w, y, &out[i], CUDNN_QUICK);
+    if (!plans[i].engine.plan) {
+      const Rung *own = instead(dev, op, conv, in, w);
+      return (op == CONV_FORWARD ? own->forward : own->dgrad)(dev, conv, pairs, in, w, out);
+    }
+    workspace = MAX(workspace, cudnn_workspace(&plans[i], &out[i]));
   }
-  char *scratch = (char *)device_scratch(dev, filter + raw + workspace);
+  char *scratch = (char *)device_scratch(dev, filter + workspace);
   if (dev->measuring) return;
   const void *bank = w->data;
   if (filter) {
@@ -226,19 +267,8 @@ static void compute(Device *dev, ConvOp op, const Conv *conv, int pairs, const T
     bank = scratch;
   }
   for (int i = 0; i < pairs; i++) {
-    bool plain = is_plain(&out[i]);
-    void *to = plain ? out[i].t.data : scratch + filter, *space = scratch + filter + raw;
-    if (op == CONV_FORWARD)
-      run(l, dev, plans[i], in[i].data, bank, to, space, false);
-    else
-      run(l, dev, plans[i], bank, in[i].data, to, space, false);
-    if (plain) continue;
-    unsigned eights = eights_of(&out[i].t);
-    WITH_TYPE(w->dtype, T, {
-      cudnn_finish_kernel<T>
-          <<<blocks_for(eights, THREADS), THREADS, 0, stream_of(dev)>>>((const T *)to, dest_args(&out[i]), eights);
-    });
-    LAUNCH_CHECK();
+    const void *t = out[i].t.data, *x = op == CONV_FORWARD ? in[i].data : t, *y = op == CONV_FORWARD ? t : in[i].data;
+    cudnn_run(dev, &plans[i], op, x, bank, y, &out[i], scratch + filter);
   }
 }
 
@@ -249,26 +279,29 @@ static void dgrad(Device *dev, const Conv *conv, int pairs, const Tensor *dy, co
   compute(dev, CONV_DGRAD, conv, pairs, dy, w, dx);
 }
 
-// cuDNN's gradient is of the operands' type, and so is the sum over pairs.
+// cuDNN's gradient of each pair is of the operands' type; their sum is float. cuDNN knows no counts, and rows past one
+// hold anything at all: harmless in a row's own result, but not in a sum.
 static void wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out) {
-  const Library *l = library();
   const Tensor *dw = &out->dw;
-  const Plan *plans[CONV_MAX_PAIRS];
-  size_t workspace = 0;
-  size_t raw = aligned((size_t)dy->ldc * dw->h * dw->w * dw->ldc * dtype_size(x->dtype));
+  CudnnPlan plans[CONV_MAX_PAIRS];
+  size_t raw = aligned((size_t)dy->ldc * dw->h * dw->w * dw->ldc * dtype_size(x->dtype)), workspace = 0;
   for (int i = 0; i < pairs; i++) {
-    plans[i] = plan_for(l, shape_of(dev, CONV_WGRAD, conv, &x[i], dw, &dy[i]));
-    workspace = MAX(workspace, plans[i]->workspace);
+    if (x[i].count) return conv_own_rung(dev, CONV_WGRAD, conv, x, dw)->wgrad(dev, conv, pairs, x, dy, out);
+    plans[i] = cudnn_plan(dev, CONV_WGRAD, conv, &x[i], dw, &dy[i], NULL, CUDNN_QUICK);
+    if (!plans[i].engine.plan) return instead(dev, CONV_WGRAD, conv, x, dw)->wgrad(dev, conv, pairs, x, dy, out);
+    workspace = MAX(workspace, cudnn_workspace(&plans[i], NULL));
   }
   char *scratch = (char *)device_scratch(dev, raw + workspace);
   if (!scratch) return;
-  for (int i = 0; i < pairs; i++) run(l, dev, plans[i], x[i].data, dy[i].data, scratch, scratch + raw, i > 0);
-  unsigned eights = eights_of(dw);
-  WITH_TYPE(x->dtype, T, {
-    cudnn_filter_kernel<T><<<blocks_for(eights, THREADS), THREADS, 0, stream_of(dev)>>>(
-        (const T *)scratch, *dw, (const float *)out->scale, out->accumulate, eights);
-  });
-  LAUNCH_CHECK();
+  for (int i = 0; i < pairs; i++) {
+    cudnn_run(dev, &plans[i], CONV_WGRAD, x[i].data, scratch, dy[i].data, NULL, scratch + raw);
+    unsigned eights = eights_of(dw);
+    WITH_TYPE(x->dtype, T, {
+      cudnn_filter_kernel<T><<<blocks_for(eights, THREADS), THREADS, 0, stream_of(dev)>>>(
+          (const T *)scratch, *dw, (const float *)out->scale, out->accumulate || i, eights);
+    });
+    LAUNCH_CHECK();
+  }
 }
 
 extern "C" const Rung rung_cudnn = {"cudnn", supports, forward, dgrad, wgrad};

@@ -6,12 +6,13 @@
 
 enum {
   WARP = 32,
-  LANES = 8, // of a reduction: slots are added in 8 interleaved sums, then these in order
+  LANES = 8, // of a reduction, at most: slots are added in so many interleaved sums, then these in order
   THREADS = WARP * LANES,
   SLAB = 256,        // channels of dy that one block adds up
   PIECES = 128,      // of the pixels of dy
   FILL_BLOCKS = 528, // two waves of two blocks on each of 132 multiprocessors
   MIN_SLOT = 512,    // pixels
+  SLOT_STEP = 64,
   MAX_SLOTS = 256,
 };
 
@@ -19,18 +20,21 @@ enum {
 
 __device__ __forceinline__ void add(float4 &a, const float4 &b) { a.x += b.x, a.y += b.y, a.z += b.z, a.w += b.w; }
 
-// A block takes 32 groups of four columns; dw's rows are dense: [k, columns].
+// A thread takes every blockDim.y-th slot of a group of four columns, and these sums are added in order; dw's rows are
+// dense: [k, columns].
 __global__ void filter_reduce_kernel(Slots slots, Tensor dw, int columns, const float *scale, bool accumulate) {
-  __shared__ float4 part[LANES][WARP];
-  int group = blockIdx.x * WARP + threadIdx.x, per_row = columns / 4, k = group / per_row, column = group % per_row * 4;
+  __shared__ float4 part[THREADS];
+  int group = blockIdx.x * blockDim.x + threadIdx.x, per_row = columns / 4, k = group / per_row;
+  int column = group % per_row * 4, lanes = blockDim.y;
   float4 sum = {};
   if (k < dw.n)
-    for (int s = threadIdx.y; s < slots.count; s += LANES)
+#pragma unroll 4
+    for (int s = threadIdx.y; s < slots.count; s += lanes)
       add(sum, *(const float4 *)(slots.data + s * slots.stride + (size_t)k * slots.pitch + column));
-  part[threadIdx.y][threadIdx.x] = sum;
+  part[threadIdx.y * blockDim.x + threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y || k >= dw.n) return;
-  for (int i = 1; i < LANES; i++) add(sum, part[i][threadIdx.x]);
+  for (int i = 1; i < lanes; i++) add(sum, part[i * blockDim.x + threadIdx.x]);
   float factor = scale ? scale[k] : 1.f, v[4] = {sum.x, sum.y, sum.z, sum.w};
   float *to = (float *)dw.data + (size_t)k * columns + column;
 #pragma unroll
@@ -92,10 +96,32 @@ int filter_grad_slots(size_t pixels, size_t blocks) {
   return (int)MIN(MAX(slots, (size_t)1), (size_t)MAX_SLOTS);
 }
 
+FilterProduct filter_product(const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out,
+                             int rows, int columns, int slots) {
+  const Tensor *dw = &out->dw;
+  FilterProduct p = {};
+  p.parts = pairs;
+  p.m = dy->ldc;
+  p.down = blocks_for(p.m, rows);
+  p.across = blocks_for((size_t)dw->h * dw->w * dw->ldc, columns);
+  // Whole stages of any kernel, so that only the last slot of a pair ends in the middle of one.
+  p.pixels = blocks_for(filter_pixels(pairs, dy), slots * SLOT_STEP) * SLOT_STEP;
+  for (int i = 0; i < pairs; i++) {
+    p.part[i] = {gather_forward(conv, &x[i], dw, &dy[i]), dy[i].data, p.slots.count};
+    p.slots.count += blocks_for(tensor_pixels(&dy[i]), p.pixels);
+  }
+  p.slots.pitch = p.across * columns;
+  p.slots.stride = (size_t)p.down * rows * p.slots.pitch;
+  return p;
+}
+
 void filter_grad_reduce(Device *dev, const Slots &slots, const FilterGrad *out) {
   const Tensor *dw = &out->dw;
   int columns = dw->h * dw->w * dw->ldc;
-  filter_reduce_kernel<<<blocks_for((size_t)dw->n * columns / 4, WARP), dim3(WARP, LANES), 0, stream_of(dev)>>>(
+  int lanes = 1; // a thread of its own for each two slots, so that few slots do not leave threads idle
+  while (lanes < LANES && 4 * lanes <= slots.count) lanes *= 2;
+  dim3 block(THREADS / lanes, lanes);
+  filter_reduce_kernel<<<blocks_for((size_t)dw->n * columns / 4, block.x), block, 0, stream_of(dev)>>>(
       slots, *dw, columns, (const float *)out->scale, out->accumulate);
   LAUNCH_CHECK();
 }

@@ -1,6 +1,6 @@
 // What has no name in CUDA C++ but in its assembly: copies of 16 bytes from global to shared memory that do not pass
-// through registers (cp.async, sm_80), rounding to TF32, fragments loaded from memory that is known to be shared; and the
-// shared memory whose size a launch decides.
+// through registers (cp.async, sm_80), rounding to TF32, fragments loaded from memory that is known to be shared, their
+// products; and the shared memory whose size a launch decides.
 #pragma once
 #include <mma.h>
 #include <stdint.h>
@@ -11,20 +11,42 @@ static constexpr bool AMPERE = false;
 #else
 static constexpr bool AMPERE = true;
 #endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+static constexpr bool HOPPER = false;
+#else
+static constexpr bool HOPPER = true;
+#endif
 
 __device__ __forceinline__ unsigned char *dynamic_shared() {
   extern __shared__ __align__(128) unsigned char memory[];
   return memory;
 }
 
-// Zeros unless `inside`; `from` is then not read, but still has to be an address in global memory. Elsewhere than on
-// sm_80 and later the copy is done when this returns.
+// The same value, but not known to be one of the kernel's arguments, which the compiler would rather load again, slowly
+// where their index is only known at run time, than keep.
+__device__ __forceinline__ int in_register(int v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
+// A pointer to global memory.
+template <class T> __device__ __forceinline__ T *in_register(T *p) {
+  size_t global = __cvta_generic_to_global(p);
+  asm volatile("" : "+l"(global));
+  return (T *)__cvta_global_to_generic(global);
+}
+
+// An address in shared memory, as the instructions take it.
+__device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+
+// Zeros unless `inside`; `from` is then not read, but still has to be an address in global memory. sm_80.
+__device__ __forceinline__ void copy16_async(uint32_t to, const void *from, bool inside) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
+}
+// Elsewhere than on sm_80 and later the copy is done when this returns.
 __device__ __forceinline__ void copy16_async(void *to, const void *from, bool inside) {
-  if constexpr (AMPERE) {
-    uint32_t shared = (uint32_t)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(inside ? 16 : 0)
-                 : "memory");
-  } else
+  if constexpr (AMPERE)
+    copy16_async(shared_address(to), from, inside);
+  else
     *(uint4 *)to = inside ? *(const uint4 *)from : uint4{};
 }
 // Closes the group of copies issued since the one before.
@@ -36,12 +58,64 @@ template <int PENDING> __device__ __forceinline__ void copies_wait() {
   if constexpr (AMPERE) asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-// To nearest, ties away from zero, as a float: sm_80.
+// To nearest, as a float: sm_80. Ties go to the even one on sm_90, where that is one instruction, and away from zero
+// before it, where there is no other way.
 __device__ __forceinline__ float round_to_tf32(float v) {
   uint32_t bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(v));
+  if constexpr (HOPPER)
+    asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(v));
+  else
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(v));
   return __uint_as_float(bits);
 }
+
+// 16 rows or columns of the result by as many terms as one instruction takes, a pair of 16-bit values or one float to a
+// register. Lane l has of rows l / 4 and l / 4 + 8: the first half of the terms of both, then the second half of both; of
+// columns l / 4 and l / 4 + 8: both halves of the first, then of the second.
+struct Fragment {
+  uint32_t r[4];
+};
+
+// ldmatrix: four matrices of 8 rows by 16 bytes; lane l gives the address of row l % 8 of matrix l / 8 and gets row
+// l / 4, bytes 4 · (l % 4) … of each. TURNED (16-bit elements): of the transposed matrices.
+template <bool TURNED> __device__ __forceinline__ Fragment load_matrices(uint32_t row) {
+  Fragment f;
+  if constexpr (TURNED)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(f.r[0]), "=r"(f.r[1]), "=r"(f.r[2]), "=r"(f.r[3])
+                 : "r"(row)
+                 : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(f.r[0]), "=r"(f.r[1]), "=r"(f.r[2]), "=r"(f.r[3])
+                 : "r"(row)
+                 : "memory");
+  return f;
+}
+
+__device__ __forceinline__ void load_shared4(uint32_t from, uint32_t &a) {
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(a) : "r"(from) : "memory");
+}
+__device__ __forceinline__ void load_shared8(uint32_t from, uint32_t &a, uint32_t &b) {
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "r"(from) : "memory");
+}
+
+// sum += a · bᵀ for 16 rows and eight of b's columns, the first or the second half. Lane l has of the sum row l / 4,
+// columns 2 · (l % 4) and the next, then the same of row l / 4 + 8. sm_80.
+#define MMA(shape_and_types)                                                                                           \
+  asm("mma.sync.aligned." shape_and_types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"           \
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])                                                         \
+      : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b.r[2 * half]), "r"(b.r[2 * half + 1]))
+template <class T>
+__device__ __forceinline__ void mma_sync(float (&sum)[4], const Fragment &a, const Fragment &b, int half) {
+  if constexpr (std::is_same_v<T, float>)
+    MMA("m16n8k8.row.col.f32.tf32.tf32.f32");
+  else if constexpr (std::is_same_v<T, __half>)
+    MMA("m16n8k16.row.col.f32.f16.f16.f32");
+  else
+    MMA("m16n8k16.row.col.f32.bf16.bf16.f32");
+}
+#undef MMA
 
 // nvcuda::wmma::load_matrix_sync from shared memory. For bf16 and TF32 the library's own forgets which memory it reads,
 // and the compiler then fetches single words where one ldmatrix would do.
@@ -65,7 +139,7 @@ __device__ __forceinline__ void wmma_load_shared(Fragment &f, const T *from, uns
     nvcuda::wmma::load_matrix_sync(f, from, pitch);
   else {
     static_assert(sizeof f.x == 16, "four registers");
-    uint32_t *to = (uint32_t *)f.x, shared = (uint32_t)__cvta_generic_to_shared(from);
+    uint32_t *to = (uint32_t *)f.x, shared = shared_address(from);
     if constexpr (sizeof(T) == 2) {
       WMMA_LOAD_TYPE("m16n16k16.shared.bf16")
     } else {

@@ -2,6 +2,7 @@
 // whose columns are (tap, channel) of what is read, together with the tensors that it joins. Unlike on the CPU, padding
 // lanes are columns too: they are zero on one side at least, and vectors of eight then never straddle a tap.
 #pragma once
+#include <limits.h>
 #include "cuda/common.cuh"
 extern "C" {
 #include "nn/im2col.h"
@@ -63,14 +64,24 @@ __device__ __forceinline__ int filter_tap(const Column &k, const Gather &g, int 
 struct Part {
   Gather gather;
   DestArgs out;
+  bool dense;     // its rows are all pixels of the result, in the order of memory
   int first_tile; // of this part, where one launch computes several
 };
 
-// The eight channels from `column` of the result at a row.
-template <class T> __device__ __forceinline__ void part_store8(const Part &p, int row, int column, const Eight &v) {
+// The pixel of the result at a row.
+__device__ __forceinline__ Position part_pixel(const Part &p, int row) {
   Position at = position_of(p.gather, row);
   const Axis &y = p.gather.walk.y, &x = p.gather.walk.x;
-  dest_store8<T>(p.out, at.n, y.out + y.out_step * at.i, x.out + x.out_step * at.j, column, v);
+  return {at.n, y.out + y.out_step * at.i, x.out + x.out_step * at.j};
+}
+__device__ __forceinline__ int64_t part_pixel_index(const Part &p, int row) {
+  Position at = part_pixel(p, row);
+  return ((int64_t)at.n * p.out.t.h + at.i) * p.out.t.w + at.j;
+}
+// The eight channels from `column` there.
+template <class T> __device__ __forceinline__ void part_store8(const Part &p, int row, int column, const Eight &v) {
+  Position at = part_pixel(p, row);
+  dest_store8<T>(p.out, at.n, at.i, at.j, column, v);
 }
 
 // Calls f(Part) for each: a pair is one part forward, and one for each of the stride² phases backward.
@@ -84,8 +95,61 @@ void for_each_part(const Conv *conv, int pairs, const Tensor *in, const Tensor *
       Walk walk = backward ? Walk{axis_backward(conv, w->h, t->h, phase / stride),
                                   axis_backward(conv, w->w, t->w, phase % stride)}
                            : Walk{axis_forward(conv, w->h, t->h), axis_forward(conv, w->w, t->w)};
-      if (in[i].n && walk_area(&walk)) f(Part{gather(&in[i], &walk), dest_args(&out[i]), 0});
+      bool dense = stride == 1 && walk.y.size == t->h && walk.x.size == t->w;
+      if (in[i].n && walk_area(&walk)) f(Part{gather(&in[i], &walk), dest_args(&out[i]), dense, 0});
     }
+}
+
+// What one launch computes: tiles of so many rows and columns of its parts' results.
+enum { MAX_PARTS = 8 };
+struct Product {
+  Part part[MAX_PARTS];
+  Tensor w;
+  int parts, tiles, across; // tiles: down, of all parts; across: of each
+};
+static_assert(sizeof(Product) <= 4096, "a kernel's arguments");
+
+static inline int product_tiles(const Product &p, int rows) {
+  int tiles = 0;
+  for (int i = 0; i < p.parts; i++) tiles += blocks_for(gather_capacity(p.part[i].gather), rows);
+  return tiles;
+}
+static inline void product_cut(Product *p, int rows, int columns) {
+  p->tiles = 0;
+  p->across = blocks_for(p->part[0].out.t.ldc, columns);
+  for (int i = 0; i < MAX_PARTS; i++) {
+    p->part[i].first_tile = i < p->parts ? p->tiles : INT_MAX;
+    if (i < p->parts) p->tiles += blocks_for(gather_capacity(p->part[i].gather), rows);
+  }
+}
+
+// The tile of this block. Those that share rows of pixels are neighbours in the order of blocks, and find them in L2.
+struct TileAt {
+  const Part &part;
+  int row, column;
+};
+__device__ __forceinline__ TileAt product_tile(const Product &p, int rows, int columns) {
+  int down = blockIdx.x / p.across, i = 0;
+#pragma unroll
+  for (int j = 1; j < MAX_PARTS; j++) i += down >= p.part[j].first_tile; // no loop: the compiler keeps i uniform
+  return {p.part[i], (down - p.part[i].first_tile) * rows, (int)(blockIdx.x % p.across) * columns};
+}
+
+// Calls f(Product &) for as many launches as it takes.
+template <class F>
+void for_each_product(const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out, bool backward,
+                      F f) {
+  Product p = {};
+  p.w = *w;
+  auto flush = [&] {
+    if (p.parts) f(p);
+    p.parts = 0;
+  };
+  for_each_part(conv, pairs, in, w, out, backward, [&](const Part &part) {
+    if (p.parts == MAX_PARTS) flush();
+    p.part[p.parts++] = part;
+  });
+  flush();
 }
 
 // The unrolled x of wgrad.

@@ -1,0 +1,164 @@
+// Rung 05, the stem: forward convolutions of images (three channels, eight with padding) by up to 7 × 7 taps with stride 2,
+// whose taps are too short for a stage. Two pixels side by side are sixteen channels, the terms of one wgmma, and to the
+// right of a position lie the next ones: with a front tap of zeros where the padding is odd, four such pairs are a row of
+// the filter. So a patch of the image is fetched once, as it is, and wgmma reads it under every tap: a row of the filter
+// further is a row of the patch further, and a pair of taps further is one pair of pixels.
+#include "cuda/conv/ladder.h"
+#include "cuda/conv/wgmma.cuh"
+
+enum {
+  CHANNELS = 8, // of a pixel
+  PAIR_BYTES = 32,
+  TAPS_Y = 7,
+  PAIRS = 4,  // of taps side by side
+  TILE_H = 4, // results of a block: two rows for each warpgroup
+  TILE_W = WGMMA_ROWS,
+  FILTERS = 64,
+  PATCH_H = 2 * (TILE_H - 1) + TAPS_Y,
+  PATCH_W = TILE_W + 8, // pairs: PAIRS - 1 more than results, and whole swizzle patterns
+  PATCH_BYTES = PATCH_H * PATCH_W * PAIR_BYTES,
+  FILTER_BYTES = FILTERS * PAIR_BYTES, // of one pair of taps
+  BANK_BYTES = TAPS_Y * PAIRS * FILTER_BYTES,
+  STAGES = 4,
+  BOX = WARP_ROWS * (FILTERS * 2 + 16),
+  BOXES = 4 * TILE_H * BOX,
+  BYTES = SWIZZLE_ATOM + BANK_BYTES + BOXES + STAGES * PATCH_BYTES,
+};
+static_assert(PATCH_W >= TILE_W + PAIRS - 1 && BYTES <= MAX_SHARED - 2048 && TILE_H == 2 * CONSUMERS);
+
+struct StemProduct {
+  CUtensorMap image, filter; // [n, h, w / 2, pair]; [filters, taps down, (taps across, channels)]
+  DestArgs out;
+  Tensor in;
+  int pad_y, pad_pairs, front; // front: 1 if a tap of zeros comes first
+  int down, across;            // tiles of an image
+};
+
+struct StemShared {
+  alignas(8) float bias[FILTERS];
+  RingBarriers<STAGES> ring;
+  uint64_t filter;
+};
+
+struct StemTile {
+  int n, y, x;
+};
+__device__ __forceinline__ StemTile stem_tile(const StemProduct &p, int tile) {
+  int row = tile / p.across;
+  return {row / p.down, row % p.down * TILE_H, tile % p.across * TILE_W};
+}
+
+// ---- kernel -----------------------------------------------------------------------------------------------------------
+
+__device__ void stem_fetch(const StemProduct &p, StemShared &s, uint32_t bank, int tiles) {
+  uint32_t filter = kept_address(&s.filter);
+  barrier_expect(filter, BANK_BYTES);
+  for (int i = 0; i < TAPS_Y * PAIRS; i++)
+    tma_load(bank + i * FILTER_BYTES, &p.filter, filter, (2 * (i % PAIRS) - p.front) * CHANNELS, i / PAIRS, 0, 0);
+  Ring<STAGES> ring(s.ring);
+  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, ring.advance()) {
+    StemTile t = stem_tile(p, tile);
+    ring.wait_empty();
+    barrier_expect(ring.full, PATCH_BYTES);
+    tma_load(bank + BANK_BYTES + ring.stage * PATCH_BYTES, &p.image, ring.full, 0, t.x - p.pad_pairs, 2 * t.y - p.pad_y,
+             t.n);
+  }
+}
+
+template <class T>
+__device__ void stem_multiply(const StemProduct &p, StemShared &s, uint32_t bank, int tiles, int warpgroup) {
+  Ring<STAGES> ring(s.ring);
+  int warp = uniform(threadIdx.x % WARPGROUP / 32);
+  uint32_t boxes = bank + BANK_BYTES + STAGES * PATCH_BYTES + (warpgroup * 4 + warp) * 2 * BOX;
+  barrier_wait(kept_address(&s.filter), 0);
+  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, ring.advance()) {
+    StemTile t = stem_tile(p, tile);
+    ring.wait_full();
+    uint32_t patch = bank + BANK_BYTES + ring.stage * PATCH_BYTES;
+    float sum[2][FILTERS / 2] = {};
+#pragma unroll 1
+    for (int tap = 0; tap < TAPS_Y; tap++) {
+      wgmma_fence();
+#pragma unroll
+      for (int pair = 0; pair < PAIRS; pair++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+          int at = (2 * (2 * warpgroup + j) + tap) * PATCH_W + pair;
+          wgmma<T, FILTERS, false>(sum[j], tile_descriptor<PAIR_BYTES>(patch + at * PAIR_BYTES),
+                                   tile_descriptor<PAIR_BYTES>(bank + (tap * PAIRS + pair) * FILTER_BYTES), true);
+        }
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+    if (threadIdx.x % WARPGROUP == 0) barrier_arrive_at(ring.empty);
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      int y = t.y + 2 * warpgroup + j, x = t.x + warp * WARP_ROWS + place_row();
+      RowPlace place = row_place(p.out, y < p.out.t.h && x < p.out.t.w, t.n, y, x);
+      store_rows(p.out, sum[j], place, 0, s.bias, Box<T, FILTERS>{boxes + j * BOX});
+    }
+  }
+  bulk_wait();
+}
+
+template <class T>
+__global__ __launch_bounds__(WGMMA_THREADS, 1) void stem_kernel(const __grid_constant__ StemProduct p) {
+  if constexpr (HAS_WGMMA) {
+    __shared__ StemShared s;
+    uint32_t bank = (kept_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
+    int warpgroup = uniform(threadIdx.x / WARPGROUP), tiles = rows_of(p.in) * p.down * p.across;
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < STAGES; i++) {
+        barrier_init(kept_address(&s.ring.full[i]), 1);
+        barrier_init(kept_address(&s.ring.empty[i]), CONSUMERS);
+      }
+      barrier_init(kept_address(&s.filter), 1);
+      barrier_init_fence();
+    }
+    if (warpgroup == 0) load_bias<FILTERS>(p.out, 0, s.bias);
+    __syncthreads();
+    if (warpgroup == CONSUMERS) {
+      registers_give<FETCH_REGISTERS>();
+      if (threadIdx.x == CONSUMERS * WARPGROUP) stem_fetch(p, s, bank, tiles);
+    } else {
+      registers_take<MULTIPLY_REGISTERS>();
+      stem_multiply<T>(p, s, bank, tiles, warpgroup);
+    }
+  }
+}
+
+// ---- launcher ---------------------------------------------------------------------------------------------------------
+
+bool stem_fits(const Conv *conv, int pairs, const Tensor *x, const Tensor *w) {
+  return pairs == 1 && x->ldc == CHANNELS && conv->stride == 2 && x->w % 2 == 0 && w->h <= TAPS_Y &&
+         w->w + conv->pad % 2 <= 2 * PAIRS && channel_pitch(w->n) <= FILTERS;
+}
+
+template <class T> static void launch(Device *dev, const StemProduct &p, int tiles) {
+  auto kernel = stem_kernel<T>;
+  CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
+  kernel<<<MIN(tiles, multiprocessors(dev)), WGMMA_THREADS, BYTES, stream_of(dev)>>>(p);
+  LAUNCH_CHECK();
+}
+
+void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y) {
+  StemProduct p = {};
+  size_t pair = PAIR_BYTES / dtype_size(x->dtype);
+  p.image = map_boxes(x->data, x->dtype, {pair, (size_t)x->w / 2, (size_t)x->h, (size_t)x->n},
+                      {(int)pair, PATCH_W, PATCH_H, 1});
+  p.filter =
+      map_boxes(w->data, w->dtype, {(size_t)w->w * w->ldc, (size_t)w->h, (size_t)w->n, 1}, {(int)pair, 1, FILTERS, 1});
+  p.out = dest_args(y);
+  p.in = *x;
+  p.pad_y = conv->pad;
+  p.front = conv->pad % 2;
+  p.pad_pairs = (conv->pad + p.front) / 2;
+  p.down = blocks_for(y->t.h, TILE_H);
+  p.across = blocks_for(y->t.w, TILE_W);
+  int tiles = x->n * p.down * p.across;
+  if (!tiles) return;
+  if (w->dtype == BF16)
+    launch<__nv_bfloat16>(dev, p, tiles);
+  else
+    launch<__half>(dev, p, tiles);
+}

@@ -1,0 +1,359 @@
+// Rung 05, wgmma: forward and dgrad on Hopper. Idea: copies by TMA, products by wgmma, and a warpgroup for each.
+// Removes: addresses computed by the threads that multiply, fragments that pass through registers, blocks that begin and
+// end with empty tensor cores.
+// Changed since the rung before: two threads ask TMA for tiles, pixels under a tap included; two warpgroups multiply them
+// where they lie; results leave while the next tile is multiplied; as many blocks as fit stay for the whole launch.
+// Limit: the tensor cores where the sums are long; where they are short, the end of a tile, in which nobody multiplies.
+#include "cuda/conv/ladder.h"
+#include "cuda/conv/wgmma.cuh"
+
+enum {
+  MAX_MAPPED = 8,
+  DEPTH = 64, // terms of a stage: one swizzled row of 16-bit elements
+  BAND = 8,   // tiles across that are neighbours in the order of tiles
+};
+
+// One of the products that a launch computes, and the map of the pixels that it reads.
+struct MappedPart {
+  CUtensorMap pixels;
+  Part part;
+  bool dense; // the positions are the tensor's pixels, in order
+};
+struct WgmmaProduct {
+  CUtensorMap filter; // [columns of the filter bank, taps, channels]
+  MappedPart of[MAX_MAPPED];
+  int parts, across; // tiles across
+  int filter_width;  // taps
+};
+static_assert(sizeof(WgmmaProduct) <= 4096 + 28 * 1024, "a kernel's arguments");
+
+// ROWS × COLUMNS of a result, by one block. CLUSTER blocks, one below the other, share the filter's tile, of which each
+// fetches a part for all. BACKWARD: the filter is read with its terms as rows, in columns of 64 channels.
+template <int ROWS_, int COLUMNS_, int CLUSTER_, bool BACKWARD_> struct WgmmaTile {
+  static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, CLUSTER = CLUSTER_;
+  static constexpr bool BACKWARD = BACKWARD_;
+  static constexpr int DOWN = ROWS / (CONSUMERS * WGMMA_ROWS); // wgmmas of a warpgroup
+  static constexpr int CHUNK = DEPTH * SWIZZLE_ROW;            // backward: 64 channels of a stage's terms
+  static constexpr int CHUNKS = (COLUMNS + 63) / 64;
+  static constexpr int A_BYTES = ROWS * SWIZZLE_ROW, B_BYTES = BACKWARD ? CHUNKS * CHUNK : COLUMNS * SWIZZLE_ROW;
+  static constexpr int STAGE = A_BYTES + B_BYTES, BOX = WARP_ROWS * (COLUMNS * 2 + 16), BOXES = ROWS / WARP_ROWS * BOX;
+  static constexpr int ALL_STAGES = (MAX_SHARED - SWIZZLE_ATOM - 5 * 1024 - BOXES) / STAGE; // 5 KB: the schedule
+  static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + BOXES + SWIZZLE_ATOM;
+  static_assert(STAGES >= 3 && DOWN >= 1 && ROWS <= 256 && B_BYTES % SWIZZLE_ATOM == 0);
+  static_assert(BACKWARD ? CHUNKS % CLUSTER == 0 : COLUMNS / CLUSTER % 8 == 0);
+};
+
+// ---- the order of tiles -----------------------------------------------------------------------------------------------
+
+// What a block has in shared memory besides its stages.
+template <class Tile> struct Schedule {
+  int first[MAX_MAPPED + 1];                          // tile of each part, counted in tiles of a cluster
+  alignas(8) float bias[CONSUMERS][2][Tile::COLUMNS]; // of the tile, and of the one before or after
+  RingBarriers<Tile::STAGES> ring;
+};
+struct Work {
+  int part, row, column;
+};
+
+// Past the device-side count of a part's rows there are no tiles.
+template <class Tile> __device__ void count_tiles(const WgmmaProduct &p, Schedule<Tile> &s) {
+  s.first[0] = 0;
+  for (int i = 0; i < p.parts; i++) {
+    int down = (gather_rows(p.of[i].part.gather) + Tile::ROWS * Tile::CLUSTER - 1) / (Tile::ROWS * Tile::CLUSTER);
+    s.first[i + 1] = s.first[i] + down * p.across;
+  }
+}
+
+// Tiles that share pixels are neighbours; where the filters of all columns would not stay in L2, a band of them is.
+template <class Tile> __device__ Work find_work(const WgmmaProduct &p, const Schedule<Tile> &s, int tile, int rank) {
+  int i = 0;
+  while (tile >= s.first[i + 1]) i++;
+  int rest = tile - s.first[i], down = (s.first[i + 1] - s.first[i]) / p.across;
+  int band = rest / (down * BAND), width = min(BAND, p.across - band * BAND);
+  rest -= band * BAND * down;
+  int row = rest / width * Tile::CLUSTER + rank;
+  return {i, row * Tile::ROWS, (band * BAND + rest % width) * Tile::COLUMNS};
+}
+
+// Stages of a sum: taps by blocks of channels. A part that no tap meets has one of zeros.
+__device__ __forceinline__ int stages_of(const Gather &g) {
+  int taps = g.walk.y.taps * g.walk.x.taps;
+  return taps ? taps * ((g.in.ldc + DEPTH - 1) / DEPTH) : 1;
+}
+
+// ---- fetching ---------------------------------------------------------------------------------------------------------
+
+// The filter's tile of a stage: channels c … under a tap.
+template <class Tile>
+__device__ __forceinline__ void fetch_filter(const WgmmaProduct &p, uint32_t to, uint32_t full, int c, int tap,
+                                             int column, int rank) {
+  constexpr int SHARE = (Tile::BACKWARD ? Tile::CHUNKS : Tile::COLUMNS) / Tile::CLUSTER;
+  constexpr uint16_t ALL = (1 << Tile::CLUSTER) - 1;
+  int first = rank * SHARE;
+  auto load = [&](int offset, int x, int z) {
+    if constexpr (Tile::CLUSTER > 1)
+      tma_load_multicast(to + offset, &p.filter, full, x, tap, z, 0, ALL);
+    else
+      tma_load(to + offset, &p.filter, full, x, tap, z, 0);
+  };
+  if constexpr (Tile::BACKWARD) {
+#pragma unroll
+    for (int i = 0; i < SHARE; i++) load((first + i) * Tile::CHUNK, column + (first + i) * 64, c);
+  } else
+    load(first * SWIZZLE_ROW, c, column + first);
+}
+
+// What one of two threads does for all stages of all tiles: it fetches pixels, or the filter.
+template <class Tile, bool PIXELS> __device__ void fetch(const WgmmaProduct &p, Schedule<Tile> &s, uint32_t stages) {
+  Ring<Tile::STAGES> ring(s.ring);
+  int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER;
+  for (int tile = blockIdx.x / Tile::CLUSTER; tile < s.first[p.parts]; tile += step) {
+    Work work = find_work(p, s, tile, rank);
+    const MappedPart &m = p.of[work.part];
+    const Gather &g = m.part.gather;
+    const Axis &gy = g.walk.y, &gx = g.walk.x;
+    Position at = position_of(g, work.row);
+    int y = gy.in + gy.in_step * at.i, x = gx.in + gx.in_step * at.j;
+    int taps_x = in_register(gx.taps), channels = in_register(g.in.ldc),
+        first_c = gy.taps * taps_x ? 0 : channels; // past: zeros
+    int tap_row = in_register(gy.filter * p.filter_width + gx.filter), tap = tap_row;
+    int tap_step = in_register(gx.filter_step), row_step = in_register(gy.filter_step * p.filter_width);
+    bool dense = in_register(m.dense);
+    int c = first_c, ty = 0, tx = 0;
+    for (int i = stages_of(g); i > 0; i--) {
+      uint32_t to = stages + ring.stage * Tile::STAGE;
+      ring.wait_empty();
+      barrier_expect(ring.full, PIXELS ? Tile::A_BYTES : Tile::B_BYTES);
+      if constexpr (!PIXELS)
+        fetch_filter<Tile>(p, to + Tile::A_BYTES, ring.full, c, tap, work.column, rank);
+      else if (dense)
+        tma_load(to, &m.pixels, ring.full, c, 0, work.row, 0);
+      else
+        tma_load_pixels(to, &m.pixels, ring.full, c, x, y, at.n, tx, ty);
+      if ((c += DEPTH) >= channels) {
+        c = first_c, tap += tap_step;
+        if (++tx == taps_x) tx = 0, ty++, tap = tap_row += row_step;
+      }
+      ring.advance();
+    }
+  }
+}
+
+// ---- multiplying ------------------------------------------------------------------------------------------------------
+
+template <class Tile> struct WgmmaSum { float part[Tile::DOWN][Tile::COLUMNS / 2]; };
+
+// One stage: a's 64 rows begin at row 64 · DOWN · warpgroup.
+template <class T, class Tile>
+__device__ __forceinline__ void multiply(WgmmaSum<Tile> &sum, uint32_t stage, int warpgroup, bool accumulate) {
+  uint64_t a = tile_descriptor(stage + warpgroup * Tile::DOWN * WGMMA_ROWS * SWIZZLE_ROW);
+  uint64_t b = tile_descriptor(stage + Tile::A_BYTES, Tile::BACKWARD ? Tile::CHUNK : 0);
+  constexpr int A_STEP = WGMMA_TERMS * sizeof(T), B_STEP = Tile::BACKWARD ? WGMMA_TERMS * SWIZZLE_ROW : A_STEP; // bytes
+#pragma unroll
+  for (int i = 0; i < DEPTH / WGMMA_TERMS; i++)
+#pragma unroll
+    for (int j = 0; j < Tile::DOWN; j++)
+      wgmma<T, Tile::COLUMNS, Tile::BACKWARD>(sum.part[j], a + ((j * WGMMA_ROWS * SWIZZLE_ROW + i * A_STEP) >> 4),
+                                              b + (i * B_STEP >> 4), accumulate || i > 0);
+  wgmma_commit();
+}
+
+// Adds up a tile's stages. A stage is free again when the products after its own have been issued and its own are done;
+// `release` is a thread's address of the barrier of the first stage in the block that it tells, 0: it tells none.
+template <class T, class Tile>
+__device__ __forceinline__ void accumulate(WgmmaSum<Tile> &sum, Ring<Tile::STAGES> &ring, uint32_t stages, int steps,
+                                           int warpgroup, uint32_t release) {
+  int before = 0;
+  for (int i = 0; i < steps; i++) {
+    ring.wait_full();
+    wgmma_fence();
+    multiply<T, Tile>(sum, stages + ring.stage * Tile::STAGE, warpgroup, i > 0);
+    wgmma_wait<1>();
+    if (i > 0 && release) barrier_arrive_at(release + 8 * before);
+    before = ring.stage;
+    ring.advance();
+  }
+  wgmma_wait<0>();
+  if (release) barrier_arrive_at(release + 8 * before);
+}
+
+// ---- where results go -------------------------------------------------------------------------------------------------
+
+// The way of a lane's row of the sixteen that begin at `row` of a part.
+__device__ __forceinline__ RowPlace find_row(const Part &p, int row) {
+  const Axis &y = p.gather.walk.y, &x = p.gather.walk.x;
+  row += place_row();
+  Position at = position_of(p.gather, row);
+  return row_place(p.out, row < gather_rows(p.gather), at.n, y.out + y.out_step * at.i, x.out + x.out_step * at.j);
+}
+
+// ---- kernel -----------------------------------------------------------------------------------------------------------
+
+template <class T, class Tile>
+__global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_constant__ WgmmaProduct p) {
+  if constexpr (HAS_WGMMA) {
+    __shared__ Schedule<Tile> s;
+    uint32_t stages = (kept_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < Tile::STAGES; i++) {
+        barrier_init(kept_address(&s.ring.full[i]), 2); // pixels, filter
+        barrier_init(kept_address(&s.ring.empty[i]), CONSUMERS * Tile::CLUSTER);
+      }
+      barrier_init_fence();
+      count_tiles(p, s);
+      tma_prefetch_map(&p.filter);
+      for (int i = 0; i < p.parts; i++) tma_prefetch_map(&p.of[i].pixels);
+    }
+    __syncthreads();
+    if constexpr (Tile::CLUSTER > 1) cluster_meet();
+    int warpgroup = uniform(threadIdx.x / WARPGROUP), thread = threadIdx.x % WARPGROUP;
+    if (warpgroup == CONSUMERS) {
+      registers_give<FETCH_REGISTERS>();
+      if (thread == 0) fetch<Tile, true>(p, s, stages);
+      if (thread == 32) fetch<Tile, false>(p, s, stages);
+    } else {
+      registers_take<MULTIPLY_REGISTERS>();
+      Ring<Tile::STAGES> ring(s.ring);
+      int warp = uniform(thread / 32);
+      uint32_t boxes = stages + Tile::STAGES * Tile::STAGE + (warpgroup * 4 + warp) * Tile::DOWN * Tile::BOX;
+      uint32_t release = thread < Tile::CLUSTER ? remote_address(ring.empty, thread) : 0;
+      int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER, buffer = 0;
+      for (int tile = blockIdx.x / Tile::CLUSTER; tile < s.first[p.parts]; tile += step, buffer ^= 1) {
+        Work work = find_work(p, s, tile, rank);
+        const Part &part = p.of[work.part].part;
+        float *bias = s.bias[warpgroup][buffer];
+        load_bias<Tile::COLUMNS>(part.out, work.column, bias);
+        RowPlace place[Tile::DOWN];
+#pragma unroll
+        for (int i = 0; i < Tile::DOWN; i++) {
+          place[i] = find_row(part, work.row + (warpgroup * Tile::DOWN + i) * WGMMA_ROWS + warp * WARP_ROWS);
+          prefetch_row<T, Tile::COLUMNS>(part.out, place[i], work.column);
+        }
+        WgmmaSum<Tile> sum;
+        accumulate<T, Tile>(sum, ring, stages, stages_of(part.gather), warpgroup, release);
+        warpgroup_sync(warpgroup); // the bias is there, and the buffer for the next one free
+#pragma unroll
+        for (int i = 0; i < Tile::DOWN; i++)
+          store_rows(part.out, sum.part[i], place[i], work.column, bias, Box<T, Tile::COLUMNS>{boxes + i * Tile::BOX});
+      }
+      bulk_wait();
+    }
+    if constexpr (Tile::CLUSTER > 1) cluster_meet(); // others may still arrive at this block's barriers
+  }
+}
+
+// ---- launchers --------------------------------------------------------------------------------------------------------
+
+template <class T, class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, const Tensor *w) {
+  p.across = blocks_for(p.of[0].part.out.t.ldc, Tile::COLUMNS);
+  p.filter_width = w->w;
+  p.filter = map_boxes(w->data, w->dtype, {(size_t)w->ldc, (size_t)w->h * w->w, (size_t)w->n, 1},
+                       {DEPTH, 1, Tile::BACKWARD ? DEPTH : Tile::COLUMNS / Tile::CLUSTER, 1});
+  int tiles = 0;
+  for (int i = 0; i < p.parts; i++) {
+    MappedPart &m = p.of[i];
+    const Tensor *in = &m.part.gather.in;
+    m.pixels =
+        m.dense ? map_boxes(in->data, in->dtype, {(size_t)in->ldc, 1, tensor_pixels(in), 1}, {DEPTH, 1, Tile::ROWS, 1})
+                : map_pixels(m.part.gather, Tile::ROWS);
+    tiles += blocks_for(gather_capacity(m.part.gather), Tile::ROWS * Tile::CLUSTER) * p.across;
+  }
+  auto kernel = wgmma_kernel<T, Tile>;
+  CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
+  cudaLaunchAttribute cluster = {};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {Tile::CLUSTER, 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = MIN(tiles, multiprocessors(dev) / Tile::CLUSTER) * Tile::CLUSTER;
+  config.blockDim = WGMMA_THREADS;
+  config.dynamicSmemBytes = Tile::BYTES;
+  config.stream = stream_of(dev);
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));
+}
+
+// Cycles of a launch by tiles of this shape: as many rounds of blocks as there are, each of stages that are bound by the
+// tensor cores, by shared memory or by what L2 delivers, and an end. The constants are fitted to an H200's times of all
+// convolutions of the network with every shape of tile.
+static double cost_of(const Device *dev, const WgmmaProduct &p, int rows, int columns, int cluster) {
+  double across = blocks_for(p.of[0].part.out.t.ldc, columns), tiles = 0, cycles = 0;
+  for (int i = 0; i < p.parts; i++) {
+    const Gather &g = p.of[i].part.gather;
+    double down = blocks_for(gather_capacity(g), rows * cluster) * cluster;
+    double stages = MAX(walk_taps(&g.walk), 1) * blocks_for(g.in.ldc, DEPTH);
+    double multiply = rows * columns * DEPTH / 2048.0 * 1.07, shared = rows / 64 * (64 + columns) * 1.1;
+    double load = (rows + columns / cluster) * SWIZZLE_ROW / 44.0;
+    tiles += down * across;
+    cycles += down * across * (stages * MAX(multiply, MAX(shared, load)) + rows * columns / 6.0 + 500);
+  }
+  double blocks = multiprocessors(dev) / cluster * cluster, rounds = ceil(tiles / blocks);
+  return rounds * cycles / tiles + (cluster > 1 ? 2000 : 0);
+}
+
+typedef void Launch(Device *, WgmmaProduct &, const Tensor *);
+struct Choice {
+  int rows, columns, cluster;
+  Launch *launch;
+};
+
+template <class T, bool BACKWARD> static void launch(Device *dev, WgmmaProduct &p, const Tensor *w) {
+#define CHOICE(rows, columns, cluster)                                                                                 \
+  { rows, columns, cluster, launch_tiles<T, WgmmaTile<rows, columns, cluster, BACKWARD>> }
+  static const Choice choices[] = {
+      CHOICE(128, 256, 2),
+      CHOICE(128, 256, 1),
+      CHOICE(128, 128, 2),
+      CHOICE(128, 128, 1),
+      CHOICE(256, 64, 1),
+      CHOICE(128, 64, 1),
+      CHOICE(256, BACKWARD ? 64 : 16, 1), // 16: the outputs of the RPN
+  };
+#undef CHOICE
+  const Choice *best = choices;
+  for (const Choice &c : choices)
+    if (cost_of(dev, p, c.rows, c.columns, c.cluster) < cost_of(dev, p, best->rows, best->columns, best->cluster))
+      best = &c;
+  best->launch(dev, p, w);
+}
+
+static bool is_dense(const Gather &g) {
+  const Axis *axes[] = {&g.walk.y, &g.walk.x};
+  const int sizes[] = {g.in.h, g.in.w};
+  for (int i = 0; i < 2; i++)
+    if (axes[i]->taps != 1 || axes[i]->in || axes[i]->in_step != 1 || axes[i]->size != sizes[i]) return false;
+  return true;
+}
+
+template <bool BACKWARD>
+static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out) {
+  if (dev->measuring) return;
+  if (!BACKWARD && stem_fits(conv, pairs, in, w)) return stem_forward(dev, conv, in, w, out);
+  WgmmaProduct p = {};
+  auto flush = [&] {
+    if (!p.parts) return;
+    if (w->dtype == BF16)
+      launch<__nv_bfloat16, BACKWARD>(dev, p, w);
+    else
+      launch<__half, BACKWARD>(dev, p, w);
+    p.parts = 0;
+  };
+  for_each_part(conv, pairs, in, w, out, BACKWARD, [&](const Part &part) {
+    if (p.parts == MAX_MAPPED) flush();
+    int i = p.parts++; // the longest sums first, so that the last tiles are short ones
+    for (; i > 0 && walk_taps(&p.of[i - 1].part.gather.walk) < walk_taps(&part.gather.walk); i--) p.of[i] = p.of[i - 1];
+    p.of[i] = {{}, part, is_dense(part.gather)};
+  });
+  flush();
+}
+
+// Corners of walks lie within 128 pixels, strides up to 8: what TMA's maps can say. Both follow from the filter's size.
+static bool supports(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
+  int major;
+  CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, dev->index));
+  bool small = MAX(w->h, w->w) + 2 * conv->pad + conv->stride <= 100 && conv->stride <= 8;
+  bool thin = op == CONV_WGRAD && w->ldc < 32 && w->h * w->w > 1; // a tap's channels would leave most of a panel empty
+  return major == 9 && (in->dtype == BF16 || in->dtype == F16) && small && !thin;
+}
+
+extern "C" const Rung rung_wgmma = {"wgmma", supports, compute<false>, compute<true>, wgmma_wgrad, true};

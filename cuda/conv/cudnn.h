@@ -1,0 +1,21 @@
+// The peer: a convolution by the fastest of cuDNN's engines. The rung "cudnn" is built on this, and so are benchmarks,
+// which time cuDNN without what our contract adds to it.
+#pragma once
+#include "cuda/conv/cudnn_graph.h"
+
+typedef struct CudnnPlan {
+  CudnnEngine engine;
+  int tried;   // engines that were timed
+  bool finish; // the engine's result goes through memory, and a kernel of ours does what the Dest asks for
+} CudnnPlan;
+
+// How to compute op; engine.plan is NULL when cuDNN cannot. Tensors count by their pitch: w has as many rows as y's
+// pitch. All are of one dtype, also wgrad's result w. out: of forward and dgrad, to y or x; NULL for wgrad.
+// Where the Dest can be part of cuDNN's graph, the fused engines compete with the best plain one and our kernel after
+// it. The first call for a problem times the engines on operands of its own, with a cold L2 cache; the choice is kept.
+CudnnPlan cudnn_plan(Device *dev, ConvOp op, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y,
+                     const Dest *out, CudnnSearch search);
+// Bytes that cudnn_run needs.
+size_t cudnn_workspace(const CudnnPlan *plan, const Dest *out);
+void cudnn_run(Device *dev, const CudnnPlan *plan, ConvOp op, const void *x, const void *w, const void *y,
+               const Dest *out, void *workspace);

@@ -1,0 +1,43 @@
+// cuDNN's graph interface, as far as convolutions need it, opened at run time; none of its headers are needed to build.
+#pragma once
+#include "cuda/conv/ladder.h"
+
+// Which engines to consider. Compiling a fused one takes cuDNN a third of a second.
+typedef enum CudnnSearch {
+  CUDNN_QUICK,    // the deterministic ones that its heuristics put first
+  CUDNN_THOROUGH, // all deterministic ones
+  CUDNN_ANY,      // all, also those whose bits differ from run to run
+} CudnnSearch;
+
+// A convolution and what follows it in the same launch. Ints alone, so that equal problems are equal bytes.
+typedef struct CudnnProblem {
+  int op, dtype;                 // ConvOp; of all tensors
+  int tf32, search;              // may round to TF32; CudnnSearch
+  int stride, pad;               //
+  int n, h, w, c, k, r, s, p, q; // x [n, h, w, c], w [k, r, s, c], y [n, p, q, k], all of them dense
+  int addend, bias, relu, mask;  // of forward and dgrad, in this order: + addend, + bias, ReLU, · (mask > 0)
+} CudnnProblem;
+
+// Memory by role; what a problem does not mention is not looked at. The op writes to w (wgrad), x (dgrad) or y.
+enum { CUDNN_X, CUDNN_W, CUDNN_Y, CUDNN_ADDEND, CUDNN_BIAS, CUDNN_MASK, CUDNN_ROLES };
+typedef struct CudnnData {
+  void *at[CUDNN_ROLES]; // the bias is float [channels], all others are of the problem's dtype
+} CudnnData;
+
+// One of cuDNN's ways to compute a problem.
+typedef struct CudnnEngine {
+  void *plan; // NULL: none
+  int index;  // cuDNN's number for it
+  bool deterministic;
+  size_t workspace; // bytes
+} CudnnEngine;
+
+// The library is opened by the first who asks; where it cannot be, that is said once.
+bool cudnn_available(void);
+int cudnn_version(void); // 91900 is 9.19.0; 0: not available
+// Those that can compute the problem: with knobs that cuDNN's heuristics recommend, likely best first, then the remaining
+// ones with their default knobs. Returns how many.
+int cudnn_engines(const CudnnProblem *p, CudnnEngine *out, int capacity);
+void cudnn_engine_free(CudnnEngine *e);
+// Queues it; false when cuDNN refuses.
+bool cudnn_execute(const CudnnEngine *e, void *stream, const CudnnData *data, void *workspace);

@@ -1,0 +1,325 @@
+// Hopper's own instructions (sm_90a), a wrapper each: tiles copied by the tensor memory accelerator (TMA), mbarriers that
+// count bytes and arrivals, clusters, registers moved between warpgroups, and wgmma, the tensor cores' product of tiles in
+// shared memory. On the host, the maps by which TMA knows a tensor. Names of PTX are in parentheses.
+//
+// Tiles are rows of 128 bytes, swizzled: the 16-byte piece j of row i lies at piece j ^ (i % 8). TMA writes and wgmma reads
+// them like that, so that eight rows of a column are in different banks. Both go by addresses, so that tiles begin at
+// multiples of 1024. (In rows of 32 bytes, piece j of row i lies at j ^ (i / 4 % 2), and 256 takes the place of 1024.)
+#pragma once
+#include <cuda.h> // types and constants alone; no function of the driver is linked
+#include "cuda/conv/ptx.cuh"
+#include "cuda/conv/walk.cuh"
+
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+static constexpr bool HAS_WGMMA = false;
+#else
+static constexpr bool HAS_WGMMA = true;
+#endif
+
+enum {
+  WARPGROUP = 128,
+  SWIZZLE_ROW = 128,       // bytes
+  SWIZZLE_ATOM = 1024,     // eight rows, after which the pattern repeats
+  MAX_ADDRESS = 1 << 18,   // that a descriptor can say
+  MAX_SHARED = 227 * 1024, // that a block may have
+  MAX_POLLS = 1 << 28,     // minutes: a barrier that is still waited for then never completes
+};
+
+// An address in shared memory, computed once and kept (volatile): a special register, which is slow to read, is part of
+// it.
+__device__ __forceinline__ uint32_t kept_address(const void *p) {
+  uint32_t address;
+  asm volatile("{\n.reg .u64 wide;\ncvta.to.shared.u64 wide, %1;\ncvt.u32.u64 %0, wide;\n}" : "=r"(address) : "l"(p));
+  return address;
+}
+
+// ---- mbarriers ------------------------------------------------------------------------------------------------------
+
+// A barrier completes a phase when `count` arrivals and all bytes that were announced have come. Waiting is for the end of
+// the phase of a parity: 0 first, then 1, 0, …; before the first phase has ended, waiting for parity 1 returns at once.
+__device__ __forceinline__ void barrier_init(uint32_t barrier, int count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
+}
+// After the inits, before the cluster's barrier: TMA and other blocks see them.
+__device__ __forceinline__ void barrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+// Arrives, and announces bytes.
+__device__ __forceinline__ void barrier_expect(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+// The address of the same variable in block `rank` of the cluster; and arriving at a barrier there. No order with other
+// blocks is asked for: a release at that scope is a fence for the whole GPU, and costs 600 cycles.
+__device__ __forceinline__ uint32_t remote_address(uint32_t address, int rank) {
+  uint32_t remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+  return remote;
+}
+__device__ __forceinline__ void barrier_arrive_at(uint32_t remote) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(remote) : "memory");
+}
+__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
+  for (int polls = 0;; polls++) {
+    uint32_t done;
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, done;\n"
+                 "}"
+                 : "=r"(done)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    if (done) return;
+    if (polls == MAX_POLLS) __trap(); // an error that is reported, where a hang would not be
+  }
+}
+
+// A ring of stages, each with a pair of barriers: filled, and empty again. Everyone who takes part goes round with a cursor
+// of his own.
+template <int STAGES> struct RingBarriers { uint64_t full[STAGES], empty[STAGES]; };
+template <int STAGES> struct Ring {
+  uint32_t full, empty; // of the current stage
+  int stage = 0;
+  uint32_t parity = 0;
+
+  __device__ Ring(RingBarriers<STAGES> &b) : full(kept_address(b.full)), empty(kept_address(b.empty)) {}
+  __device__ __forceinline__ void wait_full() const { barrier_wait(full, parity); }
+  __device__ __forceinline__ void wait_empty() const { barrier_wait(empty, parity ^ 1); }
+  __device__ __forceinline__ void advance() {
+    full += 8, empty += 8;
+    if (++stage == STAGES) full -= 8 * STAGES, empty -= 8 * STAGES, stage = 0, parity ^= 1;
+  }
+};
+
+// ---- copies by threads ------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ void prefetch_l2(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+// Four 8 × 8 matrices of 16-bit elements, of which a lane has a pair: row lane / 4, columns 2 · (lane % 4) and the next.
+// Lanes 8i … say where the rows of the i-th are.
+__device__ __forceinline__ void load_matrices(uint32_t (&m)[4], uint32_t from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(from)
+               : "memory");
+}
+__device__ __forceinline__ void store_matrices(uint32_t to, const uint32_t (&m)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(m[0]), "r"(m[1]),
+               "r"(m[2]), "r"(m[3])
+               : "memory");
+}
+
+// ---- clusters, warpgroups ---------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ int cluster_rank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return (int)rank;
+}
+// All threads of all blocks of the cluster meet. Their accesses to memory are not ordered by it, which would cost a fence
+// for the whole GPU.
+__device__ __forceinline__ void cluster_meet() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+// What is equal in all lanes of a warp, so that the compiler knows.
+__device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
+// A kernel that was launched to follow another one may start now; it waits for the end of the other (griddepcontrol).
+__device__ __forceinline__ void follower_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void follower_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// All threads of a warpgroup, through the hardware's barrier of that number; 0 is __syncthreads's.
+__device__ __forceinline__ void warpgroup_sync(int warpgroup) {
+  asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "n"((int)WARPGROUP) : "memory");
+}
+// The calling warpgroup gives back registers down to N, or takes some until it has N (setmaxnreg).
+template <int N> __device__ __forceinline__ void registers_give() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <int N> __device__ __forceinline__ void registers_take() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+// ---- TMA ------------------------------------------------------------------------------------------------------------
+
+// Copies are issued by one thread and arrive as bytes at a barrier; what lies outside the tensor arrives as zeros.
+
+__device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+// The box at (x, y, z, n) of a tensor, x being contiguous.
+__device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap *map, uint32_t barrier, int x, int y, int z,
+                                         int n) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+               " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+               "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(n)
+               : "memory");
+}
+// The same to every block of the cluster whose bit is set in `blocks`, to the same addresses in each.
+__device__ __forceinline__ void tma_load_multicast(uint32_t to, const CUtensorMap *map, uint32_t barrier, int x, int y,
+                                                   int z, int n, uint16_t blocks) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+               " [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
+               "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(n), "h"(blocks)
+               : "memory");
+}
+// Channels c … of a row of pixels along a walk (im2col): the first is (y, x) of image n before the tap's offset is added.
+__device__ __forceinline__ void tma_load_pixels(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c, int x,
+                                                int y, int n, int tap_x, int tap_y) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
+               " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(to),
+               "l"(map), "r"(barrier), "r"(c), "r"(x), "r"(y), "r"(n), "h"((uint16_t)tap_x), "h"((uint16_t)tap_y)
+               : "memory");
+}
+
+// Between ordinary writes to shared memory and the copy, or the wgmma, that reads them.
+__device__ __forceinline__ void shared_write_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Copies of plain memory the other way, in groups.
+__device__ __forceinline__ void bulk_store(void *to, uint32_t from, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Until this thread's copies no longer need their source; until they are complete.
+__device__ __forceinline__ void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+__device__ __forceinline__ void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+// ---- tensor maps, on the host -----------------------------------------------------------------------------------------
+
+// A function of the driver, found at run time.
+template <class Function> static Function *driver_function(const char *name) {
+  void *found = NULL;
+  cudaDriverEntryPointQueryResult result;
+  CUDA_CHECK(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result));
+  if (result != cudaDriverEntryPointSuccess) die(EXIT_RUN, "the driver lacks %s: update it to CUDA 12 or later", name);
+  return (Function *)found;
+}
+static inline CUtensorMapDataType map_type(DType t) {
+  CHECK(t == BF16 || t == F16);
+  return t == BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+}
+
+// data [n, z, y, x], sizes given from x on, of which a box is `box`. Its x extent is a swizzled row of 32 or 128 bytes.
+static inline CUtensorMap map_boxes(const void *data, DType dtype, const size_t (&size)[4], const int (&box)[4]) {
+  static auto *const encode = driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
+  cuuint64_t sizes[4], stride[4];
+  cuuint32_t boxes[4], step[4];
+  for (int i = 0; i < 4; i++) {
+    sizes[i] = size[i], boxes[i] = box[i], step[i] = 1;
+    stride[i] = i ? stride[i - 1] * size[i] : size[i] * dtype_size(dtype); // of what comes after i
+  }
+  bool narrow = box[0] * dtype_size(dtype) == 32;
+  CUtensorMap map;
+  CHECK(!encode(&map, map_type(dtype), 4, (void *)data, sizes, stride, boxes, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+  return map;
+}
+
+// The positions of a walk under its first tap, as the corners of the box that they span: how far its first lies from the
+// tensor's first pixel, and its last from the tensor's last.
+static inline int walk_lower(const Axis *a) { return a->in; }
+static inline int walk_upper(const Axis *a, int size) { return a->in + (a->size - 1) * a->in_step + 1 - size; }
+static inline bool walk_is_mappable(const Axis *a, int size) {
+  int upper = walk_upper(a, size);
+  return a->in >= -128 && upper >= -128 && upper <= 127 && a->in_step <= 8;
+}
+
+// A box is `pixels` positions of a walk, one swizzled row of channels each.
+static inline CUtensorMap map_pixels(const Gather &g, int pixels) {
+  static auto *const encode = driver_function<decltype(cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
+  const Tensor *t = &g.in;
+  const Axis *y = &g.walk.y, *x = &g.walk.x;
+  size_t pixel = t->ldc * dtype_size(t->dtype);
+  cuuint64_t size[] = {(cuuint64_t)t->ldc, (cuuint64_t)t->w, (cuuint64_t)t->h, (cuuint64_t)t->n};
+  cuuint64_t stride[] = {pixel, t->w * pixel, (size_t)t->h * t->w * pixel};
+  int lower[] = {walk_lower(x), walk_lower(y)}, upper[] = {walk_upper(x, t->w), walk_upper(y, t->h)};
+  cuuint32_t step[] = {1, (cuuint32_t)x->in_step, (cuuint32_t)y->in_step, 1};
+  CUtensorMap map;
+  CHECK(!encode(&map, map_type(t->dtype), 4, t->data, size, stride, lower, upper, SWIZZLE_ROW / dtype_size(t->dtype),
+                pixels, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+  return map;
+}
+
+// ---- wgmma ------------------------------------------------------------------------------------------------------------
+
+// A tile of rows of ROW bytes for wgmma: its address, and the distance between groups of eight rows. `across`: between its
+// columns of ROW bytes where the rows are terms (a transposed operand) and there is more than one such column.
+template <int ROW = SWIZZLE_ROW> __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address, int across = 0) {
+  static_assert(ROW == 128 || ROW == 32);
+  constexpr uint64_t SWIZZLE = ROW == 128 ? 1 : 3;
+  uint32_t own = address & (MAX_ADDRESS - 1); // a cluster's addresses say above whose memory it is
+  return (uint64_t)(own >> 4) | (uint64_t)(across >> 4) << 16 | (uint64_t)(8 * ROW >> 4) << 32 | SWIZZLE << 62;
+}
+
+// The same for eight rows of 16 terms without a swizzle, the first eight terms of all before the others.
+__device__ __forceinline__ uint64_t small_descriptor(uint32_t address) {
+  return (uint64_t)((address & (MAX_ADDRESS - 1)) >> 4) | (uint64_t)(128 >> 4) << 16 | (uint64_t)(256 >> 4) << 32;
+}
+
+// Before the first wgmma that uses registers or shared memory written by ordinary instructions.
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Until all but the last `PENDING` groups are done.
+template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+// Ten registers of the result, %t0 … %t9, and as operands.
+#define WGMMA_R10(t)                                                                                                   \
+  "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
+#define WGMMA_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define WGMMA_D8(i)                                                                                                    \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]),          \
+      "+f"(d[i + 7])
+#define WGMMA_D32(i) WGMMA_D8(i), WGMMA_D8(i + 8), WGMMA_D8(i + 16), WGMMA_D8(i + 24)
+// The operands after the result's are numbers a, b, add, a_term, b_term.
+#define WGMMA_ASM(shape, type, registers, a, b, add, a_term, b_term, ...)                                              \
+  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %" #add ", 0;\n"                                                  \
+               "wgmma.mma_async.sync.aligned." shape ".f32." type "." type " {" registers "}, %" #a ", %" #b           \
+               ", add, 1, 1, %" #a_term ", %" #b_term ";\n}"                                                           \
+               : __VA_ARGS__                                                                                           \
+               : "l"(a_tile), "l"(b_tile), "r"((int)accumulate), "n"(A_BY_TERM), "n"(B_BY_TERM))
+#define WGMMA_TYPES(shape, registers, a, b, add, a_term, b_term, ...)                                                  \
+  if constexpr (std::is_same_v<T, __half>)                                                                             \
+    WGMMA_ASM(shape, "f16", registers, a, b, add, a_term, b_term, __VA_ARGS__);                                        \
+  else                                                                                                                 \
+    WGMMA_ASM(shape, "bf16", registers, a, b, add, a_term, b_term, __VA_ARGS__)
+
+// d [64, N] = a [64, 16 terms] · b + (accumulate ? d : 0), by a warpgroup. Of d, a thread has rows r and r + 8,
+// r = 16 · warp + lane / 4, and of every eight columns 2 · (lane % 4) and the next: d[4j …] = (r, r), (r + 8, r + 8) of
+// columns 8j …. b is [N, 16 terms], or [16 terms, N] if B_BY_TERM; a likewise.
+template <class T, int N, bool B_BY_TERM, bool A_BY_TERM = false>
+__device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a_tile, uint64_t b_tile, bool accumulate) {
+  static_assert(N == 8 || N == 16 || N == 64 || N == 96 || N == 128 || N == 192 || N == 256);
+  if constexpr (N == 8) {
+    WGMMA_TYPES("m64n8k16", "%0, %1, %2, %3", 4, 5, 6, 7, 8, WGMMA_D4(0));
+  } else if constexpr (N == 16) {
+    WGMMA_TYPES("m64n16k16", "%0, %1, %2, %3, %4, %5, %6, %7", 8, 9, 10, 11, 12, WGMMA_D8(0));
+  } else if constexpr (N == 64) {
+    WGMMA_TYPES("m64n64k16", WGMMA_R10() WGMMA_R10(1) WGMMA_R10(2) "%30, %31", 32, 33, 34, 35, 36, WGMMA_D32(0));
+  } else if constexpr (N == 96) {
+    WGMMA_TYPES("m64n96k16",
+                WGMMA_R10() WGMMA_R10(1) WGMMA_R10(2) WGMMA_R10(3) "%40, %41, %42, %43, %44, %45, %46, %47", 48, 49, 50,
+                51, 52, WGMMA_D32(0), WGMMA_D8(32), WGMMA_D8(40));
+  } else if constexpr (N == 128) {
+    WGMMA_TYPES("m64n128k16",
+                WGMMA_R10() WGMMA_R10(1) WGMMA_R10(2) WGMMA_R10(3) WGMMA_R10(4) WGMMA_R10(5) "%60, %61, %62, %63", 64,
+                65, 66, 67, 68, WGMMA_D32(0), WGMMA_D32(32));
+  } else if constexpr (N == 192) {
+    WGMMA_TYPES("m64n192k16",
+                WGMMA_R10() WGMMA_R10(1) WGMMA_R10(2) WGMMA_R10(3) WGMMA_R10(4) WGMMA_R10(5) WGMMA_R10(6) WGMMA_R10(7)
+                    WGMMA_R10(8) "%90, %91, %92, %93, %94, %95",
+                96, 97, 98, 99, 100, WGMMA_D32(0), WGMMA_D32(32), WGMMA_D32(64));
+  } else {
+    WGMMA_TYPES("m64n256k16",
+                WGMMA_R10() WGMMA_R10(1) WGMMA_R10(2) WGMMA_R10(3) WGMMA_R10(4) WGMMA_R10(5) WGMMA_R10(6) WGMMA_R10(7)
+                    WGMMA_R10(8) WGMMA_R10(9) WGMMA_R10(10)
+                        WGMMA_R10(11) "%120, %121, %122, %123, %124, %125, %126, %127",
+                128, 129, 130, 131, 132, WGMMA_D32(0), WGMMA_D32(32), WGMMA_D32(64), WGMMA_D32(96));
+  }
+}
+#undef WGMMA_TYPES
+#undef WGMMA_ASM
+#undef WGMMA_D32
+#undef WGMMA_D8
+#undef WGMMA_D4
+#undef WGMMA_R10

@@ -1,0 +1,186 @@
+// What the files of rung 05 share: who does what in a block, and the way of a wgmma's result through a Dest.
+#pragma once
+#include "cuda/conv/hopper.cuh"
+
+enum {
+  CONSUMERS = 2, // warpgroups that multiply; one more fetches
+  WGMMA_THREADS = (1 + CONSUMERS) * WARPGROUP,
+  FETCH_REGISTERS = 40, // of a thread; three warpgroups share 168 each
+  MULTIPLY_REGISTERS = 232,
+  WGMMA_ROWS = 64,  // of one wgmma
+  WGMMA_TERMS = 16, // that it adds up
+  WARP_ROWS = 16,   // a warp's share of them
+};
+
+static inline int multiprocessors(const Device *dev) {
+  int count;
+  CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, dev->index));
+  return count;
+}
+
+// ---- where rows go ----------------------------------------------------------------------------------------------------
+
+// A lane knows the way of row lane % 16 of its warp's sixteen, counted in pixels from the tensor's first.
+struct RowPlace {
+  int pixel;  // of t; -1: there is no such row
+  int addend; // of the addend; of the first of 2 × 2 where it is twice as large
+};
+__device__ __forceinline__ int place_row() { return threadIdx.x % WARP_ROWS; }
+
+enum AddendSize { ADDEND_SAME, ADDEND_HALF, ADDEND_DOUBLE };
+__device__ __forceinline__ AddendSize addend_size(const DestArgs &d) {
+  const Tensor &a = d.addend, &t = d.t;
+  return a.h == t.h && a.w == t.w ? ADDEND_SAME : a.h < t.h || a.w < t.w ? ADDEND_HALF : ADDEND_DOUBLE;
+}
+
+// Of the row that is pixel (n, y, x), if there is one.
+__device__ __forceinline__ RowPlace row_place(const DestArgs &d, bool any, int n, int y, int x) {
+  if (!any) return {-1, -1};
+  RowPlace r = {(n * d.t.h + y) * d.t.w + x};
+  if (!d.addend.data) return r;
+  AddendSize size = addend_size(d);
+  if (size == ADDEND_HALF) y /= 2, x /= 2;
+  if (size == ADDEND_DOUBLE) y *= 2, x *= 2;
+  r.addend = (n * d.addend.h + y) * d.addend.w + x;
+  return r;
+}
+
+template <class T> __device__ __forceinline__ T *element(const Tensor &t, int pixel, int c) {
+  return (T *)t.data + (size_t)pixel * t.ldc + c;
+}
+
+// Brings to L2 what a tile's rows are going to be combined with, while its products are still to be computed.
+template <class T, int COLUMNS>
+__device__ __forceinline__ void prefetch_row(const DestArgs &d, const RowPlace &r, int c0) {
+  constexpr int LINE = 128 / sizeof(T);
+  if (r.pixel < 0) return;
+  for (int c = threadIdx.x % 32 / WARP_ROWS * LINE; c < min(COLUMNS, d.t.ldc - c0); c += 2 * LINE) {
+    if (d.addend.data) prefetch_l2(element<T>(d.addend, r.addend, c0 + c));
+    if (d.mask.data) prefetch_l2(element<T>(d.mask, r.pixel, c0 + c));
+    if (d.accumulate) prefetch_l2(element<T>(d.t, r.pixel, c0 + c));
+  }
+}
+
+// The bias of a tile's columns, zeros where there is none, by a warpgroup.
+template <int COLUMNS> __device__ __forceinline__ void load_bias(const DestArgs &d, int column0, float *bias) {
+#pragma unroll
+  for (int i = threadIdx.x % WARPGROUP; i < COLUMNS; i += WARPGROUP)
+    bias[i] = d.bias && column0 + i < d.t.c ? d.bias[column0 + i] : 0.f;
+}
+
+// ---- from the tensor cores' order to memory's and back ------------------------------------------------------------------
+
+template <class T> __device__ __forceinline__ uint32_t pack(float a, float b) {
+  T pair[2] = {from_float<T>(a), from_float<T>(b)};
+  uint32_t bits;
+  memcpy(&bits, pair, sizeof bits);
+  return bits;
+}
+template <class T> __device__ __forceinline__ float2 unpack(uint32_t bits) {
+  T pair[2];
+  memcpy(pair, &bits, sizeof bits);
+  return make_float2(to_float(pair[0]), to_float(pair[1]));
+}
+
+// A warp's sixteen rows of COLUMNS columns in 16 bits, in shared memory of its own. Rows are padded by 16 bytes, so that
+// eight of them, at any column, are in different banks. A thread has v[4j …] = (row r, r, r + 8, r + 8) of columns
+// 8j + 2 · (lane % 4) and the next, r = lane / 4, as wgmma leaves it, until stmatrix puts it there; ldmatrix is the way
+// back. Rows leave as they are, and the warp does not wait for them.
+template <class T, int COLUMNS> struct Box {
+  static constexpr int PITCH = COLUMNS * sizeof(T) + 16, BYTES = WARP_ROWS * PITCH;
+  uint32_t memory;
+
+  // For columns 16q … + 15: of which row of which 8 × 8 matrix a lane says where it is.
+  __device__ __forceinline__ uint32_t matrix_row(int q) const {
+    int lane = threadIdx.x % 32;
+    return memory + lane % 16 * PITCH + q * 32 + lane / 16 * 16;
+  }
+  // Until the rows before have left.
+  __device__ __forceinline__ void wait() const {
+    bulk_wait_read();
+    __syncwarp();
+  }
+
+  // v = f(v, element), elements being those of `from` at the pixel of each lane's row, zeros where there is none.
+  template <class F>
+  __device__ __forceinline__ void combine(float *v, const Tensor &from, int pixel, int c0, F f) const {
+    constexpr int ACROSS = COLUMNS / 8; // pieces of 16 bytes
+#pragma unroll
+    for (int i = threadIdx.x % 32; i < WARP_ROWS * ACROSS; i += 32) {
+      int row = i / ACROSS, at = __shfl_sync(~0u, pixel, row), c = i % ACROSS * 8;
+      bool any = at >= 0 && c0 + c < from.ldc;
+      copy16_async((void *)__cvta_shared_to_generic(memory + row * PITCH + c * (int)sizeof(T)),
+                   element<T>(from, any ? at : 0, any ? c0 + c : 0), any);
+    }
+    copies_commit();
+    copies_wait<0>();
+    __syncwarp();
+#pragma unroll
+    for (int q = 0; q < COLUMNS / 16; q++) {
+      uint32_t m[4];
+      load_matrices(m, matrix_row(q));
+#pragma unroll
+      for (int i = 0; i < 4; i++) { // rows r and r + 8 of eight columns, then of the next eight
+        float2 pair = unpack<T>(m[i]);
+        f(v[8 * q + 2 * i], pair.x), f(v[8 * q + 2 * i + 1], pair.y);
+      }
+    }
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ void store(const float *v, const Tensor &to, int pixel, int c0) const {
+#pragma unroll
+    for (int q = 0; q < COLUMNS / 16; q++) {
+      uint32_t m[4];
+#pragma unroll
+      for (int i = 0; i < 4; i++) m[i] = pack<T>(v[8 * q + 2 * i], v[8 * q + 2 * i + 1]);
+      store_matrices(matrix_row(q), m);
+    }
+    shared_write_fence();
+    __syncwarp();
+    if (threadIdx.x % 32 < WARP_ROWS && pixel >= 0)
+      bulk_store(element<T>(to, pixel, c0), memory + place_row() * PITCH, min(COLUMNS, to.ldc - c0) * (int)sizeof(T));
+    bulk_commit();
+  }
+};
+
+// t = keep · f(v + bias + addend + (accumulate ? t : 0)) for a warp's sixteen rows of COLUMNS columns from c0 on:
+// dest_store8 of common.cuh for values that stand differently.
+template <class T, int COLUMNS>
+__device__ __forceinline__ void store_rows(const DestArgs &d, float (&v)[COLUMNS / 2], const RowPlace &r, int c0,
+                                           const float *bias, const Box<T, COLUMNS> &box) {
+  auto add = [](float &v, float other) { v += other; };
+  int pair = 2 * (threadIdx.x % 4);
+  if (d.bias)
+#pragma unroll
+    for (int j = 0; j < COLUMNS / 8; j++) {
+      float2 b = *(const float2 *)(bias + 8 * j + pair);
+      v[4 * j] += b.x, v[4 * j + 1] += b.y, v[4 * j + 2] += b.x, v[4 * j + 3] += b.y;
+    }
+  box.wait();
+  if (d.addend.data) {
+    const Tensor &a = d.addend;
+    bool sum = addend_size(d) == ADDEND_DOUBLE;
+    int y = r.addend / a.w % a.h, x = r.addend % a.w;
+#pragma unroll 1
+    for (int i = 0; i < (sum ? 4 : 1); i++) {
+      bool any = r.addend >= 0 && y + i / 2 < a.h && x + i % 2 < a.w;
+      box.combine(v, a, any ? r.addend + i / 2 * a.w + i % 2 : -1, c0, add);
+    }
+  }
+  if (d.accumulate) box.combine(v, d.t, r.pixel, c0, add);
+  if (d.relu)
+#pragma unroll
+    for (int i = 0; i < COLUMNS / 2; i++) v[i] = v[i] < 0.f ? 0.f : v[i]; // NaN stays
+  if (d.mask.data) box.combine(v, d.mask, r.pixel, c0, [](float &v, float mask) { v = mask > 0.f ? v : 0.f; });
+  if (c0 + COLUMNS > d.t.c)
+#pragma unroll
+    for (int i = 0; i < COLUMNS / 2; i++) v[i] = c0 + i / 4 * 8 + pair + i % 2 < d.t.c ? v[i] : 0.f;
+  box.store(v, d.t, r.pixel, c0);
+}
+
+// ---- rung 05's other files ---------------------------------------------------------------------------------------------
+
+bool stem_fits(const Conv *conv, int pairs, const Tensor *x, const Tensor *w);
+void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y);
+void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);
