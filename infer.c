@@ -296,7 +296,8 @@ static void run_data(const Options *o, const ModelConfig *config, const Category
                             .upright = o->exif,
                             .max_canvases = o->canvases,
                             .keep_empty = true,
-                            .limit = o->limit};
+                            .limit = o->limit,
+                            .index = o->benchmark ? NULL : o->out};
   if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (same_file(o->out, d.folder))
     die(EXIT_USAGE, "--out %s: overlays would overwrite the images; give another folder", o->out);

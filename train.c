@@ -1,5 +1,6 @@
 // train: flags → data → step loop → log, checkpoint, evaluation.
 #include <math.h>
+#include <omp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +8,8 @@
 #include "engine/benchmark.h"
 #include "engine/curves.h"
 #include "engine/engine.h"
-#include "engine/evaluate.h"
 #include "engine/loader_benchmark.h"
+#include "engine/scoring.h"
 #include "engine/state.h"
 #include "engine/train_options.h"
 #include "nn/log.h"
@@ -28,6 +29,7 @@ typedef struct Run {
   char *checkpoint, *model;
   char kept[512]; // for messages: which checkpoint a failure leaves
   Log log;
+  Scoring scoring;
 } Run;
 
 static volatile sig_atomic_t interrupted;
@@ -106,7 +108,8 @@ static void open_data(Run *r, const ModelConfig *c) {
                       .max_canvases = o->canvases,
                       .strict = o->strict,
                       .keep_empty = o->keep_empty,
-                      .limit = o->limit};
+                      .limit = o->limit,
+                      .index = o->plan || o->benchmark || o->benchmark_loader ? NULL : o->out}; // those leave no files
   Err err;
   if (sizes_largest(&o->sizes) > c->max_size)
     die(EXIT_USAGE, "--sizes %d: the longer side is at most %d; give a larger --max-size", sizes_largest(&o->sizes),
@@ -223,19 +226,43 @@ static Schedule make_schedule(const TrainOptions *o, int64_t steps) {
 
 // ---- the loop ---------------------------------------------------------------------------------------------------
 
+// Cores that training leaves to scores: none on the CPU. On a GPU one core drives it; decoders rest most of the time
+// unless their number was chosen, and are taken for half of the cores.
+static int spare_cores(const Run *r) {
+  int cores = omp_get_num_procs(), decoders = r->o.threads > 0 ? r->o.threads : cores / 2;
+  return r->engine.dev->gpu ? MAX(cores - decoders - 1, 0) : 0;
+}
+
+static void end_scoring(Run *r) {
+  Err err;
+  if (!scoring_end(&r->scoring, &r->log, &err)) die(EXIT_RUN, "evaluation: %s", err.msg);
+}
+
+static bool evaluation_due(const Run *r, int64_t step) {
+  return r->has_val && step < r->steps && r->o.eval_every > 0 && step % r->o.eval_every == 0;
+}
+
+static void evaluate(Run *r, int64_t step) {
+  Err err;
+  CocoResults found;
+  double start = now_seconds();
+  end_scoring(r);
+  params_refresh(&r->engine.params); // running statistics have moved
+  if (!evaluate_run(&r->engine, &r->val, r->o.threads, NULL, &found, &err)) die(EXIT_RUN, "evaluation: %s", err.msg);
+  scoring_start(&r->scoring, &r->val, &found, spare_cores(r), &r->log, step, start);
+}
+
+// The checkpoint keeps the log up to its step. An evaluation of that very step may still be under way: a run that ends
+// before it is done makes it again when it resumes.
 static void save(Run *r, int64_t step) {
   Err err;
   RunState state = {.step = step, .run = r->identity};
+  if (r->scoring.step < step) end_scoring(r);
   engine_get_scale(&r->engine, state.scale);
   if (!state_save(&r->engine, r->checkpoint, &state, true, &err))
     die(EXIT_RUN, "step %lld: the checkpoint could not be written: %s; the one before it is whole", (long long)step,
         err.msg);
   snprintf(r->kept, sizeof r->kept, "%s holds step %lld, --resume continues", r->checkpoint, (long long)step);
-}
-
-static void evaluate(Run *r, int64_t step) {
-  Err err;
-  if (!evaluate_log(&r->engine, &r->val, r->o.threads, &r->log, step, &err)) die(EXIT_RUN, "evaluation: %s", err.msg);
 }
 
 static void record_step(Run *r, int64_t step, double lr, const StepResult *s) {
@@ -267,6 +294,7 @@ _Noreturn static void stop_not_finite(Run *r, int64_t step, const StepResult *s)
       snprintf(files + strlen(files), sizeof files - strlen(files), "%s%s", *files ? ", " : "",
                r->train.coco.images[r->train.image[s->index[i]]].file_name);
   Err err;
+  end_scoring(r);
   log_close(&r->log, &err);
   die(EXIT_RUN,
       "step %lld: not finite (%s, gradient norm %g) on %s; nothing was updated, %s; a smaller --lr, a longer "
@@ -354,23 +382,27 @@ static void make_step(Run *r, Loader *loader, int64_t step, bool more) {
 static bool train(Run *r, Loader *loader) {
   const TrainOptions *o = &r->o;
   int64_t save_every = o->checkpoint_every ? o->checkpoint_every : MAX(r->per_epoch, 100), saved = r->first;
+  if (r->first > 0 && evaluation_due(r, r->first) && r->log.evaluated < r->first) evaluate(r, r->first);
   if (r->first < r->last) engine_stage(&r->engine, next_batch(loader));
   bool stop = interrupted;
   for (int64_t step = r->first; step < r->last && !stop; step++) {
     const int64_t done = step + 1;
     make_step(r, loader, step, done < r->last);
-    bool score = r->has_val && done < r->steps && o->eval_every > 0 && done % o->eval_every == 0;
+    bool score = evaluation_due(r, done);
     stop = interrupted;
     bool keep = done % save_every == 0 || done == r->last || stop;
     take_results(r, score || keep);
     if (score) evaluate(r, done);
+    if (scoring_ready(&r->scoring)) end_scoring(r);
     if (keep) save(r, done), saved = done;
   }
+  end_scoring(r);
   if (saved < r->steps) {
     log_note(&r->log, "stopped: %s holds step %lld; --resume continues", r->checkpoint, (long long)saved);
     return false;
   }
   if (r->has_val) evaluate(r, r->steps);
+  end_scoring(r);
   return true;
 }
 

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include "data/coco_read.h"
 
 static void read_image(CocoReader *r) {
@@ -131,7 +132,6 @@ static void group_annotations(Coco *c) {
   for (int i = 0; i < c->num_anns; i++) {
     CocoAnn *a = &c->anns[i];
     if (image_of[i] < 0) {
-      rle_free(&a->rle);
       c->unknown_image++;
       continue;
     }
@@ -183,25 +183,34 @@ bool coco_load(Coco *c, const char *path, Err *err) {
 }
 
 void coco_free(Coco *c) {
-  for (int i = 0; i < c->num_images; i++) drop_image(&c->images[i]);
-  for (int i = 0; i < c->num_categories; i++) drop_category(&c->categories[i]);
-  for (int i = 0; i < c->num_anns; i++) rle_free(&c->anns[i].rle);
   free(c->path);
-  free(c->images);
-  free(c->categories);
-  free(c->anns);
-  free(c->part_points);
-  free(c->part_first);
-  free(c->xy);
+  free(c->origin);
+  if (c->map) {
+    munmap(c->map, c->map_bytes);
+  } else {
+    for (int i = 0; i < c->num_images; i++) drop_image(&c->images[i]);
+    for (int i = 0; i < c->num_categories; i++) drop_category(&c->categories[i]);
+    free(c->images);
+    free(c->categories);
+    free(c->anns);
+    free(c->part_points);
+    free(c->part_first);
+    free(c->xy);
+    free(c->runs);
+  }
   *c = (Coco){0};
+}
+
+Rle coco_ann_runs(const Coco *c, const CocoAnn *a) {
+  return (Rle){.h = a->rle_h, .w = a->rle_w, .n = a->num_runs, .runs = c->runs + a->first_run};
 }
 
 bool coco_ann_rle_in(Scratch *scratch, const Coco *c, const CocoAnn *a, int h, int w, Rle *out) {
   *out = (Rle){0};
   if (a->kind == SEG_NONE || h <= 0 || w <= 0 || (uint64_t)h * (uint64_t)w > UINT32_MAX) return false;
   if (a->kind == SEG_RLE) {
-    if (a->rle.h != h || a->rle.w != w) return false;
-    *out = a->rle;
+    if (a->rle_h != h || a->rle_w != w) return false;
+    *out = coco_ann_runs(c, a);
     return true;
   }
   Rle *parts = scratch_take(scratch, (size_t)a->parts * sizeof *parts);

@@ -1,4 +1,5 @@
-// A COCO data set in memory: images, categories, annotations, with masks as polygons or runs, grouped by image.
+// A COCO data set in memory: images, categories, annotations, with masks as polygons or runs, grouped by image. All that
+// grows with the annotations stands in flat arrays without pointers, so that a file can hold them (data/coco_index.h).
 // Format: https://cocodataset.org/#format-data ; treatment of odd cases as pycocotools does it.
 #pragma once
 #include <stdbool.h>
@@ -22,7 +23,10 @@ typedef struct CocoAnn {
   bool crowd, has_bbox;
   SegKind kind;
   int parts, first_part; // polygons: part p has points part_points[p] starting at xy[part_first[p]]
-  Rle rle;               // SEG_RLE; size as given in the annotation
+  int extent[4];         // polygons: x1 y1 x2 y2, whole pixels that hold all of their points
+  int rle_h, rle_w;      // SEG_RLE: the size as given in the annotation, and
+  int num_runs;          // its runs, from runs[first_run] on: coco_ann_runs
+  size_t first_run;
 } CocoAnn;
 
 typedef struct CocoImage {
@@ -41,7 +45,12 @@ typedef struct Coco {
   int *part_points;         // polygon parts of all annotations
   size_t *part_first;       // index of the first coordinate in xy
   double *xy;               // x, y pairs
+  uint32_t *runs;           // of all masks that are run lists
   int num_parts;
+  size_t num_xy, num_runs; // numbers in xy and runs
+  char *origin;            // how an index served, for the report; NULL: none was asked for
+  void *map;               // the index that the arrays stand in, map_bytes long; NULL: they are the C library's
+  size_t map_bytes;
   // counts of what was odd, for the report
   int unknown_image, unknown_category, no_segmentation, bad_segmentation, duplicate_images, duplicate_categories;
 } Coco;
@@ -50,8 +59,9 @@ typedef struct Coco {
 // false with "FILE:LINE:COLUMN: expected …" on malformed JSON or wrong types.
 bool coco_load(Coco *c, const char *path, Err *err);
 void coco_free(Coco *c);
-int coco_find_image(const Coco *c, int64_t id);    // index or -1
-int coco_find_category(const Coco *c, int64_t id); // index or -1
+int coco_find_image(const Coco *c, int64_t id);     // index or -1
+int coco_find_category(const Coco *c, int64_t id);  // index or -1
+Rle coco_ann_runs(const Coco *c, const CocoAnn *a); // of a SEG_RLE, borrowed: not to be freed
 // The mask of an annotation at the given image size, as pycocotools' annToRLE: parts merged. Caller frees.
 // False when there is no usable segmentation (the caller may fall back on the box).
 bool coco_ann_rle(const Coco *c, const CocoAnn *a, int h, int w, Rle *out);
@@ -68,11 +78,13 @@ typedef struct CocoResult {
   double bbox[4]; // x y w h, original image pixels
   double score;
   bool has_bbox, has_segm;
-  Rle rle; // has_segm
+  bool shares_runs; // the runs of rle are part of CocoResults.runs
+  Rle rle;          // has_segm
 } CocoResult;
 typedef struct CocoResults {
   CocoResult *items;
   int n;
+  uint32_t *runs; // of the masks that were read as run lists; NULL: none
 } CocoResults;
 // Reads a result file: an array of {image_id, category_id, score, bbox and/or segmentation (both RLE forms or polygons)}.
 // `gt` gives image sizes for polygons. An object with a key "detections" holding that array is accepted too.

@@ -1,16 +1,32 @@
 // Annotations and detections from JSON: ids, boxes, flags, and segmentations in each of COCO's forms.
 #include "data/coco_read.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// Maps a regular file, which spares a copy of it; what is none, such as a pipe, or cannot be mapped is read.
+static bool open_text(CocoReader *r, const char *path, size_t *size, Err *err) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  struct stat st;
+  if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
+    void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (map != MAP_FAILED) r->text = map, r->map_bytes = *size = (size_t)st.st_size;
+  }
+  if (fd >= 0) close(fd);
+  if (!r->text) r->text = file_read(path, size, err);
+  return r->text != NULL;
+}
 
 bool coco_read_open(CocoReader *r, const char *path, Err *err) {
   *r = (CocoReader){0};
   size_t size;
-  r->text = file_read(path, &size, err);
-  if (!r->text) return false;
+  if (!open_text(r, path, &size, err)) return false;
   r->coco.path = xstrdup(path);
   json_open(&r->json, r->coco.path, r->text, size);
   return true;
@@ -18,7 +34,10 @@ bool coco_read_open(CocoReader *r, const char *path, Err *err) {
 
 void coco_read_close(CocoReader *r) {
   json_close(&r->json);
-  free(r->text);
+  if (r->map_bytes > 0)
+    munmap(r->text, r->map_bytes);
+  else
+    free(r->text);
   free(r->scores);
 }
 
@@ -61,26 +80,30 @@ static void read_bbox(Json *j, CocoAnn *a) {
   a->has_bbox = n == 4;
 }
 
+enum { NUMBERS_AT_ONCE = 64 };
+
 // One part: a closed polygon needs three points. False, and nothing kept, where it cannot be one.
 static bool read_part(CocoReader *r) {
   Json *j = &r->json;
   Coco *c = &r->coco;
   bool usable = true;
-  size_t first = r->num_xy;
+  size_t first = c->num_xy;
   if (json_begin_array(j))
-    while (json_next(j)) {
-      if (json_peek(j) != JSON_NUMBER) { // null is what some writers make of NaN
+    for (;;) {
+      array_reserve((void **)&c->xy, &r->xy_cap, c->num_xy + NUMBERS_AT_ONCE + 1, sizeof *c->xy);
+      c->num_xy += json_numbers(j, c->xy + c->num_xy, NUMBERS_AT_ONCE);
+      if (!json_next(j)) break;
+      if (json_peek(j) == JSON_NUMBER) {
+        c->xy[c->num_xy++] = json_number(j);
+      } else { // null is what some writers make of NaN
         usable = false;
         json_skip(j);
-        continue;
       }
-      array_reserve((void **)&c->xy, &r->xy_cap, r->num_xy + 1, sizeof *c->xy);
-      c->xy[r->num_xy++] = json_number(j);
     }
-  r->num_xy -= (r->num_xy - first) % 2; // an x without its y counts for nothing, as in pycocotools
-  size_t numbers = r->num_xy - first;
+  c->num_xy -= (c->num_xy - first) % 2; // an x without its y counts for nothing, as in pycocotools
+  size_t numbers = c->num_xy - first;
   if (!usable || numbers < 6 || numbers / 2 > INT_MAX) {
-    r->num_xy = first;
+    c->num_xy = first;
     return false;
   }
   array_reserve((void **)&c->part_points, &r->part_points_cap, (size_t)c->num_parts + 1, sizeof *c->part_points);
@@ -89,6 +112,19 @@ static bool read_part(CocoReader *r) {
   c->part_first[c->num_parts] = first;
   c->num_parts++;
   return true;
+}
+
+static int whole(double pixels) { return (int)MAX(-1e9, MIN(pixels, 1e9)); }
+
+static void measure_extent(const Coco *c, CocoAnn *a) {
+  const double *xy = c->xy + c->part_first[a->first_part];
+  double x1 = xy[0], y1 = xy[1], x2 = x1, y2 = y1;
+  for (const double *end = c->xy + c->num_xy; xy < end; xy += 2) {
+    x1 = MIN(x1, xy[0]), y1 = MIN(y1, xy[1]);
+    x2 = MAX(x2, xy[0]), y2 = MAX(y2, xy[1]);
+  }
+  a->extent[0] = whole(floor(x1)), a->extent[1] = whole(floor(y1));
+  a->extent[2] = whole(ceil(x2)), a->extent[3] = whole(ceil(y2));
 }
 
 // The parts that are polygons make the mask; false when any was not.
@@ -107,34 +143,53 @@ static bool read_polygons(CocoReader *r, CocoAnn *a) {
     }
   a->parts = r->coco.num_parts - a->first_part;
   a->kind = a->parts > 0 ? SEG_POLYGONS : SEG_NONE;
+  if (a->parts > 0) measure_extent(&r->coco, a);
   return usable;
 }
 
 // A run list as it stands in the file: the size that it must add up to may come after it.
 typedef struct RawRuns {
-  char *string;
-  size_t length;
-  uint32_t *counts;
-  size_t n, cap;
+  char *string; // or, when NULL, the counts at the end of coco.runs
+  size_t length, counts;
   int size[2]; // h, w
   bool usable;
 } RawRuns;
 
-static void read_counts(Json *j, RawRuns *raw) {
+static void read_counts(CocoReader *r, RawRuns *raw) {
+  Json *j = &r->json;
+  Coco *c = &r->coco;
   if (json_peek(j) == JSON_STRING) {
     const char *s = json_string(j, &raw->length);
     free(raw->string);
     raw->string = memcpy(xmalloc(raw->length + 1), s, raw->length + 1);
     return;
   }
-  raw->n = 0;
+  raw->counts = 0;
   if (json_begin_array(j))
     while (json_next(j)) {
       int64_t run = json_int(j);
-      raw->usable &= run >= 0 && run <= UINT32_MAX && raw->n < INT_MAX;
-      array_reserve((void **)&raw->counts, &raw->cap, raw->n + 1, sizeof *raw->counts);
-      raw->counts[raw->n++] = (uint32_t)run;
+      raw->usable &= run >= 0 && run <= UINT32_MAX && raw->counts < INT_MAX;
+      array_reserve((void **)&c->runs, &r->runs_cap, c->num_runs + raw->counts + 1, sizeof *c->runs);
+      c->runs[c->num_runs + raw->counts++] = (uint32_t)run;
     }
+}
+
+// Appends the runs to coco.runs where they add up to the annotation's size.
+static bool keep_runs(CocoReader *r, CocoAnn *a, const RawRuns *raw) {
+  Coco *c = &r->coco;
+  a->rle_h = raw->size[0], a->rle_w = raw->size[1], a->first_run = c->num_runs;
+  a->num_runs = (int)raw->counts;
+  bool usable;
+  if (raw->string) {
+    array_reserve((void **)&c->runs, &r->runs_cap, c->num_runs + raw->length, sizeof *c->runs);
+    usable = rle_decode(c->runs + c->num_runs, &a->num_runs, raw->string, raw->length, a->rle_h, a->rle_w, NULL);
+  } else {
+    usable = rle_adds_up(c->runs + c->num_runs, a->num_runs, a->rle_h, a->rle_w, NULL);
+  }
+  if (!usable) return false;
+  a->kind = SEG_RLE;
+  c->num_runs += (size_t)a->num_runs;
+  return true;
 }
 
 static bool read_rle(CocoReader *r, CocoAnn *a) {
@@ -143,7 +198,7 @@ static bool read_rle(CocoReader *r, CocoAnn *a) {
   if (json_begin_object(j))
     for (const char *key; (key = json_key(j));) {
       if (strcmp(key, "counts") == 0) {
-        read_counts(j, &raw);
+        read_counts(r, &raw);
       } else if (strcmp(key, "size") == 0 && json_begin_array(j)) {
         int n = 0;
         for (; json_next(j); n++) {
@@ -155,19 +210,14 @@ static bool read_rle(CocoReader *r, CocoAnn *a) {
         json_skip(j);
       }
     }
-  bool usable = raw.usable && !j->failed &&
-                (raw.string ? rle_from_string(&a->rle, raw.string, raw.length, raw.size[0], raw.size[1], NULL)
-                            : rle_from_counts(&a->rle, raw.counts, (int)raw.n, raw.size[0], raw.size[1], NULL));
-  if (usable) a->kind = SEG_RLE;
+  bool usable = raw.usable && !j->failed && keep_runs(r, a, &raw);
   free(raw.string);
-  free(raw.counts);
   return usable;
 }
 
 // False when there is something that is not a segmentation.
 static bool read_segmentation(CocoReader *r, CocoAnn *a) {
-  rle_free(&a->rle); // of an earlier, repeated key
-  a->kind = SEG_NONE;
+  a->kind = SEG_NONE; // whatever an earlier, repeated key gave
   switch (json_peek(&r->json)) {
   case JSON_ARRAY: return read_polygons(r, a);
   case JSON_OBJECT: return read_rle(r, a);

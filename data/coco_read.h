@@ -7,13 +7,13 @@
 typedef struct CocoReader {
   Json json;
   char *text;
+  size_t map_bytes; // of text, which is the file itself; 0: a copy of it
   Coco coco;
   double *scores; // [num_anns]; NaN where the object has none
-  size_t num_xy;  // numbers in coco.xy
-  size_t images_cap, categories_cap, anns_cap, scores_cap, part_points_cap, part_first_cap, xy_cap;
+  size_t images_cap, categories_cap, anns_cap, scores_cap, part_points_cap, part_first_cap, xy_cap, runs_cap;
 } CocoReader;
 
-// Reads the file into memory; false when that fails. coco_read_close releases all but `coco`.
+// Makes the file readable; false when that fails. coco_read_close releases all but `coco`.
 bool coco_read_open(CocoReader *r, const char *path, Err *err);
 void coco_read_close(CocoReader *r);
 

@@ -10,16 +10,15 @@ static void read_detections(CocoReader *r) {
     while (json_next(&r->json)) coco_read_object(r);
 }
 
-// Moves one detection out of the reader. Polygons become runs at their image's size, which only the ground truth knows.
+// Takes one detection out of the reader. Polygons become runs at their image's size, which only the ground truth knows.
 static bool take_result(CocoResult *result, CocoReader *r, int i, const Coco *gt, Err *err) {
   CocoAnn *a = &r->coco.anns[i];
   *result = (CocoResult){.image_id = a->image_id, .category_id = a->category_id, .score = r->scores[i]};
   result->has_bbox = a->has_bbox;
   memcpy(result->bbox, a->bbox, sizeof a->bbox);
   if (a->kind == SEG_RLE) {
-    result->rle = a->rle;
-    result->has_segm = true;
-    a->rle = (Rle){0};
+    result->rle = coco_ann_runs(&r->coco, a);
+    result->has_segm = result->shares_runs = true;
   } else if (gt && coco_find_image(gt, a->image_id) >= 0) {
     const CocoImage *image = &gt->images[coco_find_image(gt, a->image_id)];
     result->has_segm = coco_ann_rle(&r->coco, a, image->h, image->w, &result->rle);
@@ -55,6 +54,8 @@ bool coco_results_load(CocoResults *results, const char *path, const Coco *gt, E
   if (ok && !found) ok = err_set(err, "%s: neither an array of detections nor an object with \"detections\"", path);
   if (ok) results->items = xcalloc((size_t)r.coco.num_anns, sizeof *results->items);
   for (int i = 0; ok && i < r.coco.num_anns; i++) ok = take_result(&results->items[results->n++], &r, i, gt, err);
+  results->runs = r.coco.runs;
+  r.coco.runs = NULL; // moved
   if (!ok) coco_results_free(results);
   coco_free(&r.coco);
   coco_read_close(&r);
@@ -62,8 +63,10 @@ bool coco_results_load(CocoResults *results, const char *path, const Coco *gt, E
 }
 
 void coco_results_free(CocoResults *results) {
-  for (int i = 0; i < results->n; i++) rle_free(&results->items[i].rle);
+  for (int i = 0; i < results->n; i++)
+    if (!results->items[i].shares_runs) rle_free(&results->items[i].rle);
   free(results->items);
+  free(results->runs);
   *results = (CocoResults){0};
 }
 

@@ -280,35 +280,43 @@ static void match_cell(const Eval *e, const Cell *c) {
   free(taken);
 }
 
-// One precision-recall curve: detections by score, those beyond the limit or ignored left out. precision and recall are
-// scratch for n points.
-static void score_curve(Figures *out, Dt *const *dts, int n, EvalArea area, int max_dets, int t, int positives,
-                        double *precision, double *recall) {
-  int points = 0, tp = 0, fp = 0;
-  for (int i = 0; i < n; i++) {
-    const Dt *d = dts[i];
-    if (d->rank >= max_dets || (d->ignored[area] >> t & 1)) continue;
-    if (d->matched[area] >> t & 1)
-      tp++;
-    else
-      fp++;
-    recall[points] = (double)tp / positives;
-    precision[points++] = tp / ((double)fp + tp + DBL_EPSILON);
-  }
+// The mean of a curve over the recall points. Only matches are its points, recall (i + 1) / positives and precision[i]:
+// what comes between two of them has the recall of the first and less precision.
+static double mean_precision(double *precision, int points, int positives) {
   for (int i = points - 1; i > 0; i--) precision[i - 1] = MAX(precision[i - 1], precision[i]);
   double sum = 0;
   for (int r = 0, i = 0; r < RECALLS; r++) {
-    while (i < points && recall[i] < recall_point(r)) i++;
+    while (i < points && (double)(i + 1) / positives < recall_point(r)) i++;
     if (i == points) break; // precision is 0 beyond the recall that was reached
     sum += precision[i];
   }
-  out->precision[t] = sum / RECALLS;
-  out->recall[t] = points ? recall[points - 1] : 0;
+  return sum / RECALLS;
+}
+
+// A precision-recall curve for each threshold: detections by score, those beyond the limit or ignored left out.
+// precision is scratch, [THRESHOLDS, n].
+static void score_curves(Figures *out, Dt *const *dts, int n, EvalArea area, int max_dets, int positives,
+                         double *precision) {
+  int tp[THRESHOLDS] = {0}, seen[THRESHOLDS] = {0};
+  for (int i = 0; i < n; i++) {
+    const Dt *d = dts[i];
+    if (d->rank >= max_dets) continue;
+    unsigned counted = ~(unsigned)d->ignored[area], matched = d->matched[area] & counted;
+    for (int t = 0; t < THRESHOLDS; t++) seen[t] += (int)(counted >> t & 1);
+    for (; matched != 0; matched &= matched - 1) {
+      int t = __builtin_ctz(matched), fp = seen[t] - ++tp[t];
+      precision[(size_t)t * (size_t)n + (size_t)tp[t] - 1] = tp[t] / ((double)fp + tp[t] + DBL_EPSILON);
+    }
+  }
+  for (int t = 0; t < THRESHOLDS; t++) {
+    out->precision[t] = mean_precision(precision + (size_t)t * (size_t)n, tp[t], positives);
+    out->recall[t] = (double)tp[t] / positives;
+  }
 }
 
 // dts are sorted by score here; gts and dts are those of one category.
 static void score_category(CategoryFigures *out, const Gt *gts, int num_gts, Dt **dts, int n) {
-  double *precision = xmalloc((size_t)n * sizeof *precision), *recall = xmalloc((size_t)n * sizeof *recall);
+  double *precision = xmalloc(THRESHOLDS * (size_t)n * sizeof *precision);
   qsort(dts, (size_t)n, sizeof *dts, compare_dt_score);
   for (int a = 0; a < EVAL_AREAS; a++) {
     int positives = 0;
@@ -316,12 +324,10 @@ static void score_category(CategoryFigures *out, const Gt *gts, int num_gts, Dt 
     for (int m = 0; m < LIMITS; m++) {
       Figures *f = &out->at[a][m];
       f->defined = positives > 0;
-      for (int t = 0; f->defined && t < THRESHOLDS; t++)
-        score_curve(f, dts, n, (EvalArea)a, limits[m], t, positives, precision, recall);
+      if (f->defined) score_curves(f, dts, n, (EvalArea)a, limits[m], positives, precision);
     }
   }
   free(precision);
-  free(recall);
 }
 
 static void score_categories(const Eval *e, CategoryFigures *figures) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "data/bitmap.h"
+#include "data/coco_index.h"
 #include "data/image.h"
 
 static float clip(float v, float high) { return v < 0 ? 0 : v > high ? high : v; } // NaN stays NaN
@@ -29,7 +30,7 @@ static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
   float y1 = clip(y, bottom), y2 = clip(y + fmaxf(h - d->box_extra, 0), bottom);
   if (!(x2 > x1 && y2 > y1)) return d->dropped_boxes++, false; // negated so that NaN is dropped too
   *o = (Object){ann, a->category + 1, {x1, y1, x2, y2}};
-  d->box_masks += a->kind == SEG_NONE || (a->kind == SEG_RLE && (a->rle.h != im->h || a->rle.w != im->w));
+  d->box_masks += a->kind == SEG_NONE || (a->kind == SEG_RLE && (a->rle_h != im->h || a->rle_w != im->w));
   return true;
 }
 
@@ -86,14 +87,15 @@ static int64_t most_words(const Coco *c, const CocoImage *im, const Object *o) {
   Extent e = {o->box[0], o->box[1], o->box[2], o->box[3]};
   if (a->kind == SEG_RLE) {
     double b[4];
-    rle_bbox(&a->rle, b);
+    Rle runs = coco_ann_runs(c, a);
+    rle_bbox(&runs, b);
     extend(&e, b[0], b[1]);
     extend(&e, b[0] + b[2], b[1] + b[3]);
   }
-  if (a->kind == SEG_POLYGONS)
-    for (int p = a->first_part; p < a->first_part + a->parts; p++)
-      for (int k = 0; k < c->part_points[p]; k++)
-        extend(&e, c->xy[c->part_first[p] + 2 * k], c->xy[c->part_first[p] + 2 * k + 1]);
+  if (a->kind == SEG_POLYGONS) {
+    extend(&e, a->extent[0], a->extent[1]);
+    extend(&e, a->extent[2], a->extent[3]);
+  }
   // A pixel on every side for the rounding of polygons to fifths of a pixel. Outside the image there is no mask.
   int x1 = (int)fmax(floor(e.x1) - 1, 0), x2 = (int)fmin(ceil(e.x2) + 1, im->w);
   int y1 = (int)fmax(floor(e.y1) - 1, 0), y2 = (int)fmin(ceil(e.y2) + 1, im->h);
@@ -149,12 +151,17 @@ static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
 // A few files that are not there are bad images like others; where most are, the copy broke off or this is another
 // folder, which should show before the first step.
 static bool check_files(Dataset *d, bool strict, Err *err) {
-  int first = 0;
+  int missing = 0, first = d->num_images;
+#pragma omp parallel for reduction(+ : missing) reduction(min : first)
   for (int i = 0; i < d->num_images; i++) {
     char *path = dataset_path(d, i);
-    if (!path_is_file(path) && d->missing++ == 0) first = i;
+    if (!path_is_file(path)) {
+      missing++;
+      first = MIN(first, i);
+    }
     free(path);
   }
+  d->missing = missing;
   if (strict ? d->missing == 0 : d->missing <= d->num_images / 2) return true;
   char *path = dataset_path(d, first);
   err_set(err, "%s: no such file; %d of %d images of %s are missing", path, d->missing, d->num_images, d->coco.path);
@@ -195,8 +202,9 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
                  .polygons = options->polygons};
   if (d->sizes.n > 0) d->resize.size = sizes_largest(&d->sizes);
   char *annotations = NULL;
-  bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) && coco_load(&d->coco, annotations, err) &&
-            list_images(d, options, err) && check_files(d, options->strict, err);
+  bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) &&
+            coco_open(&d->coco, annotations, options->index, err) && list_images(d, options, err) &&
+            check_files(d, options->strict, err);
   free(annotations);
   if (!ok) return dataset_close(d), false;
   d->classes = d->coco.num_categories + 1;
@@ -240,5 +248,6 @@ void dataset_print(const Dataset *d, FILE *out) {
   for (int i = 0; i < COUNT(odd); i++)
     if (odd[i].n) fprintf(out, "; %d %s", odd[i].n, odd[i].what);
   fprintf(out, "\n");
+  if (d->coco.origin) fprintf(out, "annotations: %s\n", d->coco.origin);
   for (int i = 0; i < d->num_canvases; i++) fprintf(out, "canvas %d x %d (h x w)\n", d->canvas[i].h, d->canvas[i].w);
 }

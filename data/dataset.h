@@ -49,12 +49,13 @@ typedef struct DatasetOptions {
   Sizes sizes;  // multi-scale: instead of resize.size. Canvases are for the largest, so that the batches of an epoch do
                 // not depend on what is drawn
   bool upright; // annotations are of pictures turned as their EXIF orientation says; COCO's are of pixels as stored
-  float box_extra;  // x2 = x + width - box_extra: 1 where corners are pixels
-  bool polygons;    // masks are wanted as polygons, where they are given so
-  int max_canvases; // 1 … MAX_CANVASES
-  bool strict;      // a file that is missing or of no known size is an error; otherwise only when most are missing
-  bool keep_empty;  // also images without a usable object (evaluation; presets that train on background)
-  int limit;        // only the first `limit` usable images by id; 0 = all
+  float box_extra;   // x2 = x + width - box_extra: 1 where corners are pixels
+  bool polygons;     // masks are wanted as polygons, where they are given so
+  int max_canvases;  // 1 … MAX_CANVASES
+  bool strict;       // a file that is missing or of no known size is an error; otherwise only when most are missing
+  bool keep_empty;   // also images without a usable object (evaluation; presets that train on background)
+  int limit;         // only the first `limit` usable images by id; 0 = all
+  const char *index; // folder for the index of the annotations (data/coco_index.h); NULL: none
 } DatasetOptions;
 
 // Reads the annotations of a split and decides what is usable, as torchvision's reference training does

@@ -314,14 +314,35 @@ static double parse_slowly(const Number *n) {
   return value;
 }
 
-// Integers to 2^53 and powers of ten to 10^22 are exact in a double, so that one multiplication or division of them
-// rounds once, correctly (Clinger, How to Read Floating Point Numbers Accurately, 1990).
+enum { EXACT_POWERS = 22, MOST_DIGITS = 19 }; // digits: those of a uint64_t, whatever they are
+
+// Powers of ten to 10^22 are exact in a double.
+static const double powers[EXACT_POWERS + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                                1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+// digits / 10^places, correctly rounded: 62 to 64 bits of the quotient, the last one set when anything remains, are
+// more than the 53 that the conversion rounds to. digits > 0, places 1 … 19, so that 10^places fits 64 bits.
+static double divide_exactly(uint64_t digits, int places) {
+  uint64_t divisor = 1;
+  for (int i = 0; i < places; i++) divisor *= 10;
+  int up = __builtin_clzll(digits), divisor_up = __builtin_clzll(divisor);
+  unsigned __int128 dividend = (unsigned __int128)(digits << up) << 63;
+  divisor <<= divisor_up;
+  uint64_t quotient = (uint64_t)(dividend / divisor);
+  return ldexp((double)(quotient | (dividend % divisor != 0)), divisor_up - up - 63);
+}
+
+// Integers to 2^53 are exact in a double too, so that one multiplication or division of them rounds once, correctly
+// (Clinger, How to Read Floating Point Numbers Accurately, 1990). What has more digits, as Python writes most doubles,
+// is divided in integers; the rest is for the C library.
 static double number_value(const Number *n) {
-  static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                  1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-  if (!n->exact || n->digits > (UINT64_C(1) << 53) || n->exponent < -22 || n->exponent > 22) return parse_slowly(n);
-  double digits = (double)n->digits;
-  double value = n->exponent < 0 ? digits / powers[-n->exponent] : digits * powers[n->exponent];
+  double value, digits = (double)n->digits;
+  if (n->exact && n->digits <= UINT64_C(1) << 53 && n->exponent >= -EXACT_POWERS && n->exponent <= EXACT_POWERS)
+    value = n->exponent < 0 ? digits / powers[-n->exponent] : digits * powers[n->exponent];
+  else if (n->exact && n->exponent < 0 && n->exponent >= -MOST_DIGITS)
+    value = divide_exactly(n->digits, (int)-n->exponent);
+  else
+    return parse_slowly(n);
   return n->negative ? -value : value;
 }
 
@@ -333,6 +354,42 @@ double json_number(Json *j) {
   j->at = n.text;
   json_fail(j, "expected a number below 1.8e308, found %.*s", (int)MIN(n.end - n.text, 40), n.text);
   return 0;
+}
+
+// A number such as -12.75 at p, where at least MOST_DIGITS + 3 bytes can be read; NULL for any other kind.
+static const char *plain_number(const char *p, double *value) {
+  bool negative = *p == '-';
+  const char *begin = p += negative, *point = NULL;
+  uint64_t digits = 0;
+  for (; p < begin + MOST_DIGITS; p++) {
+    if (*p == '.' && !point && p > begin)
+      point = p;
+    else if (*p >= '0' && *p <= '9')
+      digits = 10 * digits + (uint64_t)(*p - '0');
+    else
+      break;
+  }
+  const char *whole = point ? point : p; // the end of its digits
+  bool odd = whole == begin || point == p - 1 || (*begin == '0' && whole > begin + 1);
+  if (odd || digits > UINT64_C(1) << 53 || (*p != ',' && *p != ']' && *p != ' ')) return NULL;
+  *value = (double)digits;
+  if (point) *value /= powers[p - point - 1];
+  if (negative) *value = -*value;
+  return p;
+}
+
+size_t json_numbers(Json *j, double *values, size_t max) {
+  size_t n = 0;
+  while (n < max && !j->failed && j->end - j->at > MOST_DIGITS + 5) {
+    const char *p = j->at;
+    if (!j->first && *p++ != ',') break;
+    if (*p == ' ') p++; // as Python's json writes it
+    if (!(p = plain_number(p, &values[n]))) break;
+    j->at = p;
+    j->first = false;
+    n++;
+  }
+  return n;
 }
 
 int64_t json_int(Json *j) {

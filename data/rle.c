@@ -1,6 +1,7 @@
 // Run-length masks: encoding, polygons to runs, set operations, COCO's string form, areas, boxes, IoU.
 // Results equal cocoapi's maskApi.c (Dollár and Lin, 2014) for every mask whose runs add up to h·w.
 #include "data/rle.h"
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -238,44 +239,59 @@ char *rle_to_string(const Rle *r) {
   return s;
 }
 
-bool rle_from_string(Rle *r, const char *s, size_t len, int h, int w, Err *err) {
-  Builder b = {.rle = {.h = h, .w = w}};
-  *r = (Rle){0};
+// Reads the number at s[*at] and steps over it; false when there is none.
+static bool decode_number(const char *s, size_t len, size_t *at, int64_t *number) {
+  int group = s[*at] - '0';
+  if (group >= 0 && group < 32) { // the only group, as most of the time
+    ++*at;
+    *number = (group ^ 16) - 16;
+    return true;
+  }
+  *number = 0;
+  for (int shift = 0; shift <= 30; shift += 5) {
+    group = *at < len ? s[(*at)++] - '0' : -1;
+    if (group < 0 || group > 63) return false;
+    *number |= (int64_t)(group & 31) << shift;
+    if (group & 32) continue;
+    if (group & 16) *number -= INT64_C(32) << shift;
+    return true;
+  }
+  return false;
+}
+
+bool rle_decode(uint32_t *runs, int *n, const char *s, size_t len, int h, int w, Err *err) {
   uint64_t sum = 0, pixels = (uint64_t)h * (uint64_t)w;
+  *n = 0;
   for (size_t at = 0; at < len;) {
     size_t begin = at;
-    int64_t x = 0;
-    for (int shift = 0;; shift += 5) {
-      int group = at < len ? s[at] - '0' : -1;
-      if (group < 0 || group > 63 || shift > 30) {
-        rle_free(&b.rle);
-        return err_set(err, "malformed run-length string: no number at its character %zu", begin);
-      }
-      at++;
-      x |= (int64_t)(group & 31) << shift;
-      if (group & 32) continue;
-      if (group & 16) x -= INT64_C(32) << shift;
-      break;
-    }
-    if (b.rle.n > 2) x += b.rle.runs[b.rle.n - 2];
-    if (x < 0 || (sum += (uint64_t)x) > pixels) break;
-    push_run(&b, (uint32_t)x);
-    if (at == len && sum == pixels && pixels <= UINT32_MAX) {
-      *r = b.rle;
-      return true;
-    }
+    int64_t x;
+    if (!decode_number(s, len, &at, &x))
+      return err_set(err, "malformed run-length string: no number at its character %zu", begin);
+    if (*n > 2) x += runs[*n - 2];
+    if (x < 0 || (sum += (uint64_t)x) > pixels || *n == INT_MAX) break;
+    runs[(*n)++] = (uint32_t)x;
+    if (at == len && sum == pixels && pixels <= UINT32_MAX) return true;
   }
-  rle_free(&b.rle);
   return err_set(err, "run-length string does not add up to its size, %d x %d pixels (h x w)", h, w);
 }
 
-bool rle_from_counts(Rle *r, const uint32_t *counts, int n, int h, int w, Err *err) {
+bool rle_from_string(Rle *r, const char *s, size_t len, int h, int w, Err *err) {
+  *r = (Rle){.h = h, .w = w, .runs = xmalloc(len * sizeof *r->runs)};
+  bool ok = rle_decode(r->runs, &r->n, s, len, h, w, err);
+  if (!ok) rle_free(r);
+  return ok;
+}
+
+bool rle_adds_up(const uint32_t *counts, int n, int h, int w, Err *err) {
   uint64_t sum = 0, pixels = (uint64_t)h * (uint64_t)w;
   for (int i = 0; i < n; i++) sum += counts[i];
+  return (n > 0 && sum == pixels && pixels <= UINT32_MAX) ||
+         err_set(err, "runs add up to %llu, not to their size, %d x %d pixels (h x w)", (unsigned long long)sum, h, w);
+}
+
+bool rle_from_counts(Rle *r, const uint32_t *counts, int n, int h, int w, Err *err) {
   *r = (Rle){0};
-  if (n == 0 || sum != pixels || pixels > UINT32_MAX)
-    return err_set(err, "runs add up to %llu, not to their size, %d x %d pixels (h x w)", (unsigned long long)sum, h,
-                   w);
+  if (!rle_adds_up(counts, n, h, w, err)) return false;
   *r = rle_copy(&(Rle){.h = h, .w = w, .n = n, .runs = (uint32_t *)counts});
   return true;
 }
@@ -291,17 +307,21 @@ uint64_t rle_area(const Rle *r) {
 void rle_bbox(const Rle *r, double bbox[4]) {
   memset(bbox, 0, 4 * sizeof *bbox);
   const uint32_t h = (uint32_t)r->h;
-  uint32_t left = UINT32_MAX, top = UINT32_MAX, right = 0, bottom = 0, at = 0;
+  uint32_t left = UINT32_MAX, top = UINT32_MAX, right = 0, bottom = 0, x = 0, y = 0; // where the run begins
   bool any = false;
-  for (int i = 0; i < r->n; at += r->runs[i++]) {
-    if (i % 2 == 0 || r->runs[i] == 0) continue;
-    uint32_t last = at + r->runs[i] - 1;
-    bool wraps = at / h != last / h; // from one column into the next: then it holds a bottom and a top pixel
-    left = MIN(left, at / h);
-    right = MAX(right, last / h);
-    top = MIN(top, wraps ? 0 : at % h);
-    bottom = MAX(bottom, wraps ? h - 1 : last % h);
-    any = true;
+  for (int i = 0; h > 0 && i < r->n; i++) {
+    uint32_t after = y + r->runs[i], columns = after < h ? 0 : after < 2 * h ? 1 : after / h; // division is slow
+    if (i % 2 != 0 && r->runs[i] != 0) {
+      uint32_t last = after - columns * h;
+      bool ends = last == 0, wraps = columns > ends; // wraps into the next column: a bottom and a top pixel are in it
+      left = MIN(left, x);
+      right = MAX(right, x + columns - ends);
+      top = MIN(top, wraps ? 0 : y);
+      bottom = MAX(bottom, wraps || ends ? h - 1 : last - 1);
+      any = true;
+    }
+    x += columns;
+    y = after - columns * h;
   }
   if (!any) return;
   bbox[0] = left;

@@ -31,6 +31,9 @@ Rle rle_merge_in(Scratch *scratch, const Rle *parts, int count, bool intersect);
 // COCO's compressed string. rle_from_string fails when the text is malformed or does not add up to h·w.
 char *rle_to_string(const Rle *r); // caller frees
 bool rle_from_string(Rle *r, const char *s, size_t len, int h, int w, Err *err);
+// The same into memory of the caller's, with room for as many runs as the string has characters.
+bool rle_decode(uint32_t *runs, int *n, const char *s, size_t len, int h, int w, Err *err);
+bool rle_adds_up(const uint32_t *counts, int n, int h, int w, Err *err); // to h·w pixels, as a mask's runs must
 bool rle_from_counts(Rle *r, const uint32_t *counts, int n, int h, int w, Err *err);
 
 uint64_t rle_area(const Rle *r);

@@ -67,33 +67,6 @@ void scores_free(Scores *s) {
   cocoeval_free(&s->segm);
 }
 
-static void record_scores(Log *log, int64_t step, const Scores *s) {
-  Record *j = log_begin(log, step, "eval");
-  const EvalSummary *both[] = {&s->bbox, &s->segm};
-  for (int k = 0; k < 2; k++)
-    for (int i = 0; i < EVAL_STATS; i++) {
-      char key[32];
-      snprintf(key, sizeof key, "%s_%s", k ? "segm" : "bbox", eval_stats[i].key);
-      record_num(j, key, both[k]->stats[i]);
-    }
-  log_commit(log);
-}
-
-bool evaluate_log(Engine *e, const Dataset *d, int threads, Log *log, int64_t step, Err *err) {
-  CocoResults found;
-  Scores scores;
-  params_refresh(&e->params); // running statistics have moved
-  double start = now_seconds();
-  if (!evaluate_run(e, d, threads, NULL, &found, err) || !evaluate_score(d, &found, &scores, err)) return false;
-  log_note(log, "step %lld: bbox AP %.3f (AP50 %.3f)  mask AP %.3f (AP50 %.3f)  on %d images in %.1f s",
-           (long long)step, scores.bbox.stats[0], scores.bbox.stats[1], scores.segm.stats[0], scores.segm.stats[1],
-           d->num_images, now_seconds() - start);
-  record_scores(log, step, &scores);
-  scores_free(&scores);
-  coco_results_free(&found);
-  return true;
-}
-
 bool evaluate_categories(const Engine *e, const Dataset *d, Err *err) {
   const Coco *c = &d->coco;
   for (int i = 0; i < c->num_categories; i++) {

@@ -3,7 +3,6 @@
 #include "data/coco.h"
 #include "data/cocoeval.h"
 #include "engine/engine.h"
-#include "nn/log.h"
 
 // Called after each batch, for overlays, progress and timing; may be NULL.
 typedef struct Visitor {
@@ -23,7 +22,5 @@ typedef struct Scores {
 } Scores;
 bool evaluate_score(const Dataset *d, const CocoResults *results, Scores *out, Err *err);
 void scores_free(Scores *s);
-// Both, in the middle of a training run: a line for people and an "eval" record of all figures.
-bool evaluate_log(Engine *e, const Dataset *d, int threads, Log *log, int64_t step, Err *err);
 // Every category of the data set must be one of the engine's; false with a message that names the first that is not.
 bool evaluate_categories(const Engine *e, const Dataset *d, Err *err);

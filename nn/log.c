@@ -9,15 +9,19 @@
 
 static const double TERMINAL_SECONDS = 0.1, PLAIN_SECONDS = 10, MEAN_SECONDS = 10;
 
-// Length of the part of the log to keep: whole lines up to the first record of a later step.
-static off_t kept_length(FILE *f, int64_t resume) {
+// Length of the part of the log to keep: whole lines up to the first record of a later step. *evaluated: the last step
+// there with an "eval" record.
+static off_t kept_length(FILE *f, int64_t resume, int64_t *evaluated) {
   char *line = NULL;
   size_t cap = 0;
   ssize_t n;
   off_t kept = 0;
   while ((n = getline(&line, &cap, f)) > 0 && line[n - 1] == '\n') {
     int64_t step;
-    if (sscanf(line, "{\"step\":%" SCNd64, &step) == 1 && step > resume) break;
+    char kind[8] = "";
+    int found = sscanf(line, "{\"step\":%" SCNd64 ",\"kind\":\"%7[a-z]\"", &step, kind);
+    if (found >= 1 && step > resume) break;
+    if (strcmp(kind, "eval") == 0) *evaluated = step;
     kept += n;
   }
   free(line);
@@ -25,12 +29,12 @@ static off_t kept_length(FILE *f, int64_t resume) {
 }
 
 bool log_open(Log *log, const char *dir, int64_t resume, Err *err) {
-  *log = (Log){.people = stderr, .terminal = isatty(STDERR_FILENO), .opened = now_seconds()};
+  *log = (Log){.people = stderr, .terminal = isatty(STDERR_FILENO), .opened = now_seconds(), .evaluated = -1};
   if (!dir) return true;
   if (!make_dirs(dir, err)) return false;
   char *path = xasprintf("%s/log.jsonl", dir);
   FILE *f = fopen(path, "a+"); // appends wherever the reading below leaves the position
-  off_t kept = f && resume >= 0 ? kept_length(f, resume) : 0;
+  off_t kept = f && resume >= 0 ? kept_length(f, resume, &log->evaluated) : 0;
   bool ok = f && !ferror(f) && ftruncate(fileno(f), kept) == 0 && fseeko(f, 0, SEEK_END) == 0;
   if (ok)
     log->records = f;
@@ -46,13 +50,23 @@ static void end_line(Log *log) {
   log->line_open = false;
 }
 
+static void write_held(Log *log) {
+  if (log->held_bytes > 0) fwrite(log->held, 1, log->held_bytes, log->records);
+  log->held_bytes = 0;
+}
+
 bool log_close(Log *log, Err *err) {
   end_line(log);
   record_free(&log->record);
-  if (!log->records) return true;
-  bool written = !ferror(log->records);
-  written = fclose(log->records) == 0 && written;
-  log->records = NULL;
+  bool written = true;
+  if (log->records) {
+    write_held(log);
+    written = !ferror(log->records);
+    written = fclose(log->records) == 0 && written;
+    log->records = NULL;
+  }
+  free(log->held);
+  log->held = NULL;
   return written || err_set(err, "log.jsonl: could not be written to its end; is the disk full?");
 }
 
@@ -114,9 +128,26 @@ Record *log_begin(Log *log, int64_t step, const char *kind) {
   return &log->record;
 }
 
+static void hold_line(Log *log, const char *line) {
+  size_t bytes = strlen(line);
+  array_reserve((void **)&log->held, &log->held_cap, log->held_bytes + bytes + 1, 1);
+  memcpy(log->held + log->held_bytes, line, bytes);
+  log->held[log->held_bytes + bytes] = '\n';
+  log->held_bytes += bytes + 1;
+}
+
 void log_commit(Log *log) {
   const char *line = record_end(&log->record);
   if (!log->records) return;
+  if (log->holding) {
+    hold_line(log, line);
+    return;
+  }
   fprintf(log->records, "%s\n", line);
+  write_held(log);
   fflush(log->records); // a killed run loses nothing, and `tail -f` sees it
 }
+
+void log_hold(Log *log) { log->holding = true; }
+
+void log_release(Log *log) { log->holding = false; }

@@ -24,6 +24,10 @@ typedef struct Log {
   double last_seen;     // when the last report came, and
   double last_shown;    // when one was last printed: now_seconds(), 0 = never
   int64_t images, step; // of the last report
+  int64_t evaluated;    // step of the last "eval" record that log_open kept, or -1
+  bool holding;
+  char *held; // lines that wait behind the next one
+  size_t held_bytes, held_cap;
 } Log;
 
 // Opens DIR/log.jsonl, which must not be open elsewhere, and keeps those of its records that belong to steps ≤ resume;
@@ -43,3 +47,8 @@ void log_note(Log *log, const char *fmt, ...) PRINTF_LIKE(2, 3);
 // decrease from one record to the next.
 Record *log_begin(Log *log, int64_t step, const char *kind);
 void log_commit(Log *log);
+
+// For a record that takes time to compute while later steps go on: from log_hold to log_release records wait in memory,
+// and what waited is written behind the first record that is committed after that.
+void log_hold(Log *log);
+void log_release(Log *log);

@@ -175,8 +175,10 @@ TEST(coco_reads_odd_documents) {
   EXPECT(crowd->crowd && crowd->has_bbox && crowd->category == 0 && crowd->id == 5 && isnan(crowd->area));
   EXPECT_NEAR(crowd->bbox[2], 3.5, 0);
   EXPECT(none->kind == SEG_NONE && none->category == -1 && none->category_id == 8 && none->id == 3);
-  EXPECT(!text_rle->has_bbox && text_rle->kind == SEG_RLE && rle_area(&text_rle->rle) == 6);
+  Rle text_runs = coco_ann_runs(&c, text_rle);
+  EXPECT(!text_rle->has_bbox && text_rle->kind == SEG_RLE && rle_area(&text_runs) == 6);
   EXPECT(polygons->kind == SEG_POLYGONS && polygons->parts == 2 && !polygons->crowd && isnan(polygons->area));
+  EXPECT(!memcmp(polygons->extent, (int[]){0, 0, 2, 2}, sizeof polygons->extent));
   Rle mask;
   EXPECT(!coco_ann_rle(&c, none, 2, 3, &mask));
   EXPECT(!coco_ann_rle(&c, crowd, 3, 2, &mask)); // runs fit only the size that they were made for

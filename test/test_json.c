@@ -156,10 +156,30 @@ static double number_of(const char *text, bool *ok) {
   return value;
 }
 
+// Reads an array of the number with json_numbers as far as that goes, and the rest one by one: all bits must be those
+// of strtod.
+static bool right_in_lists(const char *text) {
+  char *list = xasprintf("[%s,%s, %s , %s\n, %s]", text, text, text, text, text);
+  double want = strtod(text, NULL), values[8];
+  size_t n = 0;
+  Json j;
+  json_open(&j, "doc", list, strlen(list));
+  for (json_begin_array(&j);;) {
+    n += json_numbers(&j, values + n, COUNT(values) - n);
+    if (!json_next(&j) || n == COUNT(values)) break;
+    values[n++] = json_number(&j);
+  }
+  bool right = json_done(&j) && n == 5;
+  for (size_t i = 0; i < n; i++) right &= memcmp(&values[i], &want, sizeof want) == 0;
+  json_close(&j);
+  free(list);
+  return right;
+}
+
 static void expect_as_strtod(const char *text) {
   bool ok;
   double got = number_of(text, &ok), want = strtod(text, NULL);
-  EXPECT(ok);
+  EXPECT(ok && right_in_lists(text));
   if (memcmp(&got, &want, sizeof got) != 0) { // bits, so that -0 counts
     printf("  %s\n", text);
     EXPECT_NEAR(got, want, -1);
@@ -196,6 +216,29 @@ TEST(json_numbers_are_correctly_rounded) {
     expect_as_strtod(text);
     snprintf(text, sizeof text, "%.*f", (int)(i % 12), (double)(bits >> 40) / 1000); // as coordinates are written
     expect_as_strtod(text);
+    snprintf(text, sizeof text, "%.*f", (int)(i % 20), (double)(float)((double)bits / 0x1p58)); // 15 to 20 digits
+    expect_as_strtod(text);
+  }
+}
+
+// What json_numbers leaves to json_next and json_number keeps its message and place.
+TEST(json_number_lists_stop_before_mistakes) {
+  static const char *wrong[][2] = {
+      {"01", "doc:1:9: expected ',' or ']', found '1'"},   {"1.", "doc:1:10: expected a digit, found ','"},
+      {".5", "doc:1:8: expected a number, found '.'"},     {"1..5", "doc:1:10: expected a digit, found '.'"},
+      {"--1", "doc:1:9: expected a digit, found '-'"},     {"", "doc:1:8: expected a number, found ','"},
+      {"1 2", "doc:1:10: expected ',' or ']', found '2'"}, {"null", "doc:1:8: expected a number, found 'null'"}};
+  for (int i = 0; i < COUNT(wrong); i++) {
+    char *list = xasprintf("[1.5,2,%s,3,4,5,6,7,8,9,10,11,12,13,14]", wrong[i][0]);
+    double values[32];
+    Json j;
+    json_open(&j, "doc", list, strlen(list));
+    json_begin_array(&j);
+    for (size_t n = json_numbers(&j, values, COUNT(values)); json_next(&j) && n < COUNT(values);)
+      values[n++] = json_number(&j);
+    EXPECT_STR(j.err.msg, wrong[i][1]);
+    json_close(&j);
+    free(list);
   }
 }
 

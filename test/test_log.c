@@ -121,6 +121,42 @@ TEST(log_resume_drops_later_steps) {
   free(dir);
 }
 
+static void commit(Log *log, int64_t step, const char *kind) {
+  log_begin(log, step, kind);
+  log_commit(log);
+}
+
+// What was committed between hold and release stands behind the record that took its time, or is written at the end.
+TEST(log_holds_records_back) {
+  Err err;
+  Log log;
+  char *dir = scratch("held");
+  CHECK(log_open(&log, dir, -1, &err));
+  commit(&log, 5, "train");
+  log_hold(&log);
+  commit(&log, 6, "train");
+  commit(&log, 7, "train");
+  char *text = read_log(dir);
+  EXPECT_STR(text, "{\"step\":5,\"kind\":\"train\"}\n");
+  free(text);
+  log_release(&log);
+  commit(&log, 5, "eval");
+  log_hold(&log);
+  commit(&log, 8, "train");
+  EXPECT(log_close(&log, &err));
+  text = read_log(dir);
+  EXPECT_STR(text, "{\"step\":5,\"kind\":\"train\"}\n{\"step\":5,\"kind\":\"eval\"}\n{\"step\":6,\"kind\":\"train\"}\n"
+                   "{\"step\":7,\"kind\":\"train\"}\n{\"step\":8,\"kind\":\"train\"}\n");
+  free(text);
+  static const int64_t resumes[][2] = {{7, 5}, {5, 5}, {4, -1}}; // the step resumed at, the last evaluation there
+  for (int i = 0; i < COUNT(resumes); i++) {
+    CHECK(log_open(&log, dir, resumes[i][0], &err));
+    EXPECT_INT(log.evaluated, resumes[i][1]);
+    EXPECT(log_close(&log, &err));
+  }
+  free(dir);
+}
+
 TEST(log_reports_what_cannot_be_written) {
   Err err;
   Log log;
