@@ -132,7 +132,7 @@ static void group_annotations(Coco *c) {
     CocoAnn *a = &c->anns[i];
     if (image_of[i] < 0) {
       rle_free(&a->rle);
-      c->unknown_image++;
+      if (c->unknown_image++ == 0) c->unknown_image_ann = a->id;
       continue;
     }
     a->category = coco_find_category(c, a->category_id);
@@ -146,27 +146,36 @@ static void group_annotations(Coco *c) {
   c->num_anns = first;
 }
 
+// A list of the file that training needs, and how one of its elements is read.
+typedef struct Section {
+  const char *name;
+  void (*read)(CocoReader *r);
+} Section;
+enum { IMAGES, SECTIONS = 3 };
+static const Section sections[SECTIONS] = {
+    [IMAGES] = {"images", read_image}, {"categories", read_category}, {"annotations", coco_read_object}};
+
 bool coco_load(Coco *c, const char *path, Err *err) {
   *c = (Coco){0};
   CocoReader r;
   if (!coco_read_open(&r, path, err)) return false;
   Json *j = &r.json;
-  bool has_images = false;
+  bool seen[SECTIONS] = {false};
   if (json_begin_object(j))
     for (const char *key; (key = json_key(j));) {
-      if (strcmp(key, "images") == 0 && json_begin_array(j)) {
-        has_images = true;
-        while (json_next(j)) read_image(&r);
-      } else if (strcmp(key, "categories") == 0 && json_begin_array(j)) {
-        while (json_next(j)) read_category(&r);
-      } else if (strcmp(key, "annotations") == 0 && json_begin_array(j)) {
-        while (json_next(j)) coco_read_object(&r);
-      } else {
+      int s = 0;
+      while (s < SECTIONS && strcmp(key, sections[s].name) != 0) s++;
+      if (s == SECTIONS) {
         json_skip(j);
+      } else if (seen[s]) { // Python would silently forget the first
+        json_fail(j, "a second list of \"%s\"; merge the two", sections[s].name);
+      } else if (json_begin_array(j)) {
+        seen[s] = true;
+        while (json_next(j)) sections[s].read(&r);
       }
     }
   bool ok = json_done(j) || err_set(err, "%s", j->err.msg);
-  if (ok && !has_images) ok = err_set(err, "%s: no list of \"images\"; is this a COCO annotation file?", path);
+  if (ok && !seen[IMAGES]) ok = err_set(err, "%s: no list of \"images\"; is this a COCO annotation file?", path);
   *c = r.coco;
   coco_read_close(&r);
   if (!ok) {
