@@ -73,8 +73,8 @@ static int compare_place(const void *a, const void *b) {
 }
 
 // Sorts items, each beginning with its id, and keeps the last of those with the same id, as pycocotools' index does.
-// Returns how many are left.
-static int sort_by_id(void *items, int n, size_t size, void (*drop)(void *item)) {
+// Returns how many are left; *repeated is the lowest id of those dropped.
+static int sort_by_id(void *items, int n, size_t size, void (*drop)(void *item), int64_t *repeated) {
   if (n == 0) return 0;
   Place *places = xcalloc((size_t)n, sizeof *places);
   char *from = items, *sorted = xcalloc((size_t)n, size);
@@ -86,10 +86,12 @@ static int sort_by_id(void *items, int n, size_t size, void (*drop)(void *item))
   int kept = 0;
   for (int i = 0; i < n; i++) {
     char *item = from + (size_t)places[i].at * size;
-    if (i + 1 < n && places[i + 1].id == places[i].id)
+    if (i + 1 < n && places[i + 1].id == places[i].id) {
+      if (kept == i) *repeated = places[i].id;
       drop(item);
-    else
+    } else {
       memcpy(sorted + (size_t)kept++ * size, item, size);
+    }
   }
   memcpy(items, sorted, (size_t)kept * size);
   free(sorted);
@@ -183,8 +185,9 @@ bool coco_load(Coco *c, const char *path, Err *err) {
     return false;
   }
   int images = c->num_images, categories = c->num_categories;
-  c->num_images = sort_by_id(c->images, images, sizeof *c->images, drop_image);
-  c->num_categories = sort_by_id(c->categories, categories, sizeof *c->categories, drop_category);
+  c->num_images = sort_by_id(c->images, images, sizeof *c->images, drop_image, &c->duplicate_image);
+  c->num_categories =
+      sort_by_id(c->categories, categories, sizeof *c->categories, drop_category, &c->duplicate_category);
   c->duplicate_images = images - c->num_images;
   c->duplicate_categories = categories - c->num_categories;
   group_annotations(c);

@@ -47,7 +47,7 @@ typedef struct Coco {
   // counts of what was odd, for the report
   int unknown_image, unknown_category, no_segmentation, bad_segmentation, odd_polygon, duplicate_images,
       duplicate_categories;
-  int64_t unknown_image_ann; // id of the first annotation of an unknown image; it is in no list
+  int64_t unknown_image_ann, duplicate_image, duplicate_category; // id of the first of them
 } Coco;
 
 // Reads an annotation file. Unknown keys are skipped; of a repeated key or id the last counts, as in pycocotools;

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include "data/bitmap.h"
-#include "data/image.h"
 
 static float clip(float v, float high) { return v < 0 ? 0 : v > high ? high : v; } // NaN stays NaN
 
@@ -33,6 +32,18 @@ static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
 
 char *dataset_path(const Dataset *d, int i) {
   return xasprintf("%s/%s", d->folder, d->coco.images[d->image[i]].file_name);
+}
+
+bool dataset_image(const Dataset *d, int i, Image *im, Err *err) {
+  const CocoImage *want = &d->coco.images[d->image[i]];
+  char *path = dataset_path(d, i);
+  bool ok = image_load(im, path, err);
+  if (ok && (im->h != want->h || im->w != want->w)) {
+    ok = err_set(err, "%s: %d x %d pixels, but %d x %d in %s", path, im->w, im->h, want->w, want->h, d->coco.path);
+    image_free(im);
+  }
+  free(path);
+  return ok;
 }
 
 Rle dataset_mask(const Dataset *d, int i, const Object *o) {
@@ -183,6 +194,9 @@ void dataset_print(const Dataset *d, FILE *out) {
              {d->dropped_boxes, "boxes without area left out"},
              {d->unlabelled, "annotations of an unknown category left out"},
              {d->coco.unknown_image, "annotations of an unknown image left out"},
+             {d->coco.duplicate_images, "images whose id comes again left out"},
+             {d->coco.duplicate_categories, "categories whose id comes again left out"},
+             {d->coco.bad_segmentation, "masks that cannot be used in whole or in part"},
              {d->box_masks, "objects without a usable mask: their box stands in"}};
   for (int i = 0; i < COUNT(odd); i++)
     if (odd[i].n) fprintf(out, "; %d %s", odd[i].n, odd[i].what);

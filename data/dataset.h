@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include "data/canvas.h"
 #include "data/coco.h"
+#include "data/image.h"
 #include "nn/util.h"
 
 typedef struct Object { // an annotation that can be trained on
@@ -52,6 +53,8 @@ void dataset_close(Dataset *d);
 
 // The file of usable image i; caller frees.
 char *dataset_path(const Dataset *d, int i);
+// Reads it: false, saying why, when it cannot be decoded or has another size than the annotations say.
+bool dataset_image(const Dataset *d, int i, Image *im, Err *err);
 // The mask of an object of usable image i, at the image's size: its segmentation or, without a usable one, its box.
 // Caller frees.
 Rle dataset_mask(const Dataset *d, int i, const Object *o);

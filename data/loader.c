@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 #include "data/bitmap.h"
-#include "data/image.h"
 #include "data/sampler.h"
 #include "nn/rng.h"
 
@@ -80,23 +79,11 @@ static int64_t write_objects(const Loader *l, Batch *b, int place, int i) {
   return words;
 }
 
-static bool decode(const Dataset *d, int i, Image *im, Err *err) {
-  const CocoImage *want = &d->coco.images[d->image[i]];
-  char *path = dataset_path(d, i);
-  bool ok = image_load(im, path, err);
-  if (ok && (im->h != want->h || im->w != want->w)) {
-    ok = err_set(err, "%s: %d x %d pixels, but %d x %d in %s", path, im->w, im->h, want->w, want->h, d->coco.path);
-    image_free(im);
-  }
-  free(path);
-  return ok;
-}
-
 static bool write_image(const Loader *l, Slot *slot, int place, int i, Err *err) {
   const Dataset *d = l->data;
   Batch *b = &slot->batch;
   Image im;
-  if (!decode(d, i, &im, err)) return false;
+  if (!dataset_image(d, i, &im, err)) return false;
   uint64_t id = (uint64_t)d->coco.images[d->image[i]].id;
   ImageInfo info = {.offset = place * d->max_bytes, .h = im.h, .w = im.w};
   info.key = rng_key(rng_key(l->options.seed, (uint64_t)slot->epoch), id);

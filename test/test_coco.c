@@ -160,6 +160,7 @@ TEST(coco_reads_odd_documents) {
   EXPECT_INT(c.num_categories, 2);
   EXPECT_INT(c.duplicate_images, 1);
   EXPECT_INT(c.duplicate_categories, 1);
+  EXPECT(c.duplicate_image == 7 && c.duplicate_category == 90);
   EXPECT_INT(c.unknown_image, 1);
   EXPECT_INT(c.unknown_image_ann, 5); // without an id it goes by its place
   EXPECT_INT(c.unknown_category, 1);
