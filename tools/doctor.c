@@ -136,13 +136,13 @@ static void print_split(const Split *s, int canvases) {
   if (d->without_objects) printf("; without an object: %d", d->without_objects);
   printf("; the median one %d x %d pixels, the largest %d x %d\n", v->image50.w, v->image50.h, v->image100.w,
          v->image100.h);
+  printf("    resized     by %.2g (median) onto canvases", (double)v->scale50);
+  for (int i = 0; i < d->num_canvases; i++) printf("%s %d x %d", i ? "," : "", d->canvas[i].w, d->canvas[i].h);
+  printf(", of which %.0f %% is padding\n", 100 * v->padding[canvases - 1]);
   printf("    objects     %d in %d of %d categories; most in an image: %d", v->objects, v->used, d->coco.num_categories,
          d->max_objects);
   if (d->crowds) printf("; crowds, which are left out: %d", d->crowds);
-  printf("\n    resized     by %.2g (median) onto canvases", (double)v->scale50);
-  for (int i = 0; i < d->num_canvases; i++) printf("%s %d x %d", i ? "," : "", d->canvas[i].w, d->canvas[i].h);
-  printf(", of which %.0f %% is padding\n", 100 * v->padding[canvases - 1]);
-  printf("    their size  %.0f, %.0f, %.0f pixels (a tenth, half, nine tenths of the objects are smaller)\n",
+  printf("\n    their size  %.0f, %.0f, %.0f pixels (a tenth, half, nine tenths of the objects are smaller)\n",
          (double)v->size10, (double)v->size50, (double)v->size90);
   if (s->defects.decode_ms > 0) printf("    decoding    %.1f ms an image on one core\n", s->defects.decode_ms);
 }
