@@ -14,7 +14,7 @@ const char album_head[] =
     "h1 { margin: 0 0 .6rem; font-size: 1.15rem; overflow-wrap: anywhere; }\n"
     "form { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; margin-bottom: .8rem; }\n"
     "select, button { font: inherit; color: inherit; background: var(--card); border: 1px solid var(--line);\n"
-    "  border-radius: 6px; padding: .3rem .6rem; max-width: 100%; }\n"
+    "  border-radius: 6px; padding: .3rem .6rem; max-width: min(100%, 20rem); }\n"
     "button:focus-visible, select:focus-visible { outline: 2px solid var(--mark); }\n"
     "output { color: var(--faint); }\n"
     "figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 8px; overflow: hidden; "

@@ -78,13 +78,14 @@ static bool read_part(CocoReader *r, CocoAnn *a) {
       array_reserve((void **)&c->xy, &r->xy_cap, r->num_xy + 1, sizeof *c->xy);
       c->xy[r->num_xy++] = json_number(j);
     }
-  if (usable && (r->num_xy - first) % 2) a->odd_polygon = true;
-  r->num_xy -= (r->num_xy - first) % 2; // an x without its y counts for nothing, as in pycocotools
+  size_t odd = (r->num_xy - first) % 2; // an x without its y counts for nothing, as in pycocotools
+  r->num_xy -= odd;
   size_t numbers = r->num_xy - first;
   if (!usable || numbers < 6 || numbers / 2 > INT_MAX) {
     r->num_xy = first;
     return false;
   }
+  if (odd) a->odd_polygon = true;
   array_reserve((void **)&c->part_points, &r->part_points_cap, (size_t)c->num_parts + 1, sizeof *c->part_points);
   array_reserve((void **)&c->part_first, &r->part_first_cap, (size_t)c->num_parts + 1, sizeof *c->part_first);
   c->part_points[c->num_parts] = (int)(numbers / 2);

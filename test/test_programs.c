@@ -275,13 +275,13 @@ TEST_TIER(program_mistakes_of_infer, 1) {
   EXPECT(strstr(said, "the weights are of another model: missing backbone.body.") != NULL);
 }
 
-// A folder with one annotation file, `text`, and one image.
-static void write_set(const char *dir, const char *text) {
-  char line[1024];
-  snprintf(line, sizeof line, "mkdir -p %s/annotations %s/train && cp %s/train/000001.png %s/train/", dir, dir,
-           shapes(), dir);
+// Adds a split with the annotation file `text` and one image.
+static void write_split(const char *dir, const char *split, const char *text) {
+  char line[2048];
+  snprintf(line, sizeof line, "mkdir -p %s/annotations %s/%s && cp %s/train/000001.png %s/%s/", dir, dir, split,
+           shapes(), dir, split);
   CHECK(system(line) == 0);
-  snprintf(line, sizeof line, "%s/annotations/instances_train.json", dir);
+  snprintf(line, sizeof line, "%s/annotations/instances_%s.json", dir, split);
   FILE *f = fopen(line, "w");
   CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
 }
@@ -299,15 +299,20 @@ TEST_TIER(program_doctor, 1) {
   json_close(&j);
 
   // Something wrong that training lives with; then something that stops it.
-  write_set(dir, "{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],"
-                 "\"annotations\":[{\"id\":5,\"image_id\":1,\"category_id\":1,\"bbox\":[9,9,20,20]}]}");
+  write_split(dir, "train",
+              "{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],"
+              "\"annotations\":[{\"id\":5,\"image_id\":1,\"category_id\":1,\"bbox\":[9,9,20,20]}]}");
   EXPECT_INT(command(&said, "%s --data %s --size 64", tool("doctor"), dir), 1);
   EXPECT(strstr(said,
                 "train: objects without a mask: 1; their box stands in\n    first: annotation 5, file 000001.png\n"));
   EXPECT(strstr(said, "no split val to evaluate on"));
-  write_set(dir,
-            "{\"images\":[{\"id\":1,\"file_name\":\"2.png\",\"height\":9,\"width\":9}],\"categories\":[{\"id\":1}],"
-            "\"annotations\":[{\"image_id\":1,\"category_id\":1,\"bbox\":[1,1,2,2]}]}");
+  write_split(dir, "val",
+              "{\"categories\":[{\"id\":2,\"name\":\"b\"}],\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}]}");
+  EXPECT_INT(command(&said, "%s --data %s --size 64", tool("doctor"), dir), 1);
+  EXPECT(strstr(said, "val: training stops: ") && strstr(said, "instances_val.json: category 2 (b) is not in "));
+  write_split(dir, "train",
+              "{\"images\":[{\"id\":1,\"file_name\":\"2.png\",\"height\":9,\"width\":9}],\"categories\":[{\"id\":1}],"
+              "\"annotations\":[{\"image_id\":1,\"category_id\":1,\"bbox\":[1,1,2,2]}]}");
   EXPECT_INT(command(&said, "%s --data %s", tool("doctor"), dir), 1);
   EXPECT(strstr(said, "train: training stops: ") && strstr(said, "2.png: no such file; 1 of 1 images"));
   EXPECT_INT(command(&said, "%s --data %s --json", tool("doctor"), dir), 1);
