@@ -184,7 +184,7 @@ static int suit_canvases(const Survey *s, int asked) {
   return MAX(n, asked);
 }
 
-// As many images as have the pixels of two of COCO's at 800 x 1333, torchvision's batch, but 20 batches an epoch or more.
+// As many images as have the pixels of torchvision's batch, two of 800 x 1333, but at least 20 batches an epoch.
 static int suit_batch(const Split *t, int size) {
   const double grow = (double)size / t->data.resize.size;
   double largest = 1;
@@ -198,11 +198,13 @@ static int suit_batch(const Split *t, int size) {
 static void suit_flags(Advice *a, const Split *t, bool keep_empty, int canvases) {
   int size = suit_size(t), suited = suit_canvases(&t->survey, canvases);
   a->batch = suit_batch(t, size);
-  char text[256];
-  int n = snprintf(text, sizeof text, " --size %d --canvases %d --batch %d", size, suited, a->batch);
-  if (keep_empty || 10 * t->data.without_objects >= t->data.coco.num_images)
-    snprintf(text + n, sizeof text - (size_t)n, " --keep-empty");
-  a->flags = xstrdup(text);
+  const Resize *r = &t->data.resize;
+  char longer[32] = "";
+  if (r->max_size != r->size * 5 / 3) // which is what --size alone makes it
+    snprintf(longer, sizeof longer, " --max-size %d", (int)((int64_t)r->max_size * size / r->size));
+  bool empty = keep_empty || 10 * t->data.without_objects >= t->data.coco.num_images;
+  a->flags =
+      xasprintf("--size %d%s --canvases %d --batch %d%s", size, longer, suited, a->batch, empty ? " --keep-empty" : "");
 }
 
 void advise(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases) {

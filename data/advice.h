@@ -15,7 +15,7 @@ typedef struct Split { // of a data set, and all that is known about it
 typedef struct Advice {
   char *hurts[24]; // one sentence each
   int num_hurts;
-  char *flags; // of ./train, beginning with a space; "" where the defaults suit
+  char *flags; // of ./train: "--size …"
   int batch;   // that the flags ask for
 } Advice;
 

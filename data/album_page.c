@@ -44,8 +44,9 @@ const char album_head[] =
     "<button id=\"on\" aria-label=\"next\">&#8594;</button></figcaption></figure>\n"
     "<div id=\"strip\"></div>\n<script>\nconst album = ";
 
-// album: { title, splits: [name], categories: [name], defects: [what], treatments: [of each defect], images: [{ split, id,
-// file, w, h, objects: [[category, count]], wrong: [defect], note, src }] }; numbers are places in the lists.
+// album: { title, splits: [name], categories: [name], defects: [what], treatments: [of each defect],
+// images: [{ split, id, file, w, h, objects: [[category, count]], wrong: [defect], note, src }] }.
+// split, category and defect are places in those lists.
 const char album_tail[] =
     ";\nconst $ = id => document.getElementById(id);\n"
     "let shown = [], at = 0;\n"

@@ -157,7 +157,7 @@ static void put_block(Encoder *e, const float in[CELLS], const uint8_t *quant, i
   if (run) put_code(e, e->ac[0]);
 }
 
-// An 8 × 8 block of every component, brightness first, about 0 (JFIF's YCbCr). Past the edge the last pixel is repeated.
+// An 8 × 8 block of every component, JFIF's YCbCr about 0. Past the edge the last pixel is repeated.
 static void take_block(const Image *im, int top, int left, float block[COMPONENTS][CELLS]) {
   for (int i = 0; i < CELLS; i++) {
     int y = MIN(top + i / BLOCK, im->h - 1), x = MIN(left + i % BLOCK, im->w - 1);

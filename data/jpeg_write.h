@@ -1,4 +1,5 @@
-// Baseline JPEG files of RGB images, made in memory: small pictures for a page, where PNG would take ten times the room.
+// Baseline JPEG files of RGB images, made in memory: many small pictures for a page, where PNG would take ten times the
+// room.
 // ITU-T T.81, with the example tables of its annex K.
 #pragma once
 #include <stddef.h>

@@ -251,14 +251,14 @@ TEST(advice_says_what_hurts) {
   EXPECT(says(&a, "images of at least 4 times the pixels"));
   EXPECT(says(&a, "padding: "));
   EXPECT(!says(&a, "EXIF") && !says(&a, "copies") && !says(&a, "share a name") && !says(&a, "fractions"));
-  EXPECT(strstr(a.flags, " --size 32 ") && strstr(a.flags, " --batch 1 --keep-empty"));
+  EXPECT(strstr(a.flags, "--size 32 --max-size 64 ") && strstr(a.flags, " --batch 1 --keep-empty"));
   advice_free(&a);
   close_split(&train);
   if (!open_split(&train, dir, "train", 320)) return;
   advise(&a, &train, NULL, true, 1);
   EXPECT(says(&a, "--size 320 enlarges the images"));
   EXPECT(!says(&a, "objects below") && !says(&a, "images without an object"));
-  EXPECT(strstr(a.flags, " --size 96 ")); // sides of 48 pixels enlarged twice, for objects of 8
+  EXPECT(strstr(a.flags, "--size 96 ")); // sides of 48 pixels enlarged twice, for objects of 8
   advice_free(&a);
   close_split(&train);
   close_split(&val);

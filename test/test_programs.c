@@ -289,7 +289,8 @@ static void write_split(const char *dir, const char *split, const char *text) {
 TEST_TIER(program_doctor, 1) {
   const char *said, *dir = in_tmp("ill");
   EXPECT_INT(command(&said, "%s --data %s --size 64 --html %s", tool("doctor"), shapes(), in_tmp("page.html")), 0);
-  EXPECT(strstr(said, "what is wrong\n  nothing\n") && strstr(said, "few images, 24: ") && strstr(said, " --size 64 "));
+  EXPECT(strstr(said, "what is wrong\n  nothing\n") && strstr(said, "few images, 24: ") &&
+         strstr(said, " --size 64 --canvases "));
   EXPECT(path_is_file(in_tmp("page.html")));
   EXPECT_INT(command(&said, "%s --data %s --size 64 --json", tool("doctor"), shapes()), 0);
   Json j;

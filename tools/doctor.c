@@ -211,8 +211,8 @@ static void print_text(const Checkup *c, const DoctorOptions *o) {
   printf("\nwhat will hurt\n");
   for (int i = 0; i < c->advice.num_hurts; i++) printf("  %s\n", c->advice.hurts[i]);
   if (!c->advice.num_hurts) printf("  nothing\n");
-  printf("\nsuggested\n  ./train --data %s%s\n  the learning rate follows from the batch: %g\n", o->data,
-         c->advice.flags, scaled_rate(c->advice.batch));
+  printf("\nsuggested\n  ./train --data %s --model %s %s\n  the learning rate follows from the batch: %g\n", o->data,
+         o->model, c->advice.flags, scaled_rate(c->advice.batch));
 }
 
 // ---- for machines ---------------------------------------------------------------------------------------------------
