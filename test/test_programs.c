@@ -320,6 +320,14 @@ TEST_TIER(program_doctor, 1) {
   EXPECT(strstr(said, "\"sound\":false,\"train\":{\"split\":\"train\",\"stop\":\""));
   EXPECT_INT(command(&said, "%s --data %s --html %s", tool("doctor"), dir, in_tmp("none.html")), 1);
 
+  write_split(dir, "train", "{\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],\"categories\":[]}");
+  EXPECT_INT(command(&said, "%s --data %s --keep-empty", tool("doctor"), dir), 1);
+  EXPECT(strstr(said, "train: training stops: ") && strstr(said, "instances_train.json: no category to train on"));
+  EXPECT_INT(command(&said, "%s --data %s --keep-empty --eval-every -1 --out %s/none", tool("train"), dir, test_tmp()),
+             2);
+  EXPECT(strstr(said, "no category to train on"));
+
   EXPECT_INT(command(&said, "%s", tool("doctor")), 2);
+  EXPECT_INT(command(&said, "%s --data %s --size 16", tool("doctor"), dir), 2);
   EXPECT_INT(command(&said, "%s --data %s --model resnet", tool("doctor"), dir), 2);
 }

@@ -57,8 +57,11 @@ static DoctorOptions doctor_options(int argc, char **argv) {
   ModelConfig c;
   Err err;
   if (!config_init(&c, o.model, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (!o.max_size) o.max_size = o.size ? o.size * 5 / 3 : c.max_size;
-  if (!o.size) o.size = c.size;
+  if (o.size) c.size = o.size, c.max_size = o.size * 5 / 3;
+  if (o.max_size) c.max_size = o.max_size;
+  c.classes = 2; // at least; the data set tells
+  if (!config_check(&c, &err)) die(EXIT_USAGE, "%s", err.msg);
+  o.size = c.size, o.max_size = c.max_size;
   return o;
 }
 
@@ -85,9 +88,10 @@ static void split_close(Split *s) {
   dataset_close(&s->data);
 }
 
-// An evaluation stops at a category that training does not know.
-static void check_categories(Split *val, const Split *train) {
+// What stops ./train once its data are open: no category, or one to evaluate that training does not know.
+static void check_categories(Split *train, Split *val) {
   const Coco *v = &val->data.coco, *t = &train->data.coco;
+  if (train->open && t->num_categories == 0) err_set(&train->stop, "%s: no category to train on", t->path);
   for (int i = 0; val->open && train->open && i < v->num_categories; i++)
     if (coco_find_category(t, v->categories[i].id) < 0) {
       err_set(&val->stop, "%s: category %lld (%s) is not in %s; add it there, or take it out here", v->path,
@@ -122,7 +126,7 @@ static void check(Checkup *c, const DoctorOptions *o) {
   *c = (Checkup){0};
   split_open(&c->train, o->train_split, o, o->keep_empty);
   if (is_split(o, o->val_split) || strcmp(o->val_split, "val")) split_open(&c->val, o->val_split, o, true);
-  check_categories(&c->val, &c->train);
+  check_categories(&c->train, &c->val);
   if (c->train.open) advise(&c->advice, &c->train, c->val.open ? &c->val : NULL, o->keep_empty, o->canvases);
   c->sound = split_sound(&c->train) && split_sound(&c->val);
 }
@@ -139,11 +143,13 @@ static void print_split(const Split *s, int canvases) {
   printf("    resized     by %.2g (median) onto canvases", (double)v->scale50);
   for (int i = 0; i < d->num_canvases; i++) printf("%s %d x %d", i ? "," : "", d->canvas[i].w, d->canvas[i].h);
   printf(", of which %.0f %% is padding\n", 100 * v->padding[canvases - 1]);
-  printf("    objects     %d in %d of %d categories; most in an image: %d", v->objects, v->used, d->coco.num_categories,
-         d->max_objects);
+  printf("    objects     %d in %d of %d categories", v->objects, v->used, d->coco.num_categories);
+  if (v->objects) printf("; most in an image: %d", d->max_objects);
   if (d->crowds) printf("; crowds, which are left out: %d", d->crowds);
-  printf("\n    their size  %.0f, %.0f, %.0f pixels (a tenth, half, nine tenths of the objects are smaller)\n",
-         (double)v->size10, (double)v->size50, (double)v->size90);
+  printf("\n");
+  if (v->objects)
+    printf("    their size  %.0f, %.0f, %.0f pixels (a tenth, half, nine tenths of the objects are smaller)\n",
+           (double)v->size10, (double)v->size50, (double)v->size90);
   if (s->defects.decode_ms > 0) printf("    decoding    %.1f ms an image on one core\n", s->defects.decode_ms);
 }
 
@@ -201,7 +207,7 @@ static void print_text(const Checkup *c, const DoctorOptions *o) {
   if (c->train.open) print_split(&c->train, o->canvases);
   if (c->val.open) print_split(&c->val, o->canvases);
   if (!c->val.name) printf("  no split %s to evaluate on\n", o->val_split);
-  if (c->train.open) print_categories(c);
+  if (c->train.survey.used) print_categories(c);
   printf("\nwhat is wrong\n");
   print_wrong(&c->train);
   if (c->val.name) print_wrong(&c->val);
