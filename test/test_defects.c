@@ -136,6 +136,29 @@ TEST(defects_without_looking_at_files) {
   dataset_close(&d);
 }
 
+// A file that a viewer would turn is read as it is stored, and counted.
+TEST(defects_tell_turned_images) {
+  const char *turned = shared_path("odd_images/exif_Landscape_6.jpg");
+  if (!turned) {
+    test_skip("no odd images");
+    return;
+  }
+  const char *dir = small_set("turned");
+  char text[1024];
+  snprintf(text, sizeof text, "cp %s %s/train/1.png", turned, dir);
+  CHECK(system(text) == 0);
+  snprintf(text, sizeof text, "%s/annotations/instances_train.json", dir);
+  write_text(text, "{\"categories\":[{\"id\":1}],\"images\":[{\"id\":1,\"file_name\":\"1.png\"}],\"annotations\":["
+                   "{\"image_id\":1,\"category_id\":1,\"bbox\":[1,1,9,9]}]}");
+  Dataset d;
+  Defects f;
+  if (!open_set(&d, dir, &small_options)) return;
+  defects_find(&f, &d, true, NULL);
+  EXPECT(f.turned == 1 && f.found[DEFECT_FILE].count == 0);
+  defects_free(&f, &d);
+  dataset_close(&d);
+}
+
 TEST(defects_do_not_depend_on_threads) {
   Dataset d;
   Defects one, many;
@@ -254,9 +277,13 @@ TEST(advice_says_what_hurts) {
   EXPECT(strstr(a.flags, "--size 32 --max-size 64 ") && strstr(a.flags, " --batch 1 --keep-empty"));
   advice_free(&a);
   close_split(&train);
+  snprintf(copy, sizeof copy, "cd %s/train && cp 1.png 2.png", dir); // of another height than 2.png's
+  CHECK(system(copy) == 0);
   if (!open_split(&train, dir, "train", 320)) return;
+  EXPECT_INT(train.defects.found[DEFECT_FILE].count, 1);
   advise(&a, &train, NULL, true, 1);
   EXPECT(says(&a, "--size 320 enlarges the images"));
+  EXPECT(says(&a, "image files of train that are copies of another one there: 1"));
   EXPECT(!says(&a, "objects below") && !says(&a, "images without an object"));
   EXPECT(strstr(a.flags, "--size 96 ")); // sides of 48 pixels enlarged twice, for objects of 8
   advice_free(&a);

@@ -168,7 +168,7 @@ static void print_categories(const Checkup *c) {
   Row *rows = xmalloc((size_t)t->num_categories * sizeof *rows);
   for (int i = 0; i < t->num_categories; i++) rows[i] = (Row){i, c->train.survey.category[i].objects};
   qsort(rows, (size_t)t->num_categories, sizeof *rows, compare_rows);
-  printf("\n  %-24s %10s %10s %10s %10s\n", "category", "objects", "in images", "pixels",
+  printf("\n  %-24s %10s %10s %10s %10s\n", "category", "objects", "in images", "median px",
          c->val.open ? c->val.name : "");
   for (int i = 0; i < MIN(t->num_categories, MOST); i++) {
     const CategorySurvey *s = &c->train.survey.category[rows[i].category];
@@ -217,8 +217,9 @@ static void print_text(const Checkup *c, const DoctorOptions *o) {
   printf("\nwhat will hurt\n");
   for (int i = 0; i < c->advice.num_hurts; i++) printf("  %s\n", c->advice.hurts[i]);
   if (!c->advice.num_hurts) printf("  nothing\n");
-  printf("\nsuggested\n  ./train --data %s --model %s %s\n  the learning rate follows from the batch: %g\n", o->data,
-         o->model, c->advice.flags, scaled_rate(c->advice.batch));
+  printf("\nsuggested\n  ./train --data %s --model %s %s\n  the learning rate follows from the batch: %g; --plan "
+         "prints the memory it takes\n",
+         o->data, o->model, c->advice.flags, scaled_rate(c->advice.batch));
 }
 
 // ---- for machines ---------------------------------------------------------------------------------------------------
