@@ -189,7 +189,9 @@ TEST(defects_of_a_sound_set) {
     Dataset d;
     Defects f;
     Err err;
-    if (!EXPECT(dataset_open(&d, dir, "val", &(DatasetOptions){{96, 160}, 2, true, 0}, &err))) continue;
+    if (!EXPECT(dataset_open(&d, dir, "val",
+                             &(DatasetOptions){.resize = {96, 160}, .max_canvases = 2, .keep_empty = true}, &err)))
+      continue;
     defects_find(&f, &d, true, NULL);
     for (int k = 0; k < DEFECTS; k++)
       if (!EXPECT_INT(f.found[k].count, 0)) printf("  %s of %s\n", defect_info[k].key, sets[i]);
@@ -230,7 +232,9 @@ TEST(survey_counts_and_measures) {
 
 static bool open_split(Split *s, const char *dir, const char *name, int size) {
   *s = (Split){.name = name};
-  s->open = dataset_open(&s->data, dir, name, &(DatasetOptions){{size, 2 * size}, 1, true, 0}, &s->stop);
+  s->open =
+      dataset_open(&s->data, dir, name,
+                   &(DatasetOptions){.resize = {size, 2 * size}, .max_canvases = 1, .keep_empty = true}, &s->stop);
   if (!EXPECT(s->open)) return false;
   survey_take(&s->survey, &s->data);
   defects_find(&s->defects, &s->data, true, NULL);
