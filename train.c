@@ -67,6 +67,7 @@ static void choose_classes(const TrainOptions *o, ModelConfig *c, int classes) {
   if (c->classes && c->classes != classes && !o->reset_heads)
     die(EXIT_USAGE, "%s knows %d classes, %s has %d: give --reset-heads to train new outputs", o->weights,
         c->classes - 1, o->data, classes - 1);
+  if (classes < 2) die(EXIT_USAGE, "%s: no category to train on", o->data);
   c->classes = classes;
   if (!config_check(c, &err)) die(EXIT_USAGE, "%s", err.msg);
 }

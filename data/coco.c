@@ -74,8 +74,8 @@ static int compare_place(const void *a, const void *b) {
 }
 
 // Sorts items, each beginning with its id, and keeps the last of those with the same id, as pycocotools' index does.
-// Returns how many are left.
-static int sort_by_id(void *items, int n, size_t size, void (*drop)(void *item)) {
+// Returns how many are left; *repeated is the lowest id of those dropped.
+static int sort_by_id(void *items, int n, size_t size, void (*drop)(void *item), int64_t *repeated) {
   if (n == 0) return 0;
   Place *places = xcalloc((size_t)n, sizeof *places);
   char *from = items, *sorted = xcalloc((size_t)n, size);
@@ -87,10 +87,12 @@ static int sort_by_id(void *items, int n, size_t size, void (*drop)(void *item))
   int kept = 0;
   for (int i = 0; i < n; i++) {
     char *item = from + (size_t)places[i].at * size;
-    if (i + 1 < n && places[i + 1].id == places[i].id)
+    if (i + 1 < n && places[i + 1].id == places[i].id) {
+      if (kept == i) *repeated = places[i].id;
       drop(item);
-    else
+    } else {
       memcpy(sorted + (size_t)kept++ * size, item, size);
+    }
   }
   memcpy(items, sorted, (size_t)kept * size);
   free(sorted);
@@ -132,7 +134,7 @@ static void group_annotations(Coco *c) {
   for (int i = 0; i < c->num_anns; i++) {
     CocoAnn *a = &c->anns[i];
     if (image_of[i] < 0) {
-      c->unknown_image++;
+      if (c->unknown_image++ == 0) c->unknown_image_ann = a->id;
       continue;
     }
     a->category = coco_find_category(c, a->category_id);
@@ -146,27 +148,36 @@ static void group_annotations(Coco *c) {
   c->num_anns = first;
 }
 
+// A list of the file that training needs, and how one of its elements is read.
+typedef struct Section {
+  const char *name;
+  void (*read)(CocoReader *r);
+} Section;
+enum { IMAGES, SECTIONS = 3 };
+static const Section sections[SECTIONS] = {
+    [IMAGES] = {"images", read_image}, {"categories", read_category}, {"annotations", coco_read_object}};
+
 bool coco_load(Coco *c, const char *path, Err *err) {
   *c = (Coco){0};
   CocoReader r;
   if (!coco_read_open(&r, path, err)) return false;
   Json *j = &r.json;
-  bool has_images = false;
+  bool seen[SECTIONS] = {false};
   if (json_begin_object(j))
     for (const char *key; (key = json_key(j));) {
-      if (strcmp(key, "images") == 0 && json_begin_array(j)) {
-        has_images = true;
-        while (json_next(j)) read_image(&r);
-      } else if (strcmp(key, "categories") == 0 && json_begin_array(j)) {
-        while (json_next(j)) read_category(&r);
-      } else if (strcmp(key, "annotations") == 0 && json_begin_array(j)) {
-        while (json_next(j)) coco_read_object(&r);
-      } else {
+      int s = 0;
+      while (s < SECTIONS && strcmp(key, sections[s].name) != 0) s++;
+      if (s == SECTIONS) {
         json_skip(j);
+      } else if (seen[s]) { // Python would silently forget the first
+        json_fail(j, "a second list of \"%s\"; merge the two", sections[s].name);
+      } else if (json_begin_array(j)) {
+        seen[s] = true;
+        while (json_next(j)) sections[s].read(&r);
       }
     }
   bool ok = json_done(j) || err_set(err, "%s", j->err.msg);
-  if (ok && !has_images) ok = err_set(err, "%s: no list of \"images\"; is this a COCO annotation file?", path);
+  if (ok && !seen[IMAGES]) ok = err_set(err, "%s: no list of \"images\"; is this a COCO annotation file?", path);
   *c = r.coco;
   coco_read_close(&r);
   if (!ok) {
@@ -174,8 +185,9 @@ bool coco_load(Coco *c, const char *path, Err *err) {
     return false;
   }
   int images = c->num_images, categories = c->num_categories;
-  c->num_images = sort_by_id(c->images, images, sizeof *c->images, drop_image);
-  c->num_categories = sort_by_id(c->categories, categories, sizeof *c->categories, drop_category);
+  c->num_images = sort_by_id(c->images, images, sizeof *c->images, drop_image, &c->duplicate_image);
+  c->num_categories =
+      sort_by_id(c->categories, categories, sizeof *c->categories, drop_category, &c->duplicate_category);
   c->duplicate_images = images - c->num_images;
   c->duplicate_categories = categories - c->num_categories;
   group_annotations(c);

@@ -21,6 +21,8 @@ typedef struct CocoAnn {
   double bbox[4];                // x y w h, pixels of the image; all zero when absent
   double area;                   // as in the file; NaN when absent
   bool crowd, has_bbox;
+  bool bad_segmentation; // all of its segmentation or a part of it cannot be used
+  bool odd_polygon;      // a polygon ends with an x without its y
   SegKind kind;
   int parts, first_part; // polygons: part p has points part_points[p] starting at xy[part_first[p]]
   int extent[4];         // polygons: x1 y1 x2 y2, whole pixels that hold all of their points
@@ -52,11 +54,14 @@ typedef struct Coco {
   void *map;               // the index that the arrays stand in, map_bytes long; NULL: they are the C library's
   size_t map_bytes;
   // counts of what was odd, for the report
-  int unknown_image, unknown_category, no_segmentation, bad_segmentation, duplicate_images, duplicate_categories;
+  int unknown_image, unknown_category, no_segmentation, bad_segmentation, odd_polygon, duplicate_images,
+      duplicate_categories;
+  int64_t unknown_image_ann, duplicate_image, duplicate_category; // id of the first of them
 } Coco;
 
-// Reads an annotation file. Unknown keys are skipped; annotations of unknown images are dropped and counted.
-// false with "FILE:LINE:COLUMN: expected …" on malformed JSON or wrong types.
+// Reads an annotation file. Unknown keys are skipped; of a repeated key or id the last counts, as in pycocotools;
+// annotations of unknown images are dropped and counted.
+// false with "FILE:LINE:COLUMN: expected …" on malformed JSON, wrong types, or a second list of the same name.
 bool coco_load(Coco *c, const char *path, Err *err);
 void coco_free(Coco *c);
 int coco_find_image(const Coco *c, int64_t id);     // index or -1

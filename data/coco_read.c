@@ -66,6 +66,7 @@ int coco_read_extent(Json *j) {
 }
 
 static void read_bbox(Json *j, CocoAnn *a) {
+  a->has_bbox = false; // of an earlier, repeated key
   if (json_peek(j) == JSON_NULL) {
     json_skip(j);
     return;
@@ -83,7 +84,7 @@ static void read_bbox(Json *j, CocoAnn *a) {
 enum { NUMBERS_AT_ONCE = 64 };
 
 // One part: a closed polygon needs three points. False, and nothing kept, where it cannot be one.
-static bool read_part(CocoReader *r) {
+static bool read_part(CocoReader *r, CocoAnn *a) {
   Json *j = &r->json;
   Coco *c = &r->coco;
   bool usable = true;
@@ -100,12 +101,14 @@ static bool read_part(CocoReader *r) {
         json_skip(j);
       }
     }
-  c->num_xy -= (c->num_xy - first) % 2; // an x without its y counts for nothing, as in pycocotools
+  size_t odd = (c->num_xy - first) % 2; // an x without its y counts for nothing, as in pycocotools
+  c->num_xy -= odd;
   size_t numbers = c->num_xy - first;
   if (!usable || numbers < 6 || numbers / 2 > INT_MAX) {
     c->num_xy = first;
     return false;
   }
+  if (odd) a->odd_polygon = true;
   array_reserve((void **)&c->part_points, &r->part_points_cap, (size_t)c->num_parts + 1, sizeof *c->part_points);
   array_reserve((void **)&c->part_first, &r->part_first_cap, (size_t)c->num_parts + 1, sizeof *c->part_first);
   c->part_points[c->num_parts] = (int)(numbers / 2);
@@ -135,7 +138,7 @@ static bool read_polygons(CocoReader *r, CocoAnn *a) {
   if (json_begin_array(j))
     while (json_next(j)) {
       if (json_peek(j) == JSON_ARRAY) {
-        usable &= read_part(r);
+        usable &= read_part(r, a);
       } else {
         usable = false;
         json_skip(j);
@@ -218,6 +221,7 @@ static bool read_rle(CocoReader *r, CocoAnn *a) {
 // False when there is something that is not a segmentation.
 static bool read_segmentation(CocoReader *r, CocoAnn *a) {
   a->kind = SEG_NONE; // whatever an earlier, repeated key gave
+  a->odd_polygon = false;
   switch (json_peek(&r->json)) {
   case JSON_ARRAY: return read_polygons(r, a);
   case JSON_OBJECT: return read_rle(r, a);
@@ -244,7 +248,7 @@ void coco_read_object(CocoReader *r) {
   // An id that is absent becomes the place in the file, counted from 1: the evaluator takes 0 for "no match".
   CocoAnn a = {.id = c->num_anns + 1, .category = -1, .area = NAN};
   double score = NAN;
-  bool has_image = false, has_category = false, usable = true;
+  bool has_image = false, has_category = false;
   if (json_begin_object(j))
     for (const char *key; (key = json_key(j));) {
       if (strcmp(key, "image_id") == 0) {
@@ -258,7 +262,7 @@ void coco_read_object(CocoReader *r) {
       } else if (strcmp(key, "bbox") == 0) {
         read_bbox(j, &a);
       } else if (strcmp(key, "segmentation") == 0) {
-        usable = read_segmentation(r, &a);
+        a.bad_segmentation = !read_segmentation(r, &a);
       } else if (strcmp(key, "area") == 0) {
         a.area = read_optional_number(j);
       } else if (strcmp(key, "iscrowd") == 0) {
@@ -270,10 +274,11 @@ void coco_read_object(CocoReader *r) {
       }
     }
   if (!has_image || !has_category) json_fail(j, "an annotation or detection lacks its image_id or category_id");
-  if (!usable)
+  if (a.bad_segmentation)
     c->bad_segmentation++;
   else if (a.kind == SEG_NONE)
     c->no_segmentation++;
+  c->odd_polygon += a.odd_polygon;
   array_reserve((void **)&c->anns, &r->anns_cap, (size_t)c->num_anns + 1, sizeof *c->anns);
   array_reserve((void **)&r->scores, &r->scores_cap, (size_t)c->num_anns + 1, sizeof *r->scores);
   r->scores[c->num_anns] = score;

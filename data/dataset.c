@@ -4,7 +4,6 @@
 #include <string.h>
 #include "data/bitmap.h"
 #include "data/coco_index.h"
-#include "data/image.h"
 
 static float clip(float v, float high) { return v < 0 ? 0 : v > high ? high : v; } // NaN stays NaN
 
@@ -56,6 +55,18 @@ Rle dataset_mask_in(Scratch *scratch, const Dataset *d, int i, const Object *o) 
 int dataset_polygons(const Dataset *d, const Object *o) {
   const CocoAnn *a = &d->coco.anns[o->ann];
   return d->polygons && a->kind == SEG_POLYGONS ? a->parts : 0;
+}
+
+bool dataset_image(const Dataset *d, int i, Image *im, Err *err) {
+  const CocoImage *want = &d->coco.images[d->image[i]];
+  char *path = dataset_path(d, i);
+  bool ok = d->upright ? image_load_upright(im, path, err) : image_load(im, path, err);
+  if (ok && (im->h != want->h || im->w != want->w)) {
+    ok = err_set(err, "%s: %d x %d pixels, but %d x %d in %s", path, im->w, im->h, want->w, want->h, d->coco.path);
+    image_free(im);
+  }
+  free(path);
+  return ok;
 }
 
 Rle dataset_mask(const Dataset *d, int i, const Object *o) {
@@ -244,6 +255,9 @@ void dataset_print(const Dataset *d, FILE *out) {
              {d->dropped_boxes, "boxes without area left out"},
              {d->unlabelled, "annotations of an unknown category left out"},
              {d->coco.unknown_image, "annotations of an unknown image left out"},
+             {d->coco.duplicate_images, "images whose id comes again left out"},
+             {d->coco.duplicate_categories, "categories whose id comes again left out"},
+             {d->coco.bad_segmentation, "masks that cannot be used in whole or in part"},
              {d->box_masks, "objects without a usable mask: their box stands in"}};
   for (int i = 0; i < COUNT(odd); i++)
     if (odd[i].n) fprintf(out, "; %d %s", odd[i].n, odd[i].what);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include "data/canvas.h"
 #include "data/coco.h"
+#include "data/image.h"
 #include "nn/util.h"
 
 typedef struct Object { // an annotation that can be trained on
@@ -72,6 +73,8 @@ char *dataset_path_to(const Dataset *d, int i, char *path);
 size_t dataset_path_size(const Dataset *d, int i); // with the NUL
 // How many polygons an object's mask is; 0 where it is not given so or not wanted so.
 int dataset_polygons(const Dataset *d, const Object *o);
+// Reads it: false, saying why, when it cannot be decoded or has another size than the annotations say.
+bool dataset_image(const Dataset *d, int i, Image *im, Err *err);
 // The mask of an object of usable image i, at the image's size: its segmentation or, without a usable one, its box.
 // Caller frees.
 Rle dataset_mask(const Dataset *d, int i, const Object *o);

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 #include "data/bitmap.h"
-#include "data/image.h"
 #include "data/sampler.h"
 #include "nn/rng.h"
 

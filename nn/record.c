@@ -87,6 +87,16 @@ void record_str(Record *r, const char *key, const char *value) {
     append_text(r, "null");
 }
 
+void record_strings(Record *r, const char *key, const char *const *values, int n) {
+  append_key(r, key);
+  append(r, "[", 1);
+  for (int i = 0; i < n; i++) {
+    if (i) append(r, ",", 1);
+    append_string(r, values[i]);
+  }
+  append(r, "]", 1);
+}
+
 const char *record_end(Record *r) {
   append(r, "}", 1);
   return r->text;

@@ -15,8 +15,9 @@ void record_int(Record *r, const char *key, int64_t value);
 void record_num(Record *r, const char *key, double value); // null unless finite: JSON has no other way to say it
 void record_bool(Record *r, const char *key, bool value);
 void record_str(Record *r, const char *key, const char *value); // NULL becomes null; bytes that are no UTF-8, U+FFFD
-void record_raw(Record *r, const char *key, const char *json);  // `json` as it is: a nested object or an array
-const char *record_end(Record *r);                              // closes the object; valid until the next record_begin
+void record_strings(Record *r, const char *key, const char *const *values, int n); // an array
+void record_raw(Record *r, const char *key, const char *json); // `json` as it is: a nested object or an array
+const char *record_end(Record *r);                             // closes the object; valid until the next record_begin
 void record_free(Record *r);
 
 enum { NUMBER_TEXT = 32 };

@@ -160,7 +160,9 @@ TEST(coco_reads_odd_documents) {
   EXPECT_INT(c.num_categories, 2);
   EXPECT_INT(c.duplicate_images, 1);
   EXPECT_INT(c.duplicate_categories, 1);
+  EXPECT(c.duplicate_image == 7 && c.duplicate_category == 90);
   EXPECT_INT(c.unknown_image, 1);
+  EXPECT_INT(c.unknown_image_ann, 5); // without an id it goes by its place
   EXPECT_INT(c.unknown_category, 1);
   EXPECT_INT(c.no_segmentation, 1);
   EXPECT_INT(c.bad_segmentation, 0);
@@ -224,10 +226,12 @@ TEST(coco_keeps_good_parts_of_bad_polygons) {
   Coco c;
   Err err;
   const char *text = "{\"images\":[{\"id\":1}],\"annotations\":[{\"image_id\":1,\"category_id\":1,"
-                     "\"segmentation\":[[0,0],[0,0,2,0,2,2,9],[5,5,5,5,null,5]]}]}";
+                     "\"segmentation\":[[0,0,1],[0,0,2,0,2,2,9],[5,5,5,5,null,5]]}]}";
   EXPECT(load_text(&c, text, &err));
   EXPECT_INT(c.bad_segmentation, 1);
+  EXPECT_INT(c.odd_polygon, 1);
   EXPECT(c.num_anns == 1 && c.anns[0].kind == SEG_POLYGONS && c.anns[0].parts == 1 && c.part_points[0] == 3);
+  EXPECT(c.anns[0].bad_segmentation && c.anns[0].odd_polygon);
   coco_free(&c);
 }
 
@@ -251,6 +255,10 @@ TEST(coco_rejects_with_position) {
       {"{\"images\":[],\"annotations\":[{\"bbox\":[1,NaN,3,4]}]}", ":1:40: expected a number, found 'NaN'"},
       {"{\"images\":[],\"annotations\":[{\"iscrowd\":2}]}", ":1:40: expected true, false, 1 or 0, found '2'"},
       {"{\"images\":[]}}", ":1:14: expected the end of the file, found '}'"},
+      {"{\"images\":[],\"images\":[]}", ":1:23: a second list of \"images\"; merge the two"},
+      {"{\"images\":[{\"id\":1e30}]}", ":1:18: expected a whole number, found 1e30"},
+      {"{\"images\":[],\"annotations\":[{\"bbox\":[1,1e999,3,4]}]}",
+       ":1:40: expected a number below 1.8e308, found 1e999"},
   };
   for (int i = 0; i < COUNT(cases); i++) {
     Coco c;
@@ -265,6 +273,23 @@ TEST(coco_rejects_with_position) {
   Err err;
   EXPECT(!coco_load(&c, "/nonexistent/x.json", &err));
   EXPECT_STR(err.msg, "cannot open /nonexistent/x.json: No such file or directory");
+}
+
+// Python keeps the last of repeated keys; pycocotools the last of repeated ids.
+TEST(coco_takes_the_last_of_repeated_keys) {
+  Coco c;
+  Err err;
+  const char *text = "{\"images\":[{\"id\":1,\"height\":4,\"width\":5,\"id\":2,\"height\":6}],\"annotations\":["
+                     "{\"image_id\":9,\"category_id\":1,\"bbox\":[1,2,3,4],\"image_id\":2,\"bbox\":null,"
+                     "\"segmentation\":[[0,0,2,0,2,2,9]],\"segmentation\":{\"counts\":[30],\"size\":[6,5]}},"
+                     "{\"image_id\":2,\"category_id\":1,\"bbox\":[1,2,3,4],\"segmentation\":3,"
+                     "\"segmentation\":[[0,0,2,0,2,2]]}]}";
+  if (!EXPECT(load_text(&c, text, &err))) return;
+  EXPECT(c.num_images == 1 && c.images[0].id == 2 && c.images[0].h == 6 && c.images[0].w == 5);
+  EXPECT(c.num_anns == 2 && !c.anns[0].has_bbox && c.anns[0].kind == SEG_RLE && c.anns[1].kind == SEG_POLYGONS);
+  EXPECT_INT(c.odd_polygon, 0);
+  EXPECT_INT(c.bad_segmentation, 0);
+  coco_free(&c);
 }
 
 // Truncated anywhere, or with any byte replaced, a file loads or is rejected; a sanitizer watches over the rest.

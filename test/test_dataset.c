@@ -70,6 +70,31 @@ TEST(dataset_clips_boxes_and_finds_missing_sizes) {
   dataset_close(&d);
 }
 
+// What no image holds is cut off or left out, and takes neither long nor more room than the image.
+TEST(dataset_survives_huge_numbers) {
+  const char *dir = small_set("huge");
+  write_json(dir, "{\"categories\":[{\"id\":1}],\"images\":[{\"id\":1,\"file_name\":\"1.png\"}],\"annotations\":["
+                  "{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[-1e30,0,2e30,41],"
+                  "\"segmentation\":[[-1e300,-1e300,1e300,-1e300,1e300,1e300,-1e300,1e300]]},"
+                  "{\"id\":2,\"image_id\":1,\"category_id\":1,\"bbox\":[1e300,5,1e300,5]},"
+                  "{\"id\":3,\"image_id\":1,\"category_id\":1,\"bbox\":[50,20,-20,-10]},"
+                  "{\"id\":4,\"image_id\":1,\"category_id\":1,\"bbox\":[5,5,1e308,9],\"area\":1e308,"
+                  "\"segmentation\":{\"size\":[2147483647,2147483647],\"counts\":[4294967295]}}]}");
+  Dataset d;
+  if (!open_set(&d, dir, &small_options)) return;
+  EXPECT_INT(d.dropped_boxes, 2);
+  EXPECT_INT(d.coco.bad_segmentation, 1);
+  static const long long area[] = {41 * 60, 55 * 9};
+  if (EXPECT_INT(d.first_object[1], COUNT(area)))
+    for (int o = 0; o < COUNT(area); o++) {
+      Rle mask = dataset_mask(&d, 0, &d.object[o]);
+      EXPECT_INT((long long)rle_area(&mask), area[o]);
+      rle_free(&mask);
+    }
+  EXPECT(d.max_words <= 2 * 41 * 2);
+  dataset_close(&d);
+}
+
 // Nothing to train on is still a set to run on: batches have room for one object then.
 TEST(dataset_without_objects) {
   const char *dir = small_set("bare");

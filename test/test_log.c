@@ -36,8 +36,11 @@ TEST(record_values) {
     record_bool(&r, "yes", true);
     record_str(&r, "null", NULL);
     record_raw(&r, "list", "[1,2]");
+    record_strings(&r, "none", NULL, 0);
+    record_strings(&r, "names", (const char *[]){"a\"", "b"}, 2);
     EXPECT_STR(record_end(&r), "{\"int\":-9223372036854775808,\"num\":0.1,\"third\":0.3333333333333333,"
-                               "\"whole\":90000,\"nan\":null,\"inf\":null,\"yes\":true,\"null\":null,\"list\":[1,2]}");
+                               "\"whole\":90000,\"nan\":null,\"inf\":null,\"yes\":true,\"null\":null,\"list\":[1,2],"
+                               "\"none\":[],\"names\":[\"a\\\"\",\"b\"]}");
   }
   record_begin(&r);
   EXPECT_STR(record_end(&r), "{}");

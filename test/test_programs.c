@@ -479,3 +479,60 @@ TEST_TIER(program_mistakes_of_infer, 1) {
              2);
   EXPECT(strstr(said, "the weights are of another model: missing backbone.body.") != NULL);
 }
+
+// Adds a split with the annotation file `text` and one image.
+static void write_split(const char *dir, const char *split, const char *text) {
+  char line[2048];
+  snprintf(line, sizeof line, "mkdir -p %s/annotations %s/%s && cp %s/train/000001.png %s/%s/", dir, dir, split,
+           shapes(), dir, split);
+  CHECK(system(line) == 0);
+  snprintf(line, sizeof line, "%s/annotations/instances_%s.json", dir, split);
+  FILE *f = fopen(line, "w");
+  CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+TEST_TIER(program_doctor, 1) {
+  const char *said, *dir = in_tmp("ill");
+  EXPECT_INT(command(&said, "%s --data %s --size 64 --html %s", tool("doctor"), shapes(), in_tmp("page.html")), 0);
+  EXPECT(strstr(said, "what is wrong\n  nothing\n") && strstr(said, "few images, 24: ") &&
+         strstr(said, " --size 64 --canvases "));
+  EXPECT(path_is_file(in_tmp("page.html")));
+  EXPECT_INT(command(&said, "%s --data %s --size 64 --json", tool("doctor"), shapes()), 0);
+  Json j;
+  json_open(&j, "doctor", said, strlen(said));
+  json_skip(&j);
+  if (!EXPECT(json_done(&j) && strstr(said, "\"sound\":true,"))) fprintf(stderr, "  %s\n", said);
+  json_close(&j);
+
+  // Something wrong that training lives with; then something that stops it.
+  write_split(dir, "train",
+              "{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],"
+              "\"annotations\":[{\"id\":5,\"image_id\":1,\"category_id\":1,\"bbox\":[9,9,20,20]}]}");
+  EXPECT_INT(command(&said, "%s --data %s --size 64", tool("doctor"), dir), 1);
+  EXPECT(strstr(said,
+                "train: objects without a mask: 1; their box stands in\n    first: annotation 5, file 000001.png\n"));
+  EXPECT(strstr(said, "no split val to evaluate on"));
+  write_split(dir, "val",
+              "{\"categories\":[{\"id\":2,\"name\":\"b\"}],\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}]}");
+  EXPECT_INT(command(&said, "%s --data %s --size 64", tool("doctor"), dir), 1);
+  EXPECT(strstr(said, "val: training stops: ") && strstr(said, "instances_val.json: category 2 (b) is not in "));
+  write_split(dir, "train",
+              "{\"images\":[{\"id\":1,\"file_name\":\"2.png\",\"height\":9,\"width\":9}],\"categories\":[{\"id\":1}],"
+              "\"annotations\":[{\"image_id\":1,\"category_id\":1,\"bbox\":[1,1,2,2]}]}");
+  EXPECT_INT(command(&said, "%s --data %s", tool("doctor"), dir), 1);
+  EXPECT(strstr(said, "train: training stops: ") && strstr(said, "2.png: no such file; 1 of 1 images"));
+  EXPECT_INT(command(&said, "%s --data %s --json", tool("doctor"), dir), 1);
+  EXPECT(strstr(said, "\"sound\":false,\"train\":{\"split\":\"train\",\"stop\":\""));
+  EXPECT_INT(command(&said, "%s --data %s --html %s", tool("doctor"), dir, in_tmp("none.html")), 1);
+
+  write_split(dir, "train", "{\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],\"categories\":[]}");
+  EXPECT_INT(command(&said, "%s --data %s --keep-empty", tool("doctor"), dir), 1);
+  EXPECT(strstr(said, "train: training stops: ") && strstr(said, "instances_train.json: no category to train on"));
+  EXPECT_INT(command(&said, "%s --data %s --keep-empty --eval-every -1 --out %s/none", tool("train"), dir, test_tmp()),
+             2);
+  EXPECT(strstr(said, "no category to train on"));
+
+  EXPECT_INT(command(&said, "%s", tool("doctor")), 2);
+  EXPECT_INT(command(&said, "%s --data %s --size 16", tool("doctor"), dir), 2);
+  EXPECT_INT(command(&said, "%s --data %s --model resnet", tool("doctor"), dir), 2);
+}
