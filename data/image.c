@@ -78,6 +78,12 @@ static Header read_header(const uint8_t *bytes, size_t size, int *h, int *w) {
   return HEADER_OK;
 }
 
+static bool is_text(const char *s) {
+  const char *p = s;
+  while (*p >= ' ' && *p <= '~') p++;
+  return p > s && *p == '\0';
+}
+
 // What a refused file most likely is, and the way out: the reasons that stb_image gives are for programmers.
 static bool refuse(const char *name, const uint8_t *bytes, size_t size, bool cut, const char *reason, Err *err) {
   static const char lfs[] = "version https://git-lfs";
@@ -102,6 +108,7 @@ static bool refuse(const char *name, const uint8_t *bytes, size_t size, bool cut
   else if (!strcmp(reason, "outofmem"))
     why = "not enough memory for its pixels";
   if (why) return err_set(err, "%s: cannot read the image: %s", name, why);
+  if (!is_text(reason)) reason = "unknown PNG chunk"; // stb_image quotes its name, whatever it holds
   return err_set(err, "%s: cannot read the image: corrupt (%s); fetch it again or take it out", name, reason);
 }
 
