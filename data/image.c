@@ -57,6 +57,17 @@ static const stbi_io_callbacks bytes_io = {bytes_read, bytes_skip, bytes_eof};
 
 static bool png_is(const uint8_t *bytes, size_t size) { return size >= 8 && !memcmp(bytes, "\x89PNG\r\n\x1a\n", 8); }
 
+static uint32_t png_u32(const uint8_t *p) { return (uint32_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3]; }
+
+// Whether IHDR comes first and the first IDAT holds something, of a file of at least 24 bytes. stb_image 2.27 reads
+// Apple's CgBI before IHDR, which our look at the size does not, and adds to a null pointer where IDAT is empty.
+static bool png_chunks_ok(const uint8_t *bytes, size_t size) {
+  if (memcmp(bytes + 12, "IHDR", 4)) return false;
+  for (uint64_t at = 8; at + 8 <= size; at += 12 + (uint64_t)png_u32(bytes + at)) // length, name, data, CRC
+    if (!memcmp(bytes + at + 4, "IDAT", 4)) return png_u32(bytes + at) > 0;
+  return true;
+}
+
 typedef enum Header { HEADER_OK, HEADER_CUT, HEADER_UNKNOWN } Header;
 
 // Size as the header says. Not by stb_image, which would read Huffman tables on the way.
@@ -69,19 +80,9 @@ static Header read_header(const uint8_t *bytes, size_t size, int *h, int *w) {
   }
   if (!png_is(bytes, size)) return HEADER_UNKNOWN;
   if (size < 24) return HEADER_CUT;
-  int side[2]; // width and height follow the signature and IHDR's length and name
-  for (int i = 0; i < 2; i++) {
-    const uint8_t *p = bytes + 16 + 4 * i;
-    side[i] = (p[0] & 0x7f) << 24 | p[1] << 16 | p[2] << 8 | p[3];
-  }
-  *w = side[0], *h = side[1];
+  *w = (int)(png_u32(bytes + 16) & INT32_MAX); // after the signature and IHDR's length and name
+  *h = (int)(png_u32(bytes + 20) & INT32_MAX);
   return HEADER_OK;
-}
-
-static bool is_text(const char *s) {
-  const char *p = s;
-  while (*p >= ' ' && *p <= '~') p++;
-  return p > s && *p == '\0';
 }
 
 // What a refused file most likely is, and the way out: the reasons that stb_image gives are for programmers.
@@ -108,7 +109,6 @@ static bool refuse(const char *name, const uint8_t *bytes, size_t size, bool cut
   else if (!strcmp(reason, "outofmem"))
     why = "not enough memory for its pixels";
   if (why) return err_set(err, "%s: cannot read the image: %s", name, why);
-  if (!is_text(reason)) reason = "unknown PNG chunk"; // stb_image quotes its name, whatever it holds
   return err_set(err, "%s: cannot read the image: corrupt (%s); fetch it again or take it out", name, reason);
 }
 
@@ -126,7 +126,9 @@ bool image_decode(Image *im, const uint8_t *bytes, size_t size, const char *name
   if (!size_ok(h, w, name, err)) return false;
   if (jpeg_is(bytes, size) && !jpeg_tables_ok(bytes, size))
     return refuse(name, bytes, size, false, "bad Huffman table", err);
+  if (png_is(bytes, size) && !png_chunks_ok(bytes, size)) return refuse(name, bytes, size, false, "bad chunks", err);
   Bytes b = {bytes, bytes + size, false};
+  stbi__g_failure_reason = "malformed"; // some failures set none: the reason would be that of an earlier image, or NULL
   im->rgb = stbi_load_from_callbacks(&bytes_io, &b, &im->w, &im->h, &channels, 3);
   if (im->rgb && !b.past_end) return true;
   const char *reason = im->rgb ? "" : stbi_failure_reason();

@@ -257,6 +257,30 @@ TEST(image_refuses_oversized_huffman_tables) {
   }
 }
 
+// The start of a PNG of 8 x 8 pixels whose chunks, after a lawful IHDR or CgBI, are of the given lengths.
+static bool decode_chunks(const char *first, const char *second, uint32_t second_size, const char *third,
+                          uint32_t third_size, Err *err) {
+  uint8_t png[128] = {0x89, 'P', 'N', 'G', 13, 10, 26, 10, 0, 0, 0, 13};
+  memcpy(png + 12, first, 4);
+  png[19] = png[23] = png[24] = 8;
+  uint8_t *at = png + 33;
+  for (int i = 0; i < 4; i++) at[i] = (uint8_t)(second_size >> (24 - 8 * i));
+  memcpy(at + 4, second, 4);
+  at += 12 + second_size;
+  for (int i = 0; i < 4; i++) at[i] = (uint8_t)(third_size >> (24 - 8 * i));
+  memcpy(at + 4, third, 4);
+  Image im;
+  return image_decode(&im, png, sizeof png, "odd.png", err);
+}
+
+TEST(image_refuses_odd_chunks) {
+  Err err;
+  EXPECT(!decode_chunks("CgBI", "IHDR", 13, "IDAT", 4, &err) && strstr(err.msg, "bad chunks"));
+  EXPECT(!decode_chunks("IHDR", "IDAT", 0, "IEND", 0, &err) && strstr(err.msg, "bad chunks"));
+  // stb_image 2.27 gives no reason for a length that does not fit an int.
+  EXPECT(!decode_chunks("IHDR", "IDAT", 4, "IDAT", UINT32_MAX, &err) && strstr(err.msg, "malformed"));
+}
+
 TEST(image_missing_file) {
   Image im;
   int h, w;
