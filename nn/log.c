@@ -46,6 +46,15 @@ static void end_line(Log *log) {
   log->line_open = false;
 }
 
+static bool report_written(bool written, Err *err) {
+  return written || err_set(err, "log.jsonl: could not be written to its end; is the disk full?");
+}
+
+bool log_sync(Log *log, Err *err) {
+  FILE *f = log->records;
+  return report_written(!f || (!ferror(f) && fflush(f) == 0 && fsync(fileno(f)) == 0), err);
+}
+
 bool log_close(Log *log, Err *err) {
   end_line(log);
   record_free(&log->record);
@@ -53,7 +62,7 @@ bool log_close(Log *log, Err *err) {
   bool written = !ferror(log->records);
   written = fclose(log->records) == 0 && written;
   log->records = NULL;
-  return written || err_set(err, "log.jsonl: could not be written to its end; is the disk full?");
+  return report_written(written, err);
 }
 
 // ---- people ---------------------------------------------------------------------------------------------------------
