@@ -59,13 +59,21 @@ static bool png_is(const uint8_t *bytes, size_t size) { return size >= 8 && !mem
 
 static uint32_t png_u32(const uint8_t *p) { return (uint32_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3]; }
 
-// Whether IHDR comes first and the first IDAT holds something, of a file of at least 24 bytes. stb_image 2.27 reads
-// Apple's CgBI before IHDR, which our look at the size does not, and adds to a null pointer where IDAT is empty.
-static bool png_chunks_ok(const uint8_t *bytes, size_t size) {
-  if (memcmp(bytes + 12, "IHDR", 4)) return false;
-  for (uint64_t at = 8; at + 8 <= size; at += 12 + (uint64_t)png_u32(bytes + at)) // length, name, data, CRC
-    if (!memcmp(bytes + at + 4, "IDAT", 4)) return png_u32(bytes + at) > 0;
-  return true;
+// What stb_image 2.27 must not see of a file of at least 24 bytes, or NULL: Apple's CgBI before IHDR, which our look at the
+// size does not read; an IDAT that begins empty, for it adds to a null pointer; one past the file's end, which it makes
+// room for, up to 2 GB, before it looks.
+static const char *png_fault(const uint8_t *bytes, size_t size) {
+  if (memcmp(bytes + 12, "IHDR", 4)) return "no IHDR";
+  bool data = false;
+  for (uint64_t at = 8, length; at + 8 <= size; at += 12 + length) { // length, name, data, CRC
+    length = png_u32(bytes + at);
+    if (!memcmp(bytes + at + 4, "IEND", 4)) break;
+    if (memcmp(bytes + at + 4, "IDAT", 4)) continue;
+    if (at + 8 + length > size) return "outofdata";
+    if (!data && length == 0) return "empty IDAT";
+    data = true;
+  }
+  return NULL;
 }
 
 typedef enum Header { HEADER_OK, HEADER_CUT, HEADER_UNKNOWN } Header;
@@ -84,6 +92,9 @@ static Header read_header(const uint8_t *bytes, size_t size, int *h, int *w) {
   *h = (int)(png_u32(bytes + 20) & INT32_MAX);
   return HEADER_OK;
 }
+
+// stb_image gives some failures no reason; what it said last would be of an earlier image, or NULL.
+static const char unexplained[] = "malformed";
 
 // What a refused file most likely is, and the way out: the reasons that stb_image gives are for programmers.
 static bool refuse(const char *name, const uint8_t *bytes, size_t size, bool cut, const char *reason, Err *err) {
@@ -109,6 +120,7 @@ static bool refuse(const char *name, const uint8_t *bytes, size_t size, bool cut
   else if (!strcmp(reason, "outofmem"))
     why = "not enough memory for its pixels";
   if (why) return err_set(err, "%s: cannot read the image: %s", name, why);
+  if (jpeg && !strcmp(reason, "bad png sig")) reason = unexplained; // left from looking whether it is a PNG
   return err_set(err, "%s: cannot read the image: corrupt (%s); fetch it again or take it out", name, reason);
 }
 
@@ -126,9 +138,10 @@ bool image_decode(Image *im, const uint8_t *bytes, size_t size, const char *name
   if (!size_ok(h, w, name, err)) return false;
   if (jpeg_is(bytes, size) && !jpeg_tables_ok(bytes, size))
     return refuse(name, bytes, size, false, "bad Huffman table", err);
-  if (png_is(bytes, size) && !png_chunks_ok(bytes, size)) return refuse(name, bytes, size, false, "bad chunks", err);
+  const char *fault = png_is(bytes, size) ? png_fault(bytes, size) : NULL;
+  if (fault) return refuse(name, bytes, size, false, fault, err);
   Bytes b = {bytes, bytes + size, false};
-  stbi__g_failure_reason = "malformed"; // some failures set none: the reason would be that of an earlier image, or NULL
+  stbi__g_failure_reason = unexplained;
   im->rgb = stbi_load_from_callbacks(&bytes_io, &b, &im->w, &im->h, &channels, 3);
   if (im->rgb && !b.past_end) return true;
   const char *reason = im->rgb ? "" : stbi_failure_reason();
