@@ -59,17 +59,17 @@ static bool png_is(const uint8_t *bytes, size_t size) { return size >= 8 && !mem
 
 static uint32_t png_u32(const uint8_t *p) { return (uint32_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3]; }
 
-// What stb_image 2.27 must not see of a file of at least 24 bytes, or NULL: Apple's CgBI before IHDR, which our look at the
-// size does not read; an IDAT that begins empty, for it adds to a null pointer; one past the file's end, which it makes
-// room for, up to 2 GB, before it looks.
+// What stb_image 2.27 must not see of a file of at least 24 bytes, or NULL: Apple's CgBI before IHDR, which our look at
+// the size does not read; a chunk past the file's end, over which it steps to somewhere else, or makes room for 2 GB
+// before it looks; an empty IDAT before any other, for it adds to a null pointer.
 static const char *png_fault(const uint8_t *bytes, size_t size) {
   if (memcmp(bytes + 12, "IHDR", 4)) return "no IHDR";
   bool data = false;
   for (uint64_t at = 8, length; at + 8 <= size; at += 12 + length) { // length, name, data, CRC
     length = png_u32(bytes + at);
     if (!memcmp(bytes + at + 4, "IEND", 4)) break;
-    if (memcmp(bytes + at + 4, "IDAT", 4)) continue;
     if (at + 8 + length > size) return "outofdata";
+    if (memcmp(bytes + at + 4, "IDAT", 4)) continue;
     if (!data && length == 0) return "empty IDAT";
     data = true;
   }
