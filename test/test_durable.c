@@ -125,13 +125,24 @@ static double whole_run(void) {
   return seconds = now_seconds() - begin;
 }
 
+// When the checkpoint or its temporary file last changed, in nanoseconds; 0 where there is neither.
+static int64_t last_write(const char *out) {
+  static const char *const files[] = {"checkpoint.safetensors", "checkpoint.safetensors.tmp"};
+  int64_t last = 0;
+  struct stat st;
+  for (int i = 0; i < COUNT(files); i++)
+    if (stat(path_of(out, files[i]), &st) == 0)
+      last = MAX(last, st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec);
+  return last;
+}
+
 // Kills a run of `seconds` at a moment that the key draws: any, or every other time one soon after it began to write.
 static void kill_somewhere(pid_t pid, const char *out, double seconds, int key) {
   static const double WRITING = 0.03;
-  const char *tmp = path_of(out, "checkpoint.safetensors.tmp");
   double wait = seconds * rng_uniform(RNG_TEST, (uint64_t)key), begin = now_seconds();
   if (key % 2) {
-    while (now_seconds() - begin < seconds && access(tmp, F_OK) != 0) usleep(100);
+    int64_t before = last_write(out);
+    while (now_seconds() - begin < seconds && last_write(out) <= before) pause_for(1e-4);
     wait *= WRITING / seconds;
   }
   pause_for(wait);
@@ -141,7 +152,7 @@ static void kill_somewhere(pid_t pid, const char *out, double seconds, int key) 
 // Kills and resumes runs until `kills` are done; every run that gets to its end must equal the uninterrupted one.
 static void check_kills(int kills) {
   double seconds = whole_run();
-  int killed = 0, writing = 0, runs = 0;
+  int killed = 0, writing = 0, runs = 0, tries = 0;
   for (; killed < kills; runs++) {
     char out[32];
     snprintf(out, sizeof out, "durable-%d-%d", kills, runs);
@@ -149,7 +160,7 @@ static void check_kills(int kills) {
     int status = -SIGKILL;
     while (status == -SIGKILL) {
       pid_t pid = start(out, "");
-      if (killed < kills) kill_somewhere(pid, out, seconds, killed);
+      if (killed < kills) kill_somewhere(pid, out, seconds, tries++);
       status = wait_for(pid);
       killed += status == -SIGKILL;
       writing += path_is_file(path_of(out, "checkpoint.safetensors.tmp"));
