@@ -18,7 +18,7 @@ bool err_set(Err *err, const char *fmt, ...) {
   vsnprintf(err->msg, sizeof err->msg, fmt, args);
   va_end(args);
   for (char *p = err->msg; *p; p++)
-    if (iscntrl((unsigned char)*p)) *p = '?';
+    if (iscntrl((unsigned char)*p) && *p != '\t') *p = '?';
   return false;
 }
 

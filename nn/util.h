@@ -22,9 +22,9 @@ typedef struct Err {
   char msg[4096]; // long enough for a list of names
 } Err;
 
-// Writes the message and returns false, so that `return err_set(err, ...)` reads as what it does. Control characters of
-// what it quotes (file names, contents) become '?': the message stays one line, and a terminal shows it as it is. err
-// may be NULL.
+// Writes the message and returns false, so that `return err_set(err, ...)` reads as what it does. Control characters
+// but tabs, of what it quotes (file names, contents), become '?': the message stays one line, and a terminal shows it
+// as it is. err may be NULL.
 bool err_set(Err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 enum { EXIT_RUN = 1, EXIT_USAGE = 2 }; // 1: failed while running; 2: unusable arguments or input

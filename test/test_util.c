@@ -142,8 +142,8 @@ TEST(util_array_grows_and_keeps) {
 
 TEST(util_messages_are_one_line) {
   Err err;
-  EXPECT(!err_set(&err, "%s: is %s", "a\nb\r", "\033[2J\x7f é"));
-  EXPECT_STR(err.msg, "a?b?: is ?[2J? é");
+  EXPECT(!err_set(&err, "%s: is %s", "a\nb\r\t", "\033[2J\x7f é"));
+  EXPECT_STR(err.msg, "a?b?\t: is ?[2J? é");
 }
 
 TEST(util_messages_are_cut_not_overrun) {
