@@ -12,6 +12,7 @@
 #include "engine/scoring.h"
 #include "engine/state.h"
 #include "engine/train_options.h"
+#include "nn/lock.h"
 #include "nn/log.h"
 #include "nn/optim.h"
 #include "nn/threads.h"
@@ -34,8 +35,9 @@ typedef struct Run {
 
 static volatile sig_atomic_t interrupted;
 static void on_interrupt(int which) {
+  (void)which;
   interrupted = 1;
-  signal(which, SIG_DFL); // a second one does not wait for the step's end
+  signal(SIGINT, SIG_DFL), signal(SIGTERM, SIG_DFL); // a second one does not wait for the step's end
 }
 
 // The model of --model or of --weights; its classes are those of the checkpoint, or 0 from scratch or a backbone.
@@ -171,6 +173,18 @@ static char *identity_of(const Run *r) {
   return text;
 }
 
+// Makes the folder this run's alone and removes what a killed one had not finished.
+static void take_folder(const Run *r) {
+  Err err;
+  if (!make_dirs(r->o.out, &err) || !lock_folder(r->o.out, &err)) die(EXIT_USAGE, "%s", err.msg);
+  static const char *const files[] = {"checkpoint.safetensors", "model.safetensors", "curves.svg"};
+  for (int i = 0; i < COUNT(files); i++) {
+    char *path = xasprintf("%s/%s", r->o.out, files[i]);
+    file_clean(path);
+    free(path);
+  }
+}
+
 static void open_checkpoint(Checkpoint *c, const char *path) {
   Err err;
   if (!state_open(c, path, &err)) die(EXIT_USAGE, "%s", err.msg);
@@ -260,9 +274,8 @@ static void save(Run *r, int64_t step) {
   RunState state = {.step = step, .run = r->identity};
   if (r->scoring.step < step) end_scoring(r);
   engine_get_scale(&r->engine, state.scale);
-  if (!state_save(&r->engine, r->checkpoint, &state, true, &err))
-    die(EXIT_RUN, "step %lld: the checkpoint could not be written: %s; the one before it is whole", (long long)step,
-        err.msg);
+  if (!log_sync(&r->log, &err) || !state_save(&r->engine, r->checkpoint, &state, true, &err))
+    die(EXIT_RUN, "step %lld: the checkpoint could not be written: %s; %s", (long long)step, err.msg, r->kept);
   snprintf(r->kept, sizeof r->kept, "%s holds step %lld, --resume continues", r->checkpoint, (long long)step);
 }
 
@@ -417,7 +430,7 @@ static void run(Run *r, Loader *loader) {
   signal(SIGTERM, on_interrupt);
   bool complete = train(r, loader);
   RunState state = {.step = r->steps, .scale = {1}, .run = r->identity};
-  if (complete && !state_save(&r->engine, r->model, &state, false, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (complete && !state_save(&r->engine, r->model, &state, false, &err)) die(EXIT_RUN, "%s; %s", err.msg, r->kept);
   int bad = dataset_bad_images(&r->train), bad_val = r->has_val ? dataset_bad_images(&r->val) : 0;
   if (bad || bad_val)
     log_note(&r->log, "bad images: %d of %d in training, replaced; %d in evaluation, left out", bad,
@@ -509,6 +522,7 @@ static void close_run(Run *r) {
 
 int main(int argc, char **argv) {
   threads_wait_briefly(argv);
+  signal(SIGXFSZ, SIG_IGN); // a file that may not grow (ulimit -f) is an error of writing, not the end
   Run r = {.o = train_options(argc, argv)};
   const TrainOptions *o = &r.o;
   Err err;
@@ -517,7 +531,7 @@ int main(int argc, char **argv) {
     close_run(&r);
     return 0;
   }
-  if (!o->plan && !o->benchmark && !make_dirs(o->out, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!o->plan && !o->benchmark) take_folder(&r);
   open_run(&r);
   if (o->plan) return 0;
   r.checkpoint = xasprintf("%s/checkpoint.safetensors", o->out);

@@ -58,6 +58,25 @@ static const stbi_io_callbacks bytes_io = {bytes_read, bytes_skip, bytes_eof};
 
 static bool png_is(const uint8_t *bytes, size_t size) { return size >= 8 && !memcmp(bytes, "\x89PNG\r\n\x1a\n", 8); }
 
+static uint32_t png_u32(const uint8_t *p) { return (uint32_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3]; }
+
+// What stb_image 2.27 must not see of a file of at least 24 bytes, or NULL: Apple's CgBI before IHDR, which our look at
+// the size does not read; a chunk past the file's end, over which it steps to somewhere else, or makes room for 2 GB
+// before it looks; an empty IDAT before any other, for it adds to a null pointer.
+static const char *png_fault(const uint8_t *bytes, size_t size) {
+  if (memcmp(bytes + 12, "IHDR", 4)) return "no IHDR";
+  bool data = false;
+  for (uint64_t at = 8, length; at + 8 <= size; at += 12 + length) { // length, name, data, CRC
+    length = png_u32(bytes + at);
+    if (!memcmp(bytes + at + 4, "IEND", 4)) break;
+    if (at + 8 + length > size) return "outofdata";
+    if (memcmp(bytes + at + 4, "IDAT", 4)) continue;
+    if (!data && length == 0) return "empty IDAT";
+    data = true;
+  }
+  return NULL;
+}
+
 typedef enum Header { HEADER_OK, HEADER_CUT, HEADER_UNKNOWN } Header;
 
 // Size as the header says. Not by stb_image, which would read Huffman tables on the way.
@@ -70,14 +89,13 @@ static Header read_header(const uint8_t *bytes, size_t size, int *h, int *w) {
   }
   if (!png_is(bytes, size)) return HEADER_UNKNOWN;
   if (size < 24) return HEADER_CUT;
-  int side[2]; // width and height follow the signature and IHDR's length and name
-  for (int i = 0; i < 2; i++) {
-    const uint8_t *p = bytes + 16 + 4 * i;
-    side[i] = (p[0] & 0x7f) << 24 | p[1] << 16 | p[2] << 8 | p[3];
-  }
-  *w = side[0], *h = side[1];
+  *w = (int)(png_u32(bytes + 16) & INT32_MAX); // after the signature and IHDR's length and name
+  *h = (int)(png_u32(bytes + 20) & INT32_MAX);
   return HEADER_OK;
 }
+
+// stb_image gives some failures no reason; what it said last would be of an earlier image, or NULL.
+static const char unexplained[] = "malformed";
 
 // What a refused file most likely is, and the way out: the reasons that stb_image gives are for programmers.
 static bool refuse(const char *name, const uint8_t *bytes, size_t size, bool cut, const char *reason, Err *err) {
@@ -103,6 +121,7 @@ static bool refuse(const char *name, const uint8_t *bytes, size_t size, bool cut
   else if (!strcmp(reason, "outofmem"))
     why = "not enough memory for its pixels";
   if (why) return err_set(err, "%s: cannot read the image: %s", name, why);
+  if (jpeg && !strcmp(reason, "bad png sig")) reason = unexplained; // left from looking whether it is a PNG
   return err_set(err, "%s: cannot read the image: corrupt (%s); fetch it again or take it out", name, reason);
 }
 
@@ -160,13 +179,16 @@ static void write_upright(uint8_t *rgb, const uint8_t *pixels, int channels, int
 
 bool image_decode_into(uint8_t *rgb, int orientation, const uint8_t *bytes, size_t size, Scratch *scratch,
                        const char *name, Err *err) {
-  int h, w, got_h, got_w, stored;
+  int h = 0, w = 0, got_h, got_w, stored;
   if (!image_measure(bytes, size, name, &h, &w, err)) return false;
   if (jpeg_is(bytes, size) && !jpeg_tables_ok(bytes, size))
     return refuse(name, bytes, size, false, "bad Huffman table", err);
+  const char *fault = png_is(bytes, size) ? png_fault(bytes, size) : NULL;
+  if (fault) return refuse(name, bytes, size, false, fault, err);
   Bytes b = {bytes, bytes + size, false};
   const int channels = jpeg_is(bytes, size) ? 4 : 3; // stb_image's vector code for YCbCr writes four
   decoding = scratch;
+  stbi__g_failure_reason = unexplained;
   const uint8_t *pixels = stbi_load_from_callbacks(&bytes_io, &b, &got_w, &got_h, &stored, channels);
   decoding = NULL;
   if (!pixels || b.past_end) return refuse(name, bytes, size, b.past_end, pixels ? "" : stbi_failure_reason(), err);
@@ -177,7 +199,7 @@ bool image_decode_into(uint8_t *rgb, int orientation, const uint8_t *bytes, size
 
 static bool decode_owned(Image *im, bool upright, const uint8_t *bytes, size_t size, const char *name, Err *err) {
   *im = (Image){0};
-  int h, w;
+  int h = 0, w = 0;
   if (!image_measure(bytes, size, name, &h, &w, err)) return false;
   const int orientation = upright ? image_orientation(bytes, size) : 1;
   const bool turned = orientation >= IMAGE_TURNED;

@@ -55,6 +55,15 @@ static void write_held(Log *log) {
   log->held_bytes = 0;
 }
 
+static bool report_written(bool written, Err *err) {
+  return written || err_set(err, "log.jsonl: could not be written to its end; is the disk full?");
+}
+
+bool log_sync(Log *log, Err *err) {
+  FILE *f = log->records;
+  return report_written(!f || (!ferror(f) && fflush(f) == 0 && fsync(fileno(f)) == 0), err);
+}
+
 bool log_close(Log *log, Err *err) {
   end_line(log);
   record_free(&log->record);
@@ -67,7 +76,7 @@ bool log_close(Log *log, Err *err) {
   }
   free(log->held);
   log->held = NULL;
-  return written || err_set(err, "log.jsonl: could not be written to its end; is the disk full?");
+  return report_written(written, err);
 }
 
 // ---- people ---------------------------------------------------------------------------------------------------------

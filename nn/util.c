@@ -1,5 +1,6 @@
 // Small things everyone needs: errors as one line, memory that cannot fail, time, paths.
 #include "nn/util.h"
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,12 +12,13 @@
 extern char *__progname; // the C library's record of argv[0]; glibc, musl, the BSDs and macOS all have it
 
 bool err_set(Err *err, const char *fmt, ...) {
-  if (err) {
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(err->msg, sizeof err->msg, fmt, args);
-    va_end(args);
-  }
+  if (!err) return false;
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(err->msg, sizeof err->msg, fmt, args);
+  va_end(args);
+  for (char *p = err->msg; *p; p++)
+    if (iscntrl((unsigned char)*p) && *p != '\t') *p = '?';
   return false;
 }
 
@@ -135,40 +137,7 @@ bool path_is_file(const char *path) {
   return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-bool make_dirs(const char *path, Err *err) {
-  char *partial = xstrdup(path);
-  bool ok = true;
-  for (char *end = partial; ok && *end;) {
-    end += strspn(end, "/");
-    end += strcspn(end, "/");
-    char separator = *end;
-    *end = '\0';
-    if (mkdir(partial, 0777) != 0) {
-      int reason = errno; // EEXIST is fine for a folder, so is EROFS or EACCES on one that stands already
-      if (!path_is_dir(partial)) ok = err_set(err, "cannot create folder %s: %s", partial, strerror(reason));
-    }
-    *end = separator;
-  }
-  free(partial);
-  return ok;
-}
-
-bool file_begin(AtomicFile *a, const char *path, Err *err) {
-  struct stat st;
-  bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode); // a pipe or /dev/stdout: renaming would replace it
-  char *real = special ? NULL : realpath(path, NULL);          // a link stays one, its target is replaced
-  *a = (AtomicFile){.path = real ? real : xstrdup(path)};
-  if (!special) a->tmp = xasprintf("%s.tmp", a->path); // beside its target: rename is atomic within a file system
-  a->f = fopen(special ? a->path : a->tmp, "wb");
-  if (a->f) return true;
-  err_set(err, "cannot write %s: %s", path, strerror(errno));
-  free(a->tmp);
-  free(a->path);
-  *a = (AtomicFile){0};
-  return false;
-}
-
-// The rename is durable only once the folder that holds the name is on disk.
+// A name is durable only once the folder that holds it is on disk.
 static bool sync_folder_of(const char *path) {
   const char *slash = strrchr(path, '/');
   char *folder = slash ? xasprintf("%.*s", (int)MAX(slash - path, 1), path) : xstrdup(".");
@@ -181,6 +150,49 @@ static bool sync_folder_of(const char *path) {
   close(fd);
   errno = reason;
   return ok;
+}
+
+bool make_dirs(const char *path, Err *err) {
+  char *partial = xstrdup(path);
+  bool ok = true;
+  for (char *end = partial; ok && *end;) {
+    end += strspn(end, "/");
+    end += strcspn(end, "/");
+    char separator = *end;
+    *end = '\0';
+    if (mkdir(partial, 0777) == 0) {
+      sync_folder_of(partial); // where that is not possible, the folder is there all the same
+    } else {
+      int reason = errno; // EEXIST is fine for a folder, so is EROFS or EACCES on one that stands already
+      if (!path_is_dir(partial)) ok = err_set(err, "cannot create folder %s: %s", partial, strerror(reason));
+    }
+    *end = separator;
+  }
+  free(partial);
+  return ok;
+}
+
+// What an AtomicFile at `path` replaces: a link stays one, its target is replaced. malloc'ed.
+static char *target_of(const char *path) {
+  char *real = realpath(path, NULL);
+  return real ? real : xstrdup(path);
+}
+
+// Beside its target: rename is atomic within a file system.
+static char *temporary_of(const char *target) { return xasprintf("%s.tmp", target); }
+
+bool file_begin(AtomicFile *a, const char *path, Err *err) {
+  struct stat st;
+  bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode); // a pipe or /dev/stdout: renaming would replace it
+  *a = (AtomicFile){.path = special ? xstrdup(path) : target_of(path)};
+  if (!special) a->tmp = temporary_of(a->path);
+  a->f = fopen(special ? a->path : a->tmp, "wb");
+  if (a->f) return true;
+  err_set(err, "cannot write %s: %s", path, strerror(errno));
+  free(a->tmp);
+  free(a->path);
+  *a = (AtomicFile){0};
+  return false;
 }
 
 bool file_commit(AtomicFile *a, Err *err) {
@@ -206,6 +218,13 @@ void file_abort(AtomicFile *a) {
   free(a->tmp);
   free(a->path);
   *a = (AtomicFile){0};
+}
+
+void file_clean(const char *path) {
+  char *target = target_of(path), *tmp = temporary_of(target);
+  unlink(tmp);
+  free(tmp);
+  free(target);
 }
 
 int compare_int(const void *a, const void *b) {

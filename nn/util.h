@@ -22,7 +22,9 @@ typedef struct Err {
   char msg[4096]; // long enough for a list of names
 } Err;
 
-// Writes the message and returns false, so that `return err_set(err, ...)` reads as what it does. err may be NULL.
+// Writes the message and returns false, so that `return err_set(err, ...)` reads as what it does. Control characters
+// but tabs, of what it quotes (file names, contents), become '?': the message stays one line, and a terminal shows it
+// as it is. err may be NULL.
 bool err_set(Err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 enum { EXIT_RUN = 1, EXIT_USAGE = 2 }; // 1: failed while running; 2: unusable arguments or input
@@ -54,12 +56,12 @@ double now_seconds(void); // monotonic
 char *file_read(const char *path, size_t *size, Err *err);
 bool path_is_dir(const char *path);
 bool path_is_file(const char *path);
-bool make_dirs(const char *path, Err *err); // like mkdir -p
+bool make_dirs(const char *path, Err *err); // like mkdir -p; durable
 
 // Atomic replacement: write to the returned stream, then file_commit flushes, fsyncs, renames onto `path` and fsyncs
 // the folder; file_abort removes the temporary file. Whatever stood at `path` stays whole until the rename. A killed
-// program leaves the temporary file behind; the next to write there takes its place. What is no regular file, such as
-// a pipe or /dev/stdout, is written directly.
+// program leaves the temporary file behind; the next to write there takes its place, and file_clean removes it. What is
+// no regular file, such as a pipe or /dev/stdout, is written directly.
 typedef struct AtomicFile {
   FILE *f;
   char *path, *tmp; // tmp: NULL when written directly
@@ -67,6 +69,7 @@ typedef struct AtomicFile {
 bool file_begin(AtomicFile *a, const char *path, Err *err);
 bool file_commit(AtomicFile *a, Err *err);
 void file_abort(AtomicFile *a);
+void file_clean(const char *path); // nobody may be writing there
 
 int compare_int(const void *a, const void *b); // qsort
 

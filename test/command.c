@@ -26,3 +26,12 @@ const char *tool(const char *name) {
   snprintf(path, sizeof path, "%s/%s", b ? b : "build", name);
   return path;
 }
+
+bool same_file(const char *a, const char *b) {
+  size_t na, nb;
+  char *x = file_read(a, &na, NULL), *y = file_read(b, &nb, NULL);
+  bool same = x && y && na == nb && !memcmp(x, y, na);
+  free(x);
+  free(y);
+  return same;
+}

@@ -1,8 +1,10 @@
 // Runs the programs as a user would.
 #pragma once
+#include <stdbool.h>
 
 // Runs a shell command in the current folder; its output, both streams, is kept. Returns the exit status, -1 if it died
 // of a signal. The text is valid until the next call.
 int command(const char **output, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // Path of a tool in this build ("shapes"): $B, or build.
 const char *tool(const char *name);
+bool same_file(const char *a, const char *b); // both are there and hold the same bytes

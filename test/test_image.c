@@ -261,6 +261,39 @@ TEST(image_refuses_oversized_huffman_tables) {
   }
 }
 
+// The start of a PNG of 8 x 8 pixels whose chunks, after a lawful IHDR or CgBI, are of the given lengths.
+static bool decode_chunks(const char *first, const char *second, uint32_t second_size, const char *third,
+                          uint32_t third_size, Err *err) {
+  uint8_t png[128] = {0x89, 'P', 'N', 'G', 13, 10, 26, 10, 0, 0, 0, 13};
+  memcpy(png + 12, first, 4);
+  png[19] = png[23] = png[24] = 8;
+  uint8_t *at = png + 33;
+  for (int i = 0; i < 4; i++) at[i] = (uint8_t)(second_size >> (24 - 8 * i));
+  memcpy(at + 4, second, 4);
+  at += 12 + second_size;
+  for (int i = 0; i < 4; i++) at[i] = (uint8_t)(third_size >> (24 - 8 * i));
+  memcpy(at + 4, third, 4);
+  Image im;
+  return image_decode(&im, png, sizeof png, "odd.png", err);
+}
+
+TEST(image_refuses_odd_chunks) {
+  Err err;
+  EXPECT(!decode_chunks("CgBI", "IHDR", 13, "IDAT", 4, &err) && strstr(err.msg, "no IHDR"));
+  EXPECT(!decode_chunks("IHDR", "IDAT", 0, "IEND", 0, &err) && strstr(err.msg, "empty IDAT"));
+  EXPECT(!decode_chunks("IHDR", "IDAT", 4, "IDAT", INT32_MAX, &err) && strstr(err.msg, "the file ends before"));
+}
+
+// A scan of a component that the frame lacks: stb_image 2.27 fails without giving a reason, or gives that of an earlier
+// image.
+TEST(image_refuses_unknown_components) {
+  static const uint8_t jpeg[] = {0xff, 0xd8, 0xff, 0xc0, 0, 11, 8, 0, 8, 0,  8, 1,    1,   0x11,
+                                 0,    0xff, 0xda, 0,    8, 1,  9, 0, 0, 63, 0, 0xff, 0xd9};
+  Image im;
+  Err err;
+  EXPECT(!image_decode(&im, jpeg, sizeof jpeg, "scan.jpg", &err) && strstr(err.msg, "corrupt (malformed)"));
+}
+
 TEST(image_missing_file) {
   Image im;
   int h, w;

@@ -18,15 +18,6 @@ static const char *shapes(void) {
   return dir;
 }
 
-static bool same_file(const char *a, const char *b) {
-  size_t na, nb;
-  char *x = file_read(a, &na, NULL), *y = file_read(b, &nb, NULL);
-  bool same = x && y && na == nb && !memcmp(x, y, na);
-  free(x);
-  free(y);
-  return same;
-}
-
 // ./train on the shapes; `more` are further options, `out` a folder under test_tmp(). Returns the exit status.
 static int train(const char *env, const char *out, const char *more) {
   const char *said;

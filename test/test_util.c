@@ -140,6 +140,12 @@ TEST(util_array_grows_and_keeps) {
   free(items);
 }
 
+TEST(util_messages_are_one_line) {
+  Err err;
+  EXPECT(!err_set(&err, "%s: is %s", "a\nb\r\t", "\033[2J\x7f é"));
+  EXPECT_STR(err.msg, "a?b?\t: is ?[2J? é");
+}
+
 TEST(util_messages_are_cut_not_overrun) {
   Err err;
   enum { LONGER = 2 * sizeof err.msg };
