@@ -189,8 +189,9 @@ TEST(defects_of_a_sound_set) {
     Dataset d;
     Defects f;
     Err err;
-    if (!EXPECT(dataset_open(&d, dir, "val",
-                             &(DatasetOptions){.resize = {96, 160}, .max_canvases = 2, .keep_empty = true}, &err)))
+    if (!EXPECT(dataset_open(
+            &d, dir, "val",
+            &(DatasetOptions){.resize = {.size = 96, .max_size = 160}, .max_canvases = 2, .keep_empty = true}, &err)))
       continue;
     defects_find(&f, &d, true, NULL);
     for (int k = 0; k < DEFECTS; k++)
@@ -222,7 +223,8 @@ TEST(survey_counts_and_measures) {
   EXPECT(s.place_bytes > d.max_bytes && s.mask_bytes == 4 * d.max_words);
   survey_free(&s);
   dataset_close(&d);
-  if (!open_set(&d, small_set("survey"), &(DatasetOptions){.resize = {16, 160}, .max_canvases = 1})) return;
+  if (!open_set(&d, small_set("survey"), &(DatasetOptions){.resize = {.size = 16, .max_size = 160}, .max_canvases = 1}))
+    return;
   survey_take(&s, &d);
   EXPECT_INT(s.tiny, s.objects); // 9 x 7 pixels on a third of that
   EXPECT_INT(s.large, d.num_images);
@@ -232,9 +234,10 @@ TEST(survey_counts_and_measures) {
 
 static bool open_split(Split *s, const char *dir, const char *name, int size) {
   *s = (Split){.name = name};
-  s->open =
-      dataset_open(&s->data, dir, name,
-                   &(DatasetOptions){.resize = {size, 2 * size}, .max_canvases = 1, .keep_empty = true}, &s->stop);
+  s->open = dataset_open(
+      &s->data, dir, name,
+      &(DatasetOptions){.resize = {.size = size, .max_size = 2 * size}, .max_canvases = 1, .keep_empty = true},
+      &s->stop);
   if (!EXPECT(s->open)) return false;
   survey_take(&s->survey, &s->data);
   defects_find(&s->defects, &s->data, true, NULL);

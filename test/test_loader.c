@@ -483,7 +483,7 @@ TEST(loader_allocates_nothing_in_steady_state) {
   check_allocations(&d);
   dataset_close(&d);
   const char *coco = shared_path("coco"); // JPEG, masks of many parts
-  const DatasetOptions options = {.resize = {800, 1333}, .max_canvases = 2, .limit = 24};
+  const DatasetOptions options = {.resize = {.size = 800, .max_size = 1333}, .max_canvases = 2, .limit = 24};
   if (!coco || !open_set(&d, coco, &options)) return;
   check_allocations(&d);
   dataset_close(&d);

@@ -74,7 +74,8 @@ static void show_progress(int done, int total) {
 
 static void split_open(Split *s, const char *name, const DoctorOptions *o, bool keep_empty) {
   *s = (Split){.name = name};
-  DatasetOptions options = {.resize = {o->size, o->max_size}, .max_canvases = o->canvases, .keep_empty = keep_empty};
+  DatasetOptions options = {
+      .resize = {.size = o->size, .max_size = o->max_size}, .max_canvases = o->canvases, .keep_empty = keep_empty};
   s->open = dataset_open(&s->data, o->data, name, &options, &s->stop);
   if (!s->open) return;
   survey_take(&s->survey, &s->data);

@@ -330,7 +330,7 @@ __global__ void wgmma_wgrad_reduce_kernel(const __grid_constant__ FilterProduct 
   int count = is_bias ? bias.count : filter.count;
   float4 sum = {};
   auto add = [&](const float4 &f) { sum.x += f.x, sum.y += f.y, sum.z += f.z, sum.w += f.w; };
-  follower_wait();
+  if constexpr (HAS_WGMMA) follower_wait();
   if (index < stride)
 #pragma unroll 8
     for (int i = threadIdx.y; i < count; i += blockDim.y) add(data[i * stride + index]);
