@@ -101,8 +101,8 @@ test-sanitizer: all $B/test_all
 	$(call sanitize,racecheck)
 	$(call sanitize,initcheck)
 test-asan:
-	@$(MAKE) B=$B/asan CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation" $B/asan/test_all
-	@B=$B $B/asan/test_all --tier 0
+	@$(MAKE) B=$B/asan CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation" $B/asan/test_all $B/asan/bench_index $B/asan/ladder_report
+	@B=$B/asan $B/asan/test_all --tier 0
 # Every test/fuzz_X.c for a while, from the seeds in test/corpus/X; needs clang. What crashes one is left in build/fuzz/.
 FUZZ_SECONDS ?= 30
 fuzz:

@@ -21,6 +21,7 @@ import time
 import numpy as np
 import torch
 from PIL import Image, ImageDraw
+from torchvision.ops.poolers import initLevelMapper
 
 from torchvision_dump import RNG_ROI, RNG_RPN, KeyedSampler, rng_key
 from torchvision_model import R50, build, write_checkpoint
@@ -134,14 +135,20 @@ def mirrored(image, boxes, masks):
     return image.flip(-1), torch.stack([w - boxes[:, 2], boxes[:, 1], w - boxes[:, 0], boxes[:, 3]], 1), masks.flip(-1)
 
 
-def pad_to(transform, canvas):
-    """torchvision pads to the largest image of a batch; here to our canvas, because group norm sees the padding."""
+def pad_to(model, canvas):
+    """torchvision pads to the largest image of a batch; here to our canvas, because group norm sees the padding. It infers
+    the scales of the pyramid from the images' sizes without padding, which a larger canvas would mislead."""
+    for pool in (model.roi_heads.box_roi_pool, model.roi_heads.mask_roi_pool):
+        pool.scales = [1 / 4, 1 / 8, 1 / 16, 1 / 32]
+        pool.map_levels = initLevelMapper(2, 5, canonical_scale=pool.canonical_scale,
+                                          canonical_level=pool.canonical_level)
+
     def batch_images(images, size_divisible=32):
         out = images[0].new_zeros((len(images), 3, *canvas))
         for place, image in zip(out, images):
             place[:, :image.shape[1], :image.shape[2]].copy_(image)
         return out
-    transform.batch_images = batch_images
+    model.transform.batch_images = batch_images
 
 
 class OnHost(KeyedSampler):
@@ -281,7 +288,7 @@ def main():
     write_checkpoint(model, config, categories, weights)
 
     canvas, steps, ours = train_ours(a, weights)
-    pad_to(model.transform, canvas)
+    pad_to(model, canvas)
     rate, seconds = train_torchvision(model, a, on_gpu(train), [i for i, *_ in train], [s["lr"] for s in steps],
                                       f"{a.out}/torchvision.jsonl")
     detect_torchvision(model, a, val, categories, f"{a.out}/torchvision.json")
