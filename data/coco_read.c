@@ -183,8 +183,9 @@ static bool keep_runs(CocoReader *r, CocoAnn *a, const RawRuns *raw) {
   a->rle_h = raw->size[0], a->rle_w = raw->size[1], a->first_run = c->num_runs;
   a->num_runs = (int)raw->counts;
   bool usable;
+  size_t room = raw->string ? raw->length : 0;
+  array_reserve((void **)&c->runs, &r->runs_cap, c->num_runs + room + 1, sizeof *c->runs); // also without any run
   if (raw->string) {
-    array_reserve((void **)&c->runs, &r->runs_cap, c->num_runs + raw->length, sizeof *c->runs);
     usable = rle_decode(c->runs + c->num_runs, &a->num_runs, raw->string, raw->length, a->rle_h, a->rle_w, NULL);
   } else {
     usable = rle_adds_up(c->runs + c->num_runs, a->num_runs, a->rle_h, a->rle_w, NULL);

@@ -4,7 +4,7 @@
 #include "test/test.h"
 
 typedef int Target(const uint8_t *bytes, size_t size);
-Target corpus_image, corpus_json, corpus_rle, corpus_safetensors, corpus_torch; // test/fuzz_X.c
+Target corpus_coco, corpus_image, corpus_json, corpus_rle, corpus_safetensors, corpus_torch; // test/fuzz_X.c
 
 static void feed_folder(const char *folder, Target *target) {
   DIR *dir = opendir(folder);
@@ -27,6 +27,7 @@ static void feed_folder(const char *folder, Target *target) {
   EXPECT(files > 0);
 }
 
+TEST(corpus_coco) { feed_folder("test/corpus/coco", corpus_coco); }
 TEST(corpus_image) { feed_folder("test/corpus/image", corpus_image); }
 TEST(corpus_json) { feed_folder("test/corpus/json", corpus_json); }
 TEST(corpus_rle) { feed_folder("test/corpus/rle", corpus_rle); }

@@ -279,6 +279,14 @@ static void dgrad(Device *dev, const Conv *conv, int pairs, const Tensor *dy, co
   compute(dev, CONV_DGRAD, conv, pairs, dy, w, dx);
 }
 
+// db is left to the caller by whichever rung steps in, as the row of the table says.
+static void wgrad_instead(const Rung *rung, Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy,
+                          const FilterGrad *out) {
+  FilterGrad without_db = *out;
+  without_db.db = NULL;
+  rung->wgrad(dev, conv, pairs, x, dy, &without_db);
+}
+
 // cuDNN's gradient of each pair is of the operands' type; their sum is float. cuDNN knows no counts, and rows past one
 // hold anything at all: harmless in a row's own result, but not in a sum.
 static void wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out) {
@@ -286,9 +294,10 @@ static void wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, con
   CudnnPlan plans[CONV_MAX_PAIRS];
   size_t raw = aligned((size_t)dy->ldc * dw->h * dw->w * dw->ldc * dtype_size(x->dtype)), workspace = 0;
   for (int i = 0; i < pairs; i++) {
-    if (x[i].count) return conv_own_rung(dev, CONV_WGRAD, conv, x, dw)->wgrad(dev, conv, pairs, x, dy, out);
+    if (x[i].count) return wgrad_instead(conv_own_rung(dev, CONV_WGRAD, conv, x, dw), dev, conv, pairs, x, dy, out);
     plans[i] = cudnn_plan(dev, CONV_WGRAD, conv, &x[i], dw, &dy[i], NULL, CUDNN_QUICK);
-    if (!plans[i].engine.plan) return instead(dev, CONV_WGRAD, conv, x, dw)->wgrad(dev, conv, pairs, x, dy, out);
+    if (!plans[i].engine.plan)
+      return wgrad_instead(instead(dev, CONV_WGRAD, conv, x, dw), dev, conv, pairs, x, dy, out);
     workspace = MAX(workspace, cudnn_workspace(&plans[i], NULL));
   }
   char *scratch = (char *)device_scratch(dev, raw + workspace);
