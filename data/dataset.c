@@ -60,7 +60,9 @@ int dataset_polygons(const Dataset *d, const Object *o) {
 bool dataset_image(const Dataset *d, int i, Image *im, Err *err) {
   const CocoImage *want = &d->coco.images[d->image[i]];
   char *path = dataset_path(d, i);
-  bool ok = d->upright ? image_load_upright(im, path, err) : image_load(im, path, err);
+  *im = (Image){0};
+  bool ok = path_is_file(path) ? d->upright ? image_load_upright(im, path, err) : image_load(im, path, err)
+                               : err_set(err, "%s: no such file, or not a regular one", path);
   if (ok && (im->h != want->h || im->w != want->w)) {
     ok = err_set(err, "%s: %d x %d pixels, but %d x %d in %s", path, im->w, im->h, want->w, want->h, d->coco.path);
     image_free(im);

@@ -142,6 +142,7 @@ int image_orientation(const uint8_t *bytes, size_t size) {
 }
 
 bool image_info(const char *path, bool upright, int *h, int *w, Err *err) {
+  if (!path_is_file(path)) return err_set(err, "cannot open %s: no such file, or not a regular one", path);
   uint8_t start[4096]; // holds most headers; long metadata before a JPEG's frame sends us to the whole file
   FILE *f = fopen(path, "rb");
   size_t size = f ? fread(start, 1, sizeof start, f) : 0;

@@ -50,11 +50,15 @@ void *scratch_resize(Scratch *s, void *p, size_t old, size_t bytes) {
 }
 
 void *scratch_read_file(Scratch *s, const char *path, size_t *size, Err *err) {
-  int file = open(path, O_RDONLY | O_CLOEXEC);
+  int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe that nobody writes to must not hold a run
   if (file < 0) return err_set(err, "cannot open %s: %s", path, strerror(errno)), NULL;
-  // The size is a hint only: a pipe says 0. A byte more lets the second read find the end.
   struct stat st;
-  size_t room = fstat(file, &st) == 0 && st.st_size > 0 ? (size_t)st.st_size + 1 : 65536, used = 0;
+  if (fstat(file, &st) != 0 || !S_ISREG(st.st_mode)) {
+    close(file);
+    return err_set(err, "cannot read %s: not a regular file", path), NULL;
+  }
+  // The size is a hint only: the file may grow. A byte more lets the second read find the end.
+  size_t room = st.st_size > 0 ? (size_t)st.st_size + 1 : 65536, used = 0;
   char *bytes = take(s, room);
   ssize_t got = 0;
   while (bytes && (got = read(file, bytes + used, room - used)) > 0) {
