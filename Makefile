@@ -21,7 +21,7 @@ ARCH ?= $(or $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>
   sed 's/^90$$/90a/'),80 89 90a)
 cuda := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/conv/*.cu))
 nvflags := -std=c++17 -O3 -lineinfo -I. --expt-relaxed-constexpr -Xcompiler -Wall \
-  $(foreach a,$(ARCH),-gencode arch=compute_$a,code=sm_$a)
+  $(foreach a,$(patsubst 90,90a,$(ARCH)),-gencode arch=compute_$a,code=sm_$a) # wgmma is sm_90a's alone
 libs += -L$(dir $(NVCC))../lib64 -lcudart_static -lrt -static-libgcc -l:libstdc++.a
 cuda_tools := $(patsubst tools/%.cu,$B/%,$(wildcard tools/*.cu))
 built := for the CPU and CUDA ($(ARCH:%=sm_%))
