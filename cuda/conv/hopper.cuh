@@ -70,7 +70,8 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
                  : "r"(barrier), "r"(parity)
                  : "memory");
     if (done) return;
-    if (polls == MAX_POLLS) __trap(); // an error that is reported, where a hang would not be
+    // An error that is reported, where a hang would not be. (A trap here makes ptxas spill the sums of large tiles.)
+    if (polls == MAX_POLLS) *(volatile int *)NULL = 0;
   }
 }
 
