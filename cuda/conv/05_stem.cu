@@ -20,7 +20,7 @@ enum {
   FILTER_BYTES = FILTERS * PAIR_BYTES, // of one pair of taps
   BANK_BYTES = TAPS_Y * PAIRS * FILTER_BYTES,
   STAGES = 4,
-  BOX = WARP_ROWS * (FILTERS * 2 + 16),
+  BOX = WARP_ROWS * SWIZZLE_ROW,
   BOXES = 4 * TILE_H * BOX,
   BYTES = SWIZZLE_ATOM + BANK_BYTES + BOXES + STAGES * PATCH_BYTES,
 };
@@ -28,6 +28,7 @@ static_assert(PATCH_W >= TILE_W + PAIRS - 1 && BYTES <= MAX_SHARED - 2048 && TIL
 
 struct StemProduct {
   CUtensorMap image, filter; // [n, h, w / 2, pair]; [filters, taps down, (taps across, channels)]
+  CUtensorMap result;        // [n, h, w, channels]
   DestArgs out;
   Tensor in;
   int pad_y, pad_pairs, front; // front: 1 if a tap of zeros comes first
@@ -91,11 +92,13 @@ __device__ void stem_multiply(const StemProduct &p, StemShared &s, uint32_t bank
     wgmma_commit();
     wgmma_wait<0>();
     if (threadIdx.x % WARPGROUP == 0) barrier_arrive_at(ring.empty);
+    boxes_wait();
 #pragma unroll
     for (int j = 0; j < 2; j++) {
-      int y = t.y + 2 * warpgroup + j, x = t.x + warp * WARP_ROWS + place_row();
+      int y = t.y + 2 * warpgroup + j, x0 = t.x + warp * WARP_ROWS, x = x0 + place_row();
       RowPlace place = row_place(p.out, y < p.out.t.h && x < p.out.t.w, t.n, y, x);
-      store_rows(p.out, sum[j], place, 0, s.bias, Box<T, FILTERS>{boxes + j * BOX});
+      store_rows(p.out, sum[j], place, 0, s.bias, Box<T, FILTERS>{boxes + j * BOX},
+                 [&](int c, uint32_t from) { tma_store(&p.result, from, c, x0, y, t.n); });
     }
   }
   bulk_wait();
@@ -148,6 +151,9 @@ void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *
                       {(int)pair, PATCH_W, PATCH_H, 1});
   p.filter =
       map_boxes(w->data, w->dtype, {(size_t)w->w * w->ldc, (size_t)w->h, (size_t)w->n, 1}, {(int)pair, 1, FILTERS, 1});
+  const Tensor *t = &y->t;
+  p.result = map_boxes(t->data, t->dtype, {(size_t)t->ldc, (size_t)t->w, (size_t)t->h, (size_t)t->n},
+                       {FILTERS, WARP_ROWS, 1, 1});
   p.out = dest_args(y);
   p.in = *x;
   p.pad_y = conv->pad;

@@ -4,28 +4,30 @@
 // Changed since the rung before: two threads ask TMA for tiles, pixels under a tap included; two warpgroups multiply them
 // where they lie; results leave while the next tile is multiplied; as many blocks as fit stay for the whole launch.
 // Limit: the tensor cores where the sums are long; where they are short, the end of a tile, in which nobody multiplies.
+#include <math.h>
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/wgmma.cuh"
 
 enum {
-  MAX_MAPPED = 8,
+  MAX_MAPPED = 6,
   DEPTH = 64, // terms of a stage: one swizzled row of 16-bit elements
-  BAND = 8,   // tiles across that are neighbours in the order of tiles
+  BAND = 8,   // tiles across that are neighbours in the order of tiles, at most
 };
 
-// One of the products that a launch computes, and the map of the pixels that it reads.
+// One of the products that a launch computes, and the maps of the pixels that it reads and writes.
 struct MappedPart {
-  CUtensorMap pixels;
+  CUtensorMap pixels, result;
   Part part;
-  bool dense; // the positions are the tensor's pixels, in order
+  bool dense; // the positions are the pixels of what is read, in order
 };
 struct WgmmaProduct {
   CUtensorMap filter; // [columns of the filter bank, taps, channels]
   MappedPart of[MAX_MAPPED];
   int parts, across; // tiles across
+  Divider band;      // tiles of a band: across is a multiple of it
   int filter_width;  // taps
 };
-static_assert(sizeof(WgmmaProduct) <= 4096 + 28 * 1024, "a kernel's arguments");
+static_assert(sizeof(WgmmaProduct) <= 4096, "a kernel's arguments");
 
 // ROWS × COLUMNS of a result, by one block. CLUSTER blocks, one below the other, share the filter's tile, of which each
 // fetches a part for all. BACKWARD: the filter is read with its terms as rows, in columns of 64 channels.
@@ -36,7 +38,8 @@ template <int ROWS_, int COLUMNS_, int CLUSTER_, bool BACKWARD_> struct WgmmaTil
   static constexpr int CHUNK = DEPTH * SWIZZLE_ROW;            // backward: 64 channels of a stage's terms
   static constexpr int CHUNKS = (COLUMNS + 63) / 64;
   static constexpr int A_BYTES = ROWS * SWIZZLE_ROW, B_BYTES = BACKWARD ? CHUNKS * CHUNK : COLUMNS * SWIZZLE_ROW;
-  static constexpr int STAGE = A_BYTES + B_BYTES, BOX = WARP_ROWS * (COLUMNS * 2 + 16), BOXES = ROWS / WARP_ROWS * BOX;
+  static constexpr int STAGE = A_BYTES + B_BYTES, BOX = Box<__half, COLUMNS>::BYTES;
+  static constexpr int BOXES = ROWS / WARP_ROWS * BOX;
   static constexpr int ALL_STAGES = (MAX_SHARED - SWIZZLE_ATOM - 5 * 1024 - BOXES) / STAGE; // 5 KB: the schedule
   static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + BOXES + SWIZZLE_ATOM;
   static_assert(STAGES >= 3 && DOWN >= 1 && ROWS <= 256 && B_BYTES % SWIZZLE_ATOM == 0);
@@ -48,12 +51,19 @@ template <int ROWS_, int COLUMNS_, int CLUSTER_, bool BACKWARD_> struct WgmmaTil
 // What a block has in shared memory besides its stages.
 template <class Tile> struct Schedule {
   int first[MAX_MAPPED + 1];                          // tile of each part, counted in tiles of a cluster
-  alignas(8) float bias[CONSUMERS][2][Tile::COLUMNS]; // of the tile, and of the one before or after
+  int stages[MAX_MAPPED];                             // of its sums
+  alignas(8) float bias[CONSUMERS][2][Tile::COLUMNS]; // of a warpgroup's tile, and of the one before or after
   RingBarriers<Tile::STAGES> ring;
 };
 struct Work {
-  int part, row, column;
+  int row, column;
 };
+
+// Stages of a sum: taps by blocks of channels. A part that no tap meets has one of zeros.
+__device__ __forceinline__ int stages_of(const Gather &g) {
+  int taps = g.walk.y.taps * g.walk.x.taps;
+  return taps ? taps * ((g.in.ldc + DEPTH - 1) / DEPTH) : 1;
+}
 
 // Past the device-side count of a part's rows there are no tiles.
 template <class Tile> __device__ void count_tiles(const WgmmaProduct &p, Schedule<Tile> &s) {
@@ -61,24 +71,26 @@ template <class Tile> __device__ void count_tiles(const WgmmaProduct &p, Schedul
   for (int i = 0; i < p.parts; i++) {
     int down = (gather_rows(p.of[i].part.gather) + Tile::ROWS * Tile::CLUSTER - 1) / (Tile::ROWS * Tile::CLUSTER);
     s.first[i + 1] = s.first[i] + down * p.across;
+    s.stages[i] = stages_of(p.of[i].part.gather);
   }
+}
+template <class Tile> __device__ __forceinline__ int part_of(const Schedule<Tile> &s, int tile) {
+  int i = 0;
+  while (tile >= s.first[i + 1]) i++;
+  return i;
 }
 
 // Tiles that share pixels are neighbours; where the filters of all columns would not stay in L2, a band of them is.
-template <class Tile> __device__ Work find_work(const WgmmaProduct &p, const Schedule<Tile> &s, int tile, int rank) {
-  int i = 0;
-  while (tile >= s.first[i + 1]) i++;
-  int rest = tile - s.first[i], down = (s.first[i + 1] - s.first[i]) / p.across;
-  int band = rest / (down * BAND), width = min(BAND, p.across - band * BAND);
-  rest -= band * BAND * down;
-  int row = rest / width * Tile::CLUSTER + rank;
-  return {i, row * Tile::ROWS, (band * BAND + rest % width) * Tile::COLUMNS};
-}
-
-// Stages of a sum: taps by blocks of channels. A part that no tap meets has one of zeros.
-__device__ __forceinline__ int stages_of(const Gather &g) {
-  int taps = g.walk.y.taps * g.walk.x.taps;
-  return taps ? taps * ((g.in.ldc + DEPTH - 1) / DEPTH) : 1;
+template <class Tile>
+__device__ __forceinline__ Work find_work(const WgmmaProduct &p, const Schedule<Tile> &s, int tile, int part,
+                                          int rank) {
+  int rest = tile - s.first[part], left = 0, width = p.band.by;
+  if (p.across > width) {
+    int band = (s.first[part + 1] - s.first[part]) / p.across * width; // tiles
+    left = rest / band * width, rest %= band;
+  }
+  int row = divide(rest, p.band), column = left + rest - row * width;
+  return {(row * Tile::CLUSTER + rank) * Tile::ROWS, column * Tile::COLUMNS};
 }
 
 // ---- fetching ---------------------------------------------------------------------------------------------------------
@@ -108,8 +120,9 @@ template <class Tile, bool PIXELS> __device__ void fetch(const WgmmaProduct &p, 
   Ring<Tile::STAGES> ring(s.ring);
   int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER;
   for (int tile = blockIdx.x / Tile::CLUSTER; tile < s.first[p.parts]; tile += step) {
-    Work work = find_work(p, s, tile, rank);
-    const MappedPart &m = p.of[work.part];
+    int part = part_of(s, tile);
+    Work work = find_work(p, s, tile, part, rank);
+    const MappedPart &m = p.of[part];
     const Gather &g = m.part.gather;
     const Axis &gy = g.walk.y, &gx = g.walk.x;
     Position at = position_of(g, work.row);
@@ -120,7 +133,7 @@ template <class Tile, bool PIXELS> __device__ void fetch(const WgmmaProduct &p, 
     int tap_step = in_register(gx.filter_step), row_step = in_register(gy.filter_step * p.filter_width);
     bool dense = in_register(m.dense);
     int c = first_c, ty = 0, tx = 0;
-    for (int i = stages_of(g); i > 0; i--) {
+    for (int i = s.stages[part]; i > 0; i--) {
       uint32_t to = stages + ring.stage * Tile::STAGE;
       ring.wait_empty();
       barrier_expect(ring.full, PIXELS ? Tile::A_BYTES : Tile::B_BYTES);
@@ -158,23 +171,29 @@ __device__ __forceinline__ void multiply(WgmmaSum<Tile> &sum, uint32_t stage, in
   wgmma_commit();
 }
 
-// Adds up a tile's stages. A stage is free again when the products after its own have been issued and its own are done;
-// `release` is a thread's address of the barrier of the first stage in the block that it tells, 0: it tells none.
-template <class T, class Tile>
+// Adds up a tile's stages; what is done `meanwhile` costs no time. A stage is free again when the products after its own
+// have been issued and its own are done; `release` is a thread's address of the barrier of the first stage in the block
+// that it tells, 0: it tells none.
+template <class T, class Tile, class F>
 __device__ __forceinline__ void accumulate(WgmmaSum<Tile> &sum, Ring<Tile::STAGES> &ring, uint32_t stages, int steps,
-                                           int warpgroup, uint32_t release) {
-  int before = 0;
-  for (int i = 0; i < steps; i++) {
+                                           int warpgroup, uint32_t release, F meanwhile) {
+  auto step = [&](int i) {
     ring.wait_full();
     wgmma_fence();
     multiply<T, Tile>(sum, stages + ring.stage * Tile::STAGE, warpgroup, i > 0);
-    wgmma_wait<1>();
-    if (i > 0 && release) barrier_arrive_at(release + 8 * before);
-    before = ring.stage;
+  };
+  step(0);
+  meanwhile();
+  for (int i = 1; i < steps; i++) {
+    int before = ring.stage;
     ring.advance();
+    step(i);
+    wgmma_wait<1>();
+    if (release) barrier_arrive_at(release + 8 * before);
   }
   wgmma_wait<0>();
-  if (release) barrier_arrive_at(release + 8 * before);
+  if (release) barrier_arrive_at(release + 8 * ring.stage);
+  ring.advance();
 }
 
 // ---- where results go -------------------------------------------------------------------------------------------------
@@ -187,56 +206,84 @@ __device__ __forceinline__ RowPlace find_row(const Part &p, int row) {
   return row_place(p.out, row < gather_rows(p.gather), at.n, y.out + y.out_step * at.i, x.out + x.out_step * at.j);
 }
 
+// A warp's sixteen rows from `row` on leave.
+template <class T, class Tile>
+__device__ __forceinline__ void store_tile(const MappedPart &m, float (&v)[Tile::COLUMNS / 2], const RowPlace &place,
+                                           int row, int column, const float *bias, uint32_t box) {
+  const Gather &g = m.part.gather;
+  store_rows(m.part.out, v, place, column, bias, Box<T, Tile::COLUMNS>{box}, [&](int c, uint32_t from) {
+    Position at = position_of(g, row);
+    if (m.part.dense)
+      tma_store(&m.result, from, c, 0, row, 0);
+    else
+      tma_store_pixels(&m.result, from, c, at.j, at.i, at.n);
+  });
+}
+
 // ---- kernel -----------------------------------------------------------------------------------------------------------
+
+// What a warpgroup that multiplies does with its tiles.
+template <class T, class Tile>
+__device__ __forceinline__ void consume(const WgmmaProduct &p, Schedule<Tile> &s, uint32_t stages, int warpgroup) {
+  Ring<Tile::STAGES> ring(s.ring);
+  int thread = threadIdx.x % WARPGROUP, warp = uniform(thread / 32);
+  uint32_t boxes = stages + Tile::STAGES * Tile::STAGE + (warpgroup * 4 + warp) * Tile::DOWN * Tile::BOX;
+  uint32_t release = thread < Tile::CLUSTER ? remote_address(ring.empty, thread) : 0;
+  int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER, buffer = 0;
+  for (int tile = blockIdx.x / Tile::CLUSTER; tile < s.first[p.parts]; tile += step) {
+    int i = part_of(s, tile);
+    const Part &part = p.of[i].part;
+    float *bias = s.bias[warpgroup][buffer ^= 1];
+    Work work;
+    RowPlace place[Tile::DOWN];
+    WgmmaSum<Tile> sum;
+    accumulate<T, Tile>(sum, ring, stages, s.stages[i], warpgroup, release, [&] {
+      work = find_work(p, s, tile, i, rank);
+      work.row += warpgroup * Tile::DOWN * WGMMA_ROWS + warp * WARP_ROWS;
+      load_bias<Tile::COLUMNS>(part.out, work.column, bias);
+#pragma unroll
+      for (int j = 0; j < Tile::DOWN; j++) {
+        place[j] = find_row(part, work.row + j * WGMMA_ROWS);
+        prefetch_row<T, Tile::COLUMNS>(part.out, place[j], work.column);
+      }
+      boxes_wait();
+      warpgroup_sync(warpgroup); // the bias is there, and the buffer for the next one free
+    });
+#pragma unroll
+    for (int j = 0; j < Tile::DOWN; j++)
+      store_tile<T, Tile>(p.of[i], sum.part[j], place[j], work.row + j * WGMMA_ROWS, work.column, bias,
+                          boxes + j * Tile::BOX);
+  }
+  bulk_wait();
+}
 
 template <class T, class Tile>
 __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_constant__ WgmmaProduct p) {
   if constexpr (HAS_WGMMA) {
     __shared__ Schedule<Tile> s;
     uint32_t stages = (kept_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
+    int warpgroup = uniform(threadIdx.x / WARPGROUP), thread = threadIdx.x % WARPGROUP;
+    // Each by a warp of its own: all of it is read for the first time.
     if (threadIdx.x == 0) {
       for (int i = 0; i < Tile::STAGES; i++) {
         barrier_init(kept_address(&s.ring.full[i]), 2); // pixels, filter
         barrier_init(kept_address(&s.ring.empty[i]), CONSUMERS * Tile::CLUSTER);
       }
       barrier_init_fence();
-      count_tiles(p, s);
-      tma_prefetch_map(&p.filter);
-      for (int i = 0; i < p.parts; i++) tma_prefetch_map(&p.of[i].pixels);
     }
+    if (threadIdx.x == WARPGROUP) count_tiles(p, s);
+    if (threadIdx.x == CONSUMERS * WARPGROUP) tma_prefetch_map(&p.of[0].pixels);
+    if (threadIdx.x == CONSUMERS * WARPGROUP + 32) tma_prefetch_map(&p.filter);
+    if (threadIdx.x == CONSUMERS * WARPGROUP + 64) tma_prefetch_map(&p.of[0].result);
     __syncthreads();
     if constexpr (Tile::CLUSTER > 1) cluster_meet();
-    int warpgroup = uniform(threadIdx.x / WARPGROUP), thread = threadIdx.x % WARPGROUP;
     if (warpgroup == CONSUMERS) {
       registers_give<FETCH_REGISTERS>();
       if (thread == 0) fetch<Tile, true>(p, s, stages);
       if (thread == 32) fetch<Tile, false>(p, s, stages);
     } else {
       registers_take<MULTIPLY_REGISTERS>();
-      Ring<Tile::STAGES> ring(s.ring);
-      int warp = uniform(thread / 32);
-      uint32_t boxes = stages + Tile::STAGES * Tile::STAGE + (warpgroup * 4 + warp) * Tile::DOWN * Tile::BOX;
-      uint32_t release = thread < Tile::CLUSTER ? remote_address(ring.empty, thread) : 0;
-      int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER, buffer = 0;
-      for (int tile = blockIdx.x / Tile::CLUSTER; tile < s.first[p.parts]; tile += step, buffer ^= 1) {
-        Work work = find_work(p, s, tile, rank);
-        const Part &part = p.of[work.part].part;
-        float *bias = s.bias[warpgroup][buffer];
-        load_bias<Tile::COLUMNS>(part.out, work.column, bias);
-        RowPlace place[Tile::DOWN];
-#pragma unroll
-        for (int i = 0; i < Tile::DOWN; i++) {
-          place[i] = find_row(part, work.row + (warpgroup * Tile::DOWN + i) * WGMMA_ROWS + warp * WARP_ROWS);
-          prefetch_row<T, Tile::COLUMNS>(part.out, place[i], work.column);
-        }
-        WgmmaSum<Tile> sum;
-        accumulate<T, Tile>(sum, ring, stages, stages_of(part.gather), warpgroup, release);
-        warpgroup_sync(warpgroup); // the bias is there, and the buffer for the next one free
-#pragma unroll
-        for (int i = 0; i < Tile::DOWN; i++)
-          store_rows(part.out, sum.part[i], place[i], work.column, bias, Box<T, Tile::COLUMNS>{boxes + i * Tile::BOX});
-      }
-      bulk_wait();
+      consume<T, Tile>(p, s, stages, warpgroup);
     }
     if constexpr (Tile::CLUSTER > 1) cluster_meet(); // others may still arrive at this block's barriers
   }
@@ -246,6 +293,9 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
 
 template <class T, class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, const Tensor *w) {
   p.across = blocks_for(p.of[0].part.out.t.ldc, Tile::COLUMNS);
+  int band = MIN(p.across, BAND);
+  while (p.across % band) band--;
+  p.band = divider(band);
   p.filter_width = w->w;
   p.filter = map_boxes(w->data, w->dtype, {(size_t)w->ldc, (size_t)w->h * w->w, (size_t)w->n, 1},
                        {DEPTH, 1, Tile::BACKWARD ? DEPTH : Tile::COLUMNS / Tile::CLUSTER, 1});
@@ -256,6 +306,11 @@ template <class T, class Tile> static void launch_tiles(Device *dev, WgmmaProduc
     m.pixels =
         m.dense ? map_boxes(in->data, in->dtype, {(size_t)in->ldc, 1, tensor_pixels(in), 1}, {DEPTH, 1, Tile::ROWS, 1})
                 : map_pixels(m.part.gather, Tile::ROWS);
+    const Tensor *t = &m.part.out.t;
+    constexpr int ACROSS = Box<T, Tile::COLUMNS>::ACROSS;
+    m.result = m.part.dense
+                   ? map_boxes(t->data, t->dtype, {(size_t)t->ldc, 1, tensor_pixels(t), 1}, {ACROSS, 1, WARP_ROWS, 1})
+                   : map_result(t, &m.part.gather.walk, ACROSS, WARP_ROWS);
     tiles += blocks_for(gather_capacity(m.part.gather), Tile::ROWS * Tile::CLUSTER) * p.across;
   }
   auto kernel = wgmma_kernel<T, Tile>;
@@ -269,26 +324,26 @@ template <class T, class Tile> static void launch_tiles(Device *dev, WgmmaProduc
   config.dynamicSmemBytes = Tile::BYTES;
   config.stream = stream_of(dev);
   config.attrs = &cluster;
-  config.numAttrs = 1;
+  config.numAttrs = Tile::CLUSTER > 1;
   CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));
 }
 
 // Cycles of a launch by tiles of this shape: as many rounds of blocks as there are, each of stages that are bound by the
-// tensor cores, by shared memory or by what L2 delivers, and an end. The constants are fitted to an H200's times of all
-// convolutions of the network with every shape of tile.
+// tensor cores or by what L2 delivers, and an end, which is longer than that of two tiles of half the width. Blocks of a
+// cluster wait for each other. The constants are fitted to an H200's times of the network's convolutions with every shape.
 static double cost_of(const Device *dev, const WgmmaProduct &p, int rows, int columns, int cluster) {
   double across = blocks_for(p.of[0].part.out.t.ldc, columns), tiles = 0, cycles = 0;
   for (int i = 0; i < p.parts; i++) {
     const Gather &g = p.of[i].part.gather;
     double down = blocks_for(gather_capacity(g), rows * cluster) * cluster;
     double stages = MAX(walk_taps(&g.walk), 1) * blocks_for(g.in.ldc, DEPTH);
-    double multiply = rows * columns * DEPTH / 2048.0 * 1.07, shared = rows / 64 * (64 + columns) * 1.1;
-    double load = (rows + columns / cluster) * SWIZZLE_ROW / 44.0;
+    double multiply = rows * columns * DEPTH / 2048.0, load = (rows + columns / cluster) * SWIZZLE_ROW / 60.0;
+    double end = rows * columns * 0.3 + (columns > 128 ? 300 : 0) + (cluster > 1 ? 2500 : 0);
     tiles += down * across;
-    cycles += down * across * (stages * MAX(multiply, MAX(shared, load)) + rows * columns / 6.0 + 500);
+    cycles += down * across * (stages * MAX(multiply, load) + end);
   }
   double blocks = multiprocessors(dev) / cluster * cluster, rounds = ceil(tiles / blocks);
-  return rounds * cycles / tiles + (cluster > 1 ? 2000 : 0);
+  return rounds * cycles / tiles;
 }
 
 typedef void Launch(Device *, WgmmaProduct &, const Tensor *);
@@ -301,19 +356,19 @@ template <class T, bool BACKWARD> static void launch(Device *dev, WgmmaProduct &
 #define CHOICE(rows, columns, cluster)                                                                                 \
   { rows, columns, cluster, launch_tiles<T, WgmmaTile<rows, columns, cluster, BACKWARD>> }
   static const Choice choices[] = {
-      CHOICE(128, 256, 2),
       CHOICE(128, 256, 1),
       CHOICE(128, 128, 2),
       CHOICE(128, 128, 1),
-      CHOICE(256, 64, 1),
       CHOICE(128, 64, 1),
       CHOICE(256, BACKWARD ? 64 : 16, 1), // 16: the outputs of the RPN
   };
 #undef CHOICE
   const Choice *best = choices;
-  for (const Choice &c : choices)
-    if (cost_of(dev, p, c.rows, c.columns, c.cluster) < cost_of(dev, p, best->rows, best->columns, best->cluster))
-      best = &c;
+  double least = INFINITY;
+  for (const Choice &c : choices) {
+    double cost = cost_of(dev, p, c.rows, c.columns, c.cluster);
+    if (cost < least) best = &c, least = cost;
+  }
   best->launch(dev, p, w);
 }
 
@@ -342,7 +397,7 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
     if (p.parts == MAX_MAPPED) flush();
     int i = p.parts++; // the longest sums first, so that the last tiles are short ones
     for (; i > 0 && walk_taps(&p.of[i - 1].part.gather.walk) < walk_taps(&part.gather.walk); i--) p.of[i] = p.of[i - 1];
-    p.of[i] = {{}, part, is_dense(part.gather)};
+    p.of[i] = {{}, {}, part, is_dense(part.gather)};
   });
   flush();
 }

@@ -172,10 +172,18 @@ __device__ __forceinline__ void tma_load_pixels(uint32_t to, const CUtensorMap *
 
 // Between ordinary writes to shared memory and the copy, or the wgmma, that reads them.
 __device__ __forceinline__ void shared_write_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// Copies of plain memory the other way, in groups.
-__device__ __forceinline__ void bulk_store(void *to, uint32_t from, int bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+// The other way, in groups: a box to (x, y, z, n), or pixels from (y, x) of image n on (im2col). What lies outside the
+// tensor is not written.
+__device__ __forceinline__ void tma_store(const CUtensorMap *map, uint32_t from, int x, int y, int z, int n) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+               "r"(from), "r"(x), "r"(y), "r"(z), "r"(n)
                : "memory");
+}
+__device__ __forceinline__ void tma_store_pixels(const CUtensorMap *map, uint32_t from, int c, int x, int y, int n) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+      "r"(from), "r"(c), "r"(x), "r"(y), "r"(n)
+      : "memory");
 }
 __device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Until this thread's copies no longer need their source; until they are complete.
@@ -223,21 +231,53 @@ static inline bool walk_is_mappable(const Axis *a, int size) {
   return a->in >= -128 && upper >= -128 && upper <= 127 && a->in_step <= 8;
 }
 
-// A box is `pixels` positions of a walk, one swizzled row of channels each.
-static inline CUtensorMap map_pixels(const Gather &g, int pixels) {
+// Pixels [n, h, w, channels] in order, of which a box is `pixels`, a swizzled row of `channels` each (im2col). Positions
+// lie between the corners, `step` apart. Sizes from the channels on, what is said of pixels from w on.
+struct PixelMap {
+  const void *data;
+  DType dtype;
+  size_t size[4], stride[3]; // stride: bytes to the next pixel, row, image
+  int lower[2], upper[2], step[2];
+};
+static inline CUtensorMap map_pixel_rows(const PixelMap &m, int channels, int pixels) {
   static auto *const encode = driver_function<decltype(cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
+  cuuint64_t size[4], stride[3];
+  for (int i = 0; i < 4; i++) size[i] = m.size[i];
+  for (int i = 0; i < 3; i++) stride[i] = m.stride[i];
+  cuuint32_t step[] = {1, (cuuint32_t)m.step[0], (cuuint32_t)m.step[1], 1};
+  bool narrow = channels * dtype_size(m.dtype) == 32;
+  CUtensorMap map;
+  CHECK(!encode(&map, map_type(m.dtype), 4, (void *)m.data, size, stride, m.lower, m.upper, channels, pixels, step,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+  return map;
+}
+// The pixels that a walk's positions meet under its first tap.
+static inline CUtensorMap map_pixels(const Gather &g, int pixels) {
   const Tensor *t = &g.in;
   const Axis *y = &g.walk.y, *x = &g.walk.x;
   size_t pixel = t->ldc * dtype_size(t->dtype);
-  cuuint64_t size[] = {(cuuint64_t)t->ldc, (cuuint64_t)t->w, (cuuint64_t)t->h, (cuuint64_t)t->n};
-  cuuint64_t stride[] = {pixel, t->w * pixel, (size_t)t->h * t->w * pixel};
-  int lower[] = {walk_lower(x), walk_lower(y)}, upper[] = {walk_upper(x, t->w), walk_upper(y, t->h)};
-  cuuint32_t step[] = {1, (cuuint32_t)x->in_step, (cuuint32_t)y->in_step, 1};
-  CUtensorMap map;
-  CHECK(!encode(&map, map_type(t->dtype), 4, t->data, size, stride, lower, upper, SWIZZLE_ROW / dtype_size(t->dtype),
-                pixels, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
-  return map;
+  return map_pixel_rows({t->data,
+                         t->dtype,
+                         {(size_t)t->ldc, (size_t)t->w, (size_t)t->h, (size_t)t->n},
+                         {pixel, t->w * pixel, (size_t)t->h * t->w * pixel},
+                         {walk_lower(x), walk_lower(y)},
+                         {walk_upper(x, t->w), walk_upper(y, t->h)},
+                         {x->in_step, y->in_step}},
+                        SWIZZLE_ROW / dtype_size(t->dtype), pixels);
+}
+// The pixels of the result that its positions are.
+static inline CUtensorMap map_result(const Tensor *t, const Walk *walk, int channels, int pixels) {
+  const Axis *y = &walk->y, *x = &walk->x;
+  size_t pixel = t->ldc * dtype_size(t->dtype), row = t->w * pixel;
+  return map_pixel_rows({(const char *)t->data + y->out * row + x->out * pixel,
+                         t->dtype,
+                         {(size_t)t->ldc, (size_t)x->size, (size_t)y->size, (size_t)t->n},
+                         {x->out_step * pixel, y->out_step * row, t->h * row},
+                         {0, 0},
+                         {0, 0},
+                         {1, 1}},
+                        channels, pixels);
 }
 
 // ---- wgmma ------------------------------------------------------------------------------------------------------------

@@ -82,34 +82,37 @@ template <class T> __device__ __forceinline__ float2 unpack(uint32_t bits) {
   return make_float2(to_float(pair[0]), to_float(pair[1]));
 }
 
-// A warp's sixteen rows of COLUMNS columns in 16 bits, in shared memory of its own. Rows are padded by 16 bytes, so that
-// eight of them, at any column, are in different banks. A thread has v[4j …] = (row r, r, r + 8, r + 8) of columns
-// 8j + 2 · (lane % 4) and the next, r = lane / 4, as wgmma leaves it, until stmatrix puts it there; ldmatrix is the way
-// back. Rows leave as they are, and the warp does not wait for them.
+// A warp's sixteen rows of COLUMNS columns in 16 bits, in shared memory of its own, as TMA knows boxes: swizzled rows of 64
+// columns (or fewer), one after the other. A thread has v[4j …] = (row r, r, r + 8, r + 8) of columns 8j + 2 · (lane % 4)
+// and the next, r = lane / 4, as wgmma leaves it, until stmatrix puts it there; ldmatrix is the way back. Boxes leave as
+// they are, and the warp does not wait for them.
 template <class T, int COLUMNS> struct Box {
-  static constexpr int PITCH = COLUMNS * sizeof(T) + 16, BYTES = WARP_ROWS * PITCH;
+  static constexpr int ACROSS = COLUMNS < 64 ? COLUMNS : 64, ROW = ACROSS * sizeof(T); // of one that leaves
+  static constexpr int PIECE = WARP_ROWS * ROW, BYTES = COLUMNS / ACROSS * PIECE;
+  static_assert(COLUMNS % ACROSS == 0 && (ROW == 32 || ROW == SWIZZLE_ROW));
   uint32_t memory;
 
+  // Where eight columns of a row lie, counted in eights.
+  __device__ __forceinline__ uint32_t place(int row, int eight) const {
+    constexpr int EIGHTS = ACROSS / 8;
+    int swizzle = ROW == 32 ? row / 4 % 2 : row % 8;
+    return memory + eight / EIGHTS * PIECE + row * ROW + (eight % EIGHTS ^ swizzle) * 16;
+  }
   // For columns 16q … + 15: of which row of which 8 × 8 matrix a lane says where it is.
   __device__ __forceinline__ uint32_t matrix_row(int q) const {
     int lane = threadIdx.x % 32;
-    return memory + lane % 16 * PITCH + q * 32 + lane / 16 * 16;
-  }
-  // Until the rows before have left.
-  __device__ __forceinline__ void wait() const {
-    bulk_wait_read();
-    __syncwarp();
+    return (place(lane % 16, lane / 16) ^ q * 32 % ROW) + q * 32 / ROW * PIECE;
   }
 
   // v = f(v, element), elements being those of `from` at the pixel of each lane's row, zeros where there is none.
   template <class F>
   __device__ __forceinline__ void combine(float *v, const Tensor &from, int pixel, int c0, F f) const {
-    constexpr int ACROSS = COLUMNS / 8; // pieces of 16 bytes
+    constexpr int EIGHTS = COLUMNS / 8; // pieces of 16 bytes
 #pragma unroll
-    for (int i = threadIdx.x % 32; i < WARP_ROWS * ACROSS; i += 32) {
-      int row = i / ACROSS, at = __shfl_sync(~0u, pixel, row), c = i % ACROSS * 8;
+    for (int i = threadIdx.x % 32; i < WARP_ROWS * EIGHTS; i += 32) {
+      int row = i / EIGHTS, at = __shfl_sync(~0u, pixel, row), c = i % EIGHTS * 8;
       bool any = at >= 0 && c0 + c < from.ldc;
-      copy16_async((void *)__cvta_shared_to_generic(memory + row * PITCH + c * (int)sizeof(T)),
+      copy16_async((void *)__cvta_shared_to_generic(place(row, c / 8)),
                    element<T>(from, any ? at : 0, any ? c0 + c : 0), any);
     }
     copies_commit();
@@ -128,7 +131,8 @@ template <class T, int COLUMNS> struct Box {
     __syncwarp();
   }
 
-  __device__ __forceinline__ void store(const float *v, const Tensor &to, int pixel, int c0) const {
+  // leave(c, from): one thread orders the copy of columns c0 + c …
+  template <class F> __device__ __forceinline__ void store(const float *v, int columns, F leave) const {
 #pragma unroll
     for (int q = 0; q < COLUMNS / 16; q++) {
       uint32_t m[4];
@@ -138,17 +142,25 @@ template <class T, int COLUMNS> struct Box {
     }
     shared_write_fence();
     __syncwarp();
-    if (threadIdx.x % 32 < WARP_ROWS && pixel >= 0)
-      bulk_store(element<T>(to, pixel, c0), memory + place_row() * PITCH, min(COLUMNS, to.ldc - c0) * (int)sizeof(T));
+    if (threadIdx.x % 32 == 0)
+#pragma unroll
+      for (int c = 0; c < COLUMNS; c += ACROSS)
+        if (c < columns) leave(c, memory + c / ACROSS * PIECE);
     bulk_commit();
   }
 };
 
+// Until a warp's boxes have left and may be written again.
+__device__ __forceinline__ void boxes_wait() {
+  bulk_wait_read();
+  __syncwarp();
+}
+
 // t = keep · f(v + bias + addend + (accumulate ? t : 0)) for a warp's sixteen rows of COLUMNS columns from c0 on:
-// dest_store8 of common.cuh for values that stand differently.
-template <class T, int COLUMNS>
+// dest_store8 of common.cuh for values that stand differently. leave(c, from) orders the copy of columns c … of a box.
+template <class T, int COLUMNS, class F>
 __device__ __forceinline__ void store_rows(const DestArgs &d, float (&v)[COLUMNS / 2], const RowPlace &r, int c0,
-                                           const float *bias, const Box<T, COLUMNS> &box) {
+                                           const float *bias, const Box<T, COLUMNS> &box, F leave) {
   auto add = [](float &v, float other) { v += other; };
   int pair = 2 * (threadIdx.x % 4);
   if (d.bias)
@@ -157,7 +169,6 @@ __device__ __forceinline__ void store_rows(const DestArgs &d, float (&v)[COLUMNS
       float2 b = *(const float2 *)(bias + 8 * j + pair);
       v[4 * j] += b.x, v[4 * j + 1] += b.y, v[4 * j + 2] += b.x, v[4 * j + 3] += b.y;
     }
-  box.wait();
   if (d.addend.data) {
     const Tensor &a = d.addend;
     bool sum = addend_size(d) == ADDEND_DOUBLE;
@@ -176,7 +187,7 @@ __device__ __forceinline__ void store_rows(const DestArgs &d, float (&v)[COLUMNS
   if (c0 + COLUMNS > d.t.c)
 #pragma unroll
     for (int i = 0; i < COLUMNS / 2; i++) v[i] = c0 + i / 4 * 8 + pair + i % 2 < d.t.c ? v[i] : 0.f;
-  box.store(v, d.t, r.pixel, c0);
+  box.store(v, d.t.ldc - c0, [&](int c, uint32_t from) { leave(c0 + c, from); });
 }
 
 // ---- rung 05's other files ---------------------------------------------------------------------------------------------
