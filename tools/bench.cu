@@ -10,6 +10,7 @@
 #include "cuda/conv/ladder.h"
 #include "cuda/sweep.cuh"
 #include "tools/bench_case.cuh"
+#include "tools/bench_engines.cuh"
 extern "C" {
 #include "nn/cli.h"
 #include "nn/latency.h"
@@ -46,7 +47,8 @@ typedef struct Total {
 typedef struct Bench {
   int batch, rounds, rois, precision, fused, m, n, k, height, width;
   bool any, gemm;
-  const char *rung_names, *ops, *layer, *size, *out;
+  const char *rung_names, *ops, *layer, *size, *out, *engines;
+  KnownEngines known;
   const Rung *rungs[MAX_RUNGS];
   int num_rungs;
   bool wanted[CONV_OPS];
@@ -272,12 +274,23 @@ static void reserve(Bench *b, Case *c, ConvOp op, const Contender *all, int coun
   if (!device_reserve_scratch(b->dev, &err)) die(EXIT_RUN, "%s", err.msg);
 }
 
+// A CudnnSearch, or CUDNN_ONE + a number.
+static int search_for(const Bench *b, const Case *c, ConvOp op) {
+  KnownEngine want = {.n = c->x.n, .h = c->x.h, .w = c->x.w};
+  snprintf(want.layer, sizeof want.layer, "%s", c->layer->name);
+  snprintf(want.op, sizeof want.op, "%s", op_names[op]);
+  snprintf(want.dtype, sizeof want.dtype, "%s", precision_names[b->precision]);
+  snprintf(want.fused, sizeof want.fused, "%s", fused_names[b->fused]);
+  int known = known_engine(&b->known, &want);
+  return known >= 0 ? CUDNN_ONE + known : b->any ? CUDNN_ANY : CUDNN_THOROUGH;
+}
+
 // cuDNN first, where it has an engine, then the rungs that can.
 static int contenders(Bench *b, Case *c, ConvOp op, Contender all[]) {
   int count = 0;
   Dest out = dest_of(c, op);
   CudnnPlan plan = cudnn_plan(b->dev, op, &c->conv, &c->x, &c->w, &c->y, op == CONV_WGRAD ? NULL : &out,
-                              b->any ? CUDNN_ANY : CUDNN_THOROUGH);
+                              (CudnnSearch)search_for(b, c, op));
   if (plan.engine.plan) all[count++] = {NULL, plan};
   for (int i = 0; i < b->num_rungs; i++)
     if (b->rungs[i]->supports(b->dev, op, &c->conv, operand_of(c, op), op == CONV_WGRAD ? &c->dw : &c->w))
@@ -371,6 +384,11 @@ static void parse(Bench *b, int argc, char **argv) {
        .help = "forward with what follows it: bias and ReLU, or bias, residual and ReLU",
        .choices = fused_names},
       {.name = "any", .kind = OPT_FLAG, .target = &b->any, .help = "cuDNN may use engines that are not deterministic"},
+      {.name = "engines",
+       .kind = OPT_STRING,
+       .target = &b->engines,
+       .arg = "FILE",
+       .help = "of cuDNN's engines only those that these records found fastest, where they know the layer"},
       {.name = "rounds",
        .kind = OPT_INT,
        .target = &b->rounds,
@@ -415,6 +433,7 @@ static void parse(Bench *b, int argc, char **argv) {
   char rest;
   if (b->size && (sscanf(b->size, "%dx%d%c", &b->height, &b->width, &rest) != 2 || b->height < 64 || b->width < 64))
     die(EXIT_USAGE, "--size %s: expected HEIGHTxWIDTH, 64 at least, such as 800x1344", b->size);
+  if (b->engines) b->known = known_engines_read(b->engines);
   parse_rungs(b);
   parse_ops(b);
 }
