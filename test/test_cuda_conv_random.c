@@ -126,7 +126,8 @@ static Problem draw_problem(uint64_t seed) {
   return p;
 }
 
-// What chance leaves out: the widest filters, a count after which the next image would begin a stage of the sum.
+// What chance leaves out: the widest filters; counts after which the next image would begin a stage of wgrad's sum; levels
+// of the network; the stem; as many taps and as large a stride and padding as rung 05 takes.
 static const Problem chosen[] = {
     {{1, 0}, 1, 1, 1, 1, 2048, 256, {9}, {15}, -1},
     {{2, 0}, 1, 1, 1, 1, 256, 2048, {13}, {15}, -1},
@@ -137,6 +138,12 @@ static const Problem chosen[] = {
     {{1, 0}, 7, 7, 1, 130, 256, 72, {7}, {7}, 65},
     {{1, 0}, 1, 1, 5, 2, 256, 3, {50, 25, 13, 7, 4}, {84, 42, 21, 11, 6}, -1},
     {{1, 1}, 3, 3, 5, 2, 64, 256, {50, 25, 13, 7, 4}, {84, 42, 21, 11, 6}, -1},
+    {{2, 3}, 7, 7, 1, 3, 3, 64, {61}, {150}, 2},
+    {{2, 2}, 5, 6, 1, 3, 7, 50, {20}, {34}, -1},
+    {{8, 3}, 3, 5, 1, 3, 40, 24, {37}, {41}, -1},
+    {{1, 20}, 41, 3, 1, 2, 8, 16, {9}, {30}, -1},
+    {{2, 0}, 98, 1, 1, 2, 16, 8, {121}, {5}, -1},
+    {{1, 49}, 1, 1, 1, 1, 32, 8, {3}, {2}, -1},
 };
 
 // ---- operands ---------------------------------------------------------------------------------------------------------
