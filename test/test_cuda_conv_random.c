@@ -16,7 +16,8 @@
 // Beside rounded operands the sums' own errors are small. So results in float (wgrad, TF32) also have to be near rung
 // 02's, whose operands are the same. Tensor cores add 8 or 16 products at a time and truncate: T / 8 additions, each of
 // which loses half of 2^-23 of a partial sum on average; that is √T / 3 at most, the root mean square of T products of
-// numbers from -1 to 1. Rung 02's error counts as no less than this: in few elements it may be right by chance.
+// numbers from -1 to 1. A single element may lose all of it and be the largest there is: ten times that, of which the mean
+// of n such keeps 1 / √n. Rung 02's error counts as no less than the mean: in few elements it may be right by chance.
 #include "cuda/conv/ladder.h"
 #include "nn/rng.h"
 #include "test/gpu.h"
@@ -427,7 +428,7 @@ static void check_errors(const Type *t, ConvOp op, const Problem *p, const Opera
       worst[op].results++;
       worst[op].ratio = fmax(worst[op].ratio, fmax(error.rms / peer.rms, error.worst / peer.worst));
       ok &= EXPECT(error.rms <= 2 * peer.rms && error.worst <= 2 * peer.worst);
-      ok &= got.of[0].gpu.dtype != F32 || EXPECT(apart.rms <= lost);
+      ok &= got.of[0].gpu.dtype != F32 || EXPECT(apart.rms <= lost * (1 + 10 / sqrt((double)n)));
       free(values);
     }
     if (!ok)
