@@ -14,10 +14,11 @@
 // operands alone, rounded by up to 2^-11 in fp16 and TF32, cause 2^-12 (measured: 4400 · 2^-24).
 //
 // Beside rounded operands the sums' own errors are small. So results in float (wgrad, TF32) also have to be near rung
-// 02's, whose operands are the same. Tensor cores add 8 or 16 products at a time and truncate: T / 8 additions, each of
-// which loses half of 2^-23 of a partial sum on average; that is √T / 3 at most, the root mean square of T products of
-// numbers from -1 to 1. A single element may lose all of it and be the largest there is: ten times that, of which the mean
-// of n such keeps 1 / √n. Rung 02's error counts as no less than the mean: in few elements it may be right by chance.
+// 02's, whose operands are the same. Tensor cores add 8 or 16 products at a time, padding lanes among them, and truncate:
+// for T lanes T / 8 additions, each of which loses half of 2^-23 of a partial sum on average; that is the root of the number
+// of terms by 3 at most, the root mean square of a sum of products of numbers from -1 to 1. A single element may lose all of
+// it and be the largest there is: ten times that, of which the mean of n such keeps 1 / √n. Rung 02's error counts as no
+// less than the mean: in few elements it may be right by chance.
 #include "cuda/conv/ladder.h"
 #include "nn/rng.h"
 #include "test/gpu.h"
@@ -403,8 +404,10 @@ static Error error_of(const float *want, const float *got, size_t n) {
 // What truncation costs a result, as derived above.
 static double truncated(const Problem *p, ConvOp op) {
   double pixels = (double)p->n * out_h(p, 0) * out_w(p, 0), taps = (double)p->r * p->s;
-  double terms = op == CONV_WGRAD ? pixels : taps * (op == CONV_FORWARD ? p->c : p->k);
-  return (1 + terms / 8) * 0x1p-24 * sqrt(terms) / 3;
+  int channels = op == CONV_FORWARD ? p->c : p->k;
+  double terms = op == CONV_WGRAD ? pixels : taps * channels;
+  double additions = op == CONV_WGRAD ? pixels / 8 : taps * channel_pitch(channels) / 8;
+  return (1 + additions) * 0x1p-24 * sqrt(terms) / 3;
 }
 
 // All rungs of one op; `want`: the result in float.
