@@ -128,13 +128,14 @@ static Problem draw_problem(uint64_t seed) {
   return p;
 }
 
-// What chance leaves out: the widest filters; counts after which the next image would begin a stage of wgrad's sum; levels
-// of the network; the stem; as many taps and as large a stride and padding as rung 05 takes.
+// What chance leaves out: the widest filters; counts after which the next image would begin a stage of wgrad's sum (the
+// mask head with 32 objects, where rung 05's taps share a patch); levels of the network; the stem; as many taps and as
+// large a stride and padding as rung 05 takes.
 static const Problem chosen[] = {
     {{1, 0}, 1, 1, 1, 1, 2048, 256, {9}, {15}, -1},
     {{2, 0}, 1, 1, 1, 1, 256, 2048, {13}, {15}, -1},
     {{1, 1}, 3, 3, 1, 2, 2048, 40, {5}, {7}, -1},
-    {{1, 1}, 3, 3, 1, 64, 72, 136, {14}, {14}, 32},
+    {{1, 1}, 3, 3, 1, 33, 256, 256, {14}, {14}, 32},
     {{1, 0}, 3, 3, 1, 9, 64, 256, {16}, {16}, 4},
     {{1, 0}, 1, 1, 1, 64, 256, 64, {8}, {8}, 5},
     {{1, 0}, 7, 7, 1, 130, 256, 72, {7}, {7}, 65},
