@@ -200,6 +200,7 @@ static void write_record(Bench *b, Case *c, ConvOp op, const Contender *who, con
   record_int(&j, "count", count_of(c, op));
   record_str(&j, "dtype", precision_names[b->precision]);
   record_str(&j, "fused", fused_names[b->fused]);
+  record_int(&j, "batch", b->batch);
   record_int(&j, "runs", f->us.n);
   record_num(&j, "us", f->us.median);
   record_num(&j, "us_min", f->us.min);
@@ -214,6 +215,7 @@ static void write_record(Bench *b, Case *c, ConvOp op, const Contender *who, con
     record_int(&j, "cudnn_engine", peer->plan.engine.index);
     record_int(&j, "cudnn_tried", peer->plan.tried);
     record_bool(&j, "cudnn_deterministic", peer->plan.engine.deterministic);
+    record_int(&j, "cudnn_fused_tried", peer->plan.fused_tried);
     record_bool(&j, "cudnn_fused", b->fused && !peer->plan.finish);
   } else
     record_raw(&j, "cudnn_engine", "null"); // it has none, or its version is 0: no library
@@ -232,13 +234,19 @@ static void add_total(Total *t, const Figures *f, const char *layer, int count) 
   if (!t->worst_layer || f->ratio < t->worst) t->worst = f->ratio, t->worst_layer = layer;
 }
 
+static const char *fusion_of(const Bench *b, const CudnnPlan *plan) {
+  if (!b->fused) return "";
+  if (!plan->finish) return ", one fused graph";
+  return plan->fused_tried ? ", not fused, which is faster here" : ", not fused: it has no graph for this";
+}
+
 static void report(Bench *b, Case *c, ConvOp op, const Contender *who, const Contender *peer) {
   Figures f = figures_of(b, c, op, who, peer);
   printf("%-16s %-6s %-7s %10.1f us %7.1f TFLOP/s %5.1f x its floor", c->layer->name, op_names[op], name_of(who),
          f.us.median, flop_of(c) / f.us.median / 1e6, f.us.median / f.floor_us);
   if (!who->rung)
     printf("  engine %d of %d%s%s\n", who->plan.engine.index, who->plan.tried,
-           who->plan.engine.deterministic ? "" : ", not deterministic", who->plan.finish ? ", not fused" : "");
+           who->plan.engine.deterministic ? "" : ", not deterministic", fusion_of(b, &who->plan));
   else
     printf(peer ? "  %.2f of cuDNN's speed\n" : "  (no engine of cuDNN's)\n", f.ratio);
   fflush(stdout);

@@ -218,10 +218,6 @@ static inline CUtensorMap map_boxes(const void *data, DType dtype, const size_t 
 // tensor's first pixel, and its last from the tensor's last.
 static inline int walk_lower(const Axis *a) { return a->in; }
 static inline int walk_upper(const Axis *a, int size) { return a->in + (a->size - 1) * a->in_step + 1 - size; }
-static inline bool walk_is_mappable(const Axis *a, int size) {
-  int upper = walk_upper(a, size);
-  return a->in >= -128 && upper >= -128 && upper <= 127 && a->in_step <= 8;
-}
 
 // A box is `pixels` positions of a walk, one swizzled row of channels each.
 static inline CUtensorMap map_pixels(const Gather &g, int pixels) {
