@@ -31,22 +31,24 @@ static const FilterTileCost filter_tiles[] = {{256, 3, 0.893}, {256, 2, 0.597}, 
 static const int blocks_at_once[] = {132, 132, 132, 117, 120, 110, 102, 105, 120};
 enum { MAX_CLUSTER = COUNT(blocks_at_once) - 1 };
 
-// What a product takes, in microseconds, fitted to 1506 measurements on an H200 of all layers with every tile and many
-// numbers of slots: to 5 %. The loop is bound by the tensor cores, by L2 (15 MB) or by memory (4.7 MB); what is not the
-// bound costs a share nevertheless.
+// What a product takes, in microseconds after it has started, fitted to 1513 measurements on an H200 of all layers with the
+// likelier cuts: to 9 %, and the cut that is cheapest here is on average 2 % slower than the fastest. The loop is bound by
+// the tensor cores, by L2 (30 MB; blocks of a cluster read different pixels, and get half of that) or by memory (4.5 MB);
+// what is not the bound costs a share nevertheless. Then come the sums: to dw through a cluster's shared memory, to memory
+// and through a second kernel, or straight to dw.
 static inline double cost_of(const FilterWork &work, const FilterTileCost &tile, const FilterCut &cut) {
+  double at_once = blocks_at_once[cut.cluster ? cut.slots : 1], stages = work.stages[cut.shared];
   double tiles = (double)blocks_for(work.panels, cut.panels) * blocks_for(work.rows, cut.rows);
-  double stages = work.stages[cut.shared], blocks = tiles * cut.slots,
-         at_once = blocks_at_once[cut.cluster ? cut.slots : 1];
-  double waves = ceil(blocks / at_once), megabytes = cut.rows * cut.panels * 64 * 4e-6; // of the sums of a block
+  double blocks = tiles * cut.slots, waves = ceil(blocks / at_once);
   double fetched = tiles * stages * (cut.rows + (cut.shared ? 1 : cut.panels) * 64) * 128e-6;
-  double multiply = waves * ceil(stages / cut.slots) * tile.stage, l2 = fetched / 15, memory = work.megabytes / 4.7;
-  double bound = MAX(multiply, MAX(l2, memory)), loop = 0.9 * bound + 0.1 * (multiply + l2 + memory);
-  double written = MIN(blocks, at_once) * megabytes; // at once
-  double end = cut.cluster     ? waves * (2.7 + 0.1 * written)
-               : cut.slots > 1 ? waves * (0.55 + 0.21 * written) + 2.4 + 0.12 * blocks * megabytes
-                               : waves * (1.8 + 0.15 * written);
-  return 2.3 * waves + loop + end;
+  double multiply = waves * ceil(stages / cut.slots) * tile.stage, l2 = fetched / (cut.cluster ? 15 : 30),
+         memory = work.megabytes / 4.5;
+  double loop = 0.85 * MAX(multiply, MAX(l2, memory)) + 0.15 * (multiply + l2 + memory);
+  double sums = cut.rows * cut.panels * 64 * 4e-6, at_end = MIN(blocks, at_once) * sums; // of a block; of a wave
+  double end = cut.cluster     ? waves * (2.1 + 0.3 * at_end)
+               : cut.slots > 1 ? waves * (0.65 + 0.22 * at_end) + 2.6 + 0.11 * blocks * sums
+                               : waves * (1.3 + 0.13 * at_end);
+  return waves * 2.4 + loop + end;
 }
 
 static inline FilterCut filter_cut(const FilterWork &work) {

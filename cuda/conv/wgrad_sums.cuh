@@ -25,7 +25,7 @@ struct FilterProduct {
   int panels;           // in all
   Divider r, s, across; // the filter's taps; tiles side by side
   bool shared;          // the panels of a tile are one patch
-  bool cluster;         // the slots of a tile are one
+  bool cluster;         // the slots of a tile are the blocks of one
   Tensor dw;
   const float *scale;
   float *db; // NULL: nobody asked
