@@ -94,6 +94,18 @@ template <int STAGES> struct Ring {
 
 // ---- copies by threads ------------------------------------------------------------------------------------------------
 
+__device__ __forceinline__ void store_shared(uint32_t to, float a, float b) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(a), "f"(b) : "memory");
+}
+// From the shared memory of any block of the cluster.
+__device__ __forceinline__ float4 load_remote(uint32_t from) {
+  float4 v;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(from)
+               : "memory");
+  return v;
+}
 __device__ __forceinline__ void prefetch_l2(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 // Four 8 × 8 matrices of 16-bit elements, of which a lane has a pair: row lane / 4, columns 2 · (lane % 4) and the next.
 // Lanes 8i … say where the rows of the i-th are.
@@ -120,6 +132,10 @@ __device__ __forceinline__ int cluster_rank() {
 // for the whole GPU.
 __device__ __forceinline__ void cluster_meet() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+// They meet, and see what the others have written to their shared memory.
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 // What is equal in all lanes of a warp, so that the compiler knows.
 __device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
