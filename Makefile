@@ -97,11 +97,12 @@ test-long: all $B/test_all
 # The kernels against the CPU, on a machine with a GPU; and the same under compute-sanitizer, on small shapes.
 test-gpu: all $B/test_all
 	@$B/test_all --tier 1 cuda
-sanitize = compute-sanitizer --error-exitcode 1 --tool $1 $B/test_all --tier 0 cuda
+sanitize = compute-sanitizer --error-exitcode 1 --tool $1 $B/test_all --tier $2
 test-sanitizer: all $B/test_all
-	$(call sanitize,memcheck)
-	$(call sanitize,racecheck)
-	$(call sanitize,initcheck)
+	$(call sanitize,memcheck,0 cuda)
+	$(call sanitize,memcheck,1 cuda_conv_by_wgmma)
+	$(call sanitize,racecheck,0 cuda)
+	$(call sanitize,initcheck,0 cuda)
 test-asan:
 	@$(MAKE) B=$B/asan CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation" $B/asan/test_all $B/asan/bench_index $B/asan/ladder_report
 	@B=$B/asan $B/asan/test_all --tier 0

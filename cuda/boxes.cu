@@ -251,8 +251,8 @@ struct Softmax { // of one row of logits: p[c] = exp(logit[c] - max) / sum
   float max, sum;
 };
 
-// One warp a RoI. The lanes share the exponentials; the sum goes from the first class to the last, as the reference's,
-// whose bits it has to have. A NaN among the logits makes the sum NaN, whatever the maximum.
+// One warp a RoI; its sum has the reference's order, and so its bits. A NaN among the logits makes the sum NaN, whatever
+// the maximum.
 template <class T> __global__ void softmax_kernel(const int *rois, Tensor logits, Softmax *softmax) {
   int roi = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (roi >= *rois) return;
@@ -260,10 +260,8 @@ template <class T> __global__ void softmax_kernel(const int *rois, Tensor logits
   float highest = -INFINITY, sum = 0;
   for (int c = lane; c < logits.c; c += 32) highest = fmaxf(highest, to_float(logit[c]));
   for (int offset = 16; offset > 0; offset /= 2) highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, offset));
-  for (int first = 0; first < logits.c; first += 32) {
-    float e = first + lane < logits.c ? geometry_exp(to_float(logit[first + lane]) - highest) : 0;
-    for (int k = 0; k < min(32, logits.c - first); k++) sum += __shfl_sync(~0u, e, k);
-  }
+  for (int c = lane; c < logits.c; c += 32) sum += geometry_exp(to_float(logit[c]) - highest);
+  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
   if (lane == 0) softmax[roi] = {highest, sum};
 }
 

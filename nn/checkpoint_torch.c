@@ -37,8 +37,10 @@ static const char rebuild_v1[] = "torch._utils._rebuild_tensor", rebuild_v2[] = 
 static const char rebuild_parameter[] = "torch._utils._rebuild_parameter", parameter[] = "torch.nn.parameter.Parameter";
 
 static bool read_pickle(Reader *r, Pickle *p, const unsigned char **at, const unsigned char *end) {
-  const char *globals[COUNT(storage_types) + 5] = {rebuild_v1, rebuild_v2, rebuild_parameter, parameter};
-  for (int i = 0; i < COUNT(storage_types); i++) globals[4 + i] = storage_types[i].name;
+  const char *globals[COUNT(storage_types) + 7] = {rebuild_v1, rebuild_v2, rebuild_parameter, parameter,
+                                                   // beside the model in checkpoints of torchvision's reference scripts
+                                                   "argparse.Namespace", "collections.Counter"};
+  for (int i = 0; i < COUNT(storage_types); i++) globals[6 + i] = storage_types[i].name;
   return pickle_read(p, at, end, globals, r->path, r->err);
 }
 

@@ -1,7 +1,7 @@
 #include "test/gpu.h"
 #include "nn/rng.h"
 
-enum { GUARD = 256, GUARD_BYTE = 0xA5 };
+enum { GUARD_BYTE = 0xA5 };
 
 static Device *open_with_scratch(const char *name, size_t bytes, Err *err) {
   Device *dev = device_open(name, err);
@@ -40,10 +40,10 @@ static float from_bf16(uint16_t h) {
   return v;
 }
 static float from_f16(uint16_t h) {
-  int exponent = h >> 10 & 31, mantissa = h & 1023;
-  float v = exponent == 0    ? ldexpf((float)mantissa, -24)
-            : exponent == 31 ? (mantissa ? NAN : INFINITY)
-                             : ldexpf((float)(mantissa | 1024), exponent - 25);
+  uint32_t magnitude = h & 0x7fff, u = magnitude << 13 | (magnitude >= 0x7c00 ? 0x7f800000 : 0);
+  float v;
+  memcpy(&v, &u, 4);
+  v *= magnitude < 0x7c00 ? 0x1p112f : 1; // the bias of the exponent, subnormal numbers included
   return h >> 15 ? -v : v;
 }
 static uint16_t to_f16(float v) {
@@ -80,22 +80,28 @@ static double tiny(DType t) { return t == F16 ? 0x1p-25 : 1e-30; }
 
 // ---- twins ------------------------------------------------------------------------------------------------------
 
+// Of bytes, eight at a time and what is left.
 static uint64_t hash(const void *p, size_t n) {
-  uint64_t h = 14695981039346656037u;
-  for (size_t i = 0; i < n; i++) h = (h ^ ((const unsigned char *)p)[i]) * 1099511628211u;
+  uint64_t h = 14695981039346656037u, word;
+  for (size_t i = 0; i < n; i += sizeof word) {
+    word = 0;
+    memcpy(&word, (const char *)p + i, MIN(sizeof word, n - i));
+    h = (h ^ word) * 1099511628211u;
+    h ^= h >> 32;
+  }
   return h;
 }
 
 // Both sides from the CPU's values, with guards behind.
 static void place(Twin *t, float *values) {
   size_t n = tensor_elements(&t->cpu), bytes = tensor_bytes(&t->gpu);
-  unsigned char *raw = xmalloc(bytes + GUARD);
+  unsigned char *raw = xmalloc(bytes + TWIN_GUARD);
   encode(t->gpu.dtype, raw, values, n);
   decode(t->gpu.dtype, values, raw, n);
-  memset(raw + bytes, GUARD_BYTE, GUARD);
-  t->gpu.data = device_alloc(gpu_device(), bytes + GUARD);
+  memset(raw + bytes, GUARD_BYTE, TWIN_GUARD);
+  t->gpu.data = device_alloc(gpu_device(), bytes + TWIN_GUARD);
   CHECK(t->gpu.data);
-  device_upload(gpu_device(), t->gpu.data, raw, bytes + GUARD);
+  device_upload(gpu_device(), t->gpu.data, raw, bytes + TWIN_GUARD);
   device_sync(gpu_device());
   t->before = hash(raw, bytes);
   free(raw);
@@ -170,11 +176,20 @@ void *gpu_fetch(const void *gpu, size_t bytes) {
   return host;
 }
 
+float *gpu_fetch_floats(const Tensor *gpu) {
+  size_t n = tensor_elements(gpu);
+  void *raw = gpu_fetch(gpu->data, tensor_bytes(gpu));
+  float *values = xmalloc(n * sizeof *values);
+  decode(gpu->dtype, values, raw, n);
+  free(raw);
+  return values;
+}
+
 void twin_check_guards(const Twin *t, bool unchanged) {
   size_t bytes = tensor_bytes(&t->gpu);
-  unsigned char *raw = gpu_fetch(t->gpu.data, bytes + GUARD);
+  unsigned char *raw = gpu_fetch(t->gpu.data, bytes + TWIN_GUARD);
   bool whole = true;
-  for (int i = 0; i < GUARD; i++) whole &= raw[bytes + (size_t)i] == GUARD_BYTE;
+  for (int i = 0; i < TWIN_GUARD; i++) whole &= raw[bytes + (size_t)i] == GUARD_BYTE;
   EXPECT(whole && "nothing is written past the end");
   if (unchanged) EXPECT(hash(raw, bytes) == t->before && "inputs are left alone");
   free(raw);

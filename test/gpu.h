@@ -12,6 +12,7 @@ Device *cpu_device(void);
 
 // One tensor on both devices: F32 on the CPU, `dtype` on the GPU, equal there as far as dtype holds: the CPU's values
 // are rounded to dtype. Padding lanes are zero. Both end in guards.
+enum { TWIN_GUARD = 256 }; // bytes behind the GPU's tensor
 typedef struct Twin {
   Tensor cpu, gpu;
   uint64_t before; // hash of the GPU's bytes when it was made
@@ -50,3 +51,4 @@ void twin_array_free(TwinArray *a);
 void twin_array_check_equal(const TwinArray *a, size_t n); // the first n elements, bit for bit
 // Downloads; caller frees.
 void *gpu_fetch(const void *gpu, size_t bytes);
+float *gpu_fetch_floats(const Tensor *gpu); // all elements, padding lanes included

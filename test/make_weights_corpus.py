@@ -2,6 +2,7 @@
 reads and the fuzzers start from. Run from the root of the tree; torch 2.11 and safetensors 0.8 wrote what is committed:
     python3 test/make_weights_corpus.py
 """
+import argparse
 import collections
 import io
 import os
@@ -97,14 +98,16 @@ def main():
     layers = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 1), torch.nn.BatchNorm2d(2))
     with torch.no_grad():
         layers[0].weight.fill_(3)
-    nested = {"epoch": 3, "lr": 0.1, "args": [1, (2, None)], "optimizer": {"state": {0: {"step": torch.tensor(1.0)}}},
-              "model": layers.state_dict()}
+    nested = {"epoch": 3, "lr": 0.1, "list": [1, (2, None)], "optimizer": {"state": {0: {"step": torch.tensor(1.0)}}},
+              "model": layers.state_dict(), "lr_scheduler": {"milestones": collections.Counter([8, 11])},
+              "args": argparse.Namespace(lr=0.1, data="coco")}  # as torchvision's reference scripts leave it
     for name, what in [("plain", state), ("nested", nested)]:
         torch.save(what, os.path.join(torch_dir, name + "-zip.pth"))
         torch.save(what, os.path.join(torch_dir, name + "-legacy.pth"), _use_new_zipfile_serialization=False)
     with open(os.path.join(torch_dir, "nested-zip64.pth"), "wb") as f:
         f.write(zip64(os.path.join(torch_dir, "nested-zip.pth")))
-    assert "model" in torch.load(os.path.join(torch_dir, "nested-zip64.pth"))
+    with torch.serialization.safe_globals([argparse.Namespace, collections.Counter]):
+        assert "model" in torch.load(os.path.join(torch_dir, "nested-zip64.pth"))
     torch.save(names(), os.path.join(torch_dir, "names-legacy.pth"), _use_new_zipfile_serialization=False)
     with open(os.path.join(torch_dir, "python2-legacy.pth"), "wb") as f:
         f.write(python2({"a": torch.tensor([[1.0, 2.0]]), "b": torch.tensor([3.0])}))

@@ -335,6 +335,16 @@ TEST_TIER(cuda_conv_by_cudnn_is_exact, 1) {
   if (gpu_device()) check_problems(CUDNN, quick, COUNT(quick), 1, 0);
 }
 
+// By itself, for memcheck.
+TEST_TIER(cuda_conv_by_wgmma_is_exact_on_small_shapes, 1) {
+  if (!gpu_device()) return;
+  Mode modes[MAX_MODES];
+  int num_modes = find_modes(gpu_device(), OURS, modes);
+  for (int i = 0; i < num_modes; i++)
+    for (int j = 0; modes[i].rung && !strcmp(modes[i].rung, "wgmma") && j < COUNT(quick); j++)
+      run_all(&modes[i], &quick[j], (uint64_t)j);
+}
+
 // Filters' gradients large enough for the larger tiles of rung 05, in one slot and in several, of which some share a patch
 // for the taps of a row.
 static const Problem filters[] = {

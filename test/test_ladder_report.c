@@ -3,9 +3,9 @@
 #include "test/test.h"
 
 static const char *put(const char *name, const char *text) {
-  static char paths[2][512];
+  static char paths[4][512];
   static int next;
-  char *path = paths[next++ % 2];
+  char *path = paths[next++ % 4];
   snprintf(path, sizeof paths[0], "%s/%s", test_tmp(), name);
   FILE *f = fopen(path, "w");
   CHECK(f);
@@ -14,20 +14,48 @@ static const char *put(const char *name, const char *text) {
   return path;
 }
 
+#define CONV "{\"bench\":\"conv\",\"gpu\":\"G, 1 SM\","
+#define BF16_P2 "\"layer\":\"p2.3x3\",\"count\":2,\"dtype\":\"bf16\","
+
 // cuDNN comes first in the file and last in the tables; the second record of a kind replaces the first; a layer that
 // cuDNN cannot do counts in ours alone.
-static const char records[] =
-    "{\"bench\":\"conv\",\"gpu\":\"G, 1 SM\",\"commit\":\"abc\",\"rung\":\"cudnn\",\"op\":\"fwd\",\"layer\":\"p2.3x3\","
-    "\"count\":2,\"dtype\":\"bf16\",\"fused\":\"none\",\"us\":500,\"tflops\":800,\"ratio\":1}\n"
-    "{\"bench\":\"conv\",\"gpu\":\"G, 1 SM\",\"commit\":\"abc\",\"rung\":\"wmma\",\"op\":\"fwd\",\"layer\":\"p2.3x3\","
-    "\"count\":2,\"dtype\":\"bf16\",\"us\":7,\"tflops\":7,\"ratio\":7}\n"
-    "{\"bench\":\"conv\",\"gpu\":\"G, 1 SM\",\"commit\":\"abc\",\"rung\":\"wmma\",\"op\":\"fwd\",\"layer\":\"p2.3x3\","
-    "\"count\":2,\"dtype\":\"bf16\",\"us\":2000,\"tflops\":200,\"ratio\":0.25}\n"
-    "{\"bench\":\"conv\",\"gpu\":\"G, 1 SM\",\"commit\":\"abc\",\"rung\":\"wmma\",\"op\":\"fwd\",\"layer\":\"odd\","
-    "\"count\":1,\"dtype\":\"bf16\",\"us\":1000,\"tflops\":1,\"ratio\":null}\n"
-    "{\"bench\":\"conv\",\"rung\":\"wmma\",\"op\":\"fwd\",\"layer\":\"p2.3x3\",\"dtype\":\"bf16\",\"fused\":\"relu\","
-    "\"us\":1}\n"
-    "{\"bench\":\"gemm\",\"rung\":\"wmma\",\"op\":\"fwd\",\"layer\":\"p2.3x3\",\"dtype\":\"bf16\",\"us\":1}\n";
+static const char records[] = //
+    CONV "\"commit\":\"abc\",\"rung\":\"cudnn\",\"op\":\"fwd\"," BF16_P2 "\"fused\":\"none\",\"us\":500,"
+         "\"tflops\":800,\"ratio\":1}\n"                                                                       //
+    CONV "\"commit\":\"abc\",\"rung\":\"wmma\",\"op\":\"fwd\"," BF16_P2 "\"us\":7,\"tflops\":7,\"ratio\":7}\n" //
+    CONV "\"commit\":\"abc\",\"rung\":\"wmma\",\"op\":\"fwd\"," BF16_P2
+         "\"us\":2000,\"tflops\":200,\"ratio\":0.25}\n" CONV
+         "\"commit\":\"abc\",\"rung\":\"wmma\",\"op\":\"fwd\",\"layer\":\"odd\",\"count\":1,\"dtype\":\"bf16\","
+         "\"us\":1000,\"tflops\":1,\"ratio\":null}\n"
+         "{\"bench\":\"gemm\",\"rung\":\"wmma\",\"op\":\"fwd\",\"layer\":\"p2.3x3\",\"dtype\":\"bf16\",\"us\":1}\n";
+
+// Another file: another batch, with all ops, and what cuDNN took beside each; a fusion, which cuDNN has in one layer of
+// two; a dtype that comes last.
+static const char others[] = //
+    CONV "\"commit\":\"abc\",\"rung\":\"mma\",\"op\":\"fwd\",\"layer\":\"p2.3x3\",\"count\":1,\"dtype\":\"tf32\","
+         "\"batch\":4,\"us\":1000,\"tflops\":3,\"ratio\":0.5,\"cudnn_us\":500}\n" //
+    CONV "\"commit\":\"def\",\"rung\":\"mma\",\"op\":\"fwd\"," BF16_P2 "\"batch\":16,\"us\":4000,\"tflops\":400,"
+         "\"ratio\":0.5,\"cudnn_us\":2000}\n"                                                                    //
+    CONV "\"commit\":\"def\",\"rung\":\"cudnn\",\"op\":\"fwd\"," BF16_P2 "\"batch\":16,\"us\":9,\"tflops\":9}\n" //
+    CONV "\"commit\":\"def\",\"rung\":\"mma\",\"op\":\"dgrad\"," BF16_P2 "\"batch\":16,\"us\":1000,\"tflops\":500,"
+         "\"ratio\":1,\"cudnn_us\":1000}\n" //
+    CONV "\"commit\":\"def\",\"rung\":\"mma\",\"op\":\"wgrad\"," BF16_P2 "\"batch\":16,\"us\":1000,\"tflops\":600,"
+         "\"ratio\":3,\"cudnn_us\":3000}\n" //
+    CONV "\"commit\":\"def\",\"rung\":\"cudnn\",\"op\":\"fwd\"," BF16_P2 "\"batch\":16,\"fused\":\"relu\",\"us\":2000,"
+         "\"tflops\":800,\"ratio\":1,\"cudnn_fused\":true}\n" //
+    CONV "\"commit\":\"def\",\"rung\":\"cudnn\",\"op\":\"fwd\",\"layer\":\"odd\",\"count\":1,\"dtype\":\"bf16\","
+         "\"batch\":16,\"fused\":\"relu\",\"us\":1000,\"tflops\":1,\"ratio\":1,\"cudnn_fused\":false}\n" //
+    CONV "\"commit\":\"abc\",\"rung\":\"mma\",\"op\":\"fwd\"," BF16_P2 "\"batch\":16,\"fused\":\"relu\",\"us\":4000,"
+         "\"tflops\":400,\"ratio\":0.5,\"cudnn_us\":2000,\"cudnn_fused\":true}\n";
+
+// `rows` in this order.
+static void expect_in_order(const char *text, const char *const rows[], int count) {
+  for (int i = 0; i < count; i++) {
+    const char *row = strstr(text, rows[i]);
+    if (!EXPECT(row != NULL)) return (void)printf("  no (or not in its place): %s\n%s\n", rows[i], text);
+    text = row + strlen(rows[i]);
+  }
+}
 
 TEST(ladder_report_replaces_its_section) {
   const char *jsonl = put("conv.jsonl", records), *said;
@@ -39,12 +67,45 @@ TEST(ladder_report_replaces_its_section) {
     if (!EXPECT(text != NULL)) return;
     EXPECT(strstr(text, "before\n<!-- conv tables: generated from ") == text);
     // 2 x 2 ms + 1 ms of ours; against 2 x 0.5 ms of cuDNN's stand 4 ms
-    const char *row = strstr(text, "| fwd | wmma | 2 | 5.00 | 1.00 | 0.25 | p2.3x3, 0.25 |\n");
-    EXPECT(row && !strstr(row + 1, "| fwd | wmma |") && "one table");
+    const char *row = strstr(text, "| bf16, batch 4 | fwd | wmma | 2 | 5.00 | 1.00 | 0.25 | p2.3x3, 0.25 |\n");
+    EXPECT(row && !strstr(row + 1, "| bf16, batch 4 | fwd | wmma |") && "one table");
     EXPECT(strstr(text, "| layer | wmma | cudnn |\n") && strstr(text, "| p2.3x3 | 200 / – / – | 800 / – / – |\n"));
-    EXPECT(strstr(text, "bf16: G, 1 SM, commit abc.\n"));
+    EXPECT(strstr(text, "bf16, batch 4: G, 1 SM, commit abc.\n"));
     free(text);
   }
+}
+
+TEST(ladder_report_tells_batches_dtypes_and_fusions_apart) {
+  static const char *const rows[] = {
+      "| bf16, batch 4 | fwd | wmma | 2 | 5.00 | 1.00 | 0.25 | p2.3x3, 0.25 |\n",
+      "| bf16, batch 16 | fwd | mma | 1 | 8.00 | 4.00 | 0.50 | p2.3x3, 0.50 |\n",
+      "| bf16, batch 16 | dgrad | mma | 1 | 2.00 | 2.00 | 1.00 | p2.3x3, 1.00 |\n",
+      "| bf16, batch 16 | wgrad | mma | 1 | 2.00 | 6.00 | 3.00 | p2.3x3, 3.00 |\n",
+      "| bf16, batch 16 | all | mma | 3 | 12.00 | 12.00 | 1.00 | p2.3x3, 0.50 |\n",
+      "| bf16, batch 16 | fwd, bias, ReLU | mma | 1 | 8.00 | 4.00 | 0.50 | p2.3x3, 0.50 |\n",
+      "| tf32, batch 4 | fwd | mma | 1 | 1.00 | 0.50 | 0.50 | p2.3x3, 0.50 |\n",
+      "bf16, batch 16, bias, ReLU: in 1 of 2 layers cuDNN's time is that of one fused graph;",
+      "TFLOP/s in bf16, batch 4, ",
+      "| layer | wmma | cudnn |\n",
+      "TFLOP/s in bf16, batch 16, ",
+      "| p2.3x3 | 400 / 500 / 600 | 9 / – / – |\n",
+      "TFLOP/s in tf32, batch 4, ",
+      "| layer | mma |\n",
+      "bf16, batch 4: G, 1 SM, commit abc.\n",
+      "bf16, batch 16: G, 1 SM, commit def.\n",
+      "bf16, batch 16, bias, ReLU: G, 1 SM, commit def, abc.\n",
+      "tf32, batch 4: G, 1 SM, commit abc.\n",
+  };
+  const char *first = put("first.jsonl", records), *second = put("second.jsonl", others), *chart = put("chart.svg", "");
+  const char *readme = put("tables.md", "<!-- conv tables: generated from -->\n"), *said;
+  if (!EXPECT_INT(
+          command(&said, "%s --readme %s --chart %s %s %s", tool("ladder_report"), readme, chart, second, first), 0))
+    printf("%s\n", said);
+  size_t size;
+  char *text = file_read(readme, &size, NULL), *svg = file_read(chart, &size, NULL);
+  if (EXPECT(text != NULL)) expect_in_order(text, rows, COUNT(rows));
+  EXPECT(svg && strstr(svg, "bf16, batch 4"));
+  free(text), free(svg);
 }
 
 TEST(ladder_report_says_what_it_cannot_use) {
@@ -55,4 +116,7 @@ TEST(ladder_report_says_what_it_cannot_use) {
   jsonl = put("good.jsonl", records);
   EXPECT_INT(command(&said, "%s --readme %s %s", tool("ladder_report"), readme, jsonl), EXIT_USAGE);
   EXPECT(strstr(said, "no line begins with"));
+  jsonl = put("other.jsonl", "{\"bench\":\"train\"}\n");
+  EXPECT_INT(command(&said, "%s --readme %s %s", tool("ladder_report"), readme, jsonl), EXIT_USAGE);
+  EXPECT(strstr(said, "no record of bench conv"));
 }

@@ -10,6 +10,7 @@
 #include "cuda/conv/ladder.h"
 #include "cuda/sweep.cuh"
 #include "tools/bench_case.cuh"
+#include "tools/bench_engines.cuh"
 extern "C" {
 #include "nn/cli.h"
 #include "nn/latency.h"
@@ -46,7 +47,8 @@ typedef struct Total {
 typedef struct Bench {
   int batch, rounds, rois, precision, fused, m, n, k, height, width;
   bool any, gemm;
-  const char *rung_names, *ops, *layer, *size, *out;
+  const char *rung_names, *ops, *layer, *size, *out, *engines;
+  KnownEngines known;
   const Rung *rungs[MAX_RUNGS];
   int num_rungs;
   bool wanted[CONV_OPS];
@@ -198,6 +200,7 @@ static void write_record(Bench *b, Case *c, ConvOp op, const Contender *who, con
   record_int(&j, "count", count_of(c, op));
   record_str(&j, "dtype", precision_names[b->precision]);
   record_str(&j, "fused", fused_names[b->fused]);
+  record_int(&j, "batch", b->batch);
   record_int(&j, "runs", f->us.n);
   record_num(&j, "us", f->us.median);
   record_num(&j, "us_min", f->us.min);
@@ -212,6 +215,7 @@ static void write_record(Bench *b, Case *c, ConvOp op, const Contender *who, con
     record_int(&j, "cudnn_engine", peer->plan.engine.index);
     record_int(&j, "cudnn_tried", peer->plan.tried);
     record_bool(&j, "cudnn_deterministic", peer->plan.engine.deterministic);
+    record_int(&j, "cudnn_fused_tried", peer->plan.fused_tried);
     record_bool(&j, "cudnn_fused", b->fused && !peer->plan.finish);
   } else
     record_raw(&j, "cudnn_engine", "null"); // it has none, or its version is 0: no library
@@ -230,13 +234,19 @@ static void add_total(Total *t, const Figures *f, const char *layer, int count) 
   if (!t->worst_layer || f->ratio < t->worst) t->worst = f->ratio, t->worst_layer = layer;
 }
 
+static const char *fusion_of(const Bench *b, const CudnnPlan *plan) {
+  if (!b->fused) return "";
+  if (!plan->finish) return ", one fused graph";
+  return plan->fused_tried ? ", not fused, which is faster here" : ", not fused: it has no graph for this";
+}
+
 static void report(Bench *b, Case *c, ConvOp op, const Contender *who, const Contender *peer) {
   Figures f = figures_of(b, c, op, who, peer);
   printf("%-16s %-6s %-7s %10.1f us %7.1f TFLOP/s %5.1f x its floor", c->layer->name, op_names[op], name_of(who),
          f.us.median, flop_of(c) / f.us.median / 1e6, f.us.median / f.floor_us);
   if (!who->rung)
     printf("  engine %d of %d%s%s\n", who->plan.engine.index, who->plan.tried,
-           who->plan.engine.deterministic ? "" : ", not deterministic", who->plan.finish ? ", not fused" : "");
+           who->plan.engine.deterministic ? "" : ", not deterministic", fusion_of(b, &who->plan));
   else
     printf(peer ? "  %.2f of cuDNN's speed\n" : "  (no engine of cuDNN's)\n", f.ratio);
   fflush(stdout);
@@ -272,12 +282,23 @@ static void reserve(Bench *b, Case *c, ConvOp op, const Contender *all, int coun
   if (!device_reserve_scratch(b->dev, &err)) die(EXIT_RUN, "%s", err.msg);
 }
 
+// A CudnnSearch, or CUDNN_ONE + a number.
+static int search_for(const Bench *b, const Case *c, ConvOp op) {
+  KnownEngine want = {.n = c->x.n, .h = c->x.h, .w = c->x.w};
+  snprintf(want.layer, sizeof want.layer, "%s", c->layer->name);
+  snprintf(want.op, sizeof want.op, "%s", op_names[op]);
+  snprintf(want.dtype, sizeof want.dtype, "%s", precision_names[b->precision]);
+  snprintf(want.fused, sizeof want.fused, "%s", fused_names[b->fused]);
+  int known = known_engine(&b->known, &want);
+  return known >= 0 ? CUDNN_ONE + known : b->any ? CUDNN_ANY : CUDNN_THOROUGH;
+}
+
 // cuDNN first, where it has an engine, then the rungs that can.
 static int contenders(Bench *b, Case *c, ConvOp op, Contender all[]) {
   int count = 0;
   Dest out = dest_of(c, op);
   CudnnPlan plan = cudnn_plan(b->dev, op, &c->conv, &c->x, &c->w, &c->y, op == CONV_WGRAD ? NULL : &out,
-                              b->any ? CUDNN_ANY : CUDNN_THOROUGH);
+                              (CudnnSearch)search_for(b, c, op));
   if (plan.engine.plan) all[count++] = {NULL, plan};
   for (int i = 0; i < b->num_rungs; i++)
     if (b->rungs[i]->supports(b->dev, op, &c->conv, operand_of(c, op), op == CONV_WGRAD ? &c->dw : &c->w))
@@ -371,6 +392,11 @@ static void parse(Bench *b, int argc, char **argv) {
        .help = "forward with what follows it: bias and ReLU, or bias, residual and ReLU",
        .choices = fused_names},
       {.name = "any", .kind = OPT_FLAG, .target = &b->any, .help = "cuDNN may use engines that are not deterministic"},
+      {.name = "engines",
+       .kind = OPT_STRING,
+       .target = &b->engines,
+       .arg = "FILE",
+       .help = "of cuDNN's engines only those that these records found fastest, where they know the layer"},
       {.name = "rounds",
        .kind = OPT_INT,
        .target = &b->rounds,
@@ -415,6 +441,7 @@ static void parse(Bench *b, int argc, char **argv) {
   char rest;
   if (b->size && (sscanf(b->size, "%dx%d%c", &b->height, &b->width, &rest) != 2 || b->height < 64 || b->width < 64))
     die(EXIT_USAGE, "--size %s: expected HEIGHTxWIDTH, 64 at least, such as 800x1344", b->size);
+  if (b->engines) b->known = known_engines_read(b->engines);
   parse_rungs(b);
   parse_ops(b);
 }

@@ -6,30 +6,42 @@
 #include "data/plot.h"
 #include "nn/cli.h"
 
-enum { MAX_RUNGS = 12, MAX_LAYERS = 128, OPS = 3, NAME = 32 };
+enum { MAX_RUNGS = 12, MAX_LAYERS = 128, MAX_TABLES = 32, OPS = 3, NAME = 32, COMMITS = 128 };
 
+// As bench writes them, in the order of the tables.
 static const char *const dtype_names[] = {"bf16", "fp16", "tf32", "fp32"};
+static const char *const fused_names[] = {"none", "relu", "add-relu"};
 static const char *const op_names[OPS] = {"fwd", "dgrad", "wgrad"};
-// In the chart and the second table: one of each kind.
+static const char *const fused_titles[] = {"", ", bias, ReLU", ", bias, residual, ReLU"}; // behind a dtype and a batch
+// In the chart and the tables of layers: one of each kind.
 static const char *const shown[] = {"res3.3x3", "res4.3x3",       "res5.3x3", "res4.1x1.in", "res4.1x1.out",
                                     "p2.3x3",   "fpn.p2.lateral", "mask.3x3", "mask.deconv", "box.fc6"};
 static const char begin_mark[] = "<!-- conv tables: generated from ", end_mark[] = "<!-- end of conv tables -->";
 
 typedef struct Entry {
-  double us, tflops, ratio, floor_us; // us 0: not measured
+  double us, tflops, ratio; // us 0: not measured
+  double cudnn_us;          // in the same rounds; NaN: not known
   int count;
+  bool fused; // by cuDNN in one graph
 } Entry;
 
-// One dtype's figures. The last record of a (rung, op, layer) counts.
+// The figures of one dtype, fusion and batch. The last record of a (rung, op, layer) counts.
 typedef struct Table {
+  int dtype, fused, batch; // indices of names; images
   char rung[MAX_RUNGS][NAME], layer[MAX_LAYERS][NAME];
   int rungs, layers;
   Entry entry[MAX_RUNGS][OPS][MAX_LAYERS];
-  char gpu[128], commit[64];
+  char gpu[128], commits[COMMITS];
 } Table;
+
+typedef struct Report {
+  Table table[MAX_TABLES];
+  int tables;
+} Report;
 
 typedef struct Row { // one record
   char bench[NAME], dtype[NAME], fused[NAME], rung[NAME], op[NAME], layer[NAME], gpu[128], commit[64];
+  int batch;
   Entry entry;
 } Row;
 
@@ -43,7 +55,7 @@ static double read_number(Json *j) {
 }
 
 static bool read_row(Json *j, Row *r) {
-  *r = (Row){.fused = "none", .entry = {.ratio = NAN, .floor_us = NAN}};
+  *r = (Row){.fused = "none", .batch = 4, .entry = {.ratio = NAN, .cudnn_us = NAN}}; // what bench does unasked
   const struct {
     const char *key;
     char *text;
@@ -61,7 +73,7 @@ static bool read_row(Json *j, Row *r) {
       {"us", NULL, 0, &r->entry.us},
       {"tflops", NULL, 0, &r->entry.tflops},
       {"ratio", NULL, 0, &r->entry.ratio},
-      {"floor_us", NULL, 0, &r->entry.floor_us},
+      {"cudnn_us", NULL, 0, &r->entry.cudnn_us},
   };
   const char *key;
   if (!json_begin_object(j)) return false;
@@ -70,6 +82,10 @@ static bool read_row(Json *j, Row *r) {
     while (i < COUNT(members) && strcmp(members[i].key, key)) i++;
     if (!strcmp(key, "count"))
       r->entry.count = (int)json_int(j);
+    else if (!strcmp(key, "batch"))
+      r->batch = (int)json_int(j);
+    else if (!strcmp(key, "cudnn_fused"))
+      r->entry.fused = json_bool(j);
     else if (i == COUNT(members))
       json_skip(j);
     else if (members[i].text)
@@ -89,19 +105,35 @@ static int place(char names[][NAME], int *count, int capacity, const char *name)
   return (*count)++;
 }
 
-static void add_row(Table tables[], const Row *r) {
-  int dtype = 0, op = 0;
-  while (dtype < COUNT(dtype_names) && strcmp(dtype_names[dtype], r->dtype)) dtype++;
-  while (op < OPS && strcmp(op_names[op], r->op)) op++;
-  if (strcmp(r->bench, "conv") || strcmp(r->fused, "none") || dtype == COUNT(dtype_names) || op == OPS) return;
-  Table *t = &tables[dtype];
+static int index_of(const char *const names[], int count, const char *name) {
+  int i = 0;
+  while (i < count && strcmp(names[i], name)) i++;
+  return i;
+}
+
+static Table *table_of(Report *all, int dtype, int fused, int batch) {
+  for (Table *t = all->table; t < all->table + all->tables; t++)
+    if (t->dtype == dtype && t->fused == fused && t->batch == batch) return t;
+  if (all->tables == MAX_TABLES) die(EXIT_USAGE, "records of more than %d dtypes, fusions and batches", MAX_TABLES);
+  Table *t = &all->table[all->tables++];
+  t->dtype = dtype, t->fused = fused, t->batch = batch;
+  return t;
+}
+
+static void add_row(Report *all, const Row *r) {
+  int dtype = index_of(dtype_names, COUNT(dtype_names), r->dtype), op = index_of(op_names, OPS, r->op);
+  int fused = index_of(fused_names, COUNT(fused_names), r->fused);
+  if (strcmp(r->bench, "conv") || fused == COUNT(fused_names) || dtype == COUNT(dtype_names) || op == OPS) return;
+  Table *t = table_of(all, dtype, fused, r->batch);
   int layer = place(t->layer, &t->layers, MAX_LAYERS, r->layer);
   t->entry[place(t->rung, &t->rungs, MAX_RUNGS, r->rung)][op][layer] = r->entry;
   memcpy(t->gpu, r->gpu, sizeof t->gpu);
-  memcpy(t->commit, r->commit, sizeof t->commit);
+  if (strstr(t->commits, r->commit)) return;
+  size_t used = strlen(t->commits);
+  snprintf(t->commits + used, sizeof t->commits - used, "%s%s", used ? ", " : "", r->commit);
 }
 
-static void read_file(Table tables[], const char *path) {
+static void read_file(Report *all, const char *path) {
   Err err;
   size_t size;
   char *text = file_read(path, &size, &err);
@@ -109,10 +141,16 @@ static void read_file(Table tables[], const char *path) {
   Json j;
   json_open(&j, path, text, size);
   Row row;
-  while (json_peek(&j) == JSON_OBJECT && read_row(&j, &row)) add_row(tables, &row);
+  while (json_peek(&j) == JSON_OBJECT && read_row(&j, &row)) add_row(all, &row);
   if (!json_done(&j)) die(EXIT_USAGE, "%s", j.err.msg);
   json_close(&j);
   free(text);
+}
+
+static int compare_tables(const void *a, const void *b) {
+  const Table *s = a, *t = b;
+  if (s->dtype != t->dtype) return s->dtype - t->dtype;
+  return s->fused != t->fused ? s->fused - t->fused : s->batch - t->batch;
 }
 
 // cuDNN last, whatever came first.
@@ -141,51 +179,85 @@ static int find_layer(const Table *t, const char *layer) {
   return -1;
 }
 
-// Milliseconds of a rung's layers, each as often as it occurs; of those alone that `also` has measured too.
-static double total_ms(const Table *t, int op, int rung, int also) {
-  double us = 0;
-  for (int i = 0; i < t->layers; i++)
-    if (also < 0 || t->entry[also][op][i].us > 0) us += t->entry[rung][op][i].count * t->entry[rung][op][i].us;
-  return us / 1e3;
-}
+// Over the layers of one op, each as often as it occurs.
+typedef struct Total {
+  int layers;
+  double us;
+  double shared_us, cudnn_us; // of the layers that both have measured
+  double worst;               // ratio
+  const char *worst_layer;    // NULL: nothing is known
+} Total;
 
-// The layer where a rung is slowest against cuDNN; -1 when nothing is known.
-static int worst_layer(const Table *t, int op, int rung) {
-  int worst = -1;
+static void add_total(Total *sum, const Table *t, int op, int rung, int cudnn) {
   for (int i = 0; i < t->layers; i++) {
     const Entry *e = &t->entry[rung][op][i];
-    if (e->us > 0 && !isnan(e->ratio) && (worst < 0 || e->ratio < t->entry[rung][op][worst].ratio)) worst = i;
+    if (!(e->us > 0)) continue;
+    sum->layers++;
+    sum->us += e->count * e->us;
+    double peer = isnan(e->cudnn_us) && cudnn >= 0 ? t->entry[cudnn][op][i].us : e->cudnn_us;
+    if (peer > 0) sum->shared_us += e->count * e->us, sum->cudnn_us += e->count * peer;
+    if (!isnan(e->ratio) && (!sum->worst_layer || e->ratio < sum->worst))
+      sum->worst = e->ratio, sum->worst_layer = t->layer[i];
   }
-  return worst;
 }
 
-static void print_totals(FILE *f, const Table *t, const char *dtype) {
-  int cudnn = find(t, "cudnn");
-  fprintf(f,
-          "\nAll convolutions of a step in %s:\n\n| op | rung | layers | ms | cuDNN's ms | of its speed | slowest |\n",
-          dtype);
-  fprintf(f, "|---|---|---|---|---|---|---|\n");
-  for (int op = 0; op < OPS; op++)
-    for (int r = 0; r < t->rungs; r++) {
-      int layers = 0, worst = worst_layer(t, op, r);
-      for (int i = 0; i < t->layers; i++) layers += t->entry[r][op][i].us > 0;
-      if (r == cudnn || !layers) continue;
-      fprintf(f, "| %s | %s | %d | %.2f | ", op_names[op], t->rung[r], layers, total_ms(t, op, r, -1));
-      if (cudnn < 0) {
-        fprintf(f, "– | – | – |\n");
-        continue;
-      }
-      double theirs = total_ms(t, op, cudnn, r);
-      fprintf(f, "%.2f | %.2f | ", theirs, theirs / total_ms(t, op, r, cudnn));
-      if (worst < 0)
-        fprintf(f, "– |\n");
-      else
-        fprintf(f, "%s, %.2f |\n", t->layer[worst], t->entry[r][op][worst].ratio);
-    }
+static void print_total(FILE *f, const Table *t, const char *op, const char *rung, const Total *sum) {
+  fprintf(f, "| %s, batch %d | %s%s | %s | %d | %.2f | ", dtype_names[t->dtype], t->batch, op, fused_titles[t->fused],
+          rung, sum->layers, sum->us / 1e3);
+  if (sum->shared_us > 0)
+    fprintf(f, "%.2f | %.2f | ", sum->cudnn_us / 1e3, sum->cudnn_us / sum->shared_us);
+  else
+    fprintf(f, "– | – | ");
+  if (sum->worst_layer)
+    fprintf(f, "%s, %.2f |\n", sum->worst_layer, sum->worst);
+  else
+    fprintf(f, "– |\n");
 }
 
-static void print_layers(FILE *f, const Table *t, const char *dtype) {
-  fprintf(f, "\nTFLOP/s in %s, forward / dgrad / wgrad:\n\n| layer |", dtype);
+// A rung's ops by themselves and, where it has measured all of them, together.
+static void print_rung(FILE *f, const Table *t, int rung, int cudnn) {
+  Total all = {0};
+  int ops = 0;
+  for (int op = 0; op < OPS; op++) {
+    Total sum = {0};
+    add_total(&sum, t, op, rung, cudnn);
+    add_total(&all, t, op, rung, cudnn);
+    if (!sum.layers) continue;
+    print_total(f, t, op_names[op], t->rung[rung], &sum);
+    ops++;
+  }
+  if (ops == OPS) print_total(f, t, "all", t->rung[rung], &all);
+}
+
+// What the peer is, where more than a convolution was asked for.
+static void print_fusion(FILE *f, const Table *t) {
+  int cudnn = find(t, "cudnn"), layers = 0, fused = 0;
+  for (int i = 0; i < t->layers && cudnn >= 0; i++) {
+    layers += t->entry[cudnn][0][i].us > 0;
+    fused += t->entry[cudnn][0][i].us > 0 && t->entry[cudnn][0][i].fused;
+  }
+  if (t->fused && layers)
+    fprintf(f,
+            "\n%s, batch %d%s: in %d of %d layers cuDNN's time is that of one fused graph; elsewhere it has none, or "
+            "its convolution with a kernel of ours behind it is faster.\n",
+            dtype_names[t->dtype], t->batch, fused_titles[t->fused], fused, layers);
+}
+
+static void print_totals(FILE *f, const Report *all) {
+  fprintf(f, "\nAll convolutions of a step, each as often as it occurs:\n\n");
+  fprintf(
+      f,
+      "| what | op | rung | layers | ms | cuDNN's ms | of its speed | slowest |\n|---|---|---|---|---|---|---|---|\n");
+  for (const Table *t = all->table; t < all->table + all->tables; t++) {
+    int cudnn = find(t, "cudnn");
+    for (int r = 0; r < t->rungs; r++)
+      if (r != cudnn) print_rung(f, t, r, cudnn);
+  }
+  for (int i = 0; i < all->tables; i++) print_fusion(f, &all->table[i]);
+}
+
+static void print_layers(FILE *f, const Table *t) {
+  fprintf(f, "\nTFLOP/s in %s, batch %d, forward / dgrad / wgrad:\n\n| layer |", dtype_names[t->dtype], t->batch);
   for (int r = 0; r < t->rungs; r++) fprintf(f, " %s |", t->rung[r]);
   fprintf(f, "\n|---|");
   for (int r = 0; r < t->rungs; r++) fprintf(f, "---|");
@@ -213,23 +285,35 @@ static void print_link(FILE *f, const char *from, const char *path) {
   fprintf(f, "%s)\n", path);
 }
 
-static void print_section(FILE *f, const Table tables[], char **files, int num_files, const char *readme,
+// Who measured, where; of tables that have it in common, once.
+static void print_provenance(FILE *f, const Report *all) {
+  fprintf(f, "\n");
+  for (int i = 0; i < all->tables; i++) {
+    const Table *t = &all->table[i], *next = i + 1 < all->tables ? t + 1 : NULL;
+    bool last = !next || strcmp(t->gpu, next->gpu) || strcmp(t->commits, next->commits);
+    fprintf(f, "%s, batch %d%s", dtype_names[t->dtype], t->batch, fused_titles[t->fused]);
+    if (last)
+      fprintf(f, ": %s, commit %s.\n", t->gpu, t->commits);
+    else
+      fprintf(f, "; ");
+  }
+}
+
+static void print_section(FILE *f, const Report *all, char **files, int num_files, const char *readme,
                           const char *chart) {
   fprintf(f, "%s", begin_mark);
   for (int i = 0; i < num_files; i++) fprintf(f, "%s%s", i ? ", " : "", files[i]);
   fprintf(f, " by ladder_report -->\n");
-  for (int d = 0; d < COUNT(dtype_names); d++)
-    if (tables[d].rungs) print_totals(f, &tables[d], dtype_names[d]);
-  if (tables[0].rungs) print_layers(f, &tables[0], dtype_names[0]);
+  print_totals(f, all);
+  for (int i = 0; i < all->tables; i++)
+    if (!all->table[i].fused) print_layers(f, &all->table[i]);
   if (chart) print_link(f, readme, chart);
-  for (int d = 0; d < COUNT(dtype_names); d++)
-    if (tables[d].rungs)
-      fprintf(f, "%s%s: %s, commit %s.", d ? " " : "\n", dtype_names[d], tables[d].gpu, tables[d].commit);
-  fprintf(f, "\n\n%s\n", end_mark);
+  print_provenance(f, all);
+  fprintf(f, "\n%s\n", end_mark);
 }
 
 // Replaces what is between the marks, or after the first where the last is missing.
-static void rewrite(const char *path, const Table tables[], char **files, int num_files, const char *chart) {
+static void rewrite(const char *path, const Report *all, char **files, int num_files, const char *chart) {
   Err err;
   size_t size;
   char *text = file_read(path, &size, &err);
@@ -239,7 +323,7 @@ static void rewrite(const char *path, const Table tables[], char **files, int nu
   AtomicFile out;
   if (!file_begin(&out, path, &err)) die(EXIT_RUN, "%s", err.msg);
   fwrite(text, 1, (size_t)(begin - text), out.f);
-  print_section(out.f, tables, files, num_files, path, chart);
+  print_section(out.f, all, files, num_files, path, chart);
   if (end) fputs(end + strlen(end_mark) + (end[strlen(end_mark)] == '\n'), out.f);
   if (!file_commit(&out, &err)) die(EXIT_RUN, "%s", err.msg);
   free(text);
@@ -247,7 +331,7 @@ static void rewrite(const char *path, const Table tables[], char **files, int nu
 
 // ---- the chart --------------------------------------------------------------------------------------------------------
 
-static void draw(const char *path, const Table *t, const char *dtype) {
+static void draw(const char *path, const Table *t) {
   static double y[OPS][MAX_RUNGS][COUNT(shown)];
   PlotSeries series[OPS][MAX_RUNGS];
   PlotPanel panels[OPS];
@@ -263,17 +347,22 @@ static void draw(const char *path, const Table *t, const char *dtype) {
     panels[op] = (PlotPanel){titles[op], "", "TFLOP/s", false, series[op], t->rungs, shown};
   }
   char title[256];
-  snprintf(title, sizeof title, "Convolutions in %s on %.*s", dtype, (int)strcspn(t->gpu, ","), t->gpu);
+  snprintf(title, sizeof title, "Convolutions in %s, batch %d, on %.*s", dtype_names[t->dtype], t->batch,
+           (int)strcspn(t->gpu, ","), t->gpu);
   Err err;
   if (!plot_svg(path, title, panels, OPS, &err)) die(EXIT_RUN, "%s", err.msg);
 }
 
 int main(int argc, char **argv) {
-  static Table tables[COUNT(dtype_names)];
+  static Report all;
   const char *readme = NULL, *chart = NULL;
   Option options[] = {
       {.name = "readme", .kind = OPT_STRING, .target = &readme, .arg = "FILE", .help = "rewrite the tables in this"},
-      {.name = "chart", .kind = OPT_STRING, .target = &chart, .arg = "FILE", .help = "draw bf16 into this SVG file"},
+      {.name = "chart",
+       .kind = OPT_STRING,
+       .target = &chart,
+       .arg = "FILE",
+       .help = "draw the first of the tables into this SVG file"},
   };
   Cli cli = {.usage = "[--readme cuda/conv/README.md] [--chart FILE] RECORDS.jsonl …",
              .about = "Turns what bench conv measured into the tables of the ladder and a chart.",
@@ -282,9 +371,11 @@ int main(int argc, char **argv) {
              .positional = "RECORDS"};
   cli_parse_or_exit(&cli, argc, argv);
   if (!cli.num_args || (!readme && !chart)) die(EXIT_USAGE, "needs records, and --readme or --chart");
-  for (int i = 0; i < cli.num_args; i++) read_file(tables, cli.args[i]);
-  for (int d = 0; d < COUNT(dtype_names); d++) move_cudnn_last(&tables[d]);
-  if (readme) rewrite(readme, tables, cli.args, cli.num_args, chart);
-  if (chart) draw(chart, &tables[0], dtype_names[0]);
+  for (int i = 0; i < cli.num_args; i++) read_file(&all, cli.args[i]);
+  if (!all.tables) die(EXIT_USAGE, "%s: no record of bench conv", cli.args[0]);
+  qsort(all.table, (size_t)all.tables, sizeof *all.table, compare_tables);
+  for (int i = 0; i < all.tables; i++) move_cudnn_last(&all.table[i]);
+  if (readme) rewrite(readme, &all, cli.args, cli.num_args, chart);
+  if (chart) draw(chart, &all.table[0]);
   return 0;
 }

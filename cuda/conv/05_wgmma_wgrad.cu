@@ -1,71 +1,15 @@
 // Rung 05, wgmma: the gradient of the filter, dyᵀ · unrolled x, a sum over pixels. Both operands lie in memory with a
 // pixel's channels together: pixels are the rows of both tiles in shared memory, and wgmma turns them over. A tile of the
 // result is some output channels by some panels, a panel being 64 channels of x under one tap. The pixels are cut into
-// slots, so that there are blocks for the whole GPU; each block adds up one tile over one slot, and a second kernel adds
-// the slots in order.
+// slots, so that there are blocks for the whole GPU; each block adds up one tile over one slot. wgrad_cut.cuh chooses the
+// tile and the slots, wgrad_sums.cuh adds the slots up.
 //
 // Neighbouring taps read the same pixels, one further on. Where the stride is 1, the panels of a tile can therefore be one
 // patch of shared memory, each beginning a pixel after the one before, and x is fetched once for a row of the filter. For
 // that the walk over the pixels takes as many more positions to a row as it needs zeros between the rows of x; dy is zero
 // there.
-#include "cuda/conv/ladder.h"
-#include "cuda/conv/wgmma.cuh"
-
-enum {
-  SPREAD = 132, // blocks at once: an H200's multiprocessors, assumed on every GPU, so that the bits are the same
-  DEPTH = 64,   // pixels of a stage
-  PANEL = 64,   // channels: a swizzled row of 16-bit elements
-  PANEL_BYTES = DEPTH * SWIZZLE_ROW,
-  THREADS = CONSUMERS * WARPGROUP, // that multiply
-  WARP = 32,
-  MANY_SLOTS = 24, // from here on several threads share an element of the reduction
-};
-
-struct FilterPart {
-  CUtensorMap dy, x;
-  Gather at;   // x as the maps see it
-  Tensor rows; // whose count says how many rows hold data
-  int area;    // positions of such a row
-};
-struct FilterProduct {
-  FilterPart part[CONV_MAX_PAIRS];
-  int parts, slots;
-  int r, s, panels; // the filter's taps; panels in all
-  bool shared;      // the panels of a tile are one patch
-  Tensor dw;
-  const float *scale;
-  float *db; // NULL: nobody asked
-  bool accumulate;
-  float4 *partial; // [slots, tiles, fragments of a tile, threads]; NULL: the only slot's sums go to dw
-  float *sums;     // [slots, tiles across, rows of all tiles]: dy summed up by channel
-};
-static_assert(sizeof(FilterProduct) <= 32764, "a kernel's arguments");
-
-// ROWS output channels by PANELS, of one block. The warpgroups share the rows, or the panels where the rows are few. A
-// fragment is what a thread has of eight columns: two of one row, and two of the row eight below.
-template <int ROWS_, int PANELS_> struct FilterTile {
-  static constexpr int ROWS = ROWS_, PANELS = PANELS_;
-  static constexpr bool WIDE = ROWS == WGMMA_ROWS; // the warpgroups share the panels
-  static constexpr int DOWN = WIDE ? 1 : ROWS / (CONSUMERS * WGMMA_ROWS), ACROSS = WIDE ? PANELS / CONSUMERS : PANELS;
-  static constexpr int COLUMNS = ACROSS * PANEL, GROUPS = COLUMNS / 8, FRAGMENTS = DOWN * GROUPS; // of a warpgroup
-  static constexpr int A_PANELS = ROWS / PANEL, A_BYTES = A_PANELS * PANEL_BYTES;
-  static constexpr int STAGE = A_BYTES + PANELS * PANEL_BYTES, ALL_STAGES = (MAX_SHARED - 2 * SWIZZLE_ATOM) / STAGE;
-  static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + SWIZZLE_ATOM;
-  static constexpr int PITCH = PANELS * PANEL + 8; // of the sums in shared memory: four rows lie in different banks
-  static_assert(STAGES >= 4 && DOWN >= 1 && ACROSS * (WIDE ? CONSUMERS : 1) == PANELS);
-  static_assert(ROWS * PITCH * sizeof(float) <= STAGES * STAGE);
-};
-
-// ---- what is where ----------------------------------------------------------------------------------------------------
-
-struct Panel {
-  int c, y, x; // first channel, tap
-};
-// Taps of a row are neighbours. Past the last panel there are no channels.
-__device__ __forceinline__ Panel panel_of(const FilterProduct &p, int panel) {
-  int row = panel / p.s;
-  return {row / p.r * PANEL, row % p.r, panel - row * p.s};
-}
+#include "cuda/conv/wgrad_cut.cuh"
+#include "cuda/conv/wgrad_sums.cuh"
 
 // The stages of a slot. Those of all parts stand in a row, which the slots cut into equal shares.
 struct Turn {
@@ -93,11 +37,16 @@ struct Turn {
 
 // ---- fetching ---------------------------------------------------------------------------------------------------------
 
+// Pixels of x that a stage holds.
+template <class Tile> __device__ __forceinline__ int patch_of(bool shared) {
+  return DEPTH + (shared ? Tile::PANELS - 1 : 0);
+}
+
 template <class Tile>
 __device__ void fetch(const FilterProduct &p, RingBarriers<Tile::STAGES> &barriers, uint32_t stages) {
   Ring<Tile::STAGES> ring(barriers);
   bool shared = p.shared;
-  int bytes = Tile::A_BYTES + (shared ? (DEPTH + Tile::PANELS - 1) * SWIZZLE_ROW : Tile::PANELS * PANEL_BYTES);
+  int bytes = Tile::A_BYTES + (shared ? patch_of<Tile>(true) * SWIZZLE_ROW : Tile::PANELS * PANEL_BYTES);
   Panel panel[Tile::PANELS];
 #pragma unroll
   for (int i = 0; i < Tile::PANELS; i++) panel[i] = panel_of(p, blockIdx.x * Tile::PANELS + i);
@@ -123,21 +72,18 @@ __device__ void fetch(const FilterProduct &p, RingBarriers<Tile::STAGES> &barrie
 
 // ---- multiplying ------------------------------------------------------------------------------------------------------
 
-// All threads that multiply, through a barrier of their own.
-__device__ __forceinline__ void consumers_sync() {
-  asm volatile("bar.sync %0, %1;" ::"n"(1 + CONSUMERS), "n"((int)THREADS) : "memory");
-}
 // Rows `first` … `end` of a panel become zero.
 __device__ __forceinline__ void clear_rows(uint32_t panel, int first, int end) {
   for (int i = first * SWIZZLE_ROW / 16 + threadIdx.x; i < end * SWIZZLE_ROW / 16; i += THREADS)
     asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(panel + i * 16), "r"(0) : "memory");
 }
-// A stage of which only the first `rows` pixels hold data: there is anything in the others, NaN too.
+// A stage of which only the first `rows` pixels hold data: there is anything in the others, NaN too. A patch has more of
+// them than dy.
 template <class Tile> __device__ __forceinline__ void clear_tail(uint32_t stage, int rows, bool shared) {
   uint32_t b = stage + Tile::A_BYTES;
   for (int i = 0; i < Tile::A_PANELS; i++) clear_rows(stage + i * PANEL_BYTES, rows, DEPTH);
   if (shared)
-    clear_rows(b, rows, DEPTH + Tile::PANELS - 1);
+    clear_rows(b, rows, patch_of<Tile>(true));
   else
     for (int i = 0; i < Tile::PANELS; i++) clear_rows(b + i * PANEL_BYTES, rows, DEPTH);
   shared_write_fence();
@@ -150,8 +96,6 @@ template <class T> struct Ones {
   T v[COLUMNS * WGMMA_TERMS];
 };
 
-template <class Tile> struct FilterSum { float filter[Tile::DOWN][Tile::COLUMNS / 2], bias[Tile::DOWN][4]; };
-
 template <class T, class Tile>
 __device__ __forceinline__ void multiply(FilterSum<Tile> &sum, const FilterProduct &p,
                                          RingBarriers<Tile::STAGES> &barriers, uint32_t stages, const Ones<T> &ones) {
@@ -159,7 +103,7 @@ __device__ __forceinline__ void multiply(FilterSum<Tile> &sum, const FilterProdu
   Ring<Tile::STAGES> ring(barriers);
   int warpgroup = threadIdx.x / WARPGROUP;
   bool shared = p.shared, sums = p.sums;
-  int apart = shared ? SWIZZLE_ROW : PANEL_BYTES;
+  int apart = shared ? SWIZZLE_ROW : PANEL_BYTES, patch = patch_of<Tile>(shared);
   uint32_t a0 = Tile::WIDE ? 0 : warpgroup * Tile::DOWN * PANEL_BYTES;
   uint32_t b0 = Tile::A_BYTES + (Tile::WIDE ? warpgroup * Tile::ACROSS * apart : 0);
   uint64_t column = small_descriptor(kept_address(ones.v));
@@ -172,7 +116,7 @@ __device__ __forceinline__ void multiply(FilterSum<Tile> &sum, const FilterProdu
     uint32_t stage = stages + ring.stage * Tile::STAGE;
     int rows = turn.positions - turn.first;
     ring.wait_full();
-    if (rows < DEPTH) clear_tail<Tile>(stage, rows, shared);
+    if (rows < patch) clear_tail<Tile>(stage, rows, shared);
     uint64_t a = tile_descriptor(stage + a0), b = tile_descriptor(stage + b0, apart);
     if (sums && turn.first / DEPTH % gridDim.x == blockIdx.x) { // tiles side by side take turns
       wgmma_fence();
@@ -199,80 +143,7 @@ __device__ __forceinline__ void multiply(FilterSum<Tile> &sum, const FilterProdu
   release();
 }
 
-// ---- writing ----------------------------------------------------------------------------------------------------------
-
-template <int N> struct alignas(4 * N) Floats { float v[N]; };
-
-// dw (+)= scale · v in row k for channels c … of a panel.
-template <int N>
-__device__ __forceinline__ void store(const FilterProduct &p, int k, const Panel &panel, int c, Floats<N> v) {
-  c += panel.c;
-  if (k >= p.dw.n || c >= p.dw.ldc) return;
-  Floats<N> *to = (Floats<N> *)(pixel<float>(p.dw, k, panel.y, panel.x) + c), old = {};
-  if (p.accumulate) old = *to;
-  float factor = p.scale ? p.scale[k] : 1.f;
-#pragma unroll
-  for (int i = 0; i < N; i++) v.v[i] = c + i < p.dw.c ? old.v[i] + factor * v.v[i] : 0.f;
-  *to = v;
-}
-
-// The first element of a thread's fragment in its tile.
-struct TilePlace {
-  int row, column;
-};
-template <class Tile> __device__ __forceinline__ TilePlace place_of(int fragment, int thread) {
-  int warpgroup = thread / WARPGROUP, group = fragment % Tile::GROUPS, lane = thread % WARP;
-  int wgmma = (Tile::WIDE ? 0 : warpgroup * Tile::DOWN) + fragment / Tile::GROUPS;
-  return {wgmma * WGMMA_ROWS + thread % WARPGROUP / WARP * 16 + lane / 4,
-          (Tile::WIDE ? warpgroup * Tile::COLUMNS : 0) + group * 8 + lane % 4 * 2};
-}
-
-template <class Tile> __device__ __forceinline__ float4 fragment_of(const FilterSum<Tile> &sum, int fragment) {
-  const float *v = sum.filter[fragment / Tile::GROUPS] + fragment % Tile::GROUPS * 4;
-  return make_float4(v[0], v[1], v[2], v[3]);
-}
-
-// One slot of several: as registers hold it, so that a warp writes whole lines.
-template <class Tile>
-__device__ __forceinline__ void write_partial(const FilterProduct &p, const FilterSum<Tile> &sum) {
-  size_t tile = ((size_t)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-  float4 *to = p.partial + tile * Tile::FRAGMENTS * THREADS + threadIdx.x;
-#pragma unroll
-  for (int i = 0; i < Tile::FRAGMENTS; i++) to[i * THREADS] = fragment_of(sum, i);
-}
-// The only slot: to dw, by rows, which shared memory puts together.
-template <class Tile>
-__device__ __forceinline__ void write_filter(const FilterProduct &p, const FilterSum<Tile> &sum, float *tile) {
-  constexpr int LANES = PANEL / 4; // of a row of a panel
-  consumers_sync();                // nobody reads the stages any more
-#pragma unroll
-  for (int i = 0; i < Tile::FRAGMENTS; i++) {
-    float4 v = fragment_of(sum, i);
-    TilePlace at = place_of<Tile>(i, threadIdx.x);
-    float *to = tile + at.row * Tile::PITCH + at.column;
-    *(float2 *)to = make_float2(v.x, v.y);
-    *(float2 *)(to + 8 * Tile::PITCH) = make_float2(v.z, v.w);
-  }
-  consumers_sync();
-  for (int i = 0; i < Tile::PANELS; i++) {
-    Panel panel = panel_of(p, blockIdx.x * Tile::PANELS + i);
-    int c = threadIdx.x % LANES * 4;
-    for (int row = threadIdx.x / LANES; row < Tile::ROWS; row += THREADS / LANES)
-      store(p, blockIdx.y * Tile::ROWS + row, panel, c, *(const Floats<4> *)(tile + row * Tile::PITCH + i * PANEL + c));
-  }
-}
-template <class Tile> __device__ __forceinline__ void write_sums(const FilterProduct &p, const FilterSum<Tile> &sum) {
-  int warpgroup = threadIdx.x / WARPGROUP;
-  if (threadIdx.x % 4 || (Tile::WIDE && warpgroup)) return; // others hold the same
-  float *to = p.sums + ((size_t)(blockIdx.z * gridDim.x + blockIdx.x) * gridDim.y + blockIdx.y) * Tile::ROWS;
-#pragma unroll
-  for (int i = 0; i < Tile::DOWN; i++) {
-    int row = place_of<Tile>(i * Tile::GROUPS, threadIdx.x).row;
-    to[row] = sum.bias[i][0], to[row + 8] = sum.bias[i][2];
-  }
-}
-
-// ---- kernels ----------------------------------------------------------------------------------------------------------
+// ---- launching --------------------------------------------------------------------------------------------------------
 
 template <class T, class Tile>
 __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __grid_constant__ FilterProduct p) {
@@ -304,62 +175,17 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __g
       if (p.partial)
         write_partial(p, sum);
       else
-        write_filter(p, sum, (float *)(dynamic_shared() + (stages - begin)));
+        write_filter(p, sum, stages);
     }
   }
 }
 
-// What the reduction adds up: `count` arrays of `stride` times four floats.
-struct Stack {
-  const float4 *data;
-  size_t stride;
-  int count;
-};
-
-// dw (+)= scale · Σ slots, and behind it db (+)= Σ slots. Threads (x, 0 … y) share an element, and their interleaved sums
-// are added in order.
-template <class Tile>
-__global__ void wgmma_wgrad_reduce_kernel(const __grid_constant__ FilterProduct p, int across, Stack filter,
-                                          Stack bias) {
-  __shared__ float4 part[THREADS];
-  size_t index = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-  bool is_bias = index >= filter.stride;
-  if (is_bias) index -= filter.stride;
-  const float4 *data = is_bias ? bias.data : filter.data;
-  size_t stride = is_bias ? bias.stride : filter.stride;
-  int count = is_bias ? bias.count : filter.count;
-  float4 sum = {};
-  auto add = [&](const float4 &f) { sum.x += f.x, sum.y += f.y, sum.z += f.z, sum.w += f.w; };
-  if constexpr (HAS_WGMMA) follower_wait();
-  if (index < stride)
-#pragma unroll 8
-    for (int i = threadIdx.y; i < count; i += blockDim.y) add(data[i * stride + index]);
-  if (blockDim.y > 1) {
-    part[threadIdx.y * blockDim.x + threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.y) return;
-    for (int i = 1; i < blockDim.y; i++) add(part[i * blockDim.x + threadIdx.x]);
-  }
-  if (index >= stride) return;
-  if (!is_bias) {
-    int fragment = (int)(index / THREADS), tile = fragment / Tile::FRAGMENTS;
-    TilePlace at = place_of<Tile>(fragment % Tile::FRAGMENTS, (int)(index % THREADS));
-    int k = tile / across * Tile::ROWS + at.row;
-    Panel panel = panel_of(p, tile % across * Tile::PANELS + at.column / PANEL);
-    store<2>(p, k, panel, at.column % PANEL, {sum.x, sum.y});
-    store<2>(p, k + 8, panel, at.column % PANEL, {sum.z, sum.w});
-  } else {
-    float v[] = {sum.x, sum.y, sum.z, sum.w};
-    for (int i = 0, k = 4 * (int)index; i < 4 && k < p.dw.n; i++, k++) p.db[k] = (p.accumulate ? p.db[k] : 0.f) + v[i];
-  }
-}
-
-// ---- launchers --------------------------------------------------------------------------------------------------------
-
 template <class T, class Tile> static void launch_tiles(Device *dev, FilterProduct &p) {
-  dim3 grid(blocks_for(p.panels, Tile::PANELS), blocks_for(p.dw.n, Tile::ROWS), p.slots);
+  p.across = divider(blocks_for(p.panels, Tile::PANELS));
+  dim3 grid(p.across.by, blocks_for(p.dw.n, Tile::ROWS), p.slots);
   size_t tiles = (size_t)grid.x * grid.y * Tile::FRAGMENTS * THREADS, rows = (size_t)grid.y * Tile::ROWS / 4;
-  Stack filter = {NULL, p.slots > 1 ? tiles : 0, p.slots}, bias = {NULL, p.db ? rows : 0, (int)(p.slots * grid.x)};
+  Stack filter = {NULL, p.slots > 1 && !p.cluster ? tiles : 0, p.slots},
+        bias = {NULL, p.db ? rows : 0, (int)(p.slots * grid.x)};
   size_t stacked = filter.count * filter.stride + bias.count * bias.stride;
   float4 *scratch = stacked ? (float4 *)device_scratch(dev, stacked * sizeof(float4)) : NULL;
   if (dev->measuring) return;
@@ -367,65 +193,38 @@ template <class T, class Tile> static void launch_tiles(Device *dev, FilterProdu
   if (bias.stride) bias.data = scratch + filter.count * filter.stride, p.sums = (float *)bias.data;
   auto kernel = wgmma_wgrad_kernel<T, Tile>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
-  kernel<<<grid, WGMMA_THREADS, Tile::BYTES, stream_of(dev)>>>(p);
-  LAUNCH_CHECK();
+  cudaLaunchAttribute cluster = {}, follow = {};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = cluster.val.clusterDim.y = 1, cluster.val.clusterDim.z = p.cluster ? p.slots : 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid, config.blockDim = WGMMA_THREADS, config.dynamicSmemBytes = Tile::BYTES;
+  config.stream = stream_of(dev), config.attrs = &cluster, config.numAttrs = p.cluster;
+  CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));
   if (!stacked) return;
-  dim3 block(THREADS);
-  if (p.slots >= MANY_SLOTS || !filter.stride) block = dim3(WARP, THREADS / WARP);
-  cudaLaunchAttribute follow = {};
+  int lanes = 1; // that share an element
+  while (lanes < THREADS / WARP && lanes * STACK_LOADS < (filter.stride ? filter : bias).count) lanes *= 2;
   follow.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   follow.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = blocks_for(filter.stride + bias.stride, block.x);
-  config.blockDim = block;
-  config.stream = stream_of(dev);
-  config.attrs = &follow;
-  config.numAttrs = 1;
-  CUDA_CHECK(cudaLaunchKernelEx(&config, wgmma_wgrad_reduce_kernel<Tile>, p, (int)grid.x, filter, bias));
+  config.blockDim = dim3(THREADS / lanes, lanes), config.dynamicSmemBytes = 0;
+  config.gridDim = blocks_for(filter.stride + bias.stride, THREADS / lanes);
+  config.attrs = &follow, config.numAttrs = 1;
+  CUDA_CHECK(cudaLaunchKernelEx(&config, wgmma_wgrad_reduce_kernel<Tile>, p, filter, bias));
 }
 
-// How a product is cut up.
-struct Choice {
-  int rows, panels; // of a tile
-  void (*launch)(Device *dev, FilterProduct &p);
-};
-struct FilterWork {
-  double stages[2]; // of all slots; if panels share a patch
-  double megabytes; // of both operands
-  bool shareable;
-};
-
-// What a product takes, in microseconds, with figures that fit the measurements of all layers on an H200 to a tenth. A
-// stage is bound by the tensor cores or by what a multiprocessor gets from L2 (100 KB), all stages together by that or by
-// memory (4 MB); what is not the bound costs a share nevertheless. Blocks write their sums at 3.5 MB, and they are read
-// again at 10. A wave of blocks takes 2 to start, the reduction 3.
-static double cost_of(const FilterProduct &p, const FilterWork &work, const Choice &c, bool shared, int slots) {
-  auto bound = [](double a, double b) { return MAX(a, b) + 0.15 * MIN(a, b); };
-  double blocks = (double)blocks_for(p.panels, c.panels) * blocks_for(p.dw.n, c.rows) * slots;
-  double waves = ceil(blocks / SPREAD), sums = c.rows * c.panels * PANEL * 4e-6; // megabytes of a block
-  double multiply = c.rows * c.panels * 1.1e-3, load = (c.rows + (shared ? 1 : c.panels) * PANEL) * SWIZZLE_ROW / 100e3;
-  double loop = waves * ceil(work.stages[shared] / slots) * bound(multiply, load);
-  double write = MIN(blocks, SPREAD) * sums / 3.5 + (slots > 1 ? 0 : 2),
-         reduce = slots > 1 ? 3 + blocks * sums / 10 : 0;
-  return waves * (2 + write) + bound(loop, work.megabytes / 4) + reduce;
-}
-
-// Chooses, and leaves the rest of the choice in p.
-template <class T> static const Choice *choose(FilterProduct &p, const FilterWork &work) {
-#define CHOICE(rows, panels)                                                                                           \
-  { rows, panels, launch_tiles<T, FilterTile<rows, panels>> }
-  static const Choice choices[] = {CHOICE(256, 3), CHOICE(256, 2), CHOICE(128, 3),
-                                   CHOICE(128, 2), CHOICE(64, 4),  CHOICE(64, 2)};
-#undef CHOICE
-  const Choice *best = NULL;
-  double least = INFINITY;
-  for (const Choice &c : choices)
-    for (int shared = 0; shared <= (work.shareable && p.s == c.panels); shared++)
-      for (int slots = 1; slots <= MAX(1, MIN(work.stages[shared], 2 * SPREAD)); slots++) {
-        double cost = cost_of(p, work, c, shared, slots);
-        if (cost < least) least = cost, best = &c, p.shared = shared, p.slots = slots;
-      }
-  return best;
+// The launcher of a cut's tile.
+template <class T> static auto launcher(const FilterCut &cut) -> void (*)(Device *, FilterProduct &) {
+#define TILE(r, p)                                                                                                     \
+  if (cut.rows == r && cut.panels == p) return launch_tiles<T, FilterTile<r, p>>
+  TILE(256, 3);
+  TILE(256, 2);
+  TILE(256, 1);
+  TILE(128, 4);
+  TILE(128, 3);
+  TILE(128, 2);
+  TILE(64, 4);
+  TILE(64, 2);
+#undef TILE
+  die(EXIT_RUN, "wgrad has no tile of %d rows and %d panels", cut.rows, cut.panels);
 }
 
 static bool is_dense(const Walk &w, const Tensor *x) {
@@ -439,7 +238,7 @@ static int gap_of(const Conv *conv, const Tensor *dw) { return MAX(dw->w - 1 - c
 static Walk walk_pair(const Conv *conv, Tensor *x, Tensor *dy, const Tensor *dw, bool shared) {
   Walk walk = {axis_forward(conv, dw->h, dy->h), axis_forward(conv, dw->w, dy->w)};
   if (shared) walk.x.size += gap_of(conv, dw);
-  if (!is_dense(walk, x)) return walk;
+  if (!is_dense(walk, x) || tensor_elements(x) >> 31 || tensor_elements(dy) >> 31) return walk; // counted in int
   for (Tensor *t : {x, dy}) t->w *= t->n * t->h, t->n = t->h = 1;
   walk.y.size = 1, walk.x.size = x->w;
   return walk;
@@ -458,7 +257,7 @@ static FilterPart map_pair(const Conv *conv, Tensor x, Tensor dy, const FilterPr
 }
 
 static FilterWork work_of(const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const Tensor *dw) {
-  FilterWork work = {};
+  FilterWork work = {dw->n, dw->h * dw->w * blocks_for(x->ldc, PANEL), dw->w};
   work.shareable = conv->stride == 1 && dw->w > 1;
   for (int i = 0; i < pairs; i++) {
     double rows = (double)dy[i].n * dy[i].h, read = (double)dw->h * dw->w * tensor_pixels(&dy[i]) * x[i].ldc;
@@ -473,11 +272,12 @@ void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, cons
   FilterProduct p = {};
   p.dw = out->dw, p.scale = (const float *)out->scale;
   p.db = (float *)out->db, p.accumulate = out->accumulate;
-  p.r = p.dw.h, p.s = p.dw.w;
-  p.panels = p.r * p.s * blocks_for(x->ldc, PANEL);
+  p.r = divider(p.dw.h), p.s = divider(p.dw.w);
   FilterWork work = work_of(conv, pairs, x, dy, &p.dw);
-  const Choice *choice = x->dtype == BF16 ? choose<__nv_bfloat16>(p, work) : choose<__half>(p, work);
+  FilterCut cut = filter_cut(work);
+  p.panels = work.panels, p.shared = cut.shared, p.slots = cut.slots, p.cluster = cut.cluster;
   for (int i = 0; i < pairs; i++)
-    if (tensor_pixels(&dy[i]) && !dev->measuring) p.part[p.parts++] = map_pair(conv, x[i], dy[i], p, choice->panels);
-  choice->launch(dev, p);
+    if (tensor_pixels(&dy[i]) && !dev->measuring) p.part[p.parts++] = map_pair(conv, x[i], dy[i], p, cut.panels);
+  auto launch = x->dtype == BF16 ? launcher<__nv_bfloat16>(cut) : launcher<__half>(cut);
+  launch(dev, p);
 }

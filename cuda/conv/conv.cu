@@ -9,9 +9,8 @@
 
 extern "C" const Rung *const conv_rungs[] = {&rung_naive, &rung_im2col, &rung_wmma, &rung_mma,
                                              &rung_wgmma, &rung_cudnn,  NULL};
-// Of ours, the fastest first. wgmma has to be asked for by name until its present form has passed the tests on a GPU: the
-// last run there found a fault in how it stored narrow tiles, which has been taken out since.
-static const Rung *const fastest[] = {&rung_mma, &rung_wmma, &rung_im2col};
+// Of ours, the fastest first.
+static const Rung *const fastest[] = {&rung_wgmma, &rung_mma, &rung_wmma, &rung_im2col};
 
 const Rung *conv_rung(const char *name) {
   for (const Rung *const *rung = conv_rungs; *rung; rung++)

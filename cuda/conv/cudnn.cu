@@ -200,6 +200,7 @@ static CudnnPlan plan_for(Device *dev, const CudnnProblem &p) {
     CudnnPlan rival = plan_for(dev, plain);
     rival.finish = true;
     plan = find_fastest(dev, &p, &rival);
+    plan.fused_tried = plan.tried;
   } else
     plan = find_fastest(dev, &p, NULL);
   array_reserve((void **)&known, &capacity, count + 1, sizeof *known);

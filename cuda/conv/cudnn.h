@@ -5,8 +5,9 @@
 
 typedef struct CudnnPlan {
   CudnnEngine engine;
-  int tried;   // engines that were timed
-  bool finish; // the engine's result goes through memory, and a kernel of ours does what the Dest asks for
+  int tried;       // engines that were timed
+  int fused_tried; // of those, the ones that do all that the Dest asks for in one graph
+  bool finish;     // the engine's result goes through memory, and a kernel of ours does what the Dest asks for
 } CudnnPlan;
 
 // How to compute op; engine.plan is NULL when cuDNN cannot. Tensors count by their pitch: w has as many rows as y's

@@ -304,6 +304,10 @@ static Notes notes_of(void *engine) {
   return n;
 }
 
+static bool asked_for(const CudnnProblem *p, int64_t index) {
+  return p->search < CUDNN_ONE || p->search - CUDNN_ONE == index;
+}
+
 // fp32 is either exact products or TF32, which rounds in registers; never narrower operands. Winograd's method and FFT
 // err by more than the rounding of a sum.
 static bool fits(const CudnnProblem *p, const Notes &notes) {
@@ -324,7 +328,7 @@ static bool plan_new(const CudnnProblem *p, void *config, bool recommended, Cudn
   Notes notes = notes_of(engine);
   *out = {NULL, (int)get_int(engine, ENGINE_INDEX), !notes.has(NOTE_NONDETERMINISTIC), 0};
   bool slow = !notes.has(NOTE_TENSOR_CORE) && (p->dtype != F32 || p->tf32),
-       ok = fits(p, notes) && (recommended || !slow);
+       ok = asked_for(p, out->index) && fits(p, notes) && (recommended || !slow);
   if (ok) {
     set_pointer(plan, PLAN_HANDLE, OF_HANDLE, library()->handle);
     set_link(plan, PLAN_CONFIG, config);
@@ -393,7 +397,7 @@ int cudnn_engines(const CudnnProblem *p, CudnnEngine *out, int capacity) {
   if (count && (quick || fused)) return count;
   count = add_recommended(p, graph, HEURISTIC_FALLBACK, wanted, out, count, capacity);
   for (int64_t i = 0; i < get_int(graph, GRAPH_ENGINES) && count < capacity; i++) {
-    void *config = knows(out, count, i) ? NULL : default_config(graph, i);
+    void *config = asked_for(p, i) && !knows(out, count, i) ? default_config(graph, i) : NULL;
     if (config) count += plan_new(p, config, false, &out[count]);
   }
   return count;

@@ -7,6 +7,7 @@ typedef enum CudnnSearch {
   CUDNN_QUICK,    // the deterministic ones that its heuristics put first
   CUDNN_THOROUGH, // all deterministic ones
   CUDNN_ANY,      // all, also those whose bits differ from run to run
+  CUDNN_ONE,      // + i: engine i alone, if it is deterministic
 } CudnnSearch;
 
 // A convolution and what follows it in the same launch. Ints alone, so that equal problems are equal bytes.

@@ -94,6 +94,18 @@ template <int STAGES> struct Ring {
 
 // ---- copies by threads ------------------------------------------------------------------------------------------------
 
+__device__ __forceinline__ void store_shared(uint32_t to, float a, float b) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(a), "f"(b) : "memory");
+}
+// From the shared memory of any block of the cluster.
+__device__ __forceinline__ float4 load_remote(uint32_t from) {
+  float4 v;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(from)
+               : "memory");
+  return v;
+}
 __device__ __forceinline__ void prefetch_l2(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 // Four 8 × 8 matrices of 16-bit elements, of which a lane has a pair: row lane / 4, columns 2 · (lane % 4) and the next.
 // Lanes 8i … say where the rows of the i-th are.
@@ -120,6 +132,10 @@ __device__ __forceinline__ int cluster_rank() {
 // for the whole GPU.
 __device__ __forceinline__ void cluster_meet() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+// They meet, and see what the others have written to their shared memory.
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 // What is equal in all lanes of a warp, so that the compiler knows.
 __device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
@@ -226,10 +242,6 @@ static inline CUtensorMap map_boxes(const void *data, DType dtype, const size_t 
 // tensor's first pixel, and its last from the tensor's last.
 static inline int walk_lower(const Axis *a) { return a->in; }
 static inline int walk_upper(const Axis *a, int size) { return a->in + (a->size - 1) * a->in_step + 1 - size; }
-static inline bool walk_is_mappable(const Axis *a, int size) {
-  int upper = walk_upper(a, size);
-  return a->in >= -128 && upper >= -128 && upper <= 127 && a->in_step <= 8;
-}
 
 // Pixels [n, h, w, channels] in order, of which a box is `pixels`, a swizzled row of `channels` each (im2col). Positions
 // lie between the corners, `step` apart. Sizes from the channels on, what is said of pixels from w on.

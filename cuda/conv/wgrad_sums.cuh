@@ -1,0 +1,260 @@
+// Where a filter gradient's sums are and how they leave a block of rung 05: to dw, to a neighbour of the cluster that adds
+// them up, or as partial sums to a second kernel that does. All add slot after slot in order.
+#pragma once
+#include "cuda/conv/ladder.h"
+#include "cuda/conv/wgmma.cuh"
+
+enum {
+  DEPTH = 64, // pixels of a stage
+  PANEL = 64, // channels: a swizzled row of 16-bit elements
+  PANEL_BYTES = DEPTH * SWIZZLE_ROW,
+  THREADS = CONSUMERS * WARPGROUP, // that multiply
+  WARP = 32,
+  STACK_LOADS = 8, // of a thread of the reduction, at once
+};
+
+struct FilterPart {
+  CUtensorMap dy, x;
+  Gather at;   // x as the maps see it
+  Tensor rows; // whose count says how many rows hold data
+  int area;    // positions of such a row
+};
+struct FilterProduct {
+  FilterPart part[CONV_MAX_PAIRS];
+  int parts, slots;
+  int panels;           // in all
+  Divider r, s, across; // the filter's taps; tiles side by side
+  bool shared;          // the panels of a tile are one patch
+  bool cluster;         // the slots of a tile are the blocks of one
+  Tensor dw;
+  const float *scale;
+  float *db; // NULL: nobody asked
+  bool accumulate;
+  float4 *partial; // [slots, tiles, fragments of a tile, threads]; NULL: the only slot's, or cluster's, sums go to dw
+  float *sums;     // [slots, tiles across, rows of all tiles]: dy summed up by channel
+};
+static_assert(sizeof(FilterProduct) <= 32764, "a kernel's arguments");
+
+// ROWS output channels by PANELS, of one block. The warpgroups share the rows, or the panels where the rows are few. A
+// fragment is what a thread has of eight columns: two of one row, and two of the row eight below.
+template <int ROWS_, int PANELS_> struct FilterTile {
+  static constexpr int ROWS = ROWS_, PANELS = PANELS_;
+  static constexpr bool WIDE = ROWS == WGMMA_ROWS; // the warpgroups share the panels
+  static constexpr int DOWN = WIDE ? 1 : ROWS / (CONSUMERS * WGMMA_ROWS), ACROSS = WIDE ? PANELS / CONSUMERS : PANELS;
+  static constexpr int COLUMNS = ACROSS * PANEL, GROUPS = COLUMNS / 8, FRAGMENTS = DOWN * GROUPS; // of a warpgroup
+  static constexpr int A_PANELS = ROWS / PANEL, A_BYTES = A_PANELS * PANEL_BYTES;
+  static constexpr int STAGE = A_BYTES + PANELS * PANEL_BYTES, ALL_STAGES = (MAX_SHARED - 2 * SWIZZLE_ATOM) / STAGE;
+  static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + SWIZZLE_ATOM;
+  static constexpr int PITCH = PANELS * PANEL + 8; // of the sums in shared memory: four rows lie in different banks
+  static_assert(STAGES >= 4 && DOWN >= 1 && ACROSS * (WIDE ? CONSUMERS : 1) == PANELS);
+  static_assert(ROWS * PITCH * sizeof(float) <= STAGES * STAGE);
+};
+
+// ---- what is where ----------------------------------------------------------------------------------------------------
+
+struct Panel {
+  int c, y, x; // first channel, tap
+};
+// Taps of a row are neighbours. Past the last panel there are no channels.
+__device__ __forceinline__ Panel panel_of(const FilterProduct &p, int panel) {
+  int row = divide(panel, p.s), column = divide(row, p.r);
+  return {column * PANEL, row - column * (int)p.r.by, panel - row * (int)p.s.by};
+}
+
+// All threads that multiply, through a barrier of their own.
+__device__ __forceinline__ void consumers_sync() {
+  asm volatile("bar.sync %0, %1;" ::"n"(1 + CONSUMERS), "n"((int)THREADS) : "memory");
+}
+template <class Tile> struct FilterSum { float filter[Tile::DOWN][Tile::COLUMNS / 2], bias[Tile::DOWN][4]; };
+
+// ---- writing ----------------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ void add(float4 &a, const float4 &b) { a.x += b.x, a.y += b.y, a.z += b.z, a.w += b.w; }
+
+template <int N> struct alignas(4 * N) Floats { float v[N]; };
+
+// dw (+)= scale · v in row k for channels c … of a panel.
+template <int N>
+__device__ __forceinline__ void store(const FilterProduct &p, int k, const Panel &panel, int c, Floats<N> v) {
+  c += panel.c;
+  if (k >= p.dw.n || c >= p.dw.ldc) return;
+  Floats<N> *to = (Floats<N> *)(pixel<float>(p.dw, k, panel.y, panel.x) + c), old = {};
+  if (p.accumulate) old = *to;
+  float factor = p.scale ? p.scale[k] : 1.f;
+#pragma unroll
+  for (int i = 0; i < N; i++) v.v[i] = c + i < p.dw.c ? old.v[i] + factor * v.v[i] : 0.f;
+  *to = v;
+}
+
+// The first element of a thread's fragment in its tile.
+struct TilePlace {
+  int row, column;
+};
+template <class Tile> __device__ __forceinline__ TilePlace place_of(int fragment, int thread) {
+  int warpgroup = thread / WARPGROUP, group = fragment % Tile::GROUPS, lane = thread % WARP;
+  int wgmma = (Tile::WIDE ? 0 : warpgroup * Tile::DOWN) + fragment / Tile::GROUPS;
+  return {wgmma * WGMMA_ROWS + thread % WARPGROUP / WARP * 16 + lane / 4,
+          (Tile::WIDE ? warpgroup * Tile::COLUMNS : 0) + group * 8 + lane % 4 * 2};
+}
+
+template <class Tile> __device__ __forceinline__ float4 fragment_of(const FilterSum<Tile> &sum, int fragment) {
+  const float *v = sum.filter[fragment / Tile::GROUPS] + fragment % Tile::GROUPS * 4;
+  return make_float4(v[0], v[1], v[2], v[3]);
+}
+
+// One slot of several: as registers hold it, so that a warp writes whole lines.
+template <class Tile>
+__device__ __forceinline__ void write_partial(const FilterProduct &p, const FilterSum<Tile> &sum) {
+  size_t tile = ((size_t)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  float4 *to = p.partial + tile * Tile::FRAGMENTS * THREADS + threadIdx.x;
+#pragma unroll
+  for (int i = 0; i < Tile::FRAGMENTS; i++) to[i * THREADS] = fragment_of(sum, i);
+}
+// All slots of a tile, by the only block or by those of a cluster. Each puts its sums into shared memory, by rows, adds up a
+// share of the rows over all blocks and writes them to dw. RANKS: as many blocks at most. Nothing is loaded that is not
+// written: whoever has written may leave, and so may those whose sums he has read.
+template <class Tile, int RANKS> __device__ __forceinline__ void add_rows(const FilterProduct &p, uint32_t memory) {
+  constexpr int LANES = PANEL / 4, STEP = THREADS / LANES; // threads of a row of a panel, rows that they take at once
+  constexpr int BATCH = RANKS == 1 ? 4 : MAX_CLUSTER / RANKS; // of such steps, whose loads are on their way at once
+  int blocks = gridDim.z, rank = blockIdx.z, c = threadIdx.x % LANES * 4;
+  int first = Tile::ROWS * rank / blocks + threadIdx.x / LANES;
+  int end = min(Tile::ROWS * (rank + 1) / blocks, p.dw.n - (int)blockIdx.y * Tile::ROWS);
+  uint32_t from[RANKS];
+#pragma unroll
+  for (int i = 0; i < RANKS; i++) from[i] = remote_address(memory, min(i, blocks - 1));
+#pragma unroll 1
+  for (int i = 0; i < Tile::PANELS; i++) {
+    Panel panel = panel_of(p, blockIdx.x * Tile::PANELS + i);
+    if (panel.c + c >= p.dw.ldc) break;
+#pragma unroll 1
+    for (int row = first; row < end; row += BATCH * STEP) {
+      int at = (row * Tile::PITCH + i * PANEL + c) * (int)sizeof(float);
+      float4 v[BATCH][RANKS];
+#pragma unroll
+      for (int j = 0; j < BATCH; j++)
+#pragma unroll
+        for (int k = 0; k < RANKS; k++) {
+          v[j][k] = make_float4(0, 0, 0, 0);
+          if (row + j * STEP < end && k < blocks)
+            v[j][k] = load_remote(from[k] + at + j * STEP * Tile::PITCH * (int)sizeof(float));
+        }
+#pragma unroll
+      for (int j = 0; j < BATCH; j++) {
+        float4 &sum = v[j][0];
+#pragma unroll
+        for (int k = 1; k < RANKS; k++) add(sum, v[j][k]);
+        if (row + j * STEP < end)
+          store<4>(p, blockIdx.y * Tile::ROWS + row + j * STEP, panel, c, {sum.x, sum.y, sum.z, sum.w});
+      }
+    }
+  }
+}
+template <class Tile>
+__device__ __forceinline__ void write_filter(const FilterProduct &p, const FilterSum<Tile> &sum, uint32_t memory) {
+  consumers_sync(); // nobody reads the stages any more
+  TilePlace at = place_of<Tile>(0, threadIdx.x);
+  uint32_t first = memory + (at.row * Tile::PITCH + at.column) * (int)sizeof(float);
+#pragma unroll
+  for (int i = 0; i < Tile::FRAGMENTS; i++) {
+    float4 v = fragment_of(sum, i);
+    uint32_t to = first + (i / Tile::GROUPS * WGMMA_ROWS * Tile::PITCH + i % Tile::GROUPS * 8) * (int)sizeof(float);
+    store_shared(to, v.x, v.y);
+    store_shared(to + 8 * Tile::PITCH * (int)sizeof(float), v.z, v.w);
+  }
+  if (!p.cluster) {
+    consumers_sync();
+    return add_rows<Tile, 1>(p, memory);
+  }
+  cluster_sync();
+  if (gridDim.z <= 2)
+    add_rows<Tile, 2>(p, memory);
+  else if (gridDim.z <= 4)
+    add_rows<Tile, 4>(p, memory);
+  else
+    add_rows<Tile, MAX_CLUSTER>(p, memory);
+  cluster_meet(); // nobody leaves while his sums are read
+}
+template <class Tile> __device__ __forceinline__ void write_sums(const FilterProduct &p, const FilterSum<Tile> &sum) {
+  int warpgroup = threadIdx.x / WARPGROUP;
+  if (threadIdx.x % 4 || (Tile::WIDE && warpgroup)) return; // others hold the same
+  float *to = p.sums + ((size_t)(blockIdx.z * gridDim.x + blockIdx.x) * gridDim.y + blockIdx.y) * Tile::ROWS;
+#pragma unroll
+  for (int i = 0; i < Tile::DOWN; i++) {
+    int row = place_of<Tile>(i * Tile::GROUPS, threadIdx.x).row;
+    to[row] = sum.bias[i][0], to[row + 8] = sum.bias[i][2];
+  }
+}
+
+// ---- the reduction ----------------------------------------------------------------------------------------------------
+
+// What the reduction adds up: `count` arrays of `stride` times four floats.
+struct Stack {
+  const float4 *data;
+  size_t stride;
+  int count;
+};
+
+// The fragment at a place of a tile, to dw.
+struct FragmentPlace {
+  int k, c;
+  Panel panel;
+};
+template <class Tile>
+__device__ __forceinline__ FragmentPlace place_in_filter(const FilterProduct &p, int tile, int fragment, int thread) {
+  TilePlace at = place_of<Tile>(fragment, thread);
+  int down = divide(tile, p.across), panel = (tile - down * (int)p.across.by) * Tile::PANELS + at.column / PANEL;
+  return {down * Tile::ROWS + at.row, at.column % PANEL, panel_of(p, panel)};
+}
+__device__ __forceinline__ void store_fragment(const FilterProduct &p, const FragmentPlace &at, const float4 &v) {
+  store<2>(p, at.k, at.panel, at.c, {v.x, v.y});
+  store<2>(p, at.k + 8, at.panel, at.c, {v.z, v.w});
+}
+
+// Element `index` of every step-th array from the first on. All loads of a batch are on their way at once, the last one's
+// too.
+__device__ __forceinline__ float4 sum_of(const Stack &s, size_t index, int first, int step) {
+  float4 sum = {};
+#pragma unroll 1
+  for (int i = first; i < s.count; i += STACK_LOADS * step) {
+    float4 v[STACK_LOADS];
+#pragma unroll
+    for (int j = 0; j < STACK_LOADS; j++) {
+      v[j] = make_float4(0, 0, 0, 0);
+      if (i + j * step < s.count) v[j] = s.data[(i + j * step) * s.stride + index];
+    }
+#pragma unroll
+    for (int j = 0; j < STACK_LOADS; j++) add(sum, v[j]);
+  }
+  return sum;
+}
+
+// dw (+)= scale · Σ slots, and behind it db (+)= Σ slots. Threads (x, 0 … y) share an element, and their interleaved sums
+// are added in order. What does not need the sums is computed while they are still on their way.
+template <class Tile>
+__global__ void wgmma_wgrad_reduce_kernel(const __grid_constant__ FilterProduct p, Stack filter, Stack bias) {
+  __shared__ float4 part[THREADS];
+  size_t index = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+  bool is_bias = index >= filter.stride;
+  if (is_bias) index -= filter.stride;
+  Stack stack = {is_bias ? bias.data : filter.data, is_bias ? bias.stride : filter.stride,
+                 is_bias ? bias.count : filter.count};
+  int fragment = (int)(index / THREADS);
+  FragmentPlace at =
+      place_in_filter<Tile>(p, fragment / Tile::FRAGMENTS, fragment % Tile::FRAGMENTS, (int)(index % THREADS));
+  if constexpr (HAS_WGMMA) follower_wait();
+  float4 sum = {};
+  if (index < stack.stride) sum = sum_of(stack, index, threadIdx.y, blockDim.y);
+  if (blockDim.y > 1) {
+    part[threadIdx.y * blockDim.x + threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y) return;
+    for (int i = 1; i < blockDim.y; i++) add(sum, part[i * blockDim.x + threadIdx.x]);
+  }
+  if (index >= stack.stride) return;
+  if (!is_bias) {
+    store_fragment(p, at, sum);
+  } else {
+    float v[] = {sum.x, sum.y, sum.z, sum.w};
+    for (int i = 0, k = 4 * (int)index; i < 4 && k < p.dw.n; i++, k++) p.db[k] = (p.accumulate ? p.db[k] : 0.f) + v[i];
+  }
+}

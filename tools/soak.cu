@@ -1,0 +1,303 @@
+// soak: convolutions through one rung for as long as asked, in random order and as fast as they go: all layers of the
+// network, forward and backward, and problems drawn at random. Every result is read again: a bit that differs from the
+// first run's, or was not written at all, is a mistake. The first run's result is held against the naive rung's.
+//
+// Operands stay; all problems write to the same memory, which is left full of NaN by whoever reads the result.
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include "cuda/conv/ladder.h"
+#include "tools/bench_case.cuh"
+extern "C" {
+#include "nn/cli.h"
+#include "nn/record.h"
+extern const char build_commit[]; // written by the Makefile
+}
+
+enum {
+  DRAWN = 200,             // problems
+  MAX_JOBS = 1024,         // ops of problems
+  IN_FLIGHT = 64,          // runs that are queued before they are waited for
+  MOST_ELEMENTS = 1 << 22, // of a tensor of a drawn problem
+  REPORT_SECONDS = 10,
+  MASKS_OF = 4, // sampled proposals for one that is an object
+};
+
+typedef enum Precision { SOAK_BF16, SOAK_FP16, SOAK_TF32, SOAK_FP32 } Precision;
+static const char *const precision_names[] = {"bf16", "fp16", "tf32", "fp32", NULL};
+static const DType precision_dtypes[] = {BF16, F16, F32, F32};
+static const char *const op_names[] = {"fwd", "dgrad", "wgrad"};
+
+typedef struct Job {
+  Case *problem;
+  ConvOp op;
+  bool told; // of a mistake
+} Job;
+
+// Of each job, on the device.
+typedef struct Ledger {
+  unsigned long long bits[MAX_JOBS]; // of the first result
+  int mistakes[MAX_JOBS];
+  unsigned long long sum; // of the result that is being read
+  int all;                // mistakes
+} Ledger;
+
+typedef struct Soak {
+  int seconds, precision, batch, rois;
+  int64_t seed;
+  const char *rung, *out;
+  Device *dev;
+  Case problems[DRAWN + COUNT(conv_cases)];
+  ConvCase drawn[DRAWN];
+  Job jobs[MAX_JOBS];
+  int num_problems, num_jobs;
+  void *result; // of any job
+  size_t result_bytes;
+  Ledger *ledger;
+  long runs;
+  int mistakes;
+} Soak;
+
+// ---- kernels --------------------------------------------------------------------------------------------------------
+
+// Adds up a hash of every word together with its place, in any order, and leaves NaN.
+__global__ void read_kernel(uint4 *result, size_t vectors, Ledger *ledger) {
+  unsigned long long sum = 0;
+  for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += (size_t)gridDim.x * blockDim.x) {
+    uint4 v = result[i];
+    sum += rng_mix(rng_mix((uint64_t)v.x << 32 | v.y) ^ i) + rng_mix(rng_mix((uint64_t)v.z << 32 | v.w) ^ ~i);
+    result[i] = make_uint4(~0u, ~0u, ~0u, ~0u);
+  }
+  sum = warp_sum(sum);
+  if (threadIdx.x % 32 == 0) atomicAdd(&ledger->sum, sum);
+}
+__global__ void enter_kernel(Ledger *ledger, int job, bool first) {
+  if (first)
+    ledger->bits[job] = ledger->sum;
+  else if (ledger->bits[job] != ledger->sum)
+    ledger->mistakes[job]++, ledger->all++;
+  ledger->sum = 0;
+}
+
+// ---- running ----------------------------------------------------------------------------------------------------------
+
+// The job's problem with its result elsewhere.
+static Case aimed(const Job *job, void *to) {
+  Case c = *job->problem;
+  result_of(&c, job->op, false)->data = to;
+  return c;
+}
+
+static void run(Soak *s, const char *rung, const Job *job, void *to) {
+  Device *dev = s->dev;
+  Case c = aimed(job, to);
+  Dest out = dest_of(&c, job->op);
+  FilterGrad dw = {c.dw};
+  dev->conv = rung;
+  if (job->op == CONV_FORWARD) dev->ops->conv_forward(dev, &c.conv, 1, &c.x, &c.w, &out);
+  if (job->op == CONV_DGRAD) dev->ops->conv_dgrad(dev, &c.conv, 1, &c.y, &c.w, &out);
+  if (job->op == CONV_WGRAD) dev->ops->conv_wgrad(dev, &c.conv, 1, &c.x, &c.y, &dw);
+}
+
+static void run_and_read(Soak *s, int index, bool first) {
+  const Job *job = &s->jobs[index];
+  size_t bytes = tensor_bytes(result_of(job->problem, job->op, false));
+  cudaStream_t stream = stream_of(s->dev);
+  run(s, s->rung, job, s->result);
+  read_kernel<<<1056, 256, 0, stream>>>((uint4 *)s->result, bytes / sizeof(uint4), s->ledger);
+  LAUNCH_CHECK();
+  enter_kernel<<<1, 1, 0, stream>>>(s->ledger, index, first);
+  LAUNCH_CHECK();
+  s->runs++;
+}
+
+// One line for every job that is wrong, the first time.
+static void report_mistakes(Soak *s) {
+  static Ledger now;
+  device_download(s->dev, &now, s->ledger, sizeof now);
+  s->mistakes = now.all;
+  for (int i = 0; i < s->num_jobs; i++) {
+    const Case *c = s->jobs[i].problem;
+    if (!now.mistakes[i] || s->jobs[i].told) continue;
+    s->jobs[i].told = true;
+    fprintf(stderr, "soak: %s of %s (x %d x %d x %d x %d): other bits than the first time, before run %ld\n",
+            op_names[s->jobs[i].op], c->layer->name, c->x.n, c->x.h, c->x.w, c->x.c, s->runs);
+  }
+}
+
+// ---- problems ---------------------------------------------------------------------------------------------------------
+
+static void add_problem(Soak *s, const ConvCase *l, Fused fused, int n, int h, int w) {
+  Case *c = &s->problems[s->num_problems++];
+  *c = case_new(s->dev, precision_dtypes[s->precision], fused, l, n, h, w);
+  for (int op = 0; op < CONV_OPS; op++) {
+    const Rung *rung = s->rung ? conv_rung(s->rung) : NULL;
+    const Tensor *w = op == CONV_WGRAD ? &c->dw : &c->w;
+    if (rung && !rung->supports(s->dev, (ConvOp)op, &c->conv, operand_of(c, (ConvOp)op), w)) continue;
+    CHECK(s->num_jobs < MAX_JOBS);
+    s->jobs[s->num_jobs++] = {c, (ConvOp)op};
+    s->result_bytes = MAX(s->result_bytes, tensor_bytes(result_of(c, (ConvOp)op, false)));
+  }
+}
+
+static void add_layers(Soak *s) {
+  for (const ConvCase &l : conv_cases) {
+    int side = l.on == ON_MAP ? 0 : l.size, n = l.on == ON_MAP ? s->batch : s->batch * s->rois;
+    if (l.on == ON_MASKS) n /= MASKS_OF;
+    Fused fused = l.k == 3 ? BIAS_RELU : l.cout == 4 * l.cin ? BIAS_ADD_RELU : PLAIN; // roughly as the network does
+    add_problem(s, &l, fused, n, side ? side : blocks_for(800, l.size), side ? side : blocks_for(1344, l.size));
+  }
+}
+
+// Magnitudes of everything are alike often.
+static void add_drawn(Soak *s) {
+  uint64_t key = rng_key((uint64_t)s->seed, RNG_SHAPES), i = 0;
+  auto below = [&](int limit) { return (int)(rng_u32(key, i++) % (uint32_t)limit); };
+  auto size = [&](int bits) { return (1 << below(bits)) + below(1 << below(bits)); };
+  static const int taps[] = {1, 1, 1, 2, 3, 3, 3, 5, 7};
+  for (ConvCase &l : s->drawn) {
+    static char names[DRAWN][24];
+    char *name = names[&l - s->drawn];
+    int k = taps[below(COUNT(taps))], n, h, w;
+    do {
+      l = {name, ON_MAP, 1, size(11), size(11), k, 1 + below(3), below(k / 2 + 1), 1, 0};
+      n = size(9), h = k + size(6), w = k + size(6);
+    } while ((int64_t)n * h * w * MAX(l.cin, l.cout) > MOST_ELEMENTS || l.cin * l.cout * k * k > MOST_ELEMENTS);
+    snprintf(name, sizeof names[0], "%d -> %d by %d / %d", l.cin, l.cout, k, l.stride);
+    add_problem(s, &l, (Fused)below(3), n, h, w);
+  }
+}
+
+// Asks everyone for scratch, the naive rung included.
+static void reserve(Soak *s) {
+  s->dev->measuring = true;
+  for (int i = 0; i < s->num_jobs; i++) run(s, s->rung, &s->jobs[i], s->result), run(s, "naive", &s->jobs[i], NULL);
+  s->dev->measuring = false;
+  Err err;
+  if (!device_reserve_scratch(s->dev, &err)) die(EXIT_RUN, "%s", err.msg);
+}
+
+// The first run of every job, whose bits count from here on; false, with a line, when one is wrong.
+static bool verify(Soak *s) {
+  void *want = allocate(s->dev, s->result_bytes), *bound = allocate(s->dev, s->result_bytes);
+  bool ok = true;
+  for (int i = 0; i < s->num_jobs; i++) {
+    Job *job = &s->jobs[i];
+    fill_operands(s->dev, job->problem, job->op, true);
+    run(s, "naive", job, bound);
+    fill_operands(s->dev, job->problem, job->op, false);
+    run(s, "naive", job, want);
+    run(s, s->rung, job, s->result);
+    Case c = aimed(job, s->result);
+    unsigned long long wrong = count_wrong(s->dev, &c, job->op, false, want, bound);
+    if (wrong)
+      fprintf(stderr, "soak: %s of %s (x %d x %d x %d x %d): %llu elements differ from the naive rung's\n",
+              op_names[job->op], c.layer->name, c.x.n, c.x.h, c.x.w, c.x.c, wrong);
+    ok &= !wrong;
+    run_and_read(s, i, true);
+  }
+  device_free(s->dev, want);
+  device_free(s->dev, bound);
+  return ok;
+}
+
+// ---- the soak ---------------------------------------------------------------------------------------------------------
+
+static double now() {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec + 1e-9 * t.tv_nsec;
+}
+
+static void soak(Soak *s) {
+  uint64_t key = rng_key((uint64_t)s->seed, RNG_ORDER), i = 0;
+  double begin = now(), next = begin + REPORT_SECONDS;
+  while (now() < begin + s->seconds) {
+    for (int j = 0; j < IN_FLIGHT; j++) run_and_read(s, (int)(rng_u32(key, i++) % (uint32_t)s->num_jobs), false);
+    cudaError_t error = cudaStreamSynchronize(stream_of(s->dev));
+    if (error != cudaSuccess)
+      die(EXIT_RUN, "%s in one of the runs %ld to %ld; CUDA_LAUNCH_BLOCKING=1 with --seed %lld says in which",
+          cudaGetErrorString(error), s->runs - IN_FLIGHT, s->runs, (long long)s->seed);
+    report_mistakes(s);
+    if (now() < next) continue;
+    next += REPORT_SECONDS;
+    printf("%6.0f s  %ld runs, %d mistakes\n", now() - begin, s->runs, s->mistakes);
+    fflush(stdout);
+  }
+}
+
+static void write_record(const Soak *s) {
+  FILE *file = fopen(s->out, "a");
+  if (!file) die(EXIT_USAGE, "--out %s: cannot be written", s->out);
+  Record r = {};
+  record_begin(&r);
+  record_str(&r, "bench", "soak");
+  record_str(&r, "gpu", s->dev->description);
+  record_str(&r, "commit", build_commit);
+  record_str(&r, "rung", s->rung ? s->rung : "auto");
+  record_str(&r, "dtype", precision_names[s->precision]);
+  record_int(&r, "batch", s->batch);
+  record_int(&r, "seed", s->seed);
+  record_int(&r, "problems", s->num_jobs);
+  record_int(&r, "seconds", s->seconds);
+  record_int(&r, "runs", s->runs);
+  record_int(&r, "mistakes", s->mistakes);
+  fprintf(file, "%s\n", record_end(&r));
+  fclose(file);
+  record_free(&r);
+}
+
+static void parse(Soak *s, int argc, char **argv) {
+  Option table[] = {
+      {.name = "seconds",
+       .kind = OPT_INT,
+       .target = &s->seconds,
+       .arg = "N",
+       .help = "how long",
+       .min = 1,
+       .max = 1000000},
+      {.name = "rung", .kind = OPT_STRING, .target = &s->rung, .arg = "NAME", .help = "chosen by problem unless given"},
+      {.name = "dtype", .kind = OPT_CHOICE, .target = &s->precision, .help = "operands", .choices = precision_names},
+      {.name = "batch", .kind = OPT_INT, .target = &s->batch, .arg = "N", .help = "images", .min = 1, .max = 64},
+      {.name = "rois",
+       .kind = OPT_INT,
+       .target = &s->rois,
+       .arg = "N",
+       .help = "sampled in an image, a quarter of them objects",
+       .min = MASKS_OF,
+       .max = 4096},
+      {.name = "seed", .kind = OPT_INT64, .target = &s->seed, .arg = "N", .help = "of problems and their order"},
+      {.name = "out", .kind = OPT_STRING, .target = &s->out, .arg = "FILE", .help = "append a record to this"},
+  };
+  Cli cli = {.usage = "[--seconds 600] [options]",
+             .about = "Computes convolutions for a long time and looks for a bit that differs.",
+             .options = table,
+             .num_options = COUNT(table)};
+  cli_parse_or_exit(&cli, argc, argv);
+  if (s->rung && !conv_rung(s->rung))
+    die(EXIT_USAGE, "--rung %s: no such rung; cuda/conv/README.md lists them", s->rung);
+}
+
+int main(int argc, char **argv) {
+  static Soak s = {.seconds = 600, .batch = 4, .rois = 512, .seed = 1};
+  parse(&s, argc, argv);
+  Err err;
+  if (!(s.dev = device_open("cuda", &err))) die(EXIT_USAGE, "%s", err.msg);
+  s.dev->tf32 = s.precision == SOAK_TF32;
+  add_layers(&s);
+  add_drawn(&s);
+  if (!s.num_jobs) die(EXIT_USAGE, "--rung %s computes nothing in %s", s.rung, precision_names[s.precision]);
+  s.result = allocate(s.dev, s.result_bytes);
+  CUDA_CHECK(cudaMemsetAsync(s.result, 0xFF, s.result_bytes, stream_of(s.dev))); // NaN
+  s.ledger = (Ledger *)allocate(s.dev, sizeof *s.ledger);
+  reserve(&s);
+  bool ok = verify(&s);
+  printf("%d problems through %s in %s on %s\n", s.num_jobs, s.rung ? s.rung : "the fastest rung of each",
+         precision_names[s.precision], s.dev->description);
+  soak(&s);
+  printf("%d s: %ld runs, %d of them with other bits than the first time\n", s.seconds, s.runs, s.mistakes);
+  if (s.out) write_record(&s);
+  for (int i = 0; i < s.num_problems; i++) case_free(s.dev, &s.problems[i]);
+  device_close(s.dev);
+  return ok && !s.mistakes ? 0 : EXIT_RUN;
+}
