@@ -282,23 +282,31 @@ static void reserve(Bench *b, Case *c, ConvOp op, const Contender *all, int coun
   if (!device_reserve_scratch(b->dev, &err)) die(EXIT_RUN, "%s", err.msg);
 }
 
-// A CudnnSearch, or CUDNN_ONE + a number.
-static int search_for(const Bench *b, const Case *c, ConvOp op) {
+// The number of cuDNN's fastest engine; -1: no record says.
+static int engine_known(const Bench *b, const Case *c, ConvOp op) {
   KnownEngine want = {.n = c->x.n, .h = c->x.h, .w = c->x.w};
   snprintf(want.layer, sizeof want.layer, "%s", c->layer->name);
   snprintf(want.op, sizeof want.op, "%s", op_names[op]);
   snprintf(want.dtype, sizeof want.dtype, "%s", precision_names[b->precision]);
   snprintf(want.fused, sizeof want.fused, "%s", fused_names[b->fused]);
-  int known = known_engine(&b->known, &want);
-  return known >= 0 ? CUDNN_ONE + known : b->any ? CUDNN_ANY : CUDNN_THOROUGH;
+  return known_engine(&b->known, &want);
+}
+
+// An engine that cuDNN no longer has is looked for again.
+static CudnnPlan peer_plan(Bench *b, Case *c, ConvOp op) {
+  Dest out = dest_of(c, op);
+  int known = engine_known(b, c, op);
+  auto plan = [&](int search) {
+    return cudnn_plan(b->dev, op, &c->conv, &c->x, &c->w, &c->y, op == CONV_WGRAD ? NULL : &out, (CudnnSearch)search);
+  };
+  CudnnPlan one = known >= 0 ? plan(CUDNN_ONE + known) : CudnnPlan{};
+  return one.engine.plan ? one : plan(b->any ? CUDNN_ANY : CUDNN_THOROUGH);
 }
 
 // cuDNN first, where it has an engine, then the rungs that can.
 static int contenders(Bench *b, Case *c, ConvOp op, Contender all[]) {
   int count = 0;
-  Dest out = dest_of(c, op);
-  CudnnPlan plan = cudnn_plan(b->dev, op, &c->conv, &c->x, &c->w, &c->y, op == CONV_WGRAD ? NULL : &out,
-                              (CudnnSearch)search_for(b, c, op));
+  CudnnPlan plan = peer_plan(b, c, op);
   if (plan.engine.plan) all[count++] = {NULL, plan};
   for (int i = 0; i < b->num_rungs; i++)
     if (b->rungs[i]->supports(b->dev, op, &c->conv, operand_of(c, op), op == CONV_WGRAD ? &c->dw : &c->w))
