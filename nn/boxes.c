@@ -2,6 +2,7 @@
 #include <string.h>
 #include "nn/geometry.h"
 #include "nn/real.h"
+#include "nn/softmax.h"
 #include "nn/topk.h"
 
 // ---- groups ---------------------------------------------------------------------------------------------------------
@@ -129,25 +130,6 @@ void OP(rois_compact)(Device *dev, const Boxes *in, const Rois *out) {
 }
 
 // ---- detections -----------------------------------------------------------------------------------------------------
-
-typedef struct Softmax { // of one row of logits: p[c] = exp(logit[c] - max) / sum
-  real max, sum;
-} Softmax;
-
-enum { LANES = 32 }; // of a sum, as a warp adds up
-
-// A NaN among the logits makes every probability NaN, as PyTorch's softmax does. Every 32nd term is added to one of 32
-// sums, and these in pairs: behind the largest term, which is 1, a single sum would round all that follow to its ulp.
-static Softmax softmax_of(const real *logit, int classes) {
-  Softmax s = {.max = logit[0]};
-  real sum[LANES] = {0};
-  for (int c = 1; c < classes; c++) s.max = logit[c] > s.max ? logit[c] : s.max;
-  for (int c = 0; c < classes; c++) sum[c % LANES] += geometry_exp(logit[c] - s.max);
-  for (int n = LANES / 2; n > 0; n /= 2)
-    for (int i = 0; i < n; i++) sum[i] += sum[i + n];
-  s.sum = sum[0];
-  return s;
-}
 
 typedef struct BoxHead { // what one group of detections is made of
   const Rois *rois;

@@ -2,16 +2,12 @@
 // maskrcnn_loss. Values are summed in double and in a fixed order.
 #include <string.h>
 #include "nn/real.h"
+#include "nn/softmax.h"
 
 // ---- element losses and their derivatives ---------------------------------------------------------------------------
 
 // -t·log σ(x) - (1 - t)·log(1 - σ(x)), in the form that neither overflows nor takes the log of 0.
 static double bce(real x, real t) { return (x > 0 ? x : 0) - x * t + real_log1p(real_exp(-real_abs(x))); }
-
-static real sigmoid(real x) {
-  real e = real_exp(-real_abs(x)); // never overflows
-  return (x < 0 ? e : 1) / (1 + e);
-}
 
 static double smooth_l1(real x, real t, real beta) {
   real d = real_abs(x - t);
@@ -112,16 +108,6 @@ void OP(rpn_loss_backward)(Device *dev, const RpnLoss *p, const Anchors *anchors
 }
 
 // ---- box head -------------------------------------------------------------------------------------------------------
-
-typedef struct Softmax { // probability of class k = exp(x[k] - max) / sum
-  real max, sum;
-} Softmax;
-static Softmax softmax_of(const real *x, int classes) {
-  Softmax s = {.max = x[0]};
-  for (int k = 1; k < classes; k++) s.max = x[k] > s.max ? x[k] : s.max;
-  for (int k = 0; k < classes; k++) s.sum += real_exp(x[k] - s.max);
-  return s;
-}
 
 void OP(box_loss)(Device *dev, float beta, const RoiTargets *targets, const Tensor *logits, const Tensor *deltas,
                   const Tensor *loss) {
