@@ -1,5 +1,6 @@
 """Trains torchvision 0.26's Mask R-CNN and ours side by side: the same initial weights, the same images in the same order
-with the same flips, the same learning rates, the same canvas, one GPU, one after the other. Needs a GPU and torch.
+with the same flips, the same learning rates, the same canvas, one GPU, one after the other. Needs torch; without a GPU
+both train on the CPU, in float32 (--model tiny is small enough for that).
 
     make && python test/train_beside_torchvision.py --data DIR --out OUT [--seed N] [-- flags of ./train]
 
@@ -30,11 +31,13 @@ from PIL import Image, ImageDraw
 from torchvision.ops.poolers import initLevelMapper
 
 from torchvision_dump import RNG_ROI, RNG_RPN, KeyedSampler, rng_key
-from torchvision_model import R50, build, write_checkpoint
+from torchvision_model import R50, TINY, build, write_checkpoint
 from torchvision_run import LOSSES
 
 RNG_ORDER, RNG_FLIP = 1, 2
 KEY_IMAGES, KEY_BATCHES = 0, 1
+MODELS = dict(r50=R50, tiny=TINY)
+WARMUP = 10  # steps that are not timed
 
 
 # ---- data -----------------------------------------------------------------------------------------------------------
@@ -127,12 +130,11 @@ class Order:
 
 # ---- torchvision ----------------------------------------------------------------------------------------------------
 
-def on_gpu(split):
+def on_device(split, device):
     out = []
     for _, path, boxes, labels, masks in split:
         pixels = torch.from_numpy(np.array(Image.open(path).convert("RGB"))).permute(2, 0, 1).float().div(255)
-        out.append((pixels.cuda(), torch.from_numpy(boxes).cuda(), torch.from_numpy(labels).cuda(),
-                    torch.from_numpy(masks).cuda()))
+        out.append(tuple(t.to(device) for t in (pixels, *map(torch.from_numpy, (boxes, labels, masks)))))
     return out
 
 
@@ -174,21 +176,28 @@ class OnHost(KeyedSampler):
     """The keyed sampler computes on the host."""
 
     def __call__(self, labels):
-        return tuple([m.cuda() for m in side] for side in super().__call__([label.cpu() for label in labels]))
+        return tuple([m.to(labels[0].device) for m in side]
+                     for side in super().__call__([label.cpu() for label in labels]))
+
+
+def now(device):
+    """Seconds, when the device has done what it was given."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.time()
 
 
 def train_torchvision(model, a, data, ids, rates, log):
     order = Order(ids, a.batch, a.seed, a.flip)
-    model.cuda().to(memory_format=torch.channels_last).train()
+    model.to(a.device).to(memory_format=torch.channels_last).train()
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimiser = torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=1e-4)
     own = model.rpn.fg_bg_sampler, model.roi_heads.fg_bg_sampler
     keyed = OnHost(own[0], RNG_RPN), OnHost(own[1], RNG_ROI)
     losses = []
     for step, rate in enumerate(rates):
-        if step == min(a.keyed, len(rates) - 1):  # what came before has paid for loading kernels as well
-            torch.cuda.synchronize()
-            start, timed = time.time(), len(rates) - step
+        if step == min(WARMUP, len(rates) - 1):  # what came before has paid for loading kernels as well
+            start, timed = now(a.device), len(rates) - step
         chosen = order.step(step)
         keyed[0].keys = keyed[1].keys = [key for *_, key in chosen]
         model.rpn.fg_bg_sampler, model.roi_heads.fg_bg_sampler = keyed if step < a.keyed else own
@@ -201,7 +210,7 @@ def train_torchvision(model, a, data, ids, rates, log):
                 image, boxes, masks = mirrored(image, boxes, masks)
             images.append(image)
             targets.append(dict(boxes=boxes, labels=labels, masks=masks))
-        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=a.amp):
+        with torch.autocast(a.device, dtype=torch.bfloat16, enabled=a.amp):
             out = model(images, targets)
         optimiser.zero_grad(set_to_none=True)
         sum(out.values()).backward()
@@ -209,8 +218,7 @@ def train_torchvision(model, a, data, ids, rates, log):
             torch.nn.utils.clip_grad_norm_(parameters, a.clip)
         optimiser.step()
         losses.append(torch.stack([out[name].detach() for name in LOSSES]))
-    torch.cuda.synchronize()
-    seconds = time.time() - start
+    seconds = now(a.device) - start
     with open(log, "w") as f:
         for step, row in enumerate(torch.stack(losses).float().cpu().tolist()):
             record = dict(step=step + 1, kind="train", lr=rates[step], loss=sum(row), **dict(zip(LOSSES, row)))
@@ -229,8 +237,8 @@ def detect_torchvision(model, a, split, categories, path):
     model.eval()
     found = []
     for image_id, file, *_ in split:
-        pixels = torch.from_numpy(np.array(Image.open(file).convert("RGB"))).permute(2, 0, 1).float().div(255).cuda()
-        with torch.inference_mode(), torch.autocast("cuda", dtype=torch.bfloat16, enabled=a.amp):
+        pixels = torch.from_numpy(np.array(Image.open(file).convert("RGB"))).permute(2, 0, 1).float().div(255).to(a.device)
+        with torch.inference_mode(), torch.autocast(a.device, dtype=torch.bfloat16, enabled=a.amp):
             o = model([pixels])[0]
         masks = (o["masks"][:, 0] > 0.5).cpu().numpy().astype(np.uint8)
         for box, score, label, mask in zip(o["boxes"].float().tolist(), o["scores"].float().tolist(),
@@ -250,7 +258,7 @@ def train_ours(a, weights):
            "--batch", str(a.batch), "--iters", str(a.iters), "--flip", str(a.flip), "--clip-grad", str(a.clip),
            "--canvases", "1", "--size", str(a.size), "--max-size", str(a.max_size), "--val-split", a.val_split,
            "--limit", str(a.limit), "--val-limit", str(a.limit if a.val_split == a.train_split else 0),
-           "--train-split", a.train_split] + (["--amp"] if a.amp else []) + a.flags
+           "--train-split", a.train_split, "--device", a.device] + (["--amp"] if a.amp else []) + a.flags
     said = f"{a.out}/ours.txt"
     if not os.path.exists(said):
         print(" ".join(run), flush=True)
@@ -291,23 +299,27 @@ def main():
     add("--batch", type=int, default=8)
     add("--size", type=int, default=512)
     add("--max-size", type=int, default=1024)
+    add("--model", default="r50", choices=MODELS)
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cuda", "cpu"])
     add("--norm", default="gn", choices=["gn", "bn", "frozen-bn"])
     add("--clip", type=float, default=10)
     add("--flip", type=float, default=0.5)
-    add("--keyed", type=int, default=10)
+    add("--keyed", type=int, default=10, help="steps of torchvision that sample by our rule")
     add("--boxes", default="float32", choices=["float32", "autocast"], help="torchvision's, where it computes in bf16")
     add("--no-amp", dest="amp", action="store_false")
     add("--train", default="./train")
     add("--cocoeval", default="build/cocoeval")
     add("flags", nargs="*", help="further flags of ./train, after --")
     a = parser.parse_args()
+    a.amp &= a.device == "cuda"
     os.makedirs(a.out, exist_ok=True)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 
     train, categories = load_split(a.data, a.train_split, a.limit, empty=False)
     val, _ = load_split(a.data, a.val_split, a.limit if a.val_split == a.train_split else 0, empty=True)
     torch.manual_seed(a.seed)
-    config = dict(R50, size=a.size, max_size=a.max_size, norm=a.norm, trainable_layers=5, classes=len(categories) + 1)
+    config = dict(MODELS[a.model], size=a.size, max_size=a.max_size, norm=a.norm, trainable_layers=5,
+                  classes=len(categories) + 1)
     model = build(config)
     weights = f"{a.out}/init.safetensors"
     write_checkpoint(model, config, categories, weights)
@@ -315,7 +327,7 @@ def main():
     canvas, steps, ours = train_ours(a, weights)
     pad_to(model, canvas)
     boxes_in_float32(model, a.boxes == "float32")
-    rate, seconds = train_torchvision(model, a, on_gpu(train), [i for i, *_ in train], [s["lr"] for s in steps],
+    rate, seconds = train_torchvision(model, a, on_device(train, a.device), [i for i, *_ in train], [s["lr"] for s in steps],
                                       f"{a.out}/torchvision.jsonl")
     detect_torchvision(model, a, val, categories, f"{a.out}/torchvision.json")
     boxes_in_float32(model, False)
@@ -323,7 +335,7 @@ def main():
 
     with open(f"{a.out}/torchvision.jsonl") as f:
         theirs = [json.loads(line) for line in f]
-    for mine, other in list(zip(steps, theirs))[:a.keyed]:
+    for mine, other in list(zip(steps, theirs))[:min(a.keyed, 10)]:
         print(f"step {mine['step']:3d}  ours / torchvision: " +
               "  ".join(f"{k} {mine[k]:.4f} / {other[k]:.4f}" for k in ["loss", *LOSSES]))
     truth = read_annotations(a.data, a.val_split)
@@ -334,10 +346,11 @@ def main():
         json.dump(truth, f)
     peer = score(a, f"{a.out}/truth.json", f"{a.out}/torchvision.json")
     cast = score(a, f"{a.out}/truth.json", f"{a.out}/autocast_boxes.json")
-    first = min(a.keyed, len(steps) - 2)  # as torchvision is timed
+    first = min(WARMUP, len(steps) - 2)  # as torchvision is timed
     img_s = (len(steps) - 1 - first) * a.batch / (steps[-1]["seconds"] - steps[first]["seconds"])
     result = dict(data=os.path.basename(a.data.rstrip("/")), seed=a.seed, iters=a.iters, batch=a.batch, size=a.size,
-                  norm=a.norm, amp=a.amp, gpu=torch.cuda.get_device_name(), torch=torch.__version__,
+                  norm=a.norm, model=a.model, amp=a.amp, keyed=a.keyed,
+                  device=torch.cuda.get_device_name() if a.device == "cuda" else "CPU", torch=torch.__version__,
                   commit=subprocess.run(["git", "describe", "--always", "--dirty"], stdout=subprocess.PIPE,
                                         text=True).stdout.strip(),
                   ours=dict(bbox_AP=ours["bbox_AP"], segm_AP=ours["segm_AP"], img_s=img_s,
