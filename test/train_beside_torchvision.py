@@ -194,7 +194,7 @@ def train_torchvision(model, a, data, ids, rates, log):
     optimiser = torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=1e-4)
     own = model.rpn.fg_bg_sampler, model.roi_heads.fg_bg_sampler
     keyed = OnHost(own[0], RNG_RPN), OnHost(own[1], RNG_ROI)
-    losses = []
+    losses, seconds, begin = [], [], now(a.device)
     for step, rate in enumerate(rates):
         if step == min(WARMUP, len(rates) - 1):  # what came before has paid for loading kernels as well
             start, timed = now(a.device), len(rates) - step
@@ -218,12 +218,14 @@ def train_torchvision(model, a, data, ids, rates, log):
             torch.nn.utils.clip_grad_norm_(parameters, a.clip)
         optimiser.step()
         losses.append(torch.stack([out[name].detach() for name in LOSSES]))
-    seconds = now(a.device) - start
+        seconds.append(time.time() - begin)  # unsynchronised: a step waits for its samples anyway
+    took = now(a.device) - start
     with open(log, "w") as f:
         for step, row in enumerate(torch.stack(losses).float().cpu().tolist()):
-            record = dict(step=step + 1, kind="train", lr=rates[step], loss=sum(row), **dict(zip(LOSSES, row)))
+            record = dict(step=step + 1, kind="train", lr=rates[step], loss=sum(row), **dict(zip(LOSSES, row)),
+                          seconds=seconds[step])
             f.write(json.dumps(record) + "\n")
-    return timed * a.batch / seconds, seconds * len(rates) / timed
+    return timed * a.batch / took, took * len(rates) / timed
 
 
 def rle_of(mask):

@@ -14,28 +14,34 @@ int main(int argc, char **argv) {
       {.name = "title", .kind = OPT_STRING, .target = &title, .arg = "TEXT", .help = "what stands above it"},
   };
   Cli cli = {.usage = "--out FILE NAME=log.jsonl …",
-             .about = "Draws the total loss and the mask loss of several runs into one picture.",
+             .about = "Draws the total loss and the mask loss of several runs into one picture, by step and by time.",
              .options = table,
              .num_options = COUNT(table),
              .positional = "NAME=LOG"};
   cli_parse_or_exit(&cli, argc, argv);
   if (!out || !cli.num_args || cli.num_args > MAX_RUNS)
     die(EXIT_USAGE, "needs --out FILE and one to %d of NAME=log.jsonl", MAX_RUNS);
-  static const char *const keys[] = {"loss", "loss_mask"};
-  PlotSeries series[COUNT(keys)][MAX_RUNS];
-  Curve curves[MAX_RUNS][COUNT(keys)] = {0};
+  enum { TOTAL, MASK, SECONDS, KEYS };
+  static const char *const keys[KEYS] = {"loss", "loss_mask", "seconds"};
+  PlotSeries series[KEYS][MAX_RUNS];
+  int timed = 0;
+  Curve curves[MAX_RUNS][KEYS] = {0};
   Err err;
   for (int i = 0; i < cli.num_args; i++) {
     char *path = strchr(cli.args[i], '=');
     if (!path) die(EXIT_USAGE, "%s: expected NAME=log.jsonl", cli.args[i]);
     *path++ = '\0';
-    if (!curves_read(path, keys, COUNT(keys), curves[i], &err)) die(EXIT_USAGE, "%s", err.msg);
-    for (int k = 0; k < COUNT(keys); k++)
-      series[k][i] = (PlotSeries){cli.args[i], curves[i][k].x, curves[i][k].y, curves[i][k].n, true};
+    if (!curves_read(path, keys, KEYS, curves[i], &err)) die(EXIT_USAGE, "%s", err.msg);
+    const Curve *loss = &curves[i][TOTAL], *mask = &curves[i][MASK], *seconds = &curves[i][SECONDS];
+    series[TOTAL][i] = (PlotSeries){cli.args[i], loss->x, loss->y, loss->n, true};
+    series[MASK][i] = (PlotSeries){cli.args[i], mask->x, mask->y, mask->n, true};
+    if (seconds->n == loss->n) // a log may lack them
+      series[SECONDS][timed++] = (PlotSeries){cli.args[i], seconds->y, loss->y, loss->n, true};
   }
-  PlotPanel panels[] = {{"Total loss", "step", "loss", true, series[0], cli.num_args, NULL},
-                        {"Mask loss", "step", "loss", true, series[1], cli.num_args, NULL}};
-  if (!plot_svg(out, title, panels, COUNT(panels), &err)) die(EXIT_RUN, "%s", err.msg);
-  for (int i = 0; i < cli.num_args; i++) curves_free(curves[i], COUNT(keys));
+  PlotPanel panels[] = {{"Total loss", "step", "loss", true, series[TOTAL], cli.num_args, NULL},
+                        {"Mask loss", "step", "loss", true, series[MASK], cli.num_args, NULL},
+                        {"Total loss", "seconds of training", "loss", true, series[SECONDS], timed, NULL}};
+  if (!plot_svg(out, title, panels, COUNT(panels) - !timed, &err)) die(EXIT_RUN, "%s", err.msg);
+  for (int i = 0; i < cli.num_args; i++) curves_free(curves[i], KEYS);
   return 0;
 }
