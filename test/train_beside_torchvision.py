@@ -260,7 +260,7 @@ def train_ours(a, weights):
            "--batch", str(a.batch), "--iters", str(a.iters), "--flip", str(a.flip), "--clip-grad", str(a.clip),
            "--canvases", "1", "--size", str(a.size), "--max-size", str(a.max_size), "--val-split", a.val_split,
            "--limit", str(a.limit), "--val-limit", str(a.limit if a.val_split == a.train_split else 0),
-           "--train-split", a.train_split, "--device", a.device] + (["--amp"] if a.amp else []) + a.flags
+           "--train-split", a.train_split, "--device", a.device] + (["--amp"] if a.amp and a.device == "cuda" else []) + a.flags
     said = f"{a.out}/ours.txt"
     if not os.path.exists(said):
         print(" ".join(run), flush=True)
@@ -309,11 +309,12 @@ def main():
     add("--keyed", type=int, default=10, help="steps of torchvision that sample by our rule")
     add("--boxes", default="float32", choices=["float32", "autocast"], help="torchvision's, where it computes in bf16")
     add("--no-amp", dest="amp", action="store_false")
+    add("--autocast", action="store_true", help="torchvision in bf16 on a CPU, too, where ours is in float32")
     add("--train", default="./train")
     add("--cocoeval", default="build/cocoeval")
     add("flags", nargs="*", help="further flags of ./train, after --")
     a = parser.parse_args()
-    a.amp &= a.device == "cuda"
+    a.amp &= a.device == "cuda" or a.autocast
     os.makedirs(a.out, exist_ok=True)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 

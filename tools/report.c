@@ -35,12 +35,13 @@ int main(int argc, char **argv) {
     const Curve *loss = &curves[i][TOTAL], *mask = &curves[i][MASK], *seconds = &curves[i][SECONDS];
     series[TOTAL][i] = (PlotSeries){cli.args[i], loss->x, loss->y, loss->n, true};
     series[MASK][i] = (PlotSeries){cli.args[i], mask->x, mask->y, mask->n, true};
-    if (seconds->n == loss->n) // a log may lack them
-      series[SECONDS][timed++] = (PlotSeries){cli.args[i], seconds->y, loss->y, loss->n, true};
+    bool has_time = seconds->n == loss->n; // a log may lack it
+    series[SECONDS][i] = (PlotSeries){cli.args[i], seconds->y, loss->y, has_time ? loss->n : 0, true};
+    timed += has_time;
   }
   PlotPanel panels[] = {{"Total loss", "step", "loss", true, series[TOTAL], cli.num_args, NULL},
                         {"Mask loss", "step", "loss", true, series[MASK], cli.num_args, NULL},
-                        {"Total loss", "seconds of training", "loss", true, series[SECONDS], timed, NULL}};
+                        {"Total loss", "seconds of training", "loss", true, series[SECONDS], cli.num_args, NULL}};
   if (!plot_svg(out, title, panels, COUNT(panels) - !timed, &err)) die(EXIT_RUN, "%s", err.msg);
   for (int i = 0; i < cli.num_args; i++) curves_free(curves[i], KEYS);
   return 0;
