@@ -103,6 +103,7 @@ test-sanitizer: all $B/test_all
 	$(call sanitize,memcheck,1 cuda_conv_by_wgmma)
 	$(call sanitize,racecheck,0 cuda)
 	$(call sanitize,initcheck,0 cuda)
+	$(call sanitize,initcheck,1 cuda_conv_by_wgmma)
 test-asan:
 	@$(MAKE) B=$B/asan CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation" $B/asan/test_all $B/asan/bench_index $B/asan/ladder_report
 	@B=$B/asan $B/asan/test_all --tier 0

@@ -144,7 +144,7 @@ void OP(box_loss_backward)(Device *dev, float beta, const RoiTargets *targets, c
     const real *target = at(&targets->delta, r, 0, 0);
     real *dx = at(dlogits, r, 0, 0), *ddelta = at(ddeltas, r, 0, 0) + 4 * label;
     Softmax s = softmax_of(x, logits->c);
-    for (int k = 0; k < logits->c; k++) dx[k] = factor * (real_exp(x[k] - s.max) / s.sum - (k == label));
+    for (int k = 0; k < logits->c; k++) dx[k] = factor * (geometry_exp(x[k] - s.max) / s.sum - (k == label));
     for (int k = 0; label > 0 && k < 4; k++) ddelta[k] = factor * smooth_l1_grad(delta[k], target[k], beta);
   }
 }

@@ -335,7 +335,7 @@ TEST_TIER(cuda_conv_by_cudnn_is_exact, 1) {
   if (gpu_device()) check_problems(CUDNN, quick, COUNT(quick), 1, 0);
 }
 
-// By itself, for memcheck.
+// By itself, for memcheck and initcheck.
 TEST_TIER(cuda_conv_by_wgmma_is_exact_on_small_shapes, 1) {
   if (!gpu_device()) return;
   Mode modes[MAX_MODES];

@@ -68,7 +68,7 @@ def polygon_mask(polygons, h, w):
 
 
 def read_annotations(root, split):
-    name = [f for f in os.listdir(f"{root}/annotations") if split in f][0]
+    name = [f for f in os.listdir(f"{root}/annotations") if f.startswith(f"instances_{split}")][0]
     with open(f"{root}/annotations/{name}") as f:
         return json.load(f)
 
@@ -261,16 +261,18 @@ def train_ours(a, weights):
            "--canvases", "1", "--size", str(a.size), "--max-size", str(a.max_size), "--val-split", a.val_split,
            "--limit", str(a.limit), "--val-limit", str(a.limit if a.val_split == a.train_split else 0),
            "--train-split", a.train_split, "--device", a.device] + (["--amp"] if a.amp and a.device == "cuda" else []) + a.flags
-    said = f"{a.out}/ours.txt"
+    said, command = f"{a.out}/ours.txt", " ".join(run)
     if not os.path.exists(said):
-        print(" ".join(run), flush=True)
+        print(command, flush=True)
         done = subprocess.run(run, stderr=subprocess.PIPE, text=True)
         print(done.stderr[-1500:], flush=True)
         if done.returncode:
             raise SystemExit(f"./train ended with {done.returncode}")
         with open(said, "w") as f:
-            f.write(done.stderr)
+            f.write(f"{command}\n{done.stderr}")
     with open(said) as f:
+        if f.readline().strip() != command:
+            raise SystemExit(f"{said} is of a run with other arguments: give another --out")
         canvas = [line.split() for line in f if line.startswith("canvas ")][0]
     with open(f"{a.out}/ours/log.jsonl") as f:
         log = [json.loads(line) for line in f]
@@ -297,7 +299,7 @@ def main():
     add("--val-split", default="val")
     add("--limit", type=int, default=0)
     add("--seed", type=int, default=1)
-    add("--iters", type=int, default=2500)
+    add("--iters", type=int, default=2500, help="3 at least")
     add("--batch", type=int, default=8)
     add("--size", type=int, default=512)
     add("--max-size", type=int, default=1024)

@@ -281,11 +281,12 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       registers_give<FETCH_REGISTERS>();
       if (thread == 0) fetch<Tile, true>(p, s, stages);
       if (thread == 32) fetch<Tile, false>(p, s, stages);
+      __syncwarp();
     } else {
       registers_take<MULTIPLY_REGISTERS>();
       consume<T, Tile>(p, s, stages, warpgroup);
     }
-    if constexpr (Tile::CLUSTER > 1) cluster_meet(); // others may still arrive at this block's barriers
+    if constexpr (Tile::CLUSTER > 1) cluster_sync(); // the others' arrivals at this block's barriers are over
   }
 }
 
