@@ -180,11 +180,13 @@ static Figures figures_of(Bench *b, Case *c, ConvOp op, const Contender *who, co
 
 static int count_of(const Case *c, ConvOp op) { return c->layer->count - (op == CONV_FORWARD ? 0 : c->layer->frozen); }
 
+static const char *bench_name(const Bench *b) { return b->gemm ? "gemm" : "conv"; }
+
 static void write_record(Bench *b, Case *c, ConvOp op, const Contender *who, const Contender *peer, const Figures *f) {
   const ConvCase *l = c->layer;
   Record j = {};
   record_begin(&j);
-  record_str(&j, "bench", b->gemm ? "gemm" : "conv");
+  record_str(&j, "bench", bench_name(b));
   record_str(&j, "gpu", b->dev->description);
   record_str(&j, "commit", build_commit);
   record_str(&j, "rung", name_of(who));
@@ -284,8 +286,11 @@ static void reserve(Bench *b, Case *c, ConvOp op, const Contender *all, int coun
 
 // The number of cuDNN's fastest engine; -1: no record says.
 static int engine_known(const Bench *b, const Case *c, ConvOp op) {
-  KnownEngine want = {.n = c->x.n, .h = c->x.h, .w = c->x.w};
-  snprintf(want.layer, sizeof want.layer, "%s", c->layer->name);
+  const ConvCase *l = c->layer;
+  KnownEngine want = {.n = c->x.n, .h = c->x.h, .w = c->x.w, .cin = l->cin, .cout = l->cout, .k = l->k};
+  want.version = cudnn_version();
+  snprintf(want.bench, sizeof want.bench, "%s", bench_name(b));
+  snprintf(want.layer, sizeof want.layer, "%s", l->name);
   snprintf(want.op, sizeof want.op, "%s", op_names[op]);
   snprintf(want.dtype, sizeof want.dtype, "%s", precision_names[b->precision]);
   snprintf(want.fused, sizeof want.fused, "%s", fused_names[b->fused]);
