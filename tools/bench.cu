@@ -454,6 +454,13 @@ static void parse(Bench *b, int argc, char **argv) {
   char rest;
   if (b->size && (sscanf(b->size, "%dx%d%c", &b->height, &b->width, &rest) != 2 || b->height < 64 || b->width < 64))
     die(EXIT_USAGE, "--size %s: expected HEIGHTxWIDTH, 64 at least, such as 800x1344", b->size);
+  if (b->engines && b->any)
+    die(EXIT_USAGE,
+        "--any with --engines: one widens the search among cuDNN's engines, the other leaves it out; drop one");
+  if (b->engines && b->fused)
+    die(EXIT_USAGE,
+        "--fused with --engines: an engine's number is of one graph, and cuDNN's fused and plain ones are two; "
+        "drop one");
   if (b->engines) b->known = known_engines_read(b->engines);
   parse_rungs(b);
   parse_ops(b);
