@@ -335,11 +335,16 @@ static bool bench_op(Bench *b, Case *c, ConvOp op) {
   return true;
 }
 
+static bool layer_wanted(const Bench *b, const ConvCase *l) { return !b->layer || strstr(l->name, b->layer); }
+static bool op_wanted(const Bench *b, const ConvCase *l, int op) {
+  return b->wanted[op] && (op == CONV_FORWARD || l->frozen < l->count);
+}
+
 static bool bench_layer(Bench *b, const ConvCase *l, int n, int h, int w) {
   Case c = case_new(b->dev, precision_dtypes[b->precision], (Fused)b->fused, l, n, h, w);
   bool ok = true;
   for (int op = 0; op < CONV_OPS; op++)
-    if (b->wanted[op] && (op == CONV_FORWARD || l->frozen < l->count)) ok &= bench_op(b, &c, (ConvOp)op);
+    if (op_wanted(b, l, op)) ok &= bench_op(b, &c, (ConvOp)op);
   case_free(b->dev, &c);
   return ok;
 }
@@ -347,7 +352,7 @@ static bool bench_layer(Bench *b, const ConvCase *l, int n, int h, int w) {
 static bool bench_network(Bench *b) {
   bool ok = true;
   for (const ConvCase &l : conv_cases) {
-    if (b->layer && !strstr(l.name, b->layer)) continue;
+    if (!layer_wanted(b, &l)) continue;
     if (l.on == ON_MAP)
       ok &= bench_layer(b, &l, b->batch, blocks_for(b->height, l.size), blocks_for(b->width, l.size));
     else
@@ -381,13 +386,31 @@ static void parse_rungs(Bench *b) {
 
 static void parse_ops(Bench *b) {
   char names[64];
-  snprintf(names, sizeof names, "%s", b->ops);
+  bool any = false;
+  snprintf(names, sizeof names, "%s", b->ops ? b->ops : b->fused ? "fwd" : "fwd,dgrad,wgrad");
   for (char *name = strtok(names, ","); name; name = strtok(NULL, ",")) {
     int op = 0;
     while (op < CONV_OPS && strcmp(op_names[op], name)) op++;
     if (op == CONV_OPS) die(EXIT_USAGE, "--ops %s: choose from fwd, dgrad and wgrad", name);
-    b->wanted[op] = !b->fused || op == CONV_FORWARD;
+    if (b->fused && op != CONV_FORWARD)
+      die(EXIT_USAGE, "--ops %s with --fused %s: only fwd is fused with what follows it; drop one", name,
+          fused_names[b->fused]);
+    any = b->wanted[op] = true;
   }
+  if (!any) die(EXIT_USAGE, "--ops \"%s\" names none: choose from fwd, dgrad and wgrad", b->ops);
+}
+
+// An empty table would look like a result.
+static void check_layers(const Bench *b) {
+  const ConvCase *named = NULL;
+  for (const ConvCase &l : conv_cases) {
+    if (!layer_wanted(b, &l)) continue;
+    named = &l;
+    for (int op = 0; op < CONV_OPS; op++)
+      if (op_wanted(b, &l, op)) return;
+  }
+  if (!named) die(EXIT_USAGE, "--layer %s: no layer has this in its name; tools/conv_layers.h lists them", b->layer);
+  die(EXIT_USAGE, "--ops %s: %s is frozen and has no gradients; add fwd", b->ops, named->name);
 }
 
 static void parse(Bench *b, int argc, char **argv) {
@@ -397,7 +420,11 @@ static void parse(Bench *b, int argc, char **argv) {
        .target = &b->rung_names,
        .arg = "A,B",
        .help = "all but naive unless given"},
-      {.name = "ops", .kind = OPT_STRING, .target = &b->ops, .arg = "A,B", .help = "of fwd, dgrad, wgrad"},
+      {.name = "ops",
+       .kind = OPT_STRING,
+       .target = &b->ops,
+       .arg = "A,B",
+       .help = "of fwd, dgrad, wgrad; all unless given"},
       {.name = "dtype", .kind = OPT_CHOICE, .target = &b->precision, .help = "operands", .choices = precision_names},
       {.name = "fused",
        .kind = OPT_CHOICE,
@@ -464,12 +491,12 @@ static void parse(Bench *b, int argc, char **argv) {
   if (b->engines) b->known = known_engines_read(b->engines);
   parse_rungs(b);
   parse_ops(b);
+  if (!b->gemm) check_layers(b);
 }
 
 int main(int argc, char **argv) {
   static Bench b = {
       .batch = 4, .rounds = 9, .rois = 512, .m = 8192, .n = 8192, .k = 8192, .height = 800, .width = 1344};
-  b.ops = "fwd,dgrad,wgrad";
   parse(&b, argc, argv);
   Err err;
   if (!(b.dev = device_open("cuda", &err))) die(EXIT_USAGE, "%s", err.msg);

@@ -1,6 +1,7 @@
 // Which of cuDNN's engines a benchmark of another day found fastest, from its records: the search for them, which takes
 // far longer than what is measured, need not be repeated.
 #pragma once
+#include <errno.h>
 #include <string.h>
 extern "C" {
 #include "data/json.h"
@@ -68,7 +69,7 @@ static KnownEngine read_known(Json *j) {
 static KnownEngines known_engines_read(const char *path) {
   KnownEngines k = {};
   FILE *f = fopen(path, "r");
-  if (!f) die(EXIT_USAGE, "--engines %s: cannot be read; give a file that --out has written", path);
+  if (!f) die(EXIT_USAGE, "--engines %s: %s; give a file that --out has written", path, strerror(errno));
   char *line = NULL;
   size_t capacity = 0;
   for (ssize_t length; (length = getline(&line, &capacity, f)) > 0;) {
@@ -81,6 +82,9 @@ static KnownEngines known_engines_read(const char *path) {
     array_reserve((void **)&k.all, &k.capacity, k.count + 1, sizeof *k.all);
     k.all[k.count++] = one;
   }
+  if (ferror(f))
+    die(EXIT_USAGE, "--engines %s: %s; give a file that --out has written", path, strerror(errno)); // a folder
+  if (!k.count) die(EXIT_USAGE, "--engines %s: holds no records; give a file that --out has written", path);
   free(line);
   fclose(f);
   return k;
