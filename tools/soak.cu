@@ -3,6 +3,7 @@
 // first run's, or was not written at all, is a mistake. The first run's result is held against the naive rung's.
 //
 // Operands stay; all problems write to the same memory, which is left full of NaN by whoever reads the result.
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -46,6 +47,7 @@ typedef struct Soak {
   int seconds, precision, batch, rois;
   int64_t seed;
   const char *rung, *out;
+  FILE *file; // of out
   Device *dev;
   Case problems[DRAWN + COUNT(conv_cases)];
   ConvCase drawn[DRAWN];
@@ -227,8 +229,6 @@ static void soak(Soak *s) {
 }
 
 static void write_record(const Soak *s) {
-  FILE *file = fopen(s->out, "a");
-  if (!file) die(EXIT_USAGE, "--out %s: cannot be written", s->out);
   Record r = {};
   record_begin(&r);
   record_str(&r, "bench", "soak");
@@ -242,8 +242,8 @@ static void write_record(const Soak *s) {
   record_int(&r, "seconds", s->seconds);
   record_int(&r, "runs", s->runs);
   record_int(&r, "mistakes", s->mistakes);
-  fprintf(file, "%s\n", record_end(&r));
-  fclose(file);
+  bool written = fprintf(s->file, "%s\n", record_end(&r)) > 0;
+  if (fclose(s->file) || !written) die(EXIT_RUN, "--out %s: the record was not written: %s", s->out, strerror(errno));
   record_free(&r);
 }
 
@@ -276,6 +276,8 @@ static void parse(Soak *s, int argc, char **argv) {
   cli_parse_or_exit(&cli, argc, argv);
   if (s->rung && !conv_rung(s->rung))
     die(EXIT_USAGE, "--rung %s: no such rung; cuda/conv/README.md lists them", s->rung);
+  if (s->out && !(s->file = fopen(s->out, "a"))) // now: a soak may take hours
+    die(EXIT_USAGE, "--out %s: %s; give a file that can be written", s->out, strerror(errno));
 }
 
 int main(int argc, char **argv) {
@@ -296,7 +298,7 @@ int main(int argc, char **argv) {
          precision_names[s.precision], s.dev->description);
   soak(&s);
   printf("%d s: %ld runs, %d of them with other bits than the first time\n", s.seconds, s.runs, s.mistakes);
-  if (s.out) write_record(&s);
+  if (s.file) write_record(&s);
   for (int i = 0; i < s.num_problems; i++) case_free(s.dev, &s.problems[i]);
   device_close(s.dev);
   return ok && !s.mistakes ? 0 : EXIT_RUN;
