@@ -3,9 +3,9 @@
 #include "test/test.h"
 
 static const char *put(const char *name, const char *text) {
-  static char paths[4][512];
+  static char paths[8][512];
   static int next;
-  char *path = paths[next++ % 4];
+  char *path = paths[next++ % COUNT(paths)];
   snprintf(path, sizeof paths[0], "%s/%s", test_tmp(), name);
   FILE *f = fopen(path, "w");
   CHECK(f);
@@ -15,6 +15,7 @@ static const char *put(const char *name, const char *text) {
 }
 
 #define CONV "{\"bench\":\"conv\",\"gpu\":\"G, 1 SM\","
+#define ELEVEN "0123456789a"
 #define BF16_P2 "\"layer\":\"p2.3x3\",\"count\":2,\"dtype\":\"bf16\","
 
 // cuDNN comes first in the file and last in the tables; the second record of a kind replaces the first; a layer that
@@ -119,4 +120,34 @@ TEST(ladder_report_says_what_it_cannot_use) {
   jsonl = put("other.jsonl", "{\"bench\":\"train\"}\n");
   EXPECT_INT(command(&said, "%s --readme %s %s", tool("ladder_report"), readme, jsonl), EXIT_USAGE);
   EXPECT(strstr(said, "no record of bench conv"));
+  jsonl = put("another.jsonl",
+              "{\"bench\":\"conv\",\"gpu\":\"H, 2 SMs\",\"rung\":\"mma\",\"op\":\"fwd\"," BF16_P2 "\"us\":1}\n");
+  EXPECT_INT(command(&said, "%s --readme %s %s %s", tool("ladder_report"), readme, put("good.jsonl", records), jsonl),
+             EXIT_USAGE);
+  EXPECT(strstr(said, "another.jsonl: bf16, batch 4: a record from H, 2 SMs, others from G, 1 SM;"));
+  jsonl = put("long.jsonl", CONV "\"rung\":\"" ELEVEN ELEVEN ELEVEN ELEVEN ELEVEN ELEVEN "\"}\n");
+  EXPECT_INT(command(&said, "%s --readme %s %s", tool("ladder_report"), readme, jsonl), EXIT_USAGE);
+  EXPECT(strstr(said, "long.jsonl:1:") && strstr(said, "more than 63 characters"));
+}
+
+// One commit's name begins another's, and the line is longer than any buffer for a name.
+TEST(ladder_report_names_every_commit) {
+  static const char *const commits[] = {ELEVEN "-1-dirty", ELEVEN "-1", ELEVEN,      ELEVEN "-2",
+                                        ELEVEN "-3",       ELEVEN "-4", ELEVEN "-5", ELEVEN "-6",
+                                        ELEVEN "-7",       ELEVEN "-8", ELEVEN "-9", "last"};
+  char text[4096] = "", line[512] = "bf16, batch 4: G, 1 SM, commit ";
+  for (int i = 0; i < 2 * COUNT(commits); i++) { // each twice
+    const char *commit = commits[i % COUNT(commits)];
+    size_t used = strlen(text), end = strlen(line);
+    snprintf(text + used, sizeof text - used,
+             CONV "\"commit\":\"%s\",\"rung\":\"mma\",\"op\":\"fwd\"," BF16_P2 "\"us\":1}\n", commit);
+    if (i < COUNT(commits)) snprintf(line + end, sizeof line - end, "%s%s", i ? ", " : "", commit);
+  }
+  strcat(line, ".\n");
+  const char *readme = put("commits.md", "<!-- conv tables: generated from -->\n"), *said;
+  EXPECT_INT(command(&said, "%s --readme %s %s", tool("ladder_report"), readme, put("commits.jsonl", text)), 0);
+  size_t size;
+  char *report = file_read(readme, &size, NULL);
+  EXPECT(report && strstr(report, line));
+  free(report);
 }
