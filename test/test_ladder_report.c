@@ -31,7 +31,7 @@ static const char records[] = //
          "{\"bench\":\"gemm\",\"rung\":\"wmma\",\"op\":\"fwd\",\"layer\":\"p2.3x3\",\"dtype\":\"bf16\",\"us\":1}\n";
 
 // Another file: another batch, with all ops, and what cuDNN took beside each; a fusion, which cuDNN has in one layer of
-// two; a dtype that comes last.
+// two, and one that it has in all; a dtype that comes last.
 static const char others[] = //
     CONV "\"commit\":\"abc\",\"rung\":\"mma\",\"op\":\"fwd\",\"layer\":\"p2.3x3\",\"count\":1,\"dtype\":\"tf32\","
          "\"batch\":4,\"us\":1000,\"tflops\":3,\"ratio\":0.5,\"cudnn_us\":500}\n" //
@@ -46,6 +46,8 @@ static const char others[] = //
          "\"tflops\":800,\"ratio\":1,\"cudnn_fused\":true}\n" //
     CONV "\"commit\":\"def\",\"rung\":\"cudnn\",\"op\":\"fwd\",\"layer\":\"odd\",\"count\":1,\"dtype\":\"bf16\","
          "\"batch\":16,\"fused\":\"relu\",\"us\":1000,\"tflops\":1,\"ratio\":1,\"cudnn_fused\":false}\n" //
+    CONV "\"commit\":\"def\",\"rung\":\"cudnn\",\"op\":\"fwd\"," BF16_P2 "\"batch\":16,\"fused\":\"add-relu\",\"us\":9,"
+         "\"tflops\":9,\"ratio\":1,\"cudnn_fused\":true}\n" //
     CONV "\"commit\":\"abc\",\"rung\":\"mma\",\"op\":\"fwd\"," BF16_P2 "\"batch\":16,\"fused\":\"relu\",\"us\":4000,"
          "\"tflops\":400,\"ratio\":0.5,\"cudnn_us\":2000,\"cudnn_fused\":true}\n";
 
@@ -85,7 +87,8 @@ TEST(ladder_report_tells_batches_dtypes_and_fusions_apart) {
       "| bf16, batch 16 | all | mma | 3 | 12.00 | 12.00 | 1.00 | p2.3x3, 0.50 |\n",
       "| bf16, batch 16 | fwd, bias, ReLU | mma | 1 | 8.00 | 4.00 | 0.50 | p2.3x3, 0.50 |\n",
       "| tf32, batch 4 | fwd | mma | 1 | 1.00 | 0.50 | 0.50 | p2.3x3, 0.50 |\n",
-      "bf16, batch 16, bias, ReLU: in 1 of 2 layers cuDNN's time is that of one fused graph;",
+      "bf16, batch 16, bias, ReLU: in 1 of 2 layers cuDNN's time is that of one fused graph; elsewhere it has none",
+      "bf16, batch 16, bias, residual, ReLU: in 1 of 1 layers cuDNN's time is that of one fused graph.\n",
       "TFLOP/s in bf16, batch 4, ",
       "| layer | wmma | cudnn |\n",
       "TFLOP/s in bf16, batch 16, ",
@@ -95,6 +98,7 @@ TEST(ladder_report_tells_batches_dtypes_and_fusions_apart) {
       "bf16, batch 4: G, 1 SM, commit abc.\n",
       "bf16, batch 16: G, 1 SM, commit def.\n",
       "bf16, batch 16, bias, ReLU: G, 1 SM, commit def, abc.\n",
+      "bf16, batch 16, bias, residual, ReLU: G, 1 SM, commit def.\n",
       "tf32, batch 4: G, 1 SM, commit abc.\n",
   };
   const char *first = put("first.jsonl", records), *second = put("second.jsonl", others), *chart = put("chart.svg", "");

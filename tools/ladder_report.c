@@ -243,10 +243,10 @@ static void print_fusion(FILE *f, const Table *t) {
     fused += t->entry[cudnn][0][i].us > 0 && t->entry[cudnn][0][i].fused;
   }
   if (t->fused && layers)
-    fprintf(f,
-            "\n%s, batch %d%s: in %d of %d layers cuDNN's time is that of one fused graph; elsewhere it has none, or "
-            "its convolution with a kernel of ours behind it is faster.\n",
-            dtype_names[t->dtype], t->batch, fused_titles[t->fused], fused, layers);
+    fprintf(f, "\n%s, batch %d%s: in %d of %d layers cuDNN's time is that of one fused graph%s.\n",
+            dtype_names[t->dtype], t->batch, fused_titles[t->fused], fused, layers,
+            fused < layers ? "; elsewhere it has none, or its convolution with a kernel of ours behind it is faster"
+                           : "");
 }
 
 static void print_totals(FILE *f, const Report *all) {
