@@ -194,10 +194,10 @@ typedef struct Total {
   const char *worst_layer;    // NULL: nothing is known
 } Total;
 
-static void add_total(Total *sum, const Table *t, int op, int rung, int cudnn) {
+static void add_total(Total *sum, const Table *t, int op, int rung, int cudnn, bool with_stem) {
   for (int i = 0; i < t->layers; i++) {
     const Entry *e = &t->entry[rung][op][i];
-    if (!(e->us > 0)) continue;
+    if (!(e->us > 0) || (!with_stem && !strcmp(t->layer[i], "stem"))) continue;
     sum->layers++;
     sum->us += e->count * e->us;
     double peer = isnan(e->cudnn_us) && cudnn >= 0 ? t->entry[cudnn][op][i].us : e->cudnn_us;
@@ -207,9 +207,9 @@ static void add_total(Total *sum, const Table *t, int op, int rung, int cudnn) {
   }
 }
 
-static void print_total(FILE *f, const Table *t, const char *op, const char *rung, const Total *sum) {
-  fprintf(f, "| %s, batch %d | %s%s | %s | %d | %.2f | ", dtype_names[t->dtype], t->batch, op, fused_titles[t->fused],
-          rung, sum->layers, sum->us / 1e3);
+static void print_total(FILE *f, const Table *t, const char *op, const char *without, int rung, const Total *sum) {
+  fprintf(f, "| %s, batch %d | %s%s%s | %s | %d | %.2f | ", dtype_names[t->dtype], t->batch, op, fused_titles[t->fused],
+          without, t->rung[rung], sum->layers, sum->us / 1e3);
   if (sum->shared_us > 0)
     fprintf(f, "%.2f | %.2f | ", sum->cudnn_us / 1e3, sum->cudnn_us / sum->shared_us);
   else
@@ -220,19 +220,28 @@ static void print_total(FILE *f, const Table *t, const char *op, const char *run
     fprintf(f, "– |\n");
 }
 
+// In the stem cuDNN is so slow that it hides the rest: where it is among the layers, a row without it follows.
+static void print_with_and_without(FILE *f, const Table *t, const char *op, int rung, const Total *sum,
+                                   const Total *rest) {
+  print_total(f, t, op, "", rung, sum);
+  if (rest->layers && rest->layers < sum->layers) print_total(f, t, op, " without the stem", rung, rest);
+}
+
 // A rung's ops by themselves and, where it has measured all of them, together.
 static void print_rung(FILE *f, const Table *t, int rung, int cudnn) {
-  Total all = {0};
+  Total all = {0}, all_rest = {0};
   int ops = 0;
   for (int op = 0; op < OPS; op++) {
-    Total sum = {0};
-    add_total(&sum, t, op, rung, cudnn);
-    add_total(&all, t, op, rung, cudnn);
+    Total sum = {0}, rest = {0};
+    add_total(&sum, t, op, rung, cudnn, true);
+    add_total(&rest, t, op, rung, cudnn, false);
+    add_total(&all, t, op, rung, cudnn, true);
+    add_total(&all_rest, t, op, rung, cudnn, false);
     if (!sum.layers) continue;
-    print_total(f, t, op_names[op], t->rung[rung], &sum);
+    print_with_and_without(f, t, op_names[op], rung, &sum, &rest);
     ops++;
   }
-  if (ops == OPS) print_total(f, t, "all", t->rung[rung], &all);
+  if (ops == OPS) print_with_and_without(f, t, "all", rung, &all, &all_rest);
 }
 
 // What the peer is, where more than a convolution was asked for.
