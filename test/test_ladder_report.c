@@ -3,9 +3,9 @@
 #include "test/test.h"
 
 static const char *put(const char *name, const char *text) {
-  static char paths[4][512];
+  static char paths[8][512];
   static int next;
-  char *path = paths[next++ % 4];
+  char *path = paths[next++ % COUNT(paths)];
   snprintf(path, sizeof paths[0], "%s/%s", test_tmp(), name);
   FILE *f = fopen(path, "w");
   CHECK(f);
@@ -15,6 +15,7 @@ static const char *put(const char *name, const char *text) {
 }
 
 #define CONV "{\"bench\":\"conv\",\"gpu\":\"G, 1 SM\","
+#define ELEVEN "0123456789a"
 #define BF16_P2 "\"layer\":\"p2.3x3\",\"count\":2,\"dtype\":\"bf16\","
 
 // cuDNN comes first in the file and last in the tables; the second record of a kind replaces the first; a layer that
@@ -30,7 +31,7 @@ static const char records[] = //
          "{\"bench\":\"gemm\",\"rung\":\"wmma\",\"op\":\"fwd\",\"layer\":\"p2.3x3\",\"dtype\":\"bf16\",\"us\":1}\n";
 
 // Another file: another batch, with all ops, and what cuDNN took beside each; a fusion, which cuDNN has in one layer of
-// two; a dtype that comes last.
+// two, and one that it has in all; a dtype that comes last.
 static const char others[] = //
     CONV "\"commit\":\"abc\",\"rung\":\"mma\",\"op\":\"fwd\",\"layer\":\"p2.3x3\",\"count\":1,\"dtype\":\"tf32\","
          "\"batch\":4,\"us\":1000,\"tflops\":3,\"ratio\":0.5,\"cudnn_us\":500}\n" //
@@ -45,6 +46,8 @@ static const char others[] = //
          "\"tflops\":800,\"ratio\":1,\"cudnn_fused\":true}\n" //
     CONV "\"commit\":\"def\",\"rung\":\"cudnn\",\"op\":\"fwd\",\"layer\":\"odd\",\"count\":1,\"dtype\":\"bf16\","
          "\"batch\":16,\"fused\":\"relu\",\"us\":1000,\"tflops\":1,\"ratio\":1,\"cudnn_fused\":false}\n" //
+    CONV "\"commit\":\"def\",\"rung\":\"cudnn\",\"op\":\"fwd\"," BF16_P2 "\"batch\":16,\"fused\":\"add-relu\",\"us\":9,"
+         "\"tflops\":9,\"ratio\":1,\"cudnn_fused\":true}\n" //
     CONV "\"commit\":\"abc\",\"rung\":\"mma\",\"op\":\"fwd\"," BF16_P2 "\"batch\":16,\"fused\":\"relu\",\"us\":4000,"
          "\"tflops\":400,\"ratio\":0.5,\"cudnn_us\":2000,\"cudnn_fused\":true}\n";
 
@@ -84,7 +87,8 @@ TEST(ladder_report_tells_batches_dtypes_and_fusions_apart) {
       "| bf16, batch 16 | all | mma | 3 | 12.00 | 12.00 | 1.00 | p2.3x3, 0.50 |\n",
       "| bf16, batch 16 | fwd, bias, ReLU | mma | 1 | 8.00 | 4.00 | 0.50 | p2.3x3, 0.50 |\n",
       "| tf32, batch 4 | fwd | mma | 1 | 1.00 | 0.50 | 0.50 | p2.3x3, 0.50 |\n",
-      "bf16, batch 16, bias, ReLU: in 1 of 2 layers cuDNN's time is that of one fused graph;",
+      "bf16, batch 16, bias, ReLU: in 1 of 2 layers cuDNN's time is that of one fused graph; elsewhere it has none",
+      "bf16, batch 16, bias, residual, ReLU: in 1 of 1 layers cuDNN's time is that of one fused graph.\n",
       "TFLOP/s in bf16, batch 4, ",
       "| layer | wmma | cudnn |\n",
       "TFLOP/s in bf16, batch 16, ",
@@ -94,6 +98,7 @@ TEST(ladder_report_tells_batches_dtypes_and_fusions_apart) {
       "bf16, batch 4: G, 1 SM, commit abc.\n",
       "bf16, batch 16: G, 1 SM, commit def.\n",
       "bf16, batch 16, bias, ReLU: G, 1 SM, commit def, abc.\n",
+      "bf16, batch 16, bias, residual, ReLU: G, 1 SM, commit def.\n",
       "tf32, batch 4: G, 1 SM, commit abc.\n",
   };
   const char *first = put("first.jsonl", records), *second = put("second.jsonl", others), *chart = put("chart.svg", "");
@@ -108,6 +113,40 @@ TEST(ladder_report_tells_batches_dtypes_and_fusions_apart) {
   free(text), free(svg);
 }
 
+// cuDNN needs 9 ms for the stem: ours seems twice as fast, with a quarter of its speed in the rest. A rung without the
+// stem, and one with the stem alone, have no such row.
+TEST(ladder_report_totals_without_the_stem) {
+#define RECORD(rung, op, layer, us, ratio, cudnn)                                                                      \
+  CONV "\"rung\":\"" rung "\",\"op\":\"" op "\",\"layer\":\"" layer "\",\"count\":1,\"dtype\":\"bf16\",\"us\":" us     \
+       ",\"ratio\":" ratio ",\"cudnn_us\":" cudnn "}\n"
+  static const char stem[] = RECORD("mma", "fwd", "stem", "1000", "9", "9000")
+      RECORD("mma", "fwd", "p2.3x3", "4000", "0.25", "1000") RECORD("mma", "dgrad", "p2.3x3", "2000", "0.5", "1000")
+          RECORD("mma", "wgrad", "p2.3x3", "2000", "0.5", "1000")
+              RECORD("wmma", "fwd", "p2.3x3", "4000", "0.25", "1000");
+  static const char *const rows[] = {
+      "| bf16, batch 4 | fwd | mma | 2 | 5.00 | 10.00 | 2.00 | p2.3x3, 0.25 |\n"
+      "| bf16, batch 4 | fwd without the stem | mma | 1 | 4.00 | 1.00 | 0.25 | p2.3x3, 0.25 |\n"
+      "| bf16, batch 4 | dgrad | mma | 1 | 2.00 | 1.00 | 0.50 | p2.3x3, 0.50 |\n"
+      "| bf16, batch 4 | wgrad | mma | 1 | 2.00 | 1.00 | 0.50 | p2.3x3, 0.50 |\n"
+      "| bf16, batch 4 | all | mma | 4 | 9.00 | 12.00 | 1.33 | p2.3x3, 0.25 |\n"
+      "| bf16, batch 4 | all without the stem | mma | 3 | 8.00 | 3.00 | 0.38 | p2.3x3, 0.25 |\n"
+      "| bf16, batch 4 | fwd | wmma | 1 | 4.00 | 1.00 | 0.25 | p2.3x3, 0.25 |\n\n",
+  };
+  const char *readme = put("stem.md", "<!-- conv tables: generated from -->\n"), *said;
+  EXPECT_INT(command(&said, "%s --readme %s %s", tool("ladder_report"), readme, put("stem.jsonl", stem)), 0);
+  size_t size;
+  char *text = file_read(readme, &size, NULL);
+  if (EXPECT(text != NULL)) expect_in_order(text, rows, COUNT(rows));
+  free(text);
+  EXPECT_INT(command(&said, "%s --readme %s %s", tool("ladder_report"), readme,
+                     put("alone.jsonl", RECORD("mma", "fwd", "stem", "1000", "9", "9000"))),
+             0);
+  text = file_read(readme, &size, NULL);
+  EXPECT(text && strstr(text, "| fwd | mma | 1 | 1.00 | 9.00 | 9.00 |") && !strstr(text, "without"));
+  free(text);
+#undef RECORD
+}
+
 TEST(ladder_report_says_what_it_cannot_use) {
   const char *said;
   const char *jsonl = put("broken.jsonl", "{\"bench\": 3}\n"), *readme = put("plain.md", "no marks\n");
@@ -119,4 +158,34 @@ TEST(ladder_report_says_what_it_cannot_use) {
   jsonl = put("other.jsonl", "{\"bench\":\"train\"}\n");
   EXPECT_INT(command(&said, "%s --readme %s %s", tool("ladder_report"), readme, jsonl), EXIT_USAGE);
   EXPECT(strstr(said, "no record of bench conv"));
+  jsonl = put("another.jsonl",
+              "{\"bench\":\"conv\",\"gpu\":\"H, 2 SMs\",\"rung\":\"mma\",\"op\":\"fwd\"," BF16_P2 "\"us\":1}\n");
+  EXPECT_INT(command(&said, "%s --readme %s %s %s", tool("ladder_report"), readme, put("good.jsonl", records), jsonl),
+             EXIT_USAGE);
+  EXPECT(strstr(said, "another.jsonl: bf16, batch 4: a record from H, 2 SMs, others from G, 1 SM;"));
+  jsonl = put("long.jsonl", CONV "\"rung\":\"" ELEVEN ELEVEN ELEVEN ELEVEN ELEVEN ELEVEN "\"}\n");
+  EXPECT_INT(command(&said, "%s --readme %s %s", tool("ladder_report"), readme, jsonl), EXIT_USAGE);
+  EXPECT(strstr(said, "long.jsonl:1:") && strstr(said, "more than 63 characters"));
+}
+
+// One commit's name begins another's, and the line is longer than any buffer for a name.
+TEST(ladder_report_names_every_commit) {
+  static const char *const commits[] = {ELEVEN "-1-dirty", ELEVEN "-1", ELEVEN,      ELEVEN "-2",
+                                        ELEVEN "-3",       ELEVEN "-4", ELEVEN "-5", ELEVEN "-6",
+                                        ELEVEN "-7",       ELEVEN "-8", ELEVEN "-9", "last"};
+  char text[4096] = "", line[512] = "bf16, batch 4: G, 1 SM, commit ";
+  for (int i = 0; i < 2 * COUNT(commits); i++) { // each twice
+    const char *commit = commits[i % COUNT(commits)];
+    size_t used = strlen(text), end = strlen(line);
+    snprintf(text + used, sizeof text - used,
+             CONV "\"commit\":\"%s\",\"rung\":\"mma\",\"op\":\"fwd\"," BF16_P2 "\"us\":1}\n", commit);
+    if (i < COUNT(commits)) snprintf(line + end, sizeof line - end, "%s%s", i ? ", " : "", commit);
+  }
+  strcat(line, ".\n");
+  const char *readme = put("commits.md", "<!-- conv tables: generated from -->\n"), *said;
+  EXPECT_INT(command(&said, "%s --readme %s %s", tool("ladder_report"), readme, put("commits.jsonl", text)), 0);
+  size_t size;
+  char *report = file_read(readme, &size, NULL);
+  EXPECT(report && strstr(report, line));
+  free(report);
 }

@@ -180,11 +180,13 @@ static Figures figures_of(Bench *b, Case *c, ConvOp op, const Contender *who, co
 
 static int count_of(const Case *c, ConvOp op) { return c->layer->count - (op == CONV_FORWARD ? 0 : c->layer->frozen); }
 
+static const char *bench_name(const Bench *b) { return b->gemm ? "gemm" : "conv"; }
+
 static void write_record(Bench *b, Case *c, ConvOp op, const Contender *who, const Contender *peer, const Figures *f) {
   const ConvCase *l = c->layer;
   Record j = {};
   record_begin(&j);
-  record_str(&j, "bench", b->gemm ? "gemm" : "conv");
+  record_str(&j, "bench", bench_name(b));
   record_str(&j, "gpu", b->dev->description);
   record_str(&j, "commit", build_commit);
   record_str(&j, "rung", name_of(who));
@@ -284,8 +286,11 @@ static void reserve(Bench *b, Case *c, ConvOp op, const Contender *all, int coun
 
 // The number of cuDNN's fastest engine; -1: no record says.
 static int engine_known(const Bench *b, const Case *c, ConvOp op) {
-  KnownEngine want = {.n = c->x.n, .h = c->x.h, .w = c->x.w};
-  snprintf(want.layer, sizeof want.layer, "%s", c->layer->name);
+  const ConvCase *l = c->layer;
+  KnownEngine want = {.n = c->x.n, .h = c->x.h, .w = c->x.w, .cin = l->cin, .cout = l->cout, .k = l->k};
+  want.version = cudnn_version();
+  snprintf(want.bench, sizeof want.bench, "%s", bench_name(b));
+  snprintf(want.layer, sizeof want.layer, "%s", l->name);
   snprintf(want.op, sizeof want.op, "%s", op_names[op]);
   snprintf(want.dtype, sizeof want.dtype, "%s", precision_names[b->precision]);
   snprintf(want.fused, sizeof want.fused, "%s", fused_names[b->fused]);
@@ -330,11 +335,16 @@ static bool bench_op(Bench *b, Case *c, ConvOp op) {
   return true;
 }
 
+static bool layer_wanted(const Bench *b, const ConvCase *l) { return !b->layer || strstr(l->name, b->layer); }
+static bool op_wanted(const Bench *b, const ConvCase *l, int op) {
+  return b->wanted[op] && (op == CONV_FORWARD || l->frozen < l->count);
+}
+
 static bool bench_layer(Bench *b, const ConvCase *l, int n, int h, int w) {
   Case c = case_new(b->dev, precision_dtypes[b->precision], (Fused)b->fused, l, n, h, w);
   bool ok = true;
   for (int op = 0; op < CONV_OPS; op++)
-    if (b->wanted[op] && (op == CONV_FORWARD || l->frozen < l->count)) ok &= bench_op(b, &c, (ConvOp)op);
+    if (op_wanted(b, l, op)) ok &= bench_op(b, &c, (ConvOp)op);
   case_free(b->dev, &c);
   return ok;
 }
@@ -342,7 +352,7 @@ static bool bench_layer(Bench *b, const ConvCase *l, int n, int h, int w) {
 static bool bench_network(Bench *b) {
   bool ok = true;
   for (const ConvCase &l : conv_cases) {
-    if (b->layer && !strstr(l.name, b->layer)) continue;
+    if (!layer_wanted(b, &l)) continue;
     if (l.on == ON_MAP)
       ok &= bench_layer(b, &l, b->batch, blocks_for(b->height, l.size), blocks_for(b->width, l.size));
     else
@@ -376,13 +386,31 @@ static void parse_rungs(Bench *b) {
 
 static void parse_ops(Bench *b) {
   char names[64];
-  snprintf(names, sizeof names, "%s", b->ops);
+  bool any = false;
+  snprintf(names, sizeof names, "%s", b->ops ? b->ops : b->fused ? "fwd" : "fwd,dgrad,wgrad");
   for (char *name = strtok(names, ","); name; name = strtok(NULL, ",")) {
     int op = 0;
     while (op < CONV_OPS && strcmp(op_names[op], name)) op++;
     if (op == CONV_OPS) die(EXIT_USAGE, "--ops %s: choose from fwd, dgrad and wgrad", name);
-    b->wanted[op] = !b->fused || op == CONV_FORWARD;
+    if (b->fused && op != CONV_FORWARD)
+      die(EXIT_USAGE, "--ops %s with --fused %s: only fwd is fused with what follows it; drop one", name,
+          fused_names[b->fused]);
+    any = b->wanted[op] = true;
   }
+  if (!any) die(EXIT_USAGE, "--ops \"%s\" names none: choose from fwd, dgrad and wgrad", b->ops);
+}
+
+// An empty table would look like a result.
+static void check_layers(const Bench *b) {
+  const ConvCase *named = NULL;
+  for (const ConvCase &l : conv_cases) {
+    if (!layer_wanted(b, &l)) continue;
+    named = &l;
+    for (int op = 0; op < CONV_OPS; op++)
+      if (op_wanted(b, &l, op)) return;
+  }
+  if (!named) die(EXIT_USAGE, "--layer %s: no layer has this in its name; tools/conv_layers.h lists them", b->layer);
+  die(EXIT_USAGE, "--ops %s: %s is frozen and has no gradients; add fwd", b->ops, named->name);
 }
 
 static void parse(Bench *b, int argc, char **argv) {
@@ -392,7 +420,11 @@ static void parse(Bench *b, int argc, char **argv) {
        .target = &b->rung_names,
        .arg = "A,B",
        .help = "all but naive unless given"},
-      {.name = "ops", .kind = OPT_STRING, .target = &b->ops, .arg = "A,B", .help = "of fwd, dgrad, wgrad"},
+      {.name = "ops",
+       .kind = OPT_STRING,
+       .target = &b->ops,
+       .arg = "A,B",
+       .help = "of fwd, dgrad, wgrad; all unless given"},
       {.name = "dtype", .kind = OPT_CHOICE, .target = &b->precision, .help = "operands", .choices = precision_names},
       {.name = "fused",
        .kind = OPT_CHOICE,
@@ -449,15 +481,22 @@ static void parse(Bench *b, int argc, char **argv) {
   char rest;
   if (b->size && (sscanf(b->size, "%dx%d%c", &b->height, &b->width, &rest) != 2 || b->height < 64 || b->width < 64))
     die(EXIT_USAGE, "--size %s: expected HEIGHTxWIDTH, 64 at least, such as 800x1344", b->size);
+  if (b->engines && b->any)
+    die(EXIT_USAGE,
+        "--any with --engines: one widens the search among cuDNN's engines, the other leaves it out; drop one");
+  if (b->engines && b->fused)
+    die(EXIT_USAGE,
+        "--fused with --engines: an engine's number is of one graph, and cuDNN's fused and plain ones are two; "
+        "drop one");
   if (b->engines) b->known = known_engines_read(b->engines);
   parse_rungs(b);
   parse_ops(b);
+  if (!b->gemm) check_layers(b);
 }
 
 int main(int argc, char **argv) {
   static Bench b = {
       .batch = 4, .rounds = 9, .rois = 512, .m = 8192, .n = 8192, .k = 8192, .height = 800, .width = 1344};
-  b.ops = "fwd,dgrad,wgrad";
   parse(&b, argc, argv);
   Err err;
   if (!(b.dev = device_open("cuda", &err))) die(EXIT_USAGE, "%s", err.msg);

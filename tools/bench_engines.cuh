@@ -1,15 +1,17 @@
 // Which of cuDNN's engines a benchmark of another day found fastest, from its records: the search for them, which takes
 // far longer than what is measured, need not be repeated.
 #pragma once
+#include <errno.h>
 #include <string.h>
 extern "C" {
 #include "data/json.h"
 #include "nn/util.h"
 }
 
+// The number is cuDNN's for the problem's graph, and another version's numbers may mean other engines.
 typedef struct KnownEngine {
-  char layer[32], op[8], dtype[8], fused[16];
-  int n, h, w, engine;
+  char bench[8], layer[32], op[8], dtype[8], fused[16];
+  int n, h, w, cin, cout, k, version, engine;
 } KnownEngine;
 
 typedef struct KnownEngines {
@@ -32,14 +34,22 @@ static KnownEngine read_known(Json *j) {
       const char *name;
       char *to;
       size_t size;
-    } texts[] = {{"layer", k.layer, sizeof k.layer},
+    } texts[] = {{"bench", k.bench, sizeof k.bench},
+                 {"layer", k.layer, sizeof k.layer},
                  {"op", k.op, sizeof k.op},
                  {"dtype", k.dtype, sizeof k.dtype},
                  {"fused", k.fused, sizeof k.fused}};
     const struct {
       const char *name;
       int *to;
-    } numbers[] = {{"n", &k.n}, {"h", &k.h}, {"w", &k.w}, {"cudnn_engine", &k.engine}};
+    } numbers[] = {{"n", &k.n},
+                   {"h", &k.h},
+                   {"w", &k.w},
+                   {"cin", &k.cin},
+                   {"cout", &k.cout},
+                   {"k", &k.k},
+                   {"cudnn_version", &k.version},
+                   {"cudnn_engine", &k.engine}};
     bool read = false;
     for (size_t i = 0; i < COUNT(texts) && !read; i++)
       if ((read = !strcmp(name, texts[i].name))) read_text(j, texts[i].to, texts[i].size);
@@ -59,7 +69,7 @@ static KnownEngine read_known(Json *j) {
 static KnownEngines known_engines_read(const char *path) {
   KnownEngines k = {};
   FILE *f = fopen(path, "r");
-  if (!f) die(EXIT_USAGE, "--engines %s: cannot be read; give a file that --out has written", path);
+  if (!f) die(EXIT_USAGE, "--engines %s: %s; give a file that --out has written", path, strerror(errno));
   char *line = NULL;
   size_t capacity = 0;
   for (ssize_t length; (length = getline(&line, &capacity, f)) > 0;) {
@@ -72,17 +82,21 @@ static KnownEngines known_engines_read(const char *path) {
     array_reserve((void **)&k.all, &k.capacity, k.count + 1, sizeof *k.all);
     k.all[k.count++] = one;
   }
+  if (ferror(f))
+    die(EXIT_USAGE, "--engines %s: %s; give a file that --out has written", path, strerror(errno)); // a folder
+  if (!k.count) die(EXIT_USAGE, "--engines %s: holds no records; give a file that --out has written", path);
   free(line);
   fclose(f);
   return k;
 }
 
-// -1: no record says.
+// The last record counts, as in ladder_report. -1: no record says.
 static int known_engine(const KnownEngines *k, const KnownEngine *of) {
-  for (size_t i = 0; i < k->count; i++) {
+  for (size_t i = k->count; i-- > 0;) {
     const KnownEngine *e = &k->all[i];
-    if (e->engine >= 0 && !strcmp(e->layer, of->layer) && !strcmp(e->op, of->op) && !strcmp(e->dtype, of->dtype) &&
-        !strcmp(e->fused, of->fused) && e->n == of->n && e->h == of->h && e->w == of->w)
+    if (e->engine >= 0 && e->version == of->version && !strcmp(e->bench, of->bench) && !strcmp(e->layer, of->layer) &&
+        !strcmp(e->op, of->op) && !strcmp(e->dtype, of->dtype) && !strcmp(e->fused, of->fused) && e->n == of->n &&
+        e->h == of->h && e->w == of->w && e->cin == of->cin && e->cout == of->cout && e->k == of->k)
       return e->engine;
   }
   return -1;

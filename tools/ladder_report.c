@@ -6,7 +6,7 @@
 #include "data/plot.h"
 #include "nn/cli.h"
 
-enum { MAX_RUNGS = 12, MAX_LAYERS = 128, MAX_TABLES = 32, OPS = 3, NAME = 32, COMMITS = 128 };
+enum { MAX_RUNGS = 12, MAX_LAYERS = 128, MAX_TABLES = 32, OPS = 3, NAME = 64, MAX_COMMITS = 32 };
 
 // As bench writes them, in the order of the tables.
 static const char *const dtype_names[] = {"bf16", "fp16", "tf32", "fp32"};
@@ -31,7 +31,8 @@ typedef struct Table {
   char rung[MAX_RUNGS][NAME], layer[MAX_LAYERS][NAME];
   int rungs, layers;
   Entry entry[MAX_RUNGS][OPS][MAX_LAYERS];
-  char gpu[128], commits[COMMITS];
+  char gpu[128], commit[MAX_COMMITS][NAME];
+  int commits;
 } Table;
 
 typedef struct Report {
@@ -40,14 +41,18 @@ typedef struct Report {
 } Report;
 
 typedef struct Row { // one record
-  char bench[NAME], dtype[NAME], fused[NAME], rung[NAME], op[NAME], layer[NAME], gpu[128], commit[64];
+  char bench[NAME], dtype[NAME], fused[NAME], rung[NAME], op[NAME], layer[NAME], commit[NAME], gpu[128];
   int batch;
   Entry entry;
 } Row;
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
-static void read_text(Json *j, char *out, size_t size) { snprintf(out, size, "%s", json_string(j, NULL)); }
+// What is cut off could be what tells two names apart.
+static void read_text(Json *j, char *out, size_t size) {
+  if (snprintf(out, size, "%s", json_string(j, NULL)) >= (int)size)
+    json_fail(j, "a name of more than %zu characters", size - 1);
+}
 static double read_number(Json *j) {
   if (json_peek(j) != JSON_NULL) return json_number(j);
   json_skip(j);
@@ -69,7 +74,7 @@ static bool read_row(Json *j, Row *r) {
       {"op", r->op, NAME, NULL},
       {"layer", r->layer, NAME, NULL},
       {"gpu", r->gpu, sizeof r->gpu, NULL},
-      {"commit", r->commit, sizeof r->commit, NULL},
+      {"commit", r->commit, NAME, NULL},
       {"us", NULL, 0, &r->entry.us},
       {"tflops", NULL, 0, &r->entry.tflops},
       {"ratio", NULL, 0, &r->entry.ratio},
@@ -120,17 +125,18 @@ static Table *table_of(Report *all, int dtype, int fused, int batch) {
   return t;
 }
 
-static void add_row(Report *all, const Row *r) {
+static void add_row(Report *all, const char *path, const Row *r) {
   int dtype = index_of(dtype_names, COUNT(dtype_names), r->dtype), op = index_of(op_names, OPS, r->op);
   int fused = index_of(fused_names, COUNT(fused_names), r->fused);
   if (strcmp(r->bench, "conv") || fused == COUNT(fused_names) || dtype == COUNT(dtype_names) || op == OPS) return;
   Table *t = table_of(all, dtype, fused, r->batch);
+  if (!t->rungs) memcpy(t->gpu, r->gpu, sizeof t->gpu);
+  if (strcmp(t->gpu, r->gpu))
+    die(EXIT_USAGE, "%s: %s, batch %d%s: a record from %s, others from %s; report them apart", path, r->dtype, r->batch,
+        fused_titles[fused], r->gpu, t->gpu);
   int layer = place(t->layer, &t->layers, MAX_LAYERS, r->layer);
   t->entry[place(t->rung, &t->rungs, MAX_RUNGS, r->rung)][op][layer] = r->entry;
-  memcpy(t->gpu, r->gpu, sizeof t->gpu);
-  if (strstr(t->commits, r->commit)) return;
-  size_t used = strlen(t->commits);
-  snprintf(t->commits + used, sizeof t->commits - used, "%s%s", used ? ", " : "", r->commit);
+  if (*r->commit) place(t->commit, &t->commits, MAX_COMMITS, r->commit);
 }
 
 static void read_file(Report *all, const char *path) {
@@ -141,7 +147,7 @@ static void read_file(Report *all, const char *path) {
   Json j;
   json_open(&j, path, text, size);
   Row row;
-  while (json_peek(&j) == JSON_OBJECT && read_row(&j, &row)) add_row(all, &row);
+  while (json_peek(&j) == JSON_OBJECT && read_row(&j, &row)) add_row(all, path, &row);
   if (!json_done(&j)) die(EXIT_USAGE, "%s", j.err.msg);
   json_close(&j);
   free(text);
@@ -188,10 +194,10 @@ typedef struct Total {
   const char *worst_layer;    // NULL: nothing is known
 } Total;
 
-static void add_total(Total *sum, const Table *t, int op, int rung, int cudnn) {
+static void add_total(Total *sum, const Table *t, int op, int rung, int cudnn, bool with_stem) {
   for (int i = 0; i < t->layers; i++) {
     const Entry *e = &t->entry[rung][op][i];
-    if (!(e->us > 0)) continue;
+    if (!(e->us > 0) || (!with_stem && !strcmp(t->layer[i], "stem"))) continue;
     sum->layers++;
     sum->us += e->count * e->us;
     double peer = isnan(e->cudnn_us) && cudnn >= 0 ? t->entry[cudnn][op][i].us : e->cudnn_us;
@@ -201,9 +207,9 @@ static void add_total(Total *sum, const Table *t, int op, int rung, int cudnn) {
   }
 }
 
-static void print_total(FILE *f, const Table *t, const char *op, const char *rung, const Total *sum) {
-  fprintf(f, "| %s, batch %d | %s%s | %s | %d | %.2f | ", dtype_names[t->dtype], t->batch, op, fused_titles[t->fused],
-          rung, sum->layers, sum->us / 1e3);
+static void print_total(FILE *f, const Table *t, const char *op, const char *without, int rung, const Total *sum) {
+  fprintf(f, "| %s, batch %d | %s%s%s | %s | %d | %.2f | ", dtype_names[t->dtype], t->batch, op, fused_titles[t->fused],
+          without, t->rung[rung], sum->layers, sum->us / 1e3);
   if (sum->shared_us > 0)
     fprintf(f, "%.2f | %.2f | ", sum->cudnn_us / 1e3, sum->cudnn_us / sum->shared_us);
   else
@@ -214,19 +220,28 @@ static void print_total(FILE *f, const Table *t, const char *op, const char *run
     fprintf(f, "– |\n");
 }
 
+// In the stem cuDNN is so slow that it hides the rest: where it is among the layers, a row without it follows.
+static void print_with_and_without(FILE *f, const Table *t, const char *op, int rung, const Total *sum,
+                                   const Total *rest) {
+  print_total(f, t, op, "", rung, sum);
+  if (rest->layers && rest->layers < sum->layers) print_total(f, t, op, " without the stem", rung, rest);
+}
+
 // A rung's ops by themselves and, where it has measured all of them, together.
 static void print_rung(FILE *f, const Table *t, int rung, int cudnn) {
-  Total all = {0};
+  Total all = {0}, all_rest = {0};
   int ops = 0;
   for (int op = 0; op < OPS; op++) {
-    Total sum = {0};
-    add_total(&sum, t, op, rung, cudnn);
-    add_total(&all, t, op, rung, cudnn);
+    Total sum = {0}, rest = {0};
+    add_total(&sum, t, op, rung, cudnn, true);
+    add_total(&rest, t, op, rung, cudnn, false);
+    add_total(&all, t, op, rung, cudnn, true);
+    add_total(&all_rest, t, op, rung, cudnn, false);
     if (!sum.layers) continue;
-    print_total(f, t, op_names[op], t->rung[rung], &sum);
+    print_with_and_without(f, t, op_names[op], rung, &sum, &rest);
     ops++;
   }
-  if (ops == OPS) print_total(f, t, "all", t->rung[rung], &all);
+  if (ops == OPS) print_with_and_without(f, t, "all", rung, &all, &all_rest);
 }
 
 // What the peer is, where more than a convolution was asked for.
@@ -237,10 +252,10 @@ static void print_fusion(FILE *f, const Table *t) {
     fused += t->entry[cudnn][0][i].us > 0 && t->entry[cudnn][0][i].fused;
   }
   if (t->fused && layers)
-    fprintf(f,
-            "\n%s, batch %d%s: in %d of %d layers cuDNN's time is that of one fused graph; elsewhere it has none, or "
-            "its convolution with a kernel of ours behind it is faster.\n",
-            dtype_names[t->dtype], t->batch, fused_titles[t->fused], fused, layers);
+    fprintf(f, "\n%s, batch %d%s: in %d of %d layers cuDNN's time is that of one fused graph%s.\n",
+            dtype_names[t->dtype], t->batch, fused_titles[t->fused], fused, layers,
+            fused < layers ? "; elsewhere it has none, or its convolution with a kernel of ours behind it is faster"
+                           : "");
 }
 
 static void print_totals(FILE *f, const Report *all) {
@@ -290,12 +305,15 @@ static void print_provenance(FILE *f, const Report *all) {
   fprintf(f, "\n");
   for (int i = 0; i < all->tables; i++) {
     const Table *t = &all->table[i], *next = i + 1 < all->tables ? t + 1 : NULL;
-    bool last = !next || strcmp(t->gpu, next->gpu) || strcmp(t->commits, next->commits);
+    bool last = !next || strcmp(t->gpu, next->gpu) || memcmp(t->commit, next->commit, sizeof t->commit);
     fprintf(f, "%s, batch %d%s", dtype_names[t->dtype], t->batch, fused_titles[t->fused]);
-    if (last)
-      fprintf(f, ": %s, commit %s.\n", t->gpu, t->commits);
-    else
+    if (!last) {
       fprintf(f, "; ");
+      continue;
+    }
+    fprintf(f, ": %s, commit ", t->gpu);
+    for (int c = 0; c < t->commits; c++) fprintf(f, "%s%s", c ? ", " : "", t->commit[c]);
+    fprintf(f, ".\n");
   }
 }
 

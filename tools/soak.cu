@@ -3,6 +3,7 @@
 // first run's, or was not written at all, is a mistake. The first run's result is held against the naive rung's.
 //
 // Operands stay; all problems write to the same memory, which is left full of NaN by whoever reads the result.
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -46,6 +47,7 @@ typedef struct Soak {
   int seconds, precision, batch, rois;
   int64_t seed;
   const char *rung, *out;
+  FILE *file; // of out
   Device *dev;
   Case problems[DRAWN + COUNT(conv_cases)];
   ConvCase drawn[DRAWN];
@@ -99,11 +101,11 @@ static void run(Soak *s, const char *rung, const Job *job, void *to) {
   if (job->op == CONV_WGRAD) dev->ops->conv_wgrad(dev, &c.conv, 1, &c.x, &c.y, &dw);
 }
 
-static void run_and_read(Soak *s, int index, bool first) {
+// Enters the bits of the job's result, and leaves NaN.
+static void read_result(Soak *s, int index, bool first) {
   const Job *job = &s->jobs[index];
   size_t bytes = tensor_bytes(result_of(job->problem, job->op, false));
   cudaStream_t stream = stream_of(s->dev);
-  run(s, s->rung, job, s->result);
   read_kernel<<<1056, 256, 0, stream>>>((uint4 *)s->result, bytes / sizeof(uint4), s->ledger);
   LAUNCH_CHECK();
   enter_kernel<<<1, 1, 0, stream>>>(s->ledger, index, first);
@@ -194,7 +196,7 @@ static bool verify(Soak *s) {
       fprintf(stderr, "soak: %s of %s (x %d x %d x %d x %d): %llu elements differ from the naive rung's\n",
               op_names[job->op], c.layer->name, c.x.n, c.x.h, c.x.w, c.x.c, wrong);
     ok &= !wrong;
-    run_and_read(s, i, true);
+    read_result(s, i, true); // of the very run that was compared
   }
   device_free(s->dev, want);
   device_free(s->dev, bound);
@@ -213,7 +215,11 @@ static void soak(Soak *s) {
   uint64_t key = rng_key((uint64_t)s->seed, RNG_ORDER), i = 0;
   double begin = now(), next = begin + REPORT_SECONDS;
   while (now() < begin + s->seconds) {
-    for (int j = 0; j < IN_FLIGHT; j++) run_and_read(s, (int)(rng_u32(key, i++) % (uint32_t)s->num_jobs), false);
+    for (int j = 0; j < IN_FLIGHT; j++) {
+      int index = (int)(rng_u32(key, i++) % (uint32_t)s->num_jobs);
+      run(s, s->rung, &s->jobs[index], s->result);
+      read_result(s, index, false);
+    }
     cudaError_t error = cudaStreamSynchronize(stream_of(s->dev));
     if (error != cudaSuccess)
       die(EXIT_RUN, "%s in one of the runs %ld to %ld; CUDA_LAUNCH_BLOCKING=1 with --seed %lld says in which",
@@ -227,8 +233,6 @@ static void soak(Soak *s) {
 }
 
 static void write_record(const Soak *s) {
-  FILE *file = fopen(s->out, "a");
-  if (!file) die(EXIT_USAGE, "--out %s: cannot be written", s->out);
   Record r = {};
   record_begin(&r);
   record_str(&r, "bench", "soak");
@@ -242,8 +246,8 @@ static void write_record(const Soak *s) {
   record_int(&r, "seconds", s->seconds);
   record_int(&r, "runs", s->runs);
   record_int(&r, "mistakes", s->mistakes);
-  fprintf(file, "%s\n", record_end(&r));
-  fclose(file);
+  bool written = fprintf(s->file, "%s\n", record_end(&r)) > 0;
+  if (fclose(s->file) || !written) die(EXIT_RUN, "--out %s: the record was not written: %s", s->out, strerror(errno));
   record_free(&r);
 }
 
@@ -276,6 +280,8 @@ static void parse(Soak *s, int argc, char **argv) {
   cli_parse_or_exit(&cli, argc, argv);
   if (s->rung && !conv_rung(s->rung))
     die(EXIT_USAGE, "--rung %s: no such rung; cuda/conv/README.md lists them", s->rung);
+  if (s->out && !(s->file = fopen(s->out, "a"))) // now: a soak may take hours
+    die(EXIT_USAGE, "--out %s: %s; give a file that can be written", s->out, strerror(errno));
 }
 
 int main(int argc, char **argv) {
@@ -296,7 +302,7 @@ int main(int argc, char **argv) {
          precision_names[s.precision], s.dev->description);
   soak(&s);
   printf("%d s: %ld runs, %d of them with other bits than the first time\n", s.seconds, s.runs, s.mistakes);
-  if (s.out) write_record(&s);
+  if (s.file) write_record(&s);
   for (int i = 0; i < s.num_problems; i++) case_free(s.dev, &s.problems[i]);
   device_close(s.dev);
   return ok && !s.mistakes ? 0 : EXIT_RUN;
