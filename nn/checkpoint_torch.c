@@ -245,7 +245,7 @@ static const PickleValue *find_dict(const PickleValue *root, const char **member
   *member = NULL;
   size_t most = count_tensors(root);
   const PickleValue *best = most ? root : NULL;
-  if (best || root->kind != PICKLE_DICT) return best;
+  if (root->kind != PICKLE_DICT) return best;
   for (size_t i = 0; i < root->n; i += 2) {
     size_t n = root->item[i]->kind == PICKLE_STR ? count_tensors(root->item[i + 1]) : 0;
     if (n <= most || !is_printable(root->item[i]->text)) continue;

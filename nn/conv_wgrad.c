@@ -24,7 +24,7 @@ typedef struct Gradient {
   const Tensor *x, *dy;
   const FilterGrad *out;
   int unrolled, c; // taps · c columns of the unrolled x
-  int m, n;        // of the product; m = unrolled + 1 if there is a bias, whose column of x is all ones
+  int m, n;        // of the product
   int tile_rows, down, across;
   int a_pitch, slot_pitch;
   size_t chunk;          // pixels
@@ -54,7 +54,7 @@ static void pack_dy(const Tensor *dy, size_t pixel, int pixels, int n0, int n, r
 // One slot: a tile's sum over the pixels of one chunk. a [GEMM_KC, a_pitch] and b [GEMM_KC, slot_pitch] are this thread's.
 static void sum_chunk(const Gradient *g, int tile, int chunk, real *slot, real *a, real *b) {
   int m0 = tile / g->across * g->tile_rows, n0 = tile % g->across * TILE_COLUMNS, pair = 0;
-  int m = MIN(g->tile_rows, g->m - m0), n = MIN(TILE_COLUMNS, g->n - n0), unrolled = MIN(m, g->unrolled - m0);
+  int m = MIN(g->tile_rows, g->m - m0), n = MIN(TILE_COLUMNS, g->n - n0);
   while (chunk >= g->chunks[pair]) chunk -= g->chunks[pair++];
   const Tensor *x = &g->x[pair], *dy = &g->dy[pair];
   size_t pixels = (size_t)MIN(rows(x), rows(dy)) * dy->h * dy->w;
@@ -62,9 +62,9 @@ static void sum_chunk(const Gradient *g, int tile, int chunk, real *slot, real *
   memset(slot, 0, slot_size(g) * sizeof *slot);
   for (size_t pixel = first; pixel < last; pixel += GEMM_KC) {
     int k = (int)MIN((size_t)GEMM_KC, last - pixel);
-    if (unrolled) OP(im2col)(x, &g->walk[pair], pixel, k, m0, unrolled, a, g->a_pitch);
+    OP(im2col)(x, &g->walk[pair], pixel, k, m0, m, a, g->a_pitch);
     for (int i = 0; i < k; i++)
-      for (int j = unrolled; j < round_up(m, GEMM_MR); j++) a[(size_t)i * g->a_pitch + j] = j < m ? 1 : 0;
+      for (int j = m; j < round_up(m, GEMM_MR); j++) a[(size_t)i * g->a_pitch + j] = 0;
     pack_dy(dy, pixel, k, n0, n, b);
     OP(gemm_columns)(m, n, k, a, g->a_pitch, b, (size_t)k * GEMM_NR, slot, g->slot_pitch);
   }
@@ -93,16 +93,30 @@ static void write_columns(const Gradient *g, int tile, int column, real *slots, 
       for (int i = 0; i < len; i++) dw[i] = (out->accumulate ? dw[i] : 0) + factor * turned[k - m0 + i];
       if (lane + len == g->c) memset(dw + len, 0, (out->dw.ldc - g->c) * sizeof *dw);
     }
-    if (m0 + m > g->unrolled) { // the row of ones
-      real *db = (real *)out->db + n0 + j;
-      *db = (out->accumulate ? *db : 0) + turned[g->unrolled - m0];
+  }
+}
+
+// db[k] (+)= Σ dy, in double: one sum over all pixels would round each of them to the ulp of the sum.
+static void add_columns(Device *dev, int pairs, const Tensor *dy, real *db, bool accumulate) {
+  if (dev->measuring) return;
+  int channels = dy->c;
+#pragma omp parallel for schedule(static)
+  for (int c = 0; c < channels; c += WRITE_COLUMNS) {
+    int n = MIN(WRITE_COLUMNS, channels - c);
+    double sum[WRITE_COLUMNS] = {0};
+    for (int i = 0; i < pairs; i++) {
+      size_t pixels = (size_t)rows(&dy[i]) * dy[i].h * dy[i].w;
+      const real *from = (const real *)dy[i].data + c;
+      for (size_t pixel = 0; pixel < pixels; pixel++, from += dy[i].ldc)
+        for (int j = 0; j < n; j++) sum[j] += from[j];
     }
+    for (int j = 0; j < n; j++) db[c + j] = (accumulate ? db[c + j] : 0) + (real)sum[j];
   }
 }
 
 static void compute(Device *dev, Gradient *g) {
   CHECK(g->pairs <= MAX_PAIRS);
-  g->m = g->unrolled + !!g->out->db;
+  g->m = g->unrolled;
   g->down = (g->m + TILE_ROWS - 1) / TILE_ROWS;
   g->across = (g->n + TILE_COLUMNS - 1) / TILE_COLUMNS;
   g->tile_rows = round_up((g->m + g->down - 1) / g->down, ROW_STEP);
@@ -154,11 +168,9 @@ void OP(conv_wgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *x, c
     g.walk[i] = (Walk){axis_forward(conv, dw->h, dy[i].h), axis_forward(conv, dw->w, dy[i].w)};
   }
   compute(dev, &g);
+  if (out->db) add_columns(dev, pairs, dy, out->db, out->accumulate);
 }
 
-// A filter gradient of no taps: the row of ones alone.
 void OP(bias_grad)(Device *dev, const Tensor *dy, void *db, bool accumulate) {
-  FilterGrad out = {.db = db, .accumulate = accumulate};
-  Gradient g = {.pairs = 1, .x = dy, .dy = dy, .out = &out, .n = dy->c};
-  compute(dev, &g);
+  add_columns(dev, 1, dy, db, accumulate);
 }
