@@ -98,8 +98,9 @@ def main():
     layers = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 1), torch.nn.BatchNorm2d(2))
     with torch.no_grad():
         layers[0].weight.fill_(3)
-    nested = {"epoch": 3, "best": torch.tensor(0.5), "lr": 0.1, "list": [1, (2, None)], "optimizer": {"state": {0: {"step": torch.tensor(1.0)}}},
-              "model": layers.state_dict(), "lr_scheduler": {"milestones": collections.Counter([8, 11])},
+    nested = {"epoch": 3, "best": torch.tensor(0.5), "lr": 0.1, "list": [1, (2, None)],
+              "optimizer": {"state": {0: {"step": torch.tensor(1.0)}}}, "model": layers.state_dict(),
+              "lr_scheduler": {"milestones": collections.Counter([8, 11])},
               "args": argparse.Namespace(lr=0.1, data="coco")}  # as torchvision's reference scripts leave it
     for name, what in [("plain", state), ("nested", nested)]:
         torch.save(what, os.path.join(torch_dir, name + "-zip.pth"))
