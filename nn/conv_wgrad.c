@@ -23,8 +23,7 @@ typedef struct Gradient {
   int pairs;
   const Tensor *x, *dy;
   const FilterGrad *out;
-  int unrolled, c; // taps · c columns of the unrolled x
-  int m, n;        // of the product
+  int c, m, n; // x's channels; rows of the product, taps · c, and its columns
   int tile_rows, down, across;
   int a_pitch, slot_pitch;
   size_t chunk;          // pixels
@@ -86,10 +85,10 @@ static void write_columns(const Gradient *g, int tile, int column, real *slots, 
   OP(transpose)(m, n, sum, g->slot_pitch, turned, g->tile_rows);
   for (int j = 0; j < n; j++, turned += g->tile_rows) {
     real factor = scale ? scale[n0 + j] : 1;
-    for (int len, k = m0; k < MIN(m0 + m, g->unrolled); k += len) {
+    for (int len, k = m0; k < m0 + m; k += len) {
       int lane = k % g->c;
-      real *dw = (real *)out->dw.data + ((size_t)(n0 + j) * g->unrolled + k - lane) / g->c * out->dw.ldc + lane;
-      len = MIN(g->c - lane, MIN(m0 + m, g->unrolled) - k);
+      real *dw = (real *)out->dw.data + ((size_t)(n0 + j) * g->m + k - lane) / g->c * out->dw.ldc + lane;
+      len = MIN(g->c - lane, m0 + m - k);
       for (int i = 0; i < len; i++) dw[i] = (out->accumulate ? dw[i] : 0) + factor * turned[k - m0 + i];
       if (lane + len == g->c) memset(dw + len, 0, (out->dw.ldc - g->c) * sizeof *dw);
     }
@@ -102,13 +101,14 @@ static void add_columns(Device *dev, int pairs, const Tensor *dy, real *db, bool
   int channels = dy->c;
 #pragma omp parallel for schedule(static)
   for (int c = 0; c < channels; c += WRITE_COLUMNS) {
-    int n = MIN(WRITE_COLUMNS, channels - c);
+    int n = MIN(WRITE_COLUMNS, channels - c), lanes = MIN(WRITE_COLUMNS, dy->ldc - c);
     double sum[WRITE_COLUMNS] = {0};
     for (int i = 0; i < pairs; i++) {
       size_t pixels = (size_t)rows(&dy[i]) * dy[i].h * dy[i].w;
       const real *from = (const real *)dy[i].data + c;
       for (size_t pixel = 0; pixel < pixels; pixel++, from += dy[i].ldc)
-        for (int j = 0; j < n; j++) sum[j] += from[j];
+        for (int j = 0; j < lanes; j += COPY_STEP)
+          for (int k = 0; k < COPY_STEP; k++) sum[j + k] += from[j + k];
     }
     for (int j = 0; j < n; j++) db[c + j] = (accumulate ? db[c + j] : 0) + (real)sum[j];
   }
@@ -116,7 +116,6 @@ static void add_columns(Device *dev, int pairs, const Tensor *dy, real *db, bool
 
 static void compute(Device *dev, Gradient *g) {
   CHECK(g->pairs <= MAX_PAIRS);
-  g->m = g->unrolled;
   g->down = (g->m + TILE_ROWS - 1) / TILE_ROWS;
   g->across = (g->n + TILE_COLUMNS - 1) / TILE_COLUMNS;
   g->tile_rows = round_up((g->m + g->down - 1) / g->down, ROW_STEP);
@@ -157,7 +156,7 @@ void OP(conv_wgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *x, c
                     const FilterGrad *out) {
   const Tensor *dw = &out->dw;
   Gradient g = {.pairs = pairs, .x = x, .dy = dy, .out = out, .c = dw->c, .n = dw->n};
-  g.unrolled = dw->h * dw->w * dw->c;
+  g.m = dw->h * dw->w * dw->c;
   CHECK(pairs <= MAX_PAIRS && dw->dtype == REAL_DTYPE && dw->ldc == channel_pitch(dw->c));
   for (int i = 0; i < pairs; i++) {
     CHECK(dy[i].h == (x[i].h + 2 * conv->pad - dw->h) / conv->stride + 1);

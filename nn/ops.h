@@ -213,8 +213,8 @@ struct Ops {
   const char *name;
 
   // y[p] = Σ_taps w · x, pairs of (x, y) sharing w. x [n, h, w, c], w [k, r, s, c], y [n, p, q, k],
-  // p = (h + 2·pad - r) / stride + 1. Rows past x's count are skipped; there is
-  // anything at all in such rows of the result. A fully connected layer has r × s = h × w, pad 0.
+  // p = (h + 2·pad - r) / stride + 1. Rows past x's count are skipped: in the result there is anything at all in
+  // them. A fully connected layer has r × s = h × w, pad 0.
   void (*conv_forward)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *w, const Dest *y);
   // dx = wᵀ · dy, the shapes of conv_forward. A transposed convolution's forward is this: its input is dy, its output dx.
   void (*conv_dgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *dy, const Tensor *w, const Dest *dx);

@@ -18,13 +18,9 @@ extern "C" {
 extern const char build_commit[]; // written by the Makefile
 }
 
-enum { MAX_RUNGS = 8, MIN_ROUNDS = 7, MAX_ROUNDS = 101, WARMUP = 2, MASKS_OF = 4 };
+enum { MAX_RUNGS = 8, MIN_ROUNDS = 7, MAX_ROUNDS = 101, WARMUP = 2 };
 static const double slow_us = 20e3; // one that takes longer runs three times only
 
-typedef enum Precision { BENCH_BF16, BENCH_FP16, BENCH_TF32, BENCH_FP32 } Precision;
-static const char *const precision_names[] = {"bf16", "fp16", "tf32", "fp32", NULL};
-static const DType precision_dtypes[] = {BF16, F16, F32, F32};
-static const char *const op_names[] = {"fwd", "dgrad", "wgrad"};
 static const char *const fused_names[] = {"none", "relu", "add-relu", NULL};
 
 // One who computes: a rung of ours, or cuDNN.

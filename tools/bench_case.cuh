@@ -8,7 +8,12 @@ extern "C" {
 #include "nn/rng.h"
 }
 
-enum { FILL_THREADS = 256 };
+enum { FILL_THREADS = 256, MASKS_OF = 4 }; // sampled proposals for one that is an object
+
+typedef enum Precision { BENCH_BF16, BENCH_FP16, BENCH_TF32, BENCH_FP32 } Precision;
+static const char *const precision_names[] = {"bf16", "fp16", "tf32", "fp32", NULL};
+static const DType precision_dtypes[] = {BF16, F16, F32, F32};
+static const char *const op_names[] = {"fwd", "dgrad", "wgrad"};
 
 typedef enum Fused { PLAIN, BIAS_RELU, BIAS_ADD_RELU } Fused;
 

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include "cuda/conv/ladder.h"
 #include "tools/bench_case.cuh"
 extern "C" {
@@ -21,13 +20,7 @@ enum {
   IN_FLIGHT = 64,          // runs that are queued before they are waited for
   MOST_ELEMENTS = 1 << 22, // of a tensor of a drawn problem
   REPORT_SECONDS = 10,
-  MASKS_OF = 4, // sampled proposals for one that is an object
 };
-
-typedef enum Precision { SOAK_BF16, SOAK_FP16, SOAK_TF32, SOAK_FP32 } Precision;
-static const char *const precision_names[] = {"bf16", "fp16", "tf32", "fp32", NULL};
-static const DType precision_dtypes[] = {BF16, F16, F32, F32};
-static const char *const op_names[] = {"fwd", "dgrad", "wgrad"};
 
 typedef struct Job {
   Case *problem;
@@ -205,16 +198,10 @@ static bool verify(Soak *s) {
 
 // ---- the soak ---------------------------------------------------------------------------------------------------------
 
-static double now() {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec + 1e-9 * t.tv_nsec;
-}
-
 static void soak(Soak *s) {
   uint64_t key = rng_key((uint64_t)s->seed, RNG_ORDER), i = 0;
-  double begin = now(), next = begin + REPORT_SECONDS;
-  while (now() < begin + s->seconds) {
+  double begin = now_seconds(), next = begin + REPORT_SECONDS;
+  while (now_seconds() < begin + s->seconds) {
     for (int j = 0; j < IN_FLIGHT; j++) {
       int index = (int)(rng_u32(key, i++) % (uint32_t)s->num_jobs);
       run(s, s->rung, &s->jobs[index], s->result);
@@ -225,9 +212,9 @@ static void soak(Soak *s) {
       die(EXIT_RUN, "%s in one of the runs %ld to %ld; CUDA_LAUNCH_BLOCKING=1 with --seed %lld says in which",
           cudaGetErrorString(error), s->runs - IN_FLIGHT, s->runs, (long long)s->seed);
     report_mistakes(s);
-    if (now() < next) continue;
+    if (now_seconds() < next) continue;
     next += REPORT_SECONDS;
-    printf("%6.0f s  %ld runs, %d mistakes\n", now() - begin, s->runs, s->mistakes);
+    printf("%6.0f s  %ld runs, %d mistakes\n", now_seconds() - begin, s->runs, s->mistakes);
     fflush(stdout);
   }
 }
@@ -289,7 +276,7 @@ int main(int argc, char **argv) {
   parse(&s, argc, argv);
   Err err;
   if (!(s.dev = device_open("cuda", &err))) die(EXIT_USAGE, "%s", err.msg);
-  s.dev->tf32 = s.precision == SOAK_TF32;
+  s.dev->tf32 = s.precision == BENCH_TF32;
   add_layers(&s);
   add_drawn(&s);
   if (!s.num_jobs) die(EXIT_USAGE, "--rung %s computes nothing in %s", s.rung, precision_names[s.precision]);

@@ -342,17 +342,13 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
 // columns 8j …. b is [N, 16 terms], or [16 terms, N] if B_BY_TERM; a likewise.
 template <class T, int N, bool B_BY_TERM, bool A_BY_TERM = false>
 __device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a_tile, uint64_t b_tile, bool accumulate) {
-  static_assert(N == 8 || N == 16 || N == 64 || N == 96 || N == 128 || N == 192 || N == 256);
+  static_assert(N == 8 || N == 16 || N == 64 || N == 128 || N == 192 || N == 256);
   if constexpr (N == 8) {
     WGMMA_TYPES("m64n8k16", "%0, %1, %2, %3", 4, 5, 6, 7, 8, WGMMA_D4(0));
   } else if constexpr (N == 16) {
     WGMMA_TYPES("m64n16k16", "%0, %1, %2, %3, %4, %5, %6, %7", 8, 9, 10, 11, 12, WGMMA_D8(0));
   } else if constexpr (N == 64) {
     WGMMA_TYPES("m64n64k16", WGMMA_R10() WGMMA_R10(1) WGMMA_R10(2) "%30, %31", 32, 33, 34, 35, 36, WGMMA_D32(0));
-  } else if constexpr (N == 96) {
-    WGMMA_TYPES("m64n96k16",
-                WGMMA_R10() WGMMA_R10(1) WGMMA_R10(2) WGMMA_R10(3) "%40, %41, %42, %43, %44, %45, %46, %47", 48, 49, 50,
-                51, 52, WGMMA_D32(0), WGMMA_D8(32), WGMMA_D8(40));
   } else if constexpr (N == 128) {
     WGMMA_TYPES("m64n128k16",
                 WGMMA_R10() WGMMA_R10(1) WGMMA_R10(2) WGMMA_R10(3) WGMMA_R10(4) WGMMA_R10(5) "%60, %61, %62, %63", 64,
