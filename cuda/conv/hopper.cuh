@@ -97,6 +97,12 @@ template <int STAGES> struct Ring {
 __device__ __forceinline__ void store_shared(uint32_t to, float a, float b) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(a), "f"(b) : "memory");
 }
+template <class T> __device__ __forceinline__ void store_shared_zero(uint32_t to) {
+  if constexpr (sizeof(T) == 2)
+    asm volatile("st.shared.b16 [%0], %1;" ::"r"(to), "h"((uint16_t)0) : "memory");
+  else
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(0) : "memory");
+}
 // From the shared memory of any block of the cluster.
 __device__ __forceinline__ float4 load_remote(uint32_t from) {
   float4 v;
@@ -119,6 +125,13 @@ __device__ __forceinline__ void store_matrices(uint32_t to, const uint32_t (&m)[
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(m[0]), "r"(m[1]),
                "r"(m[2]), "r"(m[3])
                : "memory");
+}
+
+// max(v, 0), NaN where v is, in one instruction.
+__device__ __forceinline__ float positive_part(float v) {
+  float positive;
+  asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(positive) : "f"(v));
+  return positive;
 }
 
 // ---- clusters, warpgroups ---------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ static inline int multiprocessors(const Device *dev) {
 struct RowPlace {
   int pixel;  // of t; -1: there is no such row
   int addend; // of the addend; of the first of 2 × 2 where it is twice as large
+  int beside; // of these: bit 0 if the addend has one to the right, bit 1 if below
 };
 __device__ __forceinline__ int place_row() { return threadIdx.x % WARP_ROWS; }
 
@@ -35,13 +36,14 @@ __device__ __forceinline__ AddendSize addend_size(const DestArgs &d) {
 
 // Of the row that is pixel (n, y, x), if there is one.
 __device__ __forceinline__ RowPlace row_place(const DestArgs &d, bool any, int n, int y, int x) {
-  if (!any) return {-1, -1};
+  if (!any) return {-1, -1, 0};
   RowPlace r = {(n * d.t.h + y) * d.t.w + x};
   if (!d.addend.data) return r;
   AddendSize size = addend_size(d);
   if (size == ADDEND_HALF) y /= 2, x /= 2;
   if (size == ADDEND_DOUBLE) y *= 2, x *= 2;
   r.addend = (n * d.addend.h + y) * d.addend.w + x;
+  r.beside = (x + 1 < d.addend.w) | (y + 1 < d.addend.h) << 1;
   return r;
 }
 
@@ -89,14 +91,15 @@ template <class T> __device__ __forceinline__ float2 unpack(uint32_t bits) {
 template <class T, int COLUMNS> struct Box {
   static constexpr int ACROSS = COLUMNS < 64 ? COLUMNS : 64, ROW = ACROSS * sizeof(T); // of one that leaves
   static constexpr int PIECE = WARP_ROWS * ROW, BYTES = COLUMNS / ACROSS * PIECE;
+  static constexpr int CHUNK = 16 / sizeof(T); // columns that stay together
   static_assert(COLUMNS % ACROSS == 0 && (ROW == 32 || ROW == SWIZZLE_ROW));
   uint32_t memory;
 
-  // Where eight columns of a row lie, counted in eights.
-  __device__ __forceinline__ uint32_t place(int row, int eight) const {
-    constexpr int EIGHTS = ACROSS / 8;
+  // Where a chunk of a row lies.
+  __device__ __forceinline__ uint32_t place(int row, int chunk) const {
+    constexpr int CHUNKS = ACROSS / CHUNK;
     int swizzle = ROW == 32 ? row / 4 % 2 : row % 8;
-    return memory + eight / EIGHTS * PIECE + row * ROW + (eight % EIGHTS ^ swizzle) * 16;
+    return memory + chunk / CHUNKS * PIECE + row * ROW + (chunk % CHUNKS ^ swizzle) * 16;
   }
   // For columns 16q … + 15: of which row of which 8 × 8 matrix a lane says where it is.
   __device__ __forceinline__ uint32_t matrix_row(int q) const {
@@ -104,20 +107,24 @@ template <class T, int COLUMNS> struct Box {
     return (place(lane % 16, lane / 16) ^ q * 32 % ROW) + q * 32 / ROW * PIECE;
   }
 
-  // v = f(v, element), elements being those of `from` at the pixel of each lane's row, zeros where there is none.
-  template <class F>
-  __device__ __forceinline__ void combine(float *v, const Tensor &from, int pixel, int c0, F f) const {
-    constexpr int EIGHTS = COLUMNS / 8; // pieces of 16 bytes
-#pragma unroll
-    for (int i = threadIdx.x % 32; i < WARP_ROWS * EIGHTS; i += 32) {
-      int row = i / EIGHTS, at = __shfl_sync(~0u, pixel, row), c = i % EIGHTS * 8;
-      bool any = at >= 0 && c0 + c < from.ldc;
-      copy16_async((void *)__cvta_shared_to_generic(place(row, c / 8)),
-                   element<T>(from, any ? at : 0, any ? c0 + c : 0), any);
+  // Fetches elements of a tensor at the pixel of each lane's row, zeros where there is none.
+  __device__ __forceinline__ void fetch(const void *data, int pitch, int pixel, int c0) const {
+    constexpr int CHUNKS = COLUMNS / CHUNK, ROWS = 32 / CHUNKS; // at a time
+    static_assert(32 % CHUNKS == 0 && WARP_ROWS % ROWS == 0);
+    int lane = threadIdx.x % 32, chunk = lane % CHUNKS, c = c0 + chunk * CHUNK;
+    bool inside = c < pitch;
+    const T *from = (const T *)data + (inside ? c : 0);
+#pragma unroll 4
+    for (int i = 0; i < WARP_ROWS; i += ROWS) {
+      int row = i + lane / CHUNKS, at = __shfl_sync(~0u, pixel, row);
+      copy16_async(place(row, chunk), from + (int64_t)max(at, 0) * pitch, inside && at >= 0);
     }
     copies_commit();
     copies_wait<0>();
     __syncwarp();
+  }
+  // f(v, element) for what was fetched.
+  template <class F> __device__ __forceinline__ void combine(float *v, F f) const {
 #pragma unroll
     for (int q = 0; q < COLUMNS / 16; q++) {
       uint32_t m[4];
@@ -131,8 +138,16 @@ template <class T, int COLUMNS> struct Box {
     __syncwarp();
   }
 
-  // leave(c, from): one thread orders the copy of columns c0 + c …
-  template <class F> __device__ __forceinline__ void store(const float *v, int columns, F leave) const {
+  // Zeros in columns first … end.
+  __device__ __forceinline__ void clear(int first, int end) const {
+    __syncwarp();
+#pragma unroll 1
+    for (int c = first + threadIdx.x % 32 / WARP_ROWS; c < end; c += 32 / WARP_ROWS)
+      store_shared_zero<T>(place(place_row(), c / CHUNK) + c % CHUNK * sizeof(T));
+  }
+
+  // The first `valid` of `columns`, zeros after them. leave(c, from): one thread orders the copy of columns c0 + c …
+  template <class F> __device__ __forceinline__ void store(const float *v, int valid, int columns, F leave) const {
 #pragma unroll
     for (int q = 0; q < COLUMNS / 16; q++) {
       uint32_t m[4];
@@ -140,6 +155,7 @@ template <class T, int COLUMNS> struct Box {
       for (int i = 0; i < 4; i++) m[i] = pack<T>(v[8 * q + 2 * i], v[8 * q + 2 * i + 1]);
       store_matrices(matrix_row(q), m);
     }
+    if (valid < columns && valid < COLUMNS) clear(valid, columns);
     shared_write_fence();
     __syncwarp();
     if (threadIdx.x % 32 == 0)
@@ -161,7 +177,7 @@ __device__ __forceinline__ void boxes_wait() {
 template <class T, int COLUMNS, class F>
 __device__ __forceinline__ void store_rows(const DestArgs &d, float (&v)[COLUMNS / 2], const RowPlace &r, int c0,
                                            const float *bias, const Box<T, COLUMNS> &box, F leave) {
-  auto add = [](float &v, float other) { v += other; };
+  enum { OLD = 4, MASK, SOURCES }; // the first are the addends
   int pair = 2 * (threadIdx.x % 4);
   if (d.bias)
 #pragma unroll
@@ -169,25 +185,26 @@ __device__ __forceinline__ void store_rows(const DestArgs &d, float (&v)[COLUMNS
       float2 b = *(const float2 *)(bias + 8 * j + pair);
       v[4 * j] += b.x, v[4 * j + 1] += b.y, v[4 * j + 2] += b.x, v[4 * j + 3] += b.y;
     }
-  if (d.addend.data) {
-    const Tensor &a = d.addend;
-    bool sum = addend_size(d) == ADDEND_DOUBLE;
-    int y = r.addend / a.w % a.h, x = r.addend % a.w;
+  // One copy of the code for all sources: where it is run for the first time, instructions come from memory.
+  if (d.addend.data || d.accumulate || d.mask.data) {
+    int addends = !d.addend.data ? 0 : addend_size(d) == ADDEND_DOUBLE ? 4 : 1;
 #pragma unroll 1
-    for (int i = 0; i < (sum ? 4 : 1); i++) {
-      bool any = r.addend >= 0 && y + i / 2 < a.h && x + i % 2 < a.w;
-      box.combine(v, a, any ? r.addend + i / 2 * a.w + i % 2 : -1, c0, add);
+    for (int i = 0; i < SOURCES; i++) {
+      bool is_addend = i < OLD, is_mask = i == MASK;
+      if (is_addend ? i >= addends : is_mask ? !d.mask.data : !d.accumulate) continue;
+      int pixel = r.pixel;
+      if (is_addend) pixel = r.addend < 0 || i & ~r.beside ? -1 : r.addend + i / 2 * d.addend.w + i % 2;
+      box.fetch(is_addend ? d.addend.data : is_mask ? d.mask.data : d.t.data, d.t.ldc, pixel, c0);
+      if (is_mask)
+        box.combine(v, [](float &v, float mask) { v = mask > 0.f ? v : 0.f; });
+      else
+        box.combine(v, [](float &v, float other) { v += other; });
     }
   }
-  if (d.accumulate) box.combine(v, d.t, r.pixel, c0, add);
-  if (d.relu)
+  if (d.relu) // after the mask, which comes to the same
 #pragma unroll
-    for (int i = 0; i < COLUMNS / 2; i++) v[i] = v[i] < 0.f ? 0.f : v[i]; // NaN stays
-  if (d.mask.data) box.combine(v, d.mask, r.pixel, c0, [](float &v, float mask) { v = mask > 0.f ? v : 0.f; });
-  if (c0 + COLUMNS > d.t.c)
-#pragma unroll
-    for (int i = 0; i < COLUMNS / 2; i++) v[i] = c0 + i / 4 * 8 + pair + i % 2 < d.t.c ? v[i] : 0.f;
-  box.store(v, d.t.ldc - c0, [&](int c, uint32_t from) { leave(c0 + c, from); });
+    for (int i = 0; i < COLUMNS / 2; i++) v[i] = positive_part(v[i]);
+  box.store(v, d.t.c - c0, d.t.ldc - c0, [&](int c, uint32_t from) { leave(c0 + c, from); });
 }
 
 // ---- rung 05's other files ---------------------------------------------------------------------------------------------
