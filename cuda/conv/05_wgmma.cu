@@ -51,6 +51,7 @@ template <int ROWS_, int COLUMNS_, int CLUSTER_, bool BACKWARD_> struct WgmmaTil
 // What a block has in shared memory besides its stages.
 template <class Tile> struct Schedule {
   int first[MAX_MAPPED + 1];                          // tile of each part, counted in tiles of a cluster
+  int down[MAX_MAPPED];                               // its tiles one below the other
   int stages[MAX_MAPPED];                             // of its sums
   alignas(8) float bias[CONSUMERS][2][Tile::COLUMNS]; // of a warpgroup's tile, and of the one before or after
   RingBarriers<Tile::STAGES> ring;
@@ -65,14 +66,24 @@ __device__ __forceinline__ int stages_of(const Gather &g) {
   return taps ? taps * ((g.in.ldc + DEPTH - 1) / DEPTH) : 1;
 }
 
-// Past the device-side count of a part's rows there are no tiles.
-template <class Tile> __device__ void count_tiles(const WgmmaProduct &p, Schedule<Tile> &s) {
-  s.first[0] = 0;
-  for (int i = 0; i < p.parts; i++) {
-    int down = (gather_rows(p.of[i].part.gather) + Tile::ROWS * Tile::CLUSTER - 1) / (Tile::ROWS * Tile::CLUSTER);
-    s.first[i + 1] = s.first[i] + down * p.across;
-    s.stages[i] = stages_of(p.of[i].part.gather);
+// Past the device-side count of a part's rows there are no tiles. By a warp, a lane for each part: all of it is read for
+// the first time, and nothing else can begin before.
+template <class Tile> __device__ __forceinline__ void count_tiles(const WgmmaProduct &p, Schedule<Tile> &s) {
+  int lane = threadIdx.x % 32, tiles = 0;
+  if (lane < p.parts) {
+    const Gather &g = p.of[lane].part.gather;
+    int down = (gather_rows(g) + Tile::ROWS * Tile::CLUSTER - 1) / (Tile::ROWS * Tile::CLUSTER);
+    s.down[lane] = down;
+    s.stages[lane] = stages_of(g);
+    tiles = down * p.across;
   }
+#pragma unroll 1
+  for (int by = 1; by < p.parts; by *= 2) {
+    int before = __shfl_up_sync(~0u, tiles, by);
+    if (lane >= by) tiles += before;
+  }
+  if (lane < p.parts) s.first[lane + 1] = tiles;
+  if (lane == 0) s.first[0] = 0;
 }
 template <class Tile> __device__ __forceinline__ int part_of(const Schedule<Tile> &s, int tile) {
   int i = 0;
@@ -85,10 +96,8 @@ template <class Tile>
 __device__ __forceinline__ Work find_work(const WgmmaProduct &p, const Schedule<Tile> &s, int tile, int part,
                                           int rank) {
   int rest = tile - s.first[part], left = 0, width = p.band.by;
-  if (p.across > width) {
-    int band = (s.first[part + 1] - s.first[part]) / p.across * width; // tiles
-    left = rest / band * width, rest %= band;
-  }
+  if (p.across > width)
+    for (int band = s.down[part] * width; rest >= band; rest -= band) left += width; // few: no division
   int row = divide(rest, p.band), column = left + rest - row * width;
   return {(row * Tile::CLUSTER + rank) * Tile::ROWS, column * Tile::COLUMNS};
 }
@@ -265,13 +274,15 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
     int warpgroup = uniform(threadIdx.x / WARPGROUP), thread = threadIdx.x % WARPGROUP;
     // Each by a warp of its own: all of it is read for the first time.
     if (threadIdx.x == 0) {
+      uint32_t full = kept_address(s.ring.full), empty = kept_address(s.ring.empty);
+#pragma unroll
       for (int i = 0; i < Tile::STAGES; i++) {
-        barrier_init(kept_address(&s.ring.full[i]), 2); // pixels, filter
-        barrier_init(kept_address(&s.ring.empty[i]), CONSUMERS * Tile::CLUSTER);
+        barrier_init(full + 8 * i, 2); // pixels, filter
+        barrier_init(empty + 8 * i, CONSUMERS * Tile::CLUSTER);
       }
       barrier_init_fence();
     }
-    if (threadIdx.x == WARPGROUP) count_tiles(p, s);
+    if (uniform(threadIdx.x / 32) == WARPGROUP / 32) count_tiles(p, s);
     if (threadIdx.x == CONSUMERS * WARPGROUP) tma_prefetch_map(&p.of[0].pixels);
     if (threadIdx.x == CONSUMERS * WARPGROUP + 32) tma_prefetch_map(&p.filter);
     if (threadIdx.x == CONSUMERS * WARPGROUP + 64) tma_prefetch_map(&p.of[0].result);
