@@ -1,6 +1,6 @@
 // What the files of rung 05 share: who does what in a block, and the way of a wgmma's result through a Dest.
 #pragma once
-#include "cuda/conv/hopper.cuh"
+#include "cuda/conv/hopper_wgmma.cuh"
 
 enum {
   CONSUMERS = 2, // warpgroups that multiply; one more fetches
