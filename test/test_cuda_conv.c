@@ -423,6 +423,39 @@ static void check_rounding(const Mode *m, Kind kind, const Problem *p) {
   twin_free(&x), twin_free(&w), twin_free(&y);
 }
 
+// Operands that become TF32 are rounded to nearest, not cut off, be they pixels or filters: 1 × 1 filters that copy, by a
+// factor. (Rungs 01 and 02 leave them as they are.)
+static void check_tf32(const Mode *m, Kind kind, bool filter) {
+  enum { C = 40, PIXELS = 2 * 5 * 7 };
+  const float between = 1 + 0x1p-11f + 0x1p-12f, nearest = 1 + 0x1p-10f;
+  const Problem p = {{1, 0}, 1, 1, 1, 2, C, C, {5}, {7}, {-1}};
+  float v[PIXELS * C], factors[C * C] = {0};
+  for (int i = 0; i < PIXELS * C; i++) v[i] = filter ? 1 : between;
+  for (int i = 0; i < C; i++) factors[i * C + i] = filter ? between : 1;
+  Twin in = twin_values(F32, 2, 5, 7, C, v), w = twin_values(F32, C, 1, 1, C, factors);
+  Twin out = twin_poisoned(F32, 2, 5, 7, C);
+  Dest to = {.t = out.gpu};
+  if (kind == FORWARD)
+    RUN_ON_GPU(m, conv_forward, &p.conv, 1, &in.gpu, &w.gpu, &to);
+  else
+    RUN_ON_GPU(m, conv_dgrad, &p.conv, 1, &in.gpu, &w.gpu, &to);
+  float *got = gpu_fetch_floats(&out.gpu);
+  bool ok = true;
+  for (int i = 0; i < PIXELS * C; i++) ok &= got[i] == nearest || got[i] == between;
+  if (!EXPECT(ok && "rounded to nearest"))
+    printf("  %a, where %a becomes %a\n", (double)got[0], (double)between, (double)nearest), describe(m, kind, &p);
+  free(got);
+  twin_free(&in), twin_free(&w), twin_free(&out);
+}
+
+TEST_TIER(cuda_conv_rounds_to_tf32, 1) {
+  if (!gpu_device()) return;
+  Mode modes[MAX_MODES];
+  int num_modes = find_modes(gpu_device(), OURS, modes);
+  for (int i = 0; i < num_modes; i++)
+    for (int j = 0; modes[i].tf32 && j < 4; j++) check_tf32(&modes[i], j % 2 ? DGRAD : FORWARD, j / 2);
+}
+
 static void check_all_rounding(Side side) {
   Mode modes[MAX_MODES];
   int num_modes = find_modes(gpu_device(), side, modes);

@@ -153,7 +153,7 @@ void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *
       map_boxes(w->data, w->dtype, {(size_t)w->w * w->ldc, (size_t)w->h, (size_t)w->n, 1}, {(int)pair, 1, FILTERS, 1});
   const Tensor *t = &y->t;
   p.result = map_boxes(t->data, t->dtype, {(size_t)t->ldc, (size_t)t->w, (size_t)t->h, (size_t)t->n},
-                       {FILTERS, WARP_ROWS, 1, 1});
+                       {FILTERS, WARP_ROWS, 1, 1}, MAP_RESULT);
   p.out = dest_args(y);
   p.in = *x;
   p.pad_y = conv->pad;

@@ -14,7 +14,7 @@
 template <class Tile>
 __device__ __forceinline__ void fetch_filter(const WgmmaProduct &p, uint32_t to, uint32_t full, int c, int tap,
                                              int column, int rank) {
-  constexpr int SHARE = (Tile::BACKWARD ? Tile::CHUNKS : Tile::COLUMNS) / Tile::CLUSTER;
+  constexpr int SHARE = (Tile::BY_TERM ? Tile::CHUNKS : Tile::COLUMNS) / Tile::CLUSTER;
   constexpr uint16_t ALL = (1 << Tile::CLUSTER) - 1;
   int first = rank * SHARE;
   auto load = [&](int offset, int x, int z) {
@@ -23,7 +23,7 @@ __device__ __forceinline__ void fetch_filter(const WgmmaProduct &p, uint32_t to,
     else
       tma_load(to + offset, &p.filter, full, x, tap, z, 0);
   };
-  if constexpr (Tile::BACKWARD) {
+  if constexpr (Tile::BY_TERM) {
 #pragma unroll
     for (int i = 0; i < SHARE; i++) load((first + i) * Tile::CHUNK, column + (first + i) * 64, c);
   } else
@@ -58,7 +58,7 @@ template <class Tile, bool PIXELS> __device__ void fetch(const WgmmaProduct &p, 
         tma_load(to, &m.pixels, ring.full, c, 0, work.row, 0);
       else
         tma_load_pixels(to, &m.pixels, ring.full, c, x, y, at.n, tx, ty);
-      if ((c += DEPTH) >= channels) {
+      if ((c += Tile::DEPTH) >= channels) {
         c = first_c, tap += tap_step;
         if (++tx == taps_x) tx = 0, ty++, tap = tap_row += row_step;
       }
@@ -72,30 +72,32 @@ template <class Tile, bool PIXELS> __device__ void fetch(const WgmmaProduct &p, 
 template <class Tile> struct WgmmaSum { float part[Tile::DOWN][Tile::COLUMNS / 2]; };
 
 // One stage: a's 64 rows begin at row 64 · DOWN · warpgroup.
-template <class T, class Tile>
+template <class Tile>
 __device__ __forceinline__ void multiply(WgmmaSum<Tile> &sum, uint32_t stage, int warpgroup, bool accumulate) {
   uint64_t a = tile_descriptor(stage + warpgroup * Tile::DOWN * WGMMA_ROWS * SWIZZLE_ROW);
-  uint64_t b = tile_descriptor(stage + Tile::A_BYTES, Tile::BACKWARD ? Tile::CHUNK : 0);
-  constexpr int A_STEP = WGMMA_TERMS * sizeof(T), B_STEP = Tile::BACKWARD ? WGMMA_TERMS * SWIZZLE_ROW : A_STEP; // bytes
+  uint64_t b = tile_descriptor(stage + Tile::A_BYTES, Tile::BY_TERM ? Tile::CHUNK : 0);
+  constexpr int A_STEP = Tile::TERMS * sizeof(typename Tile::T); // bytes
+  constexpr int B_STEP = Tile::BY_TERM ? Tile::TERMS * SWIZZLE_ROW : A_STEP;
 #pragma unroll
-  for (int i = 0; i < DEPTH / WGMMA_TERMS; i++)
+  for (int i = 0; i < Tile::DEPTH / Tile::TERMS; i++)
 #pragma unroll
     for (int j = 0; j < Tile::DOWN; j++)
-      wgmma<T, Tile::COLUMNS, Tile::BACKWARD>(sum.part[j], a + ((j * WGMMA_ROWS * SWIZZLE_ROW + i * A_STEP) >> 4),
-                                              b + (i * B_STEP >> 4), accumulate || i > 0);
+      wgmma<typename Tile::T, Tile::COLUMNS, Tile::BY_TERM>(sum.part[j],
+                                                            a + ((j * WGMMA_ROWS * SWIZZLE_ROW + i * A_STEP) >> 4),
+                                                            b + (i * B_STEP >> 4), accumulate || i > 0);
   wgmma_commit();
 }
 
 // Adds up a tile's stages; what is done `meanwhile` costs no time. A stage is free again when the products after its own
 // have been issued and its own are done; `release` is a thread's address of the barrier of the first stage in the block
 // that it tells, 0: it tells none.
-template <class T, class Tile, class F>
+template <class Tile, class F>
 __device__ __forceinline__ void accumulate(WgmmaSum<Tile> &sum, Ring<Tile::STAGES> &ring, uint32_t stages, int steps,
                                            int warpgroup, uint32_t release, F meanwhile) {
   auto step = [&](int i) {
     ring.wait_full();
     wgmma_fence();
-    multiply<T, Tile>(sum, stages + ring.stage * Tile::STAGE, warpgroup, i > 0);
+    multiply<Tile>(sum, stages + ring.stage * Tile::STAGE, warpgroup, i > 0);
   };
   step(0);
   meanwhile();
@@ -122,23 +124,31 @@ __device__ __forceinline__ RowPlace find_row(const Part &p, int row) {
 }
 
 // A warp's sixteen rows from `row` on leave.
-template <class T, class Tile>
+template <class Tile>
 __device__ __forceinline__ void store_tile(const MappedPart &m, float (&v)[Tile::COLUMNS / 2], const RowPlace &place,
                                            int row, int column, const float *bias, uint32_t box) {
   const Gather &g = m.part.gather;
-  store_rows(m.part.out, v, place, column, bias, Box<T, Tile::COLUMNS>{box}, [&](int c, uint32_t from) {
-    Position at = position_of(g, row);
-    if (m.part.dense)
-      tma_store(&m.result, from, c, 0, row, 0);
-    else
-      tma_store_pixels(&m.result, from, c, at.j, at.i, at.n);
-  });
+#pragma unroll
+  for (int i = 0; i < Tile::PIECES; i++, column += Tile::PIECE) {
+    if (i > 0) {
+      if (column >= m.part.out.t.ldc) break;
+      boxes_wait();
+    }
+    store_rows(m.part.out, v + i * Tile::PIECE / 2, place, column, bias + i * Tile::PIECE,
+               Box<typename Tile::T, Tile::PIECE>{box}, [&](int c, uint32_t from) {
+                 Position at = position_of(g, row);
+                 if (m.part.dense)
+                   tma_store(&m.result, from, c, 0, row, 0);
+                 else
+                   tma_store_pixels(&m.result, from, c, at.j, at.i, at.n);
+               });
+  }
 }
 
 // ---- kernel -----------------------------------------------------------------------------------------------------------
 
 // What a warpgroup that multiplies does with its tiles.
-template <class T, class Tile>
+template <class Tile>
 __device__ __forceinline__ void consume(const WgmmaProduct &p, Schedule<Tile> &s, uint32_t stages, int warpgroup) {
   Ring<Tile::STAGES> ring(s.ring);
   int thread = threadIdx.x % WARPGROUP, warp = uniform(thread / 32);
@@ -152,27 +162,27 @@ __device__ __forceinline__ void consume(const WgmmaProduct &p, Schedule<Tile> &s
     Work work;
     RowPlace place[Tile::DOWN];
     WgmmaSum<Tile> sum;
-    accumulate<T, Tile>(sum, ring, stages, s.stages[i], warpgroup, release, [&] {
+    accumulate<Tile>(sum, ring, stages, s.stages[i], warpgroup, release, [&] {
       work = find_work(p, s, tile, i, rank);
       work.row += warpgroup * Tile::DOWN * WGMMA_ROWS + warp * WARP_ROWS;
       load_bias<Tile::COLUMNS>(part.out, work.column, bias);
 #pragma unroll
       for (int j = 0; j < Tile::DOWN; j++) {
         place[j] = find_row(part, work.row + j * WGMMA_ROWS);
-        prefetch_row<T, Tile::COLUMNS>(part.out, place[j], work.column);
+        prefetch_row<typename Tile::T, Tile::COLUMNS>(part.out, place[j], work.column);
       }
       boxes_wait();
       warpgroup_sync(warpgroup); // the bias is there, and the buffer for the next one free
     });
 #pragma unroll
     for (int j = 0; j < Tile::DOWN; j++)
-      store_tile<T, Tile>(p.of[i], sum.part[j], place[j], work.row + j * WGMMA_ROWS, work.column, bias,
-                          boxes + j * Tile::BOX);
+      store_tile<Tile>(p.of[i], sum.part[j], place[j], work.row + j * WGMMA_ROWS, work.column, bias,
+                       boxes + j * Tile::BOX);
   }
   bulk_wait();
 }
 
-template <class T, class Tile>
+template <class Tile>
 __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_constant__ WgmmaProduct p) {
   if constexpr (HAS_WGMMA) {
     __shared__ Schedule<Tile> s;
@@ -201,7 +211,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       __syncwarp();
     } else {
       registers_take<MULTIPLY_REGISTERS>();
-      consume<T, Tile>(p, s, stages, warpgroup);
+      consume<Tile>(p, s, stages, warpgroup);
     }
     if constexpr (Tile::CLUSTER > 1) cluster_sync(); // the others' arrivals at this block's barriers are over
   }
@@ -209,29 +219,29 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
 
 // ---- launchers --------------------------------------------------------------------------------------------------------
 
-template <class T, class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, const Tensor *w) {
+template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, const Tensor *w) {
   p.across = blocks_for(p.of[0].part.out.t.ldc, Tile::COLUMNS);
   int band = MIN(p.across, BAND);
   while (p.across % band) band--;
   p.band = divider(band);
   p.filter_width = w->w;
   p.filter = map_boxes(w->data, w->dtype, {(size_t)w->ldc, (size_t)w->h * w->w, (size_t)w->n, 1},
-                       {DEPTH, 1, Tile::BACKWARD ? DEPTH : Tile::COLUMNS / Tile::CLUSTER, 1});
+                       {Tile::DEPTH, 1, Tile::BY_TERM ? Tile::DEPTH : Tile::COLUMNS / Tile::CLUSTER, 1});
   int tiles = 0;
   for (int i = 0; i < p.parts; i++) {
     MappedPart &m = p.of[i];
     const Tensor *in = &m.part.gather.in;
-    m.pixels =
-        m.dense ? map_boxes(in->data, in->dtype, {(size_t)in->ldc, 1, tensor_pixels(in), 1}, {DEPTH, 1, Tile::ROWS, 1})
-                : map_pixels(m.part.gather, Tile::ROWS);
+    m.pixels = m.dense ? map_boxes(in->data, in->dtype, {(size_t)in->ldc, 1, tensor_pixels(in), 1},
+                                   {Tile::DEPTH, 1, Tile::ROWS, 1})
+                       : map_pixels(m.part.gather, Tile::ROWS);
     const Tensor *t = &m.part.out.t;
-    constexpr int ACROSS = Box<T, Tile::COLUMNS>::ACROSS;
-    m.result = m.part.dense
-                   ? map_boxes(t->data, t->dtype, {(size_t)t->ldc, 1, tensor_pixels(t), 1}, {ACROSS, 1, WARP_ROWS, 1})
-                   : map_result(t, &m.part.gather.walk, ACROSS, WARP_ROWS);
+    constexpr int ACROSS = Box<typename Tile::T, Tile::PIECE>::ACROSS;
+    m.result = m.part.dense ? map_boxes(t->data, t->dtype, {(size_t)t->ldc, 1, tensor_pixels(t), 1},
+                                        {ACROSS, 1, WARP_ROWS, 1}, MAP_RESULT)
+                            : map_result(t, &m.part.gather.walk, ACROSS, WARP_ROWS);
     tiles += blocks_for(gather_capacity(m.part.gather), Tile::ROWS * Tile::CLUSTER) * p.across;
   }
-  auto kernel = wgmma_kernel<T, Tile>;
+  auto kernel = wgmma_kernel<Tile>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
   cudaLaunchAttribute cluster = {};
   cluster.id = cudaLaunchAttributeClusterDimension;
@@ -248,15 +258,17 @@ template <class T, class Tile> static void launch_tiles(Device *dev, WgmmaProduc
 
 // Cycles of a launch by tiles of this shape: as many rounds of blocks as there are, each of stages that are bound by the
 // tensor cores or by what L2 delivers, and an end, which is longer than that of two tiles of half the width. Blocks of a
-// cluster wait for each other. The constants are fitted to an H200's times of the network's convolutions with every shape.
+// cluster wait for each other. The constants are fitted to an H200's times of the network's convolutions with every shape,
+// in 16 bits. Floats have half as many terms in a stage, which takes as long, and twice as many bytes in a result.
 static double cost_of(const Device *dev, const WgmmaProduct &p, int rows, int columns, int cluster) {
+  int bytes = (int)dtype_size(p.of[0].part.gather.in.dtype), depth = SWIZZLE_ROW / bytes;
   double across = blocks_for(p.of[0].part.out.t.ldc, columns), tiles = 0, cycles = 0;
   for (int i = 0; i < p.parts; i++) {
     const Gather &g = p.of[i].part.gather;
     double down = blocks_for(gather_capacity(g), rows * cluster) * cluster;
-    double stages = MAX(walk_taps(&g.walk), 1) * blocks_for(g.in.ldc, DEPTH);
-    double multiply = rows * columns * DEPTH / 2048.0, load = (rows + columns / cluster) * SWIZZLE_ROW / 60.0;
-    double end = rows * columns * 0.3 + (columns > 128 ? 300 : 0) + (cluster > 1 ? 2500 : 0);
+    double stages = MAX(walk_taps(&g.walk), 1) * blocks_for(g.in.ldc, depth);
+    double multiply = rows * columns / 32.0, load = (rows + columns / cluster) * SWIZZLE_ROW / 60.0;
+    double end = rows * columns * 0.15 * bytes + (columns > 128 ? 300 : 0) + (cluster > 1 ? 2500 : 0);
     tiles += down * across;
     cycles += down * across * (stages * MAX(multiply, load) + end);
   }
@@ -270,15 +282,12 @@ struct Choice {
   Launch *launch;
 };
 
-template <class T, bool BACKWARD> static void launch(Device *dev, WgmmaProduct &p, const Tensor *w) {
+template <class T, bool BY_TERM> static void launch(Device *dev, WgmmaProduct &p, const Tensor *w) {
+  constexpr int NARROW = BY_TERM ? 64 : 8 * sizeof(T); // forward: the outputs of the RPN
 #define CHOICE(rows, columns, cluster)                                                                                 \
-  { rows, columns, cluster, launch_tiles<T, WgmmaTile<rows, columns, cluster, BACKWARD>> }
+  { rows, columns, cluster, launch_tiles<WgmmaTile<T, rows, columns, cluster, BY_TERM>> }
   static const Choice choices[] = {
-      CHOICE(128, 256, 1),
-      CHOICE(128, 128, 2),
-      CHOICE(128, 128, 1),
-      CHOICE(128, 64, 1),
-      CHOICE(256, BACKWARD ? 64 : 16, 1), // 16: the outputs of the RPN
+      CHOICE(128, 256, 1), CHOICE(128, 128, 2), CHOICE(128, 128, 1), CHOICE(128, 64, 1), CHOICE(256, NARROW, 1),
   };
 #undef CHOICE
   const Choice *best = choices;
@@ -290,6 +299,43 @@ template <class T, bool BACKWARD> static void launch(Device *dev, WgmmaProduct &
   best->launch(dev, p, w);
 }
 
+// ---- filters for TF32 ---------------------------------------------------------------------------------------------------
+
+enum { TURN = 32, TURN_ROWS = 8 }; // a block of threads turns TURN × TURN elements over
+
+// [filters, taps, channels] -> [channels, taps, filters], zeros in filters' padding lanes: wgmma reads floats only with
+// their terms side by side.
+__global__ void turn_filters_kernel(const Tensor w, const Tensor to) {
+  __shared__ float tile[TURN][TURN + 1];
+  int filter0 = blockIdx.x * TURN, channel0 = blockIdx.y * TURN, taps = w.h * w.w;
+  const float *from = (const float *)w.data;
+  for (int i = threadIdx.y; i < TURN; i += TURN_ROWS) {
+    int filter = filter0 + i, channel = channel0 + threadIdx.x;
+    bool inside = filter < w.n && channel < w.ldc;
+    tile[i][threadIdx.x] = inside ? from[((size_t)filter * taps + blockIdx.z) * w.ldc + channel] : 0.f;
+  }
+  __syncthreads();
+  for (int i = threadIdx.y; i < TURN; i += TURN_ROWS) {
+    int channel = channel0 + i, filter = filter0 + threadIdx.x;
+    if (channel < to.n && filter < to.ldc)
+      ((float *)to.data)[((size_t)channel * taps + blockIdx.z) * to.ldc + filter] = tile[threadIdx.x][i];
+  }
+}
+
+// Filters whose outputs are the inputs of `w`, in scratch; no data while scratch is measured.
+static Tensor turn_filters(Device *dev, const Tensor *w) {
+  Tensor t = *w;
+  t.n = w->ldc, t.c = w->n, t.ldc = channel_pitch(w->n);
+  t.data = device_scratch(dev, tensor_bytes(&t));
+  if (!t.data) return t;
+  dim3 blocks(blocks_for(t.ldc, TURN), blocks_for(t.n, TURN), w->h * w->w), threads(TURN, TURN_ROWS);
+  turn_filters_kernel<<<blocks, threads, 0, stream_of(dev)>>>(*w, t);
+  LAUNCH_CHECK();
+  return t;
+}
+
+// ---- the op -------------------------------------------------------------------------------------------------------------
+
 static bool is_dense(const Gather &g) {
   const Axis *axes[] = {&g.walk.y, &g.walk.x};
   const int sizes[] = {g.in.h, g.in.w};
@@ -300,15 +346,19 @@ static bool is_dense(const Gather &g) {
 
 template <bool BACKWARD>
 static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out) {
+  Tensor bank = *w; // the filters as the kernel reads them
+  if (BACKWARD && w->dtype == F32) bank = turn_filters(dev, w);
   if (dev->measuring) return;
-  if (!BACKWARD && stem_fits(conv, pairs, in, w)) return stem_forward(dev, conv, in, w, out);
+  if (!BACKWARD && w->dtype != F32 && stem_fits(conv, pairs, in, w)) return stem_forward(dev, conv, in, w, out);
   WgmmaProduct p = {};
   auto flush = [&] {
     if (!p.parts) return;
-    if (w->dtype == BF16)
-      launch<__nv_bfloat16, BACKWARD>(dev, p, w);
+    if (w->dtype == F32)
+      launch<float, false>(dev, p, &bank);
+    else if (w->dtype == BF16)
+      launch<__nv_bfloat16, BACKWARD>(dev, p, &bank);
     else
-      launch<__half, BACKWARD>(dev, p, w);
+      launch<__half, BACKWARD>(dev, p, &bank);
     p.parts = 0;
   };
   for_each_part(conv, pairs, in, w, out, BACKWARD, [&](const Part &part) {
@@ -321,12 +371,14 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
 }
 
 // Corners of walks lie within 128 pixels, strides up to 8: what TMA's maps can say. Both follow from the filter's size.
+// Floats only as TF32, which has to be asked for. A tap's channels would leave most of a stage of floats, or of a panel of
+// the gradient, empty where they are few.
 static bool supports(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   int major;
   CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, dev->index));
-  bool small = MAX(w->h, w->w) + 2 * conv->pad + conv->stride <= 100 && conv->stride <= 8;
-  bool thin = op == CONV_WGRAD && w->ldc < 32 && w->h * w->w > 1; // a tap's channels would leave most of a panel empty
-  return major == 9 && (in->dtype == BF16 || in->dtype == F16) && small && !thin;
+  bool small = MAX(w->h, w->w) + 2 * conv->pad + conv->stride <= 100 && conv->stride <= 8, wgrad = op == CONV_WGRAD;
+  bool floats = in->dtype == F32, thin = (wgrad ? w->ldc : in->ldc) < 32 && w->h * w->w > 1 && (wgrad || floats);
+  return major == 9 && small && !thin && (floats ? dev->tf32 && !wgrad : in->dtype == BF16 || in->dtype == F16);
 }
 
 extern "C" const Rung rung_wgmma = {"wgmma", supports, compute<false>, compute<true>, wgmma_wgrad, true};

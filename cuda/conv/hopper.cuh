@@ -97,6 +97,11 @@ template <int STAGES> struct Ring {
 __device__ __forceinline__ void store_shared(uint32_t to, float a, float b) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(a), "f"(b) : "memory");
 }
+__device__ __forceinline__ float2 load_shared(uint32_t from) {
+  float2 v;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(from) : "memory");
+  return v;
+}
 template <class T> __device__ __forceinline__ void store_shared_zero(uint32_t to) {
   if constexpr (sizeof(T) == 2)
     asm volatile("st.shared.b16 [%0], %1;" ::"r"(to), "h"((uint16_t)0) : "memory");
@@ -229,13 +234,18 @@ template <class Function> static Function *driver_function(const char *name) {
   if (result != cudaDriverEntryPointSuccess) die(EXIT_RUN, "the driver lacks %s: update it to CUDA 12 or later", name);
   return (Function *)found;
 }
-static inline CUtensorMapDataType map_type(DType t) {
-  CHECK(t == BF16 || t == F16);
+// What is done with a map. TMA rounds floats that are to be multiplied to TF32, to nearest and ties to even; wgmma itself
+// would cut their last 13 bits off.
+enum MapUse { MAP_OPERAND, MAP_RESULT };
+static inline CUtensorMapDataType map_type(DType t, MapUse use) {
+  CHECK(t == BF16 || t == F16 || t == F32);
+  if (t == F32) return use == MAP_OPERAND ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
   return t == BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 }
 
 // data [n, z, y, x], sizes given from x on, of which a box is `box`. Its x extent is a swizzled row of 32 or 128 bytes.
-static inline CUtensorMap map_boxes(const void *data, DType dtype, const size_t (&size)[4], const int (&box)[4]) {
+static inline CUtensorMap map_boxes(const void *data, DType dtype, const size_t (&size)[4], const int (&box)[4],
+                                    MapUse use = MAP_OPERAND) {
   static auto *const encode = driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   cuuint64_t sizes[4], stride[4];
   cuuint32_t boxes[4], step[4];
@@ -245,7 +255,7 @@ static inline CUtensorMap map_boxes(const void *data, DType dtype, const size_t 
   }
   bool narrow = box[0] * dtype_size(dtype) == 32;
   CUtensorMap map;
-  CHECK(!encode(&map, map_type(dtype), 4, (void *)data, sizes, stride, boxes, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+  CHECK(!encode(&map, map_type(dtype, use), 4, (void *)data, sizes, stride, boxes, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
                 narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return map;
@@ -264,7 +274,7 @@ struct PixelMap {
   size_t size[4], stride[3]; // stride: bytes to the next pixel, row, image
   int lower[2], upper[2], step[2];
 };
-static inline CUtensorMap map_pixel_rows(const PixelMap &m, int channels, int pixels) {
+static inline CUtensorMap map_pixel_rows(const PixelMap &m, int channels, int pixels, MapUse use) {
   static auto *const encode = driver_function<decltype(cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
   cuuint64_t size[4], stride[3];
   for (int i = 0; i < 4; i++) size[i] = m.size[i];
@@ -272,7 +282,7 @@ static inline CUtensorMap map_pixel_rows(const PixelMap &m, int channels, int pi
   cuuint32_t step[] = {1, (cuuint32_t)m.step[0], (cuuint32_t)m.step[1], 1};
   bool narrow = channels * dtype_size(m.dtype) == 32;
   CUtensorMap map;
-  CHECK(!encode(&map, map_type(m.dtype), 4, (void *)m.data, size, stride, m.lower, m.upper, channels, pixels, step,
+  CHECK(!encode(&map, map_type(m.dtype, use), 4, (void *)m.data, size, stride, m.lower, m.upper, channels, pixels, step,
                 CU_TENSOR_MAP_INTERLEAVE_NONE, narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B,
                 CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return map;
@@ -289,7 +299,7 @@ static inline CUtensorMap map_pixels(const Gather &g, int pixels) {
                          {walk_lower(x), walk_lower(y)},
                          {walk_upper(x, t->w), walk_upper(y, t->h)},
                          {x->in_step, y->in_step}},
-                        SWIZZLE_ROW / dtype_size(t->dtype), pixels);
+                        SWIZZLE_ROW / dtype_size(t->dtype), pixels, MAP_OPERAND);
 }
 // The pixels of the result that its positions are.
 static inline CUtensorMap map_result(const Tensor *t, const Walk *walk, int channels, int pixels) {
@@ -302,5 +312,5 @@ static inline CUtensorMap map_result(const Tensor *t, const Walk *walk, int chan
                          {0, 0},
                          {0, 0},
                          {1, 1}},
-                        channels, pixels);
+                        channels, pixels, MAP_RESULT);
 }

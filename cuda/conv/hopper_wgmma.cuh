@@ -33,42 +33,48 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]),          \
       "+f"(d[i + 7])
 #define WGMMA_D32(i) WGMMA_D8(i), WGMMA_D8(i + 8), WGMMA_D8(i + 16), WGMMA_D8(i + 24)
-// The operands after the result's are numbers a, b, add, a_term, b_term.
-#define WGMMA_ASM(shape, type, registers, a, b, add, a_term, b_term, ...)                                              \
+// The operands after the result's are numbers a, b, add, a_term, b_term; `turned`: the last two in text.
+#define WGMMA_ASM(shape, type, registers, a, b, add, turned, ...)                                                      \
   asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %" #add ", 0;\n"                                                  \
                "wgmma.mma_async.sync.aligned." shape ".f32." type "." type " {" registers "}, %" #a ", %" #b           \
-               ", add, 1, 1, %" #a_term ", %" #b_term ";\n}"                                                           \
+               ", add, 1, 1" turned ";\n}"                                                                             \
                : __VA_ARGS__                                                                                           \
                : "l"(a_tile), "l"(b_tile), "r"((int)accumulate), "n"(A_BY_TERM), "n"(B_BY_TERM))
 #define WGMMA_TYPES(shape, registers, a, b, add, a_term, b_term, ...)                                                  \
-  if constexpr (std::is_same_v<T, __half>)                                                                             \
-    WGMMA_ASM(shape, "f16", registers, a, b, add, a_term, b_term, __VA_ARGS__);                                        \
+  if constexpr (std::is_same_v<T, float>)                                                                              \
+    WGMMA_ASM(shape "k8", "tf32", registers, a, b, add, "", __VA_ARGS__);                                              \
+  else if constexpr (std::is_same_v<T, __half>)                                                                        \
+    WGMMA_ASM(shape "k16", "f16", registers, a, b, add, ", %" #a_term ", %" #b_term, __VA_ARGS__);                     \
   else                                                                                                                 \
-    WGMMA_ASM(shape, "bf16", registers, a, b, add, a_term, b_term, __VA_ARGS__)
+    WGMMA_ASM(shape "k16", "bf16", registers, a, b, add, ", %" #a_term ", %" #b_term, __VA_ARGS__)
 
 // d [64, N] = a [64, 16 terms] · b + (accumulate ? d : 0), by a warpgroup. Of d, a thread has rows r and r + 8,
 // r = 16 · warp + lane / 4, and of every eight columns 2 · (lane % 4) and the next: d[4j …] = (r, r), (r + 8, r + 8) of
-// columns 8j …. b is [N, 16 terms], or [16 terms, N] if B_BY_TERM; a likewise.
+// columns 8j …. b is [N, 16 terms], or [16 terms, N] if B_BY_TERM; a likewise. Floats are taken as TF32, 8 terms of them,
+// and never by term.
 template <class T, int N, bool B_BY_TERM, bool A_BY_TERM = false>
 __device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a_tile, uint64_t b_tile, bool accumulate) {
-  static_assert(N == 8 || N == 16 || N == 64 || N == 128 || N == 192 || N == 256);
+  static_assert(!std::is_same_v<T, float> || !(A_BY_TERM || B_BY_TERM));
+  static_assert(N == 8 || N == 16 || N == 32 || N == 64 || N == 128 || N == 192 || N == 256);
   if constexpr (N == 8) {
-    WGMMA_TYPES("m64n8k16", "%0, %1, %2, %3", 4, 5, 6, 7, 8, WGMMA_D4(0));
+    WGMMA_TYPES("m64n8", "%0, %1, %2, %3", 4, 5, 6, 7, 8, WGMMA_D4(0));
   } else if constexpr (N == 16) {
-    WGMMA_TYPES("m64n16k16", "%0, %1, %2, %3, %4, %5, %6, %7", 8, 9, 10, 11, 12, WGMMA_D8(0));
+    WGMMA_TYPES("m64n16", "%0, %1, %2, %3, %4, %5, %6, %7", 8, 9, 10, 11, 12, WGMMA_D8(0));
+  } else if constexpr (N == 32) {
+    WGMMA_TYPES("m64n32", WGMMA_R10() "%10, %11, %12, %13, %14, %15", 16, 17, 18, 19, 20, WGMMA_D8(0), WGMMA_D8(8));
   } else if constexpr (N == 64) {
-    WGMMA_TYPES("m64n64k16", WGMMA_R10() WGMMA_R10(1) WGMMA_R10(2) "%30, %31", 32, 33, 34, 35, 36, WGMMA_D32(0));
+    WGMMA_TYPES("m64n64", WGMMA_R10() WGMMA_R10(1) WGMMA_R10(2) "%30, %31", 32, 33, 34, 35, 36, WGMMA_D32(0));
   } else if constexpr (N == 128) {
-    WGMMA_TYPES("m64n128k16",
+    WGMMA_TYPES("m64n128",
                 WGMMA_R10() WGMMA_R10(1) WGMMA_R10(2) WGMMA_R10(3) WGMMA_R10(4) WGMMA_R10(5) "%60, %61, %62, %63", 64,
                 65, 66, 67, 68, WGMMA_D32(0), WGMMA_D32(32));
   } else if constexpr (N == 192) {
-    WGMMA_TYPES("m64n192k16",
+    WGMMA_TYPES("m64n192",
                 WGMMA_R10() WGMMA_R10(1) WGMMA_R10(2) WGMMA_R10(3) WGMMA_R10(4) WGMMA_R10(5) WGMMA_R10(6) WGMMA_R10(7)
                     WGMMA_R10(8) "%90, %91, %92, %93, %94, %95",
                 96, 97, 98, 99, 100, WGMMA_D32(0), WGMMA_D32(32), WGMMA_D32(64));
   } else {
-    WGMMA_TYPES("m64n256k16",
+    WGMMA_TYPES("m64n256",
                 WGMMA_R10() WGMMA_R10(1) WGMMA_R10(2) WGMMA_R10(3) WGMMA_R10(4) WGMMA_R10(5) WGMMA_R10(6) WGMMA_R10(7)
                     WGMMA_R10(8) WGMMA_R10(9) WGMMA_R10(10)
                         WGMMA_R10(11) "%120, %121, %122, %123, %124, %125, %126, %127",

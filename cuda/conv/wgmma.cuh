@@ -8,7 +8,7 @@ enum {
   FETCH_REGISTERS = 40, // of a thread; three warpgroups share 168 each
   MULTIPLY_REGISTERS = 232,
   WGMMA_ROWS = 64,  // of one wgmma
-  WGMMA_TERMS = 16, // that it adds up
+  WGMMA_TERMS = 16, // that it adds up, of 16 bits
   WARP_ROWS = 16,   // a warp's share of them
 };
 
@@ -84,12 +84,13 @@ template <class T> __device__ __forceinline__ float2 unpack(uint32_t bits) {
   return make_float2(to_float(pair[0]), to_float(pair[1]));
 }
 
-// A warp's sixteen rows of COLUMNS columns in 16 bits, in shared memory of its own, as TMA knows boxes: swizzled rows of 64
-// columns (or fewer), one after the other. A thread has v[4j …] = (row r, r, r + 8, r + 8) of columns 8j + 2 · (lane % 4)
-// and the next, r = lane / 4, as wgmma leaves it, until stmatrix puts it there; ldmatrix is the way back. Boxes leave as
-// they are, and the warp does not wait for them.
+// A warp's sixteen rows of COLUMNS columns in shared memory of its own, as TMA knows boxes: swizzled rows of 128 bytes (or
+// fewer), one after the other. A thread has v[4j …] = (row r, r, r + 8, r + 8) of columns 8j + 2 · (lane % 4) and the next,
+// r = lane / 4, as wgmma leaves it, until stmatrix puts it there; ldmatrix is the way back. They move 16 bits: pairs of
+// floats go one by one. Boxes leave as they are, and the warp does not wait for them.
 template <class T, int COLUMNS> struct Box {
-  static constexpr int ACROSS = COLUMNS < 64 ? COLUMNS : 64, ROW = ACROSS * sizeof(T); // of one that leaves
+  static constexpr int MOST = SWIZZLE_ROW / sizeof(T);
+  static constexpr int ACROSS = COLUMNS < MOST ? COLUMNS : MOST, ROW = ACROSS * sizeof(T); // of one that leaves
   static constexpr int PIECE = WARP_ROWS * ROW, BYTES = COLUMNS / ACROSS * PIECE;
   static constexpr int CHUNK = 16 / sizeof(T); // columns that stay together
   static_assert(COLUMNS % ACROSS == 0 && (ROW == 32 || ROW == SWIZZLE_ROW));
@@ -105,6 +106,11 @@ template <class T, int COLUMNS> struct Box {
   __device__ __forceinline__ uint32_t matrix_row(int q) const {
     int lane = threadIdx.x % 32;
     return (place(lane % 16, lane / 16) ^ q * 32 % ROW) + q * 32 / ROW * PIECE;
+  }
+  // For floats, v[4j] and the next; eight rows on, v[4j + 2] and the next.
+  __device__ __forceinline__ uint32_t pair(int j) const {
+    int lane = threadIdx.x % 32;
+    return (place(lane / 4, lane % 4 / 2) + lane % 2 * 8 ^ j * 32 % ROW) + j * 32 / ROW * PIECE;
   }
 
   // Fetches elements of a tensor at the pixel of each lane's row, zeros where there is none.
@@ -125,14 +131,22 @@ template <class T, int COLUMNS> struct Box {
   }
   // f(v, element) for what was fetched.
   template <class F> __device__ __forceinline__ void combine(float *v, F f) const {
+    if constexpr (sizeof(T) == 4) {
 #pragma unroll
-    for (int q = 0; q < COLUMNS / 16; q++) {
-      uint32_t m[4];
-      load_matrices(m, matrix_row(q));
+      for (int i = 0; i < COLUMNS / 4; i++) {
+        float2 two = load_shared(pair(i / 2) + i % 2 * 8 * ROW);
+        f(v[2 * i], two.x), f(v[2 * i + 1], two.y);
+      }
+    } else {
 #pragma unroll
-      for (int i = 0; i < 4; i++) { // rows r and r + 8 of eight columns, then of the next eight
-        float2 pair = unpack<T>(m[i]);
-        f(v[8 * q + 2 * i], pair.x), f(v[8 * q + 2 * i + 1], pair.y);
+      for (int q = 0; q < COLUMNS / 16; q++) {
+        uint32_t m[4];
+        load_matrices(m, matrix_row(q));
+#pragma unroll
+        for (int i = 0; i < 4; i++) { // rows r and r + 8 of eight columns, then of the next eight
+          float2 two = unpack<T>(m[i]);
+          f(v[8 * q + 2 * i], two.x), f(v[8 * q + 2 * i + 1], two.y);
+        }
       }
     }
     __syncwarp();
@@ -148,12 +162,17 @@ template <class T, int COLUMNS> struct Box {
 
   // The first `valid` of `columns`, zeros after them. leave(c, from): one thread orders the copy of columns c0 + c …
   template <class F> __device__ __forceinline__ void store(const float *v, int valid, int columns, F leave) const {
+    if constexpr (sizeof(T) == 4) {
 #pragma unroll
-    for (int q = 0; q < COLUMNS / 16; q++) {
-      uint32_t m[4];
+      for (int i = 0; i < COLUMNS / 4; i++) store_shared(pair(i / 2) + i % 2 * 8 * ROW, v[2 * i], v[2 * i + 1]);
+    } else {
 #pragma unroll
-      for (int i = 0; i < 4; i++) m[i] = pack<T>(v[8 * q + 2 * i], v[8 * q + 2 * i + 1]);
-      store_matrices(matrix_row(q), m);
+      for (int q = 0; q < COLUMNS / 16; q++) {
+        uint32_t m[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) m[i] = pack<T>(v[8 * q + 2 * i], v[8 * q + 2 * i + 1]);
+        store_matrices(matrix_row(q), m);
+      }
     }
     if (valid < columns && valid < COLUMNS) clear(valid, columns);
     shared_write_fence();
@@ -175,8 +194,8 @@ __device__ __forceinline__ void boxes_wait() {
 // t = keep · f(v + bias + addend + (accumulate ? t : 0)) for a warp's sixteen rows of COLUMNS columns from c0 on:
 // dest_store8 of common.cuh for values that stand differently. leave(c, from) orders the copy of columns c … of a box.
 template <class T, int COLUMNS, class F>
-__device__ __forceinline__ void store_rows(const DestArgs &d, float (&v)[COLUMNS / 2], const RowPlace &r, int c0,
-                                           const float *bias, const Box<T, COLUMNS> &box, F leave) {
+__device__ __forceinline__ void store_rows(const DestArgs &d, float *v, const RowPlace &r, int c0, const float *bias,
+                                           const Box<T, COLUMNS> &box, F leave) {
   enum { OLD = 4, MASK, SOURCES }; // the first are the addends
   int pair = 2 * (threadIdx.x % 4);
   if (d.bias)

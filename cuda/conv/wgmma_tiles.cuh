@@ -4,8 +4,7 @@
 
 enum {
   MAX_MAPPED = 6,
-  DEPTH = 64, // terms of a stage: one swizzled row of 16-bit elements
-  BAND = 8,   // tiles across that are neighbours in the order of tiles, at most
+  BAND = 8, // tiles across that are neighbours in the order of tiles, at most
 };
 
 // One of the products that a launch computes, and the maps of the pixels that it reads and writes.
@@ -24,20 +23,25 @@ struct WgmmaProduct {
 static_assert(sizeof(WgmmaProduct) <= 4096, "a kernel's arguments");
 
 // ROWS × COLUMNS of a result, by one block. CLUSTER blocks, one below the other, share the filter's tile, of which each
-// fetches a part for all. BACKWARD: the filter is read with its terms as rows, in columns of 64 channels.
-template <int ROWS_, int COLUMNS_, int CLUSTER_, bool BACKWARD_> struct WgmmaTile {
+// fetches a part for all. BY_TERM: the filter is read with its terms as rows, in columns of 64 channels. Results leave in
+// one piece, or in two where floats would leave too little room for stages.
+template <class T_, int ROWS_, int COLUMNS_, int CLUSTER_, bool BY_TERM_> struct WgmmaTile {
+  using T = T_;
   static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, CLUSTER = CLUSTER_;
-  static constexpr bool BACKWARD = BACKWARD_;
+  static constexpr bool BY_TERM = BY_TERM_;
+  static constexpr int DEPTH = SWIZZLE_ROW / sizeof(T);        // terms of a stage: one swizzled row
+  static constexpr int TERMS = WGMMA_TERMS * 2 / sizeof(T);    // of a wgmma
   static constexpr int DOWN = ROWS / (CONSUMERS * WGMMA_ROWS); // wgmmas of a warpgroup
-  static constexpr int CHUNK = DEPTH * SWIZZLE_ROW;            // backward: 64 channels of a stage's terms
+  static constexpr int CHUNK = DEPTH * SWIZZLE_ROW;            // by term: 64 channels of a stage's terms
   static constexpr int CHUNKS = (COLUMNS + 63) / 64;
-  static constexpr int A_BYTES = ROWS * SWIZZLE_ROW, B_BYTES = BACKWARD ? CHUNKS * CHUNK : COLUMNS * SWIZZLE_ROW;
-  static constexpr int STAGE = A_BYTES + B_BYTES, BOX = Box<__half, COLUMNS>::BYTES;
+  static constexpr int A_BYTES = ROWS * SWIZZLE_ROW, B_BYTES = BY_TERM ? CHUNKS * CHUNK : COLUMNS * SWIZZLE_ROW;
+  static constexpr int PIECES = sizeof(T) == 4 && COLUMNS == 256 ? 2 : 1, PIECE = COLUMNS / PIECES;
+  static constexpr int STAGE = A_BYTES + B_BYTES, BOX = Box<T, PIECE>::BYTES;
   static constexpr int BOXES = ROWS / WARP_ROWS * BOX;
   static constexpr int ALL_STAGES = (MAX_SHARED - SWIZZLE_ATOM - 5 * 1024 - BOXES) / STAGE; // 5 KB: the schedule
   static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + BOXES + SWIZZLE_ATOM;
   static_assert(STAGES >= 3 && DOWN >= 1 && ROWS <= 256 && B_BYTES % SWIZZLE_ATOM == 0);
-  static_assert(BACKWARD ? CHUNKS % CLUSTER == 0 : COLUMNS / CLUSTER % 8 == 0);
+  static_assert(BY_TERM ? sizeof(T) == 2 && CHUNKS % CLUSTER == 0 : COLUMNS / CLUSTER % 8 == 0);
 };
 
 // ---- the order of tiles -----------------------------------------------------------------------------------------------
@@ -55,9 +59,9 @@ struct Work {
 };
 
 // Stages of a sum: taps by blocks of channels. A part that no tap meets has one of zeros.
-__device__ __forceinline__ int stages_of(const Gather &g) {
+template <class Tile> __device__ __forceinline__ int stages_of(const Gather &g) {
   int taps = g.walk.y.taps * g.walk.x.taps;
-  return taps ? taps * ((g.in.ldc + DEPTH - 1) / DEPTH) : 1;
+  return taps ? taps * ((g.in.ldc + Tile::DEPTH - 1) / Tile::DEPTH) : 1;
 }
 
 // Past the device-side count of a part's rows there are no tiles. By a warp, a lane for each part: all of it is read for
@@ -68,7 +72,7 @@ template <class Tile> __device__ __forceinline__ void count_tiles(const WgmmaPro
     const Gather &g = p.of[lane].part.gather;
     int down = (gather_rows(g) + Tile::ROWS * Tile::CLUSTER - 1) / (Tile::ROWS * Tile::CLUSTER);
     s.down[lane] = down;
-    s.stages[lane] = stages_of(g);
+    s.stages[lane] = stages_of<Tile>(g);
     tiles = down * p.across;
   }
 #pragma unroll 1
