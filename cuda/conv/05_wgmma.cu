@@ -186,6 +186,10 @@ template <class Tile>
 __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_constant__ WgmmaProduct p) {
   if constexpr (HAS_WGMMA) {
     __shared__ Schedule<Tile> s;
+    // Maps before anything else, by a warp each: it takes longest until they are there.
+    int fetcher = (int)threadIdx.x - CONSUMERS * WARPGROUP;
+    if (fetcher == 0 || fetcher == 32 || fetcher == 64)
+      tma_prefetch_map(fetcher == 0 ? &p.of[0].pixels : fetcher == 32 ? &p.filter : &p.of[0].result);
     uint32_t stages = (kept_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
     int warpgroup = uniform(threadIdx.x / WARPGROUP), thread = threadIdx.x % WARPGROUP;
     // Each by a warp of its own: all of it is read for the first time.
@@ -199,9 +203,6 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       barrier_init_fence();
     }
     if (uniform(threadIdx.x / 32) == WARPGROUP / 32) count_tiles(p, s);
-    if (threadIdx.x == CONSUMERS * WARPGROUP) tma_prefetch_map(&p.of[0].pixels);
-    if (threadIdx.x == CONSUMERS * WARPGROUP + 32) tma_prefetch_map(&p.filter);
-    if (threadIdx.x == CONSUMERS * WARPGROUP + 64) tma_prefetch_map(&p.of[0].result);
     __syncthreads();
     if constexpr (Tile::CLUSTER > 1) cluster_meet();
     if (warpgroup == CONSUMERS) {
