@@ -101,7 +101,7 @@ __device__ void stem_multiply(const StemProduct &p, StemShared &s, uint32_t bank
                  [&](int c, uint32_t from) { tma_store(&p.result, from, c, x0, y, t.n); });
     }
   }
-  bulk_wait();
+  bulk_wait_read();
 }
 
 template <class T>

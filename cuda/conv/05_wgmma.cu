@@ -171,15 +171,15 @@ __device__ __forceinline__ void consume(const WgmmaProduct &p, Schedule<Tile> &s
         place[j] = find_row(part, work.row + j * WGMMA_ROWS);
         prefetch_row<typename Tile::T, Tile::COLUMNS>(part.out, place[j], work.column);
       }
-      boxes_wait();
       warpgroup_sync(warpgroup); // the bias is there, and the buffer for the next one free
     });
+    boxes_wait();
 #pragma unroll
     for (int j = 0; j < Tile::DOWN; j++)
       store_tile<Tile>(p.of[i], sum.part[j], place[j], work.row + j * WGMMA_ROWS, work.column, bias,
                        boxes + j * Tile::BOX);
   }
-  bulk_wait();
+  bulk_wait_read();
 }
 
 template <class Tile>

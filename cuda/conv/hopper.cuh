@@ -220,9 +220,8 @@ __device__ __forceinline__ void tma_store_pixels(const CUtensorMap *map, uint32_
       : "memory");
 }
 __device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Until this thread's copies no longer need their source; until they are complete.
+// Until this thread's copies no longer need their source. A kernel's end is that of their writing.
 __device__ __forceinline__ void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-__device__ __forceinline__ void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 // ---- tensor maps, on the host -----------------------------------------------------------------------------------------
 
