@@ -30,40 +30,67 @@ __device__ __forceinline__ void fetch_filter(const WgmmaProduct &p, uint32_t to,
     load(first * SWIZZLE_ROW, c, column + first);
 }
 
-// What one of two threads does for all stages of all tiles: it fetches pixels, or the filter.
-template <class Tile, bool PIXELS> __device__ void fetch(const WgmmaProduct &p, Schedule<Tile> &s, uint32_t stages) {
-  Ring<Tile::STAGES> ring(s.ring);
+// What a thread that fetches knows of a tile.
+struct Source {
+  const MappedPart *part;
+  int row, column, n, y, x; // its first row, and where that is
+  int channels, first_c, taps_x, tap, tap_step, row_step, stages;
+  bool dense;
+};
+template <class Tile>
+__device__ __forceinline__ Source find_source(const WgmmaProduct &p, const Order &counted, int tile) {
+  int part = part_of(p, counted, tile);
+  Work work = find_work<Tile>(p, counted, tile, part, Tile::CLUSTER > 1 ? cluster_rank() : 0);
+  const MappedPart &m = p.of[part];
+  const Gather &g = m.part.gather;
+  const Axis &gy = g.walk.y, &gx = g.walk.x;
+  Position at = position_of(g, work.row);
+  Source s = {&m, work.row, work.column, at.n, gy.in + gy.in_step * at.i, gx.in + gx.in_step * at.j};
+  s.taps_x = in_register(gx.taps), s.channels = in_register(g.in.ldc);
+  s.first_c = gy.taps * s.taps_x ? 0 : s.channels; // past: zeros
+  s.tap = in_register(gy.filter * p.filter_width + gx.filter);
+  s.tap_step = in_register(gx.filter_step), s.row_step = in_register(gy.filter_step * p.filter_width);
+  s.stages = p.stages[part], s.dense = in_register(m.dense);
+  return s;
+}
+
+// The barriers are there, in all blocks of the cluster.
+template <class Tile> __device__ __forceinline__ void meet() {
+  block_sync();
+  if constexpr (Tile::CLUSTER > 1) cluster_meet();
+}
+
+// What a warp does that fetches pixels, or the filter: its first thread asks for all stages of all tiles. What it has to
+// know of the first it finds out before the block meets.
+template <class Tile, bool SINGLE, bool PIXELS>
+__device__ __forceinline__ void fetch(const WgmmaProduct &p, Schedule<Tile> &schedule, uint32_t stages, int tiles) {
   int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER;
-  for (int tile = blockIdx.x / Tile::CLUSTER; tile < s.first[p.parts]; tile += step) {
-    int part = part_of(s, tile);
-    Work work = find_work(p, s, tile, part, rank);
-    const MappedPart &m = p.of[part];
-    const Gather &g = m.part.gather;
-    const Axis &gy = g.walk.y, &gx = g.walk.x;
-    Position at = position_of(g, work.row);
-    int y = gy.in + gy.in_step * at.i, x = gx.in + gx.in_step * at.j;
-    int taps_x = in_register(gx.taps), channels = in_register(g.in.ldc),
-        first_c = gy.taps * taps_x ? 0 : channels; // past: zeros
-    int tap_row = in_register(gy.filter * p.filter_width + gx.filter), tap = tap_row;
-    int tap_step = in_register(gx.filter_step), row_step = in_register(gy.filter_step * p.filter_width);
-    bool dense = in_register(m.dense);
-    int c = first_c, ty = 0, tx = 0;
-    for (int i = s.stages[part]; i > 0; i--) {
+  int tile = blockIdx.x / Tile::CLUSTER;
+  Source s = {};
+  if (tile < tiles) s = find_source<Tile>(p, schedule.order, tile);
+  meet<Tile>();
+  if (threadIdx.x % 32) return;
+  Ring<Tile::STAGES> ring(schedule.ring);
+  while (tile < tiles) {
+    int c = s.first_c, ty = 0, tx = 0, tap_row = s.tap;
+    for (int i = s.stages; i > 0; i--) {
       uint32_t to = stages + ring.stage * Tile::STAGE;
       ring.wait_empty();
       barrier_expect(ring.full, PIXELS ? Tile::A_BYTES : Tile::B_BYTES);
       if constexpr (!PIXELS)
-        fetch_filter<Tile>(p, to + Tile::A_BYTES, ring.full, c, tap, work.column, rank);
-      else if (dense)
-        tma_load(to, &m.pixels, ring.full, c, 0, work.row, 0);
+        fetch_filter<Tile>(p, to + Tile::A_BYTES, ring.full, c, s.tap, s.column, rank);
+      else if (s.dense)
+        tma_load(to, &s.part->pixels, ring.full, c, 0, s.row, 0);
       else
-        tma_load_pixels(to, &m.pixels, ring.full, c, x, y, at.n, tx, ty);
-      if ((c += Tile::DEPTH) >= channels) {
-        c = first_c, tap += tap_step;
-        if (++tx == taps_x) tx = 0, ty++, tap = tap_row += row_step;
+        tma_load_pixels(to, &s.part->pixels, ring.full, c, s.x, s.y, s.n, tx, ty);
+      if ((c += Tile::DEPTH) >= s.channels) {
+        c = s.first_c, s.tap += s.tap_step;
+        if (++tx == s.taps_x) tx = 0, ty++, s.tap = tap_row += s.row_step;
       }
       ring.advance();
     }
+    if (SINGLE) break;
+    if ((tile += step) < tiles) s = find_source<Tile>(p, schedule.order, tile);
   }
 }
 
@@ -88,10 +115,10 @@ __device__ __forceinline__ void multiply(WgmmaSum<Tile> &sum, uint32_t stage, in
   wgmma_commit();
 }
 
-// Adds up a tile's stages; what is done `meanwhile` costs no time. A stage is free again when the products after its own
-// have been issued and its own are done; `release` is a thread's address of the barrier of the first stage in the block
-// that it tells, 0: it tells none.
-template <class Tile, class F>
+// Adds up a tile's stages; what is done `meanwhile` costs no time: while the first products are computed or, EARLY, while
+// their operands are on their way. A stage is free again when the products after its own have been issued and its own are
+// done; `release` is a thread's address of the barrier of the first stage in the block that it tells, 0: it tells none.
+template <class Tile, bool EARLY, class F>
 __device__ __forceinline__ void accumulate(WgmmaSum<Tile> &sum, Ring<Tile::STAGES> &ring, uint32_t stages, int steps,
                                            int warpgroup, uint32_t release, F meanwhile) {
   auto step = [&](int i) {
@@ -99,8 +126,9 @@ __device__ __forceinline__ void accumulate(WgmmaSum<Tile> &sum, Ring<Tile::STAGE
     wgmma_fence();
     multiply<Tile>(sum, stages + ring.stage * Tile::STAGE, warpgroup, i > 0);
   };
+  if (EARLY) meanwhile();
   step(0);
-  meanwhile();
+  if (!EARLY) meanwhile();
   for (int i = 1; i < steps; i++) {
     int before = ring.stage;
     ring.advance();
@@ -148,22 +176,23 @@ __device__ __forceinline__ void store_tile(const MappedPart &m, float (&v)[Tile:
 // ---- kernel -----------------------------------------------------------------------------------------------------------
 
 // What a warpgroup that multiplies does with its tiles.
-template <class Tile>
-__device__ __forceinline__ void consume(const WgmmaProduct &p, Schedule<Tile> &s, uint32_t stages, int warpgroup) {
-  Ring<Tile::STAGES> ring(s.ring);
+template <class Tile, bool SINGLE>
+__device__ __forceinline__ void consume(const WgmmaProduct &p, Schedule<Tile> &schedule, uint32_t stages, int warpgroup,
+                                        int tiles) {
+  Ring<Tile::STAGES> ring(schedule.ring);
   int thread = threadIdx.x % WARPGROUP, warp = uniform(thread / 32);
   uint32_t boxes = stages + Tile::STAGES * Tile::STAGE + (warpgroup * 4 + warp) * Tile::DOWN * Tile::BOX;
   uint32_t release = thread < Tile::CLUSTER ? remote_address(ring.empty, thread) : 0;
   int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER, buffer = 0;
-  for (int tile = blockIdx.x / Tile::CLUSTER; tile < s.first[p.parts]; tile += step) {
-    int i = part_of(s, tile);
+  for (int tile = blockIdx.x / Tile::CLUSTER; tile < tiles; tile += step) {
+    int i = part_of(p, schedule.order, tile);
     const Part &part = p.of[i].part;
-    float *bias = s.bias[warpgroup][buffer ^= 1];
+    float *bias = schedule.bias[warpgroup][buffer ^= 1];
     Work work;
     RowPlace place[Tile::DOWN];
     WgmmaSum<Tile> sum;
-    accumulate<Tile>(sum, ring, stages, s.stages[i], warpgroup, release, [&] {
-      work = find_work(p, s, tile, i, rank);
+    accumulate<Tile, SINGLE>(sum, ring, stages, p.stages[i], warpgroup, release, [&] {
+      work = find_work<Tile>(p, schedule.order, tile, i, rank);
       work.row += warpgroup * Tile::DOWN * WGMMA_ROWS + warp * WARP_ROWS;
       load_bias<Tile::COLUMNS>(part.out, work.column, bias);
 #pragma unroll
@@ -178,41 +207,53 @@ __device__ __forceinline__ void consume(const WgmmaProduct &p, Schedule<Tile> &s
     for (int j = 0; j < Tile::DOWN; j++)
       store_tile<Tile>(p.of[i], sum.part[j], place[j], work.row + j * WGMMA_ROWS, work.column, bias,
                        boxes + j * Tile::BOX);
+    if (SINGLE) break;
   }
   bulk_wait_read();
 }
 
-template <class Tile>
+// SINGLE: no block has more than one tile, and where its results go is found out while nothing is there to be multiplied.
+template <class Tile, bool SINGLE>
 __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_constant__ WgmmaProduct p) {
   if constexpr (HAS_WGMMA) {
     __shared__ Schedule<Tile> s;
-    // Maps before anything else, by a warp each: it takes longest until they are there.
-    int fetcher = (int)threadIdx.x - CONSUMERS * WARPGROUP;
-    if (fetcher == 0 || fetcher == 32 || fetcher == 64)
-      tma_prefetch_map(fetcher == 0 ? &p.of[0].pixels : fetcher == 32 ? &p.filter : &p.of[0].result);
     uint32_t stages = (kept_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
-    int warpgroup = uniform(threadIdx.x / WARPGROUP), thread = threadIdx.x % WARPGROUP;
-    // Each by a warp of its own: all of it is read for the first time.
-    if (threadIdx.x == 0) {
-      uint32_t full = kept_address(s.ring.full), empty = kept_address(s.ring.empty);
-#pragma unroll
-      for (int i = 0; i < Tile::STAGES; i++) {
-        barrier_init(full + 8 * i, 2); // pixels, filter
-        barrier_init(empty + 8 * i, CONSUMERS * Tile::CLUSTER);
-      }
-      barrier_init_fence();
+    int warp = uniform(threadIdx.x / 32), warpgroup = warp / 4;
+    if (p.counted) {
+      if (warp == 0) count_tiles<Tile>(p, s.order);
+      __syncthreads();
     }
-    if (uniform(threadIdx.x / 32) == WARPGROUP / 32) count_tiles(p, s);
-    __syncthreads();
-    if constexpr (Tile::CLUSTER > 1) cluster_meet();
+    int tiles = first_tile(p, s.order, p.parts);
+    // What is needed first is done by a warp each: all of it is read for the first time, instructions too.
     if (warpgroup == CONSUMERS) {
       registers_give<FETCH_REGISTERS>();
-      if (thread == 0) fetch<Tile, true>(p, s, stages);
-      if (thread == 32) fetch<Tile, false>(p, s, stages);
+      if (warp == 4 * CONSUMERS)
+        fetch<Tile, SINGLE, true>(p, s, stages, tiles);
+      else if (warp == 4 * CONSUMERS + 1)
+        fetch<Tile, SINGLE, false>(p, s, stages, tiles);
+      else
+        meet<Tile>();
       __syncwarp();
     } else {
+      if (warp == 0) {
+        if (threadIdx.x == 0) {
+          uint32_t full = kept_address(s.ring.full), empty = kept_address(s.ring.empty);
+#pragma unroll
+          for (int i = 0; i < Tile::STAGES; i++) {
+            barrier_init(full + 8 * i, 2); // pixels, filter
+            barrier_init(empty + 8 * i, CONSUMERS * Tile::CLUSTER);
+          }
+          barrier_init_fence();
+        }
+      } else if (threadIdx.x == 32)
+        tma_prefetch_map(&p.of[0].pixels);
+      else if (threadIdx.x == 64)
+        tma_prefetch_map(&p.filter);
+      else if (threadIdx.x == 96)
+        tma_prefetch_map(&p.of[0].result);
+      meet<Tile>();
       registers_take<MULTIPLY_REGISTERS>();
-      consume<Tile>(p, s, stages, warpgroup);
+      consume<Tile, SINGLE>(p, s, stages, warpgroup, tiles);
     }
     if constexpr (Tile::CLUSTER > 1) cluster_sync(); // the others' arrivals at this block's barriers are over
   }
@@ -228,7 +269,7 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, con
   p.filter_width = w->w;
   p.filter = map_boxes(w->data, w->dtype, {(size_t)w->ldc, (size_t)w->h * w->w, (size_t)w->n, 1},
                        {Tile::DEPTH, 1, Tile::BY_TERM ? Tile::DEPTH : Tile::COLUMNS / Tile::CLUSTER, 1});
-  int tiles = 0;
+  p.counted = false;
   for (int i = 0; i < p.parts; i++) {
     MappedPart &m = p.of[i];
     const Tensor *in = &m.part.gather.in;
@@ -240,15 +281,19 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, con
     m.result = m.part.dense ? map_boxes(t->data, t->dtype, {(size_t)t->ldc, 1, tensor_pixels(t), 1},
                                         {ACROSS, 1, WARP_ROWS, 1}, MAP_RESULT)
                             : map_result(t, &m.part.gather.walk, ACROSS, WARP_ROWS);
-    tiles += blocks_for(gather_capacity(m.part.gather), Tile::ROWS * Tile::CLUSTER) * p.across;
+    p.order.down[i] = tiles_down<Tile>(gather_capacity(m.part.gather));
+    p.order.first[i + 1] = p.order.first[i] + p.order.down[i] * p.across;
+    p.stages[i] = stages_of<Tile>(m.part.gather);
+    p.counted |= in->count != NULL;
   }
-  auto kernel = wgmma_kernel<Tile>;
+  int tiles = p.order.first[p.parts], clusters = multiprocessors(dev) / Tile::CLUSTER;
+  auto kernel = tiles <= clusters ? wgmma_kernel<Tile, true> : wgmma_kernel<Tile, false>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
   cudaLaunchAttribute cluster = {};
   cluster.id = cudaLaunchAttributeClusterDimension;
   cluster.val.clusterDim = {Tile::CLUSTER, 1, 1};
   cudaLaunchConfig_t config = {};
-  config.gridDim = MIN(tiles, multiprocessors(dev) / Tile::CLUSTER) * Tile::CLUSTER;
+  config.gridDim = MIN(tiles, clusters) * Tile::CLUSTER;
   config.blockDim = WGMMA_THREADS;
   config.dynamicSmemBytes = Tile::BYTES;
   config.stream = stream_of(dev);

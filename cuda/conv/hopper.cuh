@@ -160,6 +160,8 @@ __device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
 // A kernel that was launched to follow another one may start now; it waits for the end of the other (griddepcontrol).
 __device__ __forceinline__ void follower_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 __device__ __forceinline__ void follower_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// All threads of a block, wherever in the code each warp is (bar.sync).
+__device__ __forceinline__ void block_sync() { asm volatile("bar.sync 0;" ::: "memory"); }
 // All threads of a warpgroup, through the hardware's barrier of that number; 0 is __syncthreads's.
 __device__ __forceinline__ void warpgroup_sync(int warpgroup) {
   asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "n"((int)WARPGROUP) : "memory");

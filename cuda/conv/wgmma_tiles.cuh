@@ -13,12 +13,21 @@ struct MappedPart {
   Part part;
   bool dense; // the positions are the pixels of what is read, in order
 };
+// The tiles of each part, counted in those of a cluster.
+struct Order {
+  int first[MAX_MAPPED + 1]; // tile
+  int down[MAX_MAPPED];      // tiles one below the other
+};
+// What is read first stands first: it comes from memory, line by line.
 struct WgmmaProduct {
-  CUtensorMap filter; // [columns of the filter bank, taps, channels]
-  MappedPart of[MAX_MAPPED];
   int parts, across; // tiles across
   Divider band;      // tiles of a band: across is a multiple of it
   int filter_width;  // taps
+  bool counted;      // the device knows how many rows hold data, and of how many tiles it is
+  Order order;       // if all rows do
+  int stages[MAX_MAPPED];
+  CUtensorMap filter; // [columns of the filter bank, taps, channels]
+  MappedPart of[MAX_MAPPED];
 };
 static_assert(sizeof(WgmmaProduct) <= 4096, "a kernel's arguments");
 
@@ -48,54 +57,57 @@ template <class T_, int ROWS_, int COLUMNS_, int CLUSTER_, bool BY_TERM_> struct
 
 // What a block has in shared memory besides its stages.
 template <class Tile> struct Schedule {
-  int first[MAX_MAPPED + 1];                          // tile of each part, counted in tiles of a cluster
-  int down[MAX_MAPPED];                               // its tiles one below the other
-  int stages[MAX_MAPPED];                             // of its sums
+  Order order;                                        // where the device knows it
   alignas(8) float bias[CONSUMERS][2][Tile::COLUMNS]; // of a warpgroup's tile, and of the one before or after
   RingBarriers<Tile::STAGES> ring;
 };
-struct Work {
-  int row, column;
-};
 
 // Stages of a sum: taps by blocks of channels. A part that no tap meets has one of zeros.
-template <class Tile> __device__ __forceinline__ int stages_of(const Gather &g) {
-  int taps = g.walk.y.taps * g.walk.x.taps;
-  return taps ? taps * ((g.in.ldc + Tile::DEPTH - 1) / Tile::DEPTH) : 1;
+template <class Tile> static int stages_of(const Gather &g) {
+  int taps = walk_taps(&g.walk);
+  return taps ? taps * blocks_for(g.in.ldc, Tile::DEPTH) : 1;
+}
+template <class Tile> __host__ __device__ __forceinline__ int tiles_down(int rows) {
+  return (rows + Tile::ROWS * Tile::CLUSTER - 1) / (Tile::ROWS * Tile::CLUSTER);
 }
 
-// Past the device-side count of a part's rows there are no tiles. By a warp, a lane for each part: all of it is read for
-// the first time, and nothing else can begin before.
-template <class Tile> __device__ __forceinline__ void count_tiles(const WgmmaProduct &p, Schedule<Tile> &s) {
+// Past the device-side count of a part's rows there are no tiles. By a warp, a lane for each part.
+template <class Tile> __device__ __forceinline__ void count_tiles(const WgmmaProduct &p, Order &order) {
   int lane = threadIdx.x % 32, tiles = 0;
   if (lane < p.parts) {
-    const Gather &g = p.of[lane].part.gather;
-    int down = (gather_rows(g) + Tile::ROWS * Tile::CLUSTER - 1) / (Tile::ROWS * Tile::CLUSTER);
-    s.down[lane] = down;
-    s.stages[lane] = stages_of<Tile>(g);
-    tiles = down * p.across;
+    order.down[lane] = tiles_down<Tile>(gather_rows(p.of[lane].part.gather));
+    tiles = order.down[lane] * p.across;
   }
 #pragma unroll 1
   for (int by = 1; by < p.parts; by *= 2) {
     int before = __shfl_up_sync(~0u, tiles, by);
     if (lane >= by) tiles += before;
   }
-  if (lane < p.parts) s.first[lane + 1] = tiles;
-  if (lane == 0) s.first[0] = 0;
+  if (lane < p.parts) order.first[lane + 1] = tiles;
+  if (lane == 0) order.first[0] = 0;
 }
-template <class Tile> __device__ __forceinline__ int part_of(const Schedule<Tile> &s, int tile) {
+__device__ __forceinline__ int first_tile(const WgmmaProduct &p, const Order &counted, int part) {
+  return p.counted ? counted.first[part] : p.order.first[part];
+}
+
+__device__ __forceinline__ int part_of(const WgmmaProduct &p, const Order &counted, int tile) {
   int i = 0;
-  while (tile >= s.first[i + 1]) i++;
+  while (i + 1 < p.parts && tile >= first_tile(p, counted, i + 1)) i++;
   return i;
 }
 
+struct Work {
+  int row, column;
+};
 // Tiles that share pixels are neighbours; where the filters of all columns would not stay in L2, a band of them is.
 template <class Tile>
-__device__ __forceinline__ Work find_work(const WgmmaProduct &p, const Schedule<Tile> &s, int tile, int part,
-                                          int rank) {
-  int rest = tile - s.first[part], left = 0, width = p.band.by;
-  if (p.across > width)
-    for (int band = s.down[part] * width; rest >= band; rest -= band) left += width; // few: no division
+__device__ __forceinline__ Work find_work(const WgmmaProduct &p, const Order &counted, int tile, int part, int rank) {
+  int left = 0, width = p.band.by;
+  int rest = part ? tile - first_tile(p, counted, part) : tile;
+  if (p.across > width) {
+    int band = (p.counted ? counted.down[part] : p.order.down[part]) * width;
+    for (; rest >= band; rest -= band) left += width; // few: no division
+  }
   int row = divide(rest, p.band), column = left + rest - row * width;
   return {(row * Tile::CLUSTER + rank) * Tile::ROWS, column * Tile::COLUMNS};
 }
