@@ -181,7 +181,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __g
 }
 
 template <class T, class Tile> static void launch_tiles(Device *dev, FilterProduct &p) {
-  p.across = divider(blocks_for(p.panels, Tile::PANELS));
+  p.across = divider(blocks_for(p.panels, Tile::PANELS)), p.share = divider(blocks_for(UNITS, p.cluster ? p.slots : 1));
   dim3 grid(p.across.by, blocks_for(p.dw.n, Tile::ROWS), p.slots);
   size_t tiles = (size_t)grid.x * grid.y * Tile::FRAGMENTS * THREADS, rows = (size_t)grid.y * Tile::ROWS / 4;
   Stack filter = {NULL, p.slots > 1 && !p.cluster ? tiles : 0, p.slots},

@@ -108,14 +108,18 @@ template <class T> __device__ __forceinline__ void store_shared_zero(uint32_t to
   else
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(0) : "memory");
 }
-// From the shared memory of any block of the cluster.
-__device__ __forceinline__ float4 load_remote(uint32_t from) {
+__device__ __forceinline__ float4 load_shared16(uint32_t from) {
   float4 v;
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
                : "r"(from)
                : "memory");
   return v;
+}
+// To the shared memory of any block of the cluster.
+__device__ __forceinline__ void store_remote(uint32_t to, const float4 &v) {
+  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+               : "memory");
 }
 __device__ __forceinline__ void prefetch_l2(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 // Four 8 × 8 matrices of 16-bit elements, of which a lane has a pair: row lane / 4, columns 2 · (lane % 4) and the next.

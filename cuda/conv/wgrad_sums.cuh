@@ -11,6 +11,10 @@ enum {
   THREADS = CONSUMERS * WARPGROUP, // that multiply
   WARP = 32,
   STACK_LOADS = 8, // of a thread of the reduction, at once
+  UNIT = 8,        // threads whose sums the same block of a cluster adds up
+  UNITS = THREADS / UNIT,
+  UNIT_BYTES = UNIT * 16, // a fragment of each
+  MAX_UNITS = 36,         // MAX_CLUSTER blocks at most · the share of each, rounded up
 };
 
 struct FilterPart {
@@ -24,6 +28,7 @@ struct FilterProduct {
   int parts, slots;
   int panels;           // in all
   Divider r, s, across; // the filter's taps; tiles side by side
+  Divider share;        // units of a block of a cluster
   bool shared;          // the panels of a tile are one patch
   bool cluster;         // the slots of a tile are the blocks of one
   Tensor dw;
@@ -45,9 +50,8 @@ template <int ROWS_, int PANELS_> struct FilterTile {
   static constexpr int A_PANELS = ROWS / PANEL, A_BYTES = A_PANELS * PANEL_BYTES;
   static constexpr int STAGE = A_BYTES + PANELS * PANEL_BYTES, ALL_STAGES = (MAX_SHARED - 2 * SWIZZLE_ATOM) / STAGE;
   static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + SWIZZLE_ATOM;
-  static constexpr int PITCH = PANELS * PANEL + 8; // of the sums in shared memory: four rows lie in different banks
   static_assert(STAGES >= 4 && DOWN >= 1 && ACROSS * (WIDE ? CONSUMERS : 1) == PANELS);
-  static_assert(ROWS * PITCH * sizeof(float) <= STAGES * STAGE);
+  static_assert(FRAGMENTS % 2 == 0 && FRAGMENTS * MAX_UNITS * UNIT_BYTES <= STAGES * STAGE);
 };
 
 // ---- what is where ----------------------------------------------------------------------------------------------------
@@ -88,11 +92,11 @@ __device__ __forceinline__ void store(const FilterProduct &p, int k, const Panel
 
 // The first element of a thread's fragment in its tile.
 struct TilePlace {
-  int row, column;
+  uint32_t row, column;
 };
-template <class Tile> __device__ __forceinline__ TilePlace place_of(int fragment, int thread) {
-  int warpgroup = thread / WARPGROUP, group = fragment % Tile::GROUPS, lane = thread % WARP;
-  int wgmma = (Tile::WIDE ? 0 : warpgroup * Tile::DOWN) + fragment / Tile::GROUPS;
+template <class Tile> __device__ __forceinline__ TilePlace place_of(uint32_t fragment, uint32_t thread) {
+  uint32_t warpgroup = thread / WARPGROUP, group = fragment % Tile::GROUPS, lane = thread % WARP;
+  uint32_t wgmma = (Tile::WIDE ? 0 : warpgroup * Tile::DOWN) + fragment / Tile::GROUPS;
   return {wgmma * WGMMA_ROWS + thread % WARPGROUP / WARP * 16 + lane / 4,
           (Tile::WIDE ? warpgroup * Tile::COLUMNS : 0) + group * 8 + lane % 4 * 2};
 }
@@ -110,69 +114,39 @@ __device__ __forceinline__ void write_partial(const FilterProduct &p, const Filt
 #pragma unroll
   for (int i = 0; i < Tile::FRAGMENTS; i++) to[i * THREADS] = fragment_of(sum, i);
 }
-// All slots of a tile, by the only block or by those of a cluster. Each puts its sums into shared memory, by rows, adds up a
-// share of the rows over all blocks and writes them to dw. RANKS: as many blocks at most. Nothing is loaded that is not
-// written: whoever has written may leave, and so may those whose sums he has read.
-template <class Tile, int RANKS> __device__ __forceinline__ void add_rows(const FilterProduct &p, uint32_t memory) {
-  constexpr int LANES = PANEL / 4, STEP = THREADS / LANES; // threads of a row of a panel, rows that they take at once
-  constexpr int BATCH = RANKS == 1 ? 4 : MAX_CLUSTER / RANKS; // of such steps, whose loads are on their way at once
-  int blocks = gridDim.z, rank = blockIdx.z, c = threadIdx.x % LANES * 4;
-  int first = Tile::ROWS * rank / blocks + threadIdx.x / LANES;
-  int end = min(Tile::ROWS * (rank + 1) / blocks, p.dw.n - (int)blockIdx.y * Tile::ROWS);
-  uint32_t from[RANKS];
-#pragma unroll
-  for (int i = 0; i < RANKS; i++) from[i] = remote_address(memory, min(i, blocks - 1));
-#pragma unroll 1
-  for (int i = 0; i < Tile::PANELS; i++) {
-    Panel panel = panel_of(p, blockIdx.x * Tile::PANELS + i);
-    if (panel.c + c >= p.dw.ldc) break;
-#pragma unroll 1
-    for (int row = first; row < end; row += BATCH * STEP) {
-      int at = (row * Tile::PITCH + i * PANEL + c) * (int)sizeof(float);
-      float4 v[BATCH][RANKS];
-#pragma unroll
-      for (int j = 0; j < BATCH; j++)
-#pragma unroll
-        for (int k = 0; k < RANKS; k++) {
-          v[j][k] = make_float4(0, 0, 0, 0);
-          if (row + j * STEP < end && k < blocks)
-            v[j][k] = load_remote(from[k] + at + j * STEP * Tile::PITCH * (int)sizeof(float));
-        }
-#pragma unroll
-      for (int j = 0; j < BATCH; j++) {
-        float4 &sum = v[j][0];
-#pragma unroll
-        for (int k = 1; k < RANKS; k++) add(sum, v[j][k]);
-        if (row + j * STEP < end)
-          store<4>(p, blockIdx.y * Tile::ROWS + row + j * STEP, panel, c, {sum.x, sum.y, sum.z, sum.w});
-      }
-    }
-  }
-}
+// All slots of a tile, by the only block or by those of a cluster, each of which adds up the sums of some units over all
+// blocks and writes them to dw. Everyone puts his sums where they are added: fragment after fragment, of each slot after
+// slot, of each thread after thread. In odd fragments neighbours change places, so that eight threads that read the two
+// neighbours of a row, of two fragments, meet eight banks. Loops stay loops: what runs once is read from memory.
 template <class Tile>
 __device__ __forceinline__ void write_filter(const FilterProduct &p, const FilterSum<Tile> &sum, uint32_t memory) {
-  consumers_sync(); // nobody reads the stages any more
-  TilePlace at = place_of<Tile>(0, threadIdx.x);
-  uint32_t first = memory + (at.row * Tile::PITCH + at.column) * (int)sizeof(float);
+  constexpr uint32_t PITCH = MAX_UNITS * UNIT_BYTES; // from fragment to fragment
+  int share = p.share.by, slots = gridDim.z, slot = blockIdx.z;
+  uint32_t group = threadIdx.x / UNIT, quotient = divide(group, p.share), rest = group - quotient * share;
+  int owner = quotient, neighbour = threadIdx.x % UNIT;
+  uint32_t to = remote_address(memory, owner) + ((slot * share + rest) * UNIT + neighbour) * 16;
+  cluster_meet(); // nobody reads stages any more, and all copies to them have arrived: there is nothing to order
 #pragma unroll
-  for (int i = 0; i < Tile::FRAGMENTS; i++) {
-    float4 v = fragment_of(sum, i);
-    uint32_t to = first + (i / Tile::GROUPS * WGMMA_ROWS * Tile::PITCH + i % Tile::GROUPS * 8) * (int)sizeof(float);
-    store_shared(to, v.x, v.y);
-    store_shared(to + 8 * Tile::PITCH * (int)sizeof(float), v.z, v.w);
-  }
-  if (!p.cluster) {
-    consumers_sync();
-    return add_rows<Tile, 1>(p, memory);
-  }
+  for (int i = 0; i < Tile::FRAGMENTS; i++) store_remote((i % 2 ? to ^ 16 : to) + i * PITCH, fragment_of(sum, i));
   cluster_sync();
-  if (gridDim.z <= 2)
-    add_rows<Tile, 2>(p, memory);
-  else if (gridDim.z <= 4)
-    add_rows<Tile, 4>(p, memory);
-  else
-    add_rows<Tile, MAX_CLUSTER>(p, memory);
-  cluster_meet(); // nobody leaves while his sums are read
+  // A thread adds up two neighbours of a unit, in every so many fragments.
+  uint32_t pair = threadIdx.x % 4 * 2, odd = threadIdx.x / 4 % 2, step = divide(UNITS, p.share);
+  uint32_t unit = slot * share + rest, first = quotient < step && unit < UNITS ? 2 * quotient + odd : Tile::FRAGMENTS;
+#pragma unroll 1
+  for (uint32_t i = first; i < Tile::FRAGMENTS; i += 2 * step) {
+    uint32_t from = memory + i * PITCH + (rest * UNIT + pair + odd) * 16;
+    float4 a = {}, b = {};
+#pragma unroll 1
+    for (int j = 0; j < slots; j++, from += share * UNIT_BYTES)
+      add(a, load_shared16(from)), add(b, load_shared16(from ^ 16));
+    TilePlace at = place_of<Tile>(i, unit * UNIT + pair);
+    Panel panel = panel_of(p, blockIdx.x * Tile::PANELS + at.column / PANEL);
+#pragma unroll 1
+    for (int k = blockIdx.y * Tile::ROWS + at.row, end = k + 16; k < end; k += 8) {
+      store<4>(p, k, panel, at.column % PANEL, {a.x, a.y, b.x, b.y});
+      a.x = a.z, a.y = a.w, b.x = b.z, b.y = b.w;
+    }
+  }
 }
 template <class Tile> __device__ __forceinline__ void write_sums(const FilterProduct &p, const FilterSum<Tile> &sum) {
   int warpgroup = threadIdx.x / WARPGROUP;
@@ -203,7 +177,7 @@ template <class Tile>
 __device__ __forceinline__ FragmentPlace place_in_filter(const FilterProduct &p, int tile, int fragment, int thread) {
   TilePlace at = place_of<Tile>(fragment, thread);
   int down = divide(tile, p.across), panel = (tile - down * (int)p.across.by) * Tile::PANELS + at.column / PANEL;
-  return {down * Tile::ROWS + at.row, at.column % PANEL, panel_of(p, panel)};
+  return {(int)(down * Tile::ROWS + at.row), (int)(at.column % PANEL), panel_of(p, panel)};
 }
 __device__ __forceinline__ void store_fragment(const FilterProduct &p, const FragmentPlace &at, const float4 &v) {
   store<2>(p, at.k, at.panel, at.c, {v.x, v.y});
