@@ -18,13 +18,17 @@ struct Turn {
   int left;        // stages of the slot, from this one on
 
   __device__ static int positions_of(const FilterPart &part) { return rows_of(part.rows) * part.area; }
-  __device__ Turn(const FilterProduct &p, int slot) {
+  __device__ static int stages_of(uint32_t positions) { return (positions + DEPTH - 1) / DEPTH; }
+  __device__ __forceinline__ Turn(const FilterProduct &p, int slot) {
     int all = 0;
-    for (int i = 0; i < p.parts; i++) all += (positions_of(p.part[i]) + DEPTH - 1) / DEPTH;
-    int begin = (int)((int64_t)all * slot / p.slots);
-    left = (int)((int64_t)all * (slot + 1) / p.slots) - begin;
+#pragma unroll 1
+    for (int i = 0; i < p.parts; i++) all += stages_of(positions_of(p.part[i]));
+    int share = divide(all, p.slots), more = all - share * p.slots.by; // slots that have a stage more
+    int begin = share * slot + min(slot, more);
+    left = share + (slot < more);
     part = -1, first = 0, positions = 0;
-    for (int skipped = 0; skipped <= begin && left; skipped += (positions + DEPTH - 1) / DEPTH) {
+#pragma unroll 1
+    for (int skipped = 0; skipped <= begin && left; skipped += stages_of(positions)) {
       first = (begin - skipped) * DEPTH;
       positions = positions_of(p.part[++part]);
     }
@@ -43,14 +47,15 @@ template <class Tile> __device__ __forceinline__ int patch_of(bool shared) {
 }
 
 template <class Tile>
-__device__ void fetch(const FilterProduct &p, RingBarriers<Tile::STAGES> &barriers, uint32_t stages) {
+__device__ __forceinline__ void fetch(const FilterProduct &p, RingBarriers<Tile::STAGES> &barriers, uint32_t stages,
+                                      Turn turn) {
   Ring<Tile::STAGES> ring(barriers);
   bool shared = p.shared;
   int bytes = Tile::A_BYTES + (shared ? patch_of<Tile>(true) * SWIZZLE_ROW : Tile::PANELS * PANEL_BYTES);
   Panel panel[Tile::PANELS];
 #pragma unroll
   for (int i = 0; i < Tile::PANELS; i++) panel[i] = panel_of(p, blockIdx.x * Tile::PANELS + i);
-  for (Turn turn(p, blockIdx.z); turn.left; turn.advance(p)) {
+  for (; turn.left; turn.advance(p)) {
     const FilterPart &part = p.part[turn.part];
     const Walk &walk = part.at.walk;
     Position at = position_of(part.at, turn.first);
@@ -74,18 +79,17 @@ __device__ void fetch(const FilterProduct &p, RingBarriers<Tile::STAGES> &barrie
 
 // Rows `first` … `end` of a panel become zero.
 __device__ __forceinline__ void clear_rows(uint32_t panel, int first, int end) {
+#pragma unroll 1
   for (int i = first * SWIZZLE_ROW / 16 + threadIdx.x; i < end * SWIZZLE_ROW / 16; i += THREADS)
     asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(panel + i * 16), "r"(0) : "memory");
 }
-// A stage of which only the first `rows` pixels hold data: there is anything in the others, NaN too. A patch has more of
-// them than dy.
+// A stage of which only the first `rows` pixels hold data: there is anything in the others, NaN too. A patch, which lies
+// behind dy, has more of them.
 template <class Tile> __device__ __forceinline__ void clear_tail(uint32_t stage, int rows, bool shared) {
-  uint32_t b = stage + Tile::A_BYTES;
-  for (int i = 0; i < Tile::A_PANELS; i++) clear_rows(stage + i * PANEL_BYTES, rows, DEPTH);
-  if (shared)
-    clear_rows(b, rows, patch_of<Tile>(true));
-  else
-    for (int i = 0; i < Tile::PANELS; i++) clear_rows(b + i * PANEL_BYTES, rows, DEPTH);
+  int panels = Tile::A_PANELS + (shared ? 0 : Tile::PANELS - 1);
+#pragma unroll 1
+  for (int i = 0; i <= panels; i++)
+    clear_rows(stage + i * PANEL_BYTES, rows, i == Tile::A_PANELS ? patch_of<Tile>(shared) : DEPTH);
   shared_write_fence();
   consumers_sync();
 }
@@ -98,7 +102,8 @@ template <class T> struct Ones {
 
 template <class T, class Tile>
 __device__ __forceinline__ void multiply(FilterSum<Tile> &sum, const FilterProduct &p,
-                                         RingBarriers<Tile::STAGES> &barriers, uint32_t stages, const Ones<T> &ones) {
+                                         RingBarriers<Tile::STAGES> &barriers, uint32_t stages, const Ones<T> &ones,
+                                         Turn turn) {
   constexpr int STEP = WGMMA_TERMS * SWIZZLE_ROW;
   Ring<Tile::STAGES> ring(barriers);
   int warpgroup = threadIdx.x / WARPGROUP;
@@ -112,13 +117,14 @@ __device__ __forceinline__ void multiply(FilterSum<Tile> &sum, const FilterProdu
   auto release = [&] {
     if (before) barrier_arrive_at(before);
   };
-  for (Turn turn(p, blockIdx.z); turn.left; turn.advance(p)) {
+  for (; turn.left; turn.advance(p)) {
     uint32_t stage = stages + ring.stage * Tile::STAGE;
     int rows = turn.positions - turn.first;
     ring.wait_full();
     if (rows < patch) clear_tail<Tile>(stage, rows, shared);
     uint64_t a = tile_descriptor(stage + a0), b = tile_descriptor(stage + b0, apart);
-    if (sums && turn.first / DEPTH % gridDim.x == blockIdx.x) { // tiles side by side take turns
+    uint32_t step = turn.first / DEPTH;
+    if (sums && step - divide(step, p.across) * p.across.by == blockIdx.x) { // tiles side by side take turns
       wgmma_fence();
 #pragma unroll
       for (int i = 0; i < DEPTH / WGMMA_TERMS; i++)
@@ -150,27 +156,27 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __g
   if constexpr (HAS_WGMMA) {
     __shared__ RingBarriers<Tile::STAGES> ring;
     __shared__ alignas(128) Ones<T> ones;
-    uint32_t begin = kept_address(dynamic_shared()), stages = (begin + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
+    int part = (int)threadIdx.x - THREADS; // what takes longest comes first
+    if (part >= 0 && part < p.parts) tma_prefetch_map(&p.part[part].dy), tma_prefetch_map(&p.part[part].x);
     follower_start();
-    if (threadIdx.x == THREADS)
-      for (int i = 0; i < p.parts; i++) tma_prefetch_map(&p.part[i].dy), tma_prefetch_map(&p.part[i].x);
-    if (threadIdx.x == 0) {
-      for (int i = 0; i < Tile::STAGES; i++) {
-        barrier_init(kept_address(&ring.full[i]), 1);
-        barrier_init(kept_address(&ring.empty[i]), CONSUMERS);
-      }
+    uint32_t begin = kept_address(dynamic_shared()), stages = (begin + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
+    int warp = threadIdx.x / WARP;
+    if (threadIdx.x % WARP == 0 && warp < Tile::STAGES) {
+      barrier_init(kept_address(ring.full) + 8 * warp, 1);
+      barrier_init(kept_address(ring.empty) + 8 * warp, CONSUMERS);
       barrier_init_fence();
     }
     if (threadIdx.x < COUNT(ones.v)) ones.v[threadIdx.x] = from_float<T>(1.f);
     shared_write_fence();
+    Turn turn(p, blockIdx.z);
     __syncthreads();
     if (threadIdx.x >= THREADS) {
       registers_give<FETCH_REGISTERS>();
-      if (threadIdx.x == THREADS) fetch<Tile>(p, ring, stages);
+      if (threadIdx.x == THREADS) fetch<Tile>(p, ring, stages, turn);
     } else {
       registers_take<MULTIPLY_REGISTERS>();
       FilterSum<Tile> sum = {};
-      multiply<T, Tile>(sum, p, ring, stages, ones);
+      multiply<T, Tile>(sum, p, ring, stages, ones, turn);
       if (p.sums) write_sums(p, sum);
       if (p.partial)
         write_partial(p, sum);
@@ -181,11 +187,12 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __g
 }
 
 template <class T, class Tile> static void launch_tiles(Device *dev, FilterProduct &p) {
-  p.across = divider(blocks_for(p.panels, Tile::PANELS)), p.share = divider(blocks_for(UNITS, p.cluster ? p.slots : 1));
-  dim3 grid(p.across.by, blocks_for(p.dw.n, Tile::ROWS), p.slots);
+  int slots = p.slots.by;
+  p.across = divider(blocks_for(p.panels, Tile::PANELS)), p.share = divider(blocks_for(UNITS, p.cluster ? slots : 1));
+  dim3 grid(p.across.by, blocks_for(p.dw.n, Tile::ROWS), slots);
   size_t tiles = (size_t)grid.x * grid.y * Tile::FRAGMENTS * THREADS, rows = (size_t)grid.y * Tile::ROWS / 4;
-  Stack filter = {NULL, p.slots > 1 && !p.cluster ? tiles : 0, p.slots},
-        bias = {NULL, p.db ? rows : 0, (int)(p.slots * grid.x)};
+  Stack filter = {NULL, slots > 1 && !p.cluster ? tiles : 0, slots},
+        bias = {NULL, p.db ? rows : 0, (int)(slots * grid.x)};
   size_t stacked = filter.count * filter.stride + bias.count * bias.stride;
   float4 *scratch = stacked ? (float4 *)device_scratch(dev, stacked * sizeof(float4)) : NULL;
   if (dev->measuring) return;
@@ -195,7 +202,7 @@ template <class T, class Tile> static void launch_tiles(Device *dev, FilterProdu
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
   cudaLaunchAttribute cluster = {}, follow = {};
   cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = cluster.val.clusterDim.y = 1, cluster.val.clusterDim.z = p.cluster ? p.slots : 1;
+  cluster.val.clusterDim.x = cluster.val.clusterDim.y = 1, cluster.val.clusterDim.z = p.cluster ? slots : 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = grid, config.blockDim = WGMMA_THREADS, config.dynamicSmemBytes = Tile::BYTES;
   config.stream = stream_of(dev), config.attrs = &cluster, config.numAttrs = p.cluster;
@@ -275,7 +282,7 @@ void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, cons
   p.r = divider(p.dw.h), p.s = divider(p.dw.w);
   FilterWork work = work_of(conv, pairs, x, dy, &p.dw);
   FilterCut cut = filter_cut(work);
-  p.panels = work.panels, p.shared = cut.shared, p.slots = cut.slots, p.cluster = cut.cluster;
+  p.panels = work.panels, p.shared = cut.shared, p.slots = divider(cut.slots), p.cluster = cut.cluster;
   for (int i = 0; i < pairs; i++)
     if (tensor_pixels(&dy[i]) && !dev->measuring) p.part[p.parts++] = map_pair(conv, x[i], dy[i], p, cut.panels);
   auto launch = x->dtype == BF16 ? launcher<__nv_bfloat16>(cut) : launcher<__half>(cut);

@@ -17,26 +17,27 @@ enum {
   MAX_UNITS = 36,         // MAX_CLUSTER blocks at most · the share of each, rounded up
 };
 
+// What a block reads first comes first: it is read from memory, a line at a time.
 struct FilterPart {
-  CUtensorMap dy, x;
-  Gather at;   // x as the maps see it
   Tensor rows; // whose count says how many rows hold data
   int area;    // positions of such a row
+  Gather at;   // x as the maps see it
+  CUtensorMap dy, x;
 };
 struct FilterProduct {
-  FilterPart part[CONV_MAX_PAIRS];
-  int parts, slots;
-  int panels;           // in all
+  int parts, panels; // panels: in all
+  Divider slots;
   Divider r, s, across; // the filter's taps; tiles side by side
   Divider share;        // units of a block of a cluster
   bool shared;          // the panels of a tile are one patch
   bool cluster;         // the slots of a tile are the blocks of one
-  Tensor dw;
-  const float *scale;
-  float *db; // NULL: nobody asked
   bool accumulate;
   float4 *partial; // [slots, tiles, fragments of a tile, threads]; NULL: the only slot's, or cluster's, sums go to dw
   float *sums;     // [slots, tiles across, rows of all tiles]: dy summed up by channel
+  FilterPart part[CONV_MAX_PAIRS];
+  Tensor dw;
+  const float *scale;
+  float *db; // NULL: nobody asked
 };
 static_assert(sizeof(FilterProduct) <= 32764, "a kernel's arguments");
 
