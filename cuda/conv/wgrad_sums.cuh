@@ -186,19 +186,20 @@ __device__ __forceinline__ void store_fragment(const FilterProduct &p, const Fra
 }
 
 // Element `index` of every step-th array from the first on. All loads of a batch are on their way at once, the last one's
-// too.
-__device__ __forceinline__ float4 sum_of(const Stack &s, size_t index, int first, int step) {
+// too: through shared memory, since ptxas keeps only two on their way to registers, whatever their order in the source.
+__device__ __forceinline__ float4 sum_of(const Stack &s, size_t index, int first, int step, float4 *loaded) {
+  const float4 *from = s.data + first * s.stride + index;
+  size_t apart = step * s.stride;
   float4 sum = {};
 #pragma unroll 1
-  for (int i = first; i < s.count; i += STACK_LOADS * step) {
-    float4 v[STACK_LOADS];
+  for (int left = s.count - first; left > 0; left -= STACK_LOADS * step) {
 #pragma unroll
-    for (int j = 0; j < STACK_LOADS; j++) {
-      v[j] = make_float4(0, 0, 0, 0);
-      if (i + j * step < s.count) v[j] = s.data[(i + j * step) * s.stride + index];
-    }
+    for (int j = 0; j < STACK_LOADS; j++, from += apart)
+      copy16_async(shared_address(loaded + j * THREADS), from, j * step < left);
+    copies_commit();
+    copies_wait<0>();
 #pragma unroll
-    for (int j = 0; j < STACK_LOADS; j++) add(sum, v[j]);
+    for (int j = 0; j < STACK_LOADS; j++) add(sum, loaded[j * THREADS]);
   }
   return sum;
 }
@@ -206,8 +207,10 @@ __device__ __forceinline__ float4 sum_of(const Stack &s, size_t index, int first
 // dw (+)= scale · Σ slots, and behind it db (+)= Σ slots. Threads (x, 0 … y) share an element, and their interleaved sums
 // are added in order. What does not need the sums is computed while they are still on their way.
 template <class Tile>
-__global__ void wgmma_wgrad_reduce_kernel(const __grid_constant__ FilterProduct p, Stack filter, Stack bias) {
-  __shared__ float4 part[THREADS];
+__global__ __launch_bounds__(THREADS) void wgmma_wgrad_reduce_kernel(const __grid_constant__ FilterProduct p,
+                                                                     Stack filter, Stack bias) {
+  __shared__ float4 loaded[STACK_LOADS][THREADS];
+  float4 *part = loaded[0], *own = part + threadIdx.y * blockDim.x + threadIdx.x;
   size_t index = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
   bool is_bias = index >= filter.stride;
   if (is_bias) index -= filter.stride;
@@ -218,11 +221,12 @@ __global__ void wgmma_wgrad_reduce_kernel(const __grid_constant__ FilterProduct 
       place_in_filter<Tile>(p, fragment / Tile::FRAGMENTS, fragment % Tile::FRAGMENTS, (int)(index % THREADS));
   if constexpr (HAS_WGMMA) follower_wait();
   float4 sum = {};
-  if (index < stack.stride) sum = sum_of(stack, index, threadIdx.y, blockDim.y);
+  if (index < stack.stride) sum = sum_of(stack, index, threadIdx.y, blockDim.y, own);
   if (blockDim.y > 1) {
-    part[threadIdx.y * blockDim.x + threadIdx.x] = sum;
+    *own = sum;
     __syncthreads();
     if (threadIdx.y) return;
+#pragma unroll 1
     for (int i = 1; i < blockDim.y; i++) add(sum, part[i * blockDim.x + threadIdx.x]);
   }
   if (index >= stack.stride) return;
