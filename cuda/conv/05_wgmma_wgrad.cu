@@ -279,7 +279,9 @@ void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, cons
   FilterProduct p = {};
   p.dw = out->dw, p.scale = (const float *)out->scale;
   p.db = (float *)out->db, p.accumulate = out->accumulate;
-  p.r = divider(p.dw.h), p.s = divider(p.dw.w);
+  p.r = divider(p.dw.h), p.s = divider(p.dw.w), p.taps = divider(p.dw.h * p.dw.w);
+  CHECK((size_t)p.dw.h * p.dw.w * p.dw.ldc < (size_t)1 << 31);
+  p.row = p.dw.h * p.dw.w * p.dw.ldc;
   FilterWork work = work_of(conv, pairs, x, dy, &p.dw);
   FilterCut cut = filter_cut(work);
   p.panels = work.panels, p.shared = cut.shared, p.slots = divider(cut.slots), p.cluster = cut.cluster;

@@ -27,15 +27,16 @@ struct FilterPart {
 struct FilterProduct {
   int parts, panels; // panels: in all
   Divider slots;
-  Divider r, s, across; // the filter's taps; tiles side by side
-  Divider share;        // units of a block of a cluster
-  bool shared;          // the panels of a tile are one patch
-  bool cluster;         // the slots of a tile are the blocks of one
+  Divider r, s, taps, across; // the filter's, its taps in all; tiles side by side
+  Divider share;              // units of a block of a cluster
+  bool shared;                // the panels of a tile are one patch
+  bool cluster;               // the slots of a tile are the blocks of one
   bool accumulate;
   float4 *partial; // [slots, tiles, fragments of a tile, threads]; NULL: the only slot's, or cluster's, sums go to dw
   float *sums;     // [slots, tiles across, rows of all tiles]: dy summed up by channel
   FilterPart part[CONV_MAX_PAIRS];
   Tensor dw;
+  int row; // elements of one of dw
   const float *scale;
   float *db; // NULL: nobody asked
 };
@@ -76,19 +77,37 @@ template <class Tile> struct FilterSum { float filter[Tile::DOWN][Tile::COLUMNS 
 
 __device__ __forceinline__ void add(float4 &a, const float4 &b) { a.x += b.x, a.y += b.y, a.z += b.z, a.w += b.w; }
 
+// A column of the tiles in dw: its channel, and which element of a row it is.
+struct FilterColumn {
+  int c, element;
+};
+__device__ __forceinline__ FilterColumn column_of(const FilterProduct &p, int panel, int column) {
+  int block = divide(panel, p.taps), c = block * PANEL + column;
+  return {c, (panel - block * (int)p.taps.by) * p.dw.ldc + c};
+}
+
 template <int N> struct alignas(4 * N) Floats { float v[N]; };
 
-// dw (+)= scale · v in row k for channels c … of a panel.
+// dw (+)= scale · v in row k, from a column on, and of w in the row eight below. Few branches: they would keep the rows
+// from being computed together.
 template <int N>
-__device__ __forceinline__ void store(const FilterProduct &p, int k, const Panel &panel, int c, Floats<N> v) {
-  c += panel.c;
-  if (k >= p.dw.n || c >= p.dw.ldc) return;
-  Floats<N> *to = (Floats<N> *)(pixel<float>(p.dw, k, panel.y, panel.x) + c), old = {};
-  if (p.accumulate) old = *to;
-  float factor = p.scale ? p.scale[k] : 1.f;
+__device__ __forceinline__ void store(const FilterProduct &p, int k, const FilterColumn &at, Floats<N> v, Floats<N> w) {
+  bool first = k < p.dw.n && at.c < p.dw.ldc, second = k + 8 < p.dw.n && at.c < p.dw.ldc;
+  float *row = (float *)p.dw.data + (int64_t)k * p.row + at.element;
+  Floats<N> *to = (Floats<N> *)row, *below = (Floats<N> *)(row + 8 * (int64_t)p.row), old = {}, old_below = {};
+  float factor = 1.f, factor_below = 1.f;
+  if (p.accumulate) {
+    if (first) old = *to;
+    if (second) old_below = *below;
+  }
+  if (p.scale) factor = p.scale[min(k, p.dw.n - 1)], factor_below = p.scale[min(k + 8, p.dw.n - 1)];
 #pragma unroll
-  for (int i = 0; i < N; i++) v.v[i] = c + i < p.dw.c ? old.v[i] + factor * v.v[i] : 0.f;
-  *to = v;
+  for (int i = 0; i < N; i++) {
+    v.v[i] = old.v[i] + factor * v.v[i], w.v[i] = old_below.v[i] + factor_below * w.v[i];
+    if (at.c + i >= p.dw.c) v.v[i] = w.v[i] = 0.f;
+  }
+  if (first) *to = v;
+  if (second) *below = w;
 }
 
 // The first element of a thread's fragment in its tile.
@@ -126,27 +145,32 @@ __device__ __forceinline__ void write_filter(const FilterProduct &p, const Filte
   uint32_t group = threadIdx.x / UNIT, quotient = divide(group, p.share), rest = group - quotient * share;
   int owner = quotient, neighbour = threadIdx.x % UNIT;
   uint32_t to = remote_address(memory, owner) + ((slot * share + rest) * UNIT + neighbour) * 16;
-  cluster_meet(); // nobody reads stages any more, and all copies to them have arrived: there is nothing to order
+  // Nobody reads stages any more, and all copies to them have arrived: there is nothing to order.
+  if (p.cluster)
+    cluster_meet();
+  else
+    consumers_sync();
 #pragma unroll
   for (int i = 0; i < Tile::FRAGMENTS; i++) store_remote((i % 2 ? to ^ 16 : to) + i * PITCH, fragment_of(sum, i));
-  cluster_sync();
+  if (p.cluster)
+    cluster_sync();
+  else
+    consumers_sync();
   // A thread adds up two neighbours of a unit, in every so many fragments.
   uint32_t pair = threadIdx.x % 4 * 2, odd = threadIdx.x / 4 % 2, step = divide(UNITS, p.share);
   uint32_t unit = slot * share + rest, first = quotient < step && unit < UNITS ? 2 * quotient + odd : Tile::FRAGMENTS;
 #pragma unroll 1
   for (uint32_t i = first; i < Tile::FRAGMENTS; i += 2 * step) {
     uint32_t from = memory + i * PITCH + (rest * UNIT + pair + odd) * 16;
-    float4 a = {}, b = {};
+    float4 a = load_shared16(from), b = load_shared16(from ^ 16);
 #pragma unroll 1
-    for (int j = 0; j < slots; j++, from += share * UNIT_BYTES)
+    for (int j = 1; j < slots; j++) {
+      from += share * UNIT_BYTES;
       add(a, load_shared16(from)), add(b, load_shared16(from ^ 16));
-    TilePlace at = place_of<Tile>(i, unit * UNIT + pair);
-    Panel panel = panel_of(p, blockIdx.x * Tile::PANELS + at.column / PANEL);
-#pragma unroll 1
-    for (int k = blockIdx.y * Tile::ROWS + at.row, end = k + 16; k < end; k += 8) {
-      store<4>(p, k, panel, at.column % PANEL, {a.x, a.y, b.x, b.y});
-      a.x = a.z, a.y = a.w, b.x = b.z, b.y = b.w;
     }
+    TilePlace at = place_of<Tile>(i, unit * UNIT + pair);
+    FilterColumn column = column_of(p, blockIdx.x * Tile::PANELS + at.column / PANEL, at.column % PANEL);
+    store<4>(p, blockIdx.y * Tile::ROWS + at.row, column, {a.x, a.y, b.x, b.y}, {a.z, a.w, b.z, b.w});
   }
 }
 template <class Tile> __device__ __forceinline__ void write_sums(const FilterProduct &p, const FilterSum<Tile> &sum) {
@@ -169,20 +193,19 @@ struct Stack {
   int count;
 };
 
-// The fragment at a place of a tile, to dw.
+// Where a fragment lies in dw.
 struct FragmentPlace {
-  int k, c;
-  Panel panel;
+  int k;
+  FilterColumn column;
 };
 template <class Tile>
 __device__ __forceinline__ FragmentPlace place_in_filter(const FilterProduct &p, int tile, int fragment, int thread) {
   TilePlace at = place_of<Tile>(fragment, thread);
   int down = divide(tile, p.across), panel = (tile - down * (int)p.across.by) * Tile::PANELS + at.column / PANEL;
-  return {(int)(down * Tile::ROWS + at.row), (int)(at.column % PANEL), panel_of(p, panel)};
+  return {(int)(down * Tile::ROWS + at.row), column_of(p, panel, at.column % PANEL)};
 }
 __device__ __forceinline__ void store_fragment(const FilterProduct &p, const FragmentPlace &at, const float4 &v) {
-  store<2>(p, at.k, at.panel, at.c, {v.x, v.y});
-  store<2>(p, at.k + 8, at.panel, at.c, {v.z, v.w});
+  store<2>(p, at.k, at.column, {v.x, v.y}, {v.z, v.w});
 }
 
 // Element `index` of every step-th array from the first on. All loads of a batch are on their way at once, the last one's
@@ -216,7 +239,7 @@ __global__ __launch_bounds__(THREADS) void wgmma_wgrad_reduce_kernel(const __gri
   if (is_bias) index -= filter.stride;
   Stack stack = {is_bias ? bias.data : filter.data, is_bias ? bias.stride : filter.stride,
                  is_bias ? bias.count : filter.count};
-  int fragment = (int)(index / THREADS);
+  uint32_t fragment = (uint32_t)(index / THREADS);
   FragmentPlace at =
       place_in_filter<Tile>(p, fragment / Tile::FRAGMENTS, fragment % Tile::FRAGMENTS, (int)(index % THREADS));
   if constexpr (HAS_WGMMA) follower_wait();
