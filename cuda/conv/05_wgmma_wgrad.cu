@@ -189,6 +189,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __g
 template <class T, class Tile> static void launch_tiles(Device *dev, FilterProduct &p) {
   int slots = p.slots.by;
   p.across = divider(blocks_for(p.panels, Tile::PANELS)), p.share = divider(blocks_for(UNITS, p.cluster ? slots : 1));
+  CHECK(!p.cluster || slots * p.share.by <= MAX_UNITS);
   dim3 grid(p.across.by, blocks_for(p.dw.n, Tile::ROWS), slots);
   size_t tiles = (size_t)grid.x * grid.y * Tile::FRAGMENTS * THREADS, rows = (size_t)grid.y * Tile::ROWS / 4;
   Stack filter = {NULL, slots > 1 && !p.cluster ? tiles : 0, slots},
@@ -212,10 +213,15 @@ template <class T, class Tile> static void launch_tiles(Device *dev, FilterProdu
   while (lanes < THREADS / WARP && lanes * STACK_LOADS < (filter.stride ? filter : bias).count) lanes *= 2;
   follow.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   follow.val.programmaticStreamSerializationAllowed = 1;
-  config.blockDim = dim3(THREADS / lanes, lanes), config.dynamicSmemBytes = 0;
+  config.blockDim = dim3(THREADS / lanes, lanes);
   config.gridDim = blocks_for(filter.stride + bias.stride, THREADS / lanes);
+  // Each multiprocessor has its share of the blocks: with less memory to a block, the first to be free would take more.
+  int each = blocks_for(config.gridDim.x, multiprocessors(dev));
+  config.dynamicSmemBytes = MAX(STACK_BYTES, (MAX_SHARED + BLOCK_SHARED) / each / 128 * 128 - BLOCK_SHARED);
   config.attrs = &follow, config.numAttrs = 1;
-  CUDA_CHECK(cudaLaunchKernelEx(&config, wgmma_wgrad_reduce_kernel<Tile>, p, filter, bias));
+  auto reduce = wgmma_wgrad_reduce_kernel<Tile>;
+  CUDA_CHECK(cudaFuncSetAttribute(reduce, cudaFuncAttributeMaxDynamicSharedMemorySize, MAX_SHARED));
+  CUDA_CHECK(cudaLaunchKernelEx(&config, reduce, p, filter, bias));
 }
 
 // The launcher of a cut's tile.

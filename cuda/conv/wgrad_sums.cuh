@@ -11,7 +11,9 @@ enum {
   THREADS = CONSUMERS * WARPGROUP, // that multiply
   WARP = 32,
   STACK_LOADS = 8, // of a thread of the reduction, at once
-  UNIT = 8,        // threads whose sums the same block of a cluster adds up
+  STACK_BYTES = STACK_LOADS * THREADS * 16,
+  BLOCK_SHARED = 1024, // shared memory that each block takes besides its own
+  UNIT = 8,            // threads whose sums the same block of a cluster adds up
   UNITS = THREADS / UNIT,
   UNIT_BYTES = UNIT * 16, // a fragment of each
   MAX_UNITS = 36,         // MAX_CLUSTER blocks at most · the share of each, rounded up
@@ -36,7 +38,7 @@ struct FilterProduct {
   float *sums;     // [slots, tiles across, rows of all tiles]: dy summed up by channel
   FilterPart part[CONV_MAX_PAIRS];
   Tensor dw;
-  int row; // elements of one of dw
+  int row; // elements of a row of dw
   const float *scale;
   float *db; // NULL: nobody asked
 };
@@ -143,8 +145,7 @@ __device__ __forceinline__ void write_filter(const FilterProduct &p, const Filte
   constexpr uint32_t PITCH = MAX_UNITS * UNIT_BYTES; // from fragment to fragment
   int share = p.share.by, slots = gridDim.z, slot = blockIdx.z;
   uint32_t group = threadIdx.x / UNIT, quotient = divide(group, p.share), rest = group - quotient * share;
-  int owner = quotient, neighbour = threadIdx.x % UNIT;
-  uint32_t to = remote_address(memory, owner) + ((slot * share + rest) * UNIT + neighbour) * 16;
+  uint32_t to = remote_address(memory, quotient) + ((slot * share + rest) * UNIT + threadIdx.x % UNIT) * 16;
   // Nobody reads stages any more, and all copies to them have arrived: there is nothing to order.
   if (p.cluster)
     cluster_meet();
@@ -232,8 +233,7 @@ __device__ __forceinline__ float4 sum_of(const Stack &s, size_t index, int first
 template <class Tile>
 __global__ __launch_bounds__(THREADS) void wgmma_wgrad_reduce_kernel(const __grid_constant__ FilterProduct p,
                                                                      Stack filter, Stack bias) {
-  __shared__ float4 loaded[STACK_LOADS][THREADS];
-  float4 *part = loaded[0], *own = part + threadIdx.y * blockDim.x + threadIdx.x;
+  float4 *part = (float4 *)dynamic_shared(), *own = part + threadIdx.y * blockDim.x + threadIdx.x;
   size_t index = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
   bool is_bias = index >= filter.stride;
   if (is_bias) index -= filter.stride;
