@@ -36,12 +36,12 @@ template <class T> __global__ void fill_kernel(Tensor t, uint64_t key, bool magn
 
 // How many elements of got lie further from want than the operands' type explains, NaN among them.
 template <class T, class U>
-__global__ void compare_kernel(const T *got, const U *want, const U *bound, float eps, float share, size_t elements,
-                               unsigned long long *wrong) {
+__global__ void compare_kernel(const T *got, const U *want, const U *bound, float eps, float share, float more,
+                               size_t elements, unsigned long long *wrong) {
   size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= elements) return;
   float error = fabsf(to_float(got[i]) - to_float(want[i]));
-  if (!(error <= eps * fabsf(to_float(want[i])) + share * to_float(bound[i]))) atomicAdd(wrong, 1);
+  if (!(error <= eps * fabsf(to_float(want[i])) + share * to_float(bound[i]) + more)) atomicAdd(wrong, 1);
 }
 
 static void fill(Device *dev, const Tensor *t, uint64_t key, bool magnitude) {
@@ -117,17 +117,22 @@ static double terms_of(const Case *c, ConvOp op) {
 // An error of K roundings that are as often up as down grows with √K: 8·√K·u·Σ|term| is exceeded with probability
 // e^-32 (Higham, Mary, "A new approach to probabilistic rounding error analysis", 2019, theorem 2.4). u = 2^-23 is for
 // tensor cores, which truncate. TF32 rounds each term by 2^-10 of itself, and these errors, too, are independent.
-static unsigned long long count_wrong(Device *dev, Case *c, ConvOp op, bool peer, const void *want, const void *bound) {
+// `twice`: sums are rounded to the operands' type before bias and addend come to them, which may cancel them: an error of
+// u · |sum| <= u · (|result| + |bias| + |addend|). Normal numbers from 24 bits are at most sqrt(2 · 24 · ln 2) < 5.8.
+static unsigned long long count_wrong(Device *dev, Case *c, ConvOp op, bool peer, bool twice, const void *want,
+                                      const void *bound) {
   const Tensor *got = result_of(c, op, peer), *ours = result_of(c, op, false);
   DType operands = c->x.dtype;
   double eps = operands == F32 ? 0x1p-23 : operands == BF16 ? 0x1p-7 : 0x1p-10; // both round their result
   double root = sqrt(terms_of(c, op)), share = 8 * (root * 0x1p-23 + (dev->tf32 ? 0x1p-10 / root : 0));
+  double more = twice ? eps / 2 * 5.8 * (c->fused == BIAS_ADD_RELU ? 2 : 1) : 0;
+  if (twice) eps *= 1.5;
   unsigned long long *wrong = (unsigned long long *)allocate(dev, sizeof *wrong), host;
   size_t n = tensor_elements(ours);
   WITH_TYPE(got->dtype, T, {
     WITH_TYPE(ours->dtype, U, {
       compare_kernel<<<blocks_for(n, FILL_THREADS), FILL_THREADS, 0, stream_of(dev)>>>(
-          (const T *)got->data, (const U *)want, (const U *)bound, (float)eps, (float)share, n, wrong);
+          (const T *)got->data, (const U *)want, (const U *)bound, (float)eps, (float)share, (float)more, n, wrong);
     });
   });
   LAUNCH_CHECK();

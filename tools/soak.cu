@@ -184,7 +184,7 @@ static bool verify(Soak *s) {
     run(s, "naive", job, want);
     run(s, s->rung, job, s->result);
     Case c = aimed(job, s->result);
-    unsigned long long wrong = count_wrong(s->dev, &c, job->op, false, want, bound);
+    unsigned long long wrong = count_wrong(s->dev, &c, job->op, false, false, want, bound);
     if (wrong)
       fprintf(stderr, "soak: %s of %s (x %d x %d x %d x %d): %llu elements differ from the naive rung's\n",
               op_names[job->op], c.layer->name, c.x.n, c.x.h, c.x.w, c.x.c, wrong);
