@@ -145,6 +145,7 @@ template <class T> static void launch(Device *dev, const StemProduct &p, int til
 }
 
 void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y) {
+  if (!x->n) return;
   StemProduct p = {};
   size_t pair = PAIR_BYTES / dtype_size(x->dtype);
   p.image = map_boxes(x->data, x->dtype, {pair, (size_t)x->w / 2, (size_t)x->h, (size_t)x->n},
@@ -162,7 +163,6 @@ void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *
   p.down = blocks_for(y->t.h, TILE_H);
   p.across = blocks_for(y->t.w, TILE_W);
   int tiles = x->n * p.down * p.across;
-  if (!tiles) return;
   if (w->dtype == BF16)
     launch<__nv_bfloat16>(dev, p, tiles);
   else
