@@ -50,7 +50,7 @@ __device__ __forceinline__ Source find_source(const WgmmaProduct &p, const Order
   s.first_c = gy.taps * s.taps_x ? 0 : s.channels; // past: zeros
   s.tap = in_register(gy.filter * p.filter_width + gx.filter);
   s.tap_step = in_register(gx.filter_step), s.row_step = in_register(gy.filter_step * p.filter_width);
-  s.stages = p.stages[part], s.dense = in_register(m.dense);
+  s.stages = p.stages[part], s.dense = in_register(m.reads_dense);
   return s;
 }
 
@@ -273,11 +273,12 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, con
   for (int i = 0; i < p.parts; i++) {
     MappedPart &m = p.of[i];
     const Tensor *in = &m.part.gather.in;
-    m.pixels = m.dense ? map_boxes(in->data, in->dtype, {(size_t)in->ldc, 1, tensor_pixels(in), 1},
-                                   {Tile::DEPTH, 1, Tile::ROWS, 1})
-                       : map_pixels(m.part.gather, Tile::ROWS);
+    m.pixels = m.reads_dense ? map_boxes(in->data, in->dtype, {(size_t)in->ldc, 1, tensor_pixels(in), 1},
+                                         {Tile::DEPTH, 1, Tile::ROWS, 1})
+                             : map_pixels(m.part.gather, Tile::ROWS);
     const Tensor *t = &m.part.out.t;
     constexpr int ACROSS = Box<typename Tile::T, Tile::PIECE>::ACROSS;
+    CHECK(tensor_pixels(t) >> 31 == 0 && (!m.part.out.addend.data || tensor_pixels(&m.part.out.addend) >> 31 == 0));
     m.result = m.part.dense ? map_boxes(t->data, t->dtype, {(size_t)t->ldc, 1, tensor_pixels(t), 1},
                                         {ACROSS, 1, WARP_ROWS, 1}, MAP_RESULT)
                             : map_result(t, &m.part.gather.walk, ACROSS, WARP_ROWS);
@@ -382,14 +383,6 @@ static Tensor turn_filters(Device *dev, const Tensor *w) {
 
 // ---- the op -------------------------------------------------------------------------------------------------------------
 
-static bool is_dense(const Gather &g) {
-  const Axis *axes[] = {&g.walk.y, &g.walk.x};
-  const int sizes[] = {g.in.h, g.in.w};
-  for (int i = 0; i < 2; i++)
-    if (axes[i]->taps != 1 || axes[i]->in || axes[i]->in_step != 1 || axes[i]->size != sizes[i]) return false;
-  return true;
-}
-
 template <bool BACKWARD>
 static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out) {
   Tensor bank = *w; // the filters as the kernel reads them
@@ -411,13 +404,13 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
     if (p.parts == MAX_MAPPED) flush();
     int i = p.parts++; // the longest sums first, so that the last tiles are short ones
     for (; i > 0 && walk_taps(&p.of[i - 1].part.gather.walk) < walk_taps(&part.gather.walk); i--) p.of[i] = p.of[i - 1];
-    p.of[i] = {{}, {}, part, is_dense(part.gather)};
+    p.of[i] = {{}, {}, part, walk_is_dense(&part.gather.walk, &part.gather.in)};
   });
   flush();
 }
 
 // Corners of walks lie within 128 pixels, strides up to 8: what TMA's maps can say. Both follow from the filter's size.
-// Floats only as TF32, which has to be asked for. A tap's channels would leave most of a stage of floats, or of a panel of
+// Floats only as TF32, which has to be asked for. A tap's channels would leave a part of a stage of floats, or of a panel of
 // the gradient, empty where they are few.
 static bool supports(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   int major;

@@ -240,10 +240,6 @@ template <class T> static auto launcher(const FilterCut &cut) -> void (*)(Device
   die(EXIT_RUN, "wgrad has no tile of %d rows and %d panels", cut.rows, cut.panels);
 }
 
-static bool is_dense(const Walk &w, const Tensor *x) {
-  auto whole = [](const Axis &a, int size) { return a.taps == 1 && !a.in && a.in_step == 1 && a.size == size; };
-  return whole(w.y, x->h) && whole(w.x, x->w);
-}
 // Zeros that the walk needs between two rows, so that a tap that leaves a row on the right meets zeros.
 static int gap_of(const Conv *conv, const Tensor *dw) { return MAX(dw->w - 1 - conv->pad, 0); }
 
@@ -251,7 +247,7 @@ static int gap_of(const Conv *conv, const Tensor *dw) { return MAX(dw->w - 1 - c
 static Walk walk_pair(const Conv *conv, Tensor *x, Tensor *dy, const Tensor *dw, bool shared) {
   Walk walk = {axis_forward(conv, dw->h, dy->h), axis_forward(conv, dw->w, dy->w)};
   if (shared) walk.x.size += gap_of(conv, dw);
-  if (!is_dense(walk, x) || tensor_elements(x) >> 31 || tensor_elements(dy) >> 31) return walk; // counted in int
+  if (!walk_is_dense(&walk, x) || tensor_elements(x) >> 31 || tensor_elements(dy) >> 31) return walk; // counted in int
   for (Tensor *t : {x, dy}) t->w *= t->n * t->h, t->n = t->h = 1;
   walk.y.size = 1, walk.x.size = x->w;
   return walk;

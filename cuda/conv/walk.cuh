@@ -33,8 +33,13 @@ struct Gather {
 };
 static inline Gather gather(const Tensor *in, const Walk *walk) {
   size_t rows = (size_t)in->n * walk_area(walk);
-  CHECK(rows < (size_t)1 << 31 && tensor_elements(in) / (in->n ? in->n : 1) < (size_t)1 << 31);
+  CHECK(rows < ((size_t)1 << 31) - 1024 && tensor_elements(in) / (in->n ? in->n : 1) < (size_t)1 << 31);
   return {*in, *walk, divider(walk_area(walk)), divider(walk->x.size)};
+}
+// Whether a walk's positions under its only tap are the pixels of x, in order.
+static inline bool walk_is_dense(const Walk *w, const Tensor *x) {
+  auto whole = [](const Axis &a, int size) { return a.taps == 1 && !a.in && a.in_step == 1 && a.size == size; };
+  return whole(w->y, x->h) && whole(w->x, x->w);
 }
 static inline int gather_columns(const Gather &g) { return walk_taps(&g.walk) * g.in.ldc; }
 static inline int gather_capacity(const Gather &g) { return g.in.n * walk_area(&g.walk); }

@@ -11,7 +11,7 @@ enum {
 struct MappedPart {
   CUtensorMap pixels, result;
   Part part;
-  bool dense; // the positions are the pixels of what is read, in order
+  bool reads_dense; // the positions are the pixels of what is read, in order
 };
 // The tiles of each part, counted in those of a cluster.
 struct Order {
@@ -23,8 +23,8 @@ struct WgmmaProduct {
   int parts, across; // tiles across
   Divider band;      // tiles of a band: across is a multiple of it
   int filter_width;  // taps
-  bool counted;      // the device knows how many rows hold data, and of how many tiles it is
-  Order order;       // if all rows do
+  bool counted;      // the device alone knows how many rows hold data, and so the order
+  Order order;       // where it is not counted
   int stages[MAX_MAPPED];
   CUtensorMap filter; // [columns of the filter bank, taps, channels]
   MappedPart of[MAX_MAPPED];

@@ -16,7 +16,7 @@ enum {
   UNIT = 8,            // threads whose sums the same block of a cluster adds up
   UNITS = THREADS / UNIT,
   UNIT_BYTES = UNIT * 16, // a fragment of each
-  MAX_UNITS = 36,         // MAX_CLUSTER blocks at most · the share of each, rounded up
+  MAX_UNITS = 36,         // blocks of a cluster · the share of each, rounded up: at most, with six
 };
 
 // What a block reads first comes first: it is read from memory, a line at a time.
@@ -146,7 +146,8 @@ __device__ __forceinline__ void write_filter(const FilterProduct &p, const Filte
   int share = p.share.by, slots = gridDim.z, slot = blockIdx.z;
   uint32_t group = threadIdx.x / UNIT, quotient = divide(group, p.share), rest = group - quotient * share;
   uint32_t to = remote_address(memory, quotient) + ((slot * share + rest) * UNIT + threadIdx.x % UNIT) * 16;
-  // Nobody reads stages any more, and all copies to them have arrived: there is nothing to order.
+  // Nobody reads stages any more, all copies to them have arrived, and clear_tail's zeros are behind barriers of their
+  // blocks: there is nothing to order.
   if (p.cluster)
     cluster_meet();
   else
@@ -229,7 +230,7 @@ __device__ __forceinline__ float4 sum_of(const Stack &s, size_t index, int first
 }
 
 // dw (+)= scale · Σ slots, and behind it db (+)= Σ slots. Threads (x, 0 … y) share an element, and their interleaved sums
-// are added in order. What does not need the sums is computed while they are still on their way.
+// are added in order.
 template <class Tile>
 __global__ __launch_bounds__(THREADS) void wgmma_wgrad_reduce_kernel(const __grid_constant__ FilterProduct p,
                                                                      Stack filter, Stack bias) {
