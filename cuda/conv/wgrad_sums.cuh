@@ -234,30 +234,33 @@ __device__ __forceinline__ float4 sum_of(const Stack &s, size_t index, int first
 template <class Tile>
 __global__ __launch_bounds__(THREADS) void wgmma_wgrad_reduce_kernel(const __grid_constant__ FilterProduct p,
                                                                      Stack filter, Stack bias) {
-  float4 *part = (float4 *)dynamic_shared(), *own = part + threadIdx.y * blockDim.x + threadIdx.x;
-  size_t index = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-  bool is_bias = index >= filter.stride;
-  if (is_bias) index -= filter.stride;
-  Stack stack = {is_bias ? bias.data : filter.data, is_bias ? bias.stride : filter.stride,
-                 is_bias ? bias.count : filter.count};
-  uint32_t fragment = (uint32_t)(index / THREADS);
-  FragmentPlace at =
-      place_in_filter<Tile>(p, fragment / Tile::FRAGMENTS, fragment % Tile::FRAGMENTS, (int)(index % THREADS));
-  if constexpr (HAS_WGMMA) follower_wait();
-  float4 sum = {};
-  if (index < stack.stride) sum = sum_of(stack, index, threadIdx.y, blockDim.y, own);
-  if (blockDim.y > 1) {
-    *own = sum;
-    __syncthreads();
-    if (threadIdx.y) return;
+  if constexpr (HAS_WGMMA) {
+    float4 *part = (float4 *)dynamic_shared(), *own = part + threadIdx.y * blockDim.x + threadIdx.x;
+    size_t index = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    bool is_bias = index >= filter.stride;
+    if (is_bias) index -= filter.stride;
+    Stack stack = {is_bias ? bias.data : filter.data, is_bias ? bias.stride : filter.stride,
+                   is_bias ? bias.count : filter.count};
+    uint32_t fragment = (uint32_t)(index / THREADS);
+    FragmentPlace at =
+        place_in_filter<Tile>(p, fragment / Tile::FRAGMENTS, fragment % Tile::FRAGMENTS, (int)(index % THREADS));
+    follower_wait();
+    float4 sum = {};
+    if (index < stack.stride) sum = sum_of(stack, index, threadIdx.y, blockDim.y, own);
+    if (blockDim.y > 1) {
+      *own = sum;
+      __syncthreads();
+      if (threadIdx.y) return;
 #pragma unroll 1
-    for (int i = 1; i < blockDim.y; i++) add(sum, part[i * blockDim.x + threadIdx.x]);
-  }
-  if (index >= stack.stride) return;
-  if (!is_bias) {
-    store_fragment(p, at, sum);
-  } else {
-    float v[] = {sum.x, sum.y, sum.z, sum.w};
-    for (int i = 0, k = 4 * (int)index; i < 4 && k < p.dw.n; i++, k++) p.db[k] = (p.accumulate ? p.db[k] : 0.f) + v[i];
+      for (int i = 1; i < blockDim.y; i++) add(sum, part[i * blockDim.x + threadIdx.x]);
+    }
+    if (index >= stack.stride) return;
+    if (!is_bias) {
+      store_fragment(p, at, sum);
+    } else {
+      float v[] = {sum.x, sum.y, sum.z, sum.w};
+      for (int i = 0, k = 4 * (int)index; i < 4 && k < p.dw.n; i++, k++)
+        p.db[k] = (p.accumulate ? p.db[k] : 0.f) + v[i];
+    }
   }
 }
