@@ -11,6 +11,7 @@
 #include "cuda/sweep.cuh"
 #include "tools/bench_case.cuh"
 #include "tools/bench_engines.cuh"
+#include "tools/bench_floor.cuh"
 extern "C" {
 #include "nn/cli.h"
 #include "nn/latency.h"
@@ -94,11 +95,11 @@ static bool verify(Bench *b, Case *c, ConvOp op, const Contender *all, int count
   void *bound = naive_result(b, c, op, true), *want = naive_result(b, c, op, false);
   bool ok = true;
   for (int i = 0; i < count; i++) {
-    Tensor *t = result_of(c, op, !all[i].rung);
+    bool peer = !all[i].rung, twice = peer && b->fused && all[i].plan.finish;
+    Tensor *t = result_of(c, op, peer);
     CUDA_CHECK(cudaMemsetAsync(t->data, 0xFF, tensor_bytes(t), stream_of(b->dev))); // NaN: what is not written shows
     run(b, c, op, &all[i]);
-    unsigned long long wrong =
-        count_wrong(b->dev, c, op, !all[i].rung, !all[i].rung && all[i].plan.finish, want, bound);
+    unsigned long long wrong = count_wrong(b->dev, c, op, peer, twice, want, bound);
     if (wrong)
       fprintf(stderr, "bench: %s %s of %s: %llu of %zu elements differ from the naive rung\n", name_of(&all[i]),
               op_names[op], c->layer->name, wrong, tensor_elements(t));
@@ -123,43 +124,6 @@ static double time_once(Bench *b, Case *c, ConvOp op, const Contender *who) {
 
 // ---- figures ----------------------------------------------------------------------------------------------------------
 
-static int attribute(const Bench *b, cudaDeviceAttr which) {
-  int value;
-  CUDA_CHECK(cudaDeviceGetAttribute(&value, which, b->dev->index));
-  return value;
-}
-
-// FLOP of one multiprocessor in a clock, dense, by NVIDIA's white papers of the A100 and the H100; NaN for other GPUs.
-static double flop_per_clock(const Bench *b) {
-  static const struct {
-    int major, minor;
-    double tensor16, tf32, fp32;
-  } known[] = {{8, 0, 2048, 1024, 128}, {9, 0, 4096, 2048, 256}};
-  int major = attribute(b, cudaDevAttrComputeCapabilityMajor), minor = attribute(b, cudaDevAttrComputeCapabilityMinor);
-  for (const auto &gpu : known)
-    if (gpu.major == major && gpu.minor == minor)
-      return b->precision == BENCH_FP32 ? gpu.fp32 : b->precision == BENCH_TF32 ? gpu.tf32 : gpu.tensor16;
-  return NAN;
-}
-
-static double flop_of(const Case *c) {
-  const ConvCase *l = c->layer;
-  return 2.0 * tensor_pixels(&c->y) * l->cout * l->k * l->k * l->cin;
-}
-
-// No kernel can be faster: all arithmetic at the highest clock, or every operand over the memory's pins once. Of x, a
-// stride past the filter leaves pixels unread.
-static double floor_us(Bench *b, Case *c, ConvOp op) {
-  double flops =
-      flop_per_clock(b) * attribute(b, cudaDevAttrMultiProcessorCount) * 1e3 * attribute(b, cudaDevAttrClockRate);
-  double bandwidth = 2e3 * attribute(b, cudaDevAttrMemoryClockRate) * attribute(b, cudaDevAttrGlobalMemoryBusWidth) / 8;
-  double met = op == CONV_DGRAD ? 1 : fmin(1, (double)c->layer->k / c->layer->stride);
-  const Tensor *others[] = {&c->y, op == CONV_WGRAD ? &c->dw : &c->w, &c->addend};
-  double bytes = met * met * (double)tensor_bytes(&c->x), compute = flop_of(c) / flops;
-  for (const Tensor *t : others) bytes += t->data ? (double)tensor_bytes(t) : 0;
-  return isnan(compute) ? NAN : 1e6 * fmax(compute, bytes / bandwidth);
-}
-
 typedef struct Figures {
   Latency us;
   double cudnn_us, ratio, floor_us; // ratio: the median of what cuDNN takes for each of ours in the same round
@@ -172,7 +136,7 @@ static Figures figures_of(Bench *b, Case *c, ConvOp op, const Contender *who, co
   memcpy(ours, who->us, sizeof ours);
   if (peer) memcpy(theirs, peer->us, sizeof theirs);
   return {latency_summary(ours, who->runs), latency_summary(theirs, peer ? peer->runs : 0).median,
-          latency_summary(ratio, both).median, floor_us(b, c, op)};
+          latency_summary(ratio, both).median, floor_us(b->dev, (Precision)b->precision, c, op)};
 }
 
 static int count_of(const Case *c, ConvOp op) { return c->layer->count - (op == CONV_FORWARD ? 0 : c->layer->frozen); }
