@@ -11,6 +11,10 @@
 #include "cuda/conv/wgrad_cut.cuh"
 #include "cuda/conv/wgrad_sums.cuh"
 
+// Tiles one below the other that neighbouring blocks have, at most: squares share most. Where slots are a cluster's, a long row
+// or column of tiles was faster, whichever side is longer.
+static int tiles_below(const FilterProduct &p) { return !p.cluster ? 4 : p.tiles_down >= (int)p.across.by ? 8 : 1; }
+
 // The stages of a slot. Those of all parts stand in a row, which the slots cut into equal shares.
 struct Turn {
   int part, first; // position of the part
@@ -52,9 +56,10 @@ __device__ __forceinline__ void fetch(const FilterProduct &p, RingBarriers<Tile:
   Ring<Tile::STAGES> ring(barriers);
   bool shared = p.shared;
   int bytes = Tile::A_BYTES + (shared ? patch_of<Tile>(true) * SWIZZLE_ROW : Tile::PANELS * PANEL_BYTES);
+  TileIndex tile = tile_index(p);
   Panel panel[Tile::PANELS];
 #pragma unroll
-  for (int i = 0; i < Tile::PANELS; i++) panel[i] = panel_of(p, blockIdx.x * Tile::PANELS + i);
+  for (int i = 0; i < Tile::PANELS; i++) panel[i] = panel_of(p, tile.across * Tile::PANELS + i);
   for (; turn.left; turn.advance(p)) {
     const FilterPart &part = p.part[turn.part];
     const Walk &walk = part.at.walk;
@@ -65,8 +70,8 @@ __device__ __forceinline__ void fetch(const FilterProduct &p, RingBarriers<Tile:
     barrier_expect(ring.full, bytes);
 #pragma unroll
     for (int i = 0; i < Tile::A_PANELS; i++)
-      tma_load_pixels(a + i * PANEL_BYTES, &part.dy, ring.full, blockIdx.y * Tile::ROWS + i * PANEL, at.j, at.i, at.n,
-                      0, 0);
+      tma_load_pixels(a + i * PANEL_BYTES, &part.dy, ring.full, tile.down * Tile::ROWS + i * PANEL, at.j, at.i, at.n, 0,
+                      0);
 #pragma unroll
     for (int i = 0; i < Tile::PANELS; i++)
       if (i == 0 || !shared)
@@ -108,6 +113,7 @@ __device__ __forceinline__ void multiply(FilterSum<Tile> &sum, const FilterProdu
   Ring<Tile::STAGES> ring(barriers);
   int warpgroup = threadIdx.x / WARPGROUP;
   bool shared = p.shared, sums = p.sums;
+  int own = tile_index(p).across;
   int apart = shared ? SWIZZLE_ROW : PANEL_BYTES, patch = patch_of<Tile>(shared);
   uint32_t a0 = Tile::WIDE ? 0 : warpgroup * Tile::DOWN * PANEL_BYTES;
   uint32_t b0 = Tile::A_BYTES + (Tile::WIDE ? warpgroup * Tile::ACROSS * apart : 0);
@@ -124,7 +130,7 @@ __device__ __forceinline__ void multiply(FilterSum<Tile> &sum, const FilterProdu
     if (rows < patch) clear_tail<Tile>(stage, rows, shared);
     uint64_t a = tile_descriptor(stage + a0), b = tile_descriptor(stage + b0, apart);
     uint32_t step = turn.first / DEPTH;
-    if (sums && step - divide(step, p.across) * p.across.by == blockIdx.x) { // tiles side by side take turns
+    if (sums && step - divide(step, p.across) * p.across.by == own) { // tiles side by side take turns
       wgmma_fence();
 #pragma unroll
       for (int i = 0; i < DEPTH / WGMMA_TERMS; i++)
@@ -190,10 +196,14 @@ template <class T, class Tile> static void launch_tiles(Device *dev, FilterProdu
   int slots = p.slots.by;
   p.across = divider(blocks_for(p.panels, Tile::PANELS)), p.share = divider(blocks_for(UNITS, p.cluster ? slots : 1));
   CHECK(!p.cluster || slots * p.share.by <= MAX_UNITS);
-  dim3 grid(p.across.by, blocks_for(p.dw.n, Tile::ROWS), slots);
-  size_t tiles = (size_t)grid.x * grid.y * Tile::FRAGMENTS * THREADS, rows = (size_t)grid.y * Tile::ROWS / 4;
-  Stack filter = {NULL, slots > 1 && !p.cluster ? tiles : 0, slots},
-        bias = {NULL, p.db ? rows : 0, (int)(slots * grid.x)};
+  p.tiles_down = blocks_for(p.dw.n, Tile::ROWS);
+  int down = MIN(p.tiles_down, tiles_below(p));
+  while (p.tiles_down % down) down--;
+  p.down = divider(down);
+  dim3 grid(p.across.by * p.tiles_down, 1, slots);
+  size_t sums = (size_t)grid.x * Tile::FRAGMENTS * THREADS, rows = (size_t)p.tiles_down * Tile::ROWS / 4;
+  Stack filter = {NULL, slots > 1 && !p.cluster ? sums : 0, slots},
+        bias = {NULL, p.db ? rows : 0, (int)(slots * p.across.by)};
   size_t stacked = filter.count * filter.stride + bias.count * bias.stride;
   float4 *scratch = stacked ? (float4 *)device_scratch(dev, stacked * sizeof(float4)) : NULL;
   if (dev->measuring) return;

@@ -30,6 +30,8 @@ struct FilterProduct {
   int parts, panels; // panels: in all
   Divider slots;
   Divider r, s, taps, across; // the filter's, its taps in all; tiles side by side
+  Divider down;               // tiles one below the other that blocks in a row have; those of the whole result are so
+  int tiles_down;             // many
   Divider share;              // units of a block of a cluster
   bool shared;                // the panels of a tile are one patch
   bool cluster;               // the slots of a tile are the blocks of one
@@ -59,6 +61,16 @@ template <int ROWS_, int PANELS_> struct FilterTile {
 };
 
 // ---- what is where ----------------------------------------------------------------------------------------------------
+
+// A block's tile among those of its slot. Blocks in a row have a few columns of tiles, not a long row of them: what several
+// multiprocessors of one part of the GPU (a GPC) read at the same time comes from L2 once.
+struct TileIndex {
+  int across, down;
+};
+__device__ __forceinline__ TileIndex tile_index(const FilterProduct &p) {
+  int column = divide(blockIdx.x, p.down), band = divide(column, p.across), down = p.down.by;
+  return {column - band * (int)p.across.by, band * down + (int)blockIdx.x - column * down};
+}
 
 struct Panel {
   int c, y, x; // first channel, tap
@@ -131,7 +143,8 @@ template <class Tile> __device__ __forceinline__ float4 fragment_of(const Filter
 // One slot of several: as registers hold it, so that a warp writes whole lines.
 template <class Tile>
 __device__ __forceinline__ void write_partial(const FilterProduct &p, const FilterSum<Tile> &sum) {
-  size_t tile = ((size_t)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  TileIndex at = tile_index(p);
+  size_t tile = (size_t)blockIdx.z * gridDim.x + at.down * p.across.by + at.across;
   float4 *to = p.partial + tile * Tile::FRAGMENTS * THREADS + threadIdx.x;
 #pragma unroll
   for (int i = 0; i < Tile::FRAGMENTS; i++) to[i * THREADS] = fragment_of(sum, i);
@@ -158,6 +171,7 @@ __device__ __forceinline__ void write_filter(const FilterProduct &p, const Filte
     cluster_sync();
   else
     consumers_sync();
+  TileIndex tile = tile_index(p);
   // A thread adds up two neighbours of a unit, in every so many fragments.
   uint32_t pair = threadIdx.x % 4 * 2, odd = threadIdx.x / 4 % 2, step = divide(UNITS, p.share);
   uint32_t unit = slot * share + rest, first = quotient < step && unit < UNITS ? 2 * quotient + odd : Tile::FRAGMENTS;
@@ -171,14 +185,15 @@ __device__ __forceinline__ void write_filter(const FilterProduct &p, const Filte
       add(a, load_shared16(from)), add(b, load_shared16(from ^ 16));
     }
     TilePlace at = place_of<Tile>(i, unit * UNIT + pair);
-    FilterColumn column = column_of(p, blockIdx.x * Tile::PANELS + at.column / PANEL, at.column % PANEL);
-    store<4>(p, blockIdx.y * Tile::ROWS + at.row, column, {a.x, a.y, b.x, b.y}, {a.z, a.w, b.z, b.w});
+    FilterColumn column = column_of(p, tile.across * Tile::PANELS + at.column / PANEL, at.column % PANEL);
+    store<4>(p, tile.down * Tile::ROWS + at.row, column, {a.x, a.y, b.x, b.y}, {a.z, a.w, b.z, b.w});
   }
 }
 template <class Tile> __device__ __forceinline__ void write_sums(const FilterProduct &p, const FilterSum<Tile> &sum) {
   int warpgroup = threadIdx.x / WARPGROUP;
   if (threadIdx.x % 4 || (Tile::WIDE && warpgroup)) return; // others hold the same
-  float *to = p.sums + ((size_t)(blockIdx.z * gridDim.x + blockIdx.x) * gridDim.y + blockIdx.y) * Tile::ROWS;
+  TileIndex tile = tile_index(p);
+  float *to = p.sums + ((size_t)(blockIdx.z * p.across.by + tile.across) * p.tiles_down + tile.down) * Tile::ROWS;
 #pragma unroll
   for (int i = 0; i < Tile::DOWN; i++) {
     int row = place_of<Tile>(i * Tile::GROUPS, threadIdx.x).row;
