@@ -92,13 +92,15 @@ __device__ void stem_multiply(const StemProduct &p, StemShared &s, uint32_t bank
     wgmma_commit();
     wgmma_wait<0>();
     if (threadIdx.x % WARPGROUP == 0) barrier_arrive_at(ring.empty);
-    boxes_wait();
+    boxes_wait<0>();
 #pragma unroll
     for (int j = 0; j < 2; j++) {
       int y = t.y + 2 * warpgroup + j, x0 = t.x + warp * WARP_ROWS, x = x0 + place_row();
       RowPlace place = row_place(p.out, y < p.out.t.h && x < p.out.t.w, t.n, y, x);
-      store_rows(p.out, sum[j], place, 0, s.bias, Box<T, FILTERS>{boxes + j * BOX},
-                 [&](int c, uint32_t from) { tma_store(&p.result, from, c, x0, y, t.n); });
+      Box<T, FILTERS> box{boxes + j * BOX};
+      store_rows(p.out, sum[j], place, 0, s.bias, box);
+      if (threadIdx.x % 32 == 0)
+        box.leave(p.out.t.ldc, [&](int c, uint32_t from) { tma_store(&p.result, from, c, x0, y, t.n); });
     }
   }
   bulk_wait_read();

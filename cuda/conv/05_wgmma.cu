@@ -151,25 +151,39 @@ __device__ __forceinline__ RowPlace find_row(const Part &p, int row) {
   return row_place(p.out, row < gather_rows(p.gather), at.n, y.out + y.out_step * at.i, x.out + x.out_step * at.j);
 }
 
-// A warp's sixteen rows from `row` on leave.
+// Orders the copy of a box: of the sixteen rows from `row` on, which is at `at`, and of columns c ….
+__device__ __forceinline__ void send_box(const MappedPart &m, uint32_t box, int row, const Position &at, int c) {
+  if (m.part.dense)
+    tma_store(&m.result, box, c, 0, row, 0);
+  else
+    tma_store_pixels(&m.result, box, c, at.j, at.i, at.n);
+}
+
+// What a warp does that sends what a warpgroup has multiplied: a box each lane, those of the same rows one after the other.
 template <class Tile>
-__device__ __forceinline__ void store_tile(const MappedPart &m, float (&v)[Tile::COLUMNS / 2], const RowPlace &place,
-                                           int row, int column, const float *bias, uint32_t box) {
-  const Gather &g = m.part.gather;
-#pragma unroll
-  for (int i = 0; i < Tile::PIECES; i++, column += Tile::PIECE) {
-    if (i > 0) {
-      if (column >= m.part.out.t.ldc) break;
-      boxes_wait();
+__device__ __forceinline__ void send(const WgmmaProduct &p, Schedule<Tile> &schedule, uint32_t stages, int tiles,
+                                     int warpgroup) {
+  using Boxes = typename Tile::Boxes;
+  constexpr int WARPS = WARPGROUP / 32;
+  static_assert(Tile::DOWN == 1 && WARPS * Boxes::PIECES <= 32);
+  int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER;
+  int lane = threadIdx.x % 32, warp = WARPS * warpgroup + lane / Boxes::PIECES, piece = lane % Boxes::PIECES;
+  uint32_t box = stages + Tile::STAGES * Tile::STAGE + warp * Tile::BOX + piece * Boxes::PIECE;
+  for (int tile = blockIdx.x / Tile::CLUSTER; tile < tiles; tile += step) {
+    int part = part_of(p, schedule.order, tile);
+    Work work = find_work<Tile>(p, schedule.order, tile, part, rank);
+    const MappedPart &m = p.of[part];
+    int row = work.row + warp * WARP_ROWS, end = min(work.column + Tile::COLUMNS, m.part.out.t.ldc);
+    Position at = position_of(m.part.gather, row);
+#pragma unroll 1
+    for (int column = work.column; column < end; column += Tile::PIECE) {
+      named_sync(BOXES_FULL + warpgroup, BOXES_THREADS);
+      int c = column + piece * Boxes::ACROSS;
+      if (lane < WARPS * Boxes::PIECES && c < end) send_box(m, box, row, at, c);
+      bulk_commit();
+      boxes_wait<0>();
+      named_arrive(BOXES_FREE + warpgroup, BOXES_THREADS);
     }
-    store_rows(m.part.out, v + i * Tile::PIECE / 2, place, column, bias + i * Tile::PIECE,
-               Box<typename Tile::T, Tile::PIECE>{box}, [&](int c, uint32_t from) {
-                 Position at = position_of(g, row);
-                 if (m.part.dense)
-                   tma_store(&m.result, from, c, 0, row, 0);
-                 else
-                   tma_store_pixels(&m.result, from, c, at.j, at.i, at.n);
-               });
   }
 }
 
@@ -179,14 +193,17 @@ __device__ __forceinline__ void store_tile(const MappedPart &m, float (&v)[Tile:
 template <class Tile, bool SINGLE>
 __device__ __forceinline__ void consume(const WgmmaProduct &p, Schedule<Tile> &schedule, uint32_t stages, int warpgroup,
                                         int tiles) {
+  constexpr bool SENDER = Tile::sender(SINGLE); // otherwise each warp sends its own rows
   Ring<Tile::STAGES> ring(schedule.ring);
   int thread = threadIdx.x % WARPGROUP, warp = uniform(thread / 32);
   uint32_t boxes = stages + Tile::STAGES * Tile::STAGE + (warpgroup * 4 + warp) * Tile::DOWN * Tile::BOX;
   uint32_t release = thread < Tile::CLUSTER ? remote_address(ring.empty, thread) : 0;
   int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER, buffer = 0;
+  bool full = false; // the boxes
   for (int tile = blockIdx.x / Tile::CLUSTER; tile < tiles; tile += step) {
     int i = part_of(p, schedule.order, tile);
-    const Part &part = p.of[i].part;
+    const MappedPart &m = p.of[i];
+    const DestArgs &out = m.part.out;
     float *bias = schedule.bias[warpgroup][buffer ^= 1];
     Work work;
     RowPlace place[Tile::DOWN];
@@ -194,22 +211,34 @@ __device__ __forceinline__ void consume(const WgmmaProduct &p, Schedule<Tile> &s
     accumulate<Tile, SINGLE>(sum, ring, stages, p.stages[i], warpgroup, release, [&] {
       work = find_work<Tile>(p, schedule.order, tile, i, rank);
       work.row += warpgroup * Tile::DOWN * WGMMA_ROWS + warp * WARP_ROWS;
-      load_bias<Tile::COLUMNS>(part.out, work.column, bias);
+      load_bias<Tile::COLUMNS>(out, work.column, bias);
 #pragma unroll
       for (int j = 0; j < Tile::DOWN; j++) {
-        place[j] = find_row(part, work.row + j * WGMMA_ROWS);
-        prefetch_row<typename Tile::T, Tile::COLUMNS>(part.out, place[j], work.column);
+        place[j] = find_row(m.part, work.row + j * WGMMA_ROWS);
+        prefetch_row<typename Tile::T, Tile::COLUMNS>(out, place[j], work.column);
       }
       warpgroup_sync(warpgroup); // the bias is there, and the buffer for the next one free
     });
-    boxes_wait();
 #pragma unroll
-    for (int j = 0; j < Tile::DOWN; j++)
-      store_tile<Tile>(p.of[i], sum.part[j], place[j], work.row + j * WGMMA_ROWS, work.column, bias,
-                       boxes + j * Tile::BOX);
+    for (int k = 0; k < Tile::PIECES; k++, work.column += Tile::PIECE) {
+      if (k > 0 && work.column >= out.t.ldc) break;
+      if (SENDER && full) named_sync(BOXES_FREE + warpgroup, BOXES_THREADS);
+      full = true;
+#pragma unroll
+      for (int j = 0; j < Tile::DOWN; j++) {
+        if (!SENDER) boxes_wait<Tile::DOWN - 1>();
+        typename Tile::Boxes box{boxes + j * Tile::BOX};
+        store_rows(out, sum.part[j] + k * Tile::PIECE / 2, place[j], work.column, bias + k * Tile::PIECE, box);
+        if (SENDER || thread % 32) continue;
+        int row = work.row + j * WGMMA_ROWS;
+        Position at = position_of(m.part.gather, row);
+        box.leave(out.t.ldc - work.column, [&](int c, uint32_t from) { send_box(m, from, row, at, work.column + c); });
+      }
+      if (SENDER) named_arrive(BOXES_FULL + warpgroup, BOXES_THREADS);
+    }
     if (SINGLE) break;
   }
-  bulk_wait_read();
+  if (!SENDER) bulk_wait_read();
 }
 
 // SINGLE: no block has more than one tile, and where its results go is found out while nothing is there to be multiplied.
@@ -231,8 +260,10 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
         fetch<Tile, SINGLE, true>(p, s, stages, tiles);
       else if (warp == 4 * CONSUMERS + 1)
         fetch<Tile, SINGLE, false>(p, s, stages, tiles);
-      else
+      else {
         meet<Tile>();
+        if constexpr (Tile::sender(SINGLE)) send<Tile>(p, s, stages, tiles, warp - 4 * CONSUMERS - 2);
+      }
       __syncwarp();
     } else {
       if (warp == 0) {
@@ -271,24 +302,27 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, con
                        {Tile::DEPTH, 1, Tile::BY_TERM ? Tile::DEPTH : Tile::COLUMNS / Tile::CLUSTER, 1});
   p.counted = false;
   for (int i = 0; i < p.parts; i++) {
+    const Gather &g = p.of[i].part.gather;
+    p.order.down[i] = tiles_down<Tile>(gather_capacity(g));
+    p.order.first[i + 1] = p.order.first[i] + p.order.down[i] * p.across;
+    p.stages[i] = stages_of<Tile>(g);
+    p.counted |= g.in.count != NULL;
+  }
+  int tiles = p.order.first[p.parts], clusters = multiprocessors(dev) / Tile::CLUSTER;
+  bool single = tiles <= clusters;
+  int across = Tile::Boxes::ACROSS;
+  for (int i = 0; i < p.parts; i++) {
     MappedPart &m = p.of[i];
-    const Tensor *in = &m.part.gather.in;
+    const Tensor *in = &m.part.gather.in, *t = &m.part.out.t;
+    CHECK(tensor_pixels(t) >> 31 == 0 && (!m.part.out.addend.data || tensor_pixels(&m.part.out.addend) >> 31 == 0));
     m.pixels = m.reads_dense ? map_boxes(in->data, in->dtype, {(size_t)in->ldc, 1, tensor_pixels(in), 1},
                                          {Tile::DEPTH, 1, Tile::ROWS, 1})
                              : map_pixels(m.part.gather, Tile::ROWS);
-    const Tensor *t = &m.part.out.t;
-    constexpr int ACROSS = Box<typename Tile::T, Tile::PIECE>::ACROSS;
-    CHECK(tensor_pixels(t) >> 31 == 0 && (!m.part.out.addend.data || tensor_pixels(&m.part.out.addend) >> 31 == 0));
     m.result = m.part.dense ? map_boxes(t->data, t->dtype, {(size_t)t->ldc, 1, tensor_pixels(t), 1},
-                                        {ACROSS, 1, WARP_ROWS, 1}, MAP_RESULT)
-                            : map_result(t, &m.part.gather.walk, ACROSS, WARP_ROWS);
-    p.order.down[i] = tiles_down<Tile>(gather_capacity(m.part.gather));
-    p.order.first[i + 1] = p.order.first[i] + p.order.down[i] * p.across;
-    p.stages[i] = stages_of<Tile>(m.part.gather);
-    p.counted |= in->count != NULL;
+                                        {across, 1, WARP_ROWS, 1}, MAP_RESULT)
+                            : map_result(t, &m.part.gather.walk, across, WARP_ROWS);
   }
-  int tiles = p.order.first[p.parts], clusters = multiprocessors(dev) / Tile::CLUSTER;
-  auto kernel = tiles <= clusters ? wgmma_kernel<Tile, true> : wgmma_kernel<Tile, false>;
+  auto kernel = single ? wgmma_kernel<Tile, true> : wgmma_kernel<Tile, false>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
   cudaLaunchAttribute cluster = {};
   cluster.id = cudaLaunchAttributeClusterDimension;
@@ -334,7 +368,8 @@ template <class T, bool BY_TERM> static void launch(Device *dev, WgmmaProduct &p
 #define CHOICE(rows, columns, cluster)                                                                                 \
   { rows, columns, cluster, launch_tiles<WgmmaTile<T, rows, columns, cluster, BY_TERM>> }
   static const Choice choices[] = {
-      CHOICE(128, 256, 1), CHOICE(128, 128, 2), CHOICE(128, 128, 1), CHOICE(128, 64, 1), CHOICE(256, NARROW, 1),
+      CHOICE(128, 256, 1),    CHOICE(128, 128, 2),    CHOICE(128, 128, 1), CHOICE(128, 64, 1),
+      CHOICE(256, NARROW, 1), CHOICE(128, NARROW, 1), CHOICE(128, 192, 1),
   };
 #undef CHOICE
   const Choice *best = choices;

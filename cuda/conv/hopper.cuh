@@ -170,6 +170,13 @@ __device__ __forceinline__ void block_sync() { asm volatile("bar.sync 0;" ::: "m
 __device__ __forceinline__ void warpgroup_sync(int warpgroup) {
   asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "n"((int)WARPGROUP) : "memory");
 }
+// One of the hardware's barriers, when as many threads have come (multiples of 32): some wait, some only tell.
+__device__ __forceinline__ void named_sync(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void named_arrive(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
 // The calling warpgroup gives back registers down to N, or takes some until it has N (setmaxnreg).
 template <int N> __device__ __forceinline__ void registers_give() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
@@ -226,8 +233,11 @@ __device__ __forceinline__ void tma_store_pixels(const CUtensorMap *map, uint32_
       : "memory");
 }
 __device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Until this thread's copies no longer need their source. A kernel's end is that of their writing.
-__device__ __forceinline__ void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+// Until this thread's copies, but for the last `PENDING` groups of them, no longer need their source. A kernel's end is that
+// of their writing.
+template <int PENDING = 0> __device__ __forceinline__ void bulk_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+}
 
 // ---- tensor maps, on the host -----------------------------------------------------------------------------------------
 

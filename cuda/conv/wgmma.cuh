@@ -87,11 +87,11 @@ template <class T> __device__ __forceinline__ float2 unpack(uint32_t bits) {
 // A warp's sixteen rows of COLUMNS columns in shared memory of its own, as TMA knows boxes: swizzled rows of 128 bytes (or
 // fewer), one after the other. A thread has v[4j …] = (row r, r, r + 8, r + 8) of columns 8j + 2 · (lane % 4) and the next,
 // r = lane / 4, as wgmma leaves it, until stmatrix puts it there; ldmatrix is the way back. They move 16 bits: pairs of
-// floats go one by one. Boxes leave as they are, and the warp does not wait for them.
+// floats go one by one. Boxes leave as they are, and nobody waits for them before they are filled again.
 template <class T, int COLUMNS> struct Box {
   static constexpr int MOST = SWIZZLE_ROW / sizeof(T);
   static constexpr int ACROSS = COLUMNS < MOST ? COLUMNS : MOST, ROW = ACROSS * sizeof(T); // of one that leaves
-  static constexpr int PIECE = WARP_ROWS * ROW, BYTES = COLUMNS / ACROSS * PIECE;
+  static constexpr int PIECE = WARP_ROWS * ROW, PIECES = COLUMNS / ACROSS, BYTES = PIECES * PIECE;
   static constexpr int CHUNK = 16 / sizeof(T); // columns that stay together
   static_assert(COLUMNS % ACROSS == 0 && (ROW == 32 || ROW == SWIZZLE_ROW));
   uint32_t memory;
@@ -115,15 +115,19 @@ template <class T, int COLUMNS> struct Box {
 
   // Fetches elements of a tensor at the pixel of each lane's row, zeros where there is none.
   __device__ __forceinline__ void fetch(const void *data, int pitch, int pixel, int c0) const {
-    constexpr int CHUNKS = COLUMNS / CHUNK, ROWS = 32 / CHUNKS; // at a time
-    static_assert(32 % CHUNKS == 0 && WARP_ROWS % ROWS == 0);
-    int lane = threadIdx.x % 32, chunk = lane % CHUNKS, c = c0 + chunk * CHUNK;
-    bool inside = c < pitch;
-    const T *from = (const T *)data + (inside ? c : 0);
-#pragma unroll 4
-    for (int i = 0; i < WARP_ROWS; i += ROWS) {
-      int row = i + lane / CHUNKS, at = __shfl_sync(~0u, pixel, row);
-      copy16_async(place(row, chunk), from + (int64_t)max(at, 0) * pitch, inside && at >= 0);
+    constexpr int CHUNKS = ACROSS / CHUNK, STEP = 32 / CHUNKS; // rows at a time
+    static_assert(32 % CHUNKS == 0 && WARP_ROWS % STEP == 0);
+    int lane = threadIdx.x % 32, chunk = lane % CHUNKS;
+#pragma unroll
+    for (int across = 0; across < COLUMNS; across += ACROSS, chunk += CHUNKS) {
+      int c = c0 + chunk * CHUNK;
+      bool inside = c < pitch;
+      const T *from = (const T *)data + (inside ? c : 0);
+#pragma unroll
+      for (int i = 0; i < WARP_ROWS; i += STEP) {
+        int row = i + lane / CHUNKS, at = __shfl_sync(~0u, pixel, row);
+        copy16_async(place(row, chunk), from + (int64_t)max(at, 0) * pitch, inside && at >= 0);
+      }
     }
     copies_commit();
     copies_wait<0>();
@@ -160,8 +164,8 @@ template <class T, int COLUMNS> struct Box {
       store_shared_zero<T>(place(place_row(), c / CHUNK) + c % CHUNK * sizeof(T));
   }
 
-  // The first `valid` of `columns`, zeros after them. leave(c, from): one thread orders the copy of columns c0 + c …
-  template <class F> __device__ __forceinline__ void store(const float *v, int valid, int columns, F leave) const {
+  // The first `valid` of `columns`, zeros after them, for TMA to be read.
+  __device__ __forceinline__ void store(const float *v, int valid, int columns) const {
     if constexpr (sizeof(T) == 4) {
 #pragma unroll
       for (int i = 0; i < COLUMNS / 4; i++) store_shared(pair(i / 2) + i % 2 * 8 * ROW, v[2 * i], v[2 * i + 1]);
@@ -177,25 +181,27 @@ template <class T, int COLUMNS> struct Box {
     if (valid < columns && valid < COLUMNS) clear(valid, columns);
     shared_write_fence();
     __syncwarp();
-    if (threadIdx.x % 32 == 0)
+  }
+  // By one thread: order(c, from) orders the copy of columns c ….
+  template <class F> __device__ __forceinline__ void leave(int columns, F order) const {
 #pragma unroll
-      for (int c = 0; c < COLUMNS; c += ACROSS)
-        if (c < columns) leave(c, memory + c / ACROSS * PIECE);
+    for (int c = 0; c < COLUMNS; c += ACROSS)
+      if (c < columns) order(c, memory + c / ACROSS * PIECE);
     bulk_commit();
   }
 };
 
-// Until a warp's boxes have left and may be written again.
-__device__ __forceinline__ void boxes_wait() {
-  bulk_wait_read();
+// Until a warp's boxes but the last `OTHERS` have left, and may be written again.
+template <int OTHERS> __device__ __forceinline__ void boxes_wait() {
+  bulk_wait_read<OTHERS>();
   __syncwarp();
 }
 
 // t = keep · f(v + bias + addend + (accumulate ? t : 0)) for a warp's sixteen rows of COLUMNS columns from c0 on:
-// dest_store8 of common.cuh for values that stand differently. leave(c, from) orders the copy of columns c … of a box.
-template <class T, int COLUMNS, class F>
+// dest_store8 of common.cuh for values that stand differently, into boxes that are to leave.
+template <class T, int COLUMNS>
 __device__ __forceinline__ void store_rows(const DestArgs &d, float *v, const RowPlace &r, int c0, const float *bias,
-                                           const Box<T, COLUMNS> &box, F leave) {
+                                           const Box<T, COLUMNS> &box) {
   enum { OLD = 4, MASK, SOURCES }; // the first are the addends
   int pair = 2 * (threadIdx.x % 4);
   if (d.bias)
@@ -223,7 +229,7 @@ __device__ __forceinline__ void store_rows(const DestArgs &d, float *v, const Ro
   if (d.relu) // after the mask, which comes to the same
 #pragma unroll
     for (int i = 0; i < COLUMNS / 2; i++) v[i] = positive_part(v[i]);
-  box.store(v, d.t.c - c0, d.t.ldc - c0, [&](int c, uint32_t from) { leave(c0 + c, from); });
+  box.store(v, d.t.c - c0, d.t.ldc - c0);
 }
 
 // ---- rung 05's other files ---------------------------------------------------------------------------------------------

@@ -4,7 +4,10 @@
 
 enum {
   MAX_MAPPED = 6,
-  BAND = 8, // tiles across that are neighbours in the order of tiles, at most
+  BOXES_FULL = 1 + CONSUMERS,          // hardware's barriers, one for each warpgroup: boxes are there to leave,
+  BOXES_FREE = BOXES_FULL + CONSUMERS, // or may be written again
+  BOXES_THREADS = WARPGROUP + 32,      // that meet at them: who multiplies, and the warp that sends
+  BAND = 8,                            // tiles across that are neighbours in the order of tiles, at most
 };
 
 // One of the products that a launch computes, and the maps of the pixels that it reads and writes.
@@ -45,12 +48,17 @@ template <class T_, int ROWS_, int COLUMNS_, int CLUSTER_, bool BY_TERM_> struct
   static constexpr int CHUNKS = (COLUMNS + 63) / 64;
   static constexpr int A_BYTES = ROWS * SWIZZLE_ROW, B_BYTES = BY_TERM ? CHUNKS * CHUNK : COLUMNS * SWIZZLE_ROW;
   static constexpr int PIECES = sizeof(T) == 4 && COLUMNS == 256 ? 2 : 1, PIECE = COLUMNS / PIECES;
-  static constexpr int STAGE = A_BYTES + B_BYTES, BOX = Box<T, PIECE>::BYTES;
+  using Boxes = Box<T, PIECE>; // of a warp
+  static constexpr int STAGE = A_BYTES + B_BYTES, BOX = Boxes::BYTES;
   static constexpr int BOXES = ROWS / WARP_ROWS * BOX;
   static constexpr int ALL_STAGES = (MAX_SHARED - SWIZZLE_ATOM - 5 * 1024 - BOXES) / STAGE; // 5 KB: the schedule
   static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + BOXES + SWIZZLE_ATOM;
   static_assert(STAGES >= 3 && DOWN >= 1 && ROWS <= 256 && B_BYTES % SWIZZLE_ATOM == 0);
   static_assert(BY_TERM ? sizeof(T) == 2 && CHUNKS % CLUSTER == 0 : COLUMNS / CLUSTER % 8 == 0);
+
+  // Whether a warp of its own sends a warpgroup's results: it takes the time that TMA needs to take them, not that of the
+  // products, but costs some where there is little to be sent, or nothing else to be done meanwhile.
+  static constexpr bool sender(bool single) { return COLUMNS >= 128 && !single; }
 };
 
 // ---- the order of tiles -----------------------------------------------------------------------------------------------
