@@ -192,12 +192,16 @@ template <int N> __device__ __forceinline__ void registers_take() {
 __device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
+// What L2 does with the lines that a copy reads: keeps them as long as others, or makes them the first to go. What
+// createpolicy.fractional.L2::evict_normal and evict_first return, as constants: a copy waits for the instruction.
+static constexpr uint64_t LINES_STAY = 0x1000000000000000, LINES_PASS = 0x12f0000000000000;
+
 // The box at (x, y, z, n) of a tensor, x being contiguous.
 __device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap *map, uint32_t barrier, int x, int y, int z,
-                                         int n) {
-  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-               " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
-               "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(n)
+                                         int n, uint64_t policy = LINES_STAY) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint"
+               " [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
+               "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(n), "l"(policy)
                : "memory");
 }
 // The same to every block of the cluster whose bit is set in `blocks`, to the same addresses in each.
@@ -210,10 +214,11 @@ __device__ __forceinline__ void tma_load_multicast(uint32_t to, const CUtensorMa
 }
 // Channels c … of a row of pixels along a walk (im2col): the first is (y, x) of image n before the tap's offset is added.
 __device__ __forceinline__ void tma_load_pixels(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c, int x,
-                                                int y, int n, int tap_x, int tap_y) {
-  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
-               " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(to),
-               "l"(map), "r"(barrier), "r"(c), "r"(x), "r"(y), "r"(n), "h"((uint16_t)tap_x), "h"((uint16_t)tap_y)
+                                                int y, int n, int tap_x, int tap_y, uint64_t policy = LINES_STAY) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes.L2::cache_hint"
+               " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8}, %9;" ::"r"(to),
+               "l"(map), "r"(barrier), "r"(c), "r"(x), "r"(y), "r"(n), "h"((uint16_t)tap_x), "h"((uint16_t)tap_y),
+               "l"(policy)
                : "memory");
 }
 
@@ -250,12 +255,15 @@ template <class Function> static Function *driver_function(const char *name) {
   return (Function *)found;
 }
 // What is done with a map. TMA rounds floats that are to be multiplied to TF32, to nearest and ties to even; wgmma itself
-// would cut their last 13 bits off.
-enum MapUse { MAP_OPERAND, MAP_RESULT };
+// would cut their last 13 bits off. In pairs: with each line that L2 reads from memory, it reads the one beside.
+enum MapUse { MAP_OPERAND, MAP_OPERAND_IN_PAIRS, MAP_RESULT };
 static inline CUtensorMapDataType map_type(DType t, MapUse use) {
   CHECK(t == BF16 || t == F16 || t == F32);
-  if (t == F32) return use == MAP_OPERAND ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  if (t == F32) return use == MAP_RESULT ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
   return t == BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+}
+static inline CUtensorMapL2promotion map_promotion(MapUse use) {
+  return use == MAP_OPERAND_IN_PAIRS ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
 }
 
 // data [n, z, y, x], sizes given from x on, of which a box is `box`. Its x extent is a swizzled row of 32 or 128 bytes.
@@ -271,7 +279,7 @@ static inline CUtensorMap map_boxes(const void *data, DType dtype, const size_t 
   bool narrow = box[0] * dtype_size(dtype) == 32;
   CUtensorMap map;
   CHECK(!encode(&map, map_type(dtype, use), 4, (void *)data, sizes, stride, boxes, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B, map_promotion(use),
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return map;
 }
@@ -299,11 +307,11 @@ static inline CUtensorMap map_pixel_rows(const PixelMap &m, int channels, int pi
   CUtensorMap map;
   CHECK(!encode(&map, map_type(m.dtype, use), 4, (void *)m.data, size, stride, m.lower, m.upper, channels, pixels, step,
                 CU_TENSOR_MAP_INTERLEAVE_NONE, narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+                map_promotion(use), CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return map;
 }
 // The pixels that a walk's positions meet under its first tap.
-static inline CUtensorMap map_pixels(const Gather &g, int pixels) {
+static inline CUtensorMap map_pixels(const Gather &g, int pixels, MapUse use = MAP_OPERAND) {
   const Tensor *t = &g.in;
   const Axis *y = &g.walk.y, *x = &g.walk.x;
   size_t pixel = t->ldc * dtype_size(t->dtype);
@@ -314,7 +322,7 @@ static inline CUtensorMap map_pixels(const Gather &g, int pixels) {
                          {walk_lower(x), walk_lower(y)},
                          {walk_upper(x, t->w), walk_upper(y, t->h)},
                          {x->in_step, y->in_step}},
-                        SWIZZLE_ROW / dtype_size(t->dtype), pixels, MAP_OPERAND);
+                        SWIZZLE_ROW / dtype_size(t->dtype), pixels, use);
 }
 // The pixels of the result that its positions are.
 static inline CUtensorMap map_result(const Tensor *t, const Walk *walk, int channels, int pixels) {

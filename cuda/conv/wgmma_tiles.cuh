@@ -29,6 +29,7 @@ struct WgmmaProduct {
   bool counted;      // the device alone knows how many rows hold data, and so the order
   Order order;       // where it is not counted
   int stages[MAX_MAPPED];
+  uint64_t policy;    // for lines of pixels
   CUtensorMap filter; // [columns of the filter bank, taps, channels]
   MappedPart of[MAX_MAPPED];
 };
