@@ -368,6 +368,24 @@ TEST_TIER(cuda_conv_wgrad_is_exact_in_large_tiles, 1) {
     }
 }
 
+// Phases of a stride whose tiles take turns: sums of one length, and of several in tiles enough for that.
+static const Problem phases[] = {
+    {{2, 0}, 2, 2, 1, 3, 16, 24, {18}, {22}, {2}},
+    {{2, 1}, 3, 3, 1, 2, 16, 8, {520}, {520}, {-1}},
+    {{2, 1}, 3, 3, 1, 3, 16, 8, {520}, {520}, {2}},
+};
+
+TEST_TIER(cuda_conv_phases_take_turns, 1) {
+  if (!gpu_device()) return;
+  Mode modes[MAX_MODES];
+  int num_modes = find_modes(gpu_device(), OURS, modes);
+  for (int i = 0; i < num_modes; i++)
+    for (int j = 0; modes[i].rung && !strcmp(modes[i].rung, "wgmma") && j < COUNT(phases); j++) {
+      Draw d = {.key = rng_key((uint64_t)j, RNG_TEST)};
+      run_activations(&modes[i], DGRAD, &phases[j], &d);
+    }
+}
+
 // ---- rounding, repetition ---------------------------------------------------------------------------------------
 
 static Tensor magnitude(const Tensor *t) {

@@ -39,9 +39,9 @@ struct Source {
 };
 template <class Tile>
 __device__ __forceinline__ Source find_source(const WgmmaProduct &p, const Order &counted, int tile) {
-  int part = part_of(p, counted, tile);
-  Work work = find_work<Tile>(p, counted, tile, part, Tile::CLUSTER > 1 ? cluster_rank() : 0);
-  const MappedPart &m = p.of[part];
+  PartTile place = part_tile(p, counted, tile);
+  Work work = find_work<Tile>(p, counted, place, Tile::CLUSTER > 1 ? cluster_rank() : 0);
+  const MappedPart &m = p.of[place.part];
   const Gather &g = m.part.gather;
   const Axis &gy = g.walk.y, &gx = g.walk.x;
   Position at = position_of(g, work.row);
@@ -50,7 +50,7 @@ __device__ __forceinline__ Source find_source(const WgmmaProduct &p, const Order
   s.first_c = gy.taps * s.taps_x ? 0 : s.channels; // past: zeros
   s.tap = in_register(gy.filter * p.filter_width + gx.filter);
   s.tap_step = in_register(gx.filter_step), s.row_step = in_register(gy.filter_step * p.filter_width);
-  s.stages = p.stages[part], s.dense = in_register(m.reads_dense);
+  s.stages = p.stages[place.part], s.dense = in_register(m.reads_dense);
   return s;
 }
 
@@ -170,9 +170,9 @@ __device__ __forceinline__ void send(const WgmmaProduct &p, Schedule<Tile> &sche
   int lane = threadIdx.x % 32, warp = WARPS * warpgroup + lane / Boxes::PIECES, piece = lane % Boxes::PIECES;
   uint32_t box = stages + Tile::STAGES * Tile::STAGE + warp * Tile::BOX + piece * Boxes::PIECE;
   for (int tile = blockIdx.x / Tile::CLUSTER; tile < tiles; tile += step) {
-    int part = part_of(p, schedule.order, tile);
-    Work work = find_work<Tile>(p, schedule.order, tile, part, rank);
-    const MappedPart &m = p.of[part];
+    PartTile place = part_tile(p, schedule.order, tile);
+    Work work = find_work<Tile>(p, schedule.order, place, rank);
+    const MappedPart &m = p.of[place.part];
     int row = work.row + warp * WARP_ROWS, end = min(work.column + Tile::COLUMNS, m.part.out.t.ldc);
     Position at = position_of(m.part.gather, row);
 #pragma unroll 1
@@ -201,15 +201,15 @@ __device__ __forceinline__ void consume(const WgmmaProduct &p, Schedule<Tile> &s
   int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER, buffer = 0;
   bool full = false; // the boxes
   for (int tile = blockIdx.x / Tile::CLUSTER; tile < tiles; tile += step) {
-    int i = part_of(p, schedule.order, tile);
-    const MappedPart &m = p.of[i];
+    PartTile of = part_tile(p, schedule.order, tile);
+    const MappedPart &m = p.of[of.part];
     const DestArgs &out = m.part.out;
     float *bias = schedule.bias[warpgroup][buffer ^= 1];
     Work work;
     RowPlace place[Tile::DOWN];
     WgmmaSum<Tile> sum;
-    accumulate<Tile, SINGLE>(sum, ring, stages, p.stages[i], warpgroup, release, [&] {
-      work = find_work<Tile>(p, schedule.order, tile, i, rank);
+    accumulate<Tile, SINGLE>(sum, ring, stages, p.stages[of.part], warpgroup, release, [&] {
+      work = find_work<Tile>(p, schedule.order, of, rank);
       work.row += warpgroup * Tile::DOWN * WGMMA_ROWS + warp * WARP_ROWS;
       load_bias<Tile::COLUMNS>(out, work.column, bias);
 #pragma unroll
@@ -292,9 +292,9 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
 
 // ---- launchers --------------------------------------------------------------------------------------------------------
 
-// How a launch's pixels pass through L2. Where they are read once, and the results find room there, they had better stay than
-// the pixels: nothing has to be written to memory before the launch ends (up to 7 %). Where memory is read and written at the
-// same time, it gives more when it is read in longer pieces (5 %); where it is mostly read, less (5 %).
+// How a launch's pixels pass through L2. Where they are read once, and the results find room there, they had better stay
+// than the pixels: nothing has to be written to memory before the launch ends (up to 7 %). Where memory is read and written
+// at the same time, it gives more when it is read in longer pieces (up to 6 %); where it is mostly read, less.
 struct Passage {
   uint64_t policy;
   MapUse use;
@@ -304,35 +304,27 @@ static Passage passage_of(const Device *dev, const WgmmaProduct &p) {
   CUDA_CHECK(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, dev->index));
   double read = 0, written = 0;
   bool once = p.across == 1;
+  const void *before = NULL;
   for (int i = 0; i < p.parts; i++) {
     const Part &part = p.of[i].part;
-    read += tensor_bytes(&part.gather.in), written += tensor_bytes(&part.out.t);
-    once &= walk_taps(&part.gather.walk) <= 1;
+    bool again = part.gather.in.data == before;
+    if (!again) read += tensor_bytes(&part.gather.in), written += tensor_bytes(&part.out.t);
+    once &= !again && walk_taps(&part.gather.walk) == 1;
+    before = part.gather.in.data;
   }
   bool passing = once && written <= 0.8 * l2;
   return {passing ? LINES_PASS : LINES_STAY, !passing && written >= read / 3 ? MAP_OPERAND_IN_PAIRS : MAP_OPERAND};
 }
 
 template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, const Tensor *w) {
-  p.across = blocks_for(p.of[0].part.out.t.ldc, Tile::COLUMNS);
-  int band = MIN(p.across, BAND);
-  while (p.across % band) band--;
-  p.band = divider(band);
+  int clusters = multiprocessors(dev) / Tile::CLUSTER;
+  order_tiles<Tile>(p, clusters);
+  int tiles = p.order.first[p.parts];
+  Passage passage = passage_of(dev, p);
+  p.policy = passage.policy;
   p.filter_width = w->w;
   p.filter = map_boxes(w->data, w->dtype, {(size_t)w->ldc, (size_t)w->h * w->w, (size_t)w->n, 1},
                        {Tile::DEPTH, 1, Tile::BY_TERM ? Tile::DEPTH : Tile::COLUMNS / Tile::CLUSTER, 1});
-  p.counted = false;
-  Passage passage = passage_of(dev, p);
-  p.policy = passage.policy;
-  for (int i = 0; i < p.parts; i++) {
-    const Gather &g = p.of[i].part.gather;
-    p.order.down[i] = tiles_down<Tile>(gather_capacity(g));
-    p.order.first[i + 1] = p.order.first[i] + p.order.down[i] * p.across;
-    p.stages[i] = stages_of<Tile>(g);
-    p.counted |= g.in.count != NULL;
-  }
-  int tiles = p.order.first[p.parts], clusters = multiprocessors(dev) / Tile::CLUSTER;
-  bool single = tiles <= clusters;
   int across = Tile::Boxes::ACROSS;
   for (int i = 0; i < p.parts; i++) {
     MappedPart &m = p.of[i];
@@ -345,7 +337,7 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, con
                                         {across, 1, WARP_ROWS, 1}, MAP_RESULT)
                             : map_result(t, &m.part.gather.walk, across, WARP_ROWS);
   }
-  auto kernel = single ? wgmma_kernel<Tile, true> : wgmma_kernel<Tile, false>;
+  auto kernel = tiles <= clusters ? wgmma_kernel<Tile, true> : wgmma_kernel<Tile, false>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
   cudaLaunchAttribute cluster = {};
   cluster.id = cudaLaunchAttributeClusterDimension;

@@ -8,6 +8,7 @@ enum {
   BOXES_FREE = BOXES_FULL + CONSUMERS, // or may be written again
   BOXES_THREADS = WARPGROUP + 32,      // that meet at them: who multiplies, and the warp that sends
   BAND = 8,                            // tiles across that are neighbours in the order of tiles, at most
+  TURN_ROUNDS = 8,                     // of tiles for each block, from which parts with different sums may take turns
 };
 
 // One of the products that a launch computes, and the maps of the pixels that it reads and writes.
@@ -21,13 +22,19 @@ struct Order {
   int first[MAX_MAPPED + 1]; // tile
   int down[MAX_MAPPED];      // tiles one below the other
 };
+// How the parts share the order of tiles: one after the other, or in turns, a row of tiles each.
+struct Turns {
+  int last;                   // part; 0: no turns
+  int part_bits, across_bits; // of the number of parts, and of tiles across: both are powers of two
+};
 // What is read first stands first: it comes from memory, line by line.
 struct WgmmaProduct {
   int parts, across; // tiles across
   Divider band;      // tiles of a band: across is a multiple of it
   int filter_width;  // taps
   bool counted;      // the device alone knows how many rows hold data, and so the order
-  Order order;       // where it is not counted
+  Turns turns;
+  Order order; // where it is not counted
   int stages[MAX_MAPPED];
   uint64_t policy;    // for lines of pixels
   CUtensorMap filter; // [columns of the filter bank, taps, channels]
@@ -80,6 +87,44 @@ template <class Tile> __host__ __device__ __forceinline__ int tiles_down(int row
   return (rows + Tile::ROWS * Tile::CLUSTER - 1) / (Tile::ROWS * Tile::CLUSTER);
 }
 
+static int bits_of(int count) {
+  int bits = 0;
+  while (1 << bits < count) bits++;
+  return bits;
+}
+// The phases of a stride read the same pixels and write neighbouring ones. In turns they find the pixels in L2, and lines are
+// whole again before they leave it: a fifth of the time where both are large. Long sums have to go round all blocks, which
+// takes some rounds, unless all are equally long; and phases that only write zeros are faster by themselves.
+static Turns turns_of(const WgmmaProduct &p, int clusters) {
+  const Gather &first = p.of[0].part.gather;
+  bool equal = true, turns = p.parts > 1;
+  for (int i = 0; i < p.parts; i++) {
+    const Gather &g = p.of[i].part.gather;
+    turns &= g.in.data == first.in.data && gather_capacity(g) == gather_capacity(first) && walk_taps(&g.walk) > 0;
+    equal &= p.stages[i] == p.stages[0];
+  }
+  Turns t = {p.parts - 1, bits_of(p.parts), bits_of(p.across)};
+  turns &= 1 << t.part_bits == p.parts && 1 << t.across_bits == p.across && p.across == (int)p.band.by;
+  return turns && (equal || p.order.first[p.parts] >= TURN_ROUNDS * clusters) ? t : Turns{};
+}
+
+// Counts the tiles, which are for so many clusters at once, and says in which order they come.
+template <class Tile> static void order_tiles(WgmmaProduct &p, int clusters) {
+  p.across = blocks_for(p.of[0].part.out.t.ldc, Tile::COLUMNS);
+  int band = MIN(p.across, BAND);
+  while (p.across % band) band--;
+  p.band = divider(band);
+  p.counted = false;
+  for (int i = 0; i < p.parts; i++) {
+    const Gather &g = p.of[i].part.gather;
+    p.order.down[i] = tiles_down<Tile>(gather_capacity(g));
+    p.order.first[i + 1] = p.order.first[i] + p.order.down[i] * p.across;
+    p.stages[i] = stages_of<Tile>(g);
+    p.counted |= g.in.count != NULL;
+  }
+  p.turns = turns_of(p, clusters);
+}
+
 // Past the device-side count of a part's rows there are no tiles. By a warp, a lane for each part.
 template <class Tile> __device__ __forceinline__ void count_tiles(const WgmmaProduct &p, Order &order) {
   int lane = threadIdx.x % 32, tiles = 0;
@@ -105,16 +150,29 @@ __device__ __forceinline__ int part_of(const WgmmaProduct &p, const Order &count
   return i;
 }
 
+// A tile of a part. In turns, each row of tiles begins with the next part. Divided by shifts: what the compiler cannot see
+// to be equal in all threads costs registers that are.
+struct PartTile {
+  int part, tile;
+};
+__device__ __forceinline__ PartTile part_tile(const WgmmaProduct &p, const Order &counted, int tile) {
+  if (p.turns.last) {
+    int strip = tile >> p.turns.across_bits, row = strip >> p.turns.part_bits;
+    return {strip + row & p.turns.last, (row - strip << p.turns.across_bits) + tile};
+  }
+  int part = part_of(p, counted, tile);
+  return {part, part ? tile - first_tile(p, counted, part) : tile};
+}
+
 struct Work {
   int row, column;
 };
 // Tiles that share pixels are neighbours; where the filters of all columns would not stay in L2, a band of them is.
 template <class Tile>
-__device__ __forceinline__ Work find_work(const WgmmaProduct &p, const Order &counted, int tile, int part, int rank) {
-  int left = 0, width = p.band.by;
-  int rest = part ? tile - first_tile(p, counted, part) : tile;
+__device__ __forceinline__ Work find_work(const WgmmaProduct &p, const Order &counted, const PartTile &at, int rank) {
+  int left = 0, width = p.band.by, rest = at.tile;
   if (p.across > width) {
-    int band = (p.counted ? counted.down[part] : p.order.down[part]) * width;
+    int band = (p.counted ? counted.down[at.part] : p.order.down[at.part]) * width;
     for (; rest >= band; rest -= band) left += width; // few: no division
   }
   int row = divide(rest, p.band), column = left + rest - row * width;
