@@ -1,0 +1,206 @@
+#include "engine/train_setup.h"
+#include <stdlib.h>
+#include <string.h>
+#include "engine/evaluate.h"
+#include "engine/state.h"
+
+// ---- model ------------------------------------------------------------------------------------------------------
+
+static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weights) {
+  ModelConfig c, named;
+  Err err;
+  if (o->model && !config_init(&named, o->model, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (weights) {
+    if (!state_config(weights, &c, NULL, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
+    if (o->model && (named.depth != c.depth || named.width != c.width))
+      die(EXIT_USAGE, "%s: the checkpoint is of another model than --model %s: a ResNet-%d of width %d", o->weights,
+          o->model, c.depth, c.width);
+  } else {
+    c = named;
+    c.norm = NORM_GN, c.trainable_layers = 5, c.classes = 0;
+  }
+  if (o->norm) c.norm = (NormKind)(o->norm - 1);
+  if (c.norm != NORM_FROZEN_BN && c.norm_eps == 0)
+    c.norm_eps = 1e-5f; // 0 is for published statistics, which are frozen
+  if (o->trainable_layers >= 0) c.trainable_layers = o->trainable_layers;
+  if (o->size) config_resize(&c, o->size);
+  if (o->recipe) config_recipe(&c, (Recipe)(o->recipe - 1));
+  if (o->max_size) c.max_size = o->max_size;
+  return c;
+}
+
+ModelConfig setup_model(const TrainOptions *o) {
+  Checkpoint weights;
+  Err err;
+  if (o->weights && !state_open(&weights, o->weights, &err)) die(EXIT_USAGE, "%s", err.msg);
+  ModelConfig config = choose_config(o, o->weights ? &weights : NULL);
+  if (o->weights) ckpt_close(&weights);
+  return config;
+}
+
+// ---- data -------------------------------------------------------------------------------------------------------
+
+static bool has_split(const char *dir, const char *split, Err *err) {
+  char *annotations, *images;
+  if (!coco_find_split(dir, split, &annotations, &images, err)) return false;
+  free(annotations);
+  free(images);
+  return true;
+}
+
+// What training draws the shorter side from: --sizes, or the model's, evenly spaced up to its size.
+static Sizes sizes_of(const TrainOptions *o, const ModelConfig *c) {
+  Sizes s = {0};
+  if (o->sizes.n > 0) return o->sizes;
+  for (int last = MIN(c->train_sizes, MAX_SIZES) - 1; last > 0 && s.n <= last; s.n++)
+    s.side[s.n] = c->train_size_min + (c->size - c->train_size_min) * s.n / last;
+  return s;
+}
+
+bool setup_data(const TrainOptions *o, const ModelConfig *c, Dataset *train, Dataset *val) {
+  DatasetOptions d = {.resize = resize_of(c),
+                      .sizes = sizes_of(o, c),
+                      .box_extra = c->box_extra,
+                      .polygons = c->mask_source == MASK_POLYGON,
+                      .upright = o->exif,
+                      .max_canvases = o->canvases,
+                      .strict = o->strict,
+                      .keep_empty = o->keep_empty,
+                      .limit = o->limit,
+                      .index = o->plan || o->benchmark || o->benchmark_loader ? NULL : o->out}; // those leave no files
+  Err err;
+  if (sizes_largest(&o->sizes) > c->max_size)
+    die(EXIT_USAGE, "--sizes %d: the longer side is at most %d; give a larger --max-size", sizes_largest(&o->sizes),
+        c->max_size);
+  if (!dataset_open(train, o->data, o->train_split, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (o->eval_every < 0 || o->benchmark || o->benchmark_loader) return false;
+  bool asked = o->eval_every > 0 || strcmp(o->val_split, "val");
+  if (!asked && !has_split(o->data, o->val_split, &err)) {
+    fprintf(stderr, "no evaluation: %s\n", err.msg);
+    return false;
+  }
+  d.sizes.n = 0, d.keep_empty = true, d.limit = o->val_limit;
+  if (!dataset_open(val, o->data, o->val_split, &d, &err)) die(EXIT_USAGE, "evaluation: %s", err.msg);
+  return true;
+}
+
+// ---- how it learns ----------------------------------------------------------------------------------------------
+
+// The recipe whose way to optimise is used.
+static Recipe recipe_of(const TrainOptions *o) { return o->recipe ? (Recipe)(o->recipe - 1) : RECIPE_TORCHVISION; }
+
+// In the order of ParamKind: weights, biases, scales and shifts of norms.
+static const SgdFactors norms_without_decay = {.rate = {1, 1, 1, 1}, .decay = {1, 1, 0, 0}};
+static const SgdFactors biases_apart = {.rate = {1, 2, 1, 2}, .decay = {1, 0, 1, 0}};
+
+// By recipe: steps of warmup, their first factor, and whether some parameters are trained in a way of their own.
+static const struct {
+  int warmup;
+  double warmup_factor;
+  const SgdFactors *factors;
+} optimisation[] = {
+    [RECIPE_TORCHVISION] = {1000, 1e-3, NULL},
+    [RECIPE_DETECTRON2] = {1000, 1e-3, &norms_without_decay},
+    [RECIPE_MLPERF] = {500, 1 / 3.0, &biases_apart},
+};
+
+Schedule setup_schedule(const TrainOptions *o, int64_t steps) {
+  Schedule s = schedule_default((Decay)o->schedule, steps, o->lr > 0 ? o->lr : scaled_rate(o->batch * o->gpus));
+  s.warmup = o->warmup >= 0 ? o->warmup : MIN(optimisation[recipe_of(o)].warmup, steps / 10);
+  s.warmup_factor = optimisation[recipe_of(o)].warmup_factor;
+  return s;
+}
+
+static void record_sizes(Record *j, const Sizes *s) {
+  char text[MAX_SIZES * 5 + 1] = ""; // four digits and a space each
+  for (int i = 0, n = 0; i < s->n; i++) n += sprintf(text + n, i ? " %d" : "%d", s->side[i]);
+  record_str(j, "sizes", text);
+}
+
+char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule *schedule) {
+  Record j = {0};
+  record_begin(&j);
+  record_int(&j, "seed", o->seed);
+  record_int(&j, "images", train->num_images);
+  record_int(&j, "objects", train->first_object[train->num_images]);
+  record_int(&j, "canvases", train->num_canvases);
+  record_int(&j, "batch", o->batch);
+  record_int(&j, "world", o->gpus);
+  record_int(&j, "steps", schedule->steps);
+  record_str(&j, "recipe", recipe_names[recipe_of(o)]);
+  record_str(&j, "schedule", schedule_names[o->schedule]);
+  record_num(&j, "lr", schedule->base);
+  record_int(&j, "warmup", schedule->warmup);
+  record_num(&j, "momentum", o->momentum);
+  record_num(&j, "weight_decay", o->weight_decay);
+  record_num(&j, "clip_grad", o->clip);
+  record_str(&j, "amp", amp_names[o->amp]);
+  record_bool(&j, "tf32", o->tf32);
+  record_num(&j, "flip", o->flip);
+  record_sizes(&j, &train->sizes);
+  record_bool(&j, "exif", o->exif);
+  char *text = xstrdup(record_end(&j));
+  record_free(&j);
+  return text;
+}
+
+// ---- on the device ----------------------------------------------------------------------------------------------
+
+static void choose_classes(const TrainOptions *o, ModelConfig *c, int classes) {
+  Err err;
+  if (c->classes && c->classes != classes && !o->reset_heads)
+    die(EXIT_USAGE, "%s knows %d classes, %s has %d: give --reset-heads to train new outputs", o->weights,
+        c->classes - 1, o->data, classes - 1);
+  if (classes < 2) die(EXIT_USAGE, "%s: no category to train on", o->data);
+  c->classes = classes;
+  if (!config_check(c, &err)) die(EXIT_USAGE, "%s", err.msg);
+}
+
+static Category *categories_of(const Coco *coco) {
+  Category *c = xcalloc((size_t)coco->num_categories, sizeof *c);
+  for (int i = 0; i < coco->num_categories; i++) {
+    c[i].id = coco->categories[i].id;
+    snprintf(c[i].name, sizeof c[i].name, "%s", coco->categories[i].name ? coco->categories[i].name : "");
+  }
+  return c;
+}
+
+void setup_engine(const TrainOptions *o, ModelConfig config, const Dataset *train, const Dataset *val, Engine *e) {
+  Err err;
+  choose_classes(o, &config, train->classes);
+  config.full_masks = o->full_masks;
+  Shapes train_shapes = shapes_of(train, o->batch), infer_shapes = {0};
+  if (val) infer_shapes = shapes_of(val, o->batch);
+  Category *category = categories_of(&train->coco);
+  Compute compute = {.device = o->device, .amp = amp_types[o->amp], .tf32 = o->tf32, .conv = o->conv};
+  if (!engine_open(e, &compute, &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
+      (val && !evaluate_categories(e, val, &err)))
+    die(EXIT_USAGE, "%s", err.msg);
+  e->factors = optimisation[recipe_of(o)].factors;
+  free(category);
+}
+
+int64_t setup_weights(const TrainOptions *o, Engine *e, const char *checkpoint, const char *identity) {
+  Err err;
+  params_randomise(&e->params, (uint64_t)o->seed);
+  bool there = path_is_file(checkpoint);
+  if (there && !o->resume && !o->benchmark)
+    die(EXIT_USAGE, "%s holds a run already: give --resume to continue it, or another --out", o->out);
+  const char *path = there && o->resume ? checkpoint : o->weights;
+  if (o->resume && !there) fprintf(stderr, "--resume: no checkpoint in %s yet, starting from the beginning\n", o->out);
+  if (!path) return 0;
+  Checkpoint c;
+  if (!state_open(&c, path, &err)) die(EXIT_USAGE, "%s", err.msg);
+  LoadOptions load = {.momentum = path == checkpoint, .reset_heads = o->reset_heads && path != checkpoint};
+  if (load.momentum && !state_continues(&c, &e->config, identity, &err))
+    die(EXIT_USAGE, "--resume: %s: %s", path, err.msg);
+  if (!state_load(e, &c, &load, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
+  state_note(&c, path);
+  RunState state = {.step = 0};
+  if (load.momentum) {
+    if (!state_resume(&c, &state, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
+    engine_set_scale(e, state.scale);
+  }
+  ckpt_close(&c);
+  return state.step;
+}

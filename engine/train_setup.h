@@ -1,0 +1,26 @@
+// What the options of ./train ask for: a model, its data, both on a device, how it learns and where it begins. A mistake in
+// them prints one line and exits 2.
+#pragma once
+#include "engine/engine.h"
+#include "engine/train_options.h"
+#include "nn/optim.h"
+
+// The model of --model or of --weights; its classes are those of the checkpoint, or 0 from scratch or a backbone.
+ModelConfig setup_model(const TrainOptions *o);
+
+// Opens what to train on and, where it returns true, what to evaluate on. A data set without a split to evaluate on is
+// fine as long as nobody asked for an evaluation.
+bool setup_data(const TrainOptions *o, const ModelConfig *c, Dataset *train, Dataset *val);
+
+// Opens an engine of that model, for the classes of the data. val NULL: nothing to evaluate on. --plan prints here.
+void setup_engine(const TrainOptions *o, ModelConfig config, const Dataset *train, const Dataset *val, Engine *e);
+
+// The learning rate of a run of so many steps.
+Schedule setup_schedule(const TrainOptions *o, int64_t steps);
+// Everything that decides the weights of a step but is not in the model's configuration, as JSON: what a resumed run must
+// share. malloc'ed.
+char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule *schedule);
+
+// Initial weights: random, from --weights or, with --resume, of `checkpoint`, if there is one, whose run must have had this
+// identity. Returns the steps done.
+int64_t setup_weights(const TrainOptions *o, Engine *e, const char *checkpoint, const char *identity);
