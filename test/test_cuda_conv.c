@@ -268,6 +268,7 @@ TEST_TIER(cuda_conv_wgrad_is_exact_in_large_tiles, 1) {
 // Phases of a stride whose tiles take turns: sums of one length, and of several in tiles enough for that.
 static const Problem phases[] = {
     {{2, 0}, 2, 2, 1, 3, 16, 24, {18}, {22}, {2}},
+    {{2, 0}, 2, 2, 1, 3, 512, 32, {72}, {88}, {2}},
     {{2, 1}, 3, 3, 1, 2, 16, 8, {520}, {520}, {-1}},
     {{2, 1}, 3, 3, 1, 3, 16, 8, {520}, {520}, {2}},
 };

@@ -39,9 +39,9 @@ struct Source {
 };
 template <class Tile>
 __device__ __forceinline__ Source find_source(const WgmmaProduct &p, const Order &counted, int tile) {
-  PartTile place = part_tile(p, counted, tile);
-  Work work = find_work<Tile>(p, counted, place, Tile::CLUSTER > 1 ? cluster_rank() : 0);
-  const MappedPart &m = p.of[place.part];
+  PartTile of = part_tile(p, counted, tile);
+  Work work = find_work<Tile>(p, counted, of, Tile::CLUSTER > 1 ? cluster_rank() : 0);
+  const MappedPart &m = p.of[of.part];
   const Gather &g = m.part.gather;
   const Axis &gy = g.walk.y, &gx = g.walk.x;
   Position at = position_of(g, work.row);
@@ -50,7 +50,7 @@ __device__ __forceinline__ Source find_source(const WgmmaProduct &p, const Order
   s.first_c = gy.taps * s.taps_x ? 0 : s.channels; // past: zeros
   s.tap = in_register(gy.filter * p.filter_width + gx.filter);
   s.tap_step = in_register(gx.filter_step), s.row_step = in_register(gy.filter_step * p.filter_width);
-  s.stages = p.stages[place.part], s.dense = in_register(m.reads_dense);
+  s.stages = p.stages[of.part], s.dense = in_register(m.reads_dense);
   return s;
 }
 
@@ -165,15 +165,16 @@ __device__ __forceinline__ void send(const WgmmaProduct &p, Schedule<Tile> &sche
                                      int warpgroup) {
   using Boxes = typename Tile::Boxes;
   constexpr int WARPS = WARPGROUP / 32;
-  static_assert(Tile::DOWN == 1 && WARPS * Boxes::PIECES <= 32);
+  static_assert(Tile::DOWN == 1 && WARPS * Boxes::PIECES <= 32 && 2 + CONSUMERS <= WARPS &&
+                BOXES_FREE + CONSUMERS <= 16);
   int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER;
-  int lane = threadIdx.x % 32, warp = WARPS * warpgroup + lane / Boxes::PIECES, piece = lane % Boxes::PIECES;
-  uint32_t box = stages + Tile::STAGES * Tile::STAGE + warp * Tile::BOX + piece * Boxes::PIECE;
+  int lane = threadIdx.x % 32, group = WARPS * warpgroup + lane / Boxes::PIECES, piece = lane % Boxes::PIECES;
+  uint32_t box = stages + Tile::STAGES * Tile::STAGE + group * Tile::BOX + piece * Boxes::PIECE;
   for (int tile = blockIdx.x / Tile::CLUSTER; tile < tiles; tile += step) {
-    PartTile place = part_tile(p, schedule.order, tile);
-    Work work = find_work<Tile>(p, schedule.order, place, rank);
-    const MappedPart &m = p.of[place.part];
-    int row = work.row + warp * WARP_ROWS, end = min(work.column + Tile::COLUMNS, m.part.out.t.ldc);
+    PartTile of = part_tile(p, schedule.order, tile);
+    Work work = find_work<Tile>(p, schedule.order, of, rank);
+    const MappedPart &m = p.of[of.part];
+    int row = work.row + group * WARP_ROWS, end = min(work.column + Tile::COLUMNS, m.part.out.t.ldc);
     Position at = position_of(m.part.gather, row);
 #pragma unroll 1
     for (int column = work.column; column < end; column += Tile::PIECE) {
@@ -307,10 +308,13 @@ static Passage passage_of(const Device *dev, const WgmmaProduct &p) {
   const void *before = NULL;
   for (int i = 0; i < p.parts; i++) {
     const Part &part = p.of[i].part;
-    bool again = part.gather.in.data == before;
-    if (!again) read += tensor_bytes(&part.gather.in), written += tensor_bytes(&part.out.t);
-    once &= !again && walk_taps(&part.gather.walk) == 1;
-    before = part.gather.in.data;
+    const Tensor *in = &part.gather.in;
+    int taps = walk_taps(&part.gather.walk);
+    bool again = in->data == before; // a phase
+    double met = (double)gather_capacity(part.gather) * taps * in->ldc * dtype_size(in->dtype);
+    if (!again) read += MIN(tensor_bytes(in), met), written += tensor_bytes(&part.out.t);
+    once &= !again && taps == 1;
+    before = in->data;
   }
   bool passing = once && written <= 0.8 * l2;
   return {passing ? LINES_PASS : LINES_STAY, !passing && written >= read / 3 ? MAP_OPERAND_IN_PAIRS : MAP_OPERAND};
@@ -355,7 +359,9 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, con
 // Cycles of a launch by tiles of this shape: as many rounds of blocks as there are, each of stages that are bound by the
 // tensor cores or by what L2 delivers, and an end, which is longer than that of two tiles of half the width. Blocks of a
 // cluster wait for each other. The constants are fitted to an H200's times of the network's convolutions with every shape,
-// in 16 bits. Floats have half as many terms in a stage, which takes as long, and twice as many bytes in a result.
+// in 16 bits, before results had warps of their own; what is chosen still takes 0.2 % longer than the fastest shape. Tiles of
+// 192 columns came later: they have to be cheaper by 5 % (for 8192³ they seemed to be, by 1.5, and took 1.07 times as long).
+// Floats have half as many terms in a stage, which takes as long, and twice as many bytes in a result.
 static double cost_of(const Device *dev, const WgmmaProduct &p, int rows, int columns, int cluster) {
   int bytes = (int)dtype_size(p.of[0].part.gather.in.dtype), depth = SWIZZLE_ROW / bytes;
   double across = blocks_for(p.of[0].part.out.t.ldc, columns), tiles = 0, cycles = 0;
@@ -369,7 +375,7 @@ static double cost_of(const Device *dev, const WgmmaProduct &p, int rows, int co
     cycles += down * across * (stages * MAX(multiply, load) + end);
   }
   double blocks = multiprocessors(dev) / cluster * cluster, rounds = ceil(tiles / blocks);
-  return rounds * cycles / tiles;
+  return rounds * cycles / tiles * (columns == 192 ? 1.05 : 1);
 }
 
 typedef void Launch(Device *, WgmmaProduct &, const Tensor *);
@@ -379,7 +385,7 @@ struct Choice {
 };
 
 template <class T, bool BY_TERM> static void launch(Device *dev, WgmmaProduct &p, const Tensor *w) {
-  constexpr int NARROW = BY_TERM ? 64 : 8 * sizeof(T); // forward: the outputs of the RPN
+  constexpr int NARROW = BY_TERM ? 64 : 8 * sizeof(T); // forward: the outputs of the RPN; 64: one of the shapes twice
 #define CHOICE(rows, columns, cluster)                                                                                 \
   { rows, columns, cluster, launch_tiles<WgmmaTile<T, rows, columns, cluster, BY_TERM>> }
   static const Choice choices[] = {

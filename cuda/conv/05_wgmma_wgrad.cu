@@ -201,8 +201,8 @@ template <class T, class Tile> static void launch_tiles(Device *dev, FilterProdu
   while (p.tiles_down % down) down--;
   p.down = divider(down);
   dim3 grid(p.across.by * p.tiles_down, 1, slots);
-  size_t sums = (size_t)grid.x * Tile::FRAGMENTS * THREADS, rows = (size_t)p.tiles_down * Tile::ROWS / 4;
-  Stack filter = {NULL, slots > 1 && !p.cluster ? sums : 0, slots},
+  size_t fragments = (size_t)grid.x * Tile::FRAGMENTS * THREADS, rows = (size_t)p.tiles_down * Tile::ROWS / 4;
+  Stack filter = {NULL, slots > 1 && !p.cluster ? fragments : 0, slots},
         bias = {NULL, p.db ? rows : 0, (int)(slots * p.across.by)};
   size_t stacked = filter.count * filter.stride + bias.count * bias.stride;
   float4 *scratch = stacked ? (float4 *)device_scratch(dev, stacked * sizeof(float4)) : NULL;

@@ -166,17 +166,16 @@ __device__ __forceinline__ void follower_start() { asm volatile("griddepcontrol.
 __device__ __forceinline__ void follower_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 // All threads of a block, wherever in the code each warp is (bar.sync).
 __device__ __forceinline__ void block_sync() { asm volatile("bar.sync 0;" ::: "memory"); }
-// All threads of a warpgroup, through the hardware's barrier of that number; 0 is __syncthreads's.
-__device__ __forceinline__ void warpgroup_sync(int warpgroup) {
-  asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "n"((int)WARPGROUP) : "memory");
-}
-// One of the hardware's barriers, when as many threads have come (multiples of 32): some wait, some only tell.
+// One of the hardware's barriers, 0 being block_sync's, when as many threads have come (multiples of 32): some wait, some only
+// tell.
 __device__ __forceinline__ void named_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 __device__ __forceinline__ void named_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
+// All threads of a warpgroup.
+__device__ __forceinline__ void warpgroup_sync(int warpgroup) { named_sync(1 + warpgroup, WARPGROUP); }
 // The calling warpgroup gives back registers down to N, or takes some until it has N (setmaxnreg).
 template <int N> __device__ __forceinline__ void registers_give() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));

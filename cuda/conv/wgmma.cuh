@@ -3,7 +3,7 @@
 #include "cuda/conv/hopper_wgmma.cuh"
 
 enum {
-  CONSUMERS = 2, // warpgroups that multiply; one more fetches
+  CONSUMERS = 2, // warpgroups that multiply; one more fetches, and sends results
   WGMMA_THREADS = (1 + CONSUMERS) * WARPGROUP,
   FETCH_REGISTERS = 40, // of a thread; three warpgroups share 168 each
   MULTIPLY_REGISTERS = 232,
@@ -87,7 +87,7 @@ template <class T> __device__ __forceinline__ float2 unpack(uint32_t bits) {
 // A warp's sixteen rows of COLUMNS columns in shared memory of its own, as TMA knows boxes: swizzled rows of 128 bytes (or
 // fewer), one after the other. A thread has v[4j …] = (row r, r, r + 8, r + 8) of columns 8j + 2 · (lane % 4) and the next,
 // r = lane / 4, as wgmma leaves it, until stmatrix puts it there; ldmatrix is the way back. They move 16 bits: pairs of
-// floats go one by one. Boxes leave as they are, and nobody waits for them before they are filled again.
+// floats go one by one. Boxes leave as they are, and no warp that multiplies waits for them before it fills them again.
 template <class T, int COLUMNS> struct Box {
   static constexpr int MOST = SWIZZLE_ROW / sizeof(T);
   static constexpr int ACROSS = COLUMNS < MOST ? COLUMNS : MOST, ROW = ACROSS * sizeof(T); // of one that leaves
@@ -164,7 +164,7 @@ template <class T, int COLUMNS> struct Box {
       store_shared_zero<T>(place(place_row(), c / CHUNK) + c % CHUNK * sizeof(T));
   }
 
-  // The first `valid` of `columns`, zeros after them, for TMA to be read.
+  // The first `valid` of `columns`, zeros after them, for TMA to read.
   __device__ __forceinline__ void store(const float *v, int valid, int columns) const {
     if constexpr (sizeof(T) == 4) {
 #pragma unroll
@@ -182,7 +182,7 @@ template <class T, int COLUMNS> struct Box {
     shared_write_fence();
     __syncwarp();
   }
-  // By one thread: order(c, from) orders the copy of columns c ….
+  // By one thread: order(c, from) orders the copy of columns c …, counted from the first of these.
   template <class F> __device__ __forceinline__ void leave(int columns, F order) const {
 #pragma unroll
     for (int c = 0; c < COLUMNS; c += ACROSS)

@@ -64,8 +64,8 @@ template <class T_, int ROWS_, int COLUMNS_, int CLUSTER_, bool BY_TERM_> struct
   static_assert(STAGES >= 3 && DOWN >= 1 && ROWS <= 256 && B_BYTES % SWIZZLE_ATOM == 0);
   static_assert(BY_TERM ? sizeof(T) == 2 && CHUNKS % CLUSTER == 0 : COLUMNS / CLUSTER % 8 == 0);
 
-  // Whether a warp of its own sends a warpgroup's results: it takes the time that TMA needs to take them, not that of the
-  // products, but costs some where there is little to be sent, or nothing else to be done meanwhile.
+  // Whether a warp of its own sends a warpgroup's results: it then waits until TMA has taken them, instead of the warps that
+  // multiply. That costs time where there is little to be sent, or nothing else to be done meanwhile.
   static constexpr bool sender(bool single) { return COLUMNS >= 128 && !single; }
 };
 
@@ -93,8 +93,8 @@ static int bits_of(int count) {
   return bits;
 }
 // The phases of a stride read the same pixels and write neighbouring ones. In turns they find the pixels in L2, and lines are
-// whole again before they leave it: a fifth of the time where both are large. Long sums have to go round all blocks, which
-// takes some rounds, unless all are equally long; and phases that only write zeros are faster by themselves.
+// whole again before they leave it: a fifth of the time where both are large. Unless sums are equally long, each block has to
+// have some rounds of tiles, with another part in each; and phases that only write zeros are faster by themselves.
 static Turns turns_of(const WgmmaProduct &p, int clusters) {
   const Gather &first = p.of[0].part.gather;
   bool equal = true, turns = p.parts > 1;
@@ -104,11 +104,14 @@ static Turns turns_of(const WgmmaProduct &p, int clusters) {
     equal &= p.stages[i] == p.stages[0];
   }
   Turns t = {p.parts - 1, bits_of(p.parts), bits_of(p.across)};
-  turns &= 1 << t.part_bits == p.parts && 1 << t.across_bits == p.across && p.across == (int)p.band.by;
-  return turns && (equal || p.order.first[p.parts] >= TURN_ROUNDS * clusters) ? t : Turns{};
+  turns &= 1 << t.part_bits == p.parts && 1 << t.across_bits == p.across;
+  turns &= p.across == (int)p.band.by; // a row of part_tile's is one of find_work's
+  int strips = clusters >> t.across_bits, next = strips + (strips >> t.part_bits); // by which a block's part changes
+  bool rounds = next & t.last && p.order.first[p.parts] >= TURN_ROUNDS * clusters;
+  return turns && (equal || rounds) ? t : Turns{};
 }
 
-// Counts the tiles, which are for so many clusters at once, and says in which order they come.
+// Counts the tiles and puts them in order; so many clusters run at once.
 template <class Tile> static void order_tiles(WgmmaProduct &p, int clusters) {
   p.across = blocks_for(p.of[0].part.out.t.ldc, Tile::COLUMNS);
   int band = MIN(p.across, BAND);
@@ -150,15 +153,15 @@ __device__ __forceinline__ int part_of(const WgmmaProduct &p, const Order &count
   return i;
 }
 
-// A tile of a part. In turns, each row of tiles begins with the next part. Divided by shifts: what the compiler cannot see
-// to be equal in all threads costs registers that are.
+// A tile of a part. In turns, each row of tiles begins with the next part. By shifts, which the compiler can do in uniform
+// registers, unlike `divide`: what follows from the part then stays there, too.
 struct PartTile {
   int part, tile;
 };
 __device__ __forceinline__ PartTile part_tile(const WgmmaProduct &p, const Order &counted, int tile) {
   if (p.turns.last) {
     int strip = tile >> p.turns.across_bits, row = strip >> p.turns.part_bits;
-    return {strip + row & p.turns.last, (row - strip << p.turns.across_bits) + tile};
+    return {strip + row & p.turns.last, tile - (strip - row << p.turns.across_bits)};
   }
   int part = part_of(p, counted, tile);
   return {part, part ? tile - first_tile(p, counted, part) : tile};
@@ -169,10 +172,10 @@ struct Work {
 };
 // Tiles that share pixels are neighbours; where the filters of all columns would not stay in L2, a band of them is.
 template <class Tile>
-__device__ __forceinline__ Work find_work(const WgmmaProduct &p, const Order &counted, const PartTile &at, int rank) {
-  int left = 0, width = p.band.by, rest = at.tile;
+__device__ __forceinline__ Work find_work(const WgmmaProduct &p, const Order &counted, const PartTile &of, int rank) {
+  int left = 0, width = p.band.by, rest = of.tile;
   if (p.across > width) {
-    int band = (p.counted ? counted.down[at.part] : p.order.down[at.part]) * width;
+    int band = (p.counted ? counted.down[of.part] : p.order.down[of.part]) * width;
     for (; rest >= band; rest -= band) left += width; // few: no division
   }
   int row = divide(rest, p.band), column = left + rest - row * width;

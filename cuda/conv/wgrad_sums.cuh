@@ -30,8 +30,8 @@ struct FilterProduct {
   int parts, panels; // panels: in all
   Divider slots;
   Divider r, s, taps, across; // the filter's, its taps in all; tiles side by side
-  Divider down;               // tiles one below the other that blocks in a row have; those of the whole result are so
-  int tiles_down;             // many
+  Divider down;               // tiles one below the other that neighbouring blocks have
+  int tiles_down;             // of the whole result
   Divider share;              // units of a block of a cluster
   bool shared;                // the panels of a tile are one patch
   bool cluster;               // the slots of a tile are the blocks of one
@@ -62,8 +62,8 @@ template <int ROWS_, int PANELS_> struct FilterTile {
 
 // ---- what is where ----------------------------------------------------------------------------------------------------
 
-// A block's tile among those of its slot. Blocks in a row have a few columns of tiles, not a long row of them: what several
-// multiprocessors of one part of the GPU (a GPC) read at the same time comes from L2 once.
+// A block's tile among those of its slot. Blocks in a row have columns of `p.down` tiles side by side: what several
+// multiprocessors of one part of the GPU (a GPC) read at the same time comes from L2 once, least of it in squares.
 struct TileIndex {
   int across, down;
 };
@@ -82,9 +82,7 @@ __device__ __forceinline__ Panel panel_of(const FilterProduct &p, int panel) {
 }
 
 // All threads that multiply, through a barrier of their own.
-__device__ __forceinline__ void consumers_sync() {
-  asm volatile("bar.sync %0, %1;" ::"n"(1 + CONSUMERS), "n"((int)THREADS) : "memory");
-}
+__device__ __forceinline__ void consumers_sync() { named_sync(1 + CONSUMERS, THREADS); }
 template <class Tile> struct FilterSum { float filter[Tile::DOWN][Tile::COLUMNS / 2], bias[Tile::DOWN][4]; };
 
 // ---- writing ----------------------------------------------------------------------------------------------------------
