@@ -2,7 +2,7 @@
 // Removes: addresses computed by the threads that multiply, fragments that pass through registers, blocks that begin and
 // end with empty tensor cores.
 // Changed since the rung before: two threads ask TMA for tiles, pixels under a tap included; two warpgroups multiply them
-// where they lie; results leave by TMA while the next tile is multiplied; blocks stay for the whole launch.
+// where they lie; two more warps send results by TMA while the next tile is multiplied; blocks stay for the whole launch.
 // Limit: the tensor cores where the sums are long; memory where they are short, and a launch's first instructions.
 #include <math.h>
 #include "cuda/conv/ladder.h"
