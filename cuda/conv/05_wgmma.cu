@@ -296,11 +296,11 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
 // How a launch's pixels pass through L2. Where they are read once, and the results find room there, they had better stay
 // than the pixels: nothing has to be written to memory before the launch ends (up to 7 %). Where memory is read and written
 // at the same time, it gives more when it is read in longer pieces (up to 6 %); where it is mostly read, less.
-struct Passage {
+struct CacheHints {
   uint64_t policy;
   MapUse use;
 };
-static Passage passage_of(const Device *dev, const WgmmaProduct &p) {
+static CacheHints cache_hints(const Device *dev, const WgmmaProduct &p) {
   int l2;
   CUDA_CHECK(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, dev->index));
   double read = 0, written = 0;
@@ -317,15 +317,15 @@ static Passage passage_of(const Device *dev, const WgmmaProduct &p) {
     before = in->data;
   }
   bool passing = once && written <= 0.8 * l2;
-  return {passing ? LINES_PASS : LINES_STAY, !passing && written >= read / 3 ? MAP_OPERAND_IN_PAIRS : MAP_OPERAND};
+  return {passing ? EVICT_FIRST : EVICT_NORMAL, !passing && written >= read / 3 ? MAP_OPERAND_PROMOTED : MAP_OPERAND};
 }
 
 template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, const Tensor *w) {
   int clusters = multiprocessors(dev) / Tile::CLUSTER;
   order_tiles<Tile>(p, clusters);
   int tiles = p.order.first[p.parts];
-  Passage passage = passage_of(dev, p);
-  p.policy = passage.policy;
+  CacheHints hints = cache_hints(dev, p);
+  p.policy = hints.policy;
   p.filter_width = w->w;
   p.filter = map_boxes(w->data, w->dtype, {(size_t)w->ldc, (size_t)w->h * w->w, (size_t)w->n, 1},
                        {Tile::DEPTH, 1, Tile::BY_TERM ? Tile::DEPTH : Tile::COLUMNS / Tile::CLUSTER, 1});
@@ -335,8 +335,8 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, con
     const Tensor *in = &m.part.gather.in, *t = &m.part.out.t;
     CHECK(tensor_pixels(t) >> 31 == 0 && (!m.part.out.addend.data || tensor_pixels(&m.part.out.addend) >> 31 == 0));
     m.pixels = m.reads_dense ? map_boxes(in->data, in->dtype, {(size_t)in->ldc, 1, tensor_pixels(in), 1},
-                                         {Tile::DEPTH, 1, Tile::ROWS, 1}, passage.use)
-                             : map_pixels(m.part.gather, Tile::ROWS, passage.use);
+                                         {Tile::DEPTH, 1, Tile::ROWS, 1}, hints.use)
+                             : map_pixels(m.part.gather, Tile::ROWS, hints.use);
     m.result = m.part.dense ? map_boxes(t->data, t->dtype, {(size_t)t->ldc, 1, tensor_pixels(t), 1},
                                         {across, 1, WARP_ROWS, 1}, MAP_RESULT)
                             : map_result(t, &m.part.gather.walk, across, WARP_ROWS);
@@ -359,7 +359,7 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, con
 // Cycles of a launch by tiles of this shape: as many rounds of blocks as there are, each of stages that are bound by the
 // tensor cores or by what L2 delivers, and an end, which is longer than that of two tiles of half the width. Blocks of a
 // cluster wait for each other. The constants are fitted to an H200's times of the network's convolutions with every shape,
-// in 16 bits, before results had warps of their own; what is chosen still takes 0.2 % longer than the fastest shape. Tiles of
+// in 16 bits, before results had warps of their own; what is chosen takes at most 0.6 % longer than the fastest shapes. Tiles of
 // 192 columns came later: they have to be cheaper by 5 % (for 8192³ they seemed to be, by 1.5, and took 1.07 times as long).
 // Floats have half as many terms in a stage, which takes as long, and twice as many bytes in a result.
 static double cost_of(const Device *dev, const WgmmaProduct &p, int rows, int columns, int cluster) {
@@ -404,21 +404,21 @@ template <class T, bool BY_TERM> static void launch(Device *dev, WgmmaProduct &p
 
 // ---- filters for TF32 ---------------------------------------------------------------------------------------------------
 
-enum { TURN = 32, TURN_ROWS = 8 }; // a block of threads turns TURN × TURN elements over
+enum { TRANSPOSE = 32, TRANSPOSE_ROWS = 8 }; // a block of threads transposes TRANSPOSE × TRANSPOSE elements
 
 // [filters, taps, channels] -> [channels, taps, filters], zeros in filters' padding lanes: wgmma reads floats only with
 // their terms side by side.
-__global__ void turn_filters_kernel(const Tensor w, const Tensor to) {
-  __shared__ float tile[TURN][TURN + 1];
-  int filter0 = blockIdx.x * TURN, channel0 = blockIdx.y * TURN, taps = w.h * w.w;
+__global__ void transpose_filters_kernel(const Tensor w, const Tensor to) {
+  __shared__ float tile[TRANSPOSE][TRANSPOSE + 1];
+  int filter0 = blockIdx.x * TRANSPOSE, channel0 = blockIdx.y * TRANSPOSE, taps = w.h * w.w;
   const float *from = (const float *)w.data;
-  for (int i = threadIdx.y; i < TURN; i += TURN_ROWS) {
+  for (int i = threadIdx.y; i < TRANSPOSE; i += TRANSPOSE_ROWS) {
     int filter = filter0 + i, channel = channel0 + threadIdx.x;
     bool inside = filter < w.n && channel < w.ldc;
     tile[i][threadIdx.x] = inside ? from[((size_t)filter * taps + blockIdx.z) * w.ldc + channel] : 0.f;
   }
   __syncthreads();
-  for (int i = threadIdx.y; i < TURN; i += TURN_ROWS) {
+  for (int i = threadIdx.y; i < TRANSPOSE; i += TRANSPOSE_ROWS) {
     int channel = channel0 + i, filter = filter0 + threadIdx.x;
     if (channel < to.n && filter < to.ldc)
       ((float *)to.data)[((size_t)channel * taps + blockIdx.z) * to.ldc + filter] = tile[threadIdx.x][i];
@@ -426,13 +426,14 @@ __global__ void turn_filters_kernel(const Tensor w, const Tensor to) {
 }
 
 // Filters whose outputs are the inputs of `w`, in scratch; no data while scratch is measured.
-static Tensor turn_filters(Device *dev, const Tensor *w) {
+static Tensor transpose_filters(Device *dev, const Tensor *w) {
   Tensor t = *w;
   t.n = w->ldc, t.c = w->n, t.ldc = channel_pitch(w->n);
   t.data = device_scratch(dev, tensor_bytes(&t));
   if (!t.data) return t;
-  dim3 blocks(blocks_for(t.ldc, TURN), blocks_for(t.n, TURN), w->h * w->w), threads(TURN, TURN_ROWS);
-  turn_filters_kernel<<<blocks, threads, 0, stream_of(dev)>>>(*w, t);
+  dim3 blocks(blocks_for(t.ldc, TRANSPOSE), blocks_for(t.n, TRANSPOSE), w->h * w->w),
+      threads(TRANSPOSE, TRANSPOSE_ROWS);
+  transpose_filters_kernel<<<blocks, threads, 0, stream_of(dev)>>>(*w, t);
   LAUNCH_CHECK();
   return t;
 }
@@ -442,7 +443,7 @@ static Tensor turn_filters(Device *dev, const Tensor *w) {
 template <bool BACKWARD>
 static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out) {
   Tensor bank = *w; // the filters as the kernel reads them
-  if (BACKWARD && w->dtype == F32) bank = turn_filters(dev, w);
+  if (BACKWARD && w->dtype == F32) bank = transpose_filters(dev, w);
   if (dev->measuring) return;
   if (!BACKWARD && w->dtype != F32 && stem_fits(conv, pairs, in, w)) return stem_forward(dev, conv, in, w, out);
   WgmmaProduct p = {};

@@ -193,11 +193,11 @@ __device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
 }
 // What L2 does with the lines that a copy reads: keeps them as long as others, or makes them the first to go. What
 // createpolicy.fractional.L2::evict_normal and evict_first return, as constants: a copy waits for the instruction.
-static constexpr uint64_t LINES_STAY = 0x1000000000000000, LINES_PASS = 0x12f0000000000000;
+static constexpr uint64_t EVICT_NORMAL = 0x1000000000000000, EVICT_FIRST = 0x12f0000000000000;
 
 // The box at (x, y, z, n) of a tensor, x being contiguous.
 __device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap *map, uint32_t barrier, int x, int y, int z,
-                                         int n, uint64_t policy = LINES_STAY) {
+                                         int n, uint64_t policy = EVICT_NORMAL) {
   asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint"
                " [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
                "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(n), "l"(policy)
@@ -213,7 +213,7 @@ __device__ __forceinline__ void tma_load_multicast(uint32_t to, const CUtensorMa
 }
 // Channels c … of a row of pixels along a walk (im2col): the first is (y, x) of image n before the tap's offset is added.
 __device__ __forceinline__ void tma_load_pixels(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c, int x,
-                                                int y, int n, int tap_x, int tap_y, uint64_t policy = LINES_STAY) {
+                                                int y, int n, int tap_x, int tap_y, uint64_t policy = EVICT_NORMAL) {
   asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes.L2::cache_hint"
                " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8}, %9;" ::"r"(to),
                "l"(map), "r"(barrier), "r"(c), "r"(x), "r"(y), "r"(n), "h"((uint16_t)tap_x), "h"((uint16_t)tap_y),
@@ -254,15 +254,15 @@ template <class Function> static Function *driver_function(const char *name) {
   return (Function *)found;
 }
 // What is done with a map. TMA rounds floats that are to be multiplied to TF32, to nearest and ties to even; wgmma itself
-// would cut their last 13 bits off. In pairs: with each line that L2 reads from memory, it reads the one beside.
-enum MapUse { MAP_OPERAND, MAP_OPERAND_IN_PAIRS, MAP_RESULT };
+// would cut their last 13 bits off. Promoted: L2 reads 256 bytes at a time from memory.
+enum MapUse { MAP_OPERAND, MAP_OPERAND_PROMOTED, MAP_RESULT };
 static inline CUtensorMapDataType map_type(DType t, MapUse use) {
   CHECK(t == BF16 || t == F16 || t == F32);
   if (t == F32) return use == MAP_RESULT ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
   return t == BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 }
 static inline CUtensorMapL2promotion map_promotion(MapUse use) {
-  return use == MAP_OPERAND_IN_PAIRS ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
+  return use == MAP_OPERAND_PROMOTED ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
 }
 
 // data [n, z, y, x], sizes given from x on, of which a box is `box`. Its x extent is a swizzled row of 32 or 128 bytes.
