@@ -13,21 +13,12 @@
 // The filter's tile of a stage: channels c … under a tap.
 template <class Tile>
 __device__ __forceinline__ void fetch_filter(const WgmmaProduct &p, uint32_t to, uint32_t full, int c, int tap,
-                                             int column, int rank) {
-  constexpr int SHARE = (Tile::BY_TERM ? Tile::CHUNKS : Tile::COLUMNS) / Tile::CLUSTER;
-  constexpr uint16_t ALL = (1 << Tile::CLUSTER) - 1;
-  int first = rank * SHARE;
-  auto load = [&](int offset, int x, int z) {
-    if constexpr (Tile::CLUSTER > 1)
-      tma_load_multicast(to + offset, &p.filter, full, x, tap, z, 0, ALL);
-    else
-      tma_load(to + offset, &p.filter, full, x, tap, z, 0);
-  };
+                                             int column) {
   if constexpr (Tile::BY_TERM) {
 #pragma unroll
-    for (int i = 0; i < SHARE; i++) load((first + i) * Tile::CHUNK, column + (first + i) * 64, c);
+    for (int i = 0; i < Tile::CHUNKS; i++) tma_load(to + i * Tile::CHUNK, &p.filter, full, column + i * 64, tap, c, 0);
   } else
-    load(first * SWIZZLE_ROW, c, column + first);
+    tma_load(to, &p.filter, full, c, tap, column, 0);
 }
 
 // What a thread that fetches knows of a tile.
@@ -40,7 +31,7 @@ struct Source {
 template <class Tile>
 __device__ __forceinline__ Source find_source(const WgmmaProduct &p, const Order &counted, int tile) {
   PartTile of = part_tile(p, counted, tile);
-  Work work = find_work<Tile>(p, counted, of, Tile::CLUSTER > 1 ? cluster_rank() : 0);
+  Work work = find_work<Tile>(p, counted, of);
   const MappedPart &m = p.of[of.part];
   const Gather &g = m.part.gather;
   const Axis &gy = g.walk.y, &gx = g.walk.x;
@@ -54,21 +45,14 @@ __device__ __forceinline__ Source find_source(const WgmmaProduct &p, const Order
   return s;
 }
 
-// The barriers are there, in all blocks of the cluster.
-template <class Tile> __device__ __forceinline__ void meet() {
-  block_sync();
-  if constexpr (Tile::CLUSTER > 1) cluster_meet();
-}
-
 // What a warp does that fetches pixels, or the filter: its first thread asks for all stages of all tiles. What it has to
 // know of the first it finds out before the block meets.
 template <class Tile, bool SINGLE, bool PIXELS>
 __device__ __forceinline__ void fetch(const WgmmaProduct &p, Schedule<Tile> &schedule, uint32_t stages, int tiles) {
-  int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER;
-  int tile = blockIdx.x / Tile::CLUSTER;
+  int tile = blockIdx.x;
   Source s = {};
   if (tile < tiles) s = find_source<Tile>(p, schedule.order, tile);
-  meet<Tile>();
+  block_sync(); // the barriers are there
   if (threadIdx.x % 32) return;
   Ring<Tile::STAGES> ring(schedule.ring);
   while (tile < tiles) {
@@ -78,7 +62,7 @@ __device__ __forceinline__ void fetch(const WgmmaProduct &p, Schedule<Tile> &sch
       ring.wait_empty();
       barrier_expect(ring.full, PIXELS ? Tile::A_BYTES : Tile::B_BYTES);
       if constexpr (!PIXELS)
-        fetch_filter<Tile>(p, to + Tile::A_BYTES, ring.full, c, s.tap, s.column, rank);
+        fetch_filter<Tile>(p, to + Tile::A_BYTES, ring.full, c, s.tap, s.column);
       else if (s.dense)
         tma_load(to, &s.part->pixels, ring.full, c, 0, s.row, 0, p.policy);
       else
@@ -90,7 +74,7 @@ __device__ __forceinline__ void fetch(const WgmmaProduct &p, Schedule<Tile> &sch
       ring.advance();
     }
     if (SINGLE) break;
-    if ((tile += step) < tiles) s = find_source<Tile>(p, schedule.order, tile);
+    if ((tile += gridDim.x) < tiles) s = find_source<Tile>(p, schedule.order, tile);
   }
 }
 
@@ -117,10 +101,10 @@ __device__ __forceinline__ void multiply(WgmmaSum<Tile> &sum, uint32_t stage, in
 
 // Adds up a tile's stages; what is done `meanwhile` costs no time: while the first products are computed or, EARLY, while
 // their operands are on their way. A stage is free again when the products after its own have been issued and its own are
-// done; `release` is a thread's address of the barrier of the first stage in the block that it tells, 0: it tells none.
+// done, which one thread tells.
 template <class Tile, bool EARLY, class F>
 __device__ __forceinline__ void accumulate(WgmmaSum<Tile> &sum, Ring<Tile::STAGES> &ring, uint32_t stages, int steps,
-                                           int warpgroup, uint32_t release, F meanwhile) {
+                                           int warpgroup, bool tells, F meanwhile) {
   auto step = [&](int i) {
     ring.wait_full();
     wgmma_fence();
@@ -130,14 +114,14 @@ __device__ __forceinline__ void accumulate(WgmmaSum<Tile> &sum, Ring<Tile::STAGE
   step(0);
   if (!EARLY) meanwhile();
   for (int i = 1; i < steps; i++) {
-    int before = ring.stage;
+    uint32_t before = ring.empty;
     ring.advance();
     step(i);
     wgmma_wait<1>();
-    if (release) barrier_arrive_at(release + 8 * before);
+    if (tells) barrier_arrive_at(before);
   }
   wgmma_wait<0>();
-  if (release) barrier_arrive_at(release + 8 * ring.stage);
+  if (tells) barrier_arrive_at(ring.empty);
   ring.advance();
 }
 
@@ -167,12 +151,11 @@ __device__ __forceinline__ void send(const WgmmaProduct &p, Schedule<Tile> &sche
   constexpr int WARPS = WARPGROUP / 32;
   static_assert(Tile::DOWN == 1 && WARPS * Boxes::PIECES <= 32 && 2 + CONSUMERS <= WARPS &&
                 BOXES_FREE + CONSUMERS <= 16);
-  int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER;
   int lane = threadIdx.x % 32, group = WARPS * warpgroup + lane / Boxes::PIECES, piece = lane % Boxes::PIECES;
   uint32_t box = stages + Tile::STAGES * Tile::STAGE + group * Tile::BOX + piece * Boxes::PIECE;
-  for (int tile = blockIdx.x / Tile::CLUSTER; tile < tiles; tile += step) {
+  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     PartTile of = part_tile(p, schedule.order, tile);
-    Work work = find_work<Tile>(p, schedule.order, of, rank);
+    Work work = find_work<Tile>(p, schedule.order, of);
     const MappedPart &m = p.of[of.part];
     int row = work.row + group * WARP_ROWS, end = min(work.column + Tile::COLUMNS, m.part.out.t.ldc);
     Position at = position_of(m.part.gather, row);
@@ -198,10 +181,9 @@ __device__ __forceinline__ void consume(const WgmmaProduct &p, Schedule<Tile> &s
   Ring<Tile::STAGES> ring(schedule.ring);
   int thread = threadIdx.x % WARPGROUP, warp = uniform(thread / 32);
   uint32_t boxes = stages + Tile::STAGES * Tile::STAGE + (warpgroup * 4 + warp) * Tile::DOWN * Tile::BOX;
-  uint32_t release = thread < Tile::CLUSTER ? remote_address(ring.empty, thread) : 0;
-  int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0, step = gridDim.x / Tile::CLUSTER, buffer = 0;
+  int buffer = 0;
   bool full = false; // the boxes
-  for (int tile = blockIdx.x / Tile::CLUSTER; tile < tiles; tile += step) {
+  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     PartTile of = part_tile(p, schedule.order, tile);
     const MappedPart &m = p.of[of.part];
     const DestArgs &out = m.part.out;
@@ -209,8 +191,8 @@ __device__ __forceinline__ void consume(const WgmmaProduct &p, Schedule<Tile> &s
     Work work;
     RowPlace place[Tile::DOWN];
     WgmmaSum<Tile> sum;
-    accumulate<Tile, SINGLE>(sum, ring, stages, p.stages[of.part], warpgroup, release, [&] {
-      work = find_work<Tile>(p, schedule.order, of, rank);
+    accumulate<Tile, SINGLE>(sum, ring, stages, p.stages[of.part], warpgroup, thread == 0, [&] {
+      work = find_work<Tile>(p, schedule.order, of);
       work.row += warpgroup * Tile::DOWN * WGMMA_ROWS + warp * WARP_ROWS;
       load_bias<Tile::COLUMNS>(out, work.column, bias);
 #pragma unroll
@@ -262,7 +244,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       else if (warp == 4 * CONSUMERS + 1)
         fetch<Tile, SINGLE, false>(p, s, stages, tiles);
       else {
-        meet<Tile>();
+        block_sync();
         if constexpr (Tile::sender(SINGLE)) send<Tile>(p, s, stages, tiles, warp - 4 * CONSUMERS - 2);
       }
       __syncwarp();
@@ -273,7 +255,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
 #pragma unroll
           for (int i = 0; i < Tile::STAGES; i++) {
             barrier_init(full + 8 * i, 2); // pixels, filter
-            barrier_init(empty + 8 * i, CONSUMERS * Tile::CLUSTER);
+            barrier_init(empty + 8 * i, CONSUMERS);
           }
           barrier_init_fence();
         }
@@ -283,11 +265,10 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
         tma_prefetch_map(&p.filter);
       else if (threadIdx.x == 96)
         tma_prefetch_map(&p.of[0].result);
-      meet<Tile>();
+      block_sync();
       registers_take<MULTIPLY_REGISTERS>();
       consume<Tile, SINGLE>(p, s, stages, warpgroup, tiles);
     }
-    if constexpr (Tile::CLUSTER > 1) cluster_sync(); // the others' arrivals at this block's barriers are over
   }
 }
 
@@ -321,14 +302,14 @@ static CacheHints cache_hints(const Device *dev, const WgmmaProduct &p) {
 }
 
 template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, const Tensor *w) {
-  int clusters = multiprocessors(dev) / Tile::CLUSTER;
-  order_tiles<Tile>(p, clusters);
+  int blocks = multiprocessors(dev);
+  order_tiles<Tile>(p, blocks);
   int tiles = p.order.first[p.parts];
   CacheHints hints = cache_hints(dev, p);
   p.policy = hints.policy;
   p.filter_width = w->w;
   p.filter = map_boxes(w->data, w->dtype, {(size_t)w->ldc, (size_t)w->h * w->w, (size_t)w->n, 1},
-                       {Tile::DEPTH, 1, Tile::BY_TERM ? Tile::DEPTH : Tile::COLUMNS / Tile::CLUSTER, 1});
+                       {Tile::DEPTH, 1, Tile::BY_TERM ? Tile::DEPTH : Tile::COLUMNS, 1});
   int across = Tile::Boxes::ACROSS;
   for (int i = 0; i < p.parts; i++) {
     MappedPart &m = p.of[i];
@@ -341,62 +322,51 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, con
                                         {across, 1, WARP_ROWS, 1}, MAP_RESULT)
                             : map_result(t, &m.part.gather.walk, across, WARP_ROWS);
   }
-  auto kernel = tiles <= clusters ? wgmma_kernel<Tile, true> : wgmma_kernel<Tile, false>;
+  auto kernel = tiles <= blocks ? wgmma_kernel<Tile, true> : wgmma_kernel<Tile, false>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
-  cudaLaunchAttribute cluster = {};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {Tile::CLUSTER, 1, 1};
-  cudaLaunchConfig_t config = {};
-  config.gridDim = MIN(tiles, clusters) * Tile::CLUSTER;
-  config.blockDim = WGMMA_THREADS;
-  config.dynamicSmemBytes = Tile::BYTES;
-  config.stream = stream_of(dev);
-  config.attrs = &cluster;
-  config.numAttrs = Tile::CLUSTER > 1;
-  CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));
+  kernel<<<MIN(tiles, blocks), WGMMA_THREADS, Tile::BYTES, stream_of(dev)>>>(p);
+  LAUNCH_CHECK();
 }
 
-// Cycles of a launch by tiles of this shape: as many rounds of blocks as there are, each of stages that are bound by the
-// tensor cores or by what L2 delivers, and an end, which is longer than that of two tiles of half the width. Blocks of a
-// cluster wait for each other. The constants are fitted to an H200's times of the network's convolutions with every shape,
-// in 16 bits, before results had warps of their own; what is chosen takes at most 0.6 % longer than the fastest shapes. Tiles of
-// 192 columns came later: they have to be cheaper by 5 % (for 8192³ they seemed to be, by 1.5, and took 1.07 times as long).
-// Floats have half as many terms in a stage, which takes as long, and twice as many bytes in a result.
-static double cost_of(const Device *dev, const WgmmaProduct &p, int rows, int columns, int cluster) {
+// Cycles of a launch by tiles of this shape: in each round of blocks, the first tile's stages, which are bound by the tensor
+// cores or by what L2 delivers (58 bytes), and its end, by the bytes of results. Where a warp of its own sends these, and
+// after the last tile, half of the end is left. Tiles of 192 columns have to be cheaper by 3 %. Fitted to an H200's times of
+// the network's convolutions with every shape, at batch 1, 2, 3, 4 and 16, in TF32 too: what is chosen takes 0.2 % longer
+// than the fastest shapes, on average.
+static double cost_of(const Device *dev, const WgmmaProduct &p, int rows, int columns) {
   int bytes = (int)dtype_size(p.of[0].part.gather.in.dtype), depth = SWIZZLE_ROW / bytes;
-  double across = blocks_for(p.of[0].part.out.t.ldc, columns), tiles = 0, cycles = 0;
+  int across = blocks_for(p.of[0].part.out.t.ldc, columns), blocks = multiprocessors(dev), tiles = 0, rounds = 0;
+  double stage = MAX(rows * columns / 32.0, (rows + columns) * SWIZZLE_ROW / 58.0), cycles = 0;
   for (int i = 0; i < p.parts; i++) {
     const Gather &g = p.of[i].part.gather;
-    double down = blocks_for(gather_capacity(g), rows * cluster) * cluster;
-    double stages = MAX(walk_taps(&g.walk), 1) * blocks_for(g.in.ldc, depth);
-    double multiply = rows * columns / 32.0, load = (rows + columns / cluster) * SWIZZLE_ROW / 60.0;
-    double end = rows * columns * 0.15 * bytes + (columns > 128 ? 300 : 0) + (cluster > 1 ? 2500 : 0);
-    tiles += down * across;
-    cycles += down * across * (stages * MAX(multiply, load) + end);
+    tiles += blocks_for(gather_capacity(g), rows) * across;
+    int stages = MAX(walk_taps(&g.walk) * blocks_for(g.in.ldc, depth), 1), begun = rounds;
+    rounds = blocks_for(tiles, blocks);
+    cycles += (rounds - begun) * (stages * stage + 250); // rounds that begin with a tile of this part
   }
-  double blocks = multiprocessors(dev) / cluster * cluster, rounds = ceil(tiles / blocks);
-  return rounds * cycles / tiles * (columns == 192 ? 1.05 : 1);
+  double each = (columns >= 128 ? 0.18 : 0.38) * rows * columns * bytes, last = 0.22 * rows * columns * bytes;
+  return (cycles + (rounds - 1) * each + last) * (columns == 192 ? 1.03 : 1);
 }
 
 typedef void Launch(Device *, WgmmaProduct &, const Tensor *);
 struct Choice {
-  int rows, columns, cluster;
+  int rows, columns;
   Launch *launch;
 };
 
 template <class T, bool BY_TERM> static void launch(Device *dev, WgmmaProduct &p, const Tensor *w) {
   constexpr int NARROW = BY_TERM ? 64 : 8 * sizeof(T); // forward: the outputs of the RPN; 64: one of the shapes twice
-#define CHOICE(rows, columns, cluster)                                                                                 \
-  { rows, columns, cluster, launch_tiles<WgmmaTile<T, rows, columns, cluster, BY_TERM>> }
+#define CHOICE(rows, columns)                                                                                          \
+  { rows, columns, launch_tiles<WgmmaTile<T, rows, columns, BY_TERM>> }
   static const Choice choices[] = {
-      CHOICE(128, 256, 1),    CHOICE(128, 128, 2),    CHOICE(128, 128, 1), CHOICE(128, 64, 1),
-      CHOICE(256, NARROW, 1), CHOICE(128, NARROW, 1), CHOICE(128, 192, 1),
+      CHOICE(128, 256), CHOICE(128, 192),    CHOICE(128, 128),
+      CHOICE(128, 64),  CHOICE(256, NARROW), CHOICE(128, NARROW),
   };
 #undef CHOICE
   const Choice *best = choices;
   double least = INFINITY;
   for (const Choice &c : choices) {
-    double cost = cost_of(dev, p, c.rows, c.columns, c.cluster);
+    double cost = cost_of(dev, p, c.rows, c.columns);
     if (cost < least) best = &c, least = cost;
   }
   best->launch(dev, p, w);

@@ -203,14 +203,6 @@ __device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap *map, ui
                "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(n), "l"(policy)
                : "memory");
 }
-// The same to every block of the cluster whose bit is set in `blocks`, to the same addresses in each.
-__device__ __forceinline__ void tma_load_multicast(uint32_t to, const CUtensorMap *map, uint32_t barrier, int x, int y,
-                                                   int z, int n, uint16_t blocks) {
-  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
-               " [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
-               "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(n), "h"(blocks)
-               : "memory");
-}
 // Channels c … of a row of pixels along a walk (im2col): the first is (y, x) of image n before the tap's offset is added.
 __device__ __forceinline__ void tma_load_pixels(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c, int x,
                                                 int y, int n, int tap_x, int tap_y, uint64_t policy = EVICT_NORMAL) {

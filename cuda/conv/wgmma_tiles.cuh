@@ -17,7 +17,7 @@ struct MappedPart {
   Part part;
   bool reads_dense; // the positions are the pixels of what is read, in order
 };
-// The tiles of each part, counted in those of a cluster.
+// The tiles of each part.
 struct Order {
   int first[MAX_MAPPED + 1]; // tile
   int down[MAX_MAPPED];      // tiles one below the other
@@ -42,12 +42,11 @@ struct WgmmaProduct {
 };
 static_assert(sizeof(WgmmaProduct) <= 4096, "a kernel's arguments");
 
-// ROWS × COLUMNS of a result, by one block. CLUSTER blocks, one below the other, share the filter's tile, of which each
-// fetches a part for all. BY_TERM: the filter is read with its terms as rows, in columns of 64 channels. Results leave in
-// one piece, or in two where floats would leave too little room for stages.
-template <class T_, int ROWS_, int COLUMNS_, int CLUSTER_, bool BY_TERM_> struct WgmmaTile {
+// ROWS × COLUMNS of a result, by one block. BY_TERM: the filter is read with its terms as rows, in columns of 64 channels.
+// Results leave in one piece, or in two where floats would leave too little room for stages.
+template <class T_, int ROWS_, int COLUMNS_, bool BY_TERM_> struct WgmmaTile {
   using T = T_;
-  static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, CLUSTER = CLUSTER_;
+  static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_;
   static constexpr bool BY_TERM = BY_TERM_;
   static constexpr int DEPTH = SWIZZLE_ROW / sizeof(T);        // terms of a stage: one swizzled row
   static constexpr int TERMS = WGMMA_TERMS * 2 / sizeof(T);    // of a wgmma
@@ -62,7 +61,7 @@ template <class T_, int ROWS_, int COLUMNS_, int CLUSTER_, bool BY_TERM_> struct
   static constexpr int ALL_STAGES = (MAX_SHARED - SWIZZLE_ATOM - 5 * 1024 - BOXES) / STAGE; // 5 KB: the schedule
   static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + BOXES + SWIZZLE_ATOM;
   static_assert(STAGES >= 3 && DOWN >= 1 && ROWS <= 256 && B_BYTES % SWIZZLE_ATOM == 0);
-  static_assert(BY_TERM ? sizeof(T) == 2 && CHUNKS % CLUSTER == 0 : COLUMNS / CLUSTER % 8 == 0);
+  static_assert(!BY_TERM || sizeof(T) == 2);
 
   // Whether a warp of its own sends a warpgroup's results: it then waits until TMA has taken them, instead of the warps that
   // multiply. That costs time where there is little to be sent, or nothing else to be done meanwhile.
@@ -84,7 +83,7 @@ template <class Tile> static int stages_of(const Gather &g) {
   return taps ? taps * blocks_for(g.in.ldc, Tile::DEPTH) : 1;
 }
 template <class Tile> __host__ __device__ __forceinline__ int tiles_down(int rows) {
-  return (rows + Tile::ROWS * Tile::CLUSTER - 1) / (Tile::ROWS * Tile::CLUSTER);
+  return (rows + Tile::ROWS - 1) / Tile::ROWS;
 }
 
 static int bits_of(int count) {
@@ -95,7 +94,7 @@ static int bits_of(int count) {
 // The phases of a stride read the same pixels and write neighbouring ones. In turns they find the pixels in L2, and lines are
 // whole again before they leave it: a fifth of the time where both are large. Unless sums are equally long, each block has to
 // have some rounds of tiles, with another part in each; and phases that only write zeros are faster by themselves.
-static Turns turns_of(const WgmmaProduct &p, int clusters) {
+static Turns turns_of(const WgmmaProduct &p, int blocks) {
   const Gather &first = p.of[0].part.gather;
   bool equal = true, turns = p.parts > 1;
   for (int i = 0; i < p.parts; i++) {
@@ -106,13 +105,13 @@ static Turns turns_of(const WgmmaProduct &p, int clusters) {
   Turns t = {p.parts - 1, bits_of(p.parts), bits_of(p.across)};
   turns &= 1 << t.part_bits == p.parts && 1 << t.across_bits == p.across;
   turns &= p.across == (int)p.band.by; // a row of part_tile's is one of find_work's
-  int strips = clusters >> t.across_bits, next = strips + (strips >> t.part_bits); // by which a block's part changes
-  bool rounds = next & t.last && p.order.first[p.parts] >= TURN_ROUNDS * clusters;
+  int strips = blocks >> t.across_bits, next = strips + (strips >> t.part_bits); // by which a block's part changes
+  bool rounds = next & t.last && p.order.first[p.parts] >= TURN_ROUNDS * blocks;
   return turns && (equal || rounds) ? t : Turns{};
 }
 
-// Counts the tiles and puts them in order; so many clusters run at once.
-template <class Tile> static void order_tiles(WgmmaProduct &p, int clusters) {
+// Counts the tiles and puts them in order; so many blocks run at once.
+template <class Tile> static void order_tiles(WgmmaProduct &p, int blocks) {
   p.across = blocks_for(p.of[0].part.out.t.ldc, Tile::COLUMNS);
   int band = MIN(p.across, BAND);
   while (p.across % band) band--;
@@ -125,7 +124,7 @@ template <class Tile> static void order_tiles(WgmmaProduct &p, int clusters) {
     p.stages[i] = stages_of<Tile>(g);
     p.counted |= g.in.count != NULL;
   }
-  p.turns = turns_of(p, clusters);
+  p.turns = turns_of(p, blocks);
 }
 
 // Past the device-side count of a part's rows there are no tiles. By a warp, a lane for each part.
@@ -172,12 +171,12 @@ struct Work {
 };
 // Tiles that share pixels are neighbours; where the filters of all columns would not stay in L2, a band of them is.
 template <class Tile>
-__device__ __forceinline__ Work find_work(const WgmmaProduct &p, const Order &counted, const PartTile &of, int rank) {
+__device__ __forceinline__ Work find_work(const WgmmaProduct &p, const Order &counted, const PartTile &of) {
   int left = 0, width = p.band.by, rest = of.tile;
   if (p.across > width) {
     int band = (p.counted ? counted.down[of.part] : p.order.down[of.part]) * width;
     for (; rest >= band; rest -= band) left += width; // few: no division
   }
   int row = divide(rest, p.band), column = left + rest - row * width;
-  return {(row * Tile::CLUSTER + rank) * Tile::ROWS, column * Tile::COLUMNS};
+  return {row * Tile::ROWS, column * Tile::COLUMNS};
 }

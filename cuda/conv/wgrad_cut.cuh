@@ -24,31 +24,31 @@ struct FilterTileCost {
   double stage;
 };
 static const FilterTileCost filter_tiles[] = {{256, 3, 0.893}, {256, 2, 0.597}, {256, 1, 0.396}, {128, 4, 0.597},
-                                              {128, 3, 0.452}, {128, 2, 0.307}, {64, 4, 0.34},   {64, 2, 0.22}};
+                                              {128, 3, 0.452}, {128, 2, 0.307}, {64, 4, 0.352},  {64, 2, 0.228}};
 
 // Blocks that run at once, by the slots of a cluster, which has to find room in one part of the GPU: an H200's, assumed on
 // every GPU.
 static const int blocks_at_once[] = {132, 132, 132, 117, 120, 110, 102, 105, 120};
 enum { MAX_CLUSTER = COUNT(blocks_at_once) - 1 };
 
-// What a product takes, in microseconds after it has started, fitted to 1733 measurements on an H200 of all layers with the
-// likelier cuts: to 10 %, and the cut that is cheapest here is on average 1.5 % slower than the fastest. The loop is bound by
-// the tensor cores, by L2 (30 MB; blocks of a cluster read different pixels, and get half of that) or by memory (4.5 MB);
-// what is not the bound costs a share nevertheless. Then come the sums: to dw through a cluster's shared memory, to memory
-// and through a second kernel, or straight to dw.
+// What a product takes, in microseconds after it has started, fitted to an H200's times of all layers at batch 1, 2, 3, 4
+// and 16 with twelve likely cuts each: to 6 %, and the cut that is cheapest here is on average 0.5 % slower than the
+// fastest. The loop is bound by the tensor cores, by L2 (40 MB; blocks of a cluster read different pixels, and get half of
+// that) or by memory (5 MB); what is not the bound costs a share nevertheless. Then come the sums: to dw through a cluster's
+// shared memory, to memory and through a second kernel, or straight to dw.
 static inline double cost_of(const FilterWork &work, const FilterTileCost &tile, const FilterCut &cut) {
   double at_once = blocks_at_once[cut.cluster ? cut.slots : 1], stages = work.stages[cut.shared];
   double tiles = (double)blocks_for(work.panels, cut.panels) * blocks_for(work.rows, cut.rows);
   double blocks = tiles * cut.slots, waves = ceil(blocks / at_once);
   double fetched = tiles * stages * (cut.rows + (cut.shared ? 1 : cut.panels) * 64) * 128e-6;
-  double multiply = waves * ceil(stages / cut.slots) * tile.stage, l2 = fetched / (cut.cluster ? 15 : 30),
-         memory = work.megabytes / 4.5;
-  double loop = 0.85 * MAX(multiply, MAX(l2, memory)) + 0.15 * (multiply + l2 + memory);
+  double multiply = waves * ceil(stages / cut.slots) * tile.stage, l2 = fetched / (cut.cluster ? 20 : 40),
+         memory = work.megabytes / 5;
+  double loop = 0.82 * MAX(multiply, MAX(l2, memory)) + 0.18 * (multiply + l2 + memory);
   double sums = cut.rows * cut.panels * 64 * 4e-6, at_end = MIN(blocks, at_once) * sums; // of a block; of a wave
-  double end = cut.cluster     ? waves * (2.1 + 0.25 * at_end)
-               : cut.slots > 1 ? waves * (0.65 + 0.22 * at_end) + 2.2 + 0.11 * blocks * sums
-                               : waves * (2 + 0.13 * at_end);
-  return waves * 2.4 + loop + end;
+  double end = cut.cluster     ? waves * (1.9 + 0.1 * cut.slots + 0.25 * at_end)
+               : cut.slots > 1 ? waves * (0.6 + 0.24 * at_end) + 1.8 + 0.095 * blocks * sums
+                               : waves * (2 + 0.11 * at_end);
+  return waves * 1.9 + loop + end;
 }
 
 static inline FilterCut filter_cut(const FilterWork &work) {
