@@ -70,7 +70,7 @@ __device__ __forceinline__ void fetch(const FilterProduct &p, RingBarriers<Tile:
     barrier_expect(ring.full, bytes);
 #pragma unroll
     for (int i = 0; i < Tile::A_PANELS; i++)
-      tma_load_pixels(a + i * PANEL_BYTES, &part.dy, ring.full, tile.down * Tile::ROWS + i * PANEL, at.j, at.i, at.n, 0,
+      tma_load_pixels(a + i * Tile::A_PANEL, &part.dy, ring.full, tile.down * Tile::ROWS + i * PANEL, at.j, at.i, at.n, 0,
                       0);
 #pragma unroll
     for (int i = 0; i < Tile::PANELS; i++)
@@ -82,19 +82,20 @@ __device__ __forceinline__ void fetch(const FilterProduct &p, RingBarriers<Tile:
 
 // ---- multiplying ------------------------------------------------------------------------------------------------------
 
-// Rows `first` … `end` of a panel become zero.
-__device__ __forceinline__ void clear_rows(uint32_t panel, int first, int end) {
+// Rows `first` … `end` of a panel, of so many bytes each, become zero.
+__device__ __forceinline__ void clear_rows(uint32_t panel, int row, int first, int end) {
 #pragma unroll 1
-  for (int i = first * SWIZZLE_ROW / 16 + threadIdx.x; i < end * SWIZZLE_ROW / 16; i += THREADS)
+  for (int i = first * row / 16 + threadIdx.x; i < end * row / 16; i += THREADS)
     asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(panel + i * 16), "r"(0) : "memory");
 }
 // A stage of which only the first `rows` pixels hold data: there is anything in the others, NaN too. A patch, which lies
 // behind dy, has more of them.
 template <class Tile> __device__ __forceinline__ void clear_tail(uint32_t stage, int rows, bool shared) {
-  int panels = Tile::A_PANELS + (shared ? 0 : Tile::PANELS - 1);
 #pragma unroll 1
-  for (int i = 0; i <= panels; i++)
-    clear_rows(stage + i * PANEL_BYTES, rows, i == Tile::A_PANELS ? patch_of<Tile>(shared) : DEPTH);
+  for (int i = 0; i < Tile::A_PANELS; i++) clear_rows(stage + i * Tile::A_PANEL, Tile::A_ROW, rows, DEPTH);
+#pragma unroll 1
+  for (int i = 0; i < (shared ? 1 : Tile::PANELS); i++)
+    clear_rows(stage + Tile::A_BYTES + i * PANEL_BYTES, SWIZZLE_ROW, rows, i ? DEPTH : patch_of<Tile>(shared));
   shared_write_fence();
   consumers_sync();
 }
@@ -109,13 +110,13 @@ template <class T, class Tile>
 __device__ __forceinline__ void multiply(FilterSum<Tile> &sum, const FilterProduct &p,
                                          RingBarriers<Tile::STAGES> &barriers, uint32_t stages, const Ones<T> &ones,
                                          Turn turn) {
-  constexpr int STEP = WGMMA_TERMS * SWIZZLE_ROW;
+  constexpr int A_STEP = WGMMA_TERMS * Tile::A_ROW, STEP = WGMMA_TERMS * SWIZZLE_ROW;
   Ring<Tile::STAGES> ring(barriers);
   int warpgroup = threadIdx.x / WARPGROUP;
   bool shared = p.shared, sums = p.sums;
   int own = tile_index(p).across;
   int apart = shared ? SWIZZLE_ROW : PANEL_BYTES, patch = patch_of<Tile>(shared);
-  uint32_t a0 = Tile::WIDE ? 0 : warpgroup * Tile::DOWN * PANEL_BYTES;
+  uint32_t a0 = Tile::WIDE ? 0 : warpgroup * Tile::DOWN * Tile::A_PANEL;
   uint32_t b0 = Tile::A_BYTES + (Tile::WIDE ? warpgroup * Tile::ACROSS * apart : 0);
   uint64_t column = small_descriptor(kept_address(ones.v));
   bool tells = threadIdx.x % WARPGROUP == 0;
@@ -128,7 +129,7 @@ __device__ __forceinline__ void multiply(FilterSum<Tile> &sum, const FilterProdu
     int rows = turn.positions - turn.first;
     ring.wait_full();
     if (rows < patch) clear_tail<Tile>(stage, rows, shared);
-    uint64_t a = tile_descriptor(stage + a0), b = tile_descriptor(stage + b0, apart);
+    uint64_t a = tile_descriptor<Tile::A_ROW>(stage + a0), b = tile_descriptor(stage + b0, apart);
     uint32_t step = turn.first / DEPTH;
     if (sums && step - divide(step, p.across) * p.across.by == own) { // tiles side by side take turns
       wgmma_fence();
@@ -136,14 +137,14 @@ __device__ __forceinline__ void multiply(FilterSum<Tile> &sum, const FilterProdu
       for (int i = 0; i < DEPTH / WGMMA_TERMS; i++)
 #pragma unroll
         for (int j = 0; j < Tile::DOWN; j++)
-          wgmma<T, Ones<T>::COLUMNS, false, true>(sum.bias[j], a + ((j * PANEL_BYTES + i * STEP) >> 4), column, true);
+          wgmma<T, Ones<T>::COLUMNS, false, true>(sum.bias[j], a + ((j * Tile::A_PANEL + i * A_STEP) >> 4), column, true);
     }
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < DEPTH / WGMMA_TERMS; i++)
 #pragma unroll
       for (int j = 0; j < Tile::DOWN; j++)
-        wgmma<T, Tile::COLUMNS, true, true>(sum.filter[j], a + ((j * PANEL_BYTES + i * STEP) >> 4), b + (i * STEP >> 4),
+        wgmma<T, Tile::COLUMNS, true, true>(sum.filter[j], a + ((j * Tile::A_PANEL + i * A_STEP) >> 4), b + (i * STEP >> 4),
                                             true);
     wgmma_commit();
     wgmma_wait<1>();
@@ -235,7 +236,9 @@ template <class T, class Tile> static void launch_tiles(Device *dev, FilterProdu
 }
 
 // The launcher of a cut's tile.
-template <class T> static auto launcher(const FilterCut &cut) -> void (*)(Device *, FilterProduct &) {
+template <class T> static auto launcher(const FilterCut &cut, bool few) -> void (*)(Device *, FilterProduct &) {
+  if (few && cut.panels == 4) return launch_tiles<T, FilterTile<64, 4, true>>;
+  if (few) return launch_tiles<T, FilterTile<64, 2, true>>;
 #define TILE(r, p)                                                                                                     \
   if (cut.rows == r && cut.panels == p) return launch_tiles<T, FilterTile<r, p>>
   TILE(256, 3);
@@ -263,7 +266,7 @@ static Walk walk_pair(const Conv *conv, Tensor *x, Tensor *dy, const Tensor *dw,
   return walk;
 }
 
-static FilterPart map_pair(const Conv *conv, Tensor x, Tensor dy, const FilterProduct &p, int panels) {
+static FilterPart map_pair(const Conv *conv, Tensor x, Tensor dy, const FilterProduct &p, int panels, bool few) {
   FilterPart part = {};
   part.rows = dy;
   Walk walk = walk_pair(conv, &x, &dy, &p.dw, p.shared), steps = walk;
@@ -271,7 +274,7 @@ static FilterPart map_pair(const Conv *conv, Tensor x, Tensor dy, const FilterPr
   part.area = gather_capacity(part.at) / part.rows.n;
   part.x = map_pixels(part.at, DEPTH + (p.shared ? panels - 1 : 0));
   steps.y.in = steps.x.in = 0, steps.y.in_step = steps.x.in_step = 1;
-  part.dy = map_pixels(gather(&dy, &steps), DEPTH);
+  part.dy = map_pixels(gather(&dy, &steps), DEPTH, MAP_OPERAND, few ? FEW_ROW : SWIZZLE_ROW);
   return part;
 }
 
@@ -296,9 +299,10 @@ void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, cons
   p.row = p.dw.h * p.dw.w * p.dw.ldc;
   FilterWork work = work_of(conv, pairs, x, dy, &p.dw);
   FilterCut cut = filter_cut(work);
+  bool few = cut.rows == PANEL && p.dw.n <= FEW;
   p.panels = work.panels, p.shared = cut.shared, p.slots = divider(cut.slots), p.cluster = cut.cluster;
   for (int i = 0; i < pairs; i++)
-    if (tensor_pixels(&dy[i]) && !dev->measuring) p.part[p.parts++] = map_pair(conv, x[i], dy[i], p, cut.panels);
-  auto launch = x->dtype == BF16 ? launcher<__nv_bfloat16>(cut) : launcher<__half>(cut);
+    if (tensor_pixels(&dy[i]) && !dev->measuring) p.part[p.parts++] = map_pair(conv, x[i], dy[i], p, cut.panels, few);
+  auto launch = x->dtype == BF16 ? launcher<__nv_bfloat16>(cut, few) : launcher<__half>(cut, few);
   launch(dev, p);
 }

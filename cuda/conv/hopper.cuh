@@ -301,8 +301,8 @@ static inline CUtensorMap map_pixel_rows(const PixelMap &m, int channels, int pi
                 map_promotion(use), CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return map;
 }
-// The pixels that a walk's positions meet under its first tap.
-static inline CUtensorMap map_pixels(const Gather &g, int pixels, MapUse use = MAP_OPERAND) {
+// The pixels that a walk's positions meet under its first tap, in rows of so many bytes.
+static inline CUtensorMap map_pixels(const Gather &g, int pixels, MapUse use = MAP_OPERAND, int row = SWIZZLE_ROW) {
   const Tensor *t = &g.in;
   const Axis *y = &g.walk.y, *x = &g.walk.x;
   size_t pixel = t->ldc * dtype_size(t->dtype);
@@ -313,7 +313,7 @@ static inline CUtensorMap map_pixels(const Gather &g, int pixels, MapUse use = M
                          {walk_lower(x), walk_lower(y)},
                          {walk_upper(x, t->w), walk_upper(y, t->h)},
                          {x->in_step, y->in_step}},
-                        SWIZZLE_ROW / dtype_size(t->dtype), pixels, use);
+                        row / dtype_size(t->dtype), pixels, use);
 }
 // The pixels of the result that its positions are.
 static inline CUtensorMap map_result(const Tensor *t, const Walk *walk, int channels, int pixels) {
