@@ -16,20 +16,20 @@ typedef struct Mode { // who computes
 } Mode;
 // RACECHECKED: ours without wgmma. The quick tier runs under compute-sanitizer, whose racecheck does not see the order that
 // mbarriers give to bulk copies.
-typedef enum Side { OURS, RACECHECKED, CUDNN } Side;
+typedef enum Side { OURS, RACECHECKED, WGMMA, CUDNN } Side;
 
 static inline bool is_cudnn(const char *rung) { return rung && !strcmp(rung, "cudnn"); }
 
 static inline bool is_on(const char *rung, Side side) {
-  if (is_cudnn(rung)) return side == CUDNN;
-  return side == OURS || (side == RACECHECKED && strcmp(rung, "wgmma"));
+  bool cudnn = is_cudnn(rung), wgmma = !strcmp(rung, "wgmma");
+  return side == CUDNN ? cudnn : side == WGMMA ? wgmma : side == RACECHECKED ? !cudnn && !wgmma : !cudnn;
 }
 
 // Every rung in every type in which it computes an everyday problem, and, of ours, the one that is chosen unasked.
 static inline int find_modes(Device *gpu, Side side, Mode modes[MAX_MODES]) {
   static const Mode types[] = {{NULL, F32, false}, {NULL, F32, true}, {NULL, BF16, false}, {NULL, F16, false}};
   int count = 0;
-  if (side != CUDNN) modes[count++] = types[0];
+  if (side == OURS || side == RACECHECKED) modes[count++] = types[0];
   for (const Rung *const *rung = gpu->conv_rungs; *rung; rung++)
     for (int i = 0; i < COUNT(types) && is_on((*rung)->name, side); i++) {
       const Tensor in = tensor(types[i].dtype, 2, 16, 16, 64), w = tensor(types[i].dtype, 64, 3, 3, 64);

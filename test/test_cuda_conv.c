@@ -236,10 +236,9 @@ TEST_TIER(cuda_conv_by_cudnn_is_exact, 1) {
 TEST_TIER(cuda_conv_by_wgmma_is_exact_on_small_shapes, 1) {
   if (!gpu_device()) return;
   Mode modes[MAX_MODES];
-  int num_modes = find_modes(gpu_device(), OURS, modes);
+  int num_modes = find_modes(gpu_device(), WGMMA, modes);
   for (int i = 0; i < num_modes; i++)
-    for (int j = 0; modes[i].rung && !strcmp(modes[i].rung, "wgmma") && j < COUNT(quick); j++)
-      run_all(&modes[i], &quick[j], (uint64_t)j);
+    for (int j = 0; j < COUNT(quick); j++) run_all(&modes[i], &quick[j], (uint64_t)j);
 }
 
 // Filters' gradients large enough for the larger tiles of rung 05, in one slot and in several, of which some share a patch
@@ -257,9 +256,9 @@ static const Problem filters[] = {
 TEST_TIER(cuda_conv_wgrad_is_exact_in_large_tiles, 1) {
   if (!gpu_device()) return;
   Mode modes[MAX_MODES];
-  int num_modes = find_modes(gpu_device(), OURS, modes);
+  int num_modes = find_modes(gpu_device(), WGMMA, modes);
   for (int i = 0; i < num_modes; i++)
-    for (int j = 0; modes[i].rung && !strcmp(modes[i].rung, "wgmma") && j < COUNT(filters); j++) {
+    for (int j = 0; j < COUNT(filters); j++) {
       Draw d = {.key = rng_key((uint64_t)j, RNG_TEST)};
       run_filter(&modes[i], &filters[j], &d);
     }
@@ -276,10 +275,32 @@ static const Problem phases[] = {
 TEST_TIER(cuda_conv_phases_take_turns, 1) {
   if (!gpu_device()) return;
   Mode modes[MAX_MODES];
-  int num_modes = find_modes(gpu_device(), OURS, modes);
+  int num_modes = find_modes(gpu_device(), WGMMA, modes);
   for (int i = 0; i < num_modes; i++)
-    for (int j = 0; modes[i].rung && !strcmp(modes[i].rung, "wgmma") && j < COUNT(phases); j++) {
+    for (int j = 0; j < COUNT(phases); j++) {
       Draw d = {.key = rng_key((uint64_t)j, RNG_TEST)};
       run_activations(&modes[i], DGRAD, &phases[j], &d);
+    }
+}
+
+// More tiles than an H200 has multiprocessors, but by a few, of every width: forward, dgrad, with a count, with levels, and with
+// sums that go round the ring of stages.
+static const Problem rounds[] = {
+    {{1, 0}, 1, 1, 1, 60, 256, 256, {17}, {17}, {-1}},
+    {{1, 0}, 1, 1, 1, 60, 192, 192, {17}, {17}, {59}},
+    {{1, 1}, 3, 3, 1, 60, 128, 128, {17}, {17}, {-1}},
+    {{1, 0}, 1, 1, 3, 20, 256, 256, {17, 18, 17}, {17, 16, 17}, {-1, 19, -1}},
+    {{1, 0}, 1, 1, 1, 60, 136, 264, {17}, {17}, {-1}},
+};
+
+TEST_TIER(cuda_conv_ends_in_a_short_round, 1) {
+  if (!gpu_device()) return;
+  Mode modes[MAX_MODES];
+  int num_modes = find_modes(gpu_device(), WGMMA, modes);
+  for (int i = 0; i < num_modes; i++)
+    for (int j = 0; j < COUNT(rounds); j++) {
+      Draw d = {.key = rng_key((uint64_t)j, RNG_TEST)};
+      run_activations(&modes[i], FORWARD, &rounds[j], &d);
+      run_activations(&modes[i], DGRAD, &rounds[j], &d);
     }
 }

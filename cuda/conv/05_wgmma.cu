@@ -359,8 +359,7 @@ template <class T, bool BY_TERM> static void launch(Device *dev, WgmmaProduct &p
 #define CHOICE(rows, columns)                                                                                          \
   { rows, columns, launch_tiles<WgmmaTile<T, rows, columns, BY_TERM>> }
   static const Choice choices[] = {
-      CHOICE(128, 256), CHOICE(128, 192),    CHOICE(128, 128),
-      CHOICE(128, 64),  CHOICE(256, NARROW), CHOICE(128, NARROW),
+      CHOICE(128, 256), CHOICE(128, 192), CHOICE(128, 128), CHOICE(128, 64), CHOICE(256, NARROW), CHOICE(128, NARROW),
   };
 #undef CHOICE
   const Choice *best = choices;

@@ -70,8 +70,8 @@ __device__ __forceinline__ void fetch(const FilterProduct &p, RingBarriers<Tile:
     barrier_expect(ring.full, bytes);
 #pragma unroll
     for (int i = 0; i < Tile::A_PANELS; i++)
-      tma_load_pixels(a + i * Tile::A_PANEL, &part.dy, ring.full, tile.down * Tile::ROWS + i * PANEL, at.j, at.i, at.n, 0,
-                      0);
+      tma_load_pixels(a + i * Tile::A_PANEL, &part.dy, ring.full, tile.down * Tile::ROWS + i * PANEL, at.j, at.i, at.n,
+                      0, 0);
 #pragma unroll
     for (int i = 0; i < Tile::PANELS; i++)
       if (i == 0 || !shared)
@@ -137,15 +137,16 @@ __device__ __forceinline__ void multiply(FilterSum<Tile> &sum, const FilterProdu
       for (int i = 0; i < DEPTH / WGMMA_TERMS; i++)
 #pragma unroll
         for (int j = 0; j < Tile::DOWN; j++)
-          wgmma<T, Ones<T>::COLUMNS, false, true>(sum.bias[j], a + ((j * Tile::A_PANEL + i * A_STEP) >> 4), column, true);
+          wgmma<T, Ones<T>::COLUMNS, false, true>(sum.bias[j], a + ((j * Tile::A_PANEL + i * A_STEP) >> 4), column,
+                                                  true);
     }
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < DEPTH / WGMMA_TERMS; i++)
 #pragma unroll
       for (int j = 0; j < Tile::DOWN; j++)
-        wgmma<T, Tile::COLUMNS, true, true>(sum.filter[j], a + ((j * Tile::A_PANEL + i * A_STEP) >> 4), b + (i * STEP >> 4),
-                                            true);
+        wgmma<T, Tile::COLUMNS, true, true>(sum.filter[j], a + ((j * Tile::A_PANEL + i * A_STEP) >> 4),
+                                            b + (i * STEP >> 4), true);
     wgmma_commit();
     wgmma_wait<1>();
     release(); // the products that read the stage before are done

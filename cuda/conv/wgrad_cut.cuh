@@ -45,7 +45,7 @@ static inline double cost_of(const FilterWork &work, const FilterTileCost &tile,
          memory = work.megabytes / 5;
   double loop = 0.82 * MAX(multiply, MAX(l2, memory)) + 0.18 * (multiply + l2 + memory);
   double sums = cut.rows * cut.panels * 64 * 4e-6, at_end = MIN(blocks, at_once) * sums; // of a block; of a wave
-  double end = cut.cluster     ? waves * (1.9 + 0.1 * cut.slots + 0.25 * at_end)
+  double end = cut.cluster     ? waves * (2 + 0.08 * cut.slots + 0.25 * at_end)
                : cut.slots > 1 ? waves * (0.6 + 0.24 * at_end) + 1.8 + 0.095 * blocks * sums
                                : waves * (2 + 0.11 * at_end);
   return waves * 1.9 + loop + end;
