@@ -329,8 +329,9 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, con
 }
 
 // Cycles of a launch by tiles of this shape: in each round of blocks, the first tile's stages, which are bound by the tensor
-// cores or by what L2 delivers (58 bytes), and its end, by the bytes of results. Where a warp of its own sends these, and
-// after the last tile, half of the end is left. Tiles of 192 columns have to be cheaper by 3 %. Fitted to an H200's times of
+// cores or by what L2 delivers (58 bytes a cycle to each multiprocessor), its beginning, and its end, by the bytes of
+// results. About half of the end is left where a warp of its own sends these, and after the last tile. Tiles of 192 columns
+// have to be cheaper by 3 %. Parts that take turns are counted as if they did not. Fitted to an H200's times of
 // the network's convolutions with every shape, at batch 1, 2, 3, 4 and 16, in TF32 too: what is chosen takes 0.2 % longer
 // than the fastest shapes, on average.
 static double cost_of(const Device *dev, const WgmmaProduct &p, int rows, int columns) {

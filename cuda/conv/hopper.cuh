@@ -40,7 +40,7 @@ __device__ __forceinline__ uint32_t kept_address(const void *p) {
 __device__ __forceinline__ void barrier_init(uint32_t barrier, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
 }
-// After the inits, before the cluster's barrier: TMA and other blocks see them.
+// After the inits, before the block's barrier: TMA sees them.
 __device__ __forceinline__ void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -48,15 +48,15 @@ __device__ __forceinline__ void barrier_init_fence() {
 __device__ __forceinline__ void barrier_expect(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-// The address of the same variable in block `rank` of the cluster; and arriving at a barrier there. No order with other
-// blocks is asked for: a release at that scope is a fence for the whole GPU, and costs 600 cycles.
+// The address of the same variable in block `rank` of the cluster.
 __device__ __forceinline__ uint32_t remote_address(uint32_t address, int rank) {
   uint32_t remote;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
   return remote;
 }
-__device__ __forceinline__ void barrier_arrive_at(uint32_t remote) {
-  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(remote) : "memory");
+// No order with other blocks is asked for: a release at that scope is a fence for the whole GPU, and costs 600 cycles.
+__device__ __forceinline__ void barrier_arrive_at(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
   for (int polls = 0;; polls++) {
@@ -145,11 +145,6 @@ __device__ __forceinline__ float positive_part(float v) {
 
 // ---- clusters, warpgroups ---------------------------------------------------------------------------------------------
 
-__device__ __forceinline__ int cluster_rank() {
-  uint32_t rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return (int)rank;
-}
 // All threads of all blocks of the cluster meet. Their accesses to memory are not ordered by it, which would cost a fence
 // for the whole GPU.
 __device__ __forceinline__ void cluster_meet() {

@@ -33,9 +33,10 @@ enum { MAX_CLUSTER = COUNT(blocks_at_once) - 1 };
 
 // What a product takes, in microseconds after it has started, fitted to an H200's times of all layers at batch 1, 2, 3, 4
 // and 16 with twelve likely cuts each: to 6 %, and the cut that is cheapest here is on average 0.5 % slower than the
-// fastest. The loop is bound by the tensor cores, by L2 (40 MB; blocks of a cluster read different pixels, and get half of
-// that) or by memory (5 MB); what is not the bound costs a share nevertheless. Then come the sums: to dw through a cluster's
-// shared memory, to memory and through a second kernel, or straight to dw.
+// fastest. The loop takes what the tensor cores take, L2 (40 MB a microsecond to all blocks together, for some of which it
+// reads once; those of a cluster read different pixels, and get half of that) or memory (5 MB), whichever takes longest, and
+// a share of the others nevertheless. Then come the sums: to dw through a cluster's shared memory, to memory and through a
+// second kernel, or straight to dw.
 static inline double cost_of(const FilterWork &work, const FilterTileCost &tile, const FilterCut &cut) {
   double at_once = blocks_at_once[cut.cluster ? cut.slots : 1], stages = work.stages[cut.shared];
   double tiles = (double)blocks_for(work.panels, cut.panels) * blocks_for(work.rows, cut.rows);

@@ -1,5 +1,5 @@
 // Where a filter gradient's sums are and how they leave a block of rung 05: to dw, to a neighbour of the cluster that adds
-// them up, or as partial sums to a second kernel that does. All add slot after slot in order.
+// them up, or as partial sums to a second kernel that does. The order in which slots are added is always the same.
 #pragma once
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/wgmma.cuh"
