@@ -232,14 +232,22 @@ TEST_TIER(cuda_conv_by_cudnn_is_exact, 1) {
   if (gpu_device()) check_problems(CUDNN, quick, COUNT(quick), 1, 0);
 }
 
-// By itself, for memcheck and initcheck.
-TEST_TIER(cuda_conv_by_wgmma_is_exact_on_small_shapes, 1) {
+// Rung 05 by itself, in every type; some of the kinds of run_all.
+static void check_wgmma(const Problem *problems, int count, bool forward, bool dgrad, bool wgrad) {
   if (!gpu_device()) return;
   Mode modes[MAX_MODES];
   int num_modes = find_modes(gpu_device(), WGMMA, modes);
   for (int i = 0; i < num_modes; i++)
-    for (int j = 0; j < COUNT(quick); j++) run_all(&modes[i], &quick[j], (uint64_t)j);
+    for (int j = 0; j < count; j++) {
+      Draw d = {.key = rng_key((uint64_t)j, RNG_TEST)};
+      if (forward) run_activations(&modes[i], FORWARD, &problems[j], &d);
+      if (dgrad) run_activations(&modes[i], DGRAD, &problems[j], &d);
+      if (wgrad) run_filter(&modes[i], &problems[j], &d);
+    }
 }
+
+// For memcheck and initcheck.
+TEST_TIER(cuda_conv_by_wgmma_is_exact_on_small_shapes, 1) { check_wgmma(quick, COUNT(quick), true, true, true); }
 
 // Filters' gradients large enough for the larger tiles of rung 05, in one slot and in several, of which some share a patch
 // for the taps of a row.
@@ -253,16 +261,7 @@ static const Problem filters[] = {
     {{1, 1}, 3, 3, 1, 4, 200, 400, {60}, {63}, {-1}},
 };
 
-TEST_TIER(cuda_conv_wgrad_is_exact_in_large_tiles, 1) {
-  if (!gpu_device()) return;
-  Mode modes[MAX_MODES];
-  int num_modes = find_modes(gpu_device(), WGMMA, modes);
-  for (int i = 0; i < num_modes; i++)
-    for (int j = 0; j < COUNT(filters); j++) {
-      Draw d = {.key = rng_key((uint64_t)j, RNG_TEST)};
-      run_filter(&modes[i], &filters[j], &d);
-    }
-}
+TEST_TIER(cuda_conv_wgrad_is_exact_in_large_tiles, 1) { check_wgmma(filters, COUNT(filters), false, false, true); }
 
 // Phases of a stride whose tiles take turns: sums of one length, and of several in tiles enough for that.
 static const Problem phases[] = {
@@ -272,16 +271,7 @@ static const Problem phases[] = {
     {{2, 1}, 3, 3, 1, 3, 16, 8, {520}, {520}, {2}},
 };
 
-TEST_TIER(cuda_conv_phases_take_turns, 1) {
-  if (!gpu_device()) return;
-  Mode modes[MAX_MODES];
-  int num_modes = find_modes(gpu_device(), WGMMA, modes);
-  for (int i = 0; i < num_modes; i++)
-    for (int j = 0; j < COUNT(phases); j++) {
-      Draw d = {.key = rng_key((uint64_t)j, RNG_TEST)};
-      run_activations(&modes[i], DGRAD, &phases[j], &d);
-    }
-}
+TEST_TIER(cuda_conv_phases_take_turns, 1) { check_wgmma(phases, COUNT(phases), false, true, false); }
 
 // More tiles than an H200 has multiprocessors, but by a few, of every width: forward, dgrad, with a count, with levels, and with
 // sums that go round the ring of stages.
@@ -293,14 +283,4 @@ static const Problem rounds[] = {
     {{1, 0}, 1, 1, 1, 60, 136, 264, {17}, {17}, {-1}},
 };
 
-TEST_TIER(cuda_conv_ends_in_a_short_round, 1) {
-  if (!gpu_device()) return;
-  Mode modes[MAX_MODES];
-  int num_modes = find_modes(gpu_device(), WGMMA, modes);
-  for (int i = 0; i < num_modes; i++)
-    for (int j = 0; j < COUNT(rounds); j++) {
-      Draw d = {.key = rng_key((uint64_t)j, RNG_TEST)};
-      run_activations(&modes[i], FORWARD, &rounds[j], &d);
-      run_activations(&modes[i], DGRAD, &rounds[j], &d);
-    }
-}
+TEST_TIER(cuda_conv_ends_in_a_short_round, 1) { check_wgmma(rounds, COUNT(rounds), true, true, false); }
