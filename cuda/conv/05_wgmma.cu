@@ -331,19 +331,19 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, con
 // Cycles of a launch by tiles of this shape: in each round of blocks, the first tile's stages, which are bound by the tensor
 // cores or by what L2 delivers (58 bytes a cycle to each multiprocessor), its beginning, and its end, by the bytes of
 // results. About half of the end is left where a warp of its own sends these, and after the last tile. Tiles of 192 columns
-// have to be cheaper by 3 %. Parts that take turns are counted as if they did not. Fitted to an H200's times of
-// the network's convolutions with every shape, at batch 1, 2, 3, 4 and 16, in TF32 too: what is chosen takes 0.2 % longer
-// than the fastest shapes, on average.
-static double cost_of(const Device *dev, const WgmmaProduct &p, int rows, int columns) {
+// have to be cheaper by 3 %. Parts that take turns are counted as if they did not. Fitted to an H200's times of the network's
+// convolutions with every shape, at batch 1, 2, 3, 4 and 16, in TF32 too: what is chosen takes 0.2 % longer than the fastest
+// shapes, on average.
+static double cost_of(const WgmmaProduct &p, int blocks, int rows, int columns) {
   int bytes = (int)dtype_size(p.of[0].part.gather.in.dtype), depth = SWIZZLE_ROW / bytes;
-  int across = blocks_for(p.of[0].part.out.t.ldc, columns), blocks = multiprocessors(dev), tiles = 0, rounds = 0;
+  int across = blocks_for(p.of[0].part.out.t.ldc, columns), tiles = 0, rounds = 0;
   double stage = MAX(rows * columns / 32.0, (rows + columns) * SWIZZLE_ROW / 58.0), cycles = 0;
   for (int i = 0; i < p.parts; i++) {
     const Gather &g = p.of[i].part.gather;
+    int begun = rounds;
     tiles += blocks_for(gather_capacity(g), rows) * across;
-    int stages = MAX(walk_taps(&g.walk) * blocks_for(g.in.ldc, depth), 1), begun = rounds;
     rounds = blocks_for(tiles, blocks);
-    cycles += (rounds - begun) * (stages * stage + 250); // rounds that begin with a tile of this part
+    cycles += (rounds - begun) * (stages_of(g, depth) * stage + 250); // rounds that begin with a tile of this part
   }
   double each = (columns >= 128 ? 0.18 : 0.38) * rows * columns * bytes, last = 0.22 * rows * columns * bytes;
   return (cycles + (rounds - 1) * each + last) * (columns == 192 ? 1.03 : 1);
@@ -365,8 +365,9 @@ template <class T, bool BY_TERM> static void launch(Device *dev, WgmmaProduct &p
 #undef CHOICE
   const Choice *best = choices;
   double least = INFINITY;
+  int blocks = multiprocessors(dev);
   for (const Choice &c : choices) {
-    double cost = cost_of(dev, p, c.rows, c.columns);
+    double cost = cost_of(p, blocks, c.rows, c.columns);
     if (cost < least) best = &c, least = cost;
   }
   best->launch(dev, p, w);

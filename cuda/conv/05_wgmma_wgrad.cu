@@ -300,7 +300,7 @@ void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, cons
   p.row = p.dw.h * p.dw.w * p.dw.ldc;
   FilterWork work = work_of(conv, pairs, x, dy, &p.dw);
   FilterCut cut = filter_cut(work);
-  bool few = cut.rows == PANEL && p.dw.n <= FEW;
+  bool few = cut.rows == PANEL && p.dw.n <= FEW_CHANNELS;
   p.panels = work.panels, p.shared = cut.shared, p.slots = divider(cut.slots), p.cluster = cut.cluster;
   for (int i = 0; i < pairs; i++)
     if (tensor_pixels(&dy[i]) && !dev->measuring) p.part[p.parts++] = map_pair(conv, x[i], dy[i], p, cut.panels, few);

@@ -77,10 +77,10 @@ template <class Tile> struct Schedule {
   RingBarriers<Tile::STAGES> ring;
 };
 
-// Stages of a sum: taps by blocks of channels. A part that no tap meets has one of zeros.
-template <class Tile> static int stages_of(const Gather &g) {
+// Stages of a sum: taps by blocks of so many channels. A part that no tap meets has one of zeros.
+static int stages_of(const Gather &g, int depth) {
   int taps = walk_taps(&g.walk);
-  return taps ? taps * blocks_for(g.in.ldc, Tile::DEPTH) : 1;
+  return taps ? taps * blocks_for(g.in.ldc, depth) : 1;
 }
 template <class Tile> __host__ __device__ __forceinline__ int tiles_down(int rows) {
   return (rows + Tile::ROWS - 1) / Tile::ROWS;
@@ -121,7 +121,7 @@ template <class Tile> static void order_tiles(WgmmaProduct &p, int blocks) {
     const Gather &g = p.of[i].part.gather;
     p.order.down[i] = tiles_down<Tile>(gather_capacity(g));
     p.order.first[i + 1] = p.order.first[i] + p.order.down[i] * p.across;
-    p.stages[i] = stages_of<Tile>(g);
+    p.stages[i] = stages_of(g, Tile::DEPTH);
     p.counted |= g.in.count != NULL;
   }
   p.turns = turns_of(p, blocks);

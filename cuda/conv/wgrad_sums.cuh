@@ -19,7 +19,7 @@ enum {
   MAX_UNITS = 36,         // blocks of a cluster · the share of each, rounded up: at most, with six
 };
 
-static constexpr int FEW = 16, FEW_ROW = 32; // output channels; bytes of them
+static constexpr int FEW_CHANNELS = 16, FEW_ROW = 32; // of dy; bytes of them
 
 // What a block reads first comes first: it is read from memory, a line at a time.
 struct FilterPart {
@@ -51,18 +51,17 @@ static_assert(sizeof(FilterProduct) <= 32764, "a kernel's arguments");
 // ROWS output channels by PANELS, of one block. The warpgroups share the rows, or the panels where the rows are few. A
 // fragment is what a thread has of eight columns: two of one row, and two of the row eight below. FEW: dy has no more than
 // 16 channels, and no others are fetched: they stand for the tile's other rows, too, which nobody stores.
-template <int ROWS_, int PANELS_, bool FEW_ = false> struct FilterTile {
+template <int ROWS_, int PANELS_, bool FEW = false> struct FilterTile {
   static constexpr int ROWS = ROWS_, PANELS = PANELS_;
-  static constexpr bool IS_FEW = FEW_;
-  static constexpr int A_ROW = IS_FEW ? FEW_ROW : SWIZZLE_ROW, A_PANEL = DEPTH * A_ROW; // bytes
-  static constexpr bool WIDE = ROWS == WGMMA_ROWS; // the warpgroups share the panels
+  static constexpr int A_ROW = FEW ? FEW_ROW : SWIZZLE_ROW, A_PANEL = DEPTH * A_ROW; // bytes
+  static constexpr bool WIDE = ROWS == WGMMA_ROWS;                                   // the warpgroups share the panels
   static constexpr int DOWN = WIDE ? 1 : ROWS / (CONSUMERS * WGMMA_ROWS), ACROSS = WIDE ? PANELS / CONSUMERS : PANELS;
   static constexpr int COLUMNS = ACROSS * PANEL, GROUPS = COLUMNS / 8, FRAGMENTS = DOWN * GROUPS; // of a warpgroup
   static constexpr int A_PANELS = ROWS / PANEL, A_BYTES = A_PANELS * A_PANEL;
   static constexpr int STAGE = A_BYTES + PANELS * PANEL_BYTES, ALL_STAGES = (MAX_SHARED - 2 * SWIZZLE_ATOM) / STAGE;
   static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + SWIZZLE_ATOM;
   static_assert(STAGES >= 4 && DOWN >= 1 && ACROSS * (WIDE ? CONSUMERS : 1) == PANELS && A_PANEL % SWIZZLE_ATOM == 0);
-  static_assert(!IS_FEW || WIDE);
+  static_assert(!FEW || WIDE);
   static_assert(FRAGMENTS % 2 == 0 && FRAGMENTS * MAX_UNITS * UNIT_BYTES <= STAGES * STAGE);
 };
 
