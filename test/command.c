@@ -35,3 +35,31 @@ bool same_file(const char *a, const char *b) {
   free(y);
   return same;
 }
+
+const char *shapes_set(void) {
+  static char dir[512];
+  const char *said;
+  if (*dir) return dir;
+  snprintf(dir, sizeof dir, "%s/set", test_tmp());
+  if (!EXPECT_INT(command(&said, "%s --out %s --train 24 --val 6 --size 64 --seed 3", tool("shapes"), dir), 0))
+    fprintf(stderr, "%s\n", said);
+  return dir;
+}
+
+const char *in_tmp(const char *file) {
+  static char paths[4][512];
+  static int next;
+  char *p = paths[next++ % 4];
+  snprintf(p, sizeof paths[0], "%s/%s", test_tmp(), file);
+  return p;
+}
+
+int train_shapes(const char *env, const char *out, const char *more) {
+  const char *said;
+  int status = command(&said,
+                       "%s %s --data %s --out %s/%s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 "
+                       "--checkpoint-every 3 --seed 5 --eval-every -1 %s",
+                       env, tool("train"), shapes_set(), test_tmp(), out, more);
+  if (status) fprintf(stderr, "%s\n", said);
+  return status;
+}

@@ -8,3 +8,8 @@ int command(const char **output, const char *fmt, ...) __attribute__((format(pri
 // Path of a tool in this build ("shapes"): $B, or build.
 const char *tool(const char *name);
 bool same_file(const char *a, const char *b); // both are there and hold the same bytes
+const char *shapes_set(void);                 // folder of a small data set of shapes, made once
+const char *in_tmp(const char *file);         // its path below test_tmp(); valid until the fourth call from here
+// ./train on that set; `env` stands before it, `more` are further options, `out` a folder under test_tmp(). Returns the exit
+// status.
+int train_shapes(const char *env, const char *out, const char *more);

@@ -1,4 +1,4 @@
-// The programs as a user runs them: a short training run, resuming, inference, and plain mistakes.
+// The programs as a user runs them: a short training run, resuming, inference.
 #include <unistd.h>
 #include "data/coco.h"
 #include "data/image.h"
@@ -7,39 +7,9 @@
 #include "test/command.h"
 #include "test/test.h"
 
-// A small data set of shapes, made once.
-static const char *shapes(void) {
-  static char dir[512];
-  const char *said;
-  if (*dir) return dir;
-  snprintf(dir, sizeof dir, "%s/set", test_tmp());
-  if (!EXPECT_INT(command(&said, "%s --out %s --train 24 --val 6 --size 64 --seed 3", tool("shapes"), dir), 0))
-    fprintf(stderr, "%s\n", said);
-  return dir;
-}
-
-// ./train on the shapes; `more` are further options, `out` a folder under test_tmp(). Returns the exit status.
-static int train(const char *env, const char *out, const char *more) {
-  const char *said;
-  int status = command(&said,
-                       "%s %s --data %s --out %s/%s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 "
-                       "--checkpoint-every 3 --seed 5 --eval-every -1 %s",
-                       env, tool("train"), shapes(), test_tmp(), out, more);
-  if (status) fprintf(stderr, "%s\n", said);
-  return status;
-}
-
-static const char *in_tmp(const char *file) {
-  static char paths[4][512];
-  static int next;
-  char *p = paths[next++ % 4];
-  snprintf(p, sizeof paths[0], "%s/%s", test_tmp(), file);
-  return p;
-}
-
 TEST_TIER(program_train_equals_itself_for_any_number_of_threads, 1) {
-  if (!EXPECT_INT(train("OMP_NUM_THREADS=1", "threads-1", "--threads 1"), 0)) return;
-  if (!EXPECT_INT(train("OMP_NUM_THREADS=3", "threads-3", "--threads 2"), 0)) return;
+  if (!EXPECT_INT(train_shapes("OMP_NUM_THREADS=1", "threads-1", "--threads 1"), 0)) return;
+  if (!EXPECT_INT(train_shapes("OMP_NUM_THREADS=3", "threads-3", "--threads 2"), 0)) return;
   EXPECT(same_file(in_tmp("threads-1/model.safetensors"), in_tmp("threads-3/model.safetensors")));
   EXPECT(same_file(in_tmp("threads-1/checkpoint.safetensors"), in_tmp("threads-3/checkpoint.safetensors")));
   EXPECT(path_is_file(in_tmp("threads-1/curves.svg")));
@@ -60,38 +30,38 @@ TEST_TIER(program_resume_makes_a_lost_evaluation_again, 1) {
   const char *more = "--eval-every 3 --val-limit 8", *said, *log = in_tmp("lost/log.jsonl");
   char kinds[64], options[64];
   snprintf(options, sizeof options, "%s --stop-after 3", more);
-  if (!EXPECT_INT(train("", "lost", options), 0)) return;
+  if (!EXPECT_INT(train_shapes("", "lost", options), 0)) return;
   log_kinds(log, kinds);
   EXPECT_STR(kinds, "ttte");
   EXPECT_INT(command(&said, "sed -i '/\"eval\"/d' %s", log), 0);
   snprintf(options, sizeof options, "%s --resume", more);
-  if (!EXPECT_INT(train("", "lost", options), 0)) return;
+  if (!EXPECT_INT(train_shapes("", "lost", options), 0)) return;
   log_kinds(log, kinds);
   EXPECT_STR(kinds, "tttetttette");
 }
 
 TEST_TIER(program_resume_equals_uninterrupted, 1) {
-  if (!EXPECT_INT(train("", "whole", ""), 0)) return;
-  if (!EXPECT_INT(train("", "parts", "--stop-after 2"), 0)) return;
+  if (!EXPECT_INT(train_shapes("", "whole", ""), 0)) return;
+  if (!EXPECT_INT(train_shapes("", "parts", "--stop-after 2"), 0)) return;
   EXPECT(!path_is_file(in_tmp("parts/model.safetensors"))); // not done yet
-  if (!EXPECT_INT(train("", "parts", "--stop-after 3 --resume"), 0)) return;
-  if (!EXPECT_INT(train("", "parts", "--resume"), 0)) return;
+  if (!EXPECT_INT(train_shapes("", "parts", "--stop-after 3 --resume"), 0)) return;
+  if (!EXPECT_INT(train_shapes("", "parts", "--resume"), 0)) return;
   EXPECT(same_file(in_tmp("whole/model.safetensors"), in_tmp("parts/model.safetensors")));
   EXPECT(same_file(in_tmp("whole/checkpoint.safetensors"), in_tmp("parts/checkpoint.safetensors")));
 }
 
 TEST_TIER(program_resume_equals_uninterrupted_with_sizes, 1) {
-  if (!EXPECT_INT(train("", "sizes-whole", "--sizes 48,64,80"), 0)) return;
-  if (!EXPECT_INT(train("", "sizes-parts", "--sizes 48,64,80 --stop-after 5"), 0)) return;
+  if (!EXPECT_INT(train_shapes("", "sizes-whole", "--sizes 48,64,80"), 0)) return;
+  if (!EXPECT_INT(train_shapes("", "sizes-parts", "--sizes 48,64,80 --stop-after 5"), 0)) return;
   const char *said; // other sizes are another run
   EXPECT_INT(
       command(&said,
               "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --seed 5 --eval-every -1 "
               "--resume --sizes 48,64",
-              tool("train"), shapes(), in_tmp("sizes-parts")),
+              tool("train"), shapes_set(), in_tmp("sizes-parts")),
       2);
   EXPECT(strstr(said, "made with \"sizes\":\"48 64 80\", this run has \"sizes\":\"48 64\""));
-  if (!EXPECT_INT(train("", "sizes-parts", "--sizes 48,64,80 --resume"), 0)) return;
+  if (!EXPECT_INT(train_shapes("", "sizes-parts", "--sizes 48,64,80 --resume"), 0)) return;
   EXPECT(same_file(in_tmp("sizes-whole/checkpoint.safetensors"), in_tmp("sizes-parts/checkpoint.safetensors")));
   EXPECT(!same_file(in_tmp("sizes-whole/model.safetensors"), in_tmp("whole/model.safetensors")));
 }
@@ -101,11 +71,11 @@ TEST_TIER(program_train_infer_score, 1) {
   int status = command(&said,
                        "%s --data %s --out %s/short --model tiny --size 64 --batch 4 --iters 30 --lr 0.02 "
                        "--eval-every 15",
-                       tool("train"), shapes(), test_tmp());
+                       tool("train"), shapes_set(), test_tmp());
   if (!EXPECT_INT(status, 0)) return;
   EXPECT(strstr(said, "step 15: bbox AP ") && strstr(said, "step 30: bbox AP "));
   status = command(&said, "%s --weights %s --data %s --out %s --eval --score 0.01", tool("infer"),
-                   in_tmp("short/model.safetensors"), shapes(), in_tmp("found"));
+                   in_tmp("short/model.safetensors"), shapes_set(), in_tmp("found"));
   if (!EXPECT_INT(status, 0)) return;
   EXPECT(strstr(said, "Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ]"));
   EXPECT(strstr(said, "bbox AP 0."));
@@ -163,7 +133,8 @@ static void expect_benchmark(const char *said, const char *bench, int batch) {
 TEST_TIER(program_benchmark, 1) {
   const char *said;
   char common[1024];
-  snprintf(common, sizeof common, "%s --data %s --model tiny --size 64 --batch 2 --seed 5", tool("train"), shapes());
+  snprintf(common, sizeof common, "%s --data %s --model tiny --size 64 --batch 2 --seed 5", tool("train"),
+           shapes_set());
   if (!EXPECT_INT(command(&said, "%s --benchmark 3 --out %s", common, in_tmp("bench")), 0)) return;
   expect_benchmark(said, "train", 2);
   EXPECT(record_number(said, "backward_ms") > 0 && record_number(said, "update_ms") > 0);
@@ -185,9 +156,9 @@ TEST_TIER(program_benchmark, 1) {
   json_close(&j);
   free(text);
 
-  if (!EXPECT_INT(train("", "bench-model", ""), 0)) return;
+  if (!EXPECT_INT(train_shapes("", "bench-model", ""), 0)) return;
   EXPECT_INT(command(&said, "%s --weights %s --data %s --batch 4 --benchmark 3 --profile --score 0.001 --out %s",
-                     tool("infer"), in_tmp("bench-model/model.safetensors"), shapes(), in_tmp("bench")),
+                     tool("infer"), in_tmp("bench-model/model.safetensors"), shapes_set(), in_tmp("bench")),
              0);
   expect_benchmark(said, "infer", 4);
   EXPECT(record_number(said, "results_ms") > 0 && strstr(said, "inference, canvas 64 x 64 (h x w), batch 4\n"));
@@ -197,7 +168,7 @@ TEST_TIER(program_benchmark, 1) {
 TEST_TIER(program_benchmark_loader, 1) {
   const char *said;
   EXPECT_INT(command(&said, "%s --data %s --model tiny --size 64 --batch 2 --threads 2 --benchmark-loader 5 --out %s",
-                     tool("train"), shapes(), in_tmp("bench-loader")),
+                     tool("train"), shapes_set(), in_tmp("bench-loader")),
              0);
   static const char *const shares[] = {"read_percent", "decode_percent", "masks_percent", "copy_percent",
                                        "wait_percent"};
@@ -249,7 +220,8 @@ static void copy_edited(const char *from, const char *to, const char *field, con
 
 static void infer(const char *model, const char *out) {
   const char *said;
-  int status = command(&said, "%s --weights %s --data %s --out %s --score 0.01", tool("infer"), model, shapes(), out);
+  int status =
+      command(&said, "%s --weights %s --data %s --out %s --score 0.01", tool("infer"), model, shapes_set(), out);
   if (!EXPECT_INT(status, 0)) fprintf(stderr, "%s\n", said);
 }
 
@@ -265,11 +237,11 @@ static void check_recipe(const Convention *c) {
   snprintf(whole, sizeof whole, "%s-whole", c->recipe);
   snprintf(parts, sizeof parts, "%s-parts", c->recipe);
   snprintf(options, sizeof options, "--recipe %s", c->recipe);
-  if (!EXPECT_INT(train("", whole, options), 0)) return;
+  if (!EXPECT_INT(train_shapes("", whole, options), 0)) return;
   snprintf(options, sizeof options, "--recipe %s --stop-after 3", c->recipe);
-  if (!EXPECT_INT(train("OMP_NUM_THREADS=1", parts, options), 0)) return;
+  if (!EXPECT_INT(train_shapes("OMP_NUM_THREADS=1", parts, options), 0)) return;
   snprintf(options, sizeof options, "--recipe %s --resume", c->recipe);
-  if (!EXPECT_INT(train("", parts, options), 0)) return;
+  if (!EXPECT_INT(train_shapes("", parts, options), 0)) return;
   snprintf(model, sizeof model, "%s/%s/model.safetensors", test_tmp(), whole);
   snprintf(other, sizeof other, "%s/%s/model.safetensors", test_tmp(), parts);
   EXPECT(same_file(model, other));
@@ -293,11 +265,11 @@ TEST_TIER(program_recipes, 1) {
   int status = command(&said,
                        "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --seed 5 "
                        "--eval-every -1 --recipe mlperf --resume",
-                       tool("train"), shapes(), in_tmp("detectron2-whole"));
+                       tool("train"), shapes_set(), in_tmp("detectron2-whole"));
   EXPECT_INT(status, 2);
   EXPECT(strstr(said, "its model has train_size_min = 51"));
   // Other flags win over it: the detectron2 recipe's warmup would be 0 of 8 steps, its norm is the model's.
-  if (EXPECT_INT(train("", "flags", "--recipe detectron2 --warmup 3 --norm bn --max-size 96"), 0)) {
+  if (EXPECT_INT(train_shapes("", "flags", "--recipe detectron2 --warmup 3 --norm bn --max-size 96"), 0)) {
     const char *model = in_tmp("flags/model.safetensors");
     EXPECT_STR(field_of(model, "norm"), "bn");
     EXPECT_STR(field_of(model, "max_size"), "96");
@@ -313,8 +285,9 @@ TEST_TIER(program_recipes, 1) {
   char weights[600];
   for (int replaced = 0; replaced < 2; replaced++) {
     snprintf(weights, sizeof weights, "%s/detectron2-whole/model.safetensors", test_tmp());
-    status = command(&said, "%s --data %s --out %s --weights %s --iters 1 --eval-every -1 %s", tool("train"), shapes(),
-                     in_tmp(replaced ? "replaced" : "inherited"), weights, replaced ? "--recipe torchvision" : "");
+    status =
+        command(&said, "%s --data %s --out %s --weights %s --iters 1 --eval-every -1 %s", tool("train"), shapes_set(),
+                in_tmp(replaced ? "replaced" : "inherited"), weights, replaced ? "--recipe torchvision" : "");
     if (!EXPECT_INT(status, 0)) fprintf(stderr, "%s\n", said);
     const char *model = in_tmp(replaced ? "replaced/model.safetensors" : "inherited/model.safetensors");
     EXPECT_STR(field_of(model, "mask_source"), replaced ? "soft" : "polygon");
@@ -323,72 +296,11 @@ TEST_TIER(program_recipes, 1) {
   }
 }
 
-// A mistake is answered with one line that contains `says`, and exit code 2.
-static void expect_mistake(const char *says, const char *fmt, ...) PRINTF_LIKE(2, 3);
-static void expect_mistake(const char *says, const char *fmt, ...) {
-  char line[1024];
-  va_list args;
-  va_start(args, fmt);
-  vsnprintf(line, sizeof line, fmt, args);
-  va_end(args);
-  const char *said;
-  int status = command(&said, "%s", line);
-  bool one = strchr(said, '\n') && !strchr(said, '\n')[1];
-  if (!EXPECT(status == 2 && one && strstr(said, says)))
-    fprintf(stderr, "%s\n  said: %s  expected: %s\n", line, said, says);
-}
-
-static void write_text(const char *path, const char *text) {
-  FILE *f = fopen(path, "w");
-  CHECK(f && fputs(text, f) >= 0 && !fclose(f));
-}
-
-TEST_TIER(program_mistakes_of_train, 1) {
-  const char *d = shapes();
-  char train[256];
-  snprintf(train, sizeof train, "%s", tool("train"));
-  expect_mistake("--data DIR is missing", "%s", train);
-  expect_mistake("--batch", "%s --data %s --bacth 3", train, d);
-  expect_mistake("--batch", "%s --data %s --batch zero", train, d);
-  expect_mistake("/nowhere", "%s --data /nowhere --out %s", train, in_tmp("m"));
-  expect_mistake("no such split", "%s --data %s --train-split 'no such split' --out %s", train, d, in_tmp("m"));
-  expect_mistake("maskrcnn-r", "%s --data %s --model resnet --out %s", train, d, in_tmp("m"));
-  expect_mistake("/proc/nowhere", "%s --data %s --model tiny --iters 1 --out /proc/nowhere", train, d);
-  expect_mistake("--sizes '64,x': expected numbers", "%s --data %s --sizes 64,x --out %s", train, d, in_tmp("m"));
-  expect_mistake("give a larger --max-size", "%s --data %s --model tiny --size 64 --sizes 64,128 --out %s", train, d,
-                 in_tmp("m"));
-  expect_mistake("--full-masks is for --benchmark", "%s --data %s --full-masks --out %s", train, d, in_tmp("m"));
-  expect_mistake("--trace: cannot write /proc/nowhere", "%s --data %s --model tiny --trace /proc/nowhere --out %s",
-                 train, d, in_tmp("traced"));
-  expect_mistake("needs a GPU", "%s --data %s --device cpu --model tiny --amp --out %s", train, d, in_tmp("m"));
-  expect_mistake("--device cuda", "%s --data %s --model tiny --device cuda --out %s", train, d, in_tmp("m"));
-  expect_mistake("no-such-file", "%s --data %s --weights no-such-file --out %s", train, d, in_tmp("m"));
-  expect_mistake("--reset-heads needs --weights", "%s --data %s --reset-heads --out %s", train, d, in_tmp("m"));
-
-  // Malformed annotations: file, line, column, what was expected.
-  CHECK(make_dirs(in_tmp("bad/annotations"), NULL) && make_dirs(in_tmp("bad/train"), NULL));
-  write_text(in_tmp("bad/annotations/instances_train.json"), "{\n  \"images\": [{\"id\": 1,, \"height\": 2}]\n}\n");
-  expect_mistake("instances_train.json:2:", "%s --data %s --model tiny --out %s", train, in_tmp("bad"), in_tmp("m"));
-  // What to evaluate on has to be usable as well, once it is there or asked for.
-  char half[512];
-  snprintf(half, sizeof half, "%s", in_tmp("half"));
-  CHECK(!command(NULL, "cp -r %s %s", d, half));
-  expect_mistake("evaluation: no ", "%s --data %s --model tiny --val-split elsewhere --out %s", train, half,
-                 in_tmp("m"));
-  write_text(in_tmp("half/annotations/instances_val.json"), "[]\n");
-  expect_mistake("instances_val.json:1:1: expected '{', found '['", "%s --data %s --model tiny --out %s", train, half,
-                 in_tmp("m"));
-  CHECK(!remove(in_tmp("half/train/000003.png")));
-  expect_mistake("000003.png: no such file", "%s --data %s --model tiny --strict --out %s", train, half, in_tmp("m"));
-}
-
-// A file that is gone, one that is cut short and one that claims 65535 x 65535 pixels: said once each over several epochs,
-// counted at the end; --strict stops.
 TEST_TIER(program_trains_around_bad_images, 1) {
   static const char huge[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff\b\2\0\0\0";
   char dir[512];
   snprintf(dir, sizeof dir, "%s", in_tmp("spoilt"));
-  CHECK(!command(NULL, "cp -r %s %s", shapes(), dir));
+  CHECK(!command(NULL, "cp -r %s %s", shapes_set(), dir));
   CHECK(!remove(in_tmp("spoilt/train/000002.png")) && !truncate(in_tmp("spoilt/train/000003.png"), 100));
   CHECK(!truncate(in_tmp("spoilt/val/000001.png"), 100)); // met by two evaluations
   FILE *f = fopen(in_tmp("spoilt/train/000004.png"), "wb");
@@ -405,7 +317,7 @@ TEST_TIER(program_trains_around_bad_images, 1) {
     const char *at = strstr(said, lines[i]);
     if (!EXPECT(at && !strstr(at + 1, lines[i]))) fprintf(stderr, "  %s, once, in: %s\n", lines[i], said);
   }
-  CHECK(!command(NULL, "cp %s/train/000005.png %s", shapes(), in_tmp("spoilt/train/000002.png")));
+  CHECK(!command(NULL, "cp %s/train/000005.png %s", shapes_set(), in_tmp("spoilt/train/000002.png")));
   EXPECT_INT(command(&said, "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 13 --strict", tool("train"),
                      dir, in_tmp("spoilt-strict")),
              2);
@@ -413,16 +325,16 @@ TEST_TIER(program_trains_around_bad_images, 1) {
 }
 
 TEST_TIER(program_never_overwrites_a_run, 1) {
-  if (!EXPECT_INT(train("", "kept", "--stop-after 1"), 0)) return;
+  if (!EXPECT_INT(train_shapes("", "kept", "--stop-after 1"), 0)) return;
   size_t size;
   char *before = file_read(in_tmp("kept/checkpoint.safetensors"), &size, NULL);
   const char *said;
-  EXPECT_INT(
-      command(&said, "%s --data %s --out %s --model tiny --size 64 --iters 8", tool("train"), shapes(), in_tmp("kept")),
-      2);
+  EXPECT_INT(command(&said, "%s --data %s --out %s --model tiny --size 64 --iters 8", tool("train"), shapes_set(),
+                     in_tmp("kept")),
+             2);
   EXPECT(strstr(said, "--resume") != NULL);
   EXPECT_INT(command(&said, "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 9 --resume", tool("train"),
-                     shapes(), in_tmp("kept")),
+                     shapes_set(), in_tmp("kept")),
              2);
   EXPECT(strstr(said, "made with \"seed\":5, this run has \"seed\":1; give the same options") != NULL);
   size_t size_after;
@@ -430,100 +342,4 @@ TEST_TIER(program_never_overwrites_a_run, 1) {
   EXPECT(before && after && size == size_after && !memcmp(before, after, size));
   free(before);
   free(after);
-}
-
-TEST_TIER(program_mistakes_of_infer, 1) {
-  char infer[256];
-  snprintf(infer, sizeof infer, "%s", tool("infer"));
-  if (!EXPECT_INT(train("", "tiny", "--stop-after 8"), 0)) return;
-  char model[512];
-  snprintf(model, sizeof model, "%s", in_tmp("tiny/checkpoint.safetensors"));
-  expect_mistake("--weights FILE is missing", "%s image.png", infer);
-  expect_mistake("name either images or --data", "%s --weights %s", infer, model);
-  expect_mistake("no-such-image.png", "%s --weights %s --out %s no-such-image.png", infer, model, in_tmp("o"));
-  expect_mistake("an overlay would overwrite", "%s --weights %s --out %s/val %s/val/000001.png", infer, model, shapes(),
-                 shapes());
-  write_text(in_tmp("text.png"), "not an image\n");
-  expect_mistake("text.png", "%s --weights %s --out %s %s", infer, model, in_tmp("o"), in_tmp("text.png"));
-  const char *said; // one bad image among others: those are done all the same
-  EXPECT_INT(command(&said, "%s --weights %s --out %s %s %s/val/000001.png", infer, model, in_tmp("o"),
-                     in_tmp("text.png"), shapes()),
-             2);
-  EXPECT(strstr(said, "1 of 2 images could not be read") && strstr(said, "000001.png: "));
-  expect_mistake("cannot write /proc/nowhere.json: ", "%s --weights %s --data %s --out %s --json /proc/nowhere.json",
-                 infer, model, shapes(), in_tmp("o"));
-  expect_mistake("text.png", "%s --weights %s image.png", infer, in_tmp("text.png"));
-  expect_mistake("/nowhere", "%s --weights %s --data /nowhere --out %s", infer, model, in_tmp("o"));
-  expect_mistake("/proc/nowhere", "%s --weights %s --data %s --out /proc/nowhere", infer, model, shapes());
-  // What a checkpoint holds, and one of its tensors.
-  EXPECT_INT(command(&said, "%s %s", tool("inspect"), model), 0);
-  EXPECT(strstr(said, "config.depth = 10\n") && strstr(said, "rpn.head.cls_logits.bias "));
-  EXPECT_INT(command(&said, "%s %s rpn.head.cls_logits.bias --json", tool("inspect"), model), 0);
-  EXPECT(strstr(said, "\"shape\":[3],\"bytes\":12,") && strstr(said, "\"infinite\":0,\"nan\":0}"));
-  expect_mistake("no tensor x", "%s %s x", tool("inspect"), model);
-  expect_mistake("text.png: neither PyTorch nor", "%s %s", tool("inspect"), in_tmp("text.png"));
-  // A checkpoint of another model: by its name, or the names of what does not fit.
-  expect_mistake("of another model than --model maskrcnn-r18-fpn", "%s --data %s --weights %s --model maskrcnn-r18-fpn",
-                 tool("train"), shapes(), model);
-  EXPECT_INT(command(&said, "%s --data %s --weights %s --norm frozen-bn --model tiny --size 64 --iters 1 --out %s",
-                     tool("train"), shapes(), model, in_tmp("other")),
-             2);
-  EXPECT(strstr(said, "the weights are of another model: missing backbone.body.") != NULL);
-}
-
-// Adds a split with the annotation file `text` and one image.
-static void write_split(const char *dir, const char *split, const char *text) {
-  char line[2048];
-  snprintf(line, sizeof line, "mkdir -p %s/annotations %s/%s && cp %s/train/000001.png %s/%s/", dir, dir, split,
-           shapes(), dir, split);
-  CHECK(system(line) == 0);
-  snprintf(line, sizeof line, "%s/annotations/instances_%s.json", dir, split);
-  FILE *f = fopen(line, "w");
-  CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
-}
-
-TEST_TIER(program_doctor, 1) {
-  const char *said, *dir = in_tmp("ill");
-  EXPECT_INT(command(&said, "%s --data %s --size 64 --html %s", tool("doctor"), shapes(), in_tmp("page.html")), 0);
-  EXPECT(strstr(said, "what is wrong\n  nothing\n") && strstr(said, "few images, 24: ") &&
-         strstr(said, " --size 64 --canvases "));
-  EXPECT(path_is_file(in_tmp("page.html")));
-  EXPECT_INT(command(&said, "%s --data %s --size 64 --json", tool("doctor"), shapes()), 0);
-  Json j;
-  json_open(&j, "doctor", said, strlen(said));
-  json_skip(&j);
-  if (!EXPECT(json_done(&j) && strstr(said, "\"sound\":true,"))) fprintf(stderr, "  %s\n", said);
-  json_close(&j);
-
-  // Something wrong that training lives with; then something that stops it.
-  write_split(dir, "train",
-              "{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],"
-              "\"annotations\":[{\"id\":5,\"image_id\":1,\"category_id\":1,\"bbox\":[9,9,20,20]}]}");
-  EXPECT_INT(command(&said, "%s --data %s --size 64", tool("doctor"), dir), 1);
-  EXPECT(strstr(said,
-                "train: objects without a mask: 1; their box stands in\n    first: annotation 5, file 000001.png\n"));
-  EXPECT(strstr(said, "no split val to evaluate on"));
-  write_split(dir, "val",
-              "{\"categories\":[{\"id\":2,\"name\":\"b\"}],\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}]}");
-  EXPECT_INT(command(&said, "%s --data %s --size 64", tool("doctor"), dir), 1);
-  EXPECT(strstr(said, "val: training stops: ") && strstr(said, "instances_val.json: category 2 (b) is not in "));
-  write_split(dir, "train",
-              "{\"images\":[{\"id\":1,\"file_name\":\"2.png\",\"height\":9,\"width\":9}],\"categories\":[{\"id\":1}],"
-              "\"annotations\":[{\"image_id\":1,\"category_id\":1,\"bbox\":[1,1,2,2]}]}");
-  EXPECT_INT(command(&said, "%s --data %s", tool("doctor"), dir), 1);
-  EXPECT(strstr(said, "train: training stops: ") && strstr(said, "2.png: no such file; 1 of 1 images"));
-  EXPECT_INT(command(&said, "%s --data %s --json", tool("doctor"), dir), 1);
-  EXPECT(strstr(said, "\"sound\":false,\"train\":{\"split\":\"train\",\"stop\":\""));
-  EXPECT_INT(command(&said, "%s --data %s --html %s", tool("doctor"), dir, in_tmp("none.html")), 1);
-
-  write_split(dir, "train", "{\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],\"categories\":[]}");
-  EXPECT_INT(command(&said, "%s --data %s --keep-empty", tool("doctor"), dir), 1);
-  EXPECT(strstr(said, "train: training stops: ") && strstr(said, "instances_train.json: no category to train on"));
-  EXPECT_INT(command(&said, "%s --data %s --keep-empty --eval-every -1 --out %s/none", tool("train"), dir, test_tmp()),
-             2);
-  EXPECT(strstr(said, "no category to train on"));
-
-  EXPECT_INT(command(&said, "%s", tool("doctor")), 2);
-  EXPECT_INT(command(&said, "%s --data %s --size 16", tool("doctor"), dir), 2);
-  EXPECT_INT(command(&said, "%s --data %s --model resnet", tool("doctor"), dir), 2);
 }

@@ -1,4 +1,5 @@
-// Scores beside the training steps: the same figures, and the log in the order of steps.
+// Scores beside the training steps: the same figures, and the log in the order of steps; which categories are scored.
+#include "engine/evaluate.h"
 #include "engine/scoring.h"
 #include "test/small_set.h"
 #include "test/test.h"
@@ -65,4 +66,17 @@ TEST(scoring_beside_steps_keeps_figures_and_order) {
   free(dirs[0]);
   free(dirs[1]);
   dataset_close(&d);
+}
+
+// A data set may lack categories of the model (COCO's file has 80, torchvision's labels are 90), not the other way round.
+TEST(evaluate_categories_are_the_models) {
+  Category known[] = {{.id = 1}, {.id = 7}, {.id = 9}};
+  Engine e = {.config = {.classes = COUNT(known) + 1}, .category = known};
+  CocoCategory some[] = {{.id = 9, .name = "nine"}, {.id = 1, .name = "one"}}, other[] = {{.id = 2, .name = "two"}};
+  Dataset d = {.coco = {.path = "FILE", .categories = some, .num_categories = COUNT(some)}};
+  Err err = {""};
+  EXPECT(evaluate_categories(&e, &d, &err));
+  d.coco.categories = other, d.coco.num_categories = COUNT(other);
+  EXPECT(!evaluate_categories(&e, &d, &err));
+  EXPECT_STR(err.msg, "FILE: category 1, id 2 (two), is none of the checkpoint's 3");
 }

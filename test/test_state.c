@@ -1,6 +1,5 @@
 // A run on disk: what is saved is what is loaded, a resumed run is the uninterrupted one, and a checkpoint of something
 // else is refused by name.
-#include "engine/evaluate.h"
 #include "engine/state.h"
 #include "models/torchvision.h"
 #include "test/synthetic.h"
@@ -422,19 +421,6 @@ TEST(state_counts_batches) {
     ckpt_close(&c);
     engine_close(&e);
   }
-}
-
-// A data set may lack categories of the model (COCO's file has 80, torchvision's labels are 90), not the other way round.
-TEST(evaluate_categories_are_the_models) {
-  Category known[] = {{.id = 1}, {.id = 7}, {.id = 9}};
-  Engine e = {.config = {.classes = COUNT(known) + 1}, .category = known};
-  CocoCategory some[] = {{.id = 9, .name = "nine"}, {.id = 1, .name = "one"}}, other[] = {{.id = 2, .name = "two"}};
-  Dataset d = {.coco = {.path = "FILE", .categories = some, .num_categories = COUNT(some)}};
-  Err err = {""};
-  EXPECT(evaluate_categories(&e, &d, &err));
-  d.coco.categories = other, d.coco.num_categories = COUNT(other);
-  EXPECT(!evaluate_categories(&e, &d, &err));
-  EXPECT_STR(err.msg, "FILE: category 1, id 2 (two), is none of the checkpoint's 3");
 }
 
 // ---- the step -------------------------------------------------------------------------------------------------------
