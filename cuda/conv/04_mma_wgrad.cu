@@ -90,10 +90,23 @@ __global__ __launch_bounds__(Shape::THREADS,
       first += Tile::DEPTH;
     };
     mma_accumulate(sum, steps, load_gradient, load_pixels);
-    float *to = p.slots.data + slot * p.slots.stride + (size_t)row * p.slots.pitch + column + mma_store_column<Tile>();
-    auto nothing = [](int, float * = NULL) { return 0; };
-    mma_store<4>(sum, nothing, nothing,
-                 [&](int down, const Eight &v, int) { store8(to + (size_t)down * p.slots.pitch, v); });
+    // The sums of a slot go to its place as they are, those of the only one to dw itself.
+    column += mma_store_column<Tile>();
+    float *to = p.slots.data + slot * p.slots.stride + (size_t)row * p.slots.pitch + column;
+    const Tensor &dw = p.out.dw;
+    int c = column % dw.ldc, rows = !p.whole ? INT_MAX : column < p.slots.pitch ? dw.n : 0;
+    auto nothing = [](int, float *) { return 0; };
+    auto old = [&](int down) {
+      bool any = p.whole && p.out.accumulate && row + down < rows;
+      return any ? load8(to + (size_t)down * p.slots.pitch) : Eight{};
+    };
+    mma_store<2>(sum, nothing, old, [&](int down, Eight v, const Eight &before) {
+      if (row + down >= rows) return;
+      float factor = p.whole && p.out.scale ? ((const float *)p.out.scale)[row + down] : 1.f;
+#pragma unroll
+      for (int i = 0; i < 8; i++) v.v[i] = c + i < dw.c ? before.v[i] + factor * v.v[i] : 0.f;
+      store8(to + (size_t)down * p.slots.pitch, v);
+    });
   }
 }
 
@@ -127,7 +140,7 @@ template <class Shape> static Plan plan(const Device *dev, const Tensor *dw, int
   if (!mma_fits<MmaTile<float, Shape, true, true>>(dev)) return best; // as large in any type
   for (int slots = 1; slots <= MIN(MOST_SLOTS, MAX(1, (int)stages)); slots++) {
     double cycles = blocks_for((size_t)tiles * slots, MULTIPROCESSORS) * (stages / slots + STAGE_OVERHEAD) * stage;
-    cycles += slots * slot;
+    cycles += slots > 1 ? slots * slot : slot / 2;
     if (cycles < best.cycles) best = {cycles, slots};
   }
   return best;
@@ -147,10 +160,14 @@ template <class Shape>
 static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out,
                     int slots) {
   FilterProduct p = filter_product(conv, pairs, x, dy, out, Shape::ROWS, Shape::COLUMNS, slots);
-  p.slots.data = (float *)device_scratch(dev, slots_bytes(p.slots));
-  if (!p.slots.data) return;
+  p.whole = p.slots.count == 1;
+  if (p.whole)
+    p.slots = {(float *)out->dw.data, 1, p.out.dw.h * p.out.dw.w * p.out.dw.ldc, 0};
+  else
+    p.slots.data = (float *)device_scratch(dev, slots_bytes(p.slots));
+  if (dev->measuring) return;
   WITH_TYPE(x->dtype, T, { launch<T, Shape>(dev, p); });
-  filter_grad_reduce(dev, p.slots, out);
+  if (!p.whole) filter_grad_reduce(dev, p.slots, out);
 }
 
 void mma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out) {
@@ -161,7 +178,7 @@ void mma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const 
     Plan plan;
     decltype(compute<Large>) *run;
   } choices[] = {{plan<Large>(dev, dw, m, stages, 1.0), compute<Large>},
-                 {plan<Square>(dev, dw, m, stages, 0.95), compute<Square>},
+                 {plan<Square>(dev, dw, m, stages, 0.92), compute<Square>},
                  {plan<Low>(dev, dw, m, stages, 0.6), compute<Low>},
                  {plan<Thin>(dev, dw, m, stages, 0.4), compute<Thin>}},
     *best = choices;

@@ -22,6 +22,8 @@ struct FilterProduct {
   int parts, pixels;   // of a slot
   int m, down, across; // dy's channels; tiles
   Slots slots;
+  FilterGrad out;
+  bool whole; // there is one slot, which is dw: scaled, and added to what is there where that is asked for
 };
 static_assert(sizeof(FilterProduct) <= 4096, "a kernel's arguments");
 
