@@ -50,9 +50,11 @@ template <class Tile> __device__ __forceinline__ int patch_of(bool shared) {
   return DEPTH + (shared ? Tile::PANELS - 1 : 0);
 }
 
+// By one thread, which tells those who multiply that the ring is there only when it has asked for the first stage: what they
+// read of the arguments meanwhile would come before what it reads.
 template <class Tile>
-__device__ __forceinline__ void fetch(const FilterProduct &p, RingBarriers<Tile::STAGES> &barriers, uint32_t stages,
-                                      Turn turn) {
+__device__ __forceinline__ void fetch(const FilterProduct &p, RingBarriers<Tile::STAGES> &barriers, uint32_t stages) {
+  Turn turn(p, blockIdx.z);
   Ring<Tile::STAGES> ring(barriers);
   bool shared = p.shared;
   int bytes = Tile::A_BYTES + (shared ? patch_of<Tile>(true) * SWIZZLE_ROW : Tile::PANELS * PANEL_BYTES);
@@ -60,6 +62,11 @@ __device__ __forceinline__ void fetch(const FilterProduct &p, RingBarriers<Tile:
   Panel panel[Tile::PANELS];
 #pragma unroll
   for (int i = 0; i < Tile::PANELS; i++) panel[i] = panel_of(p, tile.across * Tile::PANELS + i);
+  bool told = false;
+  auto tell = [&] {
+    if (!told) named_arrive_for_warp(RING_READY, THREADS + WARP);
+    told = true;
+  };
   for (; turn.left; turn.advance(p)) {
     const FilterPart &part = p.part[turn.part];
     const Walk &walk = part.at.walk;
@@ -76,8 +83,10 @@ __device__ __forceinline__ void fetch(const FilterProduct &p, RingBarriers<Tile:
     for (int i = 0; i < Tile::PANELS; i++)
       if (i == 0 || !shared)
         tma_load_pixels(b + i * PANEL_BYTES, &part.x, ring.full, panel[i].c, x, y, at.n, panel[i].x, panel[i].y);
+    tell();
     ring.advance();
   }
+  tell();
 }
 
 // ---- multiplying ------------------------------------------------------------------------------------------------------
@@ -164,24 +173,29 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __g
   if constexpr (HAS_WGMMA) {
     __shared__ RingBarriers<Tile::STAGES> ring;
     __shared__ alignas(128) Ones<T> ones;
-    int part = (int)threadIdx.x - THREADS; // what takes longest comes first
-    if (part >= 0 && part < p.parts) tma_prefetch_map(&p.part[part].dy), tma_prefetch_map(&p.part[part].x);
-    follower_start();
     uint32_t begin = kept_address(dynamic_shared()), stages = (begin + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
-    int warp = threadIdx.x / WARP;
-    if (threadIdx.x % WARP == 0 && warp < Tile::STAGES) {
-      barrier_init(kept_address(ring.full) + 8 * warp, 1);
-      barrier_init(kept_address(ring.empty) + 8 * warp, CONSUMERS);
-      barrier_init_fence();
-    }
-    if (threadIdx.x < COUNT(ones.v)) ones.v[threadIdx.x] = from_float<T>(1.f);
-    shared_write_fence();
-    Turn turn(p, blockIdx.z);
-    __syncthreads();
-    if (threadIdx.x >= THREADS) {
+    int warp = uniform(threadIdx.x / WARP);
+    if (warp >= THREADS / WARP) {
       registers_give<FETCH_REGISTERS>();
-      if (threadIdx.x == THREADS) fetch<Tile>(p, ring, stages, turn);
+      if (warp > THREADS / WARP) {
+        int part = (int)threadIdx.x - THREADS - WARP;
+        if (part < p.parts) tma_prefetch_map(&p.part[part].dy), tma_prefetch_map(&p.part[part].x);
+        return;
+      }
+      if (threadIdx.x % WARP) return;
+      uint32_t full = kept_address(ring.full), empty = kept_address(ring.empty);
+#pragma unroll
+      for (int i = 0; i < Tile::STAGES; i++) barrier_init(full + 8 * i, 1), barrier_init(empty + 8 * i, CONSUMERS);
+      barrier_init_fence();
+      fetch<Tile>(p, ring, stages);
     } else {
+      named_sync(RING_READY, THREADS + WARP);
+      follower_start();
+      if (threadIdx.x < COUNT(ones.v)) ones.v[threadIdx.x] = from_float<T>(1.f);
+      shared_write_fence();
+      consumers_sync();
+      if (p.scale) prefetch_l2(p.scale + tile_index(p).down * Tile::ROWS);
+      Turn turn(p, blockIdx.z);
       registers_take<MULTIPLY_REGISTERS>();
       FilterSum<Tile> sum = {};
       multiply<T, Tile>(sum, p, ring, stages, ones, turn);

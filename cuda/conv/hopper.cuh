@@ -169,6 +169,10 @@ __device__ __forceinline__ void named_sync(int barrier, int threads) {
 __device__ __forceinline__ void named_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
+// By one thread, for the 32 of its warp: they are counted together (barrier.cta.arrive, without .aligned).
+__device__ __forceinline__ void named_arrive_for_warp(int barrier, int threads) {
+  asm volatile("barrier.cta.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
 // All threads of a warpgroup.
 __device__ __forceinline__ void warpgroup_sync(int warpgroup) { named_sync(1 + warpgroup, WARPGROUP); }
 // The calling warpgroup gives back registers down to N, or takes some until it has N (setmaxnreg).

@@ -24,14 +24,14 @@ struct FilterTileCost {
   double stage;
 };
 static const FilterTileCost filter_tiles[] = {{256, 3, 0.893}, {256, 2, 0.597}, {256, 1, 0.396}, {128, 4, 0.597},
-                                              {128, 3, 0.452}, {128, 2, 0.307}, {64, 4, 0.352},  {64, 2, 0.228}};
+                                              {128, 3, 0.452}, {128, 2, 0.307}, {64, 4, 0.32},   {64, 2, 0.207}};
 
 // Blocks that run at once, by the slots of a cluster, which has to find room in one part of the GPU: an H200's, assumed on
 // every GPU.
 static const int blocks_at_once[] = {132, 132, 132, 117, 120, 110, 102, 105, 120};
 enum { MAX_CLUSTER = COUNT(blocks_at_once) - 1 };
 
-// What a product takes, in microseconds after it has started, fitted to an H200's times of all layers at batch 1, 2, 3, 4
+// What a product takes, in microseconds after it has started, fitted to an H200's times of all layers at batch 1 to 5
 // and 16 with twelve likely cuts each: to 6 %, and the cut that is cheapest here is on average 0.5 % slower than the
 // fastest. The loop takes what the tensor cores take, L2 (40 MB a microsecond to all blocks together, for some of which it
 // reads once; those of a cluster read different pixels, and get half of that) or memory (5 MB), whichever takes longest, and
@@ -46,10 +46,10 @@ static inline double cost_of(const FilterWork &work, const FilterTileCost &tile,
          memory = work.megabytes / 5;
   double loop = 0.82 * MAX(multiply, MAX(l2, memory)) + 0.18 * (multiply + l2 + memory);
   double sums = cut.rows * cut.panels * 64 * 4e-6, at_end = MIN(blocks, at_once) * sums; // of a block; of a wave
-  double end = cut.cluster     ? waves * (2 + 0.08 * cut.slots + 0.25 * at_end)
-               : cut.slots > 1 ? waves * (0.6 + 0.24 * at_end) + 1.8 + 0.095 * blocks * sums
+  double end = cut.cluster     ? waves * (1.8 + 0.1 * cut.slots + 0.25 * at_end)
+               : cut.slots > 1 ? waves * (0.6 + 0.24 * at_end) + 2 + 0.095 * blocks * sums
                                : waves * (2 + 0.11 * at_end);
-  return waves * 1.9 + loop + end;
+  return waves * 1.6 + loop + end;
 }
 
 static inline FilterCut filter_cut(const FilterWork &work) {

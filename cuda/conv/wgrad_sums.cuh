@@ -10,6 +10,8 @@ enum {
   PANEL_BYTES = DEPTH * SWIZZLE_ROW,
   THREADS = CONSUMERS * WARPGROUP, // that multiply
   WARP = 32,
+  CONSUMERS_MEET = 1 + CONSUMERS, // barriers of the hardware's, behind those of the warpgroups
+  RING_READY,
   STACK_LOADS = 8, // of a thread of the reduction, at once
   STACK_BYTES = STACK_LOADS * THREADS * 16,
   BLOCK_SHARED = 1024, // shared memory that each block takes besides its own
@@ -21,7 +23,7 @@ enum {
 
 static constexpr int FEW_CHANNELS = 16, FEW_ROW = 32; // of dy; bytes of them
 
-// What a block reads first comes first: it is read from memory, a line at a time.
+// What a block reads first comes first, and dw before the many parts: arguments are read from memory, a line at a time.
 struct FilterPart {
   Tensor rows; // whose count says how many rows hold data
   int area;    // positions of such a row
@@ -40,11 +42,11 @@ struct FilterProduct {
   bool accumulate;
   float4 *partial; // [slots, tiles, fragments of a tile, threads]; NULL: the only slot's, or cluster's, sums go to dw
   float *sums;     // [slots, tiles across, rows of all tiles]: dy summed up by channel
-  FilterPart part[CONV_MAX_PAIRS];
   Tensor dw;
   int row; // elements of a row of dw
   const float *scale;
   float *db; // NULL: nobody asked
+  FilterPart part[CONV_MAX_PAIRS];
 };
 static_assert(sizeof(FilterProduct) <= 32764, "a kernel's arguments");
 
@@ -87,7 +89,7 @@ __device__ __forceinline__ Panel panel_of(const FilterProduct &p, int panel) {
 }
 
 // All threads that multiply, through a barrier of their own.
-__device__ __forceinline__ void consumers_sync() { named_sync(1 + CONSUMERS, THREADS); }
+__device__ __forceinline__ void consumers_sync() { named_sync(CONSUMERS_MEET, THREADS); }
 template <class Tile> struct FilterSum { float filter[Tile::DOWN][Tile::COLUMNS / 2], bias[Tile::DOWN][4]; };
 
 // ---- writing ----------------------------------------------------------------------------------------------------------
@@ -154,13 +156,16 @@ __device__ __forceinline__ void write_partial(const FilterProduct &p, const Filt
 }
 // All slots of a tile, by the only block or by those of a cluster, each of which adds up the sums of some units over all
 // blocks and writes them to dw. Everyone puts his sums where they are added: fragment after fragment, of each slot after
-// slot, of each thread after thread. In odd fragments neighbours change places, so that eight threads that read the two
-// neighbours of a row, of two fragments, meet eight banks. Loops stay loops: what runs once is read from memory.
+// slot, of each thread after thread. A unit's sums are four rows of 64 columns or several times 64. A thread adds up four
+// columns of a row, and of the row eight below, from two neighbours of a unit; half a warp has 64 columns, which are 256 bytes
+// of dw. It reads eight fragments for that: a unit's threads change places from one to the next, so that eight of the half warp
+// meet eight banks.
 template <class Tile>
 __device__ __forceinline__ void write_filter(const FilterProduct &p, const FilterSum<Tile> &sum, uint32_t memory) {
-  constexpr uint32_t PITCH = MAX_UNITS * UNIT_BYTES; // from fragment to fragment
+  constexpr int PITCH = MAX_UNITS * UNIT_BYTES; // from fragment to fragment
+  auto places = [](int fragment) { return ((fragment & 1) | (fragment & 2) << 1) * 16; };
   int share = p.share.by, slots = gridDim.z, slot = blockIdx.z;
-  uint32_t group = threadIdx.x / UNIT, quotient = divide(group, p.share), rest = group - quotient * share;
+  int group = threadIdx.x / UNIT, quotient = divide(group, p.share), rest = group - quotient * share;
   uint32_t to = remote_address(memory, quotient) + ((slot * share + rest) * UNIT + threadIdx.x % UNIT) * 16;
   // Nobody reads stages any more, all copies to them have arrived, and clear_tail's zeros are behind barriers of their
   // blocks: there is nothing to order.
@@ -169,26 +174,27 @@ __device__ __forceinline__ void write_filter(const FilterProduct &p, const Filte
   else
     consumers_sync();
 #pragma unroll
-  for (int i = 0; i < Tile::FRAGMENTS; i++) store_remote((i % 2 ? to ^ 16 : to) + i * PITCH, fragment_of(sum, i));
+  for (int i = 0; i < Tile::FRAGMENTS; i++) store_remote((to ^ places(i)) + i * PITCH, fragment_of(sum, i));
   if (p.cluster)
     cluster_sync();
   else
     consumers_sync();
+  constexpr int PIECES = Tile::DOWN * Tile::ACROSS; // of a unit: 64 columns of its rows
   TileIndex tile = tile_index(p);
-  // A thread adds up two neighbours of a unit, in every so many fragments.
-  uint32_t pair = threadIdx.x % 4 * 2, odd = threadIdx.x / 4 % 2, step = divide(UNITS, p.share);
-  uint32_t unit = slot * share + rest, first = quotient < step && unit < UNITS ? 2 * quotient + odd : Tile::FRAGMENTS;
+  int lane = threadIdx.x % WARP, half = lane % 2, next = lane / 16; // of eight columns; row
+  int end = min(share, UNITS - slot * share) * PIECES;
 #pragma unroll 1
-  for (uint32_t i = first; i < Tile::FRAGMENTS; i += 2 * step) {
-    uint32_t from = memory + i * PITCH + (rest * UNIT + pair + odd) * 16;
+  for (int i = threadIdx.x / WARP; i < end; i += THREADS / WARP) {
+    int unit = i / PIECES, piece = i % PIECES, fragment = piece * 8 + lane / 2 % 8;
+    uint32_t from = memory + fragment * PITCH + (((unit * UNIT + next * 4 + half * 2) * 16) ^ places(fragment));
     float4 a = load_shared16(from), b = load_shared16(from ^ 16);
 #pragma unroll 1
     for (int j = 1; j < slots; j++) {
       from += share * UNIT_BYTES;
       add(a, load_shared16(from)), add(b, load_shared16(from ^ 16));
     }
-    TilePlace at = place_of<Tile>(i, unit * UNIT + pair);
-    FilterColumn column = column_of(p, tile.across * Tile::PANELS + at.column / PANEL, at.column % PANEL);
+    TilePlace at = place_of<Tile>(fragment, (slot * share + unit) * UNIT + next * 4);
+    FilterColumn column = column_of(p, tile.across * Tile::PANELS + at.column / PANEL, at.column % PANEL + half * 4);
     store<4>(p, tile.down * Tile::ROWS + at.row, column, {a.x, a.y, b.x, b.y}, {a.z, a.w, b.z, b.w});
   }
 }
