@@ -275,13 +275,14 @@ static const Problem phases[] = {
 TEST_TIER(cuda_conv_phases_take_turns, 1) { check_wgmma(phases, COUNT(phases), false, true, false); }
 
 // More tiles than an H200 has multiprocessors, but by a few, of every width: forward, dgrad, with a count, with levels, and with
-// sums that go round the ring of stages.
+// sums that go round the ring of stages; the last are so long that the short round becomes a launch of its own, both ways.
 static const Problem rounds[] = {
     {{1, 0}, 1, 1, 1, 60, 256, 256, {17}, {17}, {-1}},
     {{1, 0}, 1, 1, 1, 60, 192, 192, {17}, {17}, {59}},
     {{1, 1}, 3, 3, 1, 60, 128, 128, {17}, {17}, {-1}},
     {{1, 0}, 1, 1, 3, 20, 256, 256, {17, 18, 17}, {17, 16, 17}, {-1, 19, -1}},
     {{1, 0}, 1, 1, 1, 60, 136, 264, {17}, {17}, {-1}},
+    {{1, 0}, 1, 1, 1, 60, 256, 2176, {17}, {17}, {-1}},
 };
 
 TEST_TIER(cuda_conv_ends_in_a_short_round, 1) { check_wgmma(rounds, COUNT(rounds), true, true, false); }

@@ -229,6 +229,7 @@ template <class Tile, bool SINGLE>
 __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_constant__ WgmmaProduct p) {
   if constexpr (HAS_WGMMA) {
     __shared__ Schedule<Tile> s;
+    follower_start();
     uint32_t stages = (kept_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
     int warp = uniform(threadIdx.x / 32), warpgroup = warp / 4;
     if (p.counted) {
@@ -247,7 +248,6 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
         block_sync();
         if constexpr (Tile::sender(SINGLE)) send<Tile>(p, s, stages, tiles, warp - 4 * CONSUMERS - 2);
       }
-      __syncwarp();
     } else {
       if (warp == 0) {
         if (threadIdx.x == 0) {
@@ -268,6 +268,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       block_sync();
       registers_take<MULTIPLY_REGISTERS>();
       consume<Tile, SINGLE>(p, s, stages, warpgroup, tiles);
+      if (p.follows && threadIdx.x == 0) follower_wait(); // this launch has not ended before the other has
     }
   }
 }
@@ -301,9 +302,9 @@ static CacheHints cache_hints(const Device *dev, const WgmmaProduct &p) {
   return {passing ? EVICT_FIRST : EVICT_NORMAL, !passing && written >= read / 3 ? MAP_OPERAND_PROMOTED : MAP_OPERAND};
 }
 
-template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, const Tensor *w) {
+template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, const Tensor *w, int end) {
   int blocks = multiprocessors(dev);
-  order_tiles<Tile>(p, blocks);
+  order_tiles<Tile>(p, blocks, end);
   int tiles = p.order.first[p.parts];
   CacheHints hints = cache_hints(dev, p);
   p.policy = hints.policy;
@@ -324,8 +325,13 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, con
   }
   auto kernel = tiles <= blocks ? wgmma_kernel<Tile, true> : wgmma_kernel<Tile, false>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
-  kernel<<<MIN(tiles, blocks), WGMMA_THREADS, Tile::BYTES, stream_of(dev)>>>(p);
-  LAUNCH_CHECK();
+  cudaLaunchAttribute follow = {};
+  follow.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  follow.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = MIN(tiles, blocks), config.blockDim = WGMMA_THREADS, config.dynamicSmemBytes = Tile::BYTES;
+  config.stream = stream_of(dev), config.attrs = &follow, config.numAttrs = p.follows;
+  CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));
 }
 
 // Cycles of a launch by tiles of this shape: in each round of blocks, the first tile's stages, which are bound by the tensor
@@ -333,15 +339,15 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, con
 // results. About half of the end is left where a warp of its own sends these, and after the last tile. Tiles of 192 columns
 // have to be cheaper by 3 %. Parts that take turns are counted as if they did not. Fitted to an H200's times of the network's
 // convolutions with every shape, at batch 1, 2, 3, 4 and 16, in TF32 too: what is chosen takes 0.2 % longer than the fastest
-// shapes, on average.
-static double cost_of(const WgmmaProduct &p, int blocks, int rows, int columns) {
+// shapes, on average. Of the rows from p.first_row on, and before `end`.
+static double cost_of(const WgmmaProduct &p, int blocks, int rows, int columns, int end) {
   int bytes = (int)dtype_size(p.of[0].part.gather.in.dtype), depth = SWIZZLE_ROW / bytes;
   int across = blocks_for(p.of[0].part.out.t.ldc, columns), tiles = 0, rounds = 0;
   double stage = MAX(rows * columns / 32.0, (rows + columns) * SWIZZLE_ROW / 58.0), cycles = 0;
   for (int i = 0; i < p.parts; i++) {
     const Gather &g = p.of[i].part.gather;
     int begun = rounds;
-    tiles += blocks_for(gather_capacity(g), rows) * across;
+    tiles += blocks_for(rows_before(p, end, g), rows) * across;
     rounds = blocks_for(tiles, blocks);
     cycles += (rounds - begun) * (stages_of(g, depth) * stage + 250); // rounds that begin with a tile of this part
   }
@@ -349,11 +355,57 @@ static double cost_of(const WgmmaProduct &p, int blocks, int rows, int columns) 
   return (cycles + (rounds - 1) * each + last) * (columns == 192 ? 1.03 : 1);
 }
 
-typedef void Launch(Device *, WgmmaProduct &, const Tensor *);
+typedef void Launch(Device *, WgmmaProduct &, const Tensor *, int end);
 struct Choice {
   int rows, columns;
   Launch *launch;
 };
+struct Choices {
+  const Choice *of;
+  int count;
+};
+
+// The cheapest tiles for the rows from p.first_row on and before `end`.
+struct Cheapest {
+  const Choice *choice;
+  double cost;
+};
+static Cheapest cheapest(const WgmmaProduct &p, int blocks, const Choices &choices, int end) {
+  Cheapest best = {NULL, INFINITY};
+  for (const Choice *c = choices.of; c < choices.of + choices.count; c++) {
+    double cost = cost_of(p, blocks, c->rows, c->columns, end);
+    if (cost < best.cost) best = {c, cost};
+  }
+  return best;
+}
+
+// Launches what is cheapest: the whole, or, where the last round of tiles would be a short one, the rounds before it and then
+// the rows that are left, in tiles that there are more of. The second launch does not wait for the first: its blocks begin
+// where the first's have ended. It has to save AGAIN cycles, since it takes some thousand until they multiply; where less
+// was to be saved, it was as often slower.
+static void launch_cheapest(Device *dev, WgmmaProduct &p, const Tensor *w, const Choices &choices) {
+  constexpr double AGAIN = 9000;
+  int blocks = multiprocessors(dev), end = INT_MAX;
+  Cheapest whole = cheapest(p, blocks, choices, end), rest = {};
+  const Gather &g = p.of[0].part.gather;
+  int all = gather_capacity(g), channels = p.of[0].part.out.t.ldc;
+  const Choice *first = whole.choice;
+  for (const Choice *c = choices.of; p.parts == 1 && !g.in.count && c < choices.of + choices.count; c++) {
+    int across = blocks_for(channels, c->columns), rounds = blocks_for(all, c->rows) * across / blocks;
+    int rows = rounds * blocks / across * c->rows;
+    if (!rows || rows >= all) continue;
+    double cost = cost_of(p, blocks, c->rows, c->columns, rows) + AGAIN;
+    p.first_row = rows;
+    Cheapest left = cheapest(p, blocks, choices, INT_MAX);
+    p.first_row = 0;
+    if (cost + left.cost < whole.cost) whole.cost = cost + left.cost, first = c, rest = left, end = rows;
+  }
+  first->launch(dev, p, w, end);
+  if (!rest.choice) return;
+  p.first_row = end, p.follows = true;
+  rest.choice->launch(dev, p, w, INT_MAX);
+  p.first_row = 0, p.follows = false;
+}
 
 template <class T, bool BY_TERM> static void launch(Device *dev, WgmmaProduct &p, const Tensor *w) {
   constexpr int NARROW = BY_TERM ? 64 : 8 * sizeof(T); // forward: the outputs of the RPN; 64: one of the shapes twice
@@ -363,14 +415,7 @@ template <class T, bool BY_TERM> static void launch(Device *dev, WgmmaProduct &p
       CHOICE(128, 256), CHOICE(128, 192), CHOICE(128, 128), CHOICE(128, 64), CHOICE(256, NARROW), CHOICE(128, NARROW),
   };
 #undef CHOICE
-  const Choice *best = choices;
-  double least = INFINITY;
-  int blocks = multiprocessors(dev);
-  for (const Choice &c : choices) {
-    double cost = cost_of(p, blocks, c.rows, c.columns);
-    if (cost < least) best = &c, least = cost;
-  }
-  best->launch(dev, p, w);
+  launch_cheapest(dev, p, w, {choices, COUNT(choices)});
 }
 
 // ---- filters for TF32 ---------------------------------------------------------------------------------------------------

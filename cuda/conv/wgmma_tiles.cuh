@@ -33,9 +33,11 @@ struct WgmmaProduct {
   Divider band;      // tiles of a band: across is a multiple of it
   int filter_width;  // taps
   bool counted;      // the device alone knows how many rows hold data, and so the order
+  bool follows;      // the launch before this one computes the other rows
   Turns turns;
   Order order; // where it is not counted
   int stages[MAX_MAPPED];
+  int first_row;      // of the parts
   uint64_t policy;    // for lines of pixels
   CUtensorMap filter; // [columns of the filter bank, taps, channels]
   MappedPart of[MAX_MAPPED];
@@ -110,8 +112,13 @@ static Turns turns_of(const WgmmaProduct &p, int blocks) {
   return turns && (equal || rounds) ? t : Turns{};
 }
 
-// Counts the tiles and puts them in order; so many blocks run at once.
-template <class Tile> static void order_tiles(WgmmaProduct &p, int blocks) {
+// Rows of a part that a launch computes: from p.first_row on, and before `end`.
+static inline int rows_before(const WgmmaProduct &p, int end, const Gather &g) {
+  return MIN(gather_capacity(g), end) - p.first_row;
+}
+
+// Counts the tiles of the rows before `end` and puts them in order; so many blocks run at once.
+template <class Tile> static void order_tiles(WgmmaProduct &p, int blocks, int end) {
   p.across = blocks_for(p.of[0].part.out.t.ldc, Tile::COLUMNS);
   int band = MIN(p.across, BAND);
   while (p.across % band) band--;
@@ -119,7 +126,7 @@ template <class Tile> static void order_tiles(WgmmaProduct &p, int blocks) {
   p.counted = false;
   for (int i = 0; i < p.parts; i++) {
     const Gather &g = p.of[i].part.gather;
-    p.order.down[i] = tiles_down<Tile>(gather_capacity(g));
+    p.order.down[i] = tiles_down<Tile>(rows_before(p, end, g));
     p.order.first[i + 1] = p.order.first[i] + p.order.down[i] * p.across;
     p.stages[i] = stages_of(g, Tile::DEPTH);
     p.counted |= g.in.count != NULL;
@@ -178,5 +185,5 @@ __device__ __forceinline__ Work find_work(const WgmmaProduct &p, const Order &co
     for (; rest >= band; rest -= band) left += width; // few: no division
   }
   int row = divide(rest, p.band), column = left + rest - row * width;
-  return {row * Tile::ROWS, column * Tile::COLUMNS};
+  return {p.first_row + row * Tile::ROWS, column * Tile::COLUMNS};
 }
