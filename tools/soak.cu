@@ -25,6 +25,7 @@ enum {
 typedef struct Job {
   Case *problem;
   ConvOp op;
+  int cut;   // images of the first of two pairs, as the levels of a pyramid are pairs; 0: all are one
   bool told; // of a mistake
 } Job;
 
@@ -83,15 +84,30 @@ static Case aimed(const Job *job, void *to) {
   return c;
 }
 
+// Images first … end of t.
+static Tensor images(Tensor t, int first, int end) {
+  if (t.data) t.data = (char *)t.data + (size_t)first * t.h * t.w * t.ldc * dtype_size(t.dtype);
+  t.n = end - first;
+  return t;
+}
+
 static void run(Soak *s, const char *rung, const Job *job, void *to) {
   Device *dev = s->dev;
-  Case c = aimed(job, to);
-  Dest out = dest_of(&c, job->op);
+  Case c = aimed(job, to), part[2] = {c, c};
+  int pairs = job->cut ? 2 : 1;
+  Tensor x[2], y[2];
+  Dest out[2];
+  for (int i = 0; i < pairs; i++) {
+    int first = i ? job->cut : 0, end = i + 1 < pairs ? job->cut : c.x.n;
+    x[i] = part[i].x = images(c.x, first, end), y[i] = part[i].y = images(c.y, first, end);
+    part[i].addend = images(c.addend, first, end);
+    out[i] = dest_of(&part[i], job->op);
+  }
   FilterGrad dw = {c.dw};
   dev->conv = rung;
-  if (job->op == CONV_FORWARD) dev->ops->conv_forward(dev, &c.conv, 1, &c.x, &c.w, &out);
-  if (job->op == CONV_DGRAD) dev->ops->conv_dgrad(dev, &c.conv, 1, &c.y, &c.w, &out);
-  if (job->op == CONV_WGRAD) dev->ops->conv_wgrad(dev, &c.conv, 1, &c.x, &c.y, &dw);
+  if (job->op == CONV_FORWARD) dev->ops->conv_forward(dev, &c.conv, pairs, x, &c.w, out);
+  if (job->op == CONV_DGRAD) dev->ops->conv_dgrad(dev, &c.conv, pairs, y, &c.w, out);
+  if (job->op == CONV_WGRAD) dev->ops->conv_wgrad(dev, &c.conv, pairs, x, y, &dw);
 }
 
 // Enters the bits of the job's result, and leaves NaN.
@@ -130,7 +146,8 @@ static void add_problem(Soak *s, const ConvCase *l, Fused fused, int n, int h, i
     const Tensor *w = op == CONV_WGRAD ? &c->dw : &c->w;
     if (rung && !rung->supports(s->dev, (ConvOp)op, &c->conv, operand_of(c, (ConvOp)op), w)) continue;
     CHECK(s->num_jobs < MAX_JOBS);
-    s->jobs[s->num_jobs++] = {c, (ConvOp)op};
+    int cut = s->num_jobs % 2 && n > 1 ? 1 + s->num_jobs % (n - 1) : 0;
+    s->jobs[s->num_jobs++] = {c, (ConvOp)op, cut};
     s->result_bytes = MAX(s->result_bytes, tensor_bytes(result_of(c, (ConvOp)op, false)));
   }
 }
