@@ -98,12 +98,13 @@ test-long: all $B/test_all
 test-gpu: all $B/test_all
 	@$B/test_all --tier 1 cuda
 sanitize = compute-sanitizer --error-exitcode 1 --tool $1 $B/test_all --tier $2
+rung_05 = cuda_conv_by_wgmma cuda_conv_wgrad_is cuda_conv_phases cuda_conv_ends
 test-sanitizer: all $B/test_all
 	$(call sanitize,memcheck,0 cuda)
-	$(call sanitize,memcheck,1 cuda_conv_by_wgmma)
+	$(call sanitize,memcheck,1 $(rung_05))
 	$(call sanitize,racecheck,0 cuda)
 	$(call sanitize,initcheck,0 cuda)
-	$(call sanitize,initcheck,1 cuda_conv_by_wgmma)
+	$(call sanitize,initcheck,1 $(rung_05))
 test-asan:
 	@$(MAKE) B=$B/asan CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation" $B/asan/test_all $B/asan/bench_index $B/asan/ladder_report
 	@B=$B/asan $B/asan/test_all --tier 0

@@ -52,7 +52,7 @@ __device__ __forceinline__ void fetch(const WgmmaProduct &p, Schedule<Tile> &sch
   int tile = blockIdx.x;
   Source s = {};
   if (tile < tiles) s = find_source<Tile>(p, schedule.order, tile);
-  block_sync(); // the barriers are there
+  block_sync<WGMMA_THREADS>(); // the barriers are there
   if (threadIdx.x % 32) return;
   Ring<Tile::STAGES> ring(schedule.ring);
   while (tile < tiles) {
@@ -245,7 +245,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       else if (warp == 4 * CONSUMERS + 1)
         fetch<Tile, SINGLE, false>(p, s, stages, tiles);
       else {
-        block_sync();
+        block_sync<WGMMA_THREADS>();
         if constexpr (Tile::sender(SINGLE)) send<Tile>(p, s, stages, tiles, warp - 4 * CONSUMERS - 2);
       }
     } else {
@@ -265,7 +265,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
         tma_prefetch_map(&p.filter);
       else if (threadIdx.x == 96)
         tma_prefetch_map(&p.of[0].result);
-      block_sync();
+      block_sync<WGMMA_THREADS>();
       registers_take<MULTIPLY_REGISTERS>();
       consume<Tile, SINGLE>(p, s, stages, warpgroup, tiles);
       if (p.follows && threadIdx.x == 0) follower_wait(); // this launch has not ended before the other has

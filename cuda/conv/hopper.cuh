@@ -159,16 +159,16 @@ __device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
 // A kernel that was launched to follow another one may start now; it waits for the end of the other (griddepcontrol).
 __device__ __forceinline__ void follower_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 __device__ __forceinline__ void follower_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-// All threads of a block, wherever in the code each warp is (bar.sync).
-__device__ __forceinline__ void block_sync() { asm volatile("bar.sync 0;" ::: "memory"); }
-// One of the hardware's barriers, 0 being block_sync's, when as many threads have come (multiples of 32): some wait, some only
-// tell.
+// One of the hardware's barriers, wherever in the code each warp is, when as many threads have come (multiples of 32): some
+// wait, some only tell.
 __device__ __forceinline__ void named_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 __device__ __forceinline__ void named_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
+// All threads of a block of so many.
+template <int THREADS> __device__ __forceinline__ void block_sync() { named_sync(0, THREADS); }
 // By one thread, for the 32 of its warp: they are counted together (barrier.cta.arrive, without .aligned).
 __device__ __forceinline__ void named_arrive_for_warp(int barrier, int threads) {
   asm volatile("barrier.cta.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
