@@ -181,26 +181,32 @@ __device__ __forceinline__ void consume(const WgmmaProduct &p, Schedule<Tile> &s
   Ring<Tile::STAGES> ring(schedule.ring);
   int thread = threadIdx.x % WARPGROUP, warp = uniform(thread / 32);
   uint32_t boxes = stages + Tile::STAGES * Tile::STAGE + (warpgroup * 4 + warp) * Tile::DOWN * Tile::BOX;
-  int buffer = 0;
+  float *bias = schedule.bias[warpgroup][0];
+  const float *loaded = NULL; // the bias of whose columns is in `bias`
+  int loaded_column = -1;
   bool full = false; // the boxes
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     PartTile of = part_tile(p, schedule.order, tile);
     const MappedPart &m = p.of[of.part];
     const DestArgs &out = m.part.out;
-    float *bias = schedule.bias[warpgroup][buffer ^= 1];
     Work work;
     RowPlace place[Tile::DOWN];
     WgmmaSum<Tile> sum;
     accumulate<Tile, SINGLE>(sum, ring, stages, p.stages[of.part], warpgroup, thread == 0, [&] {
       work = find_work<Tile>(p, schedule.order, of);
       work.row += warpgroup * Tile::DOWN * WGMMA_ROWS + warp * WARP_ROWS;
-      load_bias<Tile::COLUMNS>(out, work.column, bias);
+      bool same = out.bias == loaded && work.column == loaded_column; // short sums leave no time for the load
+      if (!same) {
+        bias = schedule.bias[warpgroup][bias == schedule.bias[warpgroup][0]];
+        load_bias<Tile::COLUMNS>(out, work.column, bias);
+        loaded = out.bias, loaded_column = work.column;
+      }
 #pragma unroll
       for (int j = 0; j < Tile::DOWN; j++) {
         place[j] = find_row(m.part, work.row + j * WGMMA_ROWS);
         prefetch_row<typename Tile::T, Tile::COLUMNS>(out, place[j], work.column);
       }
-      warpgroup_sync(warpgroup); // the bias is there, and the buffer for the next one free
+      if (!same) warpgroup_sync(warpgroup); // it is there, and the other buffer free
     });
 #pragma unroll
     for (int k = 0; k < Tile::PIECES; k++, work.column += Tile::PIECE) {
