@@ -275,7 +275,8 @@ static const Problem phases[] = {
 TEST_TIER(cuda_conv_phases_take_turns, 1) { check_wgmma(phases, COUNT(phases), false, true, false); }
 
 // More tiles than an H200 has multiprocessors, but by a few, of every width: forward, dgrad, with a count, with levels, and with
-// sums that go round the ring of stages; the last are so long that the short round becomes a launch of its own, both ways.
+// sums that go round the ring of stages. Of the third forward, and of the last in dgrad, the short round is a launch of its own
+// by the constants of cost_of at the time of writing.
 static const Problem rounds[] = {
     {{1, 0}, 1, 1, 1, 60, 256, 256, {17}, {17}, {-1}},
     {{1, 0}, 1, 1, 1, 60, 192, 192, {17}, {17}, {59}},

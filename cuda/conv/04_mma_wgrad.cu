@@ -1,6 +1,6 @@
 // Rung 04, mma.sync: the gradient of the filter, dyᵀ · unrolled x, as in rung 03: pixels are cut into slots, a block adds up
-// one tile over one slot, and the slots are added in order afterwards. Both tiles in shared memory have a row of channels
-// for each pixel, which ldmatrix turns over; floats are fetched four channels at a time instead.
+// one tile over one slot, and the slots are added in order afterwards; where there is one, it goes to dw itself. Both tiles in shared
+// memory have a row of channels for each pixel, which ldmatrix turns over; floats are fetched four channels at a time instead.
 #include <limits.h>
 #include <math.h>
 #include "cuda/conv/filter_grad.cuh"
@@ -140,7 +140,7 @@ template <class Shape> static Plan plan(const Device *dev, const Tensor *dw, int
   if (!mma_fits<MmaTile<float, Shape, true, true>>(dev)) return best; // as large in any type
   for (int slots = 1; slots <= MIN(MOST_SLOTS, MAX(1, (int)stages)); slots++) {
     double cycles = blocks_for((size_t)tiles * slots, MULTIPROCESSORS) * (stages / slots + STAGE_OVERHEAD) * stage;
-    cycles += slots > 1 ? slots * slot : slot / 2;
+    cycles += slots > 1 ? slots * slot : slot / 2; // written and read again; written
     if (cycles < best.cycles) best = {cycles, slots};
   }
   return best;
@@ -160,7 +160,7 @@ template <class Shape>
 static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out,
                     int slots) {
   FilterProduct p = filter_product(conv, pairs, x, dy, out, Shape::ROWS, Shape::COLUMNS, slots);
-  p.whole = p.slots.count == 1;
+  p.out = *out, p.whole = p.slots.count == 1;
   if (p.whole)
     p.slots = {(float *)out->dw.data, 1, p.out.dw.h * p.out.dw.w * p.out.dw.ldc, 0};
   else

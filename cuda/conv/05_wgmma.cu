@@ -340,12 +340,12 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, con
   CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));
 }
 
-// Cycles of a launch by tiles of this shape: in each round of blocks, the first tile's stages, which are bound by the tensor
+// Cycles of a launch by tiles of this shape, of the rows from p.first_row on and before `end`: in each round of blocks, the first tile's stages, which are bound by the tensor
 // cores or by what L2 delivers (58 bytes a cycle to each multiprocessor), its beginning, and its end, by the bytes of
 // results. About half of the end is left where a warp of its own sends these, and after the last tile. Tiles of 192 columns
 // have to be cheaper by 3 %. Parts that take turns are counted as if they did not. Fitted to an H200's times of the network's
 // convolutions with every shape, at batch 1, 2, 3, 4 and 16, in TF32 too: what is chosen takes 0.2 % longer than the fastest
-// shapes, on average. Of the rows from p.first_row on, and before `end`.
+// shapes, on average.
 static double cost_of(const WgmmaProduct &p, int blocks, int rows, int columns, int end) {
   int bytes = (int)dtype_size(p.of[0].part.gather.in.dtype), depth = SWIZZLE_ROW / bytes;
   int across = blocks_for(p.of[0].part.out.t.ldc, columns), tiles = 0, rounds = 0;
@@ -387,8 +387,10 @@ static Cheapest cheapest(const WgmmaProduct &p, int blocks, const Choices &choic
 
 // Launches what is cheapest: the whole, or, where the last round of tiles would be a short one, the rounds before it and then
 // the rows that are left, in tiles that there are more of. The second launch does not wait for the first: its blocks begin
-// where the first's have ended. It has to save AGAIN cycles, since it takes some thousand until they multiply; where less
-// was to be saved, it was as often slower.
+// where the first's have ended. That is safe since the first is an ordinary launch, before which all has ended that both
+// read; since they write different rows; and since the second ends after the first, for whoever comes next. It has to save
+// AGAIN cycles, since it takes some thousand until its blocks multiply; where less was to be saved, it was as often slower.
+// No sum's order depends on the cut.
 static void launch_cheapest(Device *dev, WgmmaProduct &p, const Tensor *w, const Choices &choices) {
   constexpr double AGAIN = 9000;
   int blocks = multiprocessors(dev), end = INT_MAX;

@@ -100,7 +100,7 @@ FilterProduct filter_product(const Conv *conv, int pairs, const Tensor *x, const
                              int rows, int columns, int slots) {
   const Tensor *dw = &out->dw;
   FilterProduct p = {};
-  p.parts = pairs, p.out = *out;
+  p.parts = pairs;
   p.m = dy->ldc;
   p.down = blocks_for(p.m, rows);
   p.across = blocks_for((size_t)dw->h * dw->w * dw->ldc, columns);

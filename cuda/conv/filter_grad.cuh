@@ -22,6 +22,7 @@ struct FilterProduct {
   int parts, pixels;   // of a slot
   int m, down, across; // dy's channels; tiles
   Slots slots;
+  // Rung 04's:
   FilterGrad out;
   bool whole; // there is one slot, which is dw: scaled, and added to what is there where that is asked for
 };

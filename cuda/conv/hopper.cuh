@@ -156,7 +156,8 @@ __device__ __forceinline__ void cluster_sync() {
 }
 // What is equal in all lanes of a warp, so that the compiler knows.
 __device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
-// A kernel that was launched to follow another one may start now; it waits for the end of the other (griddepcontrol).
+// A kernel that was launched to follow this one may start now; what it needs from this one, or what is to count on both having
+// ended, comes after its wait (griddepcontrol).
 __device__ __forceinline__ void follower_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 __device__ __forceinline__ void follower_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 // One of the hardware's barriers, wherever in the code each warp is, when as many threads have come (multiples of 32): some
@@ -169,7 +170,8 @@ __device__ __forceinline__ void named_arrive(int barrier, int threads) {
 }
 // All threads of a block of so many.
 template <int THREADS> __device__ __forceinline__ void block_sync() { named_sync(0, THREADS); }
-// By one thread, for the 32 of its warp: they are counted together (barrier.cta.arrive, without .aligned).
+// By one thread, for the 32 of its warp, the others of which have ended: they are counted together (barrier.cta.arrive, without
+// .aligned).
 __device__ __forceinline__ void named_arrive_for_warp(int barrier, int threads) {
   asm volatile("barrier.cta.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }

@@ -64,7 +64,7 @@ template <int ROWS_, int PANELS_, bool FEW = false> struct FilterTile {
   static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8, BYTES = STAGES * STAGE + SWIZZLE_ATOM;
   static_assert(STAGES >= 4 && DOWN >= 1 && ACROSS * (WIDE ? CONSUMERS : 1) == PANELS && A_PANEL % SWIZZLE_ATOM == 0);
   static_assert(!FEW || WIDE);
-  static_assert(FRAGMENTS % 2 == 0 && FRAGMENTS * MAX_UNITS * UNIT_BYTES <= STAGES * STAGE);
+  static_assert(FRAGMENTS % 8 == 0 && FRAGMENTS * MAX_UNITS * UNIT_BYTES <= STAGES * STAGE);
 };
 
 // ---- what is where ----------------------------------------------------------------------------------------------------
