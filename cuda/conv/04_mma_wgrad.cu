@@ -1,6 +1,7 @@
 // Rung 04, mma.sync: the gradient of the filter, dyᵀ · unrolled x, as in rung 03: pixels are cut into slots, a block adds up
-// one tile over one slot, and the slots are added in order afterwards; where there is one, it goes to dw itself. Both tiles in shared
-// memory have a row of channels for each pixel, which ldmatrix turns over; floats are fetched four channels at a time instead.
+// one tile over one slot, and the slots are added in order afterwards; where there is one, it goes to dw itself. Both tiles
+// in shared memory have a row of channels for each pixel, which ldmatrix turns over; floats are fetched four channels at a
+// time instead.
 #include <limits.h>
 #include <math.h>
 #include "cuda/conv/filter_grad.cuh"

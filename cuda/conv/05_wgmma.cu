@@ -4,9 +4,8 @@
 // Changed since the rung before: two threads ask TMA for tiles, pixels under a tap included; two warpgroups multiply them
 // where they lie; two more warps send results by TMA while the next tile is multiplied; blocks stay for the whole launch.
 // Limit: the tensor cores where the sums are long; memory where they are short, and a launch's first instructions.
-#include <math.h>
 #include "cuda/conv/ladder.h"
-#include "cuda/conv/wgmma_tiles.cuh"
+#include "cuda/conv/wgmma_choice.cuh"
 
 // ---- fetching ---------------------------------------------------------------------------------------------------------
 
@@ -308,8 +307,10 @@ static CacheHints cache_hints(const Device *dev, const WgmmaProduct &p) {
   return {passing ? EVICT_FIRST : EVICT_NORMAL, !passing && written >= read / 3 ? MAP_OPERAND_PROMOTED : MAP_OPERAND};
 }
 
-template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, const Tensor *w, int end) {
+// The rows from `begin` on and before `end`. Where there are rows before them, the launch before this one computes these.
+template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, const Tensor *w, int begin, int end) {
   int blocks = multiprocessors(dev);
+  p.first_row = begin, p.follows = begin > 0;
   order_tiles<Tile>(p, blocks, end);
   int tiles = p.order.first[p.parts];
   CacheHints hints = cache_hints(dev, p);
@@ -331,99 +332,26 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, con
   }
   auto kernel = tiles <= blocks ? wgmma_kernel<Tile, true> : wgmma_kernel<Tile, false>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
-  cudaLaunchAttribute follow = {};
-  follow.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  follow.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute follow = follower_attribute();
   cudaLaunchConfig_t config = {};
   config.gridDim = MIN(tiles, blocks), config.blockDim = WGMMA_THREADS, config.dynamicSmemBytes = Tile::BYTES;
   config.stream = stream_of(dev), config.attrs = &follow, config.numAttrs = p.follows;
   CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));
 }
 
-// Cycles of a launch by tiles of this shape, of the rows from p.first_row on and before `end`: in each round of blocks, the first tile's stages, which are bound by the tensor
-// cores or by what L2 delivers (58 bytes a cycle to each multiprocessor), its beginning, and its end, by the bytes of
-// results. About half of the end is left where a warp of its own sends these, and after the last tile. Tiles of 192 columns
-// have to be cheaper by 3 %. Parts that take turns are counted as if they did not. Fitted to an H200's times of the network's
-// convolutions with every shape, at batch 1, 2, 3, 4 and 16, in TF32 too: what is chosen takes 0.2 % longer than the fastest
-// shapes, on average.
-static double cost_of(const WgmmaProduct &p, int blocks, int rows, int columns, int end) {
-  int bytes = (int)dtype_size(p.of[0].part.gather.in.dtype), depth = SWIZZLE_ROW / bytes;
-  int across = blocks_for(p.of[0].part.out.t.ldc, columns), tiles = 0, rounds = 0;
-  double stage = MAX(rows * columns / 32.0, (rows + columns) * SWIZZLE_ROW / 58.0), cycles = 0;
-  for (int i = 0; i < p.parts; i++) {
-    const Gather &g = p.of[i].part.gather;
-    int begun = rounds;
-    tiles += blocks_for(rows_before(p, end, g), rows) * across;
-    rounds = blocks_for(tiles, blocks);
-    cycles += (rounds - begun) * (stages_of(g, depth) * stage + 250); // rounds that begin with a tile of this part
-  }
-  double each = (columns >= 128 ? 0.18 : 0.38) * rows * columns * bytes, last = 0.22 * rows * columns * bytes;
-  return (cycles + (rounds - 1) * each + last) * (columns == 192 ? 1.03 : 1);
-}
-
-typedef void Launch(Device *, WgmmaProduct &, const Tensor *, int end);
-struct Choice {
-  int rows, columns;
-  Launch *launch;
-};
-struct Choices {
-  const Choice *of;
-  int count;
-};
-
-// The cheapest tiles for the rows from p.first_row on and before `end`.
-struct Cheapest {
-  const Choice *choice;
-  double cost;
-};
-static Cheapest cheapest(const WgmmaProduct &p, int blocks, const Choices &choices, int end) {
-  Cheapest best = {NULL, INFINITY};
-  for (const Choice *c = choices.of; c < choices.of + choices.count; c++) {
-    double cost = cost_of(p, blocks, c->rows, c->columns, end);
-    if (cost < best.cost) best = {c, cost};
-  }
-  return best;
-}
-
-// Launches what is cheapest: the whole, or, where the last round of tiles would be a short one, the rounds before it and then
-// the rows that are left, in tiles that there are more of. The second launch does not wait for the first: its blocks begin
-// where the first's have ended. That is safe since the first is an ordinary launch, before which all has ended that both
-// read; since they write different rows; and since the second ends after the first, for whoever comes next. It has to save
-// AGAIN cycles, since it takes some thousand until its blocks multiply; where less was to be saved, it was as often slower.
-// No sum's order depends on the cut.
-static void launch_cheapest(Device *dev, WgmmaProduct &p, const Tensor *w, const Choices &choices) {
-  constexpr double AGAIN = 9000;
-  int blocks = multiprocessors(dev), end = INT_MAX;
-  Cheapest whole = cheapest(p, blocks, choices, end), rest = {};
-  const Gather &g = p.of[0].part.gather;
-  int all = gather_capacity(g), channels = p.of[0].part.out.t.ldc;
-  const Choice *first = whole.choice;
-  for (const Choice *c = choices.of; p.parts == 1 && !g.in.count && c < choices.of + choices.count; c++) {
-    int across = blocks_for(channels, c->columns), rounds = blocks_for(all, c->rows) * across / blocks;
-    int rows = rounds * blocks / across * c->rows;
-    if (!rows || rows >= all) continue;
-    double cost = cost_of(p, blocks, c->rows, c->columns, rows) + AGAIN;
-    p.first_row = rows;
-    Cheapest left = cheapest(p, blocks, choices, INT_MAX);
-    p.first_row = 0;
-    if (cost + left.cost < whole.cost) whole.cost = cost + left.cost, first = c, rest = left, end = rows;
-  }
-  first->launch(dev, p, w, end);
-  if (!rest.choice) return;
-  p.first_row = end, p.follows = true;
-  rest.choice->launch(dev, p, w, INT_MAX);
-  p.first_row = 0, p.follows = false;
-}
-
 template <class T, bool BY_TERM> static void launch(Device *dev, WgmmaProduct &p, const Tensor *w) {
   constexpr int NARROW = BY_TERM ? 64 : 8 * sizeof(T); // forward: the outputs of the RPN; 64: one of the shapes twice
 #define CHOICE(rows, columns)                                                                                          \
   { rows, columns, launch_tiles<WgmmaTile<T, rows, columns, BY_TERM>> }
-  static const Choice choices[] = {
+  static const TileChoice choices[] = {
       CHOICE(128, 256), CHOICE(128, 192), CHOICE(128, 128), CHOICE(128, 64), CHOICE(256, NARROW), CHOICE(128, NARROW),
   };
 #undef CHOICE
-  launch_cheapest(dev, p, w, {choices, COUNT(choices)});
+  LaunchPlan plan = plan_launches(p, multiprocessors(dev), choices, COUNT(choices));
+  for (int i = 0; i < plan.count; i++) {
+    const RowsLaunch &l = plan.of[i];
+    l.tiles->launch(dev, p, w, l.begin, l.end);
+  }
 }
 
 // ---- filters for TF32 ---------------------------------------------------------------------------------------------------

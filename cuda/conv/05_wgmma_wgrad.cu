@@ -227,7 +227,7 @@ template <class T, class Tile> static void launch_tiles(Device *dev, FilterProdu
   if (bias.stride) bias.data = scratch + filter.count * filter.stride, p.sums = (float *)bias.data;
   auto kernel = wgmma_wgrad_kernel<T, Tile>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
-  cudaLaunchAttribute cluster = {}, follow = {};
+  cudaLaunchAttribute cluster = {}, follow = follower_attribute();
   cluster.id = cudaLaunchAttributeClusterDimension;
   cluster.val.clusterDim.x = cluster.val.clusterDim.y = 1, cluster.val.clusterDim.z = p.cluster ? slots : 1;
   cudaLaunchConfig_t config = {};
@@ -237,8 +237,6 @@ template <class T, class Tile> static void launch_tiles(Device *dev, FilterProdu
   if (!stacked) return;
   int lanes = 1; // that share an element
   while (lanes < THREADS / WARP && lanes * STACK_LOADS < (filter.stride ? filter : bias).count) lanes *= 2;
-  follow.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  follow.val.programmaticStreamSerializationAllowed = 1;
   config.blockDim = dim3(THREADS / lanes, lanes);
   config.gridDim = blocks_for(filter.stride + bias.stride, THREADS / lanes);
   // Each multiprocessor has its share of the blocks: with less memory to a block, the first to be free would take more.

@@ -160,6 +160,13 @@ __device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
 // ended, comes after its wait (griddepcontrol).
 __device__ __forceinline__ void follower_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 __device__ __forceinline__ void follower_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// Such a launch's, on the host.
+static inline cudaLaunchAttribute follower_attribute() {
+  cudaLaunchAttribute follow = {};
+  follow.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  follow.val.programmaticStreamSerializationAllowed = 1;
+  return follow;
+}
 // One of the hardware's barriers, wherever in the code each warp is, when as many threads have come (multiples of 32): some
 // wait, some only tell.
 __device__ __forceinline__ void named_sync(int barrier, int threads) {

@@ -112,12 +112,10 @@ static Turns turns_of(const WgmmaProduct &p, int blocks) {
   return turns && (equal || rounds) ? t : Turns{};
 }
 
-// Rows of a part that a launch computes: from p.first_row on, and before `end`.
-static inline int rows_before(const WgmmaProduct &p, int end, const Gather &g) {
-  return MIN(gather_capacity(g), end) - p.first_row;
-}
+// Rows of a part from `begin` on, and before `end`.
+static inline int rows_between(const Gather &g, int begin, int end) { return MIN(gather_capacity(g), end) - begin; }
 
-// Counts the tiles of the rows before `end` and puts them in order; so many blocks run at once.
+// Counts the tiles of the rows from p.first_row on and before `end`, and puts them in order; so many blocks run at once.
 template <class Tile> static void order_tiles(WgmmaProduct &p, int blocks, int end) {
   p.across = blocks_for(p.of[0].part.out.t.ldc, Tile::COLUMNS);
   int band = MIN(p.across, BAND);
@@ -126,7 +124,7 @@ template <class Tile> static void order_tiles(WgmmaProduct &p, int blocks, int e
   p.counted = false;
   for (int i = 0; i < p.parts; i++) {
     const Gather &g = p.of[i].part.gather;
-    p.order.down[i] = tiles_down<Tile>(rows_before(p, end, g));
+    p.order.down[i] = tiles_down<Tile>(rows_between(g, p.first_row, end));
     p.order.first[i + 1] = p.order.first[i] + p.order.down[i] * p.across;
     p.stages[i] = stages_of(g, Tile::DEPTH);
     p.counted |= g.in.count != NULL;
