@@ -17,6 +17,7 @@ extern const char build_commit[]; // written by the Makefile
 enum {
   DRAWN = 200,             // problems
   MAX_JOBS = 1024,         // ops of problems
+  SHORT_ROUNDS = 2,        // problems whose last round of tiles is a short one
   IN_FLIGHT = 64,          // runs that are queued before they are waited for
   MOST_ELEMENTS = 1 << 22, // of a tensor of a drawn problem
   REPORT_SECONDS = 10,
@@ -43,7 +44,7 @@ typedef struct Soak {
   const char *rung, *out;
   FILE *file; // of out
   Device *dev;
-  Case problems[DRAWN + COUNT(conv_cases)];
+  Case problems[DRAWN + COUNT(conv_cases) + SHORT_ROUNDS];
   ConvCase drawn[DRAWN];
   Job jobs[MAX_JOBS];
   int num_problems, num_jobs;
@@ -159,6 +160,13 @@ static void add_layers(Soak *s) {
     Fused fused = l.k == 3 ? BIAS_RELU : l.cout == 4 * l.cin ? BIAS_ADD_RELU : PLAIN; // roughly as the network does
     add_problem(s, &l, fused, n, side ? side : blocks_for(800, l.size), side ? side : blocks_for(1344, l.size));
   }
+}
+
+// On an H200 and at batch 4, 144 tiles of 128 × 256 or twice as many: rung 05 makes a launch of its own of the last round,
+// forward and in dgrad. Twice, so that each op is cut into pairs once and once is not.
+static void add_short_rounds(Soak *s) {
+  static const ConvCase l = {"short round", ON_BOXES, 3, 256, 512, 3, 1, 1, 1, 0};
+  for (int i = 0; i < SHORT_ROUNDS; i++) add_problem(s, &l, BIAS_RELU, s->batch * s->rois, l.size, l.size);
 }
 
 // Magnitudes of everything are alike often.
@@ -295,6 +303,7 @@ int main(int argc, char **argv) {
   if (!(s.dev = device_open("cuda", &err))) die(EXIT_USAGE, "%s", err.msg);
   s.dev->tf32 = s.precision == BENCH_TF32;
   add_layers(&s);
+  add_short_rounds(&s);
   add_drawn(&s);
   if (!s.num_jobs) die(EXIT_USAGE, "--rung %s computes nothing in %s", s.rung, precision_names[s.precision]);
   s.result = allocate(s.dev, s.result_bytes);
