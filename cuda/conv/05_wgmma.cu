@@ -273,7 +273,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       block_sync<WGMMA_THREADS>();
       registers_take<MULTIPLY_REGISTERS>();
       consume<Tile, SINGLE>(p, s, stages, warpgroup, tiles);
-      if (p.follows && threadIdx.x == 0) follower_wait(); // this launch has not ended before the other has
+      if (p.first_row && threadIdx.x == 0) follower_wait(); // this launch has not ended before the other has
     }
   }
 }
@@ -310,7 +310,7 @@ static CacheHints cache_hints(const Device *dev, const WgmmaProduct &p) {
 // The rows from `begin` on and before `end`. Where there are rows before them, the launch before this one computes these.
 template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, const Tensor *w, int begin, int end) {
   int blocks = multiprocessors(dev);
-  p.first_row = begin, p.follows = begin > 0;
+  p.first_row = begin;
   order_tiles<Tile>(p, blocks, end);
   int tiles = p.order.first[p.parts];
   CacheHints hints = cache_hints(dev, p);
@@ -335,7 +335,7 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, con
   cudaLaunchAttribute follow = follower_attribute();
   cudaLaunchConfig_t config = {};
   config.gridDim = MIN(tiles, blocks), config.blockDim = WGMMA_THREADS, config.dynamicSmemBytes = Tile::BYTES;
-  config.stream = stream_of(dev), config.attrs = &follow, config.numAttrs = p.follows;
+  config.stream = stream_of(dev), config.attrs = &follow, config.numAttrs = begin > 0;
   CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));
 }
 

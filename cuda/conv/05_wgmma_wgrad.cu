@@ -194,7 +194,8 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __g
       if (threadIdx.x < COUNT(ones.v)) ones.v[threadIdx.x] = from_float<T>(1.f);
       shared_write_fence();
       consumers_sync();
-      if (p.scale) prefetch_l2(p.scale + tile_index(p).down * Tile::ROWS);
+      int row = tile_index(p).down * Tile::ROWS + threadIdx.x; // whose scale is needed at the end
+      if (p.scale && threadIdx.x < Tile::ROWS && row < p.dw.n) prefetch_l2(p.scale + row);
       Turn turn(p, blockIdx.z);
       registers_take<MULTIPLY_REGISTERS>();
       FilterSum<Tile> sum = {};

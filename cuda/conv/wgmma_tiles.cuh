@@ -33,11 +33,10 @@ struct WgmmaProduct {
   Divider band;      // tiles of a band: across is a multiple of it
   int filter_width;  // taps
   bool counted;      // the device alone knows how many rows hold data, and so the order
-  bool follows;      // the launch before this one computes the other rows
   Turns turns;
   Order order; // where it is not counted
   int stages[MAX_MAPPED];
-  int first_row;      // of the parts
+  int first_row;      // of the parts; the launch before this one computes those before it
   uint64_t policy;    // for lines of pixels
   CUtensorMap filter; // [columns of the filter bank, taps, channels]
   MappedPart of[MAX_MAPPED];
