@@ -63,11 +63,14 @@ __device__ __forceinline__ void prefetch_row(const DestArgs &d, const RowPlace &
   }
 }
 
-// The bias of a tile's columns, zeros where there is none, by a warpgroup.
+// The bias of a tile's columns, zeros where there is none, by a warpgroup. No thread goes a way of its own, if some do what others
+// have done: behind such a branch ptxas would keep in registers of each lane what is uniform.
 template <int COLUMNS> __device__ __forceinline__ void load_bias(const DestArgs &d, int column0, float *bias) {
 #pragma unroll
-  for (int i = threadIdx.x % WARPGROUP; i < COLUMNS; i += WARPGROUP)
+  for (int first = 0; first < COLUMNS; first += WARPGROUP) {
+    int i = first + threadIdx.x % MIN(WARPGROUP, COLUMNS - first);
     bias[i] = d.bias && column0 + i < d.t.c ? d.bias[column0 + i] : 0.f;
+  }
 }
 
 // ---- from the tensor cores' order to memory's and back ------------------------------------------------------------------
