@@ -44,17 +44,13 @@ __device__ __forceinline__ Source find_source(const WgmmaProduct &p, const Order
   return s;
 }
 
-// What a warp does that fetches pixels, or the filter: its first thread asks for all stages of all tiles. What it has to
-// know of the first it finds out before the block meets.
+// What a thread does that fetches pixels, or the filter: it asks for all stages of all tiles.
 template <class Tile, bool SINGLE, bool PIXELS>
 __device__ __forceinline__ void fetch(const WgmmaProduct &p, Schedule<Tile> &schedule, uint32_t stages, int tiles) {
-  int tile = blockIdx.x;
-  Source s = {};
-  if (tile < tiles) s = find_source<Tile>(p, schedule.order, tile);
-  block_sync<WGMMA_THREADS>(); // the barriers are there
-  if (threadIdx.x % 32) return;
   Ring<Tile::STAGES> ring(schedule.ring);
-  while (tile < tiles) {
+  RingReady ready{RING_READY, Tile::ready_threads(SINGLE)};
+  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    Source s = find_source<Tile>(p, schedule.order, tile);
     int c = s.first_c, ty = 0, tx = 0, tap_row = s.tap;
     for (int i = s.stages; i > 0; i--) {
       uint32_t to = stages + ring.stage * Tile::STAGE;
@@ -66,6 +62,7 @@ __device__ __forceinline__ void fetch(const WgmmaProduct &p, Schedule<Tile> &sch
         tma_load(to, &s.part->pixels, ring.full, c, 0, s.row, 0, p.policy);
       else
         tma_load_pixels(to, &s.part->pixels, ring.full, c, s.x, s.y, s.n, tx, ty, p.policy);
+      ready.tell();
       if ((c += Tile::DEPTH) >= s.channels) {
         c = s.first_c, s.tap += s.tap_step;
         if (++tx == s.taps_x) tx = 0, ty++, s.tap = tap_row += s.row_step;
@@ -73,8 +70,8 @@ __device__ __forceinline__ void fetch(const WgmmaProduct &p, Schedule<Tile> &sch
       ring.advance();
     }
     if (SINGLE) break;
-    if ((tile += gridDim.x) < tiles) s = find_source<Tile>(p, schedule.order, tile);
   }
+  ready.tell();
 }
 
 // ---- multiplying ------------------------------------------------------------------------------------------------------
@@ -245,32 +242,29 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
     // What is needed first is done by a warp each: all of it is read for the first time, instructions too.
     if (warpgroup == CONSUMERS) {
       registers_give<FETCH_REGISTERS>();
-      if (warp == 4 * CONSUMERS)
+      bool first = threadIdx.x % 32 == 0;
+      if (warp == 4 * CONSUMERS) {
+        if (first) ring_init(s.ring, 2, CONSUMERS); // filled with pixels, and with the filter
+        __syncwarp();
+        named_arrive(RING_THERE, FETCH_THREADS);
+        if (!first) return;
         fetch<Tile, SINGLE, true>(p, s, stages, tiles);
-      else if (warp == 4 * CONSUMERS + 1)
+      } else if (warp == 4 * CONSUMERS + 1) {
+        named_sync(RING_THERE, FETCH_THREADS);
+        if (!first) return;
         fetch<Tile, SINGLE, false>(p, s, stages, tiles);
-      else {
-        block_sync<WGMMA_THREADS>();
-        if constexpr (Tile::sender(SINGLE)) send<Tile>(p, s, stages, tiles, warp - 4 * CONSUMERS - 2);
+      } else if constexpr (Tile::sender(SINGLE)) {
+        named_sync(RING_READY, Tile::ready_threads(SINGLE));
+        send<Tile>(p, s, stages, tiles, warp - 4 * CONSUMERS - 2);
       }
     } else {
-      if (warp == 0) {
-        if (threadIdx.x == 0) {
-          uint32_t full = kept_address(s.ring.full), empty = kept_address(s.ring.empty);
-#pragma unroll
-          for (int i = 0; i < Tile::STAGES; i++) {
-            barrier_init(full + 8 * i, 2); // pixels, filter
-            barrier_init(empty + 8 * i, CONSUMERS);
-          }
-          barrier_init_fence();
-        }
-      } else if (threadIdx.x == 32)
+      if (threadIdx.x == 32)
         tma_prefetch_map(&p.of[0].pixels);
       else if (threadIdx.x == 64)
         tma_prefetch_map(&p.filter);
       else if (threadIdx.x == 96)
         tma_prefetch_map(&p.of[0].result);
-      block_sync<WGMMA_THREADS>();
+      named_sync(RING_READY, Tile::ready_threads(SINGLE));
       registers_take<MULTIPLY_REGISTERS>();
       consume<Tile, SINGLE>(p, s, stages, warpgroup, tiles);
       if (p.first_row && threadIdx.x == 0) follower_wait(); // this launch has not ended before the other has

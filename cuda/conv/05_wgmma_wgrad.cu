@@ -50,8 +50,7 @@ template <class Tile> __device__ __forceinline__ int patch_of(bool shared) {
   return DEPTH + (shared ? Tile::PANELS - 1 : 0);
 }
 
-// By one thread, which tells those who multiply that the ring is there only when it has asked for the first stage: what they
-// read of the arguments meanwhile would come before what it reads.
+// By one thread.
 template <class Tile>
 __device__ __forceinline__ void fetch(const FilterProduct &p, RingBarriers<Tile::STAGES> &barriers, uint32_t stages) {
   Turn turn(p, blockIdx.z);
@@ -62,11 +61,7 @@ __device__ __forceinline__ void fetch(const FilterProduct &p, RingBarriers<Tile:
   Panel panel[Tile::PANELS];
 #pragma unroll
   for (int i = 0; i < Tile::PANELS; i++) panel[i] = panel_of(p, tile.across * Tile::PANELS + i);
-  bool told = false;
-  auto tell = [&] {
-    if (!told) named_arrive_for_warp(RING_READY, THREADS + WARP);
-    told = true;
-  };
+  RingReady ready{RING_READY, THREADS + WARP};
   for (; turn.left; turn.advance(p)) {
     const FilterPart &part = p.part[turn.part];
     const Walk &walk = part.at.walk;
@@ -83,10 +78,10 @@ __device__ __forceinline__ void fetch(const FilterProduct &p, RingBarriers<Tile:
     for (int i = 0; i < Tile::PANELS; i++)
       if (i == 0 || !shared)
         tma_load_pixels(b + i * PANEL_BYTES, &part.x, ring.full, panel[i].c, x, y, at.n, panel[i].x, panel[i].y);
-    tell();
+    ready.tell();
     ring.advance();
   }
-  tell();
+  ready.tell();
 }
 
 // ---- multiplying ------------------------------------------------------------------------------------------------------
@@ -183,10 +178,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __g
         return;
       }
       if (threadIdx.x % WARP) return;
-      uint32_t full = kept_address(ring.full), empty = kept_address(ring.empty);
-#pragma unroll
-      for (int i = 0; i < Tile::STAGES; i++) barrier_init(full + 8 * i, 1), barrier_init(empty + 8 * i, CONSUMERS);
-      barrier_init_fence();
+      ring_init(ring, 1, CONSUMERS);
       fetch<Tile>(p, ring, stages);
     } else {
       named_sync(RING_READY, THREADS + WARP);

@@ -78,6 +78,13 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
 // A ring of stages, each with a pair of barriers: filled, and empty again. Everyone who takes part goes round with a cursor
 // of his own.
 template <int STAGES> struct RingBarriers { uint64_t full[STAGES], empty[STAGES]; };
+// By one thread, before the others use it: how many fill a stage, and how many have to be done with it.
+template <int STAGES> __device__ __forceinline__ void ring_init(RingBarriers<STAGES> &b, int fill, int use) {
+  uint32_t full = kept_address(b.full), empty = kept_address(b.empty);
+#pragma unroll
+  for (int i = 0; i < STAGES; i++) barrier_init(full + 8 * i, fill), barrier_init(empty + 8 * i, use);
+  barrier_init_fence();
+}
 template <int STAGES> struct Ring {
   uint32_t full, empty; // of the current stage
   int stage = 0;
@@ -175,8 +182,6 @@ __device__ __forceinline__ void named_sync(int barrier, int threads) {
 __device__ __forceinline__ void named_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
-// All threads of a block of so many.
-template <int THREADS> __device__ __forceinline__ void block_sync() { named_sync(0, THREADS); }
 // By one thread, for the 32 of its warp, the others of which have ended: they are counted together (barrier.cta.arrive, without
 // .aligned).
 __device__ __forceinline__ void named_arrive_for_warp(int barrier, int threads) {

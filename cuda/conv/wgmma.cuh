@@ -18,6 +18,17 @@ static inline int multiprocessors(const Device *dev) {
   return count;
 }
 
+// How a thread that fetches tells those who multiply that the ring is there: when it has asked for the first stage, or has found
+// that there is none. What they read of the arguments meanwhile would come before what it reads.
+struct RingReady {
+  int barrier, threads; // that meet there, the 32 of its warp among them; the others of these have ended
+  bool told = false;
+  __device__ __forceinline__ void tell() {
+    if (!told) named_arrive_for_warp(barrier, threads);
+    told = true;
+  }
+};
+
 // ---- where rows go ----------------------------------------------------------------------------------------------------
 
 // A lane knows the way of row lane % 16 of its warp's sixteen, counted in pixels from the tensor's first.

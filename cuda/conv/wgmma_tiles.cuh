@@ -7,6 +7,9 @@ enum {
   BOXES_FULL = 1 + CONSUMERS,          // hardware's barriers, one for each warpgroup: boxes are there to leave,
   BOXES_FREE = BOXES_FULL + CONSUMERS, // or may be written again
   BOXES_THREADS = WARPGROUP + 32,      // that meet at them: who multiplies, and the warp that sends
+  RING_THERE = BOXES_FREE + CONSUMERS, // two more: for the warps that fetch,
+  RING_READY,                          // and for all, when the first stage has been asked for
+  FETCH_THREADS = 2 * 32,
   BAND = 8,                            // tiles across that are neighbours in the order of tiles, at most
   TURN_ROUNDS = 8,                     // of tiles for each block, from which parts with different sums may take turns
 };
@@ -67,6 +70,10 @@ template <class T_, int ROWS_, int COLUMNS_, bool BY_TERM_> struct WgmmaTile {
   // Whether a warp of its own sends a warpgroup's results: it then waits until TMA has taken them, instead of the warps that
   // multiply. That costs time where there is little to be sent, or nothing else to be done meanwhile.
   static constexpr bool sender(bool single) { return COLUMNS >= 128 && !single; }
+  // That meet when the ring is ready: all but warps without work.
+  static constexpr int ready_threads(bool single) {
+    return CONSUMERS * WARPGROUP + FETCH_THREADS + (sender(single) ? CONSUMERS * 32 : 0);
+  }
 };
 
 // ---- the order of tiles -----------------------------------------------------------------------------------------------
