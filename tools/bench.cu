@@ -457,7 +457,7 @@ static void parse(Bench *b, int argc, char **argv) {
 
 int main(int argc, char **argv) {
   static Bench b = {
-      .batch = 4, .rounds = 9, .rois = 512, .m = 8192, .n = 8192, .k = 8192, .height = 800, .width = 1344};
+      .batch = 4, .rounds = 33, .rois = 512, .m = 8192, .n = 8192, .k = 8192, .height = 800, .width = 1344};
   parse(&b, argc, argv);
   Err err;
   if (!(b.dev = device_open("cuda", &err))) die(EXIT_USAGE, "%s", err.msg);
