@@ -53,6 +53,7 @@ typedef struct Bench {
   Device *dev;
   FILE *file;
   void *sweep;
+  uint64_t sweeps; // so far
   cudaEvent_t begin, end;
 } Bench;
 
@@ -112,7 +113,7 @@ static bool verify(Bench *b, Case *c, ConvOp op, const Contender *all, int count
 
 static double time_once(Bench *b, Case *c, ConvOp op, const Contender *who) {
   cudaStream_t stream = stream_of(b->dev);
-  sweep_l2(stream, b->sweep);
+  sweep_l2(stream, b->sweep, b->sweeps++);
   CUDA_CHECK(cudaEventRecord(b->begin, stream));
   run(b, c, op, who);
   CUDA_CHECK(cudaEventRecord(b->end, stream));

@@ -147,7 +147,7 @@ static void add_problem(Soak *s, const ConvCase *l, Fused fused, int n, int h, i
     const Tensor *w = op == CONV_WGRAD ? &c->dw : &c->w;
     if (rung && !rung->supports(s->dev, (ConvOp)op, &c->conv, operand_of(c, (ConvOp)op), w)) continue;
     CHECK(s->num_jobs < MAX_JOBS);
-    int cut = s->num_jobs % 2 && n > 1 ? 1 + s->num_jobs % (n - 1) : 0;
+    int cut = (s->num_problems + op) % 2 && n > 1 ? 1 + s->num_jobs % (n - 1) : 0;
     s->jobs[s->num_jobs++] = {c, (ConvOp)op, cut};
     s->result_bytes = MAX(s->result_bytes, tensor_bytes(result_of(c, (ConvOp)op, false)));
   }

@@ -113,12 +113,8 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void stem_kernel(const __grid_con
     uint32_t bank = (kept_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
     int warpgroup = uniform(threadIdx.x / WARPGROUP), tiles = rows_of(p.in) * p.down * p.across;
     if (threadIdx.x == 0) {
-      for (int i = 0; i < STAGES; i++) {
-        barrier_init(kept_address(&s.ring.full[i]), 1);
-        barrier_init(kept_address(&s.ring.empty[i]), CONSUMERS);
-      }
       barrier_init(kept_address(&s.filter), 1);
-      barrier_init_fence();
+      ring_init(s.ring, 1, CONSUMERS);
     }
     if (warpgroup == 0) load_bias<FILTERS>(p.out, 0, s.bias);
     __syncthreads();

@@ -239,19 +239,17 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       __syncthreads();
     }
     int tiles = first_tile(p, s.order, p.parts);
-    // What is needed first is done by a warp each: all of it is read for the first time, instructions too.
+    // What is needed first is done by warps with nothing else to do: all of it is read for the first time, instructions too.
     if (warpgroup == CONSUMERS) {
       registers_give<FETCH_REGISTERS>();
-      bool first = threadIdx.x % 32 == 0;
       if (warp == 4 * CONSUMERS) {
-        if (first) ring_init(s.ring, 2, CONSUMERS); // filled with pixels, and with the filter
-        __syncwarp();
-        named_arrive(RING_THERE, FETCH_THREADS);
-        if (!first) return;
+        if (threadIdx.x % 32) return;
+        ring_init(s.ring, 2, CONSUMERS); // filled with pixels, and with the filter
+        named_arrive_for_warp(RING_THERE, FETCH_THREADS);
         fetch<Tile, SINGLE, true>(p, s, stages, tiles);
       } else if (warp == 4 * CONSUMERS + 1) {
         named_sync(RING_THERE, FETCH_THREADS);
-        if (!first) return;
+        if (threadIdx.x % 32) return;
         fetch<Tile, SINGLE, false>(p, s, stages, tiles);
       } else if constexpr (Tile::sender(SINGLE)) {
         named_sync(RING_READY, Tile::ready_threads(SINGLE));
@@ -301,7 +299,7 @@ static CacheHints cache_hints(const Device *dev, const WgmmaProduct &p) {
   return {passing ? EVICT_FIRST : EVICT_NORMAL, !passing && written >= read / 3 ? MAP_OPERAND_PROMOTED : MAP_OPERAND};
 }
 
-// The rows from `begin` on and before `end`. Where there are rows before them, the launch before this one computes these.
+// The rows from `begin` on and before `end`.
 template <class Tile> static void launch_tiles(Device *dev, WgmmaProduct &p, const Tensor *w, int begin, int end) {
   int blocks = multiprocessors(dev);
   p.first_row = begin;

@@ -90,6 +90,7 @@ struct Stage {
   Tensor addend, mask;
   Dest out;
   void *workspace, *sweep;
+  uint64_t sweeps; // so far
   cudaEvent_t begin, end;
 };
 
@@ -131,11 +132,11 @@ static void stage_free(Device *dev, Stage *s) {
   CUDA_CHECK(cudaEventDestroy(s->end));
 }
 
-static float time_once(Device *dev, const Stage *s, const CudnnPlan *plan, ConvOp op) {
+static float time_once(Device *dev, Stage *s, const CudnnPlan *plan, ConvOp op) {
   Dest out = s->out;
   out.addend = s->addend.data ? &s->addend : NULL;
   out.mask = s->mask.data ? &s->mask : NULL;
-  sweep_l2(stream_of(dev), s->sweep);
+  sweep_l2(stream_of(dev), s->sweep, s->sweeps++);
   CUDA_CHECK(cudaEventRecord(s->begin, stream_of(dev)));
   if (!run(dev, plan, op, s->data, &out, s->workspace)) return INFINITY;
   CUDA_CHECK(cudaEventRecord(s->end, stream_of(dev)));
@@ -146,7 +147,7 @@ static float time_once(Device *dev, const Stage *s, const CudnnPlan *plan, ConvO
 }
 
 // The best of a few runs after one that may load and compile. INFINITY when it does not work.
-static float time_plan(Device *dev, const Stage *s, const CudnnPlan *plan, ConvOp op, float best_so_far) {
+static float time_plan(Device *dev, Stage *s, const CudnnPlan *plan, ConvOp op, float best_so_far) {
   float best = time_once(dev, s, plan, op);
   if (best > hopeless * best_so_far + loading_us) return INFINITY;
   for (int i = 0; i < TIMED_RUNS && best < INFINITY; i++) {

@@ -40,7 +40,7 @@ __device__ __forceinline__ uint32_t kept_address(const void *p) {
 __device__ __forceinline__ void barrier_init(uint32_t barrier, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
 }
-// After the inits, before the block's barrier: TMA sees them.
+// After the inits, before anyone else is told of them: TMA sees them.
 __device__ __forceinline__ void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }

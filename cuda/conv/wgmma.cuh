@@ -18,10 +18,10 @@ static inline int multiprocessors(const Device *dev) {
   return count;
 }
 
-// How a thread that fetches tells those who multiply that the ring is there: when it has asked for the first stage, or has found
-// that there is none. What they read of the arguments meanwhile would come before what it reads.
+// How a thread that fetches lets the others go on: when it has asked for its first stage, or has found that there is none.
+// Arguments come from memory line by line, and what the others need would delay what it needs.
 struct RingReady {
-  int barrier, threads; // that meet there, the 32 of its warp among them; the others of these have ended
+  int barrier, threads; // that meet there
   bool told = false;
   __device__ __forceinline__ void tell() {
     if (!told) named_arrive_for_warp(barrier, threads);
@@ -74,8 +74,8 @@ __device__ __forceinline__ void prefetch_row(const DestArgs &d, const RowPlace &
   }
 }
 
-// The bias of a tile's columns, zeros where there is none, by a warpgroup. No thread goes a way of its own, if some do what others
-// have done: behind such a branch ptxas would keep in registers of each lane what is uniform.
+// The bias of a tile's columns, zeros where there is none, by a warpgroup. All threads store, some what others do: behind a branch
+// that only some take, ptxas would keep in registers of each lane what is uniform.
 template <int COLUMNS> __device__ __forceinline__ void load_bias(const DestArgs &d, int column0, float *bias) {
 #pragma unroll
   for (int first = 0; first < COLUMNS; first += WARPGROUP) {

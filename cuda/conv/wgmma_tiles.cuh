@@ -8,10 +8,10 @@ enum {
   BOXES_FREE = BOXES_FULL + CONSUMERS, // or may be written again
   BOXES_THREADS = WARPGROUP + 32,      // that meet at them: who multiplies, and the warp that sends
   RING_THERE = BOXES_FREE + CONSUMERS, // two more: for the warps that fetch,
-  RING_READY,                          // and for all, when the first stage has been asked for
+  RING_READY,                          // and for all with work, when each of these has asked for its first stage
   FETCH_THREADS = 2 * 32,
-  BAND = 8,                            // tiles across that are neighbours in the order of tiles, at most
-  TURN_ROUNDS = 8,                     // of tiles for each block, from which parts with different sums may take turns
+  BAND = 8,        // tiles across that are neighbours in the order of tiles, at most
+  TURN_ROUNDS = 8, // of tiles for each block, from which parts with different sums may take turns
 };
 
 // One of the products that a launch computes, and the maps of the pixels that it reads and writes.
