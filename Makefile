@@ -98,7 +98,7 @@ test-long: all $B/test_all
 test-gpu: all $B/test_all
 	@$B/test_all --tier 1 cuda
 sanitize = compute-sanitizer --error-exitcode 1 --tool $1 $B/test_all --tier $2
-rung_05 = cuda_conv_by_wgmma cuda_conv_wgrad_is cuda_conv_phases cuda_conv_ends
+rung_05 = cuda_conv_by_wgmma cuda_conv_wgrad_is cuda_conv_phases cuda_conv_ends cuda_conv_of_images
 test-sanitizer: all $B/test_all
 	$(call sanitize,memcheck,0 cuda)
 	$(call sanitize,memcheck,1 $(rung_05))
