@@ -163,8 +163,8 @@ __device__ __forceinline__ void cluster_sync() {
 }
 // What is equal in all lanes of a warp, so that the compiler knows.
 __device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
-// A kernel that was launched to follow this one may start now; what it needs from this one, or what is to count on both having
-// ended, comes after its wait (griddepcontrol).
+// A kernel that was launched to follow this one may start now; what it needs from this one, or what is to count on both
+// having ended, comes after its wait (griddepcontrol).
 __device__ __forceinline__ void follower_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 __device__ __forceinline__ void follower_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 // Such a launch's, on the host.
@@ -182,8 +182,8 @@ __device__ __forceinline__ void named_sync(int barrier, int threads) {
 __device__ __forceinline__ void named_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
-// By one thread, for the 32 of its warp, the others of which have ended: they are counted together (barrier.cta.arrive, without
-// .aligned).
+// By one thread, for the 32 of its warp, the others of which have ended: they are counted together (barrier.cta.arrive,
+// without .aligned).
 __device__ __forceinline__ void named_arrive_for_warp(int barrier, int threads) {
   asm volatile("barrier.cta.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }

@@ -74,8 +74,8 @@ __device__ __forceinline__ void prefetch_row(const DestArgs &d, const RowPlace &
   }
 }
 
-// The bias of a tile's columns, zeros where there is none, by a warpgroup. All threads store, some what others do: behind a branch
-// that only some take, ptxas would keep in registers of each lane what is uniform.
+// The bias of a tile's columns, zeros where there is none, by a warpgroup. All threads store, some what others do: behind a
+// branch that only some take, ptxas would keep in registers of each lane what is uniform.
 template <int COLUMNS> __device__ __forceinline__ void load_bias(const DestArgs &d, int column0, float *bias) {
 #pragma unroll
   for (int first = 0; first < COLUMNS; first += WARPGROUP) {
