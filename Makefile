@@ -30,13 +30,13 @@ else
 built := for the CPU ($(if $(NVCC),CUDA=0,no CUDA toolkit found))
 endif
 
-# Files of nn/ that are written against `real` compile twice: as float and, with -DREAL64, as double.
-real := $(basename $(shell grep -lw OP nn/*.c))
-objects := $(patsubst %.c,$B/%.o,$(wildcard nn/*.c data/*.c models/*.c engine/*.c)) $(real:%=$B/%.f64.o)
+# Files of cpu/ that are written against `real` compile twice: as float and, with -DREAL64, as double.
+real := $(basename $(shell grep -lw OP cpu/*.c cpu/*/*.c))
+objects := $(patsubst %.c,$B/%.o,$(wildcard base/*.c nn/*.c cpu/*.c cpu/*/*.c weights/*.c data/*/*.c models/*.c engine/*.c)) $(real:%=$B/%.f64.o)
 tools := $(patsubst tools/%.c,$B/%,$(wildcard tools/*.c))
-tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz_%,$(wildcard test/*.c))) \
-  $(patsubst test/fuzz_%.c,$B/test/corpus_%.o,$(wildcard test/fuzz_*.c))
-fuzzers := $(patsubst test/%.c,$B/%,$(wildcard test/fuzz_*.c))
+tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_%,$(wildcard test/*/*.c test/*/*/*.c))) \
+  $(patsubst test/fuzz/fuzz_%.c,$B/test/fuzz/corpus_%.o,$(wildcard test/fuzz/fuzz_*.c))
+fuzzers := $(patsubst test/fuzz/%.c,$B/%,$(wildcard test/fuzz/fuzz_*.c))
 
 all: train infer $(tools) $(cuda_tools)
 	@echo "built $(built): ./train ./infer $(tools) $(cuda_tools)"
@@ -53,7 +53,7 @@ $B/commit.c: force | setup
 $B/commit.o: $B/commit.c
 	@$(CC) $(flags) -c $< -o $@
 $B/libmaskrcnn.a: $(objects) $(cuda) $B/commit.o
-	@rm -f $@ && ar rcs $@ $^
+	@rm -f $@ && ar qcs $@ $^ # q: names may repeat in other folders
 link = @echo "link $@" && $(CC) $(flags) $^ -o $@ $(libs)
 $B/train $B/infer: $B/%: $B/%.o $B/libmaskrcnn.a
 	$(link)
@@ -64,14 +64,14 @@ $(cuda_tools): $B/%: $B/tools/%.cu.o $B/libmaskrcnn.a
 $B/test_all: $(tests) $B/libmaskrcnn.a
 	$(link)
 
-$B/nn/gemm.o $B/nn/gemm.f64.o: flags += -ffp-contract=fast
+$B/cpu/conv/gemm.o $B/cpu/conv/gemm.f64.o: flags += -ffp-contract=fast
 # stb_image 2.27 shifts a zero by 32 bits where a scan of a JPEG ends early: undefined by the letter, of no effect.
-$B/data/image.o: flags += -fno-sanitize=shift
+$B/data/images/image.o: flags += -fno-sanitize=shift
 $B/%.o: %.c | setup
 	@mkdir -p $(@D)
 	@echo "cc $<" && $(CC) $(flags) -c $< -o $@
-# What a fuzzer calls, for test/test_corpus.c.
-$B/test/corpus_%.o: test/fuzz_%.c | setup
+# What a fuzzer calls, for test/fuzz/test_corpus.c.
+$B/test/fuzz/corpus_%.o: test/fuzz/fuzz_%.c | setup
 	@mkdir -p $(@D)
 	@echo "cc $<" && $(CC) $(flags) -DLLVMFuzzerTestOneInput=corpus_$* -c $< -o $@
 $B/%.f64.o: %.c | setup
@@ -108,7 +108,7 @@ test-sanitizer: all $B/test_all
 test-asan:
 	@$(MAKE) B=$B/asan CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation" $B/asan/test_all $B/asan/bench_index $B/asan/ladder_report
 	@B=$B/asan $B/asan/test_all --tier 0
-# Every test/fuzz_X.c for a while, from the seeds in test/corpus/X; needs clang. What crashes one is left in build/fuzz/.
+# Every test/fuzz/fuzz_X.c for a while, from the seeds in test/corpus/X; needs clang. What crashes one is left in build/fuzz/.
 FUZZ_SECONDS ?= 30
 fuzz:
 	@$(MAKE) B=$B/fuzz CC=clang CUDA=0 CFLAGS="-O2 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined" \
@@ -117,7 +117,7 @@ run-fuzzers: $(fuzzers)
 	@for f in $^; do x=$${f#$B/fuzz_} && mkdir -p $B/found/$$x && echo "fuzz $$x" && \
 	  if $$f -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=10 -print_final_stats=1 -artifact_prefix=$B/ \
 	  $B/found/$$x test/corpus/$$x >$$f.log 2>&1; then grep number_of_executed $$f.log; else tail -40 $$f.log; exit 1; fi; done
-$(fuzzers): $B/fuzz_%: $B/test/fuzz_%.o $B/libmaskrcnn.a
+$(fuzzers): $B/fuzz_%: $B/test/fuzz/fuzz_%.o $B/libmaskrcnn.a
 	@echo "link $@" && $(CC) $(flags) -fsanitize=fuzzer $^ -o $@ $(libs)
 
 bench: all

@@ -4,16 +4,16 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "data/draw.h"
-#include "data/image.h"
-#include "data/png.h"
+#include "base/cli.h"
+#include "base/latency.h"
+#include "base/threads.h"
+#include "data/images/image.h"
+#include "data/images/png.h"
+#include "data/reports/draw.h"
 #include "engine/benchmark.h"
 #include "engine/engine.h"
 #include "engine/evaluate.h"
 #include "engine/state.h"
-#include "nn/cli.h"
-#include "nn/latency.h"
-#include "nn/threads.h"
 
 typedef struct Options {
   const char *weights, *data, *split, *out, *json, *device;

@@ -4,7 +4,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include "data/sampler.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/threads.h"
+#include "data/batches/sampler.h"
 #include "engine/benchmark.h"
 #include "engine/curves.h"
 #include "engine/engine.h"
@@ -13,10 +16,7 @@
 #include "engine/state.h"
 #include "engine/train_options.h"
 #include "engine/train_setup.h"
-#include "nn/lock.h"
-#include "nn/log.h"
 #include "nn/optim.h"
-#include "nn/threads.h"
 
 // ---- set-up -----------------------------------------------------------------------------------------------------
 

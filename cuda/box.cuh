@@ -1,7 +1,7 @@
 // Boxes in device memory: one 16-byte access each, and the box that a network's four outputs make.
 #pragma once
 #include "cuda/common.cuh"
-#include "nn/geometry.h"
+#include "exact/geometry.h"
 
 __device__ __forceinline__ Box load_box(const Tensor &t, size_t row) {
   float4 v = ((const float4 *)t.data)[row];

@@ -6,8 +6,8 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 extern "C" {
+#include "base/util.h"
 #include "nn/ops.h"
-#include "nn/util.h"
 }
 
 // ---- checked calls ----------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 // Instance masks: from ground-truth bitmaps to training targets, and from predictions back into images. What is sampled
-// where comes from nn/mask_bins.h, compiled without contraction: a target or pasted bit equals the CPU's.
+// where comes from exact/mask_bins.h, compiled without contraction: a target or pasted bit equals the CPU's.
 #include "cuda/common.cuh"
 extern "C" {
-#include "nn/mask_bins.h"
+#include "exact/mask_bins.h"
 }
 
 enum {

@@ -3,7 +3,7 @@
 // Compiled without contraction, so that the pixels are the CPU's.
 #include "cuda/common.cuh"
 extern "C" {
-#include "nn/resample.h"
+#include "exact/resample.h"
 }
 
 enum { THREADS = 128 };

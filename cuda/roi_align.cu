@@ -1,9 +1,9 @@
 // RoIAlign over a feature pyramid. He et al., "Mask R-CNN", 2017, section 3.
-// Positions and weights come from nn/roi_bins.h, compiled without contraction, so that every RoI reads the level and the
+// Positions and weights come from exact/roi_bins.h, compiled without contraction, so that every RoI reads the level and the
 // pixels that the CPU reads. Only sums of features ask for fused multiply-add, by name.
 #include "cuda/common.cuh"
 extern "C" {
-#include "nn/roi_bins.h"
+#include "exact/roi_bins.h"
 }
 
 // ---- forward --------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 #pragma once
 #include "cuda/common.cuh"
 extern "C" {
-#include "nn/rng.h"
+#include "base/rng.h"
 }
 
 static const size_t sweep_bytes = (size_t)256 << 20; // several times any L2 cache

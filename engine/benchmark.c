@@ -1,8 +1,8 @@
 #include "engine/benchmark.h"
 #include <stdlib.h>
-#include "nn/latency.h"
+#include "base/latency.h"
+#include "base/record.h"
 #include "nn/profile.h"
-#include "nn/record.h"
 
 extern const char build_commit[]; // written by the Makefile
 

@@ -1,7 +1,7 @@
 // Benchmark: how fast steps are and where their time goes.
 #pragma once
+#include "base/trace.h"
 #include "engine/engine.h"
-#include "nn/trace.h"
 
 // What was measured, as every record of a benchmark names it.
 typedef struct BenchSetting {

@@ -1,8 +1,8 @@
 #include "engine/curves.h"
 #include <stdlib.h>
 #include <string.h>
-#include "data/json.h"
-#include "data/plot.h"
+#include "base/json.h"
+#include "data/reports/plot.h"
 
 static void curve_add(Curve *c, double x, double y) {
   array_reserve((void **)&c->x, &c->cap_x, (size_t)c->n + 1, sizeof *c->x);

@@ -1,7 +1,7 @@
 // The learning curves of a run: out of its log, and as a picture.
 #pragma once
 #include <stddef.h>
-#include "nn/util.h"
+#include "base/util.h"
 
 typedef struct Curve { // one member of the log's records over steps
   double *x, *y;

@@ -3,7 +3,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "data/loader.h"
+#include "data/batches/loader.h"
 #include "models/maskrcnn.h"
 #include "nn/device.h"
 #include "nn/params.h"

@@ -1,7 +1,7 @@
 // From a split of a data set to detections and scores.
 #pragma once
-#include "data/coco.h"
-#include "data/cocoeval.h"
+#include "data/formats/coco.h"
+#include "data/formats/cocoeval.h"
 #include "engine/engine.h"
 
 // Called after each batch, for overlays, progress and timing; may be NULL.

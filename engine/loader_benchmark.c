@@ -1,6 +1,6 @@
 #include "engine/loader_benchmark.h"
 #include <unistd.h>
-#include "nn/record.h"
+#include "base/record.h"
 
 extern const char build_commit[]; // written by the Makefile
 

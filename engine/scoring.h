@@ -2,8 +2,8 @@
 #pragma once
 #include <pthread.h>
 #include <stdatomic.h>
+#include "base/log.h"
 #include "engine/evaluate.h"
-#include "nn/log.h"
 
 typedef struct Scoring { // zero-initialise; one at a time is under way
   bool under_way;

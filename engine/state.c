@@ -1,9 +1,9 @@
 #include "engine/state.h"
 #include <stdlib.h>
 #include <string.h>
-#include "data/json.h"
+#include "base/json.h"
+#include "base/record.h"
 #include "models/torchvision.h"
-#include "nn/record.h"
 
 static const char format[] = "maskrcnn.c 1";
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <stdint.h>
 #include "engine/engine.h"
-#include "nn/checkpoint.h"
+#include "weights/checkpoint.h"
 
 typedef struct RunState {
   int64_t step;    // steps done

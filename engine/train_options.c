@@ -1,9 +1,9 @@
 #include "engine/train_options.h"
 #include <math.h>
-#include "data/canvas.h"
+#include "base/cli.h"
+#include "data/batches/canvas.h"
 #include "engine/engine.h"
 #include "models/config.h"
-#include "nn/cli.h"
 
 const char *const schedule_names[] = {"step", "cosine", NULL};
 static const char *const recipes[] = {"auto", "torchvision", "detectron2", "mlperf",

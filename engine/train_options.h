@@ -2,7 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "data/canvas.h"
+#include "data/batches/canvas.h"
 
 typedef struct TrainOptions {
   const char *data, *train_split, *val_split, *model, *out, *weights, *device, *conv, *trace;

@@ -3,8 +3,8 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "base/util.h"
 #include "nn/ops.h"
-#include "nn/util.h"
 
 typedef enum NormKind { NORM_FROZEN_BN, NORM_BN, NORM_GN } NormKind;
 extern const char *const norm_names[]; // "frozen-bn", "bn", "gn", NULL
@@ -23,7 +23,7 @@ typedef struct ModelConfig {
   float pixel_unit;      // bytes are divided by this: 255, or 1
   bool bgr;              // the network's first channel is blue
   float mean[3], std[3]; // of its channels, in that unit
-  float box_extra;       // what a width has beyond x2 - x1, see nn/geometry.h: 0 or 1
+  float box_extra;       // what a width has beyond x2 - x1, see exact/geometry.h: 0 or 1
   // backbone
   int depth; // ResNet-10, 18, 34, 50, 101, 152 (10: one basic block a stage)
   int width; // channels of the first stage's 3×3 convolutions

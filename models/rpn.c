@@ -1,7 +1,7 @@
 // Region proposal network: Ren, He, Girshick, Sun, "Faster R-CNN", 2015.
 #include <math.h>
+#include "models/anchors.h"
 #include "models/maskrcnn.h"
-#include "nn/anchors.h"
 #include "nn/layers.h"
 
 static BoxCoder rpn_coder(const ModelConfig *c) {

@@ -1,7 +1,7 @@
 // Weights that torchvision made: its names, older and newer, and the configuration that their shapes tell.
 #pragma once
 #include "models/config.h"
-#include "nn/checkpoint.h"
+#include "weights/checkpoint.h"
 
 typedef enum WeightsKind {
   WEIGHTS_UNKNOWN,

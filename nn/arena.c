@@ -1,7 +1,7 @@
 #include "nn/arena.h"
 #include <limits.h>
 #include <stdlib.h>
-#include "nn/util.h"
+#include "base/util.h"
 
 enum { ALIGN = 256 };
 

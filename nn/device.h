@@ -3,8 +3,8 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include "base/util.h"
 #include "nn/tensor.h"
-#include "nn/util.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -12,7 +12,7 @@ extern "C" {
 
 typedef struct Ops Ops;
 typedef struct Rung Rung;     // one way to compute convolutions; cuda/conv/ladder.h
-typedef struct Memory Memory; // how a kind of device allocates and copies; nn/device.c
+typedef struct Memory Memory; // how a kind of device allocates and copies; cpu/device.c, cuda/device.cu
 typedef struct Timing Timing; // how it is measured; nn/timing.h
 
 typedef struct Device {
@@ -97,7 +97,7 @@ struct Memory {
   void (*forget)(Device *dev, void *program);
   const Timing *timing;
 };
-extern const Memory memory_cuda;
+extern const Memory memory_cpu, memory_cuda;
 
 #ifdef __cplusplus
 }

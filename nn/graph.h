@@ -3,12 +3,12 @@
 // ReLU mask, and where every tensor lives.
 #pragma once
 #include <stdbool.h>
+#include "base/trace.h"
 #include "nn/arena.h"
 #include "nn/device.h"
 #include "nn/ops.h"
 #include "nn/params.h"
 #include "nn/tensor.h"
-#include "nn/trace.h"
 
 typedef struct Graph Graph;
 typedef struct Node Node;

@@ -1,4 +1,5 @@
-// THE contract: every op, its shapes, layout, units, and what it writes. nn/X.c is the CPU reference, cuda/X.cu the kernel.
+// THE contract: every op, its shapes, layout, units, and what it writes. cpu/X.c is the CPU reference, cuda/X.cu the
+// kernel.
 //
 // Common to all: destination tensors and inputs do not overlap; inputs are not written; nothing is allocated; no host
 // synchronisation; no state between calls. `real` data is float (double on cpu64); activations may also be 16 bit.
@@ -62,7 +63,7 @@ typedef struct Preprocess {
   float unit;            // bytes are divided by this: 255, or 1
   float mean[3], std[3]; // of what is left, in the order of y's channels
   bool bgr;              // y's channels are blue, green, red
-  bool antialias;        // resized to bytes as Pillow does it, see nn/resample.h
+  bool antialias;        // resized to bytes as Pillow does it, see exact/resample.h
 } Preprocess;
 
 // ---- anchors, proposals ---------------------------------------------------------------------------------------------
@@ -96,7 +97,7 @@ typedef struct Boxes {
 typedef struct BoxCoder { // Girshick et al., "Rich feature hierarchies …", 2014, appendix C
   float weight[4];        // x y w h
   float clamp;            // upper limit of dw, dh: log(1000 / 16)
-  float extra;            // what a box's width and height have beyond x2 - x1: 0 or 1, see nn/geometry.h
+  float extra;            // what a box's width and height have beyond x2 - x1: 0 or 1, see exact/geometry.h
 } BoxCoder;
 
 typedef struct RpnSelect {

@@ -1,7 +1,7 @@
 // Learning-rate schedules.
 #include "nn/optim.h"
 #include <math.h>
-#include "nn/util.h"
+#include "base/util.h"
 
 static const double PI = 3.14159265358979323846;
 

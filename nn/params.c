@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/rng.h"
+#include "base/util.h"
 #include "nn/ops.h"
-#include "nn/rng.h"
-#include "nn/util.h"
 
 void params_init(Params *p, Device *dev, DType shadow_dtype) {
   *p = (Params){.dev = dev, .shadow_dtype = shadow_dtype};

@@ -13,9 +13,9 @@
 #include "tools/bench_engines.cuh"
 #include "tools/bench_floor.cuh"
 extern "C" {
-#include "nn/cli.h"
-#include "nn/latency.h"
-#include "nn/record.h"
+#include "base/cli.h"
+#include "base/latency.h"
+#include "base/record.h"
 extern const char build_commit[]; // written by the Makefile
 }
 

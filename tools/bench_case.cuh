@@ -5,7 +5,7 @@
 #include "cuda/conv/ladder.h"
 #include "tools/conv_layers.h"
 extern "C" {
-#include "nn/rng.h"
+#include "base/rng.h"
 }
 
 enum { FILL_THREADS = 256, MASKS_OF = 4 }; // sampled proposals for one that is an object

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <string.h>
 extern "C" {
-#include "data/json.h"
-#include "nn/util.h"
+#include "base/json.h"
+#include "base/util.h"
 }
 
 // The number is cuDNN's for the problem's graph, and another version's numbers may mean other engines.

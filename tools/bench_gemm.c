@@ -10,10 +10,10 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#include "nn/gemm.h"
-#include "nn/record.h"
-#include "nn/rng.h"
-#include "nn/threads.h"
+#include "base/record.h"
+#include "base/rng.h"
+#include "base/threads.h"
+#include "cpu/conv/gemm.h"
 
 typedef void Sgemm(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda,
                    const float *b, int ldb, float beta, float *c, int ldc);

@@ -6,10 +6,10 @@
 #include <inttypes.h>
 #include <math.h>
 #include <sys/resource.h>
-#include "data/coco_index.h"
-#include "nn/cli.h"
-#include "nn/record.h"
-#include "nn/rng.h"
+#include "base/cli.h"
+#include "base/record.h"
+#include "base/rng.h"
+#include "data/formats/coco_index.h"
 
 extern const char build_commit[]; // written by the Makefile
 

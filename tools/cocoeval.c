@@ -1,7 +1,7 @@
 // COCO's 12 figures from an annotation file and a result file, as pycocotools gives them.
-#include "data/cocoeval.h"
-#include "data/coco.h"
-#include "nn/cli.h"
+#include "data/formats/cocoeval.h"
+#include "base/cli.h"
+#include "data/formats/coco.h"
 
 // What people should know about their files before they compare the figures with others'.
 static void print_notes(const EvalSummary *s) {

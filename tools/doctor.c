@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "data/advice.h"
-#include "data/album.h"
+#include "base/cli.h"
+#include "data/reports/advice.h"
+#include "data/reports/album.h"
 #include "models/config.h"
-#include "nn/cli.h"
 #include "nn/optim.h"
 
 typedef struct DoctorOptions {

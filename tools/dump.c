@@ -1,14 +1,14 @@
 // What a model computes for one batch, tensor by tensor, as a safetensors file to be held against another
-// implementation (test/compare_torchvision.py, test/compare_torchvision_gpu.py). Activations are NHWC without padding
+// implementation (test/peers/compare_torchvision.py, test/peers/compare_torchvision_gpu.py). Activations are NHWC without padding
 // lanes, rows past a count left out, in the type in which they are stored.
 //
 // With --feed every tensor that is also in FILE is replaced by FILE's as soon as it has been taken, so that whatever
 // reads it goes on from there; "grad.V" replaces the gradient of value V before the node that made V runs backward.
 #include <stdlib.h>
 #include <string.h>
+#include "base/cli.h"
 #include "engine/engine.h"
 #include "engine/state.h"
-#include "nn/cli.h"
 
 typedef struct Options {
   const char *weights, *data, *split, *out, *device, *feed;

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "nn/checkpoint.h"
-#include "nn/cli.h"
+#include "base/cli.h"
+#include "weights/checkpoint.h"
 
 // ---- a tensor's values ----------------------------------------------------------------------------------------------
 

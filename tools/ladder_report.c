@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "data/json.h"
-#include "data/plot.h"
-#include "nn/cli.h"
+#include "base/cli.h"
+#include "base/json.h"
+#include "data/reports/plot.h"
 
 enum { MAX_RUNGS = 12, MAX_LAYERS = 128, MAX_TABLES = 32, OPS = 3, NAME = 64, MAX_COMMITS = 32 };
 

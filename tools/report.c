@@ -1,9 +1,9 @@
 // report: one picture of several runs, curve over curve.
 #include <stdlib.h>
 #include <string.h>
-#include "data/plot.h"
+#include "base/cli.h"
+#include "data/reports/plot.h"
 #include "engine/curves.h"
-#include "nn/cli.h"
 
 enum { MAX_RUNS = 8 };
 

@@ -1,8 +1,8 @@
 // Writes a data set of textured shapes in COCO's layout, on which a small network learns in minutes.
-#include "data/shapes.h"
+#include "data/formats/shapes.h"
 #include <math.h>
 #include <unistd.h>
-#include "nn/cli.h"
+#include "base/cli.h"
 
 static void show_progress(int done, int total) {
   if (isatty(STDERR_FILENO)) fprintf(stderr, "\rshapes: %d of %d images%s", done, total, done == total ? "\n" : "");

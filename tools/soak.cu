@@ -9,8 +9,8 @@
 #include "cuda/conv/ladder.h"
 #include "tools/bench_case.cuh"
 extern "C" {
-#include "nn/cli.h"
-#include "nn/record.h"
+#include "base/cli.h"
+#include "base/record.h"
 extern const char build_commit[]; // written by the Makefile
 }
 

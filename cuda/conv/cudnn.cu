@@ -8,7 +8,7 @@
 #include "cuda/conv/walk.cuh"
 #include "cuda/sweep.cuh"
 extern "C" {
-#include "nn/rng.h"
+#include "base/rng.h"
 }
 
 enum { THREADS = 256, MAX_ENGINES = 128, ALIGN = 256, TIMED_RUNS = 3 };

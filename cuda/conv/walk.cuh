@@ -1,11 +1,11 @@
-// A convolution as matrix products, for the kernels: the walk of nn/im2col.h, whose rows are pixels of the result and
+// A convolution as matrix products, for the kernels: the walk of exact/im2col.h, whose rows are pixels of the result and
 // whose columns are (tap, channel) of what is read, together with the tensors that it joins. Unlike on the CPU, padding
 // lanes are columns too: they are zero on one side at least, and vectors of eight then never straddle a tap.
 #pragma once
 #include <limits.h>
 #include "cuda/common.cuh"
 extern "C" {
-#include "nn/im2col.h"
+#include "exact/im2col.h"
 }
 
 enum { CONV_MAX_PAIRS = 8 };

@@ -1,0 +1,288 @@
+// Command lines from one table.
+#include "base/cli.h"
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VALUE_TEXT = 64, MAX_NAME = 64 };
+
+// ---- values ---------------------------------------------------------------------------------------------------------
+
+static bool is_integer(OptKind kind) { return kind == OPT_INT || kind == OPT_INT64; }
+static bool is_number(OptKind kind) { return is_integer(kind) || kind == OPT_FLOAT || kind == OPT_DOUBLE; }
+
+// A float as the double with its shortest decimal form: 0.05f is meant, shown and recorded as 0.05.
+static double float_value(float v) {
+  char text[NUMBER_TEXT];
+  for (int digits = 6; digits <= 9; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, (double)v);
+    if (strtof(text, NULL) == v) break;
+  }
+  return strtod(text, NULL);
+}
+
+// The present value as it would be typed; NULL for a string that was not given.
+static const char *value_text(const Option *o, char text[VALUE_TEXT]) {
+  switch (o->kind) {
+  case OPT_HEADING: return NULL;
+  case OPT_FLAG: return *(bool *)o->target ? "true" : "false";
+  case OPT_INT: snprintf(text, VALUE_TEXT, "%d", *(int *)o->target); return text;
+  case OPT_INT64: snprintf(text, VALUE_TEXT, "%lld", (long long)*(int64_t *)o->target); return text;
+  case OPT_FLOAT: return number_text(float_value(*(float *)o->target), text);
+  case OPT_DOUBLE: return number_text(*(double *)o->target, text);
+  case OPT_STRING: return *(const char **)o->target;
+  case OPT_CHOICE: return o->choices[*(int *)o->target];
+  }
+  return NULL;
+}
+
+// "an integer from 1 to 64": what the option takes, for messages.
+static void describe(const Option *o, char *out, size_t size) {
+  size_t n = 0;
+  if (o->kind == OPT_CHOICE) {
+    for (int i = 0; o->choices[i] && n < size; i++) {
+      const char *before = i == 0 ? "" : o->choices[i + 1] ? ", " : " or ";
+      n += (size_t)snprintf(out + n, size - n, "%s%s", before, o->choices[i]);
+    }
+    return;
+  }
+  const char *what = is_integer(o->kind) ? "an integer" : is_number(o->kind) ? "a number" : "text";
+  if (o->kind == OPT_FLAG) what = "true or false";
+  n = (size_t)snprintf(out, size, "%s", what);
+  if (!is_number(o->kind) || (o->min == 0 && o->max == 0)) return;
+  if (isinf(o->max))
+    snprintf(out + n, size - n, " of at least %.15g", o->min);
+  else if (isinf(o->min))
+    snprintf(out + n, size - n, " of at most %.15g", o->max);
+  else
+    snprintf(out + n, size - n, " from %.15g to %.15g", o->min, o->max);
+}
+
+static bool in_range(const Option *o, double v) {
+  return (o->min == 0 && o->max == 0) || (v >= o->min && v <= o->max); // false for NaN
+}
+
+static bool parse_integer(const Option *o, const char *text) {
+  char *end;
+  errno = 0;
+  long long v = strtoll(text, &end, 10);
+  if (errno || end == text || *end || !in_range(o, (double)v)) return false;
+  if (o->kind == OPT_INT64) {
+    *(int64_t *)o->target = v;
+    return true;
+  }
+  if (v < INT_MIN || v > INT_MAX) return false;
+  *(int *)o->target = (int)v;
+  return true;
+}
+
+static bool parse_real(const Option *o, const char *text) {
+  char *end;
+  double v = strtod(text, &end);
+  if (end == text || *end || !isfinite(v) || !in_range(o, v)) return false;
+  if (o->kind == OPT_FLOAT)
+    *(float *)o->target = (float)v;
+  else
+    *(double *)o->target = v;
+  return true;
+}
+
+static bool parse_choice(const char *const *choices, const char *text, int *index) {
+  for (int i = 0; choices[i]; i++) {
+    if (strcmp(choices[i], text)) continue;
+    *index = i;
+    return true;
+  }
+  return false;
+}
+
+static bool parse_value(const Option *o, const char *text) {
+  static const char *const flags[] = {"false", "true", NULL};
+  if (is_number(o->kind) && isspace((unsigned char)text[0])) return false; // strtod would skip it
+  if (is_integer(o->kind)) return parse_integer(o, text);
+  if (is_number(o->kind)) return parse_real(o, text);
+  if (o->kind == OPT_CHOICE) return parse_choice(o->choices, text, o->target);
+  if (o->kind == OPT_STRING) {
+    *(const char **)o->target = text;
+    return true;
+  }
+  int index;
+  if (!parse_choice(flags, text, &index)) return false;
+  *(bool *)o->target = index;
+  return true;
+}
+
+// ---- names ----------------------------------------------------------------------------------------------------------
+
+static Option *find(const Cli *cli, const char *name, size_t length) {
+  for (int i = 0; i < cli->num_options; i++) {
+    Option *o = &cli->options[i];
+    if (o->kind != OPT_HEADING && strlen(o->name) == length && !memcmp(o->name, name, length)) return o;
+  }
+  return NULL;
+}
+
+// Edits (insert, delete, replace) that turn a into b: Wagner, Fischer, "The string-to-string correction problem", 1974.
+static int edit_distance(const char *a, int na, const char *b, int nb) {
+  int row[MAX_NAME + 1];
+  for (int j = 0; j <= nb; j++) row[j] = j;
+  for (int i = 1; i <= na; i++) {
+    int diagonal = row[0];
+    row[0] = i;
+    for (int j = 1; j <= nb; j++) {
+      int replaced = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = MIN(replaced, MIN(row[j], row[j - 1]) + 1);
+    }
+  }
+  return row[nb];
+}
+
+static bool unknown(const Cli *cli, const char *name, size_t length, Err *err) {
+  const Option *nearest = NULL;
+  int best = (int)MIN(length, MAX_NAME); // as many edits as letters: nothing in common, nothing to suggest
+  for (int i = 0; i < cli->num_options; i++) {
+    const Option *o = &cli->options[i];
+    if (o->kind == OPT_HEADING || length > MAX_NAME) continue;
+    bool prefix = strlen(o->name) > length && !memcmp(o->name, name, length);
+    int d = prefix ? 1 : edit_distance(name, (int)length, o->name, (int)strlen(o->name));
+    if (d < best) {
+      best = d;
+      nearest = o;
+    }
+  }
+  if (!nearest) return err_set(err, "unknown option --%.*s; --help lists them all", (int)MIN(length, 200), name);
+  return err_set(err, "unknown option --%.*s; did you mean --%s? --help lists them all", (int)length, name,
+                 nearest->name);
+}
+
+bool cli_given(const Cli *cli, const char *name) {
+  const Option *o = find(cli, name, strlen(name));
+  CHECK(o);
+  return o->given;
+}
+
+// ---- parsing --------------------------------------------------------------------------------------------------------
+
+// argv[*i] is an option; *i moves on to its value where that is an argument of its own.
+static bool parse_option(Cli *cli, int argc, char **argv, int *i, Err *err) {
+  const char *name = argv[*i] + 2;
+  const char *equals = strchr(name, '=');
+  size_t length = equals ? (size_t)(equals - name) : strlen(name);
+  Option *o = find(cli, name, length);
+  if (!o) return unknown(cli, name, length, err);
+
+  char accepted[256];
+  describe(o, accepted, sizeof accepted);
+  bool number_follows = o->implied && is_number(o->kind) && *i + 1 < argc && isdigit((unsigned char)argv[*i + 1][0]);
+  const char *value = equals ? equals + 1 : o->kind == OPT_FLAG ? "true" : number_follows ? NULL : o->implied;
+  if (!value) {
+    bool follows = *i + 1 < argc && strncmp(argv[*i + 1], "--", 2);
+    if (!follows) return err_set(err, "--%s needs a value: %s", o->name, accepted);
+    value = argv[++*i];
+  }
+  if (!parse_value(o, value)) return err_set(err, "--%s takes %s, not \"%.200s\"", o->name, accepted, value);
+  o->given = true;
+  return true;
+}
+
+bool cli_parse(Cli *cli, int argc, char **argv, Err *err) {
+  cli->args = argv + 1;
+  cli->num_args = 0;
+  for (int i = 0; i < cli->num_options; i++)
+    CHECK(cli->options[i].kind == OPT_HEADING || strlen(cli->options[i].name) <= MAX_NAME);
+  // First, so that --help shows the defaults whatever stands before it.
+  cli->help = false;
+  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) cli->help = true;
+  if (cli->help) return true;
+
+  bool options = true;
+  for (int i = 1; i < argc; i++) {
+    if (options && !strcmp(argv[i], "--")) {
+      options = false;
+    } else if (options && !strncmp(argv[i], "--", 2)) {
+      if (!parse_option(cli, argc, argv, &i, err)) return false;
+    } else if (options && argv[i][0] == '-' && argv[i][1]) {
+      return err_set(err, "unknown option %.200s; options begin with two dashes, --help lists them all", argv[i]);
+    } else if (!cli->positional) {
+      return err_set(err, "unexpected argument \"%.200s\"; --help shows the usage", argv[i]);
+    } else {
+      cli->args[cli->num_args++] = argv[i];
+    }
+  }
+  return true;
+}
+
+void cli_parse_or_exit(Cli *cli, int argc, char **argv) {
+  Err err;
+  if (!cli_parse(cli, argc, argv, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!cli->help) return;
+  cli_print_help(cli, argv[0], stdout);
+  exit(0);
+}
+
+// ---- showing --------------------------------------------------------------------------------------------------------
+
+// "--amp[=off|bf16|fp16]"
+static void signature(const Option *o, char *out, size_t size) {
+  int n = snprintf(out, size, "--%s", o->name);
+  if (o->kind == OPT_FLAG) return;
+  n += snprintf(out + n, size - (size_t)n, o->implied ? "[=" : " ");
+  if (o->arg || o->kind != OPT_CHOICE) n += snprintf(out + n, size - (size_t)n, "%s", o->arg ? o->arg : "VALUE");
+  for (int i = 0; !o->arg && o->kind == OPT_CHOICE && o->choices[i] && n < (int)size; i++)
+    n += snprintf(out + n, size - (size_t)n, "%s%s", i ? "|" : "", o->choices[i]);
+  if (o->implied && n < (int)size) snprintf(out + n, size - (size_t)n, "]");
+}
+
+void cli_print_help(const Cli *cli, const char *program, FILE *out) {
+  char left[256], text[VALUE_TEXT];
+  int width = 0;
+  for (int i = 0; i < cli->num_options; i++) {
+    if (cli->options[i].kind == OPT_HEADING) continue;
+    signature(&cli->options[i], left, sizeof left);
+    width = MAX(width, (int)strlen(left));
+  }
+  fprintf(out, "usage: %s %s\n%s\n\n", program, cli->usage, cli->about);
+  for (int i = 0; i < cli->num_options; i++) {
+    const Option *o = &cli->options[i];
+    if (o->kind == OPT_HEADING) {
+      fprintf(out, "%s%s\n", i ? "\n" : "", o->help);
+      continue;
+    }
+    signature(o, left, sizeof left);
+    fprintf(out, "  %-*s  %s", width, left, o->help);
+    const char *value = value_text(o, text);
+    bool unset = !value || (o->kind == OPT_FLAG && !*(bool *)o->target);
+    if (!unset) fprintf(out, " (default %s)", value);
+    fputc('\n', out);
+  }
+}
+
+void cli_print_config(const Cli *cli, FILE *out) {
+  char text[VALUE_TEXT];
+  for (int i = 0; i < cli->num_options; i++) {
+    const char *value = value_text(&cli->options[i], text);
+    if (value) fprintf(out, "  --%s=%s\n", cli->options[i].name, value);
+  }
+}
+
+void cli_record_config(const Cli *cli, Record *r) {
+  char text[VALUE_TEXT];
+  for (int i = 0; i < cli->num_options; i++) {
+    const Option *o = &cli->options[i];
+    switch (o->kind) {
+    case OPT_HEADING: break;
+    case OPT_FLAG: record_bool(r, o->name, *(bool *)o->target); break;
+    case OPT_INT: record_int(r, o->name, *(int *)o->target); break;
+    case OPT_INT64: record_int(r, o->name, *(int64_t *)o->target); break;
+    case OPT_FLOAT: record_num(r, o->name, float_value(*(float *)o->target)); break;
+    case OPT_DOUBLE: record_num(r, o->name, *(double *)o->target); break;
+    case OPT_STRING:
+    case OPT_CHOICE: record_str(r, o->name, value_text(o, text)); break;
+    }
+  }
+}

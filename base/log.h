@@ -1,0 +1,56 @@
+// The log of a run: progress for people on stderr, records for machines in DIR/log.jsonl, one JSON object a line.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "base/record.h"
+#include "base/util.h"
+
+typedef struct Progress {
+  int64_t step, steps; // steps done, and to be done in all
+  int64_t images;      // seen since this process started
+  double loss;         // total of the step last read back
+  double learning_rate;
+} Progress;
+
+typedef struct Log {
+  double images_per_second, steps_per_second; // running means over about ten seconds; 0 until two reports came
+  FILE *people;                               // stderr
+  bool terminal;                              // it is one: a single line is kept up to date
+  FILE *records;                              // NULL: none are kept
+  Record record;
+  bool line_open;       // the terminal shows a progress line that has no newline yet
+  double opened;        // now_seconds() at log_open
+  double last_seen;     // when the last report came, and
+  double last_shown;    // when one was last printed: now_seconds(), 0 = never
+  int64_t images, step; // of the last report
+  int64_t evaluated;    // step of the last "eval" record that log_open kept, or -1
+  bool holding;
+  char *held; // lines that wait behind the next one
+  size_t held_bytes, held_cap;
+} Log;
+
+// Opens DIR/log.jsonl, which must not be open elsewhere, and keeps those of its records that belong to steps ≤ resume;
+// a last line that a crash cut short goes too. A fresh run passes resume = -1: nothing is kept. dir NULL: no records
+// (ranks other than the first). Write what belongs to a step before the checkpoint of that step, and it is kept.
+bool log_open(Log *log, const char *dir, int64_t resume, Err *err);
+// Puts the records on disk, to be called before a checkpoint that follows from them. False when one could not be written.
+bool log_sync(Log *log, Err *err);
+// Ends the progress line. False when a record could not be written (the disk is full).
+bool log_close(Log *log, Err *err);
+
+// To be called every step: keeps the speeds, and shows a line often enough for people: ten times a second on a
+// terminal, every ten seconds elsewhere, and the first and the last step in any case.
+void log_progress(Log *log, const Progress *p);
+// A line for people that stays, such as an evaluation's result.
+void log_note(Log *log, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+// Starts a record, which begins {"step":STEP,"kind":KIND; add members with record_*, then log_commit. Steps must not
+// decrease from one record to the next.
+Record *log_begin(Log *log, int64_t step, const char *kind);
+void log_commit(Log *log);
+
+// For a record that takes time to compute while later steps go on: from log_hold to log_release records wait in memory,
+// and what waited is written behind the first record that is committed after that.
+void log_hold(Log *log);
+void log_release(Log *log);

@@ -1,0 +1,116 @@
+// Writing JSON objects (RFC 8259), one line each.
+#include "base/record.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/util.h"
+
+static void append(Record *r, const char *bytes, size_t n) {
+  array_reserve((void **)&r->text, &r->cap, r->len + n + 1, 1);
+  memcpy(r->text + r->len, bytes, n);
+  r->len += n;
+  r->text[r->len] = 0;
+}
+
+static void append_text(Record *r, const char *s) { append(r, s, strlen(s)); }
+
+// Length of the well-formed UTF-8 sequence at s (Unicode, table 3-7), 0 if there is none. s is NUL-terminated, and no
+// continuation byte is NUL, so reading stops in time.
+static int utf8_length(const unsigned char *s) {
+  if (s[0] < 0x80) return 1;
+  int n = s[0] >= 0xc2 && s[0] <= 0xdf ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4 : 0;
+  for (int i = 1; i < n; i++)
+    if ((s[i] & 0xc0) != 0x80) return 0;
+  bool overlong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
+  bool surrogate = s[0] == 0xed && s[1] > 0x9f;
+  bool too_large = s[0] == 0xf4 && s[1] > 0x8f;
+  return overlong || surrogate || too_large ? 0 : n;
+}
+
+static void append_string(Record *r, const char *s) {
+  append(r, "\"", 1);
+  while (*s) {
+    unsigned char c = (unsigned char)*s;
+    int n = utf8_length((const unsigned char *)s);
+    if (n == 0) {
+      append_text(r, "\\ufffd");
+    } else if (c == '"' || c == '\\') {
+      append(r, (char[]){'\\', *s}, 2);
+    } else if (c < 0x20) {
+      char escape[8];
+      snprintf(escape, sizeof escape, "\\u%04x", c);
+      append_text(r, escape);
+    } else {
+      append(r, s, (size_t)n);
+    }
+    s += MAX(n, 1);
+  }
+  append(r, "\"", 1);
+}
+
+static void append_key(Record *r, const char *key) {
+  if (r->len > 1) append(r, ",", 1);
+  append_string(r, key);
+  append(r, ":", 1);
+}
+
+void record_begin(Record *r) {
+  r->len = 0;
+  append(r, "{", 1);
+}
+
+void record_raw(Record *r, const char *key, const char *json) {
+  append_key(r, key);
+  append_text(r, json);
+}
+
+void record_int(Record *r, const char *key, int64_t value) {
+  char text[NUMBER_TEXT];
+  snprintf(text, sizeof text, "%" PRId64, value);
+  record_raw(r, key, text);
+}
+
+void record_num(Record *r, const char *key, double value) {
+  char text[NUMBER_TEXT];
+  record_raw(r, key, isfinite(value) ? number_text(value, text) : "null");
+}
+
+void record_bool(Record *r, const char *key, bool value) { record_raw(r, key, value ? "true" : "false"); }
+
+void record_str(Record *r, const char *key, const char *value) {
+  append_key(r, key);
+  if (value)
+    append_string(r, value);
+  else
+    append_text(r, "null");
+}
+
+void record_strings(Record *r, const char *key, const char *const *values, int n) {
+  append_key(r, key);
+  append(r, "[", 1);
+  for (int i = 0; i < n; i++) {
+    if (i) append(r, ",", 1);
+    append_string(r, values[i]);
+  }
+  append(r, "]", 1);
+}
+
+const char *record_end(Record *r) {
+  append(r, "}", 1);
+  return r->text;
+}
+
+void record_free(Record *r) {
+  free(r->text);
+  *r = (Record){0};
+}
+
+const char *number_text(double value, char text[NUMBER_TEXT]) {
+  for (int digits = 6; digits <= 17; digits++) {
+    snprintf(text, NUMBER_TEXT, "%.*g", digits, value);
+    if (strtod(text, NULL) == value) break;
+  }
+  return text;
+}

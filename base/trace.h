@@ -1,0 +1,13 @@
+// A trace of what ran when, in Chrome's Trace Event Format (a JSON array): chrome://tracing and ui.perfetto.dev show it.
+#pragma once
+#include <stdbool.h>
+#include "base/util.h"
+
+typedef enum TraceLane { TRACE_FORWARD, TRACE_BACKWARD, TRACE_LANES } TraceLane; // one row of the picture each
+
+typedef struct Trace Trace;
+
+Trace *trace_open(const char *path, Err *err); // NULL with a message when it cannot be written
+// Something of `kind` that ran for `seconds` from `start` (now_seconds's clock) on.
+void trace_event(Trace *t, TraceLane lane, const char *name, const char *kind, double start, double seconds);
+bool trace_close(Trace *t, Err *err); // t may be NULL; false when not all of it could be written

@@ -1,0 +1,233 @@
+// Small things everyone needs: errors as one line, memory that cannot fail, time, paths.
+#include "base/util.h"
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char *__progname; // the C library's record of argv[0]; glibc, musl, the BSDs and macOS all have it
+
+bool err_set(Err *err, const char *fmt, ...) {
+  if (!err) return false;
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(err->msg, sizeof err->msg, fmt, args);
+  va_end(args);
+  for (char *p = err->msg; *p; p++)
+    if (iscntrl((unsigned char)*p) && *p != '\t') *p = '?';
+  return false;
+}
+
+static char context[512];
+
+void die_context(const char *fmt, ...) {
+  context[0] = '\0';
+  if (!fmt) return;
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(context, sizeof context, fmt, args);
+  va_end(args);
+}
+
+void die(int code, const char *fmt, ...) {
+  fflush(stdout); // so that what was reported before stands before the reason for stopping
+  fprintf(stderr, "%s: ", __progname);
+  va_list args;
+  va_start(args, fmt);
+  vfprintf(stderr, fmt, args);
+  va_end(args);
+  if (code == EXIT_RUN && *context) fprintf(stderr, " (%s)", context);
+  fputc('\n', stderr);
+  exit(code);
+}
+
+void check_failed(const char *expr, const char *file, int line) {
+  fflush(stdout);
+  fprintf(stderr, "%s: %s:%d: check failed: %s (a bug in this program, please report it)\n", __progname, file, line,
+          expr);
+  abort();
+}
+
+// malloc(0) may return NULL, which would read as a failure; one byte never does.
+void *xmalloc(size_t bytes) { return xrealloc(NULL, bytes); }
+
+void *xcalloc(size_t count, size_t size) {
+  void *p = calloc(MAX(count, 1), MAX(size, 1));
+  if (!p) die(EXIT_RUN, "out of memory allocating %zu times %zu bytes", count, size);
+  return p;
+}
+
+void *xrealloc(void *p, size_t bytes) {
+  p = realloc(p, MAX(bytes, 1));
+  if (!p) die(EXIT_RUN, "out of memory allocating %zu bytes", bytes);
+  return p;
+}
+
+char *xstrdup(const char *s) {
+  size_t bytes = strlen(s) + 1;
+  return memcpy(xmalloc(bytes), s, bytes);
+}
+
+char *xasprintf(const char *fmt, ...) {
+  va_list args, again;
+  va_start(args, fmt);
+  va_copy(again, args);
+  int length = vsnprintf(NULL, 0, fmt, args);
+  va_end(args);
+  CHECK(length >= 0);
+  char *s = xmalloc((size_t)length + 1);
+  vsnprintf(s, (size_t)length + 1, fmt, again);
+  va_end(again);
+  return s;
+}
+
+void array_reserve(void **items, size_t *cap, size_t need, size_t size) {
+  if (need <= *cap) return;
+  size_t grown = MAX(need, MAX(2 * *cap, 16));
+  if (grown > SIZE_MAX / size) die(EXIT_RUN, "out of memory allocating %zu times %zu bytes", grown, size);
+  *items = xrealloc(*items, grown * size);
+  *cap = grown;
+}
+
+double now_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+char *file_read(const char *path, size_t *size, Err *err) {
+  FILE *f = fopen(path, "rb");
+  if (!f) {
+    err_set(err, "cannot open %s: %s", path, strerror(errno));
+    return NULL;
+  }
+  // The size is a hint only: a pipe says 0. Two bytes more let one read find both the end and room for the NUL.
+  struct stat st;
+  size_t hint = fstat(fileno(f), &st) == 0 && st.st_size > 0 ? (size_t)st.st_size : 0;
+  char *text = NULL;
+  size_t cap = 0, used = 0, got;
+  array_reserve((void **)&text, &cap, hint + 2, 1);
+  while ((got = fread(text + used, 1, cap - used - 1, f)) > 0) {
+    used += got;
+    array_reserve((void **)&text, &cap, used + 2, 1);
+  }
+  if (ferror(f)) {
+    err_set(err, "cannot read %s: %s", path, strerror(errno));
+    free(text);
+    text = NULL;
+  } else {
+    text[used] = '\0';
+    *size = used;
+  }
+  fclose(f);
+  return text;
+}
+
+bool path_is_dir(const char *path) {
+  struct stat st;
+  return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool path_is_file(const char *path) {
+  struct stat st;
+  return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+// A name is durable only once the folder that holds it is on disk.
+static bool sync_folder_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  char *folder = slash ? xasprintf("%.*s", (int)MAX(slash - path, 1), path) : xstrdup(".");
+  int fd = open(folder, O_RDONLY);
+  free(folder);
+  if (fd < 0) return false;
+  // EINVAL: a file system that cannot sync folders, where nothing better can be had.
+  bool ok = fsync(fd) == 0 || errno == EINVAL;
+  int reason = errno;
+  close(fd);
+  errno = reason;
+  return ok;
+}
+
+bool make_dirs(const char *path, Err *err) {
+  char *partial = xstrdup(path);
+  bool ok = true;
+  for (char *end = partial; ok && *end;) {
+    end += strspn(end, "/");
+    end += strcspn(end, "/");
+    char separator = *end;
+    *end = '\0';
+    if (mkdir(partial, 0777) == 0) {
+      sync_folder_of(partial); // where that is not possible, the folder is there all the same
+    } else {
+      int reason = errno; // EEXIST is fine for a folder, so is EROFS or EACCES on one that stands already
+      if (!path_is_dir(partial)) ok = err_set(err, "cannot create folder %s: %s", partial, strerror(reason));
+    }
+    *end = separator;
+  }
+  free(partial);
+  return ok;
+}
+
+// What an AtomicFile at `path` replaces: a link stays one, its target is replaced. malloc'ed.
+static char *target_of(const char *path) {
+  char *real = realpath(path, NULL);
+  return real ? real : xstrdup(path);
+}
+
+// Beside its target: rename is atomic within a file system.
+static char *temporary_of(const char *target) { return xasprintf("%s.tmp", target); }
+
+bool file_begin(AtomicFile *a, const char *path, Err *err) {
+  struct stat st;
+  bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode); // a pipe or /dev/stdout: renaming would replace it
+  *a = (AtomicFile){.path = special ? xstrdup(path) : target_of(path)};
+  if (!special) a->tmp = temporary_of(a->path);
+  a->f = fopen(special ? a->path : a->tmp, "wb");
+  if (a->f) return true;
+  err_set(err, "cannot write %s: %s", path, strerror(errno));
+  free(a->tmp);
+  free(a->path);
+  *a = (AtomicFile){0};
+  return false;
+}
+
+bool file_commit(AtomicFile *a, Err *err) {
+  bool ok = !ferror(a->f) && fflush(a->f) == 0 && (!a->tmp || fsync(fileno(a->f)) == 0);
+  int reason = errno;
+  if (fclose(a->f) != 0 && ok) {
+    ok = false;
+    reason = errno;
+  }
+  a->f = NULL;
+  if (ok && a->tmp) {
+    ok = rename(a->tmp, a->path) == 0 && sync_folder_of(a->path);
+    reason = errno;
+  }
+  if (!ok) err_set(err, "cannot write %s: %s", a->path, strerror(reason));
+  file_abort(a); // after a rename there is no temporary file left to remove
+  return ok;
+}
+
+void file_abort(AtomicFile *a) {
+  if (a->f) fclose(a->f);
+  if (a->tmp) unlink(a->tmp);
+  free(a->tmp);
+  free(a->path);
+  *a = (AtomicFile){0};
+}
+
+void file_clean(const char *path) {
+  char *target = target_of(path), *tmp = temporary_of(target);
+  unlink(tmp);
+  free(tmp);
+  free(target);
+}
+
+int compare_int(const void *a, const void *b) {
+  int x = *(const int *)a, y = *(const int *)b;
+  return (x > y) - (x < y);
+}

@@ -1,0 +1,213 @@
+// Matching with ground truth by IoU, and sampling what to learn from. Ren et al., "Faster R-CNN", 2015, section 3.1.2.
+#include "cpu/reference.h"
+#include "cpu/topk.h"
+#include "exact/geometry.h"
+
+// ---- ground truth of one image --------------------------------------------------------------------------------------
+
+typedef struct Objects {
+  const Box *box; // [n]
+  int n;
+  real extra; // as BoxCoder's
+} Objects;
+
+static Objects image_objects(const Truth *truth, int image, const BoxCoder *coder) {
+  return (Objects){
+      .box = box_rows(&truth->box) + (size_t)image * truth->capacity, .n = truth->count[image], .extra = coder->extra};
+}
+
+static Box object_span(const Objects *objects, int g) { return box_span(objects->box[g], objects->extra); }
+
+typedef struct Match {
+  real iou;  // -1: there is no ground truth
+  int truth; // the first of those with the highest IoU
+} Match;
+
+// Also raises reached[g], the best IoU that anything so far has with object g, where reached is given.
+static Match best_match(const Objects *objects, Box box, real *reached) {
+  Match best = {.iou = -1};
+  Box span = box_span(box, objects->extra);
+  for (int g = 0; g < objects->n; g++) {
+    real iou = box_iou(span, object_span(objects, g));
+    if (iou > best.iou) best = (Match){.iou = iou, .truth = g};
+    if (reached && iou > reached[g]) reached[g] = iou;
+  }
+  return best;
+}
+
+// ---- sampling -------------------------------------------------------------------------------------------------------
+
+// Keeps those candidates of an image that have the smallest random numbers: at most objects.k objects; background for
+// the rest of the batch.
+typedef struct Sampler {
+  uint64_t key;
+  int batch;
+  TopK objects, background; // row: the ground truth of an object
+} Sampler;
+
+static int max_objects(int batch, float positive) { return (int)((float)batch * positive); }
+
+// Places for one image's sampler.
+static size_t sampler_places(int batch, float positive) { return (size_t)batch + max_objects(batch, positive); }
+
+static Sampler sampler_begin(Ranked *places, uint64_t key, int batch, float positive) {
+  return (Sampler){.key = key,
+                   .batch = batch,
+                   .objects = {.items = places + batch, .k = max_objects(batch, positive)},
+                   .background = {.items = places, .k = batch}};
+}
+
+static void sampler_offer(Sampler *s, bool object, int candidate, int truth) {
+  Ranked r = {.score = -(double)rng_u32(s->key, (uint64_t)candidate), .index = candidate, .row = truth};
+  topk_offer(object ? &s->objects : &s->background, r);
+}
+
+// Only now is it known how many places the objects leave. Both lists end in ascending order of candidates.
+static void sampler_finish(Sampler *s) {
+  topk_sort(&s->background);
+  s->background.n = MIN(s->background.n, s->batch - s->objects.n);
+  topk_sort_by_index(&s->background);
+  topk_sort_by_index(&s->objects);
+}
+
+// ---- anchors --------------------------------------------------------------------------------------------------------
+
+// Whether the anchor reaches the best IoU that any anchor has with some object. An object that no anchor overlaps is
+// reached by none.
+static bool reaches_best(const Objects *objects, Box anchor, const real *reached) {
+  Box span = box_span(anchor, objects->extra);
+  for (int g = 0; g < objects->n; g++) {
+    real iou = box_iou(span, object_span(objects, g));
+    if (iou > 0 && iou == reached[g]) return true;
+  }
+  return false;
+}
+
+// No matrix of anchors × objects: the first pass leaves the best match of each anchor and each object; the second looks
+// again at the few anchors whose best IoU is high enough to be some object's best.
+static void match_anchors(const RpnMatch *p, const Anchors *anchors, const ImageInfo *info, const Objects *objects,
+                          Match *match, real *reached, Sampler *sampler) {
+  for (int g = 0; g < objects->n; g++) reached[g] = 0;
+  for (int i = 0; i < anchors->total; i++) match[i] = best_match(objects, anchor_box(anchors, i), reached);
+  real least = INFINITY;
+  for (int g = 0; g < objects->n; g++) least = reached[g] < least ? reached[g] : least;
+  for (int i = 0; i < anchors->total; i++) {
+    Match m = match[i];
+    if (p->inside && !box_inside(anchor_box(anchors, i), info->rh, info->rw)) continue;
+    bool object = m.iou >= p->high;
+    if (!object && p->low_quality && m.iou >= least) object = reaches_best(objects, anchor_box(anchors, i), reached);
+    if (object || m.iou < p->low) sampler_offer(sampler, object, i, m.truth);
+  }
+  sampler_finish(sampler);
+}
+
+static void write_rpn_targets(const RpnMatch *p, const Anchors *anchors, const Objects *objects, const Sampler *s,
+                              const RpnTargets *out, int image) {
+  size_t first = (size_t)image * out->batch;
+  int *index = out->index + first;
+  real *delta = (real *)out->delta.data + 4 * first;
+  for (int i = 0; i < s->objects.n; i++) {
+    Ranked r = s->objects.items[i];
+    *index++ = r.index;
+    box_encode(&p->coder, anchor_box(anchors, r.index), objects->box[r.row], delta + 4 * i);
+  }
+  for (int i = 0; i < s->background.n; i++) *index++ = s->background.items[i].index;
+  out->positives[image] = s->objects.n;
+  out->count[image] = s->objects.n + s->background.n;
+}
+
+void OP(rpn_match)(Device *dev, const RpnMatch *p, const Anchors *anchors, const ImageInfo *images, const Truth *truth,
+                   const RpnTargets *out) {
+  size_t images_n = (size_t)out->images, places = sampler_places(p->batch, p->positive);
+  size_t ranked_bytes = images_n * places * sizeof(Ranked), match_bytes = images_n * anchors->total * sizeof(Match);
+  char *scratch = device_scratch(dev, ranked_bytes + match_bytes + images_n * truth->capacity * sizeof(real));
+  if (!scratch) return;
+  CHECK(p->batch == out->batch);
+  Match *match = (Match *)(scratch + ranked_bytes);
+  real *reached = (real *)(scratch + ranked_bytes + match_bytes);
+#pragma omp parallel for schedule(dynamic)
+  for (int n = 0; n < out->images; n++) {
+    out->positives[n] = out->count[n] = 0;
+    if (images[n].h == 0) continue;
+    Objects objects = image_objects(truth, n, &p->coder);
+    Sampler sampler =
+        sampler_begin((Ranked *)scratch + (size_t)n * places, rng_key(images[n].key, RNG_RPN), p->batch, p->positive);
+    match_anchors(p, anchors, &images[n], &objects, match + (size_t)n * anchors->total,
+                  reached + (size_t)n * truth->capacity, &sampler);
+    write_rpn_targets(p, anchors, &objects, &sampler, out, n);
+  }
+}
+
+// ---- RoIs -----------------------------------------------------------------------------------------------------------
+
+typedef struct Candidates { // of one image: its proposals, then its ground truth
+  const Box *proposal;
+  int proposals;
+  Objects objects;
+} Candidates;
+
+static Candidates image_candidates(const Boxes *proposals, const Truth *truth, int image, const BoxCoder *coder) {
+  return (Candidates){.proposal = box_rows(&proposals->box) + (size_t)image * proposals->capacity,
+                      .proposals = proposals->count[image],
+                      .objects = image_objects(truth, image, coder)};
+}
+
+static Box candidate_box(const Candidates *c, int i) {
+  return i < c->proposals ? c->proposal[i] : c->objects.box[i - c->proposals];
+}
+
+static void match_rois(const RoiSample *p, const Candidates *c, Sampler *sampler) {
+  for (int i = 0; i < c->proposals + c->objects.n; i++) {
+    Match m = best_match(&c->objects, candidate_box(c, i), NULL);
+    bool object = m.iou >= p->high;
+    if (object || m.iou < p->low) sampler_offer(sampler, object, i, m.truth);
+  }
+  sampler_finish(sampler);
+}
+
+static void put_roi(const Rois *rois, Box box, int image) {
+  int row = (*rois->count)++;
+  CHECK(row < rois->capacity);
+  box_rows(&rois->box)[row] = box;
+  rois->image[row] = image;
+}
+
+// Appends one image's sample to the lists of the whole batch.
+static void append_rois(const RoiSample *p, const Candidates *c, const Sampler *s, const Truth *truth,
+                        const RoiTargets *out, int image) {
+  for (int i = 0; i < s->objects.n; i++) {
+    Ranked r = s->objects.items[i];
+    Box box = candidate_box(c, r.index);
+    int row = *out->rois.count, object = *out->objects.count, truth_row = image * truth->capacity + r.row;
+    put_roi(&out->rois, box, image);
+    put_roi(&out->objects, box, image);
+    box_encode(&p->coder, box, c->objects.box[r.row], (real *)out->delta.data + 4 * (size_t)row);
+    out->label[row] = out->object_label[object] = truth->label[truth_row];
+    out->object_truth[object] = truth_row;
+  }
+  for (int i = 0; i < s->background.n; i++) {
+    out->label[*out->rois.count] = 0;
+    put_roi(&out->rois, candidate_box(c, s->background.items[i].index), image);
+  }
+}
+
+void OP(roi_sample)(Device *dev, const RoiSample *p, const ImageInfo *images, const Boxes *proposals,
+                    const Truth *truth, const RoiTargets *out) {
+  size_t places = sampler_places(p->batch, p->positive), ranked_bytes = truth->images * places * sizeof(Ranked);
+  char *scratch = device_scratch(dev, ranked_bytes + truth->images * sizeof(Sampler));
+  if (!scratch) return;
+  CHECK(proposals->groups == truth->images && out->rois.capacity >= truth->images * p->batch);
+  CHECK(out->objects.capacity >= truth->images * max_objects(p->batch, p->positive));
+  Sampler *sampler = (Sampler *)(scratch + ranked_bytes);
+#pragma omp parallel for schedule(dynamic)
+  for (int n = 0; n < truth->images; n++) {
+    sampler[n] = sampler_begin((Ranked *)scratch + n * places, rng_key(images[n].key, RNG_ROI), p->batch, p->positive);
+    Candidates candidates = image_candidates(proposals, truth, n, &p->coder);
+    if (images[n].h > 0) match_rois(p, &candidates, &sampler[n]);
+  }
+  *out->rois.count = *out->objects.count = 0;
+  for (int n = 0; n < truth->images; n++) {
+    Candidates candidates = image_candidates(proposals, truth, n, &p->coder);
+    append_rois(p, &candidates, &sampler[n], truth, out, n);
+  }
+}

@@ -1,0 +1,119 @@
+// Max pooling, and the copy through a Dest. Both directions of the pool gather, so that every element is written once,
+// by whoever runs its row.
+#include <string.h>
+#include "cpu/dest.h"
+
+void OP(copy)(Device *dev, const Tensor *x, const Dest *y) {
+  if (dev->measuring) return;
+  dest_check(y);
+  const Tensor *t = &y->t;
+  CHECK(!x || (x->ldc == t->ldc && x->h == t->h && x->w == t->w));
+  int images = rows(t);
+#pragma omp parallel for collapse(2) schedule(static)
+  for (int n = 0; n < images; n++)
+    for (int row = 0; row < t->h; row++) {
+      real v[RUN_ELEMENTS];
+      for (Run r = run_first(t, n, row); r.pixels; r = run_next(t, r)) {
+        size_t bytes = (size_t)run_length(r) * sizeof *v;
+        if (x)
+          memcpy(v, run_at(x, r), bytes);
+        else
+          memset(v, 0, bytes);
+        dest_write(y, r, v);
+      }
+    }
+}
+
+// The taps of an output position that lie inside the image: input positions [first, last).
+static Span window(const Pool *p, int out, int size) {
+  int first = out * p->stride - p->pad;
+  return (Span){MAX(first, 0), MIN(first + p->size, size)};
+}
+// The output positions whose windows hold input position `in`: [first, last).
+static Span windows_of(const Pool *p, int in, int outputs) {
+  int behind = in + p->pad - p->size; // windows that start here or earlier end before `in`
+  int first = behind < 0 ? 0 : behind / p->stride + 1;
+  return (Span){first, MIN((in + p->pad) / p->stride + 1, outputs)};
+}
+
+static void check_shapes(const Pool *p, const Tensor *x, const Tensor *y) {
+  CHECK(p->size > 0 && p->stride > 0 && p->pad >= 0);
+  CHECK(x->ldc == y->ldc);
+  CHECK(y->h == (x->h + 2 * p->pad - p->size) / p->stride + 1);
+  CHECK(y->w == (x->w + 2 * p->pad - p->size) / p->stride + 1);
+}
+
+// Scanning a window in row-major order, `next` takes the place of the maximum so far: ties stay with the first; NaN
+// counts as the largest, the last of several wins, as in PyTorch.
+static inline bool replaces(real next, real max) { return (next > max) | (next != next); }
+
+void OP(max_pool_forward)(Device *dev, const Pool *p, const Tensor *x, const Dest *y) {
+  if (dev->measuring) return;
+  dest_check(y);
+  const Tensor *t = &y->t;
+  check_shapes(p, x, t);
+  int images = rows(x);
+#pragma omp parallel for collapse(2) schedule(static)
+  for (int n = 0; n < images; n++)
+    for (int row = 0; row < t->h; row++) {
+      real v[RUN_ELEMENTS];
+      Span ys = window(p, row, x->h);
+      for (Run r = run_first(t, n, row); r.pixels; r = run_next(t, r)) {
+        for (int i = 0; i < run_length(r); i++) v[i] = -(real)INFINITY;
+        for (int pixel = 0; pixel < r.pixels; pixel++) {
+          real *restrict max = v + pixel * r.lanes;
+          Span xs = window(p, r.x + pixel, x->w);
+          for (int yy = ys.first; yy < ys.last; yy++)
+            for (int xx = xs.first; xx < xs.last; xx++) {
+              const real *restrict next = at(x, n, yy, xx) + r.lane;
+              for (int i = 0; i < r.lanes; i++) max[i] = replaces(next[i], max[i]) ? next[i] : max[i];
+            }
+        }
+        dest_write(y, r, v);
+      }
+    }
+}
+
+// g = dy where pixel (n, y, x) of the image is the maximum of the window ys × xs, else 0; `lanes` channels from `lane`.
+static void window_grad(const Tensor *image, int n, int y, int x, Span ys, Span xs, int lane, int lanes,
+                        const real *restrict dy, real *restrict g) {
+  const real *restrict own = at(image, n, y, x) + lane;
+  memcpy(g, dy, (size_t)lanes * sizeof *g);
+  for (int yy = ys.first; yy < ys.last; yy++)
+    for (int xx = xs.first; xx < xs.last; xx++) {
+      const real *restrict other = at(image, n, yy, xx) + lane;
+      if (yy < y || (yy == y && xx < x))
+        for (int i = 0; i < lanes; i++) g[i] = replaces(own[i], other[i]) ? g[i] : 0;
+      else if (yy > y || xx > x)
+        for (int i = 0; i < lanes; i++) g[i] = replaces(other[i], own[i]) ? 0 : g[i];
+    }
+}
+
+void OP(max_pool_backward)(Device *dev, const Pool *p, const Tensor *x, const Tensor *dy, const Dest *dx) {
+  if (dev->measuring) return;
+  dest_check(dx);
+  const Tensor *t = &dx->t;
+  check_shapes(p, x, dy);
+  CHECK(t->ldc == x->ldc && t->h == x->h && t->w == x->w);
+  int images = rows(x);
+#pragma omp parallel for collapse(2) schedule(static)
+  for (int n = 0; n < images; n++)
+    for (int row = 0; row < t->h; row++) {
+      real v[RUN_ELEMENTS], g[RUN_ELEMENTS];
+      Span outs_y = windows_of(p, row, dy->h);
+      for (Run r = run_first(t, n, row); r.pixels; r = run_next(t, r)) {
+        memset(v, 0, (size_t)run_length(r) * sizeof *v);
+        for (int pixel = 0; pixel < r.pixels; pixel++) {
+          real *restrict sum = v + pixel * r.lanes;
+          Span outs_x = windows_of(p, r.x + pixel, dy->w);
+          for (int oy = outs_y.first; oy < outs_y.last; oy++)
+            for (int ox = outs_x.first; ox < outs_x.last; ox++) {
+              window_grad(x, n, row, r.x + pixel, window(p, oy, x->h), window(p, ox, x->w), r.lane, r.lanes,
+                          at(dy, n, oy, ox) + r.lane, g);
+              for (int i = 0; i < r.lanes; i++) sum[i] += g[i];
+            }
+        }
+        dest_write(dx, r, v);
+      }
+    }
+}

@@ -1,0 +1,22 @@
+// The CPU reference compiles twice: `real` is float (table ops_cpu) or double (-DREAL64, table ops_cpu64).
+// An op's file includes this and defines OP(conv_forward)(…).
+#pragma once
+#include "exact/real.h"
+#include "nn/ops.h"
+
+#ifdef REAL64
+#define OP(name) cpu64_##name
+#define REAL_DTYPE F64
+#define OPS ops_cpu64
+#else
+#define OP(name) cpu_##name
+#define REAL_DTYPE F32
+#define OPS ops_cpu
+#endif
+
+// Pixel (n, y, x) of a tensor: its ldc channels.
+static inline real *at(const Tensor *t, int n, int y, int x) {
+  return (real *)t->data + (((size_t)n * t->h + y) * t->w + x) * t->ldc;
+}
+// Rows that hold data.
+static inline int rows(const Tensor *t) { return t->count ? *t->count : t->n; }

@@ -1,0 +1,86 @@
+// The optimiser's step over flat buffers: gradient statistics, then SGD with momentum, weight decay and clipping by norm.
+#include "cpu/reference.h"
+
+enum {
+  BLOCK = 1 << 14, // elements summed by one thread; fixed, so that the order of sums does not depend on the threads
+  LANES = 16,      // independent sums within a block, so that they vectorise without reordering
+};
+
+enum { LEARNING_RATE, MOMENTUM, DECAY, LIMIT, INV_SCALE }; // hyper[]
+enum { NORM, FINITE };                                     // stats[]
+
+typedef struct BlockStats {
+  double squares; // Σ g²
+  bool finite;
+} BlockStats;
+
+static BlockStats block_stats(const real *restrict g, size_t n) {
+  double squares[LANES] = {0};
+  real zeros[LANES] = {0}; // g · 0 is NaN for NaN and infinity, and NaN stays
+  size_t whole = n / LANES * LANES;
+  for (size_t i = 0; i < whole; i += LANES)
+    for (int l = 0; l < LANES; l++) {
+      squares[l] += (double)g[i + l] * g[i + l];
+      zeros[l] += g[i + l] * 0;
+    }
+  for (size_t i = whole; i < n; i++) {
+    squares[i - whole] += (double)g[i] * g[i];
+    zeros[i - whole] += g[i] * 0;
+  }
+  BlockStats s = {.finite = true};
+  for (int l = 0; l < LANES; l++) {
+    s.squares += squares[l];
+    s.finite &= zeros[l] == 0;
+  }
+  return s;
+}
+
+void OP(grad_stats)(Device *dev, size_t n, const void *g, int losses, const void *loss, const void *hyper,
+                    void *stats) {
+  size_t blocks = (n + BLOCK - 1) / BLOCK;
+  BlockStats *parts = device_scratch(dev, (blocks + 1) * sizeof *parts);
+  if (!parts) return;
+#pragma omp parallel for schedule(static)
+  for (size_t b = 0; b < blocks; b++) parts[b] = block_stats((const real *)g + b * BLOCK, MIN(BLOCK, n - b * BLOCK));
+  BlockStats all = block_stats(loss, losses);
+  all.squares = 0;
+  for (size_t b = 0; b < blocks; b++) {
+    all.squares += parts[b].squares;
+    all.finite &= parts[b].finite;
+  }
+  ((real *)stats)[NORM] = (real)(sqrt(all.squares) * ((const real *)hyper)[INV_SCALE]);
+  ((real *)stats)[FINITE] = all.finite;
+}
+
+void OP(sgd)(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *v) {
+  if (dev->measuring) return;
+  const real *hyper = p->hyper, *stats = p->stats;
+  if (stats[FINITE] != 1) return;
+  real lr = hyper[LEARNING_RATE], momentum = hyper[MOMENTUM], decay = hyper[DECAY], clip = hyper[INV_SCALE];
+  if (hyper[LIMIT] > 0) {
+    real share = hyper[LIMIT] / (stats[NORM] + (real)1e-6);
+    clip *= MIN(share, 1);
+  }
+  real *restrict weight = w, *restrict velocity = v;
+  const real *restrict grad = g;
+#pragma omp parallel for schedule(static)
+  for (size_t block = 0; block < n; block += PARAM_ALIGN) { // of one parameter
+    int kind = p->kind ? p->kind[block / PARAM_ALIGN] : 0;
+    real rate = p->kind ? lr * p->factors.rate[kind] : lr, pull = p->kind ? decay * p->factors.decay[kind] : decay;
+    for (size_t i = block; i < MIN(block + PARAM_ALIGN, n); i++) {
+      velocity[i] = momentum * velocity[i] + (grad[i] * clip + pull * weight[i]);
+      weight[i] -= rate * velocity[i];
+    }
+  }
+}
+
+void OP(loss_scale_update)(Device *dev, int interval, const void *stats, void *state, void *hyper) {
+  if (dev->measuring) return;
+  real *s = state; // scale, clean steps, skipped steps
+  if (((const real *)stats)[FINITE] != 1) {
+    s[0] /= 2, s[1] = 0, s[2]++;
+  } else if (++s[1] >= interval) {
+    s[0] *= 2, s[1] = 0;
+  }
+  ((real *)hyper)[INV_SCALE] = 1 / s[0];
+}

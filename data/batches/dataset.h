@@ -1,0 +1,86 @@
+// One split of a COCO data set, ready to be sampled: its usable images, their objects, the canvases, and the room that
+// the largest batch needs.
+#pragma once
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/util.h"
+#include "data/batches/canvas.h"
+#include "data/formats/coco.h"
+#include "data/images/image.h"
+
+typedef struct Object { // an annotation that can be trained on
+  int ann;              // index into coco.anns
+  int label;            // category + 1
+  float box[4];         // x1 y1 x2 y2, pixels of the image, clipped to it
+} Object;
+
+typedef struct Dataset {
+  Coco coco;
+  char *folder;    // of the image files
+  int classes;     // categories + background
+  Resize resize;   // to the largest of `sizes`
+  Sizes sizes;     // that training draws from
+  float box_extra; // as in the options, and below
+  bool polygons;
+  bool upright; // pictures are turned as their EXIF orientation says
+  int num_canvases;
+  Canvas canvas[MAX_CANVASES];
+  int num_images;         // usable ones, ascending by id
+  int *image;             // [num_images] index into coco.images
+  uint8_t *image_canvas;  // [num_images] the smallest canvas that holds the resized image
+  Object *object;         // grouped by image, in file order
+  int *first_object;      // [num_images + 1] those of image i are object[first_object[i] … first_object[i + 1])
+  int max_objects;        // most of any image, but at least 1: the capacity for ground truth
+  int64_t max_bytes;      // of the largest decoded image
+  int64_t max_words;      // of the bitmaps and polygons of one image, at most
+  atomic_uchar *reported; // [num_images] whether an image was reported as bad, whichever loader met it
+  // For the report.
+  int bad_images;      // left out, because neither annotations nor file give a size that can be
+  int missing;         // files of usable images that are not there: the loader will meet them
+  int without_objects; // images with nothing to train on
+  int crowds;          // annotations left out because they mark a crowd
+  int dropped_boxes;   // … because their box has no area inside the image
+  int unlabelled;      // … because their category is not in the file
+  int box_masks;       // objects without a usable segmentation: the mask is the box
+} Dataset;
+
+typedef struct DatasetOptions {
+  Resize resize;
+  Sizes sizes;  // multi-scale: instead of resize.size. Canvases are for the largest, so that the batches of an epoch do
+                // not depend on what is drawn
+  bool upright; // annotations are of pictures turned as their EXIF orientation says; COCO's are of pixels as stored
+  float box_extra;   // x2 = x + width - box_extra: 1 where corners are pixels
+  bool polygons;     // masks are wanted as polygons, where they are given so
+  int max_canvases;  // 1 … MAX_CANVASES
+  bool strict;       // a file that is missing or of no known size is an error; otherwise only when most are missing
+  bool keep_empty;   // also images without a usable object (evaluation; presets that train on background)
+  int limit;         // only the first `limit` usable images by id; 0 = all
+  const char *index; // folder for the index of the annotations (data/formats/coco_index.h); NULL: none
+} DatasetOptions;
+
+// Reads the annotations of a split and decides what is usable, as torchvision's reference training does
+// (ConvertCocoPolysToMask): no crowds, boxes clipped to the image, none without area. A box that is absent is that of
+// the mask. Image files are looked for but not opened, unless an image's size is not in the annotations. False when
+// files are not there, are malformed, or hold no usable image.
+bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err);
+void dataset_close(Dataset *d);
+
+// The file of usable image i; caller frees.
+char *dataset_path(const Dataset *d, int i);
+// The same into path[dataset_path_size], which it returns.
+char *dataset_path_to(const Dataset *d, int i, char *path);
+size_t dataset_path_size(const Dataset *d, int i); // with the NUL
+// How many polygons an object's mask is; 0 where it is not given so or not wanted so.
+int dataset_polygons(const Dataset *d, const Object *o);
+// Reads it: false, saying why, when it cannot be decoded or has another size than the annotations say.
+bool dataset_image(const Dataset *d, int i, Image *im, Err *err);
+// The mask of an object of usable image i, at the image's size: its segmentation or, without a usable one, its box.
+// Caller frees.
+Rle dataset_mask(const Dataset *d, int i, const Object *o);
+// The same with memory of `scratch`, or the annotation's own runs: not to be freed.
+Rle dataset_mask_in(Scratch *scratch, const Dataset *d, int i, const Object *o);
+// Images that turned out bad so far, those left out from the start among them.
+int dataset_bad_images(const Dataset *d);
+// What there is to train on, what was left out, and the canvases: a few lines.
+void dataset_print(const Dataset *d, FILE *out);

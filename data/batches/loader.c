@@ -1,0 +1,446 @@
+#include "data/batches/loader.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/rng.h"
+#include "data/batches/bitmap.h"
+#include "data/batches/sampler.h"
+
+enum { MAX_REPLACEMENTS = 64 }; // draws for one bad image before its place stays empty
+
+// One batch of the ring. While it is filled, place i has its own room for bytes and words, so that places can be decoded
+// in any order; packing then closes the gaps.
+typedef struct Slot {
+  Batch batch;
+  char *block; // what the batch's arrays are parts of
+  int64_t epoch;
+  int64_t *words; // [images] of the bitmaps of each place
+  int pending;    // places that are not decoded yet
+  bool ready;
+  int bad_place; // the first whose image is bad, or -1
+  Err bad;       // what is wrong with it
+} Slot;
+
+struct Loader {
+  const Dataset *data;
+  LoaderOptions options;
+  Slot *slots; // step s lives in slots[s % num_slots]
+  int num_slots;
+  struct Worker *worker;
+  int num_workers;
+  atomic_uchar *bad; // [num_images] those met so far
+  atomic_int bad_images;
+
+  pthread_mutex_t lock;  // guards all below, and what slots say about their progress
+  pthread_cond_t room;   // a slot came free, or stop
+  pthread_cond_t filled; // a slot is ready
+  Sampler sampler;       // its groups never change and are read without the lock
+  bool stop;
+  int64_t oldest;    // the step whose slot the consumer may be looking at; all before are free
+  int64_t next;      // the step the consumer gets next
+  int64_t item_step; // the next place to decode
+  int item_place;
+  double seconds[LOADER_STAGES]; // of all workers
+};
+
+typedef struct Worker { // a decoder thread
+  Loader *loader;
+  pthread_t thread;
+  Scratch scratch;               // of the image under way
+  double seconds[LOADER_STAGES]; // not added to the loader's yet
+  double mark;                   // when the stage under way began
+} Worker;
+
+const char *const loader_stage_names[LOADER_STAGES] = {"read", "decode", "masks", "copy"};
+
+// Ends a stage, and begins the next.
+static void lap(Worker *w, LoaderStage stage) {
+  double now = now_seconds();
+  w->seconds[stage] += now - w->mark;
+  w->mark = now;
+}
+
+// One image
+
+static void box_to_canvas(const float box[4], const ImageInfo *info, float extra, float out[4]) {
+  // as torchvision's resize_boxes: float32 ratios of the integer sizes
+  float ratio_w = (float)info->rw / (float)info->w, ratio_h = (float)info->rh / (float)info->h;
+  float x1 = box[0] * ratio_w, x2 = box[2] * ratio_w;
+  out[0] = info->flip ? (float)info->rw - x2 - extra : x1;
+  out[1] = box[1] * ratio_h;
+  out[2] = info->flip ? (float)info->rw - x1 - extra : x2;
+  out[3] = box[3] * ratio_h;
+}
+
+// Polygons as Bitmap has them; returns their words.
+static int64_t write_polygons(const Dataset *d, const Object *o, const ImageInfo *info, uint32_t *words, int64_t room) {
+  const Coco *c = &d->coco;
+  const CocoAnn *a = &c->anns[o->ann];
+  double ratio_w = (double)info->rw / info->w, ratio_h = (double)info->rh / info->h;
+  int64_t n = 0;
+  for (int p = a->first_part; p < a->first_part + a->parts; p++) {
+    const double *xy = c->xy + c->part_first[p];
+    CHECK(n + 1 + 2 * (int64_t)c->part_points[p] <= room);
+    words[n++] = (uint32_t)c->part_points[p];
+    for (int k = 0; k < c->part_points[p]; k++, n += 2) {
+      double x = xy[2 * k] * ratio_w;
+      float at[2] = {(float)(info->flip ? info->rw - x - d->box_extra : x), (float)(xy[2 * k + 1] * ratio_h)};
+      memcpy(words + n, at, sizeof at);
+    }
+  }
+  return n;
+}
+
+static int64_t write_bitmap(Worker *w, int i, const Object *o, Bitmap *window, uint32_t *words, int64_t room) {
+  scratch_reset(&w->scratch);
+  Rle mask = dataset_mask_in(&w->scratch, w->loader->data, i, o);
+  *window = bitmap_window(&mask);
+  CHECK(bitmap_words(window->h, window->w) <= room);
+  bitmap_pack(&mask, window, words);
+  return bitmap_words(window->h, window->w);
+}
+
+// Boxes, labels and masks of image i into a place; returns the words of the masks.
+static int64_t write_objects(Worker *w, Batch *b, int place, int i) {
+  const Loader *l = w->loader;
+  const Dataset *d = l->data;
+  const Object *object = d->object + d->first_object[i];
+  const int64_t first = (int64_t)place * b->capacity;
+  int64_t words = 0;
+  b->count[place] = d->first_object[i + 1] - d->first_object[i];
+  for (int o = 0; o < b->count[place]; o++) {
+    box_to_canvas(object[o].box, &b->info[place], d->box_extra, b->box + 4 * (first + o));
+    b->label[first + o] = object[o].label;
+    if (!l->options.masks) continue;
+    Bitmap *mask = &b->bitmap[first + o];
+    uint32_t *to = b->bits + place * d->max_words + words;
+    int64_t room = d->max_words - words;
+    int parts = dataset_polygons(d, &object[o]);
+    int64_t used = parts ? write_polygons(d, &object[o], &b->info[place], to, room)
+                         : write_bitmap(w, i, &object[o], mask, to, room);
+    mask->offset = words, mask->parts = parts;
+    words += used;
+  }
+  return words;
+}
+
+// Reads the file of image i into rgb[h, w, 3], sizes as in the annotations.
+static bool read_image(Worker *worker, int i, uint8_t *rgb, Err *err) {
+  const Dataset *d = worker->loader->data;
+  const CocoImage *want = &d->coco.images[d->image[i]];
+  scratch_reset(&worker->scratch);
+  char *path = scratch_take(&worker->scratch, dataset_path_size(d, i));
+  if (!path) return err_set(err, "out of memory for the name of image %d", i);
+  dataset_path_to(d, i, path);
+  worker->mark = now_seconds();
+  size_t size;
+  const uint8_t *bytes = scratch_read_file(&worker->scratch, path, &size, err);
+  lap(worker, LOADER_READ);
+  int h, w;
+  if (!bytes || !image_measure(bytes, size, path, &h, &w, err)) return false;
+  const int tag = image_orientation(bytes, size), orientation = d->upright ? tag : 1;
+  const bool as_stored = h == want->h && w == want->w, as_turned = h == want->w && w == want->h;
+  if (orientation < IMAGE_TURNED ? !as_stored : !as_turned)
+    return err_set(err, "%s: %d x %d pixels, but %d x %d in %s%s", path, w, h, want->w, want->h, d->coco.path,
+                   tag < IMAGE_TURNED || !(as_stored || as_turned) ? ""
+                   : d->upright ? "; its EXIF orientation turned it: leave out --exif"
+                                : "; its EXIF orientation turns it: give --exif");
+  bool ok = image_decode_into(rgb, orientation, bytes, size, &worker->scratch, path, err);
+  lap(worker, LOADER_DECODE);
+  return ok;
+}
+
+// The data set's size or, where it has several, one that this image draws in this epoch.
+static Resize draw_resize(const Loader *l, uint64_t key) {
+  Resize r = l->data->resize;
+  const Sizes *s = &l->data->sizes;
+  if (l->options.train && s->n > 0) r.size = s->side[rng_u32(rng_key(key, RNG_SIZE), 0) % (uint32_t)s->n];
+  return r;
+}
+
+static bool write_image(Worker *w, Slot *slot, int place, int i, Err *err) {
+  const Loader *l = w->loader;
+  const Dataset *d = l->data;
+  const CocoImage *im = &d->coco.images[d->image[i]];
+  Batch *b = &slot->batch;
+  ImageInfo info = {.offset = place * d->max_bytes, .h = im->h, .w = im->w};
+  if (!read_image(w, i, b->bytes + info.offset, err)) return false;
+  info.key = rng_key(rng_key(l->options.seed, (uint64_t)slot->epoch), (uint64_t)im->id);
+  info.flip = l->options.train && rng_uniform(rng_key(info.key, RNG_FLIP), 0) < l->options.flip;
+  const Resize resize = draw_resize(l, info.key);
+  resize_shape(&resize, info.h, info.w, &info.rh, &info.rw);
+  CHECK(info.rh <= d->canvas[b->canvas].h && info.rw <= d->canvas[b->canvas].w);
+  b->index[place] = i;
+  b->info[place] = info;
+  slot->words[place] = write_objects(w, b, place, i);
+  lap(w, LOADER_MASKS);
+  return true;
+}
+
+// Bad images
+
+static void report_bad(Loader *l, Slot *slot, int place, int i, const Err *err) {
+  pthread_mutex_lock(&l->lock);
+  if (slot->bad_place < 0 || place < slot->bad_place) {
+    slot->bad_place = place;
+    slot->bad = *err;
+  }
+  pthread_mutex_unlock(&l->lock);
+  if (atomic_exchange(&l->bad[i], 1)) return;
+  atomic_fetch_add(&l->bad_images, 1);
+  if (!l->options.strict && !atomic_exchange(&l->data->reported[i], 1))
+    fprintf(stderr, "bad image %s: %s\n", l->options.train ? "replaced" : "left out", err->msg);
+}
+
+// The image to try after `attempt` failures in a place meant for image i: another one of the same canvas.
+static int replacement(const Loader *l, int canvas, int i, int attempt) {
+  const Dataset *d = l->data;
+  const int *member = l->sampler.member + l->sampler.first[canvas];
+  const int members = l->sampler.first[canvas + 1] - l->sampler.first[canvas];
+  uint64_t key = rng_key(rng_key(l->options.seed, RNG_REPLACE), (uint64_t)d->coco.images[d->image[i]].id);
+  return member[rng_key(key, (uint64_t)attempt) % (uint64_t)members];
+}
+
+static void clear_place(Slot *slot, int place) {
+  Batch *b = &slot->batch;
+  const size_t first = (size_t)place * b->capacity, rows = (size_t)b->capacity;
+  memset(b->box + 4 * first, 0, 4 * rows * sizeof *b->box);
+  memset(b->label + first, 0, rows * sizeof *b->label);
+  memset(b->bitmap + first, 0, rows * sizeof *b->bitmap);
+  b->info[place] = (ImageInfo){0};
+  b->index[place] = -1;
+  b->count[place] = 0;
+  slot->words[place] = 0;
+}
+
+static void fill_place(Worker *w, Slot *slot, int place) {
+  Loader *l = w->loader;
+  const int image = slot->batch.index[place];
+  clear_place(slot, place);
+  if (image < 0) return;
+  for (int i = image, attempt = 0; attempt <= MAX_REPLACEMENTS; attempt++) {
+    Err err;
+    if (write_image(w, slot, place, i, &err)) return;
+    report_bad(l, slot, place, i, &err);
+    if (l->options.strict || !l->options.train) return;
+    i = replacement(l, slot->batch.canvas, image, attempt);
+  }
+}
+
+// Moves bytes and words of all places together; offsets follow.
+static void pack(Slot *slot, int64_t max_bytes, int64_t max_words) {
+  Batch *b = &slot->batch;
+  b->used = 0;
+  b->num_bytes = b->num_words = 0;
+  for (int place = 0; place < b->images; place++) {
+    ImageInfo *info = &b->info[place];
+    int64_t size = (int64_t)info->h * info->w * 3;
+    memmove(b->bytes + b->num_bytes, b->bytes + place * max_bytes, (size_t)size);
+    info->offset = b->num_bytes;
+    b->num_bytes += size;
+    if (slot->words[place] > 0)
+      memmove(b->bits + b->num_words, b->bits + place * max_words, (size_t)slot->words[place] * sizeof *b->bits);
+    for (int o = 0; o < b->count[place]; o++) b->bitmap[(int64_t)place * b->capacity + o].offset += b->num_words;
+    b->num_words += slot->words[place];
+    b->used += b->index[place] >= 0;
+  }
+}
+
+// Threads
+
+// Waits for a place to decode, in step order. False: time to stop, or nothing is left.
+static bool take_place(Loader *l, Slot **slot, int *place) {
+  const int64_t end = l->options.train ? INT64_MAX : l->sampler.steps;
+  pthread_mutex_lock(&l->lock);
+  while (!l->stop && l->item_step < end && l->item_step >= l->oldest + l->num_slots)
+    pthread_cond_wait(&l->room, &l->lock);
+  bool more = !l->stop && l->item_step < end;
+  if (more) {
+    Slot *s = *slot = &l->slots[l->item_step % l->num_slots];
+    Batch *b = &s->batch;
+    if (l->item_place == 0) {
+      b->step = l->item_step;
+      b->canvas = sampler_batch(&l->sampler, b->step, b->index);
+      s->epoch = sampler_epoch(&l->sampler, b->step);
+      s->pending = b->images;
+      s->ready = false;
+      s->bad_place = -1;
+    }
+    *place = l->item_place++;
+    if (l->item_place == b->images) {
+      l->item_place = 0;
+      l->item_step++;
+    }
+  }
+  pthread_mutex_unlock(&l->lock);
+  return more;
+}
+
+// To the loader's, whose lock is held.
+static void add_seconds(Worker *w) {
+  for (int i = 0; i < LOADER_STAGES; i++) w->loader->seconds[i] += w->seconds[i], w->seconds[i] = 0;
+}
+
+static void *decode_places(void *worker) {
+  Worker *w = worker;
+  Loader *l = w->loader;
+  Slot *slot;
+  for (int place; take_place(l, &slot, &place);) {
+    fill_place(w, slot, place);
+    pthread_mutex_lock(&l->lock);
+    bool last = --slot->pending == 0;
+    add_seconds(w);
+    pthread_mutex_unlock(&l->lock);
+    if (!last) continue;
+    w->mark = now_seconds();
+    pack(slot, l->data->max_bytes, l->data->max_words);
+    lap(w, LOADER_COPY);
+    pthread_mutex_lock(&l->lock);
+    add_seconds(w);
+    slot->ready = true;
+    pthread_cond_signal(&l->filled);
+    pthread_mutex_unlock(&l->lock);
+  }
+  return NULL;
+}
+
+// Where batches live
+
+static void *malloc_for(void *context, size_t bytes) {
+  (void)context;
+  return malloc(MAX(bytes, 1));
+}
+static void free_for(void *context, void *p) {
+  (void)context;
+  free(p);
+}
+static const HostMemory c_library = {malloc_for, free_for, NULL};
+
+static void *take(char *block, size_t *offset, size_t bytes) {
+  void *p = block ? block + *offset : NULL;
+  *offset += (bytes + 63) / 64 * 64;
+  return p;
+}
+
+// The arrays of a batch that cross to the device share one block, so that there is one thing to lock; returns its size.
+static size_t lay_out(Batch *b, const Dataset *d, const LoaderOptions *o, char *block) {
+  const size_t images = (size_t)b->images, objects = images * (size_t)b->capacity;
+  size_t offset = 0;
+  b->info = take(block, &offset, images * sizeof *b->info);
+  b->count = take(block, &offset, images * sizeof *b->count);
+  b->box = take(block, &offset, objects * 4 * sizeof *b->box);
+  b->label = take(block, &offset, objects * sizeof *b->label);
+  b->bitmap = take(block, &offset, objects * sizeof *b->bitmap);
+  b->bytes = take(block, &offset, images * (size_t)d->max_bytes);
+  b->bits = take(block, &offset, o->masks ? images * (size_t)d->max_words * sizeof *b->bits : 0);
+  return offset;
+}
+
+static bool slot_open(Slot *slot, const Dataset *d, const LoaderOptions *o, Err *err) {
+  const size_t images = (size_t)o->batch;
+  Batch *b = &slot->batch;
+  b->images = o->batch;
+  b->capacity = MAX(d->max_objects, 1);
+  b->step = -1;
+  b->index = xmalloc(images * sizeof *b->index);
+  slot->words = xmalloc(images * sizeof *slot->words);
+  const size_t bytes = lay_out(b, d, o, NULL);
+  slot->block = o->memory.alloc(o->memory.context, bytes);
+  if (!slot->block) return err_set(err, "out of memory: %.1f MB for a batch of images", (double)bytes / 1e6);
+  lay_out(b, d, o, slot->block);
+  return true;
+}
+
+static void slot_close(Slot *slot, const HostMemory *memory) {
+  free(slot->batch.index);
+  free(slot->words);
+  if (slot->block) memory->free(memory->context, slot->block);
+}
+
+int loader_threads(const LoaderOptions *o) {
+  return o->threads > 0 ? o->threads : (int)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
+}
+
+Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
+  CHECK(options->prefetch >= 1 && options->first_step >= 0);
+  Loader *l = xcalloc(1, sizeof *l);
+  l->data = d;
+  l->options = *options;
+  if (!options->memory.alloc) l->options.memory = c_library;
+  l->oldest = l->next = l->item_step = options->first_step;
+  l->num_slots = options->prefetch + 1; // one is in the consumer's hands
+  l->slots = xcalloc((size_t)l->num_slots, sizeof *l->slots);
+  l->bad = xcalloc((size_t)d->num_images, sizeof *l->bad);
+  const SamplerOptions order = {options->batch, options->rank, options->world, options->seed, options->train};
+  sampler_open(&l->sampler, d->image_canvas, d->num_images, d->num_canvases, &order);
+  pthread_mutex_init(&l->lock, NULL);
+  pthread_cond_init(&l->room, NULL);
+  pthread_cond_init(&l->filled, NULL);
+  for (int i = 0; i < l->num_slots; i++)
+    if (!slot_open(&l->slots[i], d, &l->options, err)) return loader_close(l), NULL;
+  const int threads = loader_threads(options);
+  l->worker = xcalloc((size_t)threads, sizeof *l->worker);
+  for (; l->num_workers < threads; l->num_workers++) {
+    Worker *w = &l->worker[l->num_workers];
+    w->loader = l;
+    int failed = pthread_create(&w->thread, NULL, decode_places, w);
+    if (failed) {
+      err_set(err, "cannot start %d decoder threads: %s; ask for fewer", threads, strerror(failed));
+      return loader_close(l), NULL;
+    }
+  }
+  return l;
+}
+
+const Batch *loader_next(Loader *l, Err *err) {
+  if (err) err->msg[0] = 0;
+  if (!l->options.train && l->next >= l->sampler.steps) return NULL;
+  const double start = now_seconds();
+  Slot *slot = &l->slots[l->next % l->num_slots];
+  pthread_mutex_lock(&l->lock);
+  l->oldest = l->next;
+  pthread_cond_broadcast(&l->room);
+  while (!(slot->ready && slot->batch.step == l->next)) pthread_cond_wait(&l->filled, &l->lock);
+  pthread_mutex_unlock(&l->lock);
+  Batch *b = &slot->batch;
+  b->wait_seconds = now_seconds() - start;
+  if (slot->bad_place >= 0 && (l->options.strict || (l->options.train && b->used == 0))) {
+    err_set(err, "step %lld: %s", (long long)b->step, slot->bad.msg);
+    return NULL;
+  }
+  l->next++;
+  return b;
+}
+
+int64_t loader_steps_per_epoch(const Loader *l) { return l->sampler.steps; }
+
+int loader_bad_images(const Loader *l) { return atomic_load(&l->bad_images); }
+
+void loader_seconds(Loader *l, double seconds[LOADER_STAGES]) {
+  pthread_mutex_lock(&l->lock);
+  memcpy(seconds, l->seconds, sizeof l->seconds);
+  pthread_mutex_unlock(&l->lock);
+}
+
+void loader_close(Loader *l) {
+  if (!l) return;
+  pthread_mutex_lock(&l->lock);
+  l->stop = true;
+  pthread_cond_broadcast(&l->room);
+  pthread_mutex_unlock(&l->lock);
+  for (int i = 0; i < l->num_workers; i++) {
+    pthread_join(l->worker[i].thread, NULL);
+    scratch_free(&l->worker[i].scratch);
+  }
+  pthread_mutex_destroy(&l->lock);
+  pthread_cond_destroy(&l->room);
+  pthread_cond_destroy(&l->filled);
+  for (int i = 0; i < l->num_slots; i++) slot_close(&l->slots[i], &l->options.memory);
+  sampler_close(&l->sampler);
+  free(l->slots);
+  free(l->worker);
+  free(l->bad);
+  free(l);
+}

@@ -1,0 +1,332 @@
+// The index of an annotation file: header, then the arrays of struct Coco as they stand in memory, one after another.
+#include "data/formats/coco_index.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/rng.h"
+
+// ALIGNMENT: of an array in the file, a multiple of every machine's page size.
+enum { VERSION = 1, ALIGNMENT = 1 << 16, BLOCK = 1 << 20 };
+static const char magic[16] = "maskrcnn.c index";
+
+typedef enum ArrayId { IMAGES, CATEGORIES, ANNS, PART_POINTS, PART_FIRST, XY, RUNS, NAMES, ARRAYS } ArrayId;
+
+typedef struct Source {                        // which file was parsed
+  int64_t inode, size, written[2], changed[2]; // seconds, nanoseconds
+} Source;
+
+typedef struct Header {
+  char magic[sizeof magic];
+  uint32_t version, layout[3]; // sizes of structs, which change where a field is added
+  Source source;
+  Coco coco; // the numbers; pointers are NULL
+  struct {
+    uint64_t at, bytes, sum;
+  } array[ARRAYS];
+  uint64_t sum; // of all that stands before
+} Header;
+
+// The names of images and categories: NUL-terminated, one after another. In the file, a name's address is its place
+// among them, counted from 1; NULL stays NULL.
+typedef struct Names {
+  char *text;
+  size_t bytes, cap;
+} Names;
+
+// Where an array of a data set starts, and its size in bytes.
+typedef struct Array {
+  void **start;
+  size_t bytes;
+} Array;
+
+static void list_arrays(Coco *c, Names *names, Array list[ARRAYS]) {
+  list[IMAGES] = (Array){(void **)&c->images, (size_t)c->num_images * sizeof *c->images};
+  list[CATEGORIES] = (Array){(void **)&c->categories, (size_t)c->num_categories * sizeof *c->categories};
+  list[ANNS] = (Array){(void **)&c->anns, (size_t)c->num_anns * sizeof *c->anns};
+  list[PART_POINTS] = (Array){(void **)&c->part_points, (size_t)c->num_parts * sizeof *c->part_points};
+  list[PART_FIRST] = (Array){(void **)&c->part_first, (size_t)c->num_parts * sizeof *c->part_first};
+  list[XY] = (Array){(void **)&c->xy, c->num_xy * sizeof *c->xy};
+  list[RUNS] = (Array){(void **)&c->runs, c->num_runs * sizeof *c->runs};
+  list[NAMES] = (Array){(void **)&names->text, names->bytes};
+}
+
+// Sums
+
+// Each step is one-to-one in the word and in what came before, so that no single change is lost.
+static uint64_t sum_block(const char *p, size_t bytes) {
+  enum { LANES = 8 };
+  uint64_t lane[LANES] = {0}, word[LANES], sum = bytes;
+  for (size_t at = 0; at < bytes; at += sizeof word) {
+    size_t left = MIN(bytes - at, sizeof word);
+    if (left < sizeof word) memset(word, 0, sizeof word);
+    memcpy(word, p + at, left);
+    for (int k = 0; k < LANES; k++) {
+      lane[k] = (lane[k] ^ word[k]) * 0x9e3779b97f4a7c15u;
+      lane[k] ^= lane[k] >> 32;
+    }
+  }
+  for (int k = 0; k < LANES; k++) sum = rng_key(sum, lane[k]);
+  return sum;
+}
+
+// Of memory or, where p is NULL, of a file's bytes from `at` on: read, not mapped, as faulting in half a gigabyte takes
+// longer than copying it. 0 where reading fails.
+static uint64_t checksum(const void *p, int fd, uint64_t at, size_t bytes) {
+  int blocks = (int)((bytes + BLOCK - 1) / BLOCK);
+  bool ok = true;
+  uint64_t *sums = xmalloc((size_t)blocks * sizeof *sums), sum = bytes;
+#pragma omp parallel reduction(&& : ok) if (blocks > 1)
+  {
+    char *buffer = p ? NULL : xmalloc(BLOCK);
+#pragma omp for schedule(dynamic)
+    for (int i = 0; i < blocks; i++) {
+      size_t begin = (size_t)i * BLOCK, n = MIN(bytes - begin, BLOCK);
+      if (!p) ok = ok && pread(fd, buffer, n, (off_t)(at + begin)) == (ssize_t)n;
+      sums[i] = sum_block(p ? (const char *)p + begin : buffer, n);
+    }
+    free(buffer);
+  }
+  for (int i = 0; i < blocks; i++) sum = rng_key(sum, sums[i]);
+  free(sums);
+  return ok ? sum : 0;
+}
+
+// The source
+
+static bool source_of(const char *path, Source *s) {
+  struct stat st;
+  if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return false;
+  *s = (Source){.inode = (int64_t)st.st_ino,
+                .size = st.st_size,
+                .written = {st.st_mtim.tv_sec, st.st_mtim.tv_nsec},
+                .changed = {st.st_ctim.tv_sec, st.st_ctim.tv_nsec}};
+  return true;
+}
+
+static bool same_source(const Source *a, const Source *b) { return memcmp(a, b, sizeof *a) == 0; }
+
+// Whether the next change will have another time. File systems count in steps of up to ten milliseconds.
+static bool source_settled(const Source *s) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (double)(now.tv_sec - s->changed[0]) + 1e-9 * (double)(now.tv_nsec - s->changed[1]) > 0.1;
+}
+
+// NULL where the source is not there.
+static char *index_path(const char *folder, const char *source) {
+  char *real = realpath(source, NULL);
+  if (!real) return NULL;
+  uint64_t hash = sum_block(real, strlen(real));
+  free(real);
+  return xasprintf("%s/index-%016llx.coco", folder, (unsigned long long)hash);
+}
+
+// Reading
+
+static bool header_fits(const Header *h, const Source *source, int64_t file_bytes) {
+  if (memcmp(h->magic, magic, sizeof magic) != 0 || h->version != VERSION) return false;
+  if (h->layout[0] != sizeof(Coco) || h->layout[1] != sizeof(CocoImage) || h->layout[2] != sizeof(CocoAnn))
+    return false;
+  if (h->sum != checksum(h, -1, 0, offsetof(Header, sum)) || !same_source(&h->source, source)) return false;
+  for (int i = 0; i < ARRAYS; i++)
+    if (h->array[i].at + h->array[i].bytes > (uint64_t)file_bytes) return false;
+  return true;
+}
+
+static char *name_at(const Names *names, const char *place) {
+  return place ? names->text + ((uintptr_t)place - 1) : NULL;
+}
+
+// Points the arrays into the map; false when any of them is not what was written.
+static bool take_arrays(Coco *c, const Header *h, int fd) {
+  Names names = {.bytes = h->array[NAMES].bytes};
+  Array list[ARRAYS];
+  list_arrays(c, &names, list);
+  for (int i = 0; i < ARRAYS; i++) {
+    *list[i].start = (char *)c->map + h->array[i].at;
+    if (list[i].bytes != h->array[i].bytes || checksum(NULL, fd, h->array[i].at, list[i].bytes) != h->array[i].sum)
+      return false;
+  }
+  // Names, and later the sizes of images that come from their files, are all that a process has of its own.
+  if (mprotect(c->images, h->array[ANNS].at - h->array[IMAGES].at, PROT_READ | PROT_WRITE) != 0) return false;
+  for (int i = 0; i < c->num_images; i++) c->images[i].file_name = name_at(&names, c->images[i].file_name);
+  for (int i = 0; i < c->num_categories; i++) c->categories[i].name = name_at(&names, c->categories[i].name);
+  return true;
+}
+
+// The data set of an index, if that is whole and of this source.
+static bool map_index(Coco *c, const char *index, const char *path, const Source *source) {
+  Header h;
+  struct stat st;
+  int fd = open(index, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  bool ok = fstat(fd, &st) == 0 && pread(fd, &h, sizeof h, 0) == sizeof h && header_fits(&h, source, st.st_size);
+  if (ok) {
+    *c = h.coco;
+    c->map_bytes = (size_t)st.st_size;
+    c->map = mmap(NULL, c->map_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    ok = c->map != MAP_FAILED;
+    if (ok && !take_arrays(c, &h, fd)) {
+      munmap(c->map, c->map_bytes);
+      ok = false;
+    }
+  }
+  close(fd);
+  if (ok) c->path = xstrdup(path);
+  return ok;
+}
+
+// Writing
+
+static bool write_at(int fd, const void *p, size_t bytes, uint64_t at) {
+  for (size_t done = 0; done < bytes;) {
+    ssize_t n = pwrite(fd, (const char *)p + done, bytes - done, (off_t)(at + done));
+    if (n < 0 && errno != EINTR) return false;
+    if (n > 0) done += (size_t)n;
+  }
+  return true;
+}
+
+static char *add_name(Names *names, const char *name) {
+  if (!name) return NULL;
+  size_t at = names->bytes, bytes = strlen(name) + 1;
+  array_reserve((void **)&names->text, &names->cap, at + bytes, 1);
+  memcpy(names->text + at, name, bytes);
+  names->bytes += bytes;
+  return (char *)(uintptr_t)(at + 1);
+}
+
+static void *copy_of(const void *items, size_t bytes) {
+  return bytes > 0 ? memcpy(xmalloc(bytes), items, bytes) : NULL;
+}
+
+// Copies what holds addresses, with places for them.
+static void flatten(Coco *flat, Names *names, const Coco *c) {
+  *flat = *c;
+  flat->images = copy_of(c->images, (size_t)c->num_images * sizeof *c->images);
+  flat->categories = copy_of(c->categories, (size_t)c->num_categories * sizeof *c->categories);
+  for (int i = 0; i < c->num_images; i++) flat->images[i].file_name = add_name(names, c->images[i].file_name);
+  for (int i = 0; i < c->num_categories; i++) flat->categories[i].name = add_name(names, c->categories[i].name);
+}
+
+static bool write_arrays(int fd, Header *h, const Array list[ARRAYS]) {
+  uint64_t at = sizeof *h;
+  for (int i = 0; i < ARRAYS; i++) {
+    at = (at + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    h->array[i].at = at;
+    h->array[i].bytes = list[i].bytes;
+    h->array[i].sum = checksum(*list[i].start, -1, 0, list[i].bytes);
+    if (!write_at(fd, *list[i].start, list[i].bytes, at)) return false;
+    at += list[i].bytes;
+  }
+  return ftruncate(fd, (off_t)at) == 0; // its size, also where the last arrays are empty
+}
+
+static bool write_index(int fd, const Coco *c, const Source *source) {
+  Header h;
+  memset(&h, 0, sizeof h); // padding, too
+  memcpy(h.magic, magic, sizeof magic);
+  h.version = VERSION;
+  h.layout[0] = sizeof(Coco), h.layout[1] = sizeof(CocoImage), h.layout[2] = sizeof(CocoAnn);
+  h.source = *source;
+  Coco flat;
+  Names names = {0};
+  Array list[ARRAYS];
+  flatten(&flat, &names, c);
+  list_arrays(&flat, &names, list);
+  bool ok = ftruncate(fd, 0) == 0 && write_arrays(fd, &h, list);
+  free(flat.images);
+  free(flat.categories);
+  free(names.text);
+  for (int i = 0; i < ARRAYS; i++) *list[i].start = NULL;
+  flat.path = NULL;
+  h.coco = flat;
+  h.sum = checksum(&h, -1, 0, offsetof(Header, sum));
+  return ok && write_at(fd, &h, sizeof h, 0);
+}
+
+static bool stands_at(int fd, const char *path) {
+  struct stat ours, there;
+  return fstat(fd, &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+}
+
+// Opens the file to write to, made if need be, and waits until it is ours alone; -1, with errno, where that cannot be
+// had. Whoever had it before may have renamed or removed it: then another must take its place.
+static int lock_file(const char *path) {
+  for (;;) {
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return -1;
+    bool locked = flock(fd, LOCK_EX) == 0;
+    if (locked && stands_at(fd, path)) return fd;
+    int reason = errno;
+    close(fd);
+    errno = reason;
+    if (!locked) return -1;
+  }
+}
+
+// Puts the index of a data set just parsed in its place, and the index's arrays in those of the data set. `before`:
+// the file as it was when parsing began; false, with c->origin, when it has to be parsed again next time. A
+// lock below 0 was not to be had for that reason.
+static bool keep(Coco *c, const char *index, const char *tmp, int lock, int reason, const Source *before) {
+  Source now;
+  if (!source_of(c->path, &now) || !same_source(before, &now) || !source_settled(&now)) {
+    c->origin = xasprintf("parsed; no index of it yet, as it changed a moment ago");
+    return false;
+  }
+  unlink(index); // of no use any more; and file systems write out at once what replaces a file
+  if (lock >= 0) reason = write_index(lock, c, before) && rename(tmp, index) == 0 ? 0 : errno;
+  if (reason != 0) {
+    c->origin = xasprintf("parsed; no index of it kept, as %s cannot be written: %s", index, strerror(reason));
+    return false;
+  }
+  Coco mapped;
+  if (map_index(&mapped, index, c->path, before)) {
+    coco_free(c);
+    *c = mapped;
+  }
+  return true;
+}
+
+// Parses the file unless another process does so meanwhile.
+static bool parse(Coco *c, const char *path, const char *index, Err *err) {
+  char *tmp = xasprintf("%s.tmp", index);
+  int lock = lock_file(tmp), reason = lock < 0 ? errno : 0;
+  Source source = {0};
+  bool ok = true;
+  double start = now_seconds();
+  if (source_of(path, &source) && lock >= 0 && map_index(c, index, path, &source)) {
+    c->origin = xasprintf("from %s, which another process wrote", index);
+  } else {
+    ok = coco_load(c, path, err);
+    double seconds = now_seconds() - start;
+    if (ok && keep(c, index, tmp, lock, reason, &source))
+      c->origin = xasprintf("parsed in %.2f s, kept as %s in %.2f s", seconds, index, now_seconds() - start - seconds);
+  }
+  if (lock >= 0) {
+    if (stands_at(lock, tmp)) unlink(tmp); // it was not renamed
+    close(lock);
+  }
+  free(tmp);
+  return ok;
+}
+
+bool coco_open(Coco *c, const char *path, const char *folder, Err *err) {
+  char *index = folder ? index_path(folder, path) : NULL;
+  if (!index) return coco_load(c, path, err);
+  double start = now_seconds();
+  Source source;
+  bool ok = true;
+  if (source_of(path, &source) && map_index(c, index, path, &source))
+    c->origin = xasprintf("from %s in %.2f s", index, now_seconds() - start);
+  else
+    ok = parse(c, path, index, err);
+  free(index);
+  return ok;
+}

@@ -1,0 +1,121 @@
+// Detections in COCO's result format: an array of {image_id, category_id, score, bbox, segmentation}.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "data/formats/coco.h"
+#include "data/formats/coco_read.h"
+
+static void read_detections(CocoReader *r) {
+  if (json_begin_array(&r->json))
+    while (json_next(&r->json)) coco_read_object(r);
+}
+
+// Takes one detection out of the reader. Polygons become runs at their image's size, which only the ground truth knows.
+static bool take_result(CocoResult *result, CocoReader *r, int i, const Coco *gt, Err *err) {
+  CocoAnn *a = &r->coco.anns[i];
+  *result = (CocoResult){.image_id = a->image_id, .category_id = a->category_id, .score = r->scores[i]};
+  result->has_bbox = a->has_bbox;
+  memcpy(result->bbox, a->bbox, sizeof a->bbox);
+  if (a->kind == SEG_RLE) {
+    result->rle = coco_ann_runs(&r->coco, a);
+    result->has_segm = result->shares_runs = true;
+  } else if (gt && coco_find_image(gt, a->image_id) >= 0) {
+    const CocoImage *image = &gt->images[coco_find_image(gt, a->image_id)];
+    result->has_segm = coco_ann_rle(&r->coco, a, image->h, image->w, &result->rle);
+  }
+  const char *lack = isnan(result->score)                     ? "score"
+                     : !result->has_bbox && !result->has_segm ? "bbox or usable segmentation"
+                                                              : NULL;
+  return !lack ||
+         err_set(err, "%s: detection %d, of image %lld, has no %s", r->coco.path, i + 1, (long long)a->image_id, lack);
+}
+
+bool coco_results_load(CocoResults *results, const char *path, const Coco *gt, Err *err) {
+  *results = (CocoResults){0};
+  CocoReader r;
+  if (!coco_read_open(&r, path, err)) return false;
+  Json *j = &r.json;
+  bool found = true;
+  if (json_peek(j) == JSON_OBJECT) {
+    found = false;
+    json_begin_object(j);
+    for (const char *key; (key = json_key(j));) {
+      if (strcmp(key, "detections") == 0) {
+        found = true;
+        read_detections(&r);
+      } else {
+        json_skip(j);
+      }
+    }
+  } else {
+    read_detections(&r);
+  }
+  bool ok = json_done(j) || err_set(err, "%s", j->err.msg);
+  if (ok && !found) ok = err_set(err, "%s: neither an array of detections nor an object with \"detections\"", path);
+  if (ok) results->items = xcalloc((size_t)r.coco.num_anns, sizeof *results->items);
+  for (int i = 0; ok && i < r.coco.num_anns; i++) ok = take_result(&results->items[results->n++], &r, i, gt, err);
+  results->runs = r.coco.runs;
+  r.coco.runs = NULL; // moved
+  if (!ok) coco_results_free(results);
+  coco_free(&r.coco);
+  coco_read_close(&r);
+  return ok;
+}
+
+void coco_results_free(CocoResults *results) {
+  for (int i = 0; i < results->n; i++)
+    if (!results->items[i].shares_runs) rle_free(&results->items[i].rle);
+  free(results->items);
+  free(results->runs);
+  *results = (CocoResults){0};
+}
+
+// The fewest digits that read back as the same double: 0.1, not 0.10000000000000001.
+static void write_number(FILE *f, double value) {
+  char text[32];
+  for (int digits = 6; digits <= 17; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, value);
+    if (strtod(text, NULL) == value) break;
+  }
+  fputs(text, f);
+}
+
+static void write_result(FILE *f, const CocoResult *r) {
+  fprintf(f, "{\"image_id\":%lld,\"category_id\":%lld", (long long)r->image_id, (long long)r->category_id);
+  if (r->has_bbox)
+    for (int k = 0; k < 4; k++) {
+      fputs(k == 0 ? ",\"bbox\":[" : ",", f);
+      write_number(f, r->bbox[k]);
+    }
+  fputs(r->has_bbox ? "],\"score\":" : ",\"score\":", f);
+  write_number(f, r->score);
+  if (r->has_segm) {
+    fprintf(f, ",\"segmentation\":{\"size\":[%d,%d],\"counts\":\"", r->rle.h, r->rle.w);
+    char *counts = rle_to_string(&r->rle);
+    for (const char *p = counts; *p; p++) {
+      if (*p == '\\') fputc('\\', f); // the one character of the run-length alphabet that JSON escapes
+      fputc(*p, f);
+    }
+    free(counts);
+    fputs("\"}", f);
+  }
+  fputc('}', f);
+}
+
+bool coco_results_save(const CocoResults *results, const char *path, Err *err) {
+  for (int i = 0; i < results->n; i++) { // before anything is written: JSON has no NaN
+    const CocoResult *r = &results->items[i];
+    bool finite = isfinite(r->score);
+    for (int k = 0; k < 4; k++) finite &= !r->has_bbox || isfinite(r->bbox[k]);
+    if (!finite) return err_set(err, "%s: detection %d has a bbox or score that is not finite", path, i + 1);
+  }
+  AtomicFile a;
+  if (!file_begin(&a, path, err)) return false;
+  fputc('[', a.f);
+  for (int i = 0; i < results->n; i++) {
+    fputs(i == 0 ? "\n" : ",\n", a.f);
+    write_result(a.f, &results->items[i]);
+  }
+  fputs("\n]\n", a.f);
+  return file_commit(&a, err);
+}

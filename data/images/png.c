@@ -1,0 +1,92 @@
+#include "data/images/png.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+enum { BPP = 3, FILTERS = 5 };
+
+static void put_u32(uint8_t *p, uint32_t v) {
+  for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> (24 - 8 * i));
+}
+
+// Length, type, data, CRC of type and data.
+static void write_chunk(FILE *f, const char *type, const uint8_t *data, size_t size) {
+  uint8_t head[8], tail[4];
+  put_u32(head, (uint32_t)size);
+  memcpy(head + 4, type, 4);
+  uLong crc = crc32(crc32(0, head + 4, 4), data, (uInt)size);
+  put_u32(tail, (uint32_t)crc);
+  fwrite(head, 1, sizeof head, f);
+  fwrite(data, 1, size, f);
+  fwrite(tail, 1, sizeof tail, f);
+}
+
+// Of left (a), above (b) and above left (c), the one nearest to a + b - c.
+static int paeth(int a, int b, int c) {
+  int pa = abs(b - c), pb = abs(a - c), pc = abs(a + b - 2 * c);
+  return pa <= pb && pa <= pc ? a : pb <= pc ? b : c;
+}
+
+// One row through one filter: what is left of each byte after predicting it from its neighbours. `up` is the row above,
+// zeros for the first. Returns the sum of the residuals' magnitudes: the smaller, the better it tends to compress.
+static uint64_t filter_row(int filter, const uint8_t *row, const uint8_t *up, size_t size, uint8_t *out) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < size; i++) {
+    int a = i < BPP ? 0 : row[i - BPP], b = up[i], c = i < BPP ? 0 : up[i - BPP];
+    int predicted = filter == 0 ? 0 : filter == 1 ? a : filter == 2 ? b : filter == 3 ? (a + b) / 2 : paeth(a, b, c);
+    out[i] = (uint8_t)(row[i] - predicted);
+    sum += (uint64_t)abs((int8_t)out[i]);
+  }
+  return sum;
+}
+
+// Every row as one byte that names its filter and the filtered row, by the heuristic of the specification (12.8).
+static uint8_t *filter_image(const Image *im, size_t *size) {
+  size_t stride = (size_t)im->w * BPP;
+  uint8_t *out = xmalloc((stride + 1) * im->h), *trial = xmalloc(stride), *zeros = xcalloc(stride, 1);
+  for (int y = 0; y < im->h; y++) {
+    const uint8_t *row = im->rgb + y * stride, *up = y > 0 ? row - stride : zeros;
+    uint8_t *best = out + y * (stride + 1);
+    uint64_t least = UINT64_MAX;
+    for (int filter = 0; filter < FILTERS; filter++) {
+      uint64_t sum = filter_row(filter, row, up, stride, trial);
+      if (sum >= least) continue;
+      least = sum;
+      best[0] = (uint8_t)filter;
+      memcpy(best + 1, trial, stride);
+    }
+  }
+  free(trial);
+  free(zeros);
+  *size = (stride + 1) * im->h;
+  return out;
+}
+
+static void write_image(FILE *f, const Image *im, int level) {
+  static const uint8_t signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+  uint8_t header[13] = {[8] = 8, [9] = 2}; // 8 bits a sample, RGB, not interlaced
+  put_u32(header, (uint32_t)im->w);
+  put_u32(header + 4, (uint32_t)im->h);
+  size_t size;
+  uint8_t *filtered = filter_image(im, &size);
+  uLongf packed_size = compressBound((uLong)size);
+  uint8_t *packed = xmalloc(packed_size);
+  CHECK(compress2(packed, &packed_size, filtered, (uLong)size, level) == Z_OK);
+  fwrite(signature, 1, sizeof signature, f);
+  write_chunk(f, "IHDR", header, sizeof header);
+  write_chunk(f, "IDAT", packed, packed_size);
+  write_chunk(f, "IEND", header, 0);
+  free(packed);
+  free(filtered);
+}
+
+bool png_write(const char *path, const Image *im, int level, Err *err) {
+  CHECK(im->h > 0 && im->w > 0);
+  FILE *f = fopen(path, "wb");
+  if (!f) return err_set(err, "%s: cannot write: %s", path, strerror(errno));
+  write_image(f, im, level);
+  bool failed = ferror(f);
+  if (fclose(f) || failed) return err_set(err, "%s: cannot write all of it: %s", path, strerror(errno));
+  return true;
+}

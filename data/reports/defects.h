@@ -1,0 +1,53 @@
+// What is wrong with a data set, kind by kind: how often, where first, and what training does about it.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include "data/batches/dataset.h"
+
+typedef enum Defect {
+  DEFECT_IMAGE_ID,    // an image's id comes again
+  DEFECT_CATEGORY_ID, // a category's
+  DEFECT_ANN_ID,      // an annotation's
+  DEFECT_NO_IMAGE,    // an annotation's image is not in the file
+  DEFECT_NO_CATEGORY, // its category is not
+  DEFECT_BOX_EMPTY,   // its box has no area inside the image
+  DEFECT_BOX_BEYOND,  // its box reaches more than a pixel beyond the image
+  DEFECT_BOX_APART,   // its box and its mask are in different places
+  DEFECT_MASK_NONE,   // it has no mask
+  DEFECT_MASK_BAD,    // its mask or a part of it cannot be read
+  DEFECT_MASK_ODD,    // a polygon has an x without its y
+  DEFECT_MASK_SIZE,   // its runs are for another image size
+  DEFECT_MASK_EMPTY,  // its mask covers no pixel
+  DEFECT_FILE,        // an image file cannot be decoded, or has another size than the annotations say
+  DEFECTS
+} Defect;
+
+typedef struct DefectInfo {
+  const char *key;       // "box-beyond", for JSON and HTML
+  const char *what;      // "boxes that reach …"
+  const char *treatment; // what training does
+  const char *of;        // what Finding.id is of: "annotation", "image", "category"
+} DefectInfo;
+extern const DefectInfo defect_info[DEFECTS];
+
+typedef struct Finding {
+  int count;
+  int64_t id; // of the first one
+  int image;  // that it is in or is: index into coco.images, or -1
+} Finding;
+
+typedef struct Defects {
+  Finding found[DEFECTS];
+  uint32_t *of_image; // [coco.num_images] bit 1 << Defect for the image and its annotations
+  char **reason;      // [num_images] why the file cannot be used; NULL where it can
+  int corners;        // of DEFECT_BOX_APART, those that fit when read as x1 y1 x2 y2
+  int turned;         // image files with an EXIF orientation
+  uint64_t *file_key; // [num_images] equal for equal files: size and CRC of the bytes; 0 where it was not read
+  double decode_ms;   // of an image on one core, median; 0 where none was decoded
+} Defects;
+
+// Looks at every annotation of a data set opened without a limit; with `files` also decodes every image and rasterises
+// every mask, on all cores. The result does not depend on their number. progress may be NULL; it is called from one
+// thread at a time.
+void defects_find(Defects *f, const Dataset *d, bool files, void (*progress)(int done, int total));
+void defects_free(Defects *f, const Dataset *d);

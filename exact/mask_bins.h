@@ -1,0 +1,167 @@
+// Instance masks between the decoded image, where they are bits or polygons, and the grids of the mask head: which bits
+// a target samples, which mask pixels a pasted pixel reads. Shared by the CPU and CUDA: the same operations in the same
+// order.
+#pragma once
+#include <string.h>
+#include "exact/polygon.h"
+#include "exact/roi_bins.h"
+
+// ---- targets --------------------------------------------------------------------------------------------------------
+
+typedef struct Mask { // an instance on its canvas, read through nearest resizing and mirroring
+  const ImageInfo *info;
+  const Bitmap *bitmap;
+  const uint32_t *bits;   // of this bitmap
+  float scale_y, scale_x; // decoded pixels per canvas pixel
+  float centre;           // of a canvas pixel, from its corner: where it is read
+} Mask;
+
+// At their corners, as torchvision reads the masks it trains on; otherwise at their centres, as Pillow resizes by
+// nearest.
+static inline HD Mask instance_mask(const MaskTarget *p, const Truth *truth, int row, const ImageInfo *info) {
+  const Bitmap *bitmap = &truth->bitmap[row];
+  Mask mask = {info,
+               bitmap,
+               truth->bits + bitmap->offset,
+               (float)info->h / (float)info->rh,
+               (float)info->w / (float)info->rw,
+               p->source == MASK_SOFT ? 0 : 0.5f};
+  return mask;
+}
+
+// The bit at canvas pixel (y, x) inside the resized image: mirrored, then resized by nearest, as torchvision's training
+// does it. Float whatever `real` is, as PyTorch's interpolate is.
+static inline HD bool mask_bit(const Mask *m, int y, int x) {
+  int row = MIN((int)(((float)y + m->centre) * m->scale_y), m->info->h - 1) - m->bitmap->y;
+  int column = MIN((int)(((float)x + m->centre) * m->scale_x), m->info->w - 1);
+  if (m->info->flip) column = m->info->w - 1 - column;
+  column -= m->bitmap->x;
+  if (row < 0 || row >= m->bitmap->h || column < 0 || column >= m->bitmap->w) return false;
+  const uint32_t *words = m->bits + (int64_t)row * ((m->bitmap->w + 31) / 32);
+  return words[column / 32] >> (column % 32) & 1;
+}
+
+static inline HD real mask_sample(const Mask *m, RoiTap row, RoiTap column) {
+  real a = mask_bit(m, row.low, column.low), b = mask_bit(m, row.low, column.high);
+  real c = mask_bit(m, row.high, column.low), d = mask_bit(m, row.high, column.high);
+  real high = (1 - row.fraction) * (1 - column.fraction) * a + (1 - row.fraction) * column.fraction * b;
+  return high + row.fraction * (1 - column.fraction) * c + row.fraction * column.fraction * d;
+}
+
+// Sum over one row of samples of a bin; a bin is the sum of its rows, in order, over their samples. The map ends with the
+// resized image, not with the canvas.
+static inline HD real mask_bin_row(const Mask *m, RoiAxis ys, RoiAxis xs, int bin_y, int bin_x, int sy) {
+  real sum = 0;
+  RoiTap row = roi_tap(ys, bin_y, sy, m->info->rh);
+  for (int sx = 0; sx < xs.samples; sx++) {
+    RoiTap column = roi_tap(xs, bin_x, sx, m->info->rw);
+    if (row.low >= 0 && column.low >= 0) sum += mask_sample(m, row, column);
+  }
+  return sum;
+}
+
+// An axis of the target's grid over a box: adaptive sampling.
+static inline HD RoiAxis target_axis(const MaskTarget *p, real low, real high) {
+  return roi_axis(low, high, 1, p->size, 0, p->source != MASK_SOFT);
+}
+
+// What a bin becomes in the target. !(< 0.5) would turn the NaN of a box without samples into foreground.
+static inline HD real target_value(const MaskTarget *p, RoiAxis ys, RoiAxis xs, real sum) {
+  real value = sum / (real)(ys.samples * xs.samples);
+  return p->source == MASK_SOFT ? value : value >= (real)0.5;
+}
+
+typedef struct PolygonGrid { // from canvas pixels to the fine grid over a box of size × size target pixels
+  real x, y, scale_x, scale_y;
+  int size;
+} PolygonGrid;
+
+static inline HD PolygonGrid polygon_grid(const MaskTarget *p, Box box) {
+  real w = box.x2 - box.x1, h = box.y2 - box.y1, least = p->least_side;
+  PolygonGrid grid = {box.x1, box.y1, (real)p->size / (w > least ? w : least), (real)p->size / (h > least ? h : least),
+                      p->size};
+  return grid;
+}
+
+// Coordinate i of a part: its words are the number of points, then x and y of each.
+static inline HD float part_coordinate(const uint32_t *part, uint32_t i) {
+  float value;
+  memcpy(&value, part + 1 + i, sizeof value);
+  return value;
+}
+
+static inline HD const uint32_t *part_next(const uint32_t *part) { return part + 1 + 2 * part[0]; }
+
+// Edge i of a part, from point i to the next one.
+static inline HD PolygonEdge part_edge(const PolygonGrid *g, const uint32_t *part, uint32_t i) {
+  uint32_t next = i + 1 < part[0] ? i + 1 : 0;
+  int x0 = polygon_fine((part_coordinate(part, 2 * i) - g->x) * g->scale_x);
+  int y0 = polygon_fine((part_coordinate(part, 2 * i + 1) - g->y) * g->scale_y);
+  int x1 = polygon_fine((part_coordinate(part, 2 * next) - g->x) * g->scale_x);
+  int y1 = polygon_fine((part_coordinate(part, 2 * next + 1) - g->y) * g->scale_y);
+  return polygon_edge(x0, y0, x1, y1, g->size);
+}
+
+// What an edge's crossing toggles in a column of at most 64 target pixels, bit y for row y.
+static inline HD uint64_t toggled_rows(const PolygonEdge *e, int column, int size) {
+  int from = polygon_crossing(e, column, size);
+  return from < size ? ~(uint64_t)0 << from : 0;
+}
+
+// ---- predictions ----------------------------------------------------------------------------------------------------
+
+// Row of a group's first detection when the groups are compacted.
+static inline HD int compacted_row(const Boxes *detections, int group) {
+  int row = 0;
+  for (int g = 0; g < group; g++) row += detections->count[g];
+  return row;
+}
+
+typedef struct Paste { // one axis of a mask, with a border of zeros, stretched over pixels of the decoded image
+  int first, length;   // the pixels that it covers; first may lie outside the image
+  int size;            // mask pixels, its border of zeros included
+  real start;          // image pixels: where the border begins
+  real scale;          // mask pixels per image pixel
+} Paste;
+
+// Scales the interval from resized to decoded pixels, grows it about its centre by the border; truncates it unless
+// `exact`.
+static inline HD Paste paste_axis(bool exact, real low, real high, int resized, int decoded, int mask) {
+  real ratio = (real)((float)decoded / (float)resized); // torchvision keeps this one in float
+  low *= ratio;
+  high *= ratio;
+  real half = (high - low) * (real)0.5, centre = (high + low) * (real)0.5;
+  half *= (real)((double)(mask + 2) / mask);
+  Paste axis;
+  axis.size = mask + 2;
+  if (exact) {
+    axis.first = (int)real_floor(centre - half);
+    axis.length = high > low ? (int)real_floor(centre + half) - axis.first + 1 : 0;
+    axis.scale = (real)mask / (high - low);
+    axis.start = low - 1 / axis.scale;
+  } else {
+    axis.first = (int)(centre - half);
+    axis.length = MAX((int)(centre + half) - axis.first + 1, 1);
+    axis.scale = (real)axis.size / (real)axis.length;
+    axis.start = (real)axis.first;
+  }
+  return axis;
+}
+
+// The mask pixels around image pixel i, as PyTorch's bilinear interpolate (align_corners false) finds them.
+static inline HD RoiTap paste_tap(const Paste *axis, int i) {
+  real at = axis->scale * ((real)i + (real)0.5 - axis->start) - (real)0.5;
+  if (at < 0) at = 0;
+  RoiTap tap;
+  tap.low = MIN((int)at, axis->size - 1);
+  tap.high = MIN(tap.low + 1, axis->size - 1);
+  tap.fraction = at - (real)tap.low;
+  return tap;
+}
+
+// Bilinear value of the mask pixels a b above c d.
+static inline HD real paste_blend(RoiTap row, RoiTap column, real a, real b, real c, real d) {
+  real upper = (1 - column.fraction) * a + column.fraction * b;
+  real lower = (1 - column.fraction) * c + column.fraction * d;
+  return (1 - row.fraction) * upper + row.fraction * lower;
+}

@@ -1,0 +1,219 @@
+// Records, the log file across a resume, and the progress line.
+#include "base/log.h"
+#include "test/harness/test.h"
+
+static char *read_log(const char *dir) {
+  Err err;
+  char *path = xasprintf("%s/log.jsonl", dir);
+  size_t size;
+  char *text = file_read(path, &size, &err);
+  free(path);
+  return text ? text : xstrdup(err.msg);
+}
+
+static void write_log(const char *dir, const char *text) {
+  Err err;
+  CHECK(make_dirs(dir, &err));
+  char *path = xasprintf("%s/log.jsonl", dir);
+  FILE *f = fopen(path, "w");
+  CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
+  free(path);
+}
+
+// A fresh scratch folder's name.
+static char *scratch(const char *name) { return xasprintf("%s/log_%s", test_tmp(), name); }
+
+TEST(record_values) {
+  Record r = {0};
+  for (int round = 0; round < 2; round++) { // the second reuses the buffer
+    record_begin(&r);
+    record_int(&r, "int", INT64_MIN);
+    record_num(&r, "num", 0.1);
+    record_num(&r, "third", 1.0 / 3);
+    record_num(&r, "whole", 90000);
+    record_num(&r, "nan", NAN);
+    record_num(&r, "inf", -INFINITY);
+    record_bool(&r, "yes", true);
+    record_str(&r, "null", NULL);
+    record_raw(&r, "list", "[1,2]");
+    record_strings(&r, "none", NULL, 0);
+    record_strings(&r, "names", (const char *[]){"a\"", "b"}, 2);
+    EXPECT_STR(record_end(&r), "{\"int\":-9223372036854775808,\"num\":0.1,\"third\":0.3333333333333333,"
+                               "\"whole\":90000,\"nan\":null,\"inf\":null,\"yes\":true,\"null\":null,\"list\":[1,2],"
+                               "\"none\":[],\"names\":[\"a\\\"\",\"b\"]}");
+  }
+  record_begin(&r);
+  EXPECT_STR(record_end(&r), "{}");
+  record_free(&r);
+}
+
+TEST(record_strings) {
+  static const struct {
+    const char *value, *json;
+  } cases[] = {
+      {"a\"b\\c", "a\\\"b\\\\c"},
+      {"tab\tnewline\n\x01", "tab\\u0009newline\\u000a\\u0001"},
+      {"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"}, // é € 😀
+      {"\xff", "\\ufffd"},
+      {"\xc3", "\\ufffd"},                                  // cut short
+      {"\xc3(", "\\ufffd("},                                // continuation missing
+      {"\xc0\xaf", "\\ufffd\\ufffd"},                       // overlong '/'
+      {"\xe0\x80\xaf", "\\ufffd\\ufffd\\ufffd"},            // overlong
+      {"\xed\xa0\x80", "\\ufffd\\ufffd\\ufffd"},            // a surrogate
+      {"\xf4\x90\x80\x80", "\\ufffd\\ufffd\\ufffd\\ufffd"}, // above U+10FFFF
+  };
+  Record r = {0};
+  for (int i = 0; i < COUNT(cases); i++) {
+    record_begin(&r);
+    record_str(&r, cases[i].value, cases[i].value);
+    char *want = xasprintf("{\"%s\":\"%s\"}", cases[i].json, cases[i].json);
+    EXPECT_STR(record_end(&r), want);
+    free(want);
+  }
+  record_free(&r);
+}
+
+TEST(number_text_reads_back) {
+  static const double values[] = {0, -0.0, 0.1, 1e-320, 5e-324, 1.7976931348623157e308, 0.1 + 0.2, 0x1p53, -1.5};
+  char text[NUMBER_TEXT];
+  for (int i = 0; i < COUNT(values); i++) EXPECT(strtod(number_text(values[i], text), NULL) == values[i]);
+}
+
+TEST(log_fresh_run_starts_over) {
+  Err err;
+  Log log;
+  char *dir = scratch("fresh");
+  write_log(dir, "{\"step\":0}\nold\n");
+  if (EXPECT(log_open(&log, dir, -1, &err))) {
+    record_num(log_begin(&log, 1, "train"), "loss", 2.5);
+    log_commit(&log);
+    log_begin(&log, 2, "train");
+    log_commit(&log);
+    EXPECT(log_close(&log, &err));
+  }
+  char *text = read_log(dir);
+  EXPECT_STR(text, "{\"step\":1,\"kind\":\"train\",\"loss\":2.5}\n{\"step\":2,\"kind\":\"train\"}\n");
+  free(text);
+  free(dir);
+}
+
+TEST(log_resume_drops_later_steps) {
+  static const struct {
+    int64_t resume;
+    const char *kept;
+  } cases[] = {
+      {0, "{\"step\":0,\"kind\":\"config\"}\n"},
+      {10, "{\"step\":0,\"kind\":\"config\"}\n{\"step\":10}\n{\"step\":10,\"ap\":0.5}\n"},
+      {19, "{\"step\":0,\"kind\":\"config\"}\n{\"step\":10}\n{\"step\":10,\"ap\":0.5}\n"},
+      {20, "{\"step\":0,\"kind\":\"config\"}\n{\"step\":10}\n{\"step\":10,\"ap\":0.5}\n{\"step\":20}\n"},
+  };
+  Err err;
+  char *dir = scratch("resume");
+  for (int i = 0; i < COUNT(cases); i++) {
+    write_log(dir, "{\"step\":0,\"kind\":\"config\"}\n{\"step\":10}\n{\"step\":10,\"ap\":0.5}\n{\"step\":20}\n{\"st");
+    Log log;
+    if (!EXPECT(log_open(&log, dir, cases[i].resume, &err))) continue;
+    log_begin(&log, 30, "train");
+    log_commit(&log);
+    EXPECT(log_close(&log, &err));
+    char *text = read_log(dir), *want = xasprintf("%s{\"step\":30,\"kind\":\"train\"}\n", cases[i].kept);
+    EXPECT_STR(text, want);
+    free(want);
+    free(text);
+  }
+  free(dir);
+}
+
+static void commit(Log *log, int64_t step, const char *kind) {
+  log_begin(log, step, kind);
+  log_commit(log);
+}
+
+// What was committed between hold and release stands behind the record that took its time, or is written at the end.
+TEST(log_holds_records_back) {
+  Err err;
+  Log log;
+  char *dir = scratch("held");
+  CHECK(log_open(&log, dir, -1, &err));
+  commit(&log, 5, "train");
+  log_hold(&log);
+  commit(&log, 6, "train");
+  commit(&log, 7, "train");
+  char *text = read_log(dir);
+  EXPECT_STR(text, "{\"step\":5,\"kind\":\"train\"}\n");
+  free(text);
+  log_release(&log);
+  commit(&log, 5, "eval");
+  log_hold(&log);
+  commit(&log, 8, "train");
+  EXPECT(log_close(&log, &err));
+  text = read_log(dir);
+  EXPECT_STR(text, "{\"step\":5,\"kind\":\"train\"}\n{\"step\":5,\"kind\":\"eval\"}\n{\"step\":6,\"kind\":\"train\"}\n"
+                   "{\"step\":7,\"kind\":\"train\"}\n{\"step\":8,\"kind\":\"train\"}\n");
+  free(text);
+  static const int64_t resumes[][2] = {{7, 5}, {5, 5}, {4, -1}}; // the step resumed at, the last evaluation there
+  for (int i = 0; i < COUNT(resumes); i++) {
+    CHECK(log_open(&log, dir, resumes[i][0], &err));
+    EXPECT_INT(log.evaluated, resumes[i][1]);
+    EXPECT(log_close(&log, &err));
+  }
+  free(dir);
+}
+
+TEST(log_reports_what_cannot_be_written) {
+  Err err;
+  Log log;
+  char *dir = scratch("blocked"), *path = xasprintf("%s/log.jsonl", dir);
+  CHECK(make_dirs(path, &err)); // a folder stands where the file should
+  if (EXPECT(!log_open(&log, dir, -1, &err))) EXPECT(strstr(err.msg, path));
+  EXPECT(log_close(&log, &err));
+  free(path);
+  free(dir);
+}
+
+// The progress line of a run of 1000 steps, as people get it.
+static char *progress_of(bool terminal) {
+  Err err;
+  Log log;
+  CHECK(log_open(&log, NULL, -1, &err));
+  char *text = NULL;
+  size_t size = 0;
+  log.people = open_memstream(&text, &size);
+  log.terminal = terminal;
+  CHECK(log.people);
+  for (int step = 1; step <= 1000; step++) {
+    Progress p = {.step = step, .steps = 1000, .images = 4 * step, .loss = 1.25, .learning_rate = 0.02};
+    log_progress(&log, &p);
+    if (step == 500) log_note(&log, "note %d", step);
+  }
+  EXPECT(log.images_per_second > 0);
+  EXPECT_NEAR(log.images_per_second / log.steps_per_second, 4, 1e-9); // both means have the same weights
+  EXPECT(log_close(&log, &err));
+  fclose(log.people);
+  return text;
+}
+
+static int count(const char *text, const char *what) {
+  int n = 0;
+  for (const char *at = text; (at = strstr(at, what)); at++) n++;
+  return n;
+}
+
+TEST(log_progress_is_plain_and_rare_in_a_file) {
+  char *text = progress_of(false);
+  EXPECT(!strchr(text, '\r') && !strchr(text, '\033'));
+  EXPECT(strstr(text, "step 1/1000  loss 1.2500  lr 0.02\n") == text);
+  EXPECT(strstr(text, "\nnote 500\n"));
+  EXPECT(strstr(text, "\nstep 1000/1000  "));
+  EXPECT_INT(count(text, "\n"), 3); // the first, the note, the last: 1000 steps take less than ten seconds
+  free(text);
+}
+
+TEST(log_progress_updates_one_line_on_a_terminal) {
+  char *text = progress_of(true);
+  EXPECT(strstr(text, "\r\033[Kstep 1/1000  ") == text);
+  EXPECT(strstr(text, "\r\033[Knote 500\n"));
+  EXPECT(strstr(text, "\r\033[Kstep 1000/1000  "));
+  EXPECT_INT(count(text, "\n"), 2); // the note's and the one that closing adds
+  free(text);
+}

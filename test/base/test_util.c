@@ -1,0 +1,162 @@
+// Files, folders and growth: what stands on disk after each way that a write can go.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "test/harness/test.h"
+
+static char *read_text(const char *path) {
+  size_t size;
+  char *text = file_read(path, &size, NULL);
+  if (text) EXPECT_INT((long long)size, (long long)strlen(text));
+  return text;
+}
+
+static bool write_text(const char *path, const char *text, Err *err) {
+  AtomicFile a;
+  if (!file_begin(&a, path, err)) return false;
+  fputs(text, a.f);
+  return file_commit(&a, err);
+}
+
+TEST(util_file_is_replaced_whole_or_not_at_all) {
+  char *path = xasprintf("%s/atomic", test_tmp());
+  Err err;
+  EXPECT(write_text(path, "old", &err));
+  AtomicFile a;
+  EXPECT(file_begin(&a, path, &err));
+  fputs("half", a.f);
+  fflush(a.f);
+  char *tmp = xstrdup(a.tmp), *during = read_text(path);
+  EXPECT_STR(during, "old");
+  EXPECT(path_is_file(tmp));
+  file_abort(&a);
+  char *after_abort = read_text(path);
+  EXPECT_STR(after_abort, "old");
+  EXPECT(!path_is_file(tmp));
+  EXPECT(write_text(path, "new", &err));
+  char *after_commit = read_text(path);
+  EXPECT_STR(after_commit, "new");
+  EXPECT(!path_is_file(tmp));
+  char *all[] = {path, tmp, during, after_abort, after_commit};
+  for (int i = 0; i < COUNT(all); i++) free(all[i]);
+}
+
+// A folder that appears at the target lets everything succeed but the rename.
+TEST(util_failed_commit_leaves_nothing_behind) {
+  char *path = xasprintf("%s/target", test_tmp()), *inside = xasprintf("%s/inside", path);
+  Err err;
+  AtomicFile a;
+  EXPECT(file_begin(&a, path, &err));
+  char *tmp = xstrdup(a.tmp);
+  EXPECT(make_dirs(inside, &err));
+  EXPECT(!file_commit(&a, &err));
+  EXPECT(strstr(err.msg, "cannot write ") == err.msg && strstr(err.msg, "/target: Is a directory"));
+  EXPECT(!path_is_file(tmp) && path_is_dir(inside));
+  EXPECT(!file_begin(&a, path, &err)); // and one that is there is seen at once
+  EXPECT(strstr(err.msg, "/target: Is a directory"));
+  free(tmp);
+  free(inside);
+  free(path);
+}
+
+// A link stays a link; a pipe is written, not replaced.
+TEST(util_links_and_pipes_survive) {
+  char *target = xasprintf("%s/linked", test_tmp()), *link = xasprintf("%s/link", test_tmp());
+  Err err;
+  EXPECT(write_text(target, "old", &err));
+  if (EXPECT_INT(symlink(target, link), 0)) {
+    EXPECT(write_text(link, "new", &err));
+    char *through = read_text(target), where[4096];
+    EXPECT_STR(through, "new");
+    EXPECT(readlink(link, where, sizeof where) == (ssize_t)strlen(target));
+    free(through);
+  }
+  char *pipe = xasprintf("%s/pipe", test_tmp()), text[8] = "";
+  int reader = mkfifo(pipe, 0600) ? -1 : open(pipe, O_RDONLY | O_NONBLOCK);
+  if (EXPECT(reader >= 0)) {
+    EXPECT(write_text(pipe, "text", &err));
+    EXPECT_INT(read(reader, text, sizeof text - 1), 4);
+    EXPECT_STR(text, "text");
+    close(reader);
+  }
+  free(pipe);
+  free(target);
+  free(link);
+}
+
+TEST(util_full_disk_is_reported) {
+  AtomicFile a;
+  Err err;
+  if (!file_begin(&a, "/dev/full", &err)) {
+    test_skip("no /dev/full");
+    return;
+  }
+  fputs("text", a.f);
+  EXPECT(!file_commit(&a, &err));
+  EXPECT_STR(err.msg, "cannot write /dev/full: No space left on device");
+}
+
+TEST(util_make_dirs_reports_what_stands_in_the_way) {
+  char *folder = xasprintf("%s/a//b/c/", test_tmp()), *file = xasprintf("%s/a/b/file", test_tmp());
+  char *under_file = xasprintf("%s/x", file);
+  Err err;
+  EXPECT(make_dirs(folder, &err) && path_is_dir(folder));
+  EXPECT(make_dirs(folder, &err)); // once more is fine
+  EXPECT(write_text(file, "", &err));
+  EXPECT(path_is_file(file) && !path_is_dir(file));
+  EXPECT(!make_dirs(under_file, &err));
+  char *want = xasprintf("cannot create folder %s: File exists", file);
+  EXPECT_STR(err.msg, want);
+  EXPECT(!write_text(under_file, "", &err));
+  EXPECT(strstr(err.msg, "Not a directory"));
+  char *all[] = {folder, file, under_file, want};
+  for (int i = 0; i < COUNT(all); i++) free(all[i]);
+}
+
+TEST(util_file_read_reports_and_ends_in_nul) {
+  size_t size = 1;
+  Err err;
+  EXPECT(!file_read(test_tmp(), &size, &err));
+  EXPECT(strstr(err.msg, "Is a directory"));
+  EXPECT(!file_read("/nonexistent", &size, &err));
+  EXPECT_STR(err.msg, "cannot open /nonexistent: No such file or directory");
+  char *empty = file_read("/dev/null", &size, &err);
+  EXPECT_INT((long long)size, 0);
+  EXPECT_STR(empty, "");
+  free(empty);
+}
+
+TEST(util_array_grows_and_keeps) {
+  int *items = NULL;
+  size_t cap = 0;
+  for (size_t i = 0; i < 1000; i++) {
+    array_reserve((void **)&items, &cap, i + 1, sizeof *items);
+    items[i] = (int)i;
+  }
+  EXPECT(cap >= 1000 && cap < 4000);
+  for (int i = 0; i < 1000; i++) EXPECT_INT(items[i], i);
+  array_reserve((void **)&items, &cap, 5000, sizeof *items);
+  EXPECT_INT((long long)cap, 5000);
+  free(items);
+}
+
+TEST(util_messages_are_one_line) {
+  Err err;
+  EXPECT(!err_set(&err, "%s: is %s", "a\nb\r\t", "\033[2J\x7f é"));
+  EXPECT_STR(err.msg, "a?b?\t: is ?[2J? é");
+}
+
+TEST(util_messages_are_cut_not_overrun) {
+  Err err;
+  enum { LONGER = 2 * sizeof err.msg };
+  char *longer = xmalloc(LONGER);
+  memset(longer, 'x', LONGER - 1);
+  longer[LONGER - 1] = '\0';
+  EXPECT(!err_set(&err, "%s", longer));
+  EXPECT_INT((long long)strlen(err.msg), (long long)sizeof err.msg - 1);
+  EXPECT(!err_set(NULL, "ignored"));
+  char *copy = xasprintf("%s!", longer);
+  EXPECT_INT((long long)strlen(copy), LONGER);
+  free(copy);
+  free(longer);
+}

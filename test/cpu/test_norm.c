@@ -1,0 +1,346 @@
+// GroupNorm, BatchNorm and their folded form, held to their definitions.
+#include <omp.h>
+#include "test/harness/gradcheck.h"
+
+static const char *const devices[] = {"cpu", "cpu64"};
+
+typedef struct NormCase {
+  int n, h, w, c, groups; // groups = 0: BatchNorm
+  int count;              // valid rows
+  double low, high;       // of x
+} NormCase;
+static const NormCase cases[] = {
+    {1, 1, 1, 1, 1, 1, -1, 1},      // a single value
+    {2, 5, 3, 6, 2, 2, -1, 1},      // padding lanes
+    {2, 9, 11, 16, 8, 2, -1, 1},    // several blocks, the last one partial
+    {1, 50, 60, 8, 4, 1, -1, 1},    // several chunks
+    {3, 4, 4, 5, 5, 2, -1, 1},      // instance norm; a row past the count
+    {3, 2, 2, 8, 1, 0, -1, 1},      // nothing valid
+    {2, 8, 8, 4, 2, 2, 1000, 1001}, // a mean far above the spread
+    {2, 5, 3, 6, 0, 2, -1, 1},      {1, 1, 1, 3, 0, 1, -1, 1},   {4, 7, 7, 5, 0, 3, -1, 1},
+    {3, 2, 2, 8, 0, 0, -1, 1},      {2, 40, 40, 4, 0, 2, -1, 1}, {2, 8, 8, 3, 0, 2, 1000, 1001},
+};
+static const float eps = 0x1p-6f, momentum = 0.25f; // exact, so that both sides see the same
+
+// Everything an op of either kind takes and gives, and what is wanted of it.
+typedef struct Norm {
+  const NormCase *k;
+  int groups; // of channels that share statistics
+  Tensor x, dy, gamma, beta, stats, dgamma, dbeta, running_mean, running_var;
+  bool accumulate;
+} Norm;
+
+static Norm norm_make(const NormCase *k, DType type, uint64_t key) {
+  Norm a = {.k = k, .groups = k->groups ? k->groups : k->c};
+  a.x = test_tensor(type, k->n, k->h, k->w, k->c);
+  a.x.count = &k->count;
+  a.dy = test_tensor_like(&a.x);
+  Tensor *vectors[] = {&a.gamma, &a.beta, &a.dgamma, &a.dbeta, &a.running_mean, &a.running_var};
+  for (int i = 0; i < COUNT(vectors); i++) {
+    *vectors[i] = test_tensor_packed(type, 1, k->c);
+    test_fill(vectors[i], key * 16 + i, i == 0 ? 0.5 : -1, 1);
+  }
+  a.stats = test_tensor_packed(type, k->groups ? k->n : 1, 2 * a.groups);
+  test_fill(&a.x, key * 16 + 8, k->low, k->high);
+  test_fill(&a.dy, key * 16 + 9, -1, 1);
+  return a;
+}
+static void norm_free(Norm *a) {
+  Tensor *all[] = {&a->x,      &a->dy,    &a->gamma,        &a->beta,       &a->stats,
+                   &a->dgamma, &a->dbeta, &a->running_mean, &a->running_var};
+  for (int i = 0; i < COUNT(all); i++) test_tensor_free(all[i]);
+}
+
+static void run_forward(Device *dev, void *context, const Dest *y) {
+  const Norm *a = context;
+  if (a->k->groups)
+    dev->ops->group_norm_forward(dev, a->groups, eps, &a->x, a->gamma.data, a->beta.data, a->stats.data, y);
+  else
+    dev->ops->batch_norm_forward(dev, eps, momentum, &a->x, a->gamma.data, a->beta.data, a->running_mean.data,
+                                 a->running_var.data, a->stats.data, y);
+}
+static void run_backward(Device *dev, void *context, const Dest *dx) {
+  const Norm *a = context;
+  if (a->k->groups)
+    dev->ops->group_norm_backward(dev, a->groups, &a->x, &a->dy, a->gamma.data, a->stats.data, dx, a->dgamma.data,
+                                  a->dbeta.data, a->accumulate);
+  else
+    dev->ops->batch_norm_backward(dev, &a->x, &a->dy, a->gamma.data, a->stats.data, dx, a->dgamma.data, a->dbeta.data,
+                                  a->accumulate);
+}
+
+// The definition, by two passes in long double over the elements that share statistics.
+typedef struct Stats {
+  long double count, mean, variance;
+} Stats;
+static Stats stats_of(const Norm *a, int set, int group) {
+  int size = a->k->c / a->groups, begin = a->k->groups ? set : 0, end = a->k->groups ? set + 1 : a->k->count;
+  Stats s = {0};
+  for (int pass = 0; pass < 2; pass++) {
+    long double sum = 0;
+    s.count = 0;
+    for (int n = begin; n < end; n++)
+      for (int y = 0; y < a->k->h; y++)
+        for (int x = 0; x < a->k->w; x++)
+          for (int c = group * size; c < (group + 1) * size; c++, s.count++) {
+            long double v = get(&a->x, n, y, x, c);
+            sum += pass == 0 ? v : (v - s.mean) * (v - s.mean);
+          }
+    *(pass == 0 ? &s.mean : &s.variance) = s.count > 0 ? sum / s.count : 0;
+  }
+  return s;
+}
+static int sets_of(const Norm *a) { return a->k->groups ? a->k->count : 1; }
+
+static void check_stats(const Norm *a, double u, double largest) {
+  for (int set = 0; set < sets_of(a); set++)
+    for (int g = 0; g < a->groups; g++) {
+      Stats s = stats_of(a, set, g);
+      double inv_std = 1 / sqrt((double)s.variance + eps);
+      // A block's mean: 64 additions and a division, each off by u · |x|. Its square's sum: as many, and the deviation
+      // itself is off by u · |x|; half of that relative error reaches the inverse root.
+      EXPECT_NEAR(get(&a->stats, set, 0, 0, 2 * g), (double)s.mean, 66 * u * largest);
+      EXPECT_NEAR(get(&a->stats, set, 0, 0, 2 * g + 1), inv_std,
+                  34 * u * inv_std + 2 * u * largest * inv_std * inv_std);
+    }
+}
+
+static void check_forward(Device *dev, const NormCase *k, uint64_t key) {
+  Norm a = norm_make(k, dev->real, key);
+  Dest y = {.t = test_tensor_like(&a.x)};
+  Tensor old_mean = a.running_mean, old_var = a.running_var;
+  a.running_mean = test_tensor_like(&old_mean);
+  a.running_var = test_tensor_like(&old_var);
+  memcpy(a.running_mean.data, old_mean.data, tensor_bytes(&old_mean));
+  memcpy(a.running_var.data, old_var.data, tensor_bytes(&old_var));
+  run_op(dev, run_forward, &a, &y);
+
+  double u = unit_roundoff(dev->real), largest = MAX(fabs(k->low), fabs(k->high));
+  check_stats(&a, u, largest);
+  for (int n = 0; n < k->count; n++)
+    for (int c = 0; c < k->c; c++) {
+      Stats s = stats_of(&a, k->groups ? n : 0, c / (k->c / a.groups));
+      double gamma = get(&a.gamma, 0, 0, 0, c), beta = get(&a.beta, 0, 0, 0, c);
+      double scale = gamma / sqrt((double)s.variance + eps);
+      for (int row = 0; row < k->h; row++)
+        for (int x = 0; x < k->w; x++) {
+          double centred = get(&a.x, n, row, x, c) - (double)s.mean;
+          // The error of the mean and of the subtraction, times the scale; the relative error of the scale; the sum's.
+          double bound = 68 * u * largest * scale +
+                         (40 * u + 2 * u * largest / sqrt((double)s.variance + eps)) * fabs(centred * scale) +
+                         2 * u * fabs(beta);
+          EXPECT_NEAR(get(&y.t, n, row, x, c), centred * scale + beta, bound);
+        }
+    }
+  expect_padding_zero(&y.t);
+
+  for (int c = 0; c < k->c && !k->groups; c++) {
+    double mean = get(&old_mean, 0, 0, 0, c), var = get(&old_var, 0, 0, 0, c);
+    Stats s = stats_of(&a, 0, c);
+    if (s.count > 0) {
+      mean = (1 - momentum) * mean + momentum * (double)s.mean;
+      var = (1 - momentum) * var + momentum * (s.count > 1 ? (double)(s.variance * s.count / (s.count - 1)) : 0);
+    }
+    EXPECT_NEAR(get(&a.running_mean, 0, 0, 0, c), mean, 70 * u * MAX(largest, 1));
+    EXPECT_NEAR(get(&a.running_var, 0, 0, 0, c), var, 70 * u + 4 * u * largest);
+  }
+  test_tensor_free(&old_mean);
+  test_tensor_free(&old_var);
+  test_tensor_free(&y.t);
+  norm_free(&a);
+}
+
+TEST(norm_forward_equals_definition) {
+  for (int d = 0; d < COUNT(devices); d++) {
+    Device *dev = device_open(devices[d], NULL);
+    for (int i = 0; i < COUNT(cases); i++) check_forward(dev, &cases[i], (uint64_t)i);
+    device_close(dev);
+  }
+}
+
+TEST(batch_norm_without_running_statistics) {
+  Device *dev = device_open("cpu", NULL);
+  const NormCase k = {2, 3, 3, 4, 0, 2, -1, 1};
+  Norm a = norm_make(&k, F32, 1);
+  Tensor stats = test_tensor_like(&a.stats);
+  Dest y = {.t = test_tensor_like(&a.x)}, z = {.t = test_tensor_like(&a.x)};
+  run_op(dev, run_forward, &a, &y);
+  memcpy(stats.data, a.stats.data, tensor_bytes(&stats));
+  Norm without = a;
+  without.running_mean.data = without.running_var.data = NULL;
+  run_op(dev, run_forward, &without, &z);
+  EXPECT(same_bits(&y.t, &z.t));
+  EXPECT(same_bits(&stats, &a.stats));
+  test_tensor_free(&stats);
+  test_tensor_free(&y.t);
+  test_tensor_free(&z.t);
+  norm_free(&a);
+  device_close(dev);
+}
+
+// Of any element of dx. It is made of dy, mean(dy) and x̂ · mean(dy · x̂), each ≤ 1 times powers of the spread that bounds
+// |x̂|, over the standard deviation; sums over 64 elements and a few more steps are off by 70 u of that. x̂ itself is off
+// by 70 u of max |x| in standard deviations, as in the forward pass, and enters twice.
+static double backward_bound(const Norm *a, double u) {
+  double bound = 0, largest = fmax(fabs(a->k->low), fabs(a->k->high));
+  for (int set = 0; set < sets_of(a); set++)
+    for (int g = 0; g < a->groups; g++) {
+      double inv_std = 1 / sqrt((double)stats_of(a, set, g).variance + eps);
+      double spread = (a->k->high - a->k->low) * inv_std;
+      bound = fmax(bound, 70 * u * inv_std * (2 + spread * spread + 2 * largest * inv_std * spread));
+    }
+  return bound;
+}
+
+static void check_float_backward(Device *dev, Device *dev64, const NormCase *k, uint64_t key) {
+  Norm a = norm_make(k, F32, key), b = norm_make(k, F64, key);
+  for (int n = 0; n < k->count; n++) // what rounding to float has changed
+    for (int y = 0; y < k->h; y++)
+      for (int x = 0; x < k->w; x++)
+        for (int c = 0; c < k->c; c++) {
+          put(&b.x, n, y, x, c, get(&a.x, n, y, x, c));
+          put(&b.dy, n, y, x, c, get(&a.dy, n, y, x, c));
+        }
+  for (int c = 0; c < k->c; c++) put(&b.gamma, 0, 0, 0, c, get(&a.gamma, 0, 0, 0, c));
+  Dest dx = {.t = test_tensor_like(&a.x)}, want = {.t = test_tensor_like(&b.x)};
+  run_op(dev, run_forward, &a, &dx);
+  run_op(dev64, run_forward, &b, &want);
+  run_op(dev, run_backward, &a, &dx);
+  run_op(dev64, run_backward, &b, &want);
+  double bound = backward_bound(&a, unit_roundoff(F32));
+  double terms = (double)k->count * k->h * k->w;
+  for (int c = 0; c < k->c; c++) {
+    EXPECT_NEAR(get(&a.dgamma, 0, 0, 0, c), get(&b.dgamma, 0, 0, 0, c), terms * bound);
+    EXPECT_NEAR(get(&a.dbeta, 0, 0, 0, c), get(&b.dbeta, 0, 0, 0, c), terms * 66 * unit_roundoff(F32));
+    for (int n = 0; n < k->count; n++)
+      for (int y = 0; y < k->h; y++)
+        for (int x = 0; x < k->w; x++) EXPECT_NEAR(get(&dx.t, n, y, x, c), get(&want.t, n, y, x, c), bound);
+  }
+  test_tensor_free(&dx.t);
+  test_tensor_free(&want.t);
+  norm_free(&a);
+  norm_free(&b);
+}
+
+TEST(norm_backward_in_float_equals_double) {
+  Device *dev = device_open("cpu", NULL), *dev64 = device_open("cpu64", NULL);
+  for (int i = 0; i < COUNT(cases); i++) check_float_backward(dev, dev64, &cases[i], (uint64_t)i);
+  device_close(dev);
+  device_close(dev64);
+}
+
+typedef struct NormObjective {
+  Device *dev;
+  Norm *a;
+  Dest y;
+} NormObjective;
+static double objective(void *context) {
+  NormObjective *o = context;
+  run_op(o->dev, run_forward, o->a, &o->y);
+  return weighted_sum(&o->a->dy, &o->y.t, NULL);
+}
+
+TEST(norm_gradient_check) {
+  Device *dev = device_open("cpu64", NULL);
+  for (int i = 0; i < COUNT(cases); i++) {
+    const NormCase *k = &cases[i];
+    if (k->low > 1) continue; // there the differences measure the rounding of x + h
+    Norm a = norm_make(k, F64, (uint64_t)i);
+    Dest dx = {.t = test_tensor_like(&a.x)};
+    NormObjective o = {dev, &a, {.t = test_tensor_like(&a.x)}};
+    objective(&o);
+    run_op(dev, run_backward, &a, &dx);
+    double magnitude;
+    weighted_sum(&a.dy, &o.y.t, &magnitude);
+    // Σ r · y is summed in as many steps as it has terms. x̂ as a function of one x bends on the scale of the standard
+    // deviation σ ≥ √eps: its third derivative stays below 10 / σ³, and one element moves the others by a sum ≤ 2 more.
+    double terms = (double)k->count * k->h * k->w * k->c, sigma3 = 1;
+    for (int set = 0; set < sets_of(&a); set++)
+      for (int g = 0; g < a.groups; g++) sigma3 = fmin(sigma3, pow((double)stats_of(&a, set, g).variance + eps, 1.5));
+    gradcheck(objective, &o, &a.x, &dx.t, magnitude, terms, 30 / sigma3, 40);
+    gradcheck(objective, &o, &a.gamma, &a.dgamma, magnitude, terms, 0, 40);
+    gradcheck(objective, &o, &a.beta, &a.dbeta, magnitude, terms, 0, 40);
+    test_tensor_free(&o.y.t);
+    test_tensor_free(&dx.t);
+    norm_free(&a);
+  }
+  device_close(dev);
+}
+
+TEST(norm_honours_dest) {
+  const NormCase some[] = {{2, 5, 3, 6, 2, 1, -1, 1}, {2, 3, 4, 5, 0, 1, -1, 1}, {1, 1, 1, 8, 4, 1, -1, 1}};
+  for (int d = 0; d < COUNT(devices); d++) {
+    Device *dev = device_open(devices[d], NULL);
+    for (int i = 0; i < COUNT(some); i++) {
+      Norm a = norm_make(&some[i], dev->real, (uint64_t)i);
+      check_dests(dev, run_forward, &a, &a.x, (uint64_t)i);
+      check_dests(dev, run_backward, &a, &a.x, (uint64_t)i + 9);
+      norm_free(&a);
+    }
+    device_close(dev);
+  }
+}
+
+// All outputs of forward and backward, with one, two and three threads; and parameter gradients by +=.
+TEST(norm_same_bits_for_any_threads) {
+  Device *dev = device_open("cpu", NULL);
+  int threads = omp_get_max_threads();
+  const NormCase some[] = {{3, 30, 25, 16, 4, 3, -1, 1}, {3, 30, 25, 16, 0, 3, -1, 1}};
+  for (int i = 0; i < COUNT(some); i++) {
+    Norm first = norm_make(&some[i], F32, 1);
+    Dest dx = {.t = test_tensor_like(&first.x)};
+    omp_set_num_threads(1);
+    run_op(dev, run_forward, &first, &dx);
+    run_op(dev, run_backward, &first, &dx);
+    for (int t = 2; t <= 3; t++) {
+      Norm a = norm_make(&some[i], F32, 1);
+      Dest other = {.t = test_tensor_like(&a.x)};
+      omp_set_num_threads(t);
+      run_op(dev, run_forward, &a, &other);
+      run_op(dev, run_backward, &a, &other);
+      EXPECT(same_bits(&dx.t, &other.t));
+      EXPECT(same_bits(&first.stats, &a.stats));
+      EXPECT(same_bits(&first.dgamma, &a.dgamma));
+      EXPECT(same_bits(&first.dbeta, &a.dbeta));
+      EXPECT(same_bits(&first.running_mean, &a.running_mean));
+      EXPECT(same_bits(&first.running_var, &a.running_var));
+
+      a.accumulate = true;
+      run_op(dev, run_backward, &a, &other);
+      for (int c = 0; c < a.k->c; c++) {
+        double g = get(&first.dgamma, 0, 0, 0, c), b = get(&first.dbeta, 0, 0, 0, c);
+        // Twice the same number; what is added was not rounded to float yet.
+        EXPECT_NEAR(get(&a.dgamma, 0, 0, 0, c), 2 * g, 2 * unit_roundoff(F32) * fabs(2 * g));
+        EXPECT_NEAR(get(&a.dbeta, 0, 0, 0, c), 2 * b, 2 * unit_roundoff(F32) * fabs(2 * b));
+      }
+      test_tensor_free(&other.t);
+      norm_free(&a);
+    }
+    omp_set_num_threads(threads);
+    test_tensor_free(&dx.t);
+    norm_free(&first);
+  }
+  device_close(dev);
+}
+
+TEST(norm_fold_equals_definition) {
+  for (int d = 0; d < COUNT(devices); d++) {
+    Device *dev = device_open(devices[d], NULL);
+    enum { C = 13 };
+    Tensor t[6]; // gamma, beta, mean, var, scale, shift
+    for (int i = 0; i < 6; i++) {
+      t[i] = test_tensor_packed(dev->real, 1, C);
+      if (i < 4) test_fill(&t[i], (uint64_t)i, i == 3 ? 0.5 : -1, 2);
+    }
+    dev->ops->norm_fold(dev, C, eps, t[0].data, t[1].data, t[2].data, t[3].data, t[4].data, t[5].data);
+    double u = unit_roundoff(dev->real);
+    for (int c = 0; c < C; c++) {
+      double scale = get(&t[0], 0, 0, 0, c) / sqrt(get(&t[3], 0, 0, 0, c) + eps);
+      double mean = get(&t[2], 0, 0, 0, c), beta = get(&t[1], 0, 0, 0, c);
+      EXPECT_NEAR(get(&t[4], 0, 0, 0, c), scale, 3 * u * fabs(scale)); // half an addition's, a root's, a division's
+      EXPECT_NEAR(get(&t[5], 0, 0, 0, c), beta - mean * scale, 5 * u * (fabs(beta) + fabs(mean * scale)));
+    }
+    for (int i = 0; i < 6; i++) test_tensor_free(&t[i]);
+    device_close(dev);
+  }
+}

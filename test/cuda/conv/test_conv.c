@@ -1,0 +1,321 @@
+// Convolutions on the GPU against the CPU reference: every rung of the ladder in every type that it computes.
+//
+// Operands are small whole numbers. Their products and sums are exact in float, in whatever order they are added, and so
+// are the operands in all types, so that F32 has to agree to the bit and 16 bits to one rounding: a term that is lost,
+// doubled or taken from the wrong pixel cannot hide.
+//
+// The quick tier takes shapes of a few tiles, small enough for compute-sanitizer.
+#include "test/harness/gpu_conv.h"
+
+// ---- running ----------------------------------------------------------------------------------------------------
+
+static Twin x_twin(Draw *d, DType dtype, const Problem *p, int i, bool poisoned) {
+  Twin t =
+      poisoned ? twin_poisoned(dtype, p->n, p->h[i], p->w[i], p->c) : whole(d, dtype, p->n, p->h[i], p->w[i], p->c);
+  count_rows(&t, p->rows[i]);
+  return t;
+}
+static Twin y_twin(Draw *d, DType dtype, const Problem *p, int i, bool poisoned) {
+  int h = out_size(p->h[i], p->r, &p->conv), w = out_size(p->w[i], p->s, &p->conv);
+  Twin t = poisoned ? twin_poisoned(dtype, p->n, h, w, p->k) : whole(d, dtype, p->n, h, w, p->k);
+  count_rows(&t, p->rows[i]);
+  return t;
+}
+
+// One pair's destination and what it refers to.
+typedef struct Target {
+  Twin t, bias, addend, mask;
+  bool accumulate, relu, has_bias, has_addend, has_mask;
+} Target;
+
+static Target draw_target(Draw *d, DType dtype, const Problem *p, Kind kind, int i) {
+  Target o = {.accumulate = below(d, 3) == 0,
+              .relu = below(d, 3) == 0,
+              .has_bias = below(d, 2),
+              .has_addend = below(d, 2),
+              .has_mask = below(d, 3) == 0};
+  o.t = kind == FORWARD ? y_twin(d, dtype, p, i, !o.accumulate) : x_twin(d, dtype, p, i, !o.accumulate);
+  const Tensor *t = &o.t.cpu;
+  if (o.has_bias) o.bias = whole_vector(d, t->c);
+  int size = below(d, 3), h = t->h, w = t->w; // the same, half or double
+  if (size == 1) h = (h + 1) / 2, w = (w + 1) / 2;
+  if (size == 2) h = 2 * h - below(d, 2), w = 2 * w - below(d, 2);
+  if (o.has_addend) o.addend = whole(d, dtype, t->n, h, w, t->c);
+  if (o.has_mask) o.mask = whole(d, dtype, t->n, t->h, t->w, t->c);
+  return o;
+}
+static Dest target_dest(const Target *o, bool gpu) {
+  return (Dest){.t = *twin_side(&o->t, gpu),
+                .accumulate = o->accumulate,
+                .relu = o->relu,
+                .bias = o->has_bias ? twin_side(&o->bias, gpu)->data : NULL,
+                .addend = o->has_addend ? twin_side(&o->addend, gpu) : NULL,
+                .mask = o->has_mask ? twin_side(&o->mask, gpu) : NULL};
+}
+static void check_target(Target *o) {
+  twin_check_guards(&o->t, false);
+  twin_free(&o->t);
+  Twin *inputs[] = {&o->bias, &o->addend, &o->mask};
+  for (int i = 0; i < COUNT(inputs); i++) {
+    if (!inputs[i]->gpu.data) continue;
+    twin_check_guards(inputs[i], true);
+    twin_free(inputs[i]);
+  }
+}
+
+static void run_activations(const Mode *m, Kind kind, const Problem *p, Draw *d) {
+  Device *cpu = cpu_device();
+  Twin w = whole(d, m->dtype, p->k, p->r, p->s, p->c), in[MAX_TEST_PAIRS];
+  Target out[MAX_TEST_PAIRS];
+  Tensor cpu_in[MAX_TEST_PAIRS], gpu_in[MAX_TEST_PAIRS];
+  Dest cpu_out[MAX_TEST_PAIRS], gpu_out[MAX_TEST_PAIRS];
+  for (int i = 0; i < p->pairs; i++) {
+    in[i] = kind == FORWARD ? x_twin(d, m->dtype, p, i, false) : y_twin(d, m->dtype, p, i, false);
+    out[i] = draw_target(d, m->dtype, p, kind, i);
+    cpu_in[i] = in[i].cpu, gpu_in[i] = in[i].gpu;
+    cpu_out[i] = target_dest(&out[i], false), gpu_out[i] = target_dest(&out[i], true);
+  }
+  if (kind == FORWARD) {
+    cpu->ops->conv_forward(cpu, &p->conv, p->pairs, cpu_in, &w.cpu, cpu_out);
+    RUN_ON_GPU(m, conv_forward, &p->conv, p->pairs, gpu_in, &w.gpu, gpu_out);
+  } else {
+    cpu->ops->conv_dgrad(cpu, &p->conv, p->pairs, cpu_in, &w.cpu, cpu_out);
+    RUN_ON_GPU(m, conv_dgrad, &p->conv, p->pairs, gpu_in, &w.gpu, gpu_out);
+  }
+  for (int i = 0; i < p->pairs; i++) {
+    if (!twin_check(&out[i].t, NULL, m->dtype == F32 ? 0 : 1)) {
+      describe(m, kind, p);
+      printf("  pair %d: accumulate %d, relu %d, bias %d, addend %d x %d, mask %d\n", i, out[i].accumulate, out[i].relu,
+             out[i].has_bias, out[i].addend.cpu.h, out[i].addend.cpu.w, out[i].has_mask);
+    }
+    check_target(&out[i]);
+    twin_check_guards(&in[i], true);
+    twin_free(&in[i]);
+  }
+  twin_check_guards(&w, true);
+  twin_free(&w);
+}
+
+// cuDNN rounds the gradient of a filter, a sum of products of up to 4 over all pixels, to the operands' type, and only
+// then is it scaled, by up to 2. Everyone else's is exact.
+static bool check_filter(const Mode *m, const Problem *p, const Twin *dw, const Tensor *y) {
+  if (!is_cudnn(m->rung) || m->dtype == F32) return twin_check(dw, NULL, 0);
+  size_t elements = tensor_elements(&dw->cpu), pixels = 0;
+  for (int i = 0; i < p->pairs; i++) pixels += tensor_pixels(&y[i]);
+  float *bound = xmalloc(elements * sizeof *bound);
+  for (size_t i = 0; i < elements; i++) bound[i] = 8 * (float)pixels;
+  bool ok = twin_check(dw, bound, m->dtype == BF16 ? 0x1p-9 / 0x1p-24 : 0x1p-12 / 0x1p-24);
+  free(bound);
+  return ok;
+}
+
+static void run_filter(const Mode *m, const Problem *p, Draw *d) {
+  Device *cpu = cpu_device();
+  bool accumulate = below(d, 2), biased = below(d, 3), scaled = below(d, 2);
+  Twin dw = accumulate ? whole(d, F32, p->k, p->r, p->s, p->c) : twin_poisoned(F32, p->k, p->r, p->s, p->c);
+  Twin db = accumulate ? whole_vector(d, p->k) : twin_packed(1, p->k, NULL), scale = whole_vector(d, p->k);
+  Twin x[MAX_TEST_PAIRS], dy[MAX_TEST_PAIRS];
+  Tensor xs[2][MAX_TEST_PAIRS], dys[2][MAX_TEST_PAIRS];
+  for (int i = 0; i < p->pairs; i++) {
+    x[i] = x_twin(d, m->dtype, p, i, false);
+    dy[i] = y_twin(d, m->dtype, p, i, false);
+    for (int gpu = 0; gpu < 2; gpu++) xs[gpu][i] = *twin_side(&x[i], gpu), dys[gpu][i] = *twin_side(&dy[i], gpu);
+  }
+  FilterGrad out[2];
+  for (int gpu = 0; gpu < 2; gpu++)
+    out[gpu] = (FilterGrad){.dw = *twin_side(&dw, gpu),
+                            .db = biased ? twin_side(&db, gpu)->data : NULL,
+                            .scale = scaled ? twin_side(&scale, gpu)->data : NULL,
+                            .accumulate = accumulate};
+  cpu->ops->conv_wgrad(cpu, &p->conv, p->pairs, xs[0], dys[0], &out[0]);
+  RUN_ON_GPU(m, conv_wgrad, &p->conv, p->pairs, xs[1], dys[1], &out[1]);
+  bool ok = check_filter(m, p, &dw, dys[0]);
+  if (biased) ok &= twin_check(&db, NULL, 0);
+  if (!ok) {
+    describe(m, WGRAD, p);
+    printf("  accumulate %d, db %d, scale %d\n", accumulate, biased, scaled);
+  }
+  Twin *all[] = {&dw, &db, &scale};
+  for (int i = 0; i < COUNT(all); i++) twin_check_guards(all[i], i == 2), twin_free(all[i]);
+  for (int i = 0; i < p->pairs; i++) {
+    twin_check_guards(&x[i], true), twin_free(&x[i]);
+    twin_check_guards(&dy[i], true), twin_free(&dy[i]);
+  }
+}
+
+static void run_all(const Mode *m, const Problem *p, uint64_t seed) {
+  Draw d = {.key = rng_key(seed, RNG_TEST)};
+  run_activations(m, FORWARD, p, &d);
+  run_activations(m, DGRAD, p, &d);
+  run_filter(m, p, &d);
+}
+
+// ---- problems ---------------------------------------------------------------------------------------------------
+
+static Problem draw_problem(uint64_t seed) {
+  static const int channels[] = {1, 3, 8, 12, 16, 33, 40, 64, 70}, sizes[] = {1, 1, 2, 3, 3, 3, 5};
+  Draw d = {.key = rng_key(seed, RNG_SHAPES)};
+  Problem p = {.pairs = below(&d, 4) ? 1 : 1 + below(&d, MAX_TEST_PAIRS), .n = 1 + below(&d, 3)};
+  p.r = p.s = sizes[below(&d, COUNT(sizes))];
+  if (below(&d, 5) == 0) p.s = sizes[below(&d, COUNT(sizes))];
+  p.conv = (Conv){.stride = 1 + below(&d, 3), .pad = below(&d, MAX(p.r, p.s) / 2 + 2)};
+  p.c = channels[below(&d, COUNT(channels))];
+  p.k = channels[below(&d, COUNT(channels))];
+  for (int i = 0; i < MAX_TEST_PAIRS; i++) {
+    p.h[i] = MAX(1, p.r - 2 * p.conv.pad) + below(&d, 9);
+    p.w[i] = MAX(1, p.s - 2 * p.conv.pad) + below(&d, 9);
+    p.rows[i] = below(&d, 3) ? -1 : below(&d, p.n + 1);
+  }
+  return p;
+}
+
+// A few tiles each: every form that is treated apart, and the edges of tiles.
+static const Problem quick[] = {
+    // stride and pad, taps, pairs, n, channels in and out, x's heights, widths, rows
+    {{1, 0}, 1, 1, 1, 1, 1, 1, {1}, {1}, {-1}}, // everything is one
+    // tiles that begin in one image and end in the next, more columns than a tile, more terms than a stage
+    {{1, 1}, 3, 3, 1, 2, 24, 136, {9}, {9}, {-1}},
+    {{1, 0}, 1, 1, 1, 1, 72, 264, {12}, {12}, {-1}},
+    // levels that share a filter, one without rows; a stride
+    {{1, 1}, 3, 3, 3, 2, 16, 24, {9, 5, 3}, {7, 6, 3}, {-1, 1, 0}},
+    {{2, 1}, 3, 3, 2, 2, 8, 40, {9, 6}, {10, 5}, {1, -1}},
+    // the stem
+    {{2, 3}, 7, 7, 1, 1, 3, 16, {11}, {10}, {-1}},
+    // a projection, whose gradient is zero in three pixels out of four
+    {{2, 0}, 1, 1, 1, 2, 40, 33, {5}, {6}, {-1}},
+    // fully connected over 2 × 3, some rows valid; with padding lanes
+    {{1, 0}, 2, 3, 1, 9, 16, 24, {2}, {3}, {7}},
+    {{1, 0}, 2, 3, 1, 5, 5, 9, {2}, {3}, {-1}},
+    // the transposed convolution of the mask head
+    {{2, 0}, 2, 2, 1, 3, 16, 24, {8}, {6}, {2}},
+    // a stride past the filter: some pixels meet no tap
+    {{3, 0}, 2, 2, 1, 2, 8, 8, {8}, {7}, {-1}},
+};
+
+// The same forms at lengths that take many tiles, stages and slots.
+static const Problem thorough[] = {
+    {{1, 1}, 3, 3, 1, 2, 70, 140, {11}, {13}, {-1}},
+    {{1, 1}, 3, 3, 3, 2, 16, 24, {17, 9, 5}, {19, 10, 5}, {-1, 1, 0}},
+    // pixels for more slots of the filter's gradient than one pass of its reduction adds up
+    {{1, 1}, 3, 3, 2, 2, 8, 12, {50, 23}, {53, 29}, {-1, 1}},
+    {{2, 3}, 7, 7, 1, 2, 3, 64, {33}, {38}, {-1}},
+    {{2, 0}, 1, 1, 1, 2, 40, 33, {9}, {10}, {-1}},
+    {{1, 0}, 7, 7, 1, 40, 16, 24, {7}, {7}, {33}},
+    {{1, 0}, 1, 1, 1, 300, 64, 5, {1}, {1}, {129}},
+    {{2, 0}, 2, 2, 1, 4, 48, 64, {14}, {14}, {3}},
+};
+
+enum { DRAWS = 4, RANDOM_PROBLEMS = 24 }; // of what each Dest asks for; of shapes
+
+static void check_problems(Side side, const Problem *problems, int count, int draws, int random) {
+  Mode modes[MAX_MODES];
+  int num_modes = find_modes(gpu_device(), side, modes);
+  if (!num_modes) return test_skip("libcudnn.so.9 is not on LD_LIBRARY_PATH");
+  for (int i = 0; i < num_modes; i++) {
+    for (int j = 0; j < draws * count; j++) run_all(&modes[i], &problems[j % count], (uint64_t)(1000 * (i + 1) + j));
+    for (int j = 0; j < random; j++) {
+      Problem p = draw_problem((uint64_t)(j + i * random));
+      run_all(&modes[i], &p, (uint64_t)j);
+    }
+  }
+}
+
+TEST(cuda_conv_is_exact_on_small_shapes) {
+  if (gpu_device()) check_problems(RACECHECKED, quick, COUNT(quick), 1, 0);
+}
+TEST_TIER(cuda_conv_is_exact, 1) {
+  if (!gpu_device()) return;
+  check_problems(OURS, quick, COUNT(quick), DRAWS, RANDOM_PROBLEMS);
+  check_problems(OURS, thorough, COUNT(thorough), DRAWS, 0);
+}
+TEST_TIER(cuda_conv_by_cudnn_is_exact, 1) {
+  if (gpu_device()) check_problems(CUDNN, quick, COUNT(quick), 1, 0);
+}
+
+// Rung 05 by itself, in every type; some of the kinds of run_all.
+static void check_wgmma(const Problem *problems, int count, bool forward, bool dgrad, bool wgrad) {
+  if (!gpu_device()) return;
+  Mode modes[MAX_MODES];
+  int num_modes = find_modes(gpu_device(), WGMMA, modes);
+  if (!num_modes) return test_skip("rung 05 needs a Hopper GPU, sm_90a");
+  for (int i = 0; i < num_modes; i++)
+    for (int j = 0; j < count; j++) {
+      Draw d = {.key = rng_key((uint64_t)j, RNG_TEST)};
+      if (forward) run_activations(&modes[i], FORWARD, &problems[j], &d);
+      if (dgrad) run_activations(&modes[i], DGRAD, &problems[j], &d);
+      if (wgrad) run_filter(&modes[i], &problems[j], &d);
+    }
+}
+
+// For memcheck and initcheck.
+TEST_TIER(cuda_conv_by_wgmma_is_exact_on_small_shapes, 1) { check_wgmma(quick, COUNT(quick), true, true, true); }
+
+// Filters' gradients large enough for the larger tiles of rung 05, in one slot and in several, of which some share a patch
+// for the taps of a row.
+static const Problem filters[] = {
+    {{1, 0}, 1, 1, 1, 60, 136, 400, {14}, {17}, {-1}},
+    {{1, 1}, 3, 3, 1, 2, 400, 520, {10}, {13}, {-1}},
+    {{1, 1}, 3, 3, 1, 2, 520, 520, {10}, {13}, {1}},
+    {{1, 1}, 3, 3, 1, 2, 72, 200, {40}, {43}, {-1}},
+    {{1, 2}, 3, 3, 3, 4, 40, 400, {40, 9, 3}, {43, 11, 3}, {3, -1, 0}},
+    {{1, 1}, 3, 3, 1, 60, 136, 400, {14}, {17}, {41}},
+    {{1, 1}, 3, 3, 1, 4, 200, 400, {60}, {63}, {-1}},
+};
+
+TEST_TIER(cuda_conv_wgrad_is_exact_in_large_tiles, 1) { check_wgmma(filters, COUNT(filters), false, false, true); }
+
+// Phases of a stride whose tiles take turns: sums of one length, and of several in tiles enough for that.
+static const Problem phases[] = {
+    {{2, 0}, 2, 2, 1, 3, 16, 24, {18}, {22}, {2}},
+    {{2, 0}, 2, 2, 1, 3, 512, 32, {72}, {88}, {2}},
+    {{2, 1}, 3, 3, 1, 2, 16, 8, {520}, {520}, {-1}},
+    {{2, 1}, 3, 3, 1, 3, 16, 8, {520}, {520}, {2}},
+};
+
+TEST_TIER(cuda_conv_phases_take_turns, 1) { check_wgmma(phases, COUNT(phases), false, true, false); }
+
+// More tiles than an H200 has multiprocessors, but by a few, of every width: forward, dgrad, with a count, with levels, and with
+// sums that go round the ring of stages. Of the last the short round is a launch of its own, forward and in dgrad, in all types:
+// by a margin of 4 to 24 % of what cost_of says.
+static const Problem rounds[] = {
+    {{1, 0}, 1, 1, 1, 60, 256, 256, {17}, {17}, {-1}},
+    {{1, 0}, 1, 1, 1, 60, 192, 192, {17}, {17}, {59}},
+    {{1, 1}, 3, 3, 1, 60, 128, 128, {17}, {17}, {-1}},
+    {{1, 0}, 1, 1, 3, 20, 256, 256, {17, 18, 17}, {17, 16, 17}, {-1, 19, -1}},
+    {{1, 0}, 1, 1, 1, 60, 136, 264, {17}, {17}, {-1}},
+    {{1, 0}, 1, 1, 1, 60, 256, 2176, {17}, {17}, {-1}},
+    {{1, 1}, 3, 3, 1, 59, 192, 256, {17}, {17}, {-1}},
+};
+
+TEST_TIER(cuda_conv_ends_in_a_short_round, 1) { check_wgmma(rounds, COUNT(rounds), true, true, false); }
+
+// Rows of a tensor that come from two launches, in tiles of two shapes: of images that are alike the results are, to the bit.
+static void check_alike_images(const Mode *m, Kind kind) {
+  enum { IMAGES = 59, SIDE = 17, C = 192, K = 256 };
+  const Conv conv = {1, 1};
+  int c = kind == FORWARD ? C : K;
+  size_t image = (size_t)SIDE * SIDE * c;
+  float *values = xmalloc(IMAGES * image * sizeof *values);
+  Draw d = {.key = rng_key((uint64_t)kind, RNG_TEST)};
+  for (size_t i = 0; i < IMAGES * image; i++)
+    values[i] = i < image ? 1e-3f * (float)(below(&d, 2000) - 1000) : values[i - image];
+  Twin in = twin_values(m->dtype, IMAGES, SIDE, SIDE, c, values), w = twin_random(m->dtype, K, 3, 3, C, 0.05, 1);
+  Twin out = twin_poisoned(m->dtype, IMAGES, SIDE, SIDE, kind == FORWARD ? K : C);
+  Dest dest = {.t = out.gpu};
+  if (kind == FORWARD)
+    RUN_ON_GPU(m, conv_forward, &conv, 1, &in.gpu, &w.gpu, &dest);
+  else
+    RUN_ON_GPU(m, conv_dgrad, &conv, 1, &in.gpu, &w.gpu, &dest);
+  char *bits = gpu_fetch(out.gpu.data, tensor_bytes(&out.gpu));
+  size_t each = tensor_bytes(&out.gpu) / IMAGES;
+  for (int i = 1; i < IMAGES; i++) EXPECT(!memcmp(bits, bits + (size_t)i * each, each));
+  free(bits), free(values);
+  twin_free(&in), twin_free(&w), twin_free(&out);
+}
+TEST_TIER(cuda_conv_of_images_that_are_alike_is_alike, 1) {
+  if (!gpu_device()) return;
+  Mode modes[MAX_MODES];
+  int num_modes = find_modes(gpu_device(), WGMMA, modes);
+  if (!num_modes) return test_skip("rung 05 needs a Hopper GPU, sm_90a");
+  for (int i = 0; i < num_modes; i++) check_alike_images(&modes[i], FORWARD), check_alike_images(&modes[i], DGRAD);
+}

@@ -1,0 +1,115 @@
+// How convolutions on the GPU round, in every rung of the ladder and every type that it computes: numbers that are not
+// exact, against the CPU within what the sums may err; and the same bits twice.
+#include "test/harness/gpu_conv.h"
+
+static Tensor magnitude(const Tensor *t) {
+  Tensor m = *t;
+  m.data = xmalloc(tensor_bytes(t));
+  for (size_t i = 0; i < tensor_elements(t); i++) ((float *)m.data)[i] = fabsf(((const float *)t->data)[i]);
+  return m;
+}
+
+static void run_kind(Device *dev, Kind kind, const Problem *p, const Tensor *x, const Tensor *w, const Tensor *y) {
+  Dest to_x = {.t = *x}, to_y = {.t = *y};
+  FilterGrad to_w = {.dw = *w};
+  if (kind == FORWARD) dev->ops->conv_forward(dev, &p->conv, 1, x, w, &to_y);
+  if (kind == DGRAD) dev->ops->conv_dgrad(dev, &p->conv, 1, y, w, &to_x);
+  if (kind == WGRAD) dev->ops->conv_wgrad(dev, &p->conv, 1, x, y, &to_w);
+}
+
+// A sum of T terms errs by at most T·u·Σ|term|, u = 2^-24 where additions round to nearest and 2^-23 where they truncate,
+// as tensor cores do; the CPU's errs likewise. TF32 rounds both factors of each term by 2^-11. The result is rounded once.
+// So is a filter's gradient before the rest, by cuDNN, to the operands' type.
+static double sum_factor(const Mode *m, DType result, double terms) {
+  static const double eps[DTYPES] = {[F32] = 0x1p-24, [BF16] = 0x1p-8, [F16] = 0x1p-11};
+  double between = is_cudnn(m->rung) && result == F32 ? eps[m->dtype] : 0;
+  return 1 + (terms * (0x1p-23 + 0x1p-24) + (m->tf32 ? 0x1p-10 : 0) + between) / eps[result];
+}
+
+static void check_rounding(const Mode *m, Kind kind, const Problem *p) {
+  Device *gpu = gpu_device(), *cpu = cpu_device();
+  int h = out_size(p->h[0], p->r, &p->conv), w_out = out_size(p->w[0], p->s, &p->conv);
+  DType filter = kind == WGRAD ? F32 : m->dtype;
+  Twin x = twin_random(m->dtype, p->n, p->h[0], p->w[0], p->c, 1, 1);
+  Twin w = twin_random(filter, p->k, p->r, p->s, p->c, 1, 2), y = twin_random(m->dtype, p->n, h, w_out, p->k, 1, 3);
+  Twin *out = kind == FORWARD ? &y : kind == DGRAD ? &x : &w;
+  Tensor ax = magnitude(&x.cpu), aw = magnitude(&w.cpu), ay = magnitude(&y.cpu);
+  run_kind(cpu, kind, p, &ax, &aw, &ay);
+  run_kind(cpu, kind, p, &x.cpu, &w.cpu, &y.cpu);
+  gpu->conv = m->rung;
+  gpu->tf32 = m->tf32;
+  void *bits[2];
+  for (int i = 0; i < 2; i++) {
+    run_kind(gpu, kind, p, &x.gpu, &w.gpu, &y.gpu);
+    bits[i] = gpu_fetch(out->gpu.data, tensor_bytes(&out->gpu));
+  }
+  gpu->conv = NULL;
+  gpu->tf32 = false;
+  const Tensor *bound = kind == FORWARD ? &ay : kind == DGRAD ? &ax : &aw;
+  double terms = kind == WGRAD ? (double)tensor_pixels(&y.cpu) : (double)p->r * p->s * (kind == FORWARD ? p->c : p->k);
+  bool ok = twin_check(out, bound->data, sum_factor(m, out->gpu.dtype, terms));
+  ok &= EXPECT(!memcmp(bits[0], bits[1], tensor_bytes(&out->gpu)) && "the same bits twice");
+  if (!ok) describe(m, kind, p);
+  for (int i = 0; i < 2; i++) free(bits[i]);
+  free(ax.data), free(aw.data), free(ay.data);
+  twin_free(&x), twin_free(&w), twin_free(&y);
+}
+
+// An everyday problem, and the stem.
+static const Problem problems[] = {
+    {{1, 1}, 3, 3, 1, 2, 16, 24, {9}, {7}, {-1}},
+    {{2, 3}, 7, 7, 1, 1, 3, 16, {11}, {10}, {-1}},
+};
+
+static void check_all_rounding(Side side) {
+  Mode modes[MAX_MODES];
+  int num_modes = find_modes(gpu_device(), side, modes);
+  if (!num_modes) return test_skip("libcudnn.so.9 is not on LD_LIBRARY_PATH");
+  for (int i = 0; i < num_modes; i++)
+    for (Kind kind = FORWARD; kind < KINDS; kind++)
+      for (int j = 0; j < COUNT(problems); j++) check_rounding(&modes[i], kind, &problems[j]);
+}
+TEST(cuda_conv_rounds_as_it_should) {
+  if (gpu_device()) check_all_rounding(RACECHECKED);
+}
+TEST_TIER(cuda_conv_rounds_as_it_should_and_repeats_its_bits, 1) {
+  if (gpu_device()) check_all_rounding(OURS);
+}
+TEST_TIER(cuda_conv_by_cudnn_rounds_as_it_should_and_repeats_its_bits, 1) {
+  if (gpu_device()) check_all_rounding(CUDNN);
+}
+
+// ---- TF32 -------------------------------------------------------------------------------------------------------
+
+// Operands that become TF32 are rounded to nearest, not cut off, be they pixels or filters: 1 × 1 filters that copy, by a
+// factor. (Rungs 01 and 02 leave them as they are.)
+static void check_tf32(const Mode *m, Kind kind, bool filter) {
+  enum { C = 40, PIXELS = 2 * 5 * 7 };
+  const float between = 1 + 0x1p-11f + 0x1p-12f, nearest = 1 + 0x1p-10f;
+  const Problem p = {{1, 0}, 1, 1, 1, 2, C, C, {5}, {7}, {-1}};
+  float v[PIXELS * C], factors[C * C] = {0};
+  for (int i = 0; i < PIXELS * C; i++) v[i] = filter ? 1 : between;
+  for (int i = 0; i < C; i++) factors[i * C + i] = filter ? between : 1;
+  Twin in = twin_values(F32, 2, 5, 7, C, v), w = twin_values(F32, C, 1, 1, C, factors);
+  Twin out = twin_poisoned(F32, 2, 5, 7, C);
+  Dest to = {.t = out.gpu};
+  if (kind == FORWARD)
+    RUN_ON_GPU(m, conv_forward, &p.conv, 1, &in.gpu, &w.gpu, &to);
+  else
+    RUN_ON_GPU(m, conv_dgrad, &p.conv, 1, &in.gpu, &w.gpu, &to);
+  float *got = gpu_fetch_floats(&out.gpu);
+  bool ok = true;
+  for (int i = 0; i < PIXELS * C; i++) ok &= got[i] == nearest || got[i] == between;
+  if (!EXPECT(ok && "rounded to nearest"))
+    printf("  %a, where %a becomes %a\n", (double)got[0], (double)between, (double)nearest), describe(m, kind, &p);
+  free(got);
+  twin_free(&in), twin_free(&w), twin_free(&out);
+}
+
+TEST_TIER(cuda_conv_rounds_to_tf32, 1) {
+  if (!gpu_device()) return;
+  Mode modes[MAX_MODES];
+  int num_modes = find_modes(gpu_device(), OURS, modes);
+  for (int i = 0; i < num_modes; i++)
+    for (int j = 0; modes[i].tf32 && j < 4; j++) check_tf32(&modes[i], j % 2 ? DGRAD : FORWARD, j / 2);
+}

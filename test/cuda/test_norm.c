@@ -1,0 +1,352 @@
+// GroupNorm and BatchNorm on the GPU against the CPU reference. Both add at most 64 numbers in float before they go on in
+// double, which with a few more operations is an error of 70 u of the sum of absolute values on either side: every
+// tolerance here is 140 u of such a sum, and one rounding of the result where it has 16 bits.
+#include "test/harness/gpu.h"
+
+static const DType dtypes[] = {F32, BF16, F16};
+enum { STEPS = 140 };
+
+typedef struct NormCase {
+  int n, h, w, c, groups; // groups = 0: BatchNorm
+  int rows;               // valid
+  double mean;            // of x; the standard deviation is 1
+} NormCase;
+static const NormCase cases[] = {
+    {1, 1, 1, 1, 1, 1, 0},       // a single value
+    {2, 5, 3, 6, 2, 2, 0},       // padding lanes
+    {2, 9, 11, 64, 32, 2, 0},    // groups smaller than a vector
+    {1, 50, 60, 8, 4, 1, 0},     // several chunks
+    {3, 4, 4, 5, 5, 2, 0},       // instance norm; a row past the count
+    {3, 2, 2, 8, 1, 0, 0},       // nothing valid
+    {2, 7, 9, 24, 3, 2, 0},      // a vector is no power of two
+    {2, 6, 5, 264, 33, 2, 0},    // two tiles of channels, the second nearly empty
+    {1, 3, 2, 2048, 32, 1, 0},   // as res5
+    {40, 2, 3, 16, 2, 37, 0},    // more sets than a warp has lanes
+    {2, 16, 16, 32, 8, 2, 1000}, // a mean far above the spread
+    {2, 5, 3, 6, 0, 2, 0},       {1, 1, 1, 3, 0, 1, 0},   {4, 7, 7, 5, 0, 3, 0},     {3, 2, 2, 8, 0, 0, 0},
+    {2, 40, 40, 64, 0, 2, 0},    {2, 6, 5, 264, 0, 2, 0}, {5, 8, 8, 24, 0, 5, 1000},
+};
+
+// Everything an op of either kind takes and gives.
+typedef struct Norm {
+  const NormCase *k;
+  int groups;     // of channels that share statistics
+  double largest; // |x|
+  Twin x, dy, gamma, beta, stats, running_mean, running_var, dgamma, dbeta;
+  bool accumulate, no_running, no_gradients;
+} Norm;
+
+static const float eps = 0x1p-6f, momentum = 0.25f;
+
+static void *side(const Twin *t, bool gpu) { return twin_side(t, gpu)->data; }
+
+static void run_forward(Device *dev, bool gpu, void *context, const Dest *y) {
+  Norm *a = context;
+  const Tensor *x = twin_side(&a->x, gpu);
+  void *gamma = side(&a->gamma, gpu), *beta = side(&a->beta, gpu), *stats = side(&a->stats, gpu);
+  if (a->k->groups)
+    dev->ops->group_norm_forward(dev, a->groups, eps, x, gamma, beta, stats, y);
+  else
+    dev->ops->batch_norm_forward(dev, eps, momentum, x, gamma, beta, a->no_running ? NULL : side(&a->running_mean, gpu),
+                                 a->no_running ? NULL : side(&a->running_var, gpu), stats, y);
+}
+static void run_backward(Device *dev, bool gpu, void *context, const Dest *dx) {
+  Norm *a = context;
+  const Tensor *x = twin_side(&a->x, gpu), *dy = twin_side(&a->dy, gpu);
+  void *gamma = side(&a->gamma, gpu), *stats = side(&a->stats, gpu);
+  bool skip = a->no_gradients && gpu; // the reference always computes them
+  void *dgamma = skip ? NULL : side(&a->dgamma, gpu), *dbeta = skip ? NULL : side(&a->dbeta, gpu);
+  if (a->k->groups)
+    dev->ops->group_norm_backward(dev, a->groups, x, dy, gamma, stats, dx, dgamma, dbeta, a->accumulate);
+  else
+    dev->ops->batch_norm_backward(dev, x, dy, gamma, stats, dx, dgamma, dbeta, a->accumulate);
+}
+
+// A packed row of c numbers, |normal| + low where low > 0.
+static Twin vector(int c, double low, uint64_t seed) {
+  Twin t = twin_random(F32, 1, 1, 1, c, 1, seed);
+  float *v = t.cpu.data;
+  for (int i = 0; low > 0 && i < c; i++) v[i] = fabsf(v[i]) + (float)low;
+  Twin packed = twin_packed(1, c, v);
+  twin_free(&t);
+  return packed;
+}
+
+static Twin poisoned_stats(const NormCase *k, int groups) {
+  Twin t = twin_packed(k->groups ? k->n : 1, 2 * groups, NULL);
+  if (k->groups) twin_rows(&t, k->rows);
+  return t;
+}
+
+static Norm norm_make(const NormCase *k, DType dtype, uint64_t seed) {
+  Norm a = {.k = k, .groups = k->groups ? k->groups : k->c};
+  Twin x = twin_random(F32, k->n, k->h, k->w, k->c, 1, seed);
+  size_t pixels = tensor_pixels(&x.cpu);
+  float *values = xmalloc(pixels * (size_t)k->c * sizeof *values);
+  for (size_t p = 0; p < pixels; p++)
+    for (int c = 0; c < k->c; c++)
+      values[p * (size_t)k->c + (size_t)c] = ((float *)x.cpu.data)[p * (size_t)x.cpu.ldc + (size_t)c] + (float)k->mean;
+  a.x = twin_values(dtype, k->n, k->h, k->w, k->c, values);
+  for (size_t i = 0; i < pixels * (size_t)k->c; i++) a.largest = fmax(a.largest, fabsf(values[i]));
+  free(values);
+  twin_free(&x);
+  a.dy = twin_random(dtype, k->n, k->h, k->w, k->c, 1, seed + 1);
+  if (k->rows < k->n) {
+    twin_rows(&a.x, k->rows);
+    twin_rows(&a.dy, k->rows);
+  }
+  a.gamma = vector(k->c, 0.5, seed + 2);
+  a.beta = vector(k->c, 0, seed + 3);
+  a.running_mean = vector(k->c, 0, seed + 4);
+  a.running_var = vector(k->c, 0.5, seed + 5);
+  a.dgamma = vector(k->c, 0, seed + 6);
+  a.dbeta = vector(k->c, 0, seed + 7);
+  a.stats = poisoned_stats(k, a.groups);
+  return a;
+}
+static void norm_free(Norm *a) {
+  Twin *inputs[] = {&a->x, &a->dy, &a->gamma, &a->beta};
+  Twin *outputs[] = {&a->stats, &a->running_mean, &a->running_var, &a->dgamma, &a->dbeta};
+  for (int i = 0; i < COUNT(inputs); i++) {
+    twin_check_guards(inputs[i], true);
+    twin_free(inputs[i]);
+  }
+  for (int i = 0; i < COUNT(outputs); i++) {
+    twin_check_guards(outputs[i], false);
+    twin_free(outputs[i]);
+  }
+}
+
+static Twin poisoned_like(const Twin *x) {
+  Twin t = twin_poisoned(x->gpu.dtype, x->cpu.n, x->cpu.h, x->cpu.w, x->cpu.c);
+  if (x->cpu.count) twin_rows(&t, *x->cpu.count);
+  return t;
+}
+
+// Twins' units: what `error`, in units of F32's roundoff, is in those of the dtype.
+static float widened(DType dtype, double error, double value) {
+  double ratio = dtype == F32 ? 1 : dtype == BF16 ? 0x1p-15 : 0x1p-12;
+  return (float)(STEPS * error * ratio + fabs(value));
+}
+
+// Visits every valid element of x: its position in memory and in its parameters.
+typedef struct Element {
+  size_t i;            // in x
+  int channel, sample; // sample: row of its statistics, set · groups + group
+} Element;
+static bool element_next(const Norm *a, Element *e) {
+  const Tensor *x = &a->x.cpu;
+  size_t per_image = (size_t)x->h * x->w * x->ldc, end = per_image * (size_t)a->k->rows;
+  do e->i++;
+  while (e->i < end && (int)(e->i % (size_t)x->ldc) >= x->c);
+  if (e->i >= end) return false;
+  e->channel = (int)(e->i % (size_t)x->ldc);
+  e->sample = (a->k->groups ? (int)(e->i / per_image) * a->groups : 0) + e->channel / (x->c / a->groups);
+  return true;
+}
+static const Element before_first = {.i = SIZE_MAX};
+
+// A mean is off by 70 u · L with L = max |x|; of a deviation that is 70 u · L / std, and so of std itself.
+static float *forward_bound(const Norm *a) {
+  float *bound = xcalloc(tensor_elements(&a->x.cpu), sizeof *bound), *x = a->x.cpu.data, *stats = a->stats.cpu.data;
+  for (Element e = before_first; element_next(a, &e);) {
+    double gamma = ((float *)a->gamma.cpu.data)[e.channel], beta = ((float *)a->beta.cpu.data)[e.channel];
+    double inv_std = stats[2 * e.sample + 1], scale = gamma * inv_std, y = (x[e.i] - stats[2 * e.sample]) * scale;
+    bound[e.i] =
+        widened(a->x.gpu.dtype, a->largest * scale + (1 + a->largest * inv_std) * fabs(y) + fabs(beta), y + beta);
+  }
+  return bound;
+}
+
+static bool check_packed(const Twin *t, double (*bound)(const Norm *a, const float *want, int i), const Norm *a) {
+  float *b = xcalloc(tensor_elements(&t->cpu), sizeof *b);
+  for (int i = 0; i < (int)tensor_elements(&t->cpu); i++) b[i] = (float)bound(a, t->cpu.data, i);
+  bool ok = twin_check(t, b, STEPS);
+  free(b);
+  return ok;
+}
+static double stats_bound(const Norm *a, const float *stats, int i) {
+  double inv_std = stats[i | 1];
+  return i % 2 ? inv_std + a->largest * inv_std * inv_std : a->largest;
+}
+static double mean_bound(const Norm *a, const float *mean, int i) { return a->largest + fabs((double)mean[i]); }
+// The deviation's error, twice, times the standard deviation.
+static double var_bound(const Norm *a, const float *var, int i) {
+  return var[i] + 2 * a->largest * sqrt(fabs((double)var[i]));
+}
+
+static bool check_forward(Norm *a) {
+  Twin y = poisoned_like(&a->x);
+  twin_run(run_forward, a, &y);
+  float *bound = forward_bound(a);
+  bool ok = check_packed(&a->stats, stats_bound, a) || !printf("  statistics\n");
+  ok &= twin_check(&y, bound, 1) || !printf("  y\n");
+  ok &= check_packed(&a->running_mean, mean_bound, a) || !printf("  running mean\n");
+  ok &= check_packed(&a->running_var, var_bound, a) || !printf("  running variance\n");
+  twin_check_guards(&y, false);
+  twin_free(&y);
+  free(bound);
+  return ok;
+}
+
+// Both sides get the same statistics, so that the only errors are those of the sums: of |dy| and |dy · x̂| over what shares
+// statistics (for dx) or over the channel (for the parameters).
+static float *backward_bound(const Norm *a, float *dgamma_bound, float *dbeta_bound) {
+  int samples = (int)tensor_elements(&a->stats.cpu) / 2;
+  double *sum = xcalloc((size_t)samples * 3, sizeof *sum), *dot = sum + samples, *count = dot + samples;
+  float *bound = xcalloc(tensor_elements(&a->x.cpu), sizeof *bound), *stats = a->stats.cpu.data;
+  const float *x = a->x.cpu.data, *dy = a->dy.cpu.data, *gamma = a->gamma.cpu.data;
+  for (int pass = 0; pass < 2; pass++)
+    for (Element e = before_first; element_next(a, &e);) {
+      double inv_std = stats[2 * e.sample + 1], g = gamma[e.channel] * (double)dy[e.i];
+      double normed = (x[e.i] - (double)stats[2 * e.sample]) * inv_std;
+      if (pass == 0) {
+        sum[e.sample] += fabs(g);
+        dot[e.sample] += fabs(g * normed);
+        count[e.sample]++;
+        dbeta_bound[e.channel] += fabsf(dy[e.i]);
+        dgamma_bound[e.channel] += (float)fabs(dy[e.i] * normed);
+      } else {
+        double error = fabs(g) + (sum[e.sample] + fabs(normed) * dot[e.sample]) / count[e.sample];
+        bound[e.i] = widened(a->x.gpu.dtype, error * inv_std, error * inv_std);
+      }
+    }
+  free(sum);
+  return bound;
+}
+
+static bool check_backward(Norm *a) {
+  Twin stats = twin_packed(a->stats.cpu.n, a->stats.cpu.c, a->stats.cpu.data);
+  twin_free(&a->stats);
+  a->stats = stats;
+  Twin dx = poisoned_like(&a->x);
+  twin_run(run_backward, a, &dx);
+  float *dgamma = xcalloc((size_t)a->k->c * 2, sizeof *dgamma), *dbeta = dgamma + a->k->c;
+  float *bound = backward_bound(a, dgamma, dbeta);
+  bool ok = twin_check(&dx, bound, 1) || !printf("  dx\n");
+  for (int c = 0; c < a->k->c; c++) dgamma[c] += 1, dbeta[c] += 1; // what was accumulated to
+  ok &= twin_check(&a->dgamma, dgamma, STEPS) || !printf("  dgamma\n");
+  ok &= twin_check(&a->dbeta, dbeta, STEPS) || !printf("  dbeta\n");
+  twin_check_guards(&dx, false);
+  twin_free(&dx);
+  free(dgamma);
+  free(bound);
+  return ok;
+}
+
+static void check_case(const NormCase *k, DType dtype, bool accumulate, uint64_t seed) {
+  Norm a = norm_make(k, dtype, seed);
+  a.accumulate = accumulate;
+  bool ok = check_forward(&a);
+  if (k->rows) ok &= check_backward(&a);
+  if (!ok)
+    printf("  dtype %d, x [%d of %d, %d, %d, %d], groups %d, mean %g, accumulate %d\n", dtype, k->rows, k->n, k->h,
+           k->w, k->c, k->groups, k->mean, accumulate);
+  norm_free(&a);
+}
+
+TEST(cuda_norm_equals_cpu) {
+  if (!gpu_device()) return;
+  for (int d = 0; d < COUNT(dtypes); d++)
+    for (int i = 0; i < COUNT(cases); i++) check_case(&cases[i], dtypes[d], i % 2, (uint64_t)i * 16);
+}
+
+// Enough that a thread gets more than its least number of pixels, and statistics more than a block's worth of chunks.
+TEST_TIER(cuda_norm_of_large_tensors, 1) {
+  if (!gpu_device()) return;
+  const NormCase large[] = {{2, 110, 200, 256, 32, 2, 0}, {2, 110, 200, 256, 0, 2, 100}};
+  for (int i = 0; i < COUNT(large); i++) check_case(&large[i], BF16, false, 1);
+}
+
+TEST(cuda_norm_honours_dest) {
+  if (!gpu_device()) return;
+  const NormCase some[] = {{3, 5, 3, 11, 11, 2, 0}, {2, 3, 4, 5, 0, 2, 0}};
+  for (int d = 0; d < COUNT(dtypes); d++)
+    for (int i = 0; i < COUNT(some); i++) {
+      Norm a = norm_make(&some[i], dtypes[d], (uint64_t)i * 16);
+      Twin y = poisoned_like(&a.x);
+      twin_run(run_forward, &a, &y); // for the statistics
+      twin_free(&y);
+      float *bound = forward_bound(&a), *parameters = xcalloc((size_t)some[i].c * 2, sizeof *parameters);
+      twin_check_dests(run_forward, &a, &a.x, bound, 1, 100);
+      free(bound);
+      Twin stats = twin_packed(a.stats.cpu.n, a.stats.cpu.c, a.stats.cpu.data);
+      twin_free(&a.stats);
+      a.stats = stats;
+      bound = backward_bound(&a, parameters, parameters + some[i].c);
+      twin_check_dests(run_backward, &a, &a.x, bound, 1, 200);
+      free(bound);
+      free(parameters);
+      norm_free(&a);
+    }
+}
+
+// Everything but the activations, run twice: the Dest's test does the activations.
+TEST(cuda_norm_same_bits_twice) {
+  if (!gpu_device()) return;
+  const NormCase some[] = {{3, 30, 25, 16, 4, 3, 0}, {3, 30, 25, 16, 0, 3, 0}};
+  for (int i = 0; i < COUNT(some); i++) {
+    Norm a[2];
+    void *bits[2][5];
+    for (int run = 0; run < 2; run++) {
+      a[run] = norm_make(&some[i], BF16, 1);
+      Twin y = poisoned_like(&a[run].x);
+      run_forward(gpu_device(), true, &a[run], &(Dest){.t = y.gpu});
+      run_backward(gpu_device(), true, &a[run], &(Dest){.t = y.gpu});
+      twin_free(&y);
+      const Twin *all[] = {&a[run].stats, &a[run].running_mean, &a[run].running_var, &a[run].dgamma, &a[run].dbeta};
+      for (int t = 0; t < COUNT(all); t++) {
+        bits[run][t] = gpu_fetch(all[t]->gpu.data, tensor_bytes(&all[t]->gpu));
+        if (run) EXPECT(!memcmp(bits[0][t], bits[1][t], tensor_bytes(&all[t]->gpu)));
+      }
+    }
+    for (int run = 0; run < 2; run++) {
+      norm_free(&a[run]);
+      for (int t = 0; t < COUNT(bits[run]); t++) free(bits[run][t]);
+    }
+  }
+}
+
+TEST(cuda_norm_leaves_out_what_is_not_wanted) {
+  if (!gpu_device()) return;
+  const NormCase k = {2, 3, 3, 16, 0, 2, 0};
+  Norm a = norm_make(&k, F32, 1);
+  a.no_running = a.no_gradients = true;
+  Twin y = poisoned_like(&a.x);
+  float *bound;
+  twin_run(run_forward, &a, &y);
+  bound = forward_bound(&a);
+  twin_check(&y, bound, 1);
+  run_backward(gpu_device(), true, &a, &(Dest){.t = y.gpu});
+  Twin *untouched[] = {&a.running_mean, &a.running_var, &a.dgamma, &a.dbeta};
+  for (int i = 0; i < COUNT(untouched); i++) twin_check_guards(untouched[i], true);
+  free(bound);
+  twin_free(&y);
+  norm_free(&a);
+}
+
+TEST(cuda_norm_fold_equals_cpu) {
+  if (!gpu_device()) return;
+  const int sizes[] = {1, 13, 257, 2048};
+  for (int i = 0; i < COUNT(sizes); i++) {
+    int c = sizes[i];
+    Twin gamma = vector(c, 0, 1), beta = vector(c, 0, 2), mean = vector(c, 0, 3), var = vector(c, 0.5, 4);
+    Twin scale = twin_packed(1, c, NULL), shift = twin_packed(1, c, NULL);
+    for (int gpu = 0; gpu < 2; gpu++) {
+      Device *dev = gpu ? gpu_device() : cpu_device();
+      dev->ops->norm_fold(dev, c, eps, side(&gamma, gpu), side(&beta, gpu), side(&mean, gpu), side(&var, gpu),
+                          side(&scale, gpu), side(&shift, gpu));
+    }
+    twin_check(&scale, NULL, 0); // an addition, a root and a division, all correctly rounded
+    float *bound = xmalloc((size_t)c * sizeof *bound);
+    for (int k = 0; k < c; k++)
+      bound[k] = fabsf(((float *)beta.cpu.data)[k]) + fabsf(((float *)mean.cpu.data)[k] * ((float *)scale.cpu.data)[k]);
+    twin_check(&shift, bound, 3); // the product may be rounded or not
+    free(bound);
+    Twin *all[] = {&gamma, &beta, &mean, &var, &scale, &shift};
+    for (int t = 0; t < COUNT(all); t++) {
+      twin_check_guards(all[t], t < 4);
+      twin_free(all[t]);
+    }
+  }
+}

@@ -1,0 +1,186 @@
+// What of a data set is usable, and what is said when nothing is.
+#include <unistd.h>
+#include "data/batches/dataset.h"
+#include "test/harness/small_set.h"
+#include "test/harness/test.h"
+
+TEST(dataset_keeps_what_is_usable) {
+  Dataset d;
+  if (!open_set(&d, small_set("usable"), &small_options)) return;
+  EXPECT_INT(d.num_images, IMAGES - 2);
+  EXPECT_INT(d.classes, 3);
+  EXPECT_INT(d.without_objects, 2);
+  EXPECT_INT(d.crowds, 2);
+  EXPECT_INT(d.dropped_boxes, 2);
+  EXPECT_INT(d.unlabelled, 2);
+  EXPECT_INT(d.max_objects, 3);
+  EXPECT_INT(d.max_bytes, 60 * 53 * 3);
+  for (int i = 0; i < d.num_images; i++) {
+    int n = image_number(&d, i);
+    EXPECT_INT(d.first_object[i + 1] - d.first_object[i], image_objects(n));
+    for (int o = 0; o < image_objects(n); o++) {
+      const Object *object = &d.object[d.first_object[i] + o];
+      EXPECT_INT(object->label, o % 2 ? 2 : 1);
+      EXPECT(object->box[0] == object_x(n, o) && object->box[3] == object_y(o) + OBJECT_H);
+    }
+  }
+  EXPECT_INT(d.first_object[d.num_images], 24);
+  EXPECT_INT(d.box_masks, 8);
+  dataset_close(&d);
+}
+
+TEST(dataset_options) {
+  const char *dir = small_set("options");
+  DatasetOptions all = small_options, few = small_options;
+  all.keep_empty = true;
+  few.limit = 5;
+  Dataset d;
+  if (!open_set(&d, dir, &all)) return;
+  EXPECT_INT(d.num_images, IMAGES);
+  EXPECT_INT(d.without_objects, 2);
+  dataset_close(&d);
+  if (!open_set(&d, dir, &few)) return;
+  EXPECT_INT(d.num_images, 5);
+  EXPECT_INT(image_number(&d, 4), 5);
+  dataset_close(&d);
+}
+
+static void write_json(const char *dir, const char *text) {
+  char path[1024];
+  snprintf(path, sizeof path, "%s/annotations/instances_train.json", dir);
+  write_text(path, text);
+}
+
+TEST(dataset_clips_boxes_and_finds_missing_sizes) {
+  const char *dir = small_set("odd");
+  // Image 1 is 41 x 60. No size given; a box over the border; one from its mask; one of no width.
+  write_json(dir, "{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"1.png\"}],"
+                  "\"annotations\":[{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[-5,30,200,50]},"
+                  "{\"id\":2,\"image_id\":1,\"category_id\":1,\"segmentation\":[[4,6,14,6,14,9,4,9]]},"
+                  "{\"id\":3,\"image_id\":1,\"category_id\":1,\"bbox\":[5,5,0,9]}]}");
+  Dataset d;
+  if (!open_set(&d, dir, &small_options)) return;
+  EXPECT_INT(d.max_bytes, 41 * 60 * 3);
+  EXPECT_INT(d.dropped_boxes, 1);
+  if (EXPECT_INT(d.max_objects, 2)) {
+    const float want[2][4] = {{0, 30, 60, 41}, {4, 6, 14, 9}};
+    for (int o = 0; o < 2; o++)
+      for (int k = 0; k < 4; k++) EXPECT_NEAR(d.object[o].box[k], want[o][k], 0);
+  }
+  dataset_close(&d);
+}
+
+// What no image holds is cut off or left out, and takes neither long nor more room than the image.
+TEST(dataset_survives_huge_numbers) {
+  const char *dir = small_set("huge");
+  write_json(dir, "{\"categories\":[{\"id\":1}],\"images\":[{\"id\":1,\"file_name\":\"1.png\"}],\"annotations\":["
+                  "{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[-1e30,0,2e30,41],"
+                  "\"segmentation\":[[-1e300,-1e300,1e300,-1e300,1e300,1e300,-1e300,1e300]]},"
+                  "{\"id\":2,\"image_id\":1,\"category_id\":1,\"bbox\":[1e300,5,1e300,5]},"
+                  "{\"id\":3,\"image_id\":1,\"category_id\":1,\"bbox\":[50,20,-20,-10]},"
+                  "{\"id\":4,\"image_id\":1,\"category_id\":1,\"bbox\":[5,5,1e308,9],\"area\":1e308,"
+                  "\"segmentation\":{\"size\":[2147483647,2147483647],\"counts\":[4294967295]}}]}");
+  Dataset d;
+  if (!open_set(&d, dir, &small_options)) return;
+  EXPECT_INT(d.dropped_boxes, 2);
+  EXPECT_INT(d.coco.bad_segmentation, 1);
+  static const long long area[] = {41 * 60, 55 * 9};
+  if (EXPECT_INT(d.first_object[1], COUNT(area)))
+    for (int o = 0; o < COUNT(area); o++) {
+      Rle mask = dataset_mask(&d, 0, &d.object[o]);
+      EXPECT_INT((long long)rle_area(&mask), area[o]);
+      rle_free(&mask);
+    }
+  EXPECT(d.max_words <= 2 * 41 * 2);
+  dataset_close(&d);
+}
+
+// Nothing to train on is still a set to run on: batches have room for one object then.
+TEST(dataset_without_objects) {
+  const char *dir = small_set("bare");
+  write_json(dir, "{\"categories\":[],\"images\":[{\"id\":1,\"file_name\":\"1.png\",\"height\":41,\"width\":60}]}");
+  DatasetOptions all = small_options;
+  all.keep_empty = true;
+  Dataset d;
+  if (!open_set(&d, dir, &all)) return;
+  EXPECT_INT(d.num_images, 1);
+  EXPECT_INT(d.max_objects, 1);
+  EXPECT_INT(d.first_object[1], 0);
+  dataset_close(&d);
+}
+
+// Bad images cost themselves, not the run; most files missing is a mistake.
+TEST(dataset_goes_on_without_bad_images) {
+  const char *dir = small_set("goes_on");
+  char path[1024];
+  Dataset d;
+  Err err;
+  for (int image = 0; image < 7; image++) { // images 4 and 9 of the 14 are not usable
+    snprintf(path, sizeof path, "%s/train/%d.png", dir, image);
+    CHECK(unlink(path) == 0);
+    int missing = image + 1 - (image >= 4);
+    if (!EXPECT(dataset_open(&d, dir, "train", &small_options, &err))) continue;
+    EXPECT_INT(d.missing, missing);
+    EXPECT_INT(d.num_images, IMAGES - 2);
+    dataset_close(&d);
+  }
+  snprintf(path, sizeof path, "%s/train/7.png", dir);
+  CHECK(unlink(path) == 0);
+  EXPECT(!dataset_open(&d, dir, "train", &small_options, &err) && strstr(err.msg, "0.png: no such file; 7 of 12"));
+
+  // No size, and a file that has none; a size that cannot be; one that is fine.
+  write_json(dir, "{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"no.png\"},"
+                  "{\"id\":2,\"file_name\":\"10.png\",\"height\":99999,\"width\":99999},"
+                  "{\"id\":3,\"file_name\":\"8.png\",\"height\":48,\"width\":60}],"
+                  "\"annotations\":[{\"id\":1,\"image_id\":3,\"category_id\":1,\"bbox\":[1,2,30,40]}]}");
+  snprintf(path, sizeof path, "%s/stderr", dir);
+  int stream = quiet_begin(path);
+  bool ok = dataset_open(&d, dir, "train", &small_options, &err);
+  quiet_end(stream);
+  if (!EXPECT(ok)) return;
+  EXPECT_INT(d.bad_images, 2);
+  EXPECT_INT(d.num_images, 1);
+  char *said = file_read(path, &(size_t){0}, NULL);
+  EXPECT(strstr(said, "no.png") && strstr(said, "(10.png) cannot be 99999 x 99999 pixels, at most 268435456 in all"));
+  free(said);
+  dataset_close(&d);
+}
+
+TEST(dataset_explains_failures) {
+  const char *dir = small_set("failures");
+  Dataset d;
+  Err err;
+  write_json(dir, "{\"categories\":[],\"images\":[{\"id\":1,\"file_name\":\"1.png\",\"height\":41,\"width\":60}],"
+                  "\"annotations\":[]}");
+  EXPECT(!dataset_open(&d, dir, "train", &small_options, &err) && strstr(err.msg, "no usable image among 1"));
+  write_json(dir, "{\"categories\":[],\"images\":[{\"id\":5,\"height\":41,\"width\":60}],\"annotations\":[]}");
+  EXPECT(!dataset_open(&d, dir, "train", &small_options, &err) && strstr(err.msg, "image 5 has no file_name"));
+  write_json(dir, "{\"categories\":[],\"images\":[{\"id\":5,\"file_name\":\"1.png\",\"height\":99999,\"width\":99999}],"
+                  "\"annotations\":[]}");
+  DatasetOptions strict = small_options;
+  strict.strict = true;
+  EXPECT(!dataset_open(&d, dir, "train", &strict, &err) && strstr(err.msg, "99999 x 99999"));
+  dir = small_set("gone");
+  char path[1024];
+  snprintf(path, sizeof path, "%s/train/3.png", dir);
+  CHECK(unlink(path) == 0);
+  EXPECT(!dataset_open(&d, dir, "train", &strict, &err));
+  if (!EXPECT(strstr(err.msg, "gone/train/3.png: no such file; 1 of 12 images of "))) printf("%s\n", err.msg);
+  EXPECT(!dataset_open(&d, dir, "nosuchsplit", &small_options, &err) && err.msg[0]);
+}
+
+TEST(dataset_legacy_boxes) {
+  // Corners are pixels: 9 × 7 from (x, y) ends at (x + 8, y + 6).
+  const char *dir = small_set("legacy");
+  DatasetOptions options = small_options;
+  options.box_extra = 1;
+  Dataset d;
+  if (!open_set(&d, dir, &options)) return;
+  for (int i = 0; i < d.num_images; i++)
+    for (int o = d.first_object[i]; o < d.first_object[i + 1]; o++) {
+      const float *box = d.object[o].box;
+      EXPECT_NEAR(box[2] - box[0], OBJECT_W - 1, 0);
+      EXPECT_NEAR(box[3] - box[1], OBJECT_H - 1, 0);
+    }
+  dataset_close(&d);
+}

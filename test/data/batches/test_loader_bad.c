@@ -1,0 +1,143 @@
+// Images that cannot be read, or are not what the annotations say: replaced in training, left out of an evaluation.
+#include <stdlib.h>
+#include <unistd.h>
+#include "data/images/image.h"
+#include "data/images/png.h"
+#include "test/harness/batches.h"
+#include "test/harness/small_set.h"
+
+static void replace_image(const char *dir, int image, int h, int w) {
+  char path[1024];
+  snprintf(path, sizeof path, "%s/train/%d.png", dir, image);
+  Image im = image_alloc(h, w);
+  CHECK(png_write(path, &im, PNG_FAST, NULL));
+  image_free(&im);
+}
+
+// Makes images 0 to 3 of an open set bad: gone since, no image, another width, another height than the annotations say.
+enum { BAD = 4 };
+static void spoil(const char *dir) {
+  char path[1024];
+  snprintf(path, sizeof path, "%s/train/0.png", dir);
+  CHECK(unlink(path) == 0);
+  snprintf(path, sizeof path, "%s/train/1.png", dir);
+  write_text(path, "version https://git-lfs.github.com/spec/v1\n");
+  replace_image(dir, 2, 42, 61);
+  replace_image(dir, 3, 61, 43);
+}
+
+static int count_of(const char *text, const char *part) {
+  int count = 0;
+  for (const char *at = text; (at = strstr(at, part)); at++) count++;
+  return count;
+}
+
+TEST(loader_replaces_bad_images) {
+  enum { STEPS = 24 };
+  const char *dir = small_set("bad");
+  Dataset d;
+  if (!open_set(&d, dir, &small_options)) return;
+  spoil(dir);
+  Err err;
+  uint64_t want[STEPS], got[STEPS];
+  char log[1024];
+  snprintf(log, sizeof log, "%s/bad/stderr", test_tmp());
+  int kept = quiet_begin(log);
+  LoaderOptions o = training(3);
+  Loader *l = loader_open(&d, &o, &err);
+  for (int step = 0; step < STEPS; step++) {
+    const Batch *b = loader_next(l, &err);
+    if (!EXPECT(b)) break;
+    want[step] = hash_batch(b);
+    EXPECT_INT(b->used, 3);
+    for (int i = 0; i < b->images; i++) {
+      int n = image_number(&d, b->index[i]);
+      EXPECT(n >= BAD);
+      EXPECT_INT(d.image_canvas[b->index[i]], b->canvas);
+    }
+  }
+  EXPECT_INT(loader_bad_images(l), BAD);
+  loader_close(l);
+  quiet_end(kept);
+  char *text = file_read(log, &(size_t){0}, NULL);
+  EXPECT_INT(count_of(text, "\n"), BAD); // once each, however many epochs
+  EXPECT_INT(count_of(text, "bad/train/0.png"), 1);
+  EXPECT_INT(count_of(text, "bad/train/1.png"), 1);
+  EXPECT_INT(count_of(text, "bad/train/2.png: 61 x 42 pixels, but 60 x 42 in "), 1);
+  EXPECT_INT(count_of(text, "bad/train/3.png: 43 x 61 pixels, but 43 x 60 in "), 1);
+  free(text);
+
+  kept = quiet_begin(log);
+  o.threads = 1;
+  o.prefetch = 4;
+  run_hashes(&d, &o, got, STEPS);
+  quiet_end(kept);
+  for (int i = 0; i < STEPS; i++) EXPECT(got[i] == want[i]);
+  dataset_close(&d);
+}
+
+TEST(loader_strict_stops_at_bad_images) {
+  const char *dir = small_set("strict");
+  Dataset d;
+  if (!open_set(&d, dir, &small_options)) return;
+  spoil(dir);
+  Err err;
+  LoaderOptions o = training(2);
+  o.strict = true;
+  Loader *l = loader_open(&d, &o, &err);
+  while (loader_next(l, &err)) {
+  }
+  EXPECT(strstr(err.msg, "strict/train/"));
+  Err again;
+  EXPECT(!loader_next(l, &again));
+  EXPECT_STR(again.msg, err.msg);
+  loader_close(l);
+  dataset_close(&d);
+}
+
+TEST(loader_leaves_bad_images_out_of_an_evaluation) {
+  const char *dir = small_set("left_out");
+  Dataset d;
+  if (!open_set(&d, dir, &small_options)) return;
+  spoil(dir);
+  Err err;
+  char log[1024];
+  snprintf(log, sizeof log, "%s/left_out/stderr", test_tmp());
+  int kept = quiet_begin(log);
+  LoaderOptions o = {.batch = 1, .world = 1, .threads = 2, .prefetch = 1};
+  for (int evaluation = 0; evaluation < 2; evaluation++) {
+    int used = 0;
+    Loader *l = loader_open(&d, &o, &err);
+    for (const Batch *b; (b = loader_next(l, &err));) used += b->used;
+    EXPECT_STR(err.msg, "");
+    EXPECT_INT(used, d.num_images - BAD);
+    EXPECT_INT(loader_bad_images(l), BAD);
+    loader_close(l);
+  }
+  quiet_end(kept);
+  EXPECT_INT(dataset_bad_images(&d), BAD);
+  char *text = file_read(log, &(size_t){0}, NULL);
+  EXPECT_INT(count_of(text, "\n"), BAD); // once each, however many loaders
+  free(text);
+  dataset_close(&d);
+}
+
+TEST(loader_fails_when_nothing_can_be_read) {
+  const char *dir = small_set("nothing");
+  char path[1024];
+  Dataset d;
+  if (!open_set(&d, dir, &small_options)) return;
+  for (int i = 0; i < IMAGES; i++) {
+    snprintf(path, sizeof path, "%s/train/%d.png", dir, i);
+    CHECK(unlink(path) == 0);
+  }
+  Err err;
+  snprintf(path, sizeof path, "%s/stderr", dir);
+  int kept = quiet_begin(path);
+  LoaderOptions o = training(2);
+  Loader *l = loader_open(&d, &o, &err);
+  EXPECT(!loader_next(l, &err) && strstr(err.msg, "nothing/train/"));
+  loader_close(l);
+  quiet_end(kept);
+  dataset_close(&d);
+}

@@ -1,0 +1,328 @@
+// The evaluator against figures worked out by hand, and what it prints.
+#include <omp.h>
+#include "base/json.h"
+#include "base/rng.h"
+#include "data/formats/coco.h"
+#include "data/formats/cocoeval.h"
+#include "test/harness/test.h"
+
+// A figure is a mean of at most 4·10·101 terms in [0, 1], each off by a few eps: below 4040·4·2⁻⁵³ < 2e-12.
+static const double tolerance = 2e-12;
+
+enum { MAX_ITEMS = 4096 };
+
+// A data set built in place: annotations must be added in the order of their images.
+typedef struct Scene {
+  CocoImage images[8];
+  CocoCategory categories[4];
+  CocoAnn anns[MAX_ITEMS];
+  CocoResult results[MAX_ITEMS];
+  Coco gt;
+  CocoResults dt;
+} Scene;
+
+static Scene *scene_new(int images, int categories) {
+  static char name[] = "thing";
+  Scene *s = xcalloc(1, sizeof *s);
+  for (int i = 0; i < images; i++) s->images[i] = (CocoImage){.id = 10 + i, .h = 480, .w = 640};
+  for (int i = 0; i < categories; i++) s->categories[i] = (CocoCategory){.id = 100 + i, .name = name};
+  s->gt = (Coco){.num_images = images, .num_categories = categories};
+  s->gt.images = s->images;
+  s->gt.categories = s->categories;
+  s->gt.anns = s->anns;
+  s->dt.items = s->results;
+  return s;
+}
+
+static CocoAnn *add_gt(Scene *s, int image, int category, double x, double y, double w, double h) {
+  CocoAnn *a = &s->anns[s->gt.num_anns++];
+  CocoImage *im = &s->images[image];
+  if (im->anns++ == 0) im->first_ann = s->gt.num_anns - 1;
+  *a = (CocoAnn){.id = s->gt.num_anns,
+                 .image_id = im->id,
+                 .category_id = 100 + category,
+                 .category = category,
+                 .bbox = {x, y, w, h},
+                 .area = w * h,
+                 .has_bbox = true};
+  return a;
+}
+
+static CocoResult *add_dt(Scene *s, int image, int category, double score, double x, double y, double w, double h) {
+  CocoResult *r = &s->results[s->dt.n++];
+  *r = (CocoResult){
+      .image_id = 10 + image, .category_id = 100 + category, .bbox = {x, y, w, h}, .score = score, .has_bbox = true};
+  return r;
+}
+
+static double stat(const EvalSummary *s, const char *key) {
+  for (int i = 0; i < EVAL_STATS; i++)
+    if (strcmp(eval_stats[i].key, key) == 0) return s->stats[i];
+  return NAN;
+}
+
+// Runs and frees the scene; the summary's category names are static.
+static EvalSummary scene_eval(Scene *s, EvalKind kind) {
+  EvalSummary out;
+  Err err = {{0}};
+  if (!EXPECT(cocoeval_run(&out, &s->gt, &s->dt, kind, &err))) printf("  %s\n", err.msg);
+  free(s);
+  return out;
+}
+
+// Two objects of medium size; a hit, a miss, and one with IoU 50·32 / 50·50 = 0.64, which counts at 0.50, 0.55 and 0.60.
+static Scene *three_detections(void) {
+  Scene *s = scene_new(2, 2);
+  add_gt(s, 0, 0, 10, 10, 50, 50);
+  add_gt(s, 1, 0, 200, 10, 50, 50);
+  add_dt(s, 0, 0, 0.9, 10, 10, 50, 50);
+  add_dt(s, 0, 0, 0.8, 400, 400, 50, 50);
+  add_dt(s, 1, 0, 0.7, 200, 10, 50, 32);
+  return s;
+}
+
+static void expect_three_detections(EvalSummary e) {
+  // Recall 1/2 at precision 1 covers 51 recall points; below the 0.64, recall 1 at precision 2/3 covers 50 more.
+  double low = (51 + 50 * 2.0 / 3) / 101, high = 51.0 / 101;
+  EXPECT_NEAR(stat(&e, "AP"), (3 * low + 7 * high) / 10, tolerance);
+  EXPECT_NEAR(stat(&e, "AP50"), low, tolerance);
+  EXPECT_NEAR(stat(&e, "AP75"), high, tolerance);
+  EXPECT_NEAR(stat(&e, "AP_small"), -1, 0);
+  EXPECT_NEAR(stat(&e, "AP_medium"), (3 * low + 7 * high) / 10, tolerance);
+  EXPECT_NEAR(stat(&e, "AR_1"), 0.65, tolerance);
+  EXPECT_NEAR(stat(&e, "AR_100"), 0.65, tolerance);
+  if (EXPECT_INT(e.num_categories, 2)) {
+    EXPECT_NEAR(e.categories[0].ap50, low, tolerance);
+    EXPECT_NEAR(e.categories[0].ar_100, 0.65, tolerance);
+    EXPECT_NEAR(e.categories[1].ap, -1, 0);
+    EXPECT_INT(e.categories[1].id, 101);
+  }
+  cocoeval_free(&e);
+}
+
+TEST(cocoeval_by_hand) { expect_three_detections(scene_eval(three_detections(), EVAL_BBOX)); }
+
+// Boxes on whole pixels have the same IoU as masks, and stand in for masks that are not there.
+TEST(cocoeval_box_stands_in_for_mask) { expect_three_detections(scene_eval(three_detections(), EVAL_SEGM)); }
+
+TEST(cocoeval_mask_stands_in_for_box) {
+  Scene *s = three_detections();
+  Rle mask = rle_from_bbox(s->results[2].bbox, 480, 640);
+  s->results[2] = (CocoResult){.image_id = 11, .category_id = 100, .score = 0.7, .has_segm = true, .rle = mask};
+  expect_three_detections(scene_eval(s, EVAL_BBOX));
+  rle_free(&mask);
+}
+
+TEST(cocoeval_ties_keep_the_order_of_images_then_of_the_file) {
+  for (int swap = 0; swap < 2; swap++) {
+    Scene *s = scene_new(2, 1);
+    add_gt(s, 0, 0, 0, 0, 50, 50);
+    add_dt(s, swap, 0, 0.5, 0, 0, 50, 50); // the one in image 0 is a hit and comes first, wherever the file has it
+    add_dt(s, !swap, 0, 0.5, 0, 0, 50, 50);
+    EvalSummary e = scene_eval(s, EVAL_BBOX);
+    EXPECT_NEAR(stat(&e, "AP50"), 1, tolerance);
+    cocoeval_free(&e);
+  }
+  Scene *s = scene_new(1, 1);
+  add_gt(s, 0, 0, 0, 0, 50, 50);
+  add_dt(s, 0, 0, 0.5, 300, 0, 50, 50);
+  add_dt(s, 0, 0, 0.5, 0, 0, 50, 50);
+  EvalSummary e = scene_eval(s, EVAL_BBOX);
+  EXPECT_NEAR(stat(&e, "AP50"), 0.5, tolerance);
+  EXPECT_NEAR(stat(&e, "AR_1"), 0, tolerance);
+  EXPECT_NEAR(stat(&e, "AR_10"), 1, tolerance);
+  cocoeval_free(&e);
+}
+
+TEST(cocoeval_nan_scores_come_last) {
+  Scene *s = scene_new(1, 1);
+  add_gt(s, 0, 0, 0, 0, 50, 50);
+  add_dt(s, 0, 0, NAN, 300, 0, 50, 50);
+  add_dt(s, 0, 0, -1e30, 0, 0, 50, 50);
+  EvalSummary e = scene_eval(s, EVAL_BBOX);
+  EXPECT_NEAR(stat(&e, "AP50"), 1, tolerance);
+  cocoeval_free(&e);
+}
+
+TEST(cocoeval_crowds_absorb_without_counting) {
+  Scene *s = scene_new(1, 1);
+  add_gt(s, 0, 0, 0, 0, 400, 400)->crowd = true;
+  add_gt(s, 0, 0, 500, 0, 50, 50);
+  add_dt(s, 0, 0, 0.9, 10, 10, 50, 50); // in the crowd, twice: IoU is over the detection's own area
+  add_dt(s, 0, 0, 0.8, 90, 90, 50, 50);
+  add_dt(s, 0, 0, 0.7, 500, 0, 50, 50);
+  EvalSummary e = scene_eval(s, EVAL_BBOX);
+  EXPECT_NEAR(stat(&e, "AP"), 1, tolerance);
+  EXPECT_NEAR(stat(&e, "AP_large"), -1, 0);
+  cocoeval_free(&e);
+}
+
+TEST(cocoeval_keeps_the_best_hundred_of_an_image) {
+  for (int last = 99; last <= 100; last++) { // rank of the hit
+    Scene *s = scene_new(1, 1);
+    add_gt(s, 0, 0, 0, 0, 50, 50);
+    for (int i = 0; i < last; i++) add_dt(s, 0, 0, 0.9, 300, 300, 50, 50);
+    add_dt(s, 0, 0, 0.1, 0, 0, 50, 50);
+    EvalSummary e = scene_eval(s, EVAL_BBOX);
+    EXPECT_NEAR(stat(&e, "AR_100"), last < 100, tolerance);
+    EXPECT_NEAR(stat(&e, "AP50"), last < 100 ? 0.01 : 0, tolerance);
+    cocoeval_free(&e);
+  }
+}
+
+TEST(cocoeval_counts_what_it_leaves_out) {
+  Scene *s = three_detections();
+  add_dt(s, 7, 0, 1.0, 0, 0, 50, 50);
+  add_dt(s, 0, 3, 1.0, 0, 0, 50, 50);
+  s->results[4].category_id = -5;
+  EvalSummary e = scene_eval(s, EVAL_BBOX);
+  EXPECT_INT(e.unknown_image, 1);
+  EXPECT_INT(e.unknown_category, 1);
+  expect_three_detections(e);
+}
+
+TEST(cocoeval_of_fewer_images_leaves_their_objects_out) {
+  Scene *s = scene_new(2, 1);
+  add_gt(s, 0, 0, 10, 10, 50, 50);
+  add_gt(s, 1, 0, 10, 10, 50, 50); // missed
+  add_dt(s, 0, 0, 0.9, 10, 10, 50, 50);
+  s->gt.num_images = 1;
+  EvalSummary e = scene_eval(s, EVAL_BBOX);
+  EXPECT_NEAR(stat(&e, "AP"), 1, tolerance);
+  EXPECT_NEAR(stat(&e, "AR_100"), 1, tolerance);
+  cocoeval_free(&e);
+}
+
+TEST(cocoeval_id_zero_never_matches) {
+  Scene *s = three_detections();
+  s->anns[1].id = 0;
+  EvalSummary e = scene_eval(s, EVAL_BBOX);
+  EXPECT_INT(e.zero_ids, 1);
+  EXPECT_NEAR(stat(&e, "AR_100"), 0.5, tolerance);
+  cocoeval_free(&e);
+}
+
+TEST(cocoeval_last_annotation_of_an_id_stands_for_all) {
+  Scene *s = three_detections();
+  s->anns[0].id = s->anns[1].id; // two objects where the second is, none where the hit was
+  EvalSummary e = scene_eval(s, EVAL_BBOX);
+  EXPECT_INT(e.duplicate_ids, 1);
+  EXPECT_NEAR(stat(&e, "AR_100"), 0.15, tolerance);
+  cocoeval_free(&e);
+}
+
+TEST(cocoeval_nothing_at_all) {
+  Scene *s = scene_new(1, 1);
+  EvalSummary e = scene_eval(s, EVAL_SEGM);
+  for (int i = 0; i < EVAL_STATS; i++) EXPECT_NEAR(e.stats[i], -1, 0);
+  cocoeval_free(&e);
+  s = scene_new(1, 0);
+  e = scene_eval(s, EVAL_BBOX);
+  EXPECT_NEAR(stat(&e, "AP"), -1, 0);
+  cocoeval_free(&e);
+  s = scene_new(1, 1);
+  add_gt(s, 0, 0, 0, 0, 50, 50);
+  e = scene_eval(s, EVAL_BBOX);
+  EXPECT_NEAR(stat(&e, "AP"), 0, 0);
+  cocoeval_free(&e);
+}
+
+TEST(cocoeval_refuses_detections_without_extent) {
+  Scene *s = three_detections();
+  s->results[1].has_bbox = false;
+  EvalSummary e;
+  Err err = {{0}};
+  EXPECT(!cocoeval_run(&e, &s->gt, &s->dt, EVAL_BBOX, &err));
+  EXPECT(strstr(err.msg, "detection 1") != NULL);
+  free(s);
+}
+
+// Boxes on a coarse grid with coarse scores, so that equal scores and equal IoUs abound.
+static Scene *random_scene(uint64_t seed) {
+  Scene *s = scene_new(COUNT(s->images), COUNT(s->categories));
+  uint64_t key = rng_key(RNG_TEST, seed), i = 0;
+  for (int image = 0; image < COUNT(s->images); image++) {
+    for (int n = 0; n < 100; n++) {
+      double v[6];
+      for (int k = 0; k < COUNT(v); k++) v[k] = (double)(rng_u32(key, i++) % 20);
+      int category = (int)v[0] % COUNT(s->categories);
+      if (n < 40)
+        add_gt(s, image, category, v[1] * 8, v[2] * 8, 8 + v[3] * 4, 8 + v[4] * 4)->crowd = v[5] == 0;
+      else
+        add_dt(s, image, category, v[5] / 20, v[1] * 8, v[2] * 8, 8 + v[3] * 4, 8 + v[4] * 4);
+    }
+  }
+  return s;
+}
+
+TEST(cocoeval_same_bits_for_any_number_of_threads) {
+  int threads = omp_get_max_threads();
+  EvalSummary one, many;
+  omp_set_num_threads(1);
+  one = scene_eval(random_scene(1), EVAL_SEGM);
+  omp_set_num_threads(4);
+  many = scene_eval(random_scene(1), EVAL_SEGM);
+  omp_set_num_threads(threads);
+  EXPECT(one.stats[0] > 0 && one.stats[0] < 1);
+  EXPECT(memcmp(one.stats, many.stats, sizeof one.stats) == 0);
+  EXPECT(memcmp(one.categories, many.categories, (size_t)one.num_categories * sizeof *one.categories) == 0);
+  cocoeval_free(&one);
+  cocoeval_free(&many);
+}
+
+// ---- printing -------------------------------------------------------------------------------------------------------
+
+// What a printing function wrote. Caller frees.
+static char *printed(void (*print)(FILE *, const EvalSummary *), const EvalSummary *e) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *f = open_memstream(&text, &size);
+  CHECK(f);
+  print(f, e);
+  fclose(f);
+  return text;
+}
+
+TEST(cocoeval_print_has_the_layout_people_know) {
+  EvalSummary e = scene_eval(three_detections(), EVAL_BBOX);
+  char *text = printed(cocoeval_print, &e);
+  EXPECT(strncmp(text, " Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ] = 0.604\n", 80) == 0);
+  EXPECT(strstr(text, "\n Average Precision  (AP) @[ IoU=0.50      | area=   all | maxDets=100 ] = 0.835\n") != NULL);
+  EXPECT(strstr(text, "\n Average Recall     (AR) @[ IoU=0.50:0.95 | area=   all | maxDets=  1 ] = 0.650\n") != NULL);
+  EXPECT(strstr(text, "\n Average Recall     (AR) @[ IoU=0.50:0.95 | area= large | maxDets=100 ] = -1.000\n") != NULL);
+  free(text);
+  text = printed(cocoeval_print_categories, &e);
+  EXPECT(strstr(text, "       100  thing                      0.604   0.835   0.650\n") != NULL);
+  EXPECT(strstr(text, "       101  thing                          -       -       -\n") != NULL);
+  free(text);
+  cocoeval_free(&e);
+}
+
+TEST(cocoeval_print_json_keeps_every_bit) {
+  EvalSummary e = scene_eval(three_detections(), EVAL_BBOX);
+  char *text = printed(cocoeval_print_json, &e);
+  Json j;
+  json_open(&j, "printed", text, strlen(text));
+  int stats = 0, categories = 0;
+  const char *key;
+  json_begin_object(&j);
+  while ((key = json_key(&j))) {
+    if (strcmp(key, "per_category") != 0) {
+      double want = stat(&e, key);
+      EXPECT_NEAR(json_number(&j), want, 0);
+      stats++;
+      continue;
+    }
+    json_begin_object(&j);
+    while ((key = json_key(&j))) {
+      EXPECT_INT(atoi(key), 100 + categories++);
+      json_skip(&j);
+    }
+  }
+  EXPECT(json_done(&j));
+  EXPECT_INT(stats, EVAL_STATS);
+  EXPECT_INT(categories, 2);
+  json_close(&j);
+  free(text);
+  cocoeval_free(&e);
+}

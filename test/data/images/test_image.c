@@ -1,0 +1,355 @@
+// Decoding against PIL's figures over a folder of odd files, the PNG writer against stb_image's reader, EXIF turns.
+#include "base/json.h"
+#include "base/rng.h"
+#include "data/images/image.h"
+#include "data/images/png.h"
+#include "test/harness/test.h"
+
+// Files on which we and PIL rightly differ; `mean` is what we then expect in every channel, or -1: a refusal.
+typedef struct Exception {
+  const char *file;
+  double mean;
+} Exception;
+static const Exception exceptions[] = {
+    {"ljt_testimgari.jpg", -1},                         // arithmetic coding, which stb_image does not read
+    {"pillow_jpeg_ff00_header.jpg", -1},                // no SOI where a file begins; djpeg refuses it too
+    {"made_gray16.png", 115.780},                       // PIL clips 16-bit gray at 255; we keep the upper 8 bits
+    {"pillow_png_decompression_dos.png", 0.0},          // a bomb in a text chunk, which we do not inflate
+    {"pillow_unknown_compression_method.png", 184.519}, // an IHDR byte that has only one legal value and no effect
+};
+
+typedef struct Expected {
+  char file[256];
+  int w, h, orientation;
+  bool refused;
+  double mean[3];
+} Expected;
+
+static void read_entry(Json *j, Expected *e) {
+  *e = (Expected){.orientation = 1};
+  const char *key;
+  if (!json_begin_object(j)) return;
+  while ((key = json_key(j))) {
+    size_t len;
+    if (!strcmp(key, "file")) {
+      snprintf(e->file, sizeof e->file, "%s", json_string(j, &len));
+    } else if (!strcmp(key, "width")) {
+      e->w = (int)json_int(j);
+    } else if (!strcmp(key, "height")) {
+      e->h = (int)json_int(j);
+    } else if (!strcmp(key, "exif_orientation") && json_peek(j) == JSON_NUMBER) {
+      e->orientation = (int)json_int(j);
+    } else if (!strcmp(key, "pil_strict_decode")) {
+      e->refused = strcmp(json_string(j, &len), "ok") != 0;
+    } else if (!strcmp(key, "mean_rgb_pil")) {
+      int c = 0;
+      if (json_begin_array(j))
+        while (json_next(j)) e->mean[c++ % 3] = json_number(j);
+    } else {
+      json_skip(j);
+    }
+  }
+}
+
+static void mean_rgb(const Image *im, double mean[3]) {
+  size_t pixels = (size_t)im->h * im->w;
+  memset(mean, 0, 3 * sizeof *mean);
+  for (size_t i = 0; i < 3 * pixels; i++) mean[i % 3] += (double)im->rgb[i] / (double)pixels;
+}
+
+static void check_file(const char *path, const Expected *e) {
+  Image im;
+  Err err = {{0}};
+  bool ok = image_load(&im, path, &err), differs = false;
+  double want[3] = {e->mean[0], e->mean[1], e->mean[2]};
+  bool refused = e->refused;
+  for (int i = 0; i < COUNT(exceptions); i++) {
+    if (strcmp(exceptions[i].file, e->file)) continue;
+    differs = true;
+    refused = exceptions[i].mean < 0;
+    for (int c = 0; c < 3; c++) want[c] = exceptions[i].mean;
+  }
+  if (!EXPECT_INT(ok, !refused)) printf("    %s: %s\n", e->file, err.msg);
+  if (!ok) {
+    EXPECT(strstr(err.msg, e->file) != NULL && strchr(err.msg, '\n') == NULL);
+    return;
+  }
+  double mean[3];
+  mean_rgb(&im, mean);
+  // Two decoders of one JPEG may differ by one level where the IDCT rounds, where chroma is interpolated, and where
+  // YCbCr becomes RGB; of either sign, so half a level is ample for a mean. PNGs are exact; an exception states the
+  // mean over all channels of an image that may be coloured.
+  double tolerance = strstr(path, ".png") ? 1e-3 : 0.5;
+  if (differs) {
+    EXPECT_NEAR((mean[0] + mean[1] + mean[2]) / 3, want[0], 0.1);
+  } else {
+    EXPECT_INT(im.h, e->h);
+    EXPECT_INT(im.w, e->w);
+    for (int c = 0; c < 3; c++)
+      if (!EXPECT_NEAR(mean[c], want[c], tolerance)) printf("    %s channel %d\n", e->file, c);
+  }
+  int h, w;
+  if (EXPECT(image_info(path, false, &h, &w, &err))) {
+    EXPECT_INT(h, im.h);
+    EXPECT_INT(w, im.w);
+  }
+  if (EXPECT(image_info(path, true, &h, &w, &err))) {
+    EXPECT_INT(h, e->orientation < IMAGE_TURNED ? im.h : im.w);
+    EXPECT_INT(w, e->orientation < IMAGE_TURNED ? im.w : im.h);
+  }
+  size_t size;
+  char *bytes = file_read(path, &size, &err);
+  EXPECT_INT(image_orientation((const uint8_t *)bytes, size), e->orientation);
+  free(bytes);
+  image_free(&im);
+}
+
+TEST(image_odd_files_as_pil_reads_them) {
+  const char *manifest = shared_path("odd_images/manifest.json");
+  if (!manifest) {
+    test_skip("no shared/data/odd_images");
+    return;
+  }
+  size_t size;
+  Err err;
+  char *text = file_read(manifest, &size, &err);
+  if (!EXPECT(text != NULL)) return;
+  Json j;
+  json_open(&j, manifest, text, size);
+  int files = 0;
+  if (EXPECT(json_begin_array(&j))) {
+    while (json_next(&j)) {
+      Expected e;
+      read_entry(&j, &e);
+      char relative[300];
+      snprintf(relative, sizeof relative, "odd_images/%s", e.file);
+      const char *path = shared_path(relative);
+      if (EXPECT(path != NULL)) check_file(path, &e);
+      files++;
+    }
+  }
+  EXPECT(json_done(&j));
+  EXPECT(files >= 60);
+  json_close(&j);
+  free(text);
+}
+
+static Image noise_image(int h, int w, int bits, uint64_t key) {
+  Image im = image_alloc(h, w);
+  for (size_t i = 0; i < (size_t)h * w * 3; i++) im.rgb[i] = (uint8_t)(rng_u32(key, i) >> (32 - bits));
+  return im;
+}
+
+static bool same_image(const Image *a, const Image *b) {
+  return a->h == b->h && a->w == b->w && !memcmp(a->rgb, b->rgb, (size_t)a->h * a->w * 3);
+}
+
+TEST(png_round_trip) {
+  static const int sizes[][2] = {{1, 1}, {1, 7}, {9, 1}, {31, 33}, {64, 5}};
+  char path[512];
+  snprintf(path, sizeof path, "%s/round.png", test_tmp());
+  for (int i = 0; i < COUNT(sizes); i++) {
+    for (int bits = 0; bits <= 8; bits += 4) { // constant, low-contrast and incompressible: every filter gets its turn
+      Image in = noise_image(sizes[i][0], sizes[i][1], bits ? bits : 1, RNG_TEST + (uint64_t)i), out;
+      Err err = {{0}};
+      if (EXPECT(png_write(path, &in, i % 2 ? PNG_FAST : PNG_SMALL, &err)) && EXPECT(image_load(&out, path, &err))) {
+        EXPECT(same_image(&in, &out));
+        image_free(&out);
+      }
+      image_free(&in);
+    }
+  }
+}
+
+TEST(png_filters_compress_gradients) {
+  enum { SIDE = 128 };
+  Image im = image_alloc(SIDE, SIDE);
+  for (int i = 0; i < SIDE * SIDE * 3; i++) im.rgb[i] = (uint8_t)(i / 3 % SIDE + i / 3 / SIDE + i % 3);
+  char path[512];
+  snprintf(path, sizeof path, "%s/gradient.png", test_tmp());
+  Err err = {{0}};
+  EXPECT(png_write(path, &im, PNG_SMALL, &err));
+  size_t size = 0;
+  free(file_read(path, &size, &err));
+  // Predicted by its neighbours nearly every residual is the same; unfiltered rows cost far more than a byte a row.
+  EXPECT(size > 0 && size < 600);
+  image_free(&im);
+}
+
+TEST(png_write_says_where_it_failed) {
+  Image im = image_alloc(2, 2);
+  Err err = {{0}};
+  EXPECT(!png_write("/nonexistent/folder/x.png", &im, PNG_FAST, &err));
+  EXPECT(strstr(err.msg, "/nonexistent/folder/x.png") != NULL);
+  image_free(&im);
+}
+
+// Any prefix of a file must be refused, with a message and without reading past its end.
+static void check_prefixes(const char *path) {
+  Err err = {{0}};
+  size_t size;
+  char *bytes = file_read(path, &size, &err);
+  if (!EXPECT(bytes != NULL)) return;
+  for (size_t n = 0; n <= size; n++) {
+    uint8_t *prefix = xmalloc(n); // exactly n bytes, so that AddressSanitizer sees the end
+    memcpy(prefix, bytes, n);
+    Image im;
+    bool ok = image_decode(&im, prefix, n, "prefix", &err);
+    if (!EXPECT_INT(ok, n == size)) printf("    %s at %zu of %zu bytes\n", path, n, size);
+    image_orientation(prefix, n);
+    image_free(&im);
+    free(prefix);
+  }
+  free(bytes);
+}
+
+TEST(image_refuses_every_prefix) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/prefix.png", test_tmp());
+  Image im = noise_image(5, 4, 8, RNG_TEST);
+  Err err = {{0}};
+  if (EXPECT(png_write(path, &im, PNG_SMALL, &err))) check_prefixes(path);
+  image_free(&im);
+  const char *jpeg = shared_path("odd_images/made_1x1.jpg");
+  if (jpeg) check_prefixes(jpeg);
+}
+
+TEST(image_survives_flipped_bytes) {
+  const char *path = shared_path("odd_images/pillow_hopper_orientation_6.jpg");
+  if (!path) {
+    test_skip("no shared/data/odd_images");
+    return;
+  }
+  Err err = {{0}};
+  size_t size;
+  char *bytes = file_read(path, &size, &err);
+  if (!EXPECT(bytes != NULL)) return;
+  for (uint64_t round = 0; round < 300; round++) {
+    size_t at = rng_u32(RNG_TEST, 2 * round) % size;
+    char kept = bytes[at];
+    bytes[at] = (char)rng_u32(RNG_TEST, 2 * round + 1);
+    Image im;
+    if (!image_decode(&im, (uint8_t *)bytes, size, path, &err)) EXPECT(strstr(err.msg, path) != NULL);
+    EXPECT(image_orientation((uint8_t *)bytes, size) >= 1);
+    image_free(&im);
+    bytes[at] = kept;
+  }
+  free(bytes);
+}
+
+TEST(image_refuses_absurd_sizes) {
+  // A PNG header of 65535×65535 pixels: the file is 45 bytes, the pixels would be 12 GB.
+  static const uint8_t huge[] = {0x89, 'P', 'N', 'G', 13,  10, 26, 10,  0,   0,   0,   13, 'I', 'H', 'D',
+                                 'R',  0,   0,   255, 255, 0,  0,  255, 255, 8,   2,   0,  0,   0,   0,
+                                 0,    0,   0,   0,   0,   0,  0,  'I', 'D', 'A', 'T', 0,  0,   0,   0};
+  Image im;
+  Err err = {{0}};
+  EXPECT(!image_decode(&im, huge, sizeof huge, "huge.png", &err));
+  EXPECT(im.rgb == NULL && strstr(err.msg, "huge.png") != NULL);
+}
+
+TEST(image_refuses_oversized_huffman_tables) {
+  // stb_image 2.27 would write 16 × 255 symbols into room for 256. In full, then cut short, which hides nothing from it.
+  uint8_t jpeg[5000] = {0xff, 0xd8, 0xff, 0xc0, 0, 11, 8, 0, 8, 0, 8, 1, 1, 0x11, 0, 0xff, 0xc4, 0x10, 3, 0};
+  memset(jpeg + 20, 255, 16);
+  static const size_t sizes[] = {sizeof jpeg, 60, 36};
+  for (int i = 0; i < COUNT(sizes); i++) {
+    Image im;
+    Err err = {{0}};
+    EXPECT(!image_decode(&im, jpeg, sizes[i], "tables.jpg", &err));
+    EXPECT(strstr(err.msg, "Huffman") != NULL);
+  }
+}
+
+// The start of a PNG of 8 x 8 pixels whose chunks, after a lawful IHDR or CgBI, are of the given lengths.
+static bool decode_chunks(const char *first, const char *second, uint32_t second_size, const char *third,
+                          uint32_t third_size, Err *err) {
+  uint8_t png[128] = {0x89, 'P', 'N', 'G', 13, 10, 26, 10, 0, 0, 0, 13};
+  memcpy(png + 12, first, 4);
+  png[19] = png[23] = png[24] = 8;
+  uint8_t *at = png + 33;
+  for (int i = 0; i < 4; i++) at[i] = (uint8_t)(second_size >> (24 - 8 * i));
+  memcpy(at + 4, second, 4);
+  at += 12 + second_size;
+  for (int i = 0; i < 4; i++) at[i] = (uint8_t)(third_size >> (24 - 8 * i));
+  memcpy(at + 4, third, 4);
+  Image im;
+  return image_decode(&im, png, sizeof png, "odd.png", err);
+}
+
+TEST(image_refuses_odd_chunks) {
+  Err err;
+  EXPECT(!decode_chunks("CgBI", "IHDR", 13, "IDAT", 4, &err) && strstr(err.msg, "no IHDR"));
+  EXPECT(!decode_chunks("IHDR", "IDAT", 0, "IEND", 0, &err) && strstr(err.msg, "empty IDAT"));
+  EXPECT(!decode_chunks("IHDR", "IDAT", 4, "IDAT", INT32_MAX, &err) && strstr(err.msg, "the file ends before"));
+}
+
+// A scan of a component that the frame lacks: stb_image 2.27 fails without giving a reason, or gives that of an earlier
+// image.
+TEST(image_refuses_unknown_components) {
+  static const uint8_t jpeg[] = {0xff, 0xd8, 0xff, 0xc0, 0, 11, 8, 0, 8, 0,  8, 1,    1,   0x11,
+                                 0,    0xff, 0xda, 0,    8, 1,  9, 0, 0, 63, 0, 0xff, 0xd9};
+  Image im;
+  Err err;
+  EXPECT(!image_decode(&im, jpeg, sizeof jpeg, "scan.jpg", &err) && strstr(err.msg, "corrupt (malformed)"));
+}
+
+TEST(image_missing_file) {
+  Image im;
+  int h, w;
+  Err err = {{0}};
+  EXPECT(!image_load(&im, "/nonexistent.jpg", &err) && strstr(err.msg, "/nonexistent.jpg"));
+  err.msg[0] = 0;
+  EXPECT(!image_info("/nonexistent.jpg", false, &h, &w, &err) && strstr(err.msg, "/nonexistent.jpg"));
+}
+
+// The letter F, whose eight turns all differ, as cameras store it; decoded upright each must read the same.
+TEST(image_stands_f_upright) {
+  enum { H = 3, W = 2 };
+  static const char *const stored[8] = {"Ff/F./F.", "fF/.F/.F", ".F/.F/fF", "F./F./Ff",
+                                        "FFF/f..",  "f../FFF",  "..f/FFF",  "FFF/..f"};
+  char path[512];
+  snprintf(path, sizeof path, "%s/f.png", test_tmp());
+  for (int o = 1; o <= 8; o++) {
+    const char *s = stored[o - 1];
+    Image im = o < IMAGE_TURNED ? image_alloc(H, W) : image_alloc(W, H);
+    for (int y = 0; y < im.h; y++)
+      for (int x = 0; x < im.w; x++) memset(im.rgb + 3 * (y * im.w + x), s[y * (im.w + 1) + x], 3);
+    Err err = {{0}};
+    CHECK(png_write(path, &im, PNG_FAST, &err));
+    image_free(&im);
+    size_t size;
+    char *bytes = file_read(path, &size, &err);
+    Scratch scratch = {0};
+    uint8_t rgb[H * W * 3];
+    char upright[H * (W + 1)] = {0};
+    EXPECT(image_decode_into(rgb, o, (uint8_t *)bytes, size, &scratch, path, &err));
+    for (int y = 0; y < H; y++) {
+      for (int x = 0; x < W; x++) upright[y * (W + 1) + x] = (char)rgb[3 * (y * W + x) + 2];
+      if (y + 1 < H) upright[y * (W + 1) + W] = '/';
+    }
+    EXPECT_STR(upright, stored[0]);
+    scratch_free(&scratch);
+    free(bytes);
+  }
+}
+
+// A camera held sideways: rows of the upright picture are columns of the file.
+TEST(image_load_upright_heeds_the_tag) {
+  const char *path = shared_path("odd_images/pillow_hopper_orientation_6.jpg");
+  if (!path) {
+    test_skip("no shared/data/odd_images");
+    return;
+  }
+  Image stored, upright;
+  Err err = {{0}};
+  if (!EXPECT(image_load(&stored, path, &err) && image_load_upright(&upright, path, &err))) return;
+  EXPECT(upright.h == stored.w && upright.w == stored.h);
+  int wrong = 0; // 6: the file's left column, from the bottom, is the upright picture's top row
+  for (int y = 0; y < upright.h; y++)
+    for (int x = 0; x < upright.w; x++)
+      wrong += memcmp(upright.rgb + 3 * (y * upright.w + x), stored.rgb + 3 * ((stored.h - 1 - x) * stored.w + y), 3);
+  EXPECT_INT(wrong, 0);
+  image_free(&stored);
+  image_free(&upright);
+}

@@ -1,0 +1,36 @@
+// Fuzzes the readers of annotations and of detections, and what is made of their masks. Seeds: test/corpus/coco.
+#define _GNU_SOURCE // memfd_create
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "data/formats/coco.h"
+
+// Masks at a size that is not always the file's.
+static void rasterise(const Coco *c) {
+  for (int i = 0; i < c->num_images; i++)
+    for (int a = c->images[i].first_ann; a < c->images[i].first_ann + c->images[i].anns; a++) {
+      Rle mask;
+      if (coco_ann_rle(c, &c->anns[a], i % 2 ? 7 : 2, 3, &mask)) CHECK(rle_area(&mask) <= 21);
+      rle_free(&mask);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+  int file = memfd_create("coco", 0);
+  CHECK(file >= 0 && write(file, bytes, size) == (ssize_t)size);
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  Coco c;
+  CocoResults r;
+  Err err = {""};
+  bool loaded = coco_load(&c, path, &err);
+  CHECK(loaded || (*err.msg && !strchr(err.msg, '\n')));
+  if (loaded) rasterise(&c);
+  err.msg[0] = '\0';
+  bool results = coco_results_load(&r, path, loaded ? &c : NULL, &err);
+  CHECK(results || (*err.msg && !strchr(err.msg, '\n')));
+  coco_results_free(&r);
+  coco_free(&c);
+  close(file);
+  return 0;
+}

@@ -1,0 +1,74 @@
+// Fuzzes the JSON reader and what reads annotations and detections with it. Seeds: test/corpus/json.
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "base/json.h"
+#include "data/formats/coco.h"
+
+// The path of a file that lives in memory and holds the bytes.
+static const char *file_of(const uint8_t *bytes, size_t size) {
+  static char path[64];
+  static int file = -1;
+  if (file < 0) {
+    char name[64];
+    snprintf(name, sizeof name, "/maskrcnn-fuzz-%ld", (long)getpid());
+    file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    CHECK(file >= 0 && !shm_unlink(name));
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  }
+  CHECK(!ftruncate(file, 0) && pwrite(file, bytes, size, 0) == (ssize_t)size);
+  return path;
+}
+
+// Failures are one line, and nothing that is taken is wrong.
+static void check_error(bool ok, const Err *err) { CHECK(ok || (*err->msg && !strchr(err->msg, '\n'))); }
+
+static bool skip_all(const uint8_t *bytes, size_t size) {
+  Json j;
+  json_open(&j, "FILE", (const char *)bytes, size);
+  json_skip(&j);
+  bool ok = json_done(&j);
+  check_error(ok, &j.err);
+  json_close(&j);
+  return ok;
+}
+
+static void check_masks(const Coco *c) {
+  enum { MAX_SIDE = 256 }; // larger masks take longer, nothing else
+  for (int i = 0; i < c->num_images; i++) {
+    const CocoImage *im = &c->images[i];
+    for (int k = 0; k < im->anns; k++) {
+      Rle rle;
+      int h = MIN(im->h, MAX_SIDE), w = MIN(im->w, MAX_SIDE);
+      if (!coco_ann_rle(c, &c->anns[im->first_ann + k], h, w, &rle)) continue;
+      CHECK(rle.h == h && rle.w == w && rle_area(&rle) <= (uint64_t)h * (uint64_t)w);
+      rle_free(&rle);
+    }
+  }
+}
+
+static void check_detections(const CocoResults *r) {
+  for (int i = 0; i < r->n; i++) CHECK(r->items[i].has_bbox || r->items[i].has_segm);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+  if (size == 0) return 0;
+  bool json = skip_all(bytes, size);
+  const char *path = file_of(bytes, size);
+  Coco c;
+  CocoResults r;
+  Err err = {""};
+  bool ok = coco_load(&c, path, &err);
+  check_error(ok, &err);
+  CHECK(json || !ok);
+  if (ok) check_masks(&c);
+  if (ok) coco_free(&c);
+  ok = coco_results_load(&r, path, NULL, &err);
+  check_error(ok, &err);
+  CHECK(json || !ok);
+  if (ok) check_detections(&r);
+  if (ok) coco_results_free(&r);
+  return 0;
+}

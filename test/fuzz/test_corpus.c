@@ -1,0 +1,35 @@
+// The seeds of the fuzzers, and what they found (files named found-…), through what the fuzzers call. A bad one ends the
+// program; sanitizers see the rest in make test-asan.
+#include <dirent.h>
+#include "test/harness/test.h"
+
+typedef int Target(const uint8_t *bytes, size_t size);
+Target corpus_coco, corpus_image, corpus_json, corpus_rle, corpus_safetensors, corpus_torch; // test/fuzz/fuzz_X.c
+
+static void feed_folder(const char *folder, Target *target) {
+  DIR *dir = opendir(folder);
+  if (!EXPECT(dir)) return;
+  int files = 0;
+  for (struct dirent *entry; (entry = readdir(dir));) {
+    char *path = xasprintf("%s/%s", folder, entry->d_name);
+    size_t size;
+    char *text = path_is_file(path) ? file_read(path, &size, NULL) : NULL;
+    if (text) {
+      uint8_t *bytes = memcpy(xmalloc(size), text, size); // without the NUL, so that a step too far is seen
+      EXPECT_INT(target(bytes, size), 0);
+      files++;
+      free(bytes);
+    }
+    free(text);
+    free(path);
+  }
+  closedir(dir);
+  EXPECT(files > 0);
+}
+
+TEST(corpus_coco) { feed_folder("test/corpus/coco", corpus_coco); }
+TEST(corpus_image) { feed_folder("test/corpus/image", corpus_image); }
+TEST(corpus_json) { feed_folder("test/corpus/json", corpus_json); }
+TEST(corpus_rle) { feed_folder("test/corpus/rle", corpus_rle); }
+TEST(corpus_safetensors) { feed_folder("test/corpus/safetensors", corpus_safetensors); }
+TEST(corpus_torch) { feed_folder("test/corpus/torch", corpus_torch); }

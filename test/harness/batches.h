@@ -1,0 +1,49 @@
+// What the tests of the loader share: its options for training, and batches as hashes.
+#pragma once
+#include "data/batches/loader.h"
+#include "test/harness/test.h"
+
+static inline LoaderOptions training(int batch) {
+  return (LoaderOptions){
+      .batch = batch, .world = 1, .seed = 9, .train = true, .flip = 0.5f, .threads = 2, .prefetch = 2, .masks = true};
+}
+
+// A hash of all a batch holds, so that two runs can be compared step by step.
+static inline uint64_t hash_bytes(uint64_t key, const void *data, size_t bytes) {
+  const uint8_t *p = data;
+  for (size_t i = 0; i < bytes; i++) key = (key ^ p[i]) * 0x100000001b3u; // FNV-1a
+  return key;
+}
+static inline uint64_t hash_batch(const Batch *b) {
+  size_t images = (size_t)b->images, rows = images * (size_t)b->capacity;
+  uint64_t key = hash_bytes(0xcbf29ce484222325u, &b->step, sizeof b->step);
+  key = hash_bytes(key, b->index, images * sizeof *b->index);
+  for (size_t i = 0; i < images; i++) { // member by member: padding bytes are nobody's
+    const ImageInfo *m = &b->info[i];
+    int64_t values[] = {m->offset, m->h, m->w, m->rh, m->rw, m->flip, (int64_t)m->key};
+    key = hash_bytes(key, values, sizeof values);
+  }
+  key = hash_bytes(key, b->bytes, (size_t)b->num_bytes);
+  key = hash_bytes(key, b->box, rows * 4 * sizeof *b->box);
+  key = hash_bytes(key, b->label, rows * sizeof *b->label);
+  key = hash_bytes(key, b->count, images * sizeof *b->count);
+  for (size_t i = 0; i < rows; i++) {
+    const Bitmap *m = &b->bitmap[i];
+    int64_t values[] = {m->offset, m->x, m->y, m->w, m->h, m->parts};
+    key = hash_bytes(key, values, sizeof values);
+  }
+  return b->num_words ? hash_bytes(key, b->bits, (size_t)b->num_words * sizeof *b->bits) : key;
+}
+
+// Hashes of the first steps of a run.
+static inline void run_hashes(const Dataset *d, const LoaderOptions *o, uint64_t *hash, int steps) {
+  Err err;
+  Loader *l = loader_open(d, o, &err);
+  if (!EXPECT(l)) return;
+  for (int i = 0; i < steps; i++) {
+    const Batch *b = loader_next(l, &err);
+    if (!EXPECT(b)) break;
+    hash[i] = hash_batch(b);
+  }
+  loader_close(l);
+}

@@ -1,0 +1,65 @@
+#include "test/harness/command.h"
+#include <sys/wait.h>
+#include "test/harness/test.h"
+
+int command(const char **output, const char *fmt, ...) {
+  static char text[1 << 16];
+  char line[2048];
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(line, sizeof line - 8, fmt, args);
+  va_end(args);
+  strcat(line, " 2>&1");
+  FILE *p = popen(line, "r");
+  CHECK(p);
+  size_t n = 0, got;
+  while ((got = fread(text + n, 1, sizeof text - 1 - n, p)) > 0) n += got;
+  text[n] = '\0';
+  if (output) *output = text;
+  int status = pclose(p);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+const char *tool(const char *name) {
+  static char path[256];
+  const char *b = getenv("B");
+  snprintf(path, sizeof path, "%s/%s", b ? b : "build", name);
+  return path;
+}
+
+bool same_file(const char *a, const char *b) {
+  size_t na, nb;
+  char *x = file_read(a, &na, NULL), *y = file_read(b, &nb, NULL);
+  bool same = x && y && na == nb && !memcmp(x, y, na);
+  free(x);
+  free(y);
+  return same;
+}
+
+const char *shapes_set(void) {
+  static char dir[512];
+  const char *said;
+  if (*dir) return dir;
+  snprintf(dir, sizeof dir, "%s/set", test_tmp());
+  if (!EXPECT_INT(command(&said, "%s --out %s --train 24 --val 6 --size 64 --seed 3", tool("shapes"), dir), 0))
+    fprintf(stderr, "%s\n", said);
+  return dir;
+}
+
+const char *in_tmp(const char *file) {
+  static char paths[4][512];
+  static int next;
+  char *p = paths[next++ % 4];
+  snprintf(p, sizeof paths[0], "%s/%s", test_tmp(), file);
+  return p;
+}
+
+int train_shapes(const char *env, const char *out, const char *more) {
+  const char *said;
+  int status = command(&said,
+                       "%s %s --data %s --out %s/%s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 "
+                       "--checkpoint-every 3 --seed 5 --eval-every -1 %s",
+                       env, tool("train"), shapes_set(), test_tmp(), out, more);
+  if (status) fprintf(stderr, "%s\n", said);
+  return status;
+}

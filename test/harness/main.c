@@ -1,0 +1,179 @@
+// The harness behind test.h: collects the registered tests, runs those asked for, closes with "N passed, N failed".
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/threads.h"
+#include "test/harness/test.h"
+
+enum { MAX_REPORTS = 10 }; // failed checks printed per test: the first ones tell, a million more do not
+
+static Test *tests;
+
+// The test now running.
+static struct {
+  long checks, failures;
+  const char *skipped;
+} now;
+
+static char tmp_folder[256];
+
+void test_register(Test *t) {
+  t->next = tests;
+  tests = t;
+}
+
+// Counts a check; true when the caller should print why it failed.
+static bool count_check(bool ok, const char *file, int line) {
+  now.checks++;
+  if (ok) return false;
+  if (now.failures == 0) putchar('\n'); // the test's name stands alone on its line
+  if (++now.failures > MAX_REPORTS) return false;
+  printf("  %s:%d: ", file, line);
+  return true;
+}
+
+bool test_true(bool ok, const char *expr, const char *file, int line) {
+  if (count_check(ok, file, line)) printf("%s\n", expr);
+  return ok;
+}
+
+bool test_int(long long got, long long want, const char *expr, const char *file, int line) {
+  bool ok = got == want;
+  if (count_check(ok, file, line)) printf("%s is %lld, expected %lld\n", expr, got, want);
+  return ok;
+}
+
+bool test_near(double got, double want, double tolerance, const char *expr, const char *file, int line) {
+  bool ok = got == want || fabs(got - want) <= tolerance; // equal first: the difference of two infinities is NaN
+  if (count_check(ok, file, line))
+    printf("%s is %.17g, expected %.17g within %.3g (off by %.3g)\n", expr, got, want, tolerance, got - want);
+  return ok;
+}
+
+bool test_str(const char *got, const char *want, const char *expr, const char *file, int line) {
+  bool ok = got == want || (got && want && strcmp(got, want) == 0);
+  if (count_check(ok, file, line))
+    printf("%s is \"%s\", expected \"%s\"\n", expr, got ? got : "(null)", want ? want : "(null)");
+  return ok;
+}
+
+void test_skip(const char *why) { now.skipped = why; }
+
+const char *shared_path(const char *relative) {
+  static char buffers[4][1024];
+  static int next;
+  char *path = buffers[next++ % 4];
+  const char *root = getenv("MASKRCNN_SHARED");
+  int length = snprintf(path, sizeof buffers[0], "%s/data/%s", root ? root : "../shared", relative);
+  return length < (int)sizeof buffers[0] && access(path, R_OK) == 0 ? path : NULL;
+}
+
+const char *test_tmp(void) {
+  if (tmp_folder[0]) return tmp_folder;
+  const char *base = getenv("TMPDIR");
+  snprintf(tmp_folder, sizeof tmp_folder, "%s/maskrcnn-test-XXXXXX", base ? base : "/tmp");
+  if (!mkdtemp(tmp_folder)) die(EXIT_RUN, "cannot create %s; set TMPDIR to a folder that can be written", tmp_folder);
+  return tmp_folder;
+}
+
+static void remove_tree(const char *path) {
+  struct stat st;
+  if (lstat(path, &st) != 0) return;
+  if (!S_ISDIR(st.st_mode)) { // a link to a folder is removed, not followed
+    unlink(path);
+    return;
+  }
+  DIR *dir = opendir(path);
+  for (struct dirent *entry; dir && (entry = readdir(dir));) {
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+    char *child = xasprintf("%s/%s", path, entry->d_name);
+    remove_tree(child);
+    free(child);
+  }
+  if (dir) closedir(dir);
+  rmdir(path);
+}
+
+static int compare_name(const void *a, const void *b) {
+  return strcmp((*(Test *const *)a)->name, (*(Test *const *)b)->name);
+}
+
+// All registered tests in the order of their names; the order of constructors is the linker's choice.
+static Test **sorted_tests(int *count) {
+  *count = 0;
+  for (Test *t = tests; t; t = t->next) ++*count;
+  Test **sorted = xcalloc((size_t)*count, sizeof *sorted);
+  int i = 0;
+  for (Test *t = tests; t; t = t->next) sorted[i++] = t;
+  qsort(sorted, (size_t)*count, sizeof *sorted, compare_name);
+  for (i = 1; i < *count; i++)
+    if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0) die(EXIT_USAGE, "two tests named %s", sorted[i]->name);
+  return sorted;
+}
+
+static bool selected(const Test *t, int tier, char **substrings, int count) {
+  if (t->tier > tier) return false;
+  for (int i = 0; i < count; i++)
+    if (strstr(t->name, substrings[i])) return true;
+  return count == 0;
+}
+
+typedef enum Outcome { PASSED, FAILED, SKIPPED, OUTCOMES } Outcome;
+
+static Outcome run_test(const Test *t) {
+  memset(&now, 0, sizeof now);
+  printf("%-48s", t->name);
+  fflush(stdout); // a test that crashes is named
+  double begin = now_seconds();
+  t->run();
+  double seconds = now_seconds() - begin;
+  if (now.checks == 0 && !now.skipped) test_true(false, "the test checked nothing", t->name, 0);
+  if (now.failures > MAX_REPORTS) printf("  and %ld more\n", now.failures - MAX_REPORTS);
+  if (now.failures > 0) {
+    printf("%-48s %8.3f s  FAIL (%ld of %ld checks)\n", t->name, seconds, now.failures, now.checks);
+    return FAILED;
+  }
+  if (now.skipped) {
+    printf(" %8.3f s  skip %s\n", seconds, now.skipped);
+    return SKIPPED;
+  }
+  printf(" %8.3f s  ok\n", seconds);
+  return PASSED;
+}
+
+int main(int argc, char **argv) {
+  threads_wait_briefly(argv);
+  int tier = 1, names = 0;
+  bool list = false;
+  for (int i = 1; i < argc; i++) {
+    if (strcmp(argv[i], "--list") == 0)
+      list = true;
+    else if (strcmp(argv[i], "--tier") == 0 && i + 1 < argc && strlen(argv[i + 1]) == 1 &&
+             strchr("012", argv[i + 1][0]))
+      tier = argv[++i][0] - '0';
+    else if (argv[i][0] == '-')
+      die(EXIT_USAGE, "cannot use %s; usage: %s [--tier 0|1|2] [--list] [part of a name]...", argv[i], argv[0]);
+    else
+      argv[names++] = argv[i]; // names are kept in the front of argv, behind what is already read
+  }
+
+  int count, chosen = 0;
+  int outcomes[OUTCOMES] = {0};
+  Test **sorted = sorted_tests(&count);
+  for (int i = 0; i < count; i++) {
+    if (!selected(sorted[i], tier, argv, names)) continue;
+    chosen++;
+    if (list)
+      printf("%d %s\n", sorted[i]->tier, sorted[i]->name);
+    else
+      outcomes[run_test(sorted[i])]++;
+  }
+  free(sorted);
+  if (tmp_folder[0]) remove_tree(tmp_folder);
+  if (list) return 0;
+  if (chosen == 0) die(EXIT_USAGE, "no test has such a name in tiers 0 to %d; --list shows them", tier);
+  printf("%d passed, %d failed", outcomes[PASSED], outcomes[FAILED]);
+  if (outcomes[SKIPPED] > 0) printf(", %d skipped", outcomes[SKIPPED]);
+  putchar('\n');
+  return outcomes[FAILED] > 0;
+}

@@ -1,0 +1,167 @@
+// Guarded tensors and the definition of Dest, element by element in double.
+#include "test/harness/op.h"
+#include <omp.h>
+#include "base/rng.h"
+
+enum { GUARD = 64, GUARD_BYTE = 0x5a };
+
+double unit_roundoff(DType type) { return type == F64 ? 0x1p-53 : 0x1p-24; }
+
+static Tensor guarded(Tensor t) {
+  size_t bytes = tensor_bytes(&t);
+  char *p = xmalloc(bytes + 2 * GUARD);
+  memset(p, GUARD_BYTE, bytes + 2 * GUARD);
+  t.data = memset(p + GUARD, 0xff, bytes); // all bits set is a NaN
+  return t;
+}
+
+Tensor test_tensor(DType type, int n, int h, int w, int c) { return guarded(tensor(type, n, h, w, c)); }
+Tensor test_tensor_packed(DType type, int n, int c) { return guarded(tensor_packed(type, n, c)); }
+Tensor test_tensor_like(const Tensor *t) { return guarded(*t); }
+
+void test_tensor_free(Tensor *t) {
+  char *p = (char *)t->data - GUARD;
+  bool intact = true;
+  for (int i = 0; i < GUARD; i++) intact &= p[i] == GUARD_BYTE && p[GUARD + tensor_bytes(t) + i] == GUARD_BYTE;
+  EXPECT(intact);
+  free(p);
+}
+
+static size_t element(const Tensor *t, int n, int y, int x, int c) {
+  return (((size_t)n * t->h + y) * t->w + x) * t->ldc + c;
+}
+double get(const Tensor *t, int n, int y, int x, int c) {
+  size_t i = element(t, n, y, x, c);
+  return t->dtype == F64 ? ((double *)t->data)[i] : ((float *)t->data)[i];
+}
+void put(const Tensor *t, int n, int y, int x, int c, double value) {
+  size_t i = element(t, n, y, x, c);
+  if (t->dtype == F64)
+    ((double *)t->data)[i] = value;
+  else
+    ((float *)t->data)[i] = (float)value;
+}
+
+int valid_rows(const Tensor *t) { return t->count ? *t->count : t->n; }
+
+void test_fill_steps(const Tensor *t, uint64_t key, double low, double high, double step) {
+  for (int n = 0; n < t->n; n++)
+    for (int y = 0; y < t->h; y++)
+      for (int x = 0; x < t->w; x++)
+        for (int c = 0; c < t->ldc; c++) {
+          double v = low + (high - low) * rng_uniform(rng_key(key, RNG_TEST), element(t, n, y, x, c));
+          if (step > 0) v = floor(v / step) * step;
+          put(t, n, y, x, c, n >= valid_rows(t) ? NAN : c < t->c ? v : 0);
+        }
+}
+void test_fill(const Tensor *t, uint64_t key, double low, double high) { test_fill_steps(t, key, low, high, 0); }
+
+void expect_padding_zero(const Tensor *t) {
+  bool zero = true;
+  for (int n = 0; n < valid_rows(t); n++)
+    for (int y = 0; y < t->h; y++)
+      for (int x = 0; x < t->w; x++)
+        for (int c = t->c; c < t->ldc; c++) zero &= get(t, n, y, x, c) == 0;
+  EXPECT(zero);
+}
+
+bool same_bits(const Tensor *a, const Tensor *b) {
+  size_t row = (size_t)a->h * a->w * a->ldc * dtype_size(a->dtype);
+  return memcmp(a->data, b->data, row * (size_t)valid_rows(a)) == 0;
+}
+
+void run_op(Device *dev, TestOp *op, void *context, const Dest *d) {
+  Err err;
+  dev->measuring = true;
+  op(dev, context, d);
+  dev->measuring = false;
+  if (!EXPECT(device_reserve_scratch(dev, &err))) return;
+  memset(dev->scratch, 0xff, dev->scratch_bytes);
+  op(dev, context, d);
+}
+
+// ---- Dest -----------------------------------------------------------------------------------------------------------
+
+typedef enum AddendKind { NO_ADDEND, SAME, HALF, DOUBLE, DOUBLE_ODD, ITSELF, ADDEND_KINDS } AddendKind;
+
+static int addend_size(AddendKind kind, int size) {
+  return kind == HALF ? (size + 1) / 2 : kind == DOUBLE ? 2 * size : kind == DOUBLE_ODD ? 2 * size - 1 : size;
+}
+
+// Whether position i of the destination and position j of the addend belong together along one axis.
+static bool meet(int i, int size, int j, int addend_size) {
+  return addend_size > size ? j / 2 == i : addend_size < size ? j == i / 2 : j == i;
+}
+// What the addend contributes; *magnitude receives the sum of absolute values.
+static double addend_value(const Dest *d, const Tensor *a, int n, int y, int x, int c, double *magnitude) {
+  double sum = 0;
+  for (int ay = y / 2; ay < MIN(2 * y + 2, a->h); ay++)
+    for (int ax = x / 2; ax < MIN(2 * x + 2, a->w) && meet(y, d->t.h, ay, a->h); ax++)
+      if (meet(x, d->t.w, ax, a->w)) {
+        sum += get(a, n, ay, ax, c);
+        *magnitude += fabs(get(a, n, ay, ax, c));
+      }
+  return sum;
+}
+
+// `before` holds what stood in the destination, for accumulate and for an addend that is the destination itself.
+static void expect_dest(const Dest *d, const Tensor *plain, const Tensor *before) {
+  const Tensor *addend = d->addend == &d->t ? before : d->addend;
+  for (int n = 0; n < valid_rows(plain); n++)
+    for (int y = 0; y < plain->h; y++)
+      for (int x = 0; x < plain->w; x++)
+        for (int c = 0; c < plain->c; c++) {
+          double v = get(plain, n, y, x, c), magnitude = fabs(v);
+          if (addend) v += addend_value(d, addend, n, y, x, c, &magnitude);
+          if (d->accumulate) {
+            v += get(before, n, y, x, c);
+            magnitude += fabs(get(before, n, y, x, c));
+          }
+          if (d->relu && v < 0) v = 0;
+          if (d->mask && !(get(d->mask, n, y, x, c) > 0)) v = 0;
+          // Six terms at most, so five additions, each off by a unit roundoff of a partial sum ≤ magnitude.
+          EXPECT_NEAR(get(&d->t, n, y, x, c), v, 5 * unit_roundoff(plain->dtype) * magnitude);
+        }
+  expect_padding_zero(&d->t);
+}
+
+static void check_dest(Device *dev, TestOp *op, void *context, const Tensor *plain, AddendKind kind, int flags,
+                       uint64_t key) {
+  const Tensor *p = plain;
+  Dest d = {.t = test_tensor_like(p), .accumulate = flags & 1, .relu = flags & 2};
+  Tensor before = test_tensor_like(p), first = test_tensor_like(p), mask = test_tensor_like(p);
+  Tensor addend = test_tensor(p->dtype, p->n, addend_size(kind, p->h), addend_size(kind, p->w), p->c);
+  addend.count = p->count;
+  test_fill(&addend, rng_key(key, 1), -1, 1);
+  test_fill(&mask, rng_key(key, 2), -1, 1);
+  if (d.accumulate || kind == ITSELF) test_fill(&before, rng_key(key, 3), -1, 1); // otherwise NaN
+  if (flags & 4) d.mask = &mask;
+  if (kind != NO_ADDEND) d.addend = kind == ITSELF ? &d.t : &addend;
+
+  int threads = omp_get_max_threads(), most = kind == HALF && flags == 7 ? 3 : 1; // teams take long to start
+  for (int t = 1; t <= most; t++) {
+    omp_set_num_threads(t);
+    memcpy(d.t.data, before.data, tensor_bytes(p));
+    run_op(dev, op, context, &d);
+    if (t == 1) memcpy(first.data, d.t.data, tensor_bytes(p));
+    EXPECT(same_bits(&d.t, &first));
+  }
+  omp_set_num_threads(threads);
+  expect_dest(&d, p, &before);
+  test_tensor_free(&addend);
+  test_tensor_free(&mask);
+  test_tensor_free(&first);
+  test_tensor_free(&before);
+  test_tensor_free(&d.t);
+}
+
+void check_dests(Device *dev, TestOp *op, void *context, const Tensor *shape, uint64_t key) {
+  Dest plain = {.t = test_tensor_like(shape)};
+  run_op(dev, op, context, &plain);
+  expect_padding_zero(&plain.t);
+  for (AddendKind kind = NO_ADDEND; kind < ADDEND_KINDS; kind++)
+    for (int flags = 0; flags < 8; flags++)
+      if (kind != ITSELF || !(flags & 1))
+        check_dest(dev, op, context, &plain.t, kind, flags, rng_key(key, kind * 8 + flags));
+  test_tensor_free(&plain.t);
+}

@@ -1,0 +1,33 @@
+// For tests of ops: guarded tensors, read and written as double whatever their dtype; and the definition of Dest, to which
+// any op that takes one can be held.
+#pragma once
+#include "nn/ops.h"
+#include "test/harness/test.h"
+
+double unit_roundoff(DType type); // half the distance from 1 to the next number: bounds the error of one operation
+
+// On the host (where the CPU devices live), filled with NaN, with guards on both sides that test_tensor_free checks.
+Tensor test_tensor(DType type, int n, int h, int w, int c);
+Tensor test_tensor_packed(DType type, int n, int c);
+Tensor test_tensor_like(const Tensor *t); // same shape, own memory
+void test_tensor_free(Tensor *t);
+
+// Uniform in [low, high), padding lanes zero; rows past the count become NaN, which whoever reads them shows.
+void test_fill(const Tensor *t, uint64_t key, double low, double high);
+// The same, rounded to multiples of `step`: ties.
+void test_fill_steps(const Tensor *t, uint64_t key, double low, double high, double step);
+
+double get(const Tensor *t, int n, int y, int x, int c);
+void put(const Tensor *t, int n, int y, int x, int c, double value);
+int valid_rows(const Tensor *t);
+void expect_padding_zero(const Tensor *t);        // of the valid rows
+bool same_bits(const Tensor *a, const Tensor *b); // of the valid rows
+
+// An op as the tests run it: everything but the destination is in `context`.
+typedef void TestOp(Device *dev, void *context, const Dest *d);
+// Measures, reserves scratch full of NaN, runs.
+void run_op(Device *dev, TestOp *op, void *context, const Dest *d);
+// Runs the op into a plain destination of that shape and count; then through every combination of accumulate, relu, mask
+// and addend, into poisoned memory, and compares with the definition applied to the plain result; one combination runs
+// with one to three threads, for the same bits. The plain result itself is for the caller to check.
+void check_dests(Device *dev, TestOp *op, void *context, const Tensor *shape, uint64_t key);

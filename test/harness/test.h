@@ -1,0 +1,42 @@
+// One harness: a test registers itself, checks count, and the run closes with "N passed, N failed".
+#pragma once
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/util.h"
+
+typedef struct Test {
+  const char *name;
+  void (*run)(void);
+  int tier; // 0 quick (also under sanitizers), 1 normal, 2 long
+  struct Test *next;
+} Test;
+void test_register(Test *t);
+
+// TEST(name) { … } for the quick tier; TEST_TIER(name, 1) { … } otherwise.
+#define TEST_TIER(id, level)                                                                                           \
+  static void test_##id(void);                                                                                         \
+  static Test test_entry_##id = {.name = #id, .run = test_##id, .tier = (level)};                                      \
+  __attribute__((constructor)) static void test_add_##id(void) { test_register(&test_entry_##id); }                    \
+  static void test_##id(void)
+#define TEST(id) TEST_TIER(id, 0)
+
+// A failed check marks the running test failed, prints file, line and values, and lets the test go on; each macro is
+// true when the check held.
+bool test_true(bool ok, const char *expr, const char *file, int line);
+bool test_int(long long got, long long want, const char *expr, const char *file, int line);
+bool test_near(double got, double want, double tolerance, const char *expr, const char *file, int line); // NaN fails
+bool test_str(const char *got, const char *want, const char *expr, const char *file, int line);
+#define EXPECT(cond) test_true((cond), #cond, __FILE__, __LINE__)
+#define EXPECT_INT(got, want) test_int((got), (want), #got, __FILE__, __LINE__)
+#define EXPECT_NEAR(got, want, tol) test_near((got), (want), (tol), #got, __FILE__, __LINE__)
+#define EXPECT_STR(got, want) test_str((got), (want), #got, __FILE__, __LINE__)
+
+// Marks the running test as skipped; returns from it by hand: `if (!shared) { test_skip("why"); return; }`.
+void test_skip(const char *why);
+// Path inside ../shared/data, or NULL where it is not there. Static buffer, overwritten by the next call but three.
+const char *shared_path(const char *relative);
+// Scratch folder of this run, removed at the end.
+const char *test_tmp(void);

@@ -1,0 +1,378 @@
+// The graph as a whole: what the planner decides of the backward walk and of memory, proved on small networks.
+#include "test/harness/net.h"
+
+enum { ROUNDS = 3 };
+
+// A map's random shape; sides are odd or even, so that halves are rounded.
+typedef struct Shape {
+  int n, h, w, c;
+} Shape;
+static Shape pick_shape(Net *net) {
+  return (Shape){net_pick(net, 1, 2), net_pick(net, 3, 7), net_pick(net, 3, 7), net_pick(net, 2, 9)};
+}
+static Value *stem(Net *net, const char *name, Shape s, bool relu) {
+  return net_stem(net, name, s.n, s.h, s.w, s.c, relu);
+}
+static Value *pool(Net *net, const char *name, Value *x, int size, int stride, int pad) {
+  return layer_max_pool(&net->graph, name, x, (Pool){size, stride, pad});
+}
+
+// ---- chains ---------------------------------------------------------------------------------------------------------
+
+static void build_chain(Net *net) {
+  Value *x = stem(net, "stem", pick_shape(net), true);
+  x = net_conv(net, "a", x, net_pick(net, 1, 9), 3, 1, true, NULL);
+  x = net_conv(net, "b", x, net_pick(net, 1, 9), 3, 2, false, NULL);
+  net_loss(net, net_conv(net, "c", x, 3, 1, 1, false, NULL));
+}
+TEST(graph_chain) { check_net(build_chain, ROUNDS); }
+
+static void build_pools(Net *net) {
+  Value *x = stem(net, "stem", pick_shape(net), true);
+  x = pool(net, "max", x, 3, 2, 1);
+  x = net_conv(net, "a", x, 5, 3, 1, true, NULL);
+  net_loss(net, pool(net, "subsample", x, 1, 2, 0));
+}
+TEST(graph_pools) { check_net(build_pools, ROUNDS); }
+
+static void build_transposed(Net *net) {
+  Value *x = stem(net, "stem", pick_shape(net), true);
+  ConvLayer up = {.k = net_pick(net, 1, 9), .r = 2, .s = 2, .stride = 2, .relu = true, .bias = true, .trainable = true};
+  up.init = INIT_LINEAR, up.transposed = true;
+  x = layer_conv(&net->graph, "up", x, &up);
+  net_loss(net, net_conv(net, "logits", x, 3, 1, 1, false, NULL));
+}
+TEST(graph_transposed) { check_net(build_transposed, ROUNDS); }
+
+static void build_connected(Net *net) {
+  Value *x = stem(net, "stem", pick_shape(net), true);
+  ConvLayer fc = {.k = net_pick(net, 1, 9), .r = x->x.h, .s = x->x.w, .stride = 1, .connected = true, .relu = true};
+  fc.bias = fc.trainable = true, fc.init = INIT_LINEAR;
+  x = layer_conv(&net->graph, "fc6", x, &fc);
+  net_loss(net, net_conv(net, "fc7", x, 4, 1, 1, false, NULL));
+}
+TEST(graph_connected) { check_net(build_connected, ROUNDS); }
+
+// ---- residual blocks ------------------------------------------------------------------------------------------------
+
+static void build_residual(Net *net) {
+  Value *x = stem(net, "stem", pick_shape(net), true);
+  for (int i = 0; i < 2; i++) {
+    Value *y = net_conv(net, graph_name(&net->graph, "a%d", i), x, net_pick(net, 1, 9), 3, 1, true, NULL);
+    x = net_conv(net, graph_name(&net->graph, "b%d", i), y, x->x.c, 3, 1, true, x);
+  }
+  net_loss(net, x);
+}
+TEST(graph_residual) { check_net(build_residual, ROUNDS); }
+
+// The downsample's only consumer is the addition: its gradient is the block's own.
+static void build_downsample(Net *net) {
+  Value *x = stem(net, "stem", pick_shape(net), true);
+  Value *shortcut = net_conv(net, "downsample", x, 6, 1, 2, false, NULL);
+  Value *y = net_conv(net, "a", x, net_pick(net, 1, 9), 3, 2, true, NULL);
+  net_loss(net, net_conv(net, "b", y, 6, 3, 1, true, shortcut));
+}
+TEST(graph_downsample) { check_net(build_downsample, ROUNDS); }
+
+static Value *find_value(const Graph *g, const char *name) {
+  for (int i = 0; i < g->values; i++)
+    if (!strcmp(g->value[i]->name, name)) return g->value[i];
+  return NULL;
+}
+
+TEST(graph_alias_takes_no_memory) {
+  Net net;
+  net_open(&net, build_downsample, 0, false);
+  const Value *shortcut = find_value(&net.graph, "downsample"), *y = find_value(&net.graph, "b");
+  EXPECT(shortcut->alias == y && shortcut->grad_block < 0 && shortcut->dx.data == y->dx.data);
+  net_close(&net);
+}
+
+// Gradients that are each other's along a chain of additions.
+static void build_alias_chain(Net *net) {
+  Shape s = pick_shape(net);
+  Value *x = NULL;
+  for (int i = 0; i < 4; i++) {
+    Value *side = stem(net, graph_name(&net->graph, "side%d", i), s, true);
+    x = net_conv(net, graph_name(&net->graph, "sum%d", i), side, 5, 1, 1, false, x);
+  }
+  net_loss(net, x);
+}
+TEST(graph_alias_chain) { check_net(build_alias_chain, ROUNDS); }
+
+// ---- several contributions ------------------------------------------------------------------------------------------
+
+static Value *consume(Net *net, const char *name, Value *x, bool identity) {
+  if (!identity) return net_conv(net, name, x, net_pick(net, 1, 9), 3, 1, true, NULL);
+  Shape s = {x->x.n, x->x.h, x->x.w, 3};
+  return net_conv(net, name, stem(net, graph_name(&net->graph, "%s.stem", name), s, true), x->x.c, 3, 1, false, x);
+}
+
+// One consumer a letter: d dense, i identity; in the order in which they are appended.
+static void build_consumers(Net *net, const char *order, bool relu) {
+  Value *x = stem(net, "stem", pick_shape(net), relu);
+  for (int i = 0; order[i]; i++) net_loss(net, consume(net, graph_name(&net->graph, "use%d", i), x, order[i] == 'i'));
+}
+// clang-format off
+static void build_d(Net *net) { build_consumers(net, "d", true); }
+static void build_i(Net *net) { build_consumers(net, "i", true); }
+static void build_di(Net *net) { build_consumers(net, "di", true); }
+static void build_id(Net *net) { build_consumers(net, "id", true); }
+static void build_ii(Net *net) { build_consumers(net, "ii", true); }
+static void build_dd(Net *net) { build_consumers(net, "dd", true); }
+static void build_ddd(Net *net) { build_consumers(net, "ddd", true); }
+static void build_iii(Net *net) { build_consumers(net, "iii", true); }
+static void build_did(Net *net) { build_consumers(net, "did", true); }
+static void build_idi(Net *net) { build_consumers(net, "idi", true); }
+static void build_iid(Net *net) { build_consumers(net, "iid", true); }
+static void build_dii(Net *net) { build_consumers(net, "dii", true); }
+static void build_plain_i(Net *net) { build_consumers(net, "i", false); }
+static void build_plain_id(Net *net) { build_consumers(net, "id", false); }
+static void build_plain_ii(Net *net) { build_consumers(net, "ii", false); }
+// clang-format on
+TEST(graph_mask_of_one) {
+  check_net(build_d, ROUNDS);
+  check_net(build_i, ROUNDS);
+}
+TEST(graph_mask_of_two) {
+  NetBuild *const builds[] = {build_dd, build_di, build_id, build_ii};
+  for (int i = 0; i < COUNT(builds); i++) check_net(builds[i], ROUNDS);
+}
+TEST(graph_mask_of_three) {
+  NetBuild *const builds[] = {build_ddd, build_iii, build_did, build_idi, build_iid, build_dii};
+  for (int i = 0; i < COUNT(builds); i++) check_net(builds[i], 1);
+}
+TEST(graph_contributions_without_mask) {
+  NetBuild *const builds[] = {build_plain_i, build_plain_id, build_plain_ii};
+  for (int i = 0; i < COUNT(builds); i++) check_net(builds[i], ROUNDS);
+}
+
+// conv(x) + x as one node.
+static void build_own_addend(Net *net) {
+  Value *x = stem(net, "stem", pick_shape(net), true);
+  net_loss(net, net_conv(net, "a", x, x->x.c, 3, 1, true, x));
+}
+TEST(graph_own_addend) { check_net(build_own_addend, ROUNDS); }
+
+// A loss reads a value that others read too.
+static void build_loss_inside(Net *net) {
+  Value *x = stem(net, "stem", pick_shape(net), true);
+  net_loss(net, x);
+  Value *y = net_conv(net, "a", x, x->x.c, 3, 1, true, x);
+  net_loss(net, y);
+  net_loss(net, x);
+}
+TEST(graph_loss_inside) { check_net(build_loss_inside, ROUNDS); }
+
+// A sparse contribution leaves most of dx alone: asked to write first, or to apply the mask last, it visits everything.
+static void build_sparse(Net *net, bool sparse_appended_first, bool by_pool) {
+  Value *x = stem(net, "stem", pick_shape(net), true);
+  if (!sparse_appended_first) net_loss(net, net_conv(net, "dense", x, 4, 3, 1, true, NULL));
+  net_loss(net, by_pool ? pool(net, "sparse", x, 1, 2, 0) : net_conv(net, "sparse", x, 4, 1, 2, true, NULL));
+  if (sparse_appended_first) net_loss(net, net_conv(net, "dense", x, 4, 3, 1, true, NULL));
+}
+static void build_sparse_conv_first(Net *net) { build_sparse(net, true, false); }
+static void build_sparse_conv_last(Net *net) { build_sparse(net, false, false); }
+static void build_sparse_pool_first(Net *net) { build_sparse(net, true, true); }
+static void build_sparse_pool_last(Net *net) { build_sparse(net, false, true); }
+TEST(graph_sparse) {
+  NetBuild *const builds[] = {build_sparse_conv_first, build_sparse_conv_last, build_sparse_pool_first,
+                              build_sparse_pool_last};
+  for (int i = 0; i < COUNT(builds); i++) check_net(builds[i], ROUNDS);
+}
+
+// ---- pyramids -------------------------------------------------------------------------------------------------------
+
+static void build_pyramid(Net *net) {
+  enum { LEVELS = 3 };
+  Graph *g = &net->graph;
+  Value *c[LEVELS],
+      *x = stem(net, "stem", (Shape){net_pick(net, 1, 2), net_pick(net, 7, 13), net_pick(net, 7, 13), 4}, true);
+  for (int l = 0; l < LEVELS; l++)
+    c[l] = x = net_conv(net, graph_name(g, "c%d", l), x, 3 + l, 3, l ? 2 : 1, true, NULL);
+  Value *top = NULL;
+  for (int l = LEVELS - 1; l >= 0; l--) {
+    top = net_conv(net, graph_name(g, "inner%d", l), c[l], 5, 1, 1, false, top);
+    Value *p = net_conv(net, graph_name(g, "layer%d", l), top, 5, 3, 1, false, NULL);
+    net_loss(net, p);
+    if (l == LEVELS - 1) net_loss(net, pool(net, "p6", p, 1, 2, 0));
+  }
+}
+TEST(graph_pyramid) { check_net(build_pyramid, ROUNDS); }
+
+// The coarse map is used by nothing but the additions: upsampled alone, with a mask, and beside one of the same size.
+static void build_upsampled(Net *net, bool relu, int same_size) {
+  Shape s = pick_shape(net), half = {s.n, (s.h + 1) / 2, (s.w + 1) / 2, 5};
+  Value *coarse = stem(net, "coarse", half, relu);
+  if (same_size == 1) net_loss(net, net_conv(net, "same", stem(net, "same.stem", half, true), 5, 1, 1, true, coarse));
+  net_loss(net, net_conv(net, "fine", stem(net, "fine.stem", s, true), 5, 1, 1, true, coarse));
+  if (same_size == 2) net_loss(net, net_conv(net, "same", stem(net, "same.stem", half, true), 5, 1, 1, true, coarse));
+}
+static void build_up(Net *net) { build_upsampled(net, false, 0); }
+static void build_up_mask(Net *net) { build_upsampled(net, true, 0); }
+static void build_up_after(Net *net) { build_upsampled(net, true, 1); }
+static void build_up_before(Net *net) { build_upsampled(net, false, 2); }
+TEST(graph_upsampled) {
+  NetBuild *const builds[] = {build_up, build_up_mask, build_up_after, build_up_before};
+  for (int i = 0; i < COUNT(builds); i++) check_net(builds[i], ROUNDS);
+}
+
+// ---- shared weights -------------------------------------------------------------------------------------------------
+
+static void build_shared_levels(Net *net) {
+  enum { LEVELS = 3 };
+  Graph *g = &net->graph;
+  Value *x[LEVELS], *hidden[LEVELS], *y[LEVELS];
+  int n = net_pick(net, 1, 2);
+  for (int l = 0; l < LEVELS; l++)
+    x[l] = net_stem(net, graph_name(g, "stem%d", l), n, net_pick(net, 1, 6), net_pick(net, 1, 6), 4, l == 1);
+  ConvLayer conv = {.k = 6, .r = 3, .s = 3, .stride = 1, .pad = 1, .relu = true, .bias = true, .trainable = true};
+  conv.init = INIT_LINEAR;
+  layer_conv_shared(g, "hidden", LEVELS, x, hidden, &conv);
+  net_loss(net, x[1]); // one level's gradient has another contribution
+  conv.relu = false, conv.k = 2, conv.r = conv.s = 1, conv.pad = 0;
+  layer_conv_shared(g, "logits", LEVELS, hidden, y, &conv);
+  for (int l = 0; l < LEVELS; l++) net_loss(net, y[l]);
+}
+TEST(graph_shared_levels) { check_net(build_shared_levels, ROUNDS); }
+
+static void build_used_twice(Net *net) {
+  Value *x = stem(net, "stem", pick_shape(net), true);
+  for (int i = 0; i < 3; i++) x = net_conv(net, "same", x, x->x.c, 3, 1, true, NULL);
+  net_loss(net, x);
+}
+TEST(graph_parameter_used_thrice) { check_net(build_used_twice, ROUNDS); }
+
+// ---- norms ----------------------------------------------------------------------------------------------------------
+
+static Value *norm(Net *net, const char *name, Value *x, bool batch, bool relu, Value *addend) {
+  NormLayer layer = {.batch = batch, .groups = 2, .eps = 1e-5f, .momentum = 0.1f, .relu = relu, .trainable = true};
+  layer.addend = addend;
+  return layer_norm(&net->graph, name, x, &layer);
+}
+static Value *unbiased(Net *net, const char *name, Value *x, int taps, int stride) {
+  ConvLayer conv = {.k = 6, .r = taps, .s = taps, .stride = stride, .pad = taps / 2, .trainable = true};
+  conv.init = INIT_KAIMING_NORMAL;
+  return layer_conv(&net->graph, name, x, &conv);
+}
+// A residual block with a downsample, then one without.
+static void build_normed(Net *net, bool batch) {
+  Value *x = stem(net, "stem", (Shape){2, net_pick(net, 5, 8), net_pick(net, 5, 8), 3}, true);
+  Value *shortcut = norm(net, "bn0", unbiased(net, "down", x, 1, 2), batch, false, NULL);
+  Value *y = norm(net, "bn1", unbiased(net, "conv1", x, 3, 2), batch, true, NULL);
+  y = norm(net, "bn2", unbiased(net, "conv2", y, 3, 1), batch, true, shortcut);
+  net_loss(net, norm(net, "bn3", unbiased(net, "conv3", y, 3, 1), batch, true, y));
+}
+static void build_group_norm(Net *net) { build_normed(net, false); }
+static void build_batch_norm(Net *net) { build_normed(net, true); }
+TEST(graph_group_norm) { check_net(build_group_norm, ROUNDS); }
+TEST(graph_batch_norm) { check_net(build_batch_norm, ROUNDS); }
+
+static void build_folded(Net *net) {
+  Graph *g = &net->graph;
+  Value *x = stem(net, "stem", pick_shape(net), true);
+  ConvLayer conv = {.k = x->x.c, .r = 3, .s = 3, .stride = 1, .pad = 1, .relu = true, .trainable = true};
+  conv.init = INIT_KAIMING_NORMAL, conv.fold_eps = 1e-5f;
+  for (int i = 0; i < 2; i++) {
+    conv.addend = x, conv.fold = graph_name(g, "bn%d", i);
+    x = layer_conv(g, graph_name(g, "conv%d", i), x, &conv);
+  }
+  net_loss(net, x);
+}
+TEST(graph_folded_norm) { check_net(build_folded, ROUNDS); }
+
+// ---- frozen ---------------------------------------------------------------------------------------------------------
+
+static void build_frozen(Net *net) {
+  Graph *g = &net->graph;
+  Shape s = pick_shape(net);
+  ConvLayer conv = {.k = 5, .r = 3, .s = 3, .stride = 1, .pad = 1, .relu = true, .bias = true, .init = INIT_LINEAR};
+  Value *x = layer_conv(g, "frozen.a", net_input(net, s.n, s.h, s.w, 3), &conv);
+  conv.addend = x;
+  x = layer_conv(g, "frozen.b", x, &conv);
+  Value *y = net_conv(net, "first", x, 4, 3, 1, true, NULL);
+  conv.addend = NULL; // frozen, but between two that are not
+  y = layer_conv(g, "passed", y, &conv);
+  net_loss(net, net_conv(net, "last", y, 5, 1, 1, false, x));
+}
+TEST(graph_frozen) {
+  check_net(build_frozen, ROUNDS);
+  Net net;
+  net_open(&net, build_frozen, 0, false);
+  const Graph *g = &net.graph;
+  for (int i = 0; i < g->nodes; i++) {
+    const Node *n = g->node[i];
+    bool frozen = !strncmp(n->name, "frozen", 6) || !strcmp(n->name, "input");
+    EXPECT(n->runs_backward == !frozen);
+    for (int j = 0; frozen && j < n->outs; j++) EXPECT(n->out[j]->grad_block < 0 && !n->out[j]->dx.data);
+  }
+  EXPECT(!params_find(&net.params, "passed.weight")->trainable);
+  net_close(&net);
+}
+
+// What nothing trainable depends on, or no loss, takes no part in the backward walk.
+static void build_dead_end(Net *net) {
+  Value *x = stem(net, "stem", pick_shape(net), true);
+  net_conv(net, "unused", x, 3, 3, 1, true, NULL);
+  net_loss(net, net_conv(net, "used", x, 3, 3, 1, true, NULL));
+}
+TEST(graph_dead_end) {
+  Net net;
+  net_open(&net, build_dead_end, 0, false);
+  net_run(&net);
+  EXPECT_INT(find_value(&net.graph, "stem")->contributions, 1);
+  EXPECT(isnan(*(double *)params_find(&net.params, "unused.weight")->grad.data));
+  EXPECT(isfinite(*(double *)params_find(&net.params, "used.weight")->grad.data));
+  net_close(&net);
+}
+
+// ---- several graphs over one set of parameters ----------------------------------------------------------------------
+
+// As an engine has one graph per canvas: each writes the gradients anew, whichever ran before.
+TEST(graph_two_over_one_set) {
+  Err err;
+  Net net = {.dev = device_open("cpu64", &err), .key = 5}, other;
+  params_init(&net.params, net.dev, net.dev->real);
+  other = net;
+  graph_init(&net.graph, net.dev, &net.params, true);
+  graph_init(&other.graph, net.dev, &net.params, true);
+  net_loss(&net, net_conv(&net, "a", net_input(&net, 1, 4, 4, 3), 5, 3, 1, true, NULL));
+  net_loss(&other, net_conv(&other, "a", net_input(&other, 2, 5, 3, 3), 5, 3, 1, true, NULL));
+  graph_plan(&net.graph);
+  graph_plan(&other.graph);
+  CHECK(params_allocate(&net.params, &err));
+  graph_measure(&net.graph);
+  graph_measure(&other.graph);
+  CHECK(device_reserve_scratch(net.dev, &err));
+  net.arena = device_alloc(net.dev, MAX(net.graph.bytes, other.graph.bytes));
+  graph_bind(&net.graph, net.arena);
+  graph_bind(&other.graph, net.arena);
+  params_randomise(&net.params, 1);
+  Graph *order[] = {&net.graph, &other.graph, &net.graph, &other.graph};
+  double *gradients[COUNT(order)];
+  size_t n;
+  for (int i = 0; i < COUNT(order); i++) {
+    graph_forward(order[i]);
+    graph_backward(order[i]);
+    gradients[i] = copy_gradients(&net.params, &n);
+  }
+  EXPECT(!memcmp(gradients[0], gradients[2], n * sizeof(double)));
+  EXPECT(!memcmp(gradients[1], gradients[3], n * sizeof(double)));
+  EXPECT(memcmp(gradients[0], gradients[1], n * sizeof(double)) != 0);
+  for (int i = 0; i < COUNT(order); i++) free(gradients[i]);
+  for (int i = 0; i < other.tensors; i++) test_tensor_free(&other.tensor[i]);
+  graph_free(&other.graph);
+  net_close(&net);
+}
+
+// ---- poison ---------------------------------------------------------------------------------------------------------
+
+// The aid itself: a value read after its life is NaN.
+TEST(graph_poison_shows_late_reads) {
+  Net net;
+  net_open(&net, build_chain, 0, true);
+  net_run(&net);
+  const Value *x = find_value(&net.graph, "a");
+  EXPECT(isfinite(net.loss) && isnan(*(double *)x->x.data) && isnan(*(double *)x->dx.data));
+  net_close(&net);
+}

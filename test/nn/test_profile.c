@@ -1,0 +1,156 @@
+// What a walk has to do, by hand; that its time is kept; what is printed and traced of it.
+#include "base/json.h"
+#include "nn/profile.h"
+#include "nn/timing.h"
+#include "test/harness/net.h"
+#include "test/harness/test.h"
+
+static int held_rows = 1; // of two
+
+// a: 3×3 over an input that wants no gradient; b: 1×1 stride 2, which reads a quarter of its input, a ReLU.
+static void build(Net *net) {
+  Value *x = net_input(net, 2, 6, 8, 5);
+  Value *y = net_conv(net, "a", x, 16, 3, 1, true, NULL);
+  net_loss(net, net_conv(net, "b", y, 8, 1, 2, false, NULL));
+}
+
+static const Node *node_named(const Graph *g, const char *name) {
+  for (int i = 0; i < g->nodes; i++)
+    if (!strcmp(g->node[i]->name, name)) return g->node[i];
+  return NULL;
+}
+
+static void expect_work(const Graph *g, const char *name, int pass, double flops, double elements) {
+  const Work *w = &node_named(g, name)->work[pass];
+  if (!EXPECT(w->flops == flops && w->bytes == sizeof(double) * elements))
+    fprintf(stderr, "  %s, pass %d: %g flops, %g elements\n", name, pass, w->flops, w->bytes / sizeof(double));
+}
+
+TEST(profile_work) {
+  Net net;
+  net_open(&net, build, 0, false);
+  Graph *g = &net.graph;
+  g->timing = true;
+  net_run(&net);
+  double pixels = 2 * 6 * 8, quarter = pixels / 4;
+  double x = pixels * 8, y = pixels * 16, z = quarter * 8; // channels padded to 8
+  double a = 16 * 9 * 8, b = 8 * 16;
+  expect_work(g, "a", 0, 2 * pixels * 16 * 9 * 5, x + a + 16 + y);
+  expect_work(g, "a", 1, 2 * pixels * 16 * 9 * 5, y + x + a + 16); // wgrad alone: dy, x, dw, db
+  expect_work(g, "b", 0, 2 * quarter * 8 * 16, quarter * 16 + b + 8 + z);
+  // wgrad and dgrad: dy, w, dw, db, all of y as the mask, dx
+  expect_work(g, "b", 1, 2 * 2 * quarter * 8 * 16, z + b + b + 8 + y + y);
+  EXPECT_INT(g->walks, 1);
+  net_close(&net);
+}
+
+// Rows past the count are neither computed nor moved.
+TEST(profile_work_of_valid_rows) {
+  Net net;
+  net_open(&net, build, 0, false);
+  Graph *g = &net.graph;
+  for (int i = 0; i < g->values; i++) g->value[i]->x.count = g->value[i]->dx.count = &held_rows;
+  g->timing = true;
+  graph_forward(g);
+  expect_work(g, "a", 0, 6 * 8 * 2 * 16 * 9 * 5, 6 * 8 * 8 + 16 * 9 * 8 + 16 + 6 * 8 * 16);
+  net_close(&net);
+}
+
+TEST(profile_seconds) {
+  Net net;
+  net_open(&net, build, 0, false);
+  Graph *g = &net.graph;
+  net_run(&net);
+  for (int i = 0; i < g->nodes; i++) EXPECT(!g->node[i]->seconds[0] && !g->node[i]->seconds[1]); // not asked for
+  g->timing = true;
+  double start = now_seconds(), sum = 0;
+  for (int i = 0; i < 3; i++) net_run(&net);
+  double all = now_seconds() - start;
+  for (int i = 0; i < g->nodes; i++) {
+    const Node *n = g->node[i];
+    EXPECT(n->seconds[0] > 0 && (n->seconds[1] > 0) == n->runs_backward);
+    sum += n->seconds[0] + n->seconds[1];
+  }
+  EXPECT(sum <= all);
+  EXPECT_INT(g->walks, 3);
+  EXPECT(g->walk_start[0] > start && g->walk_start[1] > g->walk_start[0]);
+  net_close(&net);
+}
+
+TEST_TIER(profile_rows, 1) {
+  Net net;
+  net_open(&net, build, 0, false);
+  net.graph.timing = true;
+  net_run(&net);
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  CHECK(out);
+  profile_print(&net.graph, out);
+  fclose(out);
+  static const char *const expected[] = {"ceiling of CPU", "\na  ", "\nb  ",         "\ninput  ",
+                                         "TFLOP/s",        "GB/s",  "\nall nodes  ", "a step takes "};
+  for (int i = 0; i < COUNT(expected); i++)
+    if (!EXPECT(strstr(text, expected[i]))) fprintf(stderr, "  not there: %s\n", expected[i]);
+  free(text);
+  net_close(&net);
+}
+
+// Measured, so only what no machine can miss: a product of more than 10 MFLOP/s, a copy of more than 10 MB/s, less than
+// a thousand times today's fastest chip.
+TEST_TIER(profile_ceiling, 1) {
+  Err err;
+  Device *dev = device_open("cpu", &err);
+  Ceiling c;
+  dev->memory->timing->ceiling(dev, &c);
+  EXPECT(c.flops[F32] > 1e7 && c.flops[F32] < 1e18 && c.bytes > 1e7 && c.bytes < 1e16);
+  device_close(dev);
+}
+
+// Every node that ran is one event, in order, within the walk; lanes have names.
+TEST(trace_is_json) {
+  Net net;
+  Err err;
+  char path[512];
+  snprintf(path, sizeof path, "%s/trace.json", test_tmp());
+  net_open(&net, build, 0, false);
+  Graph *g = &net.graph;
+  g->timing = true;
+  CHECK(g->trace = trace_open(path, &err));
+  double start = now_seconds();
+  net_run(&net);
+  double end = now_seconds();
+  EXPECT(trace_close(g->trace, &err));
+  int ran = 0, complete = 0, names = 0;
+  for (int i = 0; i < g->nodes; i++) ran += 1 + g->node[i]->runs_backward;
+  size_t size;
+  char *text = file_read(path, &size, &err);
+  Json j;
+  json_open(&j, path, text, size);
+  if (EXPECT(json_begin_array(&j))) {
+    while (json_next(&j)) {
+      const char *key;
+      char phase = 0;
+      double ts = 1e6 * start, duration = 0;
+      for (bool open = json_begin_object(&j); open && (key = json_key(&j));) {
+        if (!strcmp(key, "ph"))
+          phase = *json_string(&j, NULL);
+        else if (!strcmp(key, "ts"))
+          ts = json_number(&j);
+        else if (!strcmp(key, "dur"))
+          duration = json_number(&j);
+        else
+          json_skip(&j);
+      }
+      complete += phase == 'X', names += phase == 'M';
+      EXPECT(ts >= 1e6 * start - 1 && ts + duration <= 1e6 * end + 1); // microseconds
+    }
+  }
+  EXPECT(json_done(&j));
+  EXPECT_INT(complete, ran);
+  EXPECT_INT(names, TRACE_LANES);
+  json_close(&j);
+  free(text);
+  net_close(&net);
+  EXPECT(!trace_open("/proc/nowhere/trace.json", &err) && strstr(err.msg, "/proc/nowhere/trace.json"));
+}

@@ -1,0 +1,268 @@
+// Saved means saved: runs are killed at any moment, the disk is full, the folder belongs to another run or to nobody. No
+// checkpoint is lost or half written, what goes on is the same run bit for bit, and a message says what happened.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/rng.h"
+#include "test/harness/command.h"
+#include "test/harness/test.h"
+#include "weights/checkpoint.h"
+
+static const char *path_of(const char *out, const char *file) {
+  static char paths[8][512];
+  static int next;
+  char *p = paths[next++ % COUNT(paths)];
+  snprintf(p, sizeof paths[0], "%s/%s%s%s", test_tmp(), out, *file ? "/" : "", file);
+  return p;
+}
+
+// A shell's command line for training in the folder `out`: eight steps unless `more` says otherwise.
+static const char *train_line(const char *out, const char *more) {
+  static char line[1536];
+  const char *set = path_of("durable-set", ""), *said;
+  if (!path_is_dir(set))
+    CHECK(!command(&said, "%s --out %s --train 16 --val 2 --size 64 --seed 3", tool("shapes"), set));
+  snprintf(line, sizeof line,
+           "exec env OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --size 64 --batch 2 --iters 8 --lr 0.01 "
+           "--checkpoint-every 2 --seed 5 --eval-every -1 --threads 1 --resume %s",
+           tool("train"), set, path_of(out, ""), more);
+  return line;
+}
+
+static int train(const char *out, const char *more, const char **said) {
+  return command(said, "%s", train_line(out, more));
+}
+
+// The same in the background; what it says goes to OUT.said.
+static pid_t start(const char *out, const char *more) {
+  const char *line = train_line(out, more), *said = path_of(out, "");
+  char *redirected = xasprintf("%s >%s.said 2>&1", line, said);
+  pid_t pid = fork();
+  CHECK(pid >= 0);
+  if (pid == 0) {
+    execl("/bin/sh", "sh", "-c", redirected, (char *)NULL);
+    _exit(127);
+  }
+  free(redirected);
+  return pid;
+}
+
+static char *said_by(const char *out) {
+  size_t size;
+  char *path = xasprintf("%s.said", path_of(out, "")), *text = file_read(path, &size, NULL);
+  free(path);
+  return text ? text : xstrdup("");
+}
+
+// Exit status, or minus the signal that ended it.
+static int wait_for(pid_t pid) {
+  int status;
+  CHECK(waitpid(pid, &status, 0) == pid);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void pause_for(double seconds) { usleep((useconds_t)(1e6 * seconds)); }
+
+// Until the file is there and not empty, a minute at most.
+static bool wait_for_file(const char *path) {
+  struct stat st;
+  for (double begin = now_seconds(); now_seconds() - begin < 60; pause_for(1e-4))
+    if (stat(path, &st) == 0 && st.st_size > 0) return true;
+  return false;
+}
+
+// The step of the checkpoint, which must be whole; -1 when there is none yet.
+static long saved_step(const char *out) {
+  const char *path = path_of(out, "checkpoint.safetensors");
+  if (!path_is_file(path)) return -1;
+  Checkpoint c;
+  Err err = {""};
+  if (!EXPECT(ckpt_open(&c, path, &err))) {
+    printf("    %s\n", err.msg);
+    return -1;
+  }
+  long step = atol(ckpt_find_meta(&c, "step"));
+  ckpt_close(&c);
+  return step;
+}
+
+// The log without what a clock says: each line as far as the speed.
+static char *timeless_log(const char *out) {
+  size_t size;
+  char *text = file_read(path_of(out, "log.jsonl"), &size, NULL), *to = text;
+  if (!text) return xstrdup("");
+  for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+    *end = '\0';
+    char *clock = strstr(line, ",\"img_s\"");
+    size_t n = clock ? (size_t)(clock - line) : strlen(line);
+    memmove(to, line, n);
+    to[n] = '\n';
+    to += n + 1;
+  }
+  *to = '\0';
+  return text;
+}
+
+static void expect_same_run(const char *out, const char *whole) {
+  EXPECT(same_file(path_of(out, "model.safetensors"), path_of(whole, "model.safetensors")));
+  EXPECT(same_file(path_of(out, "checkpoint.safetensors"), path_of(whole, "checkpoint.safetensors")));
+  char *log = timeless_log(out), *want = timeless_log(whole);
+  EXPECT(*want);
+  EXPECT_STR(log, want);
+  free(log);
+  free(want);
+}
+
+// The uninterrupted run, made once; how long it takes.
+static double whole_run(void) {
+  static double seconds;
+  if (seconds > 0) return seconds;
+  double begin = now_seconds();
+  const char *said;
+  if (!EXPECT_INT(train("durable-whole", "", &said), 0)) printf("    %s\n", said);
+  return seconds = now_seconds() - begin;
+}
+
+// When the checkpoint or its temporary file last changed, in nanoseconds; 0 where there is neither.
+static int64_t last_write(const char *out) {
+  static const char *const files[] = {"checkpoint.safetensors", "checkpoint.safetensors.tmp"};
+  int64_t last = 0;
+  struct stat st;
+  for (int i = 0; i < COUNT(files); i++)
+    if (stat(path_of(out, files[i]), &st) == 0)
+      last = MAX(last, st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec);
+  return last;
+}
+
+// Kills a run of `seconds` at a moment that the key draws: any, or every other time one soon after it began to write.
+static void kill_somewhere(pid_t pid, const char *out, double seconds, int key) {
+  static const double WRITING = 0.03;
+  double wait = seconds * rng_uniform(RNG_TEST, (uint64_t)key), begin = now_seconds();
+  if (key % 2) {
+    int64_t before = last_write(out);
+    while (now_seconds() - begin < seconds && last_write(out) <= before) pause_for(1e-4);
+    wait *= WRITING / seconds;
+  }
+  pause_for(wait);
+  kill(pid, SIGKILL);
+}
+
+// Kills and resumes runs until `kills` are done; every run that gets to its end must equal the uninterrupted one.
+static void check_kills(int kills) {
+  double seconds = whole_run();
+  int killed = 0, writing = 0, runs = 0, tries = 0;
+  for (; killed < kills; runs++) {
+    char out[32];
+    snprintf(out, sizeof out, "durable-%d-%d", kills, runs);
+    long step = -1;
+    int status = -SIGKILL;
+    while (status == -SIGKILL) {
+      pid_t pid = start(out, "");
+      if (killed < kills) kill_somewhere(pid, out, seconds, tries++);
+      status = wait_for(pid);
+      killed += status == -SIGKILL;
+      writing += path_is_file(path_of(out, "checkpoint.safetensors.tmp"));
+      long now = saved_step(out);
+      EXPECT(now >= step);
+      step = now;
+    }
+    if (EXPECT_INT(status, 0)) {
+      expect_same_run(out, "durable-whole");
+    } else {
+      char *said = said_by(out);
+      printf("    %s\n", said);
+      free(said);
+      return;
+    }
+    EXPECT(!path_is_file(path_of(out, "checkpoint.safetensors.tmp")));
+    command(NULL, "rm -r %s", path_of(out, ""));
+  }
+  printf("  %d kills, %d of them while a checkpoint was written, in %d runs of %.1f s\n", killed, writing, runs,
+         seconds);
+}
+
+TEST_TIER(durable_survives_some_kills, 1) { check_kills(6); }
+TEST_TIER(durable_survives_a_hundred_kills, 2) { check_kills(100); }
+
+TEST_TIER(durable_interrupt_saves_and_stops, 1) {
+  pid_t pid = start("interrupted", "--iters 100000 --checkpoint-every 100000");
+  EXPECT(wait_for_file(path_of("interrupted", "log.jsonl"))); // the first record
+  kill(pid, SIGTERM);
+  EXPECT_INT(wait_for(pid), 1);
+  EXPECT(saved_step("interrupted") > 0);
+  char *said = said_by("interrupted");
+  EXPECT(strstr(said, "stopped: ") && strstr(said, "; --resume continues\n"));
+  free(said);
+}
+
+// The second signal ends it at once, in the midst of a step of some seconds.
+TEST_TIER(durable_second_interrupt_does_not_wait, 1) {
+  pid_t pid = start("twice", "--size 512 --batch 8");
+  const char *log = path_of("twice", "log.jsonl");
+  while (access(log, F_OK) != 0 && waitpid(pid, NULL, WNOHANG) == 0) pause_for(1e-3);
+  pause_for(0.05);
+  kill(pid, SIGTERM);
+  pause_for(0.05);
+  kill(pid, SIGINT);
+  EXPECT_INT(wait_for(pid), -SIGINT);
+  EXPECT_INT(saved_step("twice"), -1);
+}
+
+TEST_TIER(durable_folder_takes_one_run, 1) {
+  const char *said;
+  pid_t pid = start("shared", "--iters 100000");
+  EXPECT(wait_for_file(path_of("shared", "checkpoint.safetensors")));
+  EXPECT_INT(train("shared", "--iters 100000", &said), 2);
+  char *want = xasprintf("is in use by process %ld on ", (long)pid);
+  if (!EXPECT(strstr(said, want) && strchr(said, '\n')[1] == '\0')) printf("    %s\n", said);
+  free(want);
+  kill(pid, SIGKILL);
+  EXPECT_INT(wait_for(pid), -SIGKILL);
+  long step = saved_step("shared");
+  EXPECT_INT(train("shared", "--iters 100000 --stop-after 2", &said), 0); // the killed one's lock is gone
+  EXPECT_INT(saved_step("shared"), step + 2);
+}
+
+// A limit on the size of files fails a write in its midst, as a full disk does.
+TEST_TIER(durable_full_disk_keeps_what_was_saved, 1) {
+  const char *said;
+  whole_run();
+  if (!EXPECT_INT(train("full", "--stop-after 4", &said), 0)) return;
+  CHECK(!command(NULL, "cp %s %s", path_of("full", "checkpoint.safetensors"), path_of("full", "before")));
+  EXPECT_INT(command(&said, "ulimit -f 4096; %s", train_line("full", "")), 1);
+  if (!EXPECT(strstr(said, "step 6: the checkpoint could not be written: ") &&
+              strstr(said, "checkpoint.safetensors holds step 4, --resume continues")))
+    printf("    %s\n", said);
+  EXPECT(same_file(path_of("full", "checkpoint.safetensors"), path_of("full", "before")));
+  EXPECT(!path_is_file(path_of("full", "checkpoint.safetensors.tmp")));
+  // A log that is cut in a record fails the next checkpoint, which would promise what is not there.
+  EXPECT_INT(command(&said, "ulimit -f 4; %s", train_line("full", "")), 1);
+  if (!EXPECT(strstr(said, "log.jsonl: could not be written"))) printf("    %s\n", said);
+  EXPECT_INT(saved_step("full"), 4);
+  EXPECT_INT(train("full", "", &said), 0);
+  expect_same_run("full", "durable-whole");
+}
+
+TEST_TIER(durable_folder_that_cannot_be_written, 1) {
+  const char *said, *folder = path_of("read-only", "");
+  CHECK(!mkdir(folder, 0555));
+  if (access(folder, W_OK) == 0) { // root writes where it likes, but not there
+    rmdir(folder);
+    CHECK(!symlink("/proc/self", folder));
+  }
+  EXPECT_INT(train("read-only", "", &said), 2);
+  if (!EXPECT(strstr(said, "cannot write ") && strstr(said, "/read-only/lock: ") && strchr(said, '\n')[1] == '\0'))
+    printf("    %s\n", said);
+}
+
+TEST_TIER(durable_leftovers_are_removed, 1) {
+  static const char *const files[] = {"checkpoint.safetensors.tmp", "model.safetensors.tmp"};
+  const char *said;
+  CHECK(make_dirs(path_of("leftovers", ""), NULL));
+  for (int i = 0; i < COUNT(files); i++) CHECK(!command(NULL, "echo half >%s", path_of("leftovers", files[i])));
+  EXPECT_INT(train("leftovers", "--stop-after 1", &said), 0);
+  EXPECT(strstr(said, "no checkpoint in ") != NULL);
+  for (int i = 0; i < COUNT(files); i++) EXPECT(!path_is_file(path_of("leftovers", files[i])));
+}

@@ -1,0 +1,162 @@
+// What the programs answer to mistakes of their users, and what doctor says of a data set.
+#include <stdarg.h>
+#include "base/json.h"
+#include "test/harness/command.h"
+#include "test/harness/test.h"
+
+// A mistake is answered with one line that contains `says`, and exit code 2.
+static void expect_mistake(const char *says, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void expect_mistake(const char *says, const char *fmt, ...) {
+  char line[1024];
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(line, sizeof line, fmt, args);
+  va_end(args);
+  const char *said;
+  int status = command(&said, "%s", line);
+  bool one = strchr(said, '\n') && !strchr(said, '\n')[1];
+  if (!EXPECT(status == 2 && one && strstr(said, says)))
+    fprintf(stderr, "%s\n  said: %s  expected: %s\n", line, said, says);
+}
+
+static void write_text(const char *path, const char *text) {
+  FILE *f = fopen(path, "w");
+  CHECK(f && fputs(text, f) >= 0 && !fclose(f));
+}
+
+TEST_TIER(program_mistakes_of_train, 1) {
+  const char *d = shapes_set();
+  char train[256];
+  snprintf(train, sizeof train, "%s", tool("train"));
+  expect_mistake("--data DIR is missing", "%s", train);
+  expect_mistake("--batch", "%s --data %s --bacth 3", train, d);
+  expect_mistake("--batch", "%s --data %s --batch zero", train, d);
+  expect_mistake("/nowhere", "%s --data /nowhere --out %s", train, in_tmp("m"));
+  expect_mistake("no such split", "%s --data %s --train-split 'no such split' --out %s", train, d, in_tmp("m"));
+  expect_mistake("maskrcnn-r", "%s --data %s --model resnet --out %s", train, d, in_tmp("m"));
+  expect_mistake("/proc/nowhere", "%s --data %s --model tiny --iters 1 --out /proc/nowhere", train, d);
+  expect_mistake("--sizes '64,x': expected numbers", "%s --data %s --sizes 64,x --out %s", train, d, in_tmp("m"));
+  expect_mistake("give a larger --max-size", "%s --data %s --model tiny --size 64 --sizes 64,128 --out %s", train, d,
+                 in_tmp("m"));
+  expect_mistake("--full-masks is for --benchmark", "%s --data %s --full-masks --out %s", train, d, in_tmp("m"));
+  expect_mistake("--trace: cannot write /proc/nowhere", "%s --data %s --model tiny --trace /proc/nowhere --out %s",
+                 train, d, in_tmp("traced"));
+  expect_mistake("needs a GPU", "%s --data %s --device cpu --model tiny --amp --out %s", train, d, in_tmp("m"));
+  expect_mistake("--device cuda", "%s --data %s --model tiny --device cuda --out %s", train, d, in_tmp("m"));
+  expect_mistake("no-such-file", "%s --data %s --weights no-such-file --out %s", train, d, in_tmp("m"));
+  expect_mistake("--reset-heads needs --weights", "%s --data %s --reset-heads --out %s", train, d, in_tmp("m"));
+
+  // Malformed annotations: file, line, column, what was expected.
+  CHECK(make_dirs(in_tmp("bad/annotations"), NULL) && make_dirs(in_tmp("bad/train"), NULL));
+  write_text(in_tmp("bad/annotations/instances_train.json"), "{\n  \"images\": [{\"id\": 1,, \"height\": 2}]\n}\n");
+  expect_mistake("instances_train.json:2:", "%s --data %s --model tiny --out %s", train, in_tmp("bad"), in_tmp("m"));
+  // What to evaluate on has to be usable as well, once it is there or asked for.
+  char half[512];
+  snprintf(half, sizeof half, "%s", in_tmp("half"));
+  CHECK(!command(NULL, "cp -r %s %s", d, half));
+  expect_mistake("evaluation: no ", "%s --data %s --model tiny --val-split elsewhere --out %s", train, half,
+                 in_tmp("m"));
+  write_text(in_tmp("half/annotations/instances_val.json"), "[]\n");
+  expect_mistake("instances_val.json:1:1: expected '{', found '['", "%s --data %s --model tiny --out %s", train, half,
+                 in_tmp("m"));
+  CHECK(!remove(in_tmp("half/train/000003.png")));
+  expect_mistake("000003.png: no such file", "%s --data %s --model tiny --strict --out %s", train, half, in_tmp("m"));
+}
+
+// A file that is gone, one that is cut short and one that claims 65535 x 65535 pixels: said once each over several epochs,
+// counted at the end; --strict stops.
+TEST_TIER(program_mistakes_of_infer, 1) {
+  char infer[256];
+  snprintf(infer, sizeof infer, "%s", tool("infer"));
+  if (!EXPECT_INT(train_shapes("", "tiny", "--stop-after 8"), 0)) return;
+  char model[512];
+  snprintf(model, sizeof model, "%s", in_tmp("tiny/checkpoint.safetensors"));
+  expect_mistake("--weights FILE is missing", "%s image.png", infer);
+  expect_mistake("name either images or --data", "%s --weights %s", infer, model);
+  expect_mistake("no-such-image.png", "%s --weights %s --out %s no-such-image.png", infer, model, in_tmp("o"));
+  expect_mistake("an overlay would overwrite", "%s --weights %s --out %s/val %s/val/000001.png", infer, model,
+                 shapes_set(), shapes_set());
+  write_text(in_tmp("text.png"), "not an image\n");
+  expect_mistake("text.png", "%s --weights %s --out %s %s", infer, model, in_tmp("o"), in_tmp("text.png"));
+  const char *said; // one bad image among others: those are done all the same
+  EXPECT_INT(command(&said, "%s --weights %s --out %s %s %s/val/000001.png", infer, model, in_tmp("o"),
+                     in_tmp("text.png"), shapes_set()),
+             2);
+  EXPECT(strstr(said, "1 of 2 images could not be read") && strstr(said, "000001.png: "));
+  expect_mistake("cannot write /proc/nowhere.json: ", "%s --weights %s --data %s --out %s --json /proc/nowhere.json",
+                 infer, model, shapes_set(), in_tmp("o"));
+  expect_mistake("text.png", "%s --weights %s image.png", infer, in_tmp("text.png"));
+  expect_mistake("/nowhere", "%s --weights %s --data /nowhere --out %s", infer, model, in_tmp("o"));
+  expect_mistake("/proc/nowhere", "%s --weights %s --data %s --out /proc/nowhere", infer, model, shapes_set());
+  // What a checkpoint holds, and one of its tensors.
+  EXPECT_INT(command(&said, "%s %s", tool("inspect"), model), 0);
+  EXPECT(strstr(said, "config.depth = 10\n") && strstr(said, "rpn.head.cls_logits.bias "));
+  EXPECT_INT(command(&said, "%s %s rpn.head.cls_logits.bias --json", tool("inspect"), model), 0);
+  EXPECT(strstr(said, "\"shape\":[3],\"bytes\":12,") && strstr(said, "\"infinite\":0,\"nan\":0}"));
+  expect_mistake("no tensor x", "%s %s x", tool("inspect"), model);
+  expect_mistake("text.png: neither PyTorch nor", "%s %s", tool("inspect"), in_tmp("text.png"));
+  // A checkpoint of another model: by its name, or the names of what does not fit.
+  expect_mistake("of another model than --model maskrcnn-r18-fpn", "%s --data %s --weights %s --model maskrcnn-r18-fpn",
+                 tool("train"), shapes_set(), model);
+  EXPECT_INT(command(&said, "%s --data %s --weights %s --norm frozen-bn --model tiny --size 64 --iters 1 --out %s",
+                     tool("train"), shapes_set(), model, in_tmp("other")),
+             2);
+  EXPECT(strstr(said, "the weights are of another model: missing backbone.body.") != NULL);
+}
+
+// Adds a split with the annotation file `text` and one image.
+static void write_split(const char *dir, const char *split, const char *text) {
+  char line[2048];
+  snprintf(line, sizeof line, "mkdir -p %s/annotations %s/%s && cp %s/train/000001.png %s/%s/", dir, dir, split,
+           shapes_set(), dir, split);
+  CHECK(system(line) == 0);
+  snprintf(line, sizeof line, "%s/annotations/instances_%s.json", dir, split);
+  FILE *f = fopen(line, "w");
+  CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+TEST_TIER(program_doctor, 1) {
+  const char *said, *dir = in_tmp("ill");
+  EXPECT_INT(command(&said, "%s --data %s --size 64 --html %s", tool("doctor"), shapes_set(), in_tmp("page.html")), 0);
+  EXPECT(strstr(said, "what is wrong\n  nothing\n") && strstr(said, "few images, 24: ") &&
+         strstr(said, " --size 64 --canvases "));
+  EXPECT(path_is_file(in_tmp("page.html")));
+  EXPECT_INT(command(&said, "%s --data %s --size 64 --json", tool("doctor"), shapes_set()), 0);
+  Json j;
+  json_open(&j, "doctor", said, strlen(said));
+  json_skip(&j);
+  if (!EXPECT(json_done(&j) && strstr(said, "\"sound\":true,"))) fprintf(stderr, "  %s\n", said);
+  json_close(&j);
+
+  // Something wrong that training lives with; then something that stops it.
+  write_split(dir, "train",
+              "{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],"
+              "\"annotations\":[{\"id\":5,\"image_id\":1,\"category_id\":1,\"bbox\":[9,9,20,20]}]}");
+  EXPECT_INT(command(&said, "%s --data %s --size 64", tool("doctor"), dir), 1);
+  EXPECT(strstr(said,
+                "train: objects without a mask: 1; their box stands in\n    first: annotation 5, file 000001.png\n"));
+  EXPECT(strstr(said, "no split val to evaluate on"));
+  write_split(dir, "val",
+              "{\"categories\":[{\"id\":2,\"name\":\"b\"}],\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}]}");
+  EXPECT_INT(command(&said, "%s --data %s --size 64", tool("doctor"), dir), 1);
+  EXPECT(strstr(said, "val: training stops: ") && strstr(said, "instances_val.json: category 2 (b) is not in "));
+  write_split(dir, "train",
+              "{\"images\":[{\"id\":1,\"file_name\":\"2.png\",\"height\":9,\"width\":9}],\"categories\":[{\"id\":1}],"
+              "\"annotations\":[{\"image_id\":1,\"category_id\":1,\"bbox\":[1,1,2,2]}]}");
+  EXPECT_INT(command(&said, "%s --data %s", tool("doctor"), dir), 1);
+  EXPECT(strstr(said, "train: training stops: ") && strstr(said, "2.png: no such file; 1 of 1 images"));
+  EXPECT_INT(command(&said, "%s --data %s --json", tool("doctor"), dir), 1);
+  EXPECT(strstr(said, "\"sound\":false,\"train\":{\"split\":\"train\",\"stop\":\""));
+  EXPECT_INT(command(&said, "%s --data %s --html %s", tool("doctor"), dir, in_tmp("none.html")), 1);
+
+  write_split(dir, "train", "{\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],\"categories\":[]}");
+  EXPECT_INT(command(&said, "%s --data %s --keep-empty", tool("doctor"), dir), 1);
+  EXPECT(strstr(said, "train: training stops: ") && strstr(said, "instances_train.json: no category to train on"));
+  EXPECT_INT(command(&said, "%s --data %s --keep-empty --eval-every -1 --out %s/none", tool("train"), dir, test_tmp()),
+             2);
+  EXPECT(strstr(said, "no category to train on"));
+
+  EXPECT_INT(command(&said, "%s", tool("doctor")), 2);
+  EXPECT_INT(command(&said, "%s --data %s --size 16", tool("doctor"), dir), 2);
+  EXPECT_INT(command(&said, "%s --data %s --model resnet", tool("doctor"), dir), 2);
+}

@@ -1,0 +1,309 @@
+// PyTorch's files: what torch.save wrote is read, nothing in a file is run, and no bad file is. The files in
+// test/corpus/torch are made by test/peers/make_weights_corpus.py.
+#include "test/harness/test.h"
+#include "weights/checkpoint.h"
+#include "weights/zip.h"
+
+static const char *corpus(const char *name) {
+  static char path[128];
+  snprintf(path, sizeof path, "test/corpus/%s", name);
+  return path;
+}
+
+// A copy without a byte behind it, so that sanitizers see every step too far.
+static unsigned char *read_exactly(const char *path, size_t *size) {
+  Err err;
+  char *text = file_read(path, size, &err);
+  if (!text) die(EXIT_RUN, "%s; tests run from the root of the tree", err.msg);
+  unsigned char *bytes = memcpy(xmalloc(*size), text, *size);
+  free(text);
+  return bytes;
+}
+
+static bool parses(const void *bytes, size_t size, Err *err) {
+  Checkpoint c = {0};
+  err->msg[0] = '\0';
+  if (!ckpt_parse(&c, bytes, size, "FILE", err)) return false;
+  ckpt_close(&c);
+  return true;
+}
+
+// ---- files of PyTorch -----------------------------------------------------------------------------------------------
+
+static void expect_tensor(const Checkpoint *c, const char *name, CkptType type, int ndim, const int64_t *dims,
+                          const void *values) {
+  const CkptTensor *t = ckpt_find(c, name);
+  if (!EXPECT(t && t->type == type && t->ndim == ndim)) {
+    printf("    %s\n", name);
+    return;
+  }
+  for (int i = 0; i < ndim; i++) EXPECT_INT(t->dims[i], dims[i]);
+  if (!EXPECT(!memcmp(t->data, values, t->bytes))) printf("    %s\n", name);
+}
+
+// The same tensors in three files.
+TEST(torch_reads_every_kind_of_tensor) {
+  static const char *const files[] = {"torch/plain-zip.pth", "torch/plain-legacy.pth", "safetensors/plain.safetensors"};
+  for (int i = 0; i < COUNT(files); i++) {
+    Checkpoint c;
+    Err err = {""};
+    if (!EXPECT(ckpt_open(&c, corpus(files[i]), &err))) printf("    %s\n", err.msg);
+    EXPECT_INT((long long)c.num_tensors, 11);
+    EXPECT(!c.note);
+    expect_tensor(&c, "f32", CKPT_F32, 2, (int64_t[]){1, 3}, (float[]){1.5f, -2, 0.25f});
+    expect_tensor(&c, "f64", CKPT_F64, 1, (int64_t[]){2}, (double[]){0.1, -3});
+    expect_tensor(&c, "f16", CKPT_F16, 1, (int64_t[]){2}, (uint16_t[]){0x7bff, 0xb800});
+    expect_tensor(&c, "bf16", CKPT_BF16, 1, (int64_t[]){2}, (uint16_t[]){0x3f80, 0xc040});
+    expect_tensor(&c, "i64", CKPT_I64, 0, NULL, (int64_t[]){7});
+    expect_tensor(&c, "u8", CKPT_U8, 1, (int64_t[]){3}, (uint8_t[]){1, 2, 255});
+    expect_tensor(&c, "none", CKPT_F32, 2, (int64_t[]){0, 4}, "");
+    expect_tensor(&c, "parameter", CKPT_F32, 1, (int64_t[]){2}, (float[]){8, 9});
+    expect_tensor(&c, "transposed", CKPT_F32, 2, (int64_t[]){3, 2}, (float[]){0, 3, 1, 4, 2, 5});
+    expect_tensor(&c, "window", CKPT_F32, 1, (int64_t[]){3}, (float[]){2, 3, 4});
+    expect_tensor(&c, "column", CKPT_F32, 1, (int64_t[]){3}, (float[]){1, 5, 9});
+    ckpt_close(&c);
+  }
+}
+
+TEST(torch_finds_the_dict_of_tensors) {
+  static const char *const files[] = {"torch/nested-zip.pth", "torch/nested-zip64.pth", "torch/nested-legacy.pth"};
+  for (int i = 0; i < COUNT(files); i++) {
+    Checkpoint c;
+    Err err;
+    if (!EXPECT(ckpt_open(&c, corpus(files[i]), &err))) continue;
+    EXPECT_STR(c.note, "the tensors are those of its member \"model\"");
+    EXPECT_INT((long long)c.num_tensors, 7);
+    expect_tensor(&c, "0.weight", CKPT_F32, 4, (int64_t[]){2, 1, 1, 1}, (float[]){3, 3});
+    expect_tensor(&c, "1.num_batches_tracked", CKPT_I64, 0, NULL, (int64_t[]){0});
+    ckpt_close(&c);
+  }
+}
+
+TEST(torch_reads_what_python_2_wrote) {
+  Checkpoint c;
+  Err err;
+  if (!EXPECT(ckpt_open(&c, corpus("torch/python2-legacy.pth"), &err))) return;
+  EXPECT_INT((long long)c.num_tensors, 2);
+  expect_tensor(&c, "a", CKPT_F32, 2, (int64_t[]){1, 2}, (float[]){1, 2});
+  expect_tensor(&c, "b", CKPT_F32, 1, (int64_t[]){1}, (float[]){3});
+  ckpt_close(&c);
+}
+
+static const char *const all_files[] = {"torch/plain-zip.pth",     "torch/plain-legacy.pth",  "torch/nested-zip.pth",
+                                        "torch/nested-zip64.pth",  "torch/nested-legacy.pth", "torch/names-legacy.pth",
+                                        "torch/python2-legacy.pth"};
+
+TEST(torch_rejects_every_truncation) {
+  for (int i = 0; i < COUNT(all_files); i++) {
+    size_t size;
+    unsigned char *whole = read_exactly(corpus(all_files[i]), &size);
+    for (size_t n = 0; n < size; n++) {
+      unsigned char *cut = memcpy(xmalloc(n), whole, n);
+      Err err;
+      if (!EXPECT(!parses(cut, n, &err))) printf("    %s cut to %zu bytes\n", all_files[i], n);
+      EXPECT(strstr(err.msg, "FILE") && !strchr(err.msg, '\n'));
+      free(cut);
+    }
+    free(whole);
+  }
+}
+
+// Any one byte changed: no crash (sanitizers watch), and where the file is accepted all of its bytes can be read.
+TEST(torch_survives_every_changed_byte) {
+  static const unsigned char changes[] = {0, 1, 0x7f, 0x80, 0xff, '(', 't', 'R', 'b', '.'};
+  unsigned sum = 0;
+  for (int i = 0; i < COUNT(all_files); i++) {
+    size_t size;
+    unsigned char *bytes = read_exactly(corpus(all_files[i]), &size);
+    for (size_t at = 0; at < size; at++) {
+      unsigned char was = bytes[at];
+      for (int k = 0; k < COUNT(changes); k++) {
+        Checkpoint c = {0};
+        Err err = {""};
+        bytes[at] = changes[k];
+        if (!ckpt_parse(&c, bytes, size, "FILE", &err)) {
+          EXPECT(!strchr(err.msg, '\n'));
+          continue;
+        }
+        for (size_t t = 0; t < c.num_tensors; t++)
+          for (size_t b = 0; b < c.tensors[t].bytes; b++) sum += ((const unsigned char *)c.tensors[t].data)[b];
+        ckpt_close(&c);
+      }
+      bytes[at] = was;
+    }
+    free(bytes);
+  }
+  EXPECT(sum > 0);
+}
+
+// ---- made up pickles ------------------------------------------------------------------------------------------------
+
+#define HEAD "\x80\2\x8a\12l\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\2M\xe9\3."
+#define LITTLE "\x80\2}U\15little_endian\x88s."
+#define STORAGE(count) "(U\7storagectorch\nFloatStorage\nU\1kU\3cpuK" count "NtQ"
+#define TENSOR(count, offset, size, stride)                                                                            \
+  "ctorch._utils\n_rebuild_tensor\n(" STORAGE(count) offset "(" size "t(" stride "ttR"
+#define ROOT(name, tensor) "\x80\2}U\1" name tensor "s."
+#define KEYS "\x80\2]U\1ka."
+#define TWO_FLOATS "\2\0\0\0\0\0\0\0\0\0\x80?\0\0\0@" // a count, then 1 and 2
+#define CASE(bytes, complaint)                                                                                         \
+  { bytes, sizeof bytes - 1, complaint }
+#define BODY(object, complaint) CASE(HEAD LITTLE object KEYS TWO_FLOATS, complaint)
+
+typedef struct Case {
+  const char *bytes;
+  size_t size;
+  const char *complaint; // NULL: the file is good
+} Case;
+
+static void check_cases(const Case *cases, int n) {
+  for (int i = 0; i < n; i++) {
+    unsigned char *bytes = memcpy(xmalloc(cases[i].size), cases[i].bytes, cases[i].size);
+    Err err = {""};
+    bool ok = parses(bytes, cases[i].size, &err);
+    const char *complaint = cases[i].complaint;
+    if (!EXPECT(complaint ? !ok && strstr(err.msg, complaint) : ok))
+      printf("    case %d: \"%s\" instead of \"%s\"\n", i, err.msg, complaint ? complaint : "");
+    free(bytes);
+  }
+}
+
+TEST(torch_runs_nothing) {
+  static const Case cases[] = {
+      BODY("\x80\2cposix\nsystem\nU\7echo hi\x85R.", "refuses to run posix.system: "),
+      BODY("\x80\2c__builtin__\neval\nU\1x\x85R.", "refuses to run __builtin__.eval: "),
+      BODY("\x80\2cos\nsys\ttem\n.", "refuses to run os.sys?tem: "),
+      BODY("\x80\2ctorch\nload\n.", "refuses to run torch.load: "),
+      BODY("\x80\2ctorch.models\nNet\n)\x81}b.", "refuses to run torch.models.Net: "),
+      BODY("\x80\4\x8c\5posix\x8c\6system\x93.", "byte 2 of its pickle: not of protocol 2"),
+      BODY("\x80\2U\5posixU\6system\x93.", "an opcode that torch.save does not write"),
+      BODY("\x80\2(S'x'\nios\nsystem\n.", "an opcode that torch.save does not write"),
+  };
+  check_cases(cases, COUNT(cases));
+}
+
+TEST(torch_rejects_bad_pickles) {
+  static const Case cases[] = {
+      BODY(ROOT("a", TENSOR("\2", "K\0", "K\2", "K\1")), NULL),
+      BODY("\x80\2.", "a value is missing"),
+      BODY("\x80\2(.", "a value is missing"),
+      BODY("\x80\2t.", "a mark is missing"),
+      BODY("\x80\2e.", "a mark is missing"),
+      BODY("\x80\2)(\x85.", "a value is missing"),
+      BODY("\x80\2K\1K\1a.", "items are added to what takes none"),
+      BODY("\x80\2}(K\1u.", "a key without a value"),
+      BODY("\x80\2h\0.", "it refers to nothing"),
+      BODY("\x80\2q\0.", "a value is missing"),
+      BODY("\x80\2}r\xff\xff\xff\xff.", "its memo is too large"),
+      BODY("\x80\2K\1)R.", "a call of what is no function"),
+      BODY("\x80\2ctorch\nFloatStorage\nK\1R.", "a call of what is no function"),
+      BODY("\x80\2\x8a\11\1\2\3\4\5\6\7\10\11.", "an integer above 64 bits"),
+      BODY("\x80\2U\1\0.", "a string with a NUL in it"),
+      BODY("\x80\2ccollections\nOrderedDict\n]K\1a\x85R.", "an OrderedDict of something else"),
+      CASE(HEAD LITTLE "\x80\2X\xff\xff\xff\x7fx", "it is cut short"),
+      CASE(HEAD LITTLE "\x80\2ccollections", "it is cut short"),
+      CASE(HEAD "\x80\2}U\15little_endian\x89s.", "it is big-endian"),
+      CASE(HEAD "\x80\2}.", "it does not say its byte order"),
+  };
+  check_cases(cases, COUNT(cases));
+}
+
+TEST(torch_rejects_bad_tensors) {
+  static const Case cases[] = {
+      BODY("\x80\2}.", "it holds no tensors"),
+      BODY("\x80\2" STORAGE("\2") ".", "it holds no dict of tensors"),
+      // a dict in itself, and the same tensor under two names
+      BODY("\x80\2}q\0U\1xh\0sU\1a" TENSOR("\2", "K\0", "K\2", "K\1") "s.", NULL),
+      BODY("\x80\2}U\1a" TENSOR("\2", "K\0", "K\2", "K\1") "q\0sU\1bh\0s.", NULL),
+      BODY("\x80\2}U\1a" TENSOR("\2", "K\0", "K\2", "K\1") "q\0sU\1ah\0s.", "\"a\" is there twice"),
+      BODY(ROOT("\n", TENSOR("\2", "K\0", "K\2", "K\1")), "name has control characters"),
+      BODY(ROOT("a", TENSOR("\2", "K\1", "K\1", "K\1")), NULL),
+      BODY(ROOT("a", TENSOR("\2", "K\1", "K\2", "K\1")), "\"a\" ends past its storage"),
+      BODY(ROOT("a", TENSOR("\2", "K\0", "K\2", "K\2")), "\"a\" ends past its storage"),
+      BODY(ROOT("a", TENSOR("\2", "K\0", "K\3", "K\0")), "\"a\" has more elements than its storage"),
+      BODY(ROOT("a", TENSOR("\2", "K\0", "K\2K\2", "K\1")), "\"a\" has an impossible size"),
+      BODY(ROOT("a", TENSOR("\2", "J\xff\xff\xff\xff", "K\2", "K\1")), "\"a\" has an impossible size"),
+      BODY(ROOT("a", TENSOR("\2", "K\0", "J\xff\xff\xff\xff", "K\1")), "\"a\" has an impossible size"),
+      BODY(ROOT("a", TENSOR("\2", "K\0", "K\1K\1K\1K\1K\1K\1K\1K\1K\1", "K\1")), "more than eight dimensions"),
+      // 2^62 · 4 elements are 0 in 64 bits; a stride of 2^63 - 1 that no step takes is fine, one that is taken is not
+      BODY(ROOT("a", TENSOR("\2", "K\0", "\x8a\10\0\0\0\0\0\0\0@K\4", "K\1K\1")), "more elements than fit in 64 bits"),
+      BODY(ROOT("a", TENSOR("\2", "K\0", "K\1K\2", "\x8a\10\xff\xff\xff\xff\xff\xff\xff\x7fK\1")), NULL),
+      BODY(ROOT("a", TENSOR("\2", "K\1", "K\2", "\x8a\10\xff\xff\xff\xff\xff\xff\xff\x7f")), "ends past its storage"),
+      BODY(ROOT("a", "ctorch._utils\n_rebuild_tensor\n)R"), "it holds no tensors"),
+      BODY("\x80\2}U\1a" STORAGE("\2") "sU\1bctorch._utils\n_rebuild_tensor\n)Rs.", "is not built as tensors are"),
+      BODY(ROOT("a", TENSOR("\3", "K\0", "K\2", "K\1")), "storage k has 8 bytes, but should have 3 F32"),
+      BODY("\x80\2}U\1a" TENSOR("\2", "K\0", "K\2", "K\1") "sU\1b" TENSOR("\1", "K\0", "K\1", "K\1") "s.",
+           "two tensors disagree about their storage"),
+      BODY("\x80\2}U\1aK\1Qs.", "it refers to something that is no storage"),
+      CASE(HEAD LITTLE ROOT("a", TENSOR("\2", "K\0", "K\2", "K\1")) "\x80\2].", "storage k is missing"),
+      CASE(HEAD LITTLE ROOT("a", TENSOR("\2", "K\0", "K\2", "K\1")) "\x80\2]U\1xa." TWO_FLOATS,
+           "it has a storage that no tensor uses"),
+      CASE(HEAD LITTLE ROOT("a", TENSOR("\2", "K\0", "K\2", "K\1")) KEYS "\2\0\0\0\0\0\0\0", "cut short?"),
+      CASE(HEAD LITTLE ROOT("a", TENSOR("\2", "K\0", "K\2", "K\1")) KEYS TWO_FLOATS "x", "goes on behind its storages"),
+  };
+  check_cases(cases, COUNT(cases));
+}
+
+// Memory does not grow with what a file claims: a million steps of a hostile pickle end in time.
+TEST(torch_bounds_a_long_pickle) {
+  enum { STEPS = 3 << 20 };
+  size_t head = sizeof HEAD LITTLE "\x80\2" - 1;
+  char *bytes = xmalloc(head + STEPS);
+  memcpy(bytes, HEAD LITTLE "\x80\2", head);
+  memset(bytes + head, ']', STEPS);
+  Err err;
+  EXPECT(!parses(bytes, head + STEPS, &err) && strstr(err.msg, "it is too long"));
+  free(bytes);
+}
+
+// ---- archives -------------------------------------------------------------------------------------------------------
+
+static size_t find(const unsigned char *bytes, size_t size, const char *what, size_t n) {
+  for (size_t i = 0; i + n <= size; i++)
+    if (!memcmp(bytes + i, what, n)) return i;
+  return size;
+}
+
+// Changes the first entry of the directory of an archive that is good otherwise.
+static void check_entry(size_t offset, const char *with, size_t n, const char *complaint) {
+  size_t size;
+  unsigned char *bytes = read_exactly(corpus("torch/plain-zip.pth"), &size);
+  size_t entry = find(bytes, size, "PK\1\2", 4);
+  if (EXPECT(entry + offset + n < size)) memcpy(bytes + entry + offset, with, n);
+  Err err = {""};
+  if (!EXPECT(!parses(bytes, size, &err) && strstr(err.msg, complaint))) printf("    %s\n", err.msg);
+  free(bytes);
+}
+
+TEST(torch_rejects_bad_archives) {
+  check_entry(8, "\1", 1, "is encrypted");
+  check_entry(10, "\10", 1, "is compressed; torch.save stores it as it is");
+  check_entry(20, "\1\0\0", 3, "is compressed; torch.save stores it as it is");
+  check_entry(42, "\1", 1, "is not where the directory says");
+  check_entry(46, "\1", 1, "name has control characters");
+  check_entry(46, "X", 1, "is missing"); // the description alone is in the folder X
+  check_entry(20, "\xff\xff\xff\x7f\xff\xff\xff\x7f", 8, "ends past the end of the file");
+  check_entry(20, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, "lacks its 64-bit size");
+}
+
+// A member of three bytes, with every size and place in 64 bits and a comment at the end.
+TEST(zip_64) {
+  static const char archive[] = "PK\3\4\x2d\0\0\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\1\0\0\0nabc"
+                                "PK\1\2\x2d\0\x2d\0\0\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\1\0\x20\0"
+                                "\0\0\0\0\0\0\0\0\0\0\xff\xff\xff\xffn\x77\x77\0\0\1\0\x18\0"
+                                "\3\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+                                "PK\6\6\x2c\0\0\0\0\0\0\0\x2d\0\x2d\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"
+                                "\x4f\0\0\0\0\0\0\0\x22\0\0\0\0\0\0\0"
+                                "PK\6\7\0\0\0\0\x71\0\0\0\0\0\0\0\1\0\0\0"
+                                "PK\5\6\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\2\0hi";
+  Zip z;
+  Err err = {""};
+  if (!EXPECT(zip_open(&z, (const unsigned char *)archive, sizeof archive - 1, "FILE", &err))) {
+    printf("    %s\n", err.msg);
+    return;
+  }
+  const ZipMember *m = zip_find(&z, "n");
+  EXPECT(m && m->size == 3 && !memcmp(m->data, "abc", 3));
+  EXPECT(!zip_find(&z, "m"));
+  zip_close(&z);
+}

@@ -1,0 +1,23 @@
+// Zip archives in memory, their members stored as they are: what torch.save writes. Zip64 too. A compressed or encrypted
+// member is refused. Format: PKWARE's APPNOTE.TXT, 4.3.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include "base/util.h"
+
+typedef struct ZipMember {
+  const char *name;
+  const unsigned char *data; // in the archive
+  size_t size;
+} ZipMember;
+
+typedef struct Zip {
+  ZipMember *members; // by name
+  size_t n, cap;
+  char *names;
+} Zip;
+
+// Every member lies within `bytes`, which must outlive the Zip; `path` is for messages.
+bool zip_open(Zip *z, const unsigned char *bytes, size_t size, const char *path, Err *err);
+void zip_close(Zip *z);
+const ZipMember *zip_find(const Zip *z, const char *name); // NULL: there is none
