@@ -5,46 +5,63 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const norm_names[] = {"frozen-bn", "bn", "gn", NULL};
-const char *const recipe_names[] = {"torchvision", "detectron2", "mlperf", NULL};
-static const char *const resize_names[] = {"torchvision", "detectron2", "maskrcnn-benchmark", NULL};
-static const char *const anchor_names[] = {"rounded", "exact", "legacy", NULL};
-static const char *const mask_names[] = {"soft", "bitmap", "polygon", NULL};
+const char *const norm_names[] = {[NORM_FROZEN_BN] = "frozen-bn", [NORM_BN] = "bn", [NORM_GN] = "gn", NULL};
+const char *const recipe_names[] = {
+    [RECIPE_TORCHVISION] = "torchvision", [RECIPE_DETECTRON2] = "detectron2", [RECIPE_MLPERF] = "mlperf", NULL};
+static const char *const resize_names[] = {[RESIZE_TORCHVISION] = "torchvision",
+                                           [RESIZE_DETECTRON2] = "detectron2",
+                                           [RESIZE_BENCHMARK] = "maskrcnn-benchmark",
+                                           NULL};
+static const char *const anchor_names[] = {
+    [ANCHORS_ROUNDED] = "rounded", [ANCHORS_EXACT] = "exact", [ANCHORS_LEGACY] = "legacy", NULL};
+static const char *const mask_names[] = {
+    [MASK_SOFT] = "soft", [MASK_BITMAP] = "bitmap", [MASK_POLYGON] = "polygon", NULL};
 
-// clang-format off
-static const ModelConfig torchvision = {
-    .size = 800, .max_size = 1333, .train_size_min = 800, .train_sizes = 1,
-    .resize_rule = RESIZE_TORCHVISION, .antialias = false, .pixel_unit = 255, .bgr = false,
-    .mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f},
-    .depth = 50, .width = 64, .norm = NORM_FROZEN_BN, .norm_groups = 32, .norm_eps = 1e-5f, .trainable_layers = 3,
-    .fpn_channels = 256,
-    .anchor_size = {32, 64, 128, 256, 512}, .anchor_ratio = {0.5f, 1, 2}, .anchor_kind = ANCHORS_ROUNDED,
-    .anchor_grid_stride = true,
-    .rpn_high = 0.7f, .rpn_low = 0.3f, .rpn_low_quality = true, .rpn_batch = 256, .rpn_positive = 0.5f,
-    .rpn_pre_nms_train = 2000, .rpn_pre_nms_test = 1000, .rpn_post_nms_train = 2000, .rpn_post_nms_test = 1000,
-    .rpn_nms = 0.7f, .rpn_min_size = 1e-3f, .rpn_min_score = 0, .rpn_beta = 1 / 9.f,
-    .box_pool = 7, .box_dim = 1024, .roi_high = 0.5f, .roi_low = 0.5f, .roi_batch = 512, .roi_positive = 0.25f,
-    .box_beta = 1 / 9.f, .box_weight = {10, 10, 5, 5}, .roi_sampling = 2, .roi_aligned = false, .roi_level_eps = 1e-6f,
-    .roi_canonical_size = 224,
-    .mask_pool = 14, .mask_dim = 256, .mask_layers = 4, .mask_source = MASK_SOFT,
-    .min_score = 0.05f, .min_size = 1e-2f, .nms = 0.5f, .detections = 100,
-    .classes = 91,
-};
-// clang-format on
+// ---- defaults and recipes ---------------------------------------------------------------------------------------
+
+// Sets the fields whose rows have `columns` values, to that in `column`: those of one, or those of one for each recipe.
+static void set_column(ModelConfig *c, int columns, int column) {
+#define SET(name, declared, ...)                                                                                       \
+  {                                                                                                                    \
+    const declared = {__VA_ARGS__};                                                                                    \
+    static_assert(COUNT(value) == 1 || COUNT(value) == RECIPES, #name " has one value, or one for each recipe");       \
+    if (COUNT(value) == columns) memcpy(&c->name, &value[column], sizeof c->name);                                     \
+  }
+#define INT(name, range, ...) SET(name, int value[], __VA_ARGS__)
+#define BOOL(name, ...) SET(name, bool value[], __VA_ARGS__)
+#define FLOAT(name, range, ...) SET(name, float value[], __VA_ARGS__)
+#define FLOATS(name, count, ...) SET(name, float value[][count], __VA_ARGS__)
+#define ENUM(name, type, names, ...) SET(name, type value[], __VA_ARGS__)
+#include "models/config.def"
+#undef SET
+}
+
+void config_recipe(ModelConfig *c, Recipe recipe) { set_column(c, RECIPES, (int)recipe); }
 
 // About 0.9 million parameters for images of 128 to 256 pixels on a CPU; everything scaled down by about four.
 static void make_tiny(ModelConfig *c) {
-  c->size = c->train_size_min = 128, c->max_size = 256;
-  c->depth = 10, c->width = 24, c->norm = NORM_GN, c->norm_groups = 8, c->trainable_layers = 5;
+  c->size = 128;
+  c->max_size = 256;
+  c->depth = 10;
+  c->width = 24;
+  c->norm = NORM_GN;
+  c->norm_groups = 8;
+  c->trainable_layers = 5;
   c->fpn_channels = 48;
   for (int i = 0; i < MAX_LEVELS; i++) c->anchor_size[i] = (float)(12 << i);
   c->rpn_batch = 128;
-  c->rpn_pre_nms_train = c->rpn_pre_nms_test = 200, c->rpn_post_nms_train = 200, c->rpn_post_nms_test = 100;
-  c->box_dim = 192, c->roi_batch = 48, c->roi_canonical_size = 56;
-  c->mask_dim = 48, c->mask_layers = 2;
+  c->rpn_pre_nms_train = 200;
+  c->rpn_pre_nms_test = 200;
+  c->rpn_post_nms_test = 100;
+  c->box_dim = 192;
+  c->roi_batch = 48;
+  c->roi_canonical_size = 56;
+  c->mask_dim = 48;
+  c->mask_layers = 2;
 }
 
-bool config_init(ModelConfig *c, const char *model, Err *err) {
+// Sets what the model has of its own; false where there is none of that name.
+static bool set_model(ModelConfig *c, const char *model) {
   static const struct {
     const char *name;
     int depth;
@@ -53,7 +70,6 @@ bool config_init(ModelConfig *c, const char *model, Err *err) {
                 {"maskrcnn-r50-fpn", 50},
                 {"maskrcnn-r101-fpn", 101},
                 {"maskrcnn-r152-fpn", 152}};
-  *c = torchvision;
   if (!strcmp(model, "tiny")) {
     make_tiny(c);
     return true;
@@ -63,91 +79,21 @@ bool config_init(ModelConfig *c, const char *model, Err *err) {
       c->depth = models[i].depth;
       return true;
     }
-  return err_set(err, "--model %s: unknown; choose tiny or maskrcnn-r{18,34,50,101,152}-fpn", model);
+  return false;
+}
+
+bool config_init(ModelConfig *c, const char *model, Err *err) {
+  *c = (ModelConfig){0};
+  set_column(c, 1, 0);
+  bool known = set_model(c, model);
+  config_recipe(c, RECIPE_TORCHVISION); // after the fields that its values are made of
+  return known || err_set(err, "--model %s: unknown; choose tiny or maskrcnn-r{18,34,50,101,152}-fpn", model);
 }
 
 void config_resize(ModelConfig *c, int size) {
   c->train_size_min = c->train_size_min * size / c->size;
   c->size = size;
   c->max_size = size * 5 / 3;
-}
-
-// ---- recipes ----------------------------------------------------------------------------------------------------
-
-static void set_floats(float out[3], float a, float b, float c) { out[0] = a, out[1] = b, out[2] = c; }
-
-// https://github.com/pytorch/vision, v0.26, maskrcnn_resnet50_fpn: what the table above has.
-static void set_torchvision(ModelConfig *c) {
-  const ModelConfig *t = &torchvision;
-  c->train_size_min = c->size, c->train_sizes = t->train_sizes;
-  c->resize_rule = t->resize_rule, c->antialias = t->antialias;
-  c->pixel_unit = t->pixel_unit, c->bgr = t->bgr;
-  memcpy(c->mean, t->mean, sizeof c->mean);
-  memcpy(c->std, t->std, sizeof c->std);
-  c->norm_eps = t->norm_eps;
-  c->box_extra = t->box_extra;
-  c->stride_in_1x1 = t->stride_in_1x1;
-  c->anchor_kind = t->anchor_kind, c->anchor_grid_stride = t->anchor_grid_stride;
-  c->rpn_inside = t->rpn_inside;
-  c->rpn_post_nms_train = 2 * c->rpn_post_nms_test, c->rpn_post_nms_by_batch = t->rpn_post_nms_by_batch;
-  c->rpn_min_size = t->rpn_min_size, c->rpn_beta = t->rpn_beta, c->rpn_loss_by_batch = t->rpn_loss_by_batch;
-  c->box_beta = t->box_beta;
-  c->roi_sampling = t->roi_sampling, c->roi_aligned = t->roi_aligned;
-  c->roi_size_eps = t->roi_size_eps, c->roi_level_eps = t->roi_level_eps;
-  c->mask_source = t->mask_source, c->mask_least_side = t->mask_least_side, c->mask_paste_exact = t->mask_paste_exact;
-  c->min_size = t->min_size;
-}
-
-// What detectron2 and maskrcnn-benchmark share: the input of Caffe2's ResNets, whose stride is in the 1×1, and masks.
-static void set_caffe2(ModelConfig *c) {
-  c->antialias = true;
-  c->pixel_unit = 1, c->bgr = true;
-  set_floats(c->std, 1, 1, 1);
-  c->stride_in_1x1 = true;
-  c->anchor_grid_stride = false;
-  c->rpn_post_nms_train = c->rpn_post_nms_test;
-  c->roi_level_eps = 0;
-  c->mask_source = MASK_POLYGON;
-  c->min_size = 0;
-}
-
-// https://github.com/facebookresearch/detectron2, configs/Base-RCNN-FPN.yaml over its defaults.
-static void set_detectron2(ModelConfig *c) {
-  set_caffe2(c);
-  c->train_size_min = c->size * 4 / 5, c->train_sizes = 6; // 640, 672, … 800
-  c->resize_rule = RESIZE_DETECTRON2;
-  set_floats(c->mean, 103.53f, 116.28f, 123.675f);
-  c->anchor_kind = ANCHORS_EXACT;
-  c->rpn_min_size = FLT_MIN; // any side at all
-  c->rpn_beta = c->box_beta = 0;
-  c->rpn_loss_by_batch = true;
-  c->roi_sampling = 0, c->roi_aligned = true;
-  c->roi_size_eps = 1e-8f;
-  c->mask_least_side = 0.1f;
-  c->mask_paste_exact = true;
-}
-
-// https://github.com/mlcommons/training, maskrcnn/pytorch, configs/e2e_mask_rcnn_R_50_FPN_1x.yaml over its defaults.
-// Boxes are Detectron's, whose corners are pixels; its frozen batch norm adds nothing to the variance.
-static void set_mlperf(ModelConfig *c) {
-  set_caffe2(c);
-  c->resize_rule = RESIZE_BENCHMARK;
-  set_floats(c->mean, 102.9801f, 115.9465f, 122.7717f);
-  if (c->norm == NORM_FROZEN_BN) c->norm_eps = 0;
-  c->box_extra = 1;
-  c->anchor_kind = ANCHORS_LEGACY;
-  c->rpn_inside = true;
-  c->rpn_post_nms_by_batch = true;
-  c->rpn_min_size = 0;
-  c->box_beta = 1;
-  c->roi_size_eps = 1e-6f;
-  c->mask_least_side = 1;
-}
-
-void config_recipe(ModelConfig *c, Recipe recipe) {
-  set_torchvision(c);
-  if (recipe == RECIPE_DETECTRON2) set_detectron2(c);
-  if (recipe == RECIPE_MLPERF) set_mlperf(c);
 }
 
 // ---- fields as text ---------------------------------------------------------------------------------------------
@@ -160,78 +106,20 @@ typedef struct Field {
   int count;
   const char *const *names; // FIELD_ENUM: of its values
 } Field;
-#define FIELD(name, type)                                                                                              \
-  { #name, type, offsetof(ModelConfig, name), 1, NULL }
-#define FLOATS(name, n)                                                                                                \
-  { #name, FIELD_FLOAT, offsetof(ModelConfig, name), n, NULL }
-#define ENUM(name, names)                                                                                              \
-  { #name, FIELD_ENUM, offsetof(ModelConfig, name), 1, names }
-static_assert(sizeof(NormKind) == sizeof(int) && sizeof(ResizeRule) == sizeof(int), "enums are read and set as int");
+
 static const Field fields[] = {
-    FIELD(size, FIELD_INT),
-    FIELD(max_size, FIELD_INT),
-    FIELD(train_size_min, FIELD_INT),
-    FIELD(train_sizes, FIELD_INT),
-    ENUM(resize_rule, resize_names),
-    FIELD(antialias, FIELD_BOOL),
-    FIELD(pixel_unit, FIELD_FLOAT),
-    FIELD(bgr, FIELD_BOOL),
-    FLOATS(mean, 3),
-    FLOATS(std, 3),
-    FIELD(box_extra, FIELD_FLOAT),
-    FIELD(depth, FIELD_INT),
-    FIELD(width, FIELD_INT),
-    ENUM(norm, norm_names),
-    FIELD(norm_groups, FIELD_INT),
-    FIELD(norm_eps, FIELD_FLOAT),
-    FIELD(trainable_layers, FIELD_INT),
-    FIELD(stride_in_1x1, FIELD_BOOL),
-    FIELD(fpn_channels, FIELD_INT),
-    FLOATS(anchor_size, MAX_LEVELS),
-    FLOATS(anchor_ratio, 3),
-    ENUM(anchor_kind, anchor_names),
-    FIELD(anchor_grid_stride, FIELD_BOOL),
-    FIELD(rpn_high, FIELD_FLOAT),
-    FIELD(rpn_low, FIELD_FLOAT),
-    FIELD(rpn_low_quality, FIELD_BOOL),
-    FIELD(rpn_inside, FIELD_BOOL),
-    FIELD(rpn_batch, FIELD_INT),
-    FIELD(rpn_positive, FIELD_FLOAT),
-    FIELD(rpn_pre_nms_train, FIELD_INT),
-    FIELD(rpn_pre_nms_test, FIELD_INT),
-    FIELD(rpn_post_nms_train, FIELD_INT),
-    FIELD(rpn_post_nms_test, FIELD_INT),
-    FIELD(rpn_post_nms_by_batch, FIELD_BOOL),
-    FIELD(rpn_nms, FIELD_FLOAT),
-    FIELD(rpn_min_size, FIELD_FLOAT),
-    FIELD(rpn_min_score, FIELD_FLOAT),
-    FIELD(rpn_beta, FIELD_FLOAT),
-    FIELD(rpn_loss_by_batch, FIELD_BOOL),
-    FIELD(box_pool, FIELD_INT),
-    FIELD(box_dim, FIELD_INT),
-    FIELD(roi_high, FIELD_FLOAT),
-    FIELD(roi_low, FIELD_FLOAT),
-    FIELD(roi_batch, FIELD_INT),
-    FIELD(roi_positive, FIELD_FLOAT),
-    FIELD(box_beta, FIELD_FLOAT),
-    FLOATS(box_weight, 4),
-    FIELD(roi_sampling, FIELD_INT),
-    FIELD(roi_aligned, FIELD_BOOL),
-    FIELD(roi_size_eps, FIELD_FLOAT),
-    FIELD(roi_level_eps, FIELD_FLOAT),
-    FIELD(roi_canonical_size, FIELD_FLOAT),
-    FIELD(mask_pool, FIELD_INT),
-    FIELD(mask_dim, FIELD_INT),
-    FIELD(mask_layers, FIELD_INT),
-    ENUM(mask_source, mask_names),
-    FIELD(mask_least_side, FIELD_FLOAT),
-    FIELD(mask_paste_exact, FIELD_BOOL),
-    FIELD(min_score, FIELD_FLOAT),
-    FIELD(min_size, FIELD_FLOAT),
-    FIELD(nms, FIELD_FLOAT),
-    FIELD(detections, FIELD_INT),
-    FIELD(classes, FIELD_INT),
+#define FIELD(name, type, count, names) {#name, type, offsetof(ModelConfig, name), count, names},
+#define INT(name, ...) FIELD(name, FIELD_INT, 1, NULL)
+#define BOOL(name, ...) FIELD(name, FIELD_BOOL, 1, NULL)
+#define FLOAT(name, ...) FIELD(name, FIELD_FLOAT, 1, NULL)
+#define FLOATS(name, count, ...) FIELD(name, FIELD_FLOAT, count, NULL)
+#define ENUM(name, type, names, ...) FIELD(name, FIELD_ENUM, 1, names)
+#include "models/config.def"
+#undef FIELD
 };
+
+#define ENUM(name, type, ...) static_assert(sizeof(type) == sizeof(int), #name " is read and set as int");
+#include "models/config.def"
 
 int config_fields(void) { return COUNT(fields); }
 const char *config_field_name(int field) { return fields[field].name; }
@@ -249,72 +137,91 @@ void config_get(const ModelConfig *c, int field, char *text, size_t size) {
   }
 }
 
-static bool parse_floats(float *out, int count, const char *text) {
+// A decimal from 0 to `highest`.
+static bool parse_int(const char *text, int highest, int *value) {
+  char *end;
+  long parsed = strtol(text, &end, 10);
+  if (end == text || *end || parsed < 0 || parsed > highest) return false;
+  *value = (int)parsed;
+  return true;
+}
+
+static bool parse_name(const char *text, const char *const *names, int *value) {
+  for (int i = 0; names[i]; i++) {
+    if (strcmp(names[i], text)) continue;
+    *value = i;
+    return true;
+  }
+  return false;
+}
+
+static bool parse_floats(const char *text, int count, float *values) {
   for (int i = 0; i < count; i++) {
     char *end;
-    out[i] = strtof(text, &end);
+    values[i] = strtof(text, &end);
     if (end == text || *end != (i + 1 < count ? ',' : '\0')) return false;
     text = end + 1;
   }
   return true;
 }
 
+static bool parse_field(const char *text, const Field *f, void *value) {
+  switch (f->type) {
+  case FIELD_INT: return parse_int(text, INT32_MAX, value);
+  case FIELD_ENUM: return parse_name(text, f->names, value);
+  case FIELD_FLOAT: return parse_floats(text, f->count, value);
+  case FIELD_BOOL: break;
+  }
+  int truth;
+  if (!parse_int(text, 1, &truth)) return false;
+  *(bool *)value = truth != 0;
+  return true;
+}
+
 bool config_set(ModelConfig *c, const char *name, const char *text, Err *err) {
   for (int i = 0; i < COUNT(fields); i++) {
-    const Field *f = &fields[i];
-    if (strcmp(f->name, name)) continue;
-    char *p = (char *)c + f->offset, *end;
-    long value = strtol(text, &end, 10);
-    bool whole = end != text && !*end && value >= 0 && value <= INT32_MAX;
-    switch (f->type) {
-    case FIELD_INT:
-      if (whole) *(int *)p = (int)value;
-      break;
-    case FIELD_BOOL:
-      whole = whole && value <= 1;
-      if (whole) *(bool *)p = value != 0;
-      break;
-    case FIELD_ENUM:
-      for (whole = false, value = 0; f->names[value] && !whole; value++)
-        if ((whole = !strcmp(f->names[value], text))) *(int *)p = (int)value;
-      break;
-    case FIELD_FLOAT: whole = parse_floats((float *)p, f->count, text); break;
-    }
-    return whole || err_set(err, "model configuration: %s = '%s' is not usable", name, text);
+    if (strcmp(fields[i].name, name)) continue;
+    if (parse_field(text, &fields[i], (char *)c + fields[i].offset)) return true;
+    return err_set(err, "model configuration: %s = '%s' is not usable", name, text);
   }
   return err_set(err, "model configuration: unknown field '%s'", name);
 }
 
+// ---- ranges -----------------------------------------------------------------------------------------------------
+
+typedef struct Range {
+  enum { RANGE_ANY, RANGE_WITHIN, RANGE_ABOVE } kind;
+  double low, high; // WITHIN: both inclusive; ABOVE: exclusive, low alone
+} Range;
+#define ANY ((Range){.kind = RANGE_ANY})
+#define RANGE(lowest, highest) ((Range){RANGE_WITHIN, lowest, highest})
+#define ABOVE(bound) ((Range){.kind = RANGE_ABOVE, .low = bound})
+
+// NaN is in no range but ANY.
+static bool check_range(const char *name, double value, Range r, Err *err) {
+  if (r.kind == RANGE_ABOVE && !(value > r.low))
+    return err_set(err, "model configuration: %s must be above %g", name, r.low);
+  if (r.kind == RANGE_WITHIN && !(value >= r.low && value <= r.high)) // %.10g: every int as %d has it
+    return err_set(err, "model configuration: %s = %.10g is outside %.10g … %.10g", name, value, r.low, r.high);
+  return true;
+}
+
+static bool check_ints(const ModelConfig *c, Err *err) {
+#define INT(name, range, ...)                                                                                          \
+  if (!check_range(#name, c->name, range, err)) return false;
+#include "models/config.def"
+  return true;
+}
+
+static bool check_floats(const ModelConfig *c, Err *err) {
+#define FLOAT(name, range, ...)                                                                                        \
+  if (!check_range(#name, (double)c->name, range, err)) return false;
+#include "models/config.def"
+  return true;
+}
+
 bool config_check(const ModelConfig *c, Err *err) {
-  const struct {
-    const char *name;
-    int value, low, high;
-  } ranges[] = {{"size", c->size, 32, 8192},
-                {"max_size", c->max_size, c->size, 16384},
-                {"train_size_min", c->train_size_min, 1, c->train_sizes > 1 ? c->size : 8192}, // unused for one size
-                {"train_sizes", c->train_sizes, 1, 64},
-                {"width", c->width, 1, 512},
-                {"norm_groups", c->norm_groups, 1, 512},
-                {"trainable_layers", c->trainable_layers, 0, 5},
-                {"fpn_channels", c->fpn_channels, 1, 2048},
-                {"rpn_batch", c->rpn_batch, 1, 65536},
-                {"rpn_pre_nms_train", c->rpn_pre_nms_train, 1, 65536},
-                {"rpn_pre_nms_test", c->rpn_pre_nms_test, 1, 65536},
-                {"rpn_post_nms_train", c->rpn_post_nms_train, 1, 65536},
-                {"rpn_post_nms_test", c->rpn_post_nms_test, 1, 65536},
-                {"box_pool", c->box_pool, 1, 64},
-                {"box_dim", c->box_dim, 1, 16384},
-                {"roi_batch", c->roi_batch, 1, 65536},
-                {"roi_sampling", c->roi_sampling, 0, 16},
-                {"mask_pool", c->mask_pool, 1, 128},
-                {"mask_dim", c->mask_dim, 1, 2048},
-                {"mask_layers", c->mask_layers, 1, 16},
-                {"detections", c->detections, 1, 10000},
-                {"classes", c->classes, 2, 65536}};
-  for (int i = 0; i < COUNT(ranges); i++)
-    if (ranges[i].value < ranges[i].low || ranges[i].value > ranges[i].high)
-      return err_set(err, "model configuration: %s = %d is outside %d … %d", ranges[i].name, ranges[i].value,
-                     ranges[i].low, ranges[i].high);
+  if (!check_ints(c, err)) return false;
   static const int depths[] = {10, 18, 34, 50, 101, 152};
   bool known = false;
   for (int i = 0; i < COUNT(depths); i++) known |= depths[i] == c->depth;
@@ -327,7 +234,7 @@ bool config_check(const ModelConfig *c, Err *err) {
     return err_set(err, "model configuration: mask_least_side must be above 0");
   if (c->box_extra != 0 && c->box_extra != 1)
     return err_set(err, "model configuration: box_extra = %g is neither 0 nor 1", (double)c->box_extra);
-  if (!(c->pixel_unit > 0)) return err_set(err, "model configuration: pixel_unit must be above 0");
+  if (!check_floats(c, err)) return false;
   if (c->norm == NORM_GN && c->width % c->norm_groups)
     return err_set(err, "model configuration: width %d does not divide into %d groups", c->width, c->norm_groups);
   return true;
