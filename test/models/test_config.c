@@ -1,19 +1,33 @@
-// Recipes: what each sets, that nothing of another one is left, and that the text of a field gives it back.
+// The table of fields: their text, their ranges, and the recipes against README's table: what each sets, and that
+// nothing of another one is left.
 #include <float.h>
+#include <limits.h>
+#include <stddef.h>
 #include "models/config.h"
 #include "test/harness/test.h"
 
 static const char *const models[] = {"tiny", "maskrcnn-r18-fpn", "maskrcnn-r50-fpn", "maskrcnn-r152-fpn"};
+enum { MAX_TEXT = 256 };
 
-// The first field in which two configurations differ, "" for none.
-static const char *difference(const ModelConfig *a, const ModelConfig *b) {
+// In how many fields two configurations differ; *first is the first of them, "" for none.
+static int differences(const ModelConfig *a, const ModelConfig *b, const char **first) {
+  int count = 0;
+  *first = "";
   for (int i = 0; i < config_fields(); i++) {
-    char text[2][256];
-    config_get(a, i, text[0], sizeof text[0]);
-    config_get(b, i, text[1], sizeof text[1]);
-    if (strcmp(text[0], text[1])) return config_field_name(i);
+    char text[2][MAX_TEXT];
+    config_get(a, i, text[0], MAX_TEXT);
+    config_get(b, i, text[1], MAX_TEXT);
+    if (!strcmp(text[0], text[1])) continue;
+    if (!count) *first = config_field_name(i);
+    count++;
   }
-  return "";
+  return count;
+}
+
+static const char *difference(const ModelConfig *a, const ModelConfig *b) {
+  const char *first;
+  differences(a, b, &first);
+  return first;
 }
 
 static ModelConfig with_recipe(const char *model, Recipe recipe) {
@@ -22,6 +36,8 @@ static ModelConfig with_recipe(const char *model, Recipe recipe) {
   config_recipe(&c, recipe);
   return c;
 }
+
+// ---- recipes ----------------------------------------------------------------------------------------------------
 
 TEST(config_recipes_replace_one_another) {
   for (int m = 0; m < COUNT(models); m++) {
@@ -42,41 +58,298 @@ TEST(config_recipes_replace_one_another) {
   }
 }
 
+// README's table, row by row, of maskrcnn-r50-fpn; what is in no row is the same in all recipes.
+static const struct {
+  const char *field, *value[RECIPES];
+} readme[] = {
+    // input
+    {"bgr", {"0", "1", "1"}},
+    {"pixel_unit", {"255", "1", "1"}},
+    {"mean", {"0.485,0.456,0.406", "103.53,116.28,123.675", "102.9801,115.9465,122.7717"}},
+    {"std", {"0.229,0.224,0.225", "1,1,1", "1,1,1"}},
+    // resize
+    {"resize_rule", {"torchvision", "detectron2", "maskrcnn-benchmark"}},
+    {"antialias", {"0", "1", "1"}},
+    {"train_size_min", {"800", "640", "800"}},
+    {"train_sizes", {"1", "6", "1"}},
+    // stride of a bottleneck; frozen batch norm's ε
+    {"stride_in_1x1", {"0", "1", "1"}},
+    {"norm_eps", {"1e-5", "1e-5", "0"}},
+    // a box's width
+    {"box_extra", {"0", "0", "1"}},
+    // anchors
+    {"anchor_kind", {"rounded", "exact", "legacy"}},
+    {"anchor_grid_stride", {"1", "0", "0"}},
+    {"rpn_inside", {"0", "0", "1"}},
+    // proposals in training; smallest side
+    {"rpn_post_nms_train", {"2000", "1000", "1000"}},
+    {"rpn_post_nms_by_batch", {"0", "0", "1"}},
+    {"rpn_min_size", {"0.001", "1.17549435e-38", "0"}},
+    // RPN losses: box; divided by
+    {"rpn_beta", {"0.111111111", "0", "0.111111111"}},
+    {"rpn_loss_by_batch", {"0", "1", "0"}},
+    // head's box loss
+    {"box_beta", {"0.111111111", "0", "1"}},
+    // RoIAlign; FPN level
+    {"roi_sampling", {"2", "0", "2"}},
+    {"roi_aligned", {"0", "1", "0"}},
+    {"roi_size_eps", {"0", "1e-8", "1e-6"}},
+    {"roi_level_eps", {"1e-6", "0", "0"}},
+    // mask targets
+    {"mask_source", {"soft", "polygon", "polygon"}},
+    {"mask_least_side", {"0", "0.1", "1"}},
+    // smallest side of a detection; mask paste
+    {"min_size", {"0.01", "0", "0"}},
+    {"mask_paste_exact", {"0", "1", "0"}},
+};
+
+// What torchvision's maskrcnn_resnet50_fpn is made with (v0.26), and the name of each argument there.
+static const struct {
+  const char *field, *value;
+} constructed[] = {
+    {"size", "800"},                      // min_size
+    {"max_size", "1333"},                 // max_size
+    {"classes", "91"},                    // num_classes
+    {"depth", "50"},                      // resnet50
+    {"width", "64"},                      // inplanes
+    {"norm", "frozen-bn"},                // norm_layer
+    {"trainable_layers", "3"},            // trainable_layers
+    {"fpn_channels", "256"},              // out_channels
+    {"anchor_size", "32,64,128,256,512"}, // sizes
+    {"anchor_ratio", "0.5,1,2"},          // aspect_ratios
+    {"rpn_pre_nms_train", "2000"},        // rpn_pre_nms_top_n_train
+    {"rpn_pre_nms_test", "1000"},         // rpn_pre_nms_top_n_test
+    {"rpn_post_nms_train", "2000"},       // rpn_post_nms_top_n_train
+    {"rpn_post_nms_test", "1000"},        // rpn_post_nms_top_n_test
+    {"rpn_nms", "0.7"},                   // rpn_nms_thresh
+    {"rpn_high", "0.7"},                  // rpn_fg_iou_thresh
+    {"rpn_low", "0.3"},                   // rpn_bg_iou_thresh
+    {"rpn_low_quality", "1"},             // Matcher's allow_low_quality_matches
+    {"rpn_batch", "256"},                 // rpn_batch_size_per_image
+    {"rpn_positive", "0.5"},              // rpn_positive_fraction
+    {"rpn_min_score", "0"},               // rpn_score_thresh
+    {"box_pool", "7"},                    // box_roi_pool's output_size
+    {"box_dim", "1024"},                  // representation_size
+    {"min_score", "0.05"},                // box_score_thresh
+    {"nms", "0.5"},                       // box_nms_thresh
+    {"detections", "100"},                // box_detections_per_img
+    {"roi_high", "0.5"},                  // box_fg_iou_thresh
+    {"roi_low", "0.5"},                   // box_bg_iou_thresh
+    {"roi_batch", "512"},                 // box_batch_size_per_image
+    {"roi_positive", "0.25"},             // box_positive_fraction
+    {"box_weight", "10,10,5,5"},          // bbox_reg_weights
+    {"roi_canonical_size", "224"},        // MultiScaleRoIAlign's canonical_scale
+    {"mask_pool", "14"},                  // mask_roi_pool's output_size
+    {"mask_layers", "4"},                 // mask_layers = (256, 256, 256, 256)
+    {"mask_dim", "256"},                  // mask_dim_reduced
+};
+
+TEST(config_defaults_are_those_of_torchvision) {
+  ModelConfig got = with_recipe("maskrcnn-r50-fpn", RECIPE_TORCHVISION), want = got;
+  for (int i = 0; i < COUNT(constructed); i++) {
+    EXPECT(config_set(&want, constructed[i].field, constructed[i].value, NULL));
+    EXPECT_STR(difference(&got, &want), "");
+  }
+  EXPECT_INT(got.norm_groups, 32); // Wu and He, "Group Normalization", 2018
+}
+
+TEST(config_of_each_recipe) {
+  ModelConfig torchvision = with_recipe("maskrcnn-r50-fpn", RECIPE_TORCHVISION);
+  for (Recipe r = 0; recipe_names[r]; r++) {
+    ModelConfig want = torchvision, got = with_recipe("maskrcnn-r50-fpn", r);
+    for (int i = 0; i < COUNT(readme); i++) EXPECT(config_set(&want, readme[i].field, readme[i].value[r], NULL));
+    EXPECT_STR(difference(&got, &want), "");
+  }
+}
+
+// Fields in no row of README's table stay as they are, and values that depend on others follow them.
+TEST(config_recipe_keeps_the_rest) {
+  ModelConfig c = with_recipe("maskrcnn-r50-fpn", RECIPE_TORCHVISION);
+  c.norm = NORM_GN;
+  c.rpn_nms = 0.25f;
+  c.rpn_post_nms_test = 300;
+  c.classes = 7;
+  c.full_masks = true;
+  config_resize(&c, 600);
+  ModelConfig before = c;
+  config_recipe(&c, RECIPE_DETECTRON2);
+  EXPECT_INT(c.train_size_min, 480);
+  EXPECT_INT(c.rpn_post_nms_train, 300);
+  config_recipe(&c, RECIPE_MLPERF);
+  EXPECT_INT(c.train_size_min, 600);
+  EXPECT(c.norm_eps == 1e-5f); // of its group norm
+  EXPECT(c.full_masks);
+  for (int i = 0; i < COUNT(readme); i++) EXPECT(config_set(&before, readme[i].field, readme[i].value[2], NULL));
+  before.train_size_min = 600;
+  before.rpn_post_nms_train = 300;
+  before.norm_eps = 1e-5f;
+  EXPECT_STR(difference(&c, &before), "");
+  config_recipe(&c, RECIPE_TORCHVISION);
+  EXPECT_INT(c.rpn_post_nms_train, 600);
+}
+
+// ---- text -------------------------------------------------------------------------------------------------------
+
 TEST(config_fields_survive_as_text) {
   for (Recipe r = 0; recipe_names[r]; r++) {
     ModelConfig c = with_recipe("maskrcnn-r50-fpn", r), back;
     CHECK(config_init(&back, "tiny", NULL));
     for (int i = 0; i < config_fields(); i++) {
-      char text[256];
+      char text[MAX_TEXT];
       config_get(&c, i, text, sizeof text);
       EXPECT(config_set(&back, config_field_name(i), text, NULL));
     }
     EXPECT_STR(difference(&back, &c), "");
     EXPECT(back.rpn_min_size == c.rpn_min_size); // FLT_MIN to the bit
+    EXPECT(back.rpn_beta == c.rpn_beta);
+    EXPECT(!memcmp(back.mean, c.mean, sizeof c.mean));
   }
-  ModelConfig c = with_recipe("tiny", RECIPE_TORCHVISION);
-  Err err;
-  EXPECT(!config_set(&c, "mask_source", "bitmaps", &err) && strstr(err.msg, "mask_source = 'bitmaps'"));
-  EXPECT(!config_set(&c, "anchor_kind", "2", &err));
 }
 
-// What a name in a checkpoint says, against the numbers of the three sources.
-TEST(config_of_each_recipe) {
-  ModelConfig t = with_recipe("maskrcnn-r50-fpn", RECIPE_TORCHVISION),
-              d = with_recipe("maskrcnn-r50-fpn", RECIPE_DETECTRON2),
-              m = with_recipe("maskrcnn-r50-fpn", RECIPE_MLPERF);
-  EXPECT(t.rpn_post_nms_train == 2000 && d.rpn_post_nms_train == 1000 && m.rpn_post_nms_train == 1000);
-  EXPECT(!t.rpn_post_nms_by_batch && !d.rpn_post_nms_by_batch && m.rpn_post_nms_by_batch);
-  EXPECT(t.train_sizes == 1 && d.train_sizes == 6 && m.train_sizes == 1);
-  EXPECT(t.train_size_min == 800 && d.train_size_min == 640 && m.train_size_min == 800);
-  EXPECT(t.norm_eps == 1e-5f && d.norm_eps == 1e-5f && m.norm_eps == 0);
-  EXPECT(t.rpn_beta == 1 / 9.f && d.rpn_beta == 0 && m.rpn_beta == 1 / 9.f);
-  EXPECT(t.box_beta == 1 / 9.f && d.box_beta == 0 && m.box_beta == 1);
-  EXPECT(t.mean[0] == 0.485f && d.mean[0] == 103.53f && m.mean[0] == 102.9801f);
-  EXPECT(!t.stride_in_1x1 && d.stride_in_1x1 && m.stride_in_1x1);
-  m.norm = NORM_GN;
-  config_recipe(&m, RECIPE_MLPERF);
-  EXPECT(m.norm_eps == 1e-5f); // of its group norm
+// Every field takes at least two values of these, gives them back as they are, and changes no other.
+TEST(config_fields_are_apart) {
+  static const char *const texts[] = {"0",          "1",       "2147483647", "0.25",      "1,2,3",      "0.5,0,-4",
+                                      "1,2,3,4",    "4,3,2,1", "1,2,3,4,5",  "5,4,3,2,1", "bn",         "gn",
+                                      "detectron2", "rounded", "legacy",     "bitmap",    "polygon",    "nan",
+                                      "",           "1 ",      "1,2",        "frozen-bn", "torchvision"};
+  for (int i = 0; i < config_fields(); i++) {
+    const char *name = config_field_name(i);
+    int taken = 0;
+    for (int t = 0; t < COUNT(texts); t++) {
+      ModelConfig c = with_recipe("tiny", RECIPE_TORCHVISION), before = c;
+      Err err = {""};
+      char text[MAX_TEXT];
+      if (config_set(&c, name, texts[t], &err)) {
+        config_get(&c, i, text, sizeof text);
+        bool rounded = !strcmp(texts[t], "2147483647") && !strcmp(text, "2.14748365e+09"); // the float next to it
+        EXPECT(rounded || !strcmp(text, texts[t]));
+        taken++;
+      } else {
+        snprintf(text, sizeof text, "model configuration: %s = '%s' is not usable", name, texts[t]);
+        EXPECT_STR(err.msg, text);
+      }
+      const char *first;
+      EXPECT(differences(&c, &before, &first) <= 1);
+      if (*first) EXPECT_STR(first, name);
+    }
+    EXPECT(taken >= 2);
+  }
+}
+
+TEST(config_text_that_is_no_value) {
+  static const struct {
+    const char *name, *text;
+  } unusable[] = {
+      {"size", "-1"},       {"size", "2147483648"},     {"size", "12x"},    {"bgr", "2"},        {"bgr", "true"},
+      {"anchor_kind", "2"}, {"mask_source", "bitmaps"}, {"mean", "1,2,3,"}, {"mean", "1,2,3,4"}, {"rpn_nms", "0.5 "},
+      {"norm", ""}};
+  for (int i = 0; i < COUNT(unusable); i++) {
+    ModelConfig c = with_recipe("tiny", RECIPE_TORCHVISION);
+    EXPECT(!config_set(&c, unusable[i].name, unusable[i].text, NULL));
+  }
+  ModelConfig c = with_recipe("tiny", RECIPE_TORCHVISION);
+  Err err = {""};
+  EXPECT(!config_set(&c, "full_masks", "1", &err)); // in no checkpoint
+  EXPECT_STR(err.msg, "model configuration: unknown field 'full_masks'");
+}
+
+// ---- ranges -----------------------------------------------------------------------------------------------------
+
+#define ENDS(name, low, high)                                                                                          \
+  { #name, offsetof(ModelConfig, name), low, high }
+// Of maskrcnn-r50-fpn; max_size's and train_size_min's depend on other fields.
+static const struct {
+  const char *name;
+  size_t offset;
+  int low, high;
+} ranges[] = {
+    ENDS(size, 32, 8192),
+    ENDS(max_size, 800, 16384),
+    ENDS(train_size_min, 1, 8192),
+    ENDS(train_sizes, 1, 64),
+    ENDS(width, 1, 512),
+    ENDS(norm_groups, 1, 512),
+    ENDS(trainable_layers, 0, 5),
+    ENDS(fpn_channels, 1, 2048),
+    ENDS(rpn_batch, 1, 65536),
+    ENDS(rpn_pre_nms_train, 1, 65536),
+    ENDS(rpn_pre_nms_test, 1, 65536),
+    ENDS(rpn_post_nms_train, 1, 65536),
+    ENDS(rpn_post_nms_test, 1, 65536),
+    ENDS(box_pool, 1, 64),
+    ENDS(box_dim, 1, 16384),
+    ENDS(roi_batch, 1, 65536),
+    ENDS(roi_sampling, 0, 16),
+    ENDS(mask_pool, 1, 128),
+    ENDS(mask_dim, 1, 2048),
+    ENDS(mask_layers, 1, 16),
+    ENDS(detections, 1, 10000),
+    ENDS(classes, 2, 65536),
+};
+
+// config_check's message where the field at `offset` is `value`, "" where it has none.
+static const char *complaint(size_t offset, int value, Err *err) {
+  ModelConfig c = with_recipe("maskrcnn-r50-fpn", RECIPE_TORCHVISION);
+  if (offset == offsetof(ModelConfig, size)) c.max_size = 16384;
+  memcpy((char *)&c + offset, &value, sizeof value);
+  err->msg[0] = '\0';
+  EXPECT(config_check(&c, err) == !err->msg[0]);
+  return err->msg;
+}
+
+TEST(config_ranges_end_where_they_say) {
+  for (int i = 0; i < COUNT(ranges); i++) {
+    Err err;
+    EXPECT_STR(complaint(ranges[i].offset, ranges[i].low, &err), "");
+    EXPECT_STR(complaint(ranges[i].offset, ranges[i].high, &err), "");
+    const int outside[] = {ranges[i].low - 1, ranges[i].high + 1, INT_MIN, INT_MAX};
+    for (int o = 0; o < COUNT(outside); o++) {
+      char want[MAX_TEXT];
+      snprintf(want, sizeof want, "model configuration: %s = %d is outside %d … %d", ranges[i].name, outside[o],
+               ranges[i].low, ranges[i].high);
+      EXPECT_STR(complaint(ranges[i].offset, outside[o], &err), want);
+    }
+  }
+}
+
+TEST(config_ranges_of_other_fields) {
+  ModelConfig c = with_recipe("tiny", RECIPE_DETECTRON2);
+  Err err = {""};
+  c.train_sizes = 2;
+  c.train_size_min = c.size; // of several sizes, the least
+  EXPECT(config_check(&c, &err));
+  c.train_size_min = c.size + 1;
+  EXPECT(!config_check(&c, &err));
+  EXPECT_STR(err.msg, "model configuration: train_size_min = 129 is outside 1 … 128");
+  c = with_recipe("tiny", RECIPE_TORCHVISION);
+  c.max_size = c.size;
+  EXPECT(config_check(&c, &err));
+  c.max_size = c.size - 1;
+  EXPECT(!config_check(&c, &err));
+  EXPECT_STR(err.msg, "model configuration: max_size = 127 is outside 128 … 16384");
+
+  static const struct {
+    float value;
+    bool unit, extra; // whether pixel_unit, box_extra may be that
+  } floats[] = {{-1, false, false}, {0, false, true},   {FLT_MIN, true, false}, {0.5f, true, false},
+                {1, true, true},    {255, true, false}, {NAN, false, false}};
+  for (int i = 0; i < COUNT(floats); i++) {
+    c = with_recipe("tiny", RECIPE_TORCHVISION);
+    c.pixel_unit = floats[i].value;
+    EXPECT(config_check(&c, &err) == floats[i].unit);
+    if (!floats[i].unit) EXPECT_STR(err.msg, "model configuration: pixel_unit must be above 0");
+    c = with_recipe("tiny", RECIPE_TORCHVISION);
+    c.box_extra = floats[i].value;
+    EXPECT(config_check(&c, &err) == floats[i].extra);
+    if (!floats[i].extra) EXPECT(strstr(err.msg, "is neither 0 nor 1") && strstr(err.msg, "box_extra = "));
+  }
+  for (int depth = 0; depth < 200; depth++) {
+    c.box_extra = 0;
+    c.depth = depth;
+    bool known = depth == 10 || depth == 18 || depth == 34 || depth == 50 || depth == 101 || depth == 152;
+    EXPECT(config_check(&c, &err) == known);
+    if (!known) EXPECT(strstr(err.msg, "there is no ResNet-"));
+  }
 }
 
 TEST(config_refuses_what_cannot_be) {
@@ -85,13 +358,15 @@ TEST(config_refuses_what_cannot_be) {
   c.anchor_grid_stride = true;
   EXPECT(!config_check(&c, &err) && strstr(err.msg, "legacy anchors"));
   c = with_recipe("tiny", RECIPE_MLPERF);
+  c.mask_pool = 32;
+  EXPECT(config_check(&c, &err));
   c.mask_pool = 33;
   EXPECT(!config_check(&c, &err) && strstr(err.msg, "mask_pool = 33"));
   c = with_recipe("tiny", RECIPE_DETECTRON2);
-  c.train_size_min = c.size + 1;
-  EXPECT(!config_check(&c, &err) && strstr(err.msg, "train_size_min"));
+  c.mask_least_side = 0;
+  EXPECT(!config_check(&c, &err) && strstr(err.msg, "mask_least_side"));
   c = with_recipe("tiny", RECIPE_TORCHVISION);
-  c.box_extra = 0.5f;
-  EXPECT(!config_check(&c, &err) && strstr(err.msg, "box_extra"));
-  EXPECT(!config_init(&c, "resnet", &err));
+  c.norm_groups = 7; // of 24 channels
+  EXPECT(!config_check(&c, &err) && strstr(err.msg, "width 24 does not divide into 7 groups"));
+  EXPECT(!config_init(&c, "resnet", &err) && strstr(err.msg, "--model resnet"));
 }
