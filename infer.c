@@ -343,7 +343,7 @@ static void run_images(const Options *o, const ModelConfig *config, const Catego
                             .canvas = {{.h = (info.rh + 31) / 32 * 32, .w = (info.rw + 31) / 32 * 32}},
                             .images = 1,
                             .max_bytes = bytes};
-    const Shapes *now = &e.infer_shapes;
+    const Shapes *now = &e.infer.shapes;
     if (!e.dev || now->canvas[0].h != s.canvas[0].h || now->canvas[0].w != s.canvas[0].w || now->max_bytes < bytes) {
       engine_close(&e);
       if (!engine_open(&e, &(Compute){.device = o->device, .amp = amp_types[o->amp]}, config, category, &none, &s,

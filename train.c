@@ -20,7 +20,7 @@
 
 // ---- set-up -----------------------------------------------------------------------------------------------------
 
-typedef struct Run {
+typedef struct TrainingRun {
   TrainOptions o;
   Engine engine;
   Dataset train, val;
@@ -32,24 +32,25 @@ typedef struct Run {
   char kept[512]; // for messages: which checkpoint a failure leaves
   Log log;
   Scoring scoring;
-} Run;
+} TrainingRun;
 
 static volatile sig_atomic_t interrupted;
 static void on_interrupt(int which) {
   (void)which;
   interrupted = 1;
-  signal(SIGINT, SIG_DFL), signal(SIGTERM, SIG_DFL); // a second one does not wait for the step's end
+  signal(SIGINT, SIG_DFL); // a second one does not wait for the step's end
+  signal(SIGTERM, SIG_DFL);
 }
 
 // Shown once nothing can be wrong any more with what was asked for: a mistake gets its one line alone.
-static void report(const Run *r) {
+static void report(const TrainingRun *r) {
   if (!r->o.benchmark) fprintf(stderr, "configuration:\n%s", r->o.resolved);
   fprintf(stderr, "device: %s\n", r->engine.dev->description);
   dataset_print(&r->train, stderr);
 }
 
 // Makes the folder this run's alone and removes what a killed one had not finished.
-static void take_folder(const Run *r) {
+static void take_folder(const TrainingRun *r) {
   Err err;
   if (!make_dirs(r->o.out, &err) || !lock_folder(r->o.out, &err)) die(EXIT_USAGE, "%s", err.msg);
   static const char *const files[] = {"checkpoint.safetensors", "model.safetensors", "curves.svg"};
@@ -60,13 +61,13 @@ static void take_folder(const Run *r) {
   }
 }
 
-static void open_run(Run *r) {
+static void open_run(TrainingRun *r) {
   ModelConfig config = setup_model(&r->o);
   r->has_val = setup_data(&r->o, &config, &r->train, &r->val);
   setup_engine(&r->o, config, &r->train, r->has_val ? &r->val : NULL, &r->engine);
 }
 
-static void close_run(Run *r) {
+static void close_run(TrainingRun *r) {
   engine_close(&r->engine);
   dataset_close(&r->train);
   if (r->has_val) dataset_close(&r->val);
@@ -80,33 +81,34 @@ static void close_run(Run *r) {
 
 // Cores that training leaves to scores: none on the CPU. On a GPU one core drives it; decoders rest most of the time
 // unless their number was chosen, and are taken for half of the cores.
-static int spare_cores(const Run *r) {
+static int spare_cores(const TrainingRun *r) {
   int cores = omp_get_num_procs(), decoders = r->o.threads > 0 ? r->o.threads : cores / 2;
   return r->engine.dev->gpu ? MAX(cores - decoders - 1, 0) : 0;
 }
 
-static void end_scoring(Run *r) {
+static void end_scoring(TrainingRun *r) {
   Err err;
   if (!scoring_end(&r->scoring, &r->log, &err)) die(EXIT_RUN, "evaluation: %s", err.msg);
 }
 
-static bool evaluation_due(const Run *r, int64_t step) {
+static bool evaluation_due(const TrainingRun *r, int64_t step) {
   return r->has_val && step < r->steps && r->o.eval_every > 0 && step % r->o.eval_every == 0;
 }
 
-static void evaluate(Run *r, int64_t step) {
+static void evaluate(TrainingRun *r, int64_t step) {
   Err err;
-  CocoResults found;
+  const TaskRow *task = task_of(r->engine.model);
   double start = now_seconds();
   end_scoring(r);
   params_refresh(&r->engine.params); // running statistics have moved
-  if (!evaluate_run(&r->engine, &r->val, r->o.threads, NULL, &found, &err)) die(EXIT_RUN, "evaluation: %s", err.msg);
-  scoring_start(&r->scoring, &r->val, &found, spare_cores(r), &r->log, step, start);
+  void *results = task->collect(&r->engine, &r->val, r->o.threads, &err);
+  if (!results) die(EXIT_RUN, "evaluation: %s", err.msg);
+  scoring_start(&r->scoring, task, &r->val, results, spare_cores(r), &r->log, step, start);
 }
 
 // The checkpoint keeps the log up to its step. An evaluation of that very step may still be under way: a run that ends
 // before it is done makes it again when it resumes.
-static void save(Run *r, int64_t step) {
+static void save(TrainingRun *r, int64_t step) {
   Err err;
   RunState state = {.step = step, .run = r->identity};
   if (r->scoring.step < step) end_scoring(r);
@@ -116,14 +118,14 @@ static void save(Run *r, int64_t step) {
   snprintf(r->kept, sizeof r->kept, "%s holds step %lld, --resume continues", r->checkpoint, (long long)step);
 }
 
-static void record_step(Run *r, int64_t step, double lr, const StepResult *s) {
+static void record_step(TrainingRun *r, int64_t step, double lr, const StepResult *s) {
+  const Model *m = r->engine.model;
   Record *j = log_begin(&r->log, step, "train");
   record_num(j, "lr", lr);
   record_num(j, "loss", s->total);
-  for (int i = 0; i < LOSSES; i++) record_num(j, loss_names[i], s->loss[i]);
+  for (int i = 0; i < model_losses(m); i++) record_num(j, m->loss[i], s->loss[i]);
   record_num(j, "grad_norm", s->grad_norm);
-  record_int(j, "rois", s->rois);
-  record_int(j, "positives", s->positives);
+  for (int i = 0; i < model_counters(m); i++) record_int(j, m->counter[i], s->counter[i]);
   if (r->engine.params.shadow_dtype == F16) {
     record_num(j, "loss_scale", s->loss_scale);
     record_int(j, "skipped", s->skipped);
@@ -135,11 +137,11 @@ static void record_step(Run *r, int64_t step, double lr, const StepResult *s) {
 }
 
 // Names the step, the losses and the images.
-_Noreturn static void stop_not_finite(Run *r, int64_t step, const StepResult *s) {
+_Noreturn static void stop_not_finite(TrainingRun *r, int64_t step, const StepResult *s) {
+  const Model *m = r->engine.model;
   char losses[256] = "", files[1024] = "";
-  for (int i = 0; i < LOSSES; i++)
-    snprintf(losses + strlen(losses), sizeof losses - strlen(losses), "%s%s %g", i ? ", " : "", loss_names[i],
-             s->loss[i]);
+  for (int i = 0; i < model_losses(m); i++)
+    snprintf(losses + strlen(losses), sizeof losses - strlen(losses), "%s%s %g", i ? ", " : "", m->loss[i], s->loss[i]);
   for (int i = 0; i < r->o.batch; i++)
     if (s->index[i] >= 0)
       snprintf(files + strlen(files), sizeof files - strlen(files), "%s%s", *files ? ", " : "",
@@ -153,7 +155,7 @@ _Noreturn static void stop_not_finite(Run *r, int64_t step, const StepResult *s)
       (long long)step, losses, s->grad_norm, files, r->kept);
 }
 
-static LoaderOptions loader_options(const Run *r) {
+static LoaderOptions loader_options(const TrainingRun *r) {
   const TrainOptions *o = &r->o;
   return (LoaderOptions){.batch = o->batch,
                          .rank = 0,
@@ -168,7 +170,7 @@ static LoaderOptions loader_options(const Run *r) {
                          .first_step = r->first};
 }
 
-static Loader *start_loader(const Run *r, Engine *engine) {
+static Loader *start_loader(const TrainingRun *r, Engine *engine) {
   Err err;
   LoaderOptions options = loader_options(r);
   options.memory = engine_host_memory(engine);
@@ -177,7 +179,7 @@ static Loader *start_loader(const Run *r, Engine *engine) {
   return l;
 }
 
-static int64_t steps_per_epoch(const Run *r) {
+static int64_t steps_per_epoch(const TrainingRun *r) {
   Sampler s;
   SamplerOptions options = {.batch = r->o.batch, .world = r->o.gpus, .seed = (uint64_t)r->o.seed, .train = true};
   sampler_open(&s, r->train.image_canvas, r->train.num_images, r->train.num_canvases, &options);
@@ -193,7 +195,7 @@ static const Batch *next_batch(Loader *l) {
   return b;
 }
 
-static StepOptions step_options(const Run *r, int64_t step) {
+static StepOptions step_options(const TrainingRun *r, int64_t step) {
   return (StepOptions){.learning_rate = (float)schedule_rate(&r->schedule, step),
                        .momentum = r->o.momentum,
                        .weight_decay = r->o.weight_decay,
@@ -201,12 +203,12 @@ static StepOptions step_options(const Run *r, int64_t step) {
 }
 
 // With fp16, gradients that overflow are part of finding the loss scale; the step changed nothing but that.
-static bool may_skip(const Run *r, const StepResult *s) {
+static bool may_skip(const TrainingRun *r, const StepResult *s) {
   return r->engine.params.shadow_dtype == F16 && isfinite(s->total) && s->loss_scale >= 1;
 }
 
 // What steps have left behind so far; with `wait`, all of them.
-static void take_results(Run *r, bool wait) {
+static void take_results(TrainingRun *r, bool wait) {
   for (StepResult s; engine_result(&r->engine, wait, &s);) {
     int64_t done = r->first + s.step + 1;
     if (!s.finite && !may_skip(r, &s)) stop_not_finite(r, done, &s);
@@ -221,7 +223,7 @@ static void take_results(Run *r, bool wait) {
 }
 
 // Starts the step with number `step`, from 0, on the staged batch, and stages the next one if there are `more`.
-static void make_step(Run *r, Loader *loader, int64_t step, bool more) {
+static void make_step(TrainingRun *r, Loader *loader, int64_t step, bool more) {
   StepOptions options = step_options(r, step);
   die_context("step %lld; %s", (long long)step + 1, r->kept);
   engine_start(&r->engine, &options);
@@ -230,7 +232,7 @@ static void make_step(Run *r, Loader *loader, int64_t step, bool more) {
 }
 
 // True when the run is complete, false when it was stopped before.
-static bool train(Run *r, Loader *loader) {
+static bool train(TrainingRun *r, Loader *loader) {
   const TrainOptions *o = &r->o;
   int64_t save_every = o->checkpoint_every ? o->checkpoint_every : MAX(r->per_epoch, 100), saved = r->first;
   if (r->first > 0 && evaluation_due(r, r->first) && r->log.evaluated < r->first) evaluate(r, r->first);
@@ -245,7 +247,10 @@ static bool train(Run *r, Loader *loader) {
     take_results(r, score || keep);
     if (score) evaluate(r, done);
     if (scoring_ready(&r->scoring)) end_scoring(r);
-    if (keep) save(r, done), saved = done;
+    if (keep) {
+      save(r, done);
+      saved = done;
+    }
   }
   end_scoring(r);
   if (saved < r->steps) {
@@ -258,7 +263,7 @@ static bool train(Run *r, Loader *loader) {
 }
 
 // The loop and what stands around it: log, final model, learning curves.
-static void run(Run *r, Loader *loader) {
+static void run(TrainingRun *r, Loader *loader) {
   Err err;
   if (!log_open(&r->log, r->o.out, r->first ? r->first : -1, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (r->first)
@@ -279,7 +284,7 @@ static void run(Run *r, Loader *loader) {
 // ---- looking inside ---------------------------------------------------------------------------------------------
 
 typedef struct BenchRun {
-  Run *r;
+  TrainingRun *r;
   Loader *loader;
 } BenchRun;
 
@@ -291,13 +296,15 @@ static bool bench_step(void *context, int64_t i, bool wait, BenchStep *out, Err 
   make_step(b->r, b->loader, i, true);
   for (StepResult s; engine_result(e, wait, &s);) {
     if (!s.finite && !may_skip(b->r, &s)) stop_not_finite(b->r, s.step + 1, &s);
-    out->wait += s.wait_seconds, out->transfer += s.transfer_seconds, out->update += s.update_seconds;
-    out->rois += s.rois, out->positives += s.positives;
+    out->wait += s.wait_seconds;
+    out->transfer += s.transfer_seconds;
+    out->update += s.update_seconds;
+    for (int k = 0; k < MAX_COUNTERS; k++) out->counter[k] += s.counter[k];
   }
   return true;
 }
 
-static void benchmark(Run *r, Loader *loader, Trace *trace) {
+static void benchmark(TrainingRun *r, Loader *loader, Trace *trace) {
   const TrainOptions *o = &r->o;
   BenchSetting setting = {.bench = "train",
                           .amp = amp_names[o->amp],
@@ -312,7 +319,7 @@ static void benchmark(Run *r, Loader *loader, Trace *trace) {
     die(EXIT_RUN, "%s", err.msg);
 }
 
-static void run_loader_benchmark(Run *r) {
+static void run_loader_benchmark(TrainingRun *r) {
   Err err;
   ModelConfig config = setup_model(&r->o);
   r->has_val = setup_data(&r->o, &config, &r->train, &r->val);
@@ -324,7 +331,7 @@ static void run_loader_benchmark(Run *r) {
 int main(int argc, char **argv) {
   threads_wait_briefly(argv);
   signal(SIGXFSZ, SIG_IGN); // a file that may not grow (ulimit -f) is an error of writing, not the end
-  Run r = {.o = train_options(argc, argv)};
+  TrainingRun r = {.o = train_options(argc, argv)};
   const TrainOptions *o = &r.o;
   Err err;
   if (o->benchmark_loader) {
@@ -354,7 +361,7 @@ int main(int argc, char **argv) {
   if (o->benchmark) {
     benchmark(&r, loader, trace);
   } else {
-    benchmark_time_nodes(&r.engine, o->profile || trace, trace);
+    engine_time_nodes(&r.engine, o->profile || trace, trace);
     run(&r, loader);
     if (o->profile) benchmark_print_nodes(&r.engine);
   }

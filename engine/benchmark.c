@@ -1,41 +1,36 @@
 #include "engine/benchmark.h"
 #include <stdlib.h>
+#include <string.h>
 #include "base/latency.h"
 #include "base/record.h"
-#include "nn/profile.h"
+#include "engine/detect.h"
 
 extern const char build_commit[]; // written by the Makefile
 
 // ---- nodes --------------------------------------------------------------------------------------------------------
 
-// All graphs of an engine, training first.
-static int graphs(const Engine *e) {
-  return (e->train ? e->train_shapes.canvases : 0) + (e->infer ? e->infer_shapes.canvases : 0);
-}
-static MaskRcnn *model(const Engine *e, int i) {
-  int training = e->train ? e->train_shapes.canvases : 0;
-  return i < training ? &e->train[i] : &e->infer[i - training];
-}
-
-void benchmark_time_nodes(Engine *e, bool on, Trace *trace) {
-  for (int i = 0; i < graphs(e); i++) model(e, i)->graph.timing = on, model(e, i)->graph.trace = trace;
+static void print_nodes(const Program *p, const char *purpose) {
+  for (int i = 0; p->network && i < p->shapes.canvases; i++) {
+    if (!p->profile[i].walks) continue;
+    const Canvas *c = &p->shapes.canvas[i];
+    printf("%s, canvas %d x %d (h x w), batch %d\n", purpose, c->h, c->w, p->shapes.images);
+    profile_print(&p->profile[i], &p->network[i].graph, stdout);
+  }
 }
 
 void benchmark_print_nodes(const Engine *e) {
-  for (int i = 0; i < graphs(e); i++) {
-    const MaskRcnn *m = model(e, i);
-    if (!m->graph.walks) continue;
-    printf("%s, canvas %d x %d (h x w), batch %d\n", m->graph.training ? "training" : "inference", m->canvas_h,
-           m->canvas_w, m->images);
-    profile_print(&m->graph, stdout);
-  }
+  print_nodes(&e->train, "training");
+  print_nodes(&e->infer, "inference");
 }
+
+// The graphs whose steps are measured.
+static const Program *measured(const Engine *e) { return e->train.network ? &e->train : &e->infer; }
 
 // ---- steps --------------------------------------------------------------------------------------------------------
 
 typedef struct Sums { // over `steps`
   int steps;
-  double seconds, wait, transfer, update, results, rois, positives;
+  double seconds, wait, transfer, update, results, counter[MAX_COUNTERS];
   Latency latency; // of a step without the wait
 } Sums;
 
@@ -49,8 +44,11 @@ static bool run_steps(const Stepper *stepper, int64_t first, int steps, bool tim
     double now = now_seconds();
     each[i] = now - before - s.wait;
     before = now;
-    sum->wait += s.wait, sum->transfer += s.transfer, sum->update += s.update, sum->results += s.results;
-    sum->rois += s.rois, sum->positives += s.positives;
+    sum->wait += s.wait;
+    sum->transfer += s.transfer;
+    sum->update += s.update;
+    sum->results += s.results;
+    for (int k = 0; k < MAX_COUNTERS; k++) sum->counter[k] += s.counter[k];
   }
   sum->seconds = before - start;
   if (ok) sum->latency = latency_summary(each, steps);
@@ -58,21 +56,21 @@ static bool run_steps(const Stepper *stepper, int64_t first, int steps, bool tim
   return ok;
 }
 
-// Of the timed steps: forward by part, backward. Seconds.
-static void sum_nodes(const Engine *e, double forward[PARTS], double *backward) {
-  for (int i = 0; i < graphs(e); i++) {
-    const Graph *g = &model(e, i)->graph;
-    for (int j = 0; j < g->nodes; j++) {
-      forward[g->node[j]->part] += g->node[j]->seconds[0];
-      *backward += g->node[j]->seconds[1];
+// Of the timed steps. Seconds; part NULL: of all parts.
+static double node_seconds(const Program *p, Pass pass, const char *part) {
+  double sum = 0;
+  for (int i = 0; i < p->shapes.canvases; i++)
+    for (int j = 0; j < p->network[i].graph.nodes; j++) {
+      const Node *n = p->network[i].graph.node[j];
+      if (p->profile[i].node && (!part || !strcmp(n->part, part))) sum += p->profile[i].node[j].seconds[pass];
     }
-  }
+  return sum;
 }
 
 // ---- record -------------------------------------------------------------------------------------------------------
 
 static void record_setting(Record *j, const Engine *e, const BenchSetting *s) {
-  const Shapes *shapes = e->train ? &e->train_shapes : &e->infer_shapes;
+  const Shapes *shapes = &measured(e)->shapes;
   record_str(j, "bench", s->bench);
   record_str(j, "gpu", e->dev->description);
   record_str(j, "commit", build_commit);
@@ -87,7 +85,7 @@ static void record_setting(Record *j, const Engine *e, const BenchSetting *s) {
 }
 
 static void record_speed(Record *j, const Engine *e, const Sums *sum) {
-  int images = e->train ? e->train_shapes.images : e->infer_shapes.images;
+  int images = measured(e)->shapes.images;
   record_int(j, "steps", sum->steps);
   record_num(j, "img_s", sum->steps * images / sum->seconds);
   record_num(j, "step_ms", 1e3 * sum->seconds / sum->steps);
@@ -96,20 +94,28 @@ static void record_speed(Record *j, const Engine *e, const Sums *sum) {
   record_num(j, "latency_ms", 1e3 * sum->latency.mean);
   record_num(j, "latency_ms_p50", 1e3 * sum->latency.median);
   record_num(j, "latency_ms_p99", 1e3 * sum->latency.p99);
-  record_num(j, "rois", sum->rois / sum->steps);
-  record_num(j, "positives", sum->positives / sum->steps);
+  for (int i = 0; i < model_counters(e->model); i++) record_num(j, e->model->counter[i], sum->counter[i] / sum->steps);
 }
 
-static void record_parts(Record *j, const Engine *e, const Sums *sum) {
-  static const char *const keys[PARTS] = {"forward_input_ms", "forward_backbone_ms", "forward_fpn_ms", "forward_rpn_ms",
-                                          "forward_roi_ms"};
-  double forward[PARTS] = {0}, backward = 0, ms = 1e3 / sum->steps;
-  sum_nodes(e, forward, &backward);
+// Forward by part, a member for each: "forward_rpn_ms".
+static void record_parts(Record *j, const Program *p, double ms) {
+  const Graph *g = &p->network[0].graph; // every canvas has the same nodes
+  for (int i = 0; i < g->nodes; i++) {
+    const char *part = g->node[i]->part;
+    if (i > 0 && !strcmp(part, g->node[i - 1]->part)) continue;
+    char key[64];
+    snprintf(key, sizeof key, "forward_%s_ms", part);
+    record_num(j, key, ms * node_seconds(p, PASS_FORWARD, part));
+  }
+}
+
+static void record_times(Record *j, const Engine *e, const Sums *sum) {
+  const double ms = 1e3 / sum->steps;
   record_int(j, "timed_steps", sum->steps);
   record_num(j, "transfer_ms", ms * sum->transfer);
-  for (int p = 0; p < PARTS; p++) record_num(j, keys[p], ms * forward[p]);
-  if (e->train) {
-    record_num(j, "backward_ms", ms * backward);
+  record_parts(j, measured(e), ms);
+  if (e->train.network) {
+    record_num(j, "backward_ms", ms * node_seconds(&e->train, PASS_BACKWARD, NULL));
     record_num(j, "update_ms", ms * sum->update);
   } else {
     record_num(j, "results_ms", ms * sum->results);
@@ -121,15 +127,15 @@ bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err
   if (!run_steps(stepper, 0, s->steps / 2, false, &warm, err) ||
       !run_steps(stepper, warm.steps, s->steps, false, &whole, err))
     return false;
-  benchmark_time_nodes(e, true, s->trace);
+  engine_time_nodes(e, true, s->trace);
   bool ok = run_steps(stepper, warm.steps + whole.steps, MAX(s->steps / 10, 2), true, &timed, err);
-  benchmark_time_nodes(e, false, NULL);
+  engine_time_nodes(e, false, NULL);
   if (!ok) return false;
   Record j = {0};
   record_begin(&j);
   record_setting(&j, e, s);
   record_speed(&j, e, &whole);
-  record_parts(&j, e, &timed);
+  record_times(&j, e, &timed);
   puts(record_end(&j));
   record_free(&j);
   if (s->profile) benchmark_print_nodes(e);
@@ -166,19 +172,17 @@ static bool infer_step(void *context, int64_t i, bool wait, BenchStep *out, Err 
   engine_infer(r->e, batch);
   double computed = now_seconds();
   engine_detections(r->e, batch, 0.5f, &found);
-  const MaskRcnn *m = &r->e->infer[batch->canvas];
   *out = (BenchStep){.wait = ready - start,
-                     .transfer = m->graph.walk_start[0] - ready,
-                     .results = now_seconds() - computed,
-                     .positives = found.n};
-  device_download(r->e->dev, &out->rois, m->rois.count, sizeof out->rois);
+                     .transfer = r->e->infer.profile[batch->canvas].walk_start[PASS_FORWARD] - ready,
+                     .results = now_seconds() - computed};
+  engine_counters(r->e, batch, out->counter);
   detections_free(&found);
   return true;
 }
 
 bool benchmark_infer(Engine *e, const BenchSetting *s, const Dataset *d, int threads, Err *err) {
   Rounds r = {
-      .e = e, .d = d, .options = {.batch = e->infer_shapes.images, .world = 1, .threads = threads, .prefetch = 2}};
+      .e = e, .d = d, .options = {.batch = e->infer.shapes.images, .world = 1, .threads = threads, .prefetch = 2}};
   bool ok = benchmark_run(e, s, &(Stepper){infer_step, &r}, err);
   loader_close(r.loader);
   return ok;

@@ -16,11 +16,11 @@ typedef struct BenchSetting {
 // What making a step brought to light, loader included: sums over the steps whose results came. Seconds; all but wait only
 // of steps that are timed node by node.
 typedef struct BenchStep {
-  double wait;         // for the loader
-  double transfer;     // of the batch to the device
-  double update;       // of the parameters; training
-  double results;      // from what the device computed to detections with masks; inference
-  int rois, positives; // rows that the box head, the mask head worked on
+  double wait;               // for the loader
+  double transfer;           // of the batch to the device
+  double update;             // of the parameters; training
+  double results;            // from what the device computed to detections with masks; inference
+  int counter[MAX_COUNTERS]; // the model's
 } BenchStep;
 typedef struct Stepper {
   // i counts from 0. In training results come later; `wait` is for all of the steps so far.
@@ -35,7 +35,5 @@ bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err
 // run-length masks.
 bool benchmark_infer(Engine *e, const BenchSetting *s, const Dataset *d, int threads, Err *err);
 
-// Steps that are timed node by node: they are queued by the host, not replayed.
-void benchmark_time_nodes(Engine *e, bool on, Trace *trace);
 // The profiles of all graphs that ran timed, on stdout.
 void benchmark_print_nodes(const Engine *e);

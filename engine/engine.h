@@ -4,26 +4,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "data/batches/loader.h"
-#include "models/maskrcnn.h"
+#include "engine/inputs.h"
+#include "models/model.h"
 #include "nn/device.h"
 #include "nn/params.h"
+#include "nn/profile.h"
 
 typedef struct Category {
   int64_t id; // in the data set's files
   char name[64];
 } Category;
-
-// Device memory for one batch: each array twice, because the next batch is copied to the device while the graph still
-// reads this one. A batch crosses to `staged` beside the computation; its step begins by moving it to `data`.
-enum { INPUT_INFO, INPUT_BYTES, INPUT_BOX, INPUT_LABEL, INPUT_COUNT, INPUT_BITMAP, INPUT_BITS, INPUT_ARRAYS };
-typedef struct Inputs {
-  int images, capacity;
-  int canvas; // of the staged batch
-  struct {
-    void *data, *staged;
-    size_t room, used; // bytes
-  } array[INPUT_ARRAYS];
-} Inputs;
 
 // What graphs are for: training or inference, at these canvases and this batch size.
 typedef struct Shapes {
@@ -40,29 +30,38 @@ Resize resize_of(const ModelConfig *c); // what the model expects of its images
 // batch is being staged.
 enum { STEPS_UNDER_WAY = 4 };
 
+// The graphs of all canvases, for training or for inference.
+typedef struct Program {
+  Shapes shapes;
+  Network *network; // [shapes.canvases]; NULL = none
+  Profile *profile; // [shapes.canvases] of the walks that were timed
+  Inputs inputs;
+  void *recorded[MAX_CANVASES]; // at their second run, where a device can
+  int runs[MAX_CANVASES];
+} Program;
+
+typedef struct StepSlot { // what a step under way will leave on the host
+  void *real;             // pinned: see engine/step.c
+  int *count;             // pinned: the model's counters
+  int *index;             // [images] of the data set
+  double forward_seconds, backward_seconds, update_seconds, transfer_seconds, wait_seconds;
+} StepSlot;
+
 typedef struct Engine {
   Device *dev;
+  const Model *model;
   ModelConfig config;
   Category *category; // [config.classes - 1]; owned
   Params params;
-  Shapes train_shapes, infer_shapes;
-  MaskRcnn *train, *infer;                                        // [canvases] each
-  void *step_program[MAX_CANVASES], *infer_program[MAX_CANVASES]; // recorded at their second run, where a device can
-  int step_runs[MAX_CANVASES], infer_runs[MAX_CANVASES];
-  bool uncaptured; // do not record: every kernel is queued by the host (timers, comparison)
-  Inputs train_inputs, infer_inputs;
+  Program train, infer;
+  bool timing; // walks are timed node by node
   void *arena;
-  void *hyper, *stats;       // of grad_stats and sgd
-  const SgdFactors *factors; // set before the first step; NULL = one rate and one decay for all
-  void *scale;               // of loss_scale_update
-  struct StepSlot {          // what a step under way will leave on the host; step s uses slot s % STEPS_UNDER_WAY
-    void *real;              // pinned: losses, grad_stats, loss scale, then the hyperparameters it was given
-    int *count;              // pinned: rois, positives
-    int *index;              // [images] of the data set
-    double forward_seconds, backward_seconds, update_seconds, transfer_seconds, wait_seconds;
-  } slot[STEPS_UNDER_WAY];
-  int64_t started, handed_out; // steps
-  int64_t batches;             // that running statistics have seen, here and before
+  void *hyper, *stats;            // of grad_stats and sgd
+  const SgdFactors *factors;      // set before the first step; NULL = one rate and one decay for all
+  void *scale;                    // of loss_scale_update
+  StepSlot slot[STEPS_UNDER_WAY]; // step s uses slot s % STEPS_UNDER_WAY
+  int64_t started, handed_out;    // steps
+  int64_t batches;                // that running statistics have seen, here and before
   size_t arena_bytes, total_bytes;
 } Engine;
 
@@ -88,15 +87,15 @@ typedef struct StepOptions {
   float learning_rate, momentum, weight_decay, clip;
 } StepOptions;
 typedef struct StepResult {
-  int64_t step; // counted from the first that this engine started
-  double loss[LOSSES], total;
+  int64_t step;                   // counted from the first that this engine started
+  double loss[MAX_LOSSES], total; // in the order of Model.loss
   double grad_norm;
-  bool finite;       // false: nothing was updated
-  double loss_scale; // that the next step will use
-  int skipped;       // steps so far that were not finite
-  int rois, positives;
-  const int *index;    // [images] the batch's, valid until the second engine_stage from here
-  double wait_seconds; // how long the device had nothing to do because the batch was not there
+  bool finite;               // false: nothing was updated
+  double loss_scale;         // that the next step will use
+  int skipped;               // steps so far that were not finite
+  int counter[MAX_COUNTERS]; // in the order of Model.counter
+  const int *index;          // [images] the batch's, valid until the second engine_stage from here
+  double wait_seconds;       // how long the device had nothing to do because the batch was not there
   // 0 where the step is one recorded program; measured by waiting when graphs are timed.
   double transfer_seconds, forward_seconds, backward_seconds, update_seconds;
 } StepResult;
@@ -117,6 +116,10 @@ bool engine_result(Engine *e, bool wait, StepResult *result);
 // The three at once: for a single step.
 void engine_step(Engine *e, const Batch *batch, const StepOptions *options, StepResult *result);
 
+// From here on every walk is timed node by node, or no longer. Timed steps are queued by the host, not replayed. `trace`
+// receives every node as an event; NULL = none.
+void engine_time_nodes(Engine *e, bool on, Trace *trace);
+
 // For a loader: batches in memory that the device copies from by itself.
 HostMemory engine_host_memory(Engine *e);
 
@@ -124,20 +127,7 @@ HostMemory engine_host_memory(Engine *e);
 void engine_get_scale(Engine *e, double scale[3]);
 void engine_set_scale(Engine *e, const double scale[3]);
 
-// Runs inference on a batch of the inference shapes. Results stay on the device until engine_detections.
+// Runs inference on a batch of the inference shapes. Results stay on the device (engine/detect.h fetches them).
 void engine_infer(Engine *e, const Batch *batch);
-
-typedef struct Detection {
-  int image; // place in the batch
-  int label; // 1 … classes-1
-  float score;
-  float box[4]; // x1 y1 x2 y2, pixels of the decoded image
-  Rle mask;     // decoded image's size; owned
-} Detection;
-typedef struct Detections {
-  Detection *items;
-  int n;
-} Detections;
-// The last batch's detections, masks pasted at `threshold`. Free with detections_free.
-void engine_detections(Engine *e, const Batch *batch, float threshold, Detections *out);
-void detections_free(Detections *d);
+// The model's counters of that batch. Waits.
+void engine_counters(Engine *e, const Batch *batch, int counter[MAX_COUNTERS]);

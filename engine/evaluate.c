@@ -31,7 +31,7 @@ void evaluate_append(const Engine *e, int64_t image_id, Detections *found, CocoR
 
 bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visitor, CocoResults *out, Err *err) {
   *out = (CocoResults){0};
-  LoaderOptions options = {.batch = e->infer_shapes.images, .world = 1, .threads = threads, .prefetch = 2};
+  LoaderOptions options = {.batch = e->infer.shapes.images, .world = 1, .threads = threads, .prefetch = 2};
   Err failed = {""};
   Loader *loader = loader_open(d, &options, err);
   if (!loader) return false;
@@ -78,3 +78,40 @@ bool evaluate_categories(const Engine *e, const Dataset *d, Err *err) {
   }
   return true;
 }
+
+// ---- the task ---------------------------------------------------------------------------------------------------
+
+static void *collect(Engine *e, const Dataset *d, int threads, Err *err) {
+  CocoResults *found = xmalloc(sizeof *found);
+  if (evaluate_run(e, d, threads, NULL, found, err)) return found;
+  coco_results_free(found);
+  free(found);
+  return NULL;
+}
+
+static void release(void *results) {
+  coco_results_free(results);
+  free(results);
+}
+
+static bool score(const Dataset *d, const void *results, Metrics *out, Err *err) {
+  Scores s;
+  bool ok = evaluate_score(d, results, &s, err);
+  *out = (Metrics){0};
+  if (ok) {
+    const EvalSummary *both[] = {&s.bbox, &s.segm};
+    for (int k = 0; k < COUNT(both); k++)
+      for (int i = 0; i < EVAL_STATS; i++) {
+        char name[METRIC_NAME];
+        snprintf(name, sizeof name, "%s_%s", k ? "segm" : "bbox", eval_stats[i].key);
+        metrics_add(out, name, both[k]->stats[i]);
+      }
+    snprintf(out->summary, sizeof out->summary, "bbox AP %.3f (AP50 %.3f)  mask AP %.3f (AP50 %.3f)", s.bbox.stats[0],
+             s.bbox.stats[1], s.segm.stats[0], s.segm.stats[1]);
+  }
+  scores_free(&s);
+  return ok;
+}
+
+const TaskRow task_detection = {
+    .name = "detection", .accepts = evaluate_categories, .collect = collect, .score = score, .release = release};

@@ -1,8 +1,11 @@
-// From a split of a data set to detections and scores.
+// TASK_DETECTION over a split of a data set: detections, and their scores as COCO computes them.
 #pragma once
 #include "data/formats/coco.h"
 #include "data/formats/cocoeval.h"
-#include "engine/engine.h"
+#include "engine/detect.h"
+#include "engine/task.h"
+
+extern const TaskRow task_detection;
 
 // Called after each batch, for overlays, progress and timing; may be NULL.
 typedef struct Visitor {

@@ -5,15 +5,16 @@
 static void *score(void *context) {
   Scoring *s = context;
   if (s->apart) omp_set_num_threads(s->cores); // of this thread's parallel regions only
-  s->ok = evaluate_score(s->d, &s->found, &s->scores, &s->err);
+  s->ok = s->task->score(s->d, s->results, &s->metrics, &s->err);
   atomic_store(&s->done, true);
   return NULL;
 }
 
-void scoring_start(Scoring *s, const Dataset *d, CocoResults *found, int cores, Log *log, int64_t step, double start) {
+void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *results, int cores, Log *log, int64_t step,
+                   double start) {
   CHECK(!s->under_way);
-  *s = (Scoring){.under_way = true, .step = step, .d = d, .found = *found, .start = start, .cores = cores};
-  *found = (CocoResults){0};
+  *s = (Scoring){
+      .under_way = true, .step = step, .d = d, .task = task, .results = results, .start = start, .cores = cores};
   log_hold(log);
   s->apart = cores > 0;
   if (s->apart) s->apart = pthread_create(&s->thread, NULL, score, s) == 0;
@@ -22,15 +23,9 @@ void scoring_start(Scoring *s, const Dataset *d, CocoResults *found, int cores, 
 
 bool scoring_ready(const Scoring *s) { return s->under_way && atomic_load(&s->done); }
 
-static void record_scores(Log *log, int64_t step, const Scores *s) {
+static void record_metrics(Log *log, int64_t step, const Metrics *m) {
   Record *j = log_begin(log, step, "eval");
-  const EvalSummary *both[] = {&s->bbox, &s->segm};
-  for (int k = 0; k < 2; k++)
-    for (int i = 0; i < EVAL_STATS; i++) {
-      char key[32];
-      snprintf(key, sizeof key, "%s_%s", k ? "segm" : "bbox", eval_stats[i].key);
-      record_num(j, key, both[k]->stats[i]);
-    }
+  for (int i = 0; i < m->n; i++) record_num(j, m->metric[i].name, m->metric[i].value);
   log_commit(log);
 }
 
@@ -40,12 +35,10 @@ bool scoring_end(Scoring *s, Log *log, Err *err) {
   s->under_way = false;
   log_release(log);
   if (s->ok) {
-    log_note(log, "step %lld: bbox AP %.3f (AP50 %.3f)  mask AP %.3f (AP50 %.3f)  on %d images in %.1f s",
-             (long long)s->step, s->scores.bbox.stats[0], s->scores.bbox.stats[1], s->scores.segm.stats[0],
-             s->scores.segm.stats[1], s->d->num_images, now_seconds() - s->start);
-    record_scores(log, s->step, &s->scores);
+    log_note(log, "step %lld: %s  on %d images in %.1f s", (long long)s->step, s->metrics.summary, s->d->num_images,
+             now_seconds() - s->start);
+    record_metrics(log, s->step, &s->metrics);
   }
-  scores_free(&s->scores);
-  coco_results_free(&s->found);
+  s->task->release(s->results);
   return s->ok || err_set(err, "%s", s->err.msg);
 }

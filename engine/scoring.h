@@ -3,16 +3,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include "base/log.h"
-#include "engine/evaluate.h"
+#include "engine/task.h"
 
 typedef struct Scoring { // zero-initialise; one at a time is under way
   bool under_way;
   int64_t step;
   const Dataset *d;
-  CocoResults found;
-  double start; // of the evaluation: now_seconds()
-  int cores;    // for the scores
-  Scores scores;
+  const TaskRow *task;
+  void *results; // of the task; owned
+  double start;  // of the evaluation: now_seconds()
+  int cores;     // for the scores
+  Metrics metrics;
   bool ok;
   Err err; // !ok
   atomic_bool done;
@@ -20,9 +21,10 @@ typedef struct Scoring { // zero-initialise; one at a time is under way
   pthread_t thread;
 } Scoring;
 
-// Scores the results, which it takes, on `cores` cores beside the caller, or before it returns where that is 0. The
+// Scores a task's results, which it takes, on `cores` cores beside the caller, or before it returns where that is 0. The
 // log holds later records back meanwhile. `start` is when the evaluation began. The data set must outlive it.
-void scoring_start(Scoring *s, const Dataset *d, CocoResults *found, int cores, Log *log, int64_t step, double start);
+void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *results, int cores, Log *log, int64_t step,
+                   double start);
 bool scoring_ready(const Scoring *s); // under way, and scoring_end would not wait
 // Waits for the scores, and leaves them as a line for people and an "eval" record of all figures, which comes before
 // the records held back. Does nothing when none is under way.

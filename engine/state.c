@@ -195,8 +195,10 @@ void state_note(const Checkpoint *c, const char *path) {
   fprintf(stderr, "%s%s\n", c->note ? "; " : "", c->note ? c->note : "");
 }
 
-static bool class_dependent(const char *name) {
-  return strstr(name, "box_predictor.") || strstr(name, "mask_fcn_logits.");
+static bool class_dependent(const Model *m, const char *name) {
+  for (const char *const *part = m->class_parameters; *part; part++)
+    if (strstr(name, *part)) return true;
+  return false;
 }
 
 static bool same_dims(const CkptTensor *t, const Param *q) {
@@ -259,7 +261,7 @@ static void load_tensor(Loading *l, Param *q, const char *prefix, const Tensor *
     char *shapes = shapes_text(t, q);
     add_wrong(&l->wrong[MISSHAPED], name, shapes);
     free(shapes);
-    l->other |= !class_dependent(name);
+    l->other |= !class_dependent(l->e->model, name);
   } else {
     param_import(&l->e->params, q, what, values);
   }
@@ -277,7 +279,7 @@ static void check_unexpected(Loading *l) {
   for (size_t i = 0; i < l->c->num_tensors; i++) {
     const char *name = l->c->tensors[i].name;
     if (l->used[i] || !strncmp(name, "momentum.", 9) || ends_in(name, ".num_batches_tracked")) continue;
-    if (l->o->reset_heads && class_dependent(name)) continue;
+    if (l->o->reset_heads && class_dependent(l->e->model, name)) continue;
     add_wrong(&l->wrong[UNEXPECTED], name, "");
     l->other = true;
   }
@@ -320,8 +322,8 @@ bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *o, Err *err) 
                .wrong = {{.how = "missing"}, {.how = "unexpected"}, {.how = "misshaped"}}};
   for (int i = 0; i < e->params.n; i++) {
     Param *q = e->params.list[i];
-    if (o->reset_heads && class_dependent(q->name)) continue;
-    if (l.backbone && strncmp(q->name, "backbone.body.", 14)) continue;
+    if (o->reset_heads && class_dependent(e->model, q->name)) continue;
+    if (l.backbone && strncmp(q->name, e->model->backbone, strlen(e->model->backbone))) continue;
     load_tensor(&l, q, "", &q->master);
     if (o->momentum && q->trainable) load_tensor(&l, q, "momentum.", &q->momentum);
   }

@@ -1,8 +1,8 @@
 #include "engine/train_setup.h"
 #include <stdlib.h>
 #include <string.h>
-#include "engine/evaluate.h"
 #include "engine/state.h"
+#include "engine/task.h"
 
 // ---- model ------------------------------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ void setup_engine(const TrainOptions *o, ModelConfig config, const Dataset *trai
   Category *category = categories_of(&train->coco);
   Compute compute = {.device = o->device, .amp = amp_types[o->amp], .tf32 = o->tf32, .conv = o->conv};
   if (!engine_open(e, &compute, &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
-      (val && !evaluate_categories(e, val, &err)))
+      (val && !task_of(e->model)->accepts(e, val, &err)))
     die(EXIT_USAGE, "%s", err.msg);
   e->factors = optimisation[recipe_of(o)].factors;
   free(category);

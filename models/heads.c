@@ -11,126 +11,156 @@ static BoxCoder head_coder(const ModelConfig *c) {
                     .extra = c->box_extra};
 }
 
-static const MaskRcnn *model_of(const Node *n) { return *NODE_ATTR(n, MaskRcnn *); }
-
-static Node *append(MaskRcnn *m, const NodeKind *kind, const char *name) {
-  Node *n = graph_node(&m->graph, kind, name);
-  *NODE_ATTR(n, MaskRcnn *) = m;
-  return n;
-}
-
-static Tensor loss_slice(const MaskRcnn *m, Loss first, int n) {
-  Tensor t = tensor_packed(m->loss.dtype, 1, n);
-  if (m->loss.data) t.data = (char *)m->loss.data + (size_t)first * dtype_size(t.dtype); // none while measuring
-  return t;
-}
-
-static void expect_plain(const Node *n, int inputs) {
-  for (int i = 0; i < inputs; i++) CHECK(n->in[i].wanted && !n->in[i].accumulate && !n->in[i].addend);
+// A probability or target for every pixel of the mask logits.
+static Value *mask_value(Graph *g, const char *name, const Value *logits) {
+  Tensor t = logits->x;
+  t.dtype = g->dev->real;
+  t.c = t.ldc = 1;
+  Value *v = graph_value(g, name, t);
+  v->rows = logits->rows;
+  return v;
 }
 
 // ---- RoIs -------------------------------------------------------------------------------------------------------
 
-// Once more with every candidate an object, whatever its IoU: these objects take the place of the sampled ones, what
-// goes with them is not read.
-static void fill_objects(Graph *g, const MaskRcnn *m, RoiSample p) {
-  RoiTargets out = m->unread_targets;
-  out.objects = m->roi_targets.objects;
-  out.object_label = m->roi_targets.object_label, out.object_truth = m->roi_targets.object_truth;
-  p.high = p.low = 0;
-  g->dev->ops->roi_sample(g->dev, &p, m->info, &m->proposals, &m->truth, &out);
+// Its outputs, and so the inputs of what learns from them, are parts of the record that the ops take.
+static RoiTargets roi_targets(const Value *rois, const Value *box, const Value *objects, const Value *object) {
+  RoiTargets t = {0};
+  if (rois) t.rois = rois->rois;
+  if (box) {
+    t.label = box->box_targets.label;
+    t.delta = box->box_targets.delta;
+  }
+  if (objects) t.objects = objects->rois;
+  if (object) {
+    t.object_label = object->object_targets.label;
+    t.object_truth = object->object_targets.truth;
+  }
+  return t;
 }
 
 static void sample_forward(Graph *g, Node *n) {
-  const MaskRcnn *m = model_of(n);
-  const ModelConfig *c = &m->config;
+  RoiTargets t = roi_targets(n->out[0], n->out[1], n->out[2], n->out[3]);
+  g->dev->ops->roi_sample(g->dev, NODE_ATTR(n, RoiSample), n->in[0].v->images.info, &n->in[1].v->boxes,
+                          &n->in[2].v->truth, &t);
+}
+static const NodeKind sample_kind = {.name = "roi_sample", .attr_size = sizeof(RoiSample), .forward = sample_forward};
+
+static void append_sample(Network *network, const char *name, const RoiSample *p, Value *rois, Value *box_targets) {
+  const MaskRcnn *m = maskrcnn_of(network);
+  Node *n = graph_node(&network->graph, &sample_kind, name);
+  *NODE_ATTR(n, RoiSample) = *p;
+  node_in(n, network->input, FLOW_NONE);
+  node_in(n, m->proposals, FLOW_NONE);
+  node_in(n, network->truth, FLOW_NONE);
+  node_out(n, rois);
+  node_out(n, box_targets);
+  node_out(n, m->objects);
+  node_out(n, m->object_targets);
+}
+
+static void sample_rois(Network *network) {
+  Graph *g = &network->graph;
+  MaskRcnn *m = maskrcnn_of(network);
+  const ModelConfig *c = &network->config;
+  const int rois = network->images * c->roi_batch;
+  const int objects = MAX(network->images * (int)((float)c->roi_batch * c->roi_positive), 1);
   RoiSample p = {.high = c->roi_high,
                  .low = c->roi_low,
                  .batch = c->roi_batch,
                  .positive = c->roi_positive,
                  .coder = head_coder(c)};
-  g->dev->ops->roi_sample(g->dev, &p, m->info, &m->proposals, &m->truth, &m->roi_targets);
-  if (c->full_masks) fill_objects(g, m, p);
+  m->rois = graph_rois(g, "rois", rois);
+  m->box_targets = graph_box_targets(g, "box_targets", rois);
+  m->objects = graph_rois(g, "objects", objects);
+  m->object_targets = graph_object_targets(g, "object_targets", objects);
+  append_sample(network, "roi_sample", &p, m->rois, m->box_targets);
+  if (!c->full_masks) return;
+  // Once more with every candidate an object, whatever its IoU: these objects take the place of the sampled ones; what
+  // goes with them is not read.
+  p.high = p.low = 0;
+  append_sample(network, "roi_sample_full", &p, graph_rois(g, "unread_rois", rois),
+                graph_box_targets(g, "unread_targets", rois));
 }
-static const NodeKind sample_kind = {.name = "roi_sample", .forward = sample_forward};
 
 static void compact_forward(Graph *g, Node *n) {
-  const MaskRcnn *m = model_of(n);
-  g->dev->ops->rois_compact(g->dev, &m->proposals, &m->rois);
+  g->dev->ops->rois_compact(g->dev, &n->in[0].v->boxes, &n->out[0]->rois);
 }
 static const NodeKind compact_kind = {.name = "rois_compact", .forward = compact_forward};
 
-static void rois_memory(Graph *g, const char *name, Rois *r, int capacity) {
-  *r = (Rois){.capacity = capacity, .box = tensor_packed(g->dev->real, capacity, 4)};
-  graph_memory(g, name, tensor_bytes(&r->box), &r->box.data);
-  graph_memory(g, name, (size_t)capacity * sizeof(int), &r->image);
-  graph_memory(g, name, sizeof(int), &r->count);
+static void append_compact(Graph *g, const char *name, Value *boxes, Value *rois) {
+  Node *n = graph_node(g, &compact_kind, name);
+  node_in(n, boxes, FLOW_NONE);
+  node_out(n, rois);
 }
 
 // ---- RoIAlign ---------------------------------------------------------------------------------------------------
 
-typedef struct AlignAttr {
-  RoiAlign p;
-  const Rois *rois;
-} AlignAttr;
-
 static void align_forward(Graph *g, Node *n) {
-  const AlignAttr *a = NODE_ATTR(n, AlignAttr);
   Tensor x[ROI_LEVELS];
   for (int l = 0; l < ROI_LEVELS; l++) x[l] = n->in[l].v->x;
-  g->dev->ops->roi_align_forward(g->dev, &a->p, a->rois, x, &n->out[0]->x);
+  g->dev->ops->roi_align_forward(g->dev, NODE_ATTR(n, RoiAlign), &n->in[ROI_LEVELS].v->rois, x, &n->out[0]->x);
 }
 
 static void align_backward(Graph *g, Node *n) {
-  const AlignAttr *a = NODE_ATTR(n, AlignAttr);
   Dest dx[ROI_LEVELS];
   for (int l = 0; l < ROI_LEVELS; l++) dx[l] = node_dest(n, l);
-  g->dev->ops->roi_align_backward(g->dev, &a->p, a->rois, &n->out[0]->dx, dx);
+  g->dev->ops->roi_align_backward(g->dev, NODE_ATTR(n, RoiAlign), &n->in[ROI_LEVELS].v->rois, &n->out[0]->dx, dx);
 }
-static const NodeKind align_kind = {
-    .name = "roi_align", .forward = align_forward, .backward = align_backward, .gathers = true};
+static const NodeKind align_kind = {.name = "roi_align",
+                                    .attr_size = sizeof(RoiAlign),
+                                    .forward = align_forward,
+                                    .backward = align_backward,
+                                    .gathers = true};
 
-static Value *align(MaskRcnn *m, const char *name, const Rois *rois, int size) {
-  Graph *g = &m->graph;
-  const ModelConfig *c = &m->config;
+static Value *append_align(Network *network, const char *name, Value *rois, int size) {
+  Graph *g = &network->graph;
+  const MaskRcnn *m = maskrcnn_of(network);
+  const ModelConfig *c = &network->config;
   Node *n = graph_node(g, &align_kind, name);
-  AlignAttr *a = NODE_ATTR(n, AlignAttr);
-  *a = (AlignAttr){.p = {.size = size,
-                         .sampling = c->roi_sampling,
-                         .aligned = c->roi_aligned,
-                         .levels = ROI_LEVELS,
-                         .first_level = 2,
-                         .canonical_size = c->roi_canonical_size,
-                         .canonical_level = 4,
-                         .size_eps = c->roi_size_eps,
-                         .level_eps = c->roi_level_eps,
-                         .extra = c->box_extra},
-                   .rois = rois};
+  RoiAlign *p = NODE_ATTR(n, RoiAlign);
+  *p = (RoiAlign){.size = size,
+                  .sampling = c->roi_sampling,
+                  .aligned = c->roi_aligned,
+                  .levels = ROI_LEVELS,
+                  .first_level = 2,
+                  .canonical_size = c->roi_canonical_size,
+                  .canonical_level = 4,
+                  .size_eps = c->roi_size_eps,
+                  .level_eps = c->roi_level_eps,
+                  .extra = c->box_extra};
   for (int l = 0; l < ROI_LEVELS; l++) {
-    a->p.scale[l] = 1.f / (float)(4 << l);
+    p->scale[l] = 1.f / (float)(4 << l);
     node_in(n, m->p[l], FLOW_DENSE);
   }
-  Value *y = graph_value(g, name, tensor(g->act, rois->capacity, size, size, c->fpn_channels));
-  y->count = &rois->count;
+  node_in(n, rois, FLOW_NONE);
+  Value *y = graph_value(g, name, tensor(g->act, rois->rois.capacity, size, size, c->fpn_channels));
+  y->rows = rois;
   node_out(n, y);
   return y;
 }
 
 // ---- box head ---------------------------------------------------------------------------------------------------
 
+typedef struct BoxLossAttr {
+  float beta;
+} BoxLossAttr;
+
+// Inputs: class logits, box deltas, RoIs, their targets.
 static void box_loss_forward(Graph *g, Node *n) {
-  const MaskRcnn *m = model_of(n);
-  Tensor loss = loss_slice(m, LOSS_CLASSIFIER, 2);
-  g->dev->ops->box_loss(g->dev, m->config.box_beta, &m->roi_targets, &n->in[0].v->x, &n->in[1].v->x, &loss);
+  RoiTargets t = roi_targets(n->in[2].v, n->in[3].v, NULL, NULL);
+  Tensor loss = loss_slice(n->out[0], LOSS_CLASSIFIER, 2);
+  g->dev->ops->box_loss(g->dev, NODE_ATTR(n, BoxLossAttr)->beta, &t, &n->in[0].v->x, &n->in[1].v->x, &loss);
 }
 
 static void box_loss_backward(Graph *g, Node *n) {
-  const MaskRcnn *m = model_of(n);
-  expect_plain(n, 2);
-  g->dev->ops->box_loss_backward(g->dev, m->config.box_beta, &m->roi_targets, &n->in[0].v->x, &n->in[1].v->x,
-                                 m->loss_scale, &n->in[0].v->dx, &n->in[1].v->dx);
+  RoiTargets t = roi_targets(n->in[2].v, n->in[3].v, NULL, NULL);
+  expect_plain_gradients(n);
+  g->dev->ops->box_loss_backward(g->dev, NODE_ATTR(n, BoxLossAttr)->beta, &t, &n->in[0].v->x, &n->in[1].v->x,
+                                 g->loss_scale, &n->in[0].v->dx, &n->in[1].v->dx);
 }
 static const NodeKind box_loss_kind = {.name = "box_loss",
+                                       .attr_size = sizeof(BoxLossAttr),
                                        .forward = box_loss_forward,
                                        .backward = box_loss_backward,
                                        .source = true,
@@ -151,65 +181,144 @@ static Value *connected(Graph *g, const char *name, Value *x, int k, bool relu) 
                                  .bias_init = INIT_LINEAR});
 }
 
-static void box_head(MaskRcnn *m, const Rois *rois) {
-  Graph *g = &m->graph;
-  const ModelConfig *c = &m->config;
-  Value *x = align(m, "box_roi_align", rois, c->box_pool);
+static void box_head(Network *n) {
+  Graph *g = &n->graph;
+  MaskRcnn *m = maskrcnn_of(n);
+  const ModelConfig *c = &n->config;
+  Value *x = append_align(n, "box_roi_align", m->rois, c->box_pool);
   x = connected(g, "roi_heads.box_head.fc6", x, c->box_dim, true);
   x = connected(g, "roi_heads.box_head.fc7", x, c->box_dim, true);
   m->class_logits = connected(g, "roi_heads.box_predictor.cls_score", x, c->classes, false);
   m->box_deltas = connected(g, "roi_heads.box_predictor.bbox_pred", x, 4 * c->classes, false);
 }
 
+static void append_box_loss(Network *network) {
+  const MaskRcnn *m = maskrcnn_of(network);
+  Node *n = graph_node(&network->graph, &box_loss_kind, "box_loss");
+  NODE_ATTR(n, BoxLossAttr)->beta = network->config.box_beta;
+  node_in(n, m->class_logits, FLOW_DENSE);
+  node_in(n, m->box_deltas, FLOW_DENSE);
+  node_in(n, m->rois, FLOW_NONE);
+  node_in(n, m->box_targets, FLOW_NONE);
+  node_out(n, network->losses);
+}
+
 // ---- detections -------------------------------------------------------------------------------------------------
 
-static void detect_forward(Graph *g, Node *n) {
-  MaskRcnn *m = *NODE_ATTR(n, MaskRcnn *);
-  const ModelConfig *c = &m->config;
-  Detect p = {.coder = head_coder(c), .min_score = c->min_score, .min_size = c->min_size};
-  g->dev->ops->detect_select(g->dev, &p, m->info, m->images, &m->rois, &n->in[0].v->x, &n->in[1].v->x, &m->class_top);
-  Nms nms = {.threshold = c->nms, .extra = c->box_extra};
-  g->dev->ops->nms(g->dev, &nms, &m->class_top, &m->class_kept);
-  g->dev->ops->boxes_merge(g->dev, c->classes - 1, &m->class_kept, &m->detections);
-  g->dev->ops->rois_compact(g->dev, &m->detections, &m->mask_rois);
-}
-static const NodeKind detect_kind = {.name = "detect", .forward = detect_forward, .gathers = true};
+typedef struct DetectAttr {
+  Detect p;
+  int images;
+} DetectAttr;
 
+// Inputs: class logits, box deltas, RoIs, images.
+static void detect_forward(Graph *g, Node *n) {
+  const DetectAttr *a = NODE_ATTR(n, DetectAttr);
+  g->dev->ops->detect_select(g->dev, &a->p, n->in[3].v->images.info, a->images, &n->in[2].v->rois, &n->in[0].v->x,
+                             &n->in[1].v->x, &n->out[0]->boxes);
+}
+static const NodeKind detect_kind = {
+    .name = "detect_select", .attr_size = sizeof(DetectAttr), .forward = detect_forward, .gathers = true};
+
+static void append_detect(Network *network, Value *out) {
+  const MaskRcnn *m = maskrcnn_of(network);
+  const ModelConfig *c = &network->config;
+  Node *n = graph_node(&network->graph, &detect_kind, "detect_select");
+  *NODE_ATTR(n, DetectAttr) = (DetectAttr){
+      .p = {.coder = head_coder(c), .min_score = c->min_score, .min_size = c->min_size}, .images = network->images};
+  node_in(n, m->class_logits, FLOW_NONE);
+  node_in(n, m->box_deltas, FLOW_NONE);
+  node_in(n, m->rois, FLOW_NONE);
+  node_in(n, network->input, FLOW_NONE);
+  node_out(n, out);
+}
+
+static void build_detections(Network *n) {
+  Graph *g = &n->graph;
+  MaskRcnn *m = maskrcnn_of(n);
+  const ModelConfig *c = &n->config;
+  const int classes = c->classes - 1, groups = n->images * classes; // of objects
+  m->class_top = graph_boxes(g, "class_top", groups, c->rpn_post_nms_test);
+  m->class_kept = graph_boxes(g, "class_kept", groups, c->detections);
+  m->detections = graph_boxes(g, "detections", n->images, c->detections);
+  m->mask_rois = graph_rois(g, "mask_rois", n->images * c->detections);
+  append_detect(n, m->class_top);
+  append_nms(g, "class_nms", &(Nms){.threshold = c->nms, .extra = c->box_extra}, m->class_top, m->class_kept);
+  append_merge(g, "detections", classes, m->class_kept, m->detections);
+  append_compact(g, "mask_rois", m->detections, m->mask_rois);
+}
+
+// Inputs: mask logits, detections.
 static void mask_select_forward(Graph *g, Node *n) {
-  const MaskRcnn *m = model_of(n);
-  g->dev->ops->mask_select(g->dev, &m->detections, &n->in[0].v->x, &n->out[0]->x);
+  g->dev->ops->mask_select(g->dev, &n->in[1].v->boxes, &n->in[0].v->x, &n->out[0]->x);
 }
 static const NodeKind mask_select_kind = {.name = "mask_select", .forward = mask_select_forward, .gathers = true};
 
+static void append_mask_select(Network *network) {
+  Graph *g = &network->graph;
+  MaskRcnn *m = maskrcnn_of(network);
+  Node *n = graph_node(g, &mask_select_kind, "mask_select");
+  m->mask_probs = mask_value(g, "mask_probs", m->mask_logits);
+  m->mask_probs->keep = true;
+  node_in(n, m->mask_logits, FLOW_NONE);
+  node_in(n, m->detections, FLOW_NONE);
+  node_out(n, m->mask_probs);
+}
+
 // ---- mask head --------------------------------------------------------------------------------------------------
 
+// Inputs: images, truth, objects, their targets.
+static void mask_target_forward(Graph *g, Node *n) {
+  RoiTargets t = roi_targets(NULL, NULL, n->in[2].v, n->in[3].v);
+  g->dev->ops->mask_target(g->dev, NODE_ATTR(n, MaskTarget), n->in[0].v->images.info, &n->in[1].v->truth, &t,
+                           &n->out[0]->x);
+}
+static const NodeKind mask_target_kind = {
+    .name = "mask_target", .attr_size = sizeof(MaskTarget), .forward = mask_target_forward};
+
+// Inputs: mask logits, mask targets, objects, their targets.
 static void mask_loss_forward(Graph *g, Node *n) {
-  const MaskRcnn *m = model_of(n);
-  MaskTarget p = {
-      .size = m->mask_target->x.h, .source = m->config.mask_source, .least_side = m->config.mask_least_side};
-  Tensor loss = loss_slice(m, LOSS_MASK, 1);
-  g->dev->ops->mask_target(g->dev, &p, m->info, &m->truth, &m->roi_targets, &m->mask_target->x);
-  g->dev->ops->mask_loss(g->dev, &m->roi_targets, &n->in[0].v->x, &m->mask_target->x, &loss);
+  RoiTargets t = roi_targets(NULL, NULL, n->in[2].v, n->in[3].v);
+  Tensor loss = loss_slice(n->out[0], LOSS_MASK, 1);
+  g->dev->ops->mask_loss(g->dev, &t, &n->in[0].v->x, &n->in[1].v->x, &loss);
 }
 
 static void mask_loss_backward(Graph *g, Node *n) {
-  const MaskRcnn *m = model_of(n);
-  expect_plain(n, 1);
-  g->dev->ops->mask_loss_backward(g->dev, &m->roi_targets, &n->in[0].v->x, &m->mask_target->x, m->loss_scale,
-                                  &n->in[0].v->dx);
+  RoiTargets t = roi_targets(NULL, NULL, n->in[2].v, n->in[3].v);
+  expect_plain_gradients(n);
+  g->dev->ops->mask_loss_backward(g->dev, &t, &n->in[0].v->x, &n->in[1].v->x, g->loss_scale, &n->in[0].v->dx);
 }
 static const NodeKind mask_loss_kind = {.name = "mask_loss",
                                         .forward = mask_loss_forward,
                                         .backward = mask_loss_backward,
                                         .source = true,
                                         .reads_in = true,
-                                        .reads_out = true,
                                         .gathers = true};
 
-static void mask_head(MaskRcnn *m, const Rois *rois) {
-  Graph *g = &m->graph;
-  const ModelConfig *c = &m->config;
-  Value *x = align(m, "mask_roi_align", rois, c->mask_pool);
+static void append_mask_loss(Network *network) {
+  Graph *g = &network->graph;
+  MaskRcnn *m = maskrcnn_of(network);
+  const ModelConfig *c = &network->config;
+  m->mask_target = mask_value(g, "mask_target", m->mask_logits);
+  Node *target = graph_node(g, &mask_target_kind, "mask_target");
+  *NODE_ATTR(target, MaskTarget) =
+      (MaskTarget){.size = m->mask_target->x.h, .source = c->mask_source, .least_side = c->mask_least_side};
+  node_in(target, network->input, FLOW_NONE);
+  node_in(target, network->truth, FLOW_NONE);
+  node_in(target, m->objects, FLOW_NONE);
+  node_in(target, m->object_targets, FLOW_NONE);
+  node_out(target, m->mask_target);
+  Node *loss = graph_node(g, &mask_loss_kind, "mask_loss");
+  node_in(loss, m->mask_logits, FLOW_DENSE);
+  node_in(loss, m->mask_target, FLOW_NONE);
+  node_in(loss, m->objects, FLOW_NONE);
+  node_in(loss, m->object_targets, FLOW_NONE);
+  node_out(loss, network->losses);
+}
+
+static void mask_head(Network *n, Value *rois) {
+  Graph *g = &n->graph;
+  const ModelConfig *c = &n->config;
+  Value *x = append_align(n, "mask_roi_align", rois, c->mask_pool);
   ConvLayer conv = {.k = c->mask_dim,
                     .r = 3,
                     .s = 3,
@@ -221,7 +330,10 @@ static void mask_head(MaskRcnn *m, const Rois *rois) {
                     .init = INIT_KAIMING_NORMAL,
                     .bias_init = INIT_ZERO};
   for (int i = 0; i < c->mask_layers; i++) x = layer_conv(g, graph_name(g, "roi_heads.mask_head.%d.0", i), x, &conv);
-  conv.r = conv.s = 2, conv.stride = 2, conv.pad = 0, conv.transposed = true, conv.bias_init = INIT_LINEAR;
+  conv.r = conv.s = conv.stride = 2;
+  conv.pad = 0;
+  conv.transposed = true;
+  conv.bias_init = INIT_LINEAR;
   x = layer_conv(g, "roi_heads.mask_predictor.conv5_mask", x, &conv);
   ConvLayer logits = {.k = c->classes,
                       .r = 1,
@@ -231,77 +343,40 @@ static void mask_head(MaskRcnn *m, const Rois *rois) {
                       .trainable = true,
                       .init = INIT_KAIMING_NORMAL,
                       .bias_init = INIT_LINEAR};
-  m->mask_logits = layer_conv(g, "roi_heads.mask_predictor.mask_fcn_logits", x, &logits);
-}
-
-// A probability or target for every pixel of the logits.
-static Tensor one_channel(const Graph *g, const Value *logits) {
-  Tensor t = logits->x;
-  t.dtype = g->dev->real;
-  t.c = t.ldc = 1;
-  return t;
+  maskrcnn_of(n)->mask_logits = layer_conv(g, "roi_heads.mask_predictor.mask_fcn_logits", x, &logits);
 }
 
 // ---- building ---------------------------------------------------------------------------------------------------
 
-// The rows of all sampled RoIs; those of the objects are apart.
-static void targets_memory(MaskRcnn *m, RoiTargets *t) {
-  Graph *g = &m->graph;
-  int rows = m->images * m->config.roi_batch;
-  rois_memory(g, "rois", &t->rois, rows);
-  t->delta = tensor_packed(g->dev->real, rows, 4);
-  graph_memory(g, "roi_targets", (size_t)rows * sizeof(int), &t->label);
-  graph_memory(g, "roi_targets", tensor_bytes(&t->delta), &t->delta.data);
+static void build_training(Network *n) {
+  MaskRcnn *m = maskrcnn_of(n);
+  sample_rois(n);
+  box_head(n);
+  append_box_loss(n);
+  mask_head(n, m->objects);
+  append_mask_loss(n);
+  n->counter[COUNT_ROIS] = &m->rois->rois.count;
+  n->counter[COUNT_POSITIVES] = &m->objects->rois.count;
 }
 
-static void build_training(MaskRcnn *m) {
-  Graph *g = &m->graph;
-  const ModelConfig *c = &m->config;
-  RoiTargets *t = &m->roi_targets;
-  int objects = m->images * (int)((float)c->roi_batch * c->roi_positive);
-  targets_memory(m, t);
-  if (c->full_masks) targets_memory(m, &m->unread_targets);
-  rois_memory(g, "objects", &t->objects, MAX(objects, 1));
-  graph_memory(g, "roi_targets", (size_t)t->objects.capacity * sizeof(int), &t->object_label);
-  graph_memory(g, "roi_targets", (size_t)t->objects.capacity * sizeof(int), &t->object_truth);
-  append(m, &sample_kind, "roi_sample");
-  box_head(m, &t->rois);
-  Node *loss = append(m, &box_loss_kind, "box_loss");
-  node_in(loss, m->class_logits, FLOW_DENSE);
-  node_in(loss, m->box_deltas, FLOW_DENSE);
-  mask_head(m, &t->objects);
-  m->mask_target = graph_value(g, "mask_target", one_channel(g, m->mask_logits));
-  m->mask_target->count = m->mask_logits->count;
-  loss = append(m, &mask_loss_kind, "mask_loss");
-  node_in(loss, m->mask_logits, FLOW_DENSE);
-  node_out(loss, m->mask_target);
+static void build_inference(Network *n) {
+  Graph *g = &n->graph;
+  MaskRcnn *m = maskrcnn_of(n);
+  m->rois = graph_rois(g, "rois", n->images * n->config.rpn_post_nms_test);
+  append_compact(g, "rois_compact", m->proposals, m->rois);
+  box_head(n);
+  build_detections(n);
+  mask_head(n, m->mask_rois);
+  append_mask_select(n);
+  n->counter[COUNT_ROIS] = &m->rois->rois.count;
+  n->counter[COUNT_POSITIVES] = &m->mask_rois->rois.count;
+  n->result[DETECTED_BOXES] = m->detections;
+  n->result[DETECTED_MASKS] = m->mask_probs;
 }
 
-static void build_inference(MaskRcnn *m) {
-  Graph *g = &m->graph;
-  const ModelConfig *c = &m->config;
-  rois_memory(g, "rois", &m->rois, m->images * c->rpn_post_nms_test);
-  append(m, &compact_kind, "rois_compact");
-  box_head(m, &m->rois);
-  boxes_memory(g, "class_top", &m->class_top, m->images * (c->classes - 1), c->rpn_post_nms_test);
-  boxes_memory(g, "class_kept", &m->class_kept, m->images * (c->classes - 1), c->detections);
-  boxes_memory(g, "detections", &m->detections, m->images, c->detections);
-  rois_memory(g, "mask_rois", &m->mask_rois, m->images * c->detections);
-  Node *detect = append(m, &detect_kind, "detect");
-  node_in(detect, m->class_logits, FLOW_NONE);
-  node_in(detect, m->box_deltas, FLOW_NONE);
-  mask_head(m, &m->mask_rois);
-  Node *select = append(m, &mask_select_kind, "mask_select");
-  m->mask_probs = graph_value(g, "mask_probs", one_channel(g, m->mask_logits));
-  m->mask_probs->count = m->mask_logits->count;
-  m->mask_probs->keep = true;
-  node_in(select, m->mask_logits, FLOW_NONE);
-  node_out(select, m->mask_probs);
-}
-
-void heads_build(MaskRcnn *m) {
-  if (m->graph.training)
-    build_training(m);
+void heads_build(Network *n) {
+  if (n->graph.training)
+    build_training(n);
   else
-    build_inference(m);
+    build_inference(n);
 }

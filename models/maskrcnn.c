@@ -1,60 +1,109 @@
 #include "models/maskrcnn.h"
+#include <stdlib.h>
+#include <string.h>
 #include "models/fpn.h"
 #include "models/resnet.h"
 
-const char *const loss_names[LOSSES] = {"loss_objectness", "loss_rpn_box_reg", "loss_classifier", "loss_box_reg",
-                                        "loss_mask"};
-
-void boxes_memory(Graph *g, const char *name, Boxes *b, int groups, int capacity) {
-  int rows = groups * capacity;
-  *b = (Boxes){.groups = groups,
-               .capacity = capacity,
-               .box = tensor_packed(g->dev->real, rows, 4),
-               .score = tensor_packed(g->dev->real, rows, 1)};
-  graph_memory(g, name, tensor_bytes(&b->box), &b->box.data);
-  graph_memory(g, name, tensor_bytes(&b->score), &b->score.data);
-  graph_memory(g, name, (size_t)rows * sizeof *b->index, &b->index);
-  graph_memory(g, name, (size_t)groups * sizeof *b->count, &b->count);
+MaskRcnn *maskrcnn_of(const Network *n) {
+  CHECK(n->model == &model_maskrcnn);
+  return n->parts;
 }
+
+// ---- nodes that both stages have ------------------------------------------------------------------------------------
+
+static void nms_forward(Graph *g, Node *n) {
+  g->dev->ops->nms(g->dev, NODE_ATTR(n, Nms), &n->in[0].v->boxes, &n->out[0]->boxes);
+}
+static const NodeKind nms_kind = {.name = "nms", .attr_size = sizeof(Nms), .forward = nms_forward};
+
+void append_nms(Graph *g, const char *name, const Nms *nms, Value *in, Value *out) {
+  Node *n = graph_node(g, &nms_kind, name);
+  *NODE_ATTR(n, Nms) = *nms;
+  node_in(n, in, FLOW_NONE);
+  node_out(n, out);
+}
+
+static void merge_forward(Graph *g, Node *n) {
+  g->dev->ops->boxes_merge(g->dev, *NODE_ATTR(n, int), &n->in[0].v->boxes, &n->out[0]->boxes);
+}
+static const NodeKind merge_kind = {.name = "boxes_merge", .attr_size = sizeof(int), .forward = merge_forward};
+
+void append_merge(Graph *g, const char *name, int per, Value *in, Value *out) {
+  Node *n = graph_node(g, &merge_kind, name);
+  *NODE_ATTR(n, int) = per;
+  node_in(n, in, FLOW_NONE);
+  node_out(n, out);
+}
+
+Tensor loss_slice(const Value *losses, int first, int n) {
+  Tensor t = tensor_packed(losses->x.dtype, 1, n);
+  if (losses->x.data) t.data = (char *)losses->x.data + (size_t)first * dtype_size(t.dtype); // none while measuring
+  return t;
+}
+
+void expect_plain_gradients(const Node *n) {
+  for (int i = 0; i < n->ins; i++) {
+    const Input *in = &n->in[i];
+    CHECK(in->flow == FLOW_NONE || (in->wanted && !in->accumulate && !in->addend && !in->mask));
+  }
+}
+
+// ---- the image ------------------------------------------------------------------------------------------------------
 
 static void preprocess_forward(Graph *g, Node *n) {
-  const MaskRcnn *m = *NODE_ATTR(n, MaskRcnn *);
-  Preprocess p = {.unit = m->config.pixel_unit, .bgr = m->config.bgr, .antialias = m->config.antialias};
-  for (int i = 0; i < 3; i++) p.mean[i] = m->config.mean[i], p.std[i] = m->config.std[i];
-  g->dev->ops->preprocess(g->dev, &p, m->info, m->bytes, &n->out[0]->x);
+  const BatchImages *images = &n->in[0].v->images;
+  g->dev->ops->preprocess(g->dev, NODE_ATTR(n, Preprocess), images->info, images->bytes, &n->out[0]->x);
 }
+static const NodeKind preprocess_kind = {
+    .name = "preprocess", .attr_size = sizeof(Preprocess), .forward = preprocess_forward};
 
-static const NodeKind preprocess_kind = {.name = "preprocess", .forward = preprocess_forward};
-
-static Value *image_node(MaskRcnn *m) {
-  Graph *g = &m->graph;
+static Value *image_node(Network *network) {
+  Graph *g = &network->graph;
+  const ModelConfig *c = &network->config;
   Node *n = graph_node(g, &preprocess_kind, "image");
-  *NODE_ATTR(n, MaskRcnn *) = m;
-  Value *v = graph_value(g, "image", tensor(g->act, m->images, m->canvas_h, m->canvas_w, 3));
-  node_out(n, v);
-  return v;
+  Preprocess *p = NODE_ATTR(n, Preprocess);
+  *p = (Preprocess){.unit = c->pixel_unit, .bgr = c->bgr, .antialias = c->antialias};
+  memcpy(p->mean, c->mean, sizeof p->mean);
+  memcpy(p->std, c->std, sizeof p->std);
+  Value *image = graph_value(g, "image", tensor(g->act, network->images, network->canvas_h, network->canvas_w, 3));
+  node_in(n, network->input, FLOW_NONE);
+  node_out(n, image);
+  return image;
 }
 
-void maskrcnn_build(MaskRcnn *m, const ModelConfig *config, Device *dev, Params *params, bool training, int images,
-                    int canvas_h, int canvas_w, int max_objects) {
-  *m = (MaskRcnn){
-      .config = *config, .canvas_h = canvas_h, .canvas_w = canvas_w, .images = images, .max_objects = max_objects};
-  Graph *g = &m->graph;
-  graph_init(g, dev, params, training);
-  m->truth = (Truth){.images = images, .capacity = max_objects}; // scratch is measured by these
-  m->loss = tensor_packed(dev->real, 1, LOSSES);
-  if (training) graph_memory(g, "losses", tensor_bytes(&m->loss), &m->loss.data);
-  g->part = PART_INPUT;
-  m->image = image_node(m);
-  g->part = PART_BACKBONE;
-  resnet_build(g, config, "backbone.body", m->image, m->c);
-  g->part = PART_FPN;
-  fpn_build(g, config, "backbone.fpn", m->c, m->p);
-  g->part = PART_RPN;
-  rpn_build(m);
-  g->part = PART_ROI;
-  heads_build(m);
-  graph_plan(g);
+// ---- the model ------------------------------------------------------------------------------------------------------
+
+static void build(Network *n) {
+  Graph *g = &n->graph;
+  MaskRcnn *m = n->parts = xcalloc(1, sizeof *m);
+  g->part = "input";
+  m->image = image_node(n);
+  g->part = "backbone";
+  resnet_build(g, &n->config, "backbone.body", m->image, m->c);
+  g->part = "fpn";
+  fpn_build(g, &n->config, "backbone.fpn", m->c, m->p);
+  g->part = "rpn";
+  rpn_build(n);
+  g->part = "roi";
+  heads_build(n);
 }
 
-void maskrcnn_free(MaskRcnn *m) { graph_free(&m->graph); }
+static void release(Network *n) { free(n->parts); }
+
+const Model model_maskrcnn = {
+    .name = "maskrcnn",
+    .task = TASK_DETECTION,
+    .inputs = BATCH_BIT(BATCH_INFO) | BATCH_BIT(BATCH_BYTES),
+    .targets = BATCH_BIT(BATCH_BOX) | BATCH_BIT(BATCH_LABEL) | BATCH_BIT(BATCH_COUNT) | BATCH_BIT(BATCH_BITMAP) |
+               BATCH_BIT(BATCH_BITS),
+    .build = build,
+    .release = release,
+    .loss = {[LOSS_OBJECTNESS] = "loss_objectness",
+             [LOSS_RPN_BOX] = "loss_rpn_box_reg",
+             [LOSS_CLASSIFIER] = "loss_classifier",
+             [LOSS_BOX] = "loss_box_reg",
+             [LOSS_MASK] = "loss_mask"},
+    .counter = {[COUNT_ROIS] = "rois", [COUNT_POSITIVES] = "positives"},
+    .class_parameters = {"box_predictor.", "mask_fcn_logits."},
+    .backbone = "backbone.body.",
+};

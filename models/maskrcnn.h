@@ -1,49 +1,44 @@
 // Mask R-CNN: He, Gkioxari, Dollár, Girshick, "Mask R-CNN", 2017, on a ResNet-FPN, as one list of nodes for one canvas
 // and batch size, for training or for inference. Names of parameters are torchvision's.
 #pragma once
-#include "models/config.h"
-#include "nn/graph.h"
+#include "models/model.h"
 
+extern const Model model_maskrcnn;
+
+// In the order of its losses, whose names are torchvision's: "loss_objectness", …
 typedef enum Loss { LOSS_OBJECTNESS, LOSS_RPN_BOX, LOSS_CLASSIFIER, LOSS_BOX, LOSS_MASK, LOSSES } Loss;
-extern const char *const loss_names[LOSSES]; // torchvision's: "loss_objectness", …
+// And of its counters: RoIs that the box head works on; in training the objects among them, in inference detections.
+enum { COUNT_ROIS, COUNT_POSITIVES };
 
+// What its nodes hand on, for whoever looks inside (tests, tools/dump.c). NULL where training or inference has none.
 typedef struct MaskRcnn {
-  Graph graph;
-  ModelConfig config;
-  int canvas_h, canvas_w, images, max_objects;
-
-  // inputs, device pointers that the caller keeps up to date
-  const ImageInfo *info; // [images]
-  const uint8_t *bytes;
-  Truth truth;          // training
-  LossScale loss_scale; // NULL = 1
-
-  // results
-  Tensor loss;       // [1, LOSSES] real; training
-  Boxes detections;  // inference: group = image, resized pixels of the canvas, index % classes = label
-  Value *mask_probs; // inference: [images · detections, m, m, 1], rows compacted over the batch
-
-  // on the way
   Anchors anchors;
-  Boxes rpn_top, rpn_kept, proposals;
-  RpnTargets rpn_targets;
-  RoiTargets roi_targets;    // training: the sampled RoIs
-  RoiTargets unread_targets; // full_masks: what roi_sample writes beside the objects
-  Rois rois;                 // inference: all proposals
-  Rois mask_rois;
-  Boxes class_top, class_kept;
-  Value *image, *c[4], *p[MAX_LEVELS], *logits[MAX_LEVELS], *deltas[MAX_LEVELS];
-  Value *class_logits, *box_deltas, *mask_logits, *mask_target;
+  Value *image;                                   // [images, canvas_h, canvas_w, 3]
+  Value *c[4];                                    // backbone, strides 4 … 32
+  Value *p[MAX_LEVELS];                           // pyramid, strides 4 … 64
+  Value *logits[MAX_LEVELS], *deltas[MAX_LEVELS]; // RPN
+  Value *rpn_top, *rpn_kept;                      // boxes of (image, level): best by score, and what NMS leaves of them
+  Value *proposals;                               // boxes of an image
+  Value *rpn_targets;
+  Value *rois, *box_targets;       // training: sampled; inference: all proposals, and no targets
+  Value *objects, *object_targets; // training: the objects among the RoIs
+  Value *class_logits, *box_deltas;
+  Value *class_top, *class_kept; // inference: boxes of (image, class)
+  Value *detections;             // inference: boxes of an image
+  Value *mask_rois;              // inference: the detections' as RoIs
+  Value *mask_logits, *mask_target, *mask_probs;
 } MaskRcnn;
+MaskRcnn *maskrcnn_of(const Network *n);
 
-// Appends all nodes; parameters are declared in `params`. The graph is planned, not bound. m must not move afterwards.
-void maskrcnn_build(MaskRcnn *m, const ModelConfig *config, Device *dev, Params *params, bool training, int images,
-                    int canvas_h, int canvas_w, int max_objects);
-void maskrcnn_free(MaskRcnn *m);
+// ---- its parts, for build -------------------------------------------------------------------------------------------
 
-// ---- the parts, for maskrcnn_build --------------------------------------------------------------------------------
+void rpn_build(Network *n);   // models/rpn.c: P2 … P6 → proposals, and their losses
+void heads_build(Network *n); // models/heads.c: P2 … P5, proposals → losses or detections
 
-void rpn_build(MaskRcnn *m);   // models/rpn.c: P2 … P6 → proposals, and their losses
-void heads_build(MaskRcnn *m); // models/heads.c: P2 … P5, proposals → losses or detections
-// Memory for `groups` of `capacity` boxes, alive for the whole step.
-void boxes_memory(Graph *g, const char *name, Boxes *b, int groups, int capacity);
+// Nodes that both stages have.
+void append_nms(Graph *g, const char *name, const Nms *nms, Value *in, Value *out);
+void append_merge(Graph *g, const char *name, int per, Value *in, Value *out); // `per` groups become one
+// Losses `first` … of all, as an op writes them.
+Tensor loss_slice(const Value *losses, int first, int n);
+// The gradient of a loss is written into dx as it is.
+void expect_plain_gradients(const Node *n);

@@ -8,109 +8,168 @@ static BoxCoder rpn_coder(const ModelConfig *c) {
   return (BoxCoder){.weight = {1, 1, 1, 1}, .clamp = logf(1000.f / 16), .extra = c->box_extra};
 }
 
-static void gather(const Node *n, int first, bool grads, Tensor *t) {
+static void gather(const Node *n, int first, bool grads, Tensor t[MAX_LEVELS]) {
   for (int l = 0; l < MAX_LEVELS; l++) t[l] = grads ? n->in[first + l].v->dx : n->in[first + l].v->x;
+}
+
+// The inputs of nodes that look at the head's outputs: these, then what else the node reads.
+enum { IN_LOGITS, IN_DELTAS = MAX_LEVELS, IN_OTHER = 2 * MAX_LEVELS };
+
+static Node *append_on_head(Graph *g, const MaskRcnn *m, const NodeKind *kind, const char *name, Flow flow) {
+  Node *n = graph_node(g, kind, name);
+  for (int l = 0; l < MAX_LEVELS; l++) node_in(n, m->logits[l], flow);
+  for (int l = 0; l < MAX_LEVELS; l++) node_in(n, m->deltas[l], flow);
+  return n;
 }
 
 // ---- proposals --------------------------------------------------------------------------------------------------
 
-// Whether the proposals of all images compete for the same places.
-static bool post_nms_of_batch(const MaskRcnn *m) { return m->graph.training && m->config.rpn_post_nms_by_batch; }
+typedef struct RpnSelectAttr {
+  RpnSelect p;
+  const Anchors *anchors;
+} RpnSelectAttr;
 
-static void proposals_forward(Graph *g, Node *n) {
-  const MaskRcnn *m = *NODE_ATTR(n, MaskRcnn *);
-  const ModelConfig *c = &m->config;
+static void select_forward(Graph *g, Node *n) {
+  const RpnSelectAttr *a = NODE_ATTR(n, RpnSelectAttr);
   Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS];
-  gather(n, 0, false, logits);
-  gather(n, MAX_LEVELS, false, deltas);
-  RpnSelect select = {.coder = rpn_coder(c), .min_size = c->rpn_min_size, .min_score = c->rpn_min_score};
-  g->dev->ops->rpn_select(g->dev, &select, &m->anchors, m->info, logits, deltas, &m->rpn_top);
-  Nms nms = {.threshold = c->rpn_nms, .extra = c->box_extra};
-  g->dev->ops->nms(g->dev, &nms, &m->rpn_top, &m->rpn_kept);
-  g->dev->ops->boxes_merge(g->dev, MAX_LEVELS, &m->rpn_kept, &m->proposals);
-  if (post_nms_of_batch(m)) g->dev->ops->boxes_cut(g->dev, m->images * c->rpn_post_nms_train, &m->proposals);
+  gather(n, IN_LOGITS, false, logits);
+  gather(n, IN_DELTAS, false, deltas);
+  g->dev->ops->rpn_select(g->dev, &a->p, a->anchors, n->in[IN_OTHER].v->images.info, logits, deltas, &n->out[0]->boxes);
+}
+static const NodeKind select_kind = {
+    .name = "rpn_select", .attr_size = sizeof(RpnSelectAttr), .forward = select_forward, .gathers = true};
+
+static void cut_forward(Graph *g, Node *n) { g->dev->ops->boxes_cut(g->dev, *NODE_ATTR(n, int), &n->out[0]->boxes); }
+static const NodeKind cut_kind = {.name = "boxes_cut", .attr_size = sizeof(int), .forward = cut_forward};
+
+static void append_select(Network *network, Value *out) {
+  const MaskRcnn *m = maskrcnn_of(network);
+  const ModelConfig *c = &network->config;
+  Node *n = append_on_head(&network->graph, m, &select_kind, "rpn_select", FLOW_NONE);
+  *NODE_ATTR(n, RpnSelectAttr) = (RpnSelectAttr){
+      .p = {.coder = rpn_coder(c), .min_size = c->rpn_min_size, .min_score = c->rpn_min_score}, .anchors = &m->anchors};
+  node_in(n, network->input, FLOW_NONE);
+  node_out(n, out);
 }
 
-static const NodeKind proposals_kind = {.name = "proposals", .forward = proposals_forward, .gathers = true};
+// Leaves `limit` proposals of all images together.
+static void append_cut(Graph *g, int limit, Value *proposals) {
+  Node *n = graph_node(g, &cut_kind, "rpn_cut");
+  *NODE_ATTR(n, int) = limit;
+  node_in(n, proposals, FLOW_NONE);
+  node_out(n, proposals);
+}
+
+static void build_proposals(Network *network) {
+  Graph *g = &network->graph;
+  MaskRcnn *m = maskrcnn_of(network);
+  const ModelConfig *c = &network->config;
+  const int images = network->images;
+  const bool by_batch = g->training && c->rpn_post_nms_by_batch; // all images' compete for the same places
+  int pre = g->training ? c->rpn_pre_nms_train : c->rpn_pre_nms_test;
+  int post = g->training ? c->rpn_post_nms_train : c->rpn_post_nms_test;
+  if (by_batch) post = MIN(images * post, MAX_LEVELS * pre); // one image may take every place
+  m->rpn_top = graph_boxes(g, "rpn_top", images * MAX_LEVELS, pre);
+  m->rpn_kept = graph_boxes(g, "rpn_kept", images * MAX_LEVELS, MIN(pre, post));
+  m->proposals = graph_boxes(g, "proposals", images, post);
+  append_select(network, m->rpn_top);
+  append_nms(g, "rpn_nms", &(Nms){.threshold = c->rpn_nms, .extra = c->box_extra}, m->rpn_top, m->rpn_kept);
+  append_merge(g, "proposals", MAX_LEVELS, m->rpn_kept, m->proposals);
+  if (by_batch) append_cut(g, images * c->rpn_post_nms_train, m->proposals);
+}
 
 // ---- losses -----------------------------------------------------------------------------------------------------
 
-static Tensor rpn_losses(const MaskRcnn *m) {
-  Tensor t = tensor_packed(m->loss.dtype, 1, 2);
-  t.data = (char *)m->loss.data + LOSS_OBJECTNESS * dtype_size(t.dtype);
-  return t;
-}
+typedef struct RpnMatchAttr {
+  RpnMatch p;
+  const Anchors *anchors;
+} RpnMatchAttr;
 
-static RpnLoss loss_params(const ModelConfig *c) {
-  return (RpnLoss){.beta = c->rpn_beta, .by_batch = c->rpn_loss_by_batch};
+static void match_forward(Graph *g, Node *n) {
+  const RpnMatchAttr *a = NODE_ATTR(n, RpnMatchAttr);
+  g->dev->ops->rpn_match(g->dev, &a->p, a->anchors, n->in[0].v->images.info, &n->in[1].v->truth,
+                         &n->out[0]->rpn_targets);
 }
+static const NodeKind match_kind = {.name = "rpn_match", .attr_size = sizeof(RpnMatchAttr), .forward = match_forward};
+
+typedef struct RpnLossAttr {
+  RpnLoss p;
+  const Anchors *anchors;
+} RpnLossAttr;
 
 static void loss_forward(Graph *g, Node *n) {
-  const MaskRcnn *m = *NODE_ATTR(n, MaskRcnn *);
-  const ModelConfig *c = &m->config;
-  Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS], loss = rpn_losses(m);
-  gather(n, 0, false, logits);
-  gather(n, MAX_LEVELS, false, deltas);
-  RpnMatch match = {.high = c->rpn_high,
-                    .low = c->rpn_low,
-                    .low_quality = c->rpn_low_quality,
-                    .inside = c->rpn_inside,
-                    .batch = c->rpn_batch,
-                    .positive = c->rpn_positive,
-                    .coder = rpn_coder(c)};
-  g->dev->ops->rpn_match(g->dev, &match, &m->anchors, m->info, &m->truth, &m->rpn_targets);
-  RpnLoss p = loss_params(c);
-  g->dev->ops->rpn_loss(g->dev, &p, &m->anchors, &m->rpn_targets, logits, deltas, &loss);
+  const RpnLossAttr *a = NODE_ATTR(n, RpnLossAttr);
+  Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS], loss = loss_slice(n->out[0], LOSS_OBJECTNESS, 2);
+  gather(n, IN_LOGITS, false, logits);
+  gather(n, IN_DELTAS, false, deltas);
+  g->dev->ops->rpn_loss(g->dev, &a->p, a->anchors, &n->in[IN_OTHER].v->rpn_targets, logits, deltas, &loss);
 }
 
 static void loss_backward(Graph *g, Node *n) {
-  const MaskRcnn *m = *NODE_ATTR(n, MaskRcnn *);
+  const RpnLossAttr *a = NODE_ATTR(n, RpnLossAttr);
   Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS], dlogits[MAX_LEVELS], ddeltas[MAX_LEVELS];
-  gather(n, 0, false, logits);
-  gather(n, MAX_LEVELS, false, deltas);
-  gather(n, 0, true, dlogits);
-  gather(n, MAX_LEVELS, true, ddeltas);
-  for (int i = 0; i < n->ins; i++) CHECK(n->in[i].wanted && !n->in[i].accumulate && !n->in[i].addend);
-  RpnLoss p = loss_params(&m->config);
-  g->dev->ops->rpn_loss_backward(g->dev, &p, &m->anchors, &m->rpn_targets, logits, deltas, m->loss_scale, dlogits,
-                                 ddeltas);
+  gather(n, IN_LOGITS, false, logits);
+  gather(n, IN_DELTAS, false, deltas);
+  gather(n, IN_LOGITS, true, dlogits);
+  gather(n, IN_DELTAS, true, ddeltas);
+  expect_plain_gradients(n);
+  g->dev->ops->rpn_loss_backward(g->dev, &a->p, a->anchors, &n->in[IN_OTHER].v->rpn_targets, logits, deltas,
+                                 g->loss_scale, dlogits, ddeltas);
 }
 
 static const NodeKind loss_kind = {.name = "rpn_loss",
+                                   .attr_size = sizeof(RpnLossAttr),
                                    .forward = loss_forward,
                                    .backward = loss_backward,
                                    .source = true,
                                    .reads_in = true,
                                    .gathers = true};
 
+static void build_losses(Network *network) {
+  Graph *g = &network->graph;
+  MaskRcnn *m = maskrcnn_of(network);
+  const ModelConfig *c = &network->config;
+  m->rpn_targets = graph_rpn_targets(g, "rpn_targets", network->images, c->rpn_batch);
+  Node *match = graph_node(g, &match_kind, "rpn_match");
+  *NODE_ATTR(match, RpnMatchAttr) = (RpnMatchAttr){.p = {.high = c->rpn_high,
+                                                         .low = c->rpn_low,
+                                                         .low_quality = c->rpn_low_quality,
+                                                         .inside = c->rpn_inside,
+                                                         .batch = c->rpn_batch,
+                                                         .positive = c->rpn_positive,
+                                                         .coder = rpn_coder(c)},
+                                                   .anchors = &m->anchors};
+  node_in(match, network->input, FLOW_NONE);
+  node_in(match, network->truth, FLOW_NONE);
+  node_out(match, m->rpn_targets);
+  Node *loss = append_on_head(g, m, &loss_kind, "rpn_loss", FLOW_DENSE);
+  *NODE_ATTR(loss, RpnLossAttr) =
+      (RpnLossAttr){.p = {.beta = c->rpn_beta, .by_batch = c->rpn_loss_by_batch}, .anchors = &m->anchors};
+  node_in(loss, m->rpn_targets, FLOW_NONE);
+  node_out(loss, network->losses);
+}
+
 // ---- building ---------------------------------------------------------------------------------------------------
 
-static void make_anchors(MaskRcnn *m) {
-  const ModelConfig *c = &m->config;
+static void make_anchors(Network *n) {
+  MaskRcnn *m = maskrcnn_of(n);
+  const ModelConfig *c = &n->config;
   AnchorShapes shapes = {.sizes = 1, .ratios = COUNT(c->anchor_ratio), .kind = c->anchor_kind};
   int grid_h[MAX_LEVELS], grid_w[MAX_LEVELS];
   for (int l = 0; l < MAX_LEVELS; l++) {
     shapes.size[l][0] = c->anchor_size[l];
     shapes.stride[l] = c->anchor_grid_stride ? 0 : 4 << l;
-    grid_h[l] = m->p[l]->x.h, grid_w[l] = m->p[l]->x.w;
+    grid_h[l] = m->p[l]->x.h;
+    grid_w[l] = m->p[l]->x.w;
   }
   for (int i = 0; i < shapes.ratios; i++) shapes.ratio[i] = c->anchor_ratio[i];
-  anchors_init(&m->anchors, &shapes, MAX_LEVELS, grid_h, grid_w, m->canvas_h, m->canvas_w);
+  anchors_init(&m->anchors, &shapes, MAX_LEVELS, grid_h, grid_w, n->canvas_h, n->canvas_w);
 }
 
-static Node *append(MaskRcnn *m, const NodeKind *kind, const char *name, Flow flow) {
-  Node *n = graph_node(&m->graph, kind, name);
-  *NODE_ATTR(n, MaskRcnn *) = m;
-  for (int l = 0; l < MAX_LEVELS; l++) node_in(n, m->logits[l], flow);
-  for (int l = 0; l < MAX_LEVELS; l++) node_in(n, m->deltas[l], flow);
-  return n;
-}
-
-void rpn_build(MaskRcnn *m) {
-  Graph *g = &m->graph;
-  const ModelConfig *c = &m->config;
-  make_anchors(m);
-  ConvLayer conv = {.k = c->fpn_channels,
+static void build_head(Network *n) {
+  Graph *g = &n->graph;
+  MaskRcnn *m = maskrcnn_of(n);
+  ConvLayer conv = {.k = n->config.fpn_channels,
                     .r = 3,
                     .s = 3,
                     .stride = 1,
@@ -121,30 +180,20 @@ void rpn_build(MaskRcnn *m) {
                     .init = INIT_NORMAL_001,
                     .bias_init = INIT_ZERO};
   ConvLayer output = conv;
-  output.r = output.s = 1, output.pad = 0, output.relu = false;
+  output.r = output.s = 1;
+  output.pad = 0;
+  output.relu = false;
   Value *hidden[MAX_LEVELS];
   layer_conv_shared(g, "rpn.head.conv.0.0", MAX_LEVELS, m->p, hidden, &conv);
   output.k = m->anchors.per_cell;
   layer_conv_shared(g, "rpn.head.cls_logits", MAX_LEVELS, hidden, m->logits, &output);
   output.k = 4 * m->anchors.per_cell;
   layer_conv_shared(g, "rpn.head.bbox_pred", MAX_LEVELS, hidden, m->deltas, &output);
+}
 
-  bool training = g->training;
-  int pre = training ? c->rpn_pre_nms_train : c->rpn_pre_nms_test;
-  int post = training ? c->rpn_post_nms_train : c->rpn_post_nms_test;
-  boxes_memory(g, "rpn_top", &m->rpn_top, m->images * MAX_LEVELS, pre);
-  if (post_nms_of_batch(m)) post = MIN(m->images * post, MAX_LEVELS * pre); // one image may take every place
-  boxes_memory(g, "rpn_kept", &m->rpn_kept, m->images * MAX_LEVELS, MIN(pre, post));
-  boxes_memory(g, "proposals", &m->proposals, m->images, post);
-  append(m, &proposals_kind, "proposals", FLOW_NONE);
-  if (!training) return;
-
-  RpnTargets *t = &m->rpn_targets;
-  int rows = m->images * c->rpn_batch;
-  *t = (RpnTargets){.images = m->images, .batch = c->rpn_batch, .delta = tensor_packed(g->dev->real, rows, 4)};
-  graph_memory(g, "rpn_targets", (size_t)rows * sizeof(int), &t->index);
-  graph_memory(g, "rpn_targets", (size_t)m->images * sizeof(int), &t->positives);
-  graph_memory(g, "rpn_targets", (size_t)m->images * sizeof(int), &t->count);
-  graph_memory(g, "rpn_targets", tensor_bytes(&t->delta), &t->delta.data);
-  append(m, &loss_kind, "rpn_loss", FLOW_DENSE);
+void rpn_build(Network *n) {
+  make_anchors(n);
+  build_head(n);
+  build_proposals(n);
+  if (n->graph.training) build_losses(n);
 }

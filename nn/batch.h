@@ -1,5 +1,7 @@
-// What a batch is made of on its way from files to the device; plain data, the same on the host and on the device.
+// A batch on its way from files to the device: the loader fills it, the engine sends it, a network's first nodes read it.
+// Its elements are plain data, the same on the host and on the device.
 #pragma once
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct ImageInfo { // one image of the batch; h = w = rh = rw = 0: an empty place
@@ -20,3 +22,65 @@ typedef struct Bitmap { // an instance's mask, cropped, in the decoded image's p
   // and y as floats, a word each.
   int parts;
 } Bitmap;
+
+// What the number of elements of an array goes by.
+typedef enum BatchExtent {
+  PER_IMAGE,
+  PER_OBJECT, // images · capacity; row g of image n at n·capacity + g
+  PER_BYTE,   // of all decoded images, without gaps
+  PER_WORD,   // of all bitmaps and polygons, without gaps
+} BatchExtent;
+
+// Every array, in this one place: X(constant, member, element, extent, elements for each). Floats become reals of the
+// device.
+// clang-format off
+#define EACH_BATCH_ARRAY(X)                                                                                            \
+  X(BATCH_INFO,   info,   ImageInfo, PER_IMAGE,  1)                                                                    \
+  X(BATCH_BYTES,  bytes,  uint8_t,   PER_BYTE,   1) /* RGB */                                                          \
+  X(BATCH_BOX,    box,    float,     PER_OBJECT, 4) /* x1 y1 x2 y2, canvas pixels */                                   \
+  X(BATCH_LABEL,  label,  int,       PER_OBJECT, 1) /* 1 … classes - 1 */                                              \
+  X(BATCH_COUNT,  count,  int,       PER_IMAGE,  1) /* objects of an image */                                          \
+  X(BATCH_BITMAP, bitmap, Bitmap,    PER_OBJECT, 1) /* all zero when masks are not asked for */                        \
+  X(BATCH_BITS,   bits,   uint32_t,  PER_WORD,   1) /* of all bitmaps */
+// clang-format on
+
+#define BATCH_CONSTANT(constant, member, element, extent, each) constant,
+typedef enum BatchArray { EACH_BATCH_ARRAY(BATCH_CONSTANT) BATCH_ARRAYS } BatchArray;
+
+// `images` places of which `used` hold an image. An empty place has index -1, a zero ImageInfo and no objects; it can
+// stand anywhere: past the end of an evaluation, or where a file could not be read and nothing may replace it. Rows past
+// an image's count are zero. On the host; whoever makes a batch owns its arrays.
+typedef struct Batch {
+  int canvas; // index into the data set's canvases
+  int images, used;
+  int *index;        // [images] which image of the data set, or -1
+  int capacity;      // of objects per image
+  int64_t num_bytes; // in `bytes`
+  int64_t num_words; // in `bits`
+  int64_t step;
+  double wait_seconds; // how long the consumer waited for this batch
+#define BATCH_MEMBER(constant, member, element, extent, each) element *member;
+  EACH_BATCH_ARRAY(BATCH_MEMBER)
+} Batch;
+
+typedef struct BatchLayout { // of one array
+  const char *name;
+  BatchExtent extent;
+  size_t each;    // elements for each of the extent
+  size_t element; // bytes
+  int is_real;    // floats, which are reals on the device
+  size_t member;  // offset of the pointer in Batch
+} BatchLayout;
+extern const BatchLayout batch_layout[BATCH_ARRAYS];
+
+typedef struct BatchSize { // what a batch holds, or has room for
+  int images, capacity;
+  int64_t bytes, words; // of all images
+} BatchSize;
+BatchSize batch_size(const Batch *b);
+size_t batch_elements(const BatchSize *size, BatchArray array);
+
+void *batch_array(const Batch *b, BatchArray array);
+void batch_set_array(Batch *b, BatchArray array, void *p);
+// Zeroes the rows of one place: its image has no objects and is not there.
+void batch_clear(Batch *b, int place);

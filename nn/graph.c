@@ -2,28 +2,27 @@
 #include "nn/graph.h"
 #include <stdlib.h>
 #include <string.h>
-#include "nn/profile.h"
-
-const char *const part_names[PARTS] = {"input", "backbone", "fpn", "rpn", "roi heads"};
 
 void graph_init(Graph *g, Device *dev, Params *params, bool training) {
-  *g = (Graph){.dev = dev, .params = params, .act = params->shadow_dtype, .training = training};
+  *g = (Graph){.dev = dev, .params = params, .act = params->shadow_dtype, .training = training, .part = ""};
 }
 
 void graph_free(Graph *g) {
-  profile_free(g);
-  for (int i = 0; i < g->nodes; i++) free(g->node[i]);
+  for (int i = 0; i < g->nodes; i++) {
+    free(g->node[i]->attr);
+    free(g->node[i]);
+  }
   for (int i = 0; i < g->values; i++) free(g->value[i]);
   for (int i = 0; i < g->num_names; i++) free(g->names[i]);
   free(g->node);
   free(g->value);
+  free(g->array);
   free(g->names);
   free(g->blocks);
-  free(g->owners);
   *g = (Graph){0};
 }
 
-// ---- building ---------------------------------------------------------------------------------------------------
+// ---- values -----------------------------------------------------------------------------------------------------
 
 const char *graph_name(Graph *g, const char *fmt, ...) {
   va_list args;
@@ -35,22 +34,115 @@ const char *graph_name(Graph *g, const char *fmt, ...) {
   return g->names[g->num_names++] = xstrdup(text);
 }
 
-Value *graph_value(Graph *g, const char *name, Tensor shape) {
+static Value *add_value(Graph *g, const char *name, ValueKind kind) {
   Value *v = xcalloc(1, sizeof *v);
-  *v = (Value){.name = name, .x = shape, .dx = shape, .block = -1, .grad_block = -1};
+  v->name = name;
+  v->id = g->values;
+  v->kind = kind;
+  v->block = v->grad_block = -1;
   g->value = xrealloc(g->value, (size_t)(g->values + 1) * sizeof *g->value);
   return g->value[g->values++] = v;
 }
 
+Value *graph_value(Graph *g, const char *name, Tensor shape) {
+  Value *v = add_value(g, name, VALUE_TENSOR);
+  v->x = v->dx = shape;
+  return v;
+}
+
+static void add_array(Graph *g, const Value *v, size_t bytes, void *owner) {
+  g->array = xrealloc(g->array, (size_t)(g->arrays + 1) * sizeof *g->array);
+  g->array[g->arrays++] = (RecordArray){.v = v, .bytes = bytes, .owner = owner, .block = -1};
+}
+
+Value *graph_boxes(Graph *g, const char *name, int groups, int capacity) {
+  Value *v = add_value(g, name, VALUE_BOXES);
+  Boxes *b = &v->boxes;
+  int rows = groups * capacity;
+  *b = (Boxes){.groups = groups,
+               .capacity = capacity,
+               .box = tensor_packed(g->dev->real, rows, 4),
+               .score = tensor_packed(g->dev->real, rows, 1)};
+  add_array(g, v, tensor_bytes(&b->box), &b->box.data);
+  add_array(g, v, tensor_bytes(&b->score), &b->score.data);
+  add_array(g, v, (size_t)rows * sizeof *b->index, &b->index);
+  add_array(g, v, (size_t)groups * sizeof *b->count, &b->count);
+  return v;
+}
+
+Value *graph_rois(Graph *g, const char *name, int capacity) {
+  Value *v = add_value(g, name, VALUE_ROIS);
+  Rois *r = &v->rois;
+  *r = (Rois){.capacity = capacity, .box = tensor_packed(g->dev->real, capacity, 4)};
+  add_array(g, v, tensor_bytes(&r->box), &r->box.data);
+  add_array(g, v, (size_t)capacity * sizeof *r->image, &r->image);
+  add_array(g, v, sizeof *r->count, &r->count);
+  return v;
+}
+
+Value *graph_rpn_targets(Graph *g, const char *name, int images, int batch) {
+  Value *v = add_value(g, name, VALUE_RPN_TARGETS);
+  RpnTargets *t = &v->rpn_targets;
+  int rows = images * batch;
+  *t = (RpnTargets){.images = images, .batch = batch, .delta = tensor_packed(g->dev->real, rows, 4)};
+  add_array(g, v, (size_t)rows * sizeof *t->index, &t->index);
+  add_array(g, v, (size_t)images * sizeof *t->positives, &t->positives);
+  add_array(g, v, (size_t)images * sizeof *t->count, &t->count);
+  add_array(g, v, tensor_bytes(&t->delta), &t->delta.data);
+  return v;
+}
+
+Value *graph_box_targets(Graph *g, const char *name, int rois) {
+  Value *v = add_value(g, name, VALUE_BOX_TARGETS);
+  BoxTargets *t = &v->box_targets;
+  t->delta = tensor_packed(g->dev->real, rois, 4);
+  add_array(g, v, (size_t)rois * sizeof *t->label, &t->label);
+  add_array(g, v, tensor_bytes(&t->delta), &t->delta.data);
+  return v;
+}
+
+Value *graph_object_targets(Graph *g, const char *name, int objects) {
+  Value *v = add_value(g, name, VALUE_OBJECT_TARGETS);
+  ObjectTargets *t = &v->object_targets;
+  add_array(g, v, (size_t)objects * sizeof *t->label, &t->label);
+  add_array(g, v, (size_t)objects * sizeof *t->truth, &t->truth);
+  return v;
+}
+
+Value *graph_images(Graph *g, const char *name) { return add_value(g, name, VALUE_IMAGES); }
+
+Value *graph_truth(Graph *g, const char *name, int images, int capacity) {
+  Value *v = add_value(g, name, VALUE_TRUTH);
+  v->truth = (Truth){.images = images, .capacity = capacity, .box = tensor_packed(g->dev->real, images * capacity, 4)};
+  return v;
+}
+
+Value *graph_find_value(const Graph *g, const char *name) {
+  for (int i = 0; i < g->values; i++)
+    if (!strcmp(g->value[i]->name, name)) return g->value[i];
+  return NULL;
+}
+
+// ---- nodes ------------------------------------------------------------------------------------------------------
+
 Node *graph_node(Graph *g, const NodeKind *kind, const char *name) {
   Node *n = xcalloc(1, sizeof *n);
-  n->kind = kind, n->name = name, n->part = g->part;
+  n->kind = kind;
+  n->name = name;
+  n->part = g->part;
+  n->id = g->nodes;
+  n->attr = xcalloc(1, kind->attr_size);
   g->node = xrealloc(g->node, (size_t)(g->nodes + 1) * sizeof *g->node);
   return g->node[g->nodes++] = n;
 }
 
+void *node_attr(const Node *n, size_t size) {
+  CHECK(size == n->kind->attr_size);
+  return n->attr;
+}
+
 void node_in(Node *n, Value *v, Flow flow) {
-  CHECK(n->ins < MAX_IN);
+  CHECK(n->ins < MAX_IN && (flow == FLOW_NONE || v->kind == VALUE_TENSOR));
   n->in[n->ins++] = (Input){.v = v, .flow = flow};
 }
 
@@ -59,78 +151,93 @@ void node_out(Node *n, Value *v) {
   n->out[n->outs++] = v;
 }
 
-static int add_block(Graph *g, ArenaBlock block, void *owner) {
-  g->blocks = xrealloc(g->blocks, (size_t)(g->num_blocks + 1) * sizeof *g->blocks);
-  g->owners = xrealloc(g->owners, (size_t)(g->num_blocks + 1) * sizeof *g->owners);
-  g->blocks[g->num_blocks] = block;
-  g->owners[g->num_blocks] = owner;
-  return g->num_blocks++;
+void node_save(Node *n, Value *v) {
+  CHECK(n->saves < MAX_SAVED);
+  n->save[n->saves++] = v;
 }
 
-void graph_memory(Graph *g, const char *name, size_t bytes, void *owner) {
-  add_block(g, (ArenaBlock){.name = name, .bytes = bytes, .first = 0, .last = INT32_MAX}, owner);
+void node_use(Node *n, Param *p) {
+  CHECK(n->uses < MAX_USES);
+  n->use[n->uses++] = (ParamUse){.p = p};
+}
+
+Node *graph_find_node(const Graph *g, const char *name) {
+  for (int i = 0; i < g->nodes; i++)
+    if (!strcmp(g->node[i]->name, name)) return g->node[i];
+  return NULL;
+}
+
+// ---- observers --------------------------------------------------------------------------------------------------
+
+void graph_observe(Graph *g, Observer *o) {
+  Observer **at = &g->observers;
+  while (*at) at = &(*at)->next;
+  o->next = NULL;
+  *at = o;
+}
+
+void graph_unobserve(Graph *g, Observer *o) {
+  for (Observer **at = &g->observers; *at; at = &(*at)->next)
+    if (*at == o) {
+      *at = o->next;
+      return;
+    }
+}
+
+static void walk_begins(Graph *g, Pass pass) {
+  for (Observer *o = g->observers; o; o = o->next)
+    if (o->begin) o->begin(o, g, pass);
+}
+
+static void walk_ends(Graph *g, Pass pass) {
+  for (Observer *o = g->observers; o; o = o->next)
+    if (o->end) o->end(o, g, pass);
 }
 
 // ---- running ----------------------------------------------------------------------------------------------------
 
 Dest value_dest(const Value *v) { return (Dest){.t = v->x}; }
 
+static const Tensor *gradient_of(const Value *v) { return v ? &v->dx : NULL; }
+static const Tensor *activation_of(const Value *v) { return v ? &v->x : NULL; }
+
 Dest node_dest(const Node *n, int input) {
   const Input *in = &n->in[input];
   CHECK(in->wanted);
-  return (Dest){.t = in->v->dx, .accumulate = in->accumulate, .addend = in->addend, .mask = in->mask};
+  return (Dest){
+      .t = in->v->dx, .accumulate = in->accumulate, .addend = gradient_of(in->addend), .mask = activation_of(in->mask)};
 }
 
-enum {
-  GUARD = POISON_GUARD,
-  GUARD_BYTE = 0xA5,
-  POISON_BYTE = 0xFF
-}; // all ones is NaN in every float format, -1 as an int
-
-// Debug aid: what nobody may read any more becomes NaN, and nothing may have written past a block's end.
-static void poison_step(Graph *g, int step) {
-  for (int i = 0; i < g->num_blocks; i++) {
-    const ArenaBlock *b = &g->blocks[i];
-    const unsigned char *guard = (unsigned char *)g->arena + b->offset + b->bytes - GUARD;
-    if (b->first > step || step > b->last) continue;
-    for (int j = 0; j < GUARD; j++) CHECK(guard[j] == GUARD_BYTE);
-    if (b->last == step) memset(g->arena + b->offset, POISON_BYTE, b->bytes - GUARD);
-  }
-  for (int i = 0; i < g->num_blocks; i++)
-    if (g->blocks[i].first == step + 1) {
-      memset(g->arena + g->blocks[i].offset, POISON_BYTE, g->blocks[i].bytes - GUARD);
-      memset(g->arena + g->blocks[i].offset + g->blocks[i].bytes - GUARD, GUARD_BYTE, GUARD);
-    }
-}
-
-void graph_forward(Graph *g) {
-  if (g->poison) poison_step(g, -1);
-  if (g->timing) profile_begin(g, 0);
-  for (int i = 0; i < g->nodes; i++) {
-    g->node[i]->kind->forward(g, g->node[i]);
-    if (g->timing) profile_mark(g);
-    if (g->poison) poison_step(g, i);
-  }
-  if (g->timing) profile_end(g, 0);
-}
-
-void node_backward(Graph *g, Node *n) {
+static void node_backward(Graph *g, Node *n) {
   n->kind->backward(g, n);
   for (int i = 0; i < n->copies; i++) {
     const GradCopy *c = &n->copy[i];
-    Dest d = {.t = c->v->dx, .accumulate = c->accumulate, .addend = c->addend, .mask = c->mask};
-    g->dev->ops->copy(g->dev, c->x, &d);
+    Dest d = {
+        .t = c->to->dx, .accumulate = c->accumulate, .addend = gradient_of(c->addend), .mask = activation_of(c->mask)};
+    g->dev->ops->copy(g->dev, gradient_of(c->from), &d);
   }
 }
 
+static void run_node(Graph *g, Node *n, Pass pass) {
+  for (Observer *o = g->observers; o; o = o->next)
+    if (o->before) o->before(o, g, n, pass);
+  if (pass == PASS_FORWARD)
+    n->kind->forward(g, n);
+  else
+    node_backward(g, n);
+  for (Observer *o = g->observers; o; o = o->next)
+    if (o->after) o->after(o, g, n, pass);
+}
+
+void graph_forward(Graph *g) {
+  walk_begins(g, PASS_FORWARD);
+  for (int i = 0; i < g->nodes; i++) run_node(g, g->node[i], PASS_FORWARD);
+  walk_ends(g, PASS_FORWARD);
+}
+
 void graph_backward(Graph *g) {
-  if (g->timing) profile_begin(g, 1);
-  for (int i = g->nodes - 1; i >= 0; i--) {
-    if (g->node[i]->runs_backward) {
-      node_backward(g, g->node[i]);
-      if (g->timing) profile_mark(g);
-    }
-    if (g->poison) poison_step(g, 2 * g->nodes - 1 - i);
-  }
-  if (g->timing) profile_end(g, 1);
+  walk_begins(g, PASS_BACKWARD);
+  for (int i = g->nodes - 1; i >= 0; i--)
+    if (g->node[i]->runs_backward) run_node(g, g->node[i], PASS_BACKWARD);
+  walk_ends(g, PASS_BACKWARD);
 }

@@ -1,34 +1,77 @@
-// Graph: a flat list of nodes over tensors of fixed shape. A step walks the list forward, then backward; both are fixed
+// Graph: a flat list of nodes over values of fixed shape. A step walks the list forward, then backward; both are fixed
 // when the list is planned: which gradient contribution writes (=), which adds (+=), which is the last and applies the
-// ReLU mask, and where every tensor lives.
+// ReLU mask, and where every value lives. A node declares all that it reads and writes: the list is the data-flow.
 #pragma once
 #include <stdbool.h>
-#include "base/trace.h"
 #include "nn/arena.h"
 #include "nn/device.h"
+#include "nn/observer.h"
 #include "nn/ops.h"
 #include "nn/params.h"
 #include "nn/tensor.h"
 
-typedef struct Graph Graph;
 typedef struct Node Node;
 
-// An activation.
-typedef struct Value {
+// ---- values -----------------------------------------------------------------------------------------------------
+
+// What flows from node to node: an activation with its gradient, or a record of nn/ops.h, which has none.
+typedef enum ValueKind {
+  VALUE_TENSOR,
+  VALUE_IMAGES, // a batch's images: an input of the graph
+  VALUE_TRUTH,  // what to learn from them: an input
+  VALUE_BOXES,
+  VALUE_ROIS,
+  VALUE_RPN_TARGETS,
+  VALUE_BOX_TARGETS,
+  VALUE_OBJECT_TARGETS,
+} ValueKind;
+
+typedef struct BatchImages { // device pointers
+  const ImageInfo *info;     // [images]
+  const uint8_t *bytes;
+} BatchImages;
+
+typedef struct BoxTargets { // of sampled RoIs, a row each; part of RoiTargets
+  int *label;               // [rois], 0 = background
+  Tensor delta;             // [rois, 4] regression targets of the objects
+} BoxTargets;
+
+typedef struct ObjectTargets { // of the objects among them
+  int *label;                  // [objects]
+  int *truth;                  // [objects] row in Truth
+} ObjectTargets;
+
+typedef struct Value Value;
+struct Value {
   const char *name;
-  Tensor x, dx;          // dx as x, of the gradient
+  int id; // its index in Graph.value
+  ValueKind kind;
+  union {
+    struct {
+      Tensor x, dx; // dx as x, of the gradient
+    };
+    BatchImages images;
+    Truth truth;
+    Boxes boxes;
+    Rois rois;
+    RpnTargets rpn_targets;
+    BoxTargets box_targets;
+    ObjectTargets object_targets;
+  };
+  Value *rows;           // VALUE_ROIS whose RoIs have a row of x each, and how many; NULL = every row holds data
   bool relu;             // x is a ReLU's output: the last contribution to dx is masked by x > 0
-  bool keep;             // a result: x is left alone after its last reader
+  bool keep;             // a result: left alone after its last reader. Records are small and kept always
   bool needs_grad;       // something trainable stands before it
   int contributions;     // to dx, by nodes that run backward
-  struct Value *alias;   // dx is that value's dx: the only contribution was an identity
-  int *const *count;     // where the device pointer of the row count will stand once planned; NULL = all rows valid
-  int block, grad_block; // in Graph.blocks; -1 = none
-} Value;
+  Value *alias;          // dx is that value's dx: the only contribution was an identity
+  int block, grad_block; // of a tensor, in Graph.blocks; -1 = none
+};
+
+// ---- nodes ------------------------------------------------------------------------------------------------------
 
 // How an input takes part in the backward walk.
 typedef enum Flow {
-  FLOW_NONE,     // no gradient: indices, boxes
+  FLOW_NONE,     // no gradient: images, boxes, targets; both directions may read it
   FLOW_DENSE,    // the node's backward writes dx through node_dest
   FLOW_IDENTITY, // the contribution is dy of the node's output itself: the walk hands it on as an addend, no pass is made
 } Flow;
@@ -39,18 +82,23 @@ typedef struct Input {
   // resolved by graph_plan for the backward walk
   bool wanted; // dx is to be written by this node
   bool accumulate;
-  const Tensor *addend, *mask;
+  const Value *addend; // whose dx is added on the way
+  const Value *mask;   // whose x masks dx
 } Input;
 
 // An identity contribution that no dense one can carry becomes a copy after its node's backward.
 typedef struct GradCopy {
-  Value *v;
-  const Tensor *x, *addend, *mask; // x NULL: zero
+  const Value *to;            // dx(to) (+)= …
+  const Value *from;          // dx(from), NULL: zero
+  const Value *addend, *mask; // dx(addend), x(mask)
   bool accumulate;
 } GradCopy;
 
-typedef enum Part { PART_INPUT, PART_BACKBONE, PART_FPN, PART_RPN, PART_ROI, PARTS } Part;
-extern const char *const part_names[PARTS];
+// A parameter that a node reads, and whether its gradient has an earlier contribution in the backward walk.
+typedef struct ParamUse {
+  Param *p;
+  bool accumulate;
+} ParamUse;
 
 // What a pass cannot do without: arithmetic, and every operand read once, every result written once.
 typedef struct Work {
@@ -60,59 +108,63 @@ typedef struct Work {
 // One row per kind of node.
 typedef struct NodeKind {
   const char *name;
+  size_t attr_size; // of the kind's own struct, NODE_ATTR
   void (*forward)(Graph *g, Node *n);
-  void (*backward)(Graph *g, Node *n);      // NULL: nothing flows back
-  bool source;                              // starts the backward walk (a loss)
-  bool reads_in, reads_out;                 // backward reads x of its inputs, of its outputs
-  double (*flops)(const Node *n, int pass); // of its matrix products, every row holding data; NULL = none
+  void (*backward)(Graph *g, Node *n);       // NULL: nothing flows back
+  bool source;                               // starts the backward walk (a loss)
+  bool reads_in;                             // backward reads x of its FLOW_DENSE inputs
+  double (*flops)(const Node *n, Pass pass); // of its matrix products, every row holding data; NULL = none
   int (*window)(const Node *n); // pixels of input i that one of output i looks at; NULL = the input is read whole
   bool gathers;                 // reads a few places of its inputs
 } NodeKind;
 
-enum { MAX_IN = 2 * MAX_LEVELS, MAX_OUT = MAX_LEVELS, MAX_COPIES = 2, POISON_GUARD = 256 };
+enum { MAX_IN = 2 * MAX_LEVELS + 2, MAX_OUT = MAX_LEVELS, MAX_SAVED = 1, MAX_USES = 4, MAX_COPIES = 2 };
 
 struct Node {
   const NodeKind *kind;
   const char *name;
-  Part part;
-  int ins, outs;
+  const char *part; // of the network, for profiles
+  int id;           // its index in Graph.node: forward runs at step id, backward at step 2·nodes - 1 - id
+  int ins, outs, saves, uses;
   Input in[MAX_IN];
   Value *out[MAX_OUT];
-  Param *filter, *bias; // where the kind has them
-  Param *gamma, *beta;
+  Value *save[MAX_SAVED]; // written by forward for backward alone
+  ParamUse use[MAX_USES]; // at the places that the kind gives them
   bool runs_backward;
-  bool accumulate_params; // the parameters' gradients have an earlier contribution
   int copies;
   GradCopy copy[MAX_COPIES];
-  double seconds[2];           // forward, backward, summed over the walks while Graph.timing
-  Work work[2];                // the same
-  _Alignas(16) char attr[256]; // the kind's own struct
+  void *attr; // the kind's own struct, zeroed
 };
-#define NODE_ATTR(node, type) ((type *)(void *)((node)->attr))
+void *node_attr(const Node *n, size_t size);
+#define NODE_ATTR(node, type) ((type *)node_attr(node, sizeof(type)))
+
+// An array of a record: memory that the plan places, whose address it stores in the pointer at `owner`.
+typedef struct RecordArray {
+  const Value *v;
+  size_t bytes;
+  void *owner;
+  int block;
+} RecordArray;
 
 struct Graph {
   Device *dev;
   Params *params;
   DType act; // of activations
   bool training;
-  bool timing;        // node.seconds and node.work are kept, by nn/profile.c
-  Trace *trace;       // with timing: every node as an event; NULL = none
-  int walks;          // forward, timed
-  struct Mark *marks; // of the walk that is being timed: its start, then the end of every node that ran
-  int marked;
-  double walk_start[2]; // now_seconds when the last forward, backward walk began; the device had nothing else to do
-  bool poison;          // set by graph_poison
+  LossScale loss_scale; // what every loss gradient is multiplied by; NULL = 1
+  Observer *observers;  // of the walks, in the order in which they are called
   Node **node;
   int nodes;
   Value **value;
   int values;
-  ArenaBlock *blocks;
-  void **owners; // pointers to the pointers that receive each block's address; NULL for tensors of values
+  RecordArray *array;
+  int arrays;
+  ArenaBlock *blocks; // once planned
   int num_blocks;
   size_t bytes; // of the arena, once planned
   char *arena;
-  Part part;    // given to nodes appended next
-  char **names; // owned strings
+  const char *part; // given to nodes appended next
+  char **names;     // owned strings
   int num_names;
 };
 
@@ -123,11 +175,25 @@ void graph_free(Graph *g);
 
 const char *graph_name(Graph *g, const char *fmt, ...) PRINTF_LIKE(2, 3); // owned by the graph
 Value *graph_value(Graph *g, const char *name, Tensor shape);
+// Records whose arrays the plan places. Capacities as in nn/ops.h.
+Value *graph_boxes(Graph *g, const char *name, int groups, int capacity);
+Value *graph_rois(Graph *g, const char *name, int capacity);
+Value *graph_rpn_targets(Graph *g, const char *name, int images, int batch);
+Value *graph_box_targets(Graph *g, const char *name, int rois);
+Value *graph_object_targets(Graph *g, const char *name, int objects);
+// Inputs, whose pointers the caller keeps up to date.
+Value *graph_images(Graph *g, const char *name);
+Value *graph_truth(Graph *g, const char *name, int images, int capacity);
+
 Node *graph_node(Graph *g, const NodeKind *kind, const char *name);
 void node_in(Node *n, Value *v, Flow flow);
-void node_out(Node *n, Value *v);
-// Memory that lives for the whole step; its address is stored in the pointer at `owner` once the graph is bound.
-void graph_memory(Graph *g, const char *name, size_t bytes, void *owner);
+void node_out(Node *n, Value *v); // several nodes may write parts of one value that has no gradient
+void node_save(Node *n, Value *v);
+void node_use(Node *n, Param *p); // NULL leaves the place empty
+
+// By name; NULL when there is none.
+Node *graph_find_node(const Graph *g, const char *name);
+Value *graph_find_value(const Graph *g, const char *name);
 
 // ---- planning ---------------------------------------------------------------------------------------------------
 
@@ -135,16 +201,12 @@ void graph_memory(Graph *g, const char *name, size_t bytes, void *owner);
 void graph_plan(Graph *g);
 // Walks the list without computing: dev->scratch_bytes grows to the most that any op asks for. After params_allocate.
 void graph_measure(Graph *g);
-// Debug aid, before graph_bind and on a CPU: every block gets memory of its own, is filled with NaN before and after its
-// life, and a walk ends the program when something wrote past the end of one. The arena grows.
-void graph_poison(Graph *g);
-// Gives every tensor its address in an arena of at least g->bytes. Several graphs may share one arena, one at a time.
+// Gives every value its address in an arena of at least g->bytes. Several graphs may share one arena, one at a time.
 void graph_bind(Graph *g, void *arena);
 
 // ---- running ----------------------------------------------------------------------------------------------------
 
 void graph_forward(Graph *g);
 void graph_backward(Graph *g);
-void node_backward(Graph *g, Node *n);    // its part of graph_backward, if it runs_backward
 Dest value_dest(const Value *v);          // plain destination for a forward result
 Dest node_dest(const Node *n, int input); // destination for the gradient of an input that is wanted

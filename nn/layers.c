@@ -8,13 +8,18 @@ typedef struct ConvAttr {
   bool relu, addend, folded;
 } ConvAttr;
 
+enum { CONV_FILTER, CONV_BIAS }; // places of a convolution's parameters; there may be no bias
+
+static const Param *filter_of(const Node *n) { return n->use[CONV_FILTER].p; }
+static const Param *bias_of(const Node *n) { return n->use[CONV_BIAS].p; }
+
 static const void *conv_bias(const Node *n) {
-  if (NODE_ATTR(n, ConvAttr)->folded) return n->filter->fold->shift;
-  return n->bias ? n->bias->master.data : NULL;
+  if (NODE_ATTR(n, ConvAttr)->folded) return filter_of(n)->fold->shift;
+  return bias_of(n) ? bias_of(n)->master.data : NULL;
 }
 
 static const Tensor *conv_filter(const Node *n) {
-  return NODE_ATTR(n, ConvAttr)->folded ? &n->filter->folded : &n->filter->shadow;
+  return NODE_ATTR(n, ConvAttr)->folded ? &filter_of(n)->folded : &filter_of(n)->shadow;
 }
 
 static void conv_inputs(const Node *n, Tensor *x) {
@@ -45,10 +50,13 @@ static void conv_node_forward(Graph *g, Node *n) {
 }
 
 static FilterGrad filter_grad(const Node *n) {
-  return (FilterGrad){.dw = n->filter->grad,
-                      .db = n->bias && n->bias->trainable ? n->bias->grad.data : NULL,
-                      .scale = NODE_ATTR(n, ConvAttr)->folded ? n->filter->fold->scale : NULL,
-                      .accumulate = n->accumulate_params};
+  const ParamUse *filter = &n->use[CONV_FILTER], *bias = &n->use[CONV_BIAS];
+  bool trains_bias = bias->p && bias->p->trainable;
+  CHECK(!trains_bias || bias->accumulate == filter->accumulate); // FilterGrad has one flag for both
+  return (FilterGrad){.dw = filter->p->grad,
+                      .db = trains_bias ? bias->p->grad.data : NULL,
+                      .scale = NODE_ATTR(n, ConvAttr)->folded ? filter->p->fold->scale : NULL,
+                      .accumulate = filter->accumulate};
 }
 
 // The wanted inputs' destinations and the output gradients that belong to them.
@@ -57,7 +65,8 @@ static int wanted_pairs(const Node *n, Tensor *dy, Dest *dx) {
   for (int i = 0; i < NODE_ATTR(n, ConvAttr)->pairs; i++)
     if (n->in[i].wanted) {
       dx[wanted] = node_dest(n, i);
-      dy[wanted++] = n->out[i]->dx;
+      dy[wanted] = n->out[i]->dx;
+      wanted++;
     }
   return wanted;
 }
@@ -65,7 +74,7 @@ static int wanted_pairs(const Node *n, Tensor *dy, Dest *dx) {
 static void conv_node_backward(Graph *g, Node *n) {
   const ConvAttr *a = NODE_ATTR(n, ConvAttr);
   Tensor x[MAX_LEVELS], dy[MAX_LEVELS];
-  if (n->filter->trainable) {
+  if (filter_of(n)->trainable) {
     FilterGrad out = filter_grad(n);
     conv_inputs(n, x);
     conv_output_grads(n, dy);
@@ -77,20 +86,21 @@ static void conv_node_backward(Graph *g, Node *n) {
 }
 
 static double filter_flops(const Node *n, const Value *per_pixel) {
-  return 2.0 * (double)tensor_pixels(&per_pixel->x) * (double)param_elements(n->filter);
+  return 2.0 * (double)tensor_pixels(&per_pixel->x) * (double)param_elements(filter_of(n));
 }
 
 // Forward, wgrad and dgrad are products of the same size; dgrad is for the inputs whose gradient is wanted.
-static double conv_flops(const Node *n, int pass) {
+static double conv_flops(const Node *n, Pass pass) {
   double sum = 0;
   for (int i = 0; i < n->outs; i++)
-    sum += filter_flops(n, n->out[i]) * (pass ? n->filter->trainable + n->in[i].wanted : 1);
+    sum += filter_flops(n, n->out[i]) * (pass == PASS_BACKWARD ? filter_of(n)->trainable + n->in[i].wanted : 1);
   return sum;
 }
 
-static int conv_window(const Node *n) { return n->filter->master.h * n->filter->master.w; }
+static int conv_window(const Node *n) { return filter_of(n)->master.h * filter_of(n)->master.w; }
 
 static const NodeKind conv_kind = {.name = "conv",
+                                   .attr_size = sizeof(ConvAttr),
                                    .forward = conv_node_forward,
                                    .backward = conv_node_backward,
                                    .reads_in = true,
@@ -107,11 +117,11 @@ static void transposed_forward(Graph *g, Node *n) {
 
 static void transposed_backward(Graph *g, Node *n) {
   const ConvAttr *a = NODE_ATTR(n, ConvAttr);
-  if (n->filter->trainable) {
+  if (filter_of(n)->trainable) {
     FilterGrad out = filter_grad(n);
     out.db = NULL;
     g->dev->ops->conv_wgrad(g->dev, &a->conv, 1, &n->out[0]->dx, &n->in[0].v->x, &out);
-    g->dev->ops->bias_grad(g->dev, &n->out[0]->dx, n->bias->grad.data, n->accumulate_params);
+    g->dev->ops->bias_grad(g->dev, &n->out[0]->dx, bias_of(n)->grad.data, n->use[CONV_BIAS].accumulate);
   }
   if (n->in[0].wanted) {
     Dest dx = node_dest(n, 0);
@@ -119,11 +129,12 @@ static void transposed_backward(Graph *g, Node *n) {
   }
 }
 
-static double transposed_flops(const Node *n, int pass) {
-  return filter_flops(n, n->in[0].v) * (pass ? n->filter->trainable + n->in[0].wanted : 1);
+static double transposed_flops(const Node *n, Pass pass) {
+  return filter_flops(n, n->in[0].v) * (pass == PASS_BACKWARD ? filter_of(n)->trainable + n->in[0].wanted : 1);
 }
 
 static const NodeKind transposed_kind = {.name = "conv_t",
+                                         .attr_size = sizeof(ConvAttr),
                                          .forward = transposed_forward,
                                          .backward = transposed_backward,
                                          .reads_in = true,
@@ -132,10 +143,12 @@ static const NodeKind transposed_kind = {.name = "conv_t",
 static void declare_fold(Graph *g, Param *filter, const ConvLayer *c) {
   Params *p = g->params;
   const char *f = c->fold;
-  Param *gamma = c->fold_trainable ? param_vector(p, graph_name(g, "%s.weight", f), c->k, false, INIT_ONE, 0)
-                                   : param_buffer(p, graph_name(g, "%s.weight", f), c->k, INIT_ONE);
-  Param *beta = c->fold_trainable ? param_vector(p, graph_name(g, "%s.bias", f), c->k, false, INIT_ZERO, 0)
-                                  : param_buffer(p, graph_name(g, "%s.bias", f), c->k, INIT_ZERO);
+  Param *gamma = c->fold_trainable
+                     ? param_vector(p, graph_name(g, "%s.weight", f), PARAM_NORM_SCALE, c->k, false, INIT_ONE, 0)
+                     : param_buffer(p, graph_name(g, "%s.weight", f), c->k, INIT_ONE);
+  Param *beta = c->fold_trainable
+                    ? param_vector(p, graph_name(g, "%s.bias", f), PARAM_NORM_SHIFT, c->k, false, INIT_ZERO, 0)
+                    : param_buffer(p, graph_name(g, "%s.bias", f), c->k, INIT_ZERO);
   Param *mean = param_buffer(p, graph_name(g, "%s.running_mean", f), c->k, INIT_ZERO);
   Param *var = param_buffer(p, graph_name(g, "%s.running_var", f), c->k, INIT_ONE);
   param_fold(p, filter, gamma, beta, mean, var, c->fold_eps);
@@ -152,21 +165,25 @@ static void append_conv(Graph *g, const char *name, int pairs, Value **x, Value 
                   .folded = c->fold != NULL};
   bool trainable = c->trainable && g->training;
   int in = x[0]->x.c, rows = c->transposed ? in : c->k, cols = c->transposed ? c->k : in;
-  n->filter = param_filter(g->params, graph_name(g, "%s.weight", name), rows, c->r, c->s, cols, c->connected, trainable,
-                           c->init);
+  Param *filter = param_filter(g->params, graph_name(g, "%s.weight", name), rows, c->r, c->s, cols, c->connected,
+                               trainable, c->init),
+        *bias = NULL;
   float fan_in = (float)(cols * c->r * c->s);
   if (c->fold)
-    declare_fold(g, n->filter, c);
+    declare_fold(g, filter, c);
   else
-    n->filter->plain = true;
-  if (c->bias) n->bias = param_vector(g->params, graph_name(g, "%s.bias", name), c->k, trainable, c->bias_init, fan_in);
+    filter->plain = true;
+  if (c->bias)
+    bias = param_vector(g->params, graph_name(g, "%s.bias", name), PARAM_BIAS, c->k, trainable, c->bias_init, fan_in);
+  node_use(n, filter);
+  node_use(n, bias);
   for (int i = 0; i < pairs; i++) {
     const Tensor *t = &x[i]->x;
     int h = c->transposed ? (t->h - 1) * c->stride + c->r : (t->h + 2 * c->pad - c->r) / c->stride + 1;
     int w = c->transposed ? (t->w - 1) * c->stride + c->s : (t->w + 2 * c->pad - c->s) / c->stride + 1;
     y[i] = graph_value(g, pairs > 1 ? graph_name(g, "%s.%d", name, i) : name, tensor(g->act, t->n, h, w, c->k));
     y[i]->relu = c->relu;
-    y[i]->count = x[i]->count;
+    y[i]->rows = x[i]->rows;
     node_in(n, x[i], FLOW_DENSE);
     node_out(n, y[i]);
   }
@@ -198,8 +215,12 @@ static void pool_backward(Graph *g, Node *n) {
 
 static int pool_window(const Node *n) { return NODE_ATTR(n, Pool)->size * NODE_ATTR(n, Pool)->size; }
 
-static const NodeKind pool_kind = {
-    .name = "max_pool", .forward = pool_forward, .backward = pool_backward, .reads_in = true, .window = pool_window};
+static const NodeKind pool_kind = {.name = "max_pool",
+                                   .attr_size = sizeof(Pool),
+                                   .forward = pool_forward,
+                                   .backward = pool_backward,
+                                   .reads_in = true,
+                                   .window = pool_window};
 
 Value *layer_max_pool(Graph *g, const char *name, Value *x, Pool pool) {
   Node *n = graph_node(g, &pool_kind, name);
@@ -214,56 +235,59 @@ Value *layer_max_pool(Graph *g, const char *name, Value *x, Pool pool) {
 
 // ---- normalisation ----------------------------------------------------------------------------------------------
 
-typedef struct NormAttr {
-  NormLayer layer;
-  void *stats;
-  Param *mean, *var; // running statistics of batch norm
-} NormAttr;
+enum { NORM_GAMMA, NORM_BETA, NORM_MEAN, NORM_VAR }; // places of its parameters; the last two are batch norm's
 
 static void norm_forward(Graph *g, Node *n) {
-  const NormAttr *a = NODE_ATTR(n, NormAttr);
-  const NormLayer *l = &a->layer;
+  const NormLayer *l = NODE_ATTR(n, NormLayer);
   const Tensor *x = &n->in[0].v->x;
+  const void *gamma = n->use[NORM_GAMMA].p->master.data, *beta = n->use[NORM_BETA].p->master.data;
+  void *stats = n->save[0]->x.data;
   Dest y = value_dest(n->out[0]);
   y.relu = l->relu;
   y.addend = l->addend ? &l->addend->x : NULL;
   if (l->batch)
-    g->dev->ops->batch_norm_forward(g->dev, l->eps, l->momentum, x, n->gamma->master.data, n->beta->master.data,
-                                    a->mean->master.data, a->var->master.data, a->stats, &y);
+    g->dev->ops->batch_norm_forward(g->dev, l->eps, l->momentum, x, gamma, beta, n->use[NORM_MEAN].p->master.data,
+                                    n->use[NORM_VAR].p->master.data, stats, &y);
   else
-    g->dev->ops->group_norm_forward(g->dev, l->groups, l->eps, x, n->gamma->master.data, n->beta->master.data, a->stats,
-                                    &y);
+    g->dev->ops->group_norm_forward(g->dev, l->groups, l->eps, x, gamma, beta, stats, &y);
 }
 
 static void norm_backward(Graph *g, Node *n) {
-  const NormAttr *a = NODE_ATTR(n, NormAttr);
+  const NormLayer *l = NODE_ATTR(n, NormLayer);
   const Tensor *x = &n->in[0].v->x, *dy = &n->out[0]->dx;
+  const ParamUse *gamma = &n->use[NORM_GAMMA], *beta = &n->use[NORM_BETA];
+  const void *stats = n->save[0]->x.data;
+  void *dgamma = gamma->p->grad.data, *dbeta = beta->p->grad.data;
   Dest dx = node_dest(n, 0);
-  if (a->layer.batch)
-    g->dev->ops->batch_norm_backward(g->dev, x, dy, n->gamma->master.data, a->stats, &dx, n->gamma->grad.data,
-                                     n->beta->grad.data, n->accumulate_params);
+  CHECK(gamma->accumulate == beta->accumulate); // the ops have one flag for both
+  if (l->batch)
+    g->dev->ops->batch_norm_backward(g->dev, x, dy, gamma->p->master.data, stats, &dx, dgamma, dbeta,
+                                     gamma->accumulate);
   else
-    g->dev->ops->group_norm_backward(g->dev, a->layer.groups, x, dy, n->gamma->master.data, a->stats, &dx,
-                                     n->gamma->grad.data, n->beta->grad.data, n->accumulate_params);
+    g->dev->ops->group_norm_backward(g->dev, l->groups, x, dy, gamma->p->master.data, stats, &dx, dgamma, dbeta,
+                                     gamma->accumulate);
 }
 
-static const NodeKind norm_kind = {
-    .name = "norm", .forward = norm_forward, .backward = norm_backward, .reads_in = true};
+static const NodeKind norm_kind = {.name = "norm",
+                                   .attr_size = sizeof(NormLayer),
+                                   .forward = norm_forward,
+                                   .backward = norm_backward,
+                                   .reads_in = true};
 
 Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *l) {
   Node *n = graph_node(g, &norm_kind, name);
-  NormAttr *a = NODE_ATTR(n, NormAttr);
-  a->layer = *l;
+  Params *p = g->params;
+  *NODE_ATTR(n, NormLayer) = *l;
   int c = x->x.c;
   bool trainable = l->trainable && g->training;
-  n->gamma = param_vector(g->params, graph_name(g, "%s.weight", name), c, trainable, INIT_ONE, 0);
-  n->beta = param_vector(g->params, graph_name(g, "%s.bias", name), c, trainable, INIT_ZERO, 0);
+  node_use(n, param_vector(p, graph_name(g, "%s.weight", name), PARAM_NORM_SCALE, c, trainable, INIT_ONE, 0));
+  node_use(n, param_vector(p, graph_name(g, "%s.bias", name), PARAM_NORM_SHIFT, c, trainable, INIT_ZERO, 0));
   if (l->batch) {
-    a->mean = param_buffer(g->params, graph_name(g, "%s.running_mean", name), c, INIT_ZERO);
-    a->var = param_buffer(g->params, graph_name(g, "%s.running_var", name), c, INIT_ONE);
+    node_use(n, param_buffer(p, graph_name(g, "%s.running_mean", name), c, INIT_ZERO));
+    node_use(n, param_buffer(p, graph_name(g, "%s.running_var", name), c, INIT_ONE));
   }
-  size_t stats = 2 * (size_t)(l->batch ? c : x->x.n * l->groups);
-  graph_memory(g, graph_name(g, "stats(%s)", name), stats * dtype_size(g->dev->real), &a->stats);
+  Tensor stats = tensor_packed(g->dev->real, l->batch ? c : x->x.n * l->groups, 2); // mean, 1 / deviation
+  node_save(n, graph_value(g, graph_name(g, "stats(%s)", name), stats));
   Value *y = graph_value(g, name, x->x);
   y->relu = l->relu;
   node_in(n, x, FLOW_DENSE);

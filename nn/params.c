@@ -37,7 +37,7 @@ Param *params_find(const Params *p, const char *name) {
 static Param *declare(Params *p, const char *name, const Param *like) {
   Param *q = params_find(p, name);
   if (q) {
-    CHECK(q->ndim == like->ndim && !memcmp(q->dims, like->dims, sizeof q->dims));
+    CHECK(q->kind == like->kind && q->ndim == like->ndim && !memcmp(q->dims, like->dims, sizeof q->dims));
     q->trainable |= like->trainable && !p->master; // an inference graph may have declared it first
     return q;
   }
@@ -52,12 +52,14 @@ static Param *declare(Params *p, const char *name, const Param *like) {
 
 Param *param_filter(Params *p, const char *name, int k, int r, int s, int c, bool connected, bool trainable,
                     Init init) {
-  Param q = {.filter = true, .trainable = trainable, .init = init, .master = tensor(p->dev->real, k, r, s, c)};
-  if (connected) {
-    q.ndim = 2, q.dims[0] = k, q.dims[1] = c * r * s;
-  } else {
-    q.ndim = 4, q.dims[0] = k, q.dims[1] = c, q.dims[2] = r, q.dims[3] = s;
-  }
+  Param q = {.kind = PARAM_WEIGHT,
+             .filter = true,
+             .trainable = trainable,
+             .init = init,
+             .master = tensor(p->dev->real, k, r, s, c)};
+  const int torch[4] = {k, connected ? c * r * s : c, r, s};
+  q.ndim = connected ? 2 : 4;
+  memcpy(q.dims, torch, (size_t)q.ndim * sizeof *torch);
   return declare(p, name, &q);
 }
 
@@ -65,9 +67,11 @@ static Param vector(const Params *p, int n, Init init) {
   return (Param){.ndim = 1, .dims = {n}, .init = init, .master = tensor(p->dev->real, 1, 1, 1, n)};
 }
 
-Param *param_vector(Params *p, const char *name, int n, bool trainable, Init init, float fan_in) {
+Param *param_vector(Params *p, const char *name, ParamKind kind, int n, bool trainable, Init init, float fan_in) {
   Param q = vector(p, n, init);
-  q.trainable = trainable, q.fan_in = fan_in;
+  q.kind = kind;
+  q.trainable = trainable;
+  q.fan_in = fan_in;
   return declare(p, name, &q);
 }
 
@@ -90,16 +94,6 @@ NormFold *param_fold(Params *p, Param *filter, Param *gamma, Param *beta, Param 
 // Keeps every parameter 128-byte aligned in 16 bits too.
 static size_t span(size_t elements) { return (elements + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN; }
 
-// A vector stands beside a filter of its name, or is one of a norm's two.
-static ParamKind kind_of(const Params *p, const Param *q) {
-  if (q->filter) return PARAM_WEIGHT;
-  if (q->init == INIT_ONE) return PARAM_NORM_SCALE;
-  char *weight = xasprintf("%.*sweight", (int)strlen(q->name) - (int)strlen("bias"), q->name);
-  const Param *beside = params_find(p, weight);
-  free(weight);
-  return beside && !beside->filter ? PARAM_NORM_SHIFT : PARAM_BIAS;
-}
-
 // Fills p->kind, whose order is that of the gradients.
 static void upload_kinds(Params *p) {
   uint8_t *kind = xcalloc(p->trainable / PARAM_ALIGN + 1, 1);
@@ -107,7 +101,7 @@ static void upload_kinds(Params *p) {
     const Param *q = p->list[i];
     if (!q->trainable) continue;
     size_t first = (size_t)((char *)q->grad.data - (char *)p->grad) / dtype_size(p->dev->real) / PARAM_ALIGN;
-    memset(kind + first, kind_of(p, q), span(tensor_elements(&q->master)) / PARAM_ALIGN);
+    memset(kind + first, q->kind, span(tensor_elements(&q->master)) / PARAM_ALIGN);
   }
   device_upload(p->dev, p->kind, kind, p->trainable / PARAM_ALIGN);
   free(kind);

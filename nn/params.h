@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "nn/device.h"
+#include "nn/ops.h"
 #include "nn/tensor.h"
 
 typedef enum Init { // as torch.nn.init names them; fans are those of torch's shape
@@ -27,6 +28,7 @@ typedef struct NormFold {
 
 typedef struct Param {
   char *name;
+  ParamKind kind;
   int ndim, dims[4]; // torchvision's shape
   bool filter;       // master is [k, r, s, c]: torch's [k, c, r, s] or, fully connected, [k, c·r·s]
   bool trainable;    // has gradient and momentum
@@ -59,7 +61,8 @@ void params_free(Params *p);
 
 // Declares a parameter, or returns the one declared before (several graphs share one Params).
 Param *param_filter(Params *p, const char *name, int k, int r, int s, int c, bool connected, bool trainable, Init init);
-Param *param_vector(Params *p, const char *name, int n, bool trainable, Init init, float fan_in);
+// A bias or one of a norm's two vectors.
+Param *param_vector(Params *p, const char *name, ParamKind kind, int n, bool trainable, Init init, float fan_in);
 Param *param_buffer(Params *p, const char *name, int n, Init init);
 NormFold *param_fold(Params *p, Param *filter, Param *gamma, Param *beta, Param *mean, Param *var, float eps);
 Param *params_find(const Params *p, const char *name); // or NULL

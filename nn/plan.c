@@ -10,17 +10,28 @@
 #include <string.h>
 #include "nn/graph.h"
 
-static int index_of(const Graph *g, const Value *v) {
-  for (int i = 0; i < g->values; i++)
-    if (g->value[i] == v) return i;
-  CHECK(!"value of another graph");
-  return -1;
-}
+static int backward_step(const Graph *g, const Node *n) { return 2 * g->nodes - 1 - n->id; }
 
 static bool trains(const Param *p) { return p && p->trainable; }
 
 static bool node_trains(const Node *n) {
-  return trains(n->filter) || trains(n->bias) || trains(n->gamma) || trains(n->beta);
+  bool any = false;
+  for (int i = 0; i < n->uses; i++) any |= trains(n->use[i].p);
+  return any;
+}
+
+static bool takes_gradient(const Input *in) { return in->flow != FLOW_NONE && in->v->needs_grad; }
+
+static void count_contributions(Graph *g, Node *n) {
+  for (int i = 0; i < n->outs; i++) CHECK(n->kind->source || n->out[i]->contributions > 0); // every dy exists
+  for (int i = 0; i < n->ins; i++)
+    if (takes_gradient(&n->in[i])) n->in[i].v->contributions++;
+  for (int i = 0; i < n->uses; i++) {
+    Param *p = n->use[i].p;
+    if (!trains(p)) continue;
+    n->use[i].accumulate = p->contributions++ > 0;
+    p->last_use = backward_step(g, n);
+  }
 }
 
 // Which values have something trainable before them, which nodes run backward, how often each gradient is added to.
@@ -29,91 +40,88 @@ static void find_flow(Graph *g) {
   for (int i = 0; i < g->nodes; i++) {
     Node *n = g->node[i];
     bool grad = node_trains(n);
-    for (int j = 0; j < n->ins; j++) grad |= n->in[j].flow != FLOW_NONE && n->in[j].v->needs_grad;
+    for (int j = 0; j < n->ins; j++) grad |= takes_gradient(&n->in[j]);
     for (int j = 0; j < n->outs; j++) n->out[j]->needs_grad = grad && n->kind->backward;
   }
   for (int i = g->nodes - 1; i >= 0; i--) {
     Node *n = g->node[i];
-    bool reached = n->kind->source;
+    bool reached = n->kind->source, useful = node_trains(n);
     for (int j = 0; j < n->outs; j++) reached |= n->out[j]->contributions > 0;
-    bool useful = node_trains(n);
-    for (int j = 0; j < n->ins; j++) useful |= n->in[j].flow != FLOW_NONE && n->in[j].v->needs_grad;
+    for (int j = 0; j < n->ins; j++) useful |= takes_gradient(&n->in[j]);
     n->runs_backward = reached && useful && n->kind->backward;
-    if (!n->runs_backward) continue;
-    for (int j = 0; j < n->outs; j++) CHECK(n->kind->source || n->out[j]->contributions > 0); // every dy exists
-    for (int j = 0; j < n->ins; j++)
-      if (n->in[j].flow != FLOW_NONE && n->in[j].v->needs_grad) n->in[j].v->contributions++;
-    Param *params[] = {n->filter, n->bias, n->gamma, n->beta};
-    for (int j = 0; j < COUNT(params); j++)
-      if (trains(params[j])) {
-        n->accumulate_params = params[j]->contributions++ > 0;
-        params[j]->last_use = 2 * g->nodes - 1 - i;
-      }
+    if (n->runs_backward) count_contributions(g, n);
   }
 }
 
-typedef struct Walk {   // per value, while the backward walk is simulated
-  int seen;             // contributions so far
-  bool written;         // dx holds something
-  const Value *pending; // value whose dx waits to be added
-} Walk;
+// ---- who writes, who adds ---------------------------------------------------------------------------------------
 
-static bool same_shape(const Tensor *a, const Tensor *b) { return a->h == b->h && a->w == b->w; }
+typedef struct GradState { // of a value, while the backward walk is simulated
+  int seen;                // contributions so far
+  bool written;            // dx holds something
+  const Value *pending;    // whose dx waits to be added
+} GradState;
+
+static bool same_shape(const Value *a, const Value *b) { return a->dx.h == b->dx.h && a->dx.w == b->dx.w; }
 
 static void add_copy(Node *n, GradCopy copy) {
   CHECK(n->copies < MAX_COPIES);
   n->copy[n->copies++] = copy;
 }
 
-static void identity_contribution(Node *n, Input *in, Walk *w, bool last, const Tensor *mask) {
-  Value *v = in->v;
-  const Value *y = n->out[0];
-  if (!last && !w->pending) {
-    w->pending = y;
+static void dense_contribution(Input *in, GradState *s, const Value *mask) {
+  in->wanted = true;
+  in->accumulate = s->written;
+  in->addend = s->pending;
+  in->mask = mask;
+  s->written = true;
+  s->pending = NULL;
+}
+
+static void identity_contribution(Node *n, Input *in, GradState *s, bool last, const Value *mask) {
+  Value *v = in->v, *y = n->out[0];
+  if (!last && !s->pending) {
+    s->pending = y;
     return;
   }
-  if (last && !w->written && !w->pending && !mask && same_shape(&v->dx, &y->dx)) {
-    v->alias = (Value *)y;
+  if (last && !s->written && !s->pending && !mask && same_shape(v, y)) {
+    v->alias = y;
     return;
   }
-  GradCopy copy = {.v = v, .addend = &y->dx, .accumulate = w->written, .mask = mask};
-  if (w->pending) { // two identities meet: both in one pass, one of them as the source
-    bool first_fits = same_shape(&v->dx, &w->pending->dx);
-    CHECK(first_fits || same_shape(&v->dx, &y->dx));
-    copy.x = first_fits ? &w->pending->dx : &y->dx;
-    copy.addend = first_fits ? &y->dx : &w->pending->dx;
-    w->pending = NULL;
+  GradCopy copy = {.to = v, .addend = y, .accumulate = s->written, .mask = mask};
+  if (s->pending) { // two identities meet: both in one pass, one of them as the source
+    bool first_fits = same_shape(v, s->pending);
+    CHECK(first_fits || same_shape(v, y));
+    copy.from = first_fits ? s->pending : y;
+    copy.addend = first_fits ? y : s->pending;
+    s->pending = NULL;
   }
-  w->written = true;
+  s->written = true;
   add_copy(n, copy);
 }
 
+static void resolve_inputs(Node *n, Flow flow, GradState *states) {
+  for (int i = 0; i < n->ins; i++) {
+    Input *in = &n->in[i];
+    if (in->flow != flow || !in->v->needs_grad) continue;
+    GradState *s = &states[in->v->id];
+    bool last = ++s->seen == in->v->contributions;
+    const Value *mask = last && in->v->relu ? in->v : NULL;
+    if (flow == FLOW_DENSE)
+      dense_contribution(in, s, mask);
+    else
+      identity_contribution(n, in, s, last, mask);
+  }
+}
+
 static void resolve_gradients(Graph *g) {
-  Walk *walk = xcalloc((size_t)g->values, sizeof *walk);
+  GradState *states = xcalloc((size_t)g->values, sizeof *states);
   for (int i = g->nodes - 1; i >= 0; i--) {
     Node *n = g->node[i];
     if (!n->runs_backward) continue;
-    for (int pass = 0; pass < 2;
-         pass++) // dense ones first: a node's identity may not be the last of its own dense input
-      for (int j = 0; j < n->ins; j++) {
-        Input *in = &n->in[j];
-        if (in->flow != (pass ? FLOW_IDENTITY : FLOW_DENSE) || !in->v->needs_grad) continue;
-        Walk *w = &walk[index_of(g, in->v)];
-        bool last = ++w->seen == in->v->contributions;
-        const Tensor *mask = last && in->v->relu ? &in->v->x : NULL;
-        if (pass) {
-          identity_contribution(n, in, w, last, mask);
-          continue;
-        }
-        in->wanted = true;
-        in->accumulate = w->written;
-        in->addend = w->pending ? &w->pending->dx : NULL;
-        in->mask = mask;
-        w->written = true;
-        w->pending = NULL;
-      }
+    resolve_inputs(n, FLOW_DENSE, states); // first: a node's identity may not be the last of its own dense input
+    resolve_inputs(n, FLOW_IDENTITY, states);
   }
-  free(walk);
+  free(states);
 }
 
 // ---- lifetimes --------------------------------------------------------------------------------------------------
@@ -122,9 +130,19 @@ typedef struct Life {
   int first, last;
 } Life;
 
-static void touch(Life *life, int step) {
+typedef struct Lives { // by Value.id
+  Life *x, *dx;
+} Lives;
+
+static void extend(Life *life, int step) {
   life->first = MIN(life->first, step);
   life->last = MAX(life->last, step);
+}
+
+// Whoever touches a tensor reads how many of its rows hold data, too.
+static void touch(const Lives *lives, const Value *v, int step) {
+  extend(&lives->x[v->id], step);
+  if (v->rows) extend(&lives->x[v->rows->id], step);
 }
 
 // The value that owns the memory of v's gradient.
@@ -133,110 +151,109 @@ static const Value *grad_owner(const Value *v) {
   return v;
 }
 
-static const Value *owner_of(const Graph *g, const Tensor *dx) {
-  for (int i = 0; i < g->values; i++)
-    if (&g->value[i]->dx == dx) return grad_owner(g->value[i]);
-  CHECK(!"not a gradient");
-  return NULL;
+static void touch_grad(const Lives *lives, const Value *v, int step) {
+  if (!v) return;
+  extend(&lives->dx[grad_owner(v)->id], step);
+  if (v->rows) extend(&lives->x[v->rows->id], step);
 }
 
-static void touch_grad(const Graph *g, Life *grads, const Tensor *dx, int step) {
-  if (dx) touch(&grads[index_of(g, owner_of(g, dx))], step);
+static void touch_mask(const Lives *lives, const Value *mask, int step) {
+  if (mask) touch(lives, mask, step);
 }
 
-static const Value *masking_value(const Graph *g, const Tensor *mask) {
-  for (int i = 0; i < g->values; i++)
-    if (&g->value[i]->x == mask) return g->value[i];
-  CHECK(!"not a value");
-  return NULL;
-}
-
-static void find_lifetimes(Graph *g, Life *x, Life *dx) {
-  int end = 2 * g->nodes;
-  for (int i = 0; i < g->values; i++) x[i] = dx[i] = (Life){INT32_MAX, -1};
-  for (int i = 0; i < g->nodes; i++) {
-    const Node *n = g->node[i];
-    int forward = i, backward = end - 1 - i;
-    for (int j = 0; j < n->outs; j++) touch(&x[index_of(g, n->out[j])], forward);
-    for (int j = 0; j < n->ins; j++) touch(&x[index_of(g, n->in[j].v)], forward);
-    if (!n->runs_backward) continue;
-    for (int j = 0; j < n->outs; j++) {
-      if (n->kind->reads_out) touch(&x[index_of(g, n->out[j])], backward);
-      if (!n->kind->source) touch_grad(g, dx, &n->out[j]->dx, backward);
-    }
-    for (int j = 0; j < n->ins; j++) {
-      const Input *in = &n->in[j];
-      if (n->kind->reads_in && in->flow != FLOW_IDENTITY) touch(&x[index_of(g, in->v)], backward);
-      if (!in->wanted) continue;
-      touch_grad(g, dx, &in->v->dx, backward);
-      touch_grad(g, dx, in->addend, backward);
-      if (in->mask) touch(&x[index_of(g, masking_value(g, in->mask))], backward);
-    }
-    for (int j = 0; j < n->copies; j++) {
-      const GradCopy *c = &n->copy[j];
-      touch_grad(g, dx, &c->v->dx, backward);
-      touch_grad(g, dx, c->x, backward);
-      touch_grad(g, dx, c->addend, backward);
-      if (c->mask) touch(&x[index_of(g, masking_value(g, c->mask))], backward);
-    }
+static void touch_backward(const Lives *lives, const Node *n, int step) {
+  for (int i = 0; i < n->saves; i++) touch(lives, n->save[i], step);
+  for (int i = 0; i < n->outs && !n->kind->source; i++) touch_grad(lives, n->out[i], step);
+  for (int i = 0; i < n->ins; i++) {
+    const Input *in = &n->in[i];
+    bool read = in->flow == FLOW_NONE || (in->flow == FLOW_DENSE && n->kind->reads_in);
+    if (read) touch(lives, in->v, step);
+    if (!in->wanted) continue;
+    touch_grad(lives, in->v, step);
+    touch_grad(lives, in->addend, step);
+    touch_mask(lives, in->mask, step);
+  }
+  for (int i = 0; i < n->copies; i++) {
+    const GradCopy *c = &n->copy[i];
+    touch_grad(lives, c->to, step);
+    touch_grad(lives, c->from, step);
+    touch_grad(lives, c->addend, step);
+    touch_mask(lives, c->mask, step);
   }
 }
 
-static int tensor_block(Graph *g, const char *name, const Tensor *t, Life life) {
-  graph_memory(g, name, tensor_bytes(t), NULL);
-  g->blocks[g->num_blocks - 1].first = life.first;
-  g->blocks[g->num_blocks - 1].last = life.last;
-  return g->num_blocks - 1;
+static void find_lives(const Graph *g, const Lives *lives) {
+  for (int i = 0; i < g->values; i++) lives->x[i] = lives->dx[i] = (Life){INT32_MAX, -1};
+  for (int i = 0; i < g->nodes; i++) {
+    const Node *n = g->node[i];
+    for (int j = 0; j < n->ins; j++) touch(lives, n->in[j].v, n->id);
+    for (int j = 0; j < n->outs; j++) touch(lives, n->out[j], n->id);
+    for (int j = 0; j < n->saves; j++) touch(lives, n->save[j], n->id);
+    if (n->runs_backward) touch_backward(lives, n, backward_step(g, n));
+  }
+  for (int i = 0; i < g->values; i++) { // nothing is kept that no node touches
+    const Value *v = g->value[i];
+    bool keep = v->keep || v->kind != VALUE_TENSOR;
+    if (keep && lives->x[i].last >= 0) lives->x[i].last = INT32_MAX;
+  }
+}
+
+static int add_block(Graph *g, const char *name, size_t bytes, Life life) {
+  g->blocks = xrealloc(g->blocks, (size_t)(g->num_blocks + 1) * sizeof *g->blocks);
+  g->blocks[g->num_blocks] = (ArenaBlock){.name = name, .bytes = bytes, .first = life.first, .last = life.last};
+  return g->num_blocks++;
 }
 
 static void plan_memory(Graph *g) {
-  Life *x = xcalloc((size_t)g->values, sizeof *x), *dx = xcalloc((size_t)g->values, sizeof *dx);
-  find_lifetimes(g, x, dx);
+  const size_t n = (size_t)g->values;
+  Lives lives = {xcalloc(n, sizeof *lives.x), xcalloc(n, sizeof *lives.dx)};
+  find_lives(g, &lives);
   for (int i = 0; i < g->values; i++) {
     Value *v = g->value[i];
-    if (v->keep) x[i].last = INT32_MAX;
-    if (x[i].last >= 0) v->block = tensor_block(g, v->name, &v->x, x[i]);
-    if (dx[i].last >= 0) v->grad_block = tensor_block(g, graph_name(g, "d(%s)", v->name), &v->dx, dx[i]);
+    if (v->kind != VALUE_TENSOR) continue;
+    Life x = lives.x[i], dx = lives.dx[i];
+    if (x.last >= 0) v->block = add_block(g, v->name, tensor_bytes(&v->x), x);
+    if (dx.last >= 0) v->grad_block = add_block(g, graph_name(g, "d(%s)", v->name), tensor_bytes(&v->dx), dx);
   }
-  free(x);
-  free(dx);
+  for (int i = 0; i < g->arrays; i++) {
+    RecordArray *a = &g->array[i];
+    if (lives.x[a->v->id].last >= 0) a->block = add_block(g, a->v->name, a->bytes, lives.x[a->v->id]);
+  }
+  free(lives.x);
+  free(lives.dx);
   g->bytes = arena_plan(g->blocks, g->num_blocks);
 }
 
-void graph_poison(Graph *g) {
-  g->poison = true;
-  g->bytes = 0;
-  for (int i = 0; i < g->num_blocks; i++) { // nothing is shared: a late read must find NaN, not another block's values
-    ArenaBlock *b = &g->blocks[i];
-    b->bytes += POISON_GUARD;
-    b->offset = g->bytes;
-    g->bytes += (b->bytes + POISON_GUARD - 1) / POISON_GUARD * POISON_GUARD;
-  }
-}
-
 void graph_plan(Graph *g) {
-  if (g->training) find_flow(g), resolve_gradients(g);
+  if (g->training) {
+    find_flow(g);
+    resolve_gradients(g);
+  }
   plan_memory(g);
 }
 
 void graph_measure(Graph *g) {
-  Graph quiet = *g;
-  quiet.timing = quiet.poison = false;
+  Graph unobserved = *g;
+  unobserved.observers = NULL;
   g->dev->measuring = true;
-  graph_forward(&quiet);
-  if (g->training) graph_backward(&quiet);
+  graph_forward(&unobserved);
+  if (g->training) graph_backward(&unobserved);
   g->dev->measuring = false;
 }
 
+static void *block_address(const Graph *g, int block) { return block >= 0 ? g->arena + g->blocks[block].offset : NULL; }
+
 void graph_bind(Graph *g, void *arena) {
   g->arena = arena;
-  for (int i = 0; i < g->num_blocks; i++)
-    if (g->owners[i]) memcpy(g->owners[i], &(void *){g->arena + g->blocks[i].offset}, sizeof(void *));
+  for (int i = 0; i < g->arrays; i++) {
+    void *address = block_address(g, g->array[i].block);
+    memcpy(g->array[i].owner, &address, sizeof address);
+  }
   for (int i = 0; i < g->values; i++) {
     Value *v = g->value[i];
-    if (v->block >= 0) v->x.data = g->arena + g->blocks[v->block].offset;
-    int grad = grad_owner(v)->grad_block;
-    v->dx.data = grad >= 0 ? g->arena + g->blocks[grad].offset : NULL;
-    if (v->count) v->x.count = v->dx.count = *v->count;
+    if (v->kind != VALUE_TENSOR) continue;
+    v->x.data = block_address(g, v->block);
+    v->dx.data = block_address(g, grad_owner(v)->grad_block);
+    if (v->rows) v->x.count = v->dx.count = v->rows->rois.count;
   }
 }

@@ -1,6 +1,6 @@
 #include "nn/profile.h"
 #include <stdlib.h>
-#include "nn/timing.h"
+#include <string.h>
 
 // ---- work ---------------------------------------------------------------------------------------------------------
 
@@ -17,121 +17,156 @@ static double valid_bytes(const Graph *g, const Tensor *t) { return (double)tens
 static double param_bytes(const Tensor *t) { return (double)tensor_bytes(t); }
 
 // What convolutions read of a filter, folded or not, has the activations' type.
-static double filter_bytes(const Graph *g, const Node *n) {
-  return (double)(tensor_elements(&n->filter->master) * dtype_size(g->act));
+static double filter_bytes(const Graph *g, const Param *p) {
+  return (double)(tensor_elements(&p->master) * dtype_size(g->act));
 }
+
+static double value_bytes(const Graph *g, const Value *v) {
+  return v->kind == VALUE_TENSOR ? valid_bytes(g, &v->x) : 0; // records are not counted: floors are low, not high
+}
+
+static double gradient_bytes(const Graph *g, const Value *v) { return valid_bytes(g, &v->dx); }
 
 // Bytes of an input that its node reads at least: of a strided window's, the pixels that some output looks at.
 static double input_bytes(const Graph *g, const Node *n, int i) {
-  const Tensor *x = &n->in[i].v->x;
-  double pixels = (double)tensor_pixels(x), share = 1;
-  if (n->kind->gathers) return 0;
+  const Value *v = n->in[i].v;
+  double share = 1;
+  if (n->kind->gathers || v->kind != VALUE_TENSOR) return 0;
   if (n->kind->window && i < n->outs)
-    share = MIN(1, (double)tensor_pixels(&n->out[i]->x) * n->kind->window(n) / pixels);
-  return share * valid_bytes(g, x);
+    share = (double)tensor_pixels(&n->out[i]->x) * n->kind->window(n) / (double)tensor_pixels(&v->x);
+  return MIN(1, share) * value_bytes(g, v);
 }
-
-static double optional_bytes(const Graph *g, const Tensor *t) { return t ? valid_bytes(g, t) : 0; }
 
 static bool trains(const Param *p) { return p && p->trainable; }
 
 static double forward_bytes(const Graph *g, const Node *n) {
   double bytes = 0;
   for (int i = 0; i < n->ins; i++) bytes += input_bytes(g, n, i);
-  for (int i = 0; i < n->outs; i++) bytes += valid_bytes(g, &n->out[i]->x);
-  if (n->filter) bytes += filter_bytes(g, n);
-  const Param *vectors[] = {n->bias, n->gamma, n->beta};
-  for (int i = 0; i < COUNT(vectors); i++)
-    if (vectors[i]) bytes += param_bytes(&vectors[i]->master);
+  for (int i = 0; i < n->outs; i++) bytes += value_bytes(g, n->out[i]);
+  for (int i = 0; i < n->uses; i++) {
+    const Param *p = n->use[i].p;
+    if (p) bytes += p->filter ? filter_bytes(g, p) : param_bytes(&p->master);
+  }
   return bytes;
 }
 
 // Of dx: written, read before where it is added to, and what is added on the way. The mask is counted by the caller.
-static double gradient_bytes(const Graph *g, const Tensor *dx, bool accumulate, const Tensor *addend) {
-  return valid_bytes(g, dx) * (accumulate ? 2 : 1) + optional_bytes(g, addend);
+static double destination_bytes(const Graph *g, const Value *v, bool accumulate, const Value *addend) {
+  return gradient_bytes(g, v) * (accumulate ? 2 : 1) + (addend ? gradient_bytes(g, addend) : 0);
 }
 
 static double backward_bytes(const Graph *g, const Node *n) {
-  double bytes = 0;
-  bool any = false, reads_in = n->kind->reads_in && (!n->filter || n->filter->trainable);
-  for (int i = 0; i < n->outs; i++) {
-    if (!n->kind->source) bytes += valid_bytes(g, &n->out[i]->dx);
-    if (n->kind->reads_out) bytes += valid_bytes(g, &n->out[i]->x);
+  double bytes = 0, filters = 0;
+  bool dgrad = false, reads_in = n->kind->reads_in;
+  for (int i = 0; i < n->uses; i++) {
+    const Param *p = n->use[i].p;
+    if (p && p->filter) {
+      filters += filter_bytes(g, p);
+      reads_in &= p->trainable; // for wgrad
+    }
+    if (trains(p)) bytes += param_bytes(&p->grad) * (n->use[i].accumulate ? 2 : 1);
   }
+  for (int i = 0; i < n->outs && !n->kind->source; i++) bytes += gradient_bytes(g, n->out[i]);
   for (int i = 0; i < n->ins; i++) {
     const Input *in = &n->in[i];
     if (in->mask)
-      bytes += valid_bytes(g, in->mask);
-    else if (reads_in && in->flow != FLOW_IDENTITY)
+      bytes += value_bytes(g, in->mask);
+    else if (reads_in && in->flow == FLOW_DENSE)
       bytes += input_bytes(g, n, i);
-    if (in->wanted) any = true, bytes += gradient_bytes(g, &in->v->dx, in->accumulate, in->addend);
+    if (!in->wanted) continue;
+    dgrad = true;
+    bytes += destination_bytes(g, in->v, in->accumulate, in->addend);
   }
-  if (n->filter && any) bytes += filter_bytes(g, n);
-  const Param *params[] = {n->filter, n->bias, n->gamma, n->beta};
-  for (int i = 0; i < COUNT(params); i++)
-    if (trains(params[i])) bytes += param_bytes(&params[i]->grad) * (n->accumulate_params ? 2 : 1);
+  if (dgrad) bytes += filters;
   for (int i = 0; i < n->copies; i++) {
     const GradCopy *c = &n->copy[i];
-    bytes +=
-        gradient_bytes(g, &c->v->dx, c->accumulate, c->addend) + optional_bytes(g, c->x) + optional_bytes(g, c->mask);
+    bytes += destination_bytes(g, c->to, c->accumulate, c->addend);
+    if (c->from) bytes += gradient_bytes(g, c->from);
+    if (c->mask) bytes += value_bytes(g, c->mask);
   }
   return bytes;
 }
 
-// What a pass over a node has to do with the rows that hold data now.
-static Work node_work(const Graph *g, const Node *n, int pass) {
-  Work w = {.bytes = pass ? backward_bytes(g, n) : forward_bytes(g, n)};
+// What a pass over a node has to do with the rows that hold data at this moment.
+static Work node_work(const Graph *g, const Node *n, Pass pass) {
+  Work w = {.bytes = pass == PASS_BACKWARD ? backward_bytes(g, n) : forward_bytes(g, n)};
   if (n->kind->flops) w.flops = n->kind->flops(n, pass) * valid_share(g, &n->out[0]->x);
   return w;
 }
 
 // ---- timing -------------------------------------------------------------------------------------------------------
 
-void profile_begin(Graph *g, int pass) {
-  if (!g->marks) g->marks = xcalloc((size_t)g->nodes + 1, sizeof *g->marks);
-  g->marked = 0;
+static void mark(Profile *p, Graph *g) { g->dev->memory->timing->mark(g->dev, &p->marks[p->marked++]); }
+
+static void begin(Observer *o, Graph *g, Pass pass) {
+  Profile *p = (Profile *)o;
+  p->marked = 0;
   device_sync(g->dev);
-  g->walk_start[pass] = now_seconds();
-  profile_mark(g);
+  p->walk_start[pass] = now_seconds();
+  mark(p, g);
 }
 
-void profile_mark(Graph *g) { g->dev->memory->timing->mark(g->dev, &g->marks[g->marked++]); }
+static void after(Observer *o, Graph *g, Node *n, Pass pass) {
+  (void)n, (void)pass;
+  mark((Profile *)o, g);
+}
 
-void profile_end(Graph *g, int pass) {
+static void end(Observer *o, Graph *g, Pass pass) {
+  static const TraceLane lane[PASSES] = {TRACE_FORWARD, TRACE_BACKWARD};
+  Profile *p = (Profile *)o;
   device_sync(g->dev);
-  double start = g->walk_start[pass];
-  const Mark *m = g->marks;
+  double start = p->walk_start[pass];
+  const Mark *m = p->marks;
   for (int i = 0; i < g->nodes; i++) {
-    Node *n = g->node[pass ? g->nodes - 1 - i : i];
-    if (pass && !n->runs_backward) continue;
+    Node *n = g->node[pass == PASS_BACKWARD ? g->nodes - 1 - i : i];
+    if (pass == PASS_BACKWARD && !n->runs_backward) continue;
     double seconds = g->dev->memory->timing->elapsed(g->dev, m, m + 1);
     Work w = node_work(g, n, pass);
-    n->seconds[pass] += seconds, n->work[pass].flops += w.flops, n->work[pass].bytes += w.bytes;
-    if (g->trace) trace_event(g->trace, pass ? TRACE_BACKWARD : TRACE_FORWARD, n->name, n->kind->name, start, seconds);
+    NodeProfile *sum = &p->node[n->id];
+    sum->seconds[pass] += seconds;
+    sum->work[pass].flops += w.flops;
+    sum->work[pass].bytes += w.bytes;
+    if (p->trace) trace_event(p->trace, lane[pass], n->name, n->kind->name, start, seconds);
     start += seconds;
     m++;
   }
-  CHECK(m == g->marks + g->marked - 1);
-  g->walks += !pass;
+  CHECK(m == p->marks + p->marked - 1);
+  p->walks += pass == PASS_FORWARD;
 }
 
-void profile_free(Graph *g) {
-  for (int i = 0; g->marks && i <= g->nodes; i++) g->dev->memory->timing->forget(g->dev, &g->marks[i]);
-  free(g->marks);
+void profile_start(Profile *p, Graph *g, Trace *trace) {
+  if (!p->node) {
+    p->node = xcalloc((size_t)g->nodes, sizeof *p->node);
+    p->marks = xcalloc((size_t)g->nodes + 1, sizeof *p->marks);
+  }
+  p->observer = (Observer){.begin = begin, .after = after, .end = end};
+  p->trace = trace;
+  graph_unobserve(g, &p->observer);
+  graph_observe(g, &p->observer);
+}
+
+void profile_stop(Profile *p, Graph *g) { graph_unobserve(g, &p->observer); }
+
+void profile_free(Profile *p, Graph *g) {
+  for (int i = 0; p->marks && i <= g->nodes; i++) g->dev->memory->timing->forget(g->dev, &p->marks[i]);
+  profile_stop(p, g);
+  free(p->marks);
+  free(p->node);
+  *p = (Profile){0};
 }
 
 // ---- printing -----------------------------------------------------------------------------------------------------
 
-typedef struct Row { // of one pass, sums over the walks
+typedef struct ProfileRow { // of one pass, sums over the walks
   double seconds, floor;
   Work work;
   bool products; // bounded by arithmetic rather than by memory
-} Row;
+} ProfileRow;
 
 // The floor is the least time for the work at the device's ceilings, with operands of type `act`; 0 where they are not
 // known.
-static Row node_row(const Node *n, int pass, DType act, const Ceiling *c) {
-  Row r = {.seconds = n->seconds[pass], .work = n->work[pass]};
+static ProfileRow node_row(const NodeProfile *n, Pass pass, DType act, const Ceiling *c) {
+  ProfileRow r = {.seconds = n->seconds[pass], .work = n->work[pass]};
   double flops = c->flops[act];
   double arithmetic = flops > 0 ? r.work.flops / flops : 0, memory = c->bytes > 0 ? r.work.bytes / c->bytes : 0;
   r.products = flops > 0 ? arithmetic > memory : r.work.flops > 0;
@@ -139,19 +174,21 @@ static Row node_row(const Node *n, int pass, DType act, const Ceiling *c) {
   return r;
 }
 
-static void row_add(Row *sum, const Row *r) {
-  sum->seconds += r->seconds, sum->floor += r->floor;
-  sum->work.flops += r->work.flops, sum->work.bytes += r->work.bytes;
+static void row_add(ProfileRow *sum, const ProfileRow *r) {
+  sum->seconds += r->seconds;
+  sum->floor += r->floor;
+  sum->work.flops += r->work.flops;
+  sum->work.bytes += r->work.bytes;
 }
 
-static void print_share(const Row *r, FILE *out) {
+static void print_share(const ProfileRow *r, FILE *out) {
   if (r->floor > 0 && r->seconds > 0)
     fprintf(out, " %5.1f%%", 100 * r->floor / r->seconds);
   else
     fprintf(out, " %6s", "");
 }
 
-static void print_pass(const Row *r, int walks, FILE *out) {
+static void print_pass(const ProfileRow *r, int walks, FILE *out) {
   fprintf(out, "  %9.3f ms", 1e3 * r->seconds / walks);
   if (r->products)
     fprintf(out, " %8.3f TFLOP/s", r->work.flops / r->seconds / 1e12);
@@ -162,16 +199,19 @@ static void print_pass(const Row *r, int walks, FILE *out) {
   print_share(r, out);
 }
 
-static void print_node(const Graph *g, const Node *n, const Ceiling *c, double total, FILE *out) {
-  Row r[2] = {node_row(n, 0, g->act, c), node_row(n, 1, g->act, c)};
-  fprintf(out, "%-41s %-12s %-9s %5.1f%%", n->name, n->kind->name, part_names[n->part],
-          100 * (r[0].seconds + r[1].seconds) / total);
-  for (int pass = 0; pass < 2 && r[pass].seconds > 0; pass++) print_pass(&r[pass], g->walks, out);
+static void print_node(const Profile *p, const Graph *g, const Node *n, const Ceiling *c, double total, FILE *out) {
+  const NodeProfile *sum = &p->node[n->id];
+  fprintf(out, "%-41s %-12s %-9s %5.1f%%", n->name, n->kind->name, n->part,
+          100 * (sum->seconds[PASS_FORWARD] + sum->seconds[PASS_BACKWARD]) / total);
+  for (Pass pass = PASS_FORWARD; pass < PASSES && sum->seconds[pass] > 0; pass++) {
+    ProfileRow r = node_row(sum, pass, g->act, c);
+    print_pass(&r, p->walks, out);
+  }
   fprintf(out, "\n");
 }
 
 // A sum has no rate of its own; in its place stands its floor, the sum of those of its nodes.
-static void print_sum(const char *name, const Row r[2], bool known, double total, int walks, FILE *out) {
+static void print_sum(const char *name, const ProfileRow r[2], bool known, double total, int walks, FILE *out) {
   fprintf(out, "%-64s %5.1f%%", name, 100 * (r[0].seconds + r[1].seconds) / total);
   for (int pass = 0; pass < 2 && r[pass].seconds > 0; pass++) {
     fprintf(out, "  %9.3f ms", 1e3 * r[pass].seconds / walks);
@@ -193,26 +233,43 @@ static void print_ceiling(const Graph *g, const Ceiling *c, FILE *out) {
   fprintf(out, "; a share above 100%% was fed from a cache\n");
 }
 
-void profile_print(const Graph *g, FILE *out) {
-  if (!g->walks) return;
+// Of all nodes of a part, or of all parts where it is NULL.
+static void sum_part(const Profile *p, const Graph *g, const char *part, const Ceiling *c, ProfileRow sum[PASSES]) {
+  memset(sum, 0, PASSES * sizeof *sum);
+  for (int i = 0; i < g->nodes; i++)
+    for (Pass pass = PASS_FORWARD; pass < PASSES && (!part || !strcmp(g->node[i]->part, part)); pass++) {
+      ProfileRow r = node_row(&p->node[i], pass, g->act, c);
+      row_add(&sum[pass], &r);
+    }
+}
+
+// Whether a part's first node is node i: parts are printed in the order of the list.
+static bool begins_part(const Graph *g, int i) {
+  for (int j = 0; j < i; j++)
+    if (!strcmp(g->node[j]->part, g->node[i]->part)) return false;
+  return true;
+}
+
+void profile_print(const Profile *p, const Graph *g, FILE *out) {
+  if (!p->walks) return;
   Ceiling c;
   g->dev->memory->timing->ceiling(g->dev, &c);
-  Row part[PARTS][2] = {0}, all[2] = {0};
-  for (int i = 0; i < g->nodes; i++)
-    for (int pass = 0; pass < 2; pass++) {
-      Row r = node_row(g->node[i], pass, g->act, &c);
-      row_add(&part[g->node[i]->part][pass], &r);
-      row_add(&all[pass], &r);
-    }
-  double total = all[0].seconds + all[1].seconds;
+  ProfileRow all[PASSES], part[PASSES];
+  sum_part(p, g, NULL, &c, all);
+  double total = all[PASS_FORWARD].seconds + all[PASS_BACKWARD].seconds;
   bool known = c.flops[g->act] > 0 && c.bytes > 0;
   print_ceiling(g, &c, out);
   fprintf(out, "%-41s %-12s %-9s %6s  %-36s  %s\n", "node", "kind", "part", "share",
           "  forward: time, rate, of ceiling", "  backward");
-  for (int i = 0; i < g->nodes; i++) print_node(g, g->node[i], &c, total, out);
-  for (int p = 0; p < PARTS; p++) print_sum(part_names[p], part[p], known, total, g->walks, out);
-  print_sum("all nodes", all, known, total, g->walks, out);
-  fprintf(out, "a step takes %.3f ms in its nodes, mean of %d", 1e3 * total / g->walks, g->walks);
-  if (known) fprintf(out, "; at the ceilings %.3f ms", 1e3 * (all[0].floor + all[1].floor) / g->walks);
+  for (int i = 0; i < g->nodes; i++) print_node(p, g, g->node[i], &c, total, out);
+  for (int i = 0; i < g->nodes; i++) {
+    if (!begins_part(g, i)) continue;
+    sum_part(p, g, g->node[i]->part, &c, part);
+    print_sum(g->node[i]->part, part, known, total, p->walks, out);
+  }
+  print_sum("all nodes", all, known, total, p->walks, out);
+  fprintf(out, "a step takes %.3f ms in its nodes, mean of %d", 1e3 * total / p->walks, p->walks);
+  if (known)
+    fprintf(out, "; at the ceilings %.3f ms", 1e3 * (all[PASS_FORWARD].floor + all[PASS_BACKWARD].floor) / p->walks);
   fprintf(out, "\n");
 }

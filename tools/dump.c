@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/cli.h"
-#include "engine/engine.h"
+#include "engine/detect.h"
 #include "engine/state.h"
+#include "models/maskrcnn.h"
 
 typedef struct Options {
   const char *weights, *data, *split, *out, *device, *feed;
@@ -74,7 +75,9 @@ typedef struct Item {
 } Item;
 
 typedef struct Dump {
+  Observer observer; // of the walk whose values are taken
   Device *dev;
+  const Network *network;
   const Checkpoint *feed; // NULL: nothing is fed
   bool all;
   Item *items;
@@ -110,6 +113,13 @@ static void put_ints(Dump *d, const char *name, int *src, int n) {
   put(d, xstrdup(name), CKPT_I32, 1, &(int64_t){n}, downloaded(d, src, bytes));
   const void *data = fed(d, name, CKPT_I32, bytes);
   if (data) device_upload(d->dev, src, data, bytes);
+}
+
+// "name.part"
+static void put_record_ints(Dump *d, const char *name, const char *part, int *src, int n) {
+  char *full = xasprintf("%s.%s", name, part);
+  put_ints(d, full, src, n);
+  free(full);
 }
 
 static const CkptType stored_type[DTYPES] = {[F32] = CKPT_F32, [F64] = CKPT_F64, [BF16] = CKPT_BF16, [F16] = CKPT_F16};
@@ -159,11 +169,8 @@ static void put_boxes(Dump *d, const char *name, const Boxes *b) {
   int rows = b->groups * b->capacity;
   put_tensor(d, xasprintf("%s.box", name), &b->box, rows);
   put_tensor(d, xasprintf("%s.score", name), &b->score, rows);
-  char *index = xasprintf("%s.index", name), *count = xasprintf("%s.count", name);
-  put_ints(d, index, b->index, rows);
-  put_ints(d, count, b->count, b->groups);
-  free(index);
-  free(count);
+  put_record_ints(d, name, "index", b->index, rows);
+  put_record_ints(d, name, "count", b->count, b->groups);
 }
 
 static void put_params(Dump *d, const char *prefix, const Params *p, bool gradients) {
@@ -207,122 +214,134 @@ static void put_truth(Dump *d, const Batch *b) {
   put(d, xstrdup("truth.bits"), CKPT_U32, 1, &b->num_words, copied(b->bits, (size_t)b->num_words * sizeof *b->bits));
 }
 
-static void put_rpn_targets(Dump *d, const MaskRcnn *m) {
-  const RpnTargets *a = &m->rpn_targets;
-  put_ints(d, "rpn_targets.index", a->index, a->images * a->batch);
-  put_ints(d, "rpn_targets.positives", a->positives, a->images);
-  put_ints(d, "rpn_targets.count", a->count, a->images);
-  put_tensor(d, xstrdup("rpn_targets.delta"), &a->delta, a->delta.n);
+static void put_rpn_targets(Dump *d, const char *name, const RpnTargets *t) {
+  put_record_ints(d, name, "index", t->index, t->images * t->batch);
+  put_record_ints(d, name, "positives", t->positives, t->images);
+  put_record_ints(d, name, "count", t->count, t->images);
+  put_tensor(d, xasprintf("%s.delta", name), &t->delta, t->delta.n);
 }
 
-static void put_roi_targets(Dump *d, const MaskRcnn *m) {
-  const RoiTargets *r = &m->roi_targets;
-  int rois = count_of(d, r->rois.count), objects = count_of(d, r->objects.count);
-  put_tensor(d, xstrdup("rois.box"), &r->rois.box, rois);
-  put_tensor(d, xstrdup("rois.delta"), &r->delta, rois);
-  put_ints(d, "rois.image", r->rois.image, rois);
-  put_ints(d, "rois.label", r->label, rois);
-  put_tensor(d, xstrdup("objects.box"), &r->objects.box, objects);
-  put_ints(d, "objects.image", r->objects.image, objects);
-  put_ints(d, "objects.label", r->object_label, objects);
-  put_ints(d, "objects.truth", r->object_truth, objects);
+static void put_rois(Dump *d, const char *name, const Rois *r) {
+  int n = count_of(d, r->count);
+  put_tensor(d, xasprintf("%s.box", name), &r->box, n);
+  put_record_ints(d, name, "image", r->image, n);
+}
+
+// Sampled RoIs stand before their targets among the outputs of a node.
+static void put_targets(Dump *d, const Value *v, const Value *rois) {
+  int n = count_of(d, rois->rois.count);
+  if (v->kind == VALUE_BOX_TARGETS) {
+    put_record_ints(d, rois->name, "label", v->box_targets.label, n);
+    put_tensor(d, xasprintf("%s.delta", rois->name), &v->box_targets.delta, n);
+  } else {
+    put_record_ints(d, rois->name, "label", v->object_targets.label, n);
+    put_record_ints(d, rois->name, "truth", v->object_targets.truth, n);
+  }
 }
 
 // The name under which an activation is written; NULL = it is not.
-static const char *label(const MaskRcnn *m, const Node *n, const Value *v, char name[16]) {
+static const char *label(const Network *network, const Node *n, const Value *v, char name[16]) {
+  const MaskRcnn *m = maskrcnn_of(network);
   for (int l = 0; l < MAX_LEVELS; l++) {
     const struct {
       const char *letter;
       const Value *v;
     } level[] = {
         {"c", l < COUNT(m->c) ? m->c[l] : NULL}, {"p", m->p[l]}, {"logits", m->logits[l]}, {"deltas", m->deltas[l]}};
-    for (int k = 0; k < COUNT(level); k++)
-      if (v == level[k].v) return snprintf(name, 16, "%s%d", level[k].letter, l), name;
+    for (int k = 0; k < COUNT(level); k++) {
+      if (v != level[k].v) continue;
+      snprintf(name, 16, "%s%d", level[k].letter, l);
+      return name;
+    }
   }
-  const Value *single[] = {m->image, m->class_logits, m->box_deltas, m->mask_logits, m->mask_target, m->mask_probs};
+  const Value *single[] = {m->image,       m->class_logits, m->box_deltas,  m->mask_logits,
+                           m->mask_target, m->mask_probs,   network->losses};
   for (int k = 0; k < COUNT(single); k++)
     if (v == single[k]) return v->name;
   return strcmp(n->kind->name, "roi_align") ? NULL : v->name;
 }
 
 // With --all no activation is without a name.
-static const char *name_of(const Dump *d, const MaskRcnn *m, const Node *n, const Value *v, char buffer[16]) {
-  const char *name = label(m, n, v, buffer);
+static const char *name_of(const Dump *d, const Node *n, const Value *v, char buffer[16]) {
+  const char *name = label(d->network, n, v, buffer);
   return name || !d->all ? name : v->name;
 }
 
-static bool is(const Node *n, const char *name) { return !strcmp(n->name, name); }
-
-// Suppression and merging once more, each on what was fed for the step before.
-static void put_merged(Dump *d, const Nms *p, int per, const Boxes steps[3], const char *const names[3]) {
-  const Ops *ops = d->dev->ops;
-  put_boxes(d, names[0], &steps[0]);
-  ops->nms(d->dev, p, &steps[0], &steps[1]);
-  put_boxes(d, names[1], &steps[1]);
-  ops->boxes_merge(d->dev, per, &steps[1], &steps[2]);
-  put_boxes(d, names[2], &steps[2]);
+static bool written_later(const Graph *g, const Node *n, const Value *v) {
+  for (int i = n->id + 1; i < g->nodes; i++)
+    for (int j = 0; j < g->node[i]->outs; j++)
+      if (g->node[i]->out[j] == v) return true;
+  return false;
 }
 
-// What a node leaves beside its outputs.
-static void put_results(Dump *d, const MaskRcnn *m, const Node *n) {
-  if (is(n, "proposals"))
-    put_merged(d, &(Nms){m->config.rpn_nms, m->config.box_extra}, MAX_LEVELS,
-               (Boxes[]){m->rpn_top, m->rpn_kept, m->proposals},
-               (const char *const[]){"rpn_top", "rpn_kept", "proposals"});
-  if (is(n, "detect")) {
-    put_merged(d, &(Nms){m->config.nms, m->config.box_extra}, m->config.classes - 1,
-               (Boxes[]){m->class_top, m->class_kept, m->detections},
-               (const char *const[]){"class_top", "class_kept", "detections"});
-    d->dev->ops->rois_compact(d->dev, &m->detections, &m->mask_rois);
-  }
-  if (is(n, "rpn_loss")) put_rpn_targets(d, m);
-  if (is(n, "roi_sample")) put_roi_targets(d, m);
-}
-
-// Walks the list itself, because activations share memory: each is taken as soon as it is there.
-static void walk_forward(Dump *d, MaskRcnn *m) {
-  for (int i = 0; i < m->graph.nodes; i++) {
-    Node *n = m->graph.node[i];
-    n->kind->forward(&m->graph, n);
-    for (int j = 0; j < n->outs; j++) {
-      char buffer[16];
-      const char *name = name_of(d, m, n, n->out[j], buffer);
-      if (name) put_tensor(d, xstrdup(name), &n->out[j]->x, rows_in(d, n->out[j]));
-    }
-    put_results(d, m, n);
-  }
-}
-
-// The gradient of input V, as far as it has come when node N has added to it, is "grad.V@N".
-static void walk_backward(Dump *d, MaskRcnn *m) {
+static void put_output(Dump *d, const Graph *g, const Node *n, int output) {
+  const Value *v = n->out[output];
   char buffer[16];
-  for (int i = m->graph.nodes - 1; i >= 0; i--) {
-    Node *n = m->graph.node[i];
-    if (!n->runs_backward) continue;
-    for (int j = 0; j < n->outs && !n->kind->source; j++) {
-      char *name = xasprintf("grad.%s", name_of(d, m, n, n->out[j], buffer));
-      feed_tensor(d, name, &n->out[j]->dx, rows_in(d, n->out[j]));
-      free(name);
-    }
-    node_backward(&m->graph, n);
-    for (int j = 0; j < n->ins; j++) {
-      const Value *v = n->in[j].v;
-      if (n->in[j].wanted)
-        put_tensor(d, xasprintf("grad.%s@%s", name_of(d, m, n, v, buffer), n->name), &v->dx, rows_in(d, v));
-    }
+  switch (v->kind) {
+  case VALUE_TENSOR: {
+    const char *name = name_of(d, n, v, buffer);
+    if (name) put_tensor(d, xstrdup(name), &v->x, rows_in(d, v));
+    break;
   }
+  case VALUE_BOXES: put_boxes(d, v->name, &v->boxes); break;
+  case VALUE_ROIS:
+    if (g->training) put_rois(d, v->name, &v->rois);
+    break;
+  case VALUE_RPN_TARGETS: put_rpn_targets(d, v->name, &v->rpn_targets); break;
+  case VALUE_BOX_TARGETS:
+  case VALUE_OBJECT_TARGETS: put_targets(d, v, n->out[output - 1]); break;
+  case VALUE_IMAGES:
+  case VALUE_TRUTH: break; // inputs
+  }
+}
+
+// ---- the observer -----------------------------------------------------------------------------------------------
+
+// Values share memory: each is taken as soon as it is there.
+static void after_node(Observer *o, Graph *g, Node *n, Pass pass) {
+  Dump *d = (Dump *)o;
+  char buffer[16];
+  if (pass == PASS_FORWARD) {
+    for (int i = 0; i < n->outs; i++)
+      if (!written_later(g, n, n->out[i])) put_output(d, g, n, i);
+    return;
+  }
+  // The gradient of input V, as far as it has come when node N has added to it, is "grad.V@N".
+  for (int i = 0; i < n->ins; i++) {
+    const Value *v = n->in[i].v;
+    if (n->in[i].wanted)
+      put_tensor(d, xasprintf("grad.%s@%s", name_of(d, n, v, buffer), n->name), &v->dx, rows_in(d, v));
+  }
+}
+
+static void before_node(Observer *o, Graph *g, Node *n, Pass pass) {
+  (void)g;
+  const Dump *d = (Dump *)o;
+  char buffer[16];
+  if (pass == PASS_FORWARD || n->kind->source) return;
+  for (int i = 0; i < n->outs; i++) {
+    char *name = xasprintf("grad.%s", name_of(d, n, n->out[i], buffer));
+    feed_tensor(d, name, &n->out[i]->dx, rows_in(d, n->out[i]));
+    free(name);
+  }
+}
+
+static void walk(Dump *d, Network *n, bool backward) {
+  d->observer = (Observer){.before = before_node, .after = after_node};
+  d->network = n;
+  graph_observe(&n->graph, &d->observer);
+  graph_forward(&n->graph);
+  if (backward) graph_backward(&n->graph);
+  graph_unobserve(&n->graph, &d->observer);
 }
 
 // Two steps on one batch: the first without a learning rate, so that gradients and activations are of the same weights;
 // the second with the momentum that the first has left.
 static void dump_training(Dump *d, Engine *e, const Batch *b) {
-  MaskRcnn *m = &e->train[b->canvas];
   StepOptions step = {.momentum = 0.9f, .weight_decay = 1e-4f, .clip = 1};
   StepResult r;
   engine_step(e, b, &step, &r);
-  walk_forward(d, m);
-  put_tensor(d, xstrdup("losses"), &m->loss, 1);
-  if (d->all) walk_backward(d, m);
+  walk(d, &e->train.network[b->canvas], d->all);
   put_params(d, "grad", &e->params, true);
   put(d, xstrdup("grad_norm"), CKPT_F64, 1, &(int64_t){1},
       memcpy(xmalloc(sizeof r.grad_norm), &r.grad_norm, sizeof r.grad_norm));
@@ -348,9 +367,8 @@ static void put_detections(Dump *d, Engine *e, const Batch *b) {
 }
 
 static void dump_inference(Dump *d, Engine *e, const Batch *b) {
-  MaskRcnn *m = &e->infer[b->canvas];
   engine_infer(e, b);
-  walk_forward(d, m);
+  walk(d, &e->infer.network[b->canvas], false);
   put_detections(d, e, b);
 }
 

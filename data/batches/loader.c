@@ -204,14 +204,7 @@ static int replacement(const Loader *l, int canvas, int i, int attempt) {
 }
 
 static void clear_place(Slot *slot, int place) {
-  Batch *b = &slot->batch;
-  const size_t first = (size_t)place * b->capacity, rows = (size_t)b->capacity;
-  memset(b->box + 4 * first, 0, 4 * rows * sizeof *b->box);
-  memset(b->label + first, 0, rows * sizeof *b->label);
-  memset(b->bitmap + first, 0, rows * sizeof *b->bitmap);
-  b->info[place] = (ImageInfo){0};
-  b->index[place] = -1;
-  b->count[place] = 0;
+  batch_clear(&slot->batch, place);
   slot->words[place] = 0;
 }
 
@@ -326,15 +319,13 @@ static void *take(char *block, size_t *offset, size_t bytes) {
 
 // The arrays of a batch that cross to the device share one block, so that there is one thing to lock; returns its size.
 static size_t lay_out(Batch *b, const Dataset *d, const LoaderOptions *o, char *block) {
-  const size_t images = (size_t)b->images, objects = images * (size_t)b->capacity;
+  const BatchSize room = {.images = b->images,
+                          .capacity = b->capacity,
+                          .bytes = b->images * d->max_bytes,
+                          .words = o->masks ? b->images * d->max_words : 0};
   size_t offset = 0;
-  b->info = take(block, &offset, images * sizeof *b->info);
-  b->count = take(block, &offset, images * sizeof *b->count);
-  b->box = take(block, &offset, objects * 4 * sizeof *b->box);
-  b->label = take(block, &offset, objects * sizeof *b->label);
-  b->bitmap = take(block, &offset, objects * sizeof *b->bitmap);
-  b->bytes = take(block, &offset, images * (size_t)d->max_bytes);
-  b->bits = take(block, &offset, o->masks ? images * (size_t)d->max_words * sizeof *b->bits : 0);
+  for (BatchArray a = 0; a < BATCH_ARRAYS; a++)
+    batch_set_array(b, a, take(block, &offset, batch_elements(&room, a) * batch_layout[a].element));
   return offset;
 }
 

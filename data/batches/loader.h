@@ -7,27 +7,6 @@
 #include "data/batches/dataset.h"
 #include "nn/batch.h"
 
-// A batch; `images` places of which `used` hold an image. An empty place has index -1, a zero ImageInfo and no objects;
-// it can stand anywhere: past the end of an evaluation, or where a file could not be read and nothing may replace it.
-// Arrays are owned by the loader. Rows past an image's count are zero.
-typedef struct Batch {
-  int canvas; // index into Dataset.canvas
-  int images, used;
-  int *index;      // [images] which image: index into Dataset.image, or -1
-  ImageInfo *info; // [images]
-  uint8_t *bytes;  // RGB of all images, without gaps
-  int64_t num_bytes;
-  int capacity;   // of objects per image
-  float *box;     // [images·capacity, 4] canvas pixels
-  int *label;     // [images·capacity]
-  int *count;     // [images]
-  Bitmap *bitmap; // [images·capacity]; all zero when masks are not asked for
-  uint32_t *bits; // of all bitmaps, without gaps
-  int64_t num_words;
-  int64_t step;
-  double wait_seconds; // how long the consumer waited for this batch
-} Batch;
-
 // Where batches live: page-locked memory lets a device copy them while the host goes on.
 typedef struct HostMemory {
   void *(*alloc)(void *context, size_t bytes); // NULL when there is not enough

@@ -1,28 +1,29 @@
 // The whole model on the GPU against the CPU: losses, gradients of every parameter, detections, learning.
 #include "base/rng.h"
-#include "engine/engine.h"
+#include "engine/detect.h"
+#include "models/maskrcnn.h"
 #include "test/harness/gpu.h"
 #include "test/harness/synthetic.h"
 
 enum { CANVAS_H = 64, CANVAS_W = 96, IMAGES = 2, CAPACITY = 4, CLASSES = 4 };
 
-typedef struct Model {
+typedef struct Trial {
   const char *name;
   ModelConfig config;
   int layers; // the longest way through it, and back
-} Model;
+} Trial;
 
-static Model model_tiny(void) {
-  return (Model){.name = "tiny", .config = synthetic_config(CANVAS_H, CANVAS_W, CLASSES), .layers = 2 * 18};
+static Trial model_tiny(void) {
+  return (Trial){.name = "tiny", .config = synthetic_config(CANVAS_H, CANVAS_W, CLASSES), .layers = 2 * 18};
 }
-static Model model_recipe(Recipe recipe) {
-  Model m = model_tiny();
+static Trial model_recipe(Recipe recipe) {
+  Trial m = model_tiny();
   m.name = recipe_names[recipe];
   config_recipe(&m.config, recipe);
   return m;
 }
-static Model model_r50(NormKind norm) {
-  Model m = {.name = norm_names[norm], .config = synthetic_config(CANVAS_H, CANVAS_W, CLASSES), .layers = 2 * 60};
+static Trial model_r50(NormKind norm) {
+  Trial m = {.name = norm_names[norm], .config = synthetic_config(CANVAS_H, CANVAS_W, CLASSES), .layers = 2 * 60};
   m.config.depth = 50, m.config.norm = norm, m.config.fpn_channels = 16;
   m.config.trainable_layers = norm == NORM_FROZEN_BN ? 3 : 5;
   return m;
@@ -81,26 +82,19 @@ static double finite_step(Engine *e, const Batch *batch, const StepOptions *opti
 
 // Proposals are ordered by scores, and a last bit of a score can order two of them otherwise and so draw other RoIs.
 // What follows from equal proposals can be compared, so the GPU is given the CPU's.
-static const Boxes *given_proposals;
+typedef struct Replacement {
+  Observer observer;
+  const Boxes *with;
+} Replacement;
 
-static void give_proposals(Graph *g, Node *n) {
-  const Boxes *from = given_proposals, *to = &(*NODE_ATTR(n, MaskRcnn *))->proposals;
+static void give_proposals(Observer *o, Graph *g, Node *n, Pass pass) {
+  if (pass == PASS_BACKWARD || strcmp(n->name, "proposals")) return;
+  const Boxes *from = ((Replacement *)o)->with, *to = &n->out[0]->boxes;
   size_t rows = (size_t)to->groups * (size_t)to->capacity;
   device_upload(g->dev, to->box.data, from->box.data, tensor_bytes(&to->box));
   device_upload(g->dev, to->score.data, from->score.data, tensor_bytes(&to->score));
   device_upload(g->dev, to->index, from->index, rows * sizeof(int));
   device_upload(g->dev, to->count, from->count, (size_t)to->groups * sizeof(int));
-}
-
-static void replace_proposals(Engine *e, const Boxes *with) {
-  static const NodeKind kind = {.name = "proposals given", .forward = give_proposals};
-  Graph *g = &e->train->graph;
-  int replaced = 0;
-  for (int i = 0; i < g->nodes; i++)
-    if (!strcmp(g->node[i]->name, "proposals")) g->node[i]->kind = &kind, replaced++;
-  CHECK(replaced == 1);
-  given_proposals = with;
-  e->uncaptured = true; // uploads from here cannot be recorded
 }
 
 // How far 16-bit activations, or fp32 ones whose sums of some 500 terms run in another order, go apart: a rounding of each
@@ -171,7 +165,7 @@ static void check_gradients(Engine *cpu, Engine *gpu, double scale, double toler
   free(gaps);
 }
 
-static void check_step(const Model *model, DType amp) {
+static void check_step(const Trial *model, DType amp) {
   static const char *const amp_names[DTYPES] = {"fp32", "", "bf16", "fp16"};
   Batch batch = make_batch();
   Engine cpu, gpu;
@@ -181,14 +175,17 @@ static void check_step(const Model *model, DType amp) {
   open_engine(&cpu, "cpu", F32, &model->config, &batch);
   open_engine(&gpu, "cuda", amp, &model->config, &batch);
   engine_step(&cpu, &batch, &still, &want);
-  replace_proposals(&gpu, &cpu.train->proposals);
+  const MaskRcnn *on_cpu = maskrcnn_of(cpu.train.network), *on_gpu = maskrcnn_of(gpu.train.network);
+  Replacement replacement = {.observer = {.after = give_proposals}, .with = &on_cpu->proposals->boxes};
+  graph_observe(&gpu.train.network->graph, &replacement.observer);
   double scale = finite_step(&gpu, &batch, &still, &got), tolerance = gradient_tolerance(amp, model->layers);
-  expect_same_rois(&cpu.train->roi_targets.rois, &gpu.train->roi_targets.rois);
-  expect_same_rois(&cpu.train->roi_targets.objects, &gpu.train->roi_targets.objects);
-  EXPECT(want.positives > 0);
+  expect_same_rois(&on_cpu->rois->rois, &on_gpu->rois->rois);
+  expect_same_rois(&on_cpu->objects->rois, &on_gpu->objects->rois);
+  EXPECT(want.counter[COUNT_POSITIVES] > 0);
   for (int i = 0; i < LOSSES; i++) {
     bool ok = EXPECT_NEAR(got.loss[i], want.loss[i], 4 * drift(amp, model->layers) * want.loss[i]);
-    printf("  %s: %s %.6g, on the CPU %.6g%s\n", what, loss_names[i], got.loss[i], want.loss[i], ok ? "" : " <- wrong");
+    printf("  %s: %s %.6g, on the CPU %.6g%s\n", what, model_maskrcnn.loss[i], got.loss[i], want.loss[i],
+           ok ? "" : " <- wrong");
   }
   EXPECT_NEAR(got.grad_norm, want.grad_norm, tolerance * want.grad_norm);
   check_gradients(&cpu, &gpu, scale, tolerance, what);
@@ -199,35 +196,35 @@ static void check_step(const Model *model, DType amp) {
 
 TEST_TIER(cuda_model_step_tiny, 1) {
   if (!gpu_device()) return;
-  Model m = model_tiny();
+  Trial m = model_tiny();
   check_step(&m, F32);
   check_step(&m, BF16);
   check_step(&m, F16);
 }
 TEST_TIER(cuda_model_step_full_masks, 1) {
   if (!gpu_device()) return;
-  Model m = model_tiny();
+  Trial m = model_tiny();
   m.name = "tiny, full masks", m.config.full_masks = true;
   check_step(&m, F32);
 }
 TEST_TIER(cuda_model_step_recipes, 1) {
   if (!gpu_device()) return;
   for (Recipe recipe = RECIPE_DETECTRON2; recipe <= RECIPE_MLPERF; recipe++) {
-    Model m = model_recipe(recipe);
+    Trial m = model_recipe(recipe);
     check_step(&m, F32);
     check_step(&m, BF16);
   }
 }
 TEST_TIER(cuda_model_step_r50_frozen_bn, 1) {
   if (!gpu_device()) return;
-  Model m = model_r50(NORM_FROZEN_BN);
+  Trial m = model_r50(NORM_FROZEN_BN);
   check_step(&m, F32);
   check_step(&m, BF16);
   check_step(&m, F16);
 }
 TEST_TIER(cuda_model_step_r50_bn, 1) {
   if (!gpu_device()) return;
-  Model m = model_r50(NORM_BN);
+  Trial m = model_r50(NORM_BN);
   check_step(&m, F32);
 }
 
@@ -237,7 +234,7 @@ TEST_TIER(cuda_model_step_r50_bn, 1) {
 TEST_TIER(cuda_model_same_bits, 1) {
   if (!gpu_device()) return;
   for (int i = 0; i < 3; i++) {
-    Model m = i == 2 ? model_r50(NORM_BN) : model_tiny();
+    Trial m = i == 2 ? model_r50(NORM_BN) : model_tiny();
     Batch batch = make_batch();
     Engine e;
     StepResult first, again;
@@ -280,7 +277,7 @@ static const Detection *counterpart(const Detection *d, const Detections *among)
 // Scores and overlaps next to a threshold, or to one another, may be decided otherwise; of a few tens of detections such
 // a pair takes two with it at most.
 static void check_detections(Recipe recipe) {
-  Model m = model_recipe(recipe);
+  Trial m = model_recipe(recipe);
   Batch batch = make_batch();
   Engine e[2];
   Detections found[2];
@@ -324,7 +321,7 @@ typedef struct Curve {
 } Curve;
 
 static Curve learn(const char *device, DType amp) {
-  Model m = model_tiny();
+  Trial m = model_tiny();
   Batch batch = make_batch();
   Engine e;
   open_engine(&e, device, amp, &m.config, &batch);

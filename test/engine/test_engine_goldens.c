@@ -2,6 +2,8 @@
 // weights and images follow from the hash, and what the limits are made of.
 #include <omp.h>
 #include <string.h>
+#include "engine/detect.h"
+#include "models/maskrcnn.h"
 #include "test/harness/golden.h"
 #include "test/harness/gpu.h"
 
@@ -34,23 +36,34 @@ static int pyramid_outputs(Output *out, const char *name, Value *const *v, int l
   return levels;
 }
 
-// Walks the list itself, because activations share memory: each is looked at as soon as it is there.
-static void check_outputs(const Golden *g, MaskRcnn *m, const Output *outputs, int n) {
-  int seen = 0;
-  for (int i = 0; i < m->graph.nodes; i++) {
-    Node *node = m->graph.node[i];
-    node->kind->forward(&m->graph, node);
-    for (int k = 0; k < node->outs * n; k++) {
-      const Output *o = &outputs[k % n];
-      if (o->v != node->out[k / n]) continue;
-      golden_rows(g, o->name, &o->v->x, 0, o->v->x.count ? golden_fetch_int(g, o->v->x.count) : o->v->x.n);
-      seen++;
-    }
+typedef struct OutputCheck { // an observer, because activations share memory: each is looked at as soon as it is there
+  Observer observer;
+  const Golden *g;
+  const Output *outputs;
+  int n, seen;
+} OutputCheck;
+
+static void check_node(Observer *observer, Graph *graph, Node *node, Pass pass) {
+  (void)graph, (void)pass;
+  OutputCheck *c = (OutputCheck *)observer;
+  for (int k = 0; k < node->outs * c->n; k++) {
+    const Output *o = &c->outputs[k % c->n];
+    if (o->v != node->out[k / c->n]) continue;
+    golden_rows(c->g, o->name, &o->v->x, 0, o->v->x.count ? golden_fetch_int(c->g, o->v->x.count) : o->v->x.n);
+    c->seen++;
   }
-  EXPECT_INT(seen, n);
 }
 
-static void check_training_outputs(const Golden *g, MaskRcnn *m) {
+static void check_outputs(const Golden *g, Network *n, const Output *outputs, int count) {
+  OutputCheck c = {.observer = {.after = check_node}, .g = g, .outputs = outputs, .n = count};
+  graph_observe(&n->graph, &c.observer);
+  graph_forward(&n->graph);
+  graph_unobserve(&n->graph, &c.observer);
+  EXPECT_INT(c.seen, count);
+}
+
+static void check_training_outputs(const Golden *g, Network *network) {
+  const MaskRcnn *m = maskrcnn_of(network);
   Output outputs[32] = {{"train/image", m->image},
                         {"train/class_logits", m->class_logits},
                         {"train/box_deltas", m->box_deltas},
@@ -61,14 +74,15 @@ static void check_training_outputs(const Golden *g, MaskRcnn *m) {
   n += pyramid_outputs(outputs + n, "p", m->p, MAX_LEVELS);
   n += pyramid_outputs(outputs + n, "logits", m->logits, MAX_LEVELS);
   n += pyramid_outputs(outputs + n, "deltas", m->deltas, MAX_LEVELS);
-  check_outputs(g, m, outputs, n);
+  check_outputs(g, network, outputs, n);
 }
 
-static void check_inference_outputs(const Golden *g, MaskRcnn *m) {
+static void check_inference_outputs(const Golden *g, Network *network) {
+  const MaskRcnn *m = maskrcnn_of(network);
   const Output outputs[] = {{"infer/class_logits", m->class_logits},
                             {"infer/box_deltas", m->box_deltas},
                             {"infer/mask_probs", m->mask_probs}};
-  check_outputs(g, m, outputs, COUNT(outputs));
+  check_outputs(g, network, outputs, COUNT(outputs));
 }
 
 static void check_rpn_targets(const Golden *g, const RpnTargets *t) {
@@ -81,11 +95,11 @@ static void check_rpn_targets(const Golden *g, const RpnTargets *t) {
 }
 
 // Regression targets are those of the objects alone.
-static void check_roi_targets(const Golden *g, const RoiTargets *t) {
-  int rois = golden_fetch_int(g, t->rois.count), *label = golden_fetch(g, t->label, (size_t)rois * sizeof *label);
-  golden_device_ints(g, "train/rois.image", t->rois.image, rois);
+static void check_roi_targets(const Golden *g, const Rois *r, const BoxTargets *t) {
+  int rois = golden_fetch_int(g, r->count), *label = golden_fetch(g, t->label, (size_t)rois * sizeof *label);
+  golden_device_ints(g, "train/rois.image", r->image, rois);
   golden_ints(g, "train/rois.label", label, rois);
-  golden_rows(g, "train/rois.boxes", &t->rois.box, 0, rois);
+  golden_rows(g, "train/rois.boxes", &r->box, 0, rois);
   size_t n, objects = 0;
   double *delta = golden_fetch_rows(g, &t->delta, 0, rois, &n);
   for (int i = 0; i < rois; i++)
@@ -138,16 +152,17 @@ static void check_losses(const Golden *g, int step, const StepResult *r) {
 // A step without a learning rate, so that gradients and activations are of the same weights; its momentum is forgotten.
 static void check_first_step(Golden *g) {
   Engine *e = &g->engine;
-  MaskRcnn *m = e->train;
+  Network *n = e->train.network;
+  const MaskRcnn *m = maskrcnn_of(n);
   Loader *loader = golden_loader(g, true);
   StepOptions still = sgd;
   StepResult r;
   still.learning_rate = 0;
   engine_step(e, golden_batch(loader), &still, &r);
-  check_training_outputs(g, m);
-  check_boxes(g, "train/proposals", &m->proposals);
-  check_rpn_targets(g, &m->rpn_targets);
-  check_roi_targets(g, &m->roi_targets);
+  check_training_outputs(g, n);
+  check_boxes(g, "train/proposals", &m->proposals->boxes);
+  check_rpn_targets(g, &m->rpn_targets->rpn_targets);
+  check_roi_targets(g, &m->rois->rois, &m->box_targets->box_targets);
   check_losses(g, 0, &r);
   check_params(g, "grad", true);
   device_zero(e->dev, e->params.momentum, e->params.trainable * dtype_size(e->dev->real));
@@ -191,12 +206,12 @@ static void check_pasted(Golden *g, const Batch *b) {
   detections_free(&found);
 }
 
-static void check_detections(const Golden *g, const MaskRcnn *m) {
-  const Boxes *d = &m->detections;
+static void check_detections(const Golden *g, const Network *network) {
+  const Boxes *d = &network->result[DETECTED_BOXES]->boxes;
   for (int i = 0; i < d->groups; i++) {
     int n = golden_fetch_int(g, d->count + i), first = i * d->capacity;
     int *label = golden_fetch(g, d->index + first, (size_t)n * sizeof *label);
-    for (int j = 0; j < n; j++) label[j] %= m->config.classes;
+    for (int j = 0; j < n; j++) label[j] %= network->config.classes;
     golden_ints(g, numbered("infer/detections.labels", i), label, n);
     golden_rows(g, numbered("infer/detections.scores", i), &d->score, first, n);
     free(label);
@@ -208,11 +223,11 @@ static void check_detections(const Golden *g, const MaskRcnn *m) {
 static void check_inference(Golden *g) {
   Loader *loader = golden_loader(g, false);
   const Batch *b = golden_batch(loader);
-  MaskRcnn *m = g->engine.infer;
+  Network *n = g->engine.infer.network;
   engine_infer(&g->engine, b);
-  check_inference_outputs(g, m);
-  check_boxes(g, "infer/proposals", &m->proposals);
-  check_detections(g, m);
+  check_inference_outputs(g, n);
+  check_boxes(g, "infer/proposals", &maskrcnn_of(n)->proposals->boxes);
+  check_detections(g, n);
   if (g->exact) check_pasted(g, b);
   loader_close(loader);
 }

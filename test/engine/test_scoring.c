@@ -35,9 +35,10 @@ static char *run(const Dataset *d, const char *dir, int cores) {
     log_begin(&log, step, "train");
     log_commit(&log);
     if (step == 1) {
-      CocoResults found = find_objects(d);
-      scoring_start(&s, d, &found, cores, &log, step, now_seconds());
-      EXPECT(s.under_way && !found.items && s.apart == (cores > 0));
+      CocoResults *found = xmalloc(sizeof *found);
+      *found = find_objects(d);
+      scoring_start(&s, &task_detection, d, found, cores, &log, step, now_seconds());
+      EXPECT(s.under_way && s.apart == (cores > 0));
       EXPECT(cores > 0 || scoring_ready(&s));
     }
     if (step == 3) EXPECT(scoring_end(&s, &log, &err) && !scoring_ready(&s));

@@ -1,6 +1,8 @@
 // A run on disk: what is saved is what is loaded, a resumed run is the uninterrupted one, and a checkpoint of something
 // else is refused by name.
+#include "engine/detect.h"
 #include "engine/state.h"
+#include "models/maskrcnn.h"
 #include "models/torchvision.h"
 #include "test/harness/synthetic.h"
 #include "test/harness/test.h"

@@ -16,7 +16,7 @@ static void feed_forward(Graph *g, Node *n) {
   g->dev->ops->copy(g->dev, &NODE_ATTR(n, FeedAttr)->data, &y);
 }
 
-static const NodeKind feed_kind = {.name = "feed", .forward = feed_forward};
+static const NodeKind feed_kind = {.name = "feed", .attr_size = sizeof(FeedAttr), .forward = feed_forward};
 
 typedef struct LossAttr {
   Net *net;
@@ -37,8 +37,11 @@ static void loss_backward(Graph *g, Node *n) {
   g->dev->ops->copy(g->dev, &NODE_ATTR(n, LossAttr)->r, &dx);
 }
 
-static const NodeKind loss_kind = {
-    .name = "weighted_sum", .forward = loss_forward, .backward = loss_backward, .source = true};
+static const NodeKind loss_kind = {.name = "weighted_sum",
+                                   .attr_size = sizeof(LossAttr),
+                                   .forward = loss_forward,
+                                   .backward = loss_backward,
+                                   .source = true};
 
 static Tensor outside(Net *net, int n, int h, int w, int c) {
   CHECK(net->tensors < MAX_NET_TENSORS);
@@ -106,7 +109,7 @@ void net_open(Net *net, NetBuild *build, uint64_t key, bool poison) {
   graph_init(&net->graph, net->dev, &net->params, true);
   build(net);
   graph_plan(&net->graph);
-  if (poison) graph_poison(&net->graph);
+  if (poison) poison_start(&net->poison, &net->graph);
   CHECK(params_allocate(&net->params, &err));
   graph_measure(&net->graph);
   net->arena = device_alloc(net->dev, net->graph.bytes);

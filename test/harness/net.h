@@ -2,6 +2,7 @@
 // property that a walk must have.
 #pragma once
 #include "nn/layers.h"
+#include "nn/poison.h"
 #include "test/harness/op.h"
 
 enum { MAX_NET_TENSORS = 24 };
@@ -10,6 +11,7 @@ typedef struct Net {
   Device *dev;
   Params params;
   Graph graph;
+  Poison poison;
   void *arena;
   uint64_t key, draws;
   Tensor tensor[MAX_NET_TENSORS]; // inputs and loss weights

@@ -10,14 +10,15 @@ enum { CANVAS_H = 64, CANVAS_W = 96, CAPACITY = 4, CLASSES = 4, MAX_IMAGES = 3, 
 
 // Training and inference over one set of parameters, each once more with poisoned memory.
 typedef enum Use { TRAIN, TRAIN_POISONED, INFER, INFER_POISONED, USES } Use;
-typedef struct Model {
+typedef struct Trial {
   Device *dev;
   Params params;
-  MaskRcnn use[USES];
+  Network use[USES];
+  Poison poison[USES];
   void *arena[USES];
   Batch batch;
   Tensor box; // the batch's, in double
-} Model;
+} Trial;
 
 static void draw_parameters(Params *p) {
   params_randomise(p, 11);
@@ -30,29 +31,30 @@ static void draw_parameters(Params *p) {
   params_refresh(p);
 }
 
-static void connect(MaskRcnn *m, const Batch *b, const Tensor *box) {
-  m->info = b->info, m->bytes = b->bytes;
-  m->truth.box = *box;
-  m->truth.label = b->label, m->truth.count = b->count, m->truth.bitmap = b->bitmap, m->truth.bits = b->bits;
+static void connect(Network *n, const Batch *b, const Tensor *box) {
+  const void *array[BATCH_ARRAYS];
+  for (BatchArray a = 0; a < BATCH_ARRAYS; a++) array[a] = batch_array(b, a);
+  array[BATCH_BOX] = box->data;
+  network_connect(n, array);
 }
 
-static void feed(Model *m, int images, const int *objects) {
+static void feed(Trial *m, int images, const int *objects) {
   synthetic_free(&m->batch);
   m->batch = synthetic_batch(images, CANVAS_H, CANVAS_W, CAPACITY, CLASSES, objects, 17);
   for (int i = 0; i < images * CAPACITY * 4; i++) ((double *)m->box.data)[i] = m->batch.box[i];
   for (int u = 0; u < USES; u++) connect(&m->use[u], &m->batch, &m->box);
 }
 
-static void model_open(Model *m, const ModelConfig *config, int images, const int *objects) {
+static void model_open(Trial *m, const ModelConfig *config, int images, const int *objects) {
   Err err;
-  *m = (Model){.dev = device_open("cpu64", &err), .box = test_tensor_packed(F64, images * CAPACITY, 4)};
+  *m = (Trial){.dev = device_open("cpu64", &err), .box = test_tensor_packed(F64, images * CAPACITY, 4)};
   CHECK(m->dev && config_check(config, &err));
   int threads = omp_get_max_threads();
   omp_set_num_threads(MAX_THREADS); // scratch is measured for as many
   params_init(&m->params, m->dev, F64);
   for (int u = 0; u < USES; u++) {
-    maskrcnn_build(&m->use[u], config, m->dev, &m->params, u < INFER, images, CANVAS_H, CANVAS_W, CAPACITY);
-    if (u == TRAIN_POISONED || u == INFER_POISONED) graph_poison(&m->use[u].graph);
+    network_build(&m->use[u], config, m->dev, &m->params, u < INFER, images, CANVAS_H, CANVAS_W, CAPACITY);
+    if (u == TRAIN_POISONED || u == INFER_POISONED) poison_start(&m->poison[u], &m->use[u].graph);
   }
   CHECK(params_allocate(&m->params, &err));
   for (int u = 0; u < USES; u++) {
@@ -68,9 +70,9 @@ static void model_open(Model *m, const ModelConfig *config, int images, const in
   draw_parameters(&m->params);
 }
 
-static void model_close(Model *m) {
+static void model_close(Trial *m) {
   for (int u = 0; u < USES; u++) {
-    maskrcnn_free(&m->use[u]);
+    network_free(&m->use[u]);
     device_free(m->dev, m->arena[u]);
   }
   synthetic_free(&m->batch);
@@ -79,13 +81,15 @@ static void model_close(Model *m) {
   device_close(m->dev);
 }
 
-static double total_loss(const MaskRcnn *m) {
+static const double *losses_of(const Network *n) { return n->losses->x.data; }
+
+static double total_loss(const Network *n) {
   double sum = 0;
-  for (int i = 0; i < LOSSES; i++) sum += ((const double *)m->loss.data)[i];
+  for (int i = 0; i < LOSSES; i++) sum += losses_of(n)[i];
   return sum;
 }
 
-static double *train(Model *m, Use use, size_t *n) {
+static double *train(Trial *m, Use use, size_t *n) {
   memset(m->params.grad, 0xff, m->params.trainable * sizeof(double));
   graph_forward(&m->use[use].graph);
   graph_backward(&m->use[use].graph);
@@ -115,7 +119,7 @@ static ModelConfig small_recipe(Recipe recipe) {
 
 // The gradient takes proposals as given, so the differences must, too: from now on the proposals are what they were.
 static struct {
-  const MaskRcnn *m;
+  const Network *n;
   Boxes saved;
 } held;
 
@@ -123,7 +127,7 @@ static void *copy_of(const void *p, size_t bytes) { return memcpy(xmalloc(bytes)
 
 static void held_forward(Graph *g, Node *n) {
   (void)g, (void)n;
-  const Boxes *from = &held.saved, *to = &held.m->proposals;
+  const Boxes *from = &held.saved, *to = &maskrcnn_of(held.n)->proposals->boxes;
   size_t rows = (size_t)to->groups * (size_t)to->capacity;
   memcpy(to->box.data, from->box.data, tensor_bytes(&to->box));
   memcpy(to->score.data, from->score.data, tensor_bytes(&to->score));
@@ -131,18 +135,17 @@ static void held_forward(Graph *g, Node *n) {
   memcpy(to->count, from->count, (size_t)to->groups * sizeof(int));
 }
 
-static void hold_proposals(MaskRcnn *m) {
-  static const NodeKind kind = {.name = "proposals", .forward = held_forward};
-  const Boxes *b = &m->proposals;
+static void hold_proposals(Network *n) {
+  static const NodeKind kind = {.name = "proposals held", .forward = held_forward};
+  const Boxes *b = &maskrcnn_of(n)->proposals->boxes;
   size_t rows = (size_t)b->groups * (size_t)b->capacity;
-  held.m = m;
+  held.n = n;
   held.saved = *b;
   held.saved.box.data = copy_of(b->box.data, tensor_bytes(&b->box));
   held.saved.score.data = copy_of(b->score.data, tensor_bytes(&b->score));
   held.saved.index = copy_of(b->index, rows * sizeof(int));
   held.saved.count = copy_of(b->count, (size_t)b->groups * sizeof(int));
-  for (int i = 0; i < m->graph.nodes; i++)
-    if (!strcmp(m->graph.node[i]->name, "proposals")) m->graph.node[i]->kind = &kind;
+  graph_find_node(&n->graph, "proposals")->kind = &kind;
 }
 
 static void release_proposals(void) {
@@ -153,7 +156,7 @@ static void release_proposals(void) {
 }
 
 // Moves the parameter along `way` (logical elements) by `step` and returns the loss; puts it back.
-static double loss_at(Model *m, const Param *q, const double *way, double step) {
+static double loss_at(Trial *m, const Param *q, const double *way, double step) {
   double *w = q->master.data;
   size_t n = param_elements(q);
   double *before = copy_of(w, tensor_bytes(&q->master));
@@ -174,7 +177,7 @@ typedef struct Slopes {
 
 // The slope along `way`, as test/harness/net.c's check_element argues: off by no more than the one-sided ones disagree, and by
 // rounding. The losses are means of terms that reach through at most 1000 operations.
-static void check_slope(Model *m, const Param *q, const double *way, double slope, Slopes *s) {
+static void check_slope(Trial *m, const Param *q, const double *way, double slope, Slopes *s) {
   const double h = 0x1p-21, rounding = 2 * 1000 * unit_roundoff(F64) * s->here / h;
   double above = (loss_at(m, q, way, h) - s->here) / h, below = (s->here - loss_at(m, q, way, -h)) / h;
   double apart = fabs(above - below);
@@ -185,7 +188,7 @@ static void check_slope(Model *m, const Param *q, const double *way, double slop
 
 // Every parameter: along one random direction, which every element takes part in, and along a few elements alone.
 static void check_gradients(const ModelConfig *config, int elements) {
-  Model m;
+  Trial m;
   model_open(&m, config, 2, (int[]){3, 2});
   int threads = omp_get_max_threads();
   omp_set_num_threads(1); // the maps are so small that starting threads takes longer than the work
@@ -195,7 +198,7 @@ static void check_gradients(const ModelConfig *config, int elements) {
   hold_proposals(&m.use[TRAIN]);
   double *gradient = train(&m, TRAIN, &n), *next = gradient;
   EXPECT_NEAR(total_loss(&m.use[TRAIN]), s.here, 0);
-  EXPECT(*m.use[TRAIN].roi_targets.objects.count > 0);
+  EXPECT(*maskrcnn_of(&m.use[TRAIN])->objects->rois.count > 0);
   for (int i = 0; i < m.params.n; i++) {
     const Param *q = m.params.list[i];
     if (!q->trainable) continue;
@@ -252,10 +255,10 @@ TEST_TIER(model_gradients_r50_gn, 1) {
 // ---- bits -----------------------------------------------------------------------------------------------------------
 
 // Two walks are the same when the loss and every gradient are.
-static void expect_same_walk(Model *m, Use use, const double *loss, const double *gradient, size_t n) {
+static void expect_same_walk(Trial *m, Use use, const double *loss, const double *gradient, size_t n) {
   size_t again;
   double *now = train(m, use, &again);
-  EXPECT_INT(memcmp(m->use[use].loss.data, loss, LOSSES * sizeof *loss), 0);
+  EXPECT_INT(memcmp(losses_of(&m->use[use]), loss, LOSSES * sizeof *loss), 0);
   EXPECT(again == n && !memcmp(now, gradient, n * sizeof *now));
   free(now);
 }
@@ -270,12 +273,12 @@ static void check_losses(const double *loss, bool objects) {
   }
 }
 
-static void check_bits(Model *m, bool objects) {
+static void check_bits(Trial *m, bool objects) {
   size_t n;
   int threads = omp_get_max_threads();
   omp_set_num_threads(1);
   double *gradient = train(m, TRAIN, &n), loss[LOSSES];
-  memcpy(loss, m->use[TRAIN].loss.data, sizeof loss);
+  memcpy(loss, losses_of(&m->use[TRAIN]), sizeof loss);
   check_losses(loss, objects);
   bool finite = true;
   for (size_t i = 0; i < n; i++) finite &= isfinite(gradient[i]) != 0;
@@ -291,9 +294,9 @@ static void check_bits(Model *m, bool objects) {
 
 // ---- inference ------------------------------------------------------------------------------------------------------
 
-static void check_detections(const Model *m, int image) {
-  const MaskRcnn *r = &m->use[INFER];
-  const Boxes *d = &r->detections;
+static void check_detections(const Trial *m, int image) {
+  const Network *r = &m->use[INFER];
+  const Boxes *d = &maskrcnn_of(r)->detections->boxes;
   const ImageInfo *info = &m->batch.info[image];
   const int classes = r->config.classes;
   EXPECT(info->h > 0 ? d->count[image] > 0 && d->count[image] <= r->config.detections : d->count[image] == 0);
@@ -307,23 +310,24 @@ static void check_detections(const Model *m, int image) {
   }
 }
 
-static void check_inference(Model *m) {
-  MaskRcnn *plain = &m->use[INFER], *poisoned = &m->use[INFER_POISONED];
-  const Boxes *a = &plain->detections, *b = &poisoned->detections;
-  graph_forward(&plain->graph);
+static void check_inference(Trial *m) {
+  Graph *poisoned_graph = &m->use[INFER_POISONED].graph;
+  const MaskRcnn *plain = maskrcnn_of(&m->use[INFER]), *poisoned = maskrcnn_of(&m->use[INFER_POISONED]);
+  const Boxes *a = &plain->detections->boxes, *b = &poisoned->detections->boxes;
+  graph_forward(&m->use[INFER].graph);
   int masks = 0;
   for (int i = 0; i < a->groups; i++) {
     check_detections(m, i);
     masks += a->count[i];
   }
-  EXPECT_INT(*plain->mask_rois.count, masks);
+  EXPECT_INT(*plain->mask_rois->rois.count, masks);
   EXPECT_INT(valid_rows(&plain->mask_probs->x), masks);
   const Tensor *probs = &plain->mask_probs->x;
   for (int i = 0; i < masks; i++)
     EXPECT(get(probs, i, 0, 0, 0) > 0 && get(probs, i, probs->h - 1, probs->w - 1, 0) < 1);
 
   for (int walk = 0; walk < 2; walk++) {
-    graph_forward(&poisoned->graph);
+    graph_forward(poisoned_graph);
     EXPECT_INT(memcmp(a->count, b->count, (size_t)a->groups * sizeof(int)), 0);
     for (int i = 0; i < a->groups; i++) {
       size_t first = (size_t)i * (size_t)a->capacity, n = (size_t)a->count[i];
@@ -339,7 +343,7 @@ static void check_inference(Model *m) {
 static void check_batches(const ModelConfig *config) {
   static const int batches[][MAX_IMAGES] = {
       {CAPACITY, 1, 2}, {2, 0, 1}, {SYNTHETIC_EMPTY, 3, 0}, {0, SYNTHETIC_EMPTY, SYNTHETIC_EMPTY}};
-  Model m;
+  Trial m;
   model_open(&m, config, MAX_IMAGES, batches[0]);
   for (int i = 0; i < COUNT(batches); i++) {
     feed(&m, MAX_IMAGES, batches[i]);
@@ -365,16 +369,16 @@ TEST_TIER(model_batches_r50, 1) {
 // Nothing at all to learn from: every loss and gradient is 0, and nothing is found.
 TEST(model_empty_batch) {
   ModelConfig c = synthetic_config(CANVAS_H, CANVAS_W, CLASSES);
-  Model m;
+  Trial m;
   model_open(&m, &c, 1, (int[]){SYNTHETIC_EMPTY});
   size_t n;
   double *gradient = train(&m, TRAIN_POISONED, &n);
-  for (int i = 0; i < LOSSES; i++) EXPECT(((double *)m.use[TRAIN_POISONED].loss.data)[i] == 0);
+  for (int i = 0; i < LOSSES; i++) EXPECT(losses_of(&m.use[TRAIN_POISONED])[i] == 0);
   bool zero = true;
   for (size_t i = 0; i < n; i++) zero &= gradient[i] == 0;
   EXPECT(zero);
   graph_forward(&m.use[INFER_POISONED].graph);
-  EXPECT_INT(*m.use[INFER_POISONED].detections.count, 0);
+  EXPECT_INT(*maskrcnn_of(&m.use[INFER_POISONED])->detections->boxes.count, 0);
   free(gradient);
   model_close(&m);
 }
@@ -388,7 +392,7 @@ TEST(model_full_masks) {
   int per_image = (int)((float)config.roi_batch * config.roi_positive);
   int *label[2], rois[2];
   for (int full = 0; full < 2; full++) {
-    Model m;
+    Trial m;
     config.full_masks = full;
     model_open(&m, &config, COUNT(objects), objects);
     size_t n;
@@ -396,14 +400,16 @@ TEST(model_full_masks) {
     for (size_t i = 0; i < n; i++) EXPECT(isfinite(gradients[i]));
     EXPECT(isfinite(total_loss(&m.use[TRAIN_POISONED])));
     free(gradients);
-    const RoiTargets *t = &m.use[TRAIN_POISONED].roi_targets;
-    rois[full] = *t->rois.count;
-    label[full] = copy_of(t->label, (size_t)rois[full] * sizeof(int));
-    if (full) EXPECT_INT(*t->objects.count, 2 * per_image);
-    for (int i = 0; full && i < *t->objects.count; i++) {
-      EXPECT_INT(t->objects.image[i], i < per_image ? 0 : 2);
-      EXPECT(t->object_label[i] >= 1 && t->object_label[i] < CLASSES);
-      EXPECT_INT(t->object_truth[i] / CAPACITY, t->objects.image[i]);
+    const MaskRcnn *t = maskrcnn_of(&m.use[TRAIN_POISONED]);
+    const Rois *found = &t->objects->rois;
+    const ObjectTargets *target = &t->object_targets->object_targets;
+    rois[full] = *t->rois->rois.count;
+    label[full] = copy_of(t->box_targets->box_targets.label, (size_t)rois[full] * sizeof(int));
+    if (full) EXPECT_INT(*found->count, 2 * per_image);
+    for (int i = 0; full && i < *found->count; i++) {
+      EXPECT_INT(found->image[i], i < per_image ? 0 : 2);
+      EXPECT(target->label[i] >= 1 && target->label[i] < CLASSES);
+      EXPECT_INT(target->truth[i] / CAPACITY, found->image[i]);
     }
     model_close(&m);
   }
@@ -418,7 +424,7 @@ TEST_TIER(model_tiny, 1) {
   Err err;
   CHECK(config_init(&c, "tiny", &err));
   c.classes = CLASSES;
-  Model m;
+  Trial m;
   model_open(&m, &c, 2, (int[]){CAPACITY, 0});
   check_bits(&m, true);
   check_inference(&m);

@@ -1,5 +1,5 @@
 // Parameters' names and shapes against torchvision's maskrcnn_resnet50_fpn(num_classes = 91): what its state_dict holds.
-#include "models/maskrcnn.h"
+#include "models/model.h"
 #include "test/harness/test.h"
 
 typedef struct Expected {
@@ -84,13 +84,13 @@ static const struct {
 
 static void check_names(bool training) {
   ModelConfig config;
-  MaskRcnn m;
+  Network m;
   Params params;
   Err err;
   Device *dev = device_open("cpu", &err);
   CHECK(dev && config_init(&config, "maskrcnn-r50-fpn", &err));
   params_init(&params, dev, F32);
-  maskrcnn_build(&m, &config, dev, &params, training, 1, 64, 64, 4);
+  network_build(&m, &config, dev, &params, training, 1, 64, 64, 4);
   Expected e = {.params = &params};
   expect_resnet50(&e);
   for (int i = 0; i < COUNT(rest); i++) {
@@ -111,7 +111,7 @@ static void check_names(bool training) {
     bool frozen = q->buffer || !strncmp(q->name, "backbone.body.conv1", 19) || strstr(q->name, "body.layer1.");
     EXPECT(q->trainable == (training && !frozen));
   }
-  maskrcnn_free(&m);
+  network_free(&m);
   params_free(&params);
   device_close(dev);
 }

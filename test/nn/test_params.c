@@ -33,8 +33,8 @@ TEST(params_layout) {
     Param *frozen = param_filter(&p, "frozen", 4, 3, 3, 5, false, false, INIT_ONE);
     Param *late = param_filter(&p, "late", 3, 1, 1, 7, false, true, INIT_ONE);
     Param *buffer = param_buffer(&p, "buffer", 5, INIT_ONE);
-    Param *early = param_vector(&p, "early", 70, true, INIT_ONE, 0);
-    Param *also_late = param_vector(&p, "also_late", 3, true, INIT_ONE, 0);
+    Param *early = param_vector(&p, "early", PARAM_NORM_SCALE, 70, true, INIT_ONE, 0);
+    Param *also_late = param_vector(&p, "also_late", PARAM_NORM_SCALE, 3, true, INIT_ONE, 0);
     late->last_use = also_late->last_use = 9;
     early->last_use = 2;
     allocate(&p);
@@ -97,7 +97,7 @@ TEST(params_torch_order) {
     Param *conv = param_filter(&p, "conv", 3, 2, 5, 7, false, true, INIT_ONE);
     Param *connected = param_filter(&p, "connected", 5, 3, 2, 9, true, true, INIT_ONE);
     Param *plain = param_filter(&p, "plain", 5, 1, 1, 9, true, false, INIT_ONE);
-    Param *bias = param_vector(&p, "bias", 11, true, INIT_ONE, 0);
+    Param *bias = param_vector(&p, "bias", PARAM_NORM_SCALE, 11, true, INIT_ONE, 0);
     Param *buffer = param_buffer(&p, "buffer", 8, INIT_ONE);
     const int conv_dims[] = {3, 7, 2, 5}, connected_dims[] = {5, 9 * 3 * 2};
     EXPECT(conv->ndim == 4 && !memcmp(conv->dims, conv_dims, sizeof conv_dims));
@@ -160,8 +160,9 @@ TEST(params_init_as_torch) {
   Param *uniform = param_filter(&p, "uniform", K, R, S, C, false, true, INIT_KAIMING_UNIFORM);
   Param *conv = param_filter(&p, "conv", K, R, S, C, false, true, INIT_LINEAR);
   Param *linear = param_filter(&p, "linear", K, R, S, C, true, true, INIT_LINEAR);
-  Param *bias = param_vector(&p, "bias", 4000, true, INIT_LINEAR, R * S * C);
-  Param *ones = param_vector(&p, "ones", 9, true, INIT_ONE, 0), *zeros = param_buffer(&p, "zeros", 9, INIT_ZERO);
+  Param *bias = param_vector(&p, "bias", PARAM_BIAS, 4000, true, INIT_LINEAR, R * S * C);
+  Param *ones = param_vector(&p, "ones", PARAM_NORM_SCALE, 9, true, INIT_ONE, 0),
+        *zeros = param_buffer(&p, "zeros", 9, INIT_ZERO);
   allocate(&p);
   params_randomise(&p, 7);
   check_normal(&p, normal, 0.01);
@@ -246,10 +247,10 @@ TEST(params_kinds) {
   Params p;
   open_params(&p, "cpu");
   param_filter(&p, "a.weight", 70, 1, 1, 8, false, true, INIT_ZERO); // 9 blocks of 64 elements
-  param_vector(&p, "a.bias", 70, true, INIT_LINEAR, 1);              // 2
-  param_vector(&p, "n.weight", 8, true, INIT_ONE, 0);
-  param_vector(&p, "n.bias", 8, true, INIT_ZERO, 0);
-  param_vector(&p, "frozen.bias", 8, false, INIT_ZERO, 0);
+  param_vector(&p, "a.bias", PARAM_BIAS, 70, true, INIT_LINEAR, 1);  // 2
+  param_vector(&p, "n.weight", PARAM_NORM_SCALE, 8, true, INIT_ONE, 0);
+  param_vector(&p, "n.bias", PARAM_NORM_SHIFT, 8, true, INIT_ZERO, 0);
+  param_vector(&p, "frozen.bias", PARAM_BIAS, 8, false, INIT_ZERO, 0);
   allocate(&p);
   const uint8_t want[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, PARAM_BIAS, PARAM_BIAS, PARAM_NORM_SCALE, PARAM_NORM_SHIFT};
   if (EXPECT_INT(p.trainable, 64 * COUNT(want)))

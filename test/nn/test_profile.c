@@ -14,14 +14,8 @@ static void build(Net *net) {
   net_loss(net, net_conv(net, "b", y, 8, 1, 2, false, NULL));
 }
 
-static const Node *node_named(const Graph *g, const char *name) {
-  for (int i = 0; i < g->nodes; i++)
-    if (!strcmp(g->node[i]->name, name)) return g->node[i];
-  return NULL;
-}
-
-static void expect_work(const Graph *g, const char *name, int pass, double flops, double elements) {
-  const Work *w = &node_named(g, name)->work[pass];
+static void expect_work(const Profile *p, const Graph *g, const char *name, Pass pass, double flops, double elements) {
+  const Work *w = &p->node[graph_find_node(g, name)->id].work[pass];
   if (!EXPECT(w->flops == flops && w->bytes == sizeof(double) * elements))
     fprintf(stderr, "  %s, pass %d: %g flops, %g elements\n", name, pass, w->flops, w->bytes / sizeof(double));
 }
@@ -30,17 +24,19 @@ TEST(profile_work) {
   Net net;
   net_open(&net, build, 0, false);
   Graph *g = &net.graph;
-  g->timing = true;
+  Profile p = {0};
+  profile_start(&p, g, NULL);
   net_run(&net);
   double pixels = 2 * 6 * 8, quarter = pixels / 4;
   double x = pixels * 8, y = pixels * 16, z = quarter * 8; // channels padded to 8
   double a = 16 * 9 * 8, b = 8 * 16;
-  expect_work(g, "a", 0, 2 * pixels * 16 * 9 * 5, x + a + 16 + y);
-  expect_work(g, "a", 1, 2 * pixels * 16 * 9 * 5, y + x + a + 16); // wgrad alone: dy, x, dw, db
-  expect_work(g, "b", 0, 2 * quarter * 8 * 16, quarter * 16 + b + 8 + z);
+  expect_work(&p, g, "a", PASS_FORWARD, 2 * pixels * 16 * 9 * 5, x + a + 16 + y);
+  expect_work(&p, g, "a", PASS_BACKWARD, 2 * pixels * 16 * 9 * 5, y + x + a + 16); // wgrad alone: dy, x, dw, db
+  expect_work(&p, g, "b", PASS_FORWARD, 2 * quarter * 8 * 16, quarter * 16 + b + 8 + z);
   // wgrad and dgrad: dy, w, dw, db, all of y as the mask, dx
-  expect_work(g, "b", 1, 2 * 2 * quarter * 8 * 16, z + b + b + 8 + y + y);
-  EXPECT_INT(g->walks, 1);
+  expect_work(&p, g, "b", PASS_BACKWARD, 2 * 2 * quarter * 8 * 16, z + b + b + 8 + y + y);
+  EXPECT_INT(p.walks, 1);
+  profile_free(&p, &net.graph);
   net_close(&net);
 }
 
@@ -50,9 +46,11 @@ TEST(profile_work_of_valid_rows) {
   net_open(&net, build, 0, false);
   Graph *g = &net.graph;
   for (int i = 0; i < g->values; i++) g->value[i]->x.count = g->value[i]->dx.count = &held_rows;
-  g->timing = true;
+  Profile p = {0};
+  profile_start(&p, g, NULL);
   graph_forward(g);
-  expect_work(g, "a", 0, 6 * 8 * 2 * 16 * 9 * 5, 6 * 8 * 8 + 16 * 9 * 8 + 16 + 6 * 8 * 16);
+  expect_work(&p, g, "a", PASS_FORWARD, 6 * 8 * 2 * 16 * 9 * 5, 6 * 8 * 8 + 16 * 9 * 8 + 16 + 6 * 8 * 16);
+  profile_free(&p, &net.graph);
   net_close(&net);
 }
 
@@ -61,38 +59,42 @@ TEST(profile_seconds) {
   net_open(&net, build, 0, false);
   Graph *g = &net.graph;
   net_run(&net);
-  for (int i = 0; i < g->nodes; i++) EXPECT(!g->node[i]->seconds[0] && !g->node[i]->seconds[1]); // not asked for
-  g->timing = true;
+  EXPECT(!g->observers); // not asked for
+  Profile p = {0};
+  profile_start(&p, g, NULL);
   double start = now_seconds(), sum = 0;
   for (int i = 0; i < 3; i++) net_run(&net);
   double all = now_seconds() - start;
   for (int i = 0; i < g->nodes; i++) {
-    const Node *n = g->node[i];
-    EXPECT(n->seconds[0] > 0 && (n->seconds[1] > 0) == n->runs_backward);
-    sum += n->seconds[0] + n->seconds[1];
+    const double *seconds = p.node[i].seconds;
+    EXPECT(seconds[0] > 0 && (seconds[1] > 0) == g->node[i]->runs_backward);
+    sum += seconds[0] + seconds[1];
   }
   EXPECT(sum <= all);
-  EXPECT_INT(g->walks, 3);
-  EXPECT(g->walk_start[0] > start && g->walk_start[1] > g->walk_start[0]);
+  EXPECT_INT(p.walks, 3);
+  EXPECT(p.walk_start[0] > start && p.walk_start[1] > p.walk_start[0]);
+  profile_free(&p, &net.graph);
   net_close(&net);
 }
 
 TEST_TIER(profile_rows, 1) {
   Net net;
   net_open(&net, build, 0, false);
-  net.graph.timing = true;
+  Profile p = {0};
+  profile_start(&p, &net.graph, NULL);
   net_run(&net);
   char *text = NULL;
   size_t size;
   FILE *out = open_memstream(&text, &size);
   CHECK(out);
-  profile_print(&net.graph, out);
+  profile_print(&p, &net.graph, out);
   fclose(out);
   static const char *const expected[] = {"ceiling of CPU", "\na  ", "\nb  ",         "\ninput  ",
                                          "TFLOP/s",        "GB/s",  "\nall nodes  ", "a step takes "};
   for (int i = 0; i < COUNT(expected); i++)
     if (!EXPECT(strstr(text, expected[i]))) fprintf(stderr, "  not there: %s\n", expected[i]);
   free(text);
+  profile_free(&p, &net.graph);
   net_close(&net);
 }
 
@@ -115,12 +117,14 @@ TEST(trace_is_json) {
   snprintf(path, sizeof path, "%s/trace.json", test_tmp());
   net_open(&net, build, 0, false);
   Graph *g = &net.graph;
-  g->timing = true;
-  CHECK(g->trace = trace_open(path, &err));
+  Profile p = {0};
+  Trace *trace = trace_open(path, &err);
+  CHECK(trace);
+  profile_start(&p, g, trace);
   double start = now_seconds();
   net_run(&net);
   double end = now_seconds();
-  EXPECT(trace_close(g->trace, &err));
+  EXPECT(trace_close(trace, &err));
   int ran = 0, complete = 0, names = 0;
   for (int i = 0; i < g->nodes; i++) ran += 1 + g->node[i]->runs_backward;
   size_t size;
@@ -151,6 +155,7 @@ TEST(trace_is_json) {
   EXPECT_INT(names, TRACE_LANES);
   json_close(&j);
   free(text);
+  profile_free(&p, &net.graph);
   net_close(&net);
   EXPECT(!trace_open("/proc/nowhere/trace.json", &err) && strstr(err.msg, "/proc/nowhere/trace.json"));
 }

@@ -1,0 +1,89 @@
+#include "engine/inputs.h"
+#include <stdlib.h>
+
+// ---- memory -----------------------------------------------------------------------------------------------------
+
+static size_t device_element(const Device *dev, BatchArray array) {
+  return batch_layout[array].is_real ? dtype_size(dev->real) : batch_layout[array].element;
+}
+
+size_t inputs_plan(Inputs *in, const Device *dev, const BatchSize *size, unsigned arrays) {
+  size_t total = 0;
+  *in = (Inputs){.images = size->images, .capacity = size->capacity};
+  for (BatchArray a = 0; a < BATCH_ARRAYS; a++) {
+    if (arrays & BATCH_BIT(a)) in->array[a].room = batch_elements(size, a) * device_element(dev, a);
+    total += 2 * in->array[a].room;
+  }
+  return total;
+}
+
+bool inputs_allocate(Inputs *in, Device *dev) {
+  for (BatchArray a = 0; a < BATCH_ARRAYS; a++) {
+    if (!in->array[a].room) continue;
+    in->array[a].data = device_alloc(dev, in->array[a].room);
+    in->array[a].staged = device_alloc(dev, in->array[a].room);
+    if (!in->array[a].data || !in->array[a].staged) return false;
+  }
+  return true;
+}
+
+void inputs_free(Inputs *in, Device *dev) {
+  for (BatchArray a = 0; a < BATCH_ARRAYS; a++) {
+    device_free(dev, in->array[a].data);
+    device_free(dev, in->array[a].staged);
+  }
+}
+
+// ---- a batch's way to the device ----------------------------------------------------------------------------------
+
+void send_reals(Device *dev, DeviceSend *send, void *dst, const float *src, size_t n) {
+  if (dev->real == F32) {
+    send(dev, dst, src, n * sizeof *src);
+    return;
+  }
+  double *wide = xmalloc(n * sizeof *wide);
+  for (size_t i = 0; i < n; i++) wide[i] = src[i];
+  send(dev, dst, wide, n * sizeof *wide); // the CPU's copies are done at once
+  free(wide);
+}
+
+void fetch_reals(Device *dev, double *dst, const void *src, size_t n) {
+  if (dev->real == F64) {
+    device_download(dev, dst, src, n * sizeof *dst);
+    return;
+  }
+  float *narrow = xmalloc(n * sizeof *narrow);
+  device_download(dev, narrow, src, n * sizeof *narrow);
+  for (size_t i = 0; i < n; i++) dst[i] = narrow[i];
+  free(narrow);
+}
+
+void inputs_stage(Inputs *in, Device *dev, const Batch *b) {
+  const BatchSize size = batch_size(b);
+  CHECK(b->images == in->images);
+  in->canvas = b->canvas;
+  for (BatchArray a = 0; a < BATCH_ARRAYS; a++) {
+    if (!in->array[a].room) continue;
+    CHECK(batch_layout[a].extent != PER_OBJECT || b->capacity == in->capacity);
+    const size_t n = batch_elements(&size, a);
+    in->array[a].used = n * device_element(dev, a);
+    CHECK(in->array[a].used <= in->array[a].room);
+    if (batch_layout[a].is_real)
+      send_reals(dev, device_stage, in->array[a].staged, batch_array(b, a), n);
+    else
+      device_stage(dev, in->array[a].staged, batch_array(b, a), in->array[a].used);
+  }
+}
+
+void inputs_take(const Inputs *in, Device *dev) {
+  device_stage_wait(dev);
+  for (BatchArray a = 0; a < BATCH_ARRAYS; a++)
+    if (in->array[a].room) device_copy(dev, in->array[a].data, in->array[a].staged, in->array[a].used);
+  device_stage_next(dev);
+}
+
+void inputs_connect(const Inputs *in, Network *n) {
+  const void *array[BATCH_ARRAYS];
+  for (BatchArray a = 0; a < BATCH_ARRAYS; a++) array[a] = in->array[a].data;
+  network_connect(n, array);
+}

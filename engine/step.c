@@ -1,0 +1,205 @@
+// Training steps and inference on an open engine.
+#include "engine/step.h"
+#include <stdlib.h>
+#include <string.h>
+#include "engine/engine.h"
+
+enum { SCALE_INTERVAL = 2000 }; // clean steps before fp16's loss scale doubles, as torch.amp.GradScaler
+
+// What a slot's reals are.
+enum {
+  REAL_STATS,
+  REAL_SCALE = REAL_STATS + 2,
+  REAL_HYPER = REAL_SCALE + 3,
+  REAL_LOSS = REAL_HYPER + 4,
+  SLOT_REALS = REAL_LOSS + MAX_LOSSES
+};
+
+// ---- slots ------------------------------------------------------------------------------------------------------
+
+bool slots_allocate(Engine *e) {
+  for (int i = 0; i < STEPS_UNDER_WAY; i++) {
+    StepSlot *s = &e->slot[i];
+    s->real = device_host_alloc(e->dev, SLOT_REALS * dtype_size(e->dev->real));
+    s->count = device_host_alloc(e->dev, MAX_COUNTERS * sizeof *s->count);
+    s->index = xcalloc((size_t)e->train.shapes.images, sizeof *s->index);
+    if (!s->real || !s->count) return false;
+  }
+  return true;
+}
+
+void slots_free(Engine *e) {
+  for (int i = 0; i < STEPS_UNDER_WAY; i++) {
+    device_host_free(e->dev, e->slot[i].real);
+    device_host_free(e->dev, e->slot[i].count);
+    free(e->slot[i].index);
+  }
+}
+
+static void *slot_at(const Engine *e, const StepSlot *s, int i) {
+  return (char *)s->real + (size_t)i * dtype_size(e->dev->real);
+}
+static double slot_real(const Engine *e, const StepSlot *s, int i) {
+  return e->dev->real == F64 ? ((const double *)s->real)[i] : (double)((const float *)s->real)[i];
+}
+static void slot_set(const Engine *e, StepSlot *s, int i, float v) {
+  if (e->dev->real == F64)
+    ((double *)s->real)[i] = v;
+  else
+    ((float *)s->real)[i] = v;
+}
+
+// ---- loss scale -------------------------------------------------------------------------------------------------
+
+void engine_get_scale(Engine *e, double scale[3]) { fetch_reals(e->dev, scale, e->scale, 3); }
+
+void engine_set_scale(Engine *e, const double scale[3]) {
+  send_reals(e->dev, device_upload, e->scale, (float[]){(float)scale[0], (float)scale[1], (float)scale[2]}, 3);
+  send_reals(e->dev, device_upload, e->hyper, (float[]){0, 0, 0, 0, (float)(1 / scale[0])}, 5);
+}
+
+// ---- queueing ---------------------------------------------------------------------------------------------------
+
+static double waited_seconds(Engine *e) {
+  device_sync(e->dev);
+  return now_seconds();
+}
+
+static void queue_update(Engine *e, const Network *n) {
+  Device *dev = e->dev;
+  Params *p = &e->params;
+  dev->ops->grad_stats(dev, p->trainable, p->grad, model_losses(e->model), n->losses->x.data, e->hyper, e->stats);
+  Sgd sgd = {.hyper = e->hyper, .stats = e->stats};
+  if (e->factors) {
+    sgd.factors = *e->factors;
+    sgd.kind = p->kind;
+  }
+  dev->ops->sgd(dev, &sgd, p->trainable, p->master, p->grad, p->momentum);
+  if (p->shadow_dtype == F16) dev->ops->loss_scale_update(dev, SCALE_INTERVAL, e->stats, e->scale, e->hyper);
+  params_refresh_shadows(p);
+}
+
+// Scratch of what a step does outside its graph.
+void measure_update(Engine *e) {
+  e->dev->measuring = true;
+  e->dev->ops->grad_stats(e->dev, e->params.trainable, NULL, model_losses(e->model), NULL, NULL, NULL);
+  e->dev->measuring = false;
+}
+
+static void queue_step(Engine *e, Network *n) {
+  graph_forward(&n->graph);
+  graph_backward(&n->graph);
+  queue_update(e, n);
+}
+
+static void timed_step(Engine *e, Network *n, StepSlot *slot) {
+  double start = waited_seconds(e);
+  graph_forward(&n->graph);
+  double forward = waited_seconds(e);
+  graph_backward(&n->graph);
+  double backward = waited_seconds(e);
+  queue_update(e, n);
+  slot->forward_seconds = forward - start;
+  slot->backward_seconds = backward - forward;
+  slot->update_seconds = waited_seconds(e) - backward;
+}
+
+// The first run queues kernel by kernel (libraries and modules load lazily), the second is recorded, all others replay
+// it. A graph that is observed always runs node by node.
+static void run(Engine *e, Program *p, int canvas, void (*queue)(Engine *, Network *)) {
+  Network *n = &p->network[canvas];
+  if (p->runs[canvas]++ == 0 || n->graph.observers) {
+    queue(e, n);
+    return;
+  }
+  if (!p->recorded[canvas]) {
+    bool records = device_record(e->dev);
+    queue(e, n);
+    if (!records) return;
+    p->recorded[canvas] = device_record_end(e->dev);
+  }
+  device_replay(e->dev, p->recorded[canvas]);
+}
+
+// ---- training ---------------------------------------------------------------------------------------------------
+
+void engine_stage(Engine *e, const Batch *batch) {
+  StepSlot *s = &e->slot[e->started % STEPS_UNDER_WAY];
+  s->wait_seconds = device_idle(e->dev) ? batch->wait_seconds : 0; // a device at work missed nothing
+  memcpy(s->index, batch->index, (size_t)batch->images * sizeof *s->index);
+  double start = now_seconds();
+  inputs_stage(&e->train.inputs, e->dev, batch);
+  s->transfer_seconds = 0;
+  if (!e->timing) return;
+  device_stage_wait(e->dev);
+  s->transfer_seconds = now_seconds() - start;
+}
+
+void engine_start(Engine *e, const StepOptions *o) {
+  Device *dev = e->dev;
+  CHECK(e->started - e->handed_out < STEPS_UNDER_WAY);
+  StepSlot *s = &e->slot[e->started++ % STEPS_UNDER_WAY];
+  const int canvas = e->train.inputs.canvas;
+  Network *n = &e->train.network[canvas];
+  const size_t real = dtype_size(dev->real), losses = (size_t)model_losses(e->model);
+  e->batches++;
+  s->forward_seconds = s->backward_seconds = s->update_seconds = 0;
+  const float hyper[] = {o->learning_rate, o->momentum, o->weight_decay, o->clip};
+  for (int i = 0; i < COUNT(hyper); i++) slot_set(e, s, REAL_HYPER + i, hyper[i]);
+  device_upload(dev, e->hyper, slot_at(e, s, REAL_HYPER), COUNT(hyper) * real);
+  inputs_take(&e->train.inputs, dev);
+  if (e->timing)
+    timed_step(e, n, s);
+  else
+    run(e, &e->train, canvas, queue_step);
+  device_fetch(dev, slot_at(e, s, REAL_LOSS), n->losses->x.data, losses * real);
+  device_fetch(dev, slot_at(e, s, REAL_STATS), e->stats, 2 * real);
+  device_fetch(dev, slot_at(e, s, REAL_SCALE), e->scale, 3 * real);
+  for (int i = 0; i < model_counters(e->model); i++) device_fetch(dev, &s->count[i], *n->counter[i], sizeof *s->count);
+}
+
+bool engine_result(Engine *e, bool wait, StepResult *r) {
+  // All but the last two started are complete (engine.h).
+  if (e->handed_out >= e->started - (wait ? 0 : 2)) return false;
+  if (e->handed_out >= e->started - 2) device_sync(e->dev);
+  const StepSlot *s = &e->slot[e->handed_out % STEPS_UNDER_WAY];
+  *r = (StepResult){.step = e->handed_out++,
+                    .grad_norm = slot_real(e, s, REAL_STATS),
+                    .finite = slot_real(e, s, REAL_STATS + 1) != 0,
+                    .loss_scale = slot_real(e, s, REAL_SCALE),
+                    .skipped = (int)slot_real(e, s, REAL_SCALE + 2),
+                    .index = s->index,
+                    .wait_seconds = s->wait_seconds,
+                    .transfer_seconds = s->transfer_seconds,
+                    .forward_seconds = s->forward_seconds,
+                    .backward_seconds = s->backward_seconds,
+                    .update_seconds = s->update_seconds};
+  for (int i = 0; i < model_losses(e->model); i++) r->total += r->loss[i] = slot_real(e, s, REAL_LOSS + i);
+  for (int i = 0; i < model_counters(e->model); i++) r->counter[i] = s->count[i];
+  return true;
+}
+
+void engine_step(Engine *e, const Batch *batch, const StepOptions *o, StepResult *r) {
+  engine_stage(e, batch);
+  engine_start(e, o);
+  CHECK(engine_result(e, true, r) && e->handed_out == e->started);
+}
+
+// ---- inference --------------------------------------------------------------------------------------------------
+
+static void queue_inference(Engine *e, Network *n) {
+  (void)e;
+  graph_forward(&n->graph);
+}
+
+void engine_infer(Engine *e, const Batch *batch) {
+  inputs_stage(&e->infer.inputs, e->dev, batch);
+  inputs_take(&e->infer.inputs, e->dev);
+  run(e, &e->infer, batch->canvas, queue_inference);
+}
+
+void engine_counters(Engine *e, const Batch *batch, int counter[MAX_COUNTERS]) {
+  const Network *n = &e->infer.network[batch->canvas];
+  for (int i = 0; i < model_counters(e->model); i++)
+    device_download(e->dev, &counter[i], *n->counter[i], sizeof *counter);
+}

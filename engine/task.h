@@ -1,0 +1,29 @@
+// Task: what is made of a model's results over a data set, one row a task. A model's row names its own.
+#pragma once
+#include "engine/engine.h"
+
+enum { MAX_METRICS = 32, METRIC_NAME = 32 };
+
+typedef struct Metrics { // scores of an evaluation
+  int n;
+  struct {
+    char name[METRIC_NAME]; // its key in the log
+    double value;
+  } metric[MAX_METRICS];
+  char summary[256]; // for people, one line
+} Metrics;
+void metrics_add(Metrics *m, const char *name, double value);
+
+typedef struct TaskRow {
+  const char *name;
+  // Whether what the engine tells apart is what the data set does; false with a message that names the first that is not.
+  bool (*accepts)(const Engine *e, const Dataset *d, Err *err);
+  // Runs inference over the whole data set, whose shapes the engine was opened with, on `threads` decoder threads.
+  // NULL with a message when an image stops the loader.
+  void *(*collect)(Engine *e, const Dataset *d, int threads, Err *err);
+  // Scores what was collected. Touches nothing else of the engine's: it may run in a thread beside training steps.
+  bool (*score)(const Dataset *d, const void *results, Metrics *out, Err *err);
+  void (*release)(void *results);
+} TaskRow;
+
+const TaskRow *task_of(const Model *m);

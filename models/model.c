@@ -1,0 +1,56 @@
+#include "models/model.h"
+#include "models/maskrcnn.h"
+
+// ModelConfig describes this model alone.
+const Model *model_of(const ModelConfig *c) {
+  (void)c;
+  return &model_maskrcnn;
+}
+
+int model_losses(const Model *m) {
+  int n = 0;
+  while (n < MAX_LOSSES && m->loss[n]) n++;
+  return n;
+}
+
+int model_counters(const Model *m) {
+  int n = 0;
+  while (n < MAX_COUNTERS && m->counter[n]) n++;
+  return n;
+}
+
+void network_build(Network *n, const ModelConfig *config, Device *dev, Params *params, bool training, int images,
+                   int canvas_h, int canvas_w, int max_objects) {
+  *n = (Network){.model = model_of(config),
+                 .config = *config,
+                 .images = images,
+                 .canvas_h = canvas_h,
+                 .canvas_w = canvas_w,
+                 .max_objects = max_objects};
+  Graph *g = &n->graph;
+  graph_init(g, dev, params, training);
+  n->input = graph_images(g, "images");
+  if (training) {
+    n->truth = graph_truth(g, "truth", images, max_objects);
+    n->losses = graph_value(g, "losses", tensor_packed(dev->real, 1, model_losses(n->model)));
+    n->losses->keep = true;
+  }
+  n->model->build(n);
+  graph_plan(g);
+}
+
+void network_free(Network *n) {
+  if (n->parts) n->model->release(n);
+  graph_free(&n->graph);
+}
+
+void network_connect(Network *n, const void *const array[BATCH_ARRAYS]) {
+  n->input->images = (BatchImages){.info = array[BATCH_INFO], .bytes = array[BATCH_BYTES]};
+  if (!n->truth) return;
+  Truth *t = &n->truth->truth;
+  t->box.data = (void *)(uintptr_t)array[BATCH_BOX];
+  t->label = array[BATCH_LABEL];
+  t->count = array[BATCH_COUNT];
+  t->bitmap = array[BATCH_BITMAP];
+  t->bits = array[BATCH_BITS];
+}

@@ -1,0 +1,55 @@
+// Model: a row a kind of network, and Network: what its `build` makes for one canvas and batch size. The engine steps,
+// records, saves and times any of them by what stands here.
+#pragma once
+#include "models/config.h"
+#include "nn/graph.h"
+
+enum { MAX_LOSSES = 8, MAX_COUNTERS = 4, MAX_RESULTS = 4 };
+
+// What is made of results on the host: engine/task.h has a row for each.
+typedef enum Task { TASK_DETECTION, TASKS } Task;
+// Network.result of TASK_DETECTION. Boxes: a group an image, resized pixels of the canvas, index % classes = label.
+// Masks: probabilities [detections of all images, m, m, 1], rows compacted over the batch as rois_compact does it.
+enum { DETECTED_BOXES, DETECTED_MASKS };
+
+typedef struct Network Network;
+
+typedef struct Model {
+  const char *name;
+  Task task;
+  unsigned inputs, targets;          // which arrays of a batch it reads, and which in training besides: BATCH_BIT
+  void (*build)(Network *n);         // declares parameters, appends all nodes, fills in what Network says
+  void (*release)(Network *n);       // frees `parts`
+  const char *loss[MAX_LOSSES];      // names, in the order of Network.losses; NULL at the end
+  const char *counter[MAX_COUNTERS]; // names, in the order of Network.counter; NULL at the end
+  // Parts of the names of parameters whose shape depends on the classes; NULL at the end.
+  const char *class_parameters[MAX_LOSSES];
+  const char *backbone; // how the names of its backbone's parameters begin
+} Model;
+#define BATCH_BIT(array) (1u << (array))
+
+struct Network {
+  const Model *model;
+  ModelConfig config;
+  Graph graph;
+  int images, canvas_h, canvas_w, max_objects;
+  Value *input; // VALUE_IMAGES
+  Value *truth; // VALUE_TRUTH; training
+  // set by build
+  Value *losses;                     // [1, losses] real; training
+  int *const *counter[MAX_COUNTERS]; // where the device pointer of a number stands once the graph is bound
+  Value *result[MAX_RESULTS];        // inference; by Task
+  void *parts;                       // the model's own
+};
+
+// The row of the model that a configuration describes.
+const Model *model_of(const ModelConfig *c);
+int model_losses(const Model *m);
+int model_counters(const Model *m);
+
+// Appends all nodes; parameters are declared in `params`. The graph is planned, not bound. n must not move afterwards.
+void network_build(Network *n, const ModelConfig *config, Device *dev, Params *params, bool training, int images,
+                   int canvas_h, int canvas_w, int max_objects);
+void network_free(Network *n);
+// The batch that the graph reads from here on: device pointers by BatchArray.
+void network_connect(Network *n, const void *const array[BATCH_ARRAYS]);

@@ -1,0 +1,22 @@
+// Observers of a walk over a graph's list: what times, poisons, dumps or checks a step is called around every node and
+// nowhere else. A graph with observers runs node by node; it is not recorded as one program.
+#pragma once
+
+typedef struct Graph Graph;
+struct Node;
+typedef struct Observer Observer;
+
+typedef enum Pass { PASS_FORWARD, PASS_BACKWARD, PASSES } Pass;
+
+// Embedded as the first member of the observer's own struct. Functions that are NULL are not called.
+struct Observer {
+  void (*begin)(Observer *o, Graph *g, Pass pass);                  // before a walk's first node
+  void (*before)(Observer *o, Graph *g, struct Node *n, Pass pass); // before a node runs
+  void (*after)(Observer *o, Graph *g, struct Node *n, Pass pass);  // after it ran
+  void (*end)(Observer *o, Graph *g, Pass pass);                    // after a walk's last node
+  Observer *next;
+};
+
+// Appends one; it must outlive the walks. An observer watches one graph at a time.
+void graph_observe(Graph *g, Observer *o);
+void graph_unobserve(Graph *g, Observer *o); // no-op where it does not watch the graph
