@@ -89,6 +89,9 @@ static void print_plans(const Program *p, const char *purpose) {
     const Graph *g = &p->network[i].graph;
     printf("%s, canvas %d x %d (h x w), batch %d: ", purpose, c->h, c->w, p->shapes.images);
     arena_print(g->blocks, g->num_blocks, g->bytes, stdout);
+    if (i > 0) continue; // every canvas has the same nodes
+    printf("%s, %d nodes: what each reads -> writes\n", purpose, g->nodes);
+    graph_print(g, stdout);
   }
 }
 

@@ -167,6 +167,27 @@ Node *graph_find_node(const Graph *g, const char *name) {
   return NULL;
 }
 
+static void print_shape(const Value *v, FILE *out) {
+  const Tensor *t = &v->x;
+  if (v->kind != VALUE_TENSOR)
+    fprintf(out, " %s", v->name);
+  else if (t->h == 1 && t->w == 1)
+    fprintf(out, " %s[%d,%d]", v->name, t->n, t->c);
+  else
+    fprintf(out, " %s[%d,%d,%d,%d]", v->name, t->n, t->h, t->w, t->c);
+}
+
+void graph_print(const Graph *g, FILE *out) {
+  for (int i = 0; i < g->nodes; i++) {
+    const Node *n = g->node[i];
+    fprintf(out, "  %-8s %-13s %s:", n->part, n->kind->name, n->name);
+    for (int j = 0; j < n->ins; j++) fprintf(out, " %s", n->in[j].v->name);
+    fprintf(out, " ->");
+    for (int j = 0; j < n->outs; j++) print_shape(n->out[j], out);
+    fprintf(out, "%s\n", g->training && !n->runs_backward ? "  (forward alone)" : "");
+  }
+}
+
 // ---- observers --------------------------------------------------------------------------------------------------
 
 void graph_observe(Graph *g, Observer *o) {

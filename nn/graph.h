@@ -204,6 +204,18 @@ void graph_measure(Graph *g);
 // Gives every value its address in an arena of at least g->bytes. Several graphs may share one arena, one at a time.
 void graph_bind(Graph *g, void *arena);
 
+// All memory that a node reads or writes in a pass, by what it declares: values, and gradients, whose memory may be
+// another value's than that whose gradient it is.
+typedef struct Touch {
+  void (*value)(void *context, const Value *v);
+  void (*gradient)(void *context, const Value *owner);
+  void *context;
+} Touch;
+void node_touches(const Node *n, Pass pass, const Touch *t);
+
+// The list, a node a line: its name, kind and part, what it reads and what it writes.
+void graph_print(const Graph *g, FILE *out);
+
 // ---- running ----------------------------------------------------------------------------------------------------
 
 void graph_forward(Graph *g);

@@ -126,12 +126,61 @@ static void resolve_gradients(Graph *g) {
 
 // ---- lifetimes --------------------------------------------------------------------------------------------------
 
-typedef struct Life {
+// The value that owns the memory of v's gradient.
+static const Value *grad_owner(const Value *v) {
+  while (v->alias) v = v->alias;
+  return v;
+}
+
+// Whoever touches a tensor reads how many of its rows hold data, too.
+static void touch(const Touch *t, const Value *v) {
+  t->value(t->context, v);
+  if (v->rows) t->value(t->context, v->rows);
+}
+
+static void touch_grad(const Touch *t, const Value *v) {
+  t->gradient(t->context, grad_owner(v));
+  if (v->rows) t->value(t->context, v->rows);
+}
+
+static void touch_destination(const Touch *t, const Value *to, const Value *addend, const Value *mask) {
+  touch_grad(t, to);
+  if (addend) touch_grad(t, addend);
+  if (mask) touch(t, mask);
+}
+
+static void touch_backward(const Node *n, const Touch *t) {
+  for (int i = 0; i < n->saves; i++) touch(t, n->save[i]);
+  for (int i = 0; i < n->outs && !n->kind->source; i++) touch_grad(t, n->out[i]);
+  for (int i = 0; i < n->ins; i++) {
+    const Input *in = &n->in[i];
+    if (in->flow == FLOW_NONE || (in->flow == FLOW_DENSE && n->kind->reads_in)) touch(t, in->v);
+    if (in->wanted) touch_destination(t, in->v, in->addend, in->mask);
+  }
+  for (int i = 0; i < n->copies; i++) {
+    const GradCopy *c = &n->copy[i];
+    touch_destination(t, c->to, c->addend, c->mask);
+    if (c->from) touch_grad(t, c->from);
+  }
+}
+
+void node_touches(const Node *n, Pass pass, const Touch *t) {
+  if (pass == PASS_BACKWARD) {
+    touch_backward(n, t);
+    return;
+  }
+  for (int i = 0; i < n->ins; i++) touch(t, n->in[i].v);
+  for (int i = 0; i < n->outs; i++) touch(t, n->out[i]);
+  for (int i = 0; i < n->saves; i++) touch(t, n->save[i]);
+}
+
+typedef struct Life { // steps, both inclusive
   int first, last;
 } Life;
 
 typedef struct Lives { // by Value.id
   Life *x, *dx;
+  int step; // that is being looked at
 } Lives;
 
 static void extend(Life *life, int step) {
@@ -139,57 +188,25 @@ static void extend(Life *life, int step) {
   life->last = MAX(life->last, step);
 }
 
-// Whoever touches a tensor reads how many of its rows hold data, too.
-static void touch(const Lives *lives, const Value *v, int step) {
-  extend(&lives->x[v->id], step);
-  if (v->rows) extend(&lives->x[v->rows->id], step);
+static void extend_value(void *context, const Value *v) {
+  const Lives *l = context;
+  extend(&l->x[v->id], l->step);
 }
 
-// The value that owns the memory of v's gradient.
-static const Value *grad_owner(const Value *v) {
-  while (v->alias) v = v->alias;
-  return v;
+static void extend_gradient(void *context, const Value *v) {
+  const Lives *l = context;
+  extend(&l->dx[v->id], l->step);
 }
 
-static void touch_grad(const Lives *lives, const Value *v, int step) {
-  if (!v) return;
-  extend(&lives->dx[grad_owner(v)->id], step);
-  if (v->rows) extend(&lives->x[v->rows->id], step);
-}
-
-static void touch_mask(const Lives *lives, const Value *mask, int step) {
-  if (mask) touch(lives, mask, step);
-}
-
-static void touch_backward(const Lives *lives, const Node *n, int step) {
-  for (int i = 0; i < n->saves; i++) touch(lives, n->save[i], step);
-  for (int i = 0; i < n->outs && !n->kind->source; i++) touch_grad(lives, n->out[i], step);
-  for (int i = 0; i < n->ins; i++) {
-    const Input *in = &n->in[i];
-    bool read = in->flow == FLOW_NONE || (in->flow == FLOW_DENSE && n->kind->reads_in);
-    if (read) touch(lives, in->v, step);
-    if (!in->wanted) continue;
-    touch_grad(lives, in->v, step);
-    touch_grad(lives, in->addend, step);
-    touch_mask(lives, in->mask, step);
-  }
-  for (int i = 0; i < n->copies; i++) {
-    const GradCopy *c = &n->copy[i];
-    touch_grad(lives, c->to, step);
-    touch_grad(lives, c->from, step);
-    touch_grad(lives, c->addend, step);
-    touch_mask(lives, c->mask, step);
-  }
-}
-
-static void find_lives(const Graph *g, const Lives *lives) {
+static void find_lives(const Graph *g, Lives *lives) {
+  const Touch touch_lives = {extend_value, extend_gradient, lives};
   for (int i = 0; i < g->values; i++) lives->x[i] = lives->dx[i] = (Life){INT32_MAX, -1};
   for (int i = 0; i < g->nodes; i++) {
     const Node *n = g->node[i];
-    for (int j = 0; j < n->ins; j++) touch(lives, n->in[j].v, n->id);
-    for (int j = 0; j < n->outs; j++) touch(lives, n->out[j], n->id);
-    for (int j = 0; j < n->saves; j++) touch(lives, n->save[j], n->id);
-    if (n->runs_backward) touch_backward(lives, n, backward_step(g, n));
+    lives->step = n->id;
+    node_touches(n, PASS_FORWARD, &touch_lives);
+    lives->step = backward_step(g, n);
+    if (n->runs_backward) node_touches(n, PASS_BACKWARD, &touch_lives);
   }
   for (int i = 0; i < g->values; i++) { // nothing is kept that no node touches
     const Value *v = g->value[i];
@@ -206,7 +223,7 @@ static int add_block(Graph *g, const char *name, size_t bytes, Life life) {
 
 static void plan_memory(Graph *g) {
   const size_t n = (size_t)g->values;
-  Lives lives = {xcalloc(n, sizeof *lives.x), xcalloc(n, sizeof *lives.dx)};
+  Lives lives = {.x = xcalloc(n, sizeof *lives.x), .dx = xcalloc(n, sizeof *lives.dx)};
   find_lives(g, &lives);
   for (int i = 0; i < g->values; i++) {
     Value *v = g->value[i];

@@ -5,7 +5,7 @@
 #include "test/harness/gpu.h"
 #include "test/harness/synthetic.h"
 
-enum { H = 64, W = 96, IMAGES = 2, CAPACITY = 3, CLASSES = 4, STEPS = 9, ARRAYS = 7 };
+enum { H = 64, W = 96, IMAGES = 2, CAPACITY = 3, CLASSES = 4, STEPS = 9 };
 
 static const StepOptions options = {.learning_rate = 0.01f, .momentum = 0.9f, .weight_decay = 1e-4f, .clip = 5};
 
@@ -33,42 +33,31 @@ static void open_engine(Engine *e, const char *device) {
 // A batch in memory of the engine, and what it is a copy of.
 typedef struct Pinned {
   Batch batch, source;
-  struct {
-    void *p;
-    size_t bytes;
-  } array[ARRAYS];
 } Pinned;
+
+static size_t array_bytes(const Batch *b, BatchArray a) {
+  const BatchSize size = batch_size(b);
+  return batch_elements(&size, a) * batch_layout[a].element;
+}
 
 static Pinned pin(Engine *e, int step) {
   HostMemory memory = engine_host_memory(e);
-  Batch b = make_batch(step), copy = b;
-  const size_t objects = IMAGES * CAPACITY;
-  Pinned pinned = {.source = b,
-                   .array = {{b.info, IMAGES * sizeof *b.info},
-                             {b.bytes, (size_t)b.num_bytes},
-                             {b.box, objects * 4 * sizeof *b.box},
-                             {b.label, objects * sizeof *b.label},
-                             {b.count, IMAGES * sizeof *b.count},
-                             {b.bitmap, objects * sizeof *b.bitmap},
-                             {b.bits, (size_t)b.num_words * sizeof *b.bits}}};
-  for (int i = 0; i < ARRAYS; i++) {
-    void *own = memory.alloc(memory.context, pinned.array[i].bytes);
-    memcpy(own, pinned.array[i].p, pinned.array[i].bytes);
-    pinned.array[i].p = own;
+  Batch b = make_batch(step);
+  Pinned pinned = {.source = b, .batch = b};
+  for (BatchArray a = 0; a < BATCH_ARRAYS; a++) {
+    void *own = memory.alloc(memory.context, array_bytes(&b, a));
+    memcpy(own, batch_array(&b, a), array_bytes(&b, a));
+    batch_set_array(&pinned.batch, a, own);
   }
-  copy.info = pinned.array[0].p, copy.bytes = pinned.array[1].p, copy.box = pinned.array[2].p;
-  copy.label = pinned.array[3].p, copy.count = pinned.array[4].p, copy.bitmap = pinned.array[5].p;
-  copy.bits = pinned.array[6].p;
-  pinned.batch = copy;
   return pinned;
 }
 
 // Its memory is the host's again: what a loader would decode into it next is noise here.
 static void reuse(Engine *e, Pinned *pinned) {
   HostMemory memory = engine_host_memory(e);
-  for (int i = 0; i < ARRAYS; i++) {
-    memset(pinned->array[i].p, 0xA5, pinned->array[i].bytes);
-    memory.free(memory.context, pinned->array[i].p);
+  for (BatchArray a = 0; a < BATCH_ARRAYS; a++) {
+    memset(batch_array(&pinned->batch, a), 0xA5, array_bytes(&pinned->source, a));
+    memory.free(memory.context, batch_array(&pinned->batch, a));
   }
   synthetic_free(&pinned->source);
 }

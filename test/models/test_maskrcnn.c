@@ -3,6 +3,7 @@
 #include <omp.h>
 #include "base/rng.h"
 #include "models/maskrcnn.h"
+#include "test/harness/isolation.h"
 #include "test/harness/net.h"
 #include "test/harness/synthetic.h"
 
@@ -337,6 +338,46 @@ static void check_inference(Trial *m) {
     }
     EXPECT(same_bits(probs, &poisoned->mask_probs->x));
   }
+}
+
+// ---- declarations ---------------------------------------------------------------------------------------------------
+
+// Every node reads and writes what it declares and nothing else: with all the rest hidden while it runs, a step gives the
+// same bits.
+static void check_declarations(const ModelConfig *config) {
+  Trial m;
+  model_open(&m, config, 2, (int[]){CAPACITY, 1});
+  size_t n;
+  double *gradient = train(&m, TRAIN, &n), loss[LOSSES];
+  memcpy(loss, losses_of(&m.use[TRAIN]), sizeof loss);
+  Isolation isolation;
+  Graph *g = &m.use[TRAIN_POISONED].graph;
+  isolation_start(&isolation, g);
+  expect_same_walk(&m, TRAIN_POISONED, loss, gradient, n);
+  EXPECT_INT(isolation.damaged, 0);
+  isolation_stop(&isolation, g);
+  free(gradient);
+  g = &m.use[INFER_POISONED].graph;
+  isolation_start(&isolation, g);
+  check_inference(&m);
+  EXPECT_INT(isolation.damaged, 0);
+  isolation_stop(&isolation, g);
+  model_close(&m);
+}
+
+TEST(model_nodes_declare_all) {
+  ModelConfig c = synthetic_config(CANVAS_H, CANVAS_W, CLASSES);
+  check_declarations(&c);
+  c.full_masks = true;
+  check_declarations(&c);
+}
+TEST_TIER(model_nodes_declare_all_recipes, 1) {
+  for (Recipe r = RECIPE_TORCHVISION; r <= RECIPE_MLPERF; r++) {
+    ModelConfig c = small_recipe(r);
+    check_declarations(&c);
+  }
+  ModelConfig c = small_r50(NORM_BN);
+  check_declarations(&c);
 }
 
 // Batches with images that hold objects, none, or are not there at all.

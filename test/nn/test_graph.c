@@ -376,3 +376,84 @@ TEST(graph_poison_shows_late_reads) {
   EXPECT(isfinite(net.loss) && isnan(*(double *)x->x.data) && isnan(*(double *)x->dx.data));
   net_close(&net);
 }
+
+// ---- observers ------------------------------------------------------------------------------------------------------
+
+typedef struct Witness Witness;
+struct Witness {
+  Observer observer;
+  const Witness *earlier; // was called before this one
+  const Node *running;
+  int begun[PASSES], ended[PASSES], ran[PASSES], calls;
+};
+
+static void see_begin(Observer *o, Graph *g, Pass pass) {
+  (void)g;
+  ((Witness *)o)->begun[pass]++;
+}
+static void see_before(Observer *o, Graph *g, Node *n, Pass pass) {
+  (void)g;
+  Witness *w = (Witness *)o;
+  EXPECT(!w->running && w->begun[pass] == w->ended[pass] + 1);
+  w->running = n;
+  w->calls++;
+  if (w->earlier) EXPECT(w->earlier->calls == w->calls);
+}
+static void see_after(Observer *o, Graph *g, Node *n, Pass pass) {
+  (void)g;
+  Witness *w = (Witness *)o;
+  EXPECT(w->running == n);
+  w->running = NULL;
+  w->ran[pass]++;
+}
+static void see_end(Observer *o, Graph *g, Pass pass) {
+  (void)g;
+  ((Witness *)o)->ended[pass]++;
+}
+
+// Every node that runs, around it, in the order in which observers came; one that went sees nothing.
+TEST(graph_observers) {
+  static const Observer all = {.begin = see_begin, .before = see_before, .after = see_after, .end = see_end};
+  Net net;
+  net_open(&net, build_frozen, 0, false);
+  Graph *g = &net.graph;
+  Witness first = {.observer = all}, second = {.observer = all, .earlier = &first};
+  int backward = 0;
+  for (int i = 0; i < g->nodes; i++) backward += g->node[i]->runs_backward;
+  graph_observe(g, &first.observer);
+  graph_observe(g, &second.observer);
+  net_run(&net);
+  const Witness *both[] = {&first, &second};
+  for (int i = 0; i < COUNT(both); i++) {
+    EXPECT_INT(both[i]->ran[PASS_FORWARD], g->nodes);
+    EXPECT_INT(both[i]->ran[PASS_BACKWARD], backward);
+    for (Pass p = 0; p < PASSES; p++) EXPECT(both[i]->begun[p] == 1 && both[i]->ended[p] == 1);
+  }
+  graph_unobserve(g, &first.observer);
+  second.earlier = NULL;
+  graph_forward(g);
+  EXPECT_INT(first.ran[PASS_FORWARD], g->nodes);
+  EXPECT_INT(second.ran[PASS_FORWARD], 2 * g->nodes);
+  graph_unobserve(g, &second.observer);
+  graph_unobserve(g, &first.observer); // watches it no longer
+  EXPECT(!g->observers);
+  net_close(&net);
+}
+
+// The list as people read it: what a node reads, and the shape of what it writes.
+TEST(graph_prints_its_list) {
+  Net net;
+  net_open(&net, build_frozen, 0, false);
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  CHECK(out);
+  graph_print(&net.graph, out);
+  fclose(out);
+  const Value *y = find_value(&net.graph, "last");
+  char line[128];
+  snprintf(line, sizeof line, "last: passed frozen.b -> last[%d,%d,%d,%d]\n", y->x.n, y->x.h, y->x.w, y->x.c);
+  if (!EXPECT(strstr(text, line) && strstr(text, "(forward alone)"))) printf("%s", text);
+  free(text);
+  net_close(&net);
+}
