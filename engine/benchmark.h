@@ -13,8 +13,8 @@ typedef struct BenchSetting {
   Trace *trace; // of the steps that are timed node by node; NULL = none
 } BenchSetting;
 
-// What making a step brought to light, loader included: sums over the steps whose results came. Seconds; all but wait only
-// of steps that are timed node by node.
+// What making a step brought to light, loader included: sums over the steps whose results came. Seconds; all but wait
+// only of steps that are timed node by node.
 typedef struct BenchStep {
   double wait;               // for the loader
   double transfer;           // of the batch to the device

@@ -100,11 +100,11 @@ typedef struct StepResult {
   double transfer_seconds, forward_seconds, backward_seconds, update_seconds;
 } StepResult;
 
-// Training is a pipeline, in which nothing waits for a step to end: stage batch 0; then, again and again, start a step on
-// the batch that was staged last, stage the next batch, and take what results are there.
+// Training is a pipeline, in which nothing waits for a step to end: stage batch 0; then, again and again, start a step
+// on the batch that was staged last, stage the next batch, and take what results are there.
 //
-// engine_start waits until its batch has arrived. A batch crosses once the step before has begun, so when step s has been
-// started, all up to s - 2 are complete: the host is at most two steps ahead.
+// engine_start waits until its batch has arrived. A batch crosses once the step before has begun, so when step s has
+// been started, all up to s - 2 are complete: the host is at most two steps ahead.
 //
 // Begins to copy a batch of the training shapes to the device, which may still compute the step before. The batch must
 // stay as it is until the next engine_start. Host memory of engine_host_memory makes the copy asynchronous.
@@ -116,8 +116,8 @@ bool engine_result(Engine *e, bool wait, StepResult *result);
 // The three at once: for a single step.
 void engine_step(Engine *e, const Batch *batch, const StepOptions *options, StepResult *result);
 
-// From here on every walk is timed node by node, or no longer. Timed steps are queued by the host, not replayed. `trace`
-// receives every node as an event; NULL = none.
+// From here on every walk is timed node by node, or no longer. Timed steps are queued by the host, not replayed.
+// `trace` receives every node as an event; NULL = none.
 void engine_time_nodes(Engine *e, bool on, Trace *trace);
 
 // For a loader: batches in memory that the device copies from by itself.

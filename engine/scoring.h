@@ -21,8 +21,8 @@ typedef struct Scoring { // zero-initialise; one at a time is under way
   pthread_t thread;
 } Scoring;
 
-// Scores a task's results, which it takes, on `cores` cores beside the caller, or before it returns where that is 0. The
-// log holds later records back meanwhile. `start` is when the evaluation began. The data set must outlive it.
+// Scores a task's results, which it takes, on `cores` cores beside the caller, or before it returns where that is 0.
+// The log holds later records back meanwhile. `start` is when the evaluation began. The data set must outlive it.
 void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *results, int cores, Log *log, int64_t step,
                    double start);
 bool scoring_ready(const Scoring *s); // under way, and scoring_end would not wait

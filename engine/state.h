@@ -1,5 +1,6 @@
 // A run on disk: weights, configuration, categories and, to resume, momentum and step, as one safetensors file.
-// Weights that torchvision made are read, too, under any of its names (models/torchvision.h). Metadata: "format" = "maskrcnn.c 1", "config.<field>" of models/config.h, "categories" (JSON), "step", "run" (JSON).
+// Weights that torchvision made are read, too, under any of its names (models/torchvision.h). Metadata: "format" =
+// "maskrcnn.c 1", "config.<field>" of models/config.h, "categories" (JSON), "step", "run" (JSON).
 #pragma once
 #include <stdint.h>
 #include "engine/engine.h"
@@ -11,8 +12,8 @@ typedef struct RunState {
   const char *run; // what else the run depends on (seed, schedule, batch …); a resumed run must say the same
 } RunState;
 
-// Weights under torchvision's names and shapes, so that load_state_dict(strict=True) takes them; with `momentum`, also "momentum.<name>" of all that is trained.
-// Written atomically.
+// Weights under torchvision's names and shapes, so that load_state_dict(strict=True) takes them; with `momentum`, also
+// "momentum.<name>" of all that is trained. Written atomically.
 bool state_save(const Engine *e, const char *path, const RunState *state, bool momentum, Err *err);
 
 // A file of ours or of torchvision's, its tensors under the names that we use.

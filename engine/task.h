@@ -16,7 +16,8 @@ void metrics_add(Metrics *m, const char *name, double value);
 
 typedef struct TaskRow {
   const char *name;
-  // Whether what the engine tells apart is what the data set does; false with a message that names the first that is not.
+  // Whether what the engine tells apart is what the data set does; false with a message that names the first that is
+  // not.
   bool (*accepts)(const Engine *e, const Dataset *d, Err *err);
   // Runs inference over the whole data set, whose shapes the engine was opened with, on `threads` decoder threads.
   // NULL with a message when an image stops the loader.

@@ -1,5 +1,5 @@
-// What the options of ./train ask for: a model, its data, both on a device, how it learns and where it begins. A mistake in
-// them prints one line and exits 2.
+// What the options of ./train ask for: a model, its data, both on a device, how it learns and where it begins. A
+// mistake in them prints one line and exits 2.
 #pragma once
 #include "engine/engine.h"
 #include "engine/train_options.h"
@@ -17,10 +17,10 @@ void setup_engine(const TrainOptions *o, ModelConfig config, const Dataset *trai
 
 // The learning rate of a run of so many steps.
 Schedule setup_schedule(const TrainOptions *o, int64_t steps);
-// Everything that decides the weights of a step but is not in the model's configuration, as JSON: what a resumed run must
-// share. malloc'ed.
+// Everything that decides the weights of a step but is not in the model's configuration, as JSON: what a resumed run
+// must share. malloc'ed.
 char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule *schedule);
 
-// Initial weights: random, from --weights or, with --resume, of `checkpoint`, if there is one, whose run must have had this
-// identity. Returns the steps done.
+// Initial weights: random, from --weights or, with --resume, of `checkpoint`, if there is one, whose run must have had
+// this identity. Returns the steps done.
 int64_t setup_weights(const TrainOptions *o, Engine *e, const char *checkpoint, const char *identity);

@@ -14,7 +14,7 @@ typedef struct AnchorShapes {
   int stride[MAX_LEVELS]; // canvas pixels; 0 = canvas size / grid size, rounded down
 } AnchorShapes;
 
-// Fills the table for feature maps of grid_h[l] × grid_w[l] under a canvas of canvas_h × canvas_w pixels. The anchors of
-// a cell go through the ratios, for each through the sizes, as torchvision's AnchorGenerator has them.
+// Fills the table for feature maps of grid_h[l] × grid_w[l] under a canvas of canvas_h × canvas_w pixels. The anchors
+// of a cell go through the ratios, for each through the sizes, as torchvision's AnchorGenerator has them.
 void anchors_init(Anchors *a, const AnchorShapes *shapes, int levels, const int grid_h[], const int grid_w[],
                   int canvas_h, int canvas_w);

@@ -3,5 +3,6 @@
 #include "models/config.h"
 #include "nn/graph.h"
 
-// Appends stem and stages; out[i] is the output of layer<i+1>, stride 4 << i. Names start with prefix ("backbone.body").
+// Appends stem and stages; out[i] is the output of layer<i+1>, stride 4 << i. Names start with prefix
+// ("backbone.body").
 void resnet_build(Graph *g, const ModelConfig *c, const char *prefix, Value *image, Value *out[4]);

@@ -9,8 +9,8 @@ typedef enum WeightsKind {
   WEIGHTS_BACKBONE  // of a ResNet, whose classifier was dropped
 } WeightsKind;
 
-// Gives the tensors the names of ours, which are those of torchvision 0.26. Older names and DataParallel's are replaced;
-// a ResNet for classification becomes a backbone. `path` is for messages.
+// Gives the tensors the names of ours, which are those of torchvision 0.26. Older names and DataParallel's are
+// replaced; a ResNet for classification becomes a backbone. `path` is for messages.
 bool torchvision_rename(Checkpoint *c, const char *path, Err *err);
 WeightsKind torchvision_kind(const Checkpoint *c);
 // Depth, widths, norm and classes as the tensors have them, all else as torchvision's defaults. The eps of frozen batch

@@ -1,5 +1,5 @@
-// A batch on its way from files to the device: the loader fills it, the engine sends it, a network's first nodes read it.
-// Its elements are plain data, the same on the host and on the device.
+// A batch on its way from files to the device: the loader fills it, the engine sends it, a network's first nodes read
+// it. Its elements are plain data, the same on the host and on the device.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -48,8 +48,8 @@ typedef enum BatchExtent {
 typedef enum BatchArray { EACH_BATCH_ARRAY(BATCH_CONSTANT) BATCH_ARRAYS } BatchArray;
 
 // `images` places of which `used` hold an image. An empty place has index -1, a zero ImageInfo and no objects; it can
-// stand anywhere: past the end of an evaluation, or where a file could not be read and nothing may replace it. Rows past
-// an image's count are zero. On the host; whoever makes a batch owns its arrays.
+// stand anywhere: past the end of an evaluation, or where a file could not be read and nothing may replace it. Rows
+// past an image's count are zero. On the host; whoever makes a batch owns its arrays.
 typedef struct Batch {
   int canvas; // index into the data set's canvases
   int images, used;

@@ -1,5 +1,5 @@
-// Device: where memory lives and ops run. "cpu", "cpu64" (double, for gradient checks and goldens), "cuda:0", or "auto":
-// the first GPU where the build and the machine have one, else the CPU.
+// Device: where memory lives and ops run. "cpu", "cpu64" (double, for gradient checks and goldens), "cuda:0", or
+// "auto": the first GPU where the build and the machine have one, else the CPU.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,8 +65,8 @@ void device_stage_next(Device *dev);
 void *device_scratch(Device *dev, size_t bytes);
 bool device_reserve_scratch(Device *dev, Err *err); // allocates what was measured
 
-// Records what is queued between the two calls, instead of running it, as one program that device_replay runs as often as
-// wanted. device_record is false where a device cannot (the CPU); then nothing is recorded.
+// Records what is queued between the two calls, instead of running it, as one program that device_replay runs as often
+// as wanted. device_record is false where a device cannot (the CPU); then nothing is recorded.
 bool device_record(Device *dev);
 void *device_record_end(Device *dev); // the program
 void device_replay(Device *dev, void *program);

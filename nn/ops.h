@@ -17,8 +17,10 @@ enum { MAX_LEVELS = 5, MAX_CELL_ANCHORS = 15 };
 
 // ---- dense ----------------------------------------------------------------------------------------------------------
 
-// Where an activation (or its gradient) goes, and what happens on the way:
+// Destination of an activation or its gradient, and the epilogue that an op fuses into writing it, v being the
+// accumulator's value:
 //   t = keep · f(v + bias + addend + (accumulate ? t : 0)),  f = max(·, 0) if relu, keep = (mask > 0) if mask else 1.
+// Forward the addend is a residual; backward it is a gradient that reaches t unchanged, and the mask is the ReLU's.
 // Every op that takes a Dest writes every element of its valid rows, padding lanes included (as zeros), and honours all
 // fields but bias, which only conv_forward and conv_dgrad take.
 typedef struct Dest {
@@ -213,16 +215,19 @@ typedef struct Sgd { // pointers to the device, real
 struct Ops {
   const char *name;
 
-  // y[p] = Σ_taps w · x, pairs of (x, y) sharing w. x [n, h, w, c], w [k, r, s, c], y [n, p, q, k],
+  // Cross-correlation, as an implicit GEMM of M = n·p·q pixels, N = k filters and K = r·s·c: y[p] = Σ_taps w · x, pairs
+  // of (x, y) sharing w. x [n, h, w, c], w [k, r, s, c], y [n, p, q, k],
   // p = (h + 2·pad - r) / stride + 1. Rows past x's count are skipped: in the result there is anything at all in
   // them. A fully connected layer has r × s = h × w, pad 0.
   void (*conv_forward)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *w, const Dest *y);
-  // dx = wᵀ · dy, the shapes of conv_forward. A transposed convolution's forward is this: its input is dy, its output dx.
+  // dx = wᵀ · dy (backward by data), the shapes of conv_forward. A transposed convolution's forward is this: its input
+  // is dy, its output dx.
   void (*conv_dgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *dy, const Tensor *w, const Dest *dx);
-  // dw[k, tap, c] = Σ_pairs Σ_pixels dy · x.
+  // dw[k, tap, c] = Σ_pairs Σ_pixels dy · x (backward by filter); its sums over pixels are what split-K divides.
   void (*conv_wgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy,
                      const FilterGrad *out);
-  // db[c] (+)= Σ dy over valid rows and pixels, for ops whose bias does not come from conv_wgrad (transposed convolution).
+  // db[c] (+)= Σ dy over valid rows and pixels, for ops whose bias does not come from conv_wgrad (transposed
+  // convolution).
   void (*bias_grad)(Device *dev, const Tensor *dy, void *db, bool accumulate);
   // shadow[k, …] = scale[k] · master[k, …] in shadow's dtype; scale NULL = 1. What the convolutions read.
   void (*filter_shadow)(Device *dev, const Tensor *master, const void *scale, const Tensor *shadow);
@@ -239,7 +244,8 @@ struct Ops {
   // Wu, He, "Group Normalization", 2018. gamma, beta real [c]; stats real [n, groups, 2]: mean, 1 / √(var + eps).
   void (*group_norm_forward)(Device *dev, int groups, float eps, const Tensor *x, const void *gamma, const void *beta,
                              void *stats, const Dest *y);
-  // dgamma, dbeta real [c] (+)=, NULL = not wanted; dx through its Dest. dy is the gradient of the normalised value (y's mask already applied).
+  // dgamma, dbeta real [c] (+)=, NULL = not wanted; dx through its Dest. dy is the gradient of the normalised value
+  // (y's mask already applied).
   void (*group_norm_backward)(Device *dev, int groups, const Tensor *x, const Tensor *dy, const void *gamma,
                               const void *stats, const Dest *dx, void *dgamma, void *dbeta, bool accumulate);
   // Batch statistics over n, h, w (the whole canvas). stats real [c, 2]: mean, 1 / √(var + eps). running_* move by
@@ -253,13 +259,13 @@ struct Ops {
   // (v / unit - mean) / std, mirrored if flip, zero outside.
   void (*preprocess)(Device *dev, const Preprocess *p, const ImageInfo *images, const uint8_t *bytes, const Tensor *y);
 
-  // Per image and level the out->capacity best anchors by logit (NaN counts as -inf): decoded, clipped to the resized image,
-  // small and low ones dropped, order kept. logits[l] [n, h, w, a], deltas[l] [n, h, w, 4a]; group n·levels + l;
+  // Per image and level the out->capacity best anchors by logit (NaN counts as -inf): decoded, clipped to the resized
+  // image, small and low ones dropped, order kept. logits[l] [n, h, w, a], deltas[l] [n, h, w, 4a]; group n·levels + l;
   // score = sigmoid(logit); index = anchor.
   void (*rpn_select)(Device *dev, const RpnSelect *p, const Anchors *anchors, const ImageInfo *images,
                      const Tensor *logits, const Tensor *deltas, const Boxes *out);
-  // Greedy suppression within each group of `in` (already best first): drops boxes whose IoU with a kept one is > threshold.
-  // Keeps at most out->capacity.
+  // Greedy suppression within each group of `in` (already best first): drops boxes whose IoU with a kept one is
+  // above the threshold. Keeps at most out->capacity.
   void (*nms)(Device *dev, const Nms *p, const Boxes *in, const Boxes *out);
   // Merges `in`'s groups i·per … of image i into group i of `out`, by descending score, ties by index; cut at capacity.
   void (*boxes_merge)(Device *dev, int per, const Boxes *in, const Boxes *out);
@@ -291,8 +297,8 @@ struct Ops {
   void (*roi_align_forward)(Device *dev, const RoiAlign *p, const Rois *rois, const Tensor *x, const Tensor *y);
   void (*roi_align_backward)(Device *dev, const RoiAlign *p, const Rois *rois, const Tensor *dy, const Dest *dx);
 
-  // logits [rois, 1, 1, classes], deltas [rois, 1, 1, 4·classes]. loss [2]: mean cross-entropy; smooth L1 (beta; 0 = L1)
-  // of the deltas of each object's own class / number of RoIs.
+  // logits [rois, 1, 1, classes], deltas [rois, 1, 1, 4·classes]. loss [2]: mean cross-entropy; smooth L1 (beta; 0 =
+  // L1) of the deltas of each object's own class / number of RoIs.
   void (*box_loss)(Device *dev, float beta, const RoiTargets *targets, const Tensor *logits, const Tensor *deltas,
                    const Tensor *loss);
   void (*box_loss_backward)(Device *dev, float beta, const RoiTargets *targets, const Tensor *logits,
@@ -314,26 +320,26 @@ struct Ops {
   // with probability > min_score and both sides ≥ min_size, best first, ties by RoI; index = roi·classes + class.
   void (*detect_select)(Device *dev, const Detect *p, const ImageInfo *images, int num_images, const Rois *rois,
                         const Tensor *logits, const Tensor *deltas, const Boxes *out);
-  // probs [detections, m, m, 1] real, ldc 1 = sigmoid of logits' channel index % classes, for the valid rows of boxes compacted as
-  // rois_compact compacts them (logits row = compacted row).
+  // probs [detections, m, m, 1] real, ldc 1 = sigmoid of logits' channel index % classes, for the valid rows of boxes
+  // compacted as rois_compact compacts them (logits row = compacted row).
   void (*mask_select)(Device *dev, const Boxes *detections, const Tensor *logits, const Tensor *probs);
-  // Pastes each valid detection's mask (compacted row as mask_select's) into the decoded image: box scaled from resized to decoded pixels and
-  // expanded by (m + 2) / m about a one-pixel zero border, truncated to integers, bilinear, ≥ threshold, as
-  // torchvision's paste_masks_in_image. exact: not truncated, as detectron2's; a box without area has no pixels.
-  // Bits are column-major, bit (x·h + y) % 32 of word (x·h + y) / 32, `words` a row.
+  // Pastes each valid detection's mask (compacted row as mask_select's) into the decoded image: box scaled from resized
+  // to decoded pixels and expanded by (m + 2) / m about a one-pixel zero border, truncated to integers, bilinear, ≥
+  // threshold, as torchvision's paste_masks_in_image. exact: not truncated, as detectron2's; a box without area has no
+  // pixels. Bits are column-major, bit (x·h + y) % 32 of word (x·h + y) / 32, `words` a row.
   void (*mask_paste)(Device *dev, const MaskPaste *p, const ImageInfo *images, const Boxes *detections,
                      const Tensor *probs, uint32_t *bits, int64_t words);
 
   // stats [2] real: L2 norm of g (times 1 / loss scale, hyper[4]); 1 if g and loss[0 … losses) are all finite, else 0.
   void (*grad_stats)(Device *dev, size_t n, const void *g, int losses, const void *loss, const void *hyper,
                      void *stats);
-  // v = momentum·v + (g·clip + decay·w), w -= lr·v, with clip = min(1, limit / (norm + 1e-6)) / loss scale, as PyTorch's SGD
-  // after clip_grad_norm_; lr and decay times the factors of the parameter's kind. Nothing at all is written when stats
-  // say not finite.
+  // v = momentum·v + (g·clip + decay·w), w -= lr·v, with clip = min(1, limit / (norm + 1e-6)) / loss scale, as
+  // PyTorch's SGD after clip_grad_norm_; lr and decay times the factors of the parameter's kind. Nothing at all is
+  // written when stats say not finite.
   void (*sgd)(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *v);
-  // Dynamic loss scaling (Micikevicius et al., "Mixed precision training", 2018). state real [3]: scale, clean steps since
-  // it last changed, steps skipped so far. A step whose stats say not finite halves the scale and is counted as skipped;
-  // `interval` clean ones in a row double it. Writes hyper[4] = 1 / scale.
+  // Dynamic loss scaling (Micikevicius et al., "Mixed precision training", 2018). state real [3]: scale, clean steps
+  // since it last changed, steps skipped so far. A step whose stats say not finite halves the scale and is counted as
+  // skipped; `interval` clean ones in a row double it. Writes hyper[4] = 1 / scale.
   void (*loss_scale_update)(Device *dev, int interval, const void *stats, void *state, void *hyper);
 };
 
