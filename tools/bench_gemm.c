@@ -1,4 +1,4 @@
-// Convolutions of the CPU reference against OpenBLAS: bench_gemm [--json] [--rounds N] [--layer TEXT]
+// Convolutions of the CPU reference against OpenBLAS.
 //
 // For each layer, forward, dgrad and wgrad are checked against im2col + sgemm (col2im for dgrad), then timed in turns with
 // the sgemm alone: the peer is spared the unrolling, ours is not, and both do the same multiplications. OpenBLAS is opened
@@ -10,6 +10,7 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/cli.h"
 #include "base/record.h"
 #include "base/rng.h"
 #include "base/threads.h"
@@ -227,22 +228,27 @@ static void bench(Device *dev, Sgemm *sgemm, const Case *c, Direction d, int rou
   record_free(&rec);
 }
 
+// clang-format off
+#define BENCH_GEMM_OPTIONS(X)                                                                                          \
+  X(INT,    rounds, 15, 1, MAX_ROUNDS, "N",    "runs of each")                                                         \
+  X(STRING, layer,  NULL,              "TEXT", "only layers with this in their name")                                  \
+  X(FLAG,   json,   false,                     "one JSON object a line")
+// clang-format on
+
+typedef struct BenchGemmOptions {
+  OPTION_FIELDS(BENCH_GEMM_OPTIONS)
+} BenchGemmOptions;
+
 int main(int argc, char **argv) {
   threads_wait_briefly(argv);
-  int rounds = 15;
-  bool json = false;
-  const char *only = "";
-  for (int i = 1; i < argc; i++) {
-    if (!strcmp(argv[i], "--json"))
-      json = true;
-    else if (!strcmp(argv[i], "--rounds") && i + 1 < argc)
-      rounds = atoi(argv[++i]);
-    else if (!strcmp(argv[i], "--layer") && i + 1 < argc)
-      only = argv[++i];
-    else
-      die(EXIT_USAGE, "usage: bench_gemm [--json] [--rounds N] [--layer TEXT]");
-  }
-  if (rounds < 1 || rounds > MAX_ROUNDS) die(EXIT_USAGE, "--rounds: 1 to %d", MAX_ROUNDS);
+  BenchGemmOptions o = {OPTION_DEFAULTS(BENCH_GEMM_OPTIONS)};
+  OPTION_TABLE(table, BenchGemmOptions, BENCH_GEMM_OPTIONS);
+  Cli cli = {.usage = "[options]",
+             .about = "Times the matrix products of the CPU's convolutions against OpenBLAS.",
+             .options = table,
+             .num_options = COUNT(table),
+             .values = &o};
+  cli_parse_or_exit(&cli, argc, argv);
   if (GEMM_VECTOR_BYTES >= 32) setenv("OPENBLAS_CORETYPE", GEMM_VECTOR_BYTES == 64 ? "SkylakeX" : "Haswell", 0);
   setenv("OPENBLAS_THREAD_TIMEOUT", "4", 0); // or its idle threads spin for long on the cores that ours would run on
   void *blas = dlopen("libopenblas.so.0", RTLD_NOW);
@@ -259,13 +265,13 @@ int main(int argc, char **argv) {
   Err err;
   Device *dev = device_open("cpu", &err);
   if (!dev) die(EXIT_RUN, "%s", err.msg);
-  if (!json)
+  if (!o.json)
     printf("%-18s %-8s %6s %5s %6s %8s %8s  ratio  (GFLOP/s, %d threads, kernels %s)\n", "layer", "op", "m", "n", "k",
            "ours", "OpenBLAS", omp_get_max_threads(), core_name());
   for (int i = 0; i < COUNT(layers); i++) {
-    if (!strstr(layers[i].name, only)) continue;
+    if (o.layer && !strstr(layers[i].name, o.layer)) continue;
     Case c = case_new(dev, &layers[i]);
-    for (Direction d = FORWARD; d < DIRECTIONS; d++) bench(dev, sgemm, &c, d, rounds, json);
+    for (Direction d = FORWARD; d < DIRECTIONS; d++) bench(dev, sgemm, &c, d, o.rounds, o.json);
     case_free(dev, &c);
   }
   device_close(dev);

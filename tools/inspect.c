@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/cli.h"
+#include "base/record.h"
 #include "weights/checkpoint.h"
 
 // ---- a tensor's values ----------------------------------------------------------------------------------------------
@@ -136,15 +137,23 @@ static void print_all(const Checkpoint *c, bool json, Record *j) {
   if (!json) printf("%zu tensors, %zu elements, %.1f MB\n", c->num_tensors, elements, (double)bytes / 1e6);
 }
 
+// clang-format off
+#define INSPECT_OPTIONS(X)                                                                                             \
+  X(FLAG, json, false, "one JSON object a line: metadata, then tensors")
+// clang-format on
+
+typedef struct InspectOptions {
+  OPTION_FIELDS(INSPECT_OPTIONS)
+} InspectOptions;
+
 int main(int argc, char **argv) {
-  bool json = false;
-  Option options[] = {
-      {.name = "json", .kind = OPT_FLAG, .target = &json, .help = "one JSON object a line: metadata, then tensors"},
-  };
+  InspectOptions o = {OPTION_DEFAULTS(INSPECT_OPTIONS)};
+  OPTION_TABLE(table, InspectOptions, INSPECT_OPTIONS);
   Cli cli = {.usage = "FILE [TENSOR…] [options]",
              .about = "Lists the metadata and tensors of a file of weights, or statistics of the tensors named.",
-             .options = options,
-             .num_options = COUNT(options),
+             .options = table,
+             .num_options = COUNT(table),
+             .values = &o,
              .positional = "FILE [TENSOR…]"};
   cli_parse_or_exit(&cli, argc, argv);
   if (!cli.num_args) die(EXIT_USAGE, "name a file of weights; --help shows the usage");
@@ -153,11 +162,11 @@ int main(int argc, char **argv) {
   Err err;
   if (!ckpt_open(&c, cli.args[0], &err)) die(EXIT_USAGE, "%s", err.msg);
   if (c.note) fprintf(stderr, "%s: %s\n", cli.args[0], c.note);
-  if (cli.num_args == 1) print_all(&c, json, &j);
+  if (cli.num_args == 1) print_all(&c, o.json, &j);
   for (int i = 1; i < cli.num_args; i++) {
     const CkptTensor *t = ckpt_find(&c, cli.args[i]);
     if (!t) die(EXIT_USAGE, "%s: no tensor %s; without names, all are listed", cli.args[0], cli.args[i]);
-    if (json)
+    if (o.json)
       print_json(t, true, &j);
     else
       print_text(t, 0, true);

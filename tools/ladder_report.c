@@ -371,29 +371,33 @@ static void draw(const char *path, const Table *t) {
   if (!plot_svg(path, title, panels, OPS, &err)) die(EXIT_RUN, "%s", err.msg);
 }
 
+// clang-format off
+#define LADDER_REPORT_OPTIONS(X)                                                                                       \
+  X(STRING, readme, NULL, "FILE", "rewrite the tables in this")                                                        \
+  X(STRING, chart,  NULL, "FILE", "draw the first of the tables into this SVG file")
+// clang-format on
+
+typedef struct LadderReportOptions {
+  OPTION_FIELDS(LADDER_REPORT_OPTIONS)
+} LadderReportOptions;
+
 int main(int argc, char **argv) {
   static Report all;
-  const char *readme = NULL, *chart = NULL;
-  Option options[] = {
-      {.name = "readme", .kind = OPT_STRING, .target = &readme, .arg = "FILE", .help = "rewrite the tables in this"},
-      {.name = "chart",
-       .kind = OPT_STRING,
-       .target = &chart,
-       .arg = "FILE",
-       .help = "draw the first of the tables into this SVG file"},
-  };
+  LadderReportOptions o = {OPTION_DEFAULTS(LADDER_REPORT_OPTIONS)};
+  OPTION_TABLE(table, LadderReportOptions, LADDER_REPORT_OPTIONS);
   Cli cli = {.usage = "[--readme cuda/conv/README.md] [--chart FILE] RECORDS.jsonl …",
              .about = "Turns what bench conv measured into the tables of the ladder and a chart.",
-             .options = options,
-             .num_options = COUNT(options),
+             .options = table,
+             .num_options = COUNT(table),
+             .values = &o,
              .positional = "RECORDS"};
   cli_parse_or_exit(&cli, argc, argv);
-  if (!cli.num_args || (!readme && !chart)) die(EXIT_USAGE, "needs records, and --readme or --chart");
+  if (!cli.num_args || (!o.readme && !o.chart)) die(EXIT_USAGE, "needs records, and --readme or --chart");
   for (int i = 0; i < cli.num_args; i++) read_file(&all, cli.args[i]);
   if (!all.tables) die(EXIT_USAGE, "%s: no record of bench conv", cli.args[0]);
   qsort(all.table, (size_t)all.tables, sizeof *all.table, compare_tables);
   for (int i = 0; i < all.tables; i++) move_cudnn_last(&all.table[i]);
-  if (readme) rewrite(readme, &all, cli.args, cli.num_args, chart);
-  if (chart) draw(chart, &all.table[0]);
+  if (o.readme) rewrite(o.readme, &all, cli.args, cli.num_args, o.chart);
+  if (o.chart) draw(o.chart, &all.table[0]);
   return 0;
 }
