@@ -1,5 +1,5 @@
-// Command lines from one list: an option is one row, and the struct of its value, the default, the parser, --help and the
-// resolved configuration all follow from that row.
+// Command lines from one list: an option is one row, and the member of a struct, its default, the parser, --help and
+// the resolved configuration all follow from that row.
 //
 //   #define TOOL_OPTIONS(X) X(STRING, out, "out", "DIR", "where it goes") X(INT, val_limit, 0, 0, 1000, "N", "images")
 //
@@ -20,10 +20,10 @@
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
 
-// X(KIND, …) is a row; here is what follows each kind. The field is the option's name, with an underscore for each dash.
-// `text` is its line of --help, VALUE what stands for the value there. `lowest` to `highest` is accepted, both included,
-// INFINITY for no limit; 0, 0 is any number. With `alone` the value is optional: --amp is --amp=bf16; where one is given
-// it needs the '=', or, a number, to be the next argument and begin with a digit.
+// X(KIND, …) is a row; here is what follows each kind. The field is the option's name, an underscore for each dash.
+// `text` is its line of --help, VALUE what stands for the value there. `lowest` to `highest` is accepted, both
+// included, INFINITY for no limit; 0, 0 is any number. With `alone` the value is optional: --amp is --amp=bf16; where
+// one is given it needs the '=', or, a number, to be the next argument and begin with a digit.
 // clang-format off
 #define OPTION_HEADING(AS, title) AS##_HEADING(title) // no option: the title of the group that follows in --help
 #define OPTION_FLAG(AS, field, initial, text) /* --field, or --field=false to undo a default */ \
@@ -36,10 +36,11 @@
   AS(float, field, initial, .kind = OPT_FLOAT, .value = VALUE, .help = text, .min = lowest, .max = highest)
 #define OPTION_STRING(AS, field, initial, VALUE, text) /* points into argv; NULL: not given */ \
   AS(const char *, field, initial, .kind = OPT_STRING, .value = VALUE, .help = text)
-#define OPTION_CHOICE(AS, field, initial, names, text) /* an index of names, whose last is NULL; --help spells them out */ \
+#define OPTION_CHOICE(AS, field, initial, names, text) /* an index of names, whose last is NULL; --help has all */ \
   AS(int, field, initial, .kind = OPT_CHOICE, .help = text, .choices = names)
 #define OPTION_INT_IMPLIED(AS, field, initial, lowest, highest, VALUE, alone, text) \
-  AS(int, field, initial, .kind = OPT_INT, .value = VALUE, .help = text, .min = lowest, .max = highest, .implied = alone)
+  AS(int, field, initial, .kind = OPT_INT, .value = VALUE, .help = text, .min = lowest, .max = highest, \
+     .implied = alone)
 #define OPTION_CHOICE_IMPLIED(AS, field, initial, names, alone, text) \
   AS(int, field, initial, .kind = OPT_CHOICE, .help = text, .choices = names, .implied = alone)
 // clang-format on

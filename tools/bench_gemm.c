@@ -1,10 +1,10 @@
 // Convolutions of the CPU reference against OpenBLAS.
 //
-// For each layer, forward, dgrad and wgrad are checked against im2col + sgemm (col2im for dgrad), then timed in turns with
-// the sgemm alone: the peer is spared the unrolling, ours is not, and both do the same multiplications. OpenBLAS is opened
-// at run time for the comparison and is no part of anything else; it is told which kernels to use, for it falls back to
-// slow ones on processors younger than itself. Rates are medians over rounds, the ratio the median of each round's ratio,
-// for the machine's other work comes and goes.
+// For each layer, forward, dgrad and wgrad are checked against im2col + sgemm (col2im for dgrad), then timed in turns
+// with the sgemm alone: the peer is spared the unrolling, ours is not, and both do the same multiplications. OpenBLAS
+// is opened at run time for the comparison and is no part of anything else; it is told which kernels to use, for it
+// falls back to slow ones on processors younger than itself. Rates are medians over rounds, the ratio the median of
+// each round's ratio, for the machine's other work comes and goes.
 #include <dlfcn.h>
 #include <math.h>
 #include <omp.h>
@@ -110,7 +110,9 @@ static Case case_new(Device *dev, const Layer *l) {
   c.dy = filled(dev, c.y, 4);
   c.dx = filled(dev, c.x, 5);
   c.dw = filled(dev, c.w, 6);
-  c.m = l->n * h * w, c.n = l->k, c.k = l->taps * l->taps * l->c;
+  c.m = l->n * h * w;
+  c.n = l->k;
+  c.k = l->taps * l->taps * l->c;
   c.unrolled = xmalloc((size_t)c.m * c.k * sizeof(float));
   float *x = pack(&c.x);
   unroll(&c, x, c.unrolled, false);

@@ -64,7 +64,10 @@ static void print_annotation(FILE *f, int i, uint64_t seed) {
     bool two = draw(key, &at, TWO_PARTS_ONE_IN) == 0;
     fputc('[', f);
     print_polygon(f, key, &at, w, h);
-    if (two) fputc(',', f), print_polygon(f, key, &at, w, h);
+    if (two) {
+      fputc(',', f);
+      print_polygon(f, key, &at, w, h);
+    }
     fputc(']', f);
   }
   uint32_t area = draw(key, &at, 100000), fraction = draw(key, &at, 1000000000);

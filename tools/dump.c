@@ -1,6 +1,6 @@
 // What a model computes for one batch, tensor by tensor, as a safetensors file to be held against another
-// implementation (test/peers/compare_torchvision.py, test/peers/compare_torchvision_gpu.py). Activations are NHWC without padding
-// lanes, rows past a count left out, in the type in which they are stored.
+// implementation (test/peers/compare_torchvision.py, test/peers/compare_torchvision_gpu.py). Activations are NHWC
+// without padding lanes, rows past a count left out, in the type in which they are stored.
 //
 // With --feed every tensor that is also in FILE is replaced by FILE's as soon as it has been taken, so that whatever
 // reads it goes on from there; "grad.V" replaces the gradient of value V before the node that made V runs backward.
@@ -223,7 +223,10 @@ static const char *label(const MaskRcnn *m, const Node *n, const Value *v, char 
     } level[] = {
         {"c", l < COUNT(m->c) ? m->c[l] : NULL}, {"p", m->p[l]}, {"logits", m->logits[l]}, {"deltas", m->deltas[l]}};
     for (int k = 0; k < COUNT(level); k++)
-      if (v == level[k].v) return snprintf(name, 16, "%s%d", level[k].letter, l), name;
+      if (v == level[k].v) {
+        snprintf(name, 16, "%s%d", level[k].letter, l);
+        return name;
+      }
   }
   const Value *single[] = {m->image, m->class_logits, m->box_deltas, m->mask_logits, m->mask_target, m->mask_probs};
   for (int k = 0; k < COUNT(single); k++)

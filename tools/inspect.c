@@ -22,7 +22,7 @@ static double value_of(const CkptTensor *t, size_t at) {
   float f;
   double d;
   switch (t->type) {
-  case CKPT_F64: return memcpy(&d, p, sizeof d), d;
+  case CKPT_F64: memcpy(&d, p, sizeof d); return d;
   case CKPT_I64: return (double)(int64_t)bits;
   case CKPT_I32: return (int32_t)bits;
   case CKPT_I16: return (int16_t)bits;

@@ -121,7 +121,9 @@ static Table *table_of(Report *all, int dtype, int fused, int batch) {
     if (t->dtype == dtype && t->fused == fused && t->batch == batch) return t;
   if (all->tables == MAX_TABLES) die(EXIT_USAGE, "records of more than %d dtypes, fusions and batches", MAX_TABLES);
   Table *t = &all->table[all->tables++];
-  t->dtype = dtype, t->fused = fused, t->batch = batch;
+  t->dtype = dtype;
+  t->fused = fused;
+  t->batch = batch;
   return t;
 }
 
@@ -165,7 +167,9 @@ static void move_cudnn_last(Table *t) {
   for (int i = 0; i + 1 < t->rungs; i++) {
     if (strcmp(t->rung[i], "cudnn")) continue;
     char name[NAME];
-    memcpy(name, t->rung[i], NAME), memcpy(t->rung[i], t->rung[i + 1], NAME), memcpy(t->rung[i + 1], name, NAME);
+    memcpy(name, t->rung[i], NAME);
+    memcpy(t->rung[i], t->rung[i + 1], NAME);
+    memcpy(t->rung[i + 1], name, NAME);
     memcpy(moved, t->entry[i], sizeof moved);
     memcpy(t->entry[i], t->entry[i + 1], sizeof moved);
     memcpy(t->entry[i + 1], moved, sizeof moved);
@@ -201,9 +205,14 @@ static void add_total(Total *sum, const Table *t, int op, int rung, int cudnn, b
     sum->layers++;
     sum->us += e->count * e->us;
     double peer = isnan(e->cudnn_us) && cudnn >= 0 ? t->entry[cudnn][op][i].us : e->cudnn_us;
-    if (peer > 0) sum->shared_us += e->count * e->us, sum->cudnn_us += e->count * peer;
-    if (!isnan(e->ratio) && (!sum->worst_layer || e->ratio < sum->worst))
-      sum->worst = e->ratio, sum->worst_layer = t->layer[i];
+    if (peer > 0) {
+      sum->shared_us += e->count * e->us;
+      sum->cudnn_us += e->count * peer;
+    }
+    if (!isnan(e->ratio) && (!sum->worst_layer || e->ratio < sum->worst)) {
+      sum->worst = e->ratio;
+      sum->worst_layer = t->layer[i];
+    }
   }
 }
 
@@ -347,7 +356,7 @@ static void rewrite(const char *path, const Report *all, char **files, int num_f
   free(text);
 }
 
-// ---- the chart --------------------------------------------------------------------------------------------------------
+// ---- the chart ------------------------------------------------------------------------------------------------------
 
 static void draw(const char *path, const Table *t) {
   static double y[OPS][MAX_RUNGS][COUNT(shown)];

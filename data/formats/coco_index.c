@@ -233,7 +233,9 @@ static bool write_index(int fd, const Coco *c, const Source *source) {
   memset(&h, 0, sizeof h); // padding, too
   memcpy(h.magic, magic, sizeof magic);
   h.version = VERSION;
-  h.layout[0] = sizeof(Coco), h.layout[1] = sizeof(CocoImage), h.layout[2] = sizeof(CocoAnn);
+  h.layout[0] = sizeof(Coco);
+  h.layout[1] = sizeof(CocoImage);
+  h.layout[2] = sizeof(CocoAnn);
   h.source = *source;
   Coco flat;
   Names names = {0};

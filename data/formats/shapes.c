@@ -40,7 +40,8 @@ static Vec3 texture_mean(const Texture *t) { return mix(t->a, t->b, 0.5f); }
 static Texture roll_texture(Dice *d, int size) {
   Texture t = {.pattern = (Pattern)roll_int(d, 0, PATTERNS - 1)};
   float angle = roll(d, 0, 6.2831853f);
-  t.cosine = cosf(angle), t.sine = sinf(angle);
+  t.cosine = cosf(angle);
+  t.sine = sinf(angle);
   t.period = roll(d, 0.05f, 0.12f) * (float)size;
   for (int i = 0; i < 3; i++) {
     t.a.v[i] = roll(d, 20, 235);
@@ -55,7 +56,8 @@ static float noise(const Texture *t, float x, float y) {
   float fx = floorf(x), fy = floorf(y), u = x - fx, v = y - fy;
   int x0 = (int)fx & (LATTICE - 1), x1 = (x0 + 1) & (LATTICE - 1);
   int y0 = (int)fy & (LATTICE - 1), y1 = (y0 + 1) & (LATTICE - 1);
-  u *= u * (3 - 2 * u), v *= v * (3 - 2 * v);
+  u *= u * (3 - 2 * u);
+  v *= v * (3 - 2 * v);
   float top = t->lattice[y0][x0] + u * (t->lattice[y0][x1] - t->lattice[y0][x0]);
   float bottom = t->lattice[y1][x0] + u * (t->lattice[y1][x1] - t->lattice[y1][x0]);
   return top + v * (bottom - top);
@@ -149,7 +151,8 @@ static Figure roll_crowd(Dice *d, int size) {
   f.radius = side / 64;
   for (int i = 0; i < f.parts; i++) {
     float angle = roll(d, 0, 6.2831853f), away = spread * sqrtf(roll(d, 0, 1));
-    f.x[i] = x + away * cosf(angle), f.y[i] = y + away * sinf(angle);
+    f.x[i] = x + away * cosf(angle);
+    f.y[i] = y + away * sinf(angle);
   }
   return f;
 }
@@ -162,8 +165,10 @@ static Span figure_span(const Figure *f, int size, float margin) {
   Span s = {size, size, 0, 0};
   float reach = f->radius + margin;
   for (int i = 0; i < f->parts; i++) {
-    s.x0 = MIN(s.x0, MAX((int)floorf(f->x[i] - reach), 0)), s.x1 = MAX(s.x1, MIN((int)ceilf(f->x[i] + reach), size));
-    s.y0 = MIN(s.y0, MAX((int)floorf(f->y[i] - reach), 0)), s.y1 = MAX(s.y1, MIN((int)ceilf(f->y[i] + reach), size));
+    s.x0 = MIN(s.x0, MAX((int)floorf(f->x[i] - reach), 0));
+    s.x1 = MAX(s.x1, MIN((int)ceilf(f->x[i] + reach), size));
+    s.y0 = MIN(s.y0, MAX((int)floorf(f->y[i] - reach), 0));
+    s.y1 = MAX(s.y1, MIN((int)ceilf(f->y[i] + reach), size));
   }
   return s;
 }
@@ -214,7 +219,10 @@ static Texture contrasting_texture(Dice *d, const Canvas *c) {
     Texture t = roll_texture(d, c->size);
     float least = difference(texture_mean(&t), c->mean[0]);
     for (int k = 1; k <= c->n - 1; k++) least = MIN(least, 2 * difference(texture_mean(&t), c->mean[k]));
-    if (least > most) best = t, most = least;
+    if (least > most) {
+      best = t;
+      most = least;
+    }
     if (most > 110) break;
   }
   return best;

@@ -133,7 +133,10 @@ static bool write_split(const ShapesConfig *config, const char *name, int count,
     bool ok = write_scene(&s, i, rng_key(split_key, (uint64_t)i), &why);
 #pragma omp critical
     {
-      if (!ok && i < s.failed) s.failed = i, s.err = why;
+      if (!ok && i < s.failed) {
+        s.failed = i;
+        s.err = why;
+      }
       s.done++;
       if (config->progress) config->progress(before + s.done, total);
     }

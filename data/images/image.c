@@ -84,7 +84,8 @@ static Header read_header(const uint8_t *bytes, size_t size, int *h, int *w) {
   if (jpeg_is(bytes, size)) {
     JpegFrame frame;
     if (!jpeg_frame(bytes, size, &frame)) return HEADER_CUT;
-    *h = frame.h, *w = frame.w;
+    *h = frame.h;
+    *w = frame.w;
     return HEADER_OK;
   }
   if (!png_is(bytes, size)) return HEADER_UNKNOWN;
@@ -156,7 +157,8 @@ bool image_info(const char *path, bool upright, int *h, int *w, Err *err) {
   bool ok = image_measure(bytes, size, path, h, w, err);
   if (ok && upright && image_orientation(bytes, size) >= IMAGE_TURNED) {
     int stored = *h;
-    *h = *w, *w = stored;
+    *h = *w;
+    *w = stored;
   }
   free(whole);
   return ok;

@@ -21,8 +21,10 @@ typedef struct Rect {
 static Rect item_box(const Image *im, const DrawItem *d, float factor) {
   float w = (float)im->w, h = (float)im->h;
   Rect r = {d->x1 * factor, d->y1 * factor, d->x2 * factor, d->y2 * factor};
-  r.x1 = r.x1 > 0 ? MIN(r.x1, w) : 0, r.y1 = r.y1 > 0 ? MIN(r.y1, h) : 0;
-  r.x2 = r.x2 > r.x1 ? MIN(r.x2, w) : r.x1, r.y2 = r.y2 > r.y1 ? MIN(r.y2, h) : r.y1;
+  r.x1 = r.x1 > 0 ? MIN(r.x1, w) : 0;
+  r.y1 = r.y1 > 0 ? MIN(r.y1, h) : 0;
+  r.x2 = r.x2 > r.x1 ? MIN(r.x2, w) : r.x1;
+  r.y2 = r.y2 > r.y1 ? MIN(r.y2, h) : r.y1;
   return r;
 }
 static float area(Rect r) { return (r.x2 - r.x1) * (r.y2 - r.y1); }
@@ -32,8 +34,9 @@ static float overlap(Rect a, Rect b) {
   return w > 0 && h > 0 ? w * h : 0;
 }
 
-// A piecewise cubic kernel by its two parameters: Mitchell and Netravali, "Reconstruction filters in computer graphics",
-// 1988. Pictures take Catmull-Rom; masks a softer one that rounds the staircase and yet keeps a lone pixel above half.
+// A piecewise cubic kernel by its two parameters: Mitchell and Netravali, "Reconstruction filters in computer
+// graphics", 1988. Pictures take Catmull-Rom; masks a softer one that rounds the staircase and yet keeps a lone pixel
+// above half.
 typedef struct Kernel {
   float b, c;
 } Kernel;
@@ -294,7 +297,10 @@ void draw_overlay(Image *im, const DrawItem *items, int n) {
 
 Image draw_sheet(const Image *tiles, int n, int columns) {
   int h = 0, w = 0, rows = (n + columns - 1) / columns;
-  for (int i = 0; i < n; i++) h = MAX(h, tiles[i].h), w = MAX(w, tiles[i].w);
+  for (int i = 0; i < n; i++) {
+    h = MAX(h, tiles[i].h);
+    w = MAX(w, tiles[i].w);
+  }
   int gap = MAX(MIN(h, w) / 40, 2);
   Image out = image_alloc(rows * (h + gap) + gap, columns * (w + gap) + gap);
   memset(out.rgb, 250, (size_t)out.h * out.w * 3);

@@ -54,12 +54,14 @@ static double nice_step(double range, int wanted) {
 static void set_ticks(Axis *a, int wanted, bool widen) {
   if (!(a->high > a->low)) {
     double pad = a->log ? 0.5 : a->low == 0 ? 1 : 0.1 * fabs(a->low);
-    a->low -= pad, a->high += pad;
+    a->low -= pad;
+    a->high += pad;
   }
   if (a->log) {
     static const double leads[] = {1, 2, 5};
     double decades = a->high - a->low, margin = 0.03 * decades;
-    a->low -= margin, a->high += margin;
+    a->low -= margin;
+    a->high += margin;
     int stride = MAX((int)ceil(decades / wanted), 1);
     for (int p = (int)floor(a->low); p <= (int)ceil(a->high); p++)
       for (int i = 0; i < (decades < 1.5 ? 3 : 1); i++)
@@ -67,7 +69,10 @@ static void set_ticks(Axis *a, int wanted, bool widen) {
     return;
   }
   double step = nice_step(a->high - a->low, wanted);
-  if (widen) a->low = floor(a->low / step + 1e-9) * step, a->high = ceil(a->high / step - 1e-9) * step;
+  if (widen) {
+    a->low = floor(a->low / step + 1e-9) * step;
+    a->high = ceil(a->high / step - 1e-9) * step;
+  }
   for (double i = ceil(a->low / step - 1e-9); i * step <= a->high + 1e-9 * step; i++) add_tick(a, i * step);
 }
 
@@ -90,8 +95,10 @@ static void set_axes(const PlotPanel *p, Axis *x, Axis *y) {
     for (int i = 0; i < p->series[s].n; i++) {
       double px = p->groups ? i : p->series[s].x[i], py = p->series[s].y[i];
       if (!usable(x, px) || !usable(y, py)) continue;
-      x->low = fmin(x->low, px), x->high = fmax(x->high, px);
-      y->low = fmin(y->low, scaled(y, py)), y->high = fmax(y->high, scaled(y, py));
+      x->low = fmin(x->low, px);
+      x->high = fmax(x->high, px);
+      y->low = fmin(y->low, scaled(y, py));
+      y->high = fmax(y->high, scaled(y, py));
     }
   }
   if (p->groups) y->low = 0; // bars stand on it
@@ -103,8 +110,8 @@ static void set_axes(const PlotPanel *p, Axis *x, Axis *y) {
   set_ticks(y, 5, true);
 }
 
-// A line through the usable points. Where points crowd, each column of pixels keeps its extremes, so that the file stays
-// small and spikes stay visible.
+// A line through the usable points. Where points crowd, each column of pixels keeps its extremes, so that the file
+// stays small and spikes stay visible.
 static void print_line(FILE *f, const PlotSeries *s, const double *y, const Axis *ax, const Axis *ay, double top,
                        const char *colour, const char *style) {
   const double w = WIDTH - LEFT - RIGHT, h = PANEL - TOP - BOTTOM;
@@ -119,7 +126,9 @@ static void print_line(FILE *f, const PlotSeries *s, const double *y, const Axis
     double x = w * fraction(ax, s->x[i]), column = floor(x), first = y[i], low = first, high = first, last = first;
     int points = 0;
     for (; i < s->n && usable(ax, s->x[i]) && usable(ay, y[i]) && floor(w * fraction(ax, s->x[i])) == column; i++) {
-      low = fmin(low, y[i]), high = fmax(high, y[i]), last = y[i];
+      low = fmin(low, y[i]);
+      high = fmax(high, y[i]);
+      last = y[i];
       points++;
     }
     double values[] = {last < first ? high : low, last < first ? low : high};
@@ -139,9 +148,15 @@ static double *running_mean(const PlotSeries *s, const Axis *y) {
   int count = 0, from = 0, to = 0;
   for (int i = 0; i < s->n; i++) {
     for (; to < MIN(i + reach + 1, s->n); to++)
-      if (usable(y, s->y[to])) sum += scaled(y, s->y[to]), count++;
+      if (usable(y, s->y[to])) {
+        sum += scaled(y, s->y[to]);
+        count++;
+      }
     for (; from < MAX(i - reach, 0); from++)
-      if (usable(y, s->y[from])) sum -= scaled(y, s->y[from]), count--;
+      if (usable(y, s->y[from])) {
+        sum -= scaled(y, s->y[from]);
+        count--;
+      }
     mean[i] = !usable(y, s->y[i]) ? NAN : y->log ? pow(10, sum / count) : sum / count;
   }
   return mean;

@@ -23,7 +23,9 @@ static Model model_recipe(Recipe recipe) {
 }
 static Model model_r50(NormKind norm) {
   Model m = {.name = norm_names[norm], .config = synthetic_config(CANVAS_H, CANVAS_W, CLASSES), .layers = 2 * 60};
-  m.config.depth = 50, m.config.norm = norm, m.config.fpn_channels = 16;
+  m.config.depth = 50;
+  m.config.norm = norm;
+  m.config.fpn_channels = 16;
   m.config.trainable_layers = norm == NORM_FROZEN_BN ? 3 : 5;
   return m;
 }
@@ -97,14 +99,17 @@ static void replace_proposals(Engine *e, const Boxes *with) {
   Graph *g = &e->train->graph;
   int replaced = 0;
   for (int i = 0; i < g->nodes; i++)
-    if (!strcmp(g->node[i]->name, "proposals")) g->node[i]->kind = &kind, replaced++;
+    if (!strcmp(g->node[i]->name, "proposals")) {
+      g->node[i]->kind = &kind;
+      replaced++;
+    }
   CHECK(replaced == 1);
   given_proposals = with;
   e->uncaptured = true; // uploads from here cannot be recorded
 }
 
-// How far 16-bit activations, or fp32 ones whose sums of some 500 terms run in another order, go apart: a rounding of each
-// of `layers` in a row, independent of one another.
+// How far 16-bit activations, or fp32 ones whose sums of some 500 terms run in another order, go apart: a rounding of
+// each of `layers` in a row, independent of one another.
 static double drift(DType amp, int layers) {
   double unit = amp == BF16 ? 0x1p-8 : amp == F16 ? 0x1p-11 : 0x1p-24 * sqrt(500);
   return sqrt(layers) * unit;
@@ -136,7 +141,8 @@ static Gap gradient_gap(Engine *cpu, Engine *gpu, int param, double scale) {
   param_export(&gpu->params, b, &b->grad, got);
   for (size_t i = 0; i < gap.n; i++) {
     double w = want[i], d = got[i] / scale - w;
-    gap.apart += d * d, gap.norm += w * w;
+    gap.apart += d * d;
+    gap.norm += w * w;
   }
   free(want);
   free(got);
@@ -144,7 +150,8 @@ static Gap gradient_gap(Engine *cpu, Engine *gpu, int param, double scale) {
 }
 
 // A gradient jumps where an activation drifts across its ReLU's zero. That happens to a share `drift` of them, so their
-// part of the norm is √drift; and in 16 bits to a few in any case, of the 400 units that the mask head's layers have here.
+// part of the norm is √drift; and in 16 bits to a few in any case, of the 400 units that the mask head's layers have
+// here.
 static double gradient_tolerance(DType amp, int layers) { return 2 * sqrt(drift(amp, layers) + (amp ? 4. / 400 : 0)); }
 
 // A gradient whose terms cancel is compared with what is usual for its number of elements.
@@ -153,7 +160,9 @@ static void check_gradients(Engine *cpu, Engine *gpu, double scale, double toler
   for (int i = 0; i < cpu->params.n; i++) {
     if (!cpu->params.list[i]->trainable) continue;
     gaps[i] = gradient_gap(cpu, gpu, i, scale);
-    total.apart += gaps[i].apart, total.norm += gaps[i].norm, total.n += gaps[i].n;
+    total.apart += gaps[i].apart;
+    total.norm += gaps[i].norm;
+    total.n += gaps[i].n;
   }
   double worst = 0;
   for (int i = 0; i < cpu->params.n; i++) {
@@ -207,7 +216,8 @@ TEST_TIER(cuda_model_step_tiny, 1) {
 TEST_TIER(cuda_model_step_full_masks, 1) {
   if (!gpu_device()) return;
   Model m = model_tiny();
-  m.name = "tiny, full masks", m.config.full_masks = true;
+  m.name = "tiny, full masks";
+  m.config.full_masks = true;
   check_step(&m, F32);
 }
 TEST_TIER(cuda_model_step_recipes, 1) {
@@ -277,8 +287,8 @@ static const Detection *counterpart(const Detection *d, const Detections *among)
   return NULL;
 }
 
-// Scores and overlaps next to a threshold, or to one another, may be decided otherwise; of a few tens of detections such
-// a pair takes two with it at most.
+// Scores and overlaps next to a threshold, or to one another, may be decided otherwise; of a few tens of detections
+// such a pair takes two with it at most.
 static void check_detections(Recipe recipe) {
   Model m = model_recipe(recipe);
   Batch batch = make_batch();

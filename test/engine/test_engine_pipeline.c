@@ -1,5 +1,5 @@
-// Training as a pipeline: batches staged while the step before runs, results taken when they are there. The same bits as
-// one step at a time.
+// Training as a pipeline: batches staged while the step before runs, results taken when they are there. The same bits
+// as one step at a time.
 #include "engine/engine.h"
 #include "test/harness/gpu.h"
 #include "test/harness/synthetic.h"
@@ -19,7 +19,8 @@ static void open_engine(Engine *e, const char *device) {
   Shapes shapes = {.canvases = 1, .canvas = {{.h = H, .w = W}}, .images = IMAGES, .max_objects = CAPACITY};
   for (int step = 0; step < STEPS; step++) {
     Batch b = make_batch(step);
-    shapes.max_bytes = MAX(shapes.max_bytes, b.num_bytes), shapes.max_words = MAX(shapes.max_words, b.num_words);
+    shapes.max_bytes = MAX(shapes.max_bytes, b.num_bytes);
+    shapes.max_words = MAX(shapes.max_words, b.num_words);
     synthetic_free(&b);
   }
   Category names[CLASSES - 1] = {{0}};
@@ -55,8 +56,12 @@ static Pinned pin(Engine *e, int step) {
     memcpy(own, pinned.array[i].p, pinned.array[i].bytes);
     pinned.array[i].p = own;
   }
-  copy.info = pinned.array[0].p, copy.bytes = pinned.array[1].p, copy.box = pinned.array[2].p;
-  copy.label = pinned.array[3].p, copy.count = pinned.array[4].p, copy.bitmap = pinned.array[5].p;
+  copy.info = pinned.array[0].p;
+  copy.bytes = pinned.array[1].p;
+  copy.box = pinned.array[2].p;
+  copy.label = pinned.array[3].p;
+  copy.count = pinned.array[4].p;
+  copy.bitmap = pinned.array[5].p;
   copy.bits = pinned.array[6].p;
   pinned.batch = copy;
   return pinned;

@@ -1,5 +1,5 @@
-// Mask R-CNN as one list of nodes, in double: its losses' gradients with respect to every parameter, its bits, and what it
-// does with images that hold nothing.
+// Mask R-CNN as one list of nodes, in double: its losses' gradients with respect to every parameter, its bits, and what
+// it does with images that hold nothing.
 #include <omp.h>
 #include "base/rng.h"
 #include "models/maskrcnn.h"
@@ -31,9 +31,13 @@ static void draw_parameters(Params *p) {
 }
 
 static void connect(MaskRcnn *m, const Batch *b, const Tensor *box) {
-  m->info = b->info, m->bytes = b->bytes;
+  m->info = b->info;
+  m->bytes = b->bytes;
   m->truth.box = *box;
-  m->truth.label = b->label, m->truth.count = b->count, m->truth.bitmap = b->bitmap, m->truth.bits = b->bits;
+  m->truth.label = b->label;
+  m->truth.count = b->count;
+  m->truth.bitmap = b->bitmap;
+  m->truth.bits = b->bits;
 }
 
 static void feed(Model *m, int images, const int *objects) {
@@ -96,7 +100,9 @@ static double *train(Model *m, Use use, size_t *n) {
 
 static ModelConfig small_r50(NormKind norm) {
   ModelConfig c = synthetic_config(CANVAS_H, CANVAS_W, CLASSES);
-  c.depth = 50, c.norm = norm, c.fpn_channels = 16;
+  c.depth = 50;
+  c.norm = norm;
+  c.fpn_channels = 16;
   c.trainable_layers = norm == NORM_FROZEN_BN ? 3 : 5;
   return c;
 }
@@ -104,7 +110,8 @@ static ModelConfig small_r50(NormKind norm) {
 // The other conventions, with the bottleneck that they put the stride into.
 static ModelConfig small_recipe(Recipe recipe) {
   ModelConfig c = synthetic_config(CANVAS_H, CANVAS_W, CLASSES);
-  c.depth = 50, c.trainable_layers = 2;
+  c.depth = 50;
+  c.trainable_layers = 2;
   c.rpn_batch = 1024; // all anchors inside the image, so that every level has some
   for (int l = 0; l < MAX_LEVELS; l++) c.anchor_size[l] = (float)(6 * (l + 2));
   config_recipe(&c, recipe);
@@ -122,7 +129,8 @@ static struct {
 static void *copy_of(const void *p, size_t bytes) { return memcpy(xmalloc(bytes), p, bytes); }
 
 static void held_forward(Graph *g, Node *n) {
-  (void)g, (void)n;
+  (void)g;
+  (void)n;
   const Boxes *from = &held.saved, *to = &held.m->proposals;
   size_t rows = (size_t)to->groups * (size_t)to->capacity;
   memcpy(to->box.data, from->box.data, tensor_bytes(&to->box));
@@ -172,8 +180,8 @@ typedef struct Slopes {
   int zero; // whole parameters that the loss does not depend on
 } Slopes;
 
-// The slope along `way`, as test/harness/net.c's check_element argues: off by no more than the one-sided ones disagree, and by
-// rounding. The losses are means of terms that reach through at most 1000 operations.
+// The slope along `way`, as test/harness/net.c's check_element argues: off by no more than the one-sided ones disagree,
+// and by rounding. The losses are means of terms that reach through at most 1000 operations.
 static void check_slope(Model *m, const Param *q, const double *way, double slope, Slopes *s) {
   const double h = 0x1p-21, rounding = 2 * 1000 * unit_roundoff(F64) * s->here / h;
   double above = (loss_at(m, q, way, h) - s->here) / h, below = (s->here - loss_at(m, q, way, -h)) / h;
