@@ -20,12 +20,12 @@ typedef void Sgemm(int order, int trans_a, int trans_b, int m, int n, int k, flo
                    const float *b, int ldb, float beta, float *c, int ldc);
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; // as CBLAS numbers them
 
-typedef struct Layer {
+typedef struct GemmLayer {
   const char *name;
   int n, h, w, c, k, taps, stride, pad;
-} Layer;
+} GemmLayer;
 
-static const Layer layers[] = {
+static const GemmLayer layers[] = {
     // a small network on 128 × 128 canvases, batch 8
     {"tiny stem 7x7/2", 8, 128, 128, 3, 32, 7, 2, 3},
     {"tiny stem 3x3/2", 8, 128, 128, 3, 32, 3, 2, 1},
@@ -57,14 +57,14 @@ static const Layer layers[] = {
 typedef enum Direction { FORWARD, DGRAD, WGRAD, DIRECTIONS } Direction;
 static const char *direction_names[] = {"forward", "dgrad", "wgrad"};
 
-typedef struct
-    Case { // a layer's tensors, and the operands of the peer: unrolled [pixels, taps · c], the others unpadded
-  const Layer *layer;
+// A layer's tensors, and the operands of the peer: unrolled [pixels, taps · c], the others unpadded
+typedef struct GemmCase {
+  const GemmLayer *layer;
   Conv conv;
   Tensor x, w, y, dy, dx, dw;
   float *unrolled, *filter, *pixels;
   int m, n, k; // pixels of y, output channels, taps · c
-} Case;
+} GemmCase;
 
 static Tensor filled(Device *dev, Tensor t, uint64_t key) {
   t.data = device_alloc(dev, tensor_bytes(&t));
@@ -83,8 +83,8 @@ static float *pack(const Tensor *t) {
 }
 
 // Walks the elements of the unrolled x: unrolled = x, or, backward, x (without padding lanes) += unrolled.
-static void unroll(const Case *c, float *x, float *unrolled, bool backward) {
-  const Layer *l = c->layer;
+static void unroll(const GemmCase *c, float *x, float *unrolled, bool backward) {
+  const GemmLayer *l = c->layer;
   for (int n = 0; n < l->n; n++)
     for (int oy = 0; oy < c->y.h; oy++)
       for (int ox = 0; ox < c->y.w; ox++)
@@ -101,8 +101,8 @@ static void unroll(const Case *c, float *x, float *unrolled, bool backward) {
         }
 }
 
-static Case case_new(Device *dev, const Layer *l) {
-  Case c = {.layer = l, .conv = {l->stride, l->pad}};
+static GemmCase case_new(Device *dev, const GemmLayer *l) {
+  GemmCase c = {.layer = l, .conv = {l->stride, l->pad}};
   int h = (l->h + 2 * l->pad - l->taps) / l->stride + 1, w = (l->w + 2 * l->pad - l->taps) / l->stride + 1;
   c.x = filled(dev, tensor(F32, l->n, l->h, l->w, l->c), 1);
   c.w = filled(dev, tensor(F32, l->k, l->taps, l->taps, l->c), 2);
@@ -122,7 +122,7 @@ static Case case_new(Device *dev, const Layer *l) {
   return c;
 }
 
-static void case_free(Device *dev, Case *c) {
+static void case_free(Device *dev, GemmCase *c) {
   Tensor all[] = {c->x, c->w, c->y, c->dy, c->dx, c->dw};
   for (int i = 0; i < COUNT(all); i++) device_free(dev, all[i].data);
   free(c->unrolled);
@@ -130,7 +130,7 @@ static void case_free(Device *dev, Case *c) {
   free(c->pixels);
 }
 
-static void run_ours(Device *dev, const Case *c, Direction d) {
+static void run_ours(Device *dev, const GemmCase *c, Direction d) {
   Dest y = {.t = c->y}, dx = {.t = c->dx};
   FilterGrad dw = {.dw = c->dw};
   if (d == FORWARD) dev->ops->conv_forward(dev, &c->conv, 1, &c->x, &c->w, &y);
@@ -139,7 +139,7 @@ static void run_ours(Device *dev, const Case *c, Direction d) {
 }
 
 // result: forward [m, n], dgrad the unrolled [m, k], wgrad [n, k].
-static void run_peer(Sgemm *sgemm, const Case *c, Direction d, float *result) {
+static void run_peer(Sgemm *sgemm, const GemmCase *c, Direction d, float *result) {
   int m = c->m, n = c->n, k = c->k;
   if (d == FORWARD) sgemm(ROW_MAJOR, NO_TRANS, TRANS, m, n, k, 1, c->unrolled, k, c->filter, k, 0, result, n);
   if (d == DGRAD) sgemm(ROW_MAJOR, NO_TRANS, NO_TRANS, m, k, n, 1, c->pixels, n, c->filter, k, 0, result, k);
@@ -148,7 +148,7 @@ static void run_peer(Sgemm *sgemm, const Case *c, Direction d, float *result) {
 
 // The values are below 1 in magnitude and random in sign: errors of a sum of `terms` stay far below 1e-6 · terms, wrong
 // terms do not.
-static void verify(const Case *c, Direction d, const float *peer) {
+static void verify(const GemmCase *c, Direction d, const float *peer) {
   const Tensor *t = d == FORWARD ? &c->y : d == DGRAD ? &c->dx : &c->dw;
   size_t elements = tensor_pixels(t) * t->c;
   float *ours = pack(t), *folded = NULL;
@@ -177,7 +177,7 @@ static double median(double *v, int n) {
 
 enum { MAX_ROUNDS = 101 };
 
-static void bench(Device *dev, Sgemm *sgemm, const Case *c, Direction d, int rounds, bool json) {
+static void bench(Device *dev, Sgemm *sgemm, const GemmCase *c, Direction d, int rounds, bool json) {
   dev->scratch_bytes = 0;
   dev->measuring = true;
   run_ours(dev, c, d);
@@ -272,7 +272,7 @@ int main(int argc, char **argv) {
            "ours", "OpenBLAS", omp_get_max_threads(), core_name());
   for (int i = 0; i < COUNT(layers); i++) {
     if (o.layer && !strstr(layers[i].name, o.layer)) continue;
-    Case c = case_new(dev, &layers[i]);
+    GemmCase c = case_new(dev, &layers[i]);
     for (Direction d = FORWARD; d < DIRECTIONS; d++) bench(dev, sgemm, &c, d, o.rounds, o.json);
     case_free(dev, &c);
   }

@@ -148,20 +148,20 @@ static void print_split(const Split *s, int canvases) {
   if (s->defects.decode_ms > 0) printf("    decoding    %.1f ms an image on one core\n", s->defects.decode_ms);
 }
 
-typedef struct Row {
+typedef struct CategoryRow {
   int category, objects;
-} Row;
+} CategoryRow;
 
 static int compare_rows(const void *a, const void *b) {
-  const Row *p = a, *q = b;
+  const CategoryRow *p = a, *q = b;
   return p->objects != q->objects ? q->objects - p->objects : p->category - q->category;
 }
 
 static void print_categories(const Checkup *c) {
   enum { MOST = 40 };
   const Coco *t = &c->train.data.coco;
-  Row *rows = xmalloc((size_t)t->num_categories * sizeof *rows);
-  for (int i = 0; i < t->num_categories; i++) rows[i] = (Row){i, c->train.survey.category[i].objects};
+  CategoryRow *rows = xmalloc((size_t)t->num_categories * sizeof *rows);
+  for (int i = 0; i < t->num_categories; i++) rows[i] = (CategoryRow){i, c->train.survey.category[i].objects};
   qsort(rows, (size_t)t->num_categories, sizeof *rows, compare_rows);
   printf("\n  %-24s %10s %10s %10s %10s\n", "category", "objects", "in images", "median px",
          c->val.open ? c->val.name : "");

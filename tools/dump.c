@@ -101,17 +101,17 @@ static void put_ints(Dump *d, const char *name, int *src, int n) {
 static const CkptType stored_type[DTYPES] = {[F32] = CKPT_F32, [F64] = CKPT_F64, [BF16] = CKPT_BF16, [F16] = CKPT_F16};
 
 // The first `rows` rows n of a tensor: bytes of a pixel without its padding lanes, and with them.
-typedef struct Rows {
+typedef struct TensorRows {
   size_t pixels, lane, pitch;
-} Rows;
+} TensorRows;
 
-static Rows rows_of(const Tensor *t, int rows) {
+static TensorRows rows_of(const Tensor *t, int rows) {
   size_t size = dtype_size(t->dtype);
-  return (Rows){(size_t)rows * (size_t)t->h * (size_t)t->w, size * (size_t)t->c, size * (size_t)t->ldc};
+  return (TensorRows){(size_t)rows * (size_t)t->h * (size_t)t->w, size * (size_t)t->c, size * (size_t)t->ldc};
 }
 
 static void feed_tensor(const Dump *d, const char *name, const Tensor *t, int rows) {
-  Rows r = rows_of(t, rows);
+  TensorRows r = rows_of(t, rows);
   const char *data = fed(d, name, stored_type[t->dtype], r.pixels * r.lane);
   if (!data) return;
   if (r.lane == r.pitch) {
@@ -125,7 +125,7 @@ static void feed_tensor(const Dump *d, const char *name, const Tensor *t, int ro
 }
 
 static void put_tensor(Dump *d, char *name, const Tensor *t, int rows) {
-  Rows r = rows_of(t, rows);
+  TensorRows r = rows_of(t, rows);
   char *all = downloaded(d, t->data, r.pixels * r.pitch);
   if (r.lane != r.pitch)
     for (size_t i = 0; i < r.pixels; i++) memmove(all + i * r.lane, all + i * r.pitch, r.lane);

@@ -9,10 +9,10 @@
 
 // ---- a tensor's values ----------------------------------------------------------------------------------------------
 
-typedef struct Stats {
+typedef struct TensorStats {
   double min, max, mean;       // of the finite values
   size_t infinite, not_number; // how many
-} Stats;
+} TensorStats;
 
 // Of the element at `at`; integers above 2^53 are rounded.
 static double value_of(const CkptTensor *t, size_t at) {
@@ -37,8 +37,8 @@ static double value_of(const CkptTensor *t, size_t at) {
   }
 }
 
-static Stats stats_of(const CkptTensor *t) {
-  Stats s = {.min = INFINITY, .max = -INFINITY};
+static TensorStats stats_of(const CkptTensor *t) {
+  TensorStats s = {.min = INFINITY, .max = -INFINITY};
   double sum = 0;
   for (size_t i = 0; i < t->elements; i++) {
     double v = value_of(t, i);
@@ -70,7 +70,7 @@ static void print_text(const CkptTensor *t, int width, bool stats) {
   shape_text(t, shape, sizeof shape);
   printf("%-*s  %-4s %-20s %12zu B", width, t->name, ckpt_type_name(t->type), shape, t->bytes);
   if (stats) {
-    Stats s = stats_of(t);
+    TensorStats s = stats_of(t);
     if (s.min <= s.max) printf("  min %.6g  mean %.6g  max %.6g", s.min, s.mean, s.max);
     if (s.infinite || s.not_number)
       printf("  %zu infinite, %zu NaN", s.infinite, s.not_number);
@@ -89,7 +89,7 @@ static void print_json(const CkptTensor *t, bool stats, Record *j) {
   record_raw(j, "shape", shape);
   record_int(j, "bytes", (int64_t)t->bytes);
   if (stats) {
-    Stats s = stats_of(t);
+    TensorStats s = stats_of(t);
     record_num(j, "min", s.min);
     record_num(j, "mean", s.mean);
     record_num(j, "max", s.max);

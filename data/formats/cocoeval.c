@@ -51,13 +51,13 @@ typedef struct Cell {
 } Cell;
 
 // Figures of one category for one area range and one limit on detections.
-typedef struct Figures {
+typedef struct CurveFigures {
   bool defined;
   double precision[THRESHOLDS], recall[THRESHOLDS]; // precision: mean over the 101 recall points
-} Figures;
+} CurveFigures;
 
 typedef struct CategoryFigures {
-  Figures at[EVAL_AREAS][LIMITS];
+  CurveFigures at[EVAL_AREAS][LIMITS];
 } CategoryFigures;
 
 typedef struct Eval {
@@ -302,7 +302,7 @@ static double mean_precision(double *precision, int points, int positives) {
 
 // A precision-recall curve for each threshold: detections by score, those beyond the limit or ignored left out.
 // precision is scratch, [THRESHOLDS, n].
-static void score_curves(Figures *out, Dt *const *dts, int n, EvalArea area, int max_dets, int positives,
+static void score_curves(CurveFigures *out, Dt *const *dts, int n, EvalArea area, int max_dets, int positives,
                          double *precision) {
   int tp[THRESHOLDS] = {0}, seen[THRESHOLDS] = {0};
   for (int i = 0; i < n; i++) {
@@ -329,7 +329,7 @@ static void score_category(CategoryFigures *out, const Gt *gts, int num_gts, Dt 
     int positives = 0;
     for (int g = 0; g < num_gts; g++) positives += !gt_ignored(&gts[g], (EvalArea)a);
     for (int m = 0; m < LIMITS; m++) {
-      Figures *f = &out->at[a][m];
+      CurveFigures *f = &out->at[a][m];
       f->defined = positives > 0;
       if (f->defined) score_curves(f, dts, n, (EvalArea)a, limits[m], positives, precision);
     }
@@ -365,7 +365,7 @@ static double mean_stat(const CategoryFigures *figures, int n, const EvalStat *s
   double sum = 0;
   while (limits[limit] != s->max_dets) limit++;
   for (int k = 0; k < n; k++) {
-    const Figures *f = &figures[k].at[s->area][limit];
+    const CurveFigures *f = &figures[k].at[s->area][limit];
     if (!f->defined) continue;
     for (int t = first; t <= last; t++, count++) sum += s->recall ? f->recall[t] : f->precision[t];
   }

@@ -77,10 +77,10 @@ static const char *png_fault(const uint8_t *bytes, size_t size) {
   return NULL;
 }
 
-typedef enum Header { HEADER_OK, HEADER_CUT, HEADER_UNKNOWN } Header;
+typedef enum ImageHeader { HEADER_OK, HEADER_CUT, HEADER_UNKNOWN } ImageHeader;
 
 // Size as the header says. Not by stb_image, which would read Huffman tables on the way.
-static Header read_header(const uint8_t *bytes, size_t size, int *h, int *w) {
+static ImageHeader read_header(const uint8_t *bytes, size_t size, int *h, int *w) {
   if (jpeg_is(bytes, size)) {
     JpegFrame frame;
     if (!jpeg_frame(bytes, size, &frame)) return HEADER_CUT;
@@ -133,7 +133,7 @@ static bool size_ok(int h, int w, const char *name, Err *err) {
 }
 
 bool image_measure(const uint8_t *bytes, size_t size, const char *name, int *h, int *w, Err *err) {
-  Header header = read_header(bytes, size, h, w);
+  ImageHeader header = read_header(bytes, size, h, w);
   if (header != HEADER_OK) return refuse(name, bytes, size, header == HEADER_CUT, "", err);
   return size_ok(*h, *w, name, err);
 }

@@ -230,14 +230,14 @@ static void draw_label(Image *im, Layout *l, Rect box, const char *text, Colour 
   font_draw(im, place.x1 + pad, place.y1 + pad + roundf(size), size, ink, text);
 }
 
-typedef struct Order {
+typedef struct ItemOrder {
   int item;
   float key;
-} Order;
+} ItemOrder;
 
 // Descending by key, ties by place in the list.
 static int by_key(const void *a, const void *b) {
-  const Order *p = a, *q = b;
+  const ItemOrder *p = a, *q = b;
   if (p->key != q->key) return p->key < q->key ? 1 : -1;
   return p->item - q->item;
 }
@@ -267,11 +267,11 @@ void draw_overlay(Image *im, const DrawItem *items, int n) {
   int factor = enlarge_small(im);
   float side = (float)MIN(im->h, im->w);
   float size = fminf(fmaxf(side / 48, 9), FONT_MAX), line = fmaxf(roundf(side / 360), 1);
-  Order *order = xmalloc((size_t)n * sizeof *order);
+  ItemOrder *order = xmalloc((size_t)n * sizeof *order);
   Layout l = {.boxes = xmalloc((size_t)n * sizeof(Rect)), .plates = xmalloc((size_t)n * sizeof(Rect)), .num_boxes = n};
   for (int i = 0; i < n; i++) {
     l.boxes[i] = item_box(im, &items[i], (float)factor);
-    order[i] = (Order){i, area(l.boxes[i])};
+    order[i] = (ItemOrder){i, area(l.boxes[i])};
   }
   qsort(order, (size_t)n, sizeof *order, by_key); // large first, so that what is small stays on top
   for (int i = 0; i < n; i++) {
@@ -279,7 +279,7 @@ void draw_overlay(Image *im, const DrawItem *items, int n) {
     if (items[k].mask) draw_item_mask(im, items[k].mask, factor, item_colour(k), 1.5f * line);
   }
   for (int i = 0; i < n; i++) draw_box(im, l.boxes[order[i].item], item_colour(order[i].item), line);
-  for (int i = 0; i < n; i++) order[i] = (Order){i, items[i].score >= 0 ? items[i].score : -1};
+  for (int i = 0; i < n; i++) order[i] = (ItemOrder){i, items[i].score >= 0 ? items[i].score : -1};
   qsort(order, (size_t)n, sizeof *order, by_key);
   for (int i = 0; i < n; i++) {
     const DrawItem *d = &items[order[i].item];
