@@ -15,118 +15,47 @@
 #include "engine/evaluate.h"
 #include "engine/state.h"
 
-typedef struct Options {
-  const char *weights, *data, *split, *out, *json, *device;
-  int amp, size, max_size, batch, limit, threads, canvases, benchmark, overlays;
-  float score;
-  bool eval, profile, exif;
-  char **images;
-  int num_images;
-} Options;
+// clang-format off
+#define INFER_OPTIONS(X)                                                                                               \
+  X(STRING, weights,   NULL,            "FILE", "a checkpoint of ./train or torchvision's, .pth or .safetensors")      \
+  X(STRING, data,      NULL,            "DIR",  "a COCO data set, or name IMAGEs")                                     \
+  X(STRING, split,     "val",           "NAME", "of --data")                                                           \
+  X(INT,    limit,     0, 0, INT32_MAX, "N",    "only the first N images of --data by id; 0 = all")                    \
+  X(FLAG,   exif,      false,                   "turn images of --data as their EXIF orientation says, as IMAGEs "     \
+                                                "always are; COCO's annotations want it off")                          \
+  X(STRING, out,       "out",           "DIR",  "where overlays go")                                                   \
+  X(INT,    overlays,  -1, -1, INT32_MAX, "N",  "pictures to draw at most; -1 = every IMAGE, or 16 of --data")         \
+  X(STRING, json,      NULL,            "FILE", "COCO results with compressed RLE; default OUT/detections.json")       \
+  X(FLAG,   eval,      false,                   "score against the annotations of --data")                             \
+  X(FLOAT,  score,     0.05f, 0, 1,     "X",    "detections below this are dropped")                                   \
+  X(INT,    size,      0, 0, 8192,      "N",    "shorter side in pixels; 0 = as trained")                              \
+  X(INT,    max_size,  0, 0, 16384,     "N",    "longer side at most; 0 = as trained, or 5/3 of --size")               \
+  X(INT,    batch,     1, 1, 1024,      "N",    "images at a time (--data)")                                           \
+  X(INT,    canvases,  2, 1, MAX_CANVASES, "N", "how many padded shapes at most (--data)")                             \
+  X(INT,    threads,   0, 0, 256,       "N",    "decoder threads; 0 = one per core")                                   \
+  X(INT_IMPLIED, benchmark, 0, 0, 1e6,  "STEPS", "200",                                                                \
+                                                "time STEPS batches of --data (alone: 200) after half as many to "     \
+                                                "warm up, print a record, stop")                                       \
+  X(FLAG,   profile,   false,                   "with --benchmark: for every node its time and how near it comes to "  \
+                                                "what the device can do")                                              \
+  X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16",  "16-bit activations (GPU)")                                            \
+  X(STRING, device,    "auto",          "NAME", "auto, cpu or cuda:N")
+// clang-format on
 
-static Options parse(int argc, char **argv) {
-  Options o = {
-      .split = "val", .out = "out", .device = "auto", .batch = 1, .canvases = 2, .score = 0.05f, .overlays = -1};
-  Option table[] = {
-      {.name = "weights",
-       .kind = OPT_STRING,
-       .target = &o.weights,
-       .arg = "FILE",
-       .help = "a checkpoint of ./train or torchvision's, .pth or .safetensors"},
-      {.name = "data", .kind = OPT_STRING, .target = &o.data, .arg = "DIR", .help = "a COCO data set, or name IMAGEs"},
-      {.name = "split", .kind = OPT_STRING, .target = &o.split, .arg = "NAME", .help = "of --data"},
-      {.name = "limit",
-       .kind = OPT_INT,
-       .target = &o.limit,
-       .arg = "N",
-       .min = 0,
-       .max = INT32_MAX,
-       .help = "only the first N images of --data by id; 0 = all"},
-      {.name = "exif",
-       .kind = OPT_FLAG,
-       .target = &o.exif,
-       .help = "turn images of --data as their EXIF orientation says, as IMAGEs always are; COCO's annotations want it "
-               "off"},
-      {.name = "out", .kind = OPT_STRING, .target = &o.out, .arg = "DIR", .help = "where overlays go"},
-      {.name = "overlays",
-       .kind = OPT_INT,
-       .target = &o.overlays,
-       .arg = "N",
-       .min = -1,
-       .max = INT32_MAX,
-       .help = "pictures to draw at most; -1 = every IMAGE, or 16 of --data"},
-      {.name = "json",
-       .kind = OPT_STRING,
-       .target = &o.json,
-       .arg = "FILE",
-       .help = "COCO results with compressed RLE; default OUT/detections.json"},
-      {.name = "eval", .kind = OPT_FLAG, .target = &o.eval, .help = "score against the annotations of --data"},
-      {.name = "score",
-       .kind = OPT_FLOAT,
-       .target = &o.score,
-       .arg = "X",
-       .min = 0,
-       .max = 1,
-       .help = "detections below this are dropped"},
-      {.name = "size",
-       .kind = OPT_INT,
-       .target = &o.size,
-       .arg = "N",
-       .min = 0,
-       .max = 8192,
-       .help = "shorter side in pixels; 0 = as trained"},
-      {.name = "max-size",
-       .kind = OPT_INT,
-       .target = &o.max_size,
-       .arg = "N",
-       .min = 0,
-       .max = 16384,
-       .help = "longer side at most; 0 = as trained, or 5/3 of --size"},
-      {.name = "batch",
-       .kind = OPT_INT,
-       .target = &o.batch,
-       .arg = "N",
-       .min = 1,
-       .max = 1024,
-       .help = "images at a time (--data)"},
-      {.name = "canvases",
-       .kind = OPT_INT,
-       .target = &o.canvases,
-       .arg = "N",
-       .min = 1,
-       .max = MAX_CANVASES,
-       .help = "how many padded shapes at most (--data)"},
-      {.name = "threads",
-       .kind = OPT_INT,
-       .target = &o.threads,
-       .arg = "N",
-       .min = 0,
-       .max = 256,
-       .help = "decoder threads; 0 = one per core"},
-      {.name = "benchmark",
-       .kind = OPT_INT,
-       .target = &o.benchmark,
-       .arg = "STEPS",
-       .implied = "200",
-       .min = 0,
-       .max = 1e6,
-       .help = "time STEPS batches of --data (alone: 200) after half as many to warm up, print a record, stop"},
-      {.name = "profile",
-       .kind = OPT_FLAG,
-       .target = &o.profile,
-       .help = "with --benchmark: for every node its time and how near it comes to what the device can do"},
-      {.name = "amp",
-       .kind = OPT_CHOICE,
-       .target = &o.amp,
-       .choices = amp_names,
-       .implied = "bf16",
-       .help = "16-bit activations (GPU)"},
-      {.name = "device", .kind = OPT_STRING, .target = &o.device, .arg = "NAME", .help = "auto, cpu or cuda:N"},
-  };
+typedef struct InferOptions {
+  OPTION_FIELDS(INFER_OPTIONS)
+  char **images; // IMAGE…
+  int num_images;
+} InferOptions;
+
+static InferOptions parse(int argc, char **argv) {
+  InferOptions o = {OPTION_DEFAULTS(INFER_OPTIONS)};
+  OPTION_TABLE(table, InferOptions, INFER_OPTIONS);
   Cli cli = {.usage = "--weights FILE (IMAGE… | --data DIR) [options]",
              .about = "Finds objects and their masks with a trained Mask R-CNN.",
              .options = table,
              .num_options = COUNT(table),
+             .values = &o,
              .positional = "IMAGE"};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.weights) die(EXIT_USAGE, "--weights FILE is missing; --help lists the options");
@@ -134,7 +63,8 @@ static Options parse(int argc, char **argv) {
   if ((o.eval || o.benchmark) && !o.data) die(EXIT_USAGE, "--%s needs --data DIR", o.eval ? "eval" : "benchmark");
   if (o.profile && !o.benchmark) die(EXIT_USAGE, "--profile needs --benchmark");
   if (o.eval && o.benchmark) die(EXIT_USAGE, "--benchmark stops after its record: leave out --eval");
-  o.images = cli.args, o.num_images = cli.num_args;
+  o.images = cli.args;
+  o.num_images = cli.num_args;
   return o;
 }
 
@@ -184,7 +114,7 @@ static bool same_file(const char *a, const char *b) {
 }
 
 // An overlay of a PNG has the name of the image itself, which must survive `--out .`.
-static void keep_originals(const Options *o) {
+static void keep_originals(const InferOptions *o) {
   for (int i = 0; i < o->num_images; i++) {
     char *path = distinct_overlay_path(o->out, o->images, i);
     for (int j = 0; path_is_file(path) && j < o->num_images; j++)
@@ -234,7 +164,7 @@ static void times_print(const Times *t, int batch) {
 // ---- a data set -------------------------------------------------------------------------------------------------
 
 typedef struct Visit {
-  const Options *o;
+  const InferOptions *o;
   Engine *e;
   Times times;
   int overlays, done;
@@ -274,7 +204,7 @@ static void report_scores(const Dataset *d, const CocoResults *results) {
   scores_free(&s);
 }
 
-static void find_and_score(const Options *o, Engine *e, const Dataset *d) {
+static void find_and_score(const InferOptions *o, Engine *e, const Dataset *d) {
   Err err;
   Visit v = {.o = o, .e = e, .overlays = o->overlays < 0 ? 16 : o->overlays};
   CocoResults results;
@@ -289,7 +219,7 @@ static void find_and_score(const Options *o, Engine *e, const Dataset *d) {
   coco_results_free(&results);
 }
 
-static void run_data(const Options *o, const ModelConfig *config, const Category *category, const Checkpoint *c) {
+static void run_data(const InferOptions *o, const ModelConfig *config, const Category *category, const Checkpoint *c) {
   Err err;
   Dataset d;
   DatasetOptions options = {.resize = resize_of(config),
@@ -320,7 +250,8 @@ static void run_data(const Options *o, const ModelConfig *config, const Category
 // ---- loose images -----------------------------------------------------------------------------------------------
 
 // One image on its own canvas, a multiple of 32, at batch size 1. Engines are rebuilt only when the canvas changes.
-static void run_images(const Options *o, const ModelConfig *config, const Category *category, const Checkpoint *c) {
+static void run_images(const InferOptions *o, const ModelConfig *config, const Category *category,
+                       const Checkpoint *c) {
   Err err;
   Engine e = {0};
   Times times = {0};
@@ -392,7 +323,7 @@ static void check_writable(const char *path) {
 
 int main(int argc, char **argv) {
   threads_wait_briefly(argv);
-  Options o = parse(argc, argv);
+  InferOptions o = parse(argc, argv);
   Err err;
   Checkpoint c;
   ModelConfig config;

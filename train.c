@@ -199,7 +199,7 @@ static StepOptions step_options(const TrainingRun *r, int64_t step) {
   return (StepOptions){.learning_rate = (float)schedule_rate(&r->schedule, step),
                        .momentum = r->o.momentum,
                        .weight_decay = r->o.weight_decay,
-                       .clip = r->o.clip};
+                       .clip = r->o.clip_grad};
 }
 
 // With fp16, gradients that overflow are part of finding the loss scale; the step changed nothing but that.

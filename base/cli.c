@@ -1,4 +1,4 @@
-// Command lines from one table.
+// Command lines from one list of options.
 #include "base/cli.h"
 #include <ctype.h>
 #include <errno.h>
@@ -6,15 +6,18 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/record.h"
 
 enum { VALUE_TEXT = 64, MAX_NAME = 64 };
 
 // ---- values ---------------------------------------------------------------------------------------------------------
 
-static bool is_integer(OptKind kind) { return kind == OPT_INT || kind == OPT_INT64; }
-static bool is_number(OptKind kind) { return is_integer(kind) || kind == OPT_FLOAT || kind == OPT_DOUBLE; }
+static bool is_integer(OptionKind kind) { return kind == OPT_INT || kind == OPT_INT64; }
+static bool is_number(OptionKind kind) { return is_integer(kind) || kind == OPT_FLOAT; }
 
-// A float as the double with its shortest decimal form: 0.05f is meant, shown and recorded as 0.05.
+static void *value_of(const Cli *cli, const Option *o) { return (char *)cli->values + o->offset; }
+
+// A float as the double with its shortest decimal form: 0.05f is meant and shown as 0.05.
 static double float_value(float v) {
   char text[NUMBER_TEXT];
   for (int digits = 6; digits <= 9; digits++) {
@@ -25,16 +28,16 @@ static double float_value(float v) {
 }
 
 // The present value as it would be typed; NULL for a string that was not given.
-static const char *value_text(const Option *o, char text[VALUE_TEXT]) {
+static const char *value_text(const Cli *cli, const Option *o, char text[VALUE_TEXT]) {
+  const void *value = value_of(cli, o);
   switch (o->kind) {
   case OPT_HEADING: return NULL;
-  case OPT_FLAG: return *(bool *)o->target ? "true" : "false";
-  case OPT_INT: snprintf(text, VALUE_TEXT, "%d", *(int *)o->target); return text;
-  case OPT_INT64: snprintf(text, VALUE_TEXT, "%lld", (long long)*(int64_t *)o->target); return text;
-  case OPT_FLOAT: return number_text(float_value(*(float *)o->target), text);
-  case OPT_DOUBLE: return number_text(*(double *)o->target, text);
-  case OPT_STRING: return *(const char **)o->target;
-  case OPT_CHOICE: return o->choices[*(int *)o->target];
+  case OPT_FLAG: return *(const bool *)value ? "true" : "false";
+  case OPT_INT: snprintf(text, VALUE_TEXT, "%d", *(const int *)value); return text;
+  case OPT_INT64: snprintf(text, VALUE_TEXT, "%lld", (long long)*(const int64_t *)value); return text;
+  case OPT_FLOAT: return number_text(float_value(*(const float *)value), text);
+  case OPT_STRING: return *(const char *const *)value;
+  case OPT_CHOICE: return o->choices[*(const int *)value];
   }
   return NULL;
 }
@@ -65,28 +68,25 @@ static bool in_range(const Option *o, double v) {
   return (o->min == 0 && o->max == 0) || (v >= o->min && v <= o->max); // false for NaN
 }
 
-static bool parse_integer(const Option *o, const char *text) {
+static bool parse_integer(const Option *o, const char *text, void *value) {
   char *end;
   errno = 0;
   long long v = strtoll(text, &end, 10);
   if (errno || end == text || *end || !in_range(o, (double)v)) return false;
   if (o->kind == OPT_INT64) {
-    *(int64_t *)o->target = v;
+    *(int64_t *)value = v;
     return true;
   }
   if (v < INT_MIN || v > INT_MAX) return false;
-  *(int *)o->target = (int)v;
+  *(int *)value = (int)v;
   return true;
 }
 
-static bool parse_real(const Option *o, const char *text) {
+static bool parse_real(const Option *o, const char *text, float *value) {
   char *end;
   double v = strtod(text, &end);
   if (end == text || *end || !isfinite(v) || !in_range(o, v)) return false;
-  if (o->kind == OPT_FLOAT)
-    *(float *)o->target = (float)v;
-  else
-    *(double *)o->target = v;
+  *value = (float)v;
   return true;
 }
 
@@ -99,28 +99,41 @@ static bool parse_choice(const char *const *choices, const char *text, int *inde
   return false;
 }
 
-static bool parse_value(const Option *o, const char *text) {
+static bool parse_value(const Option *o, const char *text, void *value) {
   static const char *const flags[] = {"false", "true", NULL};
   if (is_number(o->kind) && isspace((unsigned char)text[0])) return false; // strtod would skip it
-  if (is_integer(o->kind)) return parse_integer(o, text);
-  if (is_number(o->kind)) return parse_real(o, text);
-  if (o->kind == OPT_CHOICE) return parse_choice(o->choices, text, o->target);
+  if (is_integer(o->kind)) return parse_integer(o, text, value);
+  if (is_number(o->kind)) return parse_real(o, text, value);
+  if (o->kind == OPT_CHOICE) return parse_choice(o->choices, text, value);
   if (o->kind == OPT_STRING) {
-    *(const char **)o->target = text;
+    *(const char **)value = text;
     return true;
   }
   int index;
   if (!parse_choice(flags, text, &index)) return false;
-  *(bool *)o->target = index;
+  *(bool *)value = index;
   return true;
 }
 
 // ---- names ----------------------------------------------------------------------------------------------------------
 
-static Option *find(const Cli *cli, const char *name, size_t length) {
+// An option's name as it is typed, without the dashes before it: train-split for the field train_split.
+typedef struct OptionName {
+  char text[MAX_NAME + 1];
+} OptionName;
+
+static OptionName name_of(const Option *o) {
+  OptionName name = {""};
+  CHECK(strlen(o->name) <= MAX_NAME);
+  for (int i = 0; o->name[i]; i++) name.text[i] = o->name[i] == '_' ? '-' : o->name[i];
+  return name;
+}
+
+static const Option *find(const Cli *cli, const char *name, size_t length) {
   for (int i = 0; i < cli->num_options; i++) {
-    Option *o = &cli->options[i];
-    if (o->kind != OPT_HEADING && strlen(o->name) == length && !memcmp(o->name, name, length)) return o;
+    const Option *o = &cli->options[i];
+    if (o->kind == OPT_HEADING || strlen(o->name) != length) continue;
+    if (!memcmp(name_of(o).text, name, length)) return o;
   }
   return NULL;
 }
@@ -147,8 +160,9 @@ static bool unknown(const Cli *cli, const char *name, size_t length, Err *err) {
   for (int i = 0; i < cli->num_options; i++) {
     const Option *o = &cli->options[i];
     if (o->kind == OPT_HEADING || length > MAX_NAME) continue;
-    bool prefix = strlen(o->name) > length && !memcmp(o->name, name, length);
-    int d = prefix ? 1 : edit_distance(name, (int)length, o->name, (int)strlen(o->name));
+    OptionName known = name_of(o);
+    bool prefix = strlen(known.text) > length && !memcmp(known.text, name, length);
+    int d = prefix ? 1 : edit_distance(name, (int)length, known.text, (int)strlen(known.text));
     if (d < best) {
       best = d;
       nearest = o;
@@ -156,13 +170,7 @@ static bool unknown(const Cli *cli, const char *name, size_t length, Err *err) {
   }
   if (!nearest) return err_set(err, "unknown option --%.*s; --help lists them all", (int)MIN(length, 200), name);
   return err_set(err, "unknown option --%.*s; did you mean --%s? --help lists them all", (int)length, name,
-                 nearest->name);
-}
-
-bool cli_given(const Cli *cli, const char *name) {
-  const Option *o = find(cli, name, strlen(name));
-  CHECK(o);
-  return o->given;
+                 name_of(nearest).text);
 }
 
 // ---- parsing --------------------------------------------------------------------------------------------------------
@@ -172,7 +180,7 @@ static bool parse_option(Cli *cli, int argc, char **argv, int *i, Err *err) {
   const char *name = argv[*i] + 2;
   const char *equals = strchr(name, '=');
   size_t length = equals ? (size_t)(equals - name) : strlen(name);
-  Option *o = find(cli, name, length);
+  const Option *o = find(cli, name, length);
   if (!o) return unknown(cli, name, length, err);
 
   char accepted[256];
@@ -181,19 +189,16 @@ static bool parse_option(Cli *cli, int argc, char **argv, int *i, Err *err) {
   const char *value = equals ? equals + 1 : o->kind == OPT_FLAG ? "true" : number_follows ? NULL : o->implied;
   if (!value) {
     bool follows = *i + 1 < argc && strncmp(argv[*i + 1], "--", 2);
-    if (!follows) return err_set(err, "--%s needs a value: %s", o->name, accepted);
+    if (!follows) return err_set(err, "--%s needs a value: %s", name_of(o).text, accepted);
     value = argv[++*i];
   }
-  if (!parse_value(o, value)) return err_set(err, "--%s takes %s, not \"%.200s\"", o->name, accepted, value);
-  o->given = true;
-  return true;
+  if (parse_value(o, value, value_of(cli, o))) return true;
+  return err_set(err, "--%s takes %s, not \"%.200s\"", name_of(o).text, accepted, value);
 }
 
 bool cli_parse(Cli *cli, int argc, char **argv, Err *err) {
   cli->args = argv + 1;
   cli->num_args = 0;
-  for (int i = 0; i < cli->num_options; i++)
-    CHECK(cli->options[i].kind == OPT_HEADING || strlen(cli->options[i].name) <= MAX_NAME);
   // First, so that --help shows the defaults whatever stands before it.
   cli->help = false;
   for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
@@ -229,11 +234,11 @@ void cli_parse_or_exit(Cli *cli, int argc, char **argv) {
 
 // "--amp[=off|bf16|fp16]"
 static void signature(const Option *o, char *out, size_t size) {
-  int n = snprintf(out, size, "--%s", o->name);
+  int n = snprintf(out, size, "--%s", name_of(o).text);
   if (o->kind == OPT_FLAG) return;
   n += snprintf(out + n, size - (size_t)n, o->implied ? "[=" : " ");
-  if (o->arg || o->kind != OPT_CHOICE) n += snprintf(out + n, size - (size_t)n, "%s", o->arg ? o->arg : "VALUE");
-  for (int i = 0; !o->arg && o->kind == OPT_CHOICE && o->choices[i] && n < (int)size; i++)
+  if (o->value) n += snprintf(out + n, size - (size_t)n, "%s", o->value);
+  for (int i = 0; o->kind == OPT_CHOICE && o->choices[i] && n < (int)size; i++)
     n += snprintf(out + n, size - (size_t)n, "%s%s", i ? "|" : "", o->choices[i]);
   if (o->implied && n < (int)size) snprintf(out + n, size - (size_t)n, "]");
 }
@@ -255,8 +260,8 @@ void cli_print_help(const Cli *cli, const char *program, FILE *out) {
     }
     signature(o, left, sizeof left);
     fprintf(out, "  %-*s  %s", width, left, o->help);
-    const char *value = value_text(o, text);
-    bool unset = !value || (o->kind == OPT_FLAG && !*(bool *)o->target);
+    const char *value = value_text(cli, o, text);
+    bool unset = !value || (o->kind == OPT_FLAG && !strcmp(value, "false"));
     if (!unset) fprintf(out, " (default %s)", value);
     fputc('\n', out);
   }
@@ -265,24 +270,7 @@ void cli_print_help(const Cli *cli, const char *program, FILE *out) {
 void cli_print_config(const Cli *cli, FILE *out) {
   char text[VALUE_TEXT];
   for (int i = 0; i < cli->num_options; i++) {
-    const char *value = value_text(&cli->options[i], text);
-    if (value) fprintf(out, "  --%s=%s\n", cli->options[i].name, value);
-  }
-}
-
-void cli_record_config(const Cli *cli, Record *r) {
-  char text[VALUE_TEXT];
-  for (int i = 0; i < cli->num_options; i++) {
-    const Option *o = &cli->options[i];
-    switch (o->kind) {
-    case OPT_HEADING: break;
-    case OPT_FLAG: record_bool(r, o->name, *(bool *)o->target); break;
-    case OPT_INT: record_int(r, o->name, *(int *)o->target); break;
-    case OPT_INT64: record_int(r, o->name, *(int64_t *)o->target); break;
-    case OPT_FLOAT: record_num(r, o->name, float_value(*(float *)o->target)); break;
-    case OPT_DOUBLE: record_num(r, o->name, *(double *)o->target); break;
-    case OPT_STRING:
-    case OPT_CHOICE: record_str(r, o->name, value_text(o, text)); break;
-    }
+    const char *value = value_text(cli, &cli->options[i], text);
+    if (value) fprintf(out, "  --%s=%s\n", name_of(&cli->options[i]).text, value);
   }
 }

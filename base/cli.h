@@ -1,42 +1,92 @@
-// Command lines from one table: the same rows parse the arguments, print --help and record the resolved configuration.
+// Command lines from one list: an option is one row, and the member of a struct, its default, the parser, --help and
+// the resolved configuration all follow from that row.
+//
+//   #define TOOL_OPTIONS(X) X(STRING, out, "out", "DIR", "where it goes") X(INT, val_limit, 0, 0, 1000, "N", "images")
+//
+//   typedef struct ToolOptions {
+//     OPTION_FIELDS(TOOL_OPTIONS) // const char *out; int val_limit;
+//   } ToolOptions;
+//
+//   ToolOptions o = {OPTION_DEFAULTS(TOOL_OPTIONS)};
+//   OPTION_TABLE(table, ToolOptions, TOOL_OPTIONS);
+//   Cli cli = {.usage = "[options]", .about = "…", .options = table, .num_options = COUNT(table), .values = &o};
+//   cli_parse_or_exit(&cli, argc, argv); // ./tool --out DIR --val-limit 10
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
-#include "base/record.h"
 #include "base/util.h"
 
-typedef enum OptKind {
-  OPT_HEADING, // no option: `help` is the title of the group that follows in --help
-  OPT_FLAG,    // bool: --name, or --name=false to undo a default
-  OPT_INT,     // int
-  OPT_INT64,   // int64_t
-  OPT_FLOAT,   // float
-  OPT_DOUBLE,  // double
-  OPT_STRING,  // const char *, pointing into argv; NULL = not given
-  OPT_CHOICE,  // int (or an enum): index into `choices`
-} OptKind;
+// ---- rows -----------------------------------------------------------------------------------------------------------
 
-// A table of these is meant to be written with designated initialisers:
-//   {.name = "batch", .kind = OPT_INT, .target = &o.batch, .arg = "N", .help = "images per GPU", .min = 1, .max = 1024}
+// X(KIND, …) is a row; here is what follows each kind. The field is the option's name, an underscore for each dash.
+// `text` is its line of --help, VALUE what stands for the value there. `lowest` to `highest` is accepted, both
+// included, INFINITY for no limit; 0, 0 is any number. With `alone` the value is optional: --amp is --amp=bf16; where
+// one is given it needs the '=', or, a number, to be the next argument and begin with a digit.
+// clang-format off
+#define OPTION_HEADING(AS, title) AS##_HEADING(title) // no option: the title of the group that follows in --help
+#define OPTION_FLAG(AS, field, initial, text) /* --field, or --field=false to undo a default */ \
+  AS(bool, field, initial, .kind = OPT_FLAG, .help = text)
+#define OPTION_INT(AS, field, initial, lowest, highest, VALUE, text) \
+  AS(int, field, initial, .kind = OPT_INT, .value = VALUE, .help = text, .min = lowest, .max = highest)
+#define OPTION_INT64(AS, field, initial, lowest, highest, VALUE, text) \
+  AS(int64_t, field, initial, .kind = OPT_INT64, .value = VALUE, .help = text, .min = lowest, .max = highest)
+#define OPTION_FLOAT(AS, field, initial, lowest, highest, VALUE, text) \
+  AS(float, field, initial, .kind = OPT_FLOAT, .value = VALUE, .help = text, .min = lowest, .max = highest)
+#define OPTION_STRING(AS, field, initial, VALUE, text) /* points into argv; NULL: not given */ \
+  AS(const char *, field, initial, .kind = OPT_STRING, .value = VALUE, .help = text)
+#define OPTION_CHOICE(AS, field, initial, names, text) /* an index of names, whose last is NULL; --help has all */ \
+  AS(int, field, initial, .kind = OPT_CHOICE, .help = text, .choices = names)
+#define OPTION_INT_IMPLIED(AS, field, initial, lowest, highest, VALUE, alone, text) \
+  AS(int, field, initial, .kind = OPT_INT, .value = VALUE, .help = text, .min = lowest, .max = highest, \
+     .implied = alone)
+#define OPTION_CHOICE_IMPLIED(AS, field, initial, names, alone, text) \
+  AS(int, field, initial, .kind = OPT_CHOICE, .help = text, .choices = names, .implied = alone)
+// clang-format on
+
+// What becomes of a row.
+#define OPTION_AS_FIELD_HEADING(title)
+#define OPTION_AS_FIELD(type, field, ...) type field;
+#define OPTION_AS_DEFAULT_HEADING(title)
+#define OPTION_AS_DEFAULT(type, field, initial, ...) .field = initial,
+#define OPTION_AS_ROW_HEADING(title) {.kind = OPT_HEADING, .help = title},
+#define OPTION_AS_ROW(type, field, initial, ...) {.name = #field, .offset = offsetof(OptionValues, field), __VA_ARGS__},
+#define OPTION_TO_FIELD(kind, ...) OPTION_##kind(OPTION_AS_FIELD, __VA_ARGS__)
+#define OPTION_TO_DEFAULT(kind, ...) OPTION_##kind(OPTION_AS_DEFAULT, __VA_ARGS__)
+#define OPTION_TO_ROW(kind, ...) OPTION_##kind(OPTION_AS_ROW, __VA_ARGS__)
+
+// The members of a struct that holds the values of a list; it may have more.
+#define OPTION_FIELDS(LIST) LIST(OPTION_TO_FIELD)
+// Initialises those members.
+#define OPTION_DEFAULTS(LIST) LIST(OPTION_TO_DEFAULT)
+// Declares, in a function, the table `name` of a list whose values are in a struct `Type`.
+#define OPTION_TABLE(name, Type, LIST)                                                                                 \
+  typedef Type OptionValues;                                                                                           \
+  static const Option name[] = {LIST(OPTION_TO_ROW)}
+
+typedef enum OptionKind { OPT_HEADING, OPT_FLAG, OPT_INT, OPT_INT64, OPT_FLOAT, OPT_STRING, OPT_CHOICE } OptionKind;
+
+// A row as the parser has it.
 typedef struct Option {
-  const char *name; // without the dashes
-  OptKind kind;
-  void *target;               // where the value goes; what it holds before parsing is the default
-  const char *arg;            // placeholder of the value in --help; choices are spelt out where it is NULL
-  const char *help;           // one line
-  double min, max;            // accepted range of a number, ends included, INFINITY for none; both 0 = any
-  const char *const *choices; // OPT_CHOICE: what is accepted, NULL at the end
-  // Makes the value optional: --amp means --amp=bf16. A value needs the '=', or, where it is a number, to be the next
-  // argument and begin with a digit.
-  const char *implied;
-  bool given; // set by cli_parse: stood on the command line
+  const char *name; // of the field, underscores included
+  size_t offset;    // of the field in the struct of the values, in bytes
+  OptionKind kind;
+  const char *value; // NULL: a choice, or no value
+  const char *help;
+  double min, max;
+  const char *const *choices;
+  const char *implied; // NULL: the value is not optional
 } Option;
+
+// ---- parsing --------------------------------------------------------------------------------------------------------
 
 typedef struct Cli {
   const char *usage; // "--data DIR [options]", shown behind the program's name
   const char *about; // what the program does, one line or more
-  Option *options;
+  const Option *options;
   int num_options;
+  void *values;           // the struct that the options are members of; what it holds before parsing are the defaults
   const char *positional; // what stands without dashes ("IMAGE"); NULL = nothing may
   // set by cli_parse:
   char **args; // positional arguments in order, moved to the front of argv + 1
@@ -51,9 +101,5 @@ bool cli_parse(Cli *cli, int argc, char **argv, Err *err);
 void cli_parse_or_exit(Cli *cli, int argc, char **argv);
 
 void cli_print_help(const Cli *cli, const char *program, FILE *out);
-// True when the option of that name stood on the command line. The name must be in the table.
-bool cli_given(const Cli *cli, const char *name);
 // The resolved configuration, one "  --name=value" a line; strings that were not given are left out.
 void cli_print_config(const Cli *cli, FILE *out);
-// The same as members of a JSON object, for the log and the checkpoint; strings that were not given are null.
-void cli_record_config(const Cli *cli, Record *r);

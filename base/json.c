@@ -9,7 +9,10 @@
 #include <string.h>
 
 void json_open(Json *j, const char *file, const char *text, size_t size) {
-  if (size >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) text += 3, size -= 3;
+  if (size >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
+    text += 3;
+    size -= 3;
+  }
   *j = (Json){.file = file, .begin = text, .at = text, .end = text + size};
 }
 

@@ -34,7 +34,8 @@ typedef struct Log {
 // a last line that a crash cut short goes too. A fresh run passes resume = -1: nothing is kept. dir NULL: no records
 // (ranks other than the first). Write what belongs to a step before the checkpoint of that step, and it is kept.
 bool log_open(Log *log, const char *dir, int64_t resume, Err *err);
-// Puts the records on disk, to be called before a checkpoint that follows from them. False when one could not be written.
+// Puts the records on disk, to be called before a checkpoint that follows from them. False when one could not be
+// written.
 bool log_sync(Log *log, Err *err);
 // Ends the progress line. False when a record could not be written (the disk is full).
 bool log_close(Log *log, Err *err);

@@ -1,6 +1,7 @@
 // Counter-based random numbers: a value is a pure function of its key, so the order of evaluation, the number of
 // threads and the device do not matter, and a resumed run draws what the uninterrupted one would have drawn.
-// The mixer is the finaliser of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
+// The mixer is the finaliser of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
+// 2014).
 #pragma once
 #include <stdint.h>
 

@@ -51,11 +51,15 @@ void *scratch_resize(Scratch *s, void *p, size_t old, size_t bytes) {
 
 void *scratch_read_file(Scratch *s, const char *path, size_t *size, Err *err) {
   int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe that nobody writes to must not hold a run
-  if (file < 0) return err_set(err, "cannot open %s: %s", path, strerror(errno)), NULL;
+  if (file < 0) {
+    err_set(err, "cannot open %s: %s", path, strerror(errno));
+    return NULL;
+  }
   struct stat st;
   if (fstat(file, &st) != 0 || !S_ISREG(st.st_mode)) {
     close(file);
-    return err_set(err, "cannot read %s: not a regular file", path), NULL;
+    err_set(err, "cannot read %s: not a regular file", path);
+    return NULL;
   }
   // The size is a hint only: the file may grow. A byte more lets the second read find the end.
   size_t room = st.st_size > 0 ? (size_t)st.st_size + 1 : 65536, used = 0;

@@ -28,7 +28,8 @@ Trace *trace_open(const char *path, Err *err) {
     return NULL;
   }
   Trace *t = xcalloc(1, sizeof *t);
-  t->f = f, t->path = xstrdup(path);
+  t->f = f;
+  t->path = xstrdup(path);
   for (int i = 0; i < TRACE_LANES; i++) {
     begin(t, "M", "thread_name", (TraceLane)i);
     record_raw(&t->event, "args", args[i]);

@@ -1,4 +1,5 @@
-// A trace of what ran when, in Chrome's Trace Event Format (a JSON array): chrome://tracing and ui.perfetto.dev show it.
+// A trace of what ran when, in Chrome's Trace Event Format (a JSON array): chrome://tracing and ui.perfetto.dev show
+// it.
 #pragma once
 #include <stdbool.h>
 #include "base/util.h"

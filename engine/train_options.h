@@ -1,23 +1,91 @@
 // The command line of ./train.
 #pragma once
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/cli.h"
 #include "data/batches/canvas.h"
 
-typedef struct TrainOptions {
-  const char *data, *train_split, *val_split, *model, *out, *weights, *device, *conv, *trace;
-  int stop_after, gpus, batch, epochs, warmup, size, max_size, trainable_layers, eval_every, checkpoint_every, limit,
-      val_limit;
-  int threads, canvases, benchmark, benchmark_loader, schedule, norm, recipe, amp;
-  int64_t iters, seed;
-  float lr, momentum, weight_decay, clip, flip;
-  bool resume, reset_heads, strict, tf32, profile, plan, keep_empty, full_masks, exif;
-  Sizes sizes; // none: one size
-  // model: NULL = that of weights
-  char *resolved; // all of them, one a line, to be shown; owned
-} TrainOptions;
-
 extern const char *const schedule_names[]; // of TrainOptions.schedule: "step", "cosine"
+
+// clang-format off
+#define TRAIN_OPTIONS(X)                                                                                               \
+  X(HEADING, "Data")                                                                                                   \
+  X(STRING, data,             NULL,            "DIR",      "COCO layout: annotations/instances_<split>*.json beside "  \
+                                                           "<split>*/")                                                \
+  X(STRING, train_split,      "train",         "NAME",     "what to train on")                                         \
+  X(STRING, val_split,        "val",           "NAME",     "what to evaluate on")                                      \
+  X(INT,    limit,            0, 0, INT32_MAX, "N",        "train on the first N usable images by id; 0 = all")        \
+  X(INT,    val_limit,        0, 0, INT32_MAX, "N",        "evaluate on the first N images by id; 0 = all")            \
+  X(FLAG,   keep_empty,       false,                       "also train on images without an object, as background")    \
+  X(FLAG,   exif,             false,                       "turn images as their EXIF orientation says: for "          \
+                                                           "annotations of upright pictures; COCO's are not")          \
+  X(FLOAT,  flip,             0.5f, 0, 1,      "P",        "probability of mirroring an image")                        \
+  X(INT,    threads,          0, 0, 256,       "N",        "decoder threads; 0 = one per core")                        \
+  X(FLAG,   strict,           false,                       "stop at a bad image instead of replacing it")              \
+  X(HEADING, "Model")                                                                                                  \
+  X(STRING, model,            NULL,            "NAME",     "tiny, maskrcnn-r18-fpn, r34, r50, r101, r152; default "    \
+                                                           "maskrcnn-r50-fpn, or that of --weights")                   \
+  X(STRING, weights,          NULL,            "FILE",     "start from this checkpoint: ours, torchvision's (.pth, "   \
+                                                           ".safetensors), or its ResNet as backbone")                 \
+  X(FLAG,   reset_heads,      false,                       "with --weights: new outputs for another set of classes")   \
+  X(CHOICE, norm,             0, norm_choices,             "of the backbone; auto: gn from scratch, else the "         \
+                                                           "checkpoint's")                                             \
+  X(INT,    trainable_layers, -1, -1, 5,       "N",        "backbone stages trained, from the last; -1 = all from "    \
+                                                           "scratch, else the checkpoint's")                           \
+  X(INT,    size,             0, 0, MAX_SHORTER_SIDE, "N", "shorter side in pixels; 0 = the model's")                  \
+  X(INT,    max_size,         0, 0, 16384,     "N",        "longer side at most; 0 = 5/3 of --size, or the model's")   \
+  X(STRING, sizes,            NULL,            "LIST",     "multi-scale training: shorter sides of which an image "    \
+                                                           "draws one, as 640,672,704; --size is for evaluation "      \
+                                                           "then")                                                     \
+  X(INT,    canvases,         2, 1, MAX_CANVASES, "N",     "how many padded shapes at most")                           \
+  X(CHOICE, recipe,           0, recipe_choices,           "whose conventions, warmup and decay; auto: "               \
+                                                           "torchvision's, but the model of --weights keeps its own")  \
+  X(HEADING, "Optimisation")                                                                                           \
+  X(INT,    batch,            2, 1, 1024,      "N",        "images per step and GPU")                                  \
+  X(INT,    epochs,           12, 1, 100000,   "N",        "length")                                                   \
+  X(INT64,  iters,            0, 0, 1e12,      "N",        "length in steps, instead of --epochs")                     \
+  X(FLOAT,  lr,               0, 0, 1e6,       "X",        "learning rate; 0 = 0.02 per 16 images of the batch")       \
+  X(CHOICE, schedule,         0, schedule_names,           "step: x0.1 at 2/3 and 8/9")                                \
+  X(INT,    warmup,           -1, -1, 1e9,     "N",        "steps of linear warmup; -1 = the recipe's (1000; mlperf "  \
+                                                           "500), at most a tenth of the run")                         \
+  X(FLOAT,  momentum,         0.9f, 0, 1,      "X",        "of SGD")                                                   \
+  X(FLOAT,  weight_decay,     1e-4f, 0, 1,     "X",        "of SGD")                                                   \
+  X(FLOAT,  clip_grad,        0, 0, 1e9,       "X",        "limit of the gradient norm; 0 = none")                     \
+  X(INT64,  seed,             1, 0, 9e15,      "N",        "of everything random")                                     \
+  X(HEADING, "Run")                                                                                                    \
+  X(STRING, out,              "out",           "DIR",      "checkpoint.safetensors, model.safetensors, log.jsonl, "    \
+                                                           "curves.svg")                                               \
+  X(FLAG,   resume,           false,                       "continue the run in --out, bit for bit")                   \
+  X(INT,    eval_every,       0, -1, 1e9,      "N",        "steps between evaluations; 0 = at the end only, -1 = "     \
+                                                           "never")                                                    \
+  X(INT,    checkpoint_every, 0, 0, 1e9,       "N",        "steps between checkpoints; 0 = an epoch, but at least "    \
+                                                           "100")                                                      \
+  X(INT,    stop_after,       0, 0, 1e9,       "N",        "save and stop after N steps of this call, for queues "     \
+                                                           "with a time limit; 0 = run to the end")                    \
+  X(STRING, device,           "auto",          "NAME",     "auto, cpu or cuda:N")                                      \
+  X(INT,    gpus,             1, 1, 1024,      "N",        "ranks")                                                    \
+  X(CHOICE_IMPLIED, amp,      0, amp_names, "bf16",        "16-bit activations (GPU)")                                 \
+  X(FLAG,   tf32,             false,                       "TF32 products (GPU)")                                      \
+  X(STRING, conv,             NULL,            "RUNG",     "convolution kernels (GPU)")                                \
+  X(HEADING, "Looking inside")                                                                                         \
+  X(FLAG,   plan,             false,                       "print the memory plan and stop")                           \
+  X(INT_IMPLIED, benchmark,   0, 0, 1e6,       "STEPS", "200",                                                         \
+                                                           "time STEPS steps (alone: 200) after half as many to "      \
+                                                           "warm up, print a record, stop")                            \
+  X(INT_IMPLIED, benchmark_loader, 0, 0, 1e6,  "BATCHES", "100",                                                       \
+                                                           "the loader without a model: time BATCHES batches "         \
+                                                           "(alone: 100) on 1, 2, 4 … --threads after half as many "   \
+                                                           "to warm up, print records, stop")                          \
+  X(FLAG,   full_masks,       false,                       "with --benchmark: every row of the mask branch holds an "  \
+                                                           "object, 128 an image of R50-FPN")                          \
+  X(FLAG,   profile,          false,                       "print at the end, for every node, its time and how near "  \
+                                                           "it comes to what the device can do")                       \
+  X(STRING, trace,            NULL,            "FILE",     "write what ran when, for chrome://tracing")
+// clang-format on
+
+typedef struct TrainOptions {
+  OPTION_FIELDS(TRAIN_OPTIONS) // model: NULL = that of weights
+  Sizes shorter_sides;         // of `sizes`; none: one size
+  char *resolved;              // all options, one a line, to be shown; owned
+} TrainOptions;
 
 // Parses or ends the program: --help exits 0, a mistake prints one line and exits 2.
 TrainOptions train_options(int argc, char **argv);

@@ -51,7 +51,7 @@ static bool has_split(const char *dir, const char *split, Err *err) {
 // What training draws the shorter side from: --sizes, or the model's, evenly spaced up to its size.
 static Sizes sizes_of(const TrainOptions *o, const ModelConfig *c) {
   Sizes s = {0};
-  if (o->sizes.n > 0) return o->sizes;
+  if (o->shorter_sides.n > 0) return o->shorter_sides;
   for (int last = MIN(c->train_sizes, MAX_SIZES) - 1; last > 0 && s.n <= last; s.n++)
     s.side[s.n] = c->train_size_min + (c->size - c->train_size_min) * s.n / last;
   return s;
@@ -69,9 +69,9 @@ bool setup_data(const TrainOptions *o, const ModelConfig *c, Dataset *train, Dat
                       .limit = o->limit,
                       .index = o->plan || o->benchmark || o->benchmark_loader ? NULL : o->out}; // those leave no files
   Err err;
-  if (sizes_largest(&o->sizes) > c->max_size)
-    die(EXIT_USAGE, "--sizes %d: the longer side is at most %d; give a larger --max-size", sizes_largest(&o->sizes),
-        c->max_size);
+  int largest = sizes_largest(&o->shorter_sides);
+  if (largest > c->max_size)
+    die(EXIT_USAGE, "--sizes %d: the longer side is at most %d; give a larger --max-size", largest, c->max_size);
   if (!dataset_open(train, o->data, o->train_split, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (o->eval_every < 0 || o->benchmark || o->benchmark_loader) return false;
   bool asked = o->eval_every > 0 || strcmp(o->val_split, "val");
@@ -133,7 +133,7 @@ char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule
   record_int(&j, "warmup", schedule->warmup);
   record_num(&j, "momentum", o->momentum);
   record_num(&j, "weight_decay", o->weight_decay);
-  record_num(&j, "clip_grad", o->clip);
+  record_num(&j, "clip_grad", o->clip_grad);
   record_str(&j, "amp", amp_names[o->amp]);
   record_bool(&j, "tf32", o->tf32);
   record_num(&j, "flip", o->flip);

@@ -1,7 +1,9 @@
 #!/bin/sh
-# Checks what the compiler does not: which way includes run, that every header stands alone, no platform #ifdefs, and
-# the formatting. Prints FILE:LINE: what is wrong, and exits 1 if anything is. Run from the root of the tree.
+# Checks what the compiler does not: which way includes run, that every header stands alone, no platform #ifdefs, one
+# statement a line, one name for one thing, 120 columns, a file for every test, and the formatting. Prints
+# FILE:LINE: what is wrong, and exits 1 if anything is. Run from the root of the tree; test/lint_test.sh tests it.
 set -u
+here=$(dirname "$0")
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 sources() {
@@ -50,6 +52,8 @@ flags='-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -Wall -Wextra -W
 for header in $(sources | grep '\.h$'); do
   ${CC:-gcc} $flags -include "$header" /dev/null 2>>"$report" || echo "$header:1: does not compile alone" >>"$report"
 done
+
+python3 "$here/lint.py" $(sources) >>"$report" || echo "$here/lint.py:1: did not run" >>"$report"
 
 if command -v clang-format >/dev/null; then
   sources | xargs clang-format --dry-run 2>&1 |

@@ -41,13 +41,36 @@ typedef struct Total {
   const char *worst_layer;
 } Total;
 
+// clang-format off
+#define BENCH_OPTIONS(X)                                                                                               \
+  X(STRING, rungs,   NULL,             "A,B",         "all but naive unless given")                                    \
+  X(STRING, ops,     NULL,             "A,B",         "of fwd, dgrad, wgrad; all unless given")                        \
+  X(CHOICE, dtype,   0, precision_names,              "operands")                                                      \
+  X(CHOICE, fused,   0, fused_names,                  "forward with what follows it: bias and ReLU, or bias, "         \
+                                                      "residual and ReLU")                                             \
+  X(FLAG,   any,     false,                           "cuDNN may use engines that are not deterministic")              \
+  X(STRING, engines, NULL,             "FILE",        "of cuDNN's engines only those that these records found "        \
+                                                      "fastest, where they know the layer")                            \
+  X(INT,    rounds,  33, MIN_ROUNDS, MAX_ROUNDS, "N", "runs of each")                                                  \
+  X(STRING, out,     NULL,             "FILE",        "append the records to this")                                    \
+  X(HEADING, "conv")                                                                                                   \
+  X(STRING, layer,   NULL,             "TEXT",        "only layers with this in their name")                           \
+  X(INT,    batch,   4, 1, 64,         "N",           "images")                                                        \
+  X(STRING, size,    NULL,             "HxW",         "the canvas, 800x1344 unless given")                             \
+  X(INT,    rois,    512, MASKS_OF, 4096, "N",        "sampled in an image, a quarter of them objects")                \
+  X(HEADING, "gemm: [m, n] = [m, k] x [k, n] is fwd, the gradients of its operands are dgrad and wgrad")               \
+  X(INT,    m,       8192, 1, 1 << 20, "N",           "rows")                                                          \
+  X(INT,    n,       8192, 1, 1 << 16, "N",           "columns")                                                       \
+  X(INT,    k,       8192, 1, 1 << 16, "N",           "terms")
+// clang-format on
+
 typedef struct Bench {
-  int batch, rounds, rois, precision, fused, m, n, k, height, width;
-  bool any, gemm;
-  const char *rung_names, *ops, *layer, *size, *out, *engines;
+  OPTION_FIELDS(BENCH_OPTIONS)
+  int height, width; // of --size
+  bool gemm;
   KnownEngines known;
-  const Rung *rungs[MAX_RUNGS];
-  int num_rungs;
+  const Rung *chosen[MAX_RUNGS]; // of --rungs
+  int num_chosen;
   bool wanted[CONV_OPS];
   Total total[CONV_OPS][MAX_RUNGS];
   Device *dev;
@@ -137,7 +160,7 @@ static Figures figures_of(Bench *b, Case *c, ConvOp op, const Contender *who, co
   memcpy(ours, who->us, sizeof ours);
   if (peer) memcpy(theirs, peer->us, sizeof theirs);
   return {latency_summary(ours, who->runs), latency_summary(theirs, peer ? peer->runs : 0).median,
-          latency_summary(ratio, both).median, floor_us(b->dev, (Precision)b->precision, c, op)};
+          latency_summary(ratio, both).median, floor_us(b->dev, (Precision)b->dtype, c, op)};
 }
 
 static int count_of(const Case *c, ConvOp op) { return c->layer->count - (op == CONV_FORWARD ? 0 : c->layer->frozen); }
@@ -162,7 +185,7 @@ static void write_record(Bench *b, Case *c, ConvOp op, const Contender *who, con
   record_int(&j, "k", l->k);
   record_int(&j, "stride", l->stride);
   record_int(&j, "count", count_of(c, op));
-  record_str(&j, "dtype", precision_names[b->precision]);
+  record_str(&j, "dtype", precision_names[b->dtype]);
   record_str(&j, "fused", fused_names[b->fused]);
   record_int(&j, "batch", b->batch);
   record_int(&j, "runs", f->us.n);
@@ -214,8 +237,8 @@ static void report(Bench *b, Case *c, ConvOp op, const Contender *who, const Con
   else
     printf(peer ? "  %.2f of cuDNN's speed\n" : "  (no engine of cuDNN's)\n", f.ratio);
   fflush(stdout);
-  for (int i = 0; i < b->num_rungs; i++)
-    if (b->rungs[i] == who->rung) add_total(&b->total[op][i], &f, c->layer->name, count_of(c, op));
+  for (int i = 0; i < b->num_chosen; i++)
+    if (b->chosen[i] == who->rung) add_total(&b->total[op][i], &f, c->layer->name, count_of(c, op));
   if (b->file) write_record(b, c, op, who, peer, &f);
 }
 
@@ -223,10 +246,10 @@ static void print_totals(const Bench *b) {
   printf("\n%-6s %-7s %6s %10s %10s %10s %8s  %s\n", "op", "rung", "layers", "ms", "floor ms", "cuDNN ms", "speed",
          "worst");
   for (int op = 0; op < CONV_OPS; op++)
-    for (int i = 0; i < b->num_rungs; i++) {
+    for (int i = 0; i < b->num_chosen; i++) {
       const Total *t = &b->total[op][i];
       if (!t->layers) continue;
-      printf("%-6s %-7s %6d %10.3f %10.3f %10.3f %8.2f  ", op_names[op], b->rungs[i]->name, t->layers, t->us / 1e3,
+      printf("%-6s %-7s %6d %10.3f %10.3f %10.3f %8.2f  ", op_names[op], b->chosen[i]->name, t->layers, t->us / 1e3,
              t->floor_us / 1e3, t->cudnn_us / 1e3, t->shared_us > 0 ? t->cudnn_us / t->shared_us : NAN);
       if (t->worst_layer) printf("%s (%.2f)", t->worst_layer, t->worst);
       printf(t->without_cudnn ? "; %d layers without cuDNN\n" : "\n", t->without_cudnn);
@@ -254,7 +277,7 @@ static int engine_known(const Bench *b, const Case *c, ConvOp op) {
   snprintf(want.bench, sizeof want.bench, "%s", bench_name(b));
   snprintf(want.layer, sizeof want.layer, "%s", l->name);
   snprintf(want.op, sizeof want.op, "%s", op_names[op]);
-  snprintf(want.dtype, sizeof want.dtype, "%s", precision_names[b->precision]);
+  snprintf(want.dtype, sizeof want.dtype, "%s", precision_names[b->dtype]);
   snprintf(want.fused, sizeof want.fused, "%s", fused_names[b->fused]);
   return known_engine(&b->known, &want);
 }
@@ -275,9 +298,9 @@ static int contenders(Bench *b, Case *c, ConvOp op, Contender all[]) {
   int count = 0;
   CudnnPlan plan = peer_plan(b, c, op);
   if (plan.engine.plan) all[count++] = {NULL, plan};
-  for (int i = 0; i < b->num_rungs; i++)
-    if (b->rungs[i]->supports(b->dev, op, &c->conv, operand_of(c, op), op == CONV_WGRAD ? &c->dw : &c->w))
-      all[count++] = {b->rungs[i]};
+  for (int i = 0; i < b->num_chosen; i++)
+    if (b->chosen[i]->supports(b->dev, op, &c->conv, operand_of(c, op), op == CONV_WGRAD ? &c->dw : &c->w))
+      all[count++] = {b->chosen[i]};
   return count;
 }
 
@@ -303,7 +326,7 @@ static bool op_wanted(const Bench *b, const ConvCase *l, int op) {
 }
 
 static bool bench_layer(Bench *b, const ConvCase *l, int n, int h, int w) {
-  Case c = case_new(b->dev, precision_dtypes[b->precision], (Fused)b->fused, l, n, h, w);
+  Case c = case_new(b->dev, precision_dtypes[b->dtype], (Fused)b->fused, l, n, h, w);
   bool ok = true;
   for (int op = 0; op < CONV_OPS; op++)
     if (op_wanted(b, l, op)) ok &= bench_op(b, &c, (ConvOp)op);
@@ -334,15 +357,15 @@ static bool bench_gemm(Bench *b) {
 // Unasked all but the naive rung, which is timed by whoever has the time, and cuDNN, which takes part anyway.
 static void parse_rungs(Bench *b) {
   char names[256];
-  for (const Rung *const *rung = conv_rungs; !b->rung_names && *rung; rung++)
-    if (strcmp((*rung)->name, "naive") && strcmp((*rung)->name, "cudnn")) b->rungs[b->num_rungs++] = *rung;
-  snprintf(names, sizeof names, "%s", b->rung_names ? b->rung_names : "");
+  for (const Rung *const *rung = conv_rungs; !b->rungs && *rung; rung++)
+    if (strcmp((*rung)->name, "naive") && strcmp((*rung)->name, "cudnn")) b->chosen[b->num_chosen++] = *rung;
+  snprintf(names, sizeof names, "%s", b->rungs ? b->rungs : "");
   for (char *name = strtok(names, ","); name; name = strtok(NULL, ",")) {
     const Rung *rung = conv_rung(name);
     if (!rung || !strcmp(name, "cudnn"))
       die(EXIT_USAGE, "--rungs %s: no such rung of ours; cuda/conv/ holds them", name);
-    if (b->num_rungs == MAX_RUNGS) die(EXIT_USAGE, "--rungs: at most %d", MAX_RUNGS);
-    b->rungs[b->num_rungs++] = rung;
+    if (b->num_chosen == MAX_RUNGS) die(EXIT_USAGE, "--rungs: at most %d", MAX_RUNGS);
+    b->chosen[b->num_chosen++] = rung;
   }
 }
 
@@ -376,66 +399,12 @@ static void check_layers(const Bench *b) {
 }
 
 static void parse(Bench *b, int argc, char **argv) {
-  Option table[] = {
-      {.name = "rungs",
-       .kind = OPT_STRING,
-       .target = &b->rung_names,
-       .arg = "A,B",
-       .help = "all but naive unless given"},
-      {.name = "ops",
-       .kind = OPT_STRING,
-       .target = &b->ops,
-       .arg = "A,B",
-       .help = "of fwd, dgrad, wgrad; all unless given"},
-      {.name = "dtype", .kind = OPT_CHOICE, .target = &b->precision, .help = "operands", .choices = precision_names},
-      {.name = "fused",
-       .kind = OPT_CHOICE,
-       .target = &b->fused,
-       .help = "forward with what follows it: bias and ReLU, or bias, residual and ReLU",
-       .choices = fused_names},
-      {.name = "any", .kind = OPT_FLAG, .target = &b->any, .help = "cuDNN may use engines that are not deterministic"},
-      {.name = "engines",
-       .kind = OPT_STRING,
-       .target = &b->engines,
-       .arg = "FILE",
-       .help = "of cuDNN's engines only those that these records found fastest, where they know the layer"},
-      {.name = "rounds",
-       .kind = OPT_INT,
-       .target = &b->rounds,
-       .arg = "N",
-       .help = "runs of each",
-       .min = MIN_ROUNDS,
-       .max = MAX_ROUNDS},
-      {.name = "out", .kind = OPT_STRING, .target = &b->out, .arg = "FILE", .help = "append the records to this"},
-      {.kind = OPT_HEADING, .help = "conv"},
-      {.name = "layer",
-       .kind = OPT_STRING,
-       .target = &b->layer,
-       .arg = "TEXT",
-       .help = "only layers with this in their name"},
-      {.name = "batch", .kind = OPT_INT, .target = &b->batch, .arg = "N", .help = "images", .min = 1, .max = 64},
-      {.name = "size",
-       .kind = OPT_STRING,
-       .target = &b->size,
-       .arg = "HxW",
-       .help = "the canvas, 800x1344 unless given"},
-      {.name = "rois",
-       .kind = OPT_INT,
-       .target = &b->rois,
-       .arg = "N",
-       .help = "sampled in an image, a quarter of them objects",
-       .min = MASKS_OF,
-       .max = 4096},
-      {.kind = OPT_HEADING,
-       .help = "gemm: [m, n] = [m, k] x [k, n] is fwd, the gradients of its operands are dgrad and wgrad"},
-      {.name = "m", .kind = OPT_INT, .target = &b->m, .arg = "N", .help = "rows", .min = 1, .max = 1 << 20},
-      {.name = "n", .kind = OPT_INT, .target = &b->n, .arg = "N", .help = "columns", .min = 1, .max = 1 << 16},
-      {.name = "k", .kind = OPT_INT, .target = &b->k, .arg = "N", .help = "terms", .min = 1, .max = 1 << 16},
-  };
+  OPTION_TABLE(table, Bench, BENCH_OPTIONS);
   Cli cli = {.usage = "conv|gemm [options]",
              .about = "Times the convolutions of Mask R-CNN R50-FPN on the GPU, or a matrix product, against cuDNN.",
              .options = table,
              .num_options = COUNT(table),
+             .values = b,
              .positional = "conv|gemm"};
   cli_parse_or_exit(&cli, argc, argv);
   b->gemm = cli.num_args == 1 && !strcmp(cli.args[0], "gemm");
@@ -457,12 +426,13 @@ static void parse(Bench *b, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  static Bench b = {
-      .batch = 4, .rounds = 33, .rois = 512, .m = 8192, .n = 8192, .k = 8192, .height = 800, .width = 1344};
+  static Bench b = {OPTION_DEFAULTS(BENCH_OPTIONS)};
+  b.height = 800;
+  b.width = 1344;
   parse(&b, argc, argv);
   Err err;
   if (!(b.dev = device_open("cuda", &err))) die(EXIT_USAGE, "%s", err.msg);
-  b.dev->tf32 = b.precision == BENCH_TF32;
+  b.dev->tf32 = b.dtype == BENCH_TF32;
   if (b.out && !(b.file = fopen(b.out, "a"))) die(EXIT_USAGE, "--out %s: cannot be written", b.out);
   b.sweep = allocate(b.dev, sweep_bytes);
   CUDA_CHECK(cudaEventCreate(&b.begin));

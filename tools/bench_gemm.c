@@ -1,15 +1,16 @@
-// Convolutions of the CPU reference against OpenBLAS: bench_gemm [--json] [--rounds N] [--layer TEXT]
+// Convolutions of the CPU reference against OpenBLAS.
 //
-// For each layer, forward, dgrad and wgrad are checked against im2col + sgemm (col2im for dgrad), then timed in turns with
-// the sgemm alone: the peer is spared the unrolling, ours is not, and both do the same multiplications. OpenBLAS is opened
-// at run time for the comparison and is no part of anything else; it is told which kernels to use, for it falls back to
-// slow ones on processors younger than itself. Rates are medians over rounds, the ratio the median of each round's ratio,
-// for the machine's other work comes and goes.
+// For each layer, forward, dgrad and wgrad are checked against im2col + sgemm (col2im for dgrad), then timed in turns
+// with the sgemm alone: the peer is spared the unrolling, ours is not, and both do the same multiplications. OpenBLAS
+// is opened at run time for the comparison and is no part of anything else; it is told which kernels to use, for it
+// falls back to slow ones on processors younger than itself. Rates are medians over rounds, the ratio the median of
+// each round's ratio, for the machine's other work comes and goes.
 #include <dlfcn.h>
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/cli.h"
 #include "base/record.h"
 #include "base/rng.h"
 #include "base/threads.h"
@@ -19,12 +20,12 @@ typedef void Sgemm(int order, int trans_a, int trans_b, int m, int n, int k, flo
                    const float *b, int ldb, float beta, float *c, int ldc);
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; // as CBLAS numbers them
 
-typedef struct Layer {
+typedef struct GemmLayer {
   const char *name;
   int n, h, w, c, k, taps, stride, pad;
-} Layer;
+} GemmLayer;
 
-static const Layer layers[] = {
+static const GemmLayer layers[] = {
     // a small network on 128 × 128 canvases, batch 8
     {"tiny stem 7x7/2", 8, 128, 128, 3, 32, 7, 2, 3},
     {"tiny stem 3x3/2", 8, 128, 128, 3, 32, 3, 2, 1},
@@ -56,14 +57,14 @@ static const Layer layers[] = {
 typedef enum Direction { FORWARD, DGRAD, WGRAD, DIRECTIONS } Direction;
 static const char *direction_names[] = {"forward", "dgrad", "wgrad"};
 
-typedef struct
-    Case { // a layer's tensors, and the operands of the peer: unrolled [pixels, taps · c], the others unpadded
-  const Layer *layer;
+// A layer's tensors, and the operands of the peer: unrolled [pixels, taps · c], the others unpadded
+typedef struct GemmCase {
+  const GemmLayer *layer;
   Conv conv;
   Tensor x, w, y, dy, dx, dw;
   float *unrolled, *filter, *pixels;
   int m, n, k; // pixels of y, output channels, taps · c
-} Case;
+} GemmCase;
 
 static Tensor filled(Device *dev, Tensor t, uint64_t key) {
   t.data = device_alloc(dev, tensor_bytes(&t));
@@ -82,8 +83,8 @@ static float *pack(const Tensor *t) {
 }
 
 // Walks the elements of the unrolled x: unrolled = x, or, backward, x (without padding lanes) += unrolled.
-static void unroll(const Case *c, float *x, float *unrolled, bool backward) {
-  const Layer *l = c->layer;
+static void unroll(const GemmCase *c, float *x, float *unrolled, bool backward) {
+  const GemmLayer *l = c->layer;
   for (int n = 0; n < l->n; n++)
     for (int oy = 0; oy < c->y.h; oy++)
       for (int ox = 0; ox < c->y.w; ox++)
@@ -100,8 +101,8 @@ static void unroll(const Case *c, float *x, float *unrolled, bool backward) {
         }
 }
 
-static Case case_new(Device *dev, const Layer *l) {
-  Case c = {.layer = l, .conv = {l->stride, l->pad}};
+static GemmCase case_new(Device *dev, const GemmLayer *l) {
+  GemmCase c = {.layer = l, .conv = {l->stride, l->pad}};
   int h = (l->h + 2 * l->pad - l->taps) / l->stride + 1, w = (l->w + 2 * l->pad - l->taps) / l->stride + 1;
   c.x = filled(dev, tensor(F32, l->n, l->h, l->w, l->c), 1);
   c.w = filled(dev, tensor(F32, l->k, l->taps, l->taps, l->c), 2);
@@ -109,7 +110,9 @@ static Case case_new(Device *dev, const Layer *l) {
   c.dy = filled(dev, c.y, 4);
   c.dx = filled(dev, c.x, 5);
   c.dw = filled(dev, c.w, 6);
-  c.m = l->n * h * w, c.n = l->k, c.k = l->taps * l->taps * l->c;
+  c.m = l->n * h * w;
+  c.n = l->k;
+  c.k = l->taps * l->taps * l->c;
   c.unrolled = xmalloc((size_t)c.m * c.k * sizeof(float));
   float *x = pack(&c.x);
   unroll(&c, x, c.unrolled, false);
@@ -119,7 +122,7 @@ static Case case_new(Device *dev, const Layer *l) {
   return c;
 }
 
-static void case_free(Device *dev, Case *c) {
+static void case_free(Device *dev, GemmCase *c) {
   Tensor all[] = {c->x, c->w, c->y, c->dy, c->dx, c->dw};
   for (int i = 0; i < COUNT(all); i++) device_free(dev, all[i].data);
   free(c->unrolled);
@@ -127,7 +130,7 @@ static void case_free(Device *dev, Case *c) {
   free(c->pixels);
 }
 
-static void run_ours(Device *dev, const Case *c, Direction d) {
+static void run_ours(Device *dev, const GemmCase *c, Direction d) {
   Dest y = {.t = c->y}, dx = {.t = c->dx};
   FilterGrad dw = {.dw = c->dw};
   if (d == FORWARD) dev->ops->conv_forward(dev, &c->conv, 1, &c->x, &c->w, &y);
@@ -136,7 +139,7 @@ static void run_ours(Device *dev, const Case *c, Direction d) {
 }
 
 // result: forward [m, n], dgrad the unrolled [m, k], wgrad [n, k].
-static void run_peer(Sgemm *sgemm, const Case *c, Direction d, float *result) {
+static void run_peer(Sgemm *sgemm, const GemmCase *c, Direction d, float *result) {
   int m = c->m, n = c->n, k = c->k;
   if (d == FORWARD) sgemm(ROW_MAJOR, NO_TRANS, TRANS, m, n, k, 1, c->unrolled, k, c->filter, k, 0, result, n);
   if (d == DGRAD) sgemm(ROW_MAJOR, NO_TRANS, NO_TRANS, m, k, n, 1, c->pixels, n, c->filter, k, 0, result, k);
@@ -145,7 +148,7 @@ static void run_peer(Sgemm *sgemm, const Case *c, Direction d, float *result) {
 
 // The values are below 1 in magnitude and random in sign: errors of a sum of `terms` stay far below 1e-6 · terms, wrong
 // terms do not.
-static void verify(const Case *c, Direction d, const float *peer) {
+static void verify(const GemmCase *c, Direction d, const float *peer) {
   const Tensor *t = d == FORWARD ? &c->y : d == DGRAD ? &c->dx : &c->dw;
   size_t elements = tensor_pixels(t) * t->c;
   float *ours = pack(t), *folded = NULL;
@@ -174,7 +177,7 @@ static double median(double *v, int n) {
 
 enum { MAX_ROUNDS = 101 };
 
-static void bench(Device *dev, Sgemm *sgemm, const Case *c, Direction d, int rounds, bool json) {
+static void bench(Device *dev, Sgemm *sgemm, const GemmCase *c, Direction d, int rounds, bool json) {
   dev->scratch_bytes = 0;
   dev->measuring = true;
   run_ours(dev, c, d);
@@ -227,22 +230,27 @@ static void bench(Device *dev, Sgemm *sgemm, const Case *c, Direction d, int rou
   record_free(&rec);
 }
 
+// clang-format off
+#define BENCH_GEMM_OPTIONS(X)                                                                                          \
+  X(INT,    rounds, 15, 1, MAX_ROUNDS, "N",    "runs of each")                                                         \
+  X(STRING, layer,  NULL,              "TEXT", "only layers with this in their name")                                  \
+  X(FLAG,   json,   false,                     "one JSON object a line")
+// clang-format on
+
+typedef struct BenchGemmOptions {
+  OPTION_FIELDS(BENCH_GEMM_OPTIONS)
+} BenchGemmOptions;
+
 int main(int argc, char **argv) {
   threads_wait_briefly(argv);
-  int rounds = 15;
-  bool json = false;
-  const char *only = "";
-  for (int i = 1; i < argc; i++) {
-    if (!strcmp(argv[i], "--json"))
-      json = true;
-    else if (!strcmp(argv[i], "--rounds") && i + 1 < argc)
-      rounds = atoi(argv[++i]);
-    else if (!strcmp(argv[i], "--layer") && i + 1 < argc)
-      only = argv[++i];
-    else
-      die(EXIT_USAGE, "usage: bench_gemm [--json] [--rounds N] [--layer TEXT]");
-  }
-  if (rounds < 1 || rounds > MAX_ROUNDS) die(EXIT_USAGE, "--rounds: 1 to %d", MAX_ROUNDS);
+  BenchGemmOptions o = {OPTION_DEFAULTS(BENCH_GEMM_OPTIONS)};
+  OPTION_TABLE(table, BenchGemmOptions, BENCH_GEMM_OPTIONS);
+  Cli cli = {.usage = "[options]",
+             .about = "Times the matrix products of the CPU's convolutions against OpenBLAS.",
+             .options = table,
+             .num_options = COUNT(table),
+             .values = &o};
+  cli_parse_or_exit(&cli, argc, argv);
   if (GEMM_VECTOR_BYTES >= 32) setenv("OPENBLAS_CORETYPE", GEMM_VECTOR_BYTES == 64 ? "SkylakeX" : "Haswell", 0);
   setenv("OPENBLAS_THREAD_TIMEOUT", "4", 0); // or its idle threads spin for long on the cores that ours would run on
   void *blas = dlopen("libopenblas.so.0", RTLD_NOW);
@@ -259,13 +267,13 @@ int main(int argc, char **argv) {
   Err err;
   Device *dev = device_open("cpu", &err);
   if (!dev) die(EXIT_RUN, "%s", err.msg);
-  if (!json)
+  if (!o.json)
     printf("%-18s %-8s %6s %5s %6s %8s %8s  ratio  (GFLOP/s, %d threads, kernels %s)\n", "layer", "op", "m", "n", "k",
            "ours", "OpenBLAS", omp_get_max_threads(), core_name());
   for (int i = 0; i < COUNT(layers); i++) {
-    if (!strstr(layers[i].name, only)) continue;
-    Case c = case_new(dev, &layers[i]);
-    for (Direction d = FORWARD; d < DIRECTIONS; d++) bench(dev, sgemm, &c, d, rounds, json);
+    if (o.layer && !strstr(layers[i].name, o.layer)) continue;
+    GemmCase c = case_new(dev, &layers[i]);
+    for (Direction d = FORWARD; d < DIRECTIONS; d++) bench(dev, sgemm, &c, d, o.rounds, o.json);
     case_free(dev, &c);
   }
   device_close(dev);

@@ -64,7 +64,10 @@ static void print_annotation(FILE *f, int i, uint64_t seed) {
     bool two = draw(key, &at, TWO_PARTS_ONE_IN) == 0;
     fputc('[', f);
     print_polygon(f, key, &at, w, h);
-    if (two) fputc(',', f), print_polygon(f, key, &at, w, h);
+    if (two) {
+      fputc(',', f);
+      print_polygon(f, key, &at, w, h);
+    }
     fputc(']', f);
   }
   uint32_t area = draw(key, &at, 100000), fraction = draw(key, &at, 1000000000);
@@ -126,21 +129,29 @@ static void measure(const char *path, const char *index) {
   coco_free(&c);
 }
 
+// clang-format off
+#define BENCH_INDEX_OPTIONS(X)                                                                                         \
+  X(STRING, write, NULL, "FILE", "make the file")                                                                      \
+  X(STRING, read,  NULL, "FILE", "read it, and say how that went")                                                     \
+  X(STRING, index, NULL, "DIR",  "folder for its index; or none")
+// clang-format on
+
+typedef struct BenchIndexOptions {
+  OPTION_FIELDS(BENCH_INDEX_OPTIONS)
+} BenchIndexOptions;
+
 int main(int argc, char **argv) {
-  const char *write = NULL, *read = NULL, *index = NULL;
-  Option options[] = {
-      {.name = "write", .kind = OPT_STRING, .target = &write, .arg = "FILE", .help = "make the file"},
-      {.name = "read", .kind = OPT_STRING, .target = &read, .arg = "FILE", .help = "read it, and say how that went"},
-      {.name = "index", .kind = OPT_STRING, .target = &index, .arg = "DIR", .help = "folder for its index; or none"},
-  };
+  BenchIndexOptions o = {OPTION_DEFAULTS(BENCH_INDEX_OPTIONS)};
+  OPTION_TABLE(table, BenchIndexOptions, BENCH_INDEX_OPTIONS);
   Cli cli = {.usage = "--write FILE | --read FILE [--index DIR]",
              .about = "Times the reading of an annotation file of the size of COCO's.",
-             .options = options,
-             .num_options = COUNT(options)};
+             .options = table,
+             .num_options = COUNT(table),
+             .values = &o};
   cli_parse_or_exit(&cli, argc, argv);
-  if (!write == !read) die(EXIT_USAGE, "give --write FILE or --read FILE; --help shows the usage");
+  if (!o.write == !o.read) die(EXIT_USAGE, "give --write FILE or --read FILE; --help shows the usage");
   Err err;
-  if (write && !write_file(write, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (read) measure(read, index);
+  if (o.write && !write_file(o.write, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (o.read) measure(o.read, o.index);
   return 0;
 }

@@ -17,41 +17,44 @@ static void print_notes(const EvalSummary *s) {
             "note: an annotation has id 0: as in pycocotools, what matches it counts as false; number from 1\n");
 }
 
+static const char *const kinds[] = {[EVAL_BBOX] = "bbox", [EVAL_SEGM] = "segm", NULL};
+
+// clang-format off
+#define COCOEVAL_OPTIONS(X)                                                                                            \
+  X(STRING, gt,           NULL, "FILE",     "annotations in COCO's format")                                            \
+  X(STRING, dt,           NULL, "FILE",     "detections in COCO's result format")                                      \
+  X(CHOICE, iou,          EVAL_BBOX, kinds, "what overlaps: boxes or masks")                                           \
+  X(FLAG,   per_category, false,            "a row for each category, too")                                            \
+  X(FLAG,   json,         false,            "one JSON object, categories included, instead")
+// clang-format on
+
+typedef struct CocoevalOptions {
+  OPTION_FIELDS(COCOEVAL_OPTIONS)
+} CocoevalOptions;
+
 int main(int argc, char **argv) {
-  static const char *const kinds[] = {[EVAL_BBOX] = "bbox", [EVAL_SEGM] = "segm", NULL};
-  const char *gt_path = NULL, *dt_path = NULL;
-  int kind = EVAL_BBOX;
-  bool json = false, per_category = false;
-  Option options[] = {
-      {.name = "gt", .kind = OPT_STRING, .target = &gt_path, .arg = "FILE", .help = "annotations in COCO's format"},
-      {.name = "dt",
-       .kind = OPT_STRING,
-       .target = &dt_path,
-       .arg = "FILE",
-       .help = "detections in COCO's result format"},
-      {.name = "iou", .kind = OPT_CHOICE, .target = &kind, .choices = kinds, .help = "what overlaps: boxes or masks"},
-      {.name = "per-category", .kind = OPT_FLAG, .target = &per_category, .help = "a row for each category, too"},
-      {.name = "json", .kind = OPT_FLAG, .target = &json, .help = "one JSON object, categories included, instead"},
-  };
+  CocoevalOptions o = {OPTION_DEFAULTS(COCOEVAL_OPTIONS)};
+  OPTION_TABLE(table, CocoevalOptions, COCOEVAL_OPTIONS);
   Cli cli = {.usage = "--gt FILE --dt FILE [options]",
              .about = "COCO detection metrics, equal to pycocotools'.",
-             .options = options,
-             .num_options = COUNT(options)};
+             .options = table,
+             .num_options = COUNT(table),
+             .values = &o};
   cli_parse_or_exit(&cli, argc, argv);
-  if (!gt_path || !dt_path) die(EXIT_USAGE, "--%s FILE is missing; --help shows the usage", gt_path ? "dt" : "gt");
+  if (!o.gt || !o.dt) die(EXIT_USAGE, "--%s FILE is missing; --help shows the usage", o.gt ? "dt" : "gt");
 
   Coco gt;
   CocoResults dt;
   EvalSummary summary;
   Err err;
-  if (!coco_load(&gt, gt_path, &err) || !coco_results_load(&dt, dt_path, &gt, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (!cocoeval_run(&summary, &gt, &dt, (EvalKind)kind, &err)) die(EXIT_USAGE, "%s: %s", dt_path, err.msg);
+  if (!coco_load(&gt, o.gt, &err) || !coco_results_load(&dt, o.dt, &gt, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!cocoeval_run(&summary, &gt, &dt, (EvalKind)o.iou, &err)) die(EXIT_USAGE, "%s: %s", o.dt, err.msg);
   print_notes(&summary);
-  if (json) {
+  if (o.json) {
     cocoeval_print_json(stdout, &summary);
   } else {
     cocoeval_print(stdout, &summary);
-    if (per_category) cocoeval_print_categories(stdout, &summary);
+    if (o.per_category) cocoeval_print_categories(stdout, &summary);
   }
   if (fflush(stdout) != 0 || ferror(stdout)) die(EXIT_RUN, "cannot write the result to standard output");
   cocoeval_free(&summary);

@@ -4,64 +4,58 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/cli.h"
+#include "base/record.h"
 #include "data/reports/advice.h"
 #include "data/reports/album.h"
 #include "models/config.h"
 #include "nn/optim.h"
 
+// clang-format off
+#define DOCTOR_OPTIONS(X)                                                                                              \
+  X(STRING, data,        NULL,         "DIR",        "COCO layout: annotations/instances_<split>*.json beside "        \
+                                                     "<split>*/")                                                      \
+  X(STRING, train_split, "train",      "NAME",       "what to train on")                                               \
+  X(STRING, val_split,   "val",        "NAME",       "what to evaluate on")                                            \
+  X(STRING, model,       "maskrcnn-r50-fpn", "NAME", "whose size is the default")                                      \
+  X(INT,    size,        0, 0, 8192,   "N",          "shorter side in training, pixels; 0 = the model's")              \
+  X(INT,    max_size,    0, 0, 16384,  "N",          "longer side at most; 0 = 5/3 of --size, or the model's")         \
+  X(INT,    canvases,    2, 1, MAX_CANVASES, "N",    "how many padded shapes at most")                                 \
+  X(FLAG,   keep_empty,  false,                      "as of ./train")                                                  \
+  X(FLAG,   decode,      true,                       "decode every image and rasterise every mask; --decode=false "    \
+                                                     "reads the annotations only")                                     \
+  X(FLAG,   json,        false,                      "one JSON object instead of text")                                \
+  X(STRING, html,        NULL,         "FILE",       "also write a page of images with their masks to leaf through")   \
+  X(INT,    html_images, 200, 1, 2000, "N",          "how many, those with something wrong first")
+// clang-format on
+
 typedef struct DoctorOptions {
-  const char *data, *train_split, *val_split, *model, *html;
-  int size, max_size, canvases, html_images;
-  bool keep_empty, decode, json;
+  OPTION_FIELDS(DOCTOR_OPTIONS)
 } DoctorOptions;
 
 static DoctorOptions doctor_options(int argc, char **argv) {
-  DoctorOptions o = {.train_split = "train",
-                     .val_split = "val",
-                     .model = "maskrcnn-r50-fpn",
-                     .canvases = 2,
-                     .html_images = 200,
-                     .decode = true};
-  // clang-format off
-  Option table[] = {
-      {.name = "data", .kind = OPT_STRING, .target = &o.data, .arg = "DIR",
-       .help = "COCO layout: annotations/instances_<split>*.json beside <split>*/"},
-      {.name = "train-split", .kind = OPT_STRING, .target = &o.train_split, .arg = "NAME",
-       .help = "what to train on"},
-      {.name = "val-split", .kind = OPT_STRING, .target = &o.val_split, .arg = "NAME", .help = "what to evaluate on"},
-      {.name = "model", .kind = OPT_STRING, .target = &o.model, .arg = "NAME", .help = "whose size is the default"},
-      {.name = "size", .kind = OPT_INT, .target = &o.size, .arg = "N", .min = 0, .max = 8192,
-       .help = "shorter side in training, pixels; 0 = the model's"},
-      {.name = "max-size", .kind = OPT_INT, .target = &o.max_size, .arg = "N", .min = 0, .max = 16384,
-       .help = "longer side at most; 0 = 5/3 of --size, or the model's"},
-      {.name = "canvases", .kind = OPT_INT, .target = &o.canvases, .arg = "N", .min = 1, .max = MAX_CANVASES,
-       .help = "how many padded shapes at most"},
-      {.name = "keep-empty", .kind = OPT_FLAG, .target = &o.keep_empty, .help = "as of ./train"},
-      {.name = "decode", .kind = OPT_FLAG, .target = &o.decode,
-       .help = "decode every image and rasterise every mask; --decode=false reads the annotations only"},
-      {.name = "json", .kind = OPT_FLAG, .target = &o.json, .help = "one JSON object instead of text"},
-      {.name = "html", .kind = OPT_STRING, .target = &o.html, .arg = "FILE",
-       .help = "also write a page of images with their masks to leaf through"},
-      {.name = "html-images", .kind = OPT_INT, .target = &o.html_images, .arg = "N", .min = 1, .max = 2000,
-       .help = "how many, those with something wrong first"},
-  };
-  // clang-format on
+  DoctorOptions o = {OPTION_DEFAULTS(DOCTOR_OPTIONS)};
+  OPTION_TABLE(table, DoctorOptions, DOCTOR_OPTIONS);
   Cli cli = {.usage = "--data DIR [options]",
              .about =
                  "Reads a data set as ./train does: what there is, what is wrong, what will hurt, which flags suit.\n"
                  "Exits 0 when training can start and nothing is wrong, 1 otherwise.",
              .options = table,
-             .num_options = COUNT(table)};
+             .num_options = COUNT(table),
+             .values = &o};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
   ModelConfig c;
   Err err;
   if (!config_init(&c, o.model, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (o.size) c.size = o.size, c.max_size = o.size * 5 / 3;
+  if (o.size) {
+    c.size = o.size;
+    c.max_size = o.size * 5 / 3;
+  }
   if (o.max_size) c.max_size = o.max_size;
   c.classes = 2; // at least; the data set tells
   if (!config_check(&c, &err)) die(EXIT_USAGE, "%s", err.msg);
-  o.size = c.size, o.max_size = c.max_size;
+  o.size = c.size;
+  o.max_size = c.max_size;
   return o;
 }
 
@@ -154,20 +148,20 @@ static void print_split(const Split *s, int canvases) {
   if (s->defects.decode_ms > 0) printf("    decoding    %.1f ms an image on one core\n", s->defects.decode_ms);
 }
 
-typedef struct Row {
+typedef struct CategoryRow {
   int category, objects;
-} Row;
+} CategoryRow;
 
 static int compare_rows(const void *a, const void *b) {
-  const Row *p = a, *q = b;
+  const CategoryRow *p = a, *q = b;
   return p->objects != q->objects ? q->objects - p->objects : p->category - q->category;
 }
 
 static void print_categories(const Checkup *c) {
   enum { MOST = 40 };
   const Coco *t = &c->train.data.coco;
-  Row *rows = xmalloc((size_t)t->num_categories * sizeof *rows);
-  for (int i = 0; i < t->num_categories; i++) rows[i] = (Row){i, c->train.survey.category[i].objects};
+  CategoryRow *rows = xmalloc((size_t)t->num_categories * sizeof *rows);
+  for (int i = 0; i < t->num_categories; i++) rows[i] = (CategoryRow){i, c->train.survey.category[i].objects};
   qsort(rows, (size_t)t->num_categories, sizeof *rows, compare_rows);
   printf("\n  %-24s %10s %10s %10s %10s\n", "category", "objects", "in images", "median px",
          c->val.open ? c->val.name : "");

@@ -1,6 +1,6 @@
 // What a model computes for one batch, tensor by tensor, as a safetensors file to be held against another
-// implementation (test/peers/compare_torchvision.py, test/peers/compare_torchvision_gpu.py). Activations are NHWC without padding
-// lanes, rows past a count left out, in the type in which they are stored.
+// implementation (test/peers/compare_torchvision.py, test/peers/compare_torchvision_gpu.py). Activations are NHWC
+// without padding lanes, rows past a count left out, in the type in which they are stored.
 //
 // With --feed every tensor that is also in FILE is replaced by FILE's as soon as it has been taken, so that whatever
 // reads it goes on from there; "grad.V" replaces the gradient of value V before the node that made V runs backward.
@@ -11,54 +11,40 @@
 #include "engine/state.h"
 #include "models/maskrcnn.h"
 
-typedef struct Options {
-  const char *weights, *data, *split, *out, *device, *feed;
-  int batch, limit, height, width, amp;
-  int64_t seed;
-  float flip;
-  bool train, inputs, all, tf32;
-} Options;
+// clang-format off
+#define DUMP_OPTIONS(X)                                                                                                \
+  X(STRING, weights, NULL,            "FILE", "a checkpoint")                                                          \
+  X(STRING, data,    NULL,            "DIR",  "a COCO data set")                                                       \
+  X(STRING, split,   "val",           "NAME", "of --data")                                                             \
+  X(INT,    limit,   0, 0, INT32_MAX, "N",    "only the first N images; 0 = all")                                      \
+  X(INT,    batch,   2, 1, 64,        "N",    "images")                                                                \
+  X(INT,    height,  0, 0, 8192,      "N",    "of the canvas; 0 = as the images ask for")                              \
+  X(INT,    width,   0, 0, 8192,      "N",    "of the canvas; 0 = as the images ask for")                              \
+  X(STRING, device,  "cpu64",         "NAME", "cpu64, cpu, cuda:0 …")                                                  \
+  X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16",                                                                         \
+                                              "16-bit (GPU)")                                                          \
+  X(FLAG,   tf32,    false,                   "fp32 convolutions in TF32 (GPU)")                                       \
+  X(FLAG,   train,   false,                   "two steps of training, not inference")                                  \
+  X(FLAG,   inputs,  false,                   "the batch alone, nothing computed")                                     \
+  X(FLAG,   all,     false,                   "every activation and gradient, not only what leaves a stage")           \
+  X(STRING, feed,    NULL,            "FILE", "tensors that replace ours")                                             \
+  X(INT64,  seed,    1, 0, 0,         "N",    "of order, flips and sampling")                                          \
+  X(FLOAT,  flip,    0, 0, 1,         "P",    "as ./train")                                                            \
+  X(STRING, out,     NULL,            "FILE", "what to write")
+// clang-format on
 
-static Option text(const char *name, const char **target, const char *arg, const char *help) {
-  return (Option){.name = name, .kind = OPT_STRING, .target = target, .arg = arg, .help = help};
-}
-static Option flag(const char *name, bool *target, const char *help) {
-  return (Option){.name = name, .kind = OPT_FLAG, .target = target, .help = help};
-}
-static Option count(const char *name, int *target, int min, int max, const char *help) {
-  return (Option){.name = name, .kind = OPT_INT, .target = target, .arg = "N", .min = min, .max = max, .help = help};
-}
+typedef struct DumpOptions {
+  OPTION_FIELDS(DUMP_OPTIONS)
+} DumpOptions;
 
-static Options parse(int argc, char **argv) {
-  Options o = {.split = "val", .device = "cpu64", .batch = 2, .seed = 1};
-  Option table[] = {
-      text("weights", &o.weights, "FILE", "a checkpoint"),
-      text("data", &o.data, "DIR", "a COCO data set"),
-      text("split", &o.split, "NAME", "of --data"),
-      count("limit", &o.limit, 0, INT32_MAX, "only the first N images; 0 = all"),
-      count("batch", &o.batch, 1, 64, "images"),
-      count("height", &o.height, 0, 8192, "of the canvas; 0 = as the images ask for"),
-      count("width", &o.width, 0, 8192, "of the canvas; 0 = as the images ask for"),
-      text("device", &o.device, "NAME", "cpu64, cpu, cuda:0 …"),
-      {.name = "amp",
-       .kind = OPT_CHOICE,
-       .target = &o.amp,
-       .choices = amp_names,
-       .implied = "bf16",
-       .help = "16-bit (GPU)"},
-      flag("tf32", &o.tf32, "fp32 convolutions in TF32 (GPU)"),
-      flag("train", &o.train, "two steps of training, not inference"),
-      flag("inputs", &o.inputs, "the batch alone, nothing computed"),
-      flag("all", &o.all, "every activation and gradient, not only what leaves a stage"),
-      text("feed", &o.feed, "FILE", "tensors that replace ours"),
-      {.name = "seed", .kind = OPT_INT64, .target = &o.seed, .arg = "N", .help = "of order, flips and sampling"},
-      {.name = "flip", .kind = OPT_FLOAT, .target = &o.flip, .arg = "P", .min = 0, .max = 1, .help = "as ./train"},
-      text("out", &o.out, "FILE", "what to write"),
-  };
+static DumpOptions parse(int argc, char **argv) {
+  DumpOptions o = {OPTION_DEFAULTS(DUMP_OPTIONS)};
+  OPTION_TABLE(table, DumpOptions, DUMP_OPTIONS);
   Cli cli = {.usage = "--weights FILE --data DIR --out FILE [options]",
              .about = "Writes what a model computes for one batch as a safetensors file.",
              .options = table,
-             .num_options = COUNT(table)};
+             .num_options = COUNT(table),
+             .values = &o};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.weights || !o.data || !o.out) die(EXIT_USAGE, "--weights, --data and --out are needed; --help lists all");
   return o;
@@ -125,17 +111,17 @@ static void put_record_ints(Dump *d, const char *name, const char *part, int *sr
 static const CkptType stored_type[DTYPES] = {[F32] = CKPT_F32, [F64] = CKPT_F64, [BF16] = CKPT_BF16, [F16] = CKPT_F16};
 
 // The first `rows` rows n of a tensor: bytes of a pixel without its padding lanes, and with them.
-typedef struct Rows {
+typedef struct TensorRows {
   size_t pixels, lane, pitch;
-} Rows;
+} TensorRows;
 
-static Rows rows_of(const Tensor *t, int rows) {
+static TensorRows rows_of(const Tensor *t, int rows) {
   size_t size = dtype_size(t->dtype);
-  return (Rows){(size_t)rows * (size_t)t->h * (size_t)t->w, size * (size_t)t->c, size * (size_t)t->ldc};
+  return (TensorRows){(size_t)rows * (size_t)t->h * (size_t)t->w, size * (size_t)t->c, size * (size_t)t->ldc};
 }
 
 static void feed_tensor(const Dump *d, const char *name, const Tensor *t, int rows) {
-  Rows r = rows_of(t, rows);
+  TensorRows r = rows_of(t, rows);
   const char *data = fed(d, name, stored_type[t->dtype], r.pixels * r.lane);
   if (!data) return;
   if (r.lane == r.pitch) {
@@ -149,7 +135,7 @@ static void feed_tensor(const Dump *d, const char *name, const Tensor *t, int ro
 }
 
 static void put_tensor(Dump *d, char *name, const Tensor *t, int rows) {
-  Rows r = rows_of(t, rows);
+  TensorRows r = rows_of(t, rows);
   char *all = downloaded(d, t->data, r.pixels * r.pitch);
   if (r.lane != r.pitch)
     for (size_t i = 0; i < r.pixels; i++) memmove(all + i * r.lane, all + i * r.pitch, r.lane);
@@ -372,7 +358,7 @@ static void dump_inference(Dump *d, Engine *e, const Batch *b) {
   put_detections(d, e, b);
 }
 
-static void save(const Dump *d, const Options *o, const ModelConfig *config) {
+static void save(const Dump *d, const DumpOptions *o, const ModelConfig *config) {
   CkptWriter w;
   Err err;
   if (!ckpt_begin(&w, o->out, &err)) die(EXIT_USAGE, "%s", err.msg);
@@ -389,7 +375,7 @@ static void save(const Dump *d, const Options *o, const ModelConfig *config) {
 }
 
 // A canvas of the user's choice, if every image fits.
-static void set_canvas(Dataset *data, const Options *o) {
+static void set_canvas(Dataset *data, const DumpOptions *o) {
   Canvas *c = &data->canvas[0];
   if ((o->height && o->height < c->h) || (o->width && o->width < c->w))
     die(EXIT_USAGE, "--height %d --width %d: the images need %d x %d", o->height, o->width, c->h, c->w);
@@ -397,7 +383,7 @@ static void set_canvas(Dataset *data, const Options *o) {
   if (o->width) c->w = o->width;
 }
 
-static void compute(Dump *d, const Options *o, const Checkpoint *weights, const Dataset *data, const Batch *batch,
+static void compute(Dump *d, const DumpOptions *o, const Checkpoint *weights, const Dataset *data, const Batch *batch,
                     const ModelConfig *config, const Category *category) {
   Engine e;
   Err err;
@@ -415,7 +401,7 @@ static void compute(Dump *d, const Options *o, const Checkpoint *weights, const 
 }
 
 int main(int argc, char **argv) {
-  Options o = parse(argc, argv);
+  DumpOptions o = parse(argc, argv);
   Err err;
   Checkpoint c;
   ModelConfig config;

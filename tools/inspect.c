@@ -4,14 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/cli.h"
+#include "base/record.h"
 #include "weights/checkpoint.h"
 
 // ---- a tensor's values ----------------------------------------------------------------------------------------------
 
-typedef struct Stats {
+typedef struct TensorStats {
   double min, max, mean;       // of the finite values
   size_t infinite, not_number; // how many
-} Stats;
+} TensorStats;
 
 // Of the element at `at`; integers above 2^53 are rounded.
 static double value_of(const CkptTensor *t, size_t at) {
@@ -21,7 +22,7 @@ static double value_of(const CkptTensor *t, size_t at) {
   float f;
   double d;
   switch (t->type) {
-  case CKPT_F64: return memcpy(&d, p, sizeof d), d;
+  case CKPT_F64: memcpy(&d, p, sizeof d); return d;
   case CKPT_I64: return (double)(int64_t)bits;
   case CKPT_I32: return (int32_t)bits;
   case CKPT_I16: return (int16_t)bits;
@@ -36,8 +37,8 @@ static double value_of(const CkptTensor *t, size_t at) {
   }
 }
 
-static Stats stats_of(const CkptTensor *t) {
-  Stats s = {.min = INFINITY, .max = -INFINITY};
+static TensorStats stats_of(const CkptTensor *t) {
+  TensorStats s = {.min = INFINITY, .max = -INFINITY};
   double sum = 0;
   for (size_t i = 0; i < t->elements; i++) {
     double v = value_of(t, i);
@@ -69,7 +70,7 @@ static void print_text(const CkptTensor *t, int width, bool stats) {
   shape_text(t, shape, sizeof shape);
   printf("%-*s  %-4s %-20s %12zu B", width, t->name, ckpt_type_name(t->type), shape, t->bytes);
   if (stats) {
-    Stats s = stats_of(t);
+    TensorStats s = stats_of(t);
     if (s.min <= s.max) printf("  min %.6g  mean %.6g  max %.6g", s.min, s.mean, s.max);
     if (s.infinite || s.not_number)
       printf("  %zu infinite, %zu NaN", s.infinite, s.not_number);
@@ -88,7 +89,7 @@ static void print_json(const CkptTensor *t, bool stats, Record *j) {
   record_raw(j, "shape", shape);
   record_int(j, "bytes", (int64_t)t->bytes);
   if (stats) {
-    Stats s = stats_of(t);
+    TensorStats s = stats_of(t);
     record_num(j, "min", s.min);
     record_num(j, "mean", s.mean);
     record_num(j, "max", s.max);
@@ -136,15 +137,23 @@ static void print_all(const Checkpoint *c, bool json, Record *j) {
   if (!json) printf("%zu tensors, %zu elements, %.1f MB\n", c->num_tensors, elements, (double)bytes / 1e6);
 }
 
+// clang-format off
+#define INSPECT_OPTIONS(X)                                                                                             \
+  X(FLAG, json, false, "one JSON object a line: metadata, then tensors")
+// clang-format on
+
+typedef struct InspectOptions {
+  OPTION_FIELDS(INSPECT_OPTIONS)
+} InspectOptions;
+
 int main(int argc, char **argv) {
-  bool json = false;
-  Option options[] = {
-      {.name = "json", .kind = OPT_FLAG, .target = &json, .help = "one JSON object a line: metadata, then tensors"},
-  };
+  InspectOptions o = {OPTION_DEFAULTS(INSPECT_OPTIONS)};
+  OPTION_TABLE(table, InspectOptions, INSPECT_OPTIONS);
   Cli cli = {.usage = "FILE [TENSOR…] [options]",
              .about = "Lists the metadata and tensors of a file of weights, or statistics of the tensors named.",
-             .options = options,
-             .num_options = COUNT(options),
+             .options = table,
+             .num_options = COUNT(table),
+             .values = &o,
              .positional = "FILE [TENSOR…]"};
   cli_parse_or_exit(&cli, argc, argv);
   if (!cli.num_args) die(EXIT_USAGE, "name a file of weights; --help shows the usage");
@@ -153,11 +162,11 @@ int main(int argc, char **argv) {
   Err err;
   if (!ckpt_open(&c, cli.args[0], &err)) die(EXIT_USAGE, "%s", err.msg);
   if (c.note) fprintf(stderr, "%s: %s\n", cli.args[0], c.note);
-  if (cli.num_args == 1) print_all(&c, json, &j);
+  if (cli.num_args == 1) print_all(&c, o.json, &j);
   for (int i = 1; i < cli.num_args; i++) {
     const CkptTensor *t = ckpt_find(&c, cli.args[i]);
     if (!t) die(EXIT_USAGE, "%s: no tensor %s; without names, all are listed", cli.args[0], cli.args[i]);
-    if (json)
+    if (o.json)
       print_json(t, true, &j);
     else
       print_text(t, 0, true);

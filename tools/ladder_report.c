@@ -18,33 +18,33 @@ static const char *const shown[] = {"res3.3x3", "res4.3x3",       "res5.3x3", "r
                                     "p2.3x3",   "fpn.p2.lateral", "mask.3x3", "mask.deconv", "box.fc6"};
 static const char begin_mark[] = "<!-- conv tables: generated from ", end_mark[] = "<!-- end of conv tables -->";
 
-typedef struct Entry {
+typedef struct LadderEntry {
   double us, tflops, ratio; // us 0: not measured
   double cudnn_us;          // in the same rounds; NaN: not known
   int count;
   bool fused; // by cuDNN in one graph
-} Entry;
+} LadderEntry;
 
 // The figures of one dtype, fusion and batch. The last record of a (rung, op, layer) counts.
-typedef struct Table {
+typedef struct LadderTable {
   int dtype, fused, batch; // indices of names; images
   char rung[MAX_RUNGS][NAME], layer[MAX_LAYERS][NAME];
   int rungs, layers;
-  Entry entry[MAX_RUNGS][OPS][MAX_LAYERS];
+  LadderEntry entry[MAX_RUNGS][OPS][MAX_LAYERS];
   char gpu[128], commit[MAX_COMMITS][NAME];
   int commits;
-} Table;
+} LadderTable;
 
-typedef struct Report {
-  Table table[MAX_TABLES];
+typedef struct LadderReport {
+  LadderTable table[MAX_TABLES];
   int tables;
-} Report;
+} LadderReport;
 
-typedef struct Row { // one record
+typedef struct LadderRecord { // one record
   char bench[NAME], dtype[NAME], fused[NAME], rung[NAME], op[NAME], layer[NAME], commit[NAME], gpu[128];
   int batch;
-  Entry entry;
-} Row;
+  LadderEntry entry;
+} LadderRecord;
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
@@ -59,8 +59,8 @@ static double read_number(Json *j) {
   return NAN;
 }
 
-static bool read_row(Json *j, Row *r) {
-  *r = (Row){.fused = "none", .batch = 4, .entry = {.ratio = NAN, .cudnn_us = NAN}}; // what bench does unasked
+static bool read_row(Json *j, LadderRecord *r) {
+  *r = (LadderRecord){.fused = "none", .batch = 4, .entry = {.ratio = NAN, .cudnn_us = NAN}}; // what bench does unasked
   const struct {
     const char *key;
     char *text;
@@ -116,20 +116,22 @@ static int index_of(const char *const names[], int count, const char *name) {
   return i;
 }
 
-static Table *table_of(Report *all, int dtype, int fused, int batch) {
-  for (Table *t = all->table; t < all->table + all->tables; t++)
+static LadderTable *table_of(LadderReport *all, int dtype, int fused, int batch) {
+  for (LadderTable *t = all->table; t < all->table + all->tables; t++)
     if (t->dtype == dtype && t->fused == fused && t->batch == batch) return t;
   if (all->tables == MAX_TABLES) die(EXIT_USAGE, "records of more than %d dtypes, fusions and batches", MAX_TABLES);
-  Table *t = &all->table[all->tables++];
-  t->dtype = dtype, t->fused = fused, t->batch = batch;
+  LadderTable *t = &all->table[all->tables++];
+  t->dtype = dtype;
+  t->fused = fused;
+  t->batch = batch;
   return t;
 }
 
-static void add_row(Report *all, const char *path, const Row *r) {
+static void add_row(LadderReport *all, const char *path, const LadderRecord *r) {
   int dtype = index_of(dtype_names, COUNT(dtype_names), r->dtype), op = index_of(op_names, OPS, r->op);
   int fused = index_of(fused_names, COUNT(fused_names), r->fused);
   if (strcmp(r->bench, "conv") || fused == COUNT(fused_names) || dtype == COUNT(dtype_names) || op == OPS) return;
-  Table *t = table_of(all, dtype, fused, r->batch);
+  LadderTable *t = table_of(all, dtype, fused, r->batch);
   if (!t->rungs) memcpy(t->gpu, r->gpu, sizeof t->gpu);
   if (strcmp(t->gpu, r->gpu))
     die(EXIT_USAGE, "%s: %s, batch %d%s: a record from %s, others from %s; report them apart", path, r->dtype, r->batch,
@@ -139,14 +141,14 @@ static void add_row(Report *all, const char *path, const Row *r) {
   if (*r->commit) place(t->commit, &t->commits, MAX_COMMITS, r->commit);
 }
 
-static void read_file(Report *all, const char *path) {
+static void read_file(LadderReport *all, const char *path) {
   Err err;
   size_t size;
   char *text = file_read(path, &size, &err);
   if (!text) die(EXIT_USAGE, "%s", err.msg);
   Json j;
   json_open(&j, path, text, size);
-  Row row;
+  LadderRecord row;
   while (json_peek(&j) == JSON_OBJECT && read_row(&j, &row)) add_row(all, path, &row);
   if (!json_done(&j)) die(EXIT_USAGE, "%s", j.err.msg);
   json_close(&j);
@@ -154,18 +156,20 @@ static void read_file(Report *all, const char *path) {
 }
 
 static int compare_tables(const void *a, const void *b) {
-  const Table *s = a, *t = b;
+  const LadderTable *s = a, *t = b;
   if (s->dtype != t->dtype) return s->dtype - t->dtype;
   return s->fused != t->fused ? s->fused - t->fused : s->batch - t->batch;
 }
 
 // cuDNN last, whatever came first.
-static void move_cudnn_last(Table *t) {
-  static Entry moved[OPS][MAX_LAYERS];
+static void move_cudnn_last(LadderTable *t) {
+  static LadderEntry moved[OPS][MAX_LAYERS];
   for (int i = 0; i + 1 < t->rungs; i++) {
     if (strcmp(t->rung[i], "cudnn")) continue;
     char name[NAME];
-    memcpy(name, t->rung[i], NAME), memcpy(t->rung[i], t->rung[i + 1], NAME), memcpy(t->rung[i + 1], name, NAME);
+    memcpy(name, t->rung[i], NAME);
+    memcpy(t->rung[i], t->rung[i + 1], NAME);
+    memcpy(t->rung[i + 1], name, NAME);
     memcpy(moved, t->entry[i], sizeof moved);
     memcpy(t->entry[i], t->entry[i + 1], sizeof moved);
     memcpy(t->entry[i + 1], moved, sizeof moved);
@@ -174,40 +178,46 @@ static void move_cudnn_last(Table *t) {
 
 // ---- tables ---------------------------------------------------------------------------------------------------------
 
-static int find(const Table *t, const char *rung) {
+static int find(const LadderTable *t, const char *rung) {
   for (int i = 0; i < t->rungs; i++)
     if (!strcmp(t->rung[i], rung)) return i;
   return -1;
 }
-static int find_layer(const Table *t, const char *layer) {
+static int find_layer(const LadderTable *t, const char *layer) {
   for (int i = 0; i < t->layers; i++)
     if (!strcmp(t->layer[i], layer)) return i;
   return -1;
 }
 
 // Over the layers of one op, each as often as it occurs.
-typedef struct Total {
+typedef struct LadderTotal {
   int layers;
   double us;
   double shared_us, cudnn_us; // of the layers that both have measured
   double worst;               // ratio
   const char *worst_layer;    // NULL: nothing is known
-} Total;
+} LadderTotal;
 
-static void add_total(Total *sum, const Table *t, int op, int rung, int cudnn, bool with_stem) {
+static void add_total(LadderTotal *sum, const LadderTable *t, int op, int rung, int cudnn, bool with_stem) {
   for (int i = 0; i < t->layers; i++) {
-    const Entry *e = &t->entry[rung][op][i];
+    const LadderEntry *e = &t->entry[rung][op][i];
     if (!(e->us > 0) || (!with_stem && !strcmp(t->layer[i], "stem"))) continue;
     sum->layers++;
     sum->us += e->count * e->us;
     double peer = isnan(e->cudnn_us) && cudnn >= 0 ? t->entry[cudnn][op][i].us : e->cudnn_us;
-    if (peer > 0) sum->shared_us += e->count * e->us, sum->cudnn_us += e->count * peer;
-    if (!isnan(e->ratio) && (!sum->worst_layer || e->ratio < sum->worst))
-      sum->worst = e->ratio, sum->worst_layer = t->layer[i];
+    if (peer > 0) {
+      sum->shared_us += e->count * e->us;
+      sum->cudnn_us += e->count * peer;
+    }
+    if (!isnan(e->ratio) && (!sum->worst_layer || e->ratio < sum->worst)) {
+      sum->worst = e->ratio;
+      sum->worst_layer = t->layer[i];
+    }
   }
 }
 
-static void print_total(FILE *f, const Table *t, const char *op, const char *without, int rung, const Total *sum) {
+static void print_total(FILE *f, const LadderTable *t, const char *op, const char *without, int rung,
+                        const LadderTotal *sum) {
   fprintf(f, "| %s, batch %d | %s%s%s | %s | %d | %.2f | ", dtype_names[t->dtype], t->batch, op, fused_titles[t->fused],
           without, t->rung[rung], sum->layers, sum->us / 1e3);
   if (sum->shared_us > 0)
@@ -221,18 +231,18 @@ static void print_total(FILE *f, const Table *t, const char *op, const char *wit
 }
 
 // In the stem cuDNN is so slow that it hides the rest: where it is among the layers, a row without it follows.
-static void print_with_and_without(FILE *f, const Table *t, const char *op, int rung, const Total *sum,
-                                   const Total *rest) {
+static void print_with_and_without(FILE *f, const LadderTable *t, const char *op, int rung, const LadderTotal *sum,
+                                   const LadderTotal *rest) {
   print_total(f, t, op, "", rung, sum);
   if (rest->layers && rest->layers < sum->layers) print_total(f, t, op, " without the stem", rung, rest);
 }
 
 // A rung's ops by themselves and, where it has measured all of them, together.
-static void print_rung(FILE *f, const Table *t, int rung, int cudnn) {
-  Total all = {0}, all_rest = {0};
+static void print_rung(FILE *f, const LadderTable *t, int rung, int cudnn) {
+  LadderTotal all = {0}, all_rest = {0};
   int ops = 0;
   for (int op = 0; op < OPS; op++) {
-    Total sum = {0}, rest = {0};
+    LadderTotal sum = {0}, rest = {0};
     add_total(&sum, t, op, rung, cudnn, true);
     add_total(&rest, t, op, rung, cudnn, false);
     add_total(&all, t, op, rung, cudnn, true);
@@ -245,7 +255,7 @@ static void print_rung(FILE *f, const Table *t, int rung, int cudnn) {
 }
 
 // What the peer is, where more than a convolution was asked for.
-static void print_fusion(FILE *f, const Table *t) {
+static void print_fusion(FILE *f, const LadderTable *t) {
   int cudnn = find(t, "cudnn"), layers = 0, fused = 0;
   for (int i = 0; i < t->layers && cudnn >= 0; i++) {
     layers += t->entry[cudnn][0][i].us > 0;
@@ -258,12 +268,12 @@ static void print_fusion(FILE *f, const Table *t) {
                            : "");
 }
 
-static void print_totals(FILE *f, const Report *all) {
+static void print_totals(FILE *f, const LadderReport *all) {
   fprintf(f, "\nAll convolutions of a step, each as often as it occurs:\n\n");
   fprintf(
       f,
       "| what | op | rung | layers | ms | cuDNN's ms | of its speed | slowest |\n|---|---|---|---|---|---|---|---|\n");
-  for (const Table *t = all->table; t < all->table + all->tables; t++) {
+  for (const LadderTable *t = all->table; t < all->table + all->tables; t++) {
     int cudnn = find(t, "cudnn");
     for (int r = 0; r < t->rungs; r++)
       if (r != cudnn) print_rung(f, t, r, cudnn);
@@ -271,7 +281,7 @@ static void print_totals(FILE *f, const Report *all) {
   for (int i = 0; i < all->tables; i++) print_fusion(f, &all->table[i]);
 }
 
-static void print_layers(FILE *f, const Table *t) {
+static void print_layers(FILE *f, const LadderTable *t) {
   fprintf(f, "\nTFLOP/s in %s, batch %d, forward / dgrad / wgrad:\n\n| layer |", dtype_names[t->dtype], t->batch);
   for (int r = 0; r < t->rungs; r++) fprintf(f, " %s |", t->rung[r]);
   fprintf(f, "\n|---|");
@@ -282,7 +292,7 @@ static void print_layers(FILE *f, const Table *t) {
     fprintf(f, "\n| %s |", shown[i]);
     for (int r = 0; r < t->rungs; r++)
       for (int op = 0; op < OPS; op++) {
-        const Entry *e = &t->entry[r][op][layer];
+        const LadderEntry *e = &t->entry[r][op][layer];
         if (e->us > 0)
           fprintf(f, " %.0f %s", e->tflops, op < OPS - 1 ? "/" : "|");
         else
@@ -301,10 +311,10 @@ static void print_link(FILE *f, const char *from, const char *path) {
 }
 
 // Who measured, where; of tables that have it in common, once.
-static void print_provenance(FILE *f, const Report *all) {
+static void print_provenance(FILE *f, const LadderReport *all) {
   fprintf(f, "\n");
   for (int i = 0; i < all->tables; i++) {
-    const Table *t = &all->table[i], *next = i + 1 < all->tables ? t + 1 : NULL;
+    const LadderTable *t = &all->table[i], *next = i + 1 < all->tables ? t + 1 : NULL;
     bool last = !next || strcmp(t->gpu, next->gpu) || memcmp(t->commit, next->commit, sizeof t->commit);
     fprintf(f, "%s, batch %d%s", dtype_names[t->dtype], t->batch, fused_titles[t->fused]);
     if (!last) {
@@ -317,7 +327,7 @@ static void print_provenance(FILE *f, const Report *all) {
   }
 }
 
-static void print_section(FILE *f, const Report *all, char **files, int num_files, const char *readme,
+static void print_section(FILE *f, const LadderReport *all, char **files, int num_files, const char *readme,
                           const char *chart) {
   fprintf(f, "%s", begin_mark);
   for (int i = 0; i < num_files; i++) fprintf(f, "%s%s", i ? ", " : "", files[i]);
@@ -331,7 +341,7 @@ static void print_section(FILE *f, const Report *all, char **files, int num_file
 }
 
 // Replaces what is between the marks, or after the first where the last is missing.
-static void rewrite(const char *path, const Report *all, char **files, int num_files, const char *chart) {
+static void rewrite(const char *path, const LadderReport *all, char **files, int num_files, const char *chart) {
   Err err;
   size_t size;
   char *text = file_read(path, &size, &err);
@@ -347,9 +357,9 @@ static void rewrite(const char *path, const Report *all, char **files, int num_f
   free(text);
 }
 
-// ---- the chart --------------------------------------------------------------------------------------------------------
+// ---- the chart ------------------------------------------------------------------------------------------------------
 
-static void draw(const char *path, const Table *t) {
+static void draw(const char *path, const LadderTable *t) {
   static double y[OPS][MAX_RUNGS][COUNT(shown)];
   PlotSeries series[OPS][MAX_RUNGS];
   PlotPanel panels[OPS];
@@ -371,29 +381,33 @@ static void draw(const char *path, const Table *t) {
   if (!plot_svg(path, title, panels, OPS, &err)) die(EXIT_RUN, "%s", err.msg);
 }
 
+// clang-format off
+#define LADDER_REPORT_OPTIONS(X)                                                                                       \
+  X(STRING, readme, NULL, "FILE", "rewrite the tables in this")                                                        \
+  X(STRING, chart,  NULL, "FILE", "draw the first of the tables into this SVG file")
+// clang-format on
+
+typedef struct LadderReportOptions {
+  OPTION_FIELDS(LADDER_REPORT_OPTIONS)
+} LadderReportOptions;
+
 int main(int argc, char **argv) {
-  static Report all;
-  const char *readme = NULL, *chart = NULL;
-  Option options[] = {
-      {.name = "readme", .kind = OPT_STRING, .target = &readme, .arg = "FILE", .help = "rewrite the tables in this"},
-      {.name = "chart",
-       .kind = OPT_STRING,
-       .target = &chart,
-       .arg = "FILE",
-       .help = "draw the first of the tables into this SVG file"},
-  };
+  static LadderReport all;
+  LadderReportOptions o = {OPTION_DEFAULTS(LADDER_REPORT_OPTIONS)};
+  OPTION_TABLE(table, LadderReportOptions, LADDER_REPORT_OPTIONS);
   Cli cli = {.usage = "[--readme cuda/conv/README.md] [--chart FILE] RECORDS.jsonl …",
              .about = "Turns what bench conv measured into the tables of the ladder and a chart.",
-             .options = options,
-             .num_options = COUNT(options),
+             .options = table,
+             .num_options = COUNT(table),
+             .values = &o,
              .positional = "RECORDS"};
   cli_parse_or_exit(&cli, argc, argv);
-  if (!cli.num_args || (!readme && !chart)) die(EXIT_USAGE, "needs records, and --readme or --chart");
+  if (!cli.num_args || (!o.readme && !o.chart)) die(EXIT_USAGE, "needs records, and --readme or --chart");
   for (int i = 0; i < cli.num_args; i++) read_file(&all, cli.args[i]);
   if (!all.tables) die(EXIT_USAGE, "%s: no record of bench conv", cli.args[0]);
   qsort(all.table, (size_t)all.tables, sizeof *all.table, compare_tables);
   for (int i = 0; i < all.tables; i++) move_cudnn_last(&all.table[i]);
-  if (readme) rewrite(readme, &all, cli.args, cli.num_args, chart);
-  if (chart) draw(chart, &all.table[0]);
+  if (o.readme) rewrite(o.readme, &all, cli.args, cli.num_args, o.chart);
+  if (o.chart) draw(o.chart, &all.table[0]);
   return 0;
 }

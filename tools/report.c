@@ -7,19 +7,27 @@
 
 enum { MAX_RUNS = 8 };
 
+// clang-format off
+#define REPORT_OPTIONS(X)                                                                                              \
+  X(STRING, out,   NULL,   "FILE", "the SVG file to write")                                                            \
+  X(STRING, title, "Loss", "TEXT", "what stands above it")
+// clang-format on
+
+typedef struct ReportOptions {
+  OPTION_FIELDS(REPORT_OPTIONS)
+} ReportOptions;
+
 int main(int argc, char **argv) {
-  const char *out = NULL, *title = "Loss";
-  Option table[] = {
-      {.name = "out", .kind = OPT_STRING, .target = &out, .arg = "FILE", .help = "the SVG file to write"},
-      {.name = "title", .kind = OPT_STRING, .target = &title, .arg = "TEXT", .help = "what stands above it"},
-  };
+  ReportOptions o = {OPTION_DEFAULTS(REPORT_OPTIONS)};
+  OPTION_TABLE(table, ReportOptions, REPORT_OPTIONS);
   Cli cli = {.usage = "--out FILE NAME=log.jsonl …",
              .about = "Draws the total loss and the mask loss of several runs into one picture, by step and by time.",
              .options = table,
              .num_options = COUNT(table),
+             .values = &o,
              .positional = "NAME=LOG"};
   cli_parse_or_exit(&cli, argc, argv);
-  if (!out || !cli.num_args || cli.num_args > MAX_RUNS)
+  if (!o.out || !cli.num_args || cli.num_args > MAX_RUNS)
     die(EXIT_USAGE, "needs --out FILE and one to %d of NAME=log.jsonl", MAX_RUNS);
   enum { TOTAL, MASK, SECONDS, KEYS };
   static const char *const keys[KEYS] = {"loss", "loss_mask", "seconds"};
@@ -42,7 +50,7 @@ int main(int argc, char **argv) {
   PlotPanel panels[] = {{"Total loss", "step", "loss", true, series[TOTAL], cli.num_args, NULL},
                         {"Mask loss", "step", "loss", true, series[MASK], cli.num_args, NULL},
                         {"Total loss", "seconds of training", "loss", true, series[SECONDS], cli.num_args, NULL}};
-  if (!plot_svg(out, title, panels, COUNT(panels) - !timed, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (!plot_svg(o.out, o.title, panels, COUNT(panels) - !timed, &err)) die(EXIT_RUN, "%s", err.msg);
   for (int i = 0; i < cli.num_args; i++) curves_free(curves[i], KEYS);
   return 0;
 }

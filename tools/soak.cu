@@ -38,10 +38,19 @@ typedef struct Ledger {
   int all;                // mistakes
 } Ledger;
 
+// clang-format off
+#define SOAK_OPTIONS(X)                                                                                                \
+  X(INT,    seconds, 600, 1, 1000000, "N",     "how long")                                                             \
+  X(STRING, rung,    NULL,            "NAME",  "chosen by problem unless given")                                       \
+  X(CHOICE, dtype,   0, precision_names,       "operands")                                                             \
+  X(INT,    batch,   4, 1, 64,        "N",     "images")                                                               \
+  X(INT,    rois,    512, MASKS_OF, 4096, "N", "sampled in an image, a quarter of them objects")                       \
+  X(INT64,  seed,    1, 0, 0,         "N",     "of problems and their order")                                          \
+  X(STRING, out,     NULL,            "FILE",  "append a record to this")
+// clang-format on
+
 typedef struct Soak {
-  int seconds, precision, batch, rois;
-  int64_t seed;
-  const char *rung, *out;
+  OPTION_FIELDS(SOAK_OPTIONS)
   FILE *file; // of out
   Device *dev;
   Case problems[DRAWN + COUNT(conv_cases) + SHORT_ROUNDS];
@@ -141,7 +150,7 @@ static void report_mistakes(Soak *s) {
 
 static void add_problem(Soak *s, const ConvCase *l, Fused fused, int n, int h, int w) {
   Case *c = &s->problems[s->num_problems++];
-  *c = case_new(s->dev, precision_dtypes[s->precision], fused, l, n, h, w);
+  *c = case_new(s->dev, precision_dtypes[s->dtype], fused, l, n, h, w);
   for (int op = 0; op < CONV_OPS; op++) {
     const Rung *rung = s->rung ? conv_rung(s->rung) : NULL;
     const Tensor *w = op == CONV_WGRAD ? &c->dw : &c->w;
@@ -251,7 +260,7 @@ static void write_record(const Soak *s) {
   record_str(&r, "gpu", s->dev->description);
   record_str(&r, "commit", build_commit);
   record_str(&r, "rung", s->rung ? s->rung : "auto");
-  record_str(&r, "dtype", precision_names[s->precision]);
+  record_str(&r, "dtype", precision_names[s->dtype]);
   record_int(&r, "batch", s->batch);
   record_int(&r, "seed", s->seed);
   record_int(&r, "problems", s->num_jobs);
@@ -264,31 +273,12 @@ static void write_record(const Soak *s) {
 }
 
 static void parse(Soak *s, int argc, char **argv) {
-  Option table[] = {
-      {.name = "seconds",
-       .kind = OPT_INT,
-       .target = &s->seconds,
-       .arg = "N",
-       .help = "how long",
-       .min = 1,
-       .max = 1000000},
-      {.name = "rung", .kind = OPT_STRING, .target = &s->rung, .arg = "NAME", .help = "chosen by problem unless given"},
-      {.name = "dtype", .kind = OPT_CHOICE, .target = &s->precision, .help = "operands", .choices = precision_names},
-      {.name = "batch", .kind = OPT_INT, .target = &s->batch, .arg = "N", .help = "images", .min = 1, .max = 64},
-      {.name = "rois",
-       .kind = OPT_INT,
-       .target = &s->rois,
-       .arg = "N",
-       .help = "sampled in an image, a quarter of them objects",
-       .min = MASKS_OF,
-       .max = 4096},
-      {.name = "seed", .kind = OPT_INT64, .target = &s->seed, .arg = "N", .help = "of problems and their order"},
-      {.name = "out", .kind = OPT_STRING, .target = &s->out, .arg = "FILE", .help = "append a record to this"},
-  };
+  OPTION_TABLE(table, Soak, SOAK_OPTIONS);
   Cli cli = {.usage = "[--seconds 600] [options]",
              .about = "Computes convolutions for a long time and looks for a bit that differs.",
              .options = table,
-             .num_options = COUNT(table)};
+             .num_options = COUNT(table),
+             .values = s};
   cli_parse_or_exit(&cli, argc, argv);
   if (s->rung && !conv_rung(s->rung))
     die(EXIT_USAGE, "--rung %s: no such rung; cuda/conv/README.md lists them", s->rung);
@@ -297,22 +287,22 @@ static void parse(Soak *s, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  static Soak s = {.seconds = 600, .batch = 4, .rois = 512, .seed = 1};
+  static Soak s = {OPTION_DEFAULTS(SOAK_OPTIONS)};
   parse(&s, argc, argv);
   Err err;
   if (!(s.dev = device_open("cuda", &err))) die(EXIT_USAGE, "%s", err.msg);
-  s.dev->tf32 = s.precision == BENCH_TF32;
+  s.dev->tf32 = s.dtype == BENCH_TF32;
   add_layers(&s);
   add_short_rounds(&s);
   add_drawn(&s);
-  if (!s.num_jobs) die(EXIT_USAGE, "--rung %s computes nothing in %s", s.rung, precision_names[s.precision]);
+  if (!s.num_jobs) die(EXIT_USAGE, "--rung %s computes nothing in %s", s.rung, precision_names[s.dtype]);
   s.result = allocate(s.dev, s.result_bytes);
   CUDA_CHECK(cudaMemsetAsync(s.result, 0xFF, s.result_bytes, stream_of(s.dev))); // NaN
   s.ledger = (Ledger *)allocate(s.dev, sizeof *s.ledger);
   reserve(&s);
   bool ok = verify(&s);
   printf("%d problems through %s in %s on %s\n", s.num_jobs, s.rung ? s.rung : "the fastest rung of each",
-         precision_names[s.precision], s.dev->description);
+         precision_names[s.dtype], s.dev->description);
   soak(&s);
   printf("%d s: %ld runs, %d of them with other bits than the first time\n", s.seconds, s.runs, s.mistakes);
   if (s.file) write_record(&s);

@@ -1,6 +1,6 @@
-// Checkpoints: safetensors files in and out, PyTorch's .pth in. A safetensors file is a u64 header length, a JSON header,
-// then the tensors' values without gaps: https://github.com/huggingface/safetensors#format . Everything in a file is
-// little-endian, as the hosts are.
+// Checkpoints: safetensors files in and out, PyTorch's .pth in. A safetensors file is a u64 header length, a JSON
+// header, then the tensors' values without gaps: https://github.com/huggingface/safetensors#format . Everything in a
+// file is little-endian, as the hosts are.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -16,14 +16,14 @@ typedef struct Storage {
   const unsigned char *data; // NULL until it is found
 } Storage;
 
-typedef struct Reader {
+typedef struct TorchReader {
   Checkpoint *c;
   const char *path;
   Storage *storages; // by key
   size_t num_storages, cap_storages;
   size_t gathered; // bytes of tensors that were not dense
   Err *err;
-} Reader;
+} TorchReader;
 
 static const struct {
   const char *name;
@@ -36,7 +36,7 @@ static const struct {
 static const char rebuild_v1[] = "torch._utils._rebuild_tensor", rebuild_v2[] = "torch._utils._rebuild_tensor_v2";
 static const char rebuild_parameter[] = "torch._utils._rebuild_parameter", parameter[] = "torch.nn.parameter.Parameter";
 
-static bool read_pickle(Reader *r, Pickle *p, const unsigned char **at, const unsigned char *end) {
+static bool read_pickle(TorchReader *r, Pickle *p, const unsigned char **at, const unsigned char *end) {
   const char *globals[COUNT(storage_types) + 7] = {rebuild_v1, rebuild_v2, rebuild_parameter, parameter,
                                                    // beside the model in checkpoints of torchvision's reference scripts
                                                    "argparse.Namespace", "collections.Counter"};
@@ -44,7 +44,7 @@ static bool read_pickle(Reader *r, Pickle *p, const unsigned char **at, const un
   return pickle_read(p, at, end, globals, r->path, r->err);
 }
 
-static bool unusable(const Reader *r, const char *what) {
+static bool unusable(const TorchReader *r, const char *what) {
   return err_set(r->err, "%s: not a usable PyTorch file: %s", r->path, what);
 }
 
@@ -61,13 +61,13 @@ static int compare_storage(const void *a, const void *b) {
   return strcmp(((const Storage *)a)->key, ((const Storage *)b)->key);
 }
 
-static Storage *find_storage(const Reader *r, const char *key) {
+static Storage *find_storage(const TorchReader *r, const char *key) {
   if (r->num_storages == 0) return NULL;
   return bsearch(&(Storage){.key = key}, r->storages, r->num_storages, sizeof *r->storages, compare_storage);
 }
 
 // A storage's id is the tuple ("storage", type, key, device, elements[, view of another, long out of use]).
-static bool parse_storage(const Reader *r, const PickleValue *persistent, Storage *s) {
+static bool parse_storage(const TorchReader *r, const PickleValue *persistent, Storage *s) {
   const PickleValue *id = persistent->item[0];
   if (id->kind != PICKLE_TUPLE || id->n < 5 || id->item[0]->kind != PICKLE_STR || id->item[1]->kind != PICKLE_GLOBAL ||
       id->item[2]->kind != PICKLE_STR || id->item[4]->kind != PICKLE_INT || strcmp(id->item[0]->text, "storage"))
@@ -85,7 +85,7 @@ static bool parse_storage(const Reader *r, const PickleValue *persistent, Storag
 }
 
 // One entry for each storage, however often tensors refer to it.
-static bool list_storages(Reader *r, const Pickle *p) {
+static bool list_storages(TorchReader *r, const Pickle *p) {
   for (size_t i = 0; i < p->num_persistent; i++) {
     Storage s;
     if (!parse_storage(r, p->persistent[i], &s)) return false;
@@ -107,7 +107,7 @@ static bool list_storages(Reader *r, const Pickle *p) {
 }
 
 // Gives a storage its values.
-static bool place(const Reader *r, Storage *s, const unsigned char *data, size_t bytes) {
+static bool place(const TorchReader *r, Storage *s, const unsigned char *data, size_t bytes) {
   s->data = data;
   return bytes == (size_t)s->elements * ckpt_type_size(s->type) ||
          err_set(r->err, "%s: not a usable PyTorch file: storage %.50s has %zu bytes, but should have %" PRId64 " %s",
@@ -123,7 +123,7 @@ typedef struct View {
   int64_t offset, stride[CKPT_MAX_DIMS]; // elements
 } View;
 
-static bool bad_tensor(const Reader *r, const char *name, const char *what) {
+static bool bad_tensor(const TorchReader *r, const char *name, const char *what) {
   return err_set(r->err, "%s: not a usable PyTorch file: tensor \"%.100s\" %s", r->path, name, what);
 }
 
@@ -151,7 +151,7 @@ static bool read_dims(const PickleValue *v, int64_t *out) {
 }
 
 // The arguments are (storage, offset, size, stride, …).
-static bool parse_view(const Reader *r, const char *name, const PickleValue *arguments, View *v) {
+static bool parse_view(const TorchReader *r, const char *name, const PickleValue *arguments, View *v) {
   PickleValue *const *a = arguments->item;
   if (arguments->n < 4 || a[0]->kind != PICKLE_PERSISTENT || a[1]->kind != PICKLE_INT || a[2]->kind != PICKLE_TUPLE ||
       a[3]->kind != PICKLE_TUPLE)
@@ -167,7 +167,7 @@ static bool parse_view(const Reader *r, const char *name, const PickleValue *arg
 }
 
 // Counts the elements and checks that the last one lies in the storage.
-static bool check_view(const Reader *r, const char *name, View *v) {
+static bool check_view(const TorchReader *r, const char *name, View *v) {
   CkptTensor *t = &v->t;
   int64_t last = v->offset, step;
   t->elements = 1;
@@ -195,7 +195,7 @@ static bool is_dense(const View *v) {
 }
 
 // Copies a transposed or otherwise strided tensor into row-major order.
-static bool gather(Reader *r, const char *name, View *v) {
+static bool gather(TorchReader *r, const char *name, View *v) {
   CkptTensor *t = &v->t;
   size_t size = ckpt_type_size(t->type);
   if (t->bytes > r->c->size - r->gathered) return bad_tensor(r, name, "and those before it overlap in the file");
@@ -215,7 +215,7 @@ static bool gather(Reader *r, const char *name, View *v) {
   return true;
 }
 
-static bool add_tensor(Reader *r, const char *name, const PickleValue *call) {
+static bool add_tensor(TorchReader *r, const char *name, const PickleValue *call) {
   View v = {.t.name = name};
   if (!is_printable(name)) return unusable(r, "a tensor's name has control characters");
   if (strlen(name) >= CKPT_MAX_NAME) return unusable(r, "a tensor's name is too long");
@@ -256,7 +256,7 @@ static const PickleValue *find_dict(const PickleValue *root, const char **member
   return best;
 }
 
-static bool add_tensors(Reader *r, const PickleValue *root) {
+static bool add_tensors(TorchReader *r, const PickleValue *root) {
   const char *member;
   const PickleValue *dict = find_dict(root, &member);
   if (!dict) return unusable(r, "it holds no dict of tensors; save model.state_dict()");
@@ -288,7 +288,7 @@ static const ZipMember *find_member(const Zip *z, const ZipMember *description, 
   return m;
 }
 
-static bool read_members(Reader *r, const Zip *z, Pickle *p) {
+static bool read_members(TorchReader *r, const Zip *z, Pickle *p) {
   const ZipMember *description = find_description(z);
   if (!description) return unusable(r, "a zip archive without a data.pkl is none of torch.save's");
   const ZipMember *order = find_member(z, description, "", "byteorder");
@@ -304,7 +304,7 @@ static bool read_members(Reader *r, const Zip *z, Pickle *p) {
   return add_tensors(r, p->root);
 }
 
-static bool read_zip(Reader *r, Pickle *p) {
+static bool read_zip(TorchReader *r, Pickle *p) {
   Zip z;
   if (!zip_open(&z, r->c->bytes, r->c->size, r->path, r->err)) return false;
   bool ok = read_members(r, &z, p);
@@ -320,7 +320,7 @@ static const unsigned char legacy_magic[] = "\x80\2\x8a\12l\xfc\x9c"
 enum { LEGACY_MAGIC = sizeof legacy_magic - 1 };
 
 // {"protocol_version": 1001, "little_endian": True, "type_sizes": …}
-static bool check_system(Reader *r, const PickleValue *v) {
+static bool check_system(TorchReader *r, const PickleValue *v) {
   for (size_t i = 0; v->kind == PICKLE_DICT && i < v->n; i += 2)
     if (v->item[i]->kind == PICKLE_STR && !strcmp(v->item[i]->text, "little_endian"))
       return v->item[i + 1]->integer == 1 || unusable(r, "it is big-endian");
@@ -328,7 +328,7 @@ static bool check_system(Reader *r, const PickleValue *v) {
 }
 
 // The storages stand behind the list of their keys, in its order: a count of elements, then their values.
-static bool place_storages(Reader *r, const PickleValue *keys, const unsigned char *at, const unsigned char *end) {
+static bool place_storages(TorchReader *r, const PickleValue *keys, const unsigned char *at, const unsigned char *end) {
   for (size_t i = 0; keys->kind == PICKLE_LIST && i < keys->n; i++) {
     Storage *s = keys->item[i]->kind == PICKLE_STR ? find_storage(r, keys->item[i]->text) : NULL;
     if (!s) return unusable(r, "it has a storage that no tensor uses");
@@ -347,7 +347,7 @@ static bool place_storages(Reader *r, const PickleValue *keys, const unsigned ch
   return at == end || unusable(r, "it goes on behind its storages");
 }
 
-static bool read_legacy(Reader *r, Pickle *p) {
+static bool read_legacy(TorchReader *r, Pickle *p) {
   const unsigned char *at = r->c->bytes + LEGACY_MAGIC, *end = r->c->bytes + r->c->size;
   Pickle other;
   if (!read_pickle(r, &other, &at, end)) return false;
@@ -368,7 +368,7 @@ static bool is_legacy(const Checkpoint *c) {
 bool ckpt_is_torch(const Checkpoint *c) { return !memcmp(c->bytes, "PK\3\4", 4) || is_legacy(c); }
 
 bool ckpt_parse_torch(Checkpoint *c, const char *path, Err *err) {
-  Reader r = {.c = c, .path = path, .err = err};
+  TorchReader r = {.c = c, .path = path, .err = err};
   Pickle p = {0};
   bool ok = is_legacy(c) ? read_legacy(&r, &p) : read_zip(&r, &p);
   pickle_free(&p);

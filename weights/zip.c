@@ -6,19 +6,19 @@
 // Sizes of the fixed parts of records, and the largest comment behind the last one.
 enum { LOCAL = 30, CENTRAL = 46, END = 22, END64 = 56, LOCATOR64 = 20, MAX_COMMENT = 65535 };
 
-typedef struct Reader {
+typedef struct ZipReader {
   Zip *z;
   const unsigned char *bytes;
   size_t size;
   const char *path;
   Err *err;
-} Reader;
+} ZipReader;
 
-static bool unusable(const Reader *r, const char *what) {
+static bool unusable(const ZipReader *r, const char *what) {
   return err_set(r->err, "%s: not a usable zip archive: %s", r->path, what);
 }
 
-static bool bad_member(const Reader *r, const char *name, const char *what) {
+static bool bad_member(const ZipReader *r, const char *name, const char *what) {
   return err_set(r->err, "%s: not a usable zip archive: its member \"%.100s\" %s", r->path, name, what);
 }
 
@@ -28,7 +28,7 @@ static uint64_t get(const unsigned char *p, int bytes) {
   return v;
 }
 
-static bool is_record(const Reader *r, uint64_t at, size_t fixed, const char *signature) {
+static bool is_record(const ZipReader *r, uint64_t at, size_t fixed, const char *signature) {
   return at <= r->size && r->size - at >= fixed && !memcmp(r->bytes + at, signature, 4);
 }
 
@@ -39,7 +39,7 @@ typedef struct Directory {
 } Directory;
 
 // The record at the end, searched backwards past a comment.
-static bool find_end(const Reader *r, size_t *end) {
+static bool find_end(const ZipReader *r, size_t *end) {
   for (size_t back = END; back <= r->size && back <= END + MAX_COMMENT; back++) {
     *end = r->size - back;
     if (is_record(r, *end, END, "PK\5\6") && get(r->bytes + *end + 20, 2) == back - END) return true;
@@ -47,7 +47,7 @@ static bool find_end(const Reader *r, size_t *end) {
   return unusable(r, "it has no directory at its end; cut short?");
 }
 
-static bool find_directory(const Reader *r, Directory *d) {
+static bool find_directory(const ZipReader *r, Directory *d) {
   size_t end = 0;
   if (!find_end(r, &end)) return false;
   const unsigned char *p = r->bytes + end;
@@ -91,7 +91,7 @@ static bool read_zip64(const unsigned char *extra, size_t length, uint64_t *valu
 }
 
 // One entry of the directory, whose name stands at `name` already.
-static bool add_member(Reader *r, const unsigned char *entry, const char *name, size_t extra) {
+static bool add_member(ZipReader *r, const unsigned char *entry, const char *name, size_t extra) {
   unsigned flags = (unsigned)get(entry + 8, 2), method = (unsigned)get(entry + 10, 2);
   uint64_t packed = get(entry + 20, 4), size = get(entry + 24, 4), at = get(entry + 42, 4);
   if (!read_zip64(entry + CENTRAL + strlen(name), extra, (uint64_t *[]){&size, &packed, &at}))
@@ -111,7 +111,7 @@ static int compare_member(const void *a, const void *b) {
   return strcmp(((const ZipMember *)a)->name, ((const ZipMember *)b)->name);
 }
 
-static bool read_directory(Reader *r, const Directory *d) {
+static bool read_directory(ZipReader *r, const Directory *d) {
   Zip *z = r->z;
   const unsigned char *p = r->bytes + d->offset, *end = p + d->size;
   char *names = z->names = xmalloc(d->size + 1); // an entry is longer than its name and a NUL
@@ -135,7 +135,7 @@ static bool read_directory(Reader *r, const Directory *d) {
 
 bool zip_open(Zip *z, const unsigned char *bytes, size_t size, const char *path, Err *err) {
   *z = (Zip){0};
-  Reader r = {z, bytes, size, path, err};
+  ZipReader r = {z, bytes, size, path, err};
   Directory d = {0};
   bool ok = find_directory(&r, &d) && read_directory(&r, &d);
   if (!ok) zip_close(z);

@@ -1,5 +1,5 @@
-// Zip archives in memory, their members stored as they are: what torch.save writes. Zip64 too. A compressed or encrypted
-// member is refused. Format: PKWARE's APPNOTE.TXT, 4.3.
+// Zip archives in memory, their members stored as they are: what torch.save writes. Zip64 too. A compressed or
+// encrypted member is refused. Format: PKWARE's APPNOTE.TXT, 4.3.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -15,7 +15,8 @@ static Size size_detectron2(const Resize *r, int h, int w) {
   double rh = h < w ? r->size : scale * h, rw = h < w ? scale * w : r->size, longer = MAX(rh, rw);
   if (longer > r->max_size) {
     scale = r->max_size / longer;
-    rh *= scale, rw *= scale;
+    rh *= scale;
+    rw *= scale;
   }
   return (Size){(int)(rh + 0.5), (int)(rw + 0.5)};
 }
@@ -112,7 +113,11 @@ int canvas_choose(Canvas *canvas, int max, const Size *size, int n, uint8_t *pla
     for (int i = 0; i < count; i++)
       for (int j = i + 1; j < count; j++) {
         int64_t added = added_padding(all[i], all[j]);
-        if (added < least) least = added, a = i, b = j;
+        if (added < least) {
+          least = added;
+          a = i;
+          b = j;
+        }
       }
     all[a] = canvas_union(all[a], all[b]);
     memmove(&all[b], &all[b + 1], (size_t)(count - b - 1) * sizeof *all);

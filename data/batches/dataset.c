@@ -18,8 +18,14 @@ static void box_of_mask(const Coco *c, const CocoAnn *a, const CocoImage *im, do
 // The annotation as an object, or false, counted, when it is no training target.
 static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
   const CocoAnn *a = &d->coco.anns[ann];
-  if (a->crowd) return d->crowds++, false;
-  if (a->category < 0) return d->unlabelled++, false;
+  if (a->crowd) {
+    d->crowds++;
+    return false;
+  }
+  if (a->category < 0) {
+    d->unlabelled++;
+    return false;
+  }
   double bbox[4] = {a->bbox[0], a->bbox[1], a->bbox[2], a->bbox[3]};
   if (!a->has_bbox) box_of_mask(&d->coco, a, im, bbox);
   // x + w in float32, as the reference adds them
@@ -27,7 +33,10 @@ static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
   float right = (float)im->w - d->box_extra, bottom = (float)im->h - d->box_extra;
   float x1 = clip(x, right), x2 = clip(x + fmaxf(w - d->box_extra, 0), right);
   float y1 = clip(y, bottom), y2 = clip(y + fmaxf(h - d->box_extra, 0), bottom);
-  if (!(x2 > x1 && y2 > y1)) return d->dropped_boxes++, false; // negated so that NaN is dropped too
+  if (!(x2 > x1 && y2 > y1)) { // negated so that NaN is dropped too
+    d->dropped_boxes++;
+    return false;
+  }
   *o = (Object){ann, a->category + 1, {x1, y1, x2, y2}};
   d->box_masks += a->kind == SEG_NONE || (a->kind == SEG_RLE && (a->rle_h != im->h || a->rle_w != im->w));
   return true;
@@ -93,8 +102,8 @@ static int64_t polygon_words(const Coco *c, const CocoAnn *a) {
   return words;
 }
 
-// Upper bound of the words of an object's bitmap. Rasterising every mask of a large data set before the first step would
-// take minutes; the extent of the polygons, and of the box that may have to stand in for them, is known at once.
+// Upper bound of the words of an object's bitmap. Rasterising every mask of a large data set before the first step
+// would take minutes; the extent of the polygons, and of the box that may have to stand in for them, is known at once.
 static int64_t most_words(const Coco *c, const CocoImage *im, const Object *o) {
   const CocoAnn *a = &c->anns[o->ann];
   Extent e = {o->box[0], o->box[1], o->box[2], o->box[3]};
@@ -219,7 +228,10 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
             coco_open(&d->coco, annotations, options->index, err) && list_images(d, options, err) &&
             check_files(d, options->strict, err);
   free(annotations);
-  if (!ok) return dataset_close(d), false;
+  if (!ok) {
+    dataset_close(d);
+    return false;
+  }
   d->classes = d->coco.num_categories + 1;
   measure(d);
   choose_canvases(d, options->max_canvases);

@@ -10,8 +10,8 @@
 
 enum { MAX_REPLACEMENTS = 64 }; // draws for one bad image before its place stays empty
 
-// One batch of the ring. While it is filled, place i has its own room for bytes and words, so that places can be decoded
-// in any order; packing then closes the gaps.
+// One batch of the ring. While it is filled, place i has its own room for bytes and words, so that places can be
+// decoded in any order; packing then closes the gaps.
 typedef struct Slot {
   Batch batch;
   char *block; // what the batch's arrays are parts of
@@ -120,7 +120,8 @@ static int64_t write_objects(Worker *w, Batch *b, int place, int i) {
     int parts = dataset_polygons(d, &object[o]);
     int64_t used = parts ? write_polygons(d, &object[o], &b->info[place], to, room)
                          : write_bitmap(w, i, &object[o], mask, to, room);
-    mask->offset = words, mask->parts = parts;
+    mask->offset = words;
+    mask->parts = parts;
     words += used;
   }
   return words;
@@ -273,7 +274,10 @@ static bool take_place(Loader *l, Slot **slot, int *place) {
 
 // To the loader's, whose lock is held.
 static void add_seconds(Worker *w) {
-  for (int i = 0; i < LOADER_STAGES; i++) w->loader->seconds[i] += w->seconds[i], w->seconds[i] = 0;
+  for (int i = 0; i < LOADER_STAGES; i++) {
+    w->loader->seconds[i] += w->seconds[i];
+    w->seconds[i] = 0;
+  }
 }
 
 static void *decode_places(void *worker) {
@@ -370,7 +374,10 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
   pthread_cond_init(&l->room, NULL);
   pthread_cond_init(&l->filled, NULL);
   for (int i = 0; i < l->num_slots; i++)
-    if (!slot_open(&l->slots[i], d, &l->options, err)) return loader_close(l), NULL;
+    if (!slot_open(&l->slots[i], d, &l->options, err)) {
+      loader_close(l);
+      return NULL;
+    }
   const int threads = loader_threads(options);
   l->worker = xcalloc((size_t)threads, sizeof *l->worker);
   for (; l->num_workers < threads; l->num_workers++) {
@@ -379,7 +386,8 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
     int failed = pthread_create(&w->thread, NULL, decode_places, w);
     if (failed) {
       err_set(err, "cannot start %d decoder threads: %s; ask for fewer", threads, strerror(failed));
-      return loader_close(l), NULL;
+      loader_close(l);
+      return NULL;
     }
   }
   return l;

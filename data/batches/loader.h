@@ -34,8 +34,8 @@ typedef struct Loader Loader;
 
 // The data set must outlive the loader. NULL when threads cannot be started.
 Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err);
-// The next batch; valid until the next call. NULL with an empty message at the end of an evaluation, NULL with a message
-// when an image is bad under `strict` or, in training, no image of the batch can be read.
+// The next batch; valid until the next call. NULL with an empty message at the end of an evaluation, NULL with a
+// message when an image is bad under `strict` or, in training, no image of the batch can be read.
 const Batch *loader_next(Loader *l, Err *err);
 int64_t loader_steps_per_epoch(const Loader *l); // evaluation: steps in all
 int loader_bad_images(const Loader *l);          // different ones met so far

@@ -5,19 +5,19 @@
 
 enum { KEY_IMAGES, KEY_BATCHES }; // what is shuffled: the last word of the key
 
-typedef struct Ranked {
+typedef struct RankedItem {
   uint64_t rank;
   int item;
-} Ranked;
+} RankedItem;
 
 static int compare_ranked(const void *a, const void *b) {
-  const Ranked *p = a, *q = b;
+  const RankedItem *p = a, *q = b;
   return p->rank != q->rank ? (p->rank > q->rank) - (p->rank < q->rank) : (p->item > q->item) - (p->item < q->item);
 }
 
 // Sorts the items by a hash of each: a permutation that depends on the key and on nothing else.
-static void shuffle(int *items, int n, uint64_t key, Ranked *ranked) {
-  for (int i = 0; i < n; i++) ranked[i] = (Ranked){rng_key(key, (uint64_t)items[i]), items[i]};
+static void shuffle(int *items, int n, uint64_t key, RankedItem *ranked) {
+  for (int i = 0; i < n; i++) ranked[i] = (RankedItem){rng_key(key, (uint64_t)items[i]), items[i]};
   qsort(ranked, (size_t)n, sizeof *ranked, compare_ranked);
   for (int i = 0; i < n; i++) items[i] = ranked[i].item;
 }

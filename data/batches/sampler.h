@@ -21,9 +21,9 @@ typedef struct Sampler {
   int64_t first_batch[MAX_CANVASES + 1]; // batches of group c, counted over all groups
   // The order of one epoch, kept until another is asked for.
   int64_t epoch;
-  int *order;            // as member, each group permuted
-  int *batch;            // [steps] the batches in the order in which they come
-  struct Ranked *ranked; // room to sort in
+  int *order;                // as member, each group permuted
+  int *batch;                // [steps] the batches in the order in which they come
+  struct RankedItem *ranked; // room to sort in
 } Sampler;
 
 // place[n]: the canvas of each image, below `canvases`.

@@ -62,13 +62,13 @@ static int compare_id(const void *a, const void *b) { // of anything whose first
   return (x > y) - (x < y);
 }
 
-typedef struct Place {
+typedef struct IdPlace {
   int64_t id;
   int at;
-} Place;
+} IdPlace;
 
 static int compare_place(const void *a, const void *b) {
-  const Place *p = a, *q = b;
+  const IdPlace *p = a, *q = b;
   int by_id = compare_id(p, q);
   return by_id ? by_id : compare_int(&p->at, &q->at);
 }
@@ -77,7 +77,7 @@ static int compare_place(const void *a, const void *b) {
 // Returns how many are left; *repeated is the lowest id of those dropped.
 static int sort_by_id(void *items, int n, size_t size, void (*drop)(void *item), int64_t *repeated) {
   if (n == 0) return 0;
-  Place *places = xcalloc((size_t)n, sizeof *places);
+  IdPlace *places = xcalloc((size_t)n, sizeof *places);
   char *from = items, *sorted = xcalloc((size_t)n, size);
   for (int i = 0; i < n; i++) {
     places[i].at = i;

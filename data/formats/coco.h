@@ -1,6 +1,7 @@
-// A COCO data set in memory: images, categories, annotations, with masks as polygons or runs, grouped by image. All that
-// grows with the annotations stands in flat arrays without pointers, so that a file can hold them (data/formats/coco_index.h).
-// Format: https://cocodataset.org/#format-data ; treatment of odd cases as pycocotools does it.
+// A COCO data set in memory: images, categories, annotations, with masks as polygons or runs, grouped by image. All
+// that grows with the annotations stands in flat arrays without pointers, so that a file can hold them
+// (data/formats/coco_index.h). Format: https://cocodataset.org/#format-data ; treatment of odd cases as pycocotools
+// does it.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -91,8 +92,9 @@ typedef struct CocoResults {
   int n;
   uint32_t *runs; // of the masks that were read as run lists; NULL: none
 } CocoResults;
-// Reads a result file: an array of {image_id, category_id, score, bbox and/or segmentation (both RLE forms or polygons)}.
-// `gt` gives image sizes for polygons. An object with a key "detections" holding that array is accepted too.
+// Reads a result file: an array of {image_id, category_id, score, bbox and/or segmentation (both RLE forms or
+// polygons)}. `gt` gives image sizes for polygons. An object with a key "detections" holding that array is accepted
+// too.
 bool coco_results_load(CocoResults *r, const char *path, const Coco *gt, Err *err);
 bool coco_results_save(const CocoResults *r, const char *path, Err *err); // compressed RLE, atomically
 void coco_results_free(CocoResults *r);

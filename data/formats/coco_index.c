@@ -17,43 +17,43 @@ static const char magic[16] = "maskrcnn.c index";
 
 typedef enum ArrayId { IMAGES, CATEGORIES, ANNS, PART_POINTS, PART_FIRST, XY, RUNS, NAMES, ARRAYS } ArrayId;
 
-typedef struct Source {                        // which file was parsed
+typedef struct IndexSource {                   // which file was parsed
   int64_t inode, size, written[2], changed[2]; // seconds, nanoseconds
-} Source;
+} IndexSource;
 
-typedef struct Header {
+typedef struct IndexHeader {
   char magic[sizeof magic];
   uint32_t version, layout[3]; // sizes of structs, which change where a field is added
-  Source source;
+  IndexSource source;
   Coco coco; // the numbers; pointers are NULL
   struct {
     uint64_t at, bytes, sum;
   } array[ARRAYS];
   uint64_t sum; // of all that stands before
-} Header;
+} IndexHeader;
 
 // The names of images and categories: NUL-terminated, one after another. In the file, a name's address is its place
 // among them, counted from 1; NULL stays NULL.
-typedef struct Names {
+typedef struct IndexNames {
   char *text;
   size_t bytes, cap;
-} Names;
+} IndexNames;
 
 // Where an array of a data set starts, and its size in bytes.
-typedef struct Array {
+typedef struct IndexArray {
   void **start;
   size_t bytes;
-} Array;
+} IndexArray;
 
-static void list_arrays(Coco *c, Names *names, Array list[ARRAYS]) {
-  list[IMAGES] = (Array){(void **)&c->images, (size_t)c->num_images * sizeof *c->images};
-  list[CATEGORIES] = (Array){(void **)&c->categories, (size_t)c->num_categories * sizeof *c->categories};
-  list[ANNS] = (Array){(void **)&c->anns, (size_t)c->num_anns * sizeof *c->anns};
-  list[PART_POINTS] = (Array){(void **)&c->part_points, (size_t)c->num_parts * sizeof *c->part_points};
-  list[PART_FIRST] = (Array){(void **)&c->part_first, (size_t)c->num_parts * sizeof *c->part_first};
-  list[XY] = (Array){(void **)&c->xy, c->num_xy * sizeof *c->xy};
-  list[RUNS] = (Array){(void **)&c->runs, c->num_runs * sizeof *c->runs};
-  list[NAMES] = (Array){(void **)&names->text, names->bytes};
+static void list_arrays(Coco *c, IndexNames *names, IndexArray list[ARRAYS]) {
+  list[IMAGES] = (IndexArray){(void **)&c->images, (size_t)c->num_images * sizeof *c->images};
+  list[CATEGORIES] = (IndexArray){(void **)&c->categories, (size_t)c->num_categories * sizeof *c->categories};
+  list[ANNS] = (IndexArray){(void **)&c->anns, (size_t)c->num_anns * sizeof *c->anns};
+  list[PART_POINTS] = (IndexArray){(void **)&c->part_points, (size_t)c->num_parts * sizeof *c->part_points};
+  list[PART_FIRST] = (IndexArray){(void **)&c->part_first, (size_t)c->num_parts * sizeof *c->part_first};
+  list[XY] = (IndexArray){(void **)&c->xy, c->num_xy * sizeof *c->xy};
+  list[RUNS] = (IndexArray){(void **)&c->runs, c->num_runs * sizeof *c->runs};
+  list[NAMES] = (IndexArray){(void **)&names->text, names->bytes};
 }
 
 // Sums
@@ -99,20 +99,20 @@ static uint64_t checksum(const void *p, int fd, uint64_t at, size_t bytes) {
 
 // The source
 
-static bool source_of(const char *path, Source *s) {
+static bool source_of(const char *path, IndexSource *s) {
   struct stat st;
   if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return false;
-  *s = (Source){.inode = (int64_t)st.st_ino,
-                .size = st.st_size,
-                .written = {st.st_mtim.tv_sec, st.st_mtim.tv_nsec},
-                .changed = {st.st_ctim.tv_sec, st.st_ctim.tv_nsec}};
+  *s = (IndexSource){.inode = (int64_t)st.st_ino,
+                     .size = st.st_size,
+                     .written = {st.st_mtim.tv_sec, st.st_mtim.tv_nsec},
+                     .changed = {st.st_ctim.tv_sec, st.st_ctim.tv_nsec}};
   return true;
 }
 
-static bool same_source(const Source *a, const Source *b) { return memcmp(a, b, sizeof *a) == 0; }
+static bool same_source(const IndexSource *a, const IndexSource *b) { return memcmp(a, b, sizeof *a) == 0; }
 
 // Whether the next change will have another time. File systems count in steps of up to ten milliseconds.
-static bool source_settled(const Source *s) {
+static bool source_settled(const IndexSource *s) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   return (double)(now.tv_sec - s->changed[0]) + 1e-9 * (double)(now.tv_nsec - s->changed[1]) > 0.1;
@@ -129,24 +129,24 @@ static char *index_path(const char *folder, const char *source) {
 
 // Reading
 
-static bool header_fits(const Header *h, const Source *source, int64_t file_bytes) {
+static bool header_fits(const IndexHeader *h, const IndexSource *source, int64_t file_bytes) {
   if (memcmp(h->magic, magic, sizeof magic) != 0 || h->version != VERSION) return false;
   if (h->layout[0] != sizeof(Coco) || h->layout[1] != sizeof(CocoImage) || h->layout[2] != sizeof(CocoAnn))
     return false;
-  if (h->sum != checksum(h, -1, 0, offsetof(Header, sum)) || !same_source(&h->source, source)) return false;
+  if (h->sum != checksum(h, -1, 0, offsetof(IndexHeader, sum)) || !same_source(&h->source, source)) return false;
   for (int i = 0; i < ARRAYS; i++)
     if (h->array[i].at + h->array[i].bytes > (uint64_t)file_bytes) return false;
   return true;
 }
 
-static char *name_at(const Names *names, const char *place) {
+static char *name_at(const IndexNames *names, const char *place) {
   return place ? names->text + ((uintptr_t)place - 1) : NULL;
 }
 
 // Points the arrays into the map; false when any of them is not what was written.
-static bool take_arrays(Coco *c, const Header *h, int fd) {
-  Names names = {.bytes = h->array[NAMES].bytes};
-  Array list[ARRAYS];
+static bool take_arrays(Coco *c, const IndexHeader *h, int fd) {
+  IndexNames names = {.bytes = h->array[NAMES].bytes};
+  IndexArray list[ARRAYS];
   list_arrays(c, &names, list);
   for (int i = 0; i < ARRAYS; i++) {
     *list[i].start = (char *)c->map + h->array[i].at;
@@ -161,8 +161,8 @@ static bool take_arrays(Coco *c, const Header *h, int fd) {
 }
 
 // The data set of an index, if that is whole and of this source.
-static bool map_index(Coco *c, const char *index, const char *path, const Source *source) {
-  Header h;
+static bool map_index(Coco *c, const char *index, const char *path, const IndexSource *source) {
+  IndexHeader h;
   struct stat st;
   int fd = open(index, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
@@ -193,7 +193,7 @@ static bool write_at(int fd, const void *p, size_t bytes, uint64_t at) {
   return true;
 }
 
-static char *add_name(Names *names, const char *name) {
+static char *add_name(IndexNames *names, const char *name) {
   if (!name) return NULL;
   size_t at = names->bytes, bytes = strlen(name) + 1;
   array_reserve((void **)&names->text, &names->cap, at + bytes, 1);
@@ -207,7 +207,7 @@ static void *copy_of(const void *items, size_t bytes) {
 }
 
 // Copies what holds addresses, with places for them.
-static void flatten(Coco *flat, Names *names, const Coco *c) {
+static void flatten(Coco *flat, IndexNames *names, const Coco *c) {
   *flat = *c;
   flat->images = copy_of(c->images, (size_t)c->num_images * sizeof *c->images);
   flat->categories = copy_of(c->categories, (size_t)c->num_categories * sizeof *c->categories);
@@ -215,7 +215,7 @@ static void flatten(Coco *flat, Names *names, const Coco *c) {
   for (int i = 0; i < c->num_categories; i++) flat->categories[i].name = add_name(names, c->categories[i].name);
 }
 
-static bool write_arrays(int fd, Header *h, const Array list[ARRAYS]) {
+static bool write_arrays(int fd, IndexHeader *h, const IndexArray list[ARRAYS]) {
   uint64_t at = sizeof *h;
   for (int i = 0; i < ARRAYS; i++) {
     at = (at + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -228,16 +228,18 @@ static bool write_arrays(int fd, Header *h, const Array list[ARRAYS]) {
   return ftruncate(fd, (off_t)at) == 0; // its size, also where the last arrays are empty
 }
 
-static bool write_index(int fd, const Coco *c, const Source *source) {
-  Header h;
+static bool write_index(int fd, const Coco *c, const IndexSource *source) {
+  IndexHeader h;
   memset(&h, 0, sizeof h); // padding, too
   memcpy(h.magic, magic, sizeof magic);
   h.version = VERSION;
-  h.layout[0] = sizeof(Coco), h.layout[1] = sizeof(CocoImage), h.layout[2] = sizeof(CocoAnn);
+  h.layout[0] = sizeof(Coco);
+  h.layout[1] = sizeof(CocoImage);
+  h.layout[2] = sizeof(CocoAnn);
   h.source = *source;
   Coco flat;
-  Names names = {0};
-  Array list[ARRAYS];
+  IndexNames names = {0};
+  IndexArray list[ARRAYS];
   flatten(&flat, &names, c);
   list_arrays(&flat, &names, list);
   bool ok = ftruncate(fd, 0) == 0 && write_arrays(fd, &h, list);
@@ -247,7 +249,7 @@ static bool write_index(int fd, const Coco *c, const Source *source) {
   for (int i = 0; i < ARRAYS; i++) *list[i].start = NULL;
   flat.path = NULL;
   h.coco = flat;
-  h.sum = checksum(&h, -1, 0, offsetof(Header, sum));
+  h.sum = checksum(&h, -1, 0, offsetof(IndexHeader, sum));
   return ok && write_at(fd, &h, sizeof h, 0);
 }
 
@@ -274,8 +276,8 @@ static int lock_file(const char *path) {
 // Puts the index of a data set just parsed in its place, and the index's arrays in those of the data set. `before`:
 // the file as it was when parsing began; false, with c->origin, when it has to be parsed again next time. A
 // lock below 0 was not to be had for that reason.
-static bool keep(Coco *c, const char *index, const char *tmp, int lock, int reason, const Source *before) {
-  Source now;
+static bool keep(Coco *c, const char *index, const char *tmp, int lock, int reason, const IndexSource *before) {
+  IndexSource now;
   if (!source_of(c->path, &now) || !same_source(before, &now) || !source_settled(&now)) {
     c->origin = xasprintf("parsed; no index of it yet, as it changed a moment ago");
     return false;
@@ -298,7 +300,7 @@ static bool keep(Coco *c, const char *index, const char *tmp, int lock, int reas
 static bool parse(Coco *c, const char *path, const char *index, Err *err) {
   char *tmp = xasprintf("%s.tmp", index);
   int lock = lock_file(tmp), reason = lock < 0 ? errno : 0;
-  Source source = {0};
+  IndexSource source = {0};
   bool ok = true;
   double start = now_seconds();
   if (source_of(path, &source) && lock >= 0 && map_index(c, index, path, &source)) {
@@ -321,7 +323,7 @@ bool coco_open(Coco *c, const char *path, const char *folder, Err *err) {
   char *index = folder ? index_path(folder, path) : NULL;
   if (!index) return coco_load(c, path, err);
   double start = now_seconds();
-  Source source;
+  IndexSource source;
   bool ok = true;
   if (source_of(path, &source) && map_index(c, index, path, &source))
     c->origin = xasprintf("from %s in %.2f s", index, now_seconds() - start);

@@ -16,7 +16,10 @@ static bool open_text(CocoReader *r, const char *path, size_t *size, Err *err) {
   struct stat st;
   if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
     void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map != MAP_FAILED) r->text = map, r->map_bytes = *size = (size_t)st.st_size;
+    if (map != MAP_FAILED) {
+      r->text = map;
+      r->map_bytes = *size = (size_t)st.st_size;
+    }
   }
   if (fd >= 0) close(fd);
   if (!r->text) r->text = file_read(path, size, err);
@@ -123,11 +126,15 @@ static void measure_extent(const Coco *c, CocoAnn *a) {
   const double *xy = c->xy + c->part_first[a->first_part];
   double x1 = xy[0], y1 = xy[1], x2 = x1, y2 = y1;
   for (const double *end = c->xy + c->num_xy; xy < end; xy += 2) {
-    x1 = MIN(x1, xy[0]), y1 = MIN(y1, xy[1]);
-    x2 = MAX(x2, xy[0]), y2 = MAX(y2, xy[1]);
+    x1 = MIN(x1, xy[0]);
+    y1 = MIN(y1, xy[1]);
+    x2 = MAX(x2, xy[0]);
+    y2 = MAX(y2, xy[1]);
   }
-  a->extent[0] = whole(floor(x1)), a->extent[1] = whole(floor(y1));
-  a->extent[2] = whole(ceil(x2)), a->extent[3] = whole(ceil(y2));
+  a->extent[0] = whole(floor(x1));
+  a->extent[1] = whole(floor(y1));
+  a->extent[2] = whole(ceil(x2));
+  a->extent[3] = whole(ceil(y2));
 }
 
 // The parts that are polygons make the mask; false when any was not.
@@ -180,7 +187,9 @@ static void read_counts(CocoReader *r, RawRuns *raw) {
 // Appends the runs to coco.runs where they add up to the annotation's size.
 static bool keep_runs(CocoReader *r, CocoAnn *a, const RawRuns *raw) {
   Coco *c = &r->coco;
-  a->rle_h = raw->size[0], a->rle_w = raw->size[1], a->first_run = c->num_runs;
+  a->rle_h = raw->size[0];
+  a->rle_w = raw->size[1];
+  a->first_run = c->num_runs;
   a->num_runs = (int)raw->counts;
   bool usable;
   size_t room = raw->string ? raw->length : 0;

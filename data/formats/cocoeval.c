@@ -51,13 +51,13 @@ typedef struct Cell {
 } Cell;
 
 // Figures of one category for one area range and one limit on detections.
-typedef struct Figures {
+typedef struct CurveFigures {
   bool defined;
   double precision[THRESHOLDS], recall[THRESHOLDS]; // precision: mean over the 101 recall points
-} Figures;
+} CurveFigures;
 
 typedef struct CategoryFigures {
-  Figures at[EVAL_AREAS][LIMITS];
+  CurveFigures at[EVAL_AREAS][LIMITS];
 } CategoryFigures;
 
 typedef struct Eval {
@@ -159,7 +159,8 @@ static bool gather_dts(Eval *e, const CocoResults *dt, EvalSummary *out, Err *er
   for (int i = 0; i < n; i++) {
     Dt d = e->dts[i];
     rank = d.category == category && d.image == image ? rank + 1 : 0;
-    category = d.category, image = d.image;
+    category = d.category;
+    image = d.image;
     if (rank >= MAX_DETS) continue;
     d.rank = rank;
     e->dts[e->num_dts++] = d;
@@ -178,8 +179,14 @@ static void gather_cells(Eval *e) {
     int dt_image = d < e->num_dts && e->dts[d].category == category ? e->dts[d].image : INT32_MAX;
     int image = MIN(gt_image, dt_image);
     Cell cell = {.gts = e->gts + g, .dts = e->dts + d};
-    while (g < e->num_gts && e->gts[g].category == category && e->gts[g].image == image) g++, cell.num_gts++;
-    while (d < e->num_dts && e->dts[d].category == category && e->dts[d].image == image) d++, cell.num_dts++;
+    while (g < e->num_gts && e->gts[g].category == category && e->gts[g].image == image) {
+      g++;
+      cell.num_gts++;
+    }
+    while (d < e->num_dts && e->dts[d].category == category && e->dts[d].image == image) {
+      d++;
+      cell.num_dts++;
+    }
     e->cells[e->num_cells++] = cell;
   }
 }
@@ -220,8 +227,8 @@ static void cell_iou_segm(const Coco *coco, const Cell *c, const uint8_t *crowd,
   free(gt);
 }
 
-// The ground truth that a detection takes at a threshold, or -1. Candidates come in `order`, ignored ones last; of equal
-// IoUs the later one wins.
+// The ground truth that a detection takes at a threshold, or -1. Candidates come in `order`, ignored ones last; of
+// equal IoUs the later one wins.
 static int best_gt(const Cell *c, const int *order, const bool *ignored, const bool *taken, const double *iou,
                    double threshold) {
   int best = -1;
@@ -295,7 +302,7 @@ static double mean_precision(double *precision, int points, int positives) {
 
 // A precision-recall curve for each threshold: detections by score, those beyond the limit or ignored left out.
 // precision is scratch, [THRESHOLDS, n].
-static void score_curves(Figures *out, Dt *const *dts, int n, EvalArea area, int max_dets, int positives,
+static void score_curves(CurveFigures *out, Dt *const *dts, int n, EvalArea area, int max_dets, int positives,
                          double *precision) {
   int tp[THRESHOLDS] = {0}, seen[THRESHOLDS] = {0};
   for (int i = 0; i < n; i++) {
@@ -322,7 +329,7 @@ static void score_category(CategoryFigures *out, const Gt *gts, int num_gts, Dt 
     int positives = 0;
     for (int g = 0; g < num_gts; g++) positives += !gt_ignored(&gts[g], (EvalArea)a);
     for (int m = 0; m < LIMITS; m++) {
-      Figures *f = &out->at[a][m];
+      CurveFigures *f = &out->at[a][m];
       f->defined = positives > 0;
       if (f->defined) score_curves(f, dts, n, (EvalArea)a, limits[m], positives, precision);
     }
@@ -335,7 +342,10 @@ static void score_categories(const Eval *e, CategoryFigures *figures) {
   int *gt_end = xcalloc((size_t)n + 1, sizeof *gt_end), *dt_end = xcalloc((size_t)n + 1, sizeof *dt_end);
   for (int i = 0; i < e->num_gts; i++) gt_end[e->gts[i].category + 1]++;
   for (int i = 0; i < e->num_dts; i++) dt_end[e->dts[i].category + 1]++;
-  for (int k = 0; k < n; k++) gt_end[k + 1] += gt_end[k], dt_end[k + 1] += dt_end[k];
+  for (int k = 0; k < n; k++) {
+    gt_end[k + 1] += gt_end[k];
+    dt_end[k + 1] += dt_end[k];
+  }
   Dt **by_score = xmalloc((size_t)e->num_dts * sizeof *by_score);
   for (int i = 0; i < e->num_dts; i++) by_score[i] = &e->dts[i];
 #pragma omp parallel for schedule(dynamic)
@@ -355,7 +365,7 @@ static double mean_stat(const CategoryFigures *figures, int n, const EvalStat *s
   double sum = 0;
   while (limits[limit] != s->max_dets) limit++;
   for (int k = 0; k < n; k++) {
-    const Figures *f = &figures[k].at[s->area][limit];
+    const CurveFigures *f = &figures[k].at[s->area][limit];
     if (!f->defined) continue;
     for (int t = first; t <= last; t++, count++) sum += s->recall ? f->recall[t] : f->precision[t];
   }

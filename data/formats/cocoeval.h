@@ -36,10 +36,10 @@ typedef struct EvalSummary {
   int zero_ids;      // annotations with id 0: pycocotools counts what matches them as false, and so do we
 } EvalSummary;
 
-// Evaluates detections against the ground truth, on its `images`: a shallow copy with some of them left out scores on the
-// rest, as pycocotools does with params.imgIds. As pycocotools' loadRes has it, a detection's area is that of its box
-// where it has one, also for segm; a missing box is the mask's, a missing mask is the box. The result does not depend on
-// the number of threads. False when a detection has neither box nor mask. Free with cocoeval_free.
+// Evaluates detections against the ground truth, on its `images`: a shallow copy with some of them left out scores on
+// the rest, as pycocotools does with params.imgIds. As pycocotools' loadRes has it, a detection's area is that of its
+// box where it has one, also for segm; a missing box is the mask's, a missing mask is the box. The result does not
+// depend on the number of threads. False when a detection has neither box nor mask. Free with cocoeval_free.
 bool cocoeval_run(EvalSummary *out, const Coco *gt, const CocoResults *dt, EvalKind kind, Err *err);
 void cocoeval_free(EvalSummary *s);
 

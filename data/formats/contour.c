@@ -33,7 +33,8 @@ static int64_t trace_loop(Tracer *t, int x0, int y0) {
   do {
     if (d == EAST) t->seen[(size_t)y * t->w + x] = 1;
     area -= (int64_t)y * dx[d];
-    x += dx[d], y += dy[d];
+    x += dx[d];
+    y += dy[d];
     int l = (d + LEFT) % DIRECTIONS; // the pixel ahead to the left is the one to the right of that direction
     if (!inside(t, y + right_y[d], x + right_x[d])) {
       add_point(t, x, y);

@@ -154,26 +154,26 @@ Rle rle_from_bbox(const double bbox[4], int h, int w) { return rle_from_bbox_in(
 // Set operations
 
 // A walk over the runs of a mask.
-typedef struct Walk {
+typedef struct RunWalk {
   const Rle *rle;
   int run;
   uint32_t left; // pixels of this run still ahead
-} Walk;
+} RunWalk;
 
-static void walk_past_empty_runs(Walk *w) {
+static void walk_past_empty_runs(RunWalk *w) {
   while (w->left == 0 && w->run + 1 < w->rle->n) w->left = w->rle->runs[++w->run];
 }
 
-static Walk walk_begin(const Rle *r) {
-  Walk w = {.rle = r, .left = r->n > 0 ? r->runs[0] : 0};
+static RunWalk walk_begin(const Rle *r) {
+  RunWalk w = {.rle = r, .left = r->n > 0 ? r->runs[0] : 0};
   walk_past_empty_runs(&w);
   return w;
 }
 
-static bool walk_value(const Walk *w) { return w->run % 2 != 0; }
+static bool walk_value(const RunWalk *w) { return w->run % 2 != 0; }
 
 // Steps both walks over as many pixels as neither changes in, and returns how many; 0 at the end.
-static uint32_t walk_together(Walk *a, Walk *b) {
+static uint32_t walk_together(RunWalk *a, RunWalk *b) {
   uint32_t length = MIN(a->left, b->left);
   a->left -= length;
   b->left -= length;
@@ -184,7 +184,7 @@ static uint32_t walk_together(Walk *a, Walk *b) {
 
 static Rle merge_two(Scratch *scratch, const Rle *p, const Rle *q, bool intersect) {
   Builder out = {.rle = {.h = p->h, .w = p->w}, .scratch = scratch};
-  Walk a = walk_begin(p), b = walk_begin(q);
+  RunWalk a = walk_begin(p), b = walk_begin(q);
   bool value = false;
   uint32_t run = 0;
   for (;;) {
@@ -345,7 +345,7 @@ void bbox_iou(const double *dt, int dts, const double *gt, int gts, const uint8_
 
 static double mask_iou(const Rle *dt, const Rle *gt, bool crowd) {
   if (dt->h != gt->h || dt->w != gt->w) return -1;
-  Walk a = walk_begin(dt), b = walk_begin(gt);
+  RunWalk a = walk_begin(dt), b = walk_begin(gt);
   uint64_t both = 0, either = 0;
   for (;;) {
     bool in_a = walk_value(&a), in_b = walk_value(&b);

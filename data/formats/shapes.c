@@ -40,7 +40,8 @@ static Vec3 texture_mean(const Texture *t) { return mix(t->a, t->b, 0.5f); }
 static Texture roll_texture(Dice *d, int size) {
   Texture t = {.pattern = (Pattern)roll_int(d, 0, PATTERNS - 1)};
   float angle = roll(d, 0, 6.2831853f);
-  t.cosine = cosf(angle), t.sine = sinf(angle);
+  t.cosine = cosf(angle);
+  t.sine = sinf(angle);
   t.period = roll(d, 0.05f, 0.12f) * (float)size;
   for (int i = 0; i < 3; i++) {
     t.a.v[i] = roll(d, 20, 235);
@@ -55,7 +56,8 @@ static float noise(const Texture *t, float x, float y) {
   float fx = floorf(x), fy = floorf(y), u = x - fx, v = y - fy;
   int x0 = (int)fx & (LATTICE - 1), x1 = (x0 + 1) & (LATTICE - 1);
   int y0 = (int)fy & (LATTICE - 1), y1 = (y0 + 1) & (LATTICE - 1);
-  u *= u * (3 - 2 * u), v *= v * (3 - 2 * v);
+  u *= u * (3 - 2 * u);
+  v *= v * (3 - 2 * v);
   float top = t->lattice[y0][x0] + u * (t->lattice[y0][x1] - t->lattice[y0][x0]);
   float bottom = t->lattice[y1][x0] + u * (t->lattice[y1][x1] - t->lattice[y1][x0]);
   return top + v * (bottom - top);
@@ -149,39 +151,42 @@ static Figure roll_crowd(Dice *d, int size) {
   f.radius = side / 64;
   for (int i = 0; i < f.parts; i++) {
     float angle = roll(d, 0, 6.2831853f), away = spread * sqrtf(roll(d, 0, 1));
-    f.x[i] = x + away * cosf(angle), f.y[i] = y + away * sinf(angle);
+    f.x[i] = x + away * cosf(angle);
+    f.y[i] = y + away * sinf(angle);
   }
   return f;
 }
 
 // Where the figure can be seen at all: pixels x0 … x1, y0 … y1, with a margin.
-typedef struct Span {
+typedef struct FigureSpan {
   int x0, y0, x1, y1;
-} Span;
-static Span figure_span(const Figure *f, int size, float margin) {
-  Span s = {size, size, 0, 0};
+} FigureSpan;
+static FigureSpan figure_span(const Figure *f, int size, float margin) {
+  FigureSpan s = {size, size, 0, 0};
   float reach = f->radius + margin;
   for (int i = 0; i < f->parts; i++) {
-    s.x0 = MIN(s.x0, MAX((int)floorf(f->x[i] - reach), 0)), s.x1 = MAX(s.x1, MIN((int)ceilf(f->x[i] + reach), size));
-    s.y0 = MIN(s.y0, MAX((int)floorf(f->y[i] - reach), 0)), s.y1 = MAX(s.y1, MIN((int)ceilf(f->y[i] + reach), size));
+    s.x0 = MIN(s.x0, MAX((int)floorf(f->x[i] - reach), 0));
+    s.x1 = MAX(s.x1, MIN((int)ceilf(f->x[i] + reach), size));
+    s.y0 = MIN(s.y0, MAX((int)floorf(f->y[i] - reach), 0));
+    s.y1 = MAX(s.y1, MIN((int)ceilf(f->y[i] + reach), size));
   }
   return s;
 }
 
 // The scene while it grows: which instance each pixel shows, how much of each there was and still is.
-typedef struct Canvas {
+typedef struct ShapeCanvas {
   int size;
   int8_t *owner; // [size, size], -1: background
   Vec3 *colour;  // [size, size]
   int whole[SHAPES_MAX_INSTANCES], visible[SHAPES_MAX_INSTANCES];
   Vec3 mean[SHAPES_MAX_INSTANCES + 1]; // of the textures so far, the background's first
   int n;
-} Canvas;
+} ShapeCanvas;
 
 // Puts the figure into the map of owners, or leaves all as it was when it is hardly in the image or would hide more
 // than half of another.
-static bool claim(Canvas *c, const Figure *f) {
-  Span s = figure_span(f, c->size, 1);
+static bool claim(ShapeCanvas *c, const Figure *f) {
+  FigureSpan s = figure_span(f, c->size, 1);
   size_t stride = (size_t)c->size;
   int area = 0, hidden[SHAPES_MAX_INSTANCES] = {0}, me = c->n;
   int8_t *before = xmalloc(stride * stride);
@@ -207,23 +212,26 @@ static bool claim(Canvas *c, const Figure *f) {
 }
 
 // A texture that stands out from the background and, less so, from the instances before.
-static Texture contrasting_texture(Dice *d, const Canvas *c) {
+static Texture contrasting_texture(Dice *d, const ShapeCanvas *c) {
   Texture best = {0};
   float most = -1;
   for (int i = 0; i < 8; i++) {
     Texture t = roll_texture(d, c->size);
     float least = difference(texture_mean(&t), c->mean[0]);
     for (int k = 1; k <= c->n - 1; k++) least = MIN(least, 2 * difference(texture_mean(&t), c->mean[k]));
-    if (least > most) best = t, most = least;
+    if (least > most) {
+      best = t;
+      most = least;
+    }
     if (most > 110) break;
   }
   return best;
 }
 
 // Blends the figure in by how much of each pixel it covers, with a darker rim and a soft shadow on what lies below.
-static void paint(Canvas *c, const Figure *f, const Texture *t) {
+static void paint(ShapeCanvas *c, const Figure *f, const Texture *t) {
   float shadow = 0.03f * (float)c->size, rim = MIN(0.2f * f->radius, 0.02f * (float)c->size);
-  Span s = figure_span(f, c->size, shadow);
+  FigureSpan s = figure_span(f, c->size, shadow);
   for (int y = s.y0; y < s.y1; y++) {
     for (int x = s.x0; x < s.x1; x++) {
       float px = (float)x + 0.5f, py = (float)y + 0.5f, d = figure_distance(f, px, py);
@@ -237,14 +245,14 @@ static void paint(Canvas *c, const Figure *f, const Texture *t) {
   }
 }
 
-static void add_figure(Canvas *c, Dice *d, ShapeScene *s, const Figure *f) {
+static void add_figure(ShapeCanvas *c, Dice *d, ShapeScene *s, const Figure *f) {
   Texture t = contrasting_texture(d, c);
   c->mean[c->n] = texture_mean(&t);
   paint(c, f, &t);
   s->items[s->n++] = (ShapeInstance){.category = f->category, .crowd = f->parts > 1};
 }
 
-static void paint_background(Canvas *c, Dice *d) {
+static void paint_background(ShapeCanvas *c, Dice *d) {
   Texture t = roll_texture(d, c->size);
   float slope_x = roll(d, -0.3f, 0.3f), slope_y = roll(d, -0.3f, 0.3f), side = (float)c->size;
   c->mean[0] = texture_mean(&t);
@@ -262,7 +270,7 @@ void shapes_scene(ShapeScene *s, int size, uint64_t key) {
   CHECK(size >= SHAPES_MIN_SIZE);
   size_t pixels = (size_t)size * size;
   Dice dice = {.key = key};
-  Canvas c = {.size = size, .owner = xmalloc(pixels), .colour = xmalloc(pixels * sizeof(Vec3))};
+  ShapeCanvas c = {.size = size, .owner = xmalloc(pixels), .colour = xmalloc(pixels * sizeof(Vec3))};
   memset(c.owner, -1, pixels);
   *s = (ShapeScene){.image = image_alloc(size, size)};
   paint_background(&c, &dice);

@@ -69,7 +69,7 @@ static char *annotation_text(const ShapeInstance *s, int image_id, uint64_t choi
 }
 
 // One split while it is made: what each image has to say in the annotation file.
-typedef struct Split {
+typedef struct ShapesSplit {
   const ShapesConfig *config;
   const char *name;
   int count, done;
@@ -77,13 +77,13 @@ typedef struct Split {
   char *(*anns)[SHAPES_MAX_INSTANCES]; // [count]
   int failed;                          // the first image that could not be written, or count
   Err err;                             // why
-} Split;
+} ShapesSplit;
 
-static char *image_path(const Split *s, int image_id) {
+static char *image_path(const ShapesSplit *s, int image_id) {
   return xasprintf("%s/%s/%06d.png", s->config->dir, s->name, image_id);
 }
 
-static bool write_scene(Split *s, int i, uint64_t key, Err *err) {
+static bool write_scene(ShapesSplit *s, int i, uint64_t key, Err *err) {
   int image_id = i + 1;
   ShapeScene scene;
   shapes_scene(&scene, s->config->size, key);
@@ -97,7 +97,7 @@ static bool write_scene(Split *s, int i, uint64_t key, Err *err) {
   return ok;
 }
 
-static bool write_annotations(const Split *s, Err *err) {
+static bool write_annotations(const ShapesSplit *s, Err *err) {
   AtomicFile out;
   char *path = xasprintf("%s/annotations/instances_%s.json", s->config->dir, s->name);
   bool ok = file_begin(&out, path, err);
@@ -123,7 +123,7 @@ static bool write_annotations(const Split *s, Err *err) {
 
 // Makes one split; `before` of `total` images belong to splits already made.
 static bool write_split(const ShapesConfig *config, const char *name, int count, int before, int total, Err *err) {
-  Split s = {.config = config, .name = name, .count = count, .failed = count};
+  ShapesSplit s = {.config = config, .name = name, .count = count, .failed = count};
   s.num_anns = xcalloc((size_t)count, sizeof *s.num_anns);
   s.anns = xcalloc((size_t)count, sizeof *s.anns);
   uint64_t split_key = rng_key(rng_key(RNG_SHAPES, config->seed), (uint64_t)name[0]);
@@ -133,7 +133,10 @@ static bool write_split(const ShapesConfig *config, const char *name, int count,
     bool ok = write_scene(&s, i, rng_key(split_key, (uint64_t)i), &why);
 #pragma omp critical
     {
-      if (!ok && i < s.failed) s.failed = i, s.err = why;
+      if (!ok && i < s.failed) {
+        s.failed = i;
+        s.err = why;
+      }
       s.done++;
       if (config->progress) config->progress(before + s.done, total);
     }

@@ -77,14 +77,15 @@ static const char *png_fault(const uint8_t *bytes, size_t size) {
   return NULL;
 }
 
-typedef enum Header { HEADER_OK, HEADER_CUT, HEADER_UNKNOWN } Header;
+typedef enum ImageHeader { HEADER_OK, HEADER_CUT, HEADER_UNKNOWN } ImageHeader;
 
 // Size as the header says. Not by stb_image, which would read Huffman tables on the way.
-static Header read_header(const uint8_t *bytes, size_t size, int *h, int *w) {
+static ImageHeader read_header(const uint8_t *bytes, size_t size, int *h, int *w) {
   if (jpeg_is(bytes, size)) {
     JpegFrame frame;
     if (!jpeg_frame(bytes, size, &frame)) return HEADER_CUT;
-    *h = frame.h, *w = frame.w;
+    *h = frame.h;
+    *w = frame.w;
     return HEADER_OK;
   }
   if (!png_is(bytes, size)) return HEADER_UNKNOWN;
@@ -132,7 +133,7 @@ static bool size_ok(int h, int w, const char *name, Err *err) {
 }
 
 bool image_measure(const uint8_t *bytes, size_t size, const char *name, int *h, int *w, Err *err) {
-  Header header = read_header(bytes, size, h, w);
+  ImageHeader header = read_header(bytes, size, h, w);
   if (header != HEADER_OK) return refuse(name, bytes, size, header == HEADER_CUT, "", err);
   return size_ok(*h, *w, name, err);
 }
@@ -156,7 +157,8 @@ bool image_info(const char *path, bool upright, int *h, int *w, Err *err) {
   bool ok = image_measure(bytes, size, path, h, w, err);
   if (ok && upright && image_orientation(bytes, size) >= IMAGE_TURNED) {
     int stored = *h;
-    *h = *w, *w = stored;
+    *h = *w;
+    *w = stored;
   }
   free(whole);
   return ok;

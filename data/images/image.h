@@ -34,8 +34,8 @@ bool image_info(const char *path, bool upright, int *h, int *w, Err *err);
 int image_orientation(const uint8_t *bytes, size_t size);
 // From this orientation on, rows of the file are columns of the upright picture.
 enum { IMAGE_TURNED = 5 };
-// Decodes into rgb[h, w, 3], of the size that image_measure gives; an orientation other than 1 turns and mirrors the pixels
-// so that an image of that EXIF orientation stands upright, with height and width exchanged from IMAGE_TURNED on. Takes
-// all the memory it needs from `scratch`.
+// Decodes into rgb[h, w, 3], of the size that image_measure gives; an orientation other than 1 turns and mirrors the
+// pixels so that an image of that EXIF orientation stands upright, with height and width exchanged from IMAGE_TURNED
+// on. Takes all the memory it needs from `scratch`.
 bool image_decode_into(uint8_t *rgb, int orientation, const uint8_t *bytes, size_t size, Scratch *scratch,
                        const char *name, Err *err);

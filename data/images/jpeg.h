@@ -18,5 +18,6 @@ bool jpeg_is(const uint8_t *bytes, size_t size); // begins as a JPEG file does
 bool jpeg_frame(const uint8_t *bytes, size_t size, JpegFrame *frame);
 // Whether every Huffman table of the file is of lawful size. stb_image 2.27 writes past its own tables otherwise.
 bool jpeg_tables_ok(const uint8_t *bytes, size_t size);
-// EXIF orientation, 1 … 8; 1 (upright) without the tag. Tag 0x0112 of the TIFF structure in APP1, Exif 2.32 section 4.6.
+// EXIF orientation, 1 … 8; 1 (upright) without the tag. Tag 0x0112 of the TIFF structure in APP1, Exif 2.32 section
+// 4.6.
 int jpeg_orientation(const uint8_t *bytes, size_t size);

@@ -18,12 +18,12 @@ static void PRINTF_LIKE(2, 3) hurt(Advice *a, const char *fmt, ...) {
 static double percent(int part, int whole) { return whole ? 100.0 * part / whole : 0; }
 
 // A sentence's list of categories: the first few by name with a number each, and how many more.
-typedef struct Names {
+typedef struct NameSentence {
   char text[768];
   int n;
-} Names;
+} NameSentence;
 
-static void PRINTF_LIKE(2, 3) add_name(Names *l, const char *fmt, ...) {
+static void PRINTF_LIKE(2, 3) add_name(NameSentence *l, const char *fmt, ...) {
   size_t used = strlen(l->text);
   if (l->n++ >= MANY_NAMES) return;
   if (l->n > 1) used += (size_t)snprintf(l->text + used, sizeof l->text - used, ", ");
@@ -33,7 +33,7 @@ static void PRINTF_LIKE(2, 3) add_name(Names *l, const char *fmt, ...) {
   va_end(args);
 }
 
-static const char *names_end(Names *l) {
+static const char *names_end(NameSentence *l) {
   size_t used = strlen(l->text);
   if (l->n > MANY_NAMES) snprintf(l->text + used, sizeof l->text - used, " and %d more", l->n - MANY_NAMES);
   return l->text;
@@ -49,7 +49,7 @@ static void advise_sizes(Advice *a, const Split *t) {
   if (s->objects && s->size90 / s->scale50 <= 1)
     hurt(a, "nine in ten boxes are at most a pixel large: are they fractions of the image? COCO's are in pixels");
   if (s->tiny) {
-    Names names = {0};
+    NameSentence names = {0};
     for (int k = 0; k < c->num_categories; k++)
       if (2 * s->category[k].tiny > s->category[k].objects)
         add_name(&names, "%.40s %d of %d", c->categories[k].name, s->category[k].tiny, s->category[k].objects);
@@ -75,7 +75,7 @@ static bool same_name(const Coco *c, int k) {
 
 static void advise_categories(Advice *a, const Split *t, const Split *v) {
   const Coco *c = &t->data.coco;
-  Names few = {0}, untrained = {0}, unscored = {0}, twins = {0};
+  NameSentence few = {0}, untrained = {0}, unscored = {0}, twins = {0};
   int most = 0;
   for (int k = 0; k < c->num_categories; k++) {
     const char *name = c->categories[k].name;

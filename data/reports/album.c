@@ -17,10 +17,13 @@ static int shuffled(int k, int n) {
   int step = MAX((int)(0.618 * n), 1);
   for (int a = n, b = step; b != 1;) { // Euclid's; where it ends above 1, the next step is tried
     int rest = a % b;
-    if (rest == 0)
-      a = n, b = ++step;
-    else
-      a = b, b = rest;
+    if (rest == 0) {
+      a = n;
+      b = ++step;
+    } else {
+      a = b;
+      b = rest;
+    }
   }
   return (int)((int64_t)k * step % n);
 }
@@ -81,7 +84,10 @@ static void choose(const Split *const *splits, int n, uint8_t **chosen, int max)
   count += choose_in_turn(defects, wrong, splits, chosen, max - count);
   for (int s = 0; s < n; s++)
     for (int i = 0; splits[s]->open && i < splits[s]->data.num_images && count < max; i++)
-      if (!chosen[s][i]) chosen[s][i] = 1, count++;
+      if (!chosen[s][i]) {
+        chosen[s][i] = 1;
+        count++;
+      }
   free(defects);
   free(kinds);
 }
@@ -218,7 +224,10 @@ static char *objects_json(const Dataset *d, int i, const NameList *names) {
   const char *comma = "";
   fputc('[', f);
   for (int k = 0; k < names->n; k++)
-    if (count[k]) fprintf(f, "%s[%d,%d]", comma, k, count[k]), comma = ",";
+    if (count[k]) {
+      fprintf(f, "%s[%d,%d]", comma, k, count[k]);
+      comma = ",";
+    }
   fputc(']', f);
   CHECK(!fclose(f));
   free(count);
@@ -278,7 +287,10 @@ static void write_page(FILE *f, const char *title, const Split *const *splits, i
   Record r = {0};
   const char **split = xmalloc((size_t)n * sizeof *split), *what[DEFECTS], *treatment[DEFECTS];
   for (int s = 0; s < n; s++) split[s] = splits[s]->name ? splits[s]->name : "";
-  for (int k = 0; k < DEFECTS; k++) what[k] = defect_info[k].what, treatment[k] = defect_info[k].treatment;
+  for (int k = 0; k < DEFECTS; k++) {
+    what[k] = defect_info[k].what;
+    treatment[k] = defect_info[k].treatment;
+  }
   record_begin(&r);
   record_str(&r, "title", title);
   record_strings(&r, "splits", split, n);

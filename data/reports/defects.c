@@ -153,7 +153,10 @@ static void look_at_images(Defects *f, const Dataset *d, uint32_t *of_ann, void 
 static void count(Defects *f, int image, int64_t id, uint32_t defects) {
   f->of_image[image] |= defects;
   for (int k = 0; k < DEFECTS; k++)
-    if (defects >> k & 1 && f->found[k].count++ == 0) f->found[k].id = id, f->found[k].image = image;
+    if (defects >> k & 1 && f->found[k].count++ == 0) {
+      f->found[k].id = id;
+      f->found[k].image = image;
+    }
 }
 
 void defects_find(Defects *f, const Dataset *d, bool files, void (*progress)(int done, int total)) {

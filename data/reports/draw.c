@@ -21,8 +21,10 @@ typedef struct Rect {
 static Rect item_box(const Image *im, const DrawItem *d, float factor) {
   float w = (float)im->w, h = (float)im->h;
   Rect r = {d->x1 * factor, d->y1 * factor, d->x2 * factor, d->y2 * factor};
-  r.x1 = r.x1 > 0 ? MIN(r.x1, w) : 0, r.y1 = r.y1 > 0 ? MIN(r.y1, h) : 0;
-  r.x2 = r.x2 > r.x1 ? MIN(r.x2, w) : r.x1, r.y2 = r.y2 > r.y1 ? MIN(r.y2, h) : r.y1;
+  r.x1 = r.x1 > 0 ? MIN(r.x1, w) : 0;
+  r.y1 = r.y1 > 0 ? MIN(r.y1, h) : 0;
+  r.x2 = r.x2 > r.x1 ? MIN(r.x2, w) : r.x1;
+  r.y2 = r.y2 > r.y1 ? MIN(r.y2, h) : r.y1;
   return r;
 }
 static float area(Rect r) { return (r.x2 - r.x1) * (r.y2 - r.y1); }
@@ -32,8 +34,9 @@ static float overlap(Rect a, Rect b) {
   return w > 0 && h > 0 ? w * h : 0;
 }
 
-// A piecewise cubic kernel by its two parameters: Mitchell and Netravali, "Reconstruction filters in computer graphics",
-// 1988. Pictures take Catmull-Rom; masks a softer one that rounds the staircase and yet keeps a lone pixel above half.
+// A piecewise cubic kernel by its two parameters: Mitchell and Netravali, "Reconstruction filters in computer
+// graphics", 1988. Pictures take Catmull-Rom; masks a softer one that rounds the staircase and yet keeps a lone pixel
+// above half.
 typedef struct Kernel {
   float b, c;
 } Kernel;
@@ -227,14 +230,14 @@ static void draw_label(Image *im, Layout *l, Rect box, const char *text, Colour 
   font_draw(im, place.x1 + pad, place.y1 + pad + roundf(size), size, ink, text);
 }
 
-typedef struct Order {
+typedef struct ItemOrder {
   int item;
   float key;
-} Order;
+} ItemOrder;
 
 // Descending by key, ties by place in the list.
 static int by_key(const void *a, const void *b) {
-  const Order *p = a, *q = b;
+  const ItemOrder *p = a, *q = b;
   if (p->key != q->key) return p->key < q->key ? 1 : -1;
   return p->item - q->item;
 }
@@ -264,11 +267,11 @@ void draw_overlay(Image *im, const DrawItem *items, int n) {
   int factor = enlarge_small(im);
   float side = (float)MIN(im->h, im->w);
   float size = fminf(fmaxf(side / 48, 9), FONT_MAX), line = fmaxf(roundf(side / 360), 1);
-  Order *order = xmalloc((size_t)n * sizeof *order);
+  ItemOrder *order = xmalloc((size_t)n * sizeof *order);
   Layout l = {.boxes = xmalloc((size_t)n * sizeof(Rect)), .plates = xmalloc((size_t)n * sizeof(Rect)), .num_boxes = n};
   for (int i = 0; i < n; i++) {
     l.boxes[i] = item_box(im, &items[i], (float)factor);
-    order[i] = (Order){i, area(l.boxes[i])};
+    order[i] = (ItemOrder){i, area(l.boxes[i])};
   }
   qsort(order, (size_t)n, sizeof *order, by_key); // large first, so that what is small stays on top
   for (int i = 0; i < n; i++) {
@@ -276,7 +279,7 @@ void draw_overlay(Image *im, const DrawItem *items, int n) {
     if (items[k].mask) draw_item_mask(im, items[k].mask, factor, item_colour(k), 1.5f * line);
   }
   for (int i = 0; i < n; i++) draw_box(im, l.boxes[order[i].item], item_colour(order[i].item), line);
-  for (int i = 0; i < n; i++) order[i] = (Order){i, items[i].score >= 0 ? items[i].score : -1};
+  for (int i = 0; i < n; i++) order[i] = (ItemOrder){i, items[i].score >= 0 ? items[i].score : -1};
   qsort(order, (size_t)n, sizeof *order, by_key);
   for (int i = 0; i < n; i++) {
     const DrawItem *d = &items[order[i].item];
@@ -294,7 +297,10 @@ void draw_overlay(Image *im, const DrawItem *items, int n) {
 
 Image draw_sheet(const Image *tiles, int n, int columns) {
   int h = 0, w = 0, rows = (n + columns - 1) / columns;
-  for (int i = 0; i < n; i++) h = MAX(h, tiles[i].h), w = MAX(w, tiles[i].w);
+  for (int i = 0; i < n; i++) {
+    h = MAX(h, tiles[i].h);
+    w = MAX(w, tiles[i].w);
+  }
   int gap = MAX(MIN(h, w) / 40, 2);
   Image out = image_alloc(rows * (h + gap) + gap, columns * (w + gap) + gap);
   memset(out.rgb, 250, (size_t)out.h * out.w * 3);

@@ -18,5 +18,6 @@ static inline void image_blend(Image *im, int y, int x, Colour c, float alpha) {
 enum { FONT_MAX = 80 };
 // Width in pixels of a line of text whose capitals are `size` pixels tall.
 float font_width(const char *text, float size);
-// Writes the text from pen position (x, baseline) rightwards, clipped to the image. UTF-8: what is not ASCII shows as ?.
+// Writes the text from pen position (x, baseline) rightwards, clipped to the image. UTF-8: what is not ASCII shows as
+// ?.
 void font_draw(Image *im, float x, float baseline, float size, Colour c, const char *text);

@@ -27,18 +27,18 @@ static void print_text(FILE *f, double x, double y, const char *style, const cha
   fputs("</text>\n", f);
 }
 
-typedef struct Axis {
+typedef struct PlotAxis {
   double low, high; // of the data; of their decimal logarithms on a log axis
   bool log;
   int n;
   double ticks[MAX_TICKS]; // as low and high
-} Axis;
+} PlotAxis;
 
-static bool usable(const Axis *a, double v) { return isfinite(v) && (!a->log || v > 0); }
-static double scaled(const Axis *a, double v) { return a->log ? log10(v) : v; }
-static double fraction(const Axis *a, double v) { return (scaled(a, v) - a->low) / (a->high - a->low); }
+static bool usable(const PlotAxis *a, double v) { return isfinite(v) && (!a->log || v > 0); }
+static double scaled(const PlotAxis *a, double v) { return a->log ? log10(v) : v; }
+static double fraction(const PlotAxis *a, double v) { return (scaled(a, v) - a->low) / (a->high - a->low); }
 
-static void add_tick(Axis *a, double v) {
+static void add_tick(PlotAxis *a, double v) {
   double slack = 1e-9 * (a->high - a->low);
   if (a->n < MAX_TICKS && v >= a->low - slack && v <= a->high + slack) a->ticks[a->n++] = v;
 }
@@ -51,15 +51,17 @@ static double nice_step(double range, int wanted) {
 
 // Widens the range to whole steps and marks them. A log axis of more than a decade and a half marks powers of ten, a
 // shorter one 1, 2 and 5 of each.
-static void set_ticks(Axis *a, int wanted, bool widen) {
+static void set_ticks(PlotAxis *a, int wanted, bool widen) {
   if (!(a->high > a->low)) {
     double pad = a->log ? 0.5 : a->low == 0 ? 1 : 0.1 * fabs(a->low);
-    a->low -= pad, a->high += pad;
+    a->low -= pad;
+    a->high += pad;
   }
   if (a->log) {
     static const double leads[] = {1, 2, 5};
     double decades = a->high - a->low, margin = 0.03 * decades;
-    a->low -= margin, a->high += margin;
+    a->low -= margin;
+    a->high += margin;
     int stride = MAX((int)ceil(decades / wanted), 1);
     for (int p = (int)floor(a->low); p <= (int)ceil(a->high); p++)
       for (int i = 0; i < (decades < 1.5 ? 3 : 1); i++)
@@ -67,11 +69,14 @@ static void set_ticks(Axis *a, int wanted, bool widen) {
     return;
   }
   double step = nice_step(a->high - a->low, wanted);
-  if (widen) a->low = floor(a->low / step + 1e-9) * step, a->high = ceil(a->high / step - 1e-9) * step;
+  if (widen) {
+    a->low = floor(a->low / step + 1e-9) * step;
+    a->high = ceil(a->high / step - 1e-9) * step;
+  }
   for (double i = ceil(a->low / step - 1e-9); i * step <= a->high + 1e-9 * step; i++) add_tick(a, i * step);
 }
 
-static void format_tick(const Axis *a, double tick, char *out, size_t size) {
+static void format_tick(const PlotAxis *a, double tick, char *out, size_t size) {
   double v = a->log ? pow(10, tick) : tick;
   if (fabs(v) < 1e-12 * (fabs(a->high) + fabs(a->low)) && !a->log) v = 0; // -0 and what rounding leaves of it
   if (fabs(v) >= 1e4 && fabs(v) < 1e6)
@@ -83,30 +88,32 @@ static void format_tick(const Axis *a, double tick, char *out, size_t size) {
 }
 
 // The range of all that can be drawn.
-static void set_axes(const PlotPanel *p, Axis *x, Axis *y) {
-  *x = (Axis){.low = INFINITY, .high = -INFINITY};
-  *y = (Axis){.low = INFINITY, .high = -INFINITY, .log = p->log_y};
+static void set_axes(const PlotPanel *p, PlotAxis *x, PlotAxis *y) {
+  *x = (PlotAxis){.low = INFINITY, .high = -INFINITY};
+  *y = (PlotAxis){.low = INFINITY, .high = -INFINITY, .log = p->log_y};
   for (int s = 0; s < p->num_series; s++) {
     for (int i = 0; i < p->series[s].n; i++) {
       double px = p->groups ? i : p->series[s].x[i], py = p->series[s].y[i];
       if (!usable(x, px) || !usable(y, py)) continue;
-      x->low = fmin(x->low, px), x->high = fmax(x->high, px);
-      y->low = fmin(y->low, scaled(y, py)), y->high = fmax(y->high, scaled(y, py));
+      x->low = fmin(x->low, px);
+      x->high = fmax(x->high, px);
+      y->low = fmin(y->low, scaled(y, py));
+      y->high = fmax(y->high, scaled(y, py));
     }
   }
   if (p->groups) y->low = 0; // bars stand on it
-  if (!isfinite(x->low)) *x = (Axis){.low = 0, .high = 1};
-  if (!isfinite(y->low)) *y = (Axis){.low = 0, .high = p->log_y ? 0 : 1, .log = p->log_y};
+  if (!isfinite(x->low)) *x = (PlotAxis){.low = 0, .high = 1};
+  if (!isfinite(y->low)) *y = (PlotAxis){.low = 0, .high = p->log_y ? 0 : 1, .log = p->log_y};
   if (x->low > 0 && x->low < 0.5 * x->high) x->low = 0; // zero is worth showing when it is near
   if (!y->log && y->low > 0 && y->low < 0.5 * y->high) y->low = 0;
   if (!p->groups) set_ticks(x, 8, false);
   set_ticks(y, 5, true);
 }
 
-// A line through the usable points. Where points crowd, each column of pixels keeps its extremes, so that the file stays
-// small and spikes stay visible.
-static void print_line(FILE *f, const PlotSeries *s, const double *y, const Axis *ax, const Axis *ay, double top,
-                       const char *colour, const char *style) {
+// A line through the usable points. Where points crowd, each column of pixels keeps its extremes, so that the file
+// stays small and spikes stay visible.
+static void print_line(FILE *f, const PlotSeries *s, const double *y, const PlotAxis *ax, const PlotAxis *ay,
+                       double top, const char *colour, const char *style) {
   const double w = WIDTH - LEFT - RIGHT, h = PANEL - TOP - BOTTOM;
   bool pen_down = false;
   fprintf(f, "<path class=\"%s\" stroke=\"%s\" d=\"", style, colour);
@@ -119,7 +126,9 @@ static void print_line(FILE *f, const PlotSeries *s, const double *y, const Axis
     double x = w * fraction(ax, s->x[i]), column = floor(x), first = y[i], low = first, high = first, last = first;
     int points = 0;
     for (; i < s->n && usable(ax, s->x[i]) && usable(ay, y[i]) && floor(w * fraction(ax, s->x[i])) == column; i++) {
-      low = fmin(low, y[i]), high = fmax(high, y[i]), last = y[i];
+      low = fmin(low, y[i]);
+      high = fmax(high, y[i]);
+      last = y[i];
       points++;
     }
     double values[] = {last < first ? high : low, last < first ? low : high};
@@ -133,22 +142,28 @@ static void print_line(FILE *f, const PlotSeries *s, const double *y, const Axis
 }
 
 // Mean over a window of a fortieth of the points, centred; not finite where the raw value is not.
-static double *running_mean(const PlotSeries *s, const Axis *y) {
+static double *running_mean(const PlotSeries *s, const PlotAxis *y) {
   int reach = MAX(s->n / 80, 1);
   double *mean = xmalloc((size_t)s->n * sizeof *mean), sum = 0;
   int count = 0, from = 0, to = 0;
   for (int i = 0; i < s->n; i++) {
     for (; to < MIN(i + reach + 1, s->n); to++)
-      if (usable(y, s->y[to])) sum += scaled(y, s->y[to]), count++;
+      if (usable(y, s->y[to])) {
+        sum += scaled(y, s->y[to]);
+        count++;
+      }
     for (; from < MAX(i - reach, 0); from++)
-      if (usable(y, s->y[from])) sum -= scaled(y, s->y[from]), count--;
+      if (usable(y, s->y[from])) {
+        sum -= scaled(y, s->y[from]);
+        count--;
+      }
     mean[i] = !usable(y, s->y[i]) ? NAN : y->log ? pow(10, sum / count) : sum / count;
   }
   return mean;
 }
 
 // Side by side in their group's share of the width, of which they take four fifths; names below.
-static void print_bars(FILE *f, const PlotPanel *p, const Axis *ay, double top) {
+static void print_bars(FILE *f, const PlotPanel *p, const PlotAxis *ay, double top) {
   int groups = p->num_series ? p->series[0].n : 0;
   double share = (WIDTH - LEFT - RIGHT) / (double)MAX(groups, 1), width = 0.8 * share / p->num_series;
   double h = PANEL - TOP - BOTTOM;
@@ -173,7 +188,7 @@ static void print_legend(FILE *f, const PlotPanel *p, double top) {
   }
 }
 
-static void print_axes(FILE *f, const PlotPanel *p, const Axis *ax, const Axis *ay, double top) {
+static void print_axes(FILE *f, const PlotPanel *p, const PlotAxis *ax, const PlotAxis *ay, double top) {
   const double w = WIDTH - LEFT - RIGHT, h = PANEL - TOP - BOTTOM;
   char label[32];
   for (int i = 0; i < ay->n; i++) {
@@ -197,7 +212,7 @@ static void print_axes(FILE *f, const PlotPanel *p, const Axis *ax, const Axis *
 }
 
 static void print_panel(FILE *f, const PlotPanel *p, double top) {
-  Axis x, y;
+  PlotAxis x, y;
   set_axes(p, &x, &y);
   print_axes(f, p, &x, &y, top);
   if (p->groups) print_bars(f, p, &y, top);

@@ -100,7 +100,9 @@ static void survey_images(Survey *s, const Dataset *d) {
   }
   qsort(stored, (size_t)n, sizeof *stored, compare_area);
   qsort(scale, (size_t)n, sizeof *scale, compare_floats);
-  s->image50 = stored[n / 2], s->image100 = stored[n - 1], s->scale50 = scale[n / 2];
+  s->image50 = stored[n / 2];
+  s->image100 = stored[n - 1];
+  s->scale50 = scale[n / 2];
   s->mask_bytes = d->max_words * (int64_t)sizeof(uint32_t);
   s->place_bytes =
       d->max_bytes + s->mask_bytes + d->max_objects * (int64_t)(4 * sizeof(float) + sizeof(int) + sizeof(Bitmap));

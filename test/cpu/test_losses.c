@@ -66,7 +66,8 @@ static void gradient_free(Gradient *g) {
   test_tensor_free(&g->bound);
 }
 
-// Predictions of a regression that keep away from the kinks |e| = 0 and |e| = beta by more than a gradient check's step.
+// Predictions of a regression that keep away from the kinks |e| = 0 and |e| = beta by more than a gradient check's
+// step.
 static void fill_deltas(const Tensor *t, uint64_t key) {
   test_fill_steps(t, key, -2, 2, 0.25);
   for (int n = 0; n < valid_rows(t); n++)

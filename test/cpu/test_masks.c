@@ -195,7 +195,8 @@ TEST(mask_target_polygons_random) {
       Random r = random_begin(190 + seed);
       uint32_t words[PARTS * (1 + 2 * MOST)];
       float box[4] = {(float)uniform(&r, 0, 40), (float)uniform(&r, 0, 40)};
-      box[2] = box[0] + (float)uniform(&r, .05, 20), box[3] = box[1] + (float)uniform(&r, .05, 20);
+      box[2] = box[0] + (float)uniform(&r, .05, 20);
+      box[3] = box[1] + (float)uniform(&r, .05, 20);
       MaskTarget p = {.size = SIZE, .source = MASK_POLYGON, .least_side = seed % 2 ? 1 : .1f};
       Rle want[PARTS];
       int64_t at = 0;

@@ -178,9 +178,9 @@ TEST(batch_norm_without_running_statistics) {
   device_close(dev);
 }
 
-// Of any element of dx. It is made of dy, mean(dy) and x̂ · mean(dy · x̂), each ≤ 1 times powers of the spread that bounds
-// |x̂|, over the standard deviation; sums over 64 elements and a few more steps are off by 70 u of that. x̂ itself is off
-// by 70 u of max |x| in standard deviations, as in the forward pass, and enters twice.
+// Of any element of dx. It is made of dy, mean(dy) and x̂ · mean(dy · x̂), each ≤ 1 times powers of the spread that
+// bounds |x̂|, over the standard deviation; sums over 64 elements and a few more steps are off by 70 u of that. x̂
+// itself is off by 70 u of max |x| in standard deviations, as in the forward pass, and enters twice.
 static double backward_bound(const Norm *a, double u) {
   double bound = 0, largest = fmax(fabs(a->k->low), fabs(a->k->high));
   for (int set = 0; set < sets_of(a); set++)

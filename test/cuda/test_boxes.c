@@ -1,5 +1,5 @@
-// rpn_select, boxes_merge, rois_compact and detect_select: the GPU's boxes, scores and indices are the CPU's, bit for bit.
-// (Sixteen-bit maps are rounded on both sides alike, so this holds for every type.)
+// rpn_select, boxes_merge, rois_compact and detect_select: the GPU's boxes, scores and indices are the CPU's, bit for
+// bit. (Sixteen-bit maps are rounded on both sides alike, so this holds for every type.)
 #include "models/anchors.h"
 #include "test/harness/gpu_boxes.h"
 
@@ -35,7 +35,8 @@ static void check_rpn(DType dtype, int levels, const int *h, const int *w, int c
   for (int l = 0; l < levels; l++) shapes.size[l][0] = (float)(32 << l);
   anchors_init(&anchors, &shapes, levels, h, w, canvas_h, canvas_w);
   ImageInfo info[IMAGES] = {{.h = 90, .w = 120, .rh = canvas_h, .rw = canvas_w - 1}, {0}, {.h = 7, .w = 5}};
-  info[2].rh = MAX(canvas_h / 2, 1), info[2].rw = MAX(canvas_w / 2, 1);
+  info[2].rh = MAX(canvas_h / 2, 1);
+  info[2].rw = MAX(canvas_w / 2, 1);
   TwinArray images = twin_array(IMAGES, sizeof *info, info);
   Twin map[2 * MAX_LEVELS];
   Tensor cpu[2 * MAX_LEVELS], gpu[2 * MAX_LEVELS];
@@ -49,7 +50,8 @@ static void check_rpn(DType dtype, int levels, const int *h, const int *w, int c
         for (size_t k = 0; k < n; k += 1 + (size_t)draw_below(&d, 40))
           values[k] = (const float[]){NAN, INFINITY, -INFINITY, 100}[draw_below(&d, 4)];
       map[i] = twin_values(dtype, IMAGES, h[l], w[l], c, values);
-      cpu[i] = map[i].cpu, gpu[i] = map[i].gpu;
+      cpu[i] = map[i].cpu;
+      gpu[i] = map[i].gpu;
       free(values);
     }
   RpnSelect p = {.coder = {.weight = {1, 1, 1, 1}, .clamp = logf(1000.f / 16)}, .min_size = 1, .min_score = .05f};

@@ -213,7 +213,8 @@ static Heads heads_make(const HeadCase *k, DType dtype) {
   free(target);
   for (int gpu = 0; gpu < 2; gpu++) { // [objects, mask, mask, 1]
     Tensor *t = gpu ? &h.target.gpu : &h.target.cpu;
-    t->n = k->objects_capacity, t->h = t->w = k->mask;
+    t->n = k->objects_capacity;
+    t->h = t->w = k->mask;
   }
   h.scale = twin_packed(1, 1, &(float){1024});
   h.box_loss = twin_packed(1, 2, NULL);

@@ -85,7 +85,8 @@ static void check_rpn(int levels, int h0, int w0, int capacity, const int count[
   int h[MAX_LEVELS], w[MAX_LEVELS];
   AnchorShapes shapes = {.sizes = 1, .ratios = 3, .ratio = {.5f, 1, 2}};
   for (int l = 0; l < levels; l++) {
-    h[l] = (h0 + (1 << l) - 1) >> l, w[l] = (w0 + (1 << l) - 1) >> l;
+    h[l] = (h0 + (1 << l) - 1) >> l;
+    w[l] = (w0 + (1 << l) - 1) >> l;
     shapes.size[l][0] = (float)(32 << l);
   }
   Anchors anchors;
@@ -128,17 +129,23 @@ TEST(cuda_rpn_match) {
     check_rpn(1, 1, 1, 8, few, &p);
     check_rpn(3, 21, 33, 8, few, &p);
     check_rpn(5, 50, 70, 300, many, &p);
-    p.coder.extra = 1, p.inside = true;
+    p.coder.extra = 1;
+    p.inside = true;
     check_rpn(3, 21, 33, 8, few, &p);
     check_rpn(5, 50, 70, 300, many, &p);
-    p = torchvision_match, p.low_quality = low_quality;
-    p.high = .3f, p.low = .2f, p.batch = 31; // more objects than are wanted
+    p = torchvision_match;
+    p.low_quality = low_quality;
+    p.high = .3f;
+    p.low = .2f;
+    p.batch = 31; // more objects than are wanted
     check_rpn(3, 21, 33, 8, few, &p);
     p.batch = 4096; // more than there is background
     check_rpn(2, 11, 13, 8, few, &p);
     p.positive = 0;
     check_rpn(2, 11, 13, 8, few, &p);
-    p.batch = 1, p.positive = 1, p.coder.weight[2] = 5;
+    p.batch = 1;
+    p.positive = 1;
+    p.coder.weight[2] = 5;
     check_rpn(2, 11, 13, 8, few, &p);
   }
 }
@@ -148,7 +155,8 @@ TEST_TIER(cuda_rpn_match_full_size, 1) {
   const int count[] = {20, 0, 3, 100};
   check_rpn(5, 200, 336, 100, count, &torchvision_match);
   RpnMatch all = torchvision_match;
-  all.high = 0, all.low = 0; // every anchor is an object
+  all.high = 0;
+  all.low = 0; // every anchor is an object
   check_rpn(5, 200, 336, 100, count, &all);
 }
 
@@ -243,12 +251,16 @@ TEST(cuda_roi_sample) {
   check_rois(60, 8, few, &p, false); // fewer than the batch
   check_rois(60, 8, few, &p, true);  // the ground truth alone
   check_rois(60, 8, none, &p, true);
-  p.low = .25f, p.batch = 16; // some ignored; more objects than wanted
+  p.low = .25f;
+  p.batch = 16; // some ignored; more objects than wanted
   check_rois(300, 8, few, &p, false);
   p.positive = 0;
   check_rois(300, 8, few, &p, false);
-  p.positive = 1, p.batch = 3;
+  p.positive = 1;
+  p.batch = 3;
   check_rois(1, 8, few, &p, false);
-  p.positive = .25f, p.batch = 512, p.high = p.low = 0; // every candidate is an object
+  p.positive = .25f;
+  p.batch = 512;
+  p.high = p.low = 0; // every candidate is an object
   check_rois(300, 8, few, &p, false);
 }

@@ -15,7 +15,9 @@ static int fill_some(Draw *d, int capacity, float (*box)[4]) {
   return draw_below(d, capacity + 1);
 }
 static int fill_none(Draw *d, int capacity, float (*box)[4]) {
-  (void)d, (void)capacity, (void)box;
+  (void)d;
+  (void)capacity;
+  (void)box;
   return 0;
 }
 static int fill_sparse(Draw *d, int capacity, float (*box)[4]) { // all survive

@@ -1,5 +1,5 @@
-// GroupNorm and BatchNorm on the GPU against the CPU reference. Both add at most 64 numbers in float before they go on in
-// double, which with a few more operations is an error of 70 u of the sum of absolute values on either side: every
+// GroupNorm and BatchNorm on the GPU against the CPU reference. Both add at most 64 numbers in float before they go on
+// in double, which with a few more operations is an error of 70 u of the sum of absolute values on either side: every
 // tolerance here is 140 u of such a sum, and one rounding of the result where it has 16 bits.
 #include "test/harness/gpu.h"
 
@@ -189,8 +189,8 @@ static bool check_forward(Norm *a) {
   return ok;
 }
 
-// Both sides get the same statistics, so that the only errors are those of the sums: of |dy| and |dy · x̂| over what shares
-// statistics (for dx) or over the channel (for the parameters).
+// Both sides get the same statistics, so that the only errors are those of the sums: of |dy| and |dy · x̂| over what
+// shares statistics (for dx) or over the channel (for the parameters).
 static float *backward_bound(const Norm *a, float *dgamma_bound, float *dbeta_bound) {
   int samples = (int)tensor_elements(&a->stats.cpu) / 2;
   double *sum = xcalloc((size_t)samples * 3, sizeof *sum), *dot = sum + samples, *count = dot + samples;
@@ -224,7 +224,10 @@ static bool check_backward(Norm *a) {
   float *dgamma = xcalloc((size_t)a->k->c * 2, sizeof *dgamma), *dbeta = dgamma + a->k->c;
   float *bound = backward_bound(a, dgamma, dbeta);
   bool ok = twin_check(&dx, bound, 1) || !printf("  dx\n");
-  for (int c = 0; c < a->k->c; c++) dgamma[c] += 1, dbeta[c] += 1; // what was accumulated to
+  for (int c = 0; c < a->k->c; c++) { // what was accumulated to
+    dgamma[c] += 1;
+    dbeta[c] += 1;
+  }
   ok &= twin_check(&a->dgamma, dgamma, STEPS) || !printf("  dgamma\n");
   ok &= twin_check(&a->dbeta, dbeta, STEPS) || !printf("  dbeta\n");
   twin_check_guards(&dx, false);

@@ -1,5 +1,5 @@
-// RoIAlign on the GPU against the CPU reference. Both take levels, positions and weights from exact/roi_bins.h, bit for bit,
-// so that only the sums of weighted features differ, by their rounding.
+// RoIAlign on the GPU against the CPU reference. Both take levels, positions and weights from exact/roi_bins.h, bit for
+// bit, so that only the sums of weighted features differ, by their rounding.
 #include "base/rng.h"
 #include "test/harness/gpu.h"
 
@@ -94,7 +94,9 @@ static void check_forward(Device *gpu, DType dtype, const RoiAlign *p, int chann
   Tensor sides[2][LEVELS], positive[LEVELS];
   for (int l = 0; l < LEVELS; l++) {
     x[l] = twin_random(dtype, IMAGES, heights[l], widths[l], channels, 1, (uint64_t)l + 1);
-    sides[0][l] = x[l].cpu, sides[1][l] = x[l].gpu, positive[l] = magnitudes(&x[l].cpu);
+    sides[0][l] = x[l].cpu;
+    sides[1][l] = x[l].gpu;
+    positive[l] = magnitudes(&x[l].cpu);
   }
   for (int run = 0; run < 2; run++) {
     y[run] = twin_poisoned(dtype, capacity, p->size, p->size, channels);
@@ -134,7 +136,9 @@ TEST(cuda_roi_align_forward) {
       check_forward(gpu, dtypes[d], &p, 264, 14, 14);
     }
   RoiAlign recipe = pyramid(7, 2, false); // other borders between levels, sides one longer
-  recipe.level_eps = 0, recipe.size_eps = 1e-6f, recipe.extra = 1;
+  recipe.level_eps = 0;
+  recipe.size_eps = 1e-6f;
+  recipe.extra = 1;
   check_forward(gpu, F32, &recipe, 8, 300, 300);
   RoiAlign one = pyramid(1, 1, false), none = pyramid(14, 2, false);
   check_forward(gpu, F32, &one, 1, 30, 30);

@@ -24,7 +24,9 @@ static Trial model_recipe(Recipe recipe) {
 }
 static Trial model_r50(NormKind norm) {
   Trial m = {.name = norm_names[norm], .config = synthetic_config(CANVAS_H, CANVAS_W, CLASSES), .layers = 2 * 60};
-  m.config.depth = 50, m.config.norm = norm, m.config.fpn_channels = 16;
+  m.config.depth = 50;
+  m.config.norm = norm;
+  m.config.fpn_channels = 16;
   m.config.trainable_layers = norm == NORM_FROZEN_BN ? 3 : 5;
   return m;
 }
@@ -130,7 +132,8 @@ static Gap gradient_gap(Engine *cpu, Engine *gpu, int param, double scale) {
   param_export(&gpu->params, b, &b->grad, got);
   for (size_t i = 0; i < gap.n; i++) {
     double w = want[i], d = got[i] / scale - w;
-    gap.apart += d * d, gap.norm += w * w;
+    gap.apart += d * d;
+    gap.norm += w * w;
   }
   free(want);
   free(got);
@@ -138,7 +141,8 @@ static Gap gradient_gap(Engine *cpu, Engine *gpu, int param, double scale) {
 }
 
 // A gradient jumps where an activation drifts across its ReLU's zero. That happens to a share `drift` of them, so their
-// part of the norm is √drift; and in 16 bits to a few in any case, of the 400 units that the mask head's layers have here.
+// part of the norm is √drift; and in 16 bits to a few in any case, of the 400 units that the mask head's layers have
+// here.
 static double gradient_tolerance(DType amp, int layers) { return 2 * sqrt(drift(amp, layers) + (amp ? 4. / 400 : 0)); }
 
 // A gradient whose terms cancel is compared with what is usual for its number of elements.
@@ -147,7 +151,9 @@ static void check_gradients(Engine *cpu, Engine *gpu, double scale, double toler
   for (int i = 0; i < cpu->params.n; i++) {
     if (!cpu->params.list[i]->trainable) continue;
     gaps[i] = gradient_gap(cpu, gpu, i, scale);
-    total.apart += gaps[i].apart, total.norm += gaps[i].norm, total.n += gaps[i].n;
+    total.apart += gaps[i].apart;
+    total.norm += gaps[i].norm;
+    total.n += gaps[i].n;
   }
   double worst = 0;
   for (int i = 0; i < cpu->params.n; i++) {
@@ -204,7 +210,8 @@ TEST_TIER(cuda_model_step_tiny, 1) {
 TEST_TIER(cuda_model_step_full_masks, 1) {
   if (!gpu_device()) return;
   Trial m = model_tiny();
-  m.name = "tiny, full masks", m.config.full_masks = true;
+  m.name = "tiny, full masks";
+  m.config.full_masks = true;
   check_step(&m, F32);
 }
 TEST_TIER(cuda_model_step_recipes, 1) {
@@ -274,8 +281,8 @@ static const Detection *counterpart(const Detection *d, const Detections *among)
   return NULL;
 }
 
-// Scores and overlaps next to a threshold, or to one another, may be decided otherwise; of a few tens of detections such
-// a pair takes two with it at most.
+// Scores and overlaps next to a threshold, or to one another, may be decided otherwise; of a few tens of detections
+// such a pair takes two with it at most.
 static void check_detections(Recipe recipe) {
   Trial m = model_recipe(recipe);
   Batch batch = make_batch();

@@ -1,5 +1,5 @@
-// Training as a pipeline: batches staged while the step before runs, results taken when they are there. The same bits as
-// one step at a time.
+// Training as a pipeline: batches staged while the step before runs, results taken when they are there. The same bits
+// as one step at a time.
 #include "engine/engine.h"
 #include "models/maskrcnn.h"
 #include "test/harness/gpu.h"
@@ -20,7 +20,8 @@ static void open_engine(Engine *e, const char *device) {
   Shapes shapes = {.canvases = 1, .canvas = {{.h = H, .w = W}}, .images = IMAGES, .max_objects = CAPACITY};
   for (int step = 0; step < STEPS; step++) {
     Batch b = make_batch(step);
-    shapes.max_bytes = MAX(shapes.max_bytes, b.num_bytes), shapes.max_words = MAX(shapes.max_words, b.num_words);
+    shapes.max_bytes = MAX(shapes.max_bytes, b.num_bytes);
+    shapes.max_words = MAX(shapes.max_words, b.num_words);
     synthetic_free(&b);
   }
   Category names[CLASSES - 1] = {{0}};

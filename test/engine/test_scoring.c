@@ -16,8 +16,10 @@ static CocoResults find_objects(const Dataset *d) {
                       .has_bbox = true,
                       .has_segm = true,
                       .rle = dataset_mask(d, i, o)};
-      r.bbox[0] = o->box[0] + (k % 3 ? 0 : OBJECT_W), r.bbox[1] = o->box[1];
-      r.bbox[2] = o->box[2] - o->box[0], r.bbox[3] = o->box[3] - o->box[1];
+      r.bbox[0] = o->box[0] + (k % 3 ? 0 : OBJECT_W);
+      r.bbox[1] = o->box[1];
+      r.bbox[2] = o->box[2] - o->box[0];
+      r.bbox[3] = o->box[3] - o->box[1];
       found.items[found.n++] = r;
     }
   return found;
@@ -69,7 +71,8 @@ TEST(scoring_beside_steps_keeps_figures_and_order) {
   dataset_close(&d);
 }
 
-// A data set may lack categories of the model (COCO's file has 80, torchvision's labels are 90), not the other way round.
+// A data set may lack categories of the model (COCO's file has 80, torchvision's labels are 90), not the other way
+// round.
 TEST(evaluate_categories_are_the_models) {
   Category known[] = {{.id = 1}, {.id = 7}, {.id = 9}};
   Engine e = {.config = {.classes = COUNT(known) + 1}, .category = known};
@@ -77,7 +80,8 @@ TEST(evaluate_categories_are_the_models) {
   Dataset d = {.coco = {.path = "FILE", .categories = some, .num_categories = COUNT(some)}};
   Err err = {""};
   EXPECT(evaluate_categories(&e, &d, &err));
-  d.coco.categories = other, d.coco.num_categories = COUNT(other);
+  d.coco.categories = other;
+  d.coco.num_categories = COUNT(other);
   EXPECT(!evaluate_categories(&e, &d, &err));
   EXPECT_STR(err.msg, "FILE: category 1, id 2 (two), is none of the checkpoint's 3");
 }

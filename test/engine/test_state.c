@@ -143,7 +143,9 @@ TEST(state_without_momentum) {
 
 TEST(state_metadata) {
   ModelConfig config = config_of(NORM_GN, CLASSES), read;
-  config.roi_aligned = true, config.rpn_beta = 0.1f, config.anchor_ratio[0] = 1 / 3.f;
+  config.roi_aligned = true;
+  config.rpn_beta = 0.1f;
+  config.anchor_ratio[0] = 1 / 3.f;
   Engine e;
   open_engine(&e, &config);
   params_randomise(&e.params, 1);
@@ -444,8 +446,8 @@ TEST(engine_step_not_finite) {
   engine_close(&before);
 }
 
-// The same batch again and again is learnt. Which RoIs are sampled changes on the way, and with them the total: what has
-// to fall is the best of it so far, and the loss of the anchors, whose sample is the same at every step.
+// The same batch again and again is learnt. Which RoIs are sampled changes on the way, and with them the total: what
+// has to fall is the best of it so far, and the loss of the anchors, whose sample is the same at every step.
 TEST(engine_learns) {
   ModelConfig config = config_of(NORM_GN, CLASSES);
   Engine e;

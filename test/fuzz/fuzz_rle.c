@@ -117,7 +117,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   int h = bytes[1], w = bytes[2] % (MAX_W + 1);
   char form = (char)(bytes[0] | 0x20); // lower case
   bool small = form != (char)bytes[0];
-  bytes += 3, size -= 3;
+  bytes += 3;
+  size -= 3;
   Rle r = {0};
   if (form == 's')
     rle_from_string(&r, (const char *)bytes, size, h, w, NULL);

@@ -1,5 +1,5 @@
-// The seeds of the fuzzers, and what they found (files named found-…), through what the fuzzers call. A bad one ends the
-// program; sanitizers see the rest in make test-asan.
+// The seeds of the fuzzers, and what they found (files named found-…), through what the fuzzers call. A bad one ends
+// the program; sanitizers see the rest in make test-asan.
 #include <dirent.h>
 #include "test/harness/test.h"
 

@@ -10,6 +10,6 @@ const char *tool(const char *name);
 bool same_file(const char *a, const char *b); // both are there and hold the same bytes
 const char *shapes_set(void);                 // folder of a small data set of shapes, made once
 const char *in_tmp(const char *file);         // its path below test_tmp(); valid until the fourth call from here
-// ./train on that set; `env` stands before it, `more` are further options, `out` a folder under test_tmp(). Returns the exit
-// status.
+// ./train on that set; `env` stands before it, `more` are further options, `out` a folder under test_tmp(). Returns the
+// exit status.
 int train_shapes(const char *env, const char *out, const char *more);

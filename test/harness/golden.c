@@ -49,7 +49,11 @@ static bool check_entries(const Golden *g, const char *name, const double *v, si
   for (size_t i = 0; i < entries && !isnan(most); i++) {
     size_t at = entries == n ? i : rng_u32(named_key(0, name), i) % n;
     double apart = fabs(v[at] - entry[i]);
-    if (!(apart <= most)) most = apart, worst = i, place = at; // NaN is worst
+    if (!(apart <= most)) { // NaN is worst
+      most = apart;
+      worst = i;
+      place = at;
+    }
   }
   if (!entries) return true;
   char where[64];

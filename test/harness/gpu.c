@@ -214,7 +214,10 @@ bool twin_check(const Twin *t, const float *bound, double factor) {
     if (!pad && isinf(want[i]) && got[i] == want[i]) continue;
     wrong++;
     double ratio = error == error ? error / fmax(tolerance, 1e-38) : INFINITY;
-    if (ratio > worst_ratio) worst_ratio = ratio, worst = i;
+    if (ratio > worst_ratio) {
+      worst_ratio = ratio;
+      worst = i;
+    }
   }
   if (!EXPECT(wrong == 0))
     printf("  %zu of %zu elements; worst at %zu: got %g, want %g (%.1f x the tolerance)\n", wrong, valid, worst,

@@ -4,8 +4,8 @@
 #include "nn/ops.h"
 #include "test/harness/test.h"
 
-// The first GPU, opened once, with a scratch of 1 GB; NULL where there is none or the build has no CUDA, and the running
-// test is marked as skipped: `Device *gpu = gpu_device(); if (!gpu) return;`.
+// The first GPU, opened once, with a scratch of 1 GB; NULL where there is none or the build has no CUDA, and the
+// running test is marked as skipped: `Device *gpu = gpu_device(); if (!gpu) return;`.
 Device *gpu_device(void);
 // The CPU reference, opened once, with scratch.
 Device *cpu_device(void);
@@ -37,8 +37,8 @@ typedef void TwinOp(Device *dev, bool gpu, void *context, const Dest *d);
 // Runs the op on both into a plain destination.
 void twin_run(TwinOp *op, void *context, const Twin *out);
 // Runs the op into destinations of that shape, dtype and count through every combination of accumulate, relu, mask and
-// addend, otherwise poisoned; compares as twin_check does, `bound` being the op's own (what the Dest adds is added); and
-// runs it twice, for the same bits.
+// addend, otherwise poisoned; compares as twin_check does, `bound` being the op's own (what the Dest adds is added);
+// and runs it twice, for the same bits.
 void twin_check_dests(TwinOp *op, void *context, const Twin *shape, const float *bound, double factor, uint64_t seed);
 
 // The same for plain arrays (indices, counts, targets): n elements of `size` bytes on both devices.

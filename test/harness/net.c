@@ -157,10 +157,11 @@ double *copy_gradients(const Params *p, size_t *n) {
 
 // ---- checks ---------------------------------------------------------------------------------------------------------
 
-// f' from both sides at one element. Between kinks (ReLU, maximum) f is smooth. A kink within h turns one of the one-sided
-// slopes by J · (share of h beyond it) and the central one by half of that; curvature turns both by h · f''/2, in opposite
-// directions. So what the one-sided slopes disagree by bounds what is wrong with the central one, but for rounding: f is a
-// sum of absolute value `magnitude`, at most 1000 operations deep, each off by the unit roundoff.
+// f' from both sides at one element. Between kinks (ReLU, maximum) f is smooth. A kink within h turns one of the
+// one-sided slopes by J · (share of h beyond it) and the central one by half of that; curvature turns both by h ·
+// f''/2, in opposite directions. So what the one-sided slopes disagree by bounds what is wrong with the central one,
+// but for rounding: f is a sum of absolute value `magnitude`, at most 1000 operations deep, each off by the unit
+// roundoff.
 static void check_element(Net *net, double *w, double dw, int *rough) {
   const double h = 0x1p-18, value = *w;
   double here = net_forward(net), rounding = 2 * 1000 * unit_roundoff(F64) * net->magnitude / h;

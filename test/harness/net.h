@@ -1,5 +1,5 @@
-// Small networks for tests of the graph, in double: inputs and loss weights outside the arena, a loss Σ r · y, and every
-// property that a walk must have.
+// Small networks for tests of the graph, in double: inputs and loss weights outside the arena, a loss Σ r · y, and
+// every property that a walk must have.
 #pragma once
 #include "nn/layers.h"
 #include "nn/poison.h"
@@ -20,7 +20,8 @@ typedef struct Net {
 } Net;
 typedef void NetBuild(Net *net); // appends nodes
 
-// Builds, plans, allocates, and draws the parameters: biases and shifts in ±0.5, norm scales and variances in 0.5 … 1.5.
+// Builds, plans, allocates, and draws the parameters: biases and shifts in ±0.5, norm scales and variances in 0.5 …
+// 1.5.
 void net_open(Net *net, NetBuild *build, uint64_t key, bool poison);
 void net_close(Net *net);
 // One forward and one backward walk; gradients start as NaN, so that one which is only added to is seen.

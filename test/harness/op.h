@@ -1,5 +1,5 @@
-// For tests of ops: guarded tensors, read and written as double whatever their dtype; and the definition of Dest, to which
-// any op that takes one can be held.
+// For tests of ops: guarded tensors, read and written as double whatever their dtype; and the definition of Dest, to
+// which any op that takes one can be held.
 #pragma once
 #include "nn/ops.h"
 #include "test/harness/test.h"
@@ -27,7 +27,7 @@ bool same_bits(const Tensor *a, const Tensor *b); // of the valid rows
 typedef void TestOp(Device *dev, void *context, const Dest *d);
 // Measures, reserves scratch full of NaN, runs.
 void run_op(Device *dev, TestOp *op, void *context, const Dest *d);
-// Runs the op into a plain destination of that shape and count; then through every combination of accumulate, relu, mask
-// and addend, into poisoned memory, and compares with the definition applied to the plain result; one combination runs
-// with one to three threads, for the same bits. The plain result itself is for the caller to check.
+// Runs the op into a plain destination of that shape and count; then through every combination of accumulate, relu,
+// mask and addend, into poisoned memory, and compares with the definition applied to the plain result; one combination
+// runs with one to three threads, for the same bits. The plain result itself is for the caller to check.
 void check_dests(Device *dev, TestOp *op, void *context, const Tensor *shape, uint64_t key);

@@ -4,8 +4,8 @@
 
 enum { IMAGES = 14, OBJECT_W = 9, OBJECT_H = 7 };
 
-// What is in image 0 … 13, whose file is "<image>.png" and whose id is 100 + image. Images 4 and 9 have nothing to train
-// on, only a crowd, a box outside the image and an unknown category.
+// What is in image 0 … 13, whose file is "<image>.png" and whose id is 100 + image. Images 4 and 9 have nothing to
+// train on, only a crowd, a box outside the image and an unknown category.
 Size image_size(int image);
 int image_objects(int image);
 uint8_t image_byte(int image, int64_t i); // of RGB [h, w, 3]

@@ -8,11 +8,22 @@ ModelConfig synthetic_config(int canvas_h, int canvas_w, int classes) {
   ModelConfig c;
   Err err;
   CHECK(config_init(&c, "tiny", &err));
-  c.size = MIN(canvas_h, canvas_w), c.max_size = MAX(canvas_h, canvas_w), c.classes = classes;
-  c.width = 8, c.norm_groups = 4, c.fpn_channels = 8;
-  c.rpn_batch = 32, c.rpn_pre_nms_train = c.rpn_pre_nms_test = 40, c.rpn_post_nms_train = 20, c.rpn_post_nms_test = 12;
-  c.box_pool = 3, c.box_dim = 12, c.roi_batch = 8;
-  c.mask_pool = 4, c.mask_dim = 6, c.mask_layers = 2;
+  c.size = MIN(canvas_h, canvas_w);
+  c.max_size = MAX(canvas_h, canvas_w);
+  c.classes = classes;
+  c.width = 8;
+  c.norm_groups = 4;
+  c.fpn_channels = 8;
+  c.rpn_batch = 32;
+  c.rpn_pre_nms_train = c.rpn_pre_nms_test = 40;
+  c.rpn_post_nms_train = 20;
+  c.rpn_post_nms_test = 12;
+  c.box_pool = 3;
+  c.box_dim = 12;
+  c.roi_batch = 8;
+  c.mask_pool = 4;
+  c.mask_dim = 6;
+  c.mask_layers = 2;
   c.detections = 10;
   return c;
 }
@@ -30,7 +41,8 @@ static bool inside_ellipse(const Bitmap *m, int x, int y) {
 static void draw_object(Batch *b, const ImageInfo *info, int row, int label, uint64_t *key) {
   Bitmap m = {
       .offset = b->num_words, .w = pick(key, 8, MIN(MAX_SIDE, info->w)), .h = pick(key, 8, MIN(MAX_SIDE, info->h))};
-  m.x = pick(key, 0, info->w - m.w), m.y = pick(key, 0, info->h - m.h);
+  m.x = pick(key, 0, info->w - m.w);
+  m.y = pick(key, 0, info->h - m.h);
   int words = (m.w + 31) / 32;
   for (int y = 0; y < m.h; y++)
     for (int x = 0; x < m.w; x++) {
@@ -40,11 +52,14 @@ static void draw_object(Batch *b, const ImageInfo *info, int row, int label, uin
     }
   b->num_words += (int64_t)m.h * words;
   float sx = (float)info->rw / (float)info->w, sy = (float)info->rh / (float)info->h, *box = b->box + 4 * row;
-  box[0] = (float)m.x * sx, box[2] = (float)(m.x + m.w) * sx;
-  box[1] = (float)m.y * sy, box[3] = (float)(m.y + m.h) * sy;
+  box[0] = (float)m.x * sx;
+  box[2] = (float)(m.x + m.w) * sx;
+  box[1] = (float)m.y * sy;
+  box[3] = (float)(m.y + m.h) * sy;
   if (info->flip) {
     float left = (float)info->rw - box[2];
-    box[2] = (float)info->rw - box[0], box[0] = left;
+    box[2] = (float)info->rw - box[0];
+    box[0] = left;
   }
   b->label[row] = label;
   b->bitmap[row] = m;

@@ -9,8 +9,8 @@ ModelConfig synthetic_config(int canvas_h, int canvas_w, int classes);
 
 enum { SYNTHETIC_EMPTY = -1 }; // instead of a number of objects: the place holds no image
 
-// Place i is decoded at other sizes than it is resized to, every other one mirrored, with objects[i] ≤ capacity of them.
-// Free with synthetic_free.
+// Place i is decoded at other sizes than it is resized to, every other one mirrored, with objects[i] ≤ capacity of
+// them. Free with synthetic_free.
 Batch synthetic_batch(int images, int canvas_h, int canvas_w, int capacity, int classes, const int *objects,
                       uint64_t key);
 void synthetic_free(Batch *b);

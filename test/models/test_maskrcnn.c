@@ -1,5 +1,5 @@
-// Mask R-CNN as one list of nodes, in double: its losses' gradients with respect to every parameter, its bits, and what it
-// does with images that hold nothing.
+// Mask R-CNN as one list of nodes, in double: its losses' gradients with respect to every parameter, its bits, and what
+// it does with images that hold nothing.
 #include <omp.h>
 #include "base/rng.h"
 #include "models/maskrcnn.h"
@@ -101,7 +101,9 @@ static double *train(Trial *m, Use use, size_t *n) {
 
 static ModelConfig small_r50(NormKind norm) {
   ModelConfig c = synthetic_config(CANVAS_H, CANVAS_W, CLASSES);
-  c.depth = 50, c.norm = norm, c.fpn_channels = 16;
+  c.depth = 50;
+  c.norm = norm;
+  c.fpn_channels = 16;
   c.trainable_layers = norm == NORM_FROZEN_BN ? 3 : 5;
   return c;
 }
@@ -109,7 +111,8 @@ static ModelConfig small_r50(NormKind norm) {
 // The other conventions, with the bottleneck that they put the stride into.
 static ModelConfig small_recipe(Recipe recipe) {
   ModelConfig c = synthetic_config(CANVAS_H, CANVAS_W, CLASSES);
-  c.depth = 50, c.trainable_layers = 2;
+  c.depth = 50;
+  c.trainable_layers = 2;
   c.rpn_batch = 1024; // all anchors inside the image, so that every level has some
   for (int l = 0; l < MAX_LEVELS; l++) c.anchor_size[l] = (float)(6 * (l + 2));
   config_recipe(&c, recipe);
@@ -127,7 +130,8 @@ static struct {
 static void *copy_of(const void *p, size_t bytes) { return memcpy(xmalloc(bytes), p, bytes); }
 
 static void held_forward(Graph *g, Node *n) {
-  (void)g, (void)n;
+  (void)g;
+  (void)n;
   const Boxes *from = &held.saved, *to = &maskrcnn_of(held.n)->proposals->boxes;
   size_t rows = (size_t)to->groups * (size_t)to->capacity;
   memcpy(to->box.data, from->box.data, tensor_bytes(&to->box));

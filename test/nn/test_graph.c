@@ -38,7 +38,8 @@ TEST(graph_pools) { check_net(build_pools, ROUNDS); }
 static void build_transposed(Net *net) {
   Value *x = stem(net, "stem", pick_shape(net), true);
   ConvLayer up = {.k = net_pick(net, 1, 9), .r = 2, .s = 2, .stride = 2, .relu = true, .bias = true, .trainable = true};
-  up.init = INIT_LINEAR, up.transposed = true;
+  up.init = INIT_LINEAR;
+  up.transposed = true;
   x = layer_conv(&net->graph, "up", x, &up);
   net_loss(net, net_conv(net, "logits", x, 3, 1, 1, false, NULL));
 }
@@ -47,7 +48,8 @@ TEST(graph_transposed) { check_net(build_transposed, ROUNDS); }
 static void build_connected(Net *net) {
   Value *x = stem(net, "stem", pick_shape(net), true);
   ConvLayer fc = {.k = net_pick(net, 1, 9), .r = x->x.h, .s = x->x.w, .stride = 1, .connected = true, .relu = true};
-  fc.bias = fc.trainable = true, fc.init = INIT_LINEAR;
+  fc.bias = fc.trainable = true;
+  fc.init = INIT_LINEAR;
   x = layer_conv(&net->graph, "fc6", x, &fc);
   net_loss(net, net_conv(net, "fc7", x, 4, 1, 1, false, NULL));
 }
@@ -230,7 +232,10 @@ static void build_shared_levels(Net *net) {
   conv.init = INIT_LINEAR;
   layer_conv_shared(g, "hidden", LEVELS, x, hidden, &conv);
   net_loss(net, x[1]); // one level's gradient has another contribution
-  conv.relu = false, conv.k = 2, conv.r = conv.s = 1, conv.pad = 0;
+  conv.relu = false;
+  conv.k = 2;
+  conv.r = conv.s = 1;
+  conv.pad = 0;
   layer_conv_shared(g, "logits", LEVELS, hidden, y, &conv);
   for (int l = 0; l < LEVELS; l++) net_loss(net, y[l]);
 }
@@ -272,9 +277,11 @@ static void build_folded(Net *net) {
   Graph *g = &net->graph;
   Value *x = stem(net, "stem", pick_shape(net), true);
   ConvLayer conv = {.k = x->x.c, .r = 3, .s = 3, .stride = 1, .pad = 1, .relu = true, .trainable = true};
-  conv.init = INIT_KAIMING_NORMAL, conv.fold_eps = 1e-5f;
+  conv.init = INIT_KAIMING_NORMAL;
+  conv.fold_eps = 1e-5f;
   for (int i = 0; i < 2; i++) {
-    conv.addend = x, conv.fold = graph_name(g, "bn%d", i);
+    conv.addend = x;
+    conv.fold = graph_name(g, "bn%d", i);
     x = layer_conv(g, graph_name(g, "conv%d", i), x, &conv);
   }
   net_loss(net, x);

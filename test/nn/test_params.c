@@ -131,8 +131,8 @@ static Sample sample_of(const Params *p, const Param *q, double deviation) {
   return s;
 }
 
-// Over n draws the mean is off by σ/√n, the variance by σ²·√(2/n), a share q by √(q(1-q)/n), in standard deviations; five
-// of them are allowed.
+// Over n draws the mean is off by σ/√n, the variance by σ²·√(2/n), a share q by √(q(1-q)/n), in standard deviations;
+// five of them are allowed.
 static void check_normal(const Params *p, const Param *q, double deviation) {
   Sample s = sample_of(p, q, deviation);
   double root = sqrt((double)s.n), share = 0.6826894921;

@@ -146,7 +146,8 @@ TEST(trace_is_json) {
         else
           json_skip(&j);
       }
-      complete += phase == 'X', names += phase == 'M';
+      complete += phase == 'X';
+      names += phase == 'M';
       EXPECT(ts >= 1e6 * start - 1 && ts + duration <= 1e6 * end + 1); // microseconds
     }
   }

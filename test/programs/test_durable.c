@@ -1,5 +1,5 @@
-// Saved means saved: runs are killed at any moment, the disk is full, the folder belongs to another run or to nobody. No
-// checkpoint is lost or half written, what goes on is the same run bit for bit, and a message says what happened.
+// Saved means saved: runs are killed at any moment, the disk is full, the folder belongs to another run or to nobody.
+// No checkpoint is lost or half written, what goes on is the same run bit for bit, and a message says what happened.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>

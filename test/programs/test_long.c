@@ -8,7 +8,8 @@ static bool last_scores(const char *said, double *bbox, double *mask) {
   while ((p = strstr(p, ": bbox AP "))) line = p++;
   const char *second = line ? strstr(line, "mask AP ") : NULL;
   if (!second) return false;
-  *bbox = atof(line + strlen(": bbox AP ")), *mask = atof(second + strlen("mask AP "));
+  *bbox = atof(line + strlen(": bbox AP "));
+  *mask = atof(second + strlen("mask AP "));
   return true;
 }
 

@@ -63,8 +63,8 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("000003.png: no such file", "%s --data %s --model tiny --strict --out %s", train, half, in_tmp("m"));
 }
 
-// A file that is gone, one that is cut short and one that claims 65535 x 65535 pixels: said once each over several epochs,
-// counted at the end; --strict stops.
+// A file that is gone, one that is cut short and one that claims 65535 x 65535 pixels: said once each over several
+// epochs, counted at the end; --strict stops.
 TEST_TIER(program_mistakes_of_infer, 1) {
   char infer[256];
   snprintf(infer, sizeof infer, "%s", tool("infer"));

@@ -110,7 +110,8 @@ TEST(ladder_report_tells_batches_dtypes_and_fusions_apart) {
   char *text = file_read(readme, &size, NULL), *svg = file_read(chart, &size, NULL);
   if (EXPECT(text != NULL)) expect_in_order(text, rows, COUNT(rows));
   EXPECT(svg && strstr(svg, "bf16, batch 4"));
-  free(text), free(svg);
+  free(text);
+  free(svg);
 }
 
 // cuDNN needs 9 ms for the stem: ours seems twice as fast, with a quarter of its speed in the rest. A rung without the

@@ -151,7 +151,10 @@ static double addend_at(const Var *a, const Tensor *t, int n, int y, int x, int 
       bool ours =
           at->h > t->h || at->w > t->w ? v / scale_y == y && u / scale_x == x : v == y / scale_y && u == x / scale_x;
       double value = a->before[offset(at, n, v, u) + c];
-      if (ours) sum += value, *size += fabs(value);
+      if (ours) {
+        sum += value;
+        *size += fabs(value);
+      }
     }
   return sum;
 }
@@ -168,9 +171,15 @@ static void check_dest(const Var *out, const Dest *d, const Var *bias, const Var
             EXPECT_NEAR(got, 0, 0);
             continue;
           }
-          if (bias) want += bias->before[c], size += fabs(bias->before[c]);
+          if (bias) {
+            want += bias->before[c];
+            size += fabs(bias->before[c]);
+          }
           if (addend) want += addend_at(addend, t, n, y, x, c, &size);
-          if (d->accumulate) want += out->before[i], size += fabs(out->before[i]);
+          if (d->accumulate) {
+            want += out->before[i];
+            size += fabs(out->before[i]);
+          }
           if (d->relu) want = fmax(want, 0);
           if (mask && !(mask->before[i] > 0)) want = size = 0;
           EXPECT_NEAR(got, want, tolerance(t->dtype, s.terms[i], size));
@@ -231,8 +240,14 @@ static Var *w_var(Bench *b, const Problem *p, Fill fill) {
 static Var *draw_addend(Bench *b, const Tensor *t) {
   int kind = draw(b, 4), h = t->h, w = t->w;
   if (kind == 0) return NULL;
-  if (kind == 2) h = (h + 1) / 2, w = (w + 1) / 2;
-  if (kind == 3) h = 2 * h - draw(b, 2), w = 2 * w - draw(b, 2); // an odd size halves to ours, too
+  if (kind == 2) {
+    h = (h + 1) / 2;
+    w = (w + 1) / 2;
+  }
+  if (kind == 3) { // an odd size halves to ours, too
+    h = 2 * h - draw(b, 2);
+    w = 2 * w - draw(b, 2);
+  }
   return var(b, tensor(t->dtype, t->n, h, w, t->c), t->count, RANDOM);
 }
 
@@ -304,8 +319,10 @@ static void check_filter_gradient(Bench *b, Problem p) {
     double old = accumulate ? db->before[k] : 0, want = old, size = fabs(old);
     int terms = 0;
     for (int i = 0; i < p.pairs; i++)
-      for (size_t at_y = k; at_y < offset(&dy[i]->t, valid_rows(&dy[i]->t), 0, 0); at_y += dy[i]->t.ldc, terms++)
-        want += dy[i]->before[at_y], size += fabs(dy[i]->before[at_y]);
+      for (size_t at_y = k; at_y < offset(&dy[i]->t, valid_rows(&dy[i]->t), 0, 0); at_y += dy[i]->t.ldc, terms++) {
+        want += dy[i]->before[at_y];
+        size += fabs(dy[i]->before[at_y]);
+      }
     EXPECT_NEAR(get(db->t.data, db->t.dtype, k), want, tolerance(db->t.dtype, terms, size));
   }
 }
@@ -318,8 +335,10 @@ static void check_bias_gradient(Bench *b, Problem p) {
   for (int k = 0; k < p.k; k++) {
     double old = accumulate ? db->before[k] : 0, want = old, size = fabs(old);
     int terms = 0;
-    for (size_t i = k; i < offset(&dy->t, valid_rows(&dy->t), 0, 0); i += dy->t.ldc, terms++)
-      want += dy->before[i], size += fabs(dy->before[i]);
+    for (size_t i = k; i < offset(&dy->t, valid_rows(&dy->t), 0, 0); i += dy->t.ldc, terms++) {
+      want += dy->before[i];
+      size += fabs(dy->before[i]);
+    }
     EXPECT_NEAR(get(db->t.data, db->t.dtype, k), want, tolerance(db->t.dtype, terms, size));
   }
 }
@@ -348,8 +367,8 @@ static void check_all(Bench *b, Problem p) {
   bench_end(b);
 }
 
-// Sizes at which the blocks of the implementation end and forms that it treats apart: random problems seldom reach them.
-// Each is run with several random destinations.
+// Sizes at which the blocks of the implementation end and forms that it treats apart: random problems seldom reach
+// them. Each is run with several random destinations.
 static const Problem chosen_problems[] = {
     {.conv = {1, 1}, .pairs = 1, .n = 2, .h = {9}, .w = {11}, .c = 70, .k = 33, .r = 3, .s = 3, .count = {-1}},
     {.conv = {1, 0}, .pairs = 1, .n = 3, .h = {2}, .w = {3}, .c = 530, .k = 540, .r = 1, .s = 1, .count = {-1}},
@@ -381,8 +400,8 @@ static double dot(const Tensor *a, const Tensor *b) {
   return sum;
 }
 
-// conv is linear in x and in w, so ⟨dy, conv(x, w)⟩ = ⟨dgrad(dy, w), x⟩ = ⟨wgrad(x, dy), w⟩ in double: the three ops are
-// each other's gradients, whatever they compute.
+// conv is linear in x and in w, so ⟨dy, conv(x, w)⟩ = ⟨dgrad(dy, w), x⟩ = ⟨wgrad(x, dy), w⟩ in double: the three ops
+// are each other's gradients, whatever they compute.
 TEST(conv_gradients_are_adjoint) {
   Bench b = {.dev = device_open("cpu64", NULL), .key = rng_key(RNG_TEST, 2)};
   for (int i = 0; i < 50; i++, bench_end(&b)) {

@@ -10,7 +10,8 @@
 #include "test/harness/small_set.h"
 #include "test/harness/test.h"
 
-// The masks are full rectangles: the window on the canvas, mirrored as the image is, has to be the box, to the last bit.
+// The masks are full rectangles: the window on the canvas, mirrored as the image is, has to be the box, to the last
+// bit.
 static void check_object(const Batch *b, const ImageInfo *info, int row, int image, int o) {
   const float *box = b->box + 4 * row;
   const Bitmap *mask = &b->bitmap[row];
@@ -334,7 +335,8 @@ static float word_float(uint32_t word) {
 TEST(loader_polygons) {
   Dataset d;
   DatasetOptions wanted = small_options;
-  wanted.polygons = true, wanted.box_extra = 1;
+  wanted.polygons = true;
+  wanted.box_extra = 1;
   if (!open_set(&d, small_set("polygons"), &wanted)) return;
   LoaderOptions o = training(3);
   Err err;

@@ -95,7 +95,8 @@ TEST(coco_loads_nuclei_train) {
 }
 TEST(coco_loads_nuclei_val) { check_data_set("nuclei/annotations/instances_val.json", (Totals){40, 0, 1, 1102, 0, 0}); }
 
-// Every evaluation fixture is a data set, a result file, both (with "detections" inside) or a table of expected figures.
+// Every evaluation fixture is a data set, a result file, both (with "detections" inside) or a table of expected
+// figures.
 static void check_fixture(const char *path, int *loaded) {
   Coco c;
   CocoResults r;

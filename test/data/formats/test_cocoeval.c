@@ -70,7 +70,8 @@ static EvalSummary scene_eval(Scene *s, EvalKind kind) {
   return out;
 }
 
-// Two objects of medium size; a hit, a miss, and one with IoU 50·32 / 50·50 = 0.64, which counts at 0.50, 0.55 and 0.60.
+// Two objects of medium size; a hit, a miss, and one with IoU 50·32 / 50·50 = 0.64, which counts at 0.50, 0.55 and
+// 0.60.
 static Scene *three_detections(void) {
   Scene *s = scene_new(2, 2);
   add_gt(s, 0, 0, 10, 10, 50, 50);

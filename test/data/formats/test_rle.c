@@ -256,8 +256,10 @@ TEST(rle_operations_equal_bytes) {
     int left = w, top = h, right = -1, bottom = -1;
     for (int i = 0; i < pixels; i++)
       if (a[i]) {
-        left = MIN(left, i % w), right = MAX(right, i % w);
-        top = MIN(top, i / w), bottom = MAX(bottom, i / w);
+        left = MIN(left, i % w);
+        right = MAX(right, i % w);
+        top = MIN(top, i / w);
+        bottom = MAX(bottom, i / w);
       }
     double bbox[4];
     rle_bbox(&ab[0], bbox);

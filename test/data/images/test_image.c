@@ -249,7 +249,8 @@ TEST(image_refuses_absurd_sizes) {
 }
 
 TEST(image_refuses_oversized_huffman_tables) {
-  // stb_image 2.27 would write 16 × 255 symbols into room for 256. In full, then cut short, which hides nothing from it.
+  // stb_image 2.27 would write 16 × 255 symbols into room for 256. In full, then cut short, which hides nothing from
+  // it.
   uint8_t jpeg[5000] = {0xff, 0xd8, 0xff, 0xc0, 0, 11, 8, 0, 8, 0, 8, 1, 1, 0x11, 0, 0xff, 0xc4, 0x10, 3, 0};
   memset(jpeg + 20, 255, 16);
   static const size_t sizes[] = {sizeof jpeg, 60, 36};

@@ -28,9 +28,10 @@ static double error_of(int h, int w, Pattern *pattern, int quality, size_t *size
   return sqrt(sum / (h * w * 3));
 }
 
-// Quality 100 quantises to 1, so that only rounding is left. Each coefficient's error has a variance of 1/12 and so, the
-// transform being orthonormal, has each of Y, Cb and Cr; blue takes 1.772 of Cb, the most: (1 + 1.772²) / 12 = 0.59². The
-// decoder rounds Y, Cb, Cr and RGB to integers again, as much and once more. 1.5 leaves room for that, not for a mistake.
+// Quality 100 quantises to 1, so that only rounding is left. Each coefficient's error has a variance of 1/12 and so,
+// the transform being orthonormal, has each of Y, Cb and Cr; blue takes 1.772 of Cb, the most: (1 + 1.772²) / 12 =
+// 0.59². The decoder rounds Y, Cb, Cr and RGB to integers again, as much and once more. 1.5 leaves room for that, not
+// for a mistake.
 TEST(jpeg_write_keeps_the_picture) {
   static const int sides[][2] = {{1, 1}, {8, 8}, {7, 640}, {17, 33}, {64, 48}};
   size_t size;

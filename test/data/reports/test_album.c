@@ -47,7 +47,10 @@ static int count_list(Json *j, int pair) { // of numbers, or of pairs of which t
         json_skip(j);
         sum++;
       } else if (json_begin_array(j)) {
-        for (int i = 0; json_next(j); i++) sum += i ? (int)json_int(j) : (json_int(j), 0);
+        for (int i = 0; json_next(j); i++) {
+          int number = (int)json_int(j);
+          if (i) sum += number;
+        }
       }
     }
   return sum;
@@ -66,9 +69,10 @@ static void read_image(Json *j, Page *p) {
         p->wrong[i] = count_list(j, false);
       else if (!strcmp(key, "src") && json_peek(j) == JSON_STRING)
         EXPECT(read_picture(json_string(j, NULL), &p->picture[i]));
-      else if (!strcmp(key, "note"))
-        p->note[i] = json_peek(j) == JSON_STRING, json_skip(j);
-      else
+      else if (!strcmp(key, "note")) {
+        p->note[i] = json_peek(j) == JSON_STRING;
+        json_skip(j);
+      } else
         json_skip(j);
     }
 }
@@ -98,8 +102,10 @@ static void make_page(Page *p, const char *dir, int max) {
           while (json_next(&j)) read_image(&j, p);
         } else if (!strcmp(key, "title")) {
           EXPECT_STR(json_string(&j, NULL), "</script>");
+        } else if (!strcmp(key, "defects")) {
+          p->defects += count_list(&j, false);
         } else {
-          p->defects += !strcmp(key, "defects") ? count_list(&j, false) : (json_skip(&j), 0);
+          json_skip(&j);
         }
       }
     if (!EXPECT(json_done(&j))) printf("  %s\n", j.err.msg);

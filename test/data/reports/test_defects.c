@@ -208,7 +208,10 @@ TEST(survey_counts_and_measures) {
   survey_take(&s, &d);
   int objects[2] = {0}, images[2] = {0};
   for (int i = 0; i < IMAGES; i++)
-    for (int o = 0; o < image_objects(i); o++) objects[o % 2]++, images[o % 2] += o < 2;
+    for (int o = 0; o < image_objects(i); o++) {
+      objects[o % 2]++;
+      images[o % 2] += o < 2;
+    }
   for (int c = 0; c < 2; c++) {
     EXPECT_INT(s.category[c].objects, objects[c]);
     EXPECT_INT(s.category[c].images, images[c]);

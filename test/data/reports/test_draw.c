@@ -153,7 +153,10 @@ static int occurrences(const char *text, const char *what) {
 TEST(plot_is_sound_svg) {
   enum { N = 5000 };
   double *x = xmalloc(N * sizeof *x), *y = xmalloc(N * sizeof *y);
-  for (int i = 0; i < N; i++) x[i] = i * 10, y[i] = i % 100 ? 1.0 / (1 + i) : (i % 200 ? NAN : -1);
+  for (int i = 0; i < N; i++) {
+    x[i] = i * 10;
+    y[i] = i % 100 ? 1.0 / (1 + i) : (i % 200 ? NAN : -1);
+  }
   y[7] = INFINITY;
   double one_x[] = {3}, one_y[] = {0.25};
   PlotSeries noisy = {"a <loss> & \"more\"", x, y, N, true}, lone = {"lone", one_x, one_y, 1, false};

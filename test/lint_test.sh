@@ -1,0 +1,144 @@
+#!/bin/sh
+# Tests test/lint.sh: in a small tree with one mistake of each kind it reports every one at its line and nothing else,
+# and without mistakes nothing.
+set -u
+lint=$(cd "$(dirname "$0")" && pwd)/lint.sh
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+cd "$tree" || exit 1
+mkdir -p base nn cuda data/images test/base
+cp "$(dirname "$lint")/../.clang-format" .
+
+# What may be written: none of this is a mistake.
+cat >base/sound.h <<'END'
+#pragma once
+typedef struct Sound Sound; // the struct that sound.c defines is the same thing
+typedef enum Pitch { LOW, HIGH } Pitch;
+int sound_of(int pitch, int (*loud)(int, int));
+extern const char *const sound_names[];
+END
+cat >base/sound.c <<'END'
+#include "base/sound.h"
+struct Sound {
+  int a, b;
+};
+const char *const sound_names[] = {"low", "high; very", 0};
+static int twice(int a, int b) { return 2 * (a + b); }
+// A comment of more than 120 bytes and fewer characters: ääääääääääääääääääääääääääääääääääääääääääääääääääääääää.
+int sound_of(int pitch, int (*loud)(int, int)) {
+  const struct { int low, high; } range = {1, 2}, *r = &range;
+  int a = pitch, *p = &a, grid[2] = {1, 2};
+  double(*rows)[2] = 0, (*more)[2] = 0;
+  for (int i = 0, j = 9; i < j; i++, j--) a += loud(i, (int[]){1, j}[0]);
+  switch (pitch) {
+  case LOW: a++; break;
+  case HIGH: a--; return twice(a, ',');
+  default: break;
+  }
+  enum { LEAST = 1, MOST };
+  if (rows || more) a = twice(*p, (grid[0]));
+  do a += LEAST;
+  while (a < MOST * r->low);
+  return a;
+}
+END
+cat >cuda/sound.cu <<'END'
+template <int A, int B> __global__ void sound_kernel(int *x) { x[0] = A < B; }
+static void launch(int *x) { sound_kernel<1, 2><<<1, 32, 0, 0>>>(x); }
+__device__ int louder(int a) { return a; }
+__device__ float louder(float a) { return a; }
+END
+cat >test/base/test_sound.c <<'END'
+struct Sound {
+  int of_the_test_alone;
+};
+END
+cp test/base/test_sound.c test/base/test_sound_again.c
+
+complaints() { sh "$lint" 2>/dev/null | sed -nE 's/^([a-z]+\/[^:]*:[0-9]+): .*/\1/p' | sort -u; }
+said=$(sh "$lint" 2>/dev/null)
+[ -z "$said" ] || { echo "lint_test: reported in a tree without mistakes:" && echo "$said" && exit 1; }
+
+# What may not, and where it is to be reported.
+wrong() { # wrong FILE LINE, the file's text on stdin
+  cat >"$1"
+  echo "$1:$2" >>expected
+}
+wrong nn/upward.c 1 <<'END'
+#include "engine/engine.h"
+END
+wrong nn/library.c 1 <<'END'
+#include <zlib.h>
+END
+wrong base/platform.c 1 <<'END'
+#ifdef __linux__
+#endif
+END
+wrong base/guardless.h 1 <<'END'
+int guardless;
+END
+wrong base/alone.h 1 <<'END'
+#pragma once
+Unknown *alone_of(void);
+END
+wrong base/layout.c 1 <<'END'
+int   layout;
+END
+wrong base/type.c 1 <<'END'
+typedef struct Sound {
+  int another;
+} Sound;
+END
+wrong base/type_alias.c 1 <<'END'
+typedef int Pitch;
+END
+wrong base/the_function.c 1 <<'END'
+int sound_of(int pitch) { return pitch; }
+END
+wrong base/variable.c 1 <<'END'
+const char *const sound_names[2] = {0};
+END
+wrong cuda/the_kernel.cu 1 <<'END'
+__global__ void sound_kernel(float *x) { x[0] = 1; }
+END
+wrong base/two.c 3 <<'END'
+static int two(int a) {
+  // clang-format off
+  a++; return a;
+}
+END
+wrong base/comma.c 2 <<'END'
+static int comma(int a, int b) {
+  a = 1, b = 2;
+  return a + b;
+}
+END
+wrong base/comma_if.c 2 <<'END'
+static int comma_if(int a, int b) {
+  if (a > 3) a /= 2, b = 0;
+  return a + b;
+}
+END
+wrong base/comma_return.c 1 <<'END'
+static int comma_return(int a) { return a++, 0; }
+END
+wrong base/comma_group.c 2 <<'END'
+static int comma_group(int a) {
+  int b = a ? 1 : (a++, 0);
+  return b;
+}
+END
+wrong base/wide.c 1 <<'END'
+// A comment of 121 characters: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+END
+wrong test/base/test_nothing.c 1 <<'END'
+static int of_no_file;
+END
+sort expected >wanted
+complaints >reported
+if ! diff wanted reported >difference; then
+  echo 'lint_test: < was not reported, > was reported by mistake:'
+  grep '^[<>]' difference
+  exit 1
+fi
+echo "lint_test: $(wc -l <wanted) mistakes found, none where there is none"
