@@ -162,7 +162,8 @@ static const Batch *next_batch(Rounds *r, Err *err) {
 }
 
 static bool infer_step(void *context, int64_t i, bool wait, BenchStep *out, Err *err) {
-  (void)i, (void)wait;
+  (void)i;
+  (void)wait;
   Rounds *r = context;
   Detections found;
   double start = now_seconds();

@@ -7,7 +7,8 @@
 static void curve_add(Curve *c, double x, double y) {
   array_reserve((void **)&c->x, &c->cap_x, (size_t)c->n + 1, sizeof *c->x);
   array_reserve((void **)&c->y, &c->cap_y, (size_t)c->n + 1, sizeof *c->y);
-  c->x[c->n] = x, c->y[c->n++] = y;
+  c->x[c->n] = x;
+  c->y[c->n++] = y;
 }
 
 // One record: its step is its first member.

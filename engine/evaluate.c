@@ -9,7 +9,8 @@ static CocoResult result_of(const Engine *e, int64_t image_id, Detection *d) {
                   .has_bbox = true,
                   .has_segm = true,
                   .rle = d->mask};
-  r.bbox[0] = d->box[0], r.bbox[1] = d->box[1];
+  r.bbox[0] = d->box[0];
+  r.bbox[1] = d->box[1];
   r.bbox[2] = (double)d->box[2] - d->box[0] + e->config.box_extra;
   r.bbox[3] = (double)d->box[3] - d->box[1] + e->config.box_extra;
   d->mask = (Rle){0}; // moved

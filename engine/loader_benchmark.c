@@ -9,7 +9,8 @@ static bool take_batches(Loader *l, int batches, int64_t *images, int64_t *bytes
   for (int i = 0; i < batches; i++) {
     const Batch *b = loader_next(l, err);
     if (!b) return false;
-    *images += b->used, *bytes += b->num_bytes;
+    *images += b->used;
+    *bytes += b->num_bytes;
   }
   return true;
 }

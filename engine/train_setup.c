@@ -17,7 +17,9 @@ static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weight
           o->model, c.depth, c.width);
   } else {
     c = named;
-    c.norm = NORM_GN, c.trainable_layers = 5, c.classes = 0;
+    c.norm = NORM_GN;
+    c.trainable_layers = 5;
+    c.classes = 0;
   }
   if (o->norm) c.norm = (NormKind)(o->norm - 1);
   if (c.norm != NORM_FROZEN_BN && c.norm_eps == 0)
@@ -79,7 +81,9 @@ bool setup_data(const TrainOptions *o, const ModelConfig *c, Dataset *train, Dat
     fprintf(stderr, "no evaluation: %s\n", err.msg);
     return false;
   }
-  d.sizes.n = 0, d.keep_empty = true, d.limit = o->val_limit;
+  d.sizes.n = 0;
+  d.keep_empty = true;
+  d.limit = o->val_limit;
   if (!dataset_open(val, o->data, o->val_split, &d, &err)) die(EXIT_USAGE, "evaluation: %s", err.msg);
   return true;
 }

@@ -27,8 +27,11 @@ static Value *conv_norm(const Resnet *r, Value *x, Unit u) {
                     .trainable = u.trainable,
                     .init = INIT_KAIMING_NORMAL};
   if (fold) {
-    conv.fold = u.norm, conv.fold_trainable = c->norm == NORM_BN, conv.fold_eps = c->norm_eps;
-    conv.relu = u.relu, conv.addend = u.addend;
+    conv.fold = u.norm;
+    conv.fold_trainable = c->norm == NORM_BN;
+    conv.fold_eps = c->norm_eps;
+    conv.relu = u.relu;
+    conv.addend = u.addend;
     return layer_conv(r->g, u.conv, x, &conv);
   }
   NormLayer norm = {.batch = c->norm == NORM_BN,
@@ -60,9 +63,12 @@ static Value *block(const Resnet *r, Value *x, int stage, int index, int planes,
   int convs = 2;
   if (bottleneck) {
     bool early = r->c->stride_in_1x1;
-    shape[0].taps = 1, shape[0].stride = early ? stride : 1;
+    shape[0].taps = 1;
+    shape[0].stride = early ? stride : 1;
     shape[1].stride = early ? 1 : stride;
-    shape[2].k = k, shape[2].taps = 1, shape[2].stride = 1;
+    shape[2].k = k;
+    shape[2].taps = 1;
+    shape[2].stride = 1;
     convs = 3;
   }
   for (int i = 0; i < convs; i++) {

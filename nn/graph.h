@@ -73,7 +73,7 @@ struct Value {
 typedef enum Flow {
   FLOW_NONE,     // no gradient: images, boxes, targets; both directions may read it
   FLOW_DENSE,    // the node's backward writes dx through node_dest
-  FLOW_IDENTITY, // the contribution is dy of the node's output itself: the walk hands it on as an addend, no pass is made
+  FLOW_IDENTITY, // the contribution is dy of the node's output itself: handed on as an addend, without a pass
 } Flow;
 
 typedef struct Input {

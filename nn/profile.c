@@ -107,7 +107,8 @@ static void begin(Observer *o, Graph *g, Pass pass) {
 }
 
 static void after(Observer *o, Graph *g, Node *n, Pass pass) {
-  (void)n, (void)pass;
+  (void)n;
+  (void)pass;
   mark((Profile *)o, g);
 }
 

@@ -99,8 +99,8 @@ static void give_proposals(Observer *o, Graph *g, Node *n, Pass pass) {
   device_upload(g->dev, to->count, from->count, (size_t)to->groups * sizeof(int));
 }
 
-// How far 16-bit activations, or fp32 ones whose sums of some 500 terms run in another order, go apart: a rounding of each
-// of `layers` in a row, independent of one another.
+// How far 16-bit activations, or fp32 ones whose sums of some 500 terms run in another order, go apart: a rounding of
+// each of `layers` in a row, independent of one another.
 static double drift(DType amp, int layers) {
   double unit = amp == BF16 ? 0x1p-8 : amp == F16 ? 0x1p-11 : 0x1p-24 * sqrt(500);
   return sqrt(layers) * unit;

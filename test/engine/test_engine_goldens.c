@@ -44,7 +44,8 @@ typedef struct OutputCheck { // an observer, because activations share memory: e
 } OutputCheck;
 
 static void check_node(Observer *observer, Graph *graph, Node *node, Pass pass) {
-  (void)graph, (void)pass;
+  (void)graph;
+  (void)pass;
   OutputCheck *c = (OutputCheck *)observer;
   for (int k = 0; k < node->outs * c->n; k++) {
     const Output *o = &c->outputs[k % c->n];

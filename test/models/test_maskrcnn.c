@@ -180,8 +180,8 @@ typedef struct Slopes {
   int zero; // whole parameters that the loss does not depend on
 } Slopes;
 
-// The slope along `way`, as test/harness/net.c's check_element argues: off by no more than the one-sided ones disagree, and by
-// rounding. The losses are means of terms that reach through at most 1000 operations.
+// The slope along `way`, as test/harness/net.c's check_element argues: off by no more than the one-sided ones disagree,
+// and by rounding. The losses are means of terms that reach through at most 1000 operations.
 static void check_slope(Trial *m, const Param *q, const double *way, double slope, Slopes *s) {
   const double h = 0x1p-21, rounding = 2 * 1000 * unit_roundoff(F64) * s->here / h;
   double above = (loss_at(m, q, way, h) - s->here) / h, below = (s->here - loss_at(m, q, way, -h)) / h;
@@ -346,8 +346,8 @@ static void check_inference(Trial *m) {
 
 // ---- declarations ---------------------------------------------------------------------------------------------------
 
-// Every node reads and writes what it declares and nothing else: with all the rest hidden while it runs, a step gives the
-// same bits.
+// Every node reads and writes what it declares and nothing else: with all the rest hidden while it runs, a step gives
+// the same bits.
 static void check_declarations(const ModelConfig *config) {
   Trial m;
   model_open(&m, config, 2, (int[]){CAPACITY, 1});

@@ -1,4 +1,5 @@
-// Parameters' names and shapes against torchvision's maskrcnn_resnet50_fpn(num_classes = 91): what its state_dict holds.
+// Parameters' names and shapes against torchvision's maskrcnn_resnet50_fpn(num_classes = 91): what its state_dict
+// holds.
 #include "models/model.h"
 #include "test/harness/test.h"
 
