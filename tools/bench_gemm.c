@@ -10,7 +10,7 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/record.h"
+#include "base/machine.h"
 #include "base/rng.h"
 #include "base/threads.h"
 #include "cpu/conv/gemm.h"
@@ -223,6 +223,7 @@ static void bench(Device *dev, Sgemm *sgemm, const Case *c, Direction d, int rou
   record_num(&rec, "ratio", middle);
   record_num(&rec, "ratio_min", ratio[0]);
   record_num(&rec, "ratio_max", ratio[rounds - 1]);
+  device_origin(dev, &rec);
   puts(record_end(&rec));
   record_free(&rec);
 }
@@ -259,6 +260,7 @@ int main(int argc, char **argv) {
   Err err;
   Device *dev = device_open("cpu", &err);
   if (!dev) die(EXIT_RUN, "%s", err.msg);
+  if (json) commit_warn();
   if (!json)
     printf("%-18s %-8s %6s %5s %6s %8s %8s  ratio  (GFLOP/s, %d threads, kernels %s)\n", "layer", "op", "m", "n", "k",
            "ours", "OpenBLAS", omp_get_max_threads(), core_name());
