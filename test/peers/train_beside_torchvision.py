@@ -30,6 +30,7 @@ import torch
 from PIL import Image, ImageDraw
 from torchvision.ops.poolers import initLevelMapper
 
+from origin import origin
 from torchvision_dump import RNG_ROI, RNG_RPN, KeyedSampler, rng_key
 from torchvision_model import R50, TINY, build, write_checkpoint
 from torchvision_run import LOSSES
@@ -356,8 +357,7 @@ def main():
     result = dict(data=os.path.basename(a.data.rstrip("/")), seed=a.seed, iters=a.iters, batch=a.batch, size=a.size,
                   norm=a.norm, model=a.model, amp=a.amp, keyed=a.keyed,
                   device=torch.cuda.get_device_name() if a.device == "cuda" else "CPU", torch=torch.__version__,
-                  commit=subprocess.run(["git", "describe", "--always", "--dirty"], stdout=subprocess.PIPE,
-                                        text=True).stdout.strip(),
+                  **origin(a.device),
                   ours=dict(bbox_AP=ours["bbox_AP"], segm_AP=ours["segm_AP"], img_s=img_s,
                             seconds=a.iters * a.batch / img_s),
                   torchvision=dict(peer, img_s=rate, seconds=seconds, boxes=a.boxes),
