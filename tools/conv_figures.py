@@ -148,10 +148,10 @@ def conv_provenance(results):
     by = collections.OrderedDict()
     for grid in read_grids(results, *LADDER).values():
         by.setdefault((grid.gpu, ", ".join(grid.commits)), []).append(grid.title())
-    return "\n".join(f"- {'; '.join(titles)}: {gpu}, commit {commits}" for (gpu, commits), titles in by.items())
+    return table(("what", "on", "commit"), [("; ".join(titles), *where) for where, titles in by.items()])
 
 
-# ---- ours: the rung that the program takes for each op ------------------------------------------------------------------
+# ---- ours: the rung that the program takes for each op --------------------------------------------------------------
 
 def production(grid, ops=OPS, stem=True):
     """The newest Hopper rung where it computes a layer, or else the one before Hopper."""
@@ -201,7 +201,7 @@ def conv_step(results):
             grid = grids["bf16", fused, batch]
             forward = Total(grid.entries("wgmma"))
             layers = "" if forward.layers > 10 else f", the {forward.layers} layers that have one"
-            rows.append((f"bf16, batch {batch}{FUSED_TITLES[fused]}{layers}", forward.pair(), "", "", "", slow_text(grid)))
+            rows.append((grid.title() + layers, forward.pair(), "", "", "", slow_text(grid)))
     return table(("", "forward", "dgrad", "wgrad", "all", f"below {SLOW} of cuDNN's speed"), rows)
 
 
@@ -216,7 +216,7 @@ def conv_sizes(results):
                   f"below {SLOW} of cuDNN's speed"), rows)
 
 
-# ---- beside PyTorch ------------------------------------------------------------------------------------------------------
+# ---- beside PyTorch -------------------------------------------------------------------------------------------------
 
 def images_of(r):
     """The batch of a record that says how many maps, boxes (512 an image) or masks (128 an image) there are."""
@@ -224,7 +224,7 @@ def images_of(r):
 
 
 def conv_torch(results):
-    """PyTorch's cuDNN beside the cuDNN rung, by batch; channels that are no multiple of eight are padded by ours alone."""
+    """PyTorch's cuDNN beside the cuDNN rung, by batch; ours alone pads channels that are no multiple of eight."""
     newest = results.newest_by(lambda r: (r["op"], r["layer"], r["n"]), "cudnn-torch-h200", dtype="bf16").values()
     rows = []
     for batch in sorted({images_of(r) for r in newest}):
@@ -247,4 +247,3 @@ TABLES = {
     "conv-sizes": conv_sizes,
     "conv-torch": conv_torch,
 }
-VALUES = {}

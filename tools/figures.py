@@ -1,5 +1,5 @@
-"""The tables and figures of README.md and docs/: speed, learning, comparisons, soak, CPU. Each takes the newest record of
-its setting; where a table names a commit, it is that of our own record in the row."""
+"""The tables and figures of README.md and docs/: speed, learning, comparisons, soak, CPU. Each takes the newest record
+of its setting; where a table names a commit, it is that of our own record in the row."""
 import re
 import statistics
 
@@ -15,15 +15,19 @@ def pair(record):
 
 def train_record(results, batch, **setting):
     """R50-FPN with frozen batch norm, three stages trained, on the canvas that eight COCO images get."""
-    found = [r for r in results.all("bench-h200", bench="train", batch=batch, canvas_h=800, canvas_w=1216, amp="bf16", **setting)
-              if r.get("norm", "frozen-bn") == "frozen-bn" and r.get("trainable_layers", 3) == 3 and not r.get("full_masks")]
+    found = [r for r in results.all("bench-h200", bench="train", batch=batch, amp="bf16", **setting)
+             if (r["canvas_h"], r["canvas_w"], r.get("full_masks", False)) == (800, 1216, False)
+             and (r.get("norm", "frozen-bn"), r.get("trainable_layers", 3)) == ("frozen-bn", 3)]
     if not found:
         raise Refused(f"bench-h200: no record of training at batch {batch} has {setting}")
     return found[-1]
 
 
 def peer_record(results, batch):
-    return [r for r in results.all("bench-h200", bench="train", batch=batch) if r.get("peer", "").startswith("torch")][-1]
+    found = [r for r in results.all("bench-h200", bench="train", batch=batch) if "peer" in r]
+    if not found:
+        raise Refused(f"bench-h200: no record of torchvision's training at batch {batch}")
+    return found[-1]
 
 
 def train_speed(results):
@@ -44,15 +48,22 @@ def train_objects(results):
 
 # ---- learning -------------------------------------------------------------------------------------------------------
 
-def learning_row(results, name, file, title, quoted):
-    """Ours and torchvision's newest of a run, which need not be of one day. Seconds, where `quoted` says that they are."""
-    found = [r for r in results.all(file) if r.get("run", "").startswith(title)]
-    ours = next(r for r in reversed(found) if "ours" in r or "bbox_AP" in r)
-    peer = next(r for r in reversed(found) if "torchvision" in r)
-    mine, theirs = ours.get("ours", ours), peer["torchvision"]
-    clock = quoted(ours) and "seconds" in mine and ours is peer
-    return (name, pair(mine), pair(theirs), f"{mine['seconds']:.0f} s / {theirs['seconds']:.0f} s" if clock else "",
-            ours["commit"] if ours is peer else f"{ours['commit']}; torchvision beside {peer['commit']}")
+def alone(record):
+    """Whether its seconds may be quoted: nothing else ran."""
+    return record.get("note", "").startswith("alone")
+
+
+def learning_row(results, name, file, *runs):
+    """Ours and torchvision's newest of the runs that begin so, which need not be of one day."""
+    found = [r for r in results.all(file) if r.get("run", "").startswith(runs)]
+    ours = [r for r in found if "ours" in r or "bbox_AP" in r]
+    peers = [r for r in found if "torchvision" in r]
+    if not ours or not peers:
+        raise Refused(f"{file}: no record of {' or '.join(runs)} has ours and torchvision's")
+    mine, theirs, same = ours[-1].get("ours", ours[-1]), peers[-1]["torchvision"], ours[-1] is peers[-1]
+    seconds = f"{mine['seconds']:.0f} s / {theirs['seconds']:.0f} s" if same and alone(ours[-1]) else ""
+    commit = ours[-1]["commit"] if same else f"{ours[-1]['commit']}; torchvision beside {peers[-1]['commit']}"
+    return name, pair(mine), pair(theirs), seconds, commit
 
 
 def learning_table(rows):
@@ -60,21 +71,17 @@ def learning_table(rows):
 
 
 def learning_h200(results):
-    def alone(r):
-        return r.get("note", "").startswith("alone")
-
-    rows = [learning_row(results, f"nuclei, seed {seed}", "learning-h200", prefix, alone)
-            for seed in (1, 2, 3) for prefix in [tuple(f"nuclei, {how}seed {seed}" for how in ("", "beside torchvision, "))]]
-    rows.append(learning_row(results, "eight COCO images by heart", "learning-h200", "eight COCO images, beside", alone))
-    return learning_table(rows)
+    rows = [learning_row(results, f"nuclei, seed {seed}", "learning-h200", f"nuclei, seed {seed}",
+                         f"nuclei, beside torchvision, seed {seed}") for seed in (1, 2, 3)]
+    return learning_table(rows + [learning_row(results, "eight COCO images by heart", "learning-h200",
+                                               "eight COCO images, beside torchvision")])
 
 
 def learning_cpu(results):
-    rows = [learning_row(results, f"nuclei, seed {seed}", "learning-cpu", f"nuclei, tiny, beside torchvision, seed {seed}",
-                         lambda r: False) for seed in (1, 2, 3)]
-    rows.append(learning_row(results, "eight COCO images by heart", "learning-cpu", "eight COCO images, tiny, beside",
-                             lambda r: False))
-    return learning_table(rows)
+    rows = [learning_row(results, f"nuclei, seed {seed}", "learning-cpu",
+                         f"nuclei, tiny, beside torchvision, seed {seed}") for seed in (1, 2, 3)]
+    return learning_table(rows + [learning_row(results, "eight COCO images by heart", "learning-cpu",
+                                               "eight COCO images, tiny, beside torchvision")])
 
 
 def decoder(dtype):
@@ -83,13 +90,14 @@ def decoder(dtype):
 
 
 def first_step_losses(results):
+    kinds = {"ours": "ours, bf16", "float32": "torchvision, float32", "autocast": "autocast",
+             "autocast_float32_boxes": "autocast, boxes in float32"}
     rows = []
     for seed in (2, 3):
         r = results.newest("learning-h200", run=f"nuclei, losses of the first step, seed {seed}")["losses"]
-        kinds = "ours", "float32", "autocast", "autocast_float32_boxes"
-        rows += [(f"seed {seed}, {loss}", *(f"{r[k][loss]:.4f}" for k in kinds)) for loss in ("objectness", "rpn_box_reg")]
-    return table(("loss of the first step", "ours, bf16", "torchvision, float32", "autocast", "autocast, boxes in float32"),
-                 rows)
+        for loss in ("objectness", "rpn_box_reg"):
+            rows.append((f"seed {seed}, {loss}", *(f"{r[k][loss]:.4f}" for k in kinds)))
+    return table(("loss of the first step", *kinds.values()), rows)
 
 
 def demo(results):
@@ -113,8 +121,8 @@ def torchvision_stages(results):
         rows.append((r["precision"], r.get("rung", ""), weights, " × ".join(canvas.groups()), r["tensors"],
                      f"{r['worst_ratio']:.2f}", f"{failed['name']}, {failed['ratio']:.2f}" if failed else r["failed"],
                      f"{r['indices_differ']} of {r['indices']}", r["commit"]))
-    return table(("", "rung", "weights", "canvas", "tensors", "error / torchvision's, at most", "failed", "indices that differ",
-                  "commit"), rows)
+    return table(("", "rung", "weights", "canvas", "tensors", "error / torchvision's, at most", "failed",
+                  "indices that differ", "commit"), rows)
 
 
 def detections_matched(results):
@@ -140,7 +148,8 @@ def checks(pattern, shape="{}"):
     return value
 
 
-RANDOM = r"cuda_conv_is_right_on_random_problems (\d+) problems;.*?forward \d+, ([\d.]+); dgrad \d+, ([\d.]+); wgrad \d+, ([\d.]+)"
+RANDOM = (r"cuda_conv_is_right_on_random_problems (\d+) problems;.*?forward \d+, ([\d.]+); "
+          r"dgrad \d+, ([\d.]+); wgrad \d+, ([\d.]+)")
 
 
 # ---- a CPU's speed --------------------------------------------------------------------------------------------------
@@ -179,8 +188,8 @@ def loading(results):
 
 # ---- single figures -------------------------------------------------------------------------------------------------
 
-def tflops(rung):
-    return lambda results: f"{read_grids(results, *LADDER)['bf16', 'none', 4].rung[rung]['fwd']['p2.3x3']['tflops']:.0f}"
+def tflops(rung, op="fwd"):
+    return lambda results: f"{read_grids(results, *LADDER)['bf16', 'none', 4].rung[rung][op]['p2.3x3']['tflops']:.0f}"
 
 
 def ahead(batch):
@@ -212,6 +221,7 @@ VALUES = {
     "detections.matched": detections_matched,
     "p2.ours": tflops("wgmma"),
     "p2.cudnn": tflops("cudnn"),
+    "p2.wgrad": tflops("wgmma", "wgrad"),
     "ahead.4": ahead(4),
     "ahead.16": ahead(16),
     "checks.commit": checks(r"commit ([0-9a-f]+)"),

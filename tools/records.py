@@ -2,11 +2,11 @@
 
 A record is one JSON object on one line of a results/*.jsonl. It has to say where it comes from as base/machine.h does:
 date, commit, clean, command, machine. What was measured before that was so is listed in results/legacy.json: how many
-records of each file and commit ("" for none) are excused, and why. The numbers are exact, so that no new record can come
-in without its origin, and none is excused that needs it no more.
+records of each file and commit ("" for none) are excused, and why. The numbers are exact, so that no new record comes
+in without its origin, and none is excused without need.
 
 Order: by date, and before all that have one those without, in the order of the files asked for and of their lines. The
-newest record of a setting is the one that counts. A new measurement is therefore appended, or takes the old one's place.
+newest record of a setting is the one that counts: a new measurement is appended, or takes the old one's place.
 """
 import collections
 import json
@@ -14,8 +14,8 @@ import os
 import re
 
 DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-MACHINE = {"cpu", "cores", "ram_gib", "os", "kernel", "compiler", "gpu", "gpus", "gpu_memory_gib", "sm_mhz", "sm_mhz_max",
-           "memory_mhz", "memory_mhz_max", "power_limit_w", "driver", "cuda_runtime", "cuda_toolkit"}
+MACHINE = {"cpu", "cores", "ram_gib", "os", "kernel", "compiler", "gpu", "gpus", "gpu_memory_gib", "sm_mhz",
+           "sm_mhz_max", "memory_mhz", "memory_mhz_max", "power_limit_w", "driver", "cuda_runtime", "cuda_toolkit"}
 
 
 class Refused(Exception):

@@ -1,4 +1,4 @@
-"""The steps on the way to rung 05, as tables of cuda/conv/README.md: from the lab book, results/wgmma-steps-h200.jsonl."""
+"""The steps on the way to rung 05, as tables of cuda/conv/README.md, from the lab book: wgmma-steps-h200.jsonl."""
 import re
 import statistics
 
@@ -37,11 +37,13 @@ def wgmma_pairs(results):
 
 def wgmma_start(results):
     """Cycles from a block's beginning, medians of the blocks, one for each time that the layer ran."""
-    columns = {"1": "pixels asked for", "4": "first stage seen", "6": "first tile's results ordered", "8": "the second's"}
+    columns = {"1": "pixels asked for", "4": "first stage seen", "6": "first tile's results ordered",
+               "8": "the second's"}
+    layer = "rpn.p5.logits dgrad, batch 16"
     rows = []
     for where, start in (("in turns with cuDNN", ", with cuDNN in turns"), ("by itself", ", alone")):
         for what, build in (("before", "d4952f9 with uniform registers"), ("after", "e877a36")):
-            found = [r for r in results.all(BOOK, bench="time-stamps", run="s8.9", layer="rpn.p5.logits dgrad, batch 16")
+            found = [r for r in results.all(BOOK, bench="time-stamps", run="s8.9", layer=layer)
                      if r["what"].startswith(build + start)]
             if not found:
                 raise Refused(f"{BOOK}: no time stamps of {build}{start}")
@@ -53,8 +55,8 @@ def wgmma_start(results):
 def wgrad_steps(results):
     layers = "wgrad res3.1x1.out", "wgrad res4.1x1.out", "wgrad res5.1x1.out", "wgrad box.logits"
     steps = (("before", "old"),
-             ("kernels of a third of the length; sums given, not fetched; eight loads of the reduction indeed on their way, "
-              "its blocks spread evenly", "F"),
+             ("kernels of a third of the length; sums given, not fetched; eight loads of the reduction indeed on their "
+              "way, its blocks spread evenly", "F"),
              ("tiles of 64 × 2 where they are faster (costs refitted; one of them again since)", "G"))
     rows = []
     for what, build in steps:
@@ -92,4 +94,3 @@ TABLES = {
     "wgrad-squares": wgrad_squares,
     "mma-order": mma_order,
 }
-VALUES = {}

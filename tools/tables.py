@@ -4,9 +4,9 @@
     python3 tools/tables.py [--check] [--root DIR]
 
 In a page, `<!-- table: NAME -->` to `<!-- end -->`, on lines of their own, encloses a table; `<!-- value: NAME -->`
-to `<!-- end -->`, within a line, a figure. What stands between is NAME's, from TABLES and VALUES of tools/figures.py and
-tools/conv_figures.py. Exit status: 0; 1 with --check where a page differs, as a diff with its line; 2 where a record
-cannot be trusted (tools/records.py), a name is unknown or a marker is left open.
+to `<!-- end -->`, within a line, a figure. What stands between is NAME's, from TABLES and VALUES of tools/*figures.py.
+Exit status: 0; 1 with --check where a page differs, as a diff with its line; 2 where a record cannot be trusted
+(tools/records.py), a name is unknown or a marker is left open.
 """
 import argparse
 import difflib
@@ -17,23 +17,24 @@ import sys
 
 import conv_figures
 import figures
+import step_figures
 from records import Refused, Results
 
 PAGES = ("README.md", "docs/*.md", "cuda/conv/*.md", "results/README.md")
-TABLES = {**figures.TABLES, **conv_figures.TABLES}
-VALUES = {**figures.VALUES, **conv_figures.VALUES}
-MARKED = re.compile(r"^<!-- table: (\S+) -->\n(.*?)^<!-- end -->$|<!-- value: (\S+) -->([^\n]*?)<!-- end -->", re.M | re.S)
+TABLES = {**figures.TABLES, **conv_figures.TABLES, **step_figures.TABLES}
+VALUES = figures.VALUES
+MARKED = re.compile(r"^<!-- table: (\S+) -->\n.*?^<!-- end -->$|<!-- value: (\S+) -->[^\n]*?<!-- end -->", re.M | re.S)
 OPENING = re.compile(r"<!-- (?:table|value): ")
 
 
 def render(path, text, results):
     """The page as its records have it."""
     def replaced(match):
-        table, _, value, _ = match.groups()
-        makers, name = (TABLES, table) if table else (VALUES, value)
+        table, value = match.groups()
+        kind, makers, name = ("table", TABLES, table) if table else ("value", VALUES, value)
         where = f"{path}:{text.count(chr(10), 0, match.start()) + 1}"
         if name not in makers:
-            raise Refused(f"{where}: no {'table' if table else 'value'} is called {name}; tools/*figures.py define them")
+            raise Refused(f"{where}: no {kind} is called {name}; tools/*figures.py define them")
         if OPENING.search(match.group(0), 1):
             raise Refused(f"{where}: a marker begins before {name} has ended; close it with <!-- end -->")
         made = makers[name](results)
