@@ -311,6 +311,7 @@ def main():
     add("--flip", type=float, default=0.5)
     add("--keyed", type=int, default=10, help="steps of torchvision that sample by our rule")
     add("--boxes", default="float32", choices=["float32", "autocast"], help="torchvision's, where it computes in bf16")
+    add("--run", help="what the record calls it; by this name tools/figures.py finds it")
     add("--no-amp", dest="amp", action="store_false")
     add("--autocast", action="store_true", help="torchvision in bf16 on a CPU, too, where ours is in float32")
     add("--train", default="./train")
@@ -354,7 +355,8 @@ def main():
     cast = score(a, f"{a.out}/truth.json", f"{a.out}/autocast_boxes.json")
     first = min(WARMUP, len(steps) - 2)  # as torchvision is timed
     img_s = (len(steps) - 1 - first) * a.batch / (steps[-1]["seconds"] - steps[first]["seconds"])
-    result = dict(data=os.path.basename(a.data.rstrip("/")), seed=a.seed, iters=a.iters, batch=a.batch, size=a.size,
+    name = os.path.basename(a.data.rstrip("/")) + (", tiny" if a.model == "tiny" else "")
+    result = dict(run=a.run or f"{name}, beside torchvision, seed {a.seed}", data=os.path.basename(a.data.rstrip("/")), seed=a.seed, iters=a.iters, batch=a.batch, size=a.size,
                   norm=a.norm, model=a.model, amp=a.amp, keyed=a.keyed,
                   device=torch.cuda.get_device_name() if a.device == "cuda" else "CPU", torch=torch.__version__,
                   **origin(a.device),

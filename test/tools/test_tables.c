@@ -110,3 +110,72 @@ TEST_TIER(tables_name_what_they_do_not_know, 1) {
     if (!EXPECT(strstr(said, cases[i].complaint))) printf("%s\n", said);
   }
 }
+
+// ---- the ladder, from records made up here ------------------------------------------------------------------------------
+
+#define RECORD(more) "{\"bench\":\"conv\",\"gpu\":\"G\",\"clean\":true,\"dtype\":\"bf16\"," DATE MACHINE "," more "}\n"
+#define OF(rung, op, layer, count, us, ratio, cudnn)                                                                   \
+  "\"commit\":\"abc\",\"rung\":\"" rung "\",\"op\":\"" op "\",\"layer\":\"" layer "\",\"count\":" count ",\"us\":" us  \
+  ",\"tflops\":1,\"ratio\":" ratio ",\"cudnn_us\":" cudnn
+
+// cuDNN needs 9 ms for the stem: ours seems twice as fast, with a quarter of its speed in the rest. wmma's first record
+// is superseded, though it stands behind the second; "odd" is a layer that cuDNN cannot do. cuDNN's own time stands in
+// where a record does not have it beside ours. A gemm is no layer.
+static const char ladder[] =                                         //
+    RECORD(OF("mma", "fwd", "stem", "1", "1000", "9", "9000"))       //
+    RECORD(OF("mma", "fwd", "p2.3x3", "1", "4000", "0.25", "1000"))  //
+    RECORD(OF("mma", "dgrad", "p2.3x3", "1", "2000", "0.5", "1000")) //
+    RECORD(OF("mma", "wgrad", "p2.3x3", "1", "2000", "0.5", "1000")) //
+    RECORD(OF("wmma", "fwd", "p2.3x3", "2", "2000", "0.25", "null")) //
+    RECORD(OF("cudnn", "fwd", "p2.3x3", "2", "500", "1", "500"))     //
+    RECORD(OF("wmma", "fwd", "odd", "1", "1000", "null", "null"))    //
+    RECORD("\"batch\":16,\"fused\":\"relu\"," OF(
+        "wgmma", "fwd", "p2.3x3", "2", "4000", "0.5",
+        "2000")) "{\"bench\":\"gemm\",\"rung\":\"wmma\",\"op\":\"fwd\",\"layer\":\"p2.3x3\",\"us\":1}\n"
+                 "{\"bench\":\"conv\",\"rung\":\"wmma\",\"op\":\"fwd\",\"layer\":\"p2.3x3\",\"dtype\":\"bf16\",\"gpu\":"
+                 "\"G\","
+                 "\"commit\":\"old-dirty\",\"count\":2,\"us\":7,\"tflops\":7,\"ratio\":7}\n";
+
+static void put(const char *path, const char *text) {
+  FILE *f = fopen(in_tmp(path), "w");
+  CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+TEST_TIER(tables_sum_the_ladder, 1) {
+  static const char *const rows[] = {
+      "| bf16, batch 4 | fwd | wmma | 2 | 5.00 | 1.00 | 0.25 | p2.3x3, 0.25 |\n",
+      "| bf16, batch 4 | fwd | mma | 2 | 5.00 | 10.00 | 2.00 | p2.3x3, 0.25 |\n",
+      "| bf16, batch 4 | fwd without the stem | mma | 1 | 4.00 | 1.00 | 0.25 | p2.3x3, 0.25 |\n",
+      "| bf16, batch 4 | dgrad | mma | 1 | 2.00 | 1.00 | 0.50 | p2.3x3, 0.50 |\n",
+      "| bf16, batch 4 | wgrad | mma | 1 | 2.00 | 1.00 | 0.50 | p2.3x3, 0.50 |\n",
+      "| bf16, batch 4 | all | mma | 4 | 9.00 | 12.00 | 1.33 | p2.3x3, 0.25 |\n",
+      "| bf16, batch 4 | all without the stem | mma | 3 | 8.00 | 3.00 | 0.38 | p2.3x3, 0.25 |\n",
+      "| bf16, batch 16 | fwd, bias, ReLU | wgmma | 1 | 8.00 | 4.00 | 0.50 | p2.3x3, 0.50 |\n",
+      "| bf16, batch 4 | G | old-dirty, abc |\n",
+  };
+  const char *said;
+  if (!copy_documentation()) return;
+  EXPECT_INT(command(&said, "cd %s && rm -rf results docs cuda && mkdir results", in_tmp("doc")), 0);
+  put("doc/README.md",
+      "<!-- table: conv-totals -->\n<!-- end -->\n<!-- table: conv-provenance -->\nwhat was there\n<!-- end -->\n");
+  put("doc/results/README.md", "`conv-h200.jsonl`, `conv-wmma-h200.jsonl`, `legacy.json`\n");
+  put("doc/results/conv-h200.jsonl", ladder);
+  put("doc/results/conv-wmma-h200.jsonl", "");
+  put("doc/results/legacy.json",
+      "[{\"file\": \"conv-h200.jsonl\", \"records\": {\"\": 1, \"old-dirty\": 1}, \"reason\": \"made up\"}]\n");
+  if (!EXPECT_INT(tables(&said, ""), 0)) printf("%s\n", said);
+  size_t size;
+  char *page = file_read(in_tmp("doc/README.md"), &size, NULL);
+  const char *at = page;
+  for (int i = 0; page && i < COUNT(rows); i++) {
+    at = strstr(at, rows[i]);
+    if (!EXPECT(at)) printf("  no (or not in its place): %s\n%s\n", rows[i], page);
+    if (!at) break;
+  }
+  EXPECT(page && !strstr(page, "what was there"));
+  free(page);
+  put("doc/results/legacy.json",
+      "[{\"file\": \"conv-h200.jsonl\", \"records\": {\"\": 2, \"old-dirty\": 1}, \"reason\": \"made up\"}]\n");
+  EXPECT_INT(tables(&said, "--check"), 2);
+  EXPECT(strstr(said, "excuses 2 records, 1 need it"));
+}
