@@ -186,6 +186,10 @@ def loading(results):
     return table(("what", "figure", "commit"), rows)
 
 
+def loader_decode(results):
+    return f"{results.newest('loader-cpu', bench='loader', threads=2)['decode_percent']:.0f} %"
+
+
 # ---- single figures -------------------------------------------------------------------------------------------------
 
 def tflops(rung, op="fwd"):
@@ -222,6 +226,7 @@ VALUES = {
     "p2.ours": tflops("wgmma"),
     "p2.cudnn": tflops("cudnn"),
     "p2.wgrad": tflops("wgmma", "wgrad"),
+    "loader.decode": loader_decode,
     "ahead.4": ahead(4),
     "ahead.16": ahead(16),
     "checks.commit": checks(r"commit ([0-9a-f]+)"),
