@@ -1,7 +1,7 @@
 """What bench conv measured, as tables: the ladder beside cuDNN, other sizes, cuDNN beside PyTorch's."""
 import collections
 
-from records import Refused
+from records import Refused, place
 
 LADDER = ("conv-wmma-h200", "conv-h200")  # oldest first
 OTHER = ("conv-other-h200",)
@@ -29,7 +29,7 @@ class Grid:
     def __init__(self, dtype, fused, batch):
         self.dtype, self.fused, self.batch = dtype, fused, batch
         self.rung = collections.OrderedDict()
-        self.commits, self.gpu = [], None
+        self.commits, self.places, self.gpu = [], [], None
 
     def add(self, record):
         if self.gpu not in (None, record["gpu"]):
@@ -37,8 +37,9 @@ class Grid:
         self.gpu = record["gpu"]
         ops = self.rung.setdefault(record["rung"], {op: collections.OrderedDict() for op in OPS})
         ops[record["op"]][record["layer"]] = record
-        if record["commit"] not in self.commits:
-            self.commits.append(record["commit"])
+        for names, name in ((self.commits, record["commit"]), (self.places, place(record))):
+            if name not in names:
+                names.append(name)
 
     def title(self):
         return f"{self.dtype}, batch {self.batch}{FUSED_TITLES[self.fused]}"
@@ -147,7 +148,7 @@ def conv_layers(results):
 def conv_provenance(results):
     by = collections.OrderedDict()
     for grid in read_grids(results, *LADDER).values():
-        by.setdefault((grid.gpu, ", ".join(grid.commits)), []).append(grid.title())
+        by.setdefault(("; ".join(grid.places), ", ".join(grid.commits)), []).append(grid.title())
     return table(("what", "on", "commit"), [("; ".join(titles), *where) for where, titles in by.items()])
 
 

@@ -39,6 +39,15 @@ def complaint(record):
     return None
 
 
+def place(record):
+    """On what a record of a GPU was measured, as short as it can be said."""
+    machine = record.get("machine")
+    if not isinstance(machine, dict):
+        return record["gpu"]
+    clock = f"{machine['sm_mhz_max']} MHz, {machine['power_limit_w']} W" if machine["sm_mhz_max"] else "clocks not known"
+    return f"{record['gpu']}, {clock}, driver {machine['driver'] or 'not known'}, CUDA {machine['cuda_toolkit']}"
+
+
 class Results:
     """All records under root/results."""
 

@@ -37,7 +37,10 @@ def render(path, text, results):
             raise Refused(f"{where}: no {kind} is called {name}; tools/*figures.py define them")
         if OPENING.search(match.group(0), 1):
             raise Refused(f"{where}: a marker begins before {name} has ended; close it with <!-- end -->")
-        made = makers[name](results)
+        try:
+            made = makers[name](results)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise Refused(f"{where}: {name}: a record lacks or misstates what it needs ({error!r})") from error
         return f"<!-- table: {name} -->\n{made}\n<!-- end -->" if table else f"<!-- value: {name} -->{made}<!-- end -->"
 
     page, found = MARKED.sub(replaced, text), len(MARKED.findall(text))

@@ -101,6 +101,9 @@ TEST_TIER(tables_name_what_they_do_not_know, 1) {
       {"doc/README.md", "<!-- table: nothing -->\n<!-- end -->", "no table is called nothing"},
       {"doc/README.md", "<!-- value: p2.ours -->1", "markers begin"},
       {"doc/results/more.txt", "seen somewhere", "more.txt is not listed"},
+      {"doc/results/bench-h200.jsonl",
+       TRAIN DATE "\"commit\":\"abc1234\",\"clean\":true,\"positives\":\"many\"," MACHINE "}",
+       "a record lacks or misstates"},
   };
   const char *said;
   for (int i = 0; i < COUNT(cases); i++) {
@@ -151,7 +154,7 @@ TEST_TIER(tables_sum_the_ladder, 1) {
       "| bf16, batch 4 | all | mma | 4 | 9.00 | 12.00 | 1.33 | p2.3x3, 0.25 |\n",
       "| bf16, batch 4 | all without the stem | mma | 3 | 8.00 | 3.00 | 0.38 | p2.3x3, 0.25 |\n",
       "| bf16, batch 16 | fwd, bias, ReLU | wgmma | 1 | 8.00 | 4.00 | 0.50 | p2.3x3, 0.50 |\n",
-      "| bf16, batch 4 | G | old-dirty, abc |\n",
+      "| bf16, batch 4 | G; G, 1 MHz, 1 W, driver D, CUDA 13 | old-dirty, abc |\n",
   };
   const char *said;
   if (!copy_documentation()) return;
