@@ -1,5 +1,5 @@
 # make · make demo · make test · make test-long · make test-gpu · make test-sanitizer · make test-asan · make fuzz ·
-# make lint · make bench
+# make lint · make tables · make bench
 ifeq ($(origin CC),default)
 CC := gcc
 endif
@@ -123,12 +123,16 @@ $(fuzzers): $B/fuzz_%: $B/test/fuzz/fuzz_%.o $B/libmaskrcnn.a
 bench: all
 	$B/bench_gemm
 
+# The measured figures of the documentation, written from results/; lint says where they differ.
+tables:
+	@python3 tools/tables.py
 lint:
 	@sh test/lint.sh
+	@python3 tools/tables.py --check
 
 clean:
 	rm -rf $B train infer
 
-.PHONY: all force setup demo test test-long test-gpu test-sanitizer test-asan fuzz run-fuzzers bench lint clean
+.PHONY: all force setup demo test test-long test-gpu test-sanitizer test-asan fuzz run-fuzzers bench tables lint clean
 .SECONDARY:
 -include $(shell find $B -name '*.d' 2>/dev/null)

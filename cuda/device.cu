@@ -12,6 +12,8 @@ void cuda_failed(cudaError_t error, const char *expression, const char *file, in
       line);
 }
 
+extern "C" void cuda_describe(Device *dev, GpuFacts *facts); // machine.cu
+
 // The queue of copies beside the computation.
 struct Stage {
   cudaStream_t stream;
@@ -183,8 +185,8 @@ static void cuda_forget(Device *dev, void *program) {
   CUDA_CHECK(cudaGraphExecDestroy((cudaGraphExec_t)program));
 }
 
-extern "C" const Memory memory_cuda = {cuda_open,       cuda_close,     cuda_alloc,  cuda_free,       cuda_upload,
-                                       cuda_download,   cuda_copy,      cuda_zero,   cuda_sync,       cuda_idle,
-                                       cuda_host_alloc, cuda_host_free, cuda_fetch,  cuda_stage,      cuda_stage_wait,
-                                       cuda_stage_next, cuda_available, cuda_record, cuda_record_end, cuda_replay,
-                                       cuda_forget,     &timing_cuda};
+extern "C" const Memory memory_cuda = {cuda_open,       cuda_close,     cuda_alloc,   cuda_free,       cuda_upload,
+                                       cuda_download,   cuda_copy,      cuda_zero,    cuda_sync,       cuda_idle,
+                                       cuda_host_alloc, cuda_host_free, cuda_fetch,   cuda_stage,      cuda_stage_wait,
+                                       cuda_stage_next, cuda_available, cuda_record,  cuda_record_end, cuda_replay,
+                                       cuda_forget,     &timing_cuda,   cuda_describe};

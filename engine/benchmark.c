@@ -2,10 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/latency.h"
+#include "base/machine.h"
 #include "base/record.h"
 #include "engine/detect.h"
-
-extern const char build_commit[]; // written by the Makefile
 
 // ---- nodes --------------------------------------------------------------------------------------------------------
 
@@ -73,12 +72,15 @@ static void record_setting(Record *j, const Engine *e, const BenchSetting *s) {
   const Shapes *shapes = &measured(e)->shapes;
   record_str(j, "bench", s->bench);
   record_str(j, "gpu", e->dev->description);
-  record_str(j, "commit", build_commit);
   record_int(j, "batch", shapes->images);
   record_str(j, "amp", s->amp);
   record_bool(j, "tf32", s->tf32);
   record_str(j, "conv", s->conv ? s->conv : "auto");
   record_bool(j, "full_masks", s->full_masks);
+  record_int(j, "depth", e->config.depth);
+  record_int(j, "width", e->config.width);
+  record_str(j, "norm", norm_names[e->config.norm]);
+  record_int(j, "trainable_layers", e->config.trainable_layers);
   record_int(j, "canvas_h", shapes->canvas[0].h);
   record_int(j, "canvas_w", shapes->canvas[0].w);
   record_int(j, "peak_bytes", (int64_t)e->total_bytes);
@@ -124,6 +126,7 @@ static void record_times(Record *j, const Engine *e, const Sums *sum) {
 
 bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err *err) {
   Sums warm, whole, timed;
+  commit_warn();
   if (!run_steps(stepper, 0, s->steps / 2, false, &warm, err) ||
       !run_steps(stepper, warm.steps, s->steps, false, &whole, err))
     return false;
@@ -136,6 +139,7 @@ bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err
   record_setting(&j, e, s);
   record_speed(&j, e, &whole);
   record_times(&j, e, &timed);
+  device_origin(e->dev, &j);
   puts(record_end(&j));
   record_free(&j);
   if (s->profile) benchmark_print_nodes(e);

@@ -1,8 +1,6 @@
 #include "engine/loader_benchmark.h"
 #include <unistd.h>
-#include "base/record.h"
-
-extern const char build_commit[]; // written by the Makefile
+#include "base/machine.h"
 
 static bool take_batches(Loader *l, int batches, int64_t *images, int64_t *bytes, Err *err) {
   *images = *bytes = 0;
@@ -23,7 +21,6 @@ static void print_record(const LoaderOptions *o, int batches, int bad, int64_t i
   Record j = {0};
   record_begin(&j);
   record_str(&j, "bench", "loader");
-  record_str(&j, "commit", build_commit);
   record_int(&j, "cores", cores);
   record_int(&j, "threads", o->threads);
   record_int(&j, "batch", o->batch);
@@ -40,6 +37,7 @@ static void print_record(const LoaderOptions *o, int batches, int bad, int64_t i
     left -= percent;
   }
   record_num(&j, "wait_percent", left);
+  record_origin(&j, NULL);
   puts(record_end(&j));
   fflush(stdout);
   record_free(&j);
@@ -65,6 +63,7 @@ static bool run_threads(const Dataset *d, const LoaderOptions *o, int batches, E
 bool loader_benchmark(const Dataset *d, const LoaderOptions *options, int batches, Err *err) {
   const int most = loader_threads(options);
   LoaderOptions o = *options;
+  commit_warn();
   for (int threads = 1;; threads *= 2) {
     o.threads = MIN(threads, most);
     if (!run_threads(d, &o, batches, err)) return false;

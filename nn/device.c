@@ -1,6 +1,7 @@
 #include "nn/device.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/machine.h"
 #include "nn/ops.h"
 
 // ---- devices by name --------------------------------------------------------------------------------------------
@@ -72,6 +73,12 @@ void device_copy(Device *dev, void *dst, const void *src, size_t bytes) { dev->m
 void device_zero(Device *dev, void *p, size_t bytes) { dev->memory->zero(dev, p, bytes); }
 void device_sync(Device *dev) { dev->memory->sync(dev); }
 bool device_idle(Device *dev) { return dev->memory->idle(dev); }
+
+void device_origin(Device *dev, Record *r) {
+  GpuFacts facts = {0};
+  if (dev->memory->describe) dev->memory->describe(dev, &facts);
+  record_origin(r, &facts);
+}
 
 void *device_host_alloc(Device *dev, size_t bytes) { return dev->memory->host_alloc(dev, bytes); }
 void device_host_free(Device *dev, void *p) { dev->memory->host_free(dev, p); }

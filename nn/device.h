@@ -14,6 +14,8 @@ typedef struct Ops Ops;
 typedef struct Rung Rung;     // one way to compute convolutions; cuda/conv/ladder.h
 typedef struct Memory Memory; // how a kind of device allocates and copies; cpu/device.c, cuda/device.cu
 typedef struct Timing Timing; // how it is measured; nn/timing.h
+typedef struct Record Record;
+typedef struct GpuFacts GpuFacts;
 
 typedef struct Device {
   const Ops *ops;
@@ -47,6 +49,8 @@ void device_copy(Device *dev, void *dst, const void *src, size_t bytes);      //
 void device_zero(Device *dev, void *p, size_t bytes);
 void device_sync(Device *dev);
 bool device_idle(Device *dev); // nothing is left of what was queued
+// Adds when, by which build and on which machine a record is made (base/machine.h), the GPU included where this is one.
+void device_origin(Device *dev, Record *r);
 
 // Copies beside the computation. They need host memory that the device reads and writes by itself (pinned):
 void *device_host_alloc(Device *dev, size_t bytes); // NULL when there is not enough
@@ -96,6 +100,7 @@ struct Memory {
   void (*replay)(Device *dev, void *program);
   void (*forget)(Device *dev, void *program);
   const Timing *timing;
+  void (*describe)(Device *dev, GpuFacts *facts); // NULL: no GPU
 };
 extern const Memory memory_cpu, memory_cuda;
 

@@ -15,8 +15,7 @@
 extern "C" {
 #include "base/cli.h"
 #include "base/latency.h"
-#include "base/record.h"
-extern const char build_commit[]; // written by the Makefile
+#include "base/machine.h"
 }
 
 enum { MAX_RUNGS = 8, MIN_ROUNDS = 7, MAX_ROUNDS = 101, WARMUP = 2 };
@@ -173,7 +172,6 @@ static void write_record(Bench *b, Case *c, ConvOp op, const Contender *who, con
   record_begin(&j);
   record_str(&j, "bench", bench_name(b));
   record_str(&j, "gpu", b->dev->description);
-  record_str(&j, "commit", build_commit);
   record_str(&j, "rung", name_of(who));
   record_str(&j, "op", op_names[op]);
   record_str(&j, "layer", l->name);
@@ -206,6 +204,7 @@ static void write_record(Bench *b, Case *c, ConvOp op, const Contender *who, con
     record_bool(&j, "cudnn_fused", b->fused && !peer->plan.finish);
   } else
     record_raw(&j, "cudnn_engine", "null"); // it has none, or its version is 0: no library
+  device_origin(b->dev, &j);
   fprintf(b->file, "%s\n", record_end(&j));
   fflush(b->file);
   record_free(&j);
@@ -434,6 +433,7 @@ int main(int argc, char **argv) {
   if (!(b.dev = device_open("cuda", &err))) die(EXIT_USAGE, "%s", err.msg);
   b.dev->tf32 = b.dtype == BENCH_TF32;
   if (b.out && !(b.file = fopen(b.out, "a"))) die(EXIT_USAGE, "--out %s: cannot be written", b.out);
+  if (b.out) commit_warn();
   b.sweep = allocate(b.dev, sweep_bytes);
   CUDA_CHECK(cudaEventCreate(&b.begin));
   CUDA_CHECK(cudaEventCreate(&b.end));

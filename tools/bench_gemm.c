@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/cli.h"
-#include "base/record.h"
+#include "base/machine.h"
 #include "base/rng.h"
 #include "base/threads.h"
 #include "cpu/conv/gemm.h"
@@ -226,6 +226,7 @@ static void bench(Device *dev, Sgemm *sgemm, const GemmCase *c, Direction d, int
   record_num(&rec, "ratio", middle);
   record_num(&rec, "ratio_min", ratio[0]);
   record_num(&rec, "ratio_max", ratio[rounds - 1]);
+  device_origin(dev, &rec);
   puts(record_end(&rec));
   record_free(&rec);
 }
@@ -267,6 +268,7 @@ int main(int argc, char **argv) {
   Err err;
   Device *dev = device_open("cpu", &err);
   if (!dev) die(EXIT_RUN, "%s", err.msg);
+  if (o.json) commit_warn();
   if (!o.json)
     printf("%-18s %-8s %6s %5s %6s %8s %8s  ratio  (GFLOP/s, %d threads, kernels %s)\n", "layer", "op", "m", "n", "k",
            "ours", "OpenBLAS", omp_get_max_threads(), core_name());

@@ -7,11 +7,9 @@
 #include <math.h>
 #include <sys/resource.h>
 #include "base/cli.h"
-#include "base/record.h"
+#include "base/machine.h"
 #include "base/rng.h"
 #include "data/formats/coco_index.h"
-
-extern const char build_commit[]; // written by the Makefile
 
 // As in COCO: one annotation in a hundred is a crowd, some have two parts; points are such that the size is COCO's.
 enum {
@@ -123,7 +121,7 @@ static void measure(const char *path, const char *index) {
   record_int(&r, "annotations", c.num_anns);
   record_int(&r, "numbers", (int64_t)(c.num_xy + c.num_runs));
   record_str(&r, "origin", c.origin);
-  record_str(&r, "commit", build_commit);
+  record_origin(&r, NULL);
   puts(record_end(&r));
   record_free(&r);
   coco_free(&c);
@@ -152,6 +150,9 @@ int main(int argc, char **argv) {
   if (!o.write == !o.read) die(EXIT_USAGE, "give --write FILE or --read FILE; --help shows the usage");
   Err err;
   if (o.write && !write_file(o.write, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (o.read) measure(o.read, o.index);
+  if (o.read) {
+    commit_warn();
+    measure(o.read, o.index);
+  }
   return 0;
 }

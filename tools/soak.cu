@@ -10,8 +10,7 @@
 #include "tools/bench_case.cuh"
 extern "C" {
 #include "base/cli.h"
-#include "base/record.h"
-extern const char build_commit[]; // written by the Makefile
+#include "base/machine.h"
 }
 
 enum {
@@ -258,7 +257,6 @@ static void write_record(const Soak *s) {
   record_begin(&r);
   record_str(&r, "bench", "soak");
   record_str(&r, "gpu", s->dev->description);
-  record_str(&r, "commit", build_commit);
   record_str(&r, "rung", s->rung ? s->rung : "auto");
   record_str(&r, "dtype", precision_names[s->dtype]);
   record_int(&r, "batch", s->batch);
@@ -267,6 +265,7 @@ static void write_record(const Soak *s) {
   record_int(&r, "seconds", s->seconds);
   record_int(&r, "runs", s->runs);
   record_int(&r, "mistakes", s->mistakes);
+  device_origin(s->dev, &r);
   bool written = fprintf(s->file, "%s\n", record_end(&r)) > 0;
   if (fclose(s->file) || !written) die(EXIT_RUN, "--out %s: the record was not written: %s", s->out, strerror(errno));
   record_free(&r);
@@ -291,6 +290,7 @@ int main(int argc, char **argv) {
   parse(&s, argc, argv);
   Err err;
   if (!(s.dev = device_open("cuda", &err))) die(EXIT_USAGE, "%s", err.msg);
+  if (s.file) commit_warn();
   s.dev->tf32 = s.dtype == BENCH_TF32;
   add_layers(&s);
   add_short_rounds(&s);

@@ -26,6 +26,7 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from compare_pycocotools import STATS, mean
+from origin import origin
 
 IMAGES, OBJECTS, CATEGORIES, DETECTIONS = 5000, 36000, 80, 100
 WIDTH, HEIGHT = 640, 480
@@ -154,7 +155,7 @@ def main():
                       "detections": IMAGES * DETECTIONS, "dt_mb": round(os.path.getsize(dt) / 1e6, 1),
                       "cores": os.cpu_count(), "ours_s": round(ours, 3), "pycocotools_s": round(peer, 2),
                       "ratio": round(peer / ours, 1), "figures": len(want), "largest_difference": worst,
-                      "AP": round(got[0]["AP"], 4)}
+                      "AP": round(got[0]["AP"], 4), **origin("cpu")}
             print(json.dumps(record), flush=True)
             failed |= worst > 1e-9 or want.keys() != got[0].keys() or peer < 20 * ours
     sys.exit(failed)

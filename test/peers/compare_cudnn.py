@@ -12,6 +12,8 @@ import sys
 
 import torch
 
+from origin import origin
+
 torch.backends.cudnn.benchmark = True
 torch.backends.cudnn.benchmark_limit = 0  # all engines
 torch.backends.cudnn.allow_tf32 = True
@@ -54,17 +56,18 @@ def torch_us(r):
 
 
 def main():
-    worst = 0
+    worst, here = 0, origin()
     for line in open(sys.argv[1]):
         r = json.loads(line)
         if r["rung"] != "cudnn" or r["dtype"] not in DTYPES or r.get("fused", "none") != "none":
             continue
         us = torch_us(r)
         worst = max(worst, r["us"] / us)
-        keep = ("gpu", "commit", "op", "layer", "n", "h", "w", "cin", "cout", "k", "stride", "dtype")
+        keep = ("gpu", "op", "layer", "n", "h", "w", "cin", "cout", "k", "stride", "dtype")
         print(json.dumps({"bench": "cudnn-torch", **{k: r[k] for k in keep}, "torch": torch.__version__,
                           "cudnn": torch.backends.cudnn.version(), "torch_us": round(us, 2),
-                          "cudnn_us": round(r["us"], 2), "ratio": round(r["us"] / us, 4)}), flush=True)
+                          "cudnn_us": round(r["us"], 2), "ratio": round(r["us"] / us, 4),
+                          "bench_commit": r["commit"], **here}), flush=True)
     print(f"slowest against PyTorch: {worst:.3f} of its time", file=sys.stderr)
 
 

@@ -47,6 +47,7 @@ import torch.nn.functional as F
 from PIL import Image
 from safetensors.torch import save_file
 
+from origin import origin
 from torchvision_dump import Dump
 from torchvision_model import R50, build, read_checkpoint, spread_outputs, write_checkpoint
 from torchvision_step import LOSSES, Inference, Step, nhwc, prepare_images, set_tf32
@@ -440,6 +441,9 @@ def main():
     report.table()
     failed = sum(not r["ok"] for r in report.records)
     print(f"{len(report.records)} comparisons, {failed} failed, {time.time() - start:.0f} s")
+    print(json.dumps(dict(compared="torchvision, stage by stage", comparisons=len(report.records), failed=failed,
+                          seed=args.seed, batch=args.batch, size=args.size, precision=args.precision,
+                          torch=torch.__version__, **origin(args.device))))
     sys.exit(failed > 0)
 
 

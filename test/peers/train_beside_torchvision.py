@@ -30,6 +30,7 @@ import torch
 from PIL import Image, ImageDraw
 from torchvision.ops.poolers import initLevelMapper
 
+from origin import origin
 from torchvision_dump import RNG_ROI, RNG_RPN, KeyedSampler, rng_key
 from torchvision_model import R50, TINY, build, write_checkpoint
 from torchvision_run import LOSSES
@@ -310,6 +311,7 @@ def main():
     add("--flip", type=float, default=0.5)
     add("--keyed", type=int, default=10, help="steps of torchvision that sample by our rule")
     add("--boxes", default="float32", choices=["float32", "autocast"], help="torchvision's, where it computes in bf16")
+    add("--run", help="what the record calls it; by this name tools/figures.py finds it")
     add("--no-amp", dest="amp", action="store_false")
     add("--autocast", action="store_true", help="torchvision in bf16 on a CPU, too, where ours is in float32")
     add("--train", default="./train")
@@ -353,11 +355,11 @@ def main():
     cast = score(a, f"{a.out}/truth.json", f"{a.out}/autocast_boxes.json")
     first = min(WARMUP, len(steps) - 2)  # as torchvision is timed
     img_s = (len(steps) - 1 - first) * a.batch / (steps[-1]["seconds"] - steps[first]["seconds"])
-    result = dict(data=os.path.basename(a.data.rstrip("/")), seed=a.seed, iters=a.iters, batch=a.batch, size=a.size,
+    name = os.path.basename(a.data.rstrip("/")) + (", tiny" if a.model == "tiny" else "")
+    result = dict(run=a.run or f"{name}, beside torchvision, seed {a.seed}", data=os.path.basename(a.data.rstrip("/")), seed=a.seed, iters=a.iters, batch=a.batch, size=a.size,
                   norm=a.norm, model=a.model, amp=a.amp, keyed=a.keyed,
                   device=torch.cuda.get_device_name() if a.device == "cuda" else "CPU", torch=torch.__version__,
-                  commit=subprocess.run(["git", "describe", "--always", "--dirty"], stdout=subprocess.PIPE,
-                                        text=True).stdout.strip(),
+                  **origin(a.device),
                   ours=dict(bbox_AP=ours["bbox_AP"], segm_AP=ours["segm_AP"], img_s=img_s,
                             seconds=a.iters * a.batch / img_s),
                   torchvision=dict(peer, img_s=rate, seconds=seconds, boxes=a.boxes),

@@ -120,7 +120,7 @@ static void expect_benchmark(const char *said, const char *bench, int batch) {
   char text[64];
   snprintf(text, sizeof text, "{\"bench\":\"%s\",\"gpu\":\"CPU", bench);
   EXPECT(strstr(said, text) && strstr(said, ",\"amp\":\"off\",") && strstr(said, ",\"conv\":\"auto\","));
-  EXPECT(strstr(said, ",\"commit\":\"") != NULL);
+  EXPECT(strstr(said, ",\"date\":\"") && strstr(said, ",\"commit\":\"") && strstr(said, ",\"machine\":{"));
   for (int i = 0; i < COUNT(numbers); i++)
     if (!EXPECT(record_number(said, numbers[i]) >= 0)) fprintf(stderr, "  %s in %s\n", numbers[i], said);
   EXPECT_INT((int)record_number(said, "batch"), batch);

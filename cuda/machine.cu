@@ -1,0 +1,86 @@
+// What a GPU knows about itself: from CUDA, and its clocks and power limit from the driver's management library (NVML),
+// which is opened at run time, read, and asked to change nothing. Without it these figures stay unknown.
+#include <dlfcn.h>
+#include <stdio.h>
+#include "cuda/common.cuh"
+extern "C" {
+#include "base/machine.h"
+}
+
+// As nvml.h has them, which a toolkit need not bring.
+typedef struct nvmlDevice_st *NvmlDevice;
+enum { NVML_CLOCK_SM = 1, NVML_CLOCK_MEM = 2 };
+
+typedef struct Nvml {
+  void *library; // NULL: not there
+  int (*init)();
+  int (*shutdown)();
+  int (*by_bus_id)(const char *id, NvmlDevice *device);
+  int (*clock)(NvmlDevice device, int type, unsigned *mhz);
+  int (*max_clock)(NvmlDevice device, int type, unsigned *mhz);
+  int (*power_limit)(NvmlDevice device, unsigned *milliwatts);
+  int (*driver_version)(char *text, unsigned room);
+} Nvml;
+
+static Nvml nvml_open() {
+  Nvml n = {};
+  n.library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+  if (!n.library) return n;
+  const struct {
+    void **function;
+    const char *name;
+  } table[] = {
+      {(void **)&n.init, "nvmlInit_v2"},
+      {(void **)&n.shutdown, "nvmlShutdown"},
+      {(void **)&n.by_bus_id, "nvmlDeviceGetHandleByPciBusId_v2"},
+      {(void **)&n.clock, "nvmlDeviceGetClockInfo"},
+      {(void **)&n.max_clock, "nvmlDeviceGetMaxClockInfo"},
+      {(void **)&n.power_limit, "nvmlDeviceGetEnforcedPowerLimit"},
+      {(void **)&n.driver_version, "nvmlSystemGetDriverVersion"},
+  };
+  bool complete = true;
+  for (const auto &row : table) complete &= (*row.function = dlsym(n.library, row.name)) != NULL;
+  if (complete && n.init() == 0) return n;
+  dlclose(n.library);
+  n.library = NULL;
+  return n;
+}
+
+static int mhz_of(int (*ask)(NvmlDevice, int, unsigned *), NvmlDevice device, int type) {
+  unsigned mhz = 0;
+  return ask(device, type, &mhz) == 0 ? (int)mhz : 0;
+}
+
+// By the bus, for NVML counts GPUs that CUDA_VISIBLE_DEVICES hides.
+static void describe_by_nvml(const char *bus_id, GpuFacts *facts) {
+  Nvml n = nvml_open();
+  if (!n.library) return;
+  NvmlDevice device;
+  unsigned milliwatts = 0;
+  if (n.driver_version(facts->driver, sizeof facts->driver) != 0) facts->driver[0] = 0;
+  if (n.by_bus_id(bus_id, &device) == 0) {
+    facts->sm_mhz = mhz_of(n.clock, device, NVML_CLOCK_SM);
+    facts->sm_mhz_max = mhz_of(n.max_clock, device, NVML_CLOCK_SM);
+    facts->memory_mhz = mhz_of(n.clock, device, NVML_CLOCK_MEM);
+    facts->memory_mhz_max = mhz_of(n.max_clock, device, NVML_CLOCK_MEM);
+    if (n.power_limit(device, &milliwatts) == 0) facts->power_limit_w = milliwatts / 1e3;
+  }
+  n.shutdown();
+  dlclose(n.library);
+}
+
+extern "C" void cuda_describe(Device *dev, GpuFacts *facts) {
+  cudaDeviceProp properties;
+  char bus_id[32];
+  int runtime;
+  CUDA_CHECK(cudaGetDeviceProperties(&properties, dev->index));
+  CUDA_CHECK(cudaGetDeviceCount(&facts->count));
+  CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
+  CUDA_CHECK(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, dev->index));
+  snprintf(facts->name, sizeof facts->name, "%.90s", properties.name);
+  facts->memory_gib = (double)properties.totalGlobalMem / (1 << 30);
+  snprintf(facts->runtime, sizeof facts->runtime, "%d.%d", runtime / 1000, runtime % 1000 / 10);
+  snprintf(facts->toolkit, sizeof facts->toolkit, "%d.%d.%d", __CUDACC_VER_MAJOR__, __CUDACC_VER_MINOR__,
+           __CUDACC_VER_BUILD__);
+  describe_by_nvml(bus_id, facts);
+}

@@ -1,0 +1,110 @@
+"""The records of results/: reading them, refusing those that cannot be trusted, choosing the newest.
+
+A record is one JSON object on one line of a results/*.jsonl. It has to say where it comes from as base/machine.h does:
+date, commit, clean, command, machine. What was measured before that was so is listed in results/legacy.json: how many
+records of each file and commit ("" for none) are excused, and why. The numbers are exact, so that no new record comes
+in without its origin, and none is excused without need.
+
+Order: by date, and before all that have one those without, in the order of the files asked for and of their lines. The
+newest record of a setting is the one that counts: a new measurement is appended, or takes the old one's place.
+"""
+import collections
+import json
+import os
+import re
+
+DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+MACHINE = {"cpu", "cores", "ram_gib", "os", "kernel", "compiler", "gpu", "gpus", "gpu_memory_gib", "sm_mhz",
+           "sm_mhz_max", "memory_mhz", "memory_mhz_max", "power_limit_w", "driver", "cuda_runtime", "cuda_toolkit"}
+
+
+class Refused(Exception):
+    """One line: where, what is wrong, what to do."""
+
+
+def complaint(record):
+    """What keeps a record from being trusted; None: nothing."""
+    commit = record.get("commit")
+    if not commit or commit == "unknown":
+        return "names no commit"
+    if commit.endswith("-dirty") or record.get("clean") is False:
+        return f"was made from a tree with changes ({commit})"
+    if not isinstance(record.get("machine"), dict):
+        return "does not say on which machine"
+    missing = MACHINE - record["machine"].keys()
+    if missing:
+        return "says nothing of its machine's " + ", ".join(sorted(missing))
+    if not DATE.fullmatch(str(record.get("date"))):
+        return "has no date in UTC"
+    return None
+
+
+def place(record):
+    """On what a record of a GPU was measured, as short as it can be said."""
+    machine = record.get("machine")
+    if not isinstance(machine, dict):
+        return record["gpu"]
+    clock = f"{machine['sm_mhz_max']} MHz, {machine['power_limit_w']} W" if machine["sm_mhz_max"] else "clocks not known"
+    return f"{record['gpu']}, {clock}, driver {machine['driver'] or 'not known'}, CUDA {machine['cuda_toolkit']}"
+
+
+class Results:
+    """All records under root/results."""
+
+    def __init__(self, root):
+        self.folder = os.path.join(root, "results")
+        self.legacy = self.read_legacy()
+        self.excused = collections.Counter()  # by file and commit
+        self.files = {name: self.read(name) for name in sorted(os.listdir(self.folder)) if name.endswith(".jsonl")}
+        for key, count in sorted(self.legacy.items()):
+            if self.excused[key] != count:
+                raise Refused(f"results/legacy.json: {key[0]}, commit \"{key[1]}\": excuses {count} records, "
+                              f"{self.excused[key]} need it; set the number, or measure again")
+
+    def read_legacy(self):
+        path = os.path.join(self.folder, "legacy.json")
+        with open(path, encoding="utf-8") as f:
+            entries = json.load(f)
+        for e in entries:
+            if e.keys() != {"file", "records", "reason"} or not e["reason"]:
+                raise Refused(f"results/legacy.json: {json.dumps(e)[:60]}…: file, records and reason are wanted")
+        return {(e["file"], commit): count for e in entries for commit, count in e["records"].items()}
+
+    def read(self, name):
+        records = []
+        with open(os.path.join(self.folder, name), encoding="utf-8") as f:
+            for number, line in enumerate(f, 1):
+                where = f"results/{name}:{number}"
+                try:
+                    record = json.loads(line)
+                except ValueError as error:
+                    raise Refused(f"{where}: no JSON object ({error})") from None
+                fault, key = complaint(record), (name, record.get("commit") or "")
+                self.excused[key] += fault is not None
+                if self.excused[key] > self.legacy.get(key, 0):
+                    raise Refused(f"{where}: the record {fault}; measure again from a clean commit with this build")
+                records.append(record)
+        return records
+
+    def text(self, name):
+        with open(os.path.join(self.folder, name), encoding="utf-8") as f:
+            return f.read()
+
+    def all(self, *names, **setting):
+        """The records with these members, oldest first. A name is a file of results/ without .jsonl."""
+        found = [r for name in names for r in self.files[name + ".jsonl"]
+                 if all(r.get(key) == value for key, value in setting.items())]
+        return sorted(found, key=lambda r: r.get("date") or "")
+
+    def newest(self, *names, **setting):
+        found = self.all(*names, **setting)
+        if not found:
+            raise Refused(f"no record of {', '.join(names)} has " + ", ".join(f"{k}={v}" for k, v in setting.items()))
+        return found[-1]
+
+    def newest_by(self, key, *names, **setting):
+        """The newest record for each value of key(record), in the order in which the values first come."""
+        chosen = collections.OrderedDict()
+        for r in self.all(*names, **setting):
+            chosen[key(r)] = r
+        return chosen

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Writes the measured figures of the documentation from results/, in place; --check says where they differ instead.
+
+    python3 tools/tables.py [--check] [--root DIR]
+
+In a page, `<!-- table: NAME -->` to `<!-- end -->`, on lines of their own, encloses a table; `<!-- value: NAME -->`
+to `<!-- end -->`, within a line, a figure. What stands between is NAME's, from TABLES and VALUES of tools/*figures.py.
+Exit status: 0; 1 with --check where a page differs, as a diff with its line; 2 where a record cannot be trusted
+(tools/records.py), a name is unknown or a marker is left open.
+"""
+import argparse
+import difflib
+import glob
+import os
+import re
+import sys
+
+import conv_figures
+import figures
+import step_figures
+from records import Refused, Results
+
+PAGES = ("README.md", "docs/*.md", "cuda/conv/*.md", "results/README.md")
+TABLES = {**figures.TABLES, **conv_figures.TABLES, **step_figures.TABLES}
+VALUES = figures.VALUES
+MARKED = re.compile(r"^<!-- table: (\S+) -->\n.*?^<!-- end -->$|<!-- value: (\S+) -->[^\n]*?<!-- end -->", re.M | re.S)
+OPENING = re.compile(r"<!-- (?:table|value): ")
+
+
+def render(path, text, results):
+    """The page as its records have it."""
+    def replaced(match):
+        table, value = match.groups()
+        kind, makers, name = ("table", TABLES, table) if table else ("value", VALUES, value)
+        where = f"{path}:{text.count(chr(10), 0, match.start()) + 1}"
+        if name not in makers:
+            raise Refused(f"{where}: no {kind} is called {name}; tools/*figures.py define them")
+        if OPENING.search(match.group(0), 1):
+            raise Refused(f"{where}: a marker begins before {name} has ended; close it with <!-- end -->")
+        try:
+            made = makers[name](results)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise Refused(f"{where}: {name}: a record lacks or misstates what it needs ({error!r})") from error
+        return f"<!-- table: {name} -->\n{made}\n<!-- end -->" if table else f"<!-- value: {name} -->{made}<!-- end -->"
+
+    page, found = MARKED.sub(replaced, text), len(MARKED.findall(text))
+    if found != len(OPENING.findall(text)):
+        raise Refused(f"{path}: {len(OPENING.findall(text))} markers begin, {found} of them end; see tools/tables.py")
+    return page, found
+
+
+def check_list(results):
+    """results/README.md has a line for every file beside it."""
+    listed = results.text("README.md")
+    for name in sorted(os.listdir(results.folder)):
+        if name != "README.md" and f"`{name}`" not in listed:
+            raise Refused(f"results/README.md: {name} is not listed: what is it, which command made it, where?")
+
+
+def show(path, old, new):
+    first = next((i for i, (a, b) in enumerate(zip(old, new)) if a != b), min(len(old), len(new)))
+    print(f"{path}:{first + 1}: differs from results/; python3 tools/tables.py rewrites it")
+    print("\n".join(difflib.unified_diff(old, new, "as it is", "as the records have it", lineterm="", n=0)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 where a page differs")
+    parser.add_argument("--root", default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    args = parser.parse_args()
+    differ = total = 0
+    try:
+        results = Results(args.root)
+        check_list(results)
+        for pattern in PAGES:
+            for path in sorted(glob.glob(os.path.join(args.root, pattern))):
+                with open(path, encoding="utf-8") as f:
+                    text = f.read()
+                page, found = render(os.path.relpath(path, args.root), text, results)
+                total += found
+                if page == text:
+                    continue
+                differ += 1
+                if args.check:
+                    show(os.path.relpath(path, args.root), text.split("\n"), page.split("\n"))
+                else:
+                    with open(path, "w", encoding="utf-8") as f:
+                        f.write(page)
+    except (Refused, OSError) as error:
+        sys.exit(print(f"tables: {error}", file=sys.stderr) or 2)
+    if not args.check:
+        print(f"{total} tables and figures, {differ} pages rewritten")
+    sys.exit(args.check and differ > 0)
+
+
+if __name__ == "__main__":
+    main()
