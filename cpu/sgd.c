@@ -1,15 +1,12 @@
 // The optimiser's step over flat buffers: the gradient's L2 norm and finiteness (a two-pass reduction), SGD with
 // momentum, weight decay and clipping by global norm (PyTorch's), and dynamic loss scaling (Micikevicius et al., 2018).
 #include "cpu/reference.h"
+#include "exact/sgd_slots.h"
 
 enum {
   BLOCK = 1 << 14, // elements reduced by one thread; fixed, so that the order of sums does not depend on the threads
   LANES = 16,      // independent partial sums within a block, so that they vectorise without reordering
 };
-
-enum { LEARNING_RATE, MOMENTUM, DECAY, LIMIT, INV_SCALE }; // hyper[]
-enum { NORM, FINITE };                                     // stats[]
-enum { SCALE, CLEAN, SKIPPED };                            // state[]
 
 typedef struct BlockStats {
   double squares; // Σ g²

@@ -53,7 +53,8 @@ template <class T> static __device__ __forceinline__ Key cell_key(const RpnMaps 
 }
 
 // The histogram of each group's keys: bins [groups, BINS] += …. Grid (chunks of CHUNK anchors, groups); a thread takes
-// every 1024th anchor of its chunk. One read of the logits, bound by memory; the atomics are on shared memory.
+// every 1024th anchor of its chunk. The floor is one read of the logits; the atomics stay in shared memory, where bins
+// of neighbouring logits may collide.
 template <class T>
 __global__ void __launch_bounds__(SELECT_THREADS)
     rpn_histogram_kernel(const __grid_constant__ RpnMaps m, RpnLists lists) {
@@ -95,7 +96,7 @@ static __device__ __forceinline__ Box cell_box(const RpnMaps &m, const BoxCoder 
 
 // The proposals of each group, best first: radix select and bitonic sort of its list, then a thread decodes one
 // proposal, and a prefix sum closes the gaps that the size and score filters leave, order kept. One threadblock per
-// group: a few thousand keys, bound by the latency of barriers.
+// group: a few thousand keys at most, so that the barriers of select and sort bound it, not the work.
 template <class T>
 __global__ void __launch_bounds__(SELECT_THREADS)
     rpn_select_kernel(RpnSelect p, const __grid_constant__ RpnMaps m, RpnLists lists, Boxes out) {
@@ -268,7 +269,7 @@ extern "C" void cuda_rois_compact(Device *dev, const Boxes *in, const Rois *out)
 // ---- detections -----------------------------------------------------------------------------------------------------
 
 // The maximum and sum of each RoI's softmax, from which the class kernel makes any probability. A warp per RoI, eight
-// RoIs per threadblock; one coalesced read of the logits, bound by memory and latency.
+// RoIs per threadblock; one coalesced read of the logits, of which the second loop's come from the cache.
 template <class T> __global__ void detect_softmax_kernel(const int *rois, Tensor logits, Softmax *softmax) {
   int roi = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (roi >= *rois) return;

@@ -1,6 +1,8 @@
 // Losses of the RPN, the box head and the mask head, and their gradients: torchvision's rpn.compute_loss, fastrcnn_loss
 // and maskrcnn_loss. A loss is a two-pass reduction in double and in a fixed order, without atomics; gradients are
-// written densely, zeros included, so that no other kernel clears them. A few MB in all: bound by launches and latency.
+// written densely, zeros included, so that no other kernel clears them. Few elements count, and they are far apart:
+// bound by the latency of their loads (mask_loss at 0.0 % of the memory ceiling in results/profile-b4-h200.txt), but
+// for the fills of the gradients.
 #include "cuda/softmax.cuh"
 
 enum {
@@ -18,8 +20,8 @@ static __device__ __forceinline__ double bce(float x, float t) {
   return (x > 0 ? x : 0) - x * t + log1pf(expf(-fabsf(x)));
 }
 
-// d bce / dx = σ(x) - t. By the hardware's exponential: gradients need not be portable, as exact/geometry.h's sigmoid
-// is.
+// d bce / dx = σ(x) - t. By CUDA's expf: a gradient decides no index, so it need not be portable as the sigmoid of
+// exact/geometry.h is.
 static __device__ __forceinline__ float bce_sigmoid(float x) {
   float e = expf(-fabsf(x)); // never overflows
   return (x < 0 ? e : 1) / (1 + e);
@@ -113,8 +115,8 @@ static __device__ void zero(const Tensor &t, size_t element_size) {
   size_t n = (size_t)t.n * t.h * t.w * t.ldc * element_size / sizeof(uint4);
   for (size_t i = thread_index(); i < n; i += gridDim.x * blockDim.x) ((uint4 *)t.data)[i] = uint4{};
 }
-// dlogits, ddeltas = 0 on all levels at once; blockIdx.y is the level. Bound by memory: nearly all of the gradient is
-// zero, so it is a fill, and the few sampled anchors are scattered into it by the next kernel.
+// dlogits, ddeltas = 0 on all levels at once; blockIdx.y is the level. The floor is memory: nearly all of the gradient
+// is zero, so it is a fill, and the few sampled anchors are scattered into it by the next kernel.
 template <class T> __global__ void rpn_zero_kernel(const __grid_constant__ RpnArgs p) {
   zero(p.dlogits[blockIdx.y], sizeof(T));
   zero(p.ddeltas[blockIdx.y], sizeof(T));
@@ -140,7 +142,7 @@ template <class T> __global__ void rpn_loss_backward_kernel(const __grid_constan
 
 // ---- box head -------------------------------------------------------------------------------------------------------
 
-// Softmax with the hardware's exponential: a loss need not be portable, as the scores of detections are.
+// Softmax by CUDA's expf: a loss decides no index, so it need not be portable as the scores of detections are.
 template <class T> static __device__ Softmax loss_softmax(const T *x, int classes) {
   return warp_softmax(x, classes, [](float v) { return expf(v); });
 }
@@ -194,7 +196,7 @@ __global__ void box_loss_backward_kernel(float beta, RoiTargets t, Tensor logits
 // ---- mask head ------------------------------------------------------------------------------------------------------
 
 // First pass: parts[object] = Σ over the m × m pixels of its own class channel. A threadblock per object; of each
-// pixel's classes one is read, so that loads are strided by the pitch and bound by latency, not bandwidth.
+// pixel's classes one is read, so that loads are strided by the pitch and their latency bounds it.
 template <class T> __global__ void mask_loss_kernel(RoiTargets t, Tensor logits, Tensor target, double *parts) {
   int r = blockIdx.x;
   if (r >= *t.objects.count) return;
@@ -209,7 +211,7 @@ template <class T> __global__ void mask_loss_kernel(RoiTargets t, Tensor logits,
 }
 
 // dlogits [objects, m, m, classes]: factor · (σ(x) - t) in the object's own class channel, zero elsewhere. A thread per
-// vector of eight channels; bound by the stores, of which nearly all are zeros.
+// vector of eight channels; the floor is the stores, of which nearly all are zeros.
 template <class T>
 __global__ void mask_loss_backward_kernel(RoiTargets t, Tensor logits, Tensor target, const float *scale,
                                           Tensor dlogits, unsigned eights) {

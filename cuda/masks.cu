@@ -19,7 +19,7 @@ static void check_single(const Tensor *t) { CHECK(t->dtype == F32 && t->ldc == 1
 
 // target [objects, size, size] of instances that have a bitmap: RoIAlign of the resized mask with adaptive sampling.
 // Eight neighbouring lanes share a bin, a row of sampling points each; shuffles add their sums up in order, so that the
-// total has the reference's bits. Bound by the scattered loads of single bits, from the L2 cache.
+// total has the reference's bits. Bound by the scattered loads of words for single bits.
 __global__ void mask_target_kernel(MaskTarget p, const ImageInfo *images, const __grid_constant__ Truth truth,
                                    const __grid_constant__ RoiTargets targets, Tensor target) {
   int item = (blockIdx.x * BLOCK + threadIdx.x) / BIN_LANES, lane = threadIdx.x % BIN_LANES;
@@ -41,7 +41,7 @@ __global__ void mask_target_kernel(MaskTarget p, const ImageInfo *images, const 
 
 // The same of instances that have polygons: even-odd rasterisation in the box, a polygon at a time, then their union.
 // One threadblock per object, a thread per edge; a bitmask per column in shared memory takes the toggles by atomicXor,
-// which commutes, so that no order of threads shows. Bound by latency: a few hundred edges.
+// which commutes, so that no order of threads shows. Bound by latency: an instance has up to a few hundred edges.
 __global__ void __launch_bounds__(POLYGON_THREADS)
     polygon_target_kernel(MaskTarget p, const __grid_constant__ Truth truth, const __grid_constant__ RoiTargets targets,
                           Tensor target) {
@@ -126,8 +126,8 @@ static __device__ bool paste_covers(const Paste &axis, int i) {
 
 // bits [detections, words]: each valid detection's mask, stretched over its box bilinearly, thresholded and packed into
 // bits, column-major. Grid (detections, up to MOST_BLOCKS), a grid-stride loop over the words of one detection; a
-// thread makes whole words, so that no two write the same one and none needs an atomic. Bound by the stores of words
-// that are zero, away from the box, and by the interpolation within it.
+// thread makes whole words, so that no two write the same one and none needs an atomic. Away from the box a word costs
+// its store, within it 32 bilinear samples.
 __global__ void mask_paste_kernel(MaskPaste p, const ImageInfo *images, const __grid_constant__ Boxes detections,
                                   const __grid_constant__ Tensor probs, uint32_t *bits, int64_t words) {
   int slot = blockIdx.x, group = slot / detections.capacity, i = slot % detections.capacity;

@@ -1,8 +1,8 @@
 // GroupNorm (Wu, He, 2018) and BatchNorm (Ioffe, Szegedy, 2015), one text for both: each normalises over a set of
 // pixels and a group of channels. GroupNorm's set is an image, BatchNorm's the whole batch with every channel a group
 // of its own. Each direction is a two-pass reduction (thread, threadblock, workspace, statistics, always in the same
-// order) and an elementwise pass with the epilogue fused in. Bound by memory: inputs are read twice and the result is
-// written once.
+// order) and an elementwise pass with the epilogue fused in. The floor is memory traffic: inputs are read twice, the
+// result is written once.
 #include "cuda/common.cuh"
 
 enum {
@@ -101,7 +101,7 @@ static __device__ __forceinline__ const float *partial_of(const NormTiling &m, c
 
 // First pass: mean and m2 = Σ (x - mean)² of each chunk and channel. A thread follows Welford ("Note on a method for
 // calculating corrected sums of squares and products", 1962) over its pixels; means of parts merge without cancellation
-// as Σ m2 + Σ n · (mean of the part - mean)². One read of x; the division per pixel is hidden by the unrolled loads.
+// as Σ m2 + Σ n · (mean of the part - mean)². One read of x; unrolled, to have four loads in flight.
 template <class T> __global__ void norm_moments_kernel(NormTiling m, float *partial) {
   if ((int)blockIdx.z >= sets_of(m)) return;
   PixelChunk all = chunk_of(m, blockIdx.x);
@@ -316,7 +316,7 @@ __global__ void norm_backward_kernel(NormTiling m, Tensor dy, const float *gamma
 
 // ---- folded ---------------------------------------------------------------------------------------------------------
 
-// scale = gamma / √(var + eps), shift = beta - mean · scale. A thread per channel; launched when weights change.
+// scale = gamma / √(var + eps), shift = beta - mean · scale. A thread per channel.
 __global__ void norm_fold_kernel(int c, float eps, const float *gamma, const float *beta, const float *mean,
                                  const float *var, float *scale, float *shift) {
   int i = thread_index();

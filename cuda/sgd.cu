@@ -1,14 +1,12 @@
 // The optimiser's step over flat buffers: the gradient's L2 norm and finiteness (a two-pass reduction), SGD with
 // momentum, weight decay and clipping by global norm (PyTorch's), and dynamic loss scaling (Micikevicius et al., 2018).
-// Every hyper-parameter is read on the device, so that a captured CUDA graph follows the schedule. Bound by memory:
-// grid-stride loops of 16-byte accesses.
+// Every hyper-parameter is read on the device, so that a captured CUDA graph follows the schedule. The floor is memory
+// traffic: grid-stride loops of 16-byte accesses.
 #include <float.h>
 #include "cuda/common.cuh"
+#include "exact/sgd_slots.h"
 
-enum { THREADS = 256, BLOCKS = 132 * 8 };                  // fills an H100's 132 SMs; fixed, and so the order of sums
-enum { LEARNING_RATE, MOMENTUM, DECAY, LIMIT, INV_SCALE }; // hyper[]
-enum { NORM, FINITE };                                     // stats[]
-enum { SCALE, CLEAN, SKIPPED };                            // state[]
+enum { THREADS = 256, BLOCKS = 132 * 8 }; // fills an H100's 132 SMs; fixed, and so the order of sums
 
 struct PartStats {
   double squares; // Σ g²

@@ -62,8 +62,8 @@ __device__ inline int warp_append(bool wanted, int *n) {
 
 // Radix select: a bound that exactly k of n different keys do not exceed, 0 < k < n. Byte by byte from the highest
 // down, a histogram of the keys that share the prefix found so far tells the next byte of the k-th, until all keys that
-// share the prefix are wanted. A pass reads every key once: at most eight passes, one or two for scores that are spread
-// out.
+// share the prefix are wanted. A pass reads every key once; the four of the rank decide unless ranks are equal, the
+// other four break ties by index.
 __device__ inline Key block_radix_select(const Key *key, int n, int k) {
   __shared__ int count[256], byte, left;
   __shared__ bool all;
@@ -117,8 +117,8 @@ static inline int sort_slots(int n) {
 }
 
 // Bitonic sort (Batcher, "Sorting networks and their applications", 1968) of keys in shared memory, ascending, and of
-// rows with them unless NULL. O(n log² n) compare-exchanges, a thread per pair, without divergence over where to go:
-// for the few thousand keys that are left here the barriers between the log² n steps are what it costs.
+// rows with them unless NULL. n/4 · log² n compare-exchanges, pair by pair over the threads, in a pattern that no value
+// changes, with a barrier after each of the log² n / 2 steps: right for the few thousand keys that a selection leaves.
 __device__ inline void block_sort(Key *key, int *row, int n) {
   int slots = n > 1 ? 1 << (32 - __clz(n - 1)) : 1;
   for (int i = n + threadIdx.x; i < slots; i += blockDim.x) key[i] = ~(Key)0;
