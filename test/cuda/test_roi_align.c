@@ -1,5 +1,5 @@
-// RoIAlign on the GPU against the CPU reference. Both take levels, positions and weights from exact/roi_bins.h, bit for bit,
-// so that only the sums of weighted features differ, by their rounding.
+// RoIAlign on the GPU against the CPU reference. Both take levels, positions and weights from exact/roi_bins.h, bit for
+// bit, so that only the sums of weighted features differ, by their rounding.
 #include "base/rng.h"
 #include "test/harness/gpu.h"
 

@@ -136,6 +136,12 @@ Twin twin_poisoned(DType dtype, int n, int h, int w, int c) {
   return t;
 }
 
+Twin twin_poisoned_like(const Twin *t) {
+  Twin like = twin_poisoned(t->gpu.dtype, t->cpu.n, t->cpu.h, t->cpu.w, t->cpu.c);
+  if (t->cpu.count) twin_rows(&like, *t->cpu.count);
+  return like;
+}
+
 Twin twin_values(DType dtype, int n, int h, int w, int c, const float *values) {
   Twin t = shaped(dtype, n, h, w, c);
   float *padded = xcalloc(tensor_elements(&t.cpu), sizeof *padded);
