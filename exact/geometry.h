@@ -17,8 +17,8 @@ typedef struct Box { // a row of a box tensor
 static inline HD Box *box_rows(const Tensor *t) { return (Box *)t->data; }
 
 // e^x within 1.03 ulp, never falling as x rises (tried for every float). Math libraries differ in the last bit; this
-// one is sums and products only, so that scores and boxes made with it are the same on every device. Range reduction: x
-// = k·log 2 + r, e^x = 2^k · e^r with |r| ≤ log(2) / 2, where Taylor's terms up to r^7 leave 5e-9 of the value.
+// one is sums and products only, so that scores and boxes made with it are the same on every device. Range reduction
+// gives e^x = 2^k · e^r with |r| ≤ log(2) / 2, where Taylor's terms up to r^7 leave 5e-9 of the value.
 static inline HD float portable_exp(float x) {
   if (!(x < 89)) return x > 0 ? INFINITY : x; // NaN stays
   if (x < -104) return 0;

@@ -1,5 +1,5 @@
-// Which positions a pooling window covers, and which windows cover a position, along one axis; and which value wins the
-// maximum. On the CPU and CUDA, forward and backward.
+// Which positions a pooling window covers, and which windows cover a position, along one axis; on the CPU and CUDA,
+// forward and backward.
 #pragma once
 #include "base/rng.h" // HD
 #include "base/util.h"

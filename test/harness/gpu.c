@@ -1,5 +1,6 @@
 #include "test/harness/gpu.h"
 #include "base/rng.h"
+#include "test/harness/addends.h"
 
 enum { GUARD_BYTE = 0xA5 };
 
@@ -220,7 +221,10 @@ bool twin_check(const Twin *t, const float *bound, double factor) {
     if (!pad && isinf(want[i]) && got[i] == want[i]) continue;
     wrong++;
     double ratio = error == error ? error / fmax(tolerance, 1e-38) : INFINITY;
-    if (ratio > worst_ratio) worst_ratio = ratio, worst = i;
+    if (ratio > worst_ratio) {
+      worst_ratio = ratio;
+      worst = i;
+    }
   }
   if (!EXPECT(wrong == 0))
     printf("  %zu of %zu elements; worst at %zu: got %g, want %g (%.1f x the tolerance)\n", wrong, valid, worst,
@@ -262,12 +266,7 @@ void twin_array_check_equal(const TwinArray *a, size_t n) {
 
 // ---- Dest -------------------------------------------------------------------------------------------------------
 
-typedef enum AddendKind { NO_ADDEND, SAME, HALF, DOUBLE, DOUBLE_ODD, ITSELF, ADDEND_KINDS } AddendKind;
 static const char *const addend_names[] = {"none", "same", "half", "double", "double, odd", "itself"};
-
-static int addend_size(AddendKind kind, int size) {
-  return kind == HALF ? (size + 1) / 2 : kind == DOUBLE ? 2 * size : kind == DOUBLE_ODD ? 2 * size - 1 : size;
-}
 
 // |t| in memory of its own.
 static Tensor magnitude(const Tensor *t) {
