@@ -1,4 +1,6 @@
-// From network outputs to scored boxes: proposals of the RPN, detections of the box head, and their merging.
+// From network outputs to scored boxes: the RPN's proposals, the box head's detections, and the merging of their groups
+// after NMS. A group (image and level, or image and class) is selected by one heap, groups in parallel. Ren et al.,
+// "Faster R-CNN", 2015; torchvision's filter_proposals and postprocess_detections.
 #include <string.h>
 #include "cpu/reference.h"
 #include "cpu/softmax.h"
@@ -7,6 +9,7 @@
 
 // ---- groups ---------------------------------------------------------------------------------------------------------
 
+// Writes row i of a group.
 static void boxes_put(const Boxes *out, int group, int i, Box box, double score, int index) {
   size_t row = (size_t)group * out->capacity + i;
   box_rows(&out->box)[row] = box;
@@ -14,8 +17,8 @@ static void boxes_put(const Boxes *out, int group, int i, Box box, double score,
   out->index[row] = index;
 }
 
-// Room for the best out->capacity candidates of each group.
-static TopK group_topk(Ranked *scratch, const Boxes *out, int group) {
+// The heap of a group's best out->capacity candidates, in its part of the workspace.
+static TopK group_topk(TopKItem *scratch, const Boxes *out, int group) {
   return (TopK){.items = scratch + (size_t)group * out->capacity, .k = out->capacity};
 }
 
@@ -27,22 +30,24 @@ typedef struct RpnLevel { // one level of one image
   const Tensor *logits, *deltas;
 } RpnLevel;
 
-// Cells of a level follow one another, so that a cell's number says where it is.
+// The objectness logit of anchor i of the level: anchors of a cell are channels, cells follow one another.
 static real level_logit(const RpnLevel *l, int i) {
   return at(l->logits, l->n, 0, 0)[(size_t)(i / l->per_cell) * l->logits->ldc + i % l->per_cell];
 }
 
+// Anchor i of the level, moved and scaled by its regression deltas.
 static Box level_box(const RpnLevel *l, const BoxCoder *coder, int i) {
   const real *delta = at(l->deltas, l->n, 0, 0) + (size_t)(i / l->per_cell) * l->deltas->ldc + 4 * (i % l->per_cell);
   return box_decode(coder, level_anchor(l->anchors, l->per_cell, i), delta);
 }
 
+// Top-k by logit before decoding, so that only the k best are decoded; then the size and score filters.
 static void select_level(const RpnSelect *p, const RpnLevel *l, const ImageInfo *info, TopK best, const Boxes *out,
                          int group) {
   int total = info->h > 0 ? l->anchors->h * l->anchors->w * l->per_cell : 0;
   for (int i = 0; i < total; i++) {
     double logit = level_logit(l, i);
-    topk_offer(&best, (Ranked){.score = isnan(logit) ? -INFINITY : logit, .index = i});
+    topk_offer(&best, (TopKItem){.score = isnan(logit) ? -INFINITY : logit, .index = i});
   }
   topk_sort(&best);
   int n = 0;
@@ -57,7 +62,7 @@ static void select_level(const RpnSelect *p, const RpnLevel *l, const ImageInfo 
 
 void OP(rpn_select)(Device *dev, const RpnSelect *p, const Anchors *anchors, const ImageInfo *images,
                     const Tensor *logits, const Tensor *deltas, const Boxes *out) {
-  Ranked *scratch = device_scratch(dev, (size_t)out->groups * out->capacity * sizeof *scratch);
+  TopKItem *scratch = device_scratch(dev, (size_t)out->groups * out->capacity * sizeof *scratch);
   if (!scratch) return;
   CHECK(out->groups == logits[0].n * anchors->levels);
 #pragma omp parallel for schedule(dynamic)
@@ -74,8 +79,9 @@ void OP(rpn_select)(Device *dev, const RpnSelect *p, const Anchors *anchors, con
 
 // ---- merging --------------------------------------------------------------------------------------------------------
 
+// Offers the boxes of `per` sorted groups to the heap of the image.
 void OP(boxes_merge)(Device *dev, int per, const Boxes *in, const Boxes *out) {
-  Ranked *scratch = device_scratch(dev, (size_t)out->groups * out->capacity * sizeof *scratch);
+  TopKItem *scratch = device_scratch(dev, (size_t)out->groups * out->capacity * sizeof *scratch);
   if (!scratch) return;
   CHECK(in->groups == out->groups * per);
   const real *score = in->score.data;
@@ -84,7 +90,7 @@ void OP(boxes_merge)(Device *dev, int per, const Boxes *in, const Boxes *out) {
     TopK best = group_topk(scratch, out, group);
     for (int g = group * per; g < (group + 1) * per; g++)
       for (int row = g * in->capacity; row < g * in->capacity + in->count[g]; row++)
-        topk_offer(&best, (Ranked){.score = score[row], .index = in->index[row], .row = row});
+        topk_offer(&best, (TopKItem){.score = score[row], .index = in->index[row], .row = row});
     topk_sort(&best);
     for (int i = 0; i < best.n; i++)
       boxes_put(out, group, i, box_rows(&in->box)[best.items[i].row], best.items[i].score, best.items[i].index);
@@ -92,7 +98,7 @@ void OP(boxes_merge)(Device *dev, int per, const Boxes *in, const Boxes *out) {
   }
 }
 
-// How many boxes of the other groups stand before box i of this one.
+// How many boxes of the other groups rank before box i of this one.
 static int boxes_before(const Boxes *b, const int *count, int group, int i) {
   const real *score = b->score.data, mine = score[(size_t)group * b->capacity + i];
   int before = 0;
@@ -105,11 +111,12 @@ static int boxes_before(const Boxes *b, const int *count, int group, int i) {
   return before;
 }
 
+// A group's own ranks ascend: the first box whose rank among all groups reaches the limit ends the group.
 void OP(boxes_cut)(Device *dev, int limit, const Boxes *boxes) {
   int *count = device_scratch(dev, (size_t)boxes->groups * sizeof *count);
   if (!count) return;
   memcpy(count, boxes->count, (size_t)boxes->groups * sizeof *count);
-  for (int g = 0; g < boxes->groups; g++) // a group's own ranks ascend: the first one too far back ends it
+  for (int g = 0; g < boxes->groups; g++)
     for (int i = 0; i < count[g]; i++)
       if (i + boxes_before(boxes, count, g, i) >= limit) {
         boxes->count[g] = i;
@@ -131,28 +138,28 @@ void OP(rois_compact)(Device *dev, const Boxes *in, const Rois *out) {
 
 // ---- detections -----------------------------------------------------------------------------------------------------
 
-typedef struct BoxHead { // what one group of detections is made of
+typedef struct DetectGroup { // the inputs of one group of detections: a class in an image
   const Rois *rois;
   const Tensor *logits, *deltas;
   const Softmax *softmax; // [rois]
   int image, class;
-} BoxHead;
+} DetectGroup;
 
-static Box detection_box(const Detect *p, const BoxHead *head, const ImageInfo *info, int roi) {
+// The RoI, regressed by the deltas of the group's class and clipped to the image.
+static Box detection_box(const Detect *p, const DetectGroup *head, const ImageInfo *info, int roi) {
   const real *delta = at(head->deltas, roi, 0, 0) + 4 * head->class;
   return box_clip(box_decode(&p->coder, box_rows(&head->rois->box)[roi], delta), info->rh, info->rw, p->coder.extra);
 }
 
-// The probability is looked at first: of a hundred classes hardly any passes, so hardly any box is decoded.
-static void select_class(const Detect *p, const BoxHead *head, const ImageInfo *info, TopK best, const Boxes *out,
+// The score threshold comes before decoding: of a hundred classes hardly any passes, so hardly any box is decoded.
+static void select_class(const Detect *p, const DetectGroup *head, const ImageInfo *info, TopK best, const Boxes *out,
                          int group) {
   for (int roi = 0; roi < *head->rois->count; roi++) {
     if (head->rois->image[roi] != head->image) continue;
-    Softmax s = head->softmax[roi];
-    real score = geometry_exp(at(head->logits, roi, 0, 0)[head->class] - s.max) / s.sum;
+    real score = softmax_prob(head->softmax[roi], at(head->logits, roi, 0, 0)[head->class]);
     if (!(score > p->min_score) || !box_reaches(detection_box(p, head, info, roi), p->min_size, p->coder.extra))
       continue;
-    topk_offer(&best, (Ranked){.score = score, .index = roi});
+    topk_offer(&best, (TopKItem){.score = score, .index = roi});
   }
   topk_sort(&best);
   for (int i = 0; i < best.n; i++) {
@@ -165,7 +172,7 @@ static void select_class(const Detect *p, const BoxHead *head, const ImageInfo *
 
 void OP(detect_select)(Device *dev, const Detect *p, const ImageInfo *images, int num_images, const Rois *rois,
                        const Tensor *logits, const Tensor *deltas, const Boxes *out) {
-  size_t ranked_bytes = (size_t)out->groups * out->capacity * sizeof(Ranked);
+  size_t ranked_bytes = (size_t)out->groups * out->capacity * sizeof(TopKItem);
   char *scratch = device_scratch(dev, ranked_bytes + (size_t)rois->capacity * sizeof(Softmax));
   if (!scratch) return;
   int classes = logits->c;
@@ -175,12 +182,12 @@ void OP(detect_select)(Device *dev, const Detect *p, const ImageInfo *images, in
   for (int roi = 0; roi < *rois->count; roi++) softmax[roi] = softmax_of(at(logits, roi, 0, 0), classes);
 #pragma omp parallel for schedule(dynamic)
   for (int group = 0; group < out->groups; group++) {
-    BoxHead head = {.rois = rois,
-                    .logits = logits,
-                    .deltas = deltas,
-                    .softmax = softmax,
-                    .image = group / (classes - 1),
-                    .class = group % (classes - 1) + 1};
-    select_class(p, &head, &images[head.image], group_topk((Ranked *)scratch, out, group), out, group);
+    DetectGroup head = {.rois = rois,
+                        .logits = logits,
+                        .deltas = deltas,
+                        .softmax = softmax,
+                        .image = group / (classes - 1),
+                        .class = group % (classes - 1) + 1};
+    select_class(p, &head, &images[head.image], group_topk((TopKItem *)scratch, out, group), out, group);
   }
 }

@@ -1,26 +1,27 @@
-// Writing through a Dest, for the ops of the CPU reference that produce pixels one run after the other. The convolution
-// fuses the same arithmetic into its tile epilogue.
+// The epilogue of the CPU reference's ops: a run of results leaves through a Dest, which adds the residual,
+// accumulates, applies ReLU or its mask, and stores. For ops that produce pixels one run after the other; the
+// convolution calls the same dest_write tile by tile.
 #pragma once
 #include <string.h>
 #include "cpu/reference.h"
 
-enum { RUN_ELEMENTS = 1024 }; // of a run at most: amortises the stages below, and a buffer of it stays in L1
+enum { RUN_ELEMENTS = 1024 }; // of a run at most: amortises the steps of the epilogue, and a buffer of it stays in L1
 
-// Consecutive elements of one row of a tensor: whole pixels, or lanes of a single pixel too wide for one run.
-typedef struct Run {
-  int n, y, x, lane;
-  int pixels, lanes; // 0 pixels: past the end of the row
-} Run;
+// Consecutive elements of one row of a tensor: whole pixels, or channels of a single pixel too wide for one run.
+typedef struct RowRun {
+  int n, y, x, lane; // lane: the first channel, padding counted
+  int pixels, lanes; // lanes: channels of each pixel; 0 pixels: past the end of the row
+} RowRun;
 
-static inline int run_length(Run r) { return r.pixels * r.lanes; }
-static inline real *run_at(const Tensor *t, Run r) { return at(t, r.n, r.y, r.x) + r.lane; }
+static inline int run_length(RowRun r) { return r.pixels * r.lanes; }
+static inline real *run_at(const Tensor *t, RowRun r) { return at(t, r.n, r.y, r.x) + r.lane; }
 
-// Cuts row (n, y) of t into runs: `for (Run r = run_first(t, n, y); r.pixels; r = run_next(t, r))`.
-static inline Run run_first(const Tensor *t, int n, int y) {
+// Cuts row (n, y) of t into runs: `for (RowRun r = run_first(t, n, y); r.pixels; r = run_next(t, r))`.
+static inline RowRun run_first(const Tensor *t, int n, int y) {
   int pixels = MAX(RUN_ELEMENTS / t->ldc, 1);
-  return (Run){.n = n, .y = y, .pixels = MIN(pixels, t->w), .lanes = MIN(t->ldc, RUN_ELEMENTS)};
+  return (RowRun){.n = n, .y = y, .pixels = MIN(pixels, t->w), .lanes = MIN(t->ldc, RUN_ELEMENTS)};
 }
-static inline Run run_next(const Tensor *t, Run r) {
+static inline RowRun run_next(const Tensor *t, RowRun r) {
   r.lane += r.lanes;
   if (r.lane == t->ldc) {
     r.lane = 0;
@@ -31,22 +32,23 @@ static inline Run run_next(const Tensor *t, Run r) {
   return r;
 }
 
-typedef struct Span { // positions along one axis, [first, last)
+typedef struct AddendSpan { // positions of the addend along one axis, [first, last)
   int first, last;
-} Span;
+} AddendSpan;
 
-// The positions of the addend that position i of the destination receives. Sizes equal: one; addend half: the one that i
-// was upsampled from; addend double: the two that were upsampled from i (one at an odd edge).
-static inline Span addend_span(int i, int size, int addend_size) {
-  if (addend_size == size) return (Span){i, i + 1};
-  if (addend_size < size) return (Span){i / 2, i / 2 + 1};
-  return (Span){2 * i, MIN(2 * i + 2, addend_size)};
+// The positions of the addend that position i of the destination receives. Sizes equal: one, the residual's; addend
+// half: the one that i is nearest-upsampled from; addend double: the two that are upsampled from i (one at an odd
+// edge).
+static inline AddendSpan addend_span(int i, int size, int addend_size) {
+  if (addend_size == size) return (AddendSpan){i, i + 1};
+  if (addend_size < size) return (AddendSpan){i / 2, i / 2 + 1};
+  return (AddendSpan){2 * i, MIN(2 * i + 2, addend_size)};
 }
 static inline bool addend_size_fits(int size, int addend_size) {
   return addend_size == size || addend_size == (size + 1) / 2 || (addend_size + 1) / 2 == size;
 }
 
-// What every op asserts of its Dest once, before the parallel loop.
+// What every op asserts of its Dest once, before the parallel loop: no bias, and shapes that fit.
 static inline void dest_check(const Dest *d) {
   const Tensor *t = &d->t, *a = d->addend, *m = d->mask;
   CHECK(!d->bias);
@@ -54,16 +56,17 @@ static inline void dest_check(const Dest *d) {
   CHECK(!m || (m->ldc == t->ldc && m->h == t->h && m->w == t->w));
 }
 
-static inline void dest_add(const Dest *d, Run r, real *restrict v) {
+// v += the addend at the run r of d.
+static inline void dest_add(const Dest *d, RowRun r, real *restrict v) {
   const Tensor *t = &d->t, *a = d->addend;
   if (a->h == t->h && a->w == t->w) {
     const real *restrict from = run_at(a, r);
     for (int i = 0; i < run_length(r); i++) v[i] += from[i];
     return;
   }
-  Span ys = addend_span(r.y, t->h, a->h);
+  AddendSpan ys = addend_span(r.y, t->h, a->h);
   for (int p = 0; p < r.pixels; p++, v += r.lanes) {
-    Span xs = addend_span(r.x + p, t->w, a->w);
+    AddendSpan xs = addend_span(r.x + p, t->w, a->w);
     for (int y = ys.first; y < ys.last; y++)
       for (int x = xs.first; x < xs.last; x++) {
         const real *restrict from = at(a, r.n, y, x) + r.lane;
@@ -72,8 +75,9 @@ static inline void dest_add(const Dest *d, Run r, real *restrict v) {
   }
 }
 
-// Writes the run r of d from v, which is used up; lanes of v past c need not be anything.
-static inline void dest_write(const Dest *d, Run r, real *restrict v) {
+// The epilogue of run r of d: t = keep · f(v + addend + (accumulate ? t : 0)), padding channels zero. v is used up; its
+// channels past c may hold anything.
+static inline void dest_write(const Dest *d, RowRun r, real *restrict v) {
   const Tensor *t = &d->t;
   real *to = run_at(t, r); // may be the addend's own elements, so not restrict
   int len = run_length(r);

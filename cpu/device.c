@@ -1,4 +1,4 @@
-// The CPU as a device: copies happen at once, nothing is queued.
+// The CPU as a device: copies are synchronous, there is no stream.
 #include "nn/device.h"
 #include <omp.h>
 #include <stdlib.h>

@@ -1,14 +1,16 @@
-// Losses of the RPN, the box head and the mask head, as torchvision's: rpn.compute_loss, fastrcnn_loss and
-// maskrcnn_loss. Values are summed in double and in a fixed order.
+// Losses of the RPN, the box head and the mask head, and their gradients: torchvision's rpn.compute_loss, fastrcnn_loss
+// and maskrcnn_loss. A loss is reduced in double, row by row in order; gradients are written densely, zeros included.
 #include <string.h>
 #include "cpu/reference.h"
 #include "cpu/softmax.h"
 
 // ---- element losses and their derivatives ---------------------------------------------------------------------------
 
-// -t·log σ(x) - (1 - t)·log(1 - σ(x)), in the form that neither overflows nor takes the log of 0.
+// Binary cross-entropy with logits: -t·log σ(x) - (1 - t)·log(1 - σ(x)), in the form that neither overflows nor takes
+// the log of 0.
 static double bce(real x, real t) { return (x > 0 ? x : 0) - x * t + real_log1p(real_exp(-real_abs(x))); }
 
+// Girshick, "Fast R-CNN", 2015, eq. 3, with PyTorch's beta; beta = 0 is L1.
 static double smooth_l1(real x, real t, real beta) {
   real d = real_abs(x - t);
   return d < beta ? (real)0.5 * d * d / beta : d - (real)0.5 * beta;
@@ -20,6 +22,7 @@ static real smooth_l1_grad(real x, real t, real beta) {
   return e > 0 ? 1 : e < 0 ? -1 : e;
 }
 
+// loss[i] = the mean; 0 of nothing.
 static void write_loss(const Tensor *loss, int i, double sum, double count) {
   ((real *)loss->data)[i] = count > 0 ? (real)(sum / count) : 0;
 }
@@ -29,6 +32,7 @@ static real gradient_factor(LossScale scale, double count) {
   return count > 0 ? (scale ? *(const real *)scale : 1) / (real)count : 0;
 }
 
+// Clears the valid rows.
 static void zero_rows(const Tensor *t) {
   int images = rows(t);
 #pragma omp parallel for collapse(2) schedule(static)
@@ -45,23 +49,21 @@ static double sum_in_order(const double *parts, int n) {
 
 // ---- RPN ------------------------------------------------------------------------------------------------------------
 
-typedef struct AnchorPlace { // where the predictions of an anchor stand
+typedef struct AnchorCell { // where the predictions of an anchor are: grid cell and anchor within it
   int level, y, x, a;
-} AnchorPlace;
-static AnchorPlace anchor_place(const Anchors *anchors, int index) {
+} AnchorCell;
+static AnchorCell anchor_cell(const Anchors *anchors, int index) {
   int l = 0;
   while (l + 1 < anchors->levels && index >= anchors->level[l + 1].first) l++;
   int i = index - anchors->level[l].first, cell = i / anchors->per_cell, w = anchors->level[l].w;
-  return (AnchorPlace){l, cell / w, cell % w, i % anchors->per_cell};
+  return (AnchorCell){l, cell / w, cell % w, i % anchors->per_cell};
 }
-static real *anchor_logit(const Tensor *logits, AnchorPlace p, int n) {
-  return at(&logits[p.level], n, p.y, p.x) + p.a;
-}
-static real *anchor_delta(const Tensor *deltas, AnchorPlace p, int n) {
+static real *anchor_logit(const Tensor *logits, AnchorCell p, int n) { return at(&logits[p.level], n, p.y, p.x) + p.a; }
+static real *anchor_delta(const Tensor *deltas, AnchorCell p, int n) {
   return at(&deltas[p.level], n, p.y, p.x) + 4 * p.a;
 }
 
-// What both losses are divided by.
+// The divisor of both losses: the anchors sampled, or the nominal batch.
 static double rpn_divisor(const RpnLoss *p, const RpnTargets *targets) {
   if (p->by_batch) return (double)targets->images * targets->batch;
   double sampled = 0;
@@ -77,9 +79,9 @@ void OP(rpn_loss)(Device *dev, const RpnLoss *p, const Anchors *anchors, const R
     for (int i = 0; i < targets->count[n]; i++) {
       int row = n * targets->batch + i;
       bool object = i < targets->positives[n];
-      AnchorPlace place = anchor_place(anchors, targets->index[row]);
-      objectness += bce(*anchor_logit(logits, place, n), object);
-      const real *delta = anchor_delta(deltas, place, n), *target = at(&targets->delta, row, 0, 0);
+      AnchorCell cell = anchor_cell(anchors, targets->index[row]);
+      objectness += bce(*anchor_logit(logits, cell, n), object);
+      const real *delta = anchor_delta(deltas, cell, n), *target = at(&targets->delta, row, 0, 0);
       for (int k = 0; object && k < 4; k++) regression += smooth_l1(delta[k], target[k], p->beta);
     }
   write_loss(loss, 0, objectness, divisor);
@@ -99,10 +101,10 @@ void OP(rpn_loss_backward)(Device *dev, const RpnLoss *p, const Anchors *anchors
     for (int i = 0; i < targets->count[n]; i++) { // an anchor is sampled once at most, so '=' is enough
       int row = n * targets->batch + i;
       bool object = i < targets->positives[n];
-      AnchorPlace place = anchor_place(anchors, targets->index[row]);
-      *anchor_logit(dlogits, place, n) = factor * (sigmoid(*anchor_logit(logits, place, n)) - object);
-      const real *delta = anchor_delta(deltas, place, n), *target = at(&targets->delta, row, 0, 0);
-      real *ddelta = anchor_delta(ddeltas, place, n);
+      AnchorCell cell = anchor_cell(anchors, targets->index[row]);
+      *anchor_logit(dlogits, cell, n) = factor * (sigmoid(*anchor_logit(logits, cell, n)) - object);
+      const real *delta = anchor_delta(deltas, cell, n), *target = at(&targets->delta, row, 0, 0);
+      real *ddelta = anchor_delta(ddeltas, cell, n);
       for (int k = 0; object && k < 4; k++) ddelta[k] = factor * smooth_l1_grad(delta[k], target[k], p->beta);
     }
 }

@@ -1,17 +1,20 @@
-// Instance masks: from ground-truth bitmaps to training targets, and from predictions back into images.
+// Instance masks: from ground-truth bitmaps and polygons to training targets, and from predictions back into images:
+// torchvision's project_masks_on_boxes and paste_masks_in_image. Sampling positions are exact/mask_bins.h's.
 #include <string.h>
 #include "cpu/reference.h"
 #include "exact/mask_bins.h"
 
 // ---- targets --------------------------------------------------------------------------------------------------------
 
+// Writes a pixel of a tensor of one channel.
 static void write_pixel(const Tensor *t, int n, int y, int x, real value) {
   real *to = at(t, n, y, x);
-  memset(to, 0, (size_t)t->ldc * sizeof *to); // padding lanes
+  memset(to, 0, (size_t)t->ldc * sizeof *to); // padding channels
   *to = value;
 }
 
-// Rows of the target's columns that the union of the polygons covers, bit y for row y.
+// The union of an instance's polygons as a bitmask per column of the target, bit y for row y. A polygon's fill is the
+// exclusive or of what its edges toggle.
 static void draw_polygons(const PolygonGrid *grid, const uint32_t *part, int parts, uint64_t columns[64]) {
   for (int x = 0; x < grid->size; x++) columns[x] = 0;
   for (int k = 0; k < parts; k++, part = part_next(part)) {
@@ -24,6 +27,7 @@ static void draw_polygons(const PolygonGrid *grid, const uint32_t *part, int par
   }
 }
 
+// The target of an instance that has polygons, rasterised in the box.
 static void target_of_polygons(const MaskTarget *p, const Bitmap *bitmap, const uint32_t *bits, Box box,
                                const Tensor *target, int r) {
   uint64_t columns[64];
@@ -34,12 +38,14 @@ static void target_of_polygons(const MaskTarget *p, const Bitmap *bitmap, const 
     for (int x = 0; x < p->size; x++) write_pixel(target, r, y, x, (real)(columns[x] >> y & 1));
 }
 
+// All sampling points of bin (y, x), row by row.
 static real bin_sum(const Mask *mask, RoiAxis ys, RoiAxis xs, int y, int x) {
   real sum = 0;
   for (int sy = 0; sy < ys.samples; sy++) sum += mask_bin_row(mask, ys, xs, y, x, sy);
   return sum;
 }
 
+// The target of an instance that has a bitmap: RoIAlign of the resized mask.
 static void target_of_bitmap(const MaskTarget *p, const Mask *mask, Box box, const Tensor *target, int r) {
   RoiAxis ys = target_axis(p, box.y1, box.y2), xs = target_axis(p, box.x1, box.x2);
   for (int y = 0; y < p->size; y++)
@@ -80,21 +86,22 @@ void OP(mask_select)(Device *dev, const Boxes *detections, const Tensor *logits,
     }
 }
 
-// Pixel of the mask with its border of zeros.
+// Pixel (y, x) of the mask padded by one pixel of zeros on every side.
 static real bordered(const Tensor *probs, int n, int y, int x) {
   return y < 1 || x < 1 || y > probs->h || x > probs->w ? 0 : *at(probs, n, y - 1, x - 1);
 }
 
+// Stretches one mask over its box, thresholds, and sets bits of the image, column-major.
 static void paste_mask(const MaskPaste *p, const ImageInfo *info, Box box, const Tensor *probs, int n, uint32_t *bits) {
   Paste ys = paste_axis(p->exact, box.y1, box.y2, info->rh, info->h, probs->h);
   Paste xs = paste_axis(p->exact, box.x1, box.x2, info->rw, info->w, probs->w);
   for (int x = MAX(xs.first, 0); x < MIN(xs.first + xs.length, info->w); x++) {
-    RoiTap column = paste_tap(&xs, x);
+    Tap column = paste_tap(&xs, x);
     for (int y = MAX(ys.first, 0); y < MIN(ys.first + ys.length, info->h); y++) {
-      RoiTap row = paste_tap(&ys, y);
+      Tap row = paste_tap(&ys, y);
       real value =
-          paste_blend(row, column, bordered(probs, n, row.low, column.low), bordered(probs, n, row.low, column.high),
-                      bordered(probs, n, row.high, column.low), bordered(probs, n, row.high, column.high));
+          tap_blend(row, column, bordered(probs, n, row.low, column.low), bordered(probs, n, row.low, column.high),
+                    bordered(probs, n, row.high, column.low), bordered(probs, n, row.high, column.high));
       if (!(value >= p->threshold)) continue;
       int64_t bit = (int64_t)x * info->h + y;
       bits[bit / 32] |= 1u << (bit % 32);

@@ -1,8 +1,8 @@
-// Greedy non-maximum suppression.
+// Greedy non-maximum suppression within groups, as torchvision's nms; groups in parallel.
 #include "cpu/reference.h"
 #include "exact/geometry.h"
 
-// A candidate is compared with what is already kept: with k survivors of n that is n·k comparisons rather than n².
+// A box is compared with the survivors so far alone: with k survivors of n that is n·k IoUs rather than n².
 static void suppress_group(const Nms *p, const Boxes *in, const Boxes *out, int group) {
   const Box *box = box_rows(&in->box) + (size_t)group * in->capacity;
   const real *score = (const real *)in->score.data + (size_t)group * in->capacity;

@@ -1,60 +1,61 @@
-// GroupNorm and BatchNorm. Both normalise over sets of pixels and groups of channels: GroupNorm's set is an image,
-// BatchNorm's the whole batch with every channel a group of its own. Each direction reads its inputs twice, once for the
-// sums and once for the result.
+// GroupNorm (Wu, He, 2018) and BatchNorm (Ioffe, Szegedy, 2015), one text for both: each normalises over a set of
+// pixels and a group of channels. GroupNorm's set is an image, BatchNorm's the whole batch with every channel a group
+// of its own. Each direction is a two-level reduction (blocks of pixels in `real`, chunks in double) and an elementwise
+// pass, so it reads its inputs twice.
 #include <string.h>
 #include "cpu/dest.h"
 
 enum {
-  BLOCK = 64,  // pixels summed as real, so that they are still in cache when their mean is subtracted; then as double
-  CHUNKS = 32, // of a set at most, summed in parallel; fixed, so that the order of sums does not depend on the threads
+  BLOCK = 64,  // pixels reduced as real, so that they are still in cache when their mean is subtracted; then as double
+  CHUNKS = 32, // of a set at most, reduced in parallel; fixed, so that the order of sums does not depend on the threads
 };
 
-typedef struct Norm {
+typedef struct NormWork { // how a tensor is cut up, and the workspace
   bool per_image;
   int sets, groups, ldc;
   int group_size; // channels of a group
   int chunks;
   size_t pixels; // of a set
-  double *sums;  // [sets, chunks, 2, ldc]
-  real *blocks;  // [sets, chunks, 2, ldc]
-  real *coef;    // [sets, 4, ldc]: what becomes of each channel
-} Norm;
+  double *sums;  // [sets, chunks, 2, ldc] partial sums of a chunk
+  real *blocks;  // [sets, chunks, 2, ldc] of the block at hand
+  real *coef;    // [sets, 4, ldc] coefficients of each channel in the elementwise pass
+} NormWork;
 
-// Lays out the scratch; false while measuring.
-static bool norm_begin(Device *dev, const Tensor *x, int groups, bool per_image, Norm *norm) {
+// Cuts x up and lays out the workspace; false while measuring.
+static bool norm_begin(Device *dev, const Tensor *x, int groups, bool per_image, NormWork *norm) {
   CHECK(groups > 0 && x->c % groups == 0);
   size_t image = (size_t)x->h * x->w, capacity = per_image ? image : image * x->n;
   size_t sets = per_image ? x->n : 1, chunks = MIN((capacity + BLOCK - 1) / BLOCK, CHUNKS);
   size_t sums = sets * chunks * 2 * x->ldc, coef = sets * 4 * x->ldc;
   double *scratch = device_scratch(dev, sums * sizeof(double) + (sums + coef) * sizeof(real));
   if (!scratch) return false;
-  *norm = (Norm){.per_image = per_image,
-                 .sets = per_image ? rows(x) : 1,
-                 .groups = groups,
-                 .ldc = x->ldc,
-                 .group_size = x->c / groups,
-                 .chunks = (int)chunks,
-                 .pixels = per_image ? image : image * rows(x),
-                 .sums = scratch,
-                 .blocks = (real *)(scratch + sums),
-                 .coef = (real *)(scratch + sums) + sums};
+  *norm = (NormWork){.per_image = per_image,
+                     .sets = per_image ? rows(x) : 1,
+                     .groups = groups,
+                     .ldc = x->ldc,
+                     .group_size = x->c / groups,
+                     .chunks = (int)chunks,
+                     .pixels = per_image ? image : image * rows(x),
+                     .sums = scratch,
+                     .blocks = (real *)(scratch + sums),
+                     .coef = (real *)(scratch + sums) + sums};
   return true;
 }
 
-static double *sums_of(const Norm *norm, int set, int chunk) {
+static double *sums_of(const NormWork *norm, int set, int chunk) {
   return norm->sums + ((size_t)set * norm->chunks + chunk) * 2 * norm->ldc;
 }
-static real *blocks_of(const Norm *norm, int set, int chunk) {
+static real *blocks_of(const NormWork *norm, int set, int chunk) {
   return norm->blocks + ((size_t)set * norm->chunks + chunk) * 2 * norm->ldc;
 }
 
-typedef struct Pixels { // [first, last) of a tensor
+typedef struct PixelRange { // [first, last) of a tensor
   size_t first, last;
-} Pixels;
-static Pixels chunk_pixels(const Norm *norm, int set, int chunk) {
+} PixelRange;
+static PixelRange chunk_pixels(const NormWork *norm, int set, int chunk) {
   size_t blocks = (norm->pixels + BLOCK - 1) / BLOCK, per_chunk = (blocks + norm->chunks - 1) / norm->chunks * BLOCK;
   size_t first = MIN(chunk * per_chunk, norm->pixels), begin = set * norm->pixels;
-  return (Pixels){begin + first, begin + MIN(first + per_chunk, norm->pixels)};
+  return (PixelRange){begin + first, begin + MIN(first + per_chunk, norm->pixels)};
 }
 
 // ---- forward --------------------------------------------------------------------------------------------------------
@@ -63,15 +64,15 @@ typedef struct Moments {
   double n, mean, m2; // m2 = Σ (x - mean)²
 } Moments;
 
-// Of the union of two samples (Chan, Golub, LeVeque, "Updating formulae … sample variances", 1979). Unlike Σx² - n·mean²
-// nothing cancels when the mean is large.
+// The moments of the union of two samples (Chan, Golub, LeVeque, "Updating formulae … sample variances", 1979). Unlike
+// Σx² - n·mean² nothing cancels when the mean is large.
 static inline Moments moments_merge(Moments a, Moments b) {
   double n = a.n + b.n, delta = b.mean - a.mean, share = n > 0 ? b.n / n : 0;
   return (Moments){n, a.mean + delta * share, a.m2 + b.m2 + delta * delta * a.n * share};
 }
 
 // Per chunk and channel: sums[0] = mean, sums[1] = m2.
-static void sum_moments(const Norm *norm, const Tensor *x) {
+static void sum_moments(const NormWork *norm, const Tensor *x) {
   int ldc = norm->ldc;
 #pragma omp parallel for collapse(2) schedule(static)
   for (int set = 0; set < norm->sets; set++)
@@ -79,7 +80,7 @@ static void sum_moments(const Norm *norm, const Tensor *x) {
       double *restrict mean = sums_of(norm, set, chunk), *restrict m2 = mean + ldc;
       real *restrict block_mean = blocks_of(norm, set, chunk), *restrict block_m2 = block_mean + ldc;
       memset(mean, 0, (size_t)ldc * 2 * sizeof *mean);
-      Pixels all = chunk_pixels(norm, set, chunk);
+      PixelRange all = chunk_pixels(norm, set, chunk);
       for (size_t first = all.first; first < all.last; first += BLOCK) {
         int count = (int)MIN(BLOCK, all.last - first);
         const real *restrict from = (const real *)x->data + first * ldc;
@@ -102,10 +103,11 @@ static void sum_moments(const Norm *norm, const Tensor *x) {
     }
 }
 
-static Moments group_moments(const Norm *norm, int set, int group) {
+// The moments of a group: its chunks and channels merged in order.
+static Moments group_moments(const NormWork *norm, int set, int group) {
   Moments m = {0};
   for (int chunk = 0; chunk < norm->chunks; chunk++) {
-    Pixels p = chunk_pixels(norm, set, chunk);
+    PixelRange p = chunk_pixels(norm, set, chunk);
     const double *mean = sums_of(norm, set, chunk), *m2 = mean + norm->ldc;
     for (int i = group * norm->group_size; i < (group + 1) * norm->group_size; i++)
       m = moments_merge(m, (Moments){(double)(p.last - p.first), mean[i], m2[i]});
@@ -117,7 +119,8 @@ static double biased_variance(Moments m) { return m.n > 0 ? m.m2 / m.n : 0; }
 // A single value tells nothing about the spread: 0 rather than PyTorch's error.
 static double unbiased_variance(Moments m) { return m.n > 1 ? m.m2 / (m.n - 1) : 0; }
 
-static void write_stats(const Norm *norm, float eps, real *stats) {
+// stats [sets, groups, 2] = mean, 1 / std.
+static void write_stats(const NormWork *norm, float eps, real *stats) {
 #pragma omp parallel for collapse(2) schedule(static)
   for (int set = 0; set < norm->sets; set++)
     for (int group = 0; group < norm->groups; group++) {
@@ -128,11 +131,11 @@ static void write_stats(const Norm *norm, float eps, real *stats) {
     }
 }
 
-// y = (x - mean) · (gamma / std) + beta; the mean is subtracted first, where it is exact.
-static void normalise(const Norm *norm, const Tensor *x, const real *gamma, const real *beta, const real *stats,
+// The elementwise pass: y = (x - mean) · (gamma / std) + beta; the mean is subtracted first, where it is exact.
+static void normalise(const NormWork *norm, const Tensor *x, const real *gamma, const real *beta, const real *stats,
                       const Dest *y) {
   int ldc = norm->ldc;
-  memset(norm->coef, 0, (size_t)norm->sets * 4 * ldc * sizeof(real)); // padding lanes
+  memset(norm->coef, 0, (size_t)norm->sets * 4 * ldc * sizeof(real)); // padding channels
 #pragma omp parallel for schedule(static)
   for (int set = 0; set < norm->sets; set++) {
     real *mean = norm->coef + (size_t)set * 4 * ldc, *scale = mean + ldc, *shift = scale + ldc;
@@ -149,7 +152,7 @@ static void normalise(const Norm *norm, const Tensor *x, const real *gamma, cons
     for (int row = 0; row < x->h; row++) {
       real v[RUN_ELEMENTS];
       const real *coef = norm->coef + (norm->per_image ? (size_t)n * 4 * ldc : 0);
-      for (Run r = run_first(x, n, row); r.pixels; r = run_next(x, r)) {
+      for (RowRun r = run_first(x, n, row); r.pixels; r = run_next(x, r)) {
         const real *restrict mean = coef + r.lane, *restrict scale = mean + ldc, *restrict shift = scale + ldc;
         const real *restrict from = run_at(x, r);
         for (int p = 0; p < run_length(r); p += r.lanes)
@@ -166,7 +169,7 @@ static void check_dest(const Tensor *x, const Dest *d) {
 
 void OP(group_norm_forward)(Device *dev, int groups, float eps, const Tensor *x, const void *gamma, const void *beta,
                             void *stats, const Dest *y) {
-  Norm norm;
+  NormWork norm;
   if (!norm_begin(dev, x, groups, true, &norm)) return;
   check_dest(x, y);
   sum_moments(&norm, x);
@@ -176,7 +179,7 @@ void OP(group_norm_forward)(Device *dev, int groups, float eps, const Tensor *x,
 
 void OP(batch_norm_forward)(Device *dev, float eps, float momentum, const Tensor *x, const void *gamma,
                             const void *beta, void *running_mean, void *running_var, void *stats, const Dest *y) {
-  Norm norm;
+  NormWork norm;
   if (!norm_begin(dev, x, x->c, false, &norm)) return;
   check_dest(x, y);
   sum_moments(&norm, x);
@@ -193,7 +196,7 @@ void OP(batch_norm_forward)(Device *dev, float eps, float momentum, const Tensor
 // ---- backward -------------------------------------------------------------------------------------------------------
 
 // Per set and channel, in its first chunk: sums[0] = Σ dy, sums[1] = Σ dy · x̂ with x̂ = (x - mean) / std.
-static void sum_gradients(const Norm *norm, const Tensor *x, const Tensor *dy, const real *stats) {
+static void sum_gradients(const NormWork *norm, const Tensor *x, const Tensor *dy, const real *stats) {
   int ldc = norm->ldc;
 #pragma omp parallel for collapse(2) schedule(static)
   for (int set = 0; set < norm->sets; set++)
@@ -202,7 +205,7 @@ static void sum_gradients(const Norm *norm, const Tensor *x, const Tensor *dy, c
       real *restrict block_sum = blocks_of(norm, set, chunk), *restrict block_dot = block_sum + ldc;
       const real *restrict mean = norm->coef + (size_t)set * 4 * ldc;
       memset(sum, 0, (size_t)ldc * 2 * sizeof *sum);
-      Pixels all = chunk_pixels(norm, set, chunk);
+      PixelRange all = chunk_pixels(norm, set, chunk);
       for (size_t first = all.first; first < all.last; first += BLOCK) {
         size_t last = MIN(first + BLOCK, all.last);
         memset(block_sum, 0, (size_t)ldc * 2 * sizeof *block_sum);
@@ -230,8 +233,8 @@ static void sum_gradients(const Norm *norm, const Tensor *x, const Tensor *dy, c
   }
 }
 
-// Adds up row `part` of every set's sums (0: Σ dy, 1: Σ dy · x̂) into `out`, where it is wanted.
-static void parameter_gradient(const Norm *norm, bool accumulate, int part, real *out) {
+// dbeta (part 0: Σ dy) or dgamma (part 1: Σ dy · x̂): the sets' sums added up into `out`, where it is wanted.
+static void parameter_gradient(const NormWork *norm, bool accumulate, int part, real *out) {
   if (!out) return;
 #pragma omp parallel for schedule(static)
   for (int i = 0; i < norm->groups * norm->group_size; i++) {
@@ -242,12 +245,12 @@ static void parameter_gradient(const Norm *norm, bool accumulate, int part, real
 }
 
 // With m values in a group: dx = (gamma · dy - Σ gamma · dy / m - x̂ · Σ gamma · dy · x̂ / m) / std.
-static void norm_backward(Norm *norm, const Tensor *x, const Tensor *dy, const real *gamma, const real *stats,
+static void norm_backward(NormWork *norm, const Tensor *x, const Tensor *dy, const real *gamma, const real *stats,
                           const Dest *dx, real *dgamma, real *dbeta, bool accumulate) {
   check_dest(x, dx);
   CHECK(dy->ldc == x->ldc && dy->h == x->h && dy->w == x->w);
   int ldc = norm->ldc;
-  memset(norm->coef, 0, (size_t)norm->sets * 4 * ldc * sizeof(real)); // padding lanes
+  memset(norm->coef, 0, (size_t)norm->sets * 4 * ldc * sizeof(real)); // padding channels
   for (int set = 0; set < norm->sets; set++)
     for (int i = 0; i < x->c; i++)
       norm->coef[(size_t)set * 4 * ldc + i] = stats[((size_t)set * norm->groups + i / norm->group_size) * 2];
@@ -281,7 +284,7 @@ static void norm_backward(Norm *norm, const Tensor *x, const Tensor *dy, const r
     for (int row = 0; row < x->h; row++) {
       real v[RUN_ELEMENTS];
       const real *coef = norm->coef + (norm->per_image ? (size_t)n * 4 * ldc : 0);
-      for (Run r = run_first(x, n, row); r.pixels; r = run_next(x, r)) {
+      for (RowRun r = run_first(x, n, row); r.pixels; r = run_next(x, r)) {
         const real *restrict mean = coef + r.lane, *restrict of_dy = mean + ldc, *restrict of_x = of_dy + ldc,
                              *restrict constant = of_x + ldc;
         const real *restrict value = run_at(x, r), *restrict grad = run_at(dy, r);
@@ -295,13 +298,13 @@ static void norm_backward(Norm *norm, const Tensor *x, const Tensor *dy, const r
 
 void OP(group_norm_backward)(Device *dev, int groups, const Tensor *x, const Tensor *dy, const void *gamma,
                              const void *stats, const Dest *dx, void *dgamma, void *dbeta, bool accumulate) {
-  Norm norm;
+  NormWork norm;
   if (norm_begin(dev, x, groups, true, &norm)) norm_backward(&norm, x, dy, gamma, stats, dx, dgamma, dbeta, accumulate);
 }
 
 void OP(batch_norm_backward)(Device *dev, const Tensor *x, const Tensor *dy, const void *gamma, const void *stats,
                              const Dest *dx, void *dgamma, void *dbeta, bool accumulate) {
-  Norm norm;
+  NormWork norm;
   if (norm_begin(dev, x, x->c, false, &norm)) norm_backward(&norm, x, dy, gamma, stats, dx, dgamma, dbeta, accumulate);
 }
 

@@ -1,8 +1,10 @@
-// Max pooling, and the copy through a Dest. Both directions of the pool gather, so that every element is written once,
-// by whoever runs its row.
+// Max pooling, and the elementwise copy through a Dest. Both directions of the pool gather (the gradient too, rather
+// than scattering to the maxima), so that every element is written once, by the thread that owns its row.
 #include <string.h>
 #include "cpu/dest.h"
+#include "exact/pool_windows.h"
 
+// y = x through the epilogue.
 void OP(copy)(Device *dev, const Tensor *x, const Dest *y) {
   if (dev->measuring) return;
   dest_check(y);
@@ -13,7 +15,7 @@ void OP(copy)(Device *dev, const Tensor *x, const Dest *y) {
   for (int n = 0; n < images; n++)
     for (int row = 0; row < t->h; row++) {
       real v[RUN_ELEMENTS];
-      for (Run r = run_first(t, n, row); r.pixels; r = run_next(t, r)) {
+      for (RowRun r = run_first(t, n, row); r.pixels; r = run_next(t, r)) {
         size_t bytes = (size_t)run_length(r) * sizeof *v;
         if (x)
           memcpy(v, run_at(x, r), bytes);
@@ -22,18 +24,6 @@ void OP(copy)(Device *dev, const Tensor *x, const Dest *y) {
         dest_write(y, r, v);
       }
     }
-}
-
-// The taps of an output position that lie inside the image: input positions [first, last).
-static Span window(const Pool *p, int out, int size) {
-  int first = out * p->stride - p->pad;
-  return (Span){MAX(first, 0), MIN(first + p->size, size)};
-}
-// The output positions whose windows hold input position `in`: [first, last).
-static Span windows_of(const Pool *p, int in, int outputs) {
-  int behind = in + p->pad - p->size; // windows that start here or earlier end before `in`
-  int first = behind < 0 ? 0 : behind / p->stride + 1;
-  return (Span){first, MIN((in + p->pad) / p->stride + 1, outputs)};
 }
 
 static void check_shapes(const Pool *p, const Tensor *x, const Tensor *y) {
@@ -47,6 +37,7 @@ static void check_shapes(const Pool *p, const Tensor *x, const Tensor *y) {
 // counts as the largest, the last of several wins, as in PyTorch.
 static inline bool replaces(real next, real max) { return (next > max) | (next != next); }
 
+// A row of y at a time; the maximum of a window is kept in the run's buffer.
 void OP(max_pool_forward)(Device *dev, const Pool *p, const Tensor *x, const Dest *y) {
   if (dev->measuring) return;
   dest_check(y);
@@ -57,12 +48,12 @@ void OP(max_pool_forward)(Device *dev, const Pool *p, const Tensor *x, const Des
   for (int n = 0; n < images; n++)
     for (int row = 0; row < t->h; row++) {
       real v[RUN_ELEMENTS];
-      Span ys = window(p, row, x->h);
-      for (Run r = run_first(t, n, row); r.pixels; r = run_next(t, r)) {
+      PoolSpan ys = pool_window(p, row, x->h);
+      for (RowRun r = run_first(t, n, row); r.pixels; r = run_next(t, r)) {
         for (int i = 0; i < run_length(r); i++) v[i] = -(real)INFINITY;
         for (int pixel = 0; pixel < r.pixels; pixel++) {
           real *restrict max = v + pixel * r.lanes;
-          Span xs = window(p, r.x + pixel, x->w);
+          PoolSpan xs = pool_window(p, r.x + pixel, x->w);
           for (int yy = ys.first; yy < ys.last; yy++)
             for (int xx = xs.first; xx < xs.last; xx++) {
               const real *restrict next = at(x, n, yy, xx) + r.lane;
@@ -75,7 +66,7 @@ void OP(max_pool_forward)(Device *dev, const Pool *p, const Tensor *x, const Des
 }
 
 // g = dy where pixel (n, y, x) of the image is the maximum of the window ys × xs, else 0; `lanes` channels from `lane`.
-static void window_grad(const Tensor *image, int n, int y, int x, Span ys, Span xs, int lane, int lanes,
+static void window_grad(const Tensor *image, int n, int y, int x, PoolSpan ys, PoolSpan xs, int lane, int lanes,
                         const real *restrict dy, real *restrict g) {
   const real *restrict own = at(image, n, y, x) + lane;
   memcpy(g, dy, (size_t)lanes * sizeof *g);
@@ -89,6 +80,8 @@ static void window_grad(const Tensor *image, int n, int y, int x, Span ys, Span 
     }
 }
 
+// A row of dx at a time: each pixel visits the windows that cover it, in row-major order, and takes their gradient
+// where it is their maximum. Whether it is, is found from x again: no argmax is kept from the forward pass.
 void OP(max_pool_backward)(Device *dev, const Pool *p, const Tensor *x, const Tensor *dy, const Dest *dx) {
   if (dev->measuring) return;
   dest_check(dx);
@@ -100,15 +93,15 @@ void OP(max_pool_backward)(Device *dev, const Pool *p, const Tensor *x, const Te
   for (int n = 0; n < images; n++)
     for (int row = 0; row < t->h; row++) {
       real v[RUN_ELEMENTS], g[RUN_ELEMENTS];
-      Span outs_y = windows_of(p, row, dy->h);
-      for (Run r = run_first(t, n, row); r.pixels; r = run_next(t, r)) {
+      PoolSpan outs_y = pool_windows_of(p, row, dy->h);
+      for (RowRun r = run_first(t, n, row); r.pixels; r = run_next(t, r)) {
         memset(v, 0, (size_t)run_length(r) * sizeof *v);
         for (int pixel = 0; pixel < r.pixels; pixel++) {
           real *restrict sum = v + pixel * r.lanes;
-          Span outs_x = windows_of(p, r.x + pixel, dy->w);
+          PoolSpan outs_x = pool_windows_of(p, r.x + pixel, dy->w);
           for (int oy = outs_y.first; oy < outs_y.last; oy++)
             for (int ox = outs_x.first; ox < outs_x.last; ox++) {
-              window_grad(x, n, row, r.x + pixel, window(p, oy, x->h), window(p, ox, x->w), r.lane, r.lanes,
+              window_grad(x, n, row, r.x + pixel, pool_window(p, oy, x->h), pool_window(p, ox, x->w), r.lane, r.lanes,
                           at(dy, n, oy, ox) + r.lane, g);
               for (int i = 0; i < r.lanes; i++) sum[i] += g[i];
             }

@@ -1,44 +1,31 @@
-// From decoded bytes to normalised canvases: PyTorch's F.interpolate(mode="bilinear", align_corners=False) per image,
-// or Pillow's resize.
+// From decoded bytes to normalised canvases, torchvision's GeneralizedRCNNTransform in one pass: resize (PyTorch's
+// F.interpolate(mode="bilinear", align_corners=False), or Pillow's), normalisation, mirroring, padding. Rows in
+// parallel.
 #include <string.h>
 #include "cpu/reference.h"
 #include "exact/resample.h"
+#include "exact/tap.h"
 
-typedef struct Tap { // value = (1 - share) · v[first] + share · v[second]
-  int first, second;
-  real share;
-} Tap;
-
-// Where output position i of `to` reads an axis of `from` positions; pixels are centred at half-integers, and what lies
-// outside repeats the edge.
-static Tap tap(int i, int from, int to) {
-  real scale = (real)from / (real)to;
-  real position = scale * ((real)i + (real)0.5) - (real)0.5;
-  if (position < 0) position = 0;
-  int first = (int)position; // ≤ from - 1, since i + 1/2 < to
-  return (Tap){first, MIN(first + 1, from - 1), position - (real)first};
-}
-
+// A pixel of the canvas: (v / unit - mean) / std.
 static void write_pixel(const Preprocess *p, const real rgb[3], real *out) {
   for (int c = 0; c < 3; c++) out[c] = (rgb[p->bgr ? 2 - c : c] / p->unit - p->mean[c]) / p->std[c];
 }
 
+// Pixel x of a row, mirrored where the image is.
 static real *canvas_pixel(const ImageInfo *image, real *row, int x, int ldc) {
   return row + (size_t)(image->flip ? image->rw - 1 - x : x) * ldc;
 }
 
 static void interpolate_row(const Preprocess *p, const ImageInfo *image, const uint8_t *rgb, int y, real *row,
                             int ldc) {
-  Tap ty = tap(y, image->h, image->rh);
-  const uint8_t *above = rgb + (size_t)ty.first * image->w * 3, *below = rgb + (size_t)ty.second * image->w * 3;
+  Tap ty = tap_resized(y, image->h, image->rh);
+  const uint8_t *above = rgb + (size_t)ty.low * image->w * 3, *below = rgb + (size_t)ty.high * image->w * 3;
   for (int x = 0; x < image->rw; x++) {
-    Tap tx = tap(x, image->w, image->rw);
+    Tap tx = tap_resized(x, image->w, image->rw);
     real value[3];
     for (int c = 0; c < 3; c++) {
-      int left = tx.first * 3 + c, right = tx.second * 3 + c;
-      real top = (1 - tx.share) * above[left] + tx.share * above[right];
-      real bottom = (1 - tx.share) * below[left] + tx.share * below[right];
-      value[c] = (1 - ty.share) * top + ty.share * bottom;
+      int left = tx.low * 3 + c, right = tx.high * 3 + c;
+      value[c] = tap_blend(ty, tx, above[left], above[right], below[left], below[right]);
     }
     write_pixel(p, value, canvas_pixel(image, row, x, ldc));
   }

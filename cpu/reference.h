@@ -1,5 +1,6 @@
-// The CPU reference compiles twice: `real` is float (table ops_cpu) or double (-DREAL64, table ops_cpu64).
-// An op's file includes this and defines OP(conv_forward)(…).
+// The CPU reference: one source for two precisions. Every op's file compiles twice, with `real` as float (table
+// ops_cpu) and, with -DREAL64, as double (table ops_cpu64, for gradient checks); it includes this and defines
+// OP(conv_forward)(…).
 #pragma once
 #include "exact/real.h"
 #include "nn/ops.h"
@@ -14,9 +15,9 @@
 #define OPS ops_cpu
 #endif
 
-// Pixel (n, y, x) of a tensor: its ldc channels.
+// Pixel (n, y, x) of an NHWC tensor: its ldc channels.
 static inline real *at(const Tensor *t, int n, int y, int x) {
   return (real *)t->data + (((size_t)n * t->h + y) * t->w + x) * t->ldc;
 }
-// Rows that hold data.
+// Valid rows: those that hold data.
 static inline int rows(const Tensor *t) { return t->count ? *t->count : t->n; }

@@ -1,4 +1,5 @@
-// RoIAlign over a feature pyramid. He et al., "Mask R-CNN", 2017, section 3.
+// RoIAlign over a feature pyramid (He et al., "Mask R-CNN", 2017, section 3; torchvision's MultiScaleRoIAlign). Forward
+// and backward both gather: a bin from the map, a row of the map's gradient from the RoIs that reach it.
 #include <omp.h>
 #include "cpu/dest.h"
 #include "cpu/reference.h"
@@ -6,8 +7,8 @@
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
-// y [c] += the sample at (row, column) of image n.
-static void add_sample(const Tensor *x, int n, RoiTap row, RoiTap column, real *restrict y) {
+// y [c] += the bilinear sample at (row, column) of image n.
+static void add_sample(const Tensor *x, int n, Tap row, Tap column, real *restrict y) {
   const real *a = at(x, n, row.low, column.low), *b = at(x, n, row.low, column.high);
   const real *c = at(x, n, row.high, column.low), *d = at(x, n, row.high, column.high);
   real wa = (1 - row.fraction) * (1 - column.fraction), wb = (1 - row.fraction) * column.fraction;
@@ -15,13 +16,13 @@ static void add_sample(const Tensor *x, int n, RoiTap row, RoiTap column, real *
   for (int i = 0; i < x->c; i++) y[i] += wa * a[i] + wb * b[i] + wc * c[i] + wd * d[i];
 }
 
-// y [ldc] = the mean of the samples of one bin.
+// y [ldc] = the average of the sampling points of one bin.
 static void pool_bin(const RoiGrid *grid, const Tensor *x, int n, int bin_y, int bin_x, const Tensor *out, real *y) {
   for (int i = 0; i < out->ldc; i++) y[i] = 0;
   for (int sy = 0; sy < grid->y.samples; sy++) {
-    RoiTap row = roi_tap(grid->y, bin_y, sy, x->h);
+    Tap row = roi_tap(grid->y, bin_y, sy, x->h);
     for (int sx = 0; sx < grid->x.samples; sx++) {
-      RoiTap column = roi_tap(grid->x, bin_x, sx, x->w);
+      Tap column = roi_tap(grid->x, bin_x, sx, x->w);
       if (row.low >= 0 && column.low >= 0) add_sample(x, n, row, column, y);
     }
   }
@@ -49,12 +50,13 @@ static void add_scaled(int c, real weight, const real *restrict dy, real *restri
   for (int i = 0; i < c; i++) dx[i] += weight * dy[i];
 }
 
-// Adds to row [w, ldc] what the RoI's samples with the weight row_weight in this row pass down: d/dx of add_sample.
+// One row of sampling points of a RoI, whose weight in this row of the map is row_weight, adds its share to the row's
+// gradient, row [w, ldc]: d/dx of add_sample.
 static void spread_bins(const RoiGrid *grid, real row_weight, const Tensor *dy, int roi, int bin_y, const Tensor *dx,
                         real *row) {
   for (int bin_x = 0; bin_x < dy->w; bin_x++)
     for (int sx = 0; sx < grid->x.samples; sx++) {
-      RoiTap column = roi_tap(grid->x, bin_x, sx, dx->w);
+      Tap column = roi_tap(grid->x, bin_x, sx, dx->w);
       if (column.low < 0) continue;
       real weight = row_weight / (real)grid->samples;
       const real *from = at(dy, roi, bin_y, bin_x);
@@ -63,17 +65,18 @@ static void spread_bins(const RoiGrid *grid, real row_weight, const Tensor *dy, 
     }
 }
 
+// Adds a RoI's share to row y of the map's gradient.
 static void spread_roi(const RoiGrid *grid, const Tensor *dy, int roi, const Tensor *dx, int y, real *row) {
   for (int bin_y = 0; bin_y < dy->h; bin_y++)
     for (int sy = 0; sy < grid->y.samples; sy++) {
-      RoiTap tap = roi_tap(grid->y, bin_y, sy, dx->h);
+      Tap tap = roi_tap(grid->y, bin_y, sy, dx->h);
       real weight = (tap.low == y ? 1 - tap.fraction : 0) + (tap.high == y ? tap.fraction : 0);
       if (weight > 0) spread_bins(grid, weight, dy, roi, bin_y, dx, row);
     }
 }
 
-// A row of dx gathers from the RoIs in their order, rather than each RoI scattering: nothing is shared between threads,
-// and the sums do not depend on how many there are.
+// A thread owns a row of dx and gathers from the RoIs in their order, where a scatter from each RoI would need atomics:
+// sums do not depend on the number of threads. The row is gathered in the workspace and leaves through its Dest.
 void OP(roi_align_backward)(Device *dev, const RoiAlign *p, const Rois *rois, const Tensor *dy, const Dest *dx) {
   size_t widest = 0; // row of any level, elements
   for (int l = 0; l < p->levels; l++) widest = MAX(widest, (size_t)dx[l].t.w * dx[l].t.ldc);
@@ -95,7 +98,7 @@ void OP(roi_align_backward)(Device *dev, const RoiAlign *p, const Rois *rois, co
         memset(row, 0, (size_t)t->w * t->ldc * sizeof *row);
         for (int r = 0; r < *rois->count; r++)
           if (rois->image[r] == n && grids[r].level == l) spread_roi(&grids[r], dy, r, t, y, row);
-        for (Run run = run_first(t, n, y); run.pixels; run = run_next(t, run))
+        for (RowRun run = run_first(t, n, y); run.pixels; run = run_next(t, run))
           dest_write(&dx[l], run, row + (size_t)run.x * t->ldc + run.lane);
       }
   }

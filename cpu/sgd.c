@@ -1,19 +1,19 @@
-// The optimiser's step over flat buffers: gradient statistics, then SGD with momentum, weight decay and clipping by norm.
+// The optimiser's step over flat buffers: the gradient's L2 norm and finiteness (a two-pass reduction), SGD with
+// momentum, weight decay and clipping by global norm (PyTorch's), and dynamic loss scaling (Micikevicius et al., 2018).
 #include "cpu/reference.h"
+#include "exact/sgd_slots.h"
 
 enum {
-  BLOCK = 1 << 14, // elements summed by one thread; fixed, so that the order of sums does not depend on the threads
-  LANES = 16,      // independent sums within a block, so that they vectorise without reordering
+  BLOCK = 1 << 14, // elements reduced by one thread; fixed, so that the order of sums does not depend on the threads
+  LANES = 16,      // independent partial sums within a block, so that they vectorise without reordering
 };
-
-enum { LEARNING_RATE, MOMENTUM, DECAY, LIMIT, INV_SCALE }; // hyper[]
-enum { NORM, FINITE };                                     // stats[]
 
 typedef struct BlockStats {
   double squares; // Σ g²
   bool finite;
 } BlockStats;
 
+// First pass: one block.
 static BlockStats block_stats(const real *restrict g, size_t n) {
   double squares[LANES] = {0};
   real zeros[LANES] = {0}; // g · 0 is NaN for NaN and infinity, and NaN stays
@@ -64,7 +64,7 @@ void OP(sgd)(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *
   real *restrict weight = w, *restrict velocity = v;
   const real *restrict grad = g;
 #pragma omp parallel for schedule(static)
-  for (size_t block = 0; block < n; block += PARAM_ALIGN) { // of one parameter
+  for (size_t block = 0; block < n; block += PARAM_ALIGN) { // PARAM_ALIGN elements are of one parameter
     int kind = p->kind ? p->kind[block / PARAM_ALIGN] : 0;
     real rate = p->kind ? lr * p->factors.rate[kind] : lr, pull = p->kind ? decay * p->factors.decay[kind] : decay;
     for (size_t i = block; i < MIN(block + PARAM_ALIGN, n); i++) {
@@ -76,11 +76,14 @@ void OP(sgd)(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *
 
 void OP(loss_scale_update)(Device *dev, int interval, const void *stats, void *state, void *hyper) {
   if (dev->measuring) return;
-  real *s = state; // scale, clean steps, skipped steps
+  real *s = state;
   if (((const real *)stats)[FINITE] != 1) {
-    s[0] /= 2, s[1] = 0, s[2]++;
-  } else if (++s[1] >= interval) {
-    s[0] *= 2, s[1] = 0;
+    s[SCALE] /= 2;
+    s[CLEAN] = 0;
+    s[SKIPPED]++;
+  } else if (++s[CLEAN] >= interval) {
+    s[SCALE] *= 2;
+    s[CLEAN] = 0;
   }
-  ((real *)hyper)[INV_SCALE] = 1 / s[0];
+  ((real *)hyper)[INV_SCALE] = 1 / s[SCALE];
 }

@@ -1,15 +1,12 @@
-// The softmax of a row of logits, as detections and the box head's loss use it.
+// The softmax of a row of logits by the CPU reference, for detections and the box head's loss.
 #pragma once
-#include "exact/geometry.h"
+#include "exact/softmax.h"
 
-typedef struct Softmax { // p[c] = exp(x[c] - max) / sum
-  real max, sum;
-} Softmax;
-
-enum { SOFTMAX_LANES = 32 }; // of a sum, as a warp adds up
+enum { SOFTMAX_LANES = 32 }; // partial sums, one per lane of a warp: cuda/softmax.cuh adds up in the same order
 
 // A NaN among the logits makes every probability NaN, as PyTorch's softmax does. Every 32nd term is added to one of 32
-// sums, and these in pairs: behind the largest term, which is 1, a single sum would round all that follow to its ulp.
+// partial sums, and these are reduced as a tree: behind the largest term, which is 1, a single sum would round all that
+// follow to its ulp.
 static inline Softmax softmax_of(const real *x, int classes) {
   Softmax s = {.max = x[0]};
   real sum[SOFTMAX_LANES] = {0};

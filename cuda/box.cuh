@@ -1,4 +1,4 @@
-// Boxes in device memory: one 16-byte access each, and the box that a network's four outputs make.
+// Boxes in device memory: one vectorised 16-byte access each, and the decoding of a network's four regression outputs.
 #pragma once
 #include "cuda/common.cuh"
 #include "exact/geometry.h"
@@ -11,7 +11,7 @@ __device__ __forceinline__ void store_box(const Tensor &t, size_t row, Box b) {
   ((float4 *)t.data)[row] = make_float4(b.x1, b.y1, b.x2, b.y2);
 }
 
-// The box that the activations `delta` [4] make of `from`, cut to the resized image.
+// The box that the predicted `delta` [4] makes of the anchor or RoI `from`, clipped to the resized image.
 template <class T>
 __device__ __forceinline__ Box decode_inside(const BoxCoder &coder, Box from, const T *delta, const ImageInfo &image) {
   float d[4] = {to_float(delta[0]), to_float(delta[1]), to_float(delta[2]), to_float(delta[3])};

@@ -1,10 +1,14 @@
-// From network outputs to scored boxes: proposals of the RPN, detections of the box head, and their merging.
+// From network outputs to scored boxes: the RPN's proposals, the box head's detections, and the merging of their groups
+// after NMS. Everything is a top-k: keys are made from scores, thinned out, selected and sorted, and only what is left
+// is decoded. Ren et al., "Faster R-CNN", 2015; torchvision's filter_proposals and postprocess_detections.
 #include "cuda/box.cuh"
+#include "cuda/softmax.cuh"
 #include "cuda/topk.cuh"
 
 enum { SELECT_THREADS = 1024, CLASS_THREADS = 256 };
 
-__device__ __forceinline__ void put_box(const Boxes &out, int group, int i, Box box, float score, int index) {
+// Writes row i of a group.
+static __device__ __forceinline__ void put_box(const Boxes &out, int group, int i, Box box, float score, int index) {
   size_t row = (size_t)group * out.capacity + i;
   store_box(out.box, row, box);
   ((float *)out.score.data)[row] = score;
@@ -13,30 +17,34 @@ __device__ __forceinline__ void put_box(const Boxes &out, int group, int i, Box 
 
 // ---- proposals ------------------------------------------------------------------------------------------------------
 
-// A level of an image, one group, may have 200,000 logits: many blocks count them by their highest bits and collect
-// those that can be among the best, some thousands; then one block selects, sorts and decodes.
+// A group is a level of an image and may have 200,000 logits, too many for the passes of one threadblock: many
+// threadblocks build a histogram and compact the logits that can be among the k best, some thousands; then one
+// threadblock per group selects, sorts and decodes.
 enum { PER_THREAD = 8, CHUNK = SELECT_THREADS * PER_THREAD };
 
-struct RpnMaps {
+struct RpnMaps { // the RPN's outputs
   Anchors anchors;
   const ImageInfo *images;
   Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS];
 };
-struct RpnLists {
-  Key *key;   // [images, anchors.total]: a group's list begins at its first anchor
-  int *bins;  // [groups, BINS]
-  int *count; // [groups]
+struct RpnLists { // the workspace
+  Key *key;       // [images, anchors.total]: a group's list begins at its first anchor
+  int *bins;      // [groups, BINS]
+  int *count;     // [groups]
 };
 
-__device__ __forceinline__ int group_cells(const RpnMaps &m, int group) {
+// Anchors of a group; an empty slot of the batch has none.
+static __device__ __forceinline__ int group_cells(const RpnMaps &m, int group) {
   const AnchorLevel &level = m.anchors.level[group % m.anchors.levels];
   return m.images[group / m.anchors.levels].h > 0 ? level.h * level.w * m.anchors.per_cell : 0;
 }
-__device__ __forceinline__ size_t group_list(const RpnMaps &m, int group) {
+// Where the group's list of keys begins.
+static __device__ __forceinline__ size_t group_list(const RpnMaps &m, int group) {
   int n = group / m.anchors.levels, l = group % m.anchors.levels;
   return (size_t)n * m.anchors.total + m.anchors.level[l].first;
 }
-template <class T> __device__ __forceinline__ Key cell_key(const RpnMaps &m, int group, int cell) {
+// The key of anchor `cell` of the group: anchors of a grid cell are channels of one pixel, cells follow one another.
+template <class T> static __device__ __forceinline__ Key cell_key(const RpnMaps &m, int group, int cell) {
   const Tensor &logits = m.logits[group % m.anchors.levels];
   int per_cell = m.anchors.per_cell;
   const T *map = pixel<T>(logits, group / m.anchors.levels, 0, 0);
@@ -44,9 +52,12 @@ template <class T> __device__ __forceinline__ Key cell_key(const RpnMaps &m, int
   return key_make(rank_descending(isnan(logit) ? -INFINITY : logit), cell);
 }
 
-// Blocks: chunks of a level × groups.
+// The histogram of each group's keys: bins [groups, BINS] += …. Grid (chunks of CHUNK anchors, groups); a thread takes
+// every 1024th anchor of its chunk. The floor is one read of the logits; the atomics stay in shared memory, where bins
+// of neighbouring logits may collide.
 template <class T>
-__global__ void __launch_bounds__(SELECT_THREADS) rpn_count_kernel(const __grid_constant__ RpnMaps m, RpnLists lists) {
+__global__ void __launch_bounds__(SELECT_THREADS)
+    rpn_histogram_kernel(const __grid_constant__ RpnMaps m, RpnLists lists) {
   __shared__ int bins[BINS];
   int group = blockIdx.y, cells = group_cells(m, group), first = blockIdx.x * CHUNK;
   if (first >= cells) return;
@@ -56,9 +67,11 @@ __global__ void __launch_bounds__(SELECT_THREADS) rpn_count_kernel(const __grid_
   bins_add(bins, lists.bins + (size_t)group * BINS);
 }
 
+// Compaction: each group's keys up to the bin that holds the capacity-th, into its list, in no order. The grid and the
+// reads of the histogram kernel; one global atomic per warp that keeps any.
 template <class T>
 __global__ void __launch_bounds__(SELECT_THREADS)
-    rpn_collect_kernel(const __grid_constant__ RpnMaps m, RpnLists lists, int capacity) {
+    rpn_compact_kernel(const __grid_constant__ RpnMaps m, RpnLists lists, int capacity) {
   int group = blockIdx.y, cells = group_cells(m, group), first = blockIdx.x * CHUNK;
   if (first >= cells) return;
   int last = bins_last(lists.bins + (size_t)group * BINS, capacity);
@@ -67,26 +80,29 @@ __global__ void __launch_bounds__(SELECT_THREADS)
     int i = first + k * SELECT_THREADS + threadIdx.x;
     Key key = i < cells ? cell_key<T>(m, group, i) : 0;
     bool keep = i < cells && key_bin(key) <= last;
-    int place = warp_place(keep, &lists.count[group]);
-    if (keep) list[place] = key;
+    int slot = warp_append(keep, &lists.count[group]);
+    if (keep) list[slot] = key;
   }
 }
 
+// The proposal of anchor `cell` of the group, decoded and clipped.
 template <class T>
-__device__ __forceinline__ Box cell_box(const RpnMaps &m, const BoxCoder &coder, int group, int cell) {
+static __device__ __forceinline__ Box cell_box(const RpnMaps &m, const BoxCoder &coder, int group, int cell) {
   int n = group / m.anchors.levels, l = group % m.anchors.levels, per_cell = m.anchors.per_cell;
   const Tensor &deltas = m.deltas[l];
   const T *delta = pixel<T>(deltas, n, 0, 0) + (size_t)(cell / per_cell) * deltas.ldc + 4 * (cell % per_cell);
   return decode_inside(coder, level_anchor(&m.anchors.level[l], per_cell, cell), delta, m.images[n]);
 }
 
-// One block a group.
+// The proposals of each group, best first: radix select and bitonic sort of its list, then a thread decodes one
+// proposal, and a prefix sum closes the gaps that the size and score filters leave, order kept. One threadblock per
+// group: a few thousand keys at most, so that the barriers of select and sort bound it, not the work.
 template <class T>
 __global__ void __launch_bounds__(SELECT_THREADS)
     rpn_select_kernel(RpnSelect p, const __grid_constant__ RpnMaps m, RpnLists lists, Boxes out) {
   extern __shared__ Key best[];
   int group = blockIdx.x, kept = 0;
-  int n = block_select(lists.key + group_list(m, group), NULL, lists.count[group], out.capacity, best, NULL);
+  int n = block_topk(lists.key + group_list(m, group), NULL, lists.count[group], out.capacity, best, NULL);
   block_sort(best, NULL, n);
   for (int first = 0; first < n; first += SELECT_THREADS) {
     int i = first + threadIdx.x, cell = 0, all;
@@ -99,8 +115,8 @@ __global__ void __launch_bounds__(SELECT_THREADS)
       box = cell_box<T>(m, p.coder, group, cell);
       keep = box_reaches(box, p.min_size, p.coder.extra) && score >= p.min_score;
     }
-    int place = kept + block_prefix(keep, &all);
-    if (keep) put_box(out, group, place, box, score, m.anchors.level[group % m.anchors.levels].first + cell);
+    int slot = kept + block_exclusive_sum(keep, &all);
+    if (keep) put_box(out, group, slot, box, score, m.anchors.level[group % m.anchors.levels].first + cell);
     kept += all;
   }
   if (threadIdx.x == 0) out.count[group] = kept;
@@ -123,14 +139,14 @@ extern "C" void cuda_rpn_select(Device *dev, const RpnSelect *p, const Anchors *
     m.deltas[l] = deltas[l];
     chunks = MAX(chunks, blocks_for((size_t)level->h * level->w * anchors->per_cell, CHUNK));
   }
-  size_t shared = sort_places(out->capacity) * sizeof(Key);
+  size_t shared = sort_slots(out->capacity) * sizeof(Key);
   cudaStream_t stream = stream_of(dev);
   CUDA_CHECK(cudaMemsetAsync(bins, 0, counters, stream));
   dim3 grid(chunks, out->groups);
   WITH_TYPE(logits[0].dtype, T, {
-    rpn_count_kernel<T><<<grid, SELECT_THREADS, 0, stream>>>(m, lists);
+    rpn_histogram_kernel<T><<<grid, SELECT_THREADS, 0, stream>>>(m, lists);
     LAUNCH_CHECK();
-    rpn_collect_kernel<T><<<grid, SELECT_THREADS, 0, stream>>>(m, lists, out->capacity);
+    rpn_compact_kernel<T><<<grid, SELECT_THREADS, 0, stream>>>(m, lists, out->capacity);
     LAUNCH_CHECK();
     allow_shared(rpn_select_kernel<T>, shared);
     rpn_select_kernel<T><<<out->groups, SELECT_THREADS, shared, stream>>>(*p, m, lists, *out);
@@ -140,13 +156,14 @@ extern "C" void cuda_rpn_select(Device *dev, const RpnSelect *p, const Anchors *
 
 // ---- merging --------------------------------------------------------------------------------------------------------
 
-// One block a group of `out`. The inputs are sorted already, but by what the scores were made from: neither equal scores
-// nor, strictly, different ones have to be in order. So everything is selected and sorted anew.
+// The best boxes of `per` groups: compaction of the valid rows, radix select, bitonic sort, gather. One threadblock per
+// group of `out`. The inputs are sorted already, but by logits: neither equal scores nor, strictly, different ones have
+// to be in order. So everything is selected and sorted anew instead of merged.
 __global__ void __launch_bounds__(SELECT_THREADS)
-    merge_kernel(int per, Boxes in, Boxes out, Key *lists, int *list_rows, int places) {
+    boxes_merge_kernel(int per, Boxes in, Boxes out, Key *lists, int *list_rows, int best_slots) {
   extern __shared__ Key best[];
   __shared__ int listed;
-  int *best_row = (int *)(best + places), group = blockIdx.x, slots = per * in.capacity;
+  int *best_row = (int *)(best + best_slots), group = blockIdx.x, slots = per * in.capacity;
   size_t first_slot = (size_t)group * slots;
   Key *list = lists + first_slot;
   int *rows = list_rows + first_slot;
@@ -156,13 +173,13 @@ __global__ void __launch_bounds__(SELECT_THREADS)
   for (int first = 0; first < slots; first += SELECT_THREADS) { // whole warps at a time
     int slot = first + threadIdx.x;
     bool valid = slot < slots && slot % in.capacity < in.count[group * per + slot / in.capacity];
-    int place = warp_place(valid, &listed);
+    int at = warp_append(valid, &listed);
     if (!valid) continue;
-    list[place] = key_make(rank_descending(score[first_slot + slot]), in.index[first_slot + slot]);
-    rows[place] = slot;
+    list[at] = key_make(rank_descending(score[first_slot + slot]), in.index[first_slot + slot]);
+    rows[at] = slot;
   }
   __syncthreads();
-  int n = block_select(list, rows, listed, out.capacity, best, best_row);
+  int n = block_topk(list, rows, listed, out.capacity, best, best_row);
   block_sort(best, best_row, n);
   for (int i = threadIdx.x; i < n; i += SELECT_THREADS) {
     size_t row = first_slot + best_row[i];
@@ -176,16 +193,16 @@ extern "C" void cuda_boxes_merge(Device *dev, int per, const Boxes *in, const Bo
   Key *list = (Key *)device_scratch(dev, slots * (sizeof(Key) + sizeof(int)));
   if (!list) return;
   CHECK(in->groups == out->groups * per);
-  int places = sort_places(out->capacity);
-  size_t shared = places * (sizeof(Key) + sizeof(int));
-  allow_shared(merge_kernel, shared);
-  merge_kernel<<<out->groups, SELECT_THREADS, shared, stream_of(dev)>>>(per, *in, *out, list, (int *)(list + slots),
-                                                                        places);
+  int best_slots = sort_slots(out->capacity);
+  size_t shared = best_slots * (sizeof(Key) + sizeof(int));
+  allow_shared(boxes_merge_kernel, shared);
+  boxes_merge_kernel<<<out->groups, SELECT_THREADS, shared, stream_of(dev)>>>(per, *in, *out, list,
+                                                                              (int *)(list + slots), best_slots);
   LAUNCH_CHECK();
 }
 
-// Of a group the number of boxes that stand before one of this score: sorted, so that it can be bisected.
-__device__ int boxes_before(const float *score, int count, float than, bool first_of_equals) {
+// How many boxes of a sorted group rank before one of this score, by binary search.
+static __device__ int boxes_before(const float *score, int count, float than, bool first_of_equals) {
   int low = 0, high = count;
   while (low < high) {
     int i = (low + high) / 2;
@@ -197,8 +214,11 @@ __device__ int boxes_before(const float *score, int count, float than, bool firs
   return low;
 }
 
-// One block; a warp bisects for a group's cut, its lanes rank a box among the other groups.
-__global__ void __launch_bounds__(SELECT_THREADS) cut_kernel(int limit, Boxes boxes) {
+// Shortens sorted groups so that the `limit` best boxes of all of them remain. A warp takes a group and searches it for
+// the first box that ranks too low; for the rank of a box each lane searches every 32nd of the other groups, and the
+// warp reduces. One threadblock, which holds the new counts in shared memory until none of the old ones is read any
+// more.
+__global__ void __launch_bounds__(SELECT_THREADS) boxes_cut_kernel(int limit, Boxes boxes) {
   extern __shared__ int cut[]; // [groups]
   const float *score = (const float *)boxes.score.data;
   int lane = threadIdx.x % 32;
@@ -222,12 +242,13 @@ __global__ void __launch_bounds__(SELECT_THREADS) cut_kernel(int limit, Boxes bo
 
 extern "C" void cuda_boxes_cut(Device *dev, int limit, const Boxes *boxes) {
   if (dev->measuring) return;
-  cut_kernel<<<1, SELECT_THREADS, boxes->groups * sizeof(int), stream_of(dev)>>>(limit, *boxes);
+  boxes_cut_kernel<<<1, SELECT_THREADS, boxes->groups * sizeof(int), stream_of(dev)>>>(limit, *boxes);
   LAUNCH_CHECK();
 }
 
-// One block a group, which finds its place by adding up the counts before it.
-__global__ void compact_kernel(Boxes in, Rois out) {
+// Copies the valid rows of all groups to the front of one list, order kept. One threadblock per group, which finds its
+// first row by reducing the counts before it: an exclusive prefix sum without a kernel of its own.
+__global__ void rois_compact_kernel(Boxes in, Rois out) {
   int group = blockIdx.x, mine = in.count[group], before = 0;
   for (int g = threadIdx.x; g < group; g += blockDim.x) before += in.count[g];
   before = block_sum(before);
@@ -241,47 +262,41 @@ __global__ void compact_kernel(Boxes in, Rois out) {
 extern "C" void cuda_rois_compact(Device *dev, const Boxes *in, const Rois *out) {
   if (dev->measuring) return;
   CHECK(out->capacity >= in->groups * in->capacity);
-  compact_kernel<<<in->groups, 256, 0, stream_of(dev)>>>(*in, *out);
+  rois_compact_kernel<<<in->groups, 256, 0, stream_of(dev)>>>(*in, *out);
   LAUNCH_CHECK();
 }
 
 // ---- detections -----------------------------------------------------------------------------------------------------
 
-struct Softmax { // of one row of logits: p[c] = exp(logit[c] - max) / sum
-  float max, sum;
-};
-
-// One warp a RoI; its sum has the reference's order, and so its bits. A NaN among the logits makes the sum NaN, whatever
-// the maximum.
-template <class T> __global__ void softmax_kernel(const int *rois, Tensor logits, Softmax *softmax) {
+// The maximum and sum of each RoI's softmax, from which the class kernel makes any probability. A warp per RoI, eight
+// RoIs per threadblock; one coalesced read of the logits, of which the second loop's come from the cache.
+template <class T> __global__ void detect_softmax_kernel(const int *rois, Tensor logits, Softmax *softmax) {
   int roi = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (roi >= *rois) return;
-  const T *logit = pixel<T>(logits, roi, 0, 0);
-  float highest = -INFINITY, sum = 0;
-  for (int c = lane; c < logits.c; c += 32) highest = fmaxf(highest, to_float(logit[c]));
-  for (int offset = 16; offset > 0; offset /= 2) highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, offset));
-  for (int c = lane; c < logits.c; c += 32) sum += geometry_exp(to_float(logit[c]) - highest);
-  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
-  if (lane == 0) softmax[roi] = {highest, sum};
+  Softmax s = warp_softmax(pixel<T>(logits, roi, 0, 0), logits.c, [](float x) { return geometry_exp(x); });
+  if (lane == 0) softmax[roi] = s;
 }
 
-struct BoxHead {
+struct DetectArgs { // the box head's outputs
   Rois rois;
   const ImageInfo *images;
   Tensor logits, deltas;
   const Softmax *softmax;
 };
 
+// The RoI, regressed by the deltas of its class and clipped to the image.
 template <class T>
-__device__ __forceinline__ Box detection_box(const Detect &p, const BoxHead &h, int roi, int image, int label) {
+static __device__ __forceinline__ Box detection_box(const Detect &p, const DetectArgs &h, int roi, int image,
+                                                    int label) {
   return decode_inside(p.coder, load_box(h.rois.box, roi), pixel<T>(h.deltas, roi, 0, 0) + 4 * label, h.images[image]);
 }
 
-// One block an (image, class). A RoI is of one image, so the lists of a class share a row of `lists` [classes - 1, rois]:
-// an image's begins after all RoIs of the images before it. The probability is looked at first: of a hundred classes
-// hardly any passes, so hardly any box is decoded.
+// The detections of each image and class, best first: score threshold and size filter, compaction, radix select,
+// bitonic sort, decoding. One threadblock per (image, class), a thread per RoI. A RoI is of one image, so the lists of
+// a class share a row of `lists` [classes - 1, rois]: an image's begins after all RoIs of the images before it. The
+// score threshold comes before decoding: of a hundred classes hardly any passes, so hardly any box is decoded.
 template <class T>
-__global__ void __launch_bounds__(CLASS_THREADS) class_kernel(Detect p, BoxHead h, Boxes out, Key *lists) {
+__global__ void __launch_bounds__(CLASS_THREADS) detect_class_kernel(Detect p, DetectArgs h, Boxes out, Key *lists) {
   extern __shared__ Key best[];
   __shared__ int listed;
   int classes = h.logits.c, group = blockIdx.x, image = group / (classes - 1), label = group % (classes - 1) + 1;
@@ -295,15 +310,14 @@ __global__ void __launch_bounds__(CLASS_THREADS) class_kernel(Detect p, BoxHead 
     bool keep = roi < rois && h.rois.image[roi] == image;
     float score = 0;
     if (keep) {
-      Softmax s = h.softmax[roi];
-      score = geometry_exp(to_float(pixel<T>(h.logits, roi, 0, 0)[label]) - s.max) / s.sum;
+      score = softmax_prob(h.softmax[roi], to_float(pixel<T>(h.logits, roi, 0, 0)[label]));
       keep = score > p.min_score && box_reaches(detection_box<T>(p, h, roi, image, label), p.min_size, p.coder.extra);
     }
-    int place = warp_place(keep, &listed);
-    if (keep) list[place] = key_make(rank_descending(score), roi);
+    int slot = warp_append(keep, &listed);
+    if (keep) list[slot] = key_make(rank_descending(score), roi);
   }
   __syncthreads();
-  int n = block_select(list, NULL, listed, out.capacity, best, NULL);
+  int n = block_topk(list, NULL, listed, out.capacity, best, NULL);
   block_sort(best, NULL, n);
   for (int i = threadIdx.x; i < n; i += CLASS_THREADS) {
     int roi = key_index(best[i]);
@@ -320,13 +334,13 @@ extern "C" void cuda_detect_select(Device *dev, const Detect *p, const ImageInfo
   if (!lists) return;
   CHECK(out->groups == num_images * (logits->c - 1) && deltas->c == 4 * logits->c && deltas->dtype == logits->dtype);
   Softmax *softmax = (Softmax *)(lists + keys);
-  BoxHead h = {*rois, images, *logits, *deltas, softmax};
-  size_t shared = sort_places(out->capacity) * sizeof(Key);
+  DetectArgs h = {*rois, images, *logits, *deltas, softmax};
+  size_t shared = sort_slots(out->capacity) * sizeof(Key);
   WITH_TYPE(logits->dtype, T, {
-    softmax_kernel<T><<<blocks_for(rois->capacity, 8), 256, 0, stream_of(dev)>>>(rois->count, *logits, softmax);
+    detect_softmax_kernel<T><<<blocks_for(rois->capacity, 8), 256, 0, stream_of(dev)>>>(rois->count, *logits, softmax);
     LAUNCH_CHECK();
-    allow_shared(class_kernel<T>, shared);
-    class_kernel<T><<<out->groups, CLASS_THREADS, shared, stream_of(dev)>>>(*p, h, *out, lists);
+    allow_shared(detect_class_kernel<T>, shared);
+    detect_class_kernel<T><<<out->groups, CLASS_THREADS, shared, stream_of(dev)>>>(*p, h, *out, lists);
     LAUNCH_CHECK();
   })
 }

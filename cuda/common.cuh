@@ -1,5 +1,6 @@
-// What every kernel file uses: checked calls, element types, vectors of eight channels, writing through a Dest, and sums
-// in a fixed order. Ops are host functions in C linkage, named cuda_<op>, queued on dev->stream.
+// What every kernel file uses: checked calls, element types, 16-byte vectors of eight channels, the epilogue that a
+// Dest describes, and warp and threadblock reductions in a fixed order. An op is a host function in C linkage, named
+// cuda_<op>, which launches its kernels on dev->stream and returns.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -18,15 +19,16 @@ extern "C" {
     cudaError_t error_ = (call);                                                                                       \
     if (error_ != cudaSuccess) cuda_failed(error_, #call, __FILE__, __LINE__);                                         \
   } while (0)
-// After every launch: a bad configuration is reported here, a fault of the kernel by the next call that waits.
+// After every launch: a bad configuration is reported here, a fault of the kernel by the next call that synchronises.
 #define LAUNCH_CHECK() CUDA_CHECK(cudaGetLastError())
 
 static inline cudaStream_t stream_of(const Device *dev) { return (cudaStream_t)dev->stream; }
+// Threadblocks for so many items: the ceiling of the quotient.
 static inline int blocks_for(size_t items, int per_block) { return (int)((items + per_block - 1) / per_block); }
 
 // ---- element types ------------------------------------------------------------------------------------------------
 
-// Runs `body` with T = float, __nv_bfloat16 or __half.
+// Instantiates its last argument with T = float, __nv_bfloat16 or __half: arithmetic is float, T is how it is stored.
 #define WITH_TYPE(dtype, T, ...)                                                                                       \
   switch (dtype) {                                                                                                     \
   case F32: {                                                                                                          \
@@ -55,7 +57,8 @@ template <> __device__ __forceinline__ float from_float<float>(float v) { return
 template <> __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float v) { return __float2bfloat16(v); }
 template <> __device__ __forceinline__ __half from_float<__half>(float v) { return __float2half(v); }
 
-// Eight consecutive channels. Pitches are multiples of eight, so that these are 16- or 32-byte accesses.
+// Eight consecutive channels in registers, as float. Pitches are multiples of eight, so that every access is one
+// (16-bit types) or two (float) vectorised, aligned accesses of 16 bytes, and a warp's are coalesced.
 struct Eight {
   float v[8];
 };
@@ -90,49 +93,60 @@ __device__ __forceinline__ void add8(Eight &to, const Eight &e) {
   for (int k = 0; k < 8; k++) to.v[k] += e.v[k];
 }
 
-// ---- tensors and destinations ---------------------------------------------------------------------------------------
+// ---- tensors --------------------------------------------------------------------------------------------------------
 
+// Valid rows: the device-side count where there is one.
 __device__ __forceinline__ int rows_of(const Tensor &t) { return t.count ? min(*t.count, t.n) : t.n; }
+// Pixel (n, y, x) of an NHWC tensor: its ldc channels.
 template <class T> __device__ __forceinline__ T *pixel(const Tensor &t, int n, int y, int x) {
   return (T *)t.data + (((size_t)n * t.h + y) * t.w + x) * t.ldc;
 }
 
-// Where the i-th group of eight channels of a tensor stands, counted in the order of memory: kernels that treat all
-// elements alike give a thread to each.
-struct Place {
-  int n, y, x, c;
+// Elementwise kernels give a thread to each vector of eight channels, in the order of memory, so that a warp's accesses
+// are coalesced. Where vector i stands:
+struct VectorPlace {
+  int n, y, x, c; // c: the first of its channels
 };
-__device__ __forceinline__ Place place_of(const Tensor &t, unsigned i) {
+__device__ __forceinline__ VectorPlace place_of(const Tensor &t, unsigned i) {
   unsigned per_pixel = t.ldc / 8, pixel = i / per_pixel, row = pixel / t.w, n = row / t.h;
   return {(int)n, (int)(row - n * t.h), (int)(pixel - row * t.w), (int)(i - pixel * per_pixel) * 8};
 }
-// How many there are.
+// How many vectors of eight channels a tensor has.
 static inline unsigned eights_of(const Tensor *t) {
   CHECK(t->ldc % 8 == 0 && tensor_elements(t) / 8 < UINT32_MAX);
   return (unsigned)(tensor_elements(t) / 8);
 }
+// Of a one-dimensional grid.
 __device__ __forceinline__ unsigned thread_index() { return blockIdx.x * blockDim.x + threadIdx.x; }
+
+// ---- epilogue -------------------------------------------------------------------------------------------------------
+//
+// What happens to a result on its way from registers to memory, fused into the kernel that computes it: bias, residual
+// or other addend, accumulation, ReLU or the mask of its gradient, conversion to the destination's type.
 
 // A Dest by value, as kernels take it. Optional tensors have data == NULL where they are absent.
 struct DestArgs {
   Tensor t, addend, mask;
   const float *bias;
   bool accumulate, relu;
-  bool resized; // the addend, which then has half or twice the height and width
+  bool resized; // the addend has half or twice the height and width
 };
 static inline DestArgs dest_args(const Dest *d) {
   DestArgs a = {d->t, {}, {}, (const float *)d->bias, d->accumulate, d->relu, false};
-  if (d->addend) a.addend = *d->addend, a.resized = a.addend.h != a.t.h || a.addend.w != a.t.w;
+  if (d->addend) {
+    a.addend = *d->addend;
+    a.resized = a.addend.h != a.t.h || a.addend.w != a.t.w;
+  }
   if (d->mask) a.mask = *d->mask;
   return a;
 }
 
-// Eight consecutive channels as they lie in memory.
+// Eight consecutive channels as they are stored: half the registers of an Eight in 16-bit types.
 template <class T> struct Raw8 { uint4 words[sizeof(T) / 2]; };
 template <class T> __device__ __forceinline__ Raw8<T> read8(const T *p) { return *(const Raw8<T> *)p; }
 template <class T> __device__ __forceinline__ Eight to_eight(const Raw8<T> &raw) { return load8((const T *)&raw); }
 
-// The bias of channels c … c+7, where there is one; anything in padding lanes.
+// The bias of channels c … c+7; anything in padding channels.
 __device__ __forceinline__ Eight dest_bias8(const DestArgs &d, int c) {
   Eight b;
 #pragma unroll
@@ -140,20 +154,21 @@ __device__ __forceinline__ Eight dest_bias8(const DestArgs &d, int c) {
   return b;
 }
 
-// A resized addend at channels c … c+7 of pixel (n, y, x): half (nearest-upsampled) or double (2×2 sum).
+// A resized addend at channels c … c+7 of pixel (n, y, x): FPN's top-down input of half the size, nearest-upsampled, or
+// a gradient of twice the size, summed over 2×2.
 template <class T> __device__ __forceinline__ Eight dest_resized8(const DestArgs &d, int n, int y, int x, int c) {
   const Tensor &a = d.addend;
   if (a.h < d.t.h || a.w < d.t.w) return load8(pixel<T>(a, n, y / 2, x / 2) + c);
   Eight sum = {};
-#pragma unroll 1 // the loads of four pixels at once would cost every kernel with a Dest 20 registers
+#pragma unroll 1 // the loads of four pixels at once would cost every kernel with this epilogue 20 registers
   for (int i = 2 * y; i < min(2 * y + 2, a.h); i++)
 #pragma unroll 1
     for (int j = 2 * x; j < min(2 * x + 2, a.w); j++) add8(sum, load8(pixel<T>(a, n, i, j) + c));
   return sum;
 }
 
-// What a Dest reads at `offset`, in elements, which is the same in all its tensors but a resized addend. Kernels that
-// write several groups read for all of them before they write the first.
+// What the epilogue reads at `offset`, in elements, which is the same in all tensors of a Dest but a resized addend.
+// Kernels that store several vectors issue the loads of all of them before the first store, to overlap their latencies.
 template <class T> struct DestReads { Raw8<T> addend, old, mask; };
 template <class T> __device__ __forceinline__ DestReads<T> dest_read8(const DestArgs &d, size_t offset) {
   DestReads<T> r;
@@ -162,7 +177,8 @@ template <class T> __device__ __forceinline__ DestReads<T> dest_read8(const Dest
   if (d.mask.data) r.mask = read8((const T *)d.mask.data + offset);
   return r;
 }
-// And how it ends, for channels c … c+7: v holds the bias and a resized addend.
+// The rest of the epilogue, for channels c … c+7: v holds the bias and a resized addend already. Padding channels
+// (c + k ≥ t.c) are stored as zero.
 template <class T>
 __device__ __forceinline__ void dest_write8(const DestArgs &d, size_t offset, int c, Eight v, const DestReads<T> &r) {
   if (d.addend.data && !d.resized) add8(v, to_eight<T>(r.addend));
@@ -181,8 +197,8 @@ __device__ __forceinline__ void dest_write8(const DestArgs &d, size_t offset, in
   store8((T *)d.t.data + offset, v);
 }
 
-// t = keep · f(v + bias + addend + (accumulate ? t : 0)) for channels c … c+7 of pixel (n, y, x); c is a multiple of 8.
-// Padding lanes (c + k ≥ t.c) are written as zero.
+// The whole epilogue of one vector: t = keep · f(v + bias + addend + (accumulate ? t : 0)) for channels c … c+7 of
+// pixel (n, y, x); c is a multiple of 8.
 template <class T> __device__ __forceinline__ void dest_store8(const DestArgs &d, int n, int y, int x, int c, Eight v) {
   size_t offset = (((size_t)n * d.t.h + y) * d.t.w + x) * d.t.ldc + c;
   if (d.bias) add8(v, dest_bias8(d, c));
@@ -190,14 +206,18 @@ template <class T> __device__ __forceinline__ void dest_store8(const DestArgs &d
   dest_write8<T>(d, offset, c, v, dest_read8<T>(d, offset));
 }
 
-// ---- sums in a fixed order ------------------------------------------------------------------------------------------
+// ---- reductions in a fixed order ------------------------------------------------------------------------------------
+//
+// Butterflies of warp shuffles: the order of the sum, and so its bits, depends on nothing but the shape of the block.
 
+// Sum over the warp, the same value in every lane.
 template <class T> __device__ __forceinline__ T warp_sum(T v) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) v += __shfl_xor_sync(~0u, v, offset);
   return v;
 }
-// Sum over the block, the same value in every thread. Every thread must call it; blockDim.x is a multiple of 32.
+// Sum over the threadblock, the same value in every thread: warps first, then their sums by every warp alike. Every
+// thread must call it; blockDim.x is a multiple of 32.
 template <class T> __device__ T block_sum(T v) {
   __shared__ T part[32];
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;

@@ -1,44 +1,54 @@
-// Losses of the RPN, the box head and the mask head, as torchvision's: rpn.compute_loss, fastrcnn_loss and
-// maskrcnn_loss. Values are summed in double and in a fixed order; gradients are written densely, zeros included.
-#include "cuda/common.cuh"
+// Losses of the RPN, the box head and the mask head, and their gradients: torchvision's rpn.compute_loss, fastrcnn_loss
+// and maskrcnn_loss. A loss is a two-pass reduction in double and in a fixed order, without atomics; gradients are
+// written densely, zeros included, so that no other kernel clears them. Few elements count, and they are far apart:
+// bound by the latency of their loads (mask_loss at 0.0 % of the memory ceiling in results/profile-b4-h200.txt), but
+// for the fills of the gradients.
+#include "cuda/softmax.cuh"
 
 enum {
   THREADS = 256,
   WARPS = THREADS / 32,
   REDUCE_THREADS = 1024,
-  FILL_BLOCKS = 132 * 8 // per level: enough for the largest chip
+  FILL_BLOCKS = 132 * 8 // per level: eight threadblocks on each of an H100's 132 SMs
 };
 
 // ---- element losses and their derivatives ---------------------------------------------------------------------------
 
-// -t·log σ(x) - (1 - t)·log(1 - σ(x)), in the form that neither overflows nor takes the log of 0.
-__device__ __forceinline__ double bce(float x, float t) { return (x > 0 ? x : 0) - x * t + log1pf(expf(-fabsf(x))); }
+// Binary cross-entropy with logits: -t·log σ(x) - (1 - t)·log(1 - σ(x)), in the form that neither overflows nor takes
+// the log of 0.
+static __device__ __forceinline__ double bce(float x, float t) {
+  return (x > 0 ? x : 0) - x * t + log1pf(expf(-fabsf(x)));
+}
 
-__device__ __forceinline__ float sigmoid(float x) {
+// d bce / dx = σ(x) - t. By CUDA's expf: a gradient decides no index, so it need not be portable as the sigmoid of
+// exact/geometry.h is.
+static __device__ __forceinline__ float bce_sigmoid(float x) {
   float e = expf(-fabsf(x)); // never overflows
   return (x < 0 ? e : 1) / (1 + e);
 }
 
-__device__ __forceinline__ double smooth_l1(float x, float t, float beta) {
+// Girshick, "Fast R-CNN", 2015, eq. 3, with PyTorch's beta; beta = 0 is L1.
+static __device__ __forceinline__ double smooth_l1(float x, float t, float beta) {
   float d = fabsf(x - t);
   return d < beta ? 0.5f * d * d / beta : d - 0.5f * beta;
 }
 // d smooth_l1 / dx; 0 at x = t also for L1, NaN for NaN.
-__device__ __forceinline__ float smooth_l1_grad(float x, float t, float beta) {
+static __device__ __forceinline__ float smooth_l1_grad(float x, float t, float beta) {
   float e = x - t;
   if (fabsf(e) < beta) return e / beta;
   return e > 0 ? 1 : e < 0 ? -1 : e;
 }
 
-__device__ __forceinline__ float mean(double sum, double count) { return count > 0 ? (float)(sum / count) : 0; }
+// 0 of nothing.
+static __device__ __forceinline__ float mean(double sum, double count) { return count > 0 ? (float)(sum / count) : 0; }
 
 // What the gradient of a mean over `count` is multiplied by.
-__device__ __forceinline__ float gradient_factor(const float *scale, double count) {
+static __device__ __forceinline__ float gradient_factor(const float *scale, double count) {
   return count > 0 ? (scale ? *scale : 1) / (float)count : 0;
 }
 
-// loss[j] = Σ parts[j, row] over the rows / (rows · per_row), for j = 0 … gridDim.x - 1.
-__global__ void mean_kernel(const double *parts, int capacity, const int *rows, double per_row, float *loss) {
+// Second pass of a loss: loss[j] = Σ parts[j, row] over the valid rows / (rows · per_row). One threadblock per j.
+__global__ void loss_mean_kernel(const double *parts, int capacity, const int *rows, double per_row, float *loss) {
   int count = *rows;
   double sum = 0;
   for (int i = threadIdx.x; i < count; i += blockDim.x) sum += parts[(size_t)blockIdx.x * capacity + i];
@@ -55,11 +65,11 @@ struct RpnArgs {
   Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS], dlogits[MAX_LEVELS], ddeltas[MAX_LEVELS];
 };
 
-struct AnchorPlace { // where the predictions of an anchor stand: level, and element of its logits and deltas
+struct AnchorOffsets { // where the predictions of an anchor stand: its level, and elements of that level's maps
   int level;
   size_t logit, delta;
 };
-__device__ AnchorPlace anchor_place(const RpnArgs &p, int image, int index) {
+static __device__ AnchorOffsets anchor_offsets(const RpnArgs &p, int image, int index) {
   int l = 0;
   while (l + 1 < p.anchors.levels && index >= p.anchors.level[l + 1].first) l++;
   const AnchorLevel &level = p.anchors.level[l];
@@ -68,15 +78,17 @@ __device__ AnchorPlace anchor_place(const RpnArgs &p, int image, int index) {
   return {l, cell * p.logits[l].ldc + a, cell * p.deltas[l].ldc + 4 * a};
 }
 
-// What both losses are divided by.
-__device__ double rpn_divisor(const RpnLoss &p, const RpnTargets &targets) {
+// The divisor of both losses: the anchors sampled, or the nominal batch.
+static __device__ double rpn_divisor(const RpnLoss &p, const RpnTargets &targets) {
   if (p.by_batch) return (double)targets.images * targets.batch;
   int sampled = 0;
   for (int n = 0; n < targets.images; n++) sampled += targets.count[n];
   return sampled;
 }
 
-// One block: there are a few thousand anchors at most.
+// loss [2] = mean binary cross-entropy of the sampled logits, smooth L1 of the positives' deltas. One threadblock, a
+// thread per sampled anchor in turn: there are a few thousand at most, read from scattered cells of the maps, so that
+// it is bound by the latency of those loads; a second pass would cost a launch.
 template <class T> __global__ void rpn_loss_kernel(const __grid_constant__ RpnArgs p, float *loss) {
   const RpnTargets &t = p.targets;
   double objectness = 0, regression = 0;
@@ -84,7 +96,7 @@ template <class T> __global__ void rpn_loss_kernel(const __grid_constant__ RpnAr
     int n = row / t.batch, i = row % t.batch;
     if (i >= t.count[n]) continue;
     bool object = i < t.positives[n];
-    AnchorPlace place = anchor_place(p, n, t.index[row]);
+    AnchorOffsets place = anchor_offsets(p, n, t.index[row]);
     objectness += bce(to_float(((const T *)p.logits[place.level].data)[place.logit]), object);
     const T *delta = (const T *)p.deltas[place.level].data + place.delta;
     const float *target = (const float *)t.delta.data + (size_t)row * t.delta.ldc;
@@ -98,26 +110,29 @@ template <class T> __global__ void rpn_loss_kernel(const __grid_constant__ RpnAr
   loss[1] = mean(regression, divisor);
 }
 
-__device__ void zero(const Tensor &t, size_t element_size) {
+// Grid-stride loop of 16-byte stores.
+static __device__ void zero(const Tensor &t, size_t element_size) {
   size_t n = (size_t)t.n * t.h * t.w * t.ldc * element_size / sizeof(uint4);
   for (size_t i = thread_index(); i < n; i += gridDim.x * blockDim.x) ((uint4 *)t.data)[i] = uint4{};
 }
-// All levels at once; blockIdx.y is the level.
+// dlogits, ddeltas = 0 on all levels at once; blockIdx.y is the level. The floor is memory: nearly all of the gradient
+// is zero, so it is a fill, and the few sampled anchors are scattered into it by the next kernel.
 template <class T> __global__ void rpn_zero_kernel(const __grid_constant__ RpnArgs p) {
   zero(p.dlogits[blockIdx.y], sizeof(T));
   zero(p.ddeltas[blockIdx.y], sizeof(T));
 }
 
-// A thread for each sampled anchor; none is sampled twice, so '=' is enough.
+// Scatters the gradients of the sampled anchors: dlogits = factor · (σ(logit) - t), ddeltas = factor · smooth L1'. A
+// thread per sampled anchor; none is sampled twice, so a plain store is enough.
 template <class T> __global__ void rpn_loss_backward_kernel(const __grid_constant__ RpnArgs p, const float *scale) {
   const RpnTargets &t = p.targets;
   int row = thread_index(), n = row / t.batch, i = row % t.batch;
   if (n >= t.images || i >= t.count[n]) return;
   bool object = i < t.positives[n];
   float factor = gradient_factor(scale, rpn_divisor(p.p, t));
-  AnchorPlace place = anchor_place(p, n, t.index[row]);
+  AnchorOffsets place = anchor_offsets(p, n, t.index[row]);
   float logit = to_float(((const T *)p.logits[place.level].data)[place.logit]);
-  ((T *)p.dlogits[place.level].data)[place.logit] = from_float<T>(factor * (sigmoid(logit) - object));
+  ((T *)p.dlogits[place.level].data)[place.logit] = from_float<T>(factor * (bce_sigmoid(logit) - object));
   const T *delta = (const T *)p.deltas[place.level].data + place.delta;
   const float *target = (const float *)t.delta.data + (size_t)row * t.delta.ldc;
   T *ddelta = (T *)p.ddeltas[place.level].data + place.delta;
@@ -127,22 +142,13 @@ template <class T> __global__ void rpn_loss_backward_kernel(const __grid_constan
 
 // ---- box head -------------------------------------------------------------------------------------------------------
 
-struct Softmax { // probability of class k = exp(x[k] - max) / sum
-  float max, sum;
-};
-// Of one row by one warp; NaN anywhere makes the sum NaN.
-template <class T> __device__ Softmax warp_softmax(const T *x, int classes) {
-  int lane = threadIdx.x % 32;
-  Softmax s = {-INFINITY, 0};
-  for (int k = lane; k < classes; k += 32) s.max = fmaxf(s.max, to_float(x[k]));
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) s.max = fmaxf(s.max, __shfl_xor_sync(~0u, s.max, offset));
-  for (int k = lane; k < classes; k += 32) s.sum += expf(to_float(x[k]) - s.max);
-  s.sum = warp_sum(s.sum);
-  return s;
+// Softmax by CUDA's expf: a loss decides no index, so it need not be portable as the scores of detections are.
+template <class T> static __device__ Softmax loss_softmax(const T *x, int classes) {
+  return warp_softmax(x, classes, [](float v) { return expf(v); });
 }
 
-// A warp for each RoI: parts[0, roi] = cross-entropy, parts[1, roi] = smooth L1.
+// First pass: parts[0, roi] = cross-entropy, parts[1, roi] = smooth L1 of the deltas of the RoI's own class. A warp per
+// RoI, so that its row of logits is one coalesced read and the softmax a warp-shuffle reduction.
 template <class T>
 __global__ void box_loss_kernel(float beta, RoiTargets t, Tensor logits, Tensor deltas, double *parts) {
   int r = thread_index() / 32, lane = threadIdx.x % 32;
@@ -150,7 +156,7 @@ __global__ void box_loss_kernel(float beta, RoiTargets t, Tensor logits, Tensor 
   int label = t.label[r];
   const T *x = pixel<T>(logits, r, 0, 0), *delta = pixel<T>(deltas, r, 0, 0) + 4 * label;
   const float *target = pixel<float>(t.delta, r, 0, 0);
-  Softmax s = warp_softmax(x, logits.c);
+  Softmax s = loss_softmax(x, logits.c);
   if (lane) return;
   parts[r] = s.max - to_float(x[label]) + logf(s.sum);
   double regression = 0;
@@ -158,7 +164,8 @@ __global__ void box_loss_kernel(float beta, RoiTargets t, Tensor logits, Tensor 
   parts[t.rois.capacity + r] = regression;
 }
 
-// A warp for each RoI.
+// dlogits [rois, classes] = factor · (softmax - one-hot), ddeltas [rois, 4·classes] = factor · smooth L1' in the RoI's
+// own class, zero elsewhere. A warp per RoI, a lane per vector of eight channels.
 template <class T>
 __global__ void box_loss_backward_kernel(float beta, RoiTargets t, Tensor logits, Tensor deltas, const float *scale,
                                          Tensor dlogits, Tensor ddeltas) {
@@ -168,7 +175,7 @@ __global__ void box_loss_backward_kernel(float beta, RoiTargets t, Tensor logits
   int label = t.label[r];
   const T *x = pixel<T>(logits, r, 0, 0), *delta = pixel<T>(deltas, r, 0, 0);
   const float *target = pixel<float>(t.delta, r, 0, 0);
-  Softmax s = warp_softmax(x, logits.c);
+  Softmax s = loss_softmax(x, logits.c);
   for (int c = lane * 8; c < dlogits.ldc; c += 32 * 8) {
     Eight g = load8(x + c);
 #pragma unroll
@@ -188,7 +195,8 @@ __global__ void box_loss_backward_kernel(float beta, RoiTargets t, Tensor logits
 
 // ---- mask head ------------------------------------------------------------------------------------------------------
 
-// A block for each object: parts[object] = Σ over its pixels.
+// First pass: parts[object] = Σ over the m × m pixels of its own class channel. A threadblock per object; of each
+// pixel's classes one is read, so that loads are strided by the pitch and their latency bounds it.
 template <class T> __global__ void mask_loss_kernel(RoiTargets t, Tensor logits, Tensor target, double *parts) {
   int r = blockIdx.x;
   if (r >= *t.objects.count) return;
@@ -202,13 +210,14 @@ template <class T> __global__ void mask_loss_kernel(RoiTargets t, Tensor logits,
   if (threadIdx.x == 0) parts[r] = sum;
 }
 
-// A thread for every eight classes of a pixel; all but the object's own are zero.
+// dlogits [objects, m, m, classes]: factor · (σ(x) - t) in the object's own class channel, zero elsewhere. A thread per
+// vector of eight channels; the floor is the stores, of which nearly all are zeros.
 template <class T>
 __global__ void mask_loss_backward_kernel(RoiTargets t, Tensor logits, Tensor target, const float *scale,
                                           Tensor dlogits, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
-  Place p = place_of(dlogits, i);
+  VectorPlace p = place_of(dlogits, i);
   int count = *t.objects.count;
   if (p.n >= count) return;
   Eight g = {};
@@ -217,7 +226,7 @@ __global__ void mask_loss_backward_kernel(RoiTargets t, Tensor logits, Tensor ta
     float x = to_float(pixel<T>(logits, p.n, p.y, p.x)[p.c + own]), wanted = *pixel<float>(target, p.n, p.y, p.x);
     float factor = gradient_factor(scale, (double)count * logits.h * logits.w);
 #pragma unroll
-    for (int k = 0; k < 8; k++) g.v[k] = k == own ? factor * (sigmoid(x) - wanted) : 0;
+    for (int k = 0; k < 8; k++) g.v[k] = k == own ? factor * (bce_sigmoid(x) - wanted) : 0;
   }
   store8(pixel<T>(dlogits, p.n, p.y, p.x) + p.c, g);
 }
@@ -284,7 +293,8 @@ extern "C" void cuda_box_loss(Device *dev, float beta, const RoiTargets *targets
         <<<blocks_for(capacity, WARPS), THREADS, 0, stream_of(dev)>>>(beta, *targets, *logits, *deltas, parts);
     LAUNCH_CHECK();
   })
-  mean_kernel<<<2, REDUCE_THREADS, 0, stream_of(dev)>>>(parts, capacity, targets->rois.count, 1, (float *)loss->data);
+  loss_mean_kernel<<<2, REDUCE_THREADS, 0, stream_of(dev)>>>(parts, capacity, targets->rois.count, 1,
+                                                             (float *)loss->data);
   LAUNCH_CHECK();
 }
 
@@ -311,8 +321,8 @@ extern "C" void cuda_mask_loss(Device *dev, const RoiTargets *targets, const Ten
     mask_loss_kernel<T><<<capacity, THREADS, 0, stream_of(dev)>>>(*targets, *logits, *target, parts);
     LAUNCH_CHECK();
   })
-  mean_kernel<<<1, REDUCE_THREADS, 0, stream_of(dev)>>>(parts, capacity, targets->objects.count,
-                                                        (double)logits->h * logits->w, (float *)loss->data);
+  loss_mean_kernel<<<1, REDUCE_THREADS, 0, stream_of(dev)>>>(parts, capacity, targets->objects.count,
+                                                             (double)logits->h * logits->w, (float *)loss->data);
   LAUNCH_CHECK();
 }
 

@@ -1,31 +1,30 @@
-// Matching with ground truth by IoU, and sampling what to learn from. No matrix of candidates × objects: each candidate's
-// best match is found in registers, each object's best IoU by integer maxima, which no order of threads changes.
+// Matching anchors and RoIs with the ground truth by IoU, and sampling positives and negatives to train on. Ren et al.,
+// "Faster R-CNN", 2015, section 3.1.2; torchvision's Matcher and BalancedPositiveNegativeSampler. No matrix of
+// candidates × objects is stored: each candidate's best match is found in registers, each object's best IoU by integer
+// atomic maxima, which no order of threads changes. A random sample is the top-k by random number. In the code a
+// positive is an `object`, a negative `background`.
 #include "cuda/box.cuh"
 #include "cuda/topk.cuh"
+#include "exact/matching.h"
 
 enum { MATCH_THREADS = 256, SAMPLE_THREADS = 1024, PER_THREAD = 8, CHUNK = SAMPLE_THREADS * PER_THREAD };
 enum { BACKGROUND = -1, IGNORED = -2 }; // a candidate's match, or else the ground truth's number in its image
-enum { OBJECTS, OTHERS, LISTS };        // candidates to sample from: objects and background
+enum { OBJECTS, OTHERS, LISTS };        // candidates to sample from: positives and negatives
 
-static int max_objects(int batch, float positive) { return (int)((float)batch * positive); }
-
-struct Match {
-  float iou; // -1: there is no ground truth
-  int truth; // the first of those with the highest IoU
-};
-
-__device__ __forceinline__ Box truth_box(const Truth &t, int image, int g) {
+// Object g of an image.
+static __device__ __forceinline__ Box truth_box(const Truth &t, int image, int g) {
   return load_box(t.box, (size_t)image * t.capacity + g);
 }
-__device__ __forceinline__ Box truth_span(const Truth &t, int image, int g, float extra) {
+// The same, half-open.
+static __device__ __forceinline__ Box truth_span(const Truth &t, int image, int g, float extra) {
   return box_span(truth_box(t, image, g), extra);
 }
 
-// Of the k candidates with the smallest random numbers in a list of n: their own numbers, ascending, into shared memory.
-// Every thread of the block calls it; returns how many there are. No thread writes to `best` before all have come, so
-// that it may hold the sample before.
-__device__ int sample(const Key *list, int n, int k, Key *best) {
-  int taken = block_select(list, NULL, n, k, best, NULL);
+// A random sample without replacement: the k candidates with the smallest random numbers of a list of n, as their own
+// numbers, ascending, in shared memory. Every thread of the threadblock calls it; returns how many there are. No thread
+// writes to `best` before all have arrived, so that it may hold the sample before.
+static __device__ int list_sample(const Key *list, int n, int k, Key *best) {
+  int taken = block_topk(list, NULL, n, k, best, NULL);
   for (int i = threadIdx.x; i < taken; i += blockDim.x) best[i] = key_index(best[i]);
   block_sort(best, NULL, taken);
   return taken;
@@ -33,23 +32,26 @@ __device__ int sample(const Key *list, int n, int k, Key *best) {
 
 // ---- anchors --------------------------------------------------------------------------------------------------------
 
-struct RpnWork {
-  Key *key;     // [images, LISTS, anchors]
-  float *iou;   // [images, anchors] the best
-  int *match;   // [images, anchors]
-  int *bins;    // [images, LISTS, BINS]
-  int *count;   // [images, LISTS]
-  int *reached; // [images, truth.capacity] the best IoU that any anchor has with the object, as bits: they order alike
+struct RpnWork { // the workspace
+  Key *key;      // [images, LISTS, anchors]
+  float *iou;    // [images, anchors] the best
+  int *match;    // [images, anchors] its object; then what the anchor is
+  int *bins;     // [images, LISTS, BINS]
+  int *count;    // [images, LISTS]
+  int *reached;  // [images, truth.capacity] the best IoU that any anchor has with the object, as bits: they order alike
 };
 
-// One thread an anchor; blocks: anchors × images. The objects come through shared memory, a tile at a time.
+// Each anchor's best match and each object's best IoU over all anchors. Grid (anchors, images), a thread per anchor;
+// the objects pass through shared memory, a tile of 256 at a time, so that each is loaded once per threadblock. Anchors
+// × objects IoUs, bound by arithmetic; atomics go to shared memory first, one per object and threadblock goes to global
+// memory.
 __global__ void __launch_bounds__(MATCH_THREADS) rpn_match_kernel(float extra, const __grid_constant__ Anchors anchors,
                                                                   const ImageInfo *images, Truth truth, RpnWork work) {
   __shared__ Box object[MATCH_THREADS]; // spans
   __shared__ int reached[MATCH_THREADS];
   int image = blockIdx.y, anchor = blockIdx.x * MATCH_THREADS + threadIdx.x, objects = truth.count[image];
   if (images[image].h == 0) return;
-  // Past the last: the last once more, not written.
+  // Past the last anchor: the last once more, not written, so that every thread meets the barriers.
   Box box = box_span(anchor_box(&anchors, min(anchor, anchors.total - 1)), extra);
   Match best = {-1, 0};
   for (int first = 0; first < objects; first += MATCH_THREADS) {
@@ -73,8 +75,8 @@ __global__ void __launch_bounds__(MATCH_THREADS) rpn_match_kernel(float extra, c
   work.match[(size_t)image * anchors.total + anchor] = best.truth;
 }
 
-// The lowest of the objects' best IoUs: below it no anchor can reach any.
-__device__ float least_reached(const int *reached, int objects) {
+// The lowest of the objects' best IoUs, over the threadblock: below it no anchor can reach any.
+static __device__ float least_reached(const int *reached, int objects) {
   __shared__ int least;
   if (threadIdx.x == 0) least = __float_as_int(INFINITY);
   __syncthreads();
@@ -83,9 +85,9 @@ __device__ float least_reached(const int *reached, int objects) {
   return __int_as_float(least);
 }
 
-// Whether the anchor reaches the best IoU that any anchor has with some object. An object that no anchor overlaps is
-// reached by none.
-__device__ bool reaches_best(Box anchor, float extra, const Truth &truth, int image, const int *reached) {
+// Low-quality matches (allow_low_quality_matches): whether the anchor has the best IoU that any anchor has with some
+// object. An object that no anchor overlaps is reached by none.
+static __device__ bool reaches_best(Box anchor, float extra, const Truth &truth, int image, const int *reached) {
   Box span = box_span(anchor, extra);
   for (int g = 0; g < truth.count[image]; g++) {
     float iou = box_iou(span, truth_span(truth, image, g, extra));
@@ -94,12 +96,15 @@ __device__ bool reaches_best(Box anchor, float extra, const Truth &truth, int im
   return false;
 }
 
-__device__ __forceinline__ Key sample_key(uint64_t key, int candidate) {
+// A candidate's random number, a pure function of the image's key and its own number, as a key to select by.
+static __device__ __forceinline__ Key sample_key(uint64_t key, int candidate) {
   return key_make(rng_u32(key, candidate), candidate);
 }
 
-// Now that the best IoUs are known: what each anchor is, and how the random numbers of either kind are distributed.
-// Blocks: chunks of anchors × images.
+// Labels each anchor positive, negative or ignored, given the best IoU of every object, and builds the histograms of
+// the positives' and the negatives' random numbers. Grid (chunks of CHUNK anchors, images); reads two words per anchor
+// and computes IoUs only for those that could be low-quality matches, so that the random numbers' integer arithmetic is
+// most of the work.
 __global__ void __launch_bounds__(SAMPLE_THREADS, 1)
     rpn_classify_kernel(RpnMatch p, const __grid_constant__ Anchors anchors, const ImageInfo *images, Truth truth,
                         RpnWork work) {
@@ -124,10 +129,10 @@ __global__ void __launch_bounds__(SAMPLE_THREADS, 1)
   for (int list = 0; list < LISTS; list++) bins_add(bins[list], work.bins + ((size_t)image * LISTS + list) * BINS);
 }
 
-// The candidates of either kind whose random numbers are small enough. How many of the background are wanted depends on
-// the objects sampled; never more than the batch.
+// Compaction: of either kind the anchors whose random numbers are small enough by the histogram. How many negatives are
+// wanted depends on the positives sampled; never more than the batch.
 __global__ void __launch_bounds__(SAMPLE_THREADS)
-    rpn_collect_kernel(int most_objects, int batch, int total, const ImageInfo *images, RpnWork work) {
+    rpn_thin_kernel(int most_objects, int batch, int total, const ImageInfo *images, RpnWork work) {
   int image = blockIdx.y, first = blockIdx.x * CHUNK, last[LISTS];
   if (images[image].h == 0) return;
   for (int list = 0; list < LISTS; list++)
@@ -139,13 +144,15 @@ __global__ void __launch_bounds__(SAMPLE_THREADS)
     Key mine = sample_key(key, i);
     for (int list = 0; list < LISTS; list++) {
       bool keep = (list == OBJECTS ? match >= 0 : match == BACKGROUND) && key_bin(mine) <= last[list];
-      int place = warp_place(keep, &work.count[image * LISTS + list]);
-      if (keep) work.key[((size_t)image * LISTS + list) * total + place] = mine;
+      int slot = warp_append(keep, &work.count[image * LISTS + list]);
+      if (keep) work.key[((size_t)image * LISTS + list) * total + slot] = mine;
     }
   }
 }
 
-// One block an image.
+// The sample of each image: radix select and sort of the positives, then of as many negatives as they leave room for,
+// and the regression targets of the positives. One threadblock per image: a few hundred keys, so that the barriers of
+// select and sort bound it.
 __global__ void __launch_bounds__(SAMPLE_THREADS)
     rpn_sample_kernel(int most_objects, BoxCoder coder, const __grid_constant__ Anchors anchors, Truth truth,
                       RpnWork work, RpnTargets out) {
@@ -153,15 +160,15 @@ __global__ void __launch_bounds__(SAMPLE_THREADS)
   int image = blockIdx.x, total = anchors.total;
   size_t first = (size_t)image * out.batch;
   const Key *list = work.key + (size_t)image * LISTS * total;
-  const int *count = work.count + image * LISTS; // none of an empty place
-  int objects = sample(list, count[OBJECTS], most_objects, best);
+  const int *count = work.count + image * LISTS; // none of an empty slot of the batch
+  int objects = list_sample(list, count[OBJECTS], most_objects, best);
   for (int i = threadIdx.x; i < objects; i += SAMPLE_THREADS) {
     int anchor = key_index(best[i]), g = work.match[(size_t)image * total + anchor];
     out.index[first + i] = anchor;
     box_encode(&coder, anchor_box(&anchors, anchor), truth_box(truth, image, g),
                (float *)out.delta.data + 4 * (first + i));
   }
-  int others = sample(list + total, count[OTHERS], out.batch - objects, best);
+  int others = list_sample(list + total, count[OTHERS], out.batch - objects, best);
   for (int i = threadIdx.x; i < others; i += SAMPLE_THREADS) out.index[first + objects + i] = key_index(best[i]);
   if (threadIdx.x > 0) return;
   out.positives[image] = objects;
@@ -181,8 +188,8 @@ extern "C" void cuda_rpn_match(Device *dev, const RpnMatch *p, const Anchors *an
   work.bins = work.match + all;
   work.count = work.bins + n * LISTS * BINS;
   work.reached = work.count + n * LISTS;
-  int most_objects = max_objects(p->batch, p->positive);
-  size_t shared = sort_places(p->batch) * sizeof(Key);
+  int most_objects = most_positives(p->batch, p->positive);
+  size_t shared = sort_slots(p->batch) * sizeof(Key);
   dim3 by_anchor(blocks_for(anchors->total, MATCH_THREADS), out->images);
   dim3 by_chunk(blocks_for(anchors->total, CHUNK), out->images);
   cudaStream_t stream = stream_of(dev);
@@ -191,7 +198,7 @@ extern "C" void cuda_rpn_match(Device *dev, const RpnMatch *p, const Anchors *an
   LAUNCH_CHECK();
   rpn_classify_kernel<<<by_chunk, SAMPLE_THREADS, 0, stream>>>(*p, *anchors, images, *truth, work);
   LAUNCH_CHECK();
-  rpn_collect_kernel<<<by_chunk, SAMPLE_THREADS, 0, stream>>>(most_objects, p->batch, anchors->total, images, work);
+  rpn_thin_kernel<<<by_chunk, SAMPLE_THREADS, 0, stream>>>(most_objects, p->batch, anchors->total, images, work);
   LAUNCH_CHECK();
   allow_shared(rpn_sample_kernel, shared);
   rpn_sample_kernel<<<out->images, SAMPLE_THREADS, shared, stream>>>(most_objects, p->coder, *anchors, *truth, work,
@@ -201,7 +208,7 @@ extern "C" void cuda_rpn_match(Device *dev, const RpnMatch *p, const Anchors *an
 
 // ---- RoIs -----------------------------------------------------------------------------------------------------------
 
-struct RoiWork {
+struct RoiWork {  // the workspace
   int candidates; // per image at most: proposals, then ground truth
   Key *key;       // [images, LISTS, candidates]
   int *match;     // [images, candidates]
@@ -209,14 +216,15 @@ struct RoiWork {
   int2 *count;    // [images] objects and all of them
 };
 
-// An image's proposals, then its ground truth.
-__device__ __forceinline__ Box candidate_box(const Boxes &proposals, const Truth &truth, int image, int i) {
+// Candidate i of an image: its proposals, then its ground truth, as torchvision's add_gt_proposals appends it.
+static __device__ __forceinline__ Box candidate_box(const Boxes &proposals, const Truth &truth, int image, int i) {
   int count = proposals.count[image];
   return i < count ? load_box(proposals.box, (size_t)image * proposals.capacity + i)
                    : truth_box(truth, image, i - count);
 }
 
-__device__ Match best_match(Box box, float extra, const Truth &truth, int image) {
+// The object that overlaps the box most.
+static __device__ Match best_match(Box box, float extra, const Truth &truth, int image) {
   Match best = {-1, 0};
   Box span = box_span(box, extra);
   for (int g = 0; g < truth.count[image]; g++) {
@@ -226,7 +234,9 @@ __device__ Match best_match(Box box, float extra, const Truth &truth, int image)
   return best;
 }
 
-// One block an image.
+// Matches the candidates of each image and samples its RoIs, positives first, into work.sampled. One threadblock per
+// image, a thread per candidate: some two thousand candidates need no histogram. Only as many SMs work as there are
+// images; with the gather it takes 0.03 ms for four (results/profile-b4-h200.txt).
 __global__ void __launch_bounds__(SAMPLE_THREADS)
     roi_sample_kernel(RoiSample p, int most_objects, const ImageInfo *images, Boxes proposals, Truth truth,
                       RoiWork work) {
@@ -248,14 +258,15 @@ __global__ void __launch_bounds__(SAMPLE_THREADS)
   }
   __syncthreads();
   int *sampled = work.sampled + (size_t)image * p.batch;
-  int objects = sample(list, listed[OBJECTS], most_objects, best);
+  int objects = list_sample(list, listed[OBJECTS], most_objects, best);
   for (int i = threadIdx.x; i < objects; i += SAMPLE_THREADS) sampled[i] = key_index(best[i]);
-  int others = sample(list + work.candidates, listed[OTHERS], p.batch - objects, best);
+  int others = list_sample(list + work.candidates, listed[OTHERS], p.batch - objects, best);
   for (int i = threadIdx.x; i < others; i += SAMPLE_THREADS) sampled[objects + i] = key_index(best[i]);
   if (threadIdx.x == 0) work.count[image] = make_int2(objects, objects + others);
 }
 
-// Appends the images' samples to the lists of the whole batch: one block an image, after those of the images before it.
+// Gathers the images' samples into the lists of the whole batch, with labels and regression targets. One threadblock
+// per image; it adds up the counts of the images before it, which is a prefix sum over a handful of numbers.
 __global__ void roi_append_kernel(RoiSample p, Boxes proposals, Truth truth, RoiWork work, RoiTargets out) {
   int image = blockIdx.x, first = 0, first_object = 0;
   for (int n = 0; n < image; n++) {
@@ -275,7 +286,9 @@ __global__ void roi_append_kernel(RoiSample p, Boxes proposals, Truth truth, Roi
     store_box(out.objects.box, object, box);
     out.objects.image[object] = image;
     out.object_truth[object] = truth_row;
-    out.label[row] = out.object_label[object] = truth.label[truth_row];
+    int label = truth.label[truth_row];
+    out.object_label[object] = label;
+    out.label[row] = label;
     box_encode(&p.coder, box, truth_box(truth, image, g), (float *)out.delta.data + 4 * (size_t)row);
   }
   if (threadIdx.x > 0 || image < truth.images - 1) return;
@@ -290,13 +303,13 @@ extern "C" void cuda_roi_sample(Device *dev, const RoiSample *p, const ImageInfo
   size_t bytes = all * (LISTS * sizeof(Key) + sizeof(int)) + n * (sizeof(int2) + p->batch * sizeof(int));
   work.key = (Key *)device_scratch(dev, bytes);
   if (!work.key) return;
-  int most_objects = max_objects(p->batch, p->positive);
+  int most_objects = most_positives(p->batch, p->positive);
   CHECK(proposals->groups == truth->images && p->positive <= 1);
   CHECK(out->rois.capacity >= truth->images * p->batch && out->objects.capacity >= truth->images * most_objects);
   work.count = (int2 *)(work.key + LISTS * all);
   work.match = (int *)(work.count + n);
   work.sampled = work.match + all;
-  size_t shared = sort_places(p->batch) * sizeof(Key);
+  size_t shared = sort_slots(p->batch) * sizeof(Key);
   allow_shared(roi_sample_kernel, shared);
   roi_sample_kernel<<<truth->images, SAMPLE_THREADS, shared, stream_of(dev)>>>(*p, most_objects, images, *proposals,
                                                                                *truth, work);

@@ -1,15 +1,21 @@
-// Greedy non-maximum suppression in two kernels: all overlaps as bits, by many blocks; then who survives, by one block a
-// group, 64 boxes at a time.
+// Bitmask NMS (greedy non-maximum suppression; torchvision's nms_kernel_impl and Girshick's before it) in two kernels:
+// the overlaps of all pairs as bits, by many threadblocks; then the greedy scan over those bits, by one threadblock per
+// group, 64 boxes at a time. Groups (image and level or class) are independent, so boxes need no coordinate offsets.
 #include "cuda/box.cuh"
 
 typedef unsigned long long Word; // one bit a box of a tile, as the atomics take it
 enum { TILE = 64, OVERLAP_THREADS = 256, RESOLVE_THREADS = 1024 };
 
-__device__ __forceinline__ size_t group_row(const Boxes &b, int group, int i) { return (size_t)group * b.capacity + i; }
+// Row of the i-th best box of a group.
+static __device__ __forceinline__ size_t group_row(const Boxes &b, int group, int i) {
+  return (size_t)group * b.capacity + i;
+}
 
-// Bit j of word [row i, w]: box w·64 + j overlaps box i. Only the words from i's own tile on are written; box_iou is the
-// same either way round. Blocks: tiles of rows × groups; the four pairs of warps take every fourth word.
-__global__ void __launch_bounds__(OVERLAP_THREADS) overlap_kernel(Nms p, Boxes in, Word *bits, int words) {
+// The overlap bitmask, bits [groups, capacity, words]: bit j of word [row i, w] is set if box w·64 + j overlaps box i.
+// Only the words from i's own tile on are written: the upper triangle, since box_iou is the same either way round. Grid
+// (tiles of 64 rows, groups); a thread holds one row's box in registers and makes whole words, the four pairs of warps
+// take every fourth one. All lanes load the same other box, a broadcast. n² / 2 IoUs, bound by arithmetic.
+__global__ void __launch_bounds__(OVERLAP_THREADS) nms_overlap_kernel(Nms p, Boxes in, Word *bits, int words) {
   int tile = blockIdx.x, group = blockIdx.y, n = in.count[group], i = tile * TILE + threadIdx.x % TILE;
   if (tile * TILE >= n) return;
   Box mine = box_span(load_box(in.box, group_row(in, group, min(i, n - 1))), p.extra);
@@ -23,17 +29,19 @@ __global__ void __launch_bounds__(OVERLAP_THREADS) overlap_kernel(Nms p, Boxes i
   }
 }
 
-__device__ __forceinline__ Word first_bits(int n) { return n < TILE ? ((Word)1 << n) - 1 : ~(Word)0; }
+// The first n bits.
+static __device__ __forceinline__ Word first_bits(int n) { return n < TILE ? ((Word)1 << n) - 1 : ~(Word)0; }
 
-// One bit a row of a tile: lane i answers for rows i and i + 32. Every lane of the warp calls it.
-__device__ __forceinline__ Word tile_ballot(bool low, bool high) {
+// A vote with one bit per row of a tile: lane i answers for rows i and i + 32. Every lane of the warp calls it.
+static __device__ __forceinline__ Word tile_ballot(bool low, bool high) {
   return __ballot_sync(~0u, low) | (Word)__ballot_sync(~0u, high) << 32;
 }
 
-// Of the boxes `open` of a tile those that survive: a box does if none of the surviving ones before it overlaps it.
-// overlaps[0], [1]: bits of this lane's two rows. Every round decides at least the first open box, mostly all of them.
-// Every lane of the warp calls it.
-__device__ Word resolve_tile(Word open, const Word overlaps[2]) {
+// Greedy suppression within a tile by one warp: of the boxes `open` those that survive, a box doing so if no survivor
+// before it overlaps it. overlaps[0], [1]: bits of this lane's two rows. Instead of box after box, every round keeps
+// all boxes that no undecided or kept box before them overlaps, then drops what those overlap; it decides at least the
+// first open box, mostly all of them. Every lane of the warp calls it.
+static __device__ Word resolve_tile(Word open, const Word overlaps[2]) {
   int lane = threadIdx.x % 32;
   Word low = overlaps[0] & first_bits(lane), high = overlaps[1] & first_bits(lane + 32), kept = 0;
   while (open) {
@@ -46,14 +54,18 @@ __device__ Word resolve_tile(Word open, const Word overlaps[2]) {
 }
 
 // The first n of a set.
-__device__ __forceinline__ Word keep_first(Word set, int n) {
+static __device__ __forceinline__ Word keep_first(Word set, int n) {
   for (int extra = __popcll(set) - n; extra > 0; extra--) set &= first_bits(63 - __clzll(set));
   return set;
 }
 
-// One block a group.
-__global__ void __launch_bounds__(RESOLVE_THREADS) resolve_kernel(Boxes in, Boxes out, const Word *bits, int words) {
-  extern __shared__ Word gone[]; // overlapped by a survivor
+// The greedy scan: survivors of each group, in order, at most out.capacity. One threadblock per group walks the tiles
+// in order: a warp resolves the tile, the threads copy its survivors, then all of them OR the survivors' rows of the
+// bitmask into what is suppressed behind it (dynamic shared memory, a word per tile). Sequential over tiles, and so
+// bound by the latency of two barriers and one pass over the survivors' bits per tile.
+__global__ void __launch_bounds__(RESOLVE_THREADS)
+    nms_resolve_kernel(Boxes in, Boxes out, const Word *bits, int words) {
+  extern __shared__ Word gone[]; // suppressed: overlapped by a survivor
   __shared__ Word survivors;
   int group = blockIdx.x, n = in.count[group], tiles = (n + TILE - 1) / TILE, found = 0;
   for (int w = threadIdx.x; w < tiles; w += RESOLVE_THREADS) gone[w] = 0;
@@ -96,8 +108,8 @@ extern "C" void cuda_nms(Device *dev, const Nms *p, const Boxes *in, const Boxes
   if (!bits) return;
   CHECK(in->groups == out->groups);
   dim3 tiles(words, in->groups);
-  overlap_kernel<<<tiles, OVERLAP_THREADS, 0, stream_of(dev)>>>(*p, *in, bits, words);
+  nms_overlap_kernel<<<tiles, OVERLAP_THREADS, 0, stream_of(dev)>>>(*p, *in, bits, words);
   LAUNCH_CHECK();
-  resolve_kernel<<<in->groups, RESOLVE_THREADS, words * sizeof(Word), stream_of(dev)>>>(*in, *out, bits, words);
+  nms_resolve_kernel<<<in->groups, RESOLVE_THREADS, words * sizeof(Word), stream_of(dev)>>>(*in, *out, bits, words);
   LAUNCH_CHECK();
 }

@@ -1,4 +1,4 @@
-// The kernels as a table.
+// The CUDA back end as a table of ops: every op of nn/op_list.h has a launcher named cuda_<op>.
 #include "cuda/common.cuh"
 #include "nn/op_list.h"
 

@@ -1,46 +1,36 @@
-// Max pooling, and the copy through a Dest: a thread for every eight channels of what is written.
+// Max pooling, and the elementwise copy through a Dest. Every kernel gives a thread to each vector of eight channels of
+// what it writes, and gathers: loads and stores are coalesced 16-byte accesses, no atomics. Bound by memory: the stem's
+// pool runs at half the ceiling (results/profile-b4-h200.txt).
 #include "cuda/common.cuh"
+extern "C" {
+#include "exact/pool_windows.h"
+}
 
 enum { THREADS = 256 };
 
-// ---- positions ------------------------------------------------------------------------------------------------------
-
-struct Span { // [first, last)
-  int first, last;
-};
-
-// The taps of an output position that lie inside the image.
-__device__ __forceinline__ Span window(const Pool &p, int out, int size) {
-  int first = out * p.stride - p.pad;
-  return {max(first, 0), min(first + p.size, size)};
-}
-
-// The output positions whose windows hold input position `in`.
-__device__ __forceinline__ Span windows_of(const Pool &p, int in, int outputs) {
-  int behind = in + p.pad - p.size; // windows that start here or earlier end before `in`
-  return {behind < 0 ? 0 : behind / p.stride + 1, min((in + p.pad) / p.stride + 1, outputs)};
-}
-
 // Scanning a window in row-major order, `next` takes the place of the maximum so far: ties stay with the first; NaN
 // counts as the largest, the last of several wins, as in PyTorch.
-__device__ __forceinline__ bool replaces(float next, float max) { return next > max || next != next; }
+static __device__ __forceinline__ bool replaces(float next, float max) { return next > max || next != next; }
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
+// y = x, or 0 where x is absent, and the epilogue.
 template <class T> __global__ void copy_kernel(Tensor x, DestArgs y, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
-  Place p = place_of(y.t, i);
+  VectorPlace p = place_of(y.t, i);
   if (p.n >= rows_of(y.t)) return;
   dest_store8<T>(y, p.n, p.y, p.x, p.c, x.data ? load8(pixel<T>(x, p.n, p.y, p.x) + p.c) : Eight{});
 }
 
+// y [n, p, q, c] = the maxima of the windows of x [n, h, w, c], and the epilogue. Windows overlap, so x is read size² /
+// stride² times, mostly from the caches.
 template <class T> __global__ void max_pool_forward_kernel(Pool pool, Tensor x, DestArgs y, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
-  Place p = place_of(y.t, i);
+  VectorPlace p = place_of(y.t, i);
   if (p.n >= rows_of(x)) return;
-  Span ys = window(pool, p.y, x.h), xs = window(pool, p.x, x.w);
+  PoolSpan ys = pool_window(&pool, p.y, x.h), xs = pool_window(&pool, p.x, x.w);
   Eight best;
 #pragma unroll
   for (int k = 0; k < 8; k++) best.v[k] = -INFINITY;
@@ -53,13 +43,14 @@ template <class T> __global__ void max_pool_forward_kernel(Pool pool, Tensor x, 
   dest_store8<T>(y, p.n, p.y, p.x, p.c, best);
 }
 
-// tap[n, oy, ox, c]: which tap of the window, in row-major order, holds its maximum.
-template <class T> __global__ void find_maxima_kernel(Pool pool, Tensor x, Tensor y, uint2 *tap, unsigned eights) {
+// The argmax of every window, a byte: tap [n, p, q, c] is the tap, in row-major order, that holds the maximum. First
+// pass of the gradient, so that x is read for each window once and not for each window and tap.
+template <class T> __global__ void max_pool_argmax_kernel(Pool pool, Tensor x, Tensor y, uint2 *tap, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
-  Place p = place_of(y, i);
+  VectorPlace p = place_of(y, i);
   if (p.n >= rows_of(x)) return;
-  Span ys = window(pool, p.y, x.h), xs = window(pool, p.x, x.w);
+  PoolSpan ys = pool_window(&pool, p.y, x.h), xs = pool_window(&pool, p.x, x.w);
   Eight best;
   uint8_t at[8];
   for (int iy = ys.first; iy < ys.last; iy++)
@@ -79,14 +70,15 @@ template <class T> __global__ void find_maxima_kernel(Pool pool, Tensor x, Tenso
                       at[4] | at[5] << 8 | at[6] << 16 | (unsigned)at[7] << 24);
 }
 
-// Each pixel gathers from the windows that hold it, in row-major order, those whose maximum it is.
+// dx [n, h, w, c]: each pixel gathers the gradients of the windows whose maximum it is, in row-major order, where a
+// scatter would need atomics and lose the order of sums; then the epilogue.
 template <class T>
 __global__ void max_pool_backward_kernel(Pool pool, Tensor dy, const uint2 *tap, DestArgs dx, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
-  Place p = place_of(dx.t, i);
+  VectorPlace p = place_of(dx.t, i);
   if (p.n >= rows_of(dy)) return;
-  Span outs_y = windows_of(pool, p.y, dy.h), outs_x = windows_of(pool, p.x, dy.w);
+  PoolSpan outs_y = pool_windows_of(&pool, p.y, dy.h), outs_x = pool_windows_of(&pool, p.x, dy.w);
   Eight sum = {};
   for (int oy = outs_y.first; oy < outs_y.last; oy++)
     for (int ox = outs_x.first; ox < outs_x.last; ox++) {
@@ -133,7 +125,6 @@ extern "C" void cuda_max_pool_forward(Device *dev, const Pool *pool, const Tenso
   })
 }
 
-// Two passes, so that x is read once and not once for every window and tap.
 extern "C" void cuda_max_pool_backward(Device *dev, const Pool *pool, const Tensor *x, const Tensor *dy,
                                        const Dest *dx) {
   unsigned outputs = eights_of(dy), inputs = eights_of(&dx->t);
@@ -145,7 +136,8 @@ extern "C" void cuda_max_pool_backward(Device *dev, const Pool *pool, const Tens
   if (!inputs) return;
   WITH_TYPE(x->dtype, T, {
     if (outputs) {
-      find_maxima_kernel<T><<<blocks_for(outputs, THREADS), THREADS, 0, stream_of(dev)>>>(*pool, *x, *dy, tap, outputs);
+      max_pool_argmax_kernel<T>
+          <<<blocks_for(outputs, THREADS), THREADS, 0, stream_of(dev)>>>(*pool, *x, *dy, tap, outputs);
       LAUNCH_CHECK();
     }
     max_pool_backward_kernel<T>

@@ -1,28 +1,31 @@
-// The optimiser's step over flat buffers: gradient statistics, SGD with momentum, weight decay and clipping by norm, and
-// the loss scale. Everything it depends on is read on the device, so that a captured step follows the schedule.
+// The optimiser's step over flat buffers: the gradient's L2 norm and finiteness (a two-pass reduction), SGD with
+// momentum, weight decay and clipping by global norm (PyTorch's), and dynamic loss scaling (Micikevicius et al., 2018).
+// Every hyper-parameter is read on the device, so that a captured CUDA graph follows the schedule. The floor is memory
+// traffic: grid-stride loops of 16-byte accesses.
 #include <float.h>
 #include "cuda/common.cuh"
+#include "exact/sgd_slots.h"
 
-enum { THREADS = 256, BLOCKS = 132 * 8 };                  // fills the largest chip; fixed, and so the order of sums
-enum { LEARNING_RATE, MOMENTUM, DECAY, LIMIT, INV_SCALE }; // hyper[]
-enum { NORM, FINITE };                                     // stats[]
-enum { SCALE, CLEAN, SKIPPED };                            // state[]
+enum { THREADS = 256, BLOCKS = 132 * 8 }; // fills an H100's 132 SMs; fixed, and so the order of sums
 
 struct PartStats {
   double squares; // Σ g²
   bool finite;
 };
 
-__device__ __forceinline__ void add(PartStats &s, float g) {
+// Accumulates one element.
+static __device__ __forceinline__ void add(PartStats &s, float g) {
   s.squares += (double)g * g; // in float 1e20² would overflow
   s.finite &= fabsf(g) <= FLT_MAX;
 }
 
-// The statistics of what all threads of the block hold, in every thread.
-__device__ __forceinline__ PartStats block_stats(PartStats s) {
+// Reduction over the threadblock, the same result in every thread.
+static __device__ __forceinline__ PartStats block_stats(PartStats s) {
   return {block_sum(s.squares), (bool)__syncthreads_and(s.finite)};
 }
 
+// First pass: parts [gridDim.x], the statistics of each threadblock's share of g [n]. Grid-stride loop over vectors of
+// four; one read of g.
 __global__ void grad_parts_kernel(size_t n, const float *g, PartStats *parts) {
   PartStats s = {0, true};
   size_t first = thread_index(), step = gridDim.x * blockDim.x;
@@ -39,6 +42,8 @@ __global__ void grad_parts_kernel(size_t n, const float *g, PartStats *parts) {
   if (threadIdx.x == 0) parts[blockIdx.x] = s;
 }
 
+// Second pass: stats [2] = the norm of the unscaled gradient, and 1 if it and all losses are finite. One threadblock,
+// in a fixed order, so that the norm has the same bits in every run.
 __global__ void grad_stats_kernel(const PartStats *parts, int count, const float *loss, int losses, const float *hyper,
                                   float *stats) {
   PartStats s = {0, true}, of_losses = {0, true};
@@ -54,11 +59,11 @@ __global__ void grad_stats_kernel(const PartStats *parts, int count, const float
   stats[FINITE] = s.finite;
 }
 
-struct Step {
-  float lr, momentum, decay, clip;
+struct SgdStep {
+  float lr, momentum, decay, clip; // clip: times the loss scale's inverse
 };
-// The step of element i's parameter.
-__device__ __forceinline__ Step step_of(Step s, const Sgd &p, size_t i) {
+// The step of element i's parameter: some kinds have learning rates and decays of their own.
+static __device__ __forceinline__ SgdStep step_of(SgdStep s, const Sgd &p, size_t i) {
   if (p.kind) {
     int kind = p.kind[i / PARAM_ALIGN];
     s.lr *= p.factors.rate[kind];
@@ -66,19 +71,22 @@ __device__ __forceinline__ Step step_of(Step s, const Sgd &p, size_t i) {
   }
   return s;
 }
-__device__ __forceinline__ void update(const Step &s, float &w, float g, float &v) {
+// v = momentum · v + (g · clip + decay · w), w -= lr · v.
+static __device__ __forceinline__ void update(const SgdStep &s, float &w, float g, float &v) {
   v = s.momentum * v + (g * s.clip + s.decay * w);
   w -= s.lr * v;
 }
 
+// One step of w [n] and its momentum v [n], or nothing at all if the gradient is not finite. Grid-stride loop over
+// vectors of four, whose elements are of one parameter; reads three numbers and writes two per element.
 __global__ void sgd_kernel(const __grid_constant__ Sgd p, size_t n, float *w, const float *g, float *v) {
   const float *hyper = (const float *)p.hyper, *stats = (const float *)p.stats;
   if (stats[FINITE] != 1) return;
-  Step all = {hyper[LEARNING_RATE], hyper[MOMENTUM], hyper[DECAY], hyper[INV_SCALE]};
+  SgdStep all = {hyper[LEARNING_RATE], hyper[MOMENTUM], hyper[DECAY], hyper[INV_SCALE]};
   if (hyper[LIMIT] > 0) all.clip *= fminf(hyper[LIMIT] / (stats[NORM] + 1e-6f), 1);
   size_t first = thread_index(), step = gridDim.x * blockDim.x;
   for (size_t i = first; i < n / 4; i += step) {
-    Step s = step_of(all, p, 4 * i);
+    SgdStep s = step_of(all, p, 4 * i);
     float4 weight = ((float4 *)w)[i], velocity = ((float4 *)v)[i], grad = ((const float4 *)g)[i];
     update(s, weight.x, grad.x, velocity.x);
     update(s, weight.y, grad.y, velocity.y);
@@ -91,6 +99,7 @@ __global__ void sgd_kernel(const __grid_constant__ Sgd p, size_t n, float *w, co
   if (i < n) update(step_of(all, p, i), w[i], g[i], v[i]);
 }
 
+// Halves the scale of a step that is not finite, doubles it after `interval` clean ones. One thread.
 __global__ void loss_scale_update_kernel(int interval, const float *stats, float *state, float *hyper) {
   if (stats[FINITE] != 1) {
     state[SCALE] /= 2;
@@ -105,7 +114,7 @@ __global__ void loss_scale_update_kernel(int interval, const float *stats, float
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
 
-// Blocks for n elements, four to a thread at a time.
+// Threadblocks for n elements, a vector of four per thread and turn.
 static int blocks_of(size_t n) { return MIN(MAX(blocks_for(n, 4 * THREADS), 1), BLOCKS); }
 static bool aligned(const void *p) { return (uintptr_t)p % sizeof(float4) == 0; }
 

@@ -1,9 +1,10 @@
-// Box arithmetic, shared by the CPU reference and the CUDA kernels. Every function is a fixed sequence of correctly
-// rounded operations, compiled without contraction into fused multiply-add, so that both sides decide alike to the bit
-// which boxes overlap, match and survive. Boxes are x1 y1 x2 y2 in canvas pixels; a width is x2 - x1 + extra. `extra`
-// is 0, or 1 where x2 and y2 are the last pixels inside, as in Detectron and maskrcnn-benchmark. box_span makes such a
-// box half-open, and overlap and area are those of spans. Comparisons are written so that NaN takes the branch that
-// drops the box.
+// Box arithmetic: IoU, the box coder, clipping, anchors. Compiled for the CPU reference and the CUDA kernels from this
+// one text: every function is a fixed sequence of correctly rounded operations, without contraction into fused
+// multiply-add, so that both devices decide alike to the bit which boxes overlap, match and survive.
+//
+// Boxes are x1 y1 x2 y2 in canvas pixels; a width is x2 - x1 + extra. `extra` is 0, or 1 where x2 and y2 are the last
+// pixels inside, as in Detectron and maskrcnn-benchmark. box_span makes such a box half-open; overlap and area are
+// those of spans. Comparisons are written so that NaN takes the branch that drops the box.
 #pragma once
 #include "base/rng.h" // HD
 #include "exact/real.h"
@@ -15,9 +16,9 @@ typedef struct Box { // a row of a box tensor
 
 static inline HD Box *box_rows(const Tensor *t) { return (Box *)t->data; }
 
-// e^x within 1.03 units in the last place, never falling as x rises (tried for every float). Libraries differ in the
-// last bit; this one is sums and products only, so that scores and boxes made with it are the same on every device.
-// x = k·log 2 + r, e^x = 2^k · e^r with |r| ≤ log(2) / 2, where Taylor's terms up to r^7 leave 5e-9 of the value.
+// e^x within 1.03 ulp, never falling as x rises (tried for every float). Math libraries differ in the last bit; this
+// one is sums and products only, so that scores and boxes made with it are the same on every device. Range reduction
+// gives e^x = 2^k · e^r with |r| ≤ log(2) / 2, where Taylor's terms up to r^7 leave 5e-9 of the value.
 static inline HD float portable_exp(float x) {
   if (!(x < 89)) return x > 0 ? INFINITY : x; // NaN stays
   if (x < -104) return 0;
@@ -28,13 +29,15 @@ static inline HD float portable_exp(float x) {
   return ldexpf(1 + (r + tail), (int)k); // a scaling by 2^k is exact, or correctly rounded where subnormal
 }
 
-// double is the reference's alone and keeps the library's.
+// The exponential behind every score and box. double is the reference's alone and keeps the library's.
 static inline HD real geometry_exp(real x) {
   return sizeof(real) == sizeof(float) ? (real)portable_exp((float)x) : (real)real_exp(x);
 }
 
+// A logit's probability.
 static inline HD real sigmoid(real x) { return 1 / (1 + geometry_exp(-x)); }
 
+// The half-open box that covers the pixels of b.
 static inline HD Box box_span(Box b, real extra) {
   Box span = {b.x1, b.y1, b.x2 + extra, b.y2 + extra};
   return span;
@@ -71,6 +74,7 @@ static inline HD Box box_clip(Box b, int h, int w, real extra) {
   return inside;
 }
 
+// The box regression target of Girshick et al., 2014, appendix C (torchvision's BoxCoder.encode):
 // delta [4] = weight · ((centre(box) - centre(from)) / size(from), log(size(box) / size(from))), as x y w h.
 static inline HD void box_encode(const BoxCoder *coder, Box from, Box box, real *delta) {
   from = box_span(from, coder->extra);
@@ -85,7 +89,7 @@ static inline HD void box_encode(const BoxCoder *coder, Box from, Box box, real 
   delta[3] = coder->weight[3] * real_log(h / fh);
 }
 
-// The box that `delta` [4] makes of `from`: box_encode's inverse, growth limited by the coder's clamp.
+// The box that the predicted `delta` [4] makes of `from`: box_encode's inverse, growth limited by the coder's clamp.
 static inline HD Box box_decode(const BoxCoder *coder, Box from, const real *delta) {
   from = box_span(from, coder->extra);
   real fw = from.x2 - from.x1, fh = from.y2 - from.y1;

@@ -1,6 +1,6 @@
-// Instance masks between the decoded image, where they are bits or polygons, and the grids of the mask head: which bits
-// a target samples, which mask pixels a pasted pixel reads. Shared by the CPU and CUDA: the same operations in the same
-// order.
+// Instance masks between the decoded image, where they are bits or polygons, and the m × m grids of the mask head:
+// which bits a training target samples (project_masks_on_boxes), which mask pixels a pasted pixel reads
+// (paste_masks_in_image). One text for the CPU and CUDA: the same operations in the same order.
 #pragma once
 #include <string.h>
 #include "exact/polygon.h"
@@ -41,20 +41,21 @@ static inline HD bool mask_bit(const Mask *m, int y, int x) {
   return words[column / 32] >> (column % 32) & 1;
 }
 
-static inline HD real mask_sample(const Mask *m, RoiTap row, RoiTap column) {
+// The bilinear sample of the resized mask at (row, column).
+static inline HD real mask_sample(const Mask *m, Tap row, Tap column) {
   real a = mask_bit(m, row.low, column.low), b = mask_bit(m, row.low, column.high);
   real c = mask_bit(m, row.high, column.low), d = mask_bit(m, row.high, column.high);
   real high = (1 - row.fraction) * (1 - column.fraction) * a + (1 - row.fraction) * column.fraction * b;
   return high + row.fraction * (1 - column.fraction) * c + row.fraction * column.fraction * d;
 }
 
-// Sum over one row of samples of a bin; a bin is the sum of its rows, in order, over their samples. The map ends with the
-// resized image, not with the canvas.
+// Sum over one row of sampling points of a bin; a bin is the sum of its rows, in order, over their number. The map ends
+// with the resized image, not with the canvas.
 static inline HD real mask_bin_row(const Mask *m, RoiAxis ys, RoiAxis xs, int bin_y, int bin_x, int sy) {
   real sum = 0;
-  RoiTap row = roi_tap(ys, bin_y, sy, m->info->rh);
+  Tap row = roi_tap(ys, bin_y, sy, m->info->rh);
   for (int sx = 0; sx < xs.samples; sx++) {
-    RoiTap column = roi_tap(xs, bin_x, sx, m->info->rw);
+    Tap column = roi_tap(xs, bin_x, sx, m->info->rw);
     if (row.low >= 0 && column.low >= 0) sum += mask_sample(m, row, column);
   }
   return sum;
@@ -65,7 +66,8 @@ static inline HD RoiAxis target_axis(const MaskTarget *p, real low, real high) {
   return roi_axis(low, high, 1, p->size, 0, p->source != MASK_SOFT);
 }
 
-// What a bin becomes in the target. !(< 0.5) would turn the NaN of a box without samples into foreground.
+// A bin of the target from the sum of its samples. !(< 0.5) would turn the NaN of a box without samples into
+// foreground.
 static inline HD real target_value(const MaskTarget *p, RoiAxis ys, RoiAxis xs, real sum) {
   real value = sum / (real)(ys.samples * xs.samples);
   return p->source == MASK_SOFT ? value : value >= (real)0.5;
@@ -102,7 +104,7 @@ static inline HD PolygonEdge part_edge(const PolygonGrid *g, const uint32_t *par
   return polygon_edge(x0, y0, x1, y1, g->size);
 }
 
-// What an edge's crossing toggles in a column of at most 64 target pixels, bit y for row y.
+// The rows that an edge's crossing toggles in a column of at most 64 target pixels, bit y for row y.
 static inline HD uint64_t toggled_rows(const PolygonEdge *e, int column, int size) {
   int from = polygon_crossing(e, column, size);
   return from < size ? ~(uint64_t)0 << from : 0;
@@ -110,7 +112,7 @@ static inline HD uint64_t toggled_rows(const PolygonEdge *e, int column, int siz
 
 // ---- predictions ----------------------------------------------------------------------------------------------------
 
-// Row of a group's first detection when the groups are compacted.
+// Row of a group's first detection when the groups are compacted: an exclusive prefix sum over their counts.
 static inline HD int compacted_row(const Boxes *detections, int group) {
   int row = 0;
   for (int g = 0; g < group; g++) row += detections->count[g];
@@ -149,19 +151,12 @@ static inline HD Paste paste_axis(bool exact, real low, real high, int resized, 
 }
 
 // The mask pixels around image pixel i, as PyTorch's bilinear interpolate (align_corners false) finds them.
-static inline HD RoiTap paste_tap(const Paste *axis, int i) {
+static inline HD Tap paste_tap(const Paste *axis, int i) {
   real at = axis->scale * ((real)i + (real)0.5 - axis->start) - (real)0.5;
   if (at < 0) at = 0;
-  RoiTap tap;
+  Tap tap;
   tap.low = MIN((int)at, axis->size - 1);
   tap.high = MIN(tap.low + 1, axis->size - 1);
   tap.fraction = at - (real)tap.low;
   return tap;
-}
-
-// Bilinear value of the mask pixels a b above c d.
-static inline HD real paste_blend(RoiTap row, RoiTap column, real a, real b, real c, real d) {
-  real upper = (1 - column.fraction) * a + column.fraction * b;
-  real lower = (1 - column.fraction) * c + column.fraction * d;
-  return (1 - row.fraction) * upper + row.fraction * lower;
 }

@@ -1,7 +1,8 @@
-// Polygons to pixels, as COCO's maskApi (Dollár and Lin, 2014) does it to the bit, on the CPU and CUDA. The boundary is
-// drawn on a grid POLYGON_FINE times finer; wherever it steps over the middle of a column of pixels, that column's fill
-// toggles from there down. Rounding is maskApi's, down to truncation towards zero. Toggles are collected column by
-// column rather than step by step: an edge gives the same ones, in time proportional to the columns.
+// Polygon rasterisation by the even-odd rule, equal to COCO's maskApi (Dollár and Lin, 2014, rleFrPoly) to the bit, on
+// the CPU and CUDA. The boundary is drawn on a grid POLYGON_FINE times finer; wherever it steps over the middle of a
+// column of pixels, that column's fill toggles from there down. Rounding is maskApi's, down to truncation towards zero.
+// Toggles are collected column by column rather than step by step: an edge gives the same ones, in time proportional to
+// the columns.
 #pragma once
 #include <stdbool.h>
 #include "base/rng.h" // HD

@@ -1,5 +1,5 @@
-// The number type of arithmetic that the CPU reference and the CUDA kernels share: float, or double where the reference
-// compiles a second time with -DREAL64.
+// The number type of arithmetic that the CPU reference and the CUDA kernels share, and its math functions: float, or
+// double where the reference compiles a second time with -DREAL64.
 #pragma once
 #include <math.h>
 

@@ -1,6 +1,7 @@
-// Pillow's bilinear resize (Resample.c): a triangle as wide as an output pixel, but at least as an input pixel, so that
-// shrinking does not alias. Weights are fixed-point numbers that add up to one, made in double; the horizontal pass
-// comes first and leaves bytes. Shared by the CPU and CUDA: the same operations in the same order.
+// Pillow's antialiased bilinear resize (Resample.c): a triangle filter as wide as an output pixel, but at least as an
+// input pixel, so that shrinking does not alias. Weights are fixed-point numbers that add up to one, made in double;
+// the horizontal pass comes first and leaves bytes. One text for the CPU and CUDA: the same operations in the same
+// order.
 #pragma once
 #include "base/rng.h" // HD
 #include "base/util.h"
@@ -13,6 +14,7 @@ typedef struct Resample { // of one output position: the input positions first â
   double total;           // of the weights, before they are divided by it
 } Resample;
 
+// The filter at the k-th input position, not normalised.
 static inline HD double resample_triangle(const Resample *r, int k) {
   double x = (k + r->first - r->centre + 0.5) * r->inverse;
   if (x < 0) x = -x;
@@ -32,11 +34,12 @@ static inline HD Resample resample_at(int i, int from, int to) {
   return r;
 }
 
+// The fixed-point weight of the k-th input position.
 static inline HD int resample_weight(const Resample *r, int k) {
   return (int)(0.5 + resample_triangle(r, k) / r->total * (1 << RESAMPLE_BITS));
 }
 
-// A sum of weighted bytes, as a byte.
+// A fixed-point sum of weighted bytes, rounded to a byte.
 static inline HD int resample_byte(int sum) { return MIN((sum + (1 << (RESAMPLE_BITS - 1))) >> RESAMPLE_BITS, 255); }
 
 // The three channels of output pixel (y, x) of an image of rows of w pixels.

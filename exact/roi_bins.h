@@ -1,10 +1,13 @@
-// Where RoIAlign reads: the pyramid level of a RoI, its bins, the samples in them, the pixels around a sample. Shared by
-// features and mask targets, forward and backward, CPU and CUDA.
+// Where RoIAlign reads (He et al., "Mask R-CNN", 2017, section 3): the FPN level of a RoI, its bins, the sampling
+// points in them, the pixels around a sampling point. One text for features and mask targets, forward and backward, CPU
+// and CUDA.
 #pragma once
 #include "exact/geometry.h"
+#include "exact/tap.h"
 
-// limit[l] = the smallest √area, in canvas pixels, that belongs to x[l] or above (l ≥ 1). The logarithm of the
-// definition is taken here once, on the host: a comparison per RoI gives the same level on every device.
+// limit[l] = the smallest √area, in canvas pixels, that belongs to x[l] or above (l ≥ 1): Lin et al., "Feature Pyramid
+// Networks", 2017, eq. 1, solved for the area. The logarithm is taken once, on the host: a comparison per RoI gives the
+// same level on every device.
 static inline void roi_level_limits(const RoiAlign *p, real limit[MAX_LEVELS]) {
   for (int l = 0; l < p->levels; l++) {
     double ratio = exp2(p->first_level + l - (double)p->canonical_level - p->level_eps);
@@ -12,7 +15,7 @@ static inline void roi_level_limits(const RoiAlign *p, real limit[MAX_LEVELS]) {
   }
 }
 
-// Index into x[…] of the level that a RoI reads.
+// Index into x[…] of the FPN level that a RoI reads.
 static inline HD int roi_level(const RoiAlign *p, const real *limit, Box roi) {
   real side = real_sqrt(box_area(box_span(roi, p->extra)));
   int l = 0;
@@ -22,10 +25,11 @@ static inline HD int roi_level(const RoiAlign *p, const real *limit, Box roi) {
 
 typedef struct RoiAxis { // one axis of a RoI's grid, in pixels of the map it reads
   real start, bin;       // first edge; length of a bin
-  int samples;           // per bin
+  int samples;           // sampling points per bin
 } RoiAxis;
 
-// The axis of a RoI from `low` to `high` canvas pixels, cut into `size` bins; sampling, aligned as in RoiAlign.
+// The axis of a RoI from `low` to `high` canvas pixels, cut into `size` bins; scale: map pixels per canvas pixel;
+// sampling, aligned as in RoiAlign.
 static inline HD RoiAxis roi_axis(real low, real high, real scale, int size, int sampling, bool aligned) {
   real shift = aligned ? (real)0.5 : 0;
   RoiAxis axis;
@@ -44,7 +48,7 @@ typedef struct RoiGrid { // the grid of one RoI over the level it reads
   int samples; // per bin; 1 where there are none, so that it divides
 } RoiGrid;
 
-// limit as roi_level_limits.
+// The grid of a RoI; limit as roi_level_limits makes it.
 static inline HD RoiGrid roi_grid(const RoiAlign *p, const real *limit, Box roi) {
   RoiGrid grid;
   grid.level = roi_level(p, limit, roi);
@@ -54,23 +58,19 @@ static inline HD RoiGrid roi_grid(const RoiAlign *p, const real *limit, Box roi)
   return grid;
 }
 
-// A sample between two pixels; high's weight is `fraction`, low's the rest. low < 0: outside the map, worth nothing.
-typedef struct RoiTap {
-  int low, high;
-  real fraction;
-} RoiTap;
-
-// Sample s of bin b on an axis over a map of `size` pixels. Up to one pixel outside, the edge is repeated.
-static inline HD RoiTap roi_tap(RoiAxis axis, int b, int s, int size) {
+// Sampling point s of bin b on an axis over a map of `size` pixels. Up to one pixel outside, the edge is repeated;
+// farther out the tap's low is negative, and the sample counts as zero.
+static inline HD Tap roi_tap(RoiAxis axis, int b, int s, int size) {
   real at = axis.start + (real)b * axis.bin + ((real)s + (real)0.5) * axis.bin / (real)axis.samples;
-  RoiTap tap = {-1, -1, 0};
+  Tap tap = {-1, -1, 0};
   if (!(at >= -1 && at <= (real)size)) return tap;
   if (!(at > 0)) at = 0;
   tap.low = (int)at;
   tap.high = tap.low + 1;
   tap.fraction = at - (real)tap.low;
   if (tap.high >= size) {
-    tap.low = tap.high = size - 1;
+    tap.low = size - 1;
+    tap.high = size - 1;
     tap.fraction = 0;
   }
   return tap;

@@ -66,7 +66,7 @@ static void compute_tile(const Product *p, int pair, size_t row, int m, int j, i
     if (bias)
       for (int lane = 0; lane < n; lane++) c[lane] += bias[j + lane];
     int y = walk->y.out + walk->y.out_step * at.i, x = walk->x.out + walk->x.out_step * at.j;
-    dest_write(out, (Run){at.n, y, x, j, 1, lanes}, c);
+    dest_write(out, (RowRun){at.n, y, x, j, 1, lanes}, c);
   }
 }
 

@@ -58,15 +58,15 @@ static void expect_same(const Boxes *a, const Boxes *b) {
 
 enum { IMAGES = 3, LEVELS = 3 };
 
-typedef struct Rpn {
+typedef struct RpnOutputs {
   Anchors anchors;
   ImageInfo images[IMAGES];
   Tensor logits[LEVELS], deltas[LEVELS];
   RpnSelect p;
-} Rpn;
+} RpnOutputs;
 
 // Logits in few steps, so that many are equal; some NaN, some infinite; deltas that leave the image; an empty place.
-static void rpn_random(Rpn *rpn, Fixture *f, int seed) {
+static void rpn_random(RpnOutputs *rpn, Fixture *f, int seed) {
   const int h[] = {16, 8, 4}, w[] = {20, 10, 5};
   Random r = random_begin(seed);
   AnchorShapes shapes = {.sizes = 1, .size = {{8}, {16}, {32}}, .ratios = 3, .ratio = {.5f, 1, 2}};
@@ -87,7 +87,7 @@ static void rpn_random(Rpn *rpn, Fixture *f, int seed) {
   }
 }
 
-static int naive_rpn_select(const Rpn *rpn, int n, int l, int capacity, Candidate *out) {
+static int naive_rpn_select(const RpnOutputs *rpn, int n, int l, int capacity, Candidate *out) {
   const AnchorLevel *level = &rpn->anchors.level[l];
   const ImageInfo *info = &rpn->images[n];
   int total = 0, kept = 0;
@@ -121,7 +121,7 @@ TEST(rpn_select_random) {
   for (int d = 0; d < COUNT(detect_devices); d++)
     for (int c = 0; c < COUNT(capacities); c++) {
       Fixture f = fixture_open(detect_devices[d]);
-      Rpn rpn;
+      RpnOutputs rpn;
       rpn_random(&rpn, &f, c);
       Boxes out = fixture_boxes(&f, IMAGES * LEVELS, capacities[c]);
       RUN(&f, rpn_select, &rpn.p, &rpn.anchors, rpn.images, rpn.logits, rpn.deltas, &out);
@@ -133,7 +133,7 @@ TEST(rpn_select_random) {
 
 TEST(rpn_select_threads) {
   Fixture f = fixture_open("cpu");
-  Rpn rpn;
+  RpnOutputs rpn;
   rpn_random(&rpn, &f, 9);
   Boxes out[3];
   int before = omp_get_max_threads();

@@ -26,11 +26,11 @@ static double slope_bound(double u, double x, double t, double beta) {
 }
 
 // What a loss and its gradients should be; tensors of gradients are compared whole.
-typedef struct Want {
+typedef struct ExpectedLoss {
   long double loss[2];
   double bound[2];
-} Want;
-static void expect_loss(const Tensor *loss, const Want *want, int n, double u) {
+} ExpectedLoss;
+static void expect_loss(const Tensor *loss, const ExpectedLoss *want, int n, double u) {
   for (int i = 0; i < n; i++)
     EXPECT_NEAR(get(loss, 0, 0, 0, i), (double)want->loss[i], want->bound[i] + 2 * u * fabs((double)want->loss[i]));
 }
@@ -46,21 +46,21 @@ static void expect_gradient(const Tensor *got, const Tensor *want, const Tensor 
 }
 
 // A gradient as an op wrote it, as it should be, and how far apart the two may be.
-typedef struct Gradient {
+typedef struct ExpectedGradient {
   Tensor got, want, bound;
-} Gradient;
-static Gradient gradient_make(const Tensor *x) {
-  Gradient g = {test_tensor_like(x), test_tensor(F64, x->n, x->h, x->w, x->c),
-                test_tensor(F64, x->n, x->h, x->w, x->c)};
+} ExpectedGradient;
+static ExpectedGradient gradient_make(const Tensor *x) {
+  ExpectedGradient g = {test_tensor_like(x), test_tensor(F64, x->n, x->h, x->w, x->c),
+                        test_tensor(F64, x->n, x->h, x->w, x->c)};
   zero(&g.want);
   zero(&g.bound);
   return g;
 }
-static void gradient_put(const Gradient *g, int n, int y, int x, int c, long double value, double bound) {
+static void gradient_put(const ExpectedGradient *g, int n, int y, int x, int c, long double value, double bound) {
   put(&g->want, n, y, x, c, (double)value);
   put(&g->bound, n, y, x, c, bound + 2 * unit_roundoff(g->got.dtype) * fabs((double)value));
 }
-static void gradient_free(Gradient *g) {
+static void gradient_free(ExpectedGradient *g) {
   test_tensor_free(&g->got);
   test_tensor_free(&g->want);
   test_tensor_free(&g->bound);
@@ -80,17 +80,17 @@ static void fill_deltas(const Tensor *t, uint64_t key) {
 
 enum { IMAGES = 3, BATCH = 6, LEVELS = 2, PER_CELL = 3 };
 
-typedef struct Rpn {
+typedef struct RpnFixture {
   Device *dev;
   RpnLoss p;
   Anchors anchors;
   RpnTargets targets;
   int index[IMAGES * BATCH], positives[IMAGES], count[IMAGES];
   Tensor logits[LEVELS], deltas[LEVELS], loss;
-} Rpn;
+} RpnFixture;
 
-static void rpn_make(Rpn *r, Device *dev, float beta, double spread) {
-  *r = (Rpn){.dev = dev, .p = {.beta = beta}, .positives = {2, 0, 6}, .count = {5, 0, 6}};
+static void rpn_make(RpnFixture *r, Device *dev, float beta, double spread) {
+  *r = (RpnFixture){.dev = dev, .p = {.beta = beta}, .positives = {2, 0, 6}, .count = {5, 0, 6}};
   r->anchors = (Anchors){.levels = LEVELS, .per_cell = PER_CELL, .total = (4 * 5 + 2 * 3) * PER_CELL};
   r->anchors.level[0] = (AnchorLevel){.h = 4, .w = 5, .first = 0};
   r->anchors.level[1] = (AnchorLevel){.h = 2, .w = 3, .first = 4 * 5 * PER_CELL};
@@ -111,7 +111,7 @@ static void rpn_make(Rpn *r, Device *dev, float beta, double spread) {
   }
   r->loss = test_tensor_packed(dev->real, 1, 2);
 }
-static void rpn_free(Rpn *r) {
+static void rpn_free(RpnFixture *r) {
   for (int l = 0; l < LEVELS; l++) {
     test_tensor_free(&r->logits[l]);
     test_tensor_free(&r->deltas[l]);
@@ -120,13 +120,13 @@ static void rpn_free(Rpn *r) {
   test_tensor_free(&r->loss);
 }
 static double rpn_objective(void *context) {
-  Rpn *r = context;
+  RpnFixture *r = context;
   r->dev->ops->rpn_loss(r->dev, &r->p, &r->anchors, &r->targets, r->logits, r->deltas, &r->loss);
   return get(&r->loss, 0, 0, 0, 0) + get(&r->loss, 0, 0, 0, 1);
 }
 
-static void check_rpn(Rpn *r, const void *scale, double factor) {
-  Gradient dlogits[LEVELS], ddeltas[LEVELS];
+static void check_rpn(RpnFixture *r, const void *scale, double factor) {
+  ExpectedGradient dlogits[LEVELS], ddeltas[LEVELS];
   Tensor got_logits[LEVELS], got_deltas[LEVELS];
   for (int l = 0; l < LEVELS; l++) {
     dlogits[l] = gradient_make(&r->logits[l]);
@@ -136,7 +136,7 @@ static void check_rpn(Rpn *r, const void *scale, double factor) {
   }
   double u = unit_roundoff(r->dev->real), beta = r->p.beta;
   double divisor = r->p.by_batch ? IMAGES * BATCH : r->count[0] + r->count[1] + r->count[2];
-  Want want = {0};
+  ExpectedLoss want = {0};
   for (int i = 0; i < IMAGES * BATCH; i++) {
     int n = i / BATCH, anchor = r->index[i];
     if (i % BATCH >= r->count[n]) continue;
@@ -180,14 +180,14 @@ TEST(rpn_loss_equals_definition) {
     Tensor scale = test_tensor_packed(dev->real, 1, 1);
     put(&scale, 0, 0, 0, 0, 1024);
     for (int b = 0; b < 2 * COUNT(betas); b++) {
-      Rpn r;
+      RpnFixture r;
       rpn_make(&r, dev, betas[b / 2], 3);
       r.p.by_batch = b % 2;
       check_rpn(&r, NULL, 1);
       check_rpn(&r, scale.data, 1024);
       rpn_free(&r);
     }
-    Rpn far; // logits at which exp overflows
+    RpnFixture far; // logits at which exp overflows
     rpn_make(&far, dev, 1, 1e5);
     check_rpn(&far, scale.data, 1024);
     rpn_free(&far);
@@ -198,7 +198,7 @@ TEST(rpn_loss_equals_definition) {
 
 TEST(rpn_loss_of_nothing_is_zero) {
   Device *dev = device_open("cpu", NULL);
-  Rpn r;
+  RpnFixture r;
   rpn_make(&r, dev, 1, 3);
   memset(r.count, 0, sizeof r.count);
   memset(r.positives, 0, sizeof r.positives);
@@ -210,7 +210,7 @@ TEST(rpn_loss_of_nothing_is_zero) {
   EXPECT(rpn_objective(&r) == 0);
   dev->ops->rpn_loss_backward(dev, &r.p, &r.anchors, &r.targets, r.logits, r.deltas, NULL, dlogits, ddeltas);
   for (int l = 0; l < LEVELS; l++) {
-    Gradient want_logits = gradient_make(&r.logits[l]), want_deltas = gradient_make(&r.deltas[l]);
+    ExpectedGradient want_logits = gradient_make(&r.logits[l]), want_deltas = gradient_make(&r.deltas[l]);
     expect_gradient(&dlogits[l], &want_logits.want, &want_logits.bound);
     expect_gradient(&ddeltas[l], &want_deltas.want, &want_deltas.bound);
     gradient_free(&want_logits);
@@ -226,21 +226,21 @@ TEST(rpn_loss_of_nothing_is_zero) {
 
 enum { ROIS = 7, OBJECTS = 5, CLASSES = 5, MASK = 4 };
 
-typedef struct Heads {
+typedef struct HeadFixture {
   Device *dev;
   float beta;
   int count, objects, label[ROIS], object_label[OBJECTS];
   RoiTargets targets;
   Tensor logits, deltas, mask, target, loss;
-} Heads;
+} HeadFixture;
 
-static void heads_make(Heads *h, Device *dev, float beta, int count, int objects, double spread) {
-  *h = (Heads){.dev = dev,
-               .beta = beta,
-               .count = count,
-               .objects = objects,
-               .label = {1, 4, 2, 0, 0, 0, 0},
-               .object_label = {1, 4, 2, 3, 1}};
+static void heads_make(HeadFixture *h, Device *dev, float beta, int count, int objects, double spread) {
+  *h = (HeadFixture){.dev = dev,
+                     .beta = beta,
+                     .count = count,
+                     .objects = objects,
+                     .label = {1, 4, 2, 0, 0, 0, 0},
+                     .object_label = {1, 4, 2, 3, 1}};
   h->targets = (RoiTargets){.rois = {.capacity = ROIS, .count = &h->count},
                             .label = h->label,
                             .delta = test_tensor_packed(dev->real, ROIS, 4),
@@ -259,34 +259,34 @@ static void heads_make(Heads *h, Device *dev, float beta, int count, int objects
   test_fill(&h->mask, 4, -spread, spread);
   test_fill(&h->target, 5, 0, 1);
 }
-static void heads_free(Heads *h) {
+static void heads_free(HeadFixture *h) {
   Tensor *all[] = {&h->targets.delta, &h->logits, &h->deltas, &h->mask, &h->target, &h->loss};
   for (int i = 0; i < COUNT(all); i++) test_tensor_free(all[i]);
 }
 
 static void run_box_loss(Device *dev, void *context, const Dest *loss) {
-  const Heads *h = context;
+  const HeadFixture *h = context;
   dev->ops->box_loss(dev, h->beta, &h->targets, &h->logits, &h->deltas, &loss->t);
 }
 static void run_mask_loss(Device *dev, void *context, const Dest *loss) {
-  const Heads *h = context;
+  const HeadFixture *h = context;
   dev->ops->mask_loss(dev, &h->targets, &h->mask, &h->target, &loss->t);
 }
 static double box_objective(void *context) {
-  Heads *h = context;
+  HeadFixture *h = context;
   run_op(h->dev, run_box_loss, h, &(Dest){.t = h->loss});
   return get(&h->loss, 0, 0, 0, 0) + get(&h->loss, 0, 0, 0, 1);
 }
 static double mask_objective(void *context) {
-  Heads *h = context;
+  HeadFixture *h = context;
   run_op(h->dev, run_mask_loss, h, &(Dest){.t = h->loss});
   return get(&h->loss, 0, 0, 0, 0);
 }
 
-static void check_box(Heads *h, const void *scale, double factor) {
-  Gradient dlogits = gradient_make(&h->logits), ddeltas = gradient_make(&h->deltas);
+static void check_box(HeadFixture *h, const void *scale, double factor) {
+  ExpectedGradient dlogits = gradient_make(&h->logits), ddeltas = gradient_make(&h->deltas);
   double u = unit_roundoff(h->dev->real);
-  Want want = {0};
+  ExpectedLoss want = {0};
   for (int r = 0; r < h->count; r++) {
     int label = h->label[r];
     long double max = -INFINITY, sum = 0;
@@ -323,10 +323,10 @@ static void check_box(Heads *h, const void *scale, double factor) {
   gradient_free(&ddeltas);
 }
 
-static void check_mask(Heads *h, const void *scale, double factor) {
-  Gradient dlogits = gradient_make(&h->mask);
+static void check_mask(HeadFixture *h, const void *scale, double factor) {
+  ExpectedGradient dlogits = gradient_make(&h->mask);
   double u = unit_roundoff(h->dev->real), pixels = h->objects * MASK * MASK;
-  Want want = {0};
+  ExpectedLoss want = {0};
   for (int r = 0; r < h->objects; r++)
     for (int y = 0; y < MASK; y++)
       for (int x = 0; x < MASK; x++) {
@@ -356,7 +356,7 @@ TEST(head_losses_equal_definition) {
     put(&scale, 0, 0, 0, 0, 1024);
     for (int b = 0; b < COUNT(betas); b++)
       for (int i = 0; i < COUNT(some); i++) {
-        Heads h;
+        HeadFixture h;
         heads_make(&h, dev, betas[b], some[i].count, some[i].objects, some[i].spread);
         // A logit of 2000 is rounded by more than a difference of step 2^-13 can show: no gradient check there.
         if (some[i].spread < 10) {
@@ -374,7 +374,7 @@ TEST(head_losses_equal_definition) {
 
 TEST(losses_of_nan_are_nan) {
   Device *dev = device_open("cpu", NULL);
-  Heads h;
+  HeadFixture h;
   heads_make(&h, dev, 0, ROIS, OBJECTS, 3);
   put(&h.logits, 1, 0, 0, 3, NAN);
   put(&h.deltas, 0, 0, 0, 4 * h.label[0] + 2, NAN);
@@ -405,7 +405,7 @@ TEST(losses_same_bits_for_any_threads) {
   double box[3], mask[3];
   for (int t = 0; t < 3; t++) {
     omp_set_num_threads(t + 1);
-    Heads h;
+    HeadFixture h;
     heads_make(&h, dev, 1, ROIS, OBJECTS, 3);
     box[t] = box_objective(&h);
     mask[t] = mask_objective(&h);

@@ -8,16 +8,16 @@ enum { IMAGES = 3, OBJECTS = 3 };
 
 // ---- targets --------------------------------------------------------------------------------------------------------
 
-typedef struct Scene {
+typedef struct MaskScene {
   ImageInfo images[IMAGES];
   Bitmap bitmap[IMAGES * OBJECTS];
   uint32_t *bits;
   Truth truth;
   RoiTargets targets;
-} Scene;
+} MaskScene;
 
 // Enlarged, reduced and mirrored images; bitmaps with holes, one a pixel wide, one over the whole image.
-static void scene_random(Scene *s, Fixture *f, Random *r, int rois) {
+static void scene_random(MaskScene *s, Fixture *f, Random *r, int rois) {
   const int sizes[IMAGES][4] = {{40, 50, 64, 80}, {70, 45, 35, 23}, {33, 66, 50, 100}}; // h w rh rw
   s->bits = fixture_alloc(f, 1 << 16);
   int64_t words = 0;
@@ -58,7 +58,7 @@ static int nearest_centre(int i, int in, int out) {
 }
 
 // The whole mask, mirrored as its image, at the resized size.
-static double *naive_resized(const Scene *s, int row, int (*nearest)(int, int, int)) {
+static double *naive_resized(const MaskScene *s, int row, int (*nearest)(int, int, int)) {
   const Bitmap *b = &s->bitmap[row];
   const ImageInfo *im = &s->images[row / OBJECTS];
   double *whole = xcalloc((size_t)im->h * im->w, sizeof *whole), *map = xcalloc((size_t)im->rh * im->rw, sizeof *map);
@@ -80,7 +80,7 @@ TEST(mask_target_random) {
     for (int bitmap = 0; bitmap < 2; bitmap++) {
       Fixture f = fixture_open(detect_devices[d]);
       Random r = random_begin(150);
-      Scene s;
+      MaskScene s;
       scene_random(&s, &f, &r, ROIS);
       Tensor target = fixture_map(&f, ROIS + 2, SIZE, SIZE, 1);
       MaskTarget p = {.size = SIZE, .source = bitmap ? MASK_BITMAP : MASK_SOFT};
@@ -234,7 +234,7 @@ TEST(mask_target_polygons_random) {
 TEST(mask_target_without_polygons) {
   Fixture f = fixture_open("cpu");
   Random r = random_begin(200);
-  Scene s;
+  MaskScene s;
   scene_random(&s, &f, &r, 9);
   Tensor target[2];
   for (int i = 0; i < 2; i++) {
@@ -304,14 +304,14 @@ static double *naive_paste(const Tensor *probs, int row, const double box[4], co
   return image;
 }
 
-typedef struct Predictions {
+typedef struct PredictedMasks {
   ImageInfo images[IMAGES];
   Boxes detections;
   Tensor probs;
   int64_t words;
-} Predictions;
+} PredictedMasks;
 
-static void predictions_random(Predictions *p, Fixture *f, Random *r) {
+static void predictions_random(PredictedMasks *p, Fixture *f, Random *r) {
   const int sizes[IMAGES][4] = {{40, 50, 64, 80}, {0}, {71, 53, 35, 26}};
   p->detections = fixture_boxes(f, IMAGES, 8);
   p->probs = fixture_map(f, IMAGES * 8, 6, 6, 1);
@@ -334,7 +334,7 @@ TEST(mask_paste_random) {
   for (int d = 0; d < COUNT(detect_devices); d++) {
     Fixture f = fixture_open(detect_devices[d]);
     Random r = random_begin(170);
-    Predictions p;
+    PredictedMasks p;
     predictions_random(&p, &f, &r);
     uint32_t *bits = fixture_alloc(&f, IMAGES * 8 * p.words * sizeof *bits);
     RUN(&f, mask_paste, &(MaskPaste){.threshold = .5f}, p.images, &p.detections, &p.probs, bits, p.words);
@@ -408,9 +408,9 @@ TEST(masks_threads) {
   enum { ROIS = 18 };
   Fixture f = fixture_open("cpu");
   Random r = random_begin(180);
-  Scene s;
+  MaskScene s;
   scene_random(&s, &f, &r, ROIS);
-  Predictions p;
+  PredictedMasks p;
   predictions_random(&p, &f, &r);
   size_t bytes = IMAGES * 8 * p.words * sizeof(uint32_t);
   Tensor target[3];

@@ -255,17 +255,17 @@ static RoiTargets roi_targets(Fixture *f, int batch, int most) {
                       .object_truth = fixture_ints(f, IMAGES * most)};
 }
 
-typedef struct Progress {
+typedef struct Appended {
   int roi, object;
-} Progress;
+} Appended;
 
 static void expect_row(const Rois *rois, int row, int image, const double want[4]) {
   EXPECT_INT(rois->image[row], image);
   for (int k = 0; k < 4; k++) EXPECT_NEAR(get(&rois->box, 4 * (size_t)row + k), want[k], 0);
 }
 
-static Progress expect_roi_image(const Fixture *f, const RoiSample *p, const Boxes *proposals, const Truth *truth,
-                                 int n, uint64_t key, const RoiTargets *out, Progress at) {
+static Appended expect_roi_image(const Fixture *f, const RoiSample *p, const Boxes *proposals, const Truth *truth,
+                                 int n, uint64_t key, const RoiTargets *out, Appended at) {
   double boxes[PROPOSALS + OBJECTS][4];
   int match[PROPOSALS + OBJECTS], want[PROPOSALS + OBJECTS], count = proposals->count[n];
   for (int i = 0; i < count; i++) get_box(&proposals->box, n * PROPOSALS + i, boxes[i]);
@@ -309,7 +309,7 @@ TEST(roi_sample_random) {
                      .coder = {.weight = {10, 10, 5, 5}}};
       RoiTargets out = roi_targets(&f, p.batch, (int)ceil(p.batch * .25));
       RUN(&f, roi_sample, &p, images, &proposals, &truth, &out);
-      Progress at = {0};
+      Appended at = {0};
       for (int n = 0; n < IMAGES; n++)
         if (images[n].h > 0)
           at = expect_roi_image(&f, &p, &proposals, &truth, n, rng_key(images[n].key, RNG_ROI), &out, at);

@@ -1,43 +1,28 @@
 // Max pooling and copy, held to their definitions.
 #include "base/rng.h"
 #include "test/harness/gradcheck.h"
+#include "test/harness/pool_cases.h"
 
 static const char *const devices[] = {"cpu", "cpu64"};
 
-typedef struct PoolCase {
-  int n, h, w, c;
-  Pool pool; // size, stride, pad
-} PoolCase;
-static const PoolCase cases[] = {
-    {1, 1, 1, 1, {1, 1, 0}},                               // nothing to choose from
-    {2, 7, 5, 5, {3, 2, 1}},                               // odd sizes, padding lanes
-    {1, 8, 8, 16, {3, 2, 1}},                              // the stem's
-    {3, 5, 6, 8, {1, 2, 0}},                               // P6: a subsample
-    {1, 9, 4, 3, {2, 3, 0}},                               // pixels in no window
-    {2, 4, 4, 9, {4, 1, 2}},                               // large overlap
-    {1, 3, 3, 2, {2, 2, 2}},                               // windows entirely in the padding
-    {1, 2, 2, 1100, {3, 2, 1}}, {1, 130, 2, 1, {3, 1, 1}}, // wider than a run; many pixels a run
-};
-
 static Tensor pooled(const PoolCase *k, const Tensor *x) {
   const Pool *p = &k->pool;
-  Tensor y = test_tensor(x->dtype, k->n, (k->h + 2 * p->pad - p->size) / p->stride + 1,
-                         (k->w + 2 * p->pad - p->size) / p->stride + 1, k->c);
+  Tensor y = test_tensor(x->dtype, k->n, pool_outputs(p, k->h), pool_outputs(p, k->w), k->c);
   y.count = x->count;
   return y;
 }
 
-typedef struct Place {
+typedef struct Maximum {
   int y, x; // -1: the window holds no pixel
-} Place;
+} Maximum;
 // PyTorch's scan: the first of equal maxima; a NaN takes the place of anything before it.
-static Place maximum(const Pool *p, const Tensor *x, int n, int oy, int ox, int c) {
-  Place best = {-1, -1};
+static Maximum maximum(const Pool *p, const Tensor *x, int n, int oy, int ox, int c) {
+  Maximum best = {-1, -1};
   for (int y = oy * p->stride - p->pad; y < oy * p->stride - p->pad + p->size; y++)
     for (int xx = ox * p->stride - p->pad; xx < ox * p->stride - p->pad + p->size; xx++) {
       if (y < 0 || y >= x->h || xx < 0 || xx >= x->w) continue;
       double v = get(x, n, y, xx, c);
-      if (best.y < 0 || v > get(x, n, best.y, best.x, c) || isnan(v)) best = (Place){y, xx};
+      if (best.y < 0 || v > get(x, n, best.y, best.x, c) || isnan(v)) best = (Maximum){y, xx};
     }
   return best;
 }
@@ -68,7 +53,7 @@ static void check_forward(Device *dev, const PoolCase *k, const Tensor *x) {
     for (int oy = 0; oy < y.t.h; oy++)
       for (int ox = 0; ox < y.t.w; ox++)
         for (int c = 0; c < k->c; c++) {
-          Place best = maximum(&k->pool, x, n, oy, ox, c);
+          Maximum best = maximum(&k->pool, x, n, oy, ox, c);
           double want = best.y < 0 ? -INFINITY : get(x, n, best.y, best.x, c);
           EXPECT(same_number(get(&y.t, n, oy, ox, c), want));
         }
@@ -87,7 +72,7 @@ static void check_backward(Device *dev, const PoolCase *k, const Tensor *x, uint
     for (int oy = 0; oy < dy.h; oy++)
       for (int ox = 0; ox < dy.w; ox++)
         for (int c = 0; c < k->c; c++) {
-          Place best = maximum(&k->pool, x, n, oy, ox, c);
+          Maximum best = maximum(&k->pool, x, n, oy, ox, c);
           if (best.y < 0) continue;
           double g = get(&dy, n, oy, ox, c);
           put(&want, n, best.y, best.x, c, get(&want, n, best.y, best.x, c) + g);
@@ -109,9 +94,10 @@ static void check_backward(Device *dev, const PoolCase *k, const Tensor *x, uint
 TEST(max_pool_equals_definition) {
   for (int d = 0; d < COUNT(devices); d++) {
     Device *dev = device_open(devices[d], NULL);
-    for (int i = 0; i < COUNT(cases); i++) {
-      const PoolCase *k = &cases[i];
+    for (int i = 0; i < COUNT(pool_cases); i++) {
+      const PoolCase *k = &pool_cases[i];
       Tensor x = test_tensor(dev->real, k->n, k->h, k->w, k->c);
+      x.count = &k->rows;
       test_fill(&x, i, -1, 1);
       check_forward(dev, k, &x);
       check_backward(dev, k, &x, i);
@@ -126,7 +112,7 @@ TEST(max_pool_equals_definition) {
 
 TEST(max_pool_of_nan_and_infinity) {
   Device *dev = device_open("cpu", NULL);
-  const PoolCase k = {2, 8, 7, 5, {3, 2, 1}};
+  const PoolCase k = {2, 8, 7, 5, 2, {3, 2, 1}};
   Tensor x = test_tensor(F32, k.n, k.h, k.w, k.c);
   const double special[] = {NAN, INFINITY, -INFINITY};
   for (int trial = 0; trial < 8; trial++) {
@@ -145,7 +131,7 @@ TEST(max_pool_of_nan_and_infinity) {
 
 TEST(max_pool_honours_count) {
   Device *dev = device_open("cpu", NULL);
-  const PoolCase k = {3, 5, 5, 4, {3, 2, 1}};
+  const PoolCase k = {3, 5, 5, 4, 3, {3, 2, 1}};
   for (int count = 0; count <= 3; count++) {
     Tensor x = test_tensor(F32, k.n, k.h, k.w, k.c);
     x.count = &count;
@@ -171,7 +157,7 @@ static double pool_objective(void *context) {
 
 TEST(max_pool_gradient_check) {
   Device *dev = device_open("cpu64", NULL);
-  const PoolCase k = {1, 5, 6, 3, {3, 2, 1}};
+  const PoolCase k = {1, 5, 6, 3, 1, {3, 2, 1}};
   Tensor x = test_tensor(F64, k.n, k.h, k.w, k.c), dy = pooled(&k, &x);
   // All different by far more than the check's step, so that no maximum changes.
   for (int y = 0; y < k.h; y++)
@@ -195,7 +181,7 @@ TEST(max_pool_gradient_check) {
 TEST(pool_and_copy_honour_dest) {
   for (int d = 0; d < COUNT(devices); d++) {
     Device *dev = device_open(devices[d], NULL);
-    const PoolCase some[] = {{2, 7, 5, 5, {3, 2, 1}}, {1, 1, 1, 8, {1, 1, 0}}, {3, 6, 6, 12, {1, 2, 0}}};
+    const PoolCase some[] = {{2, 7, 5, 5, 2, {3, 2, 1}}, {1, 1, 1, 8, 1, {1, 1, 0}}, {3, 6, 6, 12, 3, {1, 2, 0}}};
     for (int i = 0; i < COUNT(some); i++) {
       const PoolCase *k = &some[i];
       int count = MAX(k->n - 1, 1);

@@ -7,10 +7,10 @@ enum { IMAGES = 3 }; // the second is an empty place
 
 // ---- proposals ------------------------------------------------------------------------------------------------------
 
-typedef enum Pattern { NORMAL, TIES, ALL_EQUAL, SATURATED, WILD, PATTERNS } Pattern;
+typedef enum ScorePattern { NORMAL, TIES, ALL_EQUAL, SATURATED, WILD, PATTERNS } ScorePattern;
 static const char *const pattern_names[] = {"normal", "ties", "all equal", "saturated", "NaN and infinite"};
 
-static float draw_logit(Draw *d, Pattern pattern) {
+static float draw_logit(Draw *d, ScorePattern pattern) {
   switch (pattern) {
   case TIES: return (float)draw_below(d, 9) / 4 - 1; // -0 and 0 are the same
   case ALL_EQUAL: return -.5f;
@@ -24,7 +24,7 @@ static float draw_logit(Draw *d, Pattern pattern) {
   }
 }
 
-static void check_rpn(DType dtype, int levels, const int *h, const int *w, int capacity, Pattern pattern) {
+static void check_rpn(DType dtype, int levels, const int *h, const int *w, int capacity, ScorePattern pattern) {
   char what[128];
   snprintf(what, sizeof what, "dtype %d, %d levels from %d x %d, best %d, %s", (int)dtype, levels, h[0], w[0], capacity,
            pattern_names[pattern]);
@@ -78,7 +78,7 @@ TEST(cuda_rpn_select) {
   for (DType dtype = 0; dtype < DTYPES; dtype++) {
     if (dtype == F64) continue;
     check_rpn(dtype, 1, one, one, 5, NORMAL);
-    for (Pattern pattern = 0; pattern < PATTERNS; pattern++)
+    for (ScorePattern pattern = 0; pattern < PATTERNS; pattern++)
       check_rpn(dtype, 5, h, w, capacities[pattern % COUNT(capacities)], pattern);
   }
   check_rpn(F32, 5, h, w, 6000, TIES); // more than there are; and more than 48 KB to sort

@@ -7,9 +7,6 @@ static const DType dtypes[] = {F32, BF16, F16};
 static const float betas[] = {1.0f / 9, 1, 0};
 enum { STEPS = 20 };
 
-static void *side(const Twin *t, bool gpu) { return twin_side(t, gpu)->data; }
-static void *array_side(const TwinArray *a, bool gpu) { return gpu ? a->gpu : a->cpu; }
-
 static float largest(const Twin *t) {
   float l = 0;
   for (size_t i = 0; i < tensor_elements(&t->cpu); i++) l = fmaxf(l, fabsf(((float *)t->cpu.data)[i]));
@@ -21,7 +18,7 @@ static bool check_gradient(const Twin *t, double unit, double steps) {
   DType dtype = t->gpu.dtype;
   size_t n = tensor_elements(&t->cpu);
   float *bound = xcalloc(n, sizeof *bound), *want = t->cpu.data;
-  double ratio = dtype == F32 ? 1 : dtype == BF16 ? 0x1p-15 : 0x1p-12;
+  double ratio = twin_f32_unit(dtype);
   for (size_t i = 0; i < n; i++)
     if (want[i] != 0) bound[i] = (float)(steps * ratio * unit + fabs((double)want[i]));
   bool ok = twin_check(t, bound, 1);
@@ -36,11 +33,6 @@ static bool check_loss(const Twin *loss, double largest, double steps) {
   return twin_check(loss, bound, steps);
 }
 
-static Twin poisoned_like(const Twin *x) {
-  Twin t = twin_poisoned(x->gpu.dtype, x->cpu.n, x->cpu.h, x->cpu.w, x->cpu.c);
-  if (x->cpu.count) twin_rows(&t, *x->cpu.count);
-  return t;
-}
 static void free_twins(Twin *all, int n, bool inputs) {
   for (int i = 0; i < n; i++) {
     twin_check_guards(&all[i], inputs);
@@ -63,23 +55,23 @@ typedef struct RpnCase {
   bool nothing;
 } RpnCase;
 
-typedef struct Rpn {
+typedef struct RpnTwins {
   const RpnCase *k;
   Anchors anchors;
   TwinArray index, positives, count;
   int sampled;
   Twin delta, scale, loss, logits[MAX_LEVELS], deltas[MAX_LEVELS], dlogits[MAX_LEVELS], ddeltas[MAX_LEVELS];
-} Rpn;
+} RpnTwins;
 
-static Rpn rpn_make(const RpnCase *k, DType dtype, double spread) {
-  Rpn r = {.k = k, .anchors = {.levels = k->levels, .per_cell = k->per_cell}};
+static RpnTwins rpn_make(const RpnCase *k, DType dtype, double spread) {
+  RpnTwins r = {.k = k, .anchors = {.levels = k->levels, .per_cell = k->per_cell}};
   for (int l = 0, h = k->h, w = k->w; l < k->levels; l++, h = (h + 1) / 2, w = (w + 1) / 2) {
     r.anchors.level[l] = (AnchorLevel){.h = h, .w = w, .first = r.anchors.total};
     r.anchors.total += h * w * k->per_cell;
     r.logits[l] = twin_random(dtype, k->images, h, w, k->per_cell, spread, (uint64_t)l);
     r.deltas[l] = twin_random(dtype, k->images, h, w, 4 * k->per_cell, 1, (uint64_t)l + 10);
-    r.dlogits[l] = poisoned_like(&r.logits[l]);
-    r.ddeltas[l] = poisoned_like(&r.deltas[l]);
+    r.dlogits[l] = twin_poisoned_like(&r.logits[l]);
+    r.ddeltas[l] = twin_poisoned_like(&r.deltas[l]);
   }
   int rows = k->images * k->batch, *index = xmalloc((size_t)rows * sizeof *index);
   int *positives = xcalloc((size_t)k->images, sizeof *positives), *count = xcalloc((size_t)k->images, sizeof *count);
@@ -103,7 +95,7 @@ static Rpn rpn_make(const RpnCase *k, DType dtype, double spread) {
   free(count);
   return r;
 }
-static void rpn_free(Rpn *r) {
+static void rpn_free(RpnTwins *r) {
   twin_array_check_equal(&r->index, r->index.n); // untouched
   twin_array_check_equal(&r->count, r->count.n);
   TwinArray *arrays[] = {&r->index, &r->positives, &r->count};
@@ -120,7 +112,7 @@ static void rpn_free(Rpn *r) {
 static void tensors(const Twin *from, bool gpu, Tensor *to) {
   for (int l = 0; l < MAX_LEVELS; l++) to[l] = *twin_side(&from[l], gpu);
 }
-static void run_rpn(const Rpn *r, bool gpu, const RpnLoss *p, bool scaled) {
+static void run_rpn(const RpnTwins *r, bool gpu, const RpnLoss *p, bool scaled) {
   Device *dev = gpu ? gpu_device() : cpu_device();
   Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS], dlogits[MAX_LEVELS], ddeltas[MAX_LEVELS];
   tensors(r->logits, gpu, logits);
@@ -129,17 +121,17 @@ static void run_rpn(const Rpn *r, bool gpu, const RpnLoss *p, bool scaled) {
   tensors(r->ddeltas, gpu, ddeltas);
   RpnTargets targets = {.images = r->k->images,
                         .batch = r->k->batch,
-                        .index = array_side(&r->index, gpu),
-                        .positives = array_side(&r->positives, gpu),
-                        .count = array_side(&r->count, gpu),
+                        .index = twin_array_data(&r->index, gpu),
+                        .positives = twin_array_data(&r->positives, gpu),
+                        .count = twin_array_data(&r->count, gpu),
                         .delta = *twin_side(&r->delta, gpu)};
   dev->ops->rpn_loss(dev, p, &r->anchors, &targets, logits, deltas, twin_side(&r->loss, gpu));
-  dev->ops->rpn_loss_backward(dev, p, &r->anchors, &targets, logits, deltas, scaled ? side(&r->scale, gpu) : NULL,
+  dev->ops->rpn_loss_backward(dev, p, &r->anchors, &targets, logits, deltas, scaled ? twin_data(&r->scale, gpu) : NULL,
                               dlogits, ddeltas);
 }
 
 static void check_rpn(const RpnCase *k, DType dtype, const RpnLoss *p, bool scaled, double spread) {
-  Rpn r = rpn_make(k, dtype, spread);
+  RpnTwins r = rpn_make(k, dtype, spread);
   run_rpn(&r, false, p, scaled);
   run_rpn(&r, true, p, scaled);
   double most = 0, unit = (scaled ? 1024 : 1) / fmax(p->by_batch ? k->images * k->batch : r.sampled, 1);
@@ -182,11 +174,11 @@ typedef struct HeadCase {
   double spread;
 } HeadCase;
 
-typedef struct Heads {
+typedef struct HeadTwins {
   const HeadCase *k;
   TwinArray label, count, object_label, objects;
   Twin delta, scale, box_loss, mask_loss, logits, deltas, mask, target, dlogits, ddeltas, dmask;
-} Heads;
+} HeadTwins;
 
 static TwinArray labels(int n, int classes, bool background, uint64_t seed) {
   int *label = xmalloc((size_t)n * sizeof *label), low = background ? 0 : 1;
@@ -197,12 +189,12 @@ static TwinArray labels(int n, int classes, bool background, uint64_t seed) {
   return a;
 }
 
-static Heads heads_make(const HeadCase *k, DType dtype) {
-  Heads h = {.k = k,
-             .label = labels(k->capacity, k->classes, true, 1),
-             .object_label = labels(k->objects_capacity, k->classes, false, 2),
-             .count = twin_array(1, sizeof(int), &k->count),
-             .objects = twin_array(1, sizeof(int), &k->objects)};
+static HeadTwins heads_make(const HeadCase *k, DType dtype) {
+  HeadTwins h = {.k = k,
+                 .label = labels(k->capacity, k->classes, true, 1),
+                 .object_label = labels(k->objects_capacity, k->classes, false, 2),
+                 .count = twin_array(1, sizeof(int), &k->count),
+                 .objects = twin_array(1, sizeof(int), &k->objects)};
   Twin delta = twin_random(F32, 1, 1, 1, 4 * k->capacity, 1, 3);
   h.delta = twin_packed(k->capacity, 4, delta.cpu.data);
   twin_free(&delta);
@@ -225,12 +217,12 @@ static Heads heads_make(const HeadCase *k, DType dtype) {
   twin_rows(&h.logits, k->count);
   twin_rows(&h.deltas, k->count);
   twin_rows(&h.mask, k->objects);
-  h.dlogits = poisoned_like(&h.logits);
-  h.ddeltas = poisoned_like(&h.deltas);
-  h.dmask = poisoned_like(&h.mask);
+  h.dlogits = twin_poisoned_like(&h.logits);
+  h.ddeltas = twin_poisoned_like(&h.deltas);
+  h.dmask = twin_poisoned_like(&h.mask);
   return h;
 }
-static void heads_free(Heads *h) {
+static void heads_free(HeadTwins *h) {
   TwinArray *arrays[] = {&h->label, &h->count, &h->object_label, &h->objects};
   for (int i = 0; i < COUNT(arrays); i++) {
     twin_array_check_equal(arrays[i], arrays[i]->n); // untouched
@@ -242,16 +234,16 @@ static void heads_free(Heads *h) {
   for (int i = 0; i < COUNT(outputs); i++) free_twins(outputs[i], 1, false);
 }
 
-static void run_heads(const Heads *h, bool gpu, float beta, bool scaled) {
+static void run_heads(const HeadTwins *h, bool gpu, float beta, bool scaled) {
   Device *dev = gpu ? gpu_device() : cpu_device();
-  RoiTargets t = {.rois = {.capacity = h->k->capacity, .count = array_side(&h->count, gpu)},
-                  .label = array_side(&h->label, gpu),
+  RoiTargets t = {.rois = {.capacity = h->k->capacity, .count = twin_array_data(&h->count, gpu)},
+                  .label = twin_array_data(&h->label, gpu),
                   .delta = *twin_side(&h->delta, gpu),
-                  .objects = {.capacity = h->k->objects_capacity, .count = array_side(&h->objects, gpu)},
-                  .object_label = array_side(&h->object_label, gpu)};
+                  .objects = {.capacity = h->k->objects_capacity, .count = twin_array_data(&h->objects, gpu)},
+                  .object_label = twin_array_data(&h->object_label, gpu)};
   const Tensor *logits = twin_side(&h->logits, gpu), *deltas = twin_side(&h->deltas, gpu);
   const Tensor *mask = twin_side(&h->mask, gpu), *target = twin_side(&h->target, gpu);
-  void *scale = scaled ? side(&h->scale, gpu) : NULL;
+  void *scale = scaled ? twin_data(&h->scale, gpu) : NULL;
   dev->ops->box_loss(dev, beta, &t, logits, deltas, twin_side(&h->box_loss, gpu));
   dev->ops->box_loss_backward(dev, beta, &t, logits, deltas, scale, twin_side(&h->dlogits, gpu),
                               twin_side(&h->ddeltas, gpu));
@@ -260,7 +252,7 @@ static void run_heads(const Heads *h, bool gpu, float beta, bool scaled) {
 }
 
 static void check_heads(const HeadCase *k, DType dtype, float beta, bool scaled) {
-  Heads h = heads_make(k, dtype);
+  HeadTwins h = heads_make(k, dtype);
   run_heads(&h, false, beta, scaled);
   run_heads(&h, true, beta, scaled);
   double scale = scaled ? 1024 : 1, unit = scale / fmax(k->count, 1), steps = STEPS + 2 * k->classes;
@@ -303,7 +295,7 @@ static void expect_nan(const Twin *t, size_t i) {
 TEST(cuda_losses_of_nan_are_nan) {
   if (!gpu_device()) return;
   const HeadCase k = {7, 7, 5, 5, 5, 4, 3};
-  Heads h = heads_make(&k, F32);
+  HeadTwins h = heads_make(&k, F32);
   int roi = 3, object = 2, pixel = 5, *label = h.label.cpu, *object_label = h.object_label.cpu;
   while (!label[roi]) roi--; // the first is an object
   size_t logit = (size_t)(roi * h.logits.cpu.ldc), delta = (size_t)(roi * h.deltas.cpu.ldc + 4 * label[roi] + 2);

@@ -1,18 +1,10 @@
 // Mask targets, selection and pasting on the GPU against the CPU reference. Both take what is sampled where from
 // exact/mask_bins.h, so that targets and pasted bits are equal; only the sigmoid may differ.
-#include "base/rng.h"
-#include "test/harness/gpu.h"
+#include "test/harness/gpu_boxes.h"
 
 static const DType dtypes[] = {F32, BF16, F16};
 
-typedef struct Random {
-  uint64_t key, i;
-} Random;
-static float uniform(Random *r, float low, float high) { return low + (high - low) * rng_uniform(r->key, r->i++); }
-static int below(Random *r, int n) { return (int)uniform(r, 0, (float)n); }
-
-// A side of an array: what an op of that device gets.
-static void *side(const TwinArray *a, bool gpu) { return gpu ? a->gpu : a->cpu; }
+static int below(Draw *d, int n) { return (int)draw(d, 0, (float)n); }
 
 // Images decoded at h × w and resized to rh × rw: reduced, enlarged, mirrored, a single pixel.
 enum { IMAGES = 4 };
@@ -32,12 +24,12 @@ static TwinArray images(void) {
 enum { OBJECTS = 3, ROIS = 24, MAX_WORDS = 4096 };
 
 // Bitmaps over the whole image, one pixel wide, without a pixel; boxes over the whole image, thin, outside.
-typedef struct Objects {
+typedef struct ObjectTwins {
   TwinArray info, bitmap, bits, box, image, row, count;
-} Objects;
+} ObjectTwins;
 
-static Objects objects_random(int count) {
-  Random r = {rng_key(21, RNG_TEST), 0};
+static ObjectTwins objects_random(int count) {
+  Draw r = {rng_key(21, RNG_TEST), 0};
   Bitmap bitmap[IMAGES * OBJECTS];
   uint32_t *bits = xmalloc(MAX_WORDS * sizeof *bits);
   int64_t words = 0;
@@ -54,8 +46,8 @@ static Objects objects_random(int count) {
   int image[ROIS], row[ROIS];
   for (int i = 0; i < ROIS; i++) {
     int n = i % IMAGES;
-    float w = (float)sizes[n][3], h = (float)sizes[n][2], x = uniform(&r, -2, w), y = uniform(&r, -2, h);
-    memcpy(box[i], (float[]){x, y, uniform(&r, x, w + 2), uniform(&r, y, h + 2)}, sizeof box[i]);
+    float w = (float)sizes[n][3], h = (float)sizes[n][2], x = draw(&r, -2, w), y = draw(&r, -2, h);
+    memcpy(box[i], (float[]){x, y, draw(&r, x, w + 2), draw(&r, y, h + 2)}, sizeof box[i]);
     if (i < IMAGES) memcpy(box[i], (float[]){0, 0, w, h}, sizeof box[i]);
     if (i == 5) memcpy(box[i], (float[]){7, 7, 7, 7}, sizeof box[i]);
     if (i == 6) memcpy(box[i], (float[]){3, 0, 3.25f, h}, sizeof box[i]);
@@ -63,26 +55,29 @@ static Objects objects_random(int count) {
     image[i] = n;
     row[i] = n * OBJECTS + below(&r, OBJECTS);
   }
-  Objects o = {.info = images(),
-               .bitmap = twin_array(IMAGES * OBJECTS, sizeof bitmap[0], bitmap),
-               .bits = twin_array((size_t)words, sizeof *bits, bits),
-               .box = twin_array(ROIS, sizeof box[0], box),
-               .image = twin_array(ROIS, sizeof image[0], image),
-               .row = twin_array(ROIS, sizeof row[0], row),
-               .count = twin_array(1, sizeof count, &count)};
+  ObjectTwins o = {.info = images(),
+                   .bitmap = twin_array(IMAGES * OBJECTS, sizeof bitmap[0], bitmap),
+                   .bits = twin_array((size_t)words, sizeof *bits, bits),
+                   .box = twin_array(ROIS, sizeof box[0], box),
+                   .image = twin_array(ROIS, sizeof image[0], image),
+                   .row = twin_array(ROIS, sizeof row[0], row),
+                   .count = twin_array(1, sizeof count, &count)};
   free(bits);
   return o;
 }
 
-static void target_on(Device *dev, bool gpu, const Objects *o, const MaskTarget *p, const Tensor *target) {
-  Truth truth = {.images = IMAGES, .capacity = OBJECTS, .bitmap = side(&o->bitmap, gpu), .bits = side(&o->bits, gpu)};
-  RoiTargets targets = {.object_truth = side(&o->row, gpu)};
+static void target_on(Device *dev, bool gpu, const ObjectTwins *o, const MaskTarget *p, const Tensor *target) {
+  Truth truth = {.images = IMAGES,
+                 .capacity = OBJECTS,
+                 .bitmap = twin_array_data(&o->bitmap, gpu),
+                 .bits = twin_array_data(&o->bits, gpu)};
+  RoiTargets targets = {.object_truth = twin_array_data(&o->row, gpu)};
   targets.objects = (Rois){.capacity = ROIS,
                            .box = tensor_packed(F32, ROIS, 4),
-                           .image = side(&o->image, gpu),
-                           .count = side(&o->count, gpu)};
-  targets.objects.box.data = side(&o->box, gpu);
-  dev->ops->mask_target(dev, p, side(&o->info, gpu), &truth, &targets, target);
+                           .image = twin_array_data(&o->image, gpu),
+                           .count = twin_array_data(&o->count, gpu)};
+  targets.objects.box.data = twin_array_data(&o->box, gpu);
+  dev->ops->mask_target(dev, p, twin_array_data(&o->info, gpu), &truth, &targets, target);
 }
 
 // Rows of size × size pixels of one float, no padding.
@@ -99,7 +94,7 @@ TEST(cuda_mask_target) {
   for (int variant = 0; variant < 6; variant++) {
     int count = variant < 4 ? ROIS - 2 : 0;
     MaskTarget p = {.size = variant & 1 ? 28 : 7, .source = variant & 2 ? MASK_BITMAP : MASK_SOFT};
-    Objects o = objects_random(count);
+    ObjectTwins o = objects_random(count);
     Twin t = one_channel(ROIS, p.size, NULL);
     twin_rows(&t, count);
     target_on(gpu, true, &o, &p, &t.gpu);
@@ -117,10 +112,10 @@ TEST(cuda_mask_target) {
 
 // Every third object has its bits; the others polygons of one to five parts, of up to 300 points, partly outside the
 // box, all of it or none.
-static Objects objects_polygons(void) {
+static ObjectTwins objects_polygons(void) {
   enum { PARTS = 5, POINTS = 300 };
-  Random r = {rng_key(25, RNG_TEST), 0};
-  Objects o = objects_random(ROIS);
+  Draw r = {rng_key(25, RNG_TEST), 0};
+  ObjectTwins o = objects_random(ROIS);
   uint32_t *words = xmalloc(MAX_WORDS * 64 * sizeof *words);
   int64_t at = (int64_t)o.bits.n;
   memcpy(words, o.bits.cpu, o.bits.n * sizeof *words);
@@ -134,8 +129,7 @@ static Objects objects_polygons(void) {
       int points = i % 4 ? 3 + below(&r, 20) : POINTS;
       words[at++] = (uint32_t)points;
       for (int j = 0; j < 2 * points; j++) {
-        float side = (float)s[j % 2 ? 2 : 3], far = i % 5 ? .2f : 20,
-              value = uniform(&r, -far * side, (1 + far) * side);
+        float side = (float)s[j % 2 ? 2 : 3], far = i % 5 ? .2f : 20, value = draw(&r, -far * side, (1 + far) * side);
         memcpy(&words[at++], &value, sizeof value);
       }
     }
@@ -154,7 +148,7 @@ TEST(cuda_mask_target_polygons) {
   for (int variant = 0; variant < 4; variant++) {
     MaskTarget p = {
         .size = (const int[]){7, 28, 64, 33}[variant], .source = MASK_POLYGON, .least_side = variant % 2 ? 1 : .1f};
-    Objects o = objects_polygons();
+    ObjectTwins o = objects_polygons();
     Twin t = one_channel(ROIS, p.size, NULL);
     twin_rows(&t, ROIS);
     target_on(gpu, true, &o, &p, &t.gpu);
@@ -178,40 +172,40 @@ TEST(cuda_mask_target_polygons) {
 enum { CAPACITY = 6, CLASSES = 5, PLACES = IMAGES * CAPACITY };
 static const int counts[IMAGES] = {CAPACITY, 0, 3, 1};
 
-typedef struct Predictions {
+typedef struct DetectionTwins {
   TwinArray info, box, index, count;
   Boxes side[2];
-} Predictions;
+} DetectionTwins;
 
-static Predictions predictions_random(void) {
-  Random r = {rng_key(22, RNG_TEST), 0};
+static DetectionTwins predictions_random(void) {
+  Draw r = {rng_key(22, RNG_TEST), 0};
   float box[PLACES][4];
   int index[PLACES];
   for (int i = 0; i < PLACES; i++) {
     const int *s = sizes[i / CAPACITY];
-    float w = (float)s[3], h = (float)s[2], x = uniform(&r, 0, w), y = uniform(&r, 0, h);
-    memcpy(box[i], (float[]){x, y, uniform(&r, x, w), uniform(&r, y, h)}, sizeof box[i]);
+    float w = (float)s[3], h = (float)s[2], x = draw(&r, 0, w), y = draw(&r, 0, h);
+    memcpy(box[i], (float[]){x, y, draw(&r, x, w), draw(&r, y, h)}, sizeof box[i]);
     if (i % CAPACITY == 0) memcpy(box[i], (float[]){0, 0, w, h}, sizeof box[i]);
     if (i % CAPACITY == 2) memcpy(box[i], (float[]){x, y, x + .01f, y + .01f}, sizeof box[i]);
     index[i] = 10 * CLASSES * i + 1 + i % (CLASSES - 1);
   }
-  Predictions p = {.info = images(),
-                   .box = twin_array(PLACES, sizeof box[0], box),
-                   .index = twin_array(PLACES, sizeof index[0], index),
-                   .count = twin_array(IMAGES, sizeof counts[0], counts)};
+  DetectionTwins p = {.info = images(),
+                      .box = twin_array(PLACES, sizeof box[0], box),
+                      .index = twin_array(PLACES, sizeof index[0], index),
+                      .count = twin_array(IMAGES, sizeof counts[0], counts)};
   for (int gpu = 0; gpu < 2; gpu++) {
     Boxes *b = &p.side[gpu];
     *b = (Boxes){.groups = IMAGES,
                  .capacity = CAPACITY,
                  .box = tensor_packed(F32, PLACES, 4),
-                 .index = side(&p.index, gpu),
-                 .count = side(&p.count, gpu)};
-    b->box.data = side(&p.box, gpu);
+                 .index = twin_array_data(&p.index, gpu),
+                 .count = twin_array_data(&p.count, gpu)};
+    b->box.data = twin_array_data(&p.box, gpu);
   }
   return p;
 }
 
-static void predictions_free(Predictions *p) {
+static void predictions_free(DetectionTwins *p) {
   TwinArray *inputs[] = {&p->info, &p->box, &p->index, &p->count};
   for (int i = 0; i < COUNT(inputs); i++) {
     twin_array_check_equal(inputs[i], inputs[i]->n);
@@ -229,7 +223,7 @@ TEST(cuda_mask_select) {
   Device *gpu = gpu_device();
   if (!gpu) return;
   for (int d = 0; d < COUNT(dtypes); d++) {
-    Predictions p = predictions_random();
+    DetectionTwins p = predictions_random();
     int size = d ? 5 : 28;
     Twin logits = twin_random(dtypes[d], PLACES, size, size, CLASSES, 4, 23), probs = one_channel(PLACES, size, NULL);
     twin_rows(&probs, detections());
@@ -245,10 +239,10 @@ TEST(cuda_mask_select) {
 }
 
 // Every word of the valid rows equals the CPU's; the rest is left alone.
-static void check_paste(Device *gpu, Predictions *p, int size, const MaskPaste *how, int64_t words) {
-  Random r = {rng_key(24, RNG_TEST), 0};
+static void check_paste(Device *gpu, DetectionTwins *p, int size, const MaskPaste *how, int64_t words) {
+  Draw r = {rng_key(24, RNG_TEST), 0};
   float *values = xmalloc((size_t)(PLACES * size * size) * sizeof *values);
-  for (int i = 0; i < PLACES * size * size; i++) values[i] = uniform(&r, 0, 1);
+  for (int i = 0; i < PLACES * size * size; i++) values[i] = draw(&r, 0, 1);
   Twin probs = one_channel(PLACES, size, values);
   free(values);
   TwinArray bits = twin_array((size_t)PLACES * (size_t)words, sizeof(uint32_t), NULL);
@@ -266,7 +260,7 @@ static void check_paste(Device *gpu, Predictions *p, int size, const MaskPaste *
 TEST(cuda_mask_paste) {
   Device *gpu = gpu_device();
   if (!gpu) return;
-  Predictions p = predictions_random();
+  DetectionTwins p = predictions_random();
   for (int exact = 0; exact < 2; exact++) {
     check_paste(gpu, &p, 28, &(MaskPaste){.5f, exact}, (70 * 45 + 31) / 32);
     check_paste(gpu, &p, 3, &(MaskPaste){.25f, exact}, 3 * 70 * 45 / 32); // rows longer than any image
@@ -278,7 +272,7 @@ TEST(cuda_mask_paste) {
 TEST(cuda_mask_paste_large) {
   Device *gpu = gpu_device();
   if (!gpu) return;
-  Predictions p = predictions_random();
+  DetectionTwins p = predictions_random();
   ImageInfo *info = p.info.cpu;
   info[0] = (ImageInfo){.h = 3001, .w = 3001, .rh = 200, .rw = 200};
   device_upload(gpu, p.info.gpu, info, IMAGES * sizeof *info);

@@ -2,60 +2,39 @@
 // in double, which with a few more operations is an error of 70 u of the sum of absolute values on either side: every
 // tolerance here is 140 u of such a sum, and one rounding of the result where it has 16 bits.
 #include "test/harness/gpu.h"
+#include "test/harness/norm_cases.h"
 
 static const DType dtypes[] = {F32, BF16, F16};
 enum { STEPS = 140 };
 
-typedef struct NormCase {
-  int n, h, w, c, groups; // groups = 0: BatchNorm
-  int rows;               // valid
-  double mean;            // of x; the standard deviation is 1
-} NormCase;
-static const NormCase cases[] = {
-    {1, 1, 1, 1, 1, 1, 0},       // a single value
-    {2, 5, 3, 6, 2, 2, 0},       // padding lanes
-    {2, 9, 11, 64, 32, 2, 0},    // groups smaller than a vector
-    {1, 50, 60, 8, 4, 1, 0},     // several chunks
-    {3, 4, 4, 5, 5, 2, 0},       // instance norm; a row past the count
-    {3, 2, 2, 8, 1, 0, 0},       // nothing valid
-    {2, 7, 9, 24, 3, 2, 0},      // a vector is no power of two
-    {2, 6, 5, 264, 33, 2, 0},    // two tiles of channels, the second nearly empty
-    {1, 3, 2, 2048, 32, 1, 0},   // as res5
-    {40, 2, 3, 16, 2, 37, 0},    // more sets than a warp has lanes
-    {2, 16, 16, 32, 8, 2, 1000}, // a mean far above the spread
-    {2, 5, 3, 6, 0, 2, 0},       {1, 1, 1, 3, 0, 1, 0},   {4, 7, 7, 5, 0, 3, 0},     {3, 2, 2, 8, 0, 0, 0},
-    {2, 40, 40, 64, 0, 2, 0},    {2, 6, 5, 264, 0, 2, 0}, {5, 8, 8, 24, 0, 5, 1000},
-};
-
 // Everything an op of either kind takes and gives.
-typedef struct Norm {
+typedef struct NormTwins {
   const NormCase *k;
   int groups;     // of channels that share statistics
   double largest; // |x|
   Twin x, dy, gamma, beta, stats, running_mean, running_var, dgamma, dbeta;
   bool accumulate, no_running, no_gradients;
-} Norm;
+} NormTwins;
 
 static const float eps = 0x1p-6f, momentum = 0.25f;
 
-static void *side(const Twin *t, bool gpu) { return twin_side(t, gpu)->data; }
-
 static void run_forward(Device *dev, bool gpu, void *context, const Dest *y) {
-  Norm *a = context;
+  NormTwins *a = context;
   const Tensor *x = twin_side(&a->x, gpu);
-  void *gamma = side(&a->gamma, gpu), *beta = side(&a->beta, gpu), *stats = side(&a->stats, gpu);
+  void *gamma = twin_data(&a->gamma, gpu), *beta = twin_data(&a->beta, gpu), *stats = twin_data(&a->stats, gpu);
   if (a->k->groups)
     dev->ops->group_norm_forward(dev, a->groups, eps, x, gamma, beta, stats, y);
   else
-    dev->ops->batch_norm_forward(dev, eps, momentum, x, gamma, beta, a->no_running ? NULL : side(&a->running_mean, gpu),
-                                 a->no_running ? NULL : side(&a->running_var, gpu), stats, y);
+    dev->ops->batch_norm_forward(dev, eps, momentum, x, gamma, beta,
+                                 a->no_running ? NULL : twin_data(&a->running_mean, gpu),
+                                 a->no_running ? NULL : twin_data(&a->running_var, gpu), stats, y);
 }
 static void run_backward(Device *dev, bool gpu, void *context, const Dest *dx) {
-  Norm *a = context;
+  NormTwins *a = context;
   const Tensor *x = twin_side(&a->x, gpu), *dy = twin_side(&a->dy, gpu);
-  void *gamma = side(&a->gamma, gpu), *stats = side(&a->stats, gpu);
+  void *gamma = twin_data(&a->gamma, gpu), *stats = twin_data(&a->stats, gpu);
   bool skip = a->no_gradients && gpu; // the reference always computes them
-  void *dgamma = skip ? NULL : side(&a->dgamma, gpu), *dbeta = skip ? NULL : side(&a->dbeta, gpu);
+  void *dgamma = skip ? NULL : twin_data(&a->dgamma, gpu), *dbeta = skip ? NULL : twin_data(&a->dbeta, gpu);
   if (a->k->groups)
     dev->ops->group_norm_backward(dev, a->groups, x, dy, gamma, stats, dx, dgamma, dbeta, a->accumulate);
   else
@@ -78,8 +57,8 @@ static Twin poisoned_stats(const NormCase *k, int groups) {
   return t;
 }
 
-static Norm norm_make(const NormCase *k, DType dtype, uint64_t seed) {
-  Norm a = {.k = k, .groups = k->groups ? k->groups : k->c};
+static NormTwins norm_twins(const NormCase *k, DType dtype, uint64_t seed) {
+  NormTwins a = {.k = k, .groups = k->groups ? k->groups : k->c};
   Twin x = twin_random(F32, k->n, k->h, k->w, k->c, 1, seed);
   size_t pixels = tensor_pixels(&x.cpu);
   float *values = xmalloc(pixels * (size_t)k->c * sizeof *values);
@@ -104,7 +83,7 @@ static Norm norm_make(const NormCase *k, DType dtype, uint64_t seed) {
   a.stats = poisoned_stats(k, a.groups);
   return a;
 }
-static void norm_free(Norm *a) {
+static void norm_twins_free(NormTwins *a) {
   Twin *inputs[] = {&a->x, &a->dy, &a->gamma, &a->beta};
   Twin *outputs[] = {&a->stats, &a->running_mean, &a->running_var, &a->dgamma, &a->dbeta};
   for (int i = 0; i < COUNT(inputs); i++) {
@@ -117,15 +96,9 @@ static void norm_free(Norm *a) {
   }
 }
 
-static Twin poisoned_like(const Twin *x) {
-  Twin t = twin_poisoned(x->gpu.dtype, x->cpu.n, x->cpu.h, x->cpu.w, x->cpu.c);
-  if (x->cpu.count) twin_rows(&t, *x->cpu.count);
-  return t;
-}
-
 // Twins' units: what `error`, in units of F32's roundoff, is in those of the dtype.
 static float widened(DType dtype, double error, double value) {
-  double ratio = dtype == F32 ? 1 : dtype == BF16 ? 0x1p-15 : 0x1p-12;
+  double ratio = twin_f32_unit(dtype);
   return (float)(STEPS * error * ratio + fabs(value));
 }
 
@@ -134,7 +107,7 @@ typedef struct Element {
   size_t i;            // in x
   int channel, sample; // sample: row of its statistics, set · groups + group
 } Element;
-static bool element_next(const Norm *a, Element *e) {
+static bool element_next(const NormTwins *a, Element *e) {
   const Tensor *x = &a->x.cpu;
   size_t per_image = (size_t)x->h * x->w * x->ldc, end = per_image * (size_t)a->k->rows;
   do e->i++;
@@ -147,7 +120,7 @@ static bool element_next(const Norm *a, Element *e) {
 static const Element before_first = {.i = SIZE_MAX};
 
 // A mean is off by 70 u · L with L = max |x|; of a deviation that is 70 u · L / std, and so of std itself.
-static float *forward_bound(const Norm *a) {
+static float *forward_bound(const NormTwins *a) {
   float *bound = xcalloc(tensor_elements(&a->x.cpu), sizeof *bound), *x = a->x.cpu.data, *stats = a->stats.cpu.data;
   for (Element e = before_first; element_next(a, &e);) {
     double gamma = ((float *)a->gamma.cpu.data)[e.channel], beta = ((float *)a->beta.cpu.data)[e.channel];
@@ -158,25 +131,26 @@ static float *forward_bound(const Norm *a) {
   return bound;
 }
 
-static bool check_packed(const Twin *t, double (*bound)(const Norm *a, const float *want, int i), const Norm *a) {
+static bool check_packed(const Twin *t, double (*bound)(const NormTwins *a, const float *want, int i),
+                         const NormTwins *a) {
   float *b = xcalloc(tensor_elements(&t->cpu), sizeof *b);
   for (int i = 0; i < (int)tensor_elements(&t->cpu); i++) b[i] = (float)bound(a, t->cpu.data, i);
   bool ok = twin_check(t, b, STEPS);
   free(b);
   return ok;
 }
-static double stats_bound(const Norm *a, const float *stats, int i) {
+static double stats_bound(const NormTwins *a, const float *stats, int i) {
   double inv_std = stats[i | 1];
   return i % 2 ? inv_std + a->largest * inv_std * inv_std : a->largest;
 }
-static double mean_bound(const Norm *a, const float *mean, int i) { return a->largest + fabs((double)mean[i]); }
+static double mean_bound(const NormTwins *a, const float *mean, int i) { return a->largest + fabs((double)mean[i]); }
 // The deviation's error, twice, times the standard deviation.
-static double var_bound(const Norm *a, const float *var, int i) {
+static double var_bound(const NormTwins *a, const float *var, int i) {
   return var[i] + 2 * a->largest * sqrt(fabs((double)var[i]));
 }
 
-static bool check_forward(Norm *a) {
-  Twin y = poisoned_like(&a->x);
+static bool check_forward(NormTwins *a) {
+  Twin y = twin_poisoned_like(&a->x);
   twin_run(run_forward, a, &y);
   float *bound = forward_bound(a);
   bool ok = check_packed(&a->stats, stats_bound, a) || !printf("  statistics\n");
@@ -191,7 +165,7 @@ static bool check_forward(Norm *a) {
 
 // Both sides get the same statistics, so that the only errors are those of the sums: of |dy| and |dy · x̂| over what
 // shares statistics (for dx) or over the channel (for the parameters).
-static float *backward_bound(const Norm *a, float *dgamma_bound, float *dbeta_bound) {
+static float *backward_bound(const NormTwins *a, float *dgamma_bound, float *dbeta_bound) {
   int samples = (int)tensor_elements(&a->stats.cpu) / 2;
   double *sum = xcalloc((size_t)samples * 3, sizeof *sum), *dot = sum + samples, *count = dot + samples;
   float *bound = xcalloc(tensor_elements(&a->x.cpu), sizeof *bound), *stats = a->stats.cpu.data;
@@ -215,19 +189,16 @@ static float *backward_bound(const Norm *a, float *dgamma_bound, float *dbeta_bo
   return bound;
 }
 
-static bool check_backward(Norm *a) {
+static bool check_backward(NormTwins *a) {
   Twin stats = twin_packed(a->stats.cpu.n, a->stats.cpu.c, a->stats.cpu.data);
   twin_free(&a->stats);
   a->stats = stats;
-  Twin dx = poisoned_like(&a->x);
+  Twin dx = twin_poisoned_like(&a->x);
   twin_run(run_backward, a, &dx);
   float *dgamma = xcalloc((size_t)a->k->c * 2, sizeof *dgamma), *dbeta = dgamma + a->k->c;
   float *bound = backward_bound(a, dgamma, dbeta);
   bool ok = twin_check(&dx, bound, 1) || !printf("  dx\n");
-  for (int c = 0; c < a->k->c; c++) { // what was accumulated to
-    dgamma[c] += 1;
-    dbeta[c] += 1;
-  }
+  for (int c = 0; c < a->k->c; c++) dgamma[c] += 1, dbeta[c] += 1; // what was accumulated to
   ok &= twin_check(&a->dgamma, dgamma, STEPS) || !printf("  dgamma\n");
   ok &= twin_check(&a->dbeta, dbeta, STEPS) || !printf("  dbeta\n");
   twin_check_guards(&dx, false);
@@ -238,20 +209,20 @@ static bool check_backward(Norm *a) {
 }
 
 static void check_case(const NormCase *k, DType dtype, bool accumulate, uint64_t seed) {
-  Norm a = norm_make(k, dtype, seed);
+  NormTwins a = norm_twins(k, dtype, seed);
   a.accumulate = accumulate;
   bool ok = check_forward(&a);
   if (k->rows) ok &= check_backward(&a);
   if (!ok)
     printf("  dtype %d, x [%d of %d, %d, %d, %d], groups %d, mean %g, accumulate %d\n", dtype, k->rows, k->n, k->h,
            k->w, k->c, k->groups, k->mean, accumulate);
-  norm_free(&a);
+  norm_twins_free(&a);
 }
 
 TEST(cuda_norm_equals_cpu) {
   if (!gpu_device()) return;
   for (int d = 0; d < COUNT(dtypes); d++)
-    for (int i = 0; i < COUNT(cases); i++) check_case(&cases[i], dtypes[d], i % 2, (uint64_t)i * 16);
+    for (int i = 0; i < COUNT(norm_cases); i++) check_case(&norm_cases[i], dtypes[d], i % 2, (uint64_t)i * 16);
 }
 
 // Enough that a thread gets more than its least number of pixels, and statistics more than a block's worth of chunks.
@@ -266,8 +237,8 @@ TEST(cuda_norm_honours_dest) {
   const NormCase some[] = {{3, 5, 3, 11, 11, 2, 0}, {2, 3, 4, 5, 0, 2, 0}};
   for (int d = 0; d < COUNT(dtypes); d++)
     for (int i = 0; i < COUNT(some); i++) {
-      Norm a = norm_make(&some[i], dtypes[d], (uint64_t)i * 16);
-      Twin y = poisoned_like(&a.x);
+      NormTwins a = norm_twins(&some[i], dtypes[d], (uint64_t)i * 16);
+      Twin y = twin_poisoned_like(&a.x);
       twin_run(run_forward, &a, &y); // for the statistics
       twin_free(&y);
       float *bound = forward_bound(&a), *parameters = xcalloc((size_t)some[i].c * 2, sizeof *parameters);
@@ -280,7 +251,7 @@ TEST(cuda_norm_honours_dest) {
       twin_check_dests(run_backward, &a, &a.x, bound, 1, 200);
       free(bound);
       free(parameters);
-      norm_free(&a);
+      norm_twins_free(&a);
     }
 }
 
@@ -289,11 +260,11 @@ TEST(cuda_norm_same_bits_twice) {
   if (!gpu_device()) return;
   const NormCase some[] = {{3, 30, 25, 16, 4, 3, 0}, {3, 30, 25, 16, 0, 3, 0}};
   for (int i = 0; i < COUNT(some); i++) {
-    Norm a[2];
+    NormTwins a[2];
     void *bits[2][5];
     for (int run = 0; run < 2; run++) {
-      a[run] = norm_make(&some[i], BF16, 1);
-      Twin y = poisoned_like(&a[run].x);
+      a[run] = norm_twins(&some[i], BF16, 1);
+      Twin y = twin_poisoned_like(&a[run].x);
       run_forward(gpu_device(), true, &a[run], &(Dest){.t = y.gpu});
       run_backward(gpu_device(), true, &a[run], &(Dest){.t = y.gpu});
       twin_free(&y);
@@ -304,7 +275,7 @@ TEST(cuda_norm_same_bits_twice) {
       }
     }
     for (int run = 0; run < 2; run++) {
-      norm_free(&a[run]);
+      norm_twins_free(&a[run]);
       for (int t = 0; t < COUNT(bits[run]); t++) free(bits[run][t]);
     }
   }
@@ -313,9 +284,9 @@ TEST(cuda_norm_same_bits_twice) {
 TEST(cuda_norm_leaves_out_what_is_not_wanted) {
   if (!gpu_device()) return;
   const NormCase k = {2, 3, 3, 16, 0, 2, 0};
-  Norm a = norm_make(&k, F32, 1);
+  NormTwins a = norm_twins(&k, F32, 1);
   a.no_running = a.no_gradients = true;
-  Twin y = poisoned_like(&a.x);
+  Twin y = twin_poisoned_like(&a.x);
   float *bound;
   twin_run(run_forward, &a, &y);
   bound = forward_bound(&a);
@@ -325,7 +296,7 @@ TEST(cuda_norm_leaves_out_what_is_not_wanted) {
   for (int i = 0; i < COUNT(untouched); i++) twin_check_guards(untouched[i], true);
   free(bound);
   twin_free(&y);
-  norm_free(&a);
+  norm_twins_free(&a);
 }
 
 TEST(cuda_norm_fold_equals_cpu) {
@@ -337,8 +308,8 @@ TEST(cuda_norm_fold_equals_cpu) {
     Twin scale = twin_packed(1, c, NULL), shift = twin_packed(1, c, NULL);
     for (int gpu = 0; gpu < 2; gpu++) {
       Device *dev = gpu ? gpu_device() : cpu_device();
-      dev->ops->norm_fold(dev, c, eps, side(&gamma, gpu), side(&beta, gpu), side(&mean, gpu), side(&var, gpu),
-                          side(&scale, gpu), side(&shift, gpu));
+      dev->ops->norm_fold(dev, c, eps, twin_data(&gamma, gpu), twin_data(&beta, gpu), twin_data(&mean, gpu),
+                          twin_data(&var, gpu), twin_data(&scale, gpu), twin_data(&shift, gpu));
     }
     twin_check(&scale, NULL, 0); // an addition, a root and a division, all correctly rounded
     float *bound = xmalloc((size_t)c * sizeof *bound);

@@ -2,58 +2,38 @@
 // on both, so that F32 has to be equal to the bit, and 16 bits to one rounding.
 #include "base/rng.h"
 #include "test/harness/gpu.h"
+#include "test/harness/pool_cases.h"
 
 static const DType dtypes[] = {F32, BF16, F16};
 
-typedef struct PoolCase {
-  int n, h, w, c, rows; // rows: valid
-  Pool pool;            // size, stride, pad
-} PoolCase;
-static const PoolCase cases[] = {
-    {1, 1, 1, 1, 1, {1, 1, 0}},      // nothing to choose from
-    {2, 7, 5, 5, 2, {3, 2, 1}},      // odd sizes, padding lanes
-    {1, 8, 8, 16, 1, {3, 2, 1}},     // the stem's
-    {3, 5, 6, 8, 3, {1, 2, 0}},      // P6: a subsample
-    {1, 9, 4, 3, 1, {2, 3, 0}},      // pixels in no window
-    {2, 4, 4, 9, 2, {4, 1, 2}},      // large overlap
-    {1, 3, 3, 2, 1, {2, 2, 2}},      // windows entirely in the padding
-    {3, 5, 5, 4, 1, {3, 2, 1}},      // rows past the count
-    {2, 3, 3, 8, 0, {3, 2, 1}},      // nothing valid
-    {2, 61, 47, 72, 2, {3, 2, 1}},   // many blocks, the last one partial
-    {1, 40, 20, 16, 1, {16, 16, 0}}, // taps fill a byte
-};
-
-typedef struct PoolArgs {
+typedef struct PoolTwins {
   Pool pool;
   Twin x, dy;
   bool no_input; // of copy
-} PoolArgs;
+} PoolTwins;
 static void run_forward(Device *dev, bool gpu, void *context, const Dest *y) {
-  PoolArgs *a = context;
+  PoolTwins *a = context;
   dev->ops->max_pool_forward(dev, &a->pool, twin_side(&a->x, gpu), y);
 }
 static void run_backward(Device *dev, bool gpu, void *context, const Dest *dx) {
-  PoolArgs *a = context;
+  PoolTwins *a = context;
   dev->ops->max_pool_backward(dev, &a->pool, twin_side(&a->x, gpu), twin_side(&a->dy, gpu), dx);
 }
 static void run_copy(Device *dev, bool gpu, void *context, const Dest *y) {
-  PoolArgs *a = context;
+  PoolTwins *a = context;
   dev->ops->copy(dev, a->no_input ? NULL : twin_side(&a->x, gpu), y);
 }
 
-static int outputs(const Pool *p, int size) { return (size + 2 * p->pad - p->size) / p->stride + 1; }
-
-static Twin poisoned_like(const Twin *t) { return twin_poisoned(t->gpu.dtype, t->cpu.n, t->cpu.h, t->cpu.w, t->cpu.c); }
 static void set_rows(Twin *t, const PoolCase *k) {
   if (k->rows < k->n) twin_rows(t, k->rows);
 }
 
 static void check_pool(const PoolCase *k, Twin x, uint64_t seed) {
   DType dtype = x.gpu.dtype;
-  PoolArgs a = {.pool = k->pool, .x = x};
-  int h = outputs(&k->pool, k->h), w = outputs(&k->pool, k->w);
+  PoolTwins a = {.pool = k->pool, .x = x};
+  int h = pool_outputs(&k->pool, k->h), w = pool_outputs(&k->pool, k->w);
   a.dy = twin_random(dtype, k->n, h, w, k->c, 1, seed + 1);
-  Twin y = twin_poisoned(dtype, k->n, h, w, k->c), dx = poisoned_like(&x);
+  Twin y = twin_poisoned(dtype, k->n, h, w, k->c), dx = twin_poisoned_like(&x);
   Twin *all[] = {&a.x, &a.dy, &y, &dx};
   for (int i = 0; i < COUNT(all); i++) set_rows(all[i], k);
 
@@ -73,8 +53,8 @@ static void check_pool(const PoolCase *k, Twin x, uint64_t seed) {
 TEST(cuda_max_pool_equals_cpu) {
   if (!gpu_device()) return;
   for (int d = 0; d < COUNT(dtypes); d++)
-    for (int i = 0; i < COUNT(cases); i++) {
-      const PoolCase *k = &cases[i];
+    for (int i = 0; i < COUNT(pool_cases); i++) {
+      const PoolCase *k = &pool_cases[i];
       uint64_t seed = (uint64_t)i * 100;
       check_pool(k, twin_random(dtypes[d], k->n, k->h, k->w, k->c, 1, seed), seed);
       size_t elements = (size_t)k->n * k->h * k->w * k->c;
@@ -106,9 +86,9 @@ TEST(cuda_max_pool_of_nan_and_infinity) {
       uint32_t r = rng_u32(trial, (uint64_t)i);
       values[i] = trial == 0 ? -INFINITY : r % 3 == 0 ? special[r / 3 % 4] : (float)(r / 16 % 5);
     }
-    PoolArgs a = {.pool = {3, 2, 1}, .x = twin_values(F32, N, H, W, C, values)};
-    a.dy = twin_random(F32, N, outputs(&a.pool, H), outputs(&a.pool, W), C, 1, trial);
-    Twin y = poisoned_like(&a.dy), dx = poisoned_like(&a.x);
+    PoolTwins a = {.pool = {3, 2, 1}, .x = twin_values(F32, N, H, W, C, values)};
+    a.dy = twin_random(F32, N, pool_outputs(&a.pool, H), pool_outputs(&a.pool, W), C, 1, trial);
+    Twin y = twin_poisoned_like(&a.dy), dx = twin_poisoned_like(&a.x);
     twin_run(run_forward, &a, &y);
     twin_run(run_backward, &a, &dx);
     expect_same_numbers(&y, "forward");
@@ -123,8 +103,8 @@ TEST(cuda_pool_and_copy_honour_dest) {
   const PoolCase k = {3, 5, 4, 11, 2, {3, 2, 1}};
   for (int d = 0; d < COUNT(dtypes); d++) {
     DType dtype = dtypes[d];
-    PoolArgs a = {.pool = k.pool, .x = twin_random(dtype, k.n, k.h, k.w, k.c, 1, 1)};
-    a.dy = twin_random(dtype, k.n, outputs(&k.pool, k.h), outputs(&k.pool, k.w), k.c, 1, 2);
+    PoolTwins a = {.pool = k.pool, .x = twin_random(dtype, k.n, k.h, k.w, k.c, 1, 1)};
+    a.dy = twin_random(dtype, k.n, pool_outputs(&k.pool, k.h), pool_outputs(&k.pool, k.w), k.c, 1, 2);
     set_rows(&a.x, &k);
     set_rows(&a.dy, &k);
     twin_check_dests(run_forward, &a, &a.dy, NULL, 0, 10);

@@ -5,38 +5,37 @@
 
 enum { LR, MOMENTUM, DECAY, LIMIT, INV_SCALE, HYPERS };
 
-static void *side(const Twin *t, bool gpu) { return twin_side(t, gpu)->data; }
 static Device *device(bool gpu) { return gpu ? gpu_device() : cpu_device(); }
 
 // None, less than a vector, around a vector and a block, and more than the grid takes at once.
 static const int sizes[] = {0, 1, 3, 4, 5, 8, 1023, 1024, 1029, 132 * 8 * 1024 + 7};
 
-typedef struct Stats {
+typedef struct StatsTwins {
   Twin g, loss, hyper, stats;
-} Stats;
-static Stats stats_make(int n, int losses, float inv_scale) {
+} StatsTwins;
+static StatsTwins stats_make(int n, int losses, float inv_scale) {
   float hyper[HYPERS] = {[INV_SCALE] = inv_scale};
   Twin random = twin_random(F32, 1, 1, 1, losses, 1, 1);
-  Stats s = {.g = twin_random(F32, 1, 1, 1, n, 1, 2), .hyper = twin_packed(1, HYPERS, hyper)};
+  StatsTwins s = {.g = twin_random(F32, 1, 1, 1, n, 1, 2), .hyper = twin_packed(1, HYPERS, hyper)};
   s.loss = twin_packed(1, losses, random.cpu.data);
   s.stats = twin_packed(1, 2, NULL);
   twin_free(&random);
   return s;
 }
-static void stats_free(Stats *s) {
+static void stats_free(StatsTwins *s) {
   Twin *all[] = {&s->g, &s->loss, &s->hyper, &s->stats};
   for (int i = 0; i < COUNT(all); i++) twin_free(all[i]);
 }
-static void run_stats(const Stats *s, bool gpu) {
+static void run_stats(const StatsTwins *s, bool gpu) {
   Device *dev = device(gpu);
-  dev->ops->grad_stats(dev, (size_t)s->g.cpu.c, side(&s->g, gpu), s->loss.cpu.c, side(&s->loss, gpu),
-                       side(&s->hyper, gpu), side(&s->stats, gpu));
+  dev->ops->grad_stats(dev, (size_t)s->g.cpu.c, twin_data(&s->g, gpu), s->loss.cpu.c, twin_data(&s->loss, gpu),
+                       twin_data(&s->hyper, gpu), twin_data(&s->stats, gpu));
 }
 
 TEST(cuda_grad_stats_equal_cpu) {
   if (!gpu_device()) return;
   for (int i = 0; i < COUNT(sizes); i++) {
-    Stats s = stats_make(sizes[i], 5, 0x1p-4f);
+    StatsTwins s = stats_make(sizes[i], 5, 0x1p-4f);
     run_stats(&s, false);
     run_stats(&s, true);
     // Both sum in double; the norms may be rounded to neighbouring floats.
@@ -59,7 +58,7 @@ static void set(const Twin *t, int i, float value) {
   device_upload(gpu_device(), (float *)t->gpu.data + i, &value, sizeof value);
   device_sync(gpu_device());
 }
-static float finite_flag(const Stats *s) {
+static float finite_flag(const StatsTwins *s) {
   run_stats(s, true);
   float *got = gpu_fetch(s->stats.gpu.data, 2 * sizeof *got), flag = got[1];
   free(got);
@@ -70,7 +69,7 @@ TEST(cuda_grad_stats_find_every_nan_and_infinity) {
   if (!gpu_device()) return;
   const float bad[] = {NAN, INFINITY, -INFINITY};
   enum { N = 5 * 1024 + 3 };
-  Stats s = stats_make(N, 5, 1);
+  StatsTwins s = stats_make(N, 5, 1);
   EXPECT(finite_flag(&s) == 1);
   for (int k = 0; k < COUNT(bad); k++) {
     for (int i = 0; i < N; i += i < 9 || i > N - 9 ? 1 : 127) {
@@ -94,7 +93,7 @@ TEST(cuda_grad_stats_find_every_nan_and_infinity) {
 TEST(cuda_grad_stats_of_large_and_small_gradients) {
   if (!gpu_device()) return;
   for (int large = 0; large < 2; large++) {
-    Stats s = stats_make(1000, 5, 1);
+    StatsTwins s = stats_make(1000, 5, 1);
     twin_free(&s.g);
     s.g = twin_random(F32, 1, 1, 1, 1000, large ? 1e30 : 1e-30, 1);
     run_stats(&s, false);
@@ -105,25 +104,25 @@ TEST(cuda_grad_stats_of_large_and_small_gradients) {
   }
 }
 
-typedef struct Update {
+typedef struct UpdateTwins {
   Twin hyper, stats, w, g, v;
-} Update;
-static Update update_make(int n, const float hyper[HYPERS], float norm, float finite) {
+} UpdateTwins;
+static UpdateTwins update_make(int n, const float hyper[HYPERS], float norm, float finite) {
   const float stats[] = {norm, finite};
-  return (Update){.hyper = twin_packed(1, HYPERS, hyper),
-                  .stats = twin_packed(1, 2, stats),
-                  .w = twin_random(F32, 1, 1, 1, n, 1, 1),
-                  .g = twin_random(F32, 1, 1, 1, n, 1 / (double)hyper[INV_SCALE], 2),
-                  .v = twin_random(F32, 1, 1, 1, n, 1, 3)};
+  return (UpdateTwins){.hyper = twin_packed(1, HYPERS, hyper),
+                       .stats = twin_packed(1, 2, stats),
+                       .w = twin_random(F32, 1, 1, 1, n, 1, 1),
+                       .g = twin_random(F32, 1, 1, 1, n, 1 / (double)hyper[INV_SCALE], 2),
+                       .v = twin_random(F32, 1, 1, 1, n, 1, 3)};
 }
-static void update_run(const Update *u, bool gpu, const TwinArray *kind) {
+static void update_run(const UpdateTwins *u, bool gpu, const TwinArray *kind) {
   Device *dev = device(gpu);
-  Sgd sgd = {.hyper = side(&u->hyper, gpu), .stats = side(&u->stats, gpu)};
+  Sgd sgd = {.hyper = twin_data(&u->hyper, gpu), .stats = twin_data(&u->stats, gpu)};
   if (kind) sgd.kind = gpu ? kind->gpu : kind->cpu;
   if (kind) sgd.factors = (SgdFactors){.rate = {1, 2, 1, .5f}, .decay = {1, 0, 2, .25f}};
-  dev->ops->sgd(dev, &sgd, (size_t)u->w.cpu.c, side(&u->w, gpu), side(&u->g, gpu), side(&u->v, gpu));
+  dev->ops->sgd(dev, &sgd, (size_t)u->w.cpu.c, twin_data(&u->w, gpu), twin_data(&u->g, gpu), twin_data(&u->v, gpu));
 }
-static void update_free(Update *u) {
+static void update_free(UpdateTwins *u) {
   Twin *all[] = {&u->hyper, &u->stats, &u->g, &u->w, &u->v};
   for (int i = 0; i < COUNT(all); i++) {
     twin_check_guards(all[i], i < 3);
@@ -134,7 +133,7 @@ static void update_free(Update *u) {
 // kind: NULL, or of every PARAM_ALIGN elements.
 static void check_sgd(int n, float limit, float norm, float inv_scale, const TwinArray *kind) {
   const float hyper[HYPERS] = {0x1p-5f, 0.875f, 0x1p-7f, limit, inv_scale};
-  Update u = update_make(n, hyper, norm, 1);
+  UpdateTwins u = update_make(n, hyper, norm, 1);
   float *of_v = xcalloc(tensor_elements(&u.v.cpu), sizeof *of_v);
   float *of_w = xcalloc(tensor_elements(&u.w.cpu), sizeof *of_w);
   float clip = (limit > 0 ? fminf(1, limit / (norm + 1e-6f)) : 1) * inv_scale;
@@ -185,7 +184,7 @@ TEST(cuda_sgd_writes_nothing_when_not_finite) {
   if (!gpu_device()) return;
   const float hyper[HYPERS] = {1, 0.5f, 0.5f, 1, 1}, flags[] = {0, NAN};
   for (int i = 0; i < COUNT(flags); i++) {
-    Update u = update_make(1029, hyper, NAN, flags[i]);
+    UpdateTwins u = update_make(1029, hyper, NAN, flags[i]);
     update_run(&u, true, NULL);
     twin_check_guards(&u.w, true);
     twin_check_guards(&u.v, true);
@@ -200,7 +199,8 @@ TEST(cuda_loss_scale_equals_cpu) {
   for (int i = 0; i < COUNT(finite); i++) {
     Twin stats = twin_packed(1, 2, (const float[]){1, finite[i]});
     for (int gpu = 0; gpu < 2; gpu++)
-      device(gpu)->ops->loss_scale_update(device(gpu), 3, side(&stats, gpu), side(&state, gpu), side(&hyper, gpu));
+      device(gpu)->ops->loss_scale_update(device(gpu), 3, twin_data(&stats, gpu), twin_data(&state, gpu),
+                                          twin_data(&hyper, gpu));
     float *got = gpu_fetch(hyper.gpu.data, HYPERS * sizeof *got);
     if (!twin_check(&state, NULL, 0) || !EXPECT(got[INV_SCALE] == ((float *)hyper.cpu.data)[INV_SCALE]))
       printf("  after step %d\n", i);

@@ -1,5 +1,6 @@
 #include "test/harness/gpu.h"
 #include "base/rng.h"
+#include "test/harness/addends.h"
 
 enum { GUARD_BYTE = 0xA5 };
 
@@ -136,6 +137,12 @@ Twin twin_poisoned(DType dtype, int n, int h, int w, int c) {
   return t;
 }
 
+Twin twin_poisoned_like(const Twin *t) {
+  Twin like = twin_poisoned(t->gpu.dtype, t->cpu.n, t->cpu.h, t->cpu.w, t->cpu.c);
+  if (t->cpu.count) twin_rows(&like, *t->cpu.count);
+  return like;
+}
+
 Twin twin_values(DType dtype, int n, int h, int w, int c, const float *values) {
   Twin t = shaped(dtype, n, h, w, c);
   float *padded = xcalloc(tensor_elements(&t.cpu), sizeof *padded);
@@ -259,12 +266,7 @@ void twin_array_check_equal(const TwinArray *a, size_t n) {
 
 // ---- Dest -------------------------------------------------------------------------------------------------------
 
-typedef enum AddendKind { NO_ADDEND, SAME, HALF, DOUBLE, DOUBLE_ODD, ITSELF, ADDEND_KINDS } AddendKind;
 static const char *const addend_names[] = {"none", "same", "half", "double", "double, odd", "itself"};
-
-static int addend_size(AddendKind kind, int size) {
-  return kind == HALF ? (size + 1) / 2 : kind == DOUBLE ? 2 * size : kind == DOUBLE_ODD ? 2 * size - 1 : size;
-}
 
 // |t| in memory of its own.
 static Tensor magnitude(const Tensor *t) {

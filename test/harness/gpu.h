@@ -19,9 +19,10 @@ typedef struct Twin {
 } Twin;
 Twin twin_random(DType dtype, int n, int h, int w, int c, double scale, uint64_t seed); // normal · scale
 Twin twin_poisoned(DType dtype, int n, int h, int w, int c);                            // NaN: what an op has to write
-Twin twin_values(DType dtype, int n, int h, int w, int c, const float *values);         // [n, h, w, c] without padding
-Twin twin_packed(int rows, int c, const float *values); // F32, ldc = c; values NULL: poisoned
-void twin_rows(Twin *t, int rows);                      // gives both a count of valid rows
+Twin twin_poisoned_like(const Twin *t); // the same of t's shape, dtype and count
+Twin twin_values(DType dtype, int n, int h, int w, int c, const float *values); // [n, h, w, c] without padding
+Twin twin_packed(int rows, int c, const float *values);                         // F32, ldc = c; values NULL: poisoned
+void twin_rows(Twin *t, int rows);                                              // gives both a count of valid rows
 void twin_free(Twin *t);
 
 // Guards are whole; for an input, also that the bytes are as before.
@@ -32,6 +33,9 @@ void twin_check_guards(const Twin *t, bool unchanged);
 bool twin_check(const Twin *t, const float *bound, double factor);
 
 static inline const Tensor *twin_side(const Twin *t, bool gpu) { return gpu ? &t->gpu : &t->cpu; }
+static inline void *twin_data(const Twin *t, bool gpu) { return twin_side(t, gpu)->data; }
+// F32's unit roundoff in units of the dtype's, which are those of twin_check: for errors that arise in F32.
+static inline double twin_f32_unit(DType dtype) { return dtype == F32 ? 1 : dtype == BF16 ? 0x1p-15 : 0x1p-12; }
 // An op as either device runs it: everything but the destination is in `context`, of whose twins it takes that side.
 typedef void TwinOp(Device *dev, bool gpu, void *context, const Dest *d);
 // Runs the op on both into a plain destination.
@@ -46,6 +50,7 @@ typedef struct TwinArray {
   void *cpu, *gpu;
   size_t n, size;
 } TwinArray;
+static inline void *twin_array_data(const TwinArray *a, bool gpu) { return gpu ? a->gpu : a->cpu; }
 TwinArray twin_array(size_t n, size_t size, const void *values); // values NULL: filled with 0xFF
 void twin_array_free(TwinArray *a);
 void twin_array_check_equal(const TwinArray *a, size_t n); // the first n elements, bit for bit

@@ -2,6 +2,7 @@
 #include "test/harness/op.h"
 #include <omp.h>
 #include "base/rng.h"
+#include "test/harness/addends.h"
 
 enum { GUARD = 64, GUARD_BYTE = 0x5a };
 
@@ -81,12 +82,6 @@ void run_op(Device *dev, TestOp *op, void *context, const Dest *d) {
 }
 
 // ---- Dest -----------------------------------------------------------------------------------------------------------
-
-typedef enum AddendKind { NO_ADDEND, SAME, HALF, DOUBLE, DOUBLE_ODD, ITSELF, ADDEND_KINDS } AddendKind;
-
-static int addend_size(AddendKind kind, int size) {
-  return kind == HALF ? (size + 1) / 2 : kind == DOUBLE ? 2 * size : kind == DOUBLE_ODD ? 2 * size - 1 : size;
-}
 
 // Whether position i of the destination and position j of the addend belong together along one axis.
 static bool meet(int i, int size, int j, int addend_size) {
