@@ -1,5 +1,5 @@
 # make · make demo · make test · make test-long · make test-gpu · make test-ptx · make test-sanitizer · make test-asan ·
-# make fuzz · make lint · make bench
+# make fuzz · make lint · make test-build · make bench
 #
 # Given on the command line: CC, CFLAGS, MARCH, STB (where stb/stb_image.h is), B (where all that is built goes), CUDA (0
 # leaves the GPU out), NVCC, ARCH (the GPUs, as in ARCH="80 90a"). What was made with other values is made again.
@@ -199,11 +199,15 @@ bench: $B/bench_gemm
 
 lint:
 	@sh test/lint.sh
+# This file: what each target builds, and what is built again.
+test-build:
+	@sh test/build.sh
 
 clean:
 	rm -rf $B train infer
 
-.PHONY: all force setup demo test test-long test-gpu test-ptx test-sanitizer test-asan fuzz run-fuzzers bench lint clean
+.PHONY: all force setup demo test test-long test-gpu test-ptx test-sanitizer test-asan test-build \
+  fuzz run-fuzzers bench lint clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $B -name '*.d' 2>/dev/null)
