@@ -1,8 +1,8 @@
 # make · make demo · make test · make test-long · make test-gpu · make test-ptx · make test-sanitizer · make test-asan ·
 # make fuzz · make lint · make test-build · make bench
 #
-# Given on the command line: CC, CFLAGS, MARCH, STB (where stb/stb_image.h is), B (where all that is built goes), CUDA (0
-# leaves the GPU out), NVCC, ARCH (the GPUs, as in ARCH="80 90a"). What was made with other values is made again.
+# Given on the command line: CC, CFLAGS, MARCH, STB (where stb/stb_image.h is), B (where all that is built goes),
+# CUDA (0 leaves the GPU out), NVCC, ARCH (the GPUs, as in ARCH="80 90a"). What was made with other values is made again.
 ifeq ($(origin CC),default)
 CC := gcc
 endif
@@ -29,12 +29,12 @@ libs := -lz -lm -ldl
 
 NVCC := $(or $(NVCC),$(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null))
 CUDA ?= $(if $(NVCC),1,0)
+ifeq ($(CUDA),1)
+$(if $(NVCC),,$(error CUDA=1, but there is no nvcc: install the CUDA toolkit, say NVCC=/path/to/nvcc, or use CUDA=0))
 # Compute capabilities of the GPUs that are here: 90 for 9.0.
 gpus := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep '^[0-9]*[.][0-9]$$' | \
   tr -d . | sort -u)
-ifeq ($(CUDA),1)
-$(if $(NVCC),,$(error CUDA=1, but there is no nvcc: install the CUDA toolkit, say NVCC=/path/to/nvcc, or leave CUDA out))
-# For the GPUs that are here, as far as they run the kernels and nvcc knows them; else for all that are tuned for.
+# The build is for these, as far as they run the kernels and nvcc knows them; else for the generations before Blackwell.
 too_old := 5% 6% 7%
 known := $(if $(gpus),$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
 ARCH ?= $(or $(filter $(known),$(filter-out $(too_old),$(gpus))),80 89 90)
@@ -67,8 +67,8 @@ fuzzers := $(patsubst test/fuzz/%.c,$B/%,$(wildcard test/fuzz/fuzz_*.c))
 # The kinds of device that a program knows: nn/device.c compiles for the CPU alone and, as device.cuda.o, with the GPU.
 host := $B/nn/device.o
 devices := $(if $(filter 1,$(CUDA)),$B/nn/device.cuda.o $B/libkernels.a,$(host))
-# Where the programs are that a demo or a test runs. Without a GPU they would not reach a kernel, so that none is compiled
-# for them: they are linked from the same objects, but with $(host), and ./train and $B/train stay as they are.
+# Where the programs are that a demo or a test runs. Without a GPU they would not reach a kernel, so that none is
+# compiled for them: they are linked from the same objects, but with $(host), and ./train and $B/train stay as they are.
 here := $(if $(and $(filter 1,$(CUDA)),$(filter file,$(origin CUDA)),$(if $(gpus),,no GPU)),$B/host,$B)
 # test_all, and what the tests run by name.
 tested := test_all $(sort $(shell grep -rhoE 'tool."[a-z_]+"' test | cut -d '"' -f 2))

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Checks the Makefile: what each target builds, and what is built again after flags, the list of files or a header have
 # changed. Compilers, nvidia-smi and nproc are stand-ins that record how they are called, so that it takes seconds and
-# needs neither the CUDA toolkit nor a GPU. Says what is wrong, and exits 1 if anything is. Run from the root of the tree.
+# needs neither the CUDA toolkit nor a GPU. Says what is wrong, and exits 1 if anything is. Run from the root of the
+# tree.
 set -eu
 unset MAKEFLAGS MAKELEVEL B CC CFLAGS CUDA ARCH NVCC MARCH STB
 tree=$(mktemp -d)
@@ -13,7 +14,7 @@ cd "$tree"
 
 mkdir bin
 PATH=$tree/bin:$PATH
-# An object is the command that made it, a program a script that does nothing. Dependencies: what a file itself includes.
+# An object is the command that made it, a program a script that does nothing. Dependencies: what a file includes.
 cat >bin/stub-cc <<'END'
 #!/bin/sh
 [ "$1" != --list-gpu-arch ] || exec printf 'compute_%s\n' 75 80 90 120
