@@ -194,8 +194,8 @@ $(fuzzers): private libs += -fsanitize=fuzzer
 $(fuzzers): $B/fuzz_%: $B/test/fuzz/fuzz_%.o $(host) $B/libmaskrcnn.a $B/link.flags
 	$(link)
 
-bench: $B/bench_gemm
-	$B/bench_gemm
+bench: $B/host/bench_gemm # times the CPU
+	$B/host/bench_gemm
 
 lint:
 	@sh test/lint.sh
