@@ -14,28 +14,28 @@ void cuda_failed(cudaError_t error, const char *expression, const char *file, in
 }
 
 // The queue of copies beside the computation.
-struct Stage {
+struct CopyQueue {
   cudaStream_t stream;
   cudaEvent_t staged; // all copies so far have arrived
   cudaEvent_t read;   // their destinations may be overwritten
 };
 
-static Stage *stage_open() {
-  Stage *s = (Stage *)xcalloc(1, sizeof *s);
+static CopyQueue *stage_open() {
+  CopyQueue *s = (CopyQueue *)xcalloc(1, sizeof *s);
   CUDA_CHECK(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking));
   CUDA_CHECK(cudaEventCreateWithFlags(&s->staged, cudaEventDisableTiming));
   CUDA_CHECK(cudaEventCreateWithFlags(&s->read, cudaEventDisableTiming));
   return s;
 }
 
-static void stage_close(Stage *s) {
+static void stage_close(CopyQueue *s) {
   CUDA_CHECK(cudaStreamDestroy(s->stream));
   CUDA_CHECK(cudaEventDestroy(s->staged));
   CUDA_CHECK(cudaEventDestroy(s->read));
   free(s);
 }
 
-static Stage *stage_of(const Device *dev) { return (Stage *)dev->stage; }
+static CopyQueue *stage_of(const Device *dev) { return (CopyQueue *)dev->stage; }
 
 // ---- opening -------------------------------------------------------------------------------------------------------
 
@@ -43,8 +43,8 @@ static Stage *stage_of(const Device *dev) { return (Stage *)dev->stage; }
 static __global__ void probe_kernel() {}
 static __constant__ bool code_has_wgmma = HAS_WGMMA;
 
-// Has the driver load code for this GPU: what nvcc compiled for it or an older one of its generation, else PTX, which the
-// driver compiles (`from_ptx`). The code, not the GPU, tells whether there is wgmma: PTX has none on Hopper either.
+// Has the driver load code for this GPU: what nvcc compiled for it or an older one of its generation, else PTX, which
+// the driver compiles (`from_ptx`). The code, not the GPU, tells whether there is wgmma: PTX has none on Hopper either.
 static cudaError_t load_code(Device *dev, const cudaDeviceProp *gpu, bool *from_ptx) {
   cudaFuncAttributes code;
   cudaError_t error = cudaFuncGetAttributes(&code, probe_kernel);
@@ -173,14 +173,14 @@ static void cuda_stage(Device *dev, void *dst, const void *host, size_t bytes) {
 }
 
 static void cuda_stage_wait(Device *dev) {
-  Stage *s = stage_of(dev);
+  CopyQueue *s = stage_of(dev);
   CUDA_CHECK(cudaEventRecord(s->staged, s->stream));
   CUDA_CHECK(cudaStreamWaitEvent(stream_of(dev), s->staged));
   CUDA_CHECK(cudaEventSynchronize(s->staged));
 }
 
 static void cuda_stage_next(Device *dev) {
-  Stage *s = stage_of(dev);
+  CopyQueue *s = stage_of(dev);
   CUDA_CHECK(cudaEventRecord(s->read, stream_of(dev)));
   CUDA_CHECK(cudaStreamWaitEvent(s->stream, s->read));
 }

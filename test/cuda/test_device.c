@@ -1,4 +1,4 @@
-// Which code the driver loads: what nvcc compiled for this GPU or, where CUDA_FORCE_PTX_JIT says so, the PTX of the build.
+// Which code the driver loads: what nvcc compiled for this GPU or, where CUDA_FORCE_PTX_JIT says so, the build's PTX.
 #include "cuda/conv/ladder.h"
 #include "test/harness/gpu.h"
 
