@@ -1,5 +1,8 @@
-# make · make demo · make test · make test-long · make test-gpu · make test-sanitizer · make test-asan · make fuzz ·
-# make lint · make tables · make bench
+# make · make demo · make test · make test-long · make test-gpu · make test-ptx · make test-sanitizer · make test-asan ·
+# make fuzz · make lint · make tables · make test-build · make bench
+#
+# Given on the command line: CC, CFLAGS, MARCH, STB (where stb/stb_image.h is), B (where all that is built goes),
+# CUDA (0 leaves the GPU out), NVCC, ARCH (the GPUs, as in ARCH="80 90a"). What was made with other values is made again.
 ifeq ($(origin CC),default)
 CC := gcc
 endif
@@ -8,120 +11,191 @@ B ?= build
 CFLAGS ?= -O3 -g
 STB ?= /usr/include
 
+# As many jobs as cores, unless -j says how many. A make inside this one takes its jobs from here.
+ifeq ($(MAKELEVEL)$(shell echo $$MAKEFLAGS),0)
+jobs := $(shell nproc)
+MAKEFLAGS += -j$(jobs)
+endif
+ifneq ($(filter clean,$(MAKECMDGOALS)),)
+.NOTPARALLEL: # `make clean all` in that order
+endif
+
 # Contraction into fused multiply-add would make box arithmetic depend on the compiler; only the GEMM asks for it.
 flags := -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -isystem $(STB) -march=$(MARCH) -ffp-contract=off \
   -fno-math-errno -fopenmp -pthread -Wall -Wextra -Werror -MMD -MP $(CFLAGS)
 libs := -lz -lm -ldl
 
-# The GPU back end, where there is nvcc; CUDA=0 leaves it out. ARCH: the GPUs that are here, or else all we know.
-NVCC ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+# ---- the GPU: docs/gpus.md ------------------------------------------------------------------------------------------
+
+NVCC := $(or $(NVCC),$(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null))
 CUDA ?= $(if $(NVCC),1,0)
 ifeq ($(CUDA),1)
-ARCH ?= $(or $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u | \
-  sed 's/^90$$/90a/'),80 89 90a)
-cuda := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/conv/*.cu))
+$(if $(NVCC),,$(error CUDA=1, but there is no nvcc: install the CUDA toolkit, say NVCC=/path/to/nvcc, or use CUDA=0))
+# Compute capabilities of the GPUs that are here: 90 for 9.0.
+gpus := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep '^[0-9]*[.][0-9]$$' | \
+  tr -d . | sort -u)
+# The build is for these, as far as they run the kernels and nvcc knows them; else for the generations before Blackwell.
+too_old := 5% 6% 7%
+known := $(if $(gpus),$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
+ARCH ?= $(or $(filter $(known),$(filter-out $(too_old),$(gpus))),80 89 90)
+$(if $(filter $(too_old),$(ARCH)),$(error ARCH=$(ARCH): the kernels need compute capability 8.0))
+archs := $(patsubst 90,90a,$(ARCH)) # wgmma is sm_90a's alone
+# Newer GPUs run PTX, which the driver compiles for them; that of sm_90a would run nowhere else.
+ptx := $(shell printf '%s\n' $(archs) | tr -dc '0-9\n' | sort -n | tail -n 1)
 nvflags := -std=c++17 -O3 -lineinfo -I. --expt-relaxed-constexpr -Xcompiler -Wall \
-  $(foreach a,$(patsubst 90,90a,$(ARCH)),-gencode arch=compute_$a,code=sm_$a) # wgmma is sm_90a's alone
-libs += -L$(dir $(NVCC))../lib64 -lcudart_static -lrt -static-libgcc -l:libstdc++.a
+  $(foreach a,$(archs),-gencode arch=compute_$a,code=sm_$a) -gencode arch=compute_$(ptx),code=compute_$(ptx)
+nvlibs := -L$(dir $(NVCC))../lib64 -lcudart_static -lrt -static-libgcc -l:libstdc++.a
 cuda_tools := $(patsubst tools/%.cu,$B/%,$(wildcard tools/*.cu))
-built := for the CPU and CUDA ($(ARCH:%=sm_%))
-$B/nn/device.o: flags += -DMASKRCNN_CUDA
+built := for the CPU and CUDA ($(archs:%=sm_%), PTX of compute_$(ptx))
 else
 built := for the CPU ($(if $(NVCC),CUDA=0,no CUDA toolkit found))
 endif
 
+# ---- what is there --------------------------------------------------------------------------------------------------
+
 # Files of cpu/ that are written against `real` compile twice: as float and, with -DREAL64, as double.
 real := $(basename $(shell grep -lw OP cpu/*.c cpu/*/*.c))
-objects := $(patsubst %.c,$B/%.o,$(wildcard base/*.c nn/*.c cpu/*.c cpu/*/*.c weights/*.c data/*/*.c models/*.c engine/*.c)) $(real:%=$B/%.f64.o)
-tools := $(patsubst tools/%.c,$B/%,$(wildcard tools/*.c))
+folders := base nn cpu cpu/conv weights data/formats data/images data/batches data/reports models engine
+objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%=%/*.c)))) $(real:%=$B/%.f64.o) \
+  $B/commit.o
+kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu))
+tools := $(patsubst tools/%.c,%,$(wildcard tools/*.c))
 tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_%,$(wildcard test/*/*.c test/*/*/*.c))) \
   $(patsubst test/fuzz/fuzz_%.c,$B/test/fuzz/corpus_%.o,$(wildcard test/fuzz/fuzz_*.c))
 fuzzers := $(patsubst test/fuzz/%.c,$B/%,$(wildcard test/fuzz/fuzz_*.c))
 
-all: train infer $(tools) $(cuda_tools)
-	@echo "built $(built): ./train ./infer $(tools) $(cuda_tools)"
+# The kinds of device that a program knows: nn/device.c compiles for the CPU alone and, as device.cuda.o, with the GPU.
+host := $B/nn/device.o
+devices := $(if $(filter 1,$(CUDA)),$B/nn/device.cuda.o $B/libkernels.a,$(host))
+# Where the programs are that a demo or a test runs. Without a GPU they would not reach a kernel, so that none is
+# compiled for them: they are linked from the same objects, but with $(host), and ./train and $B/train stay as they are.
+here := $(if $(and $(filter 1,$(CUDA)),$(filter file,$(origin CUDA)),$(if $(gpus),,no GPU)),$B/host,$B)
+# test_all, and what the tests run by name.
+tested := test_all $(sort $(shell grep -rhoE 'tool."[a-z_]+"' test | cut -d '"' -f 2))
+
+all: train infer $(tools:%=$B/%) $(cuda_tools)
+	@echo "built $(built): ./train ./infer $(filter $B/%,$^)"
 
 setup:
 	@CC="$(CC)" STB="$(STB)" B="$B" sh tools/setup.sh
 
-train infer: %: $B/%
-	@cp $< $@
-# Which commit was built, for the records of benchmarks; rewritten only when it changes.
-$B/commit.c: force | setup
-	@echo 'const char build_commit[] = "$(shell git describe --always --dirty 2>/dev/null || echo unknown)";' >$@.new
-	@cmp -s $@.new $@ || cp $@.new $@
-$B/commit.o: $B/commit.c
-	@$(CC) $(flags) -c $< -o $@
-$B/libmaskrcnn.a: $(objects) $(cuda) $B/commit.o
-	@rm -f $@ && ar qcs $@ $^ # q: names may repeat in other folders
-link = @echo "link $@" && $(CC) $(flags) $^ -o $@ $(libs)
-$B/train $B/infer: $B/%: $B/%.o $B/libmaskrcnn.a
-	$(link)
-$(tools): $B/%: $B/tools/%.o $B/libmaskrcnn.a
-	$(link)
-$(cuda_tools): $B/%: $B/tools/%.cu.o $B/libmaskrcnn.a
-	$(link)
-$B/test_all: $(tests) $B/libmaskrcnn.a
-	$(link)
+# ---- texts that are written only when they change -------------------------------------------------------------------
 
+# What is made with flags, or of a list of files, depends on them as on a file. So does the commit for the records of
+# benchmarks.
+cc.flags := $(CC) $(flags)
+nvcc.flags := $(NVCC) $(nvflags)
+link.flags := $(CC) $(flags) $(libs) $(nvlibs) $(devices) $(objects) $(kernels) $(tests)
+commit.c := const char build_commit[] = "$(shell git describe --always --dirty 2>/dev/null || echo unknown)";
+texts := cc.flags nvcc.flags link.flags commit.c
+define write_if_changed
+ifneq ($$(file <$B/$1),$$($1))
+$B/$1: force
+endif
+endef
+$(foreach text,$(texts),$(eval $(call write_if_changed,$(text))))
+$(texts:%=$B/%): $B/%:
+	@mkdir -p $(@D) && printf '%s\n' '$(subst ','\'',$($*))' >$@
+
+# ---- programs -------------------------------------------------------------------------------------------------------
+
+train infer: %: $B/% force # whichever folder was built last
+	@cmp -s $< $@ || cp -f $< $@
+link = @mkdir -p $(@D) && echo "link $@" && \
+  $(CC) $(flags) $(filter %.o %.a,$^) -o $@ $(libs) $(if $(filter %/libkernels.a,$^),$(nvlibs))
+# Every program, in folder $1, knowing the devices $2.
+define programs
+$1/train $1/infer: $1/%: $B/%.o $2 $B/libmaskrcnn.a $B/link.flags
+	$$(link)
+$(tools:%=$1/%): $1/%: $B/tools/%.o $2 $B/libmaskrcnn.a $B/link.flags
+	$$(link)
+$1/test_all: $(tests) $2 $B/libmaskrcnn.a $B/link.flags
+	$$(link)
+endef
+$(eval $(call programs,$B,$(devices)))
+$(eval $(call programs,$B/host,$(host)))
+$(cuda_tools): $B/%: $B/tools/%.cu.o $(devices) $B/libmaskrcnn.a $B/link.flags
+	$(link)
+archive = @rm -f $@ && ar qcs $@ $(filter %.o,$^) # q: names may repeat in other folders
+$B/libmaskrcnn.a: $(objects) $B/link.flags
+	$(archive)
+$B/libkernels.a: $(kernels) $B/link.flags
+	$(archive)
+
+# ---- objects --------------------------------------------------------------------------------------------------------
+
+compile = @mkdir -p $(@D) && echo "cc $<$(if $1, ($1))" && $(CC) $(flags) $1 -c $< -o $@
 $B/cpu/conv/gemm.o $B/cpu/conv/gemm.f64.o: flags += -ffp-contract=fast
 # stb_image 2.27 shifts a zero by 32 bits where a scan of a JPEG ends early: undefined by the letter, of no effect.
 $B/data/images/image.o: flags += -fno-sanitize=shift
-$B/%.o: %.c | setup
-	@mkdir -p $(@D)
-	@echo "cc $<" && $(CC) $(flags) -c $< -o $@
+$B/%.o: %.c $B/cc.flags | setup
+	$(call compile)
+$B/%.f64.o: %.c $B/cc.flags | setup
+	$(call compile,-DREAL64)
+$B/%.cuda.o: %.c $B/cc.flags | setup
+	$(call compile,-DMASKRCNN_CUDA)
+$B/commit.o: $B/commit.c $B/cc.flags | setup
+	@$(CC) $(flags) -c $< -o $@
 # What a fuzzer calls, for test/fuzz/test_corpus.c.
-$B/test/fuzz/corpus_%.o: test/fuzz/fuzz_%.c | setup
-	@mkdir -p $(@D)
-	@echo "cc $<" && $(CC) $(flags) -DLLVMFuzzerTestOneInput=corpus_$* -c $< -o $@
-$B/%.f64.o: %.c | setup
-	@mkdir -p $(@D)
-	@echo "cc $< (double)" && $(CC) $(flags) -DREAL64 -c $< -o $@
+$B/test/fuzz/corpus_%.o: test/fuzz/fuzz_%.c $B/cc.flags | setup
+	$(call compile,-DLLVMFuzzerTestOneInput=corpus_$*)
 
 # Box arithmetic without contraction, as on the CPU: indices are the same on both.
 exact := boxes nms match roi_align masks preprocess
 $(exact:%=$B/cuda/%.cu.o): nvflags += -fmad=false
 # A spilled sum makes wgmma wait for itself, five times slower and correct: no test would see it.
 $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/conv/05_*.cu)): nvflags += -Xptxas -warn-spills,-Werror
-$B/%.cu.o: %.cu | setup
+$B/%.cu.o: %.cu $B/nvcc.flags | setup
 	@mkdir -p $(@D)
 	@echo "nvcc $<" && $(NVCC) $(nvflags) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 
-demo: all
-	@B=$B sh tools/demo.sh
+# ---- what is run ----------------------------------------------------------------------------------------------------
 
-test: all $B/test_all
-	@B=$B $B/test_all --tier 1
-test-long: all $B/test_all
-	@B=$B $B/test_all --tier 2
-# The kernels against the CPU, on a machine with a GPU; and the same under compute-sanitizer, on small shapes.
-test-gpu: all $B/test_all
-	@$B/test_all --tier 1 cuda
+demo: $(addprefix $(here)/,train infer shapes)
+	@B=$B P=$(here) sh tools/demo.sh
+
+# Tiers: 0 takes seconds, 1 minutes, 2 kills programs for as long as it takes.
+TIER ?= 1
+test: $(tested:%=$(here)/%)
+	@B=$(here) $(here)/test_all --tier $(TIER)
+test-long: $(tested:%=$(here)/%)
+	@B=$(here) $(here)/test_all --tier 2
+# The kernels against the CPU, on a machine with a GPU; from PTX, as a GPU newer than the build runs them; and under
+# compute-sanitizer, on small shapes.
+test-gpu: $(tested:%=$B/%)
+	@B=$B $B/test_all --tier 1 cuda
+test-ptx: $(tested:%=$B/%)
+	@rm -rf $B/ptx # what the driver compiled before
+	@B=$B CUDA_FORCE_PTX_JIT=1 CUDA_CACHE_PATH=$(abspath $B/ptx) $B/test_all --tier 0 cuda
 sanitize = compute-sanitizer --error-exitcode 1 --tool $1 $B/test_all --tier $2
 rung_05 = cuda_conv_by_wgmma cuda_conv_wgrad_is cuda_conv_phases cuda_conv_ends cuda_conv_of_images
-test-sanitizer: all $B/test_all
+test-sanitizer: $(tested:%=$B/%)
 	$(call sanitize,memcheck,0 cuda)
 	$(call sanitize,memcheck,1 $(rung_05))
 	$(call sanitize,racecheck,0 cuda)
 	$(call sanitize,initcheck,0 cuda)
 	$(call sanitize,initcheck,1 $(rung_05))
+
+# The compilers' own sanitizers, with all that they compile in a folder of their own.
+trap := address,undefined -fno-sanitize-recover=undefined
 test-asan:
-	@$(MAKE) B=$B/asan CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation" $B/asan/test_all $B/asan/bench_index $B/asan/ladder_report
-	@B=$B/asan $B/asan/test_all --tier 0
-# Every test/fuzz/fuzz_X.c for a while, from the seeds in test/corpus/X; needs clang. What crashes one is left in build/fuzz/.
+	@$(MAKE) B=$B/asan CFLAGS="-O1 -g -fsanitize=$(trap) -Wno-format-truncation" TIER=0 test
+# Every test/fuzz/fuzz_X.c for a while, from the seeds in test/corpus/X; needs clang. What crashes one is left in
+# build/fuzz/.
 FUZZ_SECONDS ?= 30
 fuzz:
-	@$(MAKE) B=$B/fuzz CC=clang CUDA=0 CFLAGS="-O2 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined" \
-	  run-fuzzers
+	@$(MAKE) B=$B/fuzz CC=clang CUDA=0 CFLAGS="-O2 -g -fsanitize=fuzzer-no-link,$(trap)" run-fuzzers
 run-fuzzers: $(fuzzers)
 	@for f in $^; do x=$${f#$B/fuzz_} && mkdir -p $B/found/$$x && echo "fuzz $$x" && \
 	  if $$f -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=10 -print_final_stats=1 -artifact_prefix=$B/ \
-	  $B/found/$$x test/corpus/$$x >$$f.log 2>&1; then grep number_of_executed $$f.log; else tail -40 $$f.log; exit 1; fi; done
-$(fuzzers): $B/fuzz_%: $B/test/fuzz/fuzz_%.o $B/libmaskrcnn.a
-	@echo "link $@" && $(CC) $(flags) -fsanitize=fuzzer $^ -o $@ $(libs)
+	  $B/found/$$x test/corpus/$$x >$$f.log 2>&1; \
+	  then grep number_of_executed $$f.log; else tail -40 $$f.log; exit 1; fi; done
+$(fuzzers): private libs += -fsanitize=fuzzer
+$(fuzzers): $B/fuzz_%: $B/test/fuzz/fuzz_%.o $(host) $B/libmaskrcnn.a $B/link.flags
+	$(link)
 
-bench: all
-	$B/bench_gemm
+bench: $B/host/bench_gemm # times the CPU
+	$B/host/bench_gemm
 
 # The measured figures of the documentation, written from results/; lint says where they differ.
 tables:
@@ -129,10 +203,15 @@ tables:
 lint:
 	@sh test/lint.sh
 	@python3 tools/tables.py --check
+# This file: what each target builds, and what is built again.
+test-build:
+	@sh test/build.sh
 
 clean:
 	rm -rf $B train infer
 
-.PHONY: all force setup demo test test-long test-gpu test-sanitizer test-asan fuzz run-fuzzers bench tables lint clean
+.PHONY: all force setup demo test test-long test-gpu test-ptx test-sanitizer test-asan test-build \
+  fuzz run-fuzzers bench tables lint clean
 .SECONDARY:
+.DELETE_ON_ERROR:
 -include $(shell find $B -name '*.d' 2>/dev/null)

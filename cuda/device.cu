@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "cuda/common.cuh"
+#include "cuda/conv/hopper.cuh"
 #include "cuda/conv/ladder.h"
 extern "C" {
 #include "nn/timing.h"
@@ -15,28 +16,62 @@ void cuda_failed(cudaError_t error, const char *expression, const char *file, in
 extern "C" void cuda_describe(Device *dev, GpuFacts *facts); // machine.cu
 
 // The queue of copies beside the computation.
-struct Stage {
+struct CopyQueue {
   cudaStream_t stream;
   cudaEvent_t staged; // all copies so far have arrived
   cudaEvent_t read;   // their destinations may be overwritten
 };
 
-static Stage *stage_open() {
-  Stage *s = (Stage *)xcalloc(1, sizeof *s);
+static CopyQueue *stage_open() {
+  CopyQueue *s = (CopyQueue *)xcalloc(1, sizeof *s);
   CUDA_CHECK(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking));
   CUDA_CHECK(cudaEventCreateWithFlags(&s->staged, cudaEventDisableTiming));
   CUDA_CHECK(cudaEventCreateWithFlags(&s->read, cudaEventDisableTiming));
   return s;
 }
 
-static void stage_close(Stage *s) {
+static void stage_close(CopyQueue *s) {
   CUDA_CHECK(cudaStreamDestroy(s->stream));
   CUDA_CHECK(cudaEventDestroy(s->staged));
   CUDA_CHECK(cudaEventDestroy(s->read));
   free(s);
 }
 
-static Stage *stage_of(const Device *dev) { return (Stage *)dev->stage; }
+static CopyQueue *stage_of(const Device *dev) { return (CopyQueue *)dev->stage; }
+
+// ---- opening -------------------------------------------------------------------------------------------------------
+
+// Both are in the code of every architecture and in the PTX of a build, and say which of them was loaded.
+static __global__ void probe_kernel() {}
+static __constant__ bool code_has_wgmma = HAS_WGMMA;
+
+// Has the driver load code for this GPU: what nvcc compiled for it or an older one of its generation, else PTX, which
+// the driver compiles (`from_ptx`). The code, not the GPU, tells whether there is wgmma: PTX has none on Hopper either.
+static cudaError_t load_code(Device *dev, const cudaDeviceProp *gpu, bool *from_ptx) {
+  cudaFuncAttributes code;
+  cudaError_t error = cudaFuncGetAttributes(&code, probe_kernel);
+  if (error == cudaSuccess) error = cudaMemcpyFromSymbol(&dev->wgmma, code_has_wgmma, sizeof dev->wgmma);
+  if (error != cudaSuccess) return error;
+  bool hopper = gpu->major == 9 && gpu->minor == 0; // a build for it always has wgmma
+  *from_ptx = code.binaryVersion > code.ptxVersion || (hopper && !dev->wgmma);
+  return cudaSuccess;
+}
+
+static bool explain_no_code(const cudaDeviceProp *gpu, int driver, cudaError_t error, Err *err) {
+  int major = gpu->major, minor = gpu->minor;
+  if (major < 8)
+    return err_set(err, "--device cuda: %s has compute capability %d.%d, the kernels need 8.0: use --device cpu",
+                   gpu->name, major, minor);
+  if (error == cudaErrorUnsupportedPtxVersion)
+    return err_set(err,
+                   "--device cuda: the driver, of CUDA %d.%d, is too old to compile this build for %s (compute "
+                   "capability %d.%d): update it, rebuild with make ARCH=%d%d, or use --device cpu",
+                   driver / 1000, driver % 1000 / 10, gpu->name, major, minor, major, minor);
+  return err_set(err,
+                 "--device cuda: this build has no code for %s (compute capability %d.%d; %s): rebuild with make "
+                 "ARCH=%d%d, or use --device cpu",
+                 gpu->name, major, minor, cudaGetErrorString(error), major, minor);
+}
 
 static bool cuda_open(Device *dev, Err *err) {
   int devices = 0, driver = 0, runtime = 0;
@@ -55,19 +90,18 @@ static bool cuda_open(Device *dev, Err *err) {
     return err_set(err, "--device cuda:%d: this machine has %d GPU%s", dev->index, devices, devices > 1 ? "s" : "");
   if ((error = cudaSetDevice(dev->index)) != cudaSuccess)
     return err_set(err, "--device cuda:%d: %s", dev->index, cudaGetErrorString(error));
-  extern __global__ void probe_kernel();
-  cudaFuncAttributes attributes;
-  if (cudaFuncGetAttributes(&attributes, probe_kernel) != cudaSuccess) {
-    cudaDeviceProp p;
-    CUDA_CHECK(cudaGetDeviceProperties(&p, dev->index));
-    cudaGetLastError();
-    return err_set(err, "--device cuda: this build has no code for %s (sm_%d%d): rebuild with make ARCH=%d%d", p.name,
-                   p.major, p.minor, p.major, p.minor);
+  cudaDeviceProp gpu;
+  CUDA_CHECK(cudaGetDeviceProperties(&gpu, dev->index));
+  int length = snprintf(dev->description, sizeof dev->description, "%.60s, %d SMs, %.0f GiB", gpu.name,
+                        gpu.multiProcessorCount, (double)gpu.totalGlobalMem / (1 << 30));
+  bool from_ptx;
+  if ((error = load_code(dev, &gpu, &from_ptx)) != cudaSuccess) {
+    cudaGetLastError(); // the caller reports it
+    return explain_no_code(&gpu, driver, error, err);
   }
-  cudaDeviceProp properties;
-  CUDA_CHECK(cudaGetDeviceProperties(&properties, dev->index));
-  snprintf(dev->description, sizeof dev->description, "%.80s, %d SMs, %.0f GiB", properties.name,
-           properties.multiProcessorCount, (double)properties.totalGlobalMem / (1 << 30));
+  if (from_ptx)
+    snprintf(dev->description + length, sizeof dev->description - (size_t)length,
+             "; PTX compiled by the driver (native: make ARCH=%d%d)", gpu.major, gpu.minor);
   cudaStream_t stream;
   CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   dev->stream = stream;
@@ -75,8 +109,6 @@ static bool cuda_open(Device *dev, Err *err) {
   dev->conv_rungs = conv_rungs;
   return true;
 }
-
-__global__ void probe_kernel() {}
 
 static void cuda_close(Device *dev) {
   stage_close(stage_of(dev));
@@ -143,14 +175,14 @@ static void cuda_stage(Device *dev, void *dst, const void *host, size_t bytes) {
 }
 
 static void cuda_stage_wait(Device *dev) {
-  Stage *s = stage_of(dev);
+  CopyQueue *s = stage_of(dev);
   CUDA_CHECK(cudaEventRecord(s->staged, s->stream));
   CUDA_CHECK(cudaStreamWaitEvent(stream_of(dev), s->staged));
   CUDA_CHECK(cudaEventSynchronize(s->staged));
 }
 
 static void cuda_stage_next(Device *dev) {
-  Stage *s = stage_of(dev);
+  CopyQueue *s = stage_of(dev);
   CUDA_CHECK(cudaEventRecord(s->read, stream_of(dev)));
   CUDA_CHECK(cudaStreamWaitEvent(s->stream, s->read));
 }

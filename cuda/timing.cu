@@ -57,8 +57,8 @@ static double memory_speed(Device *dev) {
 }
 
 // Multiply-adds of one SM in a clock, dense, results in fp32: on the CUDA cores in fp32, on the tensor cores in 16 bit.
-// They are the peaks that NVIDIA publishes over SMs and boost clock: A100 19.5 and 312 TFLOP/s, A40 37.4 and 149.7, L40S
-// 91.6 and 362, H100 60 and 1000. TF32 is half of 16 bit in all four. Of other chips no share is printed.
+// They are the peaks that NVIDIA publishes over SMs and boost clock: A100 19.5 and 312 TFLOP/s, A40 37.4 and 149.7,
+// L40S 91.6 and 362, H100 60 and 1000. TF32 is half of 16 bit in all four. Of other chips no share is printed.
 static const struct {
   int capability, fp32, tensor;
 } chips[] = {{80, 64, 1024}, {86, 128, 512}, {89, 128, 512}, {90, 128, 2048}};

@@ -1,4 +1,5 @@
 #include "nn/device.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/machine.h"
@@ -11,13 +12,21 @@ static const struct {
   const Ops *ops;
   const Memory *memory;
   DType real;
+  bool gpu;
 } kinds[] = {
-    {"cpu", &ops_cpu, &memory_cpu, F32},
-    {"cpu64", &ops_cpu64, &memory_cpu, F64},
+    {"cpu", &ops_cpu, &memory_cpu, F32, false},
+    {"cpu64", &ops_cpu64, &memory_cpu, F64, false},
 #ifdef MASKRCNN_CUDA
-    {"cuda", &ops_cuda, &memory_cuda, F32},
+    {"cuda", &ops_cuda, &memory_cuda, F32, true},
 #endif
 };
+
+// Whether this build knows a kind of GPU.
+static bool knows_gpu(void) {
+  for (int i = 0; i < COUNT(kinds); i++)
+    if (kinds[i].gpu) return true;
+  return false;
+}
 
 // "cuda:1" is the second of the kind "cuda".
 static bool parse_name(const char *name, int *kind, int *index) {
@@ -29,16 +38,8 @@ static bool parse_name(const char *name, int *kind, int *index) {
   return false;
 }
 
-Device *device_open(const char *name, Err *err) {
-  if (!strcmp(name, "auto")) {
-    Device *gpu = COUNT(kinds) > 2 ? device_open("cuda", err) : NULL;
-    return gpu ? gpu : device_open("cpu", err);
-  }
-  int kind, index;
-  if (!parse_name(name, &kind, &index)) {
-    err_set(err, "--device %s: this build knows %s", name, COUNT(kinds) > 2 ? "cpu and cuda:N" : "cpu only");
-    return NULL;
-  }
+// NULL with a message. `named`: whether there is such a device, usable or not.
+static Device *open_kind(int kind, int index, bool *named, Err *err) {
   const Ops *ops = kinds[kind].ops;
   // A table row left empty would be a jump to NULL in the middle of a run: refuse now.
   for (const char *p = (const char *)ops + sizeof ops->name; p < (const char *)(ops + 1); p += sizeof(void (*)(void))) {
@@ -46,10 +47,34 @@ Device *device_open(const char *name, Err *err) {
     CHECK(memcmp(p, zero, sizeof zero));
   }
   Device *dev = xcalloc(1, sizeof *dev);
-  *dev = (Device){.ops = ops, .memory = kinds[kind].memory, .real = kinds[kind].real, .index = index};
-  dev->gpu = dev->memory->record != NULL;
-  if (dev->memory->open(dev, err)) return dev;
+  *dev = (Device){
+      .ops = ops, .memory = kinds[kind].memory, .real = kinds[kind].real, .index = index, .gpu = kinds[kind].gpu};
+  bool usable = dev->memory->open(dev, err);
+  *named = dev->description[0];
+  if (usable) return dev;
   free(dev);
+  return NULL;
+}
+
+// The first GPU, else the CPU. A GPU that is there and cannot run this build is not passed over in silence.
+static Device *open_any(Err *err) {
+  bool named;
+  for (int kind = 0; kind < COUNT(kinds); kind++) {
+    if (!kinds[kind].gpu) continue;
+    Err why;
+    Device *gpu = open_kind(kind, 0, &named, &why);
+    if (gpu) return gpu;
+    if (named) fprintf(stderr, "this runs on the CPU: %s\n", why.msg);
+  }
+  return open_kind(0, 0, &named, err);
+}
+
+Device *device_open(const char *name, Err *err) {
+  if (!strcmp(name, "auto")) return open_any(err);
+  int kind, index;
+  bool named;
+  if (parse_name(name, &kind, &index)) return open_kind(kind, index, &named, err);
+  err_set(err, "--device %s: this build knows %s", name, knows_gpu() ? "cpu and cuda:N" : "cpu only");
   return NULL;
 }
 

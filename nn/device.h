@@ -23,6 +23,7 @@ typedef struct Device {
   DType real; // dtype of masters, boxes and losses: F64 on cpu64, F32 elsewhere
   int index;  // which GPU
   bool gpu;
+  bool wgmma; // CUDA: the code that was loaded has Hopper's products, which only code for sm_90a has
   char description[128];
   void *stream;     // CUDA: every op and copy is queued here, in order …
   void *stage;      // … but for copies of what the next step will read, which have a queue of their own
@@ -78,7 +79,7 @@ void device_forget(Device *dev, void *program);
 
 // For the back ends: one row per kind of device.
 struct Memory {
-  bool (*open)(Device *dev, Err *err);
+  bool (*open)(Device *dev, Err *err); // describes the device as soon as it is known to be there
   void (*close)(Device *dev);
   void *(*alloc)(Device *dev, size_t bytes);
   void (*free)(Device *dev, void *p);

@@ -414,11 +414,9 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
 // Floats only as TF32, which has to be asked for. A tap's channels would leave a part of a stage of floats, or of a panel of
 // the gradient, empty where they are few.
 static bool supports(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
-  int major;
-  CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, dev->index));
   bool small = MAX(w->h, w->w) + 2 * conv->pad + conv->stride <= 100 && conv->stride <= 8, wgrad = op == CONV_WGRAD;
   bool floats = in->dtype == F32, thin = (wgrad ? w->ldc : in->ldc) < 32 && w->h * w->w > 1 && (wgrad || floats);
-  return major == 9 && small && !thin && (floats ? dev->tf32 && !wgrad : in->dtype == BF16 || in->dtype == F16);
+  return dev->wgmma && small && !thin && (floats ? dev->tf32 && !wgrad : in->dtype == BF16 || in->dtype == F16);
 }
 
 extern "C" const Rung rung_wgmma = {"wgmma", supports, compute<false>, compute<true>, wgmma_wgrad, true};

@@ -1,0 +1,182 @@
+#!/bin/sh
+# Checks the Makefile: what each target builds, and what is built again after flags, the list of files or a header have
+# changed. Compilers, nvidia-smi and nproc are stand-ins that record how they are called, so that it takes seconds and
+# needs neither the CUDA toolkit nor a GPU. Says what is wrong, and exits 1 if anything is. Run from the root of the
+# tree.
+set -eu
+unset MAKEFLAGS MAKELEVEL B CC CFLAGS CUDA ARCH NVCC MARCH STB
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+git ls-files -co --exclude-standard -z -- '*.c' '*.h' '*.cu' '*.cuh' '*.sh' Makefile | xargs -0 cp --parents -t "$tree"
+cd "$tree"
+
+# ---- stand-ins ------------------------------------------------------------------------------------------------------
+
+mkdir bin
+PATH=$tree/bin:$PATH
+# An object is the command that made it, a program a script that does nothing. Dependencies: what a file includes.
+cat >bin/stub-cc <<'END'
+#!/bin/sh
+[ "$1" != --list-gpu-arch ] || exec printf 'compute_%s\n' 75 80 90 120
+before= out= source= deps=
+for word; do
+  case $before in -o) out=$word ;; -MF) deps=$word ;; esac
+  case $word in *.c | *.cu) source=$word ;; esac
+  before=$word
+done
+printf '#!/bin/sh\n: %s jobs%s\n' "$*" "$MAKEFLAGS" >"$out"
+chmod +x "$out"
+[ -n "$source" ] || exit 0
+headers=$(sed -n 's/^#include "\(.*\)".*/\1/p' "$source")
+{
+  echo "$out: $source" $headers
+  [ -z "$headers" ] || printf '%s:\n' $headers
+} >"${deps:-${out%.o}.d}"
+END
+for name in nvcc gcc clang; do ln -s stub-cc bin/$name; done
+chmod +x bin/stub-cc
+gpu() { # compute capabilities, if any
+  printf '#!/bin/sh\n[ -z "%s" ] || printf "%%s\\n" %s\n' "$*" "$*" >bin/nvidia-smi
+  chmod +x bin/nvidia-smi
+}
+printf '#!/bin/sh\necho 3\n' >bin/nproc
+chmod +x bin/nproc
+gpu
+echo 'echo "P=$P"' >tools/demo.sh
+
+# ---- checks ---------------------------------------------------------------------------------------------------------
+
+wrong=0
+complain() {
+  echo "test/build.sh: $*"
+  wrong=1
+}
+build() { # runs make; what it said is in `said`, what it was called with in `how`
+  how="make $*"
+  make "$@" >said 2>&1 || {
+    tail -n 3 said
+    complain "$how fails"
+  }
+}
+count() { grep -cE "$1" said || true; }
+makes() { # kind (cc, nvcc, link), how many
+  n=$(count "^$1 ")
+  [ "$n" = "$2" ] || complain "$how: $1 $n times, expected $2"
+}
+holds() { grep -q -e "$2" "$1" || complain "$how: no $2 in $1"; }
+lacks() { ! grep -q -e "$2" "$1" || complain "$how: $2 in $1"; }
+nothing() {
+  makes cc 0
+  makes nvcc 0
+  makes link 0
+}
+
+build
+kernels=$(ls cuda/*.cu cuda/*/*.cu tools/*.cu | wc -l)
+sources=$(count '^cc ')
+programs=$(count '^link ')
+[ "$sources" -gt 50 ] && [ "$programs" -gt 10 ] || complain "$how: cc $sources times, link $programs times"
+makes nvcc "$kernels"
+holds train libkernels.a
+holds train 'jobs.*-j3'
+holds build/cuda/nms.cu.o arch=compute_90a,code=sm_90a
+holds build/cuda/nms.cu.o arch=compute_90,code=compute_90
+holds build/cuda/nms.cu.o fmad=false
+lacks build/cuda/norm.cu.o fmad=false
+lacks said test/
+build
+nothing
+build -j1 CFLAGS=-O1
+makes cc "$sources"
+makes nvcc 0
+holds train 'jobs.*-j1'
+build CC=clang CFLAGS=-O1
+makes cc "$sources"
+build CC=clang CFLAGS=-O1
+nothing
+build
+makes cc "$sources"
+
+# The programs alone change with CUDA, and the architectures change kernels alone.
+build CUDA=0
+makes cc 1 # nn/device.c
+makes nvcc 0
+lacks train libkernels.a
+build
+makes cc 0
+makes nvcc 0
+makes link "$programs"
+holds train libkernels.a
+build ARCH='80 120'
+makes cc 0
+makes nvcc "$kernels"
+holds build/cuda/nms.cu.o arch=compute_120,code=compute_120
+build ARCH='80 120'
+nothing
+how='make ARCH=75'
+! make ARCH=75 >said 2>&1 || complain "$how is accepted"
+holds said 'compute capability 8.0'
+
+# Without a GPU, a demo and the tests take no kernel; a ./train that has kernels stays.
+build ARCH='80 120' demo
+makes cc 0 # nn/device.o is there from CUDA=0
+makes nvcc 0
+makes link 3
+holds train libkernels.a
+lacks build/host/train libkernels.a
+holds said P=build/host
+build demo
+nothing
+build ARCH='80 120' test
+makes nvcc 0
+holds build/host/test_all test/harness/main.o
+lacks build/host/test_all libkernels.a
+build ARCH='80 120'
+nothing
+build clean
+[ ! -e build ] || complain "make clean leaves build"
+build demo
+makes nvcc 0
+makes link 3
+lacks said test/
+lacks said "bench_gemm\\|soak"
+build clean test
+makes nvcc 0
+build clean bench
+makes link "$(grep -c 'link build/bench_gemm' said)"
+
+# With one, they are for it: what nvcc does not know yet, or is older than the kernels, leaves the choice as without.
+gpu 12.0
+build clean demo
+holds said P=build$
+holds build/train libkernels.a
+holds build/cuda/nms.cu.o arch=compute_120,code=sm_120
+lacks build/cuda/nms.cu.o sm_80
+lacks said "bench_gemm\\|soak"
+for other in 13.0 7.5 '"NVIDIA-SMI has failed"'; do
+  gpu "$other"
+  build build/cuda/nms.cu.o
+  holds build/cuda/nms.cu.o 'sm_80.*sm_89.*sm_90a.*compute_90,code=compute_90'
+done
+gpu
+
+# Files come, go and change.
+build
+members=$(ar t build/libmaskrcnn.a | wc -l)
+touch base/new.c cuda/new.cu
+build
+makes cc 1
+makes nvcc 1
+[ "$(ar t build/libmaskrcnn.a | wc -l)" = $((members + 1)) ] || complain "base/new.c: not in the library"
+rm base/new.c cuda/new.cu
+build
+makes cc 0
+makes nvcc 0
+makes link "$programs"
+! ar t build/libmaskrcnn.a | grep -q new || complain "base/new.c: removed, and still in the library"
+! ar t build/libkernels.a | grep -q new || complain "cuda/new.cu: removed, and still in the library"
+touch nn/timing.h
+build
+[ "$(count '^cc ')" -gt 0 ] && [ "$(count '^cc ')" -lt 20 ] || complain "nn/timing.h: cc $(count '^cc ') times"
+makes nvcc "$(grep -l '"nn/timing.h"' cuda/*.cu cuda/*/*.cu tools/*.cu | wc -l)"
+exit $wrong
