@@ -40,22 +40,22 @@ begin=$(date +%s) rows=0 different=0
 
 # ---- running ---------------------------------------------------------------------------------------------------------
 
-# launch SIDE NAME PROGRAM WORD…: runs a program of one side (before, after) in the folder of that side's runs, with its
-# output in NAME.out and NAME.err. In the words @data is the folder of data sets, @out NAME, @before the folder of the
-# runs before, @tree this repository: so the paths that programs write down are the same on both sides.
+# launch SIDE NAME PROGRAM WORD…: runs a program of one side (before, after) in the folder of that side's runs; what
+# it says goes to NAME.out and NAME.err. In the words @data is the folder of data sets, @out NAME, @before the folder
+# of the runs before, @tree this repository: so the paths that programs write down are the same on both sides.
 launch() {
-  side=$1 name=$2
+  at=$runs/$1 run=$2 folder=$programs_after
+  [ "$1" = before ] && folder=$programs_before
+  title="$1  $2"
   shift 2
-  words=$(echo "$*" | sed "s|@data|$data|g; s|@out|$name|g; s|@before|../before|g; s|@tree|$root|g")
-  [ "$side" = before ] && folder=$programs_before || folder=$programs_after
-  mkdir -p "$runs/$side/$name"
+  words=$(echo "$*" | sed "s|@data|$data|g; s|@out|$run|g; s|@before|../before|g; s|@tree|$root|g")
+  mkdir -p "$at/$run"
   started=$(date +%s)
   # shellcheck disable=SC2086 # words are to be split, and patterns of files to be found
-  (cd "$runs/$side" && env ${environment:-} timeout -k 5 "${SECONDS_A_RUN:-300}" "$folder/"$words) \
-    >"$runs/$side/$name.out" 2>"$runs/$side/$name.err"
+  (cd "$at" && env ${environment:-} timeout -k 5 "${SECONDS_A_RUN:-300}" "$folder/"$words >"$run.out" 2>"$run.err")
   status=$?
-  echo "$(($(date +%s) - begin)) s  $side  $name: exit code $status after $(($(date +%s) - started)) s"
-  [ $status = "${expect:-0}" ] || tail -n 3 "$runs/$side/$name.err"
+  echo "$(($(date +%s) - begin)) s  $title: exit code $status after $(($(date +%s) - started)) s"
+  [ $status = "${expect:-0}" ] || tail -n 3 "$at/$run.err"
 }
 
 # both NAME PROGRAM WORD…: by either side. What follows are comparisons of what the two left.
@@ -106,7 +106,8 @@ digest() {
     pictures) list_sums "$2" '*.png' | sum ;;
     index) list_sums "$2" '*.coco' | sum ;;
     sizes) # what a benchmark's record holds besides times
-      grep -q '"bench"' "$2" && for key in batch canvas_h canvas_w peak_bytes rois positives; do echo "$key $(member $key "$2")"; done | sum ;;
+      grep -q '"bench"' "$2" &&
+        for key in batch canvas_h canvas_w peak_bytes rois positives; do echo "$key $(member $key "$2")"; done | sum ;;
   esac
 }
 
@@ -177,8 +178,8 @@ speed() {
     done
   done
   one=$(median <"$runs/before/$name.times") two=$(median <"$runs/after/$name.times")
-  ratio=$(echo "${one:-0} ${two:-0}" | awk '{ print $1 > 0 && $2 > 0 ? $2 / $1 : 0 }')
-  same=$(echo "$ratio" | awk '{ print $1 >= 0.99 && $1 <= 1.01 ? "true" : "false" }')
+  ratio=$(echo "${one:-0} ${two:-0}" | awk '{ print ($1 > 0 && $2 > 0) ? $2 / $1 : 0 }')
+  same=$(echo "$ratio" | awk '{ print ($1 >= 0.99 && $1 <= 1.01) ? "true" : "false" }')
   list() { paste -s -d , "$runs/$1/$name.times" | sed 's/,/, /g'; }
   row "$name" 'median step_ms, equal within 1 %' "${one:-missing}" "${two:-missing}" "$same" \
     "\"ratio\": $ratio, \"all_before\": [$(list before)], \"all_after\": [$(list after)]"
@@ -194,8 +195,9 @@ about() {
   for side in before after; do launch $side about $command; done
   text() { sed -nE "s/.*\"$1\": ?\"([^\"]*)\".*/\1/p" "$runs/$2/about.out"; }
   cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
-  echo "{\"about\": \"test/programs/same_results.sh $mode\", \"before\": \"$(text commit before)\", \"after\": \"$(text commit after)\"," \
-    "\"device\": \"$(text gpu after)\", \"cpu\": \"$cpu\", \"date\": \"$(date -u +%F)\"}" >>"$record"
+  echo "{\"about\": \"test/programs/same_results.sh $mode\", \"before\": \"$(text commit before)\"," \
+    "\"after\": \"$(text commit after)\", \"device\": \"$(text gpu after)\"," \
+    "\"cpu\": \"$cpu\", \"date\": \"$(date -u +%F)\"}" >>"$record"
 }
 
 check_tools() {
@@ -303,14 +305,14 @@ check_gpu() {
   further train_both learnt-frozen-bn-bf16 train $common --weights @before/bn-bf16/model.safetensors --norm frozen-bn \
     --trainable-layers 3 --batch 4 --amp --lr 0.002 --warmup 20 --clip-grad 10 --iters 60
   further infer_both infer-frozen-bn-bf16 --weights learnt-frozen-bn-bf16/model.safetensors --data @data/coco \
-    --split val --limit 40 --score 0 --overlays 0 --batch 8 --amp --eval --device cuda:0
+    --split val --limit 40 --score 0 --overlays 2 --batch 8 --amp --eval --device cuda:0
   for recipe in detectron2 mlperf; do
     further_run $recipe-bf16 train $common --recipe $recipe --batch 2 --amp $gentle --iters 20
   done
   further_run gn-fp16 train $common --batch 2 --amp fp16 $gentle --iters 20
   further_run gn-fp32 train $common --batch 2 $gentle --iters 5
   further infer_both infer-gn-fp32 --weights gn-bf16/model.safetensors --data @data/coco --split val --limit 8 \
-    --score 0 --overlays 0 --batch 4 --device cuda:0
+    --score 0 --overlays 2 --batch 4 --device cuda:0
   for rung in mma wmma im2col; do
     further_run gn-bf16-$rung train $common --batch 2 --amp $gentle --iters 5 --conv $rung
   done
