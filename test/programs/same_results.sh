@@ -74,8 +74,9 @@ both() {
 row() {
   rows=$((rows + 1))
   [ "$5" = true ] || different=$((different + 1))
+  command=$(echo "$command" | tr -s '\n ' ' ') # one line of what was written in several
   echo "{\"check\": \"$mode $1\", \"part\": \"$2\", \"equal\": $5, \"before\": \"$3\", \"after\": \"$4\"${6:+, $6}," \
-    "\"command\": \"$command\"}" >>"$record"
+    "\"command\": \"${command% }\"}" >>"$record"
   [ "$5" = true ] && echo "    equal: $1, $2" || echo "    DIFFERS: $1, $2: $3 and $4"
 }
 
