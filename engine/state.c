@@ -154,7 +154,7 @@ static void torchvision_categories(int classes, Category *out) {
 }
 
 static bool read_config(const Checkpoint *c, ModelConfig *config, Err *err) {
-  if (!config_init(config, "maskrcnn-r50-fpn", err)) return false;
+  if (!config_init(config, DEFAULT_MODEL, err)) return false;
   for (int i = 0; i < config_fields(); i++) {
     char key[64];
     snprintf(key, sizeof key, "config.%s", config_field_name(i));

@@ -14,7 +14,7 @@ TrainOptions train_options(int argc, char **argv) {
              .num_options = COUNT(table),
              .values = &o};
   cli_parse_or_exit(&cli, argc, argv);
-  if (!o.model && !o.weights) o.model = "maskrcnn-r50-fpn";
+  if (!o.model && !o.weights) o.model = DEFAULT_MODEL;
   if (o.reset_heads && !o.weights) die(EXIT_USAGE, "--reset-heads needs --weights FILE, whose heads it resets");
   if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
   if (o.full_masks && !o.benchmark) die(EXIT_USAGE, "--full-masks is for --benchmark: it changes what is learnt");

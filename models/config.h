@@ -26,6 +26,8 @@ typedef struct ModelConfig {
   bool full_masks; // benchmarks only, in no checkpoint: as many RoIs as the mask head has rows for
 } ModelConfig;
 
+// The model where none is named, and whose values a checkpoint's fields replace.
+#define DEFAULT_MODEL "maskrcnn-r50-fpn"
 // "maskrcnn-r18-fpn", … r34, r50, r101, r152, or "tiny". false with a message that lists them.
 bool config_init(ModelConfig *c, const char *model, Err *err);
 // The shorter side becomes `size`, the longer 5/3 of it at most.

@@ -112,7 +112,7 @@ bool torchvision_config(const Checkpoint *c, ModelConfig *config, Err *err) {
   if (kind == WEIGHTS_UNKNOWN)
     return err_set(err, "neither a Mask R-CNN nor a ResNet of torchvision's (no backbone.body.conv1.weight or "
                         "layer1.0.conv1.weight in it); build/inspect lists what it holds");
-  if (!config_init(config, "maskrcnn-r50-fpn", err)) return false;
+  if (!config_init(config, DEFAULT_MODEL, err)) return false;
   config->depth = depth_of(c);
   config->width = dim(c, "backbone.body.conv1.weight", 0);
   if (!config->depth)

@@ -16,7 +16,7 @@
                                                      "<split>*/")                                                      \
   X(STRING, train_split, "train",      "NAME",       "what to train on")                                               \
   X(STRING, val_split,   "val",        "NAME",       "what to evaluate on")                                            \
-  X(STRING, model,       "maskrcnn-r50-fpn", "NAME", "whose size is the default")                                      \
+  X(STRING, model,       DEFAULT_MODEL, "NAME",      "whose size is the default")                                      \
   X(INT,    size,        0, 0, 8192,   "N",          "shorter side in training, pixels; 0 = the model's")              \
   X(INT,    max_size,    0, 0, 16384,  "N",          "longer side at most; 0 = 5/3 of --size, or the model's")         \
   X(INT,    canvases,    2, 1, MAX_CANVASES, "N",    "how many padded shapes at most")                                 \
