@@ -30,6 +30,7 @@ for folder in "$1" "$2"; do
     [ -x "$folder/$program" ] || usage "$folder/$program is not there; make builds it"
   done
 done
+[ -x "$2/machine" ] || usage "$2/machine is not there, which says where the record is made; make builds it"
 data=${DATA:-$root/../shared/data}
 [ -d "$data/coco/annotations" ] || usage "$data/coco is not there; DATA=DIR names the folder of data sets"
 programs_before=$(cd "$1" && pwd) programs_after=$(cd "$2" && pwd) data=$(cd "$data" && pwd)
@@ -76,7 +77,7 @@ row() {
   [ "$5" = true ] || different=$((different + 1))
   command=$(echo "$command" | tr -s '\n ' ' ') # one line of what was written in several
   echo "{\"check\": \"$mode $1\", \"part\": \"$2\", \"equal\": $5, \"before\": \"$3\", \"after\": \"$4\"${6:+, $6}," \
-    "\"command\": \"${command% }\"}" >>"$record"
+    "\"call\": \"${command% }\", $origin}" >>"$record"
   [ "$5" = true ] && echo "    equal: $1, $2" || echo "    DIFFERS: $1, $2: $3 and $4"
 }
 
@@ -108,7 +109,7 @@ digest() {
     index) list_sums "$2" '*.coco' | sum ;;
     sizes) # what a benchmark's record holds besides times
       grep -q '"bench"' "$2" &&
-        for key in batch canvas_h canvas_w peak_bytes rois positives; do echo "$key $(member $key "$2")"; done | sum ;;
+        for key in batch canvas_h canvas_w rois positives; do echo "$key $(member $key "$2")"; done | sum ;;
   esac
 }
 
@@ -195,10 +196,9 @@ about() {
   # shellcheck disable=SC2086
   for side in before after; do launch $side about $command; done
   text() { sed -nE "s/.*\"$1\": ?\"([^\"]*)\".*/\1/p" "$runs/$2/about.out"; }
-  cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
+  origin=$("$programs_after/machine" --device $device 2>/dev/null | sed 's/^{//; s/}$//')
   echo "{\"about\": \"test/programs/same_results.sh $mode\", \"before\": \"$(text commit before)\"," \
-    "\"after\": \"$(text commit after)\", \"device\": \"$(text gpu after)\"," \
-    "\"cpu\": \"$cpu\", \"date\": \"$(date -u +%F)\"}" >>"$record"
+    "\"after\": \"$(text commit after)\", $origin}" >>"$record"
 }
 
 check_tools() {
@@ -220,8 +220,6 @@ check_tools() {
       --iou $iou --per-category
     alike cocoeval-open-$iou 'standard output' text cocoeval-open-$iou.out
   done
-  both plan train --data @data/coco --batch 1 --plan --device cpu
-  alike plan 'standard output' text plan.out
 }
 
 # The tiny model: 60 steps under every norm and recipe, at several sizes, by other numbers of threads.
@@ -322,7 +320,7 @@ check_gpu() {
 finish() {
   state="$rows comparisons, $different differ, $(($(date +%s) - begin)) s"
   echo "{\"summary\": \"$mode\", \"comparisons\": $rows, \"different\": $different, \"complete\": $1," \
-    "\"seconds\": $(($(date +%s) - begin))}" >>"$record"
+    "\"seconds\": $(($(date +%s) - begin)), $origin}" >>"$record"
   echo "$mode: $state; $record"
   if [ $different -gt 0 ] || [ "$1" = false ]; then
     echo "the runs are in $runs"
