@@ -308,8 +308,8 @@ static void check_detections(const Trial *m, int image) {
   for (int i = 0; i < d->count[image]; i++) {
     int row = image * d->capacity + i;
     const double *box = (double *)d->box.data + 4 * row, *score = (double *)d->score.data + row;
-    EXPECT(0 <= box[0] && box[0] + r->config.min_size <= box[2] && box[2] <= info->rw);
-    EXPECT(0 <= box[1] && box[1] + r->config.min_size <= box[3] && box[3] <= info->rh);
+    EXPECT(0 <= box[0] && box[2] <= info->rw && box[2] - box[0] + r->config.box_extra >= r->config.min_size);
+    EXPECT(0 <= box[1] && box[3] <= info->rh && box[3] - box[1] + r->config.box_extra >= r->config.min_size);
     EXPECT(*score > r->config.min_score && *score <= (i ? score[-1] : 1));
     EXPECT(d->index[row] % classes >= 1);
   }
