@@ -1,9 +1,9 @@
 // The convolution ops: check the shapes, see through fully connected layers, and hand the work to a rung of the ladder.
 #include <stdio.h>
 #include <string.h>
-#include "cuda/conv/filter_grad.cuh"
+#include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/conv/ladder.h"
-#include "cuda/conv/walk.cuh"
+#include "cuda/conv/split_k.cuh"
 
 // ---- the rung -------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "cuda/conv/cudnn.h"
-#include "cuda/conv/walk.cuh"
+#include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/sweep.cuh"
 extern "C" {
 #include "base/rng.h"
@@ -85,7 +85,7 @@ void cudnn_run(Device *dev, const CudnnPlan *plan, ConvOp op, const void *x, con
 // ---- the search -------------------------------------------------------------------------------------------------------
 
 // Operands of a problem's own, and a Dest that asks for what the problem does.
-struct Stage {
+struct CudnnTrial {
   CudnnData data;
   Tensor addend, mask;
   Dest out;
@@ -107,11 +107,11 @@ static void *noise(Device *dev, const Tensor *t) {
   return p;
 }
 
-static Stage stage_new(Device *dev, const CudnnProblem *p, size_t workspace) {
+static CudnnTrial trial_new(Device *dev, const CudnnProblem *p, size_t workspace) {
   DType type = (DType)p->dtype;
   Tensor x = tensor(type, p->n, p->h, p->w, p->c), w = tensor(type, p->k, p->r, p->s, p->c);
   Tensor y = tensor(type, p->n, p->p, p->q, p->k), t = p->op == CONV_DGRAD ? x : y, bias = tensor_packed(F32, 1, t.c);
-  Stage s = {.data = {{noise(dev, &x), noise(dev, &w), noise(dev, &y)}}, .addend = t, .mask = t, .out = {.t = t}};
+  CudnnTrial s = {.data = {{noise(dev, &x), noise(dev, &w), noise(dev, &y)}}, .addend = t, .mask = t, .out = {.t = t}};
   if (p->op != CONV_WGRAD) s.out.t.data = s.data.at[p->op == CONV_FORWARD ? CUDNN_Y : CUDNN_X];
   if (p->bias) s.out.bias = noise(dev, &bias);
   s.addend.data = p->addend ? noise(dev, &t) : NULL;
@@ -124,7 +124,7 @@ static Stage stage_new(Device *dev, const CudnnProblem *p, size_t workspace) {
   return s;
 }
 
-static void stage_free(Device *dev, Stage *s) {
+static void trial_free(Device *dev, CudnnTrial *s) {
   void *all[] = {s->data.at[CUDNN_X], s->data.at[CUDNN_W], s->data.at[CUDNN_Y], (void *)s->out.bias,
                  s->addend.data,      s->mask.data,        s->workspace,        s->sweep};
   for (void *p : all) device_free(dev, p);
@@ -132,7 +132,7 @@ static void stage_free(Device *dev, Stage *s) {
   CUDA_CHECK(cudaEventDestroy(s->end));
 }
 
-static float time_once(Device *dev, Stage *s, const CudnnPlan *plan, ConvOp op) {
+static float time_once(Device *dev, CudnnTrial *s, const CudnnPlan *plan, ConvOp op) {
   Dest out = s->out;
   out.addend = s->addend.data ? &s->addend : NULL;
   out.mask = s->mask.data ? &s->mask : NULL;
@@ -147,7 +147,7 @@ static float time_once(Device *dev, Stage *s, const CudnnPlan *plan, ConvOp op) 
 }
 
 // The best of a few runs after one that may load and compile. INFINITY when it does not work.
-static float time_plan(Device *dev, Stage *s, const CudnnPlan *plan, ConvOp op, float best_so_far) {
+static float time_plan(Device *dev, CudnnTrial *s, const CudnnPlan *plan, ConvOp op, float best_so_far) {
   float best = time_once(dev, s, plan, op);
   if (best > hopeless * best_so_far + loading_us) return INFINITY;
   for (int i = 0; i < TIMED_RUNS && best < INFINITY; i++) {
@@ -166,7 +166,7 @@ static CudnnPlan find_fastest(Device *dev, const CudnnProblem *p, const CudnnPla
   size_t workspace = rival ? rival->engine.workspace + aligned(result) : 0;
   for (int i = 0; i < count; i++)
     if (engines[i].workspace <= max_workspace) workspace = MAX(workspace, engines[i].workspace);
-  Stage s = stage_new(dev, p, workspace);
+  CudnnTrial s = trial_new(dev, p, workspace);
   CudnnPlan best = rival ? *rival : CudnnPlan{};
   float best_us = rival && rival->engine.plan ? time_plan(dev, &s, rival, (ConvOp)p->op, INFINITY) : INFINITY;
   for (int i = 0; i < count; i++) {
@@ -178,19 +178,19 @@ static CudnnPlan find_fastest(Device *dev, const CudnnProblem *p, const CudnnPla
   for (int i = 0; i < count; i++)
     if (engines[i].plan != best.engine.plan) cudnn_engine_free(&engines[i]);
   best.tried = count;
-  stage_free(dev, &s);
+  trial_free(dev, &s);
   return best;
 }
 
 // ---- plans ------------------------------------------------------------------------------------------------------------
 
-struct Known {
+struct CudnnChoice {
   CudnnProblem problem;
   CudnnPlan plan;
 };
 
 static CudnnPlan plan_for(Device *dev, const CudnnProblem &p) {
-  static Known *known;
+  static CudnnChoice *known;
   static size_t count, capacity;
   for (size_t i = 0; i < count; i++)
     if (!memcmp(&known[i].problem, &p, sizeof p)) return known[i].plan;

@@ -15,8 +15,8 @@ static const int few[] = {8, MAX_CONFIGS}, few_fused[] = {2, 12}; // configurati
 // ---- the library ------------------------------------------------------------------------------------------------------
 
 // The names and values of cuDNN 9's cudnn_graph.h that are used here.
-enum DataType { FLOAT = 0, HALF = 2, BFLOAT16 = 9 };
-enum Kind { // of a value
+enum CudnnDataType { FLOAT = 0, HALF = 2, BFLOAT16 = 9 };
+enum CudnnValueType { // of a value
   OF_HANDLE = 0,
   OF_DATA_TYPE = 1,
   OF_BOOLEAN = 2,
@@ -29,7 +29,7 @@ enum Kind { // of a value
   OF_POINTWISE_MODE = 14,
   OF_DESCRIPTOR = 15,
 };
-enum Descriptor {
+enum CudnnDescriptor {
   POINTWISE = 0,
   CONVOLUTION = 1,
   ENGINE = 2,
@@ -44,7 +44,7 @@ enum Descriptor {
   VARIANT_PACK = 16,
   TENSOR = 17,
 };
-enum Attribute {
+enum CudnnAttribute {
   POINTWISE_MODE = 0,
   POINTWISE_PRECISION = 1,
   CONVOLUTION_PRECISION = 100,
@@ -86,7 +86,7 @@ enum Attribute {
   ENGINE_INDEX = 1301,
   ENGINE_NOTES = 1303,
 };
-enum Note {
+enum CudnnNote {
   NOTE_TENSOR_CORE = 0,
   NOTE_ROUNDS_INPUTS = 1,
   NOTE_FFT = 3,
@@ -98,7 +98,7 @@ enum { HEURISTIC_B = 1, HEURISTIC_FALLBACK = 2, HEURISTIC_A = 3 };
 enum { ADD = 0, RELU_FORWARD = 100, RELU_BACKWARD = 200 };
 enum { CROSS_CORRELATION = 1 };
 
-struct Library {
+struct CudnnLibrary {
   void *handle;
   size_t (*version)(void);
   const char *(*error)(int);
@@ -109,7 +109,7 @@ struct Library {
   int (*execute)(void *handle, void *plan, void *pack);
 };
 
-static bool load(Library *l) {
+static bool load(CudnnLibrary *l) {
   void *so = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
   const struct {
     void *to;
@@ -140,8 +140,8 @@ static bool load(Library *l) {
 }
 
 // NULL where it cannot be opened.
-static const Library *library() {
-  static Library l;
+static const CudnnLibrary *library() {
+  static CudnnLibrary l;
   static const bool ok = load(&l);
   return ok ? &l : NULL;
 }
@@ -156,7 +156,7 @@ int cudnn_version(void) { return cudnn_available() ? (int)library()->version() :
 
 // ---- descriptors ------------------------------------------------------------------------------------------------------
 
-static void *create(Descriptor kind) {
+static void *create(CudnnDescriptor kind) {
   void *d;
   CUDNN_CHECK(library()->create(kind, &d));
   return d;
@@ -170,14 +170,18 @@ static void *finalized(void *d) {
   return d;
 }
 
-static void set_values(void *d, int attribute, Kind kind, int64_t count, const void *values) {
+static void set_values(void *d, int attribute, CudnnValueType kind, int64_t count, const void *values) {
   CUDNN_CHECK(library()->set(d, attribute, kind, count, values));
 }
 static void set_ints(void *d, int attribute, std::initializer_list<int64_t> values) {
   set_values(d, attribute, OF_INT64, (int64_t)values.size(), values.begin());
 }
-static void set_enum(void *d, int attribute, Kind kind, int value) { set_values(d, attribute, kind, 1, &value); }
-static void set_pointer(void *d, int attribute, Kind kind, void *value) { set_values(d, attribute, kind, 1, &value); }
+static void set_enum(void *d, int attribute, CudnnValueType kind, int value) {
+  set_values(d, attribute, kind, 1, &value);
+}
+static void set_pointer(void *d, int attribute, CudnnValueType kind, void *value) {
+  set_values(d, attribute, kind, 1, &value);
+}
 static void set_link(void *d, int attribute, void *to) { set_pointer(d, attribute, OF_DESCRIPTOR, to); }
 static int64_t get_int(void *d, int attribute) {
   int64_t value = 0, count;
@@ -230,7 +234,7 @@ static void *convolution(const CudnnProblem *p, void *result) {
   set_ints(conv, CONVOLUTION_POST_PADDINGS, {p->pad, p->pad});
   finalized(conv);
   for (int i = CUDNN_X; i <= CUDNN_Y; i++) role[i] = i == written_role(p) ? result : operand(p, i);
-  static const Descriptor kinds[CONV_OPS] = {OPERATION_FORWARD, OPERATION_DGRAD, OPERATION_WGRAD};
+  static const CudnnDescriptor kinds[CONV_OPS] = {OPERATION_FORWARD, OPERATION_DGRAD, OPERATION_WGRAD};
   static const int first[CONV_OPS] = {FORWARD_ALPHA, DGRAD_ALPHA, WGRAD_ALPHA};
   void *op = create(kinds[p->op]);
   const float alpha = 1, beta = 0;
@@ -287,7 +291,7 @@ static void *graph_new(const CudnnProblem *p) {
 
 // ---- engines ----------------------------------------------------------------------------------------------------------
 
-struct Notes {
+struct CudnnNotes {
   int count;
   int note[MAX_NOTES];
   bool has(int which) const {
@@ -296,8 +300,8 @@ struct Notes {
     return false;
   }
 };
-static Notes notes_of(void *engine) {
-  Notes n = {};
+static CudnnNotes notes_of(void *engine) {
+  CudnnNotes n = {};
   int64_t count = 0;
   CUDNN_CHECK(library()->get(engine, ENGINE_NOTES, OF_NUMERICAL_NOTE, MAX_NOTES, &count, n.note));
   n.count = (int)count;
@@ -310,7 +314,7 @@ static bool asked_for(const CudnnProblem *p, int64_t index) {
 
 // fp32 is either exact products or TF32, which rounds in registers; never narrower operands. Winograd's method and FFT
 // err by more than the rounding of a sum.
-static bool fits(const CudnnProblem *p, const Notes &notes) {
+static bool fits(const CudnnProblem *p, const CudnnNotes &notes) {
   if (p->search != CUDNN_ANY && notes.has(NOTE_NONDETERMINISTIC)) return false;
   if (notes.has(NOTE_FFT)) return false;
   for (int note = NOTE_WINOGRAD; note <= NOTE_LAST_WINOGRAD; note++)
@@ -325,7 +329,7 @@ static bool plan_new(const CudnnProblem *p, void *config, bool recommended, Cudn
   void *engine = create(ENGINE), *plan = create(PLAN);
   int64_t count;
   CUDNN_CHECK(library()->get(config, CONFIG_ENGINE, OF_DESCRIPTOR, 1, &count, &engine));
-  Notes notes = notes_of(engine);
+  CudnnNotes notes = notes_of(engine);
   *out = {NULL, (int)get_int(engine, ENGINE_INDEX), !notes.has(NOTE_NONDETERMINISTIC), 0};
   bool slow = !notes.has(NOTE_TENSOR_CORE) && (p->dtype != F32 || p->tf32),
        ok = asked_for(p, out->index) && fits(p, notes) && (recommended || !slow);

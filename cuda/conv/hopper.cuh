@@ -7,8 +7,8 @@
 // multiples of 1024. (In rows of 32 bytes, piece j of row i lies at j ^ (i / 4 % 2), and 256 takes the place of 1024.)
 #pragma once
 #include <cuda.h> // types and constants alone; no function of the driver is linked
+#include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/conv/ptx.cuh"
-#include "cuda/conv/walk.cuh"
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 static constexpr bool HAS_WGMMA = false;
@@ -27,7 +27,7 @@ enum {
 
 // An address in shared memory, computed once and kept (volatile): a special register, which is slow to read, is part of
 // it.
-__device__ __forceinline__ uint32_t kept_address(const void *p) {
+__device__ __forceinline__ uint32_t pinned_address(const void *p) {
   uint32_t address;
   asm volatile("{\n.reg .u64 wide;\ncvta.to.shared.u64 wide, %1;\ncvt.u32.u64 %0, wide;\n}" : "=r"(address) : "l"(p));
   return address;
@@ -77,20 +77,22 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
 
 // A ring of stages, each with a pair of barriers: filled, and empty again. Everyone who takes part goes round with a cursor
 // of his own.
-template <int STAGES> struct RingBarriers { uint64_t full[STAGES], empty[STAGES]; };
+template <int STAGES> struct PipelineBarriers { uint64_t full[STAGES], empty[STAGES]; };
 // By one thread, before the others use it: how many fill a stage, and how many have to be done with it.
-template <int STAGES> __device__ __forceinline__ void ring_init(RingBarriers<STAGES> &b, int fill, int use) {
-  uint32_t full = kept_address(b.full), empty = kept_address(b.empty);
+template <int STAGES>
+__device__ __forceinline__ void pipeline_init(PipelineBarriers<STAGES> &b, int producers, int consumers) {
+  uint32_t full = pinned_address(b.full), empty = pinned_address(b.empty);
 #pragma unroll
-  for (int i = 0; i < STAGES; i++) barrier_init(full + 8 * i, fill), barrier_init(empty + 8 * i, use);
+  for (int i = 0; i < STAGES; i++) barrier_init(full + 8 * i, producers), barrier_init(empty + 8 * i, consumers);
   barrier_init_fence();
 }
-template <int STAGES> struct Ring {
+template <int STAGES> struct PipelineState {
   uint32_t full, empty; // of the current stage
   int stage = 0;
   uint32_t parity = 0;
 
-  __device__ Ring(RingBarriers<STAGES> &b) : full(kept_address(b.full)), empty(kept_address(b.empty)) {}
+  __device__ PipelineState(PipelineBarriers<STAGES> &b)
+      : full(pinned_address(b.full)), empty(pinned_address(b.empty)) {}
   __device__ __forceinline__ void wait_full() const { barrier_wait(full, parity); }
   __device__ __forceinline__ void wait_empty() const { barrier_wait(empty, parity ^ 1); }
   __device__ __forceinline__ void advance() {
@@ -124,20 +126,20 @@ __device__ __forceinline__ float4 load_shared16(uint32_t from) {
   return v;
 }
 // To the shared memory of any block of the cluster.
-__device__ __forceinline__ void store_remote(uint32_t to, const float4 &v) {
+__device__ __forceinline__ void store_cluster(uint32_t to, const float4 &v) {
   asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
                : "memory");
 }
 __device__ __forceinline__ void prefetch_l2(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 // Four 8 × 8 matrices of 16-bit elements, of which a lane has a pair: row lane / 4, columns 2 · (lane % 4) and the next.
 // Lanes 8i … say where the rows of the i-th are.
-__device__ __forceinline__ void load_matrices(uint32_t (&m)[4], uint32_t from) {
+__device__ __forceinline__ void ldmatrix_x4(uint32_t (&m)[4], uint32_t from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
                : "r"(from)
                : "memory");
 }
-__device__ __forceinline__ void store_matrices(uint32_t to, const uint32_t (&m)[4]) {
+__device__ __forceinline__ void stmatrix_x4(uint32_t to, const uint32_t (&m)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(m[0]), "r"(m[1]),
                "r"(m[2]), "r"(m[3])
                : "memory");
@@ -154,7 +156,7 @@ __device__ __forceinline__ float positive_part(float v) {
 
 // All threads of all blocks of the cluster meet. Their accesses to memory are not ordered by it, which would cost a fence
 // for the whole GPU.
-__device__ __forceinline__ void cluster_meet() {
+__device__ __forceinline__ void cluster_sync_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 // They meet, and see what the others have written to their shared memory.
@@ -165,10 +167,12 @@ __device__ __forceinline__ void cluster_sync() {
 __device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
 // A kernel that was launched to follow this one may start now; what it needs from this one, or what is to count on both
 // having ended, comes after its wait (griddepcontrol).
-__device__ __forceinline__ void follower_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-__device__ __forceinline__ void follower_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__device__ __forceinline__ void grid_launch_dependents() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+__device__ __forceinline__ void grid_wait_prerequisite() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 // Such a launch's, on the host.
-static inline cudaLaunchAttribute follower_attribute() {
+static inline cudaLaunchAttribute dependent_launch_attribute() {
   cudaLaunchAttribute follow = {};
   follow.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   follow.val.programmaticStreamSerializationAllowed = 1;
@@ -190,10 +194,10 @@ __device__ __forceinline__ void named_arrive_for_warp(int barrier, int threads) 
 // All threads of a warpgroup.
 __device__ __forceinline__ void warpgroup_sync(int warpgroup) { named_sync(1 + warpgroup, WARPGROUP); }
 // The calling warpgroup gives back registers down to N, or takes some until it has N (setmaxnreg).
-template <int N> __device__ __forceinline__ void registers_give() {
+template <int N> __device__ __forceinline__ void registers_dealloc() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
-template <int N> __device__ __forceinline__ void registers_take() {
+template <int N> __device__ __forceinline__ void registers_alloc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
@@ -217,7 +221,7 @@ __device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap *map, ui
                : "memory");
 }
 // Channels c … of a row of pixels along a walk (im2col): the first is (y, x) of image n before the tap's offset is added.
-__device__ __forceinline__ void tma_load_pixels(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c, int x,
+__device__ __forceinline__ void tma_load_im2col(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c, int x,
                                                 int y, int n, int tap_x, int tap_y, uint64_t policy = EVICT_NORMAL) {
   asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes.L2::cache_hint"
                " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8}, %9;" ::"r"(to),
@@ -235,7 +239,7 @@ __device__ __forceinline__ void tma_store(const CUtensorMap *map, uint32_t from,
                "r"(from), "r"(x), "r"(y), "r"(z), "r"(n)
                : "memory");
 }
-__device__ __forceinline__ void tma_store_pixels(const CUtensorMap *map, uint32_t from, int c, int x, int y, int n) {
+__device__ __forceinline__ void tma_store_im2col(const CUtensorMap *map, uint32_t from, int c, int x, int y, int n) {
   asm volatile(
       "cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
       "r"(from), "r"(c), "r"(x), "r"(y), "r"(n)
@@ -261,18 +265,18 @@ template <class Function> static Function *driver_function(const char *name) {
 // What is done with a map. TMA rounds floats that are to be multiplied to TF32, to nearest and ties to even; wgmma itself
 // would cut their last 13 bits off. Promoted: L2 reads 256 bytes at a time from memory.
 enum MapUse { MAP_OPERAND, MAP_OPERAND_PROMOTED, MAP_RESULT };
-static inline CUtensorMapDataType map_type(DType t, MapUse use) {
+static inline CUtensorMapDataType map_type(DType t, MapUse consumers) {
   CHECK(t == BF16 || t == F16 || t == F32);
-  if (t == F32) return use == MAP_RESULT ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+  if (t == F32) return consumers == MAP_RESULT ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
   return t == BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 }
-static inline CUtensorMapL2promotion map_promotion(MapUse use) {
-  return use == MAP_OPERAND_PROMOTED ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
+static inline CUtensorMapL2promotion map_promotion(MapUse consumers) {
+  return consumers == MAP_OPERAND_PROMOTED ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
 }
 
 // data [n, z, y, x], sizes given from x on, of which a box is `box`. Its x extent is a swizzled row of 32 or 128 bytes.
-static inline CUtensorMap map_boxes(const void *data, DType dtype, const size_t (&size)[4], const int (&box)[4],
-                                    MapUse use = MAP_OPERAND) {
+static inline CUtensorMap map_tiled(const void *data, DType dtype, const size_t (&size)[4], const int (&box)[4],
+                                    MapUse consumers = MAP_OPERAND) {
   static auto *const encode = driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   cuuint64_t sizes[4], stride[4];
   cuuint32_t boxes[4], step[4];
@@ -282,26 +286,28 @@ static inline CUtensorMap map_boxes(const void *data, DType dtype, const size_t 
   }
   bool narrow = box[0] * dtype_size(dtype) == 32;
   CUtensorMap map;
-  CHECK(!encode(&map, map_type(dtype, use), 4, (void *)data, sizes, stride, boxes, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B, map_promotion(use),
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+  CHECK(!encode(&map, map_type(dtype, consumers), 4, (void *)data, sizes, stride, boxes, step,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B,
+                map_promotion(consumers), CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return map;
 }
 
 // The positions of a walk under its first tap, as the corners of the box that they span: how far its first lies from the
 // tensor's first pixel, and its last from the tensor's last.
-static inline int walk_lower(const Axis *a) { return a->in; }
-static inline int walk_upper(const Axis *a, int size) { return a->in + (a->size - 1) * a->in_step + 1 - size; }
+static inline int corner_lower(const Im2colAxis *a) { return a->in; }
+static inline int corner_upper(const Im2colAxis *a, int size) {
+  return a->in + (a->size - 1) * a->in_stride + 1 - size;
+}
 
 // Pixels [n, h, w, channels] in order, of which a box is `pixels`, a swizzled row of `channels` each (im2col). Positions
 // lie between the corners, `step` apart. Sizes from the channels on, what is said of pixels from w on.
-struct PixelMap {
+struct Im2colMap {
   const void *data;
   DType dtype;
   size_t size[4], stride[3]; // stride: bytes to the next pixel, row, image
   int lower[2], upper[2], step[2];
 };
-static inline CUtensorMap map_pixel_rows(const PixelMap &m, int channels, int pixels, MapUse use) {
+static inline CUtensorMap encode_im2col(const Im2colMap &m, int channels, int pixels, MapUse consumers) {
   static auto *const encode = driver_function<decltype(cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
   cuuint64_t size[4], stride[3];
   for (int i = 0; i < 4; i++) size[i] = m.size[i];
@@ -309,35 +315,36 @@ static inline CUtensorMap map_pixel_rows(const PixelMap &m, int channels, int pi
   cuuint32_t step[] = {1, (cuuint32_t)m.step[0], (cuuint32_t)m.step[1], 1};
   bool narrow = channels * dtype_size(m.dtype) == 32;
   CUtensorMap map;
-  CHECK(!encode(&map, map_type(m.dtype, use), 4, (void *)m.data, size, stride, m.lower, m.upper, channels, pixels, step,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B,
-                map_promotion(use), CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+  CHECK(!encode(&map, map_type(m.dtype, consumers), 4, (void *)m.data, size, stride, m.lower, m.upper, channels, pixels,
+                step, CU_TENSOR_MAP_INTERLEAVE_NONE, narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B,
+                map_promotion(consumers), CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return map;
 }
 // The pixels that a walk's positions meet under its first tap, in rows of so many bytes.
-static inline CUtensorMap map_pixels(const Gather &g, int pixels, MapUse use = MAP_OPERAND, int row = SWIZZLE_ROW) {
-  const Tensor *t = &g.in;
-  const Axis *y = &g.walk.y, *x = &g.walk.x;
+static inline CUtensorMap map_im2col(const Im2colView &view, int pixels, MapUse consumers = MAP_OPERAND,
+                                     int row = SWIZZLE_ROW) {
+  const Tensor *t = &view.in;
+  const Im2colAxis *y = &view.im2col.y, *x = &view.im2col.x;
   size_t pixel = t->ldc * dtype_size(t->dtype);
-  return map_pixel_rows({t->data,
-                         t->dtype,
-                         {(size_t)t->ldc, (size_t)t->w, (size_t)t->h, (size_t)t->n},
-                         {pixel, t->w * pixel, (size_t)t->h * t->w * pixel},
-                         {walk_lower(x), walk_lower(y)},
-                         {walk_upper(x, t->w), walk_upper(y, t->h)},
-                         {x->in_step, y->in_step}},
-                        row / dtype_size(t->dtype), pixels, use);
+  return encode_im2col({t->data,
+                        t->dtype,
+                        {(size_t)t->ldc, (size_t)t->w, (size_t)t->h, (size_t)t->n},
+                        {pixel, t->w * pixel, (size_t)t->h * t->w * pixel},
+                        {corner_lower(x), corner_lower(y)},
+                        {corner_upper(x, t->w), corner_upper(y, t->h)},
+                        {x->in_stride, y->in_stride}},
+                       row / dtype_size(t->dtype), pixels, consumers);
 }
 // The pixels of the result that its positions are.
-static inline CUtensorMap map_result(const Tensor *t, const Walk *walk, int channels, int pixels) {
-  const Axis *y = &walk->y, *x = &walk->x;
+static inline CUtensorMap map_result(const Tensor *t, const Im2col *im2col, int channels, int pixels) {
+  const Im2colAxis *y = &im2col->y, *x = &im2col->x;
   size_t pixel = t->ldc * dtype_size(t->dtype), row = t->w * pixel;
-  return map_pixel_rows({(const char *)t->data + y->out * row + x->out * pixel,
-                         t->dtype,
-                         {(size_t)t->ldc, (size_t)x->size, (size_t)y->size, (size_t)t->n},
-                         {x->out_step * pixel, y->out_step * row, t->h * row},
-                         {0, 0},
-                         {0, 0},
-                         {1, 1}},
-                        channels, pixels, MAP_RESULT);
+  return encode_im2col({(const char *)t->data + y->out * row + x->out * pixel,
+                        t->dtype,
+                        {(size_t)t->ldc, (size_t)x->size, (size_t)y->size, (size_t)t->n},
+                        {x->out_stride * pixel, y->out_stride * row, t->h * row},
+                        {0, 0},
+                        {0, 0},
+                        {1, 1}},
+                       channels, pixels, MAP_RESULT);
 }

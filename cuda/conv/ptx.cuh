@@ -39,22 +39,22 @@ template <class T> __device__ __forceinline__ T *in_register(T *p) {
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
 // Zeros unless `inside`; `from` is then not read, but still has to be an address in global memory. sm_80.
-__device__ __forceinline__ void copy16_async(uint32_t to, const void *from, bool inside) {
+__device__ __forceinline__ void cp_async16(uint32_t to, const void *from, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
 }
 // Elsewhere than on sm_80 and later the copy is done when this returns.
-__device__ __forceinline__ void copy16_async(void *to, const void *from, bool inside) {
+__device__ __forceinline__ void cp_async16(void *to, const void *from, bool inside) {
   if constexpr (AMPERE)
-    copy16_async(shared_address(to), from, inside);
+    cp_async16(shared_address(to), from, inside);
   else
     *(uint4 *)to = inside ? *(const uint4 *)from : uint4{};
 }
 // Closes the group of copies issued since the one before.
-__device__ __forceinline__ void copies_commit() {
+__device__ __forceinline__ void cp_async_commit() {
   if constexpr (AMPERE) asm volatile("cp.async.commit_group;" ::: "memory");
 }
 // Waits until all but the last `PENDING` groups of this thread have arrived.
-template <int PENDING> __device__ __forceinline__ void copies_wait() {
+template <int PENDING> __device__ __forceinline__ void cp_async_wait() {
   if constexpr (AMPERE) asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
@@ -78,9 +78,9 @@ struct Fragment {
 
 // ldmatrix: four matrices of 8 rows by 16 bytes; lane l gives the address of row l % 8 of matrix l / 8 and gets row
 // l / 4, bytes 4 · (l % 4) … of each. TURNED (16-bit elements): of the transposed matrices.
-template <bool TURNED> __device__ __forceinline__ Fragment load_matrices(uint32_t row) {
+template <bool TRANSPOSED> __device__ __forceinline__ Fragment ldmatrix_x4(uint32_t row) {
   Fragment f;
-  if constexpr (TURNED)
+  if constexpr (TRANSPOSED)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(f.r[0]), "=r"(f.r[1]), "=r"(f.r[2]), "=r"(f.r[3])
                  : "r"(row)
@@ -104,10 +104,10 @@ __device__ __forceinline__ void load_shared8(uint32_t from, uint32_t &a, uint32_
 // columns 2 · (l % 4) and the next, then the same of row l / 4 + 8. sm_80.
 #define MMA(shape_and_types)                                                                                           \
   asm("mma.sync.aligned." shape_and_types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"           \
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])                                                         \
+      : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])                                                         \
       : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b.r[2 * half]), "r"(b.r[2 * half + 1]))
 template <class T>
-__device__ __forceinline__ void mma_sync(float (&sum)[4], const Fragment &a, const Fragment &b, int half) {
+__device__ __forceinline__ void mma_sync(float (&acc)[4], const Fragment &a, const Fragment &b, int half) {
   if constexpr (std::is_same_v<T, float>)
     MMA("m16n8k8.row.col.f32.tf32.tf32.f32");
   else if constexpr (std::is_same_v<T, __half>)

@@ -1,8 +1,8 @@
 // The ends of the filter gradient (partial sums to dw, columns of dy to db) and the beginning of the next step: the
 // shadow of a filter in the type that the convolutions read. All are bound by memory.
-#include "cuda/conv/filter_grad.cuh"
+#include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/conv/ladder.h"
-#include "cuda/conv/walk.cuh"
+#include "cuda/conv/split_k.cuh"
 
 enum {
   WARP = 32,
@@ -11,9 +11,9 @@ enum {
   SLAB = 256,        // channels of dy that one block adds up
   PIECES = 128,      // of the pixels of dy
   FILL_BLOCKS = 528, // two waves of two blocks on each of 132 multiprocessors
-  MIN_SLOT = 512,    // pixels
-  SLOT_STEP = 64,
-  MAX_SLOTS = 256,
+  MIN_SLICE_K = 512, // pixels
+  SLICE_K_STEP = 64,
+  MAX_SLICES = 256,
 };
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
@@ -22,15 +22,16 @@ __device__ __forceinline__ void add(float4 &a, const float4 &b) { a.x += b.x, a.
 
 // A thread takes every blockDim.y-th slot of a group of four columns, and these sums are added in order; dw's rows are
 // dense: [k, columns].
-__global__ void filter_reduce_kernel(Slots slots, Tensor dw, int columns, const float *scale, bool accumulate) {
+__global__ void split_k_reduce_kernel(SplitKWorkspace workspace, Tensor dw, int columns, const float *scale,
+                                      bool accumulate) {
   __shared__ float4 part[THREADS];
   int group = blockIdx.x * blockDim.x + threadIdx.x, per_row = columns / 4, k = group / per_row;
   int column = group % per_row * 4, lanes = blockDim.y;
   float4 sum = {};
   if (k < dw.n)
 #pragma unroll 4
-    for (int s = threadIdx.y; s < slots.count; s += lanes)
-      add(sum, *(const float4 *)(slots.data + s * slots.stride + (size_t)k * slots.pitch + column));
+    for (int s = threadIdx.y; s < workspace.slices; s += lanes)
+      add(sum, *(const float4 *)(workspace.data + s * workspace.stride + (size_t)k * workspace.pitch + column));
   part[threadIdx.y * blockDim.x + threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y || k >= dw.n) return;
@@ -91,38 +92,38 @@ __global__ void filter_shadow_kernel(Tensor master, const float *scale, Tensor s
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
 
-int filter_grad_slots(size_t pixels, size_t blocks) {
-  size_t slots = MIN(FILL_BLOCKS / MAX(blocks, (size_t)1), pixels / MIN_SLOT);
-  return (int)MIN(MAX(slots, (size_t)1), (size_t)MAX_SLOTS);
+int split_k_slices(size_t pixels, size_t blocks) {
+  size_t slices = MIN(FILL_BLOCKS / MAX(blocks, (size_t)1), pixels / MIN_SLICE_K);
+  return (int)MIN(MAX(slices, (size_t)1), (size_t)MAX_SLICES);
 }
 
-FilterProduct filter_product(const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out,
-                             int rows, int columns, int slots) {
+WgradGemm wgrad_gemm(const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out, int rows,
+                     int columns, int slices) {
   const Tensor *dw = &out->dw;
-  FilterProduct p = {};
-  p.parts = pairs;
+  WgradGemm p = {};
+  p.pairs = pairs;
   p.m = dy->ldc;
-  p.down = blocks_for(p.m, rows);
-  p.across = blocks_for((size_t)dw->h * dw->w * dw->ldc, columns);
+  p.tiles_m = blocks_for(p.m, rows);
+  p.tiles_n = blocks_for((size_t)dw->h * dw->w * dw->ldc, columns);
   // Whole stages of any kernel, so that only the last slot of a pair ends in the middle of one.
-  p.pixels = blocks_for(filter_pixels(pairs, dy), slots * SLOT_STEP) * SLOT_STEP;
+  p.slice_k = blocks_for(wgrad_gemm_k(pairs, dy), slices * SLICE_K_STEP) * SLICE_K_STEP;
   for (int i = 0; i < pairs; i++) {
-    p.part[i] = {gather_forward(conv, &x[i], dw, &dy[i]), dy[i].data, p.slots.count};
-    p.slots.count += blocks_for(tensor_pixels(&dy[i]), p.pixels);
+    p.operands[i] = {wgrad_view(conv, &x[i], dw, &dy[i]), dy[i].data, p.workspace.slices};
+    p.workspace.slices += blocks_for(tensor_pixels(&dy[i]), p.slice_k);
   }
-  p.slots.pitch = p.across * columns;
-  p.slots.stride = (size_t)p.down * rows * p.slots.pitch;
+  p.workspace.pitch = p.tiles_n * columns;
+  p.workspace.stride = (size_t)p.tiles_m * rows * p.workspace.pitch;
   return p;
 }
 
-void filter_grad_reduce(Device *dev, const Slots &slots, const FilterGrad *out) {
+void split_k_reduce(Device *dev, const SplitKWorkspace &workspace, const FilterGrad *out) {
   const Tensor *dw = &out->dw;
   int columns = dw->h * dw->w * dw->ldc;
   int lanes = 1; // a thread of its own for each two slots, so that few slots do not leave threads idle
-  while (lanes < LANES && 4 * lanes <= slots.count) lanes *= 2;
+  while (lanes < LANES && 4 * lanes <= workspace.slices) lanes *= 2;
   dim3 block(THREADS / lanes, lanes);
-  filter_reduce_kernel<<<blocks_for((size_t)dw->n * columns / 4, block.x), block, 0, stream_of(dev)>>>(
-      slots, *dw, columns, (const float *)out->scale, out->accumulate);
+  split_k_reduce_kernel<<<blocks_for((size_t)dw->n * columns / 4, block.x), block, 0, stream_of(dev)>>>(
+      workspace, *dw, columns, (const float *)out->scale, out->accumulate);
   LAUNCH_CHECK();
 }
 

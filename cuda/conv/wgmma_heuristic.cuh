@@ -3,7 +3,7 @@
 #pragma once
 #include <limits.h>
 #include <math.h>
-#include "cuda/conv/wgmma_tiles.cuh"
+#include "cuda/conv/wgmma_scheduler.cuh"
 
 // Cycles of a launch by tiles of this shape, of the rows from `begin` on and before `end`, by so many blocks at once. In each
 // round of blocks: the first tile's stages, which are bound by the tensor cores or by what L2 delivers (58 bytes a cycle to
@@ -11,41 +11,41 @@
 // own sends these, and after the last tile. Tiles of 192 columns have to be cheaper by 3 %. Parts that take turns are counted
 // as if they did not. Fitted to an H200's times of the network's convolutions with every shape, at batch 1, 2, 3, 4 and 16, in
 // TF32 too: what is chosen takes 0.2 % longer than the fastest shapes, on average.
-static inline double cost_of(const WgmmaProduct &p, int blocks, int rows, int columns, int begin, int end) {
-  int bytes = (int)dtype_size(p.of[0].part.gather.in.dtype), depth = SWIZZLE_ROW / bytes;
-  int across = blocks_for(p.of[0].part.out.t.ldc, columns), tiles = 0, rounds = 0;
+static inline double launch_cost(const WgmmaParams &p, int blocks, int rows, int columns, int begin, int end) {
+  int bytes = (int)dtype_size(p.mapped[0].problem.view.in.dtype), depth = SWIZZLE_ROW / bytes;
+  int tiles_n = blocks_for(p.mapped[0].problem.out.t.ldc, columns), tiles = 0, waves = 0;
   double stage = MAX(rows * columns / 32.0, (rows + columns) * SWIZZLE_ROW / 58.0), cycles = 0;
-  for (int i = 0; i < p.parts; i++) {
-    const Gather &g = p.of[i].part.gather;
-    int begun = rounds;
-    tiles += blocks_for(rows_between(g, begin, end), rows) * across;
-    rounds = blocks_for(tiles, blocks);
-    cycles += (rounds - begun) * (stages_of(g, depth) * stage + 250); // rounds that begin with a tile of this part
+  for (int i = 0; i < p.problems; i++) {
+    const Im2colView &view = p.mapped[i].problem.view;
+    int begun = waves;
+    tiles += blocks_for(rows_between(view, begin, end), rows) * tiles_n;
+    waves = blocks_for(tiles, blocks);
+    cycles += (waves - begun) * (k_tiles_of(view, depth) * stage + 250); // rounds that begin with a tile of this part
   }
   double each = (columns >= 128 ? 0.18 : 0.38) * rows * columns * bytes, last = 0.22 * rows * columns * bytes;
-  return (cycles + (rounds - 1) * each + last) * (columns == 192 ? 1.03 : 1);
+  return (cycles + (waves - 1) * each + last) * (columns == 192 ? 1.03 : 1);
 }
 
-struct TileChoice {
+struct TileConfig {
   int rows, columns;
-  void (*launch)(Device *, WgmmaProduct &, const Tensor *w, int begin, int end);
+  void (*launch)(Device *, WgmmaParams &, const Tensor *w, int begin, int end);
 };
 // Rows `begin` … `end` of all parts, by one shape of tiles.
-struct RowsLaunch {
-  const TileChoice *tiles;
+struct LaunchRange {
+  const TileConfig *tiles;
   int begin, end;
   double cost; // cycles
 };
 struct LaunchPlan {
   int count;
-  RowsLaunch of[2];
+  LaunchRange of[2];
 };
 
-static inline RowsLaunch cheapest_launch(const WgmmaProduct &p, int blocks, const TileChoice *choices, int count,
-                                         int begin, int end) {
-  RowsLaunch best = {NULL, begin, end, INFINITY};
-  for (const TileChoice *c = choices; c < choices + count; c++) {
-    double cost = cost_of(p, blocks, c->rows, c->columns, begin, end);
+static inline LaunchRange cheapest_launch(const WgmmaParams &p, int blocks, const TileConfig *configs, int count,
+                                          int begin, int end) {
+  LaunchRange best = {NULL, begin, end, INFINITY};
+  for (const TileConfig *c = configs; c < configs + count; c++) {
+    double cost = launch_cost(p, blocks, c->rows, c->columns, begin, end);
     if (cost < best.cost) best.tiles = c, best.cost = cost;
   }
   return best;
@@ -56,20 +56,20 @@ static inline RowsLaunch cheapest_launch(const WgmmaProduct &p, int blocks, cons
 // where the first's have ended. That is safe since the first is an ordinary launch, before which all has ended that both read;
 // since they write different rows; and since the second ends after the first, for whoever comes next. It has to save AGAIN
 // cycles, since it takes some thousand until its blocks multiply; where less was to be saved, it was as often slower.
-static inline LaunchPlan plan_launches(const WgmmaProduct &p, int blocks, const TileChoice *choices, int count) {
-  constexpr double AGAIN = 9000;
-  LaunchPlan plan = {1, {cheapest_launch(p, blocks, choices, count, 0, INT_MAX)}};
-  const Gather &g = p.of[0].part.gather;
-  if (p.parts > 1 || g.in.count) return plan;
-  int all = gather_capacity(g), channels = p.of[0].part.out.t.ldc;
+static inline LaunchPlan plan_launches(const WgmmaParams &p, int blocks, const TileConfig *configs, int count) {
+  constexpr double SECOND_LAUNCH = 9000;
+  LaunchPlan plan = {1, {cheapest_launch(p, blocks, configs, count, 0, INT_MAX)}};
+  const Im2colView &view = p.mapped[0].problem.view;
+  if (p.problems > 1 || view.in.count) return plan;
+  int all = view_capacity(view), channels = p.mapped[0].problem.out.t.ldc;
   double least = plan.of[0].cost;
-  for (const TileChoice *c = choices; c < choices + count; c++) {
-    int across = blocks_for(channels, c->columns), rounds = blocks_for(all, c->rows) * across / blocks;
-    int rows = rounds * blocks / across * c->rows; // of tiles that fill their rounds
+  for (const TileConfig *c = configs; c < configs + count; c++) {
+    int tiles_n = blocks_for(channels, c->columns), waves = blocks_for(all, c->rows) * tiles_n / blocks;
+    int rows = waves * blocks / tiles_n * c->rows; // of tiles that fill their rounds
     if (!rows || rows >= all) continue;
-    RowsLaunch first = {c, 0, rows, cost_of(p, blocks, c->rows, c->columns, 0, rows)};
-    RowsLaunch rest = cheapest_launch(p, blocks, choices, count, rows, INT_MAX);
-    double cost = first.cost + rest.cost + AGAIN;
+    LaunchRange first = {c, 0, rows, launch_cost(p, blocks, c->rows, c->columns, 0, rows)};
+    LaunchRange rest = cheapest_launch(p, blocks, configs, count, rows, INT_MAX);
+    double cost = first.cost + rest.cost + SECOND_LAUNCH;
     if (cost < least) least = cost, plan = {2, {first, rest}};
   }
   return plan;
