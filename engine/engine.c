@@ -135,7 +135,8 @@ bool engine_open(Engine *e, const Compute *compute, const ModelConfig *config, c
                    compute->amp    ? "amp"
                    : compute->tf32 ? "tf32"
                                    : "conv");
-  e->dev->tf32 = compute->tf32, e->dev->conv = compute->conv;
+  e->dev->tf32 = compute->tf32;
+  if (!device_choose_rung(e->dev, compute->conv, err)) return false;
   size_t names = (size_t)(config->classes - 1) * sizeof *category;
   e->category = memcpy(xmalloc(names), category, names);
   params_init(&e->params, e->dev, compute->amp ? compute->amp : e->dev->real);

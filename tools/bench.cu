@@ -33,15 +33,15 @@ typedef struct Contender {
 } Contender;
 
 // Over the layers of one op, each as often as it occurs.
-typedef struct Total {
+typedef struct OpTotal {
   int layers, without_cudnn;
   double us, floor_us;
   double shared_us, cudnn_us; // where cuDNN has an engine
   double worst;               // ratio
   const char *worst_layer;
-} Total;
+} OpTotal;
 
-typedef struct Bench {
+typedef struct ConvBench {
   int batch, rounds, rois, precision, fused, m, n, k, height, width;
   bool any, gemm;
   const char *rung_names, *ops, *layer, *size, *out, *engines;
@@ -49,19 +49,19 @@ typedef struct Bench {
   const Rung *rungs[MAX_RUNGS];
   int num_rungs;
   bool wanted[CONV_OPS];
-  Total total[CONV_OPS][MAX_RUNGS];
+  OpTotal total[CONV_OPS][MAX_RUNGS];
   Device *dev;
   FILE *file;
   void *sweep;
   uint64_t sweeps; // so far
   cudaEvent_t begin, end;
-} Bench;
+} ConvBench;
 
 // ---- running --------------------------------------------------------------------------------------------------------
 
-static void run_rung(Bench *b, Case *c, ConvOp op, const Rung *rung) {
+static void run_rung(ConvBench *b, BenchCase *c, ConvOp op, const Rung *rung) {
   Device *dev = b->dev;
-  dev->conv = rung->name;
+  dev->conv_rung = rung;
   Dest out = dest_of(c, op);
   FilterGrad dw = {c->dw};
   if (op == CONV_FORWARD) dev->ops->conv_forward(dev, &c->conv, 1, &c->x, &c->w, &out);
@@ -69,7 +69,7 @@ static void run_rung(Bench *b, Case *c, ConvOp op, const Rung *rung) {
   if (op == CONV_WGRAD) dev->ops->conv_wgrad(dev, &c->conv, 1, &c->x, &c->y, &dw);
 }
 
-static void run(Bench *b, Case *c, ConvOp op, const Contender *who) {
+static void run(ConvBench *b, BenchCase *c, ConvOp op, const Contender *who) {
   if (who->rung) return run_rung(b, c, op, who->rung);
   Dest out = dest_of(c, op);
   const Dest *to = op == CONV_WGRAD ? NULL : &out;
@@ -79,12 +79,12 @@ static void run(Bench *b, Case *c, ConvOp op, const Contender *who) {
 }
 
 // The result in memory of its own, from operands or from their magnitudes.
-static void *naive_result(Bench *b, Case *c, ConvOp op, bool magnitude) {
+static void *naive_result(ConvBench *b, BenchCase *c, ConvOp op, bool magnitude) {
   Tensor *result = result_of(c, op, false);
   void *own = result->data, *copy = allocate(b->dev, tensor_bytes(result));
   fill_operands(b->dev, c, op, magnitude);
   result->data = copy;
-  run_rung(b, c, op, conv_rung("naive"));
+  run_rung(b, c, op, &rung_naive);
   result->data = own;
   return copy;
 }
@@ -92,7 +92,7 @@ static void *naive_result(Bench *b, Case *c, ConvOp op, bool magnitude) {
 static const char *name_of(const Contender *who) { return who->rung ? who->rung->name : "cudnn"; }
 
 // All that are to be timed; false, with a line, when one is wrong.
-static bool verify(Bench *b, Case *c, ConvOp op, const Contender *all, int count) {
+static bool verify(ConvBench *b, BenchCase *c, ConvOp op, const Contender *all, int count) {
   void *bound = naive_result(b, c, op, true), *want = naive_result(b, c, op, false);
   bool ok = true;
   for (int i = 0; i < count; i++) {
@@ -111,7 +111,7 @@ static bool verify(Bench *b, Case *c, ConvOp op, const Contender *all, int count
   return ok;
 }
 
-static double time_once(Bench *b, Case *c, ConvOp op, const Contender *who) {
+static double time_once(ConvBench *b, BenchCase *c, ConvOp op, const Contender *who) {
   cudaStream_t stream = stream_of(b->dev);
   sweep_l2(stream, b->sweep, b->sweeps++);
   CUDA_CHECK(cudaEventRecord(b->begin, stream));
@@ -125,12 +125,12 @@ static double time_once(Bench *b, Case *c, ConvOp op, const Contender *who) {
 
 // ---- figures ----------------------------------------------------------------------------------------------------------
 
-typedef struct Figures {
+typedef struct Measurement {
   Latency us;
   double cudnn_us, ratio, floor_us; // ratio: the median of what cuDNN takes for each of ours in the same round
-} Figures;
+} Measurement;
 
-static Figures figures_of(Bench *b, Case *c, ConvOp op, const Contender *who, const Contender *peer) {
+static Measurement figures_of(ConvBench *b, BenchCase *c, ConvOp op, const Contender *who, const Contender *peer) {
   double ours[MAX_ROUNDS], theirs[MAX_ROUNDS], ratio[MAX_ROUNDS];
   int both = peer ? MIN(who->runs, peer->runs) : 0;
   for (int i = 0; i < both; i++) ratio[i] = peer->us[i] / who->us[i];
@@ -140,11 +140,14 @@ static Figures figures_of(Bench *b, Case *c, ConvOp op, const Contender *who, co
           latency_summary(ratio, both).median, floor_us(b->dev, (Precision)b->precision, c, op)};
 }
 
-static int count_of(const Case *c, ConvOp op) { return c->layer->count - (op == CONV_FORWARD ? 0 : c->layer->frozen); }
+static int count_of(const BenchCase *c, ConvOp op) {
+  return c->layer->count - (op == CONV_FORWARD ? 0 : c->layer->frozen);
+}
 
-static const char *bench_name(const Bench *b) { return b->gemm ? "gemm" : "conv"; }
+static const char *bench_name(const ConvBench *b) { return b->gemm ? "gemm" : "conv"; }
 
-static void write_record(Bench *b, Case *c, ConvOp op, const Contender *who, const Contender *peer, const Figures *f) {
+static void write_record(ConvBench *b, BenchCase *c, ConvOp op, const Contender *who, const Contender *peer,
+                         const Measurement *f) {
   const ConvCase *l = c->layer;
   Record j = {};
   record_begin(&j);
@@ -173,7 +176,7 @@ static void write_record(Bench *b, Case *c, ConvOp op, const Contender *who, con
   record_num(&j, "floor_us", f->floor_us);
   record_num(&j, "cudnn_us", f->cudnn_us);
   record_num(&j, "ratio", f->ratio);
-  record_int(&j, "cudnn_version", cudnn_version());
+  record_int(&j, "cudnn_version", cudnn_version(b->dev));
   record_bool(&j, "cudnn_any", b->any);
   if (peer) {
     record_int(&j, "cudnn_engine", peer->plan.engine.index);
@@ -188,24 +191,30 @@ static void write_record(Bench *b, Case *c, ConvOp op, const Contender *who, con
   record_free(&j);
 }
 
-static void add_total(Total *t, const Figures *f, const char *layer, int count) {
+static void add_total(OpTotal *t, const Measurement *f, const char *layer, int count) {
   t->layers++;
   t->us += count * f->us.median;
   t->floor_us += count * f->floor_us;
-  if (isnan(f->ratio)) return (void)t->without_cudnn++;
+  if (isnan(f->ratio)) {
+    t->without_cudnn++;
+    return;
+  }
   t->shared_us += count * f->us.median;
   t->cudnn_us += count * f->cudnn_us;
-  if (!t->worst_layer || f->ratio < t->worst) t->worst = f->ratio, t->worst_layer = layer;
+  if (!t->worst_layer || f->ratio < t->worst) {
+    t->worst = f->ratio;
+    t->worst_layer = layer;
+  }
 }
 
-static const char *fusion_of(const Bench *b, const CudnnPlan *plan) {
+static const char *fusion_of(const ConvBench *b, const CudnnPlan *plan) {
   if (!b->fused) return "";
   if (!plan->finish) return ", one fused graph";
   return plan->fused_tried ? ", not fused, which is faster here" : ", not fused: it has no graph for this";
 }
 
-static void report(Bench *b, Case *c, ConvOp op, const Contender *who, const Contender *peer) {
-  Figures f = figures_of(b, c, op, who, peer);
+static void report(ConvBench *b, BenchCase *c, ConvOp op, const Contender *who, const Contender *peer) {
+  Measurement f = figures_of(b, c, op, who, peer);
   printf("%-16s %-6s %-7s %10.1f us %7.1f TFLOP/s %5.1f x its floor", c->layer->name, op_names[op], name_of(who),
          f.us.median, flop_of(c) / f.us.median / 1e6, f.us.median / f.floor_us);
   if (!who->rung)
@@ -219,12 +228,12 @@ static void report(Bench *b, Case *c, ConvOp op, const Contender *who, const Con
   if (b->file) write_record(b, c, op, who, peer, &f);
 }
 
-static void print_totals(const Bench *b) {
+static void print_totals(const ConvBench *b) {
   printf("\n%-6s %-7s %6s %10s %10s %10s %8s  %s\n", "op", "rung", "layers", "ms", "floor ms", "cuDNN ms", "speed",
          "worst");
   for (int op = 0; op < CONV_OPS; op++)
     for (int i = 0; i < b->num_rungs; i++) {
-      const Total *t = &b->total[op][i];
+      const OpTotal *t = &b->total[op][i];
       if (!t->layers) continue;
       printf("%-6s %-7s %6d %10.3f %10.3f %10.3f %8.2f  ", op_names[op], b->rungs[i]->name, t->layers, t->us / 1e3,
              t->floor_us / 1e3, t->cudnn_us / 1e3, t->shared_us > 0 ? t->cudnn_us / t->shared_us : NAN);
@@ -236,21 +245,21 @@ static void print_totals(const Bench *b) {
 // ---- one op of one layer ------------------------------------------------------------------------------------------------
 
 // Asks everyone for scratch, the naive rung included.
-static void reserve(Bench *b, Case *c, ConvOp op, const Contender *all, int count) {
+static void reserve(ConvBench *b, BenchCase *c, ConvOp op, const Contender *all, int count) {
   b->dev->scratch_bytes = 0;
   b->dev->measuring = true;
   for (int i = 0; i < count; i++) run(b, c, op, &all[i]);
-  run_rung(b, c, op, conv_rung("naive"));
+  run_rung(b, c, op, &rung_naive);
   b->dev->measuring = false;
   Err err;
   if (!device_reserve_scratch(b->dev, &err)) die(EXIT_RUN, "%s", err.msg);
 }
 
 // The number of cuDNN's fastest engine; -1: no record says.
-static int engine_known(const Bench *b, const Case *c, ConvOp op) {
+static int engine_known(const ConvBench *b, const BenchCase *c, ConvOp op) {
   const ConvCase *l = c->layer;
   KnownEngine want = {.n = c->x.n, .h = c->x.h, .w = c->x.w, .cin = l->cin, .cout = l->cout, .k = l->k};
-  want.version = cudnn_version();
+  want.version = cudnn_version(b->dev);
   snprintf(want.bench, sizeof want.bench, "%s", bench_name(b));
   snprintf(want.layer, sizeof want.layer, "%s", l->name);
   snprintf(want.op, sizeof want.op, "%s", op_names[op]);
@@ -260,7 +269,7 @@ static int engine_known(const Bench *b, const Case *c, ConvOp op) {
 }
 
 // An engine that cuDNN no longer has is looked for again.
-static CudnnPlan peer_plan(Bench *b, Case *c, ConvOp op) {
+static CudnnPlan peer_plan(ConvBench *b, BenchCase *c, ConvOp op) {
   Dest out = dest_of(c, op);
   int known = engine_known(b, c, op);
   auto plan = [&](int search) {
@@ -271,7 +280,7 @@ static CudnnPlan peer_plan(Bench *b, Case *c, ConvOp op) {
 }
 
 // cuDNN first, where it has an engine, then the rungs that can.
-static int contenders(Bench *b, Case *c, ConvOp op, Contender all[]) {
+static int contenders(ConvBench *b, BenchCase *c, ConvOp op, Contender all[]) {
   int count = 0;
   CudnnPlan plan = peer_plan(b, c, op);
   if (plan.engine.plan) all[count++] = {NULL, plan};
@@ -281,8 +290,8 @@ static int contenders(Bench *b, Case *c, ConvOp op, Contender all[]) {
   return count;
 }
 
-static bool bench_op(Bench *b, Case *c, ConvOp op) {
-  static Contender all[1 + MAX_RUNGS];
+static bool bench_op(ConvBench *b, BenchCase *c, ConvOp op) {
+  Contender all[1 + MAX_RUNGS];
   int count = contenders(b, c, op, all);
   reserve(b, c, op, all, count);
   if (!verify(b, c, op, all, count)) return false;
@@ -297,13 +306,13 @@ static bool bench_op(Bench *b, Case *c, ConvOp op) {
   return true;
 }
 
-static bool layer_wanted(const Bench *b, const ConvCase *l) { return !b->layer || strstr(l->name, b->layer); }
-static bool op_wanted(const Bench *b, const ConvCase *l, int op) {
+static bool layer_wanted(const ConvBench *b, const ConvCase *l) { return !b->layer || strstr(l->name, b->layer); }
+static bool op_wanted(const ConvBench *b, const ConvCase *l, int op) {
   return b->wanted[op] && (op == CONV_FORWARD || l->frozen < l->count);
 }
 
-static bool bench_layer(Bench *b, const ConvCase *l, int n, int h, int w) {
-  Case c = case_new(b->dev, precision_dtypes[b->precision], (Fused)b->fused, l, n, h, w);
+static bool bench_layer(ConvBench *b, const ConvCase *l, int n, int h, int w) {
+  BenchCase c = case_new(b->dev, precision_dtypes[b->precision], (Fused)b->fused, l, n, h, w);
   bool ok = true;
   for (int op = 0; op < CONV_OPS; op++)
     if (op_wanted(b, l, op)) ok &= bench_op(b, &c, (ConvOp)op);
@@ -311,7 +320,7 @@ static bool bench_layer(Bench *b, const ConvCase *l, int n, int h, int w) {
   return ok;
 }
 
-static bool bench_network(Bench *b) {
+static bool bench_network(ConvBench *b) {
   bool ok = true;
   for (const ConvCase &l : conv_cases) {
     if (!layer_wanted(b, &l)) continue;
@@ -324,7 +333,7 @@ static bool bench_network(Bench *b) {
 }
 
 // The rows of the left operand are pixels, in images of 16 × 16 where that goes.
-static bool bench_gemm(Bench *b) {
+static bool bench_gemm(ConvBench *b) {
   ConvCase l = {"gemm", ON_MAP, 1, b->k, b->n, 1, 1, 0, 1, 0};
   return b->m % 256 ? bench_layer(b, &l, 1, 1, b->m) : bench_layer(b, &l, b->m / 256, 16, 16);
 }
@@ -332,13 +341,13 @@ static bool bench_gemm(Bench *b) {
 // ---- the command line -----------------------------------------------------------------------------------------------
 
 // Unasked all but the naive rung, which is timed by whoever has the time, and cuDNN, which takes part anyway.
-static void parse_rungs(Bench *b) {
+static void parse_rungs(ConvBench *b) {
   char names[256];
   for (const Rung *const *rung = conv_rungs; !b->rung_names && *rung; rung++)
     if (strcmp((*rung)->name, "naive") && strcmp((*rung)->name, "cudnn")) b->rungs[b->num_rungs++] = *rung;
   snprintf(names, sizeof names, "%s", b->rung_names ? b->rung_names : "");
   for (char *name = strtok(names, ","); name; name = strtok(NULL, ",")) {
-    const Rung *rung = conv_rung(name);
+    const Rung *rung = rung_find(conv_rungs, name);
     if (!rung || !strcmp(name, "cudnn"))
       die(EXIT_USAGE, "--rungs %s: no such rung of ours; cuda/conv/ holds them", name);
     if (b->num_rungs == MAX_RUNGS) die(EXIT_USAGE, "--rungs: at most %d", MAX_RUNGS);
@@ -346,7 +355,7 @@ static void parse_rungs(Bench *b) {
   }
 }
 
-static void parse_ops(Bench *b) {
+static void parse_ops(ConvBench *b) {
   char names[64];
   bool any = false;
   snprintf(names, sizeof names, "%s", b->ops ? b->ops : b->fused ? "fwd" : "fwd,dgrad,wgrad");
@@ -363,7 +372,7 @@ static void parse_ops(Bench *b) {
 }
 
 // An empty table would look like a result.
-static void check_layers(const Bench *b) {
+static void check_layers(const ConvBench *b) {
   const ConvCase *named = NULL;
   for (const ConvCase &l : conv_cases) {
     if (!layer_wanted(b, &l)) continue;
@@ -375,7 +384,7 @@ static void check_layers(const Bench *b) {
   die(EXIT_USAGE, "--ops %s: %s is frozen and has no gradients; add fwd", b->ops, named->name);
 }
 
-static void parse(Bench *b, int argc, char **argv) {
+static void parse(ConvBench *b, int argc, char **argv) {
   Option table[] = {
       {.name = "rungs",
        .kind = OPT_STRING,
@@ -457,7 +466,7 @@ static void parse(Bench *b, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  static Bench b = {
+  static ConvBench b = {
       .batch = 4, .rounds = 33, .rois = 512, .m = 8192, .n = 8192, .k = 8192, .height = 800, .width = 1344};
   parse(&b, argc, argv);
   Err err;

@@ -17,14 +17,14 @@ extern const char build_commit[]; // written by the Makefile
 enum {
   DRAWN = 200,             // problems
   MAX_JOBS = 1024,         // ops of problems
-  SHORT_ROUNDS = 2,        // problems whose last round of tiles is a short one
+  TAIL_WAVES = 2,          // problems whose last wave of tiles is a partial one
   IN_FLIGHT = 64,          // runs that are queued before they are waited for
   MOST_ELEMENTS = 1 << 22, // of a tensor of a drawn problem
   REPORT_SECONDS = 10,
 };
 
 typedef struct Job {
-  Case *problem;
+  BenchCase *problem;
   ConvOp op;
   int cut;   // images of the first of two pairs, as the levels of a pyramid are pairs; 0: all are one
   bool told; // of a mistake
@@ -41,10 +41,11 @@ typedef struct Ledger {
 typedef struct Soak {
   int seconds, precision, batch, rois;
   int64_t seed;
-  const char *rung, *out;
-  FILE *file; // of out
+  const char *rung_name, *out;
+  const Rung *rung; // NULL: the fastest of each problem
+  FILE *file;       // of out
   Device *dev;
-  Case problems[DRAWN + COUNT(conv_cases) + SHORT_ROUNDS];
+  BenchCase problems[DRAWN + COUNT(conv_cases) + TAIL_WAVES];
   ConvCase drawn[DRAWN];
   Job jobs[MAX_JOBS];
   int num_problems, num_jobs;
@@ -79,8 +80,8 @@ __global__ void enter_kernel(Ledger *ledger, int job, bool first) {
 // ---- running ----------------------------------------------------------------------------------------------------------
 
 // The job's problem with its result elsewhere.
-static Case aimed(const Job *job, void *to) {
-  Case c = *job->problem;
+static BenchCase aimed(const Job *job, void *to) {
+  BenchCase c = *job->problem;
   result_of(&c, job->op, false)->data = to;
   return c;
 }
@@ -92,9 +93,9 @@ static Tensor images(Tensor t, int first, int end) {
   return t;
 }
 
-static void run(Soak *s, const char *rung, const Job *job, void *to) {
+static void run(Soak *s, const Rung *rung, const Job *job, void *to) {
   Device *dev = s->dev;
-  Case c = aimed(job, to), part[2] = {c, c};
+  BenchCase c = aimed(job, to), part[2] = {c, c};
   int pairs = job->cut ? 2 : 1;
   Tensor x[2], y[2];
   Dest out[2];
@@ -105,7 +106,7 @@ static void run(Soak *s, const char *rung, const Job *job, void *to) {
     out[i] = dest_of(&part[i], job->op);
   }
   FilterGrad dw = {c.dw};
-  dev->conv = rung;
+  dev->conv_rung = rung;
   if (job->op == CONV_FORWARD) dev->ops->conv_forward(dev, &c.conv, pairs, x, &c.w, out);
   if (job->op == CONV_DGRAD) dev->ops->conv_dgrad(dev, &c.conv, pairs, y, &c.w, out);
   if (job->op == CONV_WGRAD) dev->ops->conv_wgrad(dev, &c.conv, pairs, x, y, &dw);
@@ -125,11 +126,11 @@ static void read_result(Soak *s, int index, bool first) {
 
 // One line for every job that is wrong, the first time.
 static void report_mistakes(Soak *s) {
-  static Ledger now;
+  Ledger now;
   device_download(s->dev, &now, s->ledger, sizeof now);
   s->mistakes = now.all;
   for (int i = 0; i < s->num_jobs; i++) {
-    const Case *c = s->jobs[i].problem;
+    const BenchCase *c = s->jobs[i].problem;
     if (!now.mistakes[i] || s->jobs[i].told) continue;
     s->jobs[i].told = true;
     fprintf(stderr, "soak: %s of %s (x %d x %d x %d x %d): other bits than the first time, before run %ld\n",
@@ -140,12 +141,11 @@ static void report_mistakes(Soak *s) {
 // ---- problems ---------------------------------------------------------------------------------------------------------
 
 static void add_problem(Soak *s, const ConvCase *l, Fused fused, int n, int h, int w) {
-  Case *c = &s->problems[s->num_problems++];
+  BenchCase *c = &s->problems[s->num_problems++];
   *c = case_new(s->dev, precision_dtypes[s->precision], fused, l, n, h, w);
   for (int op = 0; op < CONV_OPS; op++) {
-    const Rung *rung = s->rung ? conv_rung(s->rung) : NULL;
     const Tensor *w = op == CONV_WGRAD ? &c->dw : &c->w;
-    if (rung && !rung->supports(s->dev, (ConvOp)op, &c->conv, operand_of(c, (ConvOp)op), w)) continue;
+    if (s->rung && !s->rung->supports(s->dev, (ConvOp)op, &c->conv, operand_of(c, (ConvOp)op), w)) continue;
     CHECK(s->num_jobs < MAX_JOBS);
     int cut = (s->num_problems + op) % 2 && n > 1 ? 1 + s->num_jobs % (n - 1) : 0;
     s->jobs[s->num_jobs++] = {c, (ConvOp)op, cut};
@@ -162,11 +162,11 @@ static void add_layers(Soak *s) {
   }
 }
 
-// On an H200 and at batch 4, 144 tiles of 128 × 256 or twice as many: rung 05 makes a launch of its own of the last round,
+// On an H200 and at batch 4, 144 tiles of 128 × 256 or twice as many: rung 05 makes a launch of its own of the tail wave,
 // forward and in dgrad. Twice, so that each op is cut into pairs once and once is not.
-static void add_short_rounds(Soak *s) {
-  static const ConvCase l = {"short round", ON_BOXES, 3, 256, 512, 3, 1, 1, 1, 0};
-  for (int i = 0; i < SHORT_ROUNDS; i++) add_problem(s, &l, BIAS_RELU, s->batch * s->rois, l.size, l.size);
+static void add_tail_waves(Soak *s) {
+  static const ConvCase l = {"tail wave", ON_BOXES, 3, 256, 512, 3, 1, 1, 1, 0};
+  for (int i = 0; i < TAIL_WAVES; i++) add_problem(s, &l, BIAS_RELU, s->batch * s->rois, l.size, l.size);
 }
 
 // Magnitudes of everything are alike often.
@@ -191,7 +191,10 @@ static void add_drawn(Soak *s) {
 // Asks everyone for scratch, the naive rung included.
 static void reserve(Soak *s) {
   s->dev->measuring = true;
-  for (int i = 0; i < s->num_jobs; i++) run(s, s->rung, &s->jobs[i], s->result), run(s, "naive", &s->jobs[i], NULL);
+  for (int i = 0; i < s->num_jobs; i++) {
+    run(s, s->rung, &s->jobs[i], s->result);
+    run(s, &rung_naive, &s->jobs[i], NULL);
+  }
   s->dev->measuring = false;
   Err err;
   if (!device_reserve_scratch(s->dev, &err)) die(EXIT_RUN, "%s", err.msg);
@@ -204,11 +207,11 @@ static bool verify(Soak *s) {
   for (int i = 0; i < s->num_jobs; i++) {
     Job *job = &s->jobs[i];
     fill_operands(s->dev, job->problem, job->op, true);
-    run(s, "naive", job, bound);
+    run(s, &rung_naive, job, bound);
     fill_operands(s->dev, job->problem, job->op, false);
-    run(s, "naive", job, want);
+    run(s, &rung_naive, job, want);
     run(s, s->rung, job, s->result);
-    Case c = aimed(job, s->result);
+    BenchCase c = aimed(job, s->result);
     unsigned long long wrong = count_wrong(s->dev, &c, job->op, false, false, want, bound);
     if (wrong)
       fprintf(stderr, "soak: %s of %s (x %d x %d x %d x %d): %llu elements differ from the naive rung's\n",
@@ -250,7 +253,7 @@ static void write_record(const Soak *s) {
   record_str(&r, "bench", "soak");
   record_str(&r, "gpu", s->dev->description);
   record_str(&r, "commit", build_commit);
-  record_str(&r, "rung", s->rung ? s->rung : "auto");
+  record_str(&r, "rung", s->rung ? s->rung->name : "auto");
   record_str(&r, "dtype", precision_names[s->precision]);
   record_int(&r, "batch", s->batch);
   record_int(&r, "seed", s->seed);
@@ -272,7 +275,11 @@ static void parse(Soak *s, int argc, char **argv) {
        .help = "how long",
        .min = 1,
        .max = 1000000},
-      {.name = "rung", .kind = OPT_STRING, .target = &s->rung, .arg = "NAME", .help = "chosen by problem unless given"},
+      {.name = "rung",
+       .kind = OPT_STRING,
+       .target = &s->rung_name,
+       .arg = "NAME",
+       .help = "chosen by problem unless given"},
       {.name = "dtype", .kind = OPT_CHOICE, .target = &s->precision, .help = "operands", .choices = precision_names},
       {.name = "batch", .kind = OPT_INT, .target = &s->batch, .arg = "N", .help = "images", .min = 1, .max = 64},
       {.name = "rois",
@@ -290,8 +297,8 @@ static void parse(Soak *s, int argc, char **argv) {
              .options = table,
              .num_options = COUNT(table)};
   cli_parse_or_exit(&cli, argc, argv);
-  if (s->rung && !conv_rung(s->rung))
-    die(EXIT_USAGE, "--rung %s: no such rung; cuda/conv/README.md lists them", s->rung);
+  if (s->rung_name && !(s->rung = rung_find(conv_rungs, s->rung_name)))
+    die(EXIT_USAGE, "--rung %s: no such rung; cuda/conv/README.md lists them", s->rung_name);
   if (s->out && !(s->file = fopen(s->out, "a"))) // now: a soak may take hours
     die(EXIT_USAGE, "--out %s: %s; give a file that can be written", s->out, strerror(errno));
 }
@@ -303,15 +310,15 @@ int main(int argc, char **argv) {
   if (!(s.dev = device_open("cuda", &err))) die(EXIT_USAGE, "%s", err.msg);
   s.dev->tf32 = s.precision == BENCH_TF32;
   add_layers(&s);
-  add_short_rounds(&s);
+  add_tail_waves(&s);
   add_drawn(&s);
-  if (!s.num_jobs) die(EXIT_USAGE, "--rung %s computes nothing in %s", s.rung, precision_names[s.precision]);
+  if (!s.num_jobs) die(EXIT_USAGE, "--rung %s computes nothing in %s", s.rung_name, precision_names[s.precision]);
   s.result = allocate(s.dev, s.result_bytes);
   CUDA_CHECK(cudaMemsetAsync(s.result, 0xFF, s.result_bytes, stream_of(s.dev))); // NaN
   s.ledger = (Ledger *)allocate(s.dev, sizeof *s.ledger);
   reserve(&s);
   bool ok = verify(&s);
-  printf("%d problems through %s in %s on %s\n", s.num_jobs, s.rung ? s.rung : "the fastest rung of each",
+  printf("%d problems through %s in %s on %s\n", s.num_jobs, s.rung ? s.rung->name : "the fastest rung of each",
          precision_names[s.precision], s.dev->description);
   soak(&s);
   printf("%d s: %ld runs, %d of them with other bits than the first time\n", s.seconds, s.runs, s.mistakes);

@@ -7,7 +7,7 @@
 
 enum { THREADS = 256, WARP = 32 };
 
-static bool naive_supports(const Device *, ConvOp, const Conv *, const Tensor *, const Tensor *) { return true; }
+static bool naive_supports(Device *, ConvOp, const Conv *, const Tensor *, const Tensor *) { return true; }
 
 // The pixel under a tap at a position, or NULL outside the image.
 template <class T> __device__ const T *tap_pixel(const Im2colView &view, Position at, int ty, int tx) {

@@ -19,7 +19,7 @@ enum {
   MAX_SLICE_K = 1024 // terms
 };
 
-static bool im2col_supports(const Device *, ConvOp, const Conv *, const Tensor *, const Tensor *) { return true; }
+static bool im2col_supports(Device *, ConvOp, const Conv *, const Tensor *, const Tensor *) { return true; }
 
 // ---- the product of two matrices ------------------------------------------------------------------------------------
 

@@ -148,7 +148,7 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
 }
 
 // Turing's tensor cores take fp16 only; TF32 is a loss of precision that has to be asked for.
-static bool supports(const Device *dev, ConvOp, const Conv *, const Tensor *in, const Tensor *) {
+static bool supports(Device *dev, ConvOp, const Conv *, const Tensor *in, const Tensor *) {
   int major;
   CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, dev->index));
   return in->dtype == F16 || (major >= 8 && (in->dtype == BF16 || dev->tf32));

@@ -275,7 +275,7 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
 }
 
 // TF32 is a loss of precision that has to be asked for. A filter's taps have to fit a row's mask.
-static bool supports(const Device *dev, ConvOp op, const Conv *, const Tensor *in, const Tensor *w) {
+static bool supports(Device *dev, ConvOp op, const Conv *, const Tensor *in, const Tensor *w) {
   int major;
   CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, dev->index));
   bool few = op == CONV_WGRAD || (w->h <= MAX_TAPS && w->w <= MAX_TAPS);

@@ -417,7 +417,7 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
 // Corners of walks lie within 128 pixels, strides up to 8: what TMA's maps can say. Both follow from the filter's size.
 // Floats only as TF32, which has to be asked for. A tap's channels would leave a part of a stage of floats, or of a panel of
 // the gradient, empty where they are few.
-static bool supports(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
+static bool supports(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   int major;
   CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, dev->index));
   bool small = MAX(w->h, w->w) + 2 * conv->pad + conv->stride <= 100 && conv->stride <= 8, wgrad = op == CONV_WGRAD;

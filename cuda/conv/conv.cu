@@ -1,6 +1,4 @@
 // The convolution ops: check the shapes, see through fully connected layers, and hand the work to a rung of the ladder.
-#include <stdio.h>
-#include <string.h>
 #include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/split_k.cuh"
@@ -12,30 +10,15 @@ extern "C" const Rung *const conv_rungs[] = {&rung_naive, &rung_im2col, &rung_wm
 // Of ours, the fastest first.
 static const Rung *const fastest[] = {&rung_wgmma, &rung_mma, &rung_wmma, &rung_im2col};
 
-const Rung *conv_rung(const char *name) {
-  for (const Rung *const *rung = conv_rungs; *rung; rung++)
-    if (!strcmp((*rung)->name, name)) return *rung;
-  return NULL;
-}
-
-const Rung *conv_own_rung(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
+const Rung *conv_own_rung(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   for (const Rung *rung : fastest)
     if (rung->supports(dev, op, conv, in, w)) return rung;
   die(EXIT_RUN, "no rung computes this convolution");
 }
 
-static const Rung *named(const char *name) {
-  const Rung *rung = conv_rung(name);
-  if (rung) return rung;
-  char known[256] = "auto";
-  for (const Rung *const *r = conv_rungs; *r; r++)
-    snprintf(known + strlen(known), sizeof known - strlen(known), ", %s", (*r)->name);
-  die(EXIT_USAGE, "--conv %s: choose from %s", name, known);
-}
-
-// The rung asked for where it can, else the fastest of ours; never cuDNN unasked.
-static const Rung *choose(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
-  const Rung *asked = dev->conv && strcmp(dev->conv, "auto") ? named(dev->conv) : NULL;
+// The rung asked for where it supports the problem, else the fastest of ours; never cuDNN unasked.
+static const Rung *choose(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
+  const Rung *asked = dev->conv_rung;
   return asked && asked->supports(dev, op, conv, in, w) ? asked : conv_own_rung(dev, op, conv, in, w);
 }
 

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <initializer_list>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "cuda/common.cuh"
 #include "cuda/conv/cudnn_graph.h"
@@ -98,19 +99,23 @@ enum { HEURISTIC_B = 1, HEURISTIC_FALLBACK = 2, HEURISTIC_A = 3 };
 enum { ADD = 0, RELU_FORWARD = 100, RELU_BACKWARD = 200 };
 enum { CROSS_CORRELATION = 1 };
 
+// The functions that are used, a handle, and the descriptors that live as long as these.
 struct CudnnLibrary {
-  void *handle;
+  void *so, *handle; // of dlopen; of cudnnCreate
+  void **kept;
+  size_t num_kept, capacity;
   size_t (*version)(void);
   const char *(*error)(int);
-  int (*create_handle)(void **), (*set_stream)(void *, cudaStream_t);
+  int (*create_handle)(void **), (*destroy_handle)(void *), (*set_stream)(void *, cudaStream_t);
   int (*create)(int descriptor, void **), (*destroy)(void *), (*finalize)(void *);
   int (*set)(void *, int attribute, int kind, int64_t count, const void *values);
   int (*get)(void *, int attribute, int kind, int64_t capacity, int64_t *count, void *values);
   int (*execute)(void *handle, void *plan, void *pack);
 };
 
+// False, with a line on stderr, where the library is missing or does not work.
 static bool load(CudnnLibrary *l) {
-  void *so = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+  l->so = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
   const struct {
     void *to;
     const char *name;
@@ -118,6 +123,7 @@ static bool load(CudnnLibrary *l) {
       {&l->version, "cudnnGetVersion"},
       {&l->error, "cudnnGetErrorString"},
       {&l->create_handle, "cudnnCreate"},
+      {&l->destroy_handle, "cudnnDestroy"},
       {&l->set_stream, "cudnnSetStream"},
       {&l->create, "cudnnBackendCreateDescriptor"},
       {&l->destroy, "cudnnBackendDestroyDescriptor"},
@@ -126,81 +132,93 @@ static bool load(CudnnLibrary *l) {
       {&l->get, "cudnnBackendGetAttribute"},
       {&l->execute, "cudnnBackendExecute"},
   };
-  bool ok = so != NULL;
+  bool ok = l->so != NULL;
   for (int i = 0; ok && i < COUNT(symbols); i++) {
-    void *p = dlsym(so, symbols[i].name);
+    void *p = dlsym(l->so, symbols[i].name);
     memcpy(symbols[i].to, &p, sizeof p);
     ok = p != NULL;
   }
   ok = ok && !l->create_handle(&l->handle);
   if (!ok)
     fprintf(stderr, "cuDNN is not available (%s): put libcudnn.so.9 on LD_LIBRARY_PATH; using our own kernels\n",
-            so ? "the library does not work here" : dlerror());
+            l->so ? "the library does not work here" : dlerror());
   return ok;
 }
 
-// NULL where it cannot be opened.
-static const CudnnLibrary *library() {
-  static CudnnLibrary l;
-  static const bool ok = load(&l);
-  return ok ? &l : NULL;
+CudnnLibrary *cudnn_library_open(void) {
+  CudnnLibrary *l = (CudnnLibrary *)xcalloc(1, sizeof *l);
+  if (load(l)) return l;
+  if (l->so) dlclose(l->so);
+  free(l);
+  return NULL;
 }
-bool cudnn_available(void) { return library() != NULL; }
-int cudnn_version(void) { return cudnn_available() ? (int)library()->version() : 0; }
 
-#define CUDNN_CHECK(call)                                                                                              \
+int cudnn_library_version(const CudnnLibrary *l) { return (int)l->version(); }
+
+#define CUDNN_CHECK(l, call)                                                                                           \
   do {                                                                                                                 \
     int status_ = (call);                                                                                              \
-    if (status_) die(EXIT_RUN, "cuDNN: %s in %s at %s:%d", library()->error(status_), #call, __FILE__, __LINE__);      \
+    if (status_) die(EXIT_RUN, "cuDNN: %s in %s at %s:%d", (l)->error(status_), #call, __FILE__, __LINE__);            \
   } while (0)
 
 // ---- descriptors ------------------------------------------------------------------------------------------------------
 
-static void *create(CudnnDescriptor kind) {
+static void *create(CudnnLibrary *l, CudnnDescriptor kind) {
   void *d;
-  CUDNN_CHECK(library()->create(kind, &d));
+  CUDNN_CHECK(l, l->create(kind, &d));
   return d;
 }
-static void destroy(void *d) {
-  if (d) CUDNN_CHECK(library()->destroy(d));
+// One that lives as long as the library: graphs, and what they consist of, since execution plans refer to them.
+static void *create_kept(CudnnLibrary *l, CudnnDescriptor kind) {
+  void *d = create(l, kind);
+  array_reserve((void **)&l->kept, &l->capacity, l->num_kept + 1, sizeof *l->kept);
+  l->kept[l->num_kept++] = d;
+  return d;
 }
-static bool finalize(void *d) { return !library()->finalize(d); }
-static void *finalized(void *d) {
-  CUDNN_CHECK(library()->finalize(d));
+static void destroy(CudnnLibrary *l, void *d) {
+  if (d) CUDNN_CHECK(l, l->destroy(d));
+}
+static bool finalize(CudnnLibrary *l, void *d) { return !l->finalize(d); }
+static void *finalized(CudnnLibrary *l, void *d) {
+  CUDNN_CHECK(l, l->finalize(d));
   return d;
 }
 
-static void set_values(void *d, int attribute, CudnnValueType kind, int64_t count, const void *values) {
-  CUDNN_CHECK(library()->set(d, attribute, kind, count, values));
+static void set_values(CudnnLibrary *l, void *d, int attribute, CudnnValueType kind, int64_t count,
+                       const void *values) {
+  CUDNN_CHECK(l, l->set(d, attribute, kind, count, values));
 }
-static void set_ints(void *d, int attribute, std::initializer_list<int64_t> values) {
-  set_values(d, attribute, OF_INT64, (int64_t)values.size(), values.begin());
+static void set_ints(CudnnLibrary *l, void *d, int attribute, std::initializer_list<int64_t> values) {
+  set_values(l, d, attribute, OF_INT64, (int64_t)values.size(), values.begin());
 }
-static void set_enum(void *d, int attribute, CudnnValueType kind, int value) {
-  set_values(d, attribute, kind, 1, &value);
+static void set_enum(CudnnLibrary *l, void *d, int attribute, CudnnValueType kind, int value) {
+  set_values(l, d, attribute, kind, 1, &value);
 }
-static void set_pointer(void *d, int attribute, CudnnValueType kind, void *value) {
-  set_values(d, attribute, kind, 1, &value);
+static void set_pointer(CudnnLibrary *l, void *d, int attribute, CudnnValueType kind, void *value) {
+  set_values(l, d, attribute, kind, 1, &value);
 }
-static void set_link(void *d, int attribute, void *to) { set_pointer(d, attribute, OF_DESCRIPTOR, to); }
-static int64_t get_int(void *d, int attribute) {
+static void set_link(CudnnLibrary *l, void *d, int attribute, void *to) {
+  set_pointer(l, d, attribute, OF_DESCRIPTOR, to);
+}
+static int64_t get_int(CudnnLibrary *l, void *d, int attribute) {
   int64_t value = 0, count;
-  CUDNN_CHECK(library()->get(d, attribute, OF_INT64, 1, &count, &value));
+  CUDNN_CHECK(l, l->get(d, attribute, OF_INT64, 1, &count, &value));
   return value;
 }
 
 // ---- graphs -----------------------------------------------------------------------------------------------------------
 
 // [n, h, w, c] in memory, n · c · h · w to cuDNN.
-static void *tensor_new(int64_t id, int type, int64_t n, int64_t h, int64_t w, int64_t c, bool is_virtual) {
-  void *t = create(TENSOR);
-  set_enum(t, TENSOR_TYPE, OF_DATA_TYPE, type);
-  set_ints(t, TENSOR_SIZES, {n, c, h, w});
-  set_ints(t, TENSOR_STRIDES, {h * w * c, 1, w * c, c});
-  set_ints(t, TENSOR_ID, {id});
-  set_ints(t, TENSOR_ALIGNMENT, {16});
-  set_values(t, TENSOR_IS_VIRTUAL, OF_BOOLEAN, 1, &is_virtual);
-  return finalized(t);
+static void *tensor_new(CudnnLibrary *l, int64_t id, int type, int64_t n, int64_t h, int64_t w, int64_t c,
+                        bool is_virtual) {
+  void *t = create_kept(l, TENSOR);
+  set_enum(l, t, TENSOR_TYPE, OF_DATA_TYPE, type);
+  set_ints(l, t, TENSOR_SIZES, {n, c, h, w});
+  set_ints(l, t, TENSOR_STRIDES, {h * w * c, 1, w * c, c});
+  set_ints(l, t, TENSOR_ID, {id});
+  set_ints(l, t, TENSOR_ALIGNMENT, {16});
+  set_values(l, t, TENSOR_IS_VIRTUAL, OF_BOOLEAN, 1, &is_virtual);
+  return finalized(l, t);
 }
 
 static int data_type(const CudnnProblem *p) { return p->dtype == F32 ? FLOAT : p->dtype == BF16 ? BFLOAT16 : HALF; }
@@ -208,66 +226,66 @@ static int written_role(const CudnnProblem *p) {
   return p->op == CONV_FORWARD ? CUDNN_Y : p->op == CONV_DGRAD ? CUDNN_X : CUDNN_W;
 }
 
-static void *operand(const CudnnProblem *p, int role) {
+static void *operand(CudnnLibrary *l, const CudnnProblem *p, int role) {
   int type = data_type(p);
-  if (role == CUDNN_BIAS) return tensor_new(role, FLOAT, 1, 1, 1, written_role(p) == CUDNN_Y ? p->k : p->c, false);
+  if (role == CUDNN_BIAS) return tensor_new(l, role, FLOAT, 1, 1, 1, written_role(p) == CUDNN_Y ? p->k : p->c, false);
   int shape = role == CUDNN_ADDEND || role == CUDNN_MASK ? written_role(p) : role;
-  if (shape == CUDNN_X) return tensor_new(role, type, p->n, p->h, p->w, p->c, false);
-  if (shape == CUDNN_W) return tensor_new(role, type, p->k, p->r, p->s, p->c, false);
-  return tensor_new(role, type, p->n, p->p, p->q, p->k, false);
+  if (shape == CUDNN_X) return tensor_new(l, role, type, p->n, p->h, p->w, p->c, false);
+  if (shape == CUDNN_W) return tensor_new(l, role, type, p->k, p->r, p->s, p->c, false);
+  return tensor_new(l, role, type, p->n, p->p, p->q, p->k, false);
 }
 
 // What one operation hands to the next in registers: a float of the result's shape.
-static void *between(const CudnnProblem *p, int step) {
+static void *between(CudnnLibrary *l, const CudnnProblem *p, int step) {
   bool y = written_role(p) == CUDNN_Y;
-  return tensor_new(CUDNN_ROLES + step, FLOAT, p->n, y ? p->p : p->h, y ? p->q : p->w, y ? p->k : p->c, true);
+  return tensor_new(l, CUDNN_ROLES + step, FLOAT, p->n, y ? p->p : p->h, y ? p->q : p->w, y ? p->k : p->c, true);
 }
 
-static void *convolution(const CudnnProblem *p, void *result) {
-  void *conv = create(CONVOLUTION), *role[] = {NULL, NULL, NULL};
-  set_enum(conv, CONVOLUTION_PRECISION, OF_DATA_TYPE, FLOAT);
-  set_enum(conv, CONVOLUTION_MODE, OF_CONVOLUTION_MODE, CROSS_CORRELATION);
-  set_ints(conv, CONVOLUTION_DIMENSIONS, {2});
-  set_ints(conv, CONVOLUTION_DILATIONS, {1, 1});
-  set_ints(conv, CONVOLUTION_STRIDES, {p->stride, p->stride});
-  set_ints(conv, CONVOLUTION_PRE_PADDINGS, {p->pad, p->pad});
-  set_ints(conv, CONVOLUTION_POST_PADDINGS, {p->pad, p->pad});
-  finalized(conv);
-  for (int i = CUDNN_X; i <= CUDNN_Y; i++) role[i] = i == written_role(p) ? result : operand(p, i);
+static void *convolution(CudnnLibrary *l, const CudnnProblem *p, void *result) {
+  void *conv = create_kept(l, CONVOLUTION), *role[] = {NULL, NULL, NULL};
+  set_enum(l, conv, CONVOLUTION_PRECISION, OF_DATA_TYPE, FLOAT);
+  set_enum(l, conv, CONVOLUTION_MODE, OF_CONVOLUTION_MODE, CROSS_CORRELATION);
+  set_ints(l, conv, CONVOLUTION_DIMENSIONS, {2});
+  set_ints(l, conv, CONVOLUTION_DILATIONS, {1, 1});
+  set_ints(l, conv, CONVOLUTION_STRIDES, {p->stride, p->stride});
+  set_ints(l, conv, CONVOLUTION_PRE_PADDINGS, {p->pad, p->pad});
+  set_ints(l, conv, CONVOLUTION_POST_PADDINGS, {p->pad, p->pad});
+  finalized(l, conv);
+  for (int i = CUDNN_X; i <= CUDNN_Y; i++) role[i] = i == written_role(p) ? result : operand(l, p, i);
   static const CudnnDescriptor kinds[CONV_OPS] = {OPERATION_FORWARD, OPERATION_DGRAD, OPERATION_WGRAD};
   static const int first[CONV_OPS] = {FORWARD_ALPHA, DGRAD_ALPHA, WGRAD_ALPHA};
-  void *op = create(kinds[p->op]);
+  void *op = create_kept(l, kinds[p->op]);
   const float alpha = 1, beta = 0;
   int at = first[p->op];
-  set_values(op, at, OF_FLOAT, 1, &alpha);
-  set_values(op, at + 1, OF_FLOAT, 1, &beta);
-  set_link(op, at + 2, conv);
-  set_link(op, at + 3, role[CUDNN_W]);
-  set_link(op, at + 4, role[CUDNN_X]);
-  set_link(op, at + 5, role[CUDNN_Y]);
-  return finalized(op);
+  set_values(l, op, at, OF_FLOAT, 1, &alpha);
+  set_values(l, op, at + 1, OF_FLOAT, 1, &beta);
+  set_link(l, op, at + 2, conv);
+  set_link(l, op, at + 3, role[CUDNN_W]);
+  set_link(l, op, at + 4, role[CUDNN_X]);
+  set_link(l, op, at + 5, role[CUDNN_Y]);
+  return finalized(l, op);
 }
 
 // result = value + other, max(value, 0), or value where other > 0.
-static void *pointwise(int mode, void *value, void *other, void *result) {
-  void *kind = create(POINTWISE), *op = create(OPERATION_POINTWISE);
-  set_enum(kind, POINTWISE_MODE, OF_POINTWISE_MODE, mode);
-  set_enum(kind, POINTWISE_PRECISION, OF_DATA_TYPE, FLOAT);
-  set_link(op, OPERATION_MODE, finalized(kind));
+static void *pointwise(CudnnLibrary *l, int mode, void *value, void *other, void *result) {
+  void *kind = create_kept(l, POINTWISE), *op = create_kept(l, OPERATION_POINTWISE);
+  set_enum(l, kind, POINTWISE_MODE, OF_POINTWISE_MODE, mode);
+  set_enum(l, kind, POINTWISE_PRECISION, OF_DATA_TYPE, FLOAT);
+  set_link(l, op, OPERATION_MODE, finalized(l, kind));
   if (mode == RELU_BACKWARD) {
-    set_link(op, OPERATION_X, other);
-    set_link(op, OPERATION_DY, value);
-    set_link(op, OPERATION_DX, result);
+    set_link(l, op, OPERATION_X, other);
+    set_link(l, op, OPERATION_DY, value);
+    set_link(l, op, OPERATION_DX, result);
   } else {
-    set_link(op, OPERATION_X, value);
-    if (other) set_link(op, OPERATION_B, other);
-    set_link(op, OPERATION_Y, result);
+    set_link(l, op, OPERATION_X, value);
+    if (other) set_link(l, op, OPERATION_B, other);
+    set_link(l, op, OPERATION_Y, result);
   }
-  return finalized(op);
+  return finalized(l, op);
 }
 
 // NULL when cuDNN does not know such a combination.
-static void *graph_new(const CudnnProblem *p) {
+static void *graph_new(CudnnLibrary *l, const CudnnProblem *p) {
   const struct {
     int wanted, mode, role;
   } steps[MAX_STEPS] = {{p->addend, ADD, CUDNN_ADDEND},
@@ -275,18 +293,18 @@ static void *graph_new(const CudnnProblem *p) {
                         {p->relu, RELU_FORWARD, -1},
                         {p->mask, RELU_BACKWARD, CUDNN_MASK}};
   int left = p->addend + p->bias + p->relu + p->mask, count = 0;
-  void *ops[1 + MAX_STEPS], *value = left ? between(p, 0) : operand(p, written_role(p));
-  ops[count++] = convolution(p, value);
+  void *ops[1 + MAX_STEPS], *value = left ? between(l, p, 0) : operand(l, p, written_role(p));
+  ops[count++] = convolution(l, p, value);
   for (int i = 0; i < MAX_STEPS; i++) {
     if (!steps[i].wanted) continue;
-    void *result = --left ? between(p, count) : operand(p, written_role(p));
-    ops[count++] = pointwise(steps[i].mode, value, steps[i].role < 0 ? NULL : operand(p, steps[i].role), result);
+    void *result = --left ? between(l, p, count) : operand(l, p, written_role(p));
+    ops[count++] = pointwise(l, steps[i].mode, value, steps[i].role < 0 ? NULL : operand(l, p, steps[i].role), result);
     value = result;
   }
-  void *graph = create(GRAPH);
-  set_pointer(graph, GRAPH_HANDLE, OF_HANDLE, library()->handle);
-  set_values(graph, GRAPH_OPERATIONS, OF_DESCRIPTOR, count, ops);
-  return finalize(graph) ? graph : NULL;
+  void *graph = create_kept(l, GRAPH);
+  set_pointer(l, graph, GRAPH_HANDLE, OF_HANDLE, l->handle);
+  set_values(l, graph, GRAPH_OPERATIONS, OF_DESCRIPTOR, count, ops);
+  return finalize(l, graph) ? graph : NULL;
 }
 
 // ---- engines ----------------------------------------------------------------------------------------------------------
@@ -300,10 +318,10 @@ struct CudnnNotes {
     return false;
   }
 };
-static CudnnNotes notes_of(void *engine) {
+static CudnnNotes notes_of(CudnnLibrary *l, void *engine) {
   CudnnNotes n = {};
   int64_t count = 0;
-  CUDNN_CHECK(library()->get(engine, ENGINE_NOTES, OF_NUMERICAL_NOTE, MAX_NOTES, &count, n.note));
+  CUDNN_CHECK(l, l->get(engine, ENGINE_NOTES, OF_NUMERICAL_NOTE, MAX_NOTES, &count, n.note));
   n.count = (int)count;
   return n;
 }
@@ -325,53 +343,59 @@ static bool fits(const CudnnProblem *p, const CudnnNotes &notes) {
 
 // An engine with its knobs, if it can do the problem as asked; takes the configuration. Where cuDNN does not recommend
 // it, it has to use tensor cores where they are allowed: others take up to a thousand times as long.
-static bool plan_new(const CudnnProblem *p, void *config, bool recommended, CudnnEngine *out) {
-  void *engine = create(ENGINE), *plan = create(PLAN);
+static bool plan_new(CudnnLibrary *l, const CudnnProblem *p, void *config, bool recommended, CudnnEngine *out) {
+  void *engine = create(l, ENGINE), *plan = create(l, PLAN);
   int64_t count;
-  CUDNN_CHECK(library()->get(config, CONFIG_ENGINE, OF_DESCRIPTOR, 1, &count, &engine));
-  CudnnNotes notes = notes_of(engine);
-  *out = {NULL, (int)get_int(engine, ENGINE_INDEX), !notes.has(NOTE_NONDETERMINISTIC), 0};
+  CUDNN_CHECK(l, l->get(config, CONFIG_ENGINE, OF_DESCRIPTOR, 1, &count, &engine));
+  CudnnNotes notes = notes_of(l, engine);
+  *out = {NULL, (int)get_int(l, engine, ENGINE_INDEX), !notes.has(NOTE_NONDETERMINISTIC), 0};
   bool slow = !notes.has(NOTE_TENSOR_CORE) && (p->dtype != F32 || p->tf32),
        ok = asked_for(p, out->index) && fits(p, notes) && (recommended || !slow);
   if (ok) {
-    set_pointer(plan, PLAN_HANDLE, OF_HANDLE, library()->handle);
-    set_link(plan, PLAN_CONFIG, config);
-    ok = finalize(plan);
+    set_pointer(l, plan, PLAN_HANDLE, OF_HANDLE, l->handle);
+    set_link(l, plan, PLAN_CONFIG, config);
+    ok = finalize(l, plan);
   }
-  destroy(engine);
-  destroy(config);
-  if (!ok) return destroy(plan), false;
+  destroy(l, engine);
+  destroy(l, config);
+  if (!ok) {
+    destroy(l, plan);
+    return false;
+  }
   out->plan = plan;
-  out->workspace = (size_t)get_int(plan, PLAN_WORKSPACE);
+  out->workspace = (size_t)get_int(l, plan, PLAN_WORKSPACE);
   return true;
 }
 
 // The first configurations that one of cuDNN's heuristics recommends, best first.
-static int configurations(void *graph, int mode, void *configs[], int wanted) {
-  void *heuristic = create(HEURISTIC);
-  set_enum(heuristic, HEURISTIC_MODE, OF_HEURISTIC, mode);
-  set_link(heuristic, HEURISTIC_GRAPH, graph);
+static int configurations(CudnnLibrary *l, void *graph, int mode, void *configs[], int wanted) {
+  void *heuristic = create(l, HEURISTIC);
+  set_enum(l, heuristic, HEURISTIC_MODE, OF_HEURISTIC, mode);
+  set_link(l, heuristic, HEURISTIC_GRAPH, graph);
   int64_t count = 0;
-  if (finalize(heuristic)) {
-    for (int i = 0; i < wanted; i++) configs[i] = create(ENGINE_CONFIG);
-    CUDNN_CHECK(library()->get(heuristic, HEURISTIC_RESULTS, OF_DESCRIPTOR, wanted, &count, configs));
-    for (int64_t i = count; i < wanted; i++) destroy(configs[i]);
+  if (finalize(l, heuristic)) {
+    for (int i = 0; i < wanted; i++) configs[i] = create(l, ENGINE_CONFIG);
+    CUDNN_CHECK(l, l->get(heuristic, HEURISTIC_RESULTS, OF_DESCRIPTOR, wanted, &count, configs));
+    for (int64_t i = count; i < wanted; i++) destroy(l, configs[i]);
   }
-  destroy(heuristic);
+  destroy(l, heuristic);
   return (int)count;
 }
 
 // The engine of that number with its default knobs; NULL when it cannot run the graph.
-static void *default_config(void *graph, int64_t index) {
-  void *engine = create(ENGINE), *config = NULL;
-  set_link(engine, ENGINE_GRAPH, graph);
-  set_ints(engine, ENGINE_INDEX, {index});
-  if (finalize(engine)) {
-    config = create(ENGINE_CONFIG);
-    set_link(config, CONFIG_ENGINE, engine);
-    if (!finalize(config)) destroy(config), config = NULL;
+static void *default_config(CudnnLibrary *l, void *graph, int64_t index) {
+  void *engine = create(l, ENGINE), *config = NULL;
+  set_link(l, engine, ENGINE_GRAPH, graph);
+  set_ints(l, engine, ENGINE_INDEX, {index});
+  if (finalize(l, engine)) {
+    config = create(l, ENGINE_CONFIG);
+    set_link(l, config, CONFIG_ENGINE, engine);
+    if (!finalize(l, config)) {
+      destroy(l, config);
+      config = NULL;
+    }
   }
-  destroy(engine);
+  destroy(l, engine);
   return config;
 }
 
@@ -382,46 +406,57 @@ static bool knows(const CudnnEngine *engines, int count, int64_t index) {
 }
 
 // Those of one heuristic, appended.
-static int add_recommended(const CudnnProblem *p, void *graph, int mode, int wanted, CudnnEngine *out, int count,
-                           int capacity) {
+static int add_recommended(CudnnLibrary *l, const CudnnProblem *p, void *graph, int mode, int wanted, CudnnEngine *out,
+                           int count, int capacity) {
   void *configs[MAX_CONFIGS];
-  int n = configurations(graph, mode, configs, MIN(wanted, capacity - count));
-  for (int i = 0; i < n; i++) count += plan_new(p, configs[i], mode != HEURISTIC_FALLBACK, &out[count]);
+  int n = configurations(l, graph, mode, configs, MIN(wanted, capacity - count));
+  for (int i = 0; i < n; i++) count += plan_new(l, p, configs[i], mode != HEURISTIC_FALLBACK, &out[count]);
   return count;
 }
 
 // Heuristic B repeats what A says, in another order.
-int cudnn_engines(const CudnnProblem *p, CudnnEngine *out, int capacity) {
-  void *graph = graph_new(p);
+int cudnn_engines(CudnnLibrary *l, const CudnnProblem *p, CudnnEngine *out, int capacity) {
+  void *graph = graph_new(l, p);
   bool fused = p->addend || p->bias || p->relu || p->mask, quick = p->search == CUDNN_QUICK;
   int count = 0, wanted = fused ? few_fused[!quick] : few[!quick];
   if (!graph) return 0;
-  count = add_recommended(p, graph, HEURISTIC_A, wanted, out, count, capacity);
-  if (!quick && !fused) count = add_recommended(p, graph, HEURISTIC_B, few[0], out, count, capacity);
+  count = add_recommended(l, p, graph, HEURISTIC_A, wanted, out, count, capacity);
+  if (!quick && !fused) count = add_recommended(l, p, graph, HEURISTIC_B, few[0], out, count, capacity);
   if (count && (quick || fused)) return count;
-  count = add_recommended(p, graph, HEURISTIC_FALLBACK, wanted, out, count, capacity);
-  for (int64_t i = 0; i < get_int(graph, GRAPH_ENGINES) && count < capacity; i++) {
-    void *config = asked_for(p, i) && !knows(out, count, i) ? default_config(graph, i) : NULL;
-    if (config) count += plan_new(p, config, false, &out[count]);
+  count = add_recommended(l, p, graph, HEURISTIC_FALLBACK, wanted, out, count, capacity);
+  for (int64_t i = 0; i < get_int(l, graph, GRAPH_ENGINES) && count < capacity; i++) {
+    void *config = asked_for(p, i) && !knows(out, count, i) ? default_config(l, graph, i) : NULL;
+    if (config) count += plan_new(l, p, config, false, &out[count]);
   }
   return count;
 }
 
-void cudnn_engine_free(CudnnEngine *e) {
-  destroy(e->plan);
+void cudnn_engine_free(CudnnLibrary *l, CudnnEngine *e) {
+  destroy(l, e->plan);
   *e = {};
 }
 
-bool cudnn_execute(const CudnnEngine *e, void *stream, const CudnnData *data, void *workspace) {
-  void *pack = create(VARIANT_PACK), *pointers[CUDNN_ROLES];
+bool cudnn_execute(CudnnLibrary *l, const CudnnEngine *e, void *stream, const CudnnData *data, void *workspace) {
+  void *pack = create(l, VARIANT_PACK), *pointers[CUDNN_ROLES];
   int64_t ids[CUDNN_ROLES], count = 0;
   for (int i = 0; i < CUDNN_ROLES; i++)
-    if (data->at[i]) ids[count] = i, pointers[count++] = data->at[i];
-  set_values(pack, PACK_IDS, OF_INT64, count, ids);
-  set_values(pack, PACK_POINTERS, OF_POINTER, count, pointers);
-  set_pointer(pack, PACK_WORKSPACE, OF_POINTER, workspace);
-  CUDNN_CHECK(library()->set_stream(library()->handle, (cudaStream_t)stream));
-  bool ok = finalize(pack) && !library()->execute(library()->handle, e->plan, pack);
-  destroy(pack);
+    if (data->at[i]) {
+      ids[count] = i;
+      pointers[count++] = data->at[i];
+    }
+  set_values(l, pack, PACK_IDS, OF_INT64, count, ids);
+  set_values(l, pack, PACK_POINTERS, OF_POINTER, count, pointers);
+  set_pointer(l, pack, PACK_WORKSPACE, OF_POINTER, workspace);
+  CUDNN_CHECK(l, l->set_stream(l->handle, (cudaStream_t)stream));
+  bool ok = finalize(l, pack) && !l->execute(l->handle, e->plan, pack);
+  destroy(l, pack);
   return ok;
+}
+
+void cudnn_library_close(CudnnLibrary *l) {
+  while (l->num_kept) destroy(l, l->kept[--l->num_kept]); // what refers to others before these
+  CUDNN_CHECK(l, l->destroy_handle(l->handle));
+  dlclose(l->so);
+  free(l->kept);
+  free(l);
 }

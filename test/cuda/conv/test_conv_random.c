@@ -1,6 +1,6 @@
 // Rungs 04 and 05 over a few hundred problems drawn at random: 1 to 2048 channels, odd sizes, tails, strides, tiny tensors,
 // tiles that begin in one image and end in another, levels that share a filter, device-side counts. They are compared
-// with rung 02, which test_cuda_conv.c holds against the CPU: what is one there is cheap enough here for wide problems.
+// with rung 02, which test_conv.c holds against the CPU: what is one there is cheap enough here for wide problems.
 //
 // Twice each. First operands are whole numbers from -2 to 2 and what a Dest asks for is drawn, too: all sums stay below
 // 2^24, so that each rung has to arrive at rung 02's numbers exactly, 16-bit results included, which round one and the
@@ -20,7 +20,7 @@
 // it and be the largest there is: ten times that, of which the mean of n such keeps 1 / √n. Rung 02's error counts as no
 // less than the mean: in few elements it may be right by chance.
 #include "base/rng.h"
-#include "cuda/conv/ladder.h"
+#include "nn/rung.h"
 #include "test/harness/gpu.h"
 
 enum {
@@ -316,21 +316,25 @@ static Result run(const char *rung, const Type *t, ConvOp op, const Problem *p, 
   for (int i = 0; i < to->count; i++) r.of[i] = duplicate(&to->t[i]);
   if (to->db.gpu.data) r.of[MOST_LEVELS] = duplicate(&to->db);
   size_t reserved = gpu->scratch_bytes;
-  gpu->conv = rung, gpu->tf32 = t->tf32, gpu->scratch_bytes = 0, gpu->measuring = true;
+  gpu->conv_rung = rung_find(gpu->conv_rungs, rung);
+  gpu->tf32 = t->tf32;
+  gpu->scratch_bytes = 0;
+  gpu->measuring = true;
   run_once(op, p, o, to, &r);
   gpu->measuring = false;
   CHECK(gpu->scratch_bytes <= reserved);
   run_once(op, p, o, to, &r);
-  gpu->conv = NULL, gpu->tf32 = false, gpu->scratch_bytes = reserved;
+  gpu->conv_rung = NULL;
+  gpu->tf32 = false;
+  gpu->scratch_bytes = reserved;
   return r;
 }
 
 static bool supports(const char *name, const Type *t, ConvOp op, const Problem *p, const Operands *o) {
   Device *gpu = gpu_device();
-  const Rung *const *rung = gpu->conv_rungs;
-  while (strcmp((*rung)->name, name)) rung++;
+  const Rung *rung = rung_find(gpu->conv_rungs, name);
   gpu->tf32 = t->tf32;
-  bool can = (*rung)->supports(gpu, op, &p->conv, op == CONV_DGRAD ? &o->y[0].gpu : &o->x[0].gpu, &o->w.gpu);
+  bool can = rung->supports(gpu, op, &p->conv, op == CONV_DGRAD ? &o->y[0].gpu : &o->x[0].gpu, &o->w.gpu);
   gpu->tf32 = false;
   return can;
 }

@@ -36,14 +36,14 @@ static void check_rounding(const Mode *m, Kind kind, const Problem *p) {
   Tensor ax = magnitude(&x.cpu), aw = magnitude(&w.cpu), ay = magnitude(&y.cpu);
   run_kind(cpu, kind, p, &ax, &aw, &ay);
   run_kind(cpu, kind, p, &x.cpu, &w.cpu, &y.cpu);
-  gpu->conv = m->rung;
+  gpu->conv_rung = m->rung;
   gpu->tf32 = m->tf32;
   void *bits[2];
   for (int i = 0; i < 2; i++) {
     run_kind(gpu, kind, p, &x.gpu, &w.gpu, &y.gpu);
     bits[i] = gpu_fetch(out->gpu.data, tensor_bytes(&out->gpu));
   }
-  gpu->conv = NULL;
+  gpu->conv_rung = NULL;
   gpu->tf32 = false;
   const Tensor *bound = kind == FORWARD ? &ay : kind == DGRAD ? &ax : &aw;
   double terms = kind == WGRAD ? (double)tensor_pixels(&y.cpu) : (double)p->r * p->s * (kind == FORWARD ? p->c : p->k);
