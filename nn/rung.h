@@ -10,12 +10,12 @@ extern "C" {
 
 typedef enum ConvOp { CONV_FORWARD, CONV_DGRAD, CONV_WGRAD, CONV_OPS } ConvOp;
 
-// The functions have the contract of nn/ops.h, but for db: wgrad leaves it to its caller unless `wgrad_sums` is set. All
-// are deterministic, and none is called for a problem that `supports` refuses.
+// The functions have the contract of nn/ops.h, but for db: wgrad leaves it to its caller unless `wgrad_sums` is set.
+// All are deterministic, and none is called for a problem that `supports` refuses.
 struct Rung {
   const char *name;
-  // Whether it computes `op` when the activation operand (x, or dy in dgrad) and the filter (dw in wgrad) have the shapes
-  // and types of `in` and `w`.
+  // Whether it computes `op` when the activation operand (x, or dy in dgrad) and the filter (dw in wgrad) have the
+  // shapes and types of `in` and `w`.
   bool (*supports)(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w);
   void (*forward)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *w, const Dest *y);
   void (*dgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *dy, const Tensor *w, const Dest *dx);

@@ -123,7 +123,7 @@ static double time_once(ConvBench *b, BenchCase *c, ConvOp op, const Contender *
   return 1e3 * ms;
 }
 
-// ---- figures ----------------------------------------------------------------------------------------------------------
+// ---- figures --------------------------------------------------------------------------------------------------------
 
 typedef struct Measurement {
   Latency us;
@@ -242,7 +242,7 @@ static void print_totals(const ConvBench *b) {
     }
 }
 
-// ---- one op of one layer ------------------------------------------------------------------------------------------------
+// ---- one op of one layer --------------------------------------------------------------------------------------------
 
 // Asks everyone for scratch, the naive rung included.
 static void reserve(ConvBench *b, BenchCase *c, ConvOp op, const Contender *all, int count) {

@@ -114,11 +114,11 @@ static double terms_of(const BenchCase *c, ConvOp op) {
   return op == CONV_FORWARD ? taps * l->cin : op == CONV_DGRAD ? taps * l->cout : (double)tensor_pixels(&c->y);
 }
 
-// An error of K roundings that are as often up as down grows with √K: 8·√K·u·Σ|term| is exceeded with probability
-// e^-32 (Higham, Mary, "A new approach to probabilistic rounding error analysis", 2019, theorem 2.4). u = 2^-23 is for
-// tensor cores, which truncate. TF32 rounds each term by 2^-10 of itself, and these errors, too, are independent.
-// `twice`: sums are rounded to the operands' type before bias and addend come to them, which may cancel them: a further
-// error of u · |sum| <= u · (|result| + |bias| + |addend|). Normal numbers from 24 bits are at most sqrt(2 · 24 · ln 2) < 5.8.
+// An error of K roundings that are as often up as down grows with √K: 8·√K·u·Σ|term| is exceeded with probability e^-32
+// (Higham, Mary, "A new approach to probabilistic rounding error analysis", 2019, theorem 2.4). u = 2^-23 is for tensor
+// cores, which truncate. TF32 rounds each term by 2^-10 of itself, and these errors, too, are independent. `twice`:
+// sums are rounded to the operands' type before bias and addend come to them, which may cancel them: a further error of
+// u · |sum| <= u · (|result| + |bias| + |addend|). Normal numbers from 24 bits are at most sqrt(2 · 24 · ln 2) < 5.8.
 static unsigned long long count_wrong(Device *dev, BenchCase *c, ConvOp op, bool peer, bool twice, const void *want,
                                       const void *bound) {
   const Tensor *got = result_of(c, op, peer), *ours = result_of(c, op, false);

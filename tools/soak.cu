@@ -73,11 +73,12 @@ __global__ void enter_kernel(Ledger *ledger, int job, bool first) {
   if (first)
     ledger->bits[job] = ledger->sum;
   else if (ledger->bits[job] != ledger->sum)
-    ledger->mistakes[job]++, ledger->all++;
+    ledger->mistakes[job]++;
+  ledger->all++;
   ledger->sum = 0;
 }
 
-// ---- running ----------------------------------------------------------------------------------------------------------
+// ---- running --------------------------------------------------------------------------------------------------------
 
 // The job's problem with its result elsewhere.
 static BenchCase aimed(const Job *job, void *to) {
@@ -101,7 +102,8 @@ static void run(Soak *s, const Rung *rung, const Job *job, void *to) {
   Dest out[2];
   for (int i = 0; i < pairs; i++) {
     int first = i ? job->cut : 0, end = i + 1 < pairs ? job->cut : c.x.n;
-    x[i] = part[i].x = images(c.x, first, end), y[i] = part[i].y = images(c.y, first, end);
+    x[i] = part[i].x = images(c.x, first, end);
+    y[i] = part[i].y = images(c.y, first, end);
     part[i].addend = images(c.addend, first, end);
     out[i] = dest_of(&part[i], job->op);
   }
@@ -138,7 +140,7 @@ static void report_mistakes(Soak *s) {
   }
 }
 
-// ---- problems ---------------------------------------------------------------------------------------------------------
+// ---- problems -------------------------------------------------------------------------------------------------------
 
 static void add_problem(Soak *s, const ConvCase *l, Fused fused, int n, int h, int w) {
   BenchCase *c = &s->problems[s->num_problems++];
@@ -162,8 +164,8 @@ static void add_layers(Soak *s) {
   }
 }
 
-// On an H200 and at batch 4, 144 tiles of 128 × 256 or twice as many: rung 05 makes a launch of its own of the tail wave,
-// forward and in dgrad. Twice, so that each op is cut into pairs once and once is not.
+// On an H200 and at batch 4, 144 tiles of 128 × 256 or twice as many: rung 05 makes a launch of its own of the tail
+// wave, forward and in dgrad. Twice, so that each op is cut into pairs once and once is not.
 static void add_tail_waves(Soak *s) {
   static const ConvCase l = {"tail wave", ON_BOXES, 3, 256, 512, 3, 1, 1, 1, 0};
   for (int i = 0; i < TAIL_WAVES; i++) add_problem(s, &l, BIAS_RELU, s->batch * s->rois, l.size, l.size);
@@ -181,7 +183,9 @@ static void add_drawn(Soak *s) {
     int k = taps[below(COUNT(taps))], n, h, w;
     do {
       l = {name, ON_MAP, 1, size(11), size(11), k, 1 + below(3), below(k / 2 + 1), 1, 0};
-      n = size(9), h = k + size(6), w = k + size(6);
+      n = size(9);
+      h = k + size(6);
+      w = k + size(6);
     } while ((int64_t)n * h * w * MAX(l.cin, l.cout) > MOST_ELEMENTS || l.cin * l.cout * k * k > MOST_ELEMENTS);
     snprintf(name, sizeof names[0], "%d -> %d by %d / %d", l.cin, l.cout, k, l.stride);
     add_problem(s, &l, (Fused)below(3), n, h, w);
@@ -224,7 +228,7 @@ static bool verify(Soak *s) {
   return ok;
 }
 
-// ---- the soak ---------------------------------------------------------------------------------------------------------
+// ---- the soak -------------------------------------------------------------------------------------------------------
 
 static void soak(Soak *s) {
   uint64_t key = rng_key((uint64_t)s->seed, RNG_ORDER), i = 0;

@@ -1,6 +1,6 @@
-// Convolution forward and with respect to its input: implicit GEMM. The filter is packed once; each thread then takes
-// tiles of the result, unrolls a block of the operand at a time into its cache, and writes the finished tile through
-// the Dest. The gradient of the filter is in conv_wgrad.c.
+// Forward and dgrad as implicit GEMM. The filter is packed once; each thread then takes tiles of the result, writes a
+// block of the im2col matrix at a time into its cache, and takes the finished tile through the Dest. wgrad is in
+// wgrad.c.
 #include <omp.h>
 #include "cpu/conv/gemm.h"
 #include "cpu/conv/im2col.h"
@@ -9,14 +9,14 @@
 
 enum { TILE_ROWS = 8 * GEMM_MR, TILE_COLUMNS = 512, MAX_PAIRS = 8, PITCH_STEP = MAX(GEMM_NR, 8) };
 
-// One walk of all pairs: [rows, k] · [k, n], k = taps · channels.
+// One phase of all pairs: [rows, k] · [k, n], k = taps · channels.
 typedef struct ImplicitGemm {
   int pairs;
   const Tensor *in, *w;
   const Dest *out;
   bool backward;   // w's n are the channels and its c the columns, rather than the other way round
   int channels, n; // of in; of out
-  int k, block;    // columns of the unrolled operand, and how many of them are multiplied at a time
+  int k, block;    // K, and how much of it is multiplied at a time
   int tile_rows;   // any number gives the same bits
   Im2col im2col[MAX_PAIRS];
   size_t rows[MAX_PAIRS], tiles[MAX_PAIRS];
@@ -28,8 +28,8 @@ static real *filter_panel(const ImplicitGemm *p, int k0, int k, int j) {
   return p->filter + (size_t)k0 * round_up(p->n, GEMM_NR) + (size_t)k * j;
 }
 
-// Rows k0 … k0 + k - 1, columns j … of the filter as a matrix [taps · channels, n]. Missing columns become zeros because
-// what happens to lie in scratch may be denormal, and slow.
+// Rows k0 … k0 + k - 1, columns j … of the filter as a matrix [taps · channels, n]. Missing columns become zeros
+// because what happens to lie in scratch may be denormal, and slow.
 static void pack_panel(const ImplicitGemm *p, int k0, int k, int j) {
   const Tensor *w = p->w;
   int columns = MIN(GEMM_NR, p->n - j);
@@ -47,7 +47,8 @@ static void pack_panel(const ImplicitGemm *p, int k0, int k, int j) {
   }
 }
 
-// Rows row … row + m - 1, columns j … j + n - 1 of one pair's result. a and c are this thread's.
+// Rows row … row + m - 1, columns j … j + n - 1 of one pair's result: mainloop over K, then the epilogue. a and c are
+// this thread's.
 static void compute_tile(const ImplicitGemm *p, int pair, size_t row, int m, int j, int n, real *a, real *c) {
   const Im2col *im2col = &p->im2col[pair];
   const Dest *out = &p->out[pair];
@@ -83,7 +84,7 @@ static void check_pair(const ImplicitGemm *p, const Conv *conv, int pair) {
   dest_check(&unbiased);
 }
 
-// Fills in what depends on the walk: one for a forward convolution, stride² for the gradient.
+// Fills in what depends on the phase: one of a forward convolution, stride² of dgrad.
 static void plan_phase(ImplicitGemm *p, const Conv *conv, int phase, int threads) {
   p->all_rows = p->all_tiles = 0;
   for (int i = 0; i < p->pairs; i++) {

@@ -1,7 +1,8 @@
-// Gradient of a filter bank: dw = dyᵀ · unroll(x), a product whose long side is the sum over pixels. The pixels are cut
-// into chunks, so that there is work for many threads even where dw is small; each (tile of dw, chunk) has a slot of its
-// own, and the slots of a tile are added in order. The cut depends on shapes alone, so the bits do not depend on threads.
-// dw is transposed on the way, [taps · c, k]: the unrolled x is the longer side and wastes less of the GEMM's tall tiles.
+// wgrad: dw = dyᵀ · im2col(x), a GEMM whose K is the pixels. Split-K: the pixels are cut into slices, so that there is
+// work for many threads even where dw is small; each (tile of dw, slice) has partial sums of its own, and the slices of
+// a tile are added in order. The split depends on shapes alone, so the bits do not depend on threads.
+// dw is transposed on the way, [taps · c, k]: the im2col matrix is the longer side and wastes less of the GEMM's tall
+// tiles.
 #include <omp.h>
 #include <string.h>
 #include "cpu/conv/gemm.h"
@@ -14,7 +15,7 @@ enum {
   TILE_COLUMNS = 256,
   WRITE_COLUMNS = 16,        // a cache line of floats
   MIN_SLICE_K = 4 * GEMM_KC, // pixels, at least
-  TASKS = 16,                // (tile, chunk) pairs aimed at
+  TASKS = 16,                // (tile, slice) pairs aimed at
   MAX_PAIRS = 8,
   COPY_STEP = MIN(GEMM_NR, 8), // divides every pitch
 };
@@ -23,14 +24,14 @@ typedef struct WgradSplitK {
   int pairs;
   const Tensor *x, *dy;
   const FilterGrad *out;
-  int c, m, n; // x's channels; rows of the product, taps · c, and its columns
+  int c, m, n; // x's channels; the GEMM's M, taps · c, and its N
   int tile_rows, tiles_m, tiles_n;
   int a_pitch, partial_pitch;
   size_t slice_k;        // pixels
   int slices[MAX_PAIRS]; // of each pair, sized for full tensors: a count only leaves some of them empty
   int all_slices;        // at least 1
   Im2col im2col[MAX_PAIRS];
-  real *partial; // [tile][chunk][tile_rows, slot_pitch]; a thread's own where a single chunk is the whole sum
+  real *partial; // [tile][slice][tile_rows, partial_pitch]; a thread's own where a single slice is the whole sum
 } WgradSplitK;
 
 static size_t partial_size(const WgradSplitK *g) { return (size_t)g->tile_rows * g->partial_pitch; }
@@ -50,7 +51,7 @@ static void pack_dy(const Tensor *dy, size_t pixel, int pixels, int n0, int n, r
   }
 }
 
-// One slot: a tile's sum over the pixels of one chunk. a [GEMM_KC, a_pitch] and b [GEMM_KC, slot_pitch] are this thread's.
+// One slice of a tile: its sum over some pixels. a [GEMM_KC, a_pitch] and b [GEMM_KC, partial_pitch] are this thread's.
 static void sum_slice(const WgradSplitK *g, int tile, int slice, real *partial, real *a, real *b) {
   int m0 = tile / g->tiles_n * g->tile_rows, n0 = tile % g->tiles_n * TILE_COLUMNS, pair = 0;
   int m = MIN(g->tile_rows, g->m - m0), n = MIN(TILE_COLUMNS, g->n - n0);
@@ -69,8 +70,8 @@ static void sum_slice(const WgradSplitK *g, int tile, int slice, real *partial, 
   }
 }
 
-// Adds up the slots of a tile, its columns column … column + WRITE_COLUMNS - 1, and writes them out: rows of dw, as long
-// as the tile is high. turned [WRITE_COLUMNS, tile_rows] is this thread's.
+// The split-K reduction of a tile, its columns column … column + WRITE_COLUMNS - 1: adds up the slices and writes rows
+// of dw, as long as the tile is high. transposed [WRITE_COLUMNS, tile_rows] is this thread's.
 static void write_columns(const WgradSplitK *g, int tile, int column, real *partial, real *transposed) {
   const FilterGrad *out = g->out;
   const real *scale = out->scale;

@@ -1,7 +1,8 @@
-// Rung 01, naive. Idea: a thread for every eight channels of the result, which adds up their terms one after the other.
+// Rung 01, naive: direct convolution. Idea: a thread for every eight channels of the result, which adds up their
+// products one after the other.
 // Removes nothing: it is the definition, and what the other rungs are checked against.
-// Changed since the rung before: there is none.
-// Limit: each operand is fetched anew for every eight results, one element at a time.
+// Adds to the rung before: there is none.
+// Limit: each operand is loaded anew for every eight results, one element at a time.
 #include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/conv/ladder.h"
 
@@ -9,7 +10,7 @@ enum { THREADS = 256, WARP = 32 };
 
 static bool naive_supports(Device *, ConvOp, const Conv *, const Tensor *, const Tensor *) { return true; }
 
-// The pixel under a tap at a position, or NULL outside the image.
+// The pixel under a tap of an output pixel, or NULL in the padding.
 template <class T> __device__ const T *tap_pixel(const Im2colView &view, Position at, int ty, int tx) {
   int y = view.im2col.y.in + view.im2col.y.in_stride * at.i + ty,
       x = view.im2col.x.in + view.im2col.x.in_stride * at.j + tx;
@@ -45,7 +46,8 @@ __global__ void naive_kernel(const __grid_constant__ GemmProblem p, const Tensor
   problem_store8<T>(p, row, column, acc);
 }
 
-// A warp for every eight channels under a tap of one filter: its lanes take the pixels in turns.
+// A warp for every eight channels under one tap of one filter: split-K over its lanes, each of which takes every 32nd
+// pixel; the lanes' accumulators are added in a fixed order by shuffles.
 template <class T>
 __global__ void naive_wgrad_kernel(const __grid_constant__ Im2colView view, const Tensor dy, const Tensor dw,
                                    const float *scale, bool accumulate) {

@@ -1,36 +1,37 @@
-// Rung 02, im2col. Idea: unroll the pixels into a matrix in memory, a chunk at a time, and multiply matrices in fp32.
-// Removes: the fetching of every operand for every few results. A block's tiles in shared memory feed 128 × 128 of them,
-// a thread's registers 8 × 8.
-// Changed since the rung before: the convolution is one dense product; tiles, register blocking, double buffering.
-// Limit: the fp32 units, and the unrolled matrix, taps times as large as the tensor, that goes to memory and back.
+// Rung 02, im2col: explicit GEMM in fp32. Idea: write the im2col matrix to a workspace, a chunk of rows at a time, and
+// multiply matrices.
+// Removes: loading every operand for every few results. A threadblock tile's operands in shared memory feed 128 × 128
+// accumulators, a thread's registers 8 × 8.
+// Adds to the rung before: threadblock tiles, register blocking, a mainloop with two buffers of shared memory, split-K.
+// Limit: the fp32 units, and the im2col matrix, taps times as large as the tensor, which goes to memory and back.
 #include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/split_k.cuh"
 
 enum {
-  TILE_MN = 128,                          // rows and columns of the result that a block computes
-  TILE_K = 16,                            // of the operands in shared memory at a time
-  PITCH = TILE_MN + 4,                    // keeps rows aligned to vectors and off each other's banks
-  THREADS = 256,                          // 16 × 16, of 8 × 8 results each
-  LOADS = TILE_MN * TILE_K / 4 / THREADS, // vectors of four that a thread fetches of each operand
-  CHUNK_FLOATS = 1 << 25,                 // of the unrolled matrix
+  TILE_MN = 128,                          // threadblock tile: M and N
+  TILE_K = 16,                            // of a mainloop iteration
+  PITCH = TILE_MN + 4,                    // of shared memory: keeps rows aligned to vectors and off each other's banks
+  THREADS = 256,                          // 16 × 16, each with 8 × 8 accumulators
+  LOADS = TILE_MN * TILE_K / 4 / THREADS, // vectors of four that a thread loads of each operand, an iteration
+  CHUNK_FLOATS = 1 << 25,                 // of the im2col matrix
   FILL_BLOCKS = 528,                      // two waves of two blocks on each of 132 multiprocessors
   MIN_SLICE_K = 128,
-  MAX_SLICE_K = 1024 // terms
+  MAX_SLICE_K = 1024 // of a split-K slice
 };
 
 static bool im2col_supports(Device *, ConvOp, const Conv *, const Tensor *, const Tensor *) { return true; }
 
-// ---- the product of two matrices ------------------------------------------------------------------------------------
+// ---- threadblock tile and mainloop ----------------------------------------------------------------------------------
 
-// An operand's tile: `outer` rows or columns of the result by `depth` terms. Both limits are what is left of the matrix
-// from `data` on; beyond, tiles are zero. The limit along the contiguous side is a multiple of four.
+// A threadblock tile's part of an operand: `mn` rows (A) or columns (B) by `k_extent`, both limited to what is left of
+// the matrix from `data` on; beyond, tiles are zero. The limit along the contiguous side is a multiple of four.
 struct GemmOperand {
   const float *data;
   int pitch, mn, k_extent;
 };
 
-// BY_TERM: rows of memory are terms, [depth, outer]; otherwise [outer, depth].
+// MN_MAJOR: M or N is contiguous in memory, [k, mn]; otherwise K is, [mn, k].
 template <bool MN_MAJOR>
 __device__ __forceinline__ void load_tile(const GemmOperand &o, int first, float4 (&v)[LOADS]) {
 #pragma unroll
@@ -51,13 +52,16 @@ template <bool MN_MAJOR> __device__ __forceinline__ void store_tile(float (*tile
       *(float4 *)&tile[index / (TILE_MN / 4)][index % (TILE_MN / 4) * 4] = v[i];
     } else {
       int mn = index / (TILE_K / 4), k = index % (TILE_K / 4) * 4;
-      tile[k][mn] = v[i].x, tile[k + 1][mn] = v[i].y;
-      tile[k + 2][mn] = v[i].z, tile[k + 3][mn] = v[i].w;
+      tile[k][mn] = v[i].x;
+      tile[k + 1][mn] = v[i].y;
+      tile[k + 2][mn] = v[i].z;
+      tile[k + 3][mn] = v[i].w;
     }
   }
 }
 
-// sum[i] = row 8·(thread / 16) + i of a · b, columns 8·(thread % 16) …
+// The mainloop, double-buffered: global loads of the next iteration are in flight while this one multiplies. acc[i] =
+// row 8·(thread / 16) + i of a · b, columns 8·(thread % 16) ….
 template <bool A_MN_MAJOR>
 __device__ __forceinline__ void tile_mainloop(const GemmOperand &a, const GemmOperand &b, Eight (&acc)[8]) {
   __shared__ float tile_a[2][TILE_K][PITCH], tile_b[2][TILE_K][PITCH];
@@ -84,7 +88,7 @@ __device__ __forceinline__ void tile_mainloop(const GemmOperand &a, const GemmOp
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-// Rows first … first + rows - 1 of the unrolled tensor as floats; those without data are left alone.
+// Rows first … first + rows - 1 of the im2col matrix as floats; rows without data are left alone.
 template <class T>
 __global__ void im2col_kernel(const __grid_constant__ Im2colView view, int first, int rows, int columns, float *to) {
   size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -99,7 +103,7 @@ __global__ void im2col_kernel(const __grid_constant__ Im2colView view, int first
          inside ? load8(pixel<T>(view.in, at.n, y, x) + column % view.in.ldc) : Eight{});
 }
 
-// The filter as a matrix of floats [taps · channels of the operand, n], with n the pitch of the result.
+// The filter as the GEMM's B, floats [taps · channels of the operand, n], with n the pitch of the result.
 template <class T, bool BACKWARD>
 __global__ void filter_matrix_kernel(const __grid_constant__ Im2colView view, const Tensor w, int columns, int n,
                                      float *to) {
@@ -117,8 +121,8 @@ __global__ void filter_matrix_kernel(const __grid_constant__ Im2colView view, co
   store8(to + (size_t)k * n + first, e);
 }
 
-// Rows first … first + rows - 1 of one part, which `a` holds from 0 on. PIECES: the sum over the terms of piece blockIdx.y
-// goes to that slot [rows, n] instead.
+// Rows first … first + rows - 1 of one GEMM, which `a` holds from 0 on. SPLIT_K: the accumulators of slice blockIdx.y
+// go to the workspace [slices, rows, n], and split_k_epilogue_kernel finishes them; otherwise the epilogue is here.
 template <class T, bool SPLIT_K>
 __global__ __launch_bounds__(THREADS, 2) void gemm_kernel(const __grid_constant__ GemmProblem p, int first, int rows,
                                                           const float *a, const float *b, int gemm_k, int slice_k,
@@ -143,7 +147,7 @@ __global__ __launch_bounds__(THREADS, 2) void gemm_kernel(const __grid_constant_
   }
 }
 
-// The pieces of a result, added in order.
+// The split-K reduction: slices are added in order, then the epilogue.
 template <class T>
 __global__ void split_k_epilogue_kernel(const __grid_constant__ GemmProblem p, int first, int rows, int slices,
                                         const float *workspace) {
@@ -160,7 +164,7 @@ __global__ void split_k_epilogue_kernel(const __grid_constant__ GemmProblem p, i
   problem_store8<T>(p, first + row, column, acc);
 }
 
-// Slot blockIdx.y (+)= dyᵀ · unrolled x over its share of `pixels` pixels from `first` on.
+// wgrad: slice blockIdx.y of the workspace (+)= dyᵀ · im2col(x) over its slice_k of the `pixels` from `first` on.
 __global__ __launch_bounds__(THREADS, 2) void wgrad_gemm_kernel(const __grid_constant__ Im2colView view, int first,
                                                                 int pixels, int slice_k, const float *dy, int m,
                                                                 const float *x, int n, SplitKWorkspace workspace,
@@ -192,19 +196,19 @@ static int chunk_rows(const Im2colView &view) {
   return MIN(MAX(rows, TILE_MN), view_capacity(view));
 }
 
-// A tensor that is read as it lies, one tap and every pixel, is its own unrolled matrix.
+// A tensor with one tap, stride 1, no padding and the type of the GEMM is its own im2col matrix.
 static bool is_im2col_matrix(const Im2colView &view) {
   const Im2colAxis &y = view.im2col.y, &x = view.im2col.x;
   return view.in.dtype == F32 && y.taps * x.taps == 1 && y.in_stride == 1 && x.in_stride == 1 && !y.in && !x.in &&
          y.size == view.in.h && x.size == view.in.w;
 }
 
-// The unrolled rows from `first` on, in `scratch` unless they exist already.
+// Rows of the im2col matrix from `first` on: in `scratch`, unless the tensor is the matrix.
 static const float *im2col_matrix(Device *dev, const Im2colView &view, int first, int rows, float *scratch) {
   int columns = view_columns(view);
   if (is_im2col_matrix(view)) return (const float *)view.in.data + (size_t)first * columns;
   int blocks = blocks_for((size_t)rows * (columns / 8), THREADS);
-  if (!blocks) return scratch; // no taps meet anything
+  if (!blocks) return scratch; // no taps: K is 0
   WITH_TYPE(view.in.dtype, T,
             { im2col_kernel<T><<<blocks, THREADS, 0, stream_of(dev)>>>(view, first, rows, columns, scratch); });
   LAUNCH_CHECK();
@@ -213,15 +217,15 @@ static const float *im2col_matrix(Device *dev, const Im2colView &view, int first
 
 static int tiles(int m, int n) { return blocks_for(m, TILE_MN) * blocks_for(n, TILE_MN); }
 
-// The terms of every result are cut into pieces: where few tiles would leave a GPU idle, if a piece is long enough to be
-// worth the extra pass, and wherever one long sum would round too much. Depends on shapes alone, or the bits would differ
-// from one GPU to the next.
+// K of a split-K slice. K is split where few tiles would leave a GPU idle, if a slice is long enough to be worth the
+// extra pass, and wherever one long sum would round too much. By shapes alone, or the bits would differ from one GPU to
+// the next.
 static int split_k_extent(int gemm_k, int tiles) {
   int slices = MAX(MIN(FILL_BLOCKS / MAX(tiles, 1), gemm_k / MIN_SLICE_K), blocks_for(gemm_k, MAX_SLICE_K));
   return MAX(blocks_for(gemm_k, MAX(slices, 1) * TILE_K), 1) * TILE_K;
 }
 
-// Floats that the pieces of a chunk of results take; none where there is one.
+// Floats of workspace for the slices of a chunk of rows; 0 where K is not split.
 static size_t workspace_floats(const GemmProblem &p) {
   int gemm_k = view_columns(p.view), rows = chunk_rows(p.view), n = p.out.t.ldc;
   int slices = blocks_for(gemm_k, split_k_extent(gemm_k, tiles(rows, n)));
@@ -277,7 +281,7 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
                    [&](const GemmProblem &p) { compute_problem<BACKWARD>(dev, p, w, scratch); });
 }
 
-// Every pair and chunk adds to the same slots, one launch after the other.
+// Every pair and chunk adds to the same slices, one launch after the other.
 static void wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out) {
   static const Conv one_by_one = {1, 0};
   const Tensor *dw = &out->dw, one = tensor(F32, 0, 1, 1, 0);

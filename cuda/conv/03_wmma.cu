@@ -1,23 +1,24 @@
-// Rung 03, WMMA: forward and dgrad. Idea: tensor cores, fed from pixels that are unrolled only in shared memory.
-// Removes: the unrolled matrix in memory, and the fp32 units.
-// Changed since the rung before: 16-byte copies gather pixels under their taps straight into the tiles, three stages of
-// them under way; each warp multiplies fragments through nvcuda::wmma; all pairs and phases are one launch.
-// Limit: mma.sync, which reaches two thirds of what Hopper's wgmma does, addresses computed by the threads that multiply,
-// and tiles that ask for 32 bytes of L2 for every 1024 products.
+// Rung 03, WMMA: forward and dgrad as implicit GEMM on tensor cores. Idea: the im2col matrix exists only as tiles in
+// shared memory.
+// Removes: the im2col matrix in memory, and the fp32 units.
+// Adds to the rung before: cp.async loads pixels under their taps straight into the tiles, a pipeline of three stages;
+// warp tiles of nvcuda::wmma fragments; all pairs and phases are one grouped GEMM.
+// Limit: mma.sync, which reaches two thirds of what Hopper's wgmma does, addresses computed by the threads that
+// multiply, and threadblock tiles that ask L2 for 32 bytes for every 1024 products.
 #include <limits.h>
 #include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/wmma.cuh"
 
-enum { MIN_BLOCKS = 264 }; // below two for each of 132 multiprocessors
+enum { MIN_BLOCKS = 264 }; // two for each of 132 multiprocessors
 
-// ---- gathering ------------------------------------------------------------------------------------------------------
+// ---- loads of a stage: activations (A) and filter (B) ---------------------------------------------------------------
 
-// A thread's share of the pixels' tile: one vector of columns under as many rows as there are passes. The column moves
-// on by one depth of the tile with every load.
+// A, the activations: what a thread copies of a stage. It has one vector of K under as many rows as there are passes; k
+// advances by TILE_K with every stage.
 template <class T, class Operand> struct ActivationLoader {
   const Im2colView &view;
-  int64_t base[Operand::PASSES]; // of the pixel under the first tap, which may lie outside, from the tensor's beginning
+  int64_t base[Operand::PASSES]; // offset of the pixel under the first tap, which may lie in the padding
   int y[Operand::PASSES], x[Operand::PASSES];
 
   __device__ ActivationLoader(const Im2colView &view, int first) : view(view) {
@@ -42,8 +43,8 @@ template <class T, class Operand> struct ActivationLoader {
   }
 };
 
-// The filter's tile, columns `first` … of the result. Forward a filter's terms are contiguous and this thread's columns
-// are the pixels' column; backward the result's channels are, and each pass has a row of terms of its own.
+// B, the filter, columns `first` … of N. Forward the filter is K-major and the thread's k is the activations'; in dgrad
+// it is MN-major, and each pass has a k of its own.
 template <class T, class Operand> struct FilterLoader {
   const Im2colView &view;
   const Tensor &w;
@@ -75,8 +76,8 @@ template <class T, class Operand> struct FilterLoader {
 
 // ---- kernel ---------------------------------------------------------------------------------------------------------
 
-// Writes a warp's fragments through the part's Dest, a strip of sixteen rows at a time: groups of eight channels are
-// what a lane holds there, and they are not what it holds of a fragment.
+// Epilogue: a warp tile's accumulators go through its staging buffer in shared memory, a row of fragments at a time,
+// since the Dest is written in groups of eight channels, and a lane of a fragment does not hold such.
 template <class T, class Tile>
 __device__ __forceinline__ void epilogue(const GemmProblem &p, const WmmaAccumulator<T, Tile> &acc, int m0, int n0) {
   float *staging = (float *)dynamic_shared() + threadIdx.x / 32 * Tile::EPILOGUE_ELEMENTS;
@@ -130,8 +131,8 @@ template <class T, int TILE_M, int TILE_N, bool BACKWARD> static void launch_til
   LAUNCH_CHECK();
 }
 
-// Narrow results get narrow tiles; few rows get small ones, so that they reach every multiprocessor. The sums are the
-// same in any of them.
+// Narrow results get narrow tiles; few rows get small ones, so that they reach every multiprocessor. Accumulators are
+// the same in any of them.
 template <class T, bool BACKWARD> static void launch(Device *dev, GroupedGemm &p) {
   int n = p.problem[0].out.t.ldc;
   if (n <= 32) return launch_tiles<T, 128, 32, BACKWARD>(dev, p);

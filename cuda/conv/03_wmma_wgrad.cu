@@ -1,14 +1,14 @@
-// Rung 03, WMMA: the gradient of the filter, dyᵀ · unrolled x, whose long side is the sum over pixels. The pixels are cut
-// into slots, so that there are blocks for the whole GPU even where the filter is small; each block adds up one tile over
-// one slot, and the slots are added in order afterwards. Both operands lie in memory with a pixel's channels together,
-// which makes pixels the rows of both tiles in shared memory.
+// Rung 03, WMMA: wgrad, the GEMM dyᵀ · im2col(x), whose K is the pixels: hundreds of thousands, for a small M × N.
+// Split-K gives the whole GPU blocks even where the filter is small: each block multiplies one threadblock tile over
+// one slice of K and leaves it in the workspace; a second kernel adds the slices in order. Both operands lie in memory
+// with a pixel's channels together, so that both tiles are MN-major.
 #include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/conv/split_k.cuh"
 #include "cuda/conv/wmma.cuh"
 
 // ---- kernel ---------------------------------------------------------------------------------------------------------
 
-// A thread's share of dy's tile: eight or four channels of as many pixels as there are passes.
+// A, dy: eight or four channels of as many pixels as there are passes.
 template <class T, class Operand>
 __device__ __forceinline__ void load_dy(T *tile, const T *dy, int m, int channel, int first, int end) {
   if (!Operand::is_active()) return;
@@ -20,7 +20,7 @@ __device__ __forceinline__ void load_dy(T *tile, const T *dy, int m, int channel
   }
 }
 
-// The same of x under the tap of the thread's columns; k.y beyond the taps: there are none.
+// B, the same of x under the tap of the thread's columns; k.y past the taps: there are none.
 template <class T, class Operand>
 __device__ __forceinline__ void load_x(T *tile, const Im2colView &view, const KCoord &k, int first, int end) {
 #pragma unroll
@@ -46,7 +46,7 @@ __global__ __launch_bounds__(WMMA_THREADS, 2) void wmma_wgrad_kernel(const __gri
     int tap = (column + Tile::B::lane()) / view.in.ldc, taps = view.im2col.x.taps;
     KCoord k = {(column + Tile::B::lane()) % view.in.ldc, tap / taps, tap % taps};
     WmmaAccumulator<T, Tile> acc;
-    int k_tiles = max(end - first + Tile::TILE_K - 1, 0) / Tile::TILE_K; // none past the count: the slot is zeros
+    int k_tiles = max(end - first + Tile::TILE_K - 1, 0) / Tile::TILE_K; // none past the count: the slice is zeros
     wmma_mainloop(acc, k_tiles, [&](T *a, T *b) {
       load_dy<T, typename Tile::A>(a, (const T *)operands.dy, p.m, row + Tile::A::lane(), first, end);
       load_x<T, typename Tile::B>(b, view, k, first, end);

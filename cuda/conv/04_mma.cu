@@ -1,20 +1,21 @@
-// Rung 04, mma.sync: forward and dgrad. Idea: the tensor cores' own instructions, so that it is known which lane holds
-// what, and shared memory, registers and addresses can be laid out for it.
-// Removes: padding and bank conflicts in shared memory, the addresses in the inner loop, waiting at barriers.
-// Changed since the rung before: mma.sync on 64 × 64 a warp fed by ldmatrix from shuffled chunks; stages of 128 bytes;
-// fragments fetched one instruction ahead, across the barrier; a thread's addresses are one sum to each of its rows.
+// Rung 04, mma.sync: forward and dgrad as implicit GEMM. Idea: the tensor cores' own instructions, so that it is known
+// which lane holds what, and shared memory, registers and addresses can be laid out for it.
+// Removes: padding and bank conflicts in shared memory, the addresses in the mainloop, waiting at barriers.
+// Adds to the rung before: warp tiles of 64 × 64 fed by ldmatrix from swizzled shared memory; stages of 128 bytes of K;
+// fragments loaded one instruction ahead, across the barrier; a thread's addresses are one addition to each of its
+// rows.
 // Limit: mma.sync itself, which reaches two thirds of what Hopper's wgmma does.
 #include <math.h>
 #include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/mma.cuh"
 
-enum { MAX_TAPS = 16 }; // of a filter, across and down
+enum { MAX_TAPS = 16 }; // of a filter, across and down: bits of a mask
 
-// ---- gathering ------------------------------------------------------------------------------------------------------
+// ---- loads of a stage: activations (A) and filter (B) ---------------------------------------------------------------
 
-// How far a thread's terms move with every stage, split into channels and taps beforehand, so that no step of it divides
-// or loops.
+// How far a thread's k advances with every stage, split into channels and taps beforehand, so that no step of it
+// divides or loops.
 struct KStep {
   int c, y, x;
 };
@@ -23,7 +24,7 @@ static KStep k_step_of(const Im2colView &view, int gemm_k) {
   return {gemm_k % view.in.ldc, taps / across, taps % across};
 }
 
-// The same product with what depends on the depth of a stage.
+// The grouped GEMM with what depends on a stage's K.
 struct MmaParams : GroupedGemm {
   KStep k_step[MAX_PROBLEMS];
 };
@@ -43,18 +44,19 @@ __device__ __forceinline__ KCoord k_coord_of(const Im2colView &view, int k) {
   return {k % view.in.ldc, tap / across, tap % across};
 }
 
-// Of the taps from `first` on along an axis of `size` pixels, those that lie inside: a bit for each.
+// Of the taps from `first` on along an axis of `size` pixels, those that lie inside the image: a bit for each.
 __device__ __forceinline__ unsigned taps_inside(int first, int taps, int size) {
   int from = min(max(-first, 0), (int)MAX_TAPS), to = min(max(size - first, 0), taps);
   return (1u << to) - 1 & ~((1u << from) - 1);
 }
 
-// A thread's share of the pixels' tile: one chunk of terms under as many rows as there are passes.
+// A, the activations: what a thread copies of a stage. It has one chunk of K under as many rows as there are passes;
+// which taps of a row lie in the padding is a mask, made before the mainloop.
 template <class Operand> struct ActivationIterator {
   const uint4 *data;
   int taps, pixel, image_row;       // taps down; chunks of a pixel and of a row of them
-  int base[Operand::PASSES];        // chunk of the pixel under the first tap, which may lie outside
-  unsigned inside[Operand::PASSES]; // the taps that do not, those across in the upper half
+  int base[Operand::PASSES];        // chunk of the pixel under the first tap, which may lie in the padding
+  unsigned inside[Operand::PASSES]; // the taps that lie in the image, those across in the upper half
 
   __device__ ActivationIterator(const Im2colView &view, int first)
       : data((const uint4 *)view.in.data), taps(view.im2col.y.taps), pixel(view.in.ldc / Operand::VECTOR),
@@ -81,11 +83,11 @@ template <class Operand> struct ActivationIterator {
   }
 };
 
-// The filter's tile forward, where a filter's terms are contiguous: rows are filters `first` …
+// B, the filter, forward: K-major, rows are filters `first` ….
 template <class Operand> struct FilterIterator {
   const uint4 *data;
   unsigned at, per_pass; // chunk of the thread's first row; from pass to pass
-  int gemm_k, left;      // chunks of terms from the thread's on; rows from its first on
+  int gemm_k, left;      // chunks of K from the thread's on; rows from its first on
 
   __device__ FilterIterator(const Im2colView &, const Tensor &w, int first) : data((const uint4 *)w.data) {
     int all = w.h * w.w * w.ldc / Operand::VECTOR, own = Operand::lane() / Operand::VECTOR;
@@ -101,16 +103,17 @@ template <class Operand> struct FilterIterator {
       bool inside = (gemm_k > 0) & (i * Operand::ROW_STEP < left);
       cp_async16(Operand::pass_address(to, i, 0), data + (inside ? at + i * per_pass : 0u), inside);
     }
-    at += Operand::CHUNKS, gemm_k -= Operand::CHUNKS;
+    at += Operand::CHUNKS;
+    gemm_k -= Operand::CHUNKS;
   }
 };
 
-// Backward a filter's input channels are contiguous, from `first` on: a thread's rows are terms, output channels under one
-// tap: no more than eight, a multiple of which every tap has.
+// B in dgrad: MN-major, N being a filter's input channels, from `first` on. A thread's rows are k: output channels
+// under one tap, no more than eight, a multiple of which every tap has.
 template <class Operand> struct TransposedFilterIterator {
   const uint4 *data;
   int filters, left;               // chunks of input channels from the thread's first on
-  int filter, origin, down, right; // chunks: to the next filter; to the walk's first tap and from there to the next
+  int filter, origin, down, right; // chunks: to the next filter; to the phase's first tap and from there to the next
   KCoord own;
 
   __device__ TransposedFilterIterator(const Im2colView &view, const Tensor &w, int first)
@@ -141,17 +144,22 @@ template <class Operand> struct TransposedFilterIterator {
 
 // ---- kernel ---------------------------------------------------------------------------------------------------------
 
-// What a tile needs of its Dest, in registers.
+// What the epilogue needs of its Dest, in registers.
 static __device__ __forceinline__ DestArgs dest_in_registers(const DestArgs &from) {
   DestArgs d = from;
-  d.t.data = in_register(d.t.data), d.addend.data = in_register(d.addend.data);
-  d.mask.data = in_register(d.mask.data), d.t.ldc = in_register(d.t.ldc), d.t.c = in_register(d.t.c);
+  d.t.data = in_register(d.t.data);
+  d.addend.data = in_register(d.addend.data);
+  d.mask.data = in_register(d.mask.data);
+  d.t.ldc = in_register(d.t.ldc);
+  d.t.c = in_register(d.t.c);
   int flags = in_register(d.accumulate | d.relu << 1 | d.resized << 2);
-  d.accumulate = flags & 1, d.relu = flags & 2, d.resized = flags & 4;
+  d.accumulate = flags & 1;
+  d.relu = flags & 2;
+  d.resized = flags & 4;
   return d;
 }
 
-// Writes the tile through the part's Dest.
+// Epilogue: the tile through the problem's Dest.
 template <class Tile> __device__ __forceinline__ void epilogue(const BlockTile &at, const MmaAccumulator<Tile> &acc) {
   using T = typename Tile::T;
   struct EpilogueSource {
@@ -217,16 +225,16 @@ __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_kernel(cons
   }
 }
 
-// ---- the choice of a tile -------------------------------------------------------------------------------------------
+// ---- the heuristic: threadblock tile --------------------------------------------------------------------------------
 
-// rows, columns, warps down and across, blocks for which a multiprocessor has registers
+// TILE_M, TILE_N, warps along M and N, blocks for which a multiprocessor has registers
 using Large = MmaShape<128, 256, 2, 4, 1>;
 using Square = MmaShape<128, 128, 2, 2, 2>;
 using Thin = MmaShape<128, 32, 4, 1, 3>;
 using Small = MmaShape<64, 64, 2, 2, 3>;
 
-// Time that the busiest multiprocessor takes, in units of a product on the tensor cores. `speed`: the share of Large's
-// rate that a shape reaches where there is work enough.
+// Time of the busiest multiprocessor, in units of a product on the tensor cores: whole waves of blocks. `speed`: the
+// share of Large's rate that a shape reaches where there is work enough.
 template <class Tile> static double estimate(const Device *dev, const GroupedGemm &p, double speed) {
   int multiprocessors;
   CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, dev->index));

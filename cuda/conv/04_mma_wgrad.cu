@@ -1,16 +1,16 @@
-// Rung 04, mma.sync: the gradient of the filter, dyᵀ · unrolled x, as in rung 03: pixels are cut into slices, a block adds up
-// one tile over one slot, and the slices are added in order afterwards; where there is one, it goes to dw itself. Both tiles
-// in shared memory have a row of channels for each pixel, which ldmatrix turns over; floats are fetched four channels at a
-// time instead.
+// Rung 04, mma.sync: wgrad, the GEMM dyᵀ · im2col(x), split along K, the pixels, as in rung 03: a block multiplies one
+// threadblock tile over one slice, and the slices are added in order by a second kernel; where there is one slice, the
+// epilogue writes dw itself. Both operands are MN-major, a row of channels for each pixel, which ldmatrix transposes;
+// floats are read by loads of four or eight bytes instead.
 #include <limits.h>
 #include <math.h>
 #include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/conv/mma.cuh"
 #include "cuda/conv/split_k.cuh"
 
-// ---- gathering ------------------------------------------------------------------------------------------------------
+// ---- loads of a stage: dy (A) and im2col(x) (B) ---------------------------------------------------------------------
 
-// A thread's share of dy's tile: chunks of channels of as many pixels as there are passes.
+// A, dy: chunks of channels of as many pixels as there are passes.
 template <class Operand> struct GradientIterator {
   const uint4 *data;
   unsigned at; // chunk of the thread's first pixel
@@ -22,7 +22,7 @@ template <class Operand> struct GradientIterator {
     at = (first + Operand::row(0)) * pixel + own;
     left = pixel - own;
   }
-  // Pixels of the walk from `row`, the thread's own, to `end`.
+  // Pixels from `row`, the thread's own, to `end`.
   __device__ void load(uint32_t tile, int row, int end) {
     uint32_t to = Operand::thread_base(tile);
 #pragma unroll
@@ -37,7 +37,7 @@ template <class Operand> struct GradientIterator {
   }
 };
 
-// The same of x; each of a thread's chunks is under a tap of its own.
+// B, im2col(x): each of a thread's chunks is under a tap of its own.
 template <class Operand> struct Im2colIterator {
   const Im2colView &view;
   int offset[Operand::CHUNKS_PER_LANE], y[Operand::CHUNKS_PER_LANE],
@@ -48,7 +48,8 @@ template <class Operand> struct Im2colIterator {
 #pragma unroll
     for (int j = 0; j < Operand::CHUNKS_PER_LANE; j++) {
       int own = (column + Operand::lane()) / Operand::VECTOR + 8 * j, tap = own / pixel;
-      y[j] = tap / view.im2col.x.taps, x[j] = tap % view.im2col.x.taps;
+      y[j] = tap / view.im2col.x.taps;
+      x[j] = tap % view.im2col.x.taps;
       offset[j] = (y[j] * view.in.w + x[j]) * pixel + own % pixel;
       if (y[j] >= view.im2col.y.taps) y[j] = INT_MIN / 2; // never inside
     }
@@ -86,14 +87,14 @@ __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_wgrad_kerne
     GradientIterator<typename Tile::A> dy_tiles(operands.dy, p.m, first, row);
     Im2colIterator<typename Tile::B> x_tiles(operands.x, column);
     MmaAccumulator<Tile> acc;
-    int k_tiles = max(end - first + Tile::TILE_K - 1, 0) / Tile::TILE_K; // none past the count: the slot is zeros
+    int k_tiles = max(end - first + Tile::TILE_K - 1, 0) / Tile::TILE_K; // none past the count: the slice is zeros
     auto load_dy = [&](uint32_t stage) { dy_tiles.load(stage, first + Tile::A::row(0), end); };
     auto load_x = [&](uint32_t stage) {
       x_tiles.load(stage + Tile::A::BYTES, first + Tile::B::row(0), end);
       first += Tile::TILE_K;
     };
     mma_mainloop(acc, k_tiles, load_dy, load_x);
-    // The sums of a slot go to its place as they are, those of the only one to dw itself.
+    // Epilogue: the accumulators of a slice go to the workspace as they are, those of an unsplit GEMM to dw itself.
     column += mma_epilogue_column<Tile>();
     float *to = p.workspace.data + slice * p.workspace.stride + (size_t)row * p.workspace.pitch + column;
     const Tensor &dw = p.out.dw;
@@ -113,9 +114,9 @@ __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_wgrad_kerne
   }
 }
 
-// ---- the choice of a tile -------------------------------------------------------------------------------------------
+// ---- the heuristic: threadblock tile and split-K --------------------------------------------------------------------
 
-// rows, columns, warps down and across, blocks for which a multiprocessor has registers
+// TILE_M, TILE_N, warps along M and N, blocks for which a multiprocessor has registers
 using Large = MmaShape<128, 256, 2, 4, 1>;
 using Square = MmaShape<128, 128, 2, 2, 2>;
 using Low = MmaShape<64, 128, 1, 4, 2>;
@@ -124,14 +125,14 @@ using Thin = MmaShape<32, 128, 1, 4, 3>;
 // The chip that tiles and slices are chosen for. It is not asked for: the order of a sum must not depend on it.
 enum {
   MULTIPROCESSORS = 132,
-  STAGE_MACS = 13,      // rows × columns of a stage that one of them computes in a cycle, at best
-  STAGE_OVERHEAD = 5,   // stages' worth of filling the pipeline and writing the tile
+  STAGE_MACS = 13,      // M × N of a stage that one of them computes in a cycle, at best
+  STAGE_OVERHEAD = 5,   // stages' worth of prologue and epilogue
   BYTES_A_CYCLE = 2000, // of the memory
   MAX_SLICES = 256,
 };
 
 struct SplitKPlan {
-  double cycles; // about
+  double cycles; // estimated
   int slices;
 };
 // `speed`: the share of Large's rate that a shape reaches where there is work enough.
@@ -164,7 +165,8 @@ template <class Shape>
 static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out,
                     int slices) {
   WgradGemm p = wgrad_gemm(conv, pairs, x, dy, out, Shape::TILE_M, Shape::TILE_N, slices);
-  p.out = *out, p.single_slice = p.workspace.slices == 1;
+  p.out = *out;
+  p.single_slice = p.workspace.slices == 1;
   if (p.single_slice)
     p.workspace = {(float *)out->dw.data, 1, p.out.dw.h * p.out.dw.w * p.out.dw.ldc, 0};
   else

@@ -1,8 +1,10 @@
-// Rung 05, the stem: forward convolutions of images (three channels, eight with padding) by up to 7 × 7 taps with stride 2,
-// whose taps are too short for a stage. Two pixels side by side are sixteen channels, the terms of one wgmma, and to the
-// right of a position lie the next ones: with a front tap of zeros where the padding is odd, four such pairs are a row of
-// the filter. So a patch of the image is fetched once, as it is, and wgmma reads it under every tap: a row of the filter
-// further is a row of the patch further, and a pair of taps further is one pair of pixels.
+// Rung 05, the stem: forward implicit GEMM for images (three channels, eight with padding) and filters up to 7 × 7 with
+// stride 2, whose taps are too short for a stage. Two pixels side by side are sixteen channels, the K of one wgmma, and
+// to the right of a pixel lie the next ones: with a front tap of zeros where the padding is odd, four such pairs are a
+// row of the filter. So a patch of the image is loaded once, as it is, and wgmma reads it under every tap by another
+// matrix descriptor: a row of the filter further is a row of the patch further, and a pair of taps further is one pair
+// of pixels. Persistent and warp-specialised like the rung's other kernels: one producer thread, two consumer
+// warpgroups, which keep the whole filter in shared memory.
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/wgmma.cuh"
 
@@ -11,11 +13,11 @@ enum {
   PAIR_BYTES = 32,
   TAPS_Y = 7,
   PAIRS = 4,  // of taps side by side
-  TILE_H = 4, // results of a block: two rows for each warpgroup
+  TILE_H = 4, // threadblock tile: two rows of output pixels for each consumer warpgroup
   TILE_W = WGMMA_M,
   FILTERS = 64,
   PATCH_H = 2 * (TILE_H - 1) + TAPS_Y,
-  PATCH_W = TILE_W + 8, // pairs: PAIRS - 1 more than results, and whole swizzle patterns
+  PATCH_W = TILE_W + 8, // pairs: PAIRS - 1 more than output pixels, and whole swizzle atoms
   PATCH_BYTES = PATCH_H * PATCH_W * PAIR_BYTES,
   FILTER_BYTES = FILTERS * PAIR_BYTES, // of one pair of taps
   BANK_BYTES = TAPS_Y * PAIRS * FILTER_BYTES,
@@ -49,7 +51,7 @@ __device__ __forceinline__ StemTile stem_tile(const StemParams &p, int tile) {
   return {row / p.tiles_y, row % p.tiles_y * TILE_H, tile % p.tiles_x * TILE_W};
 }
 
-// ---- kernel -----------------------------------------------------------------------------------------------------------
+// ---- kernel ---------------------------------------------------------------------------------------------------------
 
 __device__ void stem_produce(const StemParams &p, StemShared &s, uint32_t bank, int tiles) {
   uint32_t filter = pinned_address(&s.filter);
@@ -128,7 +130,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void stem_kernel(const __grid_con
   }
 }
 
-// ---- launcher ---------------------------------------------------------------------------------------------------------
+// ---- launcher -------------------------------------------------------------------------------------------------------
 
 bool stem_fits(const Conv *conv, int pairs, const Tensor *x, const Tensor *w) {
   return pairs == 1 && x->ldc == CHANNELS && conv->stride == 2 && x->w % 2 == 0 && w->h <= TAPS_Y &&

@@ -1,15 +1,17 @@
-// Rung 05, wgmma: forward and dgrad on Hopper. Idea: copies by TMA, products by wgmma, and a warpgroup for each.
-// Removes: addresses computed by the threads that multiply, fragments that pass through registers, blocks that begin and
-// end with empty tensor cores.
-// Changed since the rung before: two threads ask TMA for tiles, pixels under a tap included; two warpgroups multiply them
-// where they lie; two more warps send results by TMA while the next tile is multiplied; blocks stay for the whole launch.
-// Limit: the tensor cores where the sums are long; memory where they are short, and a launch's first instructions.
+// Rung 05, wgmma: forward and dgrad on Hopper, a persistent warp-specialised implicit GEMM. Idea: TMA loads, wgmma
+// multiplies, and each has warps of its own.
+// Removes: addresses computed by the threads that multiply, fragments that pass through registers, blocks whose
+// prologue and epilogue leave the tensor cores idle.
+// Adds to the rung before: two producer threads issue TMA loads, im2col included, into a pipeline of stages; two
+// consumer warpgroups multiply them where they lie; two store warps send the epilogue's boxes by TMA while the next
+// tile's mainloop runs; a tile scheduler keeps blocks busy for the whole launch.
+// Limit: the tensor cores where K is long; memory where it is short, and a launch's first instructions.
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/wgmma_heuristic.cuh"
 
-// ---- fetching ---------------------------------------------------------------------------------------------------------
+// ---- producers ------------------------------------------------------------------------------------------------------
 
-// The filter's tile of a stage: channels c … under a tap.
+// B of a stage, the filter: channels c … under a tap.
 template <class Tile>
 __device__ __forceinline__ void load_filter(const WgmmaParams &p, uint32_t to, uint32_t full, int c, int tap,
                                             int column) {
@@ -21,10 +23,10 @@ __device__ __forceinline__ void load_filter(const WgmmaParams &p, uint32_t to, u
     tma_load(to, &p.filter, full, c, tap, column, 0);
 }
 
-// What a thread that fetches knows of a tile.
+// What a producer thread knows of a tile.
 struct ProducerTile {
   const MappedProblem *problem;
-  int row, column, n, y, x; // its first row, and where that is
+  int row, column, n, y, x; // its first row, and the pixel under that row's first tap
   int channels, first_c, taps_x, tap, tap_step, row_step, k_tiles;
   bool dense;
 };
@@ -37,16 +39,20 @@ __device__ __forceinline__ ProducerTile producer_tile(const WgmmaParams &p, cons
   const Im2colAxis &gy = view.im2col.y, &gx = view.im2col.x;
   Position at = position_of(view, origin.row);
   ProducerTile s = {&m, origin.row, origin.column, at.n, gy.in + gy.in_stride * at.i, gx.in + gx.in_stride * at.j};
-  s.taps_x = in_register(gx.taps), s.channels = in_register(view.in.ldc);
+  s.taps_x = in_register(gx.taps);
+  s.channels = in_register(view.in.ldc);
   s.first_c = gy.taps * s.taps_x ? 0 : s.channels; // past: zeros
   s.tap = in_register(gy.filter * p.filter_width + gx.filter);
-  s.tap_step = in_register(gx.filter_stride), s.row_step = in_register(gy.filter_stride * p.filter_width);
-  s.k_tiles = p.k_tiles[of.problem], s.dense = in_register(m.reads_dense);
+  s.tap_step = in_register(gx.filter_stride);
+  s.row_step = in_register(gy.filter_stride * p.filter_width);
+  s.k_tiles = p.k_tiles[of.problem];
+  s.dense = in_register(m.reads_dense);
   return s;
 }
 
-// What a thread does that fetches pixels, or the filter: it asks for all stages of all tiles.
-template <class Tile, bool SINGLE, bool PIXELS>
+// A producer thread, of the activations (ACTIVATIONS) or the filter: issues the loads of all stages of all tiles of its
+// block, as far ahead as there are empty stages.
+template <class Tile, bool SINGLE, bool ACTIVATIONS>
 __device__ __forceinline__ void produce(const WgmmaParams &p, WgmmaShared<Tile> &shared, uint32_t stages, int tiles) {
   PipelineState<Tile::STAGES> pipe(shared.pipe);
   ProducerSignal started{PIPELINE_STARTED, Tile::started_threads(SINGLE)};
@@ -56,8 +62,8 @@ __device__ __forceinline__ void produce(const WgmmaParams &p, WgmmaShared<Tile> 
     for (int i = s.k_tiles; i > 0; i--) {
       uint32_t to = stages + pipe.stage * Tile::STAGE_BYTES;
       pipe.wait_empty();
-      barrier_expect(pipe.full, PIXELS ? Tile::A_BYTES : Tile::B_BYTES);
-      if constexpr (!PIXELS)
+      barrier_expect(pipe.full, ACTIVATIONS ? Tile::A_BYTES : Tile::B_BYTES);
+      if constexpr (!ACTIVATIONS)
         load_filter<Tile>(p, to + Tile::A_BYTES, pipe.full, c, s.tap, s.column);
       else if (s.dense)
         tma_load(to, &s.problem->pixels, pipe.full, c, 0, s.row, 0, p.policy);
@@ -65,8 +71,14 @@ __device__ __forceinline__ void produce(const WgmmaParams &p, WgmmaShared<Tile> 
         tma_load_im2col(to, &s.problem->pixels, pipe.full, c, s.x, s.y, s.n, tx, ty, p.policy);
       started.send();
       if ((c += Tile::TILE_K) >= s.channels) {
-        c = s.first_c, s.tap += s.tap_step;
-        if (++tx == s.taps_x) tx = 0, ty++, s.tap = tap_row += s.row_step;
+        c = s.first_c;
+        s.tap += s.tap_step;
+        if (++tx == s.taps_x) {
+          tx = 0;
+          ty++;
+          tap_row += s.row_step;
+          s.tap = tap_row;
+        }
       }
       pipe.advance();
     }
@@ -75,11 +87,11 @@ __device__ __forceinline__ void produce(const WgmmaParams &p, WgmmaShared<Tile> 
   started.send();
 }
 
-// ---- multiplying ------------------------------------------------------------------------------------------------------
+// ---- mainloop -------------------------------------------------------------------------------------------------------
 
 template <class Tile> struct WgmmaAccumulator { float d[Tile::WGMMAS_M][Tile::TILE_N / 2]; };
 
-// One stage: a's 64 rows begin at row 64 · DOWN · warpgroup.
+// The wgmmas of one stage: the warpgroup's rows of A begin at row 64 · WGMMAS_M · warpgroup.
 template <class Tile>
 __device__ __forceinline__ void mma_stage(WgmmaAccumulator<Tile> &acc, uint32_t stage, int warpgroup, bool accumulate) {
   uint64_t a = matrix_descriptor(stage + warpgroup * Tile::WGMMAS_M * WGMMA_M * SWIZZLE_ROW);
@@ -95,9 +107,9 @@ __device__ __forceinline__ void mma_stage(WgmmaAccumulator<Tile> &acc, uint32_t 
   wgmma_commit();
 }
 
-// Adds up a tile's stages; what is done `meanwhile` costs no time: while the first products are computed or, EARLY, while
-// their operands are on their way. A stage is free again when the products after its own have been issued and its own are
-// done, which one thread tells.
+// The mainloop: a tile's accumulators. What is done `meanwhile` costs no time: during the first wgmmas or, EARLY, while
+// their operands are in flight. A stage is released when the wgmmas after its own have been issued and its own are
+// complete; one thread arrives at the empty barrier.
 template <class Tile, bool EARLY, class F>
 __device__ __forceinline__ void mainloop(WgmmaAccumulator<Tile> &acc, PipelineState<Tile::STAGES> &pipe,
                                          uint32_t stages, int k_tiles, int warpgroup, bool tells, F meanwhile) {
@@ -121,9 +133,9 @@ __device__ __forceinline__ void mainloop(WgmmaAccumulator<Tile> &acc, PipelineSt
   pipe.advance();
 }
 
-// ---- where results go -------------------------------------------------------------------------------------------------
+// ---- store warps ----------------------------------------------------------------------------------------------------
 
-// The way of a lane's row of the sixteen that begin at `row` of a part.
+// Where the lane's row goes, of the sixteen that begin at `row` of a problem.
 __device__ __forceinline__ EpilogueRow epilogue_row_at(const GemmProblem &p, int row) {
   const Im2colAxis &y = p.view.im2col.y, &x = p.view.im2col.x;
   row += epilogue_lane_row();
@@ -131,7 +143,7 @@ __device__ __forceinline__ EpilogueRow epilogue_row_at(const GemmProblem &p, int
   return epilogue_row(p.out, row < view_rows(p.view), at.n, y.out + y.out_stride * at.i, x.out + x.out_stride * at.j);
 }
 
-// Orders the copy of a box: of the sixteen rows from `row` on, which is at `at`, and of columns c ….
+// Issues the TMA store of a box: of the sixteen rows from `row` on, which is at `at`, and of columns c ….
 __device__ __forceinline__ void store_box(const MappedProblem &m, uint32_t box, int row, const Position &at, int c) {
   if (m.problem.dense)
     tma_store(&m.result, box, c, 0, row, 0);
@@ -139,7 +151,8 @@ __device__ __forceinline__ void store_box(const MappedProblem &m, uint32_t box, 
     tma_store_im2col(&m.result, box, c, at.j, at.i, at.n);
 }
 
-// What a warp does that sends what a warpgroup has multiplied: a box each lane, those of the same rows one after the other.
+// A store warp, which overlaps the epilogue's stores with the next mainloop: waits until its consumer warpgroup has
+// filled the boxes, a box each lane, those of the same rows one after the other, and says when TMA has read them.
 template <class Tile>
 __device__ __forceinline__ void store_epilogue(const WgmmaParams &p, WgmmaShared<Tile> &shared, uint32_t stages,
                                                int tiles, int warpgroup) {
@@ -167,13 +180,13 @@ __device__ __forceinline__ void store_epilogue(const WgmmaParams &p, WgmmaShared
   }
 }
 
-// ---- kernel -----------------------------------------------------------------------------------------------------------
+// ---- kernel ---------------------------------------------------------------------------------------------------------
 
-// What a warpgroup that multiplies does with its tiles.
+// A consumer warpgroup: mainloop and epilogue of each of its block's tiles.
 template <class Tile, bool SINGLE>
 __device__ __forceinline__ void consume(const WgmmaParams &p, WgmmaShared<Tile> &shared, uint32_t stages, int warpgroup,
                                         int tiles) {
-  constexpr bool STORE_WARP = Tile::has_store_warp(SINGLE); // otherwise each warp sends its own rows
+  constexpr bool STORE_WARP = Tile::has_store_warp(SINGLE); // otherwise each consumer warp stores its own boxes
   PipelineState<Tile::STAGES> pipe(shared.pipe);
   int thread = threadIdx.x % WARPGROUP, warp = uniform(thread / 32);
   uint32_t staging =
@@ -181,7 +194,7 @@ __device__ __forceinline__ void consume(const WgmmaParams &p, WgmmaShared<Tile> 
   float *bias = shared.bias[warpgroup][0];
   const float *loaded = NULL; // the bias of whose columns is in `bias`
   int loaded_column = -1;
-  bool staged = false; // the boxes
+  bool staged = false; // this warpgroup's boxes hold a tile
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     ProblemTile of = problem_tile(p, shared.order, tile);
     const MappedProblem &m = p.mapped[of.problem];
@@ -192,11 +205,12 @@ __device__ __forceinline__ void consume(const WgmmaParams &p, WgmmaShared<Tile> 
     mainloop<Tile, SINGLE>(acc, pipe, stages, p.k_tiles[of.problem], warpgroup, thread == 0, [&] {
       origin = tile_origin<Tile>(p, shared.order, of);
       origin.row += warpgroup * Tile::WGMMAS_M * WGMMA_M + warp * WGMMA_WARP_M;
-      bool same = out.bias == loaded && origin.column == loaded_column; // short sums leave no time for the load
+      bool same = out.bias == loaded && origin.column == loaded_column; // a short mainloop leaves no time for the load
       if (!same) {
         bias = shared.bias[warpgroup][bias == shared.bias[warpgroup][0]];
         load_bias<Tile::TILE_N>(out, origin.column, bias);
-        loaded = out.bias, loaded_column = origin.column;
+        loaded = out.bias;
+        loaded_column = origin.column;
       }
 #pragma unroll
       for (int j = 0; j < Tile::WGMMAS_M; j++) {
@@ -228,7 +242,7 @@ __device__ __forceinline__ void consume(const WgmmaParams &p, WgmmaShared<Tile> 
   if (!STORE_WARP) bulk_wait_read();
 }
 
-// SINGLE: no block has more than one tile, and where its results go is found out while nothing is there to be multiplied.
+// SINGLE: no block has more than one tile, and where its results go is computed while the first stage is in flight.
 template <class Tile, bool SINGLE>
 __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_constant__ WgmmaParams p) {
   if constexpr (HAS_WGMMA) {
@@ -241,12 +255,13 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       __syncthreads();
     }
     int tiles = first_tile_of(p, s.order, p.problems);
-    // What is needed first is done by warps with nothing else to do: all of it is read for the first time, instructions too.
+    // What is needed first is done by warps with nothing else to do: all of it is read for the first time, instructions
+    // too.
     if (warpgroup == CONSUMERS) {
       registers_dealloc<PRODUCER_REGISTERS>();
       if (warp == 4 * CONSUMERS) {
         if (threadIdx.x % 32) return;
-        pipeline_init(s.pipe, 2, CONSUMERS); // filled with pixels, and with the filter
+        pipeline_init(s.pipe, 2, CONSUMERS); // full: activations and filter have arrived
         named_arrive_for_warp(PIPELINE_INIT, PRODUCER_THREADS);
         produce<Tile, SINGLE, true>(p, s, stages, tiles);
       } else if (warp == 4 * CONSUMERS + 1) {
@@ -267,16 +282,17 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       named_sync(PIPELINE_STARTED, Tile::started_threads(SINGLE));
       registers_alloc<CONSUMER_REGISTERS>();
       consume<Tile, SINGLE>(p, s, stages, warpgroup, tiles);
-      if (p.first_row && threadIdx.x == 0) grid_wait_prerequisite(); // this launch has not ended before the other has
+      if (p.first_row && threadIdx.x == 0) grid_wait_prerequisite(); // this launch does not end before its prerequisite
     }
   }
 }
 
-// ---- launchers --------------------------------------------------------------------------------------------------------
+// ---- launchers ------------------------------------------------------------------------------------------------------
 
-// How a launch's pixels pass through L2. Where they are read once, and the results find room there, they had better stay
-// than the pixels: nothing has to be written to memory before the launch ends (up to 7 %). Where memory is read and written
-// at the same time, it gives more when it is read in longer pieces (up to 6 %); where it is mostly read, less.
+// L2 hints of a launch's loads. Where activations are read once, and the results find room in L2, these had better stay
+// than the activations: nothing has to be written to memory before the launch ends (up to 7 %). Where memory is read
+// and written at the same time, it gives more when it is read in longer pieces (up to 6 %); where it is mostly read,
+// less.
 struct CacheHints {
   uint64_t policy;
   MapUse use;
@@ -293,7 +309,10 @@ static CacheHints cache_hints(const Device *dev, const WgmmaParams &p) {
     int taps = im2col_taps(&problem.view.im2col);
     bool again = in->data == before; // a phase
     double met = (double)view_capacity(problem.view) * taps * in->ldc * dtype_size(in->dtype);
-    if (!again) read += MIN(tensor_bytes(in), met), written += tensor_bytes(&problem.out.t);
+    if (!again) {
+      read += MIN(tensor_bytes(in), met);
+      written += tensor_bytes(&problem.out.t);
+    }
     once &= !again && taps == 1;
     before = in->data;
   }
@@ -301,7 +320,7 @@ static CacheHints cache_hints(const Device *dev, const WgmmaParams &p) {
   return {passing ? EVICT_FIRST : EVICT_NORMAL, !passing && written >= read / 3 ? MAP_OPERAND_PROMOTED : MAP_OPERAND};
 }
 
-// The rows from `begin` on and before `end`.
+// Launches the rows from `begin` on and before `end`.
 template <class Tile> static void launch_tiles(Device *dev, WgmmaParams &p, const Tensor *w, int begin, int end) {
   int blocks = multiprocessors(dev);
   p.first_row = begin;
@@ -329,8 +348,12 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaParams &p, cons
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
   cudaLaunchAttribute follow = dependent_launch_attribute();
   cudaLaunchConfig_t config = {};
-  config.gridDim = MIN(tiles, blocks), config.blockDim = WGMMA_THREADS, config.dynamicSmemBytes = Tile::BYTES;
-  config.stream = stream_of(dev), config.attrs = &follow, config.numAttrs = begin > 0;
+  config.gridDim = MIN(tiles, blocks);
+  config.blockDim = WGMMA_THREADS;
+  config.dynamicSmemBytes = Tile::BYTES;
+  config.stream = stream_of(dev);
+  config.attrs = &follow;
+  config.numAttrs = begin > 0;
   CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));
 }
 
@@ -349,12 +372,12 @@ template <class T, bool MN_MAJOR> static void launch(Device *dev, WgmmaParams &p
   }
 }
 
-// ---- filters for TF32 ---------------------------------------------------------------------------------------------------
+// ---- filters for TF32 -----------------------------------------------------------------------------------------------
 
 enum { TRANSPOSE = 32, TRANSPOSE_ROWS = 8 }; // a block of threads transposes TRANSPOSE × TRANSPOSE elements
 
-// [filters, taps, channels] -> [channels, taps, filters], zeros in filters' padding lanes: wgmma reads floats only with
-// their terms side by side.
+// [filters, taps, channels] -> [channels, taps, filters], zeros in filters' padding lanes: wgmma takes floats K-major
+// only.
 __global__ void transpose_filters_kernel(const Tensor w, const Tensor to) {
   __shared__ float tile[TRANSPOSE][TRANSPOSE + 1];
   int filter0 = blockIdx.x * TRANSPOSE, channel0 = blockIdx.y * TRANSPOSE, taps = w.h * w.w;
@@ -375,7 +398,9 @@ __global__ void transpose_filters_kernel(const Tensor w, const Tensor to) {
 // Filters whose outputs are the inputs of `w`, in scratch; no data while scratch is measured.
 static Tensor transpose_filters(Device *dev, const Tensor *w) {
   Tensor t = *w;
-  t.n = w->ldc, t.c = w->n, t.ldc = channel_pitch(w->n);
+  t.n = w->ldc;
+  t.c = w->n;
+  t.ldc = channel_pitch(w->n);
   t.data = device_scratch(dev, tensor_bytes(&t));
   if (!t.data) return t;
   dim3 blocks(blocks_for(t.ldc, TRANSPOSE), blocks_for(t.n, TRANSPOSE), w->h * w->w),
@@ -385,7 +410,7 @@ static Tensor transpose_filters(Device *dev, const Tensor *w) {
   return t;
 }
 
-// ---- the op -------------------------------------------------------------------------------------------------------------
+// ---- the op ---------------------------------------------------------------------------------------------------------
 
 template <bool BACKWARD>
 static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out) {
@@ -406,7 +431,7 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
   };
   for_each_problem(conv, pairs, in, w, out, BACKWARD, [&](const GemmProblem &problem) {
     if (p.problems == MAX_MAPPED) flush();
-    int i = p.problems++; // the longest sums first, so that the last tiles are short ones
+    int i = p.problems++; // the longest K first, so that the last tiles are short ones
     for (; i > 0 && im2col_taps(&p.mapped[i - 1].problem.view.im2col) < im2col_taps(&problem.view.im2col); i--)
       p.mapped[i] = p.mapped[i - 1];
     p.mapped[i] = {{}, {}, problem, im2col_is_identity(&problem.view.im2col, &problem.view.in)};
@@ -414,9 +439,9 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
   flush();
 }
 
-// Corners of walks lie within 128 pixels, strides up to 8: what TMA's maps can say. Both follow from the filter's size.
-// Floats only as TF32, which has to be asked for. A tap's channels would leave a part of a stage of floats, or of a panel of
-// the gradient, empty where they are few.
+// Corners of im2col boxes lie within 128 pixels, strides up to 8: what TMA's maps can say. Both follow from the
+// filter's size. Floats only as TF32, which has to be asked for. A tap's channels would leave a part of a stage of
+// floats, or of a panel of wgrad, empty where they are few.
 static bool supports(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   int major;
   CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, dev->index));

@@ -1,25 +1,27 @@
-// Rung 05, wgmma: the gradient of the filter, dyᵀ · unrolled x, a sum over pixels. Both operands lie in memory with a
-// pixel's channels together: pixels are the rows of both tiles in shared memory, and wgmma turns them over. A tile of the
-// result is some output channels by some panels, a panel being 64 channels of x under one tap. The pixels are cut into
-// slots, so that there are blocks for the whole GPU; each block adds up one tile over one slot. wgrad_cut.cuh chooses the
-// tile and the slots, wgrad_sums.cuh adds the slots up.
+// Rung 05, wgmma: wgrad, the GEMM dyᵀ · im2col(x), whose K is the pixels. Both operands lie in memory with a pixel's
+// channels together, so that both are MN-major in shared memory, which wgmma takes for 16-bit types. A threadblock tile
+// is some output channels (M) by some panels (N), a panel being 64 channels of x under one tap. Split-K: the pixels are
+// cut into slices, so that there are blocks for the whole GPU; each block multiplies one tile over one slice, and
+// wgmma_wgrad_epilogue.cuh adds the slices up, through distributed shared memory in a cluster or through a workspace
+// and a second kernel. wgmma_wgrad_heuristic.cuh chooses the tile and the split.
 //
-// Neighbouring taps read the same pixels, one further on. Where the stride is 1, the panels of a tile can therefore be one
-// patch of shared memory, each beginning a pixel after the one before, and x is fetched once for a row of the filter. For
-// that the walk over the pixels takes as many more positions to a row as it needs zeros between the rows of x; dy is zero
-// there.
+// Neighbouring taps read the same pixels, one further on. Where the stride is 1, the panels of a tile can therefore be
+// one patch of shared memory, each beginning a pixel after the one before, and x is loaded once for a row of the
+// filter. For that the im2col view takes as many more output pixels to a row as it needs zeros between the rows of x;
+// dy is zero there.
 #include "cuda/conv/wgmma_wgrad_epilogue.cuh"
 #include "cuda/conv/wgmma_wgrad_heuristic.cuh"
 
-// Tiles one below the other that neighbouring blocks have, at most: squares share most. Where slots are a cluster's, a long row
-// or column of tiles was faster, whichever side is longer.
+// Rasterisation: how many tiles along M neighbouring blocks have, at most. Squares share most in L2. Where the slices
+// are a cluster, a long row or column of tiles was faster, whichever side is longer.
 static int raster_m_limit(const WgradParams &p) { return !p.cluster ? 4 : p.tiles_m >= (int)p.tiles_n.by ? 8 : 1; }
 
-// The stages of a slot. Those of all parts stand in a row, which the slots cut into equal shares.
+// Walks over the k tiles (pipeline stages) of a slice. Those of all pairs stand in a row, which the slices cut into
+// equal shares.
 struct KTileCursor {
-  int pair, first; // position of the part
-  int positions;   // of the part that hold data
-  int remaining;   // stages of the slot, from this one on
+  int pair, first; // output pixel of the pair
+  int positions;   // of the pair that hold data
+  int remaining;   // k tiles of the slice, from this one on
 
   __device__ static int positions_of(const WgradPairMaps &pair) { return rows_of(pair.rows) * pair.area; }
   __device__ static int k_tiles_of(uint32_t positions) { return (positions + WGRAD_TILE_K - 1) / WGRAD_TILE_K; }
@@ -27,10 +29,12 @@ struct KTileCursor {
     int all = 0;
 #pragma unroll 1
     for (int i = 0; i < p.pairs; i++) all += k_tiles_of(positions_of(p.pair[i]));
-    int share = divide(all, p.slices), more = all - share * p.slices.by; // slots that have a stage more
+    int share = divide(all, p.slices), more = all - share * p.slices.by; // slices that have a k tile more
     int begin = share * slice + min(slice, more);
     remaining = share + (slice < more);
-    pair = -1, first = 0, positions = 0;
+    pair = -1;
+    first = 0;
+    positions = 0;
 #pragma unroll 1
     for (int skipped = 0; skipped <= begin && remaining; skipped += k_tiles_of(positions)) {
       first = (begin - skipped) * WGRAD_TILE_K;
@@ -38,19 +42,23 @@ struct KTileCursor {
     }
   }
   __device__ __forceinline__ void advance(const WgradParams &p) {
-    remaining--, first += WGRAD_TILE_K;
-    while (first >= positions && remaining) first = 0, positions = positions_of(p.pair[++pair]);
+    remaining--;
+    first += WGRAD_TILE_K;
+    while (first >= positions && remaining) {
+      first = 0;
+      positions = positions_of(p.pair[++pair]);
+    }
   }
 };
 
-// ---- fetching ---------------------------------------------------------------------------------------------------------
+// ---- the producer ---------------------------------------------------------------------------------------------------
 
 // Pixels of x that a stage holds.
 template <class Tile> __device__ __forceinline__ int patch_pixels(bool shared_patch) {
   return WGRAD_TILE_K + (shared_patch ? Tile::PANELS - 1 : 0);
 }
 
-// By one thread.
+// The producer, one thread: issues the TMA loads of all stages of the block's slice.
 template <class Tile>
 __device__ __forceinline__ void produce(const WgradParams &p, PipelineBarriers<Tile::STAGES> &barriers,
                                         uint32_t stages) {
@@ -85,7 +93,7 @@ __device__ __forceinline__ void produce(const WgradParams &p, PipelineBarriers<T
   started.send();
 }
 
-// ---- multiplying ------------------------------------------------------------------------------------------------------
+// ---- mainloop -------------------------------------------------------------------------------------------------------
 
 // Rows `first` … `end` of a panel, of so many bytes each, become zero.
 __device__ __forceinline__ void clear_rows(uint32_t panel, int row, int first, int end) {
@@ -93,8 +101,8 @@ __device__ __forceinline__ void clear_rows(uint32_t panel, int row, int first, i
   for (int i = first * row / 16 + threadIdx.x; i < end * row / 16; i += CONSUMER_THREADS)
     asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(panel + i * 16), "r"(0) : "memory");
 }
-// A stage of which only the first `rows` pixels hold data: there is anything in the others, NaN too. A patch, which lies
-// behind dy, has more of them.
+// A stage of which only the first `rows` pixels hold data: there is anything in the others, NaN too. A patch, which
+// lies behind dy, has more of them.
 template <class Tile> __device__ __forceinline__ void clear_tail(uint32_t stage, int rows, bool shared_patch) {
 #pragma unroll 1
   for (int i = 0; i < Tile::A_PANELS; i++) clear_rows(stage + i * Tile::A_PANEL, Tile::A_ROW, rows, WGRAD_TILE_K);
@@ -106,7 +114,7 @@ template <class Tile> __device__ __forceinline__ void clear_tail(uint32_t stage,
   consumers_sync();
 }
 
-// A column of ones beside x: what a channel of dy meets there adds up to its bias's gradient.
+// A column of ones beside x: a channel of dy times ones is its bias's gradient, so that wgmma sums db, too.
 template <class T> struct Ones {
   static constexpr int WGMMA_N = 8; // the fewest of a wgmma
   T v[WGMMA_N * WGMMA_K];
@@ -126,7 +134,7 @@ __device__ __forceinline__ void mainloop(WgradAccumulator<Tile> &acc, const Wgra
   uint32_t b0 = Tile::A_BYTES + (Tile::SPLIT_N ? warpgroup * Tile::PANELS_N * apart : 0);
   uint64_t column = unswizzled_descriptor(pinned_address(ones.v));
   bool tells = threadIdx.x % WARPGROUP == 0;
-  uint32_t before = 0; // the barrier at which this thread tells that the stage before is free again
+  uint32_t before = 0; // the empty barrier of the stage before, at which this thread arrives
   auto release = [&] {
     if (before) barrier_arrive_at(before);
   };
@@ -137,7 +145,7 @@ __device__ __forceinline__ void mainloop(WgradAccumulator<Tile> &acc, const Wgra
     if (rows < patch) clear_tail<Tile>(stage, rows, shared_patch);
     uint64_t a = matrix_descriptor<Tile::A_ROW>(stage + a0), b = matrix_descriptor(stage + b0, apart);
     uint32_t step = cursor.first / WGRAD_TILE_K;
-    if (db_partial && step - divide(step, p.tiles_n) * p.tiles_n.by == own) { // tiles side by side take turns
+    if (db_partial && step - divide(step, p.tiles_n) * p.tiles_n.by == own) { // tiles along N take turns at db
       wgmma_fence();
 #pragma unroll
       for (int i = 0; i < WGRAD_TILE_K / WGMMA_K; i++)
@@ -154,7 +162,7 @@ __device__ __forceinline__ void mainloop(WgradAccumulator<Tile> &acc, const Wgra
                                             true);
     wgmma_commit();
     wgmma_wait<1>();
-    release(); // the products that read the stage before are done
+    release(); // the wgmmas that read the stage before are complete
     before = tells ? pipe.empty : 0;
     pipe.advance();
   }
@@ -162,7 +170,7 @@ __device__ __forceinline__ void mainloop(WgradAccumulator<Tile> &acc, const Wgra
   release();
 }
 
-// ---- launching --------------------------------------------------------------------------------------------------------
+// ---- kernel and launchers -------------------------------------------------------------------------------------------
 
 template <class T, class Tile>
 __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __grid_constant__ WgradParams p) {
@@ -176,7 +184,10 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __g
       registers_dealloc<PRODUCER_REGISTERS>();
       if (warp > CONSUMER_THREADS / WARP) {
         int pair = (int)threadIdx.x - CONSUMER_THREADS - WARP;
-        if (pair < p.pairs) tma_prefetch_map(&p.pair[pair].dy), tma_prefetch_map(&p.pair[pair].x);
+        if (pair < p.pairs) {
+          tma_prefetch_map(&p.pair[pair].dy);
+          tma_prefetch_map(&p.pair[pair].x);
+        }
         return;
       }
       if (threadIdx.x % WARP) return;
@@ -188,7 +199,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __g
       if (threadIdx.x < COUNT(ones.v)) ones.v[threadIdx.x] = from_float<T>(1.f);
       shared_write_fence();
       consumers_sync();
-      int row = tile_index(p).raster_m * Tile::TILE_M + threadIdx.x; // whose scale is needed at the end
+      int row = tile_index(p).raster_m * Tile::TILE_M + threadIdx.x; // whose scale the epilogue needs
       if (p.scale && threadIdx.x < Tile::TILE_M && row < p.dw.n) prefetch_l2(p.scale + row);
       KTileCursor cursor(p, blockIdx.z);
       registers_alloc<CONSUMER_REGISTERS>();
@@ -205,7 +216,8 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __g
 
 template <class T, class Tile> static void launch_tiles(Device *dev, WgradParams &p) {
   int slices = p.slices.by;
-  p.tiles_n = divider(blocks_for(p.panels, Tile::PANELS)), p.share = divider(blocks_for(UNITS, p.cluster ? slices : 1));
+  p.tiles_n = divider(blocks_for(p.panels, Tile::PANELS));
+  p.share = divider(blocks_for(UNITS, p.cluster ? slices : 1));
   CHECK(!p.cluster || slices * p.share.by <= MAX_UNITS);
   p.tiles_m = blocks_for(p.dw.n, Tile::TILE_M);
   int raster_m = MIN(p.tiles_m, raster_m_limit(p));
@@ -219,15 +231,23 @@ template <class T, class Tile> static void launch_tiles(Device *dev, WgradParams
   float4 *scratch = workspace_float4s ? (float4 *)device_scratch(dev, workspace_float4s * sizeof(float4)) : NULL;
   if (dev->measuring) return;
   if (filter.stride) filter.data = p.workspace = scratch;
-  if (bias.stride) bias.data = scratch + filter.count * filter.stride, p.db_partial = (float *)bias.data;
+  if (bias.stride) {
+    bias.data = scratch + filter.count * filter.stride;
+    p.db_partial = (float *)bias.data;
+  }
   auto kernel = wgmma_wgrad_kernel<T, Tile>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
   cudaLaunchAttribute cluster = {}, follow = dependent_launch_attribute();
   cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = cluster.val.clusterDim.y = 1, cluster.val.clusterDim.z = p.cluster ? slices : 1;
+  cluster.val.clusterDim.x = cluster.val.clusterDim.y = 1;
+  cluster.val.clusterDim.z = p.cluster ? slices : 1;
   cudaLaunchConfig_t config = {};
-  config.gridDim = grid, config.blockDim = WGMMA_THREADS, config.dynamicSmemBytes = Tile::BYTES;
-  config.stream = stream_of(dev), config.attrs = &cluster, config.numAttrs = p.cluster;
+  config.gridDim = grid;
+  config.blockDim = WGMMA_THREADS;
+  config.dynamicSmemBytes = Tile::BYTES;
+  config.stream = stream_of(dev);
+  config.attrs = &cluster;
+  config.numAttrs = p.cluster;
   CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));
   if (!workspace_float4s) return;
   int lanes = 1; // that share an element
@@ -237,13 +257,14 @@ template <class T, class Tile> static void launch_tiles(Device *dev, WgradParams
   // Each multiprocessor has its share of the blocks: with less memory to a block, the first to be free would take more.
   int each = blocks_for(config.gridDim.x, multiprocessors(dev));
   config.dynamicSmemBytes = MAX(REDUCE_BYTES, (MAX_SHARED + BLOCK_SHARED) / each / 128 * 128 - BLOCK_SHARED);
-  config.attrs = &follow, config.numAttrs = 1;
+  config.attrs = &follow;
+  config.numAttrs = 1;
   auto reduce = wgmma_wgrad_reduce_kernel<Tile>;
   CUDA_CHECK(cudaFuncSetAttribute(reduce, cudaFuncAttributeMaxDynamicSharedMemorySize, MAX_SHARED));
   CUDA_CHECK(cudaLaunchKernelEx(&config, reduce, p, filter, bias));
 }
 
-// The launcher of a cut's tile.
+// The launcher of a configuration's tile.
 template <class T> static auto launcher(const WgradConfig &config, bool narrow) -> void (*)(Device *, WgradParams &) {
   if (narrow && config.panels == 4) return launch_tiles<T, WgradTile<64, 4, true>>;
   if (narrow) return launch_tiles<T, WgradTile<64, 2, true>>;
@@ -261,17 +282,18 @@ template <class T> static auto launcher(const WgradConfig &config, bool narrow) 
   die(EXIT_RUN, "wgrad has no tile of %d rows and %d panels", config.rows, config.panels);
 }
 
-// Zeros that the walk needs between two rows, so that a tap that leaves a row on the right meets zeros.
+// Zeros that the view needs between two rows, so that a tap that leaves a row on the right meets zeros.
 static int row_padding(const Conv *conv, const Tensor *dw) { return MAX(dw->w - 1 - conv->pad, 0); }
 
-// The positions that a pair walks over. Where all pixels are read in order, they are one row.
+// The im2col view of a pair. Where all pixels are read in order, they are one row.
 static Im2col pair_im2col(const Conv *conv, Tensor *x, Tensor *dy, const Tensor *dw, bool shared_patch) {
   Im2col im2col = {im2col_axis_forward(conv, dw->h, dy->h), im2col_axis_forward(conv, dw->w, dy->w)};
   if (shared_patch) im2col.x.size += row_padding(conv, dw);
   if (!im2col_is_identity(&im2col, x) || tensor_elements(x) >> 31 || tensor_elements(dy) >> 31)
-    return im2col; // counted in int
+    return im2col; // TMA counts pixels in int
   for (Tensor *t : {x, dy}) t->w *= t->n * t->h, t->n = t->h = 1;
-  im2col.y.size = 1, im2col.x.size = x->w;
+  im2col.y.size = 1;
+  im2col.x.size = x->w;
   return im2col;
 }
 
@@ -282,7 +304,8 @@ static WgradPairMaps pair_maps(const Conv *conv, Tensor x, Tensor dy, const Wgra
   pair.at = im2col_view(&x, &im2col);
   pair.area = view_capacity(pair.at) / pair.rows.n;
   pair.x = map_im2col(pair.at, WGRAD_TILE_K + (p.shared_patch ? panels - 1 : 0));
-  steps.y.in = steps.x.in = 0, steps.y.in_stride = steps.x.in_stride = 1;
+  steps.y.in = steps.x.in = 0;
+  steps.y.in_stride = steps.x.in_stride = 1;
   pair.dy = map_im2col(im2col_view(&dy, &steps), WGRAD_TILE_K, MAP_OPERAND, narrow ? NARROW_ROW : SWIZZLE_ROW);
   return pair;
 }
@@ -301,9 +324,13 @@ static WgradShape wgrad_shape(const Conv *conv, int pairs, const Tensor *x, cons
 
 void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out) {
   WgradParams p = {};
-  p.dw = out->dw, p.scale = (const float *)out->scale;
-  p.db = (float *)out->db, p.accumulate = out->accumulate;
-  p.r = divider(p.dw.h), p.s = divider(p.dw.w), p.taps = divider(p.dw.h * p.dw.w);
+  p.dw = out->dw;
+  p.scale = (const float *)out->scale;
+  p.db = (float *)out->db;
+  p.accumulate = out->accumulate;
+  p.r = divider(p.dw.h);
+  p.s = divider(p.dw.w);
+  p.taps = divider(p.dw.h * p.dw.w);
   CHECK((size_t)p.dw.h * p.dw.w * p.dw.ldc < (size_t)1 << 31);
   p.row = p.dw.h * p.dw.w * p.dw.ldc;
   WgradShape shape = wgrad_shape(conv, pairs, x, dy, &p.dw);

@@ -1,4 +1,5 @@
-// The convolution ops: check the shapes, see through fully connected layers, and hand the work to a rung of the ladder.
+// The convolution ops of nn/ops.h: check the shapes, see a fully connected layer as a 1 × 1 convolution, and hand the
+// problem to a rung of the ladder.
 #include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/split_k.cuh"
@@ -39,9 +40,9 @@ static void check_dest(const Dest *d) {
   CHECK(!m || (m->ldc == t->ldc && m->dtype == t->dtype && m->h == t->h && m->w == t->w));
 }
 
-// A filter that covers its input meets it in one position: the same sums as a 1 × 1 convolution of one pixel with
-// h · w · ldc channels, which unrolls nothing and whose gradient has no taps that meet nothing. Padding lanes would
-// become channels of the result in two of the three ops, so there must be none.
+// A filter that covers its input has one output pixel: the same sums as a 1 × 1 convolution of one pixel with h · w ·
+// ldc channels, which needs no im2col and whose gradient has no taps in the padding. Padding lanes would become
+// channels of the result in two of the three ops, so there must be none.
 static bool is_flat(const Conv *conv, int pairs, const Tensor *x, const Tensor *w) {
   return pairs == 1 && !conv->pad && w->h * w->w > 1 && x->h == w->h && x->w == w->w && x->c == x->ldc;
 }
@@ -76,8 +77,14 @@ extern "C" void cuda_conv_dgrad(Device *dev, const Conv *conv, int pairs, const 
   Tensor w1 = flat(w), addend, mask;
   Dest dx1 = *dx;
   dx1.t = flat(t);
-  if (a) addend = flat(a), dx1.addend = &addend;
-  if (dx->mask) mask = flat(dx->mask), dx1.mask = &mask;
+  if (a) {
+    addend = flat(a);
+    dx1.addend = &addend;
+  }
+  if (dx->mask) {
+    mask = flat(dx->mask);
+    dx1.mask = &mask;
+  }
   rung->dgrad(dev, &one_by_one, 1, dy, &w1, &dx1);
 }
 

@@ -23,7 +23,8 @@ typedef struct CudnnChoice {
   CudnnPlan plan;
 } CudnnChoice;
 
-// Several choices may share one engine: that of a plain convolution also serves those with an epilogue kernel behind it.
+// Several choices may share one engine: that of a plain convolution also serves those with an epilogue kernel behind
+// it.
 struct Cudnn {
   CudnnLibrary *library; // NULL: it cannot be opened
   CudnnChoice *choices;
@@ -44,7 +45,7 @@ static void cudnn_close(Device *dev) {
   if (!c) return;
   device_sync(dev);
   for (size_t i = 0; i < c->count; i++) {
-    CudnnEngine e = c->choices[i].plan.engine; // a copy: those that share it have to find its pointer
+    CudnnEngine e = c->choices[i].plan.engine; // a copy: choices that share the engine compare with its pointer
     bool freed = false;
     for (size_t j = 0; j < i; j++) freed |= c->choices[j].plan.engine.plan == e.plan;
     if (!freed) cudnn_engine_free(c->library, &e);
@@ -60,9 +61,9 @@ int cudnn_version(Device *dev) { return cudnn_available(dev) ? cudnn_library_ver
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
-// ---- kernels ------------------------------------------------------------------------------------------------------------
+// ---- kernels --------------------------------------------------------------------------------------------------------
 
-// What the Dest asks for, from cuDNN's plain result.
+// An epilogue kernel: what the Dest asks for, from cuDNN's plain result.
 template <class T> __global__ void cudnn_finish_kernel(const T *raw, DestArgs out, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
@@ -88,7 +89,7 @@ template <class T> __global__ void cudnn_noise_kernel(T *p, size_t elements) {
   if (i < elements) p[i] = from_float<T>(2 * rng_uniform(RNG_TEST, i) - 1);
 }
 
-// ---- running ----------------------------------------------------------------------------------------------------------
+// ---- running --------------------------------------------------------------------------------------------------------
 
 static void finish(Device *dev, const void *raw, const Dest *out) {
   unsigned eights = eights_of(&out->t);
@@ -124,7 +125,7 @@ void cudnn_run(Device *dev, const CudnnPlan *plan, ConvOp op, const void *x, con
     die(EXIT_RUN, "cuDNN: engine %d refuses a convolution that it accepted before", plan->engine.index);
 }
 
-// ---- the search -------------------------------------------------------------------------------------------------------
+// ---- the search -----------------------------------------------------------------------------------------------------
 
 // Operands of a problem's own, and a Dest that asks for what the problem does.
 struct CudnnTrial {
@@ -228,7 +229,7 @@ static CudnnPlan find_fastest(Device *dev, const CudnnProblem *p, const CudnnPla
   return best;
 }
 
-// ---- plans ------------------------------------------------------------------------------------------------------------
+// ---- plans ----------------------------------------------------------------------------------------------------------
 
 static CudnnPlan plan_for(Device *dev, const CudnnProblem &p) {
   Cudnn *c = dev->cudnn;
@@ -263,13 +264,18 @@ CudnnPlan cudnn_plan(Device *dev, ConvOp op, const Conv *conv, const Tensor *x, 
   bool tf32 = x->dtype == F32 && dev->tf32, fused = out && can_fuse(out);
   CudnnProblem p = {op,   x->dtype, tf32,   search, conv->stride, conv->pad, x->n, x->h,
                     x->w, x->ldc,   y->ldc, w->h,   w->w,         y->h,      y->w};
-  if (fused) p.addend = out->addend != NULL, p.bias = out->bias != NULL, p.relu = out->relu, p.mask = out->mask != NULL;
+  if (fused) {
+    p.addend = out->addend != NULL;
+    p.bias = out->bias != NULL;
+    p.relu = out->relu;
+    p.mask = out->mask != NULL;
+  }
   CudnnPlan plan = plan_for(dev, p);
   if (out && !fused) plan.finish = true;
   return plan;
 }
 
-// ---- the rung ---------------------------------------------------------------------------------------------------------
+// ---- the rung -------------------------------------------------------------------------------------------------------
 
 static bool supports(Device *dev, ConvOp, const Conv *, const Tensor *, const Tensor *) { return cudnn_available(dev); }
 

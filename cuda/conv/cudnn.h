@@ -18,9 +18,10 @@ typedef struct CudnnPlan {
 bool cudnn_available(Device *dev);
 int cudnn_version(Device *dev); // 91900 is 9.19.0; 0: not available
 // How to compute op; engine.plan is NULL when cuDNN cannot. Tensors count by their pitch: w has as many rows as y's
-// pitch. All are of one dtype, also wgrad's result w. out: of forward and dgrad, to y or x; NULL for wgrad.
-// Where the Dest can be part of cuDNN's graph, the fused engines compete with the best plain one and our kernel after
-// it. The first call for a problem times the engines on operands of its own, with a cold L2 cache; the choice is kept in Device.cudnn.
+// pitch. All are of one dtype, also wgrad's result w. out: of forward and dgrad, to y or x; NULL for wgrad. Where the
+// Dest can be part of cuDNN's graph, the fused engines compete with the best plain one and our kernel after it. The
+// first call for a problem times the engines on operands of its own, with a cold L2 cache; the choice is kept in
+// Device.cudnn.
 CudnnPlan cudnn_plan(Device *dev, ConvOp op, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y,
                      const Dest *out, CudnnSearch search);
 // Bytes that cudnn_run needs.

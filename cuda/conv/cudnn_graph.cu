@@ -1,7 +1,7 @@
 // A problem as a graph of cuDNN's operations, and the engines that can run it.
 //
-// Everything is a descriptor: created, given attributes, finalised. Those of a graph are kept for the life of the
-// program, since the plans made from it refer to them.
+// Everything is a backend descriptor: created, given attributes, finalised. Those of a graph are kept as long as the
+// library, since the execution plans made from it refer to them.
 #include <dlfcn.h>
 #include <initializer_list>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 enum { MAX_STEPS = 4, MAX_CONFIGS = 64, MAX_NOTES = 16 };
 static const int few[] = {8, MAX_CONFIGS}, few_fused[] = {2, 12}; // configurations of a heuristic: quick, thorough
 
-// ---- the library ------------------------------------------------------------------------------------------------------
+// ---- the library ----------------------------------------------------------------------------------------------------
 
 // The names and values of cuDNN 9's cudnn_graph.h that are used here.
 enum CudnnDataType { FLOAT = 0, HALF = 2, BFLOAT16 = 9 };
@@ -161,7 +161,7 @@ int cudnn_library_version(const CudnnLibrary *l) { return (int)l->version(); }
     if (status_) die(EXIT_RUN, "cuDNN: %s in %s at %s:%d", (l)->error(status_), #call, __FILE__, __LINE__);            \
   } while (0)
 
-// ---- descriptors ------------------------------------------------------------------------------------------------------
+// ---- descriptors ----------------------------------------------------------------------------------------------------
 
 static void *create(CudnnLibrary *l, CudnnDescriptor kind) {
   void *d;
@@ -206,7 +206,7 @@ static int64_t get_int(CudnnLibrary *l, void *d, int attribute) {
   return value;
 }
 
-// ---- graphs -----------------------------------------------------------------------------------------------------------
+// ---- graphs ---------------------------------------------------------------------------------------------------------
 
 // [n, h, w, c] in memory, n · c · h · w to cuDNN.
 static void *tensor_new(CudnnLibrary *l, int64_t id, int type, int64_t n, int64_t h, int64_t w, int64_t c,
@@ -235,7 +235,7 @@ static void *operand(CudnnLibrary *l, const CudnnProblem *p, int role) {
   return tensor_new(l, role, type, p->n, p->p, p->q, p->k, false);
 }
 
-// What one operation hands to the next in registers: a float of the result's shape.
+// What one operation hands to the next in registers, a virtual tensor: a float of the result's shape.
 static void *between(CudnnLibrary *l, const CudnnProblem *p, int step) {
   bool y = written_role(p) == CUDNN_Y;
   return tensor_new(l, CUDNN_ROLES + step, FLOAT, p->n, y ? p->p : p->h, y ? p->q : p->w, y ? p->k : p->c, true);
@@ -307,7 +307,7 @@ static void *graph_new(CudnnLibrary *l, const CudnnProblem *p) {
   return finalize(l, graph) ? graph : NULL;
 }
 
-// ---- engines ----------------------------------------------------------------------------------------------------------
+// ---- engines --------------------------------------------------------------------------------------------------------
 
 struct CudnnNotes {
   int count;

@@ -42,7 +42,8 @@ void cudnn_library_close(CudnnLibrary *l);
 int cudnn_library_version(const CudnnLibrary *l); // 91900 is 9.19.0
 
 // The engines that can compute the problem: with knobs that cuDNN's heuristics recommend, likely best first, then the
-// remaining ones with their default knobs. Returns how many. A graph that is built for the problem stays in the library.
+// remaining ones with their default knobs. Returns how many. A graph that is built for the problem stays in the
+// library.
 int cudnn_engines(CudnnLibrary *l, const CudnnProblem *p, CudnnEngine *out, int capacity);
 void cudnn_engine_free(CudnnLibrary *l, CudnnEngine *e);
 // Queues it on `stream`, with e->workspace bytes of `workspace`; false when cuDNN refuses.

@@ -1,6 +1,7 @@
-// The ladder: several implementations of the convolution ops, from the shortest to read to the fastest. Each file 0N_*.cu
-// exports one; the ops (conv.cu) hand every problem to the rung that was asked for, or to the fastest that supports it.
-// A rung gets problems checked and simplified by conv.cu: a fully connected layer comes as a 1 × 1 convolution.
+// The ladder: several implementations of the convolution ops, from the shortest to read to the fastest. Each file
+// 0N_*.cu exports one; the ops (conv.cu) hand every problem to the rung that was asked for, or to the fastest that
+// supports it. A rung gets problems checked and simplified by conv.cu: a fully connected layer comes as a 1 × 1
+// convolution.
 #pragma once
 #include "nn/rung.h"
 

@@ -1,6 +1,6 @@
-// What has no name in CUDA C++ but in its assembly: copies of 16 bytes from global to shared memory that do not pass
-// through registers (cp.async, sm_80), rounding to TF32, fragments loaded from memory that is known to be shared, their
-// products; and the shared memory whose size a launch decides.
+// PTX that CUDA C++ has no name for: cp.async, copies of 16 bytes from global to shared memory that do not pass through
+// registers (sm_80), rounding to TF32, ldmatrix, mma.sync, and wmma loads from memory that is known to be shared; and
+// the shared memory whose size a launch decides.
 #pragma once
 #include <mma.h>
 #include <stdint.h>
@@ -53,13 +53,13 @@ __device__ __forceinline__ void cp_async16(void *to, const void *from, bool insi
 __device__ __forceinline__ void cp_async_commit() {
   if constexpr (AMPERE) asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Waits until all but the last `PENDING` groups of this thread have arrived.
+// Waits until all but the last `PENDING` groups of this thread are complete.
 template <int PENDING> __device__ __forceinline__ void cp_async_wait() {
   if constexpr (AMPERE) asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-// To nearest, as a float: sm_80. Ties go to the even one on sm_90, where that is one instruction, and away from zero
-// before it, where there is no other way.
+// To nearest, as a float: sm_80. Ties go to even on sm_90, where that is one instruction, and away from zero on older
+// ones, which have no other way.
 __device__ __forceinline__ float round_to_tf32(float v) {
   uint32_t bits;
   if constexpr (HOPPER)
@@ -69,15 +69,15 @@ __device__ __forceinline__ float round_to_tf32(float v) {
   return __uint_as_float(bits);
 }
 
-// 16 rows or columns of the result by as many terms as one instruction takes, a pair of 16-bit values or one float to a
-// register. Lane l has of rows l / 4 and l / 4 + 8: the first half of the terms of both, then the second half of both; of
-// columns l / 4 and l / 4 + 8: both halves of the first, then of the second.
+// An operand of mma.sync: 16 rows of A or columns of B by the K of one instruction, a pair of 16-bit values or one
+// float to a register. Lane l has of rows l / 4 and l / 4 + 8: the first half of K of both, then the second half of
+// both; of columns l / 4 and l / 4 + 8: both halves of the first, then of the second.
 struct Fragment {
   uint32_t r[4];
 };
 
-// ldmatrix: four matrices of 8 rows by 16 bytes; lane l gives the address of row l % 8 of matrix l / 8 and gets row
-// l / 4, bytes 4 · (l % 4) … of each. TURNED (16-bit elements): of the transposed matrices.
+// ldmatrix: four matrices of 8 rows by 16 bytes; lane l gives the address of row l % 8 of matrix l / 8 and gets row l /
+// 4, bytes 4 · (l % 4) … of each. TRANSPOSED (16-bit elements): of the transposed matrices.
 template <bool TRANSPOSED> __device__ __forceinline__ Fragment ldmatrix_x4(uint32_t row) {
   Fragment f;
   if constexpr (TRANSPOSED)
@@ -100,8 +100,8 @@ __device__ __forceinline__ void load_shared8(uint32_t from, uint32_t &a, uint32_
   asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "r"(from) : "memory");
 }
 
-// sum += a · bᵀ for 16 rows and eight of b's columns, the first or the second half. Lane l has of the sum row l / 4,
-// columns 2 · (l % 4) and the next, then the same of row l / 4 + 8. sm_80.
+// acc += a · bᵀ for 16 rows and eight of b's columns, the first or the second half. Lane l has of the accumulators row
+// l / 4, columns 2 · (l % 4) and the next, then the same of row l / 4 + 8. sm_80.
 #define MMA(shape_and_types)                                                                                           \
   asm("mma.sync.aligned." shape_and_types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"           \
       : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])                                                         \
@@ -117,8 +117,8 @@ __device__ __forceinline__ void mma_sync(float (&acc)[4], const Fragment &a, con
 }
 #undef MMA
 
-// nvcuda::wmma::load_matrix_sync from shared memory. For bf16 and TF32 the library's own forgets which memory it reads,
-// and the compiler then fetches single words where one ldmatrix would do.
+// nvcuda::wmma::load_matrix_sync from shared memory. For bf16 and TF32 the library's own loses the memory's state
+// space, and the compiler then loads single words where one ldmatrix would do.
 #define WMMA_LOAD(operand, layout, type)                                                                               \
   asm volatile("wmma.load." operand ".sync.aligned." layout "." type " {%0, %1, %2, %3}, [%4], %5;"                    \
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])                                                    \

@@ -1,15 +1,17 @@
-// What the files of rung 05 share: who does what in a block, and the way of a wgmma's result through a Dest.
+// What the files of rung 05 share: the roles of a block's warps (warp specialisation: one producer warpgroup, two
+// consumer warpgroups), and the epilogue that takes wgmma's accumulators through a Dest to boxes in shared memory for
+// TMA to store.
 #pragma once
 #include "cuda/conv/hopper_wgmma.cuh"
 
 enum {
-  CONSUMERS = 2, // warpgroups that multiply; one more fetches, and sends results
+  CONSUMERS = 2, // consumer warpgroups; one more has the producer warps and those that store
   WGMMA_THREADS = (1 + CONSUMERS) * WARPGROUP,
   PRODUCER_REGISTERS = 40, // of a thread; three warpgroups share 168 each
   CONSUMER_REGISTERS = 232,
   WGMMA_M = 64,      // of one wgmma
-  WGMMA_K = 16,      // that it adds up, of 16 bits
-  WGMMA_WARP_M = 16, // a warp's share of them
+  WGMMA_K = 16,      // of one wgmma, of 16-bit types
+  WGMMA_WARP_M = 16, // rows of a warp
 };
 
 static inline int multiprocessors(const Device *dev) {
@@ -18,10 +20,11 @@ static inline int multiprocessors(const Device *dev) {
   return count;
 }
 
-// How a thread that fetches lets the others go on: when it has asked for its first stage, or has found that there is none.
-// Arguments come from memory line by line, and what the others need would delay what it needs.
+// How a producer thread lets the other warps go on: when it has issued its first stage, or has found that there is
+// none. The kernel's parameters come from memory line by line, and what the others read would delay what the producer
+// reads.
 struct ProducerSignal {
-  int barrier, threads; // that meet there
+  int barrier, threads; // a named barrier, and how many meet there
   bool sent = false;
   __device__ __forceinline__ void send() {
     if (!sent) named_arrive_for_warp(barrier, threads);
@@ -29,11 +32,12 @@ struct ProducerSignal {
   }
 };
 
-// ---- where rows go ----------------------------------------------------------------------------------------------------
+// ---- where rows of the accumulators go ------------------------------------------------------------------------------
 
-// A lane knows the way of row lane % 16 of its warp's sixteen, counted in pixels from the tensor's first.
+// Where a row of the accumulators goes. A lane knows row lane % 16 of its warp's sixteen, counted in pixels from the
+// tensor's first.
 struct EpilogueRow {
-  int pixel;  // of t; -1: there is no such row
+  int pixel;  // of t; -1: past the end of M
   int addend; // of the addend; of the first of 2 × 2 where it is twice as large
   int beside; // of these: bit 0 if the addend has one to the right, bit 1 if below
 };
@@ -51,8 +55,14 @@ __device__ __forceinline__ EpilogueRow epilogue_row(const DestArgs &d, bool any,
   EpilogueRow r = {(n * d.t.h + y) * d.t.w + x};
   if (!d.addend.data) return r;
   AddendSize size = addend_size(d);
-  if (size == ADDEND_HALF) y /= 2, x /= 2;
-  if (size == ADDEND_DOUBLE) y *= 2, x *= 2;
+  if (size == ADDEND_HALF) {
+    y /= 2;
+    x /= 2;
+  }
+  if (size == ADDEND_DOUBLE) {
+    y *= 2;
+    x *= 2;
+  }
   r.addend = (n * d.addend.h + y) * d.addend.w + x;
   r.beside = (x + 1 < d.addend.w) | (y + 1 < d.addend.h) << 1;
   return r;
@@ -62,7 +72,7 @@ template <class T> __device__ __forceinline__ T *element(const Tensor &t, int pi
   return (T *)t.data + (size_t)pixel * t.ldc + c;
 }
 
-// Brings to L2 what a tile's rows are going to be combined with, while its products are still to be computed.
+// Prefetches to L2 what the epilogue will read of a tile's rows (addend, mask, old value) during the mainloop.
 template <class T, int COLUMNS>
 __device__ __forceinline__ void epilogue_prefetch(const DestArgs &d, const EpilogueRow &r, int c0) {
   constexpr int LINE = 128 / sizeof(T);
@@ -74,8 +84,8 @@ __device__ __forceinline__ void epilogue_prefetch(const DestArgs &d, const Epilo
   }
 }
 
-// The bias of a tile's columns, zeros where there is none, by a warpgroup. All threads store, some what others do: behind a
-// branch that only some take, ptxas would keep in registers of each lane what is uniform.
+// The bias of a tile's columns, zeros where there is none, by a warpgroup. All threads store, some what others do:
+// behind a branch that only some take, ptxas would keep in registers of each lane what is uniform.
 template <int COLUMNS> __device__ __forceinline__ void load_bias(const DestArgs &d, int column0, float *bias) {
 #pragma unroll
   for (int first = 0; first < COLUMNS; first += WARPGROUP) {
@@ -84,7 +94,7 @@ template <int COLUMNS> __device__ __forceinline__ void load_bias(const DestArgs 
   }
 }
 
-// ---- from the tensor cores' order to memory's and back ------------------------------------------------------------------
+// ---- the epilogue: from the accumulators' order to memory's and back ------------------------------------------------
 
 template <class T> __device__ __forceinline__ uint32_t pack(float a, float b) {
   T pair[2] = {from_float<T>(a), from_float<T>(b)};
@@ -98,26 +108,27 @@ template <class T> __device__ __forceinline__ float2 unpack(uint32_t bits) {
   return make_float2(to_float(pair[0]), to_float(pair[1]));
 }
 
-// A warp's sixteen rows of COLUMNS columns in shared memory of its own, as TMA knows boxes: swizzled rows of 128 bytes (or
-// fewer), one after the other. A thread has v[4j …] = (row r, r, r + 8, r + 8) of columns 8j + 2 · (lane % 4) and the next,
-// r = lane / 4, as wgmma leaves it, until stmatrix puts it there; ldmatrix is the way back. They move 16 bits: pairs of
-// floats go one by one. Boxes leave as they are, and no warp that multiplies waits for them before it fills them again.
+// The epilogue's staging buffer of a warp in shared memory: sixteen rows of COLUMNS columns, in TMA boxes of swizzled
+// rows of 128 bytes (or fewer), one after the other. A thread has v[4j …] = (row r, r, r + 8, r + 8) of columns 8j + 2
+// · (lane % 4) and the next, r = lane / 4, as wgmma leaves the accumulators, until stmatrix stores them; ldmatrix loads
+// what they are combined with. Both move 16 bits: pairs of floats go one by one. TMA stores the boxes asynchronously,
+// and the consumer warps need not wait for it before the next mainloop.
 template <class T, int COLUMNS> struct EpilogueTile {
   static constexpr int MAX_BOX_COLUMNS = SWIZZLE_ROW / sizeof(T);
   static constexpr int BOX_COLUMNS = COLUMNS < MAX_BOX_COLUMNS ? COLUMNS : MAX_BOX_COLUMNS,
-                       BOX_ROW = BOX_COLUMNS * sizeof(T); // of one that leaves
+                       BOX_ROW = BOX_COLUMNS * sizeof(T); // of a box
   static constexpr int BOX_BYTES = WGMMA_WARP_M * BOX_ROW, BOXES = COLUMNS / BOX_COLUMNS, BYTES = BOXES * BOX_BYTES;
-  static constexpr int CHUNK = 16 / sizeof(T); // columns that stay together
+  static constexpr int CHUNK = 16 / sizeof(T); // columns of 16 bytes, which the swizzle keeps together
   static_assert(COLUMNS % BOX_COLUMNS == 0 && (BOX_ROW == 32 || BOX_ROW == SWIZZLE_ROW));
   uint32_t memory;
 
-  // Where a chunk of a row lies.
+  // The address of a chunk of a row.
   __device__ __forceinline__ uint32_t address(int row, int chunk) const {
     constexpr int CHUNKS = BOX_COLUMNS / CHUNK;
     int swizzle = BOX_ROW == 32 ? row / 4 % 2 : row % 8;
     return memory + chunk / CHUNKS * BOX_BYTES + row * BOX_ROW + (chunk % CHUNKS ^ swizzle) * 16;
   }
-  // For columns 16q … + 15: of which row of which 8 × 8 matrix a lane says where it is.
+  // For columns 16q … + 15: the address that a lane gives ldmatrix or stmatrix.
   __device__ __forceinline__ uint32_t matrix_row(int q) const {
     int lane = threadIdx.x % 32;
     return (address(lane % 16, lane / 16) ^ q * 32 % BOX_ROW) + q * 32 / BOX_ROW * BOX_BYTES;
@@ -128,7 +139,7 @@ template <class T, int COLUMNS> struct EpilogueTile {
     return (address(lane / 4, lane % 4 / 2) + lane % 2 * 8 ^ j * 32 % BOX_ROW) + j * 32 / BOX_ROW * BOX_BYTES;
   }
 
-  // Fetches elements of a tensor at the pixel of each lane's row, zeros where there is none.
+  // Loads a tensor's elements at the pixel of each lane's row, zeros where there is none, into the staging buffer.
   __device__ __forceinline__ void load(const void *data, int pitch, int pixel, int c0) const {
     constexpr int CHUNKS = BOX_COLUMNS / CHUNK, STEP = 32 / CHUNKS; // rows at a time
     static_assert(32 % CHUNKS == 0 && WGMMA_WARP_M % STEP == 0);
@@ -148,13 +159,14 @@ template <class T, int COLUMNS> struct EpilogueTile {
     cp_async_wait<0>();
     __syncwarp();
   }
-  // f(v, element) for what was fetched.
+  // f(v, element) for what load has brought.
   template <class F> __device__ __forceinline__ void combine(float *v, F f) const {
     if constexpr (sizeof(T) == 4) {
 #pragma unroll
       for (int i = 0; i < COLUMNS / 4; i++) {
         float2 two = load_shared(pair(i / 2) + i % 2 * 8 * BOX_ROW);
-        f(v[2 * i], two.x), f(v[2 * i + 1], two.y);
+        f(v[2 * i], two.x);
+        f(v[2 * i + 1], two.y);
       }
     } else {
 #pragma unroll
@@ -164,7 +176,8 @@ template <class T, int COLUMNS> struct EpilogueTile {
 #pragma unroll
         for (int i = 0; i < 4; i++) { // rows r and r + 8 of eight columns, then of the next eight
           float2 two = unpack<T>(m[i]);
-          f(v[8 * q + 2 * i], two.x), f(v[8 * q + 2 * i + 1], two.y);
+          f(v[8 * q + 2 * i], two.x);
+          f(v[8 * q + 2 * i + 1], two.y);
         }
       }
     }
@@ -179,7 +192,8 @@ template <class T, int COLUMNS> struct EpilogueTile {
       store_shared_zero<T>(address(epilogue_lane_row(), c / CHUNK) + c % CHUNK * sizeof(T));
   }
 
-  // The first `valid` of `columns`, zeros after them, for TMA to read.
+  // Accumulators to the staging buffer: the first `valid` of `columns`, zeros after them (padding lanes), for TMA to
+  // read.
   __device__ __forceinline__ void store(const float *v, int valid, int columns) const {
     if constexpr (sizeof(T) == 4) {
 #pragma unroll
@@ -197,7 +211,7 @@ template <class T, int COLUMNS> struct EpilogueTile {
     shared_write_fence();
     __syncwarp();
   }
-  // By one thread: order(c, from) orders the copy of columns c …, counted from the first of these.
+  // By one thread: issue(c, from) issues the TMA store of columns c …, counted from the first of these.
   template <class F> __device__ __forceinline__ void issue_stores(int columns, F issue) const {
 #pragma unroll
     for (int c = 0; c < COLUMNS; c += BOX_COLUMNS)
@@ -206,14 +220,14 @@ template <class T, int COLUMNS> struct EpilogueTile {
   }
 };
 
-// Until a warp's boxes but the last `OTHERS` have left, and may be written again.
+// Until TMA has read a warp's boxes but the last `OTHERS`, which may then be overwritten.
 template <int OTHERS> __device__ __forceinline__ void epilogue_wait_read() {
   bulk_wait_read<OTHERS>();
   __syncwarp();
 }
 
-// t = keep · f(v + bias + addend + (accumulate ? t : 0)) for a warp's sixteen rows of COLUMNS columns from c0 on:
-// dest_store8 of common.cuh for values that stand differently, into boxes that are to leave.
+// The epilogue: t = keep · f(v + bias + addend + (accumulate ? t : 0)) for a warp's sixteen rows of COLUMNS columns
+// from c0 on, into its staging buffer. What dest_store8 of common.cuh does, for accumulators in wgmma's order.
 template <class T, int COLUMNS>
 __device__ __forceinline__ void epilogue_store_rows(const DestArgs &d, float *v, const EpilogueRow &r, int c0,
                                                     const float *bias, const EpilogueTile<T, COLUMNS> &box) {
@@ -223,9 +237,12 @@ __device__ __forceinline__ void epilogue_store_rows(const DestArgs &d, float *v,
 #pragma unroll
     for (int j = 0; j < COLUMNS / 8; j++) {
       float2 b = *(const float2 *)(bias + 8 * j + pair);
-      v[4 * j] += b.x, v[4 * j + 1] += b.y, v[4 * j + 2] += b.x, v[4 * j + 3] += b.y;
+      v[4 * j] += b.x;
+      v[4 * j + 1] += b.y;
+      v[4 * j + 2] += b.x;
+      v[4 * j + 3] += b.y;
     }
-  // One copy of the code for all sources: where it is run for the first time, instructions come from memory.
+  // One copy of the code for all sources: where it runs for the first time, instructions come from memory.
   if (d.addend.data || d.accumulate || d.mask.data) {
     int addends = !d.addend.data ? 0 : addend_size(d) == ADDEND_DOUBLE ? 4 : 1;
 #pragma unroll 1
@@ -247,7 +264,7 @@ __device__ __forceinline__ void epilogue_store_rows(const DestArgs &d, float *v,
   box.store(v, d.t.c - c0, d.t.ldc - c0);
 }
 
-// ---- rung 05's other files ---------------------------------------------------------------------------------------------
+// ---- rung 05's other files ------------------------------------------------------------------------------------------
 
 bool stem_fits(const Conv *conv, int pairs, const Tensor *x, const Tensor *w);
 void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y);

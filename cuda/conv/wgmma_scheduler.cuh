@@ -1,61 +1,66 @@
-// What a launch of rung 05, forward or dgrad, computes, in which tiles, and which block takes which of them.
+// The tile scheduler of rung 05, forward and dgrad. The kernel is persistent: a block for each multiprocessor, which
+// takes every gridDim.x-th tile of a grouped GEMM. Here are the kernel's parameters, the shape of a threadblock tile
+// with its pipeline stages, and the order (rasterisation) of tiles, which decides what the blocks that run at once find
+// in L2.
 #pragma once
 #include "cuda/conv/wgmma.cuh"
 
 enum {
   MAX_MAPPED = 6,
-  EPILOGUE_FULL = 1 + CONSUMERS,              // hardware's barriers, one for each warpgroup: boxes are there to leave,
-  EPILOGUE_EMPTY = EPILOGUE_FULL + CONSUMERS, // or may be written again
-  EPILOGUE_THREADS = WARPGROUP + 32,          // that meet at them: who multiplies, and the warp that sends
-  PIPELINE_INIT = EPILOGUE_EMPTY + CONSUMERS, // two more: for the warps that fetch,
-  PIPELINE_STARTED,                           // and for all with work, when each of these has asked for its first stage
+  EPILOGUE_FULL =
+      1 + CONSUMERS, // named barriers, one for each consumer warpgroup: its boxes are full, for the store warp,
+  EPILOGUE_EMPTY = EPILOGUE_FULL + CONSUMERS, // or empty again
+  EPILOGUE_THREADS = WARPGROUP + 32,          // that meet at them: the consumer warpgroup and its store warp
+  PIPELINE_INIT =
+      EPILOGUE_EMPTY + CONSUMERS, // two more: for the producer warps, the pipeline's barriers are initialised,
+  PIPELINE_STARTED,               // and for all with work, each producer has issued its first stage
   PRODUCER_THREADS = 2 * 32,
-  RASTER_BAND = 8,      // tiles across that are neighbours in the order of tiles, at most
-  INTERLEAVE_WAVES = 8, // of tiles for each block, from which parts with different sums may take turns
+  RASTER_BAND = 8,      // tiles along N that are neighbours in the order of tiles, at most
+  INTERLEAVE_WAVES = 8, // of tiles for each block, from which problems with different K may be interleaved
 };
 
-// One of the products that a launch computes, and the maps of the pixels that it reads and writes.
+// One GEMM of the group, and the tensor maps of its loads and stores.
 struct MappedProblem {
   CUtensorMap pixels, result;
   GemmProblem problem;
-  bool reads_dense; // the positions are the pixels of what is read, in order
+  bool reads_dense; // the im2col matrix is the tensor: tiled mode loads it
 };
-// The tiles of each part.
+// The tiles of each problem.
 struct TileOrder {
   int first[MAX_MAPPED + 1]; // tile
-  int tiles_m[MAX_MAPPED];   // tiles one below the other
+  int tiles_m[MAX_MAPPED];   // of the problem
 };
-// How the parts share the order of tiles: one after the other, or in turns, a row of tiles each.
+// How the problems share the order of tiles: one after the other, or interleaved, a row of tiles each.
 struct Interleave {
-  int last;                       // part; 0: no turns
-  int problem_bits, tiles_n_bits; // of the number of parts, and of tiles across: both are powers of two
+  int last;                       // problem; 0: not interleaved
+  int problem_bits, tiles_n_bits; // of the number of problems, and of tiles along N: both are powers of two
 };
-// What is read first stands first: it comes from memory, line by line.
+// The kernel's parameters. What is read first stands first: parameters come from memory, line by line.
 struct WgmmaParams {
-  int problems, tiles_n; // tiles across
-  Divider band;          // tiles of a band: across is a multiple of it
+  int problems, tiles_n; // tiles_n: of each
+  Divider band;          // tiles of a band: tiles_n is a multiple of it
   int filter_width;      // taps
   bool counted;          // the device alone knows how many rows hold data, and so the order
   Interleave interleave;
   TileOrder order; // where it is not counted
   int k_tiles[MAX_MAPPED];
-  int first_row;      // of the parts; the launch before this one computes those before it
-  uint64_t policy;    // for lines of pixels
-  CUtensorMap filter; // [columns of the filter bank, taps, channels]
+  int first_row;      // of the problems; the launch before this one computes those before it
+  uint64_t policy;    // L2 eviction priority of the activations' lines
+  CUtensorMap filter; // [filters, taps, channels]
   MappedProblem mapped[MAX_MAPPED];
 };
 static_assert(sizeof(WgmmaParams) <= 4096, "a kernel's arguments");
 
-// ROWS × COLUMNS of a result, by one block. BY_TERM: the filter is read with its terms as rows, in columns of 64 channels.
-// Results leave in one piece, or in two where floats would leave too little room for stages.
+// A threadblock tile TILE_M × TILE_N and its pipeline stages. MN_MAJOR: the filter is B as it lies, in panels of 64
+// channels. The epilogue stages a tile in one piece, or in two where floats would leave too little room for stages.
 template <class T_, int TILE_M_, int TILE_N_, bool MN_MAJOR_> struct WgmmaTile {
   using T = T_;
   static constexpr int TILE_M = TILE_M_, TILE_N = TILE_N_;
   static constexpr bool MN_MAJOR = MN_MAJOR_;
-  static constexpr int TILE_K = SWIZZLE_ROW / sizeof(T);          // terms of a stage: one swizzled row
+  static constexpr int TILE_K = SWIZZLE_ROW / sizeof(T);          // of a stage: one swizzled row
   static constexpr int MMA_K = WGMMA_K * 2 / sizeof(T);           // of a wgmma
-  static constexpr int WGMMAS_M = TILE_M / (CONSUMERS * WGMMA_M); // wgmmas of a warpgroup
-  static constexpr int PANEL_BYTES = TILE_K * SWIZZLE_ROW;        // by term: 64 channels of a stage's terms
+  static constexpr int WGMMAS_M = TILE_M / (CONSUMERS * WGMMA_M); // wgmmas of a consumer warpgroup
+  static constexpr int PANEL_BYTES = TILE_K * SWIZZLE_ROW;        // MN-major: 64 channels of a stage's K
   static constexpr int PANELS = (TILE_N + 63) / 64;
   static constexpr int A_BYTES = TILE_M * SWIZZLE_ROW, B_BYTES = MN_MAJOR ? PANELS * PANEL_BYTES : TILE_N * SWIZZLE_ROW;
   static constexpr int PIECES = sizeof(T) == 4 && TILE_N == 256 ? 2 : 1, PIECE = TILE_N / PIECES;
@@ -63,31 +68,31 @@ template <class T_, int TILE_M_, int TILE_N_, bool MN_MAJOR_> struct WgmmaTile {
   static constexpr int STAGE_BYTES = A_BYTES + B_BYTES, STAGING_BYTES = Staging::BYTES;
   static constexpr int ALL_STAGING_BYTES = TILE_M / WGMMA_WARP_M * STAGING_BYTES;
   static constexpr int ALL_STAGES =
-      (MAX_SHARED - SWIZZLE_ATOM - 5 * 1024 - ALL_STAGING_BYTES) / STAGE_BYTES; // 5 KB: the schedule
+      (MAX_SHARED - SWIZZLE_ATOM - 5 * 1024 - ALL_STAGING_BYTES) / STAGE_BYTES; // 5 KB: WgmmaShared
   static constexpr int STAGES = ALL_STAGES < 8 ? ALL_STAGES : 8,
                        BYTES = STAGES * STAGE_BYTES + ALL_STAGING_BYTES + SWIZZLE_ATOM;
   static_assert(STAGES >= 3 && WGMMAS_M >= 1 && TILE_M <= 256 && B_BYTES % SWIZZLE_ATOM == 0);
   static_assert(!MN_MAJOR || sizeof(T) == 2);
 
-  // Whether a warp of its own sends a warpgroup's results: it then waits until TMA has taken them, instead of the warps that
-  // multiply. That costs time where there is little to be sent, or nothing else to be done meanwhile.
+  // Whether a warp of its own stores a consumer warpgroup's boxes: it then waits until TMA has read them, instead of
+  // the consumer warps. That costs time where there is little to store, or no next tile whose mainloop could overlap.
   static constexpr bool has_store_warp(bool single) { return TILE_N >= 128 && !single; }
-  // That meet when the ring is ready: all but warps without work.
+  // Threads that meet when the pipeline has started: all but those of warps without work.
   static constexpr int started_threads(bool single) {
     return CONSUMERS * WARPGROUP + PRODUCER_THREADS + (has_store_warp(single) ? CONSUMERS * 32 : 0);
   }
 };
 
-// ---- the order of tiles -----------------------------------------------------------------------------------------------
+// ---- the tile scheduler ---------------------------------------------------------------------------------------------
 
-// What a block has in shared memory besides its stages.
+// What a block has in static shared memory besides its stages.
 template <class Tile> struct WgmmaShared {
-  TileOrder order;                                   // where the device knows it
+  TileOrder order;                                   // where the device counts
   alignas(8) float bias[CONSUMERS][2][Tile::TILE_N]; // of a warpgroup's tile, and of the one before or after
   PipelineBarriers<Tile::STAGES> pipe;
 };
 
-// Stages of a sum: taps by blocks of so many channels. A part that no tap meets has one of zeros.
+// Mainloop iterations of a problem: taps by blocks of so many channels. A phase that no tap meets has one, of zeros.
 static int k_tiles_of(const Im2colView &view, int depth) {
   int taps = im2col_taps(&view.im2col);
   return taps ? taps * blocks_for(view.in.ldc, depth) : 1;
@@ -101,9 +106,10 @@ static int bits_of(int count) {
   while (1 << bits < count) bits++;
   return bits;
 }
-// The phases of a stride read the same pixels and write neighbouring ones. In turns they find the pixels in L2, and lines are
-// whole again before they leave it: a fifth of the time where both are large. Unless sums are equally long, each block has to
-// have some rounds of tiles, with another part in each; and phases that only write zeros are faster by themselves.
+// The phases of a strided dgrad read the same pixels and write neighbouring ones. Interleaved they find the pixels in
+// L2, and lines are whole again before they are written back: a fifth of the time where both are large. Unless K is the
+// same for all, each block has to have some waves of tiles, with another problem in each; and phases that only write
+// zeros are faster by themselves.
 static Interleave interleave_of(const WgmmaParams &p, int blocks) {
   const Im2colView &first = p.mapped[0].problem.view;
   bool equal = true, interleave = p.problems > 1;
@@ -115,18 +121,20 @@ static Interleave interleave_of(const WgmmaParams &p, int blocks) {
   }
   Interleave t = {p.problems - 1, bits_of(p.problems), bits_of(p.tiles_n)};
   interleave &= 1 << t.problem_bits == p.problems && 1 << t.tiles_n_bits == p.tiles_n;
-  interleave &= p.tiles_n == (int)p.band.by; // a row of part_tile's is one of find_work's
-  int strips = blocks >> t.tiles_n_bits, next = strips + (strips >> t.problem_bits); // by which a block's part changes
+  interleave &= p.tiles_n == (int)p.band.by; // a row of problem_tile's is one of tile_origin's
+  int strips = blocks >> t.tiles_n_bits,
+      next = strips + (strips >> t.problem_bits); // by which a block's problem changes
   bool waves = next & t.last && p.order.first[p.problems] >= INTERLEAVE_WAVES * blocks;
   return interleave && (equal || waves) ? t : Interleave{};
 }
 
-// Rows of a part from `begin` on, and before `end`.
+// Rows of a problem from `begin` on, and before `end`.
 static inline int rows_between(const Im2colView &view, int begin, int end) {
   return MIN(view_capacity(view), end) - begin;
 }
 
-// Counts the tiles of the rows from p.first_row on and before `end`, and puts them in order; so many blocks run at once.
+// Counts the tiles of the rows from p.first_row on and before `end`, and puts them in order; so many blocks run at
+// once.
 template <class Tile> static void schedule_tiles(WgmmaParams &p, int blocks, int end) {
   p.tiles_n = blocks_for(p.mapped[0].problem.out.t.ldc, Tile::TILE_N);
   int band = MIN(p.tiles_n, RASTER_BAND);
@@ -143,7 +151,8 @@ template <class Tile> static void schedule_tiles(WgmmaParams &p, int blocks, int
   p.interleave = interleave_of(p, blocks);
 }
 
-// Past the device-side count of a part's rows there are no tiles. By a warp, a lane for each part.
+// The same on the device, where it knows the rows: past their count there are no tiles. By a warp, a lane for each
+// problem.
 template <class Tile> __device__ __forceinline__ void count_tiles(const WgmmaParams &p, TileOrder &order) {
   int lane = threadIdx.x % 32, tiles = 0;
   if (lane < p.problems) {
@@ -168,8 +177,8 @@ __device__ __forceinline__ int problem_of(const WgmmaParams &p, const TileOrder 
   return i;
 }
 
-// A tile of a part. In turns, each row of tiles begins with the next part. By shifts, which the compiler can do in uniform
-// registers, unlike `divide`: what follows from the part then stays there, too.
+// A tile of a problem. Interleaved, each row of tiles begins with the next problem. By shifts, which the compiler can
+// do in uniform registers, unlike `divide`: what follows from the problem then stays there, too.
 struct ProblemTile {
   int problem, tile;
 };
@@ -185,7 +194,8 @@ __device__ __forceinline__ ProblemTile problem_tile(const WgmmaParams &p, const 
 struct TileOrigin {
   int row, column;
 };
-// Tiles that share pixels are neighbours; where the filters of all columns would not stay in L2, a band of them is.
+// Rasterisation within a problem: tiles that share activations are neighbours; where the filters of all columns would
+// not stay in L2, a band of them is.
 template <class Tile>
 __device__ __forceinline__ TileOrigin tile_origin(const WgmmaParams &p, const TileOrder &counted,
                                                   const ProblemTile &of) {

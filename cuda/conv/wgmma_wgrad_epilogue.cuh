@@ -1,5 +1,6 @@
-// Where a filter gradient's sums are and how they leave a block of rung 05: to dw, to a neighbour of the cluster that adds
-// them up, or as partial sums to a second kernel that does. The order in which slots are added is always the same.
+// The parameters, the threadblock tile and the epilogue of rung 05's wgrad. The epilogue is a split-K reduction:
+// accumulators leave a block to dw, to the blocks of its cluster through distributed shared memory, or to the
+// workspace, which a second kernel reduces. The order in which slices are added is always the same.
 #pragma once
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/wgmma.cuh"
@@ -8,14 +9,14 @@ enum {
   WGRAD_TILE_K = 64, // pixels of a stage
   PANEL = 64,        // channels: a swizzled row of 16-bit elements
   PANEL_BYTES = WGRAD_TILE_K * SWIZZLE_ROW,
-  CONSUMER_THREADS = CONSUMERS * WARPGROUP, // that multiply
+  CONSUMER_THREADS = CONSUMERS * WARPGROUP, // of the consumer warpgroups
   WARP = 32,
-  CONSUMERS_BARRIER = 1 + CONSUMERS, // barriers of the hardware's, behind those of the warpgroups
+  CONSUMERS_BARRIER = 1 + CONSUMERS, // a named barrier, behind those of the warpgroups
   WGRAD_STARTED,
-  REDUCE_LOADS = 8, // of a thread of the reduction, at once
+  REDUCE_LOADS = 8, // of a thread of the reduction kernel, in flight at once
   REDUCE_BYTES = REDUCE_LOADS * CONSUMER_THREADS * 16,
   BLOCK_SHARED = 1024, // shared memory that each block takes besides its own
-  UNIT = 8,            // threads whose sums the same block of a cluster adds up
+  UNIT = 8,            // threads whose accumulators the same block of a cluster reduces
   UNITS = CONSUMER_THREADS / UNIT,
   UNIT_BYTES = UNIT * 16, // a fragment of each
   MAX_UNITS = 36,         // blocks of a cluster · the share of each, rounded up: at most, with six
@@ -23,40 +24,42 @@ enum {
 
 static constexpr int NARROW_CHANNELS = 16, NARROW_ROW = 32; // of dy; bytes of them
 
-// What a block reads first comes first, and dw before the many parts: arguments are read from memory, a line at a time.
+// The kernel's parameters. What a block reads first comes first, and dw before the many pairs: parameters come from
+// memory a line at a time.
 struct WgradPairMaps {
   Tensor rows;   // whose count says how many rows hold data
-  int area;      // positions of such a row
-  Im2colView at; // x as the maps see it
+  int area;      // output pixels of such a row
+  Im2colView at; // im2col view of x, as the tensor maps see it
   CUtensorMap dy, x;
 };
 struct WgradParams {
   int pairs, panels; // panels: in all
   Divider slices;
-  Divider r, s, taps, tiles_n; // the filter's, its taps in all; tiles side by side
-  Divider raster_m;            // tiles one below the other that neighbouring blocks have
+  Divider r, s, taps, tiles_n; // the filter's, its taps in all; tiles along N
+  Divider raster_m;            // tiles along M that neighbouring blocks have
   int tiles_m;                 // of the whole result
   Divider share;               // units of a block of a cluster
   bool shared_patch;           // the panels of a tile are one patch
-  bool cluster;                // the slots of a tile are the blocks of one
+  bool cluster;                // the slices of a tile are its blocks
   bool accumulate;
-  float4 *workspace; // [slots, tiles, fragments of a tile, threads]; NULL: the only slot's, or cluster's, sums go to dw
-  float *db_partial; // [slots, tiles across, rows of all tiles]: dy summed up by channel
+  float4 *workspace; // [slices, tiles, fragments of a tile, threads]; NULL: the epilogue writes dw
+  float *db_partial; // [slices, tiles_n, rows of all tiles]: dy summed up by channel
   Tensor dw;
   int row; // elements of a row of dw
   const float *scale;
-  float *db; // NULL: nobody asked
+  float *db; // NULL: not asked for
   WgradPairMaps pair[CONV_MAX_PAIRS];
 };
 static_assert(sizeof(WgradParams) <= 32764, "a kernel's arguments");
 
-// ROWS output channels by PANELS, of one block. The warpgroups share the rows, or the panels where the rows are few. A
-// fragment is what a thread has of eight columns: two of one row, and two of the row eight below. FEW: dy has no more than
-// 16 channels, and no others are fetched: they stand for the tile's other rows, too, which nobody stores.
+// A threadblock tile: TILE_M output channels by PANELS. The consumer warpgroups share its rows, or the panels where the
+// rows are few. A fragment is what a thread has of the accumulators in eight columns: two of one row, and two of the
+// row eight below. NARROW: dy has no more than 16 channels, and no others are loaded: they stand for the tile's other
+// rows, too, which nobody stores.
 template <int TILE_M_, int PANELS_, bool NARROW = false> struct WgradTile {
   static constexpr int TILE_M = TILE_M_, PANELS = PANELS_;
   static constexpr int A_ROW = NARROW ? NARROW_ROW : SWIZZLE_ROW, A_PANEL = WGRAD_TILE_K * A_ROW; // bytes
-  static constexpr bool SPLIT_N = TILE_M == WGMMA_M; // the warpgroups share the panels
+  static constexpr bool SPLIT_N = TILE_M == WGMMA_M; // the consumer warpgroups share the panels
   static constexpr int WGMMAS_M = SPLIT_N ? 1 : TILE_M / (CONSUMERS * WGMMA_M),
                        PANELS_N = SPLIT_N ? PANELS / CONSUMERS : PANELS;
   static constexpr int WGMMA_N = PANELS_N * PANEL, GROUPS = WGMMA_N / 8,
@@ -71,10 +74,10 @@ template <int TILE_M_, int PANELS_, bool NARROW = false> struct WgradTile {
   static_assert(FRAGMENTS % 8 == 0 && FRAGMENTS * MAX_UNITS * UNIT_BYTES <= STAGES * STAGE_BYTES);
 };
 
-// ---- what is where ----------------------------------------------------------------------------------------------------
+// ---- tiles and panels -----------------------------------------------------------------------------------------------
 
-// A block's tile among those of its slot. Blocks in a row have columns of `p.down` tiles side by side: what several
-// multiprocessors of one part of the GPU (a GPC) read at the same time comes from L2 once, least of it in squares.
+// A block's tile among those of its slice. Rasterisation: neighbouring blocks have columns of `p.raster_m` tiles; what
+// several multiprocessors of one GPC read at the same time comes from L2 once, least of it in squares.
 struct WgradTileIndex {
   int tiles_n, raster_m;
 };
@@ -92,11 +95,11 @@ __device__ __forceinline__ Panel panel_of(const WgradParams &p, int panel) {
   return {column * PANEL, row - column * (int)p.r.by, panel - row * (int)p.s.by};
 }
 
-// All threads that multiply, through a barrier of their own.
+// All consumer threads, through a named barrier.
 __device__ __forceinline__ void consumers_sync() { named_sync(CONSUMERS_BARRIER, CONSUMER_THREADS); }
 template <class Tile> struct WgradAccumulator { float dw[Tile::WGMMAS_M][Tile::WGMMA_N / 2], db[Tile::WGMMAS_M][4]; };
 
-// ---- writing ----------------------------------------------------------------------------------------------------------
+// ---- the epilogue ---------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ void add4(float4 &a, const float4 &b) { a.x += b.x, a.y += b.y, a.z += b.z, a.w += b.w; }
 
@@ -123,10 +126,14 @@ __device__ __forceinline__ void store_dw(const WgradParams &p, int k, const DwCo
     if (first) old = *to;
     if (second) old_below = *below;
   }
-  if (p.scale) factor = p.scale[min(k, p.dw.n - 1)], factor_below = p.scale[min(k + 8, p.dw.n - 1)];
+  if (p.scale) {
+    factor = p.scale[min(k, p.dw.n - 1)];
+    factor_below = p.scale[min(k + 8, p.dw.n - 1)];
+  }
 #pragma unroll
   for (int i = 0; i < N; i++) {
-    v.v[i] = old.v[i] + factor * v.v[i], w.v[i] = old_below.v[i] + factor_below * w.v[i];
+    v.v[i] = old.v[i] + factor * v.v[i];
+    w.v[i] = old_below.v[i] + factor_below * w.v[i];
     if (at.c + i >= p.dw.c) v.v[i] = w.v[i] = 0.f;
   }
   if (first) *to = v;
@@ -149,7 +156,7 @@ template <class Tile> __device__ __forceinline__ float4 fragment_of(const WgradA
   return make_float4(v[0], v[1], v[2], v[3]);
 }
 
-// One slot of several: as registers hold it, so that a warp writes whole lines.
+// A slice to the workspace, in the order of registers, so that a warp writes whole lines.
 template <class Tile>
 __device__ __forceinline__ void write_workspace(const WgradParams &p, const WgradAccumulator<Tile> &acc) {
   WgradTileIndex at = tile_index(p);
@@ -158,12 +165,13 @@ __device__ __forceinline__ void write_workspace(const WgradParams &p, const Wgra
 #pragma unroll
   for (int i = 0; i < Tile::FRAGMENTS; i++) to[i * CONSUMER_THREADS] = fragment_of(acc, i);
 }
-// All slots of a tile, by the only block or by those of a cluster, each of which adds up the sums of some units over all
-// blocks and writes them to dw. Everyone puts his sums where they are added: fragment after fragment, of each slot after
-// slot, of each thread after thread. A unit's sums are four rows of 64 columns or several times 64. A thread adds up four
-// columns of a row, and of the row eight below, from two neighbours of a unit; half a warp has 64 columns, which are 256 bytes
-// of dw. It reads eight fragments for that: a unit's threads change places from one to the next, so that eight of the half warp
-// meet eight banks.
+// The reduction in a cluster, whose blocks are the slices of a tile; an unsplit GEMM's only block does the same alone.
+// Each block reduces some units over all slices and writes them to dw. Accumulators go to the block that reduces them,
+// by stores to distributed shared memory: fragment after fragment, of each slice after slice, of each thread after
+// thread. A unit's are four rows of 64 columns or several times 64. A thread adds up four columns of a row, and of the
+// row eight below, from two neighbours of a unit; half a warp has 64 columns, which are 256 bytes of dw. It reads eight
+// fragments for that, which are swizzled: a unit's threads change places from one to the next, so that eight of the
+// half warp meet eight banks.
 template <class Tile>
 __device__ __forceinline__ void epilogue_dw(const WgradParams &p, const WgradAccumulator<Tile> &acc, uint32_t memory) {
   constexpr int PITCH = MAX_UNITS * UNIT_BYTES; // from fragment to fragment
@@ -171,8 +179,8 @@ __device__ __forceinline__ void epilogue_dw(const WgradParams &p, const WgradAcc
   int share = p.share.by, slices = gridDim.z, slice = blockIdx.z;
   int group = threadIdx.x / UNIT, quotient = divide(group, p.share), rest = group - quotient * share;
   uint32_t to = remote_address(memory, quotient) + ((slice * share + rest) * UNIT + threadIdx.x % UNIT) * 16;
-  // Nobody reads stages any more, all copies to them have arrived, and clear_tail's zeros are behind barriers of their
-  // blocks: there is nothing to order.
+  // The mainloop is over: stages are not read again, all copies to them have arrived, and clear_tail's zeros are behind
+  // barriers of their blocks: there is nothing to order.
   if (p.cluster)
     cluster_sync_relaxed();
   else
@@ -195,7 +203,8 @@ __device__ __forceinline__ void epilogue_dw(const WgradParams &p, const WgradAcc
 #pragma unroll 1
     for (int j = 1; j < slices; j++) {
       from += share * UNIT_BYTES;
-      add4(a, load_shared16(from)), add4(b, load_shared16(from ^ 16));
+      add4(a, load_shared16(from));
+      add4(b, load_shared16(from ^ 16));
     }
     TileCoord at = tile_coord<Tile>(fragment, (slice * share + unit) * UNIT + next * 4);
     DwColumn column = dw_column(p, tile.tiles_n * Tile::PANELS + at.column / PANEL, at.column % PANEL + half * 4);
@@ -212,13 +221,14 @@ __device__ __forceinline__ void epilogue_db(const WgradParams &p, const WgradAcc
 #pragma unroll
   for (int i = 0; i < Tile::WGMMAS_M; i++) {
     int row = tile_coord<Tile>(i * Tile::GROUPS, threadIdx.x).row;
-    to[row] = acc.db[i][0], to[row + 8] = acc.db[i][2];
+    to[row] = acc.db[i][0];
+    to[row + 8] = acc.db[i][2];
   }
 }
 
-// ---- the reduction ----------------------------------------------------------------------------------------------------
+// ---- the reduction kernel -------------------------------------------------------------------------------------------
 
-// What the reduction adds up: `count` arrays of `stride` times four floats.
+// What the reduction kernel adds up: `count` arrays, the slices, of `stride` times four floats.
 struct SliceArray {
   const float4 *data;
   size_t stride;
@@ -241,8 +251,9 @@ __device__ __forceinline__ void store_fragment(const WgradParams &p, const Fragm
   store_dw<2>(p, at.k, at.column, {v.x, v.y}, {v.z, v.w});
 }
 
-// Element `index` of every step-th array from the first on. All loads of a batch are on their way at once, the last one's
-// too: through shared memory, since ptxas keeps only two on their way to registers, whatever their order in the source.
+// Element `index` of every step-th slice from the first on. All loads of a batch are in flight at once, the last one's
+// too: through shared memory with cp.async, since ptxas keeps only two in flight to registers, whatever their order in
+// the source.
 __device__ __forceinline__ float4 reduce_slices(const SliceArray &s, size_t index, int first, int step,
                                                 float4 *loaded) {
   const float4 *from = s.data + first * s.stride + index;
@@ -261,8 +272,8 @@ __device__ __forceinline__ float4 reduce_slices(const SliceArray &s, size_t inde
   return acc;
 }
 
-// dw (+)= scale · Σ slots, and behind it db (+)= Σ slots. Threads (x, 0 … y) share an element, and their interleaved sums
-// are added in order.
+// The split-K reduction: dw (+)= scale · Σ slices, and behind it db (+)= Σ slices. Launched as a dependent of the
+// mainloop's kernel. Threads (x, 0 … y) share an element, and their interleaved sums are added in order.
 template <class Tile>
 __global__ __launch_bounds__(CONSUMER_THREADS) void wgmma_wgrad_reduce_kernel(const __grid_constant__ WgradParams p,
                                                                               SliceArray filter, SliceArray bias) {

@@ -14,8 +14,8 @@ typedef struct Mode { // who computes
   DType dtype;
   bool tf32;
 } Mode;
-// RACECHECKED: ours without wgmma. The quick tier runs under compute-sanitizer, whose racecheck does not see the order that
-// mbarriers give to bulk copies.
+// RACECHECKED: ours without wgmma. The quick tier runs under compute-sanitizer, whose racecheck does not see the order
+// that mbarriers give to bulk copies.
 typedef enum Side { OURS, RACECHECKED, WGMMA, CUDNN } Side;
 
 static inline bool is_cudnn(const Rung *rung) { return rung && !strcmp(rung->name, "cudnn"); }

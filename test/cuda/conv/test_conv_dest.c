@@ -28,7 +28,9 @@ static void check_dests(const Mode *m, bool backward, uint64_t seed) {
   twin_check_dests(run_dest, &a, &shape, NULL, 1, seed);
   gpu->conv_rung = NULL;
   gpu->tf32 = false;
-  twin_free(&a.in), twin_free(&a.w), twin_free(&shape);
+  twin_free(&a.in);
+  twin_free(&a.w);
+  twin_free(&shape);
 }
 // Each rung in the first of its types, or in all of them.
 static void check_all_dests(Side side, bool all) {

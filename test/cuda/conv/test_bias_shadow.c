@@ -22,7 +22,8 @@ TEST(cuda_bias_grad_adds_columns) {
         if (!twin_check(&db, NULL, 0)) printf("  case %d, dtype %d, accumulate %d\n", i, t, accumulate);
         twin_check_guards(&dy, true);
         twin_check_guards(&db, false);
-        twin_free(&dy), twin_free(&db);
+        twin_free(&dy);
+        twin_free(&db);
       }
 }
 
@@ -40,6 +41,8 @@ TEST(cuda_filter_shadow_scales_rows) {
       if (!twin_check(&shadow, NULL, t == F32 ? 0 : 1)) printf("  dtype %d, scale %d\n", t, scaled);
       twin_check_guards(&master, true);
       twin_check_guards(&shadow, false);
-      twin_free(&master), twin_free(&shadow), twin_free(&scale);
+      twin_free(&master);
+      twin_free(&shadow);
+      twin_free(&scale);
     }
 }
