@@ -331,7 +331,7 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaParams &p, cons
   p.filter_width = w->w;
   p.filter = map_tiled(w->data, w->dtype, {(size_t)w->ldc, (size_t)w->h * w->w, (size_t)w->n, 1},
                        {Tile::TILE_K, 1, Tile::MN_MAJOR ? Tile::TILE_K : Tile::TILE_N, 1});
-  int tiles_n = Tile::Staging::BOX_COLUMNS;
+  int box_columns = Tile::Staging::BOX_COLUMNS;
   for (int i = 0; i < p.problems; i++) {
     MappedProblem &m = p.mapped[i];
     const Tensor *in = &m.problem.view.in, *t = &m.problem.out.t;
@@ -341,8 +341,8 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaParams &p, cons
                                          {Tile::TILE_K, 1, Tile::TILE_M, 1}, hints.use)
                              : map_im2col(m.problem.view, Tile::TILE_M, hints.use);
     m.result = m.problem.dense ? map_tiled(t->data, t->dtype, {(size_t)t->ldc, 1, tensor_pixels(t), 1},
-                                           {tiles_n, 1, WGMMA_WARP_M, 1}, MAP_RESULT)
-                               : map_result(t, &m.problem.view.im2col, tiles_n, WGMMA_WARP_M);
+                                           {box_columns, 1, WGMMA_WARP_M, 1}, MAP_RESULT)
+                               : map_result(t, &m.problem.view.im2col, box_columns, WGMMA_WARP_M);
   }
   auto kernel = tiles <= blocks ? wgmma_kernel<Tile, true> : wgmma_kernel<Tile, false>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
@@ -370,44 +370,6 @@ template <class T, bool MN_MAJOR> static void launch(Device *dev, WgmmaParams &p
     const LaunchRange &l = plan.of[i];
     l.tiles->launch(dev, p, w, l.begin, l.end);
   }
-}
-
-// ---- filters for TF32 -----------------------------------------------------------------------------------------------
-
-enum { TRANSPOSE = 32, TRANSPOSE_ROWS = 8 }; // a block of threads transposes TRANSPOSE × TRANSPOSE elements
-
-// [filters, taps, channels] -> [channels, taps, filters], zeros in filters' padding lanes: wgmma takes floats K-major
-// only.
-__global__ void transpose_filters_kernel(const Tensor w, const Tensor to) {
-  __shared__ float tile[TRANSPOSE][TRANSPOSE + 1];
-  int filter0 = blockIdx.x * TRANSPOSE, channel0 = blockIdx.y * TRANSPOSE, taps = w.h * w.w;
-  const float *from = (const float *)w.data;
-  for (int i = threadIdx.y; i < TRANSPOSE; i += TRANSPOSE_ROWS) {
-    int filter = filter0 + i, channel = channel0 + threadIdx.x;
-    bool inside = filter < w.n && channel < w.ldc;
-    tile[i][threadIdx.x] = inside ? from[((size_t)filter * taps + blockIdx.z) * w.ldc + channel] : 0.f;
-  }
-  __syncthreads();
-  for (int i = threadIdx.y; i < TRANSPOSE; i += TRANSPOSE_ROWS) {
-    int channel = channel0 + i, filter = filter0 + threadIdx.x;
-    if (channel < to.n && filter < to.ldc)
-      ((float *)to.data)[((size_t)channel * taps + blockIdx.z) * to.ldc + filter] = tile[threadIdx.x][i];
-  }
-}
-
-// Filters whose outputs are the inputs of `w`, in scratch; no data while scratch is measured.
-static Tensor transpose_filters(Device *dev, const Tensor *w) {
-  Tensor t = *w;
-  t.n = w->ldc;
-  t.c = w->n;
-  t.ldc = channel_pitch(w->n);
-  t.data = device_scratch(dev, tensor_bytes(&t));
-  if (!t.data) return t;
-  dim3 blocks(blocks_for(t.ldc, TRANSPOSE), blocks_for(t.n, TRANSPOSE), w->h * w->w),
-      threads(TRANSPOSE, TRANSPOSE_ROWS);
-  transpose_filters_kernel<<<blocks, threads, 0, stream_of(dev)>>>(*w, t);
-  LAUNCH_CHECK();
-  return t;
 }
 
 // ---- the op ---------------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ __device__ __forceinline__ void produce(const WgradParams &p, PipelineBarriers<T
   WgradTileIndex tile = tile_index(p);
   Panel panel[Tile::PANELS];
 #pragma unroll
-  for (int i = 0; i < Tile::PANELS; i++) panel[i] = panel_of(p, tile.tiles_n * Tile::PANELS + i);
+  for (int i = 0; i < Tile::PANELS; i++) panel[i] = panel_of(p, tile.n * Tile::PANELS + i);
   ProducerSignal started{WGRAD_STARTED, CONSUMER_THREADS + WARP};
   for (; cursor.remaining; cursor.advance(p)) {
     const WgradPairMaps &pair = p.pair[cursor.pair];
@@ -81,8 +81,8 @@ __device__ __forceinline__ void produce(const WgradParams &p, PipelineBarriers<T
     barrier_expect(pipe.full, bytes);
 #pragma unroll
     for (int i = 0; i < Tile::A_PANELS; i++)
-      tma_load_im2col(a + i * Tile::A_PANEL, &pair.dy, pipe.full, tile.raster_m * Tile::TILE_M + i * PANEL, at.j, at.i,
-                      at.n, 0, 0);
+      tma_load_im2col(a + i * Tile::A_PANEL, &pair.dy, pipe.full, tile.m * Tile::TILE_M + i * PANEL, at.j, at.i, at.n,
+                      0, 0);
 #pragma unroll
     for (int i = 0; i < Tile::PANELS; i++)
       if (i == 0 || !shared_patch)
@@ -128,15 +128,15 @@ __device__ __forceinline__ void mainloop(WgradAccumulator<Tile> &acc, const Wgra
   PipelineState<Tile::STAGES> pipe(barriers);
   int warpgroup = threadIdx.x / WARPGROUP;
   bool shared_patch = p.shared_patch, db_partial = p.db_partial;
-  int own = tile_index(p).tiles_n;
+  int own = tile_index(p).n;
   int apart = shared_patch ? SWIZZLE_ROW : PANEL_BYTES, patch = patch_pixels<Tile>(shared_patch);
   uint32_t a0 = Tile::SPLIT_N ? 0 : warpgroup * Tile::WGMMAS_M * Tile::A_PANEL;
   uint32_t b0 = Tile::A_BYTES + (Tile::SPLIT_N ? warpgroup * Tile::PANELS_N * apart : 0);
   uint64_t column = unswizzled_descriptor(pinned_address(ones.v));
   bool tells = threadIdx.x % WARPGROUP == 0;
-  uint32_t before = 0; // the empty barrier of the stage before, at which this thread arrives
+  uint32_t previous_empty = 0; // the empty barrier of the stage before, at which this thread arrives
   auto release = [&] {
-    if (before) barrier_arrive_at(before);
+    if (previous_empty) barrier_arrive_at(previous_empty);
   };
   for (; cursor.remaining; cursor.advance(p)) {
     uint32_t stage = stages + pipe.stage * Tile::STAGE_BYTES;
@@ -163,7 +163,7 @@ __device__ __forceinline__ void mainloop(WgradAccumulator<Tile> &acc, const Wgra
     wgmma_commit();
     wgmma_wait<1>();
     release(); // the wgmmas that read the stage before are complete
-    before = tells ? pipe.empty : 0;
+    previous_empty = tells ? pipe.empty : 0;
     pipe.advance();
   }
   wgmma_wait<0>();
@@ -199,7 +199,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __g
       if (threadIdx.x < COUNT(ones.v)) ones.v[threadIdx.x] = from_float<T>(1.f);
       shared_write_fence();
       consumers_sync();
-      int row = tile_index(p).raster_m * Tile::TILE_M + threadIdx.x; // whose scale the epilogue needs
+      int row = tile_index(p).m * Tile::TILE_M + threadIdx.x; // whose scale the epilogue needs
       if (p.scale && threadIdx.x < Tile::TILE_M && row < p.dw.n) prefetch_l2(p.scale + row);
       KTileCursor cursor(p, blockIdx.z);
       registers_alloc<CONSUMER_REGISTERS>();

@@ -3,16 +3,15 @@
 #pragma once
 #include "cuda/conv/cudnn_graph.h"
 
-// What a device keeps of cuDNN (Device.cudnn): the library, and the plan chosen for every problem met. Opened by the
-// first call of a device, closed with it through the rung's `close`.
-typedef struct Cudnn Cudnn;
-
 typedef struct CudnnPlan {
   CudnnEngine engine;
   int tried;       // engines that were timed
   int fused_tried; // of those, the ones that do all that the Dest asks for in one graph
   bool finish; // the engine's result goes to the workspace, and an epilogue kernel of ours does what the Dest asks for
 } CudnnPlan;
+
+// Device.cudnn is the library and the plan chosen for every problem met: opened by a device's first call, closed with the
+// device through the rung's `close`.
 
 // Whether the library can be opened; the first call does so, and says on stderr where it cannot be.
 bool cudnn_available(Device *dev);

@@ -278,19 +278,19 @@ template <class Function> static Function *driver_function(const char *name) {
 // What a map is for. TMA rounds floats that are wgmma's operands to TF32, to nearest and ties to even; wgmma itself
 // would truncate their last 13 bits. Promoted: L2 reads 256 bytes at a time from memory.
 enum MapUse { MAP_OPERAND, MAP_OPERAND_PROMOTED, MAP_RESULT };
-static inline CUtensorMapDataType map_type(DType t, MapUse consumers) {
+static inline CUtensorMapDataType map_type(DType t, MapUse use) {
   CHECK(t == BF16 || t == F16 || t == F32);
-  if (t == F32) return consumers == MAP_RESULT ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+  if (t == F32) return use == MAP_RESULT ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
   return t == BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 }
-static inline CUtensorMapL2promotion map_promotion(MapUse consumers) {
-  return consumers == MAP_OPERAND_PROMOTED ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
+static inline CUtensorMapL2promotion map_promotion(MapUse use) {
+  return use == MAP_OPERAND_PROMOTED ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
 }
 
 // Tiled mode, data [n, z, y, x], sizes given from x on, with boxes of `box`. A box's x extent is a swizzled row of 32
 // or 128 bytes.
 static inline CUtensorMap map_tiled(const void *data, DType dtype, const size_t (&size)[4], const int (&box)[4],
-                                    MapUse consumers = MAP_OPERAND) {
+                                    MapUse use = MAP_OPERAND) {
   static auto *const encode = driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   cuuint64_t sizes[4], stride[4];
   cuuint32_t boxes[4], step[4];
@@ -302,9 +302,9 @@ static inline CUtensorMap map_tiled(const void *data, DType dtype, const size_t 
   }
   bool narrow = box[0] * dtype_size(dtype) == 32;
   CUtensorMap map;
-  CHECK(!encode(&map, map_type(dtype, consumers), 4, (void *)data, sizes, stride, boxes, step,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B,
-                map_promotion(consumers), CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+  CHECK(!encode(&map, map_type(dtype, use), 4, (void *)data, sizes, stride, boxes, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B, map_promotion(use),
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return map;
 }
 
@@ -323,7 +323,7 @@ struct Im2colMap {
   size_t size[4], stride[3]; // stride: bytes to the next pixel, row, image
   int lower[2], upper[2], step[2];
 };
-static inline CUtensorMap encode_im2col(const Im2colMap &m, int channels, int pixels, MapUse consumers) {
+static inline CUtensorMap encode_im2col(const Im2colMap &m, int channels, int pixels, MapUse use) {
   static auto *const encode = driver_function<decltype(cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
   cuuint64_t size[4], stride[3];
   for (int i = 0; i < 4; i++) size[i] = m.size[i];
@@ -331,13 +331,13 @@ static inline CUtensorMap encode_im2col(const Im2colMap &m, int channels, int pi
   cuuint32_t step[] = {1, (cuuint32_t)m.step[0], (cuuint32_t)m.step[1], 1};
   bool narrow = channels * dtype_size(m.dtype) == 32;
   CUtensorMap map;
-  CHECK(!encode(&map, map_type(m.dtype, consumers), 4, (void *)m.data, size, stride, m.lower, m.upper, channels, pixels,
-                step, CU_TENSOR_MAP_INTERLEAVE_NONE, narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B,
-                map_promotion(consumers), CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+  CHECK(!encode(&map, map_type(m.dtype, use), 4, (void *)m.data, size, stride, m.lower, m.upper, channels, pixels, step,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B,
+                map_promotion(use), CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return map;
 }
 // Loads of an im2col view: the pixels under the first tap of its output pixels, in rows of so many bytes.
-static inline CUtensorMap map_im2col(const Im2colView &view, int pixels, MapUse consumers = MAP_OPERAND,
+static inline CUtensorMap map_im2col(const Im2colView &view, int pixels, MapUse use = MAP_OPERAND,
                                      int row = SWIZZLE_ROW) {
   const Tensor *t = &view.in;
   const Im2colAxis *y = &view.im2col.y, *x = &view.im2col.x;
@@ -349,7 +349,7 @@ static inline CUtensorMap map_im2col(const Im2colView &view, int pixels, MapUse 
                         {corner_lower(x), corner_lower(y)},
                         {corner_upper(x, t->w), corner_upper(y, t->h)},
                         {x->in_stride, y->in_stride}},
-                       row / dtype_size(t->dtype), pixels, consumers);
+                       row / dtype_size(t->dtype), pixels, use);
 }
 // Stores of a GEMM's rows: the pixels of the result that a view's output pixels are.
 static inline CUtensorMap map_result(const Tensor *t, const Im2col *im2col, int channels, int pixels) {

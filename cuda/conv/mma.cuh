@@ -183,10 +183,10 @@ template <class Tile> __device__ __forceinline__ int mma_epilogue_column() {
 // runs once a tile, straight from the instruction caches' lower levels: short loops are faster than long code.
 template <int BATCH, class Tile, class Amend, class Read, class Write>
 __device__ __forceinline__ void mma_epilogue(const MmaAccumulator<Tile> &acc, Amend amend, Read read, Write write) {
-  constexpr int GROUPS_PER_ROW = Tile::WARP_N / 8, ROW_STEP_ = 32 / GROUPS_PER_ROW, WARP_TILE_ROWS = Tile::WARP_M;
+  constexpr int GROUPS_PER_ROW = Tile::WARP_N / 8, ROWS_PER_PASS = 32 / GROUPS_PER_ROW;
   int lane = threadIdx.x % 32, first = lane / GROUPS_PER_ROW;
   float *staging = (float *)dynamic_shared() + threadIdx.x / 32 * Tile::EPILOGUE_ELEMENTS,
-        *thread_base = staging + lane % GROUPS_PER_ROW * 8;
+        *own = staging + lane % GROUPS_PER_ROW * 8;
 #pragma unroll
   for (int i = 0; i < Tile::FRAGMENTS_M; i++)
 #pragma unroll
@@ -198,17 +198,17 @@ __device__ __forceinline__ void mma_epilogue(const MmaAccumulator<Tile> &acc, Am
       }
   __syncwarp();
 #pragma unroll 1
-  for (int row = first; row < WARP_TILE_ROWS && amend(Tile::warp_m() + row, thread_base + row * Tile::EPILOGUE_PITCH);
-       row += ROW_STEP_) {
+  for (int row = first; row < Tile::WARP_M && amend(Tile::warp_m() + row, own + row * Tile::EPILOGUE_PITCH);
+       row += ROWS_PER_PASS) {
   }
 #pragma unroll 1
-  for (int row = first; row < WARP_TILE_ROWS; row += BATCH * ROW_STEP_) {
+  for (int row = first; row < Tile::WARP_M; row += BATCH * ROWS_PER_PASS) {
     decltype(read(0)) reads[BATCH];
 #pragma unroll
-    for (int j = 0; j < BATCH; j++) reads[j] = read(Tile::warp_m() + row + j * ROW_STEP_);
+    for (int j = 0; j < BATCH; j++) reads[j] = read(Tile::warp_m() + row + j * ROWS_PER_PASS);
 #pragma unroll
     for (int j = 0; j < BATCH; j++)
-      write(Tile::warp_m() + row + j * ROW_STEP_, load8(thread_base + (row + j * ROW_STEP_) * Tile::EPILOGUE_PITCH),
+      write(Tile::warp_m() + row + j * ROWS_PER_PASS, load8(own + (row + j * ROWS_PER_PASS) * Tile::EPILOGUE_PITCH),
             reads[j]);
   }
 }

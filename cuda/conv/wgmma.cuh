@@ -266,6 +266,9 @@ __device__ __forceinline__ void epilogue_store_rows(const DestArgs &d, float *v,
 
 // ---- rung 05's other files ------------------------------------------------------------------------------------------
 
+// Filters [channels, taps, filters] whose outputs are the inputs of `w`, in scratch; no data while scratch is measured.
+Tensor transpose_filters(Device *dev, const Tensor *w);
+// Whether the stem's kernel computes a forward convolution, and the op.
 bool stem_fits(const Conv *conv, int pairs, const Tensor *x, const Tensor *w);
 void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y);
 void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);

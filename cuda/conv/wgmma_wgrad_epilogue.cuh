@@ -79,7 +79,7 @@ template <int TILE_M_, int PANELS_, bool NARROW = false> struct WgradTile {
 // A block's tile among those of its slice. Rasterisation: neighbouring blocks have columns of `p.raster_m` tiles; what
 // several multiprocessors of one GPC read at the same time comes from L2 once, least of it in squares.
 struct WgradTileIndex {
-  int tiles_n, raster_m;
+  int n, m; // tile along N; along M
 };
 __device__ __forceinline__ WgradTileIndex tile_index(const WgradParams &p) {
   int column = divide(blockIdx.x, p.raster_m), band = divide(column, p.tiles_n), raster_m = p.raster_m.by;
@@ -160,7 +160,7 @@ template <class Tile> __device__ __forceinline__ float4 fragment_of(const WgradA
 template <class Tile>
 __device__ __forceinline__ void write_workspace(const WgradParams &p, const WgradAccumulator<Tile> &acc) {
   WgradTileIndex at = tile_index(p);
-  size_t tile = (size_t)blockIdx.z * gridDim.x + at.raster_m * p.tiles_n.by + at.tiles_n;
+  size_t tile = (size_t)blockIdx.z * gridDim.x + at.m * p.tiles_n.by + at.n;
   float4 *to = p.workspace + tile * Tile::FRAGMENTS * CONSUMER_THREADS + threadIdx.x;
 #pragma unroll
   for (int i = 0; i < Tile::FRAGMENTS; i++) to[i * CONSUMER_THREADS] = fragment_of(acc, i);
@@ -207,8 +207,8 @@ __device__ __forceinline__ void epilogue_dw(const WgradParams &p, const WgradAcc
       add4(b, load_shared16(from ^ 16));
     }
     TileCoord at = tile_coord<Tile>(fragment, (slice * share + unit) * UNIT + next * 4);
-    DwColumn column = dw_column(p, tile.tiles_n * Tile::PANELS + at.column / PANEL, at.column % PANEL + half * 4);
-    store_dw<4>(p, tile.raster_m * Tile::TILE_M + at.row, column, {a.x, a.y, b.x, b.y}, {a.z, a.w, b.z, b.w});
+    DwColumn column = dw_column(p, tile.n * Tile::PANELS + at.column / PANEL, at.column % PANEL + half * 4);
+    store_dw<4>(p, tile.m * Tile::TILE_M + at.row, column, {a.x, a.y, b.x, b.y}, {a.z, a.w, b.z, b.w});
   }
 }
 template <class Tile>
@@ -216,8 +216,7 @@ __device__ __forceinline__ void epilogue_db(const WgradParams &p, const WgradAcc
   int warpgroup = threadIdx.x / WARPGROUP;
   if (threadIdx.x % 4 || (Tile::SPLIT_N && warpgroup)) return; // others hold the same
   WgradTileIndex tile = tile_index(p);
-  float *to =
-      p.db_partial + ((size_t)(blockIdx.z * p.tiles_n.by + tile.tiles_n) * p.tiles_m + tile.raster_m) * Tile::TILE_M;
+  float *to = p.db_partial + ((size_t)(blockIdx.z * p.tiles_n.by + tile.n) * p.tiles_m + tile.m) * Tile::TILE_M;
 #pragma unroll
   for (int i = 0; i < Tile::WGMMAS_M; i++) {
     int row = tile_coord<Tile>(i * Tile::GROUPS, threadIdx.x).row;
@@ -243,9 +242,8 @@ struct FragmentCoord {
 template <class Tile>
 __device__ __forceinline__ FragmentCoord fragment_coord(const WgradParams &p, int tile, int fragment, int thread) {
   TileCoord at = tile_coord<Tile>(fragment, thread);
-  int raster_m = divide(tile, p.tiles_n),
-      panel = (tile - raster_m * (int)p.tiles_n.by) * Tile::PANELS + at.column / PANEL;
-  return {(int)(raster_m * Tile::TILE_M + at.row), dw_column(p, panel, at.column % PANEL)};
+  int tile_m = divide(tile, p.tiles_n), panel = (tile - tile_m * (int)p.tiles_n.by) * Tile::PANELS + at.column / PANEL;
+  return {(int)(tile_m * Tile::TILE_M + at.row), dw_column(p, panel, at.column % PANEL)};
 }
 __device__ __forceinline__ void store_fragment(const WgradParams &p, const FragmentCoord &at, const float4 &v) {
   store_dw<2>(p, at.k, at.column, {v.x, v.y}, {v.z, v.w});
