@@ -79,7 +79,8 @@ template <class T, class Operand> struct FilterLoader {
 // Epilogue: a warp tile's accumulators go through its staging buffer in shared memory, a row of fragments at a time,
 // since the Dest is written in groups of eight channels, and a lane of a fragment does not hold such.
 template <class T, class Tile>
-__device__ __forceinline__ void epilogue(const GemmProblem &p, const WmmaAccumulator<T, Tile> &acc, int m0, int n0) {
+__device__ __forceinline__ void wmma_epilogue(const GemmProblem &p, const WmmaAccumulator<T, Tile> &acc, int m0,
+                                              int n0) {
   float *staging = (float *)dynamic_shared() + threadIdx.x / 32 * Tile::EPILOGUE_ELEMENTS;
   int rows = view_rows(p.view), groups = Tile::WARP_N / 8;
 #pragma unroll
@@ -116,7 +117,7 @@ __global__ __launch_bounds__(WMMA_THREADS, 2) void wmma_kernel(const __grid_cons
       filter.load(b, k);
       k_advance(k, Tile::TILE_K, view);
     });
-    epilogue<T>(at.problem, acc, at.row, at.column);
+    wmma_epilogue<T>(at.problem, acc, at.row, at.column);
   }
 }
 

@@ -160,7 +160,8 @@ static __device__ __forceinline__ DestArgs dest_in_registers(const DestArgs &fro
 }
 
 // Epilogue: the tile through the problem's Dest.
-template <class Tile> __device__ __forceinline__ void epilogue(const BlockTile &at, const MmaAccumulator<Tile> &acc) {
+template <class Tile>
+__device__ __forceinline__ void problem_epilogue(const BlockTile &at, const MmaAccumulator<Tile> &acc) {
   using T = typename Tile::T;
   struct EpilogueSource {
     int64_t offset;
@@ -221,7 +222,7 @@ __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_kernel(cons
     };
     auto load_filter = [&](uint32_t stage) { filter.load(stage + Tile::A::BYTES, view, k_step); };
     mma_mainloop(acc, k_tiles, load_pixels, load_filter);
-    epilogue(at, acc);
+    problem_epilogue(at, acc);
   }
 }
 

@@ -144,7 +144,8 @@ __device__ __forceinline__ EpilogueRow epilogue_row_at(const GemmProblem &p, int
 }
 
 // Issues the TMA store of a box: of the sixteen rows from `row` on, which is at `at`, and of columns c ….
-__device__ __forceinline__ void store_box(const MappedProblem &m, uint32_t box, int row, const Position &at, int c) {
+__device__ __forceinline__ void store_tma_box(const MappedProblem &m, uint32_t box, int row, const Position &at,
+                                              int c) {
   if (m.problem.dense)
     tma_store(&m.result, box, c, 0, row, 0);
   else
@@ -172,7 +173,7 @@ __device__ __forceinline__ void store_epilogue(const WgmmaParams &p, WgmmaShared
     for (int column = origin.column; column < end; column += Tile::PIECE) {
       named_sync(EPILOGUE_FULL + warpgroup, EPILOGUE_THREADS);
       int c = column + piece * Staging::BOX_COLUMNS;
-      if (lane < WARPS * Staging::BOXES && c < end) store_box(m, box, row, at, c);
+      if (lane < WARPS * Staging::BOXES && c < end) store_tma_box(m, box, row, at, c);
       bulk_commit();
       epilogue_wait_read<0>();
       named_arrive(EPILOGUE_EMPTY + warpgroup, EPILOGUE_THREADS);
@@ -233,7 +234,7 @@ __device__ __forceinline__ void consume(const WgmmaParams &p, WgmmaShared<Tile> 
         int row = origin.row + j * WGMMA_M;
         Position at = position_of(m.problem.view, row);
         box.issue_stores(out.t.ldc - origin.column,
-                         [&](int c, uint32_t from) { store_box(m, from, row, at, origin.column + c); });
+                         [&](int c, uint32_t from) { store_tma_box(m, from, row, at, origin.column + c); });
       }
       if (STORE_WARP) named_arrive(EPILOGUE_FULL + warpgroup, EPILOGUE_THREADS);
     }

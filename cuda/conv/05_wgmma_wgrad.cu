@@ -60,8 +60,8 @@ template <class Tile> __device__ __forceinline__ int patch_pixels(bool shared_pa
 
 // The producer, one thread: issues the TMA loads of all stages of the block's slice.
 template <class Tile>
-__device__ __forceinline__ void produce(const WgradParams &p, PipelineBarriers<Tile::STAGES> &barriers,
-                                        uint32_t stages) {
+__device__ __forceinline__ void wgrad_produce(const WgradParams &p, PipelineBarriers<Tile::STAGES> &barriers,
+                                              uint32_t stages) {
   KTileCursor cursor(p, blockIdx.z);
   PipelineState<Tile::STAGES> pipe(barriers);
   bool shared_patch = p.shared_patch;
@@ -121,9 +121,9 @@ template <class T> struct Ones {
 };
 
 template <class T, class Tile>
-__device__ __forceinline__ void mainloop(WgradAccumulator<Tile> &acc, const WgradParams &p,
-                                         PipelineBarriers<Tile::STAGES> &barriers, uint32_t stages, const Ones<T> &ones,
-                                         KTileCursor cursor) {
+__device__ __forceinline__ void wgrad_mainloop(WgradAccumulator<Tile> &acc, const WgradParams &p,
+                                               PipelineBarriers<Tile::STAGES> &barriers, uint32_t stages,
+                                               const Ones<T> &ones, KTileCursor cursor) {
   constexpr int A_STEP = WGMMA_K * Tile::A_ROW, STEP = WGMMA_K * SWIZZLE_ROW;
   PipelineState<Tile::STAGES> pipe(barriers);
   int warpgroup = threadIdx.x / WARPGROUP;
@@ -192,7 +192,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __g
       }
       if (threadIdx.x % WARP) return;
       pipeline_init(pipe, 1, CONSUMERS);
-      produce<Tile>(p, pipe, stages);
+      wgrad_produce<Tile>(p, pipe, stages);
     } else {
       named_sync(WGRAD_STARTED, CONSUMER_THREADS + WARP);
       grid_launch_dependents();
@@ -204,7 +204,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __g
       KTileCursor cursor(p, blockIdx.z);
       registers_alloc<CONSUMER_REGISTERS>();
       WgradAccumulator<Tile> acc = {};
-      mainloop<T, Tile>(acc, p, pipe, stages, ones, cursor);
+      wgrad_mainloop<T, Tile>(acc, p, pipe, stages, ones, cursor);
       if (p.db_partial) epilogue_db(p, acc);
       if (p.workspace)
         write_workspace(p, acc);

@@ -144,13 +144,13 @@ __device__ __forceinline__ void store_cluster(uint32_t to, const float4 &v) {
 __device__ __forceinline__ void prefetch_l2(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 // Four 8 × 8 matrices of 16-bit elements (ldmatrix, stmatrix), of which a lane has a pair: row lane / 4, columns 2 ·
 // (lane % 4) and the next. Lanes 8i … give the addresses of the rows of the i-th.
-__device__ __forceinline__ void ldmatrix_x4(uint32_t (&m)[4], uint32_t from) {
+__device__ __forceinline__ void ldmatrix_pairs(uint32_t (&m)[4], uint32_t from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
                : "r"(from)
                : "memory");
 }
-__device__ __forceinline__ void stmatrix_x4(uint32_t to, const uint32_t (&m)[4]) {
+__device__ __forceinline__ void stmatrix_pairs(uint32_t to, const uint32_t (&m)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(m[0]), "r"(m[1]),
                "r"(m[2]), "r"(m[3])
                : "memory");

@@ -16,8 +16,6 @@ enum {
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-__device__ __forceinline__ void add(float4 &a, const float4 &b) { a.x += b.x, a.y += b.y, a.z += b.z, a.w += b.w; }
-
 // A thread takes every blockDim.y-th slice of a group of four columns, and these sums are added in order; dw's rows are
 // dense: [k, columns].
 __global__ void split_k_reduce_kernel(SplitKWorkspace workspace, Tensor dw, int columns, const float *scale,
@@ -29,11 +27,11 @@ __global__ void split_k_reduce_kernel(SplitKWorkspace workspace, Tensor dw, int 
   if (k < dw.n)
 #pragma unroll 4
     for (int s = threadIdx.y; s < workspace.slices; s += lanes)
-      add(sum, *(const float4 *)(workspace.data + s * workspace.stride + (size_t)k * workspace.pitch + column));
+      add4(sum, *(const float4 *)(workspace.data + s * workspace.stride + (size_t)k * workspace.pitch + column));
   part[threadIdx.y * blockDim.x + threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y || k >= dw.n) return;
-  for (int i = 1; i < lanes; i++) add(sum, part[i * blockDim.x + threadIdx.x]);
+  for (int i = 1; i < lanes; i++) add4(sum, part[i * blockDim.x + threadIdx.x]);
   float factor = scale ? scale[k] : 1.f, v[4] = {sum.x, sum.y, sum.z, sum.w};
   float *to = (float *)dw.data + (size_t)k * columns + column;
 #pragma unroll

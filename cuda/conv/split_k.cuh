@@ -45,6 +45,14 @@ __device__ __forceinline__ const WgradOperands &wgrad_operands(const WgradGemm &
   return p.operands[i];
 }
 
+// Adds four elements of a slice.
+__device__ __forceinline__ void add4(float4 &a, const float4 &b) {
+  a.x += b.x;
+  a.y += b.y;
+  a.z += b.z;
+  a.w += b.w;
+}
+
 // Into how many slices to split `pixels` of K when each takes `blocks` thread blocks: enough to fill a GPU, but of a
 // length that is worth the extra pass. By shapes alone, or the bits would differ from one GPU to the next.
 int split_k_slices(size_t pixels, size_t blocks);

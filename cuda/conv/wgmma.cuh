@@ -172,7 +172,7 @@ template <class T, int COLUMNS> struct EpilogueTile {
 #pragma unroll
       for (int q = 0; q < COLUMNS / 16; q++) {
         uint32_t m[4];
-        ldmatrix_x4(m, matrix_row(q));
+        ldmatrix_pairs(m, matrix_row(q));
 #pragma unroll
         for (int i = 0; i < 4; i++) { // rows r and r + 8 of eight columns, then of the next eight
           float2 two = unpack<T>(m[i]);
@@ -204,7 +204,7 @@ template <class T, int COLUMNS> struct EpilogueTile {
         uint32_t m[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) m[i] = pack<T>(v[8 * q + 2 * i], v[8 * q + 2 * i + 1]);
-        stmatrix_x4(matrix_row(q), m);
+        stmatrix_pairs(matrix_row(q), m);
       }
     }
     if (valid < columns && valid < COLUMNS) clear(valid, columns);

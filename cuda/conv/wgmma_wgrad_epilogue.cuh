@@ -3,6 +3,7 @@
 // workspace, which a second kernel reduces. The order in which slices are added is always the same.
 #pragma once
 #include "cuda/conv/ladder.h"
+#include "cuda/conv/split_k.cuh"
 #include "cuda/conv/wgmma.cuh"
 
 enum {
@@ -100,8 +101,6 @@ __device__ __forceinline__ void consumers_sync() { named_sync(CONSUMERS_BARRIER,
 template <class Tile> struct WgradAccumulator { float dw[Tile::WGMMAS_M][Tile::WGMMA_N / 2], db[Tile::WGMMAS_M][4]; };
 
 // ---- the epilogue ---------------------------------------------------------------------------------------------------
-
-__device__ __forceinline__ void add4(float4 &a, const float4 &b) { a.x += b.x, a.y += b.y, a.z += b.z, a.w += b.w; }
 
 // A column of the tiles in dw: its channel, and which element of a row it is.
 struct DwColumn {
