@@ -70,11 +70,12 @@ __global__ void read_kernel(uint4 *result, size_t vectors, Ledger *ledger) {
   if (threadIdx.x % 32 == 0) atomicAdd(&ledger->sum, sum);
 }
 __global__ void enter_kernel(Ledger *ledger, int job, bool first) {
-  if (first)
+  if (first) {
     ledger->bits[job] = ledger->sum;
-  else if (ledger->bits[job] != ledger->sum)
+  } else if (ledger->bits[job] != ledger->sum) {
     ledger->mistakes[job]++;
-  ledger->all++;
+    ledger->all++;
+  }
   ledger->sum = 0;
 }
 

@@ -19,9 +19,9 @@ enum { MAX_TAPS = 16 }; // of a filter, across and down: bits of a mask
 struct KStep {
   int c, y, x;
 };
-static KStep k_step_of(const Im2colView &view, int gemm_k) {
-  int taps = gemm_k / view.in.ldc, across = MAX(view.im2col.x.taps, 1);
-  return {gemm_k % view.in.ldc, taps / across, taps % across};
+static KStep k_step_of(const Im2colView &view, int k) {
+  int taps = k / view.in.ldc, across = MAX(view.im2col.x.taps, 1);
+  return {k % view.in.ldc, taps / across, taps % across};
 }
 
 // The grouped GEMM with what depends on a stage's K.
@@ -87,24 +87,24 @@ template <class Operand> struct ActivationIterator {
 template <class Operand> struct FilterIterator {
   const uint4 *data;
   unsigned at, per_pass; // chunk of the thread's first row; from pass to pass
-  int gemm_k, left;      // chunks of K from the thread's on; rows from its first on
+  int k_left, left;      // chunks of K from the thread's on; rows from its first on
 
   __device__ FilterIterator(const Im2colView &, const Tensor &w, int first) : data((const uint4 *)w.data) {
     int all = w.h * w.w * w.ldc / Operand::VECTOR, own = Operand::lane() / Operand::VECTOR;
     at = (first + Operand::row(0)) * all + own;
     per_pass = all * Operand::ROW_STEP;
-    gemm_k = all - own;
+    k_left = all - own;
     left = w.n - first - Operand::row(0);
   }
   __device__ void load(uint32_t tile, const Im2colView &, const KStep &) {
     uint32_t to = Operand::thread_base(tile);
 #pragma unroll
     for (int i = 0; i < Operand::PASSES; i++) {
-      bool inside = (gemm_k > 0) & (i * Operand::ROW_STEP < left);
+      bool inside = (k_left > 0) & (i * Operand::ROW_STEP < left);
       cp_async16(Operand::pass_address(to, i, 0), data + (inside ? at + i * per_pass : 0u), inside);
     }
     at += Operand::CHUNKS;
-    gemm_k -= Operand::CHUNKS;
+    k_left -= Operand::CHUNKS;
   }
 };
 
@@ -130,12 +130,12 @@ template <class Operand> struct TransposedFilterIterator {
   __device__ void load(uint32_t tile, const Im2colView &view, const KStep &k_step) {
     uint32_t to = Operand::thread_base(tile);
     unsigned at = own.c * filter + origin + own.y * down + own.x * right;
-    int gemm_k = own.y < view.im2col.y.taps ? filters - own.c : 0; // from the first row on
+    int k_left = own.y < view.im2col.y.taps ? filters - own.c : 0; // from the first row on
 #pragma unroll
     for (int i = 0; i < Operand::PASSES; i++)
 #pragma unroll
       for (int j = 0; j < Operand::CHUNKS_PER_LANE; j++) {
-        bool inside = (i < gemm_k) & (8 * j < left);
+        bool inside = (i < k_left) & (8 * j < left);
         cp_async16(Operand::pass_address(to, i, j), data + (inside ? at + i * filter + 8 * j : 0u), inside);
       }
     k_advance_by(own, k_step, view);

@@ -112,7 +112,7 @@ __device__ __forceinline__ void mma_stage(WgmmaAccumulator<Tile> &acc, uint32_t 
 // complete; one thread arrives at the empty barrier.
 template <class Tile, bool EARLY, class F>
 __device__ __forceinline__ void mainloop(WgmmaAccumulator<Tile> &acc, PipelineState<Tile::STAGES> &pipe,
-                                         uint32_t stages, int k_tiles, int warpgroup, bool tells, F meanwhile) {
+                                         uint32_t stages, int k_tiles, int warpgroup, bool elected, F meanwhile) {
   auto step = [&](int i) {
     pipe.wait_full();
     wgmma_fence();
@@ -126,10 +126,10 @@ __device__ __forceinline__ void mainloop(WgmmaAccumulator<Tile> &acc, PipelineSt
     pipe.advance();
     step(i);
     wgmma_wait<1>();
-    if (tells) barrier_arrive_at(before);
+    if (elected) barrier_arrive_at(before);
   }
   wgmma_wait<0>();
-  if (tells) barrier_arrive_at(pipe.empty);
+  if (elected) barrier_arrive_at(pipe.empty);
   pipe.advance();
 }
 

@@ -127,13 +127,13 @@ __device__ __forceinline__ void wgrad_mainloop(WgradAccumulator<Tile> &acc, cons
   constexpr int A_STEP = WGMMA_K * Tile::A_ROW, STEP = WGMMA_K * SWIZZLE_ROW;
   PipelineState<Tile::STAGES> pipe(barriers);
   int warpgroup = threadIdx.x / WARPGROUP;
-  bool shared_patch = p.shared_patch, db_partial = p.db_partial;
+  bool shared_patch = p.shared_patch, has_db = p.db_partial;
   int own = tile_index(p).n;
   int apart = shared_patch ? SWIZZLE_ROW : PANEL_BYTES, patch = patch_pixels<Tile>(shared_patch);
   uint32_t a0 = Tile::SPLIT_N ? 0 : warpgroup * Tile::WGMMAS_M * Tile::A_PANEL;
   uint32_t b0 = Tile::A_BYTES + (Tile::SPLIT_N ? warpgroup * Tile::PANELS_N * apart : 0);
   uint64_t column = unswizzled_descriptor(pinned_address(ones.v));
-  bool tells = threadIdx.x % WARPGROUP == 0;
+  bool elected = threadIdx.x % WARPGROUP == 0;
   uint32_t previous_empty = 0; // the empty barrier of the stage before, at which this thread arrives
   auto release = [&] {
     if (previous_empty) barrier_arrive_at(previous_empty);
@@ -145,7 +145,7 @@ __device__ __forceinline__ void wgrad_mainloop(WgradAccumulator<Tile> &acc, cons
     if (rows < patch) clear_tail<Tile>(stage, rows, shared_patch);
     uint64_t a = matrix_descriptor<Tile::A_ROW>(stage + a0), b = matrix_descriptor(stage + b0, apart);
     uint32_t step = cursor.first / WGRAD_TILE_K;
-    if (db_partial && step - divide(step, p.tiles_n) * p.tiles_n.by == own) { // tiles along N take turns at db
+    if (has_db && step - divide(step, p.tiles_n) * p.tiles_n.by == own) { // tiles along N take turns at db
       wgmma_fence();
 #pragma unroll
       for (int i = 0; i < WGRAD_TILE_K / WGMMA_K; i++)
@@ -163,7 +163,7 @@ __device__ __forceinline__ void wgrad_mainloop(WgradAccumulator<Tile> &acc, cons
     wgmma_commit();
     wgmma_wait<1>();
     release(); // the wgmmas that read the stage before are complete
-    previous_empty = tells ? pipe.empty : 0;
+    previous_empty = elected ? pipe.empty : 0;
     pipe.advance();
   }
   wgmma_wait<0>();

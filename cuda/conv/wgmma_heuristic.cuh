@@ -13,7 +13,7 @@
 // convolutions with every shape, at batch 1, 2, 3, 4 and 16, in TF32 too: what is chosen takes 0.2 % longer than the
 // fastest shapes, on average.
 static inline double launch_cost(const WgmmaParams &p, int blocks, int rows, int columns, int begin, int end) {
-  int bytes = (int)dtype_size(p.mapped[0].problem.view.in.dtype), depth = SWIZZLE_ROW / bytes;
+  int bytes = (int)dtype_size(p.mapped[0].problem.view.in.dtype), tile_k = SWIZZLE_ROW / bytes;
   int tiles_n = blocks_for(p.mapped[0].problem.out.t.ldc, columns), tiles = 0, waves = 0;
   double stage = MAX(rows * columns / 32.0, (rows + columns) * SWIZZLE_ROW / 58.0), cycles = 0;
   for (int i = 0; i < p.problems; i++) {
@@ -21,7 +21,8 @@ static inline double launch_cost(const WgmmaParams &p, int blocks, int rows, int
     int begun = waves;
     tiles += blocks_for(rows_between(view, begin, end), rows) * tiles_n;
     waves = blocks_for(tiles, blocks);
-    cycles += (waves - begun) * (k_tiles_of(view, depth) * stage + 250); // waves that begin with a tile of this problem
+    cycles +=
+        (waves - begun) * (k_tiles_of(view, tile_k) * stage + 250); // waves that begin with a tile of this problem
   }
   double each = (columns >= 128 ? 0.18 : 0.38) * rows * columns * bytes, last = 0.22 * rows * columns * bytes;
   return (cycles + (waves - 1) * each + last) * (columns == 192 ? 1.03 : 1);

@@ -93,9 +93,9 @@ template <class Tile> struct WgmmaShared {
 };
 
 // Mainloop iterations of a problem: taps by blocks of so many channels. A phase that no tap meets has one, of zeros.
-static int k_tiles_of(const Im2colView &view, int depth) {
+static int k_tiles_of(const Im2colView &view, int tile_k) {
   int taps = im2col_taps(&view.im2col);
-  return taps ? taps * blocks_for(view.in.ldc, depth) : 1;
+  return taps ? taps * blocks_for(view.in.ldc, tile_k) : 1;
 }
 template <class Tile> __host__ __device__ __forceinline__ int tiles_m_of(int rows) {
   return (rows + Tile::TILE_M - 1) / Tile::TILE_M;
@@ -184,8 +184,8 @@ struct ProblemTile {
 };
 __device__ __forceinline__ ProblemTile problem_tile(const WgmmaParams &p, const TileOrder &counted, int tile) {
   if (p.interleave.last) {
-    int staging = tile >> p.interleave.tiles_n_bits, row = staging >> p.interleave.problem_bits;
-    return {staging + row & p.interleave.last, tile - (staging - row << p.interleave.tiles_n_bits)};
+    int strip = tile >> p.interleave.tiles_n_bits, row = strip >> p.interleave.problem_bits;
+    return {strip + row & p.interleave.last, tile - (strip - row << p.interleave.tiles_n_bits)};
   }
   int problem = problem_of(p, counted, tile);
   return {problem, problem ? tile - first_tile_of(p, counted, problem) : tile};

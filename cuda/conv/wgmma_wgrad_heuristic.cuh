@@ -41,8 +41,8 @@ static inline double wgrad_cost(const WgradShape &shape, const WgradTileCost &ti
   double resident = resident_blocks[config.cluster ? config.slices : 1], k_tiles = shape.k_tiles[config.shared_patch];
   double tiles = (double)blocks_for(shape.panels, config.panels) * blocks_for(shape.rows, config.rows);
   double blocks = tiles * config.slices, waves = ceil(blocks / resident);
-  double fetched = tiles * k_tiles * (config.rows + (config.shared_patch ? 1 : config.panels) * 64) * 128e-6;
-  double mainloop = waves * ceil(k_tiles / config.slices) * tile.k_tile_us, l2 = fetched / (config.cluster ? 20 : 40),
+  double loaded = tiles * k_tiles * (config.rows + (config.shared_patch ? 1 : config.panels) * 64) * 128e-6;
+  double mainloop = waves * ceil(k_tiles / config.slices) * tile.k_tile_us, l2 = loaded / (config.cluster ? 20 : 40),
          memory = shape.megabytes / 5;
   double loop = 0.82 * MAX(mainloop, MAX(l2, memory)) + 0.18 * (mainloop + l2 + memory);
   double acc_megabytes = config.rows * config.panels * 64 * 4e-6,
