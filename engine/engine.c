@@ -130,7 +130,7 @@ static bool open_device(Engine *e, const Compute *compute, Err *err) {
                    : compute->tf32 ? "tf32"
                                    : "conv");
   e->dev->tf32 = compute->tf32;
-  e->dev->conv = compute->conv;
+  if (!device_choose_rung(e->dev, compute->conv, err)) return false;
   return true;
 }
 

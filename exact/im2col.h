@@ -1,61 +1,67 @@
-// A convolution as a matrix product, for both devices: rows are pixels of its result, columns (tap, channel) of what it reads.
+// Implicit GEMM, for both devices: a convolution is a matrix product whose left operand is the im2col matrix of what it
+// reads. Its rows (the GEMM's M) are pixels of the result, its columns (K) are (tap, channel). The matrix is not
+// stored: this header says which pixel an element of it is.
 //
-// Both directions are the same walk. Forward, the pixel at i reads taps from i·stride - pad on. Backward with stride s,
-// the pixel at s·u + phase of dx receives from those taps r alone that are ≡ phase + pad (mod s); for one phase they
-// are neighbours in dy, so dgrad is s × s dense products of stride 1 that share out the filter's taps, none wasted.
+// Forward, output pixel i reads taps from i · stride - pad on. dgrad with stride s is s² GEMMs of stride 1, one for
+// each phase of dx: the pixel at s·u + phase receives from the taps r ≡ phase + pad (mod s) alone, and these are
+// neighbours in dy. So the phases share out the filter's taps, and no product is with an inserted zero.
 #pragma once
 #include "nn/ops.h"
 
-typedef struct Axis {
-  int size;                // positions computed
-  int out, out_step;       // position i is element out + out_step · i of the result
-  int in, in_step;         // its tap t reads element in + in_step · i + t of the operand, which is 0 outside
-  int taps;                // may be 0: nothing arrives
-  int filter, filter_step; // tap t is the filter's filter + filter_step · t
-} Axis;
+typedef struct Im2colAxis {
+  int size;                  // output pixels
+  int out, out_stride;       // output pixel i is element out + out_stride · i of the result
+  int in, in_stride;         // its tap t is element in + in_stride · i + t of the operand; 0 outside it (the padding)
+  int taps;                  // may be 0, in a phase that no tap meets
+  int filter, filter_stride; // tap t is the filter's filter + filter_stride · t
+} Im2colAxis;
 
-typedef struct Walk {
-  Axis y, x;
-} Walk;
+typedef struct Im2col {
+  Im2colAxis y, x;
+} Im2col;
 
-static inline Axis axis_forward(const Conv *conv, int taps, int size) {
-  return (Axis){.size = size, .out_step = 1, .in = -conv->pad, .in_step = conv->stride, .taps = taps, .filter_step = 1};
+static inline Im2colAxis im2col_axis_forward(const Conv *conv, int taps, int size) {
+  return (Im2colAxis){
+      .size = size, .out_stride = 1, .in = -conv->pad, .in_stride = conv->stride, .taps = taps, .filter_stride = 1};
 }
 
-static inline Axis axis_backward(const Conv *conv, int taps, int size, int phase) {
+static inline Im2colAxis im2col_axis_dgrad(const Conv *conv, int taps, int size, int phase) {
   int stride = conv->stride, first = (phase + conv->pad) % stride, ours = (taps - first + stride - 1) / stride;
-  // Where dy's positions ascend the filter's taps descend.
-  return (Axis){.size = (size - phase + stride - 1) / stride,
-                .out = phase,
-                .out_step = stride,
-                .in = (phase + conv->pad) / stride - (ours - 1),
-                .in_step = 1,
-                .taps = ours,
-                .filter = first + stride * (ours - 1),
-                .filter_step = -stride};
+  // The filter is flipped: where dy's positions ascend its taps descend.
+  return (Im2colAxis){.size = (size - phase + stride - 1) / stride,
+                      .out = phase,
+                      .out_stride = stride,
+                      .in = (phase + conv->pad) / stride - (ours - 1),
+                      .in_stride = 1,
+                      .taps = ours,
+                      .filter = first + stride * (ours - 1),
+                      .filter_stride = -stride};
 }
 
-static inline int walk_taps(const Walk *walk) { return walk->y.taps * walk->x.taps; }
-static inline int walk_area(const Walk *walk) { return walk->y.size * walk->x.size; }
-// Index of the filter's tap that the walk's tap is.
-static inline int walk_filter_tap(const Walk *walk, int tap, int filter_width) {
-  const Axis *y = &walk->y, *x = &walk->x;
-  return (y->filter + tap / x->taps * y->filter_step) * filter_width + x->filter + tap % x->taps * x->filter_step;
+static inline int im2col_taps(const Im2col *im2col) { return im2col->y.taps * im2col->x.taps; }
+static inline int im2col_area(const Im2col *im2col) { return im2col->y.size * im2col->x.size; }
+// Index in the filter of one of the im2col matrix's taps.
+static inline int im2col_filter_tap(const Im2col *im2col, int tap, int filter_width) {
+  const Im2colAxis *y = &im2col->y, *x = &im2col->x;
+  return (y->filter + tap / x->taps * y->filter_stride) * filter_width + x->filter + tap % x->taps * x->filter_stride;
 }
 
-// A row of the product: position (i, j) of image n.
+// A row of the im2col matrix: output pixel (i, j) of image n.
 typedef struct Position {
   int n, i, j;
 } Position;
 
-static inline Position walk_position(const Walk *walk, size_t row) {
-  int area = walk_area(walk), rest = (int)(row % area);
-  return (Position){(int)(row / area), rest / walk->x.size, rest % walk->x.size};
+static inline Position im2col_position(const Im2col *im2col, size_t row) {
+  int area = im2col_area(im2col), rest = (int)(row % area);
+  return (Position){(int)(row / area), rest / im2col->x.size, rest % im2col->x.size};
 }
-static inline Position walk_next(const Walk *walk, Position p) {
-  if (++p.j == walk->x.size) {
+static inline Position im2col_next(const Im2col *im2col, Position p) {
+  if (++p.j == im2col->x.size) {
     p.j = 0;
-    if (++p.i == walk->y.size) p.i = 0, p.n++;
+    if (++p.i == im2col->y.size) {
+      p.i = 0;
+      p.n++;
+    }
   }
   return p;
 }

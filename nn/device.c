@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/machine.h"
 #include "nn/ops.h"
+#include "nn/rung.h"
 
 // ---- devices by name --------------------------------------------------------------------------------------------
 
@@ -80,9 +81,24 @@ Device *device_open(const char *name, Err *err) {
 
 void device_close(Device *dev) {
   if (!dev) return;
+  for (const Rung *const *rung = dev->conv_rungs; rung && *rung; rung++)
+    if ((*rung)->close) (*rung)->close(dev);
   device_free(dev, dev->scratch);
   dev->memory->close(dev);
   free(dev);
+}
+
+bool device_choose_rung(Device *dev, const char *name, Err *err) {
+  dev->conv_rung = NULL;
+  if (!name || !strcmp(name, "auto")) return true;
+  dev->conv_rung = rung_find(dev->conv_rungs, name);
+  if (dev->conv_rung) return true;
+  char known[256] = "auto";
+  for (const Rung *const *rung = dev->conv_rungs; rung && *rung; rung++) {
+    size_t length = strlen(known);
+    snprintf(known + length, sizeof known - length, ", %s", (*rung)->name);
+  }
+  return err_set(err, "--conv %s: choose from %s", name, known);
 }
 
 void *device_alloc(Device *dev, size_t bytes) { return dev->memory->alloc(dev, bytes); }

@@ -11,7 +11,8 @@ extern "C" {
 #endif
 
 typedef struct Ops Ops;
-typedef struct Rung Rung;     // one way to compute convolutions; cuda/conv/ladder.h
+typedef struct Rung Rung;     // one implementation of the convolution ops; nn/rung.h
+typedef struct Cudnn Cudnn;   // cuDNN as a device keeps it; cuda/conv/cudnn.cu
 typedef struct Memory Memory; // how a kind of device allocates and copies; cpu/device.c, cuda/device.cu
 typedef struct Timing Timing; // how it is measured; nn/timing.h
 typedef struct Record Record;
@@ -25,11 +26,12 @@ typedef struct Device {
   bool gpu;
   bool wgmma; // CUDA: the code that was loaded has Hopper's products, which only code for sm_90a has
   char description[128];
-  void *stream;     // CUDA: every op and copy is queued here, in order …
-  void *stage;      // … but for copies of what the next step will read, which have a queue of their own
-  bool tf32;        // CUDA: fp32 convolutions may round their operands to TF32
-  const char *conv; // CUDA: the rung of cuda/conv that computes convolutions, by name; NULL = chosen for each problem
-  const Rung *const *conv_rungs; // CUDA: all that there are, NULL at the end
+  void *stream;                  // CUDA: every op and copy is queued here, in order …
+  void *stage;                   // … but for copies of what the next step will read, which have a queue of their own
+  bool tf32;                     // CUDA: fp32 convolutions may round their operands to TF32
+  const Rung *const *conv_rungs; // CUDA: all implementations of the convolution ops, NULL at the end
+  const Rung *conv_rung; // the one asked for: computes what it supports; NULL, and for the rest: the fastest of ours
+  Cudnn *cudnn;          // NULL until the first convolution that cuDNN is asked for
   void *scratch;
   size_t scratch_bytes;
   // While true, ops only state what scratch they would take: scratch_bytes grows to the largest, nothing is computed,
@@ -40,6 +42,10 @@ typedef struct Device {
 // NULL with a message when the name is unknown, the device is absent or its table has a missing entry.
 Device *device_open(const char *name, Err *err);
 void device_close(Device *dev);
+
+// Asks for the rung that computes convolutions from here on, by name; NULL or "auto": the fastest for each problem. False,
+// with a message that lists the names, when there is none of that name.
+bool device_choose_rung(Device *dev, const char *name, Err *err);
 
 void *device_alloc(Device *dev, size_t bytes); // zeroed; NULL when there is not enough
 void device_free(Device *dev, void *p);

@@ -3,87 +3,18 @@
 //
 // Before it is timed, a result is checked against the naive rung's. Then all take turns, so that they see the same
 // clocks and every round has a ratio of its own; before each run the L2 cache is swept. The figures are medians.
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "cuda/conv/cudnn.h"
-#include "cuda/conv/ladder.h"
-#include "cuda/sweep.cuh"
-#include "tools/bench_case.cuh"
-#include "tools/bench_engines.cuh"
-#include "tools/bench_floor.cuh"
-extern "C" {
-#include "base/cli.h"
-#include "base/latency.h"
-#include "base/machine.h"
-}
+#include "tools/bench_report.cuh"
 
-enum { MAX_RUNGS = 8, MIN_ROUNDS = 7, MAX_ROUNDS = 101, WARMUP = 2 };
+enum { WARMUP = 2 };
 static const double slow_us = 20e3; // one that takes longer runs three times only
-
-static const char *const fused_names[] = {"none", "relu", "add-relu", NULL};
-
-// One who computes: a rung of ours, or cuDNN.
-typedef struct Contender {
-  const Rung *rung; // NULL: cuDNN
-  CudnnPlan plan;   // cuDNN's
-  double us[MAX_ROUNDS];
-  int runs;
-} Contender;
-
-// Over the layers of one op, each as often as it occurs.
-typedef struct Total {
-  int layers, without_cudnn;
-  double us, floor_us;
-  double shared_us, cudnn_us; // where cuDNN has an engine
-  double worst;               // ratio
-  const char *worst_layer;
-} Total;
-
-// clang-format off
-#define BENCH_OPTIONS(X)                                                                                               \
-  X(STRING, rungs,   NULL,             "A,B",         "all but naive unless given")                                    \
-  X(STRING, ops,     NULL,             "A,B",         "of fwd, dgrad, wgrad; all unless given")                        \
-  X(CHOICE, dtype,   0, precision_names,              "operands")                                                      \
-  X(CHOICE, fused,   0, fused_names,                  "forward with what follows it: bias and ReLU, or bias, "         \
-                                                      "residual and ReLU")                                             \
-  X(FLAG,   any,     false,                           "cuDNN may use engines that are not deterministic")              \
-  X(STRING, engines, NULL,             "FILE",        "of cuDNN's engines only those that these records found "        \
-                                                      "fastest, where they know the layer")                            \
-  X(INT,    rounds,  33, MIN_ROUNDS, MAX_ROUNDS, "N", "runs of each")                                                  \
-  X(STRING, out,     NULL,             "FILE",        "append the records to this")                                    \
-  X(HEADING, "conv")                                                                                                   \
-  X(STRING, layer,   NULL,             "TEXT",        "only layers with this in their name")                           \
-  X(INT,    batch,   4, 1, 64,         "N",           "images")                                                        \
-  X(STRING, size,    NULL,             "HxW",         "the canvas, 800x1344 unless given")                             \
-  X(INT,    rois,    512, MASKS_OF, 4096, "N",        "sampled in an image, a quarter of them objects")                \
-  X(HEADING, "gemm: [m, n] = [m, k] x [k, n] is fwd, the gradients of its operands are dgrad and wgrad")               \
-  X(INT,    m,       8192, 1, 1 << 20, "N",           "rows")                                                          \
-  X(INT,    n,       8192, 1, 1 << 16, "N",           "columns")                                                       \
-  X(INT,    k,       8192, 1, 1 << 16, "N",           "terms")
-// clang-format on
-
-typedef struct Bench {
-  OPTION_FIELDS(BENCH_OPTIONS)
-  int height, width; // of --size
-  bool gemm;
-  KnownEngines known;
-  const Rung *chosen[MAX_RUNGS]; // of --rungs
-  int num_chosen;
-  bool wanted[CONV_OPS];
-  Total total[CONV_OPS][MAX_RUNGS];
-  Device *dev;
-  FILE *file;
-  void *sweep;
-  uint64_t sweeps; // so far
-  cudaEvent_t begin, end;
-} Bench;
 
 // ---- running --------------------------------------------------------------------------------------------------------
 
-static void run_rung(Bench *b, Case *c, ConvOp op, const Rung *rung) {
+static void run_rung(ConvBench *b, BenchCase *c, ConvOp op, const Rung *rung) {
   Device *dev = b->dev;
-  dev->conv = rung->name;
+  dev->conv_rung = rung;
   Dest out = dest_of(c, op);
   FilterGrad dw = {c->dw};
   if (op == CONV_FORWARD) dev->ops->conv_forward(dev, &c->conv, 1, &c->x, &c->w, &out);
@@ -91,7 +22,7 @@ static void run_rung(Bench *b, Case *c, ConvOp op, const Rung *rung) {
   if (op == CONV_WGRAD) dev->ops->conv_wgrad(dev, &c->conv, 1, &c->x, &c->y, &dw);
 }
 
-static void run(Bench *b, Case *c, ConvOp op, const Contender *who) {
+static void run(ConvBench *b, BenchCase *c, ConvOp op, const Contender *who) {
   if (who->rung) return run_rung(b, c, op, who->rung);
   Dest out = dest_of(c, op);
   const Dest *to = op == CONV_WGRAD ? NULL : &out;
@@ -101,20 +32,18 @@ static void run(Bench *b, Case *c, ConvOp op, const Contender *who) {
 }
 
 // The result in memory of its own, from operands or from their magnitudes.
-static void *naive_result(Bench *b, Case *c, ConvOp op, bool magnitude) {
+static void *naive_result(ConvBench *b, BenchCase *c, ConvOp op, bool magnitude) {
   Tensor *result = result_of(c, op, false);
   void *own = result->data, *copy = allocate(b->dev, tensor_bytes(result));
   fill_operands(b->dev, c, op, magnitude);
   result->data = copy;
-  run_rung(b, c, op, conv_rung("naive"));
+  run_rung(b, c, op, &rung_naive);
   result->data = own;
   return copy;
 }
 
-static const char *name_of(const Contender *who) { return who->rung ? who->rung->name : "cudnn"; }
-
 // All that are to be timed; false, with a line, when one is wrong.
-static bool verify(Bench *b, Case *c, ConvOp op, const Contender *all, int count) {
+static bool verify(ConvBench *b, BenchCase *c, ConvOp op, const Contender *all, int count) {
   void *bound = naive_result(b, c, op, true), *want = naive_result(b, c, op, false);
   bool ok = true;
   for (int i = 0; i < count; i++) {
@@ -133,7 +62,7 @@ static bool verify(Bench *b, Case *c, ConvOp op, const Contender *all, int count
   return ok;
 }
 
-static double time_once(Bench *b, Case *c, ConvOp op, const Contender *who) {
+static double time_once(ConvBench *b, BenchCase *c, ConvOp op, const Contender *who) {
   cudaStream_t stream = stream_of(b->dev);
   sweep_l2(stream, b->sweep, b->sweeps++);
   CUDA_CHECK(cudaEventRecord(b->begin, stream));
@@ -145,134 +74,24 @@ static double time_once(Bench *b, Case *c, ConvOp op, const Contender *who) {
   return 1e3 * ms;
 }
 
-// ---- figures ----------------------------------------------------------------------------------------------------------
-
-typedef struct Figures {
-  Latency us;
-  double cudnn_us, ratio, floor_us; // ratio: the median of what cuDNN takes for each of ours in the same round
-} Figures;
-
-static Figures figures_of(Bench *b, Case *c, ConvOp op, const Contender *who, const Contender *peer) {
-  double ours[MAX_ROUNDS], theirs[MAX_ROUNDS], ratio[MAX_ROUNDS];
-  int both = peer ? MIN(who->runs, peer->runs) : 0;
-  for (int i = 0; i < both; i++) ratio[i] = peer->us[i] / who->us[i];
-  memcpy(ours, who->us, sizeof ours);
-  if (peer) memcpy(theirs, peer->us, sizeof theirs);
-  return {latency_summary(ours, who->runs), latency_summary(theirs, peer ? peer->runs : 0).median,
-          latency_summary(ratio, both).median, floor_us(b->dev, (Precision)b->dtype, c, op)};
-}
-
-static int count_of(const Case *c, ConvOp op) { return c->layer->count - (op == CONV_FORWARD ? 0 : c->layer->frozen); }
-
-static const char *bench_name(const Bench *b) { return b->gemm ? "gemm" : "conv"; }
-
-static void write_record(Bench *b, Case *c, ConvOp op, const Contender *who, const Contender *peer, const Figures *f) {
-  const ConvCase *l = c->layer;
-  Record j = {};
-  record_begin(&j);
-  record_str(&j, "bench", bench_name(b));
-  record_str(&j, "gpu", b->dev->description);
-  record_str(&j, "rung", name_of(who));
-  record_str(&j, "op", op_names[op]);
-  record_str(&j, "layer", l->name);
-  record_int(&j, "n", c->x.n);
-  record_int(&j, "h", c->x.h);
-  record_int(&j, "w", c->x.w);
-  record_int(&j, "cin", l->cin);
-  record_int(&j, "cout", l->cout);
-  record_int(&j, "k", l->k);
-  record_int(&j, "stride", l->stride);
-  record_int(&j, "count", count_of(c, op));
-  record_str(&j, "dtype", precision_names[b->dtype]);
-  record_str(&j, "fused", fused_names[b->fused]);
-  record_int(&j, "batch", b->batch);
-  record_int(&j, "runs", f->us.n);
-  record_num(&j, "us", f->us.median);
-  record_num(&j, "us_min", f->us.min);
-  record_num(&j, "us_max", f->us.max);
-  record_num(&j, "tflops", flop_of(c) / f->us.median / 1e6);
-  record_num(&j, "floor_us", f->floor_us);
-  record_num(&j, "cudnn_us", f->cudnn_us);
-  record_num(&j, "ratio", f->ratio);
-  record_int(&j, "cudnn_version", cudnn_version());
-  record_bool(&j, "cudnn_any", b->any);
-  if (peer) {
-    record_int(&j, "cudnn_engine", peer->plan.engine.index);
-    record_int(&j, "cudnn_tried", peer->plan.tried);
-    record_bool(&j, "cudnn_deterministic", peer->plan.engine.deterministic);
-    record_int(&j, "cudnn_fused_tried", peer->plan.fused_tried);
-    record_bool(&j, "cudnn_fused", b->fused && !peer->plan.finish);
-  } else
-    record_raw(&j, "cudnn_engine", "null"); // it has none, or its version is 0: no library
-  device_origin(b->dev, &j);
-  fprintf(b->file, "%s\n", record_end(&j));
-  fflush(b->file);
-  record_free(&j);
-}
-
-static void add_total(Total *t, const Figures *f, const char *layer, int count) {
-  t->layers++;
-  t->us += count * f->us.median;
-  t->floor_us += count * f->floor_us;
-  if (isnan(f->ratio)) return (void)t->without_cudnn++;
-  t->shared_us += count * f->us.median;
-  t->cudnn_us += count * f->cudnn_us;
-  if (!t->worst_layer || f->ratio < t->worst) t->worst = f->ratio, t->worst_layer = layer;
-}
-
-static const char *fusion_of(const Bench *b, const CudnnPlan *plan) {
-  if (!b->fused) return "";
-  if (!plan->finish) return ", one fused graph";
-  return plan->fused_tried ? ", not fused, which is faster here" : ", not fused: it has no graph for this";
-}
-
-static void report(Bench *b, Case *c, ConvOp op, const Contender *who, const Contender *peer) {
-  Figures f = figures_of(b, c, op, who, peer);
-  printf("%-16s %-6s %-7s %10.1f us %7.1f TFLOP/s %5.1f x its floor", c->layer->name, op_names[op], name_of(who),
-         f.us.median, flop_of(c) / f.us.median / 1e6, f.us.median / f.floor_us);
-  if (!who->rung)
-    printf("  engine %d of %d%s%s\n", who->plan.engine.index, who->plan.tried,
-           who->plan.engine.deterministic ? "" : ", not deterministic", fusion_of(b, &who->plan));
-  else
-    printf(peer ? "  %.2f of cuDNN's speed\n" : "  (no engine of cuDNN's)\n", f.ratio);
-  fflush(stdout);
-  for (int i = 0; i < b->num_chosen; i++)
-    if (b->chosen[i] == who->rung) add_total(&b->total[op][i], &f, c->layer->name, count_of(c, op));
-  if (b->file) write_record(b, c, op, who, peer, &f);
-}
-
-static void print_totals(const Bench *b) {
-  printf("\n%-6s %-7s %6s %10s %10s %10s %8s  %s\n", "op", "rung", "layers", "ms", "floor ms", "cuDNN ms", "speed",
-         "worst");
-  for (int op = 0; op < CONV_OPS; op++)
-    for (int i = 0; i < b->num_chosen; i++) {
-      const Total *t = &b->total[op][i];
-      if (!t->layers) continue;
-      printf("%-6s %-7s %6d %10.3f %10.3f %10.3f %8.2f  ", op_names[op], b->chosen[i]->name, t->layers, t->us / 1e3,
-             t->floor_us / 1e3, t->cudnn_us / 1e3, t->shared_us > 0 ? t->cudnn_us / t->shared_us : NAN);
-      if (t->worst_layer) printf("%s (%.2f)", t->worst_layer, t->worst);
-      printf(t->without_cudnn ? "; %d layers without cuDNN\n" : "\n", t->without_cudnn);
-    }
-}
-
-// ---- one op of one layer ------------------------------------------------------------------------------------------------
+// ---- one op of one layer --------------------------------------------------------------------------------------------
 
 // Asks everyone for scratch, the naive rung included.
-static void reserve(Bench *b, Case *c, ConvOp op, const Contender *all, int count) {
+static void reserve(ConvBench *b, BenchCase *c, ConvOp op, const Contender *all, int count) {
   b->dev->scratch_bytes = 0;
   b->dev->measuring = true;
   for (int i = 0; i < count; i++) run(b, c, op, &all[i]);
-  run_rung(b, c, op, conv_rung("naive"));
+  run_rung(b, c, op, &rung_naive);
   b->dev->measuring = false;
   Err err;
   if (!device_reserve_scratch(b->dev, &err)) die(EXIT_RUN, "%s", err.msg);
 }
 
 // The number of cuDNN's fastest engine; -1: no record says.
-static int engine_known(const Bench *b, const Case *c, ConvOp op) {
+static int engine_known(const ConvBench *b, const BenchCase *c, ConvOp op) {
   const ConvCase *l = c->layer;
   KnownEngine want = {.n = c->x.n, .h = c->x.h, .w = c->x.w, .cin = l->cin, .cout = l->cout, .k = l->k};
-  want.version = cudnn_version();
+  want.version = cudnn_version(b->dev);
   snprintf(want.bench, sizeof want.bench, "%s", bench_name(b));
   snprintf(want.layer, sizeof want.layer, "%s", l->name);
   snprintf(want.op, sizeof want.op, "%s", op_names[op]);
@@ -282,7 +101,7 @@ static int engine_known(const Bench *b, const Case *c, ConvOp op) {
 }
 
 // An engine that cuDNN no longer has is looked for again.
-static CudnnPlan peer_plan(Bench *b, Case *c, ConvOp op) {
+static CudnnPlan peer_plan(ConvBench *b, BenchCase *c, ConvOp op) {
   Dest out = dest_of(c, op);
   int known = engine_known(b, c, op);
   auto plan = [&](int search) {
@@ -293,7 +112,7 @@ static CudnnPlan peer_plan(Bench *b, Case *c, ConvOp op) {
 }
 
 // cuDNN first, where it has an engine, then the rungs that can.
-static int contenders(Bench *b, Case *c, ConvOp op, Contender all[]) {
+static int contenders(ConvBench *b, BenchCase *c, ConvOp op, Contender all[]) {
   int count = 0;
   CudnnPlan plan = peer_plan(b, c, op);
   if (plan.engine.plan) all[count++] = {NULL, plan};
@@ -303,8 +122,8 @@ static int contenders(Bench *b, Case *c, ConvOp op, Contender all[]) {
   return count;
 }
 
-static bool bench_op(Bench *b, Case *c, ConvOp op) {
-  static Contender all[1 + MAX_RUNGS];
+static bool bench_op(ConvBench *b, BenchCase *c, ConvOp op) {
+  Contender all[1 + MAX_RUNGS];
   int count = contenders(b, c, op, all);
   reserve(b, c, op, all, count);
   if (!verify(b, c, op, all, count)) return false;
@@ -319,13 +138,13 @@ static bool bench_op(Bench *b, Case *c, ConvOp op) {
   return true;
 }
 
-static bool layer_wanted(const Bench *b, const ConvCase *l) { return !b->layer || strstr(l->name, b->layer); }
-static bool op_wanted(const Bench *b, const ConvCase *l, int op) {
+static bool layer_wanted(const ConvBench *b, const ConvCase *l) { return !b->layer || strstr(l->name, b->layer); }
+static bool op_wanted(const ConvBench *b, const ConvCase *l, int op) {
   return b->wanted[op] && (op == CONV_FORWARD || l->frozen < l->count);
 }
 
-static bool bench_layer(Bench *b, const ConvCase *l, int n, int h, int w) {
-  Case c = case_new(b->dev, precision_dtypes[b->dtype], (Fused)b->fused, l, n, h, w);
+static bool bench_layer(ConvBench *b, const ConvCase *l, int n, int h, int w) {
+  BenchCase c = case_new(b->dev, precision_dtypes[b->dtype], (Fused)b->fused, l, n, h, w);
   bool ok = true;
   for (int op = 0; op < CONV_OPS; op++)
     if (op_wanted(b, l, op)) ok &= bench_op(b, &c, (ConvOp)op);
@@ -333,7 +152,7 @@ static bool bench_layer(Bench *b, const ConvCase *l, int n, int h, int w) {
   return ok;
 }
 
-static bool bench_network(Bench *b) {
+static bool bench_network(ConvBench *b) {
   bool ok = true;
   for (const ConvCase &l : conv_cases) {
     if (!layer_wanted(b, &l)) continue;
@@ -346,7 +165,7 @@ static bool bench_network(Bench *b) {
 }
 
 // The rows of the left operand are pixels, in images of 16 × 16 where that goes.
-static bool bench_gemm(Bench *b) {
+static bool bench_gemm(ConvBench *b) {
   ConvCase l = {"gemm", ON_MAP, 1, b->k, b->n, 1, 1, 0, 1, 0};
   return b->m % 256 ? bench_layer(b, &l, 1, 1, b->m) : bench_layer(b, &l, b->m / 256, 16, 16);
 }
@@ -354,13 +173,13 @@ static bool bench_gemm(Bench *b) {
 // ---- the command line -----------------------------------------------------------------------------------------------
 
 // Unasked all but the naive rung, which is timed by whoever has the time, and cuDNN, which takes part anyway.
-static void parse_rungs(Bench *b) {
+static void parse_rungs(ConvBench *b) {
   char names[256];
   for (const Rung *const *rung = conv_rungs; !b->rungs && *rung; rung++)
     if (strcmp((*rung)->name, "naive") && strcmp((*rung)->name, "cudnn")) b->chosen[b->num_chosen++] = *rung;
   snprintf(names, sizeof names, "%s", b->rungs ? b->rungs : "");
   for (char *name = strtok(names, ","); name; name = strtok(NULL, ",")) {
-    const Rung *rung = conv_rung(name);
+    const Rung *rung = rung_find(conv_rungs, name);
     if (!rung || !strcmp(name, "cudnn"))
       die(EXIT_USAGE, "--rungs %s: no such rung of ours; cuda/conv/ holds them", name);
     if (b->num_chosen == MAX_RUNGS) die(EXIT_USAGE, "--rungs: at most %d", MAX_RUNGS);
@@ -368,7 +187,7 @@ static void parse_rungs(Bench *b) {
   }
 }
 
-static void parse_ops(Bench *b) {
+static void parse_ops(ConvBench *b) {
   char names[64];
   bool any = false;
   snprintf(names, sizeof names, "%s", b->ops ? b->ops : b->fused ? "fwd" : "fwd,dgrad,wgrad");
@@ -385,7 +204,7 @@ static void parse_ops(Bench *b) {
 }
 
 // An empty table would look like a result.
-static void check_layers(const Bench *b) {
+static void check_layers(const ConvBench *b) {
   const ConvCase *named = NULL;
   for (const ConvCase &l : conv_cases) {
     if (!layer_wanted(b, &l)) continue;
@@ -397,8 +216,8 @@ static void check_layers(const Bench *b) {
   die(EXIT_USAGE, "--ops %s: %s is frozen and has no gradients; add fwd", b->ops, named->name);
 }
 
-static void parse(Bench *b, int argc, char **argv) {
-  OPTION_TABLE(table, Bench, BENCH_OPTIONS);
+static void parse(ConvBench *b, int argc, char **argv) {
+  OPTION_TABLE(table, ConvBench, BENCH_OPTIONS);
   Cli cli = {.usage = "conv|gemm [options]",
              .about = "Times the convolutions of Mask R-CNN R50-FPN on the GPU, or a matrix product, against cuDNN.",
              .options = table,
@@ -425,7 +244,7 @@ static void parse(Bench *b, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  static Bench b = {OPTION_DEFAULTS(BENCH_OPTIONS)};
+  static ConvBench b = {OPTION_DEFAULTS(BENCH_OPTIONS)};
   b.height = 800;
   b.width = 1344;
   parse(&b, argc, argv);

@@ -18,13 +18,13 @@ static const char *const op_names[] = {"fwd", "dgrad", "wgrad"};
 typedef enum Fused { PLAIN, BIAS_RELU, BIAS_ADD_RELU } Fused;
 
 // An op writes to one of its tensors.
-typedef struct Case {
+typedef struct BenchCase {
   const ConvCase *layer;
   Conv conv;
   Fused fused;
   Tensor x, w, y, dw, addend, bias;
   Tensor dw_peer; // of the operands' type, as cuDNN writes it
-} Case;
+} BenchCase;
 
 // Normal numbers, or their magnitudes; padding lanes zero.
 template <class T> __global__ void fill_kernel(Tensor t, uint64_t key, bool magnitude, size_t elements) {
@@ -71,9 +71,9 @@ static Tensor allocated_filter(Device *dev, DType t, const ConvCase *l) {
 }
 
 // n, h, w: of x.
-static Case case_new(Device *dev, DType t, Fused fused, const ConvCase *l, int n, int h, int w) {
+static BenchCase case_new(Device *dev, DType t, Fused fused, const ConvCase *l, int n, int h, int w) {
   int p = (h + 2 * l->pad - l->k) / l->stride + 1, q = (w + 2 * l->pad - l->k) / l->stride + 1;
-  Case c = {l, {l->stride, l->pad}, fused};
+  BenchCase c = {l, {l->stride, l->pad}, fused};
   c.x = allocated(dev, tensor(t, n, h, w, l->cin));
   c.w = allocated_filter(dev, t, l);
   c.y = allocated(dev, tensor(t, n, p, q, l->cout));
@@ -83,23 +83,23 @@ static Case case_new(Device *dev, DType t, Fused fused, const ConvCase *l, int n
   if (fused == BIAS_ADD_RELU) c.addend = allocated(dev, c.y);
   return c;
 }
-static void case_free(Device *dev, Case *c) {
+static void case_free(Device *dev, BenchCase *c) {
   void *all[] = {c->x.data, c->w.data, c->y.data, c->dw.data, c->dw_peer.data, c->bias.data, c->addend.data};
   for (void *p : all) device_free(dev, p);
 }
 
-static Tensor *result_of(Case *c, ConvOp op, bool peer) {
+static Tensor *result_of(BenchCase *c, ConvOp op, bool peer) {
   return op == CONV_FORWARD ? &c->y : op == CONV_DGRAD ? &c->x : peer ? &c->dw_peer : &c->dw;
 }
-static const Tensor *operand_of(const Case *c, ConvOp op) { return op == CONV_DGRAD ? &c->y : &c->x; }
+static const Tensor *operand_of(const BenchCase *c, ConvOp op) { return op == CONV_DGRAD ? &c->y : &c->x; }
 
-static void fill_operands(Device *dev, Case *c, ConvOp op, bool magnitude) {
+static void fill_operands(Device *dev, BenchCase *c, ConvOp op, bool magnitude) {
   Tensor *all[] = {&c->x, &c->w, &c->y, &c->addend, &c->bias};
   for (int i = 0; i < COUNT(all); i++)
     if (all[i]->data && all[i] != result_of(c, op, false)) fill(dev, all[i], i, magnitude);
 }
 
-static Dest dest_of(const Case *c, ConvOp op) {
+static Dest dest_of(const BenchCase *c, ConvOp op) {
   if (op == CONV_DGRAD) return {.t = c->x};
   return {.t = c->y,
           .relu = c->fused != PLAIN,
@@ -108,18 +108,18 @@ static Dest dest_of(const Case *c, ConvOp op) {
 }
 
 // The terms of one element of the result, at most.
-static double terms_of(const Case *c, ConvOp op) {
+static double terms_of(const BenchCase *c, ConvOp op) {
   const ConvCase *l = c->layer;
   double taps = (double)l->k * l->k;
   return op == CONV_FORWARD ? taps * l->cin : op == CONV_DGRAD ? taps * l->cout : (double)tensor_pixels(&c->y);
 }
 
-// An error of K roundings that are as often up as down grows with √K: 8·√K·u·Σ|term| is exceeded with probability
-// e^-32 (Higham, Mary, "A new approach to probabilistic rounding error analysis", 2019, theorem 2.4). u = 2^-23 is for
-// tensor cores, which truncate. TF32 rounds each term by 2^-10 of itself, and these errors, too, are independent.
-// `twice`: sums are rounded to the operands' type before bias and addend come to them, which may cancel them: a further
-// error of u · |sum| <= u · (|result| + |bias| + |addend|). Normal numbers from 24 bits are at most sqrt(2 · 24 · ln 2) < 5.8.
-static unsigned long long count_wrong(Device *dev, Case *c, ConvOp op, bool peer, bool twice, const void *want,
+// An error of K roundings that are as often up as down grows with √K: 8·√K·u·Σ|term| is exceeded with probability e^-32
+// (Higham, Mary, "A new approach to probabilistic rounding error analysis", 2019, theorem 2.4). u = 2^-23 is for tensor
+// cores, which truncate. TF32 rounds each term by 2^-10 of itself, and these errors, too, are independent. `twice`:
+// sums are rounded to the operands' type before bias and addend come to them, which may cancel them: a further error of
+// u · |sum| <= u · (|result| + |bias| + |addend|). Normal numbers from 24 bits are at most sqrt(2 · 24 · ln 2) < 5.8.
+static unsigned long long count_wrong(Device *dev, BenchCase *c, ConvOp op, bool peer, bool twice, const void *want,
                                       const void *bound) {
   const Tensor *got = result_of(c, op, peer), *ours = result_of(c, op, false);
   DType operands = c->x.dtype;

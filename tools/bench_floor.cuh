@@ -23,14 +23,14 @@ static double flop_per_clock(const Device *dev, Precision precision) {
   return NAN;
 }
 
-static double flop_of(const Case *c) {
+static double flop_of(const BenchCase *c) {
   const ConvCase *l = c->layer;
   return 2.0 * tensor_pixels(&c->y) * l->cout * l->k * l->k * l->cin;
 }
 
 // Microseconds. No kernel can be faster: all arithmetic at the highest clock, or every operand over the memory's pins
 // once. Of x, a stride past the filter leaves pixels unread.
-static double floor_us(const Device *dev, Precision precision, const Case *c, ConvOp op) {
+static double floor_us(const Device *dev, Precision precision, const BenchCase *c, ConvOp op) {
   double flops = flop_per_clock(dev, precision) * attribute(dev, cudaDevAttrMultiProcessorCount) * 1e3 *
                  attribute(dev, cudaDevAttrClockRate);
   double bandwidth =

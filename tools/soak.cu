@@ -11,19 +11,20 @@
 extern "C" {
 #include "base/cli.h"
 #include "base/machine.h"
+#include "base/record.h"
 }
 
 enum {
   DRAWN = 200,             // problems
   MAX_JOBS = 1024,         // ops of problems
-  SHORT_ROUNDS = 2,        // problems whose last round of tiles is a short one
+  TAIL_WAVES = 2,          // problems whose last wave of tiles is a partial one
   IN_FLIGHT = 64,          // runs that are queued before they are waited for
   MOST_ELEMENTS = 1 << 22, // of a tensor of a drawn problem
   REPORT_SECONDS = 10,
 };
 
 typedef struct Job {
-  Case *problem;
+  BenchCase *problem;
   ConvOp op;
   int cut;   // images of the first of two pairs, as the levels of a pyramid are pairs; 0: all are one
   bool told; // of a mistake
@@ -50,9 +51,10 @@ typedef struct Ledger {
 
 typedef struct Soak {
   OPTION_FIELDS(SOAK_OPTIONS)
-  FILE *file; // of out
+  const Rung *chosen; // of --rung; NULL: the fastest of each problem
+  FILE *file;         // of out
   Device *dev;
-  Case problems[DRAWN + COUNT(conv_cases) + SHORT_ROUNDS];
+  BenchCase problems[DRAWN + COUNT(conv_cases) + TAIL_WAVES];
   ConvCase drawn[DRAWN];
   Job jobs[MAX_JOBS];
   int num_problems, num_jobs;
@@ -77,18 +79,20 @@ __global__ void read_kernel(uint4 *result, size_t vectors, Ledger *ledger) {
   if (threadIdx.x % 32 == 0) atomicAdd(&ledger->sum, sum);
 }
 __global__ void enter_kernel(Ledger *ledger, int job, bool first) {
-  if (first)
+  if (first) {
     ledger->bits[job] = ledger->sum;
-  else if (ledger->bits[job] != ledger->sum)
-    ledger->mistakes[job]++, ledger->all++;
+  } else if (ledger->bits[job] != ledger->sum) {
+    ledger->mistakes[job]++;
+    ledger->all++;
+  }
   ledger->sum = 0;
 }
 
-// ---- running ----------------------------------------------------------------------------------------------------------
+// ---- running --------------------------------------------------------------------------------------------------------
 
 // The job's problem with its result elsewhere.
-static Case aimed(const Job *job, void *to) {
-  Case c = *job->problem;
+static BenchCase aimed(const Job *job, void *to) {
+  BenchCase c = *job->problem;
   result_of(&c, job->op, false)->data = to;
   return c;
 }
@@ -100,20 +104,21 @@ static Tensor images(Tensor t, int first, int end) {
   return t;
 }
 
-static void run(Soak *s, const char *rung, const Job *job, void *to) {
+static void run(Soak *s, const Rung *rung, const Job *job, void *to) {
   Device *dev = s->dev;
-  Case c = aimed(job, to), part[2] = {c, c};
+  BenchCase c = aimed(job, to), part[2] = {c, c};
   int pairs = job->cut ? 2 : 1;
   Tensor x[2], y[2];
   Dest out[2];
   for (int i = 0; i < pairs; i++) {
     int first = i ? job->cut : 0, end = i + 1 < pairs ? job->cut : c.x.n;
-    x[i] = part[i].x = images(c.x, first, end), y[i] = part[i].y = images(c.y, first, end);
+    x[i] = part[i].x = images(c.x, first, end);
+    y[i] = part[i].y = images(c.y, first, end);
     part[i].addend = images(c.addend, first, end);
     out[i] = dest_of(&part[i], job->op);
   }
   FilterGrad dw = {c.dw};
-  dev->conv = rung;
+  dev->conv_rung = rung;
   if (job->op == CONV_FORWARD) dev->ops->conv_forward(dev, &c.conv, pairs, x, &c.w, out);
   if (job->op == CONV_DGRAD) dev->ops->conv_dgrad(dev, &c.conv, pairs, y, &c.w, out);
   if (job->op == CONV_WGRAD) dev->ops->conv_wgrad(dev, &c.conv, pairs, x, y, &dw);
@@ -133,11 +138,11 @@ static void read_result(Soak *s, int index, bool first) {
 
 // One line for every job that is wrong, the first time.
 static void report_mistakes(Soak *s) {
-  static Ledger now;
+  Ledger now;
   device_download(s->dev, &now, s->ledger, sizeof now);
   s->mistakes = now.all;
   for (int i = 0; i < s->num_jobs; i++) {
-    const Case *c = s->jobs[i].problem;
+    const BenchCase *c = s->jobs[i].problem;
     if (!now.mistakes[i] || s->jobs[i].told) continue;
     s->jobs[i].told = true;
     fprintf(stderr, "soak: %s of %s (x %d x %d x %d x %d): other bits than the first time, before run %ld\n",
@@ -145,15 +150,14 @@ static void report_mistakes(Soak *s) {
   }
 }
 
-// ---- problems ---------------------------------------------------------------------------------------------------------
+// ---- problems -------------------------------------------------------------------------------------------------------
 
 static void add_problem(Soak *s, const ConvCase *l, Fused fused, int n, int h, int w) {
-  Case *c = &s->problems[s->num_problems++];
+  BenchCase *c = &s->problems[s->num_problems++];
   *c = case_new(s->dev, precision_dtypes[s->dtype], fused, l, n, h, w);
   for (int op = 0; op < CONV_OPS; op++) {
-    const Rung *rung = s->rung ? conv_rung(s->rung) : NULL;
     const Tensor *w = op == CONV_WGRAD ? &c->dw : &c->w;
-    if (rung && !rung->supports(s->dev, (ConvOp)op, &c->conv, operand_of(c, (ConvOp)op), w)) continue;
+    if (s->chosen && !s->chosen->supports(s->dev, (ConvOp)op, &c->conv, operand_of(c, (ConvOp)op), w)) continue;
     CHECK(s->num_jobs < MAX_JOBS);
     int cut = (s->num_problems + op) % 2 && n > 1 ? 1 + s->num_jobs % (n - 1) : 0;
     s->jobs[s->num_jobs++] = {c, (ConvOp)op, cut};
@@ -170,11 +174,11 @@ static void add_layers(Soak *s) {
   }
 }
 
-// On an H200 and at batch 4, 144 tiles of 128 × 256 or twice as many: rung 05 makes a launch of its own of the last round,
-// forward and in dgrad. Twice, so that each op is cut into pairs once and once is not.
-static void add_short_rounds(Soak *s) {
-  static const ConvCase l = {"short round", ON_BOXES, 3, 256, 512, 3, 1, 1, 1, 0};
-  for (int i = 0; i < SHORT_ROUNDS; i++) add_problem(s, &l, BIAS_RELU, s->batch * s->rois, l.size, l.size);
+// On an H200 and at batch 4, 144 tiles of 128 × 256 or twice as many: rung 05 makes a launch of its own of the tail
+// wave, forward and in dgrad. Twice, so that each op is cut into pairs once and once is not.
+static void add_tail_waves(Soak *s) {
+  static const ConvCase l = {"tail wave", ON_BOXES, 3, 256, 512, 3, 1, 1, 1, 0};
+  for (int i = 0; i < TAIL_WAVES; i++) add_problem(s, &l, BIAS_RELU, s->batch * s->rois, l.size, l.size);
 }
 
 // Magnitudes of everything are alike often.
@@ -189,7 +193,9 @@ static void add_drawn(Soak *s) {
     int k = taps[below(COUNT(taps))], n, h, w;
     do {
       l = {name, ON_MAP, 1, size(11), size(11), k, 1 + below(3), below(k / 2 + 1), 1, 0};
-      n = size(9), h = k + size(6), w = k + size(6);
+      n = size(9);
+      h = k + size(6);
+      w = k + size(6);
     } while ((int64_t)n * h * w * MAX(l.cin, l.cout) > MOST_ELEMENTS || l.cin * l.cout * k * k > MOST_ELEMENTS);
     snprintf(name, sizeof names[0], "%d -> %d by %d / %d", l.cin, l.cout, k, l.stride);
     add_problem(s, &l, (Fused)below(3), n, h, w);
@@ -199,7 +205,10 @@ static void add_drawn(Soak *s) {
 // Asks everyone for scratch, the naive rung included.
 static void reserve(Soak *s) {
   s->dev->measuring = true;
-  for (int i = 0; i < s->num_jobs; i++) run(s, s->rung, &s->jobs[i], s->result), run(s, "naive", &s->jobs[i], NULL);
+  for (int i = 0; i < s->num_jobs; i++) {
+    run(s, s->chosen, &s->jobs[i], s->result);
+    run(s, &rung_naive, &s->jobs[i], NULL);
+  }
   s->dev->measuring = false;
   Err err;
   if (!device_reserve_scratch(s->dev, &err)) die(EXIT_RUN, "%s", err.msg);
@@ -212,11 +221,11 @@ static bool verify(Soak *s) {
   for (int i = 0; i < s->num_jobs; i++) {
     Job *job = &s->jobs[i];
     fill_operands(s->dev, job->problem, job->op, true);
-    run(s, "naive", job, bound);
+    run(s, &rung_naive, job, bound);
     fill_operands(s->dev, job->problem, job->op, false);
-    run(s, "naive", job, want);
-    run(s, s->rung, job, s->result);
-    Case c = aimed(job, s->result);
+    run(s, &rung_naive, job, want);
+    run(s, s->chosen, job, s->result);
+    BenchCase c = aimed(job, s->result);
     unsigned long long wrong = count_wrong(s->dev, &c, job->op, false, false, want, bound);
     if (wrong)
       fprintf(stderr, "soak: %s of %s (x %d x %d x %d x %d): %llu elements differ from the naive rung's\n",
@@ -229,7 +238,7 @@ static bool verify(Soak *s) {
   return ok;
 }
 
-// ---- the soak ---------------------------------------------------------------------------------------------------------
+// ---- the soak -------------------------------------------------------------------------------------------------------
 
 static void soak(Soak *s) {
   uint64_t key = rng_key((uint64_t)s->seed, RNG_ORDER), i = 0;
@@ -237,7 +246,7 @@ static void soak(Soak *s) {
   while (now_seconds() < begin + s->seconds) {
     for (int j = 0; j < IN_FLIGHT; j++) {
       int index = (int)(rng_u32(key, i++) % (uint32_t)s->num_jobs);
-      run(s, s->rung, &s->jobs[index], s->result);
+      run(s, s->chosen, &s->jobs[index], s->result);
       read_result(s, index, false);
     }
     cudaError_t error = cudaStreamSynchronize(stream_of(s->dev));
@@ -257,7 +266,7 @@ static void write_record(const Soak *s) {
   record_begin(&r);
   record_str(&r, "bench", "soak");
   record_str(&r, "gpu", s->dev->description);
-  record_str(&r, "rung", s->rung ? s->rung : "auto");
+  record_str(&r, "rung", s->chosen ? s->chosen->name : "auto");
   record_str(&r, "dtype", precision_names[s->dtype]);
   record_int(&r, "batch", s->batch);
   record_int(&r, "seed", s->seed);
@@ -279,7 +288,7 @@ static void parse(Soak *s, int argc, char **argv) {
              .num_options = COUNT(table),
              .values = s};
   cli_parse_or_exit(&cli, argc, argv);
-  if (s->rung && !conv_rung(s->rung))
+  if (s->rung && !(s->chosen = rung_find(conv_rungs, s->rung)))
     die(EXIT_USAGE, "--rung %s: no such rung; cuda/conv/README.md lists them", s->rung);
   if (s->out && !(s->file = fopen(s->out, "a"))) // now: a soak may take hours
     die(EXIT_USAGE, "--out %s: %s; give a file that can be written", s->out, strerror(errno));
@@ -293,7 +302,7 @@ int main(int argc, char **argv) {
   if (s.file) commit_warn();
   s.dev->tf32 = s.dtype == BENCH_TF32;
   add_layers(&s);
-  add_short_rounds(&s);
+  add_tail_waves(&s);
   add_drawn(&s);
   if (!s.num_jobs) die(EXIT_USAGE, "--rung %s computes nothing in %s", s.rung, precision_names[s.dtype]);
   s.result = allocate(s.dev, s.result_bytes);
@@ -301,7 +310,7 @@ int main(int argc, char **argv) {
   s.ledger = (Ledger *)allocate(s.dev, sizeof *s.ledger);
   reserve(&s);
   bool ok = verify(&s);
-  printf("%d problems through %s in %s on %s\n", s.num_jobs, s.rung ? s.rung : "the fastest rung of each",
+  printf("%d problems through %s in %s on %s\n", s.num_jobs, s.chosen ? s.chosen->name : "the fastest rung of each",
          precision_names[s.dtype], s.dev->description);
   soak(&s);
   printf("%d s: %ld runs, %d of them with other bits than the first time\n", s.seconds, s.runs, s.mistakes);

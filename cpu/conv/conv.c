@@ -1,6 +1,6 @@
-// Convolution forward and with respect to its input: implicit GEMM. The filter is packed once; each thread then takes
-// tiles of the result, unrolls a block of the operand at a time into its cache, and writes the finished tile through
-// the Dest. The gradient of the filter is in conv_wgrad.c.
+// Forward and dgrad as implicit GEMM. The filter is packed once; each thread then takes tiles of the result, writes a
+// block of the im2col matrix at a time into its cache, and takes the finished tile through the Dest. wgrad is in
+// wgrad.c.
 #include <omp.h>
 #include "cpu/conv/gemm.h"
 #include "cpu/conv/im2col.h"
@@ -9,35 +9,35 @@
 
 enum { TILE_ROWS = 8 * GEMM_MR, TILE_COLUMNS = 512, MAX_PAIRS = 8, PITCH_STEP = MAX(GEMM_NR, 8) };
 
-// One walk of all pairs: [rows, k] · [k, n], k = taps · channels.
-typedef struct Product {
+// One phase of all pairs: [rows, k] · [k, n], k = taps · channels.
+typedef struct ImplicitGemm {
   int pairs;
   const Tensor *in, *w;
   const Dest *out;
   bool backward;   // w's n are the channels and its c the columns, rather than the other way round
   int channels, n; // of in; of out
-  int k, block;    // columns of the unrolled operand, and how many of them are multiplied at a time
+  int k, block;    // K, and how much of it is multiplied at a time
   int tile_rows;   // any number gives the same bits
-  Walk walk[MAX_PAIRS];
+  Im2col im2col[MAX_PAIRS];
   size_t rows[MAX_PAIRS], tiles[MAX_PAIRS];
   size_t all_rows, all_tiles;
   real *filter; // [blocks][panels][block][GEMM_NR]
-} Product;
+} ImplicitGemm;
 
-static real *filter_panel(const Product *p, int k0, int k, int j) {
+static real *filter_panel(const ImplicitGemm *p, int k0, int k, int j) {
   return p->filter + (size_t)k0 * round_up(p->n, GEMM_NR) + (size_t)k * j;
 }
 
-// Rows k0 … k0 + k - 1, columns j … of the filter as a matrix [taps · channels, n]. Missing columns become zeros because
-// what happens to lie in scratch may be denormal, and slow.
-static void pack_panel(const Product *p, int k0, int k, int j) {
+// Rows k0 … k0 + k - 1, columns j … of the filter as a matrix [taps · channels, n]. Missing columns become zeros
+// because what happens to lie in scratch may be denormal, and slow.
+static void pack_panel(const ImplicitGemm *p, int k0, int k, int j) {
   const Tensor *w = p->w;
   int columns = MIN(GEMM_NR, p->n - j);
   real *dst = filter_panel(p, k0, k, j);
   if (columns < GEMM_NR) memset(dst, 0, (size_t)k * GEMM_NR * sizeof *dst);
   size_t pitch = (size_t)w->h * w->w * w->ldc; // from one of w's rows to the next
   for (int len, end = k0 + k; k0 < end; k0 += len, dst += (size_t)len * GEMM_NR) {
-    int tap = walk_filter_tap(&p->walk[0], k0 / p->channels, w->w), lane = k0 % p->channels;
+    int tap = im2col_filter_tap(&p->im2col[0], k0 / p->channels, w->w), lane = k0 % p->channels;
     const real *src = (const real *)w->data + (size_t)tap * w->ldc;
     len = MIN(p->channels - lane, end - k0);
     if (!p->backward)
@@ -47,30 +47,31 @@ static void pack_panel(const Product *p, int k0, int k, int j) {
   }
 }
 
-// Rows row … row + m - 1, columns j … j + n - 1 of one pair's result. a and c are this thread's.
-static void compute_tile(const Product *p, int pair, size_t row, int m, int j, int n, real *a, real *c) {
-  const Walk *walk = &p->walk[pair];
+// Rows row … row + m - 1, columns j … j + n - 1 of one pair's result: mainloop over K, then the epilogue. a and c are
+// this thread's.
+static void compute_tile(const ImplicitGemm *p, int pair, size_t row, int m, int j, int n, real *a, real *c) {
+  const Im2col *im2col = &p->im2col[pair];
   const Dest *out = &p->out[pair];
   int pitch = round_up(n, PITCH_STEP), padding = round_up(m, GEMM_MR) - m;
   memset(c, 0, (size_t)(m + padding) * pitch * sizeof *c);
   memset(a + (size_t)m * GEMM_PITCH, 0, (size_t)padding * GEMM_PITCH * sizeof *a);
   for (int k0 = 0; k0 < p->k; k0 += p->block) {
     int k = MIN(p->block, p->k - k0);
-    OP(im2col)(&p->in[pair], walk, row, m, k0, k, a, GEMM_PITCH);
+    OP(im2col)(&p->in[pair], im2col, row, m, k0, k, a, GEMM_PITCH);
     OP(gemm_rows)(m, n, k, a, filter_panel(p, k0, k, j), (size_t)k * GEMM_NR, c, pitch);
   }
   const real *bias = out->bias;
   int lanes = MIN(pitch, out->t.ldc - j);
-  Position at = walk_position(walk, row);
-  for (int i = 0; i < m; i++, c += pitch, at = walk_next(walk, at)) {
+  Position at = im2col_position(im2col, row);
+  for (int i = 0; i < m; i++, c += pitch, at = im2col_next(im2col, at)) {
     if (bias)
       for (int lane = 0; lane < n; lane++) c[lane] += bias[j + lane];
-    int y = walk->y.out + walk->y.out_step * at.i, x = walk->x.out + walk->x.out_step * at.j;
+    int y = im2col->y.out + im2col->y.out_stride * at.i, x = im2col->x.out + im2col->x.out_stride * at.j;
     dest_write(out, (RowRun){at.n, y, x, j, 1, lanes}, c);
   }
 }
 
-static void check_pair(const Product *p, const Conv *conv, int pair) {
+static void check_pair(const ImplicitGemm *p, const Conv *conv, int pair) {
   const Tensor *big = p->backward ? &p->out[pair].t : &p->in[pair];
   const Tensor *small = p->backward ? &p->in[pair] : &p->out[pair].t, *w = p->w;
   CHECK(small->h == (big->h + 2 * conv->pad - w->h) / conv->stride + 1);
@@ -83,18 +84,18 @@ static void check_pair(const Product *p, const Conv *conv, int pair) {
   dest_check(&unbiased);
 }
 
-// Fills in what depends on the walk: one for a forward convolution, stride² for the gradient.
-static void plan_walk(Product *p, const Conv *conv, int phase, int threads) {
+// Fills in what depends on the phase: one of a forward convolution, stride² of dgrad.
+static void plan_phase(ImplicitGemm *p, const Conv *conv, int phase, int threads) {
   p->all_rows = p->all_tiles = 0;
   for (int i = 0; i < p->pairs; i++) {
     const Tensor *t = &p->out[i].t;
     int h = p->w->h, w = p->w->w, py = phase / conv->stride, px = phase % conv->stride;
-    p->walk[i] = p->backward ? (Walk){axis_backward(conv, h, t->h, py), axis_backward(conv, w, t->w, px)}
-                             : (Walk){axis_forward(conv, h, t->h), axis_forward(conv, w, t->w)};
-    p->rows[i] = (size_t)rows(&p->in[i]) * walk_area(&p->walk[i]);
+    p->im2col[i] = p->backward ? (Im2col){im2col_axis_dgrad(conv, h, t->h, py), im2col_axis_dgrad(conv, w, t->w, px)}
+                               : (Im2col){im2col_axis_forward(conv, h, t->h), im2col_axis_forward(conv, w, t->w)};
+    p->rows[i] = (size_t)rows(&p->in[i]) * im2col_area(&p->im2col[i]);
     p->all_rows += p->rows[i];
   }
-  p->k = walk_taps(&p->walk[0]) * p->channels;
+  p->k = im2col_taps(&p->im2col[0]) * p->channels;
   int blocks = (p->k + GEMM_KC - 1) / GEMM_KC;
   p->block = blocks ? round_up((p->k + blocks - 1) / blocks, 8) : GEMM_KC;
   p->tile_rows = round_up((int)MIN(p->all_rows / (4 * threads) + 1, TILE_ROWS), GEMM_MR);
@@ -105,7 +106,7 @@ static void plan_walk(Product *p, const Conv *conv, int phase, int threads) {
   }
 }
 
-static void compute_tile_number(const Product *p, size_t tile, real *a, real *c) {
+static void compute_tile_index(const ImplicitGemm *p, size_t tile, real *a, real *c) {
   int pair = 0, across = (p->n + TILE_COLUMNS - 1) / TILE_COLUMNS;
   while (tile >= p->tiles[pair]) tile -= p->tiles[pair++];
   size_t row = tile / across * p->tile_rows;
@@ -113,8 +114,8 @@ static void compute_tile_number(const Product *p, size_t tile, real *a, real *c)
   compute_tile(p, pair, row, (int)MIN((size_t)p->tile_rows, p->rows[pair] - row), j, MIN(TILE_COLUMNS, p->n - j), a, c);
 }
 
-static void compute(Device *dev, Product *p, const Conv *conv) {
-  int threads = omp_get_max_threads(), walks = p->backward ? conv->stride * conv->stride : 1;
+static void compute(Device *dev, ImplicitGemm *p, const Conv *conv) {
+  int threads = omp_get_max_threads(), phases = p->backward ? conv->stride * conv->stride : 1;
   size_t filter = (size_t)p->w->h * p->w->w * p->channels * round_up(p->n, GEMM_NR);
   size_t a_size = TILE_ROWS * GEMM_PITCH, c_size = (size_t)TILE_ROWS * round_up(MIN(p->n, TILE_COLUMNS), PITCH_STEP);
   real *scratch = device_scratch(dev, (filter + threads * (a_size + c_size)) * sizeof *scratch);
@@ -122,8 +123,8 @@ static void compute(Device *dev, Product *p, const Conv *conv) {
   CHECK(p->pairs <= MAX_PAIRS && conv->stride > 0);
   for (int i = 0; i < p->pairs; i++) check_pair(p, conv, i);
   p->filter = scratch + threads * (a_size + c_size);
-  for (int phase = 0; phase < walks; phase++) {
-    plan_walk(p, conv, phase, threads);
+  for (int phase = 0; phase < phases; phase++) {
+    plan_phase(p, conv, phase, threads);
 #pragma omp parallel num_threads(threads) if (p->all_rows * p->n * p->k >= GEMM_PARALLEL_WORK)
     {
       real *a = scratch + omp_get_thread_num() * (a_size + c_size), *c = a + a_size;
@@ -131,13 +132,13 @@ static void compute(Device *dev, Product *p, const Conv *conv) {
       for (int k0 = 0; k0 < p->k; k0 += p->block)
         for (int j = 0; j < p->n; j += GEMM_NR) pack_panel(p, k0, MIN(p->block, p->k - k0), j);
 #pragma omp for schedule(dynamic)
-      for (size_t tile = 0; tile < p->all_tiles; tile++) compute_tile_number(p, tile, a, c);
+      for (size_t tile = 0; tile < p->all_tiles; tile++) compute_tile_index(p, tile, a, c);
     }
   }
 }
 
 void OP(conv_forward)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *w, const Dest *y) {
-  compute(dev, &(Product){.pairs = pairs, .in = x, .w = w, .out = y, .channels = w->c, .n = w->n}, conv);
+  compute(dev, &(ImplicitGemm){.pairs = pairs, .in = x, .w = w, .out = y, .channels = w->c, .n = w->n}, conv);
 }
 
 // The gradient of a fully connected layer over [h, w] inputs is that of one over [1, 1, h · w · c]. As a convolution it
@@ -162,11 +163,11 @@ void OP(conv_dgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *dy, 
     to.t = flat(&dx->t);
     to.addend = dx->addend ? &addend : NULL;
     to.mask = dx->mask ? &mask : NULL;
-    Product p = {.pairs = 1, .in = dy, .w = &one, .out = &to, .backward = true, .channels = one.n, .n = one.c};
+    ImplicitGemm p = {.pairs = 1, .in = dy, .w = &one, .out = &to, .backward = true, .channels = one.n, .n = one.c};
     compute(dev, &p, &(Conv){.stride = 1});
     return;
   }
-  Product p = {.pairs = pairs, .in = dy, .w = w, .out = dx, .backward = true, .channels = w->n, .n = w->c};
+  ImplicitGemm p = {.pairs = pairs, .in = dy, .w = w, .out = dx, .backward = true, .channels = w->n, .n = w->c};
   compute(dev, &p, conv);
 }
 

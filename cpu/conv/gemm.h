@@ -1,9 +1,10 @@
-// Matrix product of packed blocks: what the convolutions are made of. C [m, n] += A [m, k] · B [k, n], k ≤ GEMM_KC.
+// The GEMM of packed blocks that the convolutions are made of. C [m, n] += A [m, k] · B [k, n], k ≤ GEMM_KC.
 //
-// After Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008: a tile of C stays in vector
-// registers while one column of A and one row of B a step stream past it. B's panels (GEMM_NR columns, k-major) stay in
-// the first-level cache, the block of A in the second. Each element of C is a chain in ascending k within a block, and
-// blocks are added in the caller's order: the bits depend on neither the tile it falls in nor the number of threads.
+// After Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008: a tile of C is accumulated in
+// vector registers while one column of A and one row of B a step stream past it. B's panels (GEMM_NR columns, k-major)
+// stay in the first-level cache, the block of A in the second. Each element of C is a chain in ascending k within a
+// block, and blocks are added in the caller's order: the bits depend on neither the tile it falls in nor the number of
+// threads.
 #pragma once
 #include "cpu/reference.h"
 

@@ -19,13 +19,13 @@ static inline void zero(real *dst, int len) {
   for (int i = 0; i < len; i += STEP) memset(dst + i, 0, STEP * sizeof *dst);
 }
 
-void OP(im2col)(const Tensor *x, const Walk *walk, size_t row, int rows, int k0, int k, real *dst, int pitch) {
-  const int taps = walk->x.taps, c = x->c, ldc = x->ldc; // taps of one row of the window
+void OP(im2col)(const Tensor *x, const Im2col *im2col, size_t row, int rows, int k0, int k, real *dst, int pitch) {
+  const int taps = im2col->x.taps, c = x->c, ldc = x->ldc; // taps of one row of the window
   const int first_tap = k0 / c, first_lane = k0 % c, first_y = first_tap / taps, first_x = first_tap % taps;
-  Position p = walk_position(walk, row);
-  for (int m = 0; m < rows; m++, p = walk_next(walk, p)) {
+  Position p = im2col_position(im2col, row);
+  for (int m = 0; m < rows; m++, p = im2col_next(im2col, p)) {
     real *to = dst + (size_t)m * pitch, *end = to + k;
-    int top = walk->y.in + walk->y.in_step * p.i, left = walk->x.in + walk->x.in_step * p.j;
+    int top = im2col->y.in + im2col->y.in_stride * p.i, left = im2col->x.in + im2col->x.in_stride * p.j;
     int lane = first_lane, tap = first_x;
     for (int y = top + first_y; to < end; y++, tap = 0) {
       bool inside = y >= 0 && y < x->h;

@@ -1,7 +1,8 @@
-// Gradient of a filter bank: dw = dyᵀ · unroll(x), a product whose long side is the sum over pixels. The pixels are cut
-// into chunks, so that there is work for many threads even where dw is small; each (tile of dw, chunk) has a slot of its
-// own, and the slots of a tile are added in order. The cut depends on shapes alone, so the bits do not depend on threads.
-// dw is transposed on the way, [taps · c, k]: the unrolled x is the longer side and wastes less of the GEMM's tall tiles.
+// wgrad: dw = dyᵀ · im2col(x), a GEMM whose K is the pixels. Split-K: the pixels are cut into slices, so that there is
+// work for many threads even where dw is small; each (tile of dw, slice) has partial sums of its own, and the slices of
+// a tile are added in order. The split depends on shapes alone, so the bits do not depend on threads.
+// dw is transposed on the way, [taps · c, k]: the im2col matrix is the longer side and wastes less of the GEMM's tall
+// tiles.
 #include <omp.h>
 #include <string.h>
 #include "cpu/conv/gemm.h"
@@ -12,28 +13,28 @@ enum {
   ROW_STEP = 4 * GEMM_MR, // whole panels, and whole steps of a copy
   TILE_ROWS = 44 * GEMM_MR,
   TILE_COLUMNS = 256,
-  WRITE_COLUMNS = 16,  // a cache line of floats
-  CHUNK = 4 * GEMM_KC, // pixels, at least
-  TASKS = 16,          // (tile, chunk) pairs aimed at
+  WRITE_COLUMNS = 16,        // a cache line of floats
+  MIN_SLICE_K = 4 * GEMM_KC, // pixels, at least
+  TASKS = 16,                // (tile, slice) pairs aimed at
   MAX_PAIRS = 8,
   COPY_STEP = MIN(GEMM_NR, 8), // divides every pitch
 };
 
-typedef struct Gradient {
+typedef struct WgradSplitK {
   int pairs;
   const Tensor *x, *dy;
   const FilterGrad *out;
-  int c, m, n; // x's channels; rows of the product, taps · c, and its columns
-  int tile_rows, down, across;
-  int a_pitch, slot_pitch;
-  size_t chunk;          // pixels
-  int chunks[MAX_PAIRS]; // of each pair, sized for full tensors: a count only leaves some of them empty
-  int all_chunks;        // at least 1
-  Walk walk[MAX_PAIRS];
-  real *slots; // [tile][chunk][tile_rows, slot_pitch]; a thread's own where a single chunk is the whole sum
-} Gradient;
+  int c, m, n; // x's channels; the GEMM's M, taps · c, and its N
+  int tile_rows, tiles_m, tiles_n;
+  int a_pitch, partial_pitch;
+  size_t slice_k;        // pixels
+  int slices[MAX_PAIRS]; // of each pair, sized for full tensors: a count only leaves some of them empty
+  int all_slices;        // at least 1
+  Im2col im2col[MAX_PAIRS];
+  real *partial; // [tile][slice][tile_rows, partial_pitch]; a thread's own where a single slice is the whole sum
+} WgradSplitK;
 
-static size_t slot_size(const Gradient *g) { return (size_t)g->tile_rows * g->slot_pitch; }
+static size_t partial_size(const WgradSplitK *g) { return (size_t)g->tile_rows * g->partial_pitch; }
 
 // b [panels][pixels][GEMM_NR] = columns n0 … n0 + n - 1 of dy's pixels, its padding lanes, and zeros.
 static void pack_dy(const Tensor *dy, size_t pixel, int pixels, int n0, int n, real *b) {
@@ -50,46 +51,46 @@ static void pack_dy(const Tensor *dy, size_t pixel, int pixels, int n0, int n, r
   }
 }
 
-// One slot: a tile's sum over the pixels of one chunk. a [GEMM_KC, a_pitch] and b [GEMM_KC, slot_pitch] are this thread's.
-static void sum_chunk(const Gradient *g, int tile, int chunk, real *slot, real *a, real *b) {
-  int m0 = tile / g->across * g->tile_rows, n0 = tile % g->across * TILE_COLUMNS, pair = 0;
+// One slice of a tile: its sum over some pixels. a [GEMM_KC, a_pitch] and b [GEMM_KC, partial_pitch] are this thread's.
+static void sum_slice(const WgradSplitK *g, int tile, int slice, real *partial, real *a, real *b) {
+  int m0 = tile / g->tiles_n * g->tile_rows, n0 = tile % g->tiles_n * TILE_COLUMNS, pair = 0;
   int m = MIN(g->tile_rows, g->m - m0), n = MIN(TILE_COLUMNS, g->n - n0);
-  while (chunk >= g->chunks[pair]) chunk -= g->chunks[pair++];
+  while (slice >= g->slices[pair]) slice -= g->slices[pair++];
   const Tensor *x = &g->x[pair], *dy = &g->dy[pair];
   size_t pixels = (size_t)MIN(rows(x), rows(dy)) * dy->h * dy->w;
-  size_t first = MIN(chunk * g->chunk, pixels), last = MIN(first + g->chunk, pixels);
-  memset(slot, 0, slot_size(g) * sizeof *slot);
+  size_t first = MIN(slice * g->slice_k, pixels), last = MIN(first + g->slice_k, pixels);
+  memset(partial, 0, partial_size(g) * sizeof *partial);
   for (size_t pixel = first; pixel < last; pixel += GEMM_KC) {
     int k = (int)MIN((size_t)GEMM_KC, last - pixel);
-    OP(im2col)(x, &g->walk[pair], pixel, k, m0, m, a, g->a_pitch);
+    OP(im2col)(x, &g->im2col[pair], pixel, k, m0, m, a, g->a_pitch);
     for (int i = 0; i < k; i++)
       for (int j = m; j < round_up(m, GEMM_MR); j++) a[(size_t)i * g->a_pitch + j] = 0;
     pack_dy(dy, pixel, k, n0, n, b);
-    OP(gemm_columns)(m, n, k, a, g->a_pitch, b, (size_t)k * GEMM_NR, slot, g->slot_pitch);
+    OP(gemm_columns)(m, n, k, a, g->a_pitch, b, (size_t)k * GEMM_NR, partial, g->partial_pitch);
   }
 }
 
-// Adds up the slots of a tile, its columns column … column + WRITE_COLUMNS - 1, and writes them out: rows of dw, as long
-// as the tile is high. turned [WRITE_COLUMNS, tile_rows] is this thread's.
-static void write_columns(const Gradient *g, int tile, int column, real *slots, real *turned) {
+// The split-K reduction of a tile, its columns column … column + WRITE_COLUMNS - 1: adds up the slices and writes rows
+// of dw, as long as the tile is high. transposed [WRITE_COLUMNS, tile_rows] is this thread's.
+static void write_columns(const WgradSplitK *g, int tile, int column, real *partial, real *transposed) {
   const FilterGrad *out = g->out;
   const real *scale = out->scale;
-  int m0 = tile / g->across * g->tile_rows, n0 = tile % g->across * TILE_COLUMNS + column;
+  int m0 = tile / g->tiles_n * g->tile_rows, n0 = tile % g->tiles_n * TILE_COLUMNS + column;
   int m = MIN(g->tile_rows, g->m - m0), n = MIN(WRITE_COLUMNS, g->n - n0);
-  real *sum = slots + column;
-  for (int chunk = 1; chunk < g->all_chunks; chunk++)
+  real *sum = partial + column;
+  for (int slice = 1; slice < g->all_slices; slice++)
     for (int i = 0; i < m; i++) {
-      size_t at = (size_t)i * g->slot_pitch;
-      for (int j = 0; j < n; j++) sum[at + j] += sum[chunk * slot_size(g) + at + j];
+      size_t at = (size_t)i * g->partial_pitch;
+      for (int j = 0; j < n; j++) sum[at + j] += sum[slice * partial_size(g) + at + j];
     }
-  OP(transpose)(m, n, sum, g->slot_pitch, turned, g->tile_rows);
-  for (int j = 0; j < n; j++, turned += g->tile_rows) {
+  OP(transpose)(m, n, sum, g->partial_pitch, transposed, g->tile_rows);
+  for (int j = 0; j < n; j++, transposed += g->tile_rows) {
     real factor = scale ? scale[n0 + j] : 1;
     for (int len, k = m0; k < m0 + m; k += len) {
       int lane = k % g->c;
       real *dw = (real *)out->dw.data + ((size_t)(n0 + j) * g->m + k - lane) / g->c * out->dw.ldc + lane;
       len = MIN(g->c - lane, m0 + m - k);
-      for (int i = 0; i < len; i++) dw[i] = (out->accumulate ? dw[i] : 0) + factor * turned[k - m0 + i];
+      for (int i = 0; i < len; i++) dw[i] = (out->accumulate ? dw[i] : 0) + factor * transposed[k - m0 + i];
       if (lane + len == g->c) memset(dw + len, 0, (out->dw.ldc - g->c) * sizeof *dw);
     }
   }
@@ -114,48 +115,48 @@ static void add_columns(Device *dev, int pairs, const Tensor *dy, real *db, bool
   }
 }
 
-static void compute(Device *dev, Gradient *g) {
+static void compute(Device *dev, WgradSplitK *g) {
   CHECK(g->pairs <= MAX_PAIRS);
-  g->down = (g->m + TILE_ROWS - 1) / TILE_ROWS;
-  g->across = (g->n + TILE_COLUMNS - 1) / TILE_COLUMNS;
-  g->tile_rows = round_up((g->m + g->down - 1) / g->down, ROW_STEP);
+  g->tiles_m = (g->m + TILE_ROWS - 1) / TILE_ROWS;
+  g->tiles_n = (g->n + TILE_COLUMNS - 1) / TILE_COLUMNS;
+  g->tile_rows = round_up((g->m + g->tiles_m - 1) / g->tiles_m, ROW_STEP);
   g->a_pitch = round_up(g->tile_rows + IM2COL_SLACK, 16) | 16; // off the powers of two
-  g->slot_pitch = round_up(MIN(g->n, TILE_COLUMNS), GEMM_NR);
-  int tiles = g->down * g->across, threads = omp_get_max_threads();
+  g->partial_pitch = round_up(MIN(g->n, TILE_COLUMNS), GEMM_NR);
+  int tiles = g->tiles_m * g->tiles_n, threads = omp_get_max_threads();
   size_t pixels = 0;
   for (int i = 0; i < g->pairs; i++) pixels += tensor_pixels(&g->dy[i]);
-  g->chunk = MAX((size_t)CHUNK, (pixels * tiles / TASKS + GEMM_KC) / GEMM_KC * GEMM_KC);
+  g->slice_k = MAX((size_t)MIN_SLICE_K, (pixels * tiles / TASKS + GEMM_KC) / GEMM_KC * GEMM_KC);
   for (int i = 0; i < g->pairs; i++) {
-    g->chunks[i] = (int)(tensor_pixels(&g->dy[i]) / g->chunk + 1);
-    g->all_chunks += g->chunks[i];
+    g->slices[i] = (int)(tensor_pixels(&g->dy[i]) / g->slice_k + 1);
+    g->all_slices += g->slices[i];
   }
-  size_t a_size = (size_t)GEMM_KC * g->a_pitch, b_size = (size_t)GEMM_KC * g->slot_pitch;
-  bool single = g->all_chunks == 1;
-  size_t slots = (size_t)(single ? threads : tiles * g->all_chunks) * slot_size(g);
-  real *scratch = device_scratch(dev, (slots + threads * (a_size + b_size)) * sizeof *scratch);
+  size_t a_size = (size_t)GEMM_KC * g->a_pitch, b_size = (size_t)GEMM_KC * g->partial_pitch;
+  bool single = g->all_slices == 1;
+  size_t all_partial = (size_t)(single ? threads : tiles * g->all_slices) * partial_size(g);
+  real *scratch = device_scratch(dev, (all_partial + threads * (a_size + b_size)) * sizeof *scratch);
   if (!scratch) return;
-  g->slots = scratch + threads * (a_size + b_size);
+  g->partial = scratch + threads * (a_size + b_size);
 #pragma omp parallel num_threads(threads) if (pixels * g->m * g->n >= GEMM_PARALLEL_WORK)
   {
     real *a = scratch + omp_get_thread_num() * (a_size + b_size), *b = a + a_size;
 #pragma omp for schedule(dynamic)
-    for (int task = 0; task < tiles * g->all_chunks; task++) {
-      int tile = task / g->all_chunks;
-      real *slot = g->slots + (single ? omp_get_thread_num() : task) * slot_size(g);
-      sum_chunk(g, tile, task % g->all_chunks, slot, a, b);
-      for (int j = 0; single && j < g->slot_pitch; j += WRITE_COLUMNS) write_columns(g, tile, j, slot, a);
+    for (int task = 0; task < tiles * g->all_slices; task++) {
+      int tile = task / g->all_slices;
+      real *partial = g->partial + (single ? omp_get_thread_num() : task) * partial_size(g);
+      sum_slice(g, tile, task % g->all_slices, partial, a, b);
+      for (int j = 0; single && j < g->partial_pitch; j += WRITE_COLUMNS) write_columns(g, tile, j, partial, a);
     }
 #pragma omp for schedule(static) collapse(2)
     for (int tile = 0; tile < (single ? 0 : tiles); tile++)
-      for (int j = 0; j < g->slot_pitch; j += WRITE_COLUMNS)
-        write_columns(g, tile, j, g->slots + (size_t)tile * g->all_chunks * slot_size(g), a);
+      for (int j = 0; j < g->partial_pitch; j += WRITE_COLUMNS)
+        write_columns(g, tile, j, g->partial + (size_t)tile * g->all_slices * partial_size(g), a);
   }
 }
 
 void OP(conv_wgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy,
                     const FilterGrad *out) {
   const Tensor *dw = &out->dw;
-  Gradient g = {.pairs = pairs, .x = x, .dy = dy, .out = out, .c = dw->c, .n = dw->n};
+  WgradSplitK g = {.pairs = pairs, .x = x, .dy = dy, .out = out, .c = dw->c, .n = dw->n};
   g.m = dw->h * dw->w * dw->c;
   CHECK(pairs <= MAX_PAIRS && dw->dtype == REAL_DTYPE && dw->ldc == channel_pitch(dw->c));
   for (int i = 0; i < pairs; i++) {
@@ -164,7 +165,7 @@ void OP(conv_wgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *x, c
     CHECK(x[i].c == dw->c && x[i].ldc == dw->ldc && dy[i].c == dw->n && x[i].n == dy[i].n);
     CHECK(dy[i].ldc == channel_pitch(dw->n));
     CHECK(x[i].dtype == REAL_DTYPE && dy[i].dtype == REAL_DTYPE);
-    g.walk[i] = (Walk){axis_forward(conv, dw->h, dy[i].h), axis_forward(conv, dw->w, dy[i].w)};
+    g.im2col[i] = (Im2col){im2col_axis_forward(conv, dw->h, dy[i].h), im2col_axis_forward(conv, dw->w, dy[i].w)};
   }
   compute(dev, &g);
   if (out->db) add_columns(dev, pairs, dy, out->db, out->accumulate);

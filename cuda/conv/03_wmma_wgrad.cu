@@ -1,74 +1,76 @@
-// Rung 03, WMMA: the gradient of the filter, dyᵀ · unrolled x, whose long side is the sum over pixels. The pixels are cut
-// into slots, so that there are blocks for the whole GPU even where the filter is small; each block adds up one tile over
-// one slot, and the slots are added in order afterwards. Both operands lie in memory with a pixel's channels together,
-// which makes pixels the rows of both tiles in shared memory.
-#include "cuda/conv/filter_grad.cuh"
-#include "cuda/conv/walk.cuh"
+// Rung 03, WMMA: wgrad, the GEMM dyᵀ · im2col(x), whose K is the pixels: hundreds of thousands, for a small M × N.
+// Split-K gives the whole GPU blocks even where the filter is small: each block multiplies one threadblock tile over
+// one slice of K and leaves it in the workspace; a second kernel adds the slices in order. Both operands lie in memory
+// with a pixel's channels together, so that both tiles are MN-major.
+#include "cuda/conv/implicit_gemm.cuh"
+#include "cuda/conv/split_k.cuh"
 #include "cuda/conv/wmma.cuh"
 
 // ---- kernel ---------------------------------------------------------------------------------------------------------
 
-// A thread's share of dy's tile: eight or four channels of as many pixels as there are passes.
+// A, dy: eight or four channels of as many pixels as there are passes.
 template <class T, class Operand>
-__device__ __forceinline__ void load_gradient(T *tile, const T *dy, int m, int channel, int first, int end) {
-  if (!Operand::takes_part()) return;
+__device__ __forceinline__ void load_dy(T *tile, const T *dy, int m, int channel, int first, int end) {
+  if (!Operand::is_active()) return;
 #pragma unroll
   for (int i = 0; i < Operand::PASSES; i++) {
     int row = first + Operand::row(i);
     bool inside = row < end && channel < m;
-    copy16_async(Operand::at(tile, i), dy + (inside ? (size_t)row * m + channel : 0), inside);
+    cp_async16(Operand::at(tile, i), dy + (inside ? (size_t)row * m + channel : 0), inside);
   }
 }
 
-// The same of x under the tap of the thread's columns; k.y beyond the taps: there are none.
+// B, the same of x under the tap of the thread's columns; k.y past the taps: there are none.
 template <class T, class Operand>
-__device__ __forceinline__ void load_pixels(T *tile, const Gather &g, const Column &k, int first, int end) {
+__device__ __forceinline__ void load_x(T *tile, const Im2colView &view, const KCoord &k, int first, int end) {
 #pragma unroll
   for (int i = 0; i < Operand::PASSES; i++) {
     int row = first + Operand::row(i);
-    Position at = position_of(g, row);
-    unsigned y = g.walk.y.in + g.walk.y.in_step * at.i + k.y, x = g.walk.x.in + g.walk.x.in_step * at.j + k.x;
-    bool inside = row < end && k.y < g.walk.y.taps && y < (unsigned)g.in.h && x < (unsigned)g.in.w;
-    const T *from = inside ? pixel<T>(g.in, at.n, y, x) + k.c : (const T *)g.in.data;
-    copy16_async(Operand::at(tile, i), from, inside);
+    Position at = position_of(view, row);
+    unsigned y = view.im2col.y.in + view.im2col.y.in_stride * at.i + k.y,
+             x = view.im2col.x.in + view.im2col.x.in_stride * at.j + k.x;
+    bool inside = row < end && k.y < view.im2col.y.taps && y < (unsigned)view.in.h && x < (unsigned)view.in.w;
+    const T *from = inside ? pixel<T>(view.in, at.n, y, x) + k.c : (const T *)view.in.data;
+    cp_async16(Operand::at(tile, i), from, inside);
   }
 }
 
-template <class T, int ROWS>
-__global__ __launch_bounds__(WMMA_THREADS, 2) void wmma_wgrad_kernel(const __grid_constant__ FilterProduct p) {
+template <class T, int TILE_M>
+__global__ __launch_bounds__(WMMA_THREADS, 2) void wmma_wgrad_kernel(const __grid_constant__ WgradGemm p) {
   if constexpr (wmma_has<T>) {
-    using Tile = WmmaTile<T, ROWS, 128, true, true>;
-    int slot = blockIdx.y, row = blockIdx.x / p.across * ROWS, column = blockIdx.x % p.across * 128;
-    const FilterPart &part = filter_part(p, slot);
-    const Gather &g = part.x;
-    int first = (slot - part.first_slot) * p.pixels, end = min(first + p.pixels, gather_rows(g));
-    int tap = (column + Tile::B::lane()) / g.in.ldc, taps = g.walk.x.taps;
-    Column k = {(column + Tile::B::lane()) % g.in.ldc, tap / taps, tap % taps};
-    WmmaSum<T, Tile> sum;
-    int steps = max(end - first + Tile::DEPTH - 1, 0) / Tile::DEPTH; // none past the count: the slot is zeros
-    wmma_accumulate(sum, steps, [&](T *a, T *b) {
-      load_gradient<T, typename Tile::A>(a, (const T *)part.dy, p.m, row + Tile::A::lane(), first, end);
-      load_pixels<T, typename Tile::B>(b, g, k, first, end);
-      first += Tile::DEPTH;
+    using Tile = WmmaTile<T, TILE_M, 128, true, true>;
+    int slice = blockIdx.y, row = blockIdx.x / p.tiles_n * TILE_M, column = blockIdx.x % p.tiles_n * 128;
+    const WgradOperands &operands = wgrad_operands(p, slice);
+    const Im2colView &view = operands.x;
+    int first = (slice - operands.first_slice) * p.slice_k, end = min(first + p.slice_k, view_rows(view));
+    int tap = (column + Tile::B::lane()) / view.in.ldc, taps = view.im2col.x.taps;
+    KCoord k = {(column + Tile::B::lane()) % view.in.ldc, tap / taps, tap % taps};
+    WmmaAccumulator<T, Tile> acc;
+    int k_tiles = max(end - first + Tile::TILE_K - 1, 0) / Tile::TILE_K; // none past the count: the slice is zeros
+    wmma_mainloop(acc, k_tiles, [&](T *a, T *b) {
+      load_dy<T, typename Tile::A>(a, (const T *)operands.dy, p.m, row + Tile::A::lane(), first, end);
+      load_x<T, typename Tile::B>(b, view, k, first, end);
+      first += Tile::TILE_K;
     });
-    float *to = p.slots.data + slot * p.slots.stride;
+    float *to = p.workspace.data + slice * p.workspace.stride;
 #pragma unroll
-    for (int i = 0; i < Tile::DOWN; i++)
+    for (int i = 0; i < Tile::FRAGMENTS_M; i++)
 #pragma unroll
-      for (int j = 0; j < Tile::ACROSS; j++) {
-        int y = row + Tile::warp_row() + i * WMMA_SIDE, x = column + Tile::warp_column() + j * WMMA_SIDE;
-        wmma::store_matrix_sync(to + (size_t)y * p.slots.pitch + x, sum.part[i][j], p.slots.pitch, wmma::mem_row_major);
+      for (int j = 0; j < Tile::FRAGMENTS_N; j++) {
+        int y = row + Tile::warp_m() + i * WMMA_MN, x = column + Tile::warp_n() + j * WMMA_MN;
+        wmma::store_matrix_sync(to + (size_t)y * p.workspace.pitch + x, acc.fragment[i][j], p.workspace.pitch,
+                                wmma::mem_row_major);
       }
   }
 }
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
 
-template <class T, int ROWS> static void launch(Device *dev, const FilterProduct &p) {
-  constexpr int bytes = WmmaTile<T, ROWS, 128, true, true>::BYTES;
-  auto kernel = wmma_wgrad_kernel<T, ROWS>;
+template <class T, int TILE_M> static void launch(Device *dev, const WgradGemm &p) {
+  constexpr int bytes = WmmaTile<T, TILE_M, 128, true, true>::BYTES;
+  auto kernel = wmma_wgrad_kernel<T, TILE_M>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-  dim3 grid(p.down * p.across, p.slots.count);
+  dim3 grid(p.tiles_m * p.tiles_n, p.workspace.slices);
   kernel<<<grid, WMMA_THREADS, bytes, stream_of(dev)>>>(p);
   LAUNCH_CHECK();
 }
@@ -77,10 +79,10 @@ void wmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const
   const Tensor *dw = &out->dw;
   int rows = dy->ldc <= 32 ? 32 : dy->ldc <= 64 ? 64 : 128;
   size_t tiles = (size_t)blocks_for(dy->ldc, rows) * blocks_for((size_t)dw->h * dw->w * dw->ldc, 128);
-  int slots = filter_grad_slots(filter_pixels(pairs, dy), tiles);
-  FilterProduct p = filter_product(conv, pairs, x, dy, out, rows, 128, slots);
-  p.slots.data = (float *)device_scratch(dev, slots_bytes(p.slots));
-  if (!p.slots.data) return;
+  int slices = split_k_slices(wgrad_gemm_k(pairs, dy), tiles);
+  WgradGemm p = wgrad_gemm(conv, pairs, x, dy, out, rows, 128, slices);
+  p.workspace.data = (float *)device_scratch(dev, split_k_bytes(p.workspace));
+  if (!p.workspace.data) return;
   WITH_TYPE(x->dtype, T, {
     if (rows == 32)
       launch<T, 32>(dev, p);
@@ -89,5 +91,5 @@ void wmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const
     else
       launch<T, 128>(dev, p);
   });
-  filter_grad_reduce(dev, p.slots, out);
+  split_k_reduce(dev, p.workspace, out);
 }

@@ -1,252 +1,275 @@
-// Rung 05, wgmma: the gradient of the filter, dyᵀ · unrolled x, a sum over pixels. Both operands lie in memory with a
-// pixel's channels together: pixels are the rows of both tiles in shared memory, and wgmma turns them over. A tile of the
-// result is some output channels by some panels, a panel being 64 channels of x under one tap. The pixels are cut into
-// slots, so that there are blocks for the whole GPU; each block adds up one tile over one slot. wgrad_cut.cuh chooses the
-// tile and the slots, wgrad_sums.cuh adds the slots up.
+// Rung 05, wgmma: wgrad, the GEMM dyᵀ · im2col(x), whose K is the pixels. Both operands lie in memory with a pixel's
+// channels together, so that both are MN-major in shared memory, which wgmma takes for 16-bit types. A threadblock tile
+// is some output channels (M) by some panels (N), a panel being 64 channels of x under one tap. Split-K: the pixels are
+// cut into slices, so that there are blocks for the whole GPU; each block multiplies one tile over one slice, and
+// wgmma_wgrad_epilogue.cuh adds the slices up, through distributed shared memory in a cluster or through a workspace
+// and a second kernel. wgmma_wgrad_heuristic.cuh chooses the tile and the split.
 //
-// Neighbouring taps read the same pixels, one further on. Where the stride is 1, the panels of a tile can therefore be one
-// patch of shared memory, each beginning a pixel after the one before, and x is fetched once for a row of the filter. For
-// that the walk over the pixels takes as many more positions to a row as it needs zeros between the rows of x; dy is zero
-// there.
-#include "cuda/conv/wgrad_cut.cuh"
-#include "cuda/conv/wgrad_sums.cuh"
+// Neighbouring taps read the same pixels, one further on. Where the stride is 1, the panels of a tile can therefore be
+// one patch of shared memory, each beginning a pixel after the one before, and x is loaded once for a row of the
+// filter. For that the im2col view takes as many more output pixels to a row as it needs zeros between the rows of x;
+// dy is zero there.
+#include "cuda/conv/wgmma_wgrad_epilogue.cuh"
+#include "cuda/conv/wgmma_wgrad_heuristic.cuh"
 
-// Tiles one below the other that neighbouring blocks have, at most: squares share most. Where slots are a cluster's, a long row
-// or column of tiles was faster, whichever side is longer.
-static int tiles_below(const FilterProduct &p) { return !p.cluster ? 4 : p.tiles_down >= (int)p.across.by ? 8 : 1; }
+// Rasterisation: how many tiles along M neighbouring blocks have, at most. Squares share most in L2. Where the slices
+// are a cluster, a long row or column of tiles was faster, whichever side is longer.
+static int raster_m_limit(const WgradParams &p) { return !p.cluster ? 4 : p.tiles_m >= (int)p.tiles_n.by ? 8 : 1; }
 
-// The stages of a slot. Those of all parts stand in a row, which the slots cut into equal shares.
-struct Turn {
-  int part, first; // position of the part
-  int positions;   // of the part that hold data
-  int left;        // stages of the slot, from this one on
+// Walks over the k tiles (pipeline stages) of a slice. Those of all pairs stand in a row, which the slices cut into
+// equal shares.
+struct KTileCursor {
+  int pair, first; // output pixel of the pair
+  int positions;   // of the pair that hold data
+  int remaining;   // k tiles of the slice, from this one on
 
-  __device__ static int positions_of(const FilterPart &part) { return rows_of(part.rows) * part.area; }
-  __device__ static int stages_of(uint32_t positions) { return (positions + DEPTH - 1) / DEPTH; }
-  __device__ __forceinline__ Turn(const FilterProduct &p, int slot) {
+  __device__ static int positions_of(const WgradPairMaps &pair) { return rows_of(pair.rows) * pair.area; }
+  __device__ static int k_tiles_of(uint32_t positions) { return (positions + WGRAD_TILE_K - 1) / WGRAD_TILE_K; }
+  __device__ __forceinline__ KTileCursor(const WgradParams &p, int slice) {
     int all = 0;
 #pragma unroll 1
-    for (int i = 0; i < p.parts; i++) all += stages_of(positions_of(p.part[i]));
-    int share = divide(all, p.slots), more = all - share * p.slots.by; // slots that have a stage more
-    int begin = share * slot + min(slot, more);
-    left = share + (slot < more);
-    part = -1, first = 0, positions = 0;
+    for (int i = 0; i < p.pairs; i++) all += k_tiles_of(positions_of(p.pair[i]));
+    int share = divide(all, p.slices), more = all - share * p.slices.by; // slices that have a k tile more
+    int begin = share * slice + min(slice, more);
+    remaining = share + (slice < more);
+    pair = -1;
+    first = 0;
+    positions = 0;
 #pragma unroll 1
-    for (int skipped = 0; skipped <= begin && left; skipped += stages_of(positions)) {
-      first = (begin - skipped) * DEPTH;
-      positions = positions_of(p.part[++part]);
+    for (int skipped = 0; skipped <= begin && remaining; skipped += k_tiles_of(positions)) {
+      first = (begin - skipped) * WGRAD_TILE_K;
+      positions = positions_of(p.pair[++pair]);
     }
   }
-  __device__ __forceinline__ void advance(const FilterProduct &p) {
-    left--, first += DEPTH;
-    while (first >= positions && left) first = 0, positions = positions_of(p.part[++part]);
+  __device__ __forceinline__ void advance(const WgradParams &p) {
+    remaining--;
+    first += WGRAD_TILE_K;
+    while (first >= positions && remaining) {
+      first = 0;
+      positions = positions_of(p.pair[++pair]);
+    }
   }
 };
 
-// ---- fetching ---------------------------------------------------------------------------------------------------------
+// ---- the producer ---------------------------------------------------------------------------------------------------
 
 // Pixels of x that a stage holds.
-template <class Tile> __device__ __forceinline__ int patch_of(bool shared) {
-  return DEPTH + (shared ? Tile::PANELS - 1 : 0);
+template <class Tile> __device__ __forceinline__ int patch_pixels(bool shared_patch) {
+  return WGRAD_TILE_K + (shared_patch ? Tile::PANELS - 1 : 0);
 }
 
-// By one thread.
+// The producer, one thread: issues the TMA loads of all stages of the block's slice.
 template <class Tile>
-__device__ __forceinline__ void fetch(const FilterProduct &p, RingBarriers<Tile::STAGES> &barriers, uint32_t stages) {
-  Turn turn(p, blockIdx.z);
-  Ring<Tile::STAGES> ring(barriers);
-  bool shared = p.shared;
-  int bytes = Tile::A_BYTES + (shared ? patch_of<Tile>(true) * SWIZZLE_ROW : Tile::PANELS * PANEL_BYTES);
-  TileIndex tile = tile_index(p);
+__device__ __forceinline__ void wgrad_produce(const WgradParams &p, PipelineBarriers<Tile::STAGES> &barriers,
+                                              uint32_t stages) {
+  KTileCursor cursor(p, blockIdx.z);
+  PipelineState<Tile::STAGES> pipe(barriers);
+  bool shared_patch = p.shared_patch;
+  int bytes = Tile::A_BYTES + (shared_patch ? patch_pixels<Tile>(true) * SWIZZLE_ROW : Tile::PANELS * PANEL_BYTES);
+  WgradTileIndex tile = tile_index(p);
   Panel panel[Tile::PANELS];
 #pragma unroll
-  for (int i = 0; i < Tile::PANELS; i++) panel[i] = panel_of(p, tile.across * Tile::PANELS + i);
-  RingReady ready{RING_READY, THREADS + WARP};
-  for (; turn.left; turn.advance(p)) {
-    const FilterPart &part = p.part[turn.part];
-    const Walk &walk = part.at.walk;
-    Position at = position_of(part.at, turn.first);
-    int y = walk.y.in + walk.y.in_step * at.i, x = walk.x.in + walk.x.in_step * at.j;
-    uint32_t a = stages + ring.stage * Tile::STAGE, b = a + Tile::A_BYTES;
-    ring.wait_empty();
-    barrier_expect(ring.full, bytes);
+  for (int i = 0; i < Tile::PANELS; i++) panel[i] = panel_of(p, tile.n * Tile::PANELS + i);
+  ProducerSignal started{WGRAD_STARTED, CONSUMER_THREADS + WARP};
+  for (; cursor.remaining; cursor.advance(p)) {
+    const WgradPairMaps &pair = p.pair[cursor.pair];
+    const Im2col &im2col = pair.at.im2col;
+    Position at = position_of(pair.at, cursor.first);
+    int y = im2col.y.in + im2col.y.in_stride * at.i, x = im2col.x.in + im2col.x.in_stride * at.j;
+    uint32_t a = stages + pipe.stage * Tile::STAGE_BYTES, b = a + Tile::A_BYTES;
+    pipe.wait_empty();
+    barrier_expect(pipe.full, bytes);
 #pragma unroll
     for (int i = 0; i < Tile::A_PANELS; i++)
-      tma_load_pixels(a + i * Tile::A_PANEL, &part.dy, ring.full, tile.down * Tile::ROWS + i * PANEL, at.j, at.i, at.n,
+      tma_load_im2col(a + i * Tile::A_PANEL, &pair.dy, pipe.full, tile.m * Tile::TILE_M + i * PANEL, at.j, at.i, at.n,
                       0, 0);
 #pragma unroll
     for (int i = 0; i < Tile::PANELS; i++)
-      if (i == 0 || !shared)
-        tma_load_pixels(b + i * PANEL_BYTES, &part.x, ring.full, panel[i].c, x, y, at.n, panel[i].x, panel[i].y);
-    ready.tell();
-    ring.advance();
+      if (i == 0 || !shared_patch)
+        tma_load_im2col(b + i * PANEL_BYTES, &pair.x, pipe.full, panel[i].c, x, y, at.n, panel[i].x, panel[i].y);
+    started.send();
+    pipe.advance();
   }
-  ready.tell();
+  started.send();
 }
 
-// ---- multiplying ------------------------------------------------------------------------------------------------------
+// ---- mainloop -------------------------------------------------------------------------------------------------------
 
 // Rows `first` … `end` of a panel, of so many bytes each, become zero.
 __device__ __forceinline__ void clear_rows(uint32_t panel, int row, int first, int end) {
 #pragma unroll 1
-  for (int i = first * row / 16 + threadIdx.x; i < end * row / 16; i += THREADS)
+  for (int i = first * row / 16 + threadIdx.x; i < end * row / 16; i += CONSUMER_THREADS)
     asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(panel + i * 16), "r"(0) : "memory");
 }
-// A stage of which only the first `rows` pixels hold data: there is anything in the others, NaN too. A patch, which lies
-// behind dy, has more of them.
-template <class Tile> __device__ __forceinline__ void clear_tail(uint32_t stage, int rows, bool shared) {
+// A stage of which only the first `rows` pixels hold data: there is anything in the others, NaN too. A patch, which
+// lies behind dy, has more of them.
+template <class Tile> __device__ __forceinline__ void clear_tail(uint32_t stage, int rows, bool shared_patch) {
 #pragma unroll 1
-  for (int i = 0; i < Tile::A_PANELS; i++) clear_rows(stage + i * Tile::A_PANEL, Tile::A_ROW, rows, DEPTH);
+  for (int i = 0; i < Tile::A_PANELS; i++) clear_rows(stage + i * Tile::A_PANEL, Tile::A_ROW, rows, WGRAD_TILE_K);
 #pragma unroll 1
-  for (int i = 0; i < (shared ? 1 : Tile::PANELS); i++)
-    clear_rows(stage + Tile::A_BYTES + i * PANEL_BYTES, SWIZZLE_ROW, rows, i ? DEPTH : patch_of<Tile>(shared));
+  for (int i = 0; i < (shared_patch ? 1 : Tile::PANELS); i++)
+    clear_rows(stage + Tile::A_BYTES + i * PANEL_BYTES, SWIZZLE_ROW, rows,
+               i ? WGRAD_TILE_K : patch_pixels<Tile>(shared_patch));
   shared_write_fence();
   consumers_sync();
 }
 
-// A column of ones beside x: what a channel of dy meets there adds up to its bias's gradient.
+// A column of ones beside x: a channel of dy times ones is its bias's gradient, so that wgmma sums db, too.
 template <class T> struct Ones {
-  static constexpr int COLUMNS = 8; // the fewest of a wgmma
-  T v[COLUMNS * WGMMA_TERMS];
+  static constexpr int WGMMA_N = 8; // the fewest of a wgmma
+  T v[WGMMA_N * WGMMA_K];
 };
 
 template <class T, class Tile>
-__device__ __forceinline__ void multiply(FilterSum<Tile> &sum, const FilterProduct &p,
-                                         RingBarriers<Tile::STAGES> &barriers, uint32_t stages, const Ones<T> &ones,
-                                         Turn turn) {
-  constexpr int A_STEP = WGMMA_TERMS * Tile::A_ROW, STEP = WGMMA_TERMS * SWIZZLE_ROW;
-  Ring<Tile::STAGES> ring(barriers);
+__device__ __forceinline__ void wgrad_mainloop(WgradAccumulator<Tile> &acc, const WgradParams &p,
+                                               PipelineBarriers<Tile::STAGES> &barriers, uint32_t stages,
+                                               const Ones<T> &ones, KTileCursor cursor) {
+  constexpr int A_STEP = WGMMA_K * Tile::A_ROW, STEP = WGMMA_K * SWIZZLE_ROW;
+  PipelineState<Tile::STAGES> pipe(barriers);
   int warpgroup = threadIdx.x / WARPGROUP;
-  bool shared = p.shared, sums = p.sums;
-  int own = tile_index(p).across;
-  int apart = shared ? SWIZZLE_ROW : PANEL_BYTES, patch = patch_of<Tile>(shared);
-  uint32_t a0 = Tile::WIDE ? 0 : warpgroup * Tile::DOWN * Tile::A_PANEL;
-  uint32_t b0 = Tile::A_BYTES + (Tile::WIDE ? warpgroup * Tile::ACROSS * apart : 0);
-  uint64_t column = small_descriptor(kept_address(ones.v));
-  bool tells = threadIdx.x % WARPGROUP == 0;
-  uint32_t before = 0; // the barrier at which this thread tells that the stage before is free again
+  bool shared_patch = p.shared_patch, has_db = p.db_partial;
+  int own = tile_index(p).n;
+  int apart = shared_patch ? SWIZZLE_ROW : PANEL_BYTES, patch = patch_pixels<Tile>(shared_patch);
+  uint32_t a0 = Tile::SPLIT_N ? 0 : warpgroup * Tile::WGMMAS_M * Tile::A_PANEL;
+  uint32_t b0 = Tile::A_BYTES + (Tile::SPLIT_N ? warpgroup * Tile::PANELS_N * apart : 0);
+  uint64_t column = unswizzled_descriptor(pinned_address(ones.v));
+  bool elected = threadIdx.x % WARPGROUP == 0;
+  uint32_t previous_empty = 0; // the empty barrier of the stage before, at which this thread arrives
   auto release = [&] {
-    if (before) barrier_arrive_at(before);
+    if (previous_empty) barrier_arrive_at(previous_empty);
   };
-  for (; turn.left; turn.advance(p)) {
-    uint32_t stage = stages + ring.stage * Tile::STAGE;
-    int rows = turn.positions - turn.first;
-    ring.wait_full();
-    if (rows < patch) clear_tail<Tile>(stage, rows, shared);
-    uint64_t a = tile_descriptor<Tile::A_ROW>(stage + a0), b = tile_descriptor(stage + b0, apart);
-    uint32_t step = turn.first / DEPTH;
-    if (sums && step - divide(step, p.across) * p.across.by == own) { // tiles side by side take turns
+  for (; cursor.remaining; cursor.advance(p)) {
+    uint32_t stage = stages + pipe.stage * Tile::STAGE_BYTES;
+    int rows = cursor.positions - cursor.first;
+    pipe.wait_full();
+    if (rows < patch) clear_tail<Tile>(stage, rows, shared_patch);
+    uint64_t a = matrix_descriptor<Tile::A_ROW>(stage + a0), b = matrix_descriptor(stage + b0, apart);
+    uint32_t step = cursor.first / WGRAD_TILE_K;
+    if (has_db && step - divide(step, p.tiles_n) * p.tiles_n.by == own) { // tiles along N take turns at db
       wgmma_fence();
 #pragma unroll
-      for (int i = 0; i < DEPTH / WGMMA_TERMS; i++)
+      for (int i = 0; i < WGRAD_TILE_K / WGMMA_K; i++)
 #pragma unroll
-        for (int j = 0; j < Tile::DOWN; j++)
-          wgmma<T, Ones<T>::COLUMNS, false, true>(sum.bias[j], a + ((j * Tile::A_PANEL + i * A_STEP) >> 4), column,
-                                                  true);
+        for (int j = 0; j < Tile::WGMMAS_M; j++)
+          wgmma<T, Ones<T>::WGMMA_N, false, true>(acc.db[j], a + ((j * Tile::A_PANEL + i * A_STEP) >> 4), column, true);
     }
     wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < DEPTH / WGMMA_TERMS; i++)
+    for (int i = 0; i < WGRAD_TILE_K / WGMMA_K; i++)
 #pragma unroll
-      for (int j = 0; j < Tile::DOWN; j++)
-        wgmma<T, Tile::COLUMNS, true, true>(sum.filter[j], a + ((j * Tile::A_PANEL + i * A_STEP) >> 4),
-                                            b + (i * STEP >> 4), true);
+      for (int j = 0; j < Tile::WGMMAS_M; j++)
+        wgmma<T, Tile::WGMMA_N, true, true>(acc.dw[j], a + ((j * Tile::A_PANEL + i * A_STEP) >> 4), b + (i * STEP >> 4),
+                                            true);
     wgmma_commit();
     wgmma_wait<1>();
-    release(); // the products that read the stage before are done
-    before = tells ? ring.empty : 0;
-    ring.advance();
+    release(); // the wgmmas that read the stage before are complete
+    previous_empty = elected ? pipe.empty : 0;
+    pipe.advance();
   }
   wgmma_wait<0>();
   release();
 }
 
-// ---- launching --------------------------------------------------------------------------------------------------------
+// ---- kernel and launchers -------------------------------------------------------------------------------------------
 
 template <class T, class Tile>
-__global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __grid_constant__ FilterProduct p) {
+__global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __grid_constant__ WgradParams p) {
   if constexpr (HAS_WGMMA) {
-    __shared__ RingBarriers<Tile::STAGES> ring;
+    __shared__ PipelineBarriers<Tile::STAGES> pipe;
     __shared__ alignas(128) Ones<T> ones;
-    uint32_t begin = kept_address(dynamic_shared()), stages = (begin + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
+    uint32_t begin = pinned_address(dynamic_shared()),
+             stages = (begin + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
     int warp = uniform(threadIdx.x / WARP);
-    if (warp >= THREADS / WARP) {
-      registers_give<FETCH_REGISTERS>();
-      if (warp > THREADS / WARP) {
-        int part = (int)threadIdx.x - THREADS - WARP;
-        if (part < p.parts) tma_prefetch_map(&p.part[part].dy), tma_prefetch_map(&p.part[part].x);
+    if (warp >= CONSUMER_THREADS / WARP) {
+      registers_dealloc<PRODUCER_REGISTERS>();
+      if (warp > CONSUMER_THREADS / WARP) {
+        int pair = (int)threadIdx.x - CONSUMER_THREADS - WARP;
+        if (pair < p.pairs) {
+          tma_prefetch_map(&p.pair[pair].dy);
+          tma_prefetch_map(&p.pair[pair].x);
+        }
         return;
       }
       if (threadIdx.x % WARP) return;
-      ring_init(ring, 1, CONSUMERS);
-      fetch<Tile>(p, ring, stages);
+      pipeline_init(pipe, 1, CONSUMERS);
+      wgrad_produce<Tile>(p, pipe, stages);
     } else {
-      named_sync(RING_READY, THREADS + WARP);
-      follower_start();
+      named_sync(WGRAD_STARTED, CONSUMER_THREADS + WARP);
+      grid_launch_dependents();
       if (threadIdx.x < COUNT(ones.v)) ones.v[threadIdx.x] = from_float<T>(1.f);
       shared_write_fence();
       consumers_sync();
-      int row = tile_index(p).down * Tile::ROWS + threadIdx.x; // whose scale is needed at the end
-      if (p.scale && threadIdx.x < Tile::ROWS && row < p.dw.n) prefetch_l2(p.scale + row);
-      Turn turn(p, blockIdx.z);
-      registers_take<MULTIPLY_REGISTERS>();
-      FilterSum<Tile> sum = {};
-      multiply<T, Tile>(sum, p, ring, stages, ones, turn);
-      if (p.sums) write_sums(p, sum);
-      if (p.partial)
-        write_partial(p, sum);
+      int row = tile_index(p).m * Tile::TILE_M + threadIdx.x; // whose scale the epilogue needs
+      if (p.scale && threadIdx.x < Tile::TILE_M && row < p.dw.n) prefetch_l2(p.scale + row);
+      KTileCursor cursor(p, blockIdx.z);
+      registers_alloc<CONSUMER_REGISTERS>();
+      WgradAccumulator<Tile> acc = {};
+      wgrad_mainloop<T, Tile>(acc, p, pipe, stages, ones, cursor);
+      if (p.db_partial) epilogue_db(p, acc);
+      if (p.workspace)
+        write_workspace(p, acc);
       else
-        write_filter(p, sum, stages);
+        epilogue_dw(p, acc, stages);
     }
   }
 }
 
-template <class T, class Tile> static void launch_tiles(Device *dev, FilterProduct &p) {
-  int slots = p.slots.by;
-  p.across = divider(blocks_for(p.panels, Tile::PANELS)), p.share = divider(blocks_for(UNITS, p.cluster ? slots : 1));
-  CHECK(!p.cluster || slots * p.share.by <= MAX_UNITS);
-  p.tiles_down = blocks_for(p.dw.n, Tile::ROWS);
-  int down = MIN(p.tiles_down, tiles_below(p));
-  while (p.tiles_down % down) down--;
-  p.down = divider(down);
-  dim3 grid(p.across.by * p.tiles_down, 1, slots);
-  size_t fragments = (size_t)grid.x * Tile::FRAGMENTS * THREADS, rows = (size_t)p.tiles_down * Tile::ROWS / 4;
-  Stack filter = {NULL, slots > 1 && !p.cluster ? fragments : 0, slots},
-        bias = {NULL, p.db ? rows : 0, (int)(slots * p.across.by)};
-  size_t stacked = filter.count * filter.stride + bias.count * bias.stride;
-  float4 *scratch = stacked ? (float4 *)device_scratch(dev, stacked * sizeof(float4)) : NULL;
+template <class T, class Tile> static void launch_tiles(Device *dev, WgradParams &p) {
+  int slices = p.slices.by;
+  p.tiles_n = divider(blocks_for(p.panels, Tile::PANELS));
+  p.share = divider(blocks_for(UNITS, p.cluster ? slices : 1));
+  CHECK(!p.cluster || slices * p.share.by <= MAX_UNITS);
+  p.tiles_m = blocks_for(p.dw.n, Tile::TILE_M);
+  int raster_m = MIN(p.tiles_m, raster_m_limit(p));
+  while (p.tiles_m % raster_m) raster_m--;
+  p.raster_m = divider(raster_m);
+  dim3 grid(p.tiles_n.by * p.tiles_m, 1, slices);
+  size_t fragments = (size_t)grid.x * Tile::FRAGMENTS * CONSUMER_THREADS, rows = (size_t)p.tiles_m * Tile::TILE_M / 4;
+  SliceArray filter = {NULL, slices > 1 && !p.cluster ? fragments : 0, slices},
+             bias = {NULL, p.db ? rows : 0, (int)(slices * p.tiles_n.by)};
+  size_t workspace_float4s = filter.count * filter.stride + bias.count * bias.stride;
+  float4 *scratch = workspace_float4s ? (float4 *)device_scratch(dev, workspace_float4s * sizeof(float4)) : NULL;
   if (dev->measuring) return;
-  if (filter.stride) filter.data = p.partial = scratch;
-  if (bias.stride) bias.data = scratch + filter.count * filter.stride, p.sums = (float *)bias.data;
+  if (filter.stride) filter.data = p.workspace = scratch;
+  if (bias.stride) {
+    bias.data = scratch + filter.count * filter.stride;
+    p.db_partial = (float *)bias.data;
+  }
   auto kernel = wgmma_wgrad_kernel<T, Tile>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
-  cudaLaunchAttribute cluster = {}, follow = follower_attribute();
+  cudaLaunchAttribute cluster = {}, follow = dependent_launch_attribute();
   cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = cluster.val.clusterDim.y = 1, cluster.val.clusterDim.z = p.cluster ? slots : 1;
+  cluster.val.clusterDim.x = cluster.val.clusterDim.y = 1;
+  cluster.val.clusterDim.z = p.cluster ? slices : 1;
   cudaLaunchConfig_t config = {};
-  config.gridDim = grid, config.blockDim = WGMMA_THREADS, config.dynamicSmemBytes = Tile::BYTES;
-  config.stream = stream_of(dev), config.attrs = &cluster, config.numAttrs = p.cluster;
+  config.gridDim = grid;
+  config.blockDim = WGMMA_THREADS;
+  config.dynamicSmemBytes = Tile::BYTES;
+  config.stream = stream_of(dev);
+  config.attrs = &cluster;
+  config.numAttrs = p.cluster;
   CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));
-  if (!stacked) return;
+  if (!workspace_float4s) return;
   int lanes = 1; // that share an element
-  while (lanes < THREADS / WARP && lanes * STACK_LOADS < (filter.stride ? filter : bias).count) lanes *= 2;
-  config.blockDim = dim3(THREADS / lanes, lanes);
-  config.gridDim = blocks_for(filter.stride + bias.stride, THREADS / lanes);
+  while (lanes < CONSUMER_THREADS / WARP && lanes * REDUCE_LOADS < (filter.stride ? filter : bias).count) lanes *= 2;
+  config.blockDim = dim3(CONSUMER_THREADS / lanes, lanes);
+  config.gridDim = blocks_for(filter.stride + bias.stride, CONSUMER_THREADS / lanes);
   // Each multiprocessor has its share of the blocks: with less memory to a block, the first to be free would take more.
   int each = blocks_for(config.gridDim.x, multiprocessors(dev));
-  config.dynamicSmemBytes = MAX(STACK_BYTES, (MAX_SHARED + BLOCK_SHARED) / each / 128 * 128 - BLOCK_SHARED);
-  config.attrs = &follow, config.numAttrs = 1;
+  config.dynamicSmemBytes = MAX(REDUCE_BYTES, (MAX_SHARED + BLOCK_SHARED) / each / 128 * 128 - BLOCK_SHARED);
+  config.attrs = &follow;
+  config.numAttrs = 1;
   auto reduce = wgmma_wgrad_reduce_kernel<Tile>;
   CUDA_CHECK(cudaFuncSetAttribute(reduce, cudaFuncAttributeMaxDynamicSharedMemorySize, MAX_SHARED));
   CUDA_CHECK(cudaLaunchKernelEx(&config, reduce, p, filter, bias));
 }
 
-// The launcher of a cut's tile.
-template <class T> static auto launcher(const FilterCut &cut, bool few) -> void (*)(Device *, FilterProduct &) {
-  if (few && cut.panels == 4) return launch_tiles<T, FilterTile<64, 4, true>>;
-  if (few) return launch_tiles<T, FilterTile<64, 2, true>>;
+// The launcher of a configuration's tile.
+template <class T> static auto launcher(const WgradConfig &config, bool narrow) -> void (*)(Device *, WgradParams &) {
+  if (narrow && config.panels == 4) return launch_tiles<T, WgradTile<64, 4, true>>;
+  if (narrow) return launch_tiles<T, WgradTile<64, 2, true>>;
 #define TILE(r, p)                                                                                                     \
-  if (cut.rows == r && cut.panels == p) return launch_tiles<T, FilterTile<r, p>>
+  if (config.rows == r && config.panels == p) return launch_tiles<T, WgradTile<r, p>>
   TILE(256, 3);
   TILE(256, 2);
   TILE(256, 1);
@@ -256,59 +279,68 @@ template <class T> static auto launcher(const FilterCut &cut, bool few) -> void 
   TILE(64, 4);
   TILE(64, 2);
 #undef TILE
-  die(EXIT_RUN, "wgrad has no tile of %d rows and %d panels", cut.rows, cut.panels);
+  die(EXIT_RUN, "wgrad has no tile of %d rows and %d panels", config.rows, config.panels);
 }
 
-// Zeros that the walk needs between two rows, so that a tap that leaves a row on the right meets zeros.
-static int gap_of(const Conv *conv, const Tensor *dw) { return MAX(dw->w - 1 - conv->pad, 0); }
+// Zeros that the view needs between two rows, so that a tap that leaves a row on the right meets zeros.
+static int row_padding(const Conv *conv, const Tensor *dw) { return MAX(dw->w - 1 - conv->pad, 0); }
 
-// The positions that a pair walks over. Where all pixels are read in order, they are one row.
-static Walk walk_pair(const Conv *conv, Tensor *x, Tensor *dy, const Tensor *dw, bool shared) {
-  Walk walk = {axis_forward(conv, dw->h, dy->h), axis_forward(conv, dw->w, dy->w)};
-  if (shared) walk.x.size += gap_of(conv, dw);
-  if (!walk_is_dense(&walk, x) || tensor_elements(x) >> 31 || tensor_elements(dy) >> 31) return walk; // counted in int
+// The im2col view of a pair. Where all pixels are read in order, they are one row.
+static Im2col pair_im2col(const Conv *conv, Tensor *x, Tensor *dy, const Tensor *dw, bool shared_patch) {
+  Im2col im2col = {im2col_axis_forward(conv, dw->h, dy->h), im2col_axis_forward(conv, dw->w, dy->w)};
+  if (shared_patch) im2col.x.size += row_padding(conv, dw);
+  if (!im2col_is_identity(&im2col, x) || tensor_elements(x) >> 31 || tensor_elements(dy) >> 31)
+    return im2col; // TMA counts pixels in int
   for (Tensor *t : {x, dy}) t->w *= t->n * t->h, t->n = t->h = 1;
-  walk.y.size = 1, walk.x.size = x->w;
-  return walk;
+  im2col.y.size = 1;
+  im2col.x.size = x->w;
+  return im2col;
 }
 
-static FilterPart map_pair(const Conv *conv, Tensor x, Tensor dy, const FilterProduct &p, int panels, bool few) {
-  FilterPart part = {};
-  part.rows = dy;
-  Walk walk = walk_pair(conv, &x, &dy, &p.dw, p.shared), steps = walk;
-  part.at = gather(&x, &walk);
-  part.area = gather_capacity(part.at) / part.rows.n;
-  part.x = map_pixels(part.at, DEPTH + (p.shared ? panels - 1 : 0));
-  steps.y.in = steps.x.in = 0, steps.y.in_step = steps.x.in_step = 1;
-  part.dy = map_pixels(gather(&dy, &steps), DEPTH, MAP_OPERAND, few ? FEW_ROW : SWIZZLE_ROW);
-  return part;
+static WgradPairMaps pair_maps(const Conv *conv, Tensor x, Tensor dy, const WgradParams &p, int panels, bool narrow) {
+  WgradPairMaps pair = {};
+  pair.rows = dy;
+  Im2col im2col = pair_im2col(conv, &x, &dy, &p.dw, p.shared_patch), steps = im2col;
+  pair.at = im2col_view(&x, &im2col);
+  pair.area = view_capacity(pair.at) / pair.rows.n;
+  pair.x = map_im2col(pair.at, WGRAD_TILE_K + (p.shared_patch ? panels - 1 : 0));
+  steps.y.in = steps.x.in = 0;
+  steps.y.in_stride = steps.x.in_stride = 1;
+  pair.dy = map_im2col(im2col_view(&dy, &steps), WGRAD_TILE_K, MAP_OPERAND, narrow ? NARROW_ROW : SWIZZLE_ROW);
+  return pair;
 }
 
-static FilterWork work_of(const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const Tensor *dw) {
-  FilterWork work = {dw->n, dw->h * dw->w * blocks_for(x->ldc, PANEL), dw->w};
-  work.shareable = conv->stride == 1 && dw->w > 1;
+static WgradShape wgrad_shape(const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const Tensor *dw) {
+  WgradShape shape = {dw->n, dw->h * dw->w * blocks_for(x->ldc, PANEL), dw->w};
+  shape.shareable = conv->stride == 1 && dw->w > 1;
   for (int i = 0; i < pairs; i++) {
     double rows = (double)dy[i].n * dy[i].h, read = (double)dw->h * dw->w * tensor_pixels(&dy[i]) * x[i].ldc;
-    for (int shared = 0; shared < 2; shared++)
-      work.stages[shared] += ceil(rows * (dy[i].w + (shared ? gap_of(conv, dw) : 0)) / DEPTH);
-    work.megabytes += (tensor_elements(&dy[i]) + MIN(tensor_elements(&x[i]), read)) * dtype_size(x->dtype) / 1e6;
+    for (int shared_patch = 0; shared_patch < 2; shared_patch++)
+      shape.k_tiles[shared_patch] += ceil(rows * (dy[i].w + (shared_patch ? row_padding(conv, dw) : 0)) / WGRAD_TILE_K);
+    shape.megabytes += (tensor_elements(&dy[i]) + MIN(tensor_elements(&x[i]), read)) * dtype_size(x->dtype) / 1e6;
   }
-  return work;
+  return shape;
 }
 
 void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out) {
-  FilterProduct p = {};
-  p.dw = out->dw, p.scale = (const float *)out->scale;
-  p.db = (float *)out->db, p.accumulate = out->accumulate;
-  p.r = divider(p.dw.h), p.s = divider(p.dw.w), p.taps = divider(p.dw.h * p.dw.w);
+  WgradParams p = {};
+  p.dw = out->dw;
+  p.scale = (const float *)out->scale;
+  p.db = (float *)out->db;
+  p.accumulate = out->accumulate;
+  p.r = divider(p.dw.h);
+  p.s = divider(p.dw.w);
+  p.taps = divider(p.dw.h * p.dw.w);
   CHECK((size_t)p.dw.h * p.dw.w * p.dw.ldc < (size_t)1 << 31);
   p.row = p.dw.h * p.dw.w * p.dw.ldc;
-  FilterWork work = work_of(conv, pairs, x, dy, &p.dw);
-  FilterCut cut = filter_cut(work);
-  bool few = cut.rows == PANEL && p.dw.n <= FEW_CHANNELS;
-  p.panels = work.panels, p.shared = cut.shared, p.slots = divider(cut.slots), p.cluster = cut.cluster;
+  WgradShape shape = wgrad_shape(conv, pairs, x, dy, &p.dw);
+  WgradConfig config = wgrad_config(shape);
+  bool narrow = config.rows == PANEL && p.dw.n <= NARROW_CHANNELS;
+  p.panels = shape.panels, p.shared_patch = config.shared_patch, p.slices = divider(config.slices),
+  p.cluster = config.cluster;
   for (int i = 0; i < pairs; i++)
-    if (tensor_pixels(&dy[i]) && !dev->measuring) p.part[p.parts++] = map_pair(conv, x[i], dy[i], p, cut.panels, few);
-  auto launch = x->dtype == BF16 ? launcher<__nv_bfloat16>(cut, few) : launcher<__half>(cut, few);
+    if (tensor_pixels(&dy[i]) && !dev->measuring)
+      p.pair[p.pairs++] = pair_maps(conv, x[i], dy[i], p, config.panels, narrow);
+  auto launch = x->dtype == BF16 ? launcher<__nv_bfloat16>(config, narrow) : launcher<__half>(config, narrow);
   launch(dev, p);
 }

@@ -1,9 +1,8 @@
-// The convolution ops: check the shapes, see through fully connected layers, and hand the work to a rung of the ladder.
-#include <stdio.h>
-#include <string.h>
-#include "cuda/conv/filter_grad.cuh"
+// The convolution ops of nn/ops.h: check the shapes, see a fully connected layer as a 1 × 1 convolution, and hand the
+// problem to a rung of the ladder.
+#include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/conv/ladder.h"
-#include "cuda/conv/walk.cuh"
+#include "cuda/conv/split_k.cuh"
 
 // ---- the rung -------------------------------------------------------------------------------------------------------
 
@@ -12,30 +11,15 @@ extern "C" const Rung *const conv_rungs[] = {&rung_naive, &rung_im2col, &rung_wm
 // Of ours, the fastest first.
 static const Rung *const fastest[] = {&rung_wgmma, &rung_mma, &rung_wmma, &rung_im2col};
 
-const Rung *conv_rung(const char *name) {
-  for (const Rung *const *rung = conv_rungs; *rung; rung++)
-    if (!strcmp((*rung)->name, name)) return *rung;
-  return NULL;
-}
-
-const Rung *conv_own_rung(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
+const Rung *conv_own_rung(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   for (const Rung *rung : fastest)
     if (rung->supports(dev, op, conv, in, w)) return rung;
   die(EXIT_RUN, "no rung computes this convolution");
 }
 
-static const Rung *named(const char *name) {
-  const Rung *rung = conv_rung(name);
-  if (rung) return rung;
-  char known[256] = "auto";
-  for (const Rung *const *r = conv_rungs; *r; r++)
-    snprintf(known + strlen(known), sizeof known - strlen(known), ", %s", (*r)->name);
-  die(EXIT_USAGE, "--conv %s: choose from %s", name, known);
-}
-
-// The rung asked for where it can, else the fastest of ours; never cuDNN unasked.
-static const Rung *choose(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
-  const Rung *asked = dev->conv && strcmp(dev->conv, "auto") ? named(dev->conv) : NULL;
+// The rung asked for where it supports the problem, else the fastest of ours; never cuDNN unasked.
+static const Rung *choose(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
+  const Rung *asked = dev->conv_rung;
   return asked && asked->supports(dev, op, conv, in, w) ? asked : conv_own_rung(dev, op, conv, in, w);
 }
 
@@ -56,9 +40,9 @@ static void check_dest(const Dest *d) {
   CHECK(!m || (m->ldc == t->ldc && m->dtype == t->dtype && m->h == t->h && m->w == t->w));
 }
 
-// A filter that covers its input meets it in one position: the same sums as a 1 × 1 convolution of one pixel with
-// h · w · ldc channels, which unrolls nothing and whose gradient has no taps that meet nothing. Padding lanes would
-// become channels of the result in two of the three ops, so there must be none.
+// A filter that covers its input has one output pixel: the same sums as a 1 × 1 convolution of one pixel with h · w ·
+// ldc channels, which needs no im2col and whose gradient has no taps in the padding. Padding lanes would become
+// channels of the result in two of the three ops, so there must be none.
 static bool is_flat(const Conv *conv, int pairs, const Tensor *x, const Tensor *w) {
   return pairs == 1 && !conv->pad && w->h * w->w > 1 && x->h == w->h && x->w == w->w && x->c == x->ldc;
 }
@@ -93,8 +77,14 @@ extern "C" void cuda_conv_dgrad(Device *dev, const Conv *conv, int pairs, const 
   Tensor w1 = flat(w), addend, mask;
   Dest dx1 = *dx;
   dx1.t = flat(t);
-  if (a) addend = flat(a), dx1.addend = &addend;
-  if (dx->mask) mask = flat(dx->mask), dx1.mask = &mask;
+  if (a) {
+    addend = flat(a);
+    dx1.addend = &addend;
+  }
+  if (dx->mask) {
+    mask = flat(dx->mask);
+    dx1.mask = &mask;
+  }
   rung->dgrad(dev, &one_by_one, 1, dy, &w1, &dx1);
 }
 

@@ -3,9 +3,10 @@
 // Channels are handed over by their pitch, padding lanes included, and a filter bank is padded to as many rows: cuDNN's
 // fast kernels want multiples of eight, and zeros change no sum.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "cuda/conv/cudnn.h"
-#include "cuda/conv/walk.cuh"
+#include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/sweep.cuh"
 extern "C" {
 #include "base/rng.h"
@@ -17,11 +18,52 @@ static const size_t max_workspace = (size_t)1 << 30;
 // longer than that by far, is not timed again.
 static const float hopeless = 2, loading_us = 50e3;
 
+typedef struct CudnnChoice {
+  CudnnProblem problem;
+  CudnnPlan plan;
+} CudnnChoice;
+
+// Several choices may share one engine: that of a plain convolution also serves those with an epilogue kernel behind
+// it.
+struct Cudnn {
+  CudnnLibrary *library; // NULL: it cannot be opened
+  CudnnChoice *choices;
+  size_t count, capacity;
+  bool told; // that our kernels compute what cuDNN cannot
+};
+
+static Cudnn *cudnn_of(Device *dev) {
+  if (!dev->cudnn) {
+    dev->cudnn = (Cudnn *)xcalloc(1, sizeof *dev->cudnn);
+    dev->cudnn->library = cudnn_library_open();
+  }
+  return dev->cudnn;
+}
+
+static void cudnn_close(Device *dev) {
+  Cudnn *c = dev->cudnn;
+  if (!c) return;
+  device_sync(dev);
+  for (size_t i = 0; i < c->count; i++) {
+    CudnnEngine e = c->choices[i].plan.engine; // a copy: choices that share the engine compare with its pointer
+    bool freed = false;
+    for (size_t j = 0; j < i; j++) freed |= c->choices[j].plan.engine.plan == e.plan;
+    if (!freed) cudnn_engine_free(c->library, &e);
+  }
+  if (c->library) cudnn_library_close(c->library);
+  free(c->choices);
+  free(c);
+  dev->cudnn = NULL;
+}
+
+bool cudnn_available(Device *dev) { return cudnn_of(dev)->library != NULL; }
+int cudnn_version(Device *dev) { return cudnn_available(dev) ? cudnn_library_version(dev->cudnn->library) : 0; }
+
 static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
-// ---- kernels ------------------------------------------------------------------------------------------------------------
+// ---- kernels --------------------------------------------------------------------------------------------------------
 
-// What the Dest asks for, from cuDNN's plain result.
+// An epilogue kernel: what the Dest asks for, from cuDNN's plain result.
 template <class T> __global__ void cudnn_finish_kernel(const T *raw, DestArgs out, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
@@ -47,7 +89,7 @@ template <class T> __global__ void cudnn_noise_kernel(T *p, size_t elements) {
   if (i < elements) p[i] = from_float<T>(2 * rng_uniform(RNG_TEST, i) - 1);
 }
 
-// ---- running ----------------------------------------------------------------------------------------------------------
+// ---- running --------------------------------------------------------------------------------------------------------
 
 static void finish(Device *dev, const void *raw, const Dest *out) {
   unsigned eights = eights_of(&out->t);
@@ -67,10 +109,11 @@ static bool run(Device *dev, const CudnnPlan *plan, ConvOp op, CudnnData data, c
     if (out && out->addend) data.at[CUDNN_ADDEND] = out->addend->data;
     if (out && out->bias) data.at[CUDNN_BIAS] = (void *)out->bias;
     if (out && out->mask) data.at[CUDNN_MASK] = out->mask->data;
-    return cudnn_execute(&plan->engine, dev->stream, &data, workspace);
+    return cudnn_execute(dev->cudnn->library, &plan->engine, dev->stream, &data, workspace);
   }
   data.at[op == CONV_FORWARD ? CUDNN_Y : CUDNN_X] = workspace;
-  if (!cudnn_execute(&plan->engine, dev->stream, &data, (char *)workspace + aligned(tensor_bytes(&out->t))))
+  if (!cudnn_execute(dev->cudnn->library, &plan->engine, dev->stream, &data,
+                     (char *)workspace + aligned(tensor_bytes(&out->t))))
     return false;
   finish(dev, workspace, out);
   return true;
@@ -82,10 +125,10 @@ void cudnn_run(Device *dev, const CudnnPlan *plan, ConvOp op, const void *x, con
     die(EXIT_RUN, "cuDNN: engine %d refuses a convolution that it accepted before", plan->engine.index);
 }
 
-// ---- the search -------------------------------------------------------------------------------------------------------
+// ---- the search -----------------------------------------------------------------------------------------------------
 
 // Operands of a problem's own, and a Dest that asks for what the problem does.
-struct Stage {
+struct CudnnTrial {
   CudnnData data;
   Tensor addend, mask;
   Dest out;
@@ -107,11 +150,11 @@ static void *noise(Device *dev, const Tensor *t) {
   return p;
 }
 
-static Stage stage_new(Device *dev, const CudnnProblem *p, size_t workspace) {
+static CudnnTrial trial_new(Device *dev, const CudnnProblem *p, size_t workspace) {
   DType type = (DType)p->dtype;
   Tensor x = tensor(type, p->n, p->h, p->w, p->c), w = tensor(type, p->k, p->r, p->s, p->c);
   Tensor y = tensor(type, p->n, p->p, p->q, p->k), t = p->op == CONV_DGRAD ? x : y, bias = tensor_packed(F32, 1, t.c);
-  Stage s = {.data = {{noise(dev, &x), noise(dev, &w), noise(dev, &y)}}, .addend = t, .mask = t, .out = {.t = t}};
+  CudnnTrial s = {.data = {{noise(dev, &x), noise(dev, &w), noise(dev, &y)}}, .addend = t, .mask = t, .out = {.t = t}};
   if (p->op != CONV_WGRAD) s.out.t.data = s.data.at[p->op == CONV_FORWARD ? CUDNN_Y : CUDNN_X];
   if (p->bias) s.out.bias = noise(dev, &bias);
   s.addend.data = p->addend ? noise(dev, &t) : NULL;
@@ -124,7 +167,7 @@ static Stage stage_new(Device *dev, const CudnnProblem *p, size_t workspace) {
   return s;
 }
 
-static void stage_free(Device *dev, Stage *s) {
+static void trial_free(Device *dev, CudnnTrial *s) {
   void *all[] = {s->data.at[CUDNN_X], s->data.at[CUDNN_W], s->data.at[CUDNN_Y], (void *)s->out.bias,
                  s->addend.data,      s->mask.data,        s->workspace,        s->sweep};
   for (void *p : all) device_free(dev, p);
@@ -132,7 +175,7 @@ static void stage_free(Device *dev, Stage *s) {
   CUDA_CHECK(cudaEventDestroy(s->end));
 }
 
-static float time_once(Device *dev, Stage *s, const CudnnPlan *plan, ConvOp op) {
+static float time_once(Device *dev, CudnnTrial *s, const CudnnPlan *plan, ConvOp op) {
   Dest out = s->out;
   out.addend = s->addend.data ? &s->addend : NULL;
   out.mask = s->mask.data ? &s->mask : NULL;
@@ -147,7 +190,7 @@ static float time_once(Device *dev, Stage *s, const CudnnPlan *plan, ConvOp op) 
 }
 
 // The best of a few runs after one that may load and compile. INFINITY when it does not work.
-static float time_plan(Device *dev, Stage *s, const CudnnPlan *plan, ConvOp op, float best_so_far) {
+static float time_plan(Device *dev, CudnnTrial *s, const CudnnPlan *plan, ConvOp op, float best_so_far) {
   float best = time_once(dev, s, plan, op);
   if (best > hopeless * best_so_far + loading_us) return INFINITY;
   for (int i = 0; i < TIMED_RUNS && best < INFINITY; i++) {
@@ -160,40 +203,38 @@ static float time_plan(Device *dev, Stage *s, const CudnnPlan *plan, ConvOp op, 
 
 // The fastest of the problem's engines, and of `rival` where it is given.
 static CudnnPlan find_fastest(Device *dev, const CudnnProblem *p, const CudnnPlan *rival) {
-  static CudnnEngine engines[MAX_ENGINES];
-  int count = cudnn_engines(p, engines, MAX_ENGINES);
+  CudnnLibrary *library = dev->cudnn->library;
+  CudnnEngine engines[MAX_ENGINES];
+  int count = cudnn_engines(library, p, engines, MAX_ENGINES);
   size_t result = (size_t)p->n * MAX(p->h * p->w * p->c, p->p * p->q * p->k) * dtype_size((DType)p->dtype);
   size_t workspace = rival ? rival->engine.workspace + aligned(result) : 0;
   for (int i = 0; i < count; i++)
     if (engines[i].workspace <= max_workspace) workspace = MAX(workspace, engines[i].workspace);
-  Stage s = stage_new(dev, p, workspace);
+  CudnnTrial s = trial_new(dev, p, workspace);
   CudnnPlan best = rival ? *rival : CudnnPlan{};
   float best_us = rival && rival->engine.plan ? time_plan(dev, &s, rival, (ConvOp)p->op, INFINITY) : INFINITY;
   for (int i = 0; i < count; i++) {
     CudnnPlan plan = {engines[i]};
     bool fits = engines[i].workspace <= max_workspace;
     float us = fits ? time_plan(dev, &s, &plan, (ConvOp)p->op, best_us) : INFINITY;
-    if (us < best_us) best = plan, best_us = us;
+    if (us < best_us) {
+      best = plan;
+      best_us = us;
+    }
   }
   for (int i = 0; i < count; i++)
-    if (engines[i].plan != best.engine.plan) cudnn_engine_free(&engines[i]);
+    if (engines[i].plan != best.engine.plan) cudnn_engine_free(library, &engines[i]);
   best.tried = count;
-  stage_free(dev, &s);
+  trial_free(dev, &s);
   return best;
 }
 
-// ---- plans ------------------------------------------------------------------------------------------------------------
-
-struct Known {
-  CudnnProblem problem;
-  CudnnPlan plan;
-};
+// ---- plans ----------------------------------------------------------------------------------------------------------
 
 static CudnnPlan plan_for(Device *dev, const CudnnProblem &p) {
-  static Known *known;
-  static size_t count, capacity;
-  for (size_t i = 0; i < count; i++)
-    if (!memcmp(&known[i].problem, &p, sizeof p)) return known[i].plan;
+  Cudnn *c = dev->cudnn;
+  for (size_t i = 0; i < c->count; i++)
+    if (!memcmp(&c->choices[i].problem, &p, sizeof p)) return c->choices[i].plan;
   CudnnPlan plan = {};
   if (p.addend || p.bias || p.relu || p.mask) {
     CudnnProblem plain = p;
@@ -204,8 +245,8 @@ static CudnnPlan plan_for(Device *dev, const CudnnProblem &p) {
     plan.fused_tried = plan.tried;
   } else
     plan = find_fastest(dev, &p, NULL);
-  array_reserve((void **)&known, &capacity, count + 1, sizeof *known);
-  known[count++] = {p, plan};
+  array_reserve((void **)&c->choices, &c->capacity, c->count + 1, sizeof *c->choices);
+  c->choices[c->count++] = {p, plan};
   return plan;
 }
 
@@ -219,29 +260,33 @@ static bool can_fuse(const Dest *d) {
 
 CudnnPlan cudnn_plan(Device *dev, ConvOp op, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y,
                      const Dest *out, CudnnSearch search) {
-  if (!cudnn_available()) return {};
+  if (!cudnn_available(dev)) return {};
   bool tf32 = x->dtype == F32 && dev->tf32, fused = out && can_fuse(out);
   CudnnProblem p = {op,   x->dtype, tf32,   search, conv->stride, conv->pad, x->n, x->h,
                     x->w, x->ldc,   y->ldc, w->h,   w->w,         y->h,      y->w};
-  if (fused) p.addend = out->addend != NULL, p.bias = out->bias != NULL, p.relu = out->relu, p.mask = out->mask != NULL;
+  if (fused) {
+    p.addend = out->addend != NULL;
+    p.bias = out->bias != NULL;
+    p.relu = out->relu;
+    p.mask = out->mask != NULL;
+  }
   CudnnPlan plan = plan_for(dev, p);
   if (out && !fused) plan.finish = true;
   return plan;
 }
 
-// ---- the rung ---------------------------------------------------------------------------------------------------------
+// ---- the rung -------------------------------------------------------------------------------------------------------
 
-static bool supports(const Device *, ConvOp, const Conv *, const Tensor *, const Tensor *) { return cudnn_available(); }
+static bool supports(Device *dev, ConvOp, const Conv *, const Tensor *, const Tensor *) { return cudnn_available(dev); }
 
 // Said once; silence would pass our figures off as cuDNN's.
-static const Rung *instead(const Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
-  static bool said;
+static const Rung *instead(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   static const char *const names[CONV_OPS] = {"forward", "dgrad", "wgrad"};
-  if (!said)
+  if (!cudnn_of(dev)->told)
     fprintf(stderr,
             "cuDNN has no deterministic engine for %s of %d -> %d channels, %d x %d taps: using our own kernels\n",
             names[op], w->c, w->n, w->h, w->w);
-  said = true;
+  dev->cudnn->told = true;
   return conv_own_rung(dev, op, conv, in, w);
 }
 
@@ -315,4 +360,4 @@ static void wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, con
   }
 }
 
-extern "C" const Rung rung_cudnn = {"cudnn", supports, forward, dgrad, wgrad};
+extern "C" const Rung rung_cudnn = {"cudnn", supports, forward, dgrad, wgrad, false, cudnn_close};

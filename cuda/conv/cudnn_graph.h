@@ -27,18 +27,24 @@ typedef struct CudnnData {
 
 // One of cuDNN's ways to compute a problem.
 typedef struct CudnnEngine {
-  void *plan; // NULL: none
+  void *plan; // its execution plan; NULL: none
   int index;  // cuDNN's number for it
   bool deterministic;
   size_t workspace; // bytes
 } CudnnEngine;
 
-// The library is opened by the first who asks; where it cannot be, that is said once.
-bool cudnn_available(void);
-int cudnn_version(void); // 91900 is 9.19.0; 0: not available
-// Those that can compute the problem: with knobs that cuDNN's heuristics recommend, likely best first, then the remaining
-// ones with their default knobs. Returns how many.
-int cudnn_engines(const CudnnProblem *p, CudnnEngine *out, int capacity);
-void cudnn_engine_free(CudnnEngine *e);
-// Queues it; false when cuDNN refuses.
-bool cudnn_execute(const CudnnEngine *e, void *stream, const CudnnData *data, void *workspace);
+// libcudnn.so.9, opened with dlopen: its functions, one handle, and the descriptors of every graph built from it.
+typedef struct CudnnLibrary CudnnLibrary;
+// NULL, with a line on stderr, where it is missing or does not work.
+CudnnLibrary *cudnn_library_open(void);
+// Destroys the graphs and the handle. Engines are freed, and what was queued has run, before.
+void cudnn_library_close(CudnnLibrary *l);
+int cudnn_library_version(const CudnnLibrary *l); // 91900 is 9.19.0
+
+// The engines that can compute the problem: with knobs that cuDNN's heuristics recommend, likely best first, then the
+// remaining ones with their default knobs. Returns how many. A graph that is built for the problem stays in the
+// library.
+int cudnn_engines(CudnnLibrary *l, const CudnnProblem *p, CudnnEngine *out, int capacity);
+void cudnn_engine_free(CudnnLibrary *l, CudnnEngine *e);
+// Queues it on `stream`, with e->workspace bytes of `workspace`; false when cuDNN refuses.
+bool cudnn_execute(CudnnLibrary *l, const CudnnEngine *e, void *stream, const CudnnData *data, void *workspace);

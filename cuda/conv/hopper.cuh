@@ -1,14 +1,16 @@
-// Hopper's own instructions (sm_90a), a wrapper each: tiles copied by the tensor memory accelerator (TMA), mbarriers that
-// count bytes and arrivals, clusters, registers moved between warpgroups. On the host, the maps by which TMA knows a tensor.
-// Names of PTX are in parentheses. hopper_wgmma.cuh has the tensor cores'.
+// Hopper's own instructions (sm_90a), a wrapper each: the tensor memory accelerator (TMA), mbarriers and the pipeline
+// built on them, clusters and distributed shared memory, named barriers, programmatic dependent launch, setmaxnreg. On
+// the host, the tensor maps by which TMA knows a tensor. Names of PTX are in parentheses. hopper_wgmma.cuh has the
+// tensor cores'.
 //
-// Tiles are rows of 128 bytes, swizzled: the 16-byte piece j of row i lies at piece j ^ (i % 8). TMA writes and wgmma reads
-// them like that, so that eight rows of a column are in different banks. Both go by addresses, so that tiles begin at
-// multiples of 1024. (In rows of 32 bytes, piece j of row i lies at j ^ (i / 4 % 2), and 256 takes the place of 1024.)
+// Tiles are rows of 128 bytes in the 128-byte swizzle: 16-byte chunk j of row i lies at chunk j ^ (i % 8). TMA writes
+// and wgmma reads them like that, so that eight rows of a column are in different banks. Both go by addresses, so that
+// tiles begin at multiples of 1024. (In the 32-byte swizzle, chunk j of row i lies at j ^ (i / 4 % 2), and 256 takes
+// the place of 1024.)
 #pragma once
 #include <cuda.h> // types and constants alone; no function of the driver is linked
+#include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/conv/ptx.cuh"
-#include "cuda/conv/walk.cuh"
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 static constexpr bool HAS_WGMMA = false;
@@ -19,42 +21,44 @@ static constexpr bool HAS_WGMMA = true;
 enum {
   WARPGROUP = 128,
   SWIZZLE_ROW = 128,       // bytes
-  SWIZZLE_ATOM = 1024,     // eight rows, after which the pattern repeats
-  MAX_ADDRESS = 1 << 18,   // that a descriptor can say
+  SWIZZLE_ATOM = 1024,     // eight rows, after which the swizzle repeats
+  MAX_ADDRESS = 1 << 18,   // of a matrix descriptor
   MAX_SHARED = 227 * 1024, // that a block may have
   MAX_POLLS = 1 << 28,     // minutes: a barrier that is still waited for then never completes
 };
 
-// An address in shared memory, computed once and kept (volatile): a special register, which is slow to read, is part of
-// it.
-__device__ __forceinline__ uint32_t kept_address(const void *p) {
+// An address in shared memory, computed once and kept in a register (volatile): a special register, which is slow to
+// read, is part of it.
+__device__ __forceinline__ uint32_t pinned_address(const void *p) {
   uint32_t address;
   asm volatile("{\n.reg .u64 wide;\ncvta.to.shared.u64 wide, %1;\ncvt.u32.u64 %0, wide;\n}" : "=r"(address) : "l"(p));
   return address;
 }
 
-// ---- mbarriers ------------------------------------------------------------------------------------------------------
+// ---- mbarriers, the pipeline ----------------------------------------------------------------------------------------
 
-// A barrier completes a phase when `count` arrivals and all bytes that were announced have come. Waiting is for the end of
-// the phase of a parity: 0 first, then 1, 0, …; before the first phase has ended, waiting for parity 1 returns at once.
+// A barrier completes a phase when `count` threads have arrived and the transaction count is back at zero. Waiting is
+// for the end of the phase of a parity: 0 first, then 1, 0, …; before the first phase has ended, waiting for parity 1
+// returns at once.
 __device__ __forceinline__ void barrier_init(uint32_t barrier, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
 }
-// After the inits, before anyone else is told of them: TMA sees them.
+// After the inits, before others use the barriers: TMA, in the async proxy, sees them.
 __device__ __forceinline__ void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-// Arrives, and announces bytes.
+// Arrives, and raises the transaction count (mbarrier.arrive.expect_tx).
 __device__ __forceinline__ void barrier_expect(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-// The address of the same variable in block `rank` of the cluster.
+// The address of the same variable in the shared memory of block `rank` of the cluster (mapa).
 __device__ __forceinline__ uint32_t remote_address(uint32_t address, int rank) {
   uint32_t remote;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
   return remote;
 }
-// No order with other blocks is asked for: a release at that scope is a fence for the whole GPU, and costs 600 cycles.
+// Without .release.cluster: a release at that scope is a fence for the whole GPU, and costs 600 cycles; the pipeline
+// needs none, since stages are read by wgmma and written by TMA alone.
 __device__ __forceinline__ void barrier_arrive_at(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
@@ -70,36 +74,45 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
                  : "r"(barrier), "r"(parity)
                  : "memory");
     if (done) return;
-    // An error that is reported, where a hang would not be. (A trap here makes ptxas spill the sums of large tiles.)
+    // An error that is reported, where a hang would not be. (A trap here makes ptxas spill the accumulators of large
+    // tiles.)
     if (polls == MAX_POLLS) *(volatile int *)NULL = 0;
   }
 }
 
-// A ring of stages, each with a pair of barriers: filled, and empty again. Everyone who takes part goes round with a cursor
-// of his own.
-template <int STAGES> struct RingBarriers { uint64_t full[STAGES], empty[STAGES]; };
-// By one thread, before the others use it: how many fill a stage, and how many have to be done with it.
-template <int STAGES> __device__ __forceinline__ void ring_init(RingBarriers<STAGES> &b, int fill, int use) {
-  uint32_t full = kept_address(b.full), empty = kept_address(b.empty);
+// The pipeline of stages between producer and consumer warps: each stage has a full and an empty barrier. Everyone who
+// takes part goes round the stages with a PipelineState of its own.
+template <int STAGES> struct PipelineBarriers { uint64_t full[STAGES], empty[STAGES]; };
+// By one thread, before the others use it: arrivals that make a stage full, and empty again.
+template <int STAGES>
+__device__ __forceinline__ void pipeline_init(PipelineBarriers<STAGES> &b, int producers, int consumers) {
+  uint32_t full = pinned_address(b.full), empty = pinned_address(b.empty);
 #pragma unroll
-  for (int i = 0; i < STAGES; i++) barrier_init(full + 8 * i, fill), barrier_init(empty + 8 * i, use);
+  for (int i = 0; i < STAGES; i++) barrier_init(full + 8 * i, producers), barrier_init(empty + 8 * i, consumers);
   barrier_init_fence();
 }
-template <int STAGES> struct Ring {
+template <int STAGES> struct PipelineState {
   uint32_t full, empty; // of the current stage
   int stage = 0;
   uint32_t parity = 0;
 
-  __device__ Ring(RingBarriers<STAGES> &b) : full(kept_address(b.full)), empty(kept_address(b.empty)) {}
+  __device__ PipelineState(PipelineBarriers<STAGES> &b)
+      : full(pinned_address(b.full)), empty(pinned_address(b.empty)) {}
   __device__ __forceinline__ void wait_full() const { barrier_wait(full, parity); }
   __device__ __forceinline__ void wait_empty() const { barrier_wait(empty, parity ^ 1); }
   __device__ __forceinline__ void advance() {
-    full += 8, empty += 8;
-    if (++stage == STAGES) full -= 8 * STAGES, empty -= 8 * STAGES, stage = 0, parity ^= 1;
+    full += 8;
+    empty += 8;
+    if (++stage == STAGES) {
+      full -= 8 * STAGES;
+      empty -= 8 * STAGES;
+      stage = 0;
+      parity ^= 1;
+    }
   }
 };
 
-// ---- copies by threads ------------------------------------------------------------------------------------------------
+// ---- shared memory by threads ---------------------------------------------------------------------------------------
 
 __device__ __forceinline__ void store_shared(uint32_t to, float a, float b) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(a), "f"(b) : "memory");
@@ -123,21 +136,21 @@ __device__ __forceinline__ float4 load_shared16(uint32_t from) {
                : "memory");
   return v;
 }
-// To the shared memory of any block of the cluster.
-__device__ __forceinline__ void store_remote(uint32_t to, const float4 &v) {
+// To the distributed shared memory: that of any block of the cluster.
+__device__ __forceinline__ void store_cluster(uint32_t to, const float4 &v) {
   asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
                : "memory");
 }
 __device__ __forceinline__ void prefetch_l2(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
-// Four 8 × 8 matrices of 16-bit elements, of which a lane has a pair: row lane / 4, columns 2 · (lane % 4) and the next.
-// Lanes 8i … say where the rows of the i-th are.
-__device__ __forceinline__ void load_matrices(uint32_t (&m)[4], uint32_t from) {
+// Four 8 × 8 matrices of 16-bit elements (ldmatrix, stmatrix), of which a lane has a pair: row lane / 4, columns 2 ·
+// (lane % 4) and the next. Lanes 8i … give the addresses of the rows of the i-th.
+__device__ __forceinline__ void ldmatrix_pairs(uint32_t (&m)[4], uint32_t from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
                : "r"(from)
                : "memory");
 }
-__device__ __forceinline__ void store_matrices(uint32_t to, const uint32_t (&m)[4]) {
+__device__ __forceinline__ void stmatrix_pairs(uint32_t to, const uint32_t (&m)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(m[0]), "r"(m[1]),
                "r"(m[2]), "r"(m[3])
                : "memory");
@@ -150,65 +163,68 @@ __device__ __forceinline__ float positive_part(float v) {
   return positive;
 }
 
-// ---- clusters, warpgroups ---------------------------------------------------------------------------------------------
+// ---- clusters, dependent launches, named barriers, registers --------------------------------------------------------
 
-// All threads of all blocks of the cluster meet. Their accesses to memory are not ordered by it, which would cost a fence
-// for the whole GPU.
-__device__ __forceinline__ void cluster_meet() {
+// Execution barrier of all threads of a cluster (barrier.cluster, relaxed): memory accesses are not ordered by it,
+// which would cost a fence for the whole GPU.
+__device__ __forceinline__ void cluster_sync_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
-// They meet, and see what the others have written to their shared memory.
+// The same with release and acquire: all see what the others have written to distributed shared memory.
 __device__ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
-// What is equal in all lanes of a warp, so that the compiler knows.
+// A value that is equal in all lanes of a warp, made so for the compiler, which can then keep it in a uniform register.
 __device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
-// A kernel that was launched to follow this one may start now; what it needs from this one, or what is to count on both
-// having ended, comes after its wait (griddepcontrol).
-__device__ __forceinline__ void follower_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-__device__ __forceinline__ void follower_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-// Such a launch's, on the host.
-static inline cudaLaunchAttribute follower_attribute() {
+// Programmatic dependent launch (griddepcontrol). The first lets a dependent grid begin; what that needs of the
+// prerequisite grid, or what is to count on both having ended, comes after its wait.
+__device__ __forceinline__ void grid_launch_dependents() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+__device__ __forceinline__ void grid_wait_prerequisite() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// The host's side: makes a launch dependent on the one before it in the stream.
+static inline cudaLaunchAttribute dependent_launch_attribute() {
   cudaLaunchAttribute follow = {};
   follow.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   follow.val.programmaticStreamSerializationAllowed = 1;
   return follow;
 }
-// One of the hardware's barriers, wherever in the code each warp is, when as many threads have come (multiples of 32): some
-// wait, some only tell.
+// Named barriers (bar.sync, bar.arrive): complete when as many threads have come (a multiple of 32), wherever in the
+// code each warp is; some wait, some only arrive.
 __device__ __forceinline__ void named_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 __device__ __forceinline__ void named_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
-// By one thread, for the 32 of its warp, the others of which have ended: they are counted together (barrier.cta.arrive,
-// without .aligned).
+// By one thread, for the 32 of its warp, the others of which have exited: they are counted together
+// (barrier.cta.arrive, without .aligned).
 __device__ __forceinline__ void named_arrive_for_warp(int barrier, int threads) {
   asm volatile("barrier.cta.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 // All threads of a warpgroup.
 __device__ __forceinline__ void warpgroup_sync(int warpgroup) { named_sync(1 + warpgroup, WARPGROUP); }
-// The calling warpgroup gives back registers down to N, or takes some until it has N (setmaxnreg).
-template <int N> __device__ __forceinline__ void registers_give() {
+// The calling warpgroup gives back registers down to N, or takes some until it has N a thread (setmaxnreg).
+template <int N> __device__ __forceinline__ void registers_dealloc() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
-template <int N> __device__ __forceinline__ void registers_take() {
+template <int N> __device__ __forceinline__ void registers_alloc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
 // ---- TMA ------------------------------------------------------------------------------------------------------------
 
-// Copies are issued by one thread and arrive as bytes at a barrier; what lies outside the tensor arrives as zeros.
+// Copies are issued by one thread and arrive as bytes in an mbarrier's transaction count; what lies outside the tensor
+// arrives as zeros.
 
 __device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
-// What L2 does with the lines that a copy reads: keeps them as long as others, or makes them the first to go. What
-// createpolicy.fractional.L2::evict_normal and evict_first return, as constants: a copy waits for the instruction.
+// L2 eviction priority of the lines that a copy reads: normal, or first to be evicted. The constants are what
+// createpolicy.fractional.L2::evict_normal and evict_first return; the instruction would delay the copy.
 static constexpr uint64_t EVICT_NORMAL = 0x1000000000000000, EVICT_FIRST = 0x12f0000000000000;
 
-// The box at (x, y, z, n) of a tensor, x being contiguous.
+// Tiled mode: the box at (x, y, z, n) of a tensor, x being contiguous.
 __device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap *map, uint32_t barrier, int x, int y, int z,
                                          int n, uint64_t policy = EVICT_NORMAL) {
   asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint"
@@ -216,8 +232,9 @@ __device__ __forceinline__ void tma_load(uint32_t to, const CUtensorMap *map, ui
                "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(n), "l"(policy)
                : "memory");
 }
-// Channels c … of a row of pixels along a walk (im2col): the first is (y, x) of image n before the tap's offset is added.
-__device__ __forceinline__ void tma_load_pixels(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c, int x,
+// Im2col mode: channels c … of a run of pixels, of which the first is (y, x) of image n before the tap's offset is
+// added.
+__device__ __forceinline__ void tma_load_im2col(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c, int x,
                                                 int y, int n, int tap_x, int tap_y, uint64_t policy = EVICT_NORMAL) {
   asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes.L2::cache_hint"
                " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8}, %9;" ::"r"(to),
@@ -226,29 +243,29 @@ __device__ __forceinline__ void tma_load_pixels(uint32_t to, const CUtensorMap *
                : "memory");
 }
 
-// Between ordinary writes to shared memory and the copy, or the wgmma, that reads them.
+// A proxy fence: between ordinary writes to shared memory and the TMA store, or the wgmma, that reads them.
 __device__ __forceinline__ void shared_write_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// The other way, in groups: a box to (x, y, z, n), or pixels from (y, x) of image n on (im2col). What lies outside the
+// Stores, in bulk groups: a box to (x, y, z, n), or pixels from (y, x) of image n on (im2col). What lies outside the
 // tensor is not written.
 __device__ __forceinline__ void tma_store(const CUtensorMap *map, uint32_t from, int x, int y, int z, int n) {
   asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
                "r"(from), "r"(x), "r"(y), "r"(z), "r"(n)
                : "memory");
 }
-__device__ __forceinline__ void tma_store_pixels(const CUtensorMap *map, uint32_t from, int c, int x, int y, int n) {
+__device__ __forceinline__ void tma_store_im2col(const CUtensorMap *map, uint32_t from, int c, int x, int y, int n) {
   asm volatile(
       "cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
       "r"(from), "r"(c), "r"(x), "r"(y), "r"(n)
       : "memory");
 }
 __device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Until this thread's copies, but for the last `PENDING` groups of them, no longer need their source. A kernel's end is that
-// of their writing.
+// Until the stores of all but the last `PENDING` bulk groups of this thread have read shared memory. Their writes end
+// with the kernel.
 template <int PENDING = 0> __device__ __forceinline__ void bulk_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
 
-// ---- tensor maps, on the host -----------------------------------------------------------------------------------------
+// ---- tensor maps, on the host ---------------------------------------------------------------------------------------
 
 // A function of the driver, found at run time.
 template <class Function> static Function *driver_function(const char *name) {
@@ -258,8 +275,8 @@ template <class Function> static Function *driver_function(const char *name) {
   if (result != cudaDriverEntryPointSuccess) die(EXIT_RUN, "the driver lacks %s: update it to CUDA 12 or later", name);
   return (Function *)found;
 }
-// What is done with a map. TMA rounds floats that are to be multiplied to TF32, to nearest and ties to even; wgmma itself
-// would cut their last 13 bits off. Promoted: L2 reads 256 bytes at a time from memory.
+// What a map is for. TMA rounds floats that are wgmma's operands to TF32, to nearest and ties to even; wgmma itself
+// would truncate their last 13 bits. Promoted: L2 reads 256 bytes at a time from memory.
 enum MapUse { MAP_OPERAND, MAP_OPERAND_PROMOTED, MAP_RESULT };
 static inline CUtensorMapDataType map_type(DType t, MapUse use) {
   CHECK(t == BF16 || t == F16 || t == F32);
@@ -270,14 +287,17 @@ static inline CUtensorMapL2promotion map_promotion(MapUse use) {
   return use == MAP_OPERAND_PROMOTED ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
 }
 
-// data [n, z, y, x], sizes given from x on, of which a box is `box`. Its x extent is a swizzled row of 32 or 128 bytes.
-static inline CUtensorMap map_boxes(const void *data, DType dtype, const size_t (&size)[4], const int (&box)[4],
+// Tiled mode, data [n, z, y, x], sizes given from x on, with boxes of `box`. A box's x extent is a swizzled row of 32
+// or 128 bytes.
+static inline CUtensorMap map_tiled(const void *data, DType dtype, const size_t (&size)[4], const int (&box)[4],
                                     MapUse use = MAP_OPERAND) {
   static auto *const encode = driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   cuuint64_t sizes[4], stride[4];
   cuuint32_t boxes[4], step[4];
   for (int i = 0; i < 4; i++) {
-    sizes[i] = size[i], boxes[i] = box[i], step[i] = 1;
+    sizes[i] = size[i];
+    boxes[i] = box[i];
+    step[i] = 1;
     stride[i] = i ? stride[i - 1] * size[i] : size[i] * dtype_size(dtype); // of what comes after i
   }
   bool narrow = box[0] * dtype_size(dtype) == 32;
@@ -288,20 +308,22 @@ static inline CUtensorMap map_boxes(const void *data, DType dtype, const size_t 
   return map;
 }
 
-// The positions of a walk under its first tap, as the corners of the box that they span: how far its first lies from the
-// tensor's first pixel, and its last from the tensor's last.
-static inline int walk_lower(const Axis *a) { return a->in; }
-static inline int walk_upper(const Axis *a, int size) { return a->in + (a->size - 1) * a->in_step + 1 - size; }
+// The corners of the im2col mode's bounding box: how far the first tap of the first output pixel lies from the tensor's
+// first pixel, and that of the last from the tensor's last.
+static inline int corner_lower(const Im2colAxis *a) { return a->in; }
+static inline int corner_upper(const Im2colAxis *a, int size) {
+  return a->in + (a->size - 1) * a->in_stride + 1 - size;
+}
 
-// Pixels [n, h, w, channels] in order, of which a box is `pixels`, a swizzled row of `channels` each (im2col). Positions
-// lie between the corners, `step` apart. Sizes from the channels on, what is said of pixels from w on.
-struct PixelMap {
+// Im2col mode, pixels [n, h, w, channels], of which a copy is `pixels` in a row, a swizzled row of `channels` each.
+// Output pixels lie between the corners, `step` apart. Sizes from the channels on, what is said of pixels from w on.
+struct Im2colMap {
   const void *data;
   DType dtype;
   size_t size[4], stride[3]; // stride: bytes to the next pixel, row, image
   int lower[2], upper[2], step[2];
 };
-static inline CUtensorMap map_pixel_rows(const PixelMap &m, int channels, int pixels, MapUse use) {
+static inline CUtensorMap encode_im2col(const Im2colMap &m, int channels, int pixels, MapUse use) {
   static auto *const encode = driver_function<decltype(cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
   cuuint64_t size[4], stride[3];
   for (int i = 0; i < 4; i++) size[i] = m.size[i];
@@ -314,30 +336,31 @@ static inline CUtensorMap map_pixel_rows(const PixelMap &m, int channels, int pi
                 map_promotion(use), CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return map;
 }
-// The pixels that a walk's positions meet under its first tap, in rows of so many bytes.
-static inline CUtensorMap map_pixels(const Gather &g, int pixels, MapUse use = MAP_OPERAND, int row = SWIZZLE_ROW) {
-  const Tensor *t = &g.in;
-  const Axis *y = &g.walk.y, *x = &g.walk.x;
+// Loads of an im2col view: the pixels under the first tap of its output pixels, in rows of so many bytes.
+static inline CUtensorMap map_im2col(const Im2colView &view, int pixels, MapUse use = MAP_OPERAND,
+                                     int row = SWIZZLE_ROW) {
+  const Tensor *t = &view.in;
+  const Im2colAxis *y = &view.im2col.y, *x = &view.im2col.x;
   size_t pixel = t->ldc * dtype_size(t->dtype);
-  return map_pixel_rows({t->data,
-                         t->dtype,
-                         {(size_t)t->ldc, (size_t)t->w, (size_t)t->h, (size_t)t->n},
-                         {pixel, t->w * pixel, (size_t)t->h * t->w * pixel},
-                         {walk_lower(x), walk_lower(y)},
-                         {walk_upper(x, t->w), walk_upper(y, t->h)},
-                         {x->in_step, y->in_step}},
-                        row / dtype_size(t->dtype), pixels, use);
+  return encode_im2col({t->data,
+                        t->dtype,
+                        {(size_t)t->ldc, (size_t)t->w, (size_t)t->h, (size_t)t->n},
+                        {pixel, t->w * pixel, (size_t)t->h * t->w * pixel},
+                        {corner_lower(x), corner_lower(y)},
+                        {corner_upper(x, t->w), corner_upper(y, t->h)},
+                        {x->in_stride, y->in_stride}},
+                       row / dtype_size(t->dtype), pixels, use);
 }
-// The pixels of the result that its positions are.
-static inline CUtensorMap map_result(const Tensor *t, const Walk *walk, int channels, int pixels) {
-  const Axis *y = &walk->y, *x = &walk->x;
+// Stores of a GEMM's rows: the pixels of the result that a view's output pixels are.
+static inline CUtensorMap map_result(const Tensor *t, const Im2col *im2col, int channels, int pixels) {
+  const Im2colAxis *y = &im2col->y, *x = &im2col->x;
   size_t pixel = t->ldc * dtype_size(t->dtype), row = t->w * pixel;
-  return map_pixel_rows({(const char *)t->data + y->out * row + x->out * pixel,
-                         t->dtype,
-                         {(size_t)t->ldc, (size_t)x->size, (size_t)y->size, (size_t)t->n},
-                         {x->out_step * pixel, y->out_step * row, t->h * row},
-                         {0, 0},
-                         {0, 0},
-                         {1, 1}},
-                        channels, pixels, MAP_RESULT);
+  return encode_im2col({(const char *)t->data + y->out * row + x->out * pixel,
+                        t->dtype,
+                        {(size_t)t->ldc, (size_t)x->size, (size_t)y->size, (size_t)t->n},
+                        {x->out_stride * pixel, y->out_stride * row, t->h * row},
+                        {0, 0},
+                        {0, 0},
+                        {1, 1}},
+                       channels, pixels, MAP_RESULT);
 }

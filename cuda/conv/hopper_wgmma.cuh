@@ -1,31 +1,33 @@
-// wgmma, Hopper's product of tiles in shared memory on the tensor cores, by a warpgroup: how tiles are described, and the
+// wgmma, a warpgroup's asynchronous matrix multiply-accumulate on tiles in shared memory: matrix descriptors, and the
 // instruction itself.
 #pragma once
 #include "cuda/conv/hopper.cuh"
 
-// A tile of rows of ROW bytes for wgmma: its address, and the distance between groups of eight rows. `across`: between its
-// columns of ROW bytes where the rows are terms (a transposed operand) and there is more than one such column.
-template <int ROW = SWIZZLE_ROW> __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address, int across = 0) {
+// The matrix descriptor of a swizzled tile with rows of ROW bytes: its address, and the stride between groups of eight
+// rows. `across`: the leading dimension's stride, between columns of ROW bytes, for an MN-major operand with more than
+// one such column.
+template <int ROW = SWIZZLE_ROW>
+__device__ __forceinline__ uint64_t matrix_descriptor(uint32_t address, int across = 0) {
   static_assert(ROW == 128 || ROW == 32);
   constexpr uint64_t SWIZZLE = ROW == 128 ? 1 : 3;
-  uint32_t own = address & (MAX_ADDRESS - 1); // a cluster's addresses say above whose memory it is
+  uint32_t own = address & (MAX_ADDRESS - 1); // a cluster's addresses hold the rank of the block above
   return (uint64_t)(own >> 4) | (uint64_t)(across >> 4) << 16 | (uint64_t)(8 * ROW >> 4) << 32 | SWIZZLE << 62;
 }
 
-// The same for eight rows of 16 terms without a swizzle, the first eight terms of all before the others.
-__device__ __forceinline__ uint64_t small_descriptor(uint32_t address) {
+// The same for eight rows of 16 elements of K without a swizzle, the first eight of all rows before the others.
+__device__ __forceinline__ uint64_t unswizzled_descriptor(uint32_t address) {
   return (uint64_t)((address & (MAX_ADDRESS - 1)) >> 4) | (uint64_t)(128 >> 4) << 16 | (uint64_t)(256 >> 4) << 32;
 }
 
 // Before the first wgmma that uses registers or shared memory written by ordinary instructions.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Until all but the last `PENDING` groups are done.
+// Until all but the last `PENDING` groups are complete.
 template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-// Ten registers of the result, %t0 … %t9, and as operands.
+// Ten accumulator registers, %t0 … %t9, and as operands.
 #define WGMMA_R10(t)                                                                                                   \
   "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
 #define WGMMA_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
@@ -33,28 +35,28 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]),          \
       "+f"(d[i + 7])
 #define WGMMA_D32(i) WGMMA_D8(i), WGMMA_D8(i + 8), WGMMA_D8(i + 16), WGMMA_D8(i + 24)
-// The operands after the result's are numbers a, b, add, a_term, b_term; `turned`: the last two in text.
-#define WGMMA_ASM(shape, type, registers, a, b, add, turned, ...)                                                      \
+// The operands after the accumulators are numbers a, b, add, a_major, b_major; `majors`: the last two in text.
+#define WGMMA_ASM(shape, type, registers, a, b, add, majors, ...)                                                      \
   asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %" #add ", 0;\n"                                                  \
                "wgmma.mma_async.sync.aligned." shape ".f32." type "." type " {" registers "}, %" #a ", %" #b           \
-               ", add, 1, 1" turned ";\n}"                                                                             \
+               ", add, 1, 1" majors ";\n}"                                                                             \
                : __VA_ARGS__                                                                                           \
-               : "l"(a_tile), "l"(b_tile), "r"((int)accumulate), "n"(A_BY_TERM), "n"(B_BY_TERM))
-#define WGMMA_TYPES(shape, registers, a, b, add, a_term, b_term, ...)                                                  \
+               : "l"(a_desc), "l"(b_desc), "r"((int)accumulate), "n"(A_MN_MAJOR), "n"(B_MN_MAJOR))
+#define WGMMA_TYPES(shape, registers, a, b, add, a_major, b_major, ...)                                                \
   if constexpr (std::is_same_v<T, float>)                                                                              \
     WGMMA_ASM(shape "k8", "tf32", registers, a, b, add, "", __VA_ARGS__);                                              \
   else if constexpr (std::is_same_v<T, __half>)                                                                        \
-    WGMMA_ASM(shape "k16", "f16", registers, a, b, add, ", %" #a_term ", %" #b_term, __VA_ARGS__);                     \
+    WGMMA_ASM(shape "k16", "f16", registers, a, b, add, ", %" #a_major ", %" #b_major, __VA_ARGS__);                   \
   else                                                                                                                 \
-    WGMMA_ASM(shape "k16", "bf16", registers, a, b, add, ", %" #a_term ", %" #b_term, __VA_ARGS__)
+    WGMMA_ASM(shape "k16", "bf16", registers, a, b, add, ", %" #a_major ", %" #b_major, __VA_ARGS__)
 
-// d [64, N] = a [64, 16 terms] · b + (accumulate ? d : 0), by a warpgroup. Of d, a thread has rows r and r + 8,
-// r = 16 · warp + lane / 4, and of every eight columns 2 · (lane % 4) and the next: d[4j …] = (r, r), (r + 8, r + 8) of
-// columns 8j …. b is [N, 16 terms], or [16 terms, N] if B_BY_TERM; a likewise. Floats are taken as TF32, 8 terms of them,
-// and never by term.
-template <class T, int N, bool B_BY_TERM, bool A_BY_TERM = false>
-__device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a_tile, uint64_t b_tile, bool accumulate) {
-  static_assert(!std::is_same_v<T, float> || !(A_BY_TERM || B_BY_TERM));
+// d [64, N] = a [64, k16] · b + (accumulate ? d : 0), by a warpgroup. Of the accumulators d, a thread has rows r and r
+// + 8, r = 16 · warp + lane / 4, and of every eight columns 2 · (lane % 4) and the next: d[4j …] = (r, r), (r + 8, r +
+// 8) of columns 8j …. b is K-major, [N, k16], or MN-major, [k16, N], if B_MN_MAJOR; a likewise. Floats are taken as
+// TF32, k8, and K-major only.
+template <class T, int N, bool B_MN_MAJOR, bool A_MN_MAJOR = false>
+__device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a_desc, uint64_t b_desc, bool accumulate) {
+  static_assert(!std::is_same_v<T, float> || !(A_MN_MAJOR || B_MN_MAJOR));
   static_assert(N == 8 || N == 16 || N == 32 || N == 64 || N == 128 || N == 192 || N == 256);
   if constexpr (N == 8) {
     WGMMA_TYPES("m64n8", "%0, %1, %2, %3", 4, 5, 6, 7, 8, WGMMA_D4(0));

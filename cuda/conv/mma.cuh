@@ -1,69 +1,75 @@
-// A block's tile of a matrix product with mma.sync: operands in swizzled shared memory, how threads copy them there, how
-// warps fetch fragments of them, the pipeline of stages, and the way out. Used by rung 04, whose two files differ in what
-// they stage. Everything here is for sm_80 and later.
+// Threadblock tile, mainloop and epilogue of rung 04, with mma.sync: operands in swizzled shared memory, the cp.async
+// pipeline that fills its stages, warp tiles fed by ldmatrix, and the way of accumulators through shared memory. The
+// rung's two files differ only in how they fill a stage. Everything here is for sm_80 and later.
 //
-// A stage holds 128 bytes' worth of terms of both operands, in chunks of 16 bytes. In memory an operand is either a row of
-// terms for each of the result's rows (or columns), or, "by term", a row of the result's rows for each term. Chunks are
-// shuffled within the rows so that the eight that one phase of an instruction touches lie in different banks.
+// A stage holds 128 bytes of K of both operands, in chunks of 16 bytes. An operand is K-major (a row of memory is K,
+// for each of M or N) or MN-major (a row is M or N, for each of K). Chunks are swizzled within their rows so that the
+// eight that one phase of an instruction reads lie in different banks.
 #pragma once
 #include "cuda/common.cuh"
 #include "cuda/conv/ptx.cuh"
 
-// One operand: OUTER rows (IS_A) or columns of the result, copied by THREADS.
-template <class T, bool IS_A, int OUTER, bool BY_TERM, int THREADS> struct MmaOperand {
-  static constexpr bool IS_BY_TERM = BY_TERM;
-  static constexpr int VECTOR = 16 / sizeof(T), DEPTH = 128 / sizeof(T), TERMS = 32 / sizeof(T); // TERMS: of one mma
-  static constexpr int ROWS = BY_TERM ? DEPTH : OUTER, CHUNKS = (BY_TERM ? OUTER : DEPTH) / VECTOR;
-  static constexpr int PITCH = CHUNKS * 16, BYTES = ROWS * PITCH;
-  // ldmatrix does not turn floats over, so that they are read from tiles by term as what they are.
-  static constexpr bool PLAIN = BY_TERM && sizeof(T) == 4;
+// One operand of a stage: MN rows (IS_A) or columns of the threadblock tile, copied by THREADS.
+template <class T, bool IS_A, int MN, bool MN_MAJOR, int THREADS> struct MmaOperand {
+  static constexpr bool IS_MN_MAJOR = MN_MAJOR;
+  static constexpr int VECTOR = 16 / sizeof(T), TILE_K = 128 / sizeof(T),
+                       MMA_K = 32 / sizeof(T); // MMA_K: of one instruction
+  static constexpr int SHARED_ROWS = MN_MAJOR ? TILE_K : MN, CHUNKS = (MN_MAJOR ? MN : TILE_K) / VECTOR;
+  static constexpr int PITCH = CHUNKS * 16, BYTES = SHARED_ROWS * PITCH;
+  // ldmatrix does not transpose floats, so that these are read from MN-major tiles by plain loads.
+  static constexpr bool NO_LDMATRIX = MN_MAJOR && sizeof(T) == 4;
 
-  // A phase of plain loads reads two chunks in each of four rows; of ldmatrix, one chunk in each of eight.
-  __device__ static constexpr int shuffle(int row) { return PLAIN ? row % 4 * 2 : CHUNKS >= 8 ? row % 8 : row / 2 % 4; }
-  __device__ static uint32_t at(int row, int chunk) { return row * PITCH + (chunk ^ shuffle(row)) * 16; }
+  // The swizzle. A phase of plain loads reads two chunks in each of four rows; of ldmatrix, one chunk in each of eight.
+  __device__ static constexpr int swizzle(int row) {
+    return NO_LDMATRIX ? row % 4 * 2 : CHUNKS >= 8 ? row % 8 : row / 2 % 4;
+  }
+  __device__ static uint32_t at(int row, int chunk) { return row * PITCH + (chunk ^ swizzle(row)) * 16; }
 
-  // Copying: LANES threads to a row, PASSES rows to a thread, and in each of them chunks lane, lane + 8, …: ACROSS. By
-  // term a thread's rows are neighbours, so that they lie under one tap; else they are spread to be shuffled alike.
-  static constexpr int LANES = MIN(CHUNKS, 8), ACROSS = CHUNKS / LANES, PASSES = ROWS * LANES / THREADS;
-  static constexpr int ROW_STEP = BY_TERM ? 1 : ROWS / PASSES;
-  static_assert(CHUNKS >= 4 && ROWS % PASSES == 0 && PASSES <= 8 && (BY_TERM || ROW_STEP % 8 == 0));
-  __device__ static int row(int pass) { return threadIdx.x / LANES * (BY_TERM ? PASSES : 1) + pass * ROW_STEP; }
+  // Who copies what: LANES threads to a row, PASSES rows to a thread, and CHUNKS_PER_LANE chunks in each of them: lane,
+  // lane + 8, …. MN-major, a thread's rows are neighbours, so that they lie under one tap; K-major, they are spread so
+  // that all have the same swizzle.
+  static constexpr int LANES = MIN(CHUNKS, 8), CHUNKS_PER_LANE = CHUNKS / LANES, PASSES = SHARED_ROWS * LANES / THREADS;
+  static constexpr int ROW_STEP = MN_MAJOR ? 1 : SHARED_ROWS / PASSES;
+  static_assert(CHUNKS >= 4 && SHARED_ROWS % PASSES == 0 && PASSES <= 8 && (MN_MAJOR || ROW_STEP % 8 == 0));
+  __device__ static int row(int pass) { return threadIdx.x / LANES * (MN_MAJOR ? PASSES : 1) + pass * ROW_STEP; }
   __device__ static int lane() { return threadIdx.x % LANES * VECTOR; } // in elements
-  __device__ static uint32_t own(uint32_t tile) { return tile + at(row(0), threadIdx.x % LANES); }
-  // From its own first chunk to those of other passes; a tile is aligned so that ^ meets only the chunk's number.
-  __device__ static uint32_t move(uint32_t own, int pass, int across) {
-    return (own ^ (BY_TERM ? shuffle(pass) * 16 : 0)) + pass * ROW_STEP * PITCH + across * 128;
+  __device__ static uint32_t thread_base(uint32_t tile) { return tile + at(row(0), threadIdx.x % LANES); }
+  // From the thread's first chunk to that of another pass; a tile is aligned so that ^ meets only the chunk's number.
+  __device__ static uint32_t pass_address(uint32_t thread_base, int pass, int j) {
+    return (thread_base ^ (MN_MAJOR ? swizzle(pass) * 16 : 0)) + pass * ROW_STEP * PITCH + j * 128;
   }
 
-  // Which of a warp's rows of the result is row r of its fragment i. Plain loads of A fetch rows r and r + 8 at once.
-  __device__ static int outer(int i, int r) { return i * 16 + (PLAIN && IS_A ? r % 8 * 2 + r / 8 : r); }
-  // A warp's fragments, from row `first` of the result, a multiple of 32, of the stage's k-th TERMS. All lie constants away
-  // from the lane's first chunk; where these cross shuffled ones, + is ^.
-  template <int COUNT> __device__ static void fetch(Fragment (&f)[COUNT], uint32_t tile, int first, int k) {
+  // Which of a warp tile's rows is row r of fragment i. Plain loads of A read rows r and r + 8 at once.
+  __device__ static int fragment_mn(int i, int r) { return i * 16 + (NO_LDMATRIX && IS_A ? r % 8 * 2 + r / 8 : r); }
+  // The fragments of a warp tile, from row `first` of the operand, a multiple of 32, in the stage's k-th MMA_K. All lie
+  // constants away from the lane's first chunk; where these cross swizzled ones, + is ^.
+  template <int COUNT> __device__ static void load_fragments(Fragment (&f)[COUNT], uint32_t tile, int first, int k) {
     int lane = threadIdx.x % 32, matrix = lane / 8;
     int second = IS_A ? matrix % 2 : matrix / 2,
-        upper = IS_A ? matrix / 2 : matrix % 2; // half of the rows; of the terms
-    if constexpr (PLAIN) {
+        upper = IS_A ? matrix / 2 : matrix % 2; // half of the rows; of K
+    if constexpr (NO_LDMATRIX) {
       int row = IS_A ? lane / 4 * 2 : lane / 4;
       uint32_t from = tile + at(lane % 4, (first + row) / 4) + row % 4 * 4;
 #pragma unroll
       for (int i = 0; i < COUNT; i++)
 #pragma unroll
-        for (int high = 0; high < 2; high++) { // half of the terms
-          uint32_t *r = f[i].r, term = (k * TERMS + high * 4) * PITCH;
+        for (int high = 0; high < 2; high++) { // half of K
+          uint32_t *r = f[i].r, offset = (k * MMA_K + high * 4) * PITCH;
           if constexpr (IS_A)
-            load_shared8((from ^ i * 64) + term, r[2 * high], r[2 * high + 1]);
-          else
-            load_shared4((from ^ i * 64) + term, r[high]), load_shared4((from ^ i * 64 + 32) + term, r[2 + high]);
+            load_shared8((from ^ i * 64) + offset, r[2 * high], r[2 * high + 1]);
+          else {
+            load_shared4((from ^ i * 64) + offset, r[high]);
+            load_shared4((from ^ i * 64 + 32) + offset, r[2 + high]);
+          }
         }
-    } else if constexpr (BY_TERM) {
+    } else if constexpr (MN_MAJOR) {
       uint32_t from = tile + at(upper * 8 + lane % 8, first / 8 + second);
 #pragma unroll
-      for (int i = 0; i < COUNT; i++) f[i] = load_matrices<true>((from ^ i * 32) + k * TERMS * PITCH);
+      for (int i = 0; i < COUNT; i++) f[i] = ldmatrix_x4<true>((from ^ i * 32) + k * MMA_K * PITCH);
     } else {
       uint32_t from = tile + at(first + second * 8 + lane % 8, upper);
 #pragma unroll
-      for (int i = 0; i < COUNT; i++) f[i] = load_matrices<false>((from ^ k * 32) + i * 16 * PITCH);
+      for (int i = 0; i < COUNT; i++) f[i] = ldmatrix_x4<false>((from ^ k * 32) + i * 16 * PITCH);
     }
     if constexpr (sizeof(T) == 4)
 #pragma unroll
@@ -73,128 +79,137 @@ template <class T, bool IS_A, int OUTER, bool BY_TERM, int THREADS> struct MmaOp
   }
 };
 
-// ROWS_ × COLUMNS_ of the result, shared out among DOWN × ACROSS warps; BLOCKS of them fit a multiprocessor's registers.
-template <int ROWS_, int COLUMNS_, int DOWN, int ACROSS, int BLOCKS_> struct MmaShape {
-  static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, BLOCKS = BLOCKS_;
-  static constexpr int THREADS = 32 * DOWN * ACROSS, WARP_ROWS = ROWS / DOWN, WARP_COLUMNS = COLUMNS / ACROSS;
-  __device__ static int warp_row() { return threadIdx.x / 32 / ACROSS * WARP_ROWS; }
-  __device__ static int warp_column() { return threadIdx.x / 32 % ACROSS * WARP_COLUMNS; }
+// A threadblock tile TILE_M_ × TILE_N_, shared out among WARPS_M × WARPS_N warps; BLOCKS of them fit the registers of a
+// multiprocessor.
+template <int TILE_M_, int TILE_N_, int WARPS_M, int WARPS_N, int BLOCKS_> struct MmaShape {
+  static constexpr int TILE_M = TILE_M_, TILE_N = TILE_N_, BLOCKS = BLOCKS_;
+  static constexpr int THREADS = 32 * WARPS_M * WARPS_N, WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
+  __device__ static int warp_m() { return threadIdx.x / 32 / WARPS_N * WARP_M; }
+  __device__ static int warp_n() { return threadIdx.x / 32 % WARPS_N * WARP_N; }
 };
 
 enum { MMA_STAGES = 3 };
 
-template <class T_, class Shape, bool A_BY_TERM, bool B_BY_TERM> struct MmaTile : Shape {
+template <class T_, class Shape, bool A_MN_MAJOR, bool B_MN_MAJOR> struct MmaTile : Shape {
   using T = T_;
-  using A = MmaOperand<T, true, Shape::ROWS, A_BY_TERM, Shape::THREADS>;
-  using B = MmaOperand<T, false, Shape::COLUMNS, B_BY_TERM, Shape::THREADS>;
-  static constexpr int DEPTH = A::DEPTH, STEPS = 4;                                     // STEPS: instructions deep
-  static constexpr int DOWN = Shape::WARP_ROWS / 16, ACROSS = Shape::WARP_COLUMNS / 16; // fragments of a warp
-  static constexpr int STAGE = A::BYTES + B::BYTES, BYTES = MMA_STAGES * STAGE;
-  // For the way out, all of a warp's sums.
-  static constexpr int STRIP_PITCH = Shape::WARP_COLUMNS + 8, STRIP = Shape::WARP_ROWS * STRIP_PITCH;
-  static_assert(Shape::THREADS / 32 * STRIP * (int)sizeof(float) <= BYTES);
+  using A = MmaOperand<T, true, Shape::TILE_M, A_MN_MAJOR, Shape::THREADS>;
+  using B = MmaOperand<T, false, Shape::TILE_N, B_MN_MAJOR, Shape::THREADS>;
+  static constexpr int TILE_K = A::TILE_K, K_BLOCKS = 4; // K_BLOCKS: instructions of a stage
+  static constexpr int FRAGMENTS_M = Shape::WARP_M / 16, FRAGMENTS_N = Shape::WARP_N / 16; // of a warp tile
+  static constexpr int STAGE_BYTES = A::BYTES + B::BYTES, BYTES = MMA_STAGES * STAGE_BYTES;
+  // The epilogue's staging buffer: all accumulators of a warp.
+  static constexpr int EPILOGUE_PITCH = Shape::WARP_N + 8, EPILOGUE_ELEMENTS = Shape::WARP_M * EPILOGUE_PITCH;
+  static_assert(Shape::THREADS / 32 * EPILOGUE_ELEMENTS * (int)sizeof(float) <= BYTES);
 };
 
-template <class Tile> struct MmaSum {
-  float part[Tile::DOWN][2 * Tile::ACROSS][4]; // of 16 × 8
+template <class Tile> struct MmaAccumulator {
+  float fragment[Tile::FRAGMENTS_M][2 * Tile::FRAGMENTS_N][4]; // of 16 × 8
 };
 template <class Tile> struct MmaFragments {
-  Fragment a[Tile::DOWN], b[Tile::ACROSS];
-  __device__ __forceinline__ void fetch(uint32_t stage, int k) {
-    Tile::A::fetch(a, stage, Tile::warp_row(), k);
-    Tile::B::fetch(b, stage + Tile::A::BYTES, Tile::warp_column(), k);
+  Fragment a[Tile::FRAGMENTS_M], b[Tile::FRAGMENTS_N];
+  __device__ __forceinline__ void load_fragments(uint32_t stage, int k) {
+    Tile::A::load_fragments(a, stage, Tile::warp_m(), k);
+    Tile::B::load_fragments(b, stage + Tile::A::BYTES, Tile::warp_n(), k);
   }
 };
 
-template <class Tile> __device__ __forceinline__ void mma_multiply(MmaSum<Tile> &sum, const MmaFragments<Tile> &f) {
+template <class Tile>
+__device__ __forceinline__ void mma_warp_tile(MmaAccumulator<Tile> &acc, const MmaFragments<Tile> &f) {
 #pragma unroll
-  for (int i = 0; i < Tile::DOWN; i++)
+  for (int i = 0; i < Tile::FRAGMENTS_M; i++)
 #pragma unroll
-    for (int j = 0; j < 2 * Tile::ACROSS; j++) mma_sync<typename Tile::T>(sum.part[i][j], f.a[i], f.b[j / 2], j % 2);
+    for (int j = 0; j < 2 * Tile::FRAGMENTS_N; j++)
+      mma_sync<typename Tile::T>(acc.fragment[i][j], f.a[i], f.b[j / 2], j % 2);
 }
 
-// Adds up `steps` stages, of which load_a(stage) and then load_b(stage) start copying the next, zeros after the last: a
-// branch round them would keep the compiler from scattering them among the products.
-// Fragments are fetched one instruction ahead, across stages too: the barrier stands before the last products of a stage,
-// when every warp has fetched all it needs of it, so that these products hide the barrier and the first fetch after it.
+// Mainloop over k_tiles, a cp.async pipeline of MMA_STAGES: load_a(stage) and then load_b(stage) start the copies of
+// the next stage, zeros past the end of K: a branch round them would keep the compiler from scattering them among the
+// instructions that multiply.
+// Fragments are loaded one k-block ahead, across stages too: the barrier stands before the last k-block of a stage,
+// when every warp has loaded all it needs of it, so that this k-block hides the barrier and the first load after it.
 template <class Tile, class LoadA, class LoadB>
-__device__ __forceinline__ void mma_accumulate(MmaSum<Tile> &sum, int steps, LoadA load_a, LoadB load_b) {
+__device__ __forceinline__ void mma_mainloop(MmaAccumulator<Tile> &acc, int k_tiles, LoadA load_a, LoadB load_b) {
 #pragma unroll
-  for (int i = 0; i < Tile::DOWN; i++)
+  for (int i = 0; i < Tile::FRAGMENTS_M; i++)
 #pragma unroll
-    for (int j = 0; j < 2 * Tile::ACROSS; j++)
+    for (int j = 0; j < 2 * Tile::FRAGMENTS_N; j++)
 #pragma unroll
-      for (int k = 0; k < 4; k++) sum.part[i][j][k] = 0.f;
-  if (steps <= 0) return;
-  uint32_t first = shared_address(dynamic_shared()), end = first + Tile::BYTES, now = first, next = first;
+      for (int k = 0; k < 4; k++) acc.fragment[i][j][k] = 0.f;
+  if (k_tiles <= 0) return;
+  uint32_t first = shared_address(dynamic_shared()), end = first + Tile::BYTES, read_stage = first, write_stage = first;
   for (int i = 0; i < MMA_STAGES - 1; i++) {
-    load_a(next), load_b(next);
-    copies_commit();
-    next += Tile::STAGE;
+    load_a(write_stage);
+    load_b(write_stage);
+    cp_async_commit();
+    write_stage += Tile::STAGE_BYTES;
   }
-  copies_wait<MMA_STAGES - 2>();
+  cp_async_wait<MMA_STAGES - 2>();
   __syncthreads();
   MmaFragments<Tile> fragments[2];
-  fragments[0].fetch(now, 0);
-  for (int step = 0; step < steps; step++) {
+  fragments[0].load_fragments(read_stage, 0);
+  for (int k_tile = 0; k_tile < k_tiles; k_tile++) {
 #pragma unroll
-    for (int k = 0; k < Tile::STEPS; k++) {
-      if (k == Tile::STEPS - 1) {
-        copies_wait<MMA_STAGES - 2>();
+    for (int k = 0; k < Tile::K_BLOCKS; k++) {
+      if (k == Tile::K_BLOCKS - 1) {
+        cp_async_wait<MMA_STAGES - 2>();
         __syncthreads();
-        now = now + Tile::STAGE == end ? first : now + Tile::STAGE;
+        read_stage = read_stage + Tile::STAGE_BYTES == end ? first : read_stage + Tile::STAGE_BYTES;
       }
-      fragments[(k + 1) % 2].fetch(now, (k + 1) % Tile::STEPS); // past the last stage: what is there, and not used
-      if (k == 0) load_a(next);
+      fragments[(k + 1) % 2].load_fragments(
+          read_stage, (k + 1) % Tile::K_BLOCKS); // past the last stage: stale data, which is not used
+      if (k == 0) load_a(write_stage);
       if (k == 1) {
-        load_b(next);
-        copies_commit();
-        next = next + Tile::STAGE == end ? first : next + Tile::STAGE;
+        load_b(write_stage);
+        cp_async_commit();
+        write_stage = write_stage + Tile::STAGE_BYTES == end ? first : write_stage + Tile::STAGE_BYTES;
       }
-      mma_multiply(sum, fragments[k % 2]);
+      mma_warp_tile(acc, fragments[k % 2]);
     }
   }
-  copies_wait<0>();
-  __syncthreads(); // the stages are free for other uses
+  cp_async_wait<0>();
+  __syncthreads(); // the epilogue reuses the stages
 }
 
-// The column of the tile that mma_store gives to a lane: the same in all rows.
-template <class Tile> __device__ __forceinline__ int mma_store_column() {
-  constexpr int ACROSS = Tile::WARP_COLUMNS / 8;
-  static_assert(32 % ACROSS == 0);
-  return Tile::warp_column() + threadIdx.x % ACROSS * 8;
+// The column of the tile that mma_epilogue gives to a lane: the same in all rows.
+template <class Tile> __device__ __forceinline__ int mma_epilogue_column() {
+  constexpr int GROUPS_PER_ROW = Tile::WARP_N / 8;
+  static_assert(32 % GROUPS_PER_ROW == 0);
+  return Tile::warp_n() + threadIdx.x % GROUPS_PER_ROW * 8;
 }
 
-// Hands out the tile in groups of eight channels, through shared memory, since groups are not what a lane holds of a sum:
-// write(row, Eight, read(row)) for each, at the lane's column. BATCH groups are read before the first is written, so that
-// their latencies overlap. Before that amend(row, group) may change the group in shared memory. This runs once a tile,
-// straight from the instruction caches' lower levels: short loops are faster than long code.
+// Epilogue: hands out the tile in groups of eight channels, through shared memory, since a lane's accumulators are no
+// such groups: write(row, Eight, read(row)) for each, at the lane's column. BATCH groups are read before the first is
+// written, so that their latencies overlap. Before that amend(row, group) may change the group in shared memory. This
+// runs once a tile, straight from the instruction caches' lower levels: short loops are faster than long code.
 template <int BATCH, class Tile, class Amend, class Read, class Write>
-__device__ __forceinline__ void mma_store(const MmaSum<Tile> &sum, Amend amend, Read read, Write write) {
-  constexpr int ACROSS = Tile::WARP_COLUMNS / 8, STEP = 32 / ACROSS, ROWS = Tile::WARP_ROWS;
-  int lane = threadIdx.x % 32, first = lane / ACROSS;
-  float *strip = (float *)dynamic_shared() + threadIdx.x / 32 * Tile::STRIP, *own = strip + lane % ACROSS * 8;
+__device__ __forceinline__ void mma_epilogue(const MmaAccumulator<Tile> &acc, Amend amend, Read read, Write write) {
+  constexpr int GROUPS_PER_ROW = Tile::WARP_N / 8, ROWS_PER_PASS = 32 / GROUPS_PER_ROW;
+  int lane = threadIdx.x % 32, first = lane / GROUPS_PER_ROW;
+  float *staging = (float *)dynamic_shared() + threadIdx.x / 32 * Tile::EPILOGUE_ELEMENTS,
+        *own = staging + lane % GROUPS_PER_ROW * 8;
 #pragma unroll
-  for (int i = 0; i < Tile::DOWN; i++)
+  for (int i = 0; i < Tile::FRAGMENTS_M; i++)
 #pragma unroll
-    for (int j = 0; j < 2 * Tile::ACROSS; j++)
+    for (int j = 0; j < 2 * Tile::FRAGMENTS_N; j++)
 #pragma unroll
       for (int k = 0; k < 4; k++) {
-        int row = Tile::A::outer(i, k / 2 * 8 + lane / 4), column = j * 8 + lane % 4 * 2 + k % 2;
-        strip[row * Tile::STRIP_PITCH + column] = sum.part[i][j][k];
+        int row = Tile::A::fragment_mn(i, k / 2 * 8 + lane / 4), column = j * 8 + lane % 4 * 2 + k % 2;
+        staging[row * Tile::EPILOGUE_PITCH + column] = acc.fragment[i][j][k];
       }
   __syncwarp();
 #pragma unroll 1
-  for (int row = first; row < ROWS && amend(Tile::warp_row() + row, own + row * Tile::STRIP_PITCH); row += STEP) {
+  for (int row = first; row < Tile::WARP_M && amend(Tile::warp_m() + row, own + row * Tile::EPILOGUE_PITCH);
+       row += ROWS_PER_PASS) {
   }
 #pragma unroll 1
-  for (int row = first; row < ROWS; row += BATCH * STEP) {
+  for (int row = first; row < Tile::WARP_M; row += BATCH * ROWS_PER_PASS) {
     decltype(read(0)) reads[BATCH];
 #pragma unroll
-    for (int j = 0; j < BATCH; j++) reads[j] = read(Tile::warp_row() + row + j * STEP);
+    for (int j = 0; j < BATCH; j++) reads[j] = read(Tile::warp_m() + row + j * ROWS_PER_PASS);
 #pragma unroll
     for (int j = 0; j < BATCH; j++)
-      write(Tile::warp_row() + row + j * STEP, load8(own + (row + j * STEP) * Tile::STRIP_PITCH), reads[j]);
+      write(Tile::warp_m() + row + j * ROWS_PER_PASS, load8(own + (row + j * ROWS_PER_PASS) * Tile::EPILOGUE_PITCH),
+            reads[j]);
   }
 }
 

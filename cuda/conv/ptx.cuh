@@ -1,6 +1,6 @@
-// What has no name in CUDA C++ but in its assembly: copies of 16 bytes from global to shared memory that do not pass
-// through registers (cp.async, sm_80), rounding to TF32, fragments loaded from memory that is known to be shared, their
-// products; and the shared memory whose size a launch decides.
+// PTX that CUDA C++ has no name for: cp.async, copies of 16 bytes from global to shared memory that do not pass through
+// registers (sm_80), rounding to TF32, ldmatrix, mma.sync, and wmma loads from memory that is known to be shared; and
+// the shared memory whose size a launch decides.
 #pragma once
 #include <mma.h>
 #include <stdint.h>
@@ -39,27 +39,27 @@ template <class T> __device__ __forceinline__ T *in_register(T *p) {
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
 // Zeros unless `inside`; `from` is then not read, but still has to be an address in global memory. sm_80.
-__device__ __forceinline__ void copy16_async(uint32_t to, const void *from, bool inside) {
+__device__ __forceinline__ void cp_async16(uint32_t to, const void *from, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
 }
 // Elsewhere than on sm_80 and later the copy is done when this returns.
-__device__ __forceinline__ void copy16_async(void *to, const void *from, bool inside) {
+__device__ __forceinline__ void cp_async16(void *to, const void *from, bool inside) {
   if constexpr (AMPERE)
-    copy16_async(shared_address(to), from, inside);
+    cp_async16(shared_address(to), from, inside);
   else
     *(uint4 *)to = inside ? *(const uint4 *)from : uint4{};
 }
 // Closes the group of copies issued since the one before.
-__device__ __forceinline__ void copies_commit() {
+__device__ __forceinline__ void cp_async_commit() {
   if constexpr (AMPERE) asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Waits until all but the last `PENDING` groups of this thread have arrived.
-template <int PENDING> __device__ __forceinline__ void copies_wait() {
+// Waits until all but the last `PENDING` groups of this thread are complete.
+template <int PENDING> __device__ __forceinline__ void cp_async_wait() {
   if constexpr (AMPERE) asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-// To nearest, as a float: sm_80. Ties go to the even one on sm_90, where that is one instruction, and away from zero
-// before it, where there is no other way.
+// To nearest, as a float: sm_80. Ties go to even on sm_90, where that is one instruction, and away from zero on older
+// ones, which have no other way.
 __device__ __forceinline__ float round_to_tf32(float v) {
   uint32_t bits;
   if constexpr (HOPPER)
@@ -69,18 +69,18 @@ __device__ __forceinline__ float round_to_tf32(float v) {
   return __uint_as_float(bits);
 }
 
-// 16 rows or columns of the result by as many terms as one instruction takes, a pair of 16-bit values or one float to a
-// register. Lane l has of rows l / 4 and l / 4 + 8: the first half of the terms of both, then the second half of both; of
-// columns l / 4 and l / 4 + 8: both halves of the first, then of the second.
+// An operand of mma.sync: 16 rows of A or columns of B by the K of one instruction, a pair of 16-bit values or one
+// float to a register. Lane l has of rows l / 4 and l / 4 + 8: the first half of K of both, then the second half of
+// both; of columns l / 4 and l / 4 + 8: both halves of the first, then of the second.
 struct Fragment {
   uint32_t r[4];
 };
 
-// ldmatrix: four matrices of 8 rows by 16 bytes; lane l gives the address of row l % 8 of matrix l / 8 and gets row
-// l / 4, bytes 4 · (l % 4) … of each. TURNED (16-bit elements): of the transposed matrices.
-template <bool TURNED> __device__ __forceinline__ Fragment load_matrices(uint32_t row) {
+// ldmatrix: four matrices of 8 rows by 16 bytes; lane l gives the address of row l % 8 of matrix l / 8 and gets row l /
+// 4, bytes 4 · (l % 4) … of each. TRANSPOSED (16-bit elements): of the transposed matrices.
+template <bool TRANSPOSED> __device__ __forceinline__ Fragment ldmatrix_x4(uint32_t row) {
   Fragment f;
-  if constexpr (TURNED)
+  if constexpr (TRANSPOSED)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(f.r[0]), "=r"(f.r[1]), "=r"(f.r[2]), "=r"(f.r[3])
                  : "r"(row)
@@ -100,14 +100,14 @@ __device__ __forceinline__ void load_shared8(uint32_t from, uint32_t &a, uint32_
   asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "r"(from) : "memory");
 }
 
-// sum += a · bᵀ for 16 rows and eight of b's columns, the first or the second half. Lane l has of the sum row l / 4,
-// columns 2 · (l % 4) and the next, then the same of row l / 4 + 8. sm_80.
+// acc += a · bᵀ for 16 rows and eight of b's columns, the first or the second half. Lane l has of the accumulators row
+// l / 4, columns 2 · (l % 4) and the next, then the same of row l / 4 + 8. sm_80.
 #define MMA(shape_and_types)                                                                                           \
   asm("mma.sync.aligned." shape_and_types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"           \
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])                                                         \
+      : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])                                                         \
       : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b.r[2 * half]), "r"(b.r[2 * half + 1]))
 template <class T>
-__device__ __forceinline__ void mma_sync(float (&sum)[4], const Fragment &a, const Fragment &b, int half) {
+__device__ __forceinline__ void mma_sync(float (&acc)[4], const Fragment &a, const Fragment &b, int half) {
   if constexpr (std::is_same_v<T, float>)
     MMA("m16n8k8.row.col.f32.tf32.tf32.f32");
   else if constexpr (std::is_same_v<T, __half>)
@@ -117,8 +117,8 @@ __device__ __forceinline__ void mma_sync(float (&sum)[4], const Fragment &a, con
 }
 #undef MMA
 
-// nvcuda::wmma::load_matrix_sync from shared memory. For bf16 and TF32 the library's own forgets which memory it reads,
-// and the compiler then fetches single words where one ldmatrix would do.
+// nvcuda::wmma::load_matrix_sync from shared memory. For bf16 and TF32 the library's own loses the memory's state
+// space, and the compiler then loads single words where one ldmatrix would do.
 #define WMMA_LOAD(operand, layout, type)                                                                               \
   asm volatile("wmma.load." operand ".sync.aligned." layout "." type " {%0, %1, %2, %3}, [%4], %5;"                    \
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])                                                    \

@@ -1,15 +1,17 @@
-// What the files of rung 05 share: who does what in a block, and the way of a wgmma's result through a Dest.
+// What the files of rung 05 share: the roles of a block's warps (warp specialisation: one producer warpgroup, two
+// consumer warpgroups), and the epilogue that takes wgmma's accumulators through a Dest to boxes in shared memory for
+// TMA to store.
 #pragma once
 #include "cuda/conv/hopper_wgmma.cuh"
 
 enum {
-  CONSUMERS = 2, // warpgroups that multiply; one more fetches, and sends results
+  CONSUMERS = 2, // consumer warpgroups; one more has the producer warps and those that store
   WGMMA_THREADS = (1 + CONSUMERS) * WARPGROUP,
-  FETCH_REGISTERS = 40, // of a thread; three warpgroups share 168 each
-  MULTIPLY_REGISTERS = 232,
-  WGMMA_ROWS = 64,  // of one wgmma
-  WGMMA_TERMS = 16, // that it adds up, of 16 bits
-  WARP_ROWS = 16,   // a warp's share of them
+  PRODUCER_REGISTERS = 40, // of a thread; three warpgroups share 168 each
+  CONSUMER_REGISTERS = 232,
+  WGMMA_M = 64,      // of one wgmma
+  WGMMA_K = 16,      // of one wgmma, of 16-bit types
+  WGMMA_WARP_M = 16, // rows of a warp
 };
 
 static inline int multiprocessors(const Device *dev) {
@@ -18,26 +20,28 @@ static inline int multiprocessors(const Device *dev) {
   return count;
 }
 
-// How a thread that fetches lets the others go on: when it has asked for its first stage, or has found that there is none.
-// Arguments come from memory line by line, and what the others need would delay what it needs.
-struct RingReady {
-  int barrier, threads; // that meet there
-  bool told = false;
-  __device__ __forceinline__ void tell() {
-    if (!told) named_arrive_for_warp(barrier, threads);
-    told = true;
+// How a producer thread lets the other warps go on: when it has issued its first stage, or has found that there is
+// none. The kernel's parameters come from memory line by line, and what the others read would delay what the producer
+// reads.
+struct ProducerSignal {
+  int barrier, threads; // a named barrier, and how many meet there
+  bool sent = false;
+  __device__ __forceinline__ void send() {
+    if (!sent) named_arrive_for_warp(barrier, threads);
+    sent = true;
   }
 };
 
-// ---- where rows go ----------------------------------------------------------------------------------------------------
+// ---- where rows of the accumulators go ------------------------------------------------------------------------------
 
-// A lane knows the way of row lane % 16 of its warp's sixteen, counted in pixels from the tensor's first.
-struct RowPlace {
-  int pixel;  // of t; -1: there is no such row
+// Where a row of the accumulators goes. A lane knows row lane % 16 of its warp's sixteen, counted in pixels from the
+// tensor's first.
+struct EpilogueRow {
+  int pixel;  // of t; -1: past the end of M
   int addend; // of the addend; of the first of 2 × 2 where it is twice as large
   int beside; // of these: bit 0 if the addend has one to the right, bit 1 if below
 };
-__device__ __forceinline__ int place_row() { return threadIdx.x % WARP_ROWS; }
+__device__ __forceinline__ int epilogue_lane_row() { return threadIdx.x % WGMMA_WARP_M; }
 
 enum AddendSize { ADDEND_SAME, ADDEND_HALF, ADDEND_DOUBLE };
 __device__ __forceinline__ AddendSize addend_size(const DestArgs &d) {
@@ -46,13 +50,19 @@ __device__ __forceinline__ AddendSize addend_size(const DestArgs &d) {
 }
 
 // Of the row that is pixel (n, y, x), if there is one.
-__device__ __forceinline__ RowPlace row_place(const DestArgs &d, bool any, int n, int y, int x) {
+__device__ __forceinline__ EpilogueRow epilogue_row(const DestArgs &d, bool any, int n, int y, int x) {
   if (!any) return {-1, -1, 0};
-  RowPlace r = {(n * d.t.h + y) * d.t.w + x};
+  EpilogueRow r = {(n * d.t.h + y) * d.t.w + x};
   if (!d.addend.data) return r;
   AddendSize size = addend_size(d);
-  if (size == ADDEND_HALF) y /= 2, x /= 2;
-  if (size == ADDEND_DOUBLE) y *= 2, x *= 2;
+  if (size == ADDEND_HALF) {
+    y /= 2;
+    x /= 2;
+  }
+  if (size == ADDEND_DOUBLE) {
+    y *= 2;
+    x *= 2;
+  }
   r.addend = (n * d.addend.h + y) * d.addend.w + x;
   r.beside = (x + 1 < d.addend.w) | (y + 1 < d.addend.h) << 1;
   return r;
@@ -62,20 +72,20 @@ template <class T> __device__ __forceinline__ T *element(const Tensor &t, int pi
   return (T *)t.data + (size_t)pixel * t.ldc + c;
 }
 
-// Brings to L2 what a tile's rows are going to be combined with, while its products are still to be computed.
+// Prefetches to L2 what the epilogue will read of a tile's rows (addend, mask, old value) during the mainloop.
 template <class T, int COLUMNS>
-__device__ __forceinline__ void prefetch_row(const DestArgs &d, const RowPlace &r, int c0) {
+__device__ __forceinline__ void epilogue_prefetch(const DestArgs &d, const EpilogueRow &r, int c0) {
   constexpr int LINE = 128 / sizeof(T);
   if (r.pixel < 0) return;
-  for (int c = threadIdx.x % 32 / WARP_ROWS * LINE; c < min(COLUMNS, d.t.ldc - c0); c += 2 * LINE) {
+  for (int c = threadIdx.x % 32 / WGMMA_WARP_M * LINE; c < min(COLUMNS, d.t.ldc - c0); c += 2 * LINE) {
     if (d.addend.data) prefetch_l2(element<T>(d.addend, r.addend, c0 + c));
     if (d.mask.data) prefetch_l2(element<T>(d.mask, r.pixel, c0 + c));
     if (d.accumulate) prefetch_l2(element<T>(d.t, r.pixel, c0 + c));
   }
 }
 
-// The bias of a tile's columns, zeros where there is none, by a warpgroup. All threads store, some what others do: behind a
-// branch that only some take, ptxas would keep in registers of each lane what is uniform.
+// The bias of a tile's columns, zeros where there is none, by a warpgroup. All threads store, some what others do:
+// behind a branch that only some take, ptxas would keep in registers of each lane what is uniform.
 template <int COLUMNS> __device__ __forceinline__ void load_bias(const DestArgs &d, int column0, float *bias) {
 #pragma unroll
   for (int first = 0; first < COLUMNS; first += WARPGROUP) {
@@ -84,7 +94,7 @@ template <int COLUMNS> __device__ __forceinline__ void load_bias(const DestArgs 
   }
 }
 
-// ---- from the tensor cores' order to memory's and back ------------------------------------------------------------------
+// ---- the epilogue: from the accumulators' order to memory's and back ------------------------------------------------
 
 template <class T> __device__ __forceinline__ uint32_t pack(float a, float b) {
   T pair[2] = {from_float<T>(a), from_float<T>(b)};
@@ -98,72 +108,76 @@ template <class T> __device__ __forceinline__ float2 unpack(uint32_t bits) {
   return make_float2(to_float(pair[0]), to_float(pair[1]));
 }
 
-// A warp's sixteen rows of COLUMNS columns in shared memory of its own, as TMA knows boxes: swizzled rows of 128 bytes (or
-// fewer), one after the other. A thread has v[4j …] = (row r, r, r + 8, r + 8) of columns 8j + 2 · (lane % 4) and the next,
-// r = lane / 4, as wgmma leaves it, until stmatrix puts it there; ldmatrix is the way back. They move 16 bits: pairs of
-// floats go one by one. Boxes leave as they are, and no warp that multiplies waits for them before it fills them again.
-template <class T, int COLUMNS> struct Box {
-  static constexpr int MOST = SWIZZLE_ROW / sizeof(T);
-  static constexpr int ACROSS = COLUMNS < MOST ? COLUMNS : MOST, ROW = ACROSS * sizeof(T); // of one that leaves
-  static constexpr int PIECE = WARP_ROWS * ROW, PIECES = COLUMNS / ACROSS, BYTES = PIECES * PIECE;
-  static constexpr int CHUNK = 16 / sizeof(T); // columns that stay together
-  static_assert(COLUMNS % ACROSS == 0 && (ROW == 32 || ROW == SWIZZLE_ROW));
+// The epilogue's staging buffer of a warp in shared memory: sixteen rows of COLUMNS columns, in TMA boxes of swizzled
+// rows of 128 bytes (or fewer), one after the other. A thread has v[4j …] = (row r, r, r + 8, r + 8) of columns 8j + 2
+// · (lane % 4) and the next, r = lane / 4, as wgmma leaves the accumulators, until stmatrix stores them; ldmatrix loads
+// what they are combined with. Both move 16 bits: pairs of floats go one by one. TMA stores the boxes asynchronously,
+// and the consumer warps need not wait for it before the next mainloop.
+template <class T, int COLUMNS> struct EpilogueTile {
+  static constexpr int MAX_BOX_COLUMNS = SWIZZLE_ROW / sizeof(T);
+  static constexpr int BOX_COLUMNS = COLUMNS < MAX_BOX_COLUMNS ? COLUMNS : MAX_BOX_COLUMNS,
+                       BOX_ROW = BOX_COLUMNS * sizeof(T); // of a box
+  static constexpr int BOX_BYTES = WGMMA_WARP_M * BOX_ROW, BOXES = COLUMNS / BOX_COLUMNS, BYTES = BOXES * BOX_BYTES;
+  static constexpr int CHUNK = 16 / sizeof(T); // columns of 16 bytes, which the swizzle keeps together
+  static_assert(COLUMNS % BOX_COLUMNS == 0 && (BOX_ROW == 32 || BOX_ROW == SWIZZLE_ROW));
   uint32_t memory;
 
-  // Where a chunk of a row lies.
-  __device__ __forceinline__ uint32_t place(int row, int chunk) const {
-    constexpr int CHUNKS = ACROSS / CHUNK;
-    int swizzle = ROW == 32 ? row / 4 % 2 : row % 8;
-    return memory + chunk / CHUNKS * PIECE + row * ROW + (chunk % CHUNKS ^ swizzle) * 16;
+  // The address of a chunk of a row.
+  __device__ __forceinline__ uint32_t address(int row, int chunk) const {
+    constexpr int CHUNKS = BOX_COLUMNS / CHUNK;
+    int swizzle = BOX_ROW == 32 ? row / 4 % 2 : row % 8;
+    return memory + chunk / CHUNKS * BOX_BYTES + row * BOX_ROW + (chunk % CHUNKS ^ swizzle) * 16;
   }
-  // For columns 16q … + 15: of which row of which 8 × 8 matrix a lane says where it is.
+  // For columns 16q … + 15: the address that a lane gives ldmatrix or stmatrix.
   __device__ __forceinline__ uint32_t matrix_row(int q) const {
     int lane = threadIdx.x % 32;
-    return (place(lane % 16, lane / 16) ^ q * 32 % ROW) + q * 32 / ROW * PIECE;
+    return (address(lane % 16, lane / 16) ^ q * 32 % BOX_ROW) + q * 32 / BOX_ROW * BOX_BYTES;
   }
   // For floats, v[4j] and the next; eight rows on, v[4j + 2] and the next.
   __device__ __forceinline__ uint32_t pair(int j) const {
     int lane = threadIdx.x % 32;
-    return (place(lane / 4, lane % 4 / 2) + lane % 2 * 8 ^ j * 32 % ROW) + j * 32 / ROW * PIECE;
+    return (address(lane / 4, lane % 4 / 2) + lane % 2 * 8 ^ j * 32 % BOX_ROW) + j * 32 / BOX_ROW * BOX_BYTES;
   }
 
-  // Fetches elements of a tensor at the pixel of each lane's row, zeros where there is none.
-  __device__ __forceinline__ void fetch(const void *data, int pitch, int pixel, int c0) const {
-    constexpr int CHUNKS = ACROSS / CHUNK, STEP = 32 / CHUNKS; // rows at a time
-    static_assert(32 % CHUNKS == 0 && WARP_ROWS % STEP == 0);
+  // Loads a tensor's elements at the pixel of each lane's row, zeros where there is none, into the staging buffer.
+  __device__ __forceinline__ void load(const void *data, int pitch, int pixel, int c0) const {
+    constexpr int CHUNKS = BOX_COLUMNS / CHUNK, STEP = 32 / CHUNKS; // rows at a time
+    static_assert(32 % CHUNKS == 0 && WGMMA_WARP_M % STEP == 0);
     int lane = threadIdx.x % 32, chunk = lane % CHUNKS;
 #pragma unroll
-    for (int across = 0; across < COLUMNS; across += ACROSS, chunk += CHUNKS) {
+    for (int across = 0; across < COLUMNS; across += BOX_COLUMNS, chunk += CHUNKS) {
       int c = c0 + chunk * CHUNK;
       bool inside = c < pitch;
       const T *from = (const T *)data + (inside ? c : 0);
 #pragma unroll
-      for (int i = 0; i < WARP_ROWS; i += STEP) {
+      for (int i = 0; i < WGMMA_WARP_M; i += STEP) {
         int row = i + lane / CHUNKS, at = __shfl_sync(~0u, pixel, row);
-        copy16_async(place(row, chunk), from + (int64_t)max(at, 0) * pitch, inside && at >= 0);
+        cp_async16(address(row, chunk), from + (int64_t)max(at, 0) * pitch, inside && at >= 0);
       }
     }
-    copies_commit();
-    copies_wait<0>();
+    cp_async_commit();
+    cp_async_wait<0>();
     __syncwarp();
   }
-  // f(v, element) for what was fetched.
+  // f(v, element) for what load has brought.
   template <class F> __device__ __forceinline__ void combine(float *v, F f) const {
     if constexpr (sizeof(T) == 4) {
 #pragma unroll
       for (int i = 0; i < COLUMNS / 4; i++) {
-        float2 two = load_shared(pair(i / 2) + i % 2 * 8 * ROW);
-        f(v[2 * i], two.x), f(v[2 * i + 1], two.y);
+        float2 two = load_shared(pair(i / 2) + i % 2 * 8 * BOX_ROW);
+        f(v[2 * i], two.x);
+        f(v[2 * i + 1], two.y);
       }
     } else {
 #pragma unroll
       for (int q = 0; q < COLUMNS / 16; q++) {
         uint32_t m[4];
-        load_matrices(m, matrix_row(q));
+        ldmatrix_pairs(m, matrix_row(q));
 #pragma unroll
         for (int i = 0; i < 4; i++) { // rows r and r + 8 of eight columns, then of the next eight
           float2 two = unpack<T>(m[i]);
-          f(v[8 * q + 2 * i], two.x), f(v[8 * q + 2 * i + 1], two.y);
+          f(v[8 * q + 2 * i], two.x);
+          f(v[8 * q + 2 * i + 1], two.y);
         }
       }
     }
@@ -174,57 +188,61 @@ template <class T, int COLUMNS> struct Box {
   __device__ __forceinline__ void clear(int first, int end) const {
     __syncwarp();
 #pragma unroll 1
-    for (int c = first + threadIdx.x % 32 / WARP_ROWS; c < end; c += 32 / WARP_ROWS)
-      store_shared_zero<T>(place(place_row(), c / CHUNK) + c % CHUNK * sizeof(T));
+    for (int c = first + threadIdx.x % 32 / WGMMA_WARP_M; c < end; c += 32 / WGMMA_WARP_M)
+      store_shared_zero<T>(address(epilogue_lane_row(), c / CHUNK) + c % CHUNK * sizeof(T));
   }
 
-  // The first `valid` of `columns`, zeros after them, for TMA to read.
+  // Accumulators to the staging buffer: the first `valid` of `columns`, zeros after them (padding lanes), for TMA to
+  // read.
   __device__ __forceinline__ void store(const float *v, int valid, int columns) const {
     if constexpr (sizeof(T) == 4) {
 #pragma unroll
-      for (int i = 0; i < COLUMNS / 4; i++) store_shared(pair(i / 2) + i % 2 * 8 * ROW, v[2 * i], v[2 * i + 1]);
+      for (int i = 0; i < COLUMNS / 4; i++) store_shared(pair(i / 2) + i % 2 * 8 * BOX_ROW, v[2 * i], v[2 * i + 1]);
     } else {
 #pragma unroll
       for (int q = 0; q < COLUMNS / 16; q++) {
         uint32_t m[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) m[i] = pack<T>(v[8 * q + 2 * i], v[8 * q + 2 * i + 1]);
-        store_matrices(matrix_row(q), m);
+        stmatrix_pairs(matrix_row(q), m);
       }
     }
     if (valid < columns && valid < COLUMNS) clear(valid, columns);
     shared_write_fence();
     __syncwarp();
   }
-  // By one thread: order(c, from) orders the copy of columns c …, counted from the first of these.
-  template <class F> __device__ __forceinline__ void leave(int columns, F order) const {
+  // By one thread: issue(c, from) issues the TMA store of columns c …, counted from the first of these.
+  template <class F> __device__ __forceinline__ void issue_stores(int columns, F issue) const {
 #pragma unroll
-    for (int c = 0; c < COLUMNS; c += ACROSS)
-      if (c < columns) order(c, memory + c / ACROSS * PIECE);
+    for (int c = 0; c < COLUMNS; c += BOX_COLUMNS)
+      if (c < columns) issue(c, memory + c / BOX_COLUMNS * BOX_BYTES);
     bulk_commit();
   }
 };
 
-// Until a warp's boxes but the last `OTHERS` have left, and may be written again.
-template <int OTHERS> __device__ __forceinline__ void boxes_wait() {
+// Until TMA has read a warp's boxes but the last `OTHERS`, which may then be overwritten.
+template <int OTHERS> __device__ __forceinline__ void epilogue_wait_read() {
   bulk_wait_read<OTHERS>();
   __syncwarp();
 }
 
-// t = keep · f(v + bias + addend + (accumulate ? t : 0)) for a warp's sixteen rows of COLUMNS columns from c0 on:
-// dest_store8 of common.cuh for values that stand differently, into boxes that are to leave.
+// The epilogue: t = keep · f(v + bias + addend + (accumulate ? t : 0)) for a warp's sixteen rows of COLUMNS columns
+// from c0 on, into its staging buffer. What dest_store8 of common.cuh does, for accumulators in wgmma's order.
 template <class T, int COLUMNS>
-__device__ __forceinline__ void store_rows(const DestArgs &d, float *v, const RowPlace &r, int c0, const float *bias,
-                                           const Box<T, COLUMNS> &box) {
+__device__ __forceinline__ void epilogue_store_rows(const DestArgs &d, float *v, const EpilogueRow &r, int c0,
+                                                    const float *bias, const EpilogueTile<T, COLUMNS> &box) {
   enum { OLD = 4, MASK, SOURCES }; // the first are the addends
   int pair = 2 * (threadIdx.x % 4);
   if (d.bias)
 #pragma unroll
     for (int j = 0; j < COLUMNS / 8; j++) {
       float2 b = *(const float2 *)(bias + 8 * j + pair);
-      v[4 * j] += b.x, v[4 * j + 1] += b.y, v[4 * j + 2] += b.x, v[4 * j + 3] += b.y;
+      v[4 * j] += b.x;
+      v[4 * j + 1] += b.y;
+      v[4 * j + 2] += b.x;
+      v[4 * j + 3] += b.y;
     }
-  // One copy of the code for all sources: where it is run for the first time, instructions come from memory.
+  // One copy of the code for all sources: where it runs for the first time, instructions come from memory.
   if (d.addend.data || d.accumulate || d.mask.data) {
     int addends = !d.addend.data ? 0 : addend_size(d) == ADDEND_DOUBLE ? 4 : 1;
 #pragma unroll 1
@@ -233,7 +251,7 @@ __device__ __forceinline__ void store_rows(const DestArgs &d, float *v, const Ro
       if (is_addend ? i >= addends : is_mask ? !d.mask.data : !d.accumulate) continue;
       int pixel = r.pixel;
       if (is_addend) pixel = r.addend < 0 || i & ~r.beside ? -1 : r.addend + i / 2 * d.addend.w + i % 2;
-      box.fetch(is_addend ? d.addend.data : is_mask ? d.mask.data : d.t.data, d.t.ldc, pixel, c0);
+      box.load(is_addend ? d.addend.data : is_mask ? d.mask.data : d.t.data, d.t.ldc, pixel, c0);
       if (is_mask)
         box.combine(v, [](float &v, float mask) { v = mask > 0.f ? v : 0.f; });
       else
@@ -246,8 +264,11 @@ __device__ __forceinline__ void store_rows(const DestArgs &d, float *v, const Ro
   box.store(v, d.t.c - c0, d.t.ldc - c0);
 }
 
-// ---- rung 05's other files ---------------------------------------------------------------------------------------------
+// ---- rung 05's other files ------------------------------------------------------------------------------------------
 
+// Filters [channels, taps, filters] whose outputs are the inputs of `w`, in scratch; no data while scratch is measured.
+Tensor transpose_filters(Device *dev, const Tensor *w);
+// Whether the stem's kernel computes a forward convolution, and the op.
 bool stem_fits(const Conv *conv, int pairs, const Tensor *x, const Tensor *w);
 void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y);
 void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);

@@ -1,7 +1,7 @@
 // What the tests of convolutions on the GPU share: who computes, what, on operands whose sums are exact.
 #pragma once
 #include "base/rng.h"
-#include "cuda/conv/ladder.h"
+#include "nn/rung.h"
 #include "test/harness/gpu.h"
 
 enum { MAX_TEST_PAIRS = 3, MAX_MODES = 64 };
@@ -10,18 +10,18 @@ typedef enum Kind { FORWARD, DGRAD, WGRAD, KINDS } Kind;
 static const char *const kind_names[] = {"forward", "dgrad", "wgrad"};
 
 typedef struct Mode { // who computes
-  const char *rung;   // NULL: whoever the ops choose
+  const Rung *rung;   // NULL: the fastest of ours
   DType dtype;
   bool tf32;
 } Mode;
-// RACECHECKED: ours without wgmma. The quick tier runs under compute-sanitizer, whose racecheck does not see the order that
-// mbarriers give to bulk copies.
+// RACECHECKED: ours without wgmma. The quick tier runs under compute-sanitizer, whose racecheck does not see the order
+// that mbarriers give to bulk copies.
 typedef enum Side { OURS, RACECHECKED, WGMMA, CUDNN } Side;
 
-static inline bool is_cudnn(const char *rung) { return rung && !strcmp(rung, "cudnn"); }
+static inline bool is_cudnn(const Rung *rung) { return rung && !strcmp(rung->name, "cudnn"); }
 
-static inline bool is_on(const char *rung, Side side) {
-  bool cudnn = is_cudnn(rung), wgmma = !strcmp(rung, "wgmma");
+static inline bool is_on(const Rung *rung, Side side) {
+  bool cudnn = is_cudnn(rung), wgmma = !strcmp(rung->name, "wgmma");
   return side == CUDNN ? cudnn : side == WGMMA ? wgmma : side == RACECHECKED ? !cudnn && !wgmma : !cudnn;
 }
 
@@ -31,7 +31,7 @@ static inline int find_modes(Device *gpu, Side side, Mode modes[MAX_MODES]) {
   int count = 0;
   if (side == OURS || side == RACECHECKED) modes[count++] = types[0];
   for (const Rung *const *rung = gpu->conv_rungs; *rung; rung++)
-    for (int i = 0; i < COUNT(types) && is_on((*rung)->name, side); i++) {
+    for (int i = 0; i < COUNT(types) && is_on(*rung, side); i++) {
       const Tensor in = tensor(types[i].dtype, 2, 16, 16, 64), w = tensor(types[i].dtype, 64, 3, 3, 64);
       const Conv conv = {1, 1};
       gpu->tf32 = types[i].tf32;
@@ -39,7 +39,9 @@ static inline int find_modes(Device *gpu, Side side, Mode modes[MAX_MODES]) {
       for (int op = 0; op < CONV_OPS; op++) any |= (*rung)->supports(gpu, (ConvOp)op, &conv, &in, &w);
       gpu->tf32 = false;
       CHECK(count < MAX_MODES);
-      if (any) modes[count] = types[i], modes[count++].rung = (*rung)->name;
+      if (!any) continue;
+      modes[count] = types[i];
+      modes[count++].rung = *rung;
     }
   return count;
 }
@@ -62,7 +64,7 @@ static inline int out_size(int in, int taps, const Conv *conv) {
 
 static inline void describe(const Mode *m, Kind kind, const Problem *p) {
   printf("  %s, dtype %d, %s: %d pairs, n %d, %d x %d taps, stride %d, pad %d, %d -> %d channels, x", //
-         m->rung ? m->rung : "auto", m->dtype, kind_names[kind], p->pairs, p->n, p->r, p->s, p->conv.stride,
+         m->rung ? m->rung->name : "auto", m->dtype, kind_names[kind], p->pairs, p->n, p->r, p->s, p->conv.stride,
          p->conv.pad, p->c, p->k);
   for (int i = 0; i < p->pairs; i++) printf(" %d x %d (%d rows)", p->h[i], p->w[i], p->rows[i]);
   printf("\n");
@@ -93,7 +95,7 @@ static inline void count_rows(Twin *t, int rows) {
   do {                                                                                                                 \
     Device *gpu_ = gpu_device();                                                                                       \
     size_t reserved_ = gpu_->scratch_bytes;                                                                            \
-    gpu_->conv = (mode)->rung;                                                                                         \
+    gpu_->conv_rung = (mode)->rung;                                                                                    \
     gpu_->tf32 = (mode)->tf32;                                                                                         \
     gpu_->scratch_bytes = 0;                                                                                           \
     gpu_->measuring = true;                                                                                            \
@@ -102,6 +104,6 @@ static inline void count_rows(Twin *t, int rows) {
     CHECK(gpu_->scratch_bytes <= reserved_);                                                                           \
     gpu_->ops->op(gpu_, __VA_ARGS__);                                                                                  \
     gpu_->scratch_bytes = reserved_;                                                                                   \
-    gpu_->conv = NULL;                                                                                                 \
+    gpu_->conv_rung = NULL;                                                                                            \
     gpu_->tf32 = false;                                                                                                \
   } while (0)

@@ -1,8 +1,8 @@
 // Convolutions on the GPU against the CPU reference: every rung of the ladder in every type that it computes.
 //
-// Operands are small whole numbers. Their products and sums are exact in float, in whatever order they are added, and so
-// are the operands in all types, so that F32 has to agree to the bit and 16 bits to one rounding: a term that is lost,
-// doubled or taken from the wrong pixel cannot hide.
+// Operands are small whole numbers. Their products and sums are exact in float, in whatever order they are added, and
+// so are the operands in all types, so that F32 has to agree to the bit and 16 bits to one rounding: a term that is
+// lost, doubled or taken from the wrong pixel cannot hide.
 //
 // The quick tier takes shapes of a few tiles, small enough for compute-sanitizer.
 #include "test/harness/gpu_conv.h"
@@ -38,8 +38,14 @@ static Target draw_target(Draw *d, DType dtype, const Problem *p, Kind kind, int
   const Tensor *t = &o.t.cpu;
   if (o.has_bias) o.bias = whole_vector(d, t->c);
   int size = below(d, 3), h = t->h, w = t->w; // the same, half or double
-  if (size == 1) h = (h + 1) / 2, w = (w + 1) / 2;
-  if (size == 2) h = 2 * h - below(d, 2), w = 2 * w - below(d, 2);
+  if (size == 1) {
+    h = (h + 1) / 2;
+    w = (w + 1) / 2;
+  }
+  if (size == 2) {
+    h = 2 * h - below(d, 2);
+    w = 2 * w - below(d, 2);
+  }
   if (o.has_addend) o.addend = whole(d, dtype, t->n, h, w, t->c);
   if (o.has_mask) o.mask = whole(d, dtype, t->n, t->h, t->w, t->c);
   return o;
@@ -72,8 +78,10 @@ static void run_activations(const Mode *m, Kind kind, const Problem *p, Draw *d)
   for (int i = 0; i < p->pairs; i++) {
     in[i] = kind == FORWARD ? x_twin(d, m->dtype, p, i, false) : y_twin(d, m->dtype, p, i, false);
     out[i] = draw_target(d, m->dtype, p, kind, i);
-    cpu_in[i] = in[i].cpu, gpu_in[i] = in[i].gpu;
-    cpu_out[i] = target_dest(&out[i], false), gpu_out[i] = target_dest(&out[i], true);
+    cpu_in[i] = in[i].cpu;
+    gpu_in[i] = in[i].gpu;
+    cpu_out[i] = target_dest(&out[i], false);
+    gpu_out[i] = target_dest(&out[i], true);
   }
   if (kind == FORWARD) {
     cpu->ops->conv_forward(cpu, &p->conv, p->pairs, cpu_in, &w.cpu, cpu_out);
@@ -96,8 +104,8 @@ static void run_activations(const Mode *m, Kind kind, const Problem *p, Draw *d)
   twin_free(&w);
 }
 
-// cuDNN rounds the gradient of a filter, a sum of products of up to 4 over all pixels, to the operands' type, and only
-// then is it scaled, by up to 2. Everyone else's is exact.
+// cuDNN tail_waves the gradient of a filter, a sum of products of up to 4 over all pixels, to the operands' type, and
+// only then is it scaled, by up to 2. Everyone else's is exact.
 static bool check_filter(const Mode *m, const Problem *p, const Twin *dw, const Tensor *y) {
   if (!is_cudnn(m->rung) || m->dtype == F32) return twin_check(dw, NULL, 0);
   size_t elements = tensor_elements(&dw->cpu), pixels = 0;
@@ -138,8 +146,10 @@ static void run_filter(const Mode *m, const Problem *p, Draw *d) {
   Twin *all[] = {&dw, &db, &scale};
   for (int i = 0; i < COUNT(all); i++) twin_check_guards(all[i], i == 2), twin_free(all[i]);
   for (int i = 0; i < p->pairs; i++) {
-    twin_check_guards(&x[i], true), twin_free(&x[i]);
-    twin_check_guards(&dy[i], true), twin_free(&dy[i]);
+    twin_check_guards(&x[i], true);
+    twin_free(&x[i]);
+    twin_check_guards(&dy[i], true);
+    twin_free(&dy[i]);
   }
 }
 
@@ -173,7 +183,7 @@ static Problem draw_problem(uint64_t seed) {
 static const Problem quick[] = {
     // stride and pad, taps, pairs, n, channels in and out, x's heights, widths, rows
     {{1, 0}, 1, 1, 1, 1, 1, 1, {1}, {1}, {-1}}, // everything is one
-    // tiles that begin in one image and end in the next, more columns than a tile, more terms than a stage
+    // tiles that begin in one image and end in the next, a larger N than a tile's, a longer K than a stage's
     {{1, 1}, 3, 3, 1, 2, 24, 136, {9}, {9}, {-1}},
     {{1, 0}, 1, 1, 1, 1, 72, 264, {12}, {12}, {-1}},
     // levels that share a filter, one without rows; a stride
@@ -192,11 +202,11 @@ static const Problem quick[] = {
     {{3, 0}, 2, 2, 1, 2, 8, 8, {8}, {7}, {-1}},
 };
 
-// The same forms at lengths that take many tiles, stages and slots.
+// The same forms at lengths that take many tiles, stages and split-K slices.
 static const Problem thorough[] = {
     {{1, 1}, 3, 3, 1, 2, 70, 140, {11}, {13}, {-1}},
     {{1, 1}, 3, 3, 3, 2, 16, 24, {17, 9, 5}, {19, 10, 5}, {-1, 1, 0}},
-    // pixels for more slots of the filter's gradient than one pass of its reduction adds up
+    // pixels for more split-K slices of the filter's gradient than one pass of its reduction adds up
     {{1, 1}, 3, 3, 2, 2, 8, 12, {50, 23}, {53, 29}, {-1, 1}},
     {{2, 3}, 7, 7, 1, 2, 3, 64, {33}, {38}, {-1}},
     {{2, 0}, 1, 1, 1, 2, 40, 33, {9}, {10}, {-1}},
@@ -250,8 +260,8 @@ static void check_wgmma(const Problem *problems, int count, bool forward, bool d
 // For memcheck and initcheck.
 TEST_TIER(cuda_conv_by_wgmma_is_exact_on_small_shapes, 1) { check_wgmma(quick, COUNT(quick), true, true, true); }
 
-// Filters' gradients large enough for the larger tiles of rung 05, in one slot and in several, of which some share a patch
-// for the taps of a row.
+// Filters' gradients large enough for the larger threadblock tiles of rung 05, unsplit and split along K, of which some
+// share a patch for the taps of a row.
 static const Problem filters[] = {
     {{1, 0}, 1, 1, 1, 60, 136, 400, {14}, {17}, {-1}},
     {{1, 1}, 3, 3, 1, 2, 400, 520, {10}, {13}, {-1}},
@@ -264,7 +274,8 @@ static const Problem filters[] = {
 
 TEST_TIER(cuda_conv_wgrad_is_exact_in_large_tiles, 1) { check_wgmma(filters, COUNT(filters), false, false, true); }
 
-// Phases of a stride whose tiles take turns: sums of one length, and of several in tiles enough for that.
+// Phases of a stride whose tiles the scheduler interleaves: GEMMs of one K, and of several where tiles are enough for
+// that.
 static const Problem phases[] = {
     {{2, 0}, 2, 2, 1, 3, 16, 24, {18}, {22}, {2}},
     {{2, 0}, 2, 2, 1, 3, 512, 32, {72}, {88}, {2}},
@@ -272,12 +283,12 @@ static const Problem phases[] = {
     {{2, 1}, 3, 3, 1, 3, 16, 8, {520}, {520}, {2}},
 };
 
-TEST_TIER(cuda_conv_phases_take_turns, 1) { check_wgmma(phases, COUNT(phases), false, true, false); }
+TEST_TIER(cuda_conv_phases_are_interleaved, 1) { check_wgmma(phases, COUNT(phases), false, true, false); }
 
-// More tiles than an H200 has multiprocessors, but by a few, of every width: forward, dgrad, with a count, with levels, and with
-// sums that go round the ring of stages. Of the last the short round is a launch of its own, forward and in dgrad, in all types:
-// by a margin of 4 to 24 % of what cost_of says.
-static const Problem rounds[] = {
+// A last wave of few tiles: more tiles than an H200 has multiprocessors, but by a few, of every width; forward, dgrad,
+// with a count, with levels, and with mainloops that go round the pipeline's stages. Of the last problem the tail wave
+// is a launch of its own, forward and in dgrad, in all types: by a margin of 4 to 24 % of what launch_cost says.
+static const Problem tail_waves[] = {
     {{1, 0}, 1, 1, 1, 60, 256, 256, {17}, {17}, {-1}},
     {{1, 0}, 1, 1, 1, 60, 192, 192, {17}, {17}, {59}},
     {{1, 1}, 3, 3, 1, 60, 128, 128, {17}, {17}, {-1}},
@@ -287,9 +298,10 @@ static const Problem rounds[] = {
     {{1, 1}, 3, 3, 1, 59, 192, 256, {17}, {17}, {-1}},
 };
 
-TEST_TIER(cuda_conv_ends_in_a_short_round, 1) { check_wgmma(rounds, COUNT(rounds), true, true, false); }
+TEST_TIER(cuda_conv_ends_in_a_tail_wave, 1) { check_wgmma(tail_waves, COUNT(tail_waves), true, true, false); }
 
-// Rows of a tensor that come from two launches, in tiles of two shapes: of images that are alike the results are, to the bit.
+// Rows of a tensor that come from two launches, in tiles of two shapes: images that are alike have results that are, to
+// the bit.
 static void check_alike_images(const Mode *m, Kind kind) {
   enum { IMAGES = 59, SIDE = 17, C = 192, K = 256 };
   const Conv conv = {1, 1};
@@ -309,8 +321,11 @@ static void check_alike_images(const Mode *m, Kind kind) {
   char *bits = gpu_fetch(out.gpu.data, tensor_bytes(&out.gpu));
   size_t each = tensor_bytes(&out.gpu) / IMAGES;
   for (int i = 1; i < IMAGES; i++) EXPECT(!memcmp(bits, bits + (size_t)i * each, each));
-  free(bits), free(values);
-  twin_free(&in), twin_free(&w), twin_free(&out);
+  free(bits);
+  free(values);
+  twin_free(&in);
+  twin_free(&w);
+  twin_free(&out);
 }
 TEST_TIER(cuda_conv_of_images_that_are_alike_is_alike, 1) {
   if (!gpu_device()) return;

@@ -23,12 +23,14 @@ static void check_dests(const Mode *m, bool backward, uint64_t seed) {
   Twin shape = twin_poisoned(m->dtype, 2, 5, 6, 9);
   twin_rows(&shape, 1);
   twin_rows(&a.in, 1);
-  gpu->conv = m->rung;
+  gpu->conv_rung = m->rung;
   gpu->tf32 = m->tf32;
   twin_check_dests(run_dest, &a, &shape, NULL, 1, seed);
-  gpu->conv = NULL;
+  gpu->conv_rung = NULL;
   gpu->tf32 = false;
-  twin_free(&a.in), twin_free(&a.w), twin_free(&shape);
+  twin_free(&a.in);
+  twin_free(&a.w);
+  twin_free(&shape);
 }
 // Each rung in the first of its types, or in all of them.
 static void check_all_dests(Side side, bool all) {

@@ -1,6 +1,7 @@
-// Rungs 04 and 05 over a few hundred problems drawn at random: 1 to 2048 channels, odd sizes, tails, strides, tiny tensors,
-// tiles that begin in one image and end in another, levels that share a filter, device-side counts. They are compared
-// with rung 02, which test_cuda_conv.c holds against the CPU: what is one there is cheap enough here for wide problems.
+// Rungs 04 and 05 over a few hundred problems drawn at random: 1 to 2048 channels, odd sizes, tails, strides, tiny
+// tensors, tiles that begin in one image and end in another, levels that share a filter, device-side counts. They are
+// compared with rung 02, which test_conv.c holds against the CPU: what is one there is cheap enough here for wide
+// problems.
 //
 // Twice each. First operands are whole numbers from -2 to 2 and what a Dest asks for is drawn, too: all sums stay below
 // 2^24, so that each rung has to arrive at rung 02's numbers exactly, 16-bit results included, which round one and the
@@ -9,18 +10,18 @@
 // An error is the distance from the convolution of the operands as they were in float, in the root mean square of a
 // result and at its worst element. Rung 02 gets them rounded to the type in question, and has that error and the one of
 // rounding the result; what another rung may add is the order of its sums and truncation. Twice is asked for. The
-// convolution in float comes from the naive rung: a sum of T terms of either sign, each addition of which rounds by at most
-// 2^-24 of a partial sum, errs by about √T · 2^-24 of the result, and T ≤ 2^16 here: at most 2^-16, where
-// operands alone, rounded by up to 2^-11 in fp16 and TF32, cause 2^-12 (measured: 4400 · 2^-24).
+// convolution in float comes from the naive rung: a sum of T terms of either sign, each addition of which rounds by at
+// most 2^-24 of a partial sum, errs by about √T · 2^-24 of the result, and T ≤ 2^16 here: at most 2^-16, where operands
+// alone, rounded by up to 2^-11 in fp16 and TF32, cause 2^-12 (measured: 4400 · 2^-24).
 //
 // Beside rounded operands the sums' own errors are small. So results in float (wgrad, TF32) also have to be near rung
-// 02's, whose operands are the same. Tensor cores add 8 or 16 products at a time, padding lanes among them, and truncate:
-// for T lanes T / 8 additions, each of which loses half of 2^-23 of a partial sum on average; that is the root of the number
-// of terms by 3 at most, the root mean square of a sum of products of numbers from -1 to 1. A single element may lose all of
-// it and be the largest there is: ten times that, of which the mean of n such keeps 1 / √n. Rung 02's error counts as no
-// less than the mean: in few elements it may be right by chance.
+// 02's, whose operands are the same. Tensor cores add 8 or 16 products at a time, padding lanes among them, and
+// truncate: for T lanes T / 8 additions, each of which loses half of 2^-23 of a partial sum on average; that is the
+// root of the number of terms by 3 at most, the root mean square of a sum of products of numbers from -1 to 1. A single
+// element may lose all of it and be the largest there is: ten times that, of which the mean of n such keeps 1 / √n.
+// Rung 02's error counts as no less than the mean: in few elements it may be right by chance.
 #include "base/rng.h"
-#include "cuda/conv/ladder.h"
+#include "nn/rung.h"
 #include "test/harness/gpu.h"
 
 enum {
@@ -53,7 +54,7 @@ typedef struct Worst { // over all problems
   double ratio;
 } Worst;
 
-// ---- problems ---------------------------------------------------------------------------------------------------------
+// ---- problems -------------------------------------------------------------------------------------------------------
 
 typedef struct Draw {
   uint64_t key, i;
@@ -114,7 +115,8 @@ static Problem draw_problem(uint64_t seed) {
   Problem p = {.levels = 1, .r = taps[below(&d, COUNT(taps))]};
   p.s = below(&d, 5) ? p.r : taps[below(&d, COUNT(taps))];
   p.conv = (Conv){.stride = strides[below(&d, COUNT(strides))], .pad = below(&d, MAX(p.r, p.s) / 2 + 2)};
-  p.c = draw_channels(&d), p.k = draw_channels(&d);
+  p.c = draw_channels(&d);
+  p.k = draw_channels(&d);
   int kind = below(&d, 4), area = kind == 0 ? 64 : kind == 1 ? 8 : 20;
   p.n = 1 + below(&d, kind == 0 ? 3 : kind == 1 ? 400 : kind == 2 ? 64 : 300); // images, small ones, RoIs, vectors
   for (int i = 0; i < MOST_LEVELS; i++) {
@@ -122,7 +124,11 @@ static Problem draw_problem(uint64_t seed) {
     p.w[i] = MAX(1, p.s - 2 * p.conv.pad) + below(&d, MAX(area >> i, 1));
   }
   if (kind == 0 && below(&d, 2)) p.levels = 2 + below(&d, MOST_LEVELS - 1);
-  if (kind == 3) p.conv = (Conv){1, 0}, p.h[0] = p.r, p.w[0] = p.s;
+  if (kind == 3) {
+    p.conv = (Conv){1, 0};
+    p.h[0] = p.r;
+    p.w[0] = p.s;
+  }
   for (int shift = below(&d, 4); !is_affordable(&p, shift);) shrink(&d, &p);
   p.rows = below(&d, 3) ? -1 : below(&d, p.n + 1);
   return p;
@@ -149,7 +155,7 @@ static const Problem chosen[] = {
     {{1, 49}, 1, 1, 1, 1, 32, 8, {3}, {2}, -1},
 };
 
-// ---- operands ---------------------------------------------------------------------------------------------------------
+// ---- operands -------------------------------------------------------------------------------------------------------
 
 // All tensors of a problem, before they are rounded to a type; of filters and vectors the first alone.
 typedef struct Numbers {
@@ -206,14 +212,17 @@ static Operands operands_new(const Type *t, const Problem *p, const Numbers *v) 
   return o;
 }
 static void operands_free(Operands *o, const Problem *p) {
-  twin_check_guards(&o->w, true), twin_free(&o->w);
+  twin_check_guards(&o->w, true);
+  twin_free(&o->w);
   for (int i = 0; i < p->levels; i++) {
-    twin_check_guards(&o->x[i], true), twin_free(&o->x[i]);
-    twin_check_guards(&o->y[i], true), twin_free(&o->y[i]);
+    twin_check_guards(&o->x[i], true);
+    twin_free(&o->x[i]);
+    twin_check_guards(&o->y[i], true);
+    twin_free(&o->y[i]);
   }
 }
 
-// ---- results ----------------------------------------------------------------------------------------------------------
+// ---- results --------------------------------------------------------------------------------------------------------
 
 // Where an op writes, as it was before; and what it adds on the way.
 typedef struct Target {
@@ -235,19 +244,31 @@ static Target target_new(const Type *t, ConvOp op, const Problem *p) {
 static void target_free(Target *o) {
   Twin *all[] = {&o->bias, &o->db};
   for (int i = 0; i < COUNT(all); i++)
-    if (all[i]->gpu.data) twin_check_guards(all[i], true), twin_free(all[i]);
+    if (all[i]->gpu.data) {
+      twin_check_guards(all[i], true);
+      twin_free(all[i]);
+    }
   for (int i = 0; i < o->count; i++) {
     twin_free(&o->t[i]);
-    if (o->has_addend) twin_check_guards(&o->addend[i], true), twin_free(&o->addend[i]);
-    if (o->has_mask) twin_check_guards(&o->mask[i], true), twin_free(&o->mask[i]);
+    if (o->has_addend) {
+      twin_check_guards(&o->addend[i], true);
+      twin_free(&o->addend[i]);
+    }
+    if (o->has_mask) {
+      twin_check_guards(&o->mask[i], true);
+      twin_free(&o->mask[i]);
+    }
   }
 }
 
 // Whole numbers everywhere. wgrad's bias is its scale, which is exact, too.
 static Target draw_target(Draw *d, const Type *t, ConvOp op, const Problem *p) {
   Target o = target_new(t, op, p);
-  o.accumulate = below(d, 3) == 0, o.relu = below(d, 3) == 0, o.has_bias = below(d, 2);
-  o.has_addend = op != CONV_WGRAD && below(d, 2), o.has_mask = op != CONV_WGRAD && below(d, 3) == 0;
+  o.accumulate = below(d, 3) == 0;
+  o.relu = below(d, 3) == 0;
+  o.has_bias = below(d, 2);
+  o.has_addend = op != CONV_WGRAD && below(d, 2);
+  o.has_mask = op != CONV_WGRAD && below(d, 3) == 0;
   int size = below(d, 3), channels = op == CONV_DGRAD ? p->c : p->k; // of the addend: the same, half or double
   for (int i = 0; i < o.count; i++) {
     const Tensor s = o.t[i].cpu;
@@ -256,10 +277,14 @@ static Target draw_target(Draw *d, const Type *t, ConvOp op, const Problem *p) {
     int rows = op == CONV_WGRAD ? -1 : p->rows;
     float *old = draw_numbers(d, s.n, (size_t)s.h * s.w * s.c, rows, true);
     float *addend = draw_numbers(d, s.n, (size_t)h * w * s.c, rows, true);
-    if (o.accumulate) twin_free(&o.t[i]), o.t[i] = operand(&type, s.n, s.h, s.w, s.c, old, rows);
+    if (o.accumulate) {
+      twin_free(&o.t[i]);
+      o.t[i] = operand(&type, s.n, s.h, s.w, s.c, old, rows);
+    }
     if (o.has_addend) o.addend[i] = operand(&type, s.n, h, w, s.c, addend, -1);
     if (o.has_mask) o.mask[i] = operand(&type, s.n, s.h, s.w, s.c, old, -1);
-    free(old), free(addend);
+    free(old);
+    free(addend);
   }
   float *bias = draw_numbers(d, 1, (size_t)channels, -1, true);
   if (o.has_bias) o.bias = twin_packed(1, channels, bias);
@@ -295,7 +320,8 @@ static void run_once(ConvOp op, const Problem *p, const Operands *o, const Targe
   Tensor x[MOST_LEVELS], y[MOST_LEVELS];
   Dest out[MOST_LEVELS];
   for (int i = 0; i < p->levels; i++) {
-    x[i] = o->x[i].gpu, y[i] = o->y[i].gpu;
+    x[i] = o->x[i].gpu;
+    y[i] = o->y[i].gpu;
     out[i] = (Dest){.t = r->of[i].gpu,
                     .accumulate = to->accumulate,
                     .relu = to->relu,
@@ -316,26 +342,30 @@ static Result run(const char *rung, const Type *t, ConvOp op, const Problem *p, 
   for (int i = 0; i < to->count; i++) r.of[i] = duplicate(&to->t[i]);
   if (to->db.gpu.data) r.of[MOST_LEVELS] = duplicate(&to->db);
   size_t reserved = gpu->scratch_bytes;
-  gpu->conv = rung, gpu->tf32 = t->tf32, gpu->scratch_bytes = 0, gpu->measuring = true;
+  gpu->conv_rung = rung_find(gpu->conv_rungs, rung);
+  gpu->tf32 = t->tf32;
+  gpu->scratch_bytes = 0;
+  gpu->measuring = true;
   run_once(op, p, o, to, &r);
   gpu->measuring = false;
   CHECK(gpu->scratch_bytes <= reserved);
   run_once(op, p, o, to, &r);
-  gpu->conv = NULL, gpu->tf32 = false, gpu->scratch_bytes = reserved;
+  gpu->conv_rung = NULL;
+  gpu->tf32 = false;
+  gpu->scratch_bytes = reserved;
   return r;
 }
 
 static bool supports(const char *name, const Type *t, ConvOp op, const Problem *p, const Operands *o) {
   Device *gpu = gpu_device();
-  const Rung *const *rung = gpu->conv_rungs;
-  while (strcmp((*rung)->name, name)) rung++;
+  const Rung *rung = rung_find(gpu->conv_rungs, name);
   gpu->tf32 = t->tf32;
-  bool can = (*rung)->supports(gpu, op, &p->conv, op == CONV_DGRAD ? &o->y[0].gpu : &o->x[0].gpu, &o->w.gpu);
+  bool can = rung->supports(gpu, op, &p->conv, op == CONV_DGRAD ? &o->y[0].gpu : &o->x[0].gpu, &o->w.gpu);
   gpu->tf32 = false;
   return can;
 }
 
-// ---- exactly ----------------------------------------------------------------------------------------------------------
+// ---- exactly --------------------------------------------------------------------------------------------------------
 
 static size_t valid_elements(const Twin *t) {
   int rows = t->cpu.count ? *t->cpu.count : t->cpu.n;
@@ -344,7 +374,8 @@ static size_t valid_elements(const Twin *t) {
 static bool same_bits(const Twin *a, const Twin *b) {
   void *x = gpu_fetch(a->gpu.data, tensor_bytes(&a->gpu)), *y = gpu_fetch(b->gpu.data, tensor_bytes(&b->gpu));
   bool same = !memcmp(x, y, valid_elements(a) * dtype_size(a->gpu.dtype));
-  free(x), free(y);
+  free(x);
+  free(y);
   return same;
 }
 static bool same_numbers(const Twin *a, const Twin *b) {
@@ -353,7 +384,8 @@ static bool same_numbers(const Twin *a, const Twin *b) {
   size_t i = 0, n = valid_elements(a);
   while (i < n && x[i] == y[i]) i++;
   if (i < n) printf("  element %zu of %zu: %g, and %g by rung 02\n", i, n, (double)y[i], (double)x[i]);
-  free(x), free(y);
+  free(x);
+  free(y);
   return i == n;
 }
 
@@ -384,7 +416,7 @@ static void check_exactness(const Problem *p, uint64_t seed) {
   numbers_free(&v);
 }
 
-// ---- rounding -----------------------------------------------------------------------------------------------------------
+// ---- rounding -------------------------------------------------------------------------------------------------------
 
 typedef struct Error {
   double rms, worst;
@@ -438,7 +470,8 @@ static void check_errors(const Type *t, ConvOp op, const Problem *p, const Opera
     if (!ok)
       printf("  %s: error %g (at worst %g), by rung 02 %g (%g); %g from it\n", describe(p, t, op, rung_names[i]),
              error.rms, error.worst, peer.rms, peer.worst, apart.rms);
-    result_free(&got), result_free(&again);
+    result_free(&got);
+    result_free(&again);
   }
   free(first);
   target_free(&to);

@@ -17,9 +17,9 @@ static void run_kind(Device *dev, Kind kind, const Problem *p, const Tensor *x, 
   if (kind == WGRAD) dev->ops->conv_wgrad(dev, &p->conv, 1, x, y, &to_w);
 }
 
-// A sum of T terms errs by at most T·u·Σ|term|, u = 2^-24 where additions round to nearest and 2^-23 where they truncate,
-// as tensor cores do; the CPU's errs likewise. TF32 rounds both factors of each term by 2^-11. The result is rounded once.
-// So is a filter's gradient before the rest, by cuDNN, to the operands' type.
+// A sum of T terms errs by at most T·u·Σ|term|, u = 2^-24 where additions round to nearest and 2^-23 where they
+// truncate, as tensor cores do; the CPU's errs likewise. TF32 rounds both factors of each term by 2^-11. The result is
+// rounded once. So is a filter's gradient before the rest, by cuDNN, to the operands' type.
 static double sum_factor(const Mode *m, DType result, double terms) {
   static const double eps[DTYPES] = {[F32] = 0x1p-24, [BF16] = 0x1p-8, [F16] = 0x1p-11};
   double between = is_cudnn(m->rung) && result == F32 ? eps[m->dtype] : 0;
@@ -36,14 +36,14 @@ static void check_rounding(const Mode *m, Kind kind, const Problem *p) {
   Tensor ax = magnitude(&x.cpu), aw = magnitude(&w.cpu), ay = magnitude(&y.cpu);
   run_kind(cpu, kind, p, &ax, &aw, &ay);
   run_kind(cpu, kind, p, &x.cpu, &w.cpu, &y.cpu);
-  gpu->conv = m->rung;
+  gpu->conv_rung = m->rung;
   gpu->tf32 = m->tf32;
   void *bits[2];
   for (int i = 0; i < 2; i++) {
     run_kind(gpu, kind, p, &x.gpu, &w.gpu, &y.gpu);
     bits[i] = gpu_fetch(out->gpu.data, tensor_bytes(&out->gpu));
   }
-  gpu->conv = NULL;
+  gpu->conv_rung = NULL;
   gpu->tf32 = false;
   const Tensor *bound = kind == FORWARD ? &ay : kind == DGRAD ? &ax : &aw;
   double terms = kind == WGRAD ? (double)tensor_pixels(&y.cpu) : (double)p->r * p->s * (kind == FORWARD ? p->c : p->k);
@@ -51,8 +51,12 @@ static void check_rounding(const Mode *m, Kind kind, const Problem *p) {
   ok &= EXPECT(!memcmp(bits[0], bits[1], tensor_bytes(&out->gpu)) && "the same bits twice");
   if (!ok) describe(m, kind, p);
   for (int i = 0; i < 2; i++) free(bits[i]);
-  free(ax.data), free(aw.data), free(ay.data);
-  twin_free(&x), twin_free(&w), twin_free(&y);
+  free(ax.data);
+  free(aw.data);
+  free(ay.data);
+  twin_free(&x);
+  twin_free(&w);
+  twin_free(&y);
 }
 
 // An everyday problem, and the stem.
@@ -81,8 +85,8 @@ TEST_TIER(cuda_conv_by_cudnn_rounds_as_it_should_and_repeats_its_bits, 1) {
 
 // ---- TF32 -------------------------------------------------------------------------------------------------------
 
-// Operands that become TF32 are rounded to nearest, not cut off, be they pixels or filters: 1 × 1 filters that copy, by a
-// factor. (Rungs 01 and 02 leave them as they are.)
+// Operands that become TF32 are rounded to nearest, not cut off, be they pixels or filters: 1 × 1 filters that copy, by
+// a factor. (Rungs 01 and 02 leave them as they are.)
 static void check_tf32(const Mode *m, Kind kind, bool filter) {
   enum { C = 40, PIXELS = 2 * 5 * 7 };
   const float between = 1 + 0x1p-11f + 0x1p-12f, nearest = 1 + 0x1p-10f;
@@ -103,7 +107,9 @@ static void check_tf32(const Mode *m, Kind kind, bool filter) {
   if (!EXPECT(ok && "rounded to nearest"))
     printf("  %a, where %a becomes %a\n", (double)got[0], (double)between, (double)nearest), describe(m, kind, &p);
   free(got);
-  twin_free(&in), twin_free(&w), twin_free(&out);
+  twin_free(&in);
+  twin_free(&w);
+  twin_free(&out);
 }
 
 TEST_TIER(cuda_conv_rounds_to_tf32, 1) {

@@ -1,49 +1,19 @@
-// The ends of the filter gradient (partial sums to dw, columns of dy to db) and the beginning of the next step: the
-// shadow of a filter in the type that the convolutions read. All are bound by memory.
-#include "cuda/conv/filter_grad.cuh"
-#include "cuda/conv/ladder.h"
-#include "cuda/conv/walk.cuh"
+// What stands beside the filter's gradient: that of the bias (db, the columns of dy summed up) and the filter's shadow,
+// its master rounded to the type that the convolutions read. Both are bound by memory.
+#include "cuda/conv/split_k.cuh"
 
 enum {
   WARP = 32,
-  LANES = 8, // of a reduction, at most: slots are added in so many interleaved sums, then these in order
+  LANES = 8, // channels of a block of bias_reduce_kernel, a warp for each
   THREADS = WARP * LANES,
-  SLAB = 256,        // channels of dy that one block adds up
-  PIECES = 128,      // of the pixels of dy
-  FILL_BLOCKS = 528, // two waves of two blocks on each of 132 multiprocessors
-  MIN_SLOT = 512,    // pixels
-  SLOT_STEP = 64,
-  MAX_SLOTS = 256,
+  SLAB = 256,   // channels of dy that one block adds up
+  PIECES = 128, // of the pixels of dy
 };
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-__device__ __forceinline__ void add(float4 &a, const float4 &b) { a.x += b.x, a.y += b.y, a.z += b.z, a.w += b.w; }
-
-// A thread takes every blockDim.y-th slot of a group of four columns, and these sums are added in order; dw's rows are
-// dense: [k, columns].
-__global__ void filter_reduce_kernel(Slots slots, Tensor dw, int columns, const float *scale, bool accumulate) {
-  __shared__ float4 part[THREADS];
-  int group = blockIdx.x * blockDim.x + threadIdx.x, per_row = columns / 4, k = group / per_row;
-  int column = group % per_row * 4, lanes = blockDim.y;
-  float4 sum = {};
-  if (k < dw.n)
-#pragma unroll 4
-    for (int s = threadIdx.y; s < slots.count; s += lanes)
-      add(sum, *(const float4 *)(slots.data + s * slots.stride + (size_t)k * slots.pitch + column));
-  part[threadIdx.y * blockDim.x + threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y || k >= dw.n) return;
-  for (int i = 1; i < lanes; i++) add(sum, part[i * blockDim.x + threadIdx.x]);
-  float factor = scale ? scale[k] : 1.f, v[4] = {sum.x, sum.y, sum.z, sum.w};
-  float *to = (float *)dw.data + (size_t)k * columns + column;
-#pragma unroll
-  for (int i = 0; i < 4; i++) v[i] = column % dw.ldc + i < dw.c ? (accumulate ? to[i] : 0.f) + factor * v[i] : 0.f;
-  *(float4 *)to = make_float4(v[0], v[1], v[2], v[3]);
-}
-
 // partial[piece, ldc] = the sum of one piece of the pixels, for a slab of channels. Threads that take the same eight
-// channels go through the piece in turns, and their sums are added in order.
+// channels interleave over the piece's pixels, and their sums are added in order.
 template <class T> __global__ void column_sum_kernel(Tensor dy, float *partial) {
   __shared__ Eight part[THREADS];
   int slab = blockIdx.y * SLAB, groups = min(SLAB, dy.ldc - slab) / 8, lanes = THREADS / groups;
@@ -66,7 +36,7 @@ template <class T> __global__ void column_sum_kernel(Tensor dy, float *partial) 
   store8(partial + (size_t)blockIdx.x * dy.ldc + c, sum);
 }
 
-// A warp for each channel.
+// A warp for each channel: its lanes interleave over the pieces, and shuffles add them in a fixed order.
 __global__ void bias_reduce_kernel(const float *partial, int pieces, int ldc, int channels, float *db,
                                    bool accumulate) {
   int c = blockIdx.x * LANES + threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -90,41 +60,6 @@ __global__ void filter_shadow_kernel(Tensor master, const float *scale, Tensor s
 }
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
-
-int filter_grad_slots(size_t pixels, size_t blocks) {
-  size_t slots = MIN(FILL_BLOCKS / MAX(blocks, (size_t)1), pixels / MIN_SLOT);
-  return (int)MIN(MAX(slots, (size_t)1), (size_t)MAX_SLOTS);
-}
-
-FilterProduct filter_product(const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out,
-                             int rows, int columns, int slots) {
-  const Tensor *dw = &out->dw;
-  FilterProduct p = {};
-  p.parts = pairs;
-  p.m = dy->ldc;
-  p.down = blocks_for(p.m, rows);
-  p.across = blocks_for((size_t)dw->h * dw->w * dw->ldc, columns);
-  // Whole stages of any kernel, so that only the last slot of a pair ends in the middle of one.
-  p.pixels = blocks_for(filter_pixels(pairs, dy), slots * SLOT_STEP) * SLOT_STEP;
-  for (int i = 0; i < pairs; i++) {
-    p.part[i] = {gather_forward(conv, &x[i], dw, &dy[i]), dy[i].data, p.slots.count};
-    p.slots.count += blocks_for(tensor_pixels(&dy[i]), p.pixels);
-  }
-  p.slots.pitch = p.across * columns;
-  p.slots.stride = (size_t)p.down * rows * p.slots.pitch;
-  return p;
-}
-
-void filter_grad_reduce(Device *dev, const Slots &slots, const FilterGrad *out) {
-  const Tensor *dw = &out->dw;
-  int columns = dw->h * dw->w * dw->ldc;
-  int lanes = 1; // a thread of its own for each two slots, so that few slots do not leave threads idle
-  while (lanes < LANES && 4 * lanes <= slots.count) lanes *= 2;
-  dim3 block(THREADS / lanes, lanes);
-  filter_reduce_kernel<<<blocks_for((size_t)dw->n * columns / 4, block.x), block, 0, stream_of(dev)>>>(
-      slots, *dw, columns, (const float *)out->scale, out->accumulate);
-  LAUNCH_CHECK();
-}
 
 void column_sums(Device *dev, int n, const Tensor *dy, float *db, bool accumulate) {
   int ldc = dy->ldc;

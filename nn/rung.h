@@ -1,0 +1,36 @@
+// One implementation of the three convolution ops. A device that has several offers them as `Device.conv_rungs`, and
+// `device_choose_rung` asks for one by name; cuda/conv/ is such a ladder of rungs.
+#pragma once
+#include <string.h>
+#include "nn/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum ConvOp { CONV_FORWARD, CONV_DGRAD, CONV_WGRAD, CONV_OPS } ConvOp;
+
+// The functions have the contract of nn/ops.h, but for db: wgrad leaves it to its caller unless `wgrad_sums` is set.
+// All are deterministic, and none is called for a problem that `supports` refuses.
+struct Rung {
+  const char *name;
+  // Whether it computes `op` when the activation operand (x, or dy in dgrad) and the filter (dw in wgrad) have the
+  // shapes and types of `in` and `w`.
+  bool (*supports)(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w);
+  void (*forward)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *w, const Dest *y);
+  void (*dgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *dy, const Tensor *w, const Dest *dx);
+  void (*wgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);
+  bool wgrad_sums;            // wgrad yields db, too
+  void (*close)(Device *dev); // frees what the rung keeps on the device; NULL: nothing
+};
+
+// The rung of that name in a list that ends with NULL; NULL: there is none.
+static inline const Rung *rung_find(const Rung *const *rungs, const char *name) {
+  for (; rungs && *rungs; rungs++)
+    if (!strcmp((*rungs)->name, name)) return *rungs;
+  return NULL;
+}
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,46 @@
+// The device by itself: which rung computes convolutions, and who cleans up after one.
+#include <string.h>
+#include "nn/rung.h"
+#include "test/harness/test.h"
+
+static int closed;
+static void count_close(Device *dev) {
+  (void)dev;
+  closed++;
+}
+
+static const Rung low = {.name = "low"}, high = {.name = "high", .close = count_close};
+static const Rung *const ladder[] = {&low, &high, NULL};
+
+static Device *device_with_ladder(void) {
+  Err err;
+  Device *dev = device_open("cpu", &err);
+  CHECK(dev);
+  dev->conv_rungs = ladder;
+  return dev;
+}
+
+TEST(device_resolves_a_rung_once) {
+  Device *dev = device_with_ladder();
+  Err err;
+  EXPECT(device_choose_rung(dev, "high", &err) && dev->conv_rung == &high);
+  EXPECT(device_choose_rung(dev, "low", &err) && dev->conv_rung == &low);
+  EXPECT(device_choose_rung(dev, "auto", &err) && !dev->conv_rung);
+  EXPECT(device_choose_rung(dev, "low", &err) && device_choose_rung(dev, NULL, &err) && !dev->conv_rung);
+  device_close(dev);
+}
+
+TEST(device_refuses_an_unknown_rung_and_lists_the_others) {
+  Device *dev = device_with_ladder();
+  Err err;
+  EXPECT(device_choose_rung(dev, "low", &err));
+  EXPECT(!device_choose_rung(dev, "lo", &err) && !dev->conv_rung);
+  EXPECT(!strcmp(err.msg, "--conv lo: choose from auto, low, high"));
+  device_close(dev);
+}
+
+TEST(device_closes_what_a_rung_keeps) {
+  closed = 0;
+  device_close(device_with_ladder());
+  EXPECT(closed == 1);
+}
