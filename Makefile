@@ -154,7 +154,7 @@ $B/%.cu.o: %.cu $B/nvcc.flags | setup
 demo: $(addprefix $(here)/,train infer shapes)
 	@B=$B P=$(here) sh tools/demo.sh
 
-# Tiers: 0 takes seconds, 1 minutes, 2 kills programs for as long as it takes.
+# Tiers: 0 takes seconds, 1 a minute or two, 2 kills programs a hundred times.
 TIER ?= 1
 test: $(tested:%=$(here)/%)
 	@B=$(here) $(here)/test_all --tier $(TIER)
