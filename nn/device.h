@@ -43,8 +43,8 @@ typedef struct Device {
 Device *device_open(const char *name, Err *err);
 void device_close(Device *dev);
 
-// Asks for the rung that computes convolutions from here on, by name; NULL or "auto": the fastest for each problem. False,
-// with a message that lists the names, when there is none of that name.
+// Asks for the rung that computes convolutions from here on, by name; NULL or "auto": the fastest for each problem.
+// False, with a message that lists the names, when there is none of that name.
 bool device_choose_rung(Device *dev, const char *name, Err *err);
 
 void *device_alloc(Device *dev, size_t bytes); // zeroed; NULL when there is not enough

@@ -1,4 +1,5 @@
-// Rung 05, dgrad in TF32: the filter, transposed to scratch, since wgmma takes floats K-major only, and K are its outputs.
+// Rung 05, dgrad in TF32: the filter, transposed to scratch, since wgmma takes floats K-major only, and K are its
+// outputs.
 #include "cuda/conv/wgmma.cuh"
 
 enum { TRANSPOSE = 32, TRANSPOSE_ROWS = 8 }; // a block of threads transposes TRANSPOSE × TRANSPOSE elements

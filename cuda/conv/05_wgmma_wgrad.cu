@@ -291,7 +291,10 @@ static Im2col pair_im2col(const Conv *conv, Tensor *x, Tensor *dy, const Tensor 
   if (shared_patch) im2col.x.size += row_padding(conv, dw);
   if (!im2col_is_identity(&im2col, x) || tensor_elements(x) >> 31 || tensor_elements(dy) >> 31)
     return im2col; // TMA counts pixels in int
-  for (Tensor *t : {x, dy}) t->w *= t->n * t->h, t->n = t->h = 1;
+  for (Tensor *t : {x, dy}) {
+    t->w *= t->n * t->h;
+    t->n = t->h = 1;
+  }
   im2col.y.size = 1;
   im2col.x.size = x->w;
   return im2col;
@@ -336,7 +339,9 @@ void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, cons
   WgradShape shape = wgrad_shape(conv, pairs, x, dy, &p.dw);
   WgradConfig config = wgrad_config(shape);
   bool narrow = config.rows == PANEL && p.dw.n <= NARROW_CHANNELS;
-  p.panels = shape.panels, p.shared_patch = config.shared_patch, p.slices = divider(config.slices),
+  p.panels = shape.panels;
+  p.shared_patch = config.shared_patch;
+  p.slices = divider(config.slices);
   p.cluster = config.cluster;
   for (int i = 0; i < pairs; i++)
     if (tensor_pixels(&dy[i]) && !dev->measuring)

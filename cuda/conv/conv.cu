@@ -59,7 +59,10 @@ static const Conv one_by_one = {1, 0};
 extern "C" void cuda_conv_forward(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *w,
                                   const Dest *y) {
   CHECK(pairs <= CONV_MAX_PAIRS && w->dtype == x->dtype);
-  for (int i = 0; i < pairs; i++) check_sides(conv, w, &x[i], &y[i].t), check_dest(&y[i]);
+  for (int i = 0; i < pairs; i++) {
+    check_sides(conv, w, &x[i], &y[i].t);
+    check_dest(&y[i]);
+  }
   const Rung *rung = choose(dev, CONV_FORWARD, conv, x, w);
   if (!is_flat(conv, pairs, x, w)) return rung->forward(dev, conv, pairs, x, w, y);
   Tensor x1 = flat(x), w1 = flat(w);
@@ -69,7 +72,10 @@ extern "C" void cuda_conv_forward(Device *dev, const Conv *conv, int pairs, cons
 extern "C" void cuda_conv_dgrad(Device *dev, const Conv *conv, int pairs, const Tensor *dy, const Tensor *w,
                                 const Dest *dx) {
   CHECK(pairs <= CONV_MAX_PAIRS && w->dtype == dy->dtype);
-  for (int i = 0; i < pairs; i++) check_sides(conv, w, &dx[i].t, &dy[i]), check_dest(&dx[i]);
+  for (int i = 0; i < pairs; i++) {
+    check_sides(conv, w, &dx[i].t, &dy[i]);
+    check_dest(&dx[i]);
+  }
   const Rung *rung = choose(dev, CONV_DGRAD, conv, dy, w);
   const Tensor *t = &dx->t, *a = dx->addend;
   bool same = !a || (a->h == t->h && a->w == t->w);

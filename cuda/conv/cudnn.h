@@ -10,8 +10,8 @@ typedef struct CudnnPlan {
   bool finish; // the engine's result goes to the workspace, and an epilogue kernel of ours does what the Dest asks for
 } CudnnPlan;
 
-// Device.cudnn is the library and the plan chosen for every problem met: opened by a device's first call, closed with the
-// device through the rung's `close`.
+// Device.cudnn is the library and the plan chosen for every problem met: opened by a device's first call, closed with
+// the device through the rung's `close`.
 
 // Whether the library can be opened; the first call does so, and says on stderr where it cannot be.
 bool cudnn_available(Device *dev);

@@ -88,7 +88,10 @@ template <int STAGES>
 __device__ __forceinline__ void pipeline_init(PipelineBarriers<STAGES> &b, int producers, int consumers) {
   uint32_t full = pinned_address(b.full), empty = pinned_address(b.empty);
 #pragma unroll
-  for (int i = 0; i < STAGES; i++) barrier_init(full + 8 * i, producers), barrier_init(empty + 8 * i, consumers);
+  for (int i = 0; i < STAGES; i++) {
+    barrier_init(full + 8 * i, producers);
+    barrier_init(empty + 8 * i, consumers);
+  }
   barrier_init_fence();
 }
 template <int STAGES> struct PipelineState {

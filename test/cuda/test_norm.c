@@ -199,9 +199,9 @@ static bool check_backward(NormTwins *a) {
   float *bound = backward_bound(a, dgamma, dbeta);
   bool ok = twin_check(&dx, bound, 1) || !printf("  dx\n");
   for (int c = 0; c < a->k->c; c++) { // what was accumulated to
-dgamma[c] += 1;
-dbeta[c] += 1;
-}
+    dgamma[c] += 1;
+    dbeta[c] += 1;
+  }
   ok &= twin_check(&a->dgamma, dgamma, STEPS) || !printf("  dgamma\n");
   ok &= twin_check(&a->dbeta, dbeta, STEPS) || !printf("  dbeta\n");
   twin_check_guards(&dx, false);

@@ -127,7 +127,10 @@ static void run_filter(const Mode *m, const Problem *p, Draw *d) {
   for (int i = 0; i < p->pairs; i++) {
     x[i] = x_twin(d, m->dtype, p, i, false);
     dy[i] = y_twin(d, m->dtype, p, i, false);
-    for (int gpu = 0; gpu < 2; gpu++) xs[gpu][i] = *twin_side(&x[i], gpu), dys[gpu][i] = *twin_side(&dy[i], gpu);
+    for (int gpu = 0; gpu < 2; gpu++) {
+      xs[gpu][i] = *twin_side(&x[i], gpu);
+      dys[gpu][i] = *twin_side(&dy[i], gpu);
+    }
   }
   FilterGrad out[2];
   for (int gpu = 0; gpu < 2; gpu++)
@@ -144,7 +147,10 @@ static void run_filter(const Mode *m, const Problem *p, Draw *d) {
     printf("  accumulate %d, db %d, scale %d\n", accumulate, biased, scaled);
   }
   Twin *all[] = {&dw, &db, &scale};
-  for (int i = 0; i < COUNT(all); i++) twin_check_guards(all[i], i == 2), twin_free(all[i]);
+  for (int i = 0; i < COUNT(all); i++) {
+    twin_check_guards(all[i], i == 2);
+    twin_free(all[i]);
+  }
   for (int i = 0; i < p->pairs; i++) {
     twin_check_guards(&x[i], true);
     twin_free(&x[i]);
@@ -332,5 +338,8 @@ TEST_TIER(cuda_conv_of_images_that_are_alike_is_alike, 1) {
   Mode modes[MAX_MODES];
   int num_modes = find_modes(gpu_device(), WGMMA, modes);
   if (!num_modes) return test_skip("rung 05 needs a Hopper GPU, sm_90a");
-  for (int i = 0; i < num_modes; i++) check_alike_images(&modes[i], FORWARD), check_alike_images(&modes[i], DGRAD);
+  for (int i = 0; i < num_modes; i++) {
+    check_alike_images(&modes[i], FORWARD);
+    check_alike_images(&modes[i], DGRAD);
+  }
 }

@@ -184,7 +184,10 @@ static Numbers numbers_new(Draw *d, const Problem *p, bool whole) {
 }
 static void numbers_free(Numbers *v) {
   free(v->w);
-  for (int i = 0; i < MOST_LEVELS; i++) free(v->x[i]), free(v->y[i]);
+  for (int i = 0; i < MOST_LEVELS; i++) {
+    free(v->x[i]);
+    free(v->y[i]);
+  }
 }
 
 static float to_tf32(float v) { // to nearest, ties to even

@@ -104,8 +104,10 @@ static void check_tf32(const Mode *m, Kind kind, bool filter) {
   float *got = gpu_fetch_floats(&out.gpu);
   bool ok = true;
   for (int i = 0; i < PIXELS * C; i++) ok &= got[i] == nearest || got[i] == between;
-  if (!EXPECT(ok && "rounded to nearest"))
-    printf("  %a, where %a becomes %a\n", (double)got[0], (double)between, (double)nearest), describe(m, kind, &p);
+  if (!EXPECT(ok && "rounded to nearest")) {
+    printf("  %a, where %a becomes %a\n", (double)got[0], (double)between, (double)nearest);
+    describe(m, kind, &p);
+  }
   free(got);
   twin_free(&in);
   twin_free(&w);
