@@ -18,8 +18,8 @@ static void boxes_put(const Boxes *out, int group, int i, Box box, double score,
 }
 
 // The heap of a group's best out->capacity candidates, in its part of the workspace.
-static TopK group_topk(TopKItem *scratch, const Boxes *out, int group) {
-  return (TopK){.items = scratch + (size_t)group * out->capacity, .k = out->capacity};
+static TopK group_topk(TopKItem *workspace, const Boxes *out, int group) {
+  return (TopK){.items = workspace + (size_t)group * out->capacity, .k = out->capacity};
 }
 
 // ---- proposals ------------------------------------------------------------------------------------------------------
@@ -62,8 +62,8 @@ static void select_level(const RpnSelect *p, const RpnLevel *l, const ImageInfo 
 
 void OP(rpn_select)(Device *dev, const RpnSelect *p, const Anchors *anchors, const ImageInfo *images,
                     const Tensor *logits, const Tensor *deltas, const Boxes *out) {
-  TopKItem *scratch = device_scratch(dev, (size_t)out->groups * out->capacity * sizeof *scratch);
-  if (!scratch) return;
+  TopKItem *workspace = device_workspace(dev, (size_t)out->groups * out->capacity * sizeof *workspace);
+  if (!workspace) return;
   CHECK(out->groups == logits[0].n * anchors->levels);
 #pragma omp parallel for schedule(dynamic)
   for (int group = 0; group < out->groups; group++) {
@@ -73,7 +73,7 @@ void OP(rpn_select)(Device *dev, const RpnSelect *p, const Anchors *anchors, con
                       .n = n,
                       .logits = &logits[l],
                       .deltas = &deltas[l]};
-    select_level(p, &level, &images[n], group_topk(scratch, out, group), out, group);
+    select_level(p, &level, &images[n], group_topk(workspace, out, group), out, group);
   }
 }
 
@@ -81,13 +81,13 @@ void OP(rpn_select)(Device *dev, const RpnSelect *p, const Anchors *anchors, con
 
 // Offers the boxes of `per` sorted groups to the heap of the image.
 void OP(boxes_merge)(Device *dev, int per, const Boxes *in, const Boxes *out) {
-  TopKItem *scratch = device_scratch(dev, (size_t)out->groups * out->capacity * sizeof *scratch);
-  if (!scratch) return;
+  TopKItem *workspace = device_workspace(dev, (size_t)out->groups * out->capacity * sizeof *workspace);
+  if (!workspace) return;
   CHECK(in->groups == out->groups * per);
   const real *score = in->score.data;
 #pragma omp parallel for schedule(dynamic)
   for (int group = 0; group < out->groups; group++) {
-    TopK best = group_topk(scratch, out, group);
+    TopK best = group_topk(workspace, out, group);
     for (int g = group * per; g < (group + 1) * per; g++)
       for (int row = g * in->capacity; row < g * in->capacity + in->count[g]; row++)
         topk_offer(&best, (TopKItem){.score = score[row], .index = in->index[row], .row = row});
@@ -113,7 +113,7 @@ static int boxes_before(const Boxes *b, const int *count, int group, int i) {
 
 // A group's own ranks ascend: the first box whose rank among all groups reaches the limit ends the group.
 void OP(boxes_cut)(Device *dev, int limit, const Boxes *boxes) {
-  int *count = device_scratch(dev, (size_t)boxes->groups * sizeof *count);
+  int *count = device_workspace(dev, (size_t)boxes->groups * sizeof *count);
   if (!count) return;
   memcpy(count, boxes->count, (size_t)boxes->groups * sizeof *count);
   for (int g = 0; g < boxes->groups; g++)
@@ -173,11 +173,11 @@ static void select_class(const Detect *p, const DetectGroup *head, const ImageIn
 void OP(detect_select)(Device *dev, const Detect *p, const ImageInfo *images, int num_images, const Rois *rois,
                        const Tensor *logits, const Tensor *deltas, const Boxes *out) {
   size_t ranked_bytes = (size_t)out->groups * out->capacity * sizeof(TopKItem);
-  char *scratch = device_scratch(dev, ranked_bytes + (size_t)rois->capacity * sizeof(Softmax));
-  if (!scratch) return;
+  char *workspace = device_workspace(dev, ranked_bytes + (size_t)rois->capacity * sizeof(Softmax));
+  if (!workspace) return;
   int classes = logits->c;
   CHECK(out->groups == num_images * (classes - 1) && deltas->c == 4 * classes);
-  Softmax *softmax = (Softmax *)(scratch + ranked_bytes);
+  Softmax *softmax = (Softmax *)(workspace + ranked_bytes);
 #pragma omp parallel for
   for (int roi = 0; roi < *rois->count; roi++) softmax[roi] = softmax_of(at(logits, roi, 0, 0), classes);
 #pragma omp parallel for schedule(dynamic)
@@ -188,6 +188,6 @@ void OP(detect_select)(Device *dev, const Detect *p, const ImageInfo *images, in
                         .softmax = softmax,
                         .image = group / (classes - 1),
                         .class = group % (classes - 1) + 1};
-    select_class(p, &head, &images[head.image], group_topk((TopKItem *)scratch, out, group), out, group);
+    select_class(p, &head, &images[head.image], group_topk((TopKItem *)workspace, out, group), out, group);
   }
 }

@@ -114,7 +114,7 @@ void OP(rpn_loss_backward)(Device *dev, const RpnLoss *p, const Anchors *anchors
 void OP(box_loss)(Device *dev, float beta, const RoiTargets *targets, const Tensor *logits, const Tensor *deltas,
                   const Tensor *loss) {
   int capacity = targets->rois.capacity;
-  double *entropy = device_scratch(dev, (size_t)capacity * 2 * sizeof *entropy);
+  double *entropy = device_workspace(dev, (size_t)capacity * 2 * sizeof *entropy);
   if (!entropy) return;
   double *regression = entropy + capacity;
   int count = *targets->rois.count;
@@ -155,7 +155,7 @@ void OP(box_loss_backward)(Device *dev, float beta, const RoiTargets *targets, c
 
 void OP(mask_loss)(Device *dev, const RoiTargets *targets, const Tensor *logits, const Tensor *target,
                    const Tensor *loss) {
-  double *parts = device_scratch(dev, (size_t)targets->objects.capacity * sizeof *parts);
+  double *parts = device_workspace(dev, (size_t)targets->objects.capacity * sizeof *parts);
   if (!parts) return;
   int count = *targets->objects.count;
 #pragma omp parallel for schedule(static)

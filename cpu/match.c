@@ -120,19 +120,19 @@ void OP(rpn_match)(Device *dev, const RpnMatch *p, const Anchors *anchors, const
                    const RpnTargets *out) {
   size_t images_n = (size_t)out->images, slots = sampler_slots(p->batch, p->positive);
   size_t ranked_bytes = images_n * slots * sizeof(TopKItem), match_bytes = images_n * anchors->total * sizeof(Match);
-  char *scratch = device_scratch(dev, ranked_bytes + match_bytes + images_n * truth->capacity * sizeof(real));
-  if (!scratch) return;
+  char *workspace = device_workspace(dev, ranked_bytes + match_bytes + images_n * truth->capacity * sizeof(real));
+  if (!workspace) return;
   CHECK(p->batch == out->batch);
-  Match *match = (Match *)(scratch + ranked_bytes);
-  real *reached = (real *)(scratch + ranked_bytes + match_bytes);
+  Match *match = (Match *)(workspace + ranked_bytes);
+  real *reached = (real *)(workspace + ranked_bytes + match_bytes);
 #pragma omp parallel for schedule(dynamic)
   for (int n = 0; n < out->images; n++) {
     out->count[n] = 0;
     out->positives[n] = 0;
     if (images[n].h == 0) continue;
     ImageTruth objects = image_truth(truth, n, &p->coder);
-    BalancedSampler sampler =
-        sampler_begin((TopKItem *)scratch + (size_t)n * slots, rng_key(images[n].key, RNG_RPN), p->batch, p->positive);
+    BalancedSampler sampler = sampler_begin((TopKItem *)workspace + (size_t)n * slots, rng_key(images[n].key, RNG_RPN),
+                                            p->batch, p->positive);
     match_anchors(p, anchors, &images[n], &objects, match + (size_t)n * anchors->total,
                   reached + (size_t)n * truth->capacity, &sampler);
     write_rpn_targets(p, anchors, &objects, &sampler, out, n);
@@ -199,14 +199,15 @@ static void append_rois(const RoiSample *p, const Candidates *c, const BalancedS
 void OP(roi_sample)(Device *dev, const RoiSample *p, const ImageInfo *images, const Boxes *proposals,
                     const Truth *truth, const RoiTargets *out) {
   size_t slots = sampler_slots(p->batch, p->positive), ranked_bytes = truth->images * slots * sizeof(TopKItem);
-  char *scratch = device_scratch(dev, ranked_bytes + truth->images * sizeof(BalancedSampler));
-  if (!scratch) return;
+  char *workspace = device_workspace(dev, ranked_bytes + truth->images * sizeof(BalancedSampler));
+  if (!workspace) return;
   CHECK(proposals->groups == truth->images && out->rois.capacity >= truth->images * p->batch);
   CHECK(out->objects.capacity >= truth->images * most_positives(p->batch, p->positive));
-  BalancedSampler *sampler = (BalancedSampler *)(scratch + ranked_bytes);
+  BalancedSampler *sampler = (BalancedSampler *)(workspace + ranked_bytes);
 #pragma omp parallel for schedule(dynamic)
   for (int n = 0; n < truth->images; n++) {
-    sampler[n] = sampler_begin((TopKItem *)scratch + n * slots, rng_key(images[n].key, RNG_ROI), p->batch, p->positive);
+    sampler[n] =
+        sampler_begin((TopKItem *)workspace + n * slots, rng_key(images[n].key, RNG_ROI), p->batch, p->positive);
     Candidates candidates = image_candidates(proposals, truth, n, &p->coder);
     if (images[n].h > 0) match_rois(p, &candidates, &sampler[n]);
   }

@@ -27,8 +27,8 @@ static bool norm_begin(Device *dev, const Tensor *x, int groups, bool per_image,
   size_t image = (size_t)x->h * x->w, capacity = per_image ? image : image * x->n;
   size_t sets = per_image ? x->n : 1, chunks = MIN((capacity + BLOCK - 1) / BLOCK, CHUNKS);
   size_t sums = sets * chunks * 2 * x->ldc, coef = sets * 4 * x->ldc;
-  double *scratch = device_scratch(dev, sums * sizeof(double) + (sums + coef) * sizeof(real));
-  if (!scratch) return false;
+  double *workspace = device_workspace(dev, sums * sizeof(double) + (sums + coef) * sizeof(real));
+  if (!workspace) return false;
   *norm = (NormWork){.per_image = per_image,
                      .sets = per_image ? rows(x) : 1,
                      .groups = groups,
@@ -36,9 +36,9 @@ static bool norm_begin(Device *dev, const Tensor *x, int groups, bool per_image,
                      .group_size = x->c / groups,
                      .chunks = (int)chunks,
                      .pixels = per_image ? image : image * rows(x),
-                     .sums = scratch,
-                     .blocks = (real *)(scratch + sums),
-                     .coef = (real *)(scratch + sums) + sums};
+                     .sums = workspace,
+                     .blocks = (real *)(workspace + sums),
+                     .coef = (real *)(workspace + sums) + sums};
   return true;
 }
 

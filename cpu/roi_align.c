@@ -81,12 +81,12 @@ void OP(roi_align_backward)(Device *dev, const RoiAlign *p, const Rois *rois, co
   size_t widest = 0; // row of any level, elements
   for (int l = 0; l < p->levels; l++) widest = MAX(widest, (size_t)dx[l].t.w * dx[l].t.ldc);
   size_t grid_bytes = ((size_t)rois->capacity * sizeof(RoiGrid) + 63) / 64 * 64;
-  char *scratch = device_scratch(dev, grid_bytes + omp_get_max_threads() * widest * sizeof(real));
-  if (!scratch) return;
+  char *workspace = device_workspace(dev, grid_bytes + omp_get_max_threads() * widest * sizeof(real));
+  if (!workspace) return;
   CHECK(p->levels <= MAX_LEVELS && dy->h == p->size && dy->w == p->size && *rois->count <= dy->n);
   real limit[MAX_LEVELS];
   roi_level_limits(p, limit);
-  RoiGrid *grids = (RoiGrid *)scratch;
+  RoiGrid *grids = (RoiGrid *)workspace;
   for (int r = 0; r < *rois->count; r++) grids[r] = roi_grid(p, limit, box_rows(&rois->box)[r]);
   for (int l = 0; l < p->levels; l++) {
     const Tensor *t = &dx[l].t;
@@ -94,7 +94,7 @@ void OP(roi_align_backward)(Device *dev, const RoiAlign *p, const Rois *rois, co
 #pragma omp parallel for collapse(2) schedule(dynamic)
     for (int n = 0; n < rows(t); n++)
       for (int y = 0; y < t->h; y++) {
-        real *row = (real *)(scratch + grid_bytes) + omp_get_thread_num() * widest;
+        real *row = (real *)(workspace + grid_bytes) + omp_get_thread_num() * widest;
         memset(row, 0, (size_t)t->w * t->ldc * sizeof *row);
         for (int r = 0; r < *rois->count; r++)
           if (rois->image[r] == n && grids[r].level == l) spread_roi(&grids[r], dy, r, t, y, row);

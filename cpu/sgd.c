@@ -38,7 +38,7 @@ static BlockStats block_stats(const real *restrict g, size_t n) {
 void OP(grad_stats)(Device *dev, size_t n, const void *g, int losses, const void *loss, const void *hyper,
                     void *stats) {
   size_t blocks = (n + BLOCK - 1) / BLOCK;
-  BlockStats *parts = device_scratch(dev, (blocks + 1) * sizeof *parts);
+  BlockStats *parts = device_workspace(dev, (blocks + 1) * sizeof *parts);
   if (!parts) return;
 #pragma omp parallel for schedule(static)
   for (size_t b = 0; b < blocks; b++) parts[b] = block_stats((const real *)g + b * BLOCK, MIN(BLOCK, n - b * BLOCK));

@@ -126,11 +126,11 @@ extern "C" void cuda_rpn_select(Device *dev, const RpnSelect *p, const Anchors *
                                 const Tensor *logits, const Tensor *deltas, const Boxes *out) {
   size_t groups = out->groups, keys = (size_t)logits[0].n * anchors->total;
   size_t counters = (groups * BINS + groups) * sizeof(int);
-  Key *scratch = (Key *)device_scratch(dev, keys * sizeof(Key) + counters);
-  if (!scratch) return;
+  Key *workspace = (Key *)device_workspace(dev, keys * sizeof(Key) + counters);
+  if (!workspace) return;
   CHECK(out->groups == logits[0].n * anchors->levels && deltas[0].dtype == logits[0].dtype);
-  int *bins = (int *)(scratch + keys);
-  RpnLists lists = {scratch, bins, bins + groups * BINS};
+  int *bins = (int *)(workspace + keys);
+  RpnLists lists = {workspace, bins, bins + groups * BINS};
   RpnMaps m = {*anchors, images, {}, {}};
   int chunks = 1;
   for (int l = 0; l < anchors->levels; l++) {
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(SELECT_THREADS)
 
 extern "C" void cuda_boxes_merge(Device *dev, int per, const Boxes *in, const Boxes *out) {
   size_t slots = (size_t)in->groups * in->capacity;
-  Key *list = (Key *)device_scratch(dev, slots * (sizeof(Key) + sizeof(int)));
+  Key *list = (Key *)device_workspace(dev, slots * (sizeof(Key) + sizeof(int)));
   if (!list) return;
   CHECK(in->groups == out->groups * per);
   int best_slots = sort_slots(out->capacity);
@@ -330,7 +330,7 @@ __global__ void __launch_bounds__(CLASS_THREADS) detect_class_kernel(Detect p, D
 extern "C" void cuda_detect_select(Device *dev, const Detect *p, const ImageInfo *images, int num_images,
                                    const Rois *rois, const Tensor *logits, const Tensor *deltas, const Boxes *out) {
   size_t keys = (size_t)(logits->c - 1) * rois->capacity;
-  Key *lists = (Key *)device_scratch(dev, keys * sizeof(Key) + rois->capacity * sizeof(Softmax));
+  Key *lists = (Key *)device_workspace(dev, keys * sizeof(Key) + rois->capacity * sizeof(Softmax));
   if (!lists) return;
   CHECK(out->groups == num_images * (logits->c - 1) && deltas->c == 4 * logits->c && deltas->dtype == logits->dtype);
   Softmax *softmax = (Softmax *)(lists + keys);

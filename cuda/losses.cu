@@ -285,7 +285,7 @@ extern "C" void cuda_rpn_loss_backward(Device *dev, const RpnLoss *p, const Anch
 extern "C" void cuda_box_loss(Device *dev, float beta, const RoiTargets *targets, const Tensor *logits,
                               const Tensor *deltas, const Tensor *loss) {
   int capacity = targets->rois.capacity;
-  double *parts = (double *)device_scratch(dev, (size_t)capacity * 2 * sizeof *parts);
+  double *parts = (double *)device_workspace(dev, (size_t)capacity * 2 * sizeof *parts);
   if (!parts) return;
   CHECK(deltas->dtype == logits->dtype && logits->n == capacity && deltas->n == capacity);
   WITH_TYPE(logits->dtype, T, {
@@ -314,7 +314,7 @@ extern "C" void cuda_box_loss_backward(Device *dev, float beta, const RoiTargets
 extern "C" void cuda_mask_loss(Device *dev, const RoiTargets *targets, const Tensor *logits, const Tensor *target,
                                const Tensor *loss) {
   int capacity = targets->objects.capacity;
-  double *parts = (double *)device_scratch(dev, (size_t)capacity * sizeof *parts);
+  double *parts = (double *)device_workspace(dev, (size_t)capacity * sizeof *parts);
   if (!parts) return;
   CHECK(logits->n == capacity && target->h == logits->h && target->w == logits->w);
   WITH_TYPE(logits->dtype, T, {

@@ -180,7 +180,7 @@ extern "C" void cuda_rpn_match(Device *dev, const RpnMatch *p, const Anchors *an
   size_t n = out->images, all = n * anchors->total;
   size_t zeroed = n * (LISTS * BINS + LISTS + truth->capacity) * sizeof(int);
   RpnWork work;
-  work.key = (Key *)device_scratch(dev, all * (LISTS * sizeof(Key) + sizeof(float) + sizeof(int)) + zeroed);
+  work.key = (Key *)device_workspace(dev, all * (LISTS * sizeof(Key) + sizeof(float) + sizeof(int)) + zeroed);
   if (!work.key) return;
   CHECK(p->batch == out->batch && p->positive <= 1);
   work.iou = (float *)(work.key + LISTS * all);
@@ -301,7 +301,7 @@ extern "C" void cuda_roi_sample(Device *dev, const RoiSample *p, const ImageInfo
   RoiWork work = {proposals->capacity + truth->capacity};
   size_t n = truth->images, all = n * work.candidates;
   size_t bytes = all * (LISTS * sizeof(Key) + sizeof(int)) + n * (sizeof(int2) + p->batch * sizeof(int));
-  work.key = (Key *)device_scratch(dev, bytes);
+  work.key = (Key *)device_workspace(dev, bytes);
   if (!work.key) return;
   int most_objects = most_positives(p->batch, p->positive);
   CHECK(proposals->groups == truth->images && p->positive <= 1);

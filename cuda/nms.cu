@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(RESOLVE_THREADS)
 
 extern "C" void cuda_nms(Device *dev, const Nms *p, const Boxes *in, const Boxes *out) {
   int words = blocks_for(in->capacity, TILE);
-  Word *bits = (Word *)device_scratch(dev, (size_t)in->groups * in->capacity * words * sizeof(Word));
+  Word *bits = (Word *)device_workspace(dev, (size_t)in->groups * in->capacity * words * sizeof(Word));
   if (!bits) return;
   CHECK(in->groups == out->groups);
   dim3 tiles(words, in->groups);

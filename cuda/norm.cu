@@ -333,7 +333,7 @@ static void check_like(const Tensor *x, const Tensor *t) {
 
 static void norm_forward(Device *dev, const NormTiling &m, float eps, float momentum, const void *gamma,
                          const void *beta, void *running_mean, void *running_var, void *stats, const Dest *y) {
-  float *partial = (float *)device_scratch(dev, partial_elements(&m) * sizeof(float));
+  float *partial = (float *)device_workspace(dev, partial_elements(&m) * sizeof(float));
   if (!partial || !tensor_elements(&m.x)) return;
   check_like(&m.x, &y->t);
   cudaStream_t stream = stream_of(dev);
@@ -353,7 +353,7 @@ static void norm_backward(Device *dev, const NormTiling &m, const Tensor *dy, co
                           const Dest *dx, void *dgamma, void *dbeta, bool accumulate) {
   size_t total = (size_t)m.sets * 2 * m.x.c, slope = (size_t)m.sets * m.groups * 2;
   double *totals =
-      (double *)device_scratch(dev, total * sizeof(double) + (slope + partial_elements(&m)) * sizeof(float));
+      (double *)device_workspace(dev, total * sizeof(double) + (slope + partial_elements(&m)) * sizeof(float));
   if (!totals || !tensor_elements(&m.x)) return;
   check_like(&m.x, dy);
   check_like(&m.x, &dx->t);

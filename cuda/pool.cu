@@ -128,7 +128,7 @@ extern "C" void cuda_max_pool_forward(Device *dev, const Pool *pool, const Tenso
 extern "C" void cuda_max_pool_backward(Device *dev, const Pool *pool, const Tensor *x, const Tensor *dy,
                                        const Dest *dx) {
   unsigned outputs = eights_of(dy), inputs = eights_of(&dx->t);
-  uint2 *tap = (uint2 *)device_scratch(dev, outputs * sizeof *tap);
+  uint2 *tap = (uint2 *)device_workspace(dev, outputs * sizeof *tap);
   if (!tap) return;
   check_shapes(pool, x, dy);
   CHECK(pool->size * pool->size <= 256); // a tap is a byte

@@ -268,7 +268,7 @@ extern "C" void cuda_roi_align_forward(Device *dev, const RoiAlign *p, const Roi
 
 extern "C" void cuda_roi_align_backward(Device *dev, const RoiAlign *p, const Rois *rois, const Tensor *dy,
                                         const Dest *dx) {
-  RoiReach *reach = (RoiReach *)device_scratch(dev, (size_t)rois->capacity * sizeof(RoiReach));
+  RoiReach *reach = (RoiReach *)device_workspace(dev, (size_t)rois->capacity * sizeof(RoiReach));
   if (dev->measuring) return;
   CHECK(p->size <= 32); // a lane for each bin
   RoiBackwardArgs a = {};

@@ -121,7 +121,7 @@ static bool aligned(const void *p) { return (uintptr_t)p % sizeof(float4) == 0; 
 extern "C" void cuda_grad_stats(Device *dev, size_t n, const void *g, int losses, const void *loss, const void *hyper,
                                 void *stats) {
   int blocks = blocks_of(n);
-  PartStats *parts = (PartStats *)device_scratch(dev, blocks * sizeof *parts);
+  PartStats *parts = (PartStats *)device_workspace(dev, blocks * sizeof *parts);
   if (!parts) return;
   CHECK(aligned(g));
   grad_parts_kernel<<<blocks, THREADS, 0, stream_of(dev)>>>(n, (const float *)g, parts);

@@ -96,9 +96,9 @@ static void print_plans(const Program *p, const char *purpose) {
 }
 
 static void print_summary(const Engine *e, size_t inputs) {
-  printf("memory: parameters, gradients, momentum %.1f MB; activations %.1f MB; scratch %.1f MB; inputs %.1f MB; "
+  printf("memory: parameters, gradients, momentum %.1f MB; activations %.1f MB; workspace %.1f MB; inputs %.1f MB; "
          "total %.1f MB\n",
-         (double)e->params.bytes / 1e6, (double)e->arena_bytes / 1e6, (double)e->dev->scratch_bytes / 1e6,
+         (double)e->params.bytes / 1e6, (double)e->arena_bytes / 1e6, (double)e->dev->workspace_bytes / 1e6,
          (double)inputs / 1e6, (double)e->total_bytes / 1e6);
 }
 
@@ -113,7 +113,7 @@ static bool allocate(Engine *e, Err *err) {
   e->hyper = device_alloc(e->dev, 5 * real);
   e->scale = device_alloc(e->dev, 3 * real);
   e->stats = device_alloc(e->dev, 2 * real);
-  return (e->arena && e->hyper && e->scale && e->stats && device_reserve_scratch(e->dev, err) &&
+  return (e->arena && e->hyper && e->scale && e->stats && device_reserve_workspace(e->dev, err) &&
           inputs_allocate(&e->train.inputs, e->dev) && inputs_allocate(&e->infer.inputs, e->dev) &&
           slots_allocate(e)) ||
          err_set(err, "out of memory: %.1f MB asked for; a smaller --batch, --size or --max-size shrinks it",
@@ -147,7 +147,7 @@ bool engine_open(Engine *e, const Compute *compute, const ModelConfig *config, c
   size_t inputs = program_plan(e, &e->train, e->model->inputs | e->model->targets);
   inputs += program_plan(e, &e->infer, e->model->inputs);
   measure_update(e);
-  e->total_bytes = e->params.bytes + e->arena_bytes + e->dev->scratch_bytes + inputs;
+  e->total_bytes = e->params.bytes + e->arena_bytes + e->dev->workspace_bytes + inputs;
   if (print_plan) {
     print_plans(&e->train, "training");
     print_plans(&e->infer, "inference");

@@ -4,4 +4,4 @@
 
 bool slots_allocate(Engine *e); // false when there is not enough memory
 void slots_free(Engine *e);
-void measure_update(Engine *e); // scratch of what a step does outside its graph
+void measure_update(Engine *e); // workspace of what a step does outside its graph

@@ -83,7 +83,7 @@ void device_close(Device *dev) {
   if (!dev) return;
   for (const Rung *const *rung = dev->conv_rungs; rung && *rung; rung++)
     if ((*rung)->close) (*rung)->close(dev);
-  device_free(dev, dev->scratch);
+  device_free(dev, dev->workspace);
   dev->memory->close(dev);
   free(dev);
 }
@@ -135,18 +135,18 @@ void device_forget(Device *dev, void *program) {
   if (program) dev->memory->forget(dev, program);
 }
 
-void *device_scratch(Device *dev, size_t bytes) {
+void *device_workspace(Device *dev, size_t bytes) {
   if (dev->measuring) {
-    if (bytes > dev->scratch_bytes) dev->scratch_bytes = bytes;
+    if (bytes > dev->workspace_bytes) dev->workspace_bytes = bytes;
     return NULL;
   }
-  CHECK(bytes <= dev->scratch_bytes);
-  return dev->scratch;
+  CHECK(bytes <= dev->workspace_bytes);
+  return dev->workspace;
 }
 
-bool device_reserve_scratch(Device *dev, Err *err) {
-  device_free(dev, dev->scratch);
-  dev->scratch = device_alloc(dev, dev->scratch_bytes);
-  if (dev->scratch) return true;
-  return err_set(err, "out of memory: %.1f MB of scratch asked for", (double)dev->scratch_bytes / 1e6);
+bool device_reserve_workspace(Device *dev, Err *err) {
+  device_free(dev, dev->workspace);
+  dev->workspace = device_alloc(dev, dev->workspace_bytes);
+  if (dev->workspace) return true;
+  return err_set(err, "out of memory: %.1f MB of workspace asked for", (double)dev->workspace_bytes / 1e6);
 }

@@ -32,10 +32,10 @@ typedef struct Device {
   const Rung *const *conv_rungs; // CUDA: all implementations of the convolution ops, NULL at the end
   const Rung *conv_rung; // the one asked for: computes what it supports; NULL, and for the rest: the fastest of ours
   Cudnn *cudnn;          // NULL until the first convolution that cuDNN is asked for
-  void *scratch;
-  size_t scratch_bytes;
-  // While true, ops only state what scratch they would take: scratch_bytes grows to the largest, nothing is computed,
-  // no data is touched. The graph walks its list once like this before the memory plan is made.
+  void *workspace;
+  size_t workspace_bytes;
+  // While true, ops only state what workspace they would take: workspace_bytes grows to the largest, nothing is
+  // computed, no data is touched. The graph walks its list once like this before the memory plan is made.
   bool measuring;
 } Device;
 
@@ -73,8 +73,8 @@ void device_stage_next(Device *dev);
 
 // The op's workspace, uninitialised, 64-byte aligned. Every op that needs one calls this first and returns when it is
 // NULL; every op that needs none begins with `if (dev->measuring) return;`.
-void *device_scratch(Device *dev, size_t bytes);
-bool device_reserve_scratch(Device *dev, Err *err); // allocates what was measured
+void *device_workspace(Device *dev, size_t bytes);
+bool device_reserve_workspace(Device *dev, Err *err); // allocates what was measured
 
 // Records what is queued between the two calls, instead of running it, as one program that device_replay runs as often
 // as wanted. device_record is false where a device cannot (the CPU); then nothing is recorded.

@@ -199,7 +199,7 @@ Value *graph_find_value(const Graph *g, const char *name);
 
 // Decides the backward walk and plans the arena (bytes is set). Counts every parameter's contributions.
 void graph_plan(Graph *g);
-// Walks the list without computing: dev->scratch_bytes grows to the most that any op asks for. After params_allocate.
+// Walks the list without computing: dev->workspace_bytes grows to the most that any op asks for. After params_allocate.
 void graph_measure(Graph *g);
 // Gives every value its address in an arena of at least g->bytes. Several graphs may share one arena, one at a time.
 void graph_bind(Graph *g, void *arena);

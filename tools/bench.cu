@@ -26,9 +26,9 @@ static void run(ConvBench *b, BenchCase *c, ConvOp op, const Contender *who) {
   if (who->rung) return run_rung(b, c, op, who->rung);
   Dest out = dest_of(c, op);
   const Dest *to = op == CONV_WGRAD ? NULL : &out;
-  void *scratch = device_scratch(b->dev, cudnn_workspace(&who->plan, to)),
+  void *workspace = device_workspace(b->dev, cudnn_workspace(&who->plan, to)),
        *w = (op == CONV_WGRAD ? c->dw_peer : c->w).data;
-  if (!b->dev->measuring) cudnn_run(b->dev, &who->plan, op, c->x.data, w, c->y.data, to, scratch);
+  if (!b->dev->measuring) cudnn_run(b->dev, &who->plan, op, c->x.data, w, c->y.data, to, workspace);
 }
 
 // The result in memory of its own, from operands or from their magnitudes.
@@ -76,15 +76,15 @@ static double time_once(ConvBench *b, BenchCase *c, ConvOp op, const Contender *
 
 // ---- one op of one layer --------------------------------------------------------------------------------------------
 
-// Asks everyone for scratch, the naive rung included.
+// Asks everyone for workspace, the naive rung included.
 static void reserve(ConvBench *b, BenchCase *c, ConvOp op, const Contender *all, int count) {
-  b->dev->scratch_bytes = 0;
+  b->dev->workspace_bytes = 0;
   b->dev->measuring = true;
   for (int i = 0; i < count; i++) run(b, c, op, &all[i]);
   run_rung(b, c, op, &rung_naive);
   b->dev->measuring = false;
   Err err;
-  if (!device_reserve_scratch(b->dev, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (!device_reserve_workspace(b->dev, &err)) die(EXIT_RUN, "%s", err.msg);
 }
 
 // The number of cuDNN's fastest engine; -1: no record says.

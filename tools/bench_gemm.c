@@ -178,12 +178,12 @@ static double median(double *v, int n) {
 enum { MAX_ROUNDS = 101 };
 
 static void bench(Device *dev, Sgemm *sgemm, const GemmCase *c, Direction d, int rounds, bool json) {
-  dev->scratch_bytes = 0;
+  dev->workspace_bytes = 0;
   dev->measuring = true;
   run_ours(dev, c, d);
   dev->measuring = false;
   Err err;
-  if (!device_reserve_scratch(dev, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (!device_reserve_workspace(dev, &err)) die(EXIT_RUN, "%s", err.msg);
   float *result = xmalloc((size_t)MAX(c->m, c->n) * MAX(c->n, c->k) * sizeof *result);
   run_ours(dev, c, d);
   run_peer(sgemm, c, d, result);

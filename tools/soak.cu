@@ -202,7 +202,7 @@ static void add_drawn(Soak *s) {
   }
 }
 
-// Asks everyone for scratch, the naive rung included.
+// Asks everyone for workspace, the naive rung included.
 static void reserve(Soak *s) {
   s->dev->measuring = true;
   for (int i = 0; i < s->num_jobs; i++) {
@@ -211,7 +211,7 @@ static void reserve(Soak *s) {
   }
   s->dev->measuring = false;
   Err err;
-  if (!device_reserve_scratch(s->dev, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (!device_reserve_workspace(s->dev, &err)) die(EXIT_RUN, "%s", err.msg);
 }
 
 // The first run of every job, whose bits count from here on; false, with a line, when one is wrong.

@@ -29,7 +29,7 @@ static real *filter_panel(const ImplicitGemm *p, int k0, int k, int j) {
 }
 
 // Rows k0 … k0 + k - 1, columns j … of the filter as a matrix [taps · channels, n]. Missing columns become zeros
-// because what happens to lie in scratch may be denormal, and slow.
+// because what happens to lie in workspace may be denormal, and slow.
 static void pack_panel(const ImplicitGemm *p, int k0, int k, int j) {
   const Tensor *w = p->w;
   int columns = MIN(GEMM_NR, p->n - j);
@@ -118,16 +118,16 @@ static void compute(Device *dev, ImplicitGemm *p, const Conv *conv) {
   int threads = omp_get_max_threads(), phases = p->backward ? conv->stride * conv->stride : 1;
   size_t filter = (size_t)p->w->h * p->w->w * p->channels * round_up(p->n, GEMM_NR);
   size_t a_size = TILE_ROWS * GEMM_PITCH, c_size = (size_t)TILE_ROWS * round_up(MIN(p->n, TILE_COLUMNS), PITCH_STEP);
-  real *scratch = device_scratch(dev, (filter + threads * (a_size + c_size)) * sizeof *scratch);
-  if (!scratch) return;
+  real *workspace = device_workspace(dev, (filter + threads * (a_size + c_size)) * sizeof *workspace);
+  if (!workspace) return;
   CHECK(p->pairs <= MAX_PAIRS && conv->stride > 0);
   for (int i = 0; i < p->pairs; i++) check_pair(p, conv, i);
-  p->filter = scratch + threads * (a_size + c_size);
+  p->filter = workspace + threads * (a_size + c_size);
   for (int phase = 0; phase < phases; phase++) {
     plan_phase(p, conv, phase, threads);
 #pragma omp parallel num_threads(threads) if (p->all_rows * p->n * p->k >= GEMM_PARALLEL_WORK)
     {
-      real *a = scratch + omp_get_thread_num() * (a_size + c_size), *c = a + a_size;
+      real *a = workspace + omp_get_thread_num() * (a_size + c_size), *c = a + a_size;
 #pragma omp for schedule(static) collapse(2)
       for (int k0 = 0; k0 < p->k; k0 += p->block)
         for (int j = 0; j < p->n; j += GEMM_NR) pack_panel(p, k0, MIN(p->block, p->k - k0), j);

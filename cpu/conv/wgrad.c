@@ -133,12 +133,12 @@ static void compute(Device *dev, WgradSplitK *g) {
   size_t a_size = (size_t)GEMM_KC * g->a_pitch, b_size = (size_t)GEMM_KC * g->partial_pitch;
   bool single = g->all_slices == 1;
   size_t all_partial = (size_t)(single ? threads : tiles * g->all_slices) * partial_size(g);
-  real *scratch = device_scratch(dev, (all_partial + threads * (a_size + b_size)) * sizeof *scratch);
-  if (!scratch) return;
-  g->partial = scratch + threads * (a_size + b_size);
+  real *workspace = device_workspace(dev, (all_partial + threads * (a_size + b_size)) * sizeof *workspace);
+  if (!workspace) return;
+  g->partial = workspace + threads * (a_size + b_size);
 #pragma omp parallel num_threads(threads) if (pixels * g->m * g->n >= GEMM_PARALLEL_WORK)
   {
-    real *a = scratch + omp_get_thread_num() * (a_size + b_size), *b = a + a_size;
+    real *a = workspace + omp_get_thread_num() * (a_size + b_size), *b = a + a_size;
 #pragma omp for schedule(dynamic)
     for (int task = 0; task < tiles * g->all_slices; task++) {
       int tile = task / g->all_slices;

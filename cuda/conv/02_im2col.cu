@@ -203,16 +203,16 @@ static bool is_im2col_matrix(const Im2colView &view) {
          y.size == view.in.h && x.size == view.in.w;
 }
 
-// Rows of the im2col matrix from `first` on: in `scratch`, unless the tensor is the matrix.
-static const float *im2col_matrix(Device *dev, const Im2colView &view, int first, int rows, float *scratch) {
+// Rows of the im2col matrix from `first` on: in `workspace`, unless the tensor is the matrix.
+static const float *im2col_matrix(Device *dev, const Im2colView &view, int first, int rows, float *workspace) {
   int columns = view_columns(view);
   if (is_im2col_matrix(view)) return (const float *)view.in.data + (size_t)first * columns;
   int blocks = blocks_for((size_t)rows * (columns / 8), THREADS);
-  if (!blocks) return scratch; // no taps: K is 0
+  if (!blocks) return workspace; // no taps: K is 0
   WITH_TYPE(view.in.dtype, T,
-            { im2col_kernel<T><<<blocks, THREADS, 0, stream_of(dev)>>>(view, first, rows, columns, scratch); });
+            { im2col_kernel<T><<<blocks, THREADS, 0, stream_of(dev)>>>(view, first, rows, columns, workspace); });
   LAUNCH_CHECK();
-  return scratch;
+  return workspace;
 }
 
 static int tiles(int m, int n) { return blocks_for(m, TILE_MN) * blocks_for(n, TILE_MN); }
@@ -275,10 +275,10 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
     size_t filter = (size_t)view_columns(p.view) * p.out.t.ldc;
     most = MAX(most, filter + im2col_floats(p.view) + workspace_floats(p));
   });
-  float *scratch = (float *)device_scratch(dev, most * sizeof(float));
+  float *workspace = (float *)device_workspace(dev, most * sizeof(float));
   if (dev->measuring) return;
   for_each_problem(conv, pairs, in, w, out, BACKWARD,
-                   [&](const GemmProblem &p) { compute_problem<BACKWARD>(dev, p, w, scratch); });
+                   [&](const GemmProblem &p) { compute_problem<BACKWARD>(dev, p, w, workspace); });
 }
 
 // Every pair and chunk adds to the same slices, one launch after the other.
@@ -292,24 +292,23 @@ static void wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, con
     gy[i] = wgrad_view(&one_by_one, &dy[i], &one, &dy[i]);
     chunk = MAX(chunk, chunk_rows(gx[i]));
   }
-  SplitKWorkspace workspace = {NULL, blocks_for(chunk, split_k_extent(chunk, tiles(m, n))), n, (size_t)m * n};
-  size_t workspace_floats = workspace.slices * workspace.stride, dy_floats = (size_t)chunk * m,
-         x_floats = (size_t)chunk * n;
-  float *scratch = (float *)device_scratch(dev, (workspace_floats + dy_floats + x_floats) * sizeof(float));
-  if (!scratch) return;
-  workspace.data = scratch;
+  SplitKWorkspace partial = {NULL, blocks_for(chunk, split_k_extent(chunk, tiles(m, n))), n, (size_t)m * n};
+  size_t partial_floats = partial.slices * partial.stride, dy_floats = (size_t)chunk * m, x_floats = (size_t)chunk * n;
+  float *workspace = (float *)device_workspace(dev, (partial_floats + dy_floats + x_floats) * sizeof(float));
+  if (!workspace) return;
+  partial.data = workspace;
   bool add = false;
   for (int i = 0; i < pairs; i++)
     for (int first = 0, pixels; first < view_capacity(gx[i]); first += pixels, add = true) {
       pixels = MIN(chunk, view_capacity(gx[i]) - first);
-      const float *a = im2col_matrix(dev, gy[i], first, pixels, scratch + workspace_floats);
-      const float *b = im2col_matrix(dev, gx[i], first, pixels, scratch + workspace_floats + dy_floats);
-      dim3 grid(tiles(m, n), workspace.slices);
-      wgrad_gemm_kernel<<<grid, THREADS, 0, stream_of(dev)>>>(
-          gx[i], first, pixels, blocks_for(pixels, workspace.slices), a, m, b, n, workspace, add);
+      const float *a = im2col_matrix(dev, gy[i], first, pixels, workspace + partial_floats);
+      const float *b = im2col_matrix(dev, gx[i], first, pixels, workspace + partial_floats + dy_floats);
+      dim3 grid(tiles(m, n), partial.slices);
+      wgrad_gemm_kernel<<<grid, THREADS, 0, stream_of(dev)>>>(gx[i], first, pixels, blocks_for(pixels, partial.slices),
+                                                              a, m, b, n, partial, add);
       LAUNCH_CHECK();
     }
-  split_k_reduce(dev, workspace, out);
+  split_k_reduce(dev, partial, out);
 }
 
 extern "C" const Rung rung_im2col = {"im2col", im2col_supports, compute<false>, compute<true>, wgrad};

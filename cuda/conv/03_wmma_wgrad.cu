@@ -81,7 +81,7 @@ void wmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const
   size_t tiles = (size_t)blocks_for(dy->ldc, rows) * blocks_for((size_t)dw->h * dw->w * dw->ldc, 128);
   int slices = split_k_slices(wgrad_gemm_k(pairs, dy), tiles);
   WgradGemm p = wgrad_gemm(conv, pairs, x, dy, out, rows, 128, slices);
-  p.workspace.data = (float *)device_scratch(dev, split_k_bytes(p.workspace));
+  p.workspace.data = (float *)device_workspace(dev, split_k_bytes(p.workspace));
   if (!p.workspace.data) return;
   WITH_TYPE(x->dtype, T, {
     if (rows == 32)

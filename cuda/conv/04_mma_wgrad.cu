@@ -170,7 +170,7 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *x, c
   if (p.single_slice)
     p.workspace = {(float *)out->dw.data, 1, p.out.dw.h * p.out.dw.w * p.out.dw.ldc, 0};
   else
-    p.workspace.data = (float *)device_scratch(dev, split_k_bytes(p.workspace));
+    p.workspace.data = (float *)device_workspace(dev, split_k_bytes(p.workspace));
   if (dev->measuring) return;
   WITH_TYPE(x->dtype, T, { launch<T, Shape>(dev, p); });
   if (!p.single_slice) split_k_reduce(dev, p.workspace, out);

@@ -1,4 +1,4 @@
-// Rung 05, dgrad in TF32: the filter, transposed to scratch, since wgmma takes floats K-major only, and K are its
+// Rung 05, dgrad in TF32: the filter, transposed to workspace, since wgmma takes floats K-major only, and K are its
 // outputs.
 #include "cuda/conv/wgmma.cuh"
 
@@ -27,7 +27,7 @@ Tensor transpose_filters(Device *dev, const Tensor *w) {
   t.n = w->ldc;
   t.c = w->n;
   t.ldc = channel_pitch(w->n);
-  t.data = device_scratch(dev, tensor_bytes(&t));
+  t.data = device_workspace(dev, tensor_bytes(&t));
   if (!t.data) return t;
   dim3 blocks(blocks_for(t.ldc, TRANSPOSE), blocks_for(t.n, TRANSPOSE), w->h * w->w),
       threads(TRANSPOSE, TRANSPOSE_ROWS);

@@ -228,11 +228,11 @@ template <class T, class Tile> static void launch_tiles(Device *dev, WgradParams
   SliceArray filter = {NULL, slices > 1 && !p.cluster ? fragments : 0, slices},
              bias = {NULL, p.db ? rows : 0, (int)(slices * p.tiles_n.by)};
   size_t workspace_float4s = filter.count * filter.stride + bias.count * bias.stride;
-  float4 *scratch = workspace_float4s ? (float4 *)device_scratch(dev, workspace_float4s * sizeof(float4)) : NULL;
+  float4 *workspace = workspace_float4s ? (float4 *)device_workspace(dev, workspace_float4s * sizeof(float4)) : NULL;
   if (dev->measuring) return;
-  if (filter.stride) filter.data = p.workspace = scratch;
+  if (filter.stride) filter.data = p.workspace = workspace;
   if (bias.stride) {
-    bias.data = scratch + filter.count * filter.stride;
+    bias.data = workspace + filter.count * filter.stride;
     p.db_partial = (float *)bias.data;
   }
   auto kernel = wgmma_wgrad_kernel<T, Tile>;

@@ -63,7 +63,7 @@ __global__ void filter_shadow_kernel(Tensor master, const float *scale, Tensor s
 
 void column_sums(Device *dev, int n, const Tensor *dy, float *db, bool accumulate) {
   int ldc = dy->ldc;
-  float *partial = (float *)device_scratch(dev, (size_t)n * PIECES * ldc * sizeof(float));
+  float *partial = (float *)device_workspace(dev, (size_t)n * PIECES * ldc * sizeof(float));
   if (!partial) return;
   for (int i = 0; i < n; i++) {
     dim3 grid(PIECES, blocks_for(ldc, SLAB));

@@ -290,12 +290,12 @@ static const Rung *instead(Device *dev, ConvOp op, const Conv *conv, const Tenso
   return conv_own_rung(dev, op, conv, in, w);
 }
 
-// Scratch: the filter with padded rows where it needs them; cudnn_run's workspace.
+// In its workspace lie the filter with padded rows, where it needs them, and cudnn_run's own.
 static void compute(Device *dev, ConvOp op, const Conv *conv, int pairs, const Tensor *in, const Tensor *w,
                     const Dest *out) {
   CudnnPlan plans[CONV_MAX_PAIRS];
   size_t row = (size_t)w->h * w->w * w->ldc * dtype_size(w->dtype), padded = channel_pitch(w->n) * row;
-  size_t filter = w->n % 8 ? aligned(padded) : 0, workspace = 0;
+  size_t filter = w->n % 8 ? aligned(padded) : 0, cudnn_bytes = 0;
   for (int i = 0; i < pairs; i++) {
     const Tensor *t = &out[i].t, *x = op == CONV_FORWARD ? &in[i] : t, *y = op == CONV_FORWARD ? t : &in[i];
     plans[i] = cudnn_plan(dev, op, conv, x, w, y, &out[i], CUDNN_QUICK);
@@ -303,19 +303,19 @@ static void compute(Device *dev, ConvOp op, const Conv *conv, int pairs, const T
       const Rung *own = instead(dev, op, conv, in, w);
       return (op == CONV_FORWARD ? own->forward : own->dgrad)(dev, conv, pairs, in, w, out);
     }
-    workspace = MAX(workspace, cudnn_workspace(&plans[i], &out[i]));
+    cudnn_bytes = MAX(cudnn_bytes, cudnn_workspace(&plans[i], &out[i]));
   }
-  char *scratch = (char *)device_scratch(dev, filter + workspace);
+  char *workspace = (char *)device_workspace(dev, filter + cudnn_bytes);
   if (dev->measuring) return;
   const void *bank = w->data;
   if (filter) {
-    CUDA_CHECK(cudaMemcpyAsync(scratch, w->data, w->n * row, cudaMemcpyDeviceToDevice, stream_of(dev)));
-    CUDA_CHECK(cudaMemsetAsync(scratch + w->n * row, 0, padded - w->n * row, stream_of(dev)));
-    bank = scratch;
+    CUDA_CHECK(cudaMemcpyAsync(workspace, w->data, w->n * row, cudaMemcpyDeviceToDevice, stream_of(dev)));
+    CUDA_CHECK(cudaMemsetAsync(workspace + w->n * row, 0, padded - w->n * row, stream_of(dev)));
+    bank = workspace;
   }
   for (int i = 0; i < pairs; i++) {
     const void *t = out[i].t.data, *x = op == CONV_FORWARD ? in[i].data : t, *y = op == CONV_FORWARD ? t : in[i].data;
-    cudnn_run(dev, &plans[i], op, x, bank, y, &out[i], scratch + filter);
+    cudnn_run(dev, &plans[i], op, x, bank, y, &out[i], workspace + filter);
   }
 }
 
@@ -339,22 +339,22 @@ static void wgrad_instead(const Rung *rung, Device *dev, const Conv *conv, int p
 static void wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out) {
   const Tensor *dw = &out->dw;
   CudnnPlan plans[CONV_MAX_PAIRS];
-  size_t raw = aligned((size_t)dy->ldc * dw->h * dw->w * dw->ldc * dtype_size(x->dtype)), workspace = 0;
+  size_t raw = aligned((size_t)dy->ldc * dw->h * dw->w * dw->ldc * dtype_size(x->dtype)), cudnn_bytes = 0;
   for (int i = 0; i < pairs; i++) {
     if (x[i].count) return wgrad_instead(conv_own_rung(dev, CONV_WGRAD, conv, x, dw), dev, conv, pairs, x, dy, out);
     plans[i] = cudnn_plan(dev, CONV_WGRAD, conv, &x[i], dw, &dy[i], NULL, CUDNN_QUICK);
     if (!plans[i].engine.plan)
       return wgrad_instead(instead(dev, CONV_WGRAD, conv, x, dw), dev, conv, pairs, x, dy, out);
-    workspace = MAX(workspace, cudnn_workspace(&plans[i], NULL));
+    cudnn_bytes = MAX(cudnn_bytes, cudnn_workspace(&plans[i], NULL));
   }
-  char *scratch = (char *)device_scratch(dev, raw + workspace);
-  if (!scratch) return;
+  char *workspace = (char *)device_workspace(dev, raw + cudnn_bytes);
+  if (!workspace) return;
   for (int i = 0; i < pairs; i++) {
-    cudnn_run(dev, &plans[i], CONV_WGRAD, x[i].data, scratch, dy[i].data, NULL, scratch + raw);
+    cudnn_run(dev, &plans[i], CONV_WGRAD, x[i].data, workspace, dy[i].data, NULL, workspace + raw);
     unsigned eights = eights_of(dw);
     WITH_TYPE(x->dtype, T, {
       cudnn_filter_kernel<T><<<blocks_for(eights, THREADS), THREADS, 0, stream_of(dev)>>>(
-          (const T *)scratch, *dw, (const float *)out->scale, out->accumulate || i, eights);
+          (const T *)workspace, *dw, (const float *)out->scale, out->accumulate || i, eights);
     });
     LAUNCH_CHECK();
   }

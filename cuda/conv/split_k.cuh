@@ -60,5 +60,5 @@ int split_k_slices(size_t pixels, size_t blocks);
 // The split-K reduction: dw (+)= scale · Σ slices.
 void split_k_reduce(Device *dev, const SplitKWorkspace &workspace, const FilterGrad *out);
 
-// db[c] (+)= Σ over all n tensors, their valid rows and pixels. Takes scratch. (bias_shadow.cu)
+// db[c] (+)= Σ over all n tensors, their valid rows and pixels. Takes workspace. (bias_shadow.cu)
 void column_sums(Device *dev, int n, const Tensor *dy, float *db, bool accumulate);

@@ -266,7 +266,8 @@ __device__ __forceinline__ void epilogue_store_rows(const DestArgs &d, float *v,
 
 // ---- rung 05's other files ------------------------------------------------------------------------------------------
 
-// Filters [channels, taps, filters] whose outputs are the inputs of `w`, in scratch; no data while scratch is measured.
+// Filters [channels, taps, filters] whose outputs are the inputs of `w`, in workspace; no data while workspace is
+// measured.
 Tensor transpose_filters(Device *dev, const Tensor *w);
 // Whether the stem's kernel computes a forward convolution, and the op.
 bool stem_fits(const Conv *conv, int pairs, const Tensor *x, const Tensor *w);

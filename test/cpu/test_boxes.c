@@ -200,7 +200,7 @@ TEST(boxes_cut_by_hand) {
       f.dev->measuring = true;
       f.dev->ops->boxes_cut(f.dev, limits[i], &b);
       f.dev->measuring = false;
-      CHECK(device_reserve_scratch(f.dev, NULL));
+      CHECK(device_reserve_workspace(f.dev, NULL));
       f.dev->ops->boxes_cut(f.dev, limits[i], &b);
       for (int g = 0; g < 3; g++) EXPECT_INT(b.count[g], want[i][g]);
       fixture_close(&f);

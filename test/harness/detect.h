@@ -58,13 +58,13 @@ static inline Rois fixture_rois(Fixture *f, int capacity) {
                 .count = fixture_ints(f, 1)};
 }
 
-// Calls an op as the graph does: measured first, then with the scratch it asked for. `f` stands for the fixture.
+// Calls an op as the graph does: measured first, then with the workspace it asked for. `f` stands for the fixture.
 #define RUN(f, op, ...)                                                                                                \
   do {                                                                                                                 \
     (f)->dev->measuring = true;                                                                                        \
     (f)->dev->ops->op((f)->dev, __VA_ARGS__);                                                                          \
     (f)->dev->measuring = false;                                                                                       \
-    CHECK(device_reserve_scratch((f)->dev, NULL));                                                                     \
+    CHECK(device_reserve_workspace((f)->dev, NULL));                                                                   \
     (f)->dev->ops->op((f)->dev, __VA_ARGS__);                                                                          \
   } while (0)
 

@@ -7,8 +7,8 @@ enum { GUARD_BYTE = 0xA5 };
 static Device *open_with_scratch(const char *name, size_t bytes, Err *err) {
   Device *dev = device_open(name, err);
   if (!dev) return NULL;
-  dev->scratch_bytes = bytes;
-  CHECK(device_reserve_scratch(dev, err));
+  dev->workspace_bytes = bytes;
+  CHECK(device_reserve_workspace(dev, err));
   return dev;
 }
 

@@ -4,10 +4,10 @@
 #include "nn/ops.h"
 #include "test/harness/test.h"
 
-// The first GPU, opened once, with a scratch of 1 GB; NULL where there is none or the build has no CUDA, and the
+// The first GPU, opened once, with a workspace of 1 GB; NULL where there is none or the build has no CUDA, and the
 // running test is marked as skipped: `Device *gpu = gpu_device(); if (!gpu) return;`.
 Device *gpu_device(void);
-// The CPU reference, opened once, with scratch.
+// The CPU reference, opened once, with workspace.
 Device *cpu_device(void);
 
 // One tensor on both devices: F32 on the CPU, `dtype` on the GPU, equal there as far as dtype holds: the CPU's values

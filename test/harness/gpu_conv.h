@@ -90,20 +90,20 @@ static inline void count_rows(Twin *t, int rows) {
   if (rows >= 0) twin_rows(t, rows);
 }
 
-// The op on the GPU as the graph runs it: first asked for its scratch, then given no more than that.
+// The op on the GPU as the graph runs it: first asked for its workspace, then given no more than that.
 #define RUN_ON_GPU(mode, op, ...)                                                                                      \
   do {                                                                                                                 \
     Device *gpu_ = gpu_device();                                                                                       \
-    size_t reserved_ = gpu_->scratch_bytes;                                                                            \
+    size_t reserved_ = gpu_->workspace_bytes;                                                                          \
     gpu_->conv_rung = (mode)->rung;                                                                                    \
     gpu_->tf32 = (mode)->tf32;                                                                                         \
-    gpu_->scratch_bytes = 0;                                                                                           \
+    gpu_->workspace_bytes = 0;                                                                                         \
     gpu_->measuring = true;                                                                                            \
     gpu_->ops->op(gpu_, __VA_ARGS__);                                                                                  \
     gpu_->measuring = false;                                                                                           \
-    CHECK(gpu_->scratch_bytes <= reserved_);                                                                           \
+    CHECK(gpu_->workspace_bytes <= reserved_);                                                                         \
     gpu_->ops->op(gpu_, __VA_ARGS__);                                                                                  \
-    gpu_->scratch_bytes = reserved_;                                                                                   \
+    gpu_->workspace_bytes = reserved_;                                                                                 \
     gpu_->conv_rung = NULL;                                                                                            \
     gpu_->tf32 = false;                                                                                                \
   } while (0)

@@ -113,7 +113,7 @@ void net_open(Net *net, NetBuild *build, uint64_t key, bool poison) {
   CHECK(params_allocate(&net->params, &err));
   graph_measure(&net->graph);
   net->arena = device_alloc(net->dev, net->graph.bytes);
-  CHECK(net->arena && device_reserve_scratch(net->dev, &err));
+  CHECK(net->arena && device_reserve_workspace(net->dev, &err));
   graph_bind(&net->graph, net->arena);
   draw_parameters(net);
 }
@@ -206,7 +206,7 @@ static void expect_same_walk(Net *net, double loss, const double *gradients, siz
 
 static void check_round(NetBuild *build, uint64_t round) {
   Net net, poisoned;
-  omp_set_num_threads(MAX_THREADS); // scratch is measured for as many
+  omp_set_num_threads(MAX_THREADS); // workspace is measured for as many
   net_open(&net, build, round, false);
   net_open(&poisoned, build, round, true);
   omp_set_num_threads(1); // the nets are so small that starting threads takes longer than the work

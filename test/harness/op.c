@@ -76,8 +76,8 @@ void run_op(Device *dev, TestOp *op, void *context, const Dest *d) {
   dev->measuring = true;
   op(dev, context, d);
   dev->measuring = false;
-  if (!EXPECT(device_reserve_scratch(dev, &err))) return;
-  memset(dev->scratch, 0xff, dev->scratch_bytes);
+  if (!EXPECT(device_reserve_workspace(dev, &err))) return;
+  memset(dev->workspace, 0xff, dev->workspace_bytes);
   op(dev, context, d);
 }
 

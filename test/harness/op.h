@@ -25,7 +25,7 @@ bool same_bits(const Tensor *a, const Tensor *b); // of the valid rows
 
 // An op as the tests run it: everything but the destination is in `context`.
 typedef void TestOp(Device *dev, void *context, const Dest *d);
-// Measures, reserves scratch full of NaN, runs.
+// Measures, reserves workspace full of NaN, runs.
 void run_op(Device *dev, TestOp *op, void *context, const Dest *d);
 // Runs the op into a plain destination of that shape and count; then through every combination of accumulate, relu,
 // mask and addend, into poisoned memory, and compares with the definition applied to the plain result; one combination

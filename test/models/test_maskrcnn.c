@@ -65,7 +65,7 @@ static void model_open(Trial *m, const ModelConfig *config, int images, const in
     CHECK(m->arena[u]);
     graph_bind(g, m->arena[u]);
   }
-  CHECK(device_reserve_scratch(m->dev, &err));
+  CHECK(device_reserve_workspace(m->dev, &err));
   omp_set_num_threads(threads);
   feed(m, images, objects);
   draw_parameters(&m->params);

@@ -350,7 +350,7 @@ TEST(graph_two_over_one_set) {
   CHECK(params_allocate(&net.params, &err));
   graph_measure(&net.graph);
   graph_measure(&other.graph);
-  CHECK(device_reserve_scratch(net.dev, &err));
+  CHECK(device_reserve_workspace(net.dev, &err));
   net.arena = device_alloc(net.dev, MAX(net.graph.bytes, other.graph.bytes));
   graph_bind(&net.graph, net.arena);
   graph_bind(&other.graph, net.arena);

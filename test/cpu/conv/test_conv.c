@@ -186,15 +186,15 @@ static void check_dest(const Var *out, const Dest *d, const Var *bias, const Var
         }
 }
 
-// Runs the op as the graph does: first the size of its scratch, then, in poisoned scratch, the work.
+// Runs the op as the graph does: first the size of its workspace, then, in poisoned workspace, the work.
 #define RUN_OP(dev, ...)                                                                                               \
   do {                                                                                                                 \
-    (dev)->scratch_bytes = 0;                                                                                          \
+    (dev)->workspace_bytes = 0;                                                                                        \
     (dev)->measuring = true;                                                                                           \
     __VA_ARGS__;                                                                                                       \
     (dev)->measuring = false;                                                                                          \
-    CHECK(device_reserve_scratch(dev, NULL));                                                                          \
-    memset((dev)->scratch, 0xff, (dev)->scratch_bytes);                                                                \
+    CHECK(device_reserve_workspace(dev, NULL));                                                                        \
+    memset((dev)->workspace, 0xff, (dev)->workspace_bytes);                                                            \
     __VA_ARGS__;                                                                                                       \
   } while (0)
 

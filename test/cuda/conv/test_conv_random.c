@@ -338,24 +338,24 @@ static void run_once(ConvOp op, const Problem *p, const Operands *o, const Targe
   if (op == CONV_WGRAD) gpu->ops->conv_wgrad(gpu, &p->conv, p->levels, x, y, &dw);
 }
 
-// As the graph runs it: first asked for its scratch, then given no more than that.
+// As the graph runs it: first asked for its workspace, then given no more than that.
 static Result run(const char *rung, const Type *t, ConvOp op, const Problem *p, const Operands *o, const Target *to) {
   Device *gpu = gpu_device();
   Result r = {0};
   for (int i = 0; i < to->count; i++) r.of[i] = duplicate(&to->t[i]);
   if (to->db.gpu.data) r.of[MOST_LEVELS] = duplicate(&to->db);
-  size_t reserved = gpu->scratch_bytes;
+  size_t reserved = gpu->workspace_bytes;
   gpu->conv_rung = rung_find(gpu->conv_rungs, rung);
   gpu->tf32 = t->tf32;
-  gpu->scratch_bytes = 0;
+  gpu->workspace_bytes = 0;
   gpu->measuring = true;
   run_once(op, p, o, to, &r);
   gpu->measuring = false;
-  CHECK(gpu->scratch_bytes <= reserved);
+  CHECK(gpu->workspace_bytes <= reserved);
   run_once(op, p, o, to, &r);
   gpu->conv_rung = NULL;
   gpu->tf32 = false;
-  gpu->scratch_bytes = reserved;
+  gpu->workspace_bytes = reserved;
   return r;
 }
 
