@@ -22,6 +22,7 @@ struct Rung {
   void (*wgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);
   bool wgrad_sums;            // wgrad yields db, too
   void (*close)(Device *dev); // frees what the rung keeps on the device; NULL: nothing
+  bool peer;                  // another's library, for comparison: it computes where it is asked for by name
 };
 
 // The rung of that name in a list that ends with NULL; NULL: there is none.

@@ -6,14 +6,12 @@
 
 // ---- the rung -------------------------------------------------------------------------------------------------------
 
-extern "C" const Rung *const conv_rungs[] = {&rung_naive, &rung_im2col, &rung_wmma, &rung_mma,
-                                             &rung_wgmma, &rung_cudnn,  NULL};
-// Of ours, the fastest first.
-static const Rung *const fastest[] = {&rung_wgmma, &rung_mma, &rung_wmma, &rung_im2col};
+#define RUNG_ROW(name) &rung_##name,
+extern "C" const Rung *const conv_rungs[] = {EACH_RUNG(RUNG_ROW) NULL};
 
 const Rung *conv_own_rung(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
-  for (const Rung *rung : fastest)
-    if (rung->supports(dev, op, conv, in, w)) return rung;
+  for (int i = COUNT(conv_rungs) - 2; i >= 0; i--)
+    if (!conv_rungs[i]->peer && conv_rungs[i]->supports(dev, op, conv, in, w)) return conv_rungs[i];
   die(EXIT_RUN, "no rung computes this convolution");
 }
 

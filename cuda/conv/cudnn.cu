@@ -360,4 +360,4 @@ static void wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, con
   }
 }
 
-extern "C" const Rung rung_cudnn = {"cudnn", supports, forward, dgrad, wgrad, false, cudnn_close};
+extern "C" const Rung rung_cudnn = {"cudnn", supports, forward, dgrad, wgrad, false, cudnn_close, true};

@@ -9,10 +9,14 @@
 extern "C" {
 #endif
 
-extern const Rung rung_naive, rung_im2col, rung_wmma, rung_mma, rung_wgmma, rung_cudnn;
-extern const Rung *const conv_rungs[]; // all of them, from the bottom; NULL at the end
+// All of them, from the bottom: a new rung is a file that exports rung_<name>, and its name here.
+#define EACH_RUNG(X) X(naive) X(im2col) X(wmma) X(mma) X(wgmma) X(cudnn)
 
-// The fastest rung of ours, cuDNN left out, that supports the problem.
+#define DECLARE_RUNG(name) extern const Rung rung_##name;
+EACH_RUNG(DECLARE_RUNG)
+extern const Rung *const conv_rungs[]; // in this order; NULL at the end
+
+// The highest rung of ours, cuDNN left out, that supports the problem: the fastest.
 const Rung *conv_own_rung(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w);
 
 #ifdef __cplusplus

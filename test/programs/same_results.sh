@@ -297,7 +297,7 @@ check_gpu() {
   train_both gn-tf32 train $common --norm gn --batch 2 --tf32 $gentle --iters 30
   speed speed-train 5 train --data @data/coco --limit 8 --model maskrcnn-r50-fpn --norm frozen-bn --trainable-layers 3 \
     --amp --lr 1e-5 --batch 4 --benchmark 100 --device cuda:0
-  speed speed-infer 3 infer --weights gn-bf16/model.safetensors --data @data/coco --split val --limit 40 --batch 8 \
+  speed speed-infer 9 infer --weights gn-bf16/model.safetensors --data @data/coco --split val --limit 40 --batch 8 \
     --amp --benchmark 40 --device cuda:0
 
   further train_both bn-bf16 train $common --norm bn --batch 4 --amp $gentle --iters 60
@@ -308,7 +308,7 @@ check_gpu() {
   for recipe in detectron2 mlperf; do
     further_run $recipe-bf16 train $common --recipe $recipe --batch 2 --amp $gentle --iters 20
   done
-  further_run gn-fp16 train $common --batch 2 --amp fp16 $gentle --iters 20
+  further_run gn-fp16 train $common --batch 2 --amp=fp16 $gentle --iters 20
   further_run gn-fp32 train $common --batch 2 $gentle --iters 5
   further infer_both infer-gn-fp32 --weights gn-bf16/model.safetensors --data @data/coco --split val --limit 8 \
     --score 0 --overlays 2 --batch 4 --device cuda:0
