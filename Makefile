@@ -70,8 +70,8 @@ devices := $(if $(filter 1,$(CUDA)),$B/nn/device.cuda.o $B/libkernels.a,$(host))
 # Where the programs are that a demo or a test runs. Without a GPU they would not reach a kernel, so that none is
 # compiled for them: they are linked from the same objects, but with $(host), and ./train and $B/train stay as they are.
 here := $(if $(and $(filter 1,$(CUDA)),$(filter file,$(origin CUDA)),$(if $(gpus),,no GPU)),$B/host,$B)
-# test_all, and what the tests run by name.
-tested := test_all $(sort $(shell grep -rhoE 'tool."[a-z_]+"' test | cut -d '"' -f 2))
+# test_all, and what the tests run.
+tested := test_all train infer $(tools)
 
 all: train infer $(tools:%=$B/%) $(cuda_tools)
 	@echo "built $(built): ./train ./infer $(filter $B/%,$^)"
