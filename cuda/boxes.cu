@@ -67,8 +67,9 @@ __global__ void __launch_bounds__(SELECT_THREADS)
   bins_add(bins, lists.bins + (size_t)group * BINS);
 }
 
-// Compaction: each group's keys up to the bin that holds the capacity-th, into its list, in no order. The grid and the
-// reads of the histogram kernel; one global atomic per warp that keeps any.
+// Compaction: each group's keys up to the bin that holds the capacity-th, into its list in lists.key, in no order, and
+// their number into lists.count [groups]. The grid and the reads of the histogram kernel; one global atomic per warp
+// that keeps any.
 template <class T>
 __global__ void __launch_bounds__(SELECT_THREADS)
     rpn_compact_kernel(const __grid_constant__ RpnMaps m, RpnLists lists, int capacity) {

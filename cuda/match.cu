@@ -129,8 +129,9 @@ __global__ void __launch_bounds__(SAMPLE_THREADS, 1)
   for (int list = 0; list < LISTS; list++) bins_add(bins[list], work.bins + ((size_t)image * LISTS + list) * BINS);
 }
 
-// Compaction: of either kind the anchors whose random numbers are small enough by the histogram. How many negatives are
-// wanted depends on the positives sampled; never more than the batch.
+// Compaction: of either kind the anchors whose random numbers are small enough by the histogram, as keys into work.key
+// [images, LISTS, anchors], in no order. The grid of the classification; one global atomic per warp that keeps any. How
+// many negatives are wanted depends on the positives sampled; never more than the batch.
 __global__ void __launch_bounds__(SAMPLE_THREADS)
     rpn_thin_kernel(int most_objects, int batch, int total, const ImageInfo *images, RpnWork work) {
   int image = blockIdx.y, first = blockIdx.x * CHUNK, last[LISTS];
@@ -234,9 +235,9 @@ static __device__ Match best_match(Box box, float extra, const Truth &truth, int
   return best;
 }
 
-// Matches the candidates of each image and samples its RoIs, positives first, into work.sampled. One threadblock per
-// image, a thread per candidate: some two thousand candidates need no histogram. Only as many SMs work as there are
-// images; with the gather it takes 0.03 ms for four (results/profile-b4-h200.txt).
+// Matches the candidates of each image and samples its RoIs, positives first, into work.sampled [images, batch]. One
+// threadblock per image, a thread per candidate: some two thousand candidates need no histogram. Only as many SMs work
+// as there are images; with the gather it takes 0.03 ms for four (results/profile-b4-h200.txt).
 __global__ void __launch_bounds__(SAMPLE_THREADS)
     roi_sample_kernel(RoiSample p, int most_objects, const ImageInfo *images, Boxes proposals, Truth truth,
                       RoiWork work) {

@@ -1,4 +1,4 @@
-// Checkpoints as safetensors files: types and the writer. The reader, which trusts nothing, is checkpoint_read.c.
+// Checkpoints as safetensors files: types and the writer. The reader, which trusts nothing, is weights/read.c.
 #include "weights/checkpoint.h"
 #include <inttypes.h>
 #include <stdlib.h>

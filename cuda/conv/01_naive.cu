@@ -20,7 +20,8 @@ template <class T> __device__ const T *tap_pixel(const Im2colView &view, Positio
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-// Rows run fastest over the threads, so that a warp reads each element of the filter once.
+// y, or dx, of one GEMM: [rows, ldc] through the epilogue. A thread for every eight channels of one row; rows run
+// fastest over the threads, so that a warp reads each element of the filter once.
 template <class T, bool BACKWARD>
 __global__ void naive_kernel(const __grid_constant__ GemmProblem p, const Tensor w, int rows) {
   const Im2colView &view = p.view;
@@ -46,8 +47,9 @@ __global__ void naive_kernel(const __grid_constant__ GemmProblem p, const Tensor
   problem_store8<T>(p, row, column, acc);
 }
 
-// A warp for every eight channels under one tap of one filter: split-K over its lanes, each of which takes every 32nd
-// pixel; the lanes' accumulators are added in a fixed order by shuffles.
+// dw [k, r, s, c] (+)= scale · dyᵀ · im2col(x) of one pair. A warp for every eight channels under one tap of one
+// filter: split-K over its lanes, each of which takes every 32nd pixel; the lanes' accumulators are added in a fixed
+// order by shuffles.
 template <class T>
 __global__ void naive_wgrad_kernel(const __grid_constant__ Im2colView view, const Tensor dy, const Tensor dw,
                                    const float *scale, bool accumulate) {

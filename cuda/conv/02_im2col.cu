@@ -88,7 +88,8 @@ __device__ __forceinline__ void tile_mainloop(const GemmOperand &a, const GemmOp
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-// Rows first … first + rows - 1 of the im2col matrix as floats; rows without data are left alone.
+// to [rows, columns] = rows first … first + rows - 1 of the im2col matrix as floats; rows without data are left alone.
+// A thread for every eight columns of a row, columns fastest, so that stores are coalesced.
 template <class T>
 __global__ void im2col_kernel(const __grid_constant__ Im2colView view, int first, int rows, int columns, float *to) {
   size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -103,7 +104,8 @@ __global__ void im2col_kernel(const __grid_constant__ Im2colView view, int first
          inside ? load8(pixel<T>(view.in, at.n, y, x) + column % view.in.ldc) : Eight{});
 }
 
-// The filter as the GEMM's B, floats [taps · channels of the operand, n], with n the pitch of the result.
+// The filter as the GEMM's B, floats [taps · channels of the operand, n], with n the pitch of the result. A thread for
+// every eight columns of a row.
 template <class T, bool BACKWARD>
 __global__ void filter_matrix_kernel(const __grid_constant__ Im2colView view, const Tensor w, int columns, int n,
                                      float *to) {
@@ -121,8 +123,9 @@ __global__ void filter_matrix_kernel(const __grid_constant__ Im2colView view, co
   store8(to + (size_t)k * n + first, e);
 }
 
-// Rows first … first + rows - 1 of one GEMM, which `a` holds from 0 on. SPLIT_K: the accumulators of slice blockIdx.y
-// go to the workspace [slices, rows, n], and split_k_epilogue_kernel finishes them; otherwise the epilogue is here.
+// Rows first … first + rows - 1 of one GEMM, a [rows, gemm_k] · b [gemm_k, n]. Grid (threadblock tiles of 128 × 128, N
+// fastest; slices); a thread has 8 × 8 accumulators. SPLIT_K: those of slice blockIdx.y go to the workspace [slices,
+// rows, n], and split_k_epilogue_kernel finishes them; otherwise the epilogue is here.
 template <class T, bool SPLIT_K>
 __global__ __launch_bounds__(THREADS, 2) void gemm_kernel(const __grid_constant__ GemmProblem p, int first, int rows,
                                                           const float *a, const float *b, int gemm_k, int slice_k,
@@ -147,7 +150,7 @@ __global__ __launch_bounds__(THREADS, 2) void gemm_kernel(const __grid_constant_
   }
 }
 
-// The split-K reduction: slices are added in order, then the epilogue.
+// The split-K reduction: slices are added in order, then the epilogue. A thread for every eight columns of a row.
 template <class T>
 __global__ void split_k_epilogue_kernel(const __grid_constant__ GemmProblem p, int first, int rows, int slices,
                                         const float *workspace) {
@@ -164,7 +167,9 @@ __global__ void split_k_epilogue_kernel(const __grid_constant__ GemmProblem p, i
   problem_store8<T>(p, first + row, column, acc);
 }
 
-// wgrad: slice blockIdx.y of the workspace (+)= dyᵀ · im2col(x) over its slice_k of the `pixels` from `first` on.
+// wgrad: slice blockIdx.y of the workspace [slices, m, n] (+)= dyᵀ · x over its slice_k of a chunk of `pixels`, whose
+// first is `first` of the view; dy [pixels, m], x [pixels, n], the im2col matrix. Grid (threadblock tiles of 128 × 128,
+// N fastest; slices). `add`: a chunk before this one has filled the workspace.
 __global__ __launch_bounds__(THREADS, 2) void wgrad_gemm_kernel(const __grid_constant__ Im2colView view, int first,
                                                                 int pixels, int slice_k, const float *dy, int m,
                                                                 const float *x, int n, SplitKWorkspace workspace,

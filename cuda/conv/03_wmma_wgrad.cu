@@ -35,6 +35,9 @@ __device__ __forceinline__ void load_x(T *tile, const Im2colView &view, const KC
   }
 }
 
+// A slice of the workspace [slices, M, N] = dyᵀ · im2col(x) over the slice's pixels: M output channels, N taps ·
+// channels of x. Grid (threadblock tiles of TILE_M × 128, N fastest; slices), a warp tile for each of eight warps.
+// Accumulators are stored as they are: scale, accumulation and padding are the reduction's.
 template <class T, int TILE_M>
 __global__ __launch_bounds__(WMMA_THREADS, 2) void wmma_wgrad_kernel(const __grid_constant__ WgradGemm p) {
   if constexpr (wmma_has<T>) {

@@ -76,6 +76,9 @@ template <class Operand> struct Im2colIterator {
 
 // ---- kernel ---------------------------------------------------------------------------------------------------------
 
+// dyᵀ · im2col(x) over the pixels of one slice: M output channels, N taps · channels of x. Grid (threadblock tiles of
+// Shape::TILE_M × TILE_N, N fastest; slices), a warp tile for each warp. Slices go to the workspace [slices, M, N]; a
+// single one goes to dw [k, r, s, c], scaled and accumulated.
 template <class T, class Shape>
 __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_wgrad_kernel(const __grid_constant__ WgradGemm p) {
   if constexpr (AMPERE) {

@@ -2,9 +2,11 @@
 // outputs.
 #include "cuda/conv/wgmma.cuh"
 
-enum { TRANSPOSE = 32, TRANSPOSE_ROWS = 8 }; // a block of threads transposes TRANSPOSE × TRANSPOSE elements
+enum { TRANSPOSE = 32, TRANSPOSE_ROWS = 8 }; // a threadblock transposes TRANSPOSE × TRANSPOSE elements
 
-// [filters, taps, channels] -> [channels, taps, filters], zeros in filters' padding lanes.
+// [filters, taps, channels] -> [channels, taps, filters], zeros in filters' padding lanes. Grid (tiles of 32 filters,
+// tiles of 32 channels, taps). A tile passes through shared memory, so that loads and stores are both coalesced; its
+// rows are padded by one element, so that columns are free of bank conflicts.
 __global__ void transpose_filters_kernel(const Tensor w, const Tensor to) {
   __shared__ float tile[TRANSPOSE][TRANSPOSE + 1];
   int filter0 = blockIdx.x * TRANSPOSE, channel0 = blockIdx.y * TRANSPOSE, taps = w.h * w.w;

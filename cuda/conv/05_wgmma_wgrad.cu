@@ -172,6 +172,10 @@ __device__ __forceinline__ void wgrad_mainloop(WgradAccumulator<Tile> &acc, cons
 
 // ---- kernel and launchers -------------------------------------------------------------------------------------------
 
+// dyᵀ · im2col(x) over one slice of the k tiles of all pairs: M output channels, N panels. Grid (threadblock tiles,
+// rasterised by tile_index; 1; slices); where a cluster reduces, it is the slices of a tile. Of the block's warps,
+// eight are two consumer warpgroups, one thread of the next is the producer, and one warp prefetches the tensor maps.
+// Slices go to the workspace [slices, tiles, fragments, threads], or to dw [k, r, s, c] through the cluster or at once.
 template <class T, class Tile>
 __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __grid_constant__ WgradParams p) {
   if constexpr (HAS_WGMMA) {

@@ -12,8 +12,8 @@ enum {
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-// partial[piece, ldc] = the sum of one piece of the pixels, for a slab of channels. Threads that take the same eight
-// channels interleave over the piece's pixels, and their sums are added in order.
+// First pass: partial [PIECES, ldc] = the column sums of one piece of dy's pixels. Grid (pieces, slabs of channels).
+// Threads that take the same eight channels interleave over the piece's pixels, and their sums are added in order.
 template <class T> __global__ void column_sum_kernel(Tensor dy, float *partial) {
   __shared__ Eight part[THREADS];
   int slab = blockIdx.y * SLAB, groups = min(SLAB, dy.ldc - slab) / 8, lanes = THREADS / groups;
@@ -36,7 +36,8 @@ template <class T> __global__ void column_sum_kernel(Tensor dy, float *partial) 
   store8(partial + (size_t)blockIdx.x * dy.ldc + c, sum);
 }
 
-// A warp for each channel: its lanes interleave over the pieces, and shuffles add them in a fixed order.
+// Second pass: db [channels] (+)= Σ partial [pieces, ldc]. A warp for each channel: its lanes interleave over the
+// pieces, and shuffles add them in a fixed order.
 __global__ void bias_reduce_kernel(const float *partial, int pieces, int ldc, int channels, float *db,
                                    bool accumulate) {
   int c = blockIdx.x * LANES + threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -47,6 +48,8 @@ __global__ void bias_reduce_kernel(const float *partial, int pieces, int ldc, in
   if (lane == 0) db[c] = (accumulate ? db[c] : 0.f) + sum;
 }
 
+// shadow [k, r, s, c] = master · scale [k], rounded to T; no scale: 1. A thread for every eight channels, `per_row` of
+// them in a filter; one read and one write of the filter.
 template <class T>
 __global__ void filter_shadow_kernel(Tensor master, const float *scale, Tensor shadow, unsigned per_row,
                                      unsigned eights) {

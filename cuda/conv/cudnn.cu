@@ -63,7 +63,8 @@ static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-// An epilogue kernel: what the Dest asks for, from cuDNN's plain result.
+// The epilogue as a kernel of its own: what the Dest asks for, from cuDNN's plain result [n, h, w, ldc]. A thread for
+// every eight channels.
 template <class T> __global__ void cudnn_finish_kernel(const T *raw, DestArgs out, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
@@ -71,7 +72,8 @@ template <class T> __global__ void cudnn_finish_kernel(const T *raw, DestArgs ou
   dest_store8<T>(out, p.n, p.y, p.x, p.c, load8(raw + (size_t)i * 8));
 }
 
-// dw (+)= scale · raw; raw has the element order of dw, and rows that dw lacks at its end.
+// dw (+)= scale · raw; raw has the element order of dw, and rows that dw lacks at its end. A thread for every eight
+// channels.
 template <class T>
 __global__ void cudnn_filter_kernel(const T *raw, Tensor dw, const float *scale, bool accumulate, unsigned eights) {
   unsigned i = thread_index();

@@ -16,8 +16,8 @@ enum {
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-// A thread takes every blockDim.y-th slice of a group of four columns, and these sums are added in order; dw's rows are
-// dense: [k, columns].
+// dw [k, columns] (+)= scale [k] · Σ slices of the workspace. A thread takes every blockDim.y-th slice of a group of
+// four columns, and the threads of a group add these sums in order; dw's rows are dense.
 __global__ void split_k_reduce_kernel(SplitKWorkspace workspace, Tensor dw, int columns, const float *scale,
                                       bool accumulate) {
   __shared__ float4 part[THREADS];

@@ -53,7 +53,7 @@ __device__ __forceinline__ void add4(float4 &a, const float4 &b) {
   a.w += b.w;
 }
 
-// Into how many slices to split `pixels` of K when each takes `blocks` thread blocks: enough to fill a GPU, but of a
+// Into how many slices to split `pixels` of K when each takes `blocks` threadblocks: enough to fill a GPU, but of a
 // length that is worth the extra pass. By shapes alone, or the bits would differ from one GPU to the next.
 int split_k_slices(size_t pixels, size_t blocks);
 

@@ -1,5 +1,6 @@
-"""Writes test/corpus/: small files of weights as torch.save and safetensors write them, which test_checkpoint_torch.c
-reads and the fuzzers start from. Run from the root of the tree; torch 2.11 and safetensors 0.8 wrote what is committed:
+"""Writes test/corpus/: small files of weights as torch.save and safetensors write them, which
+test/weights/test_torch.c reads and the fuzzers start from. Run from the root of the tree; torch 2.11 and safetensors
+0.8 wrote what is committed:
     python3 test/peers/make_weights_corpus.py
 """
 import argparse
