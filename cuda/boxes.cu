@@ -95,9 +95,9 @@ static __device__ __forceinline__ Box cell_box(const RpnMaps &m, const BoxCoder 
   return decode_inside(coder, level_anchor(&m.anchors.level[l], per_cell, cell), delta, m.images[n]);
 }
 
-// The proposals of each group, best first: radix select and bitonic sort of its list, then a thread decodes one
-// proposal, and a prefix sum closes the gaps that the size and score filters leave, order kept. One threadblock per
-// group: a few thousand keys at most, so that the barriers of select and sort bound it, not the work.
+// The proposals of each group, out [groups, capacity], best first: radix select and bitonic sort of its list, then a
+// thread decodes one proposal, and a prefix sum closes the gaps that the size and score filters leave, order kept. One
+// threadblock per group: a few thousand keys at most, so that the barriers of select and sort bound it, not the work.
 template <class T>
 __global__ void __launch_bounds__(SELECT_THREADS)
     rpn_select_kernel(RpnSelect p, const __grid_constant__ RpnMaps m, RpnLists lists, Boxes out) {
@@ -157,9 +157,10 @@ extern "C" void cuda_rpn_select(Device *dev, const RpnSelect *p, const Anchors *
 
 // ---- merging --------------------------------------------------------------------------------------------------------
 
-// The best boxes of `per` groups: compaction of the valid rows, radix select, bitonic sort, gather. One threadblock per
-// group of `out`. The inputs are sorted already, but by logits: neither equal scores nor, strictly, different ones have
-// to be in order. So everything is selected and sorted anew instead of merged.
+// out [groups / per, capacity] = the best boxes of `per` groups each: compaction of the valid rows, radix select,
+// bitonic sort, gather. One threadblock per group of `out`. The inputs are sorted already, but by logits: neither equal
+// scores nor, strictly, different ones have to be in order. So everything is selected and sorted anew instead of
+// merged.
 __global__ void __launch_bounds__(SELECT_THREADS)
     boxes_merge_kernel(int per, Boxes in, Boxes out, Key *lists, int *list_rows, int best_slots) {
   extern __shared__ Key best[];
@@ -247,8 +248,9 @@ extern "C" void cuda_boxes_cut(Device *dev, int limit, const Boxes *boxes) {
   LAUNCH_CHECK();
 }
 
-// Copies the valid rows of all groups to the front of one list, order kept. One threadblock per group, which finds its
-// first row by reducing the counts before it: an exclusive prefix sum without a kernel of its own.
+// Copies the valid rows of all groups, in [groups, capacity], to the front of one list, out [rois], order kept. One
+// threadblock per group, which finds its first row by reducing the counts before it: an exclusive prefix sum without a
+// kernel of its own.
 __global__ void rois_compact_kernel(Boxes in, Rois out) {
   int group = blockIdx.x, mine = in.count[group], before = 0;
   for (int g = threadIdx.x; g < group; g += blockDim.x) before += in.count[g];
@@ -269,8 +271,9 @@ extern "C" void cuda_rois_compact(Device *dev, const Boxes *in, const Rois *out)
 
 // ---- detections -----------------------------------------------------------------------------------------------------
 
-// The maximum and sum of each RoI's softmax, from which the class kernel makes any probability. A warp per RoI, eight
-// RoIs per threadblock; one coalesced read of the logits, of which the second loop's come from the cache.
+// softmax [rois] = the maximum and sum of each RoI's softmax, from which the class kernel makes any probability. A warp
+// per RoI, eight RoIs per threadblock; one coalesced read of the logits, of which the second loop's come from the
+// cache.
 template <class T> __global__ void detect_softmax_kernel(const int *rois, Tensor logits, Softmax *softmax) {
   int roi = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (roi >= *rois) return;

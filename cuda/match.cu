@@ -41,10 +41,10 @@ struct RpnWork { // the workspace
   int *reached;  // [images, truth.capacity] the best IoU that any anchor has with the object, as bits: they order alike
 };
 
-// Each anchor's best match and each object's best IoU over all anchors. Grid (anchors, images), a thread per anchor;
-// the objects pass through shared memory, a tile of 256 at a time, so that each is loaded once per threadblock. Anchors
-// × objects IoUs, bound by arithmetic; atomics go to shared memory first, one per object and threadblock goes to global
-// memory.
+// Each anchor's best match, work.iou and work.match [images, anchors], and each object's best IoU over all anchors,
+// work.reached [images, objects]. Grid (anchors, images), a thread per anchor; the objects pass through shared memory,
+// a tile of 256 at a time, so that each is loaded once per threadblock. Anchors × objects IoUs, bound by arithmetic;
+// atomics go to shared memory first, one per object and threadblock goes to global memory.
 __global__ void __launch_bounds__(MATCH_THREADS) rpn_match_kernel(float extra, const __grid_constant__ Anchors anchors,
                                                                   const ImageInfo *images, Truth truth, RpnWork work) {
   __shared__ Box object[MATCH_THREADS]; // spans

@@ -99,9 +99,10 @@ static __device__ __forceinline__ const float *partial_of(const NormTiling &m, c
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
-// First pass: mean and m2 = Σ (x - mean)² of each chunk and channel. A thread follows Welford ("Note on a method for
-// calculating corrected sums of squares and products", 1962) over its pixels; means of parts merge without cancellation
-// as Σ m2 + Σ n · (mean of the part - mean)². One read of x; unrolled, to have four loads in flight.
+// First pass: partial [sets, chunks, 2, ldc] = mean and m2 = Σ (x - mean)² of each chunk and channel. A thread follows
+// Welford ("Note on a method for calculating corrected sums of squares and products", 1962) over its pixels; means of
+// parts merge without cancellation as Σ m2 + Σ n · (mean of the part - mean)². One read of x; unrolled, to have four
+// loads in flight.
 template <class T> __global__ void norm_moments_kernel(NormTiling m, float *partial) {
   if ((int)blockIdx.z >= sets_of(m)) return;
   PixelChunk all = chunk_of(m, blockIdx.x);
@@ -177,8 +178,8 @@ __global__ void norm_stats_kernel(NormTiling m, const float *partial, float eps,
   if (running_var) running_var[group] = (float)(keep * running_var[group] + momentum * unbiased);
 }
 
-// Elementwise pass: y = (x - mean) · (gamma / std) + beta and the epilogue; the mean is subtracted first, where it is
-// exact. A thread keeps the coefficients of its eight channels in registers and walks down its chunk.
+// Elementwise pass: y [n, h, w, c] = (x - mean) · (gamma / std) + beta and the epilogue; the mean is subtracted first,
+// where it is exact. A thread keeps the coefficients of its eight channels in registers and walks down its chunk.
 template <class T>
 __global__ void norm_normalise_kernel(NormTiling m, const float *gamma, const float *beta, const float *stats,
                                       DestArgs y) {
@@ -204,7 +205,8 @@ __global__ void norm_normalise_kernel(NormTiling m, const float *gamma, const fl
 
 // ---- backward -------------------------------------------------------------------------------------------------------
 
-// First pass: Σ dy and Σ dy · (x - mean) of each chunk and channel. One read of x and dy.
+// First pass: partial [sets, chunks, 2, ldc] = Σ dy and Σ dy · (x - mean) of each chunk and channel. Threads and their
+// reduction as in norm_moments_kernel; one read of x and dy.
 template <class T>
 __global__ void norm_gradient_sums_kernel(NormTiling m, Tensor dy, const float *stats, float *partial) {
   int set = blockIdx.z, c = channel_of_thread();
@@ -289,7 +291,8 @@ __global__ void norm_parameter_gradients_kernel(NormTiling m, const double *tota
 }
 
 // Elementwise pass, with m values in a group: dx = (gamma · dy - Σ gamma · dy / m - x̂ · Σ gamma · dy · x̂ / m) / std,
-// and the epilogue. Three coefficients per channel stay in registers.
+// and the epilogue. A thread keeps the mean and three coefficients of each of its eight channels in registers and walks
+// down its chunk.
 template <class T>
 __global__ void norm_backward_kernel(NormTiling m, Tensor dy, const float *gamma, const float *stats,
                                      const float *slopes, DestArgs dx) {

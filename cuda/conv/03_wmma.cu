@@ -99,10 +99,10 @@ __device__ __forceinline__ void wmma_epilogue(const GemmProblem &p, const WmmaAc
   }
 }
 
-// All problems of a grouped GEMM, y or, BACKWARD, dx: M are pixels, N channels, K taps · channels of the operand that
-// the view reads. A threadblock for each tile of TILE_M × TILE_N, N fastest, so that blocks that read the same pixels
-// run together and share them in L2; a warp tile for each of its eight warps. Tiles past a device-side count have
-// nothing to do.
+// All problems of a grouped GEMM, y [n, p, q, k] or, BACKWARD, dx [n, h, w, c]: M are pixels, N channels, K taps ·
+// channels of the operand that the view reads. A threadblock for each tile of TILE_M × TILE_N, N fastest, so that
+// blocks that read the same pixels run together and share them in L2; a warp tile for each of its eight warps. Tiles
+// past a device-side count have nothing to do.
 template <class T, int TILE_M, int TILE_N, bool BACKWARD>
 __global__ __launch_bounds__(WMMA_THREADS, 2) void wmma_kernel(const __grid_constant__ GroupedGemm p) {
   if constexpr (wmma_has<T>) {

@@ -201,10 +201,10 @@ __device__ __forceinline__ void problem_epilogue(const BlockTile &at, const MmaA
   mma_epilogue<8 / sizeof(T)>(acc, amend, read, write);
 }
 
-// All problems of a grouped GEMM, y or, BACKWARD, dx: M are pixels, N channels, K taps · channels of the operand that
-// the view reads. A threadblock for each tile of Shape::TILE_M × TILE_N, N fastest, so that blocks that read the same
-// pixels run together and share them in L2; a warp tile for each warp, whose lanes also issue the cp.async of the stage
-// after next. Tiles past a device-side count have nothing to do.
+// All problems of a grouped GEMM, y [n, p, q, k] or, BACKWARD, dx [n, h, w, c]: M are pixels, N channels, K taps ·
+// channels of the operand that the view reads. A threadblock for each tile of Shape::TILE_M × TILE_N, N fastest, so
+// that blocks that read the same pixels run together and share them in L2; a warp tile for each warp, whose lanes also
+// issue the cp.async of the stage after next. Tiles past a device-side count have nothing to do.
 template <class T, class Shape, bool BACKWARD>
 __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_kernel(const __grid_constant__ MmaParams p) {
   if constexpr (AMPERE) {

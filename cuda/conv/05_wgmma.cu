@@ -243,11 +243,11 @@ __device__ __forceinline__ void consume(const WgmmaParams &p, WgmmaShared<Tile> 
   if (!STORE_WARP) bulk_wait_read();
 }
 
-// All problems of a grouped GEMM, y or dx: M are pixels, N channels, K taps · channels of the operand that the view
-// reads. Persistent: a block for each multiprocessor, which takes every gridDim.x-th tile in the scheduler's order. Of
-// its twelve warps, eight are two consumer warpgroups, which share a tile's rows, two are producers (pixels, filter),
-// and two store where Tile::has_store_warp. SINGLE: no block has more than one tile, and where its results go is
-// computed while the first stage is in flight.
+// All problems of a grouped GEMM, y [n, p, q, k] or dx [n, h, w, c]: M are pixels, N channels, K taps · channels of the
+// operand that the view reads. Persistent: a block for each multiprocessor, which takes every gridDim.x-th tile in the
+// scheduler's order. Of its twelve warps, eight are two consumer warpgroups, which share a tile's rows, two are
+// producers (pixels, filter), and two store where Tile::has_store_warp. SINGLE: no block has more than one tile, and
+// where its results go is computed while the first stage is in flight.
 template <class Tile, bool SINGLE>
 __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_constant__ WgmmaParams p) {
   if constexpr (HAS_WGMMA) {

@@ -269,8 +269,9 @@ __device__ __forceinline__ float4 reduce_slices(const SliceArray &s, size_t inde
   return acc;
 }
 
-// The split-K reduction: dw (+)= scale · Σ slices, and behind it db (+)= Σ slices. Launched as a dependent of the
-// mainloop's kernel. Threads (x, 0 … y) share an element, and their interleaved sums are added in order.
+// The split-K reduction: dw [k, r, s, c] (+)= scale · Σ slices, and behind it db [k] (+)= Σ slices. Launched as a
+// dependent of the mainloop's kernel. Threads (x, 0 … y) share an element, and their interleaved sums are added in
+// order.
 template <class Tile>
 __global__ __launch_bounds__(CONSUMER_THREADS) void wgmma_wgrad_reduce_kernel(const __grid_constant__ WgradParams p,
                                                                               SliceArray filter, SliceArray bias) {
