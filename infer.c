@@ -233,8 +233,8 @@ static void run_data(const InferOptions *o, const ModelConfig *config, const Cat
     die(EXIT_USAGE, "--out %s: overlays would overwrite the images; give another folder", o->out);
   Engine e;
   Shapes none = {0}, shapes = shapes_of(&d, o->batch);
-  if (!engine_open(&e, &(Compute){.device = o->device, .amp = amp_types[o->amp]}, config, category, &none, &shapes,
-                   false, &err))
+  if (!engine_open(&e, &(Compute){.device = o->device, .amp = amp_types[o->amp]}, model_of(config), config, category,
+                   &none, &shapes, false, &err))
     die(EXIT_USAGE, "%s", err.msg);
   if (!state_load(&e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
   if (o->eval && !evaluate_categories(&e, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
@@ -277,8 +277,8 @@ static void run_images(const InferOptions *o, const ModelConfig *config, const C
     const Shapes *now = &e.infer.shapes;
     if (!e.dev || now->canvas[0].h != s.canvas[0].h || now->canvas[0].w != s.canvas[0].w || now->max_bytes < bytes) {
       engine_close(&e);
-      if (!engine_open(&e, &(Compute){.device = o->device, .amp = amp_types[o->amp]}, config, category, &none, &s,
-                       false, &err))
+      if (!engine_open(&e, &(Compute){.device = o->device, .amp = amp_types[o->amp]}, model_of(config), config,
+                       category, &none, &s, false, &err))
         die(EXIT_USAGE, "%s", err.msg);
       if (!state_load(&e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
     }

@@ -28,8 +28,8 @@ static void program_build(Engine *e, Program *p, const Shapes *s, bool training)
   p->network = xcalloc((size_t)s->canvases, sizeof *p->network);
   p->profile = xcalloc((size_t)s->canvases, sizeof *p->profile);
   for (int i = 0; i < s->canvases; i++) {
-    network_build(&p->network[i], &e->config, e->dev, &e->params, training, s->images, s->canvas[i].h, s->canvas[i].w,
-                  s->max_objects);
+    network_build(&p->network[i], e->model, &e->config, e->dev, &e->params, training, s->images, s->canvas[i].h,
+                  s->canvas[i].w, s->max_objects);
     e->arena_bytes = MAX(e->arena_bytes, p->network[i].graph.bytes);
   }
 }
@@ -134,9 +134,9 @@ static bool open_device(Engine *e, const Compute *compute, Err *err) {
   return true;
 }
 
-bool engine_open(Engine *e, const Compute *compute, const ModelConfig *config, const Category *category,
-                 const Shapes *train, const Shapes *infer, bool print_plan, Err *err) {
-  *e = (Engine){.model = model_of(config), .config = *config};
+bool engine_open(Engine *e, const Compute *compute, const Model *model, const ModelConfig *config,
+                 const Category *category, const Shapes *train, const Shapes *infer, bool print_plan, Err *err) {
+  *e = (Engine){.model = model, .config = *config};
   if (!config_check(config, err) || !open_device(e, compute, err)) return false;
   size_t names = (size_t)(config->classes - 1) * sizeof *category;
   e->category = memcpy(xmalloc(names), category, names);

@@ -79,8 +79,8 @@ typedef struct Compute {
 
 // Opens the device, builds every graph, makes the one plan and allocates. The parameters hold nothing yet: follow with
 // params_randomise or state_load. `category` is copied. print_plan: the memory map on stdout, before allocating.
-bool engine_open(Engine *e, const Compute *compute, const ModelConfig *config, const Category *category,
-                 const Shapes *train, const Shapes *infer, bool print_plan, Err *err);
+bool engine_open(Engine *e, const Compute *compute, const Model *model, const ModelConfig *config,
+                 const Category *category, const Shapes *train, const Shapes *infer, bool print_plan, Err *err);
 void engine_close(Engine *e);
 
 typedef struct StepOptions {

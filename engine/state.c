@@ -68,6 +68,7 @@ static char *categories_json(const Engine *e) {
 
 static void write_meta(CkptWriter *w, const Engine *e, const RunState *state) {
   ckpt_meta(w, "format", format);
+  if (e->config.model) ckpt_meta(w, "model", e->model->name); // the first model's checkpoints do not name it
   for (int i = 0; i < config_fields(); i++) {
     char key[64], value[256];
     snprintf(key, sizeof key, "config.%s", config_field_name(i));
@@ -154,7 +155,8 @@ static void torchvision_categories(int classes, Category *out) {
 }
 
 static bool read_config(const Checkpoint *c, ModelConfig *config, Err *err) {
-  if (!config_init(config, DEFAULT_MODEL, err)) return false;
+  const char *model = ckpt_find_meta(c, "model");
+  if (!config_init(config, DEFAULT_MODEL, err) || (model && !model_choose(config, model, err))) return false;
   for (int i = 0; i < config_fields(); i++) {
     char key[64];
     snprintf(key, sizeof key, "config.%s", config_field_name(i));

@@ -177,7 +177,7 @@ void setup_engine(const TrainOptions *o, ModelConfig config, const Dataset *trai
   if (val) infer_shapes = shapes_of(val, o->batch);
   Category *category = categories_of(&train->coco);
   Compute compute = {.device = o->device, .amp = amp_types[o->amp], .tf32 = o->tf32, .conv = o->conv};
-  if (!engine_open(e, &compute, &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
+  if (!engine_open(e, &compute, model_of(&config), &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
       (val && !task_of(e->model)->accepts(e, val, &err)))
     die(EXIT_USAGE, "%s", err.msg);
   e->factors = optimisation[recipe_of(o)].factors;

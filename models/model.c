@@ -1,10 +1,21 @@
 #include "models/model.h"
+#include <string.h>
 #include "models/maskrcnn.h"
 
-// ModelConfig describes this model alone.
-const Model *model_of(const ModelConfig *c) {
-  (void)c;
-  return &model_maskrcnn;
+const Model *const models[] = {&model_maskrcnn, NULL};
+
+const Model *model_of(const ModelConfig *c) { return models[c->model]; }
+
+bool model_choose(ModelConfig *c, const char *name, Err *err) {
+  char known[256] = "";
+  for (int i = 0; models[i]; i++) {
+    if (!strcmp(models[i]->name, name)) {
+      c->model = i;
+      return true;
+    }
+    snprintf(known + strlen(known), sizeof known - strlen(known), " %s", models[i]->name);
+  }
+  return err_set(err, "model '%s' is unknown; this build has%s", name, known);
 }
 
 int model_losses(const Model *m) {
@@ -19,9 +30,9 @@ int model_counters(const Model *m) {
   return n;
 }
 
-void network_build(Network *n, const ModelConfig *config, Device *dev, Params *params, bool training, int images,
-                   int canvas_h, int canvas_w, int max_objects) {
-  *n = (Network){.model = model_of(config),
+void network_build(Network *n, const Model *model, const ModelConfig *config, Device *dev, Params *params,
+                   bool training, int images, int canvas_h, int canvas_w, int max_objects) {
+  *n = (Network){.model = model,
                  .config = *config,
                  .images = images,
                  .canvas_h = canvas_h,
@@ -40,7 +51,7 @@ void network_build(Network *n, const ModelConfig *config, Device *dev, Params *p
 }
 
 void network_free(Network *n) {
-  if (n->parts) n->model->release(n);
+  if (n->model && n->model->release) n->model->release(n);
   graph_free(&n->graph);
 }
 

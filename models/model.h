@@ -42,14 +42,17 @@ struct Network {
   void *parts;                       // the model's own
 };
 
-// The row of the model that a configuration describes.
+// All there are, NULL at the end; ModelConfig.model is a place in it.
+extern const Model *const models[];
 const Model *model_of(const ModelConfig *c);
+// Makes c a configuration of the model of that name; false, with a message that lists them, when there is none.
+bool model_choose(ModelConfig *c, const char *name, Err *err);
 int model_losses(const Model *m);
 int model_counters(const Model *m);
 
 // Appends all nodes; parameters are declared in `params`. The graph is planned, not bound. n must not move afterwards.
-void network_build(Network *n, const ModelConfig *config, Device *dev, Params *params, bool training, int images,
-                   int canvas_h, int canvas_w, int max_objects);
+void network_build(Network *n, const Model *model, const ModelConfig *config, Device *dev, Params *params,
+                   bool training, int images, int canvas_h, int canvas_w, int max_objects);
 void network_free(Network *n);
 // The batch that the graph reads from here on: device pointers by BatchArray.
 void network_connect(Network *n, const void *const array[BATCH_ARRAYS]);

@@ -389,7 +389,8 @@ static void compute(Dump *d, const DumpOptions *o, const Checkpoint *weights, co
   Err err;
   Compute how = {.device = o->device, .amp = amp_types[o->amp], .tf32 = o->tf32};
   Shapes none = {0}, shapes = shapes_of(data, o->batch);
-  if (!engine_open(&e, &how, config, category, o->train ? &shapes : &none, o->train ? &none : &shapes, false, &err) ||
+  if (!engine_open(&e, &how, model_of(config), config, category, o->train ? &shapes : &none, o->train ? &none : &shapes,
+                   false, &err) ||
       !state_load(&e, weights, &(LoadOptions){0}, &err))
     die(EXIT_USAGE, "%s", err.msg);
   d->dev = e.dev;

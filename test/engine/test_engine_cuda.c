@@ -61,7 +61,8 @@ static void open_engine(Engine *e, const char *device, DType amp, const ModelCon
                    .max_words = batch->num_words};
   Category names[CLASSES - 1] = {{0}};
   Err err;
-  if (!engine_open(e, &(Compute){.device = device, .amp = amp}, config, names, &shapes, &shapes, false, &err))
+  if (!engine_open(e, &(Compute){.device = device, .amp = amp}, model_of(config), config, names, &shapes, &shapes,
+                   false, &err))
     die(EXIT_RUN, "%s", err.msg);
   draw_parameters(&e->params);
 }

@@ -26,7 +26,8 @@ static void open_engine(Engine *e, const char *device) {
   }
   Category names[CLASSES - 1] = {{0}};
   Err err;
-  if (!engine_open(e, &(Compute){.device = device}, &config, names, &shapes, &(Shapes){0}, false, &err))
+  if (!engine_open(e, &(Compute){.device = device}, model_of(&config), &config, names, &shapes, &(Shapes){0}, false,
+                   &err))
     die(EXIT_RUN, "%s", err.msg);
   params_randomise(&e->params, 5);
 }

@@ -29,7 +29,7 @@ static void open_engine(Engine *e, const ModelConfig *config) {
     category[i].id = 10 * i + 7;
     snprintf(category[i].name, sizeof category[i].name, "kind \"%d\"", i);
   }
-  if (!engine_open(e, &(Compute){.device = "cpu"}, config, category, &shapes, &shapes, false, &err))
+  if (!engine_open(e, &(Compute){.device = "cpu"}, model_of(config), config, category, &shapes, &shapes, false, &err))
     die(EXIT_RUN, "%s", err.msg);
 }
 

@@ -208,7 +208,8 @@ static bool open_engine(Golden *g, Err *err) {
   bool ok = dataset_open(&g->data, dir, "train", &options, err);
   Shapes shapes = {0};
   if (ok) shapes = shapes_of(&g->data, GOLDEN_IMAGES);
-  ok = ok && engine_open(&g->engine, &(Compute){.device = g->device}, &config, category, &shapes, &shapes, false, err);
+  ok = ok && engine_open(&g->engine, &(Compute){.device = g->device}, model_of(&config), &config, category, &shapes,
+                         &shapes, false, err);
   free(category);
   free(dir);
   return ok;
