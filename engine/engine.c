@@ -124,6 +124,7 @@ static bool allocate(Engine *e, Err *err) {
 
 static bool open_device(Engine *e, const Compute *compute, Err *err) {
   if (!(e->dev = device_open(compute->device, err))) return false;
+  params_init(&e->params, e->dev, compute->amp ? compute->amp : e->dev->real);
   if ((compute->amp || compute->tf32 || compute->conv) && !e->dev->gpu)
     return err_set(err, "--%s needs a GPU, and this runs on the CPU",
                    compute->amp    ? "amp"
@@ -140,7 +141,6 @@ bool engine_open(Engine *e, const Compute *compute, const Model *model, const Mo
   if (!config_check(config, err) || !open_device(e, compute, err)) return false;
   size_t names = (size_t)(config->classes - 1) * sizeof *category;
   e->category = memcpy(xmalloc(names), category, names);
-  params_init(&e->params, e->dev, compute->amp ? compute->amp : e->dev->real);
   program_build(e, &e->train, train, true);
   program_build(e, &e->infer, infer, false);
   if (!params_allocate(&e->params, err)) return false;

@@ -81,7 +81,7 @@ typedef struct Compute {
 // params_randomise or state_load. `category` is copied. print_plan: the memory map on stdout, before allocating.
 bool engine_open(Engine *e, const Compute *compute, const Model *model, const ModelConfig *config,
                  const Category *category, const Shapes *train, const Shapes *infer, bool print_plan, Err *err);
-void engine_close(Engine *e);
+void engine_close(Engine *e); // also one that did not open, or is all zero
 
 typedef struct StepOptions {
   float learning_rate, momentum, weight_decay, clip;
@@ -94,7 +94,7 @@ typedef struct StepResult {
   double loss_scale;         // that the next step will use
   int skipped;               // steps so far that were not finite
   int counter[MAX_COUNTERS]; // in the order of Model.counter
-  const int *index;          // [images] the batch's, valid until the second engine_stage from here
+  const int *index;          // [images] the batch's, valid until the next engine_stage
   double wait_seconds;       // how long the device had nothing to do because the batch was not there
   // 0 where the step is one recorded program; measured by waiting when graphs are timed.
   double transfer_seconds, forward_seconds, backward_seconds, update_seconds;

@@ -349,15 +349,17 @@ static bool same_run(const char *was, const char *is, Err *err) {
                  (int)strcspn(a, ",}"), a, (int)strcspn(b, ",}"), b);
 }
 
+// A field that is younger than the checkpoint has its default there.
 bool state_continues(const Checkpoint *c, const ModelConfig *config, const char *run, Err *err) {
+  ModelConfig held;
+  if (!read_config(c, &held, err)) return false;
   for (int i = 0; i < config_fields(); i++) {
-    char key[64], value[256];
-    snprintf(key, sizeof key, "config.%s", config_field_name(i));
+    char was[256], value[256];
+    config_get(&held, i, was, sizeof was);
     config_get(config, i, value, sizeof value);
-    const char *was = ckpt_find_meta(c, key);
-    if (!was || strcmp(was, value))
+    if (strcmp(was, value))
       return err_set(err, "its model has %s = %s, that of this run %s; give the same options or another --out",
-                     config_field_name(i), was ? was : "nothing", value);
+                     config_field_name(i), was, value);
   }
   const char *was = ckpt_find_meta(c, "run");
   return was ? same_run(was, run, err) : err_set(err, "it does not say how its run was made; start without --resume");

@@ -124,6 +124,7 @@ static void run(Engine *e, Program *p, int canvas, void (*queue)(Engine *, Netwo
 // ---- training ---------------------------------------------------------------------------------------------------
 
 void engine_stage(Engine *e, const Batch *batch) {
+  CHECK(e->started - e->handed_out < STEPS_UNDER_WAY && batch->images == e->train.shapes.images);
   StepSlot *s = &e->slot[e->started % STEPS_UNDER_WAY];
   s->wait_seconds = device_idle(e->dev) ? batch->wait_seconds : 0; // a device at work missed nothing
   memcpy(s->index, batch->index, (size_t)batch->images * sizeof *s->index);

@@ -44,6 +44,7 @@ static void sample_forward(Graph *g, Node *n) {
   g->dev->ops->roi_sample(g->dev, NODE_ATTR(n, RoiSample), n->in[0].v->images.info, &n->in[1].v->boxes,
                           &n->in[2].v->truth, &t);
 }
+// Inputs: images, proposals, truth. Outputs: RoIs, their targets, the objects among them, theirs.
 static const NodeKind sample_kind = {.name = "roi_sample", .attr_size = sizeof(RoiSample), .forward = sample_forward};
 
 static void append_sample(Network *network, const char *name, const RoiSample *p, Value *rois, Value *box_targets) {
@@ -96,6 +97,7 @@ static void append_compact(Graph *g, const char *name, Value *boxes, Value *rois
 
 // ---- RoIAlign ---------------------------------------------------------------------------------------------------
 
+// Inputs: the pyramid's levels, RoIs.
 static void align_forward(Graph *g, Node *n) {
   Tensor x[ROI_LEVELS];
   for (int l = 0; l < ROI_LEVELS; l++) x[l] = n->in[l].v->x;

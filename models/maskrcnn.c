@@ -104,6 +104,6 @@ const Model model_maskrcnn = {
              [LOSS_BOX] = "loss_box_reg",
              [LOSS_MASK] = "loss_mask"},
     .counter = {[COUNT_ROIS] = "rois", [COUNT_POSITIVES] = "positives"},
-    .class_parameters = {"box_predictor.", "mask_fcn_logits."},
+    .class_parameters = (const char *const[]){"box_predictor.", "mask_fcn_logits.", NULL},
     .backbone = "backbone.body.",
 };

@@ -23,7 +23,7 @@ typedef struct Model {
   const char *loss[MAX_LOSSES];      // names, in the order of Network.losses; NULL at the end
   const char *counter[MAX_COUNTERS]; // names, in the order of Network.counter; NULL at the end
   // Parts of the names of parameters whose shape depends on the classes; NULL at the end.
-  const char *class_parameters[MAX_LOSSES];
+  const char *const *class_parameters;
   const char *backbone; // how the names of its backbone's parameters begin
 } Model;
 #define BATCH_BIT(array) (1u << (array))

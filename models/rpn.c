@@ -85,6 +85,7 @@ typedef struct RpnMatchAttr {
   const Anchors *anchors;
 } RpnMatchAttr;
 
+// Inputs: images, truth.
 static void match_forward(Graph *g, Node *n) {
   const RpnMatchAttr *a = NODE_ATTR(n, RpnMatchAttr);
   g->dev->ops->rpn_match(g->dev, &a->p, a->anchors, n->in[0].v->images.info, &n->in[1].v->truth,

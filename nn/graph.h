@@ -94,7 +94,8 @@ typedef struct GradCopy {
   bool accumulate;
 } GradCopy;
 
-// A parameter that a node reads, and whether its gradient has an earlier contribution in the backward walk.
+// A parameter that a node reads (batch norm's forward also moves its running statistics), and whether its gradient has
+// an earlier contribution in the backward walk.
 typedef struct ParamUse {
   Param *p;
   bool accumulate;

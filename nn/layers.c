@@ -8,6 +8,7 @@ typedef struct ConvAttr {
   bool relu, addend, folded;
 } ConvAttr;
 
+// Inputs: x of every pair, then the addend, if there is one. Outputs: y of every pair.
 enum { CONV_FILTER, CONV_BIAS }; // places of a convolution's parameters; there may be no bias
 
 static const Param *filter_of(const Node *n) { return n->use[CONV_FILTER].p; }
@@ -235,6 +236,7 @@ Value *layer_max_pool(Graph *g, const char *name, Value *x, Pool pool) {
 
 // ---- normalisation ----------------------------------------------------------------------------------------------
 
+// Inputs: x, then the addend, if there is one.
 enum { NORM_GAMMA, NORM_BETA, NORM_MEAN, NORM_VAR }; // places of its parameters; the last two are batch norm's
 
 static void norm_forward(Graph *g, Node *n) {
@@ -244,7 +246,7 @@ static void norm_forward(Graph *g, Node *n) {
   void *stats = n->save[0]->x.data;
   Dest y = value_dest(n->out[0]);
   y.relu = l->relu;
-  y.addend = l->addend ? &l->addend->x : NULL;
+  y.addend = l->addend ? &n->in[1].v->x : NULL;
   if (l->batch)
     g->dev->ops->batch_norm_forward(g->dev, l->eps, l->momentum, x, gamma, beta, n->use[NORM_MEAN].p->master.data,
                                     n->use[NORM_VAR].p->master.data, stats, &y);

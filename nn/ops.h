@@ -153,7 +153,7 @@ typedef struct RoiTargets {
   Rois rois;
   int *label;        // [rois.capacity], 0 = background
   Tensor delta;      // [rois.capacity, 4] regression targets of the objects
-  Rois objects;      // capacity images · ceil(batch · positive)
+  Rois objects;      // capacity images · ⌊batch · positive⌋, at least 1
   int *object_label; // [objects.capacity]
   int *object_truth; // [objects.capacity] row in Truth
 } RoiTargets;

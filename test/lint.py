@@ -11,6 +11,10 @@ COLUMNS = 120
 KEYWORDS = {"if", "else", "while", "switch", "return", "do", "goto", "case", "delete", "throw", "co_return"}
 
 
+# Before the name of a type that is defined: its keyword and attributes.
+TAG = r"\b(?:struct|union|enum|class)\s+(?:(?:__attribute__|__align__|alignas|_Alignas)\s*\((?:[^()]|\([^()]*\))*\)\s*)*"
+
+
 def blank(match):
     """Spaces in place of what matched, so that offsets and lines stay."""
     return re.sub(r"[^\n]", " ", match.group())
@@ -134,7 +138,7 @@ class File:
             elif c == "(":
                 scopes.append(Scope(self.parenthesis(at), at + 1))
             elif c == "[":
-                scopes.append(Scope("other", at + 1))
+                scopes.append(Scope("other" if self.path.endswith((".cu", ".cuh")) else "index", at + 1))
             elif c in ")]}":
                 if len(scopes) == 1:
                     return self.report(at, f"'{c}' closes nothing")
@@ -143,7 +147,7 @@ class File:
                     scopes[-1].statement = at + 1
                     scopes[-1].commas = []
             elif c == ",":
-                if top.kind == "group":
+                if top.kind in ("group", "index"):
                     self.report(at, "a comma operator; one statement a line")
                 top.commas.append(at)
             elif top.kind != "for":
@@ -214,14 +218,20 @@ class File:
         head = re.sub(r"__attribute__\s*\(\(.*?\)\)", "", statement).strip()
         if re.match(r"(static|extern|typedef|template|using|constexpr|inline|_Static_assert|static_assert|friend)\b", head):
             return
-        head = head.split("=")[0]
-        declared = re.match(r"[A-Za-z_][\w\s*]*?[\s*]([A-Za-z_]\w*)\s*(\[[^\]]*\]\s*)*$", head)
+        head = head.split("=")[0] if re.search(r"[(){}]", head) else re.split("[=,]", head)[0]
+        pointer = re.match(r"[A-Za-z_][\w\s*]*\(\s*\*\s*([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*\)\s*\(", head)
+        declared = pointer or re.match(r"[A-Za-z_][\w\s*]*?[\s*]([A-Za-z_]\w*)\s*(\[[^\]]*\]\s*)*$", head)
         if declared and not re.match(r"(struct|union|enum)\s+\w+$", head):
             self.externs.append((declared.group(1), self.line(at)))
+            if not re.search(r"[(){}]", statement):
+                more = re.findall(r",[\s*]*([A-Za-z_]\w*)", statement)
+                self.externs += [(name, self.line(at)) for name in more]
 
     def find_types(self):
-        for tag in re.finditer(r"\b(?:struct|union|enum|class)\s+(\w+)\s*(?::[^;{()]*)?\{", self.text):
+        for tag in re.finditer(TAG + r"(\w+)\s*(?::[^;{()]*)?\{", self.text):
             self.types.append((tag.group(1), self.line(tag.start())))
+        for alias in re.finditer(r"^using\s+(\w+)\s*=", self.text, re.M):
+            self.types.append((alias.group(1), self.line(alias.start())))
         for start in re.finditer(r"\btypedef\b", self.text):
             depth, at = 0, start.end()
             while at < len(self.text) and (depth or self.text[at] != ";"):

@@ -6,7 +6,7 @@ lint=$(cd "$(dirname "$0")" && pwd)/lint.sh
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 cd "$tree" || exit 1
-mkdir -p base nn cuda data/images test/base
+mkdir -p base nn cuda data/images ring test/base
 cp "$(dirname "$lint")/../.clang-format" .
 
 # What may be written: none of this is a mistake.
@@ -23,6 +23,8 @@ struct Sound {
   int a, b;
 };
 const char *const sound_names[] = {"low", "high; very", 0};
+int (*sound_hook)(int) = 0;
+int sound_most = 1, sound_least = 0;
 static int twice(int a, int b) { return 2 * (a + b); }
 // A comment of more than 120 bytes and fewer characters: ääääääääääääääääääääääääääääääääääääääääääääääääääääääää.
 int sound_of(int pitch, int (*loud)(int, int)) {
@@ -67,6 +69,19 @@ wrong() { # wrong FILE LINE, the file's text on stdin
 wrong nn/upward.c 1 <<'END'
 #include "engine/engine.h"
 END
+wrong nn/angles.c 1 <<'END'
+#include <engine/engine.h>
+END
+wrong nn/roundabout.c 1 <<'END'
+#include "nn/../engine/engine.h"
+END
+wrong nn/macro.c 2 <<'END'
+#define THERE "engine/engine.h"
+#include THERE
+END
+wrong ring/no_row.c 1 <<'END'
+#include "base/sound.h"
+END
 wrong nn/library.c 1 <<'END'
 #include <zlib.h>
 END
@@ -91,6 +106,23 @@ typedef struct Sound {
 END
 wrong base/type_alias.c 1 <<'END'
 typedef int Pitch;
+END
+wrong base/type_packed.c 1 <<'END'
+struct __attribute__((packed)) Sound {
+  int another;
+};
+END
+wrong cuda/the_alias.cu 1 <<'END'
+using Pitch = int;
+END
+wrong base/the_hook.c 1 <<'END'
+int (*sound_hook)(int);
+END
+wrong base/the_second.c 1 <<'END'
+int lowest, sound_least;
+END
+wrong base/comma_index.c 1 <<'END'
+static int comma_index(const int *a, int b) { return a[b++, 0]; }
 END
 wrong base/the_function.c 1 <<'END'
 int sound_of(int pitch) { return pitch; }

@@ -120,10 +120,10 @@ __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_wgrad_kerne
 // ---- the heuristic: threadblock tile and split-K --------------------------------------------------------------------
 
 // TILE_M, TILE_N, warps along M and N, blocks for which a multiprocessor has registers
-using Large = MmaShape<128, 256, 2, 4, 1>;
-using Square = MmaShape<128, 128, 2, 2, 2>;
-using Low = MmaShape<64, 128, 1, 4, 2>;
-using Thin = MmaShape<32, 128, 1, 4, 3>;
+using LargeWgrad = MmaShape<128, 256, 2, 4, 1>;
+using SquareWgrad = MmaShape<128, 128, 2, 2, 2>;
+using LowWgrad = MmaShape<64, 128, 1, 4, 2>;
+using ThinWgrad = MmaShape<32, 128, 1, 4, 3>;
 
 // The chip that tiles and slices are chosen for. It is not asked for: the order of a sum must not depend on it.
 enum {
@@ -138,7 +138,7 @@ struct SplitKPlan {
   double cycles; // estimated
   int slices;
 };
-// `speed`: the share of Large's rate that a shape reaches where there is work enough.
+// `speed`: the share of LargeWgrad's rate that a shape reaches where there is work enough.
 template <class Shape>
 static SplitKPlan split_k_plan(const Device *dev, const Tensor *dw, int m, double stages, double speed) {
   int n = dw->h * dw->w * dw->ldc, tiles = blocks_for(m, Shape::TILE_M) * blocks_for(n, Shape::TILE_N);
@@ -185,11 +185,11 @@ void mma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const 
   double stages = (double)wgrad_gemm_k(pairs, dy) * dtype_size(x->dtype) / 128;
   struct {
     SplitKPlan split_k_plan;
-    decltype(compute<Large>) *run;
-  } options[] = {{split_k_plan<Large>(dev, dw, m, stages, 1.0), compute<Large>},
-                 {split_k_plan<Square>(dev, dw, m, stages, 0.92), compute<Square>},
-                 {split_k_plan<Low>(dev, dw, m, stages, 0.6), compute<Low>},
-                 {split_k_plan<Thin>(dev, dw, m, stages, 0.4), compute<Thin>}},
+    decltype(compute<LargeWgrad>) *run;
+  } options[] = {{split_k_plan<LargeWgrad>(dev, dw, m, stages, 1.0), compute<LargeWgrad>},
+                 {split_k_plan<SquareWgrad>(dev, dw, m, stages, 0.92), compute<SquareWgrad>},
+                 {split_k_plan<LowWgrad>(dev, dw, m, stages, 0.6), compute<LowWgrad>},
+                 {split_k_plan<ThinWgrad>(dev, dw, m, stages, 0.4), compute<ThinWgrad>}},
     *best = options;
   for (auto &c : options)
     if (c.split_k_plan.cycles < best->split_k_plan.cycles) best = &c;

@@ -181,6 +181,38 @@ TEST(state_metadata) {
   engine_close(&e);
 }
 
+// A field that is younger than the checkpoint has its default there.
+TEST(state_continues_with_more_fields) {
+  ModelConfig config;
+  Err err = {""};
+  CkptWriter w;
+  Checkpoint c;
+  const char *path = checkpoint_path("fields");
+  EXPECT(config_init(&config, DEFAULT_MODEL, &err) && ckpt_begin(&w, path, &err));
+  ckpt_meta(&w, "format", "maskrcnn.c 1");
+  ckpt_meta(&w, "run", "{}");
+  EXPECT(ckpt_commit(&w, &err) && ckpt_open(&c, path, &err));
+  EXPECT_STR(err.msg, "");
+  EXPECT(state_continues(&c, &config, "{}", &err));
+  config.nms = 0.25f;
+  EXPECT(!state_continues(&c, &config, "{}", &err) && strstr(err.msg, "nms = 0.5, that of this run 0.25"));
+  ckpt_close(&c);
+}
+
+// What did not open is closed all the same.
+TEST(engine_closes_unopened) {
+  const Compute unusable[] = {{.device = "cpu", .amp = BF16}, {.device = "cpu", .conv = "mma"}, {.device = "abacus"}};
+  ModelConfig config = config_of(NORM_GN, CLASSES);
+  const Category category[CLASSES - 1] = {{0}};
+  for (int i = 0; i < COUNT(unusable); i++) {
+    Engine e;
+    Err err;
+    EXPECT(
+        !engine_open(&e, &unusable[i], model_of(&config), &config, category, &(Shapes){0}, &(Shapes){0}, false, &err));
+    engine_close(&e);
+  }
+}
+
 // Weights of elsewhere: a file without this program's metadata.
 TEST(state_of_another_program) {
   const char *path = checkpoint_path("foreign");

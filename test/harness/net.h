@@ -2,8 +2,8 @@
 // every property that a walk must have.
 #pragma once
 #include "nn/layers.h"
-#include "nn/poison.h"
 #include "test/harness/op.h"
+#include "test/harness/poison.h"
 
 enum { MAX_NET_TENSORS = 24 };
 

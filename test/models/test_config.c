@@ -343,6 +343,13 @@ TEST(config_ranges_of_other_fields) {
     EXPECT(config_check(&c, &err) == floats[i].extra);
     if (!floats[i].extra) EXPECT(strstr(err.msg, "is neither 0 nor 1") && strstr(err.msg, "box_extra = "));
   }
+  c = with_recipe("tiny", RECIPE_TORCHVISION);
+  c.roi_positive = 1.5f; // more objects than RoIs
+  EXPECT(!config_check(&c, &err) && strstr(err.msg, "roi_positive = 1.5 is outside 0 … 1"));
+  c.roi_positive = NAN;
+  EXPECT(!config_check(&c, &err));
+  c.roi_positive = 1;
+  EXPECT(config_check(&c, &err));
   for (int depth = 0; depth < 200; depth++) {
     c.box_extra = 0;
     c.depth = depth;

@@ -76,16 +76,10 @@ static void build_downsample(Net *net) {
 }
 TEST(graph_downsample) { check_net(build_downsample, ROUNDS); }
 
-static Value *find_value(const Graph *g, const char *name) {
-  for (int i = 0; i < g->values; i++)
-    if (!strcmp(g->value[i]->name, name)) return g->value[i];
-  return NULL;
-}
-
 TEST(graph_alias_takes_no_memory) {
   Net net;
   net_open(&net, build_downsample, 0, false);
-  const Value *shortcut = find_value(&net.graph, "downsample"), *y = find_value(&net.graph, "b");
+  const Value *shortcut = graph_find_value(&net.graph, "downsample"), *y = graph_find_value(&net.graph, "b");
   EXPECT(shortcut->alias == y && shortcut->grad_block < 0 && shortcut->dx.data == y->dx.data);
   net_close(&net);
 }
@@ -327,7 +321,7 @@ TEST(graph_dead_end) {
   Net net;
   net_open(&net, build_dead_end, 0, false);
   net_run(&net);
-  EXPECT_INT(find_value(&net.graph, "stem")->contributions, 1);
+  EXPECT_INT(graph_find_value(&net.graph, "stem")->contributions, 1);
   EXPECT(isnan(*(double *)params_find(&net.params, "unused.weight")->grad.data));
   EXPECT(isfinite(*(double *)params_find(&net.params, "used.weight")->grad.data));
   net_close(&net);
@@ -379,7 +373,7 @@ TEST(graph_poison_shows_late_reads) {
   Net net;
   net_open(&net, build_chain, 0, true);
   net_run(&net);
-  const Value *x = find_value(&net.graph, "a");
+  const Value *x = graph_find_value(&net.graph, "a");
   EXPECT(isfinite(net.loss) && isnan(*(double *)x->x.data) && isnan(*(double *)x->dx.data));
   net_close(&net);
 }
@@ -457,7 +451,7 @@ TEST(graph_prints_its_list) {
   CHECK(out);
   graph_print(&net.graph, out);
   fclose(out);
-  const Value *y = find_value(&net.graph, "last");
+  const Value *y = graph_find_value(&net.graph, "last");
   char line[128];
   snprintf(line, sizeof line, "last: passed frozen.b -> last[%d,%d,%d,%d]\n", y->x.n, y->x.h, y->x.w, y->x.c);
   if (!EXPECT(strstr(text, line) && strstr(text, "(forward alone)"))) printf("%s", text);

@@ -1,4 +1,4 @@
-#include "nn/poison.h"
+#include "test/harness/poison.h"
 #include <string.h>
 
 enum { GUARD = 256, GUARD_BYTE = 0xA5, POISON_BYTE = 0xFF }; // all ones is NaN in every float format, -1 as an int
