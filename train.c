@@ -22,14 +22,15 @@
 
 typedef struct TrainingRun {
   TrainOptions o;
+  const Model *model;
   Engine engine;
   Dataset train, val;
   bool has_val;
   int64_t steps, first, last, per_epoch; // of the whole run; of this call
   Schedule schedule;
-  char *identity; // what a resumed run must share
-  char *checkpoint, *model;
-  char kept[512]; // for messages: which checkpoint a failure leaves
+  char *identity;           // what a resumed run must share
+  char *checkpoint, *final; // files of the run
+  char kept[512];           // for messages: which checkpoint a failure leaves
   Log log;
   Scoring scoring;
 } TrainingRun;
@@ -63,6 +64,7 @@ static void take_folder(const TrainingRun *r) {
 
 static void open_run(TrainingRun *r) {
   ModelConfig config = setup_model(&r->o);
+  r->model = model_of(&config);
   r->has_val = setup_data(&r->o, &config, &r->train, &r->val);
   setup_engine(&r->o, config, &r->train, r->has_val ? &r->val : NULL, &r->engine);
 }
@@ -73,7 +75,7 @@ static void close_run(TrainingRun *r) {
   if (r->has_val) dataset_close(&r->val);
   free(r->o.resolved);
   free(r->checkpoint);
-  free(r->model);
+  free(r->final);
   free(r->identity);
 }
 
@@ -123,7 +125,7 @@ static void record_step(TrainingRun *r, int64_t step, double lr, const StepResul
   Record *j = log_begin(&r->log, step, "train");
   record_num(j, "lr", lr);
   record_num(j, "loss", s->total);
-  for (int i = 0; i < model_losses(m); i++) record_num(j, m->loss[i], s->loss[i]);
+  for (int i = 0; i < model_losses(m); i++) record_num(j, m->loss[i].name, s->loss[i]);
   record_num(j, "grad_norm", s->grad_norm);
   for (int i = 0; i < model_counters(m); i++) record_int(j, m->counter[i], s->counter[i]);
   if (r->engine.params.shadow_dtype == F16) {
@@ -141,7 +143,8 @@ _Noreturn static void stop_not_finite(TrainingRun *r, int64_t step, const StepRe
   const Model *m = r->engine.model;
   char losses[256] = "", files[1024] = "";
   for (int i = 0; i < model_losses(m); i++)
-    snprintf(losses + strlen(losses), sizeof losses - strlen(losses), "%s%s %g", i ? ", " : "", m->loss[i], s->loss[i]);
+    snprintf(losses + strlen(losses), sizeof losses - strlen(losses), "%s%s %g", i ? ", " : "", m->loss[i].name,
+             s->loss[i]);
   for (int i = 0; i < r->o.batch; i++)
     if (s->index[i] >= 0)
       snprintf(files + strlen(files), sizeof files - strlen(files), "%s%s", *files ? ", " : "",
@@ -165,7 +168,7 @@ static LoaderOptions loader_options(const TrainingRun *r) {
                          .flip = o->flip,
                          .threads = o->threads,
                          .prefetch = 2,
-                         .masks = true,
+                         .masks = r->model->targets & BATCH_BIT(BATCH_BITS),
                          .strict = o->strict,
                          .first_step = r->first};
 }
@@ -272,13 +275,13 @@ static void run(TrainingRun *r, Loader *loader) {
   signal(SIGTERM, on_interrupt);
   bool complete = train(r, loader);
   RunState state = {.step = r->steps, .scale = {1}, .run = r->identity};
-  if (complete && !state_save(&r->engine, r->model, &state, false, &err)) die(EXIT_RUN, "%s; %s", err.msg, r->kept);
+  if (complete && !state_save(&r->engine, r->final, &state, false, &err)) die(EXIT_RUN, "%s; %s", err.msg, r->kept);
   int bad = dataset_bad_images(&r->train), bad_val = r->has_val ? dataset_bad_images(&r->val) : 0;
   if (bad || bad_val)
     log_note(&r->log, "bad images: %d of %d in training, replaced; %d in evaluation, left out", bad,
              r->train.num_images + r->train.bad_images, bad_val);
-  if (!log_close(&r->log, &err) || !curves_draw(r->o.out, &err)) die(EXIT_RUN, "%s", err.msg);
-  if (complete) fprintf(stderr, "done: %s, %s/curves.svg\n", r->model, r->o.out);
+  if (!log_close(&r->log, &err) || !curves_draw(r->o.out, r->engine.model, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (complete) fprintf(stderr, "done: %s, %s/curves.svg\n", r->final, r->o.out);
 }
 
 // ---- looking inside ---------------------------------------------------------------------------------------------
@@ -322,6 +325,7 @@ static void benchmark(TrainingRun *r, Loader *loader, Trace *trace) {
 static void run_loader_benchmark(TrainingRun *r) {
   Err err;
   ModelConfig config = setup_model(&r->o);
+  r->model = model_of(&config);
   r->has_val = setup_data(&r->o, &config, &r->train, &r->val);
   dataset_print(&r->train, stderr);
   LoaderOptions options = loader_options(r);
@@ -343,7 +347,7 @@ int main(int argc, char **argv) {
   open_run(&r);
   if (o->plan) return 0;
   r.checkpoint = xasprintf("%s/checkpoint.safetensors", o->out);
-  r.model = xasprintf("%s/model.safetensors", o->out);
+  r.final = xasprintf("%s/model.safetensors", o->out);
   r.per_epoch = steps_per_epoch(&r);
   r.steps = o->iters ? o->iters : o->epochs * r.per_epoch;
   r.schedule = setup_schedule(o, r.steps);

@@ -4,7 +4,7 @@
 #include "base/latency.h"
 #include "base/machine.h"
 #include "base/record.h"
-#include "engine/detect.h"
+#include "engine/task.h"
 
 // ---- nodes --------------------------------------------------------------------------------------------------------
 
@@ -71,6 +71,7 @@ static double node_seconds(const Program *p, Pass pass, const char *part) {
 static void record_setting(Record *j, const Engine *e, const BenchSetting *s) {
   const Shapes *shapes = &measured(e)->shapes;
   record_str(j, "bench", s->bench);
+  record_str(j, "model", e->model->name);
   record_str(j, "gpu", e->dev->description);
   record_int(j, "batch", shapes->images);
   record_str(j, "amp", s->amp);
@@ -104,7 +105,7 @@ static void record_parts(Record *j, const Program *p, double ms) {
   const Graph *g = &p->network[0].graph; // every canvas has the same nodes
   for (int i = 0; i < g->nodes; i++) {
     const char *part = g->node[i]->part;
-    if (i > 0 && !strcmp(part, g->node[i - 1]->part)) continue;
+    if (!graph_begins_part(g, i)) continue;
     char key[64];
     snprintf(key, sizeof key, "forward_%s_ms", part);
     record_num(j, key, ms * node_seconds(p, PASS_FORWARD, part));
@@ -169,19 +170,17 @@ static bool infer_step(void *context, int64_t i, bool wait, BenchStep *out, Err 
   (void)i;
   (void)wait;
   Rounds *r = context;
-  Detections found;
   double start = now_seconds();
   const Batch *batch = next_batch(r, err);
   if (!batch) return false;
   double ready = now_seconds();
   engine_infer(r->e, batch);
   double computed = now_seconds();
-  engine_detections(r->e, batch, 0.5f, &found);
+  task_of(r->e->model)->results(r->e, batch);
   *out = (BenchStep){.wait = ready - start,
                      .transfer = r->e->infer.profile[batch->canvas].walk_start[PASS_FORWARD] - ready,
                      .results = now_seconds() - computed};
   engine_counters(r->e, batch, out->counter);
-  detections_free(&found);
   return true;
 }
 

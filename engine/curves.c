@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/json.h"
 #include "data/reports/plot.h"
+#include "engine/task.h"
 
 static void curve_add(Curve *c, double x, double y) {
   array_reserve((void **)&c->x, &c->cap_x, (size_t)c->n + 1, sizeof *c->x);
@@ -55,35 +56,50 @@ void curves_free(Curve *curves, int count) {
 
 // ---- the picture --------------------------------------------------------------------------------------------------
 
-enum { TRAIN_CURVES = 8, EVAL_CURVES = 4, CURVES = TRAIN_CURVES + EVAL_CURVES, NOISY = 7 };
-static const char *const keys[CURVES] = {
-    "loss", "loss_classifier", "loss_box_reg", "loss_mask", "loss_objectness", "loss_rpn_box_reg", "grad_norm",
-    "lr",   "bbox_AP",         "bbox_AP50",    "segm_AP",   "segm_AP50"};
-static const char *const names[CURVES] = {"total",      "classifier", "box",           "mask",
-                                          "objectness", "RPN box",    "gradient norm", "learning rate",
-                                          "box AP",     "box AP50",   "mask AP",       "mask AP50"};
+enum { CURVES = 3 + MAX_LOSSES + MAX_TASK_CURVES };
 
-// `count` series from curve `first` on; noisy ones are smoothed.
-static PlotPanel panel(const char *title, const char *label, bool log_y, const Curve *all, int first, int count,
-                       PlotSeries *series) {
-  for (int i = 0; i < count; i++) {
-    const Curve *c = &all[first + i];
-    series[i] = (PlotSeries){names[first + i], c->x, c->y, c->n, first + i < NOISY};
-  }
-  return (PlotPanel){title, "step", label, log_y, series, count, NULL};
+typedef struct CurveSet { // what is drawn of a run, in the order of legends
+  const char *key[CURVES], *label[CURVES];
+  int n;
+} CurveSet;
+
+static void add_curve(CurveSet *s, const char *key, const char *label) {
+  s->key[s->n] = key;
+  s->label[s->n] = label;
+  s->n++;
 }
 
-bool curves_draw(const char *dir, Err *err) {
+// `count` series from curve `first` on.
+static PlotPanel panel(const char *title, const char *label, bool log_y, const CurveSet *set, const Curve *all,
+                       int first, int count, bool noisy, PlotSeries *series) {
+  for (int i = first; i < first + count; i++)
+    series[i] = (PlotSeries){set->label[i], all[i].x, all[i].y, all[i].n, noisy}; // noisy ones are smoothed
+  return (PlotPanel){title, "step", label, log_y, series + first, count, NULL};
+}
+
+bool curves_draw(const char *dir, const Model *m, Err *err) {
+  const TaskRow *task = task_of(m);
+  const int losses = model_losses(m);
+  CurveSet set = {0};
+  add_curve(&set, "loss", "total");
+  for (int place = 0; place < losses; place++)
+    for (int i = 0; i < losses; i++)
+      if (m->loss[i].drawn == place) add_curve(&set, m->loss[i].name, m->loss[i].label);
+  const int norm = set.n, rate = norm + 1, metrics = rate + 1;
+  add_curve(&set, "grad_norm", "gradient norm");
+  add_curve(&set, "lr", "learning rate");
+  for (int i = 0; i < MAX_TASK_CURVES && task->curve[i].metric; i++)
+    add_curve(&set, task->curve[i].metric, task->curve[i].label);
   Curve all[CURVES] = {0};
   PlotSeries series[CURVES];
   char *log = xasprintf("%s/log.jsonl", dir), *svg = xasprintf("%s/curves.svg", dir);
-  bool ok = curves_read(log, keys, CURVES, all, err);
+  bool ok = curves_read(log, set.key, set.n, all, err);
   if (ok) {
-    PlotPanel panels[] = {panel("Losses", "loss", true, all, 0, 6, series),
-                          panel("Gradient norm", "L2 norm", true, all, 6, 1, series + 6),
-                          panel("Learning rate", "per step", false, all, 7, 1, series + 7),
-                          panel("Average precision", "AP", false, all, 8, 4, series + 8)};
-    ok = plot_svg(svg, dir, panels, all[TRAIN_CURVES].n ? 4 : 3, err);
+    PlotPanel panels[] = {panel("Losses", "loss", true, &set, all, 0, norm, true, series),
+                          panel("Gradient norm", "L2 norm", true, &set, all, norm, 1, true, series),
+                          panel("Learning rate", "per step", false, &set, all, rate, 1, false, series),
+                          panel("Average precision", "AP", false, &set, all, metrics, set.n - metrics, false, series)};
+    ok = plot_svg(svg, dir, panels, all[metrics].n ? 4 : 3, err);
   }
   curves_free(all, CURVES);
   free(log);

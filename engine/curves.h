@@ -2,6 +2,7 @@
 #pragma once
 #include <stddef.h>
 #include "base/util.h"
+#include "models/model.h"
 
 typedef struct Curve { // one member of the log's records over steps
   double *x, *y;
@@ -13,6 +14,6 @@ typedef struct Curve { // one member of the log's records over steps
 bool curves_read(const char *path, const char *const *keys, int count, Curve *out, Err *err);
 void curves_free(Curve *curves, int count);
 
-// Reads DIR/log.jsonl and writes DIR/curves.svg: losses, gradient norm, learning rate and, where there was an
-// evaluation, AP over steps.
-bool curves_draw(const char *dir, Err *err);
+// Reads DIR/log.jsonl and writes DIR/curves.svg: the losses of the model's row, gradient norm, learning rate and, where
+// there was an evaluation, the metrics of its task over steps.
+bool curves_draw(const char *dir, const Model *m, Err *err);

@@ -138,7 +138,9 @@ static bool open_device(Engine *e, const Compute *compute, Err *err) {
 bool engine_open(Engine *e, const Compute *compute, const Model *model, const ModelConfig *config,
                  const Category *category, const Shapes *train, const Shapes *infer, bool print_plan, Err *err) {
   *e = (Engine){.model = model, .config = *config};
-  if (!config_check(config, err) || !open_device(e, compute, err)) return false;
+  int images = MAX(train->images, infer->images);
+  if (!config_check(config, err) || (model->check && !model->check(config, images, err))) return false;
+  if (!open_device(e, compute, err)) return false;
   size_t names = (size_t)(config->classes - 1) * sizeof *category;
   e->category = memcpy(xmalloc(names), category, names);
   program_build(e, &e->train, train, true);

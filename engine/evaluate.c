@@ -114,5 +114,16 @@ static bool score(const Dataset *d, const void *results, Metrics *out, Err *err)
   return ok;
 }
 
+static void results(Engine *e, const Batch *batch) {
+  Detections found;
+  engine_detections(e, batch, 0.5f, &found);
+  detections_free(&found);
+}
+
 const TaskRow task_detection = {
-    .name = "detection", .accepts = evaluate_categories, .collect = collect, .score = score, .release = release};
+    .curve = {{"bbox_AP", "box AP"}, {"bbox_AP50", "box AP50"}, {"segm_AP", "mask AP"}, {"segm_AP50", "mask AP50"}},
+    .results = results,
+    .accepts = evaluate_categories,
+    .collect = collect,
+    .score = score,
+    .release = release};

@@ -105,10 +105,10 @@ static void timed_step(Engine *e, Network *n, StepSlot *slot) {
 }
 
 // The first run queues kernel by kernel (libraries and modules load lazily), the second is recorded, all others replay
-// it. A graph that is observed always runs node by node.
+// it. A graph that is watched always runs node by node.
 static void run(Engine *e, Program *p, int canvas, void (*queue)(Engine *, Network *)) {
   Network *n = &p->network[canvas];
-  if (p->runs[canvas]++ == 0 || n->graph.observers) {
+  if (p->runs[canvas]++ == 0 || graph_watched(&n->graph)) {
     queue(e, n);
     return;
   }

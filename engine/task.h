@@ -14,8 +14,14 @@ typedef struct Metrics { // scores of an evaluation
 } Metrics;
 void metrics_add(Metrics *m, const char *name, double value);
 
+enum { MAX_TASK_CURVES = 4 };
+
 typedef struct TaskRow {
-  const char *name;
+  struct {
+    const char *metric, *label;
+  } curve[MAX_TASK_CURVES]; // metrics that are drawn over steps; no name at the end
+  // Makes the results of the last batch on the host, and lets them go: for benchmarks.
+  void (*results)(Engine *e, const Batch *batch);
   // Whether what the engine tells apart is what the data set does; false with a message that names the first that is
   // not.
   bool (*accepts)(const Engine *e, const Dataset *d, Err *err);

@@ -1,9 +1,8 @@
 #include "engine/train_options.h"
 #include "engine/engine.h"
+#include "nn/optim.h"
 
-const char *const schedule_names[] = {"step", "cosine", NULL};
-static const char *const norm_choices[] = {"auto", "frozen-bn", "bn", "gn", NULL};                 // as norm_names
-static const char *const recipe_choices[] = {"auto", "torchvision", "detectron2", "mlperf", NULL}; // as recipe_names
+const char *const schedule_names[] = {[DECAY_STEP] = "step", [DECAY_COSINE] = "cosine", NULL};
 
 TrainOptions train_options(int argc, char **argv) {
   TrainOptions o = {OPTION_DEFAULTS(TRAIN_OPTIONS)};

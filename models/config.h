@@ -7,13 +7,15 @@
 #include "nn/ops.h"
 
 typedef enum NormKind { NORM_FROZEN_BN, NORM_BN, NORM_GN } NormKind;
-extern const char *const norm_names[]; // "frozen-bn", "bn", "gn", NULL
+extern const char *const norm_choices[]; // "auto", then the names of NormKind
+#define norm_names (norm_choices + 1)    // "frozen-bn", "bn", "gn", NULL
 
 // Whose conventions: torchvision's references, detectron2's Base-RCNN-FPN, MLPerf's maskrcnn-benchmark. The order is
 // that of the values in models/config.def.
 typedef enum Recipe { RECIPE_TORCHVISION, RECIPE_DETECTRON2, RECIPE_MLPERF } Recipe;
 enum { RECIPES = RECIPE_MLPERF + 1 };
-extern const char *const recipe_names[]; // "torchvision", "detectron2", "mlperf", NULL
+extern const char *const recipe_choices[]; // "auto", then the names of Recipe
+#define recipe_names (recipe_choices + 1)  // "torchvision", "detectron2", "mlperf", NULL
 
 // What each field means, its unit, range and values: models/config.def.
 typedef struct ModelConfig {

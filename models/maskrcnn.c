@@ -88,6 +88,19 @@ static void build(Network *n) {
   heads_build(n);
 }
 
+// Kernels count the numbers of a table of boxes in int.
+static bool check(const ModelConfig *c, int images, Err *err) {
+  const int pre = MAX(c->rpn_pre_nms_train, c->rpn_pre_nms_test),
+            post = MAX(c->rpn_post_nms_train, c->rpn_post_nms_test);
+  const int64_t selected = (int64_t)images * MAX_LEVELS * MAX(pre, post) * 4;
+  const int64_t found = (int64_t)images * c->classes * MAX(c->rpn_post_nms_test, c->detections) * 4;
+  if (selected <= INT32_MAX && found <= INT32_MAX) return true;
+  return err_set(err,
+                 "a batch of %d images of %d classes, with %d and %d proposals, has more boxes than can be counted; "
+                 "use a smaller --batch",
+                 images, c->classes, pre, post);
+}
+
 static void release(Network *n) { free(n->parts); }
 
 const Model model_maskrcnn = {
@@ -98,11 +111,12 @@ const Model model_maskrcnn = {
                BATCH_BIT(BATCH_BITS),
     .build = build,
     .release = release,
-    .loss = {[LOSS_OBJECTNESS] = "loss_objectness",
-             [LOSS_RPN_BOX] = "loss_rpn_box_reg",
-             [LOSS_CLASSIFIER] = "loss_classifier",
-             [LOSS_BOX] = "loss_box_reg",
-             [LOSS_MASK] = "loss_mask"},
+    .check = check,
+    .loss = {[LOSS_OBJECTNESS] = {"loss_objectness", "objectness", 3},
+             [LOSS_RPN_BOX] = {"loss_rpn_box_reg", "RPN box", 4},
+             [LOSS_CLASSIFIER] = {"loss_classifier", "classifier", 0},
+             [LOSS_BOX] = {"loss_box_reg", "box", 1},
+             [LOSS_MASK] = {"loss_mask", "mask", 2}},
     .counter = {[COUNT_ROIS] = "rois", [COUNT_POSITIVES] = "positives"},
     .class_parameters = (const char *const[]){"box_predictor.", "mask_fcn_logits.", NULL},
     .backbone = "backbone.body.",

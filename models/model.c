@@ -20,7 +20,7 @@ bool model_choose(ModelConfig *c, const char *name, Err *err) {
 
 int model_losses(const Model *m) {
   int n = 0;
-  while (n < MAX_LOSSES && m->loss[n]) n++;
+  while (n < MAX_LOSSES && m->loss[n].name) n++;
   return n;
 }
 

@@ -14,13 +14,22 @@ enum { DETECTED_BOXES, DETECTED_MASKS };
 
 typedef struct Network Network;
 
+typedef struct ModelLoss {
+  const char *name;  // its key in the log
+  const char *label; // of its curve
+  int drawn;         // place of its curve in the legend, from 0
+} ModelLoss;
+
 typedef struct Model {
   const char *name;
   Task task;
-  unsigned inputs, targets;          // which arrays of a batch it reads, and which in training besides: BATCH_BIT
-  void (*build)(Network *n);         // declares parameters, appends all nodes, fills in what Network says
-  void (*release)(Network *n);       // frees `parts`
-  const char *loss[MAX_LOSSES];      // names, in the order of Network.losses; NULL at the end
+  unsigned inputs, targets;    // which arrays of a batch it reads, and which in training besides: BATCH_BIT
+  void (*build)(Network *n);   // declares parameters, appends all nodes, fills in what Network says
+  void (*release)(Network *n); // frees `parts`
+  // Whether batches of so many images can be built of c, which is in its ranges; NULL: always. One line that says why
+  // not.
+  bool (*check)(const ModelConfig *c, int images, Err *err);
+  ModelLoss loss[MAX_LOSSES];        // in the order of Network.losses; no name at the end
   const char *counter[MAX_COUNTERS]; // names, in the order of Network.counter; NULL at the end
   // Parts of the names of parameters whose shape depends on the classes; NULL at the end.
   const char *const *class_parameters;

@@ -58,6 +58,7 @@ static void add_array(Graph *g, const Value *v, size_t bytes, void *owner) {
 Value *graph_boxes(Graph *g, const char *name, int groups, int capacity) {
   Value *v = add_value(g, name, VALUE_BOXES);
   Boxes *b = &v->boxes;
+  CHECK((int64_t)groups * capacity * 4 <= INT32_MAX);
   int rows = groups * capacity;
   *b = (Boxes){.groups = groups,
                .capacity = capacity,
@@ -161,6 +162,12 @@ void node_use(Node *n, Param *p) {
   n->use[n->uses++] = (ParamUse){.p = p};
 }
 
+bool graph_begins_part(const Graph *g, int i) {
+  for (int j = 0; j < i; j++)
+    if (!strcmp(g->node[j]->part, g->node[i]->part)) return false;
+  return true;
+}
+
 Node *graph_find_node(const Graph *g, const char *name) {
   for (int i = 0; i < g->nodes; i++)
     if (!strcmp(g->node[i]->name, name)) return g->node[i];
@@ -184,6 +191,7 @@ void graph_print(const Graph *g, FILE *out) {
     for (int j = 0; j < n->ins; j++) fprintf(out, " %s", n->in[j].v->name);
     fprintf(out, " ->");
     for (int j = 0; j < n->outs; j++) print_shape(n->out[j], out);
+    for (int j = 0; j < n->saves; j++) fprintf(out, "  keeps %s", n->save[j]->name);
     fprintf(out, "%s\n", g->training && !n->runs_backward ? "  (forward alone)" : "");
   }
 }
@@ -203,6 +211,12 @@ void graph_unobserve(Graph *g, Observer *o) {
       *at = o->next;
       return;
     }
+}
+
+bool graph_watched(const Graph *g) {
+  for (const Observer *o = g->observers; o; o = o->next)
+    if (!o->queues) return true;
+  return false;
 }
 
 static void walk_begins(Graph *g, Pass pass) {

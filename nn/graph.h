@@ -192,6 +192,8 @@ void node_out(Node *n, Value *v); // several nodes may write parts of one value 
 void node_save(Node *n, Value *v);
 void node_use(Node *n, Param *p); // NULL leaves the place empty
 
+// Whether node i is the first of its part.
+bool graph_begins_part(const Graph *g, int i);
 // By name; NULL when there is none.
 Node *graph_find_node(const Graph *g, const char *name);
 Value *graph_find_value(const Graph *g, const char *name);
@@ -214,8 +216,12 @@ typedef struct Touch {
 } Touch;
 void node_touches(const Node *n, Pass pass, const Touch *t);
 
-// The list, a node a line: its name, kind and part, what it reads and what it writes.
+// The list, a node a line: its part, kind and name, and the values that it reads, writes and keeps for backward.
+// Parameters have the node's name.
 void graph_print(const Graph *g, FILE *out);
+
+// Whether an observer has to be there whenever a node runs: then a walk cannot be recorded and replayed.
+bool graph_watched(const Graph *g);
 
 // ---- running ----------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,8 @@
 // Observers of a walk over a graph's list: what times, poisons, dumps or checks a step is called around every node and
-// nowhere else. A graph with observers runs node by node; it is not recorded as one program.
+// nowhere else. A graph with observers runs node by node, and is not recorded as one program unless all of them say that
+// they only queue work, as communication beside the backward walk does.
 #pragma once
+#include <stdbool.h>
 
 typedef struct Graph Graph;
 struct Node;
@@ -14,6 +16,7 @@ struct Observer {
   void (*before)(Observer *o, Graph *g, struct Node *n, Pass pass); // before a node runs
   void (*after)(Observer *o, Graph *g, struct Node *n, Pass pass);  // after it ran
   void (*end)(Observer *o, Graph *g, Pass pass);                    // after a walk's last node
+  bool queues; // its functions only queue work on the device, if anything: it may be recorded with a step
   Observer *next;
 };
 

@@ -244,13 +244,6 @@ static void sum_part(const Profile *p, const Graph *g, const char *part, const C
     }
 }
 
-// Whether a part's first node is node i: parts are printed in the order of the list.
-static bool begins_part(const Graph *g, int i) {
-  for (int j = 0; j < i; j++)
-    if (!strcmp(g->node[j]->part, g->node[i]->part)) return false;
-  return true;
-}
-
 void profile_print(const Profile *p, const Graph *g, FILE *out) {
   if (!p->walks) return;
   Ceiling c;
@@ -264,7 +257,7 @@ void profile_print(const Profile *p, const Graph *g, FILE *out) {
           "  forward: time, rate, of ceiling", "  backward");
   for (int i = 0; i < g->nodes; i++) print_node(p, g, g->node[i], &c, total, out);
   for (int i = 0; i < g->nodes; i++) {
-    if (!begins_part(g, i)) continue;
+    if (!graph_begins_part(g, i)) continue;
     sum_part(p, g, g->node[i]->part, &c, part);
     print_sum(g->node[i]->part, part, known, total, p->walks, out);
   }

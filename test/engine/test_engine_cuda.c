@@ -191,7 +191,7 @@ static void check_step(const Trial *model, DType amp) {
   EXPECT(want.counter[COUNT_POSITIVES] > 0);
   for (int i = 0; i < LOSSES; i++) {
     bool ok = EXPECT_NEAR(got.loss[i], want.loss[i], 4 * drift(amp, model->layers) * want.loss[i]);
-    printf("  %s: %s %.6g, on the CPU %.6g%s\n", what, model_maskrcnn.loss[i], got.loss[i], want.loss[i],
+    printf("  %s: %s %.6g, on the CPU %.6g%s\n", what, model_maskrcnn.loss[i].name, got.loss[i], want.loss[i],
            ok ? "" : " <- wrong");
   }
   EXPECT_NEAR(got.grad_norm, want.grad_norm, tolerance * want.grad_norm);
@@ -362,4 +362,41 @@ TEST_TIER(cuda_model_learns, 1) {
     EXPECT_NEAR(gpu.first, cpu.first, 0.1 * cpu.first);
     EXPECT(gpu.anchors[STEPS - 1] < 0.95 * gpu.anchors[0]);
   }
+}
+
+// ---- observers and recording ----------------------------------------------------------------------------------------
+
+typedef struct NodeCount {
+  Observer observer;
+  int calls;
+} NodeCount;
+
+static void count_node(Observer *o, Graph *g, Node *n, Pass pass) {
+  (void)g;
+  (void)n;
+  (void)pass;
+  ((NodeCount *)o)->calls++;
+}
+
+// One that only queues is called when a step is queued and when it is recorded, not when it is replayed; one that has to
+// be there keeps every step from being replayed. The bits are the same.
+TEST_TIER(cuda_observers_and_recording, 1) {
+  enum { OBSERVED = 5 };
+  if (!gpu_device()) return;
+  Batch batch = make_batch();
+  Trial m = model_tiny();
+  StepResult last[2];
+  int calls[2];
+  for (int watches = 0; watches < 2; watches++) {
+    Engine e;
+    open_engine(&e, "cuda", F32, &m.config, &batch);
+    NodeCount count = {.observer = {.after = count_node, .queues = !watches}};
+    graph_observe(&e.train.network->graph, &count.observer);
+    for (int i = 0; i < OBSERVED; i++) engine_step(&e, &batch, &still, &last[watches]);
+    calls[watches] = count.calls;
+    engine_close(&e);
+  }
+  EXPECT_INT(calls[1], calls[0] / 2 * OBSERVED);
+  EXPECT(!memcmp(last[0].loss, last[1].loss, sizeof last[0].loss) && last[0].grad_norm == last[1].grad_norm);
+  synthetic_free(&batch);
 }

@@ -80,7 +80,7 @@ static const Model toy = {.name = "toy",
                           .inputs = BATCH_BIT(BATCH_INFO) | BATCH_BIT(BATCH_BYTES),
                           .targets = BATCH_BIT(BATCH_LABEL) | BATCH_BIT(BATCH_COUNT),
                           .build = toy_build,
-                          .loss = {"loss_label"},
+                          .loss = {{"loss_label", "label", 0}},
                           .counter = {"seen"}};
 
 // ---- on the engine --------------------------------------------------------------------------------------------------
@@ -153,4 +153,19 @@ TEST(engine_refuses_unknown_models) {
   EXPECT(model_choose(&config, "maskrcnn", &err) && model_of(&config) == models[0]);
   EXPECT(!model_choose(&config, "toy", &err));
   EXPECT_STR(err.msg, "model 'toy' is unknown; this build has maskrcnn");
+}
+
+// A checkpoint of anybody's may ask for more boxes than kernels can count: one line, not an overflow.
+TEST(engine_refuses_boxes_beyond_counting) {
+  ModelConfig config = synthetic_config(H, W, 65536);
+  config.rpn_post_nms_test = 32769;
+  const Shapes shapes = {.canvases = 1, .canvas = {{.h = H, .w = W}}, .images = 2, .max_objects = 1};
+  Category *names = xcalloc(65535, sizeof *names);
+  Engine e;
+  Err err;
+  EXPECT(!engine_open(&e, &(Compute){.device = "cpu"}, model_of(&config), &config, names, &(Shapes){0}, &shapes, false,
+                      &err));
+  EXPECT(strstr(err.msg, "more boxes than can be counted"));
+  engine_close(&e);
+  free(names);
 }

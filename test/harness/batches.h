@@ -15,24 +15,25 @@ static inline uint64_t hash_bytes(uint64_t key, const void *data, size_t bytes) 
   return key;
 }
 static inline uint64_t hash_batch(const Batch *b) {
-  size_t images = (size_t)b->images, rows = images * (size_t)b->capacity;
+  const BatchSize size = batch_size(b);
   uint64_t key = hash_bytes(0xcbf29ce484222325u, &b->step, sizeof b->step);
-  key = hash_bytes(key, b->index, images * sizeof *b->index);
-  for (size_t i = 0; i < images; i++) { // member by member: padding bytes are nobody's
+  key = hash_bytes(key, b->index, (size_t)b->images * sizeof *b->index);
+  for (BatchArray a = 0; a < BATCH_ARRAYS; a++) {
+    const size_t n = batch_elements(&size, a);
+    if (a == BATCH_INFO || a == BATCH_BITMAP) continue; // below
+    key = n ? hash_bytes(key, batch_array(b, a), n * batch_layout[a].element) : key;
+  }
+  for (int i = 0; i < b->images; i++) { // member by member: padding bytes are nobody's
     const ImageInfo *m = &b->info[i];
     int64_t values[] = {m->offset, m->h, m->w, m->rh, m->rw, m->flip, (int64_t)m->key};
     key = hash_bytes(key, values, sizeof values);
   }
-  key = hash_bytes(key, b->bytes, (size_t)b->num_bytes);
-  key = hash_bytes(key, b->box, rows * 4 * sizeof *b->box);
-  key = hash_bytes(key, b->label, rows * sizeof *b->label);
-  key = hash_bytes(key, b->count, images * sizeof *b->count);
-  for (size_t i = 0; i < rows; i++) {
+  for (int i = 0; i < b->images * b->capacity; i++) {
     const Bitmap *m = &b->bitmap[i];
     int64_t values[] = {m->offset, m->x, m->y, m->w, m->h, m->parts};
     key = hash_bytes(key, values, sizeof values);
   }
-  return b->num_words ? hash_bytes(key, b->bits, (size_t)b->num_words * sizeof *b->bits) : key;
+  return key;
 }
 
 // Hashes of the first steps of a run.

@@ -67,17 +67,13 @@ static void draw_object(Batch *b, const ImageInfo *info, int row, int label, uin
 
 Batch synthetic_batch(int images, int canvas_h, int canvas_w, int capacity, int classes, const int *objects,
                       uint64_t key) {
-  size_t rows = (size_t)images * (size_t)capacity, image_bytes = (size_t)canvas_h * (size_t)canvas_w * 3;
-  Batch b = {.images = images,
-             .capacity = capacity,
-             .index = xcalloc((size_t)images, sizeof *b.index),
-             .info = xcalloc((size_t)images, sizeof *b.info),
-             .bytes = xcalloc((size_t)images, image_bytes),
-             .box = xcalloc(rows * 4, sizeof *b.box),
-             .label = xcalloc(rows, sizeof *b.label),
-             .count = xcalloc((size_t)images, sizeof *b.count),
-             .bitmap = xcalloc(rows, sizeof *b.bitmap),
-             .bits = xcalloc(rows * MAX_SIDE * MAX_SIDE / 32, sizeof *b.bits)};
+  const BatchSize room = {.images = images,
+                          .capacity = capacity,
+                          .bytes = 3 * (int64_t)images * canvas_h * canvas_w,
+                          .words = (int64_t)images * capacity * MAX_SIDE * MAX_SIDE / 32};
+  Batch b = {.images = images, .capacity = capacity, .index = xcalloc((size_t)images, sizeof *b.index)};
+  for (BatchArray a = 0; a < BATCH_ARRAYS; a++)
+    batch_set_array(&b, a, xcalloc(batch_elements(&room, a), batch_layout[a].element));
   for (int i = 0; i < images; i++) {
     b.index[i] = objects[i] == SYNTHETIC_EMPTY ? -1 : i;
     if (objects[i] == SYNTHETIC_EMPTY) continue;
@@ -103,12 +99,6 @@ Batch synthetic_batch(int images, int canvas_h, int canvas_w, int capacity, int 
 
 void synthetic_free(Batch *b) {
   free(b->index);
-  free(b->info);
-  free(b->bytes);
-  free(b->box);
-  free(b->label);
-  free(b->count);
-  free(b->bitmap);
-  free(b->bits);
+  for (BatchArray a = 0; a < BATCH_ARRAYS; a++) free(batch_array(b, a));
   *b = (Batch){0};
 }
