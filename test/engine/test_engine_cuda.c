@@ -378,8 +378,8 @@ static void count_node(Observer *o, Graph *g, Node *n, Pass pass) {
   ((NodeCount *)o)->calls++;
 }
 
-// One that only queues is called when a step is queued and when it is recorded, not when it is replayed; one that has to
-// be there keeps every step from being replayed. The bits are the same.
+// One that only queues is called when a step is queued and when it is recorded, not when it is replayed; one that has
+// to be there keeps every step from being replayed. The bits are the same.
 TEST_TIER(cuda_observers_and_recording, 1) {
   enum { OBSERVED = 5 };
   if (!gpu_device()) return;

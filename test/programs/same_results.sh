@@ -300,7 +300,7 @@ check_gpu() {
   train_both gn-tf32 train $common --norm gn --batch 2 --tf32 $gentle --iters 30
   speed speed-train 5 train --data @data/coco --limit 8 --model maskrcnn-r50-fpn --norm frozen-bn --trainable-layers 3 \
     --amp --lr 1e-5 --batch 4 --benchmark 100 --device cuda:0
-  speed speed-infer 9 infer --weights gn-bf16/model.safetensors --data @data/coco --split val --limit 40 --batch 8 \
+  speed speed-infer 7 infer --weights gn-bf16/model.safetensors --data @data/coco --split val --limit 40 --batch 8 \
     --amp --benchmark 40 --device cuda:0
 
   further train_both bn-bf16 train $common --norm bn --batch 4 --amp $gentle --iters 60
