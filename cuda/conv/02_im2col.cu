@@ -117,8 +117,8 @@ __global__ void filter_matrix_kernel(const __grid_constant__ Im2colView view, co
   Eight e = {};
 #pragma unroll
   for (int j = 0; j < 8; j++) {
-    int rank = BACKWARD ? c : first + j, lane = BACKWARD ? first + j : c;
-    if (rank < w.n) e.v[j] = to_float(((const T *)w.data)[((size_t)rank * w.h * w.w + tap) * w.ldc + lane]);
+    int filter = BACKWARD ? c : first + j, channel = BACKWARD ? first + j : c;
+    if (filter < w.n) e.v[j] = to_float(((const T *)w.data)[((size_t)filter * w.h * w.w + tap) * w.ldc + channel]);
   }
   store8(to + (size_t)k * n + first, e);
 }
