@@ -10,7 +10,7 @@
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/wmma.cuh"
 
-enum { MIN_BLOCKS = 264 }; // two for each of 132 multiprocessors
+enum { MIN_BLOCKS = 264 }; // two for each of an H100's 132 multiprocessors (SMs)
 
 // ---- loads of a stage: activations (A) and filter (B) ---------------------------------------------------------------
 
@@ -134,8 +134,8 @@ template <class T, int TILE_M, int TILE_N, bool BACKWARD> static void launch_til
   LAUNCH_CHECK();
 }
 
-// Narrow results get narrow tiles; few rows get small ones, so that they reach every multiprocessor. Accumulators are
-// the same in any of them.
+// Narrow results get narrow tiles; few rows get small ones, so that they reach every SM. Accumulators are the same in
+// any of them.
 template <class T, bool BACKWARD> static void launch(Device *dev, GroupedGemm &p) {
   int n = p.problem[0].out.t.ldc;
   if (n <= 32) return launch_tiles<T, 128, 32, BACKWARD>(dev, p);

@@ -230,14 +230,14 @@ __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_kernel(cons
 
 // ---- the heuristic: threadblock tile --------------------------------------------------------------------------------
 
-// TILE_M, TILE_N, warps along M and N, blocks for which a multiprocessor has registers
+// TILE_M, TILE_N, warps along M and N, threadblocks for which a multiprocessor (SM) has registers
 using Large = MmaShape<128, 256, 2, 4, 1>;
 using Square = MmaShape<128, 128, 2, 2, 2>;
 using Thin = MmaShape<128, 32, 4, 1, 3>;
 using Small = MmaShape<64, 64, 2, 2, 3>;
 
-// Time of the busiest multiprocessor, in units of a product on the tensor cores: whole waves of blocks. `speed`: the
-// share of Large's rate that a shape reaches where there is work enough.
+// Time of the busiest SM, in units of a product on the tensor cores: whole waves of blocks. `speed`: the share of
+// Large's rate that a shape reaches where there is work enough.
 template <class Tile> static double estimate(const Device *dev, const GroupedGemm &p, double speed) {
   int multiprocessors;
   CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, dev->index));

@@ -116,7 +116,7 @@ __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_wgrad_kerne
 
 // ---- the heuristic: threadblock tile and split-K --------------------------------------------------------------------
 
-// TILE_M, TILE_N, warps along M and N, blocks for which a multiprocessor has registers
+// TILE_M, TILE_N, warps along M and N, threadblocks for which a multiprocessor (SM) has registers
 using Large = MmaShape<128, 256, 2, 4, 1>;
 using Square = MmaShape<128, 128, 2, 2, 2>;
 using Low = MmaShape<64, 128, 1, 4, 2>;

@@ -79,8 +79,7 @@ template <class T, bool IS_A, int MN, bool MN_MAJOR, int THREADS> struct MmaOper
   }
 };
 
-// A threadblock tile TILE_M_ × TILE_N_, shared out among WARPS_M × WARPS_N warps; BLOCKS of them fit the registers of a
-// multiprocessor.
+// A threadblock tile TILE_M_ × TILE_N_, shared out among WARPS_M × WARPS_N warps; BLOCKS of them fit an SM's registers.
 template <int TILE_M_, int TILE_N_, int WARPS_M, int WARPS_N, int BLOCKS_> struct MmaShape {
   static constexpr int TILE_M = TILE_M_, TILE_N = TILE_N_, BLOCKS = BLOCKS_;
   static constexpr int THREADS = 32 * WARPS_M * WARPS_N, WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;

@@ -1,6 +1,6 @@
 // PTX that CUDA C++ has no name for: cp.async, copies of 16 bytes from global to shared memory that do not pass through
-// registers, rounding to TF32, ldmatrix, mma.sync, and wmma loads from memory that is known to be shared; and the shared
-// memory whose size a launch decides. sm_80, the oldest GPU that a build takes, has all of it.
+// registers, rounding to TF32, ldmatrix, mma.sync, and wmma loads from memory that is known to be shared; and the
+// shared memory whose size a launch decides. sm_80, the oldest GPU that a build takes, has all of it.
 #pragma once
 #include <mma.h>
 #include <stdint.h>
