@@ -333,7 +333,7 @@ int main(int argc, char **argv) {
   config.min_score = o.score;
   if (o.size) config_resize(&config, o.size);
   if (o.max_size) config.max_size = o.max_size;
-  if (!config_check(&config, &err) || (!o.benchmark && !make_dirs(o.out, &err))) die(EXIT_USAGE, "%s", err.msg);
+  if (!config_check(&config, &err) || (!o.benchmark && !dirs_make(o.out, &err))) die(EXIT_USAGE, "%s", err.msg);
   char *json = o.json ? xstrdup(o.json) : xasprintf("%s/detections.json", o.out);
   o.json = json;
   if (!o.benchmark) check_writable(json);

@@ -53,7 +53,7 @@ static void report(const TrainingRun *r) {
 // Makes the folder this run's alone and removes what a killed one had not finished.
 static void take_folder(const TrainingRun *r) {
   Err err;
-  if (!make_dirs(r->o.out, &err) || !lock_folder(r->o.out, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!dirs_make(r->o.out, &err) || !folder_lock(r->o.out, &err)) die(EXIT_USAGE, "%s", err.msg);
   static const char *const files[] = {"checkpoint.safetensors", "model.safetensors", "curves.svg"};
   for (int i = 0; i < COUNT(files); i++) {
     char *path = xasprintf("%s/%s", r->o.out, files[i]);

@@ -23,7 +23,7 @@ static bool refuse(int file, const char *folder, Err *err) {
   return err_set(err, "%s is in use by %s; wait until it ends, or give another folder", folder, text);
 }
 
-bool lock_folder(const char *folder, Err *err) {
+bool folder_lock(const char *folder, Err *err) {
   char *path = xasprintf("%s/lock", folder);
   int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   bool ok = file >= 0 || err_set(err, "cannot write %s: %s", path, strerror(errno));

@@ -6,4 +6,4 @@
 // ends, so that none is ever stale; the file, which says who took it last, stays. False when another program has it,
 // named in the message, or when nothing can be written there. A file system without locks gets a line on stderr, and
 // true.
-bool lock_folder(const char *folder, Err *err);
+bool folder_lock(const char *folder, Err *err);

@@ -31,7 +31,7 @@ static off_t kept_length(FILE *f, int64_t resume, int64_t *evaluated) {
 bool log_open(Log *log, const char *dir, int64_t resume, Err *err) {
   *log = (Log){.people = stderr, .terminal = isatty(STDERR_FILENO), .opened = now_seconds(), .evaluated = -1};
   if (!dir) return true;
-  if (!make_dirs(dir, err)) return false;
+  if (!dirs_make(dir, err)) return false;
   char *path = xasprintf("%s/log.jsonl", dir);
   FILE *f = fopen(path, "a+"); // appends wherever the reading below leaves the position
   off_t kept = f && resume >= 0 ? kept_length(f, resume, &log->evaluated) : 0;

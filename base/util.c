@@ -152,7 +152,7 @@ static bool sync_folder_of(const char *path) {
   return ok;
 }
 
-bool make_dirs(const char *path, Err *err) {
+bool dirs_make(const char *path, Err *err) {
   char *partial = xstrdup(path);
   bool ok = true;
   for (char *end = partial; ok && *end;) {

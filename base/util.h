@@ -56,7 +56,7 @@ double now_seconds(void); // monotonic
 char *file_read(const char *path, size_t *size, Err *err);
 bool path_is_dir(const char *path);
 bool path_is_file(const char *path);
-bool make_dirs(const char *path, Err *err); // like mkdir -p; durable
+bool dirs_make(const char *path, Err *err); // like mkdir -p; durable
 
 // Atomic replacement: write to the returned stream, then file_commit flushes, fsyncs, renames onto `path` and fsyncs
 // the folder; file_abort removes the temporary file. Whatever stood at `path` stays whole until the rename. A killed

@@ -9,7 +9,6 @@
 
 // ---- groups ---------------------------------------------------------------------------------------------------------
 
-// Writes row i of a group.
 static void boxes_put(const Boxes *out, int group, int i, Box box, double score, int index) {
   size_t row = (size_t)group * out->capacity + i;
   box_rows(&out->box)[row] = box;
@@ -17,7 +16,7 @@ static void boxes_put(const Boxes *out, int group, int i, Box box, double score,
   out->index[row] = index;
 }
 
-// The heap of a group's best out->capacity candidates, in its part of the workspace.
+// Each group has a part of the workspace, so that groups are selected in parallel.
 static TopK group_topk(TopKItem *workspace, const Boxes *out, int group) {
   return (TopK){.items = workspace + (size_t)group * out->capacity, .k = out->capacity};
 }

@@ -6,7 +6,6 @@
 
 // ---- targets --------------------------------------------------------------------------------------------------------
 
-// Writes a pixel of a tensor of one channel.
 static void write_pixel(const Tensor *t, int n, int y, int x, real value) {
   real *to = at(t, n, y, x);
   memset(to, 0, (size_t)t->ldc * sizeof *to); // padding channels
@@ -38,7 +37,7 @@ static void target_of_polygons(const MaskTarget *p, const Bitmap *bitmap, const 
     for (int x = 0; x < p->size; x++) write_pixel(target, r, y, x, (real)(columns[x] >> y & 1));
 }
 
-// All sampling points of bin (y, x), row by row.
+// Row by row: cuda/masks.cu adds in the same order.
 static real bin_sum(const Mask *mask, RoiAxis ys, RoiAxis xs, int y, int x) {
   real sum = 0;
   for (int sy = 0; sy < ys.samples; sy++) sum += mask_bin_row(mask, ys, xs, y, x, sy);

@@ -18,7 +18,6 @@ static ImageTruth image_truth(const Truth *truth, int image, const BoxCoder *cod
       .box = box_rows(&truth->box) + (size_t)image * truth->capacity, .n = truth->count[image], .extra = coder->extra};
 }
 
-// Object g as a half-open box.
 static Box object_span(const ImageTruth *objects, int g) { return box_span(objects->box[g], objects->extra); }
 
 // The object that overlaps the box most. Also raises reached[g], the best IoU that any candidate so far has with object
@@ -45,7 +44,6 @@ typedef struct BalancedSampler {
   TopK objects, background; // row: the ground truth of an object
 } BalancedSampler;
 
-// Heap slots of one image's sampler.
 static size_t sampler_slots(int batch, float positive) { return (size_t)batch + most_positives(batch, positive); }
 
 static BalancedSampler sampler_begin(TopKItem *slots, uint64_t key, int batch, float positive) {
@@ -167,7 +165,6 @@ static void match_rois(const RoiSample *p, const Candidates *c, BalancedSampler 
   sampler_finish(sampler);
 }
 
-// Appends a RoI.
 static void put_roi(const Rois *rois, Box box, int image) {
   int row = (*rois->count)++;
   CHECK(row < rois->capacity);
@@ -175,7 +172,7 @@ static void put_roi(const Rois *rois, Box box, int image) {
   rois->image[row] = image;
 }
 
-// Appends one image's sample to the lists of the whole batch.
+// The batch's lists are compacted over its images, in their order: one count for all, as in nn/ops.h.
 static void append_rois(const RoiSample *p, const Candidates *c, const BalancedSampler *s, const Truth *truth,
                         const RoiTargets *out, int image) {
   for (int i = 0; i < s->objects.n; i++) {

@@ -208,7 +208,8 @@ template <class T> __device__ __forceinline__ void dest_store8(const DestArgs &d
 
 // ---- reductions in a fixed order ------------------------------------------------------------------------------------
 //
-// Butterflies of warp shuffles: the order of the sum, and so its bits, depends on nothing but the shape of the block.
+// Butterflies of warp shuffles: the order of the sum, and so its bits, depends on nothing but the shape of the
+// threadblock.
 
 // Sum over the warp, the same value in every lane.
 template <class T> __device__ __forceinline__ T warp_sum(T v) {

@@ -29,7 +29,6 @@ __global__ void __launch_bounds__(OVERLAP_THREADS) nms_overlap_kernel(Nms p, Box
   }
 }
 
-// The first n bits.
 static __device__ __forceinline__ Word first_bits(int n) { return n < TILE ? ((Word)1 << n) - 1 : ~(Word)0; }
 
 // A vote with one bit per row of a tile: lane i answers for rows i and i + 32. Every lane of the warp calls it.
@@ -53,7 +52,6 @@ static __device__ Word resolve_tile(Word open, const Word overlaps[2]) {
   return kept;
 }
 
-// The first n of a set.
 static __device__ __forceinline__ Word keep_first(Word set, int n) {
   for (int extra = __popcll(set) - n; extra > 0; extra--) set &= first_bits(63 - __clzll(set));
   return set;

@@ -21,8 +21,8 @@ enum { MAX_LEVELS = 5, MAX_CELL_ANCHORS = 15 };
 // accumulator's value:
 //   t = keep · f(v + bias + addend + (accumulate ? t : 0)),  f = max(·, 0) if relu, keep = (mask > 0) if mask else 1.
 // Forward the addend is a residual; backward it is a gradient that reaches t unchanged, and the mask is the ReLU's.
-// Every op that takes a Dest writes every element of its valid rows, padding lanes included (as zeros), and honours all
-// fields but bias, which only conv_forward and conv_dgrad take.
+// Every op that takes a Dest writes every element of its valid rows, padding channels included (as zeros), and honours
+// all fields but bias, which only conv_forward and conv_dgrad take.
 typedef struct Dest {
   Tensor t;
   bool accumulate;

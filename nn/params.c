@@ -222,7 +222,7 @@ void param_export(const Params *p, const Param *q, const Tensor *what, float *to
 }
 
 void param_import(Params *p, Param *q, const Tensor *what, const float *torch_order) {
-  void *host = xcalloc(1, tensor_bytes(what)); // the padding lanes are zero and stay zero
+  void *host = xcalloc(1, tensor_bytes(what)); // the padding channels are zero and stay zero
   for (size_t i = 0, n = param_elements(q); i < n; i++) {
     size_t at = our_offset(what, i);
     if (what->dtype == F64)

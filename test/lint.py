@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The rules of lint.sh that need to know C's brackets: one statement a line, one name for one thing, 120 columns, and
 a file for every test. Reads the files named as arguments, relative to the root of the tree, and prints
-FILE:LINE: what is wrong. It knows C and CUDA as far as clang-format lays them out; macros are not looked into."""
+FILE:LINE: what is wrong. It knows C and CUDA as far as clang-format lays them out; macros are not looked into. Of
+Markdown (.md) it looks at the columns alone."""
 import collections
 import os
 import re
@@ -58,6 +59,20 @@ def matching(text, end):
     return 0
 
 
+def wide_lines(path, text):
+    """Lines past COLUMNS, with their lengths. Markdown cannot wrap tables, markers of tools/tables.py and bare links,
+    and does not wrap what stands between fences."""
+    fenced = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if path.endswith(".md"):
+            fence = line.lstrip().startswith("```")
+            fenced ^= fence
+            if fenced or fence or re.match(r"\s*\||.*<!-- |\s*([-*] )?<?https?://\S+$", line):
+                continue
+        if len(line) > COLUMNS:
+            yield number, len(line)
+
+
 def is_word(word):
     return bool(re.match(r"[A-Za-z_]", word))
 
@@ -78,9 +93,9 @@ class File:
         self.types = []  # (name, line)
         self.externs = []  # (name, line) of functions and variables
         raw = open(path, encoding="utf-8").read()
-        for number, line in enumerate(raw.split("\n"), 1):
-            if len(line) > COLUMNS:
-                self.findings.append((number, f"{len(line)} columns; wrap at {COLUMNS}"))
+        self.findings += [(number, f"{length} columns; wrap at {COLUMNS}") for number, length in wide_lines(path, raw)]
+        if path.endswith(".md"):
+            return
         self.text = bare(raw)
         if path.endswith((".cu", ".cuh")):
             self.text = without_angles(self.text)

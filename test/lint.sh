@@ -1,7 +1,7 @@
 #!/bin/sh
 # Checks what the compiler does not: which way includes run, that every header stands alone, no platform #ifdefs, one
-# statement a line, one name for one thing, 120 columns, a file for every test, and the formatting. Prints
-# FILE:LINE: what is wrong, and exits 1 if anything is. Run from the root of the tree; test/lint_test.sh tests it.
+# statement a line, one name for one thing, 120 columns (of Markdown, too), a file for every test, and the formatting.
+# Prints FILE:LINE: what is wrong, and exits 1 if anything is. Run from the root of the tree; test/lint_test.sh tests it.
 set -u
 here=$(dirname "$0")
 report=$(mktemp)
@@ -9,6 +9,10 @@ trap 'rm -f "$report"' EXIT
 sources() {
   find . -path ./build -prune -o -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print |
     sed 's|^\./||' | sort
+}
+
+pages() {
+  find . -path ./build -prune -o -type f -name '*.md' -print | sed 's|^\./||' | sort
 }
 
 # What the files of a folder may include of ours, as a regular expression; one row a folder, docs/design.md draws it.
@@ -56,7 +60,7 @@ for header in $(sources | grep '\.h$'); do
   ${CC:-gcc} $flags -include "$header" /dev/null 2>>"$report" || echo "$header:1: does not compile alone" >>"$report"
 done
 
-python3 "$here/lint.py" $(sources) >>"$report" || echo "$here/lint.py:1: did not run" >>"$report"
+python3 "$here/lint.py" $(sources) $(pages) >>"$report" || echo "$here/lint.py:1: did not run" >>"$report"
 
 if command -v clang-format >/dev/null; then
   sources | xargs clang-format --dry-run 2>&1 |

@@ -56,6 +56,17 @@ struct Sound {
 };
 END
 cp test/base/test_sound.c test/base/test_sound_again.c
+wide=$(printf 'x%.0s' $(seq 119)) # with a word before it, 121 columns or more
+cat >base/sound.md <<END
+| a table | $wide |
+
+<!-- value: sound -->1<!-- end --> $wide
+- https://sound.example/$wide
+
+\`\`\`
+a fence $wide
+\`\`\`
+END
 
 complaints() { sh "$lint" 2>/dev/null | sed -nE 's/^([a-z]+\/[^:]*:[0-9]+): .*/\1/p' | sort -u; }
 said=$(sh "$lint" 2>/dev/null)
@@ -165,6 +176,13 @@ wrong base/wide.c 1 <<'END'
 END
 wrong test/base/test_nothing.c 1 <<'END'
 static int of_no_file;
+END
+wrong base/page.md 5 <<END
+\`\`\`
+$wide
+\`\`\`
+
+a $wide
 END
 sort expected >wanted
 complaints >reported

@@ -122,7 +122,7 @@ static void check(Checkup *c, const DoctorOptions *o) {
   split_open(&c->train, o->train_split, o, o->keep_empty);
   if (is_split(o, o->val_split) || strcmp(o->val_split, "val")) split_open(&c->val, o->val_split, o, true);
   check_categories(&c->train, &c->val);
-  if (c->train.open) advise(&c->advice, &c->train, c->val.open ? &c->val : NULL, o->keep_empty, o->canvases);
+  if (c->train.open) advice_write(&c->advice, &c->train, c->val.open ? &c->val : NULL, o->keep_empty, o->canvases);
   c->sound = split_sound(&c->train) && split_sound(&c->val);
 }
 

@@ -1,6 +1,6 @@
 // What a model computes for one batch, tensor by tensor, as a safetensors file to be held against another
 // implementation (test/peers/compare_torchvision.py, test/peers/compare_torchvision_gpu.py). Activations are NHWC
-// without padding lanes, rows past a count left out, in the type in which they are stored.
+// without padding channels, rows past a count left out, in the type in which they are stored.
 //
 // With --feed every tensor that is also in FILE is replaced by FILE's as soon as it has been taken, so that whatever
 // reads it goes on from there; "grad.V" replaces the gradient of value V before the node that made V runs backward.
@@ -110,7 +110,7 @@ static void put_record_ints(Dump *d, const char *name, const char *part, int *sr
 
 static const CkptType stored_type[DTYPES] = {[F32] = CKPT_F32, [F64] = CKPT_F64, [BF16] = CKPT_BF16, [F16] = CKPT_F16};
 
-// The first `rows` rows n of a tensor: bytes of a pixel without its padding lanes, and with them.
+// The first `rows` rows n of a tensor: bytes of a pixel without its padding channels, and with them.
 typedef struct TensorRows {
   size_t pixels, lane, pitch;
 } TensorRows;

@@ -26,10 +26,10 @@ def layer_us(record, *keys):
 
 def wgmma_pairs(results):
     """Forward / dgrad before and after, each pair in one job."""
-    pairs = (("results sent by a warp of their own; tiles of 192 columns, 128 rows of few", "s5.2", "main", "hyb"),
+    pairs = (("stores issued by store warps; tiles of 192 columns, 128 rows of few", "s5.2", "main", "hyb"),
              ("cache hint, lines in pairs", "s5.5", "hyb", "hyb2"),
              ("boxes of sixteen rows instead of 64", "s5.7", "hyb2", "send16"),
-             ("phases take turns", "s5.8", "base", "turns"))
+             ("interleaved phases", "s5.8", "base", "turns"))
     rows = [(what, *(milliseconds(step(results, run, batch, build), "fwd", "dgrad") for batch in (4, 16)
                      for build in (before, after)), run) for what, run, before, after in pairs]
     return table(("step", "batch 4: before", "after", "batch 16: before", "after", "run"), rows)
@@ -37,7 +37,7 @@ def wgmma_pairs(results):
 
 def wgmma_start(results):
     """Cycles from a block's beginning, medians of the blocks, one for each time that the layer ran."""
-    columns = {"1": "pixels asked for", "4": "first stage seen", "6": "first tile's results ordered",
+    columns = {"1": "pixels asked for", "4": "first stage seen", "6": "first tile's stores issued",
                "8": "the second's"}
     layer = "rpn.p5.logits dgrad, batch 16"
     rows = []
@@ -55,8 +55,8 @@ def wgmma_start(results):
 def wgrad_steps(results):
     layers = "wgrad res3.1x1.out", "wgrad res4.1x1.out", "wgrad res5.1x1.out", "wgrad box.logits"
     steps = (("before", "old"),
-             ("kernels of a third of the length; sums given, not fetched; eight loads of the reduction indeed on their "
-              "way, its blocks spread evenly", "F"),
+             ("kernels of a third of the length; accumulators sent through distributed shared memory, not fetched; eight "
+              "loads of the reduction indeed on their way, its blocks spread evenly", "F"),
              ("tiles of 64 × 2 where they are faster (costs refitted; one of them again since)", "G"))
     rows = []
     for what, build in steps:

@@ -36,7 +36,7 @@ typedef struct WgradSplitK {
 
 static size_t partial_size(const WgradSplitK *g) { return (size_t)g->tile_rows * g->partial_pitch; }
 
-// b [panels][pixels][GEMM_NR] = columns n0 … n0 + n - 1 of dy's pixels, its padding lanes, and zeros.
+// b [panels][pixels][GEMM_NR] = columns n0 … n0 + n - 1 of dy's pixels, its padding channels, and zeros.
 static void pack_dy(const Tensor *dy, size_t pixel, int pixels, int n0, int n, real *b) {
   for (int j = n0; j < n0 + n; j += GEMM_NR) {
     const real *src = (const real *)dy->data + pixel * dy->ldc + j;

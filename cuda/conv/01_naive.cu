@@ -28,7 +28,7 @@ __global__ void naive_kernel(const __grid_constant__ GemmProblem p, const Tensor
   size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
   int row = (int)(thread % rows), column = (int)(thread / rows) * 8;
   if (column >= p.out.t.ldc || row >= view_rows(view)) return;
-  int lanes = BACKWARD ? 8 : min(8, w.n - column);
+  int channels = BACKWARD ? 8 : min(8, w.n - column);
   Position at = position_of(view, row);
   Eight acc = {};
   for (int ty = 0; ty < view.im2col.y.taps; ty++)
@@ -38,9 +38,9 @@ __global__ void naive_kernel(const __grid_constant__ GemmProblem p, const Tensor
       int tap = filter_tap({0, ty, tx}, view, w.w);
       for (int c = 0; c < view.in.c; c++) {
         float v = to_float(from[c]);
-        for (int k = 0; k < lanes; k++) {
-          int rank = BACKWARD ? c : column + k, lane = BACKWARD ? column + k : c;
-          acc.v[k] += v * to_float(((const T *)w.data)[((size_t)rank * w.h * w.w + tap) * w.ldc + lane]);
+        for (int k = 0; k < channels; k++) {
+          int filter = BACKWARD ? c : column + k, channel = BACKWARD ? column + k : c;
+          acc.v[k] += v * to_float(((const T *)w.data)[((size_t)filter * w.h * w.w + tap) * w.ldc + channel]);
         }
       }
     }

@@ -15,7 +15,7 @@ enum {
   THREADS = 256,                          // 16 × 16, each with 8 × 8 accumulators
   LOADS = TILE_MN * TILE_K / 4 / THREADS, // vectors of four that a thread loads of each operand, an iteration
   CHUNK_FLOATS = 1 << 25,                 // of the im2col matrix
-  FILL_BLOCKS = 528,                      // two waves of two blocks on each of 132 multiprocessors
+  FILL_BLOCKS = 528,                      // two waves of two threadblocks on each of an H100's 132 SMs
   MIN_SLICE_K = 128,
   MAX_SLICE_K = 1024 // of a split-K slice
 };
@@ -117,8 +117,8 @@ __global__ void filter_matrix_kernel(const __grid_constant__ Im2colView view, co
   Eight e = {};
 #pragma unroll
   for (int j = 0; j < 8; j++) {
-    int rank = BACKWARD ? c : first + j, lane = BACKWARD ? first + j : c;
-    if (rank < w.n) e.v[j] = to_float(((const T *)w.data)[((size_t)rank * w.h * w.w + tap) * w.ldc + lane]);
+    int filter = BACKWARD ? c : first + j, channel = BACKWARD ? first + j : c;
+    if (filter < w.n) e.v[j] = to_float(((const T *)w.data)[((size_t)filter * w.h * w.w + tap) * w.ldc + channel]);
   }
   store8(to + (size_t)k * n + first, e);
 }

@@ -10,7 +10,7 @@
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/wmma.cuh"
 
-enum { MIN_BLOCKS = 264 }; // two for each of 132 multiprocessors
+enum { MIN_BLOCKS = 264 }; // two for each of an H100's 132 multiprocessors (SMs)
 
 // ---- loads of a stage: activations (A) and filter (B) ---------------------------------------------------------------
 
@@ -64,10 +64,10 @@ template <class T, class Operand> struct FilterLoader {
 #pragma unroll
     for (int i = 0; i < Operand::PASSES; i++) {
       const KCoord &k = Operand::IS_MN_MAJOR ? own[i] : pixels;
-      int rank = Operand::IS_MN_MAJOR ? k.c : first + Operand::row(i);
-      int lane = Operand::IS_MN_MAJOR ? first + Operand::lane() : k.c;
-      bool inside = k.y < view.im2col.y.taps && rank < w.n && lane < w.ldc;
-      int at = (rank * w.h * w.w + filter_tap(k, view, w.w)) * w.ldc + lane;
+      int filter = Operand::IS_MN_MAJOR ? k.c : first + Operand::row(i);
+      int channel = Operand::IS_MN_MAJOR ? first + Operand::contiguous() : k.c;
+      bool inside = k.y < view.im2col.y.taps && filter < w.n && channel < w.ldc;
+      int at = (filter * w.h * w.w + filter_tap(k, view, w.w)) * w.ldc + channel;
       cp_async16(Operand::at(tile, i), (const T *)w.data + (inside ? at : 0), inside);
       if constexpr (Operand::IS_MN_MAJOR) k_advance(own[i], Operand::TILE_K, view);
     }
@@ -105,24 +105,22 @@ __device__ __forceinline__ void wmma_epilogue(const GemmProblem &p, const WmmaAc
 // past a device-side count have nothing to do.
 template <class T, int TILE_M, int TILE_N, bool BACKWARD>
 __global__ __launch_bounds__(WMMA_THREADS, 2) void wmma_kernel(const __grid_constant__ GroupedGemm p) {
-  if constexpr (wmma_has<T>) {
-    using Tile = WmmaTile<T, TILE_M, TILE_N, false, BACKWARD>;
-    BlockTile at = block_tile(p, TILE_M, TILE_N);
-    const Im2colView &view = at.problem.view;
-    if (at.row >= view_rows(view)) return;
-    ActivationLoader<T, typename Tile::A> pixels(view, at.row);
-    FilterLoader<T, typename Tile::B> filter(view, p.w, at.column);
-    KCoord k = {};
-    k_advance(k, Tile::A::lane(), view);
-    int gemm_k = view.im2col.y.taps * view.im2col.x.taps * view.in.ldc;
-    WmmaAccumulator<T, Tile> acc;
-    wmma_mainloop(acc, (gemm_k + Tile::TILE_K - 1) / Tile::TILE_K, [&](T *a, T *b) {
-      pixels.load(a, k);
-      filter.load(b, k);
-      k_advance(k, Tile::TILE_K, view);
-    });
-    wmma_epilogue<T>(at.problem, acc, at.row, at.column);
-  }
+  using Tile = WmmaTile<T, TILE_M, TILE_N, false, BACKWARD>;
+  BlockTile at = block_tile(p, TILE_M, TILE_N);
+  const Im2colView &view = at.problem.view;
+  if (at.row >= view_rows(view)) return;
+  ActivationLoader<T, typename Tile::A> pixels(view, at.row);
+  FilterLoader<T, typename Tile::B> filter(view, p.w, at.column);
+  KCoord k = {};
+  k_advance(k, Tile::A::contiguous(), view);
+  int gemm_k = view.im2col.y.taps * view.im2col.x.taps * view.in.ldc;
+  WmmaAccumulator<T, Tile> acc;
+  wmma_mainloop(acc, (gemm_k + Tile::TILE_K - 1) / Tile::TILE_K, [&](T *a, T *b) {
+    pixels.load(a, k);
+    filter.load(b, k);
+    k_advance(k, Tile::TILE_K, view);
+  });
+  wmma_epilogue<T>(at.problem, acc, at.row, at.column);
 }
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
@@ -136,8 +134,8 @@ template <class T, int TILE_M, int TILE_N, bool BACKWARD> static void launch_til
   LAUNCH_CHECK();
 }
 
-// Narrow results get narrow tiles; few rows get small ones, so that they reach every multiprocessor. Accumulators are
-// the same in any of them.
+// Narrow results get narrow tiles; few rows get small ones, so that they reach every SM. Accumulators are the same in
+// any of them.
 template <class T, bool BACKWARD> static void launch(Device *dev, GroupedGemm &p) {
   int n = p.problem[0].out.t.ldc;
   if (n <= 32) return launch_tiles<T, 128, 32, BACKWARD>(dev, p);
@@ -153,11 +151,9 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
                  [&](GroupedGemm &p) { WITH_TYPE(w->dtype, T, { launch<T, BACKWARD>(dev, p); }); });
 }
 
-// Turing's tensor cores take fp16 only; TF32 is a loss of precision that has to be asked for.
+// TF32 is a loss of precision that has to be asked for.
 static bool supports(Device *dev, ConvOp, const Conv *, const Tensor *in, const Tensor *) {
-  int major;
-  CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, dev->index));
-  return in->dtype == F16 || (major >= 8 && (in->dtype == BF16 || dev->tf32));
+  return in->dtype != F32 || dev->tf32;
 }
 
 extern "C" const Rung rung_wmma = {"wmma", supports, compute<false>, compute<true>, wmma_wgrad};

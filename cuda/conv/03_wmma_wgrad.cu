@@ -40,31 +40,29 @@ __device__ __forceinline__ void load_x(T *tile, const Im2colView &view, const KC
 // Accumulators are stored as they are: scale, accumulation and padding are the reduction's.
 template <class T, int TILE_M>
 __global__ __launch_bounds__(WMMA_THREADS, 2) void wmma_wgrad_kernel(const __grid_constant__ WgradGemm p) {
-  if constexpr (wmma_has<T>) {
-    using Tile = WmmaTile<T, TILE_M, 128, true, true>;
-    int slice = blockIdx.y, row = blockIdx.x / p.tiles_n * TILE_M, column = blockIdx.x % p.tiles_n * 128;
-    const WgradOperands &operands = wgrad_operands(p, slice);
-    const Im2colView &view = operands.x;
-    int first = (slice - operands.first_slice) * p.slice_k, end = min(first + p.slice_k, view_rows(view));
-    int tap = (column + Tile::B::lane()) / view.in.ldc, taps = view.im2col.x.taps;
-    KCoord k = {(column + Tile::B::lane()) % view.in.ldc, tap / taps, tap % taps};
-    WmmaAccumulator<T, Tile> acc;
-    int k_tiles = max(end - first + Tile::TILE_K - 1, 0) / Tile::TILE_K; // none past the count: the slice is zeros
-    wmma_mainloop(acc, k_tiles, [&](T *a, T *b) {
-      load_dy<T, typename Tile::A>(a, (const T *)operands.dy, p.m, row + Tile::A::lane(), first, end);
-      load_x<T, typename Tile::B>(b, view, k, first, end);
-      first += Tile::TILE_K;
-    });
-    float *to = p.workspace.data + slice * p.workspace.stride;
+  using Tile = WmmaTile<T, TILE_M, 128, true, true>;
+  int slice = blockIdx.y, row = blockIdx.x / p.tiles_n * TILE_M, column = blockIdx.x % p.tiles_n * 128;
+  const WgradOperands &operands = wgrad_operands(p, slice);
+  const Im2colView &view = operands.x;
+  int first = (slice - operands.first_slice) * p.slice_k, end = min(first + p.slice_k, view_rows(view));
+  int tap = (column + Tile::B::contiguous()) / view.in.ldc, taps = view.im2col.x.taps;
+  KCoord k = {(column + Tile::B::contiguous()) % view.in.ldc, tap / taps, tap % taps};
+  WmmaAccumulator<T, Tile> acc;
+  int k_tiles = max(end - first + Tile::TILE_K - 1, 0) / Tile::TILE_K; // none past the count: the slice is zeros
+  wmma_mainloop(acc, k_tiles, [&](T *a, T *b) {
+    load_dy<T, typename Tile::A>(a, (const T *)operands.dy, p.m, row + Tile::A::contiguous(), first, end);
+    load_x<T, typename Tile::B>(b, view, k, first, end);
+    first += Tile::TILE_K;
+  });
+  float *to = p.workspace.data + slice * p.workspace.stride;
 #pragma unroll
-    for (int i = 0; i < Tile::FRAGMENTS_M; i++)
+  for (int i = 0; i < Tile::FRAGMENTS_M; i++)
 #pragma unroll
-      for (int j = 0; j < Tile::FRAGMENTS_N; j++) {
-        int y = row + Tile::warp_m() + i * WMMA_MN, x = column + Tile::warp_n() + j * WMMA_MN;
-        wmma::store_matrix_sync(to + (size_t)y * p.workspace.pitch + x, acc.fragment[i][j], p.workspace.pitch,
-                                wmma::mem_row_major);
-      }
-  }
+    for (int j = 0; j < Tile::FRAGMENTS_N; j++) {
+      int y = row + Tile::warp_m() + i * WMMA_MN, x = column + Tile::warp_n() + j * WMMA_MN;
+      wmma::store_matrix_sync(to + (size_t)y * p.workspace.pitch + x, acc.fragment[i][j], p.workspace.pitch,
+                              wmma::mem_row_major);
+    }
 }
 
 // ---- launchers ------------------------------------------------------------------------------------------------------

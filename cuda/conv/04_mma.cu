@@ -90,7 +90,7 @@ template <class Operand> struct FilterIterator {
   int k_left, left;      // chunks of K from the thread's on; rows from its first on
 
   __device__ FilterIterator(const Im2colView &, const Tensor &w, int first) : data((const uint4 *)w.data) {
-    int all = w.h * w.w * w.ldc / Operand::VECTOR, own = Operand::lane() / Operand::VECTOR;
+    int all = w.h * w.w * w.ldc / Operand::VECTOR, own = Operand::contiguous() / Operand::VECTOR;
     at = (first + Operand::row(0)) * all + own;
     per_pass = all * Operand::ROW_STEP;
     k_left = all - own;
@@ -119,7 +119,7 @@ template <class Operand> struct TransposedFilterIterator {
   __device__ TransposedFilterIterator(const Im2colView &view, const Tensor &w, int first)
       : data((const uint4 *)w.data), own(k_coord_of(view, Operand::row(0))) {
     const Im2colAxis &y = view.im2col.y, &x = view.im2col.x;
-    int tap = w.ldc / Operand::VECTOR, channel = (first + Operand::lane()) / Operand::VECTOR;
+    int tap = w.ldc / Operand::VECTOR, channel = (first + Operand::contiguous()) / Operand::VECTOR;
     left = tap - channel;
     filters = w.n;
     filter = w.h * w.w * tap;
@@ -207,39 +207,37 @@ __device__ __forceinline__ void problem_epilogue(const BlockTile &at, const MmaA
 // issue the cp.async of the stage after next. Tiles past a device-side count have nothing to do.
 template <class T, class Shape, bool BACKWARD>
 __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_kernel(const __grid_constant__ MmaParams p) {
-  if constexpr (AMPERE) {
-    using Tile = MmaTile<T, Shape, false, BACKWARD>;
-    using Filter =
-        std::conditional_t<BACKWARD, TransposedFilterIterator<typename Tile::B>, FilterIterator<typename Tile::B>>;
-    BlockTile at = block_tile(p, Shape::TILE_M, Shape::TILE_N);
-    const Im2colView &view = at.problem.view;
-    const KStep &k_step = p.k_step[&at.problem - p.problem];
-    int k_tiles = (view.im2col.y.taps * view.im2col.x.taps * view.in.ldc + Tile::TILE_K - 1) / Tile::TILE_K;
-    if (at.row >= view_rows(view)) return;
-    ActivationIterator<typename Tile::A> pixels(view, at.row);
-    Filter filter(view, p.w, at.column);
-    KCoord k = k_coord_of(view, Tile::A::lane());
-    MmaAccumulator<Tile> acc;
-    auto load_pixels = [&](uint32_t stage) {
-      pixels.load(stage, k);
-      k_advance_by(k, k_step, view);
-    };
-    auto load_filter = [&](uint32_t stage) { filter.load(stage + Tile::A::BYTES, view, k_step); };
-    mma_mainloop(acc, k_tiles, load_pixels, load_filter);
-    problem_epilogue(at, acc);
-  }
+  using Tile = MmaTile<T, Shape, false, BACKWARD>;
+  using Filter =
+      std::conditional_t<BACKWARD, TransposedFilterIterator<typename Tile::B>, FilterIterator<typename Tile::B>>;
+  BlockTile at = block_tile(p, Shape::TILE_M, Shape::TILE_N);
+  const Im2colView &view = at.problem.view;
+  const KStep &k_step = p.k_step[&at.problem - p.problem];
+  int k_tiles = (view.im2col.y.taps * view.im2col.x.taps * view.in.ldc + Tile::TILE_K - 1) / Tile::TILE_K;
+  if (at.row >= view_rows(view)) return;
+  ActivationIterator<typename Tile::A> pixels(view, at.row);
+  Filter filter(view, p.w, at.column);
+  KCoord k = k_coord_of(view, Tile::A::contiguous());
+  MmaAccumulator<Tile> acc;
+  auto load_pixels = [&](uint32_t stage) {
+    pixels.load(stage, k);
+    k_advance_by(k, k_step, view);
+  };
+  auto load_filter = [&](uint32_t stage) { filter.load(stage + Tile::A::BYTES, view, k_step); };
+  mma_mainloop(acc, k_tiles, load_pixels, load_filter);
+  problem_epilogue(at, acc);
 }
 
 // ---- the heuristic: threadblock tile --------------------------------------------------------------------------------
 
-// TILE_M, TILE_N, warps along M and N, blocks for which a multiprocessor has registers
+// TILE_M, TILE_N, warps along M and N, threadblocks for which a multiprocessor (SM) has registers
 using Large = MmaShape<128, 256, 2, 4, 1>;
 using Square = MmaShape<128, 128, 2, 2, 2>;
 using Thin = MmaShape<128, 32, 4, 1, 3>;
 using Small = MmaShape<64, 64, 2, 2, 3>;
 
-// Time of the busiest multiprocessor, in units of a product on the tensor cores: whole waves of blocks. `speed`: the
-// share of Large's rate that a shape reaches where there is work enough.
+// Time of the busiest SM, in units of a product on the tensor cores: whole waves of blocks. `speed`: the share of
+// Large's rate that a shape reaches where there is work enough.
 template <class Tile> static double estimate(const Device *dev, const GroupedGemm &p, double speed) {
   int multiprocessors;
   CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, dev->index));
@@ -289,10 +287,8 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
 
 // TF32 is a loss of precision that has to be asked for. A filter's taps have to fit a row's mask.
 static bool supports(Device *dev, ConvOp op, const Conv *, const Tensor *in, const Tensor *w) {
-  int major;
-  CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, dev->index));
   bool few = op == CONV_WGRAD || (w->h <= MAX_TAPS && w->w <= MAX_TAPS);
-  return major >= 8 && few && (in->dtype != F32 || dev->tf32);
+  return few && (in->dtype != F32 || dev->tf32);
 }
 
 extern "C" const Rung rung_mma = {"mma", supports, compute<false>, compute<true>, mma_wgrad};

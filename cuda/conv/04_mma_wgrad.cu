@@ -18,7 +18,7 @@ template <class Operand> struct GradientIterator {
 
   __device__ GradientIterator(const void *dy, int channels, int first, int channel) : data((const uint4 *)dy) {
     pixel = channels / Operand::VECTOR;
-    int own = (channel + Operand::lane()) / Operand::VECTOR;
+    int own = (channel + Operand::contiguous()) / Operand::VECTOR;
     at = (first + Operand::row(0)) * pixel + own;
     left = pixel - own;
   }
@@ -47,7 +47,7 @@ template <class Operand> struct Im2colIterator {
   __device__ Im2colIterator(const Im2colView &view, int column) : view(view), pixel(view.in.ldc / Operand::VECTOR) {
 #pragma unroll
     for (int j = 0; j < Operand::CHUNKS_PER_LANE; j++) {
-      int own = (column + Operand::lane()) / Operand::VECTOR + 8 * j, tap = own / pixel;
+      int own = (column + Operand::contiguous()) / Operand::VECTOR + 8 * j, tap = own / pixel;
       y[j] = tap / view.im2col.x.taps;
       x[j] = tap % view.im2col.x.taps;
       offset[j] = (y[j] * view.in.w + x[j]) * pixel + own % pixel;
@@ -81,45 +81,42 @@ template <class Operand> struct Im2colIterator {
 // single one goes to dw [k, r, s, c], scaled and accumulated.
 template <class T, class Shape>
 __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_wgrad_kernel(const __grid_constant__ WgradGemm p) {
-  if constexpr (AMPERE) {
-    using Tile = MmaTile<T, Shape, true, true>;
-    int slice = blockIdx.y, row = blockIdx.x / p.tiles_n * Shape::TILE_M,
-        column = blockIdx.x % p.tiles_n * Shape::TILE_N;
-    const WgradOperands &operands = wgrad_operands(p, slice);
-    int first = (slice - operands.first_slice) * p.slice_k, end = min(first + p.slice_k, view_rows(operands.x));
-    GradientIterator<typename Tile::A> dy_tiles(operands.dy, p.m, first, row);
-    Im2colIterator<typename Tile::B> x_tiles(operands.x, column);
-    MmaAccumulator<Tile> acc;
-    int k_tiles = max(end - first + Tile::TILE_K - 1, 0) / Tile::TILE_K; // none past the count: the slice is zeros
-    auto load_dy = [&](uint32_t stage) { dy_tiles.load(stage, first + Tile::A::row(0), end); };
-    auto load_x = [&](uint32_t stage) {
-      x_tiles.load(stage + Tile::A::BYTES, first + Tile::B::row(0), end);
-      first += Tile::TILE_K;
-    };
-    mma_mainloop(acc, k_tiles, load_dy, load_x);
-    // Epilogue: the accumulators of a slice go to the workspace as they are, those of an unsplit GEMM to dw itself.
-    column += mma_epilogue_column<Tile>();
-    float *to = p.workspace.data + slice * p.workspace.stride + (size_t)row * p.workspace.pitch + column;
-    const Tensor &dw = p.out.dw;
-    int c = column % dw.ldc, rows = !p.single_slice ? INT_MAX : column < p.workspace.pitch ? dw.n : 0;
-    auto nothing = [](int, float *) { return 0; };
-    auto old = [&](int down) {
-      bool any = p.single_slice && p.out.accumulate && row + down < rows;
-      return any ? load8(to + (size_t)down * p.workspace.pitch) : Eight{};
-    };
-    mma_epilogue<2>(acc, nothing, old, [&](int down, Eight v, const Eight &before) {
-      if (row + down >= rows) return;
-      float factor = p.single_slice && p.out.scale ? ((const float *)p.out.scale)[row + down] : 1.f;
+  using Tile = MmaTile<T, Shape, true, true>;
+  int slice = blockIdx.y, row = blockIdx.x / p.tiles_n * Shape::TILE_M, column = blockIdx.x % p.tiles_n * Shape::TILE_N;
+  const WgradOperands &operands = wgrad_operands(p, slice);
+  int first = (slice - operands.first_slice) * p.slice_k, end = min(first + p.slice_k, view_rows(operands.x));
+  GradientIterator<typename Tile::A> dy_tiles(operands.dy, p.m, first, row);
+  Im2colIterator<typename Tile::B> x_tiles(operands.x, column);
+  MmaAccumulator<Tile> acc;
+  int k_tiles = max(end - first + Tile::TILE_K - 1, 0) / Tile::TILE_K; // none past the count: the slice is zeros
+  auto load_dy = [&](uint32_t stage) { dy_tiles.load(stage, first + Tile::A::row(0), end); };
+  auto load_x = [&](uint32_t stage) {
+    x_tiles.load(stage + Tile::A::BYTES, first + Tile::B::row(0), end);
+    first += Tile::TILE_K;
+  };
+  mma_mainloop(acc, k_tiles, load_dy, load_x);
+  // Epilogue: the accumulators of a slice go to the workspace as they are, those of an unsplit GEMM to dw itself.
+  column += mma_epilogue_column<Tile>();
+  float *to = p.workspace.data + slice * p.workspace.stride + (size_t)row * p.workspace.pitch + column;
+  const Tensor &dw = p.out.dw;
+  int c = column % dw.ldc, rows = !p.single_slice ? INT_MAX : column < p.workspace.pitch ? dw.n : 0;
+  auto nothing = [](int, float *) { return 0; };
+  auto old = [&](int down) {
+    bool any = p.single_slice && p.out.accumulate && row + down < rows;
+    return any ? load8(to + (size_t)down * p.workspace.pitch) : Eight{};
+  };
+  mma_epilogue<2>(acc, nothing, old, [&](int down, Eight v, const Eight &before) {
+    if (row + down >= rows) return;
+    float factor = p.single_slice && p.out.scale ? ((const float *)p.out.scale)[row + down] : 1.f;
 #pragma unroll
-      for (int i = 0; i < 8; i++) v.v[i] = c + i < dw.c ? before.v[i] + factor * v.v[i] : 0.f;
-      store8(to + (size_t)down * p.workspace.pitch, v);
-    });
-  }
+    for (int i = 0; i < 8; i++) v.v[i] = c + i < dw.c ? before.v[i] + factor * v.v[i] : 0.f;
+    store8(to + (size_t)down * p.workspace.pitch, v);
+  });
 }
 
 // ---- the heuristic: threadblock tile and split-K --------------------------------------------------------------------
 
-// TILE_M, TILE_N, warps along M and N, blocks for which a multiprocessor has registers
+// TILE_M, TILE_N, warps along M and N, threadblocks for which a multiprocessor (SM) has registers
 using LargeWgrad = MmaShape<128, 256, 2, 4, 1>;
 using SquareWgrad = MmaShape<128, 128, 2, 2, 2>;
 using LowWgrad = MmaShape<64, 128, 1, 4, 2>;
@@ -184,7 +181,7 @@ void mma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const 
   int m = dy->ldc;
   double stages = (double)wgrad_gemm_k(pairs, dy) * dtype_size(x->dtype) / 128;
   struct {
-    SplitKPlan split_k_plan;
+    SplitKPlan plan;
     decltype(compute<LargeWgrad>) *run;
   } options[] = {{split_k_plan<LargeWgrad>(dev, dw, m, stages, 1.0), compute<LargeWgrad>},
                  {split_k_plan<SquareWgrad>(dev, dw, m, stages, 0.92), compute<SquareWgrad>},
@@ -192,6 +189,6 @@ void mma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const 
                  {split_k_plan<ThinWgrad>(dev, dw, m, stages, 0.4), compute<ThinWgrad>}},
     *best = options;
   for (auto &c : options)
-    if (c.split_k_plan.cycles < best->split_k_plan.cycles) best = &c;
-  best->run(dev, conv, pairs, x, dy, out, best->split_k_plan.slices);
+    if (c.plan.cycles < best->plan.cycles) best = &c;
+  best->run(dev, conv, pairs, x, dy, out, best->plan.slices);
 }

@@ -108,8 +108,8 @@ __device__ void stem_consume(const StemParams &p, StemShared &s, uint32_t bank, 
   bulk_wait_read();
 }
 
-// y [n, p, q, 64 channels at most] from x [n, h, w, 8]. A block for each multiprocessor, which takes every gridDim.x-th
-// tile of 4 rows by 64 output pixels; a consumer warpgroup has two of the rows, a wgmma of 64 pixels each.
+// y [n, p, q, 64 channels at most] from x [n, h, w, 8]. A threadblock for each SM, which takes every gridDim.x-th tile
+// of 4 rows by 64 output pixels; a consumer warpgroup has two of the rows, a wgmma of 64 pixels each.
 template <class T>
 __global__ __launch_bounds__(WGMMA_THREADS, 1) void stem_kernel(const __grid_constant__ StemParams p) {
   if constexpr (HAS_WGMMA) {

@@ -4,10 +4,10 @@
 
 enum { TRANSPOSE = 32, TRANSPOSE_ROWS = 8 }; // a threadblock transposes TRANSPOSE × TRANSPOSE elements
 
-// [filters, taps, channels] -> [channels, taps, filters], zeros in filters' padding lanes. Grid (tiles of 32 filters,
-// tiles of 32 channels, taps). A tile passes through shared memory, so that loads and stores are both coalesced; its
-// rows are padded by one element, so that columns are free of bank conflicts.
-__global__ void transpose_filters_kernel(const Tensor w, const Tensor to) {
+// [filters, taps, channels] -> [channels, taps, filters], zeros in filters' padding channels. Grid (tiles of 32
+// filters, tiles of 32 channels, taps). A tile passes through shared memory, so that loads and stores are both
+// coalesced; its rows are padded by one element, so that columns are free of bank conflicts.
+__global__ void filters_transpose_kernel(const Tensor w, const Tensor to) {
   __shared__ float tile[TRANSPOSE][TRANSPOSE + 1];
   int filter0 = blockIdx.x * TRANSPOSE, channel0 = blockIdx.y * TRANSPOSE, taps = w.h * w.w;
   const float *from = (const float *)w.data;
@@ -24,7 +24,7 @@ __global__ void transpose_filters_kernel(const Tensor w, const Tensor to) {
   }
 }
 
-Tensor transpose_filters(Device *dev, const Tensor *w) {
+Tensor filters_transpose(Device *dev, const Tensor *w) {
   Tensor t = *w;
   t.n = w->ldc;
   t.c = w->n;
@@ -33,7 +33,7 @@ Tensor transpose_filters(Device *dev, const Tensor *w) {
   if (!t.data) return t;
   dim3 blocks(blocks_for(t.ldc, TRANSPOSE), blocks_for(t.n, TRANSPOSE), w->h * w->w),
       threads(TRANSPOSE, TRANSPOSE_ROWS);
-  transpose_filters_kernel<<<blocks, threads, 0, stream_of(dev)>>>(*w, t);
+  filters_transpose_kernel<<<blocks, threads, 0, stream_of(dev)>>>(*w, t);
   LAUNCH_CHECK();
   return t;
 }

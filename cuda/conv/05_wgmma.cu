@@ -244,7 +244,7 @@ __device__ __forceinline__ void consume(const WgmmaParams &p, WgmmaShared<Tile> 
 }
 
 // All problems of a grouped GEMM, y [n, p, q, k] or dx [n, h, w, c]: M are pixels, N channels, K taps · channels of the
-// operand that the view reads. Persistent: a block for each multiprocessor, which takes every gridDim.x-th tile in the
+// operand that the view reads. Persistent: a threadblock for each SM, which takes every gridDim.x-th tile in the
 // scheduler's order. Of its twelve warps, eight are two consumer warpgroups, which share a tile's rows, two are
 // producers (pixels, filter), and two store where Tile::has_store_warp. SINGLE: no block has more than one tile, and
 // where its results go is computed while the first stage is in flight.
@@ -382,7 +382,7 @@ template <class T, bool MN_MAJOR> static void launch(Device *dev, WgmmaParams &p
 template <bool BACKWARD>
 static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out) {
   Tensor bank = *w; // the filters as the kernel reads them
-  if (BACKWARD && w->dtype == F32) bank = transpose_filters(dev, w);
+  if (BACKWARD && w->dtype == F32) bank = filters_transpose(dev, w);
   if (dev->measuring) return;
   if (!BACKWARD && w->dtype != F32 && stem_fits(conv, pairs, in, w)) return stem_forward(dev, conv, in, w, out);
   WgmmaParams p = {};

@@ -258,7 +258,7 @@ template <class T, class Tile> static void launch_tiles(Device *dev, WgradParams
   while (lanes < CONSUMER_THREADS / WARP && lanes * REDUCE_LOADS < (filter.stride ? filter : bias).count) lanes *= 2;
   config.blockDim = dim3(CONSUMER_THREADS / lanes, lanes);
   config.gridDim = blocks_for(filter.stride + bias.stride, CONSUMER_THREADS / lanes);
-  // Each multiprocessor has its share of the blocks: with less memory to a block, the first to be free would take more.
+  // Each SM has its share of the blocks: with less memory to a block, the first to be free would take more.
   int each = blocks_for(config.gridDim.x, multiprocessors(dev));
   config.dynamicSmemBytes = MAX(REDUCE_BYTES, (MAX_SHARED + BLOCK_SHARED) / each / 128 * 128 - BLOCK_SHARED);
   config.attrs = &follow;
@@ -268,7 +268,6 @@ template <class T, class Tile> static void launch_tiles(Device *dev, WgradParams
   CUDA_CHECK(cudaLaunchKernelEx(&config, reduce, p, filter, bias));
 }
 
-// The launcher of a configuration's tile.
 template <class T> static auto launcher(const WgradConfig &config, bool narrow) -> void (*)(Device *, WgradParams &) {
   if (narrow && config.panels == 4) return launch_tiles<T, WgradTile<64, 4, true>>;
   if (narrow) return launch_tiles<T, WgradTile<64, 2, true>>;

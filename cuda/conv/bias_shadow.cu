@@ -1,12 +1,12 @@
 // What stands beside the filter's gradient: that of the bias (db, the columns of dy summed up) and the filter's shadow,
 // its master rounded to the type that the convolutions read. Both are bound by memory.
-#include "cuda/conv/split_k.cuh"
+#include "cuda/conv/bias_shadow.cuh"
 
 enum {
   WARP = 32,
-  LANES = 8, // channels of a block of bias_reduce_kernel, a warp for each
+  LANES = 8, // channels of a threadblock of bias_reduce_kernel, a warp for each
   THREADS = WARP * LANES,
-  SLAB = 256,   // channels of dy that one block adds up
+  SLAB = 256,   // channels of dy that one threadblock adds up
   PIECES = 128, // of the pixels of dy
 };
 

@@ -1,8 +1,8 @@
 // The convolution ops of nn/ops.h: check the shapes, see a fully connected layer as a 1 × 1 convolution, and hand the
 // problem to a rung of the ladder.
+#include "cuda/conv/bias_shadow.cuh"
 #include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/conv/ladder.h"
-#include "cuda/conv/split_k.cuh"
 
 // ---- the rung -------------------------------------------------------------------------------------------------------
 
@@ -39,7 +39,7 @@ static void check_dest(const Dest *d) {
 }
 
 // A filter that covers its input has one output pixel: the same sums as a 1 × 1 convolution of one pixel with h · w ·
-// ldc channels, which needs no im2col and whose gradient has no taps in the padding. Padding lanes would become
+// ldc channels, which needs no im2col and whose gradient has no taps in the padding. Padding channels would become
 // channels of the result in two of the three ops, so there must be none.
 static bool is_flat(const Conv *conv, int pairs, const Tensor *x, const Tensor *w) {
   return pairs == 1 && !conv->pad && w->h * w->w > 1 && x->h == w->h && x->w == w->w && x->c == x->ldc;

@@ -1,7 +1,7 @@
 // The rung to compare with: cuDNN's own convolutions, in the same types and layout.
 //
-// Channels are handed over by their pitch, padding lanes included, and a filter bank is padded to as many rows: cuDNN's
-// fast kernels want multiples of eight, and zeros change no sum.
+// Channels are handed over by their pitch, padding channels included, and a filter bank is padded to as many rows:
+// cuDNN's fast kernels want multiples of eight, and zeros change no sum.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // Implicit GEMM: the convolutions as the kernels see them. M are output pixels, N output channels, K (tap, channel) of
 // the operand that is read through the im2col view of exact/im2col.h; wgrad takes the same view with its pixels as K. A
 // launch is a grouped GEMM over the pairs, and the phases of a strided dgrad, which share one filter. Unlike on the
-// CPU, padding lanes are columns of K, too: they are zero on one side at least, and vectors of eight channels then
+// CPU, padding channels are columns of K, too: they are zero on one side at least, and vectors of eight channels then
 // never straddle a tap.
 #pragma once
 #include <limits.h>

@@ -1,6 +1,6 @@
 // Threadblock tile, mainloop and epilogue of rung 04, with mma.sync: operands in swizzled shared memory, the cp.async
 // pipeline that fills its stages, warp tiles fed by ldmatrix, and the way of accumulators through shared memory. The
-// rung's two files differ only in how they fill a stage. Everything here is for sm_80 and later.
+// rung's two files differ only in how they fill a stage.
 //
 // A stage holds 128 bytes of K of both operands, in chunks of 16 bytes. An operand is K-major (a row of memory is K,
 // for each of M or N) or MN-major (a row is M or N, for each of K). Chunks are swizzled within their rows so that the
@@ -32,7 +32,7 @@ template <class T, bool IS_A, int MN, bool MN_MAJOR, int THREADS> struct MmaOper
   static constexpr int ROW_STEP = MN_MAJOR ? 1 : SHARED_ROWS / PASSES;
   static_assert(CHUNKS >= 4 && SHARED_ROWS % PASSES == 0 && PASSES <= 8 && (MN_MAJOR || ROW_STEP % 8 == 0));
   __device__ static int row(int pass) { return threadIdx.x / LANES * (MN_MAJOR ? PASSES : 1) + pass * ROW_STEP; }
-  __device__ static int lane() { return threadIdx.x % LANES * VECTOR; } // in elements
+  __device__ static int contiguous() { return threadIdx.x % LANES * VECTOR; } // offset along the row, in elements
   __device__ static uint32_t thread_base(uint32_t tile) { return tile + at(row(0), threadIdx.x % LANES); }
   // From the thread's first chunk to that of another pass; a tile is aligned so that ^ meets only the chunk's number.
   __device__ static uint32_t pass_address(uint32_t thread_base, int pass, int j) {
@@ -79,8 +79,7 @@ template <class T, bool IS_A, int MN, bool MN_MAJOR, int THREADS> struct MmaOper
   }
 };
 
-// A threadblock tile TILE_M_ × TILE_N_, shared out among WARPS_M × WARPS_N warps; BLOCKS of them fit the registers of a
-// multiprocessor.
+// A threadblock tile TILE_M_ × TILE_N_, shared out among WARPS_M × WARPS_N warps; BLOCKS of them fit an SM's registers.
 template <int TILE_M_, int TILE_N_, int WARPS_M, int WARPS_N, int BLOCKS_> struct MmaShape {
   static constexpr int TILE_M = TILE_M_, TILE_N = TILE_N_, BLOCKS = BLOCKS_;
   static constexpr int THREADS = 32 * WARPS_M * WARPS_N, WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;

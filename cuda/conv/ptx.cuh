@@ -1,16 +1,11 @@
 // PTX that CUDA C++ has no name for: cp.async, copies of 16 bytes from global to shared memory that do not pass through
-// registers (sm_80), rounding to TF32, ldmatrix, mma.sync, and wmma loads from memory that is known to be shared; and
-// the shared memory whose size a launch decides.
+// registers, rounding to TF32, ldmatrix, mma.sync, and wmma loads from memory that is known to be shared; and the
+// shared memory whose size a launch decides. sm_80, the oldest GPU that a build takes, has all of it.
 #pragma once
 #include <mma.h>
 #include <stdint.h>
 #include <type_traits>
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-static constexpr bool AMPERE = false;
-#else
-static constexpr bool AMPERE = true;
-#endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 static constexpr bool HOPPER = false;
 #else
@@ -38,28 +33,22 @@ template <class T> __device__ __forceinline__ T *in_register(T *p) {
 // An address in shared memory, as the instructions take it.
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
-// Zeros unless `inside`; `from` is then not read, but still has to be an address in global memory. sm_80.
+// Zeros unless `inside`; `from` is then not read, but still has to be an address in global memory.
 __device__ __forceinline__ void cp_async16(uint32_t to, const void *from, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
 }
-// Elsewhere than on sm_80 and later the copy is done when this returns.
 __device__ __forceinline__ void cp_async16(void *to, const void *from, bool inside) {
-  if constexpr (AMPERE)
-    cp_async16(shared_address(to), from, inside);
-  else
-    *(uint4 *)to = inside ? *(const uint4 *)from : uint4{};
+  cp_async16(shared_address(to), from, inside);
 }
 // Closes the group of copies issued since the one before.
-__device__ __forceinline__ void cp_async_commit() {
-  if constexpr (AMPERE) asm volatile("cp.async.commit_group;" ::: "memory");
-}
+__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until all but the last `PENDING` groups of this thread are complete.
 template <int PENDING> __device__ __forceinline__ void cp_async_wait() {
-  if constexpr (AMPERE) asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+  asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-// To nearest, as a float: sm_80. Ties go to even on sm_90, where that is one instruction, and away from zero on older
-// ones, which have no other way.
+// To nearest, as a float. Ties go to even on sm_90, where that is one instruction, and away from zero on older ones,
+// which have no other way.
 __device__ __forceinline__ float round_to_tf32(float v) {
   uint32_t bits;
   if constexpr (HOPPER)
@@ -101,7 +90,7 @@ __device__ __forceinline__ void load_shared8(uint32_t from, uint32_t &a, uint32_
 }
 
 // acc += a · bᵀ for 16 rows and eight of b's columns, the first or the second half. Lane l has of the accumulators row
-// l / 4, columns 2 · (l % 4) and the next, then the same of row l / 4 + 8. sm_80.
+// l / 4, columns 2 · (l % 4) and the next, then the same of row l / 4 + 8.
 #define MMA(shape_and_types)                                                                                           \
   asm("mma.sync.aligned." shape_and_types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"           \
       : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])                                                         \

@@ -8,7 +8,7 @@ enum {
   WARP = 32,
   LANES = 8, // of the reduction, at most: slices are added in so many interleaved sums, then these in order
   THREADS = WARP * LANES,
-  FILL_BLOCKS = 528, // two waves of two blocks on each of 132 multiprocessors
+  FILL_BLOCKS = 528, // two waves of two threadblocks on each of an H100's 132 SMs
   MIN_SLICE_K = 512, // pixels
   SLICE_K_STEP = 64,
   MAX_SLICES = 256,

@@ -45,7 +45,6 @@ __device__ __forceinline__ const WgradOperands &wgrad_operands(const WgradGemm &
   return p.operands[i];
 }
 
-// Adds four elements of a slice.
 __device__ __forceinline__ void add4(float4 &a, const float4 &b) {
   a.x += b.x;
   a.y += b.y;
@@ -59,6 +58,3 @@ int split_k_slices(size_t pixels, size_t blocks);
 
 // The split-K reduction: dw (+)= scale · Σ slices.
 void split_k_reduce(Device *dev, const SplitKWorkspace &workspace, const FilterGrad *out);
-
-// db[c] (+)= Σ over all n tensors, their valid rows and pixels. Takes workspace. (bias_shadow.cu)
-void column_sums(Device *dev, int n, const Tensor *dy, float *db, bool accumulate);

@@ -192,8 +192,8 @@ template <class T, int COLUMNS> struct EpilogueTile {
       store_shared_zero<T>(address(epilogue_lane_row(), c / CHUNK) + c % CHUNK * sizeof(T));
   }
 
-  // Accumulators to the staging buffer: the first `valid` of `columns`, zeros after them (padding lanes), for TMA to
-  // read.
+  // Accumulators to the staging buffer: the first `valid` of `columns`, zeros after them (padding channels), for TMA
+  // to read.
   __device__ __forceinline__ void store(const float *v, int valid, int columns) const {
     if constexpr (sizeof(T) == 4) {
 #pragma unroll
@@ -268,7 +268,7 @@ __device__ __forceinline__ void epilogue_store_rows(const DestArgs &d, float *v,
 
 // Filters [channels, taps, filters] whose outputs are the inputs of `w`, in workspace; no data while workspace is
 // measured.
-Tensor transpose_filters(Device *dev, const Tensor *w);
+Tensor filters_transpose(Device *dev, const Tensor *w);
 // Whether the stem's kernel computes a forward convolution, and the op.
 bool stem_fits(const Conv *conv, int pairs, const Tensor *x, const Tensor *w);
 void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y);

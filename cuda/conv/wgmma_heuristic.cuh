@@ -1,5 +1,5 @@
 // The heuristic of rung 05, forward and dgrad: the threadblock tile, and whether the tail wave is a launch of its own.
-// By shapes and the number of multiprocessors alone; no accumulation order depends on it.
+// By shapes and the number of multiprocessors (SMs) alone; no accumulation order depends on it.
 #pragma once
 #include <limits.h>
 #include <math.h>
@@ -7,11 +7,11 @@
 
 // Cycles of a launch by threadblock tiles of this shape, of the rows from `begin` on and before `end`, by so many
 // blocks at once. In each wave of blocks: the first tile's mainloop, which is bound by the tensor cores or by what L2
-// delivers (58 bytes a cycle to each multiprocessor), its prologue, and its epilogue, by the bytes of results. About
-// half of the epilogue is left where a store warp takes it, and after the last tile. Tiles of 192 columns have to be
-// cheaper by 3 %. Interleaved problems are counted as if they were not. Fitted to an H200's times of the network's
-// convolutions with every shape, at batch 1, 2, 3, 4 and 16, in TF32 too: what is chosen takes 0.2 % longer than the
-// fastest shapes, on average.
+// delivers (58 bytes a cycle to each SM), its prologue, and its epilogue, by the bytes of results. About half of the
+// epilogue is left where a store warp takes it, and after the last tile. Tiles of 192 columns have to be cheaper by
+// 3 %. Interleaved problems are counted as if they were not. Fitted to an H200's times of the network's convolutions
+// with every shape, at batch 1, 2, 3, 4 and 16, in TF32 too: what is chosen takes 0.2 % longer than the fastest shapes,
+// on average.
 static inline double launch_cost(const WgmmaParams &p, int blocks, int rows, int columns, int begin, int end) {
   int bytes = (int)dtype_size(p.mapped[0].problem.view.in.dtype), tile_k = SWIZZLE_ROW / bytes;
   int tiles_n = blocks_for(p.mapped[0].problem.out.t.ldc, columns), tiles = 0, waves = 0;

@@ -1,7 +1,7 @@
-// The tile scheduler of rung 05, forward and dgrad. The kernel is persistent: a block for each multiprocessor, which
-// takes every gridDim.x-th tile of a grouped GEMM. Here are the kernel's parameters, the shape of a threadblock tile
-// with its pipeline stages, and the order (rasterisation) of tiles, which decides what the blocks that run at once find
-// in L2.
+// The tile scheduler of rung 05, forward and dgrad. The kernel is persistent: a threadblock for each multiprocessor
+// (SM), which takes every gridDim.x-th tile of a grouped GEMM. Here are the kernel's parameters, the shape of a
+// threadblock tile with its pipeline stages, and the order (rasterisation) of tiles, which decides what the blocks that
+// run at once find in L2.
 #pragma once
 #include "cuda/conv/wgmma.cuh"
 
@@ -92,7 +92,7 @@ template <class Tile> struct WgmmaShared {
   PipelineBarriers<Tile::STAGES> pipe;
 };
 
-// Mainloop iterations of a problem: taps by blocks of so many channels. A phase that no tap meets has one, of zeros.
+// Mainloop iterations of a problem: taps times tiles of so many channels. A phase that no tap meets has one, of zeros.
 static int k_tiles_of(const Im2colView &view, int tile_k) {
   int taps = im2col_taps(&view.im2col);
   return taps ? taps * blocks_for(view.in.ldc, tile_k) : 1;

@@ -78,7 +78,7 @@ template <int TILE_M_, int PANELS_, bool NARROW = false> struct WgradTile {
 // ---- tiles and panels -----------------------------------------------------------------------------------------------
 
 // A block's tile among those of its slice. Rasterisation: neighbouring blocks have columns of `p.raster_m` tiles; what
-// several multiprocessors of one GPC read at the same time comes from L2 once, least of it in squares.
+// several SMs of one GPC read at the same time comes from L2 once, least of it in squares.
 struct WgradTileIndex {
   int n, m; // tile along N; along M
 };

@@ -7,15 +7,11 @@
 #include "cuda/common.cuh"
 #include "cuda/conv/ptx.cuh"
 
-namespace nvcuda::wmma::precision {
-struct tf32; // declared by mma.h only for architectures that have it
-}
 namespace wmma = nvcuda::wmma;
 
 enum { WMMA_THREADS = 256, WMMA_WARPS = 8, WMMA_MN = 16 };
 
-// How the tensor cores name an element type, and the K of one instruction. The types that an architecture lacks are not
-// declared while it is compiled for, so kernels look only inside `if constexpr (wmma_has<T>)`.
+// How the tensor cores name an element type, and the K of one instruction.
 template <class T> struct WmmaType {
   using type = T;
   static constexpr int MMA_K = 16;
@@ -24,7 +20,6 @@ template <> struct WmmaType<float> {
   using type = wmma::precision::tf32;
   static constexpr int MMA_K = 8;
 };
-template <class T> static constexpr bool wmma_has = AMPERE || std::is_same_v<T, __half>;
 
 // One operand of a stage: MN rows (A) or columns (B) by 64 bytes of K. MN_MAJOR: [TILE_K, MN]; otherwise, K-major, [MN,
 // TILE_K]. Rows are padded, so that those that one instruction reads lie in different banks.
@@ -41,10 +36,10 @@ template <class T, int MN, bool MN_MAJOR> struct WmmaOperand {
   static_assert(WMMA_THREADS % VECTORS_PER_ROW == 0 && VECTORS % VECTORS_PER_ROW == 0);
 
   __device__ static int row(int pass) { return threadIdx.x / VECTORS_PER_ROW + pass * ROWS_PER_PASS; }
-  __device__ static int lane() { return threadIdx.x % VECTORS_PER_ROW * VECTOR; }
+  __device__ static int contiguous() { return threadIdx.x % VECTORS_PER_ROW * VECTOR; } // offset along the row
   // False for threads that a small tile leaves without work.
   __device__ static bool is_active() { return VECTORS >= WMMA_THREADS || threadIdx.x < VECTORS; }
-  __device__ static T *at(T *tile, int pass) { return tile + row(pass) * PITCH + lane(); }
+  __device__ static T *at(T *tile, int pass) { return tile + row(pass) * PITCH + contiguous(); }
 };
 
 // A threadblock tile of TILE_M × TILE_N, shared out among eight warps; a warp tile is a rectangle of fragments.
@@ -59,7 +54,7 @@ template <class T, int TILE_M, int TILE_N, bool A_MN_MAJOR, bool B_MN_MAJOR> str
   static constexpr int EPILOGUE_PITCH = WARP_N + 4, EPILOGUE_ELEMENTS = WMMA_MN * EPILOGUE_PITCH;
   static constexpr int STAGE = A::ELEMENTS + B::ELEMENTS;
   static constexpr int BYTES = MAX(STAGES * STAGE * (int)sizeof(T), WMMA_WARPS *EPILOGUE_ELEMENTS *(int)sizeof(float));
-  static_assert(FRAGMENTS_M >= 1 && FRAGMENTS_N >= 1 && BYTES <= 64 * 1024); // what a block may have on sm_75
+  static_assert(FRAGMENTS_M >= 1 && FRAGMENTS_N >= 1 && BYTES <= 99 * 1024); // what sm_86 has for a block, the least
 
   __device__ static T *stage(int i) { return (T *)dynamic_shared() + i * STAGE; } // A, then B
   __device__ static int warp_m() { return threadIdx.x / 32 / WARPS_N * WARP_M; }

@@ -186,7 +186,7 @@ bool shapes_write(const ShapesConfig *c, Err *err) {
   bool ok = true;
   for (int i = 0; i < COUNT(parts) && ok; i++) {
     char *path = xasprintf("%s/%s", c->dir, parts[i]);
-    ok = make_dirs(path, err);
+    ok = dirs_make(path, err);
     free(path);
   }
   if (!ok || !write_marker(c, err)) return false;

@@ -207,7 +207,7 @@ static void suit_flags(Advice *a, const Split *t, bool keep_empty, int canvases)
       xasprintf("--size %d%s --canvases %d --batch %d%s", size, longer, suited, a->batch, empty ? " --keep-empty" : "");
 }
 
-void advise(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases) {
+void advice_write(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases) {
   *a = (Advice){0};
   advise_sizes(a, train);
   advise_categories(a, train, val);

@@ -20,5 +20,5 @@ typedef struct Advice {
 } Advice;
 
 // val may be NULL. keep_empty and canvases are as the data set was opened with.
-void advise(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases);
+void advice_write(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases);
 void advice_free(Advice *a);

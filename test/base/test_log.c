@@ -13,7 +13,7 @@ static char *read_log(const char *dir) {
 
 static void write_log(const char *dir, const char *text) {
   Err err;
-  CHECK(make_dirs(dir, &err));
+  CHECK(dirs_make(dir, &err));
   char *path = xasprintf("%s/log.jsonl", dir);
   FILE *f = fopen(path, "w");
   CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
@@ -164,7 +164,7 @@ TEST(log_reports_what_cannot_be_written) {
   Err err;
   Log log;
   char *dir = scratch("blocked"), *path = xasprintf("%s/log.jsonl", dir);
-  CHECK(make_dirs(path, &err)); // a folder stands where the file should
+  CHECK(dirs_make(path, &err)); // a folder stands where the file should
   if (EXPECT(!log_open(&log, dir, -1, &err))) EXPECT(strstr(err.msg, path));
   EXPECT(log_close(&log, &err));
   free(path);

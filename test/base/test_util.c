@@ -48,7 +48,7 @@ TEST(util_failed_commit_leaves_nothing_behind) {
   AtomicFile a;
   EXPECT(file_begin(&a, path, &err));
   char *tmp = xstrdup(a.tmp);
-  EXPECT(make_dirs(inside, &err));
+  EXPECT(dirs_make(inside, &err));
   EXPECT(!file_commit(&a, &err));
   EXPECT(strstr(err.msg, "cannot write ") == err.msg && strstr(err.msg, "/target: Is a directory"));
   EXPECT(!path_is_file(tmp) && path_is_dir(inside));
@@ -96,15 +96,15 @@ TEST(util_full_disk_is_reported) {
   EXPECT_STR(err.msg, "cannot write /dev/full: No space left on device");
 }
 
-TEST(util_make_dirs_reports_what_stands_in_the_way) {
+TEST(util_dirs_make_reports_what_stands_in_the_way) {
   char *folder = xasprintf("%s/a//b/c/", test_tmp()), *file = xasprintf("%s/a/b/file", test_tmp());
   char *under_file = xasprintf("%s/x", file);
   Err err;
-  EXPECT(make_dirs(folder, &err) && path_is_dir(folder));
-  EXPECT(make_dirs(folder, &err)); // once more is fine
+  EXPECT(dirs_make(folder, &err) && path_is_dir(folder));
+  EXPECT(dirs_make(folder, &err)); // once more is fine
   EXPECT(write_text(file, "", &err));
   EXPECT(path_is_file(file) && !path_is_dir(file));
-  EXPECT(!make_dirs(under_file, &err));
+  EXPECT(!dirs_make(under_file, &err));
   char *want = xasprintf("cannot create folder %s: File exists", file);
   EXPECT_STR(err.msg, want);
   EXPECT(!write_text(under_file, "", &err));

@@ -183,7 +183,7 @@ static char *write_set(const Golden *g) {
   char *annotations = xasprintf("%s/annotations", dir), *path = xasprintf("%s/instances_train.json", annotations);
   const char *text = ckpt_find_meta(&g->file, "annotations");
   Coco coco;
-  CHECK(text && make_dirs(train, NULL) && make_dirs(annotations, NULL));
+  CHECK(text && dirs_make(train, NULL) && dirs_make(annotations, NULL));
   write_text(path, text);
   CHECK(coco_load(&coco, path, NULL));
   for (int i = 0; i < coco.num_images; i++) write_image(g, dir, &coco.images[i]);

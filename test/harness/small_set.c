@@ -61,14 +61,14 @@ const char *small_set(const char *name) {
   char path[1024];
   snprintf(dir, sizeof dir, "%s/%s", test_tmp(), name);
   snprintf(path, sizeof path, "%s/annotations", dir);
-  CHECK(make_dirs(path, NULL));
+  CHECK(dirs_make(path, NULL));
   snprintf(path, sizeof path, "%s/annotations/instances_train.json", dir);
   FILE *f = fopen(path, "w");
   CHECK(f);
   write_annotations(f);
   CHECK(fclose(f) == 0);
   snprintf(path, sizeof path, "%s/train", dir);
-  CHECK(make_dirs(path, NULL));
+  CHECK(dirs_make(path, NULL));
   for (int i = 0; i < IMAGES; i++) {
     Image im = image_alloc(image_size(i).h, image_size(i).w);
     for (int64_t p = 0; p < (int64_t)im.h * im.w * 3; p++) im.rgb[p] = image_byte(i, p);

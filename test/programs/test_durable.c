@@ -260,7 +260,7 @@ TEST_TIER(durable_folder_that_cannot_be_written, 1) {
 TEST_TIER(durable_leftovers_are_removed, 1) {
   static const char *const files[] = {"checkpoint.safetensors.tmp", "model.safetensors.tmp"};
   const char *said;
-  CHECK(make_dirs(path_of("leftovers", ""), NULL));
+  CHECK(dirs_make(path_of("leftovers", ""), NULL));
   for (int i = 0; i < COUNT(files); i++) CHECK(!command(NULL, "echo half >%s", path_of("leftovers", files[i])));
   EXPECT_INT(train("leftovers", "--stop-after 1", &said), 0);
   EXPECT(strstr(said, "no checkpoint in ") != NULL);

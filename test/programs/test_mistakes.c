@@ -47,7 +47,7 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("--reset-heads needs --weights", "%s --data %s --reset-heads --out %s", train, d, in_tmp("m"));
 
   // Malformed annotations: file, line, column, what was expected.
-  CHECK(make_dirs(in_tmp("bad/annotations"), NULL) && make_dirs(in_tmp("bad/train"), NULL));
+  CHECK(dirs_make(in_tmp("bad/annotations"), NULL) && dirs_make(in_tmp("bad/train"), NULL));
   write_text(in_tmp("bad/annotations/instances_train.json"), "{\n  \"images\": [{\"id\": 1,, \"height\": 2}]\n}\n");
   expect_mistake("instances_train.json:2:", "%s --data %s --model tiny --out %s", train, in_tmp("bad"), in_tmp("m"));
   // What to evaluate on has to be usable as well, once it is there or asked for.

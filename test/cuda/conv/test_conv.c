@@ -104,7 +104,7 @@ static void run_activations(const Mode *m, Kind kind, const Problem *p, Draw *d)
   twin_free(&w);
 }
 
-// cuDNN tail_waves the gradient of a filter, a sum of products of up to 4 over all pixels, to the operands' type, and
+// cuDNN rounds the gradient of a filter, a sum of products of up to 4 over all pixels, to the operands' type, and
 // only then is it scaled, by up to 2. Everyone else's is exact.
 static bool check_filter(const Mode *m, const Problem *p, const Twin *dw, const Tensor *y) {
   if (!is_cudnn(m->rung) || m->dtype == F32) return twin_check(dw, NULL, 0);

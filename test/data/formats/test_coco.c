@@ -430,7 +430,7 @@ TEST(coco_find_split_by_prefix) {
   static const char *folders[] = {"annotations", "val2017", "train2014", "train2017", "test"};
   for (int i = 0; i < COUNT(folders); i++) {
     char *path = xasprintf("%s/%s", root, folders[i]);
-    EXPECT(make_dirs(path, &err));
+    EXPECT(dirs_make(path, &err));
     free(path);
   }
   write_file("splits/annotations/instances_val2017.json", "", 0);

@@ -25,7 +25,7 @@ typedef struct Place {
 static Place place_open(const char *text) {
   static int count;
   Place p = {.folder = xasprintf("%s/index%d", test_tmp(), count++)};
-  CHECK(make_dirs(p.folder, NULL));
+  CHECK(dirs_make(p.folder, NULL));
   p.json = xasprintf("%s/doc.json", p.folder);
   write_text(p.json, text);
   settle();

@@ -263,7 +263,7 @@ TEST(advice_says_what_hurts) {
   const char *dir = small_set("advice");
   char path[1024], copy[2048];
   snprintf(path, sizeof path, "%s/val", dir);
-  CHECK(make_dirs(path, NULL));
+  CHECK(dirs_make(path, NULL));
   snprintf(copy, sizeof copy, "cp %s/train/1.png %s/val/x.png", dir, dir);
   CHECK(system(copy) == 0);
   snprintf(path, sizeof path, "%s/annotations/instances_val.json", dir);
@@ -273,7 +273,7 @@ TEST(advice_says_what_hurts) {
   Split train, val;
   if (!open_split(&train, dir, "train", 20) || !open_split(&val, dir, "val", 20)) return;
   Advice a;
-  advise(&a, &train, &val, false, 1);
+  advice_write(&a, &train, &val, false, 1);
   EXPECT(says(&a, "objects below 8 pixels at --size 20, which are hardly learnt: 24 of 24 (100.0 %); most of a 16 of "
                   "16, b 8 of 8"));
   EXPECT(says(&a, "categories with fewer than 10 objects in train: 1 (b 8)"));
@@ -291,7 +291,7 @@ TEST(advice_says_what_hurts) {
   CHECK(system(copy) == 0);
   if (!open_split(&train, dir, "train", 320)) return;
   EXPECT_INT(train.defects.found[DEFECT_FILE].count, 1);
-  advise(&a, &train, NULL, true, 1);
+  advice_write(&a, &train, NULL, true, 1);
   EXPECT(says(&a, "--size 320 enlarges the images"));
   EXPECT(says(&a, "image files of train that are copies of another one there: 1"));
   EXPECT(!says(&a, "objects below") && !says(&a, "images without an object"));
