@@ -299,6 +299,7 @@ static bool bench_step(void *context, int64_t i, bool wait, BenchStep *out, Err 
   make_step(b->r, b->loader, i, true);
   for (StepResult s; engine_result(e, wait, &s);) {
     if (!s.finite && !may_skip(b->r, &s)) stop_not_finite(b->r, s.step + 1, &s);
+    out->images += b->r->o.batch;
     out->wait += s.wait_seconds;
     out->transfer += s.transfer_seconds;
     out->update += s.update_seconds;

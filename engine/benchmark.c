@@ -29,6 +29,7 @@ static const Program *measured(const Engine *e) { return e->train.network ? &e->
 
 typedef struct Sums { // over `steps`
   int steps;
+  int64_t images;
   double seconds, wait, transfer, update, results, counter[MAX_COUNTERS];
   Latency latency; // of a step without the wait
 } Sums;
@@ -43,6 +44,7 @@ static bool run_steps(const Stepper *stepper, int64_t first, int steps, bool tim
     double now = now_seconds();
     each[i] = now - before - s.wait;
     before = now;
+    sum->images += s.images;
     sum->wait += s.wait;
     sum->transfer += s.transfer;
     sum->update += s.update;
@@ -88,9 +90,9 @@ static void record_setting(Record *j, const Engine *e, const BenchSetting *s) {
 }
 
 static void record_speed(Record *j, const Engine *e, const Sums *sum) {
-  int images = measured(e)->shapes.images;
   record_int(j, "steps", sum->steps);
-  record_num(j, "img_s", sum->steps * images / sum->seconds);
+  record_int(j, "images", sum->images);
+  record_num(j, "img_s", (double)sum->images / sum->seconds);
   record_num(j, "step_ms", 1e3 * sum->seconds / sum->steps);
   record_num(j, "data_wait_ms", 1e3 * sum->wait / sum->steps);
   record_num(j, "data_wait_percent", 100 * sum->wait / sum->seconds);
@@ -177,7 +179,8 @@ static bool infer_step(void *context, int64_t i, bool wait, BenchStep *out, Err 
   engine_infer(r->e, batch);
   double computed = now_seconds();
   task_of(r->e->model)->results(r->e, batch);
-  *out = (BenchStep){.wait = ready - start,
+  *out = (BenchStep){.images = batch->used,
+                     .wait = ready - start,
                      .transfer = r->e->infer.profile[batch->canvas].walk_start[PASS_FORWARD] - ready,
                      .results = now_seconds() - computed};
   engine_counters(r->e, batch, out->counter);

@@ -16,6 +16,7 @@ typedef struct BenchSetting {
 // What making a step brought to light, loader included: sums over the steps whose results came. Seconds; all but wait
 // only of steps that are timed node by node.
 typedef struct BenchStep {
+  int images;                // that the batch held: places may be empty
   double wait;               // for the loader
   double transfer;           // of the batch to the device
   double update;             // of the parameters; training
