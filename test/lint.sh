@@ -55,6 +55,13 @@ for file in $(sources); do
   esac
 done >>"$report"
 
+# The reference and the kernels, file by file; only a GPU has to say what machine it is.
+for file in $(sources | grep -E '^(cpu|cuda)/[a-z_]+\.(c|cu)$'); do
+  stem=${file#*/} && stem=${stem%.*}
+  case $file in cpu/*) twin=cuda/$stem.cu ;; *) twin=cpu/$stem.c ;; esac
+  [ -e "$twin" ] || [ "$file" = cuda/machine.cu ] || echo "$file:1: its twin $twin is missing" >>"$report"
+done
+
 flags='-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -Wall -Wextra -Werror -fsyntax-only -x c'
 for header in $(sources | grep '\.h$'); do
   ${CC:-gcc} $flags -include "$header" /dev/null 2>>"$report" || echo "$header:1: does not compile alone" >>"$report"

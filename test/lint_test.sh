@@ -6,7 +6,7 @@ lint=$(cd "$(dirname "$0")" && pwd)/lint.sh
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 cd "$tree" || exit 1
-mkdir -p base nn cuda data/images ring test/base
+mkdir -p base nn cpu cuda data/images ring test/base
 cp "$(dirname "$lint")/../.clang-format" .
 
 # What may be written: none of this is a mistake.
@@ -50,6 +50,7 @@ static void launch(int *x) { sound_kernel<1, 2><<<1, 32, 0, 0>>>(x); }
 __device__ int louder(int a) { return a; }
 __device__ float louder(float a) { return a; }
 END
+echo 'int sound_reference;' >cpu/sound.c
 cat >test/base/test_sound.c <<'END'
 struct Sound {
   int of_the_test_alone;
@@ -92,6 +93,9 @@ wrong nn/macro.c 2 <<'END'
 END
 wrong ring/no_row.c 1 <<'END'
 #include "base/sound.h"
+END
+wrong cuda/alone.cu 1 <<'END'
+__global__ void alone_kernel(int *x) { x[0] = 1; }
 END
 wrong nn/library.c 1 <<'END'
 #include <zlib.h>
