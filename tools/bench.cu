@@ -176,12 +176,11 @@ static bool bench_gemm(ConvBench *b) {
 static void parse_rungs(ConvBench *b) {
   char names[256];
   for (const Rung *const *rung = conv_rungs; !b->rungs && *rung; rung++)
-    if (strcmp((*rung)->name, "naive") && strcmp((*rung)->name, "cudnn")) b->chosen[b->num_chosen++] = *rung;
+    if (*rung != &rung_naive && !(*rung)->peer) b->chosen[b->num_chosen++] = *rung;
   snprintf(names, sizeof names, "%s", b->rungs ? b->rungs : "");
   for (char *name = strtok(names, ","); name; name = strtok(NULL, ",")) {
     const Rung *rung = rung_find(conv_rungs, name);
-    if (!rung || !strcmp(name, "cudnn"))
-      die(EXIT_USAGE, "--rungs %s: no such rung of ours; cuda/conv/ holds them", name);
+    if (!rung || rung->peer) die(EXIT_USAGE, "--rungs %s: no such rung of ours; cuda/conv/ holds them", name);
     if (b->num_chosen == MAX_RUNGS) die(EXIT_USAGE, "--rungs: at most %d", MAX_RUNGS);
     b->chosen[b->num_chosen++] = rung;
   }

@@ -39,8 +39,20 @@ typedef struct Type {
 } Type;
 static const Type types[] = {{"bf16", BF16, false}, {"fp16", F16, false}, {"tf32", F32, true}};
 static const Type exact = {"fp32", F32, false};
-static const char *const rung_names[] = {"im2col", "mma", "wgmma"}; // the first is what the others are compared with
 static const char *const op_names[] = {"forward", "dgrad", "wgrad"};
+
+// Rung 02, with which the others are compared, and all of ours above 03. Returns how many.
+enum { MOST_RUNGS = 16 };
+static int rungs_compared(const char *names[MOST_RUNGS]) {
+  int n = 0;
+  bool above = false;
+  names[n++] = "im2col";
+  for (const Rung *const *rung = gpu_device()->conv_rungs; *rung; rung++) {
+    if (above && !(*rung)->peer && n < MOST_RUNGS) names[n++] = (*rung)->name;
+    above |= !strcmp((*rung)->name, "wmma");
+  }
+  return n;
+}
 
 typedef struct Problem {
   Conv conv;
@@ -395,19 +407,21 @@ static bool same_numbers(const Twin *a, const Twin *b) {
 static void check_exactness(const Problem *p, uint64_t seed) {
   Draw d = {.key = rng_key(seed, RNG_TEST)};
   Numbers v = numbers_new(&d, p, true);
+  const char *rung[MOST_RUNGS];
+  const int rungs = rungs_compared(rung);
   for (int t = 0; t < COUNT(types); t++) {
     Operands o = operands_new(&types[t], p, &v);
     for (ConvOp op = 0; op < CONV_OPS; op++) {
       Target to = draw_target(&d, &types[t], op, p);
-      Result want = run(rung_names[0], &types[t], op, p, &o, &to);
-      for (int i = 1; i < COUNT(rung_names); i++) {
-        if (!supports(rung_names[i], &types[t], op, p, &o)) continue;
-        Result got = run(rung_names[i], &types[t], op, p, &o, &to);
+      Result want = run(rung[0], &types[t], op, p, &o, &to);
+      for (int i = 1; i < rungs; i++) {
+        if (!supports(rung[i], &types[t], op, p, &o)) continue;
+        Result got = run(rung[i], &types[t], op, p, &o, &to);
         bool ok = !to.db.gpu.data || EXPECT(same_numbers(&want.of[MOST_LEVELS], &got.of[MOST_LEVELS]));
         for (int j = 0; j < to.count; j++) ok &= EXPECT(same_numbers(&want.of[j], &got.of[j]));
         if (!ok)
           printf("  %s; accumulate %d, relu %d, bias %d, addend %d x %d, mask %d\n",
-                 describe(p, &types[t], op, rung_names[i]), to.accumulate, to.relu, to.has_bias, to.addend[0].cpu.h,
+                 describe(p, &types[t], op, rung[i]), to.accumulate, to.relu, to.has_bias, to.addend[0].cpu.h,
                  to.addend[0].cpu.w, to.has_mask);
         result_free(&got);
       }
@@ -454,9 +468,11 @@ static void check_errors(const Type *t, ConvOp op, const Problem *p, const Opera
   float *first = NULL; // rung 02's
   double lost = truncated(p, op);
   Error peer = {0, 0};
-  for (int i = 0; i < COUNT(rung_names); i++) {
-    if (!supports(rung_names[i], t, op, p, o)) continue;
-    Result got = run(rung_names[i], t, op, p, o, &to), again = run(rung_names[i], t, op, p, o, &to);
+  const char *rung[MOST_RUNGS];
+  const int rungs = rungs_compared(rung);
+  for (int i = 0; i < rungs; i++) {
+    if (!supports(rung[i], t, op, p, o)) continue;
+    Result got = run(rung[i], t, op, p, o, &to), again = run(rung[i], t, op, p, o, &to);
     float *values = gpu_fetch_floats(&got.of[0].gpu);
     Error error = error_of(want, values, n), apart = error_of(first ? first : values, values, n);
     bool ok = EXPECT(same_bits(&got.of[0], &again.of[0]) && "the same bits twice");
@@ -471,8 +487,8 @@ static void check_errors(const Type *t, ConvOp op, const Problem *p, const Opera
       free(values);
     }
     if (!ok)
-      printf("  %s: error %g (at worst %g), by rung 02 %g (%g); %g from it\n", describe(p, t, op, rung_names[i]),
-             error.rms, error.worst, peer.rms, peer.worst, apart.rms);
+      printf("  %s: error %g (at worst %g), by rung 02 %g (%g); %g from it\n", describe(p, t, op, rung[i]), error.rms,
+             error.worst, peer.rms, peer.worst, apart.rms);
     result_free(&got);
     result_free(&again);
   }
