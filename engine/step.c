@@ -79,7 +79,7 @@ static void queue_update(Engine *e, const Network *n) {
   params_refresh_shadows(p);
 }
 
-// Scratch of what a step does outside its graph.
+// Workspace of what a step does outside its graph.
 void measure_update(Engine *e) {
   e->dev->measuring = true;
   e->dev->ops->grad_stats(e->dev, e->params.trainable, NULL, model_losses(e->model), NULL, NULL, NULL);

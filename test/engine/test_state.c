@@ -1,86 +1,10 @@
 // A run on disk: what is saved is what is loaded, a resumed run is the uninterrupted one, and a checkpoint of something
 // else is refused by name.
-#include "engine/detect.h"
 #include "engine/state.h"
 #include "models/maskrcnn.h"
 #include "models/torchvision.h"
-#include "test/harness/synthetic.h"
+#include "test/harness/small_engine.h"
 #include "test/harness/test.h"
-
-enum { CANVAS = 64, CAPACITY = 3, CLASSES = 4, IMAGES = 2 };
-
-static ModelConfig config_of(NormKind norm, int classes) {
-  ModelConfig c = synthetic_config(CANVAS, CANVAS, classes);
-  c.norm = norm;
-  return c;
-}
-
-// Two canvases of different shapes, training and inference, as train.c has them.
-static void open_engine(Engine *e, const ModelConfig *config) {
-  Err err;
-  Shapes shapes = {.canvases = 2,
-                   .canvas = {{.h = CANVAS, .w = CANVAS}, {.h = CANVAS, .w = CANVAS + 32}},
-                   .images = IMAGES,
-                   .max_objects = CAPACITY,
-                   .max_bytes = 3 * CANVAS * (CANVAS + 32),
-                   .max_words = CAPACITY * CANVAS * 3};
-  Category category[16] = {{0}};
-  for (int i = 0; i < config->classes - 1; i++) {
-    category[i].id = 10 * i + 7;
-    snprintf(category[i].name, sizeof category[i].name, "kind \"%d\"", i);
-  }
-  if (!engine_open(e, &(Compute){.device = "cpu"}, model_of(config), config, category, &shapes, &shapes, false, &err))
-    die(EXIT_RUN, "%s", err.msg);
-}
-
-static const StepOptions options = {.learning_rate = 0.01f, .momentum = 0.9f, .weight_decay = 1e-4f, .clip = 5};
-
-// Step number `step` of a run: a batch of its own, on the canvases in turn.
-static StepResult run_step(Engine *e, int step) {
-  int canvas = step % 2;
-  Batch b = synthetic_batch(IMAGES, CANVAS, CANVAS + 32 * canvas, CAPACITY, CLASSES, (int[]){3, 1}, (uint64_t)step);
-  b.canvas = canvas;
-  StepResult r;
-  engine_step(e, &b, &options, &r);
-  synthetic_free(&b);
-  return r;
-}
-
-static const char *checkpoint_path(const char *name) {
-  static char path[512];
-  snprintf(path, sizeof path, "%s/%s.safetensors", test_tmp(), name);
-  return path;
-}
-
-static const char *save(const Engine *e, const char *name, bool momentum) {
-  const char *path = checkpoint_path(name);
-  Err err = {""};
-  EXPECT(state_save(e, path, &(RunState){.step = 3, .run = "{\"seed\":1}"}, momentum, &err));
-  EXPECT_STR(err.msg, "");
-  return path;
-}
-
-// "" when the file could be loaded.
-static Err load(Engine *e, const char *path, LoadOptions o) {
-  Checkpoint c;
-  Err err = {""};
-  if (!ckpt_open(&c, path, &err)) return err;
-  EXPECT(state_load(e, &c, &o, &err) == !err.msg[0]);
-  ckpt_close(&c);
-  return err;
-}
-
-static bool same_values(const Tensor *p, const Tensor *q) { return !memcmp(p->data, q->data, tensor_bytes(p)); }
-
-static void expect_same(const Engine *a, const Engine *b, bool momentum) {
-  EXPECT_INT(a->params.n, b->params.n);
-  for (int i = 0; i < a->params.n; i++) {
-    const Param *p = a->params.list[i], *q = params_find(&b->params, p->name);
-    if (!EXPECT(q && same_values(&p->master, &q->master))) printf("    %s\n", p->name);
-    if (momentum && p->trainable) EXPECT(same_values(&p->momentum, &q->momentum));
-    if (p->fold) EXPECT(same_values(&p->folded, &q->folded));
-  }
-}
 
 // ---- saving and loading ---------------------------------------------------------------------------------------------
 
@@ -99,23 +23,23 @@ static void expect_folds_up_to_date(Engine *e) {
 
 // Three steps, a checkpoint, a fresh engine: from there on both take the same steps, to the bit.
 static void check_resumed(NormKind norm) {
-  ModelConfig config = config_of(norm, CLASSES);
+  ModelConfig config = small_config(norm, CLASSES);
   Engine whole, resumed;
-  open_engine(&whole, &config);
-  open_engine(&resumed, &config);
+  small_engine(&whole, &config);
+  small_engine(&resumed, &config);
   params_randomise(&whole.params, 1);
   params_randomise(&resumed.params, 2);
-  for (int step = 0; step < 3; step++) EXPECT(run_step(&whole, step).finite);
+  for (int step = 0; step < 3; step++) EXPECT(small_step(&whole, step).finite);
   expect_folds_up_to_date(&whole);
-  const char *path = save(&whole, norm_names[norm], true);
+  const char *path = small_save(&whole, norm_names[norm], true);
   params_refresh(&whole.params); // running statistics have moved
-  EXPECT_STR(load(&resumed, path, (LoadOptions){.momentum = true}).msg, "");
-  expect_same(&whole, &resumed, true);
+  EXPECT_STR(small_load(&resumed, path, (LoadOptions){.momentum = true}).msg, "");
+  expect_same_params(&whole, &resumed, true);
   for (int step = 3; step < 5; step++) {
-    StepResult a = run_step(&whole, step), b = run_step(&resumed, step);
+    StepResult a = small_step(&whole, step), b = small_step(&resumed, step);
     EXPECT(a.finite && !memcmp(a.loss, b.loss, sizeof a.loss) && a.grad_norm == b.grad_norm);
   }
-  expect_same(&whole, &resumed, true);
+  expect_same_params(&whole, &resumed, true);
   engine_close(&whole);
   engine_close(&resumed);
 }
@@ -124,16 +48,16 @@ TEST(state_resumed_run_is_the_same) {
 }
 
 TEST(state_without_momentum) {
-  ModelConfig config = config_of(NORM_GN, CLASSES);
+  ModelConfig config = small_config(NORM_GN, CLASSES);
   Engine saved, loaded;
-  open_engine(&saved, &config);
-  open_engine(&loaded, &config);
+  small_engine(&saved, &config);
+  small_engine(&loaded, &config);
   params_randomise(&saved.params, 1);
-  run_step(&saved, 0);
-  const char *path = save(&saved, "weights", false);
-  EXPECT_STR(load(&loaded, path, (LoadOptions){0}).msg, "");
-  expect_same(&saved, &loaded, false);
-  Err err = load(&loaded, path, (LoadOptions){.momentum = true});
+  small_step(&saved, 0);
+  const char *path = small_save(&saved, "weights", false);
+  EXPECT_STR(small_load(&loaded, path, (LoadOptions){0}).msg, "");
+  expect_same_params(&saved, &loaded, false);
+  Err err = small_load(&loaded, path, (LoadOptions){.momentum = true});
   EXPECT(strstr(err.msg, "missing momentum.backbone.body.") != NULL);
   engine_close(&saved);
   engine_close(&loaded);
@@ -142,14 +66,14 @@ TEST(state_without_momentum) {
 // ---- what the file says ---------------------------------------------------------------------------------------------
 
 TEST(state_metadata) {
-  ModelConfig config = config_of(NORM_GN, CLASSES), read;
+  ModelConfig config = small_config(NORM_GN, CLASSES), read;
   config.roi_aligned = true;
   config.rpn_beta = 0.1f;
   config.anchor_ratio[0] = 1 / 3.f;
   Engine e;
-  open_engine(&e, &config);
+  small_engine(&e, &config);
   params_randomise(&e.params, 1);
-  const char *path = save(&e, "metadata", false);
+  const char *path = small_save(&e, "metadata", false);
   Checkpoint c;
   Category *category = NULL;
   RunState state;
@@ -187,7 +111,7 @@ TEST(state_continues_with_more_fields) {
   Err err = {""};
   CkptWriter w;
   Checkpoint c;
-  const char *path = checkpoint_path("fields");
+  const char *path = small_checkpoint("fields");
   EXPECT(config_init(&config, DEFAULT_MODEL, &err) && ckpt_begin(&w, path, &err));
   ckpt_meta(&w, "format", "maskrcnn.c 1");
   ckpt_meta(&w, "run", "{}");
@@ -199,23 +123,9 @@ TEST(state_continues_with_more_fields) {
   ckpt_close(&c);
 }
 
-// What did not open is closed all the same.
-TEST(engine_closes_unopened) {
-  const Compute unusable[] = {{.device = "cpu", .amp = BF16}, {.device = "cpu", .conv = "mma"}, {.device = "abacus"}};
-  ModelConfig config = config_of(NORM_GN, CLASSES);
-  const Category category[CLASSES - 1] = {{0}};
-  for (int i = 0; i < COUNT(unusable); i++) {
-    Engine e;
-    Err err;
-    EXPECT(
-        !engine_open(&e, &unusable[i], model_of(&config), &config, category, &(Shapes){0}, &(Shapes){0}, false, &err));
-    engine_close(&e);
-  }
-}
-
 // Weights of elsewhere: a file without this program's metadata.
 TEST(state_of_another_program) {
-  const char *path = checkpoint_path("foreign");
+  const char *path = small_checkpoint("foreign");
   CkptWriter w;
   Checkpoint c;
   Err err = {""};
@@ -236,21 +146,21 @@ TEST(state_of_another_program) {
 // ---- another model --------------------------------------------------------------------------------------------------
 
 TEST(state_of_another_model) {
-  ModelConfig config = config_of(NORM_GN, CLASSES), wider = config;
+  ModelConfig config = small_config(NORM_GN, CLASSES), wider = config;
   wider.box_dim = 20;
   Engine saved, other;
-  open_engine(&saved, &config);
+  small_engine(&saved, &config);
   params_randomise(&saved.params, 1);
-  const char *path = save(&saved, "model", false);
-  open_engine(&other, &wider);
-  Err err = load(&other, path, (LoadOptions){0});
+  const char *path = small_save(&saved, "model", false);
+  small_engine(&other, &wider);
+  Err err = small_load(&other, path, (LoadOptions){0});
   EXPECT(strstr(err.msg, "misshaped roi_heads.box_head.fc6.weight (F32 [") != NULL);
   EXPECT(strstr(err.msg, "tensors in all)") != NULL);
   engine_close(&other);
 
-  ModelConfig normed = config_of(NORM_BN, CLASSES);
-  open_engine(&other, &normed);
-  err = load(&other, path, (LoadOptions){0});
+  ModelConfig normed = small_config(NORM_BN, CLASSES);
+  small_engine(&other, &normed);
+  err = small_load(&other, path, (LoadOptions){0});
   EXPECT(strstr(err.msg, "missing backbone.body.bn1.running_mean") != NULL);
   engine_close(&other);
   engine_close(&saved);
@@ -258,16 +168,16 @@ TEST(state_of_another_model) {
 
 // Another number of classes: what depends on it keeps its initialisation, the rest is loaded.
 TEST(state_reset_heads) {
-  ModelConfig config = config_of(NORM_GN, CLASSES), more = config_of(NORM_GN, CLASSES + 3);
+  ModelConfig config = small_config(NORM_GN, CLASSES), more = small_config(NORM_GN, CLASSES + 3);
   Engine saved, other, fresh;
-  open_engine(&saved, &config);
-  open_engine(&other, &more);
-  open_engine(&fresh, &more);
+  small_engine(&saved, &config);
+  small_engine(&other, &more);
+  small_engine(&fresh, &more);
   params_randomise(&saved.params, 1);
   params_randomise(&other.params, 2);
   params_randomise(&fresh.params, 2);
-  const char *path = save(&saved, "heads", false);
-  EXPECT_STR(load(&other, path, (LoadOptions){.reset_heads = true}).msg, "");
+  const char *path = small_save(&saved, "heads", false);
+  EXPECT_STR(small_load(&other, path, (LoadOptions){.reset_heads = true}).msg, "");
   int heads = 0;
   for (int i = 0; i < other.params.n; i++) {
     const Param *p = other.params.list[i];
@@ -277,7 +187,7 @@ TEST(state_reset_heads) {
     heads += head;
   }
   EXPECT_INT(heads, 6);
-  Err err = load(&other, path, (LoadOptions){0});
+  Err err = small_load(&other, path, (LoadOptions){0});
   EXPECT(strstr(err.msg, "roi_heads.box_predictor.cls_score.weight") != NULL);
   EXPECT(strstr(err.msg, "(6 tensors in all)") != NULL);
   engine_close(&saved);
@@ -289,7 +199,7 @@ TEST(state_reset_heads) {
 
 // Writes the engine's parameters without any metadata, under what `rename` makes of their names ("" = left out).
 static const char *save_as(const Engine *e, const char *file, void (*rename)(const char *name, char to[256])) {
-  const char *path = checkpoint_path(file);
+  const char *path = small_checkpoint(file);
   CkptWriter w;
   Err err;
   CHECK(ckpt_begin(&w, path, &err));
@@ -347,17 +257,17 @@ static bool load_torchvision(Engine *e, const char *path, ModelConfig *config, E
 
 // The older names, no metadata: the same values, and the same model as far as tensors tell.
 static void check_torchvision(NormKind norm) {
-  ModelConfig config = config_of(norm, CLASSES), told;
+  ModelConfig config = small_config(norm, CLASSES), told;
   config.width = config.norm_groups = 32; // no tensor tells the groups
   Engine saved, loaded;
   Err err = {""};
-  open_engine(&saved, &config);
-  open_engine(&loaded, &config);
+  small_engine(&saved, &config);
+  small_engine(&loaded, &config);
   params_randomise(&saved.params, 1);
   params_randomise(&loaded.params, 2);
   const char *path = save_as(&saved, "torchvision", rename_to_2019);
   if (!EXPECT(load_torchvision(&loaded, path, &told, &err))) printf("    %s\n", err.msg);
-  expect_same(&saved, &loaded, false);
+  expect_same_params(&saved, &loaded, false);
   EXPECT_INT(told.depth, config.depth);
   EXPECT_INT(told.width, config.width);
   EXPECT_INT(told.norm, norm);
@@ -378,12 +288,12 @@ TEST(state_of_torchvision) {
 
 // A ResNet for classification fills the backbone and leaves the rest as it was.
 TEST(state_of_a_classifier) {
-  ModelConfig config = config_of(NORM_FROZEN_BN, CLASSES), told;
+  ModelConfig config = small_config(NORM_FROZEN_BN, CLASSES), told;
   Engine saved, loaded, fresh;
   Err err = {""};
-  open_engine(&saved, &config);
-  open_engine(&loaded, &config);
-  open_engine(&fresh, &config);
+  small_engine(&saved, &config);
+  small_engine(&loaded, &config);
+  small_engine(&fresh, &config);
   params_randomise(&saved.params, 1);
   params_randomise(&loaded.params, 2);
   params_randomise(&fresh.params, 2);
@@ -413,13 +323,13 @@ static void rename_to_odd(const char *name, char to[256]) {
 
 // Of many names, the first ten of each kind and how many there are in all.
 TEST(state_names_what_does_not_fit) {
-  ModelConfig config = config_of(NORM_GN, CLASSES);
+  ModelConfig config = small_config(NORM_GN, CLASSES);
   Engine e;
   Err err = {""};
-  open_engine(&e, &config);
+  small_engine(&e, &config);
   params_randomise(&e.params, 1);
   const char *path = save_as(&e, "odd", rename_to_odd);
-  err = load(&e, path, (LoadOptions){0});
+  err = small_load(&e, path, (LoadOptions){0});
   int body = 0, missing = 0, unexpected = 0;
   for (int i = 0; i < e.params.n; i++) {
     char part[256];
@@ -442,82 +352,19 @@ TEST(state_names_what_does_not_fit) {
 // BatchNorm2d's counter goes on from where it stood; other norms have none.
 TEST(state_counts_batches) {
   for (NormKind norm = NORM_FROZEN_BN; norm <= NORM_GN; norm++) {
-    ModelConfig config = config_of(norm, CLASSES);
+    ModelConfig config = small_config(norm, CLASSES);
     Engine e;
-    open_engine(&e, &config);
+    small_engine(&e, &config);
     params_randomise(&e.params, 1);
-    run_step(&e, 0);
-    EXPECT_STR(load(&e, save(&e, "batches", false), (LoadOptions){0}).msg, "");
-    run_step(&e, 1);
+    small_step(&e, 0);
+    EXPECT_STR(small_load(&e, small_save(&e, "batches", false), (LoadOptions){0}).msg, "");
+    small_step(&e, 1);
     Checkpoint c;
     Err err;
-    if (!EXPECT(ckpt_open(&c, save(&e, "batches", false), &err))) return;
+    if (!EXPECT(ckpt_open(&c, small_save(&e, "batches", false), &err))) return;
     const CkptTensor *t = ckpt_find(&c, "backbone.body.layer1.0.bn1.num_batches_tracked");
     EXPECT(norm == NORM_BN ? t && t->type == CKPT_I64 && t->ndim == 0 && *(const int64_t *)t->data == 2 : !t);
     ckpt_close(&c);
     engine_close(&e);
   }
-}
-
-// ---- the step -------------------------------------------------------------------------------------------------------
-
-// A step that is not finite says so and leaves weights and momentum alone.
-TEST(engine_step_not_finite) {
-  ModelConfig config = config_of(NORM_GN, CLASSES);
-  Engine e, before;
-  open_engine(&e, &config);
-  open_engine(&before, &config);
-  params_randomise(&e.params, 1);
-  run_step(&e, 0);
-  ((float *)params_find(&e.params, "rpn.head.cls_logits.bias")->master.data)[1] = INFINITY;
-  const char *path = save(&e, "infinite", true);
-  EXPECT_STR(load(&before, path, (LoadOptions){.momentum = true}).msg, "");
-  EXPECT(!run_step(&e, 1).finite);
-  expect_same(&e, &before, true);
-  engine_close(&e);
-  engine_close(&before);
-}
-
-// The same batch again and again is learnt. Which RoIs are sampled changes on the way, and with them the total: what
-// has to fall is the best of it so far, and the loss of the anchors, whose sample is the same at every step.
-TEST(engine_learns) {
-  ModelConfig config = config_of(NORM_GN, CLASSES);
-  Engine e;
-  open_engine(&e, &config);
-  params_randomise(&e.params, 1);
-  StepResult first = run_step(&e, 0), last = first;
-  double best = first.total;
-  for (int i = 0; i < 15; i++) {
-    last = run_step(&e, 0);
-    best = fmin(best, last.total);
-  }
-  EXPECT(best < 0.8 * first.total);
-  EXPECT(last.loss[LOSS_OBJECTNESS] < 0.95 * first.loss[LOSS_OBJECTNESS]);
-  engine_close(&e);
-}
-
-// Detections in pixels of the decoded image, whichever canvas the batch is on.
-TEST(engine_detections_fit_the_image) {
-  ModelConfig config = config_of(NORM_GN, CLASSES);
-  Engine e;
-  open_engine(&e, &config);
-  params_randomise(&e.params, 1);
-  for (int canvas = 0; canvas < 2; canvas++) {
-    Batch b = synthetic_batch(IMAGES, CANVAS, CANVAS + 32 * canvas, CAPACITY, CLASSES, (int[]){SYNTHETIC_EMPTY, 2}, 9);
-    b.canvas = canvas;
-    Detections found;
-    engine_infer(&e, &b);
-    engine_detections(&e, &b, 0.5f, &found);
-    EXPECT(found.n > 0 && found.n <= config.detections);
-    for (int i = 0; i < found.n; i++) {
-      const Detection *d = &found.items[i];
-      EXPECT(d->image == 1 && d->label >= 1 && d->label < CLASSES && d->score > config.min_score);
-      EXPECT(0 <= d->box[0] && d->box[0] < d->box[2] && d->box[2] <= (float)b.info[1].w * (1 + 0x1p-22f));
-      EXPECT(0 <= d->box[1] && d->box[1] < d->box[3] && d->box[3] <= (float)b.info[1].h * (1 + 0x1p-22f));
-      EXPECT(d->mask.h == b.info[1].h && d->mask.w == b.info[1].w);
-    }
-    detections_free(&found);
-    synthetic_free(&b);
-  }
-  engine_close(&e);
 }

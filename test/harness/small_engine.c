@@ -1,0 +1,73 @@
+#include "test/harness/small_engine.h"
+#include "engine/state.h"
+#include "test/harness/test.h"
+
+ModelConfig small_config(NormKind norm, int classes) {
+  ModelConfig c = synthetic_config(CANVAS, CANVAS, classes);
+  c.norm = norm;
+  return c;
+}
+
+void small_engine(Engine *e, const ModelConfig *config) {
+  Err err;
+  Shapes shapes = {.canvases = 2,
+                   .canvas = {{.h = CANVAS, .w = CANVAS}, {.h = CANVAS, .w = CANVAS + 32}},
+                   .images = IMAGES,
+                   .max_objects = CAPACITY,
+                   .max_bytes = 3 * CANVAS * (CANVAS + 32),
+                   .max_words = CAPACITY * CANVAS * 3};
+  Category category[16] = {{0}};
+  for (int i = 0; i < config->classes - 1; i++) {
+    category[i].id = 10 * i + 7;
+    snprintf(category[i].name, sizeof category[i].name, "kind \"%d\"", i);
+  }
+  if (!engine_open(e, &(Compute){.device = "cpu"}, model_of(config), config, category, &shapes, &shapes, false, &err))
+    die(EXIT_RUN, "%s", err.msg);
+}
+
+static const StepOptions options = {.learning_rate = 0.01f, .momentum = 0.9f, .weight_decay = 1e-4f, .clip = 5};
+
+StepResult small_step(Engine *e, int step) {
+  int canvas = step % 2;
+  Batch b = synthetic_batch(IMAGES, CANVAS, CANVAS + 32 * canvas, CAPACITY, CLASSES, (int[]){3, 1}, (uint64_t)step);
+  b.canvas = canvas;
+  StepResult r;
+  engine_step(e, &b, &options, &r);
+  synthetic_free(&b);
+  return r;
+}
+
+const char *small_checkpoint(const char *name) {
+  static char path[512];
+  snprintf(path, sizeof path, "%s/%s.safetensors", test_tmp(), name);
+  return path;
+}
+
+const char *small_save(const Engine *e, const char *name, bool momentum) {
+  const char *path = small_checkpoint(name);
+  Err err = {""};
+  EXPECT(state_save(e, path, &(RunState){.step = 3, .run = "{\"seed\":1}"}, momentum, &err));
+  EXPECT_STR(err.msg, "");
+  return path;
+}
+
+Err small_load(Engine *e, const char *path, LoadOptions o) {
+  Checkpoint c;
+  Err err = {""};
+  if (!ckpt_open(&c, path, &err)) return err;
+  EXPECT(state_load(e, &c, &o, &err) == !err.msg[0]);
+  ckpt_close(&c);
+  return err;
+}
+
+bool same_values(const Tensor *p, const Tensor *q) { return !memcmp(p->data, q->data, tensor_bytes(p)); }
+
+void expect_same_params(const Engine *a, const Engine *b, bool momentum) {
+  EXPECT_INT(a->params.n, b->params.n);
+  for (int i = 0; i < a->params.n; i++) {
+    const Param *p = a->params.list[i], *q = params_find(&b->params, p->name);
+    if (!EXPECT(q && same_values(&p->master, &q->master))) printf("    %s\n", p->name);
+    if (momentum && p->trainable) EXPECT(same_values(&p->momentum, &q->momentum));
+    if (p->fold) EXPECT(same_values(&p->folded, &q->folded));
+  }
+}

@@ -1,0 +1,24 @@
+// A small engine on the CPU and steps of it, for tests of what is done with one.
+#pragma once
+#include "engine/state.h"
+#include "test/harness/synthetic.h"
+
+enum { CANVAS = 64, CAPACITY = 3, CLASSES = 4, IMAGES = 2 };
+
+// synthetic_config with that norm.
+ModelConfig small_config(NormKind norm, int classes);
+// Two canvases of different shapes, CANVAS × CANVAS and 32 wider, training and inference, as train.c has them.
+void small_engine(Engine *e, const ModelConfig *config);
+// Step number `step` of a run: a batch of its own, on the canvases in turn.
+StepResult small_step(Engine *e, int step);
+
+// A checkpoint in the test's folder: its path, static until the next call.
+const char *small_checkpoint(const char *name);
+// Saves there, and reports a failure as one of the test.
+const char *small_save(const Engine *e, const char *name, bool momentum);
+// "" when the file could be loaded.
+Err small_load(Engine *e, const char *path, LoadOptions o);
+
+bool same_values(const Tensor *p, const Tensor *q);
+// The same parameters, and where asked for the same momentum.
+void expect_same_params(const Engine *a, const Engine *b, bool momentum);
