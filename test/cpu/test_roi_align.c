@@ -1,23 +1,11 @@
 // RoIAlign against its definition, its gradient against differences, and what a Dest asks for.
 #include <omp.h>
 #include "test/harness/detect.h"
+#include "test/harness/roi_cases.h"
 
-enum { IMAGES = 2, LEVELS = 3, CHANNELS = 5, ROIS = 24 };
+enum { IMAGES = 2, CHANNELS = 5, ROIS = 24 };
 
-static const int heights[LEVELS] = {16, 8, 4}, widths[LEVELS] = {20, 10, 5}; // of a 64 × 80 canvas
-
-// A pyramid whose levels meet where √area is 16 and 32.
-static RoiAlign pyramid(int size, int sampling, bool aligned) {
-  return (RoiAlign){.size = size,
-                    .sampling = sampling,
-                    .aligned = aligned,
-                    .levels = LEVELS,
-                    .first_level = 2,
-                    .scale = {.25f, .125f, .0625f},
-                    .canonical_size = 32,
-                    .canonical_level = 4,
-                    .level_eps = 1e-6f};
-}
+static const int heights[ROI_LEVELS] = {16, 8, 4}, widths[ROI_LEVELS] = {20, 10, 5}; // of a 64 × 80 canvas
 
 // The level by the formula of the paper, as torchvision's LevelMapper has it.
 static int naive_level(const RoiAlign *p, const double box[4]) {
@@ -38,8 +26,8 @@ static Rois rois_random(Fixture *f, Random *r, int count) {
   return rois;
 }
 
-static void features_random(Fixture *f, Random *r, Tensor x[LEVELS]) {
-  for (int l = 0; l < LEVELS; l++) {
+static void features_random(Fixture *f, Random *r, Tensor x[ROI_LEVELS]) {
+  for (int l = 0; l < ROI_LEVELS; l++) {
     x[l] = fixture_map(f, IMAGES, heights[l], widths[l], CHANNELS);
     fill_random(r, &x[l], -1, 1);
   }
@@ -68,15 +56,15 @@ TEST(roi_align_forward_random) {
     for (int variant = 0; variant < 4; variant++) {
       Fixture f = fixture_open(detect_devices[d]);
       Random r = random_begin(100 + variant);
-      RoiAlign p = pyramid(3, variant & 1 ? 0 : 2, variant & 2);
-      Tensor x[LEVELS], y = fixture_map(&f, ROIS, 3, 3, CHANNELS);
+      RoiAlign p = roi_pyramid(3, variant & 1 ? 0 : 2, variant & 2);
+      Tensor x[ROI_LEVELS], y = fixture_map(&f, ROIS, 3, 3, CHANNELS);
       features_random(&f, &r, x);
       Rois rois = rois_random(&f, &r, ROIS - 4);
       RUN(&f, roi_align_forward, &p, &rois, x, &y);
       // A position below 32 is off by at most 6 roundings; the map changes by at most 2 a pixel along either axis. Then
       // a mean of values below 1 out of 4 products each.
       double tolerance = (2 * 2 * 6 * 32 + 16) * epsilon(&f);
-      bool seen[LEVELS] = {0};
+      bool seen[ROI_LEVELS] = {0};
       for (int i = 0; i < ROIS - 4; i++) {
         double box[4];
         get_box(&rois.box, i, box);
@@ -88,7 +76,7 @@ TEST(roi_align_forward_random) {
             for (int lane = CHANNELS; lane < y.ldc; lane++) EXPECT_NEAR(get(&y, pixel(&y, i, py, px) + lane), 0, 0);
           }
       }
-      for (int l = 0; l < LEVELS; l++) EXPECT(seen[l]);
+      for (int l = 0; l < ROI_LEVELS; l++) EXPECT(seen[l]);
       EXPECT(isnan(get(&y, pixel(&y, ROIS - 4, 0, 0)))); // rows past the count are left alone
       fixture_close(&f);
     }
@@ -211,16 +199,16 @@ TEST(roi_align_backward_is_the_gradient) {
   for (int variant = 0; variant < 4; variant++) {
     Fixture f = fixture_open("cpu64");
     Random r = random_begin(110 + variant);
-    RoiAlign p = pyramid(3, variant & 1 ? 0 : 2, variant & 2);
-    Tensor x[LEVELS], y = fixture_map(&f, ROIS, 3, 3, CHANNELS), dy = fixture_map(&f, ROIS, 3, 3, CHANNELS);
-    Dest dx[LEVELS] = {0};
+    RoiAlign p = roi_pyramid(3, variant & 1 ? 0 : 2, variant & 2);
+    Tensor x[ROI_LEVELS], y = fixture_map(&f, ROIS, 3, 3, CHANNELS), dy = fixture_map(&f, ROIS, 3, 3, CHANNELS);
+    Dest dx[ROI_LEVELS] = {0};
     features_random(&f, &r, x);
     fill_random(&r, &dy, -1, 1);
-    for (int l = 0; l < LEVELS; l++) dx[l].t = fixture_map(&f, IMAGES, heights[l], widths[l], CHANNELS);
+    for (int l = 0; l < ROI_LEVELS; l++) dx[l].t = fixture_map(&f, IMAGES, heights[l], widths[l], CHANNELS);
     Rois rois = rois_random(&f, &r, ROIS - 4);
     RUN(&f, roi_align_backward, &p, &rois, &dy, dx);
     for (int i = 0; i < 60; i++) {
-      int l = below(&r, LEVELS);
+      int l = below(&r, ROI_LEVELS);
       size_t at = pixel(&x[l], below(&r, IMAGES), below(&r, heights[l]), below(&r, widths[l])) + below(&r, CHANNELS);
       double value = get(&x[l], at), low, high;
       RUN(&f, roi_align_forward, &p, &rois, x, &y);
@@ -233,7 +221,7 @@ TEST(roi_align_backward_is_the_gradient) {
     }
     // <dy, F x> = <Fᵀ dy, x> looks at every element at once.
     double inner = 0;
-    for (int l = 0; l < LEVELS; l++) inner += dot(&dx[l].t, &x[l], IMAGES);
+    for (int l = 0; l < ROI_LEVELS; l++) inner += dot(&dx[l].t, &x[l], IMAGES);
     RUN(&f, roi_align_forward, &p, &rois, x, &y);
     EXPECT_NEAR(inner, dot(&y, &dy, ROIS - 4), 1e-11);
     fixture_close(&f);
@@ -246,12 +234,12 @@ TEST(roi_align_backward_dest) {
     for (int variant = 0; variant < 16; variant++) {
       Fixture f = fixture_open(detect_devices[d]);
       Random r = random_begin(120 + variant);
-      RoiAlign p = pyramid(3, 2, false);
-      Tensor dy = fixture_map(&f, ROIS, 3, 3, CHANNELS), before[LEVELS], mask[LEVELS], addend[LEVELS];
-      Dest plain[LEVELS] = {0}, dx[LEVELS] = {0};
+      RoiAlign p = roi_pyramid(3, 2, false);
+      Tensor dy = fixture_map(&f, ROIS, 3, 3, CHANNELS), before[ROI_LEVELS], mask[ROI_LEVELS], addend[ROI_LEVELS];
+      Dest plain[ROI_LEVELS] = {0}, dx[ROI_LEVELS] = {0};
       fill_random(&r, &dy, -1, 1);
       int kind = variant / 4;
-      for (int l = 0; l < LEVELS; l++) {
+      for (int l = 0; l < ROI_LEVELS; l++) {
         int h = heights[l], w = widths[l];
         plain[l].t = fixture_map(&f, IMAGES, h, w, CHANNELS);
         dx[l].t = fixture_map(&f, IMAGES, h, w, CHANNELS);
@@ -272,7 +260,7 @@ TEST(roi_align_backward_dest) {
       RUN(&f, roi_align_backward, &p, &rois, &dy, plain);
       // The fixture's RUN must not be used: an accumulating op is to run once.
       f.dev->ops->roi_align_backward(f.dev, &p, &rois, &dy, dx);
-      for (int l = 0; l < LEVELS; l++)
+      for (int l = 0; l < ROI_LEVELS; l++)
         for (int i = 0; i < IMAGES * heights[l] * widths[l]; i++)
           for (int c = 0; c < dx[l].t.ldc; c++) {
             int n = i / (heights[l] * widths[l]), y = i / widths[l] % heights[l], x = i % widths[l];
@@ -292,28 +280,28 @@ TEST(roi_align_backward_dest) {
 
 TEST(roi_align_without_rois) {
   Fixture f = fixture_open("cpu");
-  RoiAlign p = pyramid(3, 2, false);
-  Tensor x[LEVELS], y = fixture_map(&f, ROIS, 3, 3, CHANNELS), dy = fixture_map(&f, ROIS, 3, 3, CHANNELS);
-  Dest dx[LEVELS] = {0};
+  RoiAlign p = roi_pyramid(3, 2, false);
+  Tensor x[ROI_LEVELS], y = fixture_map(&f, ROIS, 3, 3, CHANNELS), dy = fixture_map(&f, ROIS, 3, 3, CHANNELS);
+  Dest dx[ROI_LEVELS] = {0};
   Random r = random_begin(140);
   features_random(&f, &r, x);
-  for (int l = 0; l < LEVELS; l++) dx[l].t = fixture_map(&f, IMAGES, heights[l], widths[l], CHANNELS);
+  for (int l = 0; l < ROI_LEVELS; l++) dx[l].t = fixture_map(&f, IMAGES, heights[l], widths[l], CHANNELS);
   Rois rois = fixture_rois(&f, ROIS);
   *rois.count = 0;
   RUN(&f, roi_align_forward, &p, &rois, x, &y);
   RUN(&f, roi_align_backward, &p, &rois, &dy, dx);
   EXPECT(isnan(get(&y, 0)));
-  for (int l = 0; l < LEVELS; l++)
+  for (int l = 0; l < ROI_LEVELS; l++)
     for (size_t i = 0; i < tensor_elements(&dx[l].t); i++) EXPECT_NEAR(get(&dx[l].t, i), 0, 0);
   fixture_close(&f);
 }
 
 TEST(roi_align_threads) {
   Fixture f = fixture_open("cpu");
-  RoiAlign p = pyramid(4, 2, false);
+  RoiAlign p = roi_pyramid(4, 2, false);
   Random r = random_begin(141);
-  Tensor x[LEVELS], y[3], dy = fixture_map(&f, ROIS, 4, 4, CHANNELS);
-  Dest dx[3][LEVELS] = {0};
+  Tensor x[ROI_LEVELS], y[3], dy = fixture_map(&f, ROIS, 4, 4, CHANNELS);
+  Dest dx[3][ROI_LEVELS] = {0};
   features_random(&f, &r, x);
   fill_random(&r, &dy, -1, 1);
   Rois rois = rois_random(&f, &r, ROIS);
@@ -321,11 +309,11 @@ TEST(roi_align_threads) {
   for (int t = 0; t < 3; t++) {
     omp_set_num_threads(t + 1);
     y[t] = fixture_map(&f, ROIS, 4, 4, CHANNELS);
-    for (int l = 0; l < LEVELS; l++) dx[t][l].t = fixture_map(&f, IMAGES, heights[l], widths[l], CHANNELS);
+    for (int l = 0; l < ROI_LEVELS; l++) dx[t][l].t = fixture_map(&f, IMAGES, heights[l], widths[l], CHANNELS);
     RUN(&f, roi_align_forward, &p, &rois, x, &y[t]);
     RUN(&f, roi_align_backward, &p, &rois, &dy, dx[t]);
     EXPECT(!memcmp(y[0].data, y[t].data, tensor_bytes(&y[0])));
-    for (int l = 0; l < LEVELS; l++) EXPECT(!memcmp(dx[0][l].t.data, dx[t][l].t.data, tensor_bytes(&dx[0][l].t)));
+    for (int l = 0; l < ROI_LEVELS; l++) EXPECT(!memcmp(dx[0][l].t.data, dx[t][l].t.data, tensor_bytes(&dx[0][l].t)));
   }
   omp_set_num_threads(before);
   fixture_close(&f);

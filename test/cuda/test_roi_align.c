@@ -2,30 +2,18 @@
 // bit, so that only the sums of weighted features differ, by their rounding.
 #include "base/rng.h"
 #include "test/harness/gpu.h"
+#include "test/harness/roi_cases.h"
 
-enum { IMAGES = 2, LEVELS = 3, MAX_ROIS = 600 };
+enum { IMAGES = 2, MAX_ROIS = 600 };
 
 static const DType dtypes[] = {F32, BF16, F16};
-static const int heights[LEVELS] = {37, 19, 1},
-                 widths[LEVELS] = {21, 11, 1}; // of a 148 × 84 canvas, and a single pixel
+static const int heights[ROI_LEVELS] = {37, 19, 1},
+                 widths[ROI_LEVELS] = {21, 11, 1}; // of a 148 × 84 canvas, and a single pixel
 
 // `terms` products summed on either side, and the one rounding to dtype; in units of dtype's.
 static double sum_factor(DType dtype, double terms) {
   double unit = dtype == F32 ? 0x1p-24 : dtype == BF16 ? 0x1p-8 : 0x1p-11;
   return 1 + 2 * terms * 0x1p-24 / unit;
-}
-
-// A pyramid whose levels meet where √area is 16 and 32.
-static RoiAlign pyramid(int size, int sampling, bool aligned) {
-  return (RoiAlign){.size = size,
-                    .sampling = sampling,
-                    .aligned = aligned,
-                    .levels = LEVELS,
-                    .first_level = 2,
-                    .scale = {.25f, .125f, .0625f},
-                    .canonical_size = 32,
-                    .canonical_level = 4,
-                    .level_eps = 1e-6f};
 }
 
 typedef struct TwinRois {
@@ -90,9 +78,9 @@ static bool same_bits(const Twin *a, const Twin *b, size_t bytes) {
 
 static void check_forward(Device *gpu, DType dtype, const RoiAlign *p, int channels, int capacity, int count) {
   TwinRois rois = twin_rois(capacity, count, 7);
-  Twin x[LEVELS], y[2];
-  Tensor sides[2][LEVELS], positive[LEVELS];
-  for (int l = 0; l < LEVELS; l++) {
+  Twin x[ROI_LEVELS], y[2];
+  Tensor sides[2][ROI_LEVELS], positive[ROI_LEVELS];
+  for (int l = 0; l < ROI_LEVELS; l++) {
     x[l] = twin_random(dtype, IMAGES, heights[l], widths[l], channels, 1, (uint64_t)l + 1);
     sides[0][l] = x[l].cpu;
     sides[1][l] = x[l].gpu;
@@ -118,7 +106,7 @@ static void check_forward(Device *gpu, DType dtype, const RoiAlign *p, int chann
     twin_check_guards(&y[i], false);
     twin_free(&y[i]);
   }
-  for (int l = 0; l < LEVELS; l++) {
+  for (int l = 0; l < ROI_LEVELS; l++) {
     twin_check_guards(&x[l], true);
     twin_free(&x[l]);
     free(positive[l].data);
@@ -131,16 +119,16 @@ TEST(cuda_roi_align_forward) {
   if (!gpu) return;
   for (int d = 0; d < COUNT(dtypes); d++)
     for (int variant = 0; variant < 4; variant++) {
-      RoiAlign p = pyramid(variant & 1 ? 3 : 7, variant & 1 ? 0 : 2, variant & 2);
+      RoiAlign p = roi_pyramid(variant & 1 ? 3 : 7, variant & 1 ? 0 : 2, variant & 2);
       check_forward(gpu, dtypes[d], &p, 5, 40, 33);
       check_forward(gpu, dtypes[d], &p, 264, 14, 14);
     }
-  RoiAlign recipe = pyramid(7, 2, false); // other borders between levels, sides one longer
+  RoiAlign recipe = roi_pyramid(7, 2, false); // other borders between levels, sides one longer
   recipe.level_eps = 0;
   recipe.size_eps = 1e-6f;
   recipe.extra = 1;
   check_forward(gpu, F32, &recipe, 8, 300, 300);
-  RoiAlign one = pyramid(1, 1, false), none = pyramid(14, 2, false);
+  RoiAlign one = roi_pyramid(1, 1, false), none = roi_pyramid(14, 2, false);
   check_forward(gpu, F32, &one, 1, 30, 30);
   check_forward(gpu, F32, &none, 8, 20, 0);
 }
@@ -153,12 +141,12 @@ static double backward_terms(const RoiAlign *p, int count) { return 4. * p->size
 
 static void check_backward(Device *gpu, DType dtype, const RoiAlign *p, int channels, int capacity, int count) {
   TwinRois rois = twin_rois(capacity, count, 8);
-  Twin dy = twin_random(dtype, capacity, p->size, p->size, channels, 1, 9), dx[2][LEVELS];
+  Twin dy = twin_random(dtype, capacity, p->size, p->size, channels, 1, 9), dx[2][ROI_LEVELS];
   Tensor positive = magnitudes(&dy.cpu);
-  Dest cpu[LEVELS] = {0}, bound[LEVELS] = {0};
+  Dest cpu[ROI_LEVELS] = {0}, bound[ROI_LEVELS] = {0};
   for (int run = 0; run < 2; run++) {
-    Dest d[LEVELS] = {0};
-    for (int l = 0; l < LEVELS; l++) {
+    Dest d[ROI_LEVELS] = {0};
+    for (int l = 0; l < ROI_LEVELS; l++) {
       dx[run][l] = twin_poisoned(dtype, IMAGES, heights[l], widths[l], channels);
       d[l].t = dx[run][l].gpu;
       (run ? bound : cpu)[l].t = dx[run][l].cpu;
@@ -167,7 +155,7 @@ static void check_backward(Device *gpu, DType dtype, const RoiAlign *p, int chan
   }
   cpu_device()->ops->roi_align_backward(cpu_device(), p, &rois.side[0], &dy.cpu, cpu);
   cpu_device()->ops->roi_align_backward(cpu_device(), p, &rois.side[0], &positive, bound);
-  for (int l = 0; l < LEVELS; l++) {
+  for (int l = 0; l < ROI_LEVELS; l++) {
     if (!twin_check(&dx[0][l], bound[l].t.data, sum_factor(dtype, backward_terms(p, count))))
       printf("  level %d, dtype %d, size %d, sampling %d, aligned %d, %d channels, %d of %d RoIs\n", l, dtype, p->size,
              p->sampling, p->aligned, channels, count, capacity);
@@ -188,11 +176,11 @@ TEST(cuda_roi_align_backward) {
   if (!gpu) return;
   for (int d = 0; d < COUNT(dtypes); d++)
     for (int variant = 0; variant < 4; variant++) {
-      RoiAlign p = pyramid(variant & 1 ? 3 : 7, variant & 1 ? 0 : 2, variant & 2);
+      RoiAlign p = roi_pyramid(variant & 1 ? 3 : 7, variant & 1 ? 0 : 2, variant & 2);
       check_backward(gpu, dtypes[d], &p, 5, 40, 33);
       check_backward(gpu, dtypes[d], &p, 264, 14, 14);
     }
-  RoiAlign one = pyramid(1, 1, false), mask = pyramid(14, 2, false);
+  RoiAlign one = roi_pyramid(1, 1, false), mask = roi_pyramid(14, 2, false);
   check_backward(gpu, F32, &one, 1, 30, 30);
   check_backward(gpu, F32, &mask, 8, 20, 20);
   check_backward(gpu, F32, &mask, 8, 20, 0);        // everything is zero
@@ -203,12 +191,12 @@ TEST(cuda_roi_align_backward) {
 typedef struct DestContext {
   RoiAlign p;
   TwinRois rois;
-  Twin dy, other[LEVELS];
+  Twin dy, other[ROI_LEVELS];
 } DestContext;
 
 static void backward_through(Device *dev, bool gpu, void *context, const Dest *d) {
   DestContext *c = context;
-  Dest dx[LEVELS] = {{.t = *twin_side(&c->other[0], gpu)}, *d, {.t = *twin_side(&c->other[2], gpu)}};
+  Dest dx[ROI_LEVELS] = {{.t = *twin_side(&c->other[0], gpu)}, *d, {.t = *twin_side(&c->other[2], gpu)}};
   dev->ops->roi_align_backward(dev, &c->p, &c->rois.side[gpu], twin_side(&c->dy, gpu), dx);
 }
 
@@ -216,9 +204,9 @@ TEST(cuda_roi_align_backward_dest) {
   if (!gpu_device()) return;
   enum { CHANNELS = 11, ROIS = 30 };
   for (int d = 0; d < COUNT(dtypes); d++) {
-    DestContext c = {.p = pyramid(3, 2, false), .rois = twin_rois(ROIS, ROIS, 10)};
+    DestContext c = {.p = roi_pyramid(3, 2, false), .rois = twin_rois(ROIS, ROIS, 10)};
     c.dy = twin_random(dtypes[d], ROIS, 3, 3, CHANNELS, 1, 11);
-    for (int l = 0; l < LEVELS; l++) c.other[l] = twin_poisoned(dtypes[d], IMAGES, heights[l], widths[l], CHANNELS);
+    for (int l = 0; l < ROI_LEVELS; l++) c.other[l] = twin_poisoned(dtypes[d], IMAGES, heights[l], widths[l], CHANNELS);
     Twin *shape = &c.other[1];
     Tensor positive = magnitudes(&c.dy.cpu), dy = c.dy.cpu;
     c.dy.cpu = positive;
@@ -229,7 +217,7 @@ TEST(cuda_roi_align_backward_dest) {
     free(positive.data);
     twin_check_guards(&c.dy, true);
     twin_free(&c.dy);
-    for (int l = 0; l < LEVELS; l++) {
+    for (int l = 0; l < ROI_LEVELS; l++) {
       twin_check_guards(&c.other[l], false);
       twin_free(&c.other[l]);
     }

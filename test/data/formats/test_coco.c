@@ -1,7 +1,7 @@
 // COCO data sets and result files: the real ones at hand, and small documents for every odd case.
-#include <dirent.h>
 #include "base/rng.h"
 #include "data/formats/coco.h"
+#include "test/harness/fixtures.h"
 #include "test/harness/test.h"
 
 static const char *write_file(const char *name, const char *text, size_t size) {
@@ -97,7 +97,7 @@ TEST(coco_loads_nuclei_val) { check_data_set("nuclei/annotations/instances_val.j
 
 // Every evaluation fixture is a data set, a result file, both (with "detections" inside) or a table of expected
 // figures.
-static void check_fixture(const char *path, int *loaded) {
+static void check_fixture(const char *path, void *loaded) {
   Coco c;
   CocoResults r;
   Err err = {0};
@@ -106,32 +106,14 @@ static void check_fixture(const char *path, int *loaded) {
   if (data_set) check_invariants(&c);
   bool results = coco_results_load(&r, path, data_set ? &c : NULL, &err);
   if (!EXPECT((data_set || results) == !expected_figures)) printf("  %s\n", err.msg);
-  *loaded += data_set || results;
+  *(int *)loaded += data_set || results;
   coco_free(&c);
   coco_results_free(&r);
 }
 
 TEST(coco_loads_every_fixture) {
-  static const char *folders[] = {"cocoapi_val2014_100", "fce_small",           "hotcoco_adversarial",
-                                  "padilla_voc100_bbox", "synth_coco_open_val", "synth_coco_open_train"};
   int loaded = 0;
-  for (int i = 0; i < COUNT(folders); i++) {
-    char relative[64];
-    snprintf(relative, sizeof relative, "cocoeval/%s", folders[i]);
-    const char *folder = shared_path(relative);
-    DIR *dir = folder ? opendir(folder) : NULL;
-    if (!dir) {
-      test_skip("no cocoeval fixtures");
-      return;
-    }
-    for (struct dirent *entry; (entry = readdir(dir));) {
-      if (!strstr(entry->d_name, ".json")) continue;
-      char *path = xasprintf("%s/%s", folder, entry->d_name);
-      check_fixture(path, &loaded);
-      free(path);
-    }
-    closedir(dir);
-  }
+  if (!evaluator_fixtures(check_fixture, &loaded)) return;
   EXPECT_INT(loaded, 89);
 }
 

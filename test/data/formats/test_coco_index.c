@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "data/formats/coco_index.h"
 #include "test/harness/command.h"
+#include "test/harness/fixtures.h"
 #include "test/harness/test.h"
 
 // A file that has just changed gets no index; see coco_index.h.
@@ -142,37 +143,26 @@ TEST(coco_index_of_real_data) {
   compare_real("nuclei/annotations/instances_val.json");
 }
 
+typedef struct Compared {
+  Place place;
+  int n;
+} Compared;
+
+static void compare_fixture(const char *path, void *context) {
+  Compared *compared = context;
+  Coco c;
+  if (!coco_load(&c, path, NULL)) return;
+  coco_free(&c);
+  EXPECT_INT(open_and_compare(path, compared->place.folder), PARSED_AND_KEPT);
+  EXPECT_INT(open_and_compare(path, compared->place.folder), FROM_INDEX);
+  compared->n++;
+}
+
 // Every fixture of the evaluator that is a data set.
 TEST(coco_index_of_every_fixture) {
-  static const char *const folders[] = {"cocoapi_val2014_100", "fce_small",           "hotcoco_adversarial",
-                                        "padilla_voc100_bbox", "synth_coco_open_val", "synth_coco_open_train"};
-  Place p = place_open("");
-  int compared = 0;
-  for (int i = 0; i < COUNT(folders); i++) {
-    char relative[64];
-    snprintf(relative, sizeof relative, "cocoeval/%s", folders[i]);
-    const char *folder = shared_path(relative);
-    DIR *dir = folder ? opendir(folder) : NULL;
-    if (!dir) {
-      test_skip("no cocoeval fixtures");
-      break;
-    }
-    for (struct dirent *entry; (entry = readdir(dir));) {
-      if (!strstr(entry->d_name, ".json")) continue;
-      char *path = xasprintf("%s/%s", folder, entry->d_name);
-      Coco c;
-      if (coco_load(&c, path, NULL)) {
-        coco_free(&c);
-        EXPECT_INT(open_and_compare(path, p.folder), PARSED_AND_KEPT);
-        EXPECT_INT(open_and_compare(path, p.folder), FROM_INDEX);
-        compared++;
-      }
-      free(path);
-    }
-    closedir(dir);
-  }
-  EXPECT(compared == 0 || compared > 20);
-  place_close(&p);
+  Compared compared = {.place = place_open("")};
+  if (evaluator_fixtures(compare_fixture, &compared)) EXPECT(compared.n > 20);
+  place_close(&compared.place);
 }
 
 // The same number of bytes, and the time of the last write put back, as a careless copy or a careful liar would.
