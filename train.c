@@ -351,7 +351,7 @@ int main(int argc, char **argv) {
   r.final = xasprintf("%s/model.safetensors", o->out);
   r.per_epoch = steps_per_epoch(&r);
   r.steps = o->iters ? o->iters : o->epochs * r.per_epoch;
-  r.schedule = setup_schedule(o, r.steps);
+  r.schedule = setup_schedule(o, r.steps, r.per_epoch);
   r.identity = setup_identity(o, &r.train, &r.schedule);
   r.first = setup_weights(o, &r.engine, r.checkpoint, r.identity);
   if (r.first)

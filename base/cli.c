@@ -17,16 +17,6 @@ static bool is_number(OptionKind kind) { return is_integer(kind) || kind == OPT_
 
 static void *value_of(const Cli *cli, const Option *o) { return (char *)cli->values + o->offset; }
 
-// A float as the double with its shortest decimal form: 0.05f is meant and shown as 0.05.
-static double float_value(float v) {
-  char text[NUMBER_TEXT];
-  for (int digits = 6; digits <= 9; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, (double)v);
-    if (strtof(text, NULL) == v) break;
-  }
-  return strtod(text, NULL);
-}
-
 // The present value as it would be typed; NULL for a string that was not given.
 static const char *value_text(const Cli *cli, const Option *o, char text[VALUE_TEXT]) {
   const void *value = value_of(cli, o);
@@ -35,7 +25,7 @@ static const char *value_text(const Cli *cli, const Option *o, char text[VALUE_T
   case OPT_FLAG: return *(const bool *)value ? "true" : "false";
   case OPT_INT: snprintf(text, VALUE_TEXT, "%d", *(const int *)value); return text;
   case OPT_INT64: snprintf(text, VALUE_TEXT, "%lld", (long long)*(const int64_t *)value); return text;
-  case OPT_FLOAT: return number_text(float_value(*(const float *)value), text);
+  case OPT_FLOAT: return number_text(float_decimal(*(const float *)value), text);
   case OPT_STRING: return *(const char *const *)value;
   case OPT_CHOICE: return o->choices[*(const int *)value];
   }

@@ -114,3 +114,12 @@ const char *number_text(double value, char text[NUMBER_TEXT]) {
   }
   return text;
 }
+
+double float_decimal(float value) {
+  char text[NUMBER_TEXT];
+  for (int digits = 6; digits <= 9; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, (double)value);
+    if (strtof(text, NULL) == value) break;
+  }
+  return strtod(text, NULL);
+}

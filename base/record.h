@@ -23,3 +23,5 @@ void record_free(Record *r);
 enum { NUMBER_TEXT = 32 };
 // The fewest digits, at least six where they are needed, that read back as the same double. Returns `text`.
 const char *number_text(double value, char text[NUMBER_TEXT]);
+// A float as the double that its shortest decimal form means: 0.001, not 0.0010000000474974513.
+double float_decimal(float value);

@@ -4,6 +4,8 @@
 
 const char *const schedule_names[] = {[DECAY_STEP] = "step", [DECAY_COSINE] = "cosine", NULL};
 
+static const float DEFAULT_CLIP = 10; // of the gradient norm: docs/training.md says why
+
 TrainOptions train_options(int argc, char **argv) {
   TrainOptions o = {OPTION_DEFAULTS(TRAIN_OPTIONS)};
   OPTION_TABLE(table, TrainOptions, TRAIN_OPTIONS);
@@ -20,6 +22,7 @@ TrainOptions train_options(int argc, char **argv) {
   Err err;
   if (o.sizes && !sizes_parse(&o.shorter_sides, o.sizes, &err)) die(EXIT_USAGE, "--sizes %s", err.msg);
   if (o.gpus > 1) die(EXIT_USAGE, "--gpus %d: this build trains on one device", o.gpus);
+  if (o.clip_grad < 0) o.clip_grad = o.recipe ? 0 : DEFAULT_CLIP;
   size_t size;
   FILE *text = open_memstream(&o.resolved, &size);
   CHECK(text);

@@ -44,11 +44,12 @@ extern const char *const schedule_names[]; // of TrainOptions.schedule: "step", 
   X(INT64,  iters,            0, 0, 1e12,      "N",        "length in steps, instead of --epochs")                     \
   X(FLOAT,  lr,               0, 0, 1e6,       "X",        "learning rate; 0 = 0.02 per 16 images of the batch")       \
   X(CHOICE, schedule,         0, schedule_names,           "step: x0.1 at 2/3 and 8/9")                                \
-  X(INT,    warmup,           -1, -1, 1e9,     "N",        "steps of linear warmup; -1 = the recipe's (1000; mlperf "  \
-                                                           "500), at most a tenth of the run")                         \
+  X(INT,    warmup,           -1, -1, 1e9,     "N",        "steps of linear warmup; -1 = 1000, at most a third of "    \
+                                                           "the run, or as --recipe's source has it")                  \
   X(FLOAT,  momentum,         0.9f, 0, 1,      "X",        "of SGD")                                                   \
   X(FLOAT,  weight_decay,     1e-4f, 0, 1,     "X",        "of SGD")                                                   \
-  X(FLOAT,  clip_grad,        0, 0, 1e9,       "X",        "limit of the gradient norm; 0 = none")                     \
+  X(FLOAT,  clip_grad,        -1, -1, 1e9,     "X",        "limit of the gradient norm; 0 = none; -1 = 10, or none "   \
+                                                           "with --recipe")                                            \
   X(INT64,  seed,             1, 0, 9e15,      "N",        "of everything random")                                     \
   X(HEADING, "Run")                                                                                                    \
   X(STRING, out,              "out",           "DIR",      "checkpoint.safetensors, model.safetensors, log.jsonl, "    \

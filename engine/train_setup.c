@@ -27,6 +27,7 @@ static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weight
   if (o->trainable_layers >= 0) c.trainable_layers = o->trainable_layers;
   if (o->size) config_resize(&c, o->size);
   if (o->recipe) config_recipe(&c, (Recipe)(o->recipe - 1));
+  c.mask_logits_fan_in = !o->recipe;
   if (o->max_size) c.max_size = o->max_size;
   return c;
 }
@@ -90,28 +91,44 @@ bool setup_data(const TrainOptions *o, const ModelConfig *c, Dataset *train, Dat
 
 // ---- how it learns ----------------------------------------------------------------------------------------------
 
-// The recipe whose way to optimise is used.
-static Recipe recipe_of(const TrainOptions *o) { return o->recipe ? (Recipe)(o->recipe - 1) : RECIPE_TORCHVISION; }
-
 // In the order of ParamKind: weights, biases, scales and shifts of norms.
 static const SgdFactors norms_without_decay = {.rate = {1, 1, 1, 1}, .decay = {1, 1, 0, 0}};
 static const SgdFactors biases_apart = {.rate = {1, 2, 1, 2}, .decay = {1, 0, 1, 0}};
 
-// By recipe: steps of warmup, their first factor, and whether some parameters are trained in a way of their own.
-static const struct {
-  int warmup;
+// The source's rules where a recipe was asked for; else those that train whatever the data set, batch and length are
+// (docs/training.md).
+typedef struct Optimisation {
+  int warmup;       // steps
+  int warmup_share; // of the run at most one in so many; 0 = any
   double warmup_factor;
-  const SgdFactors *factors;
-} optimisation[] = {
-    [RECIPE_TORCHVISION] = {1000, 1e-3, NULL},
-    [RECIPE_DETECTRON2] = {1000, 1e-3, &norms_without_decay},
-    [RECIPE_MLPERF] = {500, 1 / 3.0, &biases_apart},
+  const SgdFactors *factors; // NULL: all parameters are trained alike
+} Optimisation;
+
+static const Optimisation by_default = {1000, 3, 1e-3, NULL};
+static const Optimisation by_recipe[] = {
+    [RECIPE_TORCHVISION] = {1000, 0, 1e-3, NULL}, // and at most the first epoch
+    [RECIPE_DETECTRON2] = {1000, 0, 1e-3, &norms_without_decay},
+    [RECIPE_MLPERF] = {500, 0, 1 / 3.0, &biases_apart},
 };
 
-Schedule setup_schedule(const TrainOptions *o, int64_t steps) {
-  Schedule s = schedule_default((Decay)o->schedule, steps, o->lr > 0 ? o->lr : scaled_rate(o->batch * o->gpus));
-  s.warmup = o->warmup >= 0 ? o->warmup : MIN(optimisation[recipe_of(o)].warmup, steps / 10);
-  s.warmup_factor = optimisation[recipe_of(o)].warmup_factor;
+static const Optimisation *optimisation_of(const TrainOptions *o) {
+  return o->recipe ? &by_recipe[o->recipe - 1] : &by_default;
+}
+
+// torchvision's references/detection/engine.py warms up in the first epoch alone.
+static int64_t warmup_of(const TrainOptions *o, int64_t steps, int64_t per_epoch) {
+  const Optimisation *how = optimisation_of(o);
+  if (o->warmup >= 0) return o->warmup;
+  if (how->warmup_share) return MIN(how->warmup, steps / how->warmup_share);
+  bool first_epoch = o->recipe == 1 + RECIPE_TORCHVISION;
+  return first_epoch ? MIN(how->warmup, per_epoch - 1) : how->warmup;
+}
+
+Schedule setup_schedule(const TrainOptions *o, int64_t steps, int64_t per_epoch) {
+  Schedule s =
+      schedule_default((Decay)o->schedule, steps, o->lr > 0 ? float_decimal(o->lr) : scaled_rate(o->batch * o->gpus));
+  s.warmup = warmup_of(o, steps, per_epoch);
+  s.warmup_factor = optimisation_of(o)->warmup_factor;
   return s;
 }
 
@@ -131,16 +148,16 @@ char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule
   record_int(&j, "batch", o->batch);
   record_int(&j, "world", o->gpus);
   record_int(&j, "steps", schedule->steps);
-  record_str(&j, "recipe", recipe_names[recipe_of(o)]);
+  record_str(&j, "recipe", recipe_choices[o->recipe]);
   record_str(&j, "schedule", schedule_names[o->schedule]);
   record_num(&j, "lr", schedule->base);
   record_int(&j, "warmup", schedule->warmup);
-  record_num(&j, "momentum", o->momentum);
-  record_num(&j, "weight_decay", o->weight_decay);
-  record_num(&j, "clip_grad", o->clip_grad);
+  record_num(&j, "momentum", float_decimal(o->momentum));
+  record_num(&j, "weight_decay", float_decimal(o->weight_decay));
+  record_num(&j, "clip_grad", float_decimal(o->clip_grad));
   record_str(&j, "amp", amp_names[o->amp]);
   record_bool(&j, "tf32", o->tf32);
-  record_num(&j, "flip", o->flip);
+  record_num(&j, "flip", float_decimal(o->flip));
   record_sizes(&j, &train->sizes);
   record_bool(&j, "exif", o->exif);
   char *text = xstrdup(record_end(&j));
@@ -180,7 +197,7 @@ void setup_engine(const TrainOptions *o, ModelConfig config, const Dataset *trai
   if (!engine_open(e, &compute, model_of(&config), &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
       (val && !task_of(e->model)->accepts(e, val, &err)))
     die(EXIT_USAGE, "%s", err.msg);
-  e->factors = optimisation[recipe_of(o)].factors;
+  e->factors = optimisation_of(o)->factors;
   free(category);
 }
 

@@ -15,8 +15,8 @@ bool setup_data(const TrainOptions *o, const ModelConfig *c, Dataset *train, Dat
 // Opens an engine of that model, for the classes of the data. val NULL: nothing to evaluate on. --plan prints here.
 void setup_engine(const TrainOptions *o, ModelConfig config, const Dataset *train, const Dataset *val, Engine *e);
 
-// The learning rate of a run of so many steps.
-Schedule setup_schedule(const TrainOptions *o, int64_t steps);
+// The learning rate of a run of so many steps, of which so many are an epoch.
+Schedule setup_schedule(const TrainOptions *o, int64_t steps, int64_t per_epoch);
 // Everything that decides the weights of a step but is not in the model's configuration, as JSON: what a resumed run
 // must share. malloc'ed.
 char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule *schedule);

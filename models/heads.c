@@ -343,7 +343,7 @@ static void mask_head(Network *n, Value *rois) {
                       .stride = 1,
                       .bias = true,
                       .trainable = true,
-                      .init = INIT_KAIMING_NORMAL,
+                      .init = c->mask_logits_fan_in ? INIT_KAIMING_FAN_IN : INIT_KAIMING_NORMAL,
                       .bias_init = INIT_LINEAR};
   maskrcnn_of(n)->mask_logits = layer_conv(g, "roi_heads.mask_predictor.mask_fcn_logits", x, &logits);
 }

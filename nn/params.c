@@ -249,6 +249,7 @@ static float draw(const Param *q, uint64_t key, uint64_t i) {
   case INIT_ONE: return 1;
   case INIT_NORMAL_001: return (float)(0.01 * normal(key, i));
   case INIT_KAIMING_NORMAL: return (float)(sqrt(2 / fan_out) * normal(key, i));
+  case INIT_KAIMING_FAN_IN: return (float)(sqrt(2 / fan_in) * normal(key, i));
   case INIT_KAIMING_UNIFORM: return (float)(sqrt(3 / fan_in) * (2 * uniform(key, i) - 1));
   case INIT_LINEAR: return (float)(sqrt(1 / fan_in) * (2 * uniform(key, i) - 1));
   }

@@ -13,6 +13,7 @@ typedef enum Init { // as torch.nn.init names them; fans are those of torch's sh
   INIT_ONE,
   INIT_NORMAL_001,      // N(0, 0.01²)
   INIT_KAIMING_NORMAL,  // N(0, 2 / fan_out): mode = fan_out, nonlinearity = relu
+  INIT_KAIMING_FAN_IN,  // N(0, 2 / fan_in): mode = fan_in, nonlinearity = relu
   INIT_KAIMING_UNIFORM, // U(±√(3 / fan_in)): a = 1
   INIT_LINEAR,          // U(±1 / √fan_in): the default of Linear and Conv2d, weight and bias
 } Init;

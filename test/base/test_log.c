@@ -79,6 +79,14 @@ TEST(number_text_reads_back) {
   for (int i = 0; i < COUNT(values); i++) EXPECT(strtod(number_text(values[i], text), NULL) == values[i]);
 }
 
+TEST(float_decimal_is_what_was_typed) {
+  static const struct {
+    float value;
+    double decimal;
+  } cases[] = {{0.001f, 0.001}, {0.05f, 0.05}, {1 / 3.f, 0.33333334}, {16777216, 16777216}, {-0.1f, -0.1}};
+  for (int i = 0; i < COUNT(cases); i++) EXPECT(float_decimal(cases[i].value) == cases[i].decimal);
+}
+
 TEST(log_fresh_run_starts_over) {
   Err err;
   Log log;

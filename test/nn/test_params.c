@@ -157,6 +157,7 @@ TEST(params_init_as_torch) {
   enum { K = 40, R = 3, S = 2, C = 24 };
   Param *normal = param_filter(&p, "normal", K, R, S, C, false, true, INIT_NORMAL_001);
   Param *kaiming = param_filter(&p, "kaiming", K, R, S, C, false, true, INIT_KAIMING_NORMAL);
+  Param *fan_in = param_filter(&p, "fan_in", K, R, S, C, false, true, INIT_KAIMING_FAN_IN);
   Param *uniform = param_filter(&p, "uniform", K, R, S, C, false, true, INIT_KAIMING_UNIFORM);
   Param *conv = param_filter(&p, "conv", K, R, S, C, false, true, INIT_LINEAR);
   Param *linear = param_filter(&p, "linear", K, R, S, C, true, true, INIT_LINEAR);
@@ -167,6 +168,7 @@ TEST(params_init_as_torch) {
   params_randomise(&p, 7);
   check_normal(&p, normal, 0.01);
   check_normal(&p, kaiming, sqrt(2.0 / (K * R * S)));
+  check_normal(&p, fan_in, sqrt(2.0 / (C * R * S)));
   check_uniform(&p, uniform, sqrt(3.0 / (C * R * S)));
   check_uniform(&p, conv, 1 / sqrt(C * R * S));
   check_uniform(&p, linear, 1 / sqrt(C * R * S));
