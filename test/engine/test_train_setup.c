@@ -37,8 +37,11 @@ TEST(setup_limits_the_gradient_where_no_recipe_says_otherwise) {
     const char *option, *value;
     float clip;
     bool fan_in;
-  } cases[] = {{NULL, NULL, 10, true},           {"--clip-grad", "0", 0, true},        {"--clip-grad", "3", 3, true},
-               {"--recipe", "mlperf", 0, false}, {"--recipe", "torchvision", 0, false}};
+  } cases[] = {{NULL, NULL, 10, true},
+               {"--clip-grad", "0", 0, true},
+               {"--clip-grad", "3", 3, true},
+               {"--recipe", "mlperf", 0, false},
+               {"--recipe", "torchvision", 0, false}};
   for (int i = 0; i < COUNT(cases); i++) {
     TrainOptions o = options(cases[i].option, cases[i].value);
     EXPECT_NEAR(o.clip_grad, cases[i].clip, 0);
