@@ -208,7 +208,8 @@ static void find_and_score(const InferOptions *o, Engine *e, const Dataset *d) {
   Err err;
   Visit v = {.o = o, .e = e, .overlays = o->overlays < 0 ? 16 : o->overlays};
   CocoResults results;
-  if (!evaluate_run(e, d, o->threads, &(Visitor){visit_batch, &v}, &results, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (!evaluate_run(e, d, o->threads, &(Visitor){.batch = visit_batch, .context = &v}, &results, &err))
+    die(EXIT_RUN, "%s", err.msg);
   if (!coco_results_save(&results, o->json, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (v.times.n) times_print(&v.times, o->batch);
   fprintf(stderr, "done: %d detections in %s, overlays in %s\n", results.n, o->json, o->out);

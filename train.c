@@ -103,7 +103,7 @@ static void evaluate(TrainingRun *r, int64_t step) {
   double start = now_seconds();
   end_scoring(r);
   params_refresh(&r->engine.params); // running statistics have moved
-  void *results = task->collect(&r->engine, &r->val, r->o.threads, &err);
+  void *results = task->collect(&r->engine, &r->val, r->o.threads, NULL, &err);
   if (!results) die(EXIT_RUN, "evaluation: %s", err.msg);
   scoring_start(&r->scoring, task, &r->val, results, spare_cores(r), &r->log, step, start);
 }

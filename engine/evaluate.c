@@ -37,7 +37,8 @@ bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visit
   Loader *loader = loader_open(d, &options, err);
   if (!loader) return false;
   const Batch *batch;
-  while ((batch = loader_next(loader, &failed))) {
+  bool stopped = false;
+  while (!(stopped = visitor && visitor->stopped && visitor->stopped()) && (batch = loader_next(loader, &failed))) {
     double start = now_seconds();
     Detections found;
     engine_infer(e, batch);
@@ -48,7 +49,7 @@ bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visit
     detections_free(&found);
   }
   loader_close(loader);
-  return !failed.msg[0] || err_set(err, "%s", failed.msg);
+  return (!stopped && !failed.msg[0]) || err_set(err, "%s", failed.msg);
 }
 
 bool evaluate_score(const Dataset *d, const CocoResults *results, Scores *out, Err *err) {
@@ -82,9 +83,9 @@ bool evaluate_categories(const Engine *e, const Dataset *d, Err *err) {
 
 // ---- the task ---------------------------------------------------------------------------------------------------
 
-static void *collect(Engine *e, const Dataset *d, int threads, Err *err) {
+static void *collect(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Err *err) {
   CocoResults *found = xmalloc(sizeof *found);
-  if (evaluate_run(e, d, threads, NULL, found, err)) return found;
+  if (evaluate_run(e, d, threads, &(Visitor){.stopped = stopped}, found, err)) return found;
   coco_results_free(found);
   free(found);
   return NULL;

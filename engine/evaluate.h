@@ -7,14 +7,17 @@
 
 extern const TaskRow task_detection;
 
-// Called after each batch, for overlays, progress and timing; may be NULL.
+// Who watches an evaluation; may be NULL, and so may each function.
 typedef struct Visitor {
+  // Called after each batch, for overlays, progress and timing.
   void (*batch)(void *context, const Dataset *d, const Batch *batch, const Detections *found, double seconds);
   void *context;
+  bool (*stopped)(void); // asked before each batch
 } Visitor;
 
 // Runs inference over the whole data set, whose shapes the engine was opened with. Results are in the file's ids, boxes
-// x y w h in original pixels, masks cut at 0.5. Free with coco_results_free.
+// x y w h in original pixels, masks cut at 0.5; free with coco_results_free, whatever is returned. False with a message
+// when an image stops the loader, false with an empty one when the visitor said that it is to stop.
 bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visitor, CocoResults *out, Err *err);
 
 // Appends one image's detections (of place 0 in its batch) under that id; their masks are moved.

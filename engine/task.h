@@ -26,8 +26,9 @@ typedef struct TaskRow {
   // not.
   bool (*accepts)(const Engine *e, const Dataset *d, Err *err);
   // Runs inference over the whole data set, whose shapes the engine was opened with, on `threads` decoder threads.
-  // NULL with a message when an image stops the loader.
-  void *(*collect)(Engine *e, const Dataset *d, int threads, Err *err);
+  // `stopped` is asked before each batch; NULL: never. NULL with a message when an image stops the loader, with an
+  // empty one when `stopped` said so.
+  void *(*collect)(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Err *err);
   // Scores what was collected. Touches nothing else of the engine's: it may run in a thread beside training steps.
   bool (*score)(const Dataset *d, const void *results, Metrics *out, Err *err);
   void (*release)(void *results);
