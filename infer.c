@@ -190,34 +190,36 @@ static void visit_batch(void *context, const Dataset *d, const Batch *b, const D
   if (v->times.n % 10 == 0) fprintf(stderr, "%d images of %d\n", v->done, d->num_images);
 }
 
-static void report_scores(const Dataset *d, const CocoResults *results) {
+static void report_scores(const Dataset *d, const Evaluation *all) {
   Scores s;
   Err err;
-  if (!evaluate_score(d, results, &s, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (!evaluate_score(d, all, &s, &err)) die(EXIT_RUN, "%s", err.msg);
   printf("bbox\n");
   cocoeval_print(stdout, &s.bbox);
   cocoeval_print_categories(stdout, &s.bbox);
   printf("segm\n");
   cocoeval_print(stdout, &s.segm);
   cocoeval_print_categories(stdout, &s.segm);
-  printf("bbox AP %.3f  mask AP %.3f\n", s.bbox.stats[0], s.segm.stats[0]);
+  printf("bbox AP %.3f  mask AP %.3f  on %d images", s.bbox.stats[0], s.segm.stats[0], all->images);
+  if (all->left_out) printf("; %d left out: they cannot be read", all->left_out);
+  printf("\n");
   scores_free(&s);
 }
 
 static void find_and_score(const InferOptions *o, Engine *e, const Dataset *d) {
   Err err;
   Visit v = {.o = o, .e = e, .overlays = o->overlays < 0 ? 16 : o->overlays};
-  CocoResults results;
-  if (!evaluate_run(e, d, o->threads, &(Visitor){.batch = visit_batch, .context = &v}, &results, &err))
+  Evaluation all;
+  if (!evaluate_run(e, d, o->threads, &(Visitor){.batch = visit_batch, .context = &v}, &all, &err))
     die(EXIT_RUN, "%s", err.msg);
-  if (!coco_results_save(&results, o->json, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!coco_results_save(&all.found, o->json, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (v.times.n) times_print(&v.times, o->batch);
-  fprintf(stderr, "done: %d detections in %s, overlays in %s\n", results.n, o->json, o->out);
-  int bad = dataset_bad_images(d);
-  if (bad) fprintf(stderr, "%d of %d images could not be read: left out\n", bad, d->num_images + d->bad_images);
-  if (o->eval) report_scores(d, &results);
+  fprintf(stderr, "done: %d detections in %s, overlays in %s\n", all.found.n, o->json, o->out);
+  if (all.left_out)
+    fprintf(stderr, "%d of %d images could not be read: left out\n", all.left_out, all.images + all.left_out);
+  if (o->eval) report_scores(d, &all);
   free(v.times.ms);
-  coco_results_free(&results);
+  evaluation_free(&all);
 }
 
 static void run_data(const InferOptions *o, const ModelConfig *config, const Category *category, const Checkpoint *c) {

@@ -30,12 +30,13 @@ void evaluate_append(const Engine *e, int64_t image_id, Detections *found, CocoR
   CHECK(append(e, image_id, found, 0, out) == found->n);
 }
 
-bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visitor, CocoResults *out, Err *err) {
-  *out = (CocoResults){0};
+bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visitor, Evaluation *out, Err *err) {
+  *out = (Evaluation){.left_out = d->num_images + d->bad_images};
   LoaderOptions options = {.batch = e->infer.shapes.images, .world = 1, .threads = threads, .prefetch = 2};
   Err failed = {""};
   Loader *loader = loader_open(d, &options, err);
   if (!loader) return false;
+  out->read = xcalloc((size_t)d->num_images, sizeof *out->read);
   const Batch *batch;
   bool stopped = false;
   while (!(stopped = visitor && visitor->stopped && visitor->stopped()) && (batch = loader_next(loader, &failed))) {
@@ -44,22 +45,34 @@ bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visit
     engine_infer(e, batch);
     engine_detections(e, batch, 0.5f, &found);
     if (visitor && visitor->batch) visitor->batch(visitor->context, d, batch, &found, now_seconds() - start);
+    for (int i = 0; i < batch->images; i++)
+      if (batch->index[i] >= 0) out->read[batch->index[i]] = true;
+    out->images += batch->used;
+    out->left_out -= batch->used;
     for (int i = 0; i < found.n;)
-      i += append(e, d->coco.images[d->image[batch->index[found.items[i].image]]].id, &found, i, out);
+      i += append(e, d->coco.images[d->image[batch->index[found.items[i].image]]].id, &found, i, &out->found);
     detections_free(&found);
   }
   loader_close(loader);
-  return (!stopped && !failed.msg[0]) || err_set(err, "%s", failed.msg);
+  if (stopped || failed.msg[0]) return err_set(err, "%s", failed.msg);
+  return out->images > 0 || err_set(err, "%s: none of its %d images can be read", d->coco.path, out->left_out);
 }
 
-bool evaluate_score(const Dataset *d, const CocoResults *results, Scores *out, Err *err) {
+void evaluation_free(Evaluation *v) {
+  coco_results_free(&v->found);
+  free(v->read);
+  *v = (Evaluation){0};
+}
+
+bool evaluate_score(const Dataset *d, const Evaluation *v, Scores *out, Err *err) {
   *out = (Scores){0};
-  Coco view = d->coco; // the images that were run, where --limit left some out
-  view.num_images = d->num_images;
+  Coco view = d->coco; // the images that were read, where some could not be or --limit left them out
+  view.num_images = 0;
   view.images = xmalloc((size_t)d->num_images * sizeof *view.images);
-  for (int i = 0; i < d->num_images; i++) view.images[i] = d->coco.images[d->image[i]];
-  bool ok = cocoeval_run(&out->bbox, &view, results, EVAL_BBOX, err) &&
-            cocoeval_run(&out->segm, &view, results, EVAL_SEGM, err);
+  for (int i = 0; i < d->num_images; i++)
+    if (v->read[i]) view.images[view.num_images++] = d->coco.images[d->image[i]];
+  bool ok = cocoeval_run(&out->bbox, &view, &v->found, EVAL_BBOX, err) &&
+            cocoeval_run(&out->segm, &view, &v->found, EVAL_SEGM, err);
   free(view.images);
   return ok;
 }
@@ -83,23 +96,23 @@ bool evaluate_categories(const Engine *e, const Dataset *d, Err *err) {
 
 // ---- the task ---------------------------------------------------------------------------------------------------
 
-static void *collect(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Err *err) {
-  CocoResults *found = xmalloc(sizeof *found);
-  if (evaluate_run(e, d, threads, &(Visitor){.stopped = stopped}, found, err)) return found;
-  coco_results_free(found);
-  free(found);
-  return NULL;
+static void release(void *results) {
+  evaluation_free(results);
+  free(results);
 }
 
-static void release(void *results) {
-  coco_results_free(results);
-  free(results);
+static void *collect(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Err *err) {
+  Evaluation *v = xmalloc(sizeof *v);
+  if (evaluate_run(e, d, threads, &(Visitor){.stopped = stopped}, v, err)) return v;
+  release(v);
+  return NULL;
 }
 
 static bool score(const Dataset *d, const void *results, Metrics *out, Err *err) {
   Scores s;
-  bool ok = evaluate_score(d, results, &s, err);
-  *out = (Metrics){0};
+  const Evaluation *v = results;
+  bool ok = evaluate_score(d, v, &s, err);
+  *out = (Metrics){.images = v->images, .left_out = v->left_out};
   if (ok) {
     const EvalSummary *both[] = {&s.bbox, &s.segm};
     for (int k = 0; k < COUNT(both); k++)

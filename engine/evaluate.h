@@ -15,10 +15,19 @@ typedef struct Visitor {
   bool (*stopped)(void); // asked before each batch
 } Visitor;
 
-// Runs inference over the whole data set, whose shapes the engine was opened with. Results are in the file's ids, boxes
-// x y w h in original pixels, masks cut at 0.5; free with coco_results_free, whatever is returned. False with a message
-// when an image stops the loader, false with an empty one when the visitor said that it is to stop.
-bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visitor, CocoResults *out, Err *err);
+// What a model found in a data set. Images that cannot be read are left out of it, objects and all.
+typedef struct Evaluation {
+  CocoResults found; // in the file's ids, boxes x y w h in original pixels, masks cut at 0.5
+  bool *read;        // [num_images] of the data set: which of them it is about
+  int images;        // how many these are
+  int left_out;      // of the split's, because they could not be read
+} Evaluation;
+
+// Runs inference over the whole data set, whose shapes the engine was opened with. Free with evaluation_free, whatever
+// is returned. False with a message when an image stops the loader or none can be read, false with an empty one when
+// the visitor said that it is to stop.
+bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visitor, Evaluation *out, Err *err);
+void evaluation_free(Evaluation *v);
 
 // Appends one image's detections (of place 0 in its batch) under that id; their masks are moved.
 void evaluate_append(const Engine *e, int64_t image_id, Detections *found, CocoResults *out);
@@ -26,7 +35,8 @@ void evaluate_append(const Engine *e, int64_t image_id, Detections *found, CocoR
 typedef struct Scores {
   EvalSummary bbox, segm;
 } Scores;
-bool evaluate_score(const Dataset *d, const CocoResults *results, Scores *out, Err *err);
+// Against the ground truth of the images that were read.
+bool evaluate_score(const Dataset *d, const Evaluation *v, Scores *out, Err *err);
 void scores_free(Scores *s);
 // Every category of the data set must be one of the engine's; false with a message that names the first that is not.
 bool evaluate_categories(const Engine *e, const Dataset *d, Err *err);

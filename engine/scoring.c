@@ -26,6 +26,8 @@ bool scoring_ready(const Scoring *s) { return s->under_way && atomic_load(&s->do
 static void record_metrics(Log *log, int64_t step, const Metrics *m) {
   Record *j = log_begin(log, step, "eval");
   for (int i = 0; i < m->n; i++) record_num(j, m->metric[i].name, m->metric[i].value);
+  record_int(j, "images", m->images);
+  record_int(j, "left_out", m->left_out);
   log_commit(log);
 }
 
@@ -35,9 +37,12 @@ bool scoring_end(Scoring *s, Log *log, Err *err) {
   s->under_way = false;
   log_release(log);
   if (s->ok) {
-    log_note(log, "step %lld: %s  on %d images in %.1f s", (long long)s->step, s->metrics.summary, s->d->num_images,
-             now_seconds() - s->start);
-    record_metrics(log, s->step, &s->metrics);
+    const Metrics *m = &s->metrics;
+    char without[64] = "";
+    if (m->left_out) snprintf(without, sizeof without, "; %d left out: they cannot be read", m->left_out);
+    log_note(log, "step %lld: %s  on %d images in %.1f s%s", (long long)s->step, m->summary, m->images,
+             now_seconds() - s->start, without);
+    record_metrics(log, s->step, m);
   }
   s->task->release(s->results);
   return s->ok || err_set(err, "%s", s->err.msg);

@@ -11,6 +11,8 @@ typedef struct Metrics { // scores of an evaluation
     double value;
   } metric[MAX_METRICS];
   char summary[256]; // for people, one line
+  int images;        // that were scored
+  int left_out;      // of the split's, because they could not be read
 } Metrics;
 void metrics_add(Metrics *m, const char *name, double value);
 
@@ -26,8 +28,8 @@ typedef struct TaskRow {
   // not.
   bool (*accepts)(const Engine *e, const Dataset *d, Err *err);
   // Runs inference over the whole data set, whose shapes the engine was opened with, on `threads` decoder threads.
-  // `stopped` is asked before each batch; NULL: never. NULL with a message when an image stops the loader, with an
-  // empty one when `stopped` said so.
+  // `stopped` is asked before each batch; NULL: never. NULL with a message when an image stops the loader or none can
+  // be read, with an empty one when `stopped` said so.
   void *(*collect)(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Err *err);
   // Scores what was collected. Touches nothing else of the engine's: it may run in a thread beside training steps.
   bool (*score)(const Dataset *d, const void *results, Metrics *out, Err *err);

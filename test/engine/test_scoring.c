@@ -25,6 +25,12 @@ static CocoResults find_objects(const Dataset *d) {
   return found;
 }
 
+static bool *all_of(const Dataset *d) {
+  bool *read = xmalloc((size_t)d->num_images * sizeof *read);
+  for (int i = 0; i < d->num_images; i++) read[i] = true;
+  return read;
+}
+
 // A run of four steps, evaluated after the first. Returns its log; caller frees.
 static char *run(const Dataset *d, const char *dir, int cores) {
   Err err;
@@ -37,9 +43,9 @@ static char *run(const Dataset *d, const char *dir, int cores) {
     log_begin(&log, step, "train");
     log_commit(&log);
     if (step == 1) {
-      CocoResults *found = xmalloc(sizeof *found);
-      *found = find_objects(d);
-      scoring_start(&s, &task_detection, d, found, cores, &log, step, now_seconds());
+      Evaluation *v = xmalloc(sizeof *v);
+      *v = (Evaluation){.found = find_objects(d), .read = all_of(d), .images = d->num_images, .left_out = 2};
+      scoring_start(&s, &task_detection, d, v, cores, &log, step, now_seconds());
       EXPECT(s.under_way && s.apart == (cores > 0));
       EXPECT(cores > 0 || scoring_ready(&s));
     }
@@ -64,6 +70,7 @@ TEST(scoring_beside_steps_keeps_figures_and_order) {
   EXPECT_STR(beside, in_place);
   const char *eval = strstr(in_place, "{\"step\":1,\"kind\":\"eval\",\"bbox_AP\":0."); // neither 0 nor 1
   EXPECT(eval && strstr(in_place, "\"segm_AP\":1,") > eval && strstr(in_place, "{\"step\":2,") > eval);
+  EXPECT(strstr(in_place, ",\"images\":12,\"left_out\":2}\n"));
   free(in_place);
   free(beside);
   free(dirs[0]);

@@ -319,6 +319,19 @@ TEST_TIER(program_trains_around_bad_images, 1) {
     const char *at = strstr(said, lines[i]);
     if (!EXPECT(at && !strstr(at + 1, lines[i]))) fprintf(stderr, "  %s, once, in: %s\n", lines[i], said);
   }
+  EXPECT(strstr(said, "step 13: bbox AP ") && strstr(said, " on 5 images in ") && strstr(said, "s; 1 left out: they "));
+  char *log = file_read(in_tmp("spoilt-run/log.jsonl"), &(size_t){0}, NULL);
+  EXPECT(log && strstr(log, ",\"images\":5,\"left_out\":1}\n"));
+  free(log);
+  // Scores of nothing are none.
+  static const char found[] = "%s --weights %s --data %s --out %s --eval";
+  char model[512];
+  snprintf(model, sizeof model, "%s", in_tmp("spoilt-run/model.safetensors"));
+  EXPECT_INT(command(&said, found, tool("infer"), model, dir, in_tmp("spoilt-found")), 0);
+  EXPECT(strstr(said, "  on 5 images; 1 left out: they cannot be read\n"));
+  CHECK(!command(NULL, "truncate -s 100 %s/val/*.png", dir));
+  EXPECT_INT(command(&said, found, tool("infer"), model, dir, in_tmp("spoilt-nothing")), 1);
+  EXPECT(strstr(said, "none of its 6 images can be read\n") && !strstr(said, "AP"));
   CHECK(!command(NULL, "cp %s/train/000005.png %s", shapes_set(), in_tmp("spoilt/train/000002.png")));
   EXPECT_INT(command(&said, "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 13 --strict", tool("train"),
                      dir, in_tmp("spoilt-strict")),
