@@ -15,6 +15,14 @@ static void print_notes(const EvalSummary *s) {
   if (s->zero_ids)
     fprintf(stderr,
             "note: an annotation has id 0: as in pycocotools, what matches it counts as false; number from 1\n");
+  if (s->other_size)
+    fprintf(stderr,
+            "note: detections whose mask has another size than their image, so that, as in pycocotools, they match "
+            "nothing: %d; the first is detection %d\n",
+            s->other_size, s->first_other_size + 1);
+  if (s->box_masks)
+    fprintf(stderr, "note: annotations without a usable mask, whose box stands in: %d; the first has id %lld\n",
+            s->box_masks, (long long)s->first_box_mask);
 }
 
 static const char *const kinds[] = {[EVAL_BBOX] = "bbox", [EVAL_SEGM] = "segm", NULL};

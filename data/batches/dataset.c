@@ -38,7 +38,7 @@ static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
     return false;
   }
   *o = (Object){ann, a->category + 1, {x1, y1, x2, y2}};
-  d->box_masks += a->kind == SEG_NONE || (a->kind == SEG_RLE && (a->rle_h != im->h || a->rle_w != im->w));
+  d->box_masks += !coco_ann_has_mask(a, im->h, im->w);
   return true;
 }
 

@@ -68,6 +68,8 @@ void coco_free(Coco *c);
 int coco_find_image(const Coco *c, int64_t id);     // index or -1
 int coco_find_category(const Coco *c, int64_t id);  // index or -1
 Rle coco_ann_runs(const Coco *c, const CocoAnn *a); // of a SEG_RLE, borrowed: not to be freed
+// Whether it has a mask that can be used at the given image size: what the two below return.
+bool coco_ann_has_mask(const CocoAnn *a, int h, int w);
 // The mask of an annotation at the given image size, as pycocotools' annToRLE: parts merged. Caller frees.
 // False when there is no usable segmentation (the caller may fall back on the box).
 bool coco_ann_rle(const Coco *c, const CocoAnn *a, int h, int w, Rle *out);
@@ -84,6 +86,7 @@ typedef struct CocoResult {
   double bbox[4]; // x y w h, original image pixels
   double score;
   bool has_bbox, has_segm;
+  bool bad_segm;    // there is a segmentation, but all or a part of it cannot be used
   bool shares_runs; // the runs of rle are part of CocoResults.runs
   Rle rle;          // has_segm
 } CocoResult;

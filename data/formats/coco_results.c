@@ -15,6 +15,7 @@ static bool take_result(CocoResult *result, CocoReader *r, int i, const Coco *gt
   CocoAnn *a = &r->coco.anns[i];
   *result = (CocoResult){.image_id = a->image_id, .category_id = a->category_id, .score = r->scores[i]};
   result->has_bbox = a->has_bbox;
+  result->bad_segm = a->bad_segmentation;
   memcpy(result->bbox, a->bbox, sizeof a->bbox);
   if (a->kind == SEG_RLE) {
     result->rle = coco_ann_runs(&r->coco, a);

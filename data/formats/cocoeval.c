@@ -134,9 +134,27 @@ static void gather_gts(Eval *e, EvalSummary *out) {
     if (image < 0) continue; // a view with fewer images
     e->gts[e->num_gts++] = (Gt){.ann = a, .category = a->category, .image = image, .order = i, .area = area};
     out->zero_ids += a->id == 0;
+    if (e->kind != EVAL_SEGM || coco_ann_has_mask(a, c->images[image].h, c->images[image].w)) continue;
+    if (out->box_masks++ == 0) out->first_box_mask = a->id;
   }
   free(last);
   qsort(e->gts, (size_t)e->num_gts, sizeof *e->gts, compare_gt);
+}
+
+// Whether a detection's mask, or the box in its place, can be scored as it was meant.
+static bool check_mask(const Coco *c, const CocoResult *r, int i, const CocoImage *image, EvalSummary *out, Err *err) {
+  const char *what = image->h <= 0 || image->w <= 0                         ? "without height and width"
+                     : (uint64_t)image->h * (uint64_t)image->w > UINT32_MAX ? "too large for masks"
+                                                                            : NULL;
+  if (what)
+    return err_set(err, "detection %d: its image, %lld, is %s in %s", i + 1, (long long)r->image_id, what,
+                   c->path ? c->path : "the ground truth");
+  if (r->bad_segm)
+    return err_set(err, "detection %d, of image %lld: its segmentation cannot be used; correct it, or leave it out",
+                   i + 1, (long long)r->image_id);
+  if (r->has_segm && (r->rle.h != image->h || r->rle.w != image->w) && out->other_size++ == 0)
+    out->first_other_size = i;
+  return true;
 }
 
 static bool gather_dts(Eval *e, const CocoResults *dt, EvalSummary *out, Err *err) {
@@ -146,11 +164,12 @@ static bool gather_dts(Eval *e, const CocoResults *dt, EvalSummary *out, Err *er
   for (int i = 0; i < dt->n; i++) {
     const CocoResult *r = &dt->items[i];
     if (!r->has_bbox && !r->has_segm)
-      return err_set(err, "detection %d (from 0) has neither bbox nor segmentation; give it one", i);
+      return err_set(err, "detection %d has neither bbox nor segmentation; give it one", i + 1);
     int image = coco_find_image(c, r->image_id), category = coco_find_category(c, r->category_id);
     out->unknown_image += image < 0;
     out->unknown_category += image >= 0 && category < 0;
     if (image < 0 || category < 0) continue;
+    if (e->kind == EVAL_SEGM && !check_mask(c, r, i, &c->images[image], out, err)) return false;
     double area = r->has_bbox ? r->bbox[2] * r->bbox[3] : (double)rle_area(&r->rle);
     e->dts[n++] = (Dt){.result = r, .category = category, .image = image, .area = area};
   }

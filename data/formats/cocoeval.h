@@ -34,12 +34,19 @@ typedef struct EvalSummary {
   int unknown_image, unknown_category; // detections left out because the ground truth has no such image or category
   int duplicate_ids; // annotations whose id a later one has too: pycocotools sees the last, once for each occurrence
   int zero_ids;      // annotations with id 0: pycocotools counts what matches them as false, and so do we
+  // EVAL_SEGM:
+  int other_size;         // detections whose mask has another size than its image: as in pycocotools they match nothing
+  int first_other_size;   // the first of them, from 0
+  int box_masks;          // annotations without a mask that can be used: the box stands in
+  int64_t first_box_mask; // id of the first of them
 } EvalSummary;
 
 // Evaluates detections against the ground truth, on its `images`: a shallow copy with some of them left out scores on
 // the rest, as pycocotools does with params.imgIds. As pycocotools' loadRes has it, a detection's area is that of its
 // box where it has one, also for segm; a missing box is the mask's, a missing mask is the box. The result does not
-// depend on the number of threads. False when a detection has neither box nor mask. Free with cocoeval_free.
+// depend on the number of threads. False, naming the detection, when one has neither box nor mask and, for masks, when
+// its segmentation cannot be used, for which pycocotools scores whatever its runs happen to say, or when its image has
+// no size in the ground truth, for which pycocotools stops, too. Free with cocoeval_free.
 bool cocoeval_run(EvalSummary *out, const Coco *gt, const CocoResults *dt, EvalKind kind, Err *err);
 void cocoeval_free(EvalSummary *s);
 

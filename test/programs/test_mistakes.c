@@ -104,6 +104,30 @@ TEST_TIER(program_mistakes_of_infer, 1) {
   EXPECT(strstr(said, "the weights are of another model: missing backbone.body.") != NULL);
 }
 
+// A mask that cannot be scored is refused where masks are asked for; what is scored otherwise than it looks is noted.
+TEST_TIER(program_mistakes_of_cocoeval, 1) {
+  char eval[1024];
+  const char *said;
+  snprintf(eval, sizeof eval, "%s --gt %s --dt %s", tool("cocoeval"), in_tmp("gt.json"), in_tmp("dt.json"));
+  write_text(in_tmp("gt.json"),
+             "{\"images\":[{\"id\":1,\"height\":8,\"width\":6},{\"id\":2}],\"categories\":[{\"id\":3}],"
+             "\"annotations\":[{\"id\":5,\"image_id\":1,\"category_id\":3,\"bbox\":[1,1,3,4]}]}");
+  write_text(in_tmp("dt.json"),
+             "[{\"image_id\":1,\"category_id\":3,\"score\":1,\"bbox\":[1,1,3,4]},{\"image_id\":1,"
+             "\"category_id\":3,\"score\":0.5,\"segmentation\":{\"size\":[6,8],\"counts\":[8,40]}}]");
+  EXPECT_INT(command(&said, "%s --iou segm", eval), 0);
+  EXPECT(strstr(said, "they match nothing: 1; the first is detection 2\n"));
+  EXPECT(strstr(said, "whose box stands in: 1; the first has id 5\n"));
+  EXPECT_INT(command(&said, "%s", eval), 0);
+  EXPECT(!strstr(said, "note:"));
+  write_text(in_tmp("dt.json"), "[{\"image_id\":1,\"category_id\":3,\"score\":1,\"bbox\":[1,1,3,4],"
+                                "\"segmentation\":{\"size\":[8,6],\"counts\":[8,4]}}]");
+  expect_mistake("dt.json: detection 1, of image 1: its segmentation cannot be used", "%s --iou segm", eval);
+  EXPECT_INT(command(&said, "%s", eval), 0);
+  write_text(in_tmp("dt.json"), "[{\"image_id\":2,\"category_id\":3,\"score\":1,\"bbox\":[1,1,3,4]}]");
+  expect_mistake("detection 1: its image, 2, is without height and width in ", "%s --iou segm", eval);
+}
+
 // Adds a split with the annotation file `text` and one image.
 static void write_split(const char *dir, const char *split, const char *text) {
   char line[2048];

@@ -234,7 +234,51 @@ TEST(cocoeval_refuses_detections_without_extent) {
   EvalSummary e;
   Err err = {{0}};
   EXPECT(!cocoeval_run(&e, &s->gt, &s->dt, EVAL_BBOX, &err));
-  EXPECT(strstr(err.msg, "detection 1") != NULL);
+  EXPECT(strstr(err.msg, "detection 2 has") != NULL);
+  free(s);
+}
+
+// Masks that cannot be scored as they were meant stop the evaluation of masks, by name; of boxes they do not.
+TEST(cocoeval_refuses_masks_that_cannot_be_scored) {
+  Scene *s = three_detections();
+  EvalSummary e;
+  Err err = {{0}};
+  s->results[1].bad_segm = true;
+  EXPECT(cocoeval_run(&e, &s->gt, &s->dt, EVAL_BBOX, &err));
+  cocoeval_free(&e);
+  EXPECT(!cocoeval_run(&e, &s->gt, &s->dt, EVAL_SEGM, &err));
+  EXPECT_STR(err.msg, "detection 2, of image 10: its segmentation cannot be used; correct it, or leave it out");
+  s->results[1].bad_segm = false;
+  s->gt.path = "GT";
+  s->images[0].h = 0;
+  EXPECT(!cocoeval_run(&e, &s->gt, &s->dt, EVAL_SEGM, &err));
+  EXPECT_STR(err.msg, "detection 1: its image, 10, is without height and width in GT");
+  s->images[0].h = s->images[0].w = 100000;
+  EXPECT(!cocoeval_run(&e, &s->gt, &s->dt, EVAL_SEGM, &err));
+  EXPECT_STR(err.msg, "detection 1: its image, 10, is too large for masks in GT");
+  free(s);
+}
+
+// A mask of another size than its image matches nothing; without one that can be used the box stands in. Both are
+// counted, and the first is named.
+TEST(cocoeval_counts_masks_that_are_not_the_images) {
+  Scene *s = three_detections();
+  Rle narrow = rle_from_bbox(s->results[1].bbox, 480, 320);
+  s->results[1].rle = s->results[2].rle = narrow;
+  s->results[1].has_segm = s->results[2].has_segm = true;
+  EvalSummary e, boxes;
+  Err err = {{0}};
+  EXPECT(cocoeval_run(&boxes, &s->gt, &s->dt, EVAL_BBOX, &err));
+  EXPECT(cocoeval_run(&e, &s->gt, &s->dt, EVAL_SEGM, &err));
+  EXPECT_INT(e.other_size, 2);
+  EXPECT_INT(e.first_other_size, 1);
+  EXPECT_INT(e.box_masks, s->gt.num_anns);
+  EXPECT_INT(e.first_box_mask, s->anns[0].id);
+  EXPECT_INT(boxes.other_size + boxes.box_masks, 0);
+  EXPECT(stat(&e, "AR_100") < stat(&boxes, "AR_100"));
+  cocoeval_free(&e);
+  cocoeval_free(&boxes);
+  rle_free(&narrow);
   free(s);
 }
 
