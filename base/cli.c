@@ -2,6 +2,7 @@
 #include "base/cli.h"
 #include <ctype.h>
 #include <errno.h>
+#include <float.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -75,7 +76,7 @@ static bool parse_integer(const Option *o, const char *text, void *value) {
 static bool parse_real(const Option *o, const char *text, float *value) {
   char *end;
   double v = strtod(text, &end);
-  if (end == text || *end || !isfinite(v) || !in_range(o, v)) return false;
+  if (end == text || *end || !(fabs(v) <= FLT_MAX) || !in_range(o, v)) return false; // NaN, too
   *value = (float)v;
   return true;
 }

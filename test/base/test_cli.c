@@ -168,6 +168,7 @@ TEST(cli_bad_values_say_what_is_accepted) {
   expect_error("--learning-rate -1", "--learning-rate takes a number of at least 0, not \"-1\"");
   expect_error("--learning-rate nan", "--learning-rate takes a number of at least 0, not \"nan\"");
   expect_error("--learning-rate inf", "--learning-rate takes a number of at least 0, not \"inf\"");
+  expect_error("--learning-rate 1e39", "--learning-rate takes a number of at least 0, not \"1e39\""); // no float
   expect_error("--learning-rate=\t1", "--learning-rate takes a number of at least 0, not \"\t1\"");
   expect_error("--momentum 1.5", "--momentum takes a number from 0 to 1, not \"1.5\"");
   expect_error("--schedule linear", "--schedule takes step or cosine, not \"linear\"");
