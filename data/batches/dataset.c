@@ -138,21 +138,37 @@ static bool find_size(const Dataset *d, CocoImage *im, Err *err) {
   return true;
 }
 
+static bool nothing_usable(const Dataset *d, Err *err) {
+  const Coco *c = &d->coco;
+  return err_set(
+      err,
+      "%s: no usable image among %d, %d bad; of %d annotations %d are crowds, %d have a box without area, %d "
+      "an unknown category",
+      c->path, c->num_images, d->bad_images, c->num_anns, d->crowds, d->dropped_boxes, d->unlabelled);
+}
+
+static bool leave_out(Dataset *d, int image, bool strict, const Err *bad, Err *err) {
+  if (strict) return err_set(err, "%s", bad->msg);
+  fprintf(stderr, "bad image left out: %s\n", bad->msg);
+  d->left_out[image] = true;
+  d->bad_images++;
+  return true;
+}
+
 // Lists the usable images with their objects.
 static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
   const Coco *c = &d->coco;
   d->image = xmalloc((size_t)c->num_images * sizeof *d->image);
   d->first_object = xmalloc(((size_t)c->num_images + 1) * sizeof *d->first_object);
   d->object = xmalloc((size_t)c->num_anns * sizeof *d->object);
+  d->left_out = xcalloc((size_t)c->num_images, sizeof *d->left_out);
   d->first_object[0] = 0;
   for (int i = 0, objects = 0; i < c->num_images && !(options->limit > 0 && d->num_images == options->limit); i++) {
     CocoImage *im = &c->images[i];
     if (!im->file_name) return err_set(err, "%s: image %lld has no file_name", c->path, (long long)im->id);
     Err bad;
     if (!find_size(d, im, &bad)) {
-      if (options->strict) return err_set(err, "%s", bad.msg);
-      fprintf(stderr, "bad image left out: %s\n", bad.msg);
-      d->bad_images++;
+      if (!leave_out(d, i, options->strict, &bad, err)) return false;
       continue;
     }
     const int before = objects;
@@ -162,12 +178,7 @@ static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
     d->image[d->num_images++] = i;
     d->first_object[d->num_images] = objects;
   }
-  if (d->num_images > 0) return true;
-  return err_set(
-      err,
-      "%s: no usable image among %d, %d bad; of %d annotations %d are crowds, %d have a box without area, %d "
-      "an unknown category",
-      c->path, c->num_images, d->bad_images, c->num_anns, d->crowds, d->dropped_boxes, d->unlabelled);
+  return d->num_images > 0 || nothing_usable(d, err);
 }
 
 // A few files that are not there are bad images like others; where most are, the copy broke off or this is another
@@ -189,6 +200,60 @@ static bool check_files(Dataset *d, bool strict, Err *err) {
   err_set(err, "%s: no such file; %d of %d images of %s are missing", path, d->missing, d->num_images, d->coco.path);
   free(path);
   return false;
+}
+
+typedef struct Claim { // of the annotations
+  int64_t pixels;
+  int image; // usable image
+} Claim;
+
+static int compare_claim(const void *a, const void *b) { // larger ones first
+  const Claim *p = a, *q = b;
+  return p->pixels != q->pixels ? (p->pixels < q->pixels) - (p->pixels > q->pixels) : compare_int(&p->image, &q->image);
+}
+
+// False, saying so, where the file is smaller than it is annotated. What cannot be read is for the loader to say.
+static bool claim_holds(const Dataset *d, const Claim *claim, Err *err) {
+  const CocoImage *im = &d->coco.images[d->image[claim->image]];
+  char *path = dataset_path(d, claim->image);
+  int h, w;
+  bool holds = !image_info(path, d->upright, &h, &w, err) || (int64_t)h * w >= claim->pixels;
+  if (!holds) err_set(err, "%s: %d x %d pixels, but %d x %d in %s", path, w, h, im->w, im->h, d->coco.path);
+  free(path);
+  return holds;
+}
+
+// Takes what was left out since off the list of usable images, with its objects.
+static void unlist(Dataset *d) {
+  int images = 0, objects = 0;
+  for (int i = 0; i < d->num_images; i++) {
+    const int first = d->first_object[i], n = d->first_object[i + 1] - first;
+    if (d->left_out[d->image[i]]) continue;
+    memmove(d->object + objects, d->object + first, (size_t)n * sizeof *d->object);
+    d->first_object[images] = objects;
+    d->image[images++] = d->image[i];
+    objects += n;
+  }
+  d->first_object[images] = objects;
+  d->num_images = images;
+}
+
+// A place of a batch has room for the largest image, so that one annotated as far larger than it is would cost memory
+// in every place: the largest sizes are held against their files until one is true.
+static bool check_largest(Dataset *d, bool strict, Err *err) {
+  Claim *claim = xmalloc((size_t)d->num_images * sizeof *claim);
+  bool ok = true;
+  for (int i = 0; i < d->num_images; i++) {
+    const CocoImage *im = &d->coco.images[d->image[i]];
+    claim[i] = (Claim){(int64_t)im->h * im->w, i};
+  }
+  qsort(claim, (size_t)d->num_images, sizeof *claim, compare_claim);
+  Err bad;
+  for (int k = 0; ok && k < d->num_images && !claim_holds(d, &claim[k], &bad); k++)
+    ok = leave_out(d, d->image[claim[k].image], strict, &bad, err);
+  unlist(d);
+  free(claim);
+  return ok && (d->num_images > 0 || nothing_usable(d, err));
 }
 
 static void measure(Dataset *d) {
@@ -226,7 +291,7 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
   char *annotations = NULL;
   bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) &&
             coco_open(&d->coco, annotations, options->index, err) && list_images(d, options, err) &&
-            check_files(d, options->strict, err);
+            check_files(d, options->strict, err) && check_largest(d, options->strict, err);
   free(annotations);
   if (!ok) {
     dataset_close(d);
@@ -242,6 +307,7 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
 void dataset_close(Dataset *d) {
   coco_free(&d->coco);
   free(d->folder);
+  free(d->left_out);
   free(d->image);
   free(d->image_canvas);
   free(d->object);

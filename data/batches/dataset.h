@@ -36,7 +36,8 @@ typedef struct Dataset {
   int64_t max_words;      // of the bitmaps and polygons of one image, at most
   atomic_uchar *reported; // [num_images] whether an image was reported as bad, whichever loader met it
   // For the report.
-  int bad_images;      // left out, because neither annotations nor file give a size that can be
+  bool *left_out;      // [coco.num_images] the next
+  int bad_images;      // left out, because neither annotations nor file give a size that can be, or the file is smaller
   int missing;         // files of usable images that are not there: the loader will meet them
   int without_objects; // images with nothing to train on
   int crowds;          // annotations left out because they mark a crowd
@@ -61,7 +62,8 @@ typedef struct DatasetOptions {
 
 // Reads the annotations of a split and decides what is usable, as torchvision's reference training does
 // (ConvertCocoPolysToMask): no crowds, boxes clipped to the image, none without area. A box that is absent is that of
-// the mask. Image files are looked for but not opened, unless an image's size is not in the annotations. False when
+// the mask. Image files are looked for but not opened, but for those whose size is not in the annotations and the
+// largest, which decides how much memory a batch takes. False when
 // files are not there, are malformed, or hold no usable image.
 bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err);
 void dataset_close(Dataset *d);

@@ -35,7 +35,7 @@ static uint32_t bit(Defect kind, bool found) { return found ? 1u << kind : 0; }
 // What shows without rasterising. Crowds are no training targets: only whether their masks can be read matters.
 static uint32_t ann_defects(const CocoAnn *a, const CocoImage *im, bool is_object) {
   const double *b = a->bbox;
-  bool beyond = b[0] < -1 || b[1] < -1 || b[0] + b[2] > im->w + 1 || b[1] + b[3] > im->h + 1;
+  bool beyond = b[0] < -1 || b[1] < -1 || b[0] + b[2] > im->w + 1. || b[1] + b[3] > im->h + 1.;
   bool other_size = a->kind == SEG_RLE && (a->rle_h != im->h || a->rle_w != im->w);
   return bit(DEFECT_NO_CATEGORY, a->category < 0) | bit(DEFECT_MASK_BAD, a->bad_segmentation) |
          bit(DEFECT_MASK_ODD, a->odd_polygon) | bit(DEFECT_BOX_BEYOND, is_object && a->has_bbox && beyond) |
@@ -172,11 +172,12 @@ void defects_find(Defects *f, const Dataset *d, bool files, void (*progress)(int
   for (int o = 0; o < d->first_object[d->num_images]; o++) is_object[d->object[o].ann] = 1;
   for (int i = 0; i < c->num_images; i++)
     for (int a = c->images[i].first_ann; a < c->images[i].first_ann + c->images[i].anns; a++)
-      of_ann[a] = ann_defects(&c->anns[a], &c->images[i], is_object[a]);
+      if (!d->left_out[i]) of_ann[a] = ann_defects(&c->anns[a], &c->images[i], is_object[a]);
   mark_repeated_ids(c, of_ann);
   if (files) look_at_images(f, d, of_ann, progress);
   for (int i = 0; i < d->num_images; i++)
     count(f, d->image[i], c->images[d->image[i]].id, bit(DEFECT_FILE, f->reason[i] != NULL));
+  for (int i = 0; i < c->num_images; i++) count(f, i, c->images[i].id, bit(DEFECT_FILE, d->left_out[i]));
   for (int i = 0; i < c->num_images; i++)
     for (int a = c->images[i].first_ann; a < c->images[i].first_ann + c->images[i].anns; a++)
       count(f, i, c->anns[a].id, of_ann[a]);

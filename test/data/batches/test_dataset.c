@@ -146,6 +146,46 @@ TEST(dataset_goes_on_without_bad_images) {
   dataset_close(&d);
 }
 
+// A size that is not its file's would make every place of every batch as large.
+TEST(dataset_makes_no_room_for_images_that_are_not_there) {
+  const char *dir = small_set("giants");
+  char path[1024];
+  Dataset d;
+  Err err;
+  // 1.png is 60 x 41, 2.png 60 x 42, 3.png 43 x 60, 5.png 60 x 45 pixels, w x h; 5 is as large as it says, transposed.
+  write_json(dir, "{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":["
+                  "{\"id\":1,\"file_name\":\"1.png\",\"height\":16384,\"width\":16384},"
+                  "{\"id\":2,\"file_name\":\"2.png\",\"height\":42,\"width\":60},"
+                  "{\"id\":3,\"file_name\":\"3.png\",\"height\":6000,\"width\":43},"
+                  "{\"id\":5,\"file_name\":\"5.png\",\"height\":60,\"width\":45}],"
+                  "\"annotations\":[{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[1,2,30,30]},"
+                  "{\"id\":2,\"image_id\":2,\"category_id\":1,\"bbox\":[1,2,31,30]},"
+                  "{\"id\":3,\"image_id\":3,\"category_id\":1,\"bbox\":[1,2,32,30]},"
+                  "{\"id\":4,\"image_id\":5,\"category_id\":1,\"bbox\":[1,2,33,30]},"
+                  "{\"id\":5,\"image_id\":5,\"category_id\":1,\"bbox\":[1,2,34,30]}]}");
+  snprintf(path, sizeof path, "%s/stderr", dir);
+  int stream = quiet_begin(path);
+  bool ok = dataset_open(&d, dir, "train", &small_options, &err);
+  quiet_end(stream);
+  if (!EXPECT(ok)) return;
+  EXPECT_INT(d.max_bytes, 60 * 45 * 3);
+  EXPECT_INT(d.bad_images, 2);
+  if (EXPECT_INT(d.num_images, 2)) {
+    EXPECT_INT(d.coco.images[d.image[0]].id, 2);
+    EXPECT_INT(d.coco.images[d.image[1]].id, 5);
+    EXPECT_INT(d.first_object[2], 3);
+    for (int o = 0; o < d.first_object[2]; o++) EXPECT_NEAR(d.object[o].box[2], o ? 33 + o : 32, 0);
+  }
+  char *said = file_read(path, &(size_t){0}, NULL);
+  EXPECT(strstr(said, "1.png: 60 x 41 pixels, but 16384 x 16384 in "));
+  EXPECT(strstr(said, "3.png: 43 x 60 pixels, but 43 x 6000 in ") && !strstr(said, "5.png"));
+  free(said);
+  dataset_close(&d);
+  DatasetOptions strict = small_options;
+  strict.strict = true;
+  EXPECT(!dataset_open(&d, dir, "train", &strict, &err) && strstr(err.msg, "1.png: 60 x 41 pixels, but 16384 x"));
+}
+
 TEST(dataset_explains_failures) {
   const char *dir = small_set("failures");
   Dataset d;

@@ -81,6 +81,36 @@ TEST(defects_are_found) {
   dataset_close(&d);
 }
 
+// An image that was left out from the start is one defect, whatever its size; its annotations are none.
+TEST(defects_of_images_left_out) {
+  const char *dir = small_set("left-out");
+  char path[1024];
+  snprintf(path, sizeof path, "%s/annotations/instances_train.json", dir);
+  write_text(path, "{\"categories\":[{\"id\":1}],\"images\":["
+                   "{\"id\":1,\"file_name\":\"1.png\",\"height\":41,\"width\":2147483647},"
+                   "{\"id\":2,\"file_name\":\"2.png\",\"height\":420,\"width\":600},"
+                   "{\"id\":3,\"file_name\":\"3.png\",\"height\":60,\"width\":43}],\"annotations\":["
+                   "{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[20,10,20,20]},"
+                   "{\"id\":2,\"image_id\":2,\"category_id\":1,\"bbox\":[20,10,20,20]},"
+                   "{\"id\":3,\"image_id\":3,\"category_id\":1,\"bbox\":[20,10,0,20]},"
+                   "{\"id\":4,\"image_id\":3,\"category_id\":1,\"bbox\":[20,10,9,20]}]}");
+  Dataset d;
+  Defects f;
+  snprintf(path, sizeof path, "%s/stderr", dir);
+  int kept = quiet_begin(path);
+  bool ok = open_set(&d, dir, &small_options);
+  quiet_end(kept);
+  if (!ok) return;
+  defects_find(&f, &d, true, NULL);
+  EXPECT_INT(f.found[DEFECT_FILE].count, 2);
+  EXPECT_INT(f.found[DEFECT_FILE].id, 1);
+  EXPECT_INT(f.found[DEFECT_BOX_EMPTY].count, 1);
+  EXPECT_INT(f.found[DEFECT_BOX_EMPTY].id, 3);
+  EXPECT_INT(f.found[DEFECT_MASK_NONE].count, 1);
+  defects_free(&f, &d);
+  dataset_close(&d);
+}
+
 // What the table says is done about them is done.
 TEST(defects_are_treated) {
   Dataset d;
