@@ -1,9 +1,7 @@
 // Fuzzes the readers of annotations and of detections, and what is made of their masks. Seeds: test/corpus/coco.
-#define _GNU_SOURCE // memfd_create
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #include "data/formats/coco.h"
+#include "test/fuzz/memory_file.h"
 
 // Masks at a size that is not always the file's.
 static void rasterise(const Coco *c) {
@@ -16,10 +14,7 @@ static void rasterise(const Coco *c) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
-  int file = memfd_create("coco", 0);
-  CHECK(file >= 0 && write(file, bytes, size) == (ssize_t)size);
-  char path[64];
-  snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  const char *path = memory_file(bytes, size);
   Coco c;
   CocoResults r;
   Err err = {""};
@@ -31,6 +26,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   CHECK(results || (*err.msg && !strchr(err.msg, '\n')));
   coco_results_free(&r);
   coco_free(&c);
-  close(file);
   return 0;
 }

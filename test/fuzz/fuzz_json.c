@@ -1,26 +1,8 @@
 // Fuzzes the JSON reader and what reads annotations and detections with it. Seeds: test/corpus/json.
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #include "base/json.h"
 #include "data/formats/coco.h"
-
-// The path of a file that lives in memory and holds the bytes.
-static const char *file_of(const uint8_t *bytes, size_t size) {
-  static char path[64];
-  static int file = -1;
-  if (file < 0) {
-    char name[64];
-    snprintf(name, sizeof name, "/maskrcnn-fuzz-%ld", (long)getpid());
-    file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
-    CHECK(file >= 0 && !shm_unlink(name));
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-  }
-  CHECK(!ftruncate(file, 0) && pwrite(file, bytes, size, 0) == (ssize_t)size);
-  return path;
-}
+#include "test/fuzz/memory_file.h"
 
 // Failures are one line, and nothing that is taken is wrong.
 static void check_error(bool ok, const Err *err) { CHECK(ok || (*err->msg && !strchr(err->msg, '\n'))); }
@@ -56,7 +38,7 @@ static void check_detections(const CocoResults *r) {
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   if (size == 0) return 0;
   bool json = skip_all(bytes, size);
-  const char *path = file_of(bytes, size);
+  const char *path = memory_file(bytes, size);
   Coco c;
   CocoResults r;
   Err err = {""};
