@@ -33,7 +33,7 @@ bool json_fail(Json *j, const char *fmt, ...) {
   if (j->failed) return false;
   j->failed = true;
   // Lines are counted only here: keeping count while reading would cost every file for the sake of the broken ones.
-  int line = 1, column = 1;
+  long long line = 1, column = 1;
   for (const char *p = j->begin; p < j->at; p++) {
     if (*p == '\n') {
       line++;
@@ -47,7 +47,7 @@ bool json_fail(Json *j, const char *fmt, ...) {
   va_start(args, fmt);
   vsnprintf(what, sizeof what, fmt, args);
   va_end(args);
-  return err_set(&j->err, "%s:%d:%d: %s", j->file, line, column, what);
+  return err_set(&j->err, "%s:%lld:%lld: %s", j->file, line, column, what);
 }
 
 // Fails with "expected WANT, found …", naming a whole word such as NaN rather than its first letter.
@@ -398,7 +398,8 @@ size_t json_numbers(Json *j, double *values, size_t max) {
 int64_t json_int(Json *j) {
   Number n;
   if (!scan_number(j, &n)) return 0;
-  if (n.whole && n.exact && n.digits <= INT64_MAX) return n.negative ? -(int64_t)n.digits : (int64_t)n.digits;
+  if (n.whole && n.exact && n.digits <= (uint64_t)INT64_MAX + n.negative)
+    return (int64_t)(n.negative ? -n.digits : n.digits);
   double value = n.whole ? INFINITY : number_value(&n);
   if (fabs(value) < 0x1p53 && value == floor(value)) return (int64_t)value;
   j->at = n.text;

@@ -406,7 +406,7 @@ const Batch *loader_next(Loader *l, Err *err) {
   Batch *b = &slot->batch;
   b->wait_seconds = now_seconds() - start;
   if (slot->bad_place >= 0 && (l->options.strict || (l->options.train && b->used == 0))) {
-    err_set(err, "step %lld: %s", (long long)b->step, slot->bad.msg);
+    err_set(err, "step %lld: %s", (long long)b->step + 1, slot->bad.msg);
     return NULL;
   }
   l->next++;

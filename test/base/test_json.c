@@ -1,4 +1,5 @@
 // The JSON reader: what it accepts, what it says of what it rejects, and that no input makes it misbehave.
+#include <sys/mman.h>
 #include "base/json.h"
 #include "base/rng.h"
 #include "test/harness/test.h"
@@ -274,7 +275,9 @@ TEST(json_integers_are_exact) {
                {"-17", true, -17},
                {"9223372036854775807", true, INT64_MAX},
                {"-9223372036854775807", true, -INT64_MAX},
+               {"-9223372036854775808", true, INT64_MIN},
                {"9223372036854775808", false, 0},
+               {"-9223372036854775809", false, 0},
                {"99999999999999999999999", false, 0},
                {"900100000257", true, 900100000257},
                {"9007199254740993", true, 9007199254740993},
@@ -351,4 +354,18 @@ TEST(json_first_failure_stays) {
   EXPECT(!json_fail(&j, "another"));
   EXPECT_STR(j.err.msg, "doc:1:11: expected a number, found '\"'");
   json_close(&j);
+}
+
+// Pages that are only read take no memory.
+TEST_TIER(json_columns_past_two_gigabytes, 1) {
+  const size_t size = (1u << 31) + 100;
+  char *text = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (!EXPECT(text != MAP_FAILED)) return;
+  Json j;
+  json_open(&j, "doc", text, size);
+  j.at = j.end - 1;
+  json_fail(&j, "here");
+  EXPECT_STR(j.err.msg, "doc:1:2147483748: here");
+  json_close(&j);
+  munmap(text, size);
 }

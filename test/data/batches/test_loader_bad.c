@@ -135,8 +135,10 @@ TEST(loader_fails_when_nothing_can_be_read) {
   snprintf(path, sizeof path, "%s/stderr", dir);
   int kept = quiet_begin(path);
   LoaderOptions o = training(2);
+  o.first_step = 7;
   Loader *l = loader_open(&d, &o, &err);
   EXPECT(!loader_next(l, &err) && strstr(err.msg, "nothing/train/"));
+  EXPECT(!strncmp(err.msg, "step 8: ", 8)); // counted from 1, over the whole run
   loader_close(l);
   quiet_end(kept);
   dataset_close(&d);
