@@ -255,6 +255,7 @@ static bool take_place(Loader *l, Slot **slot, int *place) {
     Slot *s = *slot = &l->slots[l->item_step % l->num_slots];
     Batch *b = &s->batch;
     if (l->item_place == 0) {
+      CHECK(b->step < l->oldest); // the consumer is done with what it held
       b->step = l->item_step;
       b->canvas = sampler_batch(&l->sampler, b->step, b->index);
       s->epoch = sampler_epoch(&l->sampler, b->step);
@@ -340,7 +341,7 @@ static bool slot_open(Slot *slot, const Dataset *d, const LoaderOptions *o, Err 
   b->capacity = MAX(d->max_objects, 1);
   b->step = -1;
   b->index = xmalloc(images * sizeof *b->index);
-  slot->words = xmalloc(images * sizeof *slot->words);
+  slot->words = xcalloc(images, sizeof *slot->words);
   const size_t bytes = lay_out(b, d, o, NULL);
   slot->block = o->memory.alloc(o->memory.context, bytes);
   if (!slot->block) return err_set(err, "out of memory: %.1f MB for a batch of images", (double)bytes / 1e6);

@@ -1,5 +1,6 @@
 // What the tests of the loader share: its options for training, and batches as hashes.
 #pragma once
+#include <stdlib.h>
 #include "data/batches/loader.h"
 #include "test/harness/test.h"
 
@@ -7,6 +8,17 @@ static inline LoaderOptions training(int batch) {
   return (LoaderOptions){
       .batch = batch, .world = 1, .seed = 9, .train = true, .flip = 0.5f, .threads = 2, .prefetch = 2, .masks = true};
 }
+
+// Memory that begins as zeros: what a place keeps of an earlier batch is a wrong value, then, but never a wild one.
+static inline void *zeroed_alloc(void *context, size_t bytes) {
+  (void)context;
+  return calloc(1, bytes);
+}
+static inline void zeroed_free(void *context, void *p) {
+  (void)context;
+  free(p);
+}
+static const HostMemory zeroed_memory = {zeroed_alloc, zeroed_free, NULL};
 
 // A hash of all a batch holds, so that two runs can be compared step by step.
 static inline uint64_t hash_bytes(uint64_t key, const void *data, size_t bytes) {

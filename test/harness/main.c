@@ -1,5 +1,6 @@
 // The harness behind test.h: collects the registered tests, runs those asked for, closes with "N passed, N failed".
 #include <dirent.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/threads.h"
@@ -58,6 +59,18 @@ bool test_str(const char *got, const char *want, const char *expr, const char *f
 }
 
 void test_skip(const char *why) { now.skipped = why; }
+
+// Of what is safe in a handler of signals; the test's name stands on the line already.
+static void stop_hanging(int signal_number) {
+  static const char says[] = "\n  the test hangs: it is past its time limit\n";
+  (void)signal_number;
+  _exit(write(STDOUT_FILENO, says, sizeof says - 1) > 0 ? 1 : 2);
+}
+
+void test_limit(unsigned seconds) {
+  signal(SIGALRM, stop_hanging);
+  alarm(seconds);
+}
 
 const char *shared_path(const char *relative) {
   static char buffers[4][1024];
@@ -126,6 +139,7 @@ static Outcome run_test(const Test *t) {
   fflush(stdout); // a test that crashes is named
   double begin = now_seconds();
   t->run();
+  alarm(0); // of test_limit
   double seconds = now_seconds() - begin;
   if (now.checks == 0 && !now.skipped) test_true(false, "the test checked nothing", t->name, 0);
   if (now.failures > MAX_REPORTS) printf("  and %ld more\n", now.failures - MAX_REPORTS);

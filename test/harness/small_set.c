@@ -4,7 +4,7 @@
 #include "data/images/png.h"
 #include "test/harness/test.h"
 
-enum { EMPTY_EVERY = 5 };
+enum { EMPTY_EVERY = 5, MOST_SECONDS = 120 };
 
 Size image_size(int image) { return image % 3 ? (Size){40 + image, 60} : (Size){60, 40 + image}; }
 int image_objects(int image) { return image % EMPTY_EVERY == EMPTY_EVERY - 1 ? 0 : 1 + image % 3; }
@@ -83,6 +83,7 @@ const DatasetOptions small_options = {.resize = {.size = 96, .max_size = 160}, .
 
 bool open_set(Dataset *d, const char *dir, const DatasetOptions *options) {
   Err err;
+  test_limit(MOST_SECONDS);
   bool ok = dataset_open(d, dir, "train", options, &err);
   if (!EXPECT(ok)) printf("%s\n", err.msg);
   return ok;

@@ -18,7 +18,8 @@ int object_y(int o);
 const char *small_set(const char *name);
 
 extern const DatasetOptions small_options;
-// Opens the split and reports a failure as one of the test.
+// Opens the split and reports a failure as one of the test, which from here on has two minutes: a loader's threads
+// might wait for ever.
 bool open_set(Dataset *d, const char *dir, const DatasetOptions *options);
 // Which of the images index `index` of the data set is.
 int image_number(const Dataset *d, int index);

@@ -48,6 +48,7 @@ TEST(loader_batches_hold_images_and_targets) {
   Dataset d;
   if (!open_set(&d, small_set("content"), &small_options)) return;
   LoaderOptions o = training(3);
+  o.memory = zeroed_memory;
   Err err;
   Loader *l = loader_open(&d, &o, &err);
   const int64_t steps = loader_steps_per_epoch(l);
@@ -196,7 +197,8 @@ TEST(loader_evaluates_each_image_once) {
   if (!open_set(&d, small_set("evaluation"), &options)) return;
   Err err;
   int seen[IMAGES] = {0}, steps = 0;
-  LoaderOptions o = {.batch = 4, .world = 1, .threads = 3, .prefetch = 2, .flip = 1};
+  // Two batches in turn: places that stay empty held images before.
+  LoaderOptions o = {.batch = 4, .world = 1, .threads = 3, .prefetch = 1, .flip = 1, .memory = zeroed_memory};
   Loader *l = loader_open(&d, &o, &err);
   for (const Batch *b; (b = loader_next(l, &err)); steps++) {
     int used = 0;

@@ -104,11 +104,12 @@ TEST(loader_leaves_bad_images_out_of_an_evaluation) {
   char log[1024];
   snprintf(log, sizeof log, "%s/left_out/stderr", test_tmp());
   int kept = quiet_begin(log);
-  LoaderOptions o = {.batch = 1, .world = 1, .threads = 2, .prefetch = 1};
+  LoaderOptions o = {.batch = 1, .world = 1, .threads = 2, .prefetch = 1, .memory = zeroed_memory};
   for (int evaluation = 0; evaluation < 2; evaluation++) {
     int used = 0;
     Loader *l = loader_open(&d, &o, &err);
-    for (const Batch *b; (b = loader_next(l, &err));) used += b->used;
+    for (const Batch *b; (b = loader_next(l, &err)); used += b->used)
+      EXPECT(b->used == 1 || (b->index[0] < 0 && b->info[0].h == 0 && b->count[0] == 0 && b->num_bytes == 0));
     EXPECT_STR(err.msg, "");
     EXPECT_INT(used, d.num_images - BAD);
     EXPECT_INT(loader_bad_images(l), BAD);
