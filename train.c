@@ -344,6 +344,7 @@ int main(int argc, char **argv) {
     close_run(&r);
     return 0;
   }
+  setup_find_data(o);
   if (!o->plan && !o->benchmark) take_folder(&r);
   open_run(&r);
   if (o->plan) return 0;

@@ -183,6 +183,8 @@ static bool parse_option(Cli *cli, int argc, char **argv, int *i, Err *err) {
     if (!follows) return err_set(err, "--%s needs a value: %s", name_of(o).text, accepted);
     value = argv[++*i];
   }
+  if (o->kind == OPT_STRING && !*value)
+    return err_set(err, "--%s has an empty value; is a shell variable not set?", name_of(o).text);
   if (parse_value(o, value, value_of(cli, o))) return true;
   return err_set(err, "--%s takes %s, not \"%.200s\"", name_of(o).text, accepted, value);
 }

@@ -365,6 +365,27 @@ bool state_continues(const Checkpoint *c, const ModelConfig *config, const char 
   return was ? same_run(was, run, err) : err_set(err, "it does not say how its run was made; start without --resume");
 }
 
+static bool same_category(const Category *a, const Category *b, bool exactly) {
+  bool same_name = !strcmp(a->name, b->name), named = *a->name && *b->name;
+  return exactly ? same_name && a->id == b->id : named ? same_name : a->id == b->id;
+}
+
+bool state_categories(const Checkpoint *c, const Engine *e, bool exactly, Err *err) {
+  ModelConfig held;
+  Category *category = NULL;
+  if (!state_config(c, &held, &category, err)) return false;
+  bool ok = held.classes == e->config.classes ||
+            err_set(err, "it has %d categories, the data %d", held.classes - 1, e->config.classes - 1);
+  for (int i = 0; ok && i < e->config.classes - 1; i++) {
+    const Category *was = &category[i], *is = &e->category[i];
+    if (!same_category(was, is, exactly))
+      ok = err_set(err, "its category %d is %lld (%s), that of the data %lld (%s)", i + 1, (long long)was->id,
+                   was->name, (long long)is->id, is->name);
+  }
+  free(category);
+  return ok;
+}
+
 bool state_resume(const Checkpoint *c, RunState *state, Err *err) {
   const char *step = ckpt_find_meta(c, "step"), *run = ckpt_find_meta(c, "run");
   if (!step || !run) return err_set(err, "the checkpoint does not say where its run stood; start without --resume");

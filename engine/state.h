@@ -35,5 +35,8 @@ bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *options, Err 
 // Whether a run of this configuration and description would go on as the checkpoint's own; false names the first
 // difference.
 bool state_continues(const Checkpoint *c, const ModelConfig *config, const char *run, Err *err);
+// Whether the outputs of a checkpoint mean the categories [config.classes - 1] of an engine, in their order: by name,
+// or by id where one of the two has no name; `exactly`: by both. False names the first that does not.
+bool state_categories(const Checkpoint *c, const Engine *e, bool exactly, Err *err);
 // The step and the run of a checkpoint that can be resumed.
 bool state_resume(const Checkpoint *c, RunState *state, Err *err);

@@ -8,6 +8,8 @@
 // The model of --model or of --weights; its classes are those of the checkpoint, or 0 from scratch or a backbone.
 ModelConfig setup_model(const TrainOptions *o);
 
+// Whether there is data where the options say so: before anything is made of it.
+void setup_find_data(const TrainOptions *o);
 // Opens what to train on and, where it returns true, what to evaluate on. A data set without a split to evaluate on is
 // fine as long as nobody asked for an evaluation.
 bool setup_data(const TrainOptions *o, const ModelConfig *c, Dataset *train, Dataset *val);

@@ -32,6 +32,10 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("--batch", "%s --data %s --bacth 3", train, d);
   expect_mistake("--batch", "%s --data %s --batch zero", train, d);
   expect_mistake("/nowhere", "%s --data /nowhere --out %s", train, in_tmp("m"));
+  EXPECT(!path_is_dir(in_tmp("nothing-yet")));
+  expect_mistake("/nowhere", "%s --data /nowhere --out %s", train, in_tmp("nothing-yet"));
+  EXPECT(!path_is_dir(in_tmp("nothing-yet"))); // nothing is left of a run that cannot begin
+  expect_mistake("--out has an empty value", "%s --data %s --out ''", train, d);
   expect_mistake("no such split", "%s --data %s --train-split 'no such split' --out %s", train, d, in_tmp("m"));
   expect_mistake("maskrcnn-r", "%s --data %s --model resnet --out %s", train, d, in_tmp("m"));
   expect_mistake("/proc/nowhere", "%s --data %s --model tiny --iters 1 --out /proc/nowhere", train, d);
@@ -63,8 +67,6 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("000003.png: no such file", "%s --data %s --model tiny --strict --out %s", train, half, in_tmp("m"));
 }
 
-// A file that is gone, one that is cut short and one that claims 65535 x 65535 pixels: said once each over several
-// epochs, counted at the end; --strict stops.
 TEST_TIER(program_mistakes_of_infer, 1) {
   char infer[256];
   snprintf(infer, sizeof infer, "%s", tool("infer"));
@@ -126,6 +128,48 @@ TEST_TIER(program_mistakes_of_cocoeval, 1) {
   EXPECT_INT(command(&said, "%s", eval), 0);
   write_text(in_tmp("dt.json"), "[{\"image_id\":2,\"category_id\":3,\"score\":1,\"bbox\":[1,1,3,4]}]");
   expect_mistake("detection 1: its image, 2, is without height and width in ", "%s --iou segm", eval);
+}
+
+// A data set like shapes_set whose categories are others, by one expression of sed; malloc'ed.
+static char *relabelled(const char *name, const char *expression) {
+  char *set = xstrdup(in_tmp(name));
+  CHECK(!command(NULL, "cp -r %s %s && sed -i '%s' %s/annotations/*.json", shapes_set(), set, expression, set));
+  return set;
+}
+
+TEST_TIER(program_mistakes_about_categories, 1) {
+  char train[512];
+  if (!EXPECT_INT(train_shapes("", "labelled", "--stop-after 2"), 0)) return;
+  char *named = relabelled("renamed", "s/\"disc\"/\"circle\"/"), *run = xstrdup(in_tmp("labelled")),
+       *numbered =
+           relabelled("renumbered", "s/\"id\":6,\"name\"/\"id\":7,\"name\"/; s/\"category_id\":6,/\"category_id\":7,/");
+  snprintf(train, sizeof train,
+           "%s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --checkpoint-every 3 --seed 5 --eval-every -1",
+           tool("train"));
+  expect_mistake("is 1 (disc), that of the data 1 (circle): give --reset-heads",
+                 "%s --data %s --weights %s/checkpoint.safetensors --out %s", train, named, run, in_tmp("m2"));
+  expect_mistake("is 1 (disc), that of the data 1 (circle); give the same annotations",
+                 "%s --data %s --out %s --resume", train, named, run);
+  expect_mistake("is 6 (ring), that of the data 7 (ring)", "%s --data %s --out %s --resume", train, numbered, run);
+  static const char *const fine[] = {"--reset-heads --data", "--data"};
+  for (int i = 0; i < COUNT(fine); i++)
+    EXPECT_INT(command(NULL, "%s %s %s --weights %s/checkpoint.safetensors --stop-after 1 --out %s-%d", train, fine[i],
+                       i ? numbered : named, run, in_tmp("m3"), i),
+               0);
+  free(named);
+  free(numbered);
+  free(run);
+}
+
+// A finished run whose checkpoint is gone is not taken for an empty folder, with or without --resume.
+TEST_TIER(program_leaves_weights_of_others_alone, 1) {
+  if (!EXPECT_INT(train_shapes("", "finished", ""), 0)) return;
+  CHECK(!remove(in_tmp("finished/checkpoint.safetensors")));
+  for (int resume = 0; resume < 2; resume++)
+    expect_mistake("model.safetensors is there, but no checkpoint.safetensors to resume",
+                   "%s --data %s --model tiny --size 64 --out %s %s", tool("train"), shapes_set(), in_tmp("finished"),
+                   resume ? "--resume" : "");
+  EXPECT(path_is_file(in_tmp("finished/model.safetensors")));
 }
 
 // Adds a split with the annotation file `text` and one image.
