@@ -22,13 +22,13 @@ Resize resize_of(const ModelConfig *c) {
 
 // ---- programs ---------------------------------------------------------------------------------------------------
 
-static void program_build(Engine *e, Program *p, const Shapes *s, bool training) {
+static void program_build(Engine *e, Program *p, const Shapes *s, Purpose purpose) {
   *p = (Program){.shapes = *s};
   if (!s->images) return;
   p->network = xcalloc((size_t)s->canvases, sizeof *p->network);
   p->profile = xcalloc((size_t)s->canvases, sizeof *p->profile);
   for (int i = 0; i < s->canvases; i++) {
-    network_build(&p->network[i], e->model, &e->config, e->dev, &e->params, training, s->images, s->canvas[i].h,
+    network_build(&p->network[i], e->model, &e->config, e->dev, &e->params, purpose, s->images, s->canvas[i].h,
                   s->canvas[i].w, s->max_objects);
     e->arena_bytes = MAX(e->arena_bytes, p->network[i].graph.bytes);
   }
@@ -143,8 +143,8 @@ bool engine_open(Engine *e, const Compute *compute, const Model *model, const Mo
   if (!open_device(e, compute, err)) return false;
   size_t names = (size_t)(config->classes - 1) * sizeof *category;
   e->category = memcpy(xmalloc(names), category, names);
-  program_build(e, &e->train, train, true);
-  program_build(e, &e->infer, infer, false);
+  program_build(e, &e->train, train, FOR_TRAINING);
+  program_build(e, &e->infer, infer, FOR_INFERENCE);
   if (!params_allocate(&e->params, err)) return false;
   size_t inputs = program_plan(e, &e->train, e->model->inputs | e->model->targets);
   inputs += program_plan(e, &e->infer, e->model->inputs);

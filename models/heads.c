@@ -350,7 +350,7 @@ static void mask_head(Network *n, Value *rois) {
 
 // ---- building ---------------------------------------------------------------------------------------------------
 
-static void build_training(Network *n) {
+static void build_losses(Network *n) {
   MaskRcnn *m = maskrcnn_of(n);
   sample_rois(n);
   box_head(n);
@@ -377,8 +377,8 @@ static void build_inference(Network *n) {
 }
 
 void heads_build(Network *n) {
-  if (n->graph.training)
-    build_training(n);
-  else
+  if (n->purpose == FOR_INFERENCE)
     build_inference(n);
+  else
+    build_losses(n);
 }

@@ -31,17 +31,18 @@ int model_counters(const Model *m) {
 }
 
 void network_build(Network *n, const Model *model, const ModelConfig *config, Device *dev, Params *params,
-                   bool training, int images, int canvas_h, int canvas_w, int max_objects) {
+                   Purpose purpose, int images, int canvas_h, int canvas_w, int max_objects) {
   *n = (Network){.model = model,
                  .config = *config,
+                 .purpose = purpose,
                  .images = images,
                  .canvas_h = canvas_h,
                  .canvas_w = canvas_w,
                  .max_objects = max_objects};
   Graph *g = &n->graph;
-  graph_init(g, dev, params, training);
+  graph_init(g, dev, params, purpose == FOR_TRAINING);
   n->input = graph_images(g, "images");
-  if (training) {
+  if (purpose != FOR_INFERENCE) {
     n->truth = graph_truth(g, "truth", images, max_objects);
     n->losses = graph_value(g, "losses", tensor_packed(dev->real, 1, model_losses(n->model)));
     n->losses->keep = true;

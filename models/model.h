@@ -14,6 +14,10 @@ enum { DETECTED_BOXES, DETECTED_MASKS };
 
 typedef struct Network Network;
 
+// What a network is built for. Validation has the losses of training without a backward walk, over the statistics that
+// inference uses: it changes nothing of the model.
+typedef enum Purpose { FOR_TRAINING, FOR_INFERENCE, FOR_VALIDATION } Purpose;
+
 typedef struct ModelLoss {
   const char *name;  // its key in the log
   const char *label; // of its curve
@@ -23,7 +27,7 @@ typedef struct ModelLoss {
 typedef struct Model {
   const char *name;
   Task task;
-  unsigned inputs, targets;    // which arrays of a batch it reads, and which in training besides: BATCH_BIT
+  unsigned inputs, targets;    // which arrays of a batch it reads, and which for its losses besides: BATCH_BIT
   void (*build)(Network *n);   // declares parameters, appends all nodes, fills in what Network says
   void (*release)(Network *n); // frees `parts`
   // Whether batches of so many images can be built of c, which is in its ranges; NULL: always. One line that says why
@@ -40,12 +44,13 @@ typedef struct Model {
 struct Network {
   const Model *model;
   ModelConfig config;
+  Purpose purpose;
   Graph graph;
   int images, canvas_h, canvas_w, max_objects;
   Value *input; // VALUE_IMAGES
-  Value *truth; // VALUE_TRUTH; training
+  Value *truth; // VALUE_TRUTH; not for inference
   // set by build
-  Value *losses;                     // [1, losses] real; training
+  Value *losses;                     // [1, losses] real; not for inference
   int *const *counter[MAX_COUNTERS]; // where the device pointer of a number stands once the graph is bound
   Value *result[MAX_RESULTS];        // inference; by Task
   void *parts;                       // the model's own
@@ -61,7 +66,7 @@ int model_counters(const Model *m);
 
 // Appends all nodes; parameters are declared in `params`. The graph is planned, not bound. n must not move afterwards.
 void network_build(Network *n, const Model *model, const ModelConfig *config, Device *dev, Params *params,
-                   bool training, int images, int canvas_h, int canvas_w, int max_objects);
+                   Purpose purpose, int images, int canvas_h, int canvas_w, int max_objects);
 void network_free(Network *n);
 // The batch that the graph reads from here on: device pointers by BatchArray.
 void network_connect(Network *n, const void *const array[BATCH_ARRAYS]);

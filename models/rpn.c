@@ -65,9 +65,10 @@ static void build_proposals(Network *network) {
   MaskRcnn *m = maskrcnn_of(network);
   const ModelConfig *c = &network->config;
   const int images = network->images;
-  const bool by_batch = g->training && c->rpn_post_nms_by_batch; // all images' compete for the same places
-  int pre = g->training ? c->rpn_pre_nms_train : c->rpn_pre_nms_test;
-  int post = g->training ? c->rpn_post_nms_train : c->rpn_post_nms_test;
+  const bool training = network->purpose != FOR_INFERENCE;
+  const bool by_batch = training && c->rpn_post_nms_by_batch; // all images' compete for the same places
+  int pre = training ? c->rpn_pre_nms_train : c->rpn_pre_nms_test;
+  int post = training ? c->rpn_post_nms_train : c->rpn_post_nms_test;
   if (by_batch) post = MIN(images * post, MAX_LEVELS * pre); // one image may take every place
   m->rpn_top = graph_boxes(g, "rpn_top", images * MAX_LEVELS, pre);
   m->rpn_kept = graph_boxes(g, "rpn_kept", images * MAX_LEVELS, MIN(pre, post));
@@ -196,5 +197,5 @@ void rpn_build(Network *n) {
   make_anchors(n);
   build_head(n);
   build_proposals(n);
-  if (n->graph.training) build_losses(n);
+  if (n->purpose != FOR_INFERENCE) build_losses(n);
 }

@@ -9,8 +9,10 @@
 
 enum { CANVAS_H = 64, CANVAS_W = 96, CAPACITY = 4, CLASSES = 4, MAX_IMAGES = 3, MAX_THREADS = 3 };
 
-// Training and inference over one set of parameters, each once more with poisoned memory.
-typedef enum Use { TRAIN, TRAIN_POISONED, INFER, INFER_POISONED, USES } Use;
+// Training, inference and validation over one set of parameters, each once more with poisoned memory.
+typedef enum Use { TRAIN, TRAIN_POISONED, INFER, INFER_POISONED, VALIDATE, VALIDATE_POISONED, USES } Use;
+static const Purpose purpose_of[] = {FOR_TRAINING,  FOR_TRAINING,   FOR_INFERENCE,
+                                     FOR_INFERENCE, FOR_VALIDATION, FOR_VALIDATION};
 typedef struct Trial {
   Device *dev;
   Params params;
@@ -54,9 +56,9 @@ static void model_open(Trial *m, const ModelConfig *config, int images, const in
   omp_set_num_threads(MAX_THREADS); // scratch is measured for as many
   params_init(&m->params, m->dev, F64);
   for (int u = 0; u < USES; u++) {
-    network_build(&m->use[u], model_of(config), config, m->dev, &m->params, u < INFER, images, CANVAS_H, CANVAS_W,
+    network_build(&m->use[u], model_of(config), config, m->dev, &m->params, purpose_of[u], images, CANVAS_H, CANVAS_W,
                   CAPACITY);
-    if (u == TRAIN_POISONED || u == INFER_POISONED) poison_start(&m->poison[u], &m->use[u].graph);
+    if (u % 2) poison_start(&m->poison[u], &m->use[u].graph);
   }
   CHECK(params_allocate(&m->params, &err));
   for (int u = 0; u < USES; u++) {
@@ -476,3 +478,30 @@ TEST_TIER(model_tiny, 1) {
   check_inference(&m);
   model_close(&m);
 }
+
+// ---- validation -----------------------------------------------------------------------------------------------------
+
+// Its losses are those of training to the bit where no norm has statistics of the batch; nothing of the model changes.
+static void check_validation(NormKind norm) {
+  const ModelConfig config = small_r50(norm);
+  Trial m;
+  model_open(&m, &config, 2, (int[]){3, 2});
+  const size_t bytes = m.params.elements * sizeof(double);
+  double *before = copy_of(m.params.master, bytes);
+  graph_forward(&m.use[VALIDATE].graph);
+  graph_forward(&m.use[VALIDATE_POISONED].graph);
+  EXPECT(!memcmp(before, m.params.master, bytes));
+  graph_forward(&m.use[TRAIN].graph);
+  EXPECT_INT(memcmp(before, m.params.master, bytes) != 0, norm == NORM_BN);
+  const double *validation = losses_of(&m.use[VALIDATE]), *training = losses_of(&m.use[TRAIN]);
+  for (int i = 0; i < LOSSES; i++) {
+    EXPECT(isfinite(validation[i]) && validation[i] > 0);
+    EXPECT_NEAR(losses_of(&m.use[VALIDATE_POISONED])[i], validation[i], 0);
+    if (norm != NORM_BN) EXPECT_NEAR(validation[i], training[i], 0);
+  }
+  if (norm == NORM_BN) EXPECT(validation[LOSS_OBJECTNESS] != training[LOSS_OBJECTNESS]);
+  free(before);
+  model_close(&m);
+}
+TEST(maskrcnn_validation_has_the_losses_of_training) { check_validation(NORM_GN); }
+TEST(maskrcnn_validation_keeps_running_statistics) { check_validation(NORM_BN); }
