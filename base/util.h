@@ -27,7 +27,13 @@ typedef struct Err {
 // as it is. err may be NULL.
 bool err_set(Err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
+// "out of memory: ", how much was asked for, what for and which options shrink it, as in "the activations", "--batch or
+// --size"; no options: NULL. Returns false.
+bool err_memory(Err *err, size_t bytes, const char *what, const char *options);
+
 enum { EXIT_RUN = 1, EXIT_USAGE = 2 }; // 1: failed while running; 2: unusable arguments or input
+// With which a program ends: 1 where err_memory wrote the message, or a part of it, else 2.
+int err_exit(const Err *err);
 
 // Prints "name: message" as one line on stderr and exits.
 NORETURN void die(int code, const char *fmt, ...) PRINTF_LIKE(2, 3);
@@ -40,15 +46,30 @@ void die_context(const char *fmt, ...) PRINTF_LIKE(1, 2);
 NORETURN void check_failed(const char *expr, const char *file, int line);
 #define CHECK(expr) ((expr) ? (void)0 : check_failed(#expr, __FILE__, __LINE__))
 
-// Allocation that ends the program with one line when memory is out. Zero sizes are fine.
-void *xmalloc(size_t bytes);
-void *xcalloc(size_t count, size_t size);
-void *xrealloc(void *p, size_t bytes);
-char *xstrdup(const char *s);
-char *xasprintf(const char *fmt, ...) PRINTF_LIKE(1, 2); // caller frees
+// What this thread takes memory for from here on, and which options shrink it, for the message when memory is out.
+// Neither is copied; NULL, NULL: unknown.
+void memory_for(const char *what, const char *options);
+
+// Allocation that ends the program when memory is out, by one line with the size, what it was for and where in the
+// sources it was asked for. Zero sizes are fine.
+#define xmalloc(bytes) xmalloc_at(bytes, HERE)
+#define xcalloc(count, size) xcalloc_at(count, size, HERE)
+#define xrealloc(p, bytes) xrealloc_at(p, bytes, HERE)
+#define xstrdup(s) xstrdup_at(s, HERE)
+#define xasprintf(...) xasprintf_at(HERE, __VA_ARGS__) // caller frees
+#define HERE __FILE__ ":" AS_TEXT(__LINE__)
+#define AS_TEXT(x) AS_TEXT_ITSELF(x) // of what x stands for
+#define AS_TEXT_ITSELF(x) #x
+void *xmalloc_at(size_t bytes, const char *where);
+void *xcalloc_at(size_t count, size_t size, const char *where);
+void *xrealloc_at(void *p, size_t bytes, const char *where);
+char *xstrdup_at(const char *s, const char *where);
+char *xasprintf_at(const char *where, const char *fmt, ...) PRINTF_LIKE(2, 3);
+NORETURN void die_of_memory(size_t bytes, const char *where);
 
 // Grows *items (capacity *cap elements of `size` bytes) so that `need` elements fit; doubles.
-void array_reserve(void **items, size_t *cap, size_t need, size_t size);
+#define array_reserve(items, cap, need, size) array_reserve_at(items, cap, need, size, HERE)
+void array_reserve_at(void **items, size_t *cap, size_t need, size_t size, const char *where);
 
 double now_seconds(void); // monotonic
 

@@ -1,6 +1,7 @@
 // Files, folders and growth: what stands on disk after each way that a write can go.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "test/harness/test.h"
 
@@ -159,4 +160,38 @@ TEST(util_messages_are_cut_not_overrun) {
   EXPECT_INT((long long)strlen(copy), LONGER);
   free(copy);
   free(longer);
+}
+
+// What a child that asks for more than there is says, as it ends with 1.
+static void expect_out_of_memory(const char *what, const char *options, const char *says) {
+  char said[1024] = "";
+  int pipes[2], status;
+  CHECK(!pipe(pipes));
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    dup2(pipes[1], STDERR_FILENO);
+    memory_for(what, options);
+    xmalloc(SIZE_MAX / 4);
+    _exit(0);
+  }
+  close(pipes[1]);
+  ssize_t n = read(pipes[0], said, sizeof said - 1);
+  close(pipes[0]);
+  CHECK(waitpid(child, &status, 0) == child);
+  EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_RUN);
+  if (!EXPECT(n > 0 && strstr(said, says))) printf("    %s\n", said);
+}
+
+TEST(util_out_of_memory_says_what_for) {
+  expect_out_of_memory(NULL, NULL, ": out of memory: 4611686018427.4 MB asked for (test/base/test_util.c:");
+  expect_out_of_memory("the scores", "--val-limit", " MB asked for the scores (test/base/test_util.c:");
+  expect_out_of_memory("the scores", "--val-limit", "); a smaller --val-limit shrinks it\n");
+  Err err, around;
+  EXPECT(!err_memory(&err, 99, "a name", NULL) && !err_memory(NULL, 99, "a name", NULL));
+  EXPECT_STR(err.msg, "out of memory: 99 bytes asked for a name");
+  err_set(&around, "step 3: %s", err.msg);
+  EXPECT_INT(err_exit(&around), EXIT_RUN);
+  err_set(&around, "cannot open 3");
+  EXPECT_INT(err_exit(&around), EXIT_USAGE);
 }
