@@ -18,6 +18,7 @@ void params_free(Params *p) {
   for (int i = 0; i < p->num_folds; i++) free(p->folds[i]);
   free(p->list);
   free(p->folds);
+  free(p->order);
   device_free(p->dev, p->master);
   device_free(p->dev, p->grad);
   device_free(p->dev, p->momentum);
@@ -38,10 +39,10 @@ static Param *declare(Params *p, const char *name, const Param *like) {
   Param *q = params_find(p, name);
   if (q) {
     CHECK(q->kind == like->kind && q->ndim == like->ndim && !memcmp(q->dims, like->dims, sizeof q->dims));
-    q->trainable |= like->trainable && !p->master; // an inference graph may have declared it first
+    q->trainable |= like->trainable && !p->order; // an inference graph may have declared it first
     return q;
   }
-  CHECK(!p->master); // laid out already
+  CHECK(!p->order); // laid out already
   q = xmalloc(sizeof *q);
   *q = *like;
   q->name = xstrdup(name);
@@ -122,9 +123,10 @@ static void *take(char **at, size_t bytes) {
   return r;
 }
 
-bool params_allocate(Params *p, Err *err) {
-  int *order = xmalloc((size_t)p->n * sizeof *order), n = 0;
-  for (int i = 0; i < p->n; i++) // stable insertion by the step that completes the gradient; frozen ones last
+// Stable insertion by the step that completes the gradient; frozen ones last. Returns how many are trained.
+static int sort_by_use(const Params *p, int *order) {
+  int n = 0;
+  for (int i = 0; i < p->n; i++)
     if (p->list[i]->trainable) {
       int at = n++;
       for (; at > 0 && p->list[order[at - 1]]->last_use > p->list[i]->last_use; at--) order[at] = order[at - 1];
@@ -133,46 +135,56 @@ bool params_allocate(Params *p, Err *err) {
   int trained = n;
   for (int i = 0; i < p->n; i++)
     if (!p->list[i]->trainable) order[n++] = i;
+  return trained;
+}
 
-  size_t real = dtype_size(p->dev->real), rest = 0;
-  for (int i = 0; i < n; i++) {
-    const Param *q = p->list[order[i]];
+void params_lay_out(Params *p) {
+  const size_t real = dtype_size(p->dev->real);
+  p->order = xmalloc((size_t)p->n * sizeof *p->order);
+  const int trained = sort_by_use(p, p->order);
+  for (int i = 0; i < p->n; i++) {
+    Param *q = p->list[p->order[i]];
     p->elements += span(tensor_elements(&q->master));
     if (i + 1 == trained) p->trainable = p->elements;
-    if (own_shadow(p, q)) rest += shadow_bytes(p, q);
-    if (q->fold) rest += shadow_bytes(p, q) + 2 * span((size_t)q->master.n) * real;
+    if (own_shadow(p, q)) p->rest_bytes += shadow_bytes(p, q);
+    if (q->fold) p->rest_bytes += shadow_bytes(p, q) + 2 * span((size_t)q->master.n) * real;
+    q->shadow = q->folded = q->master;
+    q->folded.dtype = p->shadow_dtype;
+    if (own_shadow(p, q)) q->shadow.dtype = p->shadow_dtype;
   }
-  p->bytes = p->elements * real + 2 * p->trainable * real + rest;
-  p->master = device_alloc(p->dev, p->elements * real);
-  p->grad = device_alloc(p->dev, p->trainable * real);
-  p->momentum = device_alloc(p->dev, p->trainable * real);
-  p->rest = device_alloc(p->dev, rest);
-  p->kind = device_alloc(p->dev, p->trainable / PARAM_ALIGN);
-  if (!p->master || !p->grad || !p->momentum || !p->rest || !p->kind) {
-    free(order);
-    return err_set(err, "out of memory: the parameters ask for %.1f MB; use a smaller --model", (double)p->bytes / 1e6);
-  }
+  p->bytes = p->elements * real + 2 * p->trainable * real + p->rest_bytes + p->trainable / PARAM_ALIGN;
+}
+
+// Gives every parameter its place in the flat buffers.
+static void place(Params *p) {
+  const size_t real = dtype_size(p->dev->real);
   char *master = p->master, *grad = p->grad, *momentum = p->momentum, *at = p->rest;
-  for (int i = 0; i < n; i++) {
-    Param *q = p->list[order[i]];
+  for (int i = 0; i < p->n; i++) {
+    Param *q = p->list[p->order[i]];
     size_t bytes = span(tensor_elements(&q->master)) * real;
     q->master.data = take(&master, bytes);
     q->grad.data = q->trainable ? take(&grad, bytes) : NULL;
     q->momentum.data = q->trainable ? take(&momentum, bytes) : NULL;
-    q->shadow = q->master;
-    q->folded = q->master;
-    q->folded.dtype = p->shadow_dtype;
-    if (own_shadow(p, q)) {
-      q->shadow.dtype = p->shadow_dtype;
-      q->shadow.data = take(&at, shadow_bytes(p, q));
-    }
+    q->shadow.data = own_shadow(p, q) ? take(&at, shadow_bytes(p, q)) : q->master.data;
+    q->folded.data = q->fold ? take(&at, shadow_bytes(p, q)) : q->master.data;
     if (q->fold) {
-      q->folded.data = take(&at, shadow_bytes(p, q));
       q->fold->scale = take(&at, span((size_t)q->master.n) * real);
       q->fold->shift = take(&at, span((size_t)q->master.n) * real);
     }
   }
-  free(order);
+}
+
+bool params_allocate(Params *p, Err *err) {
+  const size_t real = dtype_size(p->dev->real);
+  if (!p->order) params_lay_out(p);
+  p->master = device_alloc(p->dev, p->elements * real);
+  p->grad = device_alloc(p->dev, p->trainable * real);
+  p->momentum = device_alloc(p->dev, p->trainable * real);
+  p->rest = device_alloc(p->dev, p->rest_bytes);
+  p->kind = device_alloc(p->dev, p->trainable / PARAM_ALIGN);
+  if (!p->master || !p->grad || !p->momentum || !p->rest || !p->kind)
+    return err_memory(err, p->bytes, "the parameters", "--model");
+  place(p);
   upload_kinds(p);
   return true;
 }

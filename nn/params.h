@@ -54,7 +54,8 @@ typedef struct Params {
   size_t elements, trainable;            // flat sizes: the trainable ones stand first
   void *master, *grad, *momentum, *rest; // device, flat; rest: shadows and folds
   uint8_t *kind;                         // device, [trainable / PARAM_ALIGN]: ParamKind
-  size_t bytes;                          // of all of it
+  size_t rest_bytes, bytes;              // of rest; of all of it
+  int *order;                            // [n] once laid out: places in list, as the flat buffers have them
 } Params;
 
 void params_init(Params *p, Device *dev, DType shadow_dtype);
@@ -68,8 +69,10 @@ Param *param_buffer(Params *p, const char *name, int n, Init init);
 NormFold *param_fold(Params *p, Param *filter, Param *gamma, Param *beta, Param *mean, Param *var, float eps);
 Param *params_find(const Params *p, const char *name); // or NULL
 
-// Lays out and allocates the flat buffers; nothing can be declared afterwards. Gradients that the backward walk
-// completes first stand first.
+// Lays out the flat buffers, without taking them: `bytes` is known, and nothing can be declared afterwards. Gradients
+// that the backward walk completes first stand first.
+void params_lay_out(Params *p);
+// Takes them; lays them out where that was not done. False when memory is out.
 bool params_allocate(Params *p, Err *err);
 
 // Fills every parameter by its Init from (seed, name): independent of the order of declaration.
