@@ -23,7 +23,10 @@ static void *take(Scratch *s, size_t bytes) {
     return s->block + s->used - rounded;
   }
   void *p; // not rounded, so that AddressSanitizer sees the end of a piece
-  if (posix_memalign(&p, ALIGN, sizeof(ScratchMore) + bytes)) return NULL;
+  if (posix_memalign(&p, ALIGN, sizeof(ScratchMore) + bytes)) {
+    s->lacking = MAX(bytes, 1);
+    return NULL;
+  }
   ScratchMore *more = p;
   more->next = s->more;
   s->more = more;
@@ -71,7 +74,7 @@ void *scratch_read_file(Scratch *s, const char *path, size_t *size, Err *err) {
     bytes = scratch_resize(s, bytes, room, 2 * room);
     room *= 2;
   }
-  if (!bytes) err_set(err, "cannot read %s: not enough memory", path);
+  if (!bytes) err_memory(err, room, path, NULL);
   if (got < 0) err_set(err, "cannot read %s: %s", path, strerror(errno));
   close(file);
   *size = used;
@@ -79,6 +82,7 @@ void *scratch_read_file(Scratch *s, const char *path, size_t *size, Err *err) {
 }
 
 void scratch_reset(Scratch *s) {
+  s->lacking = 0;
   if (s->more) {
     size_t room = s->room + s->more_bytes;
     scratch_free(s);

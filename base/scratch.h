@@ -9,6 +9,7 @@ typedef struct Scratch { // zero-initialise
   size_t room, used;
   struct ScratchMore *more; // what did not fit; becomes part of the block at the next reset
   size_t more_bytes;
+  size_t lacking; // bytes asked for since the last reset that memory had no room for; 0: none
 } Scratch;
 
 // Zeroed, aligned for any type; NULL when there is not enough memory.

@@ -19,6 +19,7 @@ typedef struct Slot {
   int64_t *words; // [images] of the bitmaps of each place
   int pending;    // places that are not decoded yet
   bool ready;
+  bool lacking;  // memory, for the place that is bad
   int bad_place; // the first whose image is bad, or -1
   Err bad;       // what is wrong with it
 } Slot;
@@ -133,7 +134,7 @@ static bool read_image(Worker *worker, int i, uint8_t *rgb, Err *err) {
   const CocoImage *want = &d->coco.images[d->image[i]];
   scratch_reset(&worker->scratch);
   char *path = scratch_take(&worker->scratch, dataset_path_size(d, i));
-  if (!path) return err_set(err, "out of memory for the name of image %d", i);
+  if (!path) return err_memory(err, dataset_path_size(d, i), "the name of an image", NULL);
   dataset_path_to(d, i, path);
   worker->mark = now_seconds();
   size_t size;
@@ -182,13 +183,20 @@ static bool write_image(Worker *w, Slot *slot, int place, int i, Err *err) {
 
 // Bad images
 
-static void report_bad(Loader *l, Slot *slot, int place, int i, const Err *err) {
+// Keeps what is wrong with a batch: of the first place that is, but memory comes before all else.
+static void keep_bad(Loader *l, Slot *slot, int place, bool lacking, const Err *err) {
   pthread_mutex_lock(&l->lock);
-  if (slot->bad_place < 0 || place < slot->bad_place) {
+  bool sooner = slot->bad_place < 0 || place < slot->bad_place;
+  if (lacking == slot->lacking ? sooner : lacking) {
+    slot->lacking = lacking;
     slot->bad_place = place;
     slot->bad = *err;
   }
   pthread_mutex_unlock(&l->lock);
+}
+
+static void report_bad(Loader *l, Slot *slot, int place, int i, const Err *err) {
+  keep_bad(l, slot, place, false, err);
   if (atomic_exchange(&l->bad[i], 1)) return;
   atomic_fetch_add(&l->bad_images, 1);
   if (!l->options.strict && !atomic_exchange(&l->data->reported[i], 1))
@@ -209,6 +217,15 @@ static void clear_place(Slot *slot, int place) {
   slot->words[place] = 0;
 }
 
+static void lack_memory(Worker *w, Slot *slot, int place, int i) {
+  const Dataset *d = w->loader->data;
+  Err err;
+  char what[512];
+  snprintf(what, sizeof what, "decoding %s", d->coco.images[d->image[i]].file_name);
+  err_memory(&err, w->scratch.lacking, what, "--threads");
+  keep_bad(w->loader, slot, place, true, &err);
+}
+
 static void fill_place(Worker *w, Slot *slot, int place) {
   Loader *l = w->loader;
   const int image = slot->batch.index[place];
@@ -217,6 +234,10 @@ static void fill_place(Worker *w, Slot *slot, int place) {
   for (int i = image, attempt = 0; attempt <= MAX_REPLACEMENTS; attempt++) {
     Err err;
     if (write_image(w, slot, place, i, &err)) return;
+    if (w->scratch.lacking) { // with more memory the image may be fine
+      lack_memory(w, slot, place, i);
+      return;
+    }
     report_bad(l, slot, place, i, &err);
     if (l->options.strict || !l->options.train) return;
     i = replacement(l, slot->batch.canvas, image, attempt);
@@ -262,6 +283,7 @@ static bool take_place(Loader *l, Slot **slot, int *place) {
       s->pending = b->images;
       s->ready = false;
       s->bad_place = -1;
+      s->lacking = false;
     }
     *place = l->item_place++;
     if (l->item_place == b->images) {
@@ -306,6 +328,8 @@ static void *decode_places(void *worker) {
 
 // Where batches live
 
+static int slots_of(int prefetch) { return prefetch + 1; } // one is in the consumer's hands
+
 static void *malloc_for(void *context, size_t bytes) {
   (void)context;
   return malloc(MAX(bytes, 1));
@@ -323,16 +347,19 @@ static void *take(char *block, size_t *offset, size_t bytes) {
 }
 
 // The arrays of a batch that cross to the device share one block, so that there is one thing to lock; returns its size.
-static size_t lay_out(Batch *b, const Dataset *d, const LoaderOptions *o, char *block) {
-  const BatchSize room = {.images = b->images,
-                          .capacity = b->capacity,
-                          .bytes = b->images * d->max_bytes,
-                          .words = o->masks ? b->images * d->max_words : 0};
+static size_t lay_out(Batch *b, const BatchSize *room, char *block) {
   size_t offset = 0;
   for (BatchArray a = 0; a < BATCH_ARRAYS; a++)
-    batch_set_array(b, a, take(block, &offset, batch_elements(&room, a) * batch_layout[a].element));
+    batch_set_array(b, a, take(block, &offset, batch_elements(room, a) * batch_layout[a].element));
   return offset;
 }
+
+size_t loader_ring_bytes(const BatchSize *room, int prefetch) {
+  return (size_t)slots_of(prefetch) * lay_out(&(Batch){0}, room, NULL);
+}
+
+// Both decoders hold a picture about three times: the file, what it unpacks to, and the pixels with a fourth channel.
+size_t loader_scratch_bytes(int threads, int64_t image_bytes) { return 3 * (size_t)threads * (size_t)image_bytes; }
 
 static bool slot_open(Slot *slot, const Dataset *d, const LoaderOptions *o, Err *err) {
   const size_t images = (size_t)o->batch;
@@ -342,10 +369,14 @@ static bool slot_open(Slot *slot, const Dataset *d, const LoaderOptions *o, Err 
   b->step = -1;
   b->index = xmalloc(images * sizeof *b->index);
   slot->words = xcalloc(images, sizeof *slot->words);
-  const size_t bytes = lay_out(b, d, o, NULL);
+  const BatchSize room = {.images = b->images,
+                          .capacity = b->capacity,
+                          .bytes = b->images * d->max_bytes,
+                          .words = o->masks ? b->images * d->max_words : 0};
+  const size_t bytes = lay_out(b, &room, NULL);
   slot->block = o->memory.alloc(o->memory.context, bytes);
-  if (!slot->block) return err_set(err, "out of memory: %.1f MB for a batch of images", (double)bytes / 1e6);
-  lay_out(b, d, o, slot->block);
+  if (!slot->block) return err_memory(err, bytes, "a batch of images on the host", "--batch");
+  lay_out(b, &room, slot->block);
   return true;
 }
 
@@ -366,7 +397,7 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
   l->options = *options;
   if (!options->memory.alloc) l->options.memory = c_library;
   l->oldest = l->next = l->item_step = options->first_step;
-  l->num_slots = options->prefetch + 1; // one is in the consumer's hands
+  l->num_slots = slots_of(options->prefetch);
   l->slots = xcalloc((size_t)l->num_slots, sizeof *l->slots);
   l->bad = xcalloc((size_t)d->num_images, sizeof *l->bad);
   const SamplerOptions order = {options->batch, options->rank, options->world, options->seed, options->train};
@@ -406,7 +437,8 @@ const Batch *loader_next(Loader *l, Err *err) {
   pthread_mutex_unlock(&l->lock);
   Batch *b = &slot->batch;
   b->wait_seconds = now_seconds() - start;
-  if (slot->bad_place >= 0 && (l->options.strict || (l->options.train && b->used == 0))) {
+  const bool stop = slot->lacking || l->options.strict || (l->options.train && b->used == 0);
+  if (slot->bad_place >= 0 && stop) {
     err_set(err, "step %lld: %s", (long long)b->step + 1, slot->bad.msg);
     return NULL;
   }

@@ -28,14 +28,20 @@ typedef struct LoaderOptions {
   HostMemory memory;  // all zero: the C library's
 } LoaderOptions;
 
+// Bytes of HostMemory that loader_open takes for batches with so much room, `prefetch` of them ahead.
+size_t loader_ring_bytes(const BatchSize *room, int prefetch);
+// About what decoder threads take by themselves once they have met the largest image, of so many bytes as pixels.
+size_t loader_scratch_bytes(int threads, int64_t image_bytes);
+
 // An image is bad when its file cannot be decoded or has another size than the annotations say. The replacement comes
 // from the same canvas, keyed by the seed. In evaluation the place stays empty, so that no image counts twice.
 typedef struct Loader Loader;
 
-// The data set must outlive the loader. NULL when threads cannot be started.
+// The data set must outlive the loader. NULL when threads cannot be started, or memory is out.
 Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err);
 // The next batch; valid until the next call. NULL with an empty message at the end of an evaluation, NULL with a
-// message when an image is bad under `strict` or, in training, no image of the batch can be read.
+// message when an image is bad under `strict` or, in training, no image of the batch can be read, or memory is out:
+// that makes no image a bad one.
 const Batch *loader_next(Loader *l, Err *err);
 int64_t loader_steps_per_epoch(const Loader *l); // evaluation: steps in all
 int loader_bad_images(const Loader *l);          // different ones met so far

@@ -230,7 +230,7 @@ bool coco_ann_rle_in(Scratch *scratch, const Coco *c, const CocoAnn *a, int h, i
     return true;
   }
   Rle *parts = scratch_take(scratch, (size_t)a->parts * sizeof *parts);
-  if (!parts) die(EXIT_RUN, "out of memory: a mask of %d polygons", a->parts);
+  if (!parts) die_of_memory((size_t)a->parts * sizeof *parts, HERE);
   for (int i = 0; i < a->parts; i++) {
     int part = a->first_part + i;
     parts[i] = rle_from_polygon_in(scratch, c->xy + c->part_first[part], c->part_points[part], h, w);

@@ -26,7 +26,7 @@ static void reserve(Scratch *scratch, uint32_t **items, size_t *cap, size_t need
   } else if (need > *cap) {
     size_t more = MAX(2 * *cap, need + 64);
     *items = scratch_resize(scratch, *items, *cap * sizeof **items, more * sizeof **items);
-    if (!*items) die(EXIT_RUN, "out of memory: %zu bytes asked for", more * sizeof **items);
+    if (!*items) die_of_memory(more * sizeof **items, HERE);
     *cap = more;
   }
 }

@@ -120,10 +120,16 @@ static bool refuse(const char *name, const uint8_t *bytes, size_t size, bool cut
   else if (cut || !strcmp(reason, "outofdata"))
     why = "the file ends before the image does; fetch it again";
   else if (!strcmp(reason, "outofmem"))
-    why = "not enough memory for its pixels";
+    why = "it unpacks to more than 4 GB";
   if (why) return err_set(err, "%s: cannot read the image: %s", name, why);
   if (jpeg && !strcmp(reason, "bad png sig")) reason = unexplained; // left from looking whether it is a PNG
   return err_set(err, "%s: cannot read the image: corrupt (%s); fetch it again or take it out", name, reason);
+}
+
+static bool refuse_without_memory(const char *name, size_t bytes, Err *err) {
+  char what[512];
+  snprintf(what, sizeof what, "the pixels of %s", name);
+  return err_memory(err, bytes, what, NULL);
 }
 
 static bool size_ok(int h, int w, const char *name, Err *err) {
@@ -194,6 +200,7 @@ bool image_decode_into(uint8_t *rgb, int orientation, const uint8_t *bytes, size
   stbi__g_failure_reason = unexplained;
   const uint8_t *pixels = stbi_load_from_callbacks(&bytes_io, &b, &got_w, &got_h, &stored, channels);
   decoding = NULL;
+  if (!pixels && scratch->lacking) return refuse_without_memory(name, scratch->lacking, err);
   if (!pixels || b.past_end) return refuse(name, bytes, size, b.past_end, pixels ? "" : stbi_failure_reason(), err);
   if (got_h != h || got_w != w) return refuse(name, bytes, size, false, "two sizes", err);
   write_upright(rgb, pixels, channels, h, w, orientation);
@@ -207,7 +214,7 @@ static bool decode_owned(Image *im, bool upright, const uint8_t *bytes, size_t s
   const int orientation = upright ? image_orientation(bytes, size) : 1;
   const bool turned = orientation >= IMAGE_TURNED;
   *im = (Image){.h = turned ? w : h, .w = turned ? h : w, .rgb = malloc((size_t)h * w * 3)};
-  if (!im->rgb) return refuse(name, bytes, size, false, "outofmem", err);
+  if (!im->rgb) return refuse_without_memory(name, (size_t)h * w * 3, err);
   Scratch scratch = {0};
   bool ok = image_decode_into(im->rgb, orientation, bytes, size, &scratch, name, err);
   scratch_free(&scratch);
