@@ -116,9 +116,10 @@ void OP(mask_paste)(Device *dev, const MaskPaste *p, const ImageInfo *images, co
     for (int i = 0; i < detections->capacity; i++) {
       if (i >= detections->count[group]) continue;
       int row = compacted_row(detections, group) + i;
+      if (p->rows && (row < p->first || row >= p->first + p->rows)) continue;
       const ImageInfo *info = &images[group];
       CHECK((int64_t)info->h * info->w <= 32 * words);
-      uint32_t *to = bits + row * words;
+      uint32_t *to = bits + (row - p->first) * words;
       memset(to, 0, (size_t)words * sizeof *to);
       paste_mask(p, info, box_rows(&detections->box)[(size_t)group * detections->capacity + i], probs, row, to);
     }

@@ -133,6 +133,7 @@ __global__ void mask_paste_kernel(MaskPaste p, const ImageInfo *images, const __
   int slot = blockIdx.x, group = slot / detections.capacity, i = slot % detections.capacity;
   if (i >= detections.count[group]) return;
   int row = compacted_row(&detections, group) + i, h = images[group].h, w = images[group].w;
+  if (p.rows && (row < p.first || row >= p.first + p.rows)) return;
   Box box = box_rows(&detections.box)[slot];
   Paste ys = paste_axis(p.exact, box.y1, box.y2, images[group].rh, h, probs.h);
   Paste xs = paste_axis(p.exact, box.x1, box.x2, images[group].rw, w, probs.w);
@@ -152,7 +153,7 @@ __global__ void mask_paste_kernel(MaskPaste p, const ImageInfo *images, const __
         x++;
       }
     }
-    bits[row * words + word] = set;
+    bits[(row - p.first) * words + word] = set;
   }
 }
 

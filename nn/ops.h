@@ -188,7 +188,8 @@ typedef struct MaskTarget {
 
 typedef struct MaskPaste {
   float threshold;
-  bool exact; // over the box as it is, rather than over whole pixels
+  bool exact;      // over the box as it is, rather than over whole pixels
+  int first, rows; // only these rows of probs, the first to the beginning of bits; 0 rows: all
 } MaskPaste;
 
 // ---- losses, optimiser ----------------------------------------------------------------------------------------------

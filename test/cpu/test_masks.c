@@ -362,6 +362,28 @@ TEST(mask_paste_random) {
   }
 }
 
+// Rows in parts, each to the beginning of the memory, are those of the whole.
+TEST(mask_paste_in_parts) {
+  enum { PART = 3 };
+  Fixture f = fixture_open("cpu");
+  Random r = random_begin(171);
+  PredictedMasks p;
+  predictions_random(&p, &f, &r);
+  size_t row = (size_t)p.words * sizeof(uint32_t);
+  uint32_t *whole = fixture_alloc(&f, IMAGES * 8 * row), *part = fixture_alloc(&f, PART * row);
+  RUN(&f, mask_paste, &(MaskPaste){.threshold = .5f}, p.images, &p.detections, &p.probs, whole, p.words);
+  int n = 0;
+  for (int i = 0; i < IMAGES; i++) n += p.detections.count[i];
+  for (int first = 0; first < n; first += PART) {
+    MaskPaste how = {.threshold = .5f, .first = first, .rows = PART};
+    RUN(&f, mask_paste, &how, p.images, &p.detections, &p.probs, part, p.words);
+    for (int i = 0; i < MIN(PART, n - first); i++)
+      EXPECT(!memcmp(part + i * p.words, whole + (first + i) * p.words, row));
+  }
+  EXPECT(n % PART != 0);
+  fixture_close(&f);
+}
+
 TEST(mask_paste_by_hand) {
   // A full mask of 2 × 2 over a box of 4 × 4 at (2, 2): the border of zeros makes it 8 × 8 at (0, 0) … 4 mask pixels
   // over 9 image pixels (0 … 8), ≥ 0.5 where the position is between 0.5 and 2.5: pixels 2 … 6.

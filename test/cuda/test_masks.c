@@ -262,8 +262,9 @@ TEST(cuda_mask_paste) {
   if (!gpu) return;
   DetectionTwins p = predictions_random();
   for (int exact = 0; exact < 2; exact++) {
-    check_paste(gpu, &p, 28, &(MaskPaste){.5f, exact}, (70 * 45 + 31) / 32);
-    check_paste(gpu, &p, 3, &(MaskPaste){.25f, exact}, 3 * 70 * 45 / 32); // rows longer than any image
+    check_paste(gpu, &p, 28, &(MaskPaste){.threshold = .5f, .exact = exact}, (70 * 45 + 31) / 32);
+    check_paste(gpu, &p, 3, &(MaskPaste){.threshold = .25f, .exact = exact}, 3 * 70 * 45 / 32); // longer than any image
+    check_paste(gpu, &p, 28, &(MaskPaste){.threshold = .5f, .first = 2, .rows = 5}, (70 * 45 + 31) / 32);
   }
   predictions_free(&p);
 }
