@@ -236,6 +236,7 @@ static void run_data(const InferOptions *o, const ModelConfig *config, const Cat
     die(EXIT_USAGE, "--out %s: overlays would overwrite the images; give another folder", o->out);
   Engine e;
   Shapes none = {0}, shapes = shapes_of(&d, o->batch);
+  shapes.threads = o->threads;
   if (!engine_open(&e, &(Compute){.device = o->device, .amp = amp_types[o->amp]}, model_of(config), config, category,
                    &none, &shapes, false, &err))
     die(EXIT_USAGE, "%s", err.msg);

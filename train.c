@@ -167,7 +167,7 @@ static LoaderOptions loader_options(const TrainingRun *r) {
                          .train = true,
                          .flip = o->flip,
                          .threads = o->threads,
-                         .prefetch = 2,
+                         .prefetch = PREFETCH,
                          .masks = r->model->targets & BATCH_BIT(BATCH_BITS),
                          .strict = o->strict,
                          .first_step = r->first};
@@ -176,7 +176,7 @@ static LoaderOptions loader_options(const TrainingRun *r) {
 static Loader *start_loader(const TrainingRun *r, Engine *engine) {
   Err err;
   LoaderOptions options = loader_options(r);
-  options.memory = engine_host_memory(engine);
+  options.memory = ring_memory(&engine->train.ring);
   Loader *l = loader_open(&r->train, &options, &err);
   if (!l) die(EXIT_RUN, "%s", err.msg);
   return l;

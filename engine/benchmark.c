@@ -86,7 +86,7 @@ static void record_setting(Record *j, const Engine *e, const BenchSetting *s) {
   record_int(j, "trainable_layers", e->config.trainable_layers);
   record_int(j, "canvas_h", shapes->canvas[0].h);
   record_int(j, "canvas_w", shapes->canvas[0].w);
-  record_int(j, "peak_bytes", (int64_t)e->total_bytes);
+  record_int(j, "peak_bytes", (int64_t)memory_sum(&e->memory, ON_DEVICE));
 }
 
 static void record_speed(Record *j, const Engine *e, const Sums *sum) {
@@ -188,8 +188,13 @@ static bool infer_step(void *context, int64_t i, bool wait, BenchStep *out, Err 
 }
 
 bool benchmark_infer(Engine *e, const BenchSetting *s, const Dataset *d, int threads, Err *err) {
-  Rounds r = {
-      .e = e, .d = d, .options = {.batch = e->infer.shapes.images, .world = 1, .threads = threads, .prefetch = 2}};
+  Rounds r = {.e = e,
+              .d = d,
+              .options = {.batch = e->infer.shapes.images,
+                          .world = 1,
+                          .threads = threads,
+                          .prefetch = e->infer.shapes.prefetch,
+                          .memory = ring_memory(&e->infer.ring)}};
   bool ok = benchmark_run(e, s, &(Stepper){infer_step, &r}, err);
   loader_close(r.loader);
   return ok;

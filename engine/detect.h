@@ -14,6 +14,12 @@ typedef struct Detections {
   Detection *items;
   int n;
 } Detections;
+
+// The memory that detections cross to the host in, for engine/task.h.
+void detect_plan(Engine *e);
+bool detect_allocate(Engine *e, Err *err);
+void detect_close(Engine *e);
+
 // Those of the batch that engine_infer was given last, masks pasted at `threshold`. Free with detections_free.
 void engine_detections(Engine *e, const Batch *batch, float threshold, Detections *out);
 void detections_free(Detections *d);

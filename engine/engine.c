@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "engine/step.h"
+#include "engine/task.h"
 
 const char *const amp_names[] = {"off", "bf16", "fp16", NULL};
 const DType amp_types[] = {F32, BF16, F16};
@@ -11,7 +12,9 @@ Shapes shapes_of(const Dataset *d, int images) {
               .images = images,
               .max_objects = d->max_objects,
               .max_bytes = d->max_bytes,
-              .max_words = d->max_words};
+              .max_words = d->max_words,
+              .prefetch = PREFETCH,
+              .set_images = d->num_images};
   memcpy(s.canvas, d->canvas, sizeof s.canvas);
   return s;
 }
@@ -36,7 +39,16 @@ static void program_build(Engine *e, Program *p, const Shapes *s, Purpose purpos
 
 static int program_graphs(const Program *p) { return p->network ? p->shapes.canvases : 0; }
 
-// After params_allocate. Returns the bytes of its inputs.
+static size_t ring_bytes(const Program *p, unsigned arrays) {
+  const Shapes *s = &p->shapes;
+  const BatchSize room = {.images = s->images,
+                          .capacity = s->max_objects,
+                          .bytes = s->images * s->max_bytes,
+                          .words = arrays & BATCH_BIT(BATCH_BITS) ? s->images * s->max_words : 0};
+  return s->images && s->prefetch ? loader_ring_bytes(&room, s->prefetch) : 0;
+}
+
+// What its inputs take.
 static size_t program_plan(Engine *e, Program *p, unsigned arrays) {
   const Shapes *s = &p->shapes;
   const BatchSize room = {.images = s->images,
@@ -44,7 +56,13 @@ static size_t program_plan(Engine *e, Program *p, unsigned arrays) {
                           .bytes = s->images * s->max_bytes,
                           .words = s->images * s->max_words};
   for (int i = 0; i < program_graphs(p); i++) graph_measure(&p->network[i].graph);
+  p->ring.bytes = ring_bytes(p, arrays);
   return inputs_plan(&p->inputs, e->dev, &room, arrays);
+}
+
+static size_t scratch_bytes(const Shapes *s) {
+  const LoaderOptions o = {.threads = s->threads};
+  return s->prefetch ? loader_scratch_bytes(loader_threads(&o), s->max_bytes) : 0;
 }
 
 static void program_bind(Engine *e, Program *p, LossScale scale) {
@@ -63,6 +81,7 @@ static void program_free(Engine *e, Program *p) {
     device_forget(e->dev, p->recorded[i]);
   }
   inputs_free(&p->inputs, e->dev);
+  ring_free(&p->ring, e->dev);
   free(p->network);
   free(p->profile);
 }
@@ -95,29 +114,54 @@ static void print_plans(const Program *p, const char *purpose) {
   }
 }
 
-static void print_summary(const Engine *e, size_t inputs) {
-  printf("memory: parameters, gradients, momentum %.1f MB; activations %.1f MB; workspace %.1f MB; inputs %.1f MB; "
-         "total %.1f MB\n",
-         (double)e->params.bytes / 1e6, (double)e->arena_bytes / 1e6, (double)e->dev->workspace_bytes / 1e6,
-         (double)inputs / 1e6, (double)e->total_bytes / 1e6);
+static const char smaller_images[] = "--batch, --size or --max-size";
+
+// The one list of what is taken, in the order in which it is.
+static void plan_memory(Engine *e) {
+  MemoryPlan *m = &e->memory;
+  const bool trains = e->train.shapes.images > 0;
+  params_lay_out(&e->params);
+  size_t inputs = program_plan(e, &e->train, e->model->inputs | e->model->targets);
+  inputs += program_plan(e, &e->infer, e->model->inputs);
+  measure_update(e);
+  memory_add(m, "parameters, gradients, momentum", ON_DEVICE, e->params.bytes, "--model");
+  memory_add(m, "activations", ON_DEVICE, e->arena_bytes, smaller_images);
+  memory_add(m, "workspace", ON_DEVICE, e->dev->workspace_bytes, smaller_images);
+  memory_add(m, "inputs, two batches", ON_DEVICE, inputs, "--batch");
+  memory_add(m, "loader's batches in training", ON_HOST_LOCKED, e->train.ring.bytes, "--batch");
+  memory_add(m, "loader's batches in inference", ON_HOST_LOCKED, e->infer.ring.bytes, "--batch");
+  memory_add(m, "results of steps under way", ON_HOST_LOCKED, slots_bytes(e), NULL);
+  if (e->infer.shapes.images) task_of(e->model)->plan(e);
+  memory_add(m, "decoder threads in training", ON_HOST_LATER, scratch_bytes(&e->train.shapes), "--threads");
+  memory_add(m, "decoder threads in inference", ON_HOST_LATER, scratch_bytes(&e->infer.shapes), "--threads");
+  if (e->infer.shapes.images)
+    memory_add(m, "results over the data set", ON_HOST_LATER,
+               (size_t)e->infer.shapes.set_images * task_of(e->model)->image_bytes(&e->config),
+               trains ? "--val-limit" : "--limit");
+}
+
+static bool allocate_rest(Engine *e, Err *err) {
+  const size_t real = dtype_size(e->dev->real), hyper = 5 * real, scale = 3 * real, stats = 2 * real;
+  e->hyper = device_alloc(e->dev, hyper);
+  e->scale = device_alloc(e->dev, scale);
+  e->stats = device_alloc(e->dev, stats);
+  return (e->hyper && e->scale && e->stats) || err_memory(err, hyper + scale + stats, "the state of the update", NULL);
+}
+
+static bool allocate_ring(Engine *e, Program *p, const char *what, Err *err) {
+  const size_t bytes = p->ring.bytes;
+  return ring_allocate(&p->ring, e->dev, bytes) || err_memory(err, bytes, what, "--batch");
 }
 
 static bool allocate(Engine *e, Err *err) {
-  size_t real = dtype_size(e->dev->real), rest = e->total_bytes - e->params.bytes, available = device_available(e->dev);
-  if (available && rest > available)
-    return err_set(err,
-                   "out of memory: %.1f MB asked for, %.1f MB free on %s; a smaller --batch, --size or --max-size "
-                   "shrinks it",
-                   (double)rest / 1e6, (double)available / 1e6, e->dev->description);
-  e->arena = device_alloc(e->dev, e->arena_bytes);
-  e->hyper = device_alloc(e->dev, 5 * real);
-  e->scale = device_alloc(e->dev, 3 * real);
-  e->stats = device_alloc(e->dev, 2 * real);
-  return (e->arena && e->hyper && e->scale && e->stats && device_reserve_workspace(e->dev, err) &&
-          inputs_allocate(&e->train.inputs, e->dev) && inputs_allocate(&e->infer.inputs, e->dev) &&
-          slots_allocate(e)) ||
-         err_set(err, "out of memory: %.1f MB asked for; a smaller --batch, --size or --max-size shrinks it",
-                 (double)e->total_bytes / 1e6);
+  if (!params_allocate(&e->params, err)) return false;
+  if (!(e->arena = device_alloc(e->dev, e->arena_bytes)))
+    return err_memory(err, e->arena_bytes, "the activations", smaller_images);
+  return device_reserve_workspace(e->dev, err) && inputs_allocate(&e->train.inputs, e->dev, err) &&
+         inputs_allocate(&e->infer.inputs, e->dev, err) && allocate_rest(e, err) && slots_allocate(e, err) &&
+         allocate_ring(e, &e->train, "the loader's batches in training", err) &&
+         allocate_ring(e, &e->infer, "the loader's batches in inference", err) &&
+         (!e->infer.shapes.images || task_of(e->model)->allocate(e, err));
 }
 
 // ---- opening and closing ----------------------------------------------------------------------------------------
@@ -145,16 +189,14 @@ bool engine_open(Engine *e, const Compute *compute, const Model *model, const Mo
   e->category = memcpy(xmalloc(names), category, names);
   program_build(e, &e->train, train, FOR_TRAINING);
   program_build(e, &e->infer, infer, FOR_INFERENCE);
-  if (!params_allocate(&e->params, err)) return false;
-  size_t inputs = program_plan(e, &e->train, e->model->inputs | e->model->targets);
-  inputs += program_plan(e, &e->infer, e->model->inputs);
-  measure_update(e);
-  e->total_bytes = e->params.bytes + e->arena_bytes + e->dev->workspace_bytes + inputs;
+  plan_memory(e);
   if (print_plan) {
     print_plans(&e->train, "training");
     print_plans(&e->infer, "inference");
-    print_summary(e, inputs);
+    memory_print(&e->memory, e->dev, stdout);
   }
+  if (!memory_fits(&e->memory, e->dev, err)) return false;
+  if (print_plan) return true;
   if (!allocate(e, err)) return false;
   engine_set_scale(e, (double[]){compute->amp == F16 ? 65536 : 1, 0, 0});
   program_bind(e, &e->train, e->scale);
@@ -172,12 +214,9 @@ void engine_close(Engine *e) {
     device_free(e->dev, e->scale);
     device_free(e->dev, e->stats);
     slots_free(e);
+    task_of(e->model)->close(e);
     params_free(&e->params);
     device_close(e->dev);
   }
   *e = (Engine){0};
 }
-
-static void *host_alloc(void *dev, size_t bytes) { return device_host_alloc(dev, bytes); }
-static void host_free(void *dev, void *p) { device_host_free(dev, p); }
-HostMemory engine_host_memory(Engine *e) { return (HostMemory){host_alloc, host_free, e->dev}; }

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include "data/batches/loader.h"
 #include "engine/inputs.h"
+#include "engine/memory.h"
+#include "engine/ring.h"
 #include "models/model.h"
 #include "nn/device.h"
 #include "nn/params.h"
@@ -22,9 +24,14 @@ typedef struct Shapes {
   int images;                   // per step; 0 = none of these graphs
   int max_objects;              // of an image
   int64_t max_bytes, max_words; // of an image: decoded, bitmaps
+  // What a data set takes on the host besides:
+  int prefetch;   // batches that its loader is ahead; 0 = batches do not come from a loader
+  int threads;    // of the loader; 0 = one per core
+  int set_images; // of which inference keeps the results
 } Shapes;
-Shapes shapes_of(const Dataset *d, int images);
-Resize resize_of(const ModelConfig *c); // what the model expects of its images
+enum { PREFETCH = 2 };
+Shapes shapes_of(const Dataset *d, int images); // PREFETCH, any threads
+Resize resize_of(const ModelConfig *c);         // what the model expects of its images
 
 // Steps whose results the host keeps apart: one that it hands out, two that the device may still compute, and one whose
 // batch is being staged.
@@ -36,6 +43,7 @@ typedef struct Program {
   Network *network; // [shapes.canvases]; NULL = none
   Profile *profile; // [shapes.canvases] of the walks that were timed
   Inputs inputs;
+  Ring ring;                    // for the loader
   void *recorded[MAX_CANVASES]; // at their second run, where a device can
   int runs[MAX_CANVASES];
 } Program;
@@ -62,7 +70,9 @@ typedef struct Engine {
   StepSlot slot[STEPS_UNDER_WAY]; // step s uses slot s % STEPS_UNDER_WAY
   int64_t started, handed_out;    // steps
   int64_t batches;                // that running statistics have seen, here and before
-  size_t arena_bytes, total_bytes;
+  MemoryPlan memory;
+  size_t arena_bytes;
+  void *results; // what the task makes results in; its own
 } Engine;
 
 // What --amp accepts, and the activations that each means: "off" as the masters, "bf16", "fp16".
@@ -77,8 +87,9 @@ typedef struct Compute {
   const char *conv;   // rung of the convolution ladder; NULL = chosen for each problem
 } Compute;
 
-// Opens the device, builds every graph, makes the one plan and allocates. The parameters hold nothing yet: follow with
-// params_randomise or state_load. `category` is copied. print_plan: the memory map on stdout, before allocating.
+// Opens the device, builds every graph, makes the one plan, sees whether there is so much memory, and takes it all. The
+// parameters hold nothing yet: follow with params_randomise or state_load. `category` is copied. print_plan: the plan
+// goes to stdout and nothing is taken; the engine can only be closed.
 bool engine_open(Engine *e, const Compute *compute, const Model *model, const ModelConfig *config,
                  const Category *category, const Shapes *train, const Shapes *infer, bool print_plan, Err *err);
 void engine_close(Engine *e); // also one that did not open, or is all zero
@@ -107,7 +118,7 @@ typedef struct StepResult {
 // been started, all up to s - 2 are complete: the host is at most two steps ahead.
 //
 // Begins to copy a batch of the training shapes to the device, which may still compute the step before. The batch must
-// stay as it is until the next engine_start. Host memory of engine_host_memory makes the copy asynchronous.
+// stay as it is until the next engine_start. Batches of a loader in the program's ring are copied asynchronously.
 void engine_stage(Engine *e, const Batch *batch);
 // Queues one training step on the staged batch.
 void engine_start(Engine *e, const StepOptions *options);
@@ -119,9 +130,6 @@ void engine_step(Engine *e, const Batch *batch, const StepOptions *options, Step
 // From here on every walk is timed node by node, or no longer. Timed steps are queued by the host, not replayed.
 // `trace` receives every node as an event; NULL = none.
 void engine_time_nodes(Engine *e, bool on, Trace *trace);
-
-// For a loader: batches in memory that the device copies from by itself.
-HostMemory engine_host_memory(Engine *e);
 
 // The state of fp16's loss scaling: scale, clean steps since it changed, steps skipped. Part of a checkpoint.
 void engine_get_scale(Engine *e, double scale[3]);

@@ -32,7 +32,11 @@ void evaluate_append(const Engine *e, int64_t image_id, Detections *found, CocoR
 
 bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visitor, Evaluation *out, Err *err) {
   *out = (Evaluation){.left_out = d->num_images + d->bad_images};
-  LoaderOptions options = {.batch = e->infer.shapes.images, .world = 1, .threads = threads, .prefetch = 2};
+  LoaderOptions options = {.batch = e->infer.shapes.images,
+                           .world = 1,
+                           .threads = threads,
+                           .prefetch = e->infer.shapes.prefetch,
+                           .memory = ring_memory(&e->infer.ring)};
   Err failed = {""};
   Loader *loader = loader_open(d, &options, err);
   if (!loader) return false;
@@ -134,8 +138,17 @@ static void results(Engine *e, const Batch *batch) {
   detections_free(&found);
 }
 
+static size_t image_bytes(const ModelConfig *c) {
+  enum { RUNS = 256 }; // of a mask that covers a quarter of an image of 500 columns
+  return (size_t)c->detections * (sizeof(CocoResult) + RUNS * sizeof(uint32_t));
+}
+
 const TaskRow task_detection = {
     .curve = {{"bbox_AP", "box AP"}, {"bbox_AP50", "box AP50"}, {"segm_AP", "mask AP"}, {"segm_AP50", "mask AP50"}},
+    .plan = detect_plan,
+    .allocate = detect_allocate,
+    .close = detect_close,
+    .image_bytes = image_bytes,
     .results = results,
     .accepts = evaluate_categories,
     .collect = collect,

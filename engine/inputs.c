@@ -17,12 +17,13 @@ size_t inputs_plan(Inputs *in, const Device *dev, const BatchSize *size, unsigne
   return total;
 }
 
-bool inputs_allocate(Inputs *in, Device *dev) {
+bool inputs_allocate(Inputs *in, Device *dev, Err *err) {
   for (BatchArray a = 0; a < BATCH_ARRAYS; a++) {
     if (!in->array[a].room) continue;
     in->array[a].data = device_alloc(dev, in->array[a].room);
     in->array[a].staged = device_alloc(dev, in->array[a].room);
-    if (!in->array[a].data || !in->array[a].staged) return false;
+    if (!in->array[a].data || !in->array[a].staged)
+      return err_memory(err, 2 * in->array[a].room, "the inputs", "--batch");
   }
   return true;
 }

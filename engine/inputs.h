@@ -16,7 +16,7 @@ typedef struct Inputs {
 
 // How much there is of each array that `arrays` (BATCH_BIT) names, for batches up to `size`; returns the bytes of all.
 size_t inputs_plan(Inputs *in, const Device *dev, const BatchSize *size, unsigned arrays);
-bool inputs_allocate(Inputs *in, Device *dev); // false when there is not enough memory
+bool inputs_allocate(Inputs *in, Device *dev, Err *err); // false when memory is out
 void inputs_free(Inputs *in, Device *dev);
 
 // Begins to copy a batch to the device. It must stay as it is until inputs_take.

@@ -17,13 +17,18 @@ enum {
 
 // ---- slots ------------------------------------------------------------------------------------------------------
 
-bool slots_allocate(Engine *e) {
+size_t slots_bytes(const Engine *e) {
+  const StepSlot *s = &e->slot[0];
+  return STEPS_UNDER_WAY * (SLOT_REALS * dtype_size(e->dev->real) + MAX_COUNTERS * sizeof *s->count);
+}
+
+bool slots_allocate(Engine *e, Err *err) {
   for (int i = 0; i < STEPS_UNDER_WAY; i++) {
     StepSlot *s = &e->slot[i];
     s->real = device_host_alloc(e->dev, SLOT_REALS * dtype_size(e->dev->real));
     s->count = device_host_alloc(e->dev, MAX_COUNTERS * sizeof *s->count);
     s->index = xcalloc((size_t)e->train.shapes.images, sizeof *s->index);
-    if (!s->real || !s->count) return false;
+    if (!s->real || !s->count) return err_memory(err, slots_bytes(e), "the results of steps", NULL);
   }
   return true;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include "engine/engine.h"
 
-bool slots_allocate(Engine *e); // false when there is not enough memory
+size_t slots_bytes(const Engine *e);
+bool slots_allocate(Engine *e, Err *err); // false when memory is out
 void slots_free(Engine *e);
 void measure_update(Engine *e); // workspace of what a step does outside its graph

@@ -22,6 +22,12 @@ typedef struct TaskRow {
   struct {
     const char *metric, *label;
   } curve[MAX_TASK_CURVES]; // metrics that are drawn over steps; no name at the end
+  // Of an engine that infers, the memory in which it makes results on the host: adds its rows to Engine.memory and keeps
+  // what it knows in Engine.results; takes it, false when memory is out; frees both, whatever was done before.
+  void (*plan)(Engine *e);
+  bool (*allocate)(Engine *e, Err *err);
+  void (*close)(Engine *e);
+  size_t (*image_bytes)(const ModelConfig *c); // about what the results of an image take, with all it may have
   // Makes the results of the last batch on the host, and lets them go: for benchmarks.
   void (*results)(Engine *e, const Batch *batch);
   // Whether what the engine tells apart is what the data set does; false with a message that names the first that is

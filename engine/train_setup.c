@@ -198,11 +198,12 @@ void setup_engine(const TrainOptions *o, ModelConfig config, const Dataset *trai
   config.full_masks = o->full_masks;
   Shapes train_shapes = shapes_of(train, o->batch), infer_shapes = {0};
   if (val) infer_shapes = shapes_of(val, o->batch);
+  train_shapes.threads = infer_shapes.threads = o->threads;
   Category *category = categories_of(&train->coco);
   Compute compute = {.device = o->device, .amp = amp_types[o->amp], .tf32 = o->tf32, .conv = o->conv};
   if (!engine_open(e, &compute, model_of(&config), &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
       (val && !task_of(e->model)->accepts(e, val, &err)))
-    die(EXIT_USAGE, "%s", err.msg);
+    die(err_exit(&err), "%s", err.msg);
   e->factors = optimisation_of(o)->factors;
   free(category);
 }

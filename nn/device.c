@@ -148,5 +148,5 @@ bool device_reserve_workspace(Device *dev, Err *err) {
   device_free(dev, dev->workspace);
   dev->workspace = device_alloc(dev, dev->workspace_bytes);
   if (dev->workspace) return true;
-  return err_set(err, "out of memory: %.1f MB of workspace asked for", (double)dev->workspace_bytes / 1e6);
+  return err_memory(err, dev->workspace_bytes, "the workspace", "--batch or --size");
 }

@@ -43,11 +43,10 @@ static size_t array_bytes(const Batch *b, BatchArray a) {
 }
 
 static Pinned pin(Engine *e, int step) {
-  HostMemory memory = engine_host_memory(e);
   Batch b = make_batch(step);
   Pinned pinned = {.source = b, .batch = b};
   for (BatchArray a = 0; a < BATCH_ARRAYS; a++) {
-    void *own = memory.alloc(memory.context, array_bytes(&b, a));
+    void *own = device_host_alloc(e->dev, array_bytes(&b, a));
     memcpy(own, batch_array(&b, a), array_bytes(&b, a));
     batch_set_array(&pinned.batch, a, own);
   }
@@ -56,10 +55,9 @@ static Pinned pin(Engine *e, int step) {
 
 // Its memory is the host's again: what a loader would decode into it next is noise here.
 static void reuse(Engine *e, Pinned *pinned) {
-  HostMemory memory = engine_host_memory(e);
   for (BatchArray a = 0; a < BATCH_ARRAYS; a++) {
     memset(batch_array(&pinned->batch, a), 0xA5, array_bytes(&pinned->source, a));
-    memory.free(memory.context, batch_array(&pinned->batch, a));
+    device_host_free(e->dev, batch_array(&pinned->batch, a));
   }
   synthetic_free(&pinned->source);
 }

@@ -1,0 +1,91 @@
+#include "engine/memory.h"
+#include "base/memory.h"
+
+void memory_add(MemoryPlan *m, const char *name, MemoryPlace place, size_t bytes, const char *options) {
+  if (!bytes) return;
+  CHECK(m->rows < MAX_MEMORY_ROWS);
+  m->row[m->rows++] = (MemoryRow){name, place, bytes, options};
+}
+
+size_t memory_sum(const MemoryPlan *m, MemoryPlace place) {
+  size_t sum = 0;
+  for (int i = 0; i < m->rows; i++)
+    if (m->row[i].place == place) sum += m->row[i].bytes;
+  return sum;
+}
+
+static double mb(size_t bytes) { return (double)bytes / 1e6; }
+
+// ---- where it comes from --------------------------------------------------------------------------------------------
+
+// Memory that several places share: the GPU's, or the host's.
+typedef struct Pool {
+  const char *name;
+  bool place[MEMORY_PLACES]; // that it holds from the start
+  size_t free;               // SIZE_MAX: not known
+} Pool;
+
+static Pool device_pool(Device *dev) {
+  size_t free = device_available(dev);
+  return (Pool){dev->description, {[ON_DEVICE] = true}, free ? free : SIZE_MAX};
+}
+
+static Pool host_pool(const Device *dev) {
+  return (Pool){"the host", {[ON_DEVICE] = !dev->gpu, [ON_HOST] = true, [ON_HOST_LOCKED] = true}, memory_left("")};
+}
+
+static size_t pool_sum(const MemoryPlan *m, const Pool *pool) {
+  size_t sum = 0;
+  for (MemoryPlace p = 0; p < MEMORY_PLACES; p++)
+    if (pool->place[p]) sum += memory_sum(m, p);
+  return sum;
+}
+
+static const MemoryRow *largest(const MemoryPlan *m, const Pool *pool) {
+  const MemoryRow *most = NULL;
+  for (int i = 0; i < m->rows; i++)
+    if (pool->place[m->row[i].place] && (!most || m->row[i].bytes > most->bytes)) most = &m->row[i];
+  return most;
+}
+
+static bool pool_fits(const MemoryPlan *m, const Pool *pool, Err *err) {
+  const size_t sum = pool_sum(m, pool);
+  if (sum <= pool->free) return true;
+  const MemoryRow *most = largest(m, pool);
+  return err_set(err, "too little memory: %.1f MB asked for, %.1f MB free on %s; most of it, %.1f MB, for the %s%s%s%s",
+                 mb(sum), mb(pool->free), pool->name, mb(most->bytes), most->name, most->options ? ": a smaller " : "",
+                 most->options ? most->options : "", most->options ? " shrinks it" : "");
+}
+
+bool memory_fits(const MemoryPlan *m, Device *dev, Err *err) {
+  const Pool gpu = device_pool(dev), host = host_pool(dev);
+  if ((dev->gpu && !pool_fits(m, &gpu, err)) || !pool_fits(m, &host, err)) return false;
+  const size_t now = pool_sum(m, &host), later = memory_sum(m, ON_HOST_LATER);
+  if (now + later > host.free)
+    fprintf(stderr, "memory may run out: %.1f MB now and about %.1f MB more later, %.1f MB free on %s\n", mb(now),
+            mb(later), mb(host.free), host.name);
+  return true;
+}
+
+// ---- for people -----------------------------------------------------------------------------------------------------
+
+static void print_pool(const MemoryPlan *m, const Pool *pool, FILE *out) {
+  fprintf(out, "  %10.1f MB of %s", mb(pool_sum(m, pool)), pool->name);
+  if (pool->free < SIZE_MAX) fprintf(out, ", %.1f MB free", mb(pool->free));
+  fputc('\n', out);
+}
+
+void memory_print(const MemoryPlan *m, Device *dev, FILE *out) {
+  static const char *const names[][MEMORY_PLACES] = {{"host", "host", "host", "host, later, about"},
+                                                     {"device", "host", "host, page-locked", "host, later, about"}};
+  fprintf(out, "memory:\n");
+  for (int i = 0; i < m->rows; i++) {
+    const MemoryRow *r = &m->row[i];
+    fprintf(out, "  %10.1f MB  %-18s  %s%s%s\n", mb(r->bytes), names[dev->gpu][r->place], r->name,
+            r->options ? "; less by " : "", r->options ? r->options : "");
+  }
+  const Pool gpu = device_pool(dev), host = host_pool(dev);
+  fprintf(out, "taken before the first step:\n");
+  if (dev->gpu) print_pool(m, &gpu, out);
+  print_pool(m, &host, out);
+}
