@@ -60,7 +60,7 @@ objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%
   $B/commit.o
 kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu))
 tools := $(patsubst tools/%.c,%,$(wildcard tools/*.c))
-tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_%,$(wildcard test/*/*.c test/*/*/*.c))) \
+tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/preload/%,$(wildcard test/*/*.c test/*/*/*.c))) \
   $(patsubst test/fuzz/fuzz_%.c,$B/test/fuzz/corpus_%.o,$(wildcard test/fuzz/fuzz_*.c))
 fuzzers := $(patsubst test/fuzz/%.c,$B/%,$(wildcard test/fuzz/fuzz_*.c))
 
@@ -109,7 +109,7 @@ $1/train $1/infer: $1/%: $B/%.o $2 $B/libmaskrcnn.a $B/link.flags
 	$$(link)
 $(tools:%=$1/%): $1/%: $B/tools/%.o $2 $B/libmaskrcnn.a $B/link.flags
 	$$(link)
-$1/test_all: $(tests) $2 $B/libmaskrcnn.a $B/link.flags
+$1/test_all: $(tests) $2 $B/libmaskrcnn.a $B/link.flags | $B/malloc.so
 	$$(link)
 endef
 $(eval $(call programs,$B,$(devices)))
@@ -136,6 +136,9 @@ $B/%.cuda.o: %.c $B/cc.flags | setup
 	$(call compile,-DMASKRCNN_CUDA)
 $B/commit.o: $B/commit.c $B/cc.flags | setup
 	@$(CC) $(flags) -c $< -o $@
+# What tests load before a program, by LD_PRELOAD.
+$B/malloc.so: test/preload/malloc.c $B/cc.flags | setup
+	@mkdir -p $(@D) && echo "cc $<" && $(CC) $(filter-out -fopenmp -MMD -MP,$(flags)) -shared -fPIC $< -o $@
 # What a fuzzer calls, for test/fuzz/test_corpus.c.
 $B/test/fuzz/corpus_%.o: test/fuzz/fuzz_%.c $B/cc.flags | setup
 	$(call compile,-DLLVMFuzzerTestOneInput=corpus_$*)
