@@ -10,22 +10,24 @@
 static const double TERMINAL_SECONDS = 0.1, PLAIN_SECONDS = 10, MEAN_SECONDS = 10;
 
 // Length of the part of the log to keep: whole lines up to the first record of a later step. *evaluated: the last step
-// there with an "eval" record.
+// there with an "eval" record. -1 when it could not be read to its end: what is cut off must be known to be later.
 static off_t kept_length(FILE *f, int64_t resume, int64_t *evaluated) {
   char *line = NULL;
   size_t cap = 0;
   ssize_t n;
   off_t kept = 0;
+  bool later = false;
   while ((n = getline(&line, &cap, f)) > 0 && line[n - 1] == '\n') {
     int64_t step;
     char kind[8] = "";
     int found = sscanf(line, "{\"step\":%" SCNd64 ",\"kind\":\"%7[a-z]\"", &step, kind);
-    if (found >= 1 && step > resume) break;
+    later = found >= 1 && step > resume;
+    if (later) break;
     if (strcmp(kind, "eval") == 0) *evaluated = step;
     kept += n;
   }
   free(line);
-  return kept;
+  return later || feof(f) ? kept : -1;
 }
 
 bool log_open(Log *log, const char *dir, int64_t resume, Err *err) {
@@ -35,7 +37,7 @@ bool log_open(Log *log, const char *dir, int64_t resume, Err *err) {
   char *path = xasprintf("%s/log.jsonl", dir);
   FILE *f = fopen(path, "a+"); // appends wherever the reading below leaves the position
   off_t kept = f && resume >= 0 ? kept_length(f, resume, &log->evaluated) : 0;
-  bool ok = f && !ferror(f) && ftruncate(fileno(f), kept) == 0 && fseeko(f, 0, SEEK_END) == 0;
+  bool ok = f && kept >= 0 && !ferror(f) && ftruncate(fileno(f), kept) == 0 && fseeko(f, 0, SEEK_END) == 0;
   if (ok)
     log->records = f;
   else

@@ -121,6 +121,18 @@ char *xasprintf_at(const char *where, const char *fmt, ...) {
   return s;
 }
 
+FILE *text_open_at(char **text, size_t *size, const char *where) {
+  FILE *f = open_memstream(text, size);
+  if (!f) die_of_memory(BUFSIZ, where);
+  return f;
+}
+
+void text_close_at(FILE *f, const char *where) {
+  const long bytes = ftell(f);
+  const bool cut = ferror(f); // a write that found no memory
+  if (fclose(f) != 0 || cut) die_of_memory((size_t)MAX(bytes, 0), where);
+}
+
 void array_reserve_at(void **items, size_t *cap, size_t need, size_t size, const char *where) {
   if (need <= *cap) return;
   size_t grown = MAX(need, MAX(2 * *cap, 16));
@@ -211,6 +223,7 @@ bool dirs_make(const char *path, Err *err) {
 // What an AtomicFile at `path` replaces: a link stays one, its target is replaced. malloc'ed.
 static char *target_of(const char *path) {
   char *real = realpath(path, NULL);
+  if (!real && errno == ENOMEM) die_of_memory(strlen(path) + 1, HERE); // or a link would be replaced
   return real ? real : xstrdup(path);
 }
 

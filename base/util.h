@@ -67,6 +67,13 @@ char *xstrdup_at(const char *s, const char *where);
 char *xasprintf_at(const char *where, const char *fmt, ...) PRINTF_LIKE(2, 3);
 NORETURN void die_of_memory(size_t bytes, const char *where);
 
+// A stream that writes into memory, as open_memstream; once it is closed *text is whole, NUL-terminated, `size` long and
+// the caller's to free. Both end the program when memory is out.
+#define text_open(text, size) text_open_at(text, size, HERE)
+#define text_close(stream) text_close_at(stream, HERE)
+FILE *text_open_at(char **text, size_t *size, const char *where);
+void text_close_at(FILE *stream, const char *where);
+
 // Grows *items (capacity *cap elements of `size` bytes) so that `need` elements fit; doubles.
 #define array_reserve(items, cap, need, size) array_reserve_at(items, cap, need, size, HERE)
 void array_reserve_at(void **items, size_t *cap, size_t need, size_t size, const char *where);

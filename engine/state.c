@@ -239,14 +239,13 @@ typedef struct Loading {
 static char *shapes_text(const CkptTensor *t, const Param *q) {
   char *text;
   size_t size;
-  FILE *f = open_memstream(&text, &size);
-  CHECK(f);
+  FILE *f = text_open(&text, &size);
   fprintf(f, " (%s [", ckpt_type_name(t->type));
   for (int i = 0; i < t->ndim; i++) fprintf(f, i ? " %lld" : "%lld", (long long)t->dims[i]);
   fprintf(f, "], not [");
   for (int i = 0; i < q->ndim; i++) fprintf(f, i ? " %d" : "%d", q->dims[i]);
   fprintf(f, "])");
-  CHECK(!fclose(f));
+  text_close(f);
   return text;
 }
 

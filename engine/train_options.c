@@ -24,9 +24,8 @@ TrainOptions train_options(int argc, char **argv) {
   if (o.gpus > 1) die(EXIT_USAGE, "--gpus %d: this build trains on one device", o.gpus);
   if (o.clip_grad < 0) o.clip_grad = o.recipe ? 0 : DEFAULT_CLIP;
   size_t size;
-  FILE *text = open_memstream(&o.resolved, &size);
-  CHECK(text);
+  FILE *text = text_open(&o.resolved, &size);
   cli_print_config(&cli, text);
-  CHECK(!fclose(text));
+  text_close(text);
   return o;
 }

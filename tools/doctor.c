@@ -227,8 +227,7 @@ typedef struct List {
 } List;
 
 static void list_begin(List *l) {
-  l->f = open_memstream(&l->text, &l->size);
-  CHECK(l->f);
+  l->f = text_open(&l->text, &l->size);
   fputc('[', l->f);
 }
 
@@ -237,7 +236,7 @@ static void list_add(List *l, const char *json) { fprintf(l->f, "%s%s", ftell(l-
 // Closes the array and makes it a member of r.
 static void list_end(List *l, Record *r, const char *key) {
   fputc(']', l->f);
-  CHECK(!fclose(l->f));
+  text_close(l->f);
   record_raw(r, key, l->text);
   free(l->text);
 }

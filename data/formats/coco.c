@@ -1,6 +1,7 @@
 // A COCO data set from its annotation file: sections in any order, then indexed by id and grouped by image.
 #include "data/formats/coco.h"
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -255,6 +256,7 @@ static bool find_one(const char *folder, const char *prefix, const char *suffix,
   *found = NULL;
   bool want_dir = suffix[0] == '\0', unique = true;
   DIR *dir = opendir(folder);
+  if (!dir && errno == ENOMEM) die(EXIT_RUN, "out of memory: no room to look into %s", folder); // it may be there
   for (struct dirent *entry; dir && (entry = readdir(dir));) {
     size_t length = strlen(entry->d_name), before = strlen(prefix), after = strlen(suffix);
     if (length < before + after || strncmp(entry->d_name, prefix, before) != 0) continue;

@@ -51,8 +51,7 @@ static char *annotation_text(const ShapeInstance *s, int image_id, uint64_t choi
 
   char *text = NULL;
   size_t size;
-  FILE *f = open_memstream(&text, &size);
-  CHECK(f);
+  FILE *f = text_open(&text, &size);
   double box[4];
   rle_bbox(r, box);
   fprintf(f, "\"image_id\":%d,\"category_id\":%d,\"iscrowd\":%d,\"area\":%llu,\"bbox\":[%.0f,%.0f,%.0f,%.0f],",
@@ -62,7 +61,7 @@ static char *annotation_text(const ShapeInstance *s, int image_id, uint64_t choi
     print_polygons(f, &outline);
   else
     print_rle(f, r, encoding);
-  CHECK(fclose(f) == 0);
+  text_close(f);
   if (whole) contours_free(&outline);
   free(pixels);
   return text;

@@ -216,8 +216,7 @@ static NameList name_categories(const Split *const *splits, int n) {
 static char *objects_json(const Dataset *d, int i, const NameList *names) {
   char *text;
   size_t size;
-  FILE *f = open_memstream(&text, &size);
-  CHECK(f);
+  FILE *f = text_open(&text, &size);
   int *count = xcalloc((size_t)names->n, sizeof *count);
   for (int o = d->first_object[i]; o < d->first_object[i + 1]; o++)
     count[place_of(names, d->coco.categories[d->object[o].label - 1].name)]++;
@@ -229,7 +228,7 @@ static char *objects_json(const Dataset *d, int i, const NameList *names) {
       comma = ",";
     }
   fputc(']', f);
-  CHECK(!fclose(f));
+  text_close(f);
   free(count);
   return text;
 }
