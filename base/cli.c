@@ -3,10 +3,12 @@
 #include <ctype.h>
 #include <errno.h>
 #include <float.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/record.h"
 
 enum { VALUE_TEXT = 64, MAX_NAME = 64 };
@@ -215,8 +217,15 @@ bool cli_parse(Cli *cli, int argc, char **argv, Err *err) {
   return true;
 }
 
+// Opened the wrong way round, so that using one fails as it did while it was closed.
+static void occupy_closed_streams(void) {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd) _exit(EXIT_RUN);
+}
+
 void cli_parse_or_exit(Cli *cli, int argc, char **argv) {
   Err err;
+  occupy_closed_streams();
   if (!cli_parse(cli, argc, argv, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!cli->help) return;
   cli_print_help(cli, argv[0], stdout);

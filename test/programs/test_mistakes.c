@@ -170,6 +170,26 @@ TEST_TIER(program_leaves_weights_of_others_alone, 1) {
                    "%s --data %s --model tiny --size 64 --out %s %s", tool("train"), shapes_set(), in_tmp("finished"),
                    resume ? "--resume" : "");
   EXPECT(path_is_file(in_tmp("finished/model.safetensors")));
+// What a program says to a stream that is closed is lost, and does not land in the first file that it opens.
+TEST_TIER(program_closed_streams, 1) {
+  static const char *const closed[] = {"<&- 2>&-", "<&- >&- 2>&-"};
+  for (int i = 0; i < COUNT(closed); i++) {
+    char *line = xasprintf("%s --data %s --out %s --model tiny --size 64 --batch 2 --iters 2 --eval-every -1",
+                           tool("train"), shapes_set(), in_tmp("closed"));
+    EXPECT_INT(command(NULL, "sh -c 'exec %s %s'", line, closed[i]), 0);
+    size_t size;
+    char *log = file_read(in_tmp("closed/log.jsonl"), &size, NULL);
+    int lines = 0;
+    for (char *at = log; at && *at; lines++) {
+      if (!EXPECT(!strncmp(at, "{\"step\":", 8))) break;
+      at = strchr(at, '\n') + 1;
+    }
+    EXPECT_INT(lines, 2);
+    free(log);
+    free(line);
+    CHECK(!command(NULL, "rm -r %s", in_tmp("closed")));
+  }
+  EXPECT_INT(command(NULL, "sh -c 'exec %s --data %s --size 64 >&-'", tool("doctor"), shapes_set()), EXIT_RUN);
 }
 
 // Adds a split with the annotation file `text` and one image.
