@@ -1,9 +1,10 @@
 // train: flags → data → step loop → log, checkpoint, evaluation.
 #include <math.h>
 #include <omp.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include "base/interrupt.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/threads.h"
@@ -34,14 +35,6 @@ typedef struct TrainingRun {
   Log log;
   Scoring scoring;
 } TrainingRun;
-
-static volatile sig_atomic_t interrupted;
-static void on_interrupt(int which) {
-  (void)which;
-  interrupted = 1;
-  signal(SIGINT, SIG_DFL); // a second one does not wait for the step's end
-  signal(SIGTERM, SIG_DFL);
-}
 
 // Shown once nothing can be wrong any more with what was asked for: a mistake gets its one line alone.
 static void report(const TrainingRun *r) {
@@ -115,7 +108,7 @@ static void save(TrainingRun *r, int64_t step) {
   RunState state = {.step = step, .run = r->identity};
   if (r->scoring.step < step) end_scoring(r);
   engine_get_scale(&r->engine, state.scale);
-  if (!log_sync(&r->log, &err) || !state_save(&r->engine, r->checkpoint, &state, true, &err))
+  if (!log_written(&r->log, &err) || fsync(r->log.file) || !state_save(&r->engine, r->checkpoint, &state, true, &err))
     die(EXIT_RUN, "step %lld: the checkpoint could not be written: %s; %s", (long long)step, err.msg, r->kept);
   snprintf(r->kept, sizeof r->kept, "%s holds step %lld, --resume continues", r->checkpoint, (long long)step);
 }
@@ -240,12 +233,12 @@ static bool train(TrainingRun *r, Loader *loader) {
   int64_t save_every = o->checkpoint_every ? o->checkpoint_every : MAX(r->per_epoch, 100), saved = r->first;
   if (r->first > 0 && evaluation_due(r, r->first) && r->log.evaluated < r->first) evaluate(r, r->first);
   if (r->first < r->last) engine_stage(&r->engine, next_batch(loader));
-  bool stop = interrupted;
+  bool stop = interrupted();
   for (int64_t step = r->first; step < r->last && !stop; step++) {
     const int64_t done = step + 1;
     make_step(r, loader, step, done < r->last);
     bool score = evaluation_due(r, done);
-    stop = interrupted;
+    stop = interrupted();
     bool keep = done % save_every == 0 || done == r->last || stop;
     take_results(r, score || keep);
     if (score) evaluate(r, done);
@@ -257,7 +250,7 @@ static bool train(TrainingRun *r, Loader *loader) {
   }
   end_scoring(r);
   if (saved < r->steps) {
-    log_note(&r->log, "stopped: %s holds step %lld; --resume continues", r->checkpoint, (long long)saved);
+    log_note(&r->log, "stopped: %s", r->kept);
     return false;
   }
   if (r->has_val) evaluate(r, r->steps);
@@ -271,8 +264,7 @@ static void run(TrainingRun *r, Loader *loader) {
   if (!log_open(&r->log, r->o.out, r->first ? r->first : -1, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (r->first)
     log_note(&r->log, "resuming %s at step %lld of %lld", r->o.out, (long long)r->first, (long long)r->steps);
-  signal(SIGINT, on_interrupt);
-  signal(SIGTERM, on_interrupt);
+  interrupt_catch();
   bool complete = train(r, loader);
   RunState state = {.step = r->steps, .scale = {1}, .run = r->identity};
   if (complete && !state_save(&r->engine, r->final, &state, false, &err)) die(EXIT_RUN, "%s; %s", err.msg, r->kept);
@@ -335,7 +327,7 @@ static void run_loader_benchmark(TrainingRun *r) {
 
 int main(int argc, char **argv) {
   threads_wait_briefly(argv);
-  signal(SIGXFSZ, SIG_IGN); // a file that may not grow (ulimit -f) is an error of writing, not the end
+  interrupt_by_writing();
   TrainingRun r = {.o = train_options(argc, argv)};
   const TrainOptions *o = &r.o;
   Err err;
@@ -374,5 +366,5 @@ int main(int argc, char **argv) {
   loader_close(loader);
   if (!trace_close(trace, &err)) die(EXIT_RUN, "--trace: %s", err.msg);
   close_run(&r);
-  return interrupted ? EXIT_RUN : 0;
+  return interrupted() ? EXIT_RUN : 0;
 }

@@ -1,6 +1,7 @@
 // The log of a run.
 #include "base/log.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,13 +10,14 @@
 
 static const double TERMINAL_SECONDS = 0.1, PLAIN_SECONDS = 10, MEAN_SECONDS = 10;
 
-// Length of the part of the log to keep: whole lines up to the first record of a later step. *evaluated: the last step
-// there with an "eval" record. -1 when it could not be read to its end: what is cut off must be known to be later.
-static off_t kept_length(FILE *f, int64_t resume, int64_t *evaluated) {
+// The part of the log to keep: whole lines up to the first record of a later step; and the last step there with an
+// "eval" record. False when the file is there and cannot be read to its end: what is cut off must be known to be later.
+static bool measure_kept(Log *log, const char *path, int64_t resume) {
+  FILE *f = fopen(path, "r");
+  if (!f) return errno == ENOENT;
   char *line = NULL;
   size_t cap = 0;
   ssize_t n;
-  off_t kept = 0;
   bool later = false;
   while ((n = getline(&line, &cap, f)) > 0 && line[n - 1] == '\n') {
     int64_t step;
@@ -23,26 +25,31 @@ static off_t kept_length(FILE *f, int64_t resume, int64_t *evaluated) {
     int found = sscanf(line, "{\"step\":%" SCNd64 ",\"kind\":\"%7[a-z]\"", &step, kind);
     later = found >= 1 && step > resume;
     if (later) break;
-    if (strcmp(kind, "eval") == 0) *evaluated = step;
-    kept += n;
+    if (strcmp(kind, "eval") == 0) log->evaluated = step;
+    log->length += n;
   }
   free(line);
-  return later || feof(f) ? kept : -1;
+  bool ok = later || feof(f);
+  int reason = errno;
+  fclose(f);
+  errno = reason;
+  return ok;
 }
 
 bool log_open(Log *log, const char *dir, int64_t resume, Err *err) {
-  *log = (Log){.people = stderr, .terminal = isatty(STDERR_FILENO), .opened = now_seconds(), .evaluated = -1};
+  *log =
+      (Log){.people = stderr, .terminal = isatty(STDERR_FILENO), .opened = now_seconds(), .evaluated = -1, .file = -1};
   if (!dir) return true;
   if (!dirs_make(dir, err)) return false;
   char *path = xasprintf("%s/log.jsonl", dir);
-  FILE *f = fopen(path, "a+"); // appends wherever the reading below leaves the position
-  off_t kept = f && resume >= 0 ? kept_length(f, resume, &log->evaluated) : 0;
-  bool ok = f && kept >= 0 && !ferror(f) && ftruncate(fileno(f), kept) == 0 && fseeko(f, 0, SEEK_END) == 0;
-  if (ok)
-    log->records = f;
-  else
+  bool ok = resume < 0 || measure_kept(log, path, resume);
+  if (ok) log->file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  ok = ok && log->file >= 0 && ftruncate(log->file, log->length) == 0;
+  if (!ok) {
     err_set(err, "cannot write %s: %s", path, strerror(errno));
-  if (!ok && f) fclose(f);
+    if (log->file >= 0) close(log->file);
+    log->file = -1;
+  }
   free(path);
   return ok;
 }
@@ -52,33 +59,58 @@ static void end_line(Log *log) {
   log->line_open = false;
 }
 
-static void write_held(Log *log) {
-  if (log->held_bytes > 0) fwrite(log->held, 1, log->held_bytes, log->records);
-  log->held_bytes = 0;
+static void lines_add(Lines *to, const char *text, size_t bytes) {
+  array_reserve((void **)&to->text, &to->cap, to->bytes + bytes, 1);
+  memcpy(to->text + to->bytes, text, bytes);
+  to->bytes += bytes;
 }
 
-static bool report_written(bool written, Err *err) {
-  return written || err_set(err, "log.jsonl: could not be written to its end; is the disk full?");
+static void lines_move(Lines *to, Lines *from) {
+  if (from->bytes > 0) lines_add(to, from->text, from->bytes);
+  from->bytes = 0;
 }
 
-bool log_sync(Log *log, Err *err) {
-  FILE *f = log->records;
-  return report_written(!f || (!ferror(f) && fflush(f) == 0 && fsync(fileno(f)) == 0), err);
+// All or nothing: what a write that failed has left is cut off, and the next try begins at the same place.
+static bool write_lines(Log *log) {
+  const Lines *lines = &log->unwritten;
+  for (size_t done = 0; done < lines->bytes;) {
+    ssize_t n = pwrite(log->file, lines->text + done, lines->bytes - done, log->length + (off_t)done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      int reason = n < 0 ? errno : ENOSPC;
+      if (ftruncate(log->file, log->length) != 0) reason = errno;
+      errno = reason;
+      return false;
+    }
+    done += (size_t)n;
+  }
+  log->length += (int64_t)lines->bytes;
+  log->unwritten.bytes = 0;
+  return true;
+}
+
+bool log_written(Log *log, Err *err) {
+  if (log->file < 0 || write_lines(log)) return true;
+  int reason = errno;
+  err_set(err, "log.jsonl: could not be written to its end: %s", strerror(reason));
+  errno = reason;
+  return false;
 }
 
 bool log_close(Log *log, Err *err) {
   end_line(log);
   record_free(&log->record);
-  bool written = true;
-  if (log->records) {
-    write_held(log);
-    written = !ferror(log->records);
-    written = fclose(log->records) == 0 && written;
-    log->records = NULL;
+  bool ok = true;
+  if (log->file >= 0) {
+    lines_move(&log->unwritten, &log->held);
+    ok = log_written(log, err);
+    if (close(log->file) != 0 && ok) ok = err_set(err, "log.jsonl: %s", strerror(errno));
+    log->file = -1;
   }
-  free(log->held);
-  log->held = NULL;
-  return report_written(written, err);
+  free(log->held.text);
+  free(log->unwritten.text);
+  log->held = log->unwritten = (Lines){0};
+  return ok;
 }
 
 // ---- people ---------------------------------------------------------------------------------------------------------
@@ -139,24 +171,17 @@ Record *log_begin(Log *log, int64_t step, const char *kind) {
   return &log->record;
 }
 
-static void hold_line(Log *log, const char *line) {
-  size_t bytes = strlen(line);
-  array_reserve((void **)&log->held, &log->held_cap, log->held_bytes + bytes + 1, 1);
-  memcpy(log->held + log->held_bytes, line, bytes);
-  log->held[log->held_bytes + bytes] = '\n';
-  log->held_bytes += bytes + 1;
-}
-
 void log_commit(Log *log) {
   const char *line = record_end(&log->record);
-  if (!log->records) return;
-  if (log->holding) {
-    hold_line(log, line);
-    return;
-  }
-  fprintf(log->records, "%s\n", line);
-  write_held(log);
-  fflush(log->records); // a killed run loses nothing, and `tail -f` sees it
+  if (log->file < 0) return;
+  const bool waiting = log->unwritten.bytes > 0;
+  Lines *to = log->holding ? &log->held : &log->unwritten;
+  lines_add(to, line, strlen(line));
+  lines_add(to, "\n", 1);
+  if (log->holding) return;
+  lines_move(&log->unwritten, &log->held);
+  Err err; // a killed run loses nothing, and `tail -f` sees it
+  if (!log_written(log, &err) && !waiting) log_note(log, "%s; it is tried again", err.msg);
 }
 
 void log_hold(Log *log) { log->holding = true; }

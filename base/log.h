@@ -13,11 +13,17 @@ typedef struct Progress {
   double learning_rate;
 } Progress;
 
+typedef struct Lines { // of the log, each with its newline
+  char *text;
+  size_t bytes, cap;
+} Lines;
+
 typedef struct Log {
   double images_per_second, steps_per_second; // running means over about ten seconds; 0 until two reports came
   FILE *people;                               // stderr
   bool terminal;                              // it is one: a single line is kept up to date
-  FILE *records;                              // NULL: none are kept
+  int file;                                   // log.jsonl, for reading its state and fsync; -1: no records are kept
+  int64_t length;                             // of the records in it, in bytes
   Record record;
   bool line_open;       // the terminal shows a progress line that has no newline yet
   double opened;        // now_seconds() at log_open
@@ -26,18 +32,18 @@ typedef struct Log {
   int64_t images, step; // of the last report
   int64_t evaluated;    // step of the last "eval" record that log_open kept, or -1
   bool holding;
-  char *held; // lines that wait behind the next one
-  size_t held_bytes, held_cap;
+  Lines held;      // wait behind the next one
+  Lines unwritten; // wait until they can be written
 } Log;
 
 // Opens DIR/log.jsonl, which must not be open elsewhere, and keeps those of its records that belong to steps ≤ resume;
 // a last line that a crash cut short goes too. A fresh run passes resume = -1: nothing is kept. dir NULL: no records
 // (ranks other than the first). Write what belongs to a step before the checkpoint of that step, and it is kept.
 bool log_open(Log *log, const char *dir, int64_t resume, Err *err);
-// Puts the records on disk, to be called before a checkpoint that follows from them. False when one could not be
-// written.
-bool log_sync(Log *log, Err *err);
-// Ends the progress line. False when a record could not be written (the disk is full).
+// Whether all records that are not held back are in the file, and tries again to write those that are not; false with
+// the reason in errno, too. fsync of log.file then puts them on disk, before a checkpoint that follows from them.
+bool log_written(Log *log, Err *err);
+// Ends the progress line. False when a record could not be written.
 bool log_close(Log *log, Err *err);
 
 // To be called every step: keeps the speeds, and shows a line often enough for people: ten times a second on a
@@ -47,7 +53,8 @@ void log_progress(Log *log, const Progress *p);
 void log_note(Log *log, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 // Starts a record, which begins {"step":STEP,"kind":KIND; add members with record_*, then log_commit. Steps must not
-// decrease from one record to the next.
+// decrease from one record to the next. A record that cannot be written (the disk is full) is said once, waits in memory
+// and is written before the next one that can be; no part of it stays in the file.
 Record *log_begin(Log *log, int64_t step, const char *kind);
 void log_commit(Log *log);
 

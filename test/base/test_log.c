@@ -1,4 +1,7 @@
 // Records, the log file across a resume, and the progress line.
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include "base/log.h"
 #include "test/harness/test.h"
 
@@ -165,6 +168,53 @@ TEST(log_holds_records_back) {
     EXPECT_INT(log.evaluated, resumes[i][1]);
     EXPECT(log_close(&log, &err));
   }
+  free(dir);
+}
+
+static void limit_files(rlim_t bytes) {
+  struct rlimit limit;
+  CHECK(!getrlimit(RLIMIT_FSIZE, &limit));
+  limit.rlim_cur = MIN(bytes, limit.rlim_max);
+  CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
+}
+
+// A limit on the size of files stands for a disk that is full for a while.
+TEST(log_keeps_what_cannot_be_written) {
+  Err err;
+  Log log;
+  char *dir = scratch("full"), *text = NULL, *said = NULL, *want = NULL;
+  size_t size;
+  CHECK(log_open(&log, dir, -1, &err));
+  log.people = open_memstream(&said, &size);
+  commit(&log, 1, "train");
+  void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
+  limit_files(40); // in the midst of the second record
+  commit(&log, 2, "train");
+  log_hold(&log);
+  commit(&log, 3, "train");
+  log_release(&log);
+  commit(&log, 2, "eval");
+  EXPECT(!log_written(&log, &err) && errno == EFBIG);
+  EXPECT_STR(err.msg, "log.jsonl: could not be written to its end: File too large");
+  text = read_log(dir);
+  EXPECT_STR(text, "{\"step\":1,\"kind\":\"train\"}\n"); // nothing of the second
+  free(text);
+  limit_files(RLIM_INFINITY);
+  EXPECT(log_written(&log, &err));
+  commit(&log, 4, "train");
+  signal(SIGXFSZ, before);
+  fclose(log.people);
+  log.people = stderr;
+  want = xasprintf("%s; it is tried again\n", err.msg); // once
+  EXPECT_STR(said, want);
+  EXPECT(log_close(&log, &err));
+  text = read_log(dir);
+  EXPECT_STR(text, "{\"step\":1,\"kind\":\"train\"}\n{\"step\":2,\"kind\":\"train\"}\n"
+                   "{\"step\":2,\"kind\":\"eval\"}\n{\"step\":3,\"kind\":\"train\"}\n"
+                   "{\"step\":4,\"kind\":\"train\"}\n");
+  free(text);
+  free(said);
+  free(want);
   free(dir);
 }
 

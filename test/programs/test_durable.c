@@ -186,15 +186,32 @@ static void check_kills(int kills) {
 TEST_TIER(durable_survives_some_kills, 1) { check_kills(6); }
 TEST_TIER(durable_survives_a_hundred_kills, 2) { check_kills(100); }
 
-TEST_TIER(durable_interrupt_saves_and_stops, 1) {
-  pid_t pid = start("interrupted", "--iters 100000 --checkpoint-every 100000");
-  EXPECT(wait_for_file(path_of("interrupted", "log.jsonl"))); // the first record
-  kill(pid, SIGTERM);
+// A request to end saves at the step's end. A hangup is one, too.
+static void check_request(int which, const char *out) {
+  pid_t pid = start(out, "--iters 100000 --checkpoint-every 100000");
+  EXPECT(wait_for_file(path_of(out, "log.jsonl"))); // the first record
+  kill(pid, which);
   EXPECT_INT(wait_for(pid), 1);
-  EXPECT(saved_step("interrupted") > 0);
-  char *said = said_by("interrupted");
-  EXPECT(strstr(said, "stopped: ") && strstr(said, "; --resume continues\n"));
+  EXPECT(saved_step(out) > 0);
+  char *said = said_by(out);
+  if (!EXPECT(strstr(said, "stopped: ") && strstr(said, ", --resume continues\n"))) printf("    %s\n", said);
   free(said);
+}
+TEST_TIER(durable_interrupt_saves_and_stops, 1) { check_request(SIGTERM, "interrupted"); }
+TEST_TIER(durable_hangup_saves_and_stops, 1) { check_request(SIGHUP, "hung-up"); }
+
+// So does output that nobody reads: the reader leaves after the first evaluation, the second is not heard.
+TEST_TIER(durable_unread_output_saves_and_stops, 1) {
+  const char *status = path_of("unread-status", "");
+  const char *line = train_line("unread", "--iters 100000 --checkpoint-every 100000 --eval-every 1");
+  EXPECT_INT(command(NULL, "( ( %s ) 2>&1; echo $? >%s ) | grep -m 1 '^step 1: bbox AP'", line, status), 0);
+  EXPECT_INT(command(NULL, "grep -x 1 %s", status), 0);
+  EXPECT(saved_step("unread") > 0);
+  // One that leaves before the first step has nothing to save.
+  line = train_line("unread-first", "--iters 100000");
+  EXPECT_INT(command(NULL, "( ( %s ) 2>&1; echo $? >%s ) | head -1", line, status), 0);
+  EXPECT_INT(command(NULL, "grep -x 1 %s", status), 0);
+  EXPECT_INT(saved_step("unread-first"), -1);
 }
 
 // The second signal ends it at once, in the midst of a step of some seconds.

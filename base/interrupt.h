@@ -1,0 +1,11 @@
+// Signals that ask a program to end: they are noted, so that it can save its work first.
+#pragma once
+#include <stdbool.h>
+
+// From here on a first SIGINT, SIGTERM or SIGHUP is noted, and one more of them ends the program at once. A signal that
+// the program was started to ignore stays ignored, as SIGHUP is under nohup.
+void interrupt_catch(void);
+// From here on what cannot be written is an error of writing, not the program's end: SIGXFSZ (ulimit -f), and SIGPIPE,
+// which is noted, however often it comes: nobody reads what the program says any more.
+void interrupt_by_writing(void);
+bool interrupted(void); // one was noted

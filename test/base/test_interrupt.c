@@ -1,0 +1,47 @@
+// Signals that ask a program to end, sent to processes of their own.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/interrupt.h"
+#include "test/harness/test.h"
+
+// What becomes of a program that catches interrupts and gets these: its exit status, 10 where one is noted, or minus the
+// signal that ends it. `ignored`: what it is started to ignore; 0 = nothing.
+static int after(int ignored, int first, int second) {
+  pid_t pid = fork();
+  CHECK(pid >= 0);
+  if (pid == 0) {
+    static const int all[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}; // whatever this program was started with
+    for (int i = 0; i < COUNT(all); i++) signal(all[i], all[i] == ignored ? SIG_IGN : SIG_DFL);
+    interrupt_by_writing();
+    interrupt_catch();
+    if (first) raise(first);
+    if (second) raise(second);
+    _exit(interrupted() ? 10 : 0);
+  }
+  int status;
+  CHECK(waitpid(pid, &status, 0) == pid);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+TEST(interrupt_first_is_noted_second_ends) {
+  static const int requests[] = {SIGINT, SIGTERM, SIGHUP};
+  EXPECT_INT(after(0, 0, 0), 0);
+  for (int i = 0; i < COUNT(requests); i++) {
+    EXPECT_INT(after(0, requests[i], 0), 10);
+    for (int k = 0; k < COUNT(requests); k++) EXPECT_INT(after(0, requests[i], requests[k]), -requests[k]);
+  }
+}
+
+TEST(interrupt_leaves_what_is_ignored) {
+  EXPECT_INT(after(SIGHUP, SIGHUP, 0), 0);
+  EXPECT_INT(after(SIGHUP, SIGTERM, SIGHUP), 10);
+}
+
+// Output that nobody reads asks for an end; that it is written to again is no second request.
+TEST(interrupt_by_failing_writes) {
+  EXPECT_INT(after(0, SIGPIPE, SIGPIPE), 10);
+  EXPECT_INT(after(0, SIGPIPE, SIGTERM), 10);
+  EXPECT_INT(after(SIGPIPE, SIGPIPE, 0), 10);
+  EXPECT_INT(after(0, SIGXFSZ, 0), 0);
+}
