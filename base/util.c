@@ -237,11 +237,31 @@ bool file_begin(AtomicFile *a, const char *path, Err *err) {
   if (!special) a->tmp = temporary_of(a->path);
   a->f = fopen(special ? a->path : a->tmp, "wb");
   if (a->f) return true;
-  err_set(err, "cannot write %s: %s", path, strerror(errno));
+  int reason = errno;
+  err_set(err, "cannot write %s: %s", path, strerror(reason));
   free(a->tmp);
   free(a->path);
   *a = (AtomicFile){0};
+  errno = reason;
   return false;
+}
+
+bool file_link(const char *path, const char *name, Err *err) {
+  char *tmp = temporary_of(name);
+  unlink(tmp);
+  bool ok = link(path, tmp) == 0 && rename(tmp, name) == 0;
+  int reason = errno;
+  unlink(tmp); // where both were names of one file already, rename has done nothing
+  free(tmp);
+  if (!ok) err_set(err, "cannot name %s %s: %s", path, name, strerror(reason));
+  errno = reason;
+  return ok;
+}
+
+// There may be nothing to keep, and some file systems have no hard links.
+static bool keep_previous(const AtomicFile *a) {
+  return !a->previous || file_link(a->path, a->previous, NULL) || errno == ENOENT || errno == EPERM ||
+         errno == EOPNOTSUPP || errno == ENOSYS || errno == EMLINK;
 }
 
 bool file_commit(AtomicFile *a, Err *err) {
@@ -253,11 +273,12 @@ bool file_commit(AtomicFile *a, Err *err) {
   }
   a->f = NULL;
   if (ok && a->tmp) {
-    ok = rename(a->tmp, a->path) == 0 && sync_folder_of(a->path);
+    ok = keep_previous(a) && rename(a->tmp, a->path) == 0 && sync_folder_of(a->path);
     reason = errno;
   }
   if (!ok) err_set(err, "cannot write %s: %s", a->path, strerror(reason));
   file_abort(a); // after a rename there is no temporary file left to remove
+  errno = reason;
   return ok;
 }
 

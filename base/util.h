@@ -89,15 +89,19 @@ bool dirs_make(const char *path, Err *err); // like mkdir -p; durable
 // Atomic replacement: write to the returned stream, then file_commit flushes, fsyncs, renames onto `path` and fsyncs
 // the folder; file_abort removes the temporary file. Whatever stood at `path` stays whole until the rename. A killed
 // program leaves the temporary file behind; the next to write there takes its place, and file_clean removes it. What is
-// no regular file, such as a pipe or /dev/stdout, is written directly.
+// no regular file, such as a pipe or /dev/stdout, is written directly. Failures leave their reason in errno, too.
 typedef struct AtomicFile {
   FILE *f;
-  char *path, *tmp; // tmp: NULL when written directly
+  char *path, *tmp;     // tmp: NULL when written directly
+  const char *previous; // set after file_begin: the name that file_commit gives to what stood at `path`; NULL = none
 } AtomicFile;
 bool file_begin(AtomicFile *a, const char *path, Err *err);
 bool file_commit(AtomicFile *a, Err *err);
 void file_abort(AtomicFile *a);
 void file_clean(const char *path); // nobody may be writing there
+// Gives the file at `path` a further name in the same file system (a hard link), in place of what has that name, whole
+// at any moment; file_clean(name) after a kill. False with the reason in errno, too.
+bool file_link(const char *path, const char *name, Err *err);
 
 int compare_int(const void *a, const void *b); // qsort
 

@@ -28,6 +28,7 @@ typedef struct Device {
   char description[128];
   void *stream;                  // CUDA: every op and copy is queued here, in order …
   void *stage;                   // … but for copies of what the next step will read, which have a queue of their own
+  void *save;                    // … and so have copies of what is to be saved
   bool tf32;                     // CUDA: fp32 convolutions may round their operands to TF32
   const Rung *const *conv_rungs; // CUDA: all implementations of the convolution ops, NULL at the end
   const Rung *conv_rung; // the one asked for: computes what it supports; NULL, and for the rest: the fastest of ours
@@ -64,6 +65,9 @@ void *device_host_alloc(Device *dev, size_t bytes); // NULL when there is not en
 void device_host_free(Device *dev, void *p);
 // Queues a copy to the host; it is there once something queued later is known to have run.
 void device_fetch(Device *dev, void *host, const void *src, size_t bytes);
+// Queues a copy to the host, behind what has been queued so far, that runs while ops compute: `src` must stay as it is.
+void device_save(Device *dev, void *host, const void *src, size_t bytes);
+void device_save_wait(Device *dev); // until everything saved is there; for any thread
 // Queues a copy to the device that runs while ops compute.
 void device_stage(Device *dev, void *dst, const void *host, size_t bytes);
 // Waits until everything staged has arrived: `host` is free again, and ops queued from here on see it.
@@ -98,6 +102,8 @@ struct Memory {
   void *(*host_alloc)(Device *dev, size_t bytes);
   void (*host_free)(Device *dev, void *p);
   void (*fetch)(Device *dev, void *host, const void *src, size_t bytes);
+  void (*save)(Device *dev, void *host, const void *src, size_t bytes);
+  void (*save_wait)(Device *dev);
   void (*stage)(Device *dev, void *dst, const void *host, size_t bytes);
   void (*stage_wait)(Device *dev);
   void (*stage_next)(Device *dev);

@@ -1,5 +1,6 @@
 // Checkpoints as safetensors files: types and the writer. The reader, which trusts nothing, is weights/read.c.
 #include "weights/checkpoint.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,10 @@ static void record_entry(Record *header, Record *scratch, const CkptEntry *e) {
   record_raw(header, e->name, record_end(scratch));
 }
 
+static void write_failed(CkptWriter *w) {
+  if (!w->failed) w->failed = errno;
+}
+
 // Places the tensors and writes all that stands before their values. Larger elements come first, which aligns every
 // tensor without the gaps that the format forbids.
 static void write_header(CkptWriter *w) {
@@ -82,8 +87,8 @@ static void write_header(CkptWriter *w) {
   uint64_t length = (header.len + 7) / 8 * 8; // padded with blanks so that the values begin at a multiple of 8
   unsigned char prefix[8];
   for (int i = 0; i < 8; i++) prefix[i] = (unsigned char)(length >> (8 * i));
-  fwrite(prefix, 1, sizeof prefix, w->file.f);
-  fprintf(w->file.f, "%-*s", (int)length, header.text);
+  if (fwrite(prefix, 1, sizeof prefix, w->file.f) != sizeof prefix) write_failed(w);
+  if (fprintf(w->file.f, "%-*s", (int)length, header.text) < 0) write_failed(w);
   w->data_start = w->position = sizeof prefix + length;
   record_free(&scratch);
   record_free(&header);
@@ -94,8 +99,8 @@ void ckpt_data(CkptWriter *w, const void *data) {
   CHECK(w->next < w->num_entries);
   const CkptEntry *e = &w->entries[w->next++];
   uint64_t at = w->data_start + e->begin;
-  if (at != w->position && fseeko(w->file.f, (off_t)at, SEEK_SET) != 0) w->failed = true;
-  if (e->bytes && fwrite(data, 1, e->bytes, w->file.f) != e->bytes) w->failed = true; // data may be NULL for nothing
+  if (at != w->position && fseeko(w->file.f, (off_t)at, SEEK_SET) != 0) write_failed(w);
+  if (e->bytes && fwrite(data, 1, e->bytes, w->file.f) != e->bytes) write_failed(w); // data may be NULL for nothing
   w->position = at + e->bytes;
 }
 
@@ -109,14 +114,14 @@ static void release(CkptWriter *w) {
 bool ckpt_commit(CkptWriter *w, Err *err) {
   if (w->data_start == 0) write_header(w);
   CHECK(w->next == w->num_entries);
-  bool ok = !w->failed;
-  if (ok) {
-    ok = file_commit(&w->file, err);
-  } else {
-    err_set(err, "%s: could not be written to its end; is the disk full?", w->file.path);
+  bool ok = !w->failed && file_commit(&w->file, err);
+  int reason = w->failed ? w->failed : errno;
+  if (w->failed) {
+    err_set(err, "%s: could not be written to its end: %s", w->file.path, strerror(reason));
     file_abort(&w->file);
   }
   release(w);
+  errno = reason;
   return ok;
 }
 

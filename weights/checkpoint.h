@@ -41,7 +41,7 @@ typedef struct CkptWriter {
   size_t next;         // the entry that the next ckpt_data fills
   uint64_t data_start; // where the header ends; 0 until it is written
   uint64_t position;   // in the file
-  bool failed;
+  int failed;          // errno of the first write that was not done, or 0
 } CkptWriter;
 
 // A file is declared first, metadata and tensors in any order, then filled tensor by tensor, so that no more than one
@@ -51,7 +51,8 @@ void ckpt_meta(CkptWriter *w, const char *key, const char *value);
 void ckpt_tensor(CkptWriter *w, const char *name, CkptType type, int ndim, const int64_t *dims); // names are unique
 // The values of the next tensor, in the order of declaration: dense, row-major.
 void ckpt_data(CkptWriter *w, const void *data);
-// Replaces what stood at the path, atomically; all tensors must have their values. Releases the writer in any case.
+// Replaces what stood at the path, atomically; all tensors must have their values. Releases the writer in any case. False
+// with the reason in errno, too.
 bool ckpt_commit(CkptWriter *w, Err *err);
 void ckpt_abort(CkptWriter *w); // leaves what stood at the path
 

@@ -1,4 +1,5 @@
 // Files, folders and growth: what stands on disk after each way that a write can go.
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -85,6 +86,32 @@ TEST(util_links_and_pipes_survive) {
   free(link);
 }
 
+// What stood there gets the name of what went before, also where a kill between the two renames left both names to one
+// file.
+TEST(util_previous_is_kept) {
+  char *path = xasprintf("%s/current", test_tmp()), *previous = xasprintf("%s/previous", test_tmp());
+  char *tmp = xasprintf("%s.tmp", previous), *names[] = {path, previous, tmp};
+  Err err;
+  for (int i = 0; i < 4; i++) {
+    if (i == 3) EXPECT(file_link(path, previous, &err)); // 2 as both
+    AtomicFile a;
+    if (!EXPECT(file_begin(&a, path, &err))) break;
+    a.previous = previous;
+    fprintf(a.f, "%d", i);
+    EXPECT(path_is_file(previous) == (i > 1)); // not before it is committed
+    EXPECT(file_commit(&a, &err));
+    char *now = read_text(path), *before = i ? read_text(previous) : xstrdup("-1");
+    EXPECT_INT(atoi(now), i);
+    EXPECT_INT(atoi(before), i - 1);
+    EXPECT(!path_is_file(tmp));
+    free(now);
+    free(before);
+  }
+  EXPECT(!file_link(tmp, previous, &err) && errno == ENOENT);
+  EXPECT(strstr(err.msg, "No such file"));
+  for (int i = 0; i < COUNT(names); i++) free(names[i]);
+}
+
 TEST(util_full_disk_is_reported) {
   AtomicFile a;
   Err err;
@@ -94,6 +121,7 @@ TEST(util_full_disk_is_reported) {
   }
   fputs("text", a.f);
   EXPECT(!file_commit(&a, &err));
+  EXPECT_INT(errno, ENOSPC);
   EXPECT_STR(err.msg, "cannot write /dev/full: No space left on device");
 }
 
