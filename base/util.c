@@ -249,7 +249,7 @@ bool file_begin(AtomicFile *a, const char *path, Err *err) {
 bool file_link(const char *path, const char *name, Err *err) {
   char *tmp = temporary_of(name);
   unlink(tmp);
-  bool ok = link(path, tmp) == 0 && rename(tmp, name) == 0;
+  bool ok = link(path, tmp) == 0 && rename(tmp, name) == 0 && sync_folder_of(name);
   int reason = errno;
   unlink(tmp); // where both were names of one file already, rename has done nothing
   free(tmp);

@@ -131,6 +131,9 @@ static void plan_memory(Engine *e) {
   memory_add(m, "loader's batches in training", ON_HOST_LOCKED, e->train.ring.bytes, "--batch");
   memory_add(m, "loader's batches in inference", ON_HOST_LOCKED, e->infer.ring.bytes, "--batch");
   memory_add(m, "results of steps under way", ON_HOST_LOCKED, slots_bytes(e), NULL);
+  if (trains) snapshot_plan(&e->snapshot, &e->params);
+  memory_add(m, "checkpoint, taken between steps", ON_DEVICE, e->snapshot.staged_bytes, "--model");
+  memory_add(m, "checkpoint, written beside steps", ON_HOST_LOCKED, e->snapshot.host_bytes, "--model");
   if (e->infer.shapes.images) task_of(e->model)->plan(e);
   memory_add(m, "decoder threads in training", ON_HOST_LATER, scratch_bytes(&e->train.shapes), "--threads");
   memory_add(m, "decoder threads in inference", ON_HOST_LATER, scratch_bytes(&e->infer.shapes), "--threads");
@@ -161,7 +164,7 @@ static bool allocate(Engine *e, Err *err) {
          inputs_allocate(&e->infer.inputs, e->dev, err) && allocate_rest(e, err) && slots_allocate(e, err) &&
          allocate_ring(e, &e->train, "the loader's batches in training", err) &&
          allocate_ring(e, &e->infer, "the loader's batches in inference", err) &&
-         (!e->infer.shapes.images || task_of(e->model)->allocate(e, err));
+         snapshot_allocate(&e->snapshot, err) && (!e->infer.shapes.images || task_of(e->model)->allocate(e, err));
 }
 
 // ---- opening and closing ----------------------------------------------------------------------------------------
@@ -215,6 +218,7 @@ void engine_close(Engine *e) {
     device_free(e->dev, e->stats);
     slots_free(e);
     task_of(e->model)->close(e);
+    snapshot_free(&e->snapshot);
     params_free(&e->params);
     device_close(e->dev);
   }

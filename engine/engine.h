@@ -7,6 +7,7 @@
 #include "engine/inputs.h"
 #include "engine/memory.h"
 #include "engine/ring.h"
+#include "engine/snapshot.h"
 #include "models/model.h"
 #include "nn/device.h"
 #include "nn/params.h"
@@ -61,6 +62,7 @@ typedef struct Engine {
   ModelConfig config;
   Category *category; // [config.classes - 1]; owned
   Params params;
+  Snapshot snapshot; // to save; of an engine that trains
   Program train, infer;
   bool timing; // walks are timed node by node
   void *arena;

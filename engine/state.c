@@ -17,13 +17,6 @@ static void declare_tensor(CkptWriter *w, const char *prefix, const Param *q) {
   free(name);
 }
 
-static void write_tensor(CkptWriter *w, const Engine *e, const Param *q, const Tensor *what) {
-  float *values = xmalloc(param_elements(q) * sizeof *values);
-  param_export(&e->params, q, what, values);
-  ckpt_data(w, values);
-  free(values);
-}
-
 // torch.nn.BatchNorm2d also keeps how many batches its running statistics have seen, as an integer beside each of them.
 // Returns NULL for other parameters and other norms, else malloc'ed.
 static char *batches_name(const Engine *e, const Param *q) {
@@ -41,10 +34,10 @@ static void declare_batches(CkptWriter *w, const Engine *e) {
   }
 }
 
-static void write_batches(CkptWriter *w, const Engine *e) {
+static void write_batches(CkptWriter *w, const Engine *e, int64_t batches) {
   for (int i = 0; i < e->params.n; i++) {
     char *name = batches_name(e, e->params.list[i]);
-    if (name) ckpt_data(w, &e->batches);
+    if (name) ckpt_data(w, &batches);
     free(name);
   }
 }
@@ -86,19 +79,28 @@ static void write_meta(CkptWriter *w, const Engine *e, const RunState *state) {
   ckpt_meta(w, "run", state->run);
 }
 
-bool state_save(const Engine *e, const char *path, const RunState *state, bool momentum, Err *err) {
+void state_take(Engine *e, RunState *state) {
+  state->batches = e->batches;
+  engine_get_scale(e, state->scale);
+  snapshot_take(&e->snapshot);
+}
+
+bool state_write(const Engine *e, const RunState *state, const StateFile *file, Err *err) {
   CkptWriter w;
   const Params *p = &e->params;
-  if (!ckpt_begin(&w, path, err)) return false;
+  const Snapshot *s = &e->snapshot;
+  snapshot_wait(s);
+  if (!ckpt_begin(&w, file->path, err)) return false;
+  w.file.previous = file->previous;
   write_meta(&w, e, state);
   for (int i = 0; i < p->n; i++) declare_tensor(&w, "", p->list[i]);
   for (int i = 0; i < p->n; i++)
-    if (momentum && p->list[i]->trainable) declare_tensor(&w, "momentum.", p->list[i]);
+    if (file->momentum && p->list[i]->trainable) declare_tensor(&w, "momentum.", p->list[i]);
   declare_batches(&w, e);
-  for (int i = 0; i < p->n; i++) write_tensor(&w, e, p->list[i], &p->list[i]->master);
+  for (int i = 0; i < p->n; i++) ckpt_data(&w, snapshot_values(s, p->list[i], false));
   for (int i = 0; i < p->n; i++)
-    if (momentum && p->list[i]->trainable) write_tensor(&w, e, p->list[i], &p->list[i]->momentum);
-  write_batches(&w, e);
+    if (file->momentum && p->list[i]->trainable) ckpt_data(&w, snapshot_values(s, p->list[i], true));
+  write_batches(&w, e, state->batches);
   return ckpt_commit(&w, err);
 }
 

@@ -8,13 +8,24 @@
 
 typedef struct RunState {
   int64_t step;    // steps done
-  double scale[3]; // of engine_get_scale
   const char *run; // what else the run depends on (seed, schedule, batch …); a resumed run must say the same
+  // set by state_take:
+  int64_t batches; // Engine.batches
+  double scale[3]; // of engine_get_scale
 } RunState;
 
-// Weights under torchvision's names and shapes, so that load_state_dict(strict=True) takes them; with `momentum`, also
-// "momentum.<name>" of all that is trained. Written atomically.
-bool state_save(const Engine *e, const char *path, const RunState *state, bool momentum, Err *err);
+typedef struct StateFile {
+  const char *path;
+  const char *previous; // the name that what stood at `path` gets; NULL = none
+  bool momentum;        // "momentum.<name>" of all that is trained, too
+} StateFile;
+
+// Saving is in two parts: what the steps so far have led to is taken into the engine's snapshot (that of an engine which
+// trains), and steps may go on; then it is written, in any thread, before it is taken again. Weights stand under
+// torchvision's names and shapes, so that load_state_dict(strict=True) takes them. Written atomically; false with the
+// reason in errno, too.
+void state_take(Engine *e, RunState *state);
+bool state_write(const Engine *e, const RunState *state, const StateFile *file, Err *err);
 
 // A file of ours or of torchvision's, its tensors under the names that we use.
 bool state_open(Checkpoint *c, const char *path, Err *err);

@@ -223,14 +223,19 @@ static size_t our_offset(const Tensor *t, size_t torch_index) {
   return ((k * (size_t)t->h + r) * (size_t)t->w + s) * (size_t)t->ldc + c;
 }
 
-void param_export(const Params *p, const Param *q, const Tensor *what, float *torch_order) {
-  void *host = xmalloc(tensor_bytes(what));
-  device_download(p->dev, host, what->data, tensor_bytes(what));
+void param_to_torch(const Param *q, const Tensor *host, float *torch_order) {
   for (size_t i = 0, n = param_elements(q); i < n; i++) {
-    size_t at = our_offset(what, i);
-    torch_order[i] = what->dtype == F64 ? (float)((double *)host)[at] : ((float *)host)[at];
+    size_t at = our_offset(host, i);
+    torch_order[i] = host->dtype == F64 ? (float)((double *)host->data)[at] : ((float *)host->data)[at];
   }
-  free(host);
+}
+
+void param_export(const Params *p, const Param *q, const Tensor *what, float *torch_order) {
+  Tensor host = *what;
+  host.data = xmalloc(tensor_bytes(what));
+  device_download(p->dev, host.data, what->data, tensor_bytes(what));
+  param_to_torch(q, &host, torch_order);
+  free(host.data);
 }
 
 void param_import(Params *p, Param *q, const Tensor *what, const float *torch_order) {

@@ -84,4 +84,5 @@ void params_refresh_shadows(Params *p);
 // Host copies in torch's shape and order, float. `what` is &param->master or &param->momentum.
 size_t param_elements(const Param *p); // in torch's shape
 void param_export(const Params *p, const Param *q, const Tensor *what, float *torch_order);
+void param_to_torch(const Param *q, const Tensor *host, float *torch_order); // `host`: a copy of `what` that is there
 void param_import(Params *p, Param *q, const Tensor *what, const float *torch_order);

@@ -130,8 +130,9 @@ TEST(engine_saves_any_model) {
   snprintf(path, sizeof path, "%s/toy.safetensors", test_tmp());
   open_toy(&e, &b);
   engine_step(&e, &b, &(StepOptions){.learning_rate = 0.1f}, &r);
-  const RunState state = {.step = 1, .scale = {1}, .run = "{}"};
-  CHECK(state_save(&e, path, &state, true, &err));
+  RunState state = {.step = 1, .run = "{}"};
+  state_take(&e, &state);
+  CHECK(state_write(&e, &state, &(StateFile){.path = path, .momentum = true}, &err));
   open_toy(&again, &b);
   if (EXPECT(state_open(&c, path, &err))) {
     EXPECT(state_load(&again, &c, &(LoadOptions){.momentum = true}, &err));

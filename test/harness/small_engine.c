@@ -43,10 +43,12 @@ const char *small_checkpoint(const char *name) {
   return path;
 }
 
-const char *small_save(const Engine *e, const char *name, bool momentum) {
+const char *small_save(Engine *e, const char *name, bool momentum) {
   const char *path = small_checkpoint(name);
   Err err = {""};
-  EXPECT(state_save(e, path, &(RunState){.step = 3, .run = "{\"seed\":1}"}, momentum, &err));
+  RunState state = {.step = 3, .run = "{\"seed\":1}"};
+  state_take(e, &state);
+  EXPECT(state_write(e, &state, &(StateFile){.path = path, .momentum = momentum}, &err));
   EXPECT_STR(err.msg, "");
   return path;
 }

@@ -15,7 +15,7 @@ StepResult small_step(Engine *e, int step);
 // A checkpoint in the test's folder: its path, static until the next call.
 const char *small_checkpoint(const char *name);
 // Saves there, and reports a failure as one of the test.
-const char *small_save(const Engine *e, const char *name, bool momentum);
+const char *small_save(Engine *e, const char *name, bool momentum);
 // "" when the file could be loaded.
 Err small_load(Engine *e, const char *path, LoadOptions o);
 

@@ -170,6 +170,8 @@ TEST_TIER(program_leaves_weights_of_others_alone, 1) {
                    "%s --data %s --model tiny --size 64 --out %s %s", tool("train"), shapes_set(), in_tmp("finished"),
                    resume ? "--resume" : "");
   EXPECT(path_is_file(in_tmp("finished/model.safetensors")));
+}
+
 // What a program says to a stream that is closed is lost, and does not land in the first file that it opens.
 TEST_TIER(program_closed_streams, 1) {
   static const char *const closed[] = {"<&- 2>&-", "<&- >&- 2>&-"};

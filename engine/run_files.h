@@ -1,0 +1,41 @@
+// What a training run leaves in its folder, each thing on disk before another follows from it: log.jsonl, evaluations
+// among its records, checkpoints, the final model. Scores are computed and checkpoints written beside the steps.
+#pragma once
+#include "base/log.h"
+#include "engine/saver.h"
+#include "engine/scoring.h"
+
+typedef struct RunFiles { // zero-initialise
+  const char *folder;
+  char *checkpoint, *previous, *final; // paths
+  const char *run;                     // of RunState
+  Log log;
+  Scoring scoring;
+  Saver saver;
+  char kept[512]; // for messages: what a failure leaves
+} RunFiles;
+
+// The paths. The folder's name must outlive them.
+void files_name(RunFiles *f, const char *folder);
+// Makes the folder, if need be, and this run's alone, and removes what a killed one had not finished.
+bool files_lock(const RunFiles *f, Err *err);
+// Opens the log of a run that begins at step `first`; -1: from scratch. `run` is not copied.
+bool files_open(RunFiles *f, const char *run, int64_t first, Err *err);
+
+// The record of a step.
+void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, const StepResult *s);
+// Takes the state after `step`, whose records are in the log, and has it written beside the steps that follow; a save
+// that is under way ends first. Scores of earlier evaluations, which the log of a checkpoint holds, are waited for
+// beside the steps, too. False when that earlier save failed.
+bool files_save(RunFiles *f, Engine *e, int64_t step, Err *err);
+// Has results of an evaluation after `step`, which began at `start`, scored on `cores` cores beside the steps that
+// follow, or here where that is 0; scores that are under way end first.
+bool files_score(RunFiles *f, const TaskRow *task, const Dataset *d, void *results, int cores, int64_t step,
+                 double start, Err *err);
+// Between two steps: takes what has come to its end beside them, and waits for nothing. False when it failed.
+bool files_poll(RunFiles *f, Err *err);
+// Waits until nothing is under way. False when something failed.
+bool files_settle(RunFiles *f, Err *err);
+// Writes the final model, weights alone. Nothing may be under way.
+bool files_export(const RunFiles *f, Engine *e, int64_t step, Err *err);
+void files_free(RunFiles *f);

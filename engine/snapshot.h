@@ -1,0 +1,25 @@
+// Snapshot: parameters and momentum as they stood after a step, on the host: what a checkpoint is written from. It is
+// copied beside the steps that follow.
+#pragma once
+#include "nn/params.h"
+
+typedef struct Snapshot {
+  const Params *params;
+  size_t masters, momentum;        // bytes
+  size_t staged_bytes, host_bytes; // of the next two
+  void *staged;  // of a GPU: a copy there, made between two steps, from which the host's is made beside them
+  char *host;    // pinned: masters, momentum, then
+  float *values; // one parameter, as files have it
+} Snapshot;
+
+// The room for snapshots of parameters that are laid out; nothing is allocated.
+void snapshot_plan(Snapshot *s, const Params *p);
+bool snapshot_allocate(Snapshot *s, Err *err); // does nothing where none is planned
+void snapshot_free(Snapshot *s);
+
+// Copies the parameters as all that has been queued leaves them; what is queued from here on may change them.
+void snapshot_take(Snapshot *s);
+// Waits until the copy is on the host; for any thread.
+void snapshot_wait(const Snapshot *s);
+// A parameter of it, or its momentum, in torch's shape and order; valid until the next call.
+const float *snapshot_values(const Snapshot *s, const Param *q, bool momentum);
