@@ -62,6 +62,11 @@ static int spare_cores(const TrainingRun *r) {
   return r->engine.dev->gpu ? MAX(cores - decoders - 1, 0) : 0;
 }
 
+// For failures from here on that nobody can foresee.
+static void say_where(const TrainingRun *r, int64_t step) {
+  die_context("step %lld; %s", (long long)step, r->files.kept);
+}
+
 static bool evaluation_due(const TrainingRun *r, int64_t step) {
   return r->has_val && step < r->steps && r->o.eval_every > 0 && step % r->o.eval_every == 0;
 }
@@ -180,10 +185,9 @@ static void take_results(TrainingRun *r, bool wait) {
 // Starts the step with number `step`, from 0, on the staged batch, and stages the next one if there are `more`.
 static void make_step(TrainingRun *r, Loader *loader, int64_t step, bool more) {
   StepOptions options = step_options(r, step);
-  die_context("step %lld; %s", (long long)step + 1, r->files.kept);
+  say_where(r, step + 1);
   engine_start(&r->engine, &options);
   if (more) stage_next(r, loader);
-  die_context(NULL);
 }
 
 static bool told_to_stop(const TrainingRun *r) { return interrupted() || *r->trouble.msg; }

@@ -37,16 +37,25 @@ void die_context(const char *fmt, ...) {
   va_end(args);
 }
 
-void die(int code, const char *fmt, ...) {
+static NORETURN void end(int code, const char *about, const char *fmt, va_list args) {
   fflush(stdout); // so that what was reported before stands before the reason for stopping
   fprintf(stderr, "%s: ", __progname);
-  va_list args;
-  va_start(args, fmt);
   vfprintf(stderr, fmt, args);
-  va_end(args);
-  if (code == EXIT_RUN && *context) fprintf(stderr, " (%s)", context);
+  if (*about) fprintf(stderr, " (%s)", about);
   fputc('\n', stderr);
   exit(code);
+}
+
+void die(int code, const char *fmt, ...) {
+  va_list args;
+  va_start(args, fmt);
+  end(code, "", fmt, args);
+}
+
+void die_unforeseen(const char *fmt, ...) {
+  va_list args;
+  va_start(args, fmt);
+  end(EXIT_RUN, context, fmt, args);
 }
 
 void check_failed(const char *expr, const char *file, int line) {
@@ -85,7 +94,7 @@ bool err_memory(Err *err, size_t bytes, const char *what, const char *options) {
 void die_of_memory(size_t bytes, const char *where) {
   char text[512];
   memory_message(text, sizeof text, bytes, purpose, where, shrinking);
-  die(EXIT_RUN, "%s", text);
+  die_unforeseen("%s", text);
 }
 
 // malloc(0) may return NULL, which would read as a failure; one byte never does.

@@ -38,8 +38,9 @@ int err_exit(const Err *err);
 // Prints "name: message" as one line on stderr and exits.
 NORETURN void die(int code, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
-// What the program is at, for the message of a failure that nobody can foresee (a GPU error, memory out): appended by
-// die(EXIT_RUN, …) in parentheses. fmt NULL: nothing.
+// A failure that nobody can foresee where it occurs (a GPU error, memory out): die(EXIT_RUN, …), and in parentheses
+// what the program is at and what it leaves, as die_context said last. fmt NULL: nothing.
+NORETURN void die_unforeseen(const char *fmt, ...) PRINTF_LIKE(1, 2);
 void die_context(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
 // CHECK guards memory and invariants and stays in optimised builds; a failure is our bug, not the user's.

@@ -282,7 +282,7 @@ template <class T> static auto launcher(const WgradConfig &config, bool narrow) 
   TILE(64, 4);
   TILE(64, 2);
 #undef TILE
-  die(EXIT_RUN, "wgrad has no tile of %d rows and %d panels", config.rows, config.panels);
+  die_unforeseen("wgrad has no tile of %d rows and %d panels", config.rows, config.panels);
 }
 
 // Zeros that the view needs between two rows, so that a tap that leaves a row on the right meets zeros.

@@ -12,7 +12,7 @@ extern "C" const Rung *const conv_rungs[] = {EACH_RUNG(RUNG_ROW) NULL};
 const Rung *conv_own_rung(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   for (int i = COUNT(conv_rungs) - 2; i >= 0; i--)
     if (!conv_rungs[i]->peer && conv_rungs[i]->supports(dev, op, conv, in, w)) return conv_rungs[i];
-  die(EXIT_RUN, "no rung computes this convolution");
+  die_unforeseen("no rung computes this convolution");
 }
 
 // The rung asked for where it supports the problem, else the fastest of ours; never cuDNN unasked.

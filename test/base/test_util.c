@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
+#include "test/harness/child.h"
 #include "test/harness/test.h"
 
 static char *read_text(const char *path) {
@@ -190,25 +190,20 @@ TEST(util_messages_are_cut_not_overrun) {
   free(longer);
 }
 
-// What a child that asks for more than there is says, as it ends with 1.
+typedef struct Request {
+  const char *what, *options;
+} Request;
+
+static void ask_for_too_much(void *context) {
+  const Request *p = context;
+  memory_for(p->what, p->options);
+  xmalloc(SIZE_MAX / 4);
+}
+
 static void expect_out_of_memory(const char *what, const char *options, const char *says) {
-  char said[1024] = "";
-  int pipes[2], status;
-  CHECK(!pipe(pipes));
-  pid_t child = fork();
-  CHECK(child >= 0);
-  if (child == 0) {
-    dup2(pipes[1], STDERR_FILENO);
-    memory_for(what, options);
-    xmalloc(SIZE_MAX / 4);
-    _exit(0);
-  }
-  close(pipes[1]);
-  ssize_t n = read(pipes[0], said, sizeof said - 1);
-  close(pipes[0]);
-  CHECK(waitpid(child, &status, 0) == child);
-  EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_RUN);
-  if (!EXPECT(n > 0 && strstr(said, says))) printf("    %s\n", said);
+  const char *said;
+  EXPECT_INT(run_in_child(ask_for_too_much, &(Request){what, options}, &said), EXIT_RUN);
+  if (!EXPECT(strstr(said, says))) printf("    %s\n", said);
 }
 
 TEST(util_out_of_memory_says_what_for) {
@@ -222,4 +217,20 @@ TEST(util_out_of_memory_says_what_for) {
   EXPECT_INT(err_exit(&around), EXIT_RUN);
   err_set(&around, "cannot open 3");
   EXPECT_INT(err_exit(&around), EXIT_USAGE);
+}
+
+static void die_of(void *foreseen) {
+  die_context("step %d; %s", 7, "nothing is kept");
+  if (foreseen) die(EXIT_RUN, "the disk is full");
+  die_unforeseen("the %s fell off the bus", "GPU");
+}
+
+// What was said before of where the program is stands behind a failure that does not know, and behind no other.
+TEST(util_unforeseen_failures_say_where_the_program_is) {
+  const char *said;
+  int foreseen;
+  EXPECT_INT(run_in_child(die_of, NULL, &said), EXIT_RUN);
+  EXPECT(strstr(said, ": the GPU fell off the bus (step 7; nothing is kept)\n"));
+  EXPECT_INT(run_in_child(die_of, &foreseen, &said), EXIT_RUN);
+  EXPECT(strstr(said, ": the disk is full\n"));
 }

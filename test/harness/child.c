@@ -1,0 +1,26 @@
+#include "test/harness/child.h"
+#include <sys/wait.h>
+#include <unistd.h>
+#include "test/harness/test.h"
+
+int run_in_child(void (*run)(void *context), void *context, const char **said) {
+  static char text[1 << 13];
+  int ends[2], status;
+  CHECK(!pipe(ends));
+  fflush(NULL); // or the child's exit writes it again
+  pid_t pid = fork();
+  CHECK(pid >= 0);
+  if (pid == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    run(context);
+    _exit(0);
+  }
+  close(ends[1]);
+  size_t n = 0;
+  for (ssize_t got; (got = read(ends[0], text + n, sizeof text - 1 - n)) > 0;) n += (size_t)got;
+  text[n] = '\0';
+  close(ends[0]);
+  CHECK(waitpid(pid, &status, 0) == pid);
+  *said = text;
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
