@@ -242,6 +242,7 @@ static void run_data(const InferOptions *o, const ModelConfig *config, const Cat
     die(EXIT_USAGE, "%s", err.msg);
   if (!state_load(&e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
   if (o->eval && !evaluate_categories(&e, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
+  device_print(e.dev, stderr);
   BenchSetting setting = {.bench = "infer", .amp = amp_names[o->amp], .steps = o->benchmark, .profile = o->profile};
   if (!o->benchmark)
     find_and_score(o, &e, &d);
@@ -285,6 +286,7 @@ static void run_images(const InferOptions *o, const ModelConfig *config, const C
                        category, &none, &s, false, &err))
         die(EXIT_USAGE, "%s", err.msg);
       if (!state_load(&e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
+      if (!times.n) device_print(e.dev, stderr);
     }
     int zero = 0;
     Batch batch = {

@@ -33,7 +33,7 @@ typedef struct TrainingRun {
 // Shown once nothing can be wrong any more with what was asked for: a mistake gets its one line alone.
 static void report(const TrainingRun *r) {
   if (!r->o.benchmark) fprintf(stderr, "configuration:\n%s", r->o.resolved);
-  fprintf(stderr, "device: %s\n", r->engine.dev->description);
+  device_print(r->engine.dev, stderr);
   dataset_print(&r->train, stderr);
 }
 

@@ -5,12 +5,12 @@
 #include "cuda/conv/hopper.cuh"
 #include "cuda/conv/ladder.h"
 extern "C" {
+#include "nn/fault.h"
 #include "nn/timing.h"
 }
 
 void cuda_failed(cudaError_t error, const char *expression, const char *file, int line) {
-  die(EXIT_RUN, "CUDA: %s (%s) in %s at %s:%d", cudaGetErrorString(error), cudaGetErrorName(error), expression, file,
-      line);
+  fault_die(cudaGetErrorName(error), cudaGetErrorString(error), expression, file, line);
 }
 
 extern "C" void cuda_describe(Device *dev, GpuFacts *facts); // machine.cu
@@ -58,51 +58,36 @@ static cudaError_t load_code(Device *dev, const cudaDeviceProp *gpu, bool *from_
   return cudaSuccess;
 }
 
-static bool explain_no_code(const cudaDeviceProp *gpu, int driver, cudaError_t error, Err *err) {
-  int major = gpu->major, minor = gpu->minor;
-  if (major < 8)
-    return err_set(err, "--device cuda: %s has compute capability %d.%d, the kernels need 8.0: use --device cpu",
-                   gpu->name, major, minor);
-  if (error == cudaErrorUnsupportedPtxVersion)
-    return err_set(err,
-                   "--device cuda: the driver, of CUDA %d.%d, is too old to compile this build for %s (compute "
-                   "capability %d.%d): update it, rebuild with make ARCH=%d%d, or use --device cpu",
-                   driver / 1000, driver % 1000 / 10, gpu->name, major, minor, major, minor);
-  return err_set(err,
-                 "--device cuda: this build has no code for %s (compute capability %d.%d; %s): rebuild with make "
-                 "ARCH=%d%d, or use --device cpu",
-                 gpu->name, major, minor, cudaGetErrorString(error), major, minor);
-}
-
-static bool cuda_open(Device *dev, Err *err) {
-  int devices = 0, driver = 0, runtime = 0;
-  cudaDriverGetVersion(&driver);
-  cudaRuntimeGetVersion(&runtime);
-  cudaError_t error = cudaGetDeviceCount(&devices);
-  if (!driver) return err_set(err, "--device cuda: no NVIDIA driver on this machine; use --device cpu");
-  if (error == cudaErrorInsufficientDriver || driver / 1000 < runtime / 1000)
-    return err_set(err,
-                   "--device cuda: the driver supports CUDA %d.%d, this build needs %d.0: update the driver, or "
-                   "use --device cpu",
-                   driver / 1000, driver % 1000 / 10, runtime / 1000);
-  if (error != cudaSuccess || !devices)
-    return err_set(err, "--device cuda: no GPU found (%s); use --device cpu", cudaGetErrorString(error));
-  if (dev->index >= devices)
-    return err_set(err, "--device cuda:%d: this machine has %d GPU%s", dev->index, devices, devices > 1 ? "s" : "");
-  if ((error = cudaSetDevice(dev->index)) != cudaSuccess)
-    return err_set(err, "--device cuda:%d: %s", dev->index, cudaGetErrorString(error));
+// What there is and whether it can be used, in the order in which more becomes known.
+static cudaError_t try_gpu(Device *dev, GpuOffer *offer) {
   cudaDeviceProp gpu;
-  CUDA_CHECK(cudaGetDeviceProperties(&gpu, dev->index));
-  int length = snprintf(dev->description, sizeof dev->description, "%.60s, %d SMs, %.0f GiB", gpu.name,
-                        gpu.multiProcessorCount, (double)gpu.totalGlobalMem / (1 << 30));
   bool from_ptx;
-  if ((error = load_code(dev, &gpu, &from_ptx)) != cudaSuccess) {
-    cudaGetLastError(); // the caller reports it
-    return explain_no_code(&gpu, driver, error, err);
-  }
+  cudaDriverGetVersion(&offer->driver);
+  cudaRuntimeGetVersion(&offer->runtime);
+  offer->index = dev->index;
+  cudaError_t error = cudaGetDeviceCount(&offer->count);
+  if (error != cudaSuccess || dev->index >= offer->count) return error;
+  if ((error = cudaGetDeviceProperties(&gpu, dev->index)) != cudaSuccess) return error;
+  snprintf(offer->name, sizeof offer->name, "%.60s", gpu.name);
+  offer->major = gpu.major;
+  offer->minor = gpu.minor;
+  if ((error = cudaSetDevice(dev->index)) != cudaSuccess) return error;
+  if ((error = load_code(dev, &gpu, &from_ptx)) != cudaSuccess) return error;
+  int length = snprintf(dev->description, sizeof dev->description, "%s, %d SMs, %.0f GiB", offer->name,
+                        gpu.multiProcessorCount, (double)gpu.totalGlobalMem / (1 << 30));
   if (from_ptx)
     snprintf(dev->description + length, sizeof dev->description - (size_t)length,
              "; PTX compiled by the driver (native: make ARCH=%d%d)", gpu.major, gpu.minor);
+  return cudaSuccess;
+}
+
+static bool cuda_open(Device *dev, Err *err) {
+  if (dev->waits) setenv("CUDA_LAUNCH_BLOCKING", "1", 1); // the driver reads it when the first GPU is opened
+  GpuOffer offer = {};
+  cudaError_t error = try_gpu(dev, &offer);
+  cudaGetLastError(); // the caller reports it
+  if (error != cudaSuccess || dev->index >= offer.count)
+    return fault_opening(&offer, cudaGetErrorName(error), cudaGetErrorString(error), err);
   cudaStream_t stream;
   CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   dev->stream = stream;
@@ -118,12 +103,19 @@ static void cuda_close(Device *dev) {
   CUDA_CHECK(cudaStreamDestroy(stream_of(dev)));
 }
 
+// What an allocation gave: NULL where memory is out, which the caller reports. Any other error is one of what was
+// queued before.
+static void *allocated(void *p, cudaError_t error, const char *call, int line) {
+  if (error == cudaSuccess) return p;
+  if (error != cudaErrorMemoryAllocation) cuda_failed(error, call, __FILE__, line);
+  cudaGetLastError();
+  return NULL;
+}
+
 static void *cuda_alloc(Device *dev, size_t bytes) {
   void *p = NULL;
-  if (cudaMalloc(&p, bytes + 256) != cudaSuccess) { // never empty, and vector loads may touch the padding behind
-    cudaGetLastError();                             // not an error of ours: the caller reports it
-    return NULL;
-  }
+  cudaError_t error = cudaMalloc(&p, bytes + 256); // never empty, and vector loads may touch the padding behind
+  if (!allocated(p, error, "cudaMalloc", __LINE__)) return NULL;
   CUDA_CHECK(cudaMemsetAsync(p, 0, bytes + 256, stream_of(dev)));
   return p;
 }
@@ -160,8 +152,8 @@ static bool cuda_idle(Device *dev) {
 static void *cuda_host_alloc(Device *dev, size_t bytes) {
   (void)dev;
   void *p = NULL;
-  if (cudaMallocHost(&p, MAX(bytes, 1)) != cudaSuccess) cudaGetLastError(); // reported by the caller
-  return p;
+  cudaError_t error = cudaMallocHost(&p, MAX(bytes, 1));
+  return allocated(p, error, "cudaMallocHost", __LINE__);
 }
 
 static void cuda_host_free(Device *dev, void *p) {

@@ -29,18 +29,22 @@ static bool knows_gpu(void) {
   return false;
 }
 
-// "cuda:1" is the second of the kind "cuda".
+// "cuda:1" is the second of the kind "cuda"; of the others there is one, without a number.
 static bool parse_name(const char *name, int *kind, int *index) {
   size_t length = strcspn(name, ":");
-  char *end = (char *)name + length;
-  *index = *end ? (int)strtol(end + 1, &end, 10) : 0;
+  const char *digits = name[length] ? name + length + 1 : NULL;
   for (*kind = 0; *kind < COUNT(kinds); ++*kind)
-    if (strlen(kinds[*kind].name) == length && !strncmp(kinds[*kind].name, name, length)) return !*end && *index >= 0;
-  return false;
+    if (strlen(kinds[*kind].name) == length && !strncmp(kinds[*kind].name, name, length)) break;
+  if (*kind == COUNT(kinds)) return false;
+  *index = 0;
+  if (!digits) return true;
+  size_t n = strspn(digits, "0123456789");
+  if (!kinds[*kind].gpu || n == 0 || n > 4 || digits[n]) return false;
+  *index = atoi(digits);
+  return true;
 }
 
-// NULL with a message. `named`: whether there is such a device, usable or not.
-static Device *open_kind(int kind, int index, bool *named, Err *err) {
+static Device *open_kind(int kind, int index, bool waits, Err *err) {
   const Ops *ops = kinds[kind].ops;
   // A table row left empty would be a jump to NULL in the middle of a run: refuse now.
   for (const char *p = (const char *)ops + sizeof ops->name; p < (const char *)(ops + 1); p += sizeof(void (*)(void))) {
@@ -48,35 +52,49 @@ static Device *open_kind(int kind, int index, bool *named, Err *err) {
     CHECK(memcmp(p, zero, sizeof zero));
   }
   Device *dev = xcalloc(1, sizeof *dev);
-  *dev = (Device){
-      .ops = ops, .memory = kinds[kind].memory, .real = kinds[kind].real, .index = index, .gpu = kinds[kind].gpu};
-  bool usable = dev->memory->open(dev, err);
-  *named = dev->description[0];
-  if (usable) return dev;
+  *dev = (Device){.ops = ops,
+                  .memory = kinds[kind].memory,
+                  .real = kinds[kind].real,
+                  .index = index,
+                  .gpu = kinds[kind].gpu,
+                  .waits = waits};
+  if (dev->memory->open(dev, err)) return dev;
   free(dev);
   return NULL;
 }
 
-// The first GPU, else the CPU. A GPU that is there and cannot run this build is not passed over in silence.
-static Device *open_any(Err *err) {
-  bool named;
+// The first GPU, else the CPU, which knows why.
+static Device *open_any(bool waits, Err *err) {
+  Err why = {""};
   for (int kind = 0; kind < COUNT(kinds); kind++) {
-    if (!kinds[kind].gpu) continue;
-    Err why;
-    Device *gpu = open_kind(kind, 0, &named, &why);
+    Device *gpu = kinds[kind].gpu ? open_kind(kind, 0, waits, &why) : NULL;
     if (gpu) return gpu;
-    if (named) fprintf(stderr, "this runs on the CPU: %s\n", why.msg);
   }
-  return open_kind(0, 0, &named, err);
+  Device *cpu = open_kind(0, 0, waits, err);
+  if (cpu) snprintf(cpu->why_cpu, sizeof cpu->why_cpu, "%.255s", why.msg);
+  return cpu;
 }
 
-Device *device_open(const char *name, Err *err) {
-  if (!strcmp(name, "auto")) return open_any(err);
+static Device *open_named(const char *name, bool waits, Err *err) {
   int kind, index;
-  bool named;
-  if (parse_name(name, &kind, &index)) return open_kind(kind, index, &named, err);
-  err_set(err, "--device %s: this build knows %s", name, knows_gpu() ? "cpu and cuda:N" : "cpu only");
-  return NULL;
+  Err why;
+  if (!strcmp(name, "auto")) return open_any(waits, err);
+  if (!parse_name(name, &kind, &index)) {
+    err_set(err, "--device %s: this build knows %s", name, knows_gpu() ? "cpu and cuda:N" : "cpu only");
+    return NULL;
+  }
+  Device *dev = open_kind(kind, index, waits, &why);
+  if (!dev) err_set(err, "--device %s: %s; --device cpu needs no GPU", name, why.msg);
+  return dev;
+}
+
+Device *device_open(const char *name, Err *err) { return open_named(name, false, err); }
+Device *device_open_waiting(const char *name, Err *err) { return open_named(name, true, err); }
+
+void device_print(const Device *dev, FILE *out) {
+  fprintf(out, "device: %s", dev->description);
+  if (*dev->why_cpu) fprintf(out, "; not a GPU: %s", dev->why_cpu);
+  fputc('\n', out);
 }
 
 void device_close(Device *dev) {

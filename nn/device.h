@@ -1,8 +1,9 @@
 // Device: where memory lives and ops run. "cpu", "cpu64" (double, for gradient checks and goldens), "cuda:0", or
-// "auto": the first GPU where the build and the machine have one, else the CPU.
+// "auto": the first GPU where the build knows one and it can be used, else the CPU.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include "base/util.h"
 #include "nn/tensor.h"
 
@@ -25,7 +26,9 @@ typedef struct Device {
   int index;  // which GPU
   bool gpu;
   bool wgmma; // CUDA: the code that was loaded has Hopper's products, which only code for sm_90a has
+  bool waits; // for every kernel where it is launched, so that an error is that kernel's; slow
   char description[128];
+  char why_cpu[256];             // "auto" found no GPU that it can use; "": it did, or was not asked, or knows none
   void *stream;                  // CUDA: every op and copy is queued here, in order …
   void *stage;                   // … but for copies of what the next step will read, which have a queue of their own
   void *save;                    // … and so have copies of what is to be saved
@@ -42,6 +45,9 @@ typedef struct Device {
 
 // NULL with a message when the name is unknown, the device is absent or its table has a missing entry.
 Device *device_open(const char *name, Err *err);
+Device *device_open_waiting(const char *name, Err *err); // one that `waits`
+// "device: ", the description and, where "auto" took the CPU for want of a GPU, why; one line.
+void device_print(const Device *dev, FILE *out);
 void device_close(Device *dev);
 
 // Asks for the rung that computes convolutions from here on, by name; NULL or "auto": the fastest for each problem.
@@ -89,7 +95,7 @@ void device_forget(Device *dev, void *program);
 
 // For the back ends: one row per kind of device.
 struct Memory {
-  bool (*open)(Device *dev, Err *err); // describes the device as soon as it is known to be there
+  bool (*open)(Device *dev, Err *err); // describes the device; err: why it cannot be used
   void (*close)(Device *dev);
   void *(*alloc)(Device *dev, size_t bytes);
   void (*free)(Device *dev, void *p);

@@ -26,6 +26,7 @@ int main(int argc, char **argv) {
   Err err;
   Device *dev = device_open(o.device, &err);
   if (!dev) die(EXIT_USAGE, "%s", err.msg);
+  if (*dev->why_cpu) device_print(dev, stderr);
   commit_warn();
   Record r = {0};
   record_begin(&r);

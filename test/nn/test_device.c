@@ -44,3 +44,15 @@ TEST(device_closes_what_a_rung_keeps) {
   device_close(device_with_ladder());
   EXPECT(closed == 1);
 }
+
+// A number behind a kind that has one device only, or that is none, is a mistake and not another device.
+TEST(device_names_are_read_to_their_end) {
+  static const char *const wrong[] = {"",       "cp",      "cpu:",    "cpu:0",   "cpu:5",   "cpu64:1",         "cuda:",
+                                      "cuda:x", "cuda:1x", "cuda:-1", "cuda: 1", "cuda:+1", "cuda:4294967296", "gpu"};
+  for (int i = 0; i < COUNT(wrong); i++) {
+    Err err = {""};
+    char says[64];
+    snprintf(says, sizeof says, "--device %s: this build knows cpu", wrong[i]);
+    if (!EXPECT(!device_open(wrong[i], &err) && strstr(err.msg, says))) printf("    %s\n", wrong[i]);
+  }
+}

@@ -1,0 +1,84 @@
+// What is said when a GPU cannot be used or fails: a sentence for each cause, one line, with what to do.
+#include "nn/fault.h"
+#include "test/harness/child.h"
+#include "test/harness/test.h"
+
+static const GpuOffer h200 = {
+    .driver = 13000, .runtime = 13000, .count = 1, .name = "NVIDIA H200", .major = 9, .minor = 0};
+
+static void expect_opening(const GpuOffer *offer, const char *error, const char *says) {
+  Err err = {""};
+  EXPECT(!fault_opening(offer, error, "the text of CUDA", &err));
+  EXPECT_STR(err.msg, says);
+}
+
+TEST(fault_of_a_gpu_that_cannot_be_opened) {
+  GpuOffer none = {.runtime = 13000}, older = {.driver = 12040, .runtime = 13000}, empty = {.driver = 13000};
+  GpuOffer t4 = {.driver = 13000, .count = 1, .name = "Tesla T4", .major = 7, .minor = 5}, one = h200, two = h200;
+  one.index = two.index = 5;
+  two.count = 2;
+  expect_opening(&none, "cudaErrorInsufficientDriver", "no NVIDIA driver on this machine");
+  expect_opening(&older, "cudaErrorInsufficientDriver",
+                 "the driver supports CUDA 12.4, this build needs 13.0: update the driver");
+  expect_opening(&empty, "cudaErrorNoDevice",
+                 "no GPU found; a container has to be given one, and CUDA_VISIBLE_DEVICES must not hide it (nvidia-smi "
+                 "-L lists them) (cudaErrorNoDevice)");
+  expect_opening(&one, "cudaSuccess", "this machine has 1 GPU, counted from cuda:0");
+  expect_opening(&two, "cudaSuccess", "this machine has 2 GPUs, counted from cuda:0");
+  expect_opening(&h200, "cudaErrorDevicesUnavailable",
+                 "NVIDIA H200: busy: another process has it for itself (nvidia-smi names it); wait for that, or take "
+                 "--device cuda:N (cudaErrorDevicesUnavailable)");
+  expect_opening(&h200, "cudaErrorMemoryAllocation",
+                 "NVIDIA H200: its memory is full: other processes hold it (nvidia-smi names them) "
+                 "(cudaErrorMemoryAllocation)");
+  expect_opening(&t4, "cudaErrorNoKernelImageForDevice", "Tesla T4 has compute capability 7.5, the kernels need 8.0");
+  expect_opening(&t4, "cudaErrorUnsupportedPtxVersion", "Tesla T4 has compute capability 7.5, the kernels need 8.0");
+  expect_opening(&h200, "cudaErrorNoKernelImageForDevice",
+                 "this build has no code for NVIDIA H200 (compute capability 9.0; the text of CUDA): rebuild with make "
+                 "ARCH=90");
+  expect_opening(&h200, "cudaErrorUnsupportedPtxVersion",
+                 "the driver, of CUDA 13.0, is too old to compile this build for NVIDIA H200 (compute capability 9.0): "
+                 "update it, or rebuild with make ARCH=90");
+  expect_opening(&h200, "cudaErrorOfAnotherTime", "NVIDIA H200: the text of CUDA (cudaErrorOfAnotherTime)");
+}
+
+typedef struct Failure {
+  const char *error;
+  bool computes, exact;
+} Failure;
+
+static void fail(void *context) {
+  const Failure *f = context;
+  if (f->computes) fault_context(f->exact, "the recorded step");
+  die_context("step 7; R holds step 5");
+  fault_die(f->error, "the text of CUDA", "cudaSomething(x)", "cuda/some.cu", 12);
+}
+
+static void expect_failure(const Failure *f, const char *says) {
+  const char *said;
+  Failure copy = *f;
+  EXPECT_INT(run_in_child(fail, &copy, &said), EXIT_RUN);
+  const char *message = strstr(said, ": ");
+  EXPECT_STR(message ? message + 2 : said, says);
+}
+
+TEST(fault_of_a_gpu_that_computes) {
+  expect_failure(&(Failure){"cudaErrorIllegalAddress", true, false},
+                 "a kernel read or wrote outside its memory; a bug in this program, please report it; --sync-nodes "
+                 "finds the kernel (cudaErrorIllegalAddress in cudaSomething(x) at cuda/some.cu:12; queued last, up to "
+                 "two steps ahead of the GPU: the recorded step) (step 7; R holds step 5)\n");
+  expect_failure(&(Failure){"cudaErrorIllegalAddress", true, true},
+                 "a kernel read or wrote outside its memory; a bug in this program, please report it "
+                 "(cudaErrorIllegalAddress in cudaSomething(x) at cuda/some.cu:12; in the recorded step) (step 7; R "
+                 "holds step 5)\n");
+  expect_failure(&(Failure){"cudaErrorUnknown", true, false},
+                 "the GPU is lost: it fell off the bus or its driver was reset; dmesg has a line with Xid that says "
+                 "why (cudaErrorUnknown in cudaSomething(x) at cuda/some.cu:12; queued last, up to two steps ahead of "
+                 "the GPU: the recorded step) (step 7; R holds step 5)\n");
+  expect_failure(&(Failure){"cudaErrorMemoryAllocation", false, false},
+                 "out of memory on the GPU; a smaller --batch, --size or --max-size shrinks it "
+                 "(cudaErrorMemoryAllocation in cudaSomething(x) at cuda/some.cu:12) (step 7; R holds step 5)\n");
+  expect_failure(&(Failure){"cudaErrorOfAnotherTime", false, false},
+                 "the text of CUDA (cudaErrorOfAnotherTime in cudaSomething(x) at cuda/some.cu:12) (step 7; R holds "
+                 "step 5)\n");
+}
