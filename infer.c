@@ -39,7 +39,9 @@
   X(FLAG,   profile,   false,                   "with --benchmark: for every node its time and how near it comes to "  \
                                                 "what the device can do")                                              \
   X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16",  "16-bit activations (GPU)")                                            \
-  X(STRING, device,    "auto",          "NAME", "auto, cpu or cuda:N")
+  X(STRING, device,    "auto",          "NAME", "auto, cpu or cuda:N")                                                 \
+  X(FLAG,   sync_nodes, false,                  "wait after every node and kernel, so that an error of the GPU names " \
+                                                "it; slow, the same results")
 // clang-format on
 
 typedef struct InferOptions {
@@ -222,6 +224,10 @@ static void find_and_score(const InferOptions *o, Engine *e, const Dataset *d) {
   evaluation_free(&all);
 }
 
+static Compute compute_of(const InferOptions *o) {
+  return (Compute){.device = o->device, .amp = amp_types[o->amp], .sync_nodes = o->sync_nodes};
+}
+
 static void run_data(const InferOptions *o, const ModelConfig *config, const Category *category, const Checkpoint *c) {
   Err err;
   Dataset d;
@@ -237,8 +243,8 @@ static void run_data(const InferOptions *o, const ModelConfig *config, const Cat
   Engine e;
   Shapes none = {0}, shapes = shapes_of(&d, o->batch);
   shapes.threads = o->threads;
-  if (!engine_open(&e, &(Compute){.device = o->device, .amp = amp_types[o->amp]}, model_of(config), config, category,
-                   &none, &shapes, false, &err))
+  Compute compute = compute_of(o);
+  if (!engine_open(&e, &compute, model_of(config), config, category, &none, &shapes, false, &err))
     die(EXIT_USAGE, "%s", err.msg);
   if (!state_load(&e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
   if (o->eval && !evaluate_categories(&e, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
@@ -259,6 +265,8 @@ static void run_images(const InferOptions *o, const ModelConfig *config, const C
                        const Checkpoint *c) {
   Err err;
   Engine e = {0};
+  shapes.threads = o->threads;
+  Compute compute = compute_of(o);
   Times times = {0};
   CocoResults results = {0};
   int bad = 0, left = o->overlays < 0 ? INT32_MAX : o->overlays;
@@ -282,8 +290,7 @@ static void run_images(const InferOptions *o, const ModelConfig *config, const C
     const Shapes *now = &e.infer.shapes;
     if (!e.dev || now->canvas[0].h != s.canvas[0].h || now->canvas[0].w != s.canvas[0].w || now->max_bytes < bytes) {
       engine_close(&e);
-      if (!engine_open(&e, &(Compute){.device = o->device, .amp = amp_types[o->amp]}, model_of(config), config,
-                       category, &none, &s, false, &err))
+      if (!engine_open(&e, &compute, model_of(config), config, category, &none, &s, false, &err))
         die(EXIT_USAGE, "%s", err.msg);
       if (!state_load(&e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
       if (!times.n) device_print(e.dev, stderr);

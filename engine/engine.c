@@ -3,6 +3,7 @@
 #include <string.h>
 #include "engine/step.h"
 #include "engine/task.h"
+#include "nn/sync_nodes.h"
 
 const char *const amp_names[] = {"off", "bf16", "fp16", NULL};
 const DType amp_types[] = {F32, BF16, F16};
@@ -30,9 +31,12 @@ static void program_build(Engine *e, Program *p, const Shapes *s, Purpose purpos
   if (!s->images) return;
   p->network = xcalloc((size_t)s->canvases, sizeof *p->network);
   p->profile = xcalloc((size_t)s->canvases, sizeof *p->profile);
+  p->sync = xcalloc((size_t)s->canvases, sizeof *p->sync);
   for (int i = 0; i < s->canvases; i++) {
     network_build(&p->network[i], e->model, &e->config, e->dev, &e->params, purpose, s->images, s->canvas[i].h,
                   s->canvas[i].w, s->max_objects);
+    p->sync[i] = sync_nodes();
+    if (e->dev->waits) graph_observe(&p->network[i].graph, &p->sync[i]);
     e->arena_bytes = MAX(e->arena_bytes, p->network[i].graph.bytes);
   }
 }
@@ -84,6 +88,7 @@ static void program_free(Engine *e, Program *p) {
   ring_free(&p->ring, e->dev);
   free(p->network);
   free(p->profile);
+  free(p->sync);
 }
 
 static void program_time_nodes(Program *p, bool on, Trace *trace) {
@@ -170,7 +175,8 @@ static bool allocate(Engine *e, Err *err) {
 // ---- opening and closing ----------------------------------------------------------------------------------------
 
 static bool open_device(Engine *e, const Compute *compute, Err *err) {
-  if (!(e->dev = device_open(compute->device, err))) return false;
+  e->dev = (compute->sync_nodes ? device_open_waiting : device_open)(compute->device, err);
+  if (!e->dev) return false;
   params_init(&e->params, e->dev, compute->amp ? compute->amp : e->dev->real);
   if ((compute->amp || compute->tf32 || compute->conv) && !e->dev->gpu)
     return err_set(err, "--%s needs a GPU, and this runs on the CPU",

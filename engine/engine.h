@@ -43,6 +43,7 @@ typedef struct Program {
   Shapes shapes;
   Network *network; // [shapes.canvases]; NULL = none
   Profile *profile; // [shapes.canvases] of the walks that were timed
+  Observer *sync;   // [shapes.canvases] of a device that waits
   Inputs inputs;
   Ring ring;                    // for the loader
   void *recorded[MAX_CANVASES]; // at their second run, where a device can
@@ -87,6 +88,7 @@ typedef struct Compute {
   DType amp;          // BF16 or F16 activations; F32 (0) = as the masters
   bool tf32;          // fp32 convolutions in TF32
   const char *conv;   // rung of the convolution ladder; NULL = chosen for each problem
+  bool sync_nodes;    // wait after every kernel and node, to see which one fails
 } Compute;
 
 // Opens the device, builds every graph, makes the one plan, sees whether there is so much memory, and takes it all. The

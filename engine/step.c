@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "engine/engine.h"
+#include "nn/fault.h"
 
 enum { SCALE_INTERVAL = 2000 }; // clean steps before fp16's loss scale doubles, as torch.amp.GradScaler
 
@@ -98,6 +99,7 @@ static void queue_step(Engine *e, Network *n) {
 }
 
 static void timed_step(Engine *e, Network *n, StepSlot *slot) {
+  fault_context(false, "a step that is timed node by node");
   double start = waited_seconds(e);
   graph_forward(&n->graph);
   double forward = waited_seconds(e);
@@ -109,10 +111,18 @@ static void timed_step(Engine *e, Network *n, StepSlot *slot) {
   slot->update_seconds = waited_seconds(e) - backward;
 }
 
+// For a fault: what is queued now.
+static void say_queued(const Engine *e, const Program *p, int canvas, const char *how) {
+  const Canvas *c = &p->shapes.canvas[canvas];
+  fault_context(false, "the %s%s of canvas %d x %d (h x w)", how, p == &e->train ? "training step" : "inference", c->h,
+                c->w);
+}
+
 // The first run queues kernel by kernel (libraries and modules load lazily), the second is recorded, all others replay
 // it. A graph that is watched always runs node by node.
 static void run(Engine *e, Program *p, int canvas, void (*queue)(Engine *, Network *)) {
   Network *n = &p->network[canvas];
+  say_queued(e, p, canvas, p->recorded[canvas] ? "recorded " : "");
   if (p->runs[canvas]++ == 0 || graph_watched(&n->graph)) {
     queue(e, n);
     return;

@@ -79,7 +79,9 @@ extern const char *const schedule_names[]; // of TrainOptions.schedule: "step", 
                                                            "object, 128 an image of R50-FPN")                          \
   X(FLAG,   profile,          false,                       "print at the end, for every node, its time and how near "  \
                                                            "it comes to what the device can do")                       \
-  X(STRING, trace,            NULL,            "FILE",     "write what ran when, for chrome://tracing")
+  X(STRING, trace,            NULL,            "FILE",     "write what ran when, for chrome://tracing")                \
+  X(FLAG,   sync_nodes,       false,                       "wait after every node and kernel, so that an error of "    \
+                                                           "the GPU names it; slow, the same results")
 // clang-format on
 
 typedef struct TrainOptions {

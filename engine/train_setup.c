@@ -200,7 +200,8 @@ void setup_engine(const TrainOptions *o, ModelConfig config, const Dataset *trai
   if (val) infer_shapes = shapes_of(val, o->batch);
   train_shapes.threads = infer_shapes.threads = o->threads;
   Category *category = categories_of(&train->coco);
-  Compute compute = {.device = o->device, .amp = amp_types[o->amp], .tf32 = o->tf32, .conv = o->conv};
+  Compute compute = {
+      .device = o->device, .amp = amp_types[o->amp], .tf32 = o->tf32, .conv = o->conv, .sync_nodes = o->sync_nodes};
   if (!engine_open(e, &compute, model_of(&config), &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
       (val && !task_of(e->model)->accepts(e, val, &err)))
     die(err_exit(&err), "%s", err.msg);
