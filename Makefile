@@ -60,7 +60,8 @@ objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%
   $B/commit.o
 kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu))
 tools := $(patsubst tools/%.c,%,$(wildcard tools/*.c))
-tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/preload/%,$(wildcard test/*/*.c test/*/*/*.c))) \
+tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/preload/% test/harness/faulty_device.c, \
+  $(wildcard test/*/*.c test/*/*/*.c))) \
   $(patsubst test/fuzz/fuzz_%.c,$B/test/fuzz/corpus_%.o,$(wildcard test/fuzz/fuzz_*.c))
 fuzzers := $(patsubst test/fuzz/%.c,$B/%,$(wildcard test/fuzz/fuzz_*.c))
 
@@ -70,8 +71,9 @@ devices := $(if $(filter 1,$(CUDA)),$B/nn/device.cuda.o $B/libkernels.a,$(host))
 # Where the programs are that a demo or a test runs. Without a GPU they would not reach a kernel, so that none is
 # compiled for them: they are linked from the same objects, but with $(host), and ./train and $B/train stay as they are.
 here := $(if $(and $(filter 1,$(CUDA)),$(filter file,$(origin CUDA)),$(if $(gpus),,no GPU)),$B/host,$B)
-# test_all, and what the tests run.
-tested := test_all train infer $(tools)
+# test_all, and what the tests run. In faulty/, the GPU is a stand-in that fails when a test says so.
+tested := test_all train infer faulty/train faulty/infer $(tools)
+faulty := $B/nn/device.cuda.o $B/test/harness/faulty_device.o
 
 all: train infer $(tools:%=$B/%) $(cuda_tools)
 	@echo "built $(built): ./train ./infer $(filter $B/%,$^)"
@@ -109,11 +111,16 @@ $1/train $1/infer: $1/%: $B/%.o $2 $B/libmaskrcnn.a $B/link.flags
 	$$(link)
 $(tools:%=$1/%): $1/%: $B/tools/%.o $2 $B/libmaskrcnn.a $B/link.flags
 	$$(link)
-$1/test_all: $(tests) $2 $B/libmaskrcnn.a $B/link.flags | $B/malloc.so
-	$$(link)
 endef
-$(eval $(call programs,$B,$(devices)))
-$(eval $(call programs,$B/host,$(host)))
+# And in it test_all, which runs those of its faulty/ as well.
+define tester
+$1/test_all: $(tests) $2 $B/libmaskrcnn.a $B/link.flags | $1/faulty/train $1/faulty/infer $B/malloc.so
+	$$(link)
+$(call programs,$1,$2)
+$(call programs,$1/faulty,$(faulty))
+endef
+$(eval $(call tester,$B,$(devices)))
+$(eval $(call tester,$B/host,$(host)))
 $(cuda_tools): $B/%: $B/tools/%.cu.o $(devices) $B/libmaskrcnn.a $B/link.flags
 	$(link)
 archive = @rm -f $@ && ar qcs $@ $(filter %.o,$^) # q: names may repeat in other folders

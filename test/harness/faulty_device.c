@@ -1,0 +1,134 @@
+// A stand-in for CUDA in the programs that tests run from build/faulty/: the CPU behind the row of a GPU, which fails
+// when the variable FAULT says so. FAULT=CALL:N:ERROR has the N-th CALL (a function of struct Memory, or "kernel": a
+// convolution) meet that error of CUDA; an allocation without ERROR finds no memory. As on a GPU, the fault of a kernel
+// is found by the next call that waits, and by the kernel's own launch where the device waits for it.
+#include <stdlib.h>
+#include <string.h>
+#include "nn/device.h"
+#include "nn/fault.h"
+#include "nn/op_list.h"
+#include "nn/ops.h"
+#include "nn/timing.h"
+
+static struct {
+  char call[32], error[64];
+  long left;             // calls until the fault; 0: it is over, or there is none
+  const char *unnoticed; // the error of a kernel that no call has found yet
+} fault;
+
+static void read_fault(void) {
+  const char *text = getenv("FAULT");
+  if (!text || !*text || *fault.call) return; // nothing is asked for, or an earlier device has read it
+  CHECK(sscanf(text, "%31[a-z_]:%ld:%63s", fault.call, &fault.left, fault.error) >= 2);
+}
+
+// Whether this call is the one.
+static bool falls_on(const char *call) { return !strcmp(fault.call, call) && fault.left > 0 && --fault.left == 0; }
+
+#define REPORT(error, call) fault_die(error, "a fault of the test's", call "()", __FILE__, __LINE__)
+#define MEET(call)                                                                                                     \
+  if (fault.unnoticed || falls_on(call)) REPORT(fault.error, call)
+
+// ---- kernels --------------------------------------------------------------------------------------------------------
+
+static void faulty_conv_forward(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *w,
+                                const Dest *y) {
+  if (!dev->measuring && falls_on("kernel")) fault.unnoticed = fault.error;
+  if (fault.unnoticed && dev->waits) REPORT(fault.error, "conv_kernel");
+  ops_cpu.conv_forward(dev, conv, pairs, x, w, y);
+}
+
+// The functions of the CPU's table, under the names that cpu/ops.c has for them.
+#define DECLARE(op) __typeof__(*ops_cpu.op) cpu_##op;
+EACH_OP(DECLARE)
+#define ROW(op) .op = cpu_##op,
+#pragma GCC diagnostic ignored "-Woverride-init"
+const Ops ops_cuda = {.name = "faulty", EACH_OP(ROW).conv_forward = faulty_conv_forward};
+
+// ---- memory ---------------------------------------------------------------------------------------------------------
+
+static bool faulty_open(Device *dev, Err *err) {
+  read_fault();
+  snprintf(dev->description, sizeof dev->description, "a GPU of the tests");
+  const GpuOffer offer = {
+      .driver = 13000, .runtime = 13000, .count = 1, .index = dev->index, .name = "test", .major = 8};
+  if (dev->index > 0) return fault_opening(&offer, "cudaSuccess", "", err);
+  return !falls_on("open") || fault_opening(&offer, fault.error, "a fault of the test's", err);
+}
+
+static void *faulty_alloc(Device *dev, size_t bytes) {
+  bool now = falls_on("alloc");
+  if (fault.unnoticed || (now && *fault.error)) REPORT(fault.error, "alloc");
+  return now ? NULL : memory_cpu.alloc(dev, bytes);
+}
+static void *faulty_host_alloc(Device *dev, size_t bytes) {
+  bool now = falls_on("host_alloc");
+  if (fault.unnoticed || (now && *fault.error)) REPORT(fault.error, "host_alloc");
+  return now ? NULL : memory_cpu.host_alloc(dev, bytes);
+}
+
+#define COPY(call)                                                                                                     \
+  static void faulty_##call(Device *dev, void *dst, const void *src, size_t bytes) {                                   \
+    if (falls_on(#call)) REPORT(fault.error, #call);                                                                   \
+    memory_cpu.call(dev, dst, src, bytes);                                                                             \
+  }
+COPY(upload)
+COPY(copy)
+COPY(fetch)
+COPY(stage)
+
+static void faulty_download(Device *dev, void *host, const void *src, size_t bytes) {
+  MEET("download");
+  memory_cpu.download(dev, host, src, bytes);
+}
+static void faulty_sync(Device *dev) {
+  MEET("sync");
+  memory_cpu.sync(dev);
+}
+static void faulty_stage_wait(Device *dev) {
+  MEET("stage_wait");
+  memory_cpu.stage_wait(dev);
+}
+static bool faulty_idle(Device *dev) {
+  MEET("idle");
+  return memory_cpu.idle(dev);
+}
+
+// Steps are recorded where a replay is to fail. What is recorded is computed once, then, and replaying it does nothing.
+static bool faulty_record(Device *dev) {
+  (void)dev;
+  return !strcmp(fault.call, "replay");
+}
+static void *faulty_record_end(Device *dev) { return dev; }
+static void faulty_replay(Device *dev, void *program) {
+  CHECK(program == dev);
+  MEET("replay");
+}
+static void faulty_forget(Device *dev, void *program) { CHECK(program == dev); }
+
+static void faulty_free(Device *dev, void *p) { memory_cpu.free(dev, p); }
+static void faulty_host_free(Device *dev, void *p) { memory_cpu.host_free(dev, p); }
+static void faulty_zero(Device *dev, void *p, size_t bytes) { memory_cpu.zero(dev, p, bytes); }
+static void nothing(Device *dev) { (void)dev; }
+
+const Memory memory_cuda = {.open = faulty_open,
+                            .close = nothing,
+                            .alloc = faulty_alloc,
+                            .free = faulty_free,
+                            .upload = faulty_upload,
+                            .download = faulty_download,
+                            .copy = faulty_copy,
+                            .zero = faulty_zero,
+                            .sync = faulty_sync,
+                            .idle = faulty_idle,
+                            .host_alloc = faulty_host_alloc,
+                            .host_free = faulty_host_free,
+                            .fetch = faulty_fetch,
+                            .stage = faulty_stage,
+                            .stage_wait = faulty_stage_wait,
+                            .stage_next = nothing,
+                            .record = faulty_record,
+                            .record_end = faulty_record_end,
+                            .replay = faulty_replay,
+                            .forget = faulty_forget,
+                            .timing = &timing_cpu};

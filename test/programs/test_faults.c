@@ -1,0 +1,133 @@
+// Faults of a GPU, by programs whose GPU is a stand-in that fails on demand (test/harness/faulty_device.c): what is
+// said, and that the checkpoint stands and continues to the same bits.
+#include "test/harness/command.h"
+#include "test/harness/test.h"
+#include "weights/checkpoint.h"
+
+// Six steps in a folder of test_tmp(), a checkpoint after every second.
+static int train_with(const char *fault, const char *out, const char *more, const char **said) {
+  return command(
+      said,
+      "FAULT=%s OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --size 64 --batch 2 --iters 6 --lr 0.01 "
+      "--checkpoint-every 2 --seed 5 --eval-every -1 --threads 1 --resume %s",
+      fault, tool("faulty/train"), shapes_set(), in_tmp(out), more);
+}
+
+static const char *file_of(const char *out, const char *file) {
+  char path[128];
+  snprintf(path, sizeof path, "%s/%s", out, file);
+  return in_tmp(path);
+}
+
+// The run that meets no fault, made once.
+static void make_whole_run(void) {
+  const char *said;
+  if (path_is_file(file_of("unfaulted", "model.safetensors"))) return;
+  if (!EXPECT_INT(train_with("", "unfaulted", "", &said), 0)) printf("    %s\n", said);
+}
+
+static void expect_same_as_whole(const char *out) {
+  EXPECT(same_file(file_of(out, "model.safetensors"), file_of("unfaulted", "model.safetensors")));
+  EXPECT(same_file(file_of(out, "checkpoint.safetensors"), file_of("unfaulted", "checkpoint.safetensors")));
+}
+
+static void expect_said(const char *said, const char *want) {
+  if (!EXPECT(strstr(said, want))) printf("    wanted: %s\n    said: %s\n", want, said);
+}
+
+// The step of the checkpoint in a folder.
+static long step_saved(const char *out) {
+  Checkpoint c;
+  if (!ckpt_open(&c, file_of(out, "checkpoint.safetensors"), NULL)) return -1;
+  long step = atol(ckpt_find_meta(&c, "step"));
+  ckpt_close(&c);
+  return step;
+}
+
+// The last line names the step, what was queued and the checkpoint, which is there.
+static void expect_report(const char *said, const char *out, const char *sentence, const char *queued) {
+  expect_said(said, sentence);
+  expect_said(said, queued);
+  const char *behind = strstr(said, ") (step ");
+  long step = -1, kept = -1;
+  char want[64];
+  if (EXPECT(behind && sscanf(behind, ") (step %ld;", &step) == 1)) {
+    const char *holds = strstr(behind, " holds step ");
+    if (holds) sscanf(holds, " holds step %ld,", &kept);
+  }
+  EXPECT(step > 2 && kept >= 2 && step - kept >= 0 && step - kept <= 3);
+  EXPECT_INT(step_saved(out), kept);
+  snprintf(want, sizeof want, "holds step %ld, --resume continues)\n", kept);
+  expect_said(said, want);
+}
+
+TEST_TIER(faults_in_a_step_leave_the_checkpoint, 1) {
+  static const struct {
+    const char *fault, *sentence, *queued;
+    bool replays; // what the stand-in replays computes nothing: no whole run follows
+  } cases[] = {
+      {"kernel:160:cudaErrorIllegalAddress", "a kernel read or wrote outside its memory; a bug in this program",
+       "queued last, up to two steps ahead of the GPU: the training step of canvas 64 x 64 (h x w)", false},
+      {"replay:4:cudaErrorLaunchFailure", "; --sync-nodes finds the kernel (cudaErrorLaunchFailure in replay() at ",
+       "the recorded training step of canvas 64 x 64", true},
+      {"stage_wait:5:cudaErrorUnknown", "train: the GPU is lost: it fell off the bus", "in stage_wait() at", false},
+      {"stage:30:cudaErrorDevicesUnavailable", "train: the GPU is lost: it fell off the bus", "in stage() at", false},
+      {"fetch:20:cudaErrorECCUncorrectable", "train: the GPU's memory failed", "in fetch() at", false},
+      {"copy:40:cudaErrorNvlinkUncorrectable", "train: a link between GPUs failed", "in copy() at", false},
+  };
+  const char *said;
+  make_whole_run();
+  for (int i = 0; i < COUNT(cases); i++) {
+    char out[32];
+    snprintf(out, sizeof out, "fault-%d", i);
+    if (!EXPECT_INT(train_with(cases[i].fault, out, "", &said), 1)) printf("    %s: %s\n", cases[i].fault, said);
+    expect_report(said, out, cases[i].sentence, cases[i].queued);
+    if (cases[i].replays) continue;
+    if (!EXPECT_INT(train_with("", out, "", &said), 0)) printf("    %s\n", said);
+    expect_same_as_whole(out);
+  }
+}
+
+TEST_TIER(faults_are_named_node_by_node, 1) {
+  const char *said;
+  make_whole_run();
+  EXPECT_INT(train_with("", "node-by-node", "--sync-nodes", &said), 0);
+  expect_same_as_whole("node-by-node");
+  EXPECT_INT(train_with("kernel:160:cudaErrorIllegalAddress", "node", "--sync-nodes", &said), 1);
+  expect_report(said, "node", "(cudaErrorIllegalAddress in conv_kernel() at test/harness/faulty_device.c:",
+                "; in the forward pass of ");
+  EXPECT(strstr(said, " (conv)) (step ") && !strstr(said, "finds the kernel"));
+  // A library that queues kernels of its own: found by waiting for the node.
+  EXPECT_INT(train_with("sync:500:cudaErrorLaunchTimeout", "node-waits", "--sync-nodes", &said), 1);
+  expect_report(said, "node-waits", "a kernel ran for longer than the driver allows", " pass of ");
+}
+
+TEST_TIER(faults_while_opening_say_what_to_do, 1) {
+  const char *said, *busy = "open:1:cudaErrorDevicesUnavailable";
+  EXPECT_INT(train_with(busy, "busy", "--device cuda", &said), 2);
+  EXPECT_STR(said,
+             "train: --device cuda: test: busy: another process has it for itself (nvidia-smi names it); wait for "
+             "that, or take --device cuda:N (cudaErrorDevicesUnavailable); --device cpu needs no GPU\n");
+  EXPECT_INT(train_with("", "busy", "--device cuda:5", &said), 2);
+  EXPECT_STR(said, "train: --device cuda:5: this machine has 1 GPU, counted from cuda:0; --device cpu needs no GPU\n");
+  EXPECT_INT(train_with(busy, "busy", "--stop-after 1", &said), 0);
+  expect_said(said, "\ndevice: CPU, 1 threads; not a GPU: test: busy: another process has it for itself (");
+  // A mistake gets its one line, without a word on the device.
+  EXPECT_INT(train_with(busy, "busy", "--tf32", &said), 2);
+  EXPECT_STR(said, "train: --tf32 needs a GPU, and this runs on the CPU\n");
+  make_whole_run();
+  EXPECT_INT(command(&said, "FAULT=%s %s --data %s --weights %s --out %s", busy, tool("faulty/infer"), shapes_set(),
+                     file_of("unfaulted", "model.safetensors"), in_tmp("busy-found")),
+             0);
+  expect_said(said, "; not a GPU: test: busy: ");
+}
+
+TEST_TIER(faults_of_inference_name_what_was_queued, 1) {
+  const char *said;
+  make_whole_run();
+  EXPECT_INT(command(&said, "FAULT=kernel:100:cudaErrorIllegalAddress %s --data %s --weights %s --out %s",
+                     tool("faulty/infer"), shapes_set(), file_of("unfaulted", "model.safetensors"), in_tmp("faulted")),
+             1);
+  expect_said(said, "infer: a kernel read or wrote outside its memory; ");
+  expect_said(said, "queued last, up to two steps ahead of the GPU: the inference of canvas 64 x 64 (h x w))\n");
+}
