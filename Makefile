@@ -68,9 +68,12 @@ fuzzers := $(patsubst test/fuzz/%.c,$B/%,$(wildcard test/fuzz/fuzz_*.c))
 # The kinds of device that a program knows: nn/device.c compiles for the CPU alone and, as device.cuda.o, with the GPU.
 host := $B/nn/device.o
 devices := $(if $(filter 1,$(CUDA)),$B/nn/device.cuda.o $B/libkernels.a,$(host))
-# Where the programs are that a demo or a test runs. Without a GPU they would not reach a kernel, so that none is
-# compiled for them: they are linked from the same objects, but with $(host), and ./train and $B/train stay as they are.
-here := $(if $(and $(filter 1,$(CUDA)),$(filter file,$(origin CUDA)),$(if $(gpus),,no GPU)),$B/host,$B)
+# Where the programs are that a demo runs. Without a GPU they would not reach a kernel, so that none is compiled for
+# them: they are linked from the same objects, but with $(host), and ./train and $B/train stay as they are. Tests run
+# those in any case, so that they are the same on every machine: the kernels' are test-gpu's. CUDA=1 asks for all.
+unasked := $(and $(filter 1,$(CUDA)),$(filter file,$(origin CUDA)),yes)
+here := $(if $(and $(unasked),$(if $(gpus),,no GPU)),$B/host,$B)
+test_here := $(if $(unasked),$B/host,$B)
 # test_all, and what the tests run. In faulty/, the GPU is a stand-in that fails when a test says so.
 tested := test_all train infer faulty/train faulty/infer $(tools)
 faulty := $B/nn/device.cuda.o $B/test/harness/faulty_device.o
@@ -166,13 +169,17 @@ demo: $(addprefix $(here)/,train infer shapes)
 
 # Tiers: 0 takes seconds, 1 a minute or two, 2 kills programs a hundred times.
 TIER ?= 1
-test: $(tested:%=$(here)/%)
-	@B=$(here) $(here)/test_all --tier $(TIER)
+test: $(tested:%=$(test_here)/%)
+	@B=$(test_here) $(test_here)/test_all --tier $(TIER)
+ifneq ($(and $(gpus),$(unasked)),)
+	@echo "the GPU was not used: $$($(test_here)/test_all --tier 1 --list cuda | wc -l) tests are left to make test-gpu"
+endif
 test-long: $(tested:%=$(here)/%)
 	@B=$(here) $(here)/test_all --tier 2
-# The kernels against the CPU, on a machine with a GPU; from PTX, as a GPU newer than the build runs them; and under
-# compute-sanitizer, on small shapes.
+# What `make test` leaves out: the kernels against the CPU, and the programs on a GPU. Then the kernels from PTX, as a
+# GPU newer than the build runs them; and under compute-sanitizer, on small shapes.
 test-gpu: $(tested:%=$B/%)
+	@echo "the $$($B/test_all --tier 1 --list cuda | wc -l) tests that need a GPU, and that make test leaves out"
 	@B=$B $B/test_all --tier 1 cuda
 test-ptx: $(tested:%=$B/%)
 	@rm -rf $B/ptx # what the driver compiled before

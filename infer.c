@@ -265,7 +265,6 @@ static void run_images(const InferOptions *o, const ModelConfig *config, const C
                        const Checkpoint *c) {
   Err err;
   Engine e = {0};
-  shapes.threads = o->threads;
   Compute compute = compute_of(o);
   Times times = {0};
   CocoResults results = {0};

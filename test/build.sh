@@ -142,9 +142,24 @@ lacks said test/
 lacks said "bench_gemm\\|soak"
 build clean test
 makes nvcc 0
+lacks said test-gpu
 build clean bench
 makes nvcc 0
 makes link 1
+
+# Tests are the same with one, and say what they leave out.
+gpu 9.0
+build clean test
+makes nvcc 0
+lacks build/host/test_all libkernels.a
+holds said 'left to make test-gpu'
+build CUDA=1 test
+makes nvcc "$(ls cuda/*.cu cuda/*/*.cu | wc -l)"
+holds build/test_all libkernels.a
+lacks said 'left to make test-gpu'
+build test-gpu
+nothing
+holds said 'that make test leaves out'
 
 # With one, they are for it: what nvcc does not know yet, or is older than the kernels, leaves the choice as without.
 gpu 12.0

@@ -46,7 +46,8 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("--trace: cannot write /proc/nowhere", "%s --data %s --model tiny --trace /proc/nowhere --out %s",
                  train, d, in_tmp("traced"));
   expect_mistake("needs a GPU", "%s --data %s --device cpu --model tiny --amp --out %s", train, d, in_tmp("m"));
-  expect_mistake("--device cuda", "%s --data %s --model tiny --device cuda --out %s", train, d, in_tmp("m"));
+  expect_mistake("--device cuda:99: ", "%s --data %s --model tiny --device cuda:99 --out %s", train, d, in_tmp("m"));
+  expect_mistake("--device cpu:1: ", "%s --data %s --model tiny --device cpu:1 --out %s", train, d, in_tmp("m"));
   expect_mistake("no-such-file", "%s --data %s --weights no-such-file --out %s", train, d, in_tmp("m"));
   expect_mistake("--reset-heads needs --weights", "%s --data %s --reset-heads --out %s", train, d, in_tmp("m"));
 

@@ -135,7 +135,7 @@ static void expect_benchmark(const char *said, const char *bench, int batch) {
 TEST_TIER(program_benchmark, 1) {
   const char *said;
   char common[1024];
-  snprintf(common, sizeof common, "%s --data %s --model tiny --size 64 --batch 2 --seed 5", tool("train"),
+  snprintf(common, sizeof common, "%s --data %s --model tiny --size 64 --batch 2 --seed 5 --device cpu", tool("train"),
            shapes_set());
   if (!EXPECT_INT(command(&said, "%s --benchmark 3 --out %s", common, in_tmp("bench")), 0)) return;
   expect_benchmark(said, "train", 2);
@@ -159,7 +159,8 @@ TEST_TIER(program_benchmark, 1) {
   free(text);
 
   if (!EXPECT_INT(train_shapes("", "bench-model", ""), 0)) return;
-  EXPECT_INT(command(&said, "%s --weights %s --data %s --batch 4 --benchmark 3 --profile --score 0.001 --out %s",
+  EXPECT_INT(command(&said,
+                     "%s --weights %s --data %s --batch 4 --benchmark 3 --profile --score 0.001 --device cpu --out %s",
                      tool("infer"), in_tmp("bench-model/model.safetensors"), shapes_set(), in_tmp("bench")),
              0);
   expect_benchmark(said, "infer", 4);

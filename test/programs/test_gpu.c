@@ -1,0 +1,35 @@
+// The programs on a GPU: make test-gpu.
+#include "test/harness/command.h"
+#include "test/harness/gpu.h"
+
+// Steps are recorded and replayed; under --sync-nodes they run node by node. Interrupted or not, the bits are the same.
+TEST_TIER(cuda_program_trains_resumes_and_infers, 1) {
+  static const char *const precisions[] = {"off", "bf16", "fp16"};
+  const char *said;
+  char out[64], more[128];
+  if (!gpu_device()) return;
+  for (int i = 0; i < COUNT(precisions); i++) {
+    static const char *const runs[] = {"whole", "parts", "nodes"};
+    for (int run = 0; run < COUNT(runs); run++) {
+      snprintf(out, sizeof out, "gpu-%s-%s", precisions[i], runs[run]);
+      snprintf(more, sizeof more, "--device cuda --amp=%s %s", precisions[i],
+               run == 1   ? "--stop-after 4"
+               : run == 2 ? "--sync-nodes"
+                          : "");
+      if (!EXPECT_INT(train_shapes("", out, more), 0)) return;
+      if (run != 1) continue;
+      snprintf(more, sizeof more, "--device cuda --amp=%s --resume", precisions[i]);
+      if (!EXPECT_INT(train_shapes("", out, more), 0)) return;
+    }
+    char first[64];
+    snprintf(first, sizeof first, "gpu-%s-whole/checkpoint.safetensors", precisions[i]);
+    for (int run = 1; run < COUNT(runs); run++) {
+      snprintf(out, sizeof out, "gpu-%s-%s/checkpoint.safetensors", precisions[i], runs[run]);
+      if (!EXPECT(same_file(in_tmp(out), in_tmp(first)))) printf("    %s\n", out);
+    }
+    EXPECT_INT(command(&said, "%s --device cuda --amp=%s --weights %s --data %s --score 0.01 --eval --out %s",
+                       tool("infer"), precisions[i], in_tmp(first), shapes_set(), in_tmp("gpu-found")),
+               0);
+    EXPECT(strstr(said, "mask AP 0.") && strstr(said, "\ndevice: ") && !strstr(said, "not a GPU"));
+  }
+}
