@@ -73,6 +73,7 @@ TEST_TIER(faults_in_a_step_leave_the_checkpoint, 1) {
       {"stage_wait:5:cudaErrorUnknown", "train: the GPU is lost: it fell off the bus", "in stage_wait() at", false},
       {"stage:30:cudaErrorDevicesUnavailable", "train: the GPU is lost: it fell off the bus", "in stage() at", false},
       {"fetch:20:cudaErrorECCUncorrectable", "train: the GPU's memory failed", "in fetch() at", false},
+      {"sync:3:cudaErrorUnknown", "train: the GPU is lost: it fell off the bus", "in sync() at", false}, // for results
       {"copy:40:cudaErrorNvlinkUncorrectable", "train: a link between GPUs failed", "in copy() at", false},
   };
   const char *said;
