@@ -232,6 +232,7 @@ static void run_data(const InferOptions *o, const ModelConfig *config, const Cat
   Err err;
   Dataset d;
   DatasetOptions options = {.resize = resize_of(config),
+                            .patience = STORAGE_PATIENCE,
                             .upright = o->exif,
                             .max_canvases = o->canvases,
                             .keep_empty = true,

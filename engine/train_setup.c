@@ -75,6 +75,7 @@ bool setup_data(const TrainOptions *o, const ModelConfig *c, Dataset *train, Dat
                       .max_canvases = o->canvases,
                       .strict = o->strict,
                       .keep_empty = o->keep_empty,
+                      .patience = STORAGE_PATIENCE,
                       .limit = o->limit,
                       .index = o->plan || o->benchmark || o->benchmark_loader ? NULL : o->out}; // those leave no files
   Err err;

@@ -162,6 +162,7 @@ static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
   d->first_object = xmalloc(((size_t)c->num_images + 1) * sizeof *d->first_object);
   d->object = xmalloc((size_t)c->num_anns * sizeof *d->object);
   d->left_out = xcalloc((size_t)c->num_images, sizeof *d->left_out);
+  d->absent = xcalloc((size_t)c->num_images, sizeof *d->absent);
   d->first_object[0] = 0;
   for (int i = 0, objects = 0; i < c->num_images && !(options->limit > 0 && d->num_images == options->limit); i++) {
     CocoImage *im = &c->images[i];
@@ -189,6 +190,7 @@ static bool check_files(Dataset *d, bool strict, Err *err) {
   for (int i = 0; i < d->num_images; i++) {
     char *path = dataset_path(d, i);
     if (!path_is_file(path)) {
+      d->absent[d->image[i]] = true;
       missing++;
       first = MIN(first, i);
     }
@@ -286,7 +288,8 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
                  .sizes = options->sizes,
                  .upright = options->upright,
                  .box_extra = options->box_extra,
-                 .polygons = options->polygons};
+                 .polygons = options->polygons,
+                 .patience = options->patience};
   if (d->sizes.n > 0) d->resize.size = sizes_largest(&d->sizes);
   char *annotations = NULL;
   bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) &&
@@ -308,6 +311,7 @@ void dataset_close(Dataset *d) {
   coco_free(&d->coco);
   free(d->folder);
   free(d->left_out);
+  free(d->absent);
   free(d->image);
   free(d->image_canvas);
   free(d->object);

@@ -35,6 +35,8 @@ typedef struct Dataset {
   int64_t max_bytes;      // of the largest decoded image
   int64_t max_words;      // of the bitmaps and polygons of one image, at most
   atomic_uchar *reported; // [num_images] whether an image was reported as bad, whichever loader met it
+  bool *absent;           // [coco.num_images] whether an image's file was not there when the set was opened
+  double patience;        // of DatasetOptions
   // For the report.
   bool *left_out;      // [coco.num_images] the next
   int bad_images;      // left out, because neither annotations nor file give a size that can be, or the file is smaller
@@ -46,6 +48,8 @@ typedef struct Dataset {
   int box_masks;       // objects without a usable segmentation: the mask is the box
 } Dataset;
 
+enum { STORAGE_PATIENCE = 10 }; // seconds, of runs
+
 typedef struct DatasetOptions {
   Resize resize;
   Sizes sizes;  // multi-scale: instead of resize.size. Canvases are for the largest, so that the batches of an epoch do
@@ -56,6 +60,7 @@ typedef struct DatasetOptions {
   int max_canvases;  // 1 … MAX_CANVASES
   bool strict;       // a file that is missing or of no known size is an error; otherwise only when most are missing
   bool keep_empty;   // also images without a usable object (evaluation; presets that train on background)
+  double patience;   // seconds that files may be away which were there when the set was opened (data/batches/outage.h)
   int limit;         // only the first `limit` usable images by id; 0 = all
   const char *index; // folder for the index of the annotations (data/formats/coco_index.h); NULL: none
 } DatasetOptions;

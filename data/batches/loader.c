@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "base/rng.h"
 #include "data/batches/bitmap.h"
+#include "data/batches/outage.h"
 #include "data/batches/sampler.h"
 
 enum { MAX_REPLACEMENTS = 64 }; // draws for one bad image before its place stays empty
@@ -19,7 +20,7 @@ typedef struct Slot {
   int64_t *words; // [images] of the bitmaps of each place
   int pending;    // places that are not decoded yet
   bool ready;
-  bool lacking;  // memory, for the place that is bad
+  bool lacking;  // memory or files, for the place that is bad: it is not the image's fault
   int bad_place; // the first whose image is bad, or -1
   Err bad;       // what is wrong with it
 } Slot;
@@ -33,6 +34,7 @@ struct Loader {
   int num_workers;
   atomic_uchar *bad; // [num_images] those met so far
   atomic_int bad_images;
+  Outage outage;
 
   pthread_mutex_t lock;  // guards all below, and what slots say about their progress
   pthread_cond_t room;   // a slot came free, or stop
@@ -128,18 +130,46 @@ static int64_t write_objects(Worker *w, Batch *b, int place, int i) {
   return words;
 }
 
+static bool stopping(Loader *l) {
+  pthread_mutex_lock(&l->lock);
+  bool stop = l->stop;
+  pthread_mutex_unlock(&l->lock);
+  return stop;
+}
+
+// Whether a file that could not be read is to be tried again: one that was there, and has not been given up yet.
+static bool try_again(Loader *l, int i, double begin, const Err *why) {
+  const Dataset *d = l->data;
+  return !d->absent[d->image[i]] && !atomic_load(&l->bad[i]) && !stopping(l) && outage_wait(&l->outage, begin, why);
+}
+
+// The file of image i, whose path it gives, too; both last until the scratch is reset. NULL with a message.
+static const uint8_t *read_file(Worker *worker, int i, char **path, size_t *size, Err *err) {
+  Loader *l = worker->loader;
+  const double begin = worker->mark = now_seconds();
+  const size_t length = dataset_path_size(l->data, i);
+  const uint8_t *bytes = NULL;
+  do {
+    scratch_reset(&worker->scratch);
+    if (!(*path = scratch_take(&worker->scratch, length))) {
+      err_memory(err, length, "the name of an image", NULL);
+      return NULL;
+    }
+    dataset_path_to(l->data, i, *path);
+    bytes = scratch_read_file(&worker->scratch, *path, size, err);
+  } while (!bytes && !worker->scratch.lacking && try_again(l, i, begin, err));
+  if (bytes) outage_end(&l->outage);
+  lap(worker, LOADER_READ);
+  return bytes;
+}
+
 // Reads the file of image i into rgb[h, w, 3], sizes as in the annotations.
 static bool read_image(Worker *worker, int i, uint8_t *rgb, Err *err) {
   const Dataset *d = worker->loader->data;
   const CocoImage *want = &d->coco.images[d->image[i]];
-  scratch_reset(&worker->scratch);
-  char *path = scratch_take(&worker->scratch, dataset_path_size(d, i));
-  if (!path) return err_memory(err, dataset_path_size(d, i), "the name of an image", NULL);
-  dataset_path_to(d, i, path);
-  worker->mark = now_seconds();
+  char *path;
   size_t size;
-  const uint8_t *bytes = scratch_read_file(&worker->scratch, path, &size, err);
-  lap(worker, LOADER_READ);
+  const uint8_t *bytes = read_file(worker, i, &path, &size, err);
   int h, w;
   if (!bytes || !image_measure(bytes, size, path, &h, &w, err)) return false;
   const int tag = image_orientation(bytes, size), orientation = d->upright ? tag : 1;
@@ -226,22 +256,34 @@ static void lack_memory(Worker *w, Slot *slot, int place, int i) {
   keep_bad(w->loader, slot, place, true, &err);
 }
 
+// While no file can be read, it is not known of any whether it is bad.
 static void fill_place(Worker *w, Slot *slot, int place) {
   Loader *l = w->loader;
   const int image = slot->batch.index[place];
   clear_place(slot, place);
   if (image < 0) return;
+  Err err, first;
+  bool unknown = false; // whether the first is bad
   for (int i = image, attempt = 0; attempt <= MAX_REPLACEMENTS; attempt++) {
-    Err err;
-    if (write_image(w, slot, place, i, &err)) return;
+    if (write_image(w, slot, place, i, &err)) {
+      if (unknown) report_bad(l, slot, place, image, &first);
+      return;
+    }
     if (w->scratch.lacking) { // with more memory the image may be fine
       lack_memory(w, slot, place, i);
       return;
     }
-    report_bad(l, slot, place, i, &err);
-    if (l->options.strict || !l->options.train) return;
+    const bool replaced = l->options.train && !l->options.strict;
+    if (!replaced || !outage_lasts(&l->outage)) {
+      report_bad(l, slot, place, i, &err);
+    } else if (attempt == 0) {
+      first = err;
+      unknown = true;
+    }
+    if (!replaced) return;
     i = replacement(l, slot->batch.canvas, image, attempt);
   }
+  if (outage_lasts(&l->outage)) keep_bad(l, slot, place, true, &err);
 }
 
 // Moves bytes and words of all places together; offsets follow.
@@ -403,6 +445,7 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
   const SamplerOptions order = {options->batch, options->rank, options->world, options->seed, options->train};
   sampler_open(&l->sampler, d->image_canvas, d->num_images, d->num_canvases, &order);
   pthread_mutex_init(&l->lock, NULL);
+  outage_open(&l->outage, d->patience);
   pthread_cond_init(&l->room, NULL);
   pthread_cond_init(&l->filled, NULL);
   for (int i = 0; i < l->num_slots; i++)
@@ -467,6 +510,7 @@ void loader_close(Loader *l) {
     scratch_free(&l->worker[i].scratch);
   }
   pthread_mutex_destroy(&l->lock);
+  outage_close(&l->outage);
   pthread_cond_destroy(&l->room);
   pthread_cond_destroy(&l->filled);
   for (int i = 0; i < l->num_slots; i++) slot_close(&l->slots[i], &l->options.memory);

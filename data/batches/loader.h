@@ -34,14 +34,15 @@ size_t loader_ring_bytes(const BatchSize *room, int prefetch);
 size_t loader_scratch_bytes(int threads, int64_t image_bytes);
 
 // An image is bad when its file cannot be decoded or has another size than the annotations say. The replacement comes
-// from the same canvas, keyed by the seed. In evaluation the place stays empty, so that no image counts twice.
+// from the same canvas, keyed by the seed. In evaluation the place stays empty, so that no image counts twice. An image
+// whose file is gone since the set was opened is bad once the set's patience is over.
 typedef struct Loader Loader;
 
 // The data set must outlive the loader. NULL when threads cannot be started, or memory is out.
 Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err);
 // The next batch; valid until the next call. NULL with an empty message at the end of an evaluation, NULL with a
-// message when an image is bad under `strict` or, in training, no image of the batch can be read, or memory is out:
-// that makes no image a bad one.
+// message when an image is bad under `strict` or, in training, no image of the batch can be read, or memory is out, or
+// no file can be read any more: that makes no image a bad one.
 const Batch *loader_next(Loader *l, Err *err);
 int64_t loader_steps_per_epoch(const Loader *l); // evaluation: steps in all
 int loader_bad_images(const Loader *l);          // different ones met so far

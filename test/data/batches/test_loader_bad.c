@@ -1,4 +1,5 @@
 // Images that cannot be read, or are not what the annotations say: replaced in training, left out of an evaluation.
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include "data/images/image.h"
@@ -120,6 +121,78 @@ TEST(loader_leaves_bad_images_out_of_an_evaluation) {
   char *text = file_read(log, &(size_t){0}, NULL);
   EXPECT_INT(count_of(text, "\n"), BAD); // once each, however many loaders
   free(text);
+  dataset_close(&d);
+}
+
+static char *folder_of(const char *dir, const char *name) { return xasprintf("%s/%s", dir, name); }
+
+static void *bring_back(void *dir) {
+  char *away = folder_of(dir, "away"), *train = folder_of(dir, "train");
+  usleep(300000);
+  CHECK(!rename(away, train));
+  free(away);
+  free(train);
+  return NULL;
+}
+
+// A storage that is away for a moment changes no batch, makes no image a bad one, and is said once.
+TEST(loader_waits_for_files_that_were_there) {
+  enum { STEPS = 6 };
+  const char *dir = small_set("away");
+  char *away = folder_of(dir, "away"), *train = folder_of(dir, "train"), *log = folder_of(dir, "stderr");
+  Dataset d;
+  if (!open_set(&d, dir, &small_options)) return;
+  uint64_t want[STEPS], got[STEPS];
+  LoaderOptions o = training(2);
+  run_hashes(&d, &o, want, STEPS);
+  CHECK(!rename(train, away));
+  pthread_t thread;
+  CHECK(!pthread_create(&thread, NULL, bring_back, (void *)dir));
+  d.patience = 60;
+  int kept = quiet_begin(log);
+  run_hashes(&d, &o, got, STEPS);
+  quiet_end(kept);
+  CHECK(!pthread_join(thread, NULL));
+  for (int i = 0; i < STEPS; i++) EXPECT(got[i] == want[i]);
+  EXPECT_INT(dataset_bad_images(&d), 0);
+  char *text = file_read(log, &(size_t){0}, NULL);
+  EXPECT_INT(count_of(text, "\n"), 1);
+  EXPECT_INT(count_of(text, ".png: No such file or directory; it is tried again for 60 s"), 1);
+  char *all[] = {away, train, log, text};
+  for (int i = 0; i < COUNT(all); i++) free(all[i]);
+  dataset_close(&d);
+}
+
+// One that stays away stops the loader, instead of making every image a bad one; a file that is gone alone is replaced.
+TEST(loader_gives_up_files_that_were_there) {
+  const char *dir = small_set("gone");
+  char *away = folder_of(dir, "away"), *train = folder_of(dir, "train"), *log = folder_of(dir, "stderr");
+  char *file = folder_of(dir, "train/0.png");
+  Dataset d;
+  if (!open_set(&d, dir, &small_options)) return;
+  LoaderOptions o = training(3);
+  o.threads = 1;
+  d.patience = 0.25;
+  Err err;
+  CHECK(!unlink(file));
+  int kept = quiet_begin(log);
+  Loader *l = loader_open(&d, &o, &err);
+  for (int step = 0; step < 12; step++) {
+    const Batch *b = loader_next(l, &err);
+    if (!EXPECT(b)) break;
+    EXPECT_INT(b->used, 3);
+  }
+  EXPECT_INT(loader_bad_images(l), 1);
+  loader_close(l);
+  CHECK(!rename(train, away));
+  l = loader_open(&d, &o, &err);
+  EXPECT(!loader_next(l, &err));
+  EXPECT(strstr(err.msg, "No such file"));
+  EXPECT_INT(loader_bad_images(l), 0);
+  loader_close(l);
+  quiet_end(kept);
+  char *all[] = {away, train, log, file};
+  for (int i = 0; i < COUNT(all); i++) free(all[i]);
   dataset_close(&d);
 }
 
