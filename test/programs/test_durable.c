@@ -1,7 +1,10 @@
 // Saved means saved: runs are killed at any moment, the disk is full, the folder belongs to another run or to nobody.
 // No checkpoint is lost or half written, what goes on is the same run bit for bit, and a message says what happened.
+#define _GNU_SOURCE // prlimit
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,7 +29,7 @@ static const char *train_line(const char *out, const char *more) {
     CHECK(!command(&said, "%s --out %s --train 16 --val 2 --size 64 --seed 3", tool("shapes"), set));
   snprintf(line, sizeof line,
            "exec env OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --size 64 --batch 2 --iters 8 --lr 0.01 "
-           "--checkpoint-every 2 --seed 5 --eval-every -1 --threads 1 --device cpu --resume %s",
+           "--checkpoint-every 2 --seed 5 --eval-every 3 --threads 1 --device cpu --resume %s",
            tool("train"), set, path_of(out, ""), more);
   return line;
 }
@@ -49,9 +52,11 @@ static pid_t start(const char *out, const char *more) {
   return pid;
 }
 
+static char *said_path(const char *out) { return xasprintf("%s.said", path_of(out, "")); }
+
 static char *said_by(const char *out) {
   size_t size;
-  char *path = xasprintf("%s.said", path_of(out, "")), *text = file_read(path, &size, NULL);
+  char *path = said_path(out), *text = file_read(path, &size, NULL);
   free(path);
   return text ? text : xstrdup("");
 }
@@ -65,17 +70,25 @@ static int wait_for(pid_t pid) {
 
 static void pause_for(double seconds) { usleep((useconds_t)(1e6 * seconds)); }
 
-// Until the file is there and not empty, a minute at most.
-static bool wait_for_file(const char *path) {
-  struct stat st;
-  for (double begin = now_seconds(); now_seconds() - begin < 60; pause_for(1e-4))
-    if (stat(path, &st) == 0 && st.st_size > 0) return true;
-  return false;
+static bool holds_text(const char *path, const char *what) {
+  size_t size;
+  char *text = file_read(path, &size, NULL);
+  bool found = text && strstr(text, what);
+  free(text);
+  return found;
 }
 
-// The step of the checkpoint, which must be whole; -1 when there is none yet.
-static long saved_step(const char *out) {
-  const char *path = path_of(out, "checkpoint.safetensors");
+// Until the file holds the text, a minute at most; "": until it is there and not empty.
+static bool wait_for_text(const char *path, const char *what) {
+  struct stat st;
+  for (double begin = now_seconds(); now_seconds() - begin < 60; pause_for(1e-4))
+    if (stat(path, &st) == 0 && st.st_size > 0 && holds_text(path, what)) return true;
+  return false;
+}
+static bool wait_for_file(const char *path) { return wait_for_text(path, ""); }
+
+// The step of a checkpoint, which must be whole; -1 when there is none.
+static long step_of(const char *path) {
   if (!path_is_file(path)) return -1;
   Checkpoint c;
   Err err = {""};
@@ -87,6 +100,9 @@ static long saved_step(const char *out) {
   ckpt_close(&c);
   return step;
 }
+
+static long saved_step(const char *out) { return step_of(path_of(out, "checkpoint.safetensors")); }
+static long previous_step(const char *out) { return step_of(path_of(out, "checkpoint-previous.safetensors")); }
 
 // The log without what a clock says: each line as far as the speed.
 static char *timeless_log(const char *out) {
@@ -108,6 +124,7 @@ static char *timeless_log(const char *out) {
 static void expect_same_run(const char *out, const char *whole) {
   EXPECT(same_file(path_of(out, "model.safetensors"), path_of(whole, "model.safetensors")));
   EXPECT(same_file(path_of(out, "checkpoint.safetensors"), path_of(whole, "checkpoint.safetensors")));
+  EXPECT(previous_step(out) >= 0 && previous_step(out) < saved_step(out));
   char *log = timeless_log(out), *want = timeless_log(whole);
   EXPECT(*want);
   EXPECT_STR(log, want);
@@ -163,9 +180,9 @@ static void check_kills(int kills) {
       if (killed < kills) kill_somewhere(pid, out, seconds, tries++);
       status = wait_for(pid);
       killed += status == -SIGKILL;
-      writing += path_is_file(path_of(out, "checkpoint.safetensors.tmp"));
+      writing += status == -SIGKILL && path_is_file(path_of(out, "checkpoint.safetensors.tmp"));
       long now = saved_step(out);
-      EXPECT(now >= step);
+      EXPECT(now >= step && previous_step(out) <= now);
       step = now;
     }
     if (EXPECT_INT(status, 0)) {
@@ -179,6 +196,7 @@ static void check_kills(int kills) {
     EXPECT(!path_is_file(path_of(out, "checkpoint.safetensors.tmp")));
     command(NULL, "rm -r %s", path_of(out, ""));
   }
+  EXPECT(writing > 0 || kills < 20);
   printf("  %d kills, %d of them while a checkpoint was written, in %d runs of %.1f s\n", killed, writing, runs,
          seconds);
 }
@@ -207,11 +225,44 @@ TEST_TIER(durable_unread_output_saves_and_stops, 1) {
   EXPECT_INT(command(NULL, "( ( %s ) 2>&1; echo $? >%s ) | grep -m 1 '^step 1: bbox AP'", line, status), 0);
   EXPECT_INT(command(NULL, "grep -x 1 %s", status), 0);
   EXPECT(saved_step("unread") > 0);
-  // One that leaves before the first step has nothing to save.
+  // One that leaves earlier, perhaps before the first step.
   line = train_line("unread-first", "--iters 100000");
   EXPECT_INT(command(NULL, "( ( %s ) 2>&1; echo $? >%s ) | head -1", line, status), 0);
   EXPECT_INT(command(NULL, "grep -x 1 %s", status), 0);
-  EXPECT_INT(saved_step("unread-first"), -1);
+}
+
+// A checkpoint that is due comes before the evaluation of the same step, which hears an interrupt between two images;
+// where none is due, one is made then. Of 600 images it takes seconds.
+static void check_interrupt_in_evaluation(const char *out, int save_every) {
+  const char *set = path_of("durable-long", ""), *said;
+  if (!path_is_dir(set))
+    CHECK(!command(&said, "%s --out %s --train 4 --val 600 --size 64 --seed 3", tool("shapes"), set));
+  char *more = xasprintf("--iters 4 --eval-every 2 --checkpoint-every %d --data %s", save_every, set);
+  pid_t pid = start(out, more);
+  EXPECT(wait_for_text(path_of(out, "log.jsonl"), "{\"step\":2,"));
+  if (save_every == 2) EXPECT(wait_for_file(path_of(out, "checkpoint.safetensors")));
+  kill(pid, SIGTERM);
+  EXPECT_INT(wait_for(pid), 1);
+  EXPECT_INT(saved_step(out), 2);
+  EXPECT(!holds_text(path_of(out, "log.jsonl"), "\"eval\""));
+  char *kept = xasprintf("stopped: %s holds step 2, --resume", path_of(out, "checkpoint.safetensors"));
+  char *log = said_by(out);
+  EXPECT(strstr(log, kept) != NULL);
+  free(log);
+  free(kept);
+  free(more);
+}
+TEST_TIER(durable_checkpoint_comes_before_an_evaluation, 1) { check_interrupt_in_evaluation("evaluated", 2); }
+TEST_TIER(durable_interrupt_in_an_evaluation_saves, 1) { check_interrupt_in_evaluation("unevaluated", 100000); }
+
+// Resuming a run that is complete adds nothing.
+TEST_TIER(durable_complete_run_stays_as_it_is, 1) {
+  const char *said;
+  whole_run();
+  CHECK(!command(NULL, "cp -r %s %s", path_of("durable-whole", ""), path_of("complete", "")));
+  EXPECT_INT(train("complete", "", &said), 0);
+  EXPECT(same_file(path_of("complete", "log.jsonl"), path_of("durable-whole", "log.jsonl")));
+  expect_same_run("complete", "durable-whole");
 }
 
 // The second signal ends it at once, in the midst of a step of some seconds.
@@ -260,6 +311,74 @@ TEST_TIER(durable_full_disk_keeps_what_was_saved, 1) {
   EXPECT_INT(saved_step("full"), 4);
   EXPECT_INT(train("full", "", &said), 0);
   expect_same_run("full", "durable-whole");
+}
+
+// A disk that is full for a moment: the first checkpoint that is written to it does not fit.
+TEST_TIER(durable_checkpoint_waits_for_room, 1) {
+  const char *path = path_of("no-room", "checkpoint.safetensors");
+  char *tmp = xasprintf("%s.tmp", path);
+  pid_t pid = start("no-room", "--iters 100000 --checkpoint-every 20");
+  EXPECT(wait_for_file(path));
+  while (symlink("/dev/full", tmp) != 0 && errno == EEXIST) pause_for(1e-3); // until none is being written
+  char *said = said_path("no-room");
+  EXPECT(wait_for_text(said, ": No space left on device; it is tried again\n"));
+  long step = saved_step("no-room");
+  kill(pid, SIGTERM);
+  EXPECT_INT(wait_for(pid), 1);
+  EXPECT(saved_step("no-room") > step && step > 0);
+  EXPECT(!path_is_file(tmp));
+  free(said);
+  free(tmp);
+}
+
+// The same for the log: no line of it is lost, and none is cut.
+TEST_TIER(durable_log_waits_for_room, 1) {
+  pid_t pid = start("no-room-for-log", "--iters 100000 --checkpoint-every 100000 --eval-every -1");
+  const char *log = path_of("no-room-for-log", "log.jsonl");
+  char *said = said_path("no-room-for-log");
+  EXPECT(wait_for_text(log, "{\"step\":2,"));
+  struct rlimit before, none;
+  CHECK(!prlimit(pid, RLIMIT_FSIZE, NULL, &before));
+  none = before;
+  none.rlim_cur = 16384; // what it says has room
+  CHECK(!prlimit(pid, RLIMIT_FSIZE, &none, NULL));
+  EXPECT(wait_for_text(said, "log.jsonl: could not be written to its end: File too large; it is tried again\n"));
+  CHECK(!prlimit(pid, RLIMIT_FSIZE, &before, NULL));
+  kill(pid, SIGTERM);
+  EXPECT_INT(wait_for(pid), 1);
+  size_t size;
+  char *text = file_read(log, &size, NULL);
+  long lines = 0, step;
+  for (char *line = text, *end; line && (end = strchr(line, '\n')); line = end + 1)
+    EXPECT_INT(sscanf(line, "{\"step\":%ld,", &step) == 1 ? step : -1, ++lines);
+  EXPECT_INT(saved_step("no-room-for-log"), lines);
+  free(text);
+  free(said);
+}
+
+// Data that is away for a moment stops nothing; when it stays away, the state is saved first.
+TEST_TIER(durable_data_that_is_away, 1) {
+  char *set = xstrdup(path_of("durable-away", "")), *said = said_path("away");
+  CHECK(!command(NULL, "%s --out %s --train 16 --val 2 --size 64 --seed 3", tool("shapes"), set));
+  char *more = xasprintf("--iters 100000 --checkpoint-every 100000 --eval-every -1 --data %s", set);
+  pid_t pid = start("away", more);
+  EXPECT(wait_for_file(path_of("away", "log.jsonl")));
+  CHECK(!command(NULL, "mv %s/train %s/away", set, set));
+  EXPECT(wait_for_text(said, "it is tried again for 10 s\n"));
+  CHECK(!command(NULL, "mv %s/away %s/train", set, set));
+  char *log = file_read(path_of("away", "log.jsonl"), &(size_t){0}, NULL);
+  long steps = 0, saved;
+  for (char *at = log; (at = strchr(at, '\n')); at++) steps++;
+  char *later = xasprintf("{\"step\":%ld,", steps + 6); // more than are under way and decoded ahead
+  EXPECT(wait_for_text(path_of("away", "log.jsonl"), later));
+  CHECK(!command(NULL, "mv %s/train %s/away", set, set));
+  EXPECT_INT(wait_for(pid), 2);
+  EXPECT((saved = saved_step("away")) > steps + 6);
+  char *want = xasprintf("No such file or directory; %s holds step %ld, --resume continues\n",
+                         path_of("away", "checkpoint.safetensors"), saved);
+  if (!EXPECT(holds_text(said, want) && !holds_text(said, "bad image"))) command(NULL, "cat %s", said);
+  char *all[] = {set, said, more, log, later, want};
+  for (int i = 0; i < COUNT(all); i++) free(all[i]);
 }
 
 TEST_TIER(durable_folder_that_cannot_be_written, 1) {
