@@ -1,0 +1,133 @@
+// What a run leaves, and in which order.
+#include <semaphore.h>
+#include <unistd.h>
+#include "engine/run_files.h"
+#include "test/harness/command.h"
+#include "test/harness/small_engine.h"
+#include "test/harness/test.h"
+
+typedef struct Run {
+  Engine e;
+  RunFiles f;
+  char *folder;
+} Run;
+
+static void open_run(Run *r, const char *name) {
+  Err err;
+  ModelConfig config = small_config(NORM_GN, CLASSES);
+  *r = (Run){.folder = xasprintf("%s/%s", test_tmp(), name)};
+  small_engine(&r->e, &config);
+  params_randomise(&r->e.params, 1);
+  files_name(&r->f, r->folder);
+  CHECK(files_lock(&r->f, &err) && files_open(&r->f, "{}", -1, &err));
+  EXPECT_STR(r->f.kept, "no checkpoint yet");
+  r->f.log.people = fopen("/dev/null", "w");
+}
+
+static void close_run(Run *r) {
+  Err err;
+  fclose(r->f.log.people);
+  r->f.log.people = stderr;
+  EXPECT(log_close(&r->f.log, &err));
+  files_free(&r->f);
+  engine_close(&r->e);
+  free(r->folder);
+}
+
+static void make_step(Run *r, int step) {
+  StepResult s = small_step(&r->e, step);
+  files_record_step(&r->f, &r->e, step + 1, 0.01, &s);
+}
+
+static long step_of(const char *path) {
+  Checkpoint c;
+  RunState state = {.step = -1};
+  if (!ckpt_open(&c, path, NULL)) return -1;
+  EXPECT(state_resume(&c, &state, NULL));
+  long step = state.step;
+  ckpt_close(&c);
+  return step;
+}
+
+// A save that falls due during another is made all the same, and the last two are there at the end.
+TEST(files_keep_two_checkpoints) {
+  Run r;
+  Err err;
+  open_run(&r, "two");
+  for (int step = 0; step < 3; step++) {
+    make_step(&r, step);
+    EXPECT(files_save(&r.f, &r.e, step + 1, &err));
+  }
+  EXPECT(files_settle(&r.f, &err) && files_poll(&r.f, &err));
+  EXPECT_INT(step_of(r.f.checkpoint), 3);
+  EXPECT_INT(step_of(r.f.previous), 2);
+  char *want = xasprintf("%s holds step 3, --resume continues", r.f.checkpoint);
+  EXPECT_STR(r.f.kept, want);
+  free(want);
+  EXPECT(files_export(&r.f, &r.e, 3, &err));
+  EXPECT_INT(step_of(r.f.final), 3);
+  close_run(&r);
+}
+
+// A failure is seen at the next step, and says what is left.
+TEST(files_see_failures_at_the_next_step) {
+  Run r;
+  Err err;
+  open_run(&r, "failing");
+  make_step(&r, 0);
+  EXPECT(files_save(&r.f, &r.e, 1, &err) && files_settle(&r.f, &err));
+  char *tmp = xasprintf("%s.tmp", r.f.checkpoint);
+  CHECK(dirs_make(tmp, NULL)); // a folder stands where the file is written
+  make_step(&r, 1);
+  EXPECT(files_save(&r.f, &r.e, 2, &err));
+  while (!saver_ready(&r.f.saver)) usleep(1000);
+  EXPECT(!files_poll(&r.f, &err));
+  EXPECT(strstr(err.msg, "step 2: the checkpoint could not be written: ") == err.msg);
+  EXPECT(strstr(r.f.kept, " holds step 1, "));
+  EXPECT_INT(step_of(r.f.checkpoint), 1);
+  free(tmp);
+  close_run(&r);
+}
+
+// ---- scores that take their time --------------------------------------------------------------------------------
+
+static sem_t scores_may_end;
+static bool score_slowly(const Dataset *d, const void *results, Metrics *out, Err *err) {
+  (void)d;
+  (void)results;
+  (void)err;
+  *out = (Metrics){0};
+  while (sem_wait(&scores_may_end) != 0) {
+  }
+  return true;
+}
+static void release(void *results) { (void)results; }
+
+// The checkpoint of a later step is taken at once, but not written before the scores that its log holds.
+TEST(files_write_no_checkpoint_before_its_log) {
+  static const TaskRow slow = {.score = score_slowly, .release = release};
+  static const Dataset none;
+  Run r;
+  Err err;
+  open_run(&r, "scores");
+  CHECK(!sem_init(&scores_may_end, 0, 0));
+  make_step(&r, 0);
+  EXPECT(files_score(&r.f, &slow, &none, NULL, 1, 1, now_seconds(), &err));
+  EXPECT(files_save(&r.f, &r.e, 1, &err) && r.f.saver.writing); // of the same step: made again when it is lost
+  make_step(&r, 1);
+  EXPECT(files_save(&r.f, &r.e, 2, &err));
+  make_step(&r, 2);
+  for (int i = 0; i < 5; i++) EXPECT(files_poll(&r.f, &err) && r.f.saver.under_way && !r.f.saver.writing);
+  EXPECT_INT(step_of(r.f.checkpoint), 1);
+  sem_post(&scores_may_end);
+  while (r.f.saver.under_way) EXPECT(files_poll(&r.f, &err));
+  EXPECT_INT(step_of(r.f.checkpoint), 2);
+  EXPECT_INT(step_of(r.f.previous), 1);
+  char *log = xasprintf("%s/log.jsonl", r.folder), *text = file_read(log, &(size_t){0}, NULL);
+  const char *eval = text ? strstr(text, "{\"step\":1,\"kind\":\"eval\"") : NULL;
+  EXPECT(eval && strstr(eval, "{\"step\":2,\"kind\":\"train\"") && strstr(eval, "{\"step\":3,\"kind\":\"train\""));
+  free(text);
+  free(log);
+  sem_destroy(&scores_may_end);
+  close_run(&r);
+}

@@ -1,0 +1,105 @@
+// Checkpoints written beside steps: the bytes of one written between them, under all names; failures that pass and those
+// that do not.
+#include <unistd.h>
+#include "engine/saver.h"
+#include "test/harness/command.h"
+#include "test/harness/small_engine.h"
+#include "test/harness/test.h"
+
+static const RunState third = {.step = 3, .run = "{\"seed\":1}"};
+
+static void open_trained(Engine *e) {
+  ModelConfig config = small_config(NORM_BN, CLASSES);
+  small_engine(e, &config);
+  params_randomise(&e->params, 1);
+  for (int step = 0; step < 3; step++) EXPECT(small_step(e, step).finite);
+}
+
+static SaveOrder order_of(const char *path) { return (SaveOrder){.file = {.path = path, .momentum = true}, .log = -1}; }
+
+TEST(saver_writes_what_was_taken) {
+  Engine e;
+  Saver s = {0};
+  Err err;
+  open_trained(&e);
+  char *want = xstrdup(small_save(&e, "in-line", true)), *path = xstrdup(small_checkpoint("beside"));
+  EXPECT(saver_end(&s, &err) && !saver_ready(&s)); // nothing is under way
+  saver_take(&s, &e, &third);
+  EXPECT(small_step(&e, 3).finite && !saver_ready(&s));
+  const SaveOrder order = order_of(path);
+  saver_write(&s, &order);
+  EXPECT(small_step(&e, 4).finite);
+  EXPECT(saver_end(&s, &err));
+  EXPECT(same_file(path, want));
+  free(path);
+  free(want);
+  engine_close(&e);
+}
+
+// What stood there before, and what stands there now.
+TEST(saver_gives_further_names) {
+  Engine e;
+  Saver s = {0};
+  Err err;
+  open_trained(&e);
+  char *first = xstrdup(small_save(&e, "first", true)), *path = xstrdup(small_save(&e, "current", true));
+  char *previous = xstrdup(small_checkpoint("previous")), *best = xstrdup(small_checkpoint("best"));
+  EXPECT(small_step(&e, 3).finite);
+  SaveOrder order = order_of(path);
+  order.file.previous = previous;
+  order.links = (const char *const[]){best, NULL};
+  saver_take(&s, &e, &third);
+  saver_write(&s, &order);
+  EXPECT(saver_end(&s, &err));
+  EXPECT(same_file(previous, first) && !same_file(path, first) && same_file(best, path));
+  char *all[] = {first, path, previous, best};
+  for (int i = 0; i < COUNT(all); i++) free(all[i]);
+  engine_close(&e);
+}
+
+// A disk without room: the first try goes to /dev/full, which its failure unlinks.
+TEST(saver_waits_for_room) {
+  Engine e;
+  Saver s = {0};
+  Err err;
+  open_trained(&e);
+  char *path = xstrdup(small_save(&e, "room", true)), *old = xstrdup(small_save(&e, "room-old", true));
+  char *tmp = xasprintf("%s.tmp", path);
+  SaveOrder order = order_of(path);
+  EXPECT(small_step(&e, 3).finite);
+  for (int patience = 0; patience < 2; patience++) {
+    CHECK(!symlink("/dev/full", tmp));
+    order.patience = 60 * patience;
+    saver_take(&s, &e, &third);
+    saver_write(&s, &order);
+    EXPECT(saver_end(&s, &err) == patience);
+    EXPECT(same_file(path, old) == !patience && access(tmp, F_OK) != 0);
+    if (!patience)
+      EXPECT(strstr(err.msg, "room.safetensors: could not be written to its end: No space left on device"));
+  }
+  free(tmp);
+  free(old);
+  free(path);
+  engine_close(&e);
+}
+
+TEST(saver_reports_what_does_not_pass) {
+  Engine e;
+  Saver s = {0};
+  Err err = {""};
+  open_trained(&e);
+  SaveOrder order = order_of("/nowhere/checkpoint.safetensors");
+  order.patience = 60;
+  saver_take(&s, &e, &third);
+  saver_write(&s, &order);
+  while (!saver_ready(&s)) usleep(1000);
+  EXPECT(!saver_end(&s, &err) && !s.under_way);
+  EXPECT_STR(err.msg, "cannot write /nowhere/checkpoint.safetensors: No such file or directory");
+  order = order_of(small_checkpoint("unlogged"));
+  order.log = 1 << 20; // no file: what is to be on disk before the checkpoint is not
+  saver_take(&s, &e, &third);
+  saver_write(&s, &order);
+  EXPECT(!saver_end(&s, &err) && !path_is_file(order.file.path));
+  EXPECT_STR(err.msg, "log.jsonl: Bad file descriptor");
+  engine_close(&e);
+}
