@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const double TERMINAL_SECONDS = 0.1, PLAIN_SECONDS = 10, MEAN_SECONDS = 10;
+static const double TERMINAL_SECONDS = 0.1, PLAIN_SECONDS = 10, MEAN_SECONDS = 10, SHORTEST_SECONDS = 0.1;
 
 // The part of the log to keep: whole lines up to the first record of a later step; and the last step there with an
 // "eval" record. False when the file is there and cannot be read to its end: what is cut off must be known to be later.
@@ -115,10 +115,12 @@ bool log_close(Log *log, Err *err) {
 
 // ---- people ---------------------------------------------------------------------------------------------------------
 
-// Running means whose memory fades within MEAN_SECONDS, however irregularly the reports come.
+// Running means whose memory fades within MEAN_SECONDS, however irregularly the reports come: results of several steps
+// may come at once, and say nothing of how fast they were.
 static void update_speeds(Log *log, const Progress *p, double now) {
   double seconds = now - log->last_seen;
-  if (log->last_seen > 0 && seconds > 0) {
+  if (log->last_seen > 0 && seconds < SHORTEST_SECONDS) return;
+  if (log->last_seen > 0) {
     bool first = log->steps_per_second == 0;
     double weight = first ? 1 : 1 - exp(-seconds / MEAN_SECONDS);
     log->images_per_second += weight * ((double)(p->images - log->images) / seconds - log->images_per_second);

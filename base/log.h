@@ -19,7 +19,7 @@ typedef struct Lines { // of the log, each with its newline
 } Lines;
 
 typedef struct Log {
-  double images_per_second, steps_per_second; // running means over about ten seconds; 0 until two reports came
+  double images_per_second, steps_per_second; // running means over about ten seconds; 0 until known
   FILE *people;                               // stderr
   bool terminal;                              // it is one: a single line is kept up to date
   int file;                                   // log.jsonl, for reading its state and fsync; -1: no records are kept
@@ -27,9 +27,9 @@ typedef struct Log {
   Record record;
   bool line_open;       // the terminal shows a progress line that has no newline yet
   double opened;        // now_seconds() at log_open
-  double last_seen;     // when the last report came, and
+  double last_seen;     // when the last report that counts for the speeds came, and
   double last_shown;    // when one was last printed: now_seconds(), 0 = never
-  int64_t images, step; // of the last report
+  int64_t images, step; // of that report
   int64_t evaluated;    // step of the last "eval" record that log_open kept, or -1
   bool holding;
   Lines held;      // wait behind the next one
