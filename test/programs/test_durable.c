@@ -381,6 +381,16 @@ TEST_TIER(durable_data_that_is_away, 1) {
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
 }
 
+// A step that is not finite ends the run, which names what is left; the records before it are there.
+TEST_TIER(durable_divergence_stops, 1) {
+  const char *said;
+  EXPECT_INT(train("diverged", "--iters 40 --lr 1e6 --warmup 0 --clip-grad 0 --checkpoint-every 1", &said), 1);
+  const char *stop = strstr(said, ": not finite (");
+  if (!EXPECT(stop && strstr(stop, "nothing was updated, ") && strstr(stop, " on 0000"))) printf("    %s\n", said);
+  EXPECT(holds_text(path_of("diverged", "log.jsonl"), "{\"step\":1,"));
+  EXPECT(!path_is_file(path_of("diverged", "model.safetensors")));
+}
+
 TEST_TIER(durable_folder_that_cannot_be_written, 1) {
   const char *said, *folder = path_of("read-only", "");
   CHECK(!mkdir(folder, 0555));
