@@ -232,7 +232,7 @@ static void finish(TrainingRun *r, bool complete) {
     log_note(&f->log, "bad images: %d of %d in training, replaced; %d in evaluation, left out", bad,
              r->train.num_images + r->train.bad_images, bad_val);
   if (!log_close(&f->log, &err) || !curves_draw(r->o.out, r->engine.model, &err)) die(EXIT_RUN, "%s", err.msg);
-  if (*r->trouble.msg) die(EXIT_USAGE, "%s; %s", r->trouble.msg, f->kept);
+  if (*r->trouble.msg) die(err_exit(&r->trouble), "%s; %s", r->trouble.msg, f->kept);
   if (complete) fprintf(stderr, "done: %s, %s/curves.svg\n", f->final, r->o.out);
 }
 
@@ -282,7 +282,7 @@ static void benchmark(TrainingRun *r, Loader *loader, Trace *trace) {
                           .trace = trace};
   Err err;
   if (!benchmark_run(&r->engine, &setting, &(Stepper){bench_step, &(BenchRun){r, loader}}, &err))
-    die(*r->trouble.msg ? EXIT_USAGE : EXIT_RUN, "%s", err.msg);
+    die(*r->trouble.msg ? err_exit(&r->trouble) : EXIT_RUN, "%s", err.msg);
 }
 
 static void run_loader_benchmark(TrainingRun *r) {

@@ -3,17 +3,7 @@
 
 // ---- memory -----------------------------------------------------------------------------------------------------
 
-enum { MASKS_ROOM = 128 << 20 }; // bytes: masks of a batch that are more are pasted a part at a time
-
-// What detections cross to the host in.
-typedef struct Detector {
-  size_t groups, rows;   // of a batch: images, and detections they have room for
-  size_t mask_bytes;     // room for so many bytes of masks, but at least one
-  uint32_t *device_bits; // on the device
-  uint32_t *bits;        // page-locked, and the rest: as they are on the device
-  int *count, *index;    // [groups] [rows]
-  void *box, *score;     // [rows, 4] [rows] reals
-} Detector;
+enum { MASKS_ROOM = 128 << 20 }; // bytes
 
 static size_t count_bytes(const Detector *d) { return d->groups * sizeof *d->count; }
 static size_t index_bytes(const Detector *d) { return d->rows * sizeof *d->index; }

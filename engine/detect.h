@@ -15,7 +15,17 @@ typedef struct Detections {
   int n;
 } Detections;
 
-// The memory that detections cross to the host in, for engine/task.h.
+// What detections cross to the host in: Engine.results.
+typedef struct Detector {
+  size_t groups, rows;   // of a batch: images, and detections they have room for
+  size_t mask_bytes;     // room for masks, of one at least: those of a batch that are more are pasted a part at a time
+  uint32_t *device_bits; // on the device
+  uint32_t *bits;        // page-locked, and the rest, too: as they are on the device
+  int *count, *index;    // [groups] [rows]
+  void *box, *score;     // [rows, 4] [rows] reals
+} Detector;
+
+// For engine/task.h.
 void detect_plan(Engine *e);
 bool detect_allocate(Engine *e, Err *err);
 void detect_close(Engine *e);

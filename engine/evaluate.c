@@ -40,6 +40,7 @@ bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visit
   Err failed = {""};
   Loader *loader = loader_open(d, &options, err);
   if (!loader) return false;
+  memory_for("the results of an evaluation", e->train.network ? "--val-limit" : "--limit");
   out->read = xcalloc((size_t)d->num_images, sizeof *out->read);
   const Batch *batch;
   bool stopped = false;
@@ -58,6 +59,7 @@ bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visit
     detections_free(&found);
   }
   loader_close(loader);
+  memory_for(NULL, NULL);
   if (stopped || failed.msg[0]) return err_set(err, "%s", failed.msg);
   return out->images > 0 || err_set(err, "%s: none of its %d images can be read", d->coco.path, out->left_out);
 }
@@ -70,6 +72,7 @@ void evaluation_free(Evaluation *v) {
 
 bool evaluate_score(const Dataset *d, const Evaluation *v, Scores *out, Err *err) {
   *out = (Scores){0};
+  memory_for("the scores of an evaluation", "--val-limit or --limit");
   Coco view = d->coco; // the images that were read, where some could not be or --limit left them out
   view.num_images = 0;
   view.images = xmalloc((size_t)d->num_images * sizeof *view.images);
@@ -78,6 +81,7 @@ bool evaluate_score(const Dataset *d, const Evaluation *v, Scores *out, Err *err
   bool ok = cocoeval_run(&out->bbox, &view, &v->found, EVAL_BBOX, err) &&
             cocoeval_run(&out->segm, &view, &v->found, EVAL_SEGM, err);
   free(view.images);
+  memory_for(NULL, NULL);
   return ok;
 }
 

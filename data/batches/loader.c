@@ -460,7 +460,7 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
     w->loader = l;
     int failed = pthread_create(&w->thread, NULL, decode_places, w);
     if (failed) {
-      err_set(err, "cannot start %d decoder threads: %s; ask for fewer", threads, strerror(failed));
+      err_set(err, "cannot start %d decoder threads: %s; ask for fewer, or free memory", threads, strerror(failed));
       loader_close(l);
       return NULL;
     }

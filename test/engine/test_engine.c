@@ -1,4 +1,5 @@
 // An engine opened, stepped and asked for detections.
+#include <unistd.h>
 #include "engine/detect.h"
 #include "models/maskrcnn.h"
 #include "test/harness/small_engine.h"
@@ -50,6 +51,61 @@ TEST(engine_learns) {
   }
   EXPECT(best < 0.8 * first.total);
   EXPECT(last.loss[LOSS_OBJECTNESS] < 0.95 * first.loss[LOSS_OBJECTNESS]);
+  engine_close(&e);
+}
+
+// Masks that do not fit the memory that is set aside are pasted a part at a time, with the same result.
+TEST(engine_detections_in_parts) {
+  enum { PART = 3 };
+  ModelConfig config = small_config(NORM_GN, CLASSES);
+  Engine e;
+  small_engine(&e, &config);
+  params_randomise(&e.params, 1);
+  Batch b = synthetic_batch(IMAGES, CANVAS, CANVAS, CAPACITY, CLASSES, (int[]){3, 2}, 9);
+  Detector *d = e.results;
+  Detections whole, part;
+  engine_infer(&e, &b);
+  engine_detections(&e, &b, 0.5f, &whole);
+  const size_t bytes = d->mask_bytes;
+  d->mask_bytes = PART * CANVAS * CANVAS / 8 + 1;
+  engine_detections(&e, &b, 0.5f, &part);
+  d->mask_bytes = bytes;
+  EXPECT(whole.n > 2 * PART && whole.items[0].image != whole.items[whole.n - 1].image);
+  EXPECT_INT(part.n, whole.n);
+  for (int i = 0; i < MIN(part.n, whole.n); i++) {
+    const Rle *p = &part.items[i].mask, *q = &whole.items[i].mask;
+    EXPECT(p->n == q->n && !memcmp(p->runs, q->runs, (size_t)p->n * sizeof *p->runs));
+  }
+  detections_free(&part);
+  detections_free(&whole);
+  synthetic_free(&b);
+  engine_close(&e);
+}
+
+// A plan that is only to be printed takes nothing.
+TEST(engine_plans_without_taking) {
+  ModelConfig config = small_config(NORM_GN, CLASSES);
+  const Shapes shapes = {.canvases = 1,
+                         .canvas = {{.h = CANVAS, .w = CANVAS}},
+                         .images = IMAGES,
+                         .max_objects = CAPACITY,
+                         .max_bytes = 3 * CANVAS * CANVAS,
+                         .max_words = CAPACITY * CANVAS * 3,
+                         .prefetch = PREFETCH};
+  const Category names[CLASSES - 1] = {{0}};
+  Engine e;
+  Err err;
+  fflush(stdout);
+  int kept = dup(STDOUT_FILENO);
+  CHECK(freopen("/dev/null", "w", stdout));
+  bool ok =
+      engine_open(&e, &(Compute){.device = "cpu"}, model_of(&config), &config, names, &shapes, &shapes, true, &err);
+  fflush(stdout);
+  dup2(kept, STDOUT_FILENO);
+  close(kept);
+  EXPECT(ok && memory_sum(&e.memory, ON_DEVICE) > 0 && memory_sum(&e.memory, ON_HOST_LOCKED) > 0);
+  EXPECT(!e.params.master && !e.arena && !e.dev->workspace && !e.hyper && !e.slot[0].real && !e.train.ring.block &&
+         !e.infer.ring.block && !e.train.inputs.array[BATCH_BYTES].data && !((Detector *)e.results)->bits);
   engine_close(&e);
 }
 

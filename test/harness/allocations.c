@@ -5,6 +5,7 @@
 
 // glibc lets a program define these; under other names it keeps its own. Its own calls come here too.
 static atomic_llong count;
+static atomic_bool refusing;
 
 #ifdef __SANITIZE_ADDRESS__
 bool allocations_counted(void) { return false; }
@@ -28,10 +29,12 @@ void *realloc(void *p, size_t bytes) {
 }
 int posix_memalign(void **p, size_t alignment, size_t bytes) {
   atomic_fetch_add(&count, 1);
-  *p = __libc_memalign(alignment, bytes);
+  *p = refusing ? NULL : __libc_memalign(alignment, bytes);
   return *p ? 0 : ENOMEM;
 }
 bool allocations_counted(void) { return true; }
 #endif
+
+void allocations_refuse(bool refuse) { atomic_store(&refusing, refuse); }
 
 int64_t allocations(void) { return atomic_load(&count); }

@@ -4,4 +4,5 @@
 #include <stdint.h>
 
 int64_t allocations(void);
-bool allocations_counted(void); // false under AddressSanitizer, which has an allocator of its own
+void allocations_refuse(bool refuse); // or no longer: those of posix_memalign, which scratch memory is made of
+bool allocations_counted(void);       // false under AddressSanitizer, which has an allocator of its own

@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include "data/images/image.h"
 #include "data/images/png.h"
+#include "test/harness/allocations.h"
 #include "test/harness/batches.h"
 #include "test/harness/small_set.h"
 
@@ -31,6 +32,31 @@ static int count_of(const char *text, const char *part) {
   int count = 0;
   for (const char *at = text; (at = strstr(at, part)); at++) count++;
   return count;
+}
+
+// An image that memory has no room for is not a bad one: whether it is trained on must not depend on the machine.
+TEST(loader_stops_without_memory) {
+  if (!allocations_counted()) {
+    test_skip("AddressSanitizer has its own allocator");
+    return;
+  }
+  Dataset d;
+  if (!open_set(&d, small_set("no-memory"), &small_options)) return;
+  for (int train = 0; train < 2; train++) {
+    Err err;
+    LoaderOptions o = training(3);
+    o.train = train;
+    allocations_refuse(true);
+    Loader *l = loader_open(&d, &o, &err);
+    EXPECT(!loader_next(l, &err));
+    allocations_refuse(false);
+    EXPECT(strstr(err.msg, "step 0: out of memory: ") == err.msg && strstr(err.msg, " bytes asked for decoding ") &&
+           strstr(err.msg, ".png; a smaller --threads shrinks it"));
+    EXPECT_INT(err_exit(&err), EXIT_RUN);
+    EXPECT_INT(loader_bad_images(l), 0);
+    loader_close(l);
+  }
+  dataset_close(&d);
 }
 
 TEST(loader_replaces_bad_images) {

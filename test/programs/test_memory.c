@@ -1,0 +1,194 @@
+// The memory of the programs: known before it is taken, none a step, and where there is none any more they say so, with
+// what was saved as it was.
+#include "test/harness/allocations.h"
+#include "test/harness/command.h"
+#include "test/harness/test.h"
+#include "weights/checkpoint.h"
+
+static const char *path_in(const char *folder, const char *file) {
+  static char paths[8][512];
+  static int next;
+  char *p = paths[next++ % COUNT(paths)];
+  snprintf(p, sizeof paths[0], "%s/%s/%s", test_tmp(), folder, file);
+  return p;
+}
+
+// ---- the plan -------------------------------------------------------------------------------------------------------
+
+// The number before "MB", in the line of the plan that ends in `row` or goes on with ';' or ','.
+static double planned(const char *said, const char *row) {
+  const char *at = strstr(said, row), *line = at;
+  while (line && line > said && line[-1] != '\n') line--;
+  return line ? atof(line) : -1;
+}
+
+TEST_TIER(memory_plan_has_the_host, 1) {
+  static const char *const rows[] = {"parameters, gradients, momentum",
+                                     "activations",
+                                     "workspace",
+                                     "inputs, two batches",
+                                     "loader's batches in training",
+                                     "loader's batches in inference",
+                                     "masks of detections",
+                                     "detections of a batch"};
+  const char *said;
+  double sum = 0;
+  EXPECT_INT(command(&said, "%s --data %s --model tiny --size 64 --batch 8 --plan | sed -n '/^memory:/,$p'",
+                     tool("train"), shapes_set()),
+             0);
+  for (int i = 0; i < COUNT(rows); i++) {
+    if (!EXPECT(planned(said, rows[i]) > 0)) printf("    %s\n", rows[i]);
+    sum += planned(said, rows[i]);
+  }
+  EXPECT_NEAR(planned(said, "MB of the host"), sum, 1); // each is rounded
+}
+
+// Where address space is short of what is planned, nothing is taken: the plan is printed all the same, a run says what
+// to change, and neither leaves anything behind.
+TEST_TIER(memory_too_little_is_said_before_it_is_taken, 1) {
+  const char *said;
+  char line[1024];
+  snprintf(line, sizeof line,
+           "ulimit -v 1500000; exec env OMP_NUM_THREADS=1 %s --data %s --model tiny --size 512 --batch 64 --threads 1",
+           tool("train"), shapes_set());
+  EXPECT_INT(command(&said, "(%s --plan) 2>&1 | tail -n 4", line), 0);
+  if (!EXPECT(strstr(said, " MB of the host, ") && strstr(said, "train: too little memory: ") &&
+              strstr(said, "for the activations: a smaller --batch, --size or --max-size shrinks it\n")))
+    printf("    %s\n", said);
+  EXPECT_INT(command(&said, "%s --plan >%s", line, path_in("", "plan")), 2);
+  EXPECT_INT(command(&said, "%s --out %s", line, path_in("short", "")), 2);
+  EXPECT(strstr(said, "train: too little memory: ") == said && strchr(said, '\n')[1] == '\0');
+  EXPECT(!path_is_file(path_in("short", "log.jsonl")));
+}
+
+// ---- allocations ----------------------------------------------------------------------------------------------------
+
+// A command with one thread, as the test's library leaves it to allocate.
+static int preloaded(const char **said, const char *env, const char *line) {
+  return command(said, "env OMP_NUM_THREADS=1 LD_PRELOAD=%s %s %s", tool("malloc.so"), env, line);
+}
+
+// How often a command allocates.
+static long count_of(const char *line) {
+  const char *said, *file = path_in("", "count");
+  char *env = xasprintf("COUNT_TO=%s", file);
+  size_t size;
+  if (!EXPECT_INT(preloaded(&said, env, line), 0)) printf("    %s\n", said);
+  char *text = file_read(file, &size, NULL);
+  long count = text ? atol(text) : -1;
+  free(text);
+  free(env);
+  return count;
+}
+
+TEST_TIER(memory_training_allocates_nothing_per_step, 1) {
+  if (!allocations_counted()) {
+    test_skip("AddressSanitizer allocates by itself");
+    return;
+  }
+  long count[2];
+  for (int i = 0; i < 2; i++) {
+    char line[1024];
+    snprintf(line, sizeof line, "%s --data %s --model tiny --size 64 --batch 2 --threads 1 --benchmark %d",
+             tool("train"), shapes_set(), i ? 24 : 8);
+    count[i] = count_of(line);
+  }
+  EXPECT(count[0] > 0);
+  EXPECT_INT(count[1], count[0]);
+}
+
+// ---- none left ------------------------------------------------------------------------------------------------------
+
+enum { SAVED = 2 }; // step of the checkpoint that is there before
+
+typedef struct Victim { // a program, in a folder of its own beside a run that stopped at SAVED
+  char line[2048];
+  const char *result; // what it leaves
+} Victim;
+
+static Victim victim(const char *program) {
+  Victim v = {.result = strcmp(program, "train") ? "found/detections.json" : "model.safetensors"};
+  const char *said, *set = path_in("memory-set", "");
+  char base[1024];
+  snprintf(base, sizeof base,
+           "%s --data %s --model tiny --size 64 --batch 2 --iters 4 --checkpoint-every 2 --eval-every 3 --seed 5 "
+           "--threads 1 --resume",
+           tool("train"), set);
+  if (!path_is_dir(path_in("memory-base", ""))) {
+    CHECK(!command(&said, "%s --out %s --train 6 --val 2 --size 64 --seed 3", tool("shapes"), set));
+    CHECK(
+        !command(&said, "env OMP_NUM_THREADS=1 %s --stop-after %d --out %s", base, SAVED, path_in("memory-base", "")));
+  }
+  if (!strcmp(program, "train"))
+    snprintf(v.line, sizeof v.line, "%s --out %s", base, path_in("victim", ""));
+  else
+    snprintf(v.line, sizeof v.line, "%s --weights %s --data %s --eval --overlays 1 --threads 1 --out %s", tool("infer"),
+             path_in("memory-base", "checkpoint.safetensors"), set, path_in("victim", "found"));
+  return v;
+}
+
+static void make_folder(void) {
+  CHECK(!command(NULL, "rm -rf %s && cp -r %s %s", path_in("victim", ""), path_in("memory-base", ""),
+                 path_in("victim", "")));
+}
+
+// Both a run that ends well and one that does not leave files that are whole.
+static void expect_whole(const Victim *v, int status) {
+  const char *path = path_in("victim", "checkpoint.safetensors");
+  Checkpoint c;
+  Err err = {""};
+  if (EXPECT(ckpt_open(&c, path, &err))) {
+    EXPECT(atol(ckpt_find_meta(&c, "step")) >= SAVED);
+    ckpt_close(&c);
+  }
+  if (path_is_file(path_in("victim", v->result)))
+    EXPECT(same_file(path_in("victim", v->result), path_in("memory-want", "result")));
+  else
+    EXPECT(status != 0);
+}
+
+// The last line that a program said.
+static const char *last_line(const char *said) {
+  const char *line = said;
+  for (const char *p = said; *p; p++)
+    if (*p == '\n' && p[1]) line = p + 1;
+  return line;
+}
+
+// `how` FAIL_AT or FAIL_FROM. Fails by a message that speaks of memory, or does without, to the same result.
+static void expect_survival(const Victim *v, const char *how, long n) {
+  const char *said;
+  char env[64];
+  make_folder();
+  snprintf(env, sizeof env, "%s=%ld", how, n);
+  int status = preloaded(&said, env, v->line);
+  const char *last = last_line(said);
+  if (!EXPECT(status == 0 || ((status == 1 || status == 2) && strstr(last, "emory") && !strstr(said, "a bug in"))))
+    printf("    %s: %d: %s\n", env, status, last);
+  expect_whole(v, status);
+}
+
+// Of the program's allocations the first `dense`, then every `stride`-th, failing one by one; and at `outages` places
+// all from there on.
+static void check_shortage(const char *program, long dense, long stride, int outages) {
+  const char *said;
+  if (!allocations_counted()) {
+    test_skip("AddressSanitizer allocates by itself");
+    return;
+  }
+  Victim v = victim(program);
+  make_folder();
+  const long count = count_of(v.line);
+  CHECK(dirs_make(path_in("memory-want", ""), NULL));
+  CHECK(!command(&said, "cp %s %s", path_in("victim", v.result), path_in("memory-want", "result")));
+  EXPECT(count > 1000);
+  long tried = 0;
+  for (long n = 1; n <= count; n += n < dense ? 1 : stride, tried++) expect_survival(&v, "FAIL_AT", n);
+  for (int i = 0; i < outages; i++) expect_survival(&v, "FAIL_FROM", 1 + i * count / outages);
+  printf("  %ld of %ld allocations failed one by one, all from %d places on\n", tried, count, outages);
+}
+
+TEST_TIER(memory_shortage_in_training, 1) { check_shortage("train", 1, 149, 6); }
+TEST_TIER(memory_shortage_in_inference, 1) { check_shortage("infer", 1, 149, 6); }
+TEST_TIER(memory_shortage_at_any_allocation_of_training, 2) { check_shortage("train", 0, 1, 100); }
+TEST_TIER(memory_shortage_at_any_allocation_of_inference, 2) { check_shortage("infer", 0, 1, 100); }
