@@ -60,7 +60,7 @@ objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%
   $B/commit.o
 kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu))
 tools := $(patsubst tools/%.c,%,$(wildcard tools/*.c))
-tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/preload/% test/harness/faulty_device.c, \
+tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/harness/faulty_device.c, \
   $(wildcard test/*/*.c test/*/*/*.c))) \
   $(patsubst test/fuzz/fuzz_%.c,$B/test/fuzz/corpus_%.o,$(wildcard test/fuzz/fuzz_*.c))
 fuzzers := $(patsubst test/fuzz/%.c,$B/%,$(wildcard test/fuzz/fuzz_*.c))
@@ -117,8 +117,10 @@ $(tools:%=$1/%): $1/%: $B/tools/%.o $2 $B/libmaskrcnn.a $B/link.flags
 endef
 # And in it test_all, which runs those of its faulty/ as well.
 define tester
-$1/test_all: $(tests) $2 $B/libmaskrcnn.a $B/link.flags | $1/faulty/train $1/faulty/infer $B/malloc.so
+$1/test_all: $(tests) $2 $B/libmaskrcnn.a $B/link.flags | $1/faulty/train $1/faulty/infer $1/allocations.so
 	$$(link)
+$1/allocations.so: test/harness/allocations.c test/harness/allocations.h $B/cc.flags | setup
+	@mkdir -p $$(@D) && echo "cc $$< (shared)" && $(CC) $(filter-out -fopenmp -MMD -MP,$(flags)) -shared -fPIC $$< -o $$@
 $(call programs,$1,$2)
 $(call programs,$1/faulty,$(faulty))
 endef
@@ -146,9 +148,6 @@ $B/%.cuda.o: %.c $B/cc.flags | setup
 	$(call compile,-DMASKRCNN_CUDA)
 $B/commit.o: $B/commit.c $B/cc.flags | setup
 	@$(CC) $(flags) -c $< -o $@
-# What tests load before a program, by LD_PRELOAD.
-$B/malloc.so: test/preload/malloc.c $B/cc.flags | setup
-	@mkdir -p $(@D) && echo "cc $<" && $(CC) $(filter-out -fopenmp -MMD -MP,$(flags)) -shared -fPIC $< -o $@
 # What a fuzzer calls, for test/fuzz/test_corpus.c.
 $B/test/fuzz/corpus_%.o: test/fuzz/fuzz_%.c $B/cc.flags | setup
 	$(call compile,-DLLVMFuzzerTestOneInput=corpus_$*)

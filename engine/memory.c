@@ -19,36 +19,37 @@ static double mb(size_t bytes) { return (double)bytes / 1e6; }
 // ---- where it comes from --------------------------------------------------------------------------------------------
 
 // Memory that several places share: the GPU's, or the host's.
-typedef struct Pool {
+typedef struct MemoryPool {
   const char *name;
   bool place[MEMORY_PLACES]; // that it holds from the start
   size_t free;               // SIZE_MAX: not known
-} Pool;
+} MemoryPool;
 
-static Pool device_pool(Device *dev) {
+static MemoryPool device_pool(Device *dev) {
   size_t free = device_available(dev);
-  return (Pool){dev->description, {[ON_DEVICE] = true}, free ? free : SIZE_MAX};
+  return (MemoryPool){dev->description, {[ON_DEVICE] = true}, free ? free : SIZE_MAX};
 }
 
-static Pool host_pool(const Device *dev) {
-  return (Pool){"the host", {[ON_DEVICE] = !dev->gpu, [ON_HOST] = true, [ON_HOST_LOCKED] = true}, memory_left("")};
+static MemoryPool host_pool(const Device *dev) {
+  return (MemoryPool){
+      "the host", {[ON_DEVICE] = !dev->gpu, [ON_HOST] = true, [ON_HOST_LOCKED] = true}, memory_left("")};
 }
 
-static size_t pool_sum(const MemoryPlan *m, const Pool *pool) {
+static size_t pool_sum(const MemoryPlan *m, const MemoryPool *pool) {
   size_t sum = 0;
   for (MemoryPlace p = 0; p < MEMORY_PLACES; p++)
     if (pool->place[p]) sum += memory_sum(m, p);
   return sum;
 }
 
-static const MemoryRow *largest(const MemoryPlan *m, const Pool *pool) {
+static const MemoryRow *largest(const MemoryPlan *m, const MemoryPool *pool) {
   const MemoryRow *most = NULL;
   for (int i = 0; i < m->rows; i++)
     if (pool->place[m->row[i].place] && (!most || m->row[i].bytes > most->bytes)) most = &m->row[i];
   return most;
 }
 
-static bool pool_fits(const MemoryPlan *m, const Pool *pool, Err *err) {
+static bool pool_fits(const MemoryPlan *m, const MemoryPool *pool, Err *err) {
   const size_t sum = pool_sum(m, pool);
   if (sum <= pool->free) return true;
   const MemoryRow *most = largest(m, pool);
@@ -58,7 +59,7 @@ static bool pool_fits(const MemoryPlan *m, const Pool *pool, Err *err) {
 }
 
 bool memory_fits(const MemoryPlan *m, Device *dev, Err *err) {
-  const Pool gpu = device_pool(dev), host = host_pool(dev);
+  const MemoryPool gpu = device_pool(dev), host = host_pool(dev);
   if ((dev->gpu && !pool_fits(m, &gpu, err)) || !pool_fits(m, &host, err)) return false;
   const size_t now = pool_sum(m, &host), later = memory_sum(m, ON_HOST_LATER);
   if (now + later > host.free)
@@ -69,7 +70,7 @@ bool memory_fits(const MemoryPlan *m, Device *dev, Err *err) {
 
 // ---- for people -----------------------------------------------------------------------------------------------------
 
-static void print_pool(const MemoryPlan *m, const Pool *pool, FILE *out) {
+static void print_pool(const MemoryPlan *m, const MemoryPool *pool, FILE *out) {
   fprintf(out, "  %10.1f MB of %s", mb(pool_sum(m, pool)), pool->name);
   if (pool->free < SIZE_MAX) fprintf(out, ", %.1f MB free", mb(pool->free));
   fputc('\n', out);
@@ -84,7 +85,7 @@ void memory_print(const MemoryPlan *m, Device *dev, FILE *out) {
     fprintf(out, "  %10.1f MB  %-18s  %s%s%s\n", mb(r->bytes), names[dev->gpu][r->place], r->name,
             r->options ? "; less by " : "", r->options ? r->options : "");
   }
-  const Pool gpu = device_pool(dev), host = host_pool(dev);
+  const MemoryPool gpu = device_pool(dev), host = host_pool(dev);
   fprintf(out, "taken before the first step:\n");
   if (dev->gpu) print_pool(m, &gpu, out);
   print_pool(m, &host, out);

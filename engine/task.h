@@ -22,8 +22,8 @@ typedef struct TaskRow {
   struct {
     const char *metric, *label;
   } curve[MAX_TASK_CURVES]; // metrics that are drawn over steps; no name at the end
-  // Of an engine that infers, the memory in which it makes results on the host: adds its rows to Engine.memory and keeps
-  // what it knows in Engine.results; takes it, false when memory is out; frees both, whatever was done before.
+  // Of an engine that infers, the memory in which it makes results on the host: adds its rows to Engine.memory and
+  // keeps what it knows in Engine.results; takes it, false when memory is out; frees both, whatever was done before.
   void (*plan)(Engine *e);
   bool (*allocate)(Engine *e, Err *err);
   void (*close)(Engine *e);

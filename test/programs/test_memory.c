@@ -65,7 +65,7 @@ TEST_TIER(memory_too_little_is_said_before_it_is_taken, 1) {
 
 // A command with one thread, as the test's library leaves it to allocate.
 static int preloaded(const char **said, const char *env, const char *line) {
-  return command(said, "env OMP_NUM_THREADS=1 LD_PRELOAD=%s %s %s", tool("malloc.so"), env, line);
+  return command(said, "env OMP_NUM_THREADS=1 LD_PRELOAD=%s %s %s", tool("allocations.so"), env, line);
 }
 
 // How often a command allocates.
