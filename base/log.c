@@ -186,6 +186,10 @@ void log_commit(Log *log) {
   if (!log_written(log, &err) && !waiting) log_note(log, "%s; it is tried again", err.msg);
 }
 
-void log_hold(Log *log) { log->holding = true; }
+void log_hold(Log *log) {
+  enum { LINES = 1 << 20 }; // bytes, of some thousand steps
+  array_reserve((void **)&log->held, &log->held_cap, LINES, 1);
+  log->holding = true;
+}
 
 void log_release(Log *log) { log->holding = false; }

@@ -4,6 +4,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 #include "base/log.h"
+#include "test/harness/allocations.h"
+#include "test/harness/small_set.h"
 #include "test/harness/test.h"
 
 static char *read_log(const char *dir) {
@@ -139,6 +141,36 @@ TEST(log_resume_drops_later_steps) {
 static void commit(Log *log, int64_t step, const char *kind) {
   log_begin(log, step, kind);
   log_commit(log);
+}
+
+// A step's record and progress take no memory once the first have, held back or not.
+TEST(log_allocates_nothing_per_step) {
+  if (!allocations_counted()) {
+    test_skip("AddressSanitizer has its own allocator");
+    return;
+  }
+  Err err;
+  Log log;
+  char *dir = scratch("quiet"), *said = xasprintf("%s/log_said", test_tmp());
+  CHECK(log_open(&log, dir, -1, &err));
+  int kept = quiet_begin(said);
+  for (int held = 0; held < 2; held++) {
+    int64_t before = 0;
+    if (held) log_hold(&log);
+    for (int64_t step = 1; step <= 300; step++) {
+      log_progress(&log, &(Progress){.step = step, .steps = 1000, .images = 2 * step, .loss = 1, .learning_rate = 0.1});
+      Record *r = log_begin(&log, step, "train");
+      record_num(r, "loss", 1 / 3.0);
+      log_commit(&log);
+      if (step == 1) before = allocations();
+    }
+    EXPECT_INT(allocations() - before, 0);
+  }
+  quiet_end(kept);
+  log_release(&log);
+  EXPECT(log_close(&log, &err));
+  free(said);
+  free(dir);
 }
 
 // What was committed between hold and release stands behind the record that took its time, or is written at the end.
