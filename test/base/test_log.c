@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "base/log.h"
 #include "test/harness/allocations.h"
@@ -135,6 +136,42 @@ TEST(log_resume_drops_later_steps) {
     free(want);
     free(text);
   }
+  free(dir);
+}
+
+// What could not be read to its end is not taken for the end: a log that is resumed while memory is out stays whole.
+TEST(log_resume_without_memory_drops_nothing) {
+  if (!allocations_counted()) {
+    test_skip("AddressSanitizer has its own allocator");
+    return;
+  }
+  const char *want = "{\"step\":1,\"kind\":\"train\"}\n{\"step\":2,\"kind\":\"train\"}\n";
+  char *dir = scratch("short"), *said = xasprintf("%s/log_short_said", test_tmp());
+  int failed = 0, opened = 0;
+  fflush(stdout);
+  for (int nth = 1; !opened; nth++) {
+    int status;
+    write_log(dir, want);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+      Log log;
+      Err err;
+      quiet_begin(said);
+      allocations_fail(nth);
+      const int64_t end = allocations() + nth; // past it, one has failed
+      bool ok = log_open(&log, dir, 2, &err);
+      _exit(allocations() < end ? 0 : ok ? 3 : 2);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    char *text = read_log(dir);
+    EXPECT_STR(text, want);
+    free(text);
+    opened = WEXITSTATUS(status) == 0;
+    failed += WEXITSTATUS(status) == 2;
+  }
+  EXPECT(failed > 0);
+  free(said);
   free(dir);
 }
 

@@ -9,8 +9,10 @@
 
 static atomic_llong count;
 static atomic_bool refusing;
+static atomic_llong fail_at = INT64_MAX, fail_from = INT64_MAX;
 
 int64_t allocations(void) { return atomic_load(&count); }
+void allocations_fail(int64_t nth) { atomic_store(&fail_at, allocations() + nth); }
 void allocations_refuse(bool refuse) { atomic_store(&refusing, refuse); }
 
 #ifdef __SANITIZE_ADDRESS__
@@ -20,11 +22,9 @@ bool allocations_counted(void) { return true; }
 
 // ---- a program's environment ----------------------------------------------------------------------------------------
 
-static long long fail_at = INT64_MAX, fail_from = INT64_MAX;
-
-static void read_number(const char *name, long long *number) {
+static void read_number(const char *name, atomic_llong *number) {
   const char *text = getenv(name);
-  if (text) *number = atoll(text);
+  if (text) atomic_store(number, atoll(text));
 }
 
 __attribute__((constructor)) static void begin(void) {

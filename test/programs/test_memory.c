@@ -141,6 +141,8 @@ static void expect_whole(const Victim *v, int status) {
     EXPECT(atol(ckpt_find_meta(&c, "step")) >= SAVED);
     ckpt_close(&c);
   }
+  EXPECT(!command(NULL, "cmp -n $(stat -c %%s %s) %s %s", path_in("memory-base", "log.jsonl"),
+                  path_in("memory-base", "log.jsonl"), path_in("victim", "log.jsonl")));
   if (path_is_file(path_in("victim", v->result)))
     EXPECT(same_file(path_in("victim", v->result), path_in("memory-want", "result")));
   else
