@@ -1,5 +1,8 @@
 // A loader's batches in memory that is taken once.
+#include "engine/evaluate.h"
 #include "engine/ring.h"
+#include "test/harness/small_set.h"
+#include "test/harness/synthetic.h"
 #include "test/harness/test.h"
 
 TEST(ring_is_handed_out_again) {
@@ -20,4 +23,33 @@ TEST(ring_is_handed_out_again) {
   EXPECT(!r.block && !ring_memory(&r).alloc(&r, 1));
   ring_free(&r, dev);
   device_close(dev);
+}
+
+// All that the loader of an evaluation asks for was taken when the engine was opened.
+TEST(ring_holds_the_batches_of_an_evaluation) {
+  enum { BATCH = 2, CLASSES = 3 };
+  Dataset d;
+  if (!open_set(&d, small_set("ring-set"), &small_options)) return;
+  const ModelConfig config = synthetic_config(small_options.resize.size, small_options.resize.max_size, CLASSES);
+  const Category category[CLASSES - 1] = {{.id = 3}, {.id = 8}};
+  const Shapes shapes = shapes_of(&d, BATCH);
+  Engine e;
+  Err err = {""};
+  if (!EXPECT(engine_open(&e, &(Compute){.device = "cpu"}, model_of(&config), &config, category, &(Shapes){0}, &shapes,
+                          false, &err)))
+    printf("    %s\n", err.msg);
+  params_randomise(&e.params, 1);
+  const size_t bytes = e.infer.ring.bytes;
+  CocoResults results;
+  for (int round = 0; round < 2; round++) { // once, and again after it was given back
+    EXPECT(evaluate_run(&e, &d, 1, NULL, &results, &err));
+    EXPECT(results.n > 0);
+    coco_results_free(&results);
+  }
+  e.infer.ring.bytes = bytes - 1;
+  EXPECT(!evaluate_run(&e, &d, 1, NULL, &results, &err));
+  EXPECT(strstr(err.msg, " asked for a batch of images on the host; a smaller --batch shrinks it"));
+  e.infer.ring.bytes = bytes;
+  engine_close(&e);
+  dataset_close(&d);
 }
