@@ -8,31 +8,42 @@
 #include "data/batches/sampler.h"
 #include "engine/benchmark.h"
 #include "engine/curves.h"
+#include "engine/divergence.h"
 #include "engine/engine.h"
 #include "engine/loader_benchmark.h"
 #include "engine/run_files.h"
 #include "engine/train_options.h"
 #include "engine/train_setup.h"
+#include "engine/train_start.h"
 #include "nn/optim.h"
 
 // ---- set-up -----------------------------------------------------------------------------------------------------
 
 typedef struct TrainingRun {
-  TrainOptions o;
+  TrainOptions o; // its texts are main's
+  int rollbacks;  // before this session
   const Model *model;
   Engine engine;
   Dataset train, val;
   bool has_val;
   int64_t steps, first, last, per_epoch; // of the whole run; of this call
+  int64_t done;                          // when the loop ended
   Schedule schedule;
   char *identity; // what a resumed run must share
+  Record amended; // what --amend changed of it
   RunFiles files;
   Err trouble; // what ends the run once its state is saved, such as images that cannot be read; "" = nothing
+  bool diverged;
+  Divergence divergence;
 } TrainingRun;
+
+typedef enum Outcome { RUN_COMPLETE, RUN_STOPPED, RUN_DIVERGED } Outcome;
+
+enum { MAX_ROLLBACKS = 3 };
 
 // Shown once nothing can be wrong any more with what was asked for: a mistake gets its one line alone.
 static void report(const TrainingRun *r) {
-  if (!r->o.benchmark) fprintf(stderr, "configuration:\n%s", r->o.resolved);
+  if (!r->o.benchmark && !r->rollbacks) fprintf(stderr, "configuration:\n%s", r->o.resolved);
   device_print(r->engine.dev, stderr);
   dataset_print(&r->train, stderr);
 }
@@ -48,9 +59,9 @@ static void close_run(TrainingRun *r) {
   engine_close(&r->engine);
   dataset_close(&r->train);
   if (r->has_val) dataset_close(&r->val);
-  free(r->o.resolved);
   files_free(&r->files);
   free(r->identity);
+  record_free(&r->amended);
 }
 
 // ---- the loop ---------------------------------------------------------------------------------------------------
@@ -76,9 +87,10 @@ static void expect(const TrainingRun *r, bool ok, const Err *err) {
   if (!ok) die(EXIT_RUN, "%s; %s", err->msg, r->files.kept);
 }
 
-static void save(TrainingRun *r, int64_t step) {
+// evaluated: the state is scored next.
+static void save(TrainingRun *r, int64_t step, bool evaluated) {
   Err err;
-  expect(r, files_save(&r->files, &r->engine, step, &err), &err);
+  expect(r, files_save(&r->files, &r->engine, step, evaluated, &err), &err);
 }
 
 // False when it was told to stop.
@@ -93,26 +105,6 @@ static bool evaluate(TrainingRun *r, int64_t step) {
   else if (*err.msg)
     err_set(&r->trouble, "evaluation: %s", err.msg);
   return results;
-}
-
-// Names the step, the losses and the images.
-_Noreturn static void stop_not_finite(TrainingRun *r, int64_t step, const StepResult *s) {
-  const Model *m = r->engine.model;
-  char losses[256] = "", files[1024] = "";
-  for (int i = 0; i < model_losses(m); i++)
-    snprintf(losses + strlen(losses), sizeof losses - strlen(losses), "%s%s %g", i ? ", " : "", m->loss[i].name,
-             s->loss[i]);
-  for (int i = 0; i < r->o.batch; i++)
-    if (s->index[i] >= 0)
-      snprintf(files + strlen(files), sizeof files - strlen(files), "%s%s", *files ? ", " : "",
-               r->train.coco.images[r->train.image[s->index[i]]].file_name);
-  Err err;
-  expect(r, files_settle(&r->files, &err), &err);
-  log_close(&r->files.log, &err);
-  die(EXIT_RUN,
-      "step %lld: not finite (%s, gradient norm %g) on %s; nothing was updated, %s; a smaller --lr, a longer "
-      "--warmup or --clip-grad may help",
-      (long long)step, losses, s->grad_norm, files, r->files.kept);
 }
 
 static LoaderOptions loader_options(const TrainingRun *r) {
@@ -167,11 +159,19 @@ static bool may_skip(const TrainingRun *r, const StepResult *s) {
   return r->engine.params.shadow_dtype == F16 && isfinite(s->total) && s->loss_scale >= 1;
 }
 
-// What steps have left behind so far; with `wait`, all of them.
-static void take_results(TrainingRun *r, bool wait) {
+// Whether a step, counted from 1, went wrong for good; then the run ends.
+static bool diverged(TrainingRun *r, int64_t step, const StepResult *s) {
+  if (s->finite || may_skip(r, s)) return false;
+  r->diverged = true;
+  divergence_take(&r->divergence, r->model, &r->train, r->o.batch, step, r->schedule.base, s);
+  return true;
+}
+
+// What steps have left behind so far; with `wait`, all of them. False when one diverged.
+static bool take_results(TrainingRun *r, bool wait) {
   for (StepResult s; engine_result(&r->engine, wait, &s);) {
     int64_t done = r->first + s.step + 1;
-    if (!s.finite && !may_skip(r, &s)) stop_not_finite(r, done, &s);
+    if (diverged(r, done, &s)) return false;
     double rate = schedule_rate(&r->schedule, done - 1);
     log_progress(&r->files.log, &(Progress){.step = done,
                                             .steps = r->steps,
@@ -180,6 +180,7 @@ static void take_results(TrainingRun *r, bool wait) {
                                             .learning_rate = rate});
     files_record_step(&r->files, &r->engine, done, rate, &s);
   }
+  return true;
 }
 
 // Starts the step with number `step`, from 0, on the staged batch, and stages the next one if there are `more`.
@@ -192,58 +193,99 @@ static void make_step(TrainingRun *r, Loader *loader, int64_t step, bool more) {
 
 static bool told_to_stop(const TrainingRun *r) { return interrupted() || *r->trouble.msg; }
 
-// True when the run is complete, false when it was stopped before. A checkpoint comes before an evaluation, which may
-// take long, or fail.
-static bool train(TrainingRun *r, Loader *loader) {
+// Whether evaluations have been without a gain for as long as --patience allows. Scores are waited for, so that a run
+// ends at the same step whatever the machine.
+static bool out_of_patience(TrainingRun *r) {
+  Err err;
+  if (!r->o.patience) return false;
+  expect(r, files_settle(&r->files, &err), &err);
+  if (r->files.best.without_gain < r->o.patience) return false;
+  log_note(&r->files.log, "ended: %d evaluations without a gain; the best are kept as best-*.safetensors",
+           r->files.best.without_gain);
+  return true;
+}
+
+// Of a run that goes on where an evaluation fell due that no record tells of. False when it was told to stop.
+static bool evaluate_again(TrainingRun *r, int64_t step) {
+  Err err;
+  expect(r, files_reuse(&r->files, &err), &err);
+  return evaluate(r, step);
+}
+
+// The steps of this call, with what falls due between them. A checkpoint comes before an evaluation, which may take
+// long, or fail.
+static Outcome train(TrainingRun *r, Loader *loader) {
   Err err;
   const TrainOptions *o = &r->o;
   const int64_t save_every = o->checkpoint_every ? o->checkpoint_every : MAX(r->per_epoch, 100);
   const bool scored = r->files.log.evaluated >= r->first; // before this call
-  if (r->first > 0 && evaluation_due(r, r->first) && !scored) evaluate(r, r->first);
-  if (r->first < r->last && !told_to_stop(r)) stage_next(r, loader);
+  if (r->first > 0 && evaluation_due(r, r->first) && !scored) evaluate_again(r, r->first);
+  bool enough = r->first > 0 && out_of_patience(r), stop = enough || told_to_stop(r);
+  if (r->first < r->last && !stop) stage_next(r, loader);
   int64_t done = r->first;
-  for (bool stop = told_to_stop(r); done < r->last && !stop;) {
+  while (done < r->last && !stop && !(stop = told_to_stop(r))) {
     make_step(r, loader, done, done + 1 < r->last);
     done++;
     stop = told_to_stop(r);
-    bool score = evaluation_due(r, done) && !stop, keep = done % save_every == 0 || done == r->last || stop;
-    take_results(r, score || keep);
-    if (keep) save(r, done);
-    if (score && !evaluate(r, done)) {
-      stop = true;
-      if (!keep) save(r, done);
-    }
+    const bool score = evaluation_due(r, done) && !stop, last = done == r->steps && r->has_val;
+    const bool keep = done % save_every == 0 || done == r->last || score || stop;
+    if (!take_results(r, keep)) break;
+    if (keep) save(r, done, score || last);
+    if (score) stop = !evaluate(r, done) || (enough = out_of_patience(r));
     expect(r, files_poll(&r->files, &err), &err);
   }
-  bool complete = done == r->steps;
-  if (complete && r->has_val && !(scored && r->first == done)) complete = evaluate(r, done);
+  bool complete = !r->diverged && (done == r->steps || enough);
+  if (complete && !enough && r->has_val && !(scored && r->first == done))
+    complete = done > r->first ? evaluate(r, done) : evaluate_again(r, done);
   expect(r, files_settle(&r->files, &err), &err);
-  return complete;
+  r->done = done;
+  return r->diverged ? RUN_DIVERGED : complete ? RUN_COMPLETE : RUN_STOPPED;
+}
+
+static void note_bad_images(TrainingRun *r) {
+  int bad = dataset_bad_images(&r->train), bad_val = r->has_val ? dataset_bad_images(&r->val) : 0;
+  if (bad || bad_val)
+    log_note(&r->files.log, "bad images: %d of %d in training, replaced; %d in evaluation, left out", bad,
+             r->train.num_images + r->train.bad_images, bad_val);
 }
 
 // What is said at the end, and what stands beside the checkpoint by then: final model, learning curves.
-static void finish(TrainingRun *r, bool complete) {
+static void finish(TrainingRun *r, Outcome outcome) {
   Err err;
   RunFiles *f = &r->files;
-  if (complete) expect(r, files_export(f, &r->engine, r->steps, &err), &err);
-  if (!complete && !*r->trouble.msg) log_note(&f->log, "stopped: %s", f->kept);
-  int bad = dataset_bad_images(&r->train), bad_val = r->has_val ? dataset_bad_images(&r->val) : 0;
-  if (bad || bad_val)
-    log_note(&f->log, "bad images: %d of %d in training, replaced; %d in evaluation, left out", bad,
-             r->train.num_images + r->train.bad_images, bad_val);
+  if (outcome == RUN_COMPLETE) expect(r, files_export(f, &r->engine, r->done, &err), &err);
+  if (outcome == RUN_STOPPED && !*r->trouble.msg) log_note(&f->log, "stopped: %s", f->kept);
+  note_bad_images(r);
   if (!log_close(&f->log, &err) || !curves_draw(r->o.out, r->engine.model, &err)) die(EXIT_RUN, "%s", err.msg);
-  if (*r->trouble.msg) die(err_exit(&r->trouble), "%s; %s", r->trouble.msg, f->kept);
-  if (complete) fprintf(stderr, "done: %s, %s/curves.svg\n", f->final, r->o.out);
+  if (outcome == RUN_DIVERGED) divergence_explain(&r->divergence, &r->o, f, &r->trouble);
+  if (outcome == RUN_STOPPED && *r->trouble.msg) die(err_exit(&r->trouble), "%s; %s", r->trouble.msg, f->kept);
+  if (outcome == RUN_COMPLETE) fprintf(stderr, "done: %s, %s/curves.svg\n", f->final, r->o.out);
+}
+
+// What is different from here on, for people and in the log.
+static void record_amendments(TrainingRun *r) {
+  const char *changes = record_end(&r->amended);
+  if (!strcmp(changes, "{}")) return;
+  Record *j = log_begin(&r->files.log, r->first, "amend");
+  if (r->rollbacks) record_int(j, "rollback", r->rollbacks);
+  record_raw(j, "changes", changes);
+  log_commit(&r->files.log);
+  log_note(&r->files.log, "amended at step %lld: %s", (long long)r->first, changes);
 }
 
 // The loop and what stands around it.
-static void run(TrainingRun *r, Loader *loader) {
+static Outcome run(TrainingRun *r, Loader *loader) {
   Err err;
-  if (!files_open(&r->files, r->identity, r->first ? r->first : -1, &err)) die(EXIT_USAGE, "%s", err.msg);
+  const TaskRow *task = r->has_val ? task_of(r->model) : NULL;
+  if (!files_open(&r->files, r->identity, r->first ? r->first : -1, r->o.resume == RESUME_PREVIOUS, task, &err))
+    die(EXIT_USAGE, "%s", err.msg);
   if (r->first)
     log_note(&r->files.log, "resuming %s at step %lld of %lld", r->o.out, (long long)r->first, (long long)r->steps);
+  record_amendments(r);
   interrupt_catch();
-  finish(r, train(r, loader));
+  const Outcome outcome = train(r, loader);
+  finish(r, outcome);
+  return outcome;
 }
 
 // ---- looking inside ---------------------------------------------------------------------------------------------
@@ -260,7 +302,8 @@ static bool bench_step(void *context, int64_t i, bool wait, BenchStep *out, Err 
   if (!*b->r->trouble.msg) make_step(b->r, b->loader, i, true);
   if (*b->r->trouble.msg) return err_set(err, "%s", b->r->trouble.msg);
   for (StepResult s; engine_result(e, wait, &s);) {
-    if (!s.finite && !may_skip(b->r, &s)) stop_not_finite(b->r, s.step + 1, &s);
+    if (diverged(b->r, s.step + 1, &s))
+      return err_set(err, "step %lld: not finite (%s)", (long long)s.step + 1, b->r->divergence.losses);
     out->images += b->r->o.batch;
     out->wait += s.wait_seconds;
     out->transfer += s.transfer_seconds;
@@ -295,41 +338,89 @@ static void run_loader_benchmark(TrainingRun *r) {
   if (!loader_benchmark(&r->train, &options, r->o.benchmark_loader, &err)) die(EXIT_USAGE, "%s", err.msg);
 }
 
-int main(int argc, char **argv) {
-  threads_wait_briefly(argv);
-  interrupt_by_writing();
-  TrainingRun r = {.o = train_options(argc, argv)};
-  const TrainOptions *o = &r.o;
+// ---- one session, and the program -----------------------------------------------------------------------------------
+
+static void plan_steps(TrainingRun *r) {
+  const TrainOptions *o = &r->o;
+  r->per_epoch = steps_per_epoch(r);
+  r->steps = o->iters ? o->iters : o->epochs * r->per_epoch;
+  r->schedule = setup_schedule(o, r->steps, r->per_epoch);
+  r->identity = setup_identity(o, &r->train, &r->schedule);
+}
+
+static void begin(TrainingRun *r) {
+  const TrainOptions *o = &r->o;
+  record_begin(&r->amended);
+  r->first = start_weights(o, &r->engine, &r->files, r->identity, &r->amended);
+  if (r->first > r->steps)
+    die(EXIT_USAGE, "%s stands at step %lld already, past the %lld of this run: give more --epochs or --iters", o->out,
+        (long long)r->first, (long long)r->steps);
+  r->last = o->stop_after ? MIN(r->steps, r->first + o->stop_after) : r->steps;
+}
+
+// From opened data to closed files. What it leaves of a divergence is in `divergence` and `found`.
+static Outcome session(TrainingRun *r) {
+  const TrainOptions *o = &r->o;
+  Outcome outcome = RUN_COMPLETE;
   Err err;
-  if (o->benchmark_loader) {
-    run_loader_benchmark(&r);
-    close_run(&r);
-    return 0;
-  }
-  setup_find_data(o);
-  files_name(&r.files, o->out);
-  if (!o->plan && !o->benchmark && !files_lock(&r.files, &err)) die(EXIT_USAGE, "%s", err.msg);
-  open_run(&r);
-  if (o->plan) return 0;
-  r.per_epoch = steps_per_epoch(&r);
-  r.steps = o->iters ? o->iters : o->epochs * r.per_epoch;
-  r.schedule = setup_schedule(o, r.steps, r.per_epoch);
-  r.identity = setup_identity(o, &r.train, &r.schedule);
-  r.first = setup_weights(o, &r.engine, r.files.checkpoint, r.identity);
+  files_name(&r->files, o->out);
+  r->files.keep = o->keep;
+  open_run(r);
+  if (o->plan) return outcome;
+  plan_steps(r);
+  begin(r);
   Trace *trace = o->trace ? trace_open(o->trace, &err) : NULL;
   if (o->trace && !trace) die(EXIT_USAGE, "--trace: %s", err.msg);
-  report(&r);
-  r.last = o->stop_after ? MIN(r.steps, r.first + o->stop_after) : r.steps;
-  Loader *loader = start_loader(&r, &r.engine);
+  report(r);
+  Loader *loader = start_loader(r, &r->engine);
   if (o->benchmark) {
-    benchmark(&r, loader, trace);
+    benchmark(r, loader, trace);
   } else {
-    engine_time_nodes(&r.engine, o->profile || trace, trace);
-    run(&r, loader);
-    if (o->profile) benchmark_print_nodes(&r.engine);
+    engine_time_nodes(&r->engine, o->profile || trace, trace);
+    outcome = run(r, loader);
+    if (o->profile) benchmark_print_nodes(&r->engine);
   }
   loader_close(loader);
   if (!trace_close(trace, &err)) die(EXIT_RUN, "--trace: %s", err.msg);
-  close_run(&r);
+  return outcome;
+}
+
+// The folder is this program's until it ends.
+static void take_folder(const TrainOptions *o) {
+  Err err;
+  RunFiles f = {0};
+  files_name(&f, o->out);
+  if (!files_lock(&f, &err)) die(EXIT_USAGE, "%s", err.msg);
+  files_free(&f);
+}
+
+// Sessions, of which each that diverges is followed by one with half the rate, where --on-divergence says so.
+static void train_all(TrainOptions *o) {
+  for (int rollbacks = 0;; rollbacks++) {
+    TrainingRun r = {.o = *o, .rollbacks = rollbacks};
+    const Outcome outcome = session(&r);
+    const bool again = outcome == RUN_DIVERGED && o->on_divergence == DIVERGENCE_ROLLBACK &&
+                       rollbacks < MAX_ROLLBACKS && divergence_roll_back(&r.divergence, o, &r.files);
+    if (outcome == RUN_DIVERGED && !again) die(EXIT_RUN, "%s", r.trouble.msg);
+    if (again) fprintf(stderr, "%s\nrolling back, %d of %d\n", r.trouble.msg, rollbacks + 1, MAX_ROLLBACKS);
+    close_run(&r);
+    if (!again) return;
+  }
+}
+
+int main(int argc, char **argv) {
+  threads_wait_briefly(argv);
+  interrupt_by_writing();
+  TrainOptions o = train_options(argc, argv);
+  if (o.benchmark_loader) {
+    TrainingRun r = {.o = o};
+    run_loader_benchmark(&r);
+    close_run(&r);
+  } else {
+    setup_find_data(&o);
+    if (!o.plan && !o.benchmark) take_folder(&o);
+    train_all(&o);
+  }
+  train_options_free(&o);
   return interrupted() ? EXIT_RUN : 0;
 }

@@ -2,8 +2,8 @@
 #include "base/cli.h"
 #include <ctype.h>
 #include <errno.h>
-#include <float.h>
 #include <fcntl.h>
+#include <float.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>

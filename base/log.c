@@ -188,7 +188,7 @@ void log_commit(Log *log) {
 
 void log_hold(Log *log) {
   enum { LINES = 1 << 20 }; // bytes, of some thousand steps
-  array_reserve((void **)&log->held, &log->held_cap, LINES, 1);
+  array_reserve((void **)&log->held.text, &log->held.cap, LINES, 1);
   log->holding = true;
 }
 

@@ -255,10 +255,32 @@ bool file_begin(AtomicFile *a, const char *path, Err *err) {
   return false;
 }
 
+// Some file systems have no hard links, and each has a limit of them.
+static bool has_no_links(int reason) {
+  return reason == EPERM || reason == EOPNOTSUPP || reason == ENOSYS || reason == EMLINK;
+}
+
+// As far as the reason in errno.
+static bool copy_bytes(const char *path, const char *name) {
+  static const size_t CHUNK = 1 << 20;
+  char *bytes = malloc(CHUNK);
+  FILE *from = fopen(path, "rb"), *to = fopen(name, "wb");
+  bool ok = bytes && from && to;
+  for (size_t n; ok && (n = fread(bytes, 1, CHUNK, from)) > 0;) ok = fwrite(bytes, 1, n, to) == n;
+  ok = ok && !ferror(from) && fflush(to) == 0 && fsync(fileno(to)) == 0;
+  int reason = errno;
+  if (from) fclose(from);
+  if (to) fclose(to);
+  free(bytes);
+  errno = reason;
+  return ok;
+}
+
 bool file_link(const char *path, const char *name, Err *err) {
   char *tmp = temporary_of(name);
   unlink(tmp);
-  bool ok = link(path, tmp) == 0 && rename(tmp, name) == 0 && sync_folder_of(name);
+  bool named = link(path, tmp) == 0 || (has_no_links(errno) && copy_bytes(path, tmp));
+  bool ok = named && rename(tmp, name) == 0 && sync_folder_of(name);
   int reason = errno;
   unlink(tmp); // where both were names of one file already, rename has done nothing
   free(tmp);
@@ -267,10 +289,8 @@ bool file_link(const char *path, const char *name, Err *err) {
   return ok;
 }
 
-// There may be nothing to keep, and some file systems have no hard links.
 static bool keep_previous(const AtomicFile *a) {
-  return !a->previous || file_link(a->path, a->previous, NULL) || errno == ENOENT || errno == EPERM ||
-         errno == EOPNOTSUPP || errno == ENOSYS || errno == EMLINK;
+  return !a->previous || file_link(a->path, a->previous, NULL) || errno == ENOENT; // there may be nothing to keep
 }
 
 bool file_commit(AtomicFile *a, Err *err) {

@@ -2,8 +2,10 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include "base/lock.h"
+#include "engine/numbered.h"
 
 static const double PATIENCE = 30; // seconds, for a disk that is full
 
@@ -14,6 +16,7 @@ void files_name(RunFiles *f, const char *folder) {
   f->checkpoint = xasprintf("%s/checkpoint.safetensors", folder);
   f->previous = xasprintf("%s/checkpoint-previous.safetensors", folder);
   f->final = xasprintf("%s/model.safetensors", folder);
+  f->evaluated = xasprintf("%s/checkpoint-evaluated.safetensors", folder);
   snprintf(f->kept, sizeof f->kept, "no checkpoint yet");
 }
 
@@ -21,30 +24,66 @@ void files_free(RunFiles *f) {
   free(f->checkpoint);
   free(f->previous);
   free(f->final);
+  free(f->evaluated);
+  free(f->numbered);
 }
 
 bool files_lock(const RunFiles *f, Err *err) {
   if (!dirs_make(f->folder, err) || !folder_lock(f->folder, err)) return false;
   char *curves = xasprintf("%s/curves.svg", f->folder);
-  const char *all[] = {f->checkpoint, f->previous, f->final, curves};
+  const char *all[] = {f->checkpoint, f->previous, f->final, f->evaluated, curves};
   for (int i = 0; i < COUNT(all); i++) file_clean(all[i]);
+  unlink(f->evaluated);
   free(curves);
   return true;
 }
 
-static void set_kept(RunFiles *f, int64_t step) {
-  snprintf(f->kept, sizeof f->kept, "%s holds step %lld, --resume continues", f->checkpoint, (long long)step);
+// What there is, and that --resume continues it.
+static void set_kept(RunFiles *f) {
+  char before[256] = "";
+  if (f->older >= 0)
+    snprintf(before, sizeof before, " and %s step %lld", strrchr(f->previous, '/') + 1, (long long)f->older);
+  snprintf(f->kept, sizeof f->kept, "%s holds step %lld%s, --resume continues", f->checkpoint, (long long)f->newest,
+           before);
 }
 
-bool files_open(RunFiles *f, const char *run, int64_t first, Err *err) {
+// The step of a checkpoint; -1 where there is none that can be read.
+static int64_t step_of(const char *path) {
+  Checkpoint c;
+  RunState state;
+  if (!path_is_file(path) || !ckpt_open(&c, path, NULL)) return -1;
+  const int64_t step = state_resume(&c, &state, NULL) ? state.step : -1;
+  ckpt_close(&c);
+  return step;
+}
+
+bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const TaskRow *task, Err *err) {
   f->run = run;
-  if (first >= 0) set_kept(f, first);
-  return log_open(&f->log, f->folder, first, err);
+  f->newest = step_of(f->checkpoint);
+  f->older = step_of(f->previous);
+  f->newest_is_good = !rolled_back;
+  f->from = rolled_back ? f->previous : f->checkpoint;
+  if (f->newest >= 0) set_kept(f);
+  return log_open(&f->log, f->folder, first, err) && (!task || best_open(&f->best, task, f->folder, err));
 }
 
 // ---- the log ----------------------------------------------------------------------------------------------------
 
+// A loss of more than ten times the largest of a run's first ten steps: the weights before it have begun to diverge, and
+// so has the checkpoint that holds them. The first one after a checkpoint says so.
+static void judge(RunFiles *f, int64_t step, double loss) {
+  enum { FIRST = 10, FACTOR = 10 };
+  const bool good = f->seen == 0 || loss <= FACTOR * f->usual_loss;
+  if (good && f->seen < FIRST) {
+    f->usual_loss = fmax(f->usual_loss, loss);
+    f->seen++;
+  }
+  const int64_t last = f->saver.under_way ? f->saver.state.step : f->newest;
+  if (step == last + 1) f->newest_is_good = good;
+}
+
 void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, const StepResult *s) {
+  judge(f, step, s->total);
   const Model *m = e->model;
   Record *j = log_begin(&f->log, step, "train");
   record_num(j, "lr", rate);
@@ -62,9 +101,24 @@ void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, 
   log_commit(&f->log);
 }
 
+// Names the state that was scored as the best, once it is written.
+static bool keep_best(RunFiles *f, Err *err) {
+  if (!f->best_due || (f->saver.under_way && f->saver.state.step == f->scoring.step)) return true;
+  char names[128];
+  const unsigned due = f->best_due;
+  f->best_due = 0;
+  if (!best_keep(&f->best, due, f->evaluated, err)) return false;
+  best_names(&f->best, due, names, sizeof names);
+  log_note(&f->log, "step %lld: the best so far, kept as %s", (long long)f->scoring.step, names);
+  return true;
+}
+
 static bool end_scoring(RunFiles *f, Err *err) {
   Err why;
-  return scoring_end(&f->scoring, &f->log, &why) || err_set(err, "evaluation: %s", why.msg);
+  const bool waited_for = f->scoring.under_way;
+  if (!scoring_end(&f->scoring, &f->log, &why)) return err_set(err, "evaluation: %s", why.msg);
+  if (waited_for && f->best.task) f->best_due = best_take(&f->best, &f->scoring.metrics, f->scoring.step);
+  return keep_best(f, err);
 }
 
 bool files_score(RunFiles *f, const TaskRow *task, const Dataset *d, void *results, int cores, int64_t step,
@@ -96,7 +150,9 @@ static bool begin_writing(RunFiles *f, double deadline, Err *err) {
     if (saver_may_pass(errno) && now_seconds() < deadline) return true;
     return explain(f, &why, err);
   }
-  saver_write(&f->saver, &(SaveOrder){.file = {.path = f->checkpoint, .previous = f->previous, .momentum = true},
+  const char *previous = f->rotates ? f->previous : NULL;
+  saver_write(&f->saver, &(SaveOrder){.file = {.path = f->checkpoint, .previous = previous, .momentum = true},
+                                      .links = f->links,
                                       .log = f->log.file,
                                       .patience = PATIENCE});
   return true;
@@ -109,12 +165,28 @@ static bool end_save(RunFiles *f, Err *err) {
   for (double deadline = now_seconds() + PATIENCE; !f->saver.writing; usleep(RETRY_MICROSECONDS))
     if (!begin_writing(f, deadline, err)) return false;
   if (!saver_end(&f->saver, &why)) return explain(f, &why, err);
-  set_kept(f, f->saver.state.step);
-  return true;
+  if (f->rotates && f->newest >= 0) f->older = f->newest;
+  f->newest = f->saver.state.step;
+  set_kept(f);
+  if (f->numbered) numbered_prune(f->folder, f->keep);
+  return keep_best(f, err);
 }
 
-bool files_save(RunFiles *f, Engine *e, int64_t step, Err *err) {
-  if (!end_save(f, err)) return false;
+// Further names of the state after `step`.
+static void set_links(RunFiles *f, int64_t step, bool evaluated) {
+  int n = 0;
+  free(f->numbered);
+  f->numbered = f->keep ? numbered_name(f->folder, step) : NULL;
+  if (f->numbered) f->links[n++] = f->numbered;
+  if (evaluated) f->links[n++] = f->evaluated;
+  f->links[n] = NULL;
+}
+
+bool files_save(RunFiles *f, Engine *e, int64_t step, bool evaluated, Err *err) {
+  if (!end_save(f, err) || (evaluated && !end_scoring(f, err))) return false;
+  set_links(f, step, evaluated);
+  f->rotates = f->newest_is_good;
+  f->newest_is_good = true; // until the next step tells
   saver_take(&f->saver, e, &(RunState){.step = step, .run = f->run});
   return begin_writing(f, INFINITY, err);
 }
@@ -125,6 +197,8 @@ bool files_export(const RunFiles *f, Engine *e, int64_t step, Err *err) {
   state_take(e, &state);
   return state_write(e, &state, &(StateFile){.path = f->final}, err);
 }
+
+bool files_reuse(RunFiles *f, Err *err) { return file_link(f->from, f->evaluated, err); }
 
 // ---- beside the steps -------------------------------------------------------------------------------------------
 
@@ -137,5 +211,6 @@ bool files_poll(RunFiles *f, Err *err) {
 bool files_settle(RunFiles *f, Err *err) {
   Err other;
   bool saved = end_save(f, err), scored = end_scoring(f, saved ? err : &other);
+  unlink(f->evaluated);
   return saved && scored;
 }

@@ -2,32 +2,49 @@
 // among its records, checkpoints, the final model. Scores are computed and checkpoints written beside the steps.
 #pragma once
 #include "base/log.h"
+#include "engine/best.h"
 #include "engine/saver.h"
 #include "engine/scoring.h"
 
 typedef struct RunFiles { // zero-initialise
   const char *folder;
   char *checkpoint, *previous, *final; // paths
+  char *evaluated;                     // a name of the state that is being scored
+  int keep;                            // how many checkpoints also stay under their steps' numbers
+  const char *from;                    // where the state of the first step is
   const char *run;                     // of RunState
   Log log;
   Scoring scoring;
   Saver saver;
-  char kept[512]; // for messages: what a failure leaves
+  char *numbered;       // name of the state under way; NULL = none
+  const char *links[3]; // all its further names
+  bool rotates;         // the checkpoint before it becomes `previous`
+  Best best;
+  unsigned best_due;     // bits of best_take whose file waits for the state to be written
+  int64_t newest, older; // steps of checkpoint and previous; -1 = none
+  bool newest_is_good;   // as far as the step after it tells: one that is not does not become `previous`
+  double usual_loss;     // the largest of the first steps
+  int seen;              // how many of these there were
+  char kept[512];        // for messages: what a failure leaves
 } RunFiles;
 
 // The paths. The folder's name must outlive them.
 void files_name(RunFiles *f, const char *folder);
 // Makes the folder, if need be, and this run's alone, and removes what a killed one had not finished.
 bool files_lock(const RunFiles *f, Err *err);
-// Opens the log of a run that begins at step `first`; -1: from scratch. `run` is not copied.
-bool files_open(RunFiles *f, const char *run, int64_t first, Err *err);
+// Opens the log of a run that begins at step `first`, taken from the checkpoint or, `rolled_back`, the one before it; -1:
+// from scratch. `run` is not copied. task NULL: nothing is evaluated.
+bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const TaskRow *task, Err *err);
 
 // The record of a step.
 void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, const StepResult *s);
 // Takes the state after `step`, whose records are in the log, and has it written beside the steps that follow; a save
 // that is under way ends first. Scores of earlier evaluations, which the log of a checkpoint holds, are waited for
-// beside the steps, too. False when that earlier save failed.
-bool files_save(RunFiles *f, Engine *e, int64_t step, Err *err);
+// beside the steps, too. The state of an evaluation is saved with `evaluated`, before files_score: it may turn out to be
+// the best. False when that earlier save failed.
+bool files_save(RunFiles *f, Engine *e, int64_t step, bool evaluated, Err *err);
+// The state that the run goes on from is that of an evaluation.
+bool files_reuse(RunFiles *f, Err *err);
 // Has results of an evaluation after `step`, which began at `start`, scored on `cores` cores beside the steps that
 // follow, or here where that is 0; scores that are under way end first.
 bool files_score(RunFiles *f, const TaskRow *task, const Dataset *d, void *results, int cores, int64_t step,

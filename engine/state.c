@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/json.h"
 #include "base/record.h"
+#include "engine/identity.h"
 #include "models/torchvision.h"
 
 static const char format[] = "maskrcnn.c 1";
@@ -339,19 +340,8 @@ bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *o, Err *err) 
   return ok;
 }
 
-// Both are written by the same code: where they part, one value of one field differs.
-static bool same_run(const char *was, const char *is, Err *err) {
-  size_t at = 0, field = 0;
-  for (; was[at] && was[at] == is[at]; at++)
-    if (was[at] == '{' || was[at] == ',') field = at + 1;
-  if (was[at] == is[at]) return true;
-  const char *a = was + field, *b = is + field;
-  return err_set(err, "it was made with %.*s, this run has %.*s; give the same options or another --out",
-                 (int)strcspn(a, ",}"), a, (int)strcspn(b, ",}"), b);
-}
-
 // A field that is younger than the checkpoint has its default there.
-bool state_continues(const Checkpoint *c, const ModelConfig *config, const char *run, Err *err) {
+static bool same_model(const Checkpoint *c, const ModelConfig *config, Err *err) {
   ModelConfig held;
   if (!read_config(c, &held, err)) return false;
   for (int i = 0; i < config_fields(); i++) {
@@ -362,8 +352,14 @@ bool state_continues(const Checkpoint *c, const ModelConfig *config, const char 
       return err_set(err, "its model has %s = %s, that of this run %s; give the same options or another --out",
                      config_field_name(i), was, value);
   }
+  return true;
+}
+
+bool state_continues(const Checkpoint *c, const ModelConfig *config, const char *run, Record *changes, Err *err) {
+  if (!same_model(c, config, err)) return false;
   const char *was = ckpt_find_meta(c, "run");
-  return was ? same_run(was, run, err) : err_set(err, "it does not say how its run was made; start without --resume");
+  if (!was) return err_set(err, "it does not say how its run was made; start without --resume");
+  return changes ? identity_amend(was, run, changes, err) : identity_same(was, run, err);
 }
 
 static bool same_category(const Category *a, const Category *b, bool exactly) {

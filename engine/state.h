@@ -3,6 +3,7 @@
 // "maskrcnn.c 1", "config.<field>" of models/config.h, "categories" (JSON), "step", "run" (JSON).
 #pragma once
 #include <stdint.h>
+#include "base/record.h"
 #include "engine/engine.h"
 #include "weights/checkpoint.h"
 
@@ -44,8 +45,8 @@ typedef struct LoadOptions {
 // else; what is missing, unexpected or misshaped is named.
 bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *options, Err *err);
 // Whether a run of this configuration and description would go on as the checkpoint's own; false names the first
-// difference.
-bool state_continues(const Checkpoint *c, const ModelConfig *config, const char *run, Err *err);
+// difference. With `changes` how it learns may differ: identity_amend adds what does.
+bool state_continues(const Checkpoint *c, const ModelConfig *config, const char *run, Record *changes, Err *err);
 // Whether the outputs of a checkpoint mean the categories [config.classes - 1] of an engine, in their order: by name,
 // or by id where one of the two has no name; `exactly`: by both. False names the first that does not.
 bool state_categories(const Checkpoint *c, const Engine *e, bool exactly, Err *err);

@@ -16,12 +16,15 @@ typedef struct Metrics { // scores of an evaluation
 } Metrics;
 void metrics_add(Metrics *m, const char *name, double value);
 
-enum { MAX_TASK_CURVES = 4 };
+enum { MAX_TASK_CURVES = 4, MAX_TASK_BEST = 2 };
 
 typedef struct TaskRow {
   struct {
     const char *metric, *label;
   } curve[MAX_TASK_CURVES]; // metrics that are drawn over steps; no name at the end
+  struct {
+    const char *metric, *name; // of its file
+  } best[MAX_TASK_BEST];       // metrics by which the best state of a run is kept, larger ones first
   // Of an engine that infers, the memory in which it makes results on the host: adds its rows to Engine.memory and
   // keeps what it knows in Engine.results; takes it, false when memory is out; frees both, whatever was done before.
   void (*plan)(Engine *e);

@@ -1,10 +1,50 @@
 #include "engine/train_options.h"
+#include <stdlib.h>
+#include <string.h>
 #include "engine/engine.h"
 #include "nn/optim.h"
 
 const char *const schedule_names[] = {[DECAY_STEP] = "step", [DECAY_COSINE] = "cosine", NULL};
 
+const char *const resume_names[] = {[RESUME_NO] = "no", [RESUME_LAST] = "last", [RESUME_PREVIOUS] = "previous", NULL};
+const char *const divergence_names[] = {[DIVERGENCE_STOP] = "stop", [DIVERGENCE_ROLLBACK] = "rollback", NULL};
+
 static const float DEFAULT_CLIP = 10; // of the gradient norm: docs/training.md says why
+
+// A word as a shell takes it back.
+static void print_word(const char *word, FILE *out) {
+  const bool plain =
+      *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=,:+-")];
+  if (plain) {
+    fputs(word, out);
+    return;
+  }
+  fputc('\'', out);
+  for (; *word; word++)
+    if (*word == '\'')
+      fputs("'\\''", out);
+    else
+      fputc(*word, out);
+  fputc('\'', out);
+}
+
+static char *command_of(int argc, char **argv) {
+  char *command;
+  size_t size;
+  FILE *text = text_open(&command, &size);
+  for (int i = 0; i < argc; i++) {
+    if (i) fputc(' ', text);
+    print_word(argv[i], text);
+  }
+  text_close(text);
+  return command;
+}
+
+void train_options_free(TrainOptions *o) {
+  free(o->resolved);
+  free(o->command);
+  *o = (TrainOptions){0};
+}
 
 TrainOptions train_options(int argc, char **argv) {
   TrainOptions o = {OPTION_DEFAULTS(TRAIN_OPTIONS)};
@@ -14,6 +54,7 @@ TrainOptions train_options(int argc, char **argv) {
              .options = table,
              .num_options = COUNT(table),
              .values = &o};
+  o.command = command_of(argc, argv); // before the parser moves arguments
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.model && !o.weights) o.model = DEFAULT_MODEL;
   if (o.reset_heads && !o.weights) die(EXIT_USAGE, "--reset-heads needs --weights FILE, whose heads it resets");
@@ -21,6 +62,7 @@ TrainOptions train_options(int argc, char **argv) {
   if (o.full_masks && !o.benchmark) die(EXIT_USAGE, "--full-masks is for --benchmark: it changes what is learnt");
   Err err;
   if (o.sizes && !sizes_parse(&o.shorter_sides, o.sizes, &err)) die(EXIT_USAGE, "--sizes %s", err.msg);
+  if (o.amend && !o.resume) die(EXIT_USAGE, "--amend needs --resume: it changes a run that goes on");
   if (o.gpus > 1) die(EXIT_USAGE, "--gpus %d: this build trains on one device", o.gpus);
   if (o.clip_grad < 0) o.clip_grad = o.recipe ? 0 : DEFAULT_CLIP;
   size_t size;

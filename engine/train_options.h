@@ -4,6 +4,10 @@
 #include "data/batches/canvas.h"
 
 extern const char *const schedule_names[]; // of TrainOptions.schedule: "step", "cosine"
+// Of TrainOptions.resume and .on_divergence, as the enumerators that follow.
+extern const char *const resume_names[], *const divergence_names[];
+enum { RESUME_NO, RESUME_LAST, RESUME_PREVIOUS };
+enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
 
 // clang-format off
 #define TRAIN_OPTIONS(X)                                                                                               \
@@ -54,11 +58,22 @@ extern const char *const schedule_names[]; // of TrainOptions.schedule: "step", 
   X(HEADING, "Run")                                                                                                    \
   X(STRING, out,              "out",           "DIR",      "checkpoint.safetensors, model.safetensors, log.jsonl, "    \
                                                            "curves.svg")                                               \
-  X(FLAG,   resume,           false,                       "continue the run in --out, bit for bit")                   \
+  X(CHOICE_IMPLIED, resume,   0, resume_names, "last",      "continue the run in --out, bit for bit; previous: from "  \
+                                                           "the checkpoint before the last")                           \
+  X(FLAG,   amend,            false,                       "with --resume: go on with another length, --lr, "          \
+                                                           "--schedule, --warmup, --momentum, --weight-decay, "        \
+                                                           "--clip-grad or --recipe")                                  \
   X(INT,    eval_every,       0, -1, 1e9,      "N",        "steps between evaluations; 0 = at the end only, -1 = "     \
+                                                           "never; the best are kept as best-*.safetensors")           \
+  X(FLAG,   val_loss,         false,                       "evaluations also tell the losses on what is evaluated")    \
+  X(INT,    patience,         0, 0, 1e6,       "N",        "end after N evaluations in a row without a gain; 0 = "     \
                                                            "never")                                                    \
   X(INT,    checkpoint_every, 0, 0, 1e9,       "N",        "steps between checkpoints; 0 = an epoch, but at least "    \
-                                                           "100")                                                      \
+                                                           "100; the last two are kept")                               \
+  X(INT,    keep,             0, 0, 1e6,       "N",        "also keep the last N as checkpoint-STEP.safetensors")      \
+  X(CHOICE, on_divergence,    0, divergence_names,         "of a step that is not finite: stop, or go on from an "     \
+                                                           "earlier checkpoint with half the rate, three times "       \
+                                                           "at most")                                                  \
   X(INT,    stop_after,       0, 0, 1e9,       "N",        "save and stop after N steps of this call, for queues "     \
                                                            "with a time limit; 0 = run to the end")                    \
   X(STRING, device,           "auto",          "NAME",     "auto, cpu or cuda:N")                                      \
@@ -88,7 +103,9 @@ typedef struct TrainOptions {
   OPTION_FIELDS(TRAIN_OPTIONS) // model: NULL = that of weights
   Sizes shorter_sides;         // of `sizes`; none: one size
   char *resolved;              // all options, one a line, to be shown; owned
+  char *command;               // the command line, as a shell takes it; owned
 } TrainOptions;
 
 // Parses or ends the program: --help exits 0, a mistake prints one line and exits 2.
 TrainOptions train_options(int argc, char **argv);
+void train_options_free(TrainOptions *o);

@@ -1,5 +1,4 @@
 #include "engine/train_setup.h"
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include "engine/state.h"
@@ -208,57 +207,4 @@ void setup_engine(const TrainOptions *o, ModelConfig config, const Dataset *trai
     die(err_exit(&err), "%s", err.msg);
   e->factors = optimisation_of(o)->factors;
   free(category);
-}
-
-static bool backbone_only(const Checkpoint *c) {
-  ModelConfig held;
-  return state_config(c, &held, NULL, NULL) && held.classes == 0;
-}
-
-// A file of weights in the folder that no run of ours may take the place of; malloc'ed, NULL where there is none.
-static char *weights_in(const char *folder) {
-  DIR *dir = opendir(folder);
-  char *found = NULL;
-  for (struct dirent *entry; dir && !found && (entry = readdir(dir));) {
-    const char *end = strrchr(entry->d_name, '.');
-    if (end && !strcmp(end, ".safetensors")) found = xasprintf("%s/%s", folder, entry->d_name);
-  }
-  if (dir) closedir(dir);
-  return found;
-}
-
-// A folder of another run is left alone. --resume goes on where its checkpoint is, and begins anew where none was made.
-static void check_folder(const TrainOptions *o, bool there) {
-  if (there && !o->resume)
-    die(EXIT_USAGE, "%s holds a run already: give --resume to continue it, or another --out", o->out);
-  char *weights = there ? NULL : weights_in(o->out);
-  if (weights) die(EXIT_USAGE, "%s is there, but no checkpoint.safetensors to resume: give another --out", weights);
-  if (!there && o->resume) fprintf(stderr, "--resume: no checkpoint in %s yet, starting from the beginning\n", o->out);
-}
-
-int64_t setup_weights(const TrainOptions *o, Engine *e, const char *checkpoint, const char *identity) {
-  Err err;
-  params_randomise(&e->params, (uint64_t)o->seed);
-  bool there = path_is_file(checkpoint);
-  if (!o->benchmark) check_folder(o, there);
-  const char *path = there && o->resume ? checkpoint : o->weights;
-  if (!path) return 0;
-  Checkpoint c;
-  if (!state_open(&c, path, &err)) die(EXIT_USAGE, "%s", err.msg);
-  LoadOptions load = {.momentum = path == checkpoint, .reset_heads = o->reset_heads && path != checkpoint};
-  if (load.momentum && !state_continues(&c, &e->config, identity, &err))
-    die(EXIT_USAGE, "--resume: %s: %s", path, err.msg);
-  if (load.momentum && !state_categories(&c, e, true, &err))
-    die(EXIT_USAGE, "--resume: %s: %s; give the same annotations or another --out", path, err.msg);
-  if (!load.reset_heads && !load.momentum && !backbone_only(&c) && !state_categories(&c, e, false, &err))
-    die(EXIT_USAGE, "%s: %s: give --reset-heads to train new outputs", path, err.msg);
-  if (!state_load(e, &c, &load, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
-  state_note(&c, path);
-  RunState state = {.step = 0};
-  if (load.momentum) {
-    if (!state_resume(&c, &state, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
-    engine_set_scale(e, state.scale);
-  }
-  ckpt_close(&c);
-  return state.step;
 }

@@ -1,5 +1,5 @@
-// What the options of ./train ask for: a model, its data, both on a device, how it learns and where it begins. A
-// mistake in them prints one line and exits 2.
+// What the options of ./train ask for: a model, its data, both on a device, and how it learns. A mistake in them prints
+// one line and exits 2.
 #pragma once
 #include "engine/engine.h"
 #include "engine/train_options.h"
@@ -22,7 +22,3 @@ Schedule setup_schedule(const TrainOptions *o, int64_t steps, int64_t per_epoch)
 // Everything that decides the weights of a step but is not in the model's configuration, as JSON: what a resumed run
 // must share. malloc'ed.
 char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule *schedule);
-
-// Initial weights: random, from --weights or, with --resume, of `checkpoint`, if there is one, whose run must have had
-// this identity. Returns the steps done.
-int64_t setup_weights(const TrainOptions *o, Engine *e, const char *checkpoint, const char *identity);

@@ -40,11 +40,11 @@ TEST(ring_holds_the_batches_of_an_evaluation) {
     printf("    %s\n", err.msg);
   params_randomise(&e.params, 1);
   const size_t bytes = e.infer.ring.bytes;
-  CocoResults results;
+  Evaluation results;
   for (int round = 0; round < 2; round++) { // once, and again after it was given back
     EXPECT(evaluate_run(&e, &d, 1, NULL, &results, &err));
-    EXPECT(results.n > 0);
-    coco_results_free(&results);
+    EXPECT(results.found.n > 0);
+    evaluation_free(&results);
   }
   e.infer.ring.bytes = bytes - 1;
   EXPECT(!evaluate_run(&e, &d, 1, NULL, &results, &err));

@@ -12,17 +12,19 @@ typedef struct Run {
   char *folder;
 } Run;
 
-static void open_run(Run *r, const char *name) {
+static void open_scored_run(Run *r, const char *name, const TaskRow *task) {
   Err err;
   ModelConfig config = small_config(NORM_GN, CLASSES);
   *r = (Run){.folder = xasprintf("%s/%s", test_tmp(), name)};
   small_engine(&r->e, &config);
   params_randomise(&r->e.params, 1);
   files_name(&r->f, r->folder);
-  CHECK(files_lock(&r->f, &err) && files_open(&r->f, "{}", -1, &err));
+  CHECK(files_lock(&r->f, &err) && files_open(&r->f, "{}", -1, false, task, &err));
   EXPECT_STR(r->f.kept, "no checkpoint yet");
   r->f.log.people = fopen("/dev/null", "w");
 }
+
+static void open_run(Run *r, const char *name) { open_scored_run(r, name, NULL); }
 
 static void close_run(Run *r) {
   Err err;
@@ -56,16 +58,50 @@ TEST(files_keep_two_checkpoints) {
   open_run(&r, "two");
   for (int step = 0; step < 3; step++) {
     make_step(&r, step);
-    EXPECT(files_save(&r.f, &r.e, step + 1, &err));
+    EXPECT(files_save(&r.f, &r.e, step + 1, false, &err));
   }
   EXPECT(files_settle(&r.f, &err) && files_poll(&r.f, &err));
   EXPECT_INT(step_of(r.f.checkpoint), 3);
   EXPECT_INT(step_of(r.f.previous), 2);
-  char *want = xasprintf("%s holds step 3, --resume continues", r.f.checkpoint);
+  char *want =
+      xasprintf("%s holds step 3 and checkpoint-previous.safetensors step 2, --resume continues", r.f.checkpoint);
   EXPECT_STR(r.f.kept, want);
   free(want);
   EXPECT(files_export(&r.f, &r.e, 3, &err));
   EXPECT_INT(step_of(r.f.final), 3);
+  close_run(&r);
+}
+
+// Where the loss after a checkpoint is out of all proportion, the one before it stays.
+TEST(files_keep_what_was_good) {
+  Run r;
+  Err err;
+  open_run(&r, "good");
+  static const double losses[] = {3, 2, 1e9, 1e12, 1};
+  for (int step = 0; step < COUNT(losses); step++) {
+    files_record_step(&r.f, &r.e, step + 1, 0.01, &(StepResult){.total = losses[step], .finite = true});
+    EXPECT_INT(r.f.newest_is_good, step < 2 || step == 4);
+    EXPECT(files_save(&r.f, &r.e, step + 1, false, &err) && files_settle(&r.f, &err));
+  }
+  EXPECT_INT(step_of(r.f.checkpoint), 5); // of 2, 3 and 4 the first is the result of a step whose loss was fine,
+  EXPECT_INT(step_of(r.f.previous), 4);   // and 4 is followed by one
+  close_run(&r);
+}
+
+TEST(files_keep_as_many_as_asked_for) {
+  Run r;
+  Err err;
+  open_run(&r, "numbered");
+  r.f.keep = 2;
+  for (int step = 0; step < 4; step++) {
+    make_step(&r, step);
+    EXPECT(files_save(&r.f, &r.e, step + 1, false, &err) && files_settle(&r.f, &err));
+  }
+  for (int step = 1; step <= 4; step++) {
+    char *name = xasprintf("%s/checkpoint-%08d.safetensors", r.folder, step);
+    EXPECT_INT(step_of(name), step > 2 ? step : -1);
+    free(name);
+  }
   close_run(&r);
 }
 
@@ -75,11 +111,11 @@ TEST(files_see_failures_at_the_next_step) {
   Err err;
   open_run(&r, "failing");
   make_step(&r, 0);
-  EXPECT(files_save(&r.f, &r.e, 1, &err) && files_settle(&r.f, &err));
+  EXPECT(files_save(&r.f, &r.e, 1, false, &err) && files_settle(&r.f, &err));
   char *tmp = xasprintf("%s.tmp", r.f.checkpoint);
   CHECK(dirs_make(tmp, NULL)); // a folder stands where the file is written
   make_step(&r, 1);
-  EXPECT(files_save(&r.f, &r.e, 2, &err));
+  EXPECT(files_save(&r.f, &r.e, 2, false, &err));
   while (!saver_ready(&r.f.saver)) usleep(1000);
   EXPECT(!files_poll(&r.f, &err));
   EXPECT(strstr(err.msg, "step 2: the checkpoint could not be written: ") == err.msg);
@@ -113,9 +149,9 @@ TEST(files_write_no_checkpoint_before_its_log) {
   CHECK(!sem_init(&scores_may_end, 0, 0));
   make_step(&r, 0);
   EXPECT(files_score(&r.f, &slow, &none, NULL, 1, 1, now_seconds(), &err));
-  EXPECT(files_save(&r.f, &r.e, 1, &err) && r.f.saver.writing); // of the same step: made again when it is lost
+  EXPECT(files_save(&r.f, &r.e, 1, false, &err) && r.f.saver.writing); // of the same step: made again when it is lost
   make_step(&r, 1);
-  EXPECT(files_save(&r.f, &r.e, 2, &err));
+  EXPECT(files_save(&r.f, &r.e, 2, false, &err));
   make_step(&r, 2);
   for (int i = 0; i < 5; i++) EXPECT(files_poll(&r.f, &err) && r.f.saver.under_way && !r.f.saver.writing);
   EXPECT_INT(step_of(r.f.checkpoint), 1);
@@ -129,5 +165,71 @@ TEST(files_write_no_checkpoint_before_its_log) {
   free(text);
   free(log);
   sem_destroy(&scores_may_end);
+  close_run(&r);
+}
+
+// ---- the best ---------------------------------------------------------------------------------------------------
+
+// Results are the two metrics.
+static bool score(const Dataset *d, const void *results, Metrics *out, Err *err) {
+  (void)d;
+  (void)err;
+  const double *found = results;
+  *out = (Metrics){0};
+  metrics_add(out, "box", found[0]);
+  metrics_add(out, "mask", found[1]);
+  return true;
+}
+static const TaskRow scored = {.best = {{"box", "best-box"}, {"mask", "best-mask"}}, .score = score, .release = free};
+
+static void evaluate(Run *r, int step, double box, double mask) {
+  static const Dataset none;
+  Err err;
+  double *found = xmalloc(2 * sizeof *found);
+  found[0] = box;
+  found[1] = mask;
+  make_step(r, step - 1);
+  EXPECT(files_save(&r->f, &r->e, step, true, &err));
+  EXPECT(files_score(&r->f, &scored, &none, found, 1, step, now_seconds(), &err));
+}
+
+static long best_step(const Run *r, const char *name) {
+  char *path = xasprintf("%s/best-%s.safetensors", r->folder, name);
+  long step = step_of(path);
+  free(path);
+  return step;
+}
+
+TEST(files_keep_the_best) {
+  Run r;
+  Err err;
+  open_scored_run(&r, "best", &scored);
+  evaluate(&r, 1, 0.2, 0.4);
+  evaluate(&r, 2, 0.3, 0.3);
+  evaluate(&r, 3, 0.3, 0.1); // no gain
+  evaluate(&r, 4, -1, -1);
+  EXPECT(files_settle(&r.f, &err));
+  EXPECT_INT(best_step(&r, "box"), 2);
+  EXPECT_INT(best_step(&r, "mask"), 1);
+  EXPECT_INT(r.f.best.without_gain, 2);
+  EXPECT(!path_is_file(r.f.evaluated));
+  // A run that goes on from step 1 has its own course, and leaves what was better before.
+  EXPECT(log_close(&r.f.log, &err));
+  RunFiles *f = &r.f;
+  FILE *people = f->log.people;
+  files_free(f);
+  *f = (RunFiles){0};
+  files_name(f, r.folder);
+  EXPECT(files_open(f, "{}", 1, true, &scored, &err));
+  f->log.people = people;
+  EXPECT_INT(f->best.without_gain, 0);
+  evaluate(&r, 2, 0.25, 0.5);
+  EXPECT(files_settle(f, &err));
+  EXPECT_INT(f->best.without_gain, 0); // 0.25 is one to this course
+  EXPECT_INT(best_step(&r, "mask"), 2);
+  char *name = xasprintf("%s/best.json", r.folder), *text = file_read(name, &(size_t){0}, NULL);
+  EXPECT_STR(text, "{\"best-box\":{\"box\":0.3,\"step\":2},\"best-mask\":{\"mask\":0.5,\"step\":2}}\n");
+  free(text);
+  free(name);
   close_run(&r);
 }

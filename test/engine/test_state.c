@@ -94,11 +94,11 @@ TEST(state_metadata) {
   EXPECT_STR(state.run, "{\"seed\":1}");
 
   // Only the same model and the same options go on where this run stood.
-  EXPECT(state_continues(&c, &config, "{\"seed\":1}", &err));
-  EXPECT(!state_continues(&c, &config, "{\"seed\":12}", &err));
+  EXPECT(state_continues(&c, &config, "{\"seed\":1}", NULL, &err));
+  EXPECT(!state_continues(&c, &config, "{\"seed\":12}", NULL, &err));
   EXPECT(strstr(err.msg, "made with \"seed\":1, this run has \"seed\":12; "));
   config.max_size++;
-  EXPECT(!state_continues(&c, &config, "{\"seed\":1}", &err));
+  EXPECT(!state_continues(&c, &config, "{\"seed\":1}", NULL, &err));
   EXPECT(strstr(err.msg, "max_size = "));
   free(category);
   ckpt_close(&c);
@@ -117,9 +117,9 @@ TEST(state_continues_with_more_fields) {
   ckpt_meta(&w, "run", "{}");
   EXPECT(ckpt_commit(&w, &err) && ckpt_open(&c, path, &err));
   EXPECT_STR(err.msg, "");
-  EXPECT(state_continues(&c, &config, "{}", &err));
+  EXPECT(state_continues(&c, &config, "{}", NULL, &err));
   config.nms = 0.25f;
-  EXPECT(!state_continues(&c, &config, "{}", &err) && strstr(err.msg, "nms = 0.5, that of this run 0.25"));
+  EXPECT(!state_continues(&c, &config, "{}", NULL, &err) && strstr(err.msg, "nms = 0.5, that of this run 0.25"));
   ckpt_close(&c);
 }
 

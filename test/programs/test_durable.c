@@ -301,7 +301,7 @@ TEST_TIER(durable_full_disk_keeps_what_was_saved, 1) {
   CHECK(!command(NULL, "cp %s %s", path_of("full", "checkpoint.safetensors"), path_of("full", "before")));
   EXPECT_INT(command(&said, "ulimit -f 4096; %s", train_line("full", "")), 1);
   if (!EXPECT(strstr(said, "step 6: the checkpoint could not be written: ") &&
-              strstr(said, "checkpoint.safetensors holds step 4, --resume continues")))
+              strstr(said, "checkpoint.safetensors holds step 4 and checkpoint-previous.safetensors step 3, --resume")))
     printf("    %s\n", said);
   EXPECT(same_file(path_of("full", "checkpoint.safetensors"), path_of("full", "before")));
   EXPECT(!path_is_file(path_of("full", "checkpoint.safetensors.tmp")));
@@ -374,8 +374,8 @@ TEST_TIER(durable_data_that_is_away, 1) {
   CHECK(!command(NULL, "mv %s/train %s/away", set, set));
   EXPECT_INT(wait_for(pid), 2);
   EXPECT((saved = saved_step("away")) > steps + 6);
-  char *want = xasprintf("No such file or directory; %s holds step %ld, --resume continues\n",
-                         path_of("away", "checkpoint.safetensors"), saved);
+  char *want =
+      xasprintf("No such file or directory; %s holds step %ld", path_of("away", "checkpoint.safetensors"), saved);
   if (!EXPECT(holds_text(said, want) && !holds_text(said, "bad image"))) command(NULL, "cat %s", said);
   char *all[] = {set, said, more, log, later, want};
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
@@ -389,6 +389,33 @@ TEST_TIER(durable_divergence_stops, 1) {
   if (!EXPECT(stop && strstr(stop, "nothing was updated, ") && strstr(stop, " on 0000"))) printf("    %s\n", said);
   EXPECT(holds_text(path_of("diverged", "log.jsonl"), "{\"step\":1,"));
   EXPECT(!path_is_file(path_of("diverged", "model.safetensors")));
+}
+
+// Of three runs that a rate of 1000 sends off after their fifth step, the first names the command that goes on from the
+// older checkpoint, the second is that command, and the third does it by itself.
+TEST_TIER(durable_divergence_can_be_gone_back_on, 1) {
+  static const char high[] = "--resume --amend --iters 12 --lr 1000 --warmup 0 --clip-grad 0 --eval-every -1";
+  const char *said;
+  for (int by_itself = 0; by_itself < 2; by_itself++) {
+    const char *out = by_itself ? "rolled-back" : "gone-back";
+    if (!EXPECT_INT(train(out, "--stop-after 4", &said), 0)) return; // the checkpoint of step 4 is good
+    char *more = xasprintf("%s --on-divergence %s", high, by_itself ? "rollback" : "stop");
+    EXPECT_INT(train(out, more, &said), 1);
+    free(more);
+    const char *command_line = strstr(said, "; with half the rate: ");
+    if (!EXPECT(command_line && strstr(said, "nothing was updated, "))) printf("    %s\n", said);
+    EXPECT(holds_text(path_of(out, "log.jsonl"), "\"kind\":\"amend\""));
+    if (by_itself) {
+      EXPECT(strstr(said, "rolling back, 3 of 3") && strstr(said, "\"lr\":[0.01,125]"));
+      continue;
+    }
+    char *again = xstrdup(command_line + strlen("; with half the rate: "));
+    again[strcspn(again, "\n")] = '\0';
+    EXPECT(strstr(again, "--resume=previous --amend --lr 500"));
+    EXPECT_INT(command(&said, "%s --lr 0.005", again), 0);
+    if (!EXPECT(strstr(said, " at step 4 of 12"))) printf("    %s\n", said);
+    free(again);
+  }
 }
 
 TEST_TIER(durable_folder_that_cannot_be_written, 1) {

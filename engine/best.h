@@ -1,0 +1,25 @@
+// The best states of a run by the metrics that its task names, kept as files of their own, and how long there has been
+// no gain.
+#pragma once
+#include "engine/task.h"
+
+typedef struct Best {
+  const TaskRow *task;
+  const char *folder;
+  struct {
+    double value; // the best in the log so far; nothing yet: below every value
+    double kept;  // that of the file, which a run that was rolled back may have made later in its former course
+    int64_t step; // of the file
+  } of[MAX_TASK_BEST];
+  int without_gain; // evaluations in a row
+} Best;
+
+// Takes up what log.jsonl in `folder`, cut to where the run goes on, and best.json say. The folder's name must outlive
+// it. False when one of them cannot be read.
+bool best_open(Best *b, const TaskRow *task, const char *folder, Err *err);
+// Takes the metrics of an evaluation after `step`. Returns which files its state should replace, a bit for each.
+unsigned best_take(Best *b, const Metrics *m, int64_t step);
+// Gives the state in the file `from`, which best_take spoke of, the names of the best. False when that failed.
+bool best_keep(const Best *b, unsigned which, const char *from, Err *err);
+// "best-bbox, best-segm": the names behind the bits.
+void best_names(const Best *b, unsigned which, char *text, size_t size);

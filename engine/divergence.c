@@ -1,0 +1,45 @@
+#include "engine/divergence.h"
+#include <string.h>
+#include "base/record.h"
+
+void divergence_take(Divergence *d, const Model *m, const Dataset *data, int images, int64_t step, double rate,
+                     const StepResult *r) {
+  *d = (Divergence){.step = step, .rate = rate};
+  for (int i = 0; i < model_losses(m); i++)
+    snprintf(d->losses + strlen(d->losses), sizeof d->losses - strlen(d->losses), "%s %g, ", m->loss[i].name,
+             r->loss[i]);
+  snprintf(d->losses + strlen(d->losses), sizeof d->losses - strlen(d->losses), "gradient norm %g", r->grad_norm);
+  for (int i = 0; i < images; i++)
+    if (r->index[i] >= 0)
+      snprintf(d->images + strlen(d->images), sizeof d->images - strlen(d->images), "%s%s", *d->images ? ", " : "",
+               data->coco.images[data->image[r->index[i]]].file_name);
+}
+
+// Which checkpoint to go on from: one of RESUME_…, RESUME_NO being the beginning. -1: none is good.
+static int good_checkpoint(const Divergence *d, const RunFiles *f) {
+  if (f->older >= 0) return RESUME_PREVIOUS;
+  if (f->newest < 0) return RESUME_NO;
+  return f->newest_is_good && f->newest + 1 < d->step ? RESUME_LAST : -1;
+}
+
+void divergence_explain(const Divergence *d, const TrainOptions *o, const RunFiles *f, Err *out) {
+  char rate[NUMBER_TEXT], how[256];
+  number_text(d->rate / 2, rate);
+  switch (good_checkpoint(d, f)) {
+  case RESUME_PREVIOUS: snprintf(how, sizeof how, "--resume=previous --amend --lr %s", rate); break;
+  case RESUME_LAST: snprintf(how, sizeof how, "--resume --amend --lr %s", rate); break;
+  case RESUME_NO: snprintf(how, sizeof how, "--lr %s", rate); break;
+  default: snprintf(how, sizeof how, "--lr %s --out %.150s-lr%s", rate, o->out, rate);
+  }
+  err_set(out, "step %lld: not finite (%s) on %s; nothing was updated, %s; with half the rate: %s %s",
+          (long long)d->step, d->losses, d->images, f->kept, o->command, how);
+}
+
+bool divergence_roll_back(const Divergence *d, TrainOptions *o, const RunFiles *f) {
+  const int from = good_checkpoint(d, f);
+  if (from < 0) return false;
+  o->lr = (float)(d->rate / 2);
+  o->resume = from;
+  o->amend = from != RESUME_NO;
+  return true;
+}

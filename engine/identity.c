@@ -1,0 +1,85 @@
+#include "engine/identity.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/json.h"
+
+// What --amend may change: length and optimisation.
+static const char *const amendable[] = {"steps",  "recipe",   "schedule",     "lr",
+                                        "warmup", "momentum", "weight_decay", "clip_grad"};
+
+static bool may_change(const char *key) {
+  for (int i = 0; i < COUNT(amendable); i++)
+    if (!strcmp(key, amendable[i])) return true;
+  return false;
+}
+
+// The member's value as it stands in the text, malloc'ed; "null" where there is none.
+static char *member(const char *identity, const char *name) {
+  Json j;
+  const char *key;
+  char *text = NULL;
+  json_open(&j, "run", identity, strlen(identity));
+  if (json_begin_object(&j))
+    while (!text && (key = json_key(&j))) {
+      bool found = !strcmp(key, name);
+      json_peek(&j); // moves past white space
+      const char *begin = j.at;
+      json_skip(&j);
+      if (found && !j.failed) text = xasprintf("%.*s", (int)(j.at - begin), begin);
+    }
+  json_close(&j);
+  return text ? text : xstrdup("null");
+}
+
+typedef bool (*OnDifference)(void *context, const char *key, const char *was, const char *is);
+
+// Visits the members of b whose value in a is another, until the visitor returns false.
+static bool visit_differences(const char *a, const char *b, OnDifference visit, void *context) {
+  Json j;
+  const char *key;
+  bool ok = true;
+  json_open(&j, "run", b, strlen(b));
+  if (json_begin_object(&j))
+    while (ok && (key = json_key(&j))) {
+      char *was = member(a, key), *is = member(b, key);
+      if (strcmp(was, is)) ok = visit(context, key, was, is);
+      free(was);
+      free(is);
+      json_skip(&j);
+    }
+  ok = ok && !j.failed;
+  json_close(&j);
+  return ok;
+}
+
+static bool refuse(void *err, const char *key, const char *was, const char *is) {
+  const char *hint = may_change(key) ? "give the same options, --amend to change them, or another --out"
+                                     : "give the same options or another --out";
+  return err_set(err, "it was made with \"%s\":%s, this run has \"%s\":%s; %s", key, was, key, is, hint);
+}
+
+bool identity_same(const char *was, const char *is, Err *err) {
+  err_set(err, "its run cannot be read");
+  return visit_differences(was, is, refuse, err);
+}
+
+typedef struct Amendment {
+  Record *changes;
+  Err *err;
+} Amendment;
+
+static bool add_change(void *context, const char *key, const char *was, const char *is) {
+  Amendment *a = context;
+  if (!may_change(key))
+    return err_set(a->err, "it was made with \"%s\":%s, this run has \"%s\":%s, which --amend cannot change", key, was,
+                   key, is);
+  char *both = xasprintf("[%s,%s]", was, is);
+  record_raw(a->changes, key, both);
+  free(both);
+  return true;
+}
+
+bool identity_amend(const char *was, const char *is, Record *changes, Err *err) {
+  err_set(err, "its run cannot be read");
+  return visit_differences(was, is, add_change, &(Amendment){changes, err});
+}
