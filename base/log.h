@@ -53,8 +53,8 @@ void log_progress(Log *log, const Progress *p);
 void log_note(Log *log, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 // Starts a record, which begins {"step":STEP,"kind":KIND; add members with record_*, then log_commit. Steps must not
-// decrease from one record to the next. A record that cannot be written (the disk is full) is said once, waits in memory
-// and is written before the next one that can be; no part of it stays in the file.
+// decrease from one record to the next. A record that cannot be written (the disk is full) is said once, waits in
+// memory and is written before the next one that can be; no part of it stays in the file.
 Record *log_begin(Log *log, int64_t step, const char *kind);
 void log_commit(Log *log);
 

@@ -69,8 +69,8 @@ bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, c
 
 // ---- the log ----------------------------------------------------------------------------------------------------
 
-// A loss of more than ten times the largest of a run's first ten steps: the weights before it have begun to diverge, and
-// so has the checkpoint that holds them. The first one after a checkpoint says so.
+// A loss of more than ten times the largest of a run's first ten steps: the weights before it have begun to diverge,
+// and so has the checkpoint that holds them. The first one after a checkpoint says so.
 static void judge(RunFiles *f, int64_t step, double loss) {
   enum { FIRST = 10, FACTOR = 10 };
   const bool good = f->seen == 0 || loss <= FACTOR * f->usual_loss;

@@ -32,16 +32,16 @@ typedef struct RunFiles { // zero-initialise
 void files_name(RunFiles *f, const char *folder);
 // Makes the folder, if need be, and this run's alone, and removes what a killed one had not finished.
 bool files_lock(const RunFiles *f, Err *err);
-// Opens the log of a run that begins at step `first`, taken from the checkpoint or, `rolled_back`, the one before it; -1:
-// from scratch. `run` is not copied. task NULL: nothing is evaluated.
+// Opens the log of a run that begins at step `first`, taken from the checkpoint or, `rolled_back`, the one before it;
+// -1: from scratch. `run` is not copied. task NULL: nothing is evaluated.
 bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const TaskRow *task, Err *err);
 
 // The record of a step.
 void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, const StepResult *s);
 // Takes the state after `step`, whose records are in the log, and has it written beside the steps that follow; a save
 // that is under way ends first. Scores of earlier evaluations, which the log of a checkpoint holds, are waited for
-// beside the steps, too. The state of an evaluation is saved with `evaluated`, before files_score: it may turn out to be
-// the best. False when that earlier save failed.
+// beside the steps, too. The state of an evaluation is saved with `evaluated`, before files_score: it may turn out to
+// be the best. False when that earlier save failed.
 bool files_save(RunFiles *f, Engine *e, int64_t step, bool evaluated, Err *err);
 // The state that the run goes on from is that of an evaluation.
 bool files_reuse(RunFiles *f, Err *err);

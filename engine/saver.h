@@ -24,7 +24,8 @@ typedef struct Saver { // zero-initialise; one save at a time is under way
   pthread_t thread;
 } Saver;
 
-// Whether a failed write (errno) may succeed later: somebody makes room, a file server comes back. And how often to try.
+// Whether a failed write (errno) may succeed later: somebody makes room, a file server comes back. And how often to
+// try.
 bool saver_may_pass(int reason);
 enum { RETRY_MICROSECONDS = 200000 };
 
@@ -33,6 +34,6 @@ void saver_take(Saver *s, Engine *e, const RunState *state);
 // Begins to write what was taken; the engine must outlive it.
 void saver_write(Saver *s, const SaveOrder *order);
 bool saver_ready(const Saver *s); // being written, and saver_end would not wait
-// Waits until what was taken is on disk, under all its names. False when it could not be written; what stood at the path
-// stands. Does nothing when no save is under way.
+// Waits until what was taken is on disk, under all its names. False when it could not be written; what stood at the
+// path stands. Does nothing when no save is under way.
 bool saver_end(Saver *s, Err *err);

@@ -51,8 +51,8 @@ void ckpt_meta(CkptWriter *w, const char *key, const char *value);
 void ckpt_tensor(CkptWriter *w, const char *name, CkptType type, int ndim, const int64_t *dims); // names are unique
 // The values of the next tensor, in the order of declaration: dense, row-major.
 void ckpt_data(CkptWriter *w, const void *data);
-// Replaces what stood at the path, atomically; all tensors must have their values. Releases the writer in any case. False
-// with the reason in errno, too.
+// Replaces what stood at the path, atomically; all tensors must have their values. Releases the writer in any case.
+// False with the reason in errno, too.
 bool ckpt_commit(CkptWriter *w, Err *err);
 void ckpt_abort(CkptWriter *w); // leaves what stood at the path
 

@@ -5,8 +5,8 @@
 #include "base/interrupt.h"
 #include "test/harness/test.h"
 
-// What becomes of a program that catches interrupts and gets these: its exit status, 10 where one is noted, or minus the
-// signal that ends it. `ignored`: what it is started to ignore; 0 = nothing.
+// What becomes of a program that catches interrupts and gets these: its exit status, 10 where one is noted, or minus
+// the signal that ends it. `ignored`: what it is started to ignore; 0 = nothing.
 static int after(int ignored, int first, int second) {
   pid_t pid = fork();
   CHECK(pid >= 0);

@@ -1,5 +1,5 @@
-// The GPU as a device. Which code the driver loads: what nvcc compiled for this GPU or, where CUDA_FORCE_PTX_JIT says so,
-// the build's PTX. Copies beside the computation.
+// The GPU as a device. Which code the driver loads: what nvcc compiled for this GPU or, where CUDA_FORCE_PTX_JIT says
+// so, the build's PTX. Copies beside the computation.
 #include <pthread.h>
 #include "cuda/conv/ladder.h"
 #include "test/harness/gpu.h"

@@ -1,5 +1,5 @@
-// Checkpoints written beside steps: the bytes of one written between them, under all names; failures that pass and those
-// that do not.
+// Checkpoints written beside steps: the bytes of one written between them, under all names; failures that pass and
+// those that do not.
 #include <unistd.h>
 #include "engine/saver.h"
 #include "test/harness/command.h"
