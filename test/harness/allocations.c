@@ -9,7 +9,7 @@
 
 static atomic_llong count;
 static atomic_bool refusing;
-static atomic_llong fail_at = INT64_MAX, fail_from = INT64_MAX;
+static atomic_llong fail_at = INT64_MAX;
 
 int64_t allocations(void) { return atomic_load(&count); }
 void allocations_fail(int64_t nth) { atomic_store(&fail_at, allocations() + nth); }
@@ -21,6 +21,8 @@ bool allocations_counted(void) { return false; }
 bool allocations_counted(void) { return true; }
 
 // ---- a program's environment ----------------------------------------------------------------------------------------
+
+static atomic_llong fail_from = INT64_MAX;
 
 static void read_number(const char *name, atomic_llong *number) {
   const char *text = getenv(name);
