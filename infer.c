@@ -249,7 +249,7 @@ static void run_data(const InferOptions *o, const ModelConfig *config, const Cat
     die(EXIT_USAGE, "%s", err.msg);
   if (!state_load(&e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
   if (o->eval && !evaluate_categories(&e, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
-  device_print(e.dev, stderr);
+  if (*e.dev->why_cpu) device_print(e.dev, stderr);
   BenchSetting setting = {.bench = "infer", .amp = amp_names[o->amp], .steps = o->benchmark, .profile = o->profile};
   if (!o->benchmark)
     find_and_score(o, &e, &d);
@@ -293,7 +293,7 @@ static void run_images(const InferOptions *o, const ModelConfig *config, const C
       if (!engine_open(&e, &compute, model_of(config), config, category, &none, &s, false, &err))
         die(EXIT_USAGE, "%s", err.msg);
       if (!state_load(&e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
-      if (!times.n) device_print(e.dev, stderr);
+      if (*e.dev->why_cpu && !times.n) device_print(e.dev, stderr);
     }
     int zero = 0;
     Batch batch = {

@@ -92,6 +92,13 @@ void measure_update(Engine *e) {
   e->dev->measuring = false;
 }
 
+// For a fault: what is queued now.
+static void say_queued(const Engine *e, const Program *p, int canvas, const char *how) {
+  const Canvas *c = &p->shapes.canvas[canvas];
+  fault_context(false, "the %s%s of canvas %d x %d (h x w)", how, p == &e->train ? "training step" : "inference", c->h,
+                c->w);
+}
+
 static void queue_step(Engine *e, Network *n) {
   graph_forward(&n->graph);
   graph_backward(&n->graph);
@@ -99,7 +106,7 @@ static void queue_step(Engine *e, Network *n) {
 }
 
 static void timed_step(Engine *e, Network *n, StepSlot *slot) {
-  fault_context(false, "a step that is timed node by node");
+  say_queued(e, &e->train, e->train.inputs.canvas, "timed ");
   double start = waited_seconds(e);
   graph_forward(&n->graph);
   double forward = waited_seconds(e);
@@ -109,13 +116,6 @@ static void timed_step(Engine *e, Network *n, StepSlot *slot) {
   slot->forward_seconds = forward - start;
   slot->backward_seconds = backward - forward;
   slot->update_seconds = waited_seconds(e) - backward;
-}
-
-// For a fault: what is queued now.
-static void say_queued(const Engine *e, const Program *p, int canvas, const char *how) {
-  const Canvas *c = &p->shapes.canvas[canvas];
-  fault_context(false, "the %s%s of canvas %d x %d (h x w)", how, p == &e->train ? "training step" : "inference", c->h,
-                c->w);
 }
 
 // The first run queues kernel by kernel (libraries and modules load lazily), the second is recorded, all others replay

@@ -49,7 +49,7 @@ typedef struct Failure {
 
 static void fail(void *context) {
   const Failure *f = context;
-  if (f->computes) fault_context(f->exact, "the recorded step");
+  fault_context(f->exact, "%s", f->computes ? "the recorded step" : "");
   die_context("step 7; R holds step 5");
   fault_die(f->error, "the text of CUDA", "cudaSomething(x)", "cuda/some.cu", 12);
 }
