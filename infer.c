@@ -246,7 +246,7 @@ static void run_data(const InferOptions *o, const ModelConfig *config, const Cat
   shapes.threads = o->threads;
   Compute compute = compute_of(o);
   if (!engine_open(&e, &compute, model_of(config), config, category, &none, &shapes, false, &err))
-    die(EXIT_USAGE, "%s", err.msg);
+    die(err_exit(&err), "%s", err.msg);
   if (!state_load(&e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
   if (o->eval && !evaluate_categories(&e, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (*e.dev->why_cpu) device_print(e.dev, stderr);
@@ -291,7 +291,7 @@ static void run_images(const InferOptions *o, const ModelConfig *config, const C
     if (!e.dev || now->canvas[0].h != s.canvas[0].h || now->canvas[0].w != s.canvas[0].w || now->max_bytes < bytes) {
       engine_close(&e);
       if (!engine_open(&e, &compute, model_of(config), config, category, &none, &s, false, &err))
-        die(EXIT_USAGE, "%s", err.msg);
+        die(err_exit(&err), "%s", err.msg);
       if (!state_load(&e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
       if (*e.dev->why_cpu && !times.n) device_print(e.dev, stderr);
     }

@@ -132,3 +132,45 @@ TEST_TIER(faults_of_inference_name_what_was_queued, 1) {
   expect_said(said, "infer: a kernel read or wrote outside its memory; ");
   expect_said(said, "queued last, up to two steps ahead of the GPU: the inference of canvas 64 x 64 (h x w))\n");
 }
+
+static int train_on(const char *fault, const char **said) {
+  return train_with(fault, "no-memory", "--eval-every 5", said);
+}
+
+static int infer_with(const char *fault, const char **said) {
+  return command(said, "FAULT=%s OMP_NUM_THREADS=1 %s --data %s --weights %s --out %s --batch 2 --threads 1", fault,
+                 tool("faulty/infer"), shapes_set(), file_of("unfaulted", "model.safetensors"), in_tmp("no-memory"));
+}
+
+// The first, the second, … allocation of a program finds no memory, until the program makes none that could. Each ends
+// it with one line: how much, what for and, unless it is a few bytes, what shrinks it. What is saved stays as it is.
+static void expect_each_refused(int (*run)(const char *fault, const char **said), const char *call) {
+  const char *said;
+  char fault[32];
+  int n = 0;
+  for (int status = 1; status == 1 && n < 100;) {
+    snprintf(fault, sizeof fault, "%s:%d", call, ++n);
+    status = run(fault, &said);
+    if (status == 0) break;
+    const char *what = strstr(said, ": out of memory: "), *end = strchr(said, '\n');
+    bool says = what && strstr(what, " asked for ") && (strstr(what, " bytes asked") || strstr(what, " shrinks it"));
+    if (!EXPECT(status == 1 && says && end && !end[1])) printf("    %s: %s\n", fault, said);
+    EXPECT(same_file(file_of("no-memory", "checkpoint.safetensors"), file_of("no-memory", "before")));
+  }
+  EXPECT(n > 5);
+  printf("  %s: %d refused\n", call, n - 1);
+}
+
+TEST_TIER(faults_of_every_allocation_are_out_of_memory, 1) {
+  const char *said;
+  make_whole_run();
+  EXPECT_INT(train_with("", "no-memory", "--stop-after 4", &said), 0);
+  CHECK(!command(NULL, "cp %s %s", file_of("no-memory", "checkpoint.safetensors"), file_of("no-memory", "before")));
+  expect_each_refused(infer_with, "alloc");
+  expect_each_refused(infer_with, "host_alloc");
+  expect_each_refused(train_on, "alloc");
+  expect_same_as_whole("no-memory");
+  CHECK(!command(NULL, "cp %s %s", file_of("no-memory", "before"), file_of("no-memory", "checkpoint.safetensors")));
+  expect_each_refused(train_on, "host_alloc");
+  expect_same_as_whole("no-memory");
+}
