@@ -76,6 +76,7 @@ COPY(upload)
 COPY(copy)
 COPY(fetch)
 COPY(stage)
+COPY(save)
 
 static void faulty_download(Device *dev, void *host, const void *src, size_t bytes) {
   MEET("download");
@@ -88,6 +89,10 @@ static void faulty_sync(Device *dev) {
 static void faulty_stage_wait(Device *dev) {
   MEET("stage_wait");
   memory_cpu.stage_wait(dev);
+}
+static void faulty_save_wait(Device *dev) { // by the thread that saves
+  MEET("save_wait");
+  memory_cpu.save_wait(dev);
 }
 static bool faulty_idle(Device *dev) {
   MEET("idle");
@@ -124,6 +129,8 @@ const Memory memory_cuda = {.open = faulty_open,
                             .host_alloc = faulty_host_alloc,
                             .host_free = faulty_host_free,
                             .fetch = faulty_fetch,
+                            .save = faulty_save,
+                            .save_wait = faulty_save_wait,
                             .stage = faulty_stage,
                             .stage_wait = faulty_stage_wait,
                             .stage_next = nothing,
