@@ -11,6 +11,7 @@ static const char *const amps[] = {"off", "bf16", "fp16", NULL};
   X(STRING, data,          NULL,            "DIR", "folder of the data set")                                           \
   X(INT,    batch,         2, 1, 1024,      "N",   "images")                                                           \
   X(INT_IMPLIED, time,     0, 0, 1e6,       "N", "200", "steps")                                                       \
+  X(INT,    level,         0, 0, 0,         "N",   "any integer")                                                      \
   X(HEADING, "training")                                                                                               \
   X(INT64,  seed,          1, 0, 0,         "N",   "of everything random")                                             \
   X(FLOAT,  momentum,      0.9f, 0, 1,      "X",   "of SGD")                                                           \
@@ -164,6 +165,7 @@ TEST(cli_bad_values_say_what_is_accepted) {
   expect_error("--batch=", "--batch takes an integer from 1 to 1024, not \"\"");
   expect_error("--batch 2.5", "--batch takes an integer from 1 to 1024, not \"2.5\"");
   expect_error("--batch 4294967298", "--batch takes an integer from 1 to 1024, not \"4294967298\""); // 2 in 32 bits
+  expect_error("--level 4294967298", "--level takes an integer, not \"4294967298\"");
   expect_error("--seed 9223372036854775808", "--seed takes an integer, not \"9223372036854775808\"");
   expect_error("--learning-rate -1", "--learning-rate takes a number of at least 0, not \"-1\"");
   expect_error("--learning-rate nan", "--learning-rate takes a number of at least 0, not \"nan\"");
@@ -190,6 +192,7 @@ TEST(cli_help_shows_defaults_whatever_stands_before) {
                    "  --data DIR              folder of the data set\n"
                    "  --batch N               images (default 2)\n"
                    "  --time[=N]              steps (default 0)\n"
+                   "  --level N               any integer (default 0)\n"
                    "\n"
                    "training\n"
                    "  --seed N                of everything random (default 1)\n"
@@ -206,8 +209,10 @@ TEST(cli_config) {
   Fixture f;
   if (!EXPECT(parse(&f, "--learning-rate 0.0001 --data d\"ir --amp"))) return;
   char *text = printed(&f.cli, false);
-  EXPECT_STR(text, "  --data=d\"ir\n  --batch=2\n  --time=0\n  --seed=1\n  --momentum=0.9\n  --learning-rate=0.0001\n"
-                   "  --schedule=step\n  --amp=bf16\n  --resume=false\n  --strict=true\n");
+  EXPECT_STR(
+      text,
+      "  --data=d\"ir\n  --batch=2\n  --time=0\n  --level=0\n  --seed=1\n  --momentum=0.9\n  --learning-rate=0.0001\n"
+      "  --schedule=step\n  --amp=bf16\n  --resume=false\n  --strict=true\n");
   free(text);
   if (!EXPECT(parse(&f, ""))) return;
   text = printed(&f.cli, false); // what was not given has no value to show

@@ -297,6 +297,15 @@ TEST(log_reports_what_cannot_be_written) {
   EXPECT(log_close(&log, &err));
   free(path);
   free(dir);
+  FILE *full = fopen("/dev/full", "w");
+  if (!full) return;
+  CHECK(log_open(&log, NULL, -1, &err));
+  log.records = full;
+  log_hold(&log);
+  log_begin(&log, 1, "train");
+  log_commit(&log);
+  log_release(&log);
+  EXPECT(!log_close(&log, &err)); // what was held is written last
 }
 
 // The progress line of a run of 1000 steps, as people get it.

@@ -125,6 +125,18 @@ TEST(util_full_disk_is_reported) {
   EXPECT_STR(err.msg, "cannot write /dev/full: No space left on device");
 }
 
+// A write that failed is not forgotten, though the stream could be flushed afterwards.
+TEST(util_write_that_failed_is_reported) {
+  AtomicFile a;
+  Err err;
+  char *path = xasprintf("%s/failed", test_tmp());
+  CHECK(file_begin(&a, path, &err));
+  EXPECT(fgetc(a.f) == EOF && ferror(a.f)); // it is for writing alone
+  EXPECT(!file_commit(&a, &err) && strstr(err.msg, path));
+  EXPECT(!path_is_file(path));
+  free(path);
+}
+
 TEST(util_dirs_make_reports_what_stands_in_the_way) {
   char *folder = xasprintf("%s/a//b/c/", test_tmp()), *file = xasprintf("%s/a/b/file", test_tmp());
   char *under_file = xasprintf("%s/x", file);

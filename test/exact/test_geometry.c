@@ -76,7 +76,9 @@ TEST(geometry_iou) {
   EXPECT_NEAR(box_iou(a, a), 1, 0);
   EXPECT_NEAR(box_iou(a, half), .5, 0);
   EXPECT_NEAR(box_iou(half, a), .5, 0);
-  EXPECT_NEAR(box_iou(a, apart), 0, 0); // a common edge is no overlap
+  EXPECT_NEAR(box_iou(a, apart), 0, 0);               // a common edge is no overlap
+  EXPECT_NEAR(box_iou(a, (Box){20, 2, 30, 8}), 0, 0); // beside it
+  EXPECT_NEAR(box_iou(a, (Box){2, 20, 8, 30}), 0, 0);
   EXPECT_NEAR(box_iou(a, nan), 0, 0);
   EXPECT_NEAR(box_iou(nan, a), 0, 0);
   EXPECT_NEAR(box_iou(flat, flat), 0, 0);

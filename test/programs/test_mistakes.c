@@ -79,6 +79,8 @@ TEST_TIER(program_mistakes_of_infer, 1) {
   expect_mistake("no-such-image.png", "%s --weights %s --out %s no-such-image.png", infer, model, in_tmp("o"));
   expect_mistake("an overlay would overwrite", "%s --weights %s --out %s/val %s/val/000001.png", infer, model,
                  shapes_set(), shapes_set());
+  expect_mistake("overlays would overwrite the images", "%s --weights %s --data %s --out %s/val", infer, model,
+                 shapes_set(), shapes_set());
   write_text(in_tmp("text.png"), "not an image\n");
   expect_mistake("text.png", "%s --weights %s --out %s %s", infer, model, in_tmp("o"), in_tmp("text.png"));
   const char *said; // one bad image among others: those are done all the same

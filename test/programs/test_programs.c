@@ -340,6 +340,16 @@ TEST_TIER(program_trains_around_bad_images, 1) {
   EXPECT(strstr(said, "000003.png: cannot read") || strstr(said, "000004.png: cannot read"));
 }
 
+TEST_TIER(program_stops_at_what_is_not_finite, 1) {
+  const char *said;
+  EXPECT_INT(command(&said,
+                     "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 100 --warmup 0 --lr 1000 "
+                     "--eval-every -1",
+                     tool("train"), shapes_set(), in_tmp("diverged")),
+             1);
+  EXPECT(strstr(said, ": not finite ("));
+}
+
 TEST_TIER(program_never_overwrites_a_run, 1) {
   if (!EXPECT_INT(train_shapes("", "kept", "--stop-after 1"), 0)) return;
   size_t size;

@@ -264,15 +264,21 @@ static size_t find(const unsigned char *bytes, size_t size, const char *what, si
   return size;
 }
 
-// Changes the first entry of the directory of an archive that is good otherwise.
-static void check_entry(size_t offset, const char *with, size_t n, const char *complaint) {
+// Changes the directory of an archive that is good otherwise, behind the first `place` in it.
+static void check_directory(const char *place, size_t offset, const char *with, size_t n, const char *complaint) {
   size_t size;
   unsigned char *bytes = read_exactly(corpus("torch/plain-zip.pth"), &size);
-  size_t entry = find(bytes, size, "PK\1\2", 4);
-  if (EXPECT(entry + offset + n < size)) memcpy(bytes + entry + offset, with, n);
+  size_t first = find(bytes, size, "PK\1\2", 4);
+  size_t at = first + find(bytes + first, size - first, place, strlen(place)) + offset;
+  if (EXPECT(at + n < size)) memcpy(bytes + at, with, n);
   Err err = {""};
   if (!EXPECT(!parses(bytes, size, &err) && strstr(err.msg, complaint))) printf("    %s\n", err.msg);
   free(bytes);
+}
+
+// Of its first entry.
+static void check_entry(size_t offset, const char *with, size_t n, const char *complaint) {
+  check_directory("PK\1\2", offset, with, n, complaint);
 }
 
 TEST(torch_rejects_bad_archives) {
@@ -284,6 +290,7 @@ TEST(torch_rejects_bad_archives) {
   check_entry(46, "X", 1, "is missing"); // the description alone is in the folder X
   check_entry(20, "\xff\xff\xff\x7f\xff\xff\xff\x7f", 8, "ends past the end of the file");
   check_entry(20, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, "lacks its 64-bit size");
+  check_directory("plain-zip/data/0", strlen("plain-zip/data/"), "1", 1, "member \"plain-zip/data/1\" is there twice");
 }
 
 // A member of three bytes, with every size and place in 64 bits and a comment at the end.

@@ -159,6 +159,7 @@ TEST(dataset_makes_no_room_for_images_that_are_not_there) {
                   "{\"id\":3,\"file_name\":\"3.png\",\"height\":6000,\"width\":43},"
                   "{\"id\":5,\"file_name\":\"5.png\",\"height\":60,\"width\":45}],"
                   "\"annotations\":[{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[1,2,30,30]},"
+                  "{\"id\":6,\"image_id\":1,\"category_id\":1,\"bbox\":[1,2,30,31]},"
                   "{\"id\":2,\"image_id\":2,\"category_id\":1,\"bbox\":[1,2,31,30]},"
                   "{\"id\":3,\"image_id\":3,\"category_id\":1,\"bbox\":[1,2,32,30]},"
                   "{\"id\":4,\"image_id\":5,\"category_id\":1,\"bbox\":[1,2,33,30]},"
@@ -173,6 +174,7 @@ TEST(dataset_makes_no_room_for_images_that_are_not_there) {
   if (EXPECT_INT(d.num_images, 2)) {
     EXPECT_INT(d.coco.images[d.image[0]].id, 2);
     EXPECT_INT(d.coco.images[d.image[1]].id, 5);
+    EXPECT_INT(d.first_object[1], 1);
     EXPECT_INT(d.first_object[2], 3);
     for (int o = 0; o < d.first_object[2]; o++) EXPECT_NEAR(d.object[o].box[2], o ? 33 + o : 32, 0);
   }

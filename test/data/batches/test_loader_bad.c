@@ -112,8 +112,7 @@ TEST(loader_strict_stops_at_bad_images) {
   LoaderOptions o = training(2);
   o.strict = true;
   Loader *l = loader_open(&d, &o, &err);
-  while (loader_next(l, &err)) {
-  }
+  for (const Batch *b; (b = loader_next(l, &err));) EXPECT_INT(b->used, 2); // no batch with a gap comes before
   EXPECT(strstr(err.msg, "strict/train/"));
   Err again;
   EXPECT(!loader_next(l, &again));

@@ -209,7 +209,7 @@ TEST(coco_keeps_good_parts_of_bad_polygons) {
   Coco c;
   Err err;
   const char *text = "{\"images\":[{\"id\":1}],\"annotations\":[{\"image_id\":1,\"category_id\":1,"
-                     "\"segmentation\":[[0,0,1],[0,0,2,0,2,2,9],[5,5,5,5,null,5]]}]}";
+                     "\"segmentation\":[[0,0,1],[0,0,2,0,2,2,9],[5,5,5,5,null,5,9,9]]}]}";
   EXPECT(load_text(&c, text, &err));
   EXPECT_INT(c.bad_segmentation, 1);
   EXPECT_INT(c.odd_polygon, 1);

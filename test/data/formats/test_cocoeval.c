@@ -158,15 +158,19 @@ TEST(cocoeval_crowds_absorb_without_counting) {
   cocoeval_free(&e);
 }
 
-TEST(cocoeval_keeps_the_best_hundred_of_an_image) {
-  for (int last = 99; last <= 100; last++) { // rank of the hit
+TEST(cocoeval_keeps_the_best_of_an_image) {
+  static const int ranks[] = {0, 1, 9, 10, 99, 100}; // of the hit
+  for (int k = 0; k < COUNT(ranks); k++) {
+    const int rank = ranks[k];
     Scene *s = scene_new(1, 1);
     add_gt(s, 0, 0, 0, 0, 50, 50);
-    for (int i = 0; i < last; i++) add_dt(s, 0, 0, 0.9, 300, 300, 50, 50);
+    for (int i = 0; i < rank; i++) add_dt(s, 0, 0, 0.9, 300, 300, 50, 50);
     add_dt(s, 0, 0, 0.1, 0, 0, 50, 50);
     EvalSummary e = scene_eval(s, EVAL_BBOX);
-    EXPECT_NEAR(stat(&e, "AR_100"), last < 100, tolerance);
-    EXPECT_NEAR(stat(&e, "AP50"), last < 100 ? 0.01 : 0, tolerance);
+    EXPECT_NEAR(stat(&e, "AR_1"), rank < 1, tolerance);
+    EXPECT_NEAR(stat(&e, "AR_10"), rank < 10, tolerance);
+    EXPECT_NEAR(stat(&e, "AR_100"), rank < 100, tolerance);
+    EXPECT_NEAR(stat(&e, "AP50"), rank < 100 ? 1. / (rank + 1) : 0, tolerance);
     cocoeval_free(&e);
   }
 }
