@@ -188,6 +188,15 @@ $wide
 
 a $wide
 END
+wrong test/mutants.txt 5 <<'END'
+base/sound.c: sound
+static int twice(int a, int b) { return 2 * (a + b); }
+static int twice(int a, int b) { return a + b; }
+
+base/sound.c: sound
+a += 2;
+-
+END
 sort expected >wanted
 complaints >reported
 if ! diff wanted reported >difference; then
