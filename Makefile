@@ -196,15 +196,16 @@ test-sanitizer: $(tested:%=$B/%)
 trap := address,undefined -fno-sanitize-recover=undefined
 test-asan:
 	@$(MAKE) B=$B/asan CFLAGS="-O1 -g -fsanitize=$(trap) -Wno-format-truncation" TIER=0 test
-# Every test/fuzz/fuzz_X.c for a while, from the seeds in test/corpus/X; needs clang. What crashes one is left in
-# build/fuzz/.
+# Every test/fuzz/fuzz_X.c for a while, from the seeds in test/corpus/X, which test/fuzz/minimal.sh keeps few; needs
+# clang. What crashes one is left in build/fuzz/: cut down with -minimize_crash=1, it becomes the seed found-….
 FUZZ_SECONDS ?= 30
 fuzz:
 	@$(MAKE) B=$B/fuzz CC=clang CUDA=0 CFLAGS="-O2 -g -fsanitize=fuzzer-no-link,$(trap)" run-fuzzers
 run-fuzzers: $(fuzzers)
 	@for f in $^; do x=$${f#$B/fuzz_} && mkdir -p $B/found/$$x && echo "fuzz $$x" && \
-	  if $$f -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=10 -print_final_stats=1 -artifact_prefix=$B/ \
-	  $B/found/$$x test/corpus/$$x >$$f.log 2>&1; \
+	  case $$x in coco | results) words=json ;; *) words=$$x ;; esac && words=test/corpus/$$words.dict && \
+	  if $$f $$([ -e $$words ] && echo -dict=$$words) -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=10 \
+	  -print_final_stats=1 -artifact_prefix=$B/ $B/found/$$x test/corpus/$$x >$$f.log 2>&1; \
 	  then grep number_of_executed $$f.log; else tail -40 $$f.log; exit 1; fi; done
 $(fuzzers): private libs += -fsanitize=fuzzer
 $(fuzzers): $B/fuzz_%: $B/test/fuzz/fuzz_%.o $(host) $B/libmaskrcnn.a $B/link.flags

@@ -1,5 +1,5 @@
-"""Writes the seeds of the fuzzers of JSON, run-length masks and images to test/corpus/, where a file is a finding if its
-name begins with found. Run from the root of the tree; Pillow 13.0 wrote what is committed:
+"""Writes the seeds of the fuzzers of JSON, results, command lines, run-length masks and images to test/corpus/, where a
+file is a finding if its name begins with found. Run from the root of the tree; Pillow 13.0 wrote what is committed:
     python3 test/peers/make_fuzz_corpus.py
 """
 import io
@@ -47,6 +47,30 @@ def json_files():
               '9223372036854775807', '-9223372036854775808', '4294967296', '2147483648']
     quoted = [w.replace("\\", "\\\\").replace('"', '\\"') for w in ['"%s":' % w for w in words] + syntax]
     write("", "json.dict", "".join('"%s"\n' % q for q in quoted).encode())
+
+
+def results_files():
+    """Detections of the data set in test/fuzz/fuzz_results.c."""
+    runs = lambda size, counts: {"size": size, "counts": counts}
+    one = lambda score, **rest: dict({"image_id": 1, "category_id": 3, "score": score}, **rest)
+    dump = lambda value: json.dumps(value, separators=(",", ":")).replace("},{", "},\n{").encode()
+    write("results", "forms.json", dump([one(0.5, bbox=[1, 1, 3, 4]), one(0.4, segmentation=runs([8, 6], [9, 4, 4, 4, 27])),
+                                         one(0.3, segmentation=[[1, 1, 4, 1, 4, 5, 1, 5]])]))
+    odd = [{"image_id": "2", "category_id": 3, "score": 0.9, "bbox": [3, 3, 4, 4],
+            "segmentation": runs([9, 9], rle_string([30, 3, 6, 3, 39]).decode())},
+           {"image_id": 3, "category_id": 7, "score": 1e-3, "bbox": [0, 0, 2, 2], "segmentation": None},
+           {"image_id": 9, "category_id": 7, "score": -1, "bbox": [0, 0, 2, 2]}]
+    write("results", "odd.json", dump({"detections": odd}))
+
+
+def cli_files():
+    """Command lines of the options in test/fuzz/fuzz_cli.c, an argument a line."""
+    lines = {"every-kind": ["--batch", "3", "--any=-7", "--seed=-9223372036854775808", "--momentum", "0.5", "--rate=1e-3",
+                            "--sizes=640,672", "--schedule=cosine", "--amp", "--steps", "7", "image.png"],
+             "flags": ["--keep-empty", "--flip=false", "--steps", "--", "--batch"], "mistyped": ["--bacth", "3"],
+             "help": ["--batch", "--help"]}
+    for name, arguments in lines.items():
+        write("cli", name, "\n".join(arguments).encode())
 
 
 def rle_string(runs):
@@ -118,5 +142,7 @@ def image_files():
 
 
 json_files()
+results_files()
+cli_files()
 rle_files()
 image_files()
