@@ -32,6 +32,7 @@ typedef struct TrainingRun {
   char *identity; // what a resumed run must share
   Record amended; // what --amend changed of it
   RunFiles files;
+  int64_t at;  // the step under way, for messages
   Err trouble; // what ends the run once its state is saved, such as images that cannot be read; "" = nothing
   bool diverged;
   Divergence divergence;
@@ -74,8 +75,15 @@ static int spare_cores(const TrainingRun *r) {
 }
 
 // For failures from here on that nobody can foresee.
-static void say_where(const TrainingRun *r, int64_t step) {
+static void say_where(TrainingRun *r, int64_t step) {
+  r->at = step;
   die_context("step %lld; %s", (long long)step, r->files.kept);
+}
+
+static void keep_what_is_being_written(void *run) {
+  TrainingRun *r = run;
+  files_wait(&r->files);
+  say_where(r, r->at);
 }
 
 static bool evaluation_due(const TrainingRun *r, int64_t step) {
@@ -283,6 +291,7 @@ static Outcome run(TrainingRun *r, Loader *loader) {
     log_note(&r->files.log, "resuming %s at step %lld of %lld", r->o.out, (long long)r->first, (long long)r->steps);
   record_amendments(r);
   interrupt_catch();
+  die_first(keep_what_is_being_written, r);
   const Outcome outcome = train(r, loader);
   finish(r, outcome);
   return outcome;

@@ -37,7 +37,18 @@ void die_context(const char *fmt, ...) {
   va_end(args);
 }
 
+static void (*first)(void *);
+static void *first_context;
+
+void die_first(void (*settle)(void *context), void *its_context) {
+  first = settle;
+  first_context = its_context;
+}
+
 static NORETURN void end(int code, const char *about, const char *fmt, va_list args) {
+  void (*settle)(void *) = first;
+  first = NULL;
+  if (settle && code == EXIT_RUN) settle(first_context);
   fflush(stdout); // so that what was reported before stands before the reason for stopping
   fprintf(stderr, "%s: ", __progname);
   vfprintf(stderr, fmt, args);

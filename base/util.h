@@ -43,6 +43,10 @@ NORETURN void die(int code, const char *fmt, ...) PRINTF_LIKE(2, 3);
 NORETURN void die_unforeseen(const char *fmt, ...) PRINTF_LIKE(1, 2);
 void die_context(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
+// What die and die_unforeseen do first when a program fails while running, once: to end what goes on beside, which the
+// message may tell of. For programs of one run; NULL: nothing.
+void die_first(void (*settle)(void *context), void *context);
+
 // CHECK guards memory and invariants and stays in optimised builds; a failure is our bug, not the user's.
 NORETURN void check_failed(const char *expr, const char *file, int line);
 #define CHECK(expr) ((expr) ? (void)0 : check_failed(#expr, __FILE__, __LINE__))

@@ -177,9 +177,9 @@ static void cuda_save(Device *dev, void *host, const void *src, size_t bytes) {
   CUDA_CHECK(cudaEventRecord(s->staged, s->stream));
 }
 
-static void cuda_save_wait(Device *dev) {
-  CUDA_CHECK(cudaSetDevice(dev->index)); // every thread has a current device of its own
-  CUDA_CHECK(cudaEventSynchronize(save_of(dev)->staged));
+static bool cuda_save_wait(Device *dev) {
+  return cudaSetDevice(dev->index) == cudaSuccess && // every thread has a current device of its own
+         cudaEventSynchronize(save_of(dev)->staged) == cudaSuccess;
 }
 
 static void cuda_stage(Device *dev, void *dst, const void *host, size_t bytes) {

@@ -158,6 +158,13 @@ static bool begin_writing(RunFiles *f, double deadline, Err *err) {
   return true;
 }
 
+// What was taken is on disk.
+static void set_newest(RunFiles *f) {
+  if (f->rotates && f->newest >= 0) f->older = f->newest;
+  f->newest = f->saver.state.step;
+  set_kept(f);
+}
+
 static bool end_save(RunFiles *f, Err *err) {
   Err why;
   if (!f->saver.under_way) return true;
@@ -165,11 +172,14 @@ static bool end_save(RunFiles *f, Err *err) {
   for (double deadline = now_seconds() + PATIENCE; !f->saver.writing; usleep(RETRY_MICROSECONDS))
     if (!begin_writing(f, deadline, err)) return false;
   if (!saver_end(&f->saver, &why)) return explain(f, &why, err);
-  if (f->rotates && f->newest >= 0) f->older = f->newest;
-  f->newest = f->saver.state.step;
-  set_kept(f);
+  set_newest(f);
   if (f->numbered) numbered_prune(f->folder, f->keep);
   return keep_best(f, err);
+}
+
+void files_wait(RunFiles *f) {
+  saver_wait(&f->saver);
+  if (saver_ready(&f->saver) && f->saver.ok) set_newest(f);
 }
 
 // Further names of the state after `step`.

@@ -53,6 +53,8 @@ bool files_score(RunFiles *f, const TaskRow *task, const Dataset *d, void *resul
 bool files_poll(RunFiles *f, Err *err);
 // Waits until nothing is under way. False when something failed.
 bool files_settle(RunFiles *f, Err *err);
+// For a program that fails: waits for the checkpoint that is being written, so that it is not lost; `kept` says so.
+void files_wait(RunFiles *f);
 // Writes the final model, weights alone. Nothing may be under way.
 bool files_export(const RunFiles *f, Engine *e, int64_t step, Err *err);
 void files_free(RunFiles *f);

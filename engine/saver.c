@@ -49,6 +49,11 @@ void saver_write(Saver *s, const SaveOrder *order) {
 
 bool saver_ready(const Saver *s) { return s->writing && atomic_load(&s->done); }
 
+void saver_wait(const Saver *s) {
+  if (!s->writing || (s->apart && pthread_equal(s->thread, pthread_self()))) return;
+  while (!saver_ready(s)) usleep(1000);
+}
+
 bool saver_end(Saver *s, Err *err) {
   if (!s->under_way) return true;
   CHECK(s->writing);

@@ -38,7 +38,7 @@ void snapshot_take(Snapshot *s) {
   device_save(p->dev, s->host, s->staged, s->masters + s->momentum);
 }
 
-void snapshot_wait(const Snapshot *s) { device_save_wait(s->params->dev); }
+bool snapshot_wait(const Snapshot *s) { return device_save_wait(s->params->dev); }
 
 const float *snapshot_values(const Snapshot *s, const Param *q, bool momentum) {
   const Params *p = s->params;

@@ -19,7 +19,7 @@ void snapshot_free(Snapshot *s);
 
 // Copies the parameters as all that has been queued leaves them; what is queued from here on may change them.
 void snapshot_take(Snapshot *s);
-// Waits until the copy is on the host; for any thread.
-void snapshot_wait(const Snapshot *s);
+// Waits until the copy is on the host; for any thread. False when the device has failed.
+bool snapshot_wait(const Snapshot *s);
 // A parameter of it, or its momentum, in torch's shape and order; valid until the next call.
 const float *snapshot_values(const Snapshot *s, const Param *q, bool momentum);

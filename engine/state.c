@@ -1,4 +1,5 @@
 #include "engine/state.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/json.h"
@@ -90,7 +91,10 @@ bool state_write(const Engine *e, const RunState *state, const StateFile *file, 
   CkptWriter w;
   const Params *p = &e->params;
   const Snapshot *s = &e->snapshot;
-  snapshot_wait(s);
+  if (!snapshot_wait(s)) {
+    errno = ENODEV;
+    return err_set(err, "%s: the device failed before it was copied", file->path);
+  }
   if (!ckpt_begin(&w, file->path, err)) return false;
   w.file.previous = file->previous;
   write_meta(&w, e, state);

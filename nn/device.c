@@ -143,7 +143,7 @@ void *device_host_alloc(Device *dev, size_t bytes) { return dev->memory->host_al
 void device_host_free(Device *dev, void *p) { dev->memory->host_free(dev, p); }
 void device_fetch(Device *dev, void *host, const void *src, size_t bytes) { dev->memory->fetch(dev, host, src, bytes); }
 void device_save(Device *dev, void *host, const void *src, size_t bytes) { dev->memory->save(dev, host, src, bytes); }
-void device_save_wait(Device *dev) { dev->memory->save_wait(dev); }
+bool device_save_wait(Device *dev) { return dev->memory->save_wait(dev); }
 void device_stage(Device *dev, void *dst, const void *host, size_t bytes) { dev->memory->stage(dev, dst, host, bytes); }
 void device_stage_wait(Device *dev) { dev->memory->stage_wait(dev); }
 void device_stage_next(Device *dev) { dev->memory->stage_next(dev); }

@@ -73,7 +73,9 @@ void device_host_free(Device *dev, void *p);
 void device_fetch(Device *dev, void *host, const void *src, size_t bytes);
 // Queues a copy to the host, behind what has been queued so far, that runs while ops compute: `src` must stay as it is.
 void device_save(Device *dev, void *host, const void *src, size_t bytes);
-void device_save_wait(Device *dev); // until everything saved is there; for any thread
+// Until everything saved is there; for any thread. False when the device has failed, which the next call that waits for
+// it reports.
+bool device_save_wait(Device *dev);
 // Queues a copy to the device that runs while ops compute.
 void device_stage(Device *dev, void *dst, const void *host, size_t bytes);
 // Waits until everything staged has arrived: `host` is free again, and ops queued from here on see it.
@@ -109,7 +111,7 @@ struct Memory {
   void (*host_free)(Device *dev, void *p);
   void (*fetch)(Device *dev, void *host, const void *src, size_t bytes);
   void (*save)(Device *dev, void *host, const void *src, size_t bytes);
-  void (*save_wait)(Device *dev);
+  bool (*save_wait)(Device *dev);
   void (*stage)(Device *dev, void *dst, const void *host, size_t bytes);
   void (*stage_wait)(Device *dev);
   void (*stage_next)(Device *dev);

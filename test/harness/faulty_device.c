@@ -75,8 +75,8 @@ static void *faulty_host_alloc(Device *dev, size_t bytes) {
 COPY(upload)
 COPY(copy)
 COPY(fetch)
-COPY(stage)
 COPY(save)
+COPY(stage)
 
 static void faulty_download(Device *dev, void *host, const void *src, size_t bytes) {
   MEET("download");
@@ -90,10 +90,7 @@ static void faulty_stage_wait(Device *dev) {
   MEET("stage_wait");
   memory_cpu.stage_wait(dev);
 }
-static void faulty_save_wait(Device *dev) { // by the thread that saves
-  MEET("save_wait");
-  memory_cpu.save_wait(dev);
-}
+static bool faulty_save_wait(Device *dev) { return !falls_on("save_wait") && memory_cpu.save_wait(dev); }
 static bool faulty_idle(Device *dev) {
   MEET("idle");
   return memory_cpu.idle(dev);
