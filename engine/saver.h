@@ -24,8 +24,7 @@ typedef struct Saver { // zero-initialise; one save at a time is under way
   pthread_t thread;
 } Saver;
 
-// Whether a failed write (errno) may succeed later: somebody makes room, a file server comes back. And how often to
-// try.
+// Whether a failed write (errno) may succeed later (somebody makes room, a file server comes back), and when to try.
 bool saver_may_pass(int reason);
 enum { RETRY_MICROSECONDS = 200000 };
 

@@ -21,8 +21,8 @@ typedef struct StateFile {
   bool momentum;        // "momentum.<name>" of all that is trained, too
 } StateFile;
 
-// Saving is in two parts: what the steps so far have led to is taken into the engine's snapshot (that of an engine
-// which trains), and steps may go on; then it is written, in any thread, before it is taken again. Weights stand under
+// Saving is in two parts: what the steps so far have led to is taken into the engine's snapshot (of an engine which
+// trains), and steps may go on; then it is written, in any thread, before it is taken again. Weights stand under
 // torchvision's names and shapes, so that load_state_dict(strict=True) takes them. Written atomically; false with the
 // reason in errno, too.
 void state_take(Engine *e, RunState *state);

@@ -56,8 +56,8 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
                                                            "with --recipe")                                            \
   X(INT64,  seed,             1, 0, 9e15,      "N",        "of everything random")                                     \
   X(HEADING, "Run")                                                                                                    \
-  X(STRING, out,              "out",           "DIR",      "checkpoint.safetensors, model.safetensors, log.jsonl, "    \
-                                                           "curves.svg")                                               \
+  X(STRING, out,              "out",           "DIR",      "checkpoint.safetensors and the one before it, "            \
+                                                           "model.safetensors, log.jsonl, curves.svg")                 \
   X(CHOICE_IMPLIED, resume,   0, resume_names, "last",      "continue the run in --out, bit for bit; previous: from "  \
                                                            "the checkpoint before the last")                           \
   X(FLAG,   amend,            false,                       "with --resume: go on with another length, --lr, "          \

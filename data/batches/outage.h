@@ -12,8 +12,8 @@ typedef struct Outage {
 
 void outage_open(Outage *o, double patience);
 void outage_close(Outage *o);
-// A file could not be read, which was tried first at `begin`. True, after a moment, when it is to be tried again: for
-// as long as patience lasts from then on, or from the outage's beginning, if that is earlier. Says so once an outage.
+// A file could not be read, which was tried first at `begin`. True, after a moment, when it is to be tried again: as
+// long as patience lasts from then on, or from the outage's beginning, if that is earlier. Says so once an outage.
 bool outage_wait(Outage *o, double begin, const Err *why);
 void outage_end(Outage *o);   // a file could be read
 bool outage_lasts(Outage *o); // and patience is over
