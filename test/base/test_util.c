@@ -101,8 +101,8 @@ TEST(util_previous_is_kept) {
     EXPECT(path_is_file(previous) == (i > 1)); // not before it is committed
     EXPECT(file_commit(&a, &err));
     char *now = read_text(path), *before = i ? read_text(previous) : xstrdup("-1");
-    EXPECT_INT(atoi(now), i);
-    EXPECT_INT(atoi(before), i - 1);
+    EXPECT_INT(now ? atoi(now) : -2, i);
+    EXPECT_INT(before ? atoi(before) : -2, i - 1);
     EXPECT(!path_is_file(tmp));
     free(now);
     free(before);

@@ -29,6 +29,7 @@ TEST_TIER(memory_plan_has_the_host, 1) {
                                      "inputs, two batches",
                                      "loader's batches in training",
                                      "loader's batches in inference",
+                                     "checkpoint, written beside steps",
                                      "masks of detections",
                                      "detections of a batch"};
   const char *said;

@@ -50,7 +50,7 @@ TEST(loader_stops_without_memory) {
     Loader *l = loader_open(&d, &o, &err);
     EXPECT(!loader_next(l, &err));
     allocations_refuse(false);
-    EXPECT(strstr(err.msg, "step 0: out of memory: ") == err.msg && strstr(err.msg, " bytes asked for decoding ") &&
+    EXPECT(strstr(err.msg, "step 1: out of memory: ") == err.msg && strstr(err.msg, " bytes asked for decoding ") &&
            strstr(err.msg, ".png; a smaller --threads shrinks it"));
     EXPECT_INT(err_exit(&err), EXIT_RUN);
     EXPECT_INT(loader_bad_images(l), 0);
