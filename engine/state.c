@@ -1,5 +1,6 @@
 #include "engine/state.h"
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/json.h"
@@ -239,7 +240,8 @@ typedef struct Loading {
   bool backbone; // the file holds no more than that
   bool *used;    // [tensors of the file]
   Wrong wrong[WRONGS];
-  bool other; // more is wrong than the shapes of what depends on the classes
+  bool other;     // more is wrong than the shapes of what depends on the classes
+  Wrong infinite; // tensors of the model that hold what is no number
 } Loading;
 
 // " (F32 [91 1024], not [81 1024])"
@@ -256,6 +258,12 @@ static char *shapes_text(const CkptTensor *t, const Param *q) {
   return text;
 }
 
+static bool all_finite(const float *values, size_t n) {
+  bool finite = true;
+  for (size_t i = 0; i < n; i++) finite &= isfinite(values[i]) != 0;
+  return finite;
+}
+
 // Copies one tensor, or adds its name to those that are wrong.
 static void load_tensor(Loading *l, Param *q, const char *prefix, const Tensor *what) {
   char *name = xasprintf("%s%s", prefix, q->name);
@@ -270,6 +278,8 @@ static void load_tensor(Loading *l, Param *q, const char *prefix, const Tensor *
     add_wrong(&l->wrong[MISSHAPED], name, shapes);
     free(shapes);
     l->other |= !class_dependent(l->e->model, name);
+  } else if (!all_finite(values, t->elements)) {
+    add_wrong(&l->infinite, name, "");
   } else {
     param_import(&l->e->params, q, what, values);
   }
@@ -315,7 +325,12 @@ static bool report(const Loading *l, Err *err) {
                w->n > NAMED ? ", …" : "");
     total += w->n;
   }
-  if (!total) return true;
+  if (!total && !l->infinite.n) return true;
+  if (!total)
+    return err_set(err,
+                   "the weights hold NaN or infinities:%s%s (%d tensors in all), as when training diverged or the file "
+                   "was damaged; use an earlier checkpoint",
+                   l->infinite.names, l->infinite.n > NAMED ? ", …" : "", l->infinite.n);
   return err_set(err, "the weights are of another model: %s (%d tensors in all); %s", text, total,
                  l->other ? "build/inspect lists what the file holds, --model and --norm must agree with it"
                           : "--reset-heads starts with new outputs");
@@ -339,6 +354,7 @@ bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *o, Err *err) 
   load_batches(&l);
   bool ok = report(&l, err);
   for (int i = 0; i < WRONGS; i++) free(l.wrong[i].names);
+  free(l.infinite.names);
   free(l.used);
   if (ok) params_refresh(&e->params);
   return ok;
@@ -387,12 +403,27 @@ bool state_categories(const Checkpoint *c, const Engine *e, bool exactly, Err *e
   return ok;
 }
 
+static bool read_step(const char *text, int64_t *step) {
+  char *end;
+  errno = 0;
+  *step = strtoll(text, &end, 10);
+  return !errno && end > text && !*end && *step >= 0;
+}
+
+static bool read_scale(const char *text, double scale[3]) {
+  return sscanf(text, "%lf %lf %lf", &scale[0], &scale[1], &scale[2]) == 3 && isfinite(scale[0]) && scale[0] > 0 &&
+         isfinite(scale[1]) && isfinite(scale[2]);
+}
+
 bool state_resume(const Checkpoint *c, RunState *state, Err *err) {
   const char *step = ckpt_find_meta(c, "step"), *run = ckpt_find_meta(c, "run");
   if (!step || !run) return err_set(err, "the checkpoint does not say where its run stood; start without --resume");
-  *state = (RunState){.step = strtoll(step, NULL, 10), .scale = {1}, .run = run};
+  *state = (RunState){.scale = {1}, .run = run};
+  if (!read_step(step, &state->step))
+    return err_set(err, "the checkpoint's step '%.40s' is no whole number of at least 0; use an earlier checkpoint",
+                   step);
   const char *scale = ckpt_find_meta(c, "loss_scale");
-  if (scale && sscanf(scale, "%lf %lf %lf", &state->scale[0], &state->scale[1], &state->scale[2]) != 3)
-    return err_set(err, "the checkpoint's loss_scale '%s' is not three numbers", scale);
+  if (scale && !read_scale(scale, state->scale))
+    return err_set(err, "the checkpoint's loss_scale '%.80s' is not three numbers, the first above 0", scale);
   return true;
 }

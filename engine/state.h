@@ -42,7 +42,7 @@ typedef struct LoadOptions {
   bool reset_heads; // keep the initialisation of the class-dependent outputs (another number of classes)
 } LoadOptions;
 // Every parameter of the engine must be in the file with its shape (of a backbone's file: the backbone's), and nothing
-// else; what is missing, unexpected or misshaped is named.
+// else; what is missing, unexpected or misshaped is named, and so is what holds NaN or infinities.
 bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *options, Err *err);
 // Whether a run of this configuration and description would go on as the checkpoint's own; false names the first
 // difference. With `changes` how it learns may differ: identity_amend adds what does.
@@ -50,5 +50,5 @@ bool state_continues(const Checkpoint *c, const ModelConfig *config, const char 
 // Whether the outputs of a checkpoint mean the categories [config.classes - 1] of an engine, in their order: by name,
 // or by id where one of the two has no name; `exactly`: by both. False names the first that does not.
 bool state_categories(const Checkpoint *c, const Engine *e, bool exactly, Err *err);
-// The step and the run of a checkpoint that can be resumed.
+// The step, the run and the loss scale of a checkpoint that can be resumed; false where they are missing or cannot be.
 bool state_resume(const Checkpoint *c, RunState *state, Err *err);

@@ -105,6 +105,34 @@ TEST(state_metadata) {
   engine_close(&e);
 }
 
+// A checkpoint that holds nothing but where a run stood; "" when it can be resumed.
+static Err resume_at(const char *step, const char *scale) {
+  const char *path = small_checkpoint("stood");
+  CkptWriter w;
+  Checkpoint c;
+  RunState state;
+  Err err = {""};
+  CHECK(ckpt_begin(&w, path, &err));
+  ckpt_meta(&w, "step", step);
+  ckpt_meta(&w, "run", "{}");
+  if (scale) ckpt_meta(&w, "loss_scale", scale);
+  CHECK(ckpt_commit(&w, &err) && ckpt_open(&c, path, &err));
+  EXPECT(state_resume(&c, &state, &err) == !*err.msg);
+  ckpt_close(&c);
+  return err;
+}
+
+TEST(state_resumes_at_whole_steps) {
+  static const char *const steps[] = {"abc", "", "-5", "3.5", "7 ", "99999999999999999999"};
+  static const char *const scales[] = {"1 2", "0 0 0", "-2 0 0", "nan 0 0", "inf 0 0", "1 0 nan"};
+  EXPECT_STR(resume_at("0", NULL).msg, "");
+  EXPECT_STR(resume_at("123456789012", "65536 3 1").msg, "");
+  for (int i = 0; i < COUNT(steps); i++)
+    EXPECT(strstr(resume_at(steps[i], NULL).msg, "is no whole number of at least 0; use an earlier checkpoint"));
+  for (int i = 0; i < COUNT(scales); i++)
+    EXPECT(strstr(resume_at("3", scales[i]).msg, "is not three numbers, the first above 0"));
+}
+
 // A field that is younger than the checkpoint has its default there.
 TEST(state_continues_with_more_fields) {
   ModelConfig config;
@@ -164,6 +192,32 @@ TEST(state_of_another_model) {
   EXPECT(strstr(err.msg, "missing backbone.body.bn1.running_mean") != NULL);
   engine_close(&other);
   engine_close(&saved);
+}
+
+// One value that is no number, in the weights or, for who resumes, in the momentum, and the tensor is named.
+TEST(state_that_diverged) {
+  static const char head[] = "roi_heads.box_predictor.cls_score.bias";
+  static const float bad[] = {NAN, INFINITY, -INFINITY};
+  ModelConfig config = small_config(NORM_GN, CLASSES);
+  Engine saved, loaded;
+  small_engine(&saved, &config);
+  small_engine(&loaded, &config);
+  for (int i = 0; i < COUNT(bad); i++) {
+    params_randomise(&saved.params, 1);
+    ((float *)params_find(&saved.params, head)->master.data)[1] = bad[i];
+    const char *path = small_save(&saved, "diverged", true);
+    Err err = small_load(&loaded, path, (LoadOptions){0});
+    EXPECT(strstr(err.msg, "the weights hold NaN or infinities: roi_heads.box_predictor.cls_score.bias (1 tensors"));
+    EXPECT_STR(small_load(&loaded, path, (LoadOptions){.reset_heads = true}).msg, ""); // which takes no head
+  }
+  params_randomise(&saved.params, 1);
+  ((float *)params_find(&saved.params, head)->momentum.data)[0] = NAN;
+  const char *path = small_save(&saved, "diverged", true);
+  EXPECT_STR(small_load(&loaded, path, (LoadOptions){0}).msg, "");
+  Err err = small_load(&loaded, path, (LoadOptions){.momentum = true});
+  EXPECT(strstr(err.msg, "infinities: momentum.roi_heads.box_predictor.cls_score.bias ") != NULL);
+  engine_close(&saved);
+  engine_close(&loaded);
 }
 
 // Another number of classes: what depends on it keeps its initialisation, the rest is loaded.
