@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/interrupt.h"
+#include "base/output.h"
 #include "base/threads.h"
 #include "data/batches/sampler.h"
 #include "engine/benchmark.h"
@@ -267,7 +268,7 @@ static void finish(TrainingRun *r, Outcome outcome) {
   if (!log_close(&f->log, &err) || !curves_draw(r->o.out, r->engine.model, &err)) die(EXIT_RUN, "%s", err.msg);
   if (outcome == RUN_DIVERGED) divergence_explain(&r->divergence, &r->o, f, &r->trouble);
   if (outcome == RUN_STOPPED && *r->trouble.msg) die(err_exit(&r->trouble), "%s; %s", r->trouble.msg, f->kept);
-  if (outcome == RUN_COMPLETE) fprintf(stderr, "done: %s, %s/curves.svg\n", f->final, r->o.out);
+  if (outcome == RUN_COMPLETE) line_print(stderr, "done: %s, %s/curves.svg", f->final, r->o.out);
 }
 
 // What is different from here on, for people and in the log.
@@ -431,5 +432,6 @@ int main(int argc, char **argv) {
     train_all(&o);
   }
   train_options_free(&o);
+  stdout_close();
   return interrupted() ? EXIT_RUN : 0;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/output.h"
 #include "base/record.h"
 
 enum { VALUE_TEXT = 64, MAX_NAME = 64 };
@@ -229,6 +230,7 @@ void cli_parse_or_exit(Cli *cli, int argc, char **argv) {
   if (!cli_parse(cli, argc, argv, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!cli->help) return;
   cli_print_help(cli, argv[0], stdout);
+  stdout_close();
   exit(0);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
+#include "base/output.h"
 
 enum { HOLDER = 320 }; // "process N on HOST", where a host's name has at most 255 characters
 
@@ -35,7 +36,7 @@ bool folder_lock(const char *folder, Err *err) {
   }
   int reason = errno;
   ok = reason != EWOULDBLOCK || refuse(file, folder, err);
-  if (ok) fprintf(stderr, "%s cannot be locked (%s): keep other runs out of it\n", folder, strerror(reason));
+  if (ok) line_print(stderr, "%s cannot be locked (%s): keep other runs out of it", folder, strerror(reason));
   close(file);
   return ok;
 }

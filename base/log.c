@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/output.h"
 
 static const double TERMINAL_SECONDS = 0.1, PLAIN_SECONDS = 10, MEAN_SECONDS = 10, SHORTEST_SECONDS = 0.1;
 
@@ -158,7 +159,7 @@ void log_note(Log *log, const char *fmt, ...) {
   log->line_open = false;
   va_list args;
   va_start(args, fmt);
-  vfprintf(log->people, fmt, args);
+  text_vprint(log->people, fmt, args);
   va_end(args);
   fputc('\n', log->people);
   fflush(log->people);

@@ -11,14 +11,19 @@
 
 extern char *__progname; // the C library's record of argv[0]; glibc, musl, the BSDs and macOS all have it
 
+char *text_clean(char *text) {
+  for (char *p = text; *p; p++)
+    if (iscntrl((unsigned char)*p) && *p != '\t') *p = '?';
+  return text;
+}
+
 bool err_set(Err *err, const char *fmt, ...) {
   if (!err) return false;
   va_list args;
   va_start(args, fmt);
   vsnprintf(err->msg, sizeof err->msg, fmt, args);
   va_end(args);
-  for (char *p = err->msg; *p; p++)
-    if (iscntrl((unsigned char)*p) && *p != '\t') *p = '?';
+  text_clean(err->msg);
   return false;
 }
 
@@ -35,6 +40,7 @@ void die_context(const char *fmt, ...) {
   va_start(args, fmt);
   vsnprintf(context, sizeof context, fmt, args);
   va_end(args);
+  text_clean(context);
 }
 
 static void (*first)(void *);
@@ -50,8 +56,9 @@ static NORETURN void end(int code, const char *about, const char *fmt, va_list a
   first = NULL;
   if (settle && code == EXIT_RUN) settle(first_context);
   fflush(stdout); // so that what was reported before stands before the reason for stopping
-  fprintf(stderr, "%s: ", __progname);
-  vfprintf(stderr, fmt, args);
+  Err err;
+  vsnprintf(err.msg, sizeof err.msg, fmt, args);
+  fprintf(stderr, "%s: %s", __progname, text_clean(err.msg));
   if (*about) fprintf(stderr, " (%s)", about);
   fputc('\n', stderr);
   exit(code);

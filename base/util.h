@@ -30,12 +30,14 @@ bool err_set(Err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 // "out of memory: ", how much was asked for, what for and which options shrink it, as in "the activations", "--batch or
 // --size"; no options: NULL. Returns false.
 bool err_memory(Err *err, size_t bytes, const char *what, const char *options);
+// Makes every control character but tabs a '?', in place. Returns the text.
+char *text_clean(char *text);
 
 enum { EXIT_RUN = 1, EXIT_USAGE = 2 }; // 1: failed while running; 2: unusable arguments or input
 // With which a program ends: 1 where err_memory wrote the message, or a part of it, else 2.
 int err_exit(const Err *err);
 
-// Prints "name: message" as one line on stderr and exits.
+// Prints "name: message" as one line on stderr, cleaned as an Err's, and exits.
 NORETURN void die(int code, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 // A failure that nobody can foresee where it occurs (a GPU error, memory out): die(EXIT_RUN, …), and in parentheses

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/json.h"
+#include "base/output.h"
 #include "base/record.h"
 #include "engine/identity.h"
 #include "models/torchvision.h"
@@ -196,13 +197,13 @@ bool state_config(const Checkpoint *c, ModelConfig *config, Category **category,
 void state_note(const Checkpoint *c, const char *path) {
   ModelConfig config;
   if (is_ours(c) || !torchvision_config(c, &config, NULL)) return;
-  fprintf(stderr, "%s: weights of torchvision's: ResNet-%d", path, config.depth);
+  text_print(stderr, "%s: weights of torchvision's: ResNet-%d", path, config.depth);
   if (config.classes)
     fprintf(stderr, ", %s%s, %d classes", norm_names[config.norm],
             config.norm == NORM_FROZEN_BN ? " with eps 0, as the published ones" : "", config.classes);
   else
     fprintf(stderr, " as backbone");
-  fprintf(stderr, "%s%s\n", c->note ? "; " : "", c->note ? c->note : "");
+  line_print(stderr, "%s%s", c->note ? "; " : "", c->note ? c->note : "");
 }
 
 static bool class_dependent(const Model *m, const char *name) {

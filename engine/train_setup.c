@@ -1,6 +1,7 @@
 #include "engine/train_setup.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/output.h"
 #include "engine/state.h"
 #include "engine/task.h"
 

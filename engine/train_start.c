@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/output.h"
 #include "engine/state.h"
 
 // ---- the folder -------------------------------------------------------------------------------------------------
@@ -29,7 +30,7 @@ static const char *checkpoint_of(const TrainOptions *o, const RunFiles *f) {
   if (o->resume == RESUME_PREVIOUS) die(EXIT_USAGE, "--resume=previous: there is no %s", path);
   char *weights = weights_in(o->out);
   if (weights) die(EXIT_USAGE, "%s is there, but no checkpoint.safetensors to resume: give another --out", weights);
-  if (o->resume) fprintf(stderr, "--resume: no checkpoint in %s yet, starting from the beginning\n", o->out);
+  if (o->resume) line_print(stderr, "--resume: no checkpoint in %s yet, starting from the beginning", o->out);
   return NULL;
 }
 

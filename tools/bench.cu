@@ -5,6 +5,7 @@
 // clocks and every round has a ratio of its own; before each run the L2 cache is swept. The figures are medians.
 #include <stdio.h>
 #include <string.h>
+#include "base/output.h"
 #include "tools/bench_report.cuh"
 
 enum { WARMUP = 2 };
@@ -258,5 +259,6 @@ int main(int argc, char **argv) {
   bool ok = b.gemm ? bench_gemm(&b) : bench_network(&b);
   print_totals(&b);
   device_close(b.dev);
+  stdout_close();
   return ok ? 0 : EXIT_RUN;
 }

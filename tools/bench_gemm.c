@@ -12,6 +12,7 @@
 #include <string.h>
 #include "base/cli.h"
 #include "base/machine.h"
+#include "base/output.h"
 #include "base/rng.h"
 #include "base/threads.h"
 #include "cpu/conv/gemm.h"
@@ -279,5 +280,6 @@ int main(int argc, char **argv) {
     case_free(dev, &c);
   }
   device_close(dev);
+  stdout_close();
   return 0;
 }

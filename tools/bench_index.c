@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include "base/cli.h"
 #include "base/machine.h"
+#include "base/output.h"
 #include "base/rng.h"
 #include "data/formats/coco_index.h"
 
@@ -154,5 +155,6 @@ int main(int argc, char **argv) {
     commit_warn();
     measure(o.read, o.index);
   }
+  stdout_close();
   return 0;
 }

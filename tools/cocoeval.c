@@ -1,6 +1,7 @@
 // COCO's 12 figures from an annotation file and a result file, as pycocotools gives them.
 #include "data/formats/cocoeval.h"
 #include "base/cli.h"
+#include "base/output.h"
 #include "data/formats/coco.h"
 
 // What people should know about their files before they compare the figures with others'.
@@ -64,9 +65,9 @@ int main(int argc, char **argv) {
     cocoeval_print(stdout, &summary);
     if (o.per_category) cocoeval_print_categories(stdout, &summary);
   }
-  if (fflush(stdout) != 0 || ferror(stdout)) die(EXIT_RUN, "cannot write the result to standard output");
   cocoeval_free(&summary);
   coco_results_free(&dt);
   coco_free(&gt);
+  stdout_close();
   return 0;
 }

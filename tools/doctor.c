@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/cli.h"
+#include "base/output.h"
 #include "base/record.h"
 #include "data/reports/advice.h"
 #include "data/reports/album.h"
@@ -131,7 +132,8 @@ static void check(Checkup *c, const DoctorOptions *o) {
 static void print_split(const Split *s, int canvases) {
   const Dataset *d = &s->data;
   const Survey *v = &s->survey;
-  printf("  %s\n    images      %d", s->name, d->num_images);
+  line_print(stdout, "  %s", s->name);
+  printf("    images      %d", d->num_images);
   if (d->without_objects) printf("; without an object: %d", d->without_objects);
   printf("; the median one %d x %d pixels, the largest %d x %d\n", v->image50.w, v->image50.h, v->image100.w,
          v->image100.h);
@@ -169,7 +171,7 @@ static void print_categories(const Checkup *c) {
     const CategorySurvey *s = &c->train.survey.category[rows[i].category];
     const CocoCategory *category = &t->categories[rows[i].category];
     int other = c->val.open ? coco_find_category(&c->val.data.coco, category->id) : -1;
-    printf("  %-24.24s %10d %10d %10.0f", category->name, s->objects, s->images, (double)s->size);
+    text_print(stdout, "  %-24.24s %10d %10d %10.0f", category->name, s->objects, s->images, (double)s->size);
     if (other >= 0) printf(" %10d", c->val.survey.category[other].objects);
     printf("\n");
   }
@@ -180,9 +182,9 @@ static void print_categories(const Checkup *c) {
 static void print_finding(const Split *s, Defect kind) {
   const Finding *f = &s->defects.found[kind];
   const DefectInfo *info = &defect_info[kind];
-  printf("  %s: %s: %d; %s\n    first: %s %lld", s->name, info->what, f->count, info->treatment, info->of,
-         (long long)f->id);
-  if (f->image >= 0) printf(", file %s", s->data.coco.images[f->image].file_name);
+  line_print(stdout, "  %s: %s: %d; %s", s->name, info->what, f->count, info->treatment);
+  printf("    first: %s %lld", info->of, (long long)f->id);
+  if (f->image >= 0) text_print(stdout, ", file %s", s->data.coco.images[f->image].file_name);
   if (kind == DEFECT_BOX_APART && 2 * s->defects.corners > f->count)
     printf("\n    most of these boxes fit when read as x1 y1 x2 y2; COCO's are x y width height");
   for (int i = 0; kind == DEFECT_FILE && i < s->data.num_images; i++)
@@ -191,17 +193,18 @@ static void print_finding(const Split *s, Defect kind) {
 }
 
 static void print_wrong(const Split *s) {
-  if (*s->stop.msg) printf("  %s: training stops: %s\n", s->name, s->stop.msg);
+  if (*s->stop.msg) line_print(stdout, "  %s: training stops: %s", s->name, s->stop.msg);
   for (int k = 0; k < DEFECTS; k++)
     if (s->defects.found[k].count) print_finding(s, (Defect)k);
 }
 
 static void print_text(const Checkup *c, const DoctorOptions *o) {
-  printf("%s, as ./train reads it with --size %d --max-size %d --canvases %d%s\n\nwhat there is\n", o->data, o->size,
-         o->max_size, o->canvases, o->keep_empty ? " --keep-empty" : "");
+  line_print(stdout, "%s, as ./train reads it with --size %d --max-size %d --canvases %d%s", o->data, o->size,
+             o->max_size, o->canvases, o->keep_empty ? " --keep-empty" : "");
+  printf("\nwhat there is\n");
   if (c->train.open) print_split(&c->train, o->canvases);
   if (c->val.open) print_split(&c->val, o->canvases);
-  if (!c->val.name) printf("  no split %s to evaluate on\n", o->val_split);
+  if (!c->val.name) line_print(stdout, "  no split %s to evaluate on", o->val_split);
   if (c->train.survey.used) print_categories(c);
   printf("\nwhat is wrong\n");
   print_wrong(&c->train);
@@ -210,11 +213,12 @@ static void print_text(const Checkup *c, const DoctorOptions *o) {
     printf("  nothing%s\n", o->decode ? "" : " in the annotations; image files and masks were not looked at");
   if (!c->train.open) return;
   printf("\nwhat will hurt\n");
-  for (int i = 0; i < c->advice.num_hurts; i++) printf("  %s\n", c->advice.hurts[i]);
+  for (int i = 0; i < c->advice.num_hurts; i++) line_print(stdout, "  %s", c->advice.hurts[i]);
   if (!c->advice.num_hurts) printf("  nothing\n");
-  printf("\nsuggested\n  ./train --data %s --model %s %s\n  the learning rate follows from the batch: %g; --plan "
-         "prints the memory it takes\n",
-         o->data, o->model, c->advice.flags, scaled_rate(c->advice.batch));
+  printf("\nsuggested\n");
+  line_print(stdout, "  ./train --data %s --model %s %s", o->data, o->model, c->advice.flags);
+  printf("  the learning rate follows from the batch: %g; --plan prints the memory it takes\n",
+         scaled_rate(c->advice.batch));
 }
 
 // ---- for machines ---------------------------------------------------------------------------------------------------
@@ -336,7 +340,7 @@ int main(int argc, char **argv) {
   Err err;
   check(&c, &o);
   (o.json ? print_json : print_text)(&c, &o);
-  if (fflush(stdout) != 0 || ferror(stdout)) die(EXIT_RUN, "cannot write the report to standard output");
+  stdout_close();
   const Split *splits[] = {&c.train, &c.val};
   if (o.html && !album_write(o.html, o.data, splits, COUNT(splits), o.html_images, &err)) die(EXIT_RUN, "%s", err.msg);
   bool sound = c.sound;

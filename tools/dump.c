@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/cli.h"
+#include "base/output.h"
 #include "engine/detect.h"
 #include "engine/state.h"
 #include "models/maskrcnn.h"
@@ -442,5 +443,6 @@ int main(int argc, char **argv) {
   if (o.feed) ckpt_close(&feed);
   ckpt_close(&c);
   free(category);
+  stdout_close();
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/cli.h"
+#include "base/output.h"
 #include "base/record.h"
 #include "weights/checkpoint.h"
 
@@ -68,7 +69,7 @@ static void shape_text(const CkptTensor *t, char *text, size_t size) {
 static void print_text(const CkptTensor *t, int width, bool stats) {
   char shape[CKPT_MAX_DIMS * 22 + 3];
   shape_text(t, shape, sizeof shape);
-  printf("%-*s  %-4s %-20s %12zu B", width, t->name, ckpt_type_name(t->type), shape, t->bytes);
+  text_print(stdout, "%-*s  %-4s %-20s %12zu B", width, t->name, ckpt_type_name(t->type), shape, t->bytes);
   if (stats) {
     TensorStats s = stats_of(t);
     if (s.min <= s.max) printf("  min %.6g  mean %.6g  max %.6g", s.min, s.mean, s.max);
@@ -99,13 +100,6 @@ static void print_json(const CkptTensor *t, bool stats, Record *j) {
   puts(record_end(j));
 }
 
-// Metadata is free text: control characters would reach the terminal.
-static void print_line(const char *key, const char *value) {
-  printf("%s = ", key);
-  for (; *value; value++) putchar((unsigned char)*value < 0x20 || *value == 0x7f ? ' ' : *value);
-  putchar('\n');
-}
-
 static void print_meta(const Checkpoint *c, bool json, Record *j) {
   if (json) {
     record_begin(j);
@@ -116,7 +110,7 @@ static void print_meta(const Checkpoint *c, bool json, Record *j) {
     puts(record_end(j));
     free(members);
   } else {
-    for (size_t i = 0; i < c->num_meta; i++) print_line(c->meta[i].key, c->meta[i].value);
+    for (size_t i = 0; i < c->num_meta; i++) line_print(stdout, "%s = %s", c->meta[i].key, c->meta[i].value);
   }
 }
 
@@ -161,7 +155,7 @@ int main(int argc, char **argv) {
   Record j = {0};
   Err err;
   if (!ckpt_open(&c, cli.args[0], &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (c.note) fprintf(stderr, "%s: %s\n", cli.args[0], c.note);
+  if (c.note) line_print(stderr, "%s: %s", cli.args[0], c.note);
   if (cli.num_args == 1) print_all(&c, o.json, &j);
   for (int i = 1; i < cli.num_args; i++) {
     const CkptTensor *t = ckpt_find(&c, cli.args[i]);
@@ -171,8 +165,8 @@ int main(int argc, char **argv) {
     else
       print_text(t, 0, true);
   }
-  if (fflush(stdout) != 0 || ferror(stdout)) die(EXIT_RUN, "cannot write the result to standard output");
   record_free(&j);
   ckpt_close(&c);
+  stdout_close();
   return 0;
 }

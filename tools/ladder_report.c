@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/cli.h"
 #include "base/json.h"
+#include "base/output.h"
 #include "data/reports/plot.h"
 
 enum { MAX_RUNGS = 12, OPS = 3, NAME = 64 };
@@ -165,5 +166,6 @@ int main(int argc, char **argv) {
     die(EXIT_USAGE, "%s: no record of bench conv in %s at batch %d", cli.args[0], dtype_names[all.dtype], all.batch);
   Err err;
   if (!draw(o.chart, &all, &err)) die(EXIT_RUN, "%s", err.msg);
+  stdout_close();
   return 0;
 }

@@ -3,6 +3,7 @@
 #include "base/machine.h"
 #include <stdio.h>
 #include "base/cli.h"
+#include "base/output.h"
 #include "nn/device.h"
 
 // clang-format off
@@ -34,5 +35,6 @@ int main(int argc, char **argv) {
   puts(record_end(&r));
   record_free(&r);
   device_close(dev);
+  stdout_close();
   return 0;
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/cli.h"
+#include "base/output.h"
 #include "data/reports/plot.h"
 #include "engine/curves.h"
 
@@ -52,5 +53,6 @@ int main(int argc, char **argv) {
                         {"Total loss", "seconds of training", "loss", true, series[SECONDS], cli.num_args, NULL}};
   if (!plot_svg(o.out, o.title, panels, COUNT(panels) - !timed, &err)) die(EXIT_RUN, "%s", err.msg);
   for (int i = 0; i < cli.num_args; i++) curves_free(curves[i], KEYS);
+  stdout_close();
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <unistd.h>
 #include "base/cli.h"
+#include "base/output.h"
 
 static void show_progress(int done, int total) {
   if (isatty(STDERR_FILENO)) fprintf(stderr, "\rshapes: %d of %d images%s", done, total, done == total ? "\n" : "");
@@ -40,7 +41,8 @@ int main(int argc, char **argv) {
   Err err;
   double start = now_seconds();
   if (!shapes_write(&config, &err)) die(EXIT_USAGE, "%s", err.msg);
-  fprintf(stderr, "shapes: %d + %d images of %d×%d in %s, %.1f s\n", o.train, o.val, o.size, o.size, o.out,
-          now_seconds() - start);
+  line_print(stderr, "shapes: %d + %d images of %d×%d in %s, %.1f s", o.train, o.val, o.size, o.size, o.out,
+             now_seconds() - start);
+  stdout_close();
   return 0;
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/output.h"
 #include "cuda/conv/ladder.h"
 #include "tools/bench_case.cuh"
 extern "C" {
@@ -317,5 +318,6 @@ int main(int argc, char **argv) {
   if (s.file) write_record(&s);
   for (int i = 0; i < s.num_problems; i++) case_free(s.dev, &s.problems[i]);
   device_close(s.dev);
+  stdout_close();
   return ok && !s.mistakes ? 0 : EXIT_RUN;
 }

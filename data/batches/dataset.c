@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/output.h"
 #include "data/batches/bitmap.h"
 #include "data/formats/coco_index.h"
 
@@ -346,6 +347,6 @@ void dataset_print(const Dataset *d, FILE *out) {
   for (int i = 0; i < COUNT(odd); i++)
     if (odd[i].n) fprintf(out, "; %d %s", odd[i].n, odd[i].what);
   fprintf(out, "\n");
-  if (d->coco.origin) fprintf(out, "annotations: %s\n", d->coco.origin);
+  if (d->coco.origin) line_print(out, "annotations: %s", d->coco.origin);
   for (int i = 0; i < d->num_canvases; i++) fprintf(out, "canvas %d x %d (h x w)\n", d->canvas[i].h, d->canvas[i].w);
 }

@@ -1,4 +1,5 @@
 // The evaluator's figures for people and for machines.
+#include "base/output.h"
 #include "data/formats/cocoeval.h"
 
 void cocoeval_print(FILE *f, const EvalSummary *s) {
@@ -24,7 +25,7 @@ void cocoeval_print_categories(FILE *f, const EvalSummary *s) {
   fprintf(f, "%10s  %-24s%8s%8s%8s\n", "id", "category", "AP", "AP50", "AR_100");
   for (int k = 0; k < s->num_categories; k++) {
     const EvalCategory *c = &s->categories[k];
-    fprintf(f, "%10lld  %-24s", (long long)c->id, c->name ? c->name : "");
+    text_print(f, "%10lld  %-24s", (long long)c->id, c->name ? c->name : "");
     print_cell(f, c->ap);
     print_cell(f, c->ap50);
     print_cell(f, c->ar_100);

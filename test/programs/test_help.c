@@ -52,6 +52,7 @@ static void expect_help(const char *program) {
       if (!EXPECT(strcmp(all.name[i], all.name[j]))) fprintf(stderr, "%s: --%s twice\n", program, all.name[i]);
     expect_known(program, all.name[i]);
   }
+  EXPECT_INT(command(NULL, "%s --help >/dev/full", program), 1); // help that nobody can have read
 }
 
 TEST_TIER(program_help_lists_each_option_once, 1) {

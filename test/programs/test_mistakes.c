@@ -253,3 +253,32 @@ TEST_TIER(program_doctor, 1) {
   EXPECT_INT(command(&said, "%s --data %s --size 16", tool("doctor"), dir), 2);
   EXPECT_INT(command(&said, "%s --data %s --model resnet", tool("doctor"), dir), 2);
 }
+
+// Results that did not arrive are no success, whichever program they are of.
+TEST_TIER(program_output_to_a_full_disk, 1) {
+  char model[512], set[512];
+  snprintf(set, sizeof set, "%s", shapes_set());
+  if (!EXPECT_INT(train_shapes("", "arrives", "--stop-after 1"), 0)) return;
+  snprintf(model, sizeof model, "%s", in_tmp("arrives/checkpoint.safetensors"));
+  write_text(in_tmp("none.json"), "[]\n");
+  EXPECT_INT(command(NULL, "%s --data %s --model tiny --size 64 --plan >/dev/full", tool("train"), set), 1);
+  EXPECT_INT(command(NULL, "%s --data %s --size 64 >/dev/full", tool("doctor"), set), 1);
+  EXPECT_INT(command(NULL, "%s %s >/dev/full", tool("inspect"), model), 1);
+  EXPECT_INT(command(NULL, "%s >/dev/full", tool("machine")), 1);
+  EXPECT_INT(command(NULL, "%s --gt %s/annotations/instances_val.json --dt %s >/dev/full", tool("cocoeval"), set,
+                     in_tmp("none.json")),
+             1);
+}
+
+// Names of categories and files are anybody's: their control characters do not reach the terminal.
+TEST_TIER(program_names_are_shown_without_control_characters, 1) {
+  const char *said, *dir = in_tmp("escape");
+  write_split(dir, "train",
+              "{\"categories\":[{\"id\":1,\"name\":\"c\\u001b[2J\"}],\"images\":[{\"id\":1,"
+              "\"file_name\":\"x\\u001b[2J\\n.png\",\"height\":64,\"width\":64},{\"id\":2,"
+              "\"file_name\":\"000001.png\",\"height\":64,\"width\":64}],\"annotations\":[{\"id\":1,\"image_id\":2,"
+              "\"category_id\":1,\"bbox\":[1,1,9,9]}]}");
+  EXPECT_INT(command(&said, "%s --data %s --size 64 --keep-empty", tool("doctor"), dir), 1);
+  if (!EXPECT(strstr(said, "file x?[2J?.png") && strstr(said, "  c?[2J ") && !strchr(said, '\x1b')))
+    fprintf(stderr, "  %s\n", said);
+}
