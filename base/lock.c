@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/output.h"
 
@@ -39,4 +40,23 @@ bool folder_lock(const char *folder, Err *err) {
   if (ok) line_print(stderr, "%s cannot be locked (%s): keep other runs out of it", folder, strerror(reason));
   close(file);
   return ok;
+}
+
+bool file_stands_at(int file, const char *path) {
+  struct stat ours, there;
+  return fstat(file, &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino &&
+         ours.st_dev == there.st_dev;
+}
+
+int file_lock(const char *path, bool wait) {
+  for (;;) {
+    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (file < 0) return -1;
+    bool locked = flock(file, LOCK_EX | (wait ? 0 : LOCK_NB)) == 0;
+    if (locked && file_stands_at(file, path)) return file;
+    int reason = errno;
+    close(file);
+    errno = reason;
+    if (!locked) return -1;
+  }
 }

@@ -1,4 +1,4 @@
-// One program at a time in a folder.
+// One program at a time in a folder, or in a file that it writes.
 #pragma once
 #include "base/util.h"
 
@@ -7,3 +7,9 @@
 // named in the message, or when nothing can be written there. A file system without locks gets a line on stderr, and
 // true.
 bool folder_lock(const char *folder, Err *err);
+
+// Opens a file to write to, made if need be, that is this program's alone until it is closed. Whoever had it before may
+// have renamed or removed it: it is the file that stands at the path, which may be no link. -1, with errno, where that
+// cannot be had: EWOULDBLOCK when another program has it, for which `wait` waits.
+int file_lock(const char *path, bool wait);
+bool file_stands_at(int file, const char *path); // nobody has renamed or removed it

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/lock.h"
 
 extern char *__progname; // the C library's record of argv[0]; glibc, musl, the BSDs and macOS all have it
 
@@ -247,6 +248,8 @@ bool dirs_make(const char *path, Err *err) {
   return ok;
 }
 
+static const char temporary[] = ".tmp";
+
 // What an AtomicFile at `path` replaces: a link stays one, its target is replaced. malloc'ed.
 static char *target_of(const char *path) {
   char *real = realpath(path, NULL);
@@ -255,17 +258,29 @@ static char *target_of(const char *path) {
 }
 
 // Beside its target: rename is atomic within a file system.
-static char *temporary_of(const char *target) { return xasprintf("%s.tmp", target); }
+static char *temporary_of(const char *target, const char *ending) { return xasprintf("%s%s", target, ending); }
 
-bool file_begin(AtomicFile *a, const char *path, Err *err) {
+// Empty, and nobody else's. On a file system without locks others are trusted to keep away.
+static FILE *open_temporary(const char *path) {
+  int file = file_lock(path, false);
+  if (file < 0 && errno != EWOULDBLOCK) file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (file < 0) return NULL;
+  FILE *f = ftruncate(file, 0) == 0 ? fdopen(file, "wb") : NULL;
+  if (!f) close(file);
+  return f;
+}
+
+bool file_begin_as(AtomicFile *a, const char *path, const char *ending, Err *err) {
   struct stat st;
   bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode); // a pipe or /dev/stdout: renaming would replace it
   *a = (AtomicFile){.path = special ? xstrdup(path) : target_of(path)};
-  if (!special) a->tmp = temporary_of(a->path);
-  a->f = fopen(special ? a->path : a->tmp, "wb");
+  if (!special) a->tmp = temporary_of(a->path, ending);
+  a->f = special ? fopen(a->path, "wb") : open_temporary(a->tmp);
   if (a->f) return true;
   int reason = errno;
-  err_set(err, "cannot write %s: %s", path, strerror(reason));
+  err_set(err, "cannot write %s: %s", path,
+          reason == EWOULDBLOCK ? "another program is writing it; wait until it ends, or give another name"
+                                : strerror(reason));
   free(a->tmp);
   free(a->path);
   *a = (AtomicFile){0};
@@ -293,9 +308,10 @@ static bool copy_bytes(const char *path, const char *name) {
   errno = reason;
   return ok;
 }
+bool file_begin(AtomicFile *a, const char *path, Err *err) { return file_begin_as(a, path, temporary, err); }
 
 bool file_link(const char *path, const char *name, Err *err) {
-  char *tmp = temporary_of(name);
+  char *tmp = temporary_of(name, temporary);
   unlink(tmp);
   bool named = link(path, tmp) == 0 || (has_no_links(errno) && copy_bytes(path, tmp));
   bool ok = named && rename(tmp, name) == 0 && sync_folder_of(name);
@@ -312,33 +328,41 @@ static bool keep_previous(const AtomicFile *a) {
 }
 
 bool file_commit(AtomicFile *a, Err *err) {
-  bool ok = !ferror(a->f) && fflush(a->f) == 0 && (!a->tmp || fsync(fileno(a->f)) == 0);
+  bool ok = !ferror(a->f) && fflush(a->f) == 0 &&
+            (!a->tmp || (fsync(fileno(a->f)) == 0 && keep_previous(a) && rename(a->tmp, a->path) == 0));
   int reason = errno;
+  if (ok &&
+      a->tmp) { // renamed while it was open and nobody else's; what stands there from here on is another program's
+    free(a->tmp);
+    a->tmp = NULL;
+    ok = sync_folder_of(a->path);
+    reason = errno;
+  }
   if (fclose(a->f) != 0 && ok) {
     ok = false;
     reason = errno;
   }
   a->f = NULL;
-  if (ok && a->tmp) {
-    ok = keep_previous(a) && rename(a->tmp, a->path) == 0 && sync_folder_of(a->path);
-    reason = errno;
-  }
   if (!ok) err_set(err, "cannot write %s: %s", a->path, strerror(reason));
-  file_abort(a); // after a rename there is no temporary file left to remove
+  file_abort(a);
   errno = reason;
   return ok;
 }
 
 void file_abort(AtomicFile *a) {
-  if (a->f) fclose(a->f);
   if (a->tmp) unlink(a->tmp);
+  file_keep(a);
+}
+
+void file_keep(AtomicFile *a) {
+  if (a->f) fclose(a->f);
   free(a->tmp);
   free(a->path);
   *a = (AtomicFile){0};
 }
 
 void file_clean(const char *path) {
-  char *target = target_of(path), *tmp = temporary_of(target);
+  char *target = target_of(path), *tmp = temporary_of(target, temporary);
   unlink(tmp);
   free(tmp);
   free(target);

@@ -4,11 +4,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/lock.h"
 #include "base/rng.h"
 
 // ALIGNMENT: of an array in the file, a multiple of every machine's page size.
@@ -253,26 +253,6 @@ static bool write_index(int fd, const Coco *c, const IndexSource *source) {
   return ok && write_at(fd, &h, sizeof h, 0);
 }
 
-static bool stands_at(int fd, const char *path) {
-  struct stat ours, there;
-  return fstat(fd, &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
-}
-
-// Opens the file to write to, made if need be, and waits until it is ours alone; -1, with errno, where that cannot be
-// had. Whoever had it before may have renamed or removed it: then another must take its place.
-static int lock_file(const char *path) {
-  for (;;) {
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) return -1;
-    bool locked = flock(fd, LOCK_EX) == 0;
-    if (locked && stands_at(fd, path)) return fd;
-    int reason = errno;
-    close(fd);
-    errno = reason;
-    if (!locked) return -1;
-  }
-}
-
 // Puts the index of a data set just parsed in its place, and the index's arrays in those of the data set. `before`:
 // the file as it was when parsing began; false, with c->origin, when it has to be parsed again next time. A
 // lock below 0 was not to be had for that reason.
@@ -299,7 +279,7 @@ static bool keep(Coco *c, const char *index, const char *tmp, int lock, int reas
 // Parses the file unless another process does so meanwhile.
 static bool parse(Coco *c, const char *path, const char *index, Err *err) {
   char *tmp = xasprintf("%s.tmp", index);
-  int lock = lock_file(tmp), reason = lock < 0 ? errno : 0;
+  int lock = file_lock(tmp, true), reason = lock < 0 ? errno : 0;
   IndexSource source = {0};
   bool ok = true;
   double start = now_seconds();
@@ -312,7 +292,7 @@ static bool parse(Coco *c, const char *path, const char *index, Err *err) {
       c->origin = xasprintf("parsed in %.2f s, kept as %s in %.2f s", seconds, index, now_seconds() - start - seconds);
   }
   if (lock >= 0) {
-    if (stands_at(lock, tmp)) unlink(tmp); // it was not renamed
+    if (file_stands_at(lock, tmp)) unlink(tmp); // it was not renamed
     close(lock);
   }
   free(tmp);

@@ -61,6 +61,32 @@ TEST(util_failed_commit_leaves_nothing_behind) {
   free(path);
 }
 
+// Of two that write one file, the first does; then the second may.
+TEST(util_file_has_one_writer) {
+  char *path = xasprintf("%s/contested", test_tmp());
+  Err err;
+  AtomicFile a, b;
+  EXPECT(file_begin(&a, path, &err));
+  fputs("first", a.f);
+  EXPECT(!file_begin(&b, path, &err) && strstr(err.msg, "/contested: another program is writing it; "));
+  EXPECT(file_commit(&a, &err));
+  EXPECT(write_text(path, "second", &err));
+  char *text = read_text(path);
+  EXPECT_STR(text, "second");
+  // What a file is called before it is whole, and that it may stay.
+  EXPECT(file_begin_as(&a, path, ".part", &err));
+  fputs("half", a.f);
+  file_keep(&a);
+  char *part = xasprintf("%s.part", path), *kept = read_text(part), *whole = read_text(path);
+  EXPECT_STR(kept, "half");
+  EXPECT_STR(whole, "second");
+  // A link where the temporary file should stand is not followed.
+  EXPECT(!unlink(part) && !symlink(path, part));
+  EXPECT(!file_begin_as(&a, path, ".part", &err) && strstr(err.msg, "cannot write "));
+  char *all[] = {path, text, part, kept, whole};
+  for (int i = 0; i < COUNT(all); i++) free(all[i]);
+}
+
 // A link stays a link; a pipe is written, not replaced.
 TEST(util_links_and_pipes_survive) {
   char *target = xasprintf("%s/linked", test_tmp()), *link = xasprintf("%s/link", test_tmp());
