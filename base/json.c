@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/utf8.h"
 
 void json_open(Json *j, const char *file, const char *text, size_t size) {
   if (size >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
@@ -145,20 +146,6 @@ static void append_code_point(Json *j, size_t *used, uint32_t code) {
     utf8[0] = (char)((0xF00 >> count) | code);
   }
   append(j, used, utf8, count);
-}
-
-// Length of the UTF-8 sequence of several bytes at p; 0 when it is malformed, overlong, a surrogate or past U+10FFFF.
-static size_t utf8_length(const char *p, const char *end) {
-  uint32_t lead = (unsigned char)p[0];
-  size_t count = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || (size_t)(end - p) < count) return 0;
-  uint32_t code = lead & (0x7Fu >> count);
-  for (size_t i = 1; i < count; i++) {
-    if (((unsigned char)p[i] & 0xC0) != 0x80) return 0;
-    code = code << 6 | ((unsigned char)p[i] & 0x3F);
-  }
-  if (code < (count == 3 ? 0x800u : count == 4 ? 0x10000u : 0x80u)) return 0;
-  return code > 0x10FFFF || (code >= 0xD800 && code < 0xE000) ? 0 : count;
 }
 
 // The four hexadecimal digits of \uXXXX.

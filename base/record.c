@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/utf8.h"
 #include "base/util.h"
 
 static void append(Record *r, const char *bytes, size_t n) {
@@ -16,24 +17,12 @@ static void append(Record *r, const char *bytes, size_t n) {
 
 static void append_text(Record *r, const char *s) { append(r, s, strlen(s)); }
 
-// Length of the well-formed UTF-8 sequence at s (Unicode, table 3-7), 0 if there is none. s is NUL-terminated, and no
-// continuation byte is NUL, so reading stops in time.
-static int utf8_length(const unsigned char *s) {
-  if (s[0] < 0x80) return 1;
-  int n = s[0] >= 0xc2 && s[0] <= 0xdf ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4 : 0;
-  for (int i = 1; i < n; i++)
-    if ((s[i] & 0xc0) != 0x80) return 0;
-  bool overlong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
-  bool surrogate = s[0] == 0xed && s[1] > 0x9f;
-  bool too_large = s[0] == 0xf4 && s[1] > 0x8f;
-  return overlong || surrogate || too_large ? 0 : n;
-}
-
 static void append_string(Record *r, const char *s) {
+  const char *end = s + strlen(s);
   append(r, "\"", 1);
   while (*s) {
     unsigned char c = (unsigned char)*s;
-    int n = utf8_length((const unsigned char *)s);
+    size_t n = utf8_length(s, end);
     if (n == 0) {
       append_text(r, "\\ufffd");
     } else if (c == '"' || c == '\\') {
@@ -43,7 +32,7 @@ static void append_string(Record *r, const char *s) {
       snprintf(escape, sizeof escape, "\\u%04x", c);
       append_text(r, escape);
     } else {
-      append(r, s, (size_t)n);
+      append(r, s, n);
     }
     s += MAX(n, 1);
   }

@@ -2,22 +2,25 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/utf8.h"
 
 // Okabe and Ito's colours, told apart under every common colour blindness; yellow left out, which is faint on white.
 static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#555555"};
 
 enum { WIDTH = 860, PANEL = 300, HEAD = 50, LEFT = 78, RIGHT = 24, TOP = 40, BOTTOM = 52, MAX_TICKS = 32 };
 
-// Text that may hold anything, as XML.
+// Text that may hold anything, as XML, which has no place for control characters, for what is no UTF-8 and for the
+// noncharacters U+FFFE and U+FFFF, not even escaped: U+FFFD stands for each.
 static void print_escaped(FILE *f, const char *s) {
-  for (; *s; s++) {
-    switch (*s) {
-    case '<': fputs("&lt;", f); break;
-    case '>': fputs("&gt;", f); break;
-    case '&': fputs("&amp;", f); break;
-    case '"': fputs("&quot;", f); break;
-    default: fputc(*s, f);
-    }
+  const char *end = s + strlen(s);
+  for (size_t n; *s; s += MAX(n, 1)) {
+    n = utf8_length(s, end);
+    bool none = n == 0 || (unsigned char)*s < 0x20 || (n == 3 && (!memcmp(s, "\uFFFE", 3) || !memcmp(s, "\uFFFF", 3)));
+    const char *entity = *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '&' ? "&amp;" : *s == '"' ? "&quot;" : NULL;
+    if (none || entity)
+      fputs(none ? "\uFFFD" : entity, f);
+    else
+      fwrite(s, 1, n, f);
   }
 }
 
@@ -110,6 +113,22 @@ static void set_axes(const PlotPanel *p, PlotAxis *x, PlotAxis *y) {
   set_ticks(y, 5, true);
 }
 
+// Disks at the points that no line reaches, because those beside them cannot be drawn or are not there: a single
+// evaluation is seen, too.
+static void print_lone_points(FILE *f, const PlotSeries *s, const PlotAxis *ax, const PlotAxis *ay, double top,
+                              const char *colour) {
+  const double w = WIDTH - LEFT - RIGHT, h = PANEL - TOP - BOTTOM;
+  bool last = false;
+  for (int i = 0; i < s->n; i++) {
+    bool here = usable(ax, s->x[i]) && usable(ay, s->y[i]);
+    bool next = i + 1 < s->n && usable(ax, s->x[i + 1]) && usable(ay, s->y[i + 1]);
+    if (here && !last && !next)
+      fprintf(f, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"%s\"/>\n", LEFT + w * fraction(ax, s->x[i]),
+              top + TOP + h * (1 - fraction(ay, s->y[i])), colour);
+    last = here;
+  }
+}
+
 // A line through the usable points. Where points crowd, each column of pixels keeps its extremes, so that the file
 // stays small and spikes stay visible.
 static void print_line(FILE *f, const PlotSeries *s, const double *y, const PlotAxis *ax, const PlotAxis *ay,
@@ -134,7 +153,7 @@ static void print_line(FILE *f, const PlotSeries *s, const double *y, const Plot
     double values[] = {last < first ? high : low, last < first ? low : high};
     for (int k = 0; k < (points > 1 ? 2 : 1); k++) {
       double py = top + TOP + h * (1 - fraction(ay, values[k]));
-      fprintf(f, pen_down ? "L%.1f %.1f" : "M%.1f %.1fh0", LEFT + x, py); // h0 makes a lone point a dot
+      fprintf(f, pen_down ? "L%.1f %.1f" : "M%.1f %.1f", LEFT + x, py);
       pen_down = true;
     }
   }
@@ -220,6 +239,7 @@ static void print_panel(FILE *f, const PlotPanel *p, double top) {
     const PlotSeries *s = &p->series[i];
     const char *colour = colours[i % COUNT(colours)];
     print_line(f, s, s->y, &x, &y, top, colour, s->smooth ? "raw" : "line");
+    print_lone_points(f, s, &x, &y, top, colour);
   }
   for (int i = 0; i < p->num_series; i++) { // above all raw lines
     const PlotSeries *s = &p->series[i];
