@@ -273,7 +273,7 @@ static FILE *open_temporary(const char *path) {
 bool file_begin_as(AtomicFile *a, const char *path, const char *ending, Err *err) {
   struct stat st;
   bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode); // a pipe or /dev/stdout: renaming would replace it
-  *a = (AtomicFile){.path = special ? xstrdup(path) : target_of(path)};
+  *a = (AtomicFile){.path = special ? xstrdup(path) : target_of(path), .found = ending != temporary};
   if (!special) a->tmp = temporary_of(a->path, ending);
   a->f = special ? fopen(a->path, "wb") : open_temporary(a->tmp);
   if (a->f) return true;
@@ -331,8 +331,7 @@ bool file_commit(AtomicFile *a, Err *err) {
   bool ok = !ferror(a->f) && fflush(a->f) == 0 &&
             (!a->tmp || (fsync(fileno(a->f)) == 0 && keep_previous(a) && rename(a->tmp, a->path) == 0));
   int reason = errno;
-  if (ok &&
-      a->tmp) { // renamed while it was open and nobody else's; what stands there from here on is another program's
+  if (ok && a->tmp) { // renamed while nobody else had it; what stands there from here on may be another program's
     free(a->tmp);
     a->tmp = NULL;
     ok = sync_folder_of(a->path);
@@ -344,7 +343,7 @@ bool file_commit(AtomicFile *a, Err *err) {
   }
   a->f = NULL;
   if (!ok) err_set(err, "cannot write %s: %s", a->path, strerror(reason));
-  file_abort(a);
+  (a->found ? file_keep : file_abort)(a);
   errno = reason;
   return ok;
 }

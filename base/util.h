@@ -102,9 +102,11 @@ typedef struct AtomicFile {
   FILE *f;
   char *path, *tmp;     // tmp: NULL when written directly
   const char *previous; // set after file_begin: the name that file_commit gives to what stood at `path`; NULL = none
+  bool found;           // file_begin_as: the temporary file is for people to find
 } AtomicFile;
 bool file_begin(AtomicFile *a, const char *path, Err *err);
-// The same with a temporary file that is called `path` and `ending` (".tmp" is file_begin's): one that people may find.
+// The same with a temporary file that is called `path` and `ending` (".tmp" is file_begin's), for people to find: a
+// file_commit that fails leaves it.
 bool file_begin_as(AtomicFile *a, const char *path, const char *ending, Err *err);
 bool file_commit(AtomicFile *a, Err *err);
 void file_abort(AtomicFile *a);

@@ -101,3 +101,20 @@ typedef struct CocoResults {
 bool coco_results_load(CocoResults *r, const char *path, const Coco *gt, Err *err);
 bool coco_results_save(const CocoResults *r, const char *path, Err *err); // compressed RLE, atomically
 void coco_results_free(CocoResults *r);
+
+// A result file that grows, with compressed RLE. Until it is committed it is called FILE.partial and holds, whatever
+// ends the program, an array of all that was added; what stood at FILE stays. A pipe or device holds it at the end only.
+typedef struct CocoWriter {
+  AtomicFile file;
+  char *partial; // what it is called until it is committed; owned
+  int64_t end;   // bytes that stay: the next detection goes there
+  int64_t n;     // detections
+} CocoWriter;
+bool coco_writer_open(CocoWriter *w, const char *path, Err *err);
+// All of them or none. False when they cannot be written, or when a bbox or score is not finite: JSON has no NaN. Then
+// nothing more can be added.
+bool coco_writer_add(CocoWriter *w, const CocoResult *results, int n, Err *err);
+// All is there: it takes the place of FILE. Releases the writer in any case.
+bool coco_writer_commit(CocoWriter *w, Err *err);
+void coco_writer_keep(CocoWriter *w);  // leaves the partial file
+void coco_writer_abort(CocoWriter *w); // removes it

@@ -1,7 +1,9 @@
 // Detections in COCO's result format: an array of {image_id, category_id, score, bbox, segmentation}.
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "data/formats/coco.h"
 #include "data/formats/coco_read.h"
 
@@ -103,20 +105,92 @@ static void write_result(FILE *f, const CocoResult *r) {
   fputc('}', f);
 }
 
+static const char partial[] = ".partial", closing[] = "\n]\n";
+
+static bool result_finite(const CocoResult *r) {
+  bool ok = isfinite(r->score);
+  for (int k = 0; k < 4; k++) ok &= !r->has_bbox || isfinite(r->bbox[k]);
+  return ok;
+}
+
+// Closes the array where there is a file to go back in; true when all is with the system.
+static bool close_array(CocoWriter *w) {
+  FILE *f = w->file.f;
+  if (!w->file.tmp) return !ferror(f);
+  w->end = ftello(f);
+  fputs(closing, f);
+  return w->end >= 0 && fflush(f) == 0 && !ferror(f);
+}
+
+bool coco_writer_open(CocoWriter *w, const char *path, Err *err) {
+  *w = (CocoWriter){0};
+  if (!file_begin_as(&w->file, path, partial, err)) return false;
+  w->partial = xstrdup(w->file.tmp ? w->file.tmp : path);
+  fputc('[', w->file.f);
+  if (close_array(w)) return true;
+  err_set(err, "cannot write %s: %s", w->partial, strerror(errno));
+  coco_writer_abort(w);
+  return false;
+}
+
+// What a write that failed has left is cut off and the array closed again, where its end stood before.
+static void cut(CocoWriter *w) {
+  if (!w->file.tmp) return;
+  fclose(w->file.f);
+  w->file.f = NULL;
+  FILE *f = truncate(w->file.tmp, w->end) == 0 ? fopen(w->file.tmp, "a") : NULL;
+  if (!f) return;
+  fputs(closing, f);
+  fclose(f);
+}
+
+bool coco_writer_add(CocoWriter *w, const CocoResult *results, int n, Err *err) {
+  FILE *f = w->file.f;
+  for (int i = 0; i < n; i++)
+    if (!result_finite(&results[i]))
+      return err_set(err, "%s: detection %lld has a bbox or score that is not finite", w->file.path,
+                     (long long)w->n + i + 1);
+  if (n == 0) return true;
+  int64_t stands = w->end;
+  if (w->file.tmp) fseeko(f, stands, SEEK_SET);
+  for (int i = 0; i < n; i++) {
+    fputs(w->n + i == 0 ? "\n" : ",\n", f);
+    write_result(f, &results[i]);
+  }
+  if (close_array(w)) {
+    w->n += n;
+    return true;
+  }
+  err_set(err, "cannot write %s: %s", w->partial, strerror(errno));
+  w->end = stands;
+  cut(w);
+  return false;
+}
+
+bool coco_writer_commit(CocoWriter *w, Err *err) {
+  free(w->partial);
+  w->partial = NULL;
+  if (!w->file.tmp) fputs(closing, w->file.f);
+  return file_commit(&w->file, err);
+}
+
+void coco_writer_keep(CocoWriter *w) {
+  if (!w->file.tmp && w->file.f) fputs(closing, w->file.f);
+  file_keep(&w->file);
+  free(w->partial);
+  *w = (CocoWriter){0};
+}
+
+void coco_writer_abort(CocoWriter *w) {
+  file_abort(&w->file);
+  free(w->partial);
+  *w = (CocoWriter){0};
+}
+
 bool coco_results_save(const CocoResults *results, const char *path, Err *err) {
-  for (int i = 0; i < results->n; i++) { // before anything is written: JSON has no NaN
-    const CocoResult *r = &results->items[i];
-    bool finite = isfinite(r->score);
-    for (int k = 0; k < 4; k++) finite &= !r->has_bbox || isfinite(r->bbox[k]);
-    if (!finite) return err_set(err, "%s: detection %d has a bbox or score that is not finite", path, i + 1);
-  }
-  AtomicFile a;
-  if (!file_begin(&a, path, err)) return false;
-  fputc('[', a.f);
-  for (int i = 0; i < results->n; i++) {
-    fputs(i == 0 ? "\n" : ",\n", a.f);
-    write_result(a.f, &results->items[i]);
-  }
-  fputs("\n]\n", a.f);
-  return file_commit(&a, err);
+  CocoWriter w;
+  if (!coco_writer_open(&w, path, err)) return false;
+  if (coco_writer_add(&w, results->items, results->n, err)) return coco_writer_commit(&w, err);
+  coco_writer_abort(&w);
+  return false;
 }

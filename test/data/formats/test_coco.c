@@ -1,4 +1,8 @@
 // COCO data sets and result files: the real ones at hand, and small documents for every odd case.
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "base/rng.h"
 #include "data/formats/coco.h"
 #include "test/harness/fixtures.h"
@@ -365,6 +369,70 @@ TEST(coco_results_escape_counts) {
   EXPECT(!coco_results_save(&saved, path, &err));
   EXPECT(strstr(err.msg, "detection 1 has a bbox or score that is not finite"));
   free(path);
+}
+
+// How many detections a file holds; -1 when it cannot be read.
+static int results_in(const char *path) {
+  CocoResults r;
+  Err err;
+  if (!coco_results_load(&r, path, NULL, &err)) return -1;
+  int n = r.n;
+  coco_results_free(&r);
+  return n;
+}
+
+// After every image the file is whole under its other name, and what stood there before is replaced at the end only.
+TEST(coco_results_grow) {
+  char *path = xasprintf("%s/grown.json", test_tmp()), *part = xasprintf("%s.partial", path);
+  CocoResult item[] = {{.score = 0.5, .has_bbox = true, .bbox = {1, 2, 3, 4}}, {.score = 1, .has_bbox = true}};
+  CocoWriter w;
+  Err err;
+  EXPECT(coco_results_save(&(CocoResults){.items = item, .n = 1}, path, &err));
+  if (!EXPECT(coco_writer_open(&w, path, &err))) return;
+  EXPECT_STR(w.partial, part);
+  EXPECT_INT(results_in(part), 0);
+  for (int n = 0; n <= 2; n++) EXPECT(coco_writer_add(&w, item, n, &err));
+  EXPECT_INT(results_in(part), 3);
+  item[1].bbox[3] = NAN;
+  EXPECT(!coco_writer_add(&w, item, 2, &err));
+  EXPECT(strstr(err.msg, "/grown.json: detection 5 has a bbox or score that is not finite"));
+  EXPECT_INT(results_in(part), 3);
+  EXPECT_INT(results_in(path), 1);
+  coco_writer_keep(&w);
+  EXPECT_INT(results_in(part), 3);
+  EXPECT(coco_writer_open(&w, path, &err) && coco_writer_add(&w, item, 1, &err) && coco_writer_add(&w, item, 1, &err));
+  EXPECT(coco_writer_commit(&w, &err));
+  EXPECT_INT(results_in(path), 2);
+  EXPECT(!path_is_file(part));
+  free(path);
+  free(part);
+}
+
+// A file that may not grow, as on a full disk, holds what fitted.
+TEST(coco_results_keep_what_fitted) {
+  char *path = xasprintf("%s/fitted.json", test_tmp()), *part = xasprintf("%s.partial", path);
+  uint32_t runs[4000];
+  for (int i = 0; i < COUNT(runs); i++) runs[i] = 3;
+  CocoResult item = {.score = 0.5, .has_segm = true, .rle = {.h = 100, .w = 120, .n = COUNT(runs), .runs = runs}};
+  fflush(stdout);
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    CocoWriter w;
+    Err err;
+    signal(SIGXFSZ, SIG_IGN);
+    CHECK(!setrlimit(RLIMIT_FSIZE, &(struct rlimit){10000, 10000}) && coco_writer_open(&w, path, &err));
+    int added = 0;
+    while (coco_writer_add(&w, &item, 1, &err)) added++;
+    bool said = strstr(err.msg, "/fitted.json.partial: File too large");
+    coco_writer_keep(&w);
+    _exit(said ? added : 100);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child);
+  EXPECT(WIFEXITED(status) && WEXITSTATUS(status) > 0 && WEXITSTATUS(status) == results_in(part));
+  free(path);
+  free(part);
 }
 
 TEST(coco_results_take_polygons_at_image_size) {
