@@ -51,7 +51,7 @@ bool ckpt_rename(Checkpoint *c, CkptRename rename, const char *path, Err *err) {
 // ---- the file -------------------------------------------------------------------------------------------------------
 
 static bool map_file(Checkpoint *c, const char *path, Err *err) {
-  int fd = open(path, O_RDONLY);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe that nobody writes to is refused, not waited for
   struct stat st;
   if (fd < 0 || fstat(fd, &st) != 0) {
     err_set(err, "cannot read %s: %s", path, strerror(errno));

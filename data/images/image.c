@@ -229,9 +229,10 @@ bool image_decode(Image *im, const uint8_t *bytes, size_t size, const char *name
 static bool load(Image *im, bool upright, const char *path, Err *err) {
   *im = (Image){0};
   size_t size;
-  char *bytes = file_read(path, &size, err);
-  bool ok = bytes && decode_owned(im, upright, (const uint8_t *)bytes, size, path, err);
-  free(bytes);
+  Scratch file = {0};
+  const uint8_t *bytes = scratch_read_file(&file, path, &size, err);
+  bool ok = bytes && decode_owned(im, upright, bytes, size, path, err);
+  scratch_free(&file);
   return ok;
 }
 bool image_load(Image *im, const char *path, Err *err) { return load(im, false, path, err); }
