@@ -103,10 +103,12 @@ bool coco_results_save(const CocoResults *r, const char *path, Err *err); // com
 void coco_results_free(CocoResults *r);
 
 // A result file that grows, with compressed RLE. Until it is committed it is called FILE.partial and holds, whatever
-// ends the program, an array of all that was added; what stood at FILE stays. A pipe or device holds it at the end only.
+// ends the program between two writes, an array of all that was added; what stood at FILE stays. A pipe or device is
+// written directly and holds an array at the end only.
 typedef struct CocoWriter {
   AtomicFile file;
   char *partial; // what it is called until it is committed; owned
+  char *buffer;  // of the stream: an image's detections are one write, which a kill hardly ever cuts
   int64_t end;   // bytes that stay: the next detection goes there
   int64_t n;     // detections
 } CocoWriter;

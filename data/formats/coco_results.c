@@ -105,6 +105,7 @@ static void write_result(FILE *f, const CocoResult *r) {
   fputc('}', f);
 }
 
+enum { BUFFER = 1 << 20 };
 static const char partial[] = ".partial", closing[] = "\n]\n";
 
 static bool result_finite(const CocoResult *r) {
@@ -126,6 +127,7 @@ bool coco_writer_open(CocoWriter *w, const char *path, Err *err) {
   *w = (CocoWriter){0};
   if (!file_begin_as(&w->file, path, partial, err)) return false;
   w->partial = xstrdup(w->file.tmp ? w->file.tmp : path);
+  setvbuf(w->file.f, w->buffer = xmalloc(BUFFER), _IOFBF, BUFFER);
   fputc('[', w->file.f);
   if (close_array(w)) return true;
   err_set(err, "cannot write %s: %s", w->partial, strerror(errno));
@@ -167,24 +169,28 @@ bool coco_writer_add(CocoWriter *w, const CocoResult *results, int n, Err *err) 
   return false;
 }
 
-bool coco_writer_commit(CocoWriter *w, Err *err) {
+static void release(CocoWriter *w) {
   free(w->partial);
-  w->partial = NULL;
+  free(w->buffer);
+  *w = (CocoWriter){0};
+}
+
+bool coco_writer_commit(CocoWriter *w, Err *err) {
   if (!w->file.tmp) fputs(closing, w->file.f);
-  return file_commit(&w->file, err);
+  bool ok = file_commit(&w->file, err);
+  release(w);
+  return ok;
 }
 
 void coco_writer_keep(CocoWriter *w) {
   if (!w->file.tmp && w->file.f) fputs(closing, w->file.f);
   file_keep(&w->file);
-  free(w->partial);
-  *w = (CocoWriter){0};
+  release(w);
 }
 
 void coco_writer_abort(CocoWriter *w) {
   file_abort(&w->file);
-  free(w->partial);
-  *w = (CocoWriter){0};
+  release(w);
 }
 
 bool coco_results_save(const CocoResults *results, const char *path, Err *err) {
