@@ -229,6 +229,7 @@ static bool sync_folder_of(const char *path) {
 }
 
 bool dirs_make(const char *path, Err *err) {
+  if (!*path) return err_set(err, "the folder has no name: a variable of the shell that is not set?");
   char *partial = xstrdup(path);
   bool ok = true;
   for (char *end = partial; ok && *end;) {
