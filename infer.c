@@ -1,18 +1,19 @@
 // infer: images or a data set → boxes and masks: COCO results, overlays, scores, latency.
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/cli.h"
+#include "base/interrupt.h"
 #include "base/latency.h"
+#include "base/lock.h"
+#include "base/output.h"
 #include "base/threads.h"
 #include "data/images/image.h"
-#include "data/images/png.h"
-#include "data/reports/draw.h"
 #include "engine/benchmark.h"
 #include "engine/engine.h"
 #include "engine/evaluate.h"
+#include "engine/findings.h"
 #include "engine/state.h"
 
 // clang-format off
@@ -70,68 +71,29 @@ static InferOptions parse(int argc, char **argv) {
   return o;
 }
 
-// ---- pictures ---------------------------------------------------------------------------------------------------
+// ---- the folder of a run ----------------------------------------------------------------------------------------
 
-// Draws the detections of one image. Frees nothing.
-static void write_overlay(const Engine *e, const Image *image, const Detection *d, int n, const char *path) {
-  DrawItem *items = xcalloc((size_t)n, sizeof *items);
-  for (int i = 0; i < n; i++) {
-    const float *box = d[i].box;
-    items[i] = (DrawItem){box[0], box[1], box[2], box[3], e->category[d[i].label - 1].name, d[i].score, &d[i].mask};
-  }
-  Image picture = image_alloc(image->h, image->w);
-  memcpy(picture.rgb, image->rgb, 3 * (size_t)image->h * (size_t)image->w);
-  draw_overlay(&picture, items, n);
+// Makes it this run's alone.
+static void take_folder(const InferOptions *o) {
   Err err;
-  if (!png_write(path, &picture, PNG_SMALL, &err)) die(EXIT_RUN, "%s", err.msg);
-  image_free(&picture);
-  free(items);
+  if (!dirs_make(o->out, &err) || !folder_lock(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
 }
 
-// OUT/<file name without folder and ending>.png
-static char *overlay_path(const char *out, const char *file) {
-  const char *base = strrchr(file, '/') ? strrchr(file, '/') + 1 : file, *dot = strrchr(base, '.');
-  int length = dot && dot > base ? (int)(dot - base) : (int)strlen(base);
-  return xasprintf("%s/%.*s.png", out, length, base);
-}
-
-// The same for the i-th of several files, which may have one name in different folders.
-static char *distinct_overlay_path(const char *out, char **files, int i) {
-  char *path = overlay_path(out, files[i]);
-  for (int j = 0; j < i; j++) {
-    char *earlier = overlay_path(out, files[j]);
-    bool same = !strcmp(earlier, path);
-    free(earlier);
-    if (!same) continue;
-    char *numbered = xasprintf("%.*s-%d.png", (int)strlen(path) - 4, path, i + 1);
-    free(path);
-    return numbered;
-  }
-  return path;
-}
-
-static bool same_file(const char *a, const char *b) {
+static bool same_folder(const char *a, const char *b) {
   struct stat x, y;
   return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-// An overlay of a PNG has the name of the image itself, which must survive `--out .`.
-static void keep_originals(const InferOptions *o) {
-  for (int i = 0; i < o->num_images; i++) {
-    char *path = distinct_overlay_path(o->out, o->images, i);
-    for (int j = 0; path_is_file(path) && j < o->num_images; j++)
-      if (same_file(path, o->images[j]))
-        die(EXIT_USAGE, "--out %s: an overlay would overwrite %s; give another folder", o->out, o->images[j]);
-    free(path);
-  }
-}
-
-// Only what is worth looking at: the threshold of results is far below what a picture should show.
-enum { SHOWN_PERCENT = 50 };
-static int shown(const Detection *d, int n) {
-  int k = 0;
-  while (k < n && d[k].score * 100 >= SHOWN_PERCENT) k++;
-  return k;
+// Where there is such a data set, and not in the midst of its images; a mistyped --data leaves no folder behind.
+static void take_folder_for_data(const InferOptions *o) {
+  Err err;
+  char *annotations, *images;
+  if (!coco_find_split(o->data, o->split, &annotations, &images, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (same_folder(o->out, images))
+    die(EXIT_USAGE, "--out %s: that is the folder of the images; give another one", o->out);
+  take_folder(o);
+  free(annotations);
+  free(images);
 }
 
 // ---- latency ----------------------------------------------------------------------------------------------------
@@ -166,30 +128,22 @@ static void times_print(const Times *t, int batch) {
 // ---- a data set -------------------------------------------------------------------------------------------------
 
 typedef struct Visit {
-  const InferOptions *o;
-  Engine *e;
+  const Engine *e;
+  Findings findings;
   Times times;
-  int overlays, done;
 } Visit;
 
 static void visit_batch(void *context, const Dataset *d, const Batch *b, const Detections *found, double seconds) {
   Visit *v = context;
   times_add(&v->times, seconds);
-  for (int i = 0, first = 0; i < b->images; i++) {
-    int n = 0;
-    while (first + n < found->n && found->items[first + n].image == i) n++;
-    if (b->index[i] >= 0 && v->overlays > 0) {
-      v->overlays--;
-      const ImageInfo *info = &b->info[i];
-      Image image = {.h = info->h, .w = info->w, .rgb = b->bytes + info->offset};
-      char *path = overlay_path(v->o->out, d->coco.images[d->image[b->index[i]]].file_name);
-      write_overlay(v->e, &image, &found->items[first], shown(&found->items[first], n), path);
-      free(path);
-    }
-    v->done += b->index[i] >= 0;
-    first += n;
+  for (int i = 0, first = 0, n; i < b->images; i++, first += n) {
+    for (n = 0; first + n < found->n && found->items[first + n].image == i;) n++;
+    if (b->index[i] < 0) continue; // it could not be read
+    const ImageInfo *info = &b->info[i];
+    Image image = {.h = info->h, .w = info->w, .rgb = b->bytes + info->offset};
+    int64_t id = d->coco.images[d->image[b->index[i]]].id;
+    findings_add(&v->findings, v->e, id, b->index[i], &image, &found->items[first], n);
   }
-  if (v->times.n % 10 == 0) fprintf(stderr, "%d images of %d\n", v->done, d->num_images);
 }
 
 static void report_scores(const Dataset *d, const Evaluation *all) {
@@ -208,27 +162,50 @@ static void report_scores(const Dataset *d, const Evaluation *all) {
   scores_free(&s);
 }
 
-static void find_and_score(const InferOptions *o, Engine *e, const Dataset *d) {
+// Returns the program's exit status.
+static int find_and_score(const InferOptions *o, Engine *e, const Dataset *d, Visit *v) {
   Err err;
-  Visit v = {.o = o, .e = e, .overlays = o->overlays < 0 ? 16 : o->overlays};
   Evaluation all;
-  if (!evaluate_run(e, d, o->threads, &(Visitor){.batch = visit_batch, .context = &v}, &all, &err))
+  if (!findings_begin(&v->findings, &err)) die(EXIT_USAGE, "%s", err.msg);
+  Visitor visitor = {.batch = visit_batch, .context = v, .stopped = interrupted};
+  bool complete = evaluate_run(e, d, o->threads, &visitor, &all, &err);
+  if (!complete && *err.msg) {
+    if (!v->findings.images) findings_abort(&v->findings);
     die(EXIT_RUN, "%s", err.msg);
-  if (!coco_results_save(&all.found, o->json, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (v.times.n) times_print(&v.times, o->batch);
-  fprintf(stderr, "done: %d detections in %s, overlays in %s\n", all.found.n, o->json, o->out);
-  if (all.left_out)
+  }
+  (complete ? findings_commit : findings_keep)(&v->findings);
+  if (v->times.n) times_print(&v->times, o->batch);
+  if (complete && all.left_out)
     fprintf(stderr, "%d of %d images could not be read: left out\n", all.left_out, all.images + all.left_out);
-  if (o->eval) report_scores(d, &all);
-  free(v.times.ms);
+  if (complete && o->eval) report_scores(d, &all);
   evaluation_free(&all);
+  return complete && !v->findings.failed ? 0 : EXIT_RUN;
 }
 
 static Compute compute_of(const InferOptions *o) {
   return (Compute){.device = o->device, .amp = amp_types[o->amp], .sync_nodes = o->sync_nodes};
 }
 
-static void run_data(const InferOptions *o, const ModelConfig *config, const Category *category, const Checkpoint *c) {
+// What is written must be none of the files that are read.
+static void plan_outputs(const InferOptions *o, const Dataset *d, Findings *f) {
+  Err err;
+  FileSet inputs = {0};
+  file_set_add(&inputs, o->weights);
+  file_set_add(&inputs, d->coco.path);
+  const char **files = xmalloc((size_t)d->num_images * sizeof *files);
+  for (int i = 0; i < d->num_images; i++) {
+    char *path = dataset_path(d, i);
+    file_set_add(&inputs, path);
+    free(path);
+    files[i] = d->coco.images[d->image[i]].file_name;
+  }
+  if (!findings_open(f, o->json, o->out, o->overlays < 0 ? 16 : o->overlays, files, d->num_images, &inputs, &err))
+    die(EXIT_USAGE, "%s", err.msg);
+  free(files);
+  file_set_free(&inputs);
+}
+
+static int run_data(const InferOptions *o, const ModelConfig *config, const Category *category, const Checkpoint *c) {
   Err err;
   Dataset d;
   DatasetOptions options = {.resize = resize_of(config),
@@ -238,10 +215,11 @@ static void run_data(const InferOptions *o, const ModelConfig *config, const Cat
                             .keep_empty = true,
                             .limit = o->limit,
                             .index = o->benchmark ? NULL : o->out};
+  if (!o->benchmark) take_folder_for_data(o);
   if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (same_file(o->out, d.folder))
-    die(EXIT_USAGE, "--out %s: overlays would overwrite the images; give another folder", o->out);
   Engine e;
+  Visit visit = {.e = &e};
+  if (!o->benchmark) plan_outputs(o, &d, &visit.findings);
   Shapes none = {0}, shapes = shapes_of(&d, o->batch);
   shapes.threads = o->threads;
   Compute compute = compute_of(o);
@@ -251,91 +229,132 @@ static void run_data(const InferOptions *o, const ModelConfig *config, const Cat
   if (o->eval && !evaluate_categories(&e, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (*e.dev->why_cpu) device_print(e.dev, stderr);
   BenchSetting setting = {.bench = "infer", .amp = amp_names[o->amp], .steps = o->benchmark, .profile = o->profile};
+  int status = 0;
   if (!o->benchmark)
-    find_and_score(o, &e, &d);
+    status = find_and_score(o, &e, &d, &visit);
   else if (!benchmark_infer(&e, &setting, &d, o->threads, &err))
     die(EXIT_RUN, "%s", err.msg);
+  free(visit.times.ms);
   engine_close(&e);
   dataset_close(&d);
+  return status;
 }
 
 // ---- loose images -----------------------------------------------------------------------------------------------
 
-// One image on its own canvas, a multiple of 32, at batch size 1. Engines are rebuilt only when the canvas changes.
-static void run_images(const InferOptions *o, const ModelConfig *config, const Category *category,
-                       const Checkpoint *c) {
-  Err err;
-  Engine e = {0};
-  Compute compute = compute_of(o);
-  Times times = {0};
-  CocoResults results = {0};
-  int bad = 0, left = o->overlays < 0 ? INT32_MAX : o->overlays;
-  keep_originals(o);
-  for (int i = 0; i < o->num_images; i++) {
-    Image image;
-    if (!image_load_upright(&image, o->images[i], &err)) {
-      if (o->num_images == 1) die(EXIT_USAGE, "%s", err.msg);
-      fprintf(stderr, "%s\n", err.msg);
-      bad++;
-      continue;
-    }
-    ImageInfo info = {.h = image.h, .w = image.w};
-    Resize resize = resize_of(config);
-    resize_shape(&resize, image.h, image.w, &info.rh, &info.rw);
-    int64_t bytes = 3 * (int64_t)image.h * image.w;
-    Shapes none = {0}, s = {.canvases = 1,
-                            .canvas = {{.h = (info.rh + 31) / 32 * 32, .w = (info.rw + 31) / 32 * 32}},
-                            .images = 1,
-                            .max_bytes = bytes};
-    const Shapes *now = &e.infer.shapes;
-    if (!e.dev || now->canvas[0].h != s.canvas[0].h || now->canvas[0].w != s.canvas[0].w || now->max_bytes < bytes) {
-      engine_close(&e);
-      if (!engine_open(&e, &compute, model_of(config), config, category, &none, &s, false, &err))
-        die(err_exit(&err), "%s", err.msg);
-      if (!state_load(&e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
-      if (*e.dev->why_cpu && !times.n) device_print(e.dev, stderr);
-    }
-    int zero = 0;
-    Batch batch = {
-        .images = 1, .used = 1, .index = &zero, .info = &info, .bytes = image.rgb, .num_bytes = bytes, .count = &zero};
-    double start = now_seconds();
-    Detections found;
-    engine_infer(&e, &batch);
-    engine_detections(&e, &batch, 0.5f, &found);
-    times_add(&times, now_seconds() - start);
-    int n = shown(found.items, found.n);
-    printf("%s: %d detections, %d above %.2f\n", o->images[i], found.n, n, SHOWN_PERCENT / 100.0);
-    if (left-- > 0) {
-      char *path = distinct_overlay_path(o->out, o->images, i);
-      write_overlay(&e, &image, found.items, n, path);
-      free(path);
-    }
-    evaluate_append(&e, i + 1, &found, &results);
-    detections_free(&found);
-    image_free(&image);
-  }
-  if (!coco_results_save(&results, o->json, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (times.n) times_print(&times, 1);
-  fprintf(stderr, "done: %d detections in %s (image_id = place on the command line), overlays in %s\n", results.n,
-          o->json, o->out);
-  free(times.ms);
-  coco_results_free(&results);
-  engine_close(&e);
-  if (bad) die(EXIT_USAGE, "%d of %d images could not be read", bad, o->num_images);
+typedef struct LooseRun {
+  const InferOptions *o;
+  const ModelConfig *config;
+  const Category *category;
+  const Checkpoint *weights;
+  Engine e; // for the canvas of the last image; not open before the first
+  Findings findings;
+  Times times;
+  int bad; // images
+} LooseRun;
+
+// What is wrong is wrong for every image.
+_Noreturn static void refuse(LooseRun *r, const char *message) {
+  if (!r->findings.images) findings_abort(&r->findings);
+  die(EXIT_USAGE, "%s", message);
 }
 
-// Whether a file can be written there: found out before the work, not after it.
-static void check_writable(const char *path) {
-  const char *slash = strrchr(path, '/');
-  char *folder = slash ? xasprintf("%.*s", (int)MAX(slash - path, 1), path) : xstrdup(".");
-  const char *what = access(path, F_OK) ? folder : path; // a device may be writable where its folder is not
-  if (path_is_dir(path)) die(EXIT_USAGE, "cannot write %s: it is a folder", path);
-  if (access(what, W_OK)) die(EXIT_USAGE, "cannot write %s: %s: %s", path, what, strerror(errno));
-  free(folder);
+// An engine for one image on its own canvas, a multiple of 32, at batch size 1. It is rebuilt only when the canvas
+// changes. False when there is not enough memory for it, which may be there for another image.
+static bool fit_engine(LooseRun *r, const ImageInfo *info, Err *err) {
+  const InferOptions *o = r->o;
+  Shapes none = {0}, s = {.canvases = 1,
+                          .canvas = {{.h = (info->rh + 31) / 32 * 32, .w = (info->rw + 31) / 32 * 32}},
+                          .images = 1,
+                          .max_bytes = 3 * (int64_t)info->h * info->w};
+  const Shapes *now = &r->e.infer.shapes;
+  bool same = r->e.dev && now->canvas[0].h == s.canvas[0].h && now->canvas[0].w == s.canvas[0].w;
+  if (same && now->max_bytes >= s.max_bytes) return true;
+  engine_close(&r->e);
+  const Compute compute = compute_of(o);
+  if (!engine_open(&r->e, &compute, model_of(r->config), r->config, r->category, &none, &s, false, err)) {
+    if (!r->e.memory.rows) refuse(r, err->msg); // no plan was made
+    engine_close(&r->e);
+    return false;
+  }
+  if (*r->e.dev->why_cpu && !r->times.n) device_print(r->e.dev, stderr);
+  Err why;
+  if (!state_load(&r->e, r->weights, &(LoadOptions){0}, &why)) {
+    err_set(err, "%s: %s", o->weights, why.msg);
+    refuse(r, err->msg);
+  }
+  return true;
+}
+
+static void find_in_image(LooseRun *r, int i, const Image *image, const ImageInfo *info) {
+  int zero = 0;
+  Batch batch = {.images = 1,
+                 .used = 1,
+                 .index = &zero,
+                 .info = (ImageInfo *)info,
+                 .bytes = image->rgb,
+                 .num_bytes = 3 * (int64_t)image->h * image->w,
+                 .count = &zero};
+  double start = now_seconds();
+  Detections found;
+  engine_infer(&r->e, &batch);
+  engine_detections(&r->e, &batch, 0.5f, &found);
+  times_add(&r->times, now_seconds() - start);
+  line_print(stdout, "%s: %d detections, %d above %.2f", r->o->images[i], found.n, findings_shown(found.items, found.n),
+             SHOWN_PERCENT / 100.0);
+  findings_add(&r->findings, &r->e, i + 1, i, image, found.items, found.n);
+  detections_free(&found);
+}
+
+// False when the image cannot be read or does not fit into memory.
+static bool visit_image(LooseRun *r, int i, Err *err) {
+  Image image;
+  const char *path = r->o->images[i];
+  findings_context(&r->findings, path);
+  if (!image_load_upright(&image, path, err)) return false;
+  ImageInfo info = {.h = image.h, .w = image.w};
+  Resize resize = resize_of(r->config);
+  resize_shape(&resize, image.h, image.w, &info.rh, &info.rw);
+  Err why;
+  bool fits = fit_engine(r, &info, &why) || err_set(err, "%s: %s", path, why.msg);
+  if (fits) find_in_image(r, i, &image, &info);
+  image_free(&image);
+  return fits;
+}
+
+static int run_images(const InferOptions *o, const ModelConfig *config, const Category *category, const Checkpoint *c) {
+  Err err;
+  LooseRun r = {.o = o, .config = config, .category = category, .weights = c};
+  FileSet inputs = {0};
+  file_set_add(&inputs, o->weights);
+  for (int i = 0; i < o->num_images; i++) file_set_add(&inputs, o->images[i]);
+  const char *const *files = (const char *const *)o->images;
+  int pictures = o->overlays < 0 ? o->num_images : o->overlays;
+  if (!findings_open(&r.findings, o->json, o->out, pictures, files, o->num_images, &inputs, &err))
+    die(EXIT_USAGE, "%s", err.msg);
+  file_set_free(&inputs);
+  take_folder(o);
+  if (!findings_begin(&r.findings, &err)) die(EXIT_USAGE, "%s", err.msg);
+  for (int i = 0; i < o->num_images && !interrupted(); i++) {
+    if (visit_image(&r, i, &err)) continue;
+    if (o->num_images == 1) refuse(&r, err.msg);
+    fprintf(stderr, "%s\n", err.msg);
+    r.bad++;
+  }
+  if (r.bad == o->num_images) refuse(&r, "none of the images can be used");
+  bool complete = r.findings.images + r.bad == o->num_images;
+  (complete ? findings_commit : findings_keep)(&r.findings);
+  if (complete) fprintf(stderr, "image_id is an image's place on the command line\n");
+  if (r.times.n) times_print(&r.times, 1);
+  free(r.times.ms);
+  engine_close(&r.e);
+  if (r.bad) die(EXIT_USAGE, "%d of %d images left out", r.bad, o->num_images);
+  return complete && !r.findings.failed ? 0 : EXIT_RUN;
 }
 
 int main(int argc, char **argv) {
   threads_wait_briefly(argv);
+  interrupt_by_writing();
   InferOptions o = parse(argc, argv);
   Err err;
   Checkpoint c;
@@ -346,17 +365,15 @@ int main(int argc, char **argv) {
   config.min_score = o.score;
   if (o.size) config_resize(&config, o.size);
   if (o.max_size) config.max_size = o.max_size;
-  if (!config_check(&config, &err) || (!o.benchmark && !dirs_make(o.out, &err))) die(EXIT_USAGE, "%s", err.msg);
+  if (!config_check(&config, &err)) die(EXIT_USAGE, "%s", err.msg);
   char *json = o.json ? xstrdup(o.json) : xasprintf("%s/detections.json", o.out);
   o.json = json;
-  if (!o.benchmark) check_writable(json);
   state_note(&c, o.weights);
-  if (o.data)
-    run_data(&o, &config, category, &c);
-  else
-    run_images(&o, &config, category, &c);
+  interrupt_catch();
+  int status = (o.data ? run_data : run_images)(&o, &config, category, &c);
   free(json);
   free(category);
   ckpt_close(&c);
-  return 0;
+  stdout_close();
+  return status;
 }

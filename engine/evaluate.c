@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static CocoResult result_of(const Engine *e, int64_t image_id, Detection *d) {
+CocoResult evaluate_result(const Engine *e, int64_t image_id, const Detection *d) {
   CocoResult r = {.image_id = image_id,
                   .category_id = e->category[d->label - 1].id,
                   .score = d->score,
@@ -13,7 +13,6 @@ static CocoResult result_of(const Engine *e, int64_t image_id, Detection *d) {
   r.bbox[1] = d->box[1];
   r.bbox[2] = (double)d->box[2] - d->box[0] + e->config.box_extra;
   r.bbox[3] = (double)d->box[3] - d->box[1] + e->config.box_extra;
-  d->mask = (Rle){0}; // moved
   return r;
 }
 
@@ -22,12 +21,11 @@ static int append(const Engine *e, int64_t image_id, Detections *found, int firs
   int n = 0, place = first < found->n ? found->items[first].image : 0;
   while (first + n < found->n && found->items[first + n].image == place) n++;
   out->items = xrealloc(out->items, (size_t)(out->n + n) * sizeof *out->items);
-  for (int i = 0; i < n; i++) out->items[out->n++] = result_of(e, image_id, &found->items[first + i]);
+  for (int i = 0; i < n; i++) {
+    out->items[out->n++] = evaluate_result(e, image_id, &found->items[first + i]);
+    found->items[first + i].mask = (Rle){0}; // moved
+  }
   return n;
-}
-
-void evaluate_append(const Engine *e, int64_t image_id, Detections *found, CocoResults *out) {
-  CHECK(append(e, image_id, found, 0, out) == found->n);
 }
 
 bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visitor, Evaluation *out, Err *err) {

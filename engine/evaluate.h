@@ -29,8 +29,8 @@ typedef struct Evaluation {
 bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visitor, Evaluation *out, Err *err);
 void evaluation_free(Evaluation *v);
 
-// Appends one image's detections (of place 0 in its batch) under that id; their masks are moved.
-void evaluate_append(const Engine *e, int64_t image_id, Detections *found, CocoResults *out);
+// A detection in an image of that id as result files have it; its mask is borrowed.
+CocoResult evaluate_result(const Engine *e, int64_t image_id, const Detection *d);
 
 typedef struct Scores {
   EvalSummary bbox, segm;

@@ -1,0 +1,21 @@
+// A folder of overlays: a PNG for each of a list of images, whose names it knows before the first is drawn.
+#pragma once
+#include "base/file_set.h"
+#include "data/reports/draw.h"
+
+typedef struct Overlays {
+  char *folder;
+  char **path; // [n] where the overlay of each image goes; no two are the same
+  int n;
+} Overlays;
+
+// An overlay is called as its image's file, with .png for the ending. Where files of several folders share a name the
+// first has it and the others are numbered: x.png, x-2.png, x-3.png; a number that is another file's own name is left
+// out. The names depend on the list alone.
+void overlays_open(Overlays *o, const char *folder, const char *const *files, int n);
+// False, naming it, when an overlay would overwrite one of these files.
+bool overlays_spare(const Overlays *o, FileSet *files, Err *err);
+// Draws the items over a copy of image i and writes it, in place of what has its name: of a link, not of what that
+// leads to. False when memory for it is out or it cannot be written; then what stood there stays.
+bool overlays_write(const Overlays *o, int i, const Image *image, const DrawItem *items, int n, Err *err);
+void overlays_close(Overlays *o);

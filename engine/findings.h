@@ -1,0 +1,36 @@
+// What inference leaves behind, image by image: a COCO result file and overlays. Whatever ends the program, the
+// detections of all images so far stand in the result file's partial form (CocoWriter).
+#pragma once
+#include "data/formats/coco.h"
+#include "data/reports/overlays.h"
+#include "engine/detect.h"
+
+enum { SHOWN_PERCENT = 50 }; // what overlays show: the threshold of results is far below what a picture should
+
+typedef struct Findings {
+  const char *json; // the result file; not copied
+  CocoWriter results;
+  Overlays overlays;
+  int pictures;      // overlays that may still be drawn
+  int failed;        // … that could not be written
+  int images, total; // done; that there are
+  double shown;      // when progress was last told
+} Findings;
+
+// Names the outputs for `n` images of these files, of which at most `pictures` are drawn into `folder`. False when one
+// would overwrite a file of the set. Nothing is written yet.
+bool findings_open(Findings *f, const char *json, const char *folder, int pictures, const char *const *files, int n,
+                   FileSet *inputs, Err *err);
+// Begins the result file, which takes the place of a partial one of a run before.
+bool findings_begin(Findings *f, Err *err);
+// For the message of a failure from here on: what the program is at ("" = nothing to name), and what it leaves.
+void findings_context(const Findings *f, const char *what);
+// The detections of image i, known as image_id in the results, with its pixels. An overlay that cannot be written is
+// said and counted; results that cannot are the program's end.
+void findings_add(Findings *f, const Engine *e, int64_t image_id, int i, const Image *image, const Detection *d, int n);
+int findings_shown(const Detection *d, int n); // how many of the detections an overlay shows: the first ones
+// All images are done: the result file takes its place. A failure is the program's end.
+void findings_commit(Findings *f);
+// They are not, and will not be: says what is left where.
+void findings_keep(Findings *f);
+void findings_abort(Findings *f); // nothing was found, and nothing is left

@@ -1,0 +1,259 @@
+// What infer leaves behind: nothing of the user's is overwritten, nothing that was found is lost.
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/lock.h"
+#include "data/formats/coco.h"
+#include "data/images/png.h"
+#include "test/harness/command.h"
+#include "test/harness/test.h"
+
+// Weights of a short run, made once.
+static const char *weights(void) {
+  static char path[512];
+  if (*path) return path;
+  EXPECT_INT(train_shapes("", "infer-model", "--stop-after 1"), 0);
+  snprintf(path, sizeof path, "%s", in_tmp("infer-model/checkpoint.safetensors"));
+  return path;
+}
+
+// "./infer --weights … --out OUT", OUT under test_tmp(); for a shell that runs it as the program itself.
+static const char *infer_line(const char *out) {
+  static char line[2048];
+  snprintf(line, sizeof line, "exec env OMP_NUM_THREADS=1 %s --weights %s --device cpu --score 0.01 --out %s/%s",
+           tool("infer"), weights(), test_tmp(), out);
+  return line;
+}
+
+// How many detections a result file holds; -1 when it is not there or no such file.
+static int results_in(const char *path) {
+  CocoResults r;
+  if (!coco_results_load(&r, path, NULL, NULL)) return -1;
+  int n = r.n;
+  coco_results_free(&r);
+  return n;
+}
+
+static bool is_picture(const char *path) {
+  Image im;
+  bool is = image_load(&im, path, NULL);
+  image_free(&im);
+  return is;
+}
+
+// One line that contains `says`, exit code 2, and the file as it was.
+static void expect_refused(const char *says, const char *file, const char *out, const char *fmt, ...) PRINTF_LIKE(4, 5);
+static void expect_refused(const char *says, const char *file, const char *out, const char *fmt, ...) {
+  const char *said;
+  char arguments[1024];
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(arguments, sizeof arguments, fmt, args);
+  va_end(args);
+  char *before = xasprintf("%s/before", test_tmp());
+  CHECK(!command(NULL, "cp %s %s", file, before));
+  int status = command(&said, "%s %s", infer_line(out), arguments);
+  bool one = strchr(said, '\n') && !strchr(said, '\n')[1];
+  if (!EXPECT(status == 2 && one && strstr(said, says) && same_file(file, before)))
+    fprintf(stderr, "%s\n  said: %s  expected: %s\n", arguments, said, says);
+  free(before);
+}
+
+// A copy of the set of shapes; its folder under test_tmp().
+static void copy_set(const char *name) { CHECK(!command(NULL, "cp -r %s %s/%s", shapes_set(), test_tmp(), name)); }
+
+// Whatever would be overwritten is refused by what it is, not by its name.
+TEST_TIER(infer_spares_what_it_reads, 1) {
+  char image[512], *set = xstrdup(in_tmp("spared"));
+  static const char reads[] = " is read by this run, which would overwrite it; ";
+  copy_set("spared");
+  snprintf(image, sizeof image, "%s", in_tmp("spared/val/000001.png"));
+  expect_refused(reads, image, "spared/val", "%s", image);
+  EXPECT(access(in_tmp("spared/val/lock"), F_OK) != 0);
+  expect_refused(reads, weights(), "spared-out", "--json %s %s", weights(), image);
+  expect_refused(reads, image, "spared-out", "--json %s %s", image, image);
+  CHECK(!symlink(image, in_tmp("spared.json")));
+  expect_refused(reads, image, "spared-out", "--json %s %s", in_tmp("spared.json"), image);
+  expect_refused(reads, in_tmp("spared/annotations/instances_val.json"), "spared-out",
+                 "--data %s --json %s/annotations/instances_val.json", set, set);
+  expect_refused(reads, image, "spared-out", "--data %s --json %s", set, image);
+  // The folder of the images, with overlays or without.
+  expect_refused("that is the folder of the images", image, "spared/val", "--data %s", set);
+  expect_refused("that is the folder of the images", image, "spared/val", "--data %s --overlays 0", set);
+  EXPECT(access(in_tmp("spared/val/lock"), F_OK) != 0);
+  // A folder below that, which file_name leads to.
+  CHECK(!command(NULL, "cd %s && mkdir val/sub && mv val/*.png val/sub && sed -i 's|\"0000|\"sub/0000|g' %s", set,
+                 "annotations/instances_val.json"));
+  expect_refused(reads, in_tmp("spared/val/sub/000001.png"), "spared/val/sub", "--data %s", set);
+  free(set);
+  expect_refused("the folder has no name", weights(), "spared-out", "--out '' x.png");
+}
+
+// A link in the folder is replaced, what it leads to is not; names that several files share are told apart.
+TEST_TIER(infer_writes_overlays_of_its_own, 1) {
+  const char *said;
+  char line[2048], a[512], *outside = xstrdup(in_tmp("outside.png"));
+  snprintf(a, sizeof a, "%s", in_tmp("own"));
+  CHECK(!command(NULL, "mkdir -p %s/a %s/b %s/out && cp %s/val/000001.png %s/a/x.png", a, a, a, shapes_set(), a));
+  CHECK(!command(NULL, "cd %s && cp a/x.png b/x.png && cp a/x.png a/x-2.png && cp a/x.png %s", a, outside));
+  CHECK(!command(NULL, "ln -s %s %s/out/x.png && ln -s %s %s/out/overlay.tmp", outside, a, outside, a));
+  snprintf(line, sizeof line, "%s/a/x.png %s/b/x.png %s/a/x-2.png", a, a, a);
+  if (!EXPECT_INT(command(&said, "%s %s", infer_line("own/out"), line), 0)) fprintf(stderr, "%s\n", said);
+  EXPECT(strstr(said, "image 1 of 3\n")); // progress
+  static const char *const names[] = {"own/out/x.png", "own/out/x-2.png", "own/out/x-3.png"};
+  struct stat st;
+  for (int i = 0; i < COUNT(names); i++)
+    EXPECT(is_picture(in_tmp(names[i])) && !lstat(in_tmp(names[i]), &st) && S_ISREG(st.st_mode));
+  EXPECT(same_file(outside, in_tmp("own/a/x.png")));
+  EXPECT(access(in_tmp("own/out/overlay.tmp"), F_OK) != 0);
+  free(outside);
+}
+
+// An overlay that cannot be written is one line and a failure; the detections are all there.
+TEST_TIER(infer_goes_on_without_an_overlay, 1) {
+  const char *said;
+  char *name = xasprintf("%s/%0252d", test_tmp(), 1), *good = xasprintf("%s/val/000001.png", shapes_set());
+  CHECK(!command(NULL, "cp %s %s", good, name));
+  EXPECT_INT(command(&said, "%s %s %s", infer_line("nameless"), name, good), 1);
+  if (!EXPECT(strstr(said, "overlay left out: ") && strstr(said, "File name too long\n") &&
+              strstr(said, "\n1 overlays could not be written\n")))
+    fprintf(stderr, "%s\n", said);
+  EXPECT(is_picture(in_tmp("nameless/000001.png")));
+  int all = results_in(in_tmp("nameless/detections.json"));
+  // A disk that takes the results and not the pictures.
+  EXPECT_INT(command(&said, "ulimit -f 8; %s --score 0.9 %s", infer_line("pictureless"), good), 1);
+  EXPECT(strstr(said, "\n1 overlays could not be written\n"));
+  EXPECT(all > 0 && results_in(in_tmp("pictureless/detections.json")) >= 0);
+  EXPECT(access(in_tmp("pictureless/000001.png"), F_OK) != 0);
+  EXPECT(access(in_tmp("pictureless/overlay.tmp"), F_OK) != 0);
+  free(name);
+  free(good);
+}
+
+// A disk that is full before the end: what fitted is there under a name of its own, and the results of before stay.
+TEST_TIER(infer_keeps_what_it_found_on_a_full_disk, 1) {
+  const char *said;
+  char line[1024];
+  snprintf(line, sizeof line, "--overlays 0 --data %s", shapes_set());
+  if (!EXPECT_INT(command(&said, "%s %s", infer_line("brim"), line), 0)) return;
+  struct stat st;
+  CHECK(!stat(in_tmp("brim/detections.json"), &st));
+  int all = results_in(in_tmp("brim/detections.json"));
+  CHECK(!command(NULL, "cp %s %s", in_tmp("brim/detections.json"), in_tmp("brim-before")));
+  EXPECT_INT(command(&said, "ulimit -f %lld; %s %s", (long long)st.st_size * 2 / 3 / 512, infer_line("brim"), line), 1);
+  if (!EXPECT(strstr(said, "detections.json.partial: File too large (") &&
+              strstr(said, "detections.json.partial holds the detections of ") && strstr(said, " of 6 images)\n")))
+    fprintf(stderr, "%s\n", said);
+  int some = results_in(in_tmp("brim/detections.json.partial"));
+  EXPECT(some > 0 && some < all);
+  EXPECT(same_file(in_tmp("brim/detections.json"), in_tmp("brim-before")));
+}
+
+// Starts it in the background on images that it is long busy with, until some are done; what it says is not read.
+static pid_t start_long(const char *out) {
+  char *arguments = xasprintf("%s/val/000001.png %s/val/000002.png", shapes_set(), shapes_set()), *many = xstrdup("");
+  for (int i = 0; i < 200; i++) {
+    char *more = xasprintf("%s %s", many, arguments);
+    free(many);
+    many = more;
+  }
+  char *line = xasprintf("%s --overlays 0 %s >%s/%s.said 2>&1", infer_line(out), many, test_tmp(), out);
+  char *partial = xasprintf("%s/%s/detections.json.partial", test_tmp(), out);
+  fflush(stdout);
+  pid_t pid = fork();
+  CHECK(pid >= 0);
+  if (pid == 0) {
+    execl("/bin/sh", "sh", "-c", line, (char *)NULL);
+    _exit(127);
+  }
+  double begin = now_seconds();
+  struct stat st;
+  while ((stat(partial, &st) != 0 || st.st_size < 1000) && now_seconds() - begin < 60) usleep(1000);
+  free(arguments);
+  free(many);
+  free(line);
+  free(partial);
+  return pid;
+}
+
+// At the second try where the first one cut a write, which takes microseconds of the milliseconds of an image.
+TEST_TIER(infer_survives_being_killed, 1) {
+  int found = -1;
+  for (int i = 0; i < 2 && found < 0; i++) {
+    int status;
+    CHECK(!command(NULL, "rm -rf %s", in_tmp("killed")));
+    pid_t pid = start_long("killed");
+    kill(pid, SIGKILL);
+    CHECK(waitpid(pid, &status, 0) == pid);
+    EXPECT(WIFSIGNALED(status));
+    found = results_in(in_tmp("killed/detections.json.partial"));
+  }
+  EXPECT(found > 0);
+  EXPECT(access(in_tmp("killed/detections.json"), F_OK) != 0);
+}
+
+TEST_TIER(infer_stops_when_asked, 1) {
+  static const int asked[] = {SIGINT, SIGTERM, SIGHUP};
+  for (int i = 0; i < COUNT(asked); i++) {
+    int status;
+    size_t size;
+    char out[16];
+    snprintf(out, sizeof out, "asked-%d", i);
+    pid_t pid = start_long(out);
+    kill(pid, asked[i]);
+    CHECK(waitpid(pid, &status, 0) == pid);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    char *partial = xasprintf("%s/%s/detections.json.partial", test_tmp(), out);
+    char *file = xasprintf("%s/%s.said", test_tmp(), out), *said = file_read(file, &size, NULL);
+    EXPECT(results_in(partial) > 0);
+    EXPECT(said && strstr(said, "\nstopped: ") && strstr(said, ".partial holds the detections of "));
+    free(partial);
+    free(file);
+    free(said);
+  }
+}
+
+// Two in one folder would share its files.
+TEST_TIER(infer_takes_its_folder_alone, 1) {
+  Err err;
+  CHECK(dirs_make(in_tmp("alone"), &err) && folder_lock(in_tmp("alone"), &err));
+  expect_refused("is in use by process ", weights(), "alone", "%s/val/000001.png", shapes_set());
+}
+
+// An image whose canvas takes more memory than there is costs the others nothing, and is named.
+TEST_TIER(infer_leaves_out_what_does_not_fit, 1) {
+#ifdef __SANITIZE_ADDRESS__
+  test_skip("its shadow memory needs all there is");
+#else
+  Image strip = image_alloc(16, 512);
+  Err err;
+  const char *said, *path = in_tmp("strip.png"), *good = in_tmp("good.png");
+  CHECK(png_write(path, &strip, PNG_FAST, &err));
+  image_free(&strip);
+  CHECK(!command(NULL, "cp %s/val/000001.png %s", shapes_set(), good));
+  EXPECT_INT(command(&said, "ulimit -v 400000; %s --size 512 --max-size 16384 %s %s %s", infer_line("strip"), good,
+                     path, good),
+             2);
+  if (!EXPECT(strstr(said, "strip.png: out of memory: ") && strstr(said, "\ninfer: 1 of 3 images left out\n")))
+    fprintf(stderr, "%s\n", said);
+  EXPECT(results_in(in_tmp("strip/detections.json")) > 0 && is_picture(in_tmp("strip/good-2.png")));
+#endif
+}
+
+// What is no regular file is refused, not waited for; a name reaches the terminal without its control characters;
+// results that nobody can read are no success.
+TEST_TIER(infer_of_odd_files, 1) {
+  const char *said;
+  char line[1024];
+  CHECK(!mkfifo(in_tmp("fifo"), 0600));
+  expect_refused("not a regular file", weights(), "odd", "%s", in_tmp("fifo"));
+  expect_refused("no regular file", weights(), "odd", "--weights %s x.png", in_tmp("fifo"));
+  CHECK(!command(NULL, "cp %s/val/000001.png \"%s/$(printf 'a\\033[2Jb').png\"", shapes_set(), test_tmp()));
+  EXPECT_INT(command(&said, "%s %s/a*b.png", infer_line("odd"), test_tmp()), 0);
+  EXPECT(strstr(said, "/a?[2Jb.png: ") && !strchr(said, '\033'));
+  snprintf(line, sizeof line, "%s/val/000001.png", shapes_set());
+  EXPECT_INT(command(&said, "%s %s >/dev/full", infer_line("unheard"), line), 1);
+  EXPECT(results_in(in_tmp("unheard/detections.json")) > 0);
+}
