@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/cli.h"
+#include "base/file_set.h"
 #include "base/output.h"
 #include "base/record.h"
 #include "data/reports/advice.h"
@@ -334,11 +335,30 @@ static void print_json(const Checkup *c, const DoctorOptions *o) {
   record_free(&r);
 }
 
+// The page must take the place of nothing that was read.
+static void check_page(const char *path, const Checkup *c) {
+  FileSet inputs = {0};
+  const Split *splits[] = {&c->train, &c->val};
+  for (int s = 0; s < COUNT(splits); s++) {
+    const Dataset *d = &splits[s]->data;
+    if (splits[s]->open) file_set_add(&inputs, d->coco.path);
+    for (int i = 0; splits[s]->open && i < d->num_images; i++) {
+      char *image = dataset_path(d, i);
+      file_set_add(&inputs, image);
+      free(image);
+    }
+  }
+  Err err;
+  if (!file_set_spares(&inputs, path, &err)) die(EXIT_USAGE, "--html %s", err.msg);
+  file_set_free(&inputs);
+}
+
 int main(int argc, char **argv) {
   DoctorOptions o = doctor_options(argc, argv);
   Checkup c;
   Err err;
   check(&c, &o);
+  if (o.html) check_page(o.html, &c);
   (o.json ? print_json : print_text)(&c, &o);
   stdout_close();
   const Split *splits[] = {&c.train, &c.val};

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/cli.h"
+#include "base/file_set.h"
 #include "base/output.h"
 #include "engine/detect.h"
 #include "engine/state.h"
@@ -411,6 +412,11 @@ int main(int argc, char **argv) {
   if (!state_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!state_config(&c, &config, &category, &err)) die(EXIT_USAGE, "%s: %s", o.weights, err.msg);
   Checkpoint feed;
+  FileSet inputs = {0};
+  file_set_add(&inputs, o.weights);
+  if (o.feed) file_set_add(&inputs, o.feed);
+  if (!file_set_spares(&inputs, o.out, &err)) die(EXIT_USAGE, "--out %s", err.msg);
+  file_set_free(&inputs);
   if (o.feed && !ckpt_open(&feed, o.feed, &err)) die(EXIT_USAGE, "%s", err.msg);
   Dataset data;
   DatasetOptions options = {.resize = resize_of(&config), .max_canvases = 1, .keep_empty = true, .limit = o.limit};

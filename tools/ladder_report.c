@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/cli.h"
+#include "base/file_set.h"
 #include "base/json.h"
 #include "base/output.h"
 #include "data/reports/plot.h"
@@ -161,10 +162,16 @@ int main(int argc, char **argv) {
   static LadderChart all;
   all.dtype = o.dtype;
   all.batch = o.batch;
-  for (int i = 0; i < cli.num_args; i++) read_file(&all, cli.args[i]);
+  FileSet inputs = {0};
+  for (int i = 0; i < cli.num_args; i++) {
+    file_set_add(&inputs, cli.args[i]);
+    read_file(&all, cli.args[i]);
+  }
   if (!all.rungs)
     die(EXIT_USAGE, "%s: no record of bench conv in %s at batch %d", cli.args[0], dtype_names[all.dtype], all.batch);
   Err err;
+  if (!file_set_spares(&inputs, o.chart, &err)) die(EXIT_USAGE, "--chart %s", err.msg);
+  file_set_free(&inputs);
   if (!draw(o.chart, &all, &err)) die(EXIT_RUN, "%s", err.msg);
   stdout_close();
   return 0;

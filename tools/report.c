@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/cli.h"
+#include "base/file_set.h"
 #include "base/output.h"
 #include "data/reports/plot.h"
 #include "engine/curves.h"
@@ -35,11 +36,13 @@ int main(int argc, char **argv) {
   PlotSeries series[KEYS][MAX_RUNS];
   int timed = 0;
   Curve curves[MAX_RUNS][KEYS] = {0};
+  FileSet inputs = {0};
   Err err;
   for (int i = 0; i < cli.num_args; i++) {
     char *path = strchr(cli.args[i], '=');
     if (!path) die(EXIT_USAGE, "%s: expected NAME=log.jsonl", cli.args[i]);
     *path++ = '\0';
+    file_set_add(&inputs, path);
     if (!curves_read(path, keys, KEYS, curves[i], &err)) die(EXIT_USAGE, "%s", err.msg);
     const Curve *loss = &curves[i][TOTAL], *mask = &curves[i][MASK], *seconds = &curves[i][SECONDS];
     series[TOTAL][i] = (PlotSeries){cli.args[i], loss->x, loss->y, loss->n, true};
@@ -51,8 +54,10 @@ int main(int argc, char **argv) {
   PlotPanel panels[] = {{"Total loss", "step", "loss", true, series[TOTAL], cli.num_args, NULL},
                         {"Mask loss", "step", "loss", true, series[MASK], cli.num_args, NULL},
                         {"Total loss", "seconds of training", "loss", true, series[SECONDS], cli.num_args, NULL}};
+  if (!file_set_spares(&inputs, o.out, &err)) die(EXIT_USAGE, "--out %s", err.msg);
   if (!plot_svg(o.out, o.title, panels, COUNT(panels) - !timed, &err)) die(EXIT_RUN, "%s", err.msg);
   for (int i = 0; i < cli.num_args; i++) curves_free(curves[i], KEYS);
+  file_set_free(&inputs);
   stdout_close();
   return 0;
 }

@@ -266,6 +266,21 @@ TEST_TIER(program_output_to_a_full_disk, 1) {
              1);
 }
 
+// An output that is one of the inputs, by whatever name.
+TEST_TIER(program_outputs_spare_inputs, 1) {
+  char log[512], set[512];
+  snprintf(set, sizeof set, "%s", shapes_set());
+  snprintf(log, sizeof log, "%s", in_tmp("runs.jsonl"));
+  write_text(log, "{\"step\":1,\"kind\":\"train\",\"loss\":2,\"loss_mask\":1}\n");
+  CHECK(!command(NULL, "ln -s %s %s && cp %s %s", log, in_tmp("runs.svg"), log, in_tmp("runs.before")));
+  expect_mistake("--out ", "%s --out %s a=%s", tool("report"), in_tmp("runs.svg"), log);
+  EXPECT(same_file(log, in_tmp("runs.before")));
+  expect_mistake("which would overwrite it", "%s --data %s --decode=false --html %s/annotations/instances_train.json",
+                 tool("doctor"), set, set);
+  expect_mistake("which would overwrite it", "%s --data %s --decode=false --html %s/val/000002.png", tool("doctor"),
+                 set, set);
+}
+
 // Names of categories and files are anybody's: their control characters do not reach the terminal.
 TEST_TIER(program_names_are_shown_without_control_characters, 1) {
   const char *said, *dir = in_tmp("escape");
