@@ -24,9 +24,10 @@
   X(INT,    limit,     0, 0, INT32_MAX, "N",    "only the first N images of --data by id; 0 = all")                    \
   X(FLAG,   exif,      false,                   "turn images of --data as their EXIF orientation says, as IMAGEs "     \
                                                 "always are; COCO's annotations want it off")                          \
-  X(STRING, out,       "out",           "DIR",  "where overlays go")                                                   \
+  X(STRING, out,       "out",           "DIR",  "where overlays go; one run at a time")                                \
   X(INT,    overlays,  -1, -1, INT32_MAX, "N",  "pictures to draw at most; -1 = every IMAGE, or 16 of --data")         \
-  X(STRING, json,      NULL,            "FILE", "COCO results with compressed RLE; default OUT/detections.json")       \
+  X(STRING, json,      NULL,            "FILE", "COCO results with compressed RLE, called FILE.partial until all "     \
+                                                "are there; default OUT/detections.json")                              \
   X(FLAG,   eval,      false,                   "score against the annotations of --data")                             \
   X(FLOAT,  score,     0.05f, 0, 1,     "X",    "detections below this are dropped")                                   \
   X(INT,    size,      0, 0, 8192,      "N",    "shorter side in pixels; 0 = as trained")                              \
