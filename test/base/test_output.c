@@ -17,15 +17,25 @@ TEST(output_shows_control_characters_as_question_marks) {
   free(text);
 }
 
-// The exit status of a child that writes so much to a standard output of that kind.
-static int status_of_writing(const char *path, size_t bytes) {
+static void redirect(const char *path) {
+  int file = open(path, O_WRONLY);
+  CHECK(file >= 0 && dup2(file, STDOUT_FILENO) >= 0);
+}
+
+// The exit status of a child that writes so much to a standard output of that kind; with `emptied` the disk, when it is
+// full, has room again before the end.
+static int status_of_writing(const char *path, size_t bytes, bool emptied) {
   fflush(stdout);
   pid_t pid = fork();
   CHECK(pid >= 0);
   if (pid == 0) {
-    int file = open(path, O_WRONLY);
-    CHECK(file >= 0 && dup2(file, STDOUT_FILENO) >= 0 && freopen("/dev/null", "w", stderr));
+    redirect(path);
+    CHECK(freopen("/dev/null", "w", stderr));
     for (size_t i = 0; i < bytes; i++) putchar('.');
+    if (emptied) {
+      fflush(stdout);
+      redirect("/dev/null");
+    }
     stdout_close();
     _exit(0);
   }
@@ -35,8 +45,8 @@ static int status_of_writing(const char *path, size_t bytes) {
 }
 
 TEST(output_that_does_not_arrive_is_a_failure) {
-  EXPECT_INT(status_of_writing("/dev/null", 1 << 20), 0);
-  EXPECT_INT(status_of_writing("/dev/full", 0), 0);
-  EXPECT_INT(status_of_writing("/dev/full", 1), EXIT_RUN);       // found at the end
-  EXPECT_INT(status_of_writing("/dev/full", 1 << 20), EXIT_RUN); // found on the way
+  EXPECT_INT(status_of_writing("/dev/null", 1 << 20, false), 0);
+  EXPECT_INT(status_of_writing("/dev/full", 0, false), 0);
+  EXPECT_INT(status_of_writing("/dev/full", 1, false), EXIT_RUN); // found at the end
+  EXPECT_INT(status_of_writing("/dev/full", 1, true), EXIT_RUN);  // found on the way
 }

@@ -128,6 +128,8 @@ TEST_TIER(infer_goes_on_without_an_overlay, 1) {
   EXPECT(all > 0 && results_in(in_tmp("pictureless/detections.json")) >= 0);
   EXPECT(access(in_tmp("pictureless/000001.png"), F_OK) != 0);
   EXPECT(access(in_tmp("pictureless/overlay.tmp"), F_OK) != 0);
+  EXPECT_INT(command(&said, "ulimit -f 8; %s --score 0.9 --data %s", infer_line("pictureless"), shapes_set()), 1);
+  EXPECT(strstr(said, "\n6 overlays could not be written\n"));
   free(name);
   free(good);
 }
