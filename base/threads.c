@@ -6,8 +6,8 @@ void threads_wait_briefly(char **argv) {
   static const char *const chosen[] = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"};
   for (int i = 0; i < 3; i++)
     if (getenv(chosen[i])) return;
-  // gcc's runtime counts iterations, clang's milliseconds. Where memory is out the run goes on as it is: begun again, it
-  // would begin again.
+  // gcc's runtime counts iterations, clang's milliseconds. Where memory is out the run goes on as it is: begun again,
+  // it would begin again.
   if (setenv("GOMP_SPINCOUNT", "10000", 1) || setenv("KMP_BLOCKTIME", "1", 1)) return;
   char self[4096]; // by its name, so that process listings show it
   ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
