@@ -16,6 +16,7 @@
 #include "engine/train_options.h"
 #include "engine/train_setup.h"
 #include "engine/train_start.h"
+#include "engine/validate.h"
 #include "nn/optim.h"
 
 // ---- set-up -----------------------------------------------------------------------------------------------------
@@ -107,10 +108,13 @@ static bool evaluate(TrainingRun *r, int64_t step) {
   Err err;
   const TaskRow *task = task_of(r->engine.model);
   double start = now_seconds();
+  Metrics losses = {0};
   params_refresh(&r->engine.params); // running statistics have moved
-  void *results = task->collect(&r->engine, &r->val, r->o.threads, interrupted, &err);
+  void *results = NULL;
+  if (!r->o.val_loss || validate_run(&r->engine, &r->val, r->o.threads, interrupted, &losses, &err))
+    results = task->collect(&r->engine, &r->val, r->o.threads, interrupted, &err);
   if (results)
-    expect(r, files_score(&r->files, task, &r->val, results, spare_cores(r), step, start, &err), &err);
+    expect(r, files_score(&r->files, task, &r->val, results, spare_cores(r), step, start, &losses, &err), &err);
   else if (*err.msg)
     err_set(&r->trouble, "evaluation: %s", err.msg);
   return results;

@@ -56,7 +56,7 @@ void curves_free(Curve *curves, int count) {
 
 // ---- the picture --------------------------------------------------------------------------------------------------
 
-enum { CURVES = 3 + MAX_LOSSES + MAX_TASK_CURVES };
+enum { CURVES = 4 + MAX_LOSSES + MAX_TASK_CURVES };
 
 typedef struct CurveSet { // what is drawn of a run, in the order of legends
   const char *key[CURVES], *label[CURVES];
@@ -85,6 +85,7 @@ bool curves_draw(const char *dir, const Model *m, Err *err) {
   for (int place = 0; place < losses; place++)
     for (int i = 0; i < losses; i++)
       if (m->loss[i].drawn == place) add_curve(&set, m->loss[i].name, m->loss[i].label);
+  add_curve(&set, "val_loss", "total, validation");
   const int norm = set.n, rate = norm + 1, metrics = rate + 1;
   add_curve(&set, "grad_norm", "gradient norm");
   add_curve(&set, "lr", "learning rate");
@@ -99,6 +100,7 @@ bool curves_draw(const char *dir, const Model *m, Err *err) {
                           panel("Gradient norm", "L2 norm", true, &set, all, norm, 1, true, series),
                           panel("Learning rate", "per step", false, &set, all, rate, 1, false, series),
                           panel("Average precision", "AP", false, &set, all, metrics, set.n - metrics, false, series)};
+    series[norm - 1].smooth = false; // means over a whole data set
     ok = plot_svg(svg, dir, panels, all[metrics].n ? 4 : 3, err);
   }
   curves_free(all, CURVES);

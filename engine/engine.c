@@ -103,6 +103,7 @@ void engine_time_nodes(Engine *e, bool on, Trace *trace) {
   e->timing = on;
   program_time_nodes(&e->train, on, trace);
   program_time_nodes(&e->infer, on, trace);
+  program_time_nodes(&e->validate, on, trace);
 }
 
 // ---- memory -----------------------------------------------------------------------------------------------------
@@ -128,6 +129,9 @@ static void plan_memory(Engine *e) {
   params_lay_out(&e->params);
   size_t inputs = program_plan(e, &e->train, e->model->inputs | e->model->targets);
   inputs += program_plan(e, &e->infer, e->model->inputs);
+  inputs += program_plan(e, &e->validate, e->model->inputs | e->model->targets);
+  e->infer.ring.bytes = MAX(e->infer.ring.bytes, e->validate.ring.bytes); // one loader at a time
+  e->validate.ring.bytes = 0;
   measure_update(e);
   memory_add(m, "parameters, gradients, momentum", ON_DEVICE, e->params.bytes, "--model");
   memory_add(m, "activations", ON_DEVICE, e->arena_bytes, smaller_images);
@@ -166,7 +170,8 @@ static bool allocate(Engine *e, Err *err) {
   if (!(e->arena = device_alloc(e->dev, e->arena_bytes)))
     return err_memory(err, e->arena_bytes, "the activations", smaller_images);
   return device_reserve_workspace(e->dev, err) && inputs_allocate(&e->train.inputs, e->dev, err) &&
-         inputs_allocate(&e->infer.inputs, e->dev, err) && allocate_rest(e, err) && slots_allocate(e, err) &&
+         inputs_allocate(&e->infer.inputs, e->dev, err) && inputs_allocate(&e->validate.inputs, e->dev, err) &&
+         allocate_rest(e, err) && slots_allocate(e, err) &&
          allocate_ring(e, &e->train, "the loader's batches in training", err) &&
          allocate_ring(e, &e->infer, "the loader's batches in inference", err) &&
          snapshot_allocate(&e->snapshot, err) && (!e->infer.shapes.images || task_of(e->model)->allocate(e, err));
@@ -198,10 +203,12 @@ bool engine_open(Engine *e, const Compute *compute, const Model *model, const Mo
   e->category = memcpy(xmalloc(names), category, names);
   program_build(e, &e->train, train, FOR_TRAINING);
   program_build(e, &e->infer, infer, FOR_INFERENCE);
+  program_build(e, &e->validate, infer->losses ? infer : &(Shapes){0}, FOR_VALIDATION);
   plan_memory(e);
   if (print_plan) {
     print_plans(&e->train, "training");
     print_plans(&e->infer, "inference");
+    print_plans(&e->validate, "validation");
     memory_print(&e->memory, e->dev, stdout);
   }
   if (!memory_fits(&e->memory, e->dev, err)) return false;
@@ -210,6 +217,7 @@ bool engine_open(Engine *e, const Compute *compute, const Model *model, const Mo
   engine_set_scale(e, (double[]){compute->amp == F16 ? 65536 : 1, 0, 0});
   program_bind(e, &e->train, e->scale);
   program_bind(e, &e->infer, NULL);
+  program_bind(e, &e->validate, NULL);
   return true;
 }
 
@@ -218,6 +226,7 @@ void engine_close(Engine *e) {
   if (e->dev) {
     program_free(e, &e->train);
     program_free(e, &e->infer);
+    program_free(e, &e->validate);
     device_free(e->dev, e->arena);
     device_free(e->dev, e->hyper);
     device_free(e->dev, e->scale);

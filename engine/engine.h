@@ -29,6 +29,7 @@ typedef struct Shapes {
   int prefetch;   // batches that its loader is ahead; 0 = batches do not come from a loader
   int threads;    // of the loader; 0 = one per core
   int set_images; // of which inference keeps the results
+  bool losses;    // of inference: engine_losses, too
 } Shapes;
 enum { PREFETCH = 2 };
 Shapes shapes_of(const Dataset *d, int images); // PREFETCH, any threads
@@ -63,9 +64,9 @@ typedef struct Engine {
   ModelConfig config;
   Category *category; // [config.classes - 1]; owned
   Params params;
-  Snapshot snapshot; // to save; of an engine that trains
-  Program train, infer;
-  bool timing; // walks are timed node by node
+  Snapshot snapshot;              // to save; of an engine that trains
+  Program train, infer, validate; // the last: losses on the shapes of inference
+  bool timing;                    // walks are timed node by node
   void *arena;
   void *hyper, *stats;            // of grad_stats and sgd
   const SgdFactors *factors;      // set before the first step; NULL = one rate and one decay for all
@@ -141,5 +142,7 @@ void engine_set_scale(Engine *e, const double scale[3]);
 
 // Runs inference on a batch of the inference shapes. Results stay on the device (engine/detect.h fetches them).
 void engine_infer(Engine *e, const Batch *batch);
+// The losses of a batch of the inference shapes, targets included, in the order of Model.loss. Waits.
+void engine_losses(Engine *e, const Batch *batch, double loss[MAX_LOSSES]);
 // The model's counters of that batch. Waits.
 void engine_counters(Engine *e, const Batch *batch, int counter[MAX_COUNTERS]);

@@ -122,10 +122,10 @@ static bool end_scoring(RunFiles *f, Err *err) {
 }
 
 bool files_score(RunFiles *f, const TaskRow *task, const Dataset *d, void *results, int cores, int64_t step,
-                 double start, Err *err) {
+                 double start, const Metrics *before, Err *err) {
   bool ok = end_scoring(f, err);
   if (ok)
-    scoring_start(&f->scoring, task, d, results, cores, &f->log, step, start);
+    scoring_start(&f->scoring, task, d, results, cores, &f->log, step, start, before);
   else
     task->release(results);
   return ok;

@@ -46,9 +46,9 @@ bool files_save(RunFiles *f, Engine *e, int64_t step, bool evaluated, Err *err);
 // The state that the run goes on from is that of an evaluation.
 bool files_reuse(RunFiles *f, Err *err);
 // Has results of an evaluation after `step`, which began at `start`, scored on `cores` cores beside the steps that
-// follow, or here where that is 0; scores that are under way end first.
+// follow, or here where that is 0; scores that are under way end first. `before` as in scoring_start.
 bool files_score(RunFiles *f, const TaskRow *task, const Dataset *d, void *results, int cores, int64_t step,
-                 double start, Err *err);
+                 double start, const Metrics *before, Err *err);
 // Between two steps: takes what has come to its end beside them, and waits for nothing. False when it failed.
 bool files_poll(RunFiles *f, Err *err);
 // Waits until nothing is under way. False when something failed.

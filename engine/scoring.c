@@ -11,10 +11,11 @@ static void *score(void *context) {
 }
 
 void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *results, int cores, Log *log, int64_t step,
-                   double start) {
+                   double start, const Metrics *before) {
   CHECK(!s->under_way);
   *s = (Scoring){
       .under_way = true, .step = step, .d = d, .task = task, .results = results, .start = start, .cores = cores};
+  if (before) s->before = *before;
   log_hold(log);
   s->apart = cores > 0;
   if (s->apart) s->apart = pthread_create(&s->thread, NULL, score, s) == 0;
@@ -23,9 +24,14 @@ void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *resu
 
 bool scoring_ready(const Scoring *s) { return s->under_way && atomic_load(&s->done); }
 
-static void record_metrics(Log *log, int64_t step, const Metrics *m) {
-  Record *j = log_begin(log, step, "eval");
+static void add_metrics(Record *j, const Metrics *m) {
   for (int i = 0; i < m->n; i++) record_num(j, m->metric[i].name, m->metric[i].value);
+}
+
+static void record_metrics(Log *log, int64_t step, const Metrics *before, const Metrics *m) {
+  Record *j = log_begin(log, step, "eval");
+  add_metrics(j, before);
+  add_metrics(j, m);
   record_int(j, "images", m->images);
   record_int(j, "left_out", m->left_out);
   log_commit(log);
@@ -38,11 +44,12 @@ bool scoring_end(Scoring *s, Log *log, Err *err) {
   log_release(log);
   if (s->ok) {
     const Metrics *m = &s->metrics;
-    char without[64] = "";
+    char losses[64] = "", without[64] = "";
+    if (s->before.n) snprintf(losses, sizeof losses, "  val loss %.4f", s->before.metric[0].value);
     if (m->left_out) snprintf(without, sizeof without, "; %d left out: they cannot be read", m->left_out);
-    log_note(log, "step %lld: %s  on %d images in %.1f s%s", (long long)s->step, m->summary, m->images,
+    log_note(log, "step %lld: %s%s  on %d images in %.1f s%s", (long long)s->step, m->summary, losses, m->images,
              now_seconds() - s->start, without);
-    record_metrics(log, s->step, m);
+    record_metrics(log, s->step, &s->before, m);
   }
   s->task->release(s->results);
   return s->ok || err_set(err, "%s", s->err.msg);

@@ -10,9 +10,10 @@ typedef struct Scoring { // zero-initialise; one at a time is under way
   int64_t step;
   const Dataset *d;
   const TaskRow *task;
-  void *results; // of the task; owned
-  double start;  // of the evaluation: now_seconds()
-  int cores;     // for the scores
+  void *results;  // of the task; owned
+  double start;   // of the evaluation: now_seconds()
+  int cores;      // for the scores
+  Metrics before; // known before the scores
   Metrics metrics;
   bool ok;
   Err err; // !ok
@@ -22,9 +23,10 @@ typedef struct Scoring { // zero-initialise; one at a time is under way
 } Scoring;
 
 // Scores a task's results, which it takes, on `cores` cores beside the caller, or before it returns where that is 0.
-// The log holds later records back meanwhile. `start` is when the evaluation began. The data set must outlive it.
+// The log holds later records back meanwhile. `start` is when the evaluation began. What `before` has, NULL: nothing,
+// stands in the same record. The data set must outlive it.
 void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *results, int cores, Log *log, int64_t step,
-                   double start);
+                   double start, const Metrics *before);
 bool scoring_ready(const Scoring *s); // under way, and scoring_end would not wait
 // Waits for the scores, and leaves them as a line for people and an "eval" record of all figures, which comes before
 // the records held back. Does nothing when none is under way.

@@ -214,6 +214,14 @@ void engine_infer(Engine *e, const Batch *batch) {
   run(e, &e->infer, batch->canvas, queue_inference);
 }
 
+void engine_losses(Engine *e, const Batch *batch, double loss[MAX_LOSSES]) {
+  Program *p = &e->validate;
+  inputs_stage(&p->inputs, e->dev, batch);
+  inputs_take(&p->inputs, e->dev);
+  run(e, p, batch->canvas, queue_inference);
+  fetch_reals(e->dev, loss, p->network[batch->canvas].losses->x.data, (size_t)model_losses(e->model));
+}
+
 void engine_counters(Engine *e, const Batch *batch, int counter[MAX_COUNTERS]) {
   const Network *n = &e->infer.network[batch->canvas];
   for (int i = 0; i < model_counters(e->model); i++)

@@ -199,6 +199,7 @@ void setup_engine(const TrainOptions *o, ModelConfig config, const Dataset *trai
   config.full_masks = o->full_masks;
   Shapes train_shapes = shapes_of(train, o->batch), infer_shapes = {0};
   if (val) infer_shapes = shapes_of(val, o->batch);
+  infer_shapes.losses = o->val_loss;
   train_shapes.threads = infer_shapes.threads = o->threads;
   Category *category = categories_of(&train->coco);
   Compute compute = {

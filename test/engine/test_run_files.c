@@ -148,7 +148,7 @@ TEST(files_write_no_checkpoint_before_its_log) {
   open_run(&r, "scores");
   CHECK(!sem_init(&scores_may_end, 0, 0));
   make_step(&r, 0);
-  EXPECT(files_score(&r.f, &slow, &none, NULL, 1, 1, now_seconds(), &err));
+  EXPECT(files_score(&r.f, &slow, &none, NULL, 1, 1, now_seconds(), NULL, &err));
   EXPECT(files_save(&r.f, &r.e, 1, false, &err) && r.f.saver.writing); // of the same step: made again when it is lost
   make_step(&r, 1);
   EXPECT(files_save(&r.f, &r.e, 2, false, &err));
@@ -190,7 +190,7 @@ static void evaluate(Run *r, int step, double box, double mask) {
   found[1] = mask;
   make_step(r, step - 1);
   EXPECT(files_save(&r->f, &r->e, step, true, &err));
-  EXPECT(files_score(&r->f, &scored, &none, found, 1, step, now_seconds(), &err));
+  EXPECT(files_score(&r->f, &scored, &none, found, 1, step, now_seconds(), NULL, &err));
 }
 
 static long best_step(const Run *r, const char *name) {
