@@ -93,8 +93,9 @@ nvcc.flags := $(NVCC) $(nvflags)
 link.flags := $(CC) $(flags) $(libs) $(nvlibs) $(devices) $(objects) $(kernels) $(tests)
 commit.c := const char build_commit[] = "$(shell git describe --always --dirty 2>/dev/null || echo unknown)";
 texts := cc.flags nvcc.flags link.flags commit.c
+# By cat: what $(file <) of GNU make 4.3 has read compares as different at times, although it is equal.
 define write_if_changed
-ifneq ($$(file <$B/$1),$$($1))
+ifneq ($$(shell cat $B/$1 2>/dev/null),$$($1))
 $B/$1: force
 endif
 endef
