@@ -1,0 +1,78 @@
+// The checkpoints that a run keeps beside the last two, and runs that go on otherwise than they began.
+#include "test/harness/command.h"
+#include "test/harness/test.h"
+
+static int train(const char *out, const char *more, const char **said) {
+  return command(
+      said, "%s --data %s --model tiny --size 64 --batch 2 --lr 0.01 --seed 5 --device cpu --threads 1 --out %s %s",
+      tool("train"), shapes_set(), in_tmp(out), more);
+}
+
+static bool is_file(const char *out, const char *name) {
+  char path[256];
+  snprintf(path, sizeof path, "%s/%s", out, name);
+  return path_is_file(in_tmp(path));
+}
+
+// Lines of the log that hold the text.
+static int lines_with(const char *out, const char *text) {
+  char path[256];
+  int n = 0;
+  snprintf(path, sizeof path, "%s/log.jsonl", out);
+  char *log = file_read(in_tmp(path), &(size_t){0}, NULL);
+  for (char *line = log; line && *line; line = strchr(line, '\n') + 1) {
+    char *end = strchr(line, '\n');
+    *end = '\0';
+    n += strstr(line, text) != NULL;
+    *end = '\n';
+  }
+  free(log);
+  return n;
+}
+
+// A rate that changes no weight: the first evaluation is the best, and the run is out of patience at the third, as is
+// one that goes on from there.
+TEST_TIER(checkpoints_of_the_best_and_the_last, 1) {
+  const char *said;
+  if (!EXPECT_INT(train("best", "--lr 1e-12 --iters 100 --eval-every 2 --patience 2 --keep 2 --val-loss", &said), 0))
+    printf("    %s\n", said);
+  EXPECT(strstr(said, "step 2: the best so far, kept as best-bbox, best-segm\n"));
+  EXPECT(strstr(said, "ended: 2 evaluations without a gain"));
+  EXPECT_INT(lines_with("best", "\"kind\":\"train\""), 6);
+  EXPECT_INT(lines_with("best", "\"val_loss\":"), 3);
+  static const char *const there[] = {"best-bbox.safetensors",
+                                      "best-segm.safetensors",
+                                      "checkpoint-00000004.safetensors",
+                                      "checkpoint-00000006.safetensors",
+                                      "checkpoint.safetensors",
+                                      "checkpoint-previous.safetensors",
+                                      "model.safetensors"};
+  for (int i = 0; i < COUNT(there); i++) EXPECT(is_file("best", there[i]));
+  EXPECT(!is_file("best", "checkpoint-00000002.safetensors") && !is_file("best", "checkpoint-evaluated.safetensors"));
+  EXPECT_INT(train("best", "--lr 1e-12 --iters 100 --eval-every 2 --patience 2 --keep 2 --val-loss --resume", &said),
+             0);
+  EXPECT_INT(lines_with("best", "\"kind\":\"train\""), 6);
+  EXPECT_INT(train("best", "--lr 1e-12 --iters 8 --eval-every 2 --resume --amend", &said), 0);
+  EXPECT_INT(lines_with("best", "\"kind\":\"train\""), 8);
+}
+
+// Plain --resume is exact and refuses; --amend goes on and says so, but not with other data, and not backwards.
+TEST_TIER(checkpoints_are_amended_when_asked, 1) {
+  const char *said;
+  EXPECT_INT(train("amended", "--iters 4 --eval-every -1", &said), 0);
+  EXPECT_INT(train("amended", "--iters 6 --eval-every -1 --resume", &said), 2);
+  EXPECT(strstr(said, "it was made with \"steps\":4, this run has \"steps\":6; give the same options, --amend to"));
+  EXPECT_INT(train("amended", "--iters 6 --eval-every -1 --amend", &said), 2);
+  EXPECT(strstr(said, "--amend needs --resume"));
+  EXPECT_INT(train("amended", "--iters 6 --lr 0.005 --eval-every -1 --resume --amend", &said), 0);
+  EXPECT(strstr(said, "amended at step 4: {\"steps\":[4,6],\"lr\":[0.01,0.005],"));
+  EXPECT_INT(lines_with("amended", "\"kind\":\"amend\",\"changes\":{\"steps\":[4,6]"), 1);
+  EXPECT_INT(lines_with("amended", "\"kind\":\"train\""), 6);
+  EXPECT_INT(train("amended", "--iters 5 --eval-every -1 --resume --amend", &said), 2);
+  EXPECT(strstr(said, "stands at step 6 already, past the 5 of this run"));
+  EXPECT_INT(train("amended", "--iters 8 --eval-every -1 --resume --amend --seed 6", &said), 2);
+  EXPECT(strstr(said, "\"seed\":5, this run has \"seed\":6, which --amend cannot change"));
+  EXPECT_INT(train("amended", "--iters 8 --eval-every -1 --resume=previous", &said), 2);
+  EXPECT_INT(train("amended", "--iters 6 --lr 0.005 --eval-every -1 --resume=previous --amend", &said), 0);
+  EXPECT(strstr(said, "at step 4 of 6"));
+}
