@@ -23,13 +23,13 @@ TEST(engine_closes_unopened) {
 TEST(engine_step_not_finite) {
   ModelConfig config = small_config(NORM_GN, CLASSES);
   Engine e, before;
-  small_engine(&e, &config);
-  small_engine(&before, &config);
-  params_randomise(&e.params, 1);
-  small_step(&e, 0);
-  ((float *)params_find(&e.params, "rpn.head.cls_logits.bias")->master.data)[1] = INFINITY;
-  const char *path = small_save(&e, "infinite", true);
-  EXPECT_STR(small_load(&before, path, (LoadOptions){.momentum = true}).msg, "");
+  Engine *const both[] = {&e, &before};
+  for (int i = 0; i < COUNT(both); i++) {
+    small_engine(both[i], &config);
+    params_randomise(&both[i]->params, 1);
+    small_step(both[i], 0);
+    ((float *)params_find(&both[i]->params, "rpn.head.cls_logits.bias")->master.data)[1] = INFINITY;
+  }
   EXPECT(!small_step(&e, 1).finite);
   expect_same_params(&e, &before, true);
   engine_close(&e);

@@ -95,19 +95,19 @@ TEST_TIER(infer_spares_what_it_reads, 1) {
 TEST_TIER(infer_writes_overlays_of_its_own, 1) {
   const char *said;
   char line[2048], a[512], *outside = xstrdup(in_tmp("outside.png"));
-  snprintf(a, sizeof a, "%s", in_tmp("own"));
+  snprintf(a, sizeof a, "%s", in_tmp("its-own"));
   CHECK(!command(NULL, "mkdir -p %s/a %s/b %s/out && cp %s/val/000001.png %s/a/x.png", a, a, a, shapes_set(), a));
   CHECK(!command(NULL, "cd %s && cp a/x.png b/x.png && cp a/x.png a/x-2.png && cp a/x.png %s", a, outside));
   CHECK(!command(NULL, "ln -s %s %s/out/x.png && ln -s %s %s/out/overlay.tmp", outside, a, outside, a));
   snprintf(line, sizeof line, "%s/a/x.png %s/b/x.png %s/a/x-2.png", a, a, a);
-  if (!EXPECT_INT(command(&said, "%s %s", infer_line("own/out"), line), 0)) fprintf(stderr, "%s\n", said);
+  if (!EXPECT_INT(command(&said, "%s %s", infer_line("its-own/out"), line), 0)) fprintf(stderr, "%s\n", said);
   EXPECT(strstr(said, "image 1 of 3\n")); // progress
-  static const char *const names[] = {"own/out/x.png", "own/out/x-2.png", "own/out/x-3.png"};
+  static const char *const names[] = {"its-own/out/x.png", "its-own/out/x-2.png", "its-own/out/x-3.png"};
   struct stat st;
   for (int i = 0; i < COUNT(names); i++)
     EXPECT(is_picture(in_tmp(names[i])) && !lstat(in_tmp(names[i]), &st) && S_ISREG(st.st_mode));
-  EXPECT(same_file(outside, in_tmp("own/a/x.png")));
-  EXPECT(access(in_tmp("own/out/overlay.tmp"), F_OK) != 0);
+  EXPECT(same_file(outside, in_tmp("its-own/a/x.png")));
+  EXPECT(access(in_tmp("its-own/out/overlay.tmp"), F_OK) != 0);
   free(outside);
 }
 
