@@ -79,7 +79,6 @@ TEST_TIER(faults_in_a_step_leave_the_checkpoint, 1) {
       {"sync:2:cudaErrorUnknown", "train: the GPU is lost: it fell off the bus", "in sync() at", false}, // for results
       {"copy:20:cudaErrorNvlinkUncorrectable", "train: a link between GPUs failed", "in copy() at", false},
       {"save:3:cudaErrorUnknown", "train: the GPU is lost: it fell off the bus", "in save() at", false},
-      {"save_wait:1:cudaErrorUnknown", "train: the GPU is lost: it fell off the bus", "in save_wait() at", false},
   };
   const char *said;
   make_whole_run();
@@ -93,6 +92,20 @@ TEST_TIER(faults_in_a_step_leave_the_checkpoint, 1) {
     if (!EXPECT_INT(train_with("", out, "", &said), 0)) printf("    %s\n", said);
     expect_same_as_whole(out);
   }
+}
+
+// Met by the thread that writes: the save fails, and the program ends between two steps.
+TEST_TIER(faults_in_a_save_leave_the_checkpoint, 1) {
+  const char *said;
+  make_whole_run();
+  begin_run("fault-save");
+  EXPECT_INT(train_with("save_wait:1:cudaErrorUnknown", "fault-save", "", &said), 1);
+  expect_said(said, "the checkpoint could not be written: ");
+  expect_said(said, ": the device failed before it was copied; ");
+  expect_said(said, "checkpoint.safetensors holds step 2, --resume continues\n");
+  EXPECT_INT(step_saved("fault-save"), 2);
+  if (!EXPECT_INT(train_with("", "fault-save", "", &said), 0)) printf("    %s\n", said);
+  expect_same_as_whole("fault-save");
 }
 
 TEST_TIER(faults_are_named_node_by_node, 1) {
