@@ -172,7 +172,7 @@ static int find_and_score(const InferOptions *o, Engine *e, const Dataset *d, Vi
   bool complete = evaluate_run(e, d, o->threads, &visitor, &all, &err);
   if (!complete && *err.msg) {
     if (!v->findings.images) findings_abort(&v->findings);
-    die(EXIT_RUN, "%s", err.msg);
+    die_unforeseen("%s", err.msg);
   }
   (complete ? findings_commit : findings_keep)(&v->findings);
   if (v->times.n) times_print(&v->times, o->batch);

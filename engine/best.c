@@ -1,4 +1,5 @@
 #include "engine/best.h"
+#include <errno.h>
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,9 +118,11 @@ static bool write_file(const Best *b, Err *err) {
     fprintf(f.f, "%s\n", record_end(&all));
     ok = file_commit(&f, err);
   }
+  const int reason = errno;
   record_free(&one);
   record_free(&all);
   free(path);
+  errno = reason;
   return ok;
 }
 
@@ -130,7 +133,9 @@ bool best_keep(const Best *b, unsigned which, const char *from, Err *err) {
     if (!(which >> k & 1)) continue;
     char *name = xasprintf("%s/%s.safetensors", b->folder, b->task->best[k].name);
     ok = file_link(from, name, err);
+    const int reason = errno;
     free(name);
+    errno = reason;
   }
   return ok && (!which || write_file(b, err));
 }

@@ -19,7 +19,8 @@ typedef struct Best {
 bool best_open(Best *b, const TaskRow *task, const char *folder, Err *err);
 // Takes the metrics of an evaluation after `step`. Returns which files its state should replace, a bit for each.
 unsigned best_take(Best *b, const Metrics *m, int64_t step);
-// Gives the state in the file `from`, which best_take spoke of, the names of the best. False when that failed.
+// Gives the state in the file `from`, which best_take spoke of, the names of the best. False with the reason in errno,
+// too.
 bool best_keep(const Best *b, unsigned which, const char *from, Err *err);
 // "best-bbox, best-segm": the names behind the bits.
 void best_names(const Best *b, unsigned which, char *text, size_t size);

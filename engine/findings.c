@@ -60,7 +60,7 @@ void findings_add(Findings *f, const Engine *e, int64_t image_id, int i, const I
   Err err;
   if (!record(f, e, image_id, d, n, &err)) {
     findings_context(f, "");
-    die(EXIT_RUN, "%s", err.msg);
+    die_unforeseen("%s", err.msg);
   }
   f->images++;
   findings_context(f, f->overlays.path[i]);
@@ -87,7 +87,7 @@ void findings_commit(Findings *f) {
   Err err;
   int64_t n = f->results.n;
   findings_context(f, "");
-  if (!coco_writer_commit(&f->results, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (!coco_writer_commit(&f->results, &err)) die_unforeseen("%s", err.msg);
   line_print(stderr, "done: %lld detections in %s, overlays in %s", (long long)n, f->json, f->overlays.folder);
   if (f->failed) fprintf(stderr, "%d overlays could not be written\n", f->failed);
   findings_close(f);

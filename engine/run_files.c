@@ -101,15 +101,22 @@ void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, 
   log_commit(&f->log);
 }
 
-// Names the state that was scored as the best, once it is written.
-static bool keep_best(RunFiles *f, Err *err) {
+// Names the state that was scored as the best, once it is written. Where there is no room at the moment it stays due
+// until `deadline`.
+static bool keep_best(RunFiles *f, double deadline, Err *err) {
   if (!f->best_due || (f->saver.under_way && f->saver.state.step == f->scoring.step)) return true;
   char names[128];
-  const unsigned due = f->best_due;
+  if (!best_keep(&f->best, f->best_due, path_is_file(f->evaluated) ? f->evaluated : f->checkpoint, err))
+    return saver_may_pass(errno) && now_seconds() < deadline;
+  best_names(&f->best, f->best_due, names, sizeof names);
   f->best_due = 0;
-  if (!best_keep(&f->best, due, f->evaluated, err)) return false;
-  best_names(&f->best, due, names, sizeof names);
   log_note(&f->log, "step %lld: the best so far, kept as %s", (long long)f->scoring.step, names);
+  return true;
+}
+
+static bool settle_best(RunFiles *f, Err *err) {
+  for (double deadline = now_seconds() + PATIENCE; f->best_due; usleep(RETRY_MICROSECONDS))
+    if (!keep_best(f, deadline, err)) return false;
   return true;
 }
 
@@ -118,7 +125,7 @@ static bool end_scoring(RunFiles *f, Err *err) {
   const bool waited_for = f->scoring.under_way;
   if (!scoring_end(&f->scoring, &f->log, &why)) return err_set(err, "evaluation: %s", why.msg);
   if (waited_for && f->best.task) f->best_due = best_take(&f->best, &f->scoring.metrics, f->scoring.step);
-  return keep_best(f, err);
+  return keep_best(f, INFINITY, err);
 }
 
 bool files_score(RunFiles *f, const TaskRow *task, const Dataset *d, void *results, int cores, int64_t step,
@@ -174,7 +181,7 @@ static bool end_save(RunFiles *f, Err *err) {
   if (!saver_end(&f->saver, &why)) return explain(f, &why, err);
   set_newest(f);
   if (f->numbered) numbered_prune(f->folder, f->keep);
-  return keep_best(f, err);
+  return keep_best(f, INFINITY, err);
 }
 
 void files_wait(RunFiles *f) {
@@ -193,7 +200,7 @@ static void set_links(RunFiles *f, int64_t step, bool evaluated) {
 }
 
 bool files_save(RunFiles *f, Engine *e, int64_t step, bool evaluated, Err *err) {
-  if (!end_save(f, err) || (evaluated && !end_scoring(f, err))) return false;
+  if (!end_save(f, err) || (evaluated && !(end_scoring(f, err) && settle_best(f, err)))) return false;
   set_links(f, step, evaluated);
   f->rotates = f->newest_is_good;
   f->newest_is_good = true; // until the next step tells
@@ -214,13 +221,13 @@ bool files_reuse(RunFiles *f, Err *err) { return file_link(f->from, f->evaluated
 
 bool files_poll(RunFiles *f, Err *err) {
   if (scoring_ready(&f->scoring) && !end_scoring(f, err)) return false;
-  if (!begin_writing(f, INFINITY, err)) return false;
+  if (!begin_writing(f, INFINITY, err) || !keep_best(f, INFINITY, err)) return false;
   return !saver_ready(&f->saver) || end_save(f, err);
 }
 
 bool files_settle(RunFiles *f, Err *err) {
   Err other;
-  bool saved = end_save(f, err), scored = end_scoring(f, saved ? err : &other);
+  bool saved = end_save(f, err), scored = end_scoring(f, saved ? err : &other) && settle_best(f, saved ? err : &other);
   unlink(f->evaluated);
   return saved && scored;
 }

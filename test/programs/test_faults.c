@@ -151,7 +151,7 @@ TEST_TIER(faults_of_inference_name_what_was_queued, 1) {
                      tool("faulty/infer"), shapes_set(), file_of("unfaulted", "model.safetensors"), in_tmp("faulted")),
              1);
   expect_said(said, "infer: a kernel read or wrote outside its memory; ");
-  expect_said(said, "queued last, up to two steps ahead of the GPU: the inference of canvas 64 x 64 (h x w))\n");
+  expect_said(said, "queued last, up to two steps ahead of the GPU: the inference of canvas 64 x 64 (h x w))");
 }
 
 static int train_on(const char *fault, const char **said) {

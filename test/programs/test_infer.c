@@ -88,7 +88,7 @@ TEST_TIER(infer_spares_what_it_reads, 1) {
                  "annotations/instances_val.json"));
   expect_refused(reads, in_tmp("spared/val/sub/000001.png"), "spared/val/sub", "--data %s", set);
   free(set);
-  expect_refused("the folder has no name", weights(), "spared-out", "--out '' x.png");
+  expect_refused("--out has an empty value", weights(), "spared-out", "--out '' x.png");
 }
 
 // A link in the folder is replaced, what it leads to is not; names that several files share are told apart.
@@ -238,7 +238,7 @@ TEST_TIER(infer_leaves_out_what_does_not_fit, 1) {
   EXPECT_INT(command(&said, "ulimit -v 400000; %s --size 512 --max-size 16384 %s %s %s", infer_line("strip"), good,
                      path, good),
              2);
-  if (!EXPECT(strstr(said, "strip.png: out of memory: ") && strstr(said, "\ninfer: 1 of 3 images left out\n")))
+  if (!EXPECT(strstr(said, "strip.png: too little memory: ") && strstr(said, "\ninfer: 1 of 3 images left out\n")))
     fprintf(stderr, "%s\n", said);
   EXPECT(results_in(in_tmp("strip/detections.json")) > 0 && is_picture(in_tmp("strip/good-2.png")));
 #endif
