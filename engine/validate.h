@@ -1,5 +1,5 @@
-// The losses of training on a data set that is not trained on: the forward walk alone, over the statistics of inference;
-// nothing of the model changes, and the same weights have the same losses.
+// The losses of training on a data set that is not trained on: the forward walk alone, over the statistics of
+// inference; nothing of the model changes, and the same weights have the same losses.
 #pragma once
 #include "engine/task.h"
 
