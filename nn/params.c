@@ -138,27 +138,9 @@ static int sort_by_use(const Params *p, int *order) {
   return trained;
 }
 
-void params_lay_out(Params *p) {
-  const size_t real = dtype_size(p->dev->real);
-  p->order = xmalloc((size_t)p->n * sizeof *p->order);
-  const int trained = sort_by_use(p, p->order);
-  for (int i = 0; i < p->n; i++) {
-    Param *q = p->list[p->order[i]];
-    p->elements += span(tensor_elements(&q->master));
-    if (i + 1 == trained) p->trainable = p->elements;
-    if (own_shadow(p, q)) p->rest_bytes += shadow_bytes(p, q);
-    if (q->fold) p->rest_bytes += shadow_bytes(p, q) + 2 * span((size_t)q->master.n) * real;
-    q->shadow = q->folded = q->master;
-    q->folded.dtype = p->shadow_dtype;
-    if (own_shadow(p, q)) q->shadow.dtype = p->shadow_dtype;
-  }
-  p->bytes = p->elements * real + 2 * p->trainable * real + p->rest_bytes + p->trainable / PARAM_ALIGN;
-}
-
 // Gives every parameter its place in the flat buffers.
-static void place(Params *p) {
+static void place(Params *p, char *master, char *grad, char *momentum, char *at) {
   const size_t real = dtype_size(p->dev->real);
-  char *master = p->master, *grad = p->grad, *momentum = p->momentum, *at = p->rest;
   for (int i = 0; i < p->n; i++) {
     Param *q = p->list[p->order[i]];
     size_t bytes = span(tensor_elements(&q->master)) * real;
@@ -174,6 +156,25 @@ static void place(Params *p) {
   }
 }
 
+void params_lay_out(Params *p) {
+  const size_t real = dtype_size(p->dev->real);
+  p->order = xmalloc((size_t)p->n * sizeof *p->order);
+  const int trained = sort_by_use(p, p->order);
+  for (int i = 0; i < p->n; i++) {
+    Param *q = p->list[p->order[i]];
+    p->elements += span(tensor_elements(&q->master));
+    if (i + 1 == trained) p->trainable = p->elements;
+    if (own_shadow(p, q)) p->rest_bytes += shadow_bytes(p, q);
+    if (q->fold) p->rest_bytes += shadow_bytes(p, q) + 2 * span((size_t)q->master.n) * real;
+    q->shadow = q->folded = q->master;
+    q->folded.dtype = p->shadow_dtype;
+    if (own_shadow(p, q)) q->shadow.dtype = p->shadow_dtype;
+  }
+  p->bytes = p->elements * real + 2 * p->trainable * real + p->rest_bytes + p->trainable / PARAM_ALIGN;
+  char *const nowhere = (char *)(uintptr_t)4096;
+  place(p, nowhere, nowhere, nowhere, nowhere);
+}
+
 bool params_allocate(Params *p, Err *err) {
   const size_t real = dtype_size(p->dev->real);
   if (!p->order) params_lay_out(p);
@@ -184,7 +185,7 @@ bool params_allocate(Params *p, Err *err) {
   p->kind = device_alloc(p->dev, p->trainable / PARAM_ALIGN);
   if (!p->master || !p->grad || !p->momentum || !p->rest || !p->kind)
     return err_memory(err, p->bytes, "the parameters", "--model");
-  place(p);
+  place(p, p->master, p->grad, p->momentum, p->rest);
   upload_kinds(p);
   return true;
 }

@@ -203,7 +203,7 @@ static long best_step(const Run *r, const char *name) {
 TEST(files_keep_the_best) {
   Run r;
   Err err;
-  open_scored_run(&r, "best", &scored);
+  open_scored_run(&r, "best-of-files", &scored);
   evaluate(&r, 1, 0.2, 0.4);
   evaluate(&r, 2, 0.3, 0.3);
   evaluate(&r, 3, 0.3, 0.1); // no gain

@@ -57,32 +57,6 @@ TEST(saver_gives_further_names) {
   engine_close(&e);
 }
 
-// A disk without room: the first try goes to /dev/full, which its failure unlinks.
-TEST(saver_waits_for_room) {
-  Engine e;
-  Saver s = {0};
-  Err err;
-  open_trained(&e);
-  char *path = xstrdup(small_save(&e, "room", true)), *old = xstrdup(small_save(&e, "room-old", true));
-  char *tmp = xasprintf("%s.tmp", path);
-  SaveOrder order = order_of(path);
-  EXPECT(small_step(&e, 3).finite);
-  for (int patience = 0; patience < 2; patience++) {
-    CHECK(!symlink("/dev/full", tmp));
-    order.patience = 60 * patience;
-    saver_take(&s, &e, &third);
-    saver_write(&s, &order);
-    EXPECT(saver_end(&s, &err) == patience);
-    EXPECT(same_file(path, old) == !patience && access(tmp, F_OK) != 0);
-    if (!patience)
-      EXPECT(strstr(err.msg, "room.safetensors: could not be written to its end: No space left on device"));
-  }
-  free(tmp);
-  free(old);
-  free(path);
-  engine_close(&e);
-}
-
 TEST(saver_reports_what_does_not_pass) {
   Engine e;
   Saver s = {0};

@@ -37,6 +37,10 @@ TEST(params_layout) {
     Param *also_late = param_vector(&p, "also_late", PARAM_NORM_SCALE, 3, true, INIT_ONE, 0);
     late->last_use = also_late->last_use = 9;
     early->last_use = 2;
+    // Known before there is memory: what is trained, too, which ops go by when they state their workspace.
+    params_lay_out(&p);
+    EXPECT(!p.master && p.bytes > 0);
+    EXPECT(early->grad.data && late->grad.data && also_late->grad.data && !frozen->grad.data && !buffer->grad.data);
     allocate(&p);
 
     // Trainable ones by the step that completes their gradient, ties as declared; each on a boundary of 64 elements.

@@ -346,7 +346,7 @@ TEST_TIER(program_stops_at_what_is_not_finite, 1) {
       command(&said,
               "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 100 --warmup 0 --clip-grad 0 --lr 1000 "
               "--eval-every -1",
-              tool("train"), shapes_set(), in_tmp("diverged")),
+              tool("train"), shapes_set(), in_tmp("stops")),
       1);
   EXPECT(strstr(said, ": not finite ("));
 }
