@@ -70,8 +70,8 @@ NormFold *param_fold(Params *p, Param *filter, Param *gamma, Param *beta, Param 
 Param *params_find(const Params *p, const char *name); // or NULL
 
 // Lays out the flat buffers, without taking them: `bytes` is known, and nothing can be declared afterwards. Gradients
-// that the backward walk completes first stand first. What is trained has a gradient's address already, at which nothing
-// is: an op that states its workspace goes by what it is given to write.
+// that the backward walk completes first stand first. What is trained has a gradient's address already, at which
+// nothing is: an op that states its workspace goes by what it is given to write.
 void params_lay_out(Params *p);
 // Takes them; lays them out where that was not done. False when memory is out.
 bool params_allocate(Params *p, Err *err);
