@@ -234,9 +234,9 @@ static Outcome train(TrainingRun *r, Loader *loader) {
   const bool scored = r->files.log.evaluated >= r->first; // before this call
   if (r->first > 0 && evaluation_due(r, r->first) && !scored) evaluate_again(r, r->first);
   bool enough = r->first > 0 && out_of_patience(r), stop = enough || told_to_stop(r);
-  if (r->first < r->last && !stop) stage_next(r, loader);
+  if (r->first < r->last && !stop) stop = !stage_next(r, loader);
   int64_t done = r->first;
-  while (done < r->last && !stop && !(stop = told_to_stop(r))) {
+  while (done < r->last && !stop) { // told to stop between two steps, it ends after the next one, which is saved
     make_step(r, loader, done, done + 1 < r->last);
     done++;
     stop = told_to_stop(r);

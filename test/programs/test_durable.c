@@ -225,6 +225,11 @@ TEST_TIER(durable_unread_output_saves_and_stops, 1) {
   EXPECT_INT(command(NULL, "( ( %s ) 2>&1; echo $? >%s ) | grep -m 1 '^step 1: bbox AP'", line, status), 0);
   EXPECT_INT(command(NULL, "grep -x 1 %s", status), 0);
   EXPECT(saved_step("unread") > 0);
+  // One that leaves at the first step is missed at the next line about steps, ten seconds later, between two of them.
+  line = train_line("unread-steps", "--iters 100000 --checkpoint-every 100000 --eval-every -1");
+  EXPECT_INT(command(NULL, "( ( %s ) 2>&1; echo $? >%s ) | grep -m 1 '^step 1/'", line, status), 0);
+  EXPECT_INT(command(NULL, "grep -x 1 %s", status), 0);
+  EXPECT(saved_step("unread-steps") > 1);
   // One that leaves earlier, perhaps before the first step.
   line = train_line("unread-first", "--iters 100000");
   EXPECT_INT(command(NULL, "( ( %s ) 2>&1; echo $? >%s ) | head -1", line, status), 0);
