@@ -23,7 +23,7 @@ static int latest_first(const void *a, const void *b) {
   return (x < y) - (x > y);
 }
 
-void numbered_prune(const char *folder, int keep) {
+void numbered_prune(const char *folder, int64_t step, int keep) {
   DIR *dir = opendir(folder);
   int64_t *steps = NULL;
   size_t n = 0, cap = 0;
@@ -35,7 +35,11 @@ void numbered_prune(const char *folder, int keep) {
   }
   if (dir) closedir(dir);
   if (n) qsort(steps, n, sizeof *steps, latest_first);
-  for (size_t i = (size_t)keep; i < n; i++) {
+  for (size_t i = 0, kept = 0; i < n; i++) {
+    if (steps[i] <= step && kept < (size_t)keep) {
+      kept++;
+      continue;
+    }
     char *name = numbered_name(folder, steps[i]);
     unlink(name);
     free(name);

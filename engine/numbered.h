@@ -3,5 +3,6 @@
 #include <stdint.h>
 
 char *numbered_name(const char *folder, int64_t step); // malloc'ed
-// Removes all but the `keep` of the latest steps; what cannot be removed stays.
-void numbered_prune(const char *folder, int keep);
+// Removes all but the `keep` latest of the steps up to `step`, where the run stands: later ones are of a course that it
+// has left. What cannot be removed stays.
+void numbered_prune(const char *folder, int64_t step, int keep);

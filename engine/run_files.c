@@ -5,9 +5,42 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/lock.h"
+#include "engine/curves.h"
 #include "engine/numbered.h"
 
 static const double PATIENCE = 30; // seconds, for a disk that is full
+
+// ---- whether a checkpoint is good -------------------------------------------------------------------------------
+
+// A loss of more than ten times the largest of a run's first ten steps: the weights before it have begun to diverge,
+// and so has the checkpoint that holds them. The first one after a checkpoint says so.
+static bool is_usual(RunFiles *f, double loss) {
+  enum { FIRST = 10, FACTOR = 10 };
+  const bool usual = f->seen == 0 || loss <= FACTOR * f->usual_loss;
+  if (usual && f->seen < FIRST) {
+    f->usual_loss = fmax(f->usual_loss, loss);
+    f->seen++;
+  }
+  return usual;
+}
+
+static void judge(RunFiles *f, int64_t step, double loss) {
+  const bool good = is_usual(f, loss);
+  const int64_t last = f->saver.under_way ? f->saver.state.step : f->newest;
+  if (step == last + 1) f->newest_is_good = good;
+}
+
+// The losses of the log, up to where the run goes on.
+static bool read_losses(RunFiles *f, Err *err) {
+  static const char *const key[] = {"loss"};
+  Curve curve = {0};
+  char *path = xasprintf("%s/log.jsonl", f->folder);
+  const bool ok = curves_read(path, key, 1, &curve, err);
+  for (int i = 0; ok && i < curve.n; i++) is_usual(f, curve.y[i]);
+  curves_free(&curve, 1);
+  free(path);
+  return ok;
+}
 
 // ---- the folder -------------------------------------------------------------------------------------------------
 
@@ -41,7 +74,7 @@ bool files_lock(const RunFiles *f, Err *err) {
 // What there is, and that --resume continues it.
 static void set_kept(RunFiles *f) {
   char before[256] = "";
-  if (f->older >= 0)
+  if (f->older >= 0 && f->older != f->newest)
     snprintf(before, sizeof before, " and %s step %lld", strrchr(f->previous, '/') + 1, (long long)f->older);
   snprintf(f->kept, sizeof f->kept, "%s holds step %lld%s, --resume continues", f->checkpoint, (long long)f->newest,
            before);
@@ -59,28 +92,17 @@ static int64_t step_of(const char *path) {
 
 bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const TaskRow *task, Err *err) {
   f->run = run;
+  // Before the log is cut: no checkpoint follows from records that are not there.
+  if (rolled_back && !file_link(f->previous, f->checkpoint, err)) return false;
   f->newest = step_of(f->checkpoint);
   f->older = step_of(f->previous);
-  f->newest_is_good = !rolled_back;
-  f->from = rolled_back ? f->previous : f->checkpoint;
+  f->newest_is_good = true;
   if (f->newest >= 0) set_kept(f);
-  return log_open(&f->log, f->folder, first, err) && (!task || best_open(&f->best, task, f->folder, err));
+  return log_open(&f->log, f->folder, first, err) && read_losses(f, err) &&
+         (!task || best_open(&f->best, task, f->folder, err));
 }
 
 // ---- the log ----------------------------------------------------------------------------------------------------
-
-// A loss of more than ten times the largest of a run's first ten steps: the weights before it have begun to diverge,
-// and so has the checkpoint that holds them. The first one after a checkpoint says so.
-static void judge(RunFiles *f, int64_t step, double loss) {
-  enum { FIRST = 10, FACTOR = 10 };
-  const bool good = f->seen == 0 || loss <= FACTOR * f->usual_loss;
-  if (good && f->seen < FIRST) {
-    f->usual_loss = fmax(f->usual_loss, loss);
-    f->seen++;
-  }
-  const int64_t last = f->saver.under_way ? f->saver.state.step : f->newest;
-  if (step == last + 1) f->newest_is_good = good;
-}
 
 void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, const StepResult *s) {
   judge(f, step, s->total);
@@ -180,7 +202,7 @@ static bool end_save(RunFiles *f, Err *err) {
     if (!begin_writing(f, deadline, err)) return false;
   if (!saver_end(&f->saver, &why)) return explain(f, &why, err);
   set_newest(f);
-  if (f->numbered) numbered_prune(f->folder, f->keep);
+  if (f->numbered) numbered_prune(f->folder, f->newest, f->keep);
   return keep_best(f, INFINITY, err);
 }
 
@@ -215,7 +237,7 @@ bool files_export(const RunFiles *f, Engine *e, int64_t step, Err *err) {
   return state_write(e, &state, &(StateFile){.path = f->final}, err);
 }
 
-bool files_reuse(RunFiles *f, Err *err) { return file_link(f->from, f->evaluated, err); }
+bool files_reuse(RunFiles *f, Err *err) { return file_link(f->checkpoint, f->evaluated, err); }
 
 // ---- beside the steps -------------------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ typedef struct RunFiles { // zero-initialise
   char *checkpoint, *previous, *final; // paths
   char *evaluated;                     // a name of the state that is being scored
   int keep;                            // how many checkpoints also stay under their steps' numbers
-  const char *from;                    // where the state of the first step is
   const char *run;                     // of RunState
   Log log;
   Scoring scoring;
@@ -32,8 +31,8 @@ typedef struct RunFiles { // zero-initialise
 void files_name(RunFiles *f, const char *folder);
 // Makes the folder, if need be, and this run's alone, and removes what a killed one had not finished.
 bool files_lock(const RunFiles *f, Err *err);
-// Opens the log of a run that begins at step `first`, taken from the checkpoint or, `rolled_back`, the one before it;
-// -1: from scratch. `run` is not copied. task NULL: nothing is evaluated.
+// Opens the log of a run that begins at step `first`, taken from the checkpoint or, `rolled_back`, from the one before
+// it, which takes its place; -1: from scratch. `run` is not copied. task NULL: nothing is evaluated.
 bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const TaskRow *task, Err *err);
 
 // The record of a step.

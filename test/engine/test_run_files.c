@@ -1,6 +1,7 @@
 // What a run leaves, and in which order.
 #include <semaphore.h>
 #include <unistd.h>
+#include "engine/numbered.h"
 #include "engine/run_files.h"
 #include "test/harness/command.h"
 #include "test/harness/small_engine.h"
@@ -34,6 +35,18 @@ static void close_run(Run *r) {
   files_free(&r->f);
   engine_close(&r->e);
   free(r->folder);
+}
+
+// The same folder in another session.
+static void reopen(Run *r, int first, bool rolled_back, const TaskRow *task) {
+  Err err;
+  FILE *people = r->f.log.people;
+  EXPECT(log_close(&r->f.log, &err));
+  files_free(&r->f);
+  r->f = (RunFiles){0};
+  files_name(&r->f, r->folder);
+  EXPECT(files_open(&r->f, "{}", first, rolled_back, task, &err));
+  r->f.log.people = people;
 }
 
 static void make_step(Run *r, int step) {
@@ -85,6 +98,56 @@ TEST(files_keep_what_was_good) {
   }
   EXPECT_INT(step_of(r.f.checkpoint), 5); // of 2, 3 and 4 the first is the result of a step whose loss was fine,
   EXPECT_INT(step_of(r.f.previous), 4);   // and 4 is followed by one
+  close_run(&r);
+}
+
+// What is usual is the beginning of the run, not that of the session.
+TEST(files_keep_what_was_good_when_resumed) {
+  Run r;
+  Err err;
+  open_run(&r, "good-before");
+  static const double losses[] = {3, 3, 1e9, 1e9};
+  for (int step = 0; step < COUNT(losses); step++) {
+    if (step == 3) reopen(&r, 3, false, NULL);
+    files_record_step(&r.f, &r.e, step + 1, 0.01, &(StepResult){.total = losses[step], .finite = true});
+    EXPECT(files_save(&r.f, &r.e, step + 1, false, &err) && files_settle(&r.f, &err));
+    EXPECT_INT(step_of(r.f.previous), step < 1 ? -1 : 1);
+  }
+  close_run(&r);
+}
+
+static bool numbered_is_there(const Run *r, int step) {
+  char *name = numbered_name(r->folder, step);
+  const bool there = path_is_file(name);
+  free(name);
+  return there;
+}
+
+// A run that goes on from the checkpoint before the last has that one alone until it saves again: the log ends there.
+// What it keeps from then on are its own.
+TEST(files_go_back_by_one) {
+  Run r;
+  Err err;
+  open_run(&r, "back");
+  r.f.keep = 2;
+  for (int step = 0; step < 4; step++) {
+    make_step(&r, step);
+    EXPECT(step % 2 == 0 || (files_save(&r.f, &r.e, step + 1, false, &err) && files_settle(&r.f, &err)));
+  }
+  EXPECT(step_of(r.f.checkpoint) == 4 && step_of(r.f.previous) == 2);
+  reopen(&r, 2, true, NULL);
+  r.f.keep = 2;
+  EXPECT(step_of(r.f.checkpoint) == 2 && step_of(r.f.previous) == 2);
+  char *kept = xasprintf("%s holds step 2, --resume continues", r.f.checkpoint);
+  EXPECT_STR(r.f.kept, kept);
+  free(kept);
+  for (int step = 2; step < 6; step += 3) {
+    make_step(&r, step);
+    EXPECT(files_save(&r.f, &r.e, step + 1, false, &err) && files_settle(&r.f, &err));
+    EXPECT(step_of(r.f.checkpoint) == step + 1 && step_of(r.f.previous) == (step == 2 ? 2 : 3));
+    EXPECT(numbered_is_there(&r, step + 1) && !numbered_is_there(&r, 4));
+    EXPECT(numbered_is_there(&r, 2) == (step == 2));
+  }
   close_run(&r);
 }
 
@@ -214,14 +277,8 @@ TEST(files_keep_the_best) {
   EXPECT_INT(r.f.best.without_gain, 2);
   EXPECT(!path_is_file(r.f.evaluated));
   // A run that goes on from step 1 has its own course, and leaves what was better before.
-  EXPECT(log_close(&r.f.log, &err));
+  reopen(&r, 1, true, &scored);
   RunFiles *f = &r.f;
-  FILE *people = f->log.people;
-  files_free(f);
-  *f = (RunFiles){0};
-  files_name(f, r.folder);
-  EXPECT(files_open(f, "{}", 1, true, &scored, &err));
-  f->log.people = people;
   EXPECT_INT(f->best.without_gain, 0);
   evaluate(&r, 2, 0.25, 0.5);
   EXPECT(files_settle(f, &err));
