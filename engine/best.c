@@ -19,6 +19,8 @@ static double value_of(const Metrics *m, const char *name) {
   return -DBL_MAX;
 }
 
+static char *file_of(const Best *b, int k) { return xasprintf("%s/%s.safetensors", b->folder, b->task->best[k].name); }
+
 // ---- what was there before --------------------------------------------------------------------------------------
 
 // The values of the log's evaluations, one after another.
@@ -63,6 +65,15 @@ static void read_file(Best *b, Json *j) {
   }
 }
 
+// A file that is not there any more leaves its place to the next.
+static void forget_lost(Best *b) {
+  for (int k = 0; k < best_count(b); k++) {
+    char *path = file_of(b, k);
+    if (!path_is_file(path)) b->of[k].kept = -DBL_MAX;
+    free(path);
+  }
+}
+
 bool best_open(Best *b, const TaskRow *task, const char *folder, Err *err) {
   *b = (Best){.task = task, .folder = folder};
   for (int k = 0; k < MAX_TASK_BEST; k++) b->of[k].value = b->of[k].kept = -DBL_MAX;
@@ -78,6 +89,7 @@ bool best_open(Best *b, const TaskRow *task, const char *folder, Err *err) {
     ok = json_done(&j) || err_set(err, "%s", j.err.msg);
     json_close(&j);
   }
+  forget_lost(b);
   free(text);
   free(path);
   return ok;
@@ -131,7 +143,7 @@ bool best_keep(const Best *b, unsigned which, const char *from, Err *err) {
   bool ok = true;
   for (int k = 0; ok && k < best_count(b); k++) {
     if (!(which >> k & 1)) continue;
-    char *name = xasprintf("%s/%s.safetensors", b->folder, b->task->best[k].name);
+    char *name = file_of(b, k);
     ok = file_link(from, name, err);
     const int reason = errno;
     free(name);

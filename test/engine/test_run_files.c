@@ -288,5 +288,14 @@ TEST(files_keep_the_best) {
   EXPECT_STR(text, "{\"best-box\":{\"box\":0.3,\"step\":2},\"best-mask\":{\"mask\":0.5,\"step\":2}}\n");
   free(text);
   free(name);
+  // One whose file was removed begins anew.
+  name = xasprintf("%s/best-box.safetensors", r.folder);
+  CHECK(!unlink(name));
+  reopen(&r, 2, false, &scored);
+  evaluate(&r, 3, 0.1, 0.1);
+  EXPECT(files_settle(f, &err));
+  EXPECT_INT(best_step(&r, "box"), 3);
+  EXPECT_INT(best_step(&r, "mask"), 2);
+  free(name);
   close_run(&r);
 }
