@@ -63,6 +63,9 @@ TrainOptions train_options(int argc, char **argv) {
   Err err;
   if (o.sizes && !sizes_parse(&o.shorter_sides, o.sizes, &err)) die(EXIT_USAGE, "--sizes %s", err.msg);
   if (o.amend && !o.resume) die(EXIT_USAGE, "--amend needs --resume: it changes a run that goes on");
+  if (o.patience && o.eval_every <= 0) die(EXIT_USAGE, "--patience counts evaluations: give --eval-every N, too");
+  if (o.val_loss && o.eval_every < 0)
+    die(EXIT_USAGE, "--val-loss is part of evaluations, which --eval-every -1 leaves out");
   if (o.gpus > 1) die(EXIT_USAGE, "--gpus %d: this build trains on one device", o.gpus);
   if (o.clip_grad < 0) o.clip_grad = o.recipe ? 0 : DEFAULT_CLIP;
   size_t size;
