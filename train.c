@@ -24,6 +24,7 @@
 typedef struct TrainingRun {
   TrainOptions o; // its texts are main's
   int rollbacks;  // before this session
+  double left;    // the rate of the session before, which diverged
   const Model *model;
   Engine engine;
   Dataset train, val;
@@ -298,6 +299,7 @@ static Outcome run(TrainingRun *r, Loader *loader) {
   interrupt_catch();
   die_first(keep_what_is_being_written, r);
   const Outcome outcome = train(r, loader);
+  die_first(NULL, NULL); // nothing goes on beside it from here
   finish(r, outcome);
   return outcome;
 }
@@ -362,10 +364,21 @@ static void plan_steps(TrainingRun *r) {
   r->identity = setup_identity(o, &r->train, &r->schedule);
 }
 
+// A rollback to the beginning leaves no checkpoint to tell what has changed.
+static void amend_beginning(TrainingRun *r) {
+  char was[NUMBER_TEXT], is[NUMBER_TEXT];
+  number_text(r->left, was);
+  number_text(r->schedule.base, is);
+  char *both = xasprintf("[%s,%s]", was, is);
+  record_raw(&r->amended, "lr", both);
+  free(both);
+}
+
 static void begin(TrainingRun *r) {
   const TrainOptions *o = &r->o;
   record_begin(&r->amended);
   r->first = start_weights(o, &r->engine, &r->files, r->identity, &r->amended);
+  if (r->rollbacks && !r->first) amend_beginning(r);
   if (r->first > r->steps)
     die(EXIT_USAGE, "%s stands at step %lld already, past the %lld of this run: give more --epochs or --iters", o->out,
         (long long)r->first, (long long)r->steps);
@@ -410,13 +423,15 @@ static void take_folder(const TrainOptions *o) {
 
 // Sessions, of which each that diverges is followed by one with half the rate, where --on-divergence says so.
 static void train_all(TrainOptions *o) {
+  double left = 0;
   for (int rollbacks = 0;; rollbacks++) {
-    TrainingRun r = {.o = *o, .rollbacks = rollbacks};
+    TrainingRun r = {.o = *o, .rollbacks = rollbacks, .left = left};
     const Outcome outcome = session(&r);
     const bool again = outcome == RUN_DIVERGED && o->on_divergence == DIVERGENCE_ROLLBACK &&
                        rollbacks < MAX_ROLLBACKS && divergence_roll_back(&r.divergence, o, &r.files);
     if (outcome == RUN_DIVERGED && !again) die(EXIT_RUN, "%s", r.trouble.msg);
     if (again) fprintf(stderr, "%s\nrolling back, %d of %d\n", r.trouble.msg, rollbacks + 1, MAX_ROLLBACKS);
+    left = r.schedule.base;
     close_run(&r);
     if (!again) return;
   }

@@ -1,4 +1,5 @@
 #include "engine/run_files.h"
+#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -61,11 +62,25 @@ void files_free(RunFiles *f) {
   free(f->numbered);
 }
 
+static bool begins_with(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
+
+// The temporary files of what is kept: checkpoint-00001200.safetensors.tmp, best-bbox.safetensors.tmp, best.json.tmp.
+static void clean_further_names(const char *folder) {
+  DIR *dir = opendir(folder);
+  for (struct dirent *entry; dir && (entry = readdir(dir));) {
+    const char *name = entry->d_name, *end = strrchr(name, '.');
+    const bool kept = begins_with(name, "checkpoint-") || begins_with(name, "best-") || begins_with(name, "best.json");
+    if (kept && end && !strcmp(end, ".tmp")) unlinkat(dirfd(dir), name, 0);
+  }
+  if (dir) closedir(dir);
+}
+
 bool files_lock(const RunFiles *f, Err *err) {
   if (!dirs_make(f->folder, err) || !folder_lock(f->folder, err)) return false;
   char *curves = xasprintf("%s/curves.svg", f->folder);
   const char *all[] = {f->checkpoint, f->previous, f->final, f->evaluated, curves};
   for (int i = 0; i < COUNT(all); i++) file_clean(all[i]);
+  clean_further_names(f->folder);
   unlink(f->evaluated);
   free(curves);
   return true;

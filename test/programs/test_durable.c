@@ -220,7 +220,7 @@ TEST_TIER(durable_hangup_saves_and_stops, 1) { check_request(SIGHUP, "hung-up");
 
 // So does output that nobody reads: the reader leaves after the first evaluation, the second is not heard.
 TEST_TIER(durable_unread_output_saves_and_stops, 1) {
-  const char *status = path_of("unread-status", "");
+  char *status = xstrdup(path_of("unread-status", ""));
   const char *line = train_line("unread", "--iters 100000 --checkpoint-every 100000 --eval-every 1");
   EXPECT_INT(command(NULL, "( ( %s ) 2>&1; echo $? >%s ) | grep -m 1 '^step 1: bbox AP'", line, status), 0);
   EXPECT_INT(command(NULL, "grep -x 1 %s", status), 0);
@@ -234,6 +234,7 @@ TEST_TIER(durable_unread_output_saves_and_stops, 1) {
   line = train_line("unread-first", "--iters 100000");
   EXPECT_INT(command(NULL, "( ( %s ) 2>&1; echo $? >%s ) | head -1", line, status), 0);
   EXPECT_INT(command(NULL, "grep -x 1 %s", status), 0);
+  free(status);
 }
 
 // A checkpoint that is due comes before the evaluation of the same step, which hears an interrupt between two images;
@@ -440,6 +441,17 @@ TEST_TIER(durable_divergence_can_be_gone_back_on, 1) {
   }
 }
 
+// Without a checkpoint it goes back to the beginning, and the log tells.
+TEST_TIER(durable_divergence_rolls_back_to_the_beginning, 1) {
+  const char *said;
+  EXPECT_INT(
+      train("begun-again", "--lr 1e6 --warmup 0 --clip-grad 0 --checkpoint-every 100 --on-divergence rollback", &said),
+      1);
+  if (!EXPECT(strstr(said, "amended at step 0: {\"lr\":[250000,125000]}\n"))) printf("    %s\n", said);
+  EXPECT(holds_text(path_of("begun-again", "log.jsonl"),
+                    "{\"step\":0,\"kind\":\"amend\",\"rollback\":3,\"changes\":{\"lr\":[250000,125000]}}"));
+}
+
 TEST_TIER(durable_folder_that_cannot_be_written, 1) {
   const char *said, *folder = path_of("read-only", "");
   CHECK(!mkdir(folder, 0555));
@@ -453,7 +465,9 @@ TEST_TIER(durable_folder_that_cannot_be_written, 1) {
 }
 
 TEST_TIER(durable_leftovers_are_removed, 1) {
-  static const char *const files[] = {"checkpoint.safetensors.tmp", "model.safetensors.tmp"};
+  static const char *const files[] = {"checkpoint.safetensors.tmp", "model.safetensors.tmp",
+                                      "checkpoint-00000007.safetensors.tmp", "best-bbox.safetensors.tmp",
+                                      "best.json.tmp"};
   const char *said;
   CHECK(dirs_make(path_of("leftovers", ""), NULL));
   for (int i = 0; i < COUNT(files); i++) CHECK(!command(NULL, "echo half >%s", path_of("leftovers", files[i])));
