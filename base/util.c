@@ -289,9 +289,9 @@ bool file_begin_as(AtomicFile *a, const char *path, const char *ending, Err *err
   return false;
 }
 
-// Some file systems have no hard links, and each has a limit of them.
+// Some file systems have no hard links, each has a limit of them, and none of them leads into another file system.
 static bool has_no_links(int reason) {
-  return reason == EPERM || reason == EOPNOTSUPP || reason == ENOSYS || reason == EMLINK;
+  return reason == EPERM || reason == EOPNOTSUPP || reason == ENOSYS || reason == EMLINK || reason == EXDEV;
 }
 
 // As far as the reason in errno.
@@ -309,12 +309,15 @@ static bool copy_bytes(const char *path, const char *name) {
   errno = reason;
   return ok;
 }
+
 bool file_begin(AtomicFile *a, const char *path, Err *err) { return file_begin_as(a, path, temporary, err); }
 
 bool file_link(const char *path, const char *name, Err *err) {
   char *tmp = temporary_of(name, temporary);
   unlink(tmp);
-  bool named = link(path, tmp) == 0 || (has_no_links(errno) && copy_bytes(path, tmp));
+  // A symbolic link is no file of its own: its target is what gets the name, and keeps it.
+  bool named =
+      linkat(AT_FDCWD, path, AT_FDCWD, tmp, AT_SYMLINK_FOLLOW) == 0 || (has_no_links(errno) && copy_bytes(path, tmp));
   bool ok = named && rename(tmp, name) == 0 && sync_folder_of(name);
   int reason = errno;
   unlink(tmp); // where both were names of one file already, rename has done nothing

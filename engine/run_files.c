@@ -105,10 +105,17 @@ static int64_t step_of(const char *path) {
   return step;
 }
 
+// The checkpoint before the last takes its place, or that of the file which a symbolic link there leads to.
+static bool go_back(const RunFiles *f, Err *err) {
+  char *target = realpath(f->checkpoint, NULL);
+  const bool ok = file_link(f->previous, target ? target : f->checkpoint, err);
+  free(target);
+  return ok;
+}
+
 bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const TaskRow *task, Err *err) {
   f->run = run;
-  // Before the log is cut: no checkpoint follows from records that are not there.
-  if (rolled_back && !file_link(f->previous, f->checkpoint, err)) return false;
+  if (rolled_back && !go_back(f, err)) return false; // before the log is cut: it holds what leads to a checkpoint
   f->newest = step_of(f->checkpoint);
   f->older = step_of(f->previous);
   f->newest_is_good = true;

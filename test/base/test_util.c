@@ -143,6 +143,41 @@ TEST(util_previous_is_kept) {
   for (int i = 0; i < COUNT(names); i++) free(names[i]);
 }
 
+// A symbolic link: what is named is the file, which stays as it is when the link comes to lead to another.
+TEST(util_names_lead_to_files_not_to_links) {
+  char *path = xasprintf("%s/linked-to", test_tmp()), *link_path = xasprintf("%s/link-to-it", test_tmp());
+  char *name = xasprintf("%s/linked-name", test_tmp());
+  Err err;
+  AtomicFile a;
+  CHECK(file_begin(&a, path, &err) && fputs("1", a.f) >= 0 && file_commit(&a, &err) && !symlink(path, link_path));
+  EXPECT(file_link(link_path, name, &err));
+  CHECK(file_begin(&a, link_path, &err) && fputs("2", a.f) >= 0 && file_commit(&a, &err));
+  char *now = read_text(path), *before = read_text(name);
+  EXPECT(now && before && atoi(now) == 2 && atoi(before) == 1);
+  char *all[] = {path, link_path, name, now, before};
+  for (int i = 0; i < COUNT(all); i++) free(all[i]);
+}
+
+// In another file system it is a copy.
+TEST(util_names_in_another_file_system) {
+  char *path = xasprintf("%s/here", test_tmp()), *name = xasprintf("/dev/shm/maskrcnn-test-%ld", (long)getpid());
+  Err err;
+  AtomicFile a;
+  if (!file_begin(&a, name, &err)) {
+    test_skip("no /dev/shm");
+  } else {
+    file_abort(&a);
+    CHECK(file_begin(&a, path, &err) && fputs("1", a.f) >= 0 && file_commit(&a, &err));
+    EXPECT(file_link(path, name, &err));
+    char *text = read_text(name);
+    EXPECT(text && atoi(text) == 1);
+    free(text);
+    unlink(name);
+  }
+  free(path);
+  free(name);
+}
+
 TEST(util_full_disk_is_reported) {
   AtomicFile a;
   Err err;
