@@ -63,9 +63,12 @@ static uint8_t *filter_image(const Image *im, size_t *size) {
   return out;
 }
 
-static void write_image(FILE *f, const Image *im, int level) {
-  static const uint8_t signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-  uint8_t header[13] = {[8] = 8, [9] = 2}; // 8 bits a sample, RGB, not interlaced
+enum { SIGNATURE = 8, HEADER = 13, CHUNK = 12 }; // bytes; a chunk has so many beside its data
+static const char keyword[] = "Software";        // its NUL separates it from the text
+
+static void write_image(FILE *f, const Image *im, int level, const char *software) {
+  static const uint8_t signature[SIGNATURE] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+  uint8_t header[HEADER] = {[8] = 8, [9] = 2}; // 8 bits a sample, RGB, not interlaced
   put_u32(header, (uint32_t)im->w);
   put_u32(header + 4, (uint32_t)im->h);
   size_t size;
@@ -75,6 +78,12 @@ static void write_image(FILE *f, const Image *im, int level) {
   CHECK(compress2(packed, &packed_size, filtered, (uLong)size, level) == Z_OK);
   fwrite(signature, 1, sizeof signature, f);
   write_chunk(f, "IHDR", header, sizeof header);
+  if (software) {
+    char *text = xasprintf("%s %s", keyword, software);
+    text[sizeof keyword - 1] = 0;
+    write_chunk(f, "tEXt", (const uint8_t *)text, sizeof keyword + strlen(software));
+    free(text);
+  }
   write_chunk(f, "IDAT", packed, packed_size);
   write_chunk(f, "IEND", header, 0);
   free(packed);
@@ -82,11 +91,29 @@ static void write_image(FILE *f, const Image *im, int level) {
 }
 
 bool png_write(const char *path, const Image *im, int level, Err *err) {
+  return png_write_signed(path, im, level, NULL, err);
+}
+
+bool png_write_signed(const char *path, const Image *im, int level, const char *software, Err *err) {
   CHECK(im->h > 0 && im->w > 0);
   FILE *f = fopen(path, "wb");
   if (!f) return err_set(err, "%s: cannot write: %s", path, strerror(errno));
-  write_image(f, im, level);
+  write_image(f, im, level, software);
   bool failed = ferror(f);
   if (fclose(f) || failed) return err_set(err, "%s: cannot write all of it: %s", path, strerror(errno));
   return true;
+}
+
+bool png_is_signed(const char *path, const char *software) {
+  char *want = xasprintf("tEXt%s %s", keyword, software);
+  size_t size = strlen(want);
+  char *found = xmalloc(size);
+  want[4 + sizeof keyword - 1] = 0;
+  FILE *f = fopen(path, "rb");
+  bool is = f && fseek(f, SIGNATURE + CHUNK + HEADER + 4, SEEK_SET) == 0 && fread(found, 1, size, f) == size &&
+            memcmp(found, want, size) == 0;
+  if (f) fclose(f);
+  free(found);
+  free(want);
+  return is;
 }

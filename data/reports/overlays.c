@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "data/images/png.h"
 
@@ -57,9 +58,22 @@ void overlays_open(Overlays *o, const char *folder, const char *const *files, in
   free(all);
 }
 
+static const char signed_by[] = "maskrcnn.c overlay";
+
+// A link or a folder is none.
+static bool is_file(const char *path) {
+  struct stat st;
+  return lstat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 bool overlays_spare(const Overlays *o, FileSet *files, Err *err) {
-  for (int i = 0; i < o->n; i++)
-    if (!file_set_spares(files, o->path[i], err)) return false;
+  for (int i = 0; i < o->n; i++) {
+    const char *path = o->path[i];
+    if (!file_set_spares(files, path, err)) return false;
+    if (is_file(path) && !png_is_signed(path, signed_by))
+      return err_set(
+          err, "%s is there and is no overlay of this program, which would overwrite it; give another folder", path);
+  }
   return true;
 }
 
@@ -88,7 +102,7 @@ bool overlays_write(const Overlays *o, int i, const Image *image, const DrawItem
   draw_overlay(&picture, items, n);
   char *tmp = xasprintf("%s/overlay.tmp", o->folder); // as long as any name may be
   unlink(tmp);                                        // of a killed run, or a link
-  bool ok = png_write(tmp, &picture, PNG_SMALL, err);
+  bool ok = png_write_signed(tmp, &picture, PNG_SMALL, signed_by, err);
   if (ok && rename(tmp, o->path[i]) != 0) ok = err_set(err, "%s: cannot write: %s", o->path[i], strerror(errno));
   if (!ok) unlink(tmp);
   free(tmp);

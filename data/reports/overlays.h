@@ -13,7 +13,8 @@ typedef struct Overlays {
 // first has it and the others are numbered: x.png, x-2.png, x-3.png; a number that is another file's own name is left
 // out. The names depend on the list alone.
 void overlays_open(Overlays *o, const char *folder, const char *const *files, int n);
-// False, naming it, when an overlay would overwrite one of these files.
+// False, naming it, when an overlay would overwrite one of these files, or any other that is no overlay: the folder may
+// hold pictures that are not read, such as another split's.
 bool overlays_spare(const Overlays *o, FileSet *files, Err *err);
 // Draws the items over a copy of image i and writes it, in place of what has its name: of a link, not of what that
 // leads to. False when memory for it is out or it cannot be written; then what stood there stays.

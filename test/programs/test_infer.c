@@ -83,6 +83,10 @@ TEST_TIER(infer_spares_what_it_reads, 1) {
   expect_refused("that is the folder of the images", image, "spared/val", "--data %s", set);
   expect_refused("that is the folder of the images", image, "spared/val", "--data %s --overlays 0", set);
   EXPECT(access(in_tmp("spared/val/lock"), F_OK) != 0);
+  // The folder of images that are not read but share names with those that are.
+  expect_refused("is there and is no overlay", image, "spared/val", "--data %s --split train", set);
+  expect_refused("is there and is no overlay", image, "spared/val", "%s/train/000001.png", set);
+  CHECK(!command(NULL, "rm -f %s/val/lock %s/val/index-*", set, set));
   // A folder below that, which file_name leads to.
   CHECK(!command(NULL, "cd %s && mkdir val/sub && mv val/*.png val/sub && sed -i 's|\"0000|\"sub/0000|g' %s", set,
                  "annotations/instances_val.json"));

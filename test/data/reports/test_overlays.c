@@ -1,4 +1,5 @@
 // What overlays are called, and what they spare.
+#include <unistd.h>
 #include "data/images/png.h"
 #include "data/reports/overlays.h"
 #include "test/harness/test.h"
@@ -44,12 +45,18 @@ TEST(overlays_replace_whole_files) {
   EXPECT(!path_is_file(tmp));
   file_set_add(&inputs, at);
   EXPECT(!overlays_spare(&o, &inputs, &err) && strstr(err.msg, "/whole.png is read by this run"));
+  // What is no overlay may be the user's.
+  file_set_free(&inputs);
+  EXPECT(overlays_spare(&o, &inputs, &err));
+  CHECK(png_write(at, &image, PNG_FAST, &err));
+  EXPECT(!overlays_spare(&o, &inputs, &err) && strstr(err.msg, "/whole.png is there and is no overlay"));
+  CHECK(!truncate(at, 0));
+  EXPECT(!overlays_spare(&o, &inputs, &err));
   overlays_close(&o);
   overlays_open(&o, "/nowhere", files, 1);
   EXPECT(!overlays_write(&o, 0, &image, NULL, 0, &err) && strstr(err.msg, "/nowhere/"));
   overlays_close(&o);
   image_free(&image);
-  file_set_free(&inputs);
   free(at);
   free(tmp);
 }
