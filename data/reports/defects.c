@@ -109,7 +109,7 @@ static void look_at_file(Defects *f, const Dataset *d, int i, Look *look) {
   }
   char *path = dataset_path(d, i);
   size_t size;
-  char *bytes = file_read(path, &size, NULL);
+  char *bytes = path_is_file(path) ? file_read(path, &size, NULL) : NULL; // a pipe would be waited for
   if (bytes) {
     look->turned = image_orientation((const uint8_t *)bytes, size) > 1;
     f->file_key[i] = (uint64_t)size << 32 | crc32_z(0, (const uint8_t *)bytes, size);

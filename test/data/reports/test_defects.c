@@ -1,5 +1,6 @@
 // Every kind of defect, made on purpose: found, counted, its first example named, and treated as the table says.
 #include <omp.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "data/reports/advice.h"
 #include "data/reports/defects.h"
@@ -79,6 +80,23 @@ TEST(defects_are_found) {
   EXPECT(f.decode_ms > 0 && f.turned == 0);
   defects_free(&f, &d);
   dataset_close(&d);
+}
+
+// An image that is a pipe is one more file that cannot be read; nobody will ever write to it.
+TEST(defects_of_a_pipe) {
+  const char *dir = broken_set();
+  Dataset d;
+  Defects f;
+  char path[1024];
+  snprintf(path, sizeof path, "%s/train/8.png", dir);
+  CHECK(unlink(path) == 0 && mkfifo(path, 0600) == 0);
+  if (!open_set(&d, dir, &small_options)) return;
+  defects_find(&f, &d, true, NULL);
+  EXPECT(f.reason[3] && strstr(f.reason[3], "8.png: no such file, or not a regular one"));
+  EXPECT_INT(f.found[DEFECT_FILE].count, 2);
+  defects_free(&f, &d);
+  dataset_close(&d);
+  CHECK(unlink(path) == 0);
 }
 
 // An image that was left out from the start is one defect, whatever its size; its annotations are none.
