@@ -360,12 +360,13 @@ int main(int argc, char **argv) {
   check(&c, &o);
   if (o.html) check_page(o.html, &c);
   (o.json ? print_json : print_text)(&c, &o);
-  stdout_close();
+  fflush(stdout); // the page takes a while
   const Split *splits[] = {&c.train, &c.val};
   if (o.html && !album_write(o.html, o.data, splits, COUNT(splits), o.html_images, &err)) die(EXIT_RUN, "%s", err.msg);
   bool sound = c.sound;
   advice_free(&c.advice);
   split_close(&c.train);
   split_close(&c.val);
+  stdout_close();
   return sound ? 0 : 1;
 }
