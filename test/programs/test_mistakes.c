@@ -121,6 +121,7 @@ TEST_TIER(program_mistakes_of_cocoeval, 1) {
   EXPECT_INT(command(&said, "%s --iou segm", eval), 0);
   EXPECT(strstr(said, "they match nothing: 1; the first is detection 2\n"));
   EXPECT(strstr(said, "whose box stands in: 1; the first has id 5\n"));
+  EXPECT(strstr(said, "whose box stands in, as in pycocotools: 1; the first is detection 1\n"));
   EXPECT_INT(command(&said, "%s", eval), 0);
   EXPECT(!strstr(said, "note:"));
   write_text(in_tmp("dt.json"), "[{\"image_id\":1,\"category_id\":3,\"score\":1,\"bbox\":[1,1,3,4],"
@@ -192,7 +193,11 @@ TEST_TIER(program_closed_streams, 1) {
     free(line);
     CHECK(!command(NULL, "rm -r %s", in_tmp("closed")));
   }
-  EXPECT_INT(command(NULL, "sh -c 'exec %s --data %s --size 64 >&-'", tool("doctor"), shapes_set()), EXIT_RUN);
+  // A page that was asked for is written all the same.
+  EXPECT_INT(command(NULL, "sh -c 'exec %s --data %s --size 64 --html %s/unheard.html >&-'", tool("doctor"),
+                     shapes_set(), test_tmp()),
+             EXIT_RUN);
+  EXPECT(path_is_file(in_tmp("unheard.html")));
 }
 
 // Adds a split with the annotation file `text` and one image.
