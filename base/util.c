@@ -289,6 +289,8 @@ bool file_begin_as(AtomicFile *a, const char *path, const char *ending, Err *err
   return false;
 }
 
+bool file_begin(AtomicFile *a, const char *path, Err *err) { return file_begin_as(a, path, temporary, err); }
+
 // Some file systems have no hard links, each has a limit of them, and none of them leads into another file system.
 static bool has_no_links(int reason) {
   return reason == EPERM || reason == EOPNOTSUPP || reason == ENOSYS || reason == EMLINK || reason == EXDEV;
@@ -309,8 +311,6 @@ static bool copy_bytes(const char *path, const char *name) {
   errno = reason;
   return ok;
 }
-
-bool file_begin(AtomicFile *a, const char *path, Err *err) { return file_begin_as(a, path, temporary, err); }
 
 bool file_link(const char *path, const char *name, Err *err) {
   char *tmp = temporary_of(name, temporary);
