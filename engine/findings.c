@@ -20,7 +20,9 @@ bool findings_begin(Findings *f, Err *err) { return coco_writer_open(&f->results
 
 void findings_context(const Findings *f, const char *what) {
   const char *separator = *what ? "; " : "";
-  if (f->images)
+  if (f->images && !f->results.file.tmp)
+    die_context("%.200s%sthe detections of %d of %d images are lost", what, separator, f->images, f->total);
+  else if (f->images)
     die_context("%.200s%s%.200s holds the detections of %d of %d images", what, separator, f->results.partial,
                 f->images, f->total);
   else
