@@ -24,10 +24,10 @@ static void print_notes(const EvalSummary *s) {
   if (s->box_masks)
     fprintf(stderr, "note: annotations without a usable mask, whose box stands in: %d; the first has id %lld\n",
             s->box_masks, (long long)s->first_box_mask);
-  if (s->box_detections)
+  if (s->maskless)
     fprintf(stderr,
             "note: detections without a mask, whose box stands in, as in pycocotools: %d; the first is detection %d\n",
-            s->box_detections, s->first_box_detection + 1);
+            s->maskless, s->first_maskless + 1);
 }
 
 static const char *const kinds[] = {[EVAL_BBOX] = "bbox", [EVAL_SEGM] = "segm", NULL};

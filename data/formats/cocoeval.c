@@ -154,7 +154,7 @@ static bool check_mask(const Coco *c, const CocoResult *r, int i, const CocoImag
                    i + 1, (long long)r->image_id);
   if (r->has_segm && (r->rle.h != image->h || r->rle.w != image->w) && out->other_size++ == 0)
     out->first_other_size = i;
-  if (!r->has_segm && out->box_detections++ == 0) out->first_box_detection = i;
+  if (!r->has_segm && out->maskless++ == 0) out->first_maskless = i;
   return true;
 }
 

@@ -39,8 +39,8 @@ typedef struct EvalSummary {
   int first_other_size;   // the first of them, from 0
   int box_masks;          // annotations without a mask that can be used: the box stands in
   int64_t first_box_mask; // id of the first of them
-  int box_detections;     // detections without a mask: the box stands in
-  int first_box_detection; // the first of them, from 0
+  int maskless;           // detections without a mask: the box stands in
+  int first_maskless;     // the first of them, from 0
 } EvalSummary;
 
 // Evaluates detections against the ground truth, on its `images`: a shallow copy with some of them left out scores on

@@ -278,9 +278,9 @@ TEST(cocoeval_counts_masks_that_are_not_the_images) {
   EXPECT_INT(e.first_other_size, 1);
   EXPECT_INT(e.box_masks, s->gt.num_anns);
   EXPECT_INT(e.first_box_mask, s->anns[0].id);
-  EXPECT_INT(e.box_detections, 1);
-  EXPECT_INT(e.first_box_detection, 0);
-  EXPECT_INT(boxes.other_size + boxes.box_masks + boxes.box_detections, 0);
+  EXPECT_INT(e.maskless, 1);
+  EXPECT_INT(e.first_maskless, 0);
+  EXPECT_INT(boxes.other_size + boxes.box_masks + boxes.maskless, 0);
   EXPECT(stat(&e, "AR_100") < stat(&boxes, "AR_100"));
   cocoeval_free(&e);
   cocoeval_free(&boxes);
