@@ -251,12 +251,14 @@ bool coco_ann_rle(const Coco *c, const CocoAnn *a, int h, int w, Rle *out) {
 // Splits on disk
 
 // Looks in `folder` for PREFIX*SUFFIX, a folder or a file: an exact PREFIX SUFFIX wins, otherwise there must be one.
-// *found is NULL when there is none; false, with a message, when there are several.
+// *found is NULL when there is none; false, with a message, when there are several or nobody can tell.
 static bool find_one(const char *folder, const char *prefix, const char *suffix, char **found, Err *err) {
   *found = NULL;
   bool want_dir = suffix[0] == '\0', unique = true;
   DIR *dir = opendir(folder);
   if (!dir && errno == ENOMEM) die(EXIT_RUN, "out of memory: no room to look into %s", folder); // it may be there
+  if (!dir && errno != ENOENT && errno != ENOTDIR)
+    return err_set(err, "cannot look into %s: %s", folder, strerror(errno));
   for (struct dirent *entry; dir && (entry = readdir(dir));) {
     size_t length = strlen(entry->d_name), before = strlen(prefix), after = strlen(suffix);
     if (length < before + after || strncmp(entry->d_name, prefix, before) != 0) continue;

@@ -515,3 +515,15 @@ TEST(coco_find_split_by_prefix) {
   }
   free(root);
 }
+
+// A folder that cannot be read is not one without annotations.
+TEST(coco_find_split_says_what_cannot_be_read) {
+  Err err = {0};
+  char *root = xasprintf("%s/unreadable", test_tmp()), *folder = xasprintf("%s/annotations", root);
+  char *annotations, *images;
+  CHECK(dirs_make(root, &err) && !symlink("annotations", folder)); // to itself
+  EXPECT(!coco_find_split(root, "val", &annotations, &images, &err) && !annotations && !images);
+  EXPECT(strstr(err.msg, "cannot look into ") && strstr(err.msg, "/annotations: "));
+  free(root);
+  free(folder);
+}
