@@ -1,7 +1,9 @@
 #include "data/batches/dataset.h"
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/output.h"
 #include "data/batches/bitmap.h"
 #include "data/formats/coco_index.h"
@@ -200,7 +202,8 @@ static bool check_files(Dataset *d, bool strict, Err *err) {
   d->missing = missing;
   if (strict ? d->missing == 0 : d->missing <= d->num_images / 2) return true;
   char *path = dataset_path(d, first);
-  err_set(err, "%s: no such file; %d of %d images of %s are missing", path, d->missing, d->num_images, d->coco.path);
+  const char *why = access(path, F_OK) == 0 ? "not a regular file" : errno == ENOENT ? "no such file" : strerror(errno);
+  err_set(err, "%s: %s; %d of %d images of %s are missing", path, why, d->missing, d->num_images, d->coco.path);
   free(path);
   return false;
 }

@@ -1,4 +1,5 @@
 // What of a data set is usable, and what is said when nothing is.
+#include <sys/stat.h>
 #include <unistd.h>
 #include "data/batches/dataset.h"
 #include "test/harness/small_set.h"
@@ -208,6 +209,11 @@ TEST(dataset_explains_failures) {
   CHECK(unlink(path) == 0);
   EXPECT(!dataset_open(&d, dir, "train", &strict, &err));
   if (!EXPECT(strstr(err.msg, "gone/train/3.png: no such file; 1 of 12 images of "))) printf("%s\n", err.msg);
+  CHECK(!symlink("3.png", path)); // to itself
+  EXPECT(!dataset_open(&d, dir, "train", &strict, &err) && !strstr(err.msg, "no such file"));
+  EXPECT(strstr(err.msg, "/3.png: ") && strstr(err.msg, "; 1 of 12 images of "));
+  CHECK(!unlink(path) && !mkfifo(path, 0600));
+  EXPECT(!dataset_open(&d, dir, "train", &strict, &err) && strstr(err.msg, "/3.png: not a regular file; 1 of 12"));
   EXPECT(!dataset_open(&d, dir, "nosuchsplit", &small_options, &err) && err.msg[0]);
 }
 
