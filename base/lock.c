@@ -10,12 +10,23 @@
 
 enum { HOLDER = 320 }; // "process N on HOST", where a host's name has at most 255 characters
 
+static const char holder[] = "process ";
+
+// A file that is new, or that some holder has written; any other is the user's.
+static bool is_lock(int file) {
+  char text[sizeof holder - 1];
+  struct stat st;
+  if (fstat(file, &st) != 0 || !S_ISREG(st.st_mode)) return false;
+  ssize_t n = pread(file, text, sizeof text, 0); // less where the disk was full
+  return n >= 0 && !memcmp(text, holder, (size_t)n);
+}
+
 // Written before it is cut, so that who reads meanwhile finds a name. A full disk has no room for it; it is for a
 // message only.
 static bool write_holder(int file) {
   char host[256] = "", text[HOLDER];
   gethostname(host, sizeof host - 1);
-  int n = snprintf(text, sizeof text, "process %ld on %s", (long)getpid(), host);
+  int n = snprintf(text, sizeof text, "%s%ld on %s", holder, (long)getpid(), host);
   return pwrite(file, text, (size_t)n, 0) == n && ftruncate(file, n) == 0;
 }
 
@@ -27,10 +38,14 @@ static bool refuse(int file, const char *folder, Err *err) {
 
 bool folder_lock(const char *folder, Err *err) {
   char *path = xasprintf("%s/lock", folder);
-  int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666); // of a pipe: not waited for
   bool ok = file >= 0 || err_set(err, "cannot write %s: %s", path, strerror(errno));
+  ok = ok && (is_lock(file) || err_set(err, "%s is there and is no lock; give another folder", path));
   free(path);
-  if (!ok) return false;
+  if (!ok) {
+    if (file >= 0) close(file);
+    return false;
+  }
   if (flock(file, LOCK_EX | LOCK_NB) == 0) {
     write_holder(file); // stays open, and locked
     return true;
