@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include "base/log.h"
 #include "test/harness/allocations.h"
-#include "test/harness/small_set.h"
+#include "test/harness/child.h"
 #include "test/harness/test.h"
 
 static char *read_log(const char *dir) {

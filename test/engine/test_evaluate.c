@@ -2,6 +2,7 @@
 // among the detections nor in the ground truth.
 #include <unistd.h>
 #include "engine/evaluate.h"
+#include "test/harness/child.h"
 #include "test/harness/small_set.h"
 #include "test/harness/synthetic.h"
 #include "test/harness/test.h"

@@ -1,6 +1,6 @@
 // The table of what a run takes.
 #include "engine/memory.h"
-#include "test/harness/small_set.h"
+#include "test/harness/child.h"
 #include "test/harness/test.h"
 
 static bool fits(const MemoryPlan *m, Err *err) {

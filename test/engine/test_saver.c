@@ -2,6 +2,7 @@
 // those that do not.
 #include <unistd.h>
 #include "engine/saver.h"
+#include "test/harness/child.h"
 #include "test/harness/command.h"
 #include "test/harness/small_engine.h"
 #include "test/harness/test.h"
@@ -57,16 +58,50 @@ TEST(saver_gives_further_names) {
   engine_close(&e);
 }
 
+// A disk without room, by a link to one, which ends when the link does.
+TEST(saver_waits_for_room) {
+  Engine e;
+  Saver s = {0};
+  Err err;
+  open_trained(&e);
+  char *path = xstrdup(small_checkpoint("room")), *want = xstrdup(small_save(&e, "room-want", true));
+  char *said = xasprintf("%s/room-said", test_tmp());
+  SaveOrder order = order_of(path);
+  CHECK(!symlink("/dev/full", path));
+  saver_take(&s, &e, &third);
+  saver_write(&s, &order);
+  EXPECT(!saver_end(&s, &err) && strstr(err.msg, "room.safetensors: could not be written to its end: No space left"));
+  order.patience = 60;
+  int kept = quiet_begin(said);
+  saver_take(&s, &e, &third);
+  saver_write(&s, &order);
+  while (!path_is_file(said) || command(NULL, "test -s %s", said)) CHECK(!saver_ready(&s));
+  CHECK(!unlink(path));
+  EXPECT(saver_end(&s, &err) && same_file(path, want));
+  quiet_end(kept);
+  EXPECT_INT(command(NULL, "grep -c '^step 3: .*: No space left on device; it is tried again$' %s | grep -x 1", said),
+             0);
+  free(said);
+  free(want);
+  free(path);
+  engine_close(&e);
+}
+
 TEST(saver_reports_what_does_not_pass) {
   Engine e;
   Saver s = {0};
   Err err = {""};
   open_trained(&e);
   SaveOrder order = order_of("/nowhere/checkpoint.safetensors");
-  order.patience = 60;
+  order.patience = 5;
+  char *said = xasprintf("%s/said", test_tmp());
+  int kept = quiet_begin(said);
   saver_take(&s, &e, &third);
   saver_write(&s, &order);
   while (!saver_ready(&s)) usleep(1000);
+  quiet_end(kept);
+  EXPECT(command(NULL, "test -s %s", said) != 0); // nothing of another try
+  free(said);
   EXPECT(!saver_end(&s, &err) && !s.under_way);
   EXPECT_STR(err.msg, "cannot write /nowhere/checkpoint.safetensors: No such file or directory");
   order = order_of(small_checkpoint("unlogged"));

@@ -24,3 +24,15 @@ int run_in_child(void (*run)(void *context), void *context, const char **said) {
   *said = text;
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
+
+int quiet_begin(const char *path) {
+  fflush(stderr);
+  int kept = dup(STDERR_FILENO);
+  CHECK(kept >= 0 && freopen(path, "w", stderr) && !setvbuf(stderr, NULL, _IONBF, 0));
+  return kept;
+}
+void quiet_end(int kept) {
+  fflush(stderr);
+  dup2(kept, STDERR_FILENO);
+  close(kept);
+}

@@ -90,15 +90,3 @@ bool open_set(Dataset *d, const char *dir, const DatasetOptions *options) {
 }
 
 int image_number(const Dataset *d, int index) { return (int)d->coco.images[d->image[index]].id - 100; }
-
-int quiet_begin(const char *path) {
-  fflush(stderr);
-  int kept = dup(STDERR_FILENO);
-  CHECK(kept >= 0 && freopen(path, "w", stderr));
-  return kept;
-}
-void quiet_end(int kept) {
-  fflush(stderr);
-  dup2(kept, STDERR_FILENO);
-  close(kept);
-}

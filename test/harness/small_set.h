@@ -26,6 +26,3 @@ int image_number(const Dataset *d, int index);
 
 // Replaces a file.
 void write_text(const char *path, const char *text);
-// Sends stderr to a file for as long as something is reported on purpose; quiet_end takes what quiet_begin returned.
-int quiet_begin(const char *path);
-void quiet_end(int kept);

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "data/batches/dataset.h"
+#include "test/harness/child.h"
 #include "test/harness/small_set.h"
 #include "test/harness/test.h"
 

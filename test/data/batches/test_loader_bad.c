@@ -6,6 +6,7 @@
 #include "data/images/png.h"
 #include "test/harness/allocations.h"
 #include "test/harness/batches.h"
+#include "test/harness/child.h"
 #include "test/harness/small_set.h"
 
 static void replace_image(const char *dir, int image, int h, int w) {

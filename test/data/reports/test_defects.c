@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include "data/reports/advice.h"
 #include "data/reports/defects.h"
+#include "test/harness/child.h"
 #include "test/harness/small_set.h"
 #include "test/harness/test.h"
 
