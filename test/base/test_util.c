@@ -178,6 +178,37 @@ TEST(util_names_in_another_file_system) {
   free(name);
 }
 
+// In place of the C library's, so that a file system without hard links can be had.
+static int link_error; // that links meet; 0 = none
+int link(const char *from, const char *to) {
+  errno = link_error;
+  return link_error ? -1 : linkat(AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+// Where a file system has no hard links, a second name is a copy; where it has and refuses, it is a failure.
+TEST(util_second_names_without_links) {
+  static const int errors[] = {0, EPERM, EOPNOTSUPP, ENOSYS, EMLINK, EIO};
+  char *path = xasprintf("%s/linkless", test_tmp()), *name = xasprintf("%s/linkless-too", test_tmp());
+  Err err;
+  for (int i = 0; i < COUNT(errors); i++) {
+    char text[16];
+    struct stat a, b;
+    snprintf(text, sizeof text, "try %d", i);
+    EXPECT(write_text(path, text, &err));
+    link_error = errors[i];
+    bool ok = file_link(path, name, &err);
+    link_error = 0;
+    EXPECT(ok == (errors[i] != EIO));
+    char *now = read_text(name);
+    EXPECT(now && !strcmp(now, text) == ok);
+    EXPECT(!stat(path, &a) && !stat(name, &b) && (a.st_ino == b.st_ino) == !errors[i]);
+    free(now);
+  }
+  EXPECT(strstr(err.msg, "cannot name ") && strstr(err.msg, "Input/output error"));
+  free(path);
+  free(name);
+}
+
 TEST(util_full_disk_is_reported) {
   AtomicFile a;
   Err err;
