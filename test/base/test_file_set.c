@@ -29,6 +29,10 @@ TEST(file_set_knows_files_by_any_name) {
   file_set_add(&s, other);
   EXPECT(!file_set_spares(&s, other, NULL) && !file_set_spares(&s, read, NULL));
   file_set_free(&s);
+  file_set_add(&s, other); // in whatever order
+  file_set_add(&s, read);
+  EXPECT(!file_set_spares(&s, other, NULL) && !file_set_spares(&s, read, NULL));
+  file_set_free(&s);
   char *all[] = {read, other, none, link_to, name, astray};
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
 }

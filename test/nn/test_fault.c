@@ -15,11 +15,13 @@ static void expect_opening(const GpuOffer *offer, const char *error, const char 
 TEST(fault_of_a_gpu_that_cannot_be_opened) {
   GpuOffer none = {.runtime = 13000}, older = {.driver = 12040, .runtime = 13000}, empty = {.driver = 13000};
   GpuOffer t4 = {.driver = 13000, .count = 1, .name = "Tesla T4", .major = 7, .minor = 5}, one = h200, two = h200;
-  one.index = two.index = 5;
+  one.index = 1;
+  two.index = 5;
   two.count = 2;
   expect_opening(&none, "cudaErrorInsufficientDriver", "no NVIDIA driver on this machine");
   expect_opening(&older, "cudaErrorInsufficientDriver",
                  "the driver supports CUDA 12.4, this build needs 13.0: update the driver");
+  expect_opening(&older, "cudaErrorUnknown", "the driver supports CUDA 12.4, this build needs 13.0: update the driver");
   expect_opening(&empty, "cudaErrorNoDevice",
                  "no GPU found; a container has to be given one, and CUDA_VISIBLE_DEVICES must not hide it (nvidia-smi "
                  "-L lists them) (cudaErrorNoDevice)");

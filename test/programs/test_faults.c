@@ -132,6 +132,8 @@ TEST_TIER(faults_while_opening_say_what_to_do, 1) {
              "that, or take --device cuda:N (cudaErrorDevicesUnavailable); --device cpu needs no GPU\n");
   EXPECT_INT(train_with("", "busy", "--device cuda:5", &said), 2);
   EXPECT_STR(said, "train: --device cuda:5: this machine has 1 GPU, counted from cuda:0; --device cpu needs no GPU\n");
+  EXPECT_INT(train_with("", "busy", "--device cuda:0x", &said), 2);
+  EXPECT_STR(said, "train: --device cuda:0x: this build knows cpu and cuda:N\n");
   EXPECT_INT(train_with(busy, "busy", "--stop-after 1", &said), 0);
   expect_said(said, "\ndevice: CPU, 1 threads; not a GPU: test: busy: another process has it for itself (");
   // A mistake gets its one line, without a word on the device.
