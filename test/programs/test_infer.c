@@ -157,15 +157,29 @@ TEST_TIER(infer_keeps_what_it_found_on_a_full_disk, 1) {
   EXPECT(same_file(in_tmp("brim/detections.json"), in_tmp("brim-before")));
 }
 
-// Starts it in the background on images that it is long busy with, until some are done; what it says is not read.
-static pid_t start_long(const char *out) {
-  char *arguments = xasprintf("%s/val/000001.png %s/val/000002.png", shapes_set(), shapes_set()), *many = xstrdup("");
+// Images that it is long busy with, as arguments; malloc'ed.
+static char *many_images(void) {
+  char *two = xasprintf("%s/val/000001.png %s/val/000002.png", shapes_set(), shapes_set()), *many = xstrdup("");
   for (int i = 0; i < 200; i++) {
-    char *more = xasprintf("%s %s", many, arguments);
+    char *more = xasprintf("%s %s", many, two);
     free(many);
     many = more;
   }
-  char *line = xasprintf("%s --overlays 0 %s >%s/%s.said 2>&1", infer_line(out), many, test_tmp(), out);
+  free(two);
+  return many;
+}
+
+static char *large_set(void) {
+  char *set = xstrdup(in_tmp("infer-set"));
+  CHECK(!command(NULL, "%s --out %s --train 1 --val 400 --size 64 --seed 3", tool("shapes"), set));
+  char *arguments = xasprintf("--data %s", set);
+  free(set);
+  return arguments;
+}
+
+// Starts it in the background, until some images are done; what it says is not read.
+static pid_t start_long(const char *out, const char *arguments) {
+  char *line = xasprintf("%s --overlays 0 %s >%s/%s.said 2>&1", infer_line(out), arguments, test_tmp(), out);
   char *partial = xasprintf("%s/%s/detections.json.partial", test_tmp(), out);
   fflush(stdout);
   pid_t pid = fork();
@@ -177,8 +191,6 @@ static pid_t start_long(const char *out) {
   double begin = now_seconds();
   struct stat st;
   while ((stat(partial, &st) != 0 || st.st_size < 1000) && now_seconds() - begin < 60) usleep(1000);
-  free(arguments);
-  free(many);
   free(line);
   free(partial);
   return pid;
@@ -187,27 +199,30 @@ static pid_t start_long(const char *out) {
 // At the second try where the first one cut a write, which takes microseconds of the milliseconds of an image.
 TEST_TIER(infer_survives_being_killed, 1) {
   int found = -1;
+  char *images = many_images();
   for (int i = 0; i < 2 && found < 0; i++) {
     int status;
     CHECK(!command(NULL, "rm -rf %s", in_tmp("killed")));
-    pid_t pid = start_long("killed");
+    pid_t pid = start_long("killed", images);
     kill(pid, SIGKILL);
     CHECK(waitpid(pid, &status, 0) == pid);
     EXPECT(WIFSIGNALED(status));
     found = results_in(in_tmp("killed/detections.json.partial"));
   }
+  free(images);
   EXPECT(found > 0);
   EXPECT(access(in_tmp("killed/detections.json"), F_OK) != 0);
 }
 
 TEST_TIER(infer_stops_when_asked, 1) {
-  static const int asked[] = {SIGINT, SIGTERM, SIGHUP};
+  static const int asked[] = {SIGINT, SIGTERM, SIGHUP, SIGTERM}; // the last while it is at a data set
   for (int i = 0; i < COUNT(asked); i++) {
     int status;
     size_t size;
     char out[16];
     snprintf(out, sizeof out, "asked-%d", i);
-    pid_t pid = start_long(out);
+    char *arguments = i < 3 ? many_images() : large_set();
+    pid_t pid = start_long(out, arguments);
     kill(pid, asked[i]);
     CHECK(waitpid(pid, &status, 0) == pid);
     EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 1);
@@ -215,9 +230,8 @@ TEST_TIER(infer_stops_when_asked, 1) {
     char *file = xasprintf("%s/%s.said", test_tmp(), out), *said = file_read(file, &size, NULL);
     EXPECT(results_in(partial) > 0);
     EXPECT(said && strstr(said, "\nstopped: ") && strstr(said, ".partial holds the detections of "));
-    free(partial);
-    free(file);
-    free(said);
+    char *all[] = {partial, file, said, arguments};
+    for (int k = 0; k < COUNT(all); k++) free(all[k]);
   }
 }
 
