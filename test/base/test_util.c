@@ -80,6 +80,10 @@ TEST(util_file_has_one_writer) {
   char *part = xasprintf("%s.part", path), *kept = read_text(part), *whole = read_text(path);
   EXPECT_STR(kept, "half");
   EXPECT_STR(whole, "second");
+  EXPECT(file_begin_as(&a, path, ".part", &err));
+  file_keep(&a);
+  char *emptied = read_text(part);
+  EXPECT_STR(emptied, ""); // nothing of it is in the next
   // Nor does it go where the rename fails.
   char *folder = xasprintf("%s/in-the-way", test_tmp());
   EXPECT(file_begin_as(&a, folder, ".part", &err) && dirs_make(folder, &err) && !file_commit(&a, &err));
@@ -88,7 +92,7 @@ TEST(util_file_has_one_writer) {
   // A link where the temporary file should stand is not followed.
   EXPECT(!unlink(part) && !symlink(path, part));
   EXPECT(!file_begin_as(&a, path, ".part", &err) && strstr(err.msg, "cannot write "));
-  char *all[] = {path, text, part, kept, whole, folder, beside};
+  char *all[] = {path, text, part, kept, whole, emptied, folder, beside};
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
 }
 

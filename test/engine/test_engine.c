@@ -36,6 +36,31 @@ TEST(engine_step_not_finite) {
   engine_close(&before);
 }
 
+// Of several canvases a step takes that of its batch: it is the step of an engine that has no other.
+TEST(engine_steps_on_the_canvas_of_its_batch) {
+  ModelConfig config = small_config(NORM_GN, CLASSES);
+  Engine several, one;
+  Err err;
+  small_engine(&several, &config);
+  Shapes shapes = several.train.shapes;
+  shapes.canvas[0] = shapes.canvas[--shapes.canvases];
+  CHECK(engine_open(&one, &(Compute){.device = "cpu"}, model_of(&config), &config, several.category, &shapes,
+                    &(Shapes){0}, false, &err));
+  Batch b = synthetic_batch(IMAGES, shapes.canvas[0].h, shapes.canvas[0].w, CAPACITY, CLASSES, (int[]){3, 1}, 5);
+  for (int i = 0; i < 2; i++) {
+    Engine *e = i ? &one : &several;
+    StepResult r;
+    b.canvas = i ? 0 : 1;
+    params_randomise(&e->params, 1);
+    engine_step(e, &b, &(StepOptions){.learning_rate = 0.01f, .momentum = 0.9f}, &r);
+    EXPECT(r.finite);
+  }
+  synthetic_free(&b);
+  expect_same_params(&several, &one, true);
+  engine_close(&several);
+  engine_close(&one);
+}
+
 // The same batch again and again is learnt. Which RoIs are sampled changes on the way, and with them the total: what
 // has to fall is the best of it so far, and the loss of the anchors, whose sample is the same at every step.
 TEST(engine_learns) {

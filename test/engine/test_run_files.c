@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include "engine/numbered.h"
 #include "engine/run_files.h"
+#include "test/harness/child.h"
 #include "test/harness/command.h"
 #include "test/harness/small_engine.h"
 #include "test/harness/test.h"
@@ -91,13 +92,15 @@ TEST(files_keep_what_was_good) {
   Err err;
   open_run(&r, "good");
   static const double losses[] = {3, 2, 1e9, 1e12, 1};
+  static const int previous[] = {-1, 1, 1, 1, 4}; // 2 and 3 are followed by a loss that is not fine, 4 is not
   for (int step = 0; step < COUNT(losses); step++) {
     files_record_step(&r.f, &r.e, step + 1, 0.01, &(StepResult){.total = losses[step], .finite = true});
     EXPECT_INT(r.f.newest_is_good, step < 2 || step == 4);
     EXPECT(files_save(&r.f, &r.e, step + 1, false, &err) && files_settle(&r.f, &err));
+    EXPECT_INT(step_of(r.f.checkpoint), step + 1);
+    EXPECT_INT(step_of(r.f.previous), previous[step]);
+    EXPECT_INT(r.f.older, previous[step]);
   }
-  EXPECT_INT(step_of(r.f.checkpoint), 5); // of 2, 3 and 4 the first is the result of a step whose loss was fine,
-  EXPECT_INT(step_of(r.f.previous), 4);   // and 4 is followed by one
   close_run(&r);
 }
 
@@ -212,7 +215,8 @@ TEST(files_write_no_checkpoint_before_its_log) {
   CHECK(!sem_init(&scores_may_end, 0, 0));
   make_step(&r, 0);
   EXPECT(files_score(&r.f, &slow, &none, NULL, 1, 1, now_seconds(), NULL, &err));
-  EXPECT(files_save(&r.f, &r.e, 1, false, &err) && r.f.saver.writing); // of the same step: made again when it is lost
+  // Of the same step: made again when it is lost.
+  if (!EXPECT(files_save(&r.f, &r.e, 1, false, &err) && r.f.saver.writing)) return;
   make_step(&r, 1);
   EXPECT(files_save(&r.f, &r.e, 2, false, &err));
   make_step(&r, 2);
@@ -297,5 +301,25 @@ TEST(files_keep_the_best) {
   EXPECT_INT(best_step(&r, "box"), 3);
   EXPECT_INT(best_step(&r, "mask"), 2);
   free(name);
+  close_run(&r);
+}
+
+// Scores that are known before the state is written, for which there is no room yet.
+TEST(files_keep_the_best_once_it_is_written) {
+  Run r;
+  Err err;
+  open_scored_run(&r, "best-unwritten", &scored);
+  char *best = xasprintf("%s/best-box.safetensors", r.folder), *said = xasprintf("%s/said-unwritten", test_tmp());
+  int kept = quiet_begin(said);
+  CHECK(!symlink("/dev/full", r.f.checkpoint));
+  evaluate(&r, 1, 0.2, 0.4);
+  while (r.f.scoring.under_way) EXPECT(files_poll(&r.f, &err));
+  EXPECT(files_poll(&r.f, &err) && r.f.saver.under_way && access(best, F_OK) != 0);
+  CHECK(!unlink(r.f.checkpoint));
+  EXPECT(files_settle(&r.f, &err));
+  quiet_end(kept);
+  EXPECT_INT(best_step(&r, "box"), 1);
+  free(best);
+  free(said);
   close_run(&r);
 }

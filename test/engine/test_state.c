@@ -73,6 +73,7 @@ TEST(state_metadata) {
   Engine e;
   small_engine(&e, &config);
   params_randomise(&e.params, 1);
+  engine_set_scale(&e, (double[]){65536, 3, 0.25});
   const char *path = small_save(&e, "metadata", false);
   Checkpoint c;
   Category *category = NULL;
@@ -90,6 +91,7 @@ TEST(state_metadata) {
     EXPECT_INT(category[i].id, 10 * i + 7);
     EXPECT_STR(category[i].name, e.category[i].name);
   }
+  EXPECT(state.scale[0] == 65536 && state.scale[1] == 3 && state.scale[2] == 0.25);
   EXPECT_INT(state.step, 3);
   EXPECT_STR(state.run, "{\"seed\":1}");
 

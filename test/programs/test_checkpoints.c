@@ -73,6 +73,8 @@ TEST_TIER(checkpoints_are_amended_when_asked, 1) {
   EXPECT_INT(train("amended", "--iters 8 --eval-every -1 --resume --amend --seed 6", &said), 2);
   EXPECT(strstr(said, "\"seed\":5, this run has \"seed\":6, which --amend cannot change"));
   EXPECT_INT(train("amended", "--iters 8 --eval-every -1 --resume=previous", &said), 2);
+  EXPECT_INT(train("none-yet", "--iters 8 --eval-every -1 --resume=previous", &said), 2);
+  EXPECT(strstr(said, "--resume=previous: there is no ") && strstr(said, "none-yet/checkpoint-previous.safetensors\n"));
   EXPECT_INT(train("amended", "--iters 6 --lr 0.005 --eval-every -1 --resume=previous --amend", &said), 0);
   EXPECT(strstr(said, "at step 4 of 6"));
 }
