@@ -222,6 +222,28 @@ TEST(loader_gives_up_files_that_were_there) {
   dataset_close(&d);
 }
 
+TEST(loader_waits_for_no_file_that_was_never_there) {
+  const char *dir = small_set("never");
+  char *log = folder_of(dir, "stderr"), *file = folder_of(dir, "train/0.png");
+  CHECK(!unlink(file));
+  Dataset d;
+  if (!open_set(&d, dir, &small_options)) return;
+  LoaderOptions o = training(3);
+  Err err;
+  d.patience = 0.25;
+  int kept = quiet_begin(log);
+  Loader *l = loader_open(&d, &o, &err);
+  for (int step = 0; step < 12; step++) EXPECT(loader_next(l, &err));
+  EXPECT_INT(loader_bad_images(l), 1);
+  loader_close(l);
+  quiet_end(kept);
+  char *text = file_read(log, &(size_t){0}, NULL);
+  EXPECT_INT(count_of(text, "\n"), 1); // that it was replaced, without another try
+  char *all[] = {log, file, text};
+  for (int i = 0; i < COUNT(all); i++) free(all[i]);
+  dataset_close(&d);
+}
+
 TEST(loader_fails_when_nothing_can_be_read) {
   const char *dir = small_set("nothing");
   char path[1024];
