@@ -9,6 +9,7 @@ test/mutants.txt lists them, three lines each: "FILE: part of a test's name…",
 three lines contain. --check only makes sure that every text stands exactly once in its file; lint does so.
 
 Works on a copy of the tree in a temporary folder. Exits 1 when a mutant survives, is not found or does not compile."""
+import glob
 import os
 import re
 import shutil
@@ -71,6 +72,14 @@ def copy_tree(to, build):
     shutil.copytree(build, os.path.join(to, build), copy_function=shutil.copy2)
 
 
+def run_programs(tests):
+    """Whether one of the tests, of which parts of names are given, runs programs."""
+    names = []
+    for path in glob.glob("test/programs/test_*.c") + glob.glob("test/tools/test_*.c"):
+        names += re.findall(r"^TEST\w*\((\w+)", open(path).read(), re.MULTILINE)
+    return any(t in name for t in tests for name in names)
+
+
 class Tree:
     def __init__(self, root, build):
         self.root, self.build = root, build
@@ -79,7 +88,7 @@ class Tree:
 
     def make(self, tests):
         """True when it compiles; the programs are linked only for tests that run them."""
-        targets = ["all"] if any(re.match("program|durable", t) for t in tests) else []
+        targets = ["all"] if run_programs(tests) else []
         given = ["%s=%s" % (name, os.environ[name]) for name in ("CUDA", "CC", "CFLAGS", "ARCH") if name in os.environ]
         command = ["make", "-s", "B=" + self.build, *given, self.build + "/test_all", *targets]
         done = subprocess.run(command, cwd=self.root, capture_output=True, text=True)
