@@ -112,9 +112,9 @@ bool file_commit(AtomicFile *a, Err *err);
 void file_abort(AtomicFile *a);
 void file_keep(AtomicFile *a);     // leaves the temporary file as it is
 void file_clean(const char *path); // nobody may be writing there
-// Gives the file at `path`, or the one that a symbolic link there leads to, a further name (a hard link, or a copy where
-// that is not possible), in place of what has that name, whole at any moment and durable; file_clean(name) after a kill.
-// False with the reason in errno, too.
+// Gives the file at `path`, or the one that a symbolic link there leads to, a further name (a hard link, or a copy
+// where that is not possible), in place of what has that name, whole at any moment and durable; file_clean(name) after
+// a kill. False with the reason in errno, too.
 bool file_link(const char *path, const char *name, Err *err);
 
 int compare_int(const void *a, const void *b); // qsort

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include "test/harness/child.h"
 #include "test/harness/test.h"
@@ -184,9 +185,9 @@ TEST(util_names_in_another_file_system) {
 
 // In place of the C library's, so that a file system without hard links can be had.
 static int link_error; // that links meet; 0 = none
-int link(const char *from, const char *to) {
+int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags) {
   errno = link_error;
-  return link_error ? -1 : linkat(AT_FDCWD, from, AT_FDCWD, to, 0);
+  return link_error ? -1 : (int)syscall(SYS_linkat, from_folder, from, to_folder, to, flags);
 }
 
 // Where a file system has no hard links, a second name is a copy; where it has and refuses, it is a failure.
