@@ -9,7 +9,7 @@ TEST(lock_leaves_other_files_alone) {
   Err err;
   size_t size;
   char *folder = xasprintf("%s/locked", test_tmp()), *path = xasprintf("%s/lock", folder);
-  char *other = xasprintf("%s/other", test_tmp());
+  char *other = xasprintf("%s/lock-is-not-here", test_tmp());
   CHECK(dirs_make(folder, &err));
   write_text(path, "my own notes, longer than a name");
   EXPECT(!folder_lock(folder, &err) && strstr(err.msg, "/locked/lock is there and is no lock; "));
