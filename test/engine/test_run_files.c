@@ -1,5 +1,7 @@
 // What a run leaves, and in which order.
+#include <errno.h>
 #include <semaphore.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include "engine/numbered.h"
 #include "engine/run_files.h"
@@ -188,6 +190,33 @@ TEST(files_see_failures_at_the_next_step) {
   EXPECT(strstr(r.f.kept, " holds step 1, "));
   EXPECT_INT(step_of(r.f.checkpoint), 1);
   free(tmp);
+  close_run(&r);
+}
+
+// In place of the C library's, so that the log can be kept from growing.
+static bool no_room;
+ssize_t pwrite(int file, const void *bytes, size_t n, off_t at) {
+  if (!no_room) return syscall(SYS_pwrite64, file, bytes, n, at);
+  errno = ENOSPC;
+  return -1;
+}
+
+// A checkpoint waits for records that cannot be written at the moment, and steps do not wait for it.
+TEST(files_wait_for_room_for_the_log) {
+  Run r;
+  Err err;
+  open_run(&r, "log-without-room");
+  no_room = true;
+  make_step(&r, 0);
+  EXPECT(files_save(&r.f, &r.e, 1, false, &err));
+  EXPECT(files_poll(&r.f, &err) && r.f.saver.under_way && !r.f.saver.writing);
+  no_room = false;
+  EXPECT(files_settle(&r.f, &err));
+  EXPECT_INT(step_of(r.f.checkpoint), 1);
+  char *log = xasprintf("%s/log.jsonl", r.folder), *text = file_read(log, &(size_t){0}, NULL);
+  EXPECT(text && !strncmp(text, "{\"step\":1,", 10) && strchr(text, '\n'));
+  free(text);
+  free(log);
   close_run(&r);
 }
 

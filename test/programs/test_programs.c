@@ -359,7 +359,7 @@ TEST_TIER(program_never_overwrites_a_run, 1) {
   EXPECT_INT(command(&said, "%s --data %s --out %s --model tiny --size 64 --iters 8", tool("train"), shapes_set(),
                      in_tmp("kept")),
              2);
-  EXPECT(strstr(said, "--resume") != NULL);
+  EXPECT(strstr(said, " holds a run already: give --resume to continue it, or another --out\n") != NULL);
   EXPECT_INT(command(&said, "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 9 --resume", tool("train"),
                      shapes_set(), in_tmp("kept")),
              2);
