@@ -1,0 +1,64 @@
+"""The tables of docs/training.md: what default runs came to, and what a checkpoint costs."""
+import re
+
+from conv_figures import table
+from records import Refused
+
+BATCHES = (1, 2, 4, 8, 16, 32)
+
+
+def batch_of(record):
+    return int(re.search(r"--batch (\d+)", record["command"]).group(1))
+
+
+def runs(results, file, name):
+    """By batch, the runs of that name in the order of their seeds."""
+    found = {}
+    for r in results.all(file, run=name):
+        found.setdefault(batch_of(r), []).append(r)
+    if not found:
+        raise Refused(f"{file}: no record of {name}")
+    return found
+
+
+def cell(records):
+    """The loss at the end of warmup and at the end, of each seed."""
+    return "; ".join(f"{r['loss_warm']:.2f} → {r['loss_last']:.2f}" if r["finished"] else f"ended at {r['steps']}"
+                     for r in records)
+
+
+def defaults(results):
+    names = (("nuclei", "nuclei, 512 px", "h200"), ("coco", "COCO's 92 images, 512 px", "h200"),
+             ("coco, 800 px", "COCO's, 800 px", "h200"), ("shapes", "shapes, 256 px", "h200"),
+             ("nuclei, fp16", "nuclei, fp16", "h200"), ("coco, fp16", "COCO's, fp16", "h200"),
+             ("shapes, fp16", "shapes, fp16", "h200"), ("nuclei, from weights", "nuclei, from weights", "h200"),
+             ("coco, from weights", "COCO's, from weights", "h200"),
+             ("nuclei, tiny", "nuclei, tiny, CPU", "cpu"),
+             ("coco, tiny", "COCO's, tiny, CPU", "cpu"), ("shapes, tiny", "shapes, tiny, CPU", "cpu"))
+    rows = []
+    for name, shown, machine in names:
+        by_batch = runs(results, "defaults-" + machine, name)
+        rows.append((shown, *(cell(by_batch.get(b, [])) for b in BATCHES)))
+    return table(("", *(f"batch {b}" for b in BATCHES)), rows)
+
+
+def defaults_scored(results):
+    rows = []
+    for name in ("nuclei, 20,000 images", "nuclei, 12 epochs"):
+        for records in runs(results, "defaults-h200", name).values():
+            rows += [(f"{name}, batch {batch_of(r)}, seed {re.search(r'--seed ([0-9]+)', r['command']).group(1)}",
+                      f"{r['bbox_AP']:.3f} / {r['segm_AP']:.3f}", r["commit"]) for r in records]
+    return table(("", "box / mask AP", "commit"), rows)
+
+
+def held(results):
+    return " and ".join(f"{r['held_ms_median']:.1f} ms" for r in results.all("checkpoints-h200"))
+
+
+def counted(results):
+    found = [r for machine in ("h200", "cpu") for r in results.all("defaults-" + machine)]
+    return f"{sum(r['finished'] and r['loss_last'] < r['loss_warm'] for r in found)} of {len(found)}"
+
+
+TABLES = {"defaults": defaults, "defaults-scored": defaults_scored}
+VALUES = {"checkpoint.held": held, "defaults.learnt": counted}
