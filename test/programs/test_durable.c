@@ -288,7 +288,7 @@ TEST_TIER(durable_folder_takes_one_run, 1) {
   const char *said;
   pid_t pid = start("shared", "--iters 100000");
   EXPECT(wait_for_file(path_of("shared", "checkpoint.safetensors")));
-  EXPECT_INT(train("shared", "--iters 100000", &said), 2);
+  EXPECT_INT(train("shared", "--iters 100000 --stop-after 1", &said), 2);
   char *want = xasprintf("is in use by process %ld on ", (long)pid);
   if (!EXPECT(strstr(said, want) && strchr(said, '\n')[1] == '\0')) printf("    %s\n", said);
   free(want);
