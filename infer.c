@@ -4,9 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/cli.h"
+#include "base/folder.h"
 #include "base/interrupt.h"
 #include "base/latency.h"
-#include "base/lock.h"
 #include "base/output.h"
 #include "base/threads.h"
 #include "data/images/image.h"
@@ -77,7 +77,7 @@ static InferOptions parse(int argc, char **argv) {
 // Makes it this run's alone.
 static void take_folder(const InferOptions *o) {
   Err err;
-  if (!dirs_make(o->out, &err) || !folder_lock(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
+  if (!folder_take(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
 }
 
 static bool same_folder(const char *a, const char *b) {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "base/lock.h"
+#include "base/folder.h"
 #include "engine/curves.h"
 #include "engine/numbered.h"
 
@@ -76,7 +76,7 @@ static void clean_further_names(const char *folder) {
 }
 
 bool files_lock(const RunFiles *f, Err *err) {
-  if (!dirs_make(f->folder, err) || !folder_lock(f->folder, err)) return false;
+  if (!folder_take(f->folder, err)) return false;
   char *curves = xasprintf("%s/curves.svg", f->folder);
   const char *all[] = {f->checkpoint, f->previous, f->final, f->evaluated, curves};
   for (int i = 0; i < COUNT(all); i++) file_clean(all[i]);

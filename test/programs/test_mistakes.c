@@ -34,6 +34,9 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("/nowhere", "%s --data /nowhere --out %s", train, in_tmp("m"));
   EXPECT(!path_is_dir(in_tmp("nothing-yet")));
   expect_mistake("/nowhere", "%s --data /nowhere --out %s", train, in_tmp("nothing-yet"));
+  expect_mistake("--device cuda", "%s --data %s --model tiny --device cuda --out %s", train, d, in_tmp("nothing-yet"));
+  expect_mistake("too little memory", "ulimit -v 300000; %s --data %s --model tiny --device cpu --batch 512 --out %s",
+                 train, d, in_tmp("nothing-yet"));
   EXPECT(!path_is_dir(in_tmp("nothing-yet"))); // nothing is left of a run that cannot begin
   expect_mistake("--out has an empty value", "%s --data %s --out ''", train, d);
   expect_mistake("no such split", "%s --data %s --train-split 'no such split' --out %s", train, d, in_tmp("m"));

@@ -1,0 +1,42 @@
+#include <unistd.h>
+#include "base/folder.h"
+#include "test/harness/child.h"
+#include "test/harness/test.h"
+
+static const char *path_in(const char *folder, const char *name) {
+  static char paths[2][512];
+  static int next;
+  char *p = paths[next++ % 2];
+  snprintf(p, sizeof paths[0], "%s/%s/%s", test_tmp(), folder, name);
+  return p;
+}
+
+static void leave_file(const char *folder, const char *name) {
+  FILE *f = fopen(path_in(folder, name), "w");
+  CHECK(f && !fclose(f));
+}
+
+// A program that takes a folder, leaves files there and is refused. `name`: of the folder; of a file, if any.
+static void be_refused(void *names) {
+  const char *const *name = names;
+  Err err;
+  CHECK(folder_take(path_in(name[0], "."), &err));
+  leave_file(name[0], "index-0.coco");
+  if (name[1]) leave_file(name[0], name[1]);
+  die(EXIT_USAGE, "refused");
+}
+
+TEST(folder_goes_again_where_nothing_came_to_it) {
+  const char *said, *names[] = {"folder-refused", NULL};
+  EXPECT_INT(run_in_child(be_refused, names, &said), EXIT_USAGE);
+  EXPECT(!path_is_dir(path_in("folder-refused", "")));
+  names[0] = "folder-worked";
+  names[1] = "log.jsonl";
+  EXPECT_INT(run_in_child(be_refused, names, &said), EXIT_USAGE);
+  EXPECT(path_is_file(path_in("folder-worked", "log.jsonl")) && path_is_file(path_in("folder-worked", "index-0.coco")));
+  CHECK(dirs_make(path_in("folder-stood", ""), NULL)); // one that was there stays
+  names[0] = "folder-stood";
+  names[1] = NULL;
+  EXPECT_INT(run_in_child(be_refused, names, &said), EXIT_USAGE);
+  EXPECT(path_is_file(path_in("folder-stood", "lock")));
+}
