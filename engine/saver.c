@@ -14,6 +14,7 @@ bool saver_may_pass(int reason) { return reason == ENOSPC || reason == EDQUOT ||
 
 static bool write_once(Saver *s) {
   if (!state_write(s->engine, &s->state, &s->order.file, &s->err)) return false;
+  s->order.file.previous = NULL; // what stands there from here on is this state, should a name have to be tried again
   for (const char *const *name = s->order.links; name && *name; name++)
     if (!file_link(s->order.file.path, *name, &s->err)) return false;
   return true;
