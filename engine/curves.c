@@ -85,7 +85,7 @@ bool curves_draw(const char *dir, const Model *m, Err *err) {
   for (int place = 0; place < losses; place++)
     for (int i = 0; i < losses; i++)
       if (m->loss[i].drawn == place) add_curve(&set, m->loss[i].name, m->loss[i].label);
-  add_curve(&set, "val_loss", "total, validation");
+  add_curve(&set, "val_loss", "validation");
   const int norm = set.n, rate = norm + 1, metrics = rate + 1;
   add_curve(&set, "grad_norm", "gradient norm");
   add_curve(&set, "lr", "learning rate");
@@ -96,7 +96,7 @@ bool curves_draw(const char *dir, const Model *m, Err *err) {
   char *log = xasprintf("%s/log.jsonl", dir), *svg = xasprintf("%s/curves.svg", dir);
   bool ok = curves_read(log, set.key, set.n, all, err);
   if (ok) {
-    PlotPanel panels[] = {panel("Losses", "loss", true, &set, all, 0, norm, true, series),
+    PlotPanel panels[] = {panel("Losses", "loss", true, &set, all, 0, all[norm - 1].n ? norm : norm - 1, true, series),
                           panel("Gradient norm", "L2 norm", true, &set, all, norm, 1, true, series),
                           panel("Learning rate", "per step", false, &set, all, rate, 1, false, series),
                           panel("Average precision", "AP", false, &set, all, metrics, set.n - metrics, false, series)};
