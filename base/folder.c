@@ -24,7 +24,7 @@ static bool visit(const char *folder, bool removes) {
 }
 
 static void leave(void) {
-  if (!visit(made, false)) return;
+  if (!made || !visit(made, false)) return;
   visit(made, true);
   rmdir(made);
 }
@@ -32,9 +32,7 @@ static void leave(void) {
 bool folder_take(const char *folder, Err *err) {
   const bool is_new = !path_is_dir(folder);
   if (!dirs_make(folder, err)) return false;
-  if (is_new && !made) {
-    made = realpath(folder, NULL);
-    if (made && atexit(leave) != 0) made = NULL;
-  }
+  free(made);
+  made = is_new && atexit(leave) == 0 ? realpath(folder, NULL) : NULL;
   return folder_lock(folder, err);
 }
