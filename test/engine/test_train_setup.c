@@ -10,7 +10,7 @@ static TrainOptions options(const char *a, const char *b) {
 static Schedule schedule(const char *a, const char *b, int64_t steps, int64_t per_epoch) {
   TrainOptions o = options(a, b);
   Schedule s = setup_schedule(&o, steps, per_epoch);
-  free(o.resolved);
+  train_options_free(&o);
   return s;
 }
 
@@ -46,6 +46,6 @@ TEST(setup_limits_the_gradient_where_no_recipe_says_otherwise) {
     TrainOptions o = options(cases[i].option, cases[i].value);
     EXPECT_NEAR(o.clip_grad, cases[i].clip, 0);
     EXPECT_INT(setup_model(&o).mask_logits_fan_in, cases[i].fan_in);
-    free(o.resolved);
+    train_options_free(&o);
   }
 }
