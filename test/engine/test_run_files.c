@@ -206,9 +206,11 @@ TEST(files_see_failures_at_the_next_step) {
 // In place of the C library's, so that the log can be kept from growing and a file from being replaced.
 static bool no_room;
 static _Atomic(const char *) refused; // the file; NULL = none
+static atomic_int refusals;
 int rename(const char *from, const char *to) {
   const char *path = refused;
   if (!path || strcmp(path, to)) return renameat(AT_FDCWD, from, AT_FDCWD, to);
+  refusals++;
   errno = ENOSPC;
   return -1;
 }
@@ -234,6 +236,33 @@ TEST(files_wait_for_room_for_the_log) {
   EXPECT(text && !strncmp(text, "{\"step\":1,", 10) && strchr(text, '\n'));
   free(text);
   free(log);
+  close_run(&r);
+}
+
+// A checkpoint that is there, and whose further name has to wait, is not the one before it.
+TEST(files_wait_for_room_for_a_further_name) {
+  Run r;
+  Err err;
+  open_run(&r, "name-without-room");
+  char *said = xasprintf("%s/said-nameless", test_tmp()), *second = numbered_name(r.folder, 2);
+  r.f.keep = 2;
+  make_step(&r, 0);
+  EXPECT(files_save(&r.f, &r.e, 1, false, &err) && files_settle(&r.f, &err));
+  int kept = quiet_begin(said);
+  refused = second;
+  refusals = 0;
+  make_step(&r, 1);
+  EXPECT(files_save(&r.f, &r.e, 2, false, &err));
+  while (!refusals && !saver_ready(&r.f.saver)) usleep(1000);
+  EXPECT(!path_is_file(second));
+  refused = NULL;
+  EXPECT(files_settle(&r.f, &err));
+  quiet_end(kept);
+  EXPECT_INT(step_of(second), 2);
+  EXPECT_INT(step_of(r.f.checkpoint), 2);
+  EXPECT_INT(step_of(r.f.previous), 1);
+  free(said);
+  free(second);
   close_run(&r);
 }
 
