@@ -28,10 +28,10 @@ void numbered_prune(const char *folder, int64_t step, int keep) {
   int64_t *steps = NULL;
   size_t n = 0, cap = 0;
   for (struct dirent *entry; dir && (entry = readdir(dir));) {
-    const int64_t step = step_in(entry->d_name);
-    if (step < 0) continue;
+    const int64_t found = step_in(entry->d_name);
+    if (found < 0) continue;
     array_reserve((void **)&steps, &cap, n + 1, sizeof *steps);
-    steps[n++] = step;
+    steps[n++] = found;
   }
   if (dir) closedir(dir);
   if (n) qsort(steps, n, sizeof *steps, latest_first);

@@ -150,8 +150,7 @@ void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, 
 static bool keep_best(RunFiles *f, double deadline, Err *err) {
   if (!f->best_due || (f->saver.under_way && f->saver.state.step == f->scoring.step)) return true;
   char names[128];
-  if (!best_keep(&f->best, f->best_due, path_is_file(f->evaluated) ? f->evaluated : f->checkpoint, err))
-    return saver_may_pass(errno) && now_seconds() < deadline;
+  if (!best_keep(&f->best, f->best_due, f->evaluated, err)) return saver_may_pass(errno) && now_seconds() < deadline;
   best_names(&f->best, f->best_due, names, sizeof names);
   f->best_due = 0;
   log_note(&f->log, "step %lld: the best so far, kept as %s", (long long)f->scoring.step, names);

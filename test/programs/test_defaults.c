@@ -31,7 +31,7 @@ TEST_TIER(defaults_large_batch_stays_finite, 1) {
   if (!EXPECT_INT(train("defaults-64", "--batch 64 --iters 60 --stop-after 12", &said), 0)) printf("    %s\n", said);
 }
 
-TEST_TIER(defaults_learn_after_warmup, 2) {
+TEST_TIER(defaults_learn_after_warmup, 1) {
   const char *said;
   if (!EXPECT_INT(train("defaults-8", "--batch 8 --iters 90", &said), 0)) printf("    %s\n", said);
   EXPECT(mean_loss("defaults-8", 81, 90) < mean_loss("defaults-8", 26, 35));
