@@ -55,7 +55,7 @@ endif
 
 # Files of cpu/ that are written against `real` compile twice: as float and, with -DREAL64, as double.
 real := $(basename $(shell grep -lw OP cpu/*.c cpu/*/*.c))
-folders := base nn cpu cpu/conv weights data/formats data/images data/batches data/reports models engine
+folders := base comm nn cpu cpu/conv weights data/formats data/images data/batches data/reports models engine
 objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%=%/*.c)))) $(real:%=$B/%.f64.o) \
   $B/commit.o
 kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu))

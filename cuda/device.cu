@@ -230,7 +230,7 @@ static void cuda_forget(Device *dev, void *program) {
 }
 
 extern "C" const Memory memory_cuda = {
-    cuda_open,      cuda_close,  cuda_alloc,      cuda_free,       cuda_upload,    cuda_download, cuda_copy,
-    cuda_zero,      cuda_sync,   cuda_idle,       cuda_host_alloc, cuda_host_free, cuda_fetch,    cuda_save,
-    cuda_save_wait, cuda_stage,  cuda_stage_wait, cuda_stage_next, cuda_available, cuda_record,   cuda_record_end,
-    cuda_replay,    cuda_forget, &timing_cuda,    cuda_describe};
+    cuda_open,      cuda_close,      cuda_alloc,      cuda_free,       cuda_upload,    cuda_download, cuda_copy,
+    cuda_zero,      cuda_sync,       cuda_idle,       cuda_host_alloc, cuda_host_free, cuda_fetch,    cuda_save,
+    cuda_save_wait, cuda_stage,      cuda_stage_wait, cuda_stage_next, nullptr,        nullptr,       cuda_available,
+    cuda_record,    cuda_record_end, cuda_replay,     cuda_forget,     &timing_cuda,   cuda_describe};

@@ -148,6 +148,13 @@ void device_stage(Device *dev, void *dst, const void *host, size_t bytes) { dev-
 void device_stage_wait(Device *dev) { dev->memory->stage_wait(dev); }
 void device_stage_next(Device *dev) { dev->memory->stage_next(dev); }
 
+void device_fork(Device *dev) {
+  if (dev->memory->fork) dev->memory->fork(dev);
+}
+void device_join(Device *dev) {
+  if (dev->memory->join) dev->memory->join(dev);
+}
+
 bool device_record(Device *dev) { return dev->memory->record && dev->memory->record(dev); }
 void *device_record_end(Device *dev) { return dev->memory->record_end(dev); }
 void device_replay(Device *dev, void *program) { dev->memory->replay(dev, program); }

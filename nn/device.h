@@ -28,11 +28,15 @@ typedef struct Device {
   bool wgmma; // CUDA: the code that was loaded has Hopper's products, which only code for sm_90a has
   bool waits; // for every kernel where it is launched, so that an error is that kernel's; slow
   char description[128];
-  char why_cpu[256];             // "auto" found no GPU that it can use; "": it did, or was not asked, or knows none
-  void *stream;                  // CUDA: every op and copy is queued here, in order …
-  void *stage;                   // … but for copies of what the next step will read, which have a queue of their own
-  void *save;                    // … and so have copies of what is to be saved
-  bool tf32;                     // CUDA: fp32 convolutions may round their operands to TF32
+  char why_cpu[256];   // "auto" found no GPU that it can use; "": it did, or was not asked, or knows none
+  void *stream;        // CUDA: every op and copy is queued here, in order …
+  void *stage;         // … but for copies of what the next step will read, which have a queue of their own
+  void *save;          // … and so have copies of what is to be saved
+  void *beside;        // … and collectives that run beside ops: device_fork
+  int multiprocessors; // GPU: how many there are
+  int granted; // GPU: how many of them kernels that stay on theirs for all tiles (persistent) may take; the others are
+               // left to collectives. Decides how wgrad's sums are split, and no other bits
+  bool tf32;   // CUDA: fp32 convolutions may round their operands to TF32
   const Rung *const *conv_rungs; // CUDA: all implementations of the convolution ops, NULL at the end
   const Rung *conv_rung; // the one asked for: computes what it supports; NULL, and for the rest: the fastest of ours
   Cudnn *cudnn;          // NULL until the first convolution that cuDNN is asked for
@@ -83,6 +87,11 @@ void device_stage_wait(Device *dev);
 // What is staged from here on overwrites `dst` only after what has been queued so far has read it.
 void device_stage_next(Device *dev);
 
+// A queue beside the ops, for collectives: dev->beside waits, from device_fork on, for all ops queued so far; ops queued
+// after device_join wait for all that it holds. On the CPU there is none, and both do nothing. They may be recorded.
+void device_fork(Device *dev);
+void device_join(Device *dev);
+
 // The op's workspace, uninitialised, 64-byte aligned. Every op that needs one calls this first and returns when it is
 // NULL; every op that needs none begins with `if (dev->measuring) return;`.
 void *device_workspace(Device *dev, size_t bytes);
@@ -115,6 +124,8 @@ struct Memory {
   void (*stage)(Device *dev, void *dst, const void *host, size_t bytes);
   void (*stage_wait)(Device *dev);
   void (*stage_next)(Device *dev);
+  void (*fork)(Device *dev); // NULL, and join too: no queue beside the ops
+  void (*join)(Device *dev);
   size_t (*available)(Device *dev); // NULL: not known
   bool (*record)(Device *dev);      // NULL, and the following too: it cannot
   void *(*record_end)(Device *dev);

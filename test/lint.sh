@@ -20,7 +20,8 @@ pages() {
 allowed() {
   case $1 in
     base/*) echo 'base/' ;;
-    nn/*) echo 'nn/|base/' ;;
+    comm/*) echo 'comm/|nn/(device|tensor)\.h|base/' ;;
+    nn/*) echo 'nn/|comm/collective\.h|base/' ;;
     exact/*) echo 'exact/|nn/(ops|tensor)\.h|base/' ;;
     cpu/*) echo 'cpu/|exact/|nn/|base/' ;;
     cuda/*) echo 'cuda/|exact/|nn/|base/' ;;
@@ -30,17 +31,17 @@ allowed() {
     data/formats/*) echo 'data/(formats|images)/|exact/polygon\.h|base/' ;;
     data/batches/*) echo 'data/(batches|formats|images)/|nn/batch\.h|base/' ;;
     data/reports/*) echo 'data/|nn/batch\.h|base/' ;;
-    engine/*) echo 'engine/|models/|weights/|data/|nn/|base/' ;;
+    engine/*) echo 'engine/|comm/|models/|weights/|data/|nn/|base/' ;;
     tools/*.cu | tools/*.cuh) echo 'tools/|cuda/|nn/|base/' ;;
     tools/bench_gemm.c) echo 'tools/|cpu/|nn/|base/' ;; # times the reference's own product
     tools/*) echo 'tools/|engine/|models/|weights/|data/|nn/|base/' ;;
-    test/*) echo 'test/|tools/|engine/|models/|weights/|data/|exact/|nn/|base/|cuda/conv/ladder\.h' ;;
+    test/*) echo 'test/|tools/|engine/|comm/|models/|weights/|data/|exact/|nn/|base/|cuda/conv/ladder\.h' ;;
     */*) echo 'nothing: this folder has no row in test/lint\.sh' ;;
-    *) echo 'engine/|models/|weights/|data/|nn/|base/' ;; # the programs
+    *) echo 'engine/|models/|weights/|data/|comm/|nn/|base/' ;; # the programs
   esac
 }
 
-ours='base|cpu|cuda|data|engine|exact|models|nn|test|tools|weights'
+ours='base|comm|cpu|cuda|data|engine|exact|models|nn|test|tools|weights'
 for file in $(sources); do
   grep -nE "^[[:space:]]*#[[:space:]]*(include|import)[^\"<]*(\"|<($ours)/|[A-Za-z_\\])" "$file" |
     grep -vE "^[0-9]+:#include \"($(allowed "$file"))([^\"./]|[./][^\"./])*\"( |\$)" |
