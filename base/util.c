@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -33,15 +34,26 @@ static const char no_memory[] = "out of memory: ";
 int err_exit(const Err *err) { return strstr(err->msg, no_memory) ? EXIT_RUN : EXIT_USAGE; }
 
 static char context[512];
+static pthread_mutex_t context_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void die_context(const char *fmt, ...) {
-  context[0] = '\0';
-  if (!fmt) return;
-  va_list args;
-  va_start(args, fmt);
-  vsnprintf(context, sizeof context, fmt, args);
-  va_end(args);
-  text_clean(context);
+  char text[sizeof context] = "";
+  if (fmt) {
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+  }
+  text_clean(text);
+  pthread_mutex_lock(&context_lock);
+  memcpy(context, text, sizeof context);
+  pthread_mutex_unlock(&context_lock);
+}
+
+void die_about(char *text, size_t room) {
+  pthread_mutex_lock(&context_lock);
+  snprintf(text, room, "%s", context);
+  pthread_mutex_unlock(&context_lock);
 }
 
 static void (*first)(void *);
@@ -52,16 +64,40 @@ void die_first(void (*settle)(void *context), void *its_context) {
   first_context = its_context;
 }
 
+static DieTell *teller;
+static void *teller_context;
+
+void die_tells(DieTell *tell, void *its_context) {
+  teller = tell;
+  teller_context = its_context;
+}
+
+void die_print(const char *message) {
+  char line[DIE_LINE + 64];
+  snprintf(line, sizeof line, "%s: %s\n", __progname, message);
+  fputs(line, stderr); // at once, so that lines of several processes stay whole
+}
+
+// Whether somebody else says the line. A teller that fails itself is not asked again.
+static bool told(int *code, char *line) {
+  static _Thread_local bool telling;
+  if (!teller || telling) return false;
+  telling = true;
+  bool by_another = teller(teller_context, code, line, DIE_LINE);
+  telling = false;
+  return by_another;
+}
+
 static NORETURN void end(int code, const char *about, const char *fmt, va_list args) {
   void (*settle)(void *) = first;
   first = NULL;
   if (settle && code == EXIT_RUN) settle(first_context);
   fflush(stdout); // so that what was reported before stands before the reason for stopping
   Err err;
+  char line[DIE_LINE];
   vsnprintf(err.msg, sizeof err.msg, fmt, args);
-  fprintf(stderr, "%s: %s", __progname, text_clean(err.msg));
-  if (*about) fprintf(stderr, " (%s)", about);
-  fputc('\n', stderr);
+  snprintf(line, sizeof line, *about ? "%s (%s)" : "%s", text_clean(err.msg), about);
+  if (!told(&code, line)) die_print(line);
   exit(code);
 }
 
@@ -72,15 +108,20 @@ void die(int code, const char *fmt, ...) {
 }
 
 void die_unforeseen(const char *fmt, ...) {
+  char about[sizeof context];
+  die_about(about, sizeof about);
   va_list args;
   va_start(args, fmt);
-  end(EXIT_RUN, context, fmt, args);
+  end(EXIT_RUN, about, fmt, args);
 }
 
 void check_failed(const char *expr, const char *file, int line) {
   fflush(stdout);
-  fprintf(stderr, "%s: %s:%d: check failed: %s (a bug in this program, please report it)\n", __progname, file, line,
-          expr);
+  int code = EXIT_RUN;
+  char text[DIE_LINE];
+  snprintf(text, sizeof text, "%s:%d: check failed: %s (a bug in this program, please report it)", file, line, expr);
+  if (!told(&code, text)) die_print(text);
+  if (teller) _exit(code); // all processes end with one status
   abort();
 }
 

@@ -44,10 +44,19 @@ NORETURN void die(int code, const char *fmt, ...) PRINTF_LIKE(2, 3);
 // what the program is at and what it leaves, as die_context said last. fmt NULL: nothing.
 NORETURN void die_unforeseen(const char *fmt, ...) PRINTF_LIKE(1, 2);
 void die_context(const char *fmt, ...) PRINTF_LIKE(1, 2);
+void die_about(char *text, size_t room); // what die_context said last, for any thread
 
 // What die and die_unforeseen do first when a program fails while running, once: to end what goes on beside, which the
 // message may tell of. For programs of one run; NULL: nothing.
 void die_first(void (*settle)(void *context), void *context);
+
+// For a process that is one of several, of which one says why all end: the line that die, die_unforeseen or check_failed
+// would print goes to `tell` first, which may put in front whose line it is, and may change the code. True: somebody
+// says it, this process ends without a word. May be called on several threads at a time. NULL: lines are printed.
+typedef bool DieTell(void *context, int *code, char *line, size_t room);
+void die_tells(DieTell *tell, void *context);
+enum { DIE_LINE = 8192 };            // room for such a line
+void die_print(const char *message); // "name: message" as one line on stderr; goes on
 
 // CHECK guards memory and invariants and stays in optimised builds; a failure is our bug, not the user's.
 NORETURN void check_failed(const char *expr, const char *file, int line);

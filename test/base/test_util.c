@@ -351,3 +351,44 @@ TEST(util_unforeseen_failures_say_where_the_program_is) {
   EXPECT_INT(run_in_child(die_of, &foreseen, &said), EXIT_RUN);
   EXPECT(strstr(said, ": the disk is full\n"));
 }
+
+static bool tell_twice(void *says, int *code, char *line, size_t room) {
+  char text[256];
+  snprintf(text, sizeof text, "rank 1: %.200s", line);
+  snprintf(line, room, "%s", text);
+  *code = 7;
+  return !strcmp(says, "another says it");
+}
+static void die_telling(void *says) {
+  die_tells(tell_twice, says);
+  die_of(NULL);
+}
+static void check_telling(void *says) {
+  die_tells(tell_twice, says);
+  check_failed("a < b", "f.c", 12);
+}
+static bool tell_badly(void *says, int *code, char *line, size_t room) {
+  (void)code;
+  (void)line;
+  (void)room;
+  die(EXIT_RUN, "%s", (char *)says);
+}
+static void die_telling_badly(void *says) {
+  die_tells(tell_badly, says);
+  die(EXIT_USAGE, "the first reason");
+}
+
+// Of several processes one says why all end, by the line that each would have printed.
+TEST(util_failures_are_told_to_others) {
+  const char *said;
+  EXPECT_INT(run_in_child(die_telling, "another says it", &said), 7);
+  EXPECT_STR(said, "");
+  EXPECT_INT(run_in_child(die_telling, "nobody does", &said), 7);
+  EXPECT(strstr(said, ": rank 1: the GPU fell off the bus (step 7; nothing is kept)\n"));
+  EXPECT_INT(run_in_child(check_telling, "another says it", &said), 7);
+  EXPECT_STR(said, "");
+  EXPECT_INT(run_in_child(check_telling, "nobody does", &said), 7);
+  EXPECT(strstr(said, ": rank 1: f.c:12: check failed: a < b (a bug in this program, please report it)\n"));
+  EXPECT_INT(run_in_child(die_telling_badly, "it fails itself", &said), EXIT_RUN);
+  EXPECT(strstr(said, ": it fails itself\n") && !strstr(said, "the first reason"));
+}
