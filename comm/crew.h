@@ -1,7 +1,8 @@
 // Crew: what the supervisor of --gpus N and the ranks that it forked share, a page of memory. Every member is written
-// by one process, but for `said` and `code`, which the first writes whose message ends the run.
+// by one process, but for `said`, which the first writes whose message ends the run.
 #pragma once
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -10,7 +11,7 @@ enum { MAX_CREW = 1024 };
 typedef struct Crew {
   pid_t supervisor;
   int ranks;
-  atomic_int said;   // somebody has said why the run ends: others end without a word
+  atomic_int said;   // 0, or 1 + the exit status, once somebody has said why the run ends: crew_claim
   atomic_int stop;   // the supervisor was asked to stop: the ranks save and end
   atomic_llong beat; // of the supervisor, twice a second: one that is stopped or gone does not count on
   struct {
@@ -18,3 +19,14 @@ typedef struct Crew {
     atomic_llong step; // under way, for messages
   } rank[MAX_CREW];
 } Crew;
+
+// Whether this process is the one to say why the run ends, and with which status: others end without a word.
+static inline bool crew_claim(Crew *crew, int code) {
+  int nobody = 0;
+  return atomic_compare_exchange_strong(&crew->said, &nobody, 1 + code);
+}
+// The status with which the run ends; 0: it goes on.
+static inline int crew_code(Crew *crew) {
+  const int said = atomic_load(&crew->said);
+  return said > 1 ? said - 1 : said;
+}
