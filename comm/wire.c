@@ -1,0 +1,313 @@
+#include "comm/wire.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { MAGIC = 0x4e43524d, VERSION = 1 }; // "MRCN"
+
+// As it travels; all machines that run this are little-endian, and another one has another magic number.
+typedef struct Head {
+  uint32_t magic;
+  uint16_t version, type;
+  int32_t code;
+  uint32_t bytes; // of text
+  int64_t number;
+} Head;
+_Static_assert(sizeof(Head) == WIRE_HEAD, "no padding");
+
+static void socket_ready(int fd) {
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+}
+
+Wire wire_open(int fd) {
+  if (fd >= 0) socket_ready(fd);
+  return (Wire){.fd = fd};
+}
+
+int wire_release(Wire *w) {
+  int fd = w->fd;
+  free(w->in);
+  free(w->out);
+  *w = (Wire){.fd = -1};
+  return fd;
+}
+
+void wire_close(Wire *w) {
+  int fd = wire_release(w);
+  if (fd >= 0) close(fd);
+}
+
+// Whether an operation on a socket may succeed later.
+static bool passes(void) { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+void wire_flush(Wire *w) {
+  size_t sent = 0;
+  while (!w->deaf && sent < w->out_bytes) {
+    ssize_t n = send(w->fd, w->out + sent, w->out_bytes - sent, MSG_NOSIGNAL);
+    if (n >= 0) {
+      sent += (size_t)n;
+      continue;
+    }
+    if (errno == EINTR) continue;
+    w->deaf = !passes(); // what the other end has sent may still be read
+    break;
+  }
+  if (w->deaf) sent = w->out_bytes;
+  if (sent) memmove(w->out, w->out + sent, w->out_bytes - sent);
+  w->out_bytes -= sent;
+}
+
+void wire_send(Wire *w, int type, int code, int64_t number, const char *text) {
+  if (w->fd < 0 || w->deaf) return;
+  const size_t bytes = text ? MIN(strlen(text), (size_t)WIRE_TEXT) : 0;
+  const Head head = {MAGIC, VERSION, (uint16_t)type, code, (uint32_t)bytes, number};
+  array_reserve((void **)&w->out, &w->out_cap, w->out_bytes + sizeof head + bytes, 1);
+  memcpy(w->out + w->out_bytes, &head, sizeof head);
+  if (bytes) memcpy(w->out + w->out_bytes + sizeof head, text, bytes);
+  w->out_bytes += sizeof head + bytes;
+  wire_flush(w);
+}
+
+void wire_shut(Wire *w) {
+  wire_flush(w);
+  w->deaf = true;
+  if (w->fd >= 0) shutdown(w->fd, SHUT_WR);
+}
+
+void wire_receive(Wire *w) {
+  array_reserve((void **)&w->in, &w->in_cap, WIRE_HEAD + WIRE_TEXT, 1);
+  while (w->fd >= 0 && !w->ended && w->in_bytes < WIRE_HEAD + WIRE_TEXT) {
+    ssize_t n = recv(w->fd, w->in + w->in_bytes, WIRE_HEAD + WIRE_TEXT - w->in_bytes, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && passes()) return;
+    if (n <= 0)
+      w->ended = true;
+    else
+      w->in_bytes += (size_t)n;
+  }
+}
+
+WireFound wire_next(Wire *w, Frame *frame) {
+  Head head = {MAGIC, VERSION, 0, 0, 0, 0};
+  if (!w->in_bytes) return WIRE_NOTHING;
+  memcpy(&head, w->in, MIN(w->in_bytes, sizeof head));
+  if (memcmp(w->in, &(uint32_t){MAGIC}, MIN(w->in_bytes, sizeof head.magic)) != 0) return WIRE_STRANGER;
+  if (w->in_bytes < sizeof head) return WIRE_NOTHING;
+  if (head.version != VERSION) return WIRE_OTHER_VERSION;
+  if (head.bytes > WIRE_TEXT) return WIRE_STRANGER;
+  const size_t bytes = sizeof head + head.bytes;
+  if (w->in_bytes < bytes) return WIRE_NOTHING;
+  frame->type = head.type;
+  frame->code = head.code;
+  frame->number = head.number;
+  memcpy(frame->text, w->in + sizeof head, head.bytes);
+  frame->text[head.bytes] = '\0';
+  memmove(w->in, w->in + bytes, w->in_bytes - bytes);
+  w->in_bytes -= bytes;
+  return WIRE_FRAME;
+}
+
+// ---- sockets ------------------------------------------------------------------------------------------------------
+
+bool address_parse(Address *a, const char *text, Err *err) {
+  const char *colon = strrchr(text, ':'), *begin = text, *end = colon;
+  if (colon && *text == '[' && colon > text + 1 && colon[-1] == ']') {
+    begin++;
+    end--;
+  } else if (colon && memchr(text, ':', (size_t)(colon - text))) {
+    colon = NULL; // an IPv6 address without brackets: whether its last part is the port, nobody can tell
+  }
+  char *rest = NULL;
+  long port = colon && colon[1] >= '0' && colon[1] <= '9' ? strtol(colon + 1, &rest, 10) : -1;
+  if (!colon || end == begin || (size_t)(end - begin) >= sizeof a->host || !rest || *rest || port < 1 || port > 65535)
+    return err_set(err, "\"%s\" is no HOST:PORT, as node1:29500 or [fe80::1]:29500 are, with a port of 1 to 65535",
+                   text);
+  snprintf(a->host, sizeof a->host, "%.*s", (int)(end - begin), begin);
+  a->port = (int)port;
+  return true;
+}
+
+void address_text(const Address *a, char *text, size_t room) {
+  snprintf(text, room, strchr(a->host, ':') ? "[%s]:%d" : "%s:%d", a->host, a->port);
+}
+
+// What a name stands for; NULL with a reason. freeaddrinfo.
+static struct addrinfo *resolve(const Address *a, int flags, Err *err) {
+  char port[16];
+  snprintf(port, sizeof port, "%d", a->port);
+  struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
+  struct addrinfo *found = NULL;
+  int failed = getaddrinfo(*a->host ? a->host : NULL, port, &hints, &found);
+  if (!failed) return found;
+  err_set(err, "%s", failed == EAI_SYSTEM ? strerror(errno) : gai_strerror(failed));
+  return NULL;
+}
+
+static bool is_loopback(const struct sockaddr *address) {
+  if (address->sa_family == AF_INET6) return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
+  return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
+}
+
+// A name but "localhost", all of whose addresses are the loopback's.
+static bool is_name_of_loopback(const Address *a, const struct addrinfo *found) {
+  struct in6_addr number;
+  if (!strcmp(a->host, "localhost") || inet_pton(AF_INET, a->host, &number) == 1 ||
+      inet_pton(AF_INET6, a->host, &number) == 1)
+    return false;
+  for (; found; found = found->ai_next)
+    if (!is_loopback(found->ai_addr)) return false;
+  return true;
+}
+
+static int port_of(int fd) {
+  struct sockaddr_storage address;
+  socklen_t size = sizeof address;
+  if (getsockname(fd, (struct sockaddr *)&address, &size)) return 0;
+  return ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&address)->sin6_port
+                                             : ((struct sockaddr_in *)&address)->sin_port);
+}
+
+static int listen_at(const struct addrinfo *at) {
+  int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)); // of a run that has just ended
+  if (at->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){0}, sizeof(int));
+  if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) {
+    socket_ready(fd);
+    return fd;
+  }
+  int reason = errno;
+  close(fd);
+  errno = reason;
+  return -1;
+}
+
+static bool listen_failed(const Address *a, int reason, Err *err) {
+  char at[300], host[64] = "this host";
+  address_text(a, at, sizeof at);
+  gethostname(host, sizeof host - 1);
+  if (reason == EADDRINUSE)
+    return err_set(err,
+                   "rank 0 cannot listen at %s: another program has port %d; choose another one by --rendezvous "
+                   "tcp:HOST:PORT or MASTER_PORT",
+                   at, a->port);
+  if (reason == EADDRNOTAVAIL)
+    return err_set(err,
+                   "rank 0 cannot listen at %s: that is no address of %s, where it runs; name one by --rendezvous "
+                   "tcp:HOST:PORT or MASTER_ADDR",
+                   at, host);
+  return err_set(err, "rank 0 cannot listen at %s: %s", at, strerror(reason));
+}
+
+int socket_listen(Address *a, bool from_outside, Err *err) {
+  char at[300];
+  address_text(a, at, sizeof at);
+  Err why;
+  struct addrinfo *found = resolve(a, AI_PASSIVE, &why);
+  if (found && from_outside && is_name_of_loopback(a, found)) {
+    freeaddrinfo(found);
+    found = resolve(&(Address){.port = a->port}, AI_PASSIVE, &why);
+  }
+  if (!found) {
+    err_set(err,
+            "rank 0 cannot listen at %s: %s; name an address of its host by --rendezvous tcp:HOST:PORT or "
+            "MASTER_ADDR",
+            at, why.msg);
+    return -1;
+  }
+  int fd = -1, reason = EADDRNOTAVAIL;
+  // All addresses of IPv6 are all of IPv4, too; of a name, IPv4 is what more networks let through.
+  const int family = *a->host ? AF_INET : AF_INET6;
+  for (int pass = 0; pass < 2 && fd < 0; pass++)
+    for (struct addrinfo *each = found; each && fd < 0; each = each->ai_next) {
+      if ((each->ai_family == family) != (pass == 0)) continue;
+      fd = listen_at(each);
+      if (fd < 0 && errno != EAFNOSUPPORT) reason = errno;
+    }
+  freeaddrinfo(found);
+  if (fd < 0)
+    listen_failed(a, reason, err);
+  else if (!a->port)
+    a->port = port_of(fd);
+  return fd;
+}
+
+int socket_accept(int listener) {
+  int fd = accept(listener, NULL, NULL);
+  if (fd >= 0) socket_ready(fd);
+  return fd;
+}
+
+// Until the socket can be read or written, or has failed. False: the deadline has passed.
+static bool socket_wait(int fd, short events, double deadline) {
+  for (;;) {
+    double left = deadline - now_seconds();
+    if (left < 0) return false;
+    struct pollfd p = {.fd = fd, .events = events};
+    if (poll(&p, 1, (int)MIN(left * 1e3 + 1, 1000)) > 0) return true;
+  }
+}
+
+static int connect_to(const struct addrinfo *to, double deadline, Err *err) {
+  int fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd >= 0) {
+    socket_ready(fd);
+    int reason = connect(fd, to->ai_addr, to->ai_addrlen) == 0 ? 0 : errno;
+    if (reason == EINPROGRESS || reason == EINTR) {
+      reason = ETIMEDOUT;
+      if (socket_wait(fd, POLLOUT, deadline))
+        getsockopt(fd, SOL_SOCKET, SO_ERROR, &reason, &(socklen_t){sizeof reason});
+    }
+    if (!reason) return fd;
+    close(fd);
+    errno = reason;
+  }
+  err_set(err, "%s", strerror(errno));
+  return -1;
+}
+
+int socket_connect(const Address *a, double deadline, Err *err) {
+  struct addrinfo *found = resolve(a, 0, err);
+  int fd = -1;
+  for (struct addrinfo *each = found; each && fd < 0; each = each->ai_next) fd = connect_to(each, deadline, err);
+  if (found) freeaddrinfo(found);
+  return fd;
+}
+
+bool socket_send(int fd, const void *p, size_t bytes) {
+  for (const char *at = p; bytes;) {
+    ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL);
+    if (n >= 0) {
+      at += n;
+      bytes -= (size_t)n;
+      continue;
+    }
+    if (!passes()) return false;
+    poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 1000);
+  }
+  return true;
+}
+
+bool socket_receive(int fd, void *p, size_t bytes) {
+  for (char *at = p; bytes;) {
+    ssize_t n = recv(fd, at, bytes, 0);
+    if (n > 0) {
+      at += n;
+      bytes -= (size_t)n;
+      continue;
+    }
+    if (n == 0 || !passes()) return false;
+    poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 1000);
+  }
+  return true;
+}
