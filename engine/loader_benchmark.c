@@ -1,6 +1,6 @@
 #include "engine/loader_benchmark.h"
-#include <unistd.h>
 #include "base/machine.h"
+#include "base/parallel.h"
 
 static bool take_batches(Loader *l, int batches, int64_t *images, int64_t *bytes, Err *err) {
   *images = *bytes = 0;
@@ -16,7 +16,7 @@ static bool take_batches(Loader *l, int batches, int64_t *images, int64_t *bytes
 // Per cent are of what the threads had, wall time each; what the stages leave of it is waiting, for a core or for room.
 static void print_record(const LoaderOptions *o, int batches, int bad, int64_t images, int64_t bytes, double wall,
                          const double seconds[LOADER_STAGES]) {
-  const int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  const int cores = parallel_cores();
   double left = 100;
   Record j = {0};
   record_begin(&j);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/output.h"
+#include "base/parallel.h"
 #include "data/batches/bitmap.h"
 #include "data/formats/coco_index.h"
 
@@ -185,21 +186,24 @@ static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
   return d->num_images > 0 || nothing_usable(d, err);
 }
 
+static void look_for_file(void *of, int i, int thread) {
+  (void)thread;
+  Dataset *d = of;
+  char *path = dataset_path(d, i);
+  d->absent[d->image[i]] = !path_is_file(path);
+  free(path);
+}
+
 // A few files that are not there are bad images like others; where most are, the copy broke off or this is another
 // folder, which should show before the first step.
 static bool check_files(Dataset *d, bool strict, Err *err) {
-  int missing = 0, first = d->num_images;
-#pragma omp parallel for reduction(+ : missing) reduction(min : first)
-  for (int i = 0; i < d->num_images; i++) {
-    char *path = dataset_path(d, i);
-    if (!path_is_file(path)) {
-      d->absent[d->image[i]] = true;
-      missing++;
-      first = MIN(first, i);
-    }
-    free(path);
+  int first = d->num_images;
+  parallel_for(d->num_images, parallel_threads(d->num_images), look_for_file, d);
+  for (int i = d->num_images - 1; i >= 0; i--) {
+    if (!d->absent[d->image[i]]) continue;
+    d->missing++;
+    first = i;
   }
-  d->missing = missing;
   if (strict ? d->missing == 0 : d->missing <= d->num_images / 2) return true;
   char *path = dataset_path(d, first);
   const char *why = access(path, F_OK) == 0 ? "not a regular file" : errno == ENOENT ? "no such file" : strerror(errno);

@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include "base/parallel.h"
 #include "base/rng.h"
 #include "data/batches/bitmap.h"
 #include "data/batches/outage.h"
@@ -430,7 +430,7 @@ static void slot_close(Slot *slot, const HostMemory *memory) {
 }
 
 int loader_threads(const LoaderOptions *o) {
-  return o->threads > 0 ? o->threads : (int)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
+  return o->threads > 0 ? o->threads : parallel_cores();
 }
 
 Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {

@@ -2,6 +2,7 @@
 #include "data/formats/coco_index.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/lock.h"
+#include "base/parallel.h"
 #include "base/rng.h"
 
 // ALIGNMENT: of an array in the file, a multiple of every machine's page size.
@@ -75,26 +77,39 @@ static uint64_t sum_block(const char *p, size_t bytes) {
   return sum;
 }
 
+typedef struct BlockSums {
+  const char *p; // NULL: of a file
+  int fd;
+  uint64_t at;
+  size_t bytes;
+  char *buffer;       // of a file: [threads][BLOCK]
+  uint64_t *sum;      // [blocks]
+  atomic_bool failed; // a block could not be read
+} BlockSums;
+
+static void sum_one_block(void *of, int i, int thread) {
+  BlockSums *s = of;
+  const size_t begin = (size_t)i * BLOCK, n = MIN(s->bytes - begin, BLOCK);
+  char *buffer = s->p ? NULL : s->buffer + (size_t)thread * BLOCK;
+  if (buffer && pread(s->fd, buffer, n, (off_t)(s->at + begin)) != (ssize_t)n)
+    atomic_store(&s->failed, true);
+  else
+    s->sum[i] = sum_block(buffer ? buffer : s->p + begin, n);
+}
+
 // Of memory or, where p is NULL, of a file's bytes from `at` on: read, not mapped, as faulting in half a gigabyte takes
 // longer than copying it. 0 where reading fails.
 static uint64_t checksum(const void *p, int fd, uint64_t at, size_t bytes) {
-  int blocks = (int)((bytes + BLOCK - 1) / BLOCK);
-  bool ok = true;
-  uint64_t *sums = xmalloc((size_t)blocks * sizeof *sums), sum = bytes;
-#pragma omp parallel reduction(&& : ok) if (blocks > 1)
-  {
-    char *buffer = p ? NULL : xmalloc(BLOCK);
-#pragma omp for schedule(dynamic)
-    for (int i = 0; i < blocks; i++) {
-      size_t begin = (size_t)i * BLOCK, n = MIN(bytes - begin, BLOCK);
-      if (!p) ok = ok && pread(fd, buffer, n, (off_t)(at + begin)) == (ssize_t)n;
-      sums[i] = sum_block(p ? (const char *)p + begin : buffer, n);
-    }
-    free(buffer);
-  }
-  for (int i = 0; i < blocks; i++) sum = rng_key(sum, sums[i]);
-  free(sums);
-  return ok ? sum : 0;
+  const int blocks = (int)((bytes + BLOCK - 1) / BLOCK), threads = parallel_threads(blocks);
+  BlockSums s = {.p = p, .fd = fd, .at = at, .bytes = bytes};
+  if (!p) s.buffer = xmalloc((size_t)threads * BLOCK);
+  s.sum = xmalloc((size_t)blocks * sizeof *s.sum);
+  parallel_for(blocks, threads, sum_one_block, &s);
+  uint64_t sum = bytes;
+  for (int i = 0; !s.failed && i < blocks; i++) sum = rng_key(sum, s.sum[i]);
+  free(s.sum);
+  free(s.buffer);
+  return s.failed ? 0 : sum;
 }
 
 // The source

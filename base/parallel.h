@@ -1,0 +1,12 @@
+// Loops over threads of their own, which have ended when the loop returns: for what a program does before it forks. A
+// fork takes one thread along; those that OpenMP keeps for its next loop would be missing, and waited for.
+#pragma once
+
+// How many cores this process may use: its affinity, which containers, batch systems and comm/cores.h narrow. At least 1.
+int parallel_cores(void);
+// How many threads a loop of n turns is worth: one a core, and no more than turns. At least 1.
+int parallel_threads(int n);
+// Calls body(context, i, thread) once for every i in 0 … n - 1, in any order, on so many threads, this one included;
+// `thread` counts them from 0. Where the system gives fewer threads, these do all. What the body writes for one i
+// must not depend on another.
+void parallel_for(int n, int threads, void (*body)(void *context, int i, int thread), void *context);
