@@ -5,7 +5,8 @@
 #include <unistd.h>
 #include "base/lock.h"
 
-static char *made; // what goes again; NULL: nothing
+static char *made;    // what goes again; NULL: nothing
+static pid_t made_by; // the process that it is for: one that it forked leaves the folder alone
 
 static bool is_by_the_way(const char *name) {
   return !strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, "lock") || !strncmp(name, "index-", 6);
@@ -24,7 +25,7 @@ static bool visit(const char *folder, bool removes) {
 }
 
 static void leave(void) {
-  if (!made || !visit(made, false)) return;
+  if (!made || made_by != getpid() || !visit(made, false)) return;
   visit(made, true);
   rmdir(made);
 }
@@ -34,5 +35,6 @@ bool folder_take(const char *folder, Err *err) {
   if (!dirs_make(folder, err)) return false;
   free(made);
   made = is_new && atexit(leave) == 0 ? realpath(folder, NULL) : NULL;
+  made_by = getpid();
   return folder_lock(folder, err);
 }

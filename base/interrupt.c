@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 static volatile sig_atomic_t asked, unread;
+static const atomic_int *elsewhere; // NULL: nobody else asks
 
 static void on_request(int which) {
   if (asked) {
@@ -35,4 +36,6 @@ void interrupt_by_writing(void) {
   catch_with(SIGPIPE, on_pipe);
 }
 
-bool interrupted(void) { return asked || unread; }
+void interrupt_also(const atomic_int *request) { elsewhere = request; }
+
+bool interrupted(void) { return asked || unread || (elsewhere && atomic_load(elsewhere)); }

@@ -1,5 +1,6 @@
 // Signals that ask a program to end: they are noted, so that it can save its work first.
 #pragma once
+#include <stdatomic.h>
 #include <stdbool.h>
 
 // From here on a first SIGINT, SIGTERM or SIGHUP is noted, and one more of them ends the program at once. A signal that
@@ -8,4 +9,6 @@ void interrupt_catch(void);
 // From here on what cannot be written is an error of writing, not the program's end: SIGXFSZ (ulimit -f), and SIGPIPE,
 // which is noted, however often it comes: nobody reads what the program says any more.
 void interrupt_by_writing(void);
+// From here on what another process puts there, in memory that both have, counts like a signal once it is not 0.
+void interrupt_also(const atomic_int *request);
 bool interrupted(void); // one was noted

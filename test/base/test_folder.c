@@ -1,3 +1,4 @@
+#include <sys/wait.h>
 #include <unistd.h>
 #include "base/folder.h"
 #include "test/harness/child.h"
@@ -39,4 +40,24 @@ TEST(folder_goes_again_where_nothing_came_to_it) {
   names[1] = NULL;
   EXPECT_INT(run_in_child(be_refused, names, &said), EXIT_USAGE);
   EXPECT(path_is_file(path_in("folder-stood", "lock")));
+}
+
+// The fork of a program that took a folder ends first: the folder is the program's, and so is the lock of both.
+static void fork_and_end(void *name) {
+  Err err;
+  int status;
+  CHECK(folder_take(path_in(name, "."), &err));
+  pid_t pid = fork();
+  CHECK(pid >= 0);
+  if (pid == 0) exit(0);
+  CHECK(waitpid(pid, &status, 0) == pid);
+  fprintf(stderr, path_is_file(path_in(name, "lock")) ? "it stands" : "it is gone");
+  die(EXIT_USAGE, " until here");
+}
+
+TEST(folder_is_left_by_who_took_it) {
+  const char *said;
+  EXPECT_INT(run_in_child(fork_and_end, "folder-forked", &said), EXIT_USAGE);
+  EXPECT(!strncmp(said, "it stands", 9));
+  EXPECT(!path_is_dir(path_in("folder-forked", "")));
 }

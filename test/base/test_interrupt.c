@@ -45,3 +45,14 @@ TEST(interrupt_by_failing_writes) {
   EXPECT_INT(after(SIGPIPE, SIGPIPE, 0), 10);
   EXPECT_INT(after(0, SIGXFSZ, 0), 0);
 }
+
+// What another process writes into memory that both have.
+TEST(interrupt_from_elsewhere_is_noted) {
+  static atomic_int request;
+  interrupt_also(&request);
+  EXPECT(!interrupted());
+  atomic_store(&request, 1);
+  EXPECT(interrupted());
+  interrupt_also(NULL);
+  EXPECT(!interrupted());
+}
