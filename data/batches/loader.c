@@ -469,6 +469,12 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
   return l;
 }
 
+// Counted from 1: the step in training, the batch among those of all ranks in evaluation.
+static int64_t number_of(const Loader *l, const Batch *b) {
+  const LoaderOptions *o = &l->options;
+  return o->train ? b->step + 1 : b->step * o->world + o->rank + 1;
+}
+
 const Batch *loader_next(Loader *l, Err *err) {
   if (err) err->msg[0] = 0;
   if (!l->options.train && l->next >= l->sampler.steps) return NULL;
@@ -483,7 +489,7 @@ const Batch *loader_next(Loader *l, Err *err) {
   b->wait_seconds = now_seconds() - start;
   const bool stop = slot->lacking || l->options.strict || (l->options.train && b->used == 0);
   if (slot->bad_place >= 0 && stop) {
-    err_set(err, "step %lld: %s", (long long)b->step + 1, slot->bad.msg);
+    err_set(err, "step %lld: %s", (long long)number_of(l, b), slot->bad.msg);
     return NULL;
   }
   l->next++;

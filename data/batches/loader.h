@@ -15,8 +15,8 @@ typedef struct HostMemory {
 } HostMemory;
 
 typedef struct LoaderOptions {
-  int batch; // images per rank and step
-  int rank, world;
+  int batch;       // images per rank and step
+  int rank, world; // who takes which: sampler_batch
   uint64_t seed;
   bool train;  // shuffled, flipped, sizes drawn, endless; otherwise each image once, by canvas, in the data set's order
   float flip;  // probability
@@ -44,7 +44,7 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err);
 // message when an image is bad under `strict` or, in training, no image of the batch can be read, or memory is out, or
 // no file can be read any more: that makes no image a bad one.
 const Batch *loader_next(Loader *l, Err *err);
-int64_t loader_steps_per_epoch(const Loader *l); // evaluation: steps in all
+int64_t loader_steps_per_epoch(const Loader *l); // evaluation: steps in all, of every rank as many
 int loader_bad_images(const Loader *l);          // different ones met so far
 int loader_threads(const LoaderOptions *o);      // how many there will be
 

@@ -25,30 +25,35 @@ static void shuffle(int *items, int n, uint64_t key, RankedItem *ranked) {
 static void order_epoch(Sampler *s, int64_t epoch) {
   uint64_t key = rng_key(rng_key(s->options.seed, RNG_ORDER), (uint64_t)epoch);
   for (int i = 0; i < s->first[s->canvases]; i++) s->order[i] = s->member[i];
-  for (int i = 0; i < (int)s->steps; i++) s->batch[i] = i;
+  const int batches = (int)s->first_batch[s->canvases];
+  for (int i = 0; i < batches; i++) s->batch[i] = i;
   if (s->options.train) {
     for (int c = 0; c < s->canvases; c++)
       shuffle(s->order + s->first[c], s->first[c + 1] - s->first[c], rng_key(key, KEY_IMAGES), s->ranked);
-    shuffle(s->batch, (int)s->steps, rng_key(key, KEY_BATCHES), s->ranked);
+    shuffle(s->batch, batches, rng_key(key, KEY_BATCHES), s->ranked);
   }
   s->epoch = epoch;
 }
+
+// Of all ranks together in training, of each in evaluation.
+static int64_t images_of_batch(const SamplerOptions *o) { return (int64_t)o->batch * (o->train ? o->world : 1); }
 
 void sampler_open(Sampler *s, const uint8_t *place, int n, int canvases, const SamplerOptions *options) {
   CHECK(n > 0 && canvases >= 1 && canvases <= MAX_CANVASES && options->batch >= 1);
   CHECK(options->rank >= 0 && options->rank < options->world);
   *s = (Sampler){.options = *options, .canvases = canvases, .epoch = -1};
   s->member = xmalloc((size_t)n * sizeof *s->member);
-  const int64_t global_batch = (int64_t)options->batch * options->world;
+  const int64_t images = images_of_batch(options);
   for (int c = 0, filled = 0; c < canvases; c++) {
     for (int i = 0; i < n; i++)
       if (place[i] == c) s->member[filled++] = i;
     s->first[c + 1] = filled;
-    s->first_batch[c + 1] = s->first_batch[c] + (filled - s->first[c] + global_batch - 1) / global_batch;
+    s->first_batch[c + 1] = s->first_batch[c] + (filled - s->first[c] + images - 1) / images;
   }
-  s->steps = s->first_batch[canvases];
+  const int64_t batches = s->first_batch[canvases];
+  s->steps = options->train ? batches : (batches + options->world - 1) / options->world;
   s->order = xmalloc((size_t)n * sizeof *s->order);
-  s->batch = xmalloc((size_t)s->steps * sizeof *s->batch);
+  s->batch = xmalloc((size_t)batches * sizeof *s->batch);
   s->ranked = xmalloc((size_t)n * sizeof *s->ranked); // as many as images: no batch is without one
 }
 
@@ -62,20 +67,31 @@ void sampler_close(Sampler *s) {
 
 int64_t sampler_epoch(const Sampler *s, int64_t step) { return s->options.train ? step / s->steps : 0; }
 
+// Where in the epoch's order this rank's batch of the step is; -1: past the last one.
+static int64_t batch_of_step(const Sampler *s, int64_t step) {
+  const SamplerOptions *o = &s->options;
+  if (o->train) return s->batch[step % s->steps];
+  const int64_t at = step * o->world + o->rank;
+  return at < s->first_batch[s->canvases] ? s->batch[at] : -1;
+}
+
+static int empty_batch(const Sampler *s, int *index) {
+  for (int i = 0; i < s->options.batch; i++) index[i] = -1;
+  return s->canvases - 1;
+}
+
 int sampler_batch(Sampler *s, int64_t step, int *index) {
   const SamplerOptions *o = &s->options;
   CHECK(step >= 0 && (o->train || step < s->steps));
   int64_t epoch = sampler_epoch(s, step);
   if (s->epoch != epoch) order_epoch(s, epoch);
-  int64_t batch = s->batch[step % s->steps];
+  const int64_t batch = batch_of_step(s, step);
+  if (batch < 0) return empty_batch(s, index);
   int c = 0;
   while (batch >= s->first_batch[c + 1]) c++;
   const int *group = s->order + s->first[c];
   const int size = s->first[c + 1] - s->first[c];
-  const int64_t start = (batch - s->first_batch[c]) * o->batch * o->world;
-  for (int i = 0; i < o->batch; i++) {
-    int64_t at = start + (o->train ? (int64_t)o->rank * o->batch + i : (int64_t)i * o->world + o->rank);
-    index[i] = at < size || o->train ? group[at % size] : -1;
-  }
+  const int64_t start = (batch - s->first_batch[c]) * images_of_batch(o) + (o->train ? o->rank * o->batch : 0);
+  for (int i = 0; i < o->batch; i++) index[i] = start + i < size || o->train ? group[(start + i) % size] : -1;
   return c;
 }

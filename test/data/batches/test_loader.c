@@ -161,7 +161,7 @@ TEST(loader_draws_sizes) {
   dataset_close(&one);
 }
 
-// The ranks of a step hold what one rank with the whole batch holds.
+// The ranks of a training step hold what one rank with the whole batch holds.
 TEST(loader_ranks_partition_the_batch) {
   Dataset d;
   if (!open_set(&d, small_set("ranks"), &small_options)) return;

@@ -137,33 +137,54 @@ TEST(sampler_ranks_share_one_order) {
   sampler_close(&all);
 }
 
-TEST(sampler_evaluates_each_image_once) {
-  enum { WORLD = 3, BATCH = 2 };
-  int seen[IMAGES] = {0};
-  Sampler s[WORLD];
-  for (int rank = 0; rank < WORLD; rank++) s[rank] = open_sampler(BATCH, rank, WORLD, 5, false);
-  int before = -1, canvas_before = 0;
-  for (int64_t step = 0; step < s[0].steps; step++) {
-    int index[WORLD][MAX_BATCH], used[WORLD] = {0}, c = 0;
-    for (int rank = 0; rank < WORLD; rank++) c = sampler_batch(&s[rank], step, index[rank]);
-    EXPECT(c >= canvas_before);
-    if (c != canvas_before) before = -1;
-    canvas_before = c;
-    // Read across the ranks, images ascend within a canvas and empty places come last.
-    for (int place = 0; place < WORLD * BATCH; place++) {
-      int image = index[place % WORLD][place / WORLD];
-      if (image < 0) {
-        before = IMAGES;
-        continue;
-      }
-      EXPECT(image > before);
-      EXPECT_INT(places()[image], c);
-      before = image;
-      seen[image]++;
-      used[place % WORLD]++;
+// Step s of rank r is batch s · world + r of one rank, whole; past the last one batches are empty, as many steps for all.
+static void expect_batches_of_one_rank(int batch, int world) {
+  Sampler one = open_sampler(batch, 0, 1, 5, false);
+  for (int rank = 0; rank < world; rank++) {
+    Sampler s = open_sampler(batch, rank, world, 5, false);
+    EXPECT_INT(s.steps, (one.steps + world - 1) / world);
+    for (int64_t step = 0; step < s.steps; step++) {
+      int want[MAX_BATCH], got[MAX_BATCH];
+      const int64_t whole = step * world + rank;
+      const int c = sampler_batch(&s, step, got);
+      for (int i = 0; i < batch; i++) want[i] = -1;
+      if (whole < one.steps)
+        EXPECT_INT(c, sampler_batch(&one, whole, want));
+      else
+        EXPECT(c >= 0 && c < CANVASES);
+      EXPECT(!memcmp(got, want, (size_t)batch * sizeof *got));
     }
-    for (int rank = 1; rank < WORLD; rank++) EXPECT(used[0] - used[rank] >= 0 && used[0] - used[rank] <= 1);
+    sampler_close(&s);
+  }
+  sampler_close(&one);
+}
+
+TEST(sampler_deals_out_whole_batches) {
+  static const int batch[] = {1, 2, 3, 8, 16};
+  for (int b = 0; b < COUNT(batch); b++)
+    for (int world = 1; world <= 5; world++) expect_batches_of_one_rank(batch[b], world);
+  expect_batches_of_one_rank(16, 64); // fewer batches than ranks
+}
+
+// Images ascend within a canvas, canvases ascend, empty places come last.
+TEST(sampler_evaluates_each_image_once) {
+  int seen[IMAGES] = {0}, index[2], before = -1, canvas = 0;
+  Sampler s = open_sampler(2, 0, 1, 5, false);
+  for (int64_t step = 0; step < s.steps; step++) {
+    const int c = sampler_batch(&s, step, index);
+    EXPECT(c >= canvas);
+    if (c != canvas) before = -1;
+    canvas = c;
+    for (int i = 0; i < 2; i++) {
+      const int image = index[i];
+      if (image >= 0) {
+        EXPECT(image > before);
+        EXPECT_INT(places()[image], c);
+        seen[image]++;
+      }
+      before = image < 0 ? IMAGES : image;
+    }
   }
   for (int i = 0; i < IMAGES; i++) EXPECT_INT(seen[i], 1);
-  for (int rank = 0; rank < WORLD; rank++) sampler_close(&s[rank]);
+  sampler_close(&s);
 }
