@@ -2,169 +2,14 @@
 // pixels and a group of channels. GroupNorm's set is an image, BatchNorm's the whole batch with every channel a group
 // of its own. Each direction is a two-level reduction (blocks of pixels in `real`, chunks in double) and an elementwise
 // pass, so it reads its inputs twice.
-#include <string.h>
-#include "cpu/dest.h"
+#include "cpu/norm.h"
 
-enum {
-  BLOCK = 64,  // pixels reduced as real, so that they are still in cache when their mean is subtracted; then as double
-  CHUNKS = 32, // of a set at most, reduced in parallel; fixed, so that the order of sums does not depend on the threads
-};
-
-typedef struct NormWork { // how a tensor is cut up, and the workspace
-  bool per_image;
-  int sets, groups, ldc;
-  int group_size; // channels of a group
-  int chunks;
-  size_t pixels; // of a set
-  double *sums;  // [sets, chunks, 2, ldc] partial sums of a chunk
-  real *blocks;  // [sets, chunks, 2, ldc] of the block at hand
-  real *coef;    // [sets, 4, ldc] coefficients of each channel in the elementwise pass
-} NormWork;
-
-// Cuts x up and lays out the workspace; false while measuring.
-static bool norm_begin(Device *dev, const Tensor *x, int groups, bool per_image, NormWork *norm) {
-  CHECK(groups > 0 && x->c % groups == 0);
-  size_t image = (size_t)x->h * x->w, capacity = per_image ? image : image * x->n;
-  size_t sets = per_image ? x->n : 1, chunks = MIN((capacity + BLOCK - 1) / BLOCK, CHUNKS);
-  size_t sums = sets * chunks * 2 * x->ldc, coef = sets * 4 * x->ldc;
-  double *workspace = device_workspace(dev, sums * sizeof(double) + (sums + coef) * sizeof(real));
-  if (!workspace) return false;
-  *norm = (NormWork){.per_image = per_image,
-                     .sets = per_image ? rows(x) : 1,
-                     .groups = groups,
-                     .ldc = x->ldc,
-                     .group_size = x->c / groups,
-                     .chunks = (int)chunks,
-                     .pixels = per_image ? image : image * rows(x),
-                     .sums = workspace,
-                     .blocks = (real *)(workspace + sums),
-                     .coef = (real *)(workspace + sums) + sums};
-  return true;
-}
-
-static double *sums_of(const NormWork *norm, int set, int chunk) {
-  return norm->sums + ((size_t)set * norm->chunks + chunk) * 2 * norm->ldc;
-}
-static real *blocks_of(const NormWork *norm, int set, int chunk) {
-  return norm->blocks + ((size_t)set * norm->chunks + chunk) * 2 * norm->ldc;
-}
-
-typedef struct PixelRange { // [first, last) of a tensor
-  size_t first, last;
-} PixelRange;
-static PixelRange chunk_pixels(const NormWork *norm, int set, int chunk) {
-  size_t blocks = (norm->pixels + BLOCK - 1) / BLOCK, per_chunk = (blocks + norm->chunks - 1) / norm->chunks * BLOCK;
-  size_t first = MIN(chunk * per_chunk, norm->pixels), begin = set * norm->pixels;
-  return (PixelRange){begin + first, begin + MIN(first + per_chunk, norm->pixels)};
-}
-
-// ---- forward --------------------------------------------------------------------------------------------------------
-
-typedef struct Moments {
-  double n, mean, m2; // m2 = Σ (x - mean)²
-} Moments;
-
-// The moments of the union of two samples (Chan, Golub, LeVeque, "Updating formulae … sample variances", 1979). Unlike
-// Σx² - n·mean² nothing cancels when the mean is large.
-static inline Moments moments_merge(Moments a, Moments b) {
-  double n = a.n + b.n, delta = b.mean - a.mean, share = n > 0 ? b.n / n : 0;
-  return (Moments){n, a.mean + delta * share, a.m2 + b.m2 + delta * delta * a.n * share};
-}
-
-// Per chunk and channel: sums[0] = mean, sums[1] = m2.
-static void sum_moments(const NormWork *norm, const Tensor *x) {
-  int ldc = norm->ldc;
-#pragma omp parallel for collapse(2) schedule(static)
-  for (int set = 0; set < norm->sets; set++)
-    for (int chunk = 0; chunk < norm->chunks; chunk++) {
-      double *restrict mean = sums_of(norm, set, chunk), *restrict m2 = mean + ldc;
-      real *restrict block_mean = blocks_of(norm, set, chunk), *restrict block_m2 = block_mean + ldc;
-      memset(mean, 0, (size_t)ldc * 2 * sizeof *mean);
-      PixelRange all = chunk_pixels(norm, set, chunk);
-      for (size_t first = all.first; first < all.last; first += BLOCK) {
-        int count = (int)MIN(BLOCK, all.last - first);
-        const real *restrict from = (const real *)x->data + first * ldc;
-        memset(block_mean, 0, (size_t)ldc * 2 * sizeof *block_mean);
-        for (int p = 0; p < count; p++)
-          for (int i = 0; i < ldc; i++) block_mean[i] += from[(size_t)p * ldc + i];
-        for (int i = 0; i < ldc; i++) block_mean[i] /= (real)count;
-        for (int p = 0; p < count; p++)
-          for (int i = 0; i < ldc; i++) {
-            real d = from[(size_t)p * ldc + i] - block_mean[i];
-            block_m2[i] += d * d;
-          }
-        double before = (double)(first - all.first);
-        for (int i = 0; i < ldc; i++) {
-          Moments m = moments_merge((Moments){before, mean[i], m2[i]}, (Moments){count, block_mean[i], block_m2[i]});
-          mean[i] = m.mean;
-          m2[i] = m.m2;
-        }
-      }
-    }
-}
-
-// The moments of a group: its chunks and channels merged in order.
-static Moments group_moments(const NormWork *norm, int set, int group) {
-  Moments m = {0};
-  for (int chunk = 0; chunk < norm->chunks; chunk++) {
-    PixelRange p = chunk_pixels(norm, set, chunk);
-    const double *mean = sums_of(norm, set, chunk), *m2 = mean + norm->ldc;
-    for (int i = group * norm->group_size; i < (group + 1) * norm->group_size; i++)
-      m = moments_merge(m, (Moments){(double)(p.last - p.first), mean[i], m2[i]});
-  }
-  return m;
-}
-
-static double biased_variance(Moments m) { return m.n > 0 ? m.m2 / m.n : 0; }
-// A single value tells nothing about the spread: 0 rather than PyTorch's error.
-static double unbiased_variance(Moments m) { return m.n > 1 ? m.m2 / (m.n - 1) : 0; }
-
-// stats [sets, groups, 2] = mean, 1 / std.
+// stats [sets, groups, 2].
 static void write_stats(const NormWork *norm, float eps, real *stats) {
 #pragma omp parallel for collapse(2) schedule(static)
   for (int set = 0; set < norm->sets; set++)
-    for (int group = 0; group < norm->groups; group++) {
-      Moments m = group_moments(norm, set, group);
-      real *s = stats + ((size_t)set * norm->groups + group) * 2;
-      s[0] = (real)m.mean;
-      s[1] = (real)(1 / sqrt(biased_variance(m) + eps));
-    }
-}
-
-// The elementwise pass: y = (x - mean) · (gamma / std) + beta; the mean is subtracted first, where it is exact.
-static void normalise(const NormWork *norm, const Tensor *x, const real *gamma, const real *beta, const real *stats,
-                      const Dest *y) {
-  int ldc = norm->ldc;
-  memset(norm->coef, 0, (size_t)norm->sets * 4 * ldc * sizeof(real)); // padding channels
-#pragma omp parallel for schedule(static)
-  for (int set = 0; set < norm->sets; set++) {
-    real *mean = norm->coef + (size_t)set * 4 * ldc, *scale = mean + ldc, *shift = scale + ldc;
-    for (int i = 0; i < x->c; i++) {
-      const real *s = stats + ((size_t)set * norm->groups + i / norm->group_size) * 2;
-      mean[i] = s[0];
-      scale[i] = gamma[i] * s[1];
-      shift[i] = beta[i];
-    }
-  }
-  int images = rows(x);
-#pragma omp parallel for collapse(2) schedule(static)
-  for (int n = 0; n < images; n++)
-    for (int row = 0; row < x->h; row++) {
-      real v[RUN_ELEMENTS];
-      const real *coef = norm->coef + (norm->per_image ? (size_t)n * 4 * ldc : 0);
-      for (RowRun r = run_first(x, n, row); r.pixels; r = run_next(x, r)) {
-        const real *restrict mean = coef + r.lane, *restrict scale = mean + ldc, *restrict shift = scale + ldc;
-        const real *restrict from = run_at(x, r);
-        for (int p = 0; p < run_length(r); p += r.lanes)
-          for (int i = 0; i < r.lanes; i++) v[p + i] = (from[p + i] - mean[i]) * scale[i] + shift[i];
-        dest_write(y, r, v);
-      }
-    }
-}
-
-static void check_dest(const Tensor *x, const Dest *d) {
-  dest_check(d);
-  CHECK(d->t.ldc == x->ldc && d->t.c == x->c && d->t.h == x->h && d->t.w == x->w);
+    for (int group = 0; group < norm->groups; group++)
+      write_stat(group_moments(norm, set, group), eps, stats + ((size_t)set * norm->groups + group) * 2);
 }
 
 void OP(group_norm_forward)(Device *dev, int groups, float eps, const Tensor *x, const void *gamma, const void *beta,
@@ -184,116 +29,20 @@ void OP(batch_norm_forward)(Device *dev, float eps, float momentum, const Tensor
   check_dest(x, y);
   sum_moments(&norm, x);
   write_stats(&norm, eps, stats);
-  real *mean = running_mean, *var = running_var;
-  for (int i = 0; i < x->c && norm.pixels > 0; i++) {
-    Moments m = group_moments(&norm, 0, i);
-    if (mean) mean[i] = (real)((1 - (double)momentum) * mean[i] + momentum * m.mean);
-    if (var) var[i] = (real)((1 - (double)momentum) * var[i] + momentum * unbiased_variance(m));
-  }
+  for (int i = 0; i < x->c; i++)
+    move_running(group_moments(&norm, 0, i), momentum, element_of(running_mean, i), element_of(running_var, i));
   normalise(&norm, x, gamma, beta, stats, y);
 }
 
-// ---- backward -------------------------------------------------------------------------------------------------------
-
-// Per set and channel, in its first chunk: sums[0] = Σ dy, sums[1] = Σ dy · x̂ with x̂ = (x - mean) / std.
-static void sum_gradients(const NormWork *norm, const Tensor *x, const Tensor *dy, const real *stats) {
-  int ldc = norm->ldc;
-#pragma omp parallel for collapse(2) schedule(static)
-  for (int set = 0; set < norm->sets; set++)
-    for (int chunk = 0; chunk < norm->chunks; chunk++) {
-      double *restrict sum = sums_of(norm, set, chunk), *restrict dot = sum + ldc;
-      real *restrict block_sum = blocks_of(norm, set, chunk), *restrict block_dot = block_sum + ldc;
-      const real *restrict mean = norm->coef + (size_t)set * 4 * ldc;
-      memset(sum, 0, (size_t)ldc * 2 * sizeof *sum);
-      PixelRange all = chunk_pixels(norm, set, chunk);
-      for (size_t first = all.first; first < all.last; first += BLOCK) {
-        size_t last = MIN(first + BLOCK, all.last);
-        memset(block_sum, 0, (size_t)ldc * 2 * sizeof *block_sum);
-        for (size_t p = first; p < last; p++) {
-          const real *restrict value = (const real *)x->data + p * ldc, *restrict grad =
-                                                                            (const real *)dy->data + p * ldc;
-          for (int i = 0; i < ldc; i++) {
-            block_sum[i] += grad[i];
-            block_dot[i] += grad[i] * (value[i] - mean[i]);
-          }
-        }
-        for (int i = 0; i < ldc; i++) {
-          sum[i] += block_sum[i];
-          dot[i] += block_dot[i];
-        }
-      }
-    }
-#pragma omp parallel for schedule(static)
-  for (int set = 0; set < norm->sets; set++) {
-    double *sum = sums_of(norm, set, 0), *dot = sum + ldc;
-    for (int chunk = 1; chunk < norm->chunks; chunk++)
-      for (int i = 0; i < 2 * ldc; i++) sum[i] += sums_of(norm, set, chunk)[i];
-    for (int i = 0; i < norm->groups * norm->group_size; i++)
-      dot[i] *= stats[((size_t)set * norm->groups + i / norm->group_size) * 2 + 1];
-  }
-}
-
-// dbeta (part 0: Σ dy) or dgamma (part 1: Σ dy · x̂): the sets' sums added up into `out`, where it is wanted.
-static void parameter_gradient(const NormWork *norm, bool accumulate, int part, real *out) {
-  if (!out) return;
-#pragma omp parallel for schedule(static)
-  for (int i = 0; i < norm->groups * norm->group_size; i++) {
-    double sum = accumulate ? out[i] : 0;
-    for (int set = 0; set < norm->sets; set++) sum += sums_of(norm, set, 0)[part * norm->ldc + i];
-    out[i] = (real)sum;
-  }
-}
-
-// With m values in a group: dx = (gamma · dy - Σ gamma · dy / m - x̂ · Σ gamma · dy · x̂ / m) / std.
-static void norm_backward(NormWork *norm, const Tensor *x, const Tensor *dy, const real *gamma, const real *stats,
+static void norm_backward(const NormWork *norm, const Tensor *x, const Tensor *dy, const real *gamma, const real *stats,
                           const Dest *dx, real *dgamma, real *dbeta, bool accumulate) {
   check_dest(x, dx);
-  CHECK(dy->ldc == x->ldc && dy->h == x->h && dy->w == x->w);
-  int ldc = norm->ldc;
-  memset(norm->coef, 0, (size_t)norm->sets * 4 * ldc * sizeof(real)); // padding channels
-  for (int set = 0; set < norm->sets; set++)
-    for (int i = 0; i < x->c; i++)
-      norm->coef[(size_t)set * 4 * ldc + i] = stats[((size_t)set * norm->groups + i / norm->group_size) * 2];
+  fill_means(norm, x, stats);
   sum_gradients(norm, x, dy, stats);
   parameter_gradient(norm, accumulate, 0, dbeta);
   parameter_gradient(norm, accumulate, 1, dgamma);
-
-#pragma omp parallel for collapse(2) schedule(static)
-  for (int set = 0; set < norm->sets; set++)
-    for (int group = 0; group < norm->groups; group++) {
-      int first = group * norm->group_size, last = first + norm->group_size;
-      const double *sum = sums_of(norm, set, 0), *dot = sum + ldc;
-      double group_sum = 0, group_dot = 0;
-      for (int i = first; i < last; i++) {
-        group_sum += gamma[i] * sum[i];
-        group_dot += gamma[i] * dot[i];
-      }
-      double m = (double)norm->pixels * norm->group_size;
-      double inv_std = stats[((size_t)set * norm->groups + group) * 2 + 1];
-      real *of_dy = norm->coef + ((size_t)set * 4 + 1) * ldc, *of_x = of_dy + ldc, *constant = of_x + ldc;
-      for (int i = first; i < last; i++) {
-        of_dy[i] = (real)(gamma[i] * inv_std);
-        of_x[i] = (real)(-inv_std * inv_std * group_dot / m);
-        constant[i] = (real)(-inv_std * group_sum / m);
-      }
-    }
-
-  int images = rows(x);
-#pragma omp parallel for collapse(2) schedule(static)
-  for (int n = 0; n < images; n++)
-    for (int row = 0; row < x->h; row++) {
-      real v[RUN_ELEMENTS];
-      const real *coef = norm->coef + (norm->per_image ? (size_t)n * 4 * ldc : 0);
-      for (RowRun r = run_first(x, n, row); r.pixels; r = run_next(x, r)) {
-        const real *restrict mean = coef + r.lane, *restrict of_dy = mean + ldc, *restrict of_x = of_dy + ldc,
-                             *restrict constant = of_x + ldc;
-        const real *restrict value = run_at(x, r), *restrict grad = run_at(dy, r);
-        for (int p = 0; p < run_length(r); p += r.lanes)
-          for (int i = 0; i < r.lanes; i++)
-            v[p + i] = of_dy[i] * grad[p + i] + (of_x[i] * (value[p + i] - mean[i]) + constant[i]);
-        dest_write(dx, r, v);
-      }
-    }
+  fill_slopes(norm, gamma, stats);
+  write_dx(norm, x, dy, dx);
 }
 
 void OP(group_norm_backward)(Device *dev, int groups, const Tensor *x, const Tensor *dy, const void *gamma,

@@ -256,6 +256,25 @@ struct Ops {
   void (*batch_norm_backward)(Device *dev, const Tensor *x, const Tensor *dy, const void *gamma, const void *stats,
                               const Dest *dx, void *dgamma, void *dbeta, bool accumulate);
 
+  // Batch norm over the ranks of a run, each of which holds a part of the batch: the two above, cut where ranks have to
+  // tell each other of their parts. No order of sums depends on anything but shapes and the order of parts, so that
+  // ranks that are told the same get the same statistics, bit for bit.
+  //
+  // moments real [3, c] of this part: how many values (to 24 bits, where real is float), their mean, Σ (x - mean)².
+  // Zeros where there are none.
+  void (*batch_norm_moments)(Device *dev, const Tensor *x, void *moments);
+  // batch_norm_forward of this part by the statistics of all: moments [parts, 3, c], merged in that order.
+  void (*batch_norm_forward_merged)(Device *dev, float eps, float momentum, int parts, const void *moments,
+                                    const Tensor *x, const void *gamma, const void *beta, void *running_mean,
+                                    void *running_var, void *stats, const Dest *y);
+  // sums real [3, c] of this part: how many values, Σ dy, Σ dy · x̂ with x̂ = (x - mean) / std; of dgamma, dbeta, too,
+  // what this part contributes, as batch_norm_backward gives it.
+  void (*batch_norm_sums)(Device *dev, const Tensor *x, const Tensor *dy, const void *stats, void *sums, void *dgamma,
+                          void *dbeta, bool accumulate);
+  // dx of batch_norm_backward for this part, from sums [parts, 3, c] of all.
+  void (*batch_norm_backward_merged)(Device *dev, int parts, const void *sums, const Tensor *x, const Tensor *dy,
+                                     const void *gamma, const void *stats, const Dest *dx);
+
   // y [n, h, w, 3] canvases: each image resized to rh × rw (bilinear, half-pixel centres, edges clamped),
   // (v / unit - mean) / std, mirrored if flip, zero outside.
   void (*preprocess)(Device *dev, const Preprocess *p, const ImageInfo *images, const uint8_t *bytes, const Tensor *y);

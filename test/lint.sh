@@ -64,7 +64,7 @@ for file in $(sources | grep -E '^(cpu|cuda)/[a-z_]+\.(c|cu)$'); do
   [ -e "$twin" ] || [ "$file" = cuda/machine.cu ] || echo "$file:1: its twin $twin is missing" >>"$report"
 done
 
-flags='-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -Wall -Wextra -Werror -fsyntax-only -x c'
+flags='-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -fopenmp -Wall -Wextra -Werror -fsyntax-only -x c'
 for header in $(sources | grep '\.h$'); do
   ${CC:-gcc} $flags -include "$header" /dev/null 2>>"$report" || echo "$header:1: does not compile alone" >>"$report"
 done

@@ -1,0 +1,111 @@
+// BatchNorm over the ranks of a run, each of which holds a part of the batch: between the passes of cuda/norm.cuh the
+// ranks tell each other what each has reduced its part to, and each merges what all of them told.
+#include "cuda/norm.cuh"
+
+// The second pass of a part of the batch: moments [3, c] = number of values, mean, m2. A threadblock per channel.
+__global__ void norm_part_moments_kernel(NormTiling m, const float *partial, float *moments) {
+  int c = blockIdx.x;
+  NormMoments v = group_moments(m, partial, 0, c);
+  if (threadIdx.x) return;
+  moments[c] = (float)v.n;
+  moments[m.x.c + c] = (float)v.mean;
+  moments[2 * m.x.c + c] = (float)v.m2;
+}
+
+// From the parts' moments [parts, 3, c] to the statistics of all, merged in order (Chan, Golub, LeVeque, "Updating
+// formulae … sample variances", 1979). A thread per channel.
+__global__ void norm_merge_moments_kernel(int channels, int parts, const float *moments, float eps, float momentum,
+                                          float *running_mean, float *running_var, float *stats) {
+  int c = thread_index();
+  if (c >= channels) return;
+  NormMoments all = {};
+  for (int part = 0; part < parts; part++) {
+    const float *from = moments + (size_t)part * 3 * channels + c;
+    double n = from[0], delta = from[channels] - all.mean, sum = all.n + n, share = sum > 0 ? n / sum : 0;
+    all.mean += delta * share;
+    all.m2 += from[2 * channels] + delta * delta * all.n * share;
+    all.n = sum;
+  }
+  write_stats(all, eps, momentum, c, running_mean, running_var, stats + 2 * (size_t)c);
+}
+
+// The second pass of a part of the batch: sums [3, c] = number of values, Σ dy, Σ dy · x̂; and dbeta, dgamma [c]. A
+// warp per channel.
+__global__ void norm_part_sums_kernel(NormTiling m, const float *partial, const float *stats, float *sums,
+                                      bool accumulate, float *dgamma, float *dbeta) {
+  int c = thread_index() / 32;
+  if (c >= m.x.c) return;
+  GradientSums v = channel_sums(m, partial, 0, c);
+  v.dot *= stats[2 * c + 1];
+  if (threadIdx.x % 32) return;
+  sums[c] = (float)pixels_of(m);
+  sums[m.x.c + c] = (float)v.sum;
+  sums[2 * m.x.c + c] = (float)v.dot;
+  write_parameter_gradients(v, c, accumulate, dgamma, dbeta);
+}
+
+// From the parts' sums [parts, 3, c], added up in order, to slopes [c, 2]. A thread per channel.
+__global__ void norm_merge_sums_kernel(int channels, int parts, const float *sums, const float *gamma,
+                                       const float *stats, float *slopes) {
+  int c = thread_index();
+  if (c >= channels) return;
+  GradientSums all = {};
+  double values = 0;
+  for (int part = 0; part < parts; part++) {
+    const float *from = sums + (size_t)part * 3 * channels + c;
+    values += from[0];
+    all.sum += from[channels];
+    all.dot += from[2 * channels];
+  }
+  write_slopes({gamma[c] * all.sum, gamma[c] * all.dot}, values, stats[2 * c + 1], slopes + 2 * (size_t)c);
+}
+
+// ---- launchers ------------------------------------------------------------------------------------------------------
+
+extern "C" void cuda_batch_norm_moments(Device *dev, const Tensor *x, void *moments) {
+  NormTiling m = norm_tiling(x, x->c, false);
+  float *partial = (float *)device_workspace(dev, partial_elements(&m) * sizeof(float));
+  if (!partial) return;
+  if (m.chunks) sum_moments(dev, m, partial);
+  norm_part_moments_kernel<<<x->c, STATS_THREADS, 0, stream_of(dev)>>>(m, partial, (float *)moments);
+  LAUNCH_CHECK();
+}
+
+extern "C" void cuda_batch_norm_forward_merged(Device *dev, float eps, float momentum, int parts, const void *moments,
+                                               const Tensor *x, const void *gamma, const void *beta, void *running_mean,
+                                               void *running_var, void *stats, const Dest *y) {
+  if (dev->measuring) return;
+  NormTiling m = norm_tiling(x, x->c, false);
+  check_like(x, &y->t);
+  cudaStream_t stream = stream_of(dev);
+  norm_merge_moments_kernel<<<blocks_for(x->c, STATS_THREADS), STATS_THREADS, 0, stream>>>(
+      x->c, parts, (const float *)moments, eps, momentum, (float *)running_mean, (float *)running_var, (float *)stats);
+  LAUNCH_CHECK();
+  if (m.chunks) normalise(dev, m, gamma, beta, stats, y);
+}
+
+extern "C" void cuda_batch_norm_sums(Device *dev, const Tensor *x, const Tensor *dy, const void *stats, void *sums,
+                                     void *dgamma, void *dbeta, bool accumulate) {
+  NormTiling m = norm_tiling(x, x->c, false);
+  float *partial = (float *)device_workspace(dev, partial_elements(&m) * sizeof(float));
+  if (!partial) return;
+  check_like(x, dy);
+  if (m.chunks) sum_gradients(dev, m, dy, stats, partial);
+  norm_part_sums_kernel<<<blocks_for(x->c, THREADS / 32), THREADS, 0, stream_of(dev)>>>(
+      m, partial, (const float *)stats, (float *)sums, accumulate, (float *)dgamma, (float *)dbeta);
+  LAUNCH_CHECK();
+}
+
+extern "C" void cuda_batch_norm_backward_merged(Device *dev, int parts, const void *sums, const Tensor *x,
+                                                const Tensor *dy, const void *gamma, const void *stats,
+                                                const Dest *dx) {
+  NormTiling m = norm_tiling(x, x->c, false);
+  float *slopes = (float *)device_workspace(dev, (size_t)x->c * 2 * sizeof(float));
+  if (!slopes || !m.chunks) return;
+  check_like(x, dy);
+  check_like(x, &dx->t);
+  norm_merge_sums_kernel<<<blocks_for(x->c, STATS_THREADS), STATS_THREADS, 0, stream_of(dev)>>>(
+      x->c, parts, (const float *)sums, (const float *)gamma, (const float *)stats, slopes);
+  LAUNCH_CHECK();
+  write_dx(dev, m, dy, gamma, stats, slopes, dx);
+}
