@@ -8,24 +8,26 @@
 #include "nn/device.h"
 #include "nn/tensor.h"
 
-// Readies the device's collectives: nothing on the CPU; on a GPU opens NCCL with at most so many of its thread blocks
-// (CTAs), each of which takes a multiprocessor; 0: NCCL's choice. Every rank calls it. False with a line that names the
-// library that is missing or too old, and the package.
+// Readies the device's collectives: nothing on the CPU; on a GPU opens NCCL with so many of its thread blocks (CTAs),
+// each of which takes a multiprocessor; 0: NCCL's choice. Every rank calls it. False with a line that names the
+// library that is missing or too old, and the package: die by it, as with one error of a rank the run ends.
 bool collective_open(Comm *c, Device *dev, int ctas, Err *err);
-void collective_close(Comm *c);
+void collective_close(Comm *c); // before the device is; nothing where nothing was opened
 
-// Where collectives queue: with the ops, or beside them (device_fork and device_join stand around those).
+// Where collectives queue: with the ops, or beside them (device_fork and device_join stand around those). None of them
+// waits for the device, or does anything while that measures.
 typedef enum CommQueue { COMM_WITH_OPS, COMM_BESIDE } CommQueue;
 
-// p[n] of every rank becomes the mean over ranks. F32, BF16, or the CPU's F64.
+// p[n] of every rank becomes the mean over ranks: over TCP the sum in the order of ranks, divided by their number, of
+// BF16 in float; over NCCL a sum of n-ths in NCCL's order. F32, BF16, or the CPU's F64.
 void collective_mean(Comm *c, Device *dev, CommQueue queue, void *p, size_t n, DType dtype);
-// all[world][n] of every rank: mine of each. n elements of dtype.
+// all[world][n] of every rank: mine of each, which may stand at its place in all. Of the same types.
 void collective_all_gather(Comm *c, Device *dev, CommQueue queue, const void *mine, void *all, size_t n, DType dtype);
 // p of every rank becomes rank 0's.
 void collective_broadcast(Comm *c, Device *dev, CommQueue queue, void *p, size_t bytes);
 
-// For the log: "nccl" or "tcp", NCCL's version (0: none), the CTAs that were asked for, and the variables NCCL_… that
-// are set, as a JSON object of strings; malloc'ed.
+// For the log: "nccl" or "tcp" (NULL: alone), NCCL's version (0: none), the CTAs that were asked for, and the variables
+// NCCL_… that are set, as a JSON object of strings; malloc'ed.
 typedef struct CollectiveFacts {
   const char *transport;
   int nccl_version; // 22907 for 2.29.7
