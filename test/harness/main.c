@@ -58,6 +58,7 @@ bool test_str(const char *got, const char *want, const char *expr, const char *f
   return ok;
 }
 
+long test_failures(void) { return now.failures; }
 void test_skip(const char *why) { now.skipped = why; }
 
 // Of what is safe in a handler of signals; the test's name stands on the line already.

@@ -34,6 +34,8 @@ bool test_str(const char *got, const char *want, const char *expr, const char *f
 #define EXPECT_NEAR(got, want, tol) test_near((got), (want), (tol), #got, __FILE__, __LINE__)
 #define EXPECT_STR(got, want) test_str((got), (want), #got, __FILE__, __LINE__)
 
+// Of the running test so far: for a process of its own, whose checks its parent does not see.
+long test_failures(void);
 // Marks the running test as skipped; returns from it by hand: `if (!shared) { test_skip("why"); return; }`.
 void test_skip(const char *why);
 // Ends the program, saying that the test hangs, unless the running test is done within so many seconds of this call:
