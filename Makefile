@@ -60,7 +60,7 @@ objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%
   $B/commit.o
 kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu))
 tools := $(patsubst tools/%.c,%,$(wildcard tools/*.c))
-tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/harness/faulty_device.c, \
+tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/harness/faulty_device.c test/harness/nccl_stub.c, \
   $(wildcard test/*/*.c test/*/*/*.c))) \
   $(patsubst test/fuzz/fuzz_%.c,$B/test/fuzz/corpus_%.o,$(wildcard test/fuzz/fuzz_*.c))
 fuzzers := $(patsubst test/fuzz/%.c,$B/%,$(wildcard test/fuzz/fuzz_*.c))
@@ -116,12 +116,17 @@ $1/train $1/infer: $1/%: $B/%.o $2 $B/libmaskrcnn.a $B/link.flags
 $(tools:%=$1/%): $1/%: $B/tools/%.o $2 $B/libmaskrcnn.a $B/link.flags
 	$$(link)
 endef
+shared = @mkdir -p $(@D) && echo "cc $< (shared)" && \
+  $(CC) $(filter-out -fopenmp -MMD -MP,$(flags)) -shared -fPIC $< -o $@
 # And in it test_all, which runs those of its faulty/ as well.
 define tester
-$1/test_all: $(tests) $2 $B/libmaskrcnn.a $B/link.flags | $1/faulty/train $1/faulty/infer $1/allocations.so
+$1/test_all: $(tests) $2 $B/libmaskrcnn.a $B/link.flags | $1/faulty/train $1/faulty/infer $1/allocations.so \
+  $1/libnccl_stub.so
 	$$(link)
 $1/allocations.so: test/harness/allocations.c test/harness/allocations.h $B/cc.flags | setup
-	@mkdir -p $$(@D) && echo "cc $$< (shared)" && $(CC) $(filter-out -fopenmp -MMD -MP,$(flags)) -shared -fPIC $$< -o $$@
+	$$(shared)
+$1/libnccl_stub.so: test/harness/nccl_stub.c comm/nccl.h base/util.h $B/cc.flags | setup
+	$$(shared)
 $(call programs,$1,$2)
 $(call programs,$1/faulty,$(faulty))
 endef
