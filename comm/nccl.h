@@ -65,8 +65,8 @@ typedef struct Nccl {
 #undef NCCL_MEMBER
 } Nccl;
 
-// Opens the library: $MASKRCNN_NCCL where that is set, else libnccl.so.2, else libnccl.so. False with one line that says
-// what was tried or found, and which package has what is needed.
+// Opens the library: $MASKRCNN_NCCL where that is set, else libnccl.so.2, else libnccl.so. False with one line that
+// says what was tried or found, and which package has what is needed.
 bool nccl_load(Nccl *nccl, Err *err);
 
 // On rank 0: the id with which all begin.
