@@ -134,16 +134,27 @@ typedef struct Visit {
   Times times;
 } Visit;
 
-static void visit_batch(void *context, const Dataset *d, const Batch *b, const Detections *found, double seconds) {
+static void visit_image(void *context, const Dataset *d, int i, const CocoResult *found, int n) {
+  Visit *v = context;
+  (void)d;
+  (void)i;
+  findings_record(&v->findings, found, n);
+}
+
+static void visit_time(void *context, double seconds) {
   Visit *v = context;
   times_add(&v->times, seconds);
+}
+
+static void visit_batch(void *context, const Dataset *d, const Batch *b, const Detections *found, int64_t before) {
+  Visit *v = context;
+  (void)d;
   for (int i = 0, first = 0, n; i < b->images; i++, first += n) {
     for (n = 0; first + n < found->n && found->items[first + n].image == i;) n++;
     if (b->index[i] < 0) continue; // it could not be read
     const ImageInfo *info = &b->info[i];
-    Image image = {.h = info->h, .w = info->w, .rgb = b->bytes + info->offset};
-    int64_t id = d->coco.images[d->image[b->index[i]]].id;
-    findings_add(&v->findings, v->e, id, b->index[i], &image, &found->items[first], n);
+    const Image image = {.h = info->h, .w = info->w, .rgb = b->bytes + info->offset};
+    findings_draw(&v->findings, v->e, before++, b->index[i], &image, &found->items[first], n);
   }
 }
 
@@ -168,7 +179,8 @@ static int find_and_score(const InferOptions *o, Engine *e, const Dataset *d, Vi
   Err err;
   Evaluation all;
   if (!findings_begin(&v->findings, &err)) die(EXIT_USAGE, "%s", err.msg);
-  Visitor visitor = {.batch = visit_batch, .context = v, .stopped = interrupted};
+  const Visitor visitor = {
+      .context = v, .image = visit_image, .took = visit_time, .batch = visit_batch, .stopped = interrupted};
   bool complete = evaluate_run(e, d, o->threads, &visitor, &all, &err);
   if (!complete && *err.msg) {
     if (!v->findings.images) findings_abort(&v->findings);
@@ -308,7 +320,7 @@ static void find_in_image(LooseRun *r, int i, const Image *image, const ImageInf
 }
 
 // False when the image cannot be read or does not fit into memory.
-static bool visit_image(LooseRun *r, int i, Err *err) {
+static bool visit_loose(LooseRun *r, int i, Err *err) {
   Image image;
   const char *path = r->o->images[i];
   findings_context(&r->findings, path);
@@ -337,7 +349,7 @@ static int run_images(const InferOptions *o, const ModelConfig *config, const Ca
   take_folder(o);
   if (!findings_begin(&r.findings, &err)) die(EXIT_USAGE, "%s", err.msg);
   for (int i = 0; i < o->num_images && !interrupted(); i++) {
-    if (visit_image(&r, i, &err)) continue;
+    if (visit_loose(&r, i, &err)) continue;
     if (o->num_images == 1) refuse(&r, err.msg);
     fprintf(stderr, "%s\n", err.msg);
     r.bad++;

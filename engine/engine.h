@@ -3,6 +3,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "comm/comm.h"
 #include "data/batches/loader.h"
 #include "engine/inputs.h"
 #include "engine/memory.h"
@@ -60,6 +61,7 @@ typedef struct StepSlot { // what a step under way will leave on the host
 
 typedef struct Engine {
   Device *dev;
+  Comm *comm; // the ranks that share the work, set when the engine is open; NULL: alone
   const Model *model;
   ModelConfig config;
   Category *category; // [config.classes - 1]; owned

@@ -1,6 +1,8 @@
 #include "engine/evaluate.h"
 #include <stdlib.h>
 #include <string.h>
+#include "engine/gathered.h"
+#include "engine/rounds.h"
 
 CocoResult evaluate_result(const Engine *e, int64_t image_id, const Detection *d) {
   CocoResult r = {.image_id = image_id,
@@ -16,50 +18,98 @@ CocoResult evaluate_result(const Engine *e, int64_t image_id, const Detection *d
   return r;
 }
 
-// The detections from `first` on that belong to one image; returns how many.
-static int append(const Engine *e, int64_t image_id, Detections *found, int first, CocoResults *out) {
-  int n = 0, place = first < found->n ? found->items[first].image : 0;
-  while (first + n < found->n && found->items[first + n].image == place) n++;
-  out->items = xrealloc(out->items, (size_t)(out->n + n) * sizeof *out->items);
-  for (int i = 0; i < n; i++) {
-    out->items[out->n++] = evaluate_result(e, image_id, &found->items[first + i]);
-    found->items[first + i].mask = (Rle){0}; // moved
-  }
+typedef struct Evaluating {
+  Engine *e;
+  const Dataset *d;
+  const Visitor *visitor;
+  Evaluation *out;
+  Detections found; // in the last batch
+} Evaluating;
+
+// Packs what was found in the image at that place of the batch, which is the detections from `first` on; returns how
+// many.
+static int pack_image(const Evaluating *v, const Batch *batch, int place, int first, Parcel *to) {
+  int n = 0;
+  const int image = batch->index[place];
+  const int64_t id = v->d->coco.images[v->d->image[image]].id;
+  while (first + n < v->found.n && v->found.items[first + n].image == place) n++;
+  CocoResult *results = xmalloc((size_t)n * sizeof *results);
+  for (int i = 0; i < n; i++) results[i] = evaluate_result(v->e, id, &v->found.items[first + i]);
+  gathered_put(to, image, results, n);
+  free(results);
   return n;
 }
 
+static void compute(void *context, const Batch *batch, Parcel *to) {
+  Evaluating *v = context;
+  const double start = now_seconds();
+  detections_free(&v->found);
+  engine_infer(v->e, batch);
+  engine_detections(v->e, batch, 0.5f, &v->found);
+  const double seconds = now_seconds() - start;
+  parcel_put(to, &seconds, sizeof seconds);
+  for (int i = 0, first = 0; i < batch->images; i++)
+    if (batch->index[i] >= 0) first += pack_image(v, batch, i, first, to);
+}
+
+static bool unpack_image(Evaluating *v, Unpacking *from) {
+  Evaluation *out = v->out;
+  CocoResults *all = &out->found;
+  CocoResult *found;
+  int image, n;
+  if (!gathered_take(from, v->d->num_images, &image, &found, &n)) return false;
+  if (v->visitor->image) v->visitor->image(v->visitor->context, v->d, image, found, n);
+  all->items = xrealloc(all->items, (size_t)(all->n + n) * sizeof *all->items);
+  memcpy(all->items + all->n, found, (size_t)n * sizeof *found);
+  all->n += n;
+  free(found);
+  out->read[image] = true;
+  out->images++;
+  out->left_out--;
+  return true;
+}
+
+static bool unpack(void *context, Unpacking *from) {
+  Evaluating *v = context;
+  double seconds;
+  bool ok = parcel_take(from, &seconds, sizeof seconds);
+  while (ok && from->left) ok = unpack_image(v, from);
+  if (ok && v->visitor->took) v->visitor->took(v->visitor->context, seconds);
+  return ok;
+}
+
+static void settle(void *context, const Batch *batch, int64_t before) {
+  const Evaluating *v = context;
+  v->visitor->batch(v->visitor->context, v->d, batch, &v->found, before);
+}
+
+// Images that another rank could not read are known to be bad here, too.
+static void note_unread(const Dataset *d, const Evaluation *v) {
+  for (int i = 0; i < d->num_images; i++)
+    if (!v->read[i]) atomic_store(&d->reported[i], 1);
+}
+
 bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visitor, Evaluation *out, Err *err) {
-  *out = (Evaluation){.left_out = d->num_images + d->bad_images};
-  LoaderOptions options = {.batch = e->infer.shapes.images,
-                           .world = 1,
-                           .threads = threads,
-                           .prefetch = e->infer.shapes.prefetch,
-                           .memory = ring_memory(&e->infer.ring)};
-  Err failed = {""};
-  Loader *loader = loader_open(d, &options, err);
-  if (!loader) return false;
+  static const Visitor nobody = {0};
+  const bool gathers = comm_rank(e->comm) == 0;
+  *out = (Evaluation){.left_out = gathers ? d->num_images + d->bad_images : 0};
+  const LoaderOptions options = {.batch = e->infer.shapes.images,
+                                 .threads = threads,
+                                 .prefetch = e->infer.shapes.prefetch,
+                                 .memory = ring_memory(&e->infer.ring)};
+  Evaluating v = {.e = e, .d = d, .visitor = visitor ? visitor : &nobody, .out = out};
+  const RoundWork work = {.context = &v,
+                          .compute = compute,
+                          .unpack = unpack,
+                          .settle = v.visitor->batch ? settle : NULL,
+                          .stopped = v.visitor->stopped};
   memory_for("the results of an evaluation", e->train.network ? "--val-limit" : "--limit");
   out->read = xcalloc((size_t)d->num_images, sizeof *out->read);
-  const Batch *batch;
-  bool stopped = false;
-  while (!(stopped = visitor && visitor->stopped && visitor->stopped()) && (batch = loader_next(loader, &failed))) {
-    double start = now_seconds();
-    Detections found;
-    engine_infer(e, batch);
-    engine_detections(e, batch, 0.5f, &found);
-    if (visitor && visitor->batch) visitor->batch(visitor->context, d, batch, &found, now_seconds() - start);
-    for (int i = 0; i < batch->images; i++)
-      if (batch->index[i] >= 0) out->read[batch->index[i]] = true;
-    out->images += batch->used;
-    out->left_out -= batch->used;
-    for (int i = 0; i < found.n;)
-      i += append(e, d->coco.images[d->image[batch->index[found.items[i].image]]].id, &found, i, &out->found);
-    detections_free(&found);
-  }
-  loader_close(loader);
+  const bool complete = rounds_run(e->comm, d, &options, &work, err);
+  if (complete && gathers) note_unread(d, out);
+  detections_free(&v.found);
   memory_for(NULL, NULL);
-  if (stopped || failed.msg[0]) return err_set(err, "%s", failed.msg);
-  return out->images > 0 || err_set(err, "%s: none of its %d images can be read", d->coco.path, out->left_out);
+  return complete;
 }
 
 void evaluation_free(Evaluation *v) {

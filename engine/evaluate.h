@@ -7,12 +7,17 @@
 
 extern const TaskRow task_detection;
 
-// Who watches an evaluation; may be NULL, and so may each function.
+// Who watches an evaluation; may be NULL, and so may each function. "In order": of the batches of one rank, whoever
+// computes them.
 typedef struct Visitor {
-  // Called after each batch, for overlays, progress and timing.
-  void (*batch)(void *context, const Dataset *d, const Batch *batch, const Detections *found, double seconds);
   void *context;
-  bool (*stopped)(void); // asked before each batch
+  // On rank 0, in order: what was found in image i of the data set.
+  void (*image)(void *context, const Dataset *d, int i, const CocoResult *found, int n);
+  // On rank 0, in order: what a batch took from decoded images to masks.
+  void (*took)(void *context, double seconds);
+  // On the rank that computed it: a batch, after rank 0 was told of its images, and of `before` that come before them.
+  void (*batch)(void *context, const Dataset *d, const Batch *batch, const Detections *found, int64_t before);
+  bool (*stopped)(void); // asked before each batch, on every rank
 } Visitor;
 
 // What a model found in a data set. Images that cannot be read are left out of it, objects and all.
@@ -23,9 +28,10 @@ typedef struct Evaluation {
   int left_out;      // of the split's, because they could not be read
 } Evaluation;
 
-// Runs inference over the whole data set, whose shapes the engine was opened with. Free with evaluation_free, whatever
-// is returned. False with a message when an image stops the loader or none can be read, false with an empty one when
-// the visitor said that it is to stop.
+// Runs inference over the whole data set, whose shapes the engine was opened with, shared out over the engine's ranks:
+// results are the same whatever their number, and stand on rank 0; the others have an empty evaluation. Free with
+// evaluation_free, whatever is returned, which is the same on all ranks: false with a message when an image stops a
+// loader or none can be read, false with an empty one when a visitor said that it is to stop.
 bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visitor, Evaluation *out, Err *err);
 void evaluation_free(Evaluation *v);
 

@@ -43,35 +43,38 @@ static void draw(Findings *f, const Engine *e, int i, const Image *image, const 
   free(items);
 }
 
-static bool record(Findings *f, const Engine *e, int64_t image_id, const Detection *d, int n, Err *err) {
-  CocoResult *results = xmalloc((size_t)n * sizeof *results);
-  for (int k = 0; k < n; k++) results[k] = evaluate_result(e, image_id, &d[k]);
-  bool ok = coco_writer_add(&f->results, results, n, err);
-  free(results);
-  return ok;
-}
-
 static void show_progress(Findings *f) {
   if (f->total == 1 || now_seconds() - f->shown < PROGRESS_SECONDS) return;
   f->shown = now_seconds();
   fprintf(stderr, "image %d of %d\n", f->images, f->total);
 }
 
-void findings_add(Findings *f, const Engine *e, int64_t image_id, int i, const Image *image, const Detection *d,
-                  int n) {
+void findings_record(Findings *f, const CocoResult *found, int n) {
   Err err;
-  if (!record(f, e, image_id, d, n, &err)) {
+  if (!coco_writer_add(&f->results, found, n, &err)) {
     findings_context(f, "");
     die_unforeseen("%s", err.msg);
   }
   f->images++;
-  findings_context(f, f->overlays.path[i]);
-  if (f->pictures > 0) {
-    f->pictures--;
-    draw(f, e, i, image, d, findings_shown(d, n));
-  }
   findings_context(f, "");
   show_progress(f);
+}
+
+void findings_draw(Findings *f, const Engine *e, int64_t before, int i, const Image *image, const Detection *d, int n) {
+  if (before >= f->pictures) return;
+  findings_context(f, f->overlays.path[i]);
+  draw(f, e, i, image, d, findings_shown(d, n));
+  findings_context(f, "");
+}
+
+void findings_add(Findings *f, const Engine *e, int64_t image_id, int i, const Image *image, const Detection *d,
+                  int n) {
+  const int before = f->images;
+  CocoResult *found = xmalloc((size_t)n * sizeof *found);
+  for (int k = 0; k < n; k++) found[k] = evaluate_result(e, image_id, &d[k]);
+  findings_record(f, found, n);
+  findings_draw(f, e, before, i, image, d, n);
+  free(found);
 }
 
 int findings_shown(const Detection *d, int n) {

@@ -11,7 +11,7 @@ typedef struct Findings {
   const char *json; // the result file; not copied
   CocoWriter results;
   Overlays overlays;
-  int pictures;      // overlays that may still be drawn
+  int pictures;      // overlays to draw at most
   int failed;        // … that could not be written
   int images, total; // done; that there are
   double shown;      // when progress was last told
@@ -25,9 +25,13 @@ bool findings_open(Findings *f, const char *json, const char *folder, int pictur
 bool findings_begin(Findings *f, Err *err);
 // For the message of a failure from here on: what the program is at ("" = nothing to name), and what it leaves.
 void findings_context(const Findings *f, const char *what);
-// The detections of image i, known as image_id in the results, with its pixels. An overlay that cannot be written is
-// said and counted; results that cannot are the program's end.
+// The detections of image i, known as image_id in the results, with its pixels: what the following two do.
 void findings_add(Findings *f, const Engine *e, int64_t image_id, int i, const Image *image, const Detection *d, int n);
+// Into the result file. What cannot be written is the program's end.
+void findings_record(Findings *f, const CocoResult *found, int n);
+// An overlay of image i, where it is among the first that are drawn; `before` images come before it. One that cannot be
+// written is said and counted.
+void findings_draw(Findings *f, const Engine *e, int64_t before, int i, const Image *image, const Detection *d, int n);
 int findings_shown(const Detection *d, int n); // how many of the detections an overlay shows: the first ones
 // All images are done: the result file takes its place. A failure is the program's end.
 void findings_commit(Findings *f);

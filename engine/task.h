@@ -36,9 +36,10 @@ typedef struct TaskRow {
   // Whether what the engine tells apart is what the data set does; false with a message that names the first that is
   // not.
   bool (*accepts)(const Engine *e, const Dataset *d, Err *err);
-  // Runs inference over the whole data set, whose shapes the engine was opened with, on `threads` decoder threads.
-  // `stopped` is asked before each batch; NULL: never. NULL with a message when an image stops the loader or none can
-  // be read, with an empty one when `stopped` said so.
+  // Runs inference over the whole data set, whose shapes the engine was opened with, on `threads` decoder threads,
+  // shared out over the engine's ranks. Results are rank 0's; the others get some that can only be released. `stopped`
+  // is asked before each batch; NULL: never. All ranks return the same: NULL with a message when an image stops a
+  // loader or none can be read, with an empty one when `stopped` said so on any of them.
   void *(*collect)(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Err *err);
   // Scores what was collected. Touches nothing else of the engine's: it may run in a thread beside training steps.
   bool (*score)(const Dataset *d, const void *results, Metrics *out, Err *err);

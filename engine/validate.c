@@ -1,6 +1,6 @@
 #include "engine/validate.h"
-#include <string.h>
 #include "engine/ring.h"
+#include "engine/rounds.h"
 
 static void add_losses(const Model *m, const double sum[], int images, Metrics *out) {
   double total = 0;
@@ -13,30 +13,43 @@ static void add_losses(const Model *m, const double sum[], int images, Metrics *
   }
 }
 
+typedef struct BatchLosses { // of a batch, without padding
+  int64_t used;              // images
+  double loss[MAX_LOSSES];
+} BatchLosses;
+
+typedef struct Validating {
+  Engine *e;
+  double sum[MAX_LOSSES];
+  int images;
+} Validating;
+
+static void compute(void *context, const Batch *batch, Parcel *to) {
+  const Validating *v = context;
+  BatchLosses b = {.used = batch->used};
+  engine_losses(v->e, batch, b.loss);
+  parcel_put(to, &b, sizeof b);
+}
+
+static bool unpack(void *context, Unpacking *from) {
+  Validating *v = context;
+  BatchLosses b;
+  if (!parcel_take(from, &b, sizeof b)) return false;
+  for (int k = 0; k < model_losses(v->e->model); k++) v->sum[k] += b.loss[k] * (double)b.used;
+  v->images += (int)b.used;
+  return true;
+}
+
 bool validate_run(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Metrics *out, Err *err) {
   const Shapes *s = &e->validate.shapes;
-  LoaderOptions options = {.batch = s->images,
-                           .world = 1,
-                           .threads = threads,
-                           .prefetch = s->prefetch,
-                           .masks = e->model->targets & BATCH_BIT(BATCH_BITS),
-                           .memory = ring_memory(&e->infer.ring)};
-  double sum[MAX_LOSSES] = {0}, loss[MAX_LOSSES];
-  int images = 0;
-  Err failed = {""};
-  Loader *loader = loader_open(d, &options, err);
-  if (!loader) return false;
-  const Batch *batch;
-  bool stop = false;
-  while (!(stop = stopped && stopped()) && (batch = loader_next(loader, &failed))) {
-    if (!batch->used) continue;
-    engine_losses(e, batch, loss);
-    for (int k = 0; k < model_losses(e->model); k++) sum[k] += loss[k] * batch->used;
-    images += batch->used;
-  }
-  loader_close(loader);
-  if (stop || *failed.msg) return err_set(err, "%s", failed.msg);
-  if (!images) return err_set(err, "%s: none of its images can be read", d->coco.path);
-  add_losses(e->model, sum, images, out);
+  const LoaderOptions options = {.batch = s->images,
+                                 .threads = threads,
+                                 .prefetch = s->prefetch,
+                                 .masks = e->model->targets & BATCH_BIT(BATCH_BITS),
+                                 .memory = ring_memory(&e->infer.ring)};
+  Validating v = {.e = e};
+  const RoundWork work = {.context = &v, .compute = compute, .unpack = unpack, .stopped = stopped};
+  if (!rounds_run(e->comm, d, &options, &work, err)) return false;
+  if (comm_rank(e->comm) == 0) add_losses(e->model, v.sum, v.images, out);
   return true;
 }

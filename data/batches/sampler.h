@@ -32,8 +32,8 @@ void sampler_close(Sampler *s);
 
 // Fills index[batch] with this rank's images and returns their canvas. Training: world · batch images make a step, of
 // which a rank has its slice; every epoch holds each image once; the last batch of a canvas is filled up from the front
-// of that canvas's permutation. Evaluation: the batches are those of one rank, each whole, so that it is computed as one
-// rank computes it; they go round the ranks in turn: step s of rank r is batch s · world + r. Places past the last
+// of that canvas's permutation. Evaluation: the batches are those of one rank, each whole, so that it is computed as
+// one rank computes it; they go round the ranks in turn: step s of rank r is batch s · world + r. Places past the last
 // image, and all of a batch past the last one, are -1; every rank has as many steps; `step` is below s->steps.
 int sampler_batch(Sampler *s, int64_t step, int *index);
 int64_t sampler_epoch(const Sampler *s, int64_t step); // evaluation: 0

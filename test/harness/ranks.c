@@ -85,3 +85,19 @@ void expect_ranks(int world, RankWork *work, void *context) {
   EXPECT_INT(run_ranks(world, work, context, &said), 0);
   EXPECT_STR(said, "");
 }
+
+typedef struct Question {
+  bool (*run)(Comm *c, void *context);
+  void *context;
+} Question;
+
+static void answer(Comm *c, void *question) {
+  const Question *q = question;
+  CHECK(q->run(c, q->context));
+}
+
+bool true_on_ranks(int world, bool (*run)(Comm *c, void *context), void *context) {
+  const char *said;
+  if (world == 1) return run(NULL, context);
+  return run_ranks(world, answer, &(Question){run, context}, &said) == 0;
+}

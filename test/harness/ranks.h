@@ -1,5 +1,6 @@
 // The ranks of a run as processes of a test, which meet over TCP on this host.
 #pragma once
+#include <stdbool.h>
 #include "comm/comm.h"
 
 typedef void RankWork(Comm *c, void *context);
@@ -10,3 +11,6 @@ typedef void RankWork(Comm *c, void *context);
 int run_ranks(int world, RankWork *work, void *context, const char **said);
 // Expects of every rank that it ends with 0 and says nothing.
 void expect_ranks(int world, RankWork *work, void *context);
+
+// Runs `run` on each of so many ranks; whether it was true on all of them. World 1: no Comm, and no process either.
+bool true_on_ranks(int world, bool (*run)(Comm *c, void *context), void *context);

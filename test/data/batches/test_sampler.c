@@ -137,7 +137,8 @@ TEST(sampler_ranks_share_one_order) {
   sampler_close(&all);
 }
 
-// Step s of rank r is batch s · world + r of one rank, whole; past the last one batches are empty, as many steps for all.
+// Step s of rank r is batch s · world + r of one rank, whole; past the last one batches are empty. All have as many
+// steps.
 static void expect_batches_of_one_rank(int batch, int world) {
   Sampler one = open_sampler(batch, 0, 1, 5, false);
   for (int rank = 0; rank < world; rank++) {
