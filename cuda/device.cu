@@ -37,6 +37,35 @@ static void stage_close(CopyQueue *s) {
   free(s);
 }
 
+// The events by which the ops' queue and the one beside it wait for each other: each has so far done …
+struct Turns {
+  cudaEvent_t fork; // … ops,
+  cudaEvent_t join; // … what is beside them
+};
+
+// With the highest priority: its threadblocks, which other GPUs wait for, take the next multiprocessors that are free.
+static void beside_open(Device *dev) {
+  int lowest, highest;
+  cudaStream_t beside;
+  Turns *t = (Turns *)xcalloc(1, sizeof *t);
+  CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+  CUDA_CHECK(cudaStreamCreateWithPriority(&beside, cudaStreamNonBlocking, highest));
+  CUDA_CHECK(cudaEventCreateWithFlags(&t->fork, cudaEventDisableTiming));
+  CUDA_CHECK(cudaEventCreateWithFlags(&t->join, cudaEventDisableTiming));
+  dev->beside = beside;
+  dev->turns = t;
+}
+
+static cudaStream_t beside_of(const Device *dev) { return (cudaStream_t)dev->beside; }
+static Turns *turns_of(const Device *dev) { return (Turns *)dev->turns; }
+
+static void beside_close(Device *dev) {
+  CUDA_CHECK(cudaStreamDestroy(beside_of(dev)));
+  CUDA_CHECK(cudaEventDestroy(turns_of(dev)->fork));
+  CUDA_CHECK(cudaEventDestroy(turns_of(dev)->join));
+  free(dev->turns);
+}
+
 static CopyQueue *stage_of(const Device *dev) { return (CopyQueue *)dev->stage; }
 static CopyQueue *save_of(const Device *dev) { return (CopyQueue *)dev->save; }
 
@@ -73,8 +102,9 @@ static cudaError_t try_gpu(Device *dev, GpuOffer *offer) {
   offer->minor = gpu.minor;
   if ((error = cudaSetDevice(dev->index)) != cudaSuccess) return error;
   if ((error = load_code(dev, &gpu, &from_ptx)) != cudaSuccess) return error;
+  dev->multiprocessors = dev->granted = gpu.multiProcessorCount;
   int length = snprintf(dev->description, sizeof dev->description, "%s, %d SMs, %.0f GiB", offer->name,
-                        gpu.multiProcessorCount, (double)gpu.totalGlobalMem / (1 << 30));
+                        dev->multiprocessors, (double)gpu.totalGlobalMem / (1 << 30));
   if (from_ptx)
     snprintf(dev->description + length, sizeof dev->description - (size_t)length,
              "; PTX compiled by the driver (native: make ARCH=%d%d)", gpu.major, gpu.minor);
@@ -93,6 +123,7 @@ static bool cuda_open(Device *dev, Err *err) {
   dev->stream = stream;
   dev->stage = stage_open();
   dev->save = stage_open();
+  beside_open(dev);
   dev->conv_rungs = conv_rungs;
   return true;
 }
@@ -100,6 +131,7 @@ static bool cuda_open(Device *dev, Err *err) {
 static void cuda_close(Device *dev) {
   stage_close(stage_of(dev));
   stage_close(save_of(dev));
+  beside_close(dev);
   CUDA_CHECK(cudaStreamDestroy(stream_of(dev)));
 }
 
@@ -199,6 +231,15 @@ static void cuda_stage_next(Device *dev) {
   CUDA_CHECK(cudaStreamWaitEvent(s->stream, s->read));
 }
 
+static void cuda_fork(Device *dev) {
+  CUDA_CHECK(cudaEventRecord(turns_of(dev)->fork, stream_of(dev)));
+  CUDA_CHECK(cudaStreamWaitEvent(beside_of(dev), turns_of(dev)->fork));
+}
+static void cuda_join(Device *dev) {
+  CUDA_CHECK(cudaEventRecord(turns_of(dev)->join, beside_of(dev)));
+  CUDA_CHECK(cudaStreamWaitEvent(stream_of(dev), turns_of(dev)->join));
+}
+
 static size_t cuda_available(Device *dev) {
   (void)dev;
   size_t available, total;
@@ -215,7 +256,7 @@ static void *cuda_record_end(Device *dev) {
   cudaGraph_t graph;
   cudaGraphExec_t program;
   CUDA_CHECK(cudaStreamEndCapture(stream_of(dev), &graph));
-  CUDA_CHECK(cudaGraphInstantiate(&program, graph, 0));
+  CUDA_CHECK(cudaGraphInstantiate(&program, graph, cudaGraphInstantiateFlagUseNodePriority)); // of the queues
   CUDA_CHECK(cudaGraphDestroy(graph));
   return program;
 }
@@ -232,5 +273,5 @@ static void cuda_forget(Device *dev, void *program) {
 extern "C" const Memory memory_cuda = {
     cuda_open,      cuda_close,      cuda_alloc,      cuda_free,       cuda_upload,    cuda_download, cuda_copy,
     cuda_zero,      cuda_sync,       cuda_idle,       cuda_host_alloc, cuda_host_free, cuda_fetch,    cuda_save,
-    cuda_save_wait, cuda_stage,      cuda_stage_wait, cuda_stage_next, nullptr,        nullptr,       cuda_available,
+    cuda_save_wait, cuda_stage,      cuda_stage_wait, cuda_stage_next, cuda_fork,      cuda_join,     cuda_available,
     cuda_record,    cuda_record_end, cuda_replay,     cuda_forget,     &timing_cuda,   cuda_describe};

@@ -32,10 +32,12 @@ typedef struct Device {
   void *stream;        // CUDA: every op and copy is queued here, in order …
   void *stage;         // … but for copies of what the next step will read, which have a queue of their own
   void *save;          // … and so have copies of what is to be saved
-  void *beside;        // … and collectives that run beside ops: device_fork
+  void *beside;        // … and collectives that run beside ops, first where multiprocessors become free: device_fork
+  void *turns;         // the events by which this queue and the ops' wait for each other
   int multiprocessors; // GPU: how many there are
   int granted; // GPU: how many of them kernels that stay on theirs for all tiles (persistent) may take; the others are
-               // left to collectives. Decides how wgrad's sums are split, and no other bits
+               // left to collectives. All, unless set before workspace is measured. How many are missing decides how
+               // wgrad's sums are split, and no other bits
   bool tf32;   // CUDA: fp32 convolutions may round their operands to TF32
   const Rung *const *conv_rungs; // CUDA: all implementations of the convolution ops, NULL at the end
   const Rung *conv_rung; // the one asked for: computes what it supports; NULL, and for the rest: the fastest of ours
@@ -87,8 +89,9 @@ void device_stage_wait(Device *dev);
 // What is staged from here on overwrites `dst` only after what has been queued so far has read it.
 void device_stage_next(Device *dev);
 
-// A queue beside the ops, for collectives: dev->beside waits, from device_fork on, for all ops queued so far; ops queued
-// after device_join wait for all that it holds. On the CPU there is none, and both do nothing. They may be recorded.
+// A queue beside the ops, for collectives: dev->beside waits, from device_fork on, for all ops queued so far; ops
+// queued after device_join wait for all that it holds. On the CPU there is none, and both do nothing. They may be
+// recorded; what is then forked has to be joined before the record ends.
 void device_fork(Device *dev);
 void device_join(Device *dev);
 

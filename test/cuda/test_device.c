@@ -1,5 +1,5 @@
 // The GPU as a device. Which code the driver loads: what nvcc compiled for this GPU or, where CUDA_FORCE_PTX_JIT says
-// so, the build's PTX. Copies beside the computation.
+// so, the build's PTX. Copies, and collectives, beside the computation.
 #include <pthread.h>
 #include "cuda/conv/ladder.h"
 #include "test/harness/gpu.h"
@@ -54,4 +54,76 @@ TEST(cuda_save_copies_beside_the_computation) {
   device_free(gpu, copy);
   device_host_free(gpu, host);
   device_host_free(gpu, value);
+}
+
+// Queues rounds of: an op writes `made`; beside it is copied to `sent`, for which later ops wait, that copy it to
+// `back` and write `made` anew. Copies beside are long, so that who did not wait would be too early.
+enum { TURN_BYTES = 32 << 20 };
+typedef struct TurnBuffers {
+  void *value[3], *made, *sent, *back[3];
+} TurnBuffers;
+static void queue_turns(Device *gpu, const TurnBuffers *b) {
+  Device beside = *gpu;
+  beside.stream = gpu->beside;
+  for (int i = 0; i < COUNT(b->value); i++) {
+    device_copy(gpu, b->made, b->value[i], TURN_BYTES);
+    device_fork(gpu);
+    for (int again = 0; again < 10; again++) device_copy(&beside, b->sent, b->made, TURN_BYTES);
+    device_zero(gpu, b->back[i], TURN_BYTES); // runs meanwhile
+    device_join(gpu);
+    device_zero(gpu, b->made, TURN_BYTES);
+    device_copy(gpu, b->back[i], b->sent, TURN_BYTES);
+  }
+}
+
+static void check_turns(Device *gpu, const TurnBuffers *b, uint8_t *host) {
+  for (int i = 0; i < COUNT(b->value); i++) {
+    device_download(gpu, host, b->back[i], TURN_BYTES);
+    bool right = true;
+    for (size_t at = 0; at < TURN_BYTES; at++) right &= host[at] == 'a' + i;
+    EXPECT(right);
+    device_zero(gpu, b->back[i], TURN_BYTES);
+  }
+}
+
+TEST(cuda_fork_and_join_order_two_queues) {
+  Device *gpu = gpu_device();
+  if (!gpu) return;
+  TurnBuffers b = {.made = device_alloc(gpu, TURN_BYTES), .sent = device_alloc(gpu, TURN_BYTES)};
+  uint8_t *host = xmalloc(TURN_BYTES);
+  for (int i = 0; i < COUNT(b.value); i++) {
+    b.value[i] = device_alloc(gpu, TURN_BYTES);
+    b.back[i] = device_alloc(gpu, TURN_BYTES);
+    memset(host, 'a' + i, TURN_BYTES);
+    device_upload(gpu, b.value[i], host, TURN_BYTES);
+    device_sync(gpu);
+  }
+  queue_turns(gpu, &b);
+  check_turns(gpu, &b, host);
+  if (EXPECT(device_record(gpu))) {
+    queue_turns(gpu, &b);
+    void *program = device_record_end(gpu);
+    for (int run = 0; run < 3; run++) {
+      device_replay(gpu, program);
+      check_turns(gpu, &b, host);
+    }
+    device_forget(gpu, program);
+  }
+  for (int i = 0; i < COUNT(b.value); i++) {
+    device_free(gpu, b.value[i]);
+    device_free(gpu, b.back[i]);
+  }
+  device_free(gpu, b.made);
+  device_free(gpu, b.sent);
+  free(host);
+}
+
+TEST(cuda_grants_all_multiprocessors_at_first) {
+  Device *dev = gpu_device() ? device_open("cuda", NULL) : NULL;
+  if (!dev) return;
+  char words[32];
+  snprintf(words, sizeof words, " %d SMs", dev->multiprocessors);
+  EXPECT(dev->multiprocessors > 0 && strstr(dev->description, words));
+  EXPECT_INT(dev->granted, dev->multiprocessors);
+  device_close(dev);
 }

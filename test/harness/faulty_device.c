@@ -52,6 +52,7 @@ static bool faulty_open(Device *dev, Err *err) {
   snprintf(dev->description, sizeof dev->description, "a GPU of the tests");
   const GpuOffer offer = {
       .driver = 13000, .runtime = 13000, .count = 1, .index = dev->index, .name = "test", .major = 8};
+  dev->multiprocessors = dev->granted = 132; // an H200's, some of which collectives may be left
   if (dev->index > 0) return fault_opening(&offer, "cudaSuccess", "", err);
   return !falls_on("open") || fault_opening(&offer, fault.error, "a fault of the test's", err);
 }
@@ -131,6 +132,8 @@ const Memory memory_cuda = {.open = faulty_open,
                             .stage = faulty_stage,
                             .stage_wait = faulty_stage_wait,
                             .stage_next = nothing,
+                            .fork = nothing,
+                            .join = nothing,
                             .record = faulty_record,
                             .record_end = faulty_record_end,
                             .replay = faulty_replay,

@@ -56,3 +56,18 @@ TEST(device_names_are_read_to_their_end) {
     if (!EXPECT(!device_open(wrong[i], &err) && strstr(err.msg, says))) printf("    %s\n", wrong[i]);
   }
 }
+
+// Ops run where they are called: nothing runs beside them, and there is nothing to leave to it.
+TEST(device_has_nothing_beside_the_ops_on_the_cpu) {
+  Device *dev = device_open("cpu", NULL);
+  if (!EXPECT(dev)) return;
+  int from = 7, to = 0;
+  device_fork(dev);
+  device_copy(dev, &to, &from, sizeof to);
+  device_join(dev);
+  EXPECT_INT(to, from);
+  EXPECT(!dev->beside && !dev->gpu);
+  EXPECT_INT(dev->multiprocessors, 0);
+  EXPECT_INT(dev->granted, 0);
+  device_close(dev);
+}
