@@ -82,6 +82,11 @@ Param *param_buffer(Params *p, const char *name, int n, Init init) {
   return declare(p, name, &q);
 }
 
+void param_moves(Params *p, Param *buffer) {
+  CHECK(buffer->buffer && (buffer->moves || !p->order));
+  buffer->moves = true;
+}
+
 NormFold *param_fold(Params *p, Param *filter, Param *gamma, Param *beta, Param *mean, Param *var, float eps) {
   if (filter->fold) return filter->fold;
   NormFold *f = xcalloc(1, sizeof *f);
@@ -123,7 +128,8 @@ static void *take(char **at, size_t bytes) {
   return r;
 }
 
-// Stable insertion by the step that completes the gradient; frozen ones last. Returns how many are trained.
+// Stable insertion by the step that completes the gradient; behind them the buffers that move, so that an average over
+// ranks takes contiguous memory, too; then what stays as it is. Returns how many are trained.
 static int sort_by_use(const Params *p, int *order) {
   int n = 0;
   for (int i = 0; i < p->n; i++)
@@ -133,8 +139,9 @@ static int sort_by_use(const Params *p, int *order) {
       order[at] = i;
     }
   int trained = n;
-  for (int i = 0; i < p->n; i++)
-    if (!p->list[i]->trainable) order[n++] = i;
+  for (int moves = 1; moves >= 0; moves--)
+    for (int i = 0; i < p->n; i++)
+      if (!p->list[i]->trainable && p->list[i]->moves == moves) order[n++] = i;
   return trained;
 }
 
@@ -164,6 +171,7 @@ void params_lay_out(Params *p) {
     Param *q = p->list[p->order[i]];
     p->elements += span(tensor_elements(&q->master));
     if (i + 1 == trained) p->trainable = p->elements;
+    if (q->moves) p->moving += span(tensor_elements(&q->master));
     if (own_shadow(p, q)) p->rest_bytes += shadow_bytes(p, q);
     if (q->fold) p->rest_bytes += shadow_bytes(p, q) + 2 * span((size_t)q->master.n) * real;
     q->shadow = q->folded = q->master;

@@ -34,6 +34,7 @@ typedef struct Param {
   bool filter;       // master is [k, r, s, c]: torch's [k, c, r, s] or, fully connected, [k, c·r·s]
   bool trainable;    // has gradient and momentum
   bool buffer;       // running statistics: not counted as a parameter, never trained
+  bool moves;        // a buffer that every rank moves by its own images in training: param_moves
   Init init;
   float fan_in;                  // of the weight beside which a bias stands (INIT_LINEAR)
   NormFold *fold;                // of a filter; NULL = none
@@ -51,7 +52,7 @@ typedef struct Params {
   int n;
   NormFold **folds;
   int num_folds;
-  size_t elements, trainable;            // flat sizes: the trainable ones stand first
+  size_t elements, trainable, moving;    // flat sizes: the trainable ones stand first, then those that move
   void *master, *grad, *momentum, *rest; // device, flat; rest: shadows and folds
   uint8_t *kind;                         // device, [trainable / PARAM_ALIGN]: ParamKind
   size_t rest_bytes, bytes;              // of rest; of all of it
@@ -66,6 +67,7 @@ Param *param_filter(Params *p, const char *name, int k, int r, int s, int c, boo
 // A bias or one of a norm's two vectors.
 Param *param_vector(Params *p, const char *name, ParamKind kind, int n, bool trainable, Init init, float fan_in);
 Param *param_buffer(Params *p, const char *name, int n, Init init);
+void param_moves(Params *p, Param *buffer); // before they are laid out
 NormFold *param_fold(Params *p, Param *filter, Param *gamma, Param *beta, Param *mean, Param *var, float eps);
 Param *params_find(const Params *p, const char *name); // or NULL
 

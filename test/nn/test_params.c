@@ -33,6 +33,8 @@ TEST(params_layout) {
     Param *frozen = param_filter(&p, "frozen", 4, 3, 3, 5, false, false, INIT_ONE);
     Param *late = param_filter(&p, "late", 3, 1, 1, 7, false, true, INIT_ONE);
     Param *buffer = param_buffer(&p, "buffer", 5, INIT_ONE);
+    Param *moving = param_buffer(&p, "moving", 65, INIT_ONE);
+    param_moves(&p, moving);
     Param *early = param_vector(&p, "early", PARAM_NORM_SCALE, 70, true, INIT_ONE, 0);
     Param *also_late = param_vector(&p, "also_late", PARAM_NORM_SCALE, 3, true, INIT_ONE, 0);
     late->last_use = also_late->last_use = 9;
@@ -43,8 +45,9 @@ TEST(params_layout) {
     EXPECT(early->grad.data && late->grad.data && also_late->grad.data && !frozen->grad.data && !buffer->grad.data);
     allocate(&p);
 
-    // Trainable ones by the step that completes their gradient, ties as declared; each on a boundary of 64 elements.
-    Param *order[] = {early, late, also_late, frozen, buffer};
+    // Trainable ones by the step that completes their gradient, ties as declared, then what moves; each on a boundary
+    // of 64 elements.
+    Param *order[] = {early, late, also_late, moving, frozen, buffer};
     size_t at = 0, real = dtype_size(p.dev->real);
     for (int i = 0; i < COUNT(order); i++) {
       Param *q = order[i];
@@ -53,6 +56,7 @@ TEST(params_layout) {
       EXPECT((char *)q->momentum.data == (i < 3 ? (char *)p.momentum + at * real : NULL));
       at += (tensor_elements(&q->master) + 63) / 64 * 64;
       if (i == 2) EXPECT_INT(p.trainable, at);
+      if (i == 3) EXPECT_INT(p.trainable + p.moving, at);
     }
     EXPECT_INT(p.elements, at);
     EXPECT(frozen->shadow.data == frozen->master.data); // one dtype: convolutions read the master itself
