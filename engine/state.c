@@ -26,7 +26,7 @@ static void declare_tensor(CkptWriter *w, const char *prefix, const Param *q) {
 static char *batches_name(const Engine *e, const Param *q) {
   static const char mean[] = "running_mean";
   size_t stem = strlen(q->name) - MIN(strlen(q->name), sizeof mean - 1);
-  if (e->config.norm != NORM_BN || strcmp(q->name + stem, mean)) return NULL;
+  if (!config_batch_norm(&e->config) || strcmp(q->name + stem, mean)) return NULL;
   return xasprintf("%.*snum_batches_tracked", (int)stem, q->name);
 }
 

@@ -5,8 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const norm_choices[] = {"auto", [1 + NORM_FROZEN_BN] = "frozen-bn", [1 + NORM_BN] = "bn",
-                                    [1 + NORM_GN] = "gn", NULL};
+const char *const norm_choices[] = {"auto",
+                                    [1 + NORM_FROZEN_BN] = "frozen-bn",
+                                    [1 + NORM_BN] = "bn",
+                                    [1 + NORM_GN] = "gn",
+                                    [1 + NORM_SYNC_BN] = "syncbn",
+                                    NULL};
 const char *const recipe_choices[] = {"auto", [1 + RECIPE_TORCHVISION] = "torchvision",
                                       [1 + RECIPE_DETECTRON2] = "detectron2", [1 + RECIPE_MLPERF] = "mlperf", NULL};
 static const char *const resize_names[] = {[RESIZE_TORCHVISION] = "torchvision",

@@ -6,9 +6,9 @@
 #include "base/util.h"
 #include "nn/ops.h"
 
-typedef enum NormKind { NORM_FROZEN_BN, NORM_BN, NORM_GN } NormKind;
+typedef enum NormKind { NORM_FROZEN_BN, NORM_BN, NORM_GN, NORM_SYNC_BN } NormKind;
 extern const char *const norm_choices[]; // "auto", then the names of NormKind
-#define norm_names (norm_choices + 1)    // "frozen-bn", "bn", "gn", NULL
+#define norm_names (norm_choices + 1)    // "frozen-bn", "bn", "gn", "syncbn", NULL
 
 // Whose conventions: torchvision's references, detectron2's Base-RCNN-FPN, MLPerf's maskrcnn-benchmark. The order is
 // that of the values in models/config.def.
@@ -28,6 +28,9 @@ typedef struct ModelConfig {
   int model;       // whose configuration it is: a place in models/model.h's list, by name in a checkpoint
   bool full_masks; // benchmarks only, in no checkpoint: as many RoIs as the mask head has rows for
 } ModelConfig;
+
+// Whether training normalises by statistics of its images: those of a rank's, or, NORM_SYNC_BN, of all ranks'.
+static inline bool config_batch_norm(const ModelConfig *c) { return c->norm == NORM_BN || c->norm == NORM_SYNC_BN; }
 
 // The model where none is named, and whose values a checkpoint's fields replace.
 #define DEFAULT_MODEL "maskrcnn-r50-fpn"

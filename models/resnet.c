@@ -18,7 +18,7 @@ typedef struct Unit {
 
 static Value *conv_norm(const Resnet *r, Value *x, Unit u) {
   const ModelConfig *c = r->c;
-  bool fold = c->norm == NORM_FROZEN_BN || (c->norm == NORM_BN && !r->g->training);
+  const bool batch = config_batch_norm(c), fold = c->norm == NORM_FROZEN_BN || (batch && !r->g->training);
   ConvLayer conv = {.k = u.k,
                     .r = u.taps,
                     .s = u.taps,
@@ -28,13 +28,14 @@ static Value *conv_norm(const Resnet *r, Value *x, Unit u) {
                     .init = INIT_KAIMING_NORMAL};
   if (fold) {
     conv.fold = u.norm;
-    conv.fold_trainable = c->norm == NORM_BN;
+    conv.fold_trainable = batch;
     conv.fold_eps = c->norm_eps;
     conv.relu = u.relu;
     conv.addend = u.addend;
     return layer_conv(r->g, u.conv, x, &conv);
   }
-  NormLayer norm = {.batch = c->norm == NORM_BN,
+  NormLayer norm = {.batch = batch,
+                    .over_ranks = c->norm == NORM_SYNC_BN,
                     .groups = c->norm_groups,
                     .eps = c->norm_eps,
                     .momentum = 0.1f,

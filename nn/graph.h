@@ -11,6 +11,7 @@
 #include "nn/tensor.h"
 
 typedef struct Node Node;
+typedef struct Comm Comm; // comm/comm.h
 
 // ---- values -----------------------------------------------------------------------------------------------------
 
@@ -119,7 +120,7 @@ typedef struct NodeKind {
   bool gathers;                 // reads a few places of its inputs
 } NodeKind;
 
-enum { MAX_IN = 2 * MAX_LEVELS + 2, MAX_OUT = MAX_LEVELS, MAX_SAVED = 1, MAX_USES = 4, MAX_COPIES = 2 };
+enum { MAX_IN = 2 * MAX_LEVELS + 2, MAX_OUT = MAX_LEVELS, MAX_SAVED = 2, MAX_USES = 4, MAX_COPIES = 2 };
 
 struct Node {
   const NodeKind *kind;
@@ -129,7 +130,7 @@ struct Node {
   int ins, outs, saves, uses;
   Input in[MAX_IN];
   Value *out[MAX_OUT];
-  Value *save[MAX_SAVED]; // written by forward for backward alone
+  Value *save[MAX_SAVED]; // of the node alone: written by forward, read by backward
   ParamUse use[MAX_USES]; // at the places that the kind gives them
   bool runs_backward;
   int copies;
@@ -150,6 +151,8 @@ typedef struct RecordArray {
 struct Graph {
   Device *dev;
   Params *params;
+  Comm *
+      comm; // the ranks among which a batch is divided, for nodes that look at all of it; set before nodes are appended
   DType act; // of activations
   bool training;
   LossScale loss_scale; // what every loss gradient is multiplied by; NULL = 1

@@ -1,4 +1,5 @@
 #include "nn/layers.h"
+#include "comm/collective.h"
 
 // ---- convolution ------------------------------------------------------------------------------------------------
 
@@ -239,15 +240,55 @@ Value *layer_max_pool(Graph *g, const char *name, Value *x, Pool pool) {
 // Inputs: x, then the addend, if there is one.
 enum { NORM_GAMMA, NORM_BETA, NORM_MEAN, NORM_VAR }; // places of its parameters; the last two are batch norm's
 
+enum { NORM_STATS, NORM_PARTS }; // places of what it saves; the second is batch norm's over ranks
+
+// Batch norm over ranks. Each has three numbers of every channel for the others: they meet in the parts [world, 3, c],
+// where this rank's stand at its place.
+static bool over_ranks(const Node *n) { return n->saves > NORM_PARTS; }
+
+static void *own_part(const Graph *g, const Node *n) {
+  const Tensor *parts = &n->save[NORM_PARTS]->x;
+  return (char *)parts->data + (size_t)comm_rank(g->comm) * (size_t)parts->c * dtype_size(parts->dtype);
+}
+
+// The parts of all; NULL while measuring, when there is no memory.
+static const void *gather_parts(const Graph *g, const Node *n) {
+  const Tensor *parts = &n->save[NORM_PARTS]->x;
+  collective_all_gather(g->comm, g->dev, COMM_WITH_OPS, own_part(g, n), parts->data, (size_t)parts->c, parts->dtype);
+  return parts->data;
+}
+
+static void forward_over_ranks(Graph *g, Node *n, const Dest *y) {
+  const NormLayer *l = NODE_ATTR(n, NormLayer);
+  const Tensor *x = &n->in[0].v->x;
+  g->dev->ops->batch_norm_moments(g->dev, x, own_part(g, n));
+  g->dev->ops->batch_norm_forward_merged(g->dev, l->eps, l->momentum, comm_world(g->comm), gather_parts(g, n), x,
+                                         n->use[NORM_GAMMA].p->master.data, n->use[NORM_BETA].p->master.data,
+                                         n->use[NORM_MEAN].p->master.data, n->use[NORM_VAR].p->master.data,
+                                         n->save[NORM_STATS]->x.data, y);
+}
+
+static void backward_over_ranks(Graph *g, Node *n, const Dest *dx) {
+  const Tensor *x = &n->in[0].v->x, *dy = &n->out[0]->dx;
+  const ParamUse *gamma = &n->use[NORM_GAMMA];
+  const void *stats = n->save[NORM_STATS]->x.data;
+  g->dev->ops->batch_norm_sums(g->dev, x, dy, stats, own_part(g, n), gamma->p->grad.data,
+                               n->use[NORM_BETA].p->grad.data, gamma->accumulate);
+  g->dev->ops->batch_norm_backward_merged(g->dev, comm_world(g->comm), gather_parts(g, n), x, dy, gamma->p->master.data,
+                                          stats, dx);
+}
+
 static void norm_forward(Graph *g, Node *n) {
   const NormLayer *l = NODE_ATTR(n, NormLayer);
   const Tensor *x = &n->in[0].v->x;
   const void *gamma = n->use[NORM_GAMMA].p->master.data, *beta = n->use[NORM_BETA].p->master.data;
-  void *stats = n->save[0]->x.data;
+  void *stats = n->save[NORM_STATS]->x.data;
   Dest y = value_dest(n->out[0]);
   y.relu = l->relu;
   y.addend = l->addend ? &n->in[1].v->x : NULL;
-  if (l->batch)
+  if (over_ranks(n))
+    forward_over_ranks(g, n, &y);
+  else if (l->batch)
     g->dev->ops->batch_norm_forward(g->dev, l->eps, l->momentum, x, gamma, beta, n->use[NORM_MEAN].p->master.data,
                                     n->use[NORM_VAR].p->master.data, stats, &y);
   else
@@ -258,11 +299,13 @@ static void norm_backward(Graph *g, Node *n) {
   const NormLayer *l = NODE_ATTR(n, NormLayer);
   const Tensor *x = &n->in[0].v->x, *dy = &n->out[0]->dx;
   const ParamUse *gamma = &n->use[NORM_GAMMA], *beta = &n->use[NORM_BETA];
-  const void *stats = n->save[0]->x.data;
+  const void *stats = n->save[NORM_STATS]->x.data;
   void *dgamma = gamma->p->grad.data, *dbeta = beta->p->grad.data;
   Dest dx = node_dest(n, 0);
   CHECK(gamma->accumulate == beta->accumulate); // the ops have one flag for both
-  if (l->batch)
+  if (over_ranks(n))
+    backward_over_ranks(g, n, &dx);
+  else if (l->batch)
     g->dev->ops->batch_norm_backward(g->dev, x, dy, gamma->p->master.data, stats, &dx, dgamma, dbeta,
                                      gamma->accumulate);
   else
@@ -287,9 +330,14 @@ Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *l) {
   if (l->batch) {
     node_use(n, param_buffer(p, graph_name(g, "%s.running_mean", name), c, INIT_ZERO));
     node_use(n, param_buffer(p, graph_name(g, "%s.running_var", name), c, INIT_ONE));
+    for (int i = NORM_MEAN; i <= NORM_VAR && !l->over_ranks; i++) param_moves(p, n->use[i].p);
   }
   Tensor stats = tensor_packed(g->dev->real, l->batch ? c : x->x.n * l->groups, 2); // mean, 1 / deviation
   node_save(n, graph_value(g, graph_name(g, "stats(%s)", name), stats));
+  if (l->batch && l->over_ranks && !comm_alone(g->comm)) {
+    Tensor parts = tensor_packed(g->dev->real, comm_world(g->comm), 3 * c);
+    node_save(n, graph_value(g, graph_name(g, "parts(%s)", name), parts));
+  }
   Value *y = graph_value(g, name, x->x);
   y->relu = l->relu;
   node_in(n, x, FLOW_DENSE);

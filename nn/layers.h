@@ -23,7 +23,8 @@ Value *layer_max_pool(Graph *g, const char *name, Value *x, Pool pool);
 // Group norm, or batch norm in training, y = relu(norm(x) + addend).
 typedef struct NormLayer {
   bool batch;
-  int groups; // group norm
+  bool over_ranks; // batch norm: by the statistics of the graph's whole comm, not of this rank's images
+  int groups;      // group norm
   float eps, momentum;
   bool relu, trainable;
   Value *addend;

@@ -408,7 +408,7 @@ TEST(model_batches) {
   check_batches(&c);
 }
 TEST_TIER(model_batches_r50, 1) {
-  for (NormKind norm = NORM_FROZEN_BN; norm <= NORM_GN; norm++) {
+  for (NormKind norm = NORM_FROZEN_BN; norm <= NORM_SYNC_BN; norm++) {
     ModelConfig c = small_r50(norm);
     check_batches(&c);
   }
