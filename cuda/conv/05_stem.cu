@@ -108,8 +108,8 @@ __device__ void stem_consume(const StemParams &p, StemShared &s, uint32_t bank, 
   bulk_wait_read();
 }
 
-// y [n, p, q, 64 channels at most] from x [n, h, w, 8]. A threadblock for each SM, which takes every gridDim.x-th tile
-// of 4 rows by 64 output pixels; a consumer warpgroup has two of the rows, a wgmma of 64 pixels each.
+// y [n, p, q, 64 channels at most] from x [n, h, w, 8]. A threadblock for each SM that is granted, which takes every
+// gridDim.x-th tile of 4 rows by 64 output pixels; a consumer warpgroup has two of the rows, a wgmma of 64 pixels each.
 template <class T>
 __global__ __launch_bounds__(WGMMA_THREADS, 1) void stem_kernel(const __grid_constant__ StemParams p) {
   if constexpr (HAS_WGMMA) {
@@ -142,7 +142,7 @@ bool stem_fits(const Conv *conv, int pairs, const Tensor *x, const Tensor *w) {
 template <class T> static void launch(Device *dev, const StemParams &p, int tiles) {
   auto kernel = stem_kernel<T>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES));
-  kernel<<<MIN(tiles, multiprocessors(dev)), WGMMA_THREADS, SHARED_BYTES, stream_of(dev)>>>(p);
+  kernel<<<MIN(tiles, dev->granted), WGMMA_THREADS, SHARED_BYTES, stream_of(dev)>>>(p);
   LAUNCH_CHECK();
 }
 

@@ -244,10 +244,10 @@ __device__ __forceinline__ void consume(const WgmmaParams &p, WgmmaShared<Tile> 
 }
 
 // All problems of a grouped GEMM, y [n, p, q, k] or dx [n, h, w, c]: M are pixels, N channels, K taps · channels of the
-// operand that the view reads. Persistent: a threadblock for each SM, which takes every gridDim.x-th tile in the
-// scheduler's order. Of its twelve warps, eight are two consumer warpgroups, which share a tile's rows, two are
-// producers (pixels, filter), and two store where Tile::has_store_warp. SINGLE: no block has more than one tile, and
-// where its results go is computed while the first stage is in flight.
+// operand that the view reads. Persistent: a threadblock for each SM that is granted, which takes every gridDim.x-th
+// tile in the scheduler's order. Of its twelve warps, eight are two consumer warpgroups, which share a tile's rows, two
+// are producers (pixels, filter), and two store where Tile::has_store_warp. SINGLE: no block has more than one tile,
+// and where its results go is computed while the first stage is in flight.
 template <class Tile, bool SINGLE>
 __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_constant__ WgmmaParams p) {
   if constexpr (HAS_WGMMA) {
@@ -327,7 +327,7 @@ static CacheHints cache_hints(const Device *dev, const WgmmaParams &p) {
 
 // Launches the rows from `begin` on and before `end`.
 template <class Tile> static void launch_tiles(Device *dev, WgmmaParams &p, const Tensor *w, int begin, int end) {
-  int blocks = multiprocessors(dev);
+  int blocks = dev->granted;
   p.first_row = begin;
   schedule_tiles<Tile>(p, blocks, end);
   int tiles = p.order.first[p.problems];
@@ -370,7 +370,7 @@ template <class T, bool MN_MAJOR> static void launch(Device *dev, WgmmaParams &p
       CHOICE(128, 256), CHOICE(128, 192), CHOICE(128, 128), CHOICE(128, 64), CHOICE(256, NARROW), CHOICE(128, NARROW),
   };
 #undef CHOICE
-  LaunchPlan plan = plan_launches(p, multiprocessors(dev), configs, COUNT(configs));
+  LaunchPlan plan = plan_launches(p, dev->granted, configs, COUNT(configs));
   for (int i = 0; i < plan.count; i++) {
     const LaunchRange &l = plan.of[i];
     l.tiles->launch(dev, p, w, l.begin, l.end);

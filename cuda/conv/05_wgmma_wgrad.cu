@@ -258,8 +258,9 @@ template <class T, class Tile> static void launch_tiles(Device *dev, WgradParams
   while (lanes < CONSUMER_THREADS / WARP && lanes * REDUCE_LOADS < (filter.stride ? filter : bias).count) lanes *= 2;
   config.blockDim = dim3(CONSUMER_THREADS / lanes, lanes);
   config.gridDim = blocks_for(filter.stride + bias.stride, CONSUMER_THREADS / lanes);
-  // Each SM has its share of the blocks: with less memory to a block, the first to be free would take more.
-  int each = blocks_for(config.gridDim.x, multiprocessors(dev));
+  // Each SM that is granted has its share of the blocks: with less memory to a block, the first to be free would take
+  // more.
+  int each = blocks_for(config.gridDim.x, dev->granted);
   config.dynamicSmemBytes = MAX(REDUCE_BYTES, (MAX_SHARED + BLOCK_SHARED) / each / 128 * 128 - BLOCK_SHARED);
   config.attrs = &follow;
   config.numAttrs = 1;
@@ -340,7 +341,7 @@ void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, cons
   CHECK((size_t)p.dw.h * p.dw.w * p.dw.ldc < (size_t)1 << 31);
   p.row = p.dw.h * p.dw.w * p.dw.ldc;
   WgradShape shape = wgrad_shape(conv, pairs, x, dy, &p.dw);
-  WgradConfig config = wgrad_config(shape);
+  WgradConfig config = wgrad_config(shape, dev->multiprocessors - dev->granted);
   bool narrow = config.rows == PANEL && p.dw.n <= NARROW_CHANNELS;
   p.panels = shape.panels;
   p.shared_patch = config.shared_patch;

@@ -14,12 +14,6 @@ enum {
   WGMMA_WARP_M = 16, // rows of a warp
 };
 
-static inline int multiprocessors(const Device *dev) {
-  int count;
-  CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, dev->index));
-  return count;
-}
-
 // How a producer thread lets the other warps go on: when it has issued its first stage, or has found that there is
 // none. The kernel's parameters come from memory line by line, and what the others read would delay what the producer
 // reads.

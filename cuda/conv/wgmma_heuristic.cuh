@@ -1,5 +1,5 @@
 // The heuristic of rung 05, forward and dgrad: the threadblock tile, and whether the tail wave is a launch of its own.
-// By shapes and the number of multiprocessors (SMs) alone; no accumulation order depends on it.
+// By shapes and the number of multiprocessors (SMs) granted alone; no accumulation order depends on it.
 #pragma once
 #include <limits.h>
 #include <math.h>
@@ -60,8 +60,8 @@ static inline LaunchRange cheapest_launch(const WgmmaParams &p, int blocks, cons
 // left, in tiles that there are more of. The second launch does not wait for the first (programmatic dependent launch):
 // its blocks begin where the first's have ended. That is safe since the first is an ordinary launch, before which all
 // has ended that both read; since they write different rows; and since the second ends after the first, for whoever
-// comes next. It has to save SECOND_LAUNCH cycles, since it takes some thousand until its blocks multiply; where less
-// was to be saved, it was as often slower.
+// comes next. Where SMs are left to collectives and idle, its blocks begin on these. It has to save SECOND_LAUNCH
+// cycles, since it takes some thousand until its blocks multiply; where less was to be saved, it was as often slower.
 static inline LaunchPlan plan_launches(const WgmmaParams &p, int blocks, const TileConfig *configs, int count) {
   constexpr double SECOND_LAUNCH = 9000;
   LaunchPlan plan = {1, {cheapest_launch(p, blocks, configs, count, 0, INT_MAX)}};

@@ -1,7 +1,7 @@
 // The tile scheduler of rung 05, forward and dgrad. The kernel is persistent: a threadblock for each multiprocessor
-// (SM), which takes every gridDim.x-th tile of a grouped GEMM. Here are the kernel's parameters, the shape of a
-// threadblock tile with its pipeline stages, and the order (rasterisation) of tiles, which decides what the blocks that
-// run at once find in L2.
+// (SM) that is granted, which takes every gridDim.x-th tile of a grouped GEMM. Here are the kernel's parameters, the
+// shape of a threadblock tile with its pipeline stages, and the order (rasterisation) of tiles, which decides what the
+// blocks that run at once find in L2.
 #pragma once
 #include "cuda/conv/wgmma.cuh"
 

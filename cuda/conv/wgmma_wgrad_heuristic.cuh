@@ -1,5 +1,6 @@
 // The heuristic of rung 05's wgrad: the threadblock tile, the slices of split-K, and whether a cluster or a second
-// kernel reduces them. By shapes alone, or the bits would differ from one GPU to the next.
+// kernel reduces them. By shapes and the number of multiprocessors (SMs) that are not granted, or the bits would differ
+// from one GPU to the next.
 #pragma once
 #include <math.h>
 #include "cuda/common.cuh"
@@ -31,14 +32,26 @@ static const WgradTileCost wgrad_tiles[] = {{256, 3, 0.893}, {256, 2, 0.597}, {2
 static const int resident_blocks[] = {132, 132, 132, 117, 120, 110, 102, 105, 120};
 enum { MAX_CLUSTER = COUNT(resident_blocks) - 1 };
 
+// The same where so many of its SMs are left to collectives: of the clusters there is room for the same share as of the
+// SMs, in whole clusters, possibly none. That is the room on average: the hardware deals the collectives' blocks out to
+// all GPCs, where some take SMs that no cluster fits on anyway, others a cluster's only ones; and between collectives
+// clusters have all GPCs.
+static inline int resident_of(int slices, int withheld) {
+  int granted = MAX(resident_blocks[1] - withheld, 1);
+  return resident_blocks[slices] / slices * granted / resident_blocks[1] * slices;
+}
+
 // Microseconds of a GEMM after it has started, fitted to an H200's times of all layers at batch 1 to 5 and 16 with
 // twelve likely configurations each: to 6 %, and the one that is cheapest here is on average 0.5 % slower than the
 // fastest. The mainloop takes what the tensor cores take, L2 (40 MB a microsecond to all blocks together, for some of
 // which it reads once; those of a cluster read different pixels, and get half of that) or memory (5 MB), whichever
 // takes longest, and a share of the others nevertheless. Then comes the epilogue: the split-K reduction through a
 // cluster's distributed shared memory, through the workspace and a second kernel, or, unsplit, straight to dw.
-static inline double wgrad_cost(const WgradShape &shape, const WgradTileCost &tile, const WgradConfig &config) {
-  double resident = resident_blocks[config.cluster ? config.slices : 1], k_tiles = shape.k_tiles[config.shared_patch];
+static inline double wgrad_cost(const WgradShape &shape, const WgradTileCost &tile, const WgradConfig &config,
+                                int withheld) {
+  double resident = resident_of(config.cluster ? config.slices : 1, withheld);
+  double k_tiles = shape.k_tiles[config.shared_patch];
+  if (resident == 0) return INFINITY;
   double tiles = (double)blocks_for(shape.panels, config.panels) * blocks_for(shape.rows, config.rows);
   double blocks = tiles * config.slices, waves = ceil(blocks / resident);
   double loaded = tiles * k_tiles * (config.rows + (config.shared_patch ? 1 : config.panels) * 64) * 128e-6;
@@ -53,17 +66,17 @@ static inline double wgrad_cost(const WgradShape &shape, const WgradTileCost &ti
   return waves * 1.6 + loop + end;
 }
 
-static inline WgradConfig wgrad_config(const WgradShape &shape) {
+static inline WgradConfig wgrad_config(const WgradShape &shape, int withheld) {
   WgradConfig best = {};
   double least = INFINITY;
   for (const WgradTileCost &tile : wgrad_tiles) {
     int blocks = blocks_for(shape.panels, tile.panels) * blocks_for(shape.rows, tile.rows);
     for (int shared_patch = 0; shared_patch <= (shape.shareable && shape.taps == tile.panels); shared_patch++)
       for (int cluster = 0; cluster < 2; cluster++) {
-        int most = cluster ? MAX_CLUSTER : MAX(1, 2 * resident_blocks[1] / blocks);
+        int most = cluster ? MAX_CLUSTER : MAX(1, 2 * resident_of(1, withheld) / blocks);
         for (int slices = 1 + cluster; slices <= MIN(most, MAX(shape.k_tiles[shared_patch], 1)); slices++) {
           WgradConfig config = {tile.rows, tile.panels, shared_patch > 0, cluster > 0, slices};
-          double cost = wgrad_cost(shape, tile, config);
+          double cost = wgrad_cost(shape, tile, config, withheld);
           if (cost < least) {
             least = cost;
             best = config;

@@ -1,5 +1,5 @@
 // How convolutions on the GPU round, in every rung of the ladder and every type that it computes: numbers that are not
-// exact, against the CPU within what the sums may err; and the same bits twice.
+// exact, against the CPU within what the sums may err; and the same bits twice, or for any multiprocessors granted.
 #include "test/harness/gpu_conv.h"
 
 static Tensor magnitude(const Tensor *t) {
@@ -120,4 +120,107 @@ TEST_TIER(cuda_conv_rounds_to_tf32, 1) {
   int num_modes = find_modes(gpu_device(), OURS, modes);
   for (int i = 0; i < num_modes; i++)
     for (int j = 0; modes[i].tf32 && j < 4; j++) check_tf32(&modes[i], j % 2 ? DGRAD : FORWARD, j / 2);
+}
+
+// ---- multiprocessors that are left to collectives -------------------------------------------------------------------
+
+// How many rung 05 may take: an H200's, some less, a few, one.
+static const int granted[] = {132, 128, 124, 100, 8, 1};
+
+// Tiles of one wave and of many; a tail wave in a launch of its own; the stem; phases that the scheduler interleaves or
+// not by the number of blocks; rows past a count; filters' gradients unsplit, split over a cluster, and through the
+// workspace.
+static const Problem shared_out[] = {
+    {{1, 1}, 3, 3, 1, 2, 16, 24, {9}, {7}, {-1}},      {{2, 3}, 7, 7, 1, 2, 3, 64, {133}, {138}, {-1}},
+    {{1, 1}, 3, 3, 1, 59, 192, 256, {17}, {17}, {-1}}, {{2, 1}, 3, 3, 1, 2, 16, 8, {264}, {264}, {-1}},
+    {{2, 0}, 2, 2, 1, 3, 512, 32, {72}, {88}, {2}},    {{1, 1}, 3, 3, 1, 2, 400, 520, {10}, {13}, {-1}},
+    {{1, 1}, 3, 3, 1, 2, 72, 200, {40}, {43}, {1}},    {{1, 1}, 3, 3, 1, 4, 200, 400, {60}, {63}, {-1}},
+};
+
+typedef struct Operands {
+  Twin x, w, y;
+} Operands;
+static Operands draw_operands(const Mode *m, Kind kind, const Problem *p) {
+  int h = out_size(p->h[0], p->r, &p->conv), w = out_size(p->w[0], p->s, &p->conv);
+  Operands o = {.x = twin_random(m->dtype, p->n, p->h[0], p->w[0], p->c, 1, 1),
+                .w = twin_random(kind == WGRAD ? F32 : m->dtype, p->k, p->r, p->s, p->c, 1, 2),
+                .y = twin_random(m->dtype, p->n, h, w, p->k, 1, 3)};
+  count_rows(&o.x, p->rows[0]);
+  count_rows(&o.y, p->rows[0]);
+  return o;
+}
+static const Twin *result_of(const Operands *o, Kind kind) {
+  return kind == FORWARD ? &o->y : kind == DGRAD ? &o->x : &o->w;
+}
+static void free_operands(Operands *o) {
+  twin_free(&o->x);
+  twin_free(&o->w);
+  twin_free(&o->y);
+}
+
+// The result's bits, with so many multiprocessors and the workspace that is measured with them.
+static void *run_granted(const Mode *m, Kind kind, const Problem *p, const Operands *o, int multiprocessors) {
+  Device *gpu = gpu_device();
+  Dest to_x = {.t = o->x.gpu}, to_y = {.t = o->y.gpu};
+  FilterGrad to_w = {.dw = o->w.gpu};
+  gpu->granted = MIN(multiprocessors, gpu->multiprocessors);
+  if (kind == FORWARD) RUN_ON_GPU(m, conv_forward, &p->conv, 1, &o->x.gpu, &o->w.gpu, &to_y);
+  if (kind == DGRAD) RUN_ON_GPU(m, conv_dgrad, &p->conv, 1, &o->y.gpu, &o->w.gpu, &to_x);
+  if (kind == WGRAD) RUN_ON_GPU(m, conv_wgrad, &p->conv, 1, &o->x.gpu, &o->y.gpu, &to_w);
+  gpu->granted = gpu->multiprocessors;
+  const Tensor *out = &result_of(o, kind)->gpu;
+  return gpu_fetch(out->data, tensor_bytes(out));
+}
+
+static bool check_same_bits(const Mode *m, Kind kind, const Problem *p) {
+  Operands o = draw_operands(m, kind, p);
+  const Tensor *out = &result_of(&o, kind)->gpu;
+  size_t valid = tensor_bytes(out) / (size_t)p->n * (size_t)(p->rows[0] < 0 ? p->n : p->rows[0]);
+  void *first = run_granted(m, kind, p, &o, granted[0]);
+  bool ok = true;
+  for (int i = 1; i < COUNT(granted); i++) {
+    void *bits = run_granted(m, kind, p, &o, granted[i]);
+    if (!EXPECT(!memcmp(first, bits, valid))) ok = !printf("  %d multiprocessors\n", granted[i]);
+    free(bits);
+  }
+  free(first);
+  free_operands(&o);
+  return ok;
+}
+
+// How wgrad's sums are split depends on them: right within what sums may err, and the same bits twice.
+static bool check_split(const Mode *m, const Problem *p) {
+  Operands o = draw_operands(m, WGRAD, p);
+  Tensor ax = magnitude(&o.x.cpu), aw = magnitude(&o.w.cpu), ay = magnitude(&o.y.cpu);
+  run_kind(cpu_device(), WGRAD, p, &ax, &aw, &ay);
+  run_kind(cpu_device(), WGRAD, p, &o.x.cpu, &o.w.cpu, &o.y.cpu);
+  double factor = sum_factor(m, F32, (double)tensor_pixels(&o.y.cpu));
+  bool ok = true;
+  for (int i = 0; i < COUNT(granted); i++) {
+    void *bits[2];
+    for (int run = 0; run < 2; run++) bits[run] = run_granted(m, WGRAD, p, &o, granted[i]);
+    bool same = EXPECT(!memcmp(bits[0], bits[1], tensor_bytes(&o.w.gpu)));
+    if (!twin_check(&o.w, aw.data, factor) || !same) ok = !printf("  %d multiprocessors\n", granted[i]);
+    for (int run = 0; run < 2; run++) free(bits[run]);
+  }
+  free(ax.data);
+  free(aw.data);
+  free(ay.data);
+  free_operands(&o);
+  return ok;
+}
+
+// Forward, dgrad: one result, whatever is granted; wgrad: one for each grant.
+TEST_TIER(cuda_conv_by_wgmma_for_any_multiprocessors_granted, 1) {
+  if (!gpu_device()) return;
+  Mode modes[MAX_MODES];
+  int num_modes = find_modes(gpu_device(), WGMMA, modes);
+  if (!num_modes) return test_skip("rung 05 needs a Hopper GPU, sm_90a");
+  for (int i = 0; i < num_modes; i++)
+    for (Kind kind = FORWARD; kind < KINDS; kind++)
+      for (int j = 0; j < COUNT(shared_out); j++) {
+        const Problem *p = &shared_out[j];
+        bool ok = kind == WGRAD ? check_split(&modes[i], p) : check_same_bits(&modes[i], kind, p);
+        if (!ok) describe(&modes[i], kind, p);
+      }
 }
