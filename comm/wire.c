@@ -258,6 +258,14 @@ static bool socket_wait(int fd, short events, double deadline) {
   }
 }
 
+// Whoever tries a port of his own host often enough, where nobody listens, gets it for his own end, too.
+static bool is_itself(int fd) {
+  struct sockaddr_storage here = {0}, there = {0};
+  socklen_t size = sizeof here, its_size = sizeof there;
+  return !getsockname(fd, (struct sockaddr *)&here, &size) && !getpeername(fd, (struct sockaddr *)&there, &its_size) &&
+         size == its_size && !memcmp(&here, &there, size);
+}
+
 static int connect_to(const struct addrinfo *to, double deadline, Err *err) {
   int fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd >= 0) {
@@ -268,6 +276,7 @@ static int connect_to(const struct addrinfo *to, double deadline, Err *err) {
       if (socket_wait(fd, POLLOUT, deadline))
         getsockopt(fd, SOL_SOCKET, SO_ERROR, &reason, &(socklen_t){sizeof reason});
     }
+    if (!reason && is_itself(fd)) reason = ECONNREFUSED;
     if (!reason) return fd;
     close(fd);
     errno = reason;

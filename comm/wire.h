@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include "base/util.h"
 
-enum { WIRE_TEXT = DIE_LINE, WIRE_HEAD = 24 };
+enum { WIRE_TEXT = DIE_LINE - 1, WIRE_HEAD = 24 };
 
 typedef struct Frame {
   int type;

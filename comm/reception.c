@@ -1,0 +1,285 @@
+#include "comm/reception.h"
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { GUESTS_BESIDE = 64 };            // more than the ranks that may come at once
+static const double hello_seconds = 10; // for which whoever comes may say nothing
+
+typedef struct Guest { // one that has no seat yet
+  Wire wire;
+  double since;
+  bool known; // it has said this:
+  Hello hello;
+} Guest;
+
+typedef struct Seat { // a rank
+  bool here;
+  Hello hello;
+  Wire control, data;
+} Seat;
+
+typedef struct Reception {
+  const Launch *l;
+  Hello mine;
+  const char *where;
+  Seat *seat; // [world]; [0] is this process
+  Guest *guest;
+  int guests, room;
+} Reception;
+
+static void leave_seat(Seat *s) {
+  wire_close(&s->control);
+  wire_close(&s->data);
+  s->here = false;
+}
+
+static void refuse(Wire *w, int code, const char *why) {
+  wire_send(w, FRAME_REFUSED, code, 0, why);
+  wire_shut(w);
+  wire_close(w);
+}
+
+// ---- who may come in --------------------------------------------------------------------------------------------
+
+// Why the run cannot be, if this rank is one of it.
+static bool fits(const Reception *r, const Hello *h, Err *err) {
+  const Hello *mine = &r->mine;
+  if (strcmp(h->build, mine->build) != 0)
+    return err_set(err, "rank %d on %s is of build %s, rank 0 on %s of %s: start the same program everywhere", h->rank,
+                   h->peer.host, h->build, mine->peer.host, mine->build);
+  if (h->world != mine->world)
+    return err_set(err, "rank %d on %s is one of %d, rank 0 on %s one of %d: start all with the same number of ranks",
+                   h->rank, h->peer.host, h->world, mine->peer.host, mine->world);
+  return h->rank < mine->world ||
+         err_set(err, "rank %d on %s is beyond the %d ranks of this run", h->rank, h->peer.host, mine->world);
+}
+
+static bool same_process(const Peer *a, const Peer *b) { return a->pid == b->pid && !strcmp(a->place, b->place); }
+
+static bool twice(const Hello *a, const Hello *b, Err *err) {
+  return err_set(err, "rank %d is there twice: process %ld on %s and process %ld on %s", a->rank, (long)a->peer.pid,
+                 a->peer.host, (long)b->peer.pid, b->peer.host);
+}
+
+// Two ranks would take the same GPU.
+static bool local_ranks_differ(const Reception *r, const Hello *h, Err *err) {
+  for (int i = 0; i < r->mine.world; i++) {
+    const Hello *other = &r->seat[i].hello;
+    if (i == h->rank || !r->seat[i].here || other->local_rank != h->local_rank) continue;
+    if (strcmp(other->peer.place, h->peer.place) != 0) continue;
+    return err_set(err, "ranks %d and %d on %s both have local rank %d: set LOCAL_RANK apart", MIN(i, h->rank),
+                   MAX(i, h->rank), h->peer.host, h->local_rank);
+  }
+  return true;
+}
+
+static bool seated_as(const Reception *r, const Hello *h) {
+  const Seat *s = &r->seat[h->rank];
+  return s->here && same_process(&s->hello.peer, &h->peer);
+}
+
+// A guest that has said who it is, whose wire is taken unless it has to wait: for data there is a seat once the hello
+// for control has come. False: this run cannot be.
+static bool admit(Reception *r, Guest *g, Err *err) {
+  char why[512];
+  const Hello *h = &g->hello;
+  if (strcmp(h->nonce, r->mine.nonce) != 0) { // of another file
+    wire_close(&g->wire);
+    return true;
+  }
+  if (strcmp(h->token, r->mine.token) != 0) {
+    snprintf(why, sizeof why, "rank 0 at %.300s is of another job than this rank, whose job is \"%.100s\"", r->where,
+             h->token);
+    refuse(&g->wire, 0, why);
+    return true;
+  }
+  if (!fits(r, h, err)) return false;
+  Seat *seat = &r->seat[h->rank];
+  const bool same = seated_as(r, h);
+  if (h->connection == FOR_DATA) {
+    if (!same) return true;
+    wire_close(&seat->data);
+    seat->data = g->wire;
+    g->wire = (Wire){.fd = -1};
+    return true;
+  }
+  if (seat->here && h->rank) wire_receive(&seat->control);
+  if (seat->here && !same && (!h->rank || !seat->control.ended)) return twice(&seat->hello, h, err);
+  if (!local_ranks_differ(r, h, err)) return false;
+  leave_seat(seat);
+  *seat = (Seat){.here = true, .hello = *h, .control = g->wire, .data = {.fd = -1}};
+  g->wire = (Wire){.fd = -1};
+  return true;
+}
+
+// ---- guests ---------------------------------------------------------------------------------------------------------
+
+static void dismiss(Reception *r, int guest) {
+  wire_close(&r->guest[guest].wire);
+  r->guest[guest] = r->guest[--r->guests];
+}
+
+static void welcome_guests(Reception *r, int listener) {
+  for (int taken = 0; taken < r->room; taken++) {
+    int fd = socket_accept(listener);
+    if (fd < 0) return;
+    if (r->guests == r->room) { // the one that has kept silent the longest has to go
+      int oldest = 0;
+      for (int i = 1; i < r->guests; i++)
+        if (r->guest[i].since < r->guest[oldest].since) oldest = i;
+      dismiss(r, oldest);
+    }
+    r->guest[r->guests++] = (Guest){.wire = wire_open(fd), .since = now_seconds()};
+  }
+}
+
+// Whether a guest may turn out to be a rank yet.
+static bool hear_guest(Guest *g, Frame *frame) {
+  const bool in_time = now_seconds() - g->since < hello_seconds;
+  wire_receive(&g->wire);
+  if (g->known) return in_time && !g->wire.ended;
+  const WireFound found = wire_next(&g->wire, frame);
+  if (found == WIRE_OTHER_VERSION) wire_send(&g->wire, FRAME_REFUSED, 0, 0, ""); // its version tells
+  if (found == WIRE_NOTHING) return in_time && !g->wire.ended;
+  g->known = found == WIRE_FRAME && hello_parse(&g->hello, frame);
+  return g->known;
+}
+
+// Hears what guests say. Those that turn out to be strangers go.
+static bool hear_guests(Reception *r, Err *err) {
+  Frame *frame = xmalloc(sizeof *frame);
+  bool ok = true;
+  for (int i = r->guests - 1; ok && i >= 0; i--) { // from behind: the last takes the place of one that goes
+    Guest *g = &r->guest[i];
+    const bool stays = hear_guest(g, frame);
+    if (stays && g->known) ok = admit(r, g, err);
+    if (!ok) refuse(&g->wire, 1, err->msg);
+    if (!stays || g->wire.fd < 0) dismiss(r, i);
+  }
+  free(frame);
+  return ok;
+}
+
+// Ranks that have gone again may come back.
+static void look_after_seats(Reception *r) {
+  for (int i = 1; i < r->mine.world; i++) {
+    Seat *s = &r->seat[i];
+    if (!s->here) continue;
+    wire_receive(&s->control);
+    if (s->control.ended) leave_seat(s);
+  }
+}
+
+// ---- the end ------------------------------------------------------------------------------------------------------
+
+static bool seated(const Seat *s) { return s->here && s->data.fd >= 0; }
+
+static bool complete(const Reception *r) {
+  for (int i = 1; i < r->mine.world; i++)
+    if (!seated(&r->seat[i])) return false;
+  return true;
+}
+
+// "rank 3 of 8 has", "ranks 3, 5-7 of 8 have".
+static void missing(const Reception *r, char *text, size_t room) {
+  size_t n = 0;
+  int count = 0;
+  const int world = r->mine.world;
+  char list[2048] = "";
+  for (int i = 1; i < world; i++) {
+    if (seated(&r->seat[i])) continue;
+    int last = i;
+    while (last + 1 < world && !seated(&r->seat[last + 1])) last++;
+    const char *comma = count ? ", " : "";
+    if (n + 32 < sizeof list)
+      n += (size_t)snprintf(list + n, sizeof list - n, last > i ? "%s%d-%d" : "%s%d", comma, i, last);
+    count += last - i + 1;
+    i = last;
+  }
+  snprintf(text, room, "rank%s %s of %d %s", count > 1 ? "s" : "", list, world, count > 1 ? "have" : "has");
+}
+
+// Until all has been sent that was queued for ranks.
+static void flush_seats(Reception *r, double seconds) {
+  const double deadline = now_seconds() + seconds;
+  for (bool left = true; left && now_seconds() < deadline;) {
+    left = false;
+    for (int i = 1; i < r->mine.world; i++) {
+      wire_flush(&r->seat[i].control);
+      left |= r->seat[i].control.out_bytes > 0;
+    }
+    if (left) poll(NULL, 0, 5);
+  }
+}
+
+static void tell_all(Reception *r, const char *why) {
+  for (int i = 1; i < r->mine.world; i++) wire_send(&r->seat[i].control, FRAME_REFUSED, 1, 0, why);
+  flush_seats(r, 1);
+}
+
+static void seat_all(Reception *r, Meeting *m) {
+  const int world = r->mine.world;
+  for (int i = 0; i < world; i++) m->peer[i] = r->seat[i].hello.peer;
+  for (int i = 1; i < world; i++) {
+    Wire *control = &r->seat[i].control;
+    for (int k = 0; k < world; k++) peer_send(control, k, &m->peer[k]);
+    wire_send(control, FRAME_WELCOME, 0, 0, "");
+  }
+  flush_seats(r, 10);
+  for (int i = 1; i < world; i++) {
+    m->data[i] = wire_release(&r->seat[i].data);
+    m->control[i] = r->seat[i].control;
+    r->seat[i] = (Seat){.control = {.fd = -1}, .data = {.fd = -1}};
+  }
+}
+
+// Until somebody comes or says something.
+static void wait_for_guests(const Reception *r, int listener) {
+  const int world = r->mine.world;
+  struct pollfd *p = xcalloc((size_t)(1 + r->room + world), sizeof *p);
+  int n = 0;
+  p[n++] = (struct pollfd){.fd = listener, .events = POLLIN};
+  for (int i = 0; i < r->guests; i++) p[n++] = (struct pollfd){.fd = r->guest[i].wire.fd, .events = POLLIN};
+  for (int i = 1; i < world; i++) p[n++] = (struct pollfd){.fd = r->seat[i].control.fd, .events = POLLIN};
+  poll(p, (nfds_t)n, 200);
+  free(p);
+}
+
+static bool receive_all(Reception *r, int listener, double seconds, bool *others_say, Err *err) {
+  const double deadline = now_seconds() + seconds;
+  char who[2200];
+  while (!complete(r)) {
+    if (rendezvous_is_off(r->l, others_say, err)) return false;
+    if (now_seconds() > deadline) {
+      missing(r, who, sizeof who);
+      return err_set(err, "%s not come to %s within %g s", who, r->where, seconds);
+    }
+    wait_for_guests(r, listener);
+    welcome_guests(r, listener);
+    if (!hear_guests(r, err)) return false;
+    look_after_seats(r);
+  }
+  return true;
+}
+
+bool reception(Meeting *m, const Launch *l, int listener, const char *where, const char *nonce, double seconds,
+               bool *others_say, Err *err) {
+  Reception r = {.l = l, .mine = hello_of(l, nonce), .where = where, .room = 2 * l->world + GUESTS_BESIDE};
+  r.seat = xcalloc((size_t)l->world, sizeof *r.seat);
+  r.guest = xcalloc((size_t)r.room, sizeof *r.guest);
+  for (int i = 0; i < l->world; i++) r.seat[i] = (Seat){.control = {.fd = -1}, .data = {.fd = -1}};
+  r.seat[0].here = true;
+  r.seat[0].hello = r.mine;
+  bool ok = receive_all(&r, listener, seconds, others_say, err);
+  if (ok)
+    seat_all(&r, m);
+  else
+    tell_all(&r, err->msg);
+  while (r.guests) dismiss(&r, r.guests - 1);
+  for (int i = 1; i < l->world; i++) leave_seat(&r.seat[i]);
+  free(r.seat);
+  free(r.guest);
+  return ok;
+}
