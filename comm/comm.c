@@ -1,0 +1,145 @@
+#include "comm/comm.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "comm/comm_private.h"
+
+// Before the watch lives: whether a failure of this process is told by another.
+typedef struct Unmet {
+  Crew *crew;
+  bool others_say;
+} Unmet;
+
+static bool tell_unmet(void *context, int *code, char *line, size_t room) {
+  const Unmet *u = context;
+  (void)line;
+  (void)room;
+  if (!u->crew) return u->others_say;
+  if (!u->others_say && crew_claim(u->crew, *code)) return false;
+  if (crew_code(u->crew)) *code = crew_code(u->crew);
+  return true;
+}
+
+bool comm_open(Comm **out, const CommOptions *o, Err *err) {
+  const int world = o->launch.world;
+  *out = NULL;
+  if (world <= 1) return true;
+  Unmet *unmet = xcalloc(1, sizeof *unmet);
+  unmet->crew = o->launch.crew;
+  die_tells(tell_unmet, unmet);
+  Meeting m;
+  if (!rendezvous(&m, &o->launch, o->meeting_seconds, &unmet->others_say, err)) {
+    meeting_close(&m, world);
+    return false; // what is left is for the die() that follows
+  }
+  Comm *c = xcalloc(1, sizeof *c);
+  c->options = *o;
+  c->rank = o->launch.rank;
+  c->world = world;
+  c->data = m.data;
+  c->peer = m.peer;
+  c->watch = watch_open(&c->options.launch, c->peer, m.control, o->silence_seconds);
+  free(m.control);
+  free(unmet);
+  *out = c;
+  return true;
+}
+
+void comm_close(Comm *c) {
+  if (!c) return;
+  comm_barrier(c);
+  watch_close(c->watch);
+  for (int i = 0; i < c->world; i++)
+    if (c->data[i] >= 0) close(c->data[i]);
+  free(c->data);
+  free(c->peer);
+  free(c);
+}
+
+int comm_rank(const Comm *c) { return c ? c->rank : 0; }
+int comm_world(const Comm *c) { return c ? c->world : 1; }
+const Launch *comm_launch(const Comm *c) { return c ? &c->options.launch : NULL; }
+const char *comm_host(const Comm *c, int rank) { return c ? c->peer[rank].host : "this host"; }
+
+// ---- over host memory ---------------------------------------------------------------------------------------------
+
+void comm_send(Comm *c, int to, const void *p, size_t bytes) {
+  if (!socket_send(c->data[to], p, bytes)) watch_wait_for_end(c->watch, to);
+}
+void comm_recv(Comm *c, int from, void *p, size_t bytes) {
+  if (!socket_receive(c->data[from], p, bytes)) watch_wait_for_end(c->watch, from);
+}
+
+void comm_broadcast_bytes(Comm *c, void *p, size_t bytes) {
+  if (!c) return;
+  if (c->rank)
+    comm_recv(c, 0, p, bytes);
+  else
+    for (int i = 1; i < c->world; i++) comm_send(c, i, p, bytes);
+}
+
+void comm_barrier(Comm *c) {
+  if (!c) return;
+  char token = 0;
+  if (c->rank)
+    comm_send(c, 0, &token, 1);
+  else
+    for (int i = 1; i < c->world; i++) comm_recv(c, i, &token, 1);
+  comm_broadcast_bytes(c, &token, 1);
+}
+
+static void copy_part(CommPart *part, const void *p, size_t bytes) {
+  *part = (CommPart){xmalloc(bytes), bytes};
+  if (bytes) memcpy(part->data, p, bytes);
+}
+
+bool comm_gather(Comm *c, const void *mine, size_t bytes, CommPart *part) {
+  if (!c) return false;
+  uint64_t n = bytes;
+  if (c->rank) {
+    comm_send(c, 0, &n, sizeof n);
+    comm_send(c, 0, mine, bytes);
+    return false;
+  }
+  copy_part(&part[0], mine, bytes);
+  for (int i = 1; i < c->world; i++) {
+    comm_recv(c, i, &n, sizeof n);
+    part[i] = (CommPart){xmalloc(n), n};
+    comm_recv(c, i, part[i].data, n);
+  }
+  return true;
+}
+
+// Rank 0: the first rank whose text differs from its own, with the message.
+static bool compare(const Comm *c, const CommPart *part, CommSame *same, Err *err) {
+  Err how = {""};
+  for (int i = 1; i < c->world; i++)
+    if (!same(part[0].data, part[i].data, &how)) return err_set(err, "rank %d on %s: %s", i, c->peer[i].host, how.msg);
+  return true;
+}
+
+bool comm_agree(Comm *c, const char *text, CommSame *same, Err *err) {
+  if (!c) return true;
+  CommPart *part = c->rank ? NULL : xcalloc((size_t)c->world, sizeof *part);
+  Err verdict = {""};
+  if (comm_gather(c, text, strlen(text) + 1, part)) compare(c, part, same, &verdict);
+  for (int i = 0; part && i < c->world; i++) free(part[i].data);
+  free(part);
+  comm_broadcast_bytes(c, verdict.msg, sizeof verdict.msg);
+  if (!*verdict.msg) return true;
+  watch_all_know(c->watch);
+  return err_set(err, "%s", verdict.msg);
+}
+
+// ---- beside -------------------------------------------------------------------------------------------------------
+
+void comm_at(Comm *c, int64_t step) {
+  if (c) watch_at(c->watch, step);
+}
+bool comm_stop_asked(const Comm *c) { return c && watch_stop_asked(c->watch); }
+void comm_last(Comm *c, void (*last)(void *context), void *context) {
+  if (c) watch_last(c->watch, last, context);
+}
+void comm_check(Comm *c, bool (*check)(void *context, Err *err), void *context) {
+  if (c) watch_check(c->watch, check, context);
+}
