@@ -1,6 +1,6 @@
 // A stand-in for CUDA in the programs that tests run from build/faulty/: the CPU behind the row of a GPU, which fails
 // when the variable FAULT says so. FAULT=CALL:N:ERROR has the N-th CALL (a function of struct Memory, or "kernel": a
-// convolution) meet that error of CUDA; an allocation without ERROR finds no memory. As on a GPU, the fault of a kernel
+// convolution) meet that error of CUDA, FAULT_GPU=M that of GPU M alone; an allocation without ERROR finds no memory. As on a GPU, the fault of a kernel
 // is found by the next call that waits, and by the kernel's own launch where the device waits for it.
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +16,9 @@ static struct {
   const char *unnoticed; // the error of a kernel that no call has found yet
 } fault;
 
-static void read_fault(void) {
-  const char *text = getenv("FAULT");
+static void read_fault(int gpu) {
+  const char *text = getenv("FAULT"), *which = getenv("FAULT_GPU");
+  if (which && atoi(which) != gpu) return;
   if (!text || !*text || *fault.call) return; // nothing is asked for, or an earlier device has read it
   CHECK(sscanf(text, "%31[a-z_]:%ld:%63s", fault.call, &fault.left, fault.error) >= 2);
 }
@@ -48,7 +49,7 @@ const Ops ops_cuda = {.name = "faulty", EACH_OP(ROW).conv_forward = faulty_conv_
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
 static bool faulty_open(Device *dev, Err *err) {
-  read_fault();
+  read_fault(dev->index);
   snprintf(dev->description, sizeof dev->description, "a GPU of the tests");
   const GpuOffer offer = {
       .driver = 13000, .runtime = 13000, .count = 1, .index = dev->index, .name = "test", .major = 8};
