@@ -1,4 +1,5 @@
 // Collectives over device memory, over TCP and through a stand-in for NCCL, bit for bit against plain loops.
+#include <signal.h>
 #include "base/rng.h"
 #include "comm/collective.h"
 #include "test/harness/command.h"
@@ -241,4 +242,82 @@ TEST(collective_facts_are_told) {
   collective_facts(NULL, &facts);
   EXPECT(!facts.transport && facts.nccl_version == 0 && facts.variables);
   free(facts.variables);
+}
+
+// ---- a rank that fails ----------------------------------------------------------------------------------------------
+
+// One line, of which this is a part, and no word of the other ranks; all end with that status.
+static void expect_one_line(int world, RankWork *work, int status, const char *part) {
+  const char *said;
+  EXPECT_INT(run_ranks(world, work, NULL, &said), status);
+  const char *end = strchr(said, '\n');
+  if (!EXPECT(strstr(said, part) && end && end[1] == '\0')) printf("  said: %s\n", said);
+}
+
+// In the environment of the ranks: a call of the stand-in fails on rank 1.
+static void faults_begin(const char *fault, const char *text) {
+  setenv("NCCL_STUB_FAULT", fault, 1);
+  setenv("NCCL_STUB_RANK", "1", 1);
+  setenv("NCCL_STUB_TEXT", text, 1);
+}
+static void faults_end(void) {
+  unsetenv("NCCL_STUB_FAULT");
+  unsetenv("NCCL_STUB_RANK");
+  unsetenv("NCCL_STUB_TEXT");
+}
+
+// Steps without end: only the others' fate ends it.
+static void do_steps(Comm *c, void *context) {
+  (void)context;
+  Device *dev = open_device(c, true);
+  for (int64_t step = 1;; step++) {
+    float p[100] = {0};
+    comm_at(c, step);
+    collective_mean(c, dev, COMM_WITH_OPS, p, COUNT(p), F32);
+    if (comm_rank(c) == 2 && step == 5 && getenv("NCCL_STUB_LEAVE")) raise(SIGKILL);
+  }
+}
+
+TEST_TIER(collective_call_that_fails_ends_all, 1) {
+  test_limit(60);
+  faults_begin("AllReduce:7:1", "Xid 79");
+  expect_one_line(3, do_steps, 1, ", step 7: NCCL: ncclAllReduce: unhandled cuda error: Xid 79; NCCL_DEBUG=INFO tells");
+  faults_end();
+}
+
+TEST_TIER(collective_error_beside_ends_all, 1) {
+  test_limit(60);
+  faults_begin("async:7:1", "Xid 79");
+  expect_one_line(3, do_steps, 1, ": NCCL: ncclCommGetAsyncError: unhandled cuda error: Xid 79; NCCL_DEBUG=INFO tells");
+  faults_end();
+}
+
+TEST_TIER(collective_gpu_given_twice, 1) {
+  test_limit(60);
+  faults_begin("CommInitRankConfig:1:5", "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000");
+  expect_one_line(3, do_steps, EXIT_USAGE,
+                  "two ranks were given the same GPU (NCCL: Duplicate GPU detected : rank 1 and");
+  faults_end();
+}
+
+// What NCCL says of its end waits until that has been said.
+TEST_TIER(collective_rank_killed_is_what_is_said, 1) {
+  test_limit(60);
+  setenv("NCCL_STUB_LEAVE", "1", 1);
+  expect_one_line(3, do_steps, 128 + SIGKILL, "rank 2 on ");
+  unsetenv("NCCL_STUB_LEAVE");
+}
+
+static void load_nothing(Comm *c, void *context) {
+  (void)context;
+  Err err;
+  Device *dev = device_open("cpu", &err);
+  dev->gpu = true;
+  if (!collective_open(c, dev, 0, &err)) die(EXIT_USAGE, "%s", err.msg);
+}
+TEST_TIER(collective_no_nccl_anywhere, 1) {
+  test_limit(60);
+  setenv("MASKRCNN_NCCL", "/nowhere/libnccl.so.2", 1);
+  expect_one_line(3, load_nothing, EXIT_USAGE, "MASKRCNN_NCCL: cannot open NCCL: /nowhere/libnccl.so.2: cannot open");
+  unsetenv("MASKRCNN_NCCL");
 }
