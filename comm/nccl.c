@@ -84,10 +84,15 @@ static void let_others_speak(NcclResult result) {
   while (nanosleep(&left, &left) != 0) continue;
 }
 
+// In the words of NCCL up to 2.28 and of later ones.
+static bool tells_of_one_gpu(const char *detail) {
+  return strstr(detail, "Duplicate GPU") || strstr(detail, "using the same GPU");
+}
+
 // What NCCL says of it, in one line.
 static bool describe(const Nccl *nccl, NcclResult result, const char *call, Err *err) {
   const char *detail = nccl->GetLastError(nccl->comm);
-  if (detail && strstr(detail, "Duplicate GPU"))
+  if (detail && tells_of_one_gpu(detail))
     return err_set(
         err,
         "two ranks were given the same GPU (NCCL: %s): start as many processes on a host as it has GPUs, and "

@@ -103,6 +103,11 @@ TEST(nccl_failing_calls) {
                2,
                ": two ranks were given the same GPU (NCCL: Duplicate GPU detected : rank 1 and rank 0 both on CUDA "
                "device 1b000): start as many processes on a host as it has GPUs");
+  expect_ended(&(Loading){NULL,
+                          {"NCCL_STUB_FAULT=CommInitRankConfig:1:5",
+                           "NCCL_STUB_TEXT=Multiple Ranks are using the same GPU/Partition. Set …"}},
+               2,
+               ": two ranks were given the same GPU (NCCL: Multiple Ranks are using the same GPU/Partition. Set …): ");
 }
 
 // Where a rank ended, its end is to be said: what its end makes NCCL report waits.
