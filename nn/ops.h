@@ -361,6 +361,10 @@ struct Ops {
   // since it last changed, steps skipped so far. A step whose stats say not finite halves the scale and is counted as
   // skipped; `interval` clean ones in a row double it. Writes hyper[4] = 1 / scale.
   void (*loss_scale_update)(Device *dev, int interval, const void *stats, void *state, void *hyper);
+
+  // y [n] of type `to` = x [n] of type `from`, to nearest, ties to even; NaN stays NaN. F32 and BF16, on the CPU F64,
+  // too; x and y are aligned to 16 bytes.
+  void (*cast)(Device *dev, size_t n, const void *x, DType from, void *y, DType to);
 };
 
 extern const Ops ops_cpu, ops_cpu64, ops_cuda;
