@@ -10,7 +10,14 @@ typedef struct Supervision {
   void *context;
 } Supervision;
 
-// Forks. In every rank it returns, with `l` filled. In the supervisor it does not return: it waits, hands requests to
-// stop on, ends the others when one fails, says which, and exits with their status. `attempt` counts from 0: the
-// restarts before this one.
+// Forks. In every rank it returns, with `l` filled; from there on interrupted() (base/interrupt.h) is true in it when it
+// gets SIGTERM or the supervisor is asked to stop, while SIGINT and SIGHUP, which a terminal sends to all, are ignored.
+// In the supervisor it does not return: it waits, tells of requests to stop, ends all ranks on a second one, and when
+// a rank fails says so by one line where nobody has, gives the others GRACE seconds to end by themselves, kills those
+// that are left, and exits with the status of the one that failed. `attempt` counts from 0: the restarts before this
+// one. Nothing is started again after a request to stop, or after a mistake of the user's (EXIT_USAGE).
+//
+// A rank that ends because it was asked to, with a status other than 0, has crew->stop set before, so that this is no
+// failure.
+enum { GRACE = 8 };
 void supervise(const Supervision *s, Launch *l, int *attempt);
