@@ -2,7 +2,8 @@
 // fork takes one thread along; those that OpenMP keeps for its next loop would be missing, and waited for.
 #pragma once
 
-// How many cores this process may use: its affinity, which containers, batch systems and comm/cores.h narrow. At least 1.
+// How many cores this process may use: its affinity, which containers, batch systems and comm/cores.h narrow. At least
+// one.
 int parallel_cores(void);
 // How many threads a loop of n turns is worth: one a core, and no more than turns. At least 1.
 int parallel_threads(int n);

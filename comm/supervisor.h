@@ -10,10 +10,10 @@ typedef struct Supervision {
   void *context;
 } Supervision;
 
-// Forks. In every rank it returns, with `l` filled; from there on interrupted() (base/interrupt.h) is true in it when it
-// gets SIGTERM or the supervisor is asked to stop, while SIGINT and SIGHUP, which a terminal sends to all, are ignored.
-// In the supervisor it does not return: it waits, tells of requests to stop, ends all ranks on a second one, and when
-// a rank fails says so by one line where nobody has, gives the others GRACE seconds to end by themselves, kills those
+// Forks. In every rank it returns, with `l` filled; from there on interrupted() (base/interrupt.h) is true in it once it
+// gets SIGTERM or the supervisor is asked to stop; SIGINT and SIGHUP, which a terminal sends to all, are ignored. In
+// the supervisor it does not return: it waits, tells of requests to stop, ends all ranks on a second one, and when a
+// rank fails says so by one line where nobody has, gives the others GRACE seconds to end by themselves, kills those
 // that are left, and exits with the status of the one that failed. `attempt` counts from 0: the restarts before this
 // one. Nothing is started again after a request to stop, or after a mistake of the user's (EXIT_USAGE).
 //

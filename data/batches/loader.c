@@ -429,9 +429,7 @@ static void slot_close(Slot *slot, const HostMemory *memory) {
   if (slot->block) memory->free(memory->context, slot->block);
 }
 
-int loader_threads(const LoaderOptions *o) {
-  return o->threads > 0 ? o->threads : parallel_cores();
-}
+int loader_threads(const LoaderOptions *o) { return o->threads > 0 ? o->threads : parallel_cores(); }
 
 Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
   CHECK(options->prefetch >= 1 && options->first_step >= 0);
