@@ -35,11 +35,16 @@ static MemoryPool host_pool(const Device *dev) {
       "the host", {[ON_DEVICE] = !dev->gpu, [ON_HOST] = true, [ON_HOST_LOCKED] = true}, memory_left("")};
 }
 
+// How many take from a pool: every rank has a device of its own, unless that is the CPU.
+static size_t sharers(const MemoryPlan *m, const MemoryPool *pool) {
+  return pool->place[ON_HOST] ? (size_t)MAX(m->ranks, 1) : 1;
+}
+
 static size_t pool_sum(const MemoryPlan *m, const MemoryPool *pool) {
   size_t sum = 0;
   for (MemoryPlace p = 0; p < MEMORY_PLACES; p++)
     if (pool->place[p]) sum += memory_sum(m, p);
-  return sum;
+  return sum * sharers(m, pool);
 }
 
 static const MemoryRow *largest(const MemoryPlan *m, const MemoryPool *pool) {
@@ -53,15 +58,18 @@ static bool pool_fits(const MemoryPlan *m, const MemoryPool *pool, Err *err) {
   const size_t sum = pool_sum(m, pool);
   if (sum <= pool->free) return true;
   const MemoryRow *most = largest(m, pool);
-  return err_set(err, "too little memory: %.1f MB asked for, %.1f MB free on %s; most of it, %.1f MB, for the %s%s%s%s",
-                 mb(sum), mb(pool->free), pool->name, mb(most->bytes), most->name, most->options ? ": a smaller " : "",
-                 most->options ? most->options : "", most->options ? " shrinks it" : "");
+  char ranks[40] = "";
+  if (sharers(m, pool) > 1) snprintf(ranks, sizeof ranks, " by %d ranks", m->ranks);
+  return err_set(
+      err, "too little memory: %.1f MB asked for%s, %.1f MB free on %s; most of it, %.1f MB, for the %s%s%s%s", mb(sum),
+      ranks, mb(pool->free), pool->name, mb(most->bytes), most->name, most->options ? ": a smaller " : "",
+      most->options ? most->options : "", most->options ? " shrinks it" : "");
 }
 
 bool memory_fits(const MemoryPlan *m, Device *dev, Err *err) {
   const MemoryPool gpu = device_pool(dev), host = host_pool(dev);
   if ((dev->gpu && !pool_fits(m, &gpu, err)) || !pool_fits(m, &host, err)) return false;
-  const size_t now = pool_sum(m, &host), later = memory_sum(m, ON_HOST_LATER);
+  const size_t now = pool_sum(m, &host), later = memory_sum(m, ON_HOST_LATER) * sharers(m, &host);
   if (now + later > host.free)
     fprintf(stderr, "memory may run out: %.1f MB now and about %.1f MB more later, %.1f MB free on %s\n", mb(now),
             mb(later), mb(host.free), host.name);

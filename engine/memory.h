@@ -23,6 +23,7 @@ enum { MAX_MEMORY_ROWS = 16 };
 typedef struct MemoryPlan { // zero-initialise
   MemoryRow row[MAX_MEMORY_ROWS];
   int rows;
+  int ranks; // of this host that take as much each, before any of them does; 0 or 1: this one alone
 } MemoryPlan;
 
 // Adds a row, unless it is of 0 bytes; the strings are not copied.
