@@ -3,9 +3,10 @@
 #include <string.h>
 #include "base/json.h"
 
-// What --amend may change: length and optimisation.
-static const char *const amendable[] = {"steps",  "recipe",   "schedule",     "lr",
-                                        "warmup", "momentum", "weight_decay", "clip_grad"};
+// What --amend may change: length and optimisation, and how many ranks share the images of a step.
+static const char *const amendable[] = {"steps",    "recipe",       "schedule",       "lr",    "warmup",
+                                        "momentum", "weight_decay", "clip_grad",      "batch", "world",
+                                        "reduce",   "ctas",         "multiprocessors"};
 
 static bool may_change(const char *key) {
   for (int i = 0; i < COUNT(amendable); i++)
@@ -63,6 +64,16 @@ bool identity_same(const char *was, const char *is, Err *err) {
   return visit_differences(was, is, refuse, err);
 }
 
+static bool tell_apart(void *err, const char *key, const char *was, const char *is) {
+  return err_set(err, "it has \"%s\":%s, the first rank \"%s\":%s: give all ranks the same options and data", key, is,
+                 key, was);
+}
+
+bool identity_agrees(const char *of_first, const char *other, Err *err) {
+  err_set(err, "what it trains cannot be read");
+  return visit_differences(of_first, other, tell_apart, err);
+}
+
 typedef struct Amendment {
   Record *changes;
   Err *err;
@@ -79,7 +90,27 @@ static bool add_change(void *context, const char *key, const char *was, const ch
   return true;
 }
 
+static long long number(const char *identity, const char *name) {
+  char *text = member(identity, name);
+  const long long n = atoll(text);
+  free(text);
+  return n;
+}
+
+// Whether a step has as many images, so that the run goes on with those that it has not seen, at its rate and schedule.
+static bool same_images(const char *was, const char *is, Err *err) {
+  const long long batch = number(was, "batch"), world = number(was, "world"), now = number(is, "world");
+  if (batch * world == number(is, "batch") * now) return true;
+  if (now < 1 || batch * world % now)
+    return err_set(err,
+                   "it was made with %lld images a step, which %lld ranks cannot share evenly: give another --gpus",
+                   batch * world, now);
+  return err_set(err, "it was made with %lld images a step (%lld of %lld ranks each): go on with --batch %lld",
+                 batch * world, batch, world, batch * world / now);
+}
+
 bool identity_amend(const char *was, const char *is, Record *changes, Err *err) {
+  if (!same_images(was, is, err)) return false;
   err_set(err, "its run cannot be read");
   return visit_differences(was, is, add_change, &(Amendment){changes, err});
 }
