@@ -32,8 +32,9 @@ static void program_build(Engine *e, Program *p, const Shapes *s, Purpose purpos
   p->network = xcalloc((size_t)s->canvases, sizeof *p->network);
   p->profile = xcalloc((size_t)s->canvases, sizeof *p->profile);
   p->sync = xcalloc((size_t)s->canvases, sizeof *p->sync);
+  p->buckets = xcalloc((size_t)s->canvases, sizeof *p->buckets);
   for (int i = 0; i < s->canvases; i++) {
-    network_build(&p->network[i], e->model, &e->config, e->dev, &e->params, purpose, s->images, s->canvas[i].h,
+    network_build(&p->network[i], e->model, &e->config, e->dev, &e->params, e->comm, purpose, s->images, s->canvas[i].h,
                   s->canvas[i].w, s->max_objects);
     p->sync[i] = sync_nodes();
     if (e->dev->waits) graph_observe(&p->network[i].graph, &p->sync[i]);
@@ -80,6 +81,7 @@ static void program_bind(Engine *e, Program *p, LossScale scale) {
 
 static void program_free(Engine *e, Program *p) {
   for (int i = 0; i < program_graphs(p); i++) {
+    bucket_watch_free(&p->buckets[i]);
     profile_free(&p->profile[i], &p->network[i].graph);
     network_free(&p->network[i]);
     device_forget(e->dev, p->recorded[i]);
@@ -89,6 +91,7 @@ static void program_free(Engine *e, Program *p) {
   free(p->network);
   free(p->profile);
   free(p->sync);
+  free(p->buckets);
 }
 
 static void program_time_nodes(Program *p, bool on, Trace *trace) {
@@ -134,13 +137,14 @@ static void plan_memory(Engine *e) {
   e->validate.ring.bytes = 0;
   measure_update(e);
   memory_add(m, "parameters, gradients, momentum", ON_DEVICE, e->params.bytes, "--model");
+  if (trains) memory_add(m, "what ranks exchange", ON_DEVICE, reduction_bytes(&e->reduction), "--model");
   memory_add(m, "activations", ON_DEVICE, e->arena_bytes, smaller_images);
   memory_add(m, "workspace", ON_DEVICE, e->dev->workspace_bytes, smaller_images);
   memory_add(m, "inputs, two batches", ON_DEVICE, inputs, "--batch");
   memory_add(m, "loader's batches in training", ON_HOST_LOCKED, e->train.ring.bytes, "--batch");
   memory_add(m, "loader's batches in inference", ON_HOST_LOCKED, e->infer.ring.bytes, "--batch");
   memory_add(m, "results of steps under way", ON_HOST_LOCKED, slots_bytes(e), NULL);
-  if (trains) snapshot_plan(&e->snapshot, &e->params);
+  if (trains && comm_rank(e->comm) == 0) snapshot_plan(&e->snapshot, &e->params);
   memory_add(m, "checkpoint, taken between steps", ON_DEVICE, e->snapshot.staged_bytes, "--model");
   memory_add(m, "checkpoint, written beside steps", ON_HOST_LOCKED, e->snapshot.host_bytes, "--model");
   if (e->infer.shapes.images) task_of(e->model)->plan(e);
@@ -171,10 +175,26 @@ static bool allocate(Engine *e, Err *err) {
     return err_memory(err, e->arena_bytes, "the activations", smaller_images);
   return device_reserve_workspace(e->dev, err) && inputs_allocate(&e->train.inputs, e->dev, err) &&
          inputs_allocate(&e->infer.inputs, e->dev, err) && inputs_allocate(&e->validate.inputs, e->dev, err) &&
-         allocate_rest(e, err) && slots_allocate(e, err) &&
-         allocate_ring(e, &e->train, "the loader's batches in training", err) &&
+         allocate_rest(e, err) && (!e->train.network || reduction_allocate(&e->reduction, err)) &&
+         slots_allocate(e, err) && allocate_ring(e, &e->train, "the loader's batches in training", err) &&
          allocate_ring(e, &e->infer, "the loader's batches in inference", err) &&
          snapshot_allocate(&e->snapshot, err) && (!e->infer.shapes.images || task_of(e->model)->allocate(e, err));
+}
+
+// ---- ranks ------------------------------------------------------------------------------------------------------
+
+void engine_share_state(Engine *e) {
+  if (!e->comm) return;
+  const Params *p = &e->params;
+  const size_t real = dtype_size(e->dev->real);
+  double scale[3];
+  collective_broadcast(e->comm, e->dev, COMM_WITH_OPS, p->master, p->elements * real);
+  collective_broadcast(e->comm, e->dev, COMM_WITH_OPS, p->momentum, p->trainable * real);
+  engine_get_scale(e, scale);
+  comm_broadcast_bytes(e->comm, scale, sizeof scale);
+  comm_broadcast_bytes(e->comm, &e->batches, sizeof e->batches);
+  engine_set_scale(e, scale);
+  params_refresh(&e->params);
 }
 
 // ---- opening and closing ----------------------------------------------------------------------------------------
@@ -190,6 +210,9 @@ static bool open_device(Engine *e, const Compute *compute, Err *err) {
                                    : "conv");
   e->dev->tf32 = compute->tf32;
   if (!device_choose_rung(e->dev, compute->conv, err)) return false;
+  e->comm = compute->ranks.comm;
+  if (e->comm && !collective_open(e->comm, e->dev, compute->ranks.ctas, err)) return false;
+  reduction_init(&e->reduction, &compute->ranks, e->dev, &e->params);
   return true;
 }
 
@@ -211,13 +234,17 @@ bool engine_open(Engine *e, const Compute *compute, const Model *model, const Mo
     print_plans(&e->validate, "validation");
     memory_print(&e->memory, e->dev, stdout);
   }
+  if (e->comm) e->memory.ranks = comm_launch(e->comm)->local_world;
   if (!memory_fits(&e->memory, e->dev, err)) return false;
+  comm_barrier(e->comm); // until all have seen what is free
   if (print_plan) return true;
   if (!allocate(e, err)) return false;
   engine_set_scale(e, (double[]){compute->amp == F16 ? 65536 : 1, 0, 0});
   program_bind(e, &e->train, e->scale);
   program_bind(e, &e->infer, NULL);
   program_bind(e, &e->validate, NULL);
+  for (int i = 0; i < program_graphs(&e->train); i++)
+    reduction_watch(&e->reduction, &e->train.buckets[i], &e->train.network[i]);
   return true;
 }
 
@@ -232,9 +259,11 @@ void engine_close(Engine *e) {
     device_free(e->dev, e->scale);
     device_free(e->dev, e->stats);
     slots_free(e);
+    reduction_free(&e->reduction);
     task_of(e->model)->close(e);
     snapshot_free(&e->snapshot);
     params_free(&e->params);
+    if (e->comm) collective_close(e->comm);
     device_close(e->dev);
   }
   *e = (Engine){0};

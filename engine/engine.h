@@ -7,6 +7,7 @@
 #include "data/batches/loader.h"
 #include "engine/inputs.h"
 #include "engine/memory.h"
+#include "engine/reduction.h"
 #include "engine/ring.h"
 #include "engine/snapshot.h"
 #include "models/model.h"
@@ -43,9 +44,10 @@ enum { STEPS_UNDER_WAY = 4 };
 // The graphs of all canvases, for training or for inference.
 typedef struct Program {
   Shapes shapes;
-  Network *network; // [shapes.canvases]; NULL = none
-  Profile *profile; // [shapes.canvases] of the walks that were timed
-  Observer *sync;   // [shapes.canvases] of a device that waits
+  Network *network;     // [shapes.canvases]; NULL = none
+  Profile *profile;     // [shapes.canvases] of the walks that were timed
+  Observer *sync;       // [shapes.canvases] of a device that waits
+  BucketWatch *buckets; // [shapes.canvases] of training
   Inputs inputs;
   Ring ring;                    // for the loader
   void *recorded[MAX_CANVASES]; // at their second run, where a device can
@@ -61,12 +63,13 @@ typedef struct StepSlot { // what a step under way will leave on the host
 
 typedef struct Engine {
   Device *dev;
-  Comm *comm; // the ranks that share the work, set when the engine is open; NULL: alone
   const Model *model;
   ModelConfig config;
   Category *category; // [config.classes - 1]; owned
   Params params;
-  Snapshot snapshot;              // to save; of an engine that trains
+  Comm *comm;                     // the ranks that train and evaluate together; NULL: alone
+  Reduction reduction;            // what they agree on in a step
+  Snapshot snapshot;              // to save; of the first rank's engine, where it trains
   Program train, infer, validate; // the last: losses on the shapes of inference
   bool timing;                    // walks are timed node by node
   void *arena;
@@ -92,6 +95,7 @@ typedef struct Compute {
   bool tf32;          // fp32 convolutions in TF32
   const char *conv;   // rung of the convolution ladder; NULL = chosen for each problem
   bool sync_nodes;    // wait after every kernel and node, to see which one fails
+  ReductionOptions ranks;
 } Compute;
 
 // Opens the device, builds every graph, makes the one plan, sees whether there is so much memory, and takes it all. The
@@ -103,16 +107,19 @@ void engine_close(Engine *e); // also one that did not open, or is all zero
 
 typedef struct StepOptions {
   float learning_rate, momentum, weight_decay, clip;
+  bool stop;      // this rank was asked to stop
+  bool batchless; // it has no batch: the step is made on the one before, and void on every rank
 } StepOptions;
 typedef struct StepResult {
   int64_t step;                   // counted from the first that this engine started
-  double loss[MAX_LOSSES], total; // in the order of Model.loss
+  double loss[MAX_LOSSES], total; // in the order of Model.loss; means over ranks
   double grad_norm;
   bool finite;               // false: nothing was updated
-  double loss_scale;         // that the next step will use
-  int skipped;               // steps so far that were not finite
-  int counter[MAX_COUNTERS]; // in the order of Model.counter
-  const int *index;          // [images] the batch's, valid until the next engine_stage
+  bool stop;                 // some rank was asked to stop before this step
+  bool is_void;              // some rank had no batch: not finite for no other reason
+  double scale[3];           // of engine_get_scale: the next step uses the first; the last is how many were not finite
+  int counter[MAX_COUNTERS]; // in the order of Model.counter; this rank's
+  const int *index;          // [images] this rank's batch's, valid until the next engine_stage
   double wait_seconds;       // how long the device had nothing to do because the batch was not there
   // 0 where the step is one recorded program; measured by waiting when graphs are timed.
   double transfer_seconds, forward_seconds, backward_seconds, update_seconds;
@@ -141,6 +148,9 @@ void engine_time_nodes(Engine *e, bool on, Trace *trace);
 // The state of fp16's loss scaling: scale, clean steps since it changed, steps skipped. Part of a checkpoint.
 void engine_get_scale(Engine *e, double scale[3]);
 void engine_set_scale(Engine *e, const double scale[3]);
+
+// Every rank gets the first one's parameters, momentum and loss scale: after those were filled or loaded there.
+void engine_share_state(Engine *e);
 
 // Runs inference on a batch of the inference shapes. Results stay on the device (engine/detect.h fetches them).
 void engine_infer(Engine *e, const Batch *batch);

@@ -113,13 +113,22 @@ static bool go_back(const RunFiles *f, Err *err) {
   return ok;
 }
 
+static void find_checkpoints(RunFiles *f) {
+  f->newest = step_of(f->checkpoint);
+  f->older = step_of(f->previous);
+  if (f->newest >= 0) set_kept(f);
+}
+
+void files_describe(RunFiles *f, char *text, size_t room) {
+  find_checkpoints(f);
+  snprintf(text, room, "%s", f->kept);
+}
+
 bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const TaskRow *task, Err *err) {
   f->run = run;
   if (rolled_back && !go_back(f, err)) return false; // before the log is cut: it holds what leads to a checkpoint
-  f->newest = step_of(f->checkpoint);
-  f->older = step_of(f->previous);
+  find_checkpoints(f);
   f->newest_is_good = true;
-  if (f->newest >= 0) set_kept(f);
   return log_open(&f->log, f->folder, first, err) && read_losses(f, err) &&
          (!task || best_open(&f->best, task, f->folder, err));
 }
@@ -136,8 +145,8 @@ void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, 
   record_num(j, "grad_norm", s->grad_norm);
   for (int i = 0; i < model_counters(m); i++) record_int(j, m->counter[i], s->counter[i]);
   if (e->params.shadow_dtype == F16) {
-    record_num(j, "loss_scale", s->loss_scale);
-    record_int(j, "skipped", s->skipped);
+    record_num(j, "loss_scale", s->scale[0]);
+    record_int(j, "skipped", (int64_t)s->scale[2]);
   }
   record_num(j, "img_s", f->log.images_per_second);
   record_num(j, "wait", s->wait_seconds);

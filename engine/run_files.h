@@ -29,6 +29,8 @@ typedef struct RunFiles { // zero-initialise
 
 // The paths. The folder's name must outlive them.
 void files_name(RunFiles *f, const char *folder);
+// What a run that fails leaves in its folder, by its files: as `kept`.
+void files_describe(RunFiles *f, char *text, size_t room);
 // Makes the folder, if need be, and this run's alone, and removes what a killed one had not finished.
 bool files_lock(const RunFiles *f, Err *err);
 // Opens the log of a run that begins at step `first`, taken from the checkpoint or, `rolled_back`, from the one before

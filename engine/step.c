@@ -1,5 +1,6 @@
 // Training steps and inference on an open engine.
 #include "engine/step.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "engine/engine.h"
@@ -12,8 +13,9 @@ enum {
   REAL_STATS,
   REAL_SCALE = REAL_STATS + 2,
   REAL_HYPER = REAL_SCALE + 3,
-  REAL_LOSS = REAL_HYPER + 4,
-  SLOT_REALS = REAL_LOSS + MAX_LOSSES
+  REAL_ASK = REAL_HYPER + 4, // of this rank, by place in the agreement: AGREED_STOP, AGREED_VOID
+  REAL_AGREED = REAL_ASK + AGREED - AGREED_STOP,
+  SLOT_REALS = REAL_AGREED + AGREED
 };
 
 // ---- slots ------------------------------------------------------------------------------------------------------
@@ -74,7 +76,9 @@ static double waited_seconds(Engine *e) {
 static void queue_update(Engine *e, const Network *n) {
   Device *dev = e->dev;
   Params *p = &e->params;
-  dev->ops->grad_stats(dev, p->trainable, p->grad, model_losses(e->model), n->losses->x.data, e->hyper, e->stats);
+  int losses;
+  const void *loss = reduction_losses(&e->reduction, n, &losses);
+  dev->ops->grad_stats(dev, p->trainable, p->grad, losses, loss, e->hyper, e->stats);
   Sgd sgd = {.hyper = e->hyper, .stats = e->stats};
   if (e->factors) {
     sgd.factors = *e->factors;
@@ -97,6 +101,16 @@ static void say_queued(const Engine *e, const Program *p, int canvas, const char
   const Canvas *c = &p->shapes.canvas[canvas];
   fault_context(false, "the %s%s of canvas %d x %d (h x w)", how, p == &e->train ? "training step" : "inference", c->h,
                 c->w);
+}
+
+// What this rank has to say to the others in this step.
+static void ask(Engine *e, StepSlot *s, const StepOptions *o) {
+  const size_t real = dtype_size(e->dev->real);
+  if (!e->reduction.agreed) return;
+  slot_set(e, s, REAL_ASK, o->stop);
+  slot_set(e, s, REAL_ASK + 1, o->batchless ? NAN : 0);
+  device_upload(e->dev, (char *)e->reduction.agreed + AGREED_STOP * real, slot_at(e, s, REAL_ASK),
+                (AGREED - AGREED_STOP) * real);
 }
 
 static void queue_step(Engine *e, Network *n) {
@@ -157,18 +171,21 @@ void engine_start(Engine *e, const StepOptions *o) {
   StepSlot *s = &e->slot[e->started++ % STEPS_UNDER_WAY];
   const int canvas = e->train.inputs.canvas;
   Network *n = &e->train.network[canvas];
-  const size_t real = dtype_size(dev->real), losses = (size_t)model_losses(e->model);
+  const size_t real = dtype_size(dev->real);
   e->batches++;
   s->forward_seconds = s->backward_seconds = s->update_seconds = 0;
   const float hyper[] = {o->learning_rate, o->momentum, o->weight_decay, o->clip};
   for (int i = 0; i < COUNT(hyper); i++) slot_set(e, s, REAL_HYPER + i, hyper[i]);
   device_upload(dev, e->hyper, slot_at(e, s, REAL_HYPER), COUNT(hyper) * real);
+  ask(e, s, o);
   inputs_take(&e->train.inputs, dev);
   if (e->timing)
     timed_step(e, n, s);
   else
     run(e, &e->train, canvas, queue_step);
-  device_fetch(dev, slot_at(e, s, REAL_LOSS), n->losses->x.data, losses * real);
+  int losses;
+  const void *loss = reduction_losses(&e->reduction, n, &losses);
+  device_fetch(dev, slot_at(e, s, REAL_AGREED), loss, (size_t)losses * real);
   device_fetch(dev, slot_at(e, s, REAL_STATS), e->stats, 2 * real);
   device_fetch(dev, slot_at(e, s, REAL_SCALE), e->scale, 3 * real);
   for (int i = 0; i < model_counters(e->model); i++) device_fetch(dev, &s->count[i], *n->counter[i], sizeof *s->count);
@@ -179,18 +196,22 @@ bool engine_result(Engine *e, bool wait, StepResult *r) {
   if (e->handed_out >= e->started - (wait ? 0 : 2)) return false;
   if (e->handed_out >= e->started - 2) device_sync(e->dev);
   const StepSlot *s = &e->slot[e->handed_out % STEPS_UNDER_WAY];
-  *r = (StepResult){.step = e->handed_out++,
-                    .grad_norm = slot_real(e, s, REAL_STATS),
-                    .finite = slot_real(e, s, REAL_STATS + 1) != 0,
-                    .loss_scale = slot_real(e, s, REAL_SCALE),
-                    .skipped = (int)slot_real(e, s, REAL_SCALE + 2),
-                    .index = s->index,
-                    .wait_seconds = s->wait_seconds,
-                    .transfer_seconds = s->transfer_seconds,
-                    .forward_seconds = s->forward_seconds,
-                    .backward_seconds = s->backward_seconds,
-                    .update_seconds = s->update_seconds};
-  for (int i = 0; i < model_losses(e->model); i++) r->total += r->loss[i] = slot_real(e, s, REAL_LOSS + i);
+  *r = (StepResult){
+      .step = e->handed_out++,
+      .grad_norm = slot_real(e, s, REAL_STATS),
+      .finite = slot_real(e, s, REAL_STATS + 1) != 0,
+      .scale = {slot_real(e, s, REAL_SCALE), slot_real(e, s, REAL_SCALE + 1), slot_real(e, s, REAL_SCALE + 2)},
+      .index = s->index,
+      .wait_seconds = s->wait_seconds,
+      .transfer_seconds = s->transfer_seconds,
+      .forward_seconds = s->forward_seconds,
+      .backward_seconds = s->backward_seconds,
+      .update_seconds = s->update_seconds};
+  if (e->reduction.agreed) {
+    r->stop = slot_real(e, s, REAL_AGREED + AGREED_STOP) > 0;
+    r->is_void = !isfinite(slot_real(e, s, REAL_AGREED + AGREED_VOID));
+  }
+  for (int i = 0; i < model_losses(e->model); i++) r->total += r->loss[i] = slot_real(e, s, REAL_AGREED + i);
   for (int i = 0; i < model_counters(e->model); i++) r->counter[i] = s->count[i];
   return true;
 }

@@ -30,7 +30,7 @@ int model_counters(const Model *m) {
   return n;
 }
 
-void network_build(Network *n, const Model *model, const ModelConfig *config, Device *dev, Params *params,
+void network_build(Network *n, const Model *model, const ModelConfig *config, Device *dev, Params *params, Comm *comm,
                    Purpose purpose, int images, int canvas_h, int canvas_w, int max_objects) {
   *n = (Network){.model = model,
                  .config = *config,
@@ -41,6 +41,7 @@ void network_build(Network *n, const Model *model, const ModelConfig *config, De
                  .max_objects = max_objects};
   Graph *g = &n->graph;
   graph_init(g, dev, params, purpose == FOR_TRAINING);
+  if (g->training) g->comm = comm;
   n->input = graph_images(g, "images");
   if (purpose != FOR_INFERENCE) {
     n->truth = graph_truth(g, "truth", images, max_objects);

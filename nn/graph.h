@@ -151,9 +151,8 @@ typedef struct RecordArray {
 struct Graph {
   Device *dev;
   Params *params;
-  Comm *
-      comm; // the ranks among which a batch is divided, for nodes that look at all of it; set before nodes are appended
-  DType act; // of activations
+  Comm *comm; // the ranks that share a batch, for nodes that look at all of it: set before nodes are appended
+  DType act;  // of activations
   bool training;
   LossScale loss_scale; // what every loss gradient is multiplied by; NULL = 1
   Observer *observers;  // of the walks, in the order in which they are called

@@ -56,8 +56,8 @@ static void model_open(Trial *m, const ModelConfig *config, int images, const in
   omp_set_num_threads(MAX_THREADS); // scratch is measured for as many
   params_init(&m->params, m->dev, F64);
   for (int u = 0; u < USES; u++) {
-    network_build(&m->use[u], model_of(config), config, m->dev, &m->params, purpose_of[u], images, CANVAS_H, CANVAS_W,
-                  CAPACITY);
+    network_build(&m->use[u], model_of(config), config, m->dev, &m->params, NULL, purpose_of[u], images, CANVAS_H,
+                  CANVAS_W, CAPACITY);
     if (u % 2) poison_start(&m->poison[u], &m->use[u].graph);
   }
   CHECK(params_allocate(&m->params, &err));

@@ -91,7 +91,8 @@ static void check_names(bool training) {
   Device *dev = device_open("cpu", &err);
   CHECK(dev && config_init(&config, "maskrcnn-r50-fpn", &err));
   params_init(&params, dev, F32);
-  network_build(&m, model_of(&config), &config, dev, &params, training ? FOR_TRAINING : FOR_INFERENCE, 1, 64, 64, 4);
+  network_build(&m, model_of(&config), &config, dev, &params, NULL, training ? FOR_TRAINING : FOR_INFERENCE, 1, 64, 64,
+                4);
   Expected e = {.params = &params};
   expect_resnet50(&e);
   for (int i = 0; i < COUNT(rest); i++) {
