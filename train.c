@@ -5,6 +5,8 @@
 #include "base/threads.h"
 #include "data/batches/sampler.h"
 #include "engine/benchmark.h"
+#include "engine/identity.h"
+#include "engine/job.h"
 #include "engine/loader_benchmark.h"
 #include "engine/train_loop.h"
 #include "engine/train_setup.h"
@@ -12,24 +14,40 @@
 
 // ---- set-up -----------------------------------------------------------------------------------------------------
 
-// Shown once nothing can be wrong any more with what was asked for: a mistake gets its one line alone.
-static void report(const TrainingRun *r) {
-  if (!r->o.benchmark && !r->rollbacks) fprintf(stderr, "configuration:\n%s", r->o.resolved);
-  device_print(r->engine.dev, stderr);
-  dataset_print(&r->train, stderr);
+// What to train on and, where there is one, what to evaluate on: opened once, before there are ranks.
+typedef struct TrainingData {
+  Dataset train, val;
+  bool has_val;
+} TrainingData;
+
+static void open_data(const TrainOptions *o, TrainingData *d) {
+  const ModelConfig config = setup_model(o);
+  d->has_val = setup_data(o, &config, &d->train, &d->val);
 }
 
-static void open_run(TrainingRun *r) {
-  ModelConfig config = setup_model(&r->o);
+static void close_data(TrainingData *d) {
+  dataset_close(&d->train);
+  if (d->has_val) dataset_close(&d->val);
+}
+
+static bool leads(const TrainingRun *r) { return comm_rank(r->comm) == 0; }
+
+// Shown once nothing can be wrong any more with what was asked for: a mistake gets its one line alone.
+static void report(const TrainingRun *r) {
+  if (!leads(r)) return;
+  if (!r->o.benchmark && !r->rollbacks) fprintf(stderr, "configuration:\n%s", r->o.resolved);
+  device_print(r->engine.dev, stderr);
+  dataset_print(r->train, stderr);
+}
+
+static void open_engine(TrainingRun *r) {
+  const ModelConfig config = setup_model(&r->o);
   r->model = model_of(&config);
-  r->has_val = setup_data(&r->o, &config, &r->train, &r->val);
-  setup_engine(&r->o, config, &r->train, r->has_val ? &r->val : NULL, &r->engine);
+  setup_engine(&r->o, r->comm, config, r->train, r->val, &r->engine);
 }
 
 static void close_run(TrainingRun *r) {
   engine_close(&r->engine);
-  dataset_close(&r->train);
-  if (r->has_val) dataset_close(&r->val);
   files_free(&r->files);
   free(r->identity);
   record_free(&r->amended);
@@ -38,8 +56,8 @@ static void close_run(TrainingRun *r) {
 static LoaderOptions loader_options(const TrainingRun *r) {
   const TrainOptions *o = &r->o;
   return (LoaderOptions){.batch = o->batch,
-                         .rank = 0,
-                         .world = o->gpus,
+                         .rank = o->same_images ? 0 : comm_rank(r->comm),
+                         .world = o->same_images ? 1 : o->ranks,
                          .seed = (uint64_t)o->seed,
                          .train = true,
                          .flip = o->flip,
@@ -54,15 +72,15 @@ static Loader *start_loader(const TrainingRun *r, Engine *engine) {
   Err err;
   LoaderOptions options = loader_options(r);
   options.memory = ring_memory(&engine->train.ring);
-  Loader *l = loader_open(&r->train, &options, &err);
+  Loader *l = loader_open(r->train, &options, &err);
   if (!l) die(EXIT_RUN, "%s", err.msg);
   return l;
 }
 
 static int64_t steps_per_epoch(const TrainingRun *r) {
   Sampler s;
-  SamplerOptions options = {.batch = r->o.batch, .world = r->o.gpus, .seed = (uint64_t)r->o.seed, .train = true};
-  sampler_open(&s, r->train.image_canvas, r->train.num_images, r->train.num_canvases, &options);
+  SamplerOptions options = {.batch = r->o.batch, .world = r->o.ranks, .seed = (uint64_t)r->o.seed, .train = true};
+  sampler_open(&s, r->train->image_canvas, r->train->num_images, r->train->num_canvases, &options);
   int64_t steps = s.steps;
   sampler_close(&s);
   return steps;
@@ -100,22 +118,25 @@ static void benchmark(TrainingRun *r, Loader *loader, Trace *trace) {
                           .conv = o->conv,
                           .tf32 = o->tf32,
                           .full_masks = o->full_masks,
+                          .same_images = o->same_images,
                           .steps = o->benchmark,
                           .profile = o->profile,
                           .trace = trace};
   Err err;
-  if (!benchmark_run(&r->engine, &setting, &(Stepper){bench_step, &(BenchRun){r, loader}}, &err))
+  if (!benchmark_run(&r->engine, &setting, &(Stepper){bench_step, &(BenchRun){r, loader}, r->comm}, &err))
     die(*r->trouble.msg ? err_exit(&r->trouble) : EXIT_RUN, "%s", err.msg);
 }
 
-static void run_loader_benchmark(TrainingRun *r) {
+static void run_loader_benchmark(const TrainOptions *o) {
   Err err;
-  ModelConfig config = setup_model(&r->o);
-  r->model = model_of(&config);
-  r->has_val = setup_data(&r->o, &config, &r->train, &r->val);
-  dataset_print(&r->train, stderr);
-  LoaderOptions options = loader_options(r);
-  if (!loader_benchmark(&r->train, &options, r->o.benchmark_loader, &err)) die(EXIT_USAGE, "%s", err.msg);
+  TrainingData data = {0};
+  const ModelConfig config = setup_model(o);
+  open_data(o, &data);
+  TrainingRun r = {.o = *o, .model = model_of(&config), .train = &data.train};
+  dataset_print(r.train, stderr);
+  const LoaderOptions options = loader_options(&r);
+  if (!loader_benchmark(r.train, &options, o->benchmark_loader, &err)) die(EXIT_USAGE, "%s", err.msg);
+  close_data(&data);
 }
 
 // ---- one session, and the program -----------------------------------------------------------------------------------
@@ -125,7 +146,7 @@ static void plan_steps(TrainingRun *r) {
   r->per_epoch = steps_per_epoch(r);
   r->steps = o->iters ? o->iters : o->epochs * r->per_epoch;
   r->schedule = setup_schedule(o, r->steps, r->per_epoch);
-  r->identity = setup_identity(o, &r->train, &r->schedule);
+  r->identity = setup_identity(o, r->train, &r->schedule, &r->engine);
 }
 
 // A rollback to the beginning leaves no checkpoint to tell what has changed.
@@ -138,14 +159,27 @@ static void amend_beginning(TrainingRun *r) {
   free(both);
 }
 
+// Ranks train the same model on the same data.
+static void agree(const TrainingRun *r) {
+  Err err;
+  char *text = setup_agreement(r->identity, &r->engine.config);
+  if (!comm_agree(r->comm, text, identity_agrees, &err)) die(EXIT_USAGE, "%s", err.msg);
+  free(text);
+}
+
+// The first rank's files and weights become every rank's.
 static void begin(TrainingRun *r) {
   const TrainOptions *o = &r->o;
   record_begin(&r->amended);
-  r->first = start_weights(o, &r->engine, &r->files, r->identity, &r->amended);
+  agree(r);
+  if (leads(r)) r->first = start_weights(o, &r->engine, &r->files, r->identity, &r->amended);
   if (r->rollbacks && !r->first) amend_beginning(r);
   if (r->first > r->steps)
     die(EXIT_USAGE, "%s stands at step %lld already, past the %lld of this run: give more --epochs or --iters", o->out,
         (long long)r->first, (long long)r->steps);
+  comm_broadcast_bytes(r->comm, &r->first, sizeof r->first);
+  engine_share_state(&r->engine);
+  engine_get_scale(&r->engine, r->scale);
   r->last = o->stop_after ? MIN(r->steps, r->first + o->stop_after) : r->steps;
 }
 
@@ -156,7 +190,7 @@ static Outcome session(TrainingRun *r) {
   Err err;
   files_name(&r->files, o->out);
   r->files.keep = o->keep;
-  open_run(r);
+  open_engine(r);
   if (o->plan) return outcome;
   plan_steps(r);
   begin(r);
@@ -187,36 +221,97 @@ static void take_folder(const TrainOptions *o) {
 
 enum { MAX_ROLLBACKS = 3 };
 
+// Whether a session that diverged is followed by another with half the rate, as the first rank's files allow, which
+// the options then ask for.
+static bool roll_back(TrainingRun *r, TrainOptions *o) {
+  struct {
+    bool again, amend;
+    float lr;
+    int resume;
+  } next = {0};
+  if (o->on_divergence != DIVERGENCE_ROLLBACK || r->rollbacks == MAX_ROLLBACKS) return false;
+  if (leads(r)) next.again = divergence_roll_back(&r->divergence, o, &r->files);
+  next.amend = o->amend;
+  next.lr = o->lr;
+  next.resume = o->resume;
+  comm_broadcast_bytes(r->comm, &next, sizeof next);
+  o->amend = next.amend;
+  o->lr = next.lr;
+  o->resume = next.resume;
+  return next.again;
+}
+
 // Sessions, of which each that diverges is followed by one with half the rate, where --on-divergence says so.
-static void train_all(TrainOptions *o) {
+static void train_all(TrainOptions *o, Comm *comm, TrainingData *data) {
   double left = 0;
   for (int rollbacks = 0;; rollbacks++) {
-    TrainingRun r = {.o = *o, .rollbacks = rollbacks, .left = left};
+    TrainingRun r = {.o = *o,
+                     .comm = comm,
+                     .train = &data->train,
+                     .val = data->has_val ? &data->val : NULL,
+                     .rollbacks = rollbacks,
+                     .left = left};
     const Outcome outcome = session(&r);
-    const bool again = outcome == RUN_DIVERGED && o->on_divergence == DIVERGENCE_ROLLBACK &&
-                       rollbacks < MAX_ROLLBACKS && divergence_roll_back(&r.divergence, o, &r.files);
-    if (outcome == RUN_DIVERGED && !again) die(EXIT_RUN, "%s", r.trouble.msg);
-    if (again) fprintf(stderr, "%s\nrolling back, %d of %d\n", r.trouble.msg, rollbacks + 1, MAX_ROLLBACKS);
+    const bool again = outcome == RUN_DIVERGED && roll_back(&r, o);
+    if (outcome == RUN_DIVERGED && !again && leads(&r)) die(EXIT_RUN, "%s", r.trouble.msg);
+    if (outcome == RUN_DIVERGED && !again) comm_barrier(comm); // ends with the first rank
+    if (again && leads(&r))
+      fprintf(stderr, "%s\nrolling back, %d of %d\n", r.trouble.msg, rollbacks + 1, MAX_ROLLBACKS);
     left = r.schedule.base;
     close_run(&r);
     if (!again) return;
   }
 }
 
+static void keep_text(void *options, char *text, size_t room) {
+  const TrainOptions *o = options;
+  RunFiles f = {0};
+  files_name(&f, o->out);
+  files_describe(&f, text, room);
+  files_free(&f);
+}
+
+// Returns whether a request has ended it early.
+static bool train(TrainOptions *o) {
+  Err err;
+  Job job;
+  TrainingData data = {0};
+  const JobOptions options = {.gpus = o->ranks,
+                              .device = o->device,
+                              .rendezvous = o->rendezvous,
+                              .timeout = o->timeout,
+                              .rendezvous_timeout = o->rendezvous_timeout,
+                              .restarts = o->restarts,
+                              .kept = keep_text,
+                              .context = o};
+  job_begin(&job, &options);
+  if (!comm_agree(job.comm, o->resolved, train_options_same, &err)) die(EXIT_USAGE, "%s", err.msg);
+  setup_find_data(o);
+  if (!o->plan && !o->benchmark && job.launch.rank == 0) take_folder(o);
+  comm_barrier(job.comm); // until the folder is there
+  open_data(o, &data);
+  if (!o->plan) job_start(&job, &options);
+  o->ranks = job.launch.world;
+  o->device = job.device;
+  if (job.attempt) o->resume = RESUME_LAST;
+  train_all(o, job.comm, &data);
+  close_data(&data);
+  bool stopped = interrupted() || comm_stop_asked(job.comm);
+  comm_broadcast_bytes(job.comm, &stopped, sizeof stopped);
+  job_end(&job);
+  return stopped;
+}
+
 int main(int argc, char **argv) {
+  bool stopped = false;
   threads_wait_briefly(argv);
   interrupt_by_writing();
   TrainOptions o = train_options(argc, argv);
-  if (o.benchmark_loader) {
-    TrainingRun r = {.o = o};
-    run_loader_benchmark(&r);
-    close_run(&r);
-  } else {
-    setup_find_data(&o);
-    if (!o.plan && !o.benchmark) take_folder(&o);
-    train_all(&o);
-  }
+  if (o.benchmark_loader)
+    run_loader_benchmark(&o);
+  else
+    stopped = train(&o);
   train_options_free(&o);
   stdout_close();
-  return interrupted() ? EXIT_RUN : 0;
+  return stopped ? EXIT_RUN : 0;
 }

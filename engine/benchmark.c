@@ -36,6 +36,7 @@ typedef struct Sums { // over `steps`
 
 static bool run_steps(const Stepper *stepper, int64_t first, int steps, bool timed, Sums *sum, Err *err) {
   *sum = (Sums){.steps = steps};
+  comm_barrier(stepper->comm);
   double *each = xmalloc((size_t)steps * sizeof *each), start = now_seconds(), before = start;
   bool ok = true;
   for (int i = 0; ok && i < steps; i++) {
@@ -52,6 +53,7 @@ static bool run_steps(const Stepper *stepper, int64_t first, int steps, bool tim
     for (int k = 0; k < MAX_COUNTERS; k++) sum->counter[k] += s.counter[k];
   }
   sum->seconds = before - start;
+  sum->images *= comm_world(stepper->comm);
   if (ok) sum->latency = latency_summary(each, steps);
   free(each);
   return ok;
@@ -70,6 +72,21 @@ static double node_seconds(const Program *p, Pass pass, const char *part) {
 
 // ---- record -------------------------------------------------------------------------------------------------------
 
+static void record_reduction(Record *j, const Engine *e, const BenchSetting *s) {
+  const Reduction *r = &e->reduction;
+  CollectiveFacts facts;
+  collective_facts(e->comm, &facts);
+  record_str(j, "transport", facts.transport);
+  record_int(j, "nccl", facts.nccl_version);
+  record_int(j, "ctas", facts.ctas);
+  record_raw(j, "variables", facts.variables);
+  record_str(j, "reduce", reduce_names[r->o.type]);
+  record_num(j, "bucket_mb", r->o.bucket_mb);
+  record_int(j, "buckets", r->buckets);
+  record_bool(j, "same_images", s->same_images);
+  free(facts.variables);
+}
+
 static void record_setting(Record *j, const Engine *e, const BenchSetting *s) {
   const Shapes *shapes = &measured(e)->shapes;
   record_str(j, "bench", s->bench);
@@ -86,6 +103,9 @@ static void record_setting(Record *j, const Engine *e, const BenchSetting *s) {
   record_int(j, "trainable_layers", e->config.trainable_layers);
   record_int(j, "canvas_h", shapes->canvas[0].h);
   record_int(j, "canvas_w", shapes->canvas[0].w);
+  record_int(j, "world", comm_world(e->comm));
+  record_int(j, "reserved", e->reduction.o.reserved);
+  if (e->comm) record_reduction(j, e, s);
   record_int(j, "peak_bytes", (int64_t)memory_sum(&e->memory, ON_DEVICE));
 }
 
@@ -137,6 +157,7 @@ bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err
   bool ok = run_steps(stepper, warm.steps + whole.steps, MAX(s->steps / 10, 2), true, &timed, err);
   engine_time_nodes(e, false, NULL);
   if (!ok) return false;
+  if (comm_rank(e->comm) > 0) return true;
   Record j = {0};
   record_begin(&j);
   record_setting(&j, e, s);
@@ -195,7 +216,7 @@ bool benchmark_infer(Engine *e, const BenchSetting *s, const Dataset *d, int thr
                           .threads = threads,
                           .prefetch = e->infer.shapes.prefetch,
                           .memory = ring_memory(&e->infer.ring)}};
-  bool ok = benchmark_run(e, s, &(Stepper){infer_step, &r}, err);
+  bool ok = benchmark_run(e, s, &(Stepper){infer_step, &r, e->comm}, err);
   loader_close(r.loader);
   return ok;
 }

@@ -8,9 +8,10 @@ typedef struct BenchSetting {
   const char *bench; // "train", "infer"
   const char *amp, *conv;
   bool tf32, full_masks;
-  int steps;    // measured, after half as many that are not
-  bool profile; // and a row per node
-  Trace *trace; // of the steps that are timed node by node; NULL = none
+  bool same_images; // on every rank
+  int steps;        // measured, after half as many that are not
+  bool profile;     // and a row per node
+  Trace *trace;     // of the steps that are timed node by node; NULL = none
 } BenchSetting;
 
 // What making a step brought to light, loader included: sums over the steps whose results came. Seconds; all but wait
@@ -27,10 +28,11 @@ typedef struct Stepper {
   // i counts from 0. In training results come later; `wait` is for all of the steps so far.
   bool (*step)(void *context, int64_t i, bool wait, BenchStep *out, Err *err);
   void *context;
+  Comm *comm; // the ranks that make steps together; NULL: alone
 } Stepper;
 
 // Warms up, measures images per second, then takes a tenth as many steps node by node, for the time of each part, and
-// prints the record on stdout. False when a step failed.
+// prints the record on stdout, of the images of all ranks, where this is the first. Every rank calls it. False when a step failed.
 bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err *err);
 // Inference over and over a data set, whose shapes the engine was opened with; `threads` decode. From decoded images to
 // run-length masks.

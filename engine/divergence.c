@@ -1,4 +1,5 @@
 #include "engine/divergence.h"
+#include <stdlib.h>
 #include <string.h>
 #include "base/record.h"
 
@@ -13,6 +14,18 @@ void divergence_take(Divergence *d, const Model *m, const Dataset *data, int ima
     if (r->index[i] >= 0)
       snprintf(d->images + strlen(d->images), sizeof d->images - strlen(d->images), "%s%s", *d->images ? ", " : "",
                data->coco.images[data->image[r->index[i]]].file_name);
+}
+
+void divergence_gather(Divergence *d, Comm *comm) {
+  const int world = comm_world(comm);
+  CommPart *part = xcalloc((size_t)world, sizeof *part);
+  const bool gathered = comm_gather(comm, d->images, strlen(d->images), part);
+  for (int i = 1; gathered && i < world; i++) {
+    const size_t length = strlen(d->images);
+    snprintf(d->images + length, sizeof d->images - length, ", %.*s", (int)part[i].bytes, part[i].data);
+  }
+  for (int i = 0; i < world; i++) free(part[i].data);
+  free(part);
 }
 
 // Which checkpoint to go on from: one of RESUME_…, RESUME_NO being the beginning. -1: none is good.

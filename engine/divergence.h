@@ -13,6 +13,8 @@ typedef struct Divergence {
 // Of step `step`, whose result is r.
 void divergence_take(Divergence *d, const Model *m, const Dataset *data, int images, int64_t step, double rate,
                      const StepResult *r);
+// On the first rank: the images of all ranks. Every rank calls it.
+void divergence_gather(Divergence *d, Comm *comm);
 // One line: what was not finite, where, which checkpoints there are, and the command that goes on with half the rate
 // from the older one or, where there is none, begins again.
 void divergence_explain(const Divergence *d, const TrainOptions *o, const RunFiles *f, Err *out);

@@ -7,23 +7,26 @@
 #include "engine/train_options.h"
 #include "nn/optim.h"
 
-// One session: from opened data to closed files.
+// One session: from opened data to closed files. Ranks go through it side by side; only the first has files and speaks.
 typedef struct TrainingRun {
   TrainOptions o; // its texts are main's
   int rollbacks;  // before this session
   double left;    // the rate of the session before, which diverged
+  Comm *comm;     // NULL: alone
   const Model *model;
   Engine engine;
-  Dataset train, val;
-  bool has_val;
+  Dataset *train, *val;                  // val NULL: nothing to evaluate on
   int64_t steps, first, last, per_epoch; // of the whole run; of this call
   int64_t done;                          // when the loop ended
   Schedule schedule;
-  char *identity; // what a resumed run must share
-  Record amended; // what --amend changed of it
-  RunFiles files;
-  int64_t at;  // the step under way, for messages
-  Err trouble; // what ends the run once its state is saved, such as images that cannot be read; "" = nothing
+  char *identity;  // what a resumed run must share
+  Record amended;  // what --amend changed of it
+  RunFiles files;  // the first rank's
+  int64_t at;      // the step under way, for messages
+  Err trouble;     // what ends the run once its state is saved, such as images that cannot be read; "" = nothing
+  bool asked;      // all ranks have agreed to stop
+  bool is_void;    // … or to end, because one has no batch
+  double scale[3]; // of engine_get_scale, after the last step that was not void
   bool diverged;
   Divergence divergence;
 } TrainingRun;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "engine/engine.h"
+#include "engine/job.h"
 #include "nn/optim.h"
 
 const char *const schedule_names[] = {[DECAY_STEP] = "step", [DECAY_COSINE] = "cosine", NULL};
@@ -46,6 +47,17 @@ void train_options_free(TrainOptions *o) {
   *o = (TrainOptions){0};
 }
 
+// Where a data set is usually looked for.
+static const char *data_default(void) {
+  static const char *const annotations = "coco/annotations";
+  const char *dir = getenv("MASKRCNN_DATA");
+  if (dir && *dir) return dir;
+  if (!path_is_dir(annotations))
+    die(EXIT_USAGE,
+        "--data DIR is missing, $MASKRCNN_DATA is not set, and ./coco holds no data set; --help lists the options");
+  return "coco";
+}
+
 TrainOptions train_options(int argc, char **argv) {
   TrainOptions o = {OPTION_DEFAULTS(TRAIN_OPTIONS)};
   OPTION_TABLE(table, TrainOptions, TRAIN_OPTIONS);
@@ -58,19 +70,64 @@ TrainOptions train_options(int argc, char **argv) {
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.model && !o.weights) o.model = DEFAULT_MODEL;
   if (o.reset_heads && !o.weights) die(EXIT_USAGE, "--reset-heads needs --weights FILE, whose heads it resets");
-  if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
+  if (!o.data) o.data = data_default();
   if (o.full_masks && !o.benchmark) die(EXIT_USAGE, "--full-masks is for --benchmark: it changes what is learnt");
+  if (o.same_images && !o.benchmark) die(EXIT_USAGE, "--same-images is for --benchmark: it changes what is learnt");
   Err err;
   if (o.sizes && !sizes_parse(&o.shorter_sides, o.sizes, &err)) die(EXIT_USAGE, "--sizes %s", err.msg);
   if (o.amend && !o.resume) die(EXIT_USAGE, "--amend needs --resume: it changes a run that goes on");
   if (o.patience && o.eval_every <= 0) die(EXIT_USAGE, "--patience counts evaluations: give --eval-every N, too");
   if (o.val_loss && o.eval_every < 0)
     die(EXIT_USAGE, "--val-loss is part of evaluations, which --eval-every -1 leaves out");
-  if (o.gpus > 1) die(EXIT_USAGE, "--gpus %d: this build trains on one device", o.gpus);
+  if (!job_parse(o.gpus, &o.ranks, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (o.reduce == REDUCE_NONE && !o.benchmark)
+    die(EXIT_USAGE, "--reduce none is for --benchmark: every rank would learn for itself");
   if (o.clip_grad < 0) o.clip_grad = o.recipe ? 0 : DEFAULT_CLIP;
   size_t size;
   FILE *text = text_open(&o.resolved, &size);
   cli_print_config(&cli, text);
   text_close(text);
   return o;
+}
+
+// ---- ranks --------------------------------------------------------------------------------------------------------
+
+// The option's name of a line "  --name=value", NUL-terminated.
+static void name_of(const char *line, char *name, size_t room) {
+  line += strspn(line, " -");
+  snprintf(name, room, "%.*s", (int)strcspn(line, "=\n"), line);
+}
+
+static bool is_local(const char *name) {
+  static const char *const local[] = {"data", "weights", "out", "threads", "device", "rendezvous", "trace"};
+  for (int i = 0; i < COUNT(local); i++)
+    if (!strcmp(name, local[i])) return true;
+  return false;
+}
+
+// The next line at *at that is about the run, `length` bytes; NULL: there is none.
+static const char *next_line(const char **at, int *length) {
+  char name[64];
+  while (**at) {
+    const char *line = *at;
+    const size_t n = strcspn(line, "\n");
+    *at += n + (line[n] != '\0');
+    *length = (int)n;
+    name_of(line, name, sizeof name);
+    if (!is_local(name)) return line;
+  }
+  *length = 0;
+  return NULL;
+}
+
+bool train_options_same(const char *of_first, const char *other, Err *err) {
+  for (;;) {
+    int n, m;
+    const char *a = next_line(&of_first, &n), *b = next_line(&other, &m);
+    if (!a && !b) return true;
+    if (a && b && n == m && !strncmp(a, b, (size_t)n)) continue;
+    const int skip = a ? (int)strspn(a, " ") : 0, skip_b = b ? (int)strspn(b, " ") : 0;
+    return err_set(err, "it has %.*s, the first rank %.*s: give all ranks the same options", b ? m - skip_b : 7,
+                   b ? b + skip_b : "nothing", a ? n - skip : 7, a ? a + skip : "nothing");
+  }
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include "base/cli.h"
 #include "data/batches/canvas.h"
+#include "engine/reduction.h"
 
 extern const char *const schedule_names[]; // of TrainOptions.schedule: "step", "cosine"
 // Of TrainOptions.resume and .on_divergence, as the enumerators that follow.
@@ -13,7 +14,7 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
 #define TRAIN_OPTIONS(X)                                                                                               \
   X(HEADING, "Data")                                                                                                   \
   X(STRING, data,             NULL,            "DIR",      "COCO layout: annotations/instances_<split>*.json beside "  \
-                                                           "<split>*/")                                                \
+                                                           "<split>*/; default $MASKRCNN_DATA, then ./coco")           \
   X(STRING, train_split,      "train",         "NAME",     "what to train on")                                         \
   X(STRING, val_split,        "val",           "NAME",     "what to evaluate on")                                      \
   X(INT,    limit,            0, 0, INT32_MAX, "N",        "train on the first N usable images by id; 0 = all")        \
@@ -77,10 +78,23 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
   X(INT,    stop_after,       0, 0, 1e9,       "N",        "save and stop after N steps of this call, for queues "     \
                                                            "with a time limit; 0 = run to the end")                    \
   X(STRING, device,           "auto",          "NAME",     "auto, cpu or cuda:N")                                      \
-  X(INT,    gpus,             1, 1, 1024,      "N",        "ranks")                                                    \
   X(CHOICE_IMPLIED, amp,      0, amp_names, "bf16",        "16-bit activations (GPU)")                                 \
   X(FLAG,   tf32,             false,                       "TF32 products (GPU)")                                      \
   X(STRING, conv,             NULL,            "RUNG",     "convolution kernels (GPU)")                                \
+  X(HEADING, "Several GPUs: docs/scaling.md")                                                                          \
+  X(STRING, gpus,             "1",             "N",        "ranks, one a GPU; all: as many as there are; not under "   \
+                                                           "torchrun, srun or mpirun, which start them")               \
+  X(INT,    restarts,         0, 0, 1e6,       "N",        "start again up to N times, from the checkpoint, when a "   \
+                                                           "rank of --gpus fails")                                     \
+  X(STRING, rendezvous,       NULL,            "WHERE",    "where ranks of others meet: tcp:HOST:PORT or file:PATH; "  \
+                                                           "default: as torchrun, srun or mpirun say")                 \
+  X(FLOAT,  rendezvous_timeout, 300, 1, 1e6,   "SECONDS",  "that ranks wait for each other at the beginning")          \
+  X(FLOAT,  timeout,          60, 1, 1e6,      "SECONDS",  "of silence after which a rank is lost")                    \
+  X(CHOICE, reduce,           0, reduce_names,             "gradients cross as; none: not at all, for --benchmark")    \
+  X(FLOAT,  bucket,           16, 0, 1e6,      "MB",       "of gradients are reduced together, at least")              \
+  X(INT,    ctas,             8, 0, 64,        "N",        "thread blocks of NCCL at most; 0 = its choice")            \
+  X(INT,    reserve,          -1, -1, 100,     "N",        "multiprocessors that kernels of the backward walk leave "  \
+                                                           "to NCCL; -1 = --ctas where there are several ranks")       \
   X(HEADING, "Looking inside")                                                                                         \
   X(FLAG,   plan,             false,                       "print the memory plan and stop")                           \
   X(INT_IMPLIED, benchmark,   0, 0, 1e6,       "STEPS", "200",                                                         \
@@ -92,6 +106,8 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
                                                            "to warm up, print records, stop")                          \
   X(FLAG,   full_masks,       false,                       "with --benchmark: every row of the mask branch holds an "  \
                                                            "object, 128 an image of R50-FPN")                          \
+  X(FLAG,   same_images,      false,                       "with --benchmark: every rank takes the first one's "       \
+                                                           "images, so that none waits for a slower batch")            \
   X(FLAG,   profile,          false,                       "print at the end, for every node, its time and how near "  \
                                                            "it comes to what the device can do")                       \
   X(STRING, trace,            NULL,            "FILE",     "write what ran when, for chrome://tracing")                \
@@ -102,6 +118,7 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
 typedef struct TrainOptions {
   OPTION_FIELDS(TRAIN_OPTIONS) // model: NULL = that of weights
   Sizes shorter_sides;         // of `sizes`; none: one size
+  int ranks;                   // of `gpus`; 0 = all; once they run, how many there are
   char *resolved;              // all options, one a line, to be shown; owned
   char *command;               // the command line, as a shell takes it; owned
 } TrainOptions;
@@ -109,3 +126,7 @@ typedef struct TrainOptions {
 // Parses or ends the program: --help exits 0, a mistake prints one line and exits 2.
 TrainOptions train_options(int argc, char **argv);
 void train_options_free(TrainOptions *o);
+
+// Whether the options of two ranks, as their `resolved` have them, ask for the same run. They may differ in where files
+// are and in what each machine has. False names the first that differs.
+bool train_options_same(const char *of_first, const char *other, Err *err);

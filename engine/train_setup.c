@@ -133,7 +133,7 @@ static int64_t warmup_of(const TrainOptions *o, int64_t steps, int64_t per_epoch
 
 Schedule setup_schedule(const TrainOptions *o, int64_t steps, int64_t per_epoch) {
   Schedule s =
-      schedule_default((Decay)o->schedule, steps, o->lr > 0 ? float_decimal(o->lr) : scaled_rate(o->batch * o->gpus));
+      schedule_default((Decay)o->schedule, steps, o->lr > 0 ? float_decimal(o->lr) : scaled_rate(o->batch * o->ranks));
   s.warmup = warmup_of(o, steps, per_epoch);
   s.warmup_factor = optimisation_of(o)->warmup_factor;
   return s;
@@ -145,7 +145,15 @@ static void record_sizes(Record *j, const Sizes *s) {
   record_str(j, "sizes", text);
 }
 
-char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule *schedule) {
+// What sums over ranks depend on: NCCL's blocks, its version, and how many multiprocessors wgrad divides its sums for.
+static void record_reduction(Record *j, const Reduction *r) {
+  if (!r->o.comm) return;
+  record_str(j, "reduce", reduce_names[r->o.type]);
+  record_int(j, "ctas", r->o.ctas);
+  record_int(j, "multiprocessors", r->dev->multiprocessors - r->o.reserved);
+}
+
+char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule *schedule, const Engine *e) {
   Record j = {0};
   record_begin(&j);
   record_int(&j, "seed", o->seed);
@@ -153,7 +161,7 @@ char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule
   record_int(&j, "objects", train->first_object[train->num_images]);
   record_int(&j, "canvases", train->num_canvases);
   record_int(&j, "batch", o->batch);
-  record_int(&j, "world", o->gpus);
+  record_int(&j, "world", o->ranks);
   record_int(&j, "steps", schedule->steps);
   record_str(&j, "recipe", recipe_choices[o->recipe]);
   record_str(&j, "schedule", schedule_names[o->schedule]);
@@ -167,7 +175,22 @@ char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule
   record_num(&j, "flip", float_decimal(o->flip));
   record_sizes(&j, &train->sizes);
   record_bool(&j, "exif", o->exif);
+  record_reduction(&j, &e->reduction);
   char *text = xstrdup(record_end(&j));
+  record_free(&j);
+  return text;
+}
+
+char *setup_agreement(const char *identity, const ModelConfig *c) {
+  Record j = {0};
+  char value[512];
+  record_begin(&j);
+  for (int i = 0; i < config_fields(); i++) {
+    config_get(c, i, value, sizeof value);
+    record_str(&j, config_field_name(i), value);
+  }
+  const char *config = record_end(&j);
+  char *text = xasprintf("%.*s,%s", (int)strlen(identity) - 1, identity, config + 1);
   record_free(&j);
   return text;
 }
@@ -193,7 +216,8 @@ static Category *categories_of(const Coco *coco) {
   return c;
 }
 
-void setup_engine(const TrainOptions *o, ModelConfig config, const Dataset *train, const Dataset *val, Engine *e) {
+void setup_engine(const TrainOptions *o, Comm *comm, ModelConfig config, const Dataset *train, const Dataset *val,
+                  Engine *e) {
   Err err;
   choose_classes(o, &config, train->classes);
   config.full_masks = o->full_masks;
@@ -203,7 +227,19 @@ void setup_engine(const TrainOptions *o, ModelConfig config, const Dataset *trai
   train_shapes.threads = infer_shapes.threads = o->threads;
   Category *category = categories_of(&train->coco);
   Compute compute = {
-      .device = o->device, .amp = amp_types[o->amp], .tf32 = o->tf32, .conv = o->conv, .sync_nodes = o->sync_nodes};
+      .device = o->device,
+      .amp = amp_types[o->amp],
+      .tf32 = o->tf32,
+      .conv = o->conv,
+      .sync_nodes = o->sync_nodes,
+      .ranks = {.comm = comm,
+                .type = (ReduceType)o->reduce,
+                .bucket_mb = o->bucket,
+                .ctas = o->ctas,
+                .reserved = o->reserve >= 0 ? o->reserve
+                            : comm          ? o->ctas
+                                            : 0},
+  };
   if (!engine_open(e, &compute, model_of(&config), &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
       (val && !task_of(e->model)->accepts(e, val, &err)))
     die(err_exit(&err), "%s", err.msg);

@@ -14,11 +14,16 @@ void setup_find_data(const TrainOptions *o);
 // fine as long as nobody asked for an evaluation.
 bool setup_data(const TrainOptions *o, const ModelConfig *c, Dataset *train, Dataset *val);
 
-// Opens an engine of that model, for the classes of the data. val NULL: nothing to evaluate on. --plan prints here.
-void setup_engine(const TrainOptions *o, ModelConfig config, const Dataset *train, const Dataset *val, Engine *e);
+// Opens an engine of that model, for the classes of the data, among the ranks of `comm`. val NULL: nothing to evaluate
+// on. --plan prints here.
+void setup_engine(const TrainOptions *o, Comm *comm, ModelConfig config, const Dataset *train, const Dataset *val,
+                  Engine *e);
 
 // The learning rate of a run of so many steps, of which so many are an epoch.
 Schedule setup_schedule(const TrainOptions *o, int64_t steps, int64_t per_epoch);
 // Everything that decides the weights of a step but is not in the model's configuration, as JSON: what a resumed run
 // must share. malloc'ed.
-char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule *schedule);
+char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule *schedule, const Engine *e);
+
+// What all ranks must share: the identity and the model's configuration, as JSON. malloc'ed.
+char *setup_agreement(const char *identity, const ModelConfig *c);

@@ -1,0 +1,34 @@
+// Job: how a program becomes the processes of a run. Those of --gpus are forked after the data has been set up, from
+// a process that stays and owns them; those of torchrun, srun and mpirun are there already, and meet first, so that a
+// mistake in what follows is told once. What is wrong ends the program by one line and exit code 2.
+#pragma once
+#include "comm/collective.h"
+#include "comm/supervisor.h"
+
+typedef struct JobOptions {
+  int gpus;                           // --gpus: how many ranks of this program's own; 0: as many as there are GPUs
+  const char *device;                 // --device
+  const char *rendezvous;             // --rendezvous; NULL: as the starter says
+  double timeout, rendezvous_timeout; // seconds
+  int restarts;                       // --restarts
+  void (*kept)(void *context, char *text, size_t room); // as struct Supervision has it
+  void *context;
+} JobOptions;
+
+typedef struct Job {
+  Launch launch;
+  Comm *comm;      // NULL: alone
+  char device[32]; // of this rank
+  int attempt;     // restarts before this one
+} Job;
+
+// What --gpus says: a number, or "all", which is 0.
+bool job_parse(const char *gpus, int *ranks, Err *err);
+
+// Before anything is set up. Job of another starter have met when it returns.
+void job_begin(Job *j, const JobOptions *o);
+// When everything is set up that ranks may share, and before OpenMP or a device wakes up: in each of the ranks of
+// --gpus it returns when they have met; the process that called it does not. Every rank has its share of the cores.
+void job_start(Job *j, const JobOptions *o);
+// Says goodbye.
+void job_end(Job *j);

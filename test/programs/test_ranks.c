@@ -1,0 +1,316 @@
+// Runs of several ranks: `--gpus N` over CPU ranks and over stand-ins of GPUs with a stand-in of NCCL, and ranks that
+// others start. They end with the same bits however often they are interrupted, all processes end together, and one
+// line says why.
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/rng.h"
+#include "test/harness/command.h"
+#include "test/harness/test.h"
+#include "weights/checkpoint.h"
+
+// ---- jobs -----------------------------------------------------------------------------------------------------------
+
+// All processes of a job have this variable; it is how they are found.
+static const char *mark_of(const char *out) {
+  static char mark[64];
+  snprintf(mark, sizeof mark, "TEST_JOB=%d-%s", (int)getpid(), out);
+  return mark;
+}
+
+static const char *file_of(const char *out, const char *file) {
+  char path[128];
+  snprintf(path, sizeof path, "%s/%s", out, file);
+  return in_tmp(path);
+}
+
+// Eight steps of two ranks, unless `more` says otherwise; a checkpoint after every second. `program`: train or
+// faulty/train, whose GPUs are stand-ins.
+static char *job_line(const char *program, const char *env, const char *out, const char *more) {
+  const char *stub = tool("libnccl_stub.so");
+  char *path = realpath(stub, NULL);
+  char *line =
+      xasprintf("env %s OMP_NUM_THREADS=1 MASKRCNN_NCCL=%s FAULTY_GPUS=4 %s %s --data %s --out %s --model tiny "
+                "--size 64 --batch 2 --iters 8 --lr 0.01 --checkpoint-every 2 --seed 5 --eval-every 3 "
+                "--threads 1 --device %s %s",
+                mark_of(out), path ? path : stub, env, tool(program), shapes_set(), in_tmp(out),
+                strcmp(program, "train") ? "cuda" : "cpu", more);
+  free(path);
+  return line;
+}
+
+static int job(const char *program, const char *env, const char *out, const char *more, const char **said) {
+  char *line = job_line(program, env, out, more);
+  const int status = command(said, "%s", line);
+  free(line);
+  return status;
+}
+
+// In the background; what it says goes to OUT.said.
+static pid_t start_job(const char *program, const char *env, const char *out, const char *more) {
+  char *line = job_line(program, env, out, more);
+  char *redirected = xasprintf("exec %s >>%s.said 2>&1", line, in_tmp(out));
+  const pid_t pid = fork();
+  CHECK(pid >= 0);
+  if (pid == 0) {
+    execl("/bin/sh", "sh", "-c", redirected, (char *)NULL);
+    _exit(127);
+  }
+  free(redirected);
+  free(line);
+  return pid;
+}
+
+static int end_of(pid_t pid) {
+  int status;
+  CHECK(waitpid(pid, &status, 0) == pid);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static char *said_by(const char *out) {
+  char path[128];
+  size_t size;
+  snprintf(path, sizeof path, "%s.said", out);
+  char *text = file_read(in_tmp(path), &size, NULL);
+  return text ? text : xstrdup("");
+}
+
+// The processes of a job, at most `room` of them, by number.
+static int processes_of(const char *out, pid_t *pid, int room) {
+  int n = 0;
+  char path[300], text[1 << 15];
+  DIR *dir = opendir("/proc");
+  for (struct dirent *entry; dir && (entry = readdir(dir));) {
+    snprintf(path, sizeof path, "/proc/%s/environ", entry->d_name);
+    const int file = atoi(entry->d_name) > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    const ssize_t got = file < 0 ? 0 : read(file, text, sizeof text - 1);
+    if (file >= 0) close(file);
+    bool ours = false;
+    for (ssize_t i = 0; i < got; i += (ssize_t)strnlen(text + i, (size_t)(got - i)) + 1)
+      ours |= (size_t)(got - i) > strlen(mark_of(out)) && !strncmp(text + i, mark_of(out), strlen(mark_of(out)) + 1);
+    if (ours && n < room) pid[n++] = atoi(entry->d_name);
+  }
+  if (dir) closedir(dir);
+  return n;
+}
+
+// Ten seconds are what the last may take.
+static void expect_nobody_left(const char *out) {
+  pid_t pid[16];
+  const double begin = now_seconds();
+  while (processes_of(out, pid, 16) > 0 && now_seconds() - begin < 20) usleep(20000);
+  if (EXPECT_INT(processes_of(out, pid, 16), 0)) return;
+  for (int i = 0; i < processes_of(out, pid, 16); i++) kill(pid[i], SIGKILL);
+}
+
+// Waits until the job has so many processes and the checkpoint of step `step` or a later one.
+static bool wait_for_step(const char *out, int processes, long step) {
+  pid_t pid[16];
+  for (double begin = now_seconds(); now_seconds() - begin < 60; usleep(2000)) {
+    Checkpoint c;
+    long now = 0;
+    if (step && path_is_file(file_of(out, "checkpoint.safetensors")) &&
+        ckpt_open(&c, file_of(out, "checkpoint.safetensors"), NULL)) {
+      now = atol(ckpt_find_meta(&c, "step"));
+      ckpt_close(&c);
+    }
+    if (now >= step && processes_of(out, pid, 16) >= processes) return true;
+  }
+  return false;
+}
+
+static int count_of(const char *text, const char *what) {
+  int n = 0;
+  for (const char *p = text; (p = strstr(p, what)); p += strlen(what)) n++;
+  return n;
+}
+
+// Exactly one line begins with the program's name: the one that says why.
+static void expect_one_reason(const char *said, const char *reason) {
+  int lines = !strncmp(said, "train: ", 7) + count_of(said, "\ntrain: ");
+  if (!EXPECT_INT(lines, 1) || !EXPECT(strstr(said, reason))) printf("    wanted: %s\n    said: %s\n", reason, said);
+}
+
+static void expect_same_run(const char *out, const char *whole) {
+  EXPECT(same_file(file_of(out, "model.safetensors"), file_of(whole, "model.safetensors")));
+  EXPECT(same_file(file_of(out, "checkpoint.safetensors"), file_of(whole, "checkpoint.safetensors")));
+}
+
+static const char *whole_of(const char *program) {
+  const char *out = strcmp(program, "train") ? "ranks-whole-gpu" : "ranks-whole", *said;
+  if (path_is_file(file_of(out, "model.safetensors"))) return out;
+  if (!EXPECT_INT(job(program, "", out, "--gpus 2", &said), 0)) printf("    %s\n", said);
+  expect_nobody_left(out);
+  return out;
+}
+
+static const char *const programs[] = {"train", "faulty/train"};
+
+// ---- what a run comes to ---------------------------------------------------------------------------------------------
+
+TEST_TIER(ranks_train_to_the_same_bits, 1) {
+  for (int i = 0; i < COUNT(programs); i++) {
+    const char *said, *whole = whole_of(programs[i]);
+    char out[64];
+    snprintf(out, sizeof out, "ranks-again-%d", i);
+    if (!EXPECT_INT(job(programs[i], "", out, "--gpus 2 --bucket 0", &said), 0)) printf("    %s\n", said);
+    EXPECT_INT(count_of(said, "\ndone: "), 1);
+    expect_same_run(out, whole);
+    expect_nobody_left(out);
+  }
+}
+
+TEST_TIER(ranks_one_is_the_program_without_the_option, 1) {
+  const char *said;
+  EXPECT_INT(job("train", "", "ranks-none", "", &said), 0);
+  EXPECT_INT(job("train", "", "ranks-one", "--gpus 1", &said), 0);
+  expect_same_run("ranks-one", "ranks-none");
+}
+
+TEST_TIER(ranks_resume_to_the_same_bits, 1) {
+  for (int i = 0; i < COUNT(programs); i++) {
+    const char *said, *whole = whole_of(programs[i]);
+    char out[64];
+    snprintf(out, sizeof out, "ranks-resumed-%d", i);
+    EXPECT_INT(job(programs[i], "", out, "--gpus 2 --stop-after 3", &said), 0);
+    if (!EXPECT_INT(job(programs[i], "", out, "--gpus 2 --resume", &said), 0)) printf("    %s\n", said);
+    expect_same_run(out, whole);
+  }
+}
+
+// Another world goes on with as many images a step, where it is asked to, and not otherwise.
+TEST_TIER(ranks_go_on_in_another_world, 1) {
+  const char *said;
+  EXPECT_INT(job("train", "", "ranks-world", "--gpus 2 --stop-after 4", &said), 0);
+  EXPECT_INT(job("train", "", "ranks-world", "--gpus 1 --resume", &said), 2);
+  expect_one_reason(said, "it was made with \"world\":2, this run has \"world\":1");
+  EXPECT_INT(job("train", "", "ranks-world", "--gpus 1 --batch 4 --resume", &said), 2);
+  expect_one_reason(said, "it was made with \"batch\":2, this run has \"batch\":4");
+  EXPECT_INT(job("train", "", "ranks-world", "--gpus 1 --resume --amend", &said), 2);
+  expect_one_reason(said, "it was made with 4 images a step (2 of 2 ranks each): go on with --batch 4");
+  EXPECT_INT(job("train", "", "ranks-world", "--gpus 3 --resume --amend", &said), 2);
+  expect_one_reason(said, "it was made with 4 images a step, which 3 ranks cannot share evenly: give another --gpus");
+  if (!EXPECT_INT(job("train", "", "ranks-world", "--gpus 1 --batch 4 --resume --amend", &said), 0))
+    printf("%s\n", said);
+  EXPECT(strstr(said, "\"batch\":[2,4],\"world\":[2,1]"));
+}
+
+// ---- requests and faults ---------------------------------------------------------------------------------------------
+
+// To the supervisor and to each of two ranks; the run is saved, and goes on to the same bits.
+TEST_TIER(ranks_stop_together_when_one_is_asked, 1) {
+  const char *whole = whole_of("train"), *said;
+  for (int asked = 0; asked < 3; asked++) {
+    char out[64];
+    pid_t pid[16];
+    snprintf(out, sizeof out, "ranks-stopped-%d", asked);
+    const pid_t job_pid = start_job("train", "", out, "--gpus 2 --iters 8");
+    if (!EXPECT(wait_for_step(out, 3, 2))) continue;
+    const int n = processes_of(out, pid, 16);
+    for (int i = 0, rank = 0; i < n; i++)
+      if (pid[i] == job_pid ? asked == 0 : ++rank == asked) kill(pid[i], SIGTERM);
+    const int status = end_of(job_pid);
+    EXPECT(status == 1 || status == 0); // it may just have been done
+    expect_nobody_left(out);
+    if (!EXPECT_INT(job("train", "", out, "--gpus 2 --resume", &said), 0)) printf("    %s\n", said);
+    expect_same_run(out, whole);
+  }
+}
+
+// Kills the supervisor (0) or the rank that is so many-th.
+static void kill_one(const char *out, pid_t supervisor, int which, int signal) {
+  pid_t pid[16];
+  const int n = processes_of(out, pid, 16);
+  for (int i = 0, rank = 0; i < n; i++)
+    if (pid[i] == supervisor ? which == 0 : ++rank == which) kill(pid[i], signal);
+}
+
+TEST_TIER(ranks_end_with_the_one_that_is_killed, 1) {
+  static const char *const reason[] = {"supervisor", "rank 0 on ", "rank 1 on "};
+  for (int which = 0; which < 3; which++) {
+    char out[64];
+    snprintf(out, sizeof out, "ranks-killed-%d", which);
+    const pid_t pid = start_job("train", "", out, "--gpus 2 --iters 100000 --eval-every -1");
+    if (!EXPECT(wait_for_step(out, 3, 2))) continue;
+    kill_one(out, pid, which, SIGKILL);
+    const int status = end_of(pid);
+    EXPECT(which ? status == 1 : status == -SIGKILL);
+    expect_nobody_left(out);
+    char *text = said_by(out);
+    expect_one_reason(text, reason[which]);
+    EXPECT(strstr(text, "step "));
+    free(text);
+  }
+}
+
+TEST_TIER(ranks_end_with_the_one_that_is_stopped, 1) {
+  static const char *const reason[] = {"supervisor", "rank 0 on ", "rank 1 on "};
+  for (int which = 0; which < 3; which++) {
+    char out[64];
+    snprintf(out, sizeof out, "ranks-silent-%d", which);
+    const pid_t pid = start_job("train", "", out, "--gpus 2 --iters 100000 --eval-every -1 --timeout 2");
+    if (!EXPECT(wait_for_step(out, 3, 2))) continue;
+    kill_one(out, pid, which, SIGSTOP);
+    const int status = end_of(pid);
+    EXPECT(which ? status == 1 : status != 0);
+    expect_nobody_left(out);
+    char *text = said_by(out);
+    expect_one_reason(text, reason[which]);
+    free(text);
+  }
+}
+
+// A fault of the second GPU, whose rank says so.
+TEST_TIER(ranks_end_with_the_gpu_that_is_lost, 1) {
+  const char *said;
+  EXPECT_INT(
+      job("faulty/train", "FAULT_GPU=1 FAULT=kernel:80:cudaErrorLaunchFailure", "ranks-lost", "--gpus 2", &said), 1);
+  expect_one_reason(said, "rank 1 on ");
+  expect_nobody_left("ranks-lost");
+}
+
+TEST_TIER(ranks_start_again_by_themselves, 1) {
+  const char *whole = whole_of("train");
+  for (int which = 1; which < 3; which++) {
+    char out[64];
+    snprintf(out, sizeof out, "ranks-again-by-themselves-%d", which);
+    const pid_t pid = start_job("train", "", out, "--gpus 2 --restarts 2");
+    if (EXPECT(wait_for_step(out, 3, 2))) kill_one(out, pid, which, SIGKILL);
+    EXPECT_INT(end_of(pid), 0);
+    expect_nobody_left(out);
+    expect_same_run(out, whole);
+  }
+}
+
+// ---- mistakes -------------------------------------------------------------------------------------------------------
+
+TEST_TIER(ranks_refuse_what_cannot_be, 1) {
+  static const struct {
+    const char *program, *env, *more, *reason;
+  } cases[] = {
+      {"faulty/train", "", "--gpus 8", "--gpus 8"},
+      {"faulty/train", "MASKRCNN_NCCL=/nowhere/libnccl.so.2", "--gpus 2", "/nowhere/libnccl.so.2"},
+      {"faulty/train", "NCCL_STUB_VERSION=21000", "--gpus 2", "2.10.0"},
+      {"train", "", "--gpus all", "--gpus all"},
+      {"train", "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29611",
+       "--rendezvous-timeout 1", "rank 1 of 2"},
+      {"train", "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29612",
+       "--rendezvous-timeout 1", "127.0.0.1:29612"},
+      {"train", "RANK=5 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29613", "",
+       "RANK"},
+      {"train", "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29614",
+       "--restarts 1", "--restarts"},
+      {"train", "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29615",
+       "--gpus 3", "--gpus 3"},
+  };
+  for (int i = 0; i < COUNT(cases); i++) {
+    const char *said;
+    char out[64];
+    snprintf(out, sizeof out, "ranks-refused-%d", i);
+    EXPECT_INT(job(cases[i].program, cases[i].env, out, cases[i].more, &said), 2);
+    expect_one_reason(said, cases[i].reason);
+    expect_nobody_left(out);
+  }
+}
