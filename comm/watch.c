@@ -341,7 +341,7 @@ static void on_frame(Watch *w, int rank, Frame *f) {
 
 static void hear(Watch *w, int rank, double now, Frame *frame) {
   Other *o = &w->other[rank];
-  if (o->wire.fd < 0 || o->wire.ended) return;
+  if (o->wire.fd < 0 || (o->wire.ended && !o->wire.in_bytes)) return; // it may have ended while the ranks met
   wire_receive(&o->wire);
   WireFound found;
   while ((found = wire_next(&o->wire, frame)) == WIRE_FRAME) {
