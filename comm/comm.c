@@ -23,10 +23,11 @@ static bool tell_unmet(void *context, int *code, char *line, size_t room) {
 bool comm_open(Comm **out, const CommOptions *o, Err *err) {
   const int world = o->launch.world;
   *out = NULL;
-  if (world <= 1) return true;
+  if (world <= 1 && !o->launch.crew) return true;
   Unmet *unmet = xcalloc(1, sizeof *unmet);
   unmet->crew = o->launch.crew;
   die_tells(tell_unmet, unmet);
+  if (world <= 1) return true; // its supervisor alone has to know that it has said why it fails
   Meeting m;
   if (!rendezvous(&m, &o->launch, o->meeting_seconds, &unmet->others_say, err)) {
     meeting_close(&m, world);

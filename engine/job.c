@@ -44,7 +44,7 @@ void job_start(Job *j, const JobOptions *o) {
   if (j->launch.world == 1 && (o->gpus != 1 || o->restarts)) {
     const Supervision s = {.ranks = o->gpus, .restarts = o->restarts, .kept = o->kept, .context = o->context};
     supervise(&s, &j->launch, &j->attempt);
-    if (j->launch.world > 1) meet(j, o);
+    meet(j, o);
   }
   choose_device(j, o);
 }

@@ -9,7 +9,7 @@
 #include "base/machine.h"
 #include "base/output.h"
 #include "base/threads.h"
-#include "engine/ranks.h"
+#include "engine/job.h"
 
 enum { MAX_REDUCE_ROUNDS = 101, MAX_CTAS = 16, FULL_ROUND = 1 << 30 }; // the last: bytes of a round of the largest
 
@@ -207,11 +207,11 @@ static int parse_ctas(const char *list, int *ctas) {
   }
 }
 
-static void run(const BenchReduceOptions *o, const Ranks *ranks, const int *ctas, int n) {
+static void run(const BenchReduceOptions *o, const Job *job, const int *ctas, int n) {
   Err err;
-  Device *dev = device_open(ranks->device, &err);
+  Device *dev = device_open(job->device, &err);
   if (!dev) die(EXIT_USAGE, "%s", err.msg);
-  ReduceCase c = {.o = o, .comm = ranks->comm, .dev = dev, .p = device_alloc(dev, largest(o))};
+  ReduceCase c = {.o = o, .comm = job->comm, .dev = dev, .p = device_alloc(dev, largest(o))};
   if (!c.p) die(EXIT_RUN, "no room for %zu bytes on the device: --max-mb takes less", largest(o));
   if (comm_rank(c.comm) == 0) commit_warn();
   for (int i = 0; i < n; i++) {
@@ -241,17 +241,17 @@ int main(int argc, char **argv) {
   const BenchReduceOptions o = bench_reduce_options(argc, argv);
   int ctas[MAX_CTAS];
   const int n = parse_ctas(o.ctas, ctas);
-  const RanksOptions options = {.gpus = o.gpus,
-                                .device = o.device,
-                                .rendezvous = o.rendezvous,
-                                .timeout = (double)o.timeout,
-                                .rendezvous_timeout = (double)o.rendezvous_timeout};
-  Ranks ranks;
-  ranks_begin(&ranks, &options);
-  ranks_start(&ranks, &options);
-  if (!ranks.comm) die(EXIT_USAGE, "one rank has nothing to reduce: give --gpus 2 or more");
-  run(&o, &ranks, ctas, n);
-  ranks_end(&ranks);
+  const JobOptions options = {.gpus = o.gpus,
+                              .device = o.device,
+                              .rendezvous = o.rendezvous,
+                              .timeout = (double)o.timeout,
+                              .rendezvous_timeout = (double)o.rendezvous_timeout};
+  Job job;
+  job_begin(&job, &options);
+  job_start(&job, &options);
+  if (!job.comm) die(EXIT_USAGE, "one rank has nothing to reduce: give --gpus 2 or more");
+  run(&o, &job, ctas, n);
+  job_end(&job);
   stdout_close();
   return 0;
 }
