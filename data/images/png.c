@@ -64,6 +64,7 @@ static uint8_t *filter_image(const Image *im, size_t *size) {
 }
 
 enum { SIGNATURE = 8, HEADER = 13, CHUNK = 12 }; // bytes; a chunk has so many beside its data
+enum { DEFLATE_BYTES = 268 << 10 }; // that zlib takes to compress, as its manual says
 static const char keyword[] = "Software";        // its NUL separates it from the text
 
 static void write_image(FILE *f, const Image *im, int level, const char *software) {
@@ -75,7 +76,9 @@ static void write_image(FILE *f, const Image *im, int level, const char *softwar
   uint8_t *filtered = filter_image(im, &size);
   uLongf packed_size = compressBound((uLong)size);
   uint8_t *packed = xmalloc(packed_size);
-  CHECK(compress2(packed, &packed_size, filtered, (uLong)size, level) == Z_OK);
+  const int status = compress2(packed, &packed_size, filtered, (uLong)size, level);
+  if (status == Z_MEM_ERROR) die_of_memory(DEFLATE_BYTES, HERE);
+  CHECK(status == Z_OK);
   fwrite(signature, 1, sizeof signature, f);
   write_chunk(f, "IHDR", header, sizeof header);
   if (software) {
