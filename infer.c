@@ -1,4 +1,5 @@
-// infer: images or a data set → boxes and masks: COCO results, overlays, scores, latency.
+// infer: images or a data set → boxes and masks: COCO results, overlays, scores, latency. A data set is shared out over
+// ranks, of which the first speaks and has the results.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,12 +9,16 @@
 #include "base/interrupt.h"
 #include "base/latency.h"
 #include "base/output.h"
+#include "base/rng.h"
 #include "base/threads.h"
 #include "data/images/image.h"
 #include "engine/benchmark.h"
 #include "engine/engine.h"
 #include "engine/evaluate.h"
 #include "engine/findings.h"
+#include "engine/identity.h"
+#include "engine/rank_sum.h"
+#include "engine/ranks.h"
 #include "engine/state.h"
 
 // clang-format off
@@ -42,6 +47,11 @@
                                                 "what the device can do")                                              \
   X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16",  "16-bit activations (GPU)")                                            \
   X(STRING, device,    "auto",          "NAME", "auto, cpu or cuda:N")                                                 \
+  X(INT,    gpus,      1, 0, MAX_CREW,  "N",    "share --data out over so many GPUs; 0 = all there are")               \
+  X(STRING, rendezvous, NULL,           "PLACE", "where ranks of several nodes meet: tcp:HOST:PORT or file:PATH; "     \
+                                                "default: as torchrun, srun or mpirun say")                            \
+  X(FLOAT,  rendezvous_timeout, 300, 1, 86400, "SECONDS", "that ranks wait for each other at the beginning")           \
+  X(FLOAT,  timeout,   60, 1, 86400,    "SECONDS", "after which a rank that says nothing is lost")                     \
   X(FLAG,   sync_nodes, false,                  "wait after every node and kernel, so that an error of the GPU names " \
                                                 "it; slow, the same results")
 // clang-format on
@@ -66,10 +76,71 @@ static InferOptions parse(int argc, char **argv) {
   if (!o.data == !cli.num_args) die(EXIT_USAGE, "name either images or --data DIR");
   if ((o.eval || o.benchmark) && !o.data) die(EXIT_USAGE, "--%s needs --data DIR", o.eval ? "eval" : "benchmark");
   if (o.profile && !o.benchmark) die(EXIT_USAGE, "--profile needs --benchmark");
+  if (!o.data && o.gpus != 1) die(EXIT_USAGE, "--gpus shares out --data DIR: leave it out where images are named");
   if (o.eval && o.benchmark) die(EXIT_USAGE, "--benchmark stops after its record: leave out --eval");
   o.images = cli.args;
   o.num_images = cli.num_args;
   return o;
+}
+
+// ---- ranks ------------------------------------------------------------------------------------------------------
+
+static RanksOptions ranks_options(const InferOptions *o) {
+  return (RanksOptions){.gpus = o->gpus,
+                        .device = o->device,
+                        .rendezvous = o->rendezvous,
+                        .timeout = o->timeout,
+                        .rendezvous_timeout = o->rendezvous_timeout};
+}
+
+// Of every value in the file, so that the same name on two hosts is no proof.
+static uint64_t weights_key(const Checkpoint *c) {
+  uint64_t key = 0;
+  for (size_t i = 0; i < c->num_tensors; i++) {
+    const CkptTensor *t = &c->tensors[i];
+    const char *bytes = t->data;
+    for (size_t at = 0; at < t->bytes; at += sizeof key) {
+      uint64_t word = 0;
+      memcpy(&word, bytes + at, MIN(sizeof word, t->bytes - at));
+      key = rng_key(key, word);
+    }
+  }
+  return key;
+}
+
+// What all ranks have to have the same, so that the results are those of one.
+static char *agreement(const InferOptions *o, const ModelConfig *config, const Checkpoint *c, const Dataset *d) {
+  Record j = {0};
+  char value[512];
+  record_begin(&j);
+  record_str(&j, "split", o->split);
+  record_int(&j, "images", d->num_images);
+  record_int(&j, "objects", d->first_object[d->num_images]);
+  record_int(&j, "canvases", d->num_canvases);
+  record_int(&j, "batch", o->batch);
+  record_str(&j, "amp", amp_names[o->amp]);
+  record_bool(&j, "exif", o->exif);
+  record_bool(&j, "eval", o->eval);
+  record_int(&j, "overlays", o->overlays);
+  record_int(&j, "benchmark", o->benchmark);
+  for (int i = 0; i < config_fields(); i++) {
+    config_get(config, i, value, sizeof value);
+    record_str(&j, config_field_name(i), value);
+  }
+  snprintf(value, sizeof value, "%016llx", (unsigned long long)weights_key(c));
+  record_str(&j, "weights", value);
+  char *text = xstrdup(record_end(&j));
+  record_free(&j);
+  return text;
+}
+
+// Ranks that another program has started, perhaps on several hosts; those of --gpus come of one set-up.
+static void agree(Comm *comm, const InferOptions *o, const ModelConfig *config, const Checkpoint *c, const Dataset *d) {
+  Err err;
+  if (comm_alone(comm)) return;
+  char *text = agreement(o, config, c, d);
+  if (!comm_agree(comm, text, identity_agrees, &err)) die(EXIT_USAGE, "%s", err.msg);
+  free(text);
 }
 
 // ---- the folder of a run ----------------------------------------------------------------------------------------
@@ -97,6 +168,14 @@ static void take_folder_for_data(const InferOptions *o) {
   free(images);
 }
 
+// The first rank takes the folder for all. Other hosts may have one of their own, for overlays.
+static void share_folder(const InferOptions *o, const Ranks *ranks) {
+  Err err;
+  if (ranks->launch.rank == 0) take_folder_for_data(o);
+  comm_barrier(ranks->comm);
+  if (ranks->launch.rank > 0 && !dirs_make(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
+}
+
 // ---- latency ----------------------------------------------------------------------------------------------------
 
 typedef struct Times {
@@ -114,13 +193,16 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static void times_print(const Times *t, int batch) {
+static void times_print(const Times *t, int batch, int world) {
   double sum = 0;
+  char ranks[32] = "";
+  if (world > 1) snprintf(ranks, sizeof ranks, " on %d ranks", world);
   for (int i = 0; i < t->n; i++) sum += t->ms[i];
   qsort(t->ms, (size_t)t->n, sizeof *t->ms, ascending);
-  printf("latency of %d batches of %d, from decoded images to masks:\n", t->n, batch);
+  printf("latency of %d batches of %d%s, from decoded images to masks:\n", t->n, batch, ranks);
   printf("  %-10s %12s\n", "", "ms");
-  printf("  %-10s %12.2f   %.2f images/s\n", "average", sum / t->n, 1e3 * batch * t->n / sum);
+  printf("  %-10s %12.2f   %.2f images/s%s\n", "average", sum / t->n, 1e3 * batch * t->n / sum,
+         world > 1 ? " and rank" : "");
   static const int percent[] = {50, 90, 95, 99};
   for (int i = 0; i < COUNT(percent); i++)
     printf("  %d%-8s %12.2f\n", percent[i], "%", quantile(t->ms, t->n, percent[i] / 100.0));
@@ -174,25 +256,40 @@ static void report_scores(const Dataset *d, const Evaluation *all) {
   scores_free(&s);
 }
 
+// What all ranks have been told; the first one says it.
+_Noreturn static void give_up(Visit *v, const Err *err) {
+  if (comm_rank(v->e->comm) > 0) comm_barrier(v->e->comm); // ends with the first rank
+  if (!v->findings.images) findings_abort(&v->findings);
+  die_unforeseen("%s", err->msg);
+}
+
+static void report(const InferOptions *o, const Dataset *d, const Evaluation *all, bool complete, Visit *v) {
+  (complete ? findings_commit : findings_keep)(&v->findings);
+  if (v->times.n) times_print(&v->times, o->batch, comm_world(v->e->comm));
+  if (complete && all->left_out)
+    fprintf(stderr, "%d of %d images could not be read: left out\n", all->left_out, all->images + all->left_out);
+  if (complete && o->eval) report_scores(d, all);
+}
+
 // Returns the program's exit status.
 static int find_and_score(const InferOptions *o, Engine *e, const Dataset *d, Visit *v) {
   Err err;
   Evaluation all;
-  if (!findings_begin(&v->findings, &err)) die(EXIT_USAGE, "%s", err.msg);
+  const int rank = comm_rank(e->comm);
+  if (rank) findings_follow(&v->findings, rank);
+  if (!rank && !findings_begin(&v->findings, &err)) die(EXIT_USAGE, "%s", err.msg);
   const Visitor visitor = {
       .context = v, .image = visit_image, .took = visit_time, .batch = visit_batch, .stopped = interrupted};
-  bool complete = evaluate_run(e, d, o->threads, &visitor, &all, &err);
-  if (!complete && *err.msg) {
-    if (!v->findings.images) findings_abort(&v->findings);
-    die_unforeseen("%s", err.msg);
-  }
-  (complete ? findings_commit : findings_keep)(&v->findings);
-  if (v->times.n) times_print(&v->times, o->batch);
-  if (complete && all.left_out)
-    fprintf(stderr, "%d of %d images could not be read: left out\n", all.left_out, all.images + all.left_out);
-  if (complete && o->eval) report_scores(d, &all);
+  const bool complete = evaluate_run(e, d, o->threads, &visitor, &all, &err);
+  if (!complete && *err.msg) give_up(v, &err);
+  v->findings.failed = (int)rank_sum(e->comm, v->findings.failed);
+  const bool failed = v->findings.failed;
+  if (rank)
+    findings_leave(&v->findings);
+  else
+    report(o, d, &all, complete, v);
   evaluation_free(&all);
-  return complete && !v->findings.failed ? 0 : EXIT_RUN;
+  return complete && !failed ? 0 : EXIT_RUN;
 }
 
 static Compute compute_of(const InferOptions *o) {
@@ -218,9 +315,28 @@ static void plan_outputs(const InferOptions *o, const Dataset *d, Findings *f) {
   file_set_free(&inputs);
 }
 
-static int run_data(const InferOptions *o, const ModelConfig *config, const Category *category, const Checkpoint *c) {
+// On the rank's own device; waits for the other ranks, so that the first batch is no one's alone.
+static void open_engine(const InferOptions *o, const Ranks *ranks, const ModelConfig *config, const Category *category,
+                        const Checkpoint *c, const Dataset *d, Engine *e) {
+  Err err;
+  Shapes none = {0}, shapes = shapes_of(d, o->batch);
+  shapes.threads = o->threads;
+  Compute compute = compute_of(o);
+  compute.device = ranks->device;
+  if (!engine_open(e, &compute, model_of(config), config, category, &none, &shapes, false, &err))
+    die(err_exit(&err), "%s", err.msg);
+  e->comm = ranks->comm;
+  if (!state_load(e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
+  if (o->eval && !evaluate_categories(e, d, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (*e->dev->why_cpu && ranks->launch.rank == 0) device_print(e->dev, stderr);
+}
+
+// All that ranks have in common is set up before they are forked.
+static int run_data(const InferOptions *o, Ranks *ranks, const ModelConfig *config, const Category *category,
+                    const Checkpoint *c) {
   Err err;
   Dataset d;
+  const RanksOptions wanted = ranks_options(o);
   DatasetOptions options = {.resize = resize_of(config),
                             .patience = STORAGE_PATIENCE,
                             .upright = o->exif,
@@ -228,19 +344,14 @@ static int run_data(const InferOptions *o, const ModelConfig *config, const Cate
                             .keep_empty = true,
                             .limit = o->limit,
                             .index = o->benchmark ? NULL : o->out};
-  if (!o->benchmark) take_folder_for_data(o);
+  if (!o->benchmark) share_folder(o, ranks);
   if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
   Engine e;
   Visit visit = {.e = &e};
   if (!o->benchmark) plan_outputs(o, &d, &visit.findings);
-  Shapes none = {0}, shapes = shapes_of(&d, o->batch);
-  shapes.threads = o->threads;
-  Compute compute = compute_of(o);
-  if (!engine_open(&e, &compute, model_of(config), config, category, &none, &shapes, false, &err))
-    die(err_exit(&err), "%s", err.msg);
-  if (!state_load(&e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
-  if (o->eval && !evaluate_categories(&e, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (*e.dev->why_cpu) device_print(e.dev, stderr);
+  agree(ranks->comm, o, config, c, &d);
+  ranks_start(ranks, &wanted);
+  open_engine(o, ranks, config, category, c, &d, &e);
   BenchSetting setting = {.bench = "infer", .amp = amp_names[o->amp], .steps = o->benchmark, .profile = o->profile};
   int status = 0;
   if (!o->benchmark)
@@ -358,7 +469,7 @@ static int run_images(const InferOptions *o, const ModelConfig *config, const Ca
   bool complete = r.findings.images + r.bad == o->num_images;
   (complete ? findings_commit : findings_keep)(&r.findings);
   if (complete) fprintf(stderr, "image_id is an image's place on the command line\n");
-  if (r.times.n) times_print(&r.times, 1);
+  if (r.times.n) times_print(&r.times, 1, 1);
   free(r.times.ms);
   engine_close(&r.e);
   if (r.bad) die(EXIT_USAGE, "%d of %d images left out", r.bad, o->num_images);
@@ -370,6 +481,12 @@ int main(int argc, char **argv) {
   interrupt_by_writing();
   InferOptions o = parse(argc, argv);
   Err err;
+  Ranks ranks;
+  const RanksOptions wanted = ranks_options(&o);
+  ranks_begin(&ranks, &wanted);
+  if (!o.data && ranks.launch.world > 1)
+    die(EXIT_USAGE, "%s has started %d ranks, which share out --data DIR: name images to one", ranks.launch.by,
+        ranks.launch.world);
   Checkpoint c;
   ModelConfig config;
   Category *category;
@@ -381,12 +498,13 @@ int main(int argc, char **argv) {
   if (!config_check(&config, &err)) die(EXIT_USAGE, "%s", err.msg);
   char *json = o.json ? xstrdup(o.json) : xasprintf("%s/detections.json", o.out);
   o.json = json;
-  state_note(&c, o.weights);
+  if (ranks.launch.rank == 0) state_note(&c, o.weights);
   interrupt_catch();
-  int status = (o.data ? run_data : run_images)(&o, &config, category, &c);
+  int status = o.data ? run_data(&o, &ranks, &config, category, &c) : run_images(&o, &config, category, &c);
   free(json);
   free(category);
   ckpt_close(&c);
   stdout_close();
+  ranks_end(&ranks);
   return status;
 }

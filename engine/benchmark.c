@@ -212,7 +212,8 @@ bool benchmark_infer(Engine *e, const BenchSetting *s, const Dataset *d, int thr
   Rounds r = {.e = e,
               .d = d,
               .options = {.batch = e->infer.shapes.images,
-                          .world = 1,
+                          .rank = comm_rank(e->comm),
+                          .world = comm_world(e->comm),
                           .threads = threads,
                           .prefetch = e->infer.shapes.prefetch,
                           .memory = ring_memory(&e->infer.ring)}};

@@ -18,9 +18,22 @@ bool findings_open(Findings *f, const char *json, const char *folder, int pictur
 
 bool findings_begin(Findings *f, Err *err) { return coco_writer_open(&f->results, f->json, err); }
 
+void findings_follow(Findings *f, int rank) {
+  f->elsewhere = true;
+  f->overlays.rank = rank;
+  findings_context(f, "");
+}
+
+void findings_leave(Findings *f) {
+  die_context(NULL);
+  overlays_close(&f->overlays);
+}
+
 void findings_context(const Findings *f, const char *what) {
   const char *separator = *what ? "; " : "";
-  if (f->images && !f->results.file.tmp)
+  if (f->elsewhere)
+    die_context("%.200s%s%.200s.partial holds the detections so far", what, separator, f->json);
+  else if (f->images && !f->results.file.tmp)
     die_context("%.200s%sthe detections of %d of %d images are lost", what, separator, f->images, f->total);
   else if (f->images)
     die_context("%.200s%s%.200s holds the detections of %d of %d images", what, separator, f->results.partial,
@@ -83,11 +96,6 @@ int findings_shown(const Detection *d, int n) {
   return k;
 }
 
-static void findings_close(Findings *f) {
-  die_context(NULL);
-  overlays_close(&f->overlays);
-}
-
 void findings_commit(Findings *f) {
   Err err;
   int64_t n = f->results.n;
@@ -95,12 +103,12 @@ void findings_commit(Findings *f) {
   if (!coco_writer_commit(&f->results, &err)) die_unforeseen("%s", err.msg);
   line_print(stderr, "done: %lld detections in %s, overlays in %s", (long long)n, f->json, f->overlays.folder);
   if (f->failed) fprintf(stderr, "%d overlays could not be written\n", f->failed);
-  findings_close(f);
+  findings_leave(f);
 }
 
 void findings_abort(Findings *f) {
   coco_writer_abort(&f->results);
-  findings_close(f);
+  findings_leave(f);
 }
 
 void findings_keep(Findings *f) {
@@ -111,5 +119,5 @@ void findings_keep(Findings *f) {
   }
   line_print(stderr, "stopped: %s holds the detections of %d of %d images", f->results.partial, f->images, f->total);
   coco_writer_keep(&f->results);
-  findings_close(f);
+  findings_leave(f);
 }

@@ -15,6 +15,7 @@ typedef struct Findings {
   int failed;        // … that could not be written
   int images, total; // done; that there are
   double shown;      // when progress was last told
+  bool elsewhere;    // another rank writes the results
 } Findings;
 
 // Names the outputs for `n` images of these files, of which at most `pictures` are drawn into `folder`. False when one
@@ -23,6 +24,8 @@ bool findings_open(Findings *f, const char *json, const char *folder, int pictur
                    FileSet *inputs, Err *err);
 // Begins the result file, which takes the place of a partial one of a run before.
 bool findings_begin(Findings *f, Err *err);
+// On ranks other than the first, which has the result file: they draw overlays, in the first one's folder.
+void findings_follow(Findings *f, int rank);
 // For the message of a failure from here on: what the program is at ("" = nothing to name), and what it leaves.
 void findings_context(const Findings *f, const char *what);
 // The detections of image i, known as image_id in the results, with its pixels: what the following two do.
@@ -38,3 +41,4 @@ void findings_commit(Findings *f);
 // They are not, and will not be: says what is left where.
 void findings_keep(Findings *f);
 void findings_abort(Findings *f); // nothing was found, and nothing is left
+void findings_leave(Findings *f); // of findings_follow, whatever becomes of the results

@@ -64,7 +64,7 @@ static uint8_t *filter_image(const Image *im, size_t *size) {
 }
 
 enum { SIGNATURE = 8, HEADER = 13, CHUNK = 12 }; // bytes; a chunk has so many beside its data
-enum { DEFLATE_BYTES = 268 << 10 }; // that zlib takes to compress, as its manual says
+enum { DEFLATE_BYTES = 268 << 10 };              // that zlib takes to compress, as its manual says
 static const char keyword[] = "Software";        // its NUL separates it from the text
 
 static void write_image(FILE *f, const Image *im, int level, const char *software) {

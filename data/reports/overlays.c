@@ -100,8 +100,9 @@ bool overlays_write(const Overlays *o, int i, const Image *image, const DrawItem
   Image picture = image_alloc(image->h, image->w);
   memcpy(picture.rgb, image->rgb, 3 * (size_t)image->h * (size_t)image->w);
   draw_overlay(&picture, items, n);
-  char *tmp = xasprintf("%s/overlay.tmp", o->folder); // as long as any name may be
-  unlink(tmp);                                        // of a killed run, or a link
+  // Not after the image, whose name may be as long as any.
+  char *tmp = o->rank ? xasprintf("%s/overlay-%d.tmp", o->folder, o->rank) : xasprintf("%s/overlay.tmp", o->folder);
+  unlink(tmp); // of a killed run, or a link
   bool ok = png_write_signed(tmp, &picture, PNG_SMALL, signed_by, err);
   if (ok && rename(tmp, o->path[i]) != 0) ok = err_set(err, "%s: cannot write: %s", o->path[i], strerror(errno));
   if (!ok) unlink(tmp);

@@ -7,6 +7,7 @@ typedef struct Overlays {
   char *folder;
   char **path; // [n] where the overlay of each image goes; no two are the same
   int n;
+  int rank; // several may write to the folder, whose unfinished files are apart
 } Overlays;
 
 // An overlay is called as its image's file, with .png for the ending. Where files of several folders share a name the

@@ -235,6 +235,57 @@ TEST_TIER(infer_stops_when_asked, 1) {
   }
 }
 
+// What the first rank leaves is what one rank leaves, byte for byte, but for the times.
+TEST_TIER(infer_shares_out_a_data_set, 1) {
+  char *scores[2];
+  for (int i = 0; i < 2; i++) {
+    const char *said, *line = infer_line(i ? "shared-out" : "one-rank");
+    const int status = command(&said, "%s --data %s --eval --batch 1 --threads 1 --overlays 3 --gpus %d", line,
+                               shapes_set(), i ? 3 : 1);
+    if (!EXPECT_INT(status, 0)) printf("    %s\n", said);
+    EXPECT(!i == !strstr(said, "batches of 1 on 3 ranks, from decoded images to masks:"));
+    const char *from = strstr(said, "\nbbox\n");
+    scores[i] = xstrdup(from ? from : "");
+  }
+  EXPECT(*scores[0] && !strcmp(scores[0], scores[1]));
+  EXPECT(!command(NULL, "cd %s && rm -f */lock */index-* && diff -r one-rank shared-out", test_tmp()));
+  free(scores[0]);
+  free(scores[1]);
+}
+
+TEST_TIER(infer_on_ranks_stops_when_asked, 1) {
+  int status;
+  char *set = large_set(), *arguments = xasprintf("%s --gpus 2", set);
+  const pid_t pid = start_long("asked-ranks", arguments);
+  kill(pid, SIGTERM);
+  CHECK(waitpid(pid, &status, 0) == pid);
+  EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+  EXPECT(results_in(in_tmp("asked-ranks/detections.json.partial")) > 0);
+  EXPECT(!command(NULL, "grep -c '^stopped: .*partial holds the detections of ' %s | grep -qx 1",
+                  in_tmp("asked-ranks.said")));
+  free(arguments);
+  free(set);
+}
+
+// The rank that is killed is named once, and what was found stays.
+TEST_TIER(infer_on_ranks_ends_with_one_of_them, 1) {
+  int status;
+  char *set = large_set(), *arguments = xasprintf("%s --gpus 2", set);
+  const pid_t pid = start_long("killed-rank", arguments);
+  EXPECT(!command(NULL, "kill -9 $(cut -d ' ' -f 2 /proc/%d/task/%d/children)", (int)pid, (int)pid));
+  CHECK(waitpid(pid, &status, 0) == pid);
+  EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+  EXPECT(results_in(in_tmp("killed-rank/detections.json.partial")) > 0);
+  EXPECT(!command(NULL, "grep -c '^infer: rank 1 on .* was killed by SIGKILL' %s | grep -qx 1",
+                  in_tmp("killed-rank.said")));
+  free(arguments);
+  free(set);
+}
+
+TEST_TIER(infer_of_images_is_for_one_rank, 1) {
+  expect_refused("--gpus shares out --data DIR", weights(), "images-ranks", "--gpus 2 %s/val/000001.png", shapes_set());
+}
+
 // Two in one folder would share its files.
 TEST_TIER(infer_takes_its_folder_alone, 1) {
   Err err;
