@@ -108,6 +108,21 @@ static uint64_t weights_key(const Checkpoint *c) {
   return key;
 }
 
+// Where images are named there is nothing to share out.
+static void refuse_ranks(const Ranks *ranks) {
+  if (ranks->launch.world == 1) return;
+  if (ranks->launch.rank > 0) comm_barrier(ranks->comm); // ends with the first rank
+  die(EXIT_USAGE, "%s has started %d ranks, which share out --data DIR: name images to one", ranks->launch.by,
+      ranks->launch.world);
+}
+
+// All ranks end with the status of which the first has said why: it is not that of one that failed.
+static void end_ranks(Ranks *ranks, int status) {
+  Crew *crew = ranks->launch.crew;
+  if (status && crew) crew_claim(crew, status);
+  ranks_end(ranks);
+}
+
 // What all ranks have to have the same, so that the results are those of one.
 static char *agreement(const InferOptions *o, const ModelConfig *config, const Checkpoint *c, const Dataset *d) {
   Record j = {0};
@@ -484,9 +499,7 @@ int main(int argc, char **argv) {
   Ranks ranks;
   const RanksOptions wanted = ranks_options(&o);
   ranks_begin(&ranks, &wanted);
-  if (!o.data && ranks.launch.world > 1)
-    die(EXIT_USAGE, "%s has started %d ranks, which share out --data DIR: name images to one", ranks.launch.by,
-        ranks.launch.world);
+  if (!o.data) refuse_ranks(&ranks);
   Checkpoint c;
   ModelConfig config;
   Category *category;
@@ -505,6 +518,6 @@ int main(int argc, char **argv) {
   free(category);
   ckpt_close(&c);
   stdout_close();
-  ranks_end(&ranks);
+  end_ranks(&ranks, status);
   return status;
 }

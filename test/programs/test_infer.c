@@ -282,6 +282,15 @@ TEST_TIER(infer_on_ranks_ends_with_one_of_them, 1) {
   free(set);
 }
 
+// Whichever rank could not write it, and without another word from the supervisor.
+TEST_TIER(infer_on_ranks_counts_overlays_left_out, 1) {
+  const char *said, *line = infer_line("no-overlay");
+  CHECK(dirs_make(in_tmp("no-overlay/000002.png"), NULL));
+  EXPECT_INT(command(&said, "%s --data %s --batch 1 --threads 1 --gpus 2", line, shapes_set()), 1);
+  EXPECT(strstr(said, "overlay left out: ") && strstr(said, "1 overlays could not be written"));
+  EXPECT(!strstr(said, "infer: "));
+}
+
 TEST_TIER(infer_of_images_is_for_one_rank, 1) {
   expect_refused("--gpus shares out --data DIR", weights(), "images-ranks", "--gpus 2 %s/val/000001.png", shapes_set());
 }
