@@ -17,8 +17,8 @@
 #include "engine/evaluate.h"
 #include "engine/findings.h"
 #include "engine/identity.h"
+#include "engine/job.h"
 #include "engine/rank_sum.h"
-#include "engine/ranks.h"
 #include "engine/state.h"
 
 // clang-format off
@@ -47,7 +47,7 @@
                                                 "what the device can do")                                              \
   X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16",  "16-bit activations (GPU)")                                            \
   X(STRING, device,    "auto",          "NAME", "auto, cpu or cuda:N")                                                 \
-  X(INT,    gpus,      1, 0, MAX_CREW,  "N",    "share --data out over so many GPUs; 0 = all there are")               \
+  X(STRING, gpus,      "1",             "N",    "share --data out over so many GPUs; all: as many as there are")       \
   X(STRING, rendezvous, NULL,           "PLACE", "where ranks of several nodes meet: tcp:HOST:PORT or file:PATH; "     \
                                                 "default: as torchrun, srun or mpirun say")                            \
   X(FLOAT,  rendezvous_timeout, 300, 1, 86400, "SECONDS", "that ranks wait for each other at the beginning")           \
@@ -60,6 +60,7 @@ typedef struct InferOptions {
   OPTION_FIELDS(INFER_OPTIONS)
   char **images; // IMAGE…
   int num_images;
+  int ranks; // of `gpus`; 0 = all
 } InferOptions;
 
 static InferOptions parse(int argc, char **argv) {
@@ -76,7 +77,9 @@ static InferOptions parse(int argc, char **argv) {
   if (!o.data == !cli.num_args) die(EXIT_USAGE, "name either images or --data DIR");
   if ((o.eval || o.benchmark) && !o.data) die(EXIT_USAGE, "--%s needs --data DIR", o.eval ? "eval" : "benchmark");
   if (o.profile && !o.benchmark) die(EXIT_USAGE, "--profile needs --benchmark");
-  if (!o.data && o.gpus != 1) die(EXIT_USAGE, "--gpus shares out --data DIR: leave it out where images are named");
+  Err err;
+  if (!job_parse(o.gpus, &o.ranks, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!o.data && o.ranks != 1) die(EXIT_USAGE, "--gpus shares out --data DIR: leave it out where images are named");
   if (o.eval && o.benchmark) die(EXIT_USAGE, "--benchmark stops after its record: leave out --eval");
   o.images = cli.args;
   o.num_images = cli.num_args;
@@ -85,12 +88,12 @@ static InferOptions parse(int argc, char **argv) {
 
 // ---- ranks ------------------------------------------------------------------------------------------------------
 
-static RanksOptions ranks_options(const InferOptions *o) {
-  return (RanksOptions){.gpus = o->gpus,
-                        .device = o->device,
-                        .rendezvous = o->rendezvous,
-                        .timeout = o->timeout,
-                        .rendezvous_timeout = o->rendezvous_timeout};
+static JobOptions job_options(const InferOptions *o) {
+  return (JobOptions){.gpus = o->ranks,
+                      .device = o->device,
+                      .rendezvous = o->rendezvous,
+                      .timeout = o->timeout,
+                      .rendezvous_timeout = o->rendezvous_timeout};
 }
 
 // Of every value in the file, so that the same name on two hosts is no proof.
@@ -109,18 +112,18 @@ static uint64_t weights_key(const Checkpoint *c) {
 }
 
 // Where images are named there is nothing to share out.
-static void refuse_ranks(const Ranks *ranks) {
-  if (ranks->launch.world == 1) return;
-  if (ranks->launch.rank > 0) comm_barrier(ranks->comm); // ends with the first rank
-  die(EXIT_USAGE, "%s has started %d ranks, which share out --data DIR: name images to one", ranks->launch.by,
-      ranks->launch.world);
+static void refuse_ranks(const Job *job) {
+  if (job->launch.world == 1) return;
+  if (job->launch.rank > 0) comm_barrier(job->comm); // ends with the first rank
+  die(EXIT_USAGE, "%s has started %d ranks, which share out --data DIR: name images to one", job->launch.by,
+      job->launch.world);
 }
 
 // All ranks end with the status of which the first has said why: it is not that of one that failed.
-static void end_ranks(Ranks *ranks, int status) {
-  Crew *crew = ranks->launch.crew;
+static void end_job(Job *job, int status) {
+  Crew *crew = job->launch.crew;
   if (status && crew) crew_claim(crew, status);
-  ranks_end(ranks);
+  job_end(job);
 }
 
 // What all ranks have to have the same, so that the results are those of one.
@@ -184,11 +187,11 @@ static void take_folder_for_data(const InferOptions *o) {
 }
 
 // The first rank takes the folder for all. Other hosts may have one of their own, for overlays.
-static void share_folder(const InferOptions *o, const Ranks *ranks) {
+static void share_folder(const InferOptions *o, const Job *job) {
   Err err;
-  if (ranks->launch.rank == 0) take_folder_for_data(o);
-  comm_barrier(ranks->comm);
-  if (ranks->launch.rank > 0 && !dirs_make(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
+  if (job->launch.rank == 0) take_folder_for_data(o);
+  comm_barrier(job->comm);
+  if (job->launch.rank > 0 && !dirs_make(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
 }
 
 // ---- latency ----------------------------------------------------------------------------------------------------
@@ -331,27 +334,27 @@ static void plan_outputs(const InferOptions *o, const Dataset *d, Findings *f) {
 }
 
 // On the rank's own device; waits for the other ranks, so that the first batch is no one's alone.
-static void open_engine(const InferOptions *o, const Ranks *ranks, const ModelConfig *config, const Category *category,
+static void open_engine(const InferOptions *o, const Job *job, const ModelConfig *config, const Category *category,
                         const Checkpoint *c, const Dataset *d, Engine *e) {
   Err err;
   Shapes none = {0}, shapes = shapes_of(d, o->batch);
   shapes.threads = o->threads;
   Compute compute = compute_of(o);
-  compute.device = ranks->device;
+  compute.device = job->device;
   if (!engine_open(e, &compute, model_of(config), config, category, &none, &shapes, false, &err))
     die(err_exit(&err), "%s", err.msg);
-  e->comm = ranks->comm;
+  e->comm = job->comm;
   if (!state_load(e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
   if (o->eval && !evaluate_categories(e, d, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (*e->dev->why_cpu && ranks->launch.rank == 0) device_print(e->dev, stderr);
+  if (*e->dev->why_cpu && job->launch.rank == 0) device_print(e->dev, stderr);
 }
 
 // All that ranks have in common is set up before they are forked.
-static int run_data(const InferOptions *o, Ranks *ranks, const ModelConfig *config, const Category *category,
+static int run_data(const InferOptions *o, Job *job, const ModelConfig *config, const Category *category,
                     const Checkpoint *c) {
   Err err;
   Dataset d;
-  const RanksOptions wanted = ranks_options(o);
+  const JobOptions wanted = job_options(o);
   DatasetOptions options = {.resize = resize_of(config),
                             .patience = STORAGE_PATIENCE,
                             .upright = o->exif,
@@ -359,14 +362,14 @@ static int run_data(const InferOptions *o, Ranks *ranks, const ModelConfig *conf
                             .keep_empty = true,
                             .limit = o->limit,
                             .index = o->benchmark ? NULL : o->out};
-  if (!o->benchmark) share_folder(o, ranks);
+  if (!o->benchmark) share_folder(o, job);
   if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
   Engine e;
   Visit visit = {.e = &e};
   if (!o->benchmark) plan_outputs(o, &d, &visit.findings);
-  agree(ranks->comm, o, config, c, &d);
-  ranks_start(ranks, &wanted);
-  open_engine(o, ranks, config, category, c, &d, &e);
+  agree(job->comm, o, config, c, &d);
+  job_start(job, &wanted);
+  open_engine(o, job, config, category, c, &d, &e);
   BenchSetting setting = {.bench = "infer", .amp = amp_names[o->amp], .steps = o->benchmark, .profile = o->profile};
   int status = 0;
   if (!o->benchmark)
@@ -496,10 +499,10 @@ int main(int argc, char **argv) {
   interrupt_by_writing();
   InferOptions o = parse(argc, argv);
   Err err;
-  Ranks ranks;
-  const RanksOptions wanted = ranks_options(&o);
-  ranks_begin(&ranks, &wanted);
-  if (!o.data) refuse_ranks(&ranks);
+  Job job;
+  const JobOptions wanted = job_options(&o);
+  job_begin(&job, &wanted);
+  if (!o.data) refuse_ranks(&job);
   Checkpoint c;
   ModelConfig config;
   Category *category;
@@ -511,13 +514,13 @@ int main(int argc, char **argv) {
   if (!config_check(&config, &err)) die(EXIT_USAGE, "%s", err.msg);
   char *json = o.json ? xstrdup(o.json) : xasprintf("%s/detections.json", o.out);
   o.json = json;
-  if (ranks.launch.rank == 0) state_note(&c, o.weights);
+  if (job.launch.rank == 0) state_note(&c, o.weights);
   interrupt_catch();
-  int status = o.data ? run_data(&o, &ranks, &config, category, &c) : run_images(&o, &config, category, &c);
+  int status = o.data ? run_data(&o, &job, &config, category, &c) : run_images(&o, &config, category, &c);
   free(json);
   free(category);
   ckpt_close(&c);
   stdout_close();
-  end_ranks(&ranks, status);
+  end_job(&job, status);
   return status;
 }
