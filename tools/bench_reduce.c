@@ -26,7 +26,7 @@ static const char *name_of(DType t) { return t == F32 ? "fp32" : "bf16"; }
   X(STRING, device,  "auto",                     "NAME",    "auto, cpu or cuda:N")                                     \
   X(STRING, ctas,    "0",                        "LIST",    "thread blocks that NCCL may take, as 0,4,8; 0 = its "     \
                                                             "choice")                                                  \
-  X(FLOAT,  max_mb,  300, 0.0625f, 1e6,           "X",       "only sizes up to so many MB")                             \
+  X(FLOAT,  max_mb,  300, 0.0625f, 1e6,         "X",       "only sizes up to so many MB")                             \
   X(INT,    rounds,  15, 1, MAX_REDUCE_ROUNDS,   "N",       "of which the median is taken")                            \
   X(INT,    repeats, 0, 0, 10000,                "N",       "means in a round; 0 = by size, 4 to 100")                 \
   X(STRING, rendezvous, NULL,                    "WHERE",   "file:PATH or tcp:HOST:PORT, where ranks meet")            \
