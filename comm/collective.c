@@ -48,11 +48,10 @@ static float widened(uint16_t bf16) {
   return v;
 }
 
-// To nearest, ties to even; a NaN stays one.
+// To nearest, ties to even. The NaNs of sums have no low bits that could carry, and stay.
 static uint16_t narrowed(float v) {
   uint32_t bits;
   memcpy(&bits, &v, sizeof bits);
-  if (v != v) return (uint16_t)(bits >> 16 | 0x40);
   return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
