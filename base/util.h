@@ -50,9 +50,10 @@ void die_about(char *text, size_t room); // what die_context said last, for any 
 // message may tell of. For programs of one run; NULL: nothing.
 void die_first(void (*settle)(void *context), void *context);
 
-// For a process that is one of several, of which one says why all end: the line that die, die_unforeseen or check_failed
-// would print goes to `tell` first, which may put in front whose line it is, and may change the code. True: somebody
-// says it, this process ends without a word. May be called on several threads at a time. NULL: lines are printed.
+// For a process that is one of several, of which one says why all end: the line that die, die_unforeseen or
+// check_failed would print goes to `tell` first, which may put in front whose line it is, and may change the code.
+// True: somebody says it, this process ends without a word. May be called on several threads at a time. NULL: lines are
+// printed.
 typedef bool DieTell(void *context, int *code, char *line, size_t room);
 void die_tells(DieTell *tell, void *context);
 enum { DIE_LINE = 8192 };            // room for such a line

@@ -6,6 +6,7 @@
 
 enum { GUESTS_BESIDE = 64 };            // more than the ranks that may come at once
 static const double hello_seconds = 10; // for which whoever comes may say nothing
+static const double end_seconds = 3;    // for which ranks that contradict each other are told to those who still come
 
 typedef struct Guest { // one that has no seat yet
   Wire wire;
@@ -27,6 +28,9 @@ typedef struct Reception {
   Seat *seat; // [world]; [0] is this process
   Guest *guest;
   int guests, room;
+  const char *off; // why this run cannot be, if it cannot
+  int told;        // so many ranks of it
+  double end_seconds;
 } Reception;
 
 static void leave_seat(Seat *s) {
@@ -95,6 +99,11 @@ static bool admit(Reception *r, Guest *g, Err *err) {
     refuse(&g->wire, 0, why);
     return true;
   }
+  if (r->off) {
+    r->told += h->connection == FOR_CONTROL;
+    refuse(&g->wire, 1, r->off);
+    return true;
+  }
   if (!fits(r, h, err)) return false;
   Seat *seat = &r->seat[h->rank];
   const bool same = seated_as(r, h);
@@ -144,7 +153,7 @@ static bool hear_guest(Guest *g, Frame *frame) {
   if (found == WIRE_OTHER_VERSION) wire_send(&g->wire, FRAME_REFUSED, 0, 0, ""); // its version tells
   if (found == WIRE_NOTHING) return in_time && !g->wire.ended;
   g->known = found == WIRE_FRAME && hello_parse(&g->hello, frame);
-  return g->known;
+  return g->known && !g->wire.ended;
 }
 
 // Hears what guests say. Those that turn out to be strangers go.
@@ -156,6 +165,7 @@ static bool hear_guests(Reception *r, Err *err) {
     const bool stays = hear_guest(g, frame);
     if (stays && g->known) ok = admit(r, g, err);
     if (!ok) refuse(&g->wire, 1, err->msg);
+    r->told += !ok;
     if (!stays || g->wire.fd < 0) dismiss(r, i);
   }
   free(frame);
@@ -214,11 +224,6 @@ static void flush_seats(Reception *r, double seconds) {
   }
 }
 
-static void tell_all(Reception *r, const char *why) {
-  for (int i = 1; i < r->mine.world; i++) wire_send(&r->seat[i].control, FRAME_REFUSED, 1, 0, why);
-  flush_seats(r, 1);
-}
-
 static void seat_all(Reception *r, Meeting *m) {
   const int world = r->mine.world;
   for (int i = 0; i < world; i++) m->peer[i] = r->seat[i].hello.peer;
@@ -258,10 +263,29 @@ static bool receive_all(Reception *r, int listener, double seconds, bool *others
     }
     wait_for_guests(r, listener);
     welcome_guests(r, listener);
-    if (!hear_guests(r, err)) return false;
+    if (!hear_guests(r, err)) {
+      r->end_seconds = end_seconds;
+      return false;
+    }
     look_after_seats(r);
   }
   return true;
+}
+
+// That the run cannot be: to those who are here, and those who come meanwhile.
+static void tell_all(Reception *r, int listener, const char *why) {
+  const double deadline = now_seconds() + r->end_seconds;
+  r->off = why;
+  for (int i = 1; i < r->mine.world; i++) {
+    if (!r->seat[i].here) continue;
+    refuse(&r->seat[i].control, 1, why);
+    r->told++;
+  }
+  while (!r->l->crew && r->told < r->mine.world - 1 && now_seconds() < deadline) {
+    wait_for_guests(r, listener);
+    welcome_guests(r, listener);
+    hear_guests(r, NULL);
+  }
 }
 
 bool reception(Meeting *m, const Launch *l, int listener, const char *where, const char *nonce, double seconds,
@@ -276,7 +300,7 @@ bool reception(Meeting *m, const Launch *l, int listener, const char *where, con
   if (ok)
     seat_all(&r, m);
   else
-    tell_all(&r, err->msg);
+    tell_all(&r, listener, err->msg);
   while (r.guests) dismiss(&r, r.guests - 1);
   for (int i = 1; i < l->world; i++) leave_seat(&r.seat[i]);
   free(r.seat);

@@ -77,10 +77,10 @@ static Answer refused(Caller *c, const Frame *f) {
   return ANSWER_NO;
 }
 
-// What rank 0 says, to the welcome. It has a limit of its own, and says then who is missing.
-static Answer listen_to(Caller *c, Wire *control, Frame *frame) {
+// What rank 0 says, to the welcome.
+static Answer listen_to(Caller *c, Wire *control, Frame *frame, double until) {
   int known = 0;
-  while (now_seconds() < c->deadline + 10) {
+  while (now_seconds() < until) {
     if (rendezvous_is_off(c->l, c->others_say, c->err)) return ANSWER_NO;
     poll(&(struct pollfd){.fd = control->fd, .events = POLLIN}, 1, 200);
     wire_receive(control);
@@ -114,11 +114,14 @@ static Answer call(Caller *c, const Address *a, const char *nonce, double second
   Wire control = {.fd = -1}, data = {.fd = -1};
   Err err;
   Answer answer = ANSWER_NONE;
-  if (connected(&control, a, &hello, FOR_CONTROL, deadline, &err) &&
-      connected(&data, a, &hello, FOR_DATA, deadline, &err)) {
+  if (connected(&control, a, &hello, FOR_CONTROL, deadline, &err)) {
+    // Rank 0 has a limit of its own, and says then who is missing. Where it does not take the second call it may have
+    // given the reason.
+    const bool both = connected(&data, a, &hello, FOR_DATA, deadline, &err);
     Frame *frame = xmalloc(sizeof *frame);
-    answer = listen_to(c, &control, frame);
+    answer = listen_to(c, &control, frame, both ? c->deadline + 10 : now_seconds() + 1);
     free(frame);
+    if (answer == ANSWER_WELCOME && !both) answer = ANSWER_NONE;
   } else {
     no_answer(c, err.msg);
   }

@@ -1,0 +1,359 @@
+// Who meets, who is turned away, and what is said when a run cannot begin.
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "base/interrupt.h"
+#include "comm/hello.h"
+#include "comm/meeting_file.h"
+#include "test/harness/child.h"
+#include "test/harness/ranks.h"
+#include "test/harness/test.h"
+
+static void nothing(Comm *c, void *context) {
+  (void)c;
+  (void)context;
+}
+
+static void expect_said(Ranks *r, int lines, const char *says) {
+  ranks_end(r);
+  if (!EXPECT(ranks_lines(r) == lines && strstr(r->said, says))) printf("    not %s: %s", says, r->said);
+}
+static void expect_status(const Ranks *r, int status) {
+  for (int i = 0; i < r->world; i++) EXPECT_INT(r->status[i], r->pid[i] > 0 ? status : 0);
+}
+
+static int port_of_ranks(const Ranks *r) { return atoi(strrchr(r->options.launch.meet, ':') + 1); }
+
+static Wire connect_raw(const Ranks *r) {
+  Err err;
+  int fd = socket_connect(&(Address){"127.0.0.1", port_of_ranks(r)}, now_seconds() + 10, &err);
+  CHECK(fd >= 0);
+  return wire_open(fd);
+}
+
+TEST(rendezvous_names_who_is_missing) {
+  Ranks r;
+  ranks_init(&r, 7, nothing, NULL, -1);
+  r.options.meeting_seconds = 1;
+  ranks_fork(&r, 0);
+  ranks_fork(&r, 3);
+  char says[128];
+  snprintf(says, sizeof says, ": ranks 1-2, 4-6 of 7 have not come to 127.0.0.1:%d within 1 s\n", port_of_ranks(&r));
+  expect_said(&r, 1, says);
+  expect_status(&r, EXIT_USAGE);
+}
+
+TEST(rendezvous_without_rank_0) {
+  Ranks r;
+  ranks_init(&r, 2, nothing, NULL, -1);
+  r.options.meeting_seconds = 0.3;
+  close(r.listener);
+  r.listener = -1;
+  ranks_fork(&r, 1);
+  expect_said(&r, 1, "within 0.3 s (Connection refused)\n");
+  EXPECT(strstr(r.said, ": rank 1: rank 0 does not answer at 127.0.0.1:"));
+  expect_status(&r, EXIT_USAGE);
+}
+
+static void last_is_rank_1(CommOptions *o) {
+  if (o->launch.rank == 2) o->launch.rank = 1;
+}
+static void one_has_another_world(CommOptions *o) {
+  if (o->launch.rank == 2) o->launch.world = 4;
+}
+static void all_have_one_gpu(CommOptions *o) { o->launch.local_rank = 0; }
+
+TEST(rendezvous_refuses_runs_that_cannot_be) {
+  static const struct {
+    void (*before)(CommOptions *o);
+    const char *says;
+  } bad[] = {
+      {last_is_rank_1, ": rank 1 is there twice: process "},
+      {one_has_another_world, ": rank 2 on "},
+      {all_have_one_gpu, " both have local rank 0: set LOCAL_RANK apart\n"},
+  };
+  for (int i = 0; i < COUNT(bad); i++) {
+    Ranks r;
+    ranks_init(&r, 3, nothing, NULL, -1);
+    r.options.meeting_seconds = 20;
+    r.before = bad[i].before;
+    ranks_fork(&r, -1);
+    expect_said(&r, 1, bad[i].says);
+    expect_status(&r, EXIT_USAGE);
+  }
+}
+
+static void rank_1_is_of_another_job(CommOptions *o) {
+  if (o->launch.rank == 1) snprintf(o->launch.token, sizeof o->launch.token, "other");
+}
+
+TEST(rendezvous_turns_other_jobs_away) {
+  Ranks r;
+  ranks_init(&r, 2, nothing, NULL, -1);
+  r.options.meeting_seconds = 1;
+  r.before = rank_1_is_of_another_job;
+  ranks_fork(&r, -1);
+  expect_said(&r, 2, " is of another job than this rank, whose job is \"other\"\n");
+  EXPECT(strstr(r.said, ": rank 1 of 2 has not come to "));
+  expect_status(&r, EXIT_USAGE);
+}
+
+TEST(rendezvous_refuses_other_builds) {
+  Ranks r;
+  ranks_init(&r, 2, nothing, NULL, -1);
+  ranks_fork(&r, 0);
+  Launch l = r.options.launch;
+  l.rank = 1;
+  Hello hello = hello_of(&l, "");
+  snprintf(hello.build, sizeof hello.build, "of last week");
+  Wire w = connect_raw(&r);
+  hello_send(&w, &hello, FOR_CONTROL);
+  expect_said(&r, 1, " is of build of last week, rank 0 on ");
+  expect_status(&r, EXIT_USAGE);
+  Frame *frame = xmalloc(sizeof *frame);
+  wire_receive(&w);
+  EXPECT(wire_next(&w, frame) == WIRE_FRAME && frame->type == FRAME_REFUSED && frame->code == 1);
+  free(frame);
+  wire_close(&w);
+}
+
+// What others than ranks send neither ends the meeting nor holds it up.
+TEST(rendezvous_ignores_strangers) {
+  Ranks r;
+  ranks_init(&r, 2, nothing, NULL, -1);
+  ranks_fork(&r, 0);
+  static const char http[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+  static const char half[] = "MRCN\1\0", version[] = "MRCN\7\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+  static const char large[] = "MRCN\1\0\1\0\0\0\0\0\xff\xff\xff\xff\0\0\0\0\0\0\0\0";
+  static const char empty[] = "MRCN\1\0\1\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0";
+  const struct {
+    const char *text;
+    size_t bytes;
+  } says[] = {{"", 0},
+              {http, sizeof http - 1},
+              {half, sizeof half - 1},
+              {version, sizeof version - 1},
+              {large, sizeof large - 1},
+              {empty, sizeof empty - 1}};
+  Wire w[COUNT(says)];
+  for (int i = 0; i < COUNT(says); i++) {
+    w[i] = connect_raw(&r);
+    EXPECT(socket_send(w[i].fd, says[i].text, says[i].bytes));
+  }
+  for (int i = 0; i < 200; i++) { // a scan
+    Wire scan = connect_raw(&r);
+    wire_close(&scan);
+  }
+  ranks_fork(&r, 1);
+  ranks_end(&r);
+  EXPECT_STR(r.said, "");
+  expect_status(&r, 0);
+  for (int i = 0; i < COUNT(says); i++) wire_close(&w[i]);
+}
+
+// One that is killed before all are there may come again.
+TEST(rendezvous_takes_a_rank_that_comes_again) {
+  Ranks r;
+  ranks_init(&r, 3, nothing, NULL, -1);
+  ranks_fork(&r, 0);
+  Launch l = r.options.launch;
+  l.rank = l.local_rank = 1;
+  Hello hello = hello_of(&l, "");
+  Wire w = connect_raw(&r);
+  hello_send(&w, &hello, FOR_CONTROL);
+  wire_close(&w);
+  ranks_fork(&r, 1);
+  ranks_fork(&r, 2);
+  ranks_end(&r);
+  EXPECT_STR(r.said, "");
+  expect_status(&r, 0);
+}
+
+static void without_listener(CommOptions *o) { o->launch.listener = -1; }
+
+TEST(rendezvous_at_an_address_that_cannot_be) {
+  Ranks r;
+  ranks_init(&r, 2, nothing, NULL, -1);
+  r.before = without_listener;
+  ranks_fork(&r, 0);
+  char says[128];
+  snprintf(says, sizeof says, ": another program has port %d; choose another one by --rendezvous ", port_of_ranks(&r));
+  expect_said(&r, 1, says);
+  EXPECT_INT(r.status[0], EXIT_USAGE);
+  static const char *const bad[][2] = {{"tcp:192.0.2.1:29500", "that is no address of "},
+                                       {"tcp:no-such-host.invalid:29500", "rank 0 cannot listen at no-such-host"}};
+  for (int i = 0; i < COUNT(bad); i++) {
+    ranks_init(&r, 2, nothing, NULL, -1);
+    r.before = without_listener;
+    snprintf(r.options.launch.meet, sizeof r.options.launch.meet, "%s", bad[i][0]);
+    ranks_fork(&r, 0);
+    expect_said(&r, 1, bad[i][1]);
+    EXPECT_INT(r.status[0], EXIT_USAGE);
+  }
+}
+
+static const Ranks *waiting;
+static void catch_and_tell(CommOptions *o) {
+  (void)o;
+  interrupt_catch();
+  ranks_tell(waiting);
+}
+
+TEST(rendezvous_can_be_interrupted) {
+  for (int i = 0; i < 2; i++) {
+    Ranks r;
+    ranks_init(&r, 3, nothing, NULL, -1);
+    waiting = &r;
+    r.before = catch_and_tell;
+    ranks_fork(&r, i);
+    ranks_await(&r, 1);
+    kill(r.pid[i], SIGTERM);
+    expect_said(&r, 1, ": asked to stop before all ranks are there\n");
+    EXPECT_INT(r.status[i], EXIT_USAGE);
+  }
+}
+
+// ---- through a file -----------------------------------------------------------------------------------------------
+
+static void file_ranks(Ranks *r, const char *name) {
+  ranks_init(r, 3, nothing, NULL, -1);
+  snprintf(r->options.launch.meet, sizeof r->options.launch.meet, "file:%s/%s", test_tmp(), name);
+  waiting = r;
+}
+static const char *file_of(const Ranks *r) { return r->options.launch.meet + strlen("file:"); }
+
+// Nothing, an empty file, one of a rank 0 that is gone, and one of another job stand there.
+TEST(rendezvous_by_file) {
+  for (int there = 0; there < 4; there++) {
+    Ranks r;
+    Err err;
+    file_ranks(&r, "meeting");
+    r.before = there ? catch_and_tell : NULL;
+    MeetingFile stale = meeting_file_here(there == 3 ? "other" : "t", peer_here().place, port_of_ranks(&r));
+    close(r.listener); // so that nobody answers there
+    r.listener = -1;
+    if (there == 1) fclose(fopen(file_of(&r), "w"));
+    if (there >= 2) EXPECT(meeting_file_write(&stale, file_of(&r), &err));
+    ranks_fork(&r, 1);
+    ranks_fork(&r, 2);
+    if (there) ranks_await(&r, 2);
+    ranks_fork(&r, 0);
+    ranks_end(&r);
+    EXPECT_STR(r.said, "");
+    expect_status(&r, 0);
+    EXPECT(!path_is_file(file_of(&r)));
+  }
+}
+
+TEST(rendezvous_by_file_that_cannot_be) {
+  Ranks r;
+  size_t size;
+  file_ranks(&r, "notes");
+  FILE *f = fopen(file_of(&r), "w");
+  fputs("my own", f);
+  fclose(f);
+  ranks_fork(&r, 0);
+  expect_said(&r, 1, "/notes is there and is no file of a rendezvous; it stays as it is: name another one\n");
+  char *text = file_read(file_of(&r), &size, NULL);
+  EXPECT_STR(text, "my own");
+  free(text);
+  file_ranks(&r, "no-folder/file");
+  ranks_fork(&r, 0);
+  expect_said(&r, 1, "/no-folder/file: No such file or directory\n");
+  file_ranks(&r, "never");
+  r.options.meeting_seconds = 0.3;
+  ranks_fork(&r, 1);
+  expect_said(&r, 1, "/never within 0.3 s (there is no file ");
+  file_ranks(&r, "in-vain"); // rank 0 takes its file with it
+  r.options.meeting_seconds = 0.3;
+  ranks_fork(&r, 0);
+  expect_said(&r, 1, ": ranks 1-2 of 3 have not come to ");
+  EXPECT(!path_is_file(file_of(&r)));
+}
+
+// Files of others are hostile until read.
+TEST(rendezvous_file_that_is_none) {
+  char *path = xasprintf("%s/none", test_tmp());
+  static const char *const bad[] = {"", "maskrcnn rendezvous 1", "maskrcnn rendezvous 1\nn\nt\np\n",
+                                    "maskrcnn rendezvous 1\nn\nt\np\nno address\n", "\1\2\3\n\n\n\n\n\n"};
+  for (int i = 0; i < COUNT(bad); i++) {
+    MeetingFile m;
+    Err err;
+    FILE *f = fopen(path, "w");
+    fputs(bad[i], f);
+    fclose(f);
+    EXPECT(!meeting_file_read(&m, path, &err));
+  }
+  free(path);
+}
+
+// ---- two hosts ----------------------------------------------------------------------------------------------------
+
+enum { NEW_NETWORK = 0x40000000, NOT_PERMITTED = 77 }; // CLONE_NEWNET
+
+static int moved[2]; // a pipe: the cable has been laid
+
+// Rank 1 is on a host of its own.
+static void on_its_host(CommOptions *o) {
+  char byte;
+  without_listener(o);
+  if (o->launch.rank == 1 && syscall(SYS_unshare, NEW_NETWORK)) _exit(NOT_PERMITTED);
+  ranks_tell(waiting);
+  CHECK(read(moved[0], &byte, 1) == 1);
+  if (o->launch.rank == 1 && system("ip link set lo up && ip addr add 10.77.0.2/24 dev v1 && ip link set v1 up"))
+    _exit(NOT_PERMITTED);
+}
+
+static void work_for_ever(Comm *c, void *context) {
+  comm_barrier(c);
+  ranks_tell(context);
+  for (;;) comm_barrier(c);
+}
+
+// In a process of its own, whose network is host 0: the ranks meet, and then the cable is cut.
+static void two_hosts(void *by_file) {
+  Ranks r;
+  char line[128];
+  if (syscall(SYS_unshare, NEW_NETWORK)) _exit(NOT_PERMITTED);
+  if (system("ip link set lo up && ip link add v0 type veth peer name v1 && ip addr add 10.77.0.1/24 dev v0 && "
+             "ip link set v0 up"))
+    _exit(NOT_PERMITTED);
+  ranks_init(&r, 2, work_for_ever, &r, 2);
+  snprintf(r.options.launch.meet, sizeof r.options.launch.meet, "tcp:10.77.0.1:29500");
+  if (by_file) snprintf(r.options.launch.meet, sizeof r.options.launch.meet, "file:%s/hosts", test_tmp());
+  r.options.launch.local_world = 1;
+  r.before = on_its_host;
+  waiting = &r;
+  CHECK(!pipe(moved));
+  ranks_fork(&r, -1);
+  ranks_await(&r, 2);
+  snprintf(line, sizeof line, "ip link set v1 netns %d", (int)r.pid[1]);
+  const bool laid = !system(line);
+  CHECK(write(moved[1], "ab", 2) == 2);
+  if (laid) {
+    ranks_await(&r, 2);
+    if (system("ip link set v0 down")) _exit(NOT_PERMITTED);
+  }
+  ranks_end(&r);
+  fputs(r.said, stderr);
+  if (!laid || r.status[1] == NOT_PERMITTED) _exit(NOT_PERMITTED);
+  _exit(r.status[0] == EXIT_RUN && r.status[1] == EXIT_RUN ? 0 : 1);
+}
+
+TEST_TIER(rendezvous_of_two_hosts, 1) {
+  for (int by_file = 0; by_file < 2; by_file++) {
+    const char *said;
+    int status = run_in_child(two_hosts, by_file ? "" : NULL, &said);
+    if (status == NOT_PERMITTED) {
+      test_skip("network namespaces are not permitted here");
+      return;
+    }
+    // No word gets from one host to the other: each says what it sees.
+    EXPECT_INT(status, 0);
+    if (!EXPECT(strstr(said, ": rank 1 on ") && strstr(said, ": rank 0 on "))) printf("    %s", said);
+  }
+}
