@@ -1,0 +1,253 @@
+// How a run ends when a rank fails, is killed or stops: all processes go, and one of them says why.
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/interrupt.h"
+#include "test/harness/ranks.h"
+#include "test/harness/test.h"
+
+enum { WORLD = 3 };
+
+// In a run's step 7, for ever.
+static void at_work(Comm *c, void *context) {
+  const Ranks *r = context;
+  comm_at(c, 7);
+  comm_barrier(c);
+  poll(NULL, 0, 700); // the others hear of the step, unless the machine is very busy
+  ranks_tell(r);
+  for (;;) comm_barrier(c);
+}
+
+static void start(Ranks *r, void (*run)(Comm *c, void *context), double silence) {
+  ranks_init(r, WORLD, run, r, silence);
+}
+
+// One line, which holds both; the others end with `status`.
+static void expect_line(const Ranks *r, int lost, int status, const char *a, const char *b) {
+  if (!EXPECT(ranks_lines(r) == 1 && strstr(r->said, a) && strstr(r->said, b)))
+    printf("    said of rank %d, not %s…%s: %s\n", lost, a, b, r->said);
+  for (int i = 0; i < r->world; i++)
+    if (i != lost) EXPECT_INT(r->status[i], status);
+}
+
+static void expect_signal(int which, double silence, const char *says) {
+  bool step = false;
+  for (int lost = 0; lost < WORLD; lost++) {
+    Ranks r;
+    char who[32];
+    start(&r, at_work, silence);
+    ranks_fork(&r, -1);
+    ranks_await(&r, WORLD);
+    const double begin = now_seconds();
+    kill(r.pid[lost], which);
+    ranks_end(&r);
+    EXPECT(now_seconds() - begin < 15);
+    snprintf(who, sizeof who, ": rank %d on ", lost);
+    expect_line(&r, lost, EXIT_RUN, who, says);
+    EXPECT_INT(r.status[lost], -SIGKILL);
+    step |= strstr(r.said, ", step 7: ") != NULL;
+  }
+  EXPECT(step);
+}
+
+TEST_TIER(watch_killed_rank_ends_all, 1) { expect_signal(SIGKILL, -1, ": it is gone without a word"); }
+TEST_TIER(watch_stopped_rank_ends_all, 1) { expect_signal(SIGSTOP, 1.5, ": it has been silent for "); }
+
+// ---- failures -----------------------------------------------------------------------------------------------------
+
+static int failing; // the rank that does
+
+static void fail_by_die(Comm *c, void *context) {
+  (void)context;
+  comm_at(c, 3);
+  comm_barrier(c);
+  if (comm_rank(c) == failing) die(5, "the disk is full");
+  for (;;) comm_barrier(c);
+}
+static void fail_by_check(Comm *c, void *context) {
+  (void)context;
+  comm_barrier(c);
+  if (comm_rank(c) == failing) CHECK(failing < 0);
+  for (;;) comm_barrier(c);
+}
+static void fail_together(Comm *c, void *context) {
+  (void)context;
+  comm_barrier(c);
+  die(5, "all found this");
+}
+static bool gpu_is_lost(void *context, Err *err) {
+  (void)context;
+  return err_set(err, "the GPU fell off the bus");
+}
+static void fail_by_library(Comm *c, void *context) {
+  (void)context;
+  comm_barrier(c);
+  if (comm_rank(c) == failing) comm_check(c, gpu_is_lost, NULL);
+  for (;;) comm_barrier(c);
+}
+
+static void expect_failure(void (*run)(Comm *c, void *context), int status, const char *says) {
+  for (failing = 0; failing < WORLD; failing++) {
+    Ranks r;
+    char who[32];
+    start(&r, run, -1);
+    ranks_fork(&r, -1);
+    ranks_end(&r);
+    snprintf(who, sizeof who, ": rank %d on ", failing);
+    expect_line(&r, -1, status, run == fail_together ? ": rank " : who, says);
+  }
+}
+
+TEST(watch_failure_is_said_once) {
+  expect_failure(fail_by_die, 5, ", step 3: the disk is full\n");
+  expect_failure(fail_by_check, EXIT_RUN, "test_watch.c:");
+}
+TEST(watch_common_failure_is_said_once) { expect_failure(fail_together, 5, ": all found this\n"); }
+TEST_TIER(watch_failure_of_a_library_is_said_once, 1) {
+  expect_failure(fail_by_library, EXIT_RUN, ": the GPU fell off the bus\n");
+}
+
+// ---- what else goes through it ------------------------------------------------------------------------------------
+
+static void save_in(void *path) {
+  FILE *f = fopen(path, "w");
+  if (f) fclose(f);
+}
+static void save_at_the_end(Comm *c, void *context) {
+  const char *path = context;
+  if (comm_rank(c) == 0) comm_last(c, save_in, (void *)path);
+  comm_barrier(c);
+  if (comm_rank(c) == 1) die(EXIT_RUN, "full");
+  for (;;) comm_barrier(c);
+}
+
+TEST(watch_saves_what_must_not_be_lost) {
+  Ranks r;
+  char *path = xasprintf("%s/last", test_tmp());
+  ranks_init(&r, 2, save_at_the_end, path, -1);
+  ranks_fork(&r, -1);
+  ranks_end(&r);
+  EXPECT(path_is_file(path));
+  expect_line(&r, -1, EXIT_RUN, ": rank 1 on ", ": full\n");
+  free(path);
+}
+
+static void until_asked(Comm *c, void *context) {
+  ranks_tell(context);
+  while (!comm_stop_asked(c)) poll(NULL, 0, 10);
+}
+static void catch_requests(CommOptions *o) {
+  (void)o;
+  interrupt_catch();
+}
+
+TEST(watch_spreads_a_request_to_stop) {
+  for (int asked = 0; asked < WORLD; asked++) {
+    Ranks r;
+    start(&r, until_asked, -1);
+    r.before = catch_requests;
+    ranks_fork(&r, -1);
+    ranks_await(&r, WORLD);
+    kill(r.pid[asked], SIGTERM);
+    ranks_end(&r);
+    EXPECT_STR(r.said, "");
+    for (int i = 0; i < WORLD; i++) EXPECT_INT(r.status[i], 0);
+  }
+}
+
+// All ranks are stopped, as by Ctrl-Z, for longer than silence lasts, and go on.
+TEST_TIER(watch_pause_of_all_is_no_silence, 1) {
+  Ranks r;
+  start(&r, until_asked, 2);
+  r.before = catch_requests;
+  ranks_fork(&r, -1);
+  ranks_await(&r, WORLD);
+  for (int i = 0; i < WORLD; i++) kill(r.pid[i], SIGSTOP);
+  poll(NULL, 0, 3000);
+  for (int i = 0; i < WORLD; i++) kill(r.pid[i], SIGCONT);
+  poll(NULL, 0, 1000);
+  kill(r.pid[1], SIGTERM);
+  ranks_end(&r);
+  EXPECT_STR(r.said, "");
+  for (int i = 0; i < WORLD; i++) EXPECT_INT(r.status[i], 0);
+}
+
+// ---- under a supervisor -------------------------------------------------------------------------------------------
+
+static Crew *crew_shared(void) {
+  Crew *crew = mmap(NULL, sizeof *crew, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(crew != MAP_FAILED);
+  crew->supervisor = getpid();
+  return crew;
+}
+
+static void start_crew(Ranks *r, void (*run)(Comm *c, void *context), double silence) {
+  start(r, run, silence);
+  r->options.launch.crew = crew_shared();
+  r->options.launch.crew->ranks = WORLD;
+}
+
+TEST(watch_crew_says_it_once) {
+  for (failing = 0; failing < WORLD; failing++) {
+    Ranks r;
+    char who[32];
+    start_crew(&r, failing ? fail_by_die : fail_together, -1);
+    ranks_fork(&r, -1);
+    ranks_end(&r);
+    snprintf(who, sizeof who, failing ? ": rank %d on " : ": rank ", failing);
+    expect_line(&r, -1, 5, who, failing ? "the disk is full" : "all found this");
+    EXPECT_INT(crew_code(r.options.launch.crew), 5);
+    munmap(r.options.launch.crew, sizeof(Crew));
+  }
+}
+
+// What the supervisor says of a rank that was killed is enough.
+TEST(watch_crew_leaves_killed_ranks_to_the_supervisor) {
+  for (int lost = 0; lost < WORLD; lost++) {
+    Ranks r;
+    start_crew(&r, at_work, -1);
+    ranks_fork(&r, -1);
+    ranks_await(&r, WORLD);
+    kill(r.pid[lost], SIGKILL);
+    EXPECT(crew_claim(r.options.launch.crew, EXIT_RUN));
+    ranks_end(&r);
+    EXPECT_STR(r.said, "");
+    EXPECT_INT((long long)r.options.launch.crew->rank[1].step, 7);
+    for (int i = 0; i < WORLD; i++) EXPECT_INT(r.status[i], i == lost ? -SIGKILL : EXIT_RUN);
+    munmap(r.options.launch.crew, sizeof(Crew));
+  }
+}
+
+// Forks a supervisor that does nothing but beat, and ranks of it; then sends the one or the other a signal.
+static void lose_supervisor(int which, const char *says) {
+  Ranks r;
+  start_crew(&r, at_work, 2);
+  Crew *crew = r.options.launch.crew;
+  pid_t supervisor = fork();
+  CHECK(supervisor >= 0);
+  if (!supervisor) {
+    crew->supervisor = getpid();
+    ranks_fork(&r, -1);
+    for (int i = 0; i < WORLD; i++) crew->rank[i].pid = r.pid[i];
+    close(r.input);
+    close(r.output);
+    for (;;) {
+      crew->beat++;
+      poll(NULL, 0, 100);
+    }
+  }
+  ranks_await(&r, WORLD);
+  kill(supervisor, which);
+  ranks_end(&r);
+  int status;
+  CHECK(waitpid(supervisor, &status, 0) == supervisor);
+  EXPECT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  if (!EXPECT(ranks_lines(&r) == 1 && strstr(r.said, ": rank 0 on ") && strstr(r.said, says))) printf("%s", r.said);
+  munmap(crew, sizeof *crew);
+}
+
+TEST(watch_killed_supervisor_ends_all) { lose_supervisor(SIGKILL, "is gone, and the run ends with it"); }
+TEST_TIER(watch_stopped_supervisor_ends_all, 1) { lose_supervisor(SIGSTOP, "is silent: it is stopped"); }
