@@ -10,7 +10,7 @@
 #include "comm/hello.h"
 #include "comm/meeting_file.h"
 #include "test/harness/child.h"
-#include "test/harness/ranks.h"
+#include "test/harness/rank_processes.h"
 #include "test/harness/test.h"
 
 static void nothing(Comm *c, void *context) {
@@ -18,17 +18,17 @@ static void nothing(Comm *c, void *context) {
   (void)context;
 }
 
-static void expect_said(Ranks *r, int lines, const char *says) {
-  ranks_end(r);
-  if (!EXPECT(ranks_lines(r) == lines && strstr(r->said, says))) printf("    not %s: %s", says, r->said);
+static void expect_said(RankProcesses *r, int lines, const char *says) {
+  processes_end(r);
+  if (!EXPECT(processes_lines(r) == lines && strstr(r->said, says))) printf("    not %s: %s", says, r->said);
 }
-static void expect_status(const Ranks *r, int status) {
+static void expect_status(const RankProcesses *r, int status) {
   for (int i = 0; i < r->world; i++) EXPECT_INT(r->status[i], r->pid[i] > 0 ? status : 0);
 }
 
-static int port_of_ranks(const Ranks *r) { return atoi(strrchr(r->options.launch.meet, ':') + 1); }
+static int port_of_ranks(const RankProcesses *r) { return atoi(strrchr(r->options.launch.meet, ':') + 1); }
 
-static Wire connect_raw(const Ranks *r) {
+static Wire connect_raw(const RankProcesses *r) {
   Err err;
   int fd = socket_connect(&(Address){"127.0.0.1", port_of_ranks(r)}, now_seconds() + 10, &err);
   CHECK(fd >= 0);
@@ -36,11 +36,11 @@ static Wire connect_raw(const Ranks *r) {
 }
 
 TEST(rendezvous_names_who_is_missing) {
-  Ranks r;
-  ranks_init(&r, 7, nothing, NULL, -1);
+  RankProcesses r;
+  processes_init(&r, 7, nothing, NULL, -1);
   r.options.meeting_seconds = 1;
-  ranks_fork(&r, 0);
-  ranks_fork(&r, 3);
+  processes_fork(&r, 0);
+  processes_fork(&r, 3);
   char says[128];
   snprintf(says, sizeof says, ": ranks 1-2, 4-6 of 7 have not come to 127.0.0.1:%d within 1 s\n", port_of_ranks(&r));
   expect_said(&r, 1, says);
@@ -48,12 +48,12 @@ TEST(rendezvous_names_who_is_missing) {
 }
 
 TEST(rendezvous_without_rank_0) {
-  Ranks r;
-  ranks_init(&r, 2, nothing, NULL, -1);
+  RankProcesses r;
+  processes_init(&r, 2, nothing, NULL, -1);
   r.options.meeting_seconds = 0.3;
   close(r.listener);
   r.listener = -1;
-  ranks_fork(&r, 1);
+  processes_fork(&r, 1);
   expect_said(&r, 1, "within 0.3 s (Connection refused)\n");
   EXPECT(strstr(r.said, ": rank 1: rank 0 does not answer at 127.0.0.1:"));
   expect_status(&r, EXIT_USAGE);
@@ -77,11 +77,11 @@ TEST(rendezvous_refuses_runs_that_cannot_be) {
       {all_have_one_gpu, " both have local rank 0: set LOCAL_RANK apart\n"},
   };
   for (int i = 0; i < COUNT(bad); i++) {
-    Ranks r;
-    ranks_init(&r, 3, nothing, NULL, -1);
+    RankProcesses r;
+    processes_init(&r, 3, nothing, NULL, -1);
     r.options.meeting_seconds = 20;
     r.before = bad[i].before;
-    ranks_fork(&r, -1);
+    processes_fork(&r, -1);
     expect_said(&r, 1, bad[i].says);
     expect_status(&r, EXIT_USAGE);
   }
@@ -92,20 +92,20 @@ static void rank_1_is_of_another_job(CommOptions *o) {
 }
 
 TEST(rendezvous_turns_other_jobs_away) {
-  Ranks r;
-  ranks_init(&r, 2, nothing, NULL, -1);
+  RankProcesses r;
+  processes_init(&r, 2, nothing, NULL, -1);
   r.options.meeting_seconds = 1;
   r.before = rank_1_is_of_another_job;
-  ranks_fork(&r, -1);
+  processes_fork(&r, -1);
   expect_said(&r, 2, " is of another job than this rank, whose job is \"other\"\n");
   EXPECT(strstr(r.said, ": rank 1 of 2 has not come to "));
   expect_status(&r, EXIT_USAGE);
 }
 
 TEST(rendezvous_refuses_other_builds) {
-  Ranks r;
-  ranks_init(&r, 2, nothing, NULL, -1);
-  ranks_fork(&r, 0);
+  RankProcesses r;
+  processes_init(&r, 2, nothing, NULL, -1);
+  processes_fork(&r, 0);
   Launch l = r.options.launch;
   l.rank = 1;
   Hello hello = hello_of(&l, "");
@@ -123,9 +123,9 @@ TEST(rendezvous_refuses_other_builds) {
 
 // What others than ranks send neither ends the meeting nor holds it up.
 TEST(rendezvous_ignores_strangers) {
-  Ranks r;
-  ranks_init(&r, 2, nothing, NULL, -1);
-  ranks_fork(&r, 0);
+  RankProcesses r;
+  processes_init(&r, 2, nothing, NULL, -1);
+  processes_fork(&r, 0);
   static const char http[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
   static const char half[] = "MRCN\1\0", version[] = "MRCN\7\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
   static const char large[] = "MRCN\1\0\1\0\0\0\0\0\xff\xff\xff\xff\0\0\0\0\0\0\0\0";
@@ -148,8 +148,8 @@ TEST(rendezvous_ignores_strangers) {
     Wire scan = connect_raw(&r);
     wire_close(&scan);
   }
-  ranks_fork(&r, 1);
-  ranks_end(&r);
+  processes_fork(&r, 1);
+  processes_end(&r);
   EXPECT_STR(r.said, "");
   expect_status(&r, 0);
   for (int i = 0; i < COUNT(says); i++) wire_close(&w[i]);
@@ -157,18 +157,18 @@ TEST(rendezvous_ignores_strangers) {
 
 // One that is killed before all are there may come again.
 TEST(rendezvous_takes_a_rank_that_comes_again) {
-  Ranks r;
-  ranks_init(&r, 3, nothing, NULL, -1);
-  ranks_fork(&r, 0);
+  RankProcesses r;
+  processes_init(&r, 3, nothing, NULL, -1);
+  processes_fork(&r, 0);
   Launch l = r.options.launch;
   l.rank = l.local_rank = 1;
   Hello hello = hello_of(&l, "");
   Wire w = connect_raw(&r);
   hello_send(&w, &hello, FOR_CONTROL);
   wire_close(&w);
-  ranks_fork(&r, 1);
-  ranks_fork(&r, 2);
-  ranks_end(&r);
+  processes_fork(&r, 1);
+  processes_fork(&r, 2);
+  processes_end(&r);
   EXPECT_STR(r.said, "");
   expect_status(&r, 0);
 }
@@ -176,10 +176,10 @@ TEST(rendezvous_takes_a_rank_that_comes_again) {
 static void without_listener(CommOptions *o) { o->launch.listener = -1; }
 
 TEST(rendezvous_at_an_address_that_cannot_be) {
-  Ranks r;
-  ranks_init(&r, 2, nothing, NULL, -1);
+  RankProcesses r;
+  processes_init(&r, 2, nothing, NULL, -1);
   r.before = without_listener;
-  ranks_fork(&r, 0);
+  processes_fork(&r, 0);
   char says[128];
   snprintf(says, sizeof says, ": another program has port %d; choose another one by --rendezvous ", port_of_ranks(&r));
   expect_said(&r, 1, says);
@@ -187,30 +187,30 @@ TEST(rendezvous_at_an_address_that_cannot_be) {
   static const char *const bad[][2] = {{"tcp:192.0.2.1:29500", "that is no address of "},
                                        {"tcp:no-such-host.invalid:29500", "rank 0 cannot listen at no-such-host"}};
   for (int i = 0; i < COUNT(bad); i++) {
-    ranks_init(&r, 2, nothing, NULL, -1);
+    processes_init(&r, 2, nothing, NULL, -1);
     r.before = without_listener;
     snprintf(r.options.launch.meet, sizeof r.options.launch.meet, "%s", bad[i][0]);
-    ranks_fork(&r, 0);
+    processes_fork(&r, 0);
     expect_said(&r, 1, bad[i][1]);
     EXPECT_INT(r.status[0], EXIT_USAGE);
   }
 }
 
-static const Ranks *waiting;
+static const RankProcesses *waiting;
 static void catch_and_tell(CommOptions *o) {
   (void)o;
   interrupt_catch();
-  ranks_tell(waiting);
+  processes_tell(waiting);
 }
 
 TEST(rendezvous_can_be_interrupted) {
   for (int i = 0; i < 2; i++) {
-    Ranks r;
-    ranks_init(&r, 3, nothing, NULL, -1);
+    RankProcesses r;
+    processes_init(&r, 3, nothing, NULL, -1);
     waiting = &r;
     r.before = catch_and_tell;
-    ranks_fork(&r, i);
-    ranks_await(&r, 1);
+    processes_fork(&r, i);
+    processes_await(&r, 1);
     kill(r.pid[i], SIGTERM);
     expect_said(&r, 1, ": asked to stop before all ranks are there\n");
     EXPECT_INT(r.status[i], EXIT_USAGE);
@@ -219,17 +219,17 @@ TEST(rendezvous_can_be_interrupted) {
 
 // ---- through a file -----------------------------------------------------------------------------------------------
 
-static void file_ranks(Ranks *r, const char *name) {
-  ranks_init(r, 3, nothing, NULL, -1);
+static void file_ranks(RankProcesses *r, const char *name) {
+  processes_init(r, 3, nothing, NULL, -1);
   snprintf(r->options.launch.meet, sizeof r->options.launch.meet, "file:%s/%s", test_tmp(), name);
   waiting = r;
 }
-static const char *file_of(const Ranks *r) { return r->options.launch.meet + strlen("file:"); }
+static const char *file_of(const RankProcesses *r) { return r->options.launch.meet + strlen("file:"); }
 
 // Nothing, an empty file, one of a rank 0 that is gone, and one of another job stand there.
 TEST(rendezvous_by_file) {
   for (int there = 0; there < 4; there++) {
-    Ranks r;
+    RankProcesses r;
     Err err;
     file_ranks(&r, "meeting");
     r.before = there ? catch_and_tell : NULL;
@@ -238,11 +238,11 @@ TEST(rendezvous_by_file) {
     r.listener = -1;
     if (there == 1) fclose(fopen(file_of(&r), "w"));
     if (there >= 2) EXPECT(meeting_file_write(&stale, file_of(&r), &err));
-    ranks_fork(&r, 1);
-    ranks_fork(&r, 2);
-    if (there) ranks_await(&r, 2);
-    ranks_fork(&r, 0);
-    ranks_end(&r);
+    processes_fork(&r, 1);
+    processes_fork(&r, 2);
+    if (there) processes_await(&r, 2);
+    processes_fork(&r, 0);
+    processes_end(&r);
     EXPECT_STR(r.said, "");
     expect_status(&r, 0);
     EXPECT(!path_is_file(file_of(&r)));
@@ -250,27 +250,27 @@ TEST(rendezvous_by_file) {
 }
 
 TEST(rendezvous_by_file_that_cannot_be) {
-  Ranks r;
+  RankProcesses r;
   size_t size;
   file_ranks(&r, "notes");
   FILE *f = fopen(file_of(&r), "w");
   fputs("my own", f);
   fclose(f);
-  ranks_fork(&r, 0);
+  processes_fork(&r, 0);
   expect_said(&r, 1, "/notes is there and is no file of a rendezvous; it stays as it is: name another one\n");
   char *text = file_read(file_of(&r), &size, NULL);
   EXPECT_STR(text, "my own");
   free(text);
   file_ranks(&r, "no-folder/file");
-  ranks_fork(&r, 0);
+  processes_fork(&r, 0);
   expect_said(&r, 1, "/no-folder/file: No such file or directory\n");
   file_ranks(&r, "never");
   r.options.meeting_seconds = 0.3;
-  ranks_fork(&r, 1);
+  processes_fork(&r, 1);
   expect_said(&r, 1, "/never within 0.3 s (there is no file ");
   file_ranks(&r, "in-vain"); // rank 0 takes its file with it
   r.options.meeting_seconds = 0.3;
-  ranks_fork(&r, 0);
+  processes_fork(&r, 0);
   expect_said(&r, 1, ": ranks 1-2 of 3 have not come to ");
   EXPECT(!path_is_file(file_of(&r)));
 }
@@ -302,7 +302,7 @@ static void on_its_host(CommOptions *o) {
   char byte;
   without_listener(o);
   if (o->launch.rank == 1 && syscall(SYS_unshare, NEW_NETWORK)) _exit(NOT_PERMITTED);
-  ranks_tell(waiting);
+  processes_tell(waiting);
   CHECK(read(moved[0], &byte, 1) == 1);
   if (o->launch.rank == 1 && system("ip link set lo up && ip addr add 10.77.0.2/24 dev v1 && ip link set v1 up"))
     _exit(NOT_PERMITTED);
@@ -310,35 +310,35 @@ static void on_its_host(CommOptions *o) {
 
 static void work_for_ever(Comm *c, void *context) {
   comm_barrier(c);
-  ranks_tell(context);
+  processes_tell(context);
   for (;;) comm_barrier(c);
 }
 
 // In a process of its own, whose network is host 0: the ranks meet, and then the cable is cut.
 static void two_hosts(void *by_file) {
-  Ranks r;
+  RankProcesses r;
   char line[128];
   if (syscall(SYS_unshare, NEW_NETWORK)) _exit(NOT_PERMITTED);
   if (system("ip link set lo up && ip link add v0 type veth peer name v1 && ip addr add 10.77.0.1/24 dev v0 && "
              "ip link set v0 up"))
     _exit(NOT_PERMITTED);
-  ranks_init(&r, 2, work_for_ever, &r, 2);
+  processes_init(&r, 2, work_for_ever, &r, 2);
   snprintf(r.options.launch.meet, sizeof r.options.launch.meet, "tcp:10.77.0.1:29500");
   if (by_file) snprintf(r.options.launch.meet, sizeof r.options.launch.meet, "file:%s/hosts", test_tmp());
   r.options.launch.local_world = 1;
   r.before = on_its_host;
   waiting = &r;
   CHECK(!pipe(moved));
-  ranks_fork(&r, -1);
-  ranks_await(&r, 2);
+  processes_fork(&r, -1);
+  processes_await(&r, 2);
   snprintf(line, sizeof line, "ip link set v1 netns %d", (int)r.pid[1]);
   const bool laid = !system(line);
   CHECK(write(moved[1], "ab", 2) == 2);
   if (laid) {
-    ranks_await(&r, 2);
+    processes_await(&r, 2);
     if (system("ip link set v0 down")) _exit(NOT_PERMITTED);
   }
-  ranks_end(&r);
+  processes_end(&r);
   fputs(r.said, stderr);
   if (!laid || r.status[1] == NOT_PERMITTED) _exit(NOT_PERMITTED);
   _exit(r.status[0] == EXIT_RUN && r.status[1] == EXIT_RUN ? 0 : 1);

@@ -6,28 +6,28 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/interrupt.h"
-#include "test/harness/ranks.h"
+#include "test/harness/rank_processes.h"
 #include "test/harness/test.h"
 
 enum { WORLD = 3 };
 
 // In a run's step 7, for ever.
 static void at_work(Comm *c, void *context) {
-  const Ranks *r = context;
+  const RankProcesses *r = context;
   comm_at(c, 7);
   comm_barrier(c);
   poll(NULL, 0, 700); // the others hear of the step, unless the machine is very busy
-  ranks_tell(r);
+  processes_tell(r);
   for (;;) comm_barrier(c);
 }
 
-static void start(Ranks *r, void (*run)(Comm *c, void *context), double silence) {
-  ranks_init(r, WORLD, run, r, silence);
+static void start(RankProcesses *r, void (*run)(Comm *c, void *context), double silence) {
+  processes_init(r, WORLD, run, r, silence);
 }
 
 // One line, which holds both; the others end with `status`.
-static void expect_line(const Ranks *r, int lost, int status, const char *a, const char *b) {
-  if (!EXPECT(ranks_lines(r) == 1 && strstr(r->said, a) && strstr(r->said, b)))
+static void expect_line(const RankProcesses *r, int lost, int status, const char *a, const char *b) {
+  if (!EXPECT(processes_lines(r) == 1 && strstr(r->said, a) && strstr(r->said, b)))
     printf("    said of rank %d, not %s…%s: %s\n", lost, a, b, r->said);
   for (int i = 0; i < r->world; i++)
     if (i != lost) EXPECT_INT(r->status[i], status);
@@ -36,14 +36,14 @@ static void expect_line(const Ranks *r, int lost, int status, const char *a, con
 static void expect_signal(int which, double silence, const char *says) {
   bool step = false;
   for (int lost = 0; lost < WORLD; lost++) {
-    Ranks r;
+    RankProcesses r;
     char who[32];
     start(&r, at_work, silence);
-    ranks_fork(&r, -1);
-    ranks_await(&r, WORLD);
+    processes_fork(&r, -1);
+    processes_await(&r, WORLD);
     const double begin = now_seconds();
     kill(r.pid[lost], which);
-    ranks_end(&r);
+    processes_end(&r);
     EXPECT(now_seconds() - begin < 15);
     snprintf(who, sizeof who, ": rank %d on ", lost);
     expect_line(&r, lost, EXIT_RUN, who, says);
@@ -91,11 +91,11 @@ static void fail_by_library(Comm *c, void *context) {
 
 static void expect_failure(void (*run)(Comm *c, void *context), int status, const char *says) {
   for (failing = 0; failing < WORLD; failing++) {
-    Ranks r;
+    RankProcesses r;
     char who[32];
     start(&r, run, -1);
-    ranks_fork(&r, -1);
-    ranks_end(&r);
+    processes_fork(&r, -1);
+    processes_end(&r);
     snprintf(who, sizeof who, ": rank %d on ", failing);
     expect_line(&r, -1, status, run == fail_together ? ": rank " : who, says);
   }
@@ -125,18 +125,18 @@ static void save_at_the_end(Comm *c, void *context) {
 }
 
 TEST(watch_saves_what_must_not_be_lost) {
-  Ranks r;
+  RankProcesses r;
   char *path = xasprintf("%s/last", test_tmp());
-  ranks_init(&r, 2, save_at_the_end, path, -1);
-  ranks_fork(&r, -1);
-  ranks_end(&r);
+  processes_init(&r, 2, save_at_the_end, path, -1);
+  processes_fork(&r, -1);
+  processes_end(&r);
   EXPECT(path_is_file(path));
   expect_line(&r, -1, EXIT_RUN, ": rank 1 on ", ": full\n");
   free(path);
 }
 
 static void until_asked(Comm *c, void *context) {
-  ranks_tell(context);
+  processes_tell(context);
   while (!comm_stop_asked(c)) poll(NULL, 0, 10);
 }
 static void catch_requests(CommOptions *o) {
@@ -146,13 +146,13 @@ static void catch_requests(CommOptions *o) {
 
 TEST(watch_spreads_a_request_to_stop) {
   for (int asked = 0; asked < WORLD; asked++) {
-    Ranks r;
+    RankProcesses r;
     start(&r, until_asked, -1);
     r.before = catch_requests;
-    ranks_fork(&r, -1);
-    ranks_await(&r, WORLD);
+    processes_fork(&r, -1);
+    processes_await(&r, WORLD);
     kill(r.pid[asked], SIGTERM);
-    ranks_end(&r);
+    processes_end(&r);
     EXPECT_STR(r.said, "");
     for (int i = 0; i < WORLD; i++) EXPECT_INT(r.status[i], 0);
   }
@@ -160,17 +160,17 @@ TEST(watch_spreads_a_request_to_stop) {
 
 // All ranks are stopped, as by Ctrl-Z, for longer than silence lasts, and go on.
 TEST_TIER(watch_pause_of_all_is_no_silence, 1) {
-  Ranks r;
+  RankProcesses r;
   start(&r, until_asked, 2);
   r.before = catch_requests;
-  ranks_fork(&r, -1);
-  ranks_await(&r, WORLD);
+  processes_fork(&r, -1);
+  processes_await(&r, WORLD);
   for (int i = 0; i < WORLD; i++) kill(r.pid[i], SIGSTOP);
   poll(NULL, 0, 3000);
   for (int i = 0; i < WORLD; i++) kill(r.pid[i], SIGCONT);
   poll(NULL, 0, 1000);
   kill(r.pid[1], SIGTERM);
-  ranks_end(&r);
+  processes_end(&r);
   EXPECT_STR(r.said, "");
   for (int i = 0; i < WORLD; i++) EXPECT_INT(r.status[i], 0);
 }
@@ -184,7 +184,7 @@ static Crew *crew_shared(void) {
   return crew;
 }
 
-static void start_crew(Ranks *r, void (*run)(Comm *c, void *context), double silence) {
+static void start_crew(RankProcesses *r, void (*run)(Comm *c, void *context), double silence) {
   start(r, run, silence);
   r->options.launch.crew = crew_shared();
   r->options.launch.crew->ranks = WORLD;
@@ -192,11 +192,11 @@ static void start_crew(Ranks *r, void (*run)(Comm *c, void *context), double sil
 
 TEST(watch_crew_says_it_once) {
   for (failing = 0; failing < WORLD; failing++) {
-    Ranks r;
+    RankProcesses r;
     char who[32];
     start_crew(&r, failing ? fail_by_die : fail_together, -1);
-    ranks_fork(&r, -1);
-    ranks_end(&r);
+    processes_fork(&r, -1);
+    processes_end(&r);
     snprintf(who, sizeof who, failing ? ": rank %d on " : ": rank ", failing);
     expect_line(&r, -1, 5, who, failing ? "the disk is full" : "all found this");
     EXPECT_INT(crew_code(r.options.launch.crew), 5);
@@ -207,13 +207,13 @@ TEST(watch_crew_says_it_once) {
 // What the supervisor says of a rank that was killed is enough.
 TEST(watch_crew_leaves_killed_ranks_to_the_supervisor) {
   for (int lost = 0; lost < WORLD; lost++) {
-    Ranks r;
+    RankProcesses r;
     start_crew(&r, at_work, -1);
-    ranks_fork(&r, -1);
-    ranks_await(&r, WORLD);
+    processes_fork(&r, -1);
+    processes_await(&r, WORLD);
     kill(r.pid[lost], SIGKILL);
     EXPECT(crew_claim(r.options.launch.crew, EXIT_RUN));
-    ranks_end(&r);
+    processes_end(&r);
     EXPECT_STR(r.said, "");
     EXPECT_INT((long long)r.options.launch.crew->rank[1].step, 7);
     for (int i = 0; i < WORLD; i++) EXPECT_INT(r.status[i], i == lost ? -SIGKILL : EXIT_RUN);
@@ -223,14 +223,14 @@ TEST(watch_crew_leaves_killed_ranks_to_the_supervisor) {
 
 // Forks a supervisor that does nothing but beat, and ranks of it; then sends the one or the other a signal.
 static void lose_supervisor(int which, const char *says) {
-  Ranks r;
+  RankProcesses r;
   start_crew(&r, at_work, 2);
   Crew *crew = r.options.launch.crew;
   pid_t supervisor = fork();
   CHECK(supervisor >= 0);
   if (!supervisor) {
     crew->supervisor = getpid();
-    ranks_fork(&r, -1);
+    processes_fork(&r, -1);
     for (int i = 0; i < WORLD; i++) crew->rank[i].pid = r.pid[i];
     close(r.input);
     close(r.output);
@@ -239,13 +239,13 @@ static void lose_supervisor(int which, const char *says) {
       poll(NULL, 0, 100);
     }
   }
-  ranks_await(&r, WORLD);
+  processes_await(&r, WORLD);
   kill(supervisor, which);
-  ranks_end(&r);
+  processes_end(&r);
   int status;
   CHECK(waitpid(supervisor, &status, 0) == supervisor);
   EXPECT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-  if (!EXPECT(ranks_lines(&r) == 1 && strstr(r.said, ": rank 0 on ") && strstr(r.said, says))) printf("%s", r.said);
+  if (!EXPECT(processes_lines(&r) == 1 && strstr(r.said, ": rank 0 on ") && strstr(r.said, says))) printf("%s", r.said);
   munmap(crew, sizeof *crew);
 }
 
