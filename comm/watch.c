@@ -23,6 +23,7 @@ typedef struct Other { // a rank at the other end of a control connection
   double heard;   // when
   long long step; // of which it last told
   bool bye;
+  bool lost; // its end has been heard, which may have come while the ranks met
 } Other;
 
 struct Watch {
@@ -341,7 +342,7 @@ static void on_frame(Watch *w, int rank, Frame *f) {
 
 static void hear(Watch *w, int rank, double now, Frame *frame) {
   Other *o = &w->other[rank];
-  if (o->wire.fd < 0 || (o->wire.ended && !o->wire.in_bytes)) return; // it may have ended while the ranks met
+  if (o->wire.fd < 0 || o->lost) return;
   wire_receive(&o->wire);
   WireFound found;
   while ((found = wire_next(&o->wire, frame)) == WIRE_FRAME) {
@@ -349,7 +350,8 @@ static void hear(Watch *w, int rank, double now, Frame *frame) {
     on_frame(w, rank, frame);
   }
   if (found == WIRE_STRANGER || found == WIRE_OTHER_VERSION) o->wire.ended = true;
-  if (o->wire.ended && !o->bye) on_vanished(w, rank, now);
+  o->lost = o->wire.ended;
+  if (o->lost && !o->bye) on_vanished(w, rank, now);
 }
 
 static void look_for_silence(Watch *w, double now) {
