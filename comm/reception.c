@@ -165,7 +165,7 @@ static bool hear_guests(Reception *r, Err *err) {
     const bool stays = hear_guest(g, frame);
     if (stays && g->known) ok = admit(r, g, err);
     if (!ok) refuse(&g->wire, 1, err->msg);
-    r->told += !ok;
+    r->told += !ok && g->hello.connection == FOR_CONTROL;
     if (!stays || g->wire.fd < 0) dismiss(r, i);
   }
   free(frame);
