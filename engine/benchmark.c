@@ -4,6 +4,7 @@
 #include "base/latency.h"
 #include "base/machine.h"
 #include "base/record.h"
+#include "engine/rank_sum.h"
 #include "engine/task.h"
 
 // ---- nodes --------------------------------------------------------------------------------------------------------
@@ -52,8 +53,9 @@ static bool run_steps(const Stepper *stepper, int64_t first, int steps, bool tim
     sum->results += s.results;
     for (int k = 0; k < MAX_COUNTERS; k++) sum->counter[k] += s.counter[k];
   }
-  sum->seconds = before - start;
-  sum->images *= comm_world(stepper->comm);
+  comm_barrier(stepper->comm); // it ends with the slowest rank
+  sum->seconds = now_seconds() - start;
+  sum->images = rank_sum(stepper->comm, sum->images);
   if (ok) sum->latency = latency_summary(each, steps);
   free(each);
   return ok;

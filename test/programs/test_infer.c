@@ -291,6 +291,14 @@ TEST_TIER(infer_on_ranks_counts_overlays_left_out, 1) {
   EXPECT(!strstr(said, "infer: "));
 }
 
+// Six images are a batch of four and one of two, of which each rank has one.
+TEST_TIER(infer_on_ranks_is_timed_together, 1) {
+  const char *said, *line = infer_line("timed-ranks");
+  EXPECT_INT(command(&said, "%s --data %s --batch 4 --threads 1 --gpus 2 --benchmark 4", line, shapes_set()), 0);
+  const char *record = strstr(said, "\"world\":2,");
+  EXPECT(record && strstr(record, "\"images\":24,") && !strstr(record + 1, "\"world\""));
+}
+
 TEST_TIER(infer_of_images_is_for_one_rank, 1) {
   expect_refused("--gpus shares out --data DIR", weights(), "images-ranks", "--gpus 2 %s/val/000001.png", shapes_set());
 }
