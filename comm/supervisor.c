@@ -14,9 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/interrupt.h"
-#include "base/output.h"
-
-extern char *__progname; // as base/util.c has it
 
 enum { LAST_WAIT = 10, BEAT_MS = 500 }; // seconds for what was killed to be gone; milliseconds
 
@@ -35,6 +32,17 @@ typedef struct Supervisor {
 } Supervisor;
 
 // ---- words ----------------------------------------------------------------------------------------------------------
+
+static void tell(const char *fmt, ...) PRINTF_LIKE(1, 2);
+static void tell(const char *fmt, ...) {
+  char line[DIE_LINE];
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(line, sizeof line, fmt, args);
+  va_end(args);
+  fflush(stdout);
+  die_print(line);
+}
 
 static void signal_name(int which, char *text, size_t room) {
   static const struct {
@@ -73,9 +81,8 @@ static void say(const Supervisor *v, int rank, int status) {
   end_text(status, what, sizeof what);
   step_text(v->crew, rank, step, sizeof step);
   if (v->asked->kept) v->asked->kept(v->asked->context, kept, sizeof kept);
-  fflush(stdout);
-  line_print(stderr, "%s: rank %d on %s %s %s%s%s%s", __progname, rank, host, what, step,
-             memory ? " (the system does so when memory is out: dmesg tells)" : "", *kept ? "; " : "", kept);
+  tell("rank %d on %s %s %s%s%s%s", rank, host, what, step,
+       memory ? " (the system does so when memory is out: dmesg tells)" : "", *kept ? "; " : "", kept);
 }
 
 // ---- starting -------------------------------------------------------------------------------------------------------
@@ -230,8 +237,8 @@ static void kill_stopped(Supervisor *v) {
 static NORETURN void give_up(const Supervisor *v) {
   for (int r = 0; r < v->asked->ranks; r++)
     if (v->pid[r])
-      line_print(stderr, "%s: rank %d, process %d, was killed and does not end: the system holds it, dmesg may say why",
-                 __progname, r, (int)v->pid[r]);
+      tell("rank %d, process %d, was killed and does not end: the system holds it, dmesg may say why", r,
+           (int)v->pid[r]);
   exit(v->status ? v->status : EXIT_RUN);
 }
 
@@ -295,6 +302,6 @@ void supervise(const Supervision *s, Launch *l, int *attempt) {
     if (v->at_once) end_by(v, v->at_once);
     if (v->status == 0 || v->status == EXIT_USAGE || !v->failed || v->request || *attempt == s->restarts)
       exit(v->status);
-    line_print(stderr, "%s: starting again, %d of %d", __progname, *attempt + 1, s->restarts);
+    tell("starting again, %d of %d", *attempt + 1, s->restarts);
   }
 }

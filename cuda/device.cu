@@ -128,6 +128,20 @@ static bool cuda_open(Device *dev, Err *err) {
   return true;
 }
 
+// Asks the driver alone: no GPU is opened.
+static bool cuda_locate(GpuList *gpus, Err *err) {
+  GpuOffer offer = {};
+  cudaDriverGetVersion(&offer.driver);
+  cudaRuntimeGetVersion(&offer.runtime);
+  cudaError_t error = cudaGetDeviceCount(&offer.count);
+  if (error != cudaSuccess || offer.count == 0)
+    return fault_opening(&offer, cudaGetErrorName(error), cudaGetErrorString(error), err);
+  gpus->count = offer.count < MAX_LOCATED ? offer.count : MAX_LOCATED;
+  for (int i = 0; i < gpus->count; i++)
+    if (cudaDeviceGetPCIBusId(gpus->bus_id[i], BUS_ID, i) != cudaSuccess) gpus->bus_id[i][0] = '\0';
+  return true;
+}
+
 static void cuda_close(Device *dev) {
   stage_close(stage_of(dev));
   stage_close(save_of(dev));
@@ -274,4 +288,4 @@ extern "C" const Memory memory_cuda = {
     cuda_open,      cuda_close,      cuda_alloc,      cuda_free,       cuda_upload,    cuda_download, cuda_copy,
     cuda_zero,      cuda_sync,       cuda_idle,       cuda_host_alloc, cuda_host_free, cuda_fetch,    cuda_save,
     cuda_save_wait, cuda_stage,      cuda_stage_wait, cuda_stage_next, cuda_fork,      cuda_join,     cuda_available,
-    cuda_record,    cuda_record_end, cuda_replay,     cuda_forget,     &timing_cuda,   cuda_describe};
+    cuda_record,    cuda_record_end, cuda_replay,     cuda_forget,     &timing_cuda,   cuda_describe, cuda_locate};

@@ -1,7 +1,12 @@
 #include "nn/device.h"
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "base/machine.h"
 #include "nn/ops.h"
 #include "nn/rung.h"
@@ -90,6 +95,72 @@ static Device *open_named(const char *name, bool waits, Err *err) {
 
 Device *device_open(const char *name, Err *err) { return open_named(name, false, err); }
 Device *device_open_waiting(const char *name, Err *err) { return open_named(name, true, err); }
+
+// ---- which GPUs there are -------------------------------------------------------------------------------------------
+
+typedef struct GpuAnswer {
+  bool ok;
+  GpuList gpus;
+  Err err;
+} GpuAnswer;
+
+// The child's part; it ends without what this process would do at its exit.
+static NORETURN void locate_and_tell(const Memory *memory, int out) {
+  GpuAnswer *answer = calloc(1, sizeof *answer);
+  if (!answer) _exit(EXIT_RUN);
+  signal(SIGINT, SIG_DFL); // what this process has for them is for its own end
+  signal(SIGTERM, SIG_DFL);
+  answer->ok = memory->locate(&answer->gpus, &answer->err);
+  size_t done = 0;
+  for (ssize_t n = 1; n > 0 && done < sizeof *answer; done += (size_t)MAX(n, 0))
+    n = write(out, (const char *)answer + done, sizeof *answer - done);
+  _exit(done < sizeof *answer);
+}
+
+// Until all is there, the other end is closed, or the time is up.
+static bool read_answer(int in, GpuAnswer *answer, double seconds) {
+  const double until = now_seconds() + seconds;
+  size_t done = 0;
+  while (done < sizeof *answer) {
+    struct pollfd p = {.fd = in, .events = POLLIN};
+    const double left = until - now_seconds();
+    const int ready = left > 0 ? poll(&p, 1, (int)(left * 1000) + 1) : 0;
+    if (ready < 0 && errno == EINTR) continue;
+    const ssize_t n = ready > 0 ? read(in, (char *)answer + done, sizeof *answer - done) : 0;
+    if (n <= 0) return false;
+    done += (size_t)n;
+  }
+  return true;
+}
+
+// The driver wakes GPUs one by one where nothing keeps them awake (nvidia-smi -pm 1).
+enum { LOCATE_SECONDS = 120 };
+
+static bool locate_in_child(const Memory *memory, GpuList *gpus, Err *err) {
+  int ends[2], status = 0;
+  if (pipe(ends)) return err_set(err, "cannot look for GPUs: %s", strerror(errno));
+  const pid_t pid = fork();
+  if (pid == 0) locate_and_tell(memory, ends[1]);
+  close(ends[1]);
+  GpuAnswer *answer = xcalloc(1, sizeof *answer);
+  const bool told = pid > 0 && read_answer(ends[0], answer, LOCATE_SECONDS);
+  close(ends[0]);
+  if (pid > 0 && !told) kill(pid, SIGKILL);
+  if (pid > 0) waitpid(pid, &status, 0);
+  bool ok = told && answer->ok;
+  if (ok) *gpus = answer->gpus;
+  if (told && !ok) err_set(err, "%s", answer->err.msg);
+  if (!told) err_set(err, "the driver does not say which GPUs there are; dmesg may say why");
+  free(answer);
+  return ok;
+}
+
+bool device_locate(GpuList *gpus, Err *err) {
+  *gpus = (GpuList){0};
+  for (int kind = 0; kind < COUNT(kinds); kind++)
+    if (kinds[kind].gpu) return locate_in_child(kinds[kind].memory, gpus, err);
+  return err_set(err, "this build knows no GPU: it was made without CUDA");
+}
 
 void device_print(const Device *dev, FILE *out) {
   fprintf(out, "device: %s", dev->description);

@@ -52,6 +52,16 @@ typedef struct Device {
 // NULL with a message when the name is unknown, the device is absent or its table has a missing entry.
 Device *device_open(const char *name, Err *err);
 Device *device_open_waiting(const char *name, Err *err); // one that `waits`
+
+// The GPUs that a process like this one can open, in the order of cuda:N. A child finds them and ends, so that this
+// process has not woken the driver, whose state no fork survives. False with why there is none that can be used.
+enum { MAX_LOCATED = 64, BUS_ID = 32 };
+typedef struct GpuList {
+  int count;
+  char bus_id[MAX_LOCATED][BUS_ID]; // where each is in the machine, as "0000:1b:00.0"; "": not known
+} GpuList;
+bool device_locate(GpuList *gpus, Err *err);
+
 // "device: ", the description and, where "auto" took the CPU for want of a GPU, why; one line.
 void device_print(const Device *dev, FILE *out);
 void device_close(Device *dev);
@@ -136,6 +146,7 @@ struct Memory {
   void (*forget)(Device *dev, void *program);
   const Timing *timing;
   void (*describe)(Device *dev, GpuFacts *facts); // NULL: no GPU
+  bool (*locate)(GpuList *gpus, Err *err);        // NULL: no GPU; wakes the driver
 };
 extern const Memory memory_cpu, memory_cuda;
 

@@ -1,7 +1,9 @@
 // A stand-in for CUDA in the programs that tests run from build/faulty/: the CPU behind the row of a GPU, which fails
 // when the variable FAULT says so. FAULT=CALL:N:ERROR has the N-th CALL (a function of struct Memory, or "kernel": a
-// convolution) meet that error of CUDA, FAULT_GPU=M that of GPU M alone; an allocation without ERROR finds no memory. As on a GPU, the fault of a kernel
-// is found by the next call that waits, and by the kernel's own launch where the device waits for it.
+// convolution) meet that error of CUDA, FAULT_GPU=M that of GPU M alone; an allocation without ERROR finds no memory. As
+// on a GPU, the fault of a kernel is found by the next call that waits, and by the kernel's own launch where the device
+// waits for it.
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include "nn/device.h"
@@ -46,15 +48,35 @@ EACH_OP(DECLARE)
 #pragma GCC diagnostic ignored "-Woverride-init"
 const Ops ops_cuda = {.name = "faulty", EACH_OP(ROW).conv_forward = faulty_conv_forward};
 
+// ---- which there are ------------------------------------------------------------------------------------------------
+
+// FAULTY_GPUS=N: so many, of which those with an even number are known by their place; else one.
+static int num_gpus(void) {
+  const char *n = getenv("FAULTY_GPUS");
+  return n ? atoi(n) : 1;
+}
+
+static bool faulty_locate(GpuList *gpus, Err *err) {
+  read_fault(0);
+  gpus->count = num_gpus();
+  const GpuOffer offer = {.driver = 13000, .runtime = 13000, .count = gpus->count};
+  if (falls_on("locate")) { // without an error: the driver takes the process along
+    if (!*fault.error) raise(SIGKILL);
+    return fault_opening(&offer, fault.error, "a fault of the test's", err);
+  }
+  for (int i = 0; i < gpus->count; i += 2) snprintf(gpus->bus_id[i], BUS_ID, "0000:%02X:00.0", i + 0x1a);
+  return gpus->count > 0 || fault_opening(&offer, "cudaSuccess", "", err);
+}
+
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
 static bool faulty_open(Device *dev, Err *err) {
   read_fault(dev->index);
   snprintf(dev->description, sizeof dev->description, "a GPU of the tests");
   const GpuOffer offer = {
-      .driver = 13000, .runtime = 13000, .count = 1, .index = dev->index, .name = "test", .major = 8};
+      .driver = 13000, .runtime = 13000, .count = num_gpus(), .index = dev->index, .name = "test", .major = 8};
   dev->multiprocessors = dev->granted = 132; // an H200's, some of which collectives may be left
-  if (dev->index > 0) return fault_opening(&offer, "cudaSuccess", "", err);
+  if (dev->index >= offer.count) return fault_opening(&offer, "cudaSuccess", "", err);
   return !falls_on("open") || fault_opening(&offer, fault.error, "a fault of the test's", err);
 }
 
@@ -139,4 +161,5 @@ const Memory memory_cuda = {.open = faulty_open,
                             .record_end = faulty_record_end,
                             .replay = faulty_replay,
                             .forget = faulty_forget,
-                            .timing = &timing_cpu};
+                            .timing = &timing_cpu,
+                            .locate = faulty_locate};
