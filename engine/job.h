@@ -4,6 +4,7 @@
 #pragma once
 #include "comm/collective.h"
 #include "comm/supervisor.h"
+#include "nn/device.h"
 
 typedef struct JobOptions {
   int gpus;                           // --gpus: how many ranks of this program's own; 0: as many as there are GPUs
@@ -17,6 +18,8 @@ typedef struct JobOptions {
 
 typedef struct Job {
   Launch launch;
+  GpuList gpus;    // of this host that ranks may take; none where nobody had to know
+  int ranks;       // of this host
   Comm *comm;      // NULL: alone
   char device[32]; // of this rank
   int attempt;     // restarts before this one
@@ -25,7 +28,8 @@ typedef struct Job {
 // What --gpus says: a number, or "all", which is 0.
 bool job_parse(const char *gpus, int *ranks, Err *err);
 
-// Before anything is set up. Job of another starter have met when it returns.
+// Before anything is set up, and before a device wakes up: looks which GPUs there are. Ranks of another starter have
+// met when it returns.
 void job_begin(Job *j, const JobOptions *o);
 // When everything is set up that ranks may share, and before OpenMP or a device wakes up: in each of the ranks of
 // --gpus it returns when they have met; the process that called it does not. Every rank has its share of the cores.

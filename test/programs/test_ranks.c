@@ -265,8 +265,8 @@ TEST_TIER(ranks_end_with_the_one_that_is_stopped, 1) {
 // A fault of the second GPU, whose rank says so.
 TEST_TIER(ranks_end_with_the_gpu_that_is_lost, 1) {
   const char *said;
-  EXPECT_INT(
-      job("faulty/train", "FAULT_GPU=1 FAULT=kernel:80:cudaErrorLaunchFailure", "ranks-lost", "--gpus 2", &said), 1);
+  EXPECT_INT(job("faulty/train", "FAULT_GPU=1 FAULT=kernel:80:cudaErrorLaunchFailure", "ranks-lost", "--gpus 2", &said),
+             1);
   expect_one_reason(said, "rank 1 on ");
   expect_nobody_left("ranks-lost");
 }
@@ -290,10 +290,16 @@ TEST_TIER(ranks_refuse_what_cannot_be, 1) {
   static const struct {
     const char *program, *env, *more, *reason;
   } cases[] = {
-      {"faulty/train", "", "--gpus 8", "--gpus 8"},
+      {"faulty/train", "", "--gpus 8", "--gpus 8: this machine has 4 GPUs; --gpus all takes what there is"},
+      {"faulty/train", "FAULTY_GPUS=1 CUDA_VISIBLE_DEVICES=5", "--gpus 2",
+       "--gpus 2: this machine has 1 GPU with CUDA_VISIBLE_DEVICES=5; --gpus all"},
+      {"faulty/train", "FAULTY_GPUS=0", "--gpus all", "--gpus all: no GPU found;"},
+      {"faulty/train", "FAULT=locate:1:cudaErrorUnknown", "--gpus 2", "--gpus 2: the driver does not answer"},
+      {"faulty/train", "FAULT=locate:1:", "--gpus 2", "--gpus 2: the driver does not say which GPUs there are"},
+      {"faulty/train", "", "--gpus 2 --device cuda:0", "--gpus 2 takes GPUs from cuda:0 on"},
       {"faulty/train", "MASKRCNN_NCCL=/nowhere/libnccl.so.2", "--gpus 2", "/nowhere/libnccl.so.2"},
       {"faulty/train", "NCCL_STUB_VERSION=21000", "--gpus 2", "2.10.0"},
-      {"train", "", "--gpus all", "--gpus all"},
+      {"train", "", "--gpus all", "--gpus all counts GPUs: with --device cpu"},
       {"train", "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29611",
        "--rendezvous-timeout 1", "rank 1 of 2"},
       {"train", "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29612",
