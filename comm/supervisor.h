@@ -10,8 +10,8 @@ typedef struct Supervision {
   void *context;
 } Supervision;
 
-// Forks. In every rank it returns, with `l` filled; from there on interrupted() (base/interrupt.h) is true in it once it
-// gets SIGTERM or the supervisor is asked to stop; SIGINT and SIGHUP, which a terminal sends to all, are ignored. In
+// Forks. In every rank it returns, with `l` filled; from there on interrupted() (base/interrupt.h) is true in it once
+// it gets SIGTERM or the supervisor is asked to stop; SIGINT and SIGHUP, which a terminal sends to all, are ignored. In
 // the supervisor it does not return: it waits, tells of requests to stop, ends all ranks on a second one, and when a
 // rank fails says so by one line where nobody has, gives the others GRACE seconds to end by themselves, kills those
 // that are left, and exits with the status of the one that failed. `attempt` counts from 0: the restarts before this
