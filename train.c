@@ -298,6 +298,7 @@ static bool train(TrainOptions *o) {
   close_data(&data);
   bool stopped = interrupted() || comm_stop_asked(job.comm);
   comm_broadcast_bytes(job.comm, &stopped, sizeof stopped);
+  if (stopped) job_stopped(&job);
   job_end(&job);
   return stopped;
 }

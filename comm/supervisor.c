@@ -300,7 +300,8 @@ void supervise(const Supervision *s, Launch *l, int *attempt) {
     }
     watch_ranks(v);
     if (v->at_once) end_by(v, v->at_once);
-    if (v->status == 0 || v->status == EXIT_USAGE || !v->failed || v->request || *attempt == s->restarts)
+    if (v->status == 0 || v->status == EXIT_USAGE || !v->failed || atomic_load(&v->crew->stop) ||
+        *attempt == s->restarts)
       exit(v->status);
     tell("starting again, %d of %d", *attempt + 1, s->restarts);
   }

@@ -61,6 +61,10 @@ void job_start(Job *j, const JobOptions *o) {
   if (shares_cores(j)) take_cores(j);
 }
 
+void job_stopped(Job *j) {
+  if (j->launch.crew) atomic_store(&j->launch.crew->stop, 1);
+}
+
 void job_end(Job *j) {
   comm_close(j->comm);
   j->comm = NULL;

@@ -34,5 +34,8 @@ void job_begin(Job *j, const JobOptions *o);
 // When everything is set up that ranks may share, and before OpenMP or a device wakes up: in each of the ranks of
 // --gpus it returns when they have met; the process that called it does not. Every rank has its share of the cores.
 void job_start(Job *j, const JobOptions *o);
+// All ranks have agreed to end because one of them, or their supervisor, was asked to: a status other than 0 is then no
+// failure, and nothing is started again.
+void job_stopped(Job *j);
 // Says goodbye.
 void job_end(Job *j);

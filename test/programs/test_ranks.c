@@ -200,6 +200,16 @@ TEST_TIER(ranks_go_on_in_another_world, 1) {
 // ---- requests and faults ---------------------------------------------------------------------------------------------
 
 // To the supervisor and to each of two ranks; the run is saved, and goes on to the same bits.
+// Ranks that end as they were asked to have not failed.
+static void expect_no_failure_said(const char *out) {
+  char name[80];
+  size_t size;
+  snprintf(name, sizeof name, "%s.said", out);
+  char *said = file_read(in_tmp(name), &size, NULL);
+  EXPECT(said && !strstr(said, "ended with status"));
+  free(said);
+}
+
 TEST_TIER(ranks_stop_together_when_one_is_asked, 1) {
   const char *whole = whole_of("train"), *said;
   for (int asked = 0; asked < 3; asked++) {
@@ -213,6 +223,7 @@ TEST_TIER(ranks_stop_together_when_one_is_asked, 1) {
       if (pid[i] == job_pid ? asked == 0 : ++rank == asked) kill(pid[i], SIGTERM);
     const int status = end_of(job_pid);
     EXPECT(status == 1 || status == 0); // it may just have been done
+    expect_no_failure_said(out);
     expect_nobody_left(out);
     if (!EXPECT_INT(job("train", "", out, "--gpus 2 --resume", &said), 0)) printf("    %s\n", said);
     expect_same_run(out, whole);
