@@ -1,8 +1,8 @@
 // A stand-in for CUDA in the programs that tests run from build/faulty/: the CPU behind the row of a GPU, which fails
 // when the variable FAULT says so. FAULT=CALL:N:ERROR has the N-th CALL (a function of struct Memory, or "kernel": a
-// convolution) meet that error of CUDA, FAULT_GPU=M that of GPU M alone; an allocation without ERROR finds no memory. As
-// on a GPU, the fault of a kernel is found by the next call that waits, and by the kernel's own launch where the device
-// waits for it.
+// convolution) meet that error of CUDA, FAULT_GPU=M that of GPU M alone; an allocation without ERROR finds no memory.
+// As on a GPU, the fault of a kernel is found by the next call that waits, and by the kernel's own launch where the
+// device waits for it.
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
