@@ -106,7 +106,7 @@ static void record_setting(Record *j, const Engine *e, const BenchSetting *s) {
   record_int(j, "canvas_h", shapes->canvas[0].h);
   record_int(j, "canvas_w", shapes->canvas[0].w);
   record_int(j, "world", comm_world(e->comm));
-  record_int(j, "reserved", e->reduction.o.reserved);
+  record_int(j, "reserve", e->reduction.o.reserve);
   if (e->comm) record_reduction(j, e, s);
   record_int(j, "peak_bytes", (int64_t)memory_sum(&e->memory, ON_DEVICE));
 }

@@ -60,7 +60,7 @@ static size_t program_plan(Engine *e, Program *p, unsigned arrays) {
                           .capacity = s->max_objects,
                           .bytes = s->images * s->max_bytes,
                           .words = s->images * s->max_words};
-  for (int i = 0; i < program_graphs(p); i++) graph_measure(&p->network[i].graph);
+  for (int i = 0; i < program_graphs(p); i++) reduction_measure(&e->reduction, &p->network[i].graph);
   p->ring.bytes = ring_bytes(p, arrays);
   return inputs_plan(&p->inputs, e->dev, &room, arrays);
 }
@@ -137,7 +137,7 @@ static void plan_memory(Engine *e) {
   e->validate.ring.bytes = 0;
   measure_update(e);
   memory_add(m, "parameters, gradients, momentum", ON_DEVICE, e->params.bytes, "--model");
-  if (trains) memory_add(m, "what ranks exchange", ON_DEVICE, reduction_bytes(&e->reduction), "--model");
+  if (trains) memory_add(m, "gradients as they cross", ON_DEVICE, reduction_bytes(&e->reduction), "--model");
   memory_add(m, "activations", ON_DEVICE, e->arena_bytes, smaller_images);
   memory_add(m, "workspace", ON_DEVICE, e->dev->workspace_bytes, smaller_images);
   memory_add(m, "inputs, two batches", ON_DEVICE, inputs, "--batch");

@@ -4,9 +4,9 @@
 #include "base/json.h"
 
 // What --amend may change: length and optimisation, and how many ranks share the images of a step.
-static const char *const amendable[] = {"steps",    "recipe",       "schedule",       "lr",    "warmup",
-                                        "momentum", "weight_decay", "clip_grad",      "batch", "world",
-                                        "reduce",   "ctas",         "multiprocessors"};
+static const char *const amendable[] = {"steps",    "recipe",       "schedule",  "lr",       "warmup",
+                                        "momentum", "weight_decay", "clip_grad", "batch",    "world",
+                                        "reduce",   "ctas",         "reserve",   "bucket_mb"};
 
 static bool may_change(const char *key) {
   for (int i = 0; i < COUNT(amendable); i++)

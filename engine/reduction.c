@@ -1,32 +1,39 @@
 #include "engine/reduction.h"
+#include <math.h>
 #include <stdlib.h>
 
 const char *const reduce_names[] = {[REDUCE_F32] = "fp32", [REDUCE_BF16] = "bf16", [REDUCE_NONE] = "none", NULL};
+
+enum { NCCL_CTAS = 24 }; // that it takes by its own choice, about
 
 // ---- memory -----------------------------------------------------------------------------------------------------
 
 static bool narrows(const Reduction *r) { return r->o.comm && r->o.type == REDUCE_BF16; }
 
+static int expected_ctas(const ReductionOptions *o) { return o->ctas ? o->ctas : NCCL_CTAS; }
+
 void reduction_init(Reduction *r, const ReductionOptions *o, Device *dev, Params *params) {
   *r = (Reduction){.o = *o, .dev = dev, .params = params};
-  dev->granted = MAX(dev->multiprocessors - o->reserved, 1); // for what is measured; walks set it themselves
+  r->reserved = o->reserve >= 0 ? o->reserve : o->comm ? expected_ctas(o) : 0;
 }
 
-static size_t agreed_bytes(const Reduction *r) { return r->o.comm ? AGREED * dtype_size(r->dev->real) : 0; }
+// Kernels of the backward walk from here on leave some multiprocessors to collectives, or none.
+static void reserve(const Reduction *r, bool some) {
+  r->dev->granted = MAX(r->dev->multiprocessors - (some ? r->reserved : 0), 1);
+}
+
 static size_t narrow_bytes(const Reduction *r) { return narrows(r) ? r->params->trainable * dtype_size(BF16) : 0; }
 
-size_t reduction_bytes(const Reduction *r) { return agreed_bytes(r) + narrow_bytes(r); }
+size_t reduction_bytes(const Reduction *r) { return narrow_bytes(r); }
 
 bool reduction_allocate(Reduction *r, Err *err) {
-  if (!r->o.comm) return true;
-  r->agreed = device_alloc(r->dev, agreed_bytes(r));
-  if (narrows(r)) r->narrow = device_alloc(r->dev, narrow_bytes(r));
-  if (r->agreed && (r->narrow || !narrows(r))) return true;
-  return err_memory(err, reduction_bytes(r), "what ranks exchange", "--model");
+  _Static_assert((int)AGREED <= (int)PARAM_ALIGN, "what is agreed on stands in front of the gradients");
+  if (r->o.comm) r->agreed = r->params->agreed;
+  if (!narrows(r) || (r->narrow = device_alloc(r->dev, narrow_bytes(r)))) return true;
+  return err_memory(err, narrow_bytes(r), "gradients as they cross", "--model");
 }
 
 void reduction_free(Reduction *r) {
-  if (r->agreed) device_free(r->dev, r->agreed);
   if (r->narrow) device_free(r->dev, r->narrow);
   *r = (Reduction){0};
 }
@@ -38,72 +45,84 @@ const void *reduction_losses(const Reduction *r, const Network *n, int *count) {
 
 // ---- buckets ----------------------------------------------------------------------------------------------------
 
-static void *element(const Reduction *r, void *base, size_t i, DType dtype) {
-  (void)r;
-  return (char *)base + i * dtype_size(dtype);
+static bool bucket_is_full(const Reduction *r, size_t gradients) {
+  return (double)(gradients * dtype_size(r->dev->real)) >= 1e6 * r->o.bucket_mb;
 }
 
-// Queues the reduction of gradients up to `end`, behind the ops that made them.
+static void *element(void *base, size_t i, DType dtype) { return (char *)base + i * dtype_size(dtype); }
+
+// Behind the ops that made it, beside those that follow.
+static void mean_beside(const Reduction *r, void *p, size_t n, DType dtype) {
+  device_fork(r->dev);
+  collective_mean(r->o.comm, r->dev, COMM_BESIDE, p, n, dtype);
+}
+
+// Queues the reduction of gradients up to `end`. With the first go the losses and what else is agreed on, which stand
+// in front of them.
 static void reduce_to(Reduction *r, size_t end) {
   Device *dev = r->dev;
+  const Params *p = r->params;
   const size_t first = r->reduced, n = end - first;
-  void *grad = element(r, r->params->grad, first, dev->real);
+  if (r->o.type == REDUCE_F32) {
+    if (first == 0)
+      mean_beside(r, p->agreed, PARAM_ALIGN + n, dev->real);
+    else if (n)
+      mean_beside(r, element(p->grad, first, dev->real), n, dev->real);
+  } else if (first == 0) {
+    mean_beside(r, p->agreed, PARAM_ALIGN, dev->real);
+  }
+  if (narrows(r) && n) {
+    void *narrow = element(r->narrow, first, BF16);
+    dev->ops->cast(dev, n, element(p->grad, first, dev->real), dev->real, narrow, BF16);
+    mean_beside(r, narrow, n, BF16);
+  }
   r->reduced = end;
   r->buckets++;
-  if (n == 0 || r->o.type == REDUCE_NONE) return;
-  if (!narrows(r)) {
-    device_fork(dev);
-    collective_mean(r->o.comm, dev, COMM_BESIDE, grad, n, dev->real);
-    return;
-  }
-  void *narrow = element(r, r->narrow, first, BF16);
-  dev->ops->cast(dev, n, grad, dev->real, narrow, BF16);
-  device_fork(dev);
-  collective_mean(r->o.comm, dev, COMM_BESIDE, narrow, n, BF16);
 }
 
-// Losses, what goes with them, and running statistics are known when the forward walk has ended.
-static void agree(const Reduction *r, const Network *n) {
+// Losses and running statistics are known when the forward walk has ended.
+static void begin_reduction(Reduction *r, const Network *n) {
   Device *dev = r->dev;
   const Params *p = r->params;
+  r->reduced = 0;
+  r->buckets = 0;
   device_copy(dev, r->agreed, n->losses->x.data, (size_t)model_losses(n->model) * dtype_size(dev->real));
-  device_fork(dev);
-  collective_mean(r->o.comm, dev, COMM_BESIDE, r->agreed, AGREED, dev->real);
   if (p->moving && r->o.type != REDUCE_NONE)
-    collective_mean(r->o.comm, dev, COMM_BESIDE, element(r, p->master, p->trainable, dev->real), p->moving, dev->real);
+    mean_beside(r, element(p->master, p->trainable, dev->real), p->moving, dev->real);
+}
+
+static void end_reduction(Reduction *r) {
+  const Params *p = r->params;
+  reduce_to(r, p->trainable);
+  device_join(r->dev);
+  if (narrows(r)) r->dev->ops->cast(r->dev, p->trainable, r->narrow, BF16, p->grad, r->dev->real);
 }
 
 static void begin_walk(Observer *o, Graph *g, Pass pass) {
   const BucketWatch *w = (BucketWatch *)o;
-  Reduction *r = w->reduction;
-  const bool backward = pass == PASS_BACKWARD;
   (void)g;
-  r->dev->granted = MAX(r->dev->multiprocessors - (backward ? r->o.reserved : 0), 1);
-  if (!backward || !r->o.comm) return;
-  r->reduced = 0;
-  r->buckets = 0;
-  agree(r, w->network);
+  if (pass == PASS_BACKWARD && w->reduction->o.comm) begin_reduction(w->reduction, w->network);
+}
+
+static void before_node(Observer *o, Graph *g, Node *n, Pass pass) {
+  const BucketWatch *w = (BucketWatch *)o;
+  (void)g;
+  reserve(w->reduction, pass == PASS_BACKWARD && w->beside[n->id]);
 }
 
 static void after_node(Observer *o, Graph *g, Node *n, Pass pass) {
   const BucketWatch *w = (BucketWatch *)o;
   Reduction *r = w->reduction;
   (void)g;
-  if (pass != PASS_BACKWARD || !r->o.comm) return;
-  const double waiting = (double)((w->complete[n->id] - r->reduced) * dtype_size(r->dev->real));
-  if (waiting >= 1e6 * r->o.bucket_mb) reduce_to(r, w->complete[n->id]);
+  if (pass == PASS_BACKWARD && r->o.comm && bucket_is_full(r, w->complete[n->id] - r->reduced))
+    reduce_to(r, w->complete[n->id]);
 }
 
 static void end_walk(Observer *o, Graph *g, Pass pass) {
   const BucketWatch *w = (BucketWatch *)o;
-  Reduction *r = w->reduction;
   (void)g;
-  if (pass != PASS_BACKWARD) return;
-  r->dev->granted = r->dev->multiprocessors;
-  if (!r->o.comm) return;
-  reduce_to(r, r->params->trainable);
-  device_join(r->dev);
-  if (narrows(r)) r->dev->ops->cast(r->dev, r->params->trainable, r->narrow, BF16, r->params->grad, r->dev->real);
+  reserve(w->reduction, false);
+  if (pass == PASS_BACKWARD && w->reduction->o.comm) end_reduction(w->reduction);
 }
 
 // How many gradients, from the first on, the steps of the backward walk up to this one complete.
@@ -117,17 +136,71 @@ static size_t complete_after(const Params *p, int step) {
   return n;
 }
 
+// ---- what runs beside what ---------------------------------------------------------------------------------------
+
+// About how long things take, to tell beside which nodes reductions run: rates that an H200 reaches in 16 bits, and NCCL
+// over NVLink with a CTA (results/scaling-h200.jsonl). Where they are others, kernels wait for multiprocessors, or leave
+// some idle.
+static const double NODE_FLOPS = 5e14, NODE_BYTES = 2.5e12, NODE_SECONDS = 4e-6;
+static const double CTA_BYTES = 16e9, REDUCE_SECONDS = 40e-6;
+
+static void add_value(void *sum, const Value *v) {
+  if (v->kind == VALUE_TENSOR) *(double *)sum += (double)tensor_bytes(&v->x);
+}
+static void add_gradient(void *sum, const Value *v) { *(double *)sum += (double)tensor_bytes(&v->dx); }
+
+static double backward_seconds(const Node *n) {
+  double bytes = 0;
+  node_touches(n, PASS_BACKWARD, &(Touch){add_value, add_gradient, &bytes});
+  const double flops = n->kind->flops ? n->kind->flops(n, PASS_BACKWARD) : 0;
+  return NODE_SECONDS + fmax(flops / NODE_FLOPS, bytes / NODE_BYTES);
+}
+
+// Of a ring: every rank sends and receives all but its own share, twice.
+static double reduce_seconds(const Reduction *r, size_t gradients) {
+  const double world = comm_world(r->o.comm), size = r->o.type == REDUCE_BF16 ? 2 : 4;
+  const double bytes = (double)gradients * size * 2 * (world - 1) / world;
+  return REDUCE_SECONDS + bytes / (CTA_BYTES * expected_ctas(&r->o));
+}
+
+// Follows the backward walk and the reductions that it starts.
+static void find_beside(const Reduction *r, BucketWatch *w, const Graph *g) {
+  double now = 0, busy_until = 0;
+  size_t reduced = 0;
+  for (int i = g->nodes - 1; i >= 0; i--) {
+    if (!g->node[i]->runs_backward) continue;
+    w->beside[i] = r->o.reserve >= 0 || busy_until > now;
+    now += backward_seconds(g->node[i]);
+    if (!bucket_is_full(r, w->complete[i] - reduced)) continue;
+    busy_until = fmax(busy_until, now) + reduce_seconds(r, w->complete[i] - reduced);
+    reduced = w->complete[i];
+  }
+}
+
+void reduction_measure(const Reduction *r, Graph *g) {
+  for (int some = 0; some < 2; some++) {
+    reserve(r, some);
+    graph_measure(g);
+  }
+  reserve(r, false);
+}
+
 void reduction_watch(Reduction *r, BucketWatch *w, Network *n) {
   const Graph *g = &n->graph;
-  if (!r->o.comm && !r->o.reserved) return;
+  if (!r->o.comm && !r->reserved) return;
   *w = (BucketWatch){
-      .observer = {.begin = begin_walk, .after = after_node, .end = end_walk, .queues = true},
+      .observer = {.begin = begin_walk, .before = before_node, .after = after_node, .end = end_walk, .queues = true},
       .reduction = r,
       .network = n,
       .complete = xcalloc((size_t)g->nodes, sizeof *w->complete),
+      .beside = xcalloc((size_t)g->nodes, sizeof *w->beside),
   };
   for (int i = 0; i < g->nodes; i++) w->complete[i] = complete_after(r->params, 2 * g->nodes - 1 - i);
+  find_beside(r, w, g);
   graph_observe(&n->graph, &w->observer);
 }
 
-void bucket_watch_free(BucketWatch *w) { free(w->complete); }
+void bucket_watch_free(BucketWatch *w) {
+  free(w->complete);
+  free(w->beside);
+}

@@ -26,13 +26,16 @@ typedef struct ReductionOptions {
   ReduceType type;
   double bucket_mb; // of gradients at least, but for the last bucket
   int ctas;         // thread blocks that collectives take at most; 0: NCCL's choice
-  int reserved;     // multiprocessors that persistent kernels of the backward walk leave to collectives
+  // Multiprocessors that persistent kernels of the backward walk leave to collectives; -1: as many as those take, and
+  // only while some are expected to run beside them.
+  int reserve;
 } ReductionOptions;
 
 typedef struct Reduction {
   ReductionOptions o;
   Device *dev;
   Params *params;
+  int reserved;   // multiprocessors, of nodes that leave any
   void *agreed;   // device, real [AGREED]; NULL: alone
   void *narrow;   // device, BF16 [params->trainable]
   size_t reduced; // gradients so far, of the walk that is being queued
@@ -45,14 +48,17 @@ typedef struct BucketWatch {
   Reduction *reduction;
   const Network *network;
   size_t *complete; // [nodes]: how many gradients, from the first on, are complete after a node's backward
+  bool *beside;     // [nodes]: reductions are expected to run beside a node's backward
 } BucketWatch;
 
 void reduction_init(Reduction *r, const ReductionOptions *o, Device *dev, Params *params);
-size_t reduction_bytes(const Reduction *r); // on the device; once parameters are laid out
-bool reduction_allocate(Reduction *r, Err *err);
+size_t reduction_bytes(const Reduction *r);      // on the device; once parameters are laid out
+bool reduction_allocate(Reduction *r, Err *err); // once parameters are allocated
 void reduction_free(Reduction *r);
 
-// Has a training network's walks reduce. `w` must not move; once parameters are laid out.
+// Workspace of a training graph, whether its kernels leave multiprocessors to collectives or not.
+void reduction_measure(const Reduction *r, Graph *g);
+// Has a training network's walks reduce. `w` must not move; once parameters are allocated.
 void reduction_watch(Reduction *r, BucketWatch *w, Network *n);
 void bucket_watch_free(BucketWatch *w);
 

@@ -259,7 +259,7 @@ static void record_ranks(TrainingRun *r) {
   record_str(j, "transport", facts.transport);
   record_int(j, "nccl", facts.nccl_version);
   record_int(j, "ctas", facts.ctas);
-  record_int(j, "reserved", r->engine.reduction.o.reserved);
+  record_int(j, "reserve", r->engine.reduction.o.reserve);
   record_num(j, "bucket_mb", r->engine.reduction.o.bucket_mb);
   record_str(j, "reduce", reduce_names[r->engine.reduction.o.type]);
   record_raw(j, "variables", facts.variables);

@@ -91,10 +91,10 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
   X(FLOAT,  rendezvous_timeout, 300, 1, 1e6,   "SECONDS",  "that ranks wait for each other at the beginning")          \
   X(FLOAT,  timeout,          60, 1, 1e6,      "SECONDS",  "of silence after which a rank is lost")                    \
   X(CHOICE, reduce,           0, reduce_names,             "gradients cross as; none: not at all, for --benchmark")    \
-  X(FLOAT,  bucket,           16, 0, 1e6,      "MB",       "of gradients are reduced together, at least")              \
-  X(INT,    ctas,             8, 0, 64,        "N",        "thread blocks of NCCL at most; 0 = its choice")            \
+  X(FLOAT,  bucket,           25, 0, 1e6,      "MB",       "of gradients are reduced together, at least")              \
+  X(INT,    ctas,            16, 0, 32,        "N",        "thread blocks of NCCL at most; 0 = its choice")            \
   X(INT,    reserve,          -1, -1, 100,     "N",        "multiprocessors that kernels of the backward walk leave "  \
-                                                           "to NCCL; -1 = --ctas where there are several ranks")       \
+                                                           "to NCCL; -1 = as many as it takes, while it is at work")   \
   X(HEADING, "Looking inside")                                                                                         \
   X(FLAG,   plan,             false,                       "print the memory plan and stop")                           \
   X(INT_IMPLIED, benchmark,   0, 0, 1e6,       "STEPS", "200",                                                         \

@@ -145,12 +145,13 @@ static void record_sizes(Record *j, const Sizes *s) {
   record_str(j, "sizes", text);
 }
 
-// What sums over ranks depend on: NCCL's blocks, its version, and how many multiprocessors wgrad divides its sums for.
+// What sums depend on: NCCL's blocks, and for how many multiprocessors wgrad divides its sums in which node.
 static void record_reduction(Record *j, const Reduction *r) {
   if (!r->o.comm) return;
   record_str(j, "reduce", reduce_names[r->o.type]);
   record_int(j, "ctas", r->o.ctas);
-  record_int(j, "multiprocessors", r->dev->multiprocessors - r->o.reserved);
+  record_int(j, "reserve", r->o.reserve);
+  record_num(j, "bucket_mb", r->o.bucket_mb);
 }
 
 char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule *schedule, const Engine *e) {
@@ -232,13 +233,8 @@ void setup_engine(const TrainOptions *o, Comm *comm, ModelConfig config, const D
       .tf32 = o->tf32,
       .conv = o->conv,
       .sync_nodes = o->sync_nodes,
-      .ranks = {.comm = comm,
-                .type = (ReduceType)o->reduce,
-                .bucket_mb = o->bucket,
-                .ctas = o->ctas,
-                .reserved = o->reserve >= 0 ? o->reserve
-                            : comm          ? o->ctas
-                                            : 0},
+      .ranks =
+          {.comm = comm, .type = (ReduceType)o->reduce, .bucket_mb = o->bucket, .ctas = o->ctas, .reserve = o->reserve},
   };
   if (!engine_open(e, &compute, model_of(&config), &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
       (val && !task_of(e->model)->accepts(e, val, &err)))

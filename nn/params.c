@@ -20,7 +20,7 @@ void params_free(Params *p) {
   free(p->folds);
   free(p->order);
   device_free(p->dev, p->master);
-  device_free(p->dev, p->grad);
+  device_free(p->dev, p->agreed);
   device_free(p->dev, p->momentum);
   device_free(p->dev, p->rest);
   device_free(p->dev, p->kind);
@@ -178,7 +178,7 @@ void params_lay_out(Params *p) {
     q->folded.dtype = p->shadow_dtype;
     if (own_shadow(p, q)) q->shadow.dtype = p->shadow_dtype;
   }
-  p->bytes = p->elements * real + 2 * p->trainable * real + p->rest_bytes + p->trainable / PARAM_ALIGN;
+  p->bytes = p->elements * real + (PARAM_ALIGN + 2 * p->trainable) * real + p->rest_bytes + p->trainable / PARAM_ALIGN;
   char *const nowhere = (char *)(uintptr_t)4096;
   place(p, nowhere, nowhere, nowhere, nowhere);
 }
@@ -187,12 +187,13 @@ bool params_allocate(Params *p, Err *err) {
   const size_t real = dtype_size(p->dev->real);
   if (!p->order) params_lay_out(p);
   p->master = device_alloc(p->dev, p->elements * real);
-  p->grad = device_alloc(p->dev, p->trainable * real);
+  p->agreed = device_alloc(p->dev, (PARAM_ALIGN + p->trainable) * real);
   p->momentum = device_alloc(p->dev, p->trainable * real);
   p->rest = device_alloc(p->dev, p->rest_bytes);
   p->kind = device_alloc(p->dev, p->trainable / PARAM_ALIGN);
-  if (!p->master || !p->grad || !p->momentum || !p->rest || !p->kind)
+  if (!p->master || !p->agreed || !p->momentum || !p->rest || !p->kind)
     return err_memory(err, p->bytes, "the parameters", "--model");
+  p->grad = (char *)p->agreed + PARAM_ALIGN * real;
   place(p, p->master, p->grad, p->momentum, p->rest);
   upload_kinds(p);
   return true;

@@ -54,9 +54,10 @@ typedef struct Params {
   int num_folds;
   size_t elements, trainable, moving;    // flat sizes: the trainable ones stand first, then those that move
   void *master, *grad, *momentum, *rest; // device, flat; rest: shadows and folds
-  uint8_t *kind;                         // device, [trainable / PARAM_ALIGN]: ParamKind
-  size_t rest_bytes, bytes;              // of rest; of all of it
-  int *order;                            // [n] once laid out: places in list, as the flat buffers have them
+  void *agreed;  // device, real [PARAM_ALIGN] that end where grad begins: what is reduced with the first gradients
+  uint8_t *kind; // device, [trainable / PARAM_ALIGN]: ParamKind
+  size_t rest_bytes, bytes; // of rest; of all of it
+  int *order;               // [n] once laid out: places in list, as the flat buffers have them
 } Params;
 
 void params_init(Params *p, Device *dev, DType shadow_dtype);

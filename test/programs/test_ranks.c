@@ -155,7 +155,7 @@ TEST_TIER(ranks_train_to_the_same_bits, 1) {
     const char *said, *whole = whole_of(programs[i]);
     char out[64];
     snprintf(out, sizeof out, "ranks-again-%d", i);
-    if (!EXPECT_INT(job(programs[i], "", out, "--gpus 2 --bucket 0", &said), 0)) printf("    %s\n", said);
+    if (!EXPECT_INT(job(programs[i], "", out, "--gpus 2 --bucket 0.01", &said), 0)) printf("    %s\n", said);
     EXPECT_INT(count_of(said, "\ndone: "), 1);
     expect_same_run(out, whole);
     expect_nobody_left(out);
