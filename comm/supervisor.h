@@ -3,10 +3,13 @@
 #pragma once
 #include "comm/launch.h"
 
+// Writes which checkpoint stands, and what continues, into `text` of `room` bytes.
+typedef void DescribeKept(void *context, char *text, size_t room);
+
 typedef struct Supervision {
   int ranks;
-  int restarts;                                         // how often a run that failed is started again
-  void (*kept)(void *context, char *text, size_t room); // for messages: which checkpoint stands, and what continues
+  int restarts;       // how often a run that failed is started again
+  DescribeKept *kept; // for messages: which checkpoint stands, and what continues
   void *context;
 } Supervision;
 

@@ -32,7 +32,8 @@ typedef struct Stepper {
 } Stepper;
 
 // Warms up, measures images per second, then takes a tenth as many steps node by node, for the time of each part, and
-// prints the record on stdout, of the images of all ranks, where this is the first. Every rank calls it. False when a step failed.
+// prints the record on stdout, of the images of all ranks, where this is the first. Every rank calls it. False when a
+// step failed.
 bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err *err);
 // Inference over and over a data set, whose shapes the engine was opened with; `threads` decode. From decoded images to
 // run-length masks.

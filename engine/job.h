@@ -12,7 +12,7 @@ typedef struct JobOptions {
   const char *rendezvous;             // --rendezvous; NULL: as the starter says
   double timeout, rendezvous_timeout; // seconds
   int restarts;                       // --restarts
-  void (*kept)(void *context, char *text, size_t room); // as struct Supervision has it
+  DescribeKept *kept;                 // as struct Supervision has it
   void *context;
 } JobOptions;
 

@@ -138,9 +138,9 @@ static size_t complete_after(const Params *p, int step) {
 
 // ---- what runs beside what ---------------------------------------------------------------------------------------
 
-// About how long things take, to tell beside which nodes reductions run: rates that an H200 reaches in 16 bits, and NCCL
-// over NVLink with a CTA (results/scaling-h200.jsonl). Where they are others, kernels wait for multiprocessors, or leave
-// some idle.
+// About how long things take, to tell beside which nodes reductions run: rates that an H200 reaches in 16 bits, and
+// NCCL over NVLink with a CTA (results/scaling-h200.jsonl). Where they are others, kernels wait for multiprocessors, or
+// leave some idle.
 static const double NODE_FLOPS = 5e14, NODE_BYTES = 2.5e12, NODE_SECONDS = 4e-6;
 static const double CTA_BYTES = 16e9, REDUCE_SECONDS = 40e-6;
 

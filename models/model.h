@@ -64,7 +64,8 @@ bool model_choose(ModelConfig *c, const char *name, Err *err);
 int model_losses(const Model *m);
 int model_counters(const Model *m);
 
-// Appends all nodes; parameters are declared in `params`. In training the batch is one rank's of `comm`, NULL: alone. The graph is planned, not bound. n must not move afterwards.
+// Appends all nodes; parameters are declared in `params`. In training the batch is one rank's of `comm`, NULL: alone.
+// The graph is planned, not bound. n must not move afterwards.
 void network_build(Network *n, const Model *model, const ModelConfig *config, Device *dev, Params *params, Comm *comm,
                    Purpose purpose, int images, int canvas_h, int canvas_w, int max_objects);
 void network_free(Network *n);

@@ -24,12 +24,12 @@ enum {
   REPORT_SECONDS = 10,
 };
 
-typedef struct Job {
+typedef struct SoakJob {
   BenchCase *problem;
   ConvOp op;
   int cut;   // images of the first of two pairs, as the levels of a pyramid are pairs; 0: all are one
   bool told; // of a mistake
-} Job;
+} SoakJob;
 
 // Of each job, on the device.
 typedef struct Ledger {
@@ -57,7 +57,7 @@ typedef struct Soak {
   Device *dev;
   BenchCase problems[DRAWN + COUNT(conv_cases) + TAIL_WAVES];
   ConvCase drawn[DRAWN];
-  Job jobs[MAX_JOBS];
+  SoakJob jobs[MAX_JOBS];
   int num_problems, num_jobs;
   void *result; // of any job
   size_t result_bytes;
@@ -92,7 +92,7 @@ __global__ void enter_kernel(Ledger *ledger, int job, bool first) {
 // ---- running --------------------------------------------------------------------------------------------------------
 
 // The job's problem with its result elsewhere.
-static BenchCase aimed(const Job *job, void *to) {
+static BenchCase aimed(const SoakJob *job, void *to) {
   BenchCase c = *job->problem;
   result_of(&c, job->op, false)->data = to;
   return c;
@@ -105,7 +105,7 @@ static Tensor images(Tensor t, int first, int end) {
   return t;
 }
 
-static void run(Soak *s, const Rung *rung, const Job *job, void *to) {
+static void run(Soak *s, const Rung *rung, const SoakJob *job, void *to) {
   Device *dev = s->dev;
   BenchCase c = aimed(job, to), part[2] = {c, c};
   int pairs = job->cut ? 2 : 1;
@@ -127,7 +127,7 @@ static void run(Soak *s, const Rung *rung, const Job *job, void *to) {
 
 // Enters the bits of the job's result, and leaves NaN.
 static void read_result(Soak *s, int index, bool first) {
-  const Job *job = &s->jobs[index];
+  const SoakJob *job = &s->jobs[index];
   size_t bytes = tensor_bytes(result_of(job->problem, job->op, false));
   cudaStream_t stream = stream_of(s->dev);
   read_kernel<<<1056, 256, 0, stream>>>((uint4 *)s->result, bytes / sizeof(uint4), s->ledger);
@@ -220,7 +220,7 @@ static bool verify(Soak *s) {
   void *want = allocate(s->dev, s->result_bytes), *bound = allocate(s->dev, s->result_bytes);
   bool ok = true;
   for (int i = 0; i < s->num_jobs; i++) {
-    Job *job = &s->jobs[i];
+    SoakJob *job = &s->jobs[i];
     fill_operands(s->dev, job->problem, job->op, true);
     run(s, &rung_naive, job, bound);
     fill_operands(s->dev, job->problem, job->op, false);

@@ -148,14 +148,14 @@ static const char *whole_of(const char *program) {
 
 static const char *const programs[] = {"train", "faulty/train"};
 
-// ---- what a run comes to ---------------------------------------------------------------------------------------------
+// ---- what a run comes to --------------------------------------------------------------------------------------------
 
 TEST_TIER(ranks_train_to_the_same_bits, 1) {
   for (int i = 0; i < COUNT(programs); i++) {
     const char *said, *whole = whole_of(programs[i]);
     char out[64];
     snprintf(out, sizeof out, "ranks-again-%d", i);
-    if (!EXPECT_INT(job(programs[i], "", out, "--gpus 2 --bucket 0.01", &said), 0)) printf("    %s\n", said);
+    if (!EXPECT_INT(job(programs[i], "", out, "--gpus 2", &said), 0)) printf("    %s\n", said);
     EXPECT_INT(count_of(said, "\ndone: "), 1);
     expect_same_run(out, whole);
     expect_nobody_left(out);
@@ -197,7 +197,7 @@ TEST_TIER(ranks_go_on_in_another_world, 1) {
   EXPECT(strstr(said, "\"batch\":[2,4],\"world\":[2,1]"));
 }
 
-// ---- requests and faults ---------------------------------------------------------------------------------------------
+// ---- requests and faults --------------------------------------------------------------------------------------------
 
 // To the supervisor and to each of two ranks; the run is saved, and goes on to the same bits.
 // Ranks that end as they were asked to have not failed.
