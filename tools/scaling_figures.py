@@ -144,13 +144,14 @@ def reductions(results):
 
 # ---- the prediction -------------------------------------------------------------------------------------------------
 
-def prediction(links_per_node, several=False):
+def prediction(several=False, **given):
+    """With these inputs, whatever records say; several: of more than one node."""
     def make(results):
         ranked(results)
         inputs, sources = inputs_of(results)
         inputs, _ = scaling_records.fit(inputs, sources, of(results), scaling_records.default_setting())
         shapes = [s for s in scaling.SHAPES if s[1] > 1 or not several]
-        rows = scaling.prediction_rows({**inputs, "links_per_node": links_per_node}, shapes)
+        rows = scaling.prediction_rows({**inputs, **given}, shapes)
         return table(rows[0], rows[1:])
     return make
 
@@ -184,7 +185,9 @@ def best_share(**members):
 
 
 TABLES = {"scaling-weak": weak, "scaling-lost": lost, "scaling-buckets": buckets, "scaling-reductions": reductions,
-          "scaling-prediction": prediction(8), "scaling-prediction-shared": prediction(1, several=True),
+          "scaling-prediction": prediction(links_per_node=8),
+          "scaling-prediction-shared": prediction(several=True, links_per_node=1),
+          "scaling-prediction-bf16": prediction(several=True, links_per_node=1, bytes_per_gradient=2),
           "scaling-inputs": sources}
 VALUES = {"scaling.full": best_share(full_masks=True, same_images=True),
           "scaling.own": best_share(full_masks=False, same_images=False),
