@@ -168,8 +168,9 @@ def last_bucket(results):
 def sources(results):
     ranked(results)
     values, origins = scaling_records.fit(*inputs_of(results), of(results), scaling_records.default_setting())
-    return table(("input", "value", "from"), [(f"`{name}`", f"{value:.4g}", origins[name].replace("|", "/"))
-                                              for name, value in values.items() if isinstance(value, (int, float))])
+    return table(("input", "value", "from"), [(f"`{name}`", value if isinstance(value, int) else f"{value:.4g}",
+                                               origins[name]) for name, value in values.items()
+                                              if isinstance(value, (int, float))])
 
 
 def best_share(**members):

@@ -196,7 +196,8 @@ def fit_ranks(inputs, measured, records, ranks):
         fewest = min(map(world, several))
         chosen = best([r for r in several if world(r) == fewest and not r.get("same_images")]) or best(
             [r for r in several if world(r) == fewest])
-        inputs["bucket_mb"], inputs["ctas"] = chosen["bucket_mb"], chosen["ctas"]
+        for name in ("bucket_mb", "ctas"):
+            measured(name, chosen[name], f"of the fastest record of {fewest} GPUs, {chosen['commit']}")
     worlds = [r["world"] for r in reductions(records, ctas=inputs["ctas"], dtype="fp32")]
     line = fitted_reduce(records, min(worlds), inputs["ctas"]) if worlds else None
     if line:
