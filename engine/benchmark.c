@@ -78,6 +78,7 @@ static void record_reduction(Record *j, const Engine *e, const BenchSetting *s) 
   const Reduction *r = &e->reduction;
   CollectiveFacts facts;
   collective_facts(e->comm, &facts);
+  record_int(j, "local_world", comm_launch(e->comm)->local_world);
   record_str(j, "transport", facts.transport);
   record_int(j, "nccl", facts.nccl_version);
   record_int(j, "ctas", facts.ctas);

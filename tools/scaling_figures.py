@@ -80,7 +80,7 @@ def weak(results):
 
 # ---- what is lost ---------------------------------------------------------------------------------------------------
 
-PARTS = ("multiprocessors", "beside each other", "reducing", "tail", "slowest rank", "all")
+PARTS = ("beside each other", "multiprocessors", "reducing", "tail", "slowest rank", "all")
 
 
 def lost(results):
@@ -89,8 +89,8 @@ def lost(results):
     for r in best_by(own, weak_key):
         parts = scaling_records.losses(of(results), r, timeline)
         rows.append((title(r), world(r), r["reduce"], links(r), *(milliseconds(parts[p]) for p in PARTS)))
-    return table(("ms a step", "GPUs", "reduced as", "links", "multiprocessors left to NCCL",
-                  "beside each other, without reducing", "reducing", "of it the last bucket", "slowest rank", "all"),
+    return table(("ms a step", "GPUs", "reduced as", "links", "beside each other, without reducing",
+                  "multiprocessors left to NCCL", "reducing", "of it the last bucket", "slowest rank", "all"),
                  rows)
 
 

@@ -24,8 +24,9 @@ def nodes(r):
     return r.get("nodes") or max(world(r) // r.get("local_world", world(r)), 1)
 
 
-def reserved(r):
-    return r.get("reserved", 0)
+def reserve(r):
+    """Multiprocessors that kernels of the backward walk leave out throughout; -1: while NCCL is expected beside them."""
+    return r.get("reserve", -1)
 
 
 def setting(r):
@@ -65,18 +66,18 @@ def best(records):
     return max(records, key=lambda r: r["img_s"], default=None)
 
 
-def one_gpu(records, r, reserve=0):
-    """The best one-GPU record of r's setting and run that leaves so many multiprocessors out; None: there is none."""
-    return best([a for a in training(records) if world(a) == 1 and setting(a) == setting(r) and reserved(a) == reserve
+def one_gpu(records, r):
+    """The best one-GPU record of r's setting and run; None: there is none."""
+    return best([a for a in training(records) if world(a) == 1 and setting(a) == setting(r) and reserve(a) <= 0
                  and same_run(a, r)])
 
 
 def with_ranks(records, r, **members):
     """The best record of several ranks like r but for these members."""
-    alike = ("world", "ctas", "bucket_mb", "reserved", "reduce", "same_images")
+    alike = ("world", "ctas", "bucket_mb", "reserve", "reduce", "same_images")
     wanted = {**{k: r.get(k) for k in alike}, **members}
-    if wanted["reduce"] == "none":
-        del wanted["bucket_mb"]
+    if wanted["reduce"] == "none" and wanted["reserve"] == 0:
+        del wanted["bucket_mb"], wanted["ctas"]
     return best([a for a in training(records) if world(a) > 1 and setting(a) == setting(r) and same_run(a, r)
                  and over_sockets(a) == over_sockets(r) and all(a.get(k) == v for k, v in wanted.items())])
 
@@ -109,15 +110,16 @@ def fitted_reduce(records, ranks, ctas):
 def losses(records, r, timeline):
     """In ms a step, between one GPU at its best and r, which reduces and has its own images; None: not measured.
     `tail` is a part of `reducing`, computed from the last bucket's bytes."""
-    alone, kept_free = one_gpu(records, r), one_gpu(records, r, reserved(r))
+    alone = one_gpu(records, r)
+    beside = with_ranks(records, r, reduce="none", same_images=True, reserve=0)
     apart = with_ranks(records, r, reduce="none", same_images=True)
     same = with_ranks(records, r, same_images=True)
     line = fitted_reduce(records, world(r), r.get("ctas"))
     last = scaling_model.buckets(timeline, r["bucket_mb"], 2 if r["reduce"] == "bf16" else 4)[-1]
     less = lambda a, b: a["step_ms"] - b["step_ms"] if a and b else None
     return {
-        "multiprocessors": less(kept_free, alone),
-        "beside each other": less(apart, kept_free),
+        "beside each other": less(beside, alone),
+        "multiprocessors": less(apart, beside),
         "reducing": less(same, apart),
         "tail": 1e-3 * (line[0] + 1e-3 * scaling_model.moved(world(r), last.bytes) / line[1]) if line else None,
         "slowest rank": less(r, same),
@@ -170,7 +172,7 @@ def fit(inputs, sources, records, like):
 
     inputs["batch"] = like["batch"]
     found = [r for r in training(records) if world(r) == 1 and setting(r) == setting(like)]
-    run = [r for r in found if reserved(r) == 0]
+    run = [r for r in found if reserve(r) <= 0]
     newest = max(run, key=lambda r: r.get("date") or "", default=None)
     alone = best([r for r in run if same_run(r, newest)]) if newest else None
     if not alone:
@@ -212,15 +214,15 @@ def fit_ranks(inputs, measured, records, ranks):
     what = f"{fewest} GPUs, {chosen['commit']}"
     if lost["multiprocessors"] is not None:
         measured("multiprocessors_share", max(lost["multiprocessors"], 0.0) / inputs["backward_ms"],
-                 f"one GPU with {reserved(chosen)} of them left out")
+                 what + ", leaving them out without reducing")
     if lost["reducing"] is not None:
         tail = scaling_model.tail_ms(made, inputs["backward_ms"],
                                      lambda size: scaling_model.all_reduce_ms(inputs, fewest, 1, size))
         gigabytes = 1e-9 * scaling_model.moved(fewest, sum(b.bytes for b in made))
         measured("bandwidth_ms_per_gb", max(lost["reducing"] - tail, 0.0) / gigabytes, what + ", beyond the tail")
-    if lost["slowest rank"] is not None and not chosen.get("same_images"):
-        measured("spread_ms", max(lost["slowest rank"], 0.0) / scaling_model.largest_of(fewest),
-                 what + ", own images against the same")
+    if None not in (lost["slowest rank"], lost["beside each other"]) and not chosen.get("same_images"):
+        waited = max(lost["slowest rank"] + lost["beside each other"], 0.0)
+        measured("spread_ms", waited / scaling_model.largest_of(fewest), what + ", own images against one GPU's")
 
 
 def default_setting(full_masks=False, batch=4):
