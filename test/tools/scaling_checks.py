@@ -20,8 +20,8 @@ import tables
 from records import MACHINE, Refused
 
 INPUTS, SOURCES = scaling_records.read_inputs(os.path.join(ROOT, "results", "scaling-model.json"))
-TRUE = {**INPUTS, "step_ms": 11.0, "backward_ms": 6.0, "spread_ms": 0.1, "multiprocessors_share": 0.02,
-        "bandwidth_ms_per_gb": 0.4, "nvlink_gb_s": 250.0, "base_us": 10.0}
+TRUE = {**INPUTS, "bucket_mb": 16, "ctas": 8, "step_ms": 11.0, "backward_ms": 6.0, "spread_ms": 0.1,
+        "multiprocessors_share": 0.02, "bandwidth_ms_per_gb": 0.4, "nvlink_gb_s": 250.0, "base_us": 10.0}
 ORIGIN = {"commit": "abc1234", "clean": True, "command": "by hand", "date": "2030-01-01T10:00:00Z",
           "machine": {name: 1 for name in MACHINE}}
 
