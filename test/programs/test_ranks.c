@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/rng.h"
@@ -294,6 +295,105 @@ TEST_TIER(ranks_start_again_by_themselves, 1) {
     expect_same_run(out, whole);
   }
 }
+
+// ---- kills ----------------------------------------------------------------------------------------------------------
+
+enum { KILLED_RANKS = 3, KILLED_RESTARTS = 2 };
+
+// When something in the run's folder got its name last, as checkpoints do, in nanoseconds.
+static int64_t last_name(const char *out) {
+  struct stat st;
+  return stat(in_tmp(out), &st) ? 0 : st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec;
+}
+
+// Until any moment of a run of `seconds` or, every other time, until soon after one at which it was writing.
+static void wait_somewhere(const char *out, double seconds, int key) {
+  double wait = seconds * rng_uniform(RNG_TEST, UINT64_C(1) << 32 | (uint64_t)key);
+  const double begin = now_seconds();
+  const int64_t before = last_name(out);
+  if (key % 2) {
+    while (now_seconds() - begin < seconds && last_name(out) <= before) usleep(200);
+    wait *= 0.03;
+  }
+  usleep((useconds_t)(1e6 * wait));
+}
+
+// One of the processes that are there, drawn by the key, gets SIGKILL; which, or 0 when none is there.
+static pid_t kill_anyone(const char *out, int key) {
+  pid_t pid[16];
+  const int n = processes_of(out, pid, 16);
+  const pid_t who = n ? pid[(int)(n * rng_uniform(RNG_TEST, (uint64_t)key))] : 0;
+  return who && kill(who, SIGKILL) == 0 ? who : 0;
+}
+
+// Starts a run and kills one of its processes, and another as often as it starts again by itself. How it ended.
+static int run_and_kill(const char *out, int restarts, double seconds, int kills, int *killed) {
+  char more[96], file[80];
+  snprintf(more, sizeof more, "--gpus %d --resume --restarts %d", KILLED_RANKS, restarts);
+  snprintf(file, sizeof file, "%s.said", out);
+  remove(in_tmp(file));
+  const pid_t supervisor = start_job("train", "", out, more);
+  pid_t who = 0;
+  int of_ranks = 0;
+  for (int i = 0; i <= restarts && *killed < kills && who != supervisor; i++) {
+    wait_somewhere(out, seconds, *killed);
+    if (!(who = kill_anyone(out, *killed))) break;
+    ++*killed;
+    of_ranks += who != supervisor;
+  }
+  const int status = end_of(supervisor);
+  expect_nobody_left(out);
+  char *said = said_by(out);
+  // A rank's end has its line; one that had done its part may be killed for nothing, and so may a supervisor.
+  const int again = count_of(said, "train: starting again, "), lines = count_of(said, "train: ") - again;
+  EXPECT(lines <= of_ranks + (who == supervisor) && again <= lines);
+  if (status > 0) EXPECT(status == 1 && lines == again + 1);
+  if (status == 0) EXPECT_INT(lines, again);
+  EXPECT(status >= 0 || who == supervisor);
+  if (lines > of_ranks + (who == supervisor) || status > 1) printf("    status %d: %s\n", status, said);
+  free(said);
+  return status;
+}
+
+// The step of the checkpoint, which must be whole; -1 where there is none.
+static long saved_step(const char *out) {
+  Checkpoint c;
+  Err err = {""};
+  if (!path_is_file(file_of(out, "checkpoint.safetensors"))) return -1;
+  if (!EXPECT(ckpt_open(&c, file_of(out, "checkpoint.safetensors"), &err))) printf("    %s\n", err.msg);
+  if (*err.msg) return -1;
+  const long step = atol(ckpt_find_meta(&c, "step"));
+  ckpt_close(&c);
+  return step;
+}
+
+// Kills runs and has them go on, by themselves (--restarts) and by hand in turns, until `kills` are done: each ends as
+// one that is left alone.
+static void check_kills(int kills) {
+  const char *said;
+  int killed = 0, runs = 0;
+  const double begin = now_seconds();
+  if (!EXPECT_INT(job("train", "", "kills-whole", "--gpus 3", &said), 0)) printf("    %s\n", said);
+  const double seconds = now_seconds() - begin;
+  for (; killed < kills; runs++) {
+    char out[32];
+    snprintf(out, sizeof out, "kills-%d-%d", kills, runs);
+    long step = -1;
+    for (int status = 1; status != 0;) {
+      status = run_and_kill(out, runs % 2 ? KILLED_RESTARTS : 0, seconds, kills, &killed);
+      const long now = saved_step(out);
+      if (!EXPECT(now >= step && (status == 0 || status == 1 || status == -SIGKILL))) return;
+      step = now;
+    }
+    expect_same_run(out, "kills-whole");
+    EXPECT(!path_is_file(file_of(out, "checkpoint.safetensors.tmp")));
+    command(NULL, "rm -r %s", in_tmp(out));
+  }
+  printf("  %d kills in %d runs of %.1f s\n", killed, runs, seconds);
+}
+
+TEST_TIER(ranks_survive_some_kills, 1) { check_kills(6); }
+TEST_TIER(ranks_survive_fifty_kills, 2) { check_kills(50); }
 
 // ---- mistakes -------------------------------------------------------------------------------------------------------
 
