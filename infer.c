@@ -135,6 +135,9 @@ static char *agreement(const InferOptions *o, const ModelConfig *config, const C
   record_int(&j, "images", d->num_images);
   record_int(&j, "objects", d->first_object[d->num_images]);
   record_int(&j, "canvases", d->num_canvases);
+  record_int(&j, "missing_files", d->missing);
+  snprintf(value, sizeof value, "%016llx", (unsigned long long)dataset_key(d));
+  record_str(&j, "data", value);
   record_int(&j, "batch", o->batch);
   record_str(&j, "amp", amp_names[o->amp]);
   record_bool(&j, "exif", o->exif);

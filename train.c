@@ -133,6 +133,7 @@ static void run_loader_benchmark(const TrainOptions *o) {
   const ModelConfig config = setup_model(o);
   open_data(o, &data);
   TrainingRun r = {.o = *o, .model = model_of(&config), .train = &data.train};
+  r.o.ranks = 1; // this process alone, whatever --gpus says
   dataset_print(r.train, stderr);
   const LoaderOptions options = loader_options(&r);
   if (!loader_benchmark(r.train, &options, o->benchmark_loader, &err)) die(EXIT_USAGE, "%s", err.msg);
@@ -162,7 +163,8 @@ static void amend_beginning(TrainingRun *r) {
 // Ranks train the same model on the same data.
 static void agree(const TrainingRun *r) {
   Err err;
-  char *text = setup_agreement(r->identity, &r->engine.config);
+  if (comm_alone(r->comm)) return;
+  char *text = setup_agreement(r->identity, &r->engine.config, r->train, r->val);
   if (!comm_agree(r->comm, text, identity_agrees, &err)) die(EXIT_USAGE, "%s", err.msg);
   free(text);
 }

@@ -182,10 +182,28 @@ char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule
   return text;
 }
 
-char *setup_agreement(const char *identity, const ModelConfig *c) {
+static void record_data(Record *j, const char *split, const Dataset *d) {
+  char key[64], value[32];
+  const struct {
+    const char *what;
+    int n;
+  } counts[] = {{"images", d->num_images}, {"missing_files", d->missing}};
+  for (int i = 0; i < COUNT(counts); i++) {
+    snprintf(key, sizeof key, "%s_%s", split, counts[i].what);
+    record_int(j, key, counts[i].n);
+  }
+  snprintf(key, sizeof key, "%s_data", split);
+  snprintf(value, sizeof value, "%016llx", (unsigned long long)dataset_key(d));
+  record_str(j, key, value);
+}
+
+char *setup_agreement(const char *identity, const ModelConfig *c, const Dataset *train, const Dataset *val) {
   Record j = {0};
   char value[512];
   record_begin(&j);
+  record_data(&j, "train", train);
+  if (val) record_data(&j, "val", val);
+  record_bool(&j, "val", val);
   for (int i = 0; i < config_fields(); i++) {
     config_get(c, i, value, sizeof value);
     record_str(&j, config_field_name(i), value);

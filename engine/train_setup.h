@@ -25,5 +25,5 @@ Schedule setup_schedule(const TrainOptions *o, int64_t steps, int64_t per_epoch)
 // must share. malloc'ed.
 char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule *schedule, const Engine *e);
 
-// What all ranks must share: the identity and the model's configuration, as JSON. malloc'ed.
-char *setup_agreement(const char *identity, const ModelConfig *c);
+// What all ranks must share: the identity, the model's configuration and the data, as JSON. val NULL: none. malloc'ed.
+char *setup_agreement(const char *identity, const ModelConfig *c, const Dataset *train, const Dataset *val);

@@ -89,5 +89,7 @@ Rle dataset_mask(const Dataset *d, int i, const Object *o);
 Rle dataset_mask_in(Scratch *scratch, const Dataset *d, int i, const Object *o);
 // Images that turned out bad so far, those left out from the start among them.
 int dataset_bad_images(const Dataset *d);
+// A key of what is usable: images, their sizes, files and objects. Not of where it lies, nor of what the files hold.
+uint64_t dataset_key(const Dataset *d);
 // What there is to train on, what was left out, and the canvases: a few lines.
 void dataset_print(const Dataset *d, FILE *out);

@@ -170,6 +170,9 @@ TEST_TIER(program_benchmark, 1) {
 
 TEST_TIER(program_benchmark_loader, 1) {
   const char *said;
+  EXPECT_INT(command(&said, "%s --data %s --model tiny --size 64 --batch 2 --threads 1 --benchmark-loader 2 --gpus all",
+                     tool("train"), shapes_set()),
+             0);
   EXPECT_INT(command(&said, "%s --data %s --model tiny --size 64 --batch 2 --threads 2 --benchmark-loader 5 --out %s",
                      tool("train"), shapes_set(), in_tmp("bench-loader")),
              0);

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -326,6 +327,15 @@ static pid_t kill_anyone(const char *out, int key) {
   return who && kill(who, SIGKILL) == 0 ? who : 0;
 }
 
+// A process that ends gives its memory back, by which processes_of knows it, before its lock.
+static void expect_folder_free(const char *out) {
+  const int file = open(file_of(out, "lock"), O_RDONLY | O_CLOEXEC);
+  const double begin = now_seconds();
+  while (file >= 0 && flock(file, LOCK_EX | LOCK_NB) && now_seconds() - begin < 5) usleep(1000);
+  EXPECT(now_seconds() - begin < 5);
+  if (file >= 0) close(file);
+}
+
 // Starts a run and kills one of its processes, and another as often as it starts again by itself. How it ended.
 static int run_and_kill(const char *out, int restarts, double seconds, int kills, int *killed) {
   char more[96], file[80];
@@ -343,6 +353,7 @@ static int run_and_kill(const char *out, int restarts, double seconds, int kills
   }
   const int status = end_of(supervisor);
   expect_nobody_left(out);
+  expect_folder_free(out);
   char *said = said_by(out);
   // A rank's end has its line; one that had done its part may be killed for nothing, and so may a supervisor.
   const int again = count_of(said, "train: starting again, "), lines = count_of(said, "train: ") - again;
@@ -394,6 +405,47 @@ static void check_kills(int kills) {
 
 TEST_TIER(ranks_survive_some_kills, 1) { check_kills(6); }
 TEST_TIER(ranks_survive_fifty_kills, 2) { check_kills(50); }
+
+// ---- ranks of others ------------------------------------------------------------------------------------------------
+
+// Two ranks as torchrun starts them, on data sets of their own. Both end with `status`, and one says why.
+static void expect_two(const char *out, int port, const char *const data[2], int status, const char *reason) {
+  pid_t pid[2];
+  char name[80];
+  for (int r = 0; r < 2; r++) {
+    char *env = xasprintf("RANK=%d WORLD_SIZE=2 LOCAL_RANK=%d LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=%d",
+                          r, r, port);
+    char *more = xasprintf("--data %s", data[r]);
+    pid[r] = start_job("train", env, out, more);
+    free(env);
+    free(more);
+  }
+  for (int r = 0; r < 2; r++) EXPECT_INT(end_of(pid[r]), status);
+  expect_nobody_left(out);
+  snprintf(name, sizeof name, "%s", out);
+  char *said = said_by(name);
+  expect_one_reason(said, reason);
+  free(said);
+}
+
+// A set that differs from another in what only an evaluation reads, in one box, or in a file that is not there.
+TEST_TIER(ranks_of_others_have_the_same_data, 1) {
+  static const struct {
+    const char *change, *reason;
+  } cases[] = {
+      {"sed -i 's/\"bbox\":\\[[0-9.]*,/\"bbox\":[1.5,/' annotations/instances_val.json", "it has \"val_data\":"},
+      {"sed -i 's/\"bbox\":\\[[0-9.]*,/\"bbox\":[1.5,/' annotations/instances_train.json", "it has \"train_data\":"},
+      {"rm train/000003.png", "it has \"train_missing_files\":1, the first rank \"train_missing_files\":0: "},
+      {"rm val/000001.png", "it has \"val_missing_files\":1, the first rank \"val_missing_files\":0: "},
+  };
+  for (int i = 0; i < COUNT(cases); i++) {
+    char out[64], other[600];
+    snprintf(other, sizeof other, "%s", in_tmp("ranks-other-set"));
+    CHECK(!command(NULL, "rm -rf %s; cp -r %s %s; cd %s; %s", other, shapes_set(), other, other, cases[i].change));
+    snprintf(out, sizeof out, "ranks-other-data-%d", i);
+    expect_two(out, 29620 + i, (const char *const[]){shapes_set(), other}, 2, cases[i].reason);
+  }
+}
 
 // ---- mistakes -------------------------------------------------------------------------------------------------------
 
