@@ -25,10 +25,11 @@ static bool is_usual(RunFiles *f, double loss) {
   return usual;
 }
 
+int64_t files_last(const RunFiles *f) { return f->saver.under_way ? f->saver.state.step : f->newest; }
+
 static void judge(RunFiles *f, int64_t step, double loss) {
   const bool good = is_usual(f, loss);
-  const int64_t last = f->saver.under_way ? f->saver.state.step : f->newest;
-  if (step == last + 1) f->newest_is_good = good;
+  if (step == files_last(f) + 1) f->newest_is_good = good;
 }
 
 // The losses of the log, up to where the run goes on.

@@ -54,6 +54,8 @@ bool files_score(RunFiles *f, const TaskRow *task, const Dataset *d, void *resul
 bool files_poll(RunFiles *f, Err *err);
 // Waits until nothing is under way. False when something failed.
 bool files_settle(RunFiles *f, Err *err);
+// The step of the last checkpoint, which may still be under way; -1: there is none.
+int64_t files_last(const RunFiles *f);
 // For a program that fails: waits for the checkpoint that is being written, so that it is not lost; `kept` says so.
 void files_wait(RunFiles *f);
 // Writes the final model, weights alone. Nothing may be under way.

@@ -170,7 +170,8 @@ static void poll_files(TrainingRun *r) {
 // state before it is saved, or there is an older one.
 static void save_before_void(TrainingRun *r, int64_t done) {
   engine_set_scale(&r->engine, r->scale);
-  if (!r->engine.params.moving) save(r, done, false);
+  const bool saved = leads(r) && files_last(&r->files) == done;
+  if (!saved && !config_batch_norm(&r->engine.config)) save(r, done, false);
 }
 
 // A first batch that one rank does not have ends the run before it begins.

@@ -1,0 +1,71 @@
+// Runs of several ranks of which one meets an image that cannot be read: its step is void, and a resume goes on as if
+// there had been none.
+#include "test/harness/command.h"
+#include "test/harness/test.h"
+
+static const char *file_of(const char *out, const char *file) {
+  char path[128];
+  snprintf(path, sizeof path, "%s/%s", out, file);
+  return in_tmp(path);
+}
+
+static int run_of(const char *set, const char *out, const char *more, const char **said) {
+  return command(said,
+                 "env OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --size 64 --batch 2 --gpus 2 --iters 8 "
+                 "--lr 0.01 --seed 5 --strict --threads 1 --device cpu --eval-every -1 %s",
+                 tool("train"), set, in_tmp(out), more);
+}
+
+static void expect_run(const char *set, const char *out, const char *more) {
+  const char *said;
+  if (!EXPECT_INT(run_of(set, out, more, &said), 0)) printf("    %s\n", said);
+}
+
+// A copy of the set whose image of this number is cut off.
+static const char *set_without(const char *image) {
+  static char set[512];
+  snprintf(set, sizeof set, "%s", in_tmp("set-cut"));
+  CHECK(!command(NULL, "rm -rf %s && cp -r %s %s", set, shapes_set(), set));
+  CHECK(!command(NULL, "head -c 100 %s/train/%s.png >%s/train/%s.png", shapes_set(), image, set, image));
+  return set;
+}
+
+static void mend(const char *image) {
+  CHECK(!command(NULL, "cp %s/train/%s.png %s", shapes_set(), image, in_tmp("set-cut/train")));
+}
+
+// Rank 1 is to read 000003.png for step 4, one after the checkpoint of step 3. Batch norms' running statistics have
+// moved in the void step, so that the checkpoint of step 2 is the last one where that is all there is.
+TEST_TIER(ranks_void_step_is_made_again, 1) {
+  static const struct {
+    const char *norm, *every, *kept;
+  } cases[] = {{"gn", "2", "holds step 3 and checkpoint-previous.safetensors step 2"},
+               {"gn", "3", "holds step 3, "},
+               {"bn", "2", "holds step 2, "},
+               {"syncbn", "2", "holds step 2, "}};
+  for (int i = 0; i < COUNT(cases); i++) {
+    const char *said, *set = set_without("000003");
+    char more[96], out[32], whole[32];
+    snprintf(more, sizeof more, "--norm %s --checkpoint-every %s", cases[i].norm, cases[i].every);
+    snprintf(out, sizeof out, "void-%d", i);
+    snprintf(whole, sizeof whole, "void-%d-whole", i);
+    EXPECT_INT(run_of(set, out, more, &said), 2);
+    const char *why = strstr(said, "train: rank 1 on ");
+    if (!EXPECT(why && strstr(why, "000003.png: cannot read the image") && strstr(why, cases[i].kept)) ||
+        !EXPECT(why && !strstr(why + 1, "train: ")))
+      printf("    wanted: %s\n    said: %s\n", cases[i].kept, said);
+    mend("000003");
+    strcat(more, " --resume");
+    expect_run(set, out, more);
+    expect_run(set, whole, more);
+    EXPECT(same_file(file_of(out, "model.safetensors"), file_of(whole, "model.safetensors")));
+    EXPECT(same_file(file_of(out, "checkpoint.safetensors"), file_of(whole, "checkpoint.safetensors")));
+  }
+}
+
+// The checkpoint that was made at the step before is not made again: the older one beside it stays.
+TEST_TIER(ranks_void_step_after_a_checkpoint_keeps_the_older, 1) {
+  const char *said, *set = set_without("000018");
+  EXPECT_INT(run_of(set, "void-older", "--checkpoint-every 2", &said), 2);
+  if (!EXPECT(strstr(said, "holds step 4 and checkpoint-previous.safetensors step 2"))) printf("    %s\n", said);
+}
