@@ -103,9 +103,10 @@ def exposed(results, r):
 
 
 def buckets(results):
-    """Of the most GPUs, batch 4 with few masks and the same images."""
-    found = [r for r in ranked(results) if r["same_images"] and not r["full_masks"] and r["batch"] == 4
-             and r["reduce"] == "fp32" and r["norm"] == "frozen-bn" and not over_sockets(r)]
+    """Of the most GPUs, batch 4 with the same images, and with those masks of which more was measured."""
+    found = [r for r in ranked(results) if r["same_images"] and r["batch"] == 4 and r["reduce"] == "fp32"
+             and r["norm"] == "frozen-bn" and not over_sockets(r)]
+    found = max(([r for r in found if r["full_masks"] == full] for full in (False, True)), key=len)
     if not found:
         raise Refused(f"results/{FILE}.jsonl: no record at batch 4 with --same-images")
     most = max(map(world, found))

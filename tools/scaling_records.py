@@ -76,8 +76,10 @@ def with_ranks(records, r, **members):
     """The best record of several ranks like r but for these members."""
     alike = ("world", "ctas", "bucket_mb", "reserve", "reduce", "same_images")
     wanted = {**{k: r.get(k) for k in alike}, **members}
-    if wanted["reduce"] == "none" and wanted["reserve"] == 0:
-        del wanted["bucket_mb"], wanted["ctas"]
+    if wanted["reduce"] == "none":
+        del wanted["bucket_mb"]
+        if wanted["reserve"] == 0:
+            del wanted["ctas"]
     return best([a for a in training(records) if world(a) > 1 and setting(a) == setting(r) and same_run(a, r)
                  and over_sockets(a) == over_sockets(r) and all(a.get(k) == v for k, v in wanted.items())])
 
@@ -227,7 +229,7 @@ def fit_ranks(inputs, measured, records, ranks):
 
 def default_setting(full_masks=False, batch=4):
     """R50-FPN with frozen batch norm, as the model's timeline has it, at COCO's size."""
-    return dict(zip(PARTS, (batch, "bf16", "auto", "frozen-bn", 3, full_masks, 800, 1216)))
+    return dict(zip(PARTS, (batch, "bf16", "auto", "frozen-bn", 3, full_masks, 832, 1344)))
 
 
 def folder_records(root):
