@@ -1,5 +1,6 @@
 #include "comm/watch.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -102,8 +103,30 @@ static void save_last(Watch *w) {
   if (last) last(w->last_context);
 }
 
+// Whether a process is stopped, as by SIGSTOP: it ends by SIGKILL alone.
+static bool process_stopped(pid_t pid) {
+  char path[64], text[512];
+  snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t got = file < 0 ? 0 : read(file, text, sizeof text - 1);
+  if (file >= 0) close(file);
+  text[MAX(got, 0)] = '\0';
+  const char *name_end = strrchr(text, ')');
+  return name_end && !strncmp(name_end, ") T", 3);
+}
+
+// Of --gpus: ranks that are stopped would be left by a supervisor that is stopped, too, or gone, and so would it be.
+static void end_stopped(const Watch *w) {
+  if (!w->l->crew) return;
+  const pid_t supervisor = w->l->crew->supervisor;
+  for (int i = 0; i < w->world; i++)
+    if (w->handle[i] >= 0 && process_stopped(w->peer[i].pid)) kill_rank(w, i);
+  if (getppid() == supervisor && process_stopped(supervisor)) kill(supervisor, SIGKILL);
+}
+
 NORETURN static void end_by_watch(Watch *w, int code) {
   save_last(w);
+  end_stopped(w);
   flush_output();
   _exit(code);
 }
@@ -115,6 +138,7 @@ NORETURN static void end_without_supervisor(Watch *w, int code) {
   const double deadline = now_seconds() + 5;
   Crew *crew = w->l->crew;
   save_last(w);
+  end_stopped(w);
   flush_output();
   for (int i = w->rank + 1; i < w->world; i++) {
     while (process_lives(crew->rank[i].pid) && now_seconds() < deadline) poll(NULL, 0, 20);

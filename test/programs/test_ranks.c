@@ -275,6 +275,27 @@ TEST_TIER(ranks_end_with_the_one_that_is_stopped, 1) {
   }
 }
 
+// The supervisor and a rank at once, each killed (K) or stopped (S).
+TEST_TIER(ranks_end_when_two_are_lost_at_once, 1) {
+  static const struct {
+    int supervisor, rank, which;
+  } cases[] = {{SIGKILL, SIGKILL, 1}, {SIGSTOP, SIGSTOP, 1}, {SIGKILL, SIGSTOP, 1}, {SIGSTOP, SIGKILL, 1},
+               {SIGSTOP, SIGSTOP, 3}, {SIGSTOP, SIGKILL, 3}};
+  for (int i = 0; i < COUNT(cases); i++) {
+    char out[64];
+    snprintf(out, sizeof out, "ranks-two-%d", i);
+    const pid_t pid = start_job("train", "", out, "--gpus 3 --iters 100000 --eval-every -1 --timeout 2");
+    if (!EXPECT(wait_for_step(out, 4, 2))) continue;
+    kill_one(out, pid, cases[i].which, cases[i].rank);
+    kill_one(out, pid, 0, cases[i].supervisor);
+    EXPECT(end_of(pid) != 0);
+    expect_nobody_left(out);
+    char *text = said_by(out);
+    expect_one_reason(text, " on ");
+    free(text);
+  }
+}
+
 // A fault of the second GPU, whose rank says so.
 TEST_TIER(ranks_end_with_the_gpu_that_is_lost, 1) {
   const char *said;
