@@ -257,6 +257,12 @@ static void watch_ranks(Supervisor *v) {
   }
 }
 
+// Output that nobody reads is a request to stop, too.
+static bool starts_again(const Supervisor *v, int attempt) {
+  const bool asked = atomic_load(&v->crew->stop) || interrupted();
+  return v->failed && v->status != 0 && v->status != EXIT_USAGE && !asked && attempt < v->asked->restarts;
+}
+
 // ---- the supervisor -------------------------------------------------------------------------------------------------
 
 // From here on signals wait until they are asked for; those that this program was started to ignore stay ignored.
@@ -300,9 +306,7 @@ void supervise(const Supervision *s, Launch *l, int *attempt) {
     }
     watch_ranks(v);
     if (v->at_once) end_by(v, v->at_once);
-    if (v->status == 0 || v->status == EXIT_USAGE || !v->failed || atomic_load(&v->crew->stop) ||
-        *attempt == s->restarts)
-      exit(v->status);
+    if (!starts_again(v, *attempt)) exit(v->status);
     tell("starting again, %d of %d", *attempt + 1, s->restarts);
   }
 }

@@ -384,6 +384,27 @@ TEST(supervisor_gives_up_after_so_many_restarts) {
   EXPECT(lines_of(said) == 3 && strstr(said, "starting again, 1 of 1\n"));
 }
 
+static void say_nothing_to_anybody(void) {
+  int nobody[2];
+  interrupt_by_writing();
+  CHECK(!pipe(nobody) && !close(nobody[0]) && dup2(nobody[1], STDERR_FILENO) >= 0 && !close(nobody[1]));
+}
+
+static void expect_no_restart(const Launch *l, int attempt) {
+  if (attempt) {
+    printf("started again");
+    exit(0);
+  }
+  kill_rank_1(l, attempt);
+}
+
+// Output that nobody reads is a request to stop, not the user's mistake, and not something to go on after.
+TEST(supervisor_does_not_start_again_for_nobody) {
+  const char *said;
+  const Job job = {.ranks = 2, .restarts = 3, .body = expect_no_restart, .before = say_nothing_to_anybody};
+  EXPECT_INT(run(&job, &said), EXIT_RUN);
+}
+
 static void make_a_mistake(const Launch *l, int attempt) {
   (void)attempt;
   if (l->rank) until_said(l);
