@@ -243,20 +243,37 @@ static bool roll_back(TrainingRun *r, TrainOptions *o) {
   return next.again;
 }
 
+// After a restart: with the rate that the attempt before has come to, also where its checkpoint is older than that.
+static void go_on_rolled_back(const Job *job, TrainOptions *o, int *rollbacks, double *left) {
+  rollback_of_note(job->left, rollbacks, &o->lr);
+  *left = 2 * float_decimal(o->lr);
+  o->amend = true;
+}
+
+static void end_by_divergence(TrainingRun *r) {
+  if (leads(r)) {
+    job_over(r->job);
+    die(EXIT_RUN, "%s", r->trouble.msg);
+  }
+  comm_barrier(r->comm); // ends with the first rank
+}
+
 // Sessions, of which each that diverges is followed by one with half the rate, where --on-divergence says so.
-static void train_all(TrainOptions *o, Comm *comm, TrainingData *data) {
+static void train_all(TrainOptions *o, Job *job, TrainingData *data) {
   double left = 0;
-  for (int rollbacks = 0;; rollbacks++) {
+  int rollbacks = 0;
+  if (job->left) go_on_rolled_back(job, o, &rollbacks, &left);
+  for (;; rollbacks++) {
     TrainingRun r = {.o = *o,
-                     .comm = comm,
+                     .job = job,
+                     .comm = job->comm,
                      .train = &data->train,
                      .val = data->has_val ? &data->val : NULL,
                      .rollbacks = rollbacks,
                      .left = left};
     const Outcome outcome = session(&r);
     const bool again = outcome == RUN_DIVERGED && roll_back(&r, o);
-    if (outcome == RUN_DIVERGED && !again && leads(&r)) die(EXIT_RUN, "%s", r.trouble.msg);
-    if (outcome == RUN_DIVERGED && !again) comm_barrier(comm); // ends with the first rank
+    if (outcome == RUN_DIVERGED && !again) end_by_divergence(&r);
     if (again && leads(&r))
       fprintf(stderr, "%s\nrolling back, %d of %d\n", r.trouble.msg, rollbacks + 1, MAX_ROLLBACKS);
     left = r.schedule.base;
@@ -296,7 +313,7 @@ static bool train(TrainOptions *o) {
   o->ranks = job.launch.world;
   o->device = job.device;
   if (job.attempt) o->resume = RESUME_LAST;
-  train_all(o, job.comm, &data);
+  train_all(o, &job, &data);
   close_data(&data);
   bool stopped = interrupted() || comm_stop_asked(job.comm);
   comm_broadcast_bytes(job.comm, &stopped, sizeof stopped);

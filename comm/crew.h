@@ -1,5 +1,5 @@
 // Crew: what the supervisor of --gpus N and the ranks that it forked share, a page of memory. Every member is written
-// by one process, but for `said`, which the first writes whose message ends the run, and `stop`.
+// by one process at a time, but for `said`, which the first writes whose message ends the run, and `stop`.
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -13,6 +13,8 @@ typedef struct Crew {
   int ranks;
   atomic_int said;   // 0, or 1 + the exit status, once somebody has said why the run ends: crew_claim
   atomic_int stop;   // the supervisor, or a rank, was asked to stop: the ranks save and end
+  atomic_int over;   // the run has come to an end to which it would come again: nothing is started again
+  atomic_llong note; // what an attempt leaves to the next one; 0: nothing
   atomic_llong beat; // of the supervisor, twice a second: one that is stopped or gone does not count on
   struct {
     _Atomic pid_t pid;

@@ -259,8 +259,8 @@ static void watch_ranks(Supervisor *v) {
 
 // Output that nobody reads is a request to stop, too.
 static bool starts_again(const Supervisor *v, int attempt) {
-  const bool asked = atomic_load(&v->crew->stop) || interrupted();
-  return v->failed && v->status != 0 && v->status != EXIT_USAGE && !asked && attempt < v->asked->restarts;
+  const bool ended = atomic_load(&v->crew->stop) || atomic_load(&v->crew->over) || interrupted();
+  return v->failed && v->status != 0 && v->status != EXIT_USAGE && !ended && attempt < v->asked->restarts;
 }
 
 // ---- the supervisor -------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ typedef struct Supervision {
 // the supervisor it does not return: it waits, tells of requests to stop, ends all ranks on a second one, and when a
 // rank fails says so by one line where nobody has, gives the others GRACE seconds to end by themselves, kills those
 // that are left, and exits with the status of the one that failed. `attempt` counts from 0: the restarts before this
-// one. Nothing is started again after a request to stop, or after a mistake of the user's (EXIT_USAGE).
+// one. Nothing is started again after a request to stop, after a mistake of the user's (EXIT_USAGE), or where
+// crew->over is set.
 //
 // A rank that ends because it was asked to, with a status other than 0, has crew->stop set before, so that this is no
 // failure.

@@ -56,3 +56,15 @@ bool divergence_roll_back(const Divergence *d, TrainOptions *o, const RunFiles *
   o->amend = from != RESUME_NO;
   return true;
 }
+
+int64_t rollback_note(int times, float lr) {
+  uint32_t bits;
+  memcpy(&bits, &lr, sizeof bits);
+  return (int64_t)times << 32 | bits;
+}
+
+void rollback_of_note(int64_t note, int *times, float *lr) {
+  const uint32_t bits = (uint32_t)note;
+  *times = (int)(note >> 32);
+  memcpy(lr, &bits, sizeof bits);
+}

@@ -21,3 +21,8 @@ void divergence_explain(const Divergence *d, const TrainOptions *o, const RunFil
 // Makes the options those that go on with half the rate from the older checkpoint or, where there is none, from the one
 // there is; from the beginning, where there is none at all. False where what there is has begun to diverge itself.
 bool divergence_roll_back(const Divergence *d, TrainOptions *o, const RunFiles *f);
+
+// How often a run was rolled back, and to which rate, as a number that is not 0: no checkpoint tells it before the
+// first one at that rate.
+int64_t rollback_note(int times, float lr);
+void rollback_of_note(int64_t note, int *times, float *lr);

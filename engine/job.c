@@ -54,6 +54,7 @@ void job_start(Job *j, const JobOptions *o) {
   if (j->launch.world == 1 && (j->ranks != 1 || o->restarts)) {
     const Supervision s = {.ranks = j->ranks, .restarts = o->restarts, .kept = o->kept, .context = o->context};
     supervise(&s, &j->launch, &j->attempt);
+    j->left = atomic_load(&j->launch.crew->note);
     meet(j, o);
   }
   if (!j->comm) return;
@@ -63,6 +64,14 @@ void job_start(Job *j, const JobOptions *o) {
 
 void job_stopped(Job *j) {
   if (j->launch.crew) atomic_store(&j->launch.crew->stop, 1);
+}
+
+void job_over(Job *j) {
+  if (j->launch.crew) atomic_store(&j->launch.crew->over, 1);
+}
+
+void job_leave(Job *j, int64_t note) {
+  if (j->launch.crew) atomic_store(&j->launch.crew->note, note);
 }
 
 void job_end(Job *j) {

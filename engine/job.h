@@ -23,6 +23,7 @@ typedef struct Job {
   Comm *comm;      // NULL: alone
   char device[32]; // of this rank
   int attempt;     // restarts before this one
+  int64_t left;    // job_leave's of the attempts before; 0: none
 } Job;
 
 // What --gpus says: a number, or "all", which is 0.
@@ -37,5 +38,10 @@ void job_start(Job *j, const JobOptions *o);
 // All ranks have agreed to end because one of them, or their supervisor, was asked to: a status other than 0 is then no
 // failure, and nothing is started again.
 void job_stopped(Job *j);
+// The run has failed as it would fail again from the same checkpoint: --restarts does not apply. By the first rank.
+void job_over(Job *j);
+// What an attempt that follows this one has to know and no checkpoint tells it; not 0. By the first rank, after
+// something on which all ranks have waited for each other since job_start.
+void job_leave(Job *j, int64_t note);
 // Says goodbye.
 void job_end(Job *j);

@@ -275,6 +275,7 @@ static void open_files(TrainingRun *r) {
     die(EXIT_USAGE, "%s", err.msg);
   if (r->first)
     log_note(&r->files.log, "resuming %s at step %lld of %lld", r->o.out, (long long)r->first, (long long)r->steps);
+  if (r->rollbacks) job_leave(r->job, rollback_note(r->rollbacks, r->o.lr)); // the files have gone back
   record_amendments(r);
   record_ranks(r);
   die_first(keep_what_is_being_written, r);

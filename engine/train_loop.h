@@ -3,6 +3,7 @@
 #include "data/batches/loader.h"
 #include "engine/divergence.h"
 #include "engine/engine.h"
+#include "engine/job.h"
 #include "engine/run_files.h"
 #include "engine/train_options.h"
 #include "nn/optim.h"
@@ -12,7 +13,8 @@ typedef struct TrainingRun {
   TrainOptions o; // its texts are main's
   int rollbacks;  // before this session
   double left;    // the rate of the session before, which diverged
-  Comm *comm;     // NULL: alone
+  Job *job;
+  Comm *comm; // the job's; NULL: alone
   const Model *model;
   Engine engine;
   Dataset *train, *val;                  // val NULL: nothing to evaluate on

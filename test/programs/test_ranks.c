@@ -468,6 +468,39 @@ TEST_TIER(ranks_of_others_have_the_same_data, 1) {
   }
 }
 
+// Rates of 0.04 and 0.02 send this run off; the checkpoint of step 20 stands between. A restart goes on with the rate
+// to which the run was rolled back, not with that of the command.
+static const char rolls_back[] =
+    "--gpus 2 --resume --amend --warmup 0 --clip-grad 0 --eval-every -1 --iters 60 --lr 0.04 "
+    "--checkpoint-every 20 --on-divergence rollback --restarts 1";
+
+static void begin_to_roll_back(const char *out) {
+  const char *said;
+  const char begin[] = "--gpus 2 --stop-after 4 --iters 60 --eval-every -1";
+  if (!EXPECT_INT(job("train", "", out, begin, &said), 0)) printf("    %s\n", said);
+}
+
+TEST_TIER(ranks_start_again_where_they_were_rolled_back_to, 1) {
+  const char *said, out[] = "ranks-rolled-back", whole[] = "ranks-rolled-back-whole";
+  begin_to_roll_back(whole);
+  begin_to_roll_back(out);
+  if (!EXPECT_INT(job("train", "", whole, rolls_back, &said), 0)) printf("    %s\n", said);
+  EXPECT_INT(count_of(said, "\nrolling back, "), 2);
+  const pid_t pid = start_job("train", "", out, rolls_back);
+  if (EXPECT(wait_for_step(out, 3, 20))) kill_one(out, pid, 2, SIGKILL);
+  EXPECT_INT(end_of(pid), 0);
+  expect_nobody_left(out);
+  expect_same_run(out, whole);
+}
+
+// It would diverge again.
+TEST_TIER(ranks_do_not_start_again_what_diverged, 1) {
+  const char *said, out[] = "ranks-diverged";
+  EXPECT_INT(job("train", "", out, "--gpus 2 --lr 1e5 --warmup 0 --clip-grad 0 --restarts 2", &said), 1);
+  expect_one_reason(said, "not finite (loss_objectness ");
+  expect_nobody_left(out);
+}
+
 // ---- mistakes -------------------------------------------------------------------------------------------------------
 
 TEST_TIER(ranks_refuse_what_cannot_be, 1) {
