@@ -1,5 +1,6 @@
 // train: flags → data → step loop → log, checkpoint, evaluation.
 #include <stdlib.h>
+#include <string.h>
 #include "base/interrupt.h"
 #include "base/output.h"
 #include "base/threads.h"
@@ -32,11 +33,29 @@ static void close_data(TrainingData *d) {
 
 static bool leads(const TrainingRun *r) { return comm_rank(r->comm) == 0; }
 
+// "ranks: 8, of 2 hosts; NCCL 2.28.9, 16 CTAs"
+static void print_ranks(Comm *c) {
+  CollectiveFacts facts;
+  int hosts = 1;
+  if (!c) return;
+  for (int i = 1; i < comm_world(c); i++) hosts += strcmp(comm_host(c, i), comm_host(c, i - 1)) != 0;
+  collective_facts(c, &facts);
+  fprintf(stderr, "ranks: %d", comm_world(c));
+  if (hosts > 1) fprintf(stderr, ", of %d hosts", hosts);
+  const int v = facts.nccl_version;
+  if (v)
+    fprintf(stderr, "; NCCL %d.%d.%d, %d CTAs at most\n", v / 10000, v / 100 % 100, v % 100, facts.ctas);
+  else
+    fprintf(stderr, "; over TCP, as in tests\n");
+  free(facts.variables);
+}
+
 // Shown once nothing can be wrong any more with what was asked for: a mistake gets its one line alone.
 static void report(const TrainingRun *r) {
   if (!leads(r)) return;
   if (!r->o.benchmark && !r->rollbacks) fprintf(stderr, "configuration:\n%s", r->o.resolved);
   device_print(r->engine.dev, stderr);
+  print_ranks(r->comm);
   dataset_print(r->train, stderr);
 }
 

@@ -279,8 +279,8 @@ TEST_TIER(ranks_end_with_the_one_that_is_stopped, 1) {
 TEST_TIER(ranks_end_when_two_are_lost_at_once, 1) {
   static const struct {
     int supervisor, rank, which;
-  } cases[] = {{SIGKILL, SIGKILL, 1}, {SIGSTOP, SIGSTOP, 1}, {SIGKILL, SIGSTOP, 1}, {SIGSTOP, SIGKILL, 1},
-               {SIGSTOP, SIGSTOP, 3}, {SIGSTOP, SIGKILL, 3}};
+  } cases[] = {{SIGKILL, SIGKILL, 1}, {SIGSTOP, SIGSTOP, 1}, {SIGKILL, SIGSTOP, 1},
+               {SIGSTOP, SIGKILL, 1}, {SIGSTOP, SIGSTOP, 3}, {SIGSTOP, SIGKILL, 3}};
   for (int i = 0; i < COUNT(cases); i++) {
     char out[64];
     snprintf(out, sizeof out, "ranks-two-%d", i);
