@@ -28,7 +28,6 @@ TEST_TIER(program_mistakes_of_train, 1) {
   const char *d = shapes_set();
   char train[256];
   snprintf(train, sizeof train, "%s", tool("train"));
-  expect_mistake("--data DIR is missing", "%s", train);
   expect_mistake("--batch", "%s --data %s --bacth 3", train, d);
   expect_mistake("--batch", "%s --data %s --batch zero", train, d);
   expect_mistake("/nowhere", "%s --data /nowhere --out %s", train, in_tmp("m"));
@@ -71,6 +70,29 @@ TEST_TIER(program_mistakes_of_train, 1) {
                  in_tmp("m"));
   CHECK(!remove(in_tmp("half/train/000003.png")));
   expect_mistake("000003.png: no such file", "%s --data %s --model tiny --strict --out %s", train, half, in_tmp("m"));
+}
+
+// --data, else $MASKRCNN_DATA, else ./coco where that is a data set; otherwise one line says all this.
+TEST_TIER(program_mistakes_data_default, 1) {
+  static const char nowhere[] = "--data DIR is missing, $MASKRCNN_DATA is not set, and ./coco holds no data set";
+  char *train = realpath(tool("train"), NULL), *set = realpath(shapes_set(), NULL), *here, *plan;
+  const char *said;
+  here = xstrdup(in_tmp("data-default"));
+  plan = xasprintf("%s --model tiny --size 64 --batch 2 --plan --device cpu", train);
+  CHECK(dirs_make(here, NULL));
+  expect_mistake(nowhere, "cd %s; unset MASKRCNN_DATA; %s", here, train);
+  expect_mistake(nowhere, "cd %s; MASKRCNN_DATA= %s --gpus 2 --batch 4", here, train);
+  expect_mistake("no /nowhere/annotations/instances_train", "cd %s; MASKRCNN_DATA=/nowhere %s", here, train);
+  CHECK(dirs_make(in_tmp("data-default/coco/images"), NULL)); // of another program
+  expect_mistake(nowhere, "cd %s; unset MASKRCNN_DATA; %s", here, train);
+  CHECK(!command(NULL, "cd %s; rm -r coco; ln -s %s coco", here, set));
+  EXPECT_INT(command(&said, "cd %s; unset MASKRCNN_DATA; %s", here, plan), 0);
+  EXPECT_INT(command(&said, "cd %s; rm coco; MASKRCNN_DATA=%s %s", here, set, plan), 0);
+  expect_mistake("no /nowhere/annotations/instances_train", "cd %s; MASKRCNN_DATA=%s %s --data /nowhere", here, set,
+                 train);
+  expect_mistake("name either images or --data", "MASKRCNN_DATA=%s %s --weights x", set, tool("infer"));
+  char *all[] = {train, set, here, plan};
+  for (int i = 0; i < COUNT(all); i++) free(all[i]);
 }
 
 TEST_TIER(program_mistakes_of_infer, 1) {
