@@ -115,12 +115,12 @@ static bool process_stopped(pid_t pid) {
   return name_end && !strncmp(name_end, ") T", 3);
 }
 
-// Of --gpus: ranks that are stopped would be left by a supervisor that is stopped, too, or gone, and so would it be.
+// Ranks of this place that are stopped would be left, and so would a supervisor.
 static void end_stopped(const Watch *w) {
-  if (!w->l->crew) return;
-  const pid_t supervisor = w->l->crew->supervisor;
   for (int i = 0; i < w->world; i++)
     if (w->handle[i] >= 0 && process_stopped(w->peer[i].pid)) kill_rank(w, i);
+  if (!w->l->crew) return;
+  const pid_t supervisor = w->l->crew->supervisor;
   if (getppid() == supervisor && process_stopped(supervisor)) kill(supervisor, SIGKILL);
 }
 

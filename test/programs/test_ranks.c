@@ -429,16 +429,36 @@ TEST_TIER(ranks_survive_fifty_kills, 2) { check_kills(50); }
 
 // ---- ranks of others ------------------------------------------------------------------------------------------------
 
+// One of `world` ranks of this host, as torchrun starts them.
+static pid_t start_rank(const char *out, int rank, int world, int port, const char *more) {
+  char *env = xasprintf("RANK=%d WORLD_SIZE=%d LOCAL_RANK=%d LOCAL_WORLD_SIZE=%d MASTER_ADDR=127.0.0.1 MASTER_PORT=%d",
+                        rank, world, rank, world, port);
+  const pid_t pid = start_job("train", env, out, more);
+  free(env);
+  return pid;
+}
+
+// A rank that is stopped when another is killed is not left.
+TEST_TIER(ranks_of_others_leave_nobody_who_is_stopped, 1) {
+  static const char out[] = "ranks-others-stopped", more[] = "--iters 100000 --eval-every -1 --timeout 20";
+  pid_t pid[3];
+  for (int r = 0; r < 3; r++) pid[r] = start_rank(out, r, 3, 29630, more);
+  if (EXPECT(wait_for_step(out, 3, 2))) {
+    kill(pid[1], SIGSTOP);
+    kill(pid[0], SIGKILL);
+  }
+  EXPECT_INT(end_of(pid[0]), -SIGKILL);
+  EXPECT_INT(end_of(pid[2]), 1);
+  if (!EXPECT_INT(end_of(pid[1]), -SIGKILL)) expect_nobody_left(out);
+}
+
 // Two ranks as torchrun starts them, on data sets of their own. Both end with `status`, and one says why.
 static void expect_two(const char *out, int port, const char *const data[2], int status, const char *reason) {
   pid_t pid[2];
   char name[80];
   for (int r = 0; r < 2; r++) {
-    char *env = xasprintf("RANK=%d WORLD_SIZE=2 LOCAL_RANK=%d LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=%d",
-                          r, r, port);
     char *more = xasprintf("--data %s", data[r]);
-    pid[r] = start_job("train", env, out, more);
-    free(env);
+    pid[r] = start_rank(out, r, 2, port, more);
     free(more);
   }
   for (int r = 0; r < 2; r++) EXPECT_INT(end_of(pid[r]), status);
