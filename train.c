@@ -269,12 +269,12 @@ static void go_on_rolled_back(const Job *job, TrainOptions *o, int *rollbacks, d
   o->amend = true;
 }
 
-static void end_by_divergence(TrainingRun *r) {
-  if (leads(r)) {
-    job_over(r->job);
-    die(EXIT_RUN, "%s", r->trouble.msg);
-  }
-  comm_barrier(r->comm); // ends with the first rank
+// What was not finite is the mean over ranks: no rank is to blame.
+static NORETURN void end_by_divergence(TrainingRun *r) {
+  if (leads(r)) job_over(r->job);
+  comm_broadcast_bytes(r->comm, &r->trouble, sizeof r->trouble);
+  comm_all_know(r->comm);
+  die(EXIT_RUN, "%s", r->trouble.msg);
 }
 
 // Sessions, of which each that diverges is followed by one with half the rate, where --on-divergence says so.

@@ -119,6 +119,10 @@ static bool compare(const Comm *c, const CommPart *part, CommSame *same, Err *er
   return true;
 }
 
+void comm_all_know(Comm *c) {
+  if (c) watch_all_know(c->watch);
+}
+
 bool comm_agree(Comm *c, const char *text, CommSame *same, Err *err) {
   if (!c) return true;
   CommPart *part = c->rank ? NULL : xcalloc((size_t)c->world, sizeof *part);
@@ -128,7 +132,7 @@ bool comm_agree(Comm *c, const char *text, CommSame *same, Err *err) {
   free(part);
   comm_broadcast_bytes(c, verdict.msg, sizeof verdict.msg);
   if (!*verdict.msg) return true;
-  watch_all_know(c->watch);
+  comm_all_know(c);
   return err_set(err, "%s", verdict.msg);
 }
 

@@ -37,6 +37,8 @@ const char *comm_host(const Comm *c, int rank); // its host's name
 // get the message of `same`, which says how, with the rank and host in front, and false.
 typedef bool CommSame(const char *of_rank_0, const char *other, Err *err);
 bool comm_agree(Comm *c, const char *text, CommSame *same, Err *err);
+// All ranks have the same message and die by it next: it is said once, without a rank in front. Every rank calls it.
+void comm_all_know(Comm *c);
 void comm_barrier(Comm *c);
 void comm_broadcast_bytes(Comm *c, void *p, size_t bytes); // of rank 0
 

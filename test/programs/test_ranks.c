@@ -518,6 +518,7 @@ TEST_TIER(ranks_do_not_start_again_what_diverged, 1) {
   const char *said, out[] = "ranks-diverged";
   EXPECT_INT(job("train", "", out, "--gpus 2 --lr 1e5 --warmup 0 --clip-grad 0 --restarts 2", &said), 1);
   expect_one_reason(said, "not finite (loss_objectness ");
+  EXPECT(!strstr(said, "rank 0 on "));
   expect_nobody_left(out);
 }
 
