@@ -329,7 +329,7 @@ static bool train(TrainOptions *o) {
   comm_barrier(job.comm); // until the folder is there
   open_data(o, &data);
   if (!o->plan) job_start(&job, &options);
-  o->ranks = job.launch.world;
+  o->ranks = job.comm ? job.launch.world : job.ranks;
   o->device = job.device;
   if (job.attempt) o->resume = RESUME_LAST;
   train_all(o, &job, &data);

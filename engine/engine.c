@@ -228,13 +228,13 @@ bool engine_open(Engine *e, const Compute *compute, const Model *model, const Mo
   program_build(e, &e->infer, infer, FOR_INFERENCE);
   program_build(e, &e->validate, infer->losses ? infer : &(Shapes){0}, FOR_VALIDATION);
   plan_memory(e);
+  e->memory.ranks = e->comm ? comm_launch(e->comm)->local_world : compute->ranks_here;
   if (print_plan) {
     print_plans(&e->train, "training");
     print_plans(&e->infer, "inference");
     print_plans(&e->validate, "validation");
     memory_print(&e->memory, e->dev, stdout);
   }
-  if (e->comm) e->memory.ranks = comm_launch(e->comm)->local_world;
   if (!memory_fits(&e->memory, e->dev, err)) return false;
   comm_barrier(e->comm); // until all have seen what is free
   if (print_plan) return true;

@@ -96,6 +96,7 @@ typedef struct Compute {
   const char *conv;   // rung of the convolution ladder; NULL = chosen for each problem
   bool sync_nodes;    // wait after every kernel and node, to see which one fails
   ReductionOptions ranks;
+  int ranks_here; // of this host that there are to be, where a plan asks before there are any; 0: as ranks.comm says
 } Compute;
 
 // Opens the device, builds every graph, makes the one plan, sees whether there is so much memory, and takes it all. The

@@ -40,6 +40,11 @@ static size_t sharers(const MemoryPlan *m, const MemoryPool *pool) {
   return pool->place[ON_HOST] ? (size_t)MAX(m->ranks, 1) : 1;
 }
 
+static void sharers_text(const MemoryPlan *m, const MemoryPool *pool, char *text, size_t room) {
+  *text = '\0';
+  if (sharers(m, pool) > 1) snprintf(text, room, " by %d ranks", m->ranks);
+}
+
 static size_t pool_sum(const MemoryPlan *m, const MemoryPool *pool) {
   size_t sum = 0;
   for (MemoryPlace p = 0; p < MEMORY_PLACES; p++)
@@ -58,8 +63,8 @@ static bool pool_fits(const MemoryPlan *m, const MemoryPool *pool, Err *err) {
   const size_t sum = pool_sum(m, pool);
   if (sum <= pool->free) return true;
   const MemoryRow *most = largest(m, pool);
-  char ranks[40] = "";
-  if (sharers(m, pool) > 1) snprintf(ranks, sizeof ranks, " by %d ranks", m->ranks);
+  char ranks[40];
+  sharers_text(m, pool, ranks, sizeof ranks);
   return err_set(
       err, "too little memory: %.1f MB asked for%s, %.1f MB free on %s; most of it, %.1f MB, for the %s%s%s%s", mb(sum),
       ranks, mb(pool->free), pool->name, mb(most->bytes), most->name, most->options ? ": a smaller " : "",
@@ -79,7 +84,9 @@ bool memory_fits(const MemoryPlan *m, Device *dev, Err *err) {
 // ---- for people -----------------------------------------------------------------------------------------------------
 
 static void print_pool(const MemoryPlan *m, const MemoryPool *pool, FILE *out) {
-  fprintf(out, "  %10.1f MB of %s", mb(pool_sum(m, pool)), pool->name);
+  char ranks[40];
+  sharers_text(m, pool, ranks, sizeof ranks);
+  fprintf(out, "  %10.1f MB of %s%s", mb(pool_sum(m, pool)), pool->name, ranks);
   if (pool->free < SIZE_MAX) fprintf(out, ", %.1f MB free", mb(pool->free));
   fputc('\n', out);
 }

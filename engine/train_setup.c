@@ -251,6 +251,7 @@ void setup_engine(const TrainOptions *o, Comm *comm, ModelConfig config, const D
       .tf32 = o->tf32,
       .conv = o->conv,
       .sync_nodes = o->sync_nodes,
+      .ranks_here = o->ranks,
       .ranks =
           {.comm = comm, .type = (ReduceType)o->reduce, .bucket_mb = o->bucket, .ctas = o->ctas, .reserve = o->reserve},
   };

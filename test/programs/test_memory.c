@@ -44,6 +44,19 @@ TEST_TIER(memory_plan_has_the_host, 1) {
   EXPECT_NEAR(planned(said, "MB of the host"), sum, 1); // each is rounded
 }
 
+// Ranks that are not there yet count too.
+TEST_TIER(memory_plan_is_of_all_ranks, 1) {
+  static const char plan[] = "%s --data %s --model tiny --size 64 --threads 1 --device cpu --plan --gpus %d | "
+                             "sed -n '/^taken/,$p'";
+  const char *said;
+  EXPECT_INT(command(&said, plan, tool("train"), shapes_set(), 1), 0);
+  EXPECT(!strstr(said, "ranks"));
+  const double one = planned(said, "MB of the host");
+  EXPECT_INT(command(&said, plan, tool("train"), shapes_set(), 4), 0);
+  if (!EXPECT(strstr(said, " MB of the host by 4 ranks"))) printf("    %s\n", said);
+  EXPECT_NEAR(planned(said, "MB of the host"), 4 * one, 1);
+}
+
 // Where address space is short of what is planned, nothing is taken: the plan is printed all the same, a run says what
 // to change, and neither leaves anything behind.
 TEST_TIER(memory_too_little_is_said_before_it_is_taken, 1) {
