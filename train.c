@@ -215,8 +215,9 @@ static Outcome session(TrainingRun *r) {
   if (o->plan) return outcome;
   plan_steps(r);
   begin(r);
-  Trace *trace = o->trace ? trace_open(o->trace, &err) : NULL;
-  if (o->trace && !trace) die(EXIT_USAGE, "--trace: %s", err.msg);
+  const bool traces = o->trace && leads(r);
+  Trace *trace = traces ? trace_open(o->trace, &err) : NULL;
+  if (traces && !trace) die(EXIT_USAGE, "--trace: %s", err.msg);
   report(r);
   Loader *loader = start_loader(r, &r->engine);
   if (o->benchmark) {
@@ -224,7 +225,7 @@ static Outcome session(TrainingRun *r) {
   } else {
     engine_time_nodes(&r->engine, o->profile || trace, trace);
     outcome = train_run(r, loader);
-    if (o->profile) benchmark_print_nodes(&r->engine);
+    if (o->profile && leads(r)) benchmark_print_nodes(&r->engine);
   }
   loader_close(loader);
   if (!trace_close(trace, &err)) die(EXIT_RUN, "--trace: %s", err.msg);
