@@ -22,8 +22,12 @@ typedef struct Hello {
   char nonce[40]; // of the file that it read; "": none
 } Hello;
 
-// Types of frames. Those after the welcome are the watch's.
-enum { FRAME_HELLO = 1, FRAME_REFUSED, FRAME_PEER, FRAME_WELCOME, FRAMES_OF_WATCH };
+// Types of frames: SEATED says that a hello was heard and others are waited for. Those after the welcome are the
+// watch's.
+enum { FRAME_HELLO = 1, FRAME_REFUSED, FRAME_SEATED, FRAME_PEER, FRAME_WELCOME, FRAMES_OF_WATCH };
+
+// For so many seconds one who was there and has gone may come again before all are there.
+enum { MAY_BE_AWAY = 8 };
 
 Peer peer_here(void);
 Hello hello_of(const Launch *l, const char *nonce);

@@ -17,6 +17,7 @@ typedef struct Guest { // one that has no seat yet
 
 typedef struct Seat { // a rank
   bool here;
+  double left; // when one who was here went; 0: nobody did, or is here again
   Hello hello;
   Wire control, data;
 } Seat;
@@ -119,6 +120,7 @@ static bool admit(Reception *r, Guest *g, Err *err) {
   if (!local_ranks_differ(r, h, err)) return false;
   leave_seat(seat);
   *seat = (Seat){.here = true, .hello = *h, .control = g->wire, .data = {.fd = -1}};
+  wire_send(&seat->control, FRAME_SEATED, 0, 0, "");
   g->wire = (Wire){.fd = -1};
   return true;
 }
@@ -172,14 +174,20 @@ static bool hear_guests(Reception *r, Err *err) {
   return ok;
 }
 
-// Ranks that have gone again may come back.
-static void look_after_seats(Reception *r) {
+// Ranks that have gone may come again for a while. False: one is lost.
+static bool look_after_seats(Reception *r, Err *err) {
   for (int i = 1; i < r->mine.world; i++) {
     Seat *s = &r->seat[i];
-    if (!s->here) continue;
-    wire_receive(&s->control);
-    if (s->control.ended) leave_seat(s);
+    if (s->here) wire_receive(&s->control);
+    if (s->here && s->control.ended) {
+      leave_seat(s);
+      s->left = now_seconds();
+    }
+    if (s->left > 0 && now_seconds() - s->left > MAY_BE_AWAY)
+      return err_set(err, "rank %d on %s has come and is gone again, before all ranks are there", i,
+                     s->hello.peer.host);
   }
+  return true;
 }
 
 // ---- the end ------------------------------------------------------------------------------------------------------
@@ -267,7 +275,7 @@ static bool receive_all(Reception *r, int listener, double seconds, bool *others
       r->end_seconds = end_seconds;
       return false;
     }
-    look_after_seats(r);
+    if (!look_after_seats(r, err)) return false;
   }
   return true;
 }

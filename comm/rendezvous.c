@@ -62,6 +62,8 @@ typedef struct Caller {
   Meeting *m;
   double deadline;
   bool *others_say;
+  bool seated;    // rank 0 has heard this rank
+  double left;    // since when it is gone; 0: it was not there, or is there
   Err *err;       // of ANSWER_NO
   char why[4096]; // of the last ANSWER_NONE
 } Caller;
@@ -87,6 +89,11 @@ static Answer listen_to(Caller *c, Wire *control, Frame *frame, double until) {
     WireFound found;
     while ((found = wire_next(control, frame)) == WIRE_FRAME) {
       if (frame->type == FRAME_REFUSED) return refused(c, frame);
+      if (frame->type == FRAME_SEATED) {
+        c->seated = true;
+        c->left = 0;
+        continue;
+      }
       if (frame->type == FRAME_WELCOME && known == c->l->world) return ANSWER_WELCOME;
       if (frame->number != known || known == c->l->world || !peer_parse(&c->m->peer[known++], frame))
         return no_answer(c, "what answers there is no rank 0 of ours");
@@ -97,7 +104,10 @@ static Answer listen_to(Caller *c, Wire *control, Frame *frame, double until) {
               c->l->rank);
       return ANSWER_NO;
     }
-    if (control->ended) return no_answer(c, "the connection ended");
+    if (control->ended) {
+      if (c->seated && !c->left) c->left = now_seconds();
+      return no_answer(c, "the connection ended");
+    }
   }
   return no_answer(c, "it takes calls, but says nothing");
 }
@@ -156,6 +166,9 @@ static bool go_to_rank_0(Meeting *m, const Launch *l, double seconds, bool *othe
     if (rendezvous_is_off(l, others_say, err)) return false;
     Answer answer = path ? call_by_file(&c, path) : call(&c, &a, "", 5);
     if (answer != ANSWER_NONE) return answer == ANSWER_WELCOME;
+    if (c.left > 0 && now_seconds() - c.left > MAY_BE_AWAY)
+      return err_set(err, "rank %d: rank 0 was at %s, and is gone before all ranks are there (%s)", l->rank, where,
+                     c.why);
     poll(NULL, 0, pause);
   }
   return err_set(err, "rank %d: rank 0 does not answer at %s within %g s (%s)", l->rank, where, seconds, c.why);

@@ -173,6 +173,25 @@ TEST(rendezvous_takes_a_rank_that_comes_again) {
   expect_status(&r, 0);
 }
 
+// But not for ever: long before the time limit, rank 0 says who is gone, and others that rank 0 is.
+TEST_TIER(rendezvous_ends_with_a_rank_that_stays_away, 1) {
+  for (int gone = 0; gone < 2; gone++) {
+    RankProcesses r;
+    processes_init(&r, 3, nothing, NULL, -1);
+    const double begin = now_seconds();
+    processes_fork(&r, 0);
+    close(r.listener);
+    r.listener = -1;
+    processes_fork(&r, 1);
+    usleep(500000);
+    kill(r.pid[gone], SIGKILL);
+    expect_said(&r, 1, gone ? ": rank 1 on " : ": rank 1: rank 0 was at 127.0.0.1:");
+    EXPECT(strstr(r.said, "gone"));
+    EXPECT_INT(r.status[1 - gone], EXIT_USAGE);
+    EXPECT(now_seconds() - begin < 11);
+  }
+}
+
 static void without_listener(CommOptions *o) { o->launch.listener = -1; }
 
 TEST(rendezvous_at_an_address_that_cannot_be) {
