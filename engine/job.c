@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/interrupt.h"
 #include "comm/cores.h"
 #include "engine/ranks.h"
 
@@ -18,7 +19,8 @@ static void meet(Job *j, const JobOptions *o) {
   Err err;
   const CommOptions options = {
       .launch = j->launch, .meeting_seconds = o->rendezvous_timeout, .silence_seconds = o->timeout};
-  if (!comm_open(&j->comm, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
+  // A request to stop is nobody's mistake.
+  if (!comm_open(&j->comm, &options, &err)) die(interrupted() ? EXIT_RUN : EXIT_USAGE, "%s", err.msg);
 }
 
 void job_begin(Job *j, const JobOptions *o) {

@@ -232,6 +232,20 @@ TEST_TIER(ranks_stop_together_when_one_is_asked, 1) {
   }
 }
 
+// A request that comes while ranks begin is no mistake of whoever started them.
+TEST_TIER(ranks_stop_while_they_meet, 1) {
+  for (int i = 0; i < 4; i++) {
+    char out[64];
+    snprintf(out, sizeof out, "ranks-stopped-early-%d", i);
+    const pid_t pid = start_job("train", "", out, "--gpus 2 --iters 100000 --eval-every -1");
+    if (!EXPECT(wait_for_step(out, 3, 0))) continue;
+    usleep((useconds_t)(20000 * i));
+    kill(pid, SIGTERM);
+    EXPECT_INT(end_of(pid), 1);
+    expect_nobody_left(out);
+  }
+}
+
 // Kills the supervisor (0) or the rank that is so many-th.
 static void kill_one(const char *out, pid_t supervisor, int which, int signal) {
   pid_t pid[16];
