@@ -212,6 +212,23 @@ static Outcome make_steps(TrainingRun *r, Loader *loader) {
   return r->diverged ? RUN_DIVERGED : complete ? RUN_COMPLETE : RUN_STOPPED;
 }
 
+// The first rank counts those of training that others have met, too; of an evaluation it is told in rounds.
+static void gather_bad_images(TrainingRun *r) {
+  const Dataset *d = r->train;
+  const int n = d->num_images, world = comm_world(r->comm);
+  CommPart *part = xcalloc((size_t)world, sizeof *part);
+  char *mine = xmalloc((size_t)n);
+  for (int i = 0; i < n; i++) mine[i] = (char)atomic_load(&d->reported[i]);
+  const bool gathered = comm_gather(r->comm, mine, (size_t)n, part);
+  for (int k = 0; gathered && k < world; k++) {
+    for (int i = 0; i < n; i++)
+      if (part[k].data[i]) atomic_store(&d->reported[i], 1);
+    free(part[k].data);
+  }
+  free(part);
+  free(mine);
+}
+
 static void note_bad_images(TrainingRun *r) {
   int bad = dataset_bad_images(r->train), bad_val = r->val ? dataset_bad_images(r->val) : 0;
   if (bad || bad_val)
@@ -289,6 +306,7 @@ Outcome train_run(TrainingRun *r, Loader *loader) {
   const Outcome outcome = make_steps(r, loader);
   die_first(NULL, NULL); // nothing goes on beside it from here
   comm_last(r->comm, NULL, NULL);
+  gather_bad_images(r);
   if (leads(r)) finish(r, outcome);
   if (as_first(r, outcome == RUN_STOPPED && (*r->trouble.msg || r->is_void))) end_by_trouble(r);
   return outcome;

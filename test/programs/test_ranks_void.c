@@ -63,6 +63,19 @@ TEST_TIER(ranks_void_step_is_made_again, 1) {
   }
 }
 
+// Each rank meets one of two images that are cut off; without --strict both are replaced, and the first rank counts
+// both.
+TEST_TIER(ranks_void_of_images_count_each_once, 1) {
+  const char *said, *set = set_without("000003");
+  CHECK(!command(NULL, "head -c 100 %s/train/000020.png >%s/train/000020.png", shapes_set(), set));
+  EXPECT_INT(command(&said,
+                     "env OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --size 64 --batch 2 --gpus 2 --iters 12 "
+                     "--lr 0.01 --seed 5 --threads 1 --device cpu --eval-every -1",
+                     tool("train"), set, in_tmp("void-replaced")),
+             0);
+  if (!EXPECT(strstr(said, "bad images: 2 of 24 in training, replaced"))) printf("    %s\n", said);
+}
+
 // The checkpoint that was made at the step before is not made again: the older one beside it stays.
 TEST_TIER(ranks_void_step_after_a_checkpoint_keeps_the_older, 1) {
   const char *said, *set = set_without("000018");
