@@ -170,6 +170,7 @@ TEST(supervisor_says_which_rank_was_killed) {
 
 static void crash(const Launch *l, int attempt) {
   (void)attempt;
+  signal(SIGSEGV, SIG_DFL); // a sanitizer catches it
   if (l->rank == 0) raise(SIGSEGV);
   until_said(l);
 }
