@@ -131,7 +131,12 @@ NORETURN static void end_by_watch(Watch *w, int code) {
   _exit(code);
 }
 
-static bool process_lives(pid_t pid) { return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM); }
+// Of --gpus. Its handle tells that it has ended before anybody has collected it.
+static bool rank_lives(const Watch *w, int rank) {
+  const pid_t pid = w->l->crew->rank[rank].pid;
+  if (w->handle[rank] >= 0) return poll(&(struct pollfd){.fd = w->handle[rank], .events = POLLIN}, 1, 0) == 0;
+  return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
+}
 
 // Nobody else is left to end ranks that are stopped: each waits for those after it.
 NORETURN static void end_without_supervisor(Watch *w, int code) {
@@ -141,8 +146,8 @@ NORETURN static void end_without_supervisor(Watch *w, int code) {
   end_stopped(w);
   flush_output();
   for (int i = w->rank + 1; i < w->world; i++) {
-    while (process_lives(crew->rank[i].pid) && now_seconds() < deadline) poll(NULL, 0, 20);
-    if (process_lives(crew->rank[i].pid)) kill(crew->rank[i].pid, SIGKILL);
+    while (rank_lives(w, i) && now_seconds() < deadline) poll(NULL, 0, 20);
+    if (rank_lives(w, i)) kill(crew->rank[i].pid, SIGKILL);
   }
   _exit(code);
 }
@@ -337,8 +342,9 @@ static void on_silent(Watch *w, int rank, double now) {
     end_run(w, EXIT_RUN, rank);
   }
   const bool here = same_place(w, 0, w->rank);
-  // The others of rank 0's place end it if they live; then its connection ends, too.
-  if (!w->l->crew && !here && rank_0_has_company(w) && now - w->other[0].heard < w->silence + grace_seconds) return;
+  // Who speaks of it ends it; then its connection ends, too. Who came before would have it look killed.
+  const bool others = rank_0_has_company(w) && !speaks_of_rank_0(w);
+  if (!w->l->crew && others && now - w->other[0].heard < w->silence + grace_seconds) return;
   if (!take_end(w)) return;
   if (w->l->crew || (here ? speaks_of_rank_0(w) : first_of_place(w))) say_silent(w, 0, now);
   wire_send(&w->other[0].wire, FRAME_FAILED, EXIT_RUN, 0, ""); // for when it moves again: all is said
