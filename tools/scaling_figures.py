@@ -186,7 +186,28 @@ def best_share(**members):
     return value
 
 
-TABLES = {"scaling-weak": weak, "scaling-lost": lost, "scaling-buckets": buckets, "scaling-reductions": reductions,
+# ---- learning -------------------------------------------------------------------------------------------------------
+
+LEARNING = "learning-ranks-h200"
+
+
+def learning(results):
+    """The last evaluation of each run, by how it was shared out and by seed."""
+    if LEARNING + ".jsonl" not in results.files:
+        raise Refused(f"results/{LEARNING}.jsonl is missing")
+    ways = {}
+    for r in results.all(LEARNING):
+        ways.setdefault((r["steps"], r["gpus"], r["batch"], r["reduce"], r["sockets"]), []).append(r)
+    rows = []
+    for (steps, gpus, batch, reduced, sockets), found in sorted(ways.items()):
+        mean = [sum(r[key] for r in found) / len(found) for key in ("bbox_AP", "segm_AP")]
+        rows.append((f"{gpus} × batch {batch}", "" if gpus == 1 else reduced, "sockets" if sockets else "", steps,
+                     ", ".join(f"{100 * r['bbox_AP']:.1f} / {100 * r['segm_AP']:.1f}" for r in found),
+                     f"{100 * mean[0]:.2f} / {100 * mean[1]:.2f}"))
+    return table(("GPUs", "reduced as", "links", "steps", "box / mask AP by seed", "mean"), rows)
+
+
+TABLES = {"scaling-learning": learning, "scaling-weak": weak, "scaling-lost": lost, "scaling-buckets": buckets, "scaling-reductions": reductions,
           "scaling-prediction": prediction(links_per_node=8),
           "scaling-prediction-shared": prediction(several=True, links_per_node=1),
           "scaling-prediction-bf16": prediction(several=True, links_per_node=1, bytes_per_gradient=2),

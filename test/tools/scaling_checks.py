@@ -154,7 +154,11 @@ class Programs(unittest.TestCase):
         self.put("results/scaling-h200.jsonl", made_up())
         self.put("results/bench-h200.jsonl", [])
         self.put("results/legacy.json", "[]\n")
-        self.put("results/README.md", "`scaling-model.json`, `scaling-h200.jsonl`, `bench-h200.jsonl`, `legacy.json`\n")
+        self.put("results/learning-ranks-h200.jsonl", [
+            {"steps": 100, "gpus": 2, "batch": 4, "reduce": "fp32", "sockets": False, "bbox_AP": 0.5 + seed / 100,
+             "segm_AP": 0.25, **ORIGIN} for seed in (1, 2)])
+        self.put("results/README.md", "`scaling-model.json`, `scaling-h200.jsonl`, `bench-h200.jsonl`, "
+                                      "`learning-ranks-h200.jsonl`, `legacy.json`\n")
         self.kept, scaling.ROOT = scaling.ROOT, self.root
 
     def tearDown(self):
@@ -264,6 +268,7 @@ class Programs(unittest.TestCase):
                       f"{8e3 / own:.0f} | {own:.2f} | {1100 / own:.1f} % | abc1234 |", page)
         self.assertIn("| batch 4, frozen-bn | 2 | fp32 | as NCCL finds them | 0.00 | 0.12 | ", page)
         self.assertIn("| 2 GPUs | 8 CTAs |\n|---|---|\n| 16 MB, 8 buckets | ", page)
+        self.assertIn("| 2 × batch 4 | fp32 |  | 100 | 51.0 / 25.0, 52.0 / 25.0 | 51.50 / 25.00 |", page)
         self.assertIn("| 2 | 176 MB | 721 µs, 244 GB/s |", page)
         self.assertIn("| `nvlink_gb_s` | 250 | measured: bench_reduce on 2 GPUs, 8 CTAs |", page)
         self.assertEqual(self.call(tables.main, "--root", self.root, "--check")[0], 0)
