@@ -417,9 +417,11 @@ static long saved_step(const char *out) {
 // one that is left alone.
 static void check_kills(int kills) {
   const char *said;
+  char whole[32];
   int killed = 0, runs = 0;
   const double begin = now_seconds();
-  if (!EXPECT_INT(job("train", "", "kills-whole", "--gpus 3", &said), 0)) printf("    %s\n", said);
+  snprintf(whole, sizeof whole, "kills-whole-%d", kills);
+  if (!EXPECT_INT(job("train", "", whole, "--gpus 3", &said), 0)) printf("    %s\n", said);
   const double seconds = now_seconds() - begin;
   for (; killed < kills; runs++) {
     char out[32];
@@ -431,7 +433,7 @@ static void check_kills(int kills) {
       if (!EXPECT(now >= step && (status == 0 || status == 1 || status == -SIGKILL))) return;
       step = now;
     }
-    expect_same_run(out, "kills-whole");
+    expect_same_run(out, whole);
     EXPECT(!path_is_file(file_of(out, "checkpoint.safetensors.tmp")));
     command(NULL, "rm -r %s", in_tmp(out));
   }
