@@ -1,305 +1,35 @@
 #include "comm/watch.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "base/interrupt.h"
+#include "comm/watch_private.h"
 
-enum { FRAME_BEAT = FRAMES_OF_WATCH, FRAME_STOP, FRAME_FAILED, FRAME_END, FRAME_BYE };
-enum { NOBODY = -1, END_SECONDS = 6 };
 static const double beat_seconds = 0.5, look_seconds = 0.2, grace_seconds = 2;
-
-// What became of a line that die() handed over.
-typedef enum Told { TOLD_NOT_YET, TOLD_SPEAK, TOLD_SILENT } Told;
-
-typedef struct Other { // a rank at the other end of a control connection
-  Wire wire;
-  double heard;   // when
-  long long step; // of which it last told
-  bool bye;
-  bool lost; // its end has been heard, which may have come while the ranks met
-} Other;
-
-struct Watch {
-  const Launch *l;
-  const Peer *peer;
-  int rank, world;
-  double silence;
-  pthread_t thread;
-  int wake; // an eventfd: look at what has changed below
-  atomic_llong step;
-  atomic_bool stop, all_know, closing;
-  pthread_mutex_t lock; // of what follows
-  pthread_cond_t changed;
-  void (*last)(void *context);
-  void *last_context;
-  bool (*check)(void *context, Err *err);
-  void *check_context;
-  bool ending;      // the process ends by this thread
-  bool dying;       // or by another one, which has a line to say …
-  bool handed_over; // … and has put it here
-  Told told;
-  int code;
-  char line[DIE_LINE];
-  // The thread's own.
-  Other *other; // [world]; those without a connection have no socket
-  int *handle;  // [world] pidfds of the ranks of this place, or -1
-  double turn, beaten, checked;
-  bool stop_told;
-  int gone; // a rank that vanished, of which another may speak; NOBODY
-  double gone_since;
-  double failed_since; // since `check` has something to say; 0: it has not
-  Err failure;
-  double dying_since; // since rank 0 was told of it; 0: it was not
-  double parent_gone; // since when the supervisor is; 0: it is not
-  long long parent_beat;
-  double parent_heard;
-};
-
-// ---- the end ------------------------------------------------------------------------------------------------------
-
-static bool same_place(const Watch *w, int a, int b) { return !strcmp(w->peer[a].place, w->peer[b].place); }
-
-// For a rank that is stopped, where nobody else would. A handle names a process even after another has its number.
-static void kill_rank(const Watch *w, int rank) {
-  if (rank >= 0 && w->handle[rank] >= 0) syscall(SYS_pidfd_send_signal, w->handle[rank], SIGKILL, NULL, 0);
-}
-
-// What this process has said so far gets out, unless a thread that hangs is at it.
-static void flush_output(void) {
-  if (ftrylockfile(stdout) != 0) return;
-  fflush_unlocked(stdout);
-  funlockfile(stdout);
-}
-
-// An end that hangs is one by SIGALRM.
-static void limit_end(void) {
-  signal(SIGALRM, SIG_DFL);
-  alarm(END_SECONDS);
-}
-
-// That the process ends is this thread's business from here on: others that fail wait for it. False: one of them has
-// begun to end it, for which look_at_dying is there.
-static bool take_end(Watch *w) {
-  pthread_mutex_lock(&w->lock);
-  w->ending = !w->dying;
-  const bool taken = w->ending;
-  pthread_mutex_unlock(&w->lock);
-  return taken;
-}
-
-static void save_last(Watch *w) {
-  limit_end();
-  pthread_mutex_lock(&w->lock);
-  void (*last)(void *) = w->last;
-  pthread_mutex_unlock(&w->lock);
-  if (last) last(w->last_context);
-}
-
-// Whether a process is stopped, as by SIGSTOP: it ends by SIGKILL alone.
-static bool process_stopped(pid_t pid) {
-  char path[64], text[512];
-  snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  const ssize_t got = file < 0 ? 0 : read(file, text, sizeof text - 1);
-  if (file >= 0) close(file);
-  text[MAX(got, 0)] = '\0';
-  const char *name_end = strrchr(text, ')');
-  return name_end && !strncmp(name_end, ") T", 3);
-}
-
-// Ranks of this place that are stopped would be left, and so would a supervisor.
-static void end_stopped(const Watch *w) {
-  for (int i = 0; i < w->world; i++)
-    if (w->handle[i] >= 0 && process_stopped(w->peer[i].pid)) kill_rank(w, i);
-  if (!w->l->crew) return;
-  const pid_t supervisor = w->l->crew->supervisor;
-  if (getppid() == supervisor && process_stopped(supervisor)) kill(supervisor, SIGKILL);
-}
-
-NORETURN static void end_by_watch(Watch *w, int code) {
-  save_last(w);
-  end_stopped(w);
-  flush_output();
-  _exit(code);
-}
-
-// Of --gpus. Its handle tells that it has ended before anybody has collected it.
-static bool rank_lives(const Watch *w, int rank) {
-  const pid_t pid = w->l->crew->rank[rank].pid;
-  if (w->handle[rank] >= 0) return poll(&(struct pollfd){.fd = w->handle[rank], .events = POLLIN}, 1, 0) == 0;
-  return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
-}
-
-// Nobody else is left to end ranks that are stopped: each waits for those after it.
-NORETURN static void end_without_supervisor(Watch *w, int code) {
-  const double deadline = now_seconds() + 5;
-  Crew *crew = w->l->crew;
-  save_last(w);
-  end_stopped(w);
-  flush_output();
-  for (int i = w->rank + 1; i < w->world; i++) {
-    while (rank_lives(w, i) && now_seconds() < deadline) poll(NULL, 0, 20);
-    if (rank_lives(w, i)) kill(crew->rank[i].pid, SIGKILL);
-  }
-  _exit(code);
-}
-
-// "rank 2 on HOST: MESSAGE" or, where a step is under way, "rank 2 on HOST, step 7: MESSAGE".
-static void with_rank(const Watch *w, int rank, long long step, char *line, size_t room, const char *message) {
-  char at[32] = "";
-  if (step >= 0) snprintf(at, sizeof at, ", step %lld", step);
-  snprintf(line, room, "rank %d on %s%s: %s", rank, w->peer[rank].host, at, message);
-}
-
-// What this watch has found out about a rank, and in parentheses what stands.
-PRINTF_LIKE(4, 5) static void say(const Watch *w, int rank, long long step, const char *fmt, ...) {
-  char what[512], about[512], text[1100], line[DIE_LINE];
-  va_list args;
-  va_start(args, fmt);
-  vsnprintf(what, sizeof what, fmt, args);
-  va_end(args);
-  die_about(about, sizeof about);
-  snprintf(text, sizeof text, *about ? "%s (%s)" : "%s", what, about);
-  with_rank(w, rank, step, line, sizeof line, text);
-  die_print(text_clean(line));
-}
-
-// Whether this process is to say why the run ends, as far as the supervisor and its ranks go.
-static bool claim(const Watch *w, int code) { return !w->l->crew || crew_claim(w->l->crew, code); }
-
-// Rank 0 tells all others that the run ends, and waits until they have heard it: what has arrived here and is not read
-// when this process ends would take it from them.
-static void tell_end(Watch *w, int code, int lost) {
-  const double deadline = now_seconds() + 3;
-  for (int i = 1; i < w->world; i++) {
-    wire_send(&w->other[i].wire, FRAME_END, code, lost, "");
-    wire_shut(&w->other[i].wire);
-  }
-  Frame *frame = xmalloc(sizeof *frame);
-  for (bool left = true; left && now_seconds() < deadline;) {
-    left = false;
-    for (int i = 1; i < w->world; i++) {
-      Wire *wire = &w->other[i].wire;
-      wire_receive(wire);
-      while (wire_next(wire, frame) == WIRE_FRAME) continue;
-      left |= i != lost && !wire->ended;
-    }
-    if (left) poll(NULL, 0, 5);
-  }
-  free(frame);
-}
-
-// Rank 0: the run is over, and somebody has said why.
-NORETURN static void end_run(Watch *w, int code, int lost) {
-  tell_end(w, code, lost);
-  kill_rank(w, lost);
-  end_by_watch(w, code);
-}
-
-// ---- die() --------------------------------------------------------------------------------------------------------
-
-static void wake(Watch *w) {
-  if (write(w->wake, &(uint64_t){1}, sizeof(uint64_t)) < 0) return; // it is awake
-}
-
-// Until another thread has ended this process.
-NORETURN static void wait_for_exit(void) {
-  for (;;) poll(NULL, 0, 1000);
-}
-
-// Without a supervisor: the watch passes the line on to rank 0, and waits for its answer.
-static bool tell_watch(Watch *w, int *code, const char *line) {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += 5;
-  pthread_mutex_lock(&w->lock);
-  if (w->told == TOLD_NOT_YET) w->code = *code;
-  snprintf(w->line, sizeof w->line, "%s", line);
-  w->handed_over = true;
-  wake(w);
-  while (w->told == TOLD_NOT_YET && pthread_cond_timedwait(&w->changed, &w->lock, &until) != ETIMEDOUT) continue;
-  const bool silent = w->told == TOLD_SILENT;
-  *code = w->code;
-  pthread_mutex_unlock(&w->lock);
-  return silent;
-}
-
-// For die_tells.
-static bool tell_line(void *context, int *code, char *line, size_t room) {
-  Watch *w = context;
-  if (pthread_equal(pthread_self(), w->thread)) return true; // by `last`: the reason has been given
-  pthread_mutex_lock(&w->lock);
-  const bool others = w->ending || w->dying;
-  w->dying = !w->ending;
-  pthread_mutex_unlock(&w->lock);
-  if (others) wait_for_exit();
-  limit_end();
-  if (!w->all_know) {
-    char *message = xstrdup(line);
-    with_rank(w, w->rank, w->step, line, room, message);
-    free(message);
-  }
-  Crew *crew = w->l->crew;
-  if (!crew) return tell_watch(w, code, line);
-  if (crew_claim(crew, *code)) return false;
-  *code = crew_code(crew);
-  return true;
-}
-
-NORETURN static void answer(Watch *w, Told told, int code) {
-  pthread_mutex_lock(&w->lock);
-  w->told = told;
-  w->code = code;
-  pthread_cond_broadcast(&w->changed);
-  pthread_mutex_unlock(&w->lock);
-  wait_for_exit();
-}
-
-// A thread of this process is dying: it is rank 0, or rank 0 has to know.
-static void look_at_dying(Watch *w, double now) {
-  pthread_mutex_lock(&w->lock);
-  const bool dying = w->handed_over;
-  const int code = w->code;
-  pthread_mutex_unlock(&w->lock);
-  if (!dying) return;
-  if (w->rank == 0) {
-    tell_end(w, code, NOBODY);
-    answer(w, TOLD_SPEAK, code);
-  }
-  if (!w->dying_since) {
-    w->dying_since = now;
-    if (!w->all_know) wire_send(&w->other[0].wire, FRAME_FAILED, code, 0, w->line);
-  }
-  const bool late = now - w->dying_since > (w->all_know ? 4 : 2);
-  if (late || w->other[0].wire.ended) answer(w, w->all_know ? TOLD_SILENT : TOLD_SPEAK, code);
-}
 
 // ---- others -------------------------------------------------------------------------------------------------------
 
 static bool rank_0_has_company(const Watch *w) {
   for (int i = 1; i < w->world; i++)
-    if (same_place(w, i, 0)) return true;
+    if (watch_same_place(w, i, 0)) return true;
   return false;
 }
 
 // Whether this rank is the first of its place, rank 0 left aside.
 static bool first_of_place(const Watch *w) {
   for (int i = 1; i < w->rank; i++)
-    if (same_place(w, i, w->rank)) return false;
+    if (watch_same_place(w, i, w->rank)) return false;
   return true;
 }
 
 // Whether it falls to this rank to say that rank 0 is lost.
 static bool speaks_of_rank_0(const Watch *w) {
-  return (same_place(w, 0, w->rank) || !rank_0_has_company(w)) && first_of_place(w);
+  return (watch_same_place(w, 0, w->rank) || !rank_0_has_company(w)) && first_of_place(w);
 }
 
 static const char vanished[] = "it is gone without a word, as a process is that was killed";
@@ -312,44 +42,45 @@ static void on_vanished(Watch *w, int rank, double now) {
     w->gone_since = now;
     return;
   }
-  if (!take_end(w)) return;
+  if (!watch_take_end(w)) return;
   const long long step = w->other[rank].step;
   if (w->rank == 0) {
-    say(w, rank, step, "%s", vanished);
-    end_run(w, EXIT_RUN, NOBODY);
+    watch_say(w, rank, step, "%s", vanished);
+    watch_end_run(w, EXIT_RUN, NOBODY);
   }
-  if (speaks_of_rank_0(w)) say(w, rank, step, "%s", vanished);
-  end_by_watch(w, EXIT_RUN);
+  if (speaks_of_rank_0(w)) watch_say(w, rank, step, "%s", vanished);
+  watch_end(w, EXIT_RUN);
 }
 
 // Of a rank that vanished the supervisor knows more. Where it says nothing:
 static void look_at_gone(Watch *w, double now) {
-  if (w->gone == NOBODY || now - w->gone_since < grace_seconds || !take_end(w)) return;
-  if (crew_claim(w->l->crew, EXIT_RUN)) say(w, w->gone, w->other[w->gone].step, "%s", vanished);
-  end_by_watch(w, EXIT_RUN);
+  if (w->gone == NOBODY || now - w->gone_since < grace_seconds || !watch_take_end(w)) return;
+  if (crew_claim(w->l->crew, EXIT_RUN)) watch_say(w, w->gone, w->other[w->gone].step, "%s", vanished);
+  watch_end(w, EXIT_RUN);
 }
 
 static void say_silent(const Watch *w, int rank, double now) {
-  if (claim(w, EXIT_RUN))
-    say(w, rank, w->other[rank].step, "it has been silent for %.0f s: the process is stopped, or its host or network",
-        now - w->other[rank].heard);
+  if (watch_claim(w, EXIT_RUN))
+    watch_say(w, rank, w->other[rank].step,
+              "it has been silent for %.0f s: the process is stopped, or its host or network",
+              now - w->other[rank].heard);
 }
 
 static void on_silent(Watch *w, int rank, double now) {
   if (w->rank == 0) {
-    if (!take_end(w)) return;
+    if (!watch_take_end(w)) return;
     say_silent(w, rank, now);
-    end_run(w, EXIT_RUN, rank);
+    watch_end_run(w, EXIT_RUN, rank);
   }
-  const bool here = same_place(w, 0, w->rank);
+  const bool here = watch_same_place(w, 0, w->rank);
   // Who speaks of it ends it; then its connection ends, too. Who came before would have it look killed.
   const bool others = rank_0_has_company(w) && !speaks_of_rank_0(w);
   if (!w->l->crew && others && now - w->other[0].heard < w->silence + grace_seconds) return;
-  if (!take_end(w)) return;
+  if (!watch_take_end(w)) return;
   if (w->l->crew || (here ? speaks_of_rank_0(w) : first_of_place(w))) say_silent(w, 0, now);
   wire_send(&w->other[0].wire, FRAME_FAILED, EXIT_RUN, 0, ""); // for when it moves again: all is said
-  if (here) kill_rank(w, 0);
-  end_by_watch(w, EXIT_RUN);
+  if (here) watch_kill_rank(w, 0);
+  watch_end(w, EXIT_RUN);
 }
 
 static void on_frame(Watch *w, int rank, Frame *f) {
@@ -358,15 +89,15 @@ static void on_frame(Watch *w, int rank, Frame *f) {
   if (f->type == FRAME_STOP) w->stop = true;
   if (f->type == FRAME_BYE) w->other[rank].bye = true;
   if (f->type == FRAME_FAILED && w->rank == 0) {
-    if (!take_end(w)) return;
-    if (*f->text && claim(w, f->code)) die_print(f->text);
-    end_run(w, f->code, NOBODY);
+    if (!watch_take_end(w)) return;
+    if (*f->text && watch_claim(w, f->code)) die_print(f->text);
+    watch_end_run(w, f->code, NOBODY);
   }
   if (f->type == FRAME_END && w->rank) {
     wire_shut(&w->other[0].wire);
-    if (f->number > 0 && f->number < w->world && f->number != w->rank) kill_rank(w, (int)f->number);
-    if (!take_end(w)) answer(w, TOLD_SILENT, f->code);
-    end_by_watch(w, f->code);
+    if (f->number > 0 && f->number < w->world && f->number != w->rank) watch_kill_rank(w, (int)f->number);
+    if (!watch_take_end(w)) watch_answer(w, TOLD_SILENT, f->code);
+    watch_end(w, f->code);
   }
 }
 
@@ -419,16 +150,16 @@ static void spread_stop(Watch *w) {
 
 static void report_failure(Watch *w, double now) {
   char line[DIE_LINE];
-  with_rank(w, w->rank, w->step, line, sizeof line, w->failure.msg);
+  watch_with_rank(w, w->rank, w->step, line, sizeof line, w->failure.msg);
   if (!w->l->crew && w->rank) {
     wire_send(&w->other[0].wire, FRAME_FAILED, EXIT_RUN, 0, line);
     w->failed_since = now + END_SECONDS; // rank 0 says it, and that the run ends
     return;
   }
-  if (!take_end(w)) return;
-  if (claim(w, EXIT_RUN)) die_print(line);
-  if (w->rank == 0) end_run(w, EXIT_RUN, NOBODY);
-  end_by_watch(w, EXIT_RUN);
+  if (!watch_take_end(w)) return;
+  if (watch_claim(w, EXIT_RUN)) die_print(line);
+  if (w->rank == 0) watch_end_run(w, EXIT_RUN, NOBODY);
+  watch_end(w, EXIT_RUN);
 }
 
 // What `check` finds is often that another rank is gone, of which that rank's end tells more: it waits a little.
@@ -460,20 +191,20 @@ static void look_at_crew(Watch *w, double now) {
   crew->rank[w->rank].step = w->step;
   const bool parent = supervised(w, now);
   if (crew_code(crew)) {
-    if (!take_end(w)) return;
-    if (!parent) end_without_supervisor(w, crew_code(crew));
-    end_by_watch(w, crew_code(crew));
+    if (!watch_take_end(w)) return;
+    if (!parent) watch_end_crew(w, crew_code(crew));
+    watch_end(w, crew_code(crew));
   }
   if (parent) return;
   if (!w->parent_gone) w->parent_gone = now;
   if (w->rank && now - w->parent_gone < 1) return; // rank 0 says it, if it lives
-  if (!take_end(w)) return;
+  if (!watch_take_end(w)) return;
   const bool gone = getppid() != crew->supervisor;
   if (crew_claim(crew, EXIT_RUN))
-    say(w, w->rank, w->step, "the supervisor, process %ld, %s", (long)crew->supervisor,
-        gone ? "is gone, and the run ends with it" : "is silent: it is stopped, and the run ends");
+    watch_say(w, w->rank, w->step, "the supervisor, process %ld, %s", (long)crew->supervisor,
+              gone ? "is gone, and the run ends with it" : "is silent: it is stopped, and the run ends");
   if (!gone) kill(crew->supervisor, SIGKILL); // stopped: it would be left
-  end_without_supervisor(w, EXIT_RUN);
+  watch_end_crew(w, EXIT_RUN);
 }
 
 // ---- the thread ---------------------------------------------------------------------------------------------------
@@ -524,7 +255,7 @@ static void *watch_run(void *context) {
     const double now = now_seconds();
     notice_pause(w, now);
     for (int i = 0; i < w->world; i++) hear(w, i, now, frame);
-    look_at_dying(w, now);
+    watch_look_at_dying(w, now);
     spread_stop(w);
     beat(w, now);
     look_at_crew(w, now);
@@ -567,17 +298,17 @@ Watch *watch_open(const Launch *l, const Peer *peer, Wire *control, double silen
   for (int i = 0; i < w->world; i++) {
     w->other[i] = (Other){.wire = control[i], .heard = w->turn, .step = -1};
     control[i] = (Wire){.fd = -1};
-    const bool here = i != w->rank && same_place(w, i, w->rank);
+    const bool here = i != w->rank && watch_same_place(w, i, w->rank);
     w->handle[i] = here ? (int)syscall(SYS_pidfd_open, w->peer[i].pid, 0) : -1;
   }
   start_thread(w);
-  die_tells(tell_line, w);
+  die_tells(watch_tell_line, w);
   return w;
 }
 
 void watch_close(Watch *w) {
   w->closing = true;
-  wake(w);
+  watch_wake(w);
   pthread_join(w->thread, NULL);
   die_tells(NULL, NULL);
   for (int i = 0; i < w->world; i++) {
