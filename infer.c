@@ -344,9 +344,9 @@ static void open_engine(const InferOptions *o, const Job *job, const ModelConfig
   shapes.threads = o->threads;
   Compute compute = compute_of(o);
   compute.device = job->device;
+  compute.ranks.comm = job->comm;
   if (!engine_open(e, &compute, model_of(config), config, category, &none, &shapes, false, &err))
     die(err_exit(&err), "%s", err.msg);
-  e->comm = job->comm;
   if (!state_load(e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
   if (o->eval && !evaluate_categories(e, d, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (*e->dev->why_cpu && job->launch.rank == 0) device_print(e->dev, stderr);

@@ -210,10 +210,14 @@ static bool open_device(Engine *e, const Compute *compute, Err *err) {
                                    : "conv");
   e->dev->tf32 = compute->tf32;
   if (!device_choose_rung(e->dev, compute->conv, err)) return false;
-  e->comm = compute->ranks.comm;
-  if (e->comm && !collective_open(e->comm, e->dev, compute->ranks.ctas, err)) return false;
-  reduction_init(&e->reduction, &compute->ranks, e->dev, &e->params);
   return true;
+}
+
+// Only training has collectives over the device's memory: results of inference are gathered on the host.
+static bool open_ranks(Engine *e, const ReductionOptions *ranks, bool trains, Err *err) {
+  e->comm = ranks->comm;
+  reduction_init(&e->reduction, ranks, e->dev, &e->params);
+  return !trains || collective_open(e->comm, e->dev, ranks->ctas, err);
 }
 
 bool engine_open(Engine *e, const Compute *compute, const Model *model, const ModelConfig *config,
@@ -221,7 +225,7 @@ bool engine_open(Engine *e, const Compute *compute, const Model *model, const Mo
   *e = (Engine){.model = model, .config = *config};
   int images = MAX(train->images, infer->images);
   if (!config_check(config, err) || (model->check && !model->check(config, images, err))) return false;
-  if (!open_device(e, compute, err)) return false;
+  if (!open_device(e, compute, err) || !open_ranks(e, &compute->ranks, train->images > 0, err)) return false;
   size_t names = (size_t)(config->classes - 1) * sizeof *category;
   e->category = memcpy(xmalloc(names), category, names);
   program_build(e, &e->train, train, FOR_TRAINING);

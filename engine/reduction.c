@@ -178,10 +178,11 @@ static void find_beside(const Reduction *r, BucketWatch *w, const Graph *g) {
 }
 
 void reduction_measure(const Reduction *r, Graph *g) {
-  for (int some = 0; some < 2; some++) {
-    reserve(r, some);
-    graph_measure(g);
-  }
+  reserve(r, false);
+  graph_measure(g);
+  if (!g->training || !r->reserved) return;
+  reserve(r, true);
+  graph_measure(g);
   reserve(r, false);
 }
 
@@ -195,7 +196,7 @@ void reduction_watch(Reduction *r, BucketWatch *w, Network *n) {
       .complete = xcalloc((size_t)g->nodes, sizeof *w->complete),
       .beside = xcalloc((size_t)g->nodes, sizeof *w->beside),
   };
-  for (int i = 0; i < g->nodes; i++) w->complete[i] = complete_after(r->params, 2 * g->nodes - 1 - i);
+  for (int i = 0; i < g->nodes; i++) w->complete[i] = complete_after(r->params, graph_backward_step(g, g->node[i]));
   find_beside(r, w, g);
   graph_observe(&n->graph, &w->observer);
 }

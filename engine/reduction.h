@@ -56,7 +56,7 @@ size_t reduction_bytes(const Reduction *r);      // on the device; once paramete
 bool reduction_allocate(Reduction *r, Err *err); // once parameters are allocated
 void reduction_free(Reduction *r);
 
-// Workspace of a training graph, whether its kernels leave multiprocessors to collectives or not.
+// Workspace of a graph, whether its kernels leave multiprocessors to collectives or not: graph_measure for each.
 void reduction_measure(const Reduction *r, Graph *g);
 // Has a training network's walks reduce. `w` must not move; once parameters are allocated.
 void reduction_watch(Reduction *r, BucketWatch *w, Network *n);

@@ -202,6 +202,8 @@ Value *graph_find_value(const Graph *g, const char *name);
 
 // ---- planning ---------------------------------------------------------------------------------------------------
 
+// At which step of a training walk a node runs backward; forward it runs at the step of its id.
+int graph_backward_step(const Graph *g, const Node *n);
 // Decides the backward walk and plans the arena (bytes is set). Counts every parameter's contributions.
 void graph_plan(Graph *g);
 // Walks the list without computing: dev->workspace_bytes grows to the most that any op asks for. After params_allocate.

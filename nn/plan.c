@@ -10,7 +10,7 @@
 #include <string.h>
 #include "nn/graph.h"
 
-static int backward_step(const Graph *g, const Node *n) { return 2 * g->nodes - 1 - n->id; }
+int graph_backward_step(const Graph *g, const Node *n) { return 2 * g->nodes - 1 - n->id; }
 
 static bool trains(const Param *p) { return p && p->trainable; }
 
@@ -30,7 +30,7 @@ static void count_contributions(Graph *g, Node *n) {
     Param *p = n->use[i].p;
     if (!trains(p)) continue;
     n->use[i].accumulate = p->contributions++ > 0;
-    p->last_use = backward_step(g, n);
+    p->last_use = graph_backward_step(g, n);
   }
 }
 
@@ -205,7 +205,7 @@ static void find_lives(const Graph *g, Lives *lives) {
     const Node *n = g->node[i];
     lives->step = n->id;
     node_touches(n, PASS_FORWARD, &touch_lives);
-    lives->step = backward_step(g, n);
+    lives->step = graph_backward_step(g, n);
     if (n->runs_backward) node_touches(n, PASS_BACKWARD, &touch_lives);
   }
   for (int i = 0; i < g->values; i++) { // nothing is kept that no node touches
