@@ -254,16 +254,17 @@ static void kill_one(const char *out, pid_t supervisor, int which, int signal) {
     if (pid[i] == supervisor ? which == 0 : ++rank == which) kill(pid[i], signal);
 }
 
-TEST_TIER(ranks_end_with_the_one_that_is_killed, 1) {
+// Has the supervisor and each of two ranks in turn get the signal; all end by one line that says which it was.
+static void expect_ends_by(int signal, const char *name, const char *more) {
   static const char *const reason[] = {"supervisor", "rank 0 on ", "rank 1 on "};
   for (int which = 0; which < 3; which++) {
-    char out[64];
-    snprintf(out, sizeof out, "ranks-killed-%d", which);
-    const pid_t pid = start_job("train", "", out, "--gpus 2 --iters 100000 --eval-every -1");
+    char out[64], options[128];
+    snprintf(out, sizeof out, "ranks-%s-%d", name, which);
+    snprintf(options, sizeof options, "--gpus 2 --iters 100000 --eval-every -1 %s", more);
+    const pid_t pid = start_job("train", "", out, options);
     if (!EXPECT(wait_for_step(out, 3, 2))) continue;
-    kill_one(out, pid, which, SIGKILL);
-    const int status = end_of(pid);
-    EXPECT(which ? status == 1 : status == -SIGKILL);
+    kill_one(out, pid, which, signal);
+    EXPECT_INT(end_of(pid), which ? 1 : -SIGKILL); // a supervisor that is stopped is killed by the ranks
     expect_nobody_left(out);
     char *text = said_by(out);
     expect_one_reason(text, reason[which]);
@@ -272,22 +273,8 @@ TEST_TIER(ranks_end_with_the_one_that_is_killed, 1) {
   }
 }
 
-TEST_TIER(ranks_end_with_the_one_that_is_stopped, 1) {
-  static const char *const reason[] = {"supervisor", "rank 0 on ", "rank 1 on "};
-  for (int which = 0; which < 3; which++) {
-    char out[64];
-    snprintf(out, sizeof out, "ranks-silent-%d", which);
-    const pid_t pid = start_job("train", "", out, "--gpus 2 --iters 100000 --eval-every -1 --timeout 2");
-    if (!EXPECT(wait_for_step(out, 3, 2))) continue;
-    kill_one(out, pid, which, SIGSTOP);
-    const int status = end_of(pid);
-    EXPECT(which ? status == 1 : status != 0);
-    expect_nobody_left(out);
-    char *text = said_by(out);
-    expect_one_reason(text, reason[which]);
-    free(text);
-  }
-}
+TEST_TIER(ranks_end_with_the_one_that_is_killed, 1) { expect_ends_by(SIGKILL, "killed", ""); }
+TEST_TIER(ranks_end_with_the_one_that_is_stopped, 1) { expect_ends_by(SIGSTOP, "silent", "--timeout 2"); }
 
 // The supervisor and a rank at once, each killed (K) or stopped (S).
 TEST_TIER(ranks_end_when_two_are_lost_at_once, 1) {
