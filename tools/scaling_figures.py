@@ -191,6 +191,23 @@ def best_share(**members):
 LEARNING = "learning-ranks-h200"
 
 
+CASES = {"one": "one GPU", "not reducing": "two, reducing nothing but losses", "reducing": "two, reducing"}
+
+
+def clocks(results):
+    """Clock and power of each GPU by what it does, means over runs."""
+    rows = []
+    records = results.all("clocks-h200")
+    for case, words in CASES.items():
+        for gpu in sorted({r["gpu"] for r in records if r["case"] == case}):
+            of_gpu = [r for r in records if r["case"] == case and r["gpu"] == gpu]
+            def mean(member):
+                return sum(r[member] for r in of_gpu) / len(of_gpu)
+            rows.append((words, gpu, f"{mean('mhz'):.0f}", f"{mean('mhz_sd'):.0f}", f"{mean('watts'):.0f}",
+                         f"{mean('img_s'):.0f}"))
+    return table(("", "GPU", "MHz", "its spread", "W", "img/s of all"), rows)
+
+
 def learning(results):
     """The last evaluation of each run, by how it was shared out and by seed."""
     if LEARNING + ".jsonl" not in results.files:
@@ -207,7 +224,7 @@ def learning(results):
     return table(("GPUs", "reduced as", "links", "steps", "box / mask AP by seed", "mean"), rows)
 
 
-TABLES = {"scaling-learning": learning, "scaling-weak": weak, "scaling-lost": lost, "scaling-buckets": buckets, "scaling-reductions": reductions,
+TABLES = {"scaling-learning": learning, "scaling-clocks": clocks, "scaling-weak": weak, "scaling-lost": lost, "scaling-buckets": buckets, "scaling-reductions": reductions,
           "scaling-prediction": prediction(links_per_node=8),
           "scaling-prediction-shared": prediction(several=True, links_per_node=1),
           "scaling-prediction-bf16": prediction(several=True, links_per_node=1, bytes_per_gradient=2),
