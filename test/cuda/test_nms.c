@@ -84,15 +84,21 @@ TEST(cuda_nms) {
   check_nms(8, 300, 1, .5f); // cut at the capacity: within the first tile, at its end, behind it
   check_nms(8, 300, 64, .7f);
   check_nms(8, 300, 100, .7f);
-  check_nms(8, 200, 200, 0);   // any overlap at all
-  check_nms(8, 200, 200, 1);   // none is enough
-  check_nms(360, 40, 30, .5f); // as many groups as classes of four images
+  check_nms(8, 200, 200, 0);     // any overlap at all
+  check_nms(8, 200, 200, 1);     // none is enough
+  check_nms(360, 40, 30, .5f);   // as many groups as classes of four images
+  check_nms(16, 1000, 100, .5f); // few of many: compared with survivors alone
+  check_nms(16, 777, 194, .1f);
+  check_nms(8, 260, 65, 1);
+  check_nms(8, 4, 1, .5f);
 }
 
 TEST_TIER(cuda_nms_full_size, 1) {
   if (!gpu_device()) return;
   check_nms(20, 2000, 2000, .7f);
   check_nms(20, 2000, 1000, .7f);
+  check_nms(8, 5000, 1024, .9f);
+  check_nms(8, 10000, 9000, .5f); // a bitmask whose rows do not fit into shared memory
 }
 
 // The kernel looks at a pair from either side.
