@@ -6,6 +6,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
+#include <type_traits>
 extern "C" {
 #include "base/util.h"
 #include "nn/ops.h"
@@ -23,6 +24,11 @@ extern "C" {
 #define LAUNCH_CHECK() CUDA_CHECK(cudaGetLastError())
 
 static inline cudaStream_t stream_of(const Device *dev) { return (cudaStream_t)dev->stream; }
+// Dynamic shared memory beyond 48 KB has to be asked for.
+template <class Kernel> static void allow_shared(Kernel *kernel, size_t bytes) {
+  if (bytes > 32 << 10) // a kernel's own arrays take their part of the 48 KB that need no asking
+    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+}
 // Threadblocks for so many items: the ceiling of the quotient.
 static inline int blocks_for(size_t items, int per_block) { return (int)((items + per_block - 1) / per_block); }
 
@@ -70,8 +76,13 @@ template <class T> __device__ __forceinline__ Eight load8(const T *p) {
   } else {
     uint4 raw = *(const uint4 *)p;
     const T *t = (const T *)&raw;
+    const uint32_t *pair = (const uint32_t *)&raw;
 #pragma unroll
-    for (int i = 0; i < 8; i++) e.v[i] = to_float(t[i]);
+    for (int i = 0; i < 8; i++)
+      if constexpr (std::is_same_v<T, __nv_bfloat16>) // a float's upper half: one instruction instead of two
+        e.v[i] = __uint_as_float(i % 2 ? pair[i / 2] & 0xffff0000u : pair[i / 2] << 16);
+      else
+        e.v[i] = to_float(t[i]);
   }
   return e;
 }

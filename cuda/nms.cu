@@ -5,7 +5,6 @@
 // the survivors before it, and stops with the last that finds room. Either goes tile by tile, 64 boxes at a time.
 #include <cuda_pipeline.h>
 #include "cuda/box.cuh"
-#include "cuda/topk.cuh" // allow_shared
 
 typedef unsigned long long Word; // one bit a box of a tile
 enum {

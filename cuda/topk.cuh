@@ -176,9 +176,3 @@ __device__ inline int bins_last(const int *bins, int k) {
   __syncthreads();
   return last;
 }
-
-// Dynamic shared memory beyond 48 KB has to be asked for.
-template <class Kernel> static void allow_shared(Kernel *kernel, size_t bytes) {
-  if (bytes > 32 << 10) // a kernel's own arrays take their part of the 48 KB that need no asking
-    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-}
