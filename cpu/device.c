@@ -52,5 +52,6 @@ const Memory memory_cpu = {.open = cpu_open,
                            .save_wait = cpu_idle,
                            .stage = cpu_copy,
                            .stage_wait = cpu_nothing,
+                           .stage_join = cpu_nothing,
                            .stage_next = cpu_nothing,
                            .timing = &timing_cpu};

@@ -239,10 +239,43 @@ static void cuda_stage_wait(Device *dev) {
   CUDA_CHECK(cudaEventSynchronize(s->staged));
 }
 
+static void cuda_stage_join(Device *dev) {
+  CopyQueue *s = stage_of(dev);
+  CUDA_CHECK(cudaEventRecord(s->staged, s->stream));
+  CUDA_CHECK(cudaStreamWaitEvent(stream_of(dev), s->staged));
+}
+
 static void cuda_stage_next(Device *dev) {
   CopyQueue *s = stage_of(dev);
   CUDA_CHECK(cudaEventRecord(s->read, stream_of(dev)));
   CUDA_CHECK(cudaStreamWaitEvent(s->stream, s->read));
+}
+
+static void *cuda_mark_open(Device *dev) {
+  (void)dev;
+  cudaEvent_t mark;
+  CUDA_CHECK(cudaEventCreateWithFlags(&mark, cudaEventDisableTiming));
+  return mark;
+}
+
+static void cuda_mark_close(Device *dev, void *mark) {
+  (void)dev;
+  CUDA_CHECK(cudaEventDestroy((cudaEvent_t)mark));
+}
+
+static void cuda_mark_set(Device *dev, void *mark) { CUDA_CHECK(cudaEventRecord((cudaEvent_t)mark, stream_of(dev))); }
+
+static bool cuda_mark_reached(Device *dev, void *mark) {
+  (void)dev;
+  cudaError_t state = cudaEventQuery((cudaEvent_t)mark);
+  if (state == cudaErrorNotReady) return false;
+  CUDA_CHECK(state);
+  return true;
+}
+
+static void cuda_mark_wait(Device *dev, void *mark) {
+  (void)dev;
+  CUDA_CHECK(cudaEventSynchronize((cudaEvent_t)mark));
 }
 
 static void cuda_fork(Device *dev) {
@@ -285,7 +318,9 @@ static void cuda_forget(Device *dev, void *program) {
 }
 
 extern "C" const Memory memory_cuda = {
-    cuda_open,      cuda_close,      cuda_alloc,      cuda_free,       cuda_upload,    cuda_download, cuda_copy,
-    cuda_zero,      cuda_sync,       cuda_idle,       cuda_host_alloc, cuda_host_free, cuda_fetch,    cuda_save,
-    cuda_save_wait, cuda_stage,      cuda_stage_wait, cuda_stage_next, cuda_fork,      cuda_join,     cuda_available,
-    cuda_record,    cuda_record_end, cuda_replay,     cuda_forget,     &timing_cuda,   cuda_describe, cuda_locate};
+    cuda_open,       cuda_close,    cuda_alloc,        cuda_free,     cuda_upload,     cuda_download,
+    cuda_copy,       cuda_zero,     cuda_sync,         cuda_idle,     cuda_host_alloc, cuda_host_free,
+    cuda_fetch,      cuda_save,     cuda_save_wait,    cuda_stage,    cuda_stage_wait, cuda_stage_next,
+    cuda_fork,       cuda_join,     cuda_available,    cuda_record,   cuda_record_end, cuda_replay,
+    cuda_forget,     &timing_cuda,  cuda_describe,     cuda_locate,   cuda_stage_join, cuda_mark_open,
+    cuda_mark_close, cuda_mark_set, cuda_mark_reached, cuda_mark_wait};

@@ -217,7 +217,20 @@ void device_save(Device *dev, void *host, const void *src, size_t bytes) { dev->
 bool device_save_wait(Device *dev) { return dev->memory->save_wait(dev); }
 void device_stage(Device *dev, void *dst, const void *host, size_t bytes) { dev->memory->stage(dev, dst, host, bytes); }
 void device_stage_wait(Device *dev) { dev->memory->stage_wait(dev); }
+void device_stage_join(Device *dev) { dev->memory->stage_join(dev); }
 void device_stage_next(Device *dev) { dev->memory->stage_next(dev); }
+
+void *device_mark_open(Device *dev) { return dev->memory->mark_open ? dev->memory->mark_open(dev) : NULL; }
+void device_mark_close(Device *dev, void *mark) {
+  if (mark) dev->memory->mark_close(dev, mark);
+}
+void device_mark_set(Device *dev, void *mark) {
+  if (mark) dev->memory->mark_set(dev, mark);
+}
+bool device_mark_reached(Device *dev, void *mark) { return !mark || dev->memory->mark_reached(dev, mark); }
+void device_mark_wait(Device *dev, void *mark) {
+  if (mark) dev->memory->mark_wait(dev, mark);
+}
 
 void device_fork(Device *dev) {
   if (dev->memory->fork) dev->memory->fork(dev);

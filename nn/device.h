@@ -96,8 +96,18 @@ bool device_save_wait(Device *dev);
 void device_stage(Device *dev, void *dst, const void *host, size_t bytes);
 // Waits until everything staged has arrived: `host` is free again, and ops queued from here on see it.
 void device_stage_wait(Device *dev);
+// The same without waiting: `host` must stay as it is until something queued from here on is known to have run.
+void device_stage_join(Device *dev);
 // What is staged from here on overwrites `dst` only after what has been queued so far has read it.
 void device_stage_next(Device *dev);
+
+// Marks in the queue of ops, as many as wanted: a mark is reached when all is done that was queued before it was set
+// last. One that was never set is reached.
+void *device_mark_open(Device *dev);
+void device_mark_close(Device *dev, void *mark);
+void device_mark_set(Device *dev, void *mark);
+bool device_mark_reached(Device *dev, void *mark);
+void device_mark_wait(Device *dev, void *mark); // until it is reached
 
 // A queue beside the ops, for collectives: dev->beside waits, from device_fork on, for all ops queued so far; ops
 // queued after device_join wait for all that it holds. On the CPU there is none, and both do nothing. They may be
@@ -147,6 +157,12 @@ struct Memory {
   const Timing *timing;
   void (*describe)(Device *dev, GpuFacts *facts); // NULL: no GPU
   bool (*locate)(GpuList *gpus, Err *err);        // NULL: no GPU; wakes the driver
+  void (*stage_join)(Device *dev);
+  void *(*mark_open)(Device *dev); // NULL, and the following too: what is queued is done at once
+  void (*mark_close)(Device *dev, void *mark);
+  void (*mark_set)(Device *dev, void *mark);
+  bool (*mark_reached)(Device *dev, void *mark);
+  void (*mark_wait)(Device *dev, void *mark);
 };
 extern const Memory memory_cpu, memory_cuda;
 

@@ -106,6 +106,18 @@ static void faulty_download(Device *dev, void *host, const void *src, size_t byt
   MEET("download");
   memory_cpu.download(dev, host, src, bytes);
 }
+static void *faulty_mark_open(Device *dev) { return dev; }
+static void faulty_mark_close(Device *dev, void *mark) { CHECK(mark == dev); }
+static void faulty_mark_set(Device *dev, void *mark) { CHECK(mark == dev); }
+static bool faulty_mark_reached(Device *dev, void *mark) {
+  CHECK(mark == dev);
+  MEET("mark_reached");
+  return true;
+}
+static void faulty_mark_wait(Device *dev, void *mark) {
+  CHECK(mark == dev);
+  MEET("mark_wait");
+}
 static void faulty_sync(Device *dev) {
   MEET("sync");
   memory_cpu.sync(dev);
@@ -154,7 +166,13 @@ const Memory memory_cuda = {.open = faulty_open,
                             .save_wait = faulty_save_wait,
                             .stage = faulty_stage,
                             .stage_wait = faulty_stage_wait,
+                            .stage_join = nothing,
                             .stage_next = nothing,
+                            .mark_open = faulty_mark_open,
+                            .mark_close = faulty_mark_close,
+                            .mark_set = faulty_mark_set,
+                            .mark_reached = faulty_mark_reached,
+                            .mark_wait = faulty_mark_wait,
                             .fork = nothing,
                             .join = nothing,
                             .record = faulty_record,
