@@ -85,23 +85,18 @@ void OP(mask_select)(Device *dev, const Boxes *detections, const Tensor *logits,
     }
 }
 
-// Pixel (y, x) of the mask padded by one pixel of zeros on every side.
-static real bordered(const Tensor *probs, int n, int y, int x) {
-  return y < 1 || x < 1 || y > probs->h || x > probs->w ? 0 : *at(probs, n, y - 1, x - 1);
-}
-
 // Stretches one mask over its box, thresholds, and sets bits of the image, column-major.
 static void paste_mask(const MaskPaste *p, const ImageInfo *info, Box box, const Tensor *probs, int n, uint32_t *bits) {
+  const MaskMap map = {at(probs, n, 0, 0), probs->h, probs->w, probs->ldc};
   Paste ys = paste_axis(p->exact, box.y1, box.y2, info->rh, info->h, probs->h);
   Paste xs = paste_axis(p->exact, box.x1, box.x2, info->rw, info->w, probs->w);
-  for (int x = MAX(xs.first, 0); x < MIN(xs.first + xs.length, info->w); x++) {
+  int left, right, top, bottom;
+  paste_range(&xs, info->w, &left, &right);
+  paste_range(&ys, info->h, &top, &bottom);
+  for (int x = left; x < right; x++) {
     Tap column = paste_tap(&xs, x);
-    for (int y = MAX(ys.first, 0); y < MIN(ys.first + ys.length, info->h); y++) {
-      Tap row = paste_tap(&ys, y);
-      real value =
-          tap_blend(row, column, bordered(probs, n, row.low, column.low), bordered(probs, n, row.low, column.high),
-                    bordered(probs, n, row.high, column.low), bordered(probs, n, row.high, column.high));
-      if (!(value >= p->threshold)) continue;
+    for (int y = top; y < bottom; y++) {
+      if (!(pasted_value(&map, paste_tap(&ys, y), column) >= p->threshold)) continue;
       int64_t bit = (int64_t)x * info->h + y;
       bits[bit / 32] |= 1u << (bit % 32);
     }

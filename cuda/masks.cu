@@ -114,11 +114,6 @@ extern "C" void cuda_mask_select(Device *dev, const Boxes *detections, const Ten
   LAUNCH_CHECK();
 }
 
-// Pixel (y, x) of the mask padded by one pixel of zeros on every side.
-static __device__ float bordered(const Tensor &probs, int n, int y, int x) {
-  return y < 1 || x < 1 || y > probs.h || x > probs.w ? 0 : *pixel<float>(probs, n, y - 1, x - 1);
-}
-
 // Whether the stretched mask covers image pixel i of an axis.
 static __device__ bool paste_covers(const Paste &axis, int i) {
   return i >= axis.first && i - axis.first < axis.length;
@@ -137,15 +132,14 @@ __global__ void mask_paste_kernel(MaskPaste p, const ImageInfo *images, const __
   Box box = box_rows(&detections.box)[slot];
   Paste ys = paste_axis(p.exact, box.y1, box.y2, images[group].rh, h, probs.h);
   Paste xs = paste_axis(p.exact, box.x1, box.x2, images[group].rw, w, probs.w);
+  MaskMap map = {pixel<float>(probs, row, 0, 0), probs.h, probs.w, probs.ldc};
   for (int64_t word = blockIdx.y * BLOCK + threadIdx.x; word < words; word += gridDim.y * BLOCK) {
     int x = (int)(32 * word / h), y = (int)(32 * word % h), last = (int)((32 * word + 31) / h);
     uint32_t set = 0;
     bool touched = last >= xs.first && x - xs.first < xs.length; // most words are far from the box
     for (int bit = 0; touched && bit < 32 && x < w; bit++) {
       if (paste_covers(xs, x) && paste_covers(ys, y)) {
-        Tap r = paste_tap(&ys, y), c = paste_tap(&xs, x);
-        float value = tap_blend(r, c, bordered(probs, row, r.low, c.low), bordered(probs, row, r.low, c.high),
-                                bordered(probs, row, r.high, c.low), bordered(probs, row, r.high, c.high));
+        float value = pasted_value(&map, paste_tap(&ys, y), paste_tap(&xs, x));
         if (value >= p.threshold) set |= 1u << bit;
       }
       if (++y == h) {

@@ -150,6 +150,33 @@ static inline HD Paste paste_axis(bool exact, real low, real high, int resized, 
   return axis;
 }
 
+// A mask's probabilities, h × w pixels of which the next follows after `pitch`.
+typedef struct MaskMap {
+  const real *at;
+  int h, w, pitch;
+} MaskMap;
+
+// Pixel (y, x) of the mask padded by one pixel of zeros on every side.
+static inline HD real mask_bordered(const MaskMap *m, int y, int x) {
+  return y < 1 || x < 1 || y > m->h || x > m->w ? 0 : m->at[((y - 1) * m->w + x - 1) * m->pitch];
+}
+
+// Row y of the padded mask where this tap is.
+static inline HD real mask_between(const MaskMap *m, int y, Tap column) {
+  return tap_between(column, mask_bordered(m, y, column.low), mask_bordered(m, y, column.high));
+}
+
+// What is pasted where these taps are.
+static inline HD real pasted_value(const MaskMap *m, Tap row, Tap column) {
+  return tap_between(row, mask_between(m, row.low, column), mask_between(m, row.high, column));
+}
+
+// The part of an axis of so many image pixels that a mask covers: [*from, *to).
+static inline HD void paste_range(const Paste *axis, int pixels, int *from, int *to) {
+  *from = MAX(axis->first, 0);
+  *to = MIN(axis->first + axis->length, pixels);
+}
+
 // The mask pixels around image pixel i, as PyTorch's bilinear interpolate (align_corners false) finds them.
 static inline HD Tap paste_tap(const Paste *axis, int i) {
   real at = axis->scale * ((real)i + (real)0.5 - axis->start) - (real)0.5;

@@ -11,11 +11,12 @@ typedef struct Tap {
   real fraction;
 } Tap;
 
+// Linear interpolation between the pixels of a tap.
+static inline HD real tap_between(Tap t, real low, real high) { return (1 - t.fraction) * low + t.fraction * high; }
+
 // Bilinear interpolation of the four pixels a b above c d.
 static inline HD real tap_blend(Tap row, Tap column, real a, real b, real c, real d) {
-  real upper = (1 - column.fraction) * a + column.fraction * b;
-  real lower = (1 - column.fraction) * c + column.fraction * d;
-  return (1 - row.fraction) * upper + row.fraction * lower;
+  return tap_between(row, tap_between(column, a, b), tap_between(column, c, d));
 }
 
 // Where output position i of an axis resized from `from` to `to` pixels samples its input, as PyTorch's

@@ -192,6 +192,33 @@ typedef struct MaskPaste {
   int first, rows; // only these rows of probs, the first to the beginning of bits; 0 rows: all
 } MaskPaste;
 
+// Pasted masks as runs, COCO's: down the columns, alternately background and foreground, summing to h·w; not bits, of
+// which there are too many to cross to the host. Two ops make them, of a batch at a time: mask_runs, which tells how
+// many there are and where they go, and detections_write, which writes them there. By compacted row, as mask_select's.
+//
+// Every mask has room for its probabilities, m·m reals, and what is left of `room` besides goes to masks that have more
+// runs than that, in order, until one does not fit. This one and those after it are written as probabilities, unless
+// their runs fit without.
+enum { RUN_SLICES = 32 }; // of a mask's columns, each of which a warp makes the runs of
+typedef struct MaskRuns {
+  int64_t room;   // words for all masks; ≥ rows of the probabilities · m·m reals
+  int *count;     // [rows] runs of each; 0: probabilities
+  int64_t *first; // [rows] word with which each begins
+  int *toggles;   // [rows, RUN_SLICES] changes of colour; with `last` what mask_runs leaves to detections_write
+  uint32_t *last; // [rows, RUN_SLICES] place of the last of them in the image, x·h + y; 0 without one
+} MaskRuns;
+
+// Detections of a batch, compacted, in memory of the host that the device writes (device_host_alloc).
+typedef struct FoundRows {
+  int *count;      // [groups] how many there are
+  int *index;      // [rows] as Boxes'
+  void *box;       // [rows, 4] real
+  void *score;     // [rows] real
+  int *runs;       // [rows] MaskRuns.count
+  int64_t *first;  // [rows] MaskRuns.first
+  uint32_t *words; // [MaskRuns.room] runs, or probabilities
+} FoundRows;
+
 // ---- losses, optimiser ----------------------------------------------------------------------------------------------
 
 // Upstream factor of every loss gradient, on the device: 1, or the loss scale. NULL = 1.
@@ -349,6 +376,12 @@ struct Ops {
   // pixels. Bits are column-major, bit (x·h + y) % 32 of word (x·h + y) / 32, `words` a row.
   void (*mask_paste)(Device *dev, const MaskPaste *p, const ImageInfo *images, const Boxes *detections,
                      const Tensor *probs, uint32_t *bits, int64_t words);
+  // Counts the runs of every mask as mask_paste pastes it, and gives each its room. p's rows are not asked for.
+  void (*mask_runs)(Device *dev, const MaskPaste *p, const ImageInfo *images, const Boxes *detections,
+                    const Tensor *probs, const MaskRuns *runs);
+  // Writes detections and runs to the host, after mask_runs of the same arguments.
+  void (*detections_write)(Device *dev, const MaskPaste *p, const ImageInfo *images, const Boxes *detections,
+                           const Tensor *probs, const MaskRuns *runs, const FoundRows *to);
 
   // stats [2] real: L2 norm of g (times 1 / loss scale, hyper[4]); 1 if g and loss[0 … losses) are all finite, else 0.
   void (*grad_stats)(Device *dev, size_t n, const void *g, int losses, const void *loss, const void *hyper,

@@ -1,0 +1,314 @@
+// Pasted masks as runs, from probabilities to memory of the host, without a bitmap in between. What colour a pixel has
+// is exact/mask_bins.h's to say, compiled without contraction: runs equal the CPU's.
+//
+// A mask's columns are cut into slices. A warp takes a slice, 32 columns at a time, a lane a column, which it walks from
+// top to bottom; where the colour changes is a toggle, and a run is what lies between two of them. The mask is walked
+// twice, once to count and once to write, which costs less than to keep what nobody knows the size of.
+#include "cuda/common.cuh"
+extern "C" {
+#include "exact/mask_bins.h"
+}
+
+enum {
+  WARPS = 4,
+  BLOCK = 32 * WARPS,
+  STRIDE = 16,   // pixels of a column that are looked at together
+  MOST_ROWS = 8, // of the mask among them, past which every pixel is evaluated
+  CACHED = 32,   // toggles of a column that are kept until the runs are written: more than 30 rows of a mask make
+  PLACE_BLOCK = 1024
+};
+
+// ---- columns --------------------------------------------------------------------------------------------------------
+
+// One detection's mask over its image.
+struct PastedMask {
+  MaskMap map;
+  Paste ys, xs;
+  int left, right, top, bottom; // what it covers
+  int h;
+  uint32_t pixels;
+  float threshold;
+  bool joins; // columns are whole: what is above one's first pixel is the last pixel of the one before
+};
+
+static __device__ PastedMask pasted_mask(const MaskPaste &p, const ImageInfo &info, Box box, const Tensor &probs,
+                                         int row) {
+  PastedMask m;
+  m.map = {pixel<float>(probs, row, 0, 0), probs.h, probs.w, probs.ldc};
+  m.ys = paste_axis(p.exact, box.y1, box.y2, info.rh, info.h, probs.h);
+  m.xs = paste_axis(p.exact, box.x1, box.x2, info.rw, info.w, probs.w);
+  paste_range(&m.ys, info.h, &m.top, &m.bottom);
+  paste_range(&m.xs, info.w, &m.left, &m.right);
+  if (m.top >= m.bottom) m.right = m.left;
+  m.h = info.h;
+  m.pixels = (uint32_t)info.h * (uint32_t)info.w;
+  m.threshold = p.threshold;
+  m.joins = m.top == 0 && m.bottom == info.h;
+  return m;
+}
+
+enum Colour { UNSET, SET, MIXED };
+
+// The colour of rows [y, end) of a column, where the rows of the mask around them leave no doubt. A pixel is a mean of
+// two of these, its weights in [0, 1] and of sum 1 to within three roundings of values up to 2: less than 2^-20.
+static __device__ Colour colour_of(const PastedMask &m, Tap column, int y, int end) {
+  const float margin = 0x1p-16f;
+  Tap first = paste_tap(&m.ys, y), last = paste_tap(&m.ys, end - 1);
+  if (last.high - first.low >= MOST_ROWS || !(last.fraction <= 1)) return MIXED;
+  bool set = true, unset = true;
+  for (int row = first.low; row <= last.high; row++) {
+    float value = mask_between(&m.map, row, column);
+    bool sound = value >= 0 && value <= 2; // not so for NaN
+    set = set && sound && value >= m.threshold + margin;
+    unset = unset && sound && value <= m.threshold - margin;
+  }
+  return set ? SET : unset ? UNSET : MIXED;
+}
+
+// Calls toggle(place) for every change of colour of column x, in order; the first may be from the column before's, the
+// last is that to what lies behind the column.
+template <class Toggle> static __device__ void walk_column(const PastedMask &m, int x, Toggle toggle) {
+  Tap column = paste_tap(&m.xs, x);
+  uint32_t base = (uint32_t)x * (uint32_t)m.h;
+  bool set =
+      m.joins && x > m.left && pasted_value(&m.map, paste_tap(&m.ys, m.h - 1), paste_tap(&m.xs, x - 1)) >= m.threshold;
+  int low = -1; // the row of the mask that `upper` is of
+  float upper = 0, lower = 0;
+  for (int y = m.top; y < m.bottom;) {
+    int end = min(y + STRIDE, m.bottom);
+    Colour colour = colour_of(m, column, y, end);
+    if (colour != MIXED) {
+      if ((colour == SET) != set) toggle(base + y);
+      set = colour == SET;
+      y = end;
+    }
+    for (; y < end; y++) {
+      Tap row = paste_tap(&m.ys, y);
+      if (row.low != low) {
+        low = row.low;
+        upper = mask_between(&m.map, row.low, column);
+        lower = mask_between(&m.map, row.high, column);
+      }
+      if ((tap_between(row, upper, lower) >= m.threshold) == set) continue;
+      toggle(base + y);
+      set = !set;
+    }
+  }
+  if (set && (!m.joins || x + 1 == m.right) && base + m.bottom < m.pixels) toggle(base + m.bottom);
+}
+
+// Columns of a slice: whole warps of them.
+static __device__ void slice_range(const PastedMask &m, int slice, int *from, int *to) {
+  const int warp_columns = 32 * RUN_SLICES, columns = (m.right - m.left + warp_columns - 1) / warp_columns * 32;
+  *from = m.left + slice * columns;
+  *to = min(*from + columns, m.right);
+}
+
+// ---- scans over a warp ----------------------------------------------------------------------------------------------
+
+// Of the lanes up to this one.
+template <class T> static __device__ T warp_sum_up(T v) {
+#pragma unroll
+  for (int offset = 1; offset < 32; offset *= 2) {
+    T other = __shfl_up_sync(~0u, v, offset);
+    if (threadIdx.x % 32 >= offset) v += other;
+  }
+  return v;
+}
+static __device__ uint32_t warp_max_up(uint32_t v) {
+#pragma unroll
+  for (int offset = 1; offset < 32; offset *= 2) v = max(v, __shfl_up_sync(~0u, v, offset));
+  return v;
+}
+// Of the lanes before this one, `first` in the first.
+template <class T> static __device__ T lane_before(T v, T first) {
+  T before = __shfl_up_sync(~0u, v, 1);
+  return threadIdx.x % 32 ? before : first;
+}
+
+// ---- counting -------------------------------------------------------------------------------------------------------
+
+// runs.toggles and runs.last [rows, RUN_SLICES]. Grid (detections, RUN_SLICES / WARPS). Bound by the latency of a
+// column's walk; a pixel far from a mask's edge costs a sixteenth of one that is evaluated.
+static __global__ void __launch_bounds__(BLOCK)
+    mask_toggles_kernel(MaskPaste p, const ImageInfo *images, const __grid_constant__ Boxes detections,
+                        const __grid_constant__ Tensor probs, MaskRuns runs) {
+  int slot = blockIdx.x, group = slot / detections.capacity, i = slot % detections.capacity;
+  int lane = threadIdx.x % 32, slice = blockIdx.y * WARPS + threadIdx.x / 32;
+  if (i >= detections.count[group]) return;
+  int row = compacted_row(&detections, group) + i, from, to;
+  PastedMask m = pasted_mask(p, images[group], box_rows(&detections.box)[slot], probs, row);
+  slice_range(m, slice, &from, &to);
+  int toggles = 0;
+  uint32_t last = 0;
+  for (int x = from + lane; x < to; x += 32)
+    walk_column(m, x, [&](uint32_t at) {
+      toggles++;
+      last = at;
+    });
+  toggles = warp_sum(toggles);
+  last = warp_max_up(last);
+  if (lane < 31) return;
+  runs.toggles[row * RUN_SLICES + slice] = toggles;
+  runs.last[row * RUN_SLICES + slice] = last;
+}
+
+// Sum of the threads up to this one, and of all of them.
+static __device__ int64_t block_sum_up(int64_t v, int64_t *all) {
+  __shared__ int64_t part[32];
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  v = warp_sum_up(v);
+  __syncthreads(); // part may still be read by the call before
+  if (lane == 31) part[warp] = v;
+  __syncthreads();
+  int64_t sums = warp_sum_up(part[lane]);
+  *all = __shfl_sync(~0u, sums, 31);
+  int64_t before = __shfl_sync(~0u, sums, (warp + 31) % 32);
+  return warp ? v + before : v;
+}
+
+// runs.count and runs.first [rows]. One threadblock, a thread a mask.
+static __global__ void __launch_bounds__(PLACE_BLOCK)
+    mask_places_kernel(const __grid_constant__ Boxes detections, int64_t least, int64_t spare, MaskRuns runs) {
+  int rows = compacted_row(&detections, detections.groups);
+  int64_t before = 0; // what masks up to here want beyond the least
+  for (int first = 0; first < rows; first += PLACE_BLOCK) {
+    int row = first + threadIdx.x, count = 0;
+    if (row < rows) {
+      const int4 *toggles = (const int4 *)(runs.toggles + row * RUN_SLICES);
+      count = 1;
+#pragma unroll
+      for (int k = 0; k < RUN_SLICES / 4; k++) {
+        int4 four = toggles[k];
+        count += four.x + four.y + four.z + four.w;
+      }
+    }
+    int64_t all, own = max(count - least, (int64_t)0), more = before + block_sum_up(own, &all);
+    if (row < rows) {
+      runs.count[row] = count > least && more > spare ? 0 : count;
+      runs.first[row] = row * least + min(more - own, spare);
+    }
+    before += all;
+  }
+}
+
+// Words of a mask's probabilities: one channel of floats without padding.
+static int64_t map_words(const Tensor *probs) {
+  CHECK(probs->dtype == F32 && probs->ldc == 1);
+  return (int64_t)probs->h * probs->w;
+}
+
+extern "C" void cuda_mask_runs(Device *dev, const MaskPaste *p, const ImageInfo *images, const Boxes *detections,
+                               const Tensor *probs, const MaskRuns *runs) {
+  if (dev->measuring) return;
+  const int rows = detections->groups * detections->capacity;
+  const int64_t least = map_words(probs);
+  CHECK(runs->room >= rows * least);
+  mask_toggles_kernel<<<dim3(rows, RUN_SLICES / WARPS), BLOCK, 0, stream_of(dev)>>>(*p, images, *detections, *probs,
+                                                                                    *runs);
+  LAUNCH_CHECK();
+  mask_places_kernel<<<1, PLACE_BLOCK, 0, stream_of(dev)>>>(*detections, least, runs->room - rows * least, *runs);
+  LAUNCH_CHECK();
+}
+
+// ---- writing --------------------------------------------------------------------------------------------------------
+
+// Writes the runs that end with the toggles of 32 columns. `kept`: toggle k of the lane's column at k · 32 + lane,
+// `ends`: how many up to the lane's there are; `last`: the toggle before. Neighbouring lanes write neighbouring words:
+// they go to the host one by one otherwise.
+static __device__ void write_kept(const uint32_t *kept, int ends, uint32_t last, uint32_t *to) {
+  const int lane = threadIdx.x % 32, all = __shfl_sync(~0u, ends, 31);
+  for (int first = 0; first < all; first += 32) {
+    int i = min(first + lane, all - 1), column = 0;
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) // the first column that ends behind i
+      if (__shfl_sync(~0u, ends, column + step - 1) <= i) column += step;
+    int begin = __shfl_sync(~0u, ends, max(column - 1, 0));
+    uint32_t at = kept[(column ? i - begin : i) * 32 + column], before = lane_before(at, last);
+    if (first + lane < all) to[i] = at - before;
+    last = __shfl_sync(~0u, at, 31);
+  }
+}
+
+// The runs of a slice, whose first is to[0] and begins at `last`.
+static __device__ void write_slice(const PastedMask &m, int from, int to, uint32_t last, uint32_t *kept,
+                                   uint32_t *words) {
+  const int lane = threadIdx.x % 32;
+  for (int first = from; first < to; first += 32) {
+    int x = first + lane, toggles = 0;
+    uint32_t own = 0; // the column's last
+    if (x < to)
+      walk_column(m, x, [&](uint32_t at) {
+        if (toggles < CACHED) kept[toggles * 32 + lane] = at;
+        toggles++;
+        own = at;
+      });
+    int ends = warp_sum_up(toggles);
+    uint32_t reached = max(warp_max_up(own), last), before = lane_before(reached, last);
+    __syncwarp();
+    if (__all_sync(~0u, toggles <= CACHED)) {
+      write_kept(kept, ends, last, words);
+    } else if (x < to) { // an unlikely mask
+      uint32_t *run = words + ends - toggles;
+      walk_column(m, x, [&](uint32_t at) {
+        *run++ = at - before;
+        before = at;
+      });
+    }
+    words += __shfl_sync(~0u, ends, 31);
+    last = __shfl_sync(~0u, reached, 31);
+    __syncwarp(); // `kept` is free again
+  }
+}
+
+// What is not a mask: of the groups by the first threadblock, of a detection by its first. A mask without room for its
+// runs gives its probabilities.
+static __device__ void write_counts(const Boxes &detections, const FoundRows &to) {
+  for (int g = threadIdx.x; g < detections.groups; g += BLOCK) to.count[g] = detections.count[g];
+}
+static __device__ void write_row(const Boxes &detections, const Tensor &probs, const MaskRuns &runs, int slot, int row,
+                                 const FoundRows &to) {
+  if (threadIdx.x == 0) {
+    to.index[row] = detections.index[slot];
+    ((Box *)to.box)[row] = box_rows(&detections.box)[slot];
+    ((float *)to.score)[row] = ((const float *)detections.score.data)[slot];
+    to.runs[row] = runs.count[row];
+    to.first[row] = runs.first[row];
+  }
+  if (runs.count[row]) return;
+  const float *map = pixel<float>(probs, row, 0, 0);
+  for (int i = threadIdx.x; i < probs.h * probs.w; i += BLOCK) to.words[runs.first[row] + i] = __float_as_uint(map[i]);
+}
+
+// Everything the host reads of a batch. Grid as mask_toggles_kernel's. Bound as that one, and by the bus.
+static __global__ void __launch_bounds__(BLOCK)
+    detections_write_kernel(MaskPaste p, const ImageInfo *images, const __grid_constant__ Boxes detections,
+                            const __grid_constant__ Tensor probs, MaskRuns runs, FoundRows to) {
+  __shared__ uint32_t kept[WARPS][CACHED * 32];
+  int slot = blockIdx.x, group = slot / detections.capacity, i = slot % detections.capacity;
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, slice = blockIdx.y * WARPS + warp;
+  if (blockIdx.x == 0 && blockIdx.y == 0) write_counts(detections, to);
+  if (i >= detections.count[group]) return;
+  int row = compacted_row(&detections, group) + i, from, end;
+  if (blockIdx.y == 0) write_row(detections, probs, runs, slot, row, to);
+  if (!runs.count[row]) return;
+  int toggles = runs.toggles[row * RUN_SLICES + lane], ends = warp_sum_up(toggles); // of slice `lane`
+  uint32_t last = warp_max_up(runs.last[row * RUN_SLICES + lane]), *words = to.words + runs.first[row];
+  PastedMask m = pasted_mask(p, images[group], box_rows(&detections.box)[slot], probs, row);
+  if (slice == 0 && lane == 31) words[ends] = m.pixels - last; // the last run
+  if (!__shfl_sync(~0u, toggles, slice)) return;
+  int begin = __shfl_sync(~0u, ends - toggles, slice);
+  uint32_t before = __shfl_sync(~0u, lane_before(last, 0u), slice);
+  slice_range(m, slice, &from, &end);
+  write_slice(m, from, end, before, kept[warp], words + begin);
+}
+
+extern "C" void cuda_detections_write(Device *dev, const MaskPaste *p, const ImageInfo *images, const Boxes *detections,
+                                      const Tensor *probs, const MaskRuns *runs, const FoundRows *to) {
+  if (dev->measuring) return;
+  map_words(probs);
+  const int rows = detections->groups * detections->capacity;
+  detections_write_kernel<<<dim3(rows, RUN_SLICES / WARPS), BLOCK, 0, stream_of(dev)>>>(*p, images, *detections, *probs,
+                                                                                        *runs, *to);
+  LAUNCH_CHECK();
+}
