@@ -221,22 +221,27 @@ Rle rle_merge(const Rle *parts, int count, bool intersect) {
 // COCO's string: each run, from the fourth on as the difference from the last run of its colour, in groups of five
 // bits from the lowest, as characters '0' + group, + 32 where another group follows. The last group carries the sign.
 
-char *rle_to_string(const Rle *r) {
-  char *s = NULL;
-  size_t cap = 0, length = 0;
+size_t rle_string_room(const Rle *r) { return 7 * (size_t)r->n + 1; } // 33 bits make at most seven groups; and the NUL
+
+size_t rle_write_string(const Rle *r, char *s) {
+  char *to = s;
   for (int i = 0; i < r->n; i++) {
     int64_t x = (int64_t)r->runs[i] - (i > 2 ? (int64_t)r->runs[i - 2] : 0);
-    array_reserve((void **)&s, &cap, length + 8, 1); // 33 bits make at most seven groups; and the NUL
     for (bool more = true; more;) {
       int group = (int)(x & 31);
       x >>= 5;
       more = x != (group & 16 ? -1 : 0);
-      s[length++] = (char)('0' + group + (more ? 32 : 0));
+      *to++ = (char)('0' + group + (more ? 32 : 0));
     }
   }
-  array_reserve((void **)&s, &cap, length + 1, 1);
-  s[length] = '\0';
-  return s;
+  *to = '\0';
+  return (size_t)(to - s);
+}
+
+char *rle_to_string(const Rle *r) {
+  char *s = xmalloc(rle_string_room(r));
+  const size_t length = rle_write_string(r, s);
+  return xrealloc(s, length + 1);
 }
 
 // Reads the number at s[*at] and steps over it; false when there is none.

@@ -30,6 +30,9 @@ Rle rle_from_bbox_in(Scratch *scratch, const double bbox[4], int h, int w);
 Rle rle_merge_in(Scratch *scratch, const Rle *parts, int count, bool intersect);
 // COCO's compressed string. rle_from_string fails when the text is malformed or does not add up to h·w.
 char *rle_to_string(const Rle *r); // caller frees
+// The same into memory of the caller's, of rle_string_room bytes; returns the string's length.
+size_t rle_write_string(const Rle *r, char *s);
+size_t rle_string_room(const Rle *r);
 bool rle_from_string(Rle *r, const char *s, size_t len, int h, int w, Err *err);
 // The same into memory of the caller's, with room for as many runs as the string has characters.
 bool rle_decode(uint32_t *runs, int *n, const char *s, size_t len, int h, int w, Err *err);
