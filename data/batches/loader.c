@@ -41,7 +41,7 @@ struct Loader {
   pthread_cond_t filled; // a slot is ready
   Sampler sampler;       // its groups never change and are read without the lock
   bool stop;
-  int64_t oldest;    // the step whose slot the consumer may be looking at; all before are free
+  int64_t oldest;    // the first step whose slot the consumer may be looking at; all before are free
   int64_t next;      // the step the consumer gets next
   int64_t item_step; // the next place to decode
   int item_place;
@@ -370,7 +370,7 @@ static void *decode_places(void *worker) {
 
 // Where batches live
 
-static int slots_of(int prefetch) { return prefetch + 1; } // one is in the consumer's hands
+static int held_of(const LoaderOptions *o) { return MAX(o->held, 1); }
 
 static void *malloc_for(void *context, size_t bytes) {
   (void)context;
@@ -396,8 +396,8 @@ static size_t lay_out(Batch *b, const BatchSize *room, char *block) {
   return offset;
 }
 
-size_t loader_ring_bytes(const BatchSize *room, int prefetch) {
-  return (size_t)slots_of(prefetch) * lay_out(&(Batch){0}, room, NULL);
+size_t loader_ring_bytes(const BatchSize *room, int prefetch, int held) {
+  return (size_t)(prefetch + held) * lay_out(&(Batch){0}, room, NULL);
 }
 
 // The file, what it unpacks to, and the pixels with a fourth channel: of COCO's JPEGs 2.6 times the pixels on average,
@@ -438,7 +438,7 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
   l->options = *options;
   if (!options->memory.alloc) l->options.memory = c_library;
   l->oldest = l->next = l->item_step = options->first_step;
-  l->num_slots = slots_of(options->prefetch);
+  l->num_slots = options->prefetch + held_of(options);
   l->slots = xcalloc((size_t)l->num_slots, sizeof *l->slots);
   l->bad = xcalloc((size_t)d->num_images, sizeof *l->bad);
   const SamplerOptions order = {options->batch, options->rank, options->world, options->seed, options->train};
@@ -479,7 +479,7 @@ const Batch *loader_next(Loader *l, Err *err) {
   const double start = now_seconds();
   Slot *slot = &l->slots[l->next % l->num_slots];
   pthread_mutex_lock(&l->lock);
-  l->oldest = l->next;
+  l->oldest = MAX(l->oldest, l->next + 1 - held_of(&l->options));
   pthread_cond_broadcast(&l->room);
   while (!(slot->ready && slot->batch.step == l->next)) pthread_cond_wait(&l->filled, &l->lock);
   pthread_mutex_unlock(&l->lock);

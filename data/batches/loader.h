@@ -22,14 +22,15 @@ typedef struct LoaderOptions {
   float flip;  // probability
   int threads; // decoder threads; 0 = one per core
   int prefetch; // batches ahead, ≥ 1
+  int held;     // batches that stay valid, those that loader_next returned last; 0 = 1
   bool masks;   // rasterise instance bitmaps (training)
   bool strict;  // a bad image is an error; otherwise it is reported once a program, counted, and in training replaced
   int64_t first_step; // resume
   HostMemory memory;  // all zero: the C library's
 } LoaderOptions;
 
-// Bytes of HostMemory that loader_open takes for batches with so much room, `prefetch` of them ahead.
-size_t loader_ring_bytes(const BatchSize *room, int prefetch);
+// Bytes of HostMemory that loader_open takes for batches with so much room, `prefetch` of them ahead and `held`.
+size_t loader_ring_bytes(const BatchSize *room, int prefetch, int held);
 // About what decoder threads take by themselves once they have met the largest image, of so many bytes as pixels.
 size_t loader_scratch_bytes(int threads, int64_t image_bytes);
 
@@ -40,7 +41,7 @@ typedef struct Loader Loader;
 
 // The data set must outlive the loader. NULL when threads cannot be started, or memory is out.
 Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err);
-// The next batch; valid until the next call. NULL with an empty message at the end of an evaluation, NULL with a
+// The next batch; valid until the call that asks for the `held`-th after it. NULL with an empty message at the end of an evaluation, NULL with a
 // message when an image is bad under `strict` or, in training, no image of the batch can be read, or memory is out, or
 // no file can be read any more: that makes no image a bad one.
 const Batch *loader_next(Loader *l, Err *err);
