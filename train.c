@@ -142,7 +142,7 @@ static void benchmark(TrainingRun *r, Loader *loader, Trace *trace) {
                           .profile = o->profile,
                           .trace = trace};
   Err err;
-  if (!benchmark_run(&r->engine, &setting, &(Stepper){bench_step, &(BenchRun){r, loader}, r->comm}, &err))
+  if (!benchmark_run(&r->engine, &setting, &(Stepper){bench_step, &(BenchRun){r, loader}, r->comm, false}, &err))
     die(*r->trouble.msg ? err_exit(&r->trouble) : EXIT_RUN, "%s", err.msg);
 }
 

@@ -30,19 +30,21 @@ static const Program *measured(const Engine *e) { return e->train.network ? &e->
 
 typedef struct Sums { // over `steps`
   int steps;
-  int64_t images;
-  double seconds, wait, transfer, update, results, counter[MAX_COUNTERS];
+  int64_t images; // of all ranks
+  int64_t own;    // of this one
+  double seconds, wait, transfer, update, results, pixels, counter[MAX_COUNTERS];
   Latency latency; // of a step without the wait
 } Sums;
 
-static bool run_steps(const Stepper *stepper, int64_t first, int steps, bool timed, Sums *sum, Err *err) {
+// `single`: each step ends before the next begins.
+static bool run_steps(const Stepper *stepper, int64_t first, int steps, bool single, Sums *sum, Err *err) {
   *sum = (Sums){.steps = steps};
   comm_barrier(stepper->comm);
   double *each = xmalloc((size_t)steps * sizeof *each), start = now_seconds(), before = start;
   bool ok = true;
   for (int i = 0; ok && i < steps; i++) {
     BenchStep s = {0};
-    ok = stepper->step(stepper->context, first + i, timed || i + 1 == steps, &s, err);
+    ok = stepper->step(stepper->context, first + i, single || i + 1 == steps, &s, err);
     double now = now_seconds();
     each[i] = now - before - s.wait;
     before = now;
@@ -51,10 +53,12 @@ static bool run_steps(const Stepper *stepper, int64_t first, int steps, bool tim
     sum->transfer += s.transfer;
     sum->update += s.update;
     sum->results += s.results;
+    sum->pixels += s.pixels;
     for (int k = 0; k < MAX_COUNTERS; k++) sum->counter[k] += s.counter[k];
   }
   comm_barrier(stepper->comm); // it ends with the slowest rank
   sum->seconds = now_seconds() - start;
+  sum->own = sum->images;
   sum->images = rank_sum(stepper->comm, sum->images);
   if (ok) sum->latency = latency_summary(each, steps);
   free(each);
@@ -112,16 +116,17 @@ static void record_setting(Record *j, const Engine *e, const BenchSetting *s) {
   record_int(j, "peak_bytes", (int64_t)memory_sum(&e->memory, ON_DEVICE));
 }
 
-static void record_speed(Record *j, const Engine *e, const Sums *sum) {
+static void record_speed(Record *j, const Engine *e, const Sums *sum, const Latency *latency) {
   record_int(j, "steps", sum->steps);
   record_int(j, "images", sum->images);
   record_num(j, "img_s", (double)sum->images / sum->seconds);
   record_num(j, "step_ms", 1e3 * sum->seconds / sum->steps);
   record_num(j, "data_wait_ms", 1e3 * sum->wait / sum->steps);
   record_num(j, "data_wait_percent", 100 * sum->wait / sum->seconds);
-  record_num(j, "latency_ms", 1e3 * sum->latency.mean);
-  record_num(j, "latency_ms_p50", 1e3 * sum->latency.median);
-  record_num(j, "latency_ms_p99", 1e3 * sum->latency.p99);
+  record_num(j, "latency_ms", 1e3 * latency->mean);
+  record_num(j, "latency_ms_p50", 1e3 * latency->median);
+  record_num(j, "latency_ms_p99", 1e3 * latency->p99);
+  if (!e->train.network) record_num(j, "mask_pixels_image", sum->pixels / (double)MAX(sum->own, 1));
   for (int i = 0; i < model_counters(e->model); i++) record_num(j, e->model->counter[i], sum->counter[i] / sum->steps);
 }
 
@@ -151,20 +156,26 @@ static void record_times(Record *j, const Engine *e, const Sums *sum) {
 }
 
 bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err *err) {
-  Sums warm, whole, timed;
+  Sums warm, whole, single, timed;
   commit_warn();
   if (!run_steps(stepper, 0, s->steps / 2, false, &warm, err) ||
       !run_steps(stepper, warm.steps, s->steps, false, &whole, err))
     return false;
+  int64_t steps = warm.steps + whole.steps;
+  single = whole;
+  if (stepper->overlapped) {
+    if (!run_steps(stepper, steps, s->steps, true, &single, err)) return false;
+    steps += single.steps;
+  }
   engine_time_nodes(e, true, s->trace);
-  bool ok = run_steps(stepper, warm.steps + whole.steps, MAX(s->steps / 10, 2), true, &timed, err);
+  bool ok = run_steps(stepper, steps, MAX(s->steps / 10, 2), true, &timed, err);
   engine_time_nodes(e, false, NULL);
   if (!ok) return false;
   if (comm_rank(e->comm) > 0) return true;
   Record j = {0};
   record_begin(&j);
   record_setting(&j, e, s);
-  record_speed(&j, e, &whole);
+  record_speed(&j, e, &whole, &single.latency);
   record_times(&j, e, &timed);
   device_origin(e->dev, &j);
   puts(record_end(&j));
@@ -180,34 +191,43 @@ typedef struct Rounds { // over a data set
   const Dataset *d;
   LoaderOptions options;
   Loader *loader; // NULL: the next batch begins a round
+  int under_way;  // batches
 } Rounds;
 
 static const Batch *next_batch(Rounds *r, Err *err) {
   while (r->loader || (r->loader = loader_open(r->d, &r->options, err))) {
     const Batch *batch = loader_next(r->loader, err);
     if (batch || err->msg[0]) return batch;
+    device_sync(r->e->dev); // batches under way are the loader's
     loader_close(r->loader);
     r->loader = NULL;
   }
   return NULL;
 }
 
+static void finish_batch(Rounds *r, BenchStep *out) {
+  TaskBatch batch;
+  task_of(r->e->model)->finish(r->e, &batch);
+  r->under_way--;
+  out->results += now_seconds() - batch.ready;
+  out->pixels += batch.pixels;
+  for (int k = 0; k < MAX_COUNTERS; k++) out->counter[k] += batch.counter[k];
+}
+
+// A batch is begun before the results of those before it are taken, so that the device does not wait for the host.
 static bool infer_step(void *context, int64_t i, bool wait, BenchStep *out, Err *err) {
   (void)i;
-  (void)wait;
   Rounds *r = context;
   double start = now_seconds();
   const Batch *batch = next_batch(r, err);
   if (!batch) return false;
   double ready = now_seconds();
-  engine_infer(r->e, batch);
-  double computed = now_seconds();
-  task_of(r->e->model)->results(r->e, batch);
+  task_of(r->e->model)->begin(r->e, batch);
+  r->under_way++;
   *out = (BenchStep){.images = batch->used,
                      .wait = ready - start,
-                     .transfer = r->e->infer.profile[batch->canvas].walk_start[PASS_FORWARD] - ready,
-                     .results = now_seconds() - computed};
-  engine_counters(r->e, batch, out->counter);
+                     .transfer = r->e->infer.profile[batch->canvas].walk_start[PASS_FORWARD] - ready};
+  while (r->under_way > (wait ? 0 : BATCHES_UNDER_WAY - 1)) finish_batch(r, out);
   return true;
 }
 
@@ -219,8 +239,9 @@ bool benchmark_infer(Engine *e, const BenchSetting *s, const Dataset *d, int thr
                           .world = comm_world(e->comm),
                           .threads = threads,
                           .prefetch = e->infer.shapes.prefetch,
+                          .held = BATCHES_UNDER_WAY,
                           .memory = ring_memory(&e->infer.ring)}};
-  bool ok = benchmark_run(e, s, &(Stepper){infer_step, &r, e->comm}, err);
+  bool ok = benchmark_run(e, s, &(Stepper){infer_step, &r, e->comm, true}, err);
   loader_close(r.loader);
   return ok;
 }

@@ -21,14 +21,16 @@ typedef struct BenchStep {
   double wait;               // for the loader
   double transfer;           // of the batch to the device
   double update;             // of the parameters; training
-  double results;            // from what the device computed to detections with masks; inference
+  double results;            // from what the device computed to what files hold; inference
+  double pixels;             // of all masks; inference
   int counter[MAX_COUNTERS]; // the model's
 } BenchStep;
 typedef struct Stepper {
-  // i counts from 0. In training results come later; `wait` is for all of the steps so far.
+  // i counts from 0. Results come later; `wait` is for all of the steps so far.
   bool (*step)(void *context, int64_t i, bool wait, BenchStep *out, Err *err);
   void *context;
-  Comm *comm; // the ranks that make steps together; NULL: alone
+  Comm *comm;      // the ranks that make steps together; NULL: alone
+  bool overlapped; // one step's time says nothing of its latency: as many are taken again, one at a time
 } Stepper;
 
 // Warms up, measures images per second, then takes a tenth as many steps node by node, for the time of each part, and
@@ -36,7 +38,7 @@ typedef struct Stepper {
 // step failed.
 bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err *err);
 // Inference over and over a data set, whose shapes the engine was opened with; `threads` decode. From decoded images to
-// run-length masks.
+// COCO's strings: images per second of the pipeline, and the latency of batches that have it for themselves.
 bool benchmark_infer(Engine *e, const BenchSetting *s, const Dataset *d, int threads, Err *err);
 
 // The profiles of all graphs that ran timed, on stdout.

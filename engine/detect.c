@@ -1,60 +1,114 @@
 #include "engine/detect.h"
 #include <stdlib.h>
+#include <string.h>
 
 // ---- memory -----------------------------------------------------------------------------------------------------
 
-enum { MASKS_ROOM = 128 << 20 }; // bytes
+// Of a mask on average, beyond which it crosses as probabilities: four times what a shape as wide as a large image has.
+enum { RUNS_ROOM = 2048 };
 
-static size_t count_bytes(const Detector *d) { return d->groups * sizeof *d->count; }
-static size_t index_bytes(const Detector *d) { return d->rows * sizeof *d->index; }
-static size_t score_bytes(const Detector *d, const Device *dev) { return d->rows * dtype_size(dev->real); }
-static size_t host_bytes(const Detector *d, const Device *dev) {
-  return d->mask_bytes + count_bytes(d) + index_bytes(d) + 5 * score_bytes(d, dev);
+// The next `bytes` of a block of memory that is laid out; with block NULL only `at` moves.
+static void *part_of(char *block, size_t *at, size_t bytes) {
+  void *part = block ? block + *at : NULL;
+  *at += (bytes + 63) / 64 * 64;
+  return part;
 }
 
-static int64_t words_of(int64_t pixels) { return (pixels + 31) / 32; }
+// Lays out what mask_runs writes for detections_write; returns its size.
+static size_t lay_out_runs(const Detector *d, char *block, MaskRuns *runs) {
+  size_t at = 0;
+  runs->count = part_of(block, &at, d->rows * sizeof *runs->count);
+  runs->first = part_of(block, &at, d->rows * sizeof *runs->first);
+  runs->toggles = part_of(block, &at, d->rows * RUN_SLICES * sizeof *runs->toggles);
+  runs->last = part_of(block, &at, d->rows * RUN_SLICES * sizeof *runs->last);
+  return at;
+}
+
+static size_t lay_out_slot(const Detector *d, const Device *dev, char *block, DetectorSlot *s) {
+  const size_t real = dtype_size(dev->real);
+  FoundRows *r = &s->rows;
+  size_t at = 0;
+  r->count = part_of(block, &at, d->groups * sizeof *r->count);
+  s->counter = part_of(block, &at, MAX_COUNTERS * sizeof *s->counter);
+  r->index = part_of(block, &at, d->rows * sizeof *r->index);
+  r->runs = part_of(block, &at, d->rows * sizeof *r->runs);
+  r->first = part_of(block, &at, d->rows * sizeof *r->first);
+  r->box = part_of(block, &at, 4 * d->rows * real);
+  r->score = part_of(block, &at, d->rows * real);
+  r->words = part_of(block, &at, (size_t)d->runs.room * sizeof *r->words);
+  return at;
+}
+
+static size_t slot_bytes(const Detector *d, const Device *dev) {
+  return lay_out_slot(d, dev, NULL, &(DetectorSlot){0});
+}
+static size_t items_bytes(const Detector *d) {
+  return d->groups * sizeof *d->slot[0].info + d->rows * sizeof *d->slot[0].items;
+}
 
 void detect_plan(Engine *e) {
-  const Shapes *s = &e->infer.shapes;
   const Network *n = &e->infer.network[0];
   if (!n->result[DETECTED_MASKS]) return; // a model that finds none
   const Boxes *b = &n->result[DETECTED_BOXES]->boxes;
+  const size_t real_words = dtype_size(e->dev->real) / sizeof(uint32_t);
   Detector *d = e->results = xcalloc(1, sizeof *d);
   d->groups = (size_t)b->groups;
   d->rows = d->groups * (size_t)b->capacity;
-  const size_t one = (size_t)words_of(s->max_bytes / 3) * sizeof *d->bits;
-  d->mask_bytes = MAX(one, MIN(d->rows * one, (size_t)MASKS_ROOM));
-  memory_add(&e->memory, "masks of detections", ON_DEVICE, d->mask_bytes, "--batch");
-  memory_add(&e->memory, "detections of a batch", ON_HOST_LOCKED, host_bytes(d, e->dev), "--batch");
+  d->size = n->result[DETECTED_MASKS]->x.h;
+  d->runs.room = (int64_t)(d->rows * MAX((size_t)RUNS_ROOM, (size_t)(d->size * d->size) * real_words));
+  memory_add(&e->memory, "places of runs", ON_DEVICE, lay_out_runs(d, NULL, &(MaskRuns){0}), "--batch");
+  memory_add(&e->memory, "detections of batches under way", ON_HOST_LOCKED, BATCHES_UNDER_WAY * slot_bytes(d, e->dev),
+             "--batch");
+  memory_add(&e->memory, "lists of detections", ON_HOST, BATCHES_UNDER_WAY * items_bytes(d), "--batch");
+}
+
+static bool slot_allocate(const Detector *d, Device *dev, DetectorSlot *s) {
+  if (!(s->block = device_host_alloc(dev, slot_bytes(d, dev)))) return false;
+  lay_out_slot(d, dev, s->block, s);
+  s->info = xcalloc(d->groups, sizeof *s->info);
+  s->items = xcalloc(d->rows, sizeof *s->items);
+  s->mark = device_mark_open(dev);
+  return true;
 }
 
 bool detect_allocate(Engine *e, Err *err) {
-  Device *dev = e->dev;
   Detector *d = e->results;
   if (!d) return true;
-  if (!(d->device_bits = device_alloc(dev, d->mask_bytes)))
-    return err_memory(err, d->mask_bytes, "the masks of detections", "--batch");
-  d->bits = device_host_alloc(dev, d->mask_bytes);
-  d->count = device_host_alloc(dev, count_bytes(d));
-  d->index = device_host_alloc(dev, index_bytes(d));
-  d->box = device_host_alloc(dev, 4 * score_bytes(d, dev));
-  d->score = device_host_alloc(dev, score_bytes(d, dev));
-  return (d->bits && d->count && d->index && d->box && d->score) ||
-         err_memory(err, host_bytes(d, dev), "the detections of a batch", "--batch");
+  const size_t bytes = lay_out_runs(d, NULL, &(MaskRuns){0});
+  if (!(d->scratch = device_alloc(e->dev, bytes))) return err_memory(err, bytes, "the places of runs", "--batch");
+  lay_out_runs(d, d->scratch, &d->runs);
+  for (int i = 0; i < BATCHES_UNDER_WAY; i++)
+    if (!slot_allocate(d, e->dev, &d->slot[i]))
+      return err_memory(err, BATCHES_UNDER_WAY * slot_bytes(d, e->dev), "the detections of batches under way",
+                        "--batch");
+  return true;
+}
+
+// Masks that were pasted on the host have memory of their own.
+static void slot_empty(DetectorSlot *s) {
+  for (int i = 0; i < s->n; i++)
+    if (!s->rows.runs[i]) rle_free(&s->items[i].mask);
+  s->n = 0;
 }
 
 void detect_close(Engine *e) {
   Device *dev = e->dev;
   Detector *d = e->results;
   if (!d) return;
-  void *const locked[] = {d->bits, d->count, d->index, d->box, d->score};
-  for (int i = 0; i < COUNT(locked); i++) device_host_free(dev, locked[i]);
-  device_free(dev, d->device_bits);
+  device_sync(dev); // what is under way writes into the slots
+  for (int i = 0; i < BATCHES_UNDER_WAY; i++) {
+    DetectorSlot *s = &d->slot[i];
+    slot_empty(s);
+    device_mark_close(dev, s->mark);
+    device_host_free(dev, s->block);
+    free(s->info);
+    free(s->items);
+  }
+  device_free(dev, d->scratch);
+  free(d->text);
   free(d);
   e->results = NULL;
 }
-
-// ---- detections -------------------------------------------------------------------------------------------------
 
 void detections_free(Detections *d) {
   for (int i = 0; i < d->n; i++) rle_free(&d->items[i].mask);
@@ -62,71 +116,125 @@ void detections_free(Detections *d) {
   *d = (Detections){0};
 }
 
+// ---- queueing ---------------------------------------------------------------------------------------------------
+
+static MaskPaste paste_at(const Engine *e, float threshold) {
+  return (MaskPaste){.threshold = threshold, .exact = e->config.mask_paste_exact};
+}
+
+static void queue_runs(Engine *e, const Network *n, float threshold) {
+  const Detector *d = e->results;
+  const MaskPaste paste = paste_at(e, threshold);
+  e->dev->ops->mask_runs(e->dev, &paste, n->input->images.info, &n->result[DETECTED_BOXES]->boxes,
+                         &n->result[DETECTED_MASKS]->x, &d->runs);
+}
+
+void detect_queue(Engine *e, const Network *n) {
+  if (e->results) queue_runs(e, n, MASK_THRESHOLD);
+}
+
+// The way of what queue_runs has counted to a slot.
+static void queue_rows(Engine *e, const Batch *batch, float threshold, DetectorSlot *s) {
+  const Detector *d = e->results;
+  const Network *n = &e->infer.network[batch->canvas];
+  const MaskPaste paste = paste_at(e, threshold);
+  slot_empty(s);
+  s->batch = batch;
+  memcpy(s->info, batch->info, d->groups * sizeof *s->info);
+  e->dev->ops->detections_write(e->dev, &paste, n->input->images.info, &n->result[DETECTED_BOXES]->boxes,
+                                &n->result[DETECTED_MASKS]->x, &d->runs, &s->rows);
+  for (int i = 0; i < model_counters(e->model); i++)
+    device_fetch(e->dev, &s->counter[i], *n->counter[i], sizeof *s->counter);
+  device_mark_set(e->dev, s->mark);
+}
+
+// ---- detections -------------------------------------------------------------------------------------------------
+
 static double real_at(const Device *dev, const void *p, size_t i) {
   return dev->real == F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
 }
 
-static void fetch_boxes(Device *dev, const Detector *d, const Boxes *b) {
-  device_fetch(dev, d->count, b->count, count_bytes(d));
-  device_fetch(dev, d->index, b->index, index_bytes(d));
-  device_fetch(dev, d->box, b->box.data, 4 * score_bytes(d, dev));
-  device_fetch(dev, d->score, b->score.data, score_bytes(d, dev));
-  device_sync(dev);
+// A mask that came as probabilities, pasted by the reference, which decides as the device does.
+static Rle paste_here(const Engine *e, const Detector *d, const DetectorSlot *s, int row, int image, float threshold) {
+  const Device *dev = e->dev;
+  const size_t real = dtype_size(dev->real);
+  const ImageInfo *info = &s->info[image];
+  const int64_t words = ((int64_t)info->h * info->w + 31) / 32;
+  Device host = {.ops = dev->gpu ? &ops_cpu : dev->ops, .real = dev->real};
+  Tensor map = tensor_packed(dev->real, 1, 1), box = tensor_packed(dev->real, 1, 4);
+  Boxes one = {.groups = 1, .capacity = 1, .box = box, .count = &(int){1}};
+  const size_t bytes = (size_t)(d->size * d->size) * real;
+  map.h = map.w = d->size;
+  map.data = memcpy(xmalloc(bytes), s->rows.words + s->rows.first[row], bytes);
+  one.box.data = (char *)s->rows.box + 4 * (size_t)row * real;
+  uint32_t *bits = xmalloc((size_t)words * sizeof *bits);
+  const MaskPaste paste = paste_at(e, threshold);
+  host.ops->mask_paste(&host, &paste, info, &one, &map, bits, words);
+  Rle mask = rle_from_bits(bits, info->h, info->w);
+  free(bits);
+  free(map.data);
+  return mask;
 }
 
-// All detections of the batch, without their masks.
-static Detections list_boxes(const Engine *e, const Detector *d, const Batch *batch, size_t capacity) {
-  Detections out = {0};
-  for (size_t i = 0; i < d->groups; i++) out.n += d->count[i];
-  out.items = xcalloc((size_t)out.n, sizeof *out.items);
-  Detection *to = out.items;
-  for (size_t i = 0; i < d->groups; i++)
-    for (size_t row = i * capacity; row < i * capacity + (size_t)d->count[i]; row++, to++) {
-      const ImageInfo *info = &batch->info[i];
-      const double ratio[] = {(double)info->w / info->rw, (double)info->h / info->rh};
-      *to = (Detection){
-          .image = (int)i, .label = d->index[row] % e->config.classes, .score = (float)real_at(e->dev, d->score, row)};
-      for (size_t k = 0; k < 4; k++) to->box[k] = (float)(real_at(e->dev, d->box, 4 * row + k) * ratio[k % 2]);
-    }
-  return out;
+static Detection detection_of(const Engine *e, const DetectorSlot *s, int row, int image, float threshold) {
+  const FoundRows *r = &s->rows;
+  const ImageInfo *info = &s->info[image];
+  const double ratio[] = {(double)info->w / info->rw, (double)info->h / info->rh};
+  Detection to = {.image = image,
+                  .label = r->index[row] % e->config.classes,
+                  .score = (float)real_at(e->dev, r->score, (size_t)row)};
+  for (size_t k = 0; k < 4; k++) to.box[k] = (float)(real_at(e->dev, r->box, 4 * (size_t)row + k) * ratio[k % 2]);
+  to.mask = r->runs[row] ? (Rle){info->h, info->w, r->runs[row], r->words + r->first[row]}
+                         : paste_here(e, e->results, s, row, image, threshold);
+  return to;
 }
 
-// Words of the largest mask among them.
-static int64_t words_of_masks(const Detections *found, const Batch *batch) {
-  int64_t words = 1;
-  for (int i = 0; i < found->n; i++) {
-    const ImageInfo *info = &batch->info[found->items[i].image];
-    words = MAX(words, words_of((int64_t)info->h * info->w));
-  }
-  return words;
+// Makes a slot's rows, once they are there, into detections.
+static Detections list(const Engine *e, DetectorSlot *s, float threshold) {
+  const Detector *d = e->results;
+  for (int image = 0; image < (int)d->groups; image++)
+    for (int i = 0; i < s->rows.count[image]; i++, s->n++) s->items[s->n] = detection_of(e, s, s->n, image, threshold);
+  return (Detections){s->items, s->n};
 }
 
-static void fetch_masks(Engine *e, const Detector *d, const Batch *batch, MaskPaste *paste, Detections *found) {
-  Device *dev = e->dev;
-  const Network *n = &e->infer.network[batch->canvas];
-  const int64_t words = words_of_masks(found, batch);
-  const size_t row_bytes = (size_t)words * sizeof *d->bits;
-  CHECK(row_bytes <= d->mask_bytes);
-  for (int first = 0; first < found->n; first += paste->rows) {
-    paste->first = first;
-    paste->rows = (int)MIN(d->mask_bytes / row_bytes, (size_t)(found->n - first));
-    dev->ops->mask_paste(dev, paste, n->input->images.info, &n->result[DETECTED_BOXES]->boxes,
-                         &n->result[DETECTED_MASKS]->x, d->device_bits, words);
-    device_fetch(dev, d->bits, d->device_bits, (size_t)paste->rows * row_bytes);
-    device_sync(dev);
-    for (int i = 0; i < paste->rows; i++) {
-      Detection *to = &found->items[first + i];
-      const ImageInfo *info = &batch->info[to->image];
-      to->mask = rle_from_bits(d->bits + i * words, info->h, info->w);
-    }
-  }
+void engine_find(Engine *e, const Batch *batch) {
+  Detector *d = e->results;
+  CHECK(engine_finding(e) < BATCHES_UNDER_WAY);
+  DetectorSlot *s = &d->slot[d->started++ % BATCHES_UNDER_WAY];
+  s->started = now_seconds();
+  engine_queue_inference(e, batch, e->timing);
+  queue_rows(e, batch, MASK_THRESHOLD, s);
+}
+
+bool engine_found(Engine *e, bool wait, Found *out) {
+  Detector *d = e->results;
+  if (!engine_finding(e)) return false;
+  DetectorSlot *s = &d->slot[d->handed_out % BATCHES_UNDER_WAY];
+  if (!wait && !device_mark_reached(e->dev, s->mark)) return false;
+  device_mark_wait(e->dev, s->mark);
+  d->handed_out++;
+  *out = (Found){.batch = s->batch, .detections = list(e, s, MASK_THRESHOLD), .started = s->started};
+  memcpy(out->counter, s->counter, sizeof out->counter);
+  return true;
+}
+
+int engine_finding(const Engine *e) {
+  const Detector *d = e->results;
+  return (int)(d->started - d->handed_out);
 }
 
 void engine_detections(Engine *e, const Batch *batch, float threshold, Detections *out) {
-  const Detector *d = e->results;
-  const Boxes *b = &e->infer.network[batch->canvas].result[DETECTED_BOXES]->boxes;
-  MaskPaste paste = {.threshold = threshold, .exact = e->config.mask_paste_exact};
-  fetch_boxes(e->dev, d, b);
-  *out = list_boxes(e, d, batch, (size_t)b->capacity);
-  fetch_masks(e, d, batch, &paste, out);
+  Detector *d = e->results;
+  CHECK(!engine_finding(e));
+  DetectorSlot *s = &d->slot[d->started % BATCHES_UNDER_WAY];
+  queue_runs(e, &e->infer.network[batch->canvas], threshold);
+  queue_rows(e, batch, threshold, s);
+  device_mark_wait(e->dev, s->mark);
+  const Detections found = list(e, s, threshold);
+  out->n = found.n;
+  out->items = xcalloc((size_t)found.n, sizeof *out->items);
+  for (int i = 0; i < found.n; i++) {
+    out->items[i] = found.items[i];
+    out->items[i].mask = rle_copy(&found.items[i].mask);
+  }
 }

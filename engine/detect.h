@@ -1,35 +1,75 @@
-// Detections on the host: what TASK_DETECTION's results are made into.
+// Detections on the host: what TASK_DETECTION's results are made into. Masks come as runs, which the device makes and
+// writes into page-locked memory, behind the network and without being asked (ops mask_runs and detections_write).
 #pragma once
 #include "data/formats/rle.h"
 #include "engine/engine.h"
+#include "nn/ops.h"
+
+#define MASK_THRESHOLD 0.5f // of what the pipeline finds
 
 typedef struct Detection {
   int image; // place in the batch
   int label; // 1 … classes-1
   float score;
   float box[4]; // x1 y1 x2 y2, pixels of the decoded image
-  Rle mask;     // decoded image's size; owned
+  Rle mask;     // decoded image's size
 } Detection;
 typedef struct Detections {
   Detection *items;
   int n;
 } Detections;
 
-// What detections cross to the host in: Engine.results.
+// What came of a batch of the pipeline. It all lies in the engine, until BATCHES_UNDER_WAY more have been started after
+// the batch: who keeps a mask for longer copies it.
+typedef struct Found {
+  const Batch *batch;
+  Detections detections;
+  int counter[MAX_COUNTERS]; // the model's
+  double started;            // when the batch was: now_seconds()
+} Found;
+
+// Inference as a pipeline: a batch crosses while the one before is computed, its detections are made while the next one
+// is; nothing is allocated on the way, except for a mask that finds no room (MaskRuns) and is pasted on the host.
+//
+// Starts a batch of the inference shapes, of which at most BATCHES_UNDER_WAY may be started and not handed out. It must
+// stay as it is until it is.
+void engine_find(Engine *e, const Batch *batch);
+// The oldest batch not handed out yet. False when there is none, or when it is not done and `wait` is false.
+bool engine_found(Engine *e, bool wait, Found *out);
+int engine_finding(const Engine *e); // how many batches are started and not handed out
+
+// Of the batch that engine_infer was given last, masks pasted at `threshold`, while the pipeline is empty, in which it
+// takes the next one's place. Waits. All is the caller's: free with detections_free.
+void engine_detections(Engine *e, const Batch *batch, float threshold, Detections *out);
+void detections_free(Detections *d);
+
+// Where the detections of a batch come to the host.
+typedef struct DetectorSlot {
+  char *block; // page-locked; what the following are parts of
+  FoundRows rows;
+  int *counter;     // [MAX_COUNTERS]
+  ImageInfo *info;  // [groups] of the batch
+  Detection *items; // [rows]
+  int n;
+  const Batch *batch;
+  double started;
+  void *mark; // reached when the rows are there
+} DetectorSlot;
+
+// Engine.results.
 typedef struct Detector {
-  size_t groups, rows;   // of a batch: images, and detections they have room for
-  size_t mask_bytes;     // room for masks, of one at least: those of a batch that are more are pasted a part at a time
-  uint32_t *device_bits; // on the device
-  uint32_t *bits;        // page-locked, and the rest, too: as they are on the device
-  int *count, *index;    // [groups] [rows]
-  void *box, *score;     // [rows, 4] [rows] reals
+  size_t groups, rows; // of a batch: images, and detections they have room for
+  int size;            // of a mask: size × size probabilities
+  MaskRuns runs;       // parts of `scratch`
+  char *scratch;
+  DetectorSlot slot[BATCHES_UNDER_WAY]; // batch s uses slot s % BATCHES_UNDER_WAY
+  int64_t started, handed_out;          // batches
+  char *text;                           // of engine/detect_strings.h
+  size_t text_room;
 } Detector;
 
 // For engine/task.h.
 void detect_plan(Engine *e);
 bool detect_allocate(Engine *e, Err *err);
 void detect_close(Engine *e);
-
-// Those of the batch that engine_infer was given last, masks pasted at `threshold`. Free with detections_free.
-void engine_detections(Engine *e, const Batch *batch, float threshold, Detections *out);
-void detections_free(Detections *d);
+void detect_queue(Engine *e, const Network *n);

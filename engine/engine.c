@@ -44,13 +44,13 @@ static void program_build(Engine *e, Program *p, const Shapes *s, Purpose purpos
 
 static int program_graphs(const Program *p) { return p->network ? p->shapes.canvases : 0; }
 
-static size_t ring_bytes(const Program *p, unsigned arrays) {
+static size_t ring_bytes(const Program *p, int held, unsigned arrays) {
   const Shapes *s = &p->shapes;
   const BatchSize room = {.images = s->images,
                           .capacity = s->max_objects,
                           .bytes = s->images * s->max_bytes,
                           .words = arrays & BATCH_BIT(BATCH_BITS) ? s->images * s->max_words : 0};
-  return s->images && s->prefetch ? loader_ring_bytes(&room, s->prefetch) : 0;
+  return s->images && s->prefetch ? loader_ring_bytes(&room, s->prefetch, held) : 0;
 }
 
 // What its inputs take.
@@ -61,7 +61,7 @@ static size_t program_plan(Engine *e, Program *p, unsigned arrays) {
                           .bytes = s->images * s->max_bytes,
                           .words = s->images * s->max_words};
   for (int i = 0; i < program_graphs(p); i++) reduction_measure(&e->reduction, &p->network[i].graph);
-  p->ring.bytes = ring_bytes(p, arrays);
+  p->ring.bytes = ring_bytes(p, p == &e->infer ? BATCHES_UNDER_WAY : 1, arrays);
   return inputs_plan(&p->inputs, e->dev, &room, arrays);
 }
 

@@ -41,6 +41,10 @@ Resize resize_of(const ModelConfig *c);         // what the model expects of its
 // batch is being staged.
 enum { STEPS_UNDER_WAY = 4 };
 
+// Batches of inference whose results the host keeps apart: those that were started and not handed out, and, where they
+// are fewer, those handed out last. A loader holds as many.
+enum { BATCHES_UNDER_WAY = 3 };
+
 // The graphs of all canvases, for training or for inference.
 typedef struct Program {
   Shapes shapes;
@@ -153,9 +157,10 @@ void engine_set_scale(Engine *e, const double scale[3]);
 // Every rank gets the first one's parameters, momentum and loss scale: after those were filled or loaded there.
 void engine_share_state(Engine *e);
 
-// Runs inference on a batch of the inference shapes. Results stay on the device (engine/detect.h fetches them).
+// Runs inference on a batch of the inference shapes, which has crossed when this returns. Results stay on the device:
+// engine/detect.h makes detections of them, and has the pipeline for many batches.
 void engine_infer(Engine *e, const Batch *batch);
+// The same for who keeps the batch until what is queued is known to have run: `wait` false.
+void engine_queue_inference(Engine *e, const Batch *batch, bool wait);
 // The losses of a batch of the inference shapes, targets included, in the order of Model.loss. Waits.
 void engine_losses(Engine *e, const Batch *batch, double loss[MAX_LOSSES]);
-// The model's counters of that batch. Waits.
-void engine_counters(Engine *e, const Batch *batch, int counter[MAX_COUNTERS]);

@@ -1,55 +1,95 @@
 #include "engine/evaluate.h"
 #include <stdlib.h>
 #include <string.h>
+#include "engine/detect_strings.h"
 #include "engine/gathered.h"
 #include "engine/rounds.h"
 
-CocoResult evaluate_result(const Engine *e, int64_t image_id, const Detection *d) {
+// ---- who finds --------------------------------------------------------------------------------------------------
+
+static void start_on_engine(void *engine, const Batch *batch) { engine_find(engine, batch); }
+static bool next_of_engine(void *engine, Found *out) { return engine_found(engine, true, out); }
+
+Finder finder_of(Engine *e) {
+  return (Finder){.context = e,
+                  .start = start_on_engine,
+                  .next = next_of_engine,
+                  .ahead = BATCHES_UNDER_WAY,
+                  .images = e->infer.shapes.images,
+                  .prefetch = e->infer.shapes.prefetch,
+                  .memory = ring_memory(&e->infer.ring),
+                  .category = e->category,
+                  .box_extra = e->config.box_extra};
+}
+
+// ---- results ----------------------------------------------------------------------------------------------------
+
+static CocoResult result_of(const Category *category, double extra, int64_t image_id, const Detection *d) {
   CocoResult r = {.image_id = image_id,
-                  .category_id = e->category[d->label - 1].id,
+                  .category_id = category[d->label - 1].id,
                   .score = d->score,
                   .has_bbox = true,
                   .has_segm = true,
                   .rle = d->mask};
   r.bbox[0] = d->box[0];
   r.bbox[1] = d->box[1];
-  r.bbox[2] = (double)d->box[2] - d->box[0] + e->config.box_extra;
-  r.bbox[3] = (double)d->box[3] - d->box[1] + e->config.box_extra;
+  r.bbox[2] = (double)d->box[2] - d->box[0] + extra;
+  r.bbox[3] = (double)d->box[3] - d->box[1] + extra;
   return r;
 }
 
+CocoResult evaluate_result(const Engine *e, int64_t image_id, const Detection *d) {
+  return result_of(e->category, e->config.box_extra, image_id, d);
+}
+
+// ---- the data set -----------------------------------------------------------------------------------------------
+
 typedef struct Evaluating {
-  Engine *e;
+  const Finder *finder;
   const Dataset *d;
   const Visitor *visitor;
   Evaluation *out;
-  Detections found; // in the last batch
+  Found found;         // in the last batch
+  double ready;        // when that was there
+  CocoResult *results; // of an image, while it is packed
+  size_t room;
 } Evaluating;
 
 // Packs what was found in the image at that place of the batch, which is the detections from `first` on; returns how
 // many.
-static int pack_image(const Evaluating *v, const Batch *batch, int place, int first, Parcel *to) {
+static int pack_image(Evaluating *v, const Batch *batch, int place, int first, Parcel *to) {
   int n = 0;
   const int image = batch->index[place];
   const int64_t id = v->d->coco.images[v->d->image[image]].id;
-  while (first + n < v->found.n && v->found.items[first + n].image == place) n++;
-  CocoResult *results = xmalloc((size_t)n * sizeof *results);
-  for (int i = 0; i < n; i++) results[i] = evaluate_result(v->e, id, &v->found.items[first + i]);
-  gathered_put(to, image, results, n);
-  free(results);
+  const Finder *f = v->finder;
+  const Detections *found = &v->found.detections;
+  while (first + n < found->n && found->items[first + n].image == place) n++;
+  array_reserve((void **)&v->results, &v->room, (size_t)n, sizeof *v->results);
+  for (int i = 0; i < n; i++) v->results[i] = result_of(f->category, f->box_extra, id, &found->items[first + i]);
+  gathered_put(to, image, v->results, n);
   return n;
 }
 
+static void start(void *context, const Batch *batch) {
+  const Evaluating *v = context;
+  v->finder->start(v->finder->context, batch);
+}
+
+// Of a batch whose predecessor was there after it was started, what it took longer than that.
 static void compute(void *context, const Batch *batch, Parcel *to) {
   Evaluating *v = context;
-  const double start = now_seconds();
-  detections_free(&v->found);
-  engine_infer(v->e, batch);
-  engine_detections(v->e, batch, 0.5f, &v->found);
-  const double seconds = now_seconds() - start;
+  CHECK(v->finder->next(v->finder->context, &v->found) && v->found.batch == batch);
+  const double now = now_seconds(), seconds = now - MAX(v->found.started, v->ready);
+  v->ready = now;
   parcel_put(to, &seconds, sizeof seconds);
   for (int i = 0, first = 0; i < batch->images; i++)
     if (batch->index[i] >= 0) first += pack_image(v, batch, i, first, to);
+}
+
+static void drop(void *context) {
+  Evaluating *v = context;
+  while (v->finder->next(v->finder->context, &v->found)) {
+  }
 }
 
 static bool unpack_image(Evaluating *v, Unpacking *from) {
@@ -80,7 +120,7 @@ static bool unpack(void *context, Unpacking *from) {
 
 static void settle(void *context, const Batch *batch, int64_t before) {
   const Evaluating *v = context;
-  v->visitor->batch(v->visitor->context, v->d, batch, &v->found, before);
+  v->visitor->batch(v->visitor->context, v->d, batch, &v->found.detections, before);
 }
 
 // Images that another rank could not read are known to be bad here, too.
@@ -89,25 +129,36 @@ static void note_unread(const Dataset *d, const Evaluation *v) {
     if (!v->read[i]) atomic_store(&d->reported[i], 1);
 }
 
-bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visitor, Evaluation *out, Err *err) {
+bool evaluate_with(const Finder *finder, Comm *comm, const Dataset *d, int threads, const Visitor *visitor,
+                   Evaluation *out, Err *err) {
   static const Visitor nobody = {0};
-  const bool gathers = comm_rank(e->comm) == 0;
+  const bool gathers = comm_rank(comm) == 0;
   *out = (Evaluation){.left_out = gathers ? d->num_images + d->bad_images : 0};
-  const LoaderOptions options = {.batch = e->infer.shapes.images,
+  const LoaderOptions options = {.batch = finder->images,
                                  .threads = threads,
-                                 .prefetch = e->infer.shapes.prefetch,
-                                 .memory = ring_memory(&e->infer.ring)};
-  Evaluating v = {.e = e, .d = d, .visitor = visitor ? visitor : &nobody, .out = out};
+                                 .prefetch = finder->prefetch,
+                                 .held = finder->ahead,
+                                 .memory = finder->memory};
+  Evaluating v = {.finder = finder, .d = d, .visitor = visitor ? visitor : &nobody, .out = out};
   const RoundWork work = {.context = &v,
+                          .ahead = finder->ahead,
+                          .start = start,
                           .compute = compute,
+                          .drop = drop,
                           .unpack = unpack,
                           .settle = v.visitor->batch ? settle : NULL,
                           .stopped = v.visitor->stopped};
-  memory_for("the results of an evaluation", e->train.network ? "--val-limit" : "--limit");
   out->read = xcalloc((size_t)d->num_images, sizeof *out->read);
-  const bool complete = rounds_run(e->comm, d, &options, &work, err);
+  const bool complete = rounds_run(comm, d, &options, &work, err);
   if (complete && gathers) note_unread(d, out);
-  detections_free(&v.found);
+  free(v.results);
+  return complete;
+}
+
+bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visitor, Evaluation *out, Err *err) {
+  const Finder finder = finder_of(e);
+  memory_for("the results of an evaluation", e->train.network ? "--val-limit" : "--limit");
+  const bool complete = evaluate_with(&finder, e->comm, d, threads, visitor, out, err);
   memory_for(NULL, NULL);
   return complete;
 }
@@ -184,12 +235,6 @@ static bool score(const Dataset *d, const void *results, Metrics *out, Err *err)
   return ok;
 }
 
-static void results(Engine *e, const Batch *batch) {
-  Detections found;
-  engine_detections(e, batch, 0.5f, &found);
-  detections_free(&found);
-}
-
 static size_t image_bytes(const ModelConfig *c) {
   enum { RUNS = 256 }; // of a mask that covers a quarter of an image of 500 columns
   return (size_t)c->detections * (sizeof(CocoResult) + RUNS * sizeof(uint32_t));
@@ -202,7 +247,9 @@ const TaskRow task_detection = {
     .allocate = detect_allocate,
     .close = detect_close,
     .image_bytes = image_bytes,
-    .results = results,
+    .queue = detect_queue,
+    .begin = detect_begin,
+    .finish = detect_finish,
     .accepts = evaluate_categories,
     .collect = collect,
     .score = score,

@@ -76,8 +76,8 @@ void inputs_stage(Inputs *in, Device *dev, const Batch *b) {
   }
 }
 
-void inputs_take(const Inputs *in, Device *dev) {
-  device_stage_wait(dev);
+void inputs_take(const Inputs *in, Device *dev, bool wait) {
+  (wait ? device_stage_wait : device_stage_join)(dev);
   for (BatchArray a = 0; a < BATCH_ARRAYS; a++)
     if (in->array[a].room) device_copy(dev, in->array[a].data, in->array[a].staged, in->array[a].used);
   device_stage_next(dev);

@@ -1,6 +1,7 @@
 // Inputs: device memory for one batch, each array twice, because the next batch is copied to the device while the graph
 // still reads this one. A batch crosses to `staged` beside the computation; its step begins by moving it to `data`.
 #pragma once
+#include <stdbool.h>
 #include "models/model.h"
 #include "nn/batch.h"
 #include "nn/device.h"
@@ -19,10 +20,11 @@ size_t inputs_plan(Inputs *in, const Device *dev, const BatchSize *size, unsigne
 bool inputs_allocate(Inputs *in, Device *dev, Err *err); // false when memory is out
 void inputs_free(Inputs *in, Device *dev);
 
-// Begins to copy a batch to the device. It must stay as it is until inputs_take.
+// Begins to copy a batch to the device. It must stay as it is until inputs_take has waited for it, or what is queued
+// then is known to have run.
 void inputs_stage(Inputs *in, Device *dev, const Batch *batch);
-// Waits for the staged batch, which becomes the one that graphs read.
-void inputs_take(const Inputs *in, Device *dev);
+// The staged batch becomes the one that graphs read from here on. `wait`: once the host has seen it arrive.
+void inputs_take(const Inputs *in, Device *dev, bool wait);
 // Lets a network read from here.
 void inputs_connect(const Inputs *in, Network *n);
 

@@ -2,7 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOGETHER = 8 }; // batches of a rank in a round where nothing has to be settled
+enum {
+  TOGETHER = 8, // batches of a rank in a round where nothing has to be settled
+  MAX_AHEAD = 8
+};
 
 typedef enum RoundEnd { ROUND_FULL, ROUND_LAST, ROUND_STOPPED, ROUND_FAILED } RoundEnd;
 
@@ -22,6 +25,10 @@ typedef struct RoundState {
   const RoundWork *work;
   Loader *loader; // NULL: it could not be opened, which `failed` tells
   Err failed;     // of this rank
+  // Batches that were started and not packed, the oldest first:
+  const Batch *started[MAX_AHEAD];
+  int ahead;
+  bool ended; // there are no more
   int together;
   Parcel mine;
   const Batch *batch; // of this rank, the last of the round; NULL: none
@@ -49,13 +56,32 @@ static void pack_batch(RoundState *v, const Batch *batch) {
   memcpy(v->mine.data + at, &b, sizeof b);
 }
 
-// Computes the next batch; why there is none, if there is none.
+// Takes what the loader has until as many batches are under way as the work allows.
+static void start_ahead(RoundState *v) {
+  const RoundWork *work = v->work;
+  const int most = work->start ? work->ahead : 1;
+  while (v->loader && !v->ended && v->ahead < most) {
+    const Batch *batch = loader_next(v->loader, &v->failed);
+    if ((v->ended = !batch)) return;
+    if (work->start && batch->used) work->start(work->context, batch);
+    v->started[v->ahead++] = batch;
+  }
+}
+
+static const Batch *take_oldest(RoundState *v) {
+  const Batch *oldest = v->started[0];
+  v->ahead--;
+  for (int i = 0; i < v->ahead; i++) v->started[i] = v->started[i + 1];
+  return oldest;
+}
+
+// Computes the next batch; why there is none, if there is none. What fails comes after the batches before it.
 static RoundEnd compute_batch(RoundState *v) {
   if (v->loader && asked_to_stop(v)) return ROUND_STOPPED;
-  const Batch *batch = v->loader ? loader_next(v->loader, &v->failed) : NULL;
-  if (!batch) return *v->failed.msg ? ROUND_FAILED : ROUND_LAST;
-  pack_batch(v, batch);
-  v->batch = batch;
+  start_ahead(v);
+  if (!v->ahead) return *v->failed.msg ? ROUND_FAILED : ROUND_LAST;
+  v->batch = take_oldest(v);
+  pack_batch(v, v->batch);
   return ROUND_FULL;
 }
 
@@ -176,6 +202,7 @@ static void give_room_back(RoundState *v) {
 
 bool rounds_run(Comm *comm, const Dataset *d, const LoaderOptions *options, const RoundWork *work, Err *err) {
   RoundState v = {.comm = comm, .d = d, .work = work};
+  CHECK(!work->start || (work->ahead <= MAX_AHEAD && work->ahead <= MAX(options->held, 1)));
   LoaderOptions mine = *options;
   mine.rank = comm_rank(comm);
   mine.world = comm_world(comm);
@@ -188,6 +215,7 @@ bool rounds_run(Comm *comm, const Dataset *d, const LoaderOptions *options, cons
     pack_round(&v);
     end = end_round(&v, &why);
   }
+  if (work->drop) work->drop(work->context);
   loader_close(v.loader);
   give_room_back(&v);
   return end == ROUND_LAST || err_set(err, "%s", why.msg);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "engine/engine.h"
+#include "engine/task.h"
 #include "nn/fault.h"
 
 enum { SCALE_INTERVAL = 2000 }; // clean steps before fp16's loss scale doubles, as torch.amp.GradScaler
@@ -178,7 +179,7 @@ void engine_start(Engine *e, const StepOptions *o) {
   for (int i = 0; i < COUNT(hyper); i++) slot_set(e, s, REAL_HYPER + i, hyper[i]);
   device_upload(dev, e->hyper, slot_at(e, s, REAL_HYPER), COUNT(hyper) * real);
   ask(e, s, o);
-  inputs_take(&e->train.inputs, dev);
+  inputs_take(&e->train.inputs, dev, true);
   if (e->timing)
     timed_step(e, n, s);
   else
@@ -225,26 +226,27 @@ void engine_step(Engine *e, const Batch *batch, const StepOptions *o, StepResult
 // ---- inference --------------------------------------------------------------------------------------------------
 
 static void queue_inference(Engine *e, Network *n) {
-  (void)e;
   graph_forward(&n->graph);
+  task_of(e->model)->queue(e, n);
 }
 
-void engine_infer(Engine *e, const Batch *batch) {
+void engine_queue_inference(Engine *e, const Batch *batch, bool wait) {
   inputs_stage(&e->infer.inputs, e->dev, batch);
-  inputs_take(&e->infer.inputs, e->dev);
+  inputs_take(&e->infer.inputs, e->dev, wait);
   run(e, &e->infer, batch->canvas, queue_inference);
+}
+
+void engine_infer(Engine *e, const Batch *batch) { engine_queue_inference(e, batch, true); }
+
+static void queue_losses(Engine *e, Network *n) {
+  (void)e;
+  graph_forward(&n->graph);
 }
 
 void engine_losses(Engine *e, const Batch *batch, double loss[MAX_LOSSES]) {
   Program *p = &e->validate;
   inputs_stage(&p->inputs, e->dev, batch);
-  inputs_take(&p->inputs, e->dev);
-  run(e, p, batch->canvas, queue_inference);
+  inputs_take(&p->inputs, e->dev, true);
+  run(e, p, batch->canvas, queue_losses);
   fetch_reals(e->dev, loss, p->network[batch->canvas].losses->x.data, (size_t)model_losses(e->model));
-}
-
-void engine_counters(Engine *e, const Batch *batch, int counter[MAX_COUNTERS]) {
-  const Network *n = &e->infer.network[batch->canvas];
-  for (int i = 0; i < model_counters(e->model); i++)
-    device_download(e->dev, &counter[i], *n->counter[i], sizeof *counter);
 }
