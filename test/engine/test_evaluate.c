@@ -57,6 +57,54 @@ TEST(evaluate_stops_between_batches) {
   dataset_close(&d);
 }
 
+// A finder that counts what it is asked for.
+typedef struct Counted {
+  Finder engine;
+  int started, taken, most; // batches; at a time
+} Counted;
+
+static void count_start(void *context, const Batch *batch) {
+  Counted *c = context;
+  c->started++;
+  c->most = MAX(c->most, c->started - c->taken);
+  c->engine.start(c->engine.context, batch);
+}
+static bool count_next(void *context, Found *out) {
+  Counted *c = context;
+  const bool found = c->engine.next(c->engine.context, out);
+  c->taken += found;
+  return found;
+}
+
+// Several batches are under way, none is left behind when the evaluation is stopped, and any finder will do.
+TEST(evaluate_keeps_batches_under_way) {
+  Dataset d;
+  Engine e;
+  if (!open_set(&d, small_set("under-way"), &small_options)) return;
+  open_engine(&e, &d);
+  Evaluation all, want;
+  Err err;
+  EXPECT(evaluate_run(&e, &d, 1, NULL, &want, &err));
+  for (int stops = 0; stops < 2; stops++) {
+    Counted c = {.engine = finder_of(&e)};
+    Finder counting = c.engine;
+    counting.context = &c;
+    counting.start = count_start;
+    counting.next = count_next;
+    asked = 0;
+    const Visitor visitor = {.stopped = stops ? stop_third_time : NULL};
+    EXPECT(evaluate_with(&counting, NULL, &d, 1, &visitor, &all, &err) == !stops);
+    EXPECT_INT(c.taken, c.started);
+    EXPECT_INT(c.most, counting.ahead);
+    if (!stops) EXPECT(all.found.n == want.found.n && all.images == want.images);
+    EXPECT(all.found.n > 0);
+    evaluation_free(&all);
+  }
+  evaluation_free(&want);
+  engine_close(&e);
+  dataset_close(&d);
+}
+
 // Every object of the images that were read, found where it is.
 static void find_all(const Dataset *d, Evaluation *v) {
   coco_results_free(&v->found);

@@ -311,6 +311,31 @@ TEST(loader_allocates_nothing_in_steady_state) {
   dataset_close(&d);
 }
 
+// Batches that are held stay as they are while more are decoded.
+TEST(loader_holds_batches) {
+  enum { HELD = 3, STEPS = 12 };
+  Dataset d;
+  if (!open_set(&d, small_set("held"), &small_options)) return;
+  LoaderOptions plain = training(2), holding = training(2);
+  Err err;
+  holding.held = HELD;
+  holding.prefetch = 1;
+  Loader *one = loader_open(&d, &plain, &err), *several = loader_open(&d, &holding, &err);
+  const Batch *held[STEPS];
+  for (int step = 0; step < STEPS; step++) {
+    held[step] = loader_next(several, &err);
+    if (step < HELD - 1) continue;
+    usleep(2000); // for what is decoded too early to do harm
+    const Batch *oldest = held[step - HELD + 1], *want = loader_next(one, &err);
+    EXPECT(oldest->step == want->step && oldest->num_bytes == want->num_bytes);
+    EXPECT(!memcmp(oldest->bytes, want->bytes, (size_t)want->num_bytes));
+    EXPECT(!memcmp(oldest->index, want->index, (size_t)want->images * sizeof *want->index));
+  }
+  loader_close(one);
+  loader_close(several);
+  dataset_close(&d);
+}
+
 TEST(loader_closes_at_any_moment) {
   Dataset d;
   if (!open_set(&d, small_set("close"), &small_options)) return;
