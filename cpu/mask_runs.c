@@ -1,5 +1,5 @@
-// Pasted masks as runs: how many each detection's mask has and where they go, then detections and runs as the host reads
-// them. A mask is walked down its columns, pixel by pixel, as mask_paste pastes it.
+// Pasted masks as runs: how many each detection's mask has and where they go, then detections and runs as the host
+// reads them. A mask is walked down its columns, pixel by pixel, as mask_paste pastes it.
 #include <string.h>
 #include "cpu/reference.h"
 #include "exact/mask_bins.h"

@@ -1,9 +1,9 @@
 // Pasted masks as runs, from probabilities to memory of the host, without a bitmap in between. What colour a pixel has
 // is exact/mask_bins.h's to say, compiled without contraction: runs equal the CPU's.
 //
-// A mask's columns are cut into slices. A warp takes a slice, 32 columns at a time, a lane a column, which it walks from
-// top to bottom; where the colour changes is a toggle, and a run is what lies between two of them. The mask is walked
-// twice, once to count and once to write, which costs less than to keep what nobody knows the size of.
+// A mask's columns are cut into slices. A warp takes a slice, 32 columns at a time, a lane a column, which it walks
+// from top to bottom; where the colour changes is a toggle, and a run is what lies between two of them. The mask is
+// walked twice, once to count and once to write, so that nothing is kept whose size nobody knows.
 #include "cuda/common.cuh"
 extern "C" {
 #include "exact/mask_bins.h"
@@ -47,11 +47,11 @@ static __device__ PastedMask pasted_mask(const MaskPaste &p, const ImageInfo &in
   return m;
 }
 
-enum Colour { UNSET, SET, MIXED };
+enum MaskColour { UNSET, SET, MIXED };
 
 // The colour of rows [y, end) of a column, where the rows of the mask around them leave no doubt. A pixel is a mean of
 // two of these, its weights in [0, 1] and of sum 1 to within three roundings of values up to 2: less than 2^-20.
-static __device__ Colour colour_of(const PastedMask &m, Tap column, int y, int end) {
+static __device__ MaskColour colour_of(const PastedMask &m, Tap column, int y, int end) {
   const float margin = 0x1p-16f;
   Tap first = paste_tap(&m.ys, y), last = paste_tap(&m.ys, end - 1);
   if (last.high - first.low >= MOST_ROWS || !(last.fraction <= 1)) return MIXED;
@@ -76,7 +76,7 @@ template <class Toggle> static __device__ void walk_column(const PastedMask &m, 
   float upper = 0, lower = 0;
   for (int y = m.top; y < m.bottom;) {
     int end = min(y + STRIDE, m.bottom);
-    Colour colour = colour_of(m, column, y, end);
+    MaskColour colour = colour_of(m, column, y, end);
     if (colour != MIXED) {
       if ((colour == SET) != set) toggle(base + y);
       set = colour == SET;
@@ -128,8 +128,7 @@ template <class T> static __device__ T lane_before(T v, T first) {
 
 // ---- counting -------------------------------------------------------------------------------------------------------
 
-// runs.toggles and runs.last [rows, RUN_SLICES]. Grid (detections, RUN_SLICES / WARPS). Bound by the latency of a
-// column's walk; a pixel far from a mask's edge costs a sixteenth of one that is evaluated.
+// runs.toggles and runs.last [rows, RUN_SLICES]. Grid (detections, RUN_SLICES / WARPS).
 static __global__ void __launch_bounds__(BLOCK)
     mask_toggles_kernel(MaskPaste p, const ImageInfo *images, const __grid_constant__ Boxes detections,
                         const __grid_constant__ Tensor probs, MaskRuns runs) {
@@ -280,7 +279,7 @@ static __device__ void write_row(const Boxes &detections, const Tensor &probs, c
   for (int i = threadIdx.x; i < probs.h * probs.w; i += BLOCK) to.words[runs.first[row] + i] = __float_as_uint(map[i]);
 }
 
-// Everything the host reads of a batch. Grid as mask_toggles_kernel's. Bound as that one, and by the bus.
+// Everything the host reads of a batch. Grid as mask_toggles_kernel's.
 static __global__ void __launch_bounds__(BLOCK)
     detections_write_kernel(MaskPaste p, const ImageInfo *images, const __grid_constant__ Boxes detections,
                             const __grid_constant__ Tensor probs, MaskRuns runs, FoundRows to) {

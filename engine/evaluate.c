@@ -7,13 +7,13 @@
 
 // ---- who finds --------------------------------------------------------------------------------------------------
 
-static void start_on_engine(void *engine, const Batch *batch) { engine_find(engine, batch); }
-static bool next_of_engine(void *engine, Found *out) { return engine_found(engine, true, out); }
+static void find_on_engine(void *engine, const Batch *batch) { engine_find(engine, batch); }
+static bool found_on_engine(void *engine, Found *out) { return engine_found(engine, true, out); }
 
 Finder finder_of(Engine *e) {
   return (Finder){.context = e,
-                  .start = start_on_engine,
-                  .next = next_of_engine,
+                  .find = find_on_engine,
+                  .found = found_on_engine,
                   .ahead = BATCHES_UNDER_WAY,
                   .images = e->infer.shapes.images,
                   .prefetch = e->infer.shapes.prefetch,
@@ -72,13 +72,13 @@ static int pack_image(Evaluating *v, const Batch *batch, int place, int first, P
 
 static void start(void *context, const Batch *batch) {
   const Evaluating *v = context;
-  v->finder->start(v->finder->context, batch);
+  v->finder->find(v->finder->context, batch);
 }
 
 // Of a batch whose predecessor was there after it was started, what it took longer than that.
 static void compute(void *context, const Batch *batch, Parcel *to) {
   Evaluating *v = context;
-  CHECK(v->finder->next(v->finder->context, &v->found) && v->found.batch == batch);
+  CHECK(v->finder->found(v->finder->context, &v->found) && v->found.batch == batch);
   const double now = now_seconds(), seconds = now - MAX(v->found.started, v->ready);
   v->ready = now;
   parcel_put(to, &seconds, sizeof seconds);
@@ -88,7 +88,7 @@ static void compute(void *context, const Batch *batch, Parcel *to) {
 
 static void drop(void *context) {
   Evaluating *v = context;
-  while (v->finder->next(v->finder->context, &v->found)) {
+  while (v->finder->found(v->finder->context, &v->found)) {
   }
 }
 

@@ -12,8 +12,8 @@ typedef struct Finder {
   void *context;
   // A pipeline in which at most `ahead` batches are started and not handed out. A batch stays as it is until it is
   // handed out; what was found in it lasts until `ahead` more have been started.
-  void (*start)(void *context, const Batch *batch);
-  bool (*next)(void *context, Found *out); // the oldest; waits; false when there is none
+  void (*find)(void *context, const Batch *batch);
+  bool (*found)(void *context, Found *out); // the oldest; waits; false when there is none
   int ahead;
   // What is asked of batches:
   int images, prefetch; // as LoaderOptions'

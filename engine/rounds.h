@@ -14,8 +14,8 @@ typedef struct RoundWork {
   void (*start)(void *context, const Batch *batch);
   int ahead;
   void (*drop)(void *context); // waits for all that was started and is not asked for any more; may be NULL without it
-  // A batch of this rank's that holds images, in the order in which they were started: computes it, and packs what rank 0
-  // is to know of it.
+  // A batch of this rank's that holds images, in the order in which they were started: computes it, and packs what rank
+  // 0 is to know of it.
   void (*compute)(void *context, const Batch *batch, Parcel *parcel);
   // On rank 0: what compute packed, in order. False when it is something else.
   bool (*unpack)(void *context, Unpacking *parcel);

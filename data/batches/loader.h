@@ -41,9 +41,9 @@ typedef struct Loader Loader;
 
 // The data set must outlive the loader. NULL when threads cannot be started, or memory is out.
 Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err);
-// The next batch; valid until the call that asks for the `held`-th after it. NULL with an empty message at the end of an evaluation, NULL with a
-// message when an image is bad under `strict` or, in training, no image of the batch can be read, or memory is out, or
-// no file can be read any more: that makes no image a bad one.
+// The next batch; valid until the call that asks for the `held`-th after it. NULL with an empty message at the end of
+// an evaluation, NULL with a message when an image is bad under `strict` or, in training, no image of the batch can be
+// read, or memory is out, or no file can be read any more: that makes no image a bad one.
 const Batch *loader_next(Loader *l, Err *err);
 int64_t loader_steps_per_epoch(const Loader *l); // evaluation: steps in all, of every rank as many
 int loader_bad_images(const Loader *l);          // different ones met so far

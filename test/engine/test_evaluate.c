@@ -63,15 +63,15 @@ typedef struct Counted {
   int started, taken, most; // batches; at a time
 } Counted;
 
-static void count_start(void *context, const Batch *batch) {
+static void count_find(void *context, const Batch *batch) {
   Counted *c = context;
   c->started++;
   c->most = MAX(c->most, c->started - c->taken);
-  c->engine.start(c->engine.context, batch);
+  c->engine.find(c->engine.context, batch);
 }
-static bool count_next(void *context, Found *out) {
+static bool count_found(void *context, Found *out) {
   Counted *c = context;
-  const bool found = c->engine.next(c->engine.context, out);
+  const bool found = c->engine.found(c->engine.context, out);
   c->taken += found;
   return found;
 }
@@ -89,8 +89,8 @@ TEST(evaluate_keeps_batches_under_way) {
     Counted c = {.engine = finder_of(&e)};
     Finder counting = c.engine;
     counting.context = &c;
-    counting.start = count_start;
-    counting.next = count_next;
+    counting.find = count_find;
+    counting.found = count_found;
     asked = 0;
     const Visitor visitor = {.stopped = stops ? stop_third_time : NULL};
     EXPECT(evaluate_with(&counting, NULL, &d, 1, &visitor, &all, &err) == !stops);
