@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/guest.h"
 #include "base/lock.h"
 
 extern char *__progname; // the C library's record of argv[0]; glibc, musl, the BSDs and macOS all have it
@@ -88,15 +89,23 @@ static bool told(int *code, char *line) {
   return by_another;
 }
 
+static void format_line(char line[DIE_LINE], const char *about, const char *fmt, va_list args) {
+  Err err;
+  vsnprintf(err.msg, sizeof err.msg, fmt, args);
+  snprintf(line, DIE_LINE, *about ? "%s (%s)" : "%s", text_clean(err.msg), about);
+}
+
 static NORETURN void end(int code, const char *about, const char *fmt, va_list args) {
+  char line[DIE_LINE];
+  if (guest_here()) {
+    format_line(line, about, fmt, args);
+    guest_leave(line);
+  }
   void (*settle)(void *) = first;
   first = NULL;
   if (settle && code == EXIT_RUN) settle(first_context);
   fflush(stdout); // so that what was reported before stands before the reason for stopping
-  Err err;
-  char line[DIE_LINE];
-  vsnprintf(err.msg, sizeof err.msg, fmt, args);
-  snprintf(line, sizeof line, *about ? "%s (%s)" : "%s", text_clean(err.msg), about);
+  format_line(line, about, fmt, args);
   if (!told(&code, line)) die_print(line);
   exit(code);
 }
@@ -116,10 +125,11 @@ void die_unforeseen(const char *fmt, ...) {
 }
 
 void check_failed(const char *expr, const char *file, int line) {
-  fflush(stdout);
   int code = EXIT_RUN;
   char text[DIE_LINE];
   snprintf(text, sizeof text, "%s:%d: check failed: %s (a bug in this program, please report it)", file, line, expr);
+  guest_leave(text);
+  fflush(stdout);
   if (!told(&code, text)) die_print(text);
   if (teller) _exit(code); // all processes end with one status
   abort();

@@ -1,4 +1,5 @@
 #include "engine/memory.h"
+#include "base/guest.h"
 #include "base/memory.h"
 
 void memory_add(MemoryPlan *m, const char *name, MemoryPlace place, size_t bytes, const char *options) {
@@ -76,8 +77,8 @@ bool memory_fits(const MemoryPlan *m, Device *dev, Err *err) {
   if ((dev->gpu && !pool_fits(m, &gpu, err)) || !pool_fits(m, &host, err)) return false;
   const size_t now = pool_sum(m, &host), later = memory_sum(m, ON_HOST_LATER) * sharers(m, &host);
   if (now + later > host.free)
-    fprintf(stderr, "memory may run out: %.1f MB now and about %.1f MB more later, %.1f MB free on %s\n", mb(now),
-            mb(later), mb(host.free), host.name);
+    warn("memory may run out: %.1f MB now and about %.1f MB more later, %.1f MB free on %s", mb(now), mb(later),
+         mb(host.free), host.name);
   return true;
 }
 

@@ -111,7 +111,8 @@ bool fault_opening(const GpuOffer *o, const char *error, const char *text, Err *
 
 // ---- computing ------------------------------------------------------------------------------------------------------
 
-static struct {
+// By thread: two that compute have a device each.
+static _Thread_local struct {
   char text[256];
   bool exact;
 } computes;

@@ -1,8 +1,8 @@
 // libcudnn.so.9, opened and closed.
 #include <dlfcn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/guest.h"
 #include "cuda/conv/cudnn_library.cuh"
 
 // False, with a line on stderr, where the library is missing or does not work.
@@ -32,8 +32,8 @@ static bool load(CudnnLibrary *l) {
   }
   ok = ok && !l->create_handle(&l->handle);
   if (!ok)
-    fprintf(stderr, "cuDNN is not available (%s): put libcudnn.so.9 on LD_LIBRARY_PATH; using our own kernels\n",
-            l->so ? "the library does not work here" : dlerror());
+    warn("cuDNN is not available (%s): put libcudnn.so.9 on LD_LIBRARY_PATH; using our own kernels",
+         l->so ? "the library does not work here" : dlerror());
   return ok;
 }
 

@@ -1,0 +1,40 @@
+#include "base/guest.h"
+#include <setjmp.h>
+
+typedef struct Guest {
+  jmp_buf home;
+  Err *err;
+} Guest;
+
+static _Thread_local Guest *guest;
+
+bool guest_call(void (*work)(void *context), void *context, Err *err) {
+  Guest here = {.err = err};
+  CHECK(!guest);
+  if (setjmp(here.home)) {
+    guest = NULL;
+    return false;
+  }
+  guest = &here;
+  work(context);
+  guest = NULL;
+  return true;
+}
+
+bool guest_here(void) { return guest; }
+
+void guest_leave(const char *line) {
+  if (!guest) return;
+  err_set(guest->err, "%s", line);
+  longjmp(guest->home, 1);
+}
+
+void warn(const char *fmt, ...) {
+  if (guest) return;
+  char line[DIE_LINE];
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(line, sizeof line, fmt, args);
+  va_end(args);
+  fprintf(stderr, "%s\n", text_clean(line));
+}
