@@ -1,7 +1,7 @@
 # make · make demo · make test · make test-long · make test-gpu · make test-ptx · make test-sanitizer · make test-asan ·
-# make fuzz · make lint · make tables · make test-build · make bench
+# make test-tsan · make fuzz · make lint · make tables · make test-build · make bench · make install · make uninstall
 #
-# Given on the command line: CC, CFLAGS, MARCH, STB (where stb/stb_image.h is), B (where all that is built goes),
+# Given on the command line: PREFIX and DESTDIR (where the library is installed), CC, CXX (for an example), CFLAGS, MARCH, STB (where stb/stb_image.h is), B (where all that is built goes),
 # CUDA (0 leaves the GPU out), NVCC, ARCH (the GPUs, as in ARCH="80 90a"). What was made with other values is made again.
 ifeq ($(origin CC),default)
 CC := gcc
@@ -10,6 +10,7 @@ MARCH ?= native
 B ?= build
 CFLAGS ?= -O3 -g
 STB ?= /usr/include
+PREFIX ?= /usr/local
 
 # As many jobs as cores, unless -j says how many. A make inside this one takes its jobs from here.
 ifeq ($(MAKELEVEL)$(shell echo $$MAKEFLAGS),0)
@@ -23,6 +24,8 @@ endif
 # Contraction into fused multiply-add would make box arithmetic depend on the compiler; only the GEMM asks for it.
 flags := -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -isystem $(STB) -march=$(MARCH) -ffp-contract=off \
   -fno-math-errno -fopenmp -pthread -Wall -Wextra -Werror -MMD -MP $(CFLAGS)
+# Every object is the library's, too. What that does not export is called as within a program.
+library_flags := -fPIC -fvisibility=hidden
 libs := -lz -lm -ldl
 
 # ---- the GPU: docs/gpus.md ------------------------------------------------------------------------------------------
@@ -42,7 +45,7 @@ $(if $(filter $(too_old),$(ARCH)),$(error ARCH=$(ARCH): the kernels need compute
 archs := $(patsubst 90,90a,$(ARCH)) # wgmma is sm_90a's alone
 # Newer GPUs run PTX, which the driver compiles for them; that of sm_90a would run nowhere else.
 ptx := $(shell printf '%s\n' $(archs) | tr -dc '0-9\n' | sort -n | tail -n 1)
-nvflags := -std=c++17 -O3 -lineinfo -I. --expt-relaxed-constexpr -Xcompiler -Wall \
+nvflags := -std=c++17 -O3 -lineinfo -I. --expt-relaxed-constexpr -Xcompiler -Wall,-fPIC \
   $(foreach a,$(archs),-gencode arch=compute_$a,code=sm_$a) -gencode arch=compute_$(ptx),code=compute_$(ptx)
 nvlibs := -L$(dir $(NVCC))../lib64 -lcudart_static -lrt -static-libgcc -l:libstdc++.a
 cuda_tools := $(patsubst tools/%.cu,$B/%,$(wildcard tools/*.cu))
@@ -55,7 +58,8 @@ endif
 
 # Files of cpu/ that are written against `real` compile twice: as float and, with -DREAL64, as double.
 real := $(basename $(shell grep -lw OP cpu/*.c cpu/*/*.c))
-folders := base comm nn cpu cpu/conv weights data/formats data/images data/batches data/reports models engine
+folders := base comm nn cpu cpu/conv weights data/formats data/images data/batches data/reports models engine lib
+lib_objects := $(patsubst %.c,$B/%.o,$(wildcard lib/*.c))
 objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%=%/*.c)))) $(real:%=$B/%.f64.o) \
   $B/commit.o
 kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu))
@@ -75,10 +79,10 @@ unasked := $(and $(filter 1,$(CUDA)),$(filter file,$(origin CUDA)),yes)
 here := $(if $(and $(unasked),$(if $(gpus),,no GPU)),$B/host,$B)
 test_here := $(if $(unasked),$B/host,$B)
 # test_all, and what the tests run. In faulty/, the GPU is a stand-in that fails when a test says so.
-tested := test_all train infer faulty/train faulty/infer $(tools)
+tested := test_all train infer faulty/train faulty/infer libmaskrcnn.a $(tools)
 faulty := $B/nn/device.cuda.o $B/test/harness/faulty_device.o
 
-all: train infer $(tools:%=$B/%) $(cuda_tools)
+all: train infer $(tools:%=$B/%) $(cuda_tools) $B/libmaskrcnn.so $B/libmaskrcnn.a
 	@echo "built $(built): ./train ./infer $(filter $B/%,$^)"
 
 setup:
@@ -88,9 +92,9 @@ setup:
 
 # What is made with flags, or of a list of files, depends on them as on a file. So does the commit for the records of
 # benchmarks.
-cc.flags := $(CC) $(flags)
+cc.flags := $(CC) $(flags) $(library_flags)
 nvcc.flags := $(NVCC) $(nvflags)
-link.flags := $(CC) $(flags) $(libs) $(nvlibs) $(devices) $(objects) $(kernels) $(tests)
+link.flags := $(CC) $(flags) $(libs) $(nvlibs) $(devices) $(objects) $(kernels) $(tests) $(CXX)
 commit.c := const char build_commit[] = "$(shell git describe --always --dirty 2>/dev/null || echo unknown)";
 texts := cc.flags nvcc.flags link.flags commit.c
 # By cat: what $(file <) of GNU make 4.3 has read compares as different at times, although it is equal.
@@ -103,6 +107,62 @@ $(foreach text,$(texts),$(eval $(call write_if_changed,$(text))))
 $(texts:%=$B/%): $B/%:
 	@mkdir -p $(@D) && printf '%s\n' '$(subst ','\'',$($*))' >$@
 
+# ---- the library ----------------------------------------------------------------------------------------------------
+
+version := $(shell sed -n 's/^.define MASKRCNN_VERSION_M[AJINOR]* //p' include/maskrcnn.h | paste -sd.)
+soname := libmaskrcnn.so.$(firstword $(subst ., ,$(version)))
+CXX := $(if $(filter default,$(origin CXX)),$(shell command -v g++ || command -v clang++),$(CXX))
+examples := example_c $(if $(CXX),example_cpp)
+
+# In folder $1, knowing the devices $2. It exports what lib/maskrcnn.map names. The archive is one object, in which all
+# else is local, so that none of our names can be its caller's.
+define library
+$1/libmaskrcnn.so: $2 $B/objects.a lib/maskrcnn.map $B/link.flags
+	@mkdir -p $$(@D) && echo "link $$@" && $(CC) $(flags) -shared -Wl,-soname,$(soname) \
+	  -Wl,--version-script=lib/maskrcnn.map $(lib_objects) $$(filter %.o %.a,$$^) -o $$@ $(libs) \
+	  $$(if $$(filter %/libkernels.a,$$^),$(nvlibs)) && ln -sf libmaskrcnn.so $1/$(soname)
+$1/libmaskrcnn.a: $2 $B/objects.a lib/maskrcnn.map $B/link.flags
+	@mkdir -p $$(@D) && echo "link $$@" && ld -r -o $1/maskrcnn.o $(lib_objects) $$(filter %.o %.a,$$^) && \
+	  sed -n 's/^ *\(maskrcnn_[a-z_]*\);$$$$/\1/p' lib/maskrcnn.map >$1/exported && \
+	  objcopy --keep-global-symbols=$1/exported $1/maskrcnn.o && rm -f $$@ && ar qcs $$@ $1/maskrcnn.o && \
+	  rm $1/maskrcnn.o $1/exported
+$(examples:%=$1/%): $1/%: $B/%.o $1/libmaskrcnn.so
+	@echo "link $$@" && $(if $(CXX),$(CXX),$(CC)) $(CFLAGS) $$< -L$1 -lmaskrcnn -Wl,-rpath,'$$$$ORIGIN' -o $$@
+endef
+# As callers compile, who know the header alone.
+$B/example_c.o: examples/detect.c include/maskrcnn.h $B/cc.flags
+	@echo "cc $<" && $(CC) -std=c11 -Wall -Wextra -Werror -Iinclude $(CFLAGS) -c $< -o $@
+$B/example_cpp.o: examples/detect.cpp include/maskrcnn.h $B/cc.flags
+	@echo "cc $<" && $(CXX) -std=c++17 -Wall -Wextra -Werror -Iinclude $(CFLAGS) -c $< -o $@
+
+# What stands in maskrcnn.pc: with .so nothing more is linked, with .a what the library's parts need.
+private := $(libs) -fopenmp -pthread $(if $(filter 1,$(CUDA)),-L$(dir $(NVCC))../lib64 -lcudart_static -lrt -lstdc++)
+define maskrcnn_pc
+prefix=$(PREFIX)
+includedir=$${prefix}/include
+libdir=$${prefix}/lib
+
+Name: maskrcnn
+Description: Mask R-CNN inference, built $(built)
+Version: $(version)
+Cflags: -I$${includedir}
+Libs: -L$${libdir} -lmaskrcnn
+Libs.private: $(private)
+endef
+export maskrcnn_pc
+to := $(DESTDIR)$(PREFIX)
+install: $B/libmaskrcnn.so $B/libmaskrcnn.a
+	install -d "$(to)/include" "$(to)/lib/pkgconfig"
+	install -m 644 include/maskrcnn.h "$(to)/include/maskrcnn.h"
+	install -m 755 $B/libmaskrcnn.so "$(to)/lib/libmaskrcnn.so.$(version)"
+	ln -sf libmaskrcnn.so.$(version) "$(to)/lib/$(soname)"
+	ln -sf $(soname) "$(to)/lib/libmaskrcnn.so"
+	install -m 644 $B/libmaskrcnn.a "$(to)/lib/libmaskrcnn.a"
+	printenv maskrcnn_pc >"$(to)/lib/pkgconfig/maskrcnn.pc"
+uninstall:
+	rm -f "$(to)/include/maskrcnn.h" "$(to)/lib/libmaskrcnn.so.$(version)" "$(to)/lib/$(soname)" \
+	  "$(to)/lib/libmaskrcnn.so" "$(to)/lib/libmaskrcnn.a" "$(to)/lib/pkgconfig/maskrcnn.pc"
+
 # ---- programs -------------------------------------------------------------------------------------------------------
 
 train infer: %: $B/% force # whichever folder was built last
@@ -111,38 +171,41 @@ link = @mkdir -p $(@D) && echo "link $@" && \
   $(CC) $(flags) $(filter %.o %.a,$^) -o $@ $(libs) $(if $(filter %/libkernels.a,$^),$(nvlibs))
 # Every program, in folder $1, knowing the devices $2.
 define programs
-$1/train $1/infer: $1/%: $B/%.o $2 $B/libmaskrcnn.a $B/link.flags
+$1/train $1/infer: $1/%: $B/%.o $2 $B/objects.a $B/link.flags
 	$$(link)
-$(tools:%=$1/%): $1/%: $B/tools/%.o $2 $B/libmaskrcnn.a $B/link.flags
+$(tools:%=$1/%): $1/%: $B/tools/%.o $2 $B/objects.a $B/link.flags
 	$$(link)
 endef
 shared = @mkdir -p $(@D) && echo "cc $< (shared)" && \
   $(CC) $(filter-out -fopenmp -MMD -MP,$(flags)) -shared -fPIC $< -o $@
-# And in it test_all, which runs those of its faulty/ as well.
+# And in it test_all, which runs those of its faulty/ and the examples as well.
 define tester
-$1/test_all: $(tests) $2 $B/libmaskrcnn.a $B/link.flags | $1/faulty/train $1/faulty/infer $1/allocations.so \
-  $1/libnccl_stub.so
+$1/test_all: $(tests) $2 $B/objects.a $B/link.flags | $1/faulty/train $1/faulty/infer $1/allocations.so \
+  $1/libnccl_stub.so $(examples:%=$1/%) $1/faulty/libmaskrcnn.so
 	$$(link)
 $1/allocations.so: test/harness/allocations.c test/harness/allocations.h $B/cc.flags | setup
 	$$(shared)
 $1/libnccl_stub.so: test/harness/nccl_stub.c comm/nccl.h base/util.h $B/cc.flags | setup
 	$$(shared)
 $(call programs,$1,$2)
+$(call library,$1,$2)
 $(call programs,$1/faulty,$(faulty))
+$(call library,$1/faulty,$(faulty))
 endef
 $(eval $(call tester,$B,$(devices)))
 $(eval $(call tester,$B/host,$(host)))
-$(cuda_tools): $B/%: $B/tools/%.cu.o $(devices) $B/libmaskrcnn.a $B/link.flags
+$(cuda_tools): $B/%: $B/tools/%.cu.o $(devices) $B/objects.a $B/link.flags
 	$(link)
 archive = @rm -f $@ && ar qcs $@ $(filter %.o,$^) # q: names may repeat in other folders
-$B/libmaskrcnn.a: $(objects) $B/link.flags
+$B/objects.a: $(objects) $B/link.flags
 	$(archive)
 $B/libkernels.a: $(kernels) $B/link.flags
 	$(archive)
 
 # ---- objects --------------------------------------------------------------------------------------------------------
 
-compile = @mkdir -p $(@D) && echo "cc $<$(if $1, ($1))" && $(CC) $(flags) $1 -c $< -o $@
+hidden = $(if $(filter test/%,$<),,$(library_flags)) # tests replace functions of the C library
+compile = @mkdir -p $(@D) && echo "cc $<$(if $1, ($1))" && $(CC) $(flags) $(hidden) $1 -c $< -o $@
 $B/cpu/conv/gemm.o $B/cpu/conv/gemm.f64.o: flags += -ffp-contract=fast
 # stb_image 2.27 shifts a zero by 32 bits where a scan of a JPEG ends early: undefined by the letter, of no effect.
 $B/data/images/image.o: flags += -fno-sanitize=shift
@@ -153,7 +216,7 @@ $B/%.f64.o: %.c $B/cc.flags | setup
 $B/%.cuda.o: %.c $B/cc.flags | setup
 	$(call compile,-DMASKRCNN_CUDA)
 $B/commit.o: $B/commit.c $B/cc.flags | setup
-	@$(CC) $(flags) -c $< -o $@
+	@$(CC) $(flags) $(hidden) -c $< -o $@
 # What a fuzzer calls, for test/fuzz/test_corpus.c.
 $B/test/fuzz/corpus_%.o: test/fuzz/fuzz_%.c $B/cc.flags | setup
 	$(call compile,-DLLVMFuzzerTestOneInput=corpus_$*)
@@ -202,6 +265,10 @@ test-sanitizer: $(tested:%=$B/%)
 trap := address,undefined -fno-sanitize-recover=undefined
 test-asan:
 	@$(MAKE) B=$B/asan CFLAGS="-O1 -g -fsanitize=$(trap) -Wno-format-truncation" TIER=0 test
+# The library's threads; OpenMP's own are not made for this sanitizer.
+test-tsan:
+	@$(MAKE) B=$B/tsan CUDA=0 CFLAGS="-O1 -g -fsanitize=thread -Wno-format-truncation" $B/tsan/test_all
+	@OMP_NUM_THREADS=1 B=$B/tsan $B/tsan/test_all library staging
 # Every test/fuzz/fuzz_X.c for a while, from the seeds in test/corpus/X, which test/fuzz/minimal.sh keeps few; needs
 # clang. What crashes one is left in build/fuzz/: cut down with -minimize_crash=1, it becomes the seed found-….
 FUZZ_SECONDS ?= 30
@@ -214,7 +281,7 @@ run-fuzzers: $(fuzzers)
 	  -print_final_stats=1 -artifact_prefix=$B/ $B/found/$$x test/corpus/$$x >$$f.log 2>&1; \
 	  then grep number_of_executed $$f.log; else tail -40 $$f.log; exit 1; fi; done
 $(fuzzers): private libs += -fsanitize=fuzzer
-$(fuzzers): $B/fuzz_%: $B/test/fuzz/fuzz_%.o $(host) $B/libmaskrcnn.a $B/link.flags
+$(fuzzers): $B/fuzz_%: $B/test/fuzz/fuzz_%.o $(host) $B/objects.a $B/link.flags
 	$(link)
 
 bench: $B/host/bench_gemm # times the CPU
@@ -233,7 +300,8 @@ test-build:
 clean:
 	rm -rf $B train infer
 
-.PHONY: all force setup demo test test-long test-gpu test-ptx test-sanitizer test-asan test-build \
+.PHONY: all force setup demo test test-long test-gpu test-ptx test-sanitizer test-asan test-tsan test-build install \
+  uninstall \
   fuzz run-fuzzers bench tables lint clean
 .SECONDARY:
 .DELETE_ON_ERROR:

@@ -1,15 +1,15 @@
 #include "base/guest.h"
 #include <setjmp.h>
 
-typedef struct Guest {
+typedef struct GuestStay {
   jmp_buf home;
   Err *err;
-} Guest;
+} GuestStay;
 
-static _Thread_local Guest *guest;
+static _Thread_local GuestStay *guest;
 
 bool guest_call(void (*work)(void *context), void *context, Err *err) {
-  Guest here = {.err = err};
+  GuestStay here = {.err = err};
   CHECK(!guest);
   if (setjmp(here.home)) {
     guest = NULL;

@@ -178,18 +178,18 @@ gpu
 
 # Files come, go and change.
 build
-members=$(ar t build/libmaskrcnn.a | wc -l)
+members=$(ar t build/objects.a | wc -l)
 touch base/new.c cuda/new.cu
 build
 makes cc 1
 makes nvcc 1
-[ "$(ar t build/libmaskrcnn.a | wc -l)" = $((members + 1)) ] || complain "base/new.c: not in the library"
+[ "$(ar t build/objects.a | wc -l)" = $((members + 1)) ] || complain "base/new.c: not in the library"
 rm base/new.c cuda/new.cu
 build
 makes cc 0
 makes nvcc 0
 makes link "$programs"
-! ar t build/libmaskrcnn.a | grep -q new || complain "base/new.c: removed, and still in the library"
+! ar t build/objects.a | grep -q new || complain "base/new.c: removed, and still in the library"
 ! ar t build/libkernels.a | grep -q new || complain "cuda/new.cu: removed, and still in the library"
 touch nn/timing.h
 build

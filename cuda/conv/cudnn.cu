@@ -286,8 +286,8 @@ static bool supports(Device *dev, ConvOp, const Conv *, const Tensor *, const Te
 static const Rung *instead(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   static const char *const names[CONV_OPS] = {"forward", "dgrad", "wgrad"};
   if (!cudnn_of(dev)->told)
-    warn("cuDNN has no deterministic engine for %s of %d -> %d channels, %d x %d taps: using our own kernels", names[op],
-         w->c, w->n, w->h, w->w);
+    warn("cuDNN has no deterministic engine for %s of %d -> %d channels, %d x %d taps: using our own kernels",
+         names[op], w->c, w->n, w->h, w->w);
   dev->cudnn->told = true;
   return conv_own_rung(dev, op, conv, in, w);
 }

@@ -1,6 +1,6 @@
 // What would end a program ends a guest's work alone, with the line that the program would have printed.
-#include "base/guest.h"
 #include <pthread.h>
+#include "base/guest.h"
 #include "test/harness/child.h"
 #include "test/harness/test.h"
 

@@ -1,0 +1,38 @@
+// Finds objects in a picture: cc detect.c $(pkg-config --cflags --libs maskrcnn) && ./a.out weights.safetensors a.ppm
+#include <maskrcnn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static maskrcnn_image read_ppm(const char *path) {
+  maskrcnn_image image = {0};
+  FILE *f = fopen(path, "rb");
+  if (f && fscanf(f, "P6 %d %d 255", &image.width, &image.height) == 2 && fgetc(f) != EOF) {
+    size_t bytes = 3 * (size_t)image.width * (size_t)image.height;
+    uint8_t *rgb = malloc(bytes);
+    if (rgb && fread(rgb, 1, bytes, f) == bytes) image.rgb = rgb;
+  }
+  if (f) fclose(f);
+  return image; // rgb is NULL where that failed, which maskrcnn_run refuses
+}
+
+int main(int argc, char **argv) {
+  char message[512];
+  maskrcnn *m = NULL;
+  maskrcnn_results *r = NULL;
+  maskrcnn_options options;
+  maskrcnn_options_init(&options, sizeof options);
+  options.weights = argc > 1 ? argv[1] : NULL;
+  options.device = argc > 3 ? argv[3] : "auto";
+  maskrcnn_image image = read_ppm(argc > 2 ? argv[2] : "");
+  int failed = maskrcnn_open(&m, &options, message, sizeof message) || maskrcnn_run(m, &image, 1, &r);
+  if (failed) fprintf(stderr, "%s\n", m ? maskrcnn_message(m) : message);
+  for (int i = 0; r && i < r->images[0]->detections->n; i++) {
+    const maskrcnn_detections *d = r->images[0]->detections;
+    const float *b = d->boxes + 4 * i;
+    printf("%s %.3f at %.1f %.1f %.1f %.1f\n", d->names[i], d->scores[i], b[0], b[1], b[2], b[3]);
+  }
+  maskrcnn_results_free(r);
+  maskrcnn_close(m);
+  free((void *)image.rgb);
+  return failed;
+}

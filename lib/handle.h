@@ -1,0 +1,55 @@
+// A handle: what its callers and its thread share. Callers copy images into batches (lib/submit.c), the thread computes
+// them and makes results (lib/worker.c). All that the engine does, opening, page-locked memory and closing included, is
+// done by that thread, so that CUDA's current device, OpenMP's threads, locale and rounding are its own.
+#pragma once
+#include <pthread.h>
+#include "lib/opened.h"
+#include "lib/staging.h"
+
+// Images of one maskrcnn_submit or maskrcnn_run.
+typedef struct Submission {
+  struct Submission *next; // younger
+  maskrcnn_results *results;
+  bool in_order;    // handed out by maskrcnn_next, after those that were staged before
+  int staged, done; // images that have a place or had one, and that have results
+} Submission;
+
+enum { MESSAGE = 2048 };
+
+struct maskrcnn {
+  pthread_t thread;
+  pthread_mutex_t submitting; // of who copies images; taken before `lock`
+  pthread_mutex_t lock;       // of what follows
+  pthread_cond_t work;        // for the thread: there is something to do
+  pthread_cond_t change;      // for callers: something was done
+  bool closing;
+  maskrcnn_status state; // OK; DEAD
+  char death[MESSAGE];   // why
+  Staging staging;
+  int waiting;               // images that have a place and no results
+  Submission *first, *last;  // in order, oldest first, not yet handed out
+  StagedBatch *grow;         // to get room for …
+  size_t grow_bytes;         // … so many bytes
+  bool grown;                // whether it did
+  bool opening;              // until the thread has opened the model, or has not
+  maskrcnn_options *options; // while opening
+  Opened opened;             // constant once it is opened, but for the engine, which is the thread's
+  pthread_mutex_t saying;    // of `message`; taken after `lock`
+  char message[MESSAGE];
+};
+
+// Says why a call fails, and returns the status.
+maskrcnn_status handle_fail(maskrcnn *h, maskrcnn_status status, const char *fmt, ...) PRINTF_LIKE(3, 4);
+// OK, or DEAD with why. With the lock held.
+maskrcnn_status handle_alive(maskrcnn *h);
+
+// Starts the handle's thread, which opens the model, and waits until it has.
+maskrcnn_status worker_start(maskrcnn *h, maskrcnn_options *options);
+// Ends it, with what it computes, and frees what it had.
+void worker_end(maskrcnn *h);
+
+// Whether n images can be used.
+maskrcnn_status submit_check(maskrcnn *h, const maskrcnn_image *images, int n);
+// Copies n images that can be used as those of `s` from its place `first` on. MASKRCNN_FULL, and after a failure, too:
+// none of them.
+maskrcnn_status submit_stage(maskrcnn *h, Submission *s, int first, const maskrcnn_image *images, int n);

@@ -1,0 +1,149 @@
+#include "lib/opened.h"
+#include <stdlib.h>
+#include <string.h>
+#include "engine/state.h"
+#include "lib/canvases.h"
+#include "lib/options.h"
+
+static bool failed(maskrcnn_status *to, maskrcnn_status status, const Err *err) {
+  *to = err_exit(err) == EXIT_RUN ? MASKRCNN_NO_MEMORY : status;
+  return false;
+}
+
+// What the options change of a model as it was trained.
+static bool adapt(ModelConfig *c, const maskrcnn_options *o, Err *err) {
+  c->min_score = o->min_score;
+  if (o->image_size) config_resize(c, o->image_size);
+  if (o->max_image_size) c->max_size = o->max_image_size;
+  return config_check(c, err);
+}
+
+static void choose_canvases(Opened *o, const maskrcnn_options *options) {
+  o->canvases = options->num_canvases;
+  for (int i = 0; i < o->canvases; i++)
+    o->canvas[i] = (Canvas){.h = options->canvases[i].height, .w = options->canvases[i].width};
+  if (!o->canvases) o->canvases = canvases_of(&o->resize, o->canvas);
+}
+
+static bool open_engine(Opened *o, const maskrcnn_options *options, const ModelConfig *config, const Category *category,
+                        maskrcnn_status *status, Err *err) {
+  const Shapes none = {0};
+  Shapes shapes = {.canvases = o->canvases, .images = options->batch, .max_bytes = 3 * options->max_pixels};
+  memcpy(shapes.canvas, o->canvas, sizeof shapes.canvas);
+  Compute compute = {
+      .device = options->device, .tf32 = options->tf32, .conv = options->conv, .sync_nodes = options->sync_nodes};
+  for (int i = 0; amp_names[i]; i++)
+    if (!strcmp(amp_names[i], options->amp)) compute.amp = amp_types[i];
+  Engine *e = &o->engine;
+  if (engine_open(e, &compute, model_of(config), config, category, &none, &shapes, false, err)) return true;
+  options_words(err);
+  // No device; what the device cannot do; and all that a plan was made for, before there is too little memory.
+  return failed(status,
+                !e->dev          ? MASKRCNN_BAD_DEVICE
+                : e->memory.rows ? MASKRCNN_NO_MEMORY
+                                 : MASKRCNN_BAD_ARGUMENT,
+                err);
+}
+
+static void describe(Opened *o, const maskrcnn_options *options) {
+  static const maskrcnn_kind kinds[] = {MASKRCNN_DETECTIONS};
+  const Engine *e = &o->engine;
+  const MemoryPlan *m = &e->memory;
+  const size_t device = memory_sum(m, ON_DEVICE), host = memory_sum(m, ON_HOST) + memory_sum(m, ON_HOST_LOCKED);
+  const int n = e->config.classes - 1;
+  o->ids = xcalloc((size_t)n, sizeof *o->ids);
+  o->names = xcalloc((size_t)n, sizeof *o->names);
+  for (int i = 0; i < n; i++) {
+    o->ids[i] = e->category[i].id;
+    o->names[i] = e->category[i].name;
+  }
+  for (int i = 0; i < o->canvases; i++) o->about_canvas[i] = (maskrcnn_size){o->canvas[i].h, o->canvas[i].w};
+  for (int i = 0; i < config_fields(); i++)
+    if (!strcmp(config_field_name(i), "resize_rule")) config_get(&e->config, i, o->resize_rule, sizeof o->resize_rule);
+  o->about = (maskrcnn_description){.model = e->model->name,
+                                    .device = e->dev->description,
+                                    .why_cpu = e->dev->why_cpu,
+                                    .num_kinds = COUNT(kinds),
+                                    .kinds = kinds,
+                                    .num_categories = n,
+                                    .category_ids = o->ids,
+                                    .category_names = o->names,
+                                    .detections_per_image = e->config.detections,
+                                    .image_size = o->resize.size,
+                                    .max_image_size = o->resize.max_size,
+                                    .resize_rule = o->resize_rule,
+                                    .num_canvases = o->canvases,
+                                    .canvases = o->about_canvas,
+                                    .batch = options->batch,
+                                    .queue = options->queue,
+                                    .max_pixels = options->max_pixels,
+                                    .device_bytes = e->dev->gpu ? device : 0,
+                                    .host_bytes = e->dev->gpu ? host : device + host};
+  for (int i = 0; amp_names[i]; i++)
+    if (!strcmp(amp_names[i], options->amp)) o->about.amp = amp_names[i];
+}
+
+// With the checkpoint open.
+static bool open_from(Opened *o, const Checkpoint *c, const maskrcnn_options *options, maskrcnn_status *status,
+                      Err *err) {
+  ModelConfig config;
+  Category *category;
+  Err why;
+  if (!state_config(c, &config, &category, &why)) {
+    err_set(err, "%s: %s", options->weights, why.msg);
+    return failed(status, MASKRCNN_BAD_WEIGHTS, err);
+  }
+  bool ok = adapt(&config, options, err);
+  if (!ok) {
+    options_words(err);
+    failed(status, MASKRCNN_BAD_ARGUMENT, err);
+  } else {
+    o->resize = resize_of(&config);
+    choose_canvases(o, options);
+    ok = open_engine(o, options, &config, category, status, err);
+  }
+  free(category);
+  if (!ok) return false;
+  if (!state_load(&o->engine, c, &(LoadOptions){0}, &why)) {
+    err_set(err, "%s: %s", options->weights, why.msg);
+    return failed(status, MASKRCNN_BAD_WEIGHTS, err);
+  }
+  describe(o, options);
+  return true;
+}
+
+bool opened_open(Opened *o, const maskrcnn_options *options, maskrcnn_status *status, Err *err) {
+  Checkpoint c;
+  *o = (Opened){.mask_threshold = options->mask_threshold, .max_pixels = options->max_pixels};
+  if (!state_open(&c, options->weights, err)) return failed(status, MASKRCNN_BAD_WEIGHTS, err);
+  const bool ok = open_from(o, &c, options, status, err);
+  ckpt_close(&c);
+  return ok;
+}
+
+void opened_close(Opened *o) {
+  free(o->ids);
+  free(o->names);
+  engine_close(&o->engine);
+}
+
+int opened_place(const Opened *o, const maskrcnn_image *image, ImageInfo *size, Err *err) {
+  int place = -1;
+  *size = (ImageInfo){.h = image->height, .w = image->width};
+  if (image->height < 1 || image->width < 1)
+    err_set(err, "it has %d x %d pixels (width x height)", image->width, image->height);
+  else if (!image->rgb)
+    err_set(err, "rgb is NULL");
+  else if (image->pitch && image->pitch < 3 * (int64_t)image->width)
+    err_set(err, "pitch is %lld: rows of %d pixels have %lld bytes, 0 stands for that", (long long)image->pitch,
+            image->width, 3LL * image->width);
+  else if ((int64_t)image->height * image->width > o->max_pixels)
+    err_set(err,
+            "it has %d x %d pixels, more than max_pixels allows, which is %lld: make it smaller or open with a larger "
+            "max_pixels",
+            image->width, image->height, (long long)o->max_pixels);
+  else if ((place = canvases_place(&o->resize, o->canvas, o->canvases, size->h, size->w, &size->rh, &size->rw)) < 0)
+    err_set(err, "it becomes %d x %d (h x w) and no canvas holds it: open with one that does, or with canvases NULL",
+            size->rh, size->rw);
+  return place;
+}

@@ -1,0 +1,26 @@
+// A model on its device, as a handle keeps it; the handle's thread alone calls what is here.
+#pragma once
+#include "engine/engine.h"
+#include "include/maskrcnn.h"
+
+typedef struct Opened {
+  Engine engine;
+  Resize resize;
+  Canvas canvas[MAX_CANVASES];
+  int canvases;
+  float mask_threshold;
+  int64_t max_pixels;
+  maskrcnn_description about; // its pointers' targets are the following, and the engine's
+  maskrcnn_size about_canvas[MAX_CANVASES];
+  int64_t *ids;
+  const char **names;
+  char resize_rule[64];
+} Opened;
+
+// Loads the weights and opens an engine for inference. False with what is wrong, and `status` says whose fault it is;
+// follow with opened_close in any case.
+bool opened_open(Opened *o, const maskrcnn_options *options, maskrcnn_status *status, Err *err);
+void opened_close(Opened *o);
+
+// Where an image goes: its size and that on its canvas, whose place is returned; -1, with why: it cannot be used.
+int opened_place(const Opened *o, const maskrcnn_image *image, ImageInfo *size, Err *err);

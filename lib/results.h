@@ -1,0 +1,11 @@
+// Results as callers get them.
+#pragma once
+#include "engine/detect.h"
+#include "include/maskrcnn.h"
+
+// Of n images, whose pointers are NULL until they are set. NULL when memory is out.
+maskrcnn_results *results_new(int n, uint64_t tag);
+void results_set(maskrcnn_results *r, int image, const maskrcnn_result *result);
+
+// The detections of an image of h × w pixels, in one piece of memory.
+const maskrcnn_result *results_of_detections(const Detection *found, int n, int h, int w, const Category *category);

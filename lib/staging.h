@@ -1,0 +1,48 @@
+// Images on their way to the device: copied into batches that form, one for each canvas, so that they wait in the
+// memory which the device reads. No locks: who calls has one.
+#pragma once
+#include "nn/batch.h"
+#include "nn/device.h"
+
+typedef enum StageState { STAGE_FREE, STAGE_FORMING, STAGE_RUNNING } StageState;
+
+typedef struct StagePlace { // where the results of an image go
+  void *owner;
+  int image;
+} StagePlace;
+
+typedef struct StagedBatch {
+  StageState state;
+  bool filling; // somebody copies pixels: not yet to be run
+  int passed;   // how many younger batches have gone first because they were full
+  uint64_t age; // of its first image: lower is older
+  size_t room;  // of batch.bytes
+  Batch batch;
+  StagePlace *place; // [batch.images]
+} StagedBatch;
+
+typedef struct Staging {
+  StagedBatch *list;
+  int n, images; // batches, and images of each
+  uint64_t age;  // of the next batch
+} Staging;
+
+// So many batches that `queue` images on `canvases` canvases always have a place while `running` batches are computed.
+void staging_init(Staging *s, int images, int queue, int canvases, int running);
+void staging_free(Staging *s, Device *dev);
+
+// One that forms for that canvas and has a place left, or begins to.
+StagedBatch *staging_forming(Staging *s, int canvas);
+// Gives an image of h × w pixels (rh × rw on the canvas) the next place; its bytes are in the batch's room.
+void staging_append(StagedBatch *b, StagePlace place, const ImageInfo *size);
+// Takes back the places that were given to `owner` for images from `first` on, the last ones of every batch.
+void staging_withdraw(Staging *s, const void *owner, int first);
+// Of all batches that were filling.
+void staging_filled(Staging *s);
+// The batch to run next, or NULL: a full one, the oldest first, unless one that is not has been passed by often; and
+// where `partly`, the oldest of all rather than none.
+StagedBatch *staging_next(const Staging *s, bool partly);
+void staging_release(StagedBatch *b);
+
+// Gives b room for so many bytes, what it has kept. False when there is no memory, and nothing has changed.
+bool staging_grow(StagedBatch *b, Device *dev, size_t bytes);

@@ -1,0 +1,123 @@
+// Images of callers: looked at, given places in batches, copied.
+#include <string.h>
+#include "lib/handle.h"
+
+static int64_t bytes_of(const maskrcnn_image *image) { return 3 * (int64_t)image->height * image->width; }
+
+maskrcnn_status submit_check(maskrcnn *h, const maskrcnn_image *images, int n) {
+  Err err;
+  ImageInfo size;
+  if (n < 0) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "n is %d: it cannot be below 0", n);
+  if (n > 0 && !images) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "images is NULL, and n is %d", n);
+  for (int i = 0; i < n; i++)
+    if (opened_place(&h->opened, &images[i], &size, &err) < 0)
+      return handle_fail(h, MASKRCNN_BAD_IMAGE, "image %d: %s", i, err.msg);
+  return MASKRCNN_OK;
+}
+
+// ---- places ---------------------------------------------------------------------------------------------------------
+
+// What a batch of that canvas is given at once: images as large as the canvas all fit, and so does this one; after that
+// it doubles, up to the largest images.
+static size_t room_for(const maskrcnn *h, const StagedBatch *b, size_t need) {
+  const Canvas *c = &h->opened.canvas[b->batch.canvas];
+  const size_t images = (size_t)b->batch.images, most = images * 3 * (size_t)h->opened.max_pixels;
+  const size_t usual = images * 3 * (size_t)c->h * (size_t)c->w;
+  return MIN(MAX(need, MAX(usual, 2 * b->room)), most);
+}
+
+// By the handle's thread, which owns page-locked memory. False when there is none.
+static bool make_room(maskrcnn *h, StagedBatch *b, size_t need) {
+  if (need <= b->room) return true;
+  b->filling = true;
+  h->grow_bytes = room_for(h, b, need);
+  h->grown = false;
+  h->grow = b;
+  pthread_cond_signal(&h->work);
+  while (h->grow && h->state == MASKRCNN_OK) pthread_cond_wait(&h->change, &h->lock);
+  return h->grown;
+}
+
+// All of them have places, or none.
+static maskrcnn_status place(maskrcnn *h, Submission *s, int first, const maskrcnn_image *images, int n) {
+  for (int i = 0; i < n; i++) {
+    ImageInfo size;
+    const int canvas = opened_place(&h->opened, &images[i], &size, NULL);
+    StagedBatch *b = staging_forming(&h->staging, canvas);
+    const size_t need = (size_t)(b->batch.num_bytes + bytes_of(&images[i]));
+    if (!make_room(h, b, need)) {
+      staging_withdraw(&h->staging, s, first);
+      staging_filled(&h->staging);
+      pthread_cond_signal(&h->work);
+      if (handle_alive(h)) return MASKRCNN_DEAD;
+      return handle_fail(h, MASKRCNN_NO_MEMORY,
+                         "out of memory: %.1f MB asked for to stage images; a smaller batch or queue shrinks it",
+                         (double)h->grow_bytes / 1e6);
+    }
+    staging_append(b, (StagePlace){s, first + i}, &size);
+  }
+  return MASKRCNN_OK;
+}
+
+// ---- pixels ---------------------------------------------------------------------------------------------------------
+
+static void copy_image(uint8_t *to, const maskrcnn_image *from) {
+  const size_t row = 3 * (size_t)from->width;
+  const size_t pitch = from->pitch ? (size_t)from->pitch : row;
+  if (pitch == row) {
+    memcpy(to, from->rgb, row * (size_t)from->height);
+    return;
+  }
+  for (int y = 0; y < from->height; y++) memcpy(to + (size_t)y * row, from->rgb + (size_t)y * pitch, row);
+}
+
+// Into batches that nobody else touches: they are filling.
+static void copy(maskrcnn *h, const Submission *s, int first, const maskrcnn_image *images, int n) {
+  for (int i = 0; i < h->staging.n; i++) {
+    const StagedBatch *b = &h->staging.list[i];
+    if (!b->filling) continue;
+    for (int k = 0; k < b->batch.used; k++) {
+      const StagePlace *p = &b->place[k];
+      if (p->owner == s && p->image >= first && p->image < first + n)
+        copy_image(b->batch.bytes + b->batch.info[k].offset, &images[p->image - first]);
+    }
+  }
+}
+
+static void append(maskrcnn *h, Submission *s) {
+  if (h->last)
+    h->last->next = s;
+  else
+    h->first = s;
+  h->last = s;
+}
+
+// With both locks.
+static maskrcnn_status reserve(maskrcnn *h, Submission *s, int first, const maskrcnn_image *images, int n) {
+  maskrcnn_status status = handle_alive(h);
+  if (status) return status;
+  if (h->waiting + n > h->opened.about.queue) return MASKRCNN_FULL;
+  status = place(h, s, first, images, n);
+  if (status) return status;
+  s->staged += n;
+  h->waiting += n;
+  if (s->in_order) append(h, s);
+  return MASKRCNN_OK;
+}
+
+maskrcnn_status submit_stage(maskrcnn *h, Submission *s, int first, const maskrcnn_image *images, int n) {
+  pthread_mutex_lock(&h->submitting);
+  pthread_mutex_lock(&h->lock);
+  const maskrcnn_status status = reserve(h, s, first, images, n);
+  pthread_mutex_unlock(&h->lock);
+  if (status == MASKRCNN_OK) {
+    copy(h, s, first, images, n);
+    pthread_mutex_lock(&h->lock);
+    staging_filled(&h->staging);
+    pthread_cond_broadcast(&h->change); // an empty submission is done
+    pthread_cond_signal(&h->work);
+    pthread_mutex_unlock(&h->lock);
+  }
+  pthread_mutex_unlock(&h->submitting);
+  return status;
+}

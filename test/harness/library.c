@@ -1,0 +1,73 @@
+#include "test/harness/library.h"
+#include "base/rng.h"
+#include "test/harness/small_engine.h"
+#include "test/harness/test.h"
+
+static void save_weights(NormKind norm, const char *name) {
+  Engine e;
+  ModelConfig config = small_config(norm, CLASSES);
+  config.max_size = CANVAS + 32;
+  small_engine(&e, &config);
+  params_randomise(&e.params, 7);
+  small_save(&e, name, false);
+  engine_close(&e);
+}
+
+const char *library_weights(NormKind norm) {
+  char name[64];
+  snprintf(name, sizeof name, "library-%s", norm_names[norm]);
+  const char *path = small_checkpoint(name);
+  if (!path_is_file(path)) save_weights(norm, name);
+  return small_checkpoint(name);
+}
+
+maskrcnn_options library_options(void) {
+  maskrcnn_options o;
+  maskrcnn_options_init(&o, sizeof o);
+  o.weights = library_weights(NORM_FROZEN_BN);
+  o.device = "cpu";
+  o.threads = 1;
+  o.max_pixels = 256 * 256;
+  return o;
+}
+
+maskrcnn *library_open(const maskrcnn_options *options) {
+  char message[512];
+  maskrcnn *m = NULL;
+  if (!EXPECT_INT(maskrcnn_open(&m, options, message, sizeof message), MASKRCNN_OK)) printf("    %s\n", message);
+  return m;
+}
+
+maskrcnn_image library_image(int width, int height, int gap, uint64_t seed) {
+  const size_t pitch = 3 * (size_t)width + (size_t)gap;
+  uint8_t *rgb = xmalloc(pitch * (size_t)height);
+  uint64_t key = rng_key(seed, RNG_TEST);
+  const int step = 4 + (int)(key % 13);
+  for (int y = 0; y < height; y++)
+    for (size_t x = 0; x < pitch; x++) {
+      key = rng_key(key, x < 3 * (size_t)width ? RNG_TEST : RNG_TEST + 1);
+      rgb[(size_t)y * pitch + x] = (uint8_t)((y / step + (int)x / (3 * step)) % 2 ? 200 + key % 56 : key % 56);
+    }
+  return (maskrcnn_image){.rgb = rgb, .width = width, .height = height, .pitch = gap ? (int64_t)pitch : 0};
+}
+
+void library_free(maskrcnn_image *image) {
+  free((void *)image->rgb);
+  *image = (maskrcnn_image){0};
+}
+
+static bool same_mask(const maskrcnn_rle *a, const maskrcnn_rle *b) {
+  return a->height == b->height && a->width == b->width && a->num_counts == b->num_counts &&
+         !memcmp(a->counts, b->counts, (size_t)a->num_counts * sizeof *a->counts);
+}
+
+bool library_same(const maskrcnn_result *a, const maskrcnn_result *b) {
+  const maskrcnn_detections *d = a->detections, *e = b->detections;
+  if (a->kind != b->kind || a->width != b->width || a->height != b->height || d->n != e->n) return false;
+  const size_t n = (size_t)d->n;
+  bool same = !memcmp(d->boxes, e->boxes, 4 * n * sizeof(float)) && !memcmp(d->scores, e->scores, n * sizeof(float)) &&
+              !memcmp(d->labels, e->labels, n * sizeof(int));
+  for (int i = 0; i < d->n; i++)
+    same = same && same_mask(d->masks[i], e->masks[i]) && !strcmp(d->names[i], e->names[i]);
+  return same;
+}

@@ -1,0 +1,352 @@
+// The library as a caller sees it: what it says of a model, what it finds, the order of results, and bad input.
+#include <locale.h>
+#include "engine/detect.h"
+#include "engine/state.h"
+#include "include/maskrcnn.h"
+#include "test/harness/library.h"
+#include "test/harness/small_engine.h"
+#include "test/harness/test.h"
+
+static void expect_message(maskrcnn *m, const char *want) {
+  if (!EXPECT(strstr(maskrcnn_message(m), want))) printf("    wanted %s: %s\n", want, maskrcnn_message(m));
+}
+
+// ---- what was opened ------------------------------------------------------------------------------------------------
+
+TEST(library_describes_what_it_opened) {
+  maskrcnn_options o = library_options();
+  o.batch = 3;
+  maskrcnn *m = library_open(&o);
+  if (!m) return;
+  const maskrcnn_description *d = maskrcnn_describe(m);
+  EXPECT(d->num_kinds == 1 && d->kinds[0] == MASKRCNN_DETECTIONS);
+  EXPECT_INT(d->num_categories, CLASSES - 1);
+  EXPECT_INT(d->category_ids[1], 17);
+  EXPECT_STR(d->category_names[1], "kind \"1\"");
+  EXPECT_STR(d->amp, "off");
+  EXPECT_STR(d->resize_rule, "torchvision");
+  EXPECT(strstr(d->device, "CPU") && !*d->why_cpu);
+  EXPECT(d->batch == 3 && d->queue == 12 && d->max_pixels == 256 * 256);
+  EXPECT(d->image_size == 64 && d->max_image_size == 96 && d->detections_per_image == 10);
+  EXPECT_INT(d->num_canvases, 3);
+  EXPECT(d->canvases[1].height == 64 && d->canvases[1].width == 96);
+  EXPECT(d->host_bytes > 0 && d->device_bytes == 0);
+  EXPECT_STR(maskrcnn_message(m), "");
+  maskrcnn_close(m);
+  maskrcnn_close(NULL);
+  EXPECT(!maskrcnn_describe(NULL));
+  EXPECT(strstr(maskrcnn_version(), "1.0 (") == maskrcnn_version());
+  EXPECT_STR(maskrcnn_status_name(MASKRCNN_DEAD), "dead");
+  EXPECT_STR(maskrcnn_status_name(MASKRCNN_BAD_ARGUMENT), "bad argument");
+  EXPECT_STR(maskrcnn_status_name(MASKRCNN_EMPTY), "empty");
+  EXPECT_STR(maskrcnn_status_name((maskrcnn_status)99), "unknown");
+}
+
+// ---- what is found --------------------------------------------------------------------------------------------------
+
+// An engine of its own on the same canvas.
+static Detections find(const maskrcnn_image *image, int rh, int rw, Canvas canvas) {
+  Checkpoint c;
+  Engine e;
+  ModelConfig config;
+  Category *category;
+  Detections found;
+  int zero = 0;
+  const int64_t bytes = 3 * (int64_t)image->width * image->height;
+  ImageInfo info = {.h = image->height, .w = image->width, .rh = rh, .rw = rw};
+  Batch b = {.images = 1, .used = 1, .index = &zero, .count = &zero, .info = &info, .num_bytes = bytes};
+  const Shapes none = {0}, shapes = {.canvases = 1, .canvas = {canvas}, .images = 1, .max_bytes = bytes};
+  const char *path = library_weights(NORM_FROZEN_BN);
+  b.bytes = (uint8_t *)image->rgb;
+  CHECK(state_open(&c, path, NULL) && state_config(&c, &config, &category, NULL));
+  CHECK(
+      engine_open(&e, &(Compute){.device = "cpu"}, model_of(&config), &config, category, &none, &shapes, false, NULL));
+  CHECK(state_load(&e, &c, &(LoadOptions){0}, NULL));
+  engine_infer(&e, &b);
+  engine_detections(&e, &b, 0.5f, &found);
+  engine_close(&e);
+  ckpt_close(&c);
+  free(category);
+  return found;
+}
+
+static void expect_found(const maskrcnn_result *r, const Detections *want) {
+  const maskrcnn_detections *d = r->detections;
+  EXPECT(want->n > 0); // or the test would show nothing
+  if (!EXPECT_INT(d->n, want->n)) return;
+  for (int i = 0; i < d->n; i++) {
+    const Detection *w = &want->items[i];
+    EXPECT(!memcmp(d->boxes + 4 * i, w->box, sizeof w->box) && d->scores[i] == w->score && d->labels[i] == w->label);
+    EXPECT(d->masks[i]->num_counts == w->mask.n && d->masks[i]->height == r->height && d->masks[i]->width == r->width);
+    EXPECT(!memcmp(d->masks[i]->counts, w->mask.runs, (size_t)w->mask.n * sizeof *w->mask.runs));
+    EXPECT(!i || d->scores[i] <= d->scores[i - 1]);
+  }
+}
+
+TEST(library_finds_what_the_engine_finds) {
+  const maskrcnn_options o = library_options();
+  maskrcnn *m = library_open(&o);
+  maskrcnn_image images[2] = {library_image(120, 80, 0, 1), library_image(50, 75, 11, 2)};
+  maskrcnn_results *r;
+  if (!m) return;
+  if (EXPECT_INT(maskrcnn_run(m, images, 2, &r), MASKRCNN_OK) && EXPECT_INT(r->n, 2)) {
+    Detections wide = find(&images[0], 64, 96, (Canvas){.h = 64, .w = 96});
+    expect_found(r->images[0], &wide);
+    detections_free(&wide);
+    maskrcnn_image dense = library_image(50, 75, 0, 2); // the same noise, without what stands between rows?
+    for (int y = 0; y < 75; y++) memcpy((uint8_t *)dense.rgb + y * 150, images[1].rgb + y * images[1].pitch, 150);
+    Detections upright = find(&dense, 96, 64, (Canvas){.h = 96, .w = 64});
+    expect_found(r->images[1], &upright);
+    detections_free(&upright);
+    library_free(&dense);
+  }
+  maskrcnn_results_free(r);
+  maskrcnn_close(m);
+  for (int i = 0; i < 2; i++) library_free(&images[i]);
+}
+
+// Batches of one and of 24, and whatever stands beside an image: the same bits.
+static void same_in_any_batch(const char *device, const char *amp, NormKind norm) {
+  enum { N = 48 };
+  maskrcnn_image images[N];
+  maskrcnn_results *one = NULL, *many = NULL;
+  maskrcnn_options o = library_options();
+  o.weights = library_weights(norm);
+  o.device = device;
+  o.amp = amp;
+  maskrcnn *m = library_open(&o);
+  o.batch = 24;
+  maskrcnn *n = library_open(&o);
+  int found = 0;
+  for (int i = 0; i < N; i++) images[i] = library_image(40 + 31 * i % 90, 40 + 17 * i % 80, i % 3, (uint64_t)i);
+  if (m && n && EXPECT_INT(maskrcnn_run(m, images, N, &one), MASKRCNN_OK) &&
+      EXPECT_INT(maskrcnn_run(n, images, N, &many), MASKRCNN_OK))
+    for (int i = 0; i < N; i++) {
+      EXPECT(library_same(one->images[i], many->images[i]));
+      found += one->images[i]->detections->n;
+    }
+  EXPECT(found > N);
+  maskrcnn_results_free(one);
+  maskrcnn_results_free(many);
+  maskrcnn_close(m);
+  maskrcnn_close(n);
+  for (int i = 0; i < N; i++) library_free(&images[i]);
+}
+
+TEST_TIER(library_batch_changes_nothing, 1) { same_in_any_batch("cpu", "off", NORM_FROZEN_BN); }
+
+static bool has_gpu(void) {
+  Err err;
+  Device *gpu = device_open("cuda:0", &err);
+  device_close(gpu);
+  if (!gpu) test_skip(err.msg);
+  return gpu;
+}
+
+TEST(cuda_library_batch_changes_nothing) {
+  if (has_gpu()) same_in_any_batch("cuda:0", "off", NORM_FROZEN_BN);
+}
+TEST(cuda_library_batch_changes_nothing_in_bf16) {
+  if (has_gpu()) same_in_any_batch("cuda:0", "bf16", NORM_FROZEN_BN);
+}
+
+// ---- order ----------------------------------------------------------------------------------------------------------
+
+TEST(library_pipeline_keeps_the_order) {
+  enum { N = 30 };
+  maskrcnn_options o = library_options();
+  o.batch = 4;
+  maskrcnn *m = library_open(&o);
+  if (!m) return;
+  maskrcnn_results *all = NULL, *r;
+  maskrcnn_image images[N];
+  int next = 0;
+  for (int i = 0; i < N; i++) images[i] = library_image(60 + 29 * i % 80, 60, 0, (uint64_t)i);
+  EXPECT_INT(maskrcnn_next(m, 1, &r), MASKRCNN_EMPTY);
+  EXPECT_INT(maskrcnn_run(m, images, N, &all), MASKRCNN_OK);
+  for (int i = 0, given = 0; next < N;) {
+    const int n = MIN(1 + i % 3, N - given);
+    const maskrcnn_status status = given < N ? maskrcnn_submit(m, images + given, n, (uint64_t)given) : MASKRCNN_FULL;
+    if (status == MASKRCNN_OK) {
+      given += n;
+      i++;
+      continue;
+    }
+    if (!EXPECT_INT(status, MASKRCNN_FULL) || !EXPECT_INT(maskrcnn_next(m, 1, &r), MASKRCNN_OK)) break;
+    EXPECT_INT((long long)r->tag, next);
+    for (int k = 0; k < r->n; k++) EXPECT(library_same(r->images[k], all->images[next + k]));
+    next += r->n;
+    maskrcnn_results_free(r);
+  }
+  EXPECT_INT(maskrcnn_submit(m, NULL, 0, 5), MASKRCNN_OK); // nothing is a submission, too
+  EXPECT_INT(maskrcnn_next(m, 1, &r), MASKRCNN_OK);
+  EXPECT(r->tag == 5 && r->n == 0);
+  maskrcnn_results_free(r);
+  EXPECT_INT(maskrcnn_next(m, 0, &r), MASKRCNN_EMPTY);
+  EXPECT_INT(maskrcnn_submit(m, images, 1, 0), MASKRCNN_OK); // dropped
+  maskrcnn_close(m);
+  EXPECT(all->images[N - 1]->detections->n >= 0); // results outlive the handle
+  maskrcnn_results_free(all);
+  for (int i = 0; i < N; i++) library_free(&images[i]);
+}
+
+// Pixels may be freed and changed when maskrcnn_submit returns.
+TEST(library_submit_copies) {
+  const maskrcnn_options o = library_options();
+  maskrcnn *m = library_open(&o);
+  maskrcnn_image image = library_image(90, 70, 0, 3);
+  maskrcnn_results *before, *after;
+  if (!m) return;
+  EXPECT_INT(maskrcnn_run(m, &image, 1, &before), MASKRCNN_OK);
+  EXPECT_INT(maskrcnn_submit(m, &image, 1, 1), MASKRCNN_OK);
+  memset((uint8_t *)image.rgb, 0, 3 * 90 * 70);
+  library_free(&image);
+  if (EXPECT_INT(maskrcnn_next(m, 1, &after), MASKRCNN_OK)) EXPECT(library_same(before->images[0], after->images[0]));
+  maskrcnn_results_free(before);
+  maskrcnn_results_free(after);
+  maskrcnn_close(m);
+}
+
+// ---- bad input ------------------------------------------------------------------------------------------------------
+
+TEST(library_refuses_images_and_goes_on) {
+  const maskrcnn_options o = library_options();
+  maskrcnn *m = library_open(&o);
+  if (!m) return;
+  maskrcnn_image good = library_image(64, 64, 0, 1);
+  maskrcnn_results *r;
+  const struct {
+    maskrcnn_image image;
+    const char *want;
+  } bad[] = {{{NULL, 64, 64, 0}, "image 1: rgb is NULL"},
+             {{good.rgb, 0, 64, 0}, "image 1: it has 0 x 64 pixels"},
+             {{good.rgb, 64, -1, 0}, "image 1: it has 64 x -1 pixels"},
+             {{good.rgb, 64, 64, -192}, "image 1: pitch is -192"},
+             {{good.rgb, 64, 64, 191}, "image 1: pitch is 191: rows of 64 pixels have 192 bytes"},
+             {{good.rgb, 257, 256, 0}, "image 1: it has 257 x 256 pixels, more than max_pixels allows"},
+             {{good.rgb, INT32_MAX, INT32_MAX, 0}, "more than max_pixels allows"}};
+  for (int i = 0; i < COUNT(bad); i++) {
+    const maskrcnn_image images[] = {good, bad[i].image};
+    EXPECT_INT(maskrcnn_run(m, images, 2, &r), MASKRCNN_BAD_IMAGE);
+    EXPECT(!r);
+    expect_message(m, bad[i].want);
+    EXPECT_INT(maskrcnn_submit(m, images, 2, 0), MASKRCNN_BAD_IMAGE);
+  }
+  EXPECT_INT(maskrcnn_run(m, NULL, 1, &r), MASKRCNN_BAD_ARGUMENT);
+  expect_message(m, "images is NULL");
+  EXPECT_INT(maskrcnn_run(m, &good, -1, &r), MASKRCNN_BAD_ARGUMENT);
+  EXPECT_INT(maskrcnn_run(m, &good, 1, NULL), MASKRCNN_BAD_ARGUMENT);
+  EXPECT_INT(maskrcnn_next(m, 0, NULL), MASKRCNN_BAD_ARGUMENT);
+  EXPECT_INT(maskrcnn_run(NULL, &good, 1, &r), MASKRCNN_BAD_ARGUMENT);
+  EXPECT_INT(maskrcnn_submit(NULL, &good, 1, 0), MASKRCNN_BAD_ARGUMENT);
+  EXPECT_INT(maskrcnn_next(NULL, 0, &r), MASKRCNN_BAD_ARGUMENT);
+  EXPECT(strstr(maskrcnn_message(NULL), "NULL"));
+  const maskrcnn_image five[] = {good, good, good, good, good};
+  EXPECT_INT(maskrcnn_submit(m, five, 5, 0), MASKRCNN_BAD_ARGUMENT); // the queue has four places
+  expect_message(m, "more than the queue of 4");
+  EXPECT_INT(maskrcnn_run(m, NULL, 0, &r), MASKRCNN_OK);
+  EXPECT_INT(r->n, 0);
+  maskrcnn_results_free(r);
+  EXPECT_INT(maskrcnn_run(m, five, 5, &r), MASKRCNN_OK);
+  EXPECT_INT(r->n, 5);
+  maskrcnn_results_free(r);
+  library_free(&good);
+  maskrcnn_close(m);
+}
+
+// From one pixel to the largest that is allowed, as thin as can be.
+TEST(library_takes_images_of_any_shape) {
+  static const int shape[][2] = {{1, 1}, {1, 65536}, {65536, 1}, {2, 3}, {3, 20000}, {256, 256}};
+  const maskrcnn_options o = library_options();
+  maskrcnn *m = library_open(&o);
+  for (int i = 0; m && i < COUNT(shape); i++) {
+    maskrcnn_image image = library_image(shape[i][0], shape[i][1], 0, 5);
+    maskrcnn_results *r;
+    if (!EXPECT_INT(maskrcnn_run(m, &image, 1, &r), MASKRCNN_OK)) printf("    %s\n", maskrcnn_message(m));
+    for (int k = 0; r && k < r->images[0]->detections->n; k++)
+      EXPECT(maskrcnn_mask_string(r->images[0]->detections->masks[k], NULL, 0) > 0);
+    maskrcnn_results_free(r);
+    library_free(&image);
+  }
+  maskrcnn_close(m);
+}
+
+static void expect_open_fails(const maskrcnn_options *o, maskrcnn_status status, const char *want) {
+  char message[512] = "";
+  maskrcnn *m = (maskrcnn *)message;
+  EXPECT_INT(maskrcnn_open(&m, o, message, sizeof message), status);
+  EXPECT(!m);
+  if (!EXPECT(strstr(message, want) && !strchr(message, '\n'))) printf("    wanted %s: %s\n", want, message);
+  EXPECT_INT(maskrcnn_open(&m, o, NULL, 0), status);
+}
+
+static void write_file(const char *path, const char *text) {
+  FILE *f = fopen(path, "wb");
+  fputs(text, f);
+  fclose(f);
+}
+
+// Weights whose box head is of more classes than the file says.
+static const char *other_classes(void) {
+  Engine e;
+  ModelConfig config = small_config(NORM_FROZEN_BN, CLASSES);
+  small_engine(&e, &config);
+  e.config.classes = CLASSES - 1;
+  const char *path = small_save(&e, "library-other", false);
+  engine_close(&e);
+  return path;
+}
+
+TEST(library_refuses_what_cannot_be_opened) {
+  char garbage[512];
+  snprintf(garbage, sizeof garbage, "%s/garbage.safetensors", test_tmp());
+  write_file(garbage, "no weights at all, but long enough for a header");
+  const maskrcnn_size small[] = {{32, 32}}, huge[] = {{16384, 16384}};
+  maskrcnn_options o = library_options();
+  expect_open_fails(NULL, MASKRCNN_BAD_ARGUMENT, "options is NULL");
+  EXPECT_INT(maskrcnn_open(NULL, &o, NULL, 0), MASKRCNN_BAD_ARGUMENT);
+  o.weights = "/nowhere/w.pth";
+  expect_open_fails(&o, MASKRCNN_BAD_WEIGHTS, "/nowhere/w.pth");
+  o.weights = garbage;
+  expect_open_fails(&o, MASKRCNN_BAD_WEIGHTS, "garbage.safetensors");
+  o.weights = other_classes();
+  expect_open_fails(&o, MASKRCNN_BAD_WEIGHTS, "other");
+  o = library_options();
+  o.device = "tpu";
+  expect_open_fails(&o, MASKRCNN_BAD_DEVICE, "device tpu: this build knows");
+  o = library_options();
+  o.amp = "bf16";
+  expect_open_fails(&o, MASKRCNN_BAD_ARGUMENT, "amp needs a GPU");
+  o = library_options();
+  o.max_image_size = 40;
+  expect_open_fails(&o, MASKRCNN_BAD_ARGUMENT, "max_size");
+  o = library_options();
+  o.canvases = huge;
+  o.num_canvases = 1;
+  o.batch = 1024;
+  expect_open_fails(&o, MASKRCNN_NO_MEMORY, "a smaller batch");
+  o = library_options();
+  o.canvases = small;
+  o.num_canvases = 1;
+  maskrcnn *m = library_open(&o);
+  maskrcnn_image image = library_image(64, 64, 0, 1);
+  maskrcnn_results *r;
+  EXPECT_INT(maskrcnn_run(m, &image, 1, &r), MASKRCNN_BAD_IMAGE);
+  expect_message(m, "it becomes 64 x 64 (h x w) and no canvas holds it");
+  maskrcnn_close(m);
+  library_free(&image);
+}
+
+// A caller's locale may write numbers with a comma, and its C library reads them so.
+TEST(library_reads_weights_in_any_locale) {
+  static const char *const with_comma[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "fr_FR"};
+  const maskrcnn_options o = library_options();
+  const char *found = NULL;
+  for (int i = 0; i < COUNT(with_comma) && !found; i++) found = setlocale(LC_NUMERIC, with_comma[i]);
+  if (!found) {
+    test_skip("no locale with a comma is installed");
+    return;
+  }
+  maskrcnn_close(library_open(&o));
+  setlocale(LC_NUMERIC, "C");
+}

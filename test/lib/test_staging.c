@@ -1,0 +1,103 @@
+// Batches that form: which image goes where, what is run next, what is taken back.
+#include "lib/staging.h"
+#include "test/harness/test.h"
+
+static Device *device;
+
+static void setup(Staging *s, int images, int queue, int canvases) {
+  Err err;
+  device = device_open("cpu", &err);
+  staging_init(s, images, queue, canvases, 1);
+}
+
+static void teardown(Staging *s) {
+  staging_free(s, device);
+  device_close(device);
+}
+
+static StagedBatch *add(Staging *s, int canvas, void *owner, int image) {
+  StagedBatch *b = staging_forming(s, canvas);
+  const size_t need = (size_t)b->batch.num_bytes + 3 * 4 * 5;
+  if (need > b->room) EXPECT(staging_grow(b, device, need));
+  staging_append(b, (StagePlace){owner, image}, &(ImageInfo){.h = 4, .w = 5, .rh = 8, .rw = 10});
+  return b;
+}
+
+TEST(staging_groups_by_canvas_and_runs_full_batches_first) {
+  Staging s;
+  int owner;
+  setup(&s, 2, 8, 2);
+  StagedBatch *part = add(&s, 0, &owner, 0);
+  StagedBatch *full = add(&s, 1, &owner, 1);
+  EXPECT(full != part && add(&s, 1, &owner, 2) == full);
+  EXPECT(!staging_next(&s, true)); // somebody still copies
+  staging_filled(&s);
+  EXPECT(staging_next(&s, false) == full);
+  full->state = STAGE_RUNNING;
+  EXPECT(!staging_next(&s, false));
+  EXPECT(staging_next(&s, true) == part);
+  staging_release(full);
+  EXPECT(full->batch.used == 0 && full->batch.index[0] == -1 && full->batch.info[0].h == 0);
+  EXPECT_INT(part->batch.num_bytes, 60);
+  EXPECT(part->batch.index[0] == 0 && part->batch.index[1] == -1);
+  teardown(&s);
+}
+
+// A rare canvas is not left behind for ever by a common one.
+TEST(staging_part_of_a_batch_gets_its_turn) {
+  Staging s;
+  int owner, turn = 0;
+  setup(&s, 2, 8, 2);
+  StagedBatch *part = add(&s, 0, &owner, 0);
+  for (; turn < 100; turn++) {
+    add(&s, 1, &owner, 1);
+    add(&s, 1, &owner, 2);
+    staging_filled(&s);
+    StagedBatch *next = staging_next(&s, false);
+    if (next == part || !EXPECT(next)) break;
+    staging_release(next);
+  }
+  EXPECT(turn > 1 && turn < 10);
+  teardown(&s);
+}
+
+TEST(staging_takes_back_what_was_not_copied) {
+  Staging s;
+  int before, now;
+  setup(&s, 3, 9, 2);
+  StagedBatch *b = add(&s, 0, &before, 0);
+  staging_filled(&s);
+  add(&s, 0, &now, 0);
+  add(&s, 0, &now, 1);
+  StagedBatch *other = add(&s, 1, &now, 2);
+  staging_withdraw(&s, &now, 1);
+  EXPECT_INT(b->batch.used, 2);
+  EXPECT_INT(b->batch.num_bytes, 120);
+  EXPECT(other->state == STAGE_FREE);
+  staging_withdraw(&s, &now, 0);
+  EXPECT(b->batch.used == 1 && b->place[0].owner == &before);
+  teardown(&s);
+}
+
+// The worst that a queue can bring: as many canvases as there are, and each batch but the last full.
+TEST(staging_has_a_place_for_the_queue) {
+  enum { CANVASES = 3, IMAGES = 4, QUEUE = 13 };
+  Staging s;
+  int owner;
+  setup(&s, IMAGES, QUEUE, CANVASES);
+  for (int canvas = 0; canvas < CANVASES; canvas++) add(&s, canvas, &owner, canvas);
+  for (int i = CANVASES; i < QUEUE; i++) EXPECT(add(&s, 0, &owner, i));
+  teardown(&s);
+}
+
+TEST(staging_grows_and_keeps) {
+  Staging s;
+  setup(&s, 2, 4, 1);
+  StagedBatch *b = staging_forming(&s, 0);
+  EXPECT(staging_grow(b, device, 60));
+  staging_append(b, (StagePlace){0}, &(ImageInfo){.h = 4, .w = 5});
+  for (int i = 0; i < 60; i++) b->batch.bytes[i] = (uint8_t)i;
+  EXPECT(staging_grow(b, device, 120));
+  for (int i = 0; i < 60; i++) EXPECT_INT(b->batch.bytes[i], i);
+  teardown(&s);
+}

@@ -1,0 +1,139 @@
+// The library as others get it: what it exports, installed, called from C, C++ and Python, and with a GPU that fails.
+#include <unistd.h>
+#include "include/maskrcnn.h"
+#include "test/harness/allocations.h"
+#include "test/harness/command.h"
+#include "test/harness/library.h"
+#include "test/harness/test.h"
+
+// A picture of library_image's.
+static const char *picture(int width, int height) {
+  const char *path = in_tmp("library.ppm");
+  maskrcnn_image image = library_image(width, height, 0, 4);
+  FILE *f = fopen(path, "wb");
+  fprintf(f, "P6 %d %d 255\n", width, height);
+  fwrite(image.rgb, 3, (size_t)(width * height), f);
+  fclose(f);
+  library_free(&image);
+  return path;
+}
+
+// What the examples print about it.
+static char *expected(int width, int height) {
+  char *text;
+  size_t size;
+  FILE *f = text_open(&text, &size);
+  const maskrcnn_options o = library_options();
+  maskrcnn *m = library_open(&o);
+  maskrcnn_image image = library_image(width, height, 0, 4);
+  maskrcnn_results *r = NULL;
+  EXPECT_INT(maskrcnn_run(m, &image, 1, &r), MASKRCNN_OK);
+  for (int i = 0; r && i < r->images[0]->detections->n; i++) {
+    const maskrcnn_detections *d = r->images[0]->detections;
+    const float *b = d->boxes + 4 * i;
+    fprintf(f, "%s %.3f at %.1f %.1f %.1f %.1f\n", d->names[i], d->scores[i], b[0], b[1], b[2], b[3]);
+  }
+  text_close(f);
+  maskrcnn_results_free(r);
+  maskrcnn_close(m);
+  library_free(&image);
+  return text;
+}
+
+static void expect_example(const char *program) {
+  const char *said;
+  char *want = expected(100, 70), *weights = xstrdup(library_weights(NORM_FROZEN_BN));
+  if (access(tool(program), X_OK)) {
+    test_skip("it is not built: there is no C++ compiler");
+  } else {
+    EXPECT(strlen(want) > 0);
+    EXPECT_INT(command(&said, "OMP_NUM_THREADS=1 %s %s %s cpu", tool(program), weights, picture(100, 70)), 0);
+    EXPECT_STR(said, want);
+    EXPECT(command(&said, "%s %s /nowhere cpu", tool(program), weights) > 0);
+    EXPECT(strlen(said) > 0 && strchr(said, '\n') == said + strlen(said) - 1); // one line
+    EXPECT(command(&said, "%s /nowhere/w.pth %s cpu", tool(program), picture(100, 70)) > 0);
+    EXPECT(strstr(said, "/nowhere/w.pth"));
+  }
+  free(want);
+  free(weights);
+}
+
+TEST(library_example_in_c) { expect_example("example_c"); }
+TEST(library_example_in_cpp) { expect_example("example_cpp"); }
+
+TEST(library_example_in_python) {
+  const char *said;
+  if (!allocations_counted()) {
+    test_skip("Python does not load a library that AddressSanitizer watches");
+    return;
+  }
+  if (command(&said, "python3 -c 'import numpy'")) {
+    test_skip("Python has no numpy here");
+    return;
+  }
+  char *want = expected(100, 70);
+  EXPECT_INT(command(&said, "MASKRCNN_LIBRARY=%s python3 examples/detect.py %s %s cpu", tool("libmaskrcnn.so"),
+                     library_weights(NORM_FROZEN_BN), picture(100, 70)),
+             0);
+  EXPECT_STR(said, want);
+  free(want);
+}
+
+// Examples are short: it is what they show.
+TEST(library_examples_are_short) {
+  static const struct {
+    const char *path;
+    int lines;
+  } files[] = {{"examples/detect.c", 40}, {"examples/detect.py", 60}};
+  for (int i = 0; i < COUNT(files); i++) {
+    size_t size;
+    int lines = 0;
+    char *text = file_read(files[i].path, &size, NULL);
+    for (char *p = text; p && (p = strchr(p, '\n')); p++) lines++;
+    if (!EXPECT(text && lines <= files[i].lines)) printf("    %s: %d lines\n", files[i].path, lines);
+    free(text);
+  }
+}
+
+// The functions that the header declares, and nothing else, from both.
+TEST(library_exports_its_header) {
+  const char *said;
+  EXPECT_INT(command(&said, "grep -oE '\\bmaskrcnn_[a-z_]+\\(' include/maskrcnn.h | tr -d '(' | sort -u >%s",
+                     in_tmp("declared")),
+             0);
+  EXPECT_INT(
+      command(
+          &said,
+          "nm -D --defined-only %s | grep -v ' A MASKRCNN_' | sed 's/.* T //; s/@@MASKRCNN_1.0$//' | sort | diff %s -",
+          tool("libmaskrcnn.so"), in_tmp("declared")),
+      0);
+  EXPECT_STR(said, "");
+  if (path_is_file(tool("libmaskrcnn.a"))) {
+    EXPECT_INT(command(&said, "nm -g --defined-only %s | sed -n 's/.* [A-Z] //p' | sort | diff %s -",
+                       tool("libmaskrcnn.a"), in_tmp("declared")),
+               0);
+    EXPECT_STR(said, "");
+  }
+  EXPECT_INT(command(&said, "readelf -d %s | grep -c 'SONAME.*libmaskrcnn.so.1'", tool("libmaskrcnn.so")), 0);
+}
+
+// ---- a GPU that fails -----------------------------------------------------------------------------------------------
+
+// The C example on the stand-in: a line, and an end of its own choice.
+static void expect_fault(const char *fault, int status, const char *want) {
+  const char *said;
+  char *weights = xstrdup(library_weights(NORM_FROZEN_BN)), *folder = xstrdup(tool("faulty"));
+  const int got = command(&said, "FAULT=%s OMP_NUM_THREADS=1 LD_LIBRARY_PATH=%s %s %s %s cuda:0", fault, folder,
+                          tool("example_c"), weights, picture(60, 60));
+  if (!EXPECT_INT(got, status) || !EXPECT(strstr(said, want))) printf("    %s: %s\n", fault, said);
+  EXPECT(!strchr(said, '\n') || strchr(said, '\n') == said + strlen(said) - 1); // the example's line alone
+  free(weights);
+  free(folder);
+}
+
+TEST(library_outlives_a_gpu) {
+  expect_fault("kernel:3:cudaErrorIllegalAddress", 1, "the handle can only be closed");
+  expect_fault("sync:2:cudaErrorLaunchFailure", 1, "a kernel failed");
+  expect_fault("stage_wait:1:cudaErrorECCUncorrectable", 1, "ECC error");
+  expect_fault("open:1:cudaErrorNoDevice", 1, "device cuda:0");
+}
