@@ -33,10 +33,10 @@ void findings_context(const Findings *f, const char *what) {
   const char *separator = *what ? "; " : "";
   if (f->elsewhere)
     die_context("%.200s%s%.200s.partial holds the detections so far", what, separator, f->json);
-  else if (f->images && !f->results.file.tmp)
+  else if (f->images && !f->results.grown.file.tmp)
     die_context("%.200s%sthe detections of %d of %d images are lost", what, separator, f->images, f->total);
   else if (f->images)
-    die_context("%.200s%s%.200s holds the detections of %d of %d images", what, separator, f->results.partial,
+    die_context("%.200s%s%.200s holds the detections of %d of %d images", what, separator, f->results.grown.partial,
                 f->images, f->total);
   else
     die_context("%.200s%sno detections yet", what, separator);
@@ -117,7 +117,8 @@ void findings_keep(Findings *f) {
     findings_abort(f);
     return;
   }
-  line_print(stderr, "stopped: %s holds the detections of %d of %d images", f->results.partial, f->images, f->total);
+  line_print(stderr, "stopped: %s holds the detections of %d of %d images", f->results.grown.partial, f->images,
+             f->total);
   coco_writer_keep(&f->results);
   findings_leave(f);
 }

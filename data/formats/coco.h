@@ -5,7 +5,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "base/util.h"
+#include "base/growing.h"
 #include "data/formats/rle.h"
 
 typedef struct CocoCategory {
@@ -102,15 +102,10 @@ bool coco_results_load(CocoResults *r, const char *path, const Coco *gt, Err *er
 bool coco_results_save(const CocoResults *r, const char *path, Err *err); // compressed RLE, atomically
 void coco_results_free(CocoResults *r);
 
-// A result file that grows, with compressed RLE. Until it is committed it is called FILE.partial and holds, whatever
-// ends the program between two writes, an array of all that was added; what stood at FILE stays. A pipe or device is
-// written directly and holds an array at the end only.
+// A result file that grows (base/growing.h), with compressed RLE.
 typedef struct CocoWriter {
-  AtomicFile file;
-  char *partial; // what it is called until it is committed; owned
-  char *buffer;  // of the stream: an image's detections are one write, which a kill hardly ever cuts
-  int64_t end;   // bytes that stay: the next detection goes there
-  int64_t n;     // detections
+  GrowingFile grown;
+  int64_t n; // detections
 } CocoWriter;
 bool coco_writer_open(CocoWriter *w, const char *path, Err *err);
 // All of them or none. False when they cannot be written, or when a bbox or score is not finite: JSON has no NaN. Then

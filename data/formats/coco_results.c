@@ -1,9 +1,8 @@
 // Detections in COCO's result format: an array of {image_id, category_id, score, bbox, segmentation}.
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include "base/record.h"
 #include "data/formats/coco.h"
 #include "data/formats/coco_read.h"
 
@@ -73,14 +72,9 @@ void coco_results_free(CocoResults *results) {
   *results = (CocoResults){0};
 }
 
-// The fewest digits that read back as the same double: 0.1, not 0.10000000000000001.
 static void write_number(FILE *f, double value) {
-  char text[32];
-  for (int digits = 6; digits <= 17; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, value);
-    if (strtod(text, NULL) == value) break;
-  }
-  fputs(text, f);
+  char text[NUMBER_TEXT];
+  fputs(number_text(value, text), f);
 }
 
 static void write_result(FILE *f, const CocoResult *r) {
@@ -105,93 +99,40 @@ static void write_result(FILE *f, const CocoResult *r) {
   fputc('}', f);
 }
 
-enum { BUFFER = 1 << 20 };
-static const char partial[] = ".partial", closing[] = "\n]\n";
-
 static bool result_finite(const CocoResult *r) {
   bool ok = isfinite(r->score);
   for (int k = 0; k < 4; k++) ok &= !r->has_bbox || isfinite(r->bbox[k]);
   return ok;
 }
 
-// Closes the array where there is a file to go back in; true when all is with the system.
-static bool close_array(CocoWriter *w) {
-  FILE *f = w->file.f;
-  if (!w->file.tmp) return !ferror(f);
-  w->end = ftello(f);
-  fputs(closing, f);
-  return w->end >= 0 && fflush(f) == 0 && !ferror(f);
-}
-
 bool coco_writer_open(CocoWriter *w, const char *path, Err *err) {
   *w = (CocoWriter){0};
-  if (!file_begin_as(&w->file, path, partial, err)) return false;
-  w->partial = xstrdup(w->file.tmp ? w->file.tmp : path);
-  setvbuf(w->file.f, w->buffer = xmalloc(BUFFER), _IOFBF, BUFFER);
-  fputc('[', w->file.f);
-  if (close_array(w)) return true;
-  err_set(err, "cannot write %s: %s", w->partial, strerror(errno));
-  coco_writer_abort(w);
-  return false;
-}
-
-// What a write that failed has left is cut off and the array closed again, where its end stood before.
-static void cut(CocoWriter *w) {
-  if (!w->file.tmp) return;
-  fclose(w->file.f);
-  w->file.f = NULL;
-  FILE *f = truncate(w->file.tmp, w->end) == 0 ? fopen(w->file.tmp, "a") : NULL;
-  if (!f) return;
-  fputs(closing, f);
-  fclose(f);
+  return growing_open(&w->grown, path, "[", "\n]\n", err);
 }
 
 bool coco_writer_add(CocoWriter *w, const CocoResult *results, int n, Err *err) {
-  FILE *f = w->file.f;
   for (int i = 0; i < n; i++)
     if (!result_finite(&results[i]))
-      return err_set(err, "%s: detection %lld has a bbox or score that is not finite", w->file.path,
+      return err_set(err, "%s: detection %lld has a bbox or score that is not finite", w->grown.file.path,
                      (long long)w->n + i + 1);
   if (n == 0) return true;
-  int64_t stands = w->end;
-  if (w->file.tmp) fseeko(f, stands, SEEK_SET);
+  char *text = NULL;
+  size_t size;
+  FILE *f = text_open(&text, &size);
   for (int i = 0; i < n; i++) {
     fputs(w->n + i == 0 ? "\n" : ",\n", f);
     write_result(f, &results[i]);
   }
-  if (close_array(w)) {
-    w->n += n;
-    return true;
-  }
-  err_set(err, "cannot write %s: %s", w->partial, strerror(errno));
-  w->end = stands;
-  cut(w);
-  return false;
-}
-
-static void release(CocoWriter *w) {
-  free(w->partial);
-  free(w->buffer);
-  *w = (CocoWriter){0};
-}
-
-bool coco_writer_commit(CocoWriter *w, Err *err) {
-  if (!w->file.tmp) fputs(closing, w->file.f);
-  bool ok = file_commit(&w->file, err);
-  release(w);
+  text_close(f);
+  const bool ok = growing_add(&w->grown, text, size, err);
+  free(text);
+  if (ok) w->n += n;
   return ok;
 }
 
-void coco_writer_keep(CocoWriter *w) {
-  if (!w->file.tmp && w->file.f) fputs(closing, w->file.f);
-  file_keep(&w->file);
-  release(w);
-}
-
-void coco_writer_abort(CocoWriter *w) {
-  file_abort(&w->file);
-  release(w);
-}
+bool coco_writer_commit(CocoWriter *w, Err *err) { return growing_commit(&w->grown, err); }
+void coco_writer_keep(CocoWriter *w) { growing_keep(&w->grown); }
+void coco_writer_abort(CocoWriter *w) { growing_abort(&w->grown); }
 
 bool coco_results_save(const CocoResults *results, const char *path, Err *err) {
   CocoWriter w;

@@ -389,7 +389,7 @@ TEST(coco_results_grow) {
   Err err;
   EXPECT(coco_results_save(&(CocoResults){.items = item, .n = 1}, path, &err));
   if (!EXPECT(coco_writer_open(&w, path, &err))) return;
-  EXPECT_STR(w.partial, part);
+  EXPECT_STR(w.grown.partial, part);
   EXPECT_INT(results_in(part), 0);
   for (int n = 0; n <= 2; n++) EXPECT(coco_writer_add(&w, item, n, &err));
   EXPECT_INT(results_in(part), 3);

@@ -1,0 +1,77 @@
+#include "base/growing.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char partial[] = ".partial";
+
+// From byte `at` of the file, or, where there is no going back in it, behind what was written last.
+static bool put(const GrowingFile *g, const char *bytes, size_t size, int64_t at) {
+  const int fd = fileno(g->file.f);
+  while (size > 0) {
+    ssize_t done = g->file.tmp ? pwrite(fd, bytes, size, at) : write(fd, bytes, size);
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) return false;
+    bytes += done;
+    at += done;
+    size -= (size_t)done;
+  }
+  return true;
+}
+
+// What a write that failed has left is cut off, and the text whole again, in bytes that it has had already.
+static void cut(const GrowingFile *g) {
+  if (!g->file.tmp) return;
+  if (ftruncate(fileno(g->file.f), g->end) == 0) put(g, g->closing, strlen(g->closing), g->end);
+}
+
+bool growing_add(GrowingFile *g, const char *text, size_t size, Err *err) {
+  const size_t tail = g->file.tmp ? strlen(g->closing) : 0;
+  char *bytes = xmalloc(size + tail);
+  memcpy(bytes, text, size);
+  memcpy(bytes + size, g->closing, tail);
+  const bool ok = put(g, bytes, size + tail, g->end);
+  const int reason = errno;
+  free(bytes);
+  if (ok) {
+    g->end += (int64_t)size;
+    return true;
+  }
+  cut(g);
+  errno = reason;
+  return err_set(err, "cannot write %s: %s", g->partial, strerror(reason));
+}
+
+static void release(GrowingFile *g) {
+  free(g->partial);
+  *g = (GrowingFile){0};
+}
+
+bool growing_open(GrowingFile *g, const char *path, const char *opening, const char *closing, Err *err) {
+  *g = (GrowingFile){.closing = closing};
+  if (!file_begin_as(&g->file, path, partial, err)) return false;
+  g->partial = xstrdup(g->file.tmp ? g->file.tmp : path);
+  if (growing_add(g, opening, strlen(opening), err)) return true;
+  growing_abort(g);
+  return false;
+}
+
+bool growing_commit(GrowingFile *g, Err *err) {
+  bool ok = g->file.tmp || put(g, g->closing, strlen(g->closing), 0);
+  if (!ok) err_set(err, "cannot write %s: %s", g->partial, strerror(errno));
+  ok &= file_commit(&g->file, ok ? err : NULL);
+  release(g);
+  return ok;
+}
+
+void growing_keep(GrowingFile *g) {
+  if (g->file.f && !g->file.tmp) put(g, g->closing, strlen(g->closing), 0);
+  file_keep(&g->file);
+  release(g);
+}
+
+void growing_abort(GrowingFile *g) {
+  file_abort(&g->file);
+  release(g);
+}

@@ -1,0 +1,23 @@
+// A text file that is whole after every piece that is added to it: an array of JSON, lines. Until it is committed it is
+// called FILE.partial and holds, whatever ends the program between two pieces, all that was added; what stood at FILE
+// stays. Each piece is one write of the system's, the end of the text included, which a kill hardly ever cuts. A pipe
+// or device gets the pieces as they come and the end when it is closed.
+#pragma once
+#include "base/util.h"
+
+typedef struct GrowingFile {
+  AtomicFile file;
+  const char *closing; // what stands behind the last piece to make the text whole
+  char *partial;       // what it is called until it is committed; owned
+  int64_t end;         // bytes that stay: the next piece goes there, over `closing`
+} GrowingFile;
+
+// Begins with the text `opening`, and takes the place of what a run before has left at FILE.partial. `closing` is not
+// copied.
+bool growing_open(GrowingFile *g, const char *path, const char *opening, const char *closing, Err *err);
+// All of it or nothing: what a write that failed has left is cut off. Then nothing more can be added.
+bool growing_add(GrowingFile *g, const char *text, size_t size, Err *err);
+// All is there: it takes the place of FILE. Releases the file in any case.
+bool growing_commit(GrowingFile *g, Err *err);
+void growing_keep(GrowingFile *g);  // leaves the partial file
+void growing_abort(GrowingFile *g); // removes it
