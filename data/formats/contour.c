@@ -47,22 +47,42 @@ static int64_t trace_loop(Tracer *t, int x0, int y0) {
   return area;
 }
 
-bool contours_trace(Contours *c, const uint8_t *mask, int h, int w) {
+// All loops, or those before the first hole.
+static Contours trace(const uint8_t *mask, int h, int w, bool holes, bool *hole) {
   Tracer t = {.mask = mask, .h = h, .w = w, .seen = xcalloc((size_t)h * w, 1)};
-  bool hole = false;
-  for (int y = 0; y < h && !hole; y++) {
-    for (int x = 0; x < w && !hole; x++) {
-      if (!inside(&t, y, x) || inside(&t, y - 1, x) || t.seen[(size_t)y * w + x]) continue;
+  *hole = false;
+  for (int y = 0; y < h && (holes || !*hole); y++) {
+    for (int x = 0; x < w && (holes || !*hole); x++) {
+      if (!inside(&t, y, x) || inside(&t, y - 1, x) || t.seen[(size_t)y * t.w + x]) continue;
       size_t first = t.coords;
-      hole = trace_loop(&t, x, y) < 0;
+      *hole |= trace_loop(&t, x, y) < 0;
       array_reserve((void **)&t.points, &t.parts_cap, t.parts + 1, sizeof *t.points);
       t.points[t.parts++] = (int)((t.coords - first) / 2);
     }
   }
   free(t.seen);
-  *c = (Contours){(int)t.parts, t.points, t.xy};
+  return (Contours){(int)t.parts, t.points, t.xy};
+}
+
+bool contours_trace(Contours *c, const uint8_t *mask, int h, int w) {
+  bool hole;
+  *c = trace(mask, h, w, false, &hole);
   if (hole) contours_free(c);
   return !hole;
+}
+
+Contours contours_trace_all(const uint8_t *mask, int h, int w) {
+  bool hole;
+  return trace(mask, h, w, true, &hole);
+}
+
+double contour_area(const double *xy, int points) {
+  double twice = 0;
+  for (int i = 0; i < points; i++) {
+    const double *p = xy + 2 * (size_t)i, *q = i + 1 < points ? p + 2 : xy;
+    twice += p[0] * q[1] - q[0] * p[1];
+  }
+  return twice / 2;
 }
 
 void contours_free(Contours *c) {

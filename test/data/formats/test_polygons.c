@@ -1,0 +1,58 @@
+// Masks as polygons, holes and all: COCO's rasteriser gives them back pixel for pixel.
+#include "base/rng.h"
+#include "data/formats/polygons.h"
+#include "test/harness/test.h"
+
+static void expect_back(const uint8_t *mask, int h, int w) {
+  Rle want = rle_from_bytes(mask, h, w);
+  Contours c = polygons_of(&want);
+  Rle got = polygons_rle(&c, h, w);
+  EXPECT(got.n == want.n && !memcmp(got.runs, want.runs, (size_t)want.n * sizeof *want.runs));
+  double area = 0;
+  const double *xy = c.xy;
+  for (int i = 0; i < c.parts; xy += 2 * c.points[i++]) area += contour_area(xy, c.points[i]);
+  EXPECT_NEAR(area, (double)rle_area(&want), 0); // integers
+  rle_free(&got);
+  rle_free(&want);
+  contours_free(&c);
+}
+
+// Noise of every density has pieces and holes within holes that touch in every way.
+TEST(polygons_rasterise_back_to_the_mask) {
+  enum { SIDE = 24, ROUNDS = 2000 };
+  uint8_t mask[SIDE * SIDE];
+  for (uint64_t round = 0; round < ROUNDS; round++) {
+    const uint64_t key = rng_key(RNG_TEST, round);
+    const int h = 1 + (int)(rng_u32(key, 0) % SIDE), w = 1 + (int)(rng_u32(key, 1) % SIDE);
+    const float density = (float)(rng_u32(key, 2) % 9) / 8; // 0 and 1 included
+    for (int i = 0; i < h * w; i++) mask[i] = rng_uniform(key, 3 + (uint64_t)i) < density;
+    expect_back(mask, h, w);
+  }
+}
+
+// Every mask of 4 × 4 pixels with a border of the mask's own around it: each hole that fits, alone and beside others.
+TEST(polygons_have_any_small_hole) {
+  enum { INNER = 4, SIDE = INNER + 2 };
+  for (unsigned bits = 0; bits < 1u << INNER * INNER; bits++) {
+    uint8_t mask[SIDE * SIDE];
+    memset(mask, 1, sizeof mask);
+    for (int i = 0; i < INNER * INNER; i++) mask[(1 + i / INNER) * SIDE + 1 + i % INNER] = bits >> i & 1;
+    expect_back(mask, SIDE, SIDE);
+  }
+}
+
+// A slit leads from the hole's upper left corner to the left side, where it adds a point that it leaves by as well.
+TEST(polygons_cut_a_slit) {
+  static const uint8_t ring[] = {1, 1, 1, 1, 0, 1, 1, 1, 1};
+  static const double want[] = {0, 0, 3, 0, 3, 3, 0, 3, 0, 1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 1, 0, 1};
+  Rle r = rle_from_bytes(ring, 3, 3);
+  Contours c = polygons_of(&r);
+  EXPECT_INT(c.parts, 1);
+  if (EXPECT_INT(c.points[0], COUNT(want) / 2)) {
+    int at = 0; // the polygon may begin with any of its points
+    while (at < c.points[0] && (c.xy[2 * at] != 0 || c.xy[2 * at + 1] != 0)) at++;
+    for (int i = 0; i < COUNT(want); i++) EXPECT_NEAR(c.xy[(2 * at + i) % COUNT(want)], want[i], 0);
+  }
+  contours_free(&c);
+  rle_free(&r);
+}
