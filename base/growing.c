@@ -26,18 +26,26 @@ static void cut(const GrowingFile *g) {
   if (ftruncate(fileno(g->file.f), g->end) == 0) put(g, g->closing, strlen(g->closing), g->end);
 }
 
-bool growing_add(GrowingFile *g, const char *text, size_t size, Err *err) {
-  const size_t tail = g->file.tmp ? strlen(g->closing) : 0;
-  char *bytes = xmalloc(size + tail);
-  memcpy(bytes, text, size);
-  memcpy(bytes + size, g->closing, tail);
-  const bool ok = put(g, bytes, size + tail, g->end);
+// `closing` behind it, where that can be overwritten.
+static bool write_whole(GrowingFile *g, const char *text, size_t size) {
+  const size_t head = strlen(g->opening), tail = g->file.tmp ? strlen(g->closing) : 0;
+  char *bytes = xmalloc(head + size + tail);
+  memcpy(bytes, g->opening, head);
+  memcpy(bytes + head, text, size);
+  memcpy(bytes + head + size, g->closing, tail);
+  const bool ok = put(g, bytes, head + size + tail, g->end);
   const int reason = errno;
   free(bytes);
-  if (ok) {
-    g->end += (int64_t)size;
-    return true;
-  }
+  errno = reason;
+  if (!ok) return false;
+  g->opening = "";
+  g->end += (int64_t)(head + size);
+  return true;
+}
+
+bool growing_add(GrowingFile *g, const char *text, size_t size, Err *err) {
+  if (write_whole(g, text, size)) return true;
+  const int reason = errno;
   cut(g);
   errno = reason;
   return err_set(err, "cannot write %s: %s", g->partial, strerror(reason));
@@ -49,24 +57,23 @@ static void release(GrowingFile *g) {
 }
 
 bool growing_open(GrowingFile *g, const char *path, const char *opening, const char *closing, Err *err) {
-  *g = (GrowingFile){.closing = closing};
+  *g = (GrowingFile){.opening = opening, .closing = closing};
   if (!file_begin_as(&g->file, path, partial, err)) return false;
   g->partial = xstrdup(g->file.tmp ? g->file.tmp : path);
-  if (growing_add(g, opening, strlen(opening), err)) return true;
+  if (!g->file.tmp || growing_add(g, "", 0, err)) return true;
   growing_abort(g);
   return false;
 }
 
 bool growing_commit(GrowingFile *g, Err *err) {
-  bool ok = g->file.tmp || put(g, g->closing, strlen(g->closing), 0);
-  if (!ok) err_set(err, "cannot write %s: %s", g->partial, strerror(errno));
+  bool ok = g->file.tmp || growing_add(g, g->closing, strlen(g->closing), err);
   ok &= file_commit(&g->file, ok ? err : NULL);
   release(g);
   return ok;
 }
 
 void growing_keep(GrowingFile *g) {
-  if (g->file.f && !g->file.tmp) put(g, g->closing, strlen(g->closing), 0);
+  if (g->file.f && !g->file.tmp) growing_add(g, g->closing, strlen(g->closing), NULL);
   file_keep(&g->file);
   release(g);
 }

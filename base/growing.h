@@ -7,12 +7,13 @@
 
 typedef struct GrowingFile {
   AtomicFile file;
+  const char *opening; // of a pipe: what its first piece begins with; "" once that is written
   const char *closing; // what stands behind the last piece to make the text whole
   char *partial;       // what it is called until it is committed; owned
   int64_t end;         // bytes that stay: the next piece goes there, over `closing`
 } GrowingFile;
 
-// Begins with the text `opening`, and takes the place of what a run before has left at FILE.partial. `closing` is not
+// Begins with the text `opening`, and takes the place of what a run before has left at FILE.partial. Neither is
 // copied.
 bool growing_open(GrowingFile *g, const char *path, const char *opening, const char *closing, Err *err);
 // All of it or nothing: what a write that failed has left is cut off. Then nothing more can be added.

@@ -105,7 +105,8 @@ void coco_results_free(CocoResults *r);
 // A result file that grows (base/growing.h), with compressed RLE.
 typedef struct CocoWriter {
   GrowingFile grown;
-  int64_t n; // detections
+  int64_t n;     // detections
+  bool polygons; // may be set once it is open: beside the runs, "polygons" has the mask as data/formats/polygons.h does
 } CocoWriter;
 bool coco_writer_open(CocoWriter *w, const char *path, Err *err);
 // All of them or none. False when they cannot be written, or when a bbox or score is not finite: JSON has no NaN. Then
@@ -115,3 +116,7 @@ bool coco_writer_add(CocoWriter *w, const CocoResult *results, int n, Err *err);
 bool coco_writer_commit(CocoWriter *w, Err *err);
 void coco_writer_keep(CocoWriter *w);  // leaves the partial file
 void coco_writer_abort(CocoWriter *w); // removes it
+// The members of a detection's object, but for image_id; polygons: those of its mask besides.
+void coco_result_write(FILE *f, const CocoResult *r, bool polygons);
+// False, naming the first that is not: JSON has no NaN. `before` detections stand in the file at `path`.
+bool coco_results_finite(const CocoResult *results, int n, const char *path, int64_t before, Err *err);

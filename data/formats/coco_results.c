@@ -5,6 +5,7 @@
 #include "base/record.h"
 #include "data/formats/coco.h"
 #include "data/formats/coco_read.h"
+#include "data/formats/polygons.h"
 
 static void read_detections(CocoReader *r) {
   if (json_begin_array(&r->json))
@@ -77,8 +78,21 @@ static void write_number(FILE *f, double value) {
   fputs(number_text(value, text), f);
 }
 
-static void write_result(FILE *f, const CocoResult *r) {
-  fprintf(f, "{\"image_id\":%lld,\"category_id\":%lld", (long long)r->image_id, (long long)r->category_id);
+static void write_polygons(FILE *f, const Rle *mask) {
+  Contours c = polygons_of(mask);
+  const double *xy = c.xy;
+  fputs(",\"polygons\":[", f);
+  for (int i = 0; i < c.parts; i++) {
+    fputs(i ? ",[" : "[", f);
+    for (int k = 0; k < 2 * c.points[i]; k++) fprintf(f, k ? ",%.0f" : "%.0f", *xy++); // whole pixels
+    fputc(']', f);
+  }
+  fputc(']', f);
+  contours_free(&c);
+}
+
+void coco_result_write(FILE *f, const CocoResult *r, bool polygons) {
+  fprintf(f, "\"category_id\":%lld", (long long)r->category_id);
   if (r->has_bbox)
     for (int k = 0; k < 4; k++) {
       fputs(k == 0 ? ",\"bbox\":[" : ",", f);
@@ -96,13 +110,20 @@ static void write_result(FILE *f, const CocoResult *r) {
     free(counts);
     fputs("\"}", f);
   }
-  fputc('}', f);
+  if (r->has_segm && polygons) write_polygons(f, &r->rle);
 }
 
-static bool result_finite(const CocoResult *r) {
+static bool is_finite(const CocoResult *r) {
   bool ok = isfinite(r->score);
   for (int k = 0; k < 4; k++) ok &= !r->has_bbox || isfinite(r->bbox[k]);
   return ok;
+}
+
+bool coco_results_finite(const CocoResult *results, int n, const char *path, int64_t before, Err *err) {
+  for (int i = 0; i < n; i++)
+    if (!is_finite(&results[i]))
+      return err_set(err, "%s: detection %lld has a bbox or score that is not finite", path, (long long)before + i + 1);
+  return true;
 }
 
 bool coco_writer_open(CocoWriter *w, const char *path, Err *err) {
@@ -111,17 +132,16 @@ bool coco_writer_open(CocoWriter *w, const char *path, Err *err) {
 }
 
 bool coco_writer_add(CocoWriter *w, const CocoResult *results, int n, Err *err) {
-  for (int i = 0; i < n; i++)
-    if (!result_finite(&results[i]))
-      return err_set(err, "%s: detection %lld has a bbox or score that is not finite", w->grown.file.path,
-                     (long long)w->n + i + 1);
+  if (!coco_results_finite(results, n, w->grown.file.path, w->n, err)) return false;
   if (n == 0) return true;
   char *text = NULL;
   size_t size;
   FILE *f = text_open(&text, &size);
   for (int i = 0; i < n; i++) {
-    fputs(w->n + i == 0 ? "\n" : ",\n", f);
-    write_result(f, &results[i]);
+    fputs(w->n + i == 0 ? "\n{" : ",\n{", f);
+    fprintf(f, "\"image_id\":%lld,", (long long)results[i].image_id);
+    coco_result_write(f, &results[i], w->polygons);
+    fputc('}', f);
   }
   text_close(f);
   const bool ok = growing_add(&w->grown, text, size, err);

@@ -3,9 +3,9 @@
 #include "data/formats/spans.h"
 
 // A corner of an outline; `next` is the index of the one behind it.
-typedef struct Node {
+typedef struct Corner {
   int x, y, next;
-} Node;
+} Corner;
 
 // A slit, from the upper left corner of a hole's first column westwards to the first outline in its way.
 typedef struct Slit {
@@ -16,7 +16,7 @@ typedef struct Slit {
 } Slit;
 
 typedef struct Outlines {
-  Node *nodes;
+  Corner *nodes;
   int n;     // nodes
   int *edge; // [h, w + 1]: the node that begins the edge along the left side of this pixel, plus 1; 0: no edge
   int h, w;
@@ -29,8 +29,8 @@ static void link_nodes(Outlines *o, const Contours *c, int *first) {
     const int begin = o->n;
     first[i] = begin;
     for (int k = 0; k < c->points[i]; k++, xy += 2, o->n++) {
-      const Node *best = &o->nodes[first[i]];
-      o->nodes[o->n] = (Node){(int)xy[0], (int)xy[1], o->n + 1};
+      const Corner *best = &o->nodes[first[i]];
+      o->nodes[o->n] = (Corner){(int)xy[0], (int)xy[1], o->n + 1};
       if (xy[0] < best->x || (xy[0] == best->x && xy[1] < best->y)) first[i] = o->n;
     }
     o->nodes[o->n - 1].next = begin;
@@ -39,7 +39,7 @@ static void link_nodes(Outlines *o, const Contours *c, int *first) {
 
 static void mark_edges(Outlines *o) {
   for (int i = 0; i < o->n; i++) {
-    const Node *p = &o->nodes[i], *q = &o->nodes[p->next];
+    const Corner *p = &o->nodes[i], *q = &o->nodes[p->next];
     if (p->x != q->x) continue;
     for (int y = MIN(p->y, q->y); y < MAX(p->y, q->y); y++) o->edge[(size_t)y * (o->w + 1) + p->x] = i + 1;
   }
@@ -48,7 +48,7 @@ static void mark_edges(Outlines *o) {
 // The pixels on both sides of the first step are the mask's, for a pixel outside of it would be the hole's, and further
 // to the left. So are those on the right of whatever is met.
 static Slit slit_of(const Outlines *o, int hole) {
-  const Node *corner = &o->nodes[hole];
+  const Corner *corner = &o->nodes[hole];
   const int *above = o->edge + (size_t)(corner->y - 1) * (o->w + 1), *below = above + o->w + 1;
   int x = corner->x - 1;
   while (!above[x] && !below[x]) x--;
@@ -64,13 +64,13 @@ static int compare_slits(const void *a, const void *b) {
 }
 
 static int add_node(Outlines *o, int x, int y, int next) {
-  o->nodes[o->n] = (Node){x, y, next};
+  o->nodes[o->n] = (Corner){x, y, next};
   return o->n++;
 }
 
 // from → end becomes from → met → corner → … → corner → met → end, without repeating a point that is there already.
 static void cut(Outlines *o, const Slit *s) {
-  Node *from = &o->nodes[s->from], *corner = &o->nodes[s->hole];
+  Corner *from = &o->nodes[s->from], *corner = &o->nodes[s->hole];
   const int end = from->next, y = corner->y;
   const bool at_end = o->nodes[end].x == s->x && o->nodes[end].y == y;
   const int back = at_end ? end : add_node(o, s->x, y, end);

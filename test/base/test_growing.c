@@ -73,7 +73,7 @@ TEST(growing_takes_all_or_nothing) {
 
 // Somebody reads along, and gets each piece when it is added.
 TEST(growing_goes_through_a_pipe) {
-  char *path = xasprintf("%s/fifo", test_tmp());
+  char *path = xasprintf("%s/growing", test_tmp());
   CHECK(!mkfifo(path, 0600));
   fflush(stdout);
   pid_t child = fork();
