@@ -4,7 +4,7 @@
 #include <string.h>
 #include <zlib.h>
 
-enum { BPP = 3, FILTERS = 5 };
+enum { FILTERS = 5 };
 
 static void put_u32(uint8_t *p, uint32_t v) {
   for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> (24 - 8 * i));
@@ -29,11 +29,12 @@ static int paeth(int a, int b, int c) {
 }
 
 // One row through one filter: what is left of each byte after predicting it from its neighbours. `up` is the row above,
-// zeros for the first. Returns the sum of the residuals' magnitudes: the smaller, the better it tends to compress.
-static uint64_t filter_row(int filter, const uint8_t *row, const uint8_t *up, size_t size, uint8_t *out) {
+// zeros for the first; `bpp` bytes are a pixel. Returns the sum of the residuals' magnitudes: the smaller, the better
+// it tends to compress.
+static uint64_t filter_row(int filter, const uint8_t *row, const uint8_t *up, size_t size, size_t bpp, uint8_t *out) {
   uint64_t sum = 0;
   for (size_t i = 0; i < size; i++) {
-    int a = i < BPP ? 0 : row[i - BPP], b = up[i], c = i < BPP ? 0 : up[i - BPP];
+    int a = i < bpp ? 0 : row[i - bpp], b = up[i], c = i < bpp ? 0 : up[i - bpp];
     int predicted = filter == 0 ? 0 : filter == 1 ? a : filter == 2 ? b : filter == 3 ? (a + b) / 2 : paeth(a, b, c);
     out[i] = (uint8_t)(row[i] - predicted);
     sum += (uint64_t)abs((int8_t)out[i]);
@@ -42,15 +43,15 @@ static uint64_t filter_row(int filter, const uint8_t *row, const uint8_t *up, si
 }
 
 // Every row as one byte that names its filter and the filtered row, by the heuristic of the specification (12.8).
-static uint8_t *filter_image(const Image *im, size_t *size) {
-  size_t stride = (size_t)im->w * BPP;
+static uint8_t *filter_image(const PngPixels *im, size_t *size) {
+  const size_t bpp = (size_t)im->channels * (size_t)im->sample_bytes, stride = (size_t)im->w * bpp;
   uint8_t *out = xmalloc((stride + 1) * im->h), *trial = xmalloc(stride), *zeros = xcalloc(stride, 1);
   for (int y = 0; y < im->h; y++) {
-    const uint8_t *row = im->rgb + y * stride, *up = y > 0 ? row - stride : zeros;
+    const uint8_t *row = im->bytes + y * stride, *up = y > 0 ? row - stride : zeros;
     uint8_t *best = out + y * (stride + 1);
     uint64_t least = UINT64_MAX;
     for (int filter = 0; filter < FILTERS; filter++) {
-      uint64_t sum = filter_row(filter, row, up, stride, trial);
+      uint64_t sum = filter_row(filter, row, up, stride, bpp, trial);
       if (sum >= least) continue;
       least = sum;
       best[0] = (uint8_t)filter;
@@ -67,9 +68,10 @@ enum { SIGNATURE = 8, HEADER = 13, CHUNK = 12 }; // bytes; a chunk has so many b
 enum { DEFLATE_BYTES = 268 << 10 };              // that zlib takes to compress, as its manual says
 static const char keyword[] = "Software";        // its NUL separates it from the text
 
-static void write_image(FILE *f, const Image *im, int level, const char *software) {
+static void write_image(FILE *f, const PngPixels *im, int level, const char *software) {
   static const uint8_t signature[SIGNATURE] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-  uint8_t header[HEADER] = {[8] = 8, [9] = 2}; // 8 bits a sample, RGB, not interlaced
+  static const uint8_t color[] = {[1] = 0, [3] = 2, [4] = 6}; // gray, RGB, RGB with alpha
+  uint8_t header[HEADER] = {[8] = (uint8_t)(8 * im->sample_bytes), [9] = color[im->channels]}; // not interlaced
   put_u32(header, (uint32_t)im->w);
   put_u32(header + 4, (uint32_t)im->h);
   size_t size;
@@ -98,6 +100,13 @@ bool png_write(const char *path, const Image *im, int level, Err *err) {
 }
 
 bool png_write_signed(const char *path, const Image *im, int level, const char *software, Err *err) {
+  const PngPixels pixels = {.h = im->h, .w = im->w, .channels = 3, .sample_bytes = 1, .bytes = im->rgb};
+  return png_write_pixels(path, &pixels, level, software, err);
+}
+
+bool png_write_pixels(const char *path, const PngPixels *im, int level, const char *software, Err *err) {
+  CHECK(im->channels == 1 || im->channels == 3 || im->channels == 4);
+  CHECK(im->sample_bytes == 1 || im->sample_bytes == 2);
   CHECK(im->h > 0 && im->w > 0);
   FILE *f = fopen(path, "wb");
   if (!f) return err_set(err, "%s: cannot write: %s", path, strerror(errno));

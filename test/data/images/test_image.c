@@ -3,6 +3,7 @@
 #include "base/rng.h"
 #include "data/images/image.h"
 #include "data/images/png.h"
+#include "test/harness/png_pixels.h"
 #include "test/harness/test.h"
 
 // Files on which we and PIL rightly differ; `mean` is what we then expect in every channel, or -1: a refusal.
@@ -159,6 +160,31 @@ TEST(png_round_trip) {
       image_free(&in);
     }
   }
+}
+
+// Gray, RGB and RGB with alpha, in 8 and 16 bits: the samples come back, and other readers take them for what they are.
+TEST(png_of_any_samples) {
+  static const int channels[] = {1, 3, 4};
+  char *path = xasprintf("%s/samples.png", test_tmp());
+  for (int i = 0; i < 2 * COUNT(channels); i++) {
+    enum { H = 7, W = 13, MOST = H * W * 4 * 2 };
+    uint8_t bytes[MOST];
+    PngPixels in = {.h = H, .w = W, .channels = channels[i / 2], .sample_bytes = 1 + i % 2, .bytes = bytes};
+    const size_t bpp = (size_t)in.channels * (size_t)in.sample_bytes;
+    for (int k = 0; k < MOST; k++) bytes[k] = (uint8_t)(rng_u32(9, (uint64_t)k) >> (k < MOST / 2 ? 0 : 6)); // and runs
+    Err err;
+    Image rgb;
+    if (!EXPECT(png_write_pixels(path, &in, PNG_FAST, NULL, &err))) break;
+    PngFile out = png_file_read(path);
+    EXPECT(out.h == H && out.w == W && out.channels == in.channels && out.sample_bytes == in.sample_bytes);
+    EXPECT(out.bytes && !memcmp(out.bytes, bytes, H * W * bpp));
+    free(out.bytes);
+    if (!EXPECT(image_load(&rgb, path, &err))) break;
+    for (size_t k = 0; k < H * W * 3; k++) // gray is repeated, 16 bits keep their upper 8
+      EXPECT_INT(rgb.rgb[k], bytes[k / 3 * bpp + (in.channels == 1 ? 0 : k % 3 * (size_t)in.sample_bytes)]);
+    image_free(&rgb);
+  }
+  free(path);
 }
 
 TEST(png_says_what_made_it) {
