@@ -11,8 +11,9 @@
 #include <unistd.h>
 #include "base/output.h"
 #include "base/record.h"
+#include "base/spelling.h"
 
-enum { VALUE_TEXT = 64, MAX_NAME = 64 };
+enum { VALUE_TEXT = 64, MAX_NAME = SPELLING_MOST };
 
 // ---- values ---------------------------------------------------------------------------------------------------------
 
@@ -132,31 +133,13 @@ static const Option *find(const Cli *cli, const char *name, size_t length) {
   return NULL;
 }
 
-// Edits (insert, delete, replace) that turn a into b: Wagner, Fischer, "The string-to-string correction problem", 1974.
-static int edit_distance(const char *a, int na, const char *b, int nb) {
-  int row[MAX_NAME + 1];
-  for (int j = 0; j <= nb; j++) row[j] = j;
-  for (int i = 1; i <= na; i++) {
-    int diagonal = row[0];
-    row[0] = i;
-    for (int j = 1; j <= nb; j++) {
-      int replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = MIN(replaced, MIN(row[j], row[j - 1]) + 1);
-    }
-  }
-  return row[nb];
-}
-
 static bool unknown(const Cli *cli, const char *name, size_t length, Err *err) {
   const Option *nearest = NULL;
   int best = (int)MIN(length, MAX_NAME); // as many edits as letters: nothing in common, nothing to suggest
   for (int i = 0; i < cli->num_options; i++) {
     const Option *o = &cli->options[i];
     if (o->kind == OPT_HEADING || length > MAX_NAME) continue;
-    OptionName known = name_of(o);
-    bool prefix = strlen(known.text) > length && !memcmp(known.text, name, length);
-    int d = prefix ? 1 : edit_distance(name, (int)length, known.text, (int)strlen(known.text));
+    int d = spelling_distance(name, length, name_of(o).text);
     if (d < best) {
       best = d;
       nearest = o;
