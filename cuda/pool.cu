@@ -23,24 +23,54 @@ template <class T> __global__ void copy_kernel(Tensor x, DestArgs y, unsigned ei
   dest_store8<T>(y, p.n, p.y, p.x, p.c, x.data ? load8(pixel<T>(x, p.n, p.y, p.x) + p.c) : Eight{});
 }
 
-// y [n, p, q, c] = the maxima of the windows of x [n, h, w, c], and the epilogue. Windows overlap, so x is read size² /
-// stride² times, mostly from the caches.
-template <class T> __global__ void max_pool_forward_kernel(Pool pool, Tensor x, DestArgs y, unsigned eights) {
-  unsigned i = thread_index();
-  if (i >= eights) return;
-  VectorPlace p = place_of(y.t, i);
-  if (p.n >= rows_of(x)) return;
-  PoolSpan ys = pool_window(&pool, p.y, x.h), xs = pool_window(&pool, p.x, x.w);
-  Eight best;
+// Eight channels as they are stored, each the larger of two; next's are the later ones. Sixteen-bit types by pairs
+// without conversion, which makes every NaN the quiet one, and of two zeros takes +0.
+template <class T> static __device__ __forceinline__ void keep_larger(Raw8<T> &best, const Raw8<T> &next) {
+  if constexpr (sizeof(T) == 4) {
+    float *max = (float *)&best;
+    const float *v = (const float *)&next;
 #pragma unroll
-  for (int k = 0; k < 8; k++) best.v[k] = -INFINITY;
-  for (int iy = ys.first; iy < ys.last; iy++)
-    for (int ix = xs.first; ix < xs.last; ix++) {
-      Eight next = load8(pixel<T>(x, p.n, iy, ix) + p.c);
+    for (int k = 0; k < 8; k++) max[k] = replaces(v[k], max[k]) ? v[k] : max[k];
+  } else {
+    using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+    Pair *max = (Pair *)&best;
+    const Pair *v = (const Pair *)&next;
 #pragma unroll
-      for (int k = 0; k < 8; k++) best.v[k] = replaces(next.v[k], best.v[k]) ? next.v[k] : best.v[k];
+    for (int k = 0; k < 4; k++) max[k] = __hmax2_nan(max[k], v[k]);
+  }
+}
+
+// y [n, p, q, c] = the maxima of the windows of x [n, h, w, c], and the epilogue. Grid (vectors of a row, rows, n).
+// Windows overlap, so x is read size² / stride² times, mostly from the caches. SIZE 3: in each window there is a pixel,
+// and where it reaches beyond x, the pixels at the border are looked at again: no branches, all loads at once. SIZE 0:
+// any size.
+template <class T, int SIZE> __global__ void max_pool_forward_kernel(Pool pool, Tensor x, DestArgs y) {
+  int i = thread_index(), eights = y.t.ldc / 8, ox = i / eights, oy = blockIdx.y, n = blockIdx.z;
+  if (ox >= y.t.w || n >= rows_of(x)) return;
+  int c = (i - ox * eights) * 8;
+  PoolSpan ys = pool_window(&pool, oy, x.h), xs = pool_window(&pool, ox, x.w);
+  Raw8<T> best;
+  if constexpr (SIZE) {
+    const T *image = pixel<T>(x, n, 0, 0) + c;
+    uint32_t row = x.w * x.ldc; // elements; an image has fewer than 2³²
+#pragma unroll
+    for (int k = 0; k < SIZE * SIZE; k++) {
+      uint32_t iy = min(ys.first + k / SIZE, ys.last - 1), ix = min(xs.first + k % SIZE, xs.last - 1);
+      Raw8<T> next = read8(image + (iy * row + ix * x.ldc));
+      if (k)
+        keep_larger<T>(best, next);
+      else
+        best = next;
     }
-  dest_store8<T>(y, p.n, p.y, p.x, p.c, best);
+  } else {
+    Eight least;
+#pragma unroll
+    for (int k = 0; k < 8; k++) least.v[k] = -INFINITY;
+    store8((T *)&best, least);
+    for (int iy = ys.first; iy < ys.last; iy++)
+      for (int ix = xs.first; ix < xs.last; ix++) keep_larger<T>(best, read8(pixel<T>(x, n, iy, ix) + c));
+  }
+  dest_store8<T>(y, n, oy, ox, c, to_eight<T>(best));
 }
 
 // The argmax of every window, a byte: tap [n, p, q, c] is the tap, in row-major order, that holds the maximum. First
@@ -118,9 +148,12 @@ extern "C" void cuda_max_pool_forward(Device *dev, const Pool *pool, const Tenso
   check_shapes(pool, x, &y->t);
   unsigned eights = eights_of(&y->t);
   if (!eights) return;
+  const Tensor *t = &y->t;
+  dim3 grid(blocks_for((size_t)t->w * (t->ldc / 8), THREADS), t->h, t->n);
+  CHECK(t->h <= 65535 && t->n <= 65535 && tensor_elements(x) / x->n <= UINT32_MAX); // what grid and kernel can count
   WITH_TYPE(x->dtype, T, {
-    max_pool_forward_kernel<T>
-        <<<blocks_for(eights, THREADS), THREADS, 0, stream_of(dev)>>>(*pool, *x, dest_args(y), eights);
+    auto kernel = pool->size == 3 && pool->pad < 3 ? max_pool_forward_kernel<T, 3> : max_pool_forward_kernel<T, 0>;
+    kernel<<<grid, THREADS, 0, stream_of(dev)>>>(*pool, *x, dest_args(y));
     LAUNCH_CHECK();
   })
 }
