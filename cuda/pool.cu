@@ -1,6 +1,5 @@
 // Max pooling, and the elementwise copy through a Dest. Every kernel gives a thread to each vector of eight channels of
-// what it writes, and gathers: loads and stores are coalesced 16-byte accesses, no atomics. Bound by memory: the stem's
-// pool runs at half the ceiling (results/profile-b4-h200.txt).
+// what it writes, and gathers: loads and stores are coalesced 16-byte accesses, no atomics. Bound by memory.
 #include "cuda/common.cuh"
 extern "C" {
 #include "exact/pool_windows.h"
