@@ -252,11 +252,15 @@ template <class Tile, bool SINGLE>
 __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_constant__ WgmmaParams p) {
   if constexpr (HAS_WGMMA) {
     __shared__ WgmmaShared<Tile> s;
-    grid_launch_dependents();
     uint32_t stages = (pinned_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
     int warp = uniform(threadIdx.x / 32), warpgroup = warp / 4;
+    // Nothing is read or written before the grid before has ended, unless that has the same operands (first_row):
+    // loads come after the producers' wait, all else after loads.
     if (p.counted) {
-      if (warp == 0) count_tiles<Tile>(p, s.order);
+      if (warp == 0) {
+        if (!p.first_row) grid_wait_prerequisite();
+        count_tiles<Tile>(p, s.order);
+      }
       __syncthreads();
     }
     int tiles = first_tile_of(p, s.order, p.problems);
@@ -268,10 +272,13 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
         if (threadIdx.x % 32) return;
         pipeline_init(s.pipe, 2, CONSUMERS); // full: activations and filter have arrived
         named_arrive_for_warp(PIPELINE_INIT, PRODUCER_THREADS);
+        if (!p.first_row) grid_wait_prerequisite();
+        grid_launch_dependents();
         produce<Tile, SINGLE, true>(p, s, stages, tiles);
       } else if (warp == 4 * CONSUMERS + 1) {
         named_sync(PIPELINE_INIT, PRODUCER_THREADS);
         if (threadIdx.x % 32) return;
+        if (!p.first_row) grid_wait_prerequisite();
         produce<Tile, SINGLE, false>(p, s, stages, tiles);
       } else if constexpr (Tile::has_store_warp(SINGLE)) {
         named_sync(PIPELINE_STARTED, Tile::started_threads(SINGLE));
@@ -357,8 +364,9 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaParams &p, cons
   config.blockDim = WGMMA_THREADS;
   config.dynamicSmemBytes = Tile::BYTES;
   config.stream = stream_of(dev);
+  // Sets itself up while the launch before it ends; not beside collectives, whose multiprocessors it would take early.
   config.attrs = &follow;
-  config.numAttrs = begin > 0;
+  config.numAttrs = begin > 0 || blocks == dev->multiprocessors;
   CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));
 }
 

@@ -58,10 +58,10 @@ static inline LaunchRange cheapest_launch(const WgmmaParams &p, int blocks, cons
 
 // The cheapest way: one launch, or, against wave quantisation, one of the whole waves and then one of the rows that are
 // left, in tiles that there are more of. The second launch does not wait for the first (programmatic dependent launch):
-// its blocks begin where the first's have ended. That is safe since the first is an ordinary launch, before which all
-// has ended that both read; since they write different rows; and since the second ends after the first, for whoever
-// comes next. Where SMs are left to collectives and idle, its blocks begin on these. It has to save SECOND_LAUNCH
-// cycles, since it takes some thousand until its blocks multiply; where less was to be saved, it was as often slower.
+// its blocks begin where the first's have ended. That is safe since the first lets it begin only when all has ended
+// that both read; since they write different rows; and since the second ends after the first, for whoever comes next.
+// Where SMs are left to collectives and idle, its blocks begin on these. It has to save SECOND_LAUNCH cycles, since it
+// takes some thousand until its blocks multiply; where less was to be saved, it was as often slower.
 static inline LaunchPlan plan_launches(const WgmmaParams &p, int blocks, const TileConfig *configs, int count) {
   constexpr double SECOND_LAUNCH = 9000;
   LaunchPlan plan = {1, {cheapest_launch(p, blocks, configs, count, 0, INT_MAX)}};
