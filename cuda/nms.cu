@@ -46,6 +46,47 @@ static __device__ Word resolve_tile(Word open, const Word overlaps[2]) {
   return kept;
 }
 
+// A box as overlaps are found from it.
+struct Span {
+  alignas(16) Box box;
+  float area;
+};
+static __device__ __forceinline__ Span span_of(const Nms &p, const Box &b) {
+  Box span = box_span(b, p.extra);
+  return {span, box_area(span)};
+}
+
+// Whether box_iou(a, b) may be above the threshold, by box_iou's own sums and without its quotient: what is above the
+// threshold when rounded is above it by more than the product's rounding, unless that underflows. A negative
+// threshold, which no overlap at all exceeds, is left to box_iou.
+static __device__ __forceinline__ bool may_overlap(const Nms &p, const Span &a, const Span &b) {
+  float w = (b.box.x2 < a.box.x2 ? b.box.x2 : a.box.x2) - (b.box.x1 > a.box.x1 ? b.box.x1 : a.box.x1);
+  float h = (b.box.y2 < a.box.y2 ? b.box.y2 : a.box.y2) - (b.box.y1 > a.box.y1 ? b.box.y1 : a.box.y1);
+  float both = w * h, either = a.area + b.area - both;
+  return (w > 0 & h > 0 & (both > either * (p.threshold * (1 - 0x1p-20f)) | either < 1e-30f)) | p.threshold < 0;
+}
+static __device__ __forceinline__ bool overlaps(const Nms &p, const Span &a, const Span &b) {
+  return may_overlap(p, a, b) && box_iou(a.box, b.box) > p.threshold;
+}
+
+// Bit j: whether box j of a tile overlaps this one. First the many that do not are told from the few that may, without
+// a branch.
+static __device__ __forceinline__ Word overlaps_of(const Nms &p, const Span &mine, const Span *tile) {
+  Word may = 0, overlapping = 0;
+#pragma unroll 1
+  for (int first = 0; first < TILE; first += 16) {
+    unsigned some = 0;
+#pragma unroll
+    for (int j = 0; j < 16; j++) some |= may_overlap(p, mine, tile[first + j]) ? 1u << j : 0;
+    may |= (Word)some << first;
+  }
+  for (Word left = may; left; left &= left - 1) {
+    int j = __ffsll(left) - 1;
+    if (box_iou(mine.box, tile[j].box) > p.threshold) overlapping |= (Word)1 << j;
+  }
+  return overlapping;
+}
+
 static __device__ __forceinline__ Word keep_first(Word set, int n) {
   for (int extra = __popcll(set) - n; extra > 0; extra--) set &= first_bits(63 - __clzll(set));
   return set;
@@ -72,20 +113,20 @@ static __device__ __forceinline__ void store_row(const Boxes &out, int group, in
 
 // The overlap bitmask, bits [groups, capacity, words]: bit j of word [row i, w] is set if box w·64 + j overlaps box i.
 // Only the words from i's own tile on are written: the upper triangle, since box_iou is the same either way round. Grid
-// (tiles of 64 rows, groups); a thread holds one row's box in registers and makes whole words, the four pairs of warps
-// take every fourth one. All lanes load the same other box, a broadcast. n² / 2 IoUs, bound by arithmetic.
+// (tiles of 64 rows, four words each, groups); a thread holds one row's box in registers and makes one word, all lanes
+// from the same other boxes, a broadcast from shared memory. n² / 2 overlaps, bound by arithmetic; where there are few
+// groups, by the latency of 64 of them.
 __global__ void __launch_bounds__(OVERLAP_THREADS) nms_overlap_kernel(Nms p, Boxes in, Word *bits, int words) {
-  int tile = blockIdx.x, group = blockIdx.y, n = in.count[group], i = tile * TILE + threadIdx.x % TILE;
-  if (tile * TILE >= n) return;
-  Box mine = box_span(load_box(in.box, group_row(in, group, min(i, n - 1))), p.extra);
-  for (int w = tile + threadIdx.x / TILE; w * TILE < n; w += OVERLAP_THREADS / TILE) {
-    Word word = 0;
-    for (int j = 0; j < min(TILE, n - w * TILE); j++) {
-      Box other = box_span(load_box(in.box, group_row(in, group, w * TILE + j)), p.extra);
-      if (box_iou(mine, other) > p.threshold) word |= (Word)1 << j;
-    }
-    if (i < n) bits[group_row(in, group, i) * words + w] = word;
-  }
+  __shared__ Span others[OVERLAP_THREADS];
+  int tile = blockIdx.x, group = blockIdx.z, n = in.count[group], first = blockIdx.y * OVERLAP_THREADS;
+  if (tile * TILE >= n || first >= n || first + OVERLAP_THREADS <= tile * TILE) return;
+  int i = tile * TILE + threadIdx.x % TILE, other = first + threadIdx.x, w = other / TILE;
+  others[threadIdx.x] = span_of(p, load_box(in.box, group_row(in, group, min(other, n - 1))));
+  Span mine = span_of(p, load_box(in.box, group_row(in, group, min(i, n - 1))));
+  __syncthreads();
+  if (w < tile || w * TILE >= n || i >= n) return;
+  bits[group_row(in, group, i) * words + w] =
+      overlaps_of(p, mine, others + threadIdx.x / TILE * TILE) & first_bits(n - w * TILE);
 }
 
 // Pitch of a row of bits in shared memory: odd, so that a column of 32 rows lies in as many banks.
@@ -156,7 +197,8 @@ static void nms_many(Device *dev, const Nms *p, const Boxes *in, const Boxes *ou
   int words = blocks_for(in->capacity, TILE);
   Word *bits = (Word *)device_workspace(dev, (size_t)in->groups * in->capacity * words * sizeof(Word));
   if (!bits) return;
-  dim3 tiles(words, in->groups);
+  dim3 tiles(words, blocks_for(in->capacity, OVERLAP_THREADS), in->groups);
+  CHECK(in->groups <= 65535); // of a grid
   nms_overlap_kernel<<<tiles, OVERLAP_THREADS, 0, stream_of(dev)>>>(*p, *in, bits, words);
   LAUNCH_CHECK();
   size_t least = words * sizeof(Word), staged = least + STAGES * TILE * stage_pitch(words) * sizeof(Word);
@@ -178,27 +220,26 @@ static void nms_many(Device *dev, const Nms *p, const Boxes *in, const Boxes *ou
 // memory: the survivors' spans. Bound by arithmetic, n · survivors IoUs; where there are few groups, by the latency of
 // a tile.
 __global__ void __launch_bounds__(FEW_THREADS) nms_few_kernel(Nms p, Boxes in, Boxes out) {
-  extern __shared__ float4 kept_span[]; // [out.capacity]
-  __shared__ float4 span[TILE];
+  extern __shared__ Span kept_span[]; // [out.capacity]
+  __shared__ Span span[TILE];
   __shared__ Word overlaps_of[PARTS][TILE], survivors; // a box's own bit: a survivor of earlier tiles overlaps it
   int group = blockIdx.x, n = in.count[group], found = 0;
   int i = threadIdx.x % TILE, part = threadIdx.x / TILE, lane = threadIdx.x % 32;
-  auto overlaps = [&](const Box &a, float4 b) { return box_iou(a, {b.x, b.y, b.z, b.w}) > p.threshold; };
   NmsRow next = {};
   if (n) next = load_row(in, group, i, n);
   for (int first = 0; first < n && found < out.capacity; first += TILE) {
     NmsRow row = next;
-    Box mine = box_span(row.box, p.extra);
-    if (part == 0) span[i] = make_float4(mine.x1, mine.y1, mine.x2, mine.y2);
+    Span mine = span_of(p, row.box);
+    if (part == 0) span[i] = mine;
     next = load_row(in, group, first + TILE + i, n);
     __syncthreads();
     Word word = 0;
 #pragma unroll 4
     for (int k = part; k < found; k += PARTS)
-      if (overlaps(mine, kept_span[k])) word = (Word)1 << i;
+      if (overlaps(p, mine, kept_span[k])) word = (Word)1 << i;
 #pragma unroll 4
     for (int j = part; j < TILE; j += PARTS)
-      if (j < i && overlaps(mine, span[j])) word |= (Word)1 << j;
+      if (j < i && overlaps(p, mine, span[j])) word |= (Word)1 << j;
     overlaps_of[part][i] = word;
     __syncthreads();
     if (threadIdx.x < 32) {
@@ -225,7 +266,7 @@ __global__ void __launch_bounds__(FEW_THREADS) nms_few_kernel(Nms p, Boxes in, B
 
 static void nms_few(Device *dev, const Nms *p, const Boxes *in, const Boxes *out) {
   if (dev->measuring) return;
-  size_t shared = out->capacity * sizeof(float4);
+  size_t shared = out->capacity * sizeof(Span);
   allow_shared(nms_few_kernel, shared);
   nms_few_kernel<<<in->groups, FEW_THREADS, shared, stream_of(dev)>>>(*p, *in, *out);
   LAUNCH_CHECK();
