@@ -118,8 +118,10 @@ static inline int sort_slots(int n) {
 
 // Bitonic sort (Batcher, "Sorting networks and their applications", 1968) of keys in shared memory, ascending, and of
 // rows with them unless NULL. n/4 · log² n compare-exchanges, pair by pair over the threads, in a pattern that no value
-// changes, with a barrier after each of the log² n / 2 steps: right for the few thousand keys that a selection leaves.
+// changes: right for the few thousand keys that a selection leaves. A warp's 32 pairs lie in 64 keys of its own where
+// the step is 32 or less; only before and after longer ones does the threadblock wait.
 __device__ inline void block_sort(Key *key, int *row, int n) {
+  constexpr int OWN = 32; // the longest step within a warp's keys
   int slots = n > 1 ? 1 << (32 - __clz(n - 1)) : 1;
   for (int i = n + threadIdx.x; i < slots; i += blockDim.x) key[i] = ~(Key)0;
   __syncthreads();
@@ -137,7 +139,11 @@ __device__ inline void block_sort(Key *key, int *row, int n) {
         row[i] = row[k];
         row[k] = r;
       }
-      __syncthreads();
+      int next = step > 1 ? step / 2 : run;
+      if (step > OWN || next > OWN || (run == slots && step == 1))
+        __syncthreads();
+      else
+        __syncwarp();
     }
 }
 
