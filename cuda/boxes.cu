@@ -271,12 +271,16 @@ extern "C" void cuda_rois_compact(Device *dev, const Boxes *in, const Rois *out)
 
 // ---- detections -----------------------------------------------------------------------------------------------------
 
-// softmax [rois] = the maximum and sum of each RoI's softmax, from which the class kernel makes any probability. A warp
-// per RoI, eight RoIs per threadblock; one coalesced read of the logits, of which the second loop's come from the
-// cache.
-template <class T> __global__ void detect_softmax_kernel(const int *rois, Tensor logits, Softmax *softmax) {
-  int roi = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
-  if (roi >= *rois) return;
+// softmax [rois] = the maximum and sum of each RoI's softmax, from which the class kernel makes any probability, and
+// first [images + 1] = where each image's RoIs begin. A warp per RoI, eight RoIs per threadblock; one coalesced read of
+// the logits, of which the second loop's come from the cache.
+template <class T>
+__global__ void detect_softmax_kernel(Rois rois, int images, Tensor logits, Softmax *softmax, int *first) {
+  int roi = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32, count = *rois.count;
+  if (roi > count) return;
+  int before = roi ? rois.image[roi - 1] : -1, image = roi < count ? rois.image[roi] : images;
+  for (int i = before + 1 + lane; i <= image; i += 32) first[i] = roi;
+  if (roi == count) return;
   Softmax s = warp_softmax(pixel<T>(logits, roi, 0, 0), logits.c, [](float x) { return geometry_exp(x); });
   if (lane == 0) softmax[roi] = s;
 }
@@ -286,6 +290,7 @@ struct DetectArgs { // the box head's outputs
   const ImageInfo *images;
   Tensor logits, deltas;
   const Softmax *softmax;
+  const int *first; // [images + 1] RoI
 };
 
 // The RoI, regressed by the deltas of its class and clipped to the image.
@@ -296,22 +301,24 @@ static __device__ __forceinline__ Box detection_box(const Detect &p, const Detec
 }
 
 // The detections of each image and class, best first: score threshold and size filter, compaction, radix select,
-// bitonic sort, decoding. One threadblock per (image, class), a thread per RoI. A RoI is of one image, so the lists of
-// a class share a row of `lists` [classes - 1, rois]: an image's begins after all RoIs of the images before it. The
-// score threshold comes before decoding: of a hundred classes hardly any passes, so hardly any box is decoded.
+// bitonic sort, decoding. One threadblock per (image, class), a thread per RoI. Where all RoIs of the image might be
+// among the best, which is what networks have room for, their keys are listed where they are sorted; else in a row of
+// `lists` [classes - 1, rois], which the images of a class share: a RoI is of one image. The score threshold comes
+// before decoding: of a hundred classes hardly any passes, so hardly any box is decoded.
 template <class T>
-__global__ void __launch_bounds__(CLASS_THREADS) detect_class_kernel(Detect p, DetectArgs h, Boxes out, Key *lists) {
+__global__ void __launch_bounds__(CLASS_THREADS)
+    detect_class_kernel(Detect p, const __grid_constant__ DetectArgs h, Boxes out, Key *lists) {
   extern __shared__ Key best[];
   __shared__ int listed;
   int classes = h.logits.c, group = blockIdx.x, image = group / (classes - 1), label = group % (classes - 1) + 1;
-  int rois = *h.rois.count, earlier = 0;
-  for (int roi = threadIdx.x; roi < rois; roi += CLASS_THREADS) earlier += h.rois.image[roi] < image;
-  Key *list = lists + (size_t)(label - 1) * h.rois.capacity + block_sum(earlier);
+  int begin = h.first[image], end = h.first[image + 1];
+  bool all = end - begin <= out.capacity;
+  Key *list = all ? best : lists + (size_t)(label - 1) * h.rois.capacity + begin;
   if (threadIdx.x == 0) listed = 0;
   __syncthreads();
-  for (int first = 0; first < rois; first += CLASS_THREADS) { // whole warps at a time
+  for (int first = begin; first < end; first += CLASS_THREADS) { // whole warps at a time
     int roi = first + threadIdx.x;
-    bool keep = roi < rois && h.rois.image[roi] == image;
+    bool keep = roi < end;
     float score = 0;
     if (keep) {
       score = softmax_prob(h.softmax[roi], to_float(pixel<T>(h.logits, roi, 0, 0)[label]));
@@ -321,7 +328,7 @@ __global__ void __launch_bounds__(CLASS_THREADS) detect_class_kernel(Detect p, D
     if (keep) list[slot] = key_make(rank_descending(score), roi);
   }
   __syncthreads();
-  int n = block_topk(list, NULL, listed, out.capacity, best, NULL);
+  int n = all ? listed : block_topk(list, NULL, listed, out.capacity, best, NULL);
   block_sort(best, NULL, n);
   for (int i = threadIdx.x; i < n; i += CLASS_THREADS) {
     int roi = key_index(best[i]);
@@ -334,14 +341,17 @@ __global__ void __launch_bounds__(CLASS_THREADS) detect_class_kernel(Detect p, D
 extern "C" void cuda_detect_select(Device *dev, const Detect *p, const ImageInfo *images, int num_images,
                                    const Rois *rois, const Tensor *logits, const Tensor *deltas, const Boxes *out) {
   size_t keys = (size_t)(logits->c - 1) * rois->capacity;
-  Key *lists = (Key *)device_workspace(dev, keys * sizeof(Key) + rois->capacity * sizeof(Softmax));
+  size_t bytes = keys * sizeof(Key) + rois->capacity * sizeof(Softmax) + (num_images + 1) * sizeof(int);
+  Key *lists = (Key *)device_workspace(dev, bytes);
   if (!lists) return;
   CHECK(out->groups == num_images * (logits->c - 1) && deltas->c == 4 * logits->c && deltas->dtype == logits->dtype);
   Softmax *softmax = (Softmax *)(lists + keys);
-  DetectArgs h = {*rois, images, *logits, *deltas, softmax};
+  int *first = (int *)(softmax + rois->capacity);
+  DetectArgs h = {*rois, images, *logits, *deltas, softmax, first};
   size_t shared = sort_slots(out->capacity) * sizeof(Key);
   WITH_TYPE(logits->dtype, T, {
-    detect_softmax_kernel<T><<<blocks_for(rois->capacity, 8), 256, 0, stream_of(dev)>>>(rois->count, *logits, softmax);
+    detect_softmax_kernel<T>
+        <<<blocks_for(rois->capacity + 1, 8), 256, 0, stream_of(dev)>>>(*rois, num_images, *logits, softmax, first);
     LAUNCH_CHECK();
     allow_shared(detect_class_kernel<T>, shared);
     detect_class_kernel<T><<<out->groups, CLASS_THREADS, shared, stream_of(dev)>>>(*p, h, *out, lists);

@@ -134,7 +134,7 @@ typedef struct RpnTargets { // image n has rows n·batch …: positives[n] objec
 
 // ---- regions --------------------------------------------------------------------------------------------------------
 
-// Regions of interest of the whole batch, compacted to the front.
+// Regions of interest of the whole batch, compacted to the front, image after image.
 typedef struct Rois {
   int capacity;
   Tensor box; // [capacity, 4] canvas pixels
