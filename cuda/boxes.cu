@@ -52,18 +52,33 @@ template <class T> static __device__ __forceinline__ Key cell_key(const RpnMaps 
   return key_make(rank_descending(isnan(logit) ? -INFINITY : logit), cell);
 }
 
-// The histogram of each group's keys: bins [groups, BINS] += …. Grid (chunks of CHUNK anchors, groups); a thread takes
-// every 1024th anchor of its chunk. The floor is one read of the logits; the atomics stay in shared memory, where bins
-// of neighbouring logits may collide.
+// The keys of a thread: of every 1024th anchor from first + threadIdx.x on, NO_KEY past the group's. All are loaded
+// before the first is looked at.
+static constexpr Key NO_KEY = ~(Key)0;
+template <class T>
+static __device__ __forceinline__ void load_keys(const RpnMaps &m, int group, int first, int cells,
+                                                 Key (&keys)[PER_THREAD]) {
+#pragma unroll
+  for (int k = 0; k < PER_THREAD; k++) {
+    int i = first + k * SELECT_THREADS + threadIdx.x;
+    keys[k] = i < cells ? cell_key<T>(m, group, i) : NO_KEY;
+  }
+}
+
+// The histogram of each group's keys: bins [groups, BINS] += …. Grid (chunks of CHUNK anchors, groups). The floor is a
+// read of the logits; the atomics stay in shared memory, where bins of neighbouring logits may collide.
 template <class T>
 __global__ void __launch_bounds__(SELECT_THREADS)
     rpn_histogram_kernel(const __grid_constant__ RpnMaps m, RpnLists lists) {
   __shared__ int bins[BINS];
   int group = blockIdx.y, cells = group_cells(m, group), first = blockIdx.x * CHUNK;
   if (first >= cells) return;
+  Key keys[PER_THREAD];
+  load_keys<T>(m, group, first, cells, keys);
   bins_clear(bins);
-  for (int i = first + threadIdx.x; i < min(first + CHUNK, cells); i += SELECT_THREADS)
-    atomicAdd(&bins[key_bin(cell_key<T>(m, group, i))], 1);
+#pragma unroll
+  for (int k = 0; k < PER_THREAD; k++)
+    if (keys[k] != NO_KEY) atomicAdd(&bins[key_bin(keys[k])], 1);
   bins_add(bins, lists.bins + (size_t)group * BINS);
 }
 
@@ -75,14 +90,15 @@ __global__ void __launch_bounds__(SELECT_THREADS)
     rpn_compact_kernel(const __grid_constant__ RpnMaps m, RpnLists lists, int capacity) {
   int group = blockIdx.y, cells = group_cells(m, group), first = blockIdx.x * CHUNK;
   if (first >= cells) return;
+  Key keys[PER_THREAD];
+  load_keys<T>(m, group, first, cells, keys);
   int last = bins_last(lists.bins + (size_t)group * BINS, capacity);
   Key *list = lists.key + group_list(m, group);
+#pragma unroll
   for (int k = 0; k < PER_THREAD; k++) { // whole warps at a time
-    int i = first + k * SELECT_THREADS + threadIdx.x;
-    Key key = i < cells ? cell_key<T>(m, group, i) : 0;
-    bool keep = i < cells && key_bin(key) <= last;
+    bool keep = keys[k] != NO_KEY && key_bin(keys[k]) <= last;
     int slot = warp_append(keep, &lists.count[group]);
-    if (keep) list[slot] = key;
+    if (keep) list[slot] = keys[k];
   }
 }
 
@@ -95,16 +111,24 @@ static __device__ __forceinline__ Box cell_box(const RpnMaps &m, const BoxCoder 
   return decode_inside(coder, level_anchor(&m.anchors.level[l], per_cell, cell), delta, m.images[n]);
 }
 
-// The proposals of each group, out [groups, capacity], best first: radix select and bitonic sort of its list, then a
-// thread decodes one proposal, and a prefix sum closes the gaps that the size and score filters leave, order kept. One
-// threadblock per group: a few thousand keys at most, so that the barriers of select and sort bound it, not the work.
+// The proposals of each group, out [groups, capacity], best first: bitonic sort of its list, after a radix select where
+// the list is much longer than what is selected; then a thread decodes one proposal, and a prefix sum closes the gaps
+// that the size and score filters leave, order kept. One threadblock per group: a few thousand keys at most, so that
+// the barriers of select and sort bound it, not the work.
 template <class T>
 __global__ void __launch_bounds__(SELECT_THREADS)
-    rpn_select_kernel(RpnSelect p, const __grid_constant__ RpnMaps m, RpnLists lists, Boxes out) {
+    rpn_select_kernel(RpnSelect p, const __grid_constant__ RpnMaps m, RpnLists lists, Boxes out, int best_slots) {
   extern __shared__ Key best[];
-  int group = blockIdx.x, kept = 0;
-  int n = block_topk(lists.key + group_list(m, group), NULL, lists.count[group], out.capacity, best, NULL);
-  block_sort(best, NULL, n);
+  int group = blockIdx.x, kept = 0, listed = lists.count[group];
+  const Key *list = lists.key + group_list(m, group);
+  int n = min(listed, out.capacity);
+  if (listed <= best_slots) {
+    for (int i = threadIdx.x; i < listed; i += SELECT_THREADS) best[i] = list[i];
+    block_sort(best, NULL, listed);
+  } else {
+    block_topk(list, NULL, listed, out.capacity, best, NULL);
+    block_sort(best, NULL, n);
+  }
   for (int first = 0; first < n; first += SELECT_THREADS) {
     int i = first + threadIdx.x, cell = 0, all;
     float score = 0;
@@ -140,7 +164,8 @@ extern "C" void cuda_rpn_select(Device *dev, const RpnSelect *p, const Anchors *
     m.deltas[l] = deltas[l];
     chunks = MAX(chunks, blocks_for((size_t)level->h * level->w * anchors->per_cell, CHUNK));
   }
-  size_t shared = sort_slots(out->capacity) * sizeof(Key);
+  int best_slots = MIN(2 * sort_slots(out->capacity), MAX(sort_slots(out->capacity), 4096));
+  size_t shared = best_slots * sizeof(Key);
   cudaStream_t stream = stream_of(dev);
   CUDA_CHECK(cudaMemsetAsync(bins, 0, counters, stream));
   dim3 grid(chunks, out->groups);
@@ -150,7 +175,7 @@ extern "C" void cuda_rpn_select(Device *dev, const RpnSelect *p, const Anchors *
     rpn_compact_kernel<T><<<grid, SELECT_THREADS, 0, stream>>>(m, lists, out->capacity);
     LAUNCH_CHECK();
     allow_shared(rpn_select_kernel<T>, shared);
-    rpn_select_kernel<T><<<out->groups, SELECT_THREADS, shared, stream>>>(*p, m, lists, *out);
+    rpn_select_kernel<T><<<out->groups, SELECT_THREADS, shared, stream>>>(*p, m, lists, *out, best_slots);
     LAUNCH_CHECK();
   })
 }
