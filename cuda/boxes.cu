@@ -182,28 +182,41 @@ extern "C" void cuda_rpn_select(Device *dev, const RpnSelect *p, const Anchors *
 
 // ---- merging --------------------------------------------------------------------------------------------------------
 
+enum { MERGE_AT_ONCE = 4 }; // slots of a thread whose loads are under way together
+
 // out [groups / per, capacity] = the best boxes of `per` groups each: compaction of the valid rows, radix select,
 // bitonic sort, gather. One threadblock per group of `out`. The inputs are sorted already, but by logits: neither equal
 // scores nor, strictly, different ones have to be in order. So everything is selected and sorted anew instead of
-// merged.
+// merged. Dynamic shared memory: keys and rows of the best; then of all, unless lists, list_rows are where there is
+// room for them. Bound by latency: of a dozen barriers for each of four passes, and of those of the sort.
 __global__ void __launch_bounds__(SELECT_THREADS)
     boxes_merge_kernel(int per, Boxes in, Boxes out, Key *lists, int *list_rows, int best_slots) {
   extern __shared__ Key best[];
   __shared__ int listed;
-  int *best_row = (int *)(best + best_slots), group = blockIdx.x, slots = per * in.capacity;
+  int group = blockIdx.x, slots = per * in.capacity;
   size_t first_slot = (size_t)group * slots;
-  Key *list = lists + first_slot;
-  int *rows = list_rows + first_slot;
+  Key *list = lists ? lists + first_slot : best + best_slots;
+  int *best_row = (int *)(best + best_slots + (lists ? 0 : slots));
+  int *rows = lists ? list_rows + first_slot : best_row + best_slots;
   const float *score = (const float *)in.score.data;
   if (threadIdx.x == 0) listed = 0;
   __syncthreads();
-  for (int first = 0; first < slots; first += SELECT_THREADS) { // whole warps at a time
-    int slot = first + threadIdx.x;
-    bool valid = slot < slots && slot % in.capacity < in.count[group * per + slot / in.capacity];
-    int at = warp_append(valid, &listed);
-    if (!valid) continue;
-    list[at] = key_make(rank_descending(score[first_slot + slot]), in.index[first_slot + slot]);
-    rows[at] = slot;
+  for (int first = 0; first < slots; first += MERGE_AT_ONCE * SELECT_THREADS) { // whole warps at a time
+    Key keys[MERGE_AT_ONCE];
+    bool valid[MERGE_AT_ONCE];
+#pragma unroll
+    for (int k = 0; k < MERGE_AT_ONCE; k++) {
+      int slot = first + k * SELECT_THREADS + threadIdx.x;
+      valid[k] = slot < slots && slot % in.capacity < in.count[group * per + slot / in.capacity];
+      if (valid[k]) keys[k] = key_make(rank_descending(score[first_slot + slot]), in.index[first_slot + slot]);
+    }
+#pragma unroll
+    for (int k = 0; k < MERGE_AT_ONCE; k++) {
+      int at = warp_append(valid[k], &listed);
+      if (!valid[k]) continue;
+      list[at] = keys[k];
+      rows[at] = first + k * SELECT_THREADS + threadIdx.x;
+    }
   }
   __syncthreads();
   int n = block_topk(list, rows, listed, out.capacity, best, best_row);
@@ -216,15 +229,20 @@ __global__ void __launch_bounds__(SELECT_THREADS)
 }
 
 extern "C" void cuda_boxes_merge(Device *dev, int per, const Boxes *in, const Boxes *out) {
-  size_t slots = (size_t)in->groups * in->capacity;
-  Key *list = (Key *)device_workspace(dev, slots * (sizeof(Key) + sizeof(int)));
-  if (!list) return;
+  size_t item = sizeof(Key) + sizeof(int), slots = (size_t)per * in->capacity, all = slots * out->groups;
+  int best_slots = sort_slots(out->capacity), most;
+  CUDA_CHECK(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, dev->index));
+  size_t shared = best_slots * item;
+  Key *list = NULL;
+  if (shared + slots * item + 4096 <= (size_t)most) // 4 KB: the kernel's own
+    shared += slots * item;
+  else
+    list = (Key *)device_workspace(dev, all * item);
+  if (dev->measuring) return;
   CHECK(in->groups == out->groups * per);
-  int best_slots = sort_slots(out->capacity);
-  size_t shared = best_slots * (sizeof(Key) + sizeof(int));
   allow_shared(boxes_merge_kernel, shared);
-  boxes_merge_kernel<<<out->groups, SELECT_THREADS, shared, stream_of(dev)>>>(per, *in, *out, list,
-                                                                              (int *)(list + slots), best_slots);
+  boxes_merge_kernel<<<out->groups, SELECT_THREADS, shared, stream_of(dev)>>>(
+      per, *in, *out, list, list ? (int *)(list + all) : NULL, best_slots);
   LAUNCH_CHECK();
 }
 
