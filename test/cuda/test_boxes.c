@@ -152,6 +152,7 @@ TEST(cuda_boxes_merge) {
   check_merge(3, 5, 40, 20, 9, true, true);
   check_merge(4, 5, 2000, 4000, 1 << 20, true, false);  // 48 KB to sort, besides the kernel's own
   check_merge(2, 5, 2000, 5000, 1 << 20, false, false); // more than 48 KB to sort
+  check_merge(2, 5, 5000, 1000, 1 << 20, false, false); // lists that do not fit into shared memory
 }
 
 // Groups sorted by score, as merging leaves them; of `steps` different scores.
