@@ -7,7 +7,7 @@ set -eu
 unset MAKEFLAGS MAKELEVEL B CC CFLAGS CUDA ARCH NVCC MARCH STB
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-git ls-files -co --exclude-standard -z -- '*.c' '*.h' '*.cu' '*.cuh' '*.sh' Makefile | xargs -0 cp --parents -t "$tree"
+git ls-files -co --exclude-standard -z -- '*.c' '*.cpp' '*.h' '*.cu' '*.cuh' '*.map' '*.sh' Makefile | xargs -0 cp --parents -t "$tree"
 cd "$tree"
 
 # ---- stand-ins ------------------------------------------------------------------------------------------------------
@@ -33,8 +33,9 @@ headers=$(sed -n 's/^#include "\(.*\)".*/\1/p' "$source")
   [ -z "$headers" ] || printf '%s:\n' $headers
 } >"${deps:-${out%.o}.d}"
 END
-for name in nvcc gcc clang; do ln -s stub-cc bin/$name; done
-chmod +x bin/stub-cc
+for name in nvcc gcc g++ clang ld; do ln -s stub-cc bin/$name; done
+printf '#!/bin/sh\n' >bin/objcopy
+chmod +x bin/stub-cc bin/objcopy
 gpu() { # compute capabilities, if any
   printf '#!/bin/sh\n[ -z "%s" ] || printf "%%s\\n" %s\n' "$*" "$*" >bin/nvidia-smi
   chmod +x bin/nvidia-smi
@@ -191,6 +192,20 @@ makes nvcc 0
 makes link "$programs"
 ! ar t build/objects.a | grep -q new || complain "base/new.c: removed, and still in the library"
 ! ar t build/libkernels.a | grep -q new || complain "cuda/new.cu: removed, and still in the library"
+# Installed and taken away again, below DESTDIR and as PREFIX says.
+build install DESTDIR="$tree/root" PREFIX=/opt/x
+for file in include/maskrcnn.h lib/libmaskrcnn.so.1.0 lib/libmaskrcnn.so.1 lib/libmaskrcnn.so lib/libmaskrcnn.a; do
+  [ -s "root/opt/x/$file" ] || complain "$how: no $file"
+done
+holds root/opt/x/lib/pkgconfig/maskrcnn.pc '^prefix=/opt/x$'
+holds root/opt/x/lib/pkgconfig/maskrcnn.pc '^libdir=${prefix}/lib$'
+holds root/opt/x/lib/pkgconfig/maskrcnn.pc '^Libs.private: -lz .*-lcudart_static'
+build install CUDA=0 DESTDIR="$tree/root" PREFIX=/opt/x
+lacks root/opt/x/lib/pkgconfig/maskrcnn.pc cudart
+build uninstall DESTDIR="$tree/root" PREFIX=/opt/x
+[ -z "$(find root ! -type d)" ] || complain "$how leaves $(find root ! -type d)"
+build
+
 touch nn/timing.h
 build
 [ "$(count '^cc ')" -gt 0 ] && [ "$(count '^cc ')" -lt 20 ] || complain "nn/timing.h: cc $(count '^cc ') times"
