@@ -15,7 +15,7 @@ int64_t allocations(void) { return atomic_load(&count); }
 void allocations_fail(int64_t nth) { atomic_store(&fail_at, allocations() + nth); }
 void allocations_refuse(bool refuse) { atomic_store(&refusing, refuse); }
 
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 bool allocations_counted(void) { return false; }
 #else
 bool allocations_counted(void) { return true; }

@@ -11,4 +11,4 @@
 int64_t allocations(void);
 void allocations_fail(int64_t nth);   // of those from here on
 void allocations_refuse(bool refuse); // or no longer: those of posix_memalign, which scratch memory is made of
-bool allocations_counted(void);       // false under AddressSanitizer, which has an allocator of its own
+bool allocations_counted(void);       // false under sanitizers that have allocators of their own

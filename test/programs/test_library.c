@@ -64,7 +64,7 @@ TEST(library_example_in_cpp) { expect_example("example_cpp"); }
 TEST(library_example_in_python) {
   const char *said;
   if (!allocations_counted()) {
-    test_skip("Python does not load a library that AddressSanitizer watches");
+    test_skip("Python does not load a library that a sanitizer watches");
     return;
   }
   if (command(&said, "python3 -c 'import numpy'")) {
@@ -115,6 +115,25 @@ TEST(library_exports_its_header) {
     EXPECT_STR(said, "");
   }
   EXPECT_INT(command(&said, "readelf -d %s | grep -c 'SONAME.*libmaskrcnn.so.1'", tool("libmaskrcnn.so")), 0);
+}
+
+// Nothing is lost, used after it was freed or read before it was written: valgrind watches the C example.
+TEST_TIER(library_under_valgrind, 1) {
+  const char *said;
+  if (!allocations_counted() || command(&said, "valgrind --version")) {
+    test_skip("valgrind is not installed, or a sanitizer watches already");
+    return;
+  }
+  char *weights = xstrdup(library_weights(NORM_FROZEN_BN));
+  const int status = command(&said,
+                             "OMP_NUM_THREADS=1 valgrind -q --leak-check=full --errors-for-leak-kinds=definite "
+                             "--show-leak-kinds=definite --error-exitcode=9 %s %s %s cpu",
+                             tool("example_c"), weights, picture(60, 60));
+  if (strstr(said, "Illegal opcode"))
+    test_skip("valgrind does not know this processor's instructions; make MARCH=x86-64-v3 builds without them");
+  else if (!EXPECT_INT(status, 0))
+    printf("    %s\n", said);
+  free(weights);
 }
 
 // ---- a GPU that fails -----------------------------------------------------------------------------------------------
