@@ -29,10 +29,10 @@ Resize resize_of(const ModelConfig *c) {
 static void program_build(Engine *e, Program *p, const Shapes *s, Purpose purpose) {
   *p = (Program){.shapes = *s};
   if (!s->images) return;
-  p->network = xcalloc((size_t)s->canvases, sizeof *p->network);
   p->profile = xcalloc((size_t)s->canvases, sizeof *p->profile);
   p->sync = xcalloc((size_t)s->canvases, sizeof *p->sync);
   p->buckets = xcalloc((size_t)s->canvases, sizeof *p->buckets);
+  p->network = xcalloc((size_t)s->canvases, sizeof *p->network); // last: that it is there says that all are
   for (int i = 0; i < s->canvases; i++) {
     network_build(&p->network[i], e->model, &e->config, e->dev, &e->params, e->comm, purpose, s->images, s->canvas[i].h,
                   s->canvas[i].w, s->max_objects);

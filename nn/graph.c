@@ -31,7 +31,8 @@ const char *graph_name(Graph *g, const char *fmt, ...) {
   vsnprintf(text, sizeof text, fmt, args);
   va_end(args);
   g->names = xrealloc(g->names, (size_t)(g->num_names + 1) * sizeof *g->names);
-  return g->names[g->num_names++] = xstrdup(text);
+  char *name = xstrdup(text); // before it counts
+  return g->names[g->num_names++] = name;
 }
 
 static Value *add_value(Graph *g, const char *name, ValueKind kind) {

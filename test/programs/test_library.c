@@ -136,6 +136,42 @@ TEST_TIER(library_under_valgrind, 1) {
   free(weights);
 }
 
+// ---- memory that runs out -------------------------------------------------------------------------------------------
+
+// The C example, of whose allocations one is refused, or all are counted.
+static int example_with(const char *variable, const char *value, const char **said) {
+  static char *weights, *program;
+  if (!weights) {
+    weights = xstrdup(library_weights(NORM_FROZEN_BN));
+    program = xstrdup(tool("example_c"));
+  }
+  return command(said, "OMP_NUM_THREADS=1 %s=%s LD_PRELOAD=$PWD/%s %s %s %s cpu", variable, value,
+                 tool("allocations.so"), program, weights, picture(60, 60));
+}
+
+// One line and a status, whichever it is: memory of an engine that is half built, too, is given back as it is.
+TEST_TIER(library_refused_memory_says_so, 1) {
+  const char *said;
+  char number[32];
+  size_t size;
+  if (!allocations_counted()) {
+    test_skip("a sanitizer has an allocator of its own");
+    return;
+  }
+  EXPECT_INT(example_with("COUNT_TO", in_tmp("count"), &said), 0);
+  char *text = file_read(in_tmp("count"), &size, NULL);
+  const long count = text ? atol(text) : 0;
+  free(text);
+  EXPECT(count > 500);
+  for (long n = 1; n <= count; n += n < 40 ? 1 : count / 60) {
+    snprintf(number, sizeof number, "%ld", n);
+    const int status = example_with("FAIL_AT", number, &said);
+    const char *end = strchr(said, '\n');
+    if (!EXPECT(status == 0 || (status == 1 && end && !end[1])))
+      printf("    allocation %ld: %d, %s\n", n, status, said);
+  }
+}
+
 // ---- a GPU that fails -----------------------------------------------------------------------------------------------
 
 // The C example on the stand-in: a line, and an end of its own choice.
