@@ -204,7 +204,7 @@ $B/libkernels.a: $(kernels) $B/link.flags
 
 # ---- objects --------------------------------------------------------------------------------------------------------
 
-hidden = $(if $(filter test/%,$<),,$(library_flags)) # tests replace functions of the C library
+hidden = $(if $(filter test/%,$<),-fPIC,$(library_flags)) # tests replace functions of the C library
 compile = @mkdir -p $(@D) && echo "cc $<$(if $1, ($1))" && $(CC) $(flags) $(hidden) $1 -c $< -o $@
 $B/cpu/conv/gemm.o $B/cpu/conv/gemm.f64.o: flags += -ffp-contract=fast
 # stb_image 2.27 shifts a zero by 32 bits where a scan of a JPEG ends early: undefined by the letter, of no effect.

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "base/guest.h"
 #include "lib/handle.h"
+#include "lib/options.h"
 #include "lib/results.h"
 
 enum { STACK = 8 << 20, UNDER_WAY = 1 }; // bytes; batches that are computed at a time
@@ -49,6 +50,7 @@ static maskrcnn_status open_and_tell(maskrcnn *h) {
 typedef struct Computing {
   maskrcnn *h;
   StagedBatch *b;
+  Detections found;
   const maskrcnn_result **result; // [batch.used]
 } Computing;
 
@@ -56,19 +58,19 @@ static void compute(void *context) {
   Computing *c = context;
   Opened *o = &c->h->opened;
   const Batch *batch = &c->b->batch;
-  Detections found;
+  Detections *found = &c->found;
   engine_infer(&o->engine, batch);
-  engine_detections(&o->engine, batch, o->mask_threshold, &found);
+  engine_detections(&o->engine, batch, o->mask_threshold, found);
   for (int i = 0, first = 0, n; i < batch->used; i++, first += n) {
-    for (n = 0; first + n < found.n && found.items[first + n].image == i;) n++;
+    for (n = 0; first + n < found->n && found->items[first + n].image == i;) n++;
     c->result[i] =
-        results_of_detections(&found.items[first], n, batch->info[i].h, batch->info[i].w, o->engine.category);
+        results_of_detections(&found->items[first], n, batch->info[i].h, batch->info[i].w, o->engine.category);
   }
-  detections_free(&found);
 }
 
 // From here on every call says so, those that wait first.
-static void die_here(maskrcnn *h, const Err *err) {
+static void die_here(maskrcnn *h, Err *err) {
+  options_words(err);
   pthread_mutex_lock(&h->lock);
   h->state = MASKRCNN_DEAD;
   snprintf(h->death, sizeof h->death, "%.*s; the handle can only be closed", MESSAGE - 64, err->msg);
@@ -95,6 +97,7 @@ static bool run_batch(maskrcnn *h, StagedBatch *b) {
   pthread_mutex_unlock(&h->lock);
   bool ok = c.result || err_memory(&err, (size_t)b->batch.images * sizeof *c.result, "the results of a batch", "batch");
   ok = ok && guest_call(compute, &c, &err);
+  detections_free(&c.found);
   if (!ok) die_here(h, &err);
   pthread_mutex_lock(&h->lock);
   if (ok)
