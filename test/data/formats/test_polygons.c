@@ -3,6 +3,34 @@
 #include "data/formats/polygons.h"
 #include "test/harness/test.h"
 
+enum { MOST = 24 };
+
+static bool inside(const uint8_t *mask, int h, int w, int y, int x) {
+  return y >= 0 && y < h && x >= 0 && x < w && mask[y * w + x];
+}
+
+// Edges run along the sides of pixels: once where these are the mask's outline; otherwise, for slits, twice and between
+// pixels of the mask.
+static void expect_edges(const Contours *c, const uint8_t *mask, int h, int w) {
+  int across[MOST + 1][MOST + 1] = {0}, down[MOST + 1][MOST + 1] = {0}; // above pixel (y, x), to the left of it
+  const double *xy = c->xy;
+  int wrong = 0;
+  for (int i = 0; i < c->parts; xy += 2 * c->points[i++])
+    for (int k = 0; k < c->points[i]; k++) {
+      const double *p = xy + 2 * k, *q = xy + 2 * ((k + 1) % c->points[i]);
+      wrong += (p[0] == q[0]) == (p[1] == q[1]); // a point twice, or something aslant
+      for (int y = (int)fmin(p[1], q[1]); y < (int)fmax(p[1], q[1]); y++) down[y][(int)p[0]]++;
+      for (int x = (int)fmin(p[0], q[0]); x < (int)fmax(p[0], q[0]); x++) across[(int)p[1]][x]++;
+    }
+  for (int y = 0; y <= h; y++)
+    for (int x = 0; x <= w; x++) {
+      const bool here = inside(mask, h, w, y, x), above = inside(mask, h, w, y - 1, x);
+      wrong += down[y][x] != (here != inside(mask, h, w, y, x - 1));
+      wrong += here != above ? across[y][x] != 1 : across[y][x] != 0 && (across[y][x] != 2 || !here);
+    }
+  EXPECT_INT(wrong, 0);
+}
+
 static void expect_back(const uint8_t *mask, int h, int w) {
   Rle want = rle_from_bytes(mask, h, w);
   Contours c = polygons_of(&want);
@@ -12,6 +40,7 @@ static void expect_back(const uint8_t *mask, int h, int w) {
   const double *xy = c.xy;
   for (int i = 0; i < c.parts; xy += 2 * c.points[i++]) area += contour_area(xy, c.points[i]);
   EXPECT_NEAR(area, (double)rle_area(&want), 0); // integers
+  expect_edges(&c, mask, h, w);
   rle_free(&got);
   rle_free(&want);
   contours_free(&c);
@@ -19,11 +48,11 @@ static void expect_back(const uint8_t *mask, int h, int w) {
 
 // Noise of every density has pieces and holes within holes that touch in every way.
 TEST(polygons_rasterise_back_to_the_mask) {
-  enum { SIDE = 24, ROUNDS = 2000 };
-  uint8_t mask[SIDE * SIDE];
+  enum { ROUNDS = 2000 };
+  uint8_t mask[MOST * MOST];
   for (uint64_t round = 0; round < ROUNDS; round++) {
     const uint64_t key = rng_key(RNG_TEST, round);
-    const int h = 1 + (int)(rng_u32(key, 0) % SIDE), w = 1 + (int)(rng_u32(key, 1) % SIDE);
+    const int h = 1 + (int)(rng_u32(key, 0) % MOST), w = 1 + (int)(rng_u32(key, 1) % MOST);
     const float density = (float)(rng_u32(key, 2) % 9) / 8; // 0 and 1 included
     for (int i = 0; i < h * w; i++) mask[i] = rng_uniform(key, 3 + (uint64_t)i) < density;
     expect_back(mask, h, w);
