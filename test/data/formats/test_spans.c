@@ -3,7 +3,7 @@
 #include "data/formats/spans.h"
 #include "test/harness/test.h"
 
-enum { SIDE = 12, FRAME = 24 }; // a mask's, and that of the image that it comes to lie in
+enum { SIDE = 24, FRAME = 16 }; // a mask's at most, and that of the image that it comes to lie in
 
 static bool same_rle(const Rle *a, const Rle *b) {
   return a->h == b->h && a->w == b->w && a->n == b->n && memcmp(a->runs, b->runs, (size_t)a->n * sizeof *a->runs) == 0;
