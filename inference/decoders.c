@@ -1,0 +1,237 @@
+#include "inference/decoders.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef enum SlotState { SLOT_FREE, SLOT_READING, SLOT_WAITS, SLOT_READY } SlotState;
+
+struct Decoders {
+  Sources *sources;
+  DecodersOptions o;
+  pthread_t *thread; // [threads]
+  int threads;
+  pthread_mutex_t lock; // guards all below
+  pthread_cond_t changed;
+  bool stop;
+  SlotState *state; // [o.ahead] image p is in slot p % o.ahead
+  Decoded **slot;   // [o.ahead]
+  int64_t named;    // images that the sources have named
+  int64_t admitted; // images whose pixels have been given room, in order, or that need none
+  int64_t taken;    // images
+  bool naming;      // a thread is at the sources
+  bool idle;        // … which waits for the next line of a list
+  bool ended;       // there are no more
+  bool failed;
+  Err why;
+  size_t bytes;   // of pixels that are not given back
+  double seconds; // of reading and decoding
+};
+
+// How long a thread waits for a list before it looks whether it is to stop.
+static const double PATIENCE = 0.05;
+
+// ---- threads ----------------------------------------------------------------------------------------------------
+
+// Names the next image: its slot, or NULL when there is none for this thread any more. With the lock held, which it
+// gives away while it reads the sources.
+static Decoded *take_name(Decoders *d) {
+  while (!d->stop && !d->ended) {
+    if (d->naming || d->named - d->taken >= d->o.ahead) {
+      pthread_cond_wait(&d->changed, &d->lock);
+      continue;
+    }
+    char *path = NULL;
+    Err err;
+    d->naming = true;
+    const double wait = d->idle ? PATIENCE : 0;
+    pthread_mutex_unlock(&d->lock);
+    const SourceState state = sources_next(d->sources, wait, &path, &err);
+    pthread_mutex_lock(&d->lock);
+    d->naming = false;
+    d->idle = state == SOURCE_WAITS;
+    d->ended = state == SOURCE_ENDS || state == SOURCE_FAILS;
+    d->failed = state == SOURCE_FAILS;
+    if (d->failed) d->why = err;
+    pthread_cond_broadcast(&d->changed);
+    if (state != SOURCE_IMAGE) continue;
+    Decoded *image = xcalloc(1, sizeof *image);
+    image->place = d->named++;
+    image->path = path;
+    d->slot[image->place % d->o.ahead] = image;
+    d->state[image->place % d->o.ahead] = SLOT_READING;
+    return image;
+  }
+  return NULL;
+}
+
+// Waits for room for pixels, which images get in their order: then those that hold the room are before this one, and
+// are taken and given back whatever becomes of it. False when it is to stop.
+static bool admit(Decoders *d, Decoded *image, size_t bytes) {
+  SlotState *state = &d->state[image->place % d->o.ahead];
+  const double begin = now_seconds();
+  pthread_mutex_lock(&d->lock);
+  while (!d->stop && (d->admitted < image->place || (d->bytes && d->bytes + bytes > d->o.bytes))) {
+    *state = d->admitted == image->place ? SLOT_WAITS : SLOT_READING;
+    if (*state == SLOT_WAITS) pthread_cond_broadcast(&d->changed);
+    pthread_cond_wait(&d->changed, &d->lock);
+  }
+  *state = SLOT_READING;
+  d->admitted++;
+  image->bytes = bytes;
+  d->bytes += bytes;
+  d->seconds -= now_seconds() - begin; // which is no decoding
+  pthread_cond_broadcast(&d->changed);
+  const bool go_on = !d->stop;
+  pthread_mutex_unlock(&d->lock);
+  return go_on;
+}
+
+// Whatever it finds, the image has been admitted when it returns.
+static bool read_image(Decoders *d, Decoded *image, Scratch *scratch, Err *err) {
+  int h = 0, w = 0;
+  size_t size = 0;
+  const char *path = image->path;
+  const uint8_t *file = scratch_read_file(scratch, path, &size, err);
+  const bool measured = file && image_measure(file, size, path, &h, &w, err);
+  const size_t bytes = 3 * (size_t)h * (size_t)w;
+  if (!admit(d, image, measured ? bytes : 0) || !measured) return false;
+  const int orientation = image_orientation(file, size);
+  const bool turned = orientation >= IMAGE_TURNED;
+  image->image = (Image){.h = turned ? w : h, .w = turned ? h : w, .rgb = malloc(bytes)};
+  if (image->image.rgb) return image_decode_into(image->image.rgb, orientation, file, size, scratch, path, err);
+  char what[512];
+  snprintf(what, sizeof what, "the pixels of %s", path);
+  return err_memory(err, bytes, what, NULL);
+}
+
+static void *decode(void *decoders) {
+  Decoders *d = decoders;
+  Scratch scratch = {0};
+  Err err = {{0}};
+  pthread_mutex_lock(&d->lock);
+  for (Decoded *image; (image = take_name(d));) {
+    pthread_mutex_unlock(&d->lock);
+    const double start = now_seconds();
+    scratch_reset(&scratch);
+    if (!read_image(d, image, &scratch, &err)) {
+      image->wrong = xmalloc(sizeof *image->wrong);
+      *image->wrong = err;
+      decoders_drop_pixels(d, image);
+    }
+    pthread_mutex_lock(&d->lock);
+    d->seconds += now_seconds() - start;
+    d->state[image->place % d->o.ahead] = SLOT_READY;
+    pthread_cond_broadcast(&d->changed);
+  }
+  pthread_mutex_unlock(&d->lock);
+  scratch_free(&scratch);
+  return NULL;
+}
+
+// ---- whoever takes them -----------------------------------------------------------------------------------------
+
+static DecodersState look(const Decoders *d) {
+  if (d->taken == d->named) {
+    if (d->failed) return DECODERS_FAIL;
+    if (d->ended) return DECODERS_END;
+    return d->idle ? DECODERS_IDLE : DECODERS_BUSY;
+  }
+  const SlotState state = d->state[d->taken % d->o.ahead];
+  return state == SLOT_READY ? DECODERS_IMAGE : state == SLOT_WAITS ? DECODERS_FULL : DECODERS_BUSY;
+}
+
+DecodersState decoders_next(Decoders *d, double wait, Decoded **out, Err *err) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  const int64_t ns = until.tv_nsec + (int64_t)(1e9 * wait);
+  until.tv_sec += (time_t)(ns / 1000000000);
+  until.tv_nsec = (long)(ns % 1000000000);
+  *out = NULL;
+  pthread_mutex_lock(&d->lock);
+  DecodersState state = look(d);
+  const bool waits = wait > 0;
+  while (waits && state != DECODERS_IMAGE && state != DECODERS_END && state != DECODERS_FAIL &&
+         !pthread_cond_timedwait(&d->changed, &d->lock, &until))
+    state = look(d);
+  if (state == DECODERS_IMAGE) {
+    *out = d->slot[d->taken % d->o.ahead];
+    d->state[d->taken % d->o.ahead] = SLOT_FREE;
+    d->taken++;
+    pthread_cond_broadcast(&d->changed);
+  }
+  if (state == DECODERS_FAIL) *err = d->why;
+  pthread_mutex_unlock(&d->lock);
+  return state;
+}
+
+int64_t decoders_named(Decoders *d) {
+  pthread_mutex_lock(&d->lock);
+  const int64_t named = d->named;
+  pthread_mutex_unlock(&d->lock);
+  return named;
+}
+
+double decoders_seconds(Decoders *d) {
+  pthread_mutex_lock(&d->lock);
+  const double seconds = d->seconds;
+  pthread_mutex_unlock(&d->lock);
+  return seconds;
+}
+
+void decoders_drop_pixels(Decoders *d, Decoded *image) {
+  free(image->image.rgb);
+  image->image.rgb = NULL;
+  pthread_mutex_lock(&d->lock);
+  d->bytes -= image->bytes;
+  image->bytes = 0;
+  pthread_cond_broadcast(&d->changed);
+  pthread_mutex_unlock(&d->lock);
+}
+
+void decoders_free(Decoders *d, Decoded *image) {
+  if (!image) return;
+  decoders_drop_pixels(d, image);
+  free(image->path);
+  free(image->wrong);
+  free(image);
+}
+
+// ---- opening ----------------------------------------------------------------------------------------------------
+
+Decoders *decoders_open(Sources *s, const DecodersOptions *options, Err *err) {
+  CHECK(options->threads >= 1 && options->ahead >= 1);
+  Decoders *d = xcalloc(1, sizeof *d);
+  d->sources = s;
+  d->o = *options;
+  d->thread = xcalloc((size_t)d->o.threads, sizeof *d->thread);
+  d->state = xcalloc((size_t)d->o.ahead, sizeof *d->state);
+  d->slot = xcalloc((size_t)d->o.ahead, sizeof *d->slot);
+  pthread_mutex_init(&d->lock, NULL);
+  pthread_cond_init(&d->changed, NULL);
+  for (; d->threads < d->o.threads; d->threads++) {
+    const int failed = pthread_create(&d->thread[d->threads], NULL, decode, d);
+    if (!failed) continue;
+    err_set(err, "cannot start %d decoder threads: %s; ask for fewer (--threads), or free memory", d->o.threads,
+            strerror(failed));
+    decoders_close(d);
+    return NULL;
+  }
+  return d;
+}
+
+void decoders_close(Decoders *d) {
+  if (!d) return;
+  pthread_mutex_lock(&d->lock);
+  d->stop = true;
+  pthread_cond_broadcast(&d->changed);
+  pthread_mutex_unlock(&d->lock);
+  for (int i = 0; i < d->threads; i++) pthread_join(d->thread[i], NULL);
+  for (; d->taken < d->named; d->taken++) decoders_free(d, d->slot[d->taken % d->o.ahead]);
+  pthread_cond_destroy(&d->changed);
+  pthread_mutex_destroy(&d->lock);
+  free(d->thread);
+  free(d->state);
+  free(d->slot);
+  free(d);
+}

@@ -1,0 +1,157 @@
+#include "inference/sources.h"
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+struct Sources {
+  char **file; // [files] of arguments and folders, in order; NULL: the list stands here
+  int files, next;
+  const char **named; // [num_named] those that are not NULL
+  int num_named;
+  int list;   // where lines come from; -1: no list
+  bool ended; // it has no more
+  char *line; // what was read of it and is not handed out: [used] of [room]
+  size_t used, room;
+};
+
+// ---- what there is ----------------------------------------------------------------------------------------------
+
+static void add(Sources *s, char *path) {
+  s->file = xrealloc(s->file, (size_t)(s->files + 1) * sizeof *s->file);
+  s->file[s->files++] = path;
+}
+
+static int is_image(const struct dirent *entry) {
+  static const char *const endings[] = {".jpg", ".jpeg", ".png"};
+  const char *name = entry->d_name, *dot = strrchr(name, '.');
+  for (int i = 0; dot && *name != '.' && i < COUNT(endings); i++)
+    if (!strcasecmp(dot, endings[i])) return 1;
+  return 0;
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
+
+static bool add_folder(Sources *s, const char *folder, Err *err) {
+  struct dirent **entry;
+  const int n = scandir(folder, &entry, is_image, by_bytes);
+  if (n < 0) return err_set(err, "cannot read the folder %s: %s", folder, strerror(errno));
+  const char *slash = folder[strlen(folder) - 1] == '/' ? "" : "/";
+  for (int i = 0; i < n; i++) {
+    add(s, xasprintf("%s%s%s", folder, slash, entry[i]->d_name));
+    free(entry[i]);
+  }
+  free(entry);
+  return n > 0 || err_set(err,
+                          "%s: the folder holds no .jpg, .jpeg or .png file; those of folders below it are not "
+                          "looked for, name these or give a list: find %s -name '*.jpg' | ./infer … -",
+                          folder, folder);
+}
+
+static bool add_list(Sources *s, int list, Err *err) {
+  if (s->list >= 0) return err_set(err, "- is named twice: there is one standard input");
+  s->list = list;
+  add(s, NULL);
+  return true;
+}
+
+static bool add_name(Sources *s, const char *name, int list, Err *err) {
+  if (!strcmp(name, "-")) return add_list(s, list, err);
+  if (path_is_dir(name)) return add_folder(s, name, err);
+  add(s, xstrdup(name));
+  return true;
+}
+
+Sources *sources_open(const char *const *names, int n, int list, Err *err) {
+  Sources *s = xcalloc(1, sizeof *s);
+  s->list = -1;
+  for (int i = 0; i < n; i++)
+    if (!add_name(s, names[i], list, err)) {
+      sources_close(s);
+      return NULL;
+    }
+  s->named = xmalloc((size_t)s->files * sizeof *s->named);
+  for (int i = 0; i < s->files; i++)
+    if (s->file[i]) s->named[s->num_named++] = s->file[i];
+  return s;
+}
+
+const char *const *sources_files(const Sources *s, int *n) {
+  *n = s->num_named;
+  return s->named;
+}
+
+bool sources_has_list(const Sources *s) { return s->list >= 0; }
+
+void sources_close(Sources *s) {
+  for (int i = 0; i < s->files; i++) free(s->file[i]);
+  free(s->file);
+  free(s->named);
+  free(s->line);
+  free(s);
+}
+
+// ---- the list ---------------------------------------------------------------------------------------------------
+
+// The first line of what was read, which must be whole unless the list has ended; NULL: there is none.
+static char *take_line(Sources *s) {
+  const char *newline = s->used ? memchr(s->line, '\n', s->used) : NULL;
+  if (!newline && (!s->ended || !s->used)) return NULL;
+  size_t length = newline ? (size_t)(newline - s->line) : s->used;
+  const size_t taken = MIN(length + 1, s->used);
+  if (length && s->line[length - 1] == '\r') length--; // a list that was written under Windows
+  char *line = xmalloc(length + 1);
+  memcpy(line, s->line, length);
+  line[length] = '\0';
+  memmove(s->line, s->line + taken, s->used - taken);
+  s->used -= taken;
+  return line;
+}
+
+// More of the list, waiting `wait` seconds for it at most.
+static SourceState read_list(Sources *s, double wait, Err *err) {
+  enum { PIECE = 4096 };
+  struct pollfd ready = {.fd = s->list, .events = POLLIN};
+  const int events = poll(&ready, 1, (int)(1e3 * wait));
+  if (events == 0 || (events < 0 && errno == EINTR)) return SOURCE_WAITS;
+  array_reserve((void **)&s->line, &s->room, s->used + PIECE, 1);
+  const ssize_t got = read(s->list, s->line + s->used, PIECE);
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return SOURCE_WAITS;
+  if (got < 0) {
+    err_set(err, "cannot read the list on standard input: %s", strerror(errno));
+    return SOURCE_FAILS;
+  }
+  s->used += (size_t)got;
+  s->ended = got == 0;
+  return SOURCE_IMAGE;
+}
+
+static SourceState next_line(Sources *s, double wait, char **path, Err *err) {
+  for (;;) {
+    while ((*path = take_line(s))) {
+      if (**path) return SOURCE_IMAGE;
+      free(*path); // an empty line
+    }
+    if (s->ended) return SOURCE_ENDS;
+    const SourceState state = read_list(s, wait, err);
+    if (state != SOURCE_IMAGE) return state;
+  }
+}
+
+SourceState sources_next(Sources *s, double wait, char **path, Err *err) {
+  while (s->next < s->files) {
+    const char *file = s->file[s->next];
+    if (file) {
+      s->next++;
+      *path = xstrdup(file);
+      return SOURCE_IMAGE;
+    }
+    const SourceState state = next_line(s, wait, path, err);
+    if (state != SOURCE_ENDS) return state;
+    s->next++;
+  }
+  return SOURCE_ENDS;
+}

@@ -1,0 +1,21 @@
+// Where loose images come from: files, folders and a list on standard input, in the order in which they were named.
+#pragma once
+#include <stdint.h>
+#include "base/util.h"
+
+typedef struct Sources Sources;
+
+// A name is an image, a folder, which stands for its .jpg, .jpeg and .png files in the order of their names (not those
+// of folders below it, nor hidden ones), or "-" for a list: one path a line, read from `list` as lines come, so that
+// whoever writes it may keep it open. A file called "-" is "./-". Folders are read at once. False, NULL with a message,
+// when one cannot be read or holds no image, or when two lists are named.
+Sources *sources_open(const char *const *names, int n, int list, Err *err);
+// The paths of all images, those of a list not among them; valid until the sources are closed.
+const char *const *sources_files(const Sources *s, int *n);
+bool sources_has_list(const Sources *s);
+
+typedef enum SourceState { SOURCE_IMAGE, SOURCE_WAITS, SOURCE_ENDS, SOURCE_FAILS } SourceState;
+// The path of the next image; the caller frees it. SOURCE_WAITS: whoever writes the list has written no more within
+// `wait` seconds. SOURCE_FAILS: the list cannot be read, with a message. By one thread at a time.
+SourceState sources_next(Sources *s, double wait, char **path, Err *err);
+void sources_close(Sources *s);
