@@ -1,7 +1,6 @@
 #include "engine/findings.h"
 #include <stdlib.h>
 #include "base/output.h"
-#include "engine/evaluate.h"
 
 static const double PROGRESS_SECONDS = 2;
 
@@ -16,7 +15,10 @@ bool findings_open(Findings *f, const char *json, const char *folder, int pictur
   return ok;
 }
 
-bool findings_begin(Findings *f, Err *err) { return coco_writer_open(&f->results, f->json, err); }
+bool findings_begin(Findings *f, const ResultForm *form, Err *err) {
+  f->begun = now_seconds();
+  return results_open(&f->results, f->json, form->format, form->polygons, &form->classes, err);
+}
 
 void findings_follow(Findings *f, int rank) {
   f->elsewhere = true;
@@ -29,42 +31,50 @@ void findings_leave(Findings *f) {
   overlays_close(&f->overlays);
 }
 
+// "7 images", or "7 of 9 images" where it is known how many there are.
+typedef struct Share {
+  char text[64];
+} Share;
+static Share share(const Findings *f) {
+  Share s;
+  if (f->total)
+    snprintf(s.text, sizeof s.text, "%d of %d images", f->images, f->total);
+  else
+    snprintf(s.text, sizeof s.text, "%d images", f->images);
+  return s;
+}
+
 void findings_context(const Findings *f, const char *what) {
   const char *separator = *what ? "; " : "";
   if (f->elsewhere)
     die_context("%.200s%s%.200s.partial holds the detections so far", what, separator, f->json);
-  else if (f->images && !f->results.grown.file.tmp)
-    die_context("%.200s%sthe detections of %d of %d images are lost", what, separator, f->images, f->total);
+  else if (f->images && results_direct(&f->results))
+    die_context("%.200s%sthe detections of %s are lost", what, separator, share(f).text);
   else if (f->images)
-    die_context("%.200s%s%.200s holds the detections of %d of %d images", what, separator, f->results.grown.partial,
-                f->images, f->total);
+    die_context("%.200s%s%.200s holds the detections of %s", what, separator, results_partial(&f->results),
+                share(f).text);
   else
     die_context("%.200s%sno detections yet", what, separator);
 }
 
-static void draw(Findings *f, const Engine *e, int i, const Image *image, const Detection *d, int n) {
-  Err err;
-  DrawItem *items = xcalloc((size_t)n, sizeof *items);
-  for (int k = 0; k < n; k++) {
-    const float *box = d[k].box;
-    items[k] = (DrawItem){box[0], box[1], box[2], box[3], e->category[d[k].label - 1].name, d[k].score, &d[k].mask};
-  }
-  if (!overlays_write(&f->overlays, i, image, items, n, &err)) {
-    fprintf(stderr, "overlay left out: %s\n", err.msg);
-    f->failed++;
-  }
-  free(items);
+static void leave_out(Findings *f, const Err *err) {
+  fprintf(stderr, "overlay left out: %s\n", err->msg);
+  f->failed++;
 }
 
 static void show_progress(Findings *f) {
-  if (f->total == 1 || now_seconds() - f->shown < PROGRESS_SECONDS) return;
-  f->shown = now_seconds();
-  fprintf(stderr, "image %d of %d\n", f->images, f->total);
+  const double now = now_seconds();
+  if (f->total == 1 || now - f->shown < PROGRESS_SECONDS) return;
+  fprintf(stderr, "image %d", f->images);
+  if (f->total) fprintf(stderr, " of %d", f->total);
+  if (f->shown > 0) fprintf(stderr, ", %.3g images/s", f->images / (now - f->begun));
+  fputc('\n', stderr);
+  f->shown = now;
 }
 
-void findings_record(Findings *f, const CocoResult *found, int n) {
+void findings_record(Findings *f, const ResultImage *image, const CocoResult *found, int n) {
   Err err;
-  if (!coco_writer_add(&f->results, found, n, &err)) {
+  if (!results_add(&f->results, image, found, n, &err)) {
     findings_context(f, "");
     die_unforeseen("%s", err.msg);
   }
@@ -73,26 +83,27 @@ void findings_record(Findings *f, const CocoResult *found, int n) {
   show_progress(f);
 }
 
-void findings_draw(Findings *f, const Engine *e, int64_t before, int i, const Image *image, const Detection *d, int n) {
-  if (before >= f->pictures) return;
+bool findings_pictures(const Findings *f, int64_t before) { return before < f->pictures; }
+
+void findings_draw(Findings *f, int i, const Image *image, const DrawItem *items, int n) {
+  Err err;
   findings_context(f, f->overlays.path[i]);
-  draw(f, e, i, image, d, findings_shown(d, n));
+  if (!overlays_write(&f->overlays, i, image, items, findings_shown(items, n), &err)) leave_out(f, &err);
   findings_context(f, "");
 }
 
-void findings_add(Findings *f, const Engine *e, int64_t image_id, int i, const Image *image, const Detection *d,
-                  int n) {
-  const int before = f->images;
-  CocoResult *found = xmalloc((size_t)n * sizeof *found);
-  for (int k = 0; k < n; k++) found[k] = evaluate_result(e, image_id, &d[k]);
-  findings_record(f, found, n);
-  findings_draw(f, e, before, i, image, d, n);
-  free(found);
+void findings_picture(Findings *f, const char *file, int64_t place, FileSet *files, const Image *image,
+                      const DrawItem *items, int n) {
+  Err err;
+  if (overlays_append(&f->overlays, file, place, files, &err))
+    findings_draw(f, f->overlays.n - 1, image, items, n);
+  else
+    leave_out(f, &err);
 }
 
-int findings_shown(const Detection *d, int n) {
+int findings_shown(const DrawItem *items, int n) {
   int k = 0;
-  while (k < n && d[k].score * 100 >= SHOWN_PERCENT) k++;
+  while (k < n && items[k].score * 100 >= SHOWN_PERCENT) k++;
   return k;
 }
 
@@ -100,14 +111,14 @@ void findings_commit(Findings *f) {
   Err err;
   int64_t n = f->results.n;
   findings_context(f, "");
-  if (!coco_writer_commit(&f->results, &err)) die_unforeseen("%s", err.msg);
+  if (!results_commit(&f->results, &err)) die_unforeseen("%s", err.msg);
   line_print(stderr, "done: %lld detections in %s, overlays in %s", (long long)n, f->json, f->overlays.folder);
   if (f->failed) fprintf(stderr, "%d overlays could not be written\n", f->failed);
   findings_leave(f);
 }
 
 void findings_abort(Findings *f) {
-  coco_writer_abort(&f->results);
+  results_abort(&f->results);
   findings_leave(f);
 }
 
@@ -117,8 +128,7 @@ void findings_keep(Findings *f) {
     findings_abort(f);
     return;
   }
-  line_print(stderr, "stopped: %s holds the detections of %d of %d images", f->results.grown.partial, f->images,
-             f->total);
-  coco_writer_keep(&f->results);
+  line_print(stderr, "stopped: %s holds the detections of %s", results_partial(&f->results), share(f).text);
+  results_keep(&f->results);
   findings_leave(f);
 }

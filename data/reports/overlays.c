@@ -66,14 +66,29 @@ static bool is_file(const char *path) {
   return lstat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
+static bool spares(const char *path, FileSet *files, Err *err) {
+  if (!file_set_spares(files, path, err)) return false;
+  if (is_file(path) && !png_is_signed(path, signed_by))
+    return err_set(err, "%s is there and is no overlay of this program, which would overwrite it; give another folder",
+                   path);
+  return true;
+}
+
 bool overlays_spare(const Overlays *o, FileSet *files, Err *err) {
-  for (int i = 0; i < o->n; i++) {
-    const char *path = o->path[i];
-    if (!file_set_spares(files, path, err)) return false;
-    if (is_file(path) && !png_is_signed(path, signed_by))
-      return err_set(
-          err, "%s is there and is no overlay of this program, which would overwrite it; give another folder", path);
+  for (int i = 0; i < o->n; i++)
+    if (!spares(o->path[i], files, err)) return false;
+  return true;
+}
+
+bool overlays_append(Overlays *o, const char *file, int64_t number, FileSet *files, Err *err) {
+  const Stem stem = stem_of(file, 0);
+  char *path = xasprintf("%s/%06lld-%.*s.png", o->folder, (long long)number, stem.length, stem.text);
+  if (!spares(path, files, err)) {
+    free(path);
+    return false;
   }
+  o->path = xrealloc(o->path, (size_t)(o->n + 1) * sizeof *o->path);
+  o->path[o->n++] = path;
   return true;
 }
 

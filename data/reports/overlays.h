@@ -1,4 +1,5 @@
-// A folder of overlays: a PNG for each of a list of images, whose names it knows before the first is drawn.
+// A folder of overlays: a PNG for each of a list of images, whose names it knows before the first is drawn, or one by
+// one, where nobody knows what comes.
 #pragma once
 #include "base/file_set.h"
 #include "data/reports/draw.h"
@@ -17,6 +18,9 @@ void overlays_open(Overlays *o, const char *folder, const char *const *files, in
 // False, naming it, when an overlay would overwrite one of these files, or any other that is no overlay: the folder may
 // hold pictures that are not read, such as another split's.
 bool overlays_spare(const Overlays *o, FileSet *files, Err *err);
+// One more image, the overlay of which is called as its file, with a number of its own in front: 000012-x.png. False as
+// overlays_spare.
+bool overlays_append(Overlays *o, const char *file, int64_t number, FileSet *files, Err *err);
 // Draws the items over a copy of image i and writes it, in place of what has its name: of a link, not of what that
 // leads to. False when memory for it is out or it cannot be written; then what stood there stays.
 bool overlays_write(const Overlays *o, int i, const Image *image, const DrawItem *items, int n, Err *err);

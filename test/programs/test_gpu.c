@@ -33,3 +33,24 @@ TEST_TIER(cuda_program_trains_resumes_and_infers, 1) {
     EXPECT(strstr(said, "mask AP 0."));
   }
 }
+
+// A folder as a stream, in batches of one and of many: the same detections. And in any precision, by any kernels.
+TEST_TIER(cuda_program_streams_images, 1) {
+  static const char *const ways[] = {"--batch 1", "--batch 24", "", "--tf32", "--conv naive", "--amp"};
+  const char *said;
+  if (!gpu_device()) return;
+  if (!EXPECT_INT(train_shapes("", "gpu-stream", "--device cuda --norm frozen-bn"), 0)) return;
+  char *model = xstrdup(in_tmp("gpu-stream/model.safetensors")),
+       *first = xstrdup(in_tmp("gpu-stream-0/detections.json"));
+  for (int i = 0; i < COUNT(ways); i++) {
+    EXPECT_INT(command(&said, "%s --device cuda --weights %s --score 0.01 --overlays 1 %s --out %s-%d %s/train",
+                       tool("infer"), model, ways[i], in_tmp("gpu-stream"), i, shapes_set()),
+               0);
+    EXPECT(strstr(said, "image_id is "));
+    char *found = xasprintf("%s-%d/detections.json", in_tmp("gpu-stream"), i);
+    if (i < 3) EXPECT(same_file(found, first));
+    free(found);
+  }
+  free(first);
+  free(model);
+}

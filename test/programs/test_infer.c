@@ -243,7 +243,7 @@ TEST_TIER(infer_shares_out_a_data_set, 1) {
     const int status = command(&said, "%s --data %s --eval --batch 1 --threads 1 --overlays 3 --gpus %d", line,
                                shapes_set(), i ? 3 : 1);
     if (!EXPECT_INT(status, 0)) printf("    %s\n", said);
-    EXPECT(!i == !strstr(said, "batches of 1 on 3 ranks, from decoded images to masks:"));
+    EXPECT(!i == !strstr(said, "batches of 1 on 3 ranks, from decoded images to masks;"));
     const char *from = strstr(said, "\nbbox\n");
     scores[i] = xstrdup(from ? from : "");
   }
@@ -347,4 +347,131 @@ TEST_TIER(infer_of_odd_files, 1) {
   // What is no file gets the detections as they come, and may fail at the first.
   EXPECT_INT(command(&said, "%s --json /dev/full %s", infer_line("unheard"), line), 1);
   EXPECT(strstr(said, "cannot write /dev/full: ") && strstr(said, "(no detections yet)\n"));
+}
+
+// ---- images as a stream -----------------------------------------------------------------------------------------
+
+// Lines of a file that contain the text; -1 when it cannot be read.
+static int lines_with(const char *path, const char *text) {
+  size_t size;
+  char *all = file_read(path, &size, NULL);
+  if (!all) return -1;
+  int n = 0;
+  for (const char *at = all; (at = strstr(at, text)); n++) at += strlen(text);
+  free(all);
+  return n;
+}
+
+// A folder is its images in order; a bad one costs itself alone and keeps its place among the ids.
+TEST_TIER(infer_of_a_folder, 1) {
+  const char *said, *folder = in_tmp("photographs");
+  CHECK(!command(NULL, "mkdir -p %s/below && cp %s/val/00000[1-4].png %s && cp %s/000001.png %s/below", folder,
+                 shapes_set(), folder, folder, folder));
+  CHECK(!command(NULL, "cd %s && mv 000002.png b.PNG && echo no image >a.jpg && touch notes.txt", folder));
+  EXPECT_INT(command(&said, "%s --format jsonl %s", infer_line("of-a-folder"), folder), 2);
+  EXPECT(strstr(said, "a.jpg: cannot read the image: neither JPEG nor PNG") &&
+         strstr(said, "\ninfer: 1 of 5 images left out\n"));
+  EXPECT(strstr(said, "\nstart-up ") && strstr(said, " images in ") && strstr(said, "warm up"));
+  const char *lines = in_tmp("of-a-folder/detections.jsonl");
+  EXPECT_INT(lines_with(lines, "\n"), 4);
+  static const char *const starts[] = {"{\"image_id\":1,\"file_name\":\"", "{\"image_id\":2,\"file_name\":\"",
+                                       "{\"image_id\":3,\"file_name\":\"", "{\"image_id\":5,\"file_name\":\""};
+  for (int i = 0; i < COUNT(starts); i++) EXPECT_INT(lines_with(lines, starts[i]), 1);
+  EXPECT(lines_with(lines, "/b.PNG\"") == 1 && lines_with(lines, "below") == 0);
+  EXPECT(is_picture(in_tmp("of-a-folder/b.png")));
+  expect_refused("the folder holds no .jpg, .jpeg or .png file", weights(), "of-a-folder", "%s", test_tmp());
+}
+
+// As a folder of the same images, in the list's order, with pictures that are called by their places.
+TEST_TIER(infer_of_a_list, 1) {
+  const char *said;
+  char *from_folder = xstrdup(in_tmp("not-listed/detections.json"));
+  const char *find = "find %s/val -name '*.png' | sort";
+  char *list = xasprintf(find, shapes_set());
+  EXPECT_INT(command(&said, "%s %s/val", infer_line("not-listed"), shapes_set()), 0);
+  EXPECT_INT(command(&said, "%s | (%s --overlays 2 -)", list, infer_line("listed")), 0);
+  EXPECT(same_file(in_tmp("listed/detections.json"), from_folder));
+  EXPECT(is_picture(in_tmp("listed/000001-000001.png")) && is_picture(in_tmp("listed/000002-000002.png")));
+  EXPECT(access(in_tmp("listed/000003-000003.png"), F_OK) != 0);
+  EXPECT_INT(command(&said, "(%s) </dev/null", infer_line("listed -")), 2);
+  EXPECT(strstr(said, "the list on standard input names no image"));
+  // What is read is not written over, although nobody knew.
+  char *image = xstrdup(in_tmp("listed.png"));
+  CHECK(!command(NULL, "cp %s/val/000001.png %s", shapes_set(), image));
+  EXPECT_INT(command(&said, "echo %s | (%s --json %s -)", image, infer_line("listed"), image), 2);
+  EXPECT(strstr(said, "listed.png is read by this run, which would overwrite it") && is_picture(image));
+  free(image);
+  free(list);
+  free(from_folder);
+}
+
+// A program that names an image, waits for what was found in it and names the next: neither waits for the other.
+TEST_TIER(infer_of_a_list_that_stays_open, 1) {
+  const char *said;
+  CHECK(!mkfifo(in_tmp("names"), 0600) && !mkfifo(in_tmp("lines"), 0600));
+  test_limit(120);
+  const int status =
+      command(&said,
+              "cd %s && (%s - <names >lines 2>/dev/null) & cd %s && exec 3>names 4<lines && for i in 1 2 "
+              "3; do echo %s/val/00000$i.png >&3; read line <&4; echo \"told $line\"; done; exec 3>&-; "
+              "cat <&4 >/dev/null; wait",
+              test_tmp(), infer_line("stays-open"), test_tmp(), shapes_set());
+  EXPECT_INT(status, 0);
+  for (int i = 1; i <= 3; i++) {
+    char line[64];
+    snprintf(line, sizeof line, "/val/00000%d.png: ", i);
+    EXPECT(strstr(said, line) && strstr(said, "told "));
+  }
+  EXPECT(results_in(in_tmp("stays-open/detections.json")) >= 0);
+}
+
+// Many sizes, one of them too long for the ordinary canvases: what is found does not depend on how many go at a time.
+TEST_TIER(infer_of_mixed_sizes_is_the_same_in_batches, 1) {
+  const char *said, *folder = in_tmp("mixed");
+  char *alone = xstrdup(in_tmp("mixed-1/detections.json"));
+  CHECK(dirs_make(folder, NULL));
+  for (int i = 0; i < 24; i++) {
+    char path[512];
+    Err err;
+    Image im = image_alloc(24 + 7 * (i % 5), i == 11 ? 400 : 20 + 9 * (i % 7));
+    for (int k = 0; k < 3 * im.h * im.w; k++) im.rgb[k] = (uint8_t)(k * 7 + k / (3 * im.w) * 31 * i);
+    snprintf(path, sizeof path, "%s/%02d.png", in_tmp("mixed"), i);
+    CHECK(png_write(path, &im, PNG_FAST, &err));
+    image_free(&im);
+  }
+  static const int batches[] = {1, 3, 8};
+  for (int i = 0; i < COUNT(batches); i++) {
+    char out[32];
+    snprintf(out, sizeof out, "mixed-%d", batches[i]);
+    EXPECT_INT(command(&said, "%s --overlays 0 --max-size 400 --batch %d --threads %d %s", infer_line(out), batches[i],
+                       1 + i, in_tmp("mixed")),
+               0);
+    char *found = xasprintf("%s/%s/detections.json", test_tmp(), out);
+    EXPECT(results_in(found) > 0 && same_file(found, alone));
+    free(found);
+  }
+  free(alone);
+}
+
+// Every odd photograph is either done or one line that says what is wrong with it.
+TEST_TIER(infer_of_odd_photographs, 1) {
+  const char *said, *odd = shared_path("odd_images");
+  if (!odd) {
+    test_skip("../shared/data/odd_images is not there");
+    return;
+  }
+  char *folder = xstrdup(odd), *lines = xstrdup(in_tmp("odd-photographs/detections.jsonl"));
+  EXPECT_INT(command(&said, "%s --overlays 0 --format jsonl --score 0.9 %s 2>%s", infer_line("odd-photographs"), folder,
+                     in_tmp("odd.said")),
+             2);
+  EXPECT_INT(command(&said, "find %s -iname '*.jpg' -o -iname '*.jpeg' -o -iname '*.png'", folder), 0);
+  int there = 0;
+  for (const char *at = said; (at = strchr(at, '\n')); at++) there++;
+  const int refused = lines_with(in_tmp("odd.said"), ": cannot read the image: ");
+  EXPECT(refused > 0 && lines_with(lines, "\n") > 0);
+  EXPECT_INT(lines_with(lines, "\n") + refused, there);
+  // Upright as its EXIF orientation says; a pixel; 16 bits.
+  EXPECT_INT(lines_with(lines, "exif_Landscape_6.jpg\",\"width\":1800,\"height\":1200,"), 1);
+  free(folder);
+  free(lines);
 }

@@ -1,0 +1,276 @@
+#include "inference/data_set.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/folder.h"
+#include "base/interrupt.h"
+#include "base/rng.h"
+#include "engine/benchmark.h"
+#include "engine/detect.h"
+#include "engine/evaluate.h"
+#include "engine/identity.h"
+#include "engine/rank_sum.h"
+#include "engine/state.h"
+#include "inference/speed.h"
+
+// ---- ranks ------------------------------------------------------------------------------------------------------
+
+// Of every value in the file, so that the same name on two hosts is no proof.
+static uint64_t weights_key(const Checkpoint *c) {
+  uint64_t key = 0;
+  for (size_t i = 0; i < c->num_tensors; i++) {
+    const CkptTensor *t = &c->tensors[i];
+    const char *bytes = t->data;
+    for (size_t at = 0; at < t->bytes; at += sizeof key) {
+      uint64_t word = 0;
+      memcpy(&word, bytes + at, MIN(sizeof word, t->bytes - at));
+      key = rng_key(key, word);
+    }
+  }
+  return key;
+}
+
+// What all ranks have to have the same, so that the results are those of one.
+static char *agreement(const InferOptions *o, const ModelConfig *config, const Checkpoint *c, const Dataset *d) {
+  Record j = {0};
+  char value[512];
+  record_begin(&j);
+  record_str(&j, "split", o->split);
+  record_int(&j, "images", d->num_images);
+  record_int(&j, "objects", d->first_object[d->num_images]);
+  record_int(&j, "canvases", d->num_canvases);
+  record_int(&j, "missing_files", d->missing);
+  snprintf(value, sizeof value, "%016llx", (unsigned long long)dataset_key(d));
+  record_str(&j, "data", value);
+  record_int(&j, "batch", o->batch);
+  record_str(&j, "amp", amp_names[o->amp]);
+  record_bool(&j, "tf32", o->tf32);
+  record_str(&j, "conv", o->conv ? o->conv : "auto");
+  record_bool(&j, "exif", o->exif);
+  record_bool(&j, "eval", o->eval);
+  record_int(&j, "overlays", o->overlays);
+  record_int(&j, "benchmark", o->benchmark);
+  for (int i = 0; i < config_fields(); i++) {
+    config_get(config, i, value, sizeof value);
+    record_str(&j, config_field_name(i), value);
+  }
+  snprintf(value, sizeof value, "%016llx", (unsigned long long)weights_key(c));
+  record_str(&j, "weights", value);
+  char *text = xstrdup(record_end(&j));
+  record_free(&j);
+  return text;
+}
+
+// Ranks that another program has started, perhaps on several hosts; those of --gpus come of one set-up.
+static void agree(Comm *comm, const InferOptions *o, const ModelConfig *config, const Checkpoint *c, const Dataset *d) {
+  Err err;
+  if (comm_alone(comm)) return;
+  char *text = agreement(o, config, c, d);
+  if (!comm_agree(comm, text, identity_agrees, &err)) die(EXIT_USAGE, "%s", err.msg);
+  free(text);
+}
+
+// ---- the folder of a run ----------------------------------------------------------------------------------------
+
+static bool same_folder(const char *a, const char *b) {
+  struct stat x, y;
+  return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+// Where there is such a data set, and not in the midst of its images; a mistyped --data leaves no folder behind.
+static void take_folder_for_data(const InferOptions *o) {
+  Err err;
+  char *annotations, *images;
+  if (!coco_find_split(o->data, o->split, &annotations, &images, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (same_folder(o->out, images))
+    die(EXIT_USAGE, "--out %s: that is the folder of the images; give another one", o->out);
+  if (!folder_take(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
+  free(annotations);
+  free(images);
+}
+
+// The first rank takes the folder for all. Other hosts may have one of their own, for overlays.
+static void share_folder(const InferOptions *o, const Job *job) {
+  Err err;
+  if (job->launch.rank == 0) take_folder_for_data(o);
+  comm_barrier(job->comm);
+  if (job->launch.rank > 0 && !dirs_make(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
+}
+
+// ---- a run ------------------------------------------------------------------------------------------------------
+
+typedef struct Visit {
+  const Engine *e;
+  Findings findings;
+  Speed speed;
+  int canvas, images; // of the batch that is visited
+} Visit;
+
+static void visit_image(void *context, const Dataset *d, int i, const CocoResult *found, int n) {
+  Visit *v = context;
+  const CocoImage *image = &d->coco.images[d->image[i]];
+  const ResultImage as_result = {.id = image->id, .file_name = image->file_name, .h = image->h, .w = image->w};
+  findings_record(&v->findings, &as_result, found, n);
+  v->canvas = d->image_canvas[i];
+  v->images++;
+}
+
+static void visit_time(void *context, double seconds) {
+  Visit *v = context;
+  speed_batch(&v->speed, v->canvas, v->images, seconds);
+  v->images = 0;
+}
+
+static void draw(Visit *v, int i, const Image *image, const Detection *found, int n) {
+  DrawItem *items = xcalloc((size_t)n, sizeof *items);
+  for (int k = 0; k < n; k++) {
+    const float *box = found[k].box;
+    const char *name = v->e->category[found[k].label - 1].name;
+    items[k] = (DrawItem){box[0], box[1], box[2], box[3], name, found[k].score, &found[k].mask};
+  }
+  findings_draw(&v->findings, i, image, items, n);
+  free(items);
+}
+
+static void visit_batch(void *context, const Dataset *d, const Batch *b, const Detections *found, int64_t before) {
+  Visit *v = context;
+  (void)d;
+  for (int i = 0, first = 0, n; i < b->images; i++, first += n) {
+    for (n = 0; first + n < found->n && found->items[first + n].image == i;) n++;
+    if (b->index[i] < 0) continue; // it could not be read
+    const ImageInfo *info = &b->info[i];
+    const Image image = {.h = info->h, .w = info->w, .rgb = b->bytes + info->offset};
+    if (findings_pictures(&v->findings, before++)) draw(v, b->index[i], &image, &found->items[first], n);
+  }
+}
+
+static void report_scores(const Dataset *d, const Evaluation *all) {
+  Scores s;
+  Err err;
+  if (!evaluate_score(d, all, &s, &err)) die(EXIT_RUN, "%s", err.msg);
+  printf("bbox\n");
+  cocoeval_print(stdout, &s.bbox);
+  cocoeval_print_categories(stdout, &s.bbox);
+  printf("segm\n");
+  cocoeval_print(stdout, &s.segm);
+  cocoeval_print_categories(stdout, &s.segm);
+  printf("bbox AP %.3f  mask AP %.3f  on %d images", s.bbox.stats[0], s.segm.stats[0], all->images);
+  if (all->left_out) printf("; %d left out: they cannot be read", all->left_out);
+  printf("\n");
+  scores_free(&s);
+}
+
+// What all ranks have been told; the first one says it.
+_Noreturn static void give_up(Visit *v, const Err *err) {
+  if (comm_rank(v->e->comm) > 0) comm_barrier(v->e->comm); // ends with the first rank
+  if (!v->findings.images) findings_abort(&v->findings);
+  die_unforeseen("%s", err->msg);
+}
+
+static void report(const InferOptions *o, const Dataset *d, const Evaluation *all, bool complete, Visit *v) {
+  (complete ? findings_commit : findings_keep)(&v->findings);
+  speed_print(&v->speed, o->batch, 1);
+  if (complete && all->left_out)
+    fprintf(stderr, "%d of %d images could not be read: left out\n", all->left_out, all->images + all->left_out);
+  if (complete && o->eval) report_scores(d, all);
+}
+
+// Returns the program's exit status.
+static int find_and_score(const InferOptions *o, Engine *e, const Dataset *d, const ResultForm *form, Visit *v) {
+  Err err;
+  Evaluation all;
+  const int rank = comm_rank(e->comm);
+  if (rank) findings_follow(&v->findings, rank);
+  if (!rank && !findings_begin(&v->findings, form, &err)) die(EXIT_USAGE, "%s", err.msg);
+  const Visitor visitor = {
+      .context = v, .image = visit_image, .took = visit_time, .batch = visit_batch, .stopped = interrupted};
+  const bool complete = evaluate_run(e, d, o->threads, &visitor, &all, &err);
+  if (!complete && *err.msg) give_up(v, &err);
+  v->findings.failed = (int)rank_sum(e->comm, v->findings.failed);
+  const bool failed = v->findings.failed;
+  if (rank)
+    findings_leave(&v->findings);
+  else
+    report(o, d, &all, complete, v);
+  evaluation_free(&all);
+  return complete && !failed ? 0 : EXIT_RUN;
+}
+
+static Compute compute_of(const InferOptions *o) {
+  return (Compute){
+      .device = o->device, .amp = amp_types[o->amp], .tf32 = o->tf32, .conv = o->conv, .sync_nodes = o->sync_nodes};
+}
+
+// What is written must be none of the files that are read.
+static void plan_outputs(const InferOptions *o, const Dataset *d, Findings *f) {
+  Err err;
+  FileSet inputs = {0};
+  file_set_add(&inputs, o->weights);
+  file_set_add(&inputs, d->coco.path);
+  const char **files = xmalloc((size_t)d->num_images * sizeof *files);
+  for (int i = 0; i < d->num_images; i++) {
+    char *path = dataset_path(d, i);
+    file_set_add(&inputs, path);
+    free(path);
+    files[i] = d->coco.images[d->image[i]].file_name;
+  }
+  if (!findings_open(f, o->json, o->out, o->overlays < 0 ? 16 : o->overlays, files, d->num_images, &inputs, &err))
+    die(EXIT_USAGE, "%s", err.msg);
+  free(files);
+  file_set_free(&inputs);
+}
+
+// On the rank's own device; waits for the other ranks, so that the first batch is no one's alone.
+static void open_engine(const InferOptions *o, const Job *job, const ModelConfig *config, const Category *category,
+                        const Checkpoint *c, const Dataset *d, Engine *e) {
+  Err err;
+  Shapes none = {0}, shapes = shapes_of(d, o->batch);
+  shapes.threads = o->threads;
+  Compute compute = compute_of(o);
+  compute.device = job->device;
+  compute.ranks.comm = job->comm;
+  if (!engine_open(e, &compute, model_of(config), config, category, &none, &shapes, false, &err))
+    die(err_exit(&err), "%s", err.msg);
+  if (!state_load(e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
+  if (o->eval && !evaluate_categories(e, d, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (*e->dev->why_cpu && job->launch.rank == 0) device_print(e->dev, stderr);
+}
+
+// All that ranks have in common is set up before they are forked.
+int data_set_run(const InferOptions *o, Job *job, const JobOptions *wanted, const ModelConfig *config,
+                 const Category *category, const Checkpoint *c, const ResultForm *form) {
+  Err err;
+  Dataset d;
+  DatasetOptions options = {.resize = resize_of(config),
+                            .patience = STORAGE_PATIENCE,
+                            .upright = o->exif,
+                            .max_canvases = o->canvases,
+                            .keep_empty = true,
+                            .limit = o->limit,
+                            .index = o->benchmark ? NULL : o->out};
+  Engine e;
+  Visit visit = {.e = &e};
+  if (!o->benchmark) share_folder(o, job);
+  if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!o->benchmark) plan_outputs(o, &d, &visit.findings);
+  agree(job->comm, o, config, c, &d);
+  job_start(job, wanted);
+  speed_begin(&visit.speed, comm_world(job->comm));
+  open_engine(o, job, config, category, c, &d, &e);
+  speed_opened(&visit.speed, now_seconds() - visit.speed.begun);
+  const BenchSetting setting = {.bench = "infer",
+                                .amp = amp_names[o->amp],
+                                .tf32 = o->tf32,
+                                .conv = o->conv,
+                                .steps = o->benchmark,
+                                .profile = o->profile};
+  int status = 0;
+  if (!o->benchmark)
+    status = find_and_score(o, &e, &d, form, &visit);
+  else if (!benchmark_infer(&e, &setting, &d, o->threads, &err))
+    die(EXIT_RUN, "%s", err.msg);
+  speed_free(&visit.speed);
+  engine_close(&e);
+  dataset_close(&d);
+  return status;
+}

@@ -1,0 +1,277 @@
+#include "inference/handles.h"
+#include <stdlib.h>
+#include <string.h>
+#include "include/maskrcnn.h"
+
+enum { CLASSES = 3 };
+static const int64_t class_pixels[CLASSES] = {2 << 20, 16 << 20, 64 << 20}; // of an image, at most
+
+typedef struct Ready { // a batch that is done
+  RunnerDone done;
+  struct Ready *next;
+} Ready;
+
+struct Handles {
+  const InferOptions *o;
+  Resize resize;
+  maskrcnn_size canvas[MAX_CANVASES];
+  int canvases;
+  maskrcnn *many; // NULL: not open
+  int class;      // that it takes
+  int batch;      // images that it computes at a time
+  int under_way;  // batches that it has and has not given back
+  maskrcnn *single;
+  maskrcnn_size single_canvas;
+  int64_t single_pixels;
+  Ready *first, **last; // done and not handed out
+  Speed *speed;
+  bool told; // which device it is
+};
+
+// ---- groups -----------------------------------------------------------------------------------------------------
+
+// An image belongs to a class by its pixels and a canvas by its shape; all that have no place there are the last group.
+static int groups(const Handles *h) { return CLASSES * h->canvases + 1; }
+static bool is_single(const Handles *h, int group) { return group == CLASSES * h->canvases; }
+
+int handles_shape(const Handles *h, int group) { return is_single(h, group) ? MAX_CANVASES : group % h->canvases; }
+
+static int round_up(int side) { return (side + CANVAS_MULTIPLE - 1) / CANVAS_MULTIPLE * CANVAS_MULTIPLE; }
+
+static void add_canvas(Handles *h, int height, int width) {
+  const maskrcnn_size c = {round_up(height), round_up(width)};
+  for (int i = 0; i < h->canvases; i++)
+    if (h->canvas[i].height == c.height && h->canvas[i].width == c.width) return;
+  h->canvas[h->canvases++] = c;
+}
+
+// For 1 : 1, 4 : 3, 3 : 2 and longer, lying and upright. Sides of more than twice the shorter one are rare, and graphs
+// for them would take memory from all others.
+static void choose_canvases(Handles *h) {
+  static const int ratio[][2] = {{1, 1}, {4, 3}, {3, 2}};
+  const Resize *r = &h->resize;
+  const int longest = MIN(r->max_size, 2 * r->size);
+  for (int i = 0; i < COUNT(ratio); i++) {
+    int rh, rw;
+    resize_shape(r, 4096 * ratio[i][1], 4096 * ratio[i][0], &rh, &rw);
+    add_canvas(h, rh, rw);
+    add_canvas(h, rw, rh);
+  }
+  add_canvas(h, r->size, longest);
+  add_canvas(h, longest, r->size);
+}
+
+static int group_of(void *context, int height, int width) {
+  const Handles *h = context;
+  int rh, rw, best = -1, class = 0;
+  int64_t least = INT64_MAX;
+  resize_shape(&h->resize, height, width, &rh, &rw);
+  for (int i = 0; i < h->canvases; i++) {
+    const maskrcnn_size *c = &h->canvas[i];
+    const int64_t area = (int64_t)c->height * c->width;
+    if (c->height < rh || c->width < rw || area >= least) continue;
+    best = i;
+    least = area;
+  }
+  while (class < CLASSES && (int64_t)height * width > class_pixels[class]) class ++;
+  return best < 0 || class == CLASSES ? CLASSES * h->canvases : class * h->canvases + best;
+}
+
+static int batch_of(void *context, int group) {
+  const Handles *h = context;
+  return is_single(h, group) ? 1 : h->batch;
+}
+
+// ---- opening ----------------------------------------------------------------------------------------------------
+
+static void tell_device(Handles *h, maskrcnn *handle) {
+  const maskrcnn_description *d = maskrcnn_describe(handle);
+  if (*d->why_cpu && !h->told) fprintf(stderr, "device: %s; not a GPU: %s\n", d->device, d->why_cpu);
+  h->told = true;
+}
+
+static maskrcnn_status open_handle(Handles *h, maskrcnn **handle, int batch, int64_t pixels,
+                                   const maskrcnn_size *canvas, int canvases, Err *err) {
+  const InferOptions *o = h->o;
+  const double start = now_seconds();
+  maskrcnn_options options;
+  maskrcnn_options_init(&options, sizeof options);
+  options.weights = o->weights;
+  options.device = o->device;
+  options.amp = amp_names[o->amp];
+  options.tf32 = o->tf32;
+  options.conv = o->conv;
+  options.batch = batch;
+  options.queue = HANDLES_UNDER_WAY * batch;
+  options.min_score = o->score;
+  options.image_size = o->size;
+  options.max_image_size = o->max_size;
+  options.max_pixels = pixels;
+  options.canvases = canvas;
+  options.num_canvases = canvases;
+  options.sync_nodes = o->sync_nodes;
+  const maskrcnn_status status = maskrcnn_open(handle, &options, err->msg, sizeof err->msg);
+  if (status == MASKRCNN_OK) tell_device(h, *handle);
+  speed_opened(h->speed, now_seconds() - start);
+  return status;
+}
+
+// ---- results ----------------------------------------------------------------------------------------------------
+
+static void put_ready(Handles *h, const RunnerDone *done) {
+  Ready *r = xmalloc(sizeof *r);
+  *r = (Ready){.done = *done};
+  *h->last = r;
+  h->last = &r->next;
+}
+
+static void put_refused(Handles *h, uint64_t tag, const Err *why) {
+  put_ready(h, &(RunnerDone){.tag = tag, .why = *why});
+}
+
+static bool take_ready(Handles *h, RunnerDone *done) {
+  Ready *r = h->first;
+  if (!r) return false;
+  *done = r->done;
+  if (!(h->first = r->next)) h->last = &h->first;
+  free(r);
+  return true;
+}
+
+static RunnerState take_next(Handles *h, bool wait, RunnerDone *done, Err *err) {
+  maskrcnn_results *results;
+  if (!h->under_way) return RUNNER_EMPTY;
+  const maskrcnn_status status = maskrcnn_next(h->many, wait, &results);
+  if (status == MASKRCNN_NOT_YET) return RUNNER_BUSY;
+  if (status != MASKRCNN_OK) {
+    err_set(err, "%s", maskrcnn_message(h->many));
+    return RUNNER_FAILS;
+  }
+  h->under_way--;
+  *done = (RunnerDone){.tag = results->tag, .results = results};
+  return RUNNER_DONE;
+}
+
+static RunnerState next(void *context, bool wait, RunnerDone *done, Err *err) {
+  Handles *h = context;
+  return take_ready(h, done) ? RUNNER_DONE : take_next(h, wait, done, err);
+}
+
+static void release(void *context, void *results) {
+  (void)context;
+  maskrcnn_results_free(results);
+}
+
+// ---- many images ------------------------------------------------------------------------------------------------
+
+// Waits for what it has, and keeps it.
+static bool empty_many(Handles *h, Err *err) {
+  RunnerDone done;
+  RunnerState state;
+  while ((state = take_next(h, true, &done, err)) == RUNNER_DONE) put_ready(h, &done);
+  return state == RUNNER_EMPTY;
+}
+
+static maskrcnn_status open_many(Handles *h, int class, Err *err) {
+  if (!empty_many(h, err)) return MASKRCNN_DEAD;
+  maskrcnn_close(h->many);
+  h->many = NULL;
+  for (;; h->batch /= 2) {
+    const maskrcnn_status status = open_handle(h, &h->many, h->batch, class_pixels[class], h->canvas, h->canvases, err);
+    h->class = class;
+    if (status != MASKRCNN_NO_MEMORY || h->batch == 1) return status;
+    fprintf(stderr, "%s; going on with %d images at a time\n", err->msg, h->batch / 2);
+  }
+}
+
+static maskrcnn_status submit(Handles *h, const maskrcnn_image *image, int n, uint64_t tag, Err *err) {
+  for (;;) {
+    const maskrcnn_status status = maskrcnn_submit(h->many, image, n, tag);
+    RunnerDone done;
+    if (status == MASKRCNN_OK) h->under_way++;
+    if (status < 0) err_set(err, "%s", maskrcnn_message(h->many));
+    if (status != MASKRCNN_FULL) return status;
+    if (take_next(h, true, &done, err) != RUNNER_DONE) return MASKRCNN_DEAD;
+    put_ready(h, &done);
+  }
+}
+
+// ---- single images ----------------------------------------------------------------------------------------------
+
+static maskrcnn_status open_single(Handles *h, const maskrcnn_image *image, Err *err) {
+  const int64_t pixels = (int64_t)image->height * image->width;
+  int rh, rw;
+  resize_shape(&h->resize, image->height, image->width, &rh, &rw);
+  const maskrcnn_size c = {round_up(rh), round_up(rw)};
+  const bool same = h->single_canvas.height == c.height && h->single_canvas.width == c.width;
+  if (h->single && same && h->single_pixels >= pixels) return MASKRCNN_OK;
+  maskrcnn_close(h->single);
+  h->single = NULL;
+  h->single_canvas = c;
+  h->single_pixels = pixels;
+  return open_handle(h, &h->single, 1, pixels, &c, 1, err);
+}
+
+static maskrcnn_status run_single(Handles *h, const maskrcnn_image *image, uint64_t tag, Err *err) {
+  maskrcnn_results *results;
+  maskrcnn_status status = open_single(h, image, err);
+  if (status) return status;
+  status = maskrcnn_run(h->single, image, 1, &results);
+  if (status == MASKRCNN_OK)
+    put_ready(h, &(RunnerDone){.tag = tag, .results = results});
+  else
+    err_set(err, "%s", maskrcnn_message(h->single));
+  return status;
+}
+
+// ---- the runner -------------------------------------------------------------------------------------------------
+
+static bool start(void *context, int group, const Image *const *image, int n, uint64_t tag, Err *err) {
+  Handles *h = context;
+  maskrcnn_status status = MASKRCNN_OK;
+  maskrcnn_image *images = xcalloc((size_t)n, sizeof *images);
+  for (int i = 0; i < n; i++)
+    images[i] = (maskrcnn_image){.rgb = image[i]->rgb, .width = image[i]->w, .height = image[i]->h};
+  if (is_single(h, group)) {
+    status = run_single(h, images, tag, err);
+  } else {
+    const int class = group / h->canvases;
+    if (!h->many || class > h->class) status = open_many(h, class, err);
+    if (status == MASKRCNN_OK) status = submit(h, images, n, tag, err);
+  }
+  free(images);
+  // There may be memory for others, and others may be images that it takes; all else is the same for all of them.
+  const bool theirs_alone = status == MASKRCNN_NO_MEMORY || status == MASKRCNN_BAD_IMAGE;
+  if (theirs_alone) put_refused(h, tag, err);
+  return status == MASKRCNN_OK || theirs_alone;
+}
+
+Runner handles_runner(Handles *h) {
+  return (Runner){.context = h,
+                  .groups = groups(h),
+                  .under_way = HANDLES_UNDER_WAY,
+                  .group = group_of,
+                  .batch = batch_of,
+                  .start = start,
+                  .next = next,
+                  .release = release};
+}
+
+Handles *handles_open(const InferOptions *o, const ModelConfig *config, int batch, Speed *speed) {
+  Handles *h = xcalloc(1, sizeof *h);
+  h->o = o;
+  h->resize = resize_of(config);
+  h->batch = batch;
+  h->speed = speed;
+  h->last = &h->first;
+  choose_canvases(h);
+  return h;
+}
+
+void handles_close(Handles *h) {
+  RunnerDone done;
+  while (take_ready(h, &done)) maskrcnn_results_free(done.results);
+  maskrcnn_close(h->many);
+  maskrcnn_close(h->single);
+  free(h);
+}

@@ -1,0 +1,21 @@
+// Handles: the network as a stream's Runner, run through include/maskrcnn.h alone.
+//
+// One handle takes all ordinary images. It is opened for the largest images met so far, in steps (2, 16, 64
+// megapixels), and again when larger ones come; where memory does not suffice for a batch it is opened for half as
+// many. An image beyond that, or so long that no ordinary canvas holds it, has a handle of its own, with a batch of
+// one, which is kept for the next that fits it. Which canvas an image goes to depends on its size and the options
+// alone.
+#pragma once
+#include "inference/options.h"
+#include "inference/runner.h"
+#include "inference/speed.h"
+
+typedef struct Handles Handles;
+enum { HANDLES_UNDER_WAY = 3 }; // batches
+
+// Opens nothing yet: the first batch does. What is wrong with the options' weights or device fails that. `speed` is
+// told of every opening.
+Handles *handles_open(const InferOptions *o, const ModelConfig *config, int batch, Speed *speed);
+Runner handles_runner(Handles *h);              // its results are maskrcnn_results
+int handles_shape(const Handles *h, int group); // the canvas of a group, for Speed
+void handles_close(Handles *h);

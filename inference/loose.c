@@ -1,0 +1,205 @@
+#include "inference/loose.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/folder.h"
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "base/output.h"
+#include "base/parallel.h"
+#include "include/maskrcnn.h"
+#include "inference/handles.h"
+#include "inference/stream.h"
+
+typedef struct Loose {
+  const InferOptions *o;
+  const ModelConfig *config;
+  Sources *sources;
+  Handles *handles;
+  Findings findings;
+  Speed speed;
+  FileSet inputs, outputs;
+  int bad; // images
+} Loose;
+
+// What is wrong is wrong for every image.
+static NORETURN void refuse(Loose *l, int code, const char *message) {
+  if (!l->findings.images) findings_abort(&l->findings);
+  die(code, "%s", message);
+}
+
+// ---- images -----------------------------------------------------------------------------------------------------
+
+// What was found in an image, as result files and overlays have it. Masks are borrowed.
+typedef struct Found {
+  CocoResult *result; // [n]
+  DrawItem *item;     // [n]
+  Rle *mask;          // [n]
+  int n;
+} Found;
+
+static Found found_in(const maskrcnn_detections *d, int64_t image_id, float box_extra) {
+  const size_t n = (size_t)d->n;
+  Found f = {.result = xcalloc(n, sizeof *f.result),
+             .item = xcalloc(n, sizeof *f.item),
+             .mask = xcalloc(n, sizeof *f.mask),
+             .n = d->n};
+  for (size_t i = 0; i < n; i++) {
+    const float *box = d->boxes + 4 * i;
+    const maskrcnn_rle *m = d->masks[i];
+    f.mask[i] = (Rle){.h = m->height, .w = m->width, .n = m->num_counts, .runs = (uint32_t *)m->counts};
+    f.item[i] = (DrawItem){box[0], box[1], box[2], box[3], d->names[i], d->scores[i], &f.mask[i]};
+    f.result[i] =
+        (CocoResult){.image_id = image_id,
+                     .category_id = d->category_ids[i],
+                     .bbox = {box[0], box[1], (double)box[2] - box[0] + box_extra, (double)box[3] - box[1] + box_extra},
+                     .score = d->scores[i],
+                     .has_bbox = true,
+                     .has_segm = true,
+                     .rle = f.mask[i]};
+  }
+  return f;
+}
+
+static void found_free(Found *f) {
+  free(f->result);
+  free(f->item);
+  free(f->mask);
+}
+
+static bool keeps(void *context, const Decoded *image) {
+  (void)image;
+  const Loose *l = context;
+  return findings_pictures(&l->findings, l->findings.images);
+}
+
+static void draw(Loose *l, const Decoded *image, const Found *f) {
+  if (sources_has_list(l->sources))
+    findings_picture(&l->findings, image->path, image->place + 1, &l->inputs, &image->image, f->item, f->n);
+  else
+    findings_draw(&l->findings, (int)image->place, &image->image, f->item, f->n);
+}
+
+// A list may name a file that the results would replace.
+static void note_listed(Loose *l, const char *path) {
+  Err err;
+  if (!file_set_spares(&l->outputs, path, &err)) refuse(l, EXIT_USAGE, err.msg);
+  if (findings_pictures(&l->findings, l->findings.images)) file_set_add(&l->inputs, path);
+}
+
+static void visit(void *context, const Decoded *image, const void *results, int in_batch) {
+  Loose *l = context;
+  const maskrcnn_result *result = ((const maskrcnn_results *)results)->images[in_batch];
+  if (result->kind != MASKRCNN_DETECTIONS) refuse(l, EXIT_USAGE, "the weights are of a model that finds no objects");
+  if (sources_has_list(l->sources)) note_listed(l, image->path);
+  Found f = found_in(result->detections, image->place + 1, (float)l->config->box_extra);
+  line_print(stdout, "%s: %d detections, %d above %.2f", image->path, f.n, findings_shown(f.item, f.n),
+             SHOWN_PERCENT / 100.0);
+  const bool drawn = findings_pictures(&l->findings, l->findings.images);
+  const ResultImage as_result = {
+      .id = image->place + 1, .file_name = image->path, .h = result->height, .w = result->width};
+  findings_record(&l->findings, &as_result, f.result, f.n);
+  if (drawn) draw(l, image, &f);
+  found_free(&f);
+}
+
+static void visit_bad(void *context, const Decoded *image, const Err *why) {
+  Loose *l = context;
+  Err err = *why;
+  if (!image->wrong) err_set(&err, "%s: %s", image->path, why->msg);
+  if (l->findings.total == 1) refuse(l, EXIT_USAGE, err.msg);
+  line_print(stderr, "%s", err.msg);
+  l->bad++;
+}
+
+static void visit_time(void *context, int group, int images, double seconds) {
+  Loose *l = context;
+  speed_batch(&l->speed, handles_shape(l->handles, group), images, seconds);
+}
+
+// ---- a run ------------------------------------------------------------------------------------------------------
+
+// More than one only pays off where a batch costs less than its images one by one.
+static int choose_batch(const InferOptions *o, int named, bool list) {
+  enum { ON_GPU = 8 };
+  Err err;
+  if (o->batch) return o->batch;
+  Device *dev = device_open(o->device, &err);
+  if (!dev) die(err_exit(&err), "%s", err.msg);
+  const int batch = dev->gpu ? ON_GPU : 1;
+  device_close(dev);
+  return list ? batch : MIN(batch, MAX(named, 1));
+}
+
+// Which files are read and written; nothing of it is, yet.
+static void plan_files(Loose *l) {
+  Err err;
+  const InferOptions *o = l->o;
+  int named;
+  const char *const *files = sources_files(l->sources, &named);
+  const bool list = sources_has_list(l->sources), all = !list && named == o->num_images;
+  file_set_add(&l->inputs, o->weights);
+  for (int i = 0; i < named; i++) file_set_add(&l->inputs, files[i]);
+  const int pictures = o->overlays >= 0 ? o->overlays : all ? named : 16;
+  if (!findings_open(&l->findings, o->json, o->out, pictures, files, list ? 0 : named, &l->inputs, &err))
+    die(EXIT_USAGE, "%s", err.msg);
+  file_set_add(&l->outputs, o->json);
+}
+
+static Decoders *open_decoders(const Loose *l, int batch) {
+  enum { MOST = 1 << 30, PART = 8 }; // bytes; of the memory that is left
+  Err err;
+  DecodersOptions options = {.threads = l->o->threads ? l->o->threads : parallel_cores()};
+  options.ahead = 2 * options.threads + batch;
+  options.bytes = MIN((size_t)MOST, memory_left("") / PART);
+  if (l->findings.total) options.threads = MIN(options.threads, l->findings.total);
+  Decoders *d = decoders_open(l->sources, &options, &err);
+  if (!d) die(EXIT_RUN, "%s", err.msg);
+  return d;
+}
+
+// Returns whether all images were visited.
+static bool stream(Loose *l, int batch) {
+  Err err;
+  const StreamVisitor visitor = {
+      .context = l, .keeps = keeps, .image = visit, .bad = visit_bad, .took = visit_time, .stopped = interrupted};
+  l->handles = handles_open(l->o, l->config, batch, &l->speed);
+  const Runner runner = handles_runner(l->handles);
+  Decoders *d = open_decoders(l, batch);
+  const bool complete = stream_run(d, &runner, &visitor, &err);
+  if (!complete && *err.msg) {
+    if (!l->findings.images) refuse(l, EXIT_USAGE, err.msg);
+    findings_context(&l->findings, "");
+    die_unforeseen("%s", err.msg);
+  }
+  decoders_close(d);
+  handles_close(l->handles);
+  return complete;
+}
+
+int loose_run(const InferOptions *o, const ModelConfig *config, const ResultForm *form) {
+  Err err;
+  Loose l = {.o = o, .config = config};
+  if (!(l.sources = sources_open(o->images, o->num_images, STDIN_FILENO, &err))) die(EXIT_USAGE, "%s", err.msg);
+  plan_files(&l);
+  int named;
+  sources_files(l.sources, &named);
+  if (!folder_take(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
+  if (!findings_begin(&l.findings, form, &err)) die(EXIT_USAGE, "%s", err.msg);
+  setvbuf(stdout, NULL, _IOLBF, 0); // lines go out as images are done, to pipes, too
+  speed_begin(&l.speed, 1);
+  const int batch = choose_batch(o, named, sources_has_list(l.sources));
+  const bool complete = stream(&l, batch);
+  const int images = l.findings.images;
+  if (complete && !images && !l.bad) refuse(&l, EXIT_USAGE, "the list on standard input names no image");
+  if (complete && !images) refuse(&l, EXIT_USAGE, "none of the images can be used");
+  (complete ? findings_commit : findings_keep)(&l.findings);
+  if (complete) fprintf(stderr, "image_id is an image's place in the order in which they were named\n");
+  speed_print(&l.speed, batch, HANDLES_UNDER_WAY);
+  speed_free(&l.speed);
+  sources_close(l.sources);
+  file_set_free(&l.inputs);
+  file_set_free(&l.outputs);
+  if (l.bad) die(EXIT_USAGE, "%d of %d images left out", l.bad, images + l.bad);
+  return complete && !l.findings.failed ? 0 : EXIT_RUN;
+}

@@ -1,0 +1,27 @@
+#include "inference/options.h"
+#include "engine/job.h"
+
+InferOptions infer_options(int argc, char **argv) {
+  InferOptions o = {OPTION_DEFAULTS(INFER_OPTIONS)};
+  OPTION_TABLE(table, InferOptions, INFER_OPTIONS);
+  Cli cli = {.usage = "--weights FILE (IMAGE… | FOLDER… | - | --data DIR) [options]",
+             .about = "Finds objects and their masks with a trained Mask R-CNN.",
+             .options = table,
+             .num_options = COUNT(table),
+             .values = &o,
+             .positional = "IMAGE"};
+  cli_parse_or_exit(&cli, argc, argv);
+  if (!o.weights) die(EXIT_USAGE, "--weights FILE is missing; --help lists the options");
+  if (!o.data == !cli.num_args) die(EXIT_USAGE, "name either images or --data DIR");
+  if ((o.eval || o.benchmark) && !o.data) die(EXIT_USAGE, "--%s needs --data DIR", o.eval ? "eval" : "benchmark");
+  if (o.profile && !o.benchmark) die(EXIT_USAGE, "--profile needs --benchmark");
+  Err err;
+  if (!job_parse(o.gpus, &o.ranks, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!o.data && o.ranks != 1) die(EXIT_USAGE, "--gpus shares out --data DIR: leave it out where images are named");
+  if (o.eval && o.benchmark) die(EXIT_USAGE, "--benchmark stops after its record: leave out --eval");
+  o.json = o.json ? xstrdup(o.json) : xasprintf("%s/detections.json%s", o.out, o.format == RESULTS_JSONL ? "l" : "");
+  if (o.data && !o.batch) o.batch = 1;
+  o.images = (const char *const *)cli.args;
+  o.num_images = cli.num_args;
+  return o;
+}

@@ -1,0 +1,59 @@
+// The options of ./infer: what it accepts, and what it refuses before anything is read.
+#pragma once
+#include "base/cli.h"
+#include "data/batches/canvas.h"
+#include "data/formats/results.h"
+#include "engine/engine.h"
+
+// clang-format off
+#define INFER_OPTIONS(X)                                                                                               \
+  X(STRING, weights,   NULL,            "FILE", "a checkpoint of ./train or torchvision's, .pth or .safetensors")      \
+  X(STRING, data,      NULL,            "DIR",  "a COCO data set; or name images instead: files, folders (their .jpg " \
+                                                ".jpeg .png, not those of folders below), - for a list on standard "   \
+                                                "input")                                                               \
+  X(STRING, split,     "val",           "NAME", "of --data")                                                           \
+  X(INT,    limit,     0, 0, INT32_MAX, "N",    "only the first N images of --data by id; 0 = all")                    \
+  X(FLAG,   exif,      false,                   "turn images of --data as their EXIF orientation says, as those that " \
+                                                "are named always are; COCO's annotations want it off")                \
+  X(STRING, out,       "out",           "DIR",  "where overlays go; one run at a time")                                \
+  X(INT,    overlays,  -1, -1, INT32_MAX, "N",  "pictures to draw at most; -1 = every file that is named, or 16 of "   \
+                                                "folders, a list or --data")                                           \
+  X(STRING, json,      NULL,            "FILE", "results, called FILE.partial until all are there; default "           \
+                                                "OUT/detections.json or .jsonl")                                       \
+  X(CHOICE, format,    RESULTS_COCO, result_formats, "of results: COCO's array, or a line of JSON an image")           \
+  X(FLAG,   polygons,  false,                   "results have masks as polygons beside COCO's compressed runs")        \
+  X(FLAG,   eval,      false,                   "score against the annotations of --data")                             \
+  X(FLOAT,  score,     0.05f, 0, 1,     "X",    "detections below this are dropped")                                   \
+  X(INT,    size,      0, 0, 8192,      "N",    "shorter side in pixels; 0 = as trained")                              \
+  X(INT,    max_size,  0, 0, 16384,     "N",    "longer side at most; 0 = as trained, or 5/3 of --size")               \
+  X(INT,    batch,     0, 0, 1024,      "N",    "images at a time; 0 = 1 of --data, 8 of others on a GPU and 1 on the "\
+                                                "CPU")                                                                 \
+  X(INT,    canvases,  2, 1, MAX_CANVASES, "N", "how many padded shapes at most (--data)")                             \
+  X(INT,    threads,   0, 0, 256,       "N",    "decoder threads; 0 = one per core")                                   \
+  X(INT_IMPLIED, benchmark, 0, 0, 1e6,  "STEPS", "200",                                                                \
+                                                "time STEPS batches of --data (alone: 200) after half as many to "     \
+                                                "warm up, print a record, stop")                                       \
+  X(FLAG,   profile,   false,                   "with --benchmark: for every node its time and how near it comes to "  \
+                                                "what the device can do")                                              \
+  X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16",  "16-bit activations (GPU)")                                            \
+  X(FLAG,   tf32,      false,                   "TF32 products (GPU)")                                                 \
+  X(STRING, conv,      NULL,            "RUNG", "convolution kernels (GPU)")                                           \
+  X(STRING, device,    "auto",          "NAME", "auto, cpu or cuda:N")                                                 \
+  X(STRING, gpus,      "1",             "N",    "share --data out over so many GPUs; all: as many as there are")       \
+  X(STRING, rendezvous, NULL,           "PLACE", "where ranks of several nodes meet: tcp:HOST:PORT or file:PATH; "     \
+                                                "default: as torchrun, srun or mpirun say")                            \
+  X(FLOAT,  rendezvous_timeout, 300, 1, 86400, "SECONDS", "that ranks wait for each other at the beginning")           \
+  X(FLOAT,  timeout,   60, 1, 86400,    "SECONDS", "after which a rank that says nothing is lost")                     \
+  X(FLAG,   sync_nodes, false,                  "wait after every node and kernel, so that an error of the GPU names " \
+                                                "it; slow, the same results")
+// clang-format on
+
+typedef struct InferOptions {
+  OPTION_FIELDS(INFER_OPTIONS)
+  const char *const *images; // [num_images] files, folders, "-"; borrowed
+  int num_images;
+  int ranks; // of `gpus`; 0 = all
+} InferOptions;
+
+// Ends the program by one line where the options do not fit together. `json` is the caller's to free.
+InferOptions infer_options(int argc, char **argv);

@@ -1,0 +1,59 @@
+#include "inference/speed.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/latency.h"
+#include "base/util.h"
+
+void speed_begin(Speed *s, int ranks) { *s = (Speed){.begun = now_seconds(), .ranks = ranks}; }
+
+void speed_opened(Speed *s, double seconds) { s->opening += seconds; }
+
+void speed_batch(Speed *s, int shape, int images, double seconds) {
+  s->last = now_seconds();
+  if (s->first == 0) {
+    s->first = s->last;
+    s->images_first = images;
+  }
+  s->images += images;
+  if (s->seen[shape]++ < WARM_UP * s->ranks) {
+    s->left_out++;
+    return;
+  }
+  array_reserve((void **)&s->ms, &s->room, (size_t)s->n + 1, sizeof *s->ms);
+  s->ms[s->n++] = 1e3 * seconds;
+}
+
+static void print_rate(const Speed *s) {
+  printf("start-up %.2f s: %.2f to open the model, %.2f until the first batch was done\n", s->first - s->begun,
+         s->opening, s->first - s->begun - s->opening);
+  const int64_t after = s->images - s->images_first;
+  if (after > 0)
+    printf("%lld images in %.2f s after that: %.1f images/s\n", (long long)after, s->last - s->first,
+           (double)after / (s->last - s->first));
+}
+
+void speed_print(Speed *s, int batch, int under_way) {
+  static const int percent[] = {50, 90, 95, 99};
+  if (s->first == 0) return;
+  print_rate(s);
+  printf("latency of %d batches of %d", s->n, batch);
+  if (s->ranks > 1) printf(" on %d ranks", s->ranks);
+  printf(", from decoded images to masks");
+  if (under_way > 1) printf(" with %d under way", under_way);
+  printf("; %d before them warm up, the first %d of each shape%s:\n", s->left_out, WARM_UP,
+         s->ranks > 1 ? " and rank" : "");
+  if (s->n == 0) {
+    printf("  none is left\n");
+    return;
+  }
+  const Latency all = latency_summary(s->ms, s->n); // sorts them
+  printf("  %-10s %12s\n", "", "ms");
+  printf("  %-10s %12.2f\n", "average", all.mean);
+  for (int i = 0; i < COUNT(percent); i++)
+    printf("  %d%-8s %12.2f\n", percent[i], "%", quantile(s->ms, s->n, percent[i] / 100.0));
+}
+
+void speed_free(Speed *s) {
+  free(s->ms);
+  s->ms = NULL;
+}

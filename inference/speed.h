@@ -1,0 +1,27 @@
+// Speed: what a run of inference tells of its time. Start-up (opening the model, the first batch) stands apart from the
+// rate after it, and a table of latencies leaves the warm-up out.
+#pragma once
+#include <stdint.h>
+#include "data/batches/canvas.h"
+
+enum { WARM_UP = 2 }; // batches of a shape that are queued kernel by kernel, and recorded, before they are replayed
+
+typedef struct Speed {
+  int ranks;                    // that compute, each of which warms up
+  double begun, opening;        // now_seconds(); seconds spent on opening the model
+  double first, last;           // now_seconds() when the first batch and the last were done; 0: none yet
+  int64_t images_first, images; // of the first batch; of all
+  int seen[MAX_CANVASES];       // batches of each shape
+  double *ms;                   // [n] latencies after the warm-up, in milliseconds
+  int n, left_out;
+  size_t room; // of ms
+} Speed;
+
+void speed_begin(Speed *s, int ranks);
+void speed_opened(Speed *s, double seconds); // the model was opened, which took so long; may come again
+// A batch of a shape is done, so long after its pixels were handed over.
+void speed_batch(Speed *s, int shape, int images, double seconds);
+// Start-up, rate and latencies of batches of `batch` images, `under_way` of them at a time, on standard output; nothing
+// where no batch was done.
+void speed_print(Speed *s, int batch, int under_way);
+void speed_free(Speed *s);
