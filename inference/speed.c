@@ -9,6 +9,7 @@ void speed_begin(Speed *s, int ranks) { *s = (Speed){.begun = now_seconds(), .ra
 void speed_opened(Speed *s, double seconds) { s->opening += seconds; }
 
 void speed_batch(Speed *s, int shape, int images, double seconds) {
+  CHECK(shape >= 0 && shape < SPEED_SHAPES);
   s->last = now_seconds();
   if (s->first == 0) {
     s->first = s->last;

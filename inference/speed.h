@@ -4,14 +4,16 @@
 #include <stdint.h>
 #include "data/batches/canvas.h"
 
-enum { WARM_UP = 2 }; // batches of a shape that are queued kernel by kernel, and recorded, before they are replayed
+// Batches of a shape that are queued kernel by kernel, and recorded, before they are replayed; shapes: canvases, and all
+// that have one of their own.
+enum { WARM_UP = 2, SPEED_SHAPES = MAX_CANVASES + 1 };
 
 typedef struct Speed {
   int ranks;                    // that compute, each of which warms up
   double begun, opening;        // now_seconds(); seconds spent on opening the model
   double first, last;           // now_seconds() when the first batch and the last were done; 0: none yet
   int64_t images_first, images; // of the first batch; of all
-  int seen[MAX_CANVASES];       // batches of each shape
+  int seen[SPEED_SHAPES];       // batches of each shape
   double *ms;                   // [n] latencies after the warm-up, in milliseconds
   int n, left_out;
   size_t room; // of ms

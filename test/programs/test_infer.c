@@ -408,14 +408,16 @@ TEST_TIER(infer_of_a_list, 1) {
 // A program that names an image, waits for what was found in it and names the next: neither waits for the other.
 TEST_TIER(infer_of_a_list_that_stays_open, 1) {
   const char *said;
-  CHECK(!mkfifo(in_tmp("names"), 0600) && !mkfifo(in_tmp("lines"), 0600));
+  char *names = xstrdup(in_tmp("names")), *lines = xstrdup(in_tmp("lines"));
+  CHECK(!mkfifo(names, 0600) && !mkfifo(lines, 0600));
   test_limit(120);
-  const int status =
-      command(&said,
-              "cd %s && (%s - <names >lines 2>/dev/null) & cd %s && exec 3>names 4<lines && for i in 1 2 "
-              "3; do echo %s/val/00000$i.png >&3; read line <&4; echo \"told $line\"; done; exec 3>&-; "
-              "cat <&4 >/dev/null; wait",
-              test_tmp(), infer_line("stays-open"), test_tmp(), shapes_set());
+  const int status = command(&said,
+                             "(%s - <%s >%s 2>/dev/null) & exec 3>%s 4<%s; for i in 1 2 3; do echo "
+                             "%s/val/00000$i.png >&3; read line <&4; echo \"told $line\"; done; exec 3>&-; cat <&4 "
+                             ">/dev/null; wait",
+                             infer_line("stays-open"), names, lines, names, lines, shapes_set());
+  free(names);
+  free(lines);
   EXPECT_INT(status, 0);
   for (int i = 1; i <= 3; i++) {
     char line[64];
@@ -461,8 +463,8 @@ TEST_TIER(infer_of_odd_photographs, 1) {
     return;
   }
   char *folder = xstrdup(odd), *lines = xstrdup(in_tmp("odd-photographs/detections.jsonl"));
-  EXPECT_INT(command(&said, "%s --overlays 0 --format jsonl --score 0.9 %s 2>%s", infer_line("odd-photographs"), folder,
-                     in_tmp("odd.said")),
+  EXPECT_INT(command(&said, "(%s --overlays 0 --format jsonl --score 0.9 %s 2>%s)", infer_line("odd-photographs"),
+                     folder, in_tmp("odd.said")),
              2);
   EXPECT_INT(command(&said, "find %s -iname '*.jpg' -o -iname '*.jpeg' -o -iname '*.png'", folder), 0);
   int there = 0;
