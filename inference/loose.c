@@ -119,15 +119,19 @@ static void visit_time(void *context, int group, int images, double seconds) {
 
 // ---- a run ------------------------------------------------------------------------------------------------------
 
-// More than one only pays off where a batch costs less than its images one by one.
+// Looks at the device: what it cannot do is said in the words of the options, and more than one image at a time only
+// pays off where a batch costs less than its images one by one.
 static int choose_batch(const InferOptions *o, int named, bool list) {
   enum { ON_GPU = 8 };
   Err err;
-  if (o->batch) return o->batch;
   Device *dev = device_open(o->device, &err);
   if (!dev) die(err_exit(&err), "%s", err.msg);
-  const int batch = dev->gpu ? ON_GPU : 1;
+  const bool gpu = dev->gpu;
   device_close(dev);
+  const char *needs = o->amp ? "amp" : o->tf32 ? "tf32" : o->conv ? "conv" : NULL;
+  if (needs && !gpu) die(EXIT_USAGE, "--%s needs a GPU, and this runs on the CPU", needs);
+  if (o->batch) return o->batch;
+  const int batch = gpu ? ON_GPU : 1;
   return list ? batch : MIN(batch, MAX(named, 1));
 }
 
@@ -184,11 +188,11 @@ int loose_run(const InferOptions *o, const ModelConfig *config, const ResultForm
   plan_files(&l);
   int named;
   sources_files(l.sources, &named);
+  speed_begin(&l.speed, 1);
+  const int batch = choose_batch(o, named, sources_has_list(l.sources));
   if (!folder_take(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
   if (!findings_begin(&l.findings, form, &err)) die(EXIT_USAGE, "%s", err.msg);
   setvbuf(stdout, NULL, _IOLBF, 0); // lines go out as images are done, to pipes, too
-  speed_begin(&l.speed, 1);
-  const int batch = choose_batch(o, named, sources_has_list(l.sources));
   const bool complete = stream(&l, batch);
   const int images = l.findings.images;
   if (complete && !images && !l.bad) refuse(&l, EXIT_USAGE, "the list on standard input names no image");

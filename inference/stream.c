@@ -141,7 +141,6 @@ static int choose_group(const Stream *s, bool partly, bool pressed) {
   const Runner *r = s->runner;
   const Waiting *oldest = longest_waiting(s);
   if (!oldest || s->flights == r->under_way) return -1;
-  if (now_seconds() - oldest->since > PATIENCE) return oldest->group;
   int fullest = -1;
   double most = 0;
   for (int g = 0; g < r->groups; g++) {
@@ -151,6 +150,7 @@ static int choose_group(const Stream *s, bool partly, bool pressed) {
     most = share;
   }
   if (most >= 1 || (partly && s->flights == 0)) return fullest;
+  if (now_seconds() - oldest->since > PATIENCE) return oldest->group;
   return partly && pressed ? oldest->group : -1;
 }
 
