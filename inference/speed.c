@@ -6,7 +6,7 @@
 
 void speed_begin(Speed *s, int ranks) { *s = (Speed){.begun = now_seconds(), .ranks = ranks}; }
 
-void speed_opened(Speed *s, double seconds) { s->opening += seconds; }
+void speed_opened(Speed *s, double seconds) { *(s->first == 0 ? &s->opening : &s->reopening) += seconds; }
 
 void speed_batch(Speed *s, int shape, int images, double seconds) {
   CHECK(shape >= 0 && shape < SPEED_SHAPES);
@@ -28,9 +28,10 @@ static void print_rate(const Speed *s) {
   printf("start-up %.2f s: %.2f to open the model, %.2f until the first batch was done\n", s->first - s->begun,
          s->opening, s->first - s->begun - s->opening);
   const int64_t after = s->images - s->images_first;
-  if (after > 0)
-    printf("%lld images in %.2f s after that: %.1f images/s\n", (long long)after, s->last - s->first,
-           (double)after / (s->last - s->first));
+  if (after == 0) return;
+  printf("%lld images in %.2f s after that", (long long)after, s->last - s->first);
+  if (s->reopening > 0) printf(", %.2f of them to open the model for images of other sizes", s->reopening);
+  printf(": %.1f images/s\n", (double)after / (s->last - s->first));
 }
 
 void speed_print(Speed *s, int batch, int under_way) {

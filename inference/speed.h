@@ -4,13 +4,14 @@
 #include <stdint.h>
 #include "data/batches/canvas.h"
 
-// Batches of a shape that are queued kernel by kernel, and recorded, before they are replayed; shapes: canvases, and all
-// that have one of their own.
+// Batches of a shape that are queued kernel by kernel, and recorded, before they are replayed; shapes: canvases, and
+// all that have one of their own.
 enum { WARM_UP = 2, SPEED_SHAPES = MAX_CANVASES + 1 };
 
 typedef struct Speed {
   int ranks;                    // that compute, each of which warms up
-  double begun, opening;        // now_seconds(); seconds spent on opening the model
+  double begun;                 // now_seconds()
+  double opening, reopening;    // seconds spent on opening the model: before the first batch, and after it
   double first, last;           // now_seconds() when the first batch and the last were done; 0: none yet
   int64_t images_first, images; // of the first batch; of all
   int seen[SPEED_SHAPES];       // batches of each shape
