@@ -30,8 +30,9 @@ TEST_TIER(memory_plan_has_the_host, 1) {
                                      "loader's batches in training",
                                      "loader's batches in inference",
                                      "checkpoint, written beside steps",
-                                     "masks of detections",
-                                     "detections of a batch"};
+                                     "places of runs",
+                                     "detections of batches under way",
+                                     "lists of detections"};
   const char *said;
   double sum = 0;
   EXPECT_INT(command(&said, "%s --data %s --model tiny --size 64 --batch 8 --plan | sed -n '/^memory:/,$p'",
