@@ -1,4 +1,5 @@
 // Runs of pasted masks as the kernels write them into memory of the host, against the CPU's: the same words.
+#include "nn/timing.h"
 #include "test/harness/gpu.h"
 #include "test/harness/run_scene.h"
 
@@ -176,4 +177,81 @@ TEST(cuda_mask_runs_recorded) {
   host_close(&first);
   host_close(&again);
   twins_free(&t);
+}
+
+// As many detections as a batch of photographs has: discs in boxes of all sizes. Prints how long they take.
+TEST_TIER(cuda_mask_runs_of_a_batch, 1) {
+  enum { GROUPS = 8, CAPACITY = 100, ROWS = GROUPS * CAPACITY, SIZE = 28, H = 800, W = 1280, REPEATS = 20 };
+  Device *gpu = gpu_device();
+  if (!gpu) return;
+  SceneDraw d = {rng_key(32, RNG_TEST), 0};
+  ImageInfo info[GROUPS];
+  int count[GROUPS];
+  float(*box)[4] = xcalloc(ROWS, sizeof *box), *map = xcalloc(ROWS * SIZE * SIZE, sizeof *map);
+  for (int n = 0; n < GROUPS; n++) {
+    info[n] = (ImageInfo){.h = H, .w = W, .rh = H, .rw = W};
+    count[n] = CAPACITY;
+  }
+  for (int i = 0; i < ROWS; i++) {
+    const float w = W * powf(scene_draw(&d, .1f, 1), 2), h = H * powf(scene_draw(&d, .1f, 1), 2);
+    const float x = scene_draw(&d, 0, W - w), y = scene_draw(&d, 0, H - h);
+    memcpy(box[i], (float[]){x, y, x + w, y + h}, sizeof box[i]);
+    for (int k = 0; k < SIZE * SIZE; k++) {
+      const float dy = (float)(k / SIZE) - 13.5f, dx = (float)(k % SIZE) - 13.5f;
+      map[i * SIZE * SIZE + k] = 1 / (1 + expf(hypotf(dx, dy) - 11 + scene_draw(&d, -1, 1)));
+    }
+  }
+  TwinArray infos = twin_array(GROUPS, sizeof info[0], info), counts = twin_array(GROUPS, sizeof count[0], count);
+  TwinArray boxes = twin_array(ROWS, sizeof *box, box), maps = twin_array(ROWS * SIZE * SIZE, sizeof *map, map);
+  TwinArray index = twin_array(ROWS, sizeof(int), NULL), score = twin_array(ROWS, sizeof(float), NULL);
+  TwinArray runs = twin_array(ROWS, sizeof(int), NULL), first = twin_array(ROWS, sizeof(int64_t), NULL);
+  TwinArray toggles = twin_array(ROWS * RUN_SLICES, sizeof(int), NULL);
+  TwinArray last = twin_array(ROWS * RUN_SLICES, sizeof(uint32_t), NULL);
+  const int64_t room = ROWS * 2048;
+  FoundRows to[2];
+  Mark mark[3] = {{0}};
+  const MaskPaste p = {.threshold = .5f};
+  for (int side = 0; side < 2; side++) {
+    Device *dev = side ? gpu : cpu_device();
+    to[side] = (FoundRows){host_take(dev, sizeof count),
+                           host_take(dev, ROWS * sizeof(int)),
+                           host_take(dev, ROWS * 4 * sizeof(float)),
+                           host_take(dev, ROWS * sizeof(float)),
+                           host_take(dev, ROWS * sizeof(int)),
+                           host_take(dev, ROWS * sizeof(int64_t)),
+                           host_take(dev, (size_t)room * sizeof(uint32_t))};
+    Boxes b = {GROUPS, CAPACITY, tensor_packed(F32, ROWS, 4), tensor_packed(F32, ROWS, 1), NULL, NULL};
+    Tensor probs = tensor_packed(F32, ROWS, 1);
+    b.box.data = twin_array_data(&boxes, side);
+    b.score.data = twin_array_data(&score, side);
+    b.index = twin_array_data(&index, side);
+    b.count = twin_array_data(&counts, side);
+    probs.h = probs.w = SIZE;
+    probs.data = twin_array_data(&maps, side);
+    const MaskRuns how = {room, twin_array_data(&runs, side), twin_array_data(&first, side),
+                          twin_array_data(&toggles, side), twin_array_data(&last, side)};
+    const ImageInfo *images = twin_array_data(&infos, side);
+    for (int i = 0; i < (side ? REPEATS : 1); i++) { // the last is timed
+      dev->memory->timing->mark(dev, &mark[0]);
+      dev->ops->mask_runs(dev, &p, images, &b, &probs, &how);
+      dev->memory->timing->mark(dev, &mark[1]);
+      dev->ops->detections_write(dev, &p, images, &b, &probs, &how, &to[side]);
+      dev->memory->timing->mark(dev, &mark[2]);
+    }
+    device_sync(dev);
+  }
+  int64_t words = 0;
+  for (int i = 0; i < ROWS; i++) words += to[0].runs[i];
+  EXPECT(words > 100 * ROWS);
+  same(to[0].runs, to[1].runs, ROWS * sizeof(int), "numbers of runs");
+  same(to[0].words, to[1].words, (size_t)room * sizeof(uint32_t), "words");
+  const Timing *t = gpu->memory->timing;
+  printf("  %d masks, %.0f runs each: counted in %.1f us, written in %.1f us\n", (int)ROWS, (double)words / ROWS,
+         1e6 * t->elapsed(gpu, &mark[0], &mark[1]), 1e6 * t->elapsed(gpu, &mark[1], &mark[2]));
+  for (int i = 0; i < COUNT(mark); i++) t->forget(gpu, &mark[i]);
+  for (int side = 0; side < 2; side++) host_close(&(Host){side ? gpu : cpu_device(), to[side], room});
+  TwinArray *all[] = {&infos, &counts, &boxes, &maps, &index, &score, &runs, &first, &toggles, &last};
+  for (int i = 0; i < COUNT(all); i++) twin_array_free(all[i]);
+  free(box);
+  free(map);
 }
