@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <unistd.h>
 #include "include/maskrcnn.h"
+#include "nn/device.h"
 #include "test/harness/library.h"
 #include "test/harness/test.h"
 
@@ -10,8 +11,9 @@ enum { THREADS = 4, IMAGES = 6 };
 static maskrcnn_image images[IMAGES];
 static maskrcnn_results *want;
 
-static void setup(void) {
-  const maskrcnn_options o = library_options();
+static void setup(const char *device) {
+  maskrcnn_options o = library_options();
+  o.device = device;
   for (int i = 0; i < IMAGES; i++) images[i] = library_image(50 + 13 * i, 90 - 9 * i, i % 2, (uint64_t)i);
   maskrcnn *m = library_open(&o);
   EXPECT_INT(maskrcnn_run(m, images, IMAGES, &want), MASKRCNN_OK);
@@ -71,12 +73,19 @@ static void *open_run_close(void *context) {
   return NULL;
 }
 
-TEST(library_four_threads_with_a_handle_each) {
+static void a_handle_each(const char *device) {
   Caller callers[THREADS] = {{0}};
   test_limit(300);
-  setup();
-  for (int i = 0; i < THREADS; i++) callers[i].options = library_options();
+  for (int i = 0; i < THREADS; i++) {
+    callers[i].options = library_options();
+    callers[i].options.device = device;
+  }
   in_threads(open_run_close, callers);
+}
+
+TEST(library_four_threads_with_a_handle_each) {
+  setup("cpu");
+  a_handle_each("cpu");
   teardown();
 }
 
@@ -98,7 +107,7 @@ TEST(library_four_threads_with_one_handle) {
   Caller callers[THREADS] = {{0}};
   maskrcnn_options o = library_options();
   test_limit(300);
-  setup();
+  setup("cpu");
   o.batch = 2;
   maskrcnn *m = library_open(&o);
   for (int i = 0; i < THREADS; i++) callers[i].m = m;
@@ -149,7 +158,7 @@ TEST(library_submits_and_takes_in_two_threads) {
   Caller callers[THREADS] = {{0}};
   maskrcnn_options o = library_options();
   test_limit(300);
-  setup();
+  setup("cpu");
   o.batch = 3;
   maskrcnn *m = library_open(&o);
   for (int i = 0; i < THREADS; i++) callers[i].m = m;
@@ -185,8 +194,30 @@ static void moves_between_threads(const char *device) {
 }
 
 TEST(library_handle_moves_between_threads) {
-  setup();
+  setup("cpu");
   moves_between_threads("cpu");
+  teardown();
+}
+
+static bool has_gpu(void) {
+  Err err;
+  Device *gpu = device_open("cuda:0", &err);
+  device_close(gpu);
+  if (!gpu) test_skip(err.msg);
+  return gpu;
+}
+
+TEST(cuda_library_handle_moves_between_threads) {
+  if (!has_gpu()) return;
+  setup("cuda:0");
+  moves_between_threads("cuda:0");
+  teardown();
+}
+
+TEST(cuda_library_four_threads_with_a_handle_each) {
+  if (!has_gpu()) return;
+  setup("cuda:0");
+  a_handle_each("cuda:0");
   teardown();
 }
 
@@ -216,7 +247,7 @@ static void open_and_close(int times) {
 
 // A leak of so many bytes each time would be seen: a tenth of a node of the smallest graph.
 static void leaves_nothing(int times, long bytes) {
-  setup();
+  setup("cpu");
   open_and_close(100); // malloc's arenas and OpenMP's threads have their size
   const long before = resident_kib();
   open_and_close(times);
