@@ -5,6 +5,7 @@
 #include "base/folder.h"
 #include "base/interrupt.h"
 #include "base/rng.h"
+#include "data/formats/choice.h"
 #include "engine/benchmark.h"
 #include "engine/detect.h"
 #include "engine/evaluate.h"
@@ -102,6 +103,7 @@ static void share_folder(const InferOptions *o, const Job *job) {
 typedef struct Visit {
   const Engine *e;
   Findings findings;
+  ResultChoice choice; // of what is written and drawn
   Speed speed;
   int canvas, images; // of the batch that is visited
 } Visit;
@@ -110,7 +112,9 @@ static void visit_image(void *context, const Dataset *d, int i, const CocoResult
   Visit *v = context;
   const CocoImage *image = &d->coco.images[d->image[i]];
   const ResultImage as_result = {.id = image->id, .file_name = image->file_name, .h = image->h, .w = image->w};
-  findings_record(&v->findings, &as_result, found, n);
+  CocoResult *wanted = memcpy(xmalloc((size_t)n * sizeof *found), found, (size_t)n * sizeof *found);
+  findings_record(&v->findings, &as_result, wanted, choice_apply(&v->choice, wanted, n));
+  free(wanted);
   v->canvas = d->image_canvas[i];
   v->images++;
 }
@@ -123,13 +127,20 @@ static void visit_time(void *context, double seconds) {
 
 static void draw(Visit *v, int i, const Image *image, const Detection *found, int n) {
   DrawItem *items = xcalloc((size_t)n, sizeof *items);
+  CocoResult *wanted = xcalloc((size_t)n, sizeof *wanted);
   for (int k = 0; k < n; k++) {
-    const float *box = found[k].box;
-    const char *name = v->e->category[found[k].label - 1].name;
-    items[k] = (DrawItem){box[0], box[1], box[2], box[3], name, found[k].score, &found[k].mask};
+    wanted[k] = evaluate_result(v->e, 0, &found[k]);
+    wanted[k].image_id = k; // from where the choice moves it
   }
-  findings_draw(&v->findings, i, image, items, n);
+  const int chosen = choice_apply(&v->choice, wanted, n);
+  for (int k = 0; k < chosen; k++) {
+    const Detection *d = &found[wanted[k].image_id];
+    const char *name = v->e->category[d->label - 1].name;
+    items[k] = (DrawItem){d->box[0], d->box[1], d->box[2], d->box[3], name, d->score, &d->mask};
+  }
+  findings_draw(&v->findings, i, image, items, chosen);
   free(items);
+  free(wanted);
 }
 
 static void visit_batch(void *context, const Dataset *d, const Batch *b, const Detections *found, int64_t before) {
@@ -250,6 +261,7 @@ int data_set_run(const InferOptions *o, Job *job, const JobOptions *wanted, cons
                             .index = o->benchmark ? NULL : o->out};
   Engine e;
   Visit visit = {.e = &e};
+  if (!choice_open(&visit.choice, o->classes, o->top, &form->classes, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!o->benchmark) share_folder(o, job);
   if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!o->benchmark) plan_outputs(o, &d, &visit.findings);
@@ -270,6 +282,7 @@ int data_set_run(const InferOptions *o, Job *job, const JobOptions *wanted, cons
   else if (!benchmark_infer(&e, &setting, &d, o->threads, &err))
     die(EXIT_RUN, "%s", err.msg);
   speed_free(&visit.speed);
+  choice_close(&visit.choice);
   engine_close(&e);
   dataset_close(&d);
   return status;

@@ -8,6 +8,7 @@
 #include "base/output.h"
 #include "base/parallel.h"
 #include "include/maskrcnn.h"
+#include "inference/extras.h"
 #include "inference/handles.h"
 #include "inference/stream.h"
 
@@ -17,6 +18,7 @@ typedef struct Loose {
   Sources *sources;
   Handles *handles;
   Findings findings;
+  Extras extras;
   Speed speed;
   FileSet inputs, outputs;
   int bad; // images
@@ -34,29 +36,36 @@ static NORETURN void refuse(Loose *l, int code, const char *message) {
 typedef struct Found {
   CocoResult *result; // [n]
   DrawItem *item;     // [n]
-  Rle *mask;          // [n]
   int n;
 } Found;
 
-static Found found_in(const maskrcnn_detections *d, int64_t image_id, float box_extra) {
+// Those that are wanted.
+static Found found_in(const Loose *l, const maskrcnn_detections *d, int64_t image_id) {
   const size_t n = (size_t)d->n;
-  Found f = {.result = xcalloc(n, sizeof *f.result),
-             .item = xcalloc(n, sizeof *f.item),
-             .mask = xcalloc(n, sizeof *f.mask),
-             .n = d->n};
+  const double extra = (double)l->config->box_extra;
+  Found f = {.result = xcalloc(n, sizeof *f.result), .item = xcalloc(n, sizeof *f.item)};
   for (size_t i = 0; i < n; i++) {
     const float *box = d->boxes + 4 * i;
     const maskrcnn_rle *m = d->masks[i];
-    f.mask[i] = (Rle){.h = m->height, .w = m->width, .n = m->num_counts, .runs = (uint32_t *)m->counts};
-    f.item[i] = (DrawItem){box[0], box[1], box[2], box[3], d->names[i], d->scores[i], &f.mask[i]};
     f.result[i] =
         (CocoResult){.image_id = image_id,
                      .category_id = d->category_ids[i],
-                     .bbox = {box[0], box[1], (double)box[2] - box[0] + box_extra, (double)box[3] - box[1] + box_extra},
+                     .bbox = {box[0], box[1], (double)box[2] - box[0] + extra, (double)box[3] - box[1] + extra},
                      .score = d->scores[i],
                      .has_bbox = true,
                      .has_segm = true,
-                     .rle = f.mask[i]};
+                     .rle = {.h = m->height, .w = m->width, .n = m->num_counts, .runs = (uint32_t *)m->counts}};
+  }
+  f.n = choice_apply(&l->extras.choice, f.result, d->n);
+  for (int i = 0; i < f.n; i++) {
+    const CocoResult *r = &f.result[i];
+    f.item[i] = (DrawItem){.x1 = (float)r->bbox[0],
+                           .y1 = (float)r->bbox[1],
+                           .x2 = (float)(r->bbox[0] + r->bbox[2] - extra),
+                           .y2 = (float)(r->bbox[1] + r->bbox[3] - extra),
+                           .label = result_class_name(&l->findings.results.classes, r->category_id),
+                           .score = (float)r->score,
+                           .mask = &r->rle};
   }
   return f;
 }
@@ -64,13 +73,12 @@ static Found found_in(const maskrcnn_detections *d, int64_t image_id, float box_
 static void found_free(Found *f) {
   free(f->result);
   free(f->item);
-  free(f->mask);
 }
 
 static bool keeps(void *context, const Decoded *image) {
   (void)image;
   const Loose *l = context;
-  return findings_pictures(&l->findings, l->findings.images);
+  return l->extras.cuts || findings_pictures(&l->findings, l->findings.images);
 }
 
 static void draw(Loose *l, const Decoded *image, const Found *f) {
@@ -78,6 +86,15 @@ static void draw(Loose *l, const Decoded *image, const Found *f) {
     findings_picture(&l->findings, image->path, image->place + 1, &l->inputs, &image->image, f->item, f->n);
   else
     findings_draw(&l->findings, (int)image->place, &image->image, f->item, f->n);
+}
+
+static void write_extras(Loose *l, const Decoded *image, const maskrcnn_result *result, const Found *f) {
+  const bool list = sources_has_list(l->sources);
+  char *name =
+      list ? overlays_numbered(image->path, image->place + 1) : overlays_name(&l->findings.overlays, (int)image->place);
+  const Image as_image = {.h = result->height, .w = result->width, .rgb = image->image.rgb};
+  extras_write(&l->extras, name, &as_image, f->result, f->n);
+  free(name);
 }
 
 // A list may name a file that the results would replace.
@@ -92,7 +109,7 @@ static void visit(void *context, const Decoded *image, const void *results, int 
   const maskrcnn_result *result = ((const maskrcnn_results *)results)->images[in_batch];
   if (result->kind != MASKRCNN_DETECTIONS) refuse(l, EXIT_USAGE, "the weights are of a model that finds no objects");
   if (sources_has_list(l->sources)) note_listed(l, image->path);
-  Found f = found_in(result->detections, image->place + 1, (float)l->config->box_extra);
+  Found f = found_in(l, result->detections, image->place + 1);
   line_print(stdout, "%s: %d detections, %d above %.2f", image->path, f.n, findings_shown(f.item, f.n),
              SHOWN_PERCENT / 100.0);
   const bool drawn = findings_pictures(&l->findings, l->findings.images);
@@ -100,6 +117,7 @@ static void visit(void *context, const Decoded *image, const void *results, int 
       .id = image->place + 1, .file_name = image->path, .h = result->height, .w = result->width};
   findings_record(&l->findings, &as_result, f.result, f.n);
   if (drawn) draw(l, image, &f);
+  if (l->extras.maps || l->extras.cuts) write_extras(l, image, result, &f);
   found_free(&f);
 }
 
@@ -191,6 +209,7 @@ int loose_run(const InferOptions *o, const ModelConfig *config, const ResultForm
   speed_begin(&l.speed, 1);
   const int batch = choose_batch(o, named, sources_has_list(l.sources));
   if (!folder_take(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
+  if (!extras_open(&l.extras, o, &form->classes, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!findings_begin(&l.findings, form, &err)) die(EXIT_USAGE, "%s", err.msg);
   setvbuf(stdout, NULL, _IOLBF, 0); // lines go out as images are done, to pipes, too
   const bool complete = stream(&l, batch);
@@ -201,9 +220,11 @@ int loose_run(const InferOptions *o, const ModelConfig *config, const ResultForm
   if (complete) fprintf(stderr, "image_id is an image's place in the order in which they were named\n");
   speed_print(&l.speed, batch, HANDLES_UNDER_WAY);
   speed_free(&l.speed);
+  const bool failed = l.findings.failed || l.extras.failed;
+  extras_close(&l.extras);
   sources_close(l.sources);
   file_set_free(&l.inputs);
   file_set_free(&l.outputs);
   if (l.bad) die(EXIT_USAGE, "%d of %d images left out", l.bad, images + l.bad);
-  return complete && !l.findings.failed ? 0 : EXIT_RUN;
+  return complete && !failed ? 0 : EXIT_RUN;
 }

@@ -18,6 +18,9 @@ InferOptions infer_options(int argc, char **argv) {
   Err err;
   if (!job_parse(o.gpus, &o.ranks, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!o.data && o.ranks != 1) die(EXIT_USAGE, "--gpus shares out --data DIR: leave it out where images are named");
+  if (o.data && (o.labels || o.crops))
+    die(EXIT_USAGE, "--%s is for images that are named: name the folder of --data's images",
+        o.labels ? "labels" : "crops");
   if (o.eval && o.benchmark) die(EXIT_USAGE, "--benchmark stops after its record: leave out --eval");
   o.json = o.json ? xstrdup(o.json) : xasprintf("%s/detections.json%s", o.out, o.format == RESULTS_JSONL ? "l" : "");
   if (o.data && !o.batch) o.batch = 1;

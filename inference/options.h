@@ -3,6 +3,7 @@
 #include "base/cli.h"
 #include "data/batches/canvas.h"
 #include "data/formats/results.h"
+#include "data/reports/labels.h"
 #include "engine/engine.h"
 
 // clang-format off
@@ -22,6 +23,14 @@
                                                 "OUT/detections.json or .jsonl")                                       \
   X(CHOICE, format,    RESULTS_COCO, result_formats, "of results: COCO's array, or a line of JSON an image")           \
   X(FLAG,   polygons,  false,                   "results have masks as polygons beside COCO's compressed runs")        \
+  X(STRING, classes,   NULL,            "LIST", "only these, by name or id: person,dog,17; --eval scores all")         \
+  X(INT,    top,       0, 0, INT32_MAX, "N",    "only the best N of an image; 0 = all; --eval scores all")             \
+  X(STRING, labels,    NULL,            "DIR",  "a gray PNG for each image that is named: which detection of at "      \
+                                                "least 0.5 a pixel belongs to")                                        \
+  X(CHOICE, label_values, LABELS_INSTANCES, label_values, "of --labels: places in the results, or category ids")       \
+  X(STRING, crops,     NULL,            "DIR",  "a PNG for each detection of at least 0.5 in images that are named; "  \
+                                                "an empty folder")                                                     \
+  X(FLAG,   crop_alpha, false,                  "of --crops: what is outside the mask is transparent")                 \
   X(FLAG,   eval,      false,                   "score against the annotations of --data")                             \
   X(FLOAT,  score,     0.05f, 0, 1,     "X",    "detections below this are dropped")                                   \
   X(INT,    size,      0, 0, 8192,      "N",    "shorter side in pixels; 0 = as trained")                              \

@@ -80,9 +80,19 @@ bool overlays_spare(const Overlays *o, FileSet *files, Err *err) {
   return true;
 }
 
-bool overlays_append(Overlays *o, const char *file, int64_t number, FileSet *files, Err *err) {
+char *overlays_name(const Overlays *o, int i) {
+  const Stem stem = stem_of(o->path[i], 0);
+  return xasprintf("%.*s", stem.length, stem.text);
+}
+
+char *overlays_numbered(const char *file, int64_t number) {
   const Stem stem = stem_of(file, 0);
-  char *path = xasprintf("%s/%06lld-%.*s.png", o->folder, (long long)number, stem.length, stem.text);
+  return xasprintf("%06lld-%.*s", (long long)number, stem.length, stem.text);
+}
+
+bool overlays_append(Overlays *o, const char *file, int64_t number, FileSet *files, Err *err) {
+  char *name = overlays_numbered(file, number), *path = xasprintf("%s/%s.png", o->folder, name);
+  free(name);
   if (!spares(path, files, err)) {
     free(path);
     return false;

@@ -21,6 +21,9 @@ bool overlays_spare(const Overlays *o, FileSet *files, Err *err);
 // One more image, the overlay of which is called as its file, with a number of its own in front: 000012-x.png. False as
 // overlays_spare.
 bool overlays_append(Overlays *o, const char *file, int64_t number, FileSet *files, Err *err);
+// As what the overlay of image i is called, without folder and ending; and of that image. The caller frees it.
+char *overlays_name(const Overlays *o, int i);
+char *overlays_numbered(const char *file, int64_t number);
 // Draws the items over a copy of image i and writes it, in place of what has its name: of a link, not of what that
 // leads to. False when memory for it is out or it cannot be written; then what stood there stays.
 bool overlays_write(const Overlays *o, int i, const Image *image, const DrawItem *items, int n, Err *err);

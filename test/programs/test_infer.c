@@ -477,3 +477,33 @@ TEST_TIER(infer_of_odd_photographs, 1) {
   free(folder);
   free(lines);
 }
+
+// What is wanted of an image goes for results, label maps and crops alike; --data has the same choice.
+TEST_TIER(infer_of_some_classes, 1) {
+  const char *said;
+  size_t size;
+  char *image = xasprintf("%s/val/000001.png", shapes_set()), *out = xstrdup(in_tmp("some"));
+  const char *line = infer_line("some");
+  expect_refused("\"no-such-class\" is neither a name nor an id", weights(), "some", "--classes no-such-class %s",
+                 image);
+  expect_refused("--labels is for images that are named", weights(), "some", "--labels x --data %s", shapes_set());
+  EXPECT_INT(command(&said, "%s --score 0 --top 3 --labels %s/maps --crops %s/crops %s", line, out, out, image), 0);
+  EXPECT(strstr(said, "000001.png: 3 detections, "));
+  EXPECT_INT(results_in(in_tmp("some/detections.json")), 3);
+  EXPECT(is_picture(in_tmp("some/maps/000001.png")) && path_is_dir(in_tmp("some/crops")));
+  EXPECT_INT(command(&said, "%s --score 0 --top 2 --data %s", line, shapes_set()), 0);
+  EXPECT_INT(results_in(in_tmp("some/detections.json")), 2 * 6);
+  // Of two classes by id and all others there are as many as of all.
+  static const char *const chosen[] = {"", "--classes 1,2", "--classes 3,4,5,6"};
+  int n[COUNT(chosen)];
+  for (int i = 0; i < COUNT(chosen); i++) {
+    EXPECT_INT(command(&said, "%s --score 0 %s %s", line, chosen[i], image), 0);
+    n[i] = results_in(in_tmp("some/detections.json"));
+  }
+  EXPECT(n[0] > 0 && n[0] == n[1] + n[2]);
+  char *found = file_read(in_tmp("some/detections.json"), &size, NULL);
+  EXPECT(found && !strstr(found, "\"category_id\":1,") && !strstr(found, "\"category_id\":2,"));
+  free(found);
+  free(image);
+  free(out);
+}

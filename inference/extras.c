@@ -1,0 +1,35 @@
+#include "inference/extras.h"
+#include "engine/findings.h"
+
+bool extras_open(Extras *e, const InferOptions *o, const ResultClasses *classes, Err *err) {
+  *e = (Extras){0};
+  if (!choice_open(&e->choice, o->classes, o->top, classes, err)) return false;
+  if (o->labels) {
+    if (!labels_open(&e->labels, o->labels, (LabelValues)o->label_values, classes, 0, err)) return false;
+    e->maps = &e->labels;
+  }
+  if (o->crops) {
+    if (!crops_open(&e->crops, o->crops, o->crop_alpha, classes, 0, err)) return false;
+    e->cuts = &e->crops;
+  }
+  return true;
+}
+
+static void leave_out(Extras *e, const char *what, const Err *err) {
+  fprintf(stderr, "%s left out: %s\n", what, err->msg);
+  e->failed++;
+}
+
+void extras_write(Extras *e, const char *name, const Image *image, const CocoResult *found, int n) {
+  Err err;
+  const double least = SHOWN_PERCENT / 100.0;
+  if (e->maps && !labels_write(e->maps, name, image->h, image->w, found, n, least, &err))
+    leave_out(e, "label map", &err);
+  if (e->cuts && !crops_write(e->cuts, name, image, found, n, least, &err)) leave_out(e, "crops", &err);
+}
+
+void extras_close(Extras *e) {
+  choice_close(&e->choice);
+  if (e->maps) labels_close(&e->labels);
+  if (e->cuts) crops_close(&e->crops);
+}
