@@ -30,11 +30,18 @@ struct Handles {
 
 // ---- groups -----------------------------------------------------------------------------------------------------
 
-// An image belongs to a class by its pixels and a canvas by its shape; all that have no place there are the last group.
-static int groups(const Handles *h) { return CLASSES * h->canvases + 1; }
+// An image belongs to a class by its pixels and a canvas by its shape; all that have no place there are a group, and so
+// are those that are cut into tiles.
+static int groups(const Handles *h) { return CLASSES * h->canvases + 2; }
 static bool is_single(const Handles *h, int group) { return group == CLASSES * h->canvases; }
+static bool is_tiled(const Handles *h, int group) { return group == CLASSES * h->canvases + 1; }
+static bool is_ordinary(const Handles *h, int group) { return group < CLASSES * h->canvases; }
 
-int handles_shape(const Handles *h, int group) { return is_single(h, group) ? MAX_CANVASES : group % h->canvases; }
+int handles_shape(const Handles *h, int group) { return is_ordinary(h, group) ? group % h->canvases : MAX_CANVASES; }
+
+bool handles_tiled(const InferOptions *o, int h, int w) { return o->tile && MAX(h, w) > o->tile; }
+
+TilePlan handles_tiles(const InferOptions *o, int h, int w) { return tiles_plan(h, w, o->tile, (double)o->overlap); }
 
 static int round_up(int side) { return (side + CANVAS_MULTIPLE - 1) / CANVAS_MULTIPLE * CANVAS_MULTIPLE; }
 
@@ -61,8 +68,8 @@ static void choose_canvases(Handles *h) {
   add_canvas(h, longest, r->size);
 }
 
-static int group_of(void *context, int height, int width) {
-  const Handles *h = context;
+// The canvas, and the class in front of it; the group of single images where there is none.
+static int ordinary_group(const Handles *h, int height, int width) {
   int rh, rw, best = -1, class = 0;
   int64_t least = INT64_MAX;
   resize_shape(&h->resize, height, width, &rh, &rw);
@@ -77,9 +84,14 @@ static int group_of(void *context, int height, int width) {
   return best < 0 || class == CLASSES ? CLASSES * h->canvases : class * h->canvases + best;
 }
 
+static int group_of(void *context, int height, int width) {
+  const Handles *h = context;
+  return handles_tiled(h->o, height, width) ? CLASSES * h->canvases + 1 : ordinary_group(h, height, width);
+}
+
 static int batch_of(void *context, int group) {
   const Handles *h = context;
-  return is_single(h, group) ? 1 : h->batch;
+  return is_ordinary(h, group) ? h->batch : 1;
 }
 
 // ---- opening ----------------------------------------------------------------------------------------------------
@@ -224,6 +236,36 @@ static maskrcnn_status run_single(Handles *h, const maskrcnn_image *image, uint6
   return status;
 }
 
+// ---- tiles ------------------------------------------------------------------------------------------------------
+
+// All tiles of an image, which are parts of its rows and not copied; they have one size.
+static maskrcnn_status run_tiles(Handles *h, const maskrcnn_image *image, uint64_t tag, Err *err) {
+  const TilePlan plan = handles_tiles(h->o, image->height, image->width);
+  const int n = tiles_count(&plan), group = ordinary_group(h, plan.tile_h, plan.tile_w);
+  if (!is_ordinary(h, group)) {
+    err_set(err, "tiles of %d x %d pixels are too large or too long: give a smaller --tile", plan.tile_w, plan.tile_h);
+    return MASKRCNN_BAD_IMAGE;
+  }
+  const int class = group / h->canvases;
+  maskrcnn_status status = h->many && class <= h->class ? MASKRCNN_OK : open_many(h, class, err);
+  if (status) return status;
+  maskrcnn_image *tiles = xcalloc((size_t)n, sizeof *tiles);
+  const int64_t pitch = 3 * (int64_t)image->width;
+  for (int i = 0; i < n; i++) {
+    const PixelRect r = tiles_at(&plan, i);
+    tiles[i] = (maskrcnn_image){
+        .rgb = image->rgb + r.y1 * pitch + 3 * r.x1, .width = r.x2 - r.x1, .height = r.y2 - r.y1, .pitch = pitch};
+  }
+  maskrcnn_results *results;
+  status = maskrcnn_run(h->many, tiles, n, &results);
+  if (status == MASKRCNN_OK)
+    put_ready(h, &(RunnerDone){.tag = tag, .results = results});
+  else
+    err_set(err, "%s", maskrcnn_message(h->many));
+  free(tiles);
+  return status;
+}
+
 // ---- the runner -------------------------------------------------------------------------------------------------
 
 static bool start(void *context, int group, const Image *const *image, int n, uint64_t tag, Err *err) {
@@ -234,6 +276,8 @@ static bool start(void *context, int group, const Image *const *image, int n, ui
     images[i] = (maskrcnn_image){.rgb = image[i]->rgb, .width = image[i]->w, .height = image[i]->h};
   if (is_single(h, group)) {
     status = run_single(h, images, tag, err);
+  } else if (is_tiled(h, group)) {
+    status = run_tiles(h, images, tag, err);
   } else {
     const int class = group / h->canvases;
     if (!h->many || class > h->class) status = open_many(h, class, err);

@@ -6,6 +6,7 @@
 // one, which is kept for the next that fits it. Which canvas an image goes to depends on its size and the options
 // alone.
 #pragma once
+#include "data/formats/tiles.h"
 #include "inference/options.h"
 #include "inference/runner.h"
 #include "inference/speed.h"
@@ -16,6 +17,10 @@ enum { HANDLES_UNDER_WAY = 3 }; // batches
 // Opens nothing yet: the first batch does. What is wrong with the options' weights or device fails that. `speed` is
 // told of every opening.
 Handles *handles_open(const InferOptions *o, const ModelConfig *config, int batch, Speed *speed);
-Runner handles_runner(Handles *h);              // its results are maskrcnn_results
+// Its results are maskrcnn_results: of a batch's images or, where the options ask for tiles and an image is larger, of
+// the tiles of this one image, in the order of handles_tiles.
+Runner handles_runner(Handles *h);
+bool handles_tiled(const InferOptions *o, int h, int w); // whether such an image is cut into tiles
+TilePlan handles_tiles(const InferOptions *o, int h, int w);
 int handles_shape(const Handles *h, int group); // the canvas of a group, for Speed
 void handles_close(Handles *h);

@@ -32,33 +32,63 @@ static NORETURN void refuse(Loose *l, int code, const char *message) {
 
 // ---- images -----------------------------------------------------------------------------------------------------
 
-// What was found in an image, as result files and overlays have it. Masks are borrowed.
+// What was found in an image, as result files and overlays have it. Masks are borrowed, unless tiles have been joined.
 typedef struct Found {
   CocoResult *result; // [n]
   DrawItem *item;     // [n]
   int n;
+  CocoResults joined; // which has the results; none: they are the struct's own
 } Found;
 
-// Those that are wanted.
-static Found found_in(const Loose *l, const maskrcnn_detections *d, int64_t image_id) {
-  const size_t n = (size_t)d->n;
+static CocoResult *results_of(const Loose *l, const maskrcnn_detections *d) {
+  CocoResult *result = xcalloc((size_t)d->n, sizeof *result);
   const double extra = (double)l->config->box_extra;
-  Found f = {.result = xcalloc(n, sizeof *f.result), .item = xcalloc(n, sizeof *f.item)};
-  for (size_t i = 0; i < n; i++) {
+  for (int i = 0; i < d->n; i++) {
     const float *box = d->boxes + 4 * i;
     const maskrcnn_rle *m = d->masks[i];
-    f.result[i] =
-        (CocoResult){.image_id = image_id,
-                     .category_id = d->category_ids[i],
-                     .bbox = {box[0], box[1], (double)box[2] - box[0] + extra, (double)box[3] - box[1] + extra},
-                     .score = d->scores[i],
-                     .has_bbox = true,
-                     .has_segm = true,
-                     .rle = {.h = m->height, .w = m->width, .n = m->num_counts, .runs = (uint32_t *)m->counts}};
+    const Rle rle = {.h = m->height, .w = m->width, .n = m->num_counts, .runs = (uint32_t *)m->counts};
+    result[i] = (CocoResult){.category_id = d->category_ids[i],
+                             .bbox = {box[0], box[1], (double)box[2] - box[0] + extra, (double)box[3] - box[1] + extra},
+                             .score = d->scores[i],
+                             .has_bbox = true,
+                             .has_segm = true,
+                             .rle = rle};
   }
-  f.n = choice_apply(&l->extras.choice, f.result, d->n);
+  return result;
+}
+
+static CocoResults join_tiles(const Loose *l, const maskrcnn_results *results, int h, int w) {
+  const TilePlan plan = handles_tiles(l->o, h, w);
+  TileFound *found = xcalloc((size_t)results->n, sizeof *found);
+  for (int i = 0; i < results->n; i++) {
+    const maskrcnn_detections *d = results->images[i]->detections;
+    found[i] = (TileFound){.tile = tiles_at(&plan, i), .items = results_of(l, d), .n = d->n};
+  }
+  const CocoResults joined = tiles_merge(found, results->n, h, w);
+  for (int i = 0; i < results->n; i++) free((void *)found[i].items);
+  free(found);
+  return joined;
+}
+
+// Those that are wanted.
+static Found found_in(const Loose *l, const Decoded *image, const maskrcnn_results *results, int in_batch) {
+  Found f = {0};
+  const Image *im = &image->image;
+  const double extra = (double)l->config->box_extra;
+  if (handles_tiled(l->o, im->h, im->w)) {
+    f.joined = join_tiles(l, results, im->h, im->w);
+    f.result = f.joined.items;
+    f.n = f.joined.n;
+  } else {
+    const maskrcnn_detections *d = results->images[in_batch]->detections;
+    f.result = results_of(l, d);
+    f.n = d->n;
+  }
+  f.n = choice_apply(&l->extras.choice, f.result, f.n);
+  f.item = xcalloc((size_t)f.n, sizeof *f.item);
   for (int i = 0; i < f.n; i++) {
-    const CocoResult *r = &f.result[i];
+    CocoResult *r = &f.result[i];
+    r->image_id = image->place + 1;
     f.item[i] = (DrawItem){.x1 = (float)r->bbox[0],
                            .y1 = (float)r->bbox[1],
                            .x2 = (float)(r->bbox[0] + r->bbox[2] - extra),
@@ -71,8 +101,11 @@ static Found found_in(const Loose *l, const maskrcnn_detections *d, int64_t imag
 }
 
 static void found_free(Found *f) {
-  free(f->result);
   free(f->item);
+  if (f->joined.items)
+    coco_results_free(&f->joined);
+  else
+    free(f->result);
 }
 
 static bool keeps(void *context, const Decoded *image) {
@@ -88,12 +121,11 @@ static void draw(Loose *l, const Decoded *image, const Found *f) {
     findings_draw(&l->findings, (int)image->place, &image->image, f->item, f->n);
 }
 
-static void write_extras(Loose *l, const Decoded *image, const maskrcnn_result *result, const Found *f) {
+static void write_extras(Loose *l, const Decoded *image, const Found *f) {
   const bool list = sources_has_list(l->sources);
   char *name =
       list ? overlays_numbered(image->path, image->place + 1) : overlays_name(&l->findings.overlays, (int)image->place);
-  const Image as_image = {.h = result->height, .w = result->width, .rgb = image->image.rgb};
-  extras_write(&l->extras, name, &as_image, f->result, f->n);
+  extras_write(&l->extras, name, &image->image, f->result, f->n);
   free(name);
 }
 
@@ -106,18 +138,19 @@ static void note_listed(Loose *l, const char *path) {
 
 static void visit(void *context, const Decoded *image, const void *results, int in_batch) {
   Loose *l = context;
-  const maskrcnn_result *result = ((const maskrcnn_results *)results)->images[in_batch];
-  if (result->kind != MASKRCNN_DETECTIONS) refuse(l, EXIT_USAGE, "the weights are of a model that finds no objects");
+  const maskrcnn_results *of_batch = results;
+  if (of_batch->images[in_batch]->kind != MASKRCNN_DETECTIONS)
+    refuse(l, EXIT_USAGE, "the weights are of a model that finds no objects");
   if (sources_has_list(l->sources)) note_listed(l, image->path);
-  Found f = found_in(l, result->detections, image->place + 1);
+  Found f = found_in(l, image, of_batch, in_batch);
   line_print(stdout, "%s: %d detections, %d above %.2f", image->path, f.n, findings_shown(f.item, f.n),
              SHOWN_PERCENT / 100.0);
   const bool drawn = findings_pictures(&l->findings, l->findings.images);
   const ResultImage as_result = {
-      .id = image->place + 1, .file_name = image->path, .h = result->height, .w = result->width};
+      .id = image->place + 1, .file_name = image->path, .h = image->image.h, .w = image->image.w};
   findings_record(&l->findings, &as_result, f.result, f.n);
   if (drawn) draw(l, image, &f);
-  if (l->extras.maps || l->extras.cuts) write_extras(l, image, result, &f);
+  if (l->extras.maps || l->extras.cuts) write_extras(l, image, &f);
   found_free(&f);
 }
 

@@ -507,3 +507,42 @@ TEST_TIER(infer_of_some_classes, 1) {
   free(image);
   free(out);
 }
+
+// A mosaic of four images in tiles of their size, which do not overlap: the best detections are those of the images
+// alone, with masks of the mosaic's size.
+TEST_TIER(infer_of_a_large_image_in_tiles, 1) {
+  enum { SIDE = 64 };
+  const char *said;
+  Err err;
+  Image all = image_alloc(2 * SIDE, 2 * SIDE);
+  char *mosaic = xstrdup(in_tmp("mosaic.png")), *out = xstrdup(in_tmp("tiles/detections.json"));
+  for (int i = 0; i < 4; i++) {
+    char path[512];
+    Image part;
+    snprintf(path, sizeof path, "%s/val/00000%d.png", shapes_set(), i + 1);
+    CHECK(image_load(&part, path, &err) && part.h == SIDE && part.w == SIDE);
+    for (int y = 0; y < SIDE; y++)
+      memcpy(all.rgb + 3 * ((y + i / 2 * SIDE) * 2 * SIDE + i % 2 * SIDE), part.rgb + 3 * y * SIDE, 3 * SIDE);
+    image_free(&part);
+  }
+  CHECK(png_write(mosaic, &all, PNG_FAST, &err));
+  image_free(&all);
+  EXPECT_INT(command(&said, "%s --size 64 --tile 64 --overlap 0 --top 5 %s", infer_line("tiles"), mosaic), 0);
+  CocoResults whole, parts;
+  if (!EXPECT(coco_results_load(&whole, out, NULL, &err))) return;
+  EXPECT_INT(whole.n, 5);
+  EXPECT_INT(command(&said, "%s --size 64 %s/val/00000[1-4].png", infer_line("tiles"), shapes_set()), 0);
+  if (!EXPECT(coco_results_load(&parts, out, NULL, &err))) return;
+  for (int i = 0; i < whole.n; i++) {
+    const CocoResult *r = &whole.items[i];
+    EXPECT(r->rle.h == 2 * SIDE && r->rle.w == 2 * SIDE);
+    // The best of an object is one of its image's, to the bit, unless a neighbour has gone into it.
+    bool found = false;
+    for (int k = 0; k < parts.n; k++) found |= parts.items[k].score == r->score;
+    EXPECT(found);
+  }
+  coco_results_free(&whole);
+  coco_results_free(&parts);
+  free(mosaic);
+  free(out);
+}
