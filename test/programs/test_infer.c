@@ -365,8 +365,8 @@ static int lines_with(const char *path, const char *text) {
 // A folder is its images in order; a bad one costs itself alone and keeps its place among the ids.
 TEST_TIER(infer_of_a_folder, 1) {
   const char *said, *folder = in_tmp("photographs");
-  CHECK(!command(NULL, "mkdir -p %s/below && cp %s/val/00000[1-4].png %s && cp %s/000001.png %s/below", folder,
-                 shapes_set(), folder, folder, folder));
+  CHECK(!command(NULL, "mkdir -p %s/below %s/empty && cp %s/val/00000[1-4].png %s && cp %s/000001.png %s/below", folder,
+                 folder, shapes_set(), folder, folder, folder));
   CHECK(!command(NULL, "cd %s && mv 000002.png b.PNG && echo no image >a.jpg && touch notes.txt", folder));
   EXPECT_INT(command(&said, "%s --format jsonl %s", infer_line("of-a-folder"), folder), 2);
   EXPECT(strstr(said, "a.jpg: cannot read the image: neither JPEG nor PNG") &&
@@ -379,7 +379,7 @@ TEST_TIER(infer_of_a_folder, 1) {
   for (int i = 0; i < COUNT(starts); i++) EXPECT_INT(lines_with(lines, starts[i]), 1);
   EXPECT(lines_with(lines, "/b.PNG\"") == 1 && lines_with(lines, "below") == 0);
   EXPECT(is_picture(in_tmp("of-a-folder/b.png")));
-  expect_refused("the folder holds no .jpg, .jpeg or .png file", weights(), "of-a-folder", "%s", test_tmp());
+  expect_refused("the folder holds no .jpg, .jpeg or .png file", weights(), "of-a-folder", "%s/empty", folder);
 }
 
 // As a folder of the same images, in the list's order, with pictures that are called by their places.
