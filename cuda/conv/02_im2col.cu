@@ -230,11 +230,16 @@ static int split_k_extent(int gemm_k, int tiles) {
   return MAX(blocks_for(gemm_k, MAX(slices, 1) * TILE_K), 1) * TILE_K;
 }
 
+// Of a chunk of rows. Forward splits by K alone: what is found in an image must not depend on those beside it.
+template <bool BACKWARD> static int chunk_slice_k(const GemmProblem &p) {
+  int blocks = BACKWARD ? tiles(chunk_rows(p.view), p.out.t.ldc) : FILL_BLOCKS;
+  return split_k_extent(view_columns(p.view), blocks);
+}
+
 // Floats of workspace for the slices of a chunk of rows; 0 where K is not split.
-static size_t workspace_floats(const GemmProblem &p) {
-  int gemm_k = view_columns(p.view), rows = chunk_rows(p.view), n = p.out.t.ldc;
-  int slices = blocks_for(gemm_k, split_k_extent(gemm_k, tiles(rows, n)));
-  return slices > 1 ? (size_t)slices * rows * n : 0;
+template <bool BACKWARD> static size_t workspace_floats(const GemmProblem &p) {
+  int slices = blocks_for(view_columns(p.view), chunk_slice_k<BACKWARD>(p));
+  return slices > 1 ? (size_t)slices * chunk_rows(p.view) * p.out.t.ldc : 0;
 }
 
 static size_t im2col_floats(const Im2colView &view) {
@@ -244,8 +249,7 @@ static size_t im2col_floats(const Im2colView &view) {
 template <bool BACKWARD>
 static void compute_problem(Device *dev, const GemmProblem &p, const Tensor *w, float *filter) {
   const Im2colView &view = p.view;
-  int k_extent = view_columns(view), n = p.out.t.ldc, chunk = chunk_rows(view),
-      slice_k = split_k_extent(k_extent, tiles(chunk, n));
+  int k_extent = view_columns(view), n = p.out.t.ldc, chunk = chunk_rows(view), slice_k = chunk_slice_k<BACKWARD>(p);
   int slices = MAX(blocks_for(k_extent, slice_k), 1);
   float *columns = filter + (size_t)k_extent * n, *workspace = columns + im2col_floats(view);
   cudaStream_t stream = stream_of(dev);
@@ -278,7 +282,7 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
   size_t most = 0;
   for_each_problem(conv, pairs, in, w, out, BACKWARD, [&](const GemmProblem &p) {
     size_t filter = (size_t)view_columns(p.view) * p.out.t.ldc;
-    most = MAX(most, filter + im2col_floats(p.view) + workspace_floats(p));
+    most = MAX(most, filter + im2col_floats(p.view) + workspace_floats<BACKWARD>(p));
   });
   float *workspace = (float *)device_workspace(dev, most * sizeof(float));
   if (dev->measuring) return;
