@@ -47,11 +47,11 @@ static __device__ Word resolve_tile(Word open, const Word overlaps[2]) {
 }
 
 // A box as overlaps are found from it.
-struct Span {
+struct BoxSpan {
   alignas(16) Box box;
   float area;
 };
-static __device__ __forceinline__ Span span_of(const Nms &p, const Box &b) {
+static __device__ __forceinline__ BoxSpan span_of(const Nms &p, const Box &b) {
   Box span = box_span(b, p.extra);
   return {span, box_area(span)};
 }
@@ -59,19 +59,19 @@ static __device__ __forceinline__ Span span_of(const Nms &p, const Box &b) {
 // Whether box_iou(a, b) may be above the threshold, by box_iou's own sums and without its quotient: what is above the
 // threshold when rounded is above it by more than the product's rounding, unless that underflows. A negative
 // threshold, which no overlap at all exceeds, is left to box_iou.
-static __device__ __forceinline__ bool may_overlap(const Nms &p, const Span &a, const Span &b) {
+static __device__ __forceinline__ bool may_overlap(const Nms &p, const BoxSpan &a, const BoxSpan &b) {
   float w = (b.box.x2 < a.box.x2 ? b.box.x2 : a.box.x2) - (b.box.x1 > a.box.x1 ? b.box.x1 : a.box.x1);
   float h = (b.box.y2 < a.box.y2 ? b.box.y2 : a.box.y2) - (b.box.y1 > a.box.y1 ? b.box.y1 : a.box.y1);
   float both = w * h, either = a.area + b.area - both;
   return (w > 0 & h > 0 & (both > either * (p.threshold * (1 - 0x1p-20f)) | either < 1e-30f)) | p.threshold < 0;
 }
-static __device__ __forceinline__ bool overlaps(const Nms &p, const Span &a, const Span &b) {
+static __device__ __forceinline__ bool overlaps(const Nms &p, const BoxSpan &a, const BoxSpan &b) {
   return may_overlap(p, a, b) && box_iou(a.box, b.box) > p.threshold;
 }
 
 // Bit j: whether box j of a tile overlaps this one. First the many that do not are told from the few that may, without
 // a branch.
-static __device__ __forceinline__ Word overlaps_of(const Nms &p, const Span &mine, const Span *tile) {
+static __device__ __forceinline__ Word overlaps_of(const Nms &p, const BoxSpan &mine, const BoxSpan *tile) {
   Word may = 0, overlapping = 0;
 #pragma unroll 1
   for (int first = 0; first < TILE; first += 16) {
@@ -117,12 +117,12 @@ static __device__ __forceinline__ void store_row(const Boxes &out, int group, in
 // from the same other boxes, a broadcast from shared memory. n² / 2 overlaps, bound by arithmetic; where there are few
 // groups, by the latency of 64 of them.
 __global__ void __launch_bounds__(OVERLAP_THREADS) nms_overlap_kernel(Nms p, Boxes in, Word *bits, int words) {
-  __shared__ Span others[OVERLAP_THREADS];
+  __shared__ BoxSpan others[OVERLAP_THREADS];
   int tile = blockIdx.x, group = blockIdx.z, n = in.count[group], first = blockIdx.y * OVERLAP_THREADS;
   if (tile * TILE >= n || first >= n || first + OVERLAP_THREADS <= tile * TILE) return;
   int i = tile * TILE + threadIdx.x % TILE, other = first + threadIdx.x, w = other / TILE;
   others[threadIdx.x] = span_of(p, load_box(in.box, group_row(in, group, min(other, n - 1))));
-  Span mine = span_of(p, load_box(in.box, group_row(in, group, min(i, n - 1))));
+  BoxSpan mine = span_of(p, load_box(in.box, group_row(in, group, min(i, n - 1))));
   __syncthreads();
   if (w < tile || w * TILE >= n || i >= n) return;
   bits[group_row(in, group, i) * words + w] =
@@ -220,8 +220,8 @@ static void nms_many(Device *dev, const Nms *p, const Boxes *in, const Boxes *ou
 // memory: the survivors' spans. Bound by arithmetic, n · survivors IoUs; where there are few groups, by the latency of
 // a tile.
 __global__ void __launch_bounds__(FEW_THREADS) nms_few_kernel(Nms p, Boxes in, Boxes out) {
-  extern __shared__ Span kept_span[]; // [out.capacity]
-  __shared__ Span span[TILE];
+  extern __shared__ BoxSpan kept_span[]; // [out.capacity]
+  __shared__ BoxSpan span[TILE];
   __shared__ Word overlaps_of[PARTS][TILE], survivors; // a box's own bit: a survivor of earlier tiles overlaps it
   int group = blockIdx.x, n = in.count[group], found = 0;
   int i = threadIdx.x % TILE, part = threadIdx.x / TILE, lane = threadIdx.x % 32;
@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(FEW_THREADS) nms_few_kernel(Nms p, Boxes in, B
   if (n) next = load_row(in, group, i, n);
   for (int first = 0; first < n && found < out.capacity; first += TILE) {
     NmsRow row = next;
-    Span mine = span_of(p, row.box);
+    BoxSpan mine = span_of(p, row.box);
     if (part == 0) span[i] = mine;
     next = load_row(in, group, first + TILE + i, n);
     __syncthreads();
@@ -266,7 +266,7 @@ __global__ void __launch_bounds__(FEW_THREADS) nms_few_kernel(Nms p, Boxes in, B
 
 static void nms_few(Device *dev, const Nms *p, const Boxes *in, const Boxes *out) {
   if (dev->measuring) return;
-  size_t shared = out->capacity * sizeof(Span);
+  size_t shared = out->capacity * sizeof(BoxSpan);
   allow_shared(nms_few_kernel, shared);
   nms_few_kernel<<<in->groups, FEW_THREADS, shared, stream_of(dev)>>>(*p, *in, *out);
   LAUNCH_CHECK();

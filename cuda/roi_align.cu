@@ -114,12 +114,13 @@ static __device__ __forceinline__ Eight any_bin(const T *map, const RoiMap &m, c
   return sum;
 }
 
-// y [rois, size, size, c] from x[l] [n, h, w, c]. A threadblock per RoI and part of its bins; a warp computes a bin, each lane
-// vectors of eight channels (where there are fewer than 32 of these, several bins), so that a pixel of 256 channels is
-// one coalesced read by a warp whose lanes agree on where to read. Positions and weights are the same for all channels:
-// the threadblock makes those of its RoI's axes once. Neighbouring bins, which read the same pixels, are made by one
-// threadblock at about the same time, for L1's sake. Bound by what L2 delivers, and nearly so by instructions, which
-// convert and sum four pixels per sampling point; reading x and writing y once would take a fraction of the time.
+// y [rois, size, size, c] from x[l] [n, h, w, c]. A threadblock per RoI and part of its bins; a warp computes a bin,
+// each lane vectors of eight channels (where there are fewer than 32 of these, several bins), so that a pixel of 256
+// channels is one coalesced read by a warp whose lanes agree on where to read. Positions and weights are the same for
+// all channels: the threadblock makes those of its RoI's axes once. Neighbouring bins, which read the same pixels, are
+// made by one threadblock at about the same time, for L1's sake. Bound by what L2 delivers, and nearly so by
+// instructions, which convert and sum four pixels per sampling point; reading x and writing y once would take a
+// fraction of the time.
 template <class T>
 static __global__ void __launch_bounds__(32 * WARPS, 4)
     roi_align_forward_kernel(const __grid_constant__ RoiForwardArgs a) {

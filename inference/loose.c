@@ -33,12 +33,12 @@ static NORETURN void refuse(Loose *l, int code, const char *message) {
 // ---- images -----------------------------------------------------------------------------------------------------
 
 // What was found in an image, as result files and overlays have it. Masks are borrowed, unless tiles have been joined.
-typedef struct Found {
+typedef struct Kept {
   CocoResult *result; // [n]
   DrawItem *item;     // [n]
   int n;
   CocoResults joined; // which has the results; none: they are the struct's own
-} Found;
+} Kept;
 
 static CocoResult *results_of(const Loose *l, const maskrcnn_detections *d) {
   CocoResult *result = xcalloc((size_t)d->n, sizeof *result);
@@ -71,8 +71,8 @@ static CocoResults join_tiles(const Loose *l, const maskrcnn_results *results, i
 }
 
 // Those that are wanted.
-static Found found_in(const Loose *l, const Decoded *image, const maskrcnn_results *results, int in_batch) {
-  Found f = {0};
+static Kept found_in(const Loose *l, const Decoded *image, const maskrcnn_results *results, int in_batch) {
+  Kept f = {0};
   const Image *im = &image->image;
   const double extra = (double)l->config->box_extra;
   if (handles_tiled(l->o, im->h, im->w)) {
@@ -100,7 +100,7 @@ static Found found_in(const Loose *l, const Decoded *image, const maskrcnn_resul
   return f;
 }
 
-static void found_free(Found *f) {
+static void found_free(Kept *f) {
   free(f->item);
   if (f->joined.items)
     coco_results_free(&f->joined);
@@ -114,14 +114,14 @@ static bool keeps(void *context, const Decoded *image) {
   return l->extras.cuts || findings_pictures(&l->findings, l->findings.images);
 }
 
-static void draw(Loose *l, const Decoded *image, const Found *f) {
+static void draw(Loose *l, const Decoded *image, const Kept *f) {
   if (sources_has_list(l->sources))
     findings_picture(&l->findings, image->path, image->place + 1, &l->inputs, &image->image, f->item, f->n);
   else
     findings_draw(&l->findings, (int)image->place, &image->image, f->item, f->n);
 }
 
-static void write_extras(Loose *l, const Decoded *image, const Found *f) {
+static void write_extras(Loose *l, const Decoded *image, const Kept *f) {
   const bool list = sources_has_list(l->sources);
   char *name =
       list ? overlays_numbered(image->path, image->place + 1) : overlays_name(&l->findings.overlays, (int)image->place);
@@ -142,7 +142,7 @@ static void visit(void *context, const Decoded *image, const void *results, int 
   if (of_batch->images[in_batch]->kind != MASKRCNN_DETECTIONS)
     refuse(l, EXIT_USAGE, "the weights are of a model that finds no objects");
   if (sources_has_list(l->sources)) note_listed(l, image->path);
-  Found f = found_in(l, image, of_batch, in_batch);
+  Kept f = found_in(l, image, of_batch, in_batch);
   line_print(stdout, "%s: %d detections, %d above %.2f", image->path, f.n, findings_shown(f.item, f.n),
              SHOWN_PERCENT / 100.0);
   const bool drawn = findings_pictures(&l->findings, l->findings.images);
