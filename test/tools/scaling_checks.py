@@ -154,11 +154,14 @@ class Programs(unittest.TestCase):
         self.put("results/scaling-h200.jsonl", made_up())
         self.put("results/bench-h200.jsonl", [])
         self.put("results/legacy.json", "[]\n")
+        self.put("results/clocks-h200.jsonl", [
+            {"bench": "clocks", "case": case, "gpu": 0, "mhz": 1900, "mhz_sd": 40, "watts": 690, "img_s": 280, **ORIGIN}
+            for case in ("one", "not reducing", "reducing")])
         self.put("results/learning-ranks-h200.jsonl", [
             {"steps": 100, "gpus": 2, "batch": 4, "reduce": "fp32", "sockets": False, "bbox_AP": 0.5 + seed / 100,
              "segm_AP": 0.25, **ORIGIN} for seed in (1, 2)])
         self.put("results/README.md", "`scaling-model.json`, `scaling-h200.jsonl`, `bench-h200.jsonl`, "
-                                      "`learning-ranks-h200.jsonl`, `legacy.json`\n")
+                                      "`clocks-h200.jsonl`, `learning-ranks-h200.jsonl`, `legacy.json`\n")
         self.kept, scaling.ROOT = scaling.ROOT, self.root
 
     def tearDown(self):
