@@ -130,7 +130,7 @@ static void queue_runs(Engine *e, const Network *n, float threshold) {
 }
 
 void detect_queue(Engine *e, const Network *n) {
-  if (e->results) queue_runs(e, n, MASK_THRESHOLD);
+  if (e->results) queue_runs(e, n, e->mask_threshold);
 }
 
 // The way of what queue_runs has counted to a slot.
@@ -203,7 +203,7 @@ void engine_find(Engine *e, const Batch *batch) {
   DetectorSlot *s = &d->slot[d->started++ % BATCHES_UNDER_WAY];
   s->started = now_seconds();
   engine_queue_inference(e, batch, e->timing);
-  queue_rows(e, batch, MASK_THRESHOLD, s);
+  queue_rows(e, batch, e->mask_threshold, s);
 }
 
 bool engine_found(Engine *e, bool wait, Found *out) {
@@ -213,7 +213,7 @@ bool engine_found(Engine *e, bool wait, Found *out) {
   if (!wait && !device_mark_reached(e->dev, s->mark)) return false;
   device_mark_wait(e->dev, s->mark);
   d->handed_out++;
-  *out = (Found){.batch = s->batch, .detections = list(e, s, MASK_THRESHOLD), .started = s->started};
+  *out = (Found){.batch = s->batch, .detections = list(e, s, e->mask_threshold), .started = s->started};
   memcpy(out->counter, s->counter, sizeof out->counter);
   return true;
 }

@@ -5,7 +5,7 @@
 #include "engine/engine.h"
 #include "nn/ops.h"
 
-#define MASK_THRESHOLD 0.5f // of what the pipeline finds
+#define MASK_THRESHOLD 0.5f // unless Compute says otherwise
 
 typedef struct Detection {
   int image; // place in the batch

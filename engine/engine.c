@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 #include <stdlib.h>
 #include <string.h>
+#include "engine/detect.h"
 #include "engine/step.h"
 #include "engine/task.h"
 #include "nn/sync_nodes.h"
@@ -78,6 +79,21 @@ static void program_bind(Engine *e, Program *p, LossScale scale) {
     inputs_connect(&p->inputs, n);
   }
 }
+
+bool engine_make_room(Engine *e, size_t bytes) {
+  Program *p = &e->infer;
+  if (bytes <= engine_room(e)) return true;
+  device_sync(e->dev);
+  if (!inputs_grow(&p->inputs, e->dev, BATCH_BYTES, bytes)) return false;
+  for (int i = 0; i < program_graphs(p); i++) {
+    inputs_connect(&p->inputs, &p->network[i]);
+    device_forget(e->dev, p->recorded[i]);
+    p->recorded[i] = NULL;
+  }
+  return true;
+}
+
+size_t engine_room(const Engine *e) { return e->infer.inputs.array[BATCH_BYTES].room; }
 
 static void program_free(Engine *e, Program *p) {
   for (int i = 0; i < program_graphs(p); i++) {
@@ -222,7 +238,9 @@ static bool open_ranks(Engine *e, const ReductionOptions *ranks, bool trains, Er
 
 bool engine_open(Engine *e, const Compute *compute, const Model *model, const ModelConfig *config,
                  const Category *category, const Shapes *train, const Shapes *infer, bool print_plan, Err *err) {
-  *e = (Engine){.model = model, .config = *config};
+  *e = (Engine){.model = model,
+                .config = *config,
+                .mask_threshold = compute->mask_threshold ? *compute->mask_threshold : MASK_THRESHOLD};
   int images = MAX(train->images, infer->images);
   if (!config_check(config, err) || (model->check && !model->check(config, images, err))) return false;
   if (!open_device(e, compute, err) || !open_ranks(e, &compute->ranks, train->images > 0, err)) return false;

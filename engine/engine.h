@@ -76,6 +76,7 @@ typedef struct Engine {
   Snapshot snapshot;              // to save; of the first rank's engine, where it trains
   Program train, infer, validate; // the last: losses on the shapes of inference
   bool timing;                    // walks are timed node by node
+  float mask_threshold;
   void *arena;
   void *hyper, *stats;            // of grad_stats and sgd
   const SgdFactors *factors;      // set before the first step; NULL = one rate and one decay for all
@@ -94,11 +95,12 @@ extern const DType amp_types[];
 
 // How it is computed.
 typedef struct Compute {
-  const char *device; // "cpu", "cuda:0"
-  DType amp;          // BF16 or F16 activations; F32 (0) = as the masters
-  bool tf32;          // fp32 convolutions in TF32
-  const char *conv;   // rung of the convolution ladder; NULL = chosen for each problem
-  bool sync_nodes;    // wait after every kernel and node, to see which one fails
+  const char *device;          // "cpu", "cuda:0"
+  DType amp;                   // BF16 or F16 activations; F32 (0) = as the masters
+  bool tf32;                   // fp32 convolutions in TF32
+  const char *conv;            // rung of the convolution ladder; NULL = chosen for each problem
+  bool sync_nodes;             // wait after every kernel and node, to see which one fails
+  const float *mask_threshold; // a mask pixel of at least this probability is foreground; NULL: 0.5
   ReductionOptions ranks;
   int ranks_here; // of this host that there are to be, where a plan asks before there are any; 0: as ranks.comm says
 } Compute;
@@ -162,5 +164,9 @@ void engine_share_state(Engine *e);
 void engine_infer(Engine *e, const Batch *batch);
 // The same for who keeps the batch until what is queued is known to have run: `wait` false.
 void engine_queue_inference(Engine *e, const Batch *batch, bool wait);
+// Gives inference room for batches of so many bytes of images, where the shapes promised less. Waits for what has been
+// queued; each canvas is recorded anew. False when there is no memory, and nothing has changed.
+bool engine_make_room(Engine *e, size_t bytes);
+size_t engine_room(const Engine *e); // bytes of images of a batch
 // The losses of a batch of the inference shapes, targets included, in the order of Model.loss. Waits.
 void engine_losses(Engine *e, const Batch *batch, double loss[MAX_LOSSES]);

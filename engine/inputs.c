@@ -35,6 +35,21 @@ void inputs_free(Inputs *in, Device *dev) {
   }
 }
 
+bool inputs_grow(Inputs *in, Device *dev, BatchArray a, size_t bytes) {
+  void *data = device_alloc(dev, bytes), *staged = data ? device_alloc(dev, bytes) : NULL;
+  if (!staged) {
+    device_free(dev, data);
+    return false;
+  }
+  device_free(dev, in->array[a].data);
+  device_free(dev, in->array[a].staged);
+  in->array[a].data = data;
+  in->array[a].staged = staged;
+  in->array[a].room = bytes;
+  device_stage_next(dev); // device_alloc has queued zeros
+  return true;
+}
+
 // ---- a batch's way to the device ----------------------------------------------------------------------------------
 
 void send_reals(Device *dev, DeviceSend *send, void *dst, const float *src, size_t n) {

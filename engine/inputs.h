@@ -19,6 +19,9 @@ typedef struct Inputs {
 size_t inputs_plan(Inputs *in, const Device *dev, const BatchSize *size, unsigned arrays);
 bool inputs_allocate(Inputs *in, Device *dev, Err *err); // false when memory is out
 void inputs_free(Inputs *in, Device *dev);
+// Gives an array more room, while nothing reads it; what it held is lost, and networks have to be connected again.
+// False when memory is out, and nothing has changed.
+bool inputs_grow(Inputs *in, Device *dev, BatchArray array, size_t bytes);
 
 // Begins to copy a batch to the device. It must stay as it is until inputs_take has waited for it, or what is queued
 // then is known to have run.
