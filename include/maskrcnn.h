@@ -67,7 +67,10 @@ typedef struct maskrcnn_options {
   float mask_threshold; // a mask pixel of at least this probability is foreground; 0.5
   int image_size;       // shorter side that images are resized to; 0: as trained
   int max_image_size;   // longer side at most; 0: as trained, or 5/3 of image_size
-  int64_t max_pixels;   // of an image, at most; 16 · 1024 · 1024
+  // Of an image, at most; 16 · 1024 · 1024. It takes no memory by itself: there is room for images as large as the
+  // canvases, and a batch of larger ones makes it grow, on the host and on the device. Where there is no memory for
+  // that, maskrcnn_run or maskrcnn_submit says MASKRCNN_NO_MEMORY, and the handle goes on with smaller ones.
+  int64_t max_pixels;
   const maskrcnn_size *canvases; // padded shapes that graphs are built for, multiples of 32; NULL: a few that hold all
   int num_canvases;              // images that the model's rule of resizing can lead to; at most 8
   int threads;                   // of the CPU, for computing; 0: one per core

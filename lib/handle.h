@@ -3,6 +3,7 @@
 // done by that thread, so that CUDA's current device, OpenMP's threads, locale and rounding are its own.
 #pragma once
 #include <pthread.h>
+#include <stdatomic.h>
 #include "lib/opened.h"
 #include "lib/staging.h"
 
@@ -20,17 +21,21 @@ struct maskrcnn {
   pthread_t thread;
   pthread_mutex_t submitting; // of who copies images; taken before `lock`
   pthread_mutex_t lock;       // of what follows
-  pthread_cond_t work;        // for the thread: there is something to do
+  pthread_cond_t work;        // for the thread: there is something to do, or about to be
   pthread_cond_t change;      // for callers: something was done
   bool closing;
   maskrcnn_status state; // OK; DEAD
   char death[MESSAGE];   // why
   Staging staging;
+  bool copying;              // a submission's pixels are on their way: the thread stays awake
+  atomic_bool asked;         // something has changed that the thread looks at
   int waiting;               // images that have a place and no results
   Submission *first, *last;  // in order, oldest first, not yet handed out
-  StagedBatch *grow;         // to get room for …
-  size_t grow_bytes;         // … so many bytes
+  StagedBatch *grow;         // to get room, on the host and on the device, for …
+  size_t grow_bytes;         // … so many bytes, or where there is no memory for them …
+  size_t grow_least;         // … for these
   bool grown;                // whether it did
+  size_t room;               // bytes of a batch that there is room for on the device
   bool opening;              // until the thread has opened the model, or has not
   maskrcnn_options *options; // while opening
   Opened opened;             // constant once it is opened, but for the engine, which is the thread's
@@ -42,6 +47,9 @@ struct maskrcnn {
 maskrcnn_status handle_fail(maskrcnn *h, maskrcnn_status status, const char *fmt, ...) PRINTF_LIKE(3, 4);
 // OK, or DEAD with why. With the lock held.
 maskrcnn_status handle_alive(maskrcnn *h);
+
+// Tells the handle's thread to look again. With the lock held.
+void handle_ask(maskrcnn *h);
 
 // Starts the handle's thread, which opens the model, and waits until it has.
 maskrcnn_status worker_start(maskrcnn *h, maskrcnn_options *options);

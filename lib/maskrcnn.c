@@ -42,6 +42,11 @@ maskrcnn_status handle_alive(maskrcnn *h) {
   return h->state == MASKRCNN_DEAD ? handle_fail(h, MASKRCNN_DEAD, "%s", h->death) : MASKRCNN_OK;
 }
 
+void handle_ask(maskrcnn *h) {
+  atomic_store(&h->asked, true);
+  pthread_cond_signal(&h->work);
+}
+
 const char *maskrcnn_message(maskrcnn *h) {
   static _Thread_local char text[MESSAGE];
   if (!h) return "the handle is NULL: maskrcnn_open makes one";

@@ -25,13 +25,23 @@ static void choose_canvases(Opened *o, const maskrcnn_options *options) {
   if (!o->canvases) o->canvases = canvases_of(&o->resize, o->canvas);
 }
 
+// Of an image that is as large as the largest canvas, for which there is room from the beginning.
+static int64_t usual_bytes(const Opened *o) {
+  int64_t pixels = 0;
+  for (int i = 0; i < o->canvases; i++) pixels = MAX(pixels, (int64_t)o->canvas[i].h * o->canvas[i].w);
+  return 3 * MIN(pixels, o->max_pixels);
+}
+
 static bool open_engine(Opened *o, const maskrcnn_options *options, const ModelConfig *config, const Category *category,
                         maskrcnn_status *status, Err *err) {
   const Shapes none = {0};
-  Shapes shapes = {.canvases = o->canvases, .images = options->batch, .max_bytes = 3 * options->max_pixels};
+  Shapes shapes = {.canvases = o->canvases, .images = options->batch, .max_bytes = usual_bytes(o)};
   memcpy(shapes.canvas, o->canvas, sizeof shapes.canvas);
-  Compute compute = {
-      .device = options->device, .tf32 = options->tf32, .conv = options->conv, .sync_nodes = options->sync_nodes};
+  Compute compute = {.device = options->device,
+                     .tf32 = options->tf32,
+                     .conv = options->conv,
+                     .sync_nodes = options->sync_nodes,
+                     .mask_threshold = &options->mask_threshold};
   for (int i = 0; amp_names[i]; i++)
     if (!strcmp(amp_names[i], options->amp)) compute.amp = amp_types[i];
   Engine *e = &o->engine;
@@ -114,7 +124,7 @@ static bool open_from(Opened *o, const Checkpoint *c, const maskrcnn_options *op
 
 bool opened_open(Opened *o, const maskrcnn_options *options, maskrcnn_status *status, Err *err) {
   Checkpoint c;
-  *o = (Opened){.mask_threshold = options->mask_threshold, .max_pixels = options->max_pixels};
+  *o = (Opened){.max_pixels = options->max_pixels};
   if (!state_open(&c, options->weights, err)) return failed(status, MASKRCNN_BAD_WEIGHTS, err);
   const bool ok = open_from(o, &c, options, status, err);
   ckpt_close(&c);

@@ -8,7 +8,6 @@ typedef struct Opened {
   Resize resize;
   Canvas canvas[MAX_CANVASES];
   int canvases;
-  float mask_threshold;
   int64_t max_pixels;
   maskrcnn_description about; // its pointers' targets are the following, and the engine's
   maskrcnn_size about_canvas[MAX_CANVASES];

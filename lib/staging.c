@@ -4,19 +4,23 @@
 
 enum { PASSED_OFTEN = 4 };
 
-void staging_init(Staging *s, int images, int queue, int canvases, int running) {
+bool staging_init(Staging *s, Device *dev, int images, int queue, int canvases, int running) {
   *s = (Staging){.images = images, .n = (queue + images - 1) / images + canvases + running};
   s->list = xcalloc((size_t)s->n, sizeof *s->list);
+  s->info = device_host_alloc(dev, (size_t)s->n * (size_t)images * sizeof *s->info);
+  if (!s->info) return false;
   for (int i = 0; i < s->n; i++) {
     StagedBatch *b = &s->list[i];
     const size_t n = (size_t)images;
     b->place = xcalloc(n, sizeof *b->place);
     b->batch.images = images;
     b->batch.index = xcalloc(n, sizeof *b->batch.index);
-    b->batch.info = xcalloc(n, sizeof *b->batch.info);
+    b->batch.info = s->info + (size_t)i * n;
+    memset(b->batch.info, 0, n * sizeof *b->batch.info);
     b->batch.count = xcalloc(n, sizeof *b->batch.count);
     staging_release(b);
   }
+  return true;
 }
 
 void staging_free(Staging *s, Device *dev) {
@@ -25,9 +29,9 @@ void staging_free(Staging *s, Device *dev) {
     if (b->room) device_host_free(dev, b->batch.bytes);
     free(b->place);
     free(b->batch.index);
-    free(b->batch.info);
     free(b->batch.count);
   }
+  if (s->info) device_host_free(dev, s->info);
   free(s->list);
   *s = (Staging){0};
 }
@@ -90,6 +94,13 @@ void staging_filled(Staging *s) {
 }
 
 static const StagedBatch *older(const StagedBatch *a, const StagedBatch *b) { return !a || b->age < a->age ? b : a; }
+
+StagedBatch *staging_filling(const Staging *s) {
+  const StagedBatch *oldest = NULL;
+  for (int i = 0; i < s->n; i++)
+    if (s->list[i].filling) oldest = older(oldest, &s->list[i]);
+  return oldest ? &s->list[oldest - s->list] : NULL;
+}
 
 StagedBatch *staging_next(const Staging *s, bool partly) {
   const StagedBatch *full = NULL, *part = NULL;

@@ -23,12 +23,14 @@ typedef struct StagedBatch {
 
 typedef struct Staging {
   StagedBatch *list;
-  int n, images; // batches, and images of each
-  uint64_t age;  // of the next batch
+  int n, images;   // batches, and images of each
+  ImageInfo *info; // page-locked; of all batches
+  uint64_t age;    // of the next batch
 } Staging;
 
 // So many batches that `queue` images on `canvases` canvases always have a place while `running` batches are computed.
-void staging_init(Staging *s, int images, int queue, int canvases, int running);
+// False when there is no page-locked memory; follow with staging_free in any case.
+bool staging_init(Staging *s, Device *dev, int images, int queue, int canvases, int running);
 void staging_free(Staging *s, Device *dev);
 
 // One that forms for that canvas and has a place left, or begins to.
@@ -37,6 +39,7 @@ StagedBatch *staging_forming(Staging *s, int canvas);
 void staging_append(StagedBatch *b, StagePlace place, const ImageInfo *size);
 // Takes back the places that were given to `owner` for images from `first` on, the last ones of every batch.
 void staging_withdraw(Staging *s, const void *owner, int first);
+StagedBatch *staging_filling(const Staging *s); // the oldest that is; NULL: none
 // Of all batches that were filling.
 void staging_filled(Staging *s);
 // The batch to run next, or NULL: a full one, the oldest first, unless one that is not has been passed by often; and

@@ -18,22 +18,23 @@ maskrcnn_status submit_check(maskrcnn *h, const maskrcnn_image *images, int n) {
 // ---- places ---------------------------------------------------------------------------------------------------------
 
 // What a batch of that canvas is given at once: images as large as the canvas all fit, and so does this one; after that
-// it doubles, up to the largest images.
+// it doubles, as far as the device has room, and together with that up to the largest images.
 static size_t room_for(const maskrcnn *h, const StagedBatch *b, size_t need) {
   const Canvas *c = &h->opened.canvas[b->batch.canvas];
-  const size_t images = (size_t)b->batch.images, most = images * 3 * (size_t)h->opened.max_pixels;
-  const size_t usual = images * 3 * (size_t)c->h * (size_t)c->w;
-  return MIN(MAX(need, MAX(usual, 2 * b->room)), most);
+  const size_t images = (size_t)b->batch.images, usual = images * 3 * (size_t)c->h * (size_t)c->w;
+  if (need <= h->room) return MIN(MAX(need, MAX(usual, 2 * b->room)), h->room);
+  return MIN(MAX(need, 2 * h->room), images * 3 * (size_t)h->opened.max_pixels);
 }
 
-// By the handle's thread, which owns page-locked memory. False when there is none.
+// By the handle's thread, which owns the memory. False when there is none.
 static bool make_room(maskrcnn *h, StagedBatch *b, size_t need) {
   if (need <= b->room) return true;
   b->filling = true;
   h->grow_bytes = room_for(h, b, need);
+  h->grow_least = need;
   h->grown = false;
   h->grow = b;
-  pthread_cond_signal(&h->work);
+  handle_ask(h);
   while (h->grow && h->state == MASKRCNN_OK) pthread_cond_wait(&h->change, &h->lock);
   return h->grown;
 }
@@ -48,11 +49,12 @@ static maskrcnn_status place(maskrcnn *h, Submission *s, int first, const maskrc
     if (!make_room(h, b, need)) {
       staging_withdraw(&h->staging, s, first);
       staging_filled(&h->staging);
-      pthread_cond_signal(&h->work);
+      handle_ask(h);
       if (handle_alive(h)) return MASKRCNN_DEAD;
       return handle_fail(h, MASKRCNN_NO_MEMORY,
-                         "out of memory: %.1f MB asked for to stage images; a smaller batch or queue shrinks it",
-                         (double)h->grow_bytes / 1e6);
+                         "image %d: out of memory: %.1f MB asked for to stage its batch; smaller images, a smaller "
+                         "batch or a smaller queue shrink it",
+                         first + i, (double)need / 1e6);
     }
     staging_append(b, (StagePlace){s, first + i}, &size);
   }
@@ -71,17 +73,28 @@ static void copy_image(uint8_t *to, const maskrcnn_image *from) {
   for (int y = 0; y < from->height; y++) memcpy(to + (size_t)y * row, from->rgb + (size_t)y * pitch, row);
 }
 
-// Into batches that nobody else touches: they are filling.
-static void copy(maskrcnn *h, const Submission *s, int first, const maskrcnn_image *images, int n) {
-  for (int i = 0; i < h->staging.n; i++) {
-    const StagedBatch *b = &h->staging.list[i];
-    if (!b->filling) continue;
-    for (int k = 0; k < b->batch.used; k++) {
-      const StagePlace *p = &b->place[k];
-      if (p->owner == s && p->image >= first && p->image < first + n)
-        copy_image(b->batch.bytes + b->batch.info[k].offset, &images[p->image - first]);
-    }
+// Into a batch that nobody else touches: it is filling.
+static void copy_batch(const StagedBatch *b, const Submission *s, int first, const maskrcnn_image *images, int n) {
+  for (int k = 0; k < b->batch.used; k++) {
+    const StagePlace *p = &b->place[k];
+    if (p->owner == s && p->image >= first && p->image < first + n)
+      copy_image(b->batch.bytes + b->batch.info[k].offset, &images[p->image - first]);
   }
+}
+
+// Batch by batch, each of which may run when it is copied. With both locks, of which the inner one is open meanwhile.
+static void copy(maskrcnn *h, const Submission *s, int first, const maskrcnn_image *images, int n) {
+  StagedBatch *b;
+  h->copying = true;
+  handle_ask(h); // the thread is awake when they are there
+  while ((b = staging_filling(&h->staging))) {
+    pthread_mutex_unlock(&h->lock);
+    copy_batch(b, s, first, images, n);
+    pthread_mutex_lock(&h->lock);
+    b->filling = false;
+    handle_ask(h);
+  }
+  h->copying = false;
 }
 
 static void append(maskrcnn *h, Submission *s) {
@@ -109,15 +122,9 @@ maskrcnn_status submit_stage(maskrcnn *h, Submission *s, int first, const maskrc
   pthread_mutex_lock(&h->submitting);
   pthread_mutex_lock(&h->lock);
   const maskrcnn_status status = reserve(h, s, first, images, n);
+  if (status == MASKRCNN_OK) copy(h, s, first, images, n);
+  if (!n) pthread_cond_broadcast(&h->change); // an empty submission is done
   pthread_mutex_unlock(&h->lock);
-  if (status == MASKRCNN_OK) {
-    copy(h, s, first, images, n);
-    pthread_mutex_lock(&h->lock);
-    staging_filled(&h->staging);
-    pthread_cond_broadcast(&h->change); // an empty submission is done
-    pthread_cond_signal(&h->work);
-    pthread_mutex_unlock(&h->lock);
-  }
   pthread_mutex_unlock(&h->submitting);
   return status;
 }

@@ -11,29 +11,43 @@
 #include "lib/options.h"
 #include "lib/results.h"
 
-enum { STACK = 8 << 20, UNDER_WAY = 1 }; // bytes; batches that are computed at a time
+enum { STACK = 8 << 20 }; // bytes
+
+// Batches under way, the oldest first.
+typedef struct Pipeline {
+  maskrcnn *h;
+  StagedBatch *batch[BATCHES_UNDER_WAY];
+  int n;
+  const maskrcnn_result **result; // [images of a batch] of the oldest, once it is done
+} Pipeline;
 
 // ---- opening --------------------------------------------------------------------------------------------------------
 
 typedef struct Opening {
-  maskrcnn *h;
+  Pipeline *p;
   maskrcnn_status status;
-  bool ok;
   Err err;
 } Opening;
 
 static void open_model(void *context) {
   Opening *o = context;
-  maskrcnn *h = o->h;
-  o->ok = opened_open(&h->opened, h->options, &o->status, &o->err);
-  if (!o->ok) return;
-  staging_init(&h->staging, h->options->batch, h->options->queue, h->opened.canvases, UNDER_WAY);
+  maskrcnn *h = o->p->h;
+  if (!opened_open(&h->opened, h->options, &o->status, &o->err)) return;
+  const int images = h->options->batch, queue = h->options->queue;
+  if (!staging_init(&h->staging, h->opened.engine.dev, images, queue, h->opened.canvases, BATCHES_UNDER_WAY)) {
+    err_set(&o->err, "out of memory: no page-locked memory for a queue of %d images", queue);
+    o->status = MASKRCNN_NO_MEMORY;
+    return;
+  }
+  o->p->result = xcalloc((size_t)images, sizeof *o->p->result);
+  h->room = engine_room(&h->opened.engine);
   o->status = MASKRCNN_OK;
 }
 
 // Tells who opens, and forgets the options, which are theirs.
-static maskrcnn_status open_and_tell(maskrcnn *h) {
-  Opening o = {.h = h, .status = MASKRCNN_DEAD};
+static maskrcnn_status open_and_tell(Pipeline *p) {
+  maskrcnn *h = p->h;
+  Opening o = {.p = p, .status = MASKRCNN_DEAD};
   if (!guest_call(open_model, &o, &o.err)) o.status = err_exit(&o.err) == EXIT_RUN ? MASKRCNN_NO_MEMORY : MASKRCNN_DEAD;
   pthread_mutex_lock(&h->lock);
   h->state = o.status;
@@ -47,27 +61,6 @@ static maskrcnn_status open_and_tell(maskrcnn *h) {
 
 // ---- computing ------------------------------------------------------------------------------------------------------
 
-typedef struct Computing {
-  maskrcnn *h;
-  StagedBatch *b;
-  Detections found;
-  const maskrcnn_result **result; // [batch.used]
-} Computing;
-
-static void compute(void *context) {
-  Computing *c = context;
-  Opened *o = &c->h->opened;
-  const Batch *batch = &c->b->batch;
-  Detections *found = &c->found;
-  engine_infer(&o->engine, batch);
-  engine_detections(&o->engine, batch, o->mask_threshold, found);
-  for (int i = 0, first = 0, n; i < batch->used; i++, first += n) {
-    for (n = 0; first + n < found->n && found->items[first + n].image == i;) n++;
-    c->result[i] =
-        results_of_detections(&found->items[first], n, batch->info[i].h, batch->info[i].w, o->engine.category);
-  }
-}
-
 // From here on every call says so, those that wait first.
 static void die_here(maskrcnn *h, Err *err) {
   options_words(err);
@@ -78,10 +71,55 @@ static void die_here(maskrcnn *h, Err *err) {
   pthread_mutex_unlock(&h->lock);
 }
 
+// Does `what` with the lock open. False: the handle is dead.
+static bool outside(Pipeline *p, void (*what)(void *context)) {
+  Err err;
+  pthread_mutex_unlock(&p->h->lock);
+  const bool ok = guest_call(what, p, &err);
+  if (!ok) die_here(p->h, &err);
+  pthread_mutex_lock(&p->h->lock);
+  return ok;
+}
+
+static void start(void *context) {
+  Pipeline *p = context;
+  engine_find(&p->h->opened.engine, &p->batch[p->n - 1]->batch);
+}
+
+static bool start_batch(Pipeline *p, StagedBatch *b) {
+  b->state = STAGE_RUNNING;
+  p->batch[p->n++] = b;
+  return outside(p, start);
+}
+
+static void copy_results(Pipeline *p, const Found *f) {
+  const Detection *found = f->detections.items;
+  const Batch *batch = f->batch;
+  CHECK(batch == &p->batch[0]->batch);
+  for (int i = 0, first = 0, n; i < batch->used; i++, first += n) {
+    for (n = 0; first + n < f->detections.n && found[first + n].image == i;) n++;
+    p->result[i] =
+        results_of_detections(&found[first], n, batch->info[i].h, batch->info[i].w, p->h->opened.engine.category);
+  }
+}
+
+// The oldest, or nothing: where another may be started meanwhile, it is asked for again and again until somebody has
+// something to do. So CUDA waits, too; a wait with an end would cost latency, one without would leave the device idle
+// behind a batch while another lies ready.
+static void finish(void *context) {
+  Pipeline *p = context;
+  Found found;
+  bool there;
+  const bool wait = p->n == BATCHES_UNDER_WAY;
+  while (!(there = engine_found(&p->h->opened.engine, wait, &found)) && !atomic_load(&p->h->asked)) sched_yield();
+  if (there) copy_results(p, &found);
+}
+
 static void hand_over(maskrcnn *h, StagedBatch *b, const maskrcnn_result **result) {
   for (int i = 0; i < b->batch.used; i++) {
     Submission *s = b->place[i].owner;
     results_set(s->results, b->place[i].image, result[i]);
+    result[i] = NULL;
     s->done++;
   }
   h->waiting -= b->batch.used;
@@ -89,39 +127,31 @@ static void hand_over(maskrcnn *h, StagedBatch *b, const maskrcnn_result **resul
   pthread_cond_broadcast(&h->change);
 }
 
-// With the lock, which is open meanwhile.
-static bool run_batch(maskrcnn *h, StagedBatch *b) {
-  Err err;
-  Computing c = {.h = h, .b = b, .result = calloc((size_t)b->batch.images, sizeof *c.result)};
-  b->state = STAGE_RUNNING;
-  pthread_mutex_unlock(&h->lock);
-  bool ok = c.result || err_memory(&err, (size_t)b->batch.images * sizeof *c.result, "the results of a batch", "batch");
-  ok = ok && guest_call(compute, &c, &err);
-  detections_free(&c.found);
-  if (!ok) die_here(h, &err);
-  pthread_mutex_lock(&h->lock);
-  if (ok)
-    hand_over(h, b, c.result);
-  else
-    for (int i = 0; c.result && i < b->batch.used; i++) free((void *)c.result[i]);
-  free(c.result);
-  return ok;
+static bool finish_batch(Pipeline *p) {
+  if (!outside(p, finish)) return false;
+  if (!p->result[0]) return true;
+  hand_over(p->h, p->batch[0], p->result);
+  memmove(p->batch, p->batch + 1, (size_t)--p->n * sizeof *p->batch);
+  return true;
 }
 
-// ---- page-locked memory ---------------------------------------------------------------------------------------------
+// ---- memory ---------------------------------------------------------------------------------------------------------
+
+static bool grow_to(maskrcnn *h, size_t bytes) {
+  Engine *e = &h->opened.engine;
+  return engine_make_room(e, bytes) && staging_grow(h->grow, e->dev, bytes);
+}
 
 static void grow(void *context) {
-  maskrcnn *h = context;
-  h->grown = staging_grow(h->grow, h->opened.engine.dev, h->grow_bytes);
+  maskrcnn *h = ((Pipeline *)context)->h;
+  h->grown = grow_to(h, h->grow_bytes) || grow_to(h, h->grow_least);
 }
 
-// With the lock, which is open meanwhile: whoever asks waits.
-static bool run_grow(maskrcnn *h) {
-  Err err;
-  pthread_mutex_unlock(&h->lock);
-  const bool ok = guest_call(grow, h, &err);
-  if (!ok) die_here(h, &err);
-  pthread_mutex_lock(&h->lock);
+// Whoever asks waits.
+static bool grow_batch(Pipeline *p) {
+  maskrcnn *h = p->h;
+  const bool ok = outside(p, grow);
+  h->room = engine_room(&h->opened.engine);
   h->grow = NULL;
   pthread_cond_broadcast(&h->change);
   return ok;
@@ -129,20 +159,42 @@ static bool run_grow(maskrcnn *h) {
 
 // ---- the thread -----------------------------------------------------------------------------------------------------
 
-static void work(maskrcnn *h) {
+// Until there is something to do. While pixels are copied it stays awake: waking up would take as long.
+static void idle(maskrcnn *h) {
+  if (!h->copying) {
+    pthread_cond_wait(&h->work, &h->lock);
+    return;
+  }
+  pthread_mutex_unlock(&h->lock);
+  while (!atomic_load(&h->asked)) sched_yield();
+  pthread_mutex_lock(&h->lock);
+}
+
+// Batches behind one that is under way start when they are full, so that they fill while they wait.
+static void work(Pipeline *p) {
+  maskrcnn *h = p->h;
   bool ok = true;
   pthread_mutex_lock(&h->lock);
   while (ok && !h->closing) {
     StagedBatch *b;
+    atomic_store(&h->asked, false);
     if (h->grow)
-      ok = run_grow(h);
-    else if ((b = staging_next(&h->staging, true)))
-      ok = run_batch(h, b);
+      ok = grow_batch(p);
+    else if (p->n < BATCHES_UNDER_WAY && (b = staging_next(&h->staging, !p->n)))
+      ok = start_batch(p, b);
+    else if (p->n)
+      ok = finish_batch(p);
     else
-      pthread_cond_wait(&h->work, &h->lock);
+      idle(h);
   }
   while (!h->closing) pthread_cond_wait(&h->work, &h->lock);
   pthread_mutex_unlock(&h->lock);
+  for (int i = 0; i < h->opened.about.batch; i++) free((void *)p->result[i]);
+}
+
+static void wait_for_device(void *context) {
+  const maskrcnn *h = context;
+  if (h->opened.engine.dev) device_sync(h->opened.engine.dev);
 }
 
 static void close_model(void *context) {
@@ -157,9 +209,12 @@ static void *thread(void *context) {
   if (plain) uselocale(plain);
   fesetenv(FE_DFL_ENV);
   if (h->options->threads) omp_set_num_threads(h->options->threads);
-  if (open_and_tell(h) == MASKRCNN_OK) work(h);
+  Pipeline p = {.h = h};
+  if (open_and_tell(&p) == MASKRCNN_OK) work(&p);
   Err err; // of a device that has failed: what it holds is lost
+  guest_call(wait_for_device, h, &err);
   guest_call(close_model, h, &err);
+  free(p.result);
   if (plain) {
     uselocale(LC_GLOBAL_LOCALE);
     freelocale(plain);
@@ -198,7 +253,7 @@ maskrcnn_status worker_start(maskrcnn *h, maskrcnn_options *options) {
 void worker_end(maskrcnn *h) {
   pthread_mutex_lock(&h->lock);
   h->closing = true;
-  pthread_cond_signal(&h->work);
+  handle_ask(h);
   pthread_mutex_unlock(&h->lock);
   pthread_join(h->thread, NULL);
 }

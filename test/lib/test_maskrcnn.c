@@ -45,7 +45,7 @@ TEST(library_describes_what_it_opened) {
 // ---- what is found --------------------------------------------------------------------------------------------------
 
 // An engine of its own on the same canvas.
-static Detections find(const maskrcnn_image *image, int rh, int rw, Canvas canvas) {
+static Detections find(const maskrcnn_image *image, int rh, int rw, Canvas canvas, float threshold) {
   Checkpoint c;
   Engine e;
   ModelConfig config;
@@ -63,7 +63,7 @@ static Detections find(const maskrcnn_image *image, int rh, int rw, Canvas canva
       engine_open(&e, &(Compute){.device = "cpu"}, model_of(&config), &config, category, &none, &shapes, false, NULL));
   CHECK(state_load(&e, &c, &(LoadOptions){0}, NULL));
   engine_infer(&e, &b);
-  engine_detections(&e, &b, 0.5f, &found);
+  engine_detections(&e, &b, threshold, &found);
   engine_close(&e);
   ckpt_close(&c);
   free(category);
@@ -83,19 +83,20 @@ static void expect_found(const maskrcnn_result *r, const Detections *want) {
   }
 }
 
-TEST(library_finds_what_the_engine_finds) {
-  const maskrcnn_options o = library_options();
+static void finds_at(float threshold) {
+  maskrcnn_options o = library_options();
+  o.mask_threshold = threshold;
   maskrcnn *m = library_open(&o);
   maskrcnn_image images[2] = {library_image(120, 80, 0, 1), library_image(50, 75, 11, 2)};
   maskrcnn_results *r;
   if (!m) return;
   if (EXPECT_INT(maskrcnn_run(m, images, 2, &r), MASKRCNN_OK) && EXPECT_INT(r->n, 2)) {
-    Detections wide = find(&images[0], 64, 96, (Canvas){.h = 64, .w = 96});
+    Detections wide = find(&images[0], 64, 96, (Canvas){.h = 64, .w = 96}, threshold);
     expect_found(r->images[0], &wide);
     detections_free(&wide);
     maskrcnn_image dense = library_image(50, 75, 0, 2); // the same noise, without what stands between rows?
     for (int y = 0; y < 75; y++) memcpy((uint8_t *)dense.rgb + y * 150, images[1].rgb + y * images[1].pitch, 150);
-    Detections upright = find(&dense, 96, 64, (Canvas){.h = 96, .w = 64});
+    Detections upright = find(&dense, 96, 64, (Canvas){.h = 96, .w = 64}, threshold);
     expect_found(r->images[1], &upright);
     detections_free(&upright);
     library_free(&dense);
@@ -103,6 +104,14 @@ TEST(library_finds_what_the_engine_finds) {
   maskrcnn_results_free(r);
   maskrcnn_close(m);
   for (int i = 0; i < 2; i++) library_free(&images[i]);
+}
+
+TEST(library_finds_what_the_engine_finds) { finds_at(0.5f); }
+
+// Whatever the options say, from every pixel of a box to hardly any.
+TEST(library_pastes_masks_at_any_threshold) {
+  static const float thresholds[] = {0, 0.3f, 0.55f, 1};
+  for (int i = 0; i < COUNT(thresholds); i++) finds_at(thresholds[i]);
 }
 
 // Batches of one and of 24, and whatever stands beside an image: the same bits.
@@ -152,10 +161,11 @@ TEST(cuda_library_batch_changes_nothing_in_bf16) {
 
 // ---- order ----------------------------------------------------------------------------------------------------------
 
-TEST(library_pipeline_keeps_the_order) {
+static void keeps_the_order(const char *device, int batch) {
   enum { N = 30 };
   maskrcnn_options o = library_options();
-  o.batch = 4;
+  o.device = device;
+  o.batch = batch;
   maskrcnn *m = library_open(&o);
   if (!m) return;
   maskrcnn_results *all = NULL, *r;
@@ -188,6 +198,15 @@ TEST(library_pipeline_keeps_the_order) {
   EXPECT(all->images[N - 1]->detections->n >= 0); // results outlive the handle
   maskrcnn_results_free(all);
   for (int i = 0; i < N; i++) library_free(&images[i]);
+}
+
+// Batches of one image, of as many as a submission has at most, and of more.
+TEST(library_pipeline_keeps_the_order) {
+  for (int batch = 1; batch <= 5; batch += 2) keeps_the_order("cpu", batch);
+}
+TEST(cuda_library_pipeline_keeps_the_order) {
+  if (!has_gpu()) return;
+  for (int batch = 1; batch <= 5; batch += 2) keeps_the_order("cuda:0", batch);
 }
 
 // Pixels may be freed and changed when maskrcnn_submit returns.

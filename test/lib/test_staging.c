@@ -7,7 +7,7 @@ static Device *device;
 static void setup(Staging *s, int images, int queue, int canvases) {
   Err err;
   device = device_open("cpu", &err);
-  staging_init(s, images, queue, canvases, 1);
+  EXPECT(staging_init(s, device, images, queue, canvases, 1));
 }
 
 static void teardown(Staging *s) {

@@ -188,7 +188,7 @@ static void expect_fault(const char *fault, int status, const char *want) {
 
 TEST(library_outlives_a_gpu) {
   expect_fault("kernel:3:cudaErrorIllegalAddress", 1, "the handle can only be closed");
-  expect_fault("sync:2:cudaErrorLaunchFailure", 1, "a kernel failed");
-  expect_fault("stage_wait:1:cudaErrorECCUncorrectable", 1, "ECC error");
+  expect_fault("mark_reached:1:cudaErrorLaunchFailure", 1, "a kernel failed");
+  expect_fault("stage:1:cudaErrorECCUncorrectable", 1, "ECC error");
   expect_fault("open:1:cudaErrorNoDevice", 1, "device cuda:0");
 }
