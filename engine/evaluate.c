@@ -24,22 +24,18 @@ Finder finder_of(Engine *e) {
 
 // ---- results ----------------------------------------------------------------------------------------------------
 
-static CocoResult result_of(const Category *category, double extra, int64_t image_id, const Detection *d) {
+CocoResult evaluate_result(const Finder *f, int64_t image_id, const Detection *d) {
   CocoResult r = {.image_id = image_id,
-                  .category_id = category[d->label - 1].id,
+                  .category_id = f->category[d->label - 1].id,
                   .score = d->score,
                   .has_bbox = true,
                   .has_segm = true,
                   .rle = d->mask};
   r.bbox[0] = d->box[0];
   r.bbox[1] = d->box[1];
-  r.bbox[2] = (double)d->box[2] - d->box[0] + extra;
-  r.bbox[3] = (double)d->box[3] - d->box[1] + extra;
+  r.bbox[2] = (double)d->box[2] - d->box[0] + f->box_extra;
+  r.bbox[3] = (double)d->box[3] - d->box[1] + f->box_extra;
   return r;
-}
-
-CocoResult evaluate_result(const Engine *e, int64_t image_id, const Detection *d) {
-  return result_of(e->category, e->config.box_extra, image_id, d);
 }
 
 // ---- the data set -----------------------------------------------------------------------------------------------
@@ -61,11 +57,10 @@ static int pack_image(Evaluating *v, const Batch *batch, int place, int first, P
   int n = 0;
   const int image = batch->index[place];
   const int64_t id = v->d->coco.images[v->d->image[image]].id;
-  const Finder *f = v->finder;
   const Detections *found = &v->found.detections;
   while (first + n < found->n && found->items[first + n].image == place) n++;
   array_reserve((void **)&v->results, &v->room, (size_t)n, sizeof *v->results);
-  for (int i = 0; i < n; i++) v->results[i] = result_of(f->category, f->box_extra, id, &found->items[first + i]);
+  for (int i = 0; i < n; i++) v->results[i] = evaluate_result(v->finder, id, &found->items[first + i]);
   gathered_put(to, image, v->results, n);
   return n;
 }
@@ -189,14 +184,14 @@ void scores_free(Scores *s) {
   cocoeval_free(&s->segm);
 }
 
-bool evaluate_categories(const Engine *e, const Dataset *d, Err *err) {
+bool evaluate_categories(const Category *category, int n, const Dataset *d, Err *err) {
   const Coco *c = &d->coco;
   for (int i = 0; i < c->num_categories; i++) {
     int k = 0;
-    while (k < e->config.classes - 1 && e->category[k].id != c->categories[i].id) k++;
-    if (k == e->config.classes - 1)
+    while (k < n && category[k].id != c->categories[i].id) k++;
+    if (k == n)
       return err_set(err, "%s: category %d, id %lld (%s), is none of the checkpoint's %d", c->path, i + 1,
-                     (long long)c->categories[i].id, c->categories[i].name ? c->categories[i].name : "", k);
+                     (long long)c->categories[i].id, c->categories[i].name ? c->categories[i].name : "", n);
   }
   return true;
 }
@@ -206,6 +201,10 @@ bool evaluate_categories(const Engine *e, const Dataset *d, Err *err) {
 static void release(void *results) {
   evaluation_free(results);
   free(results);
+}
+
+static bool accepts(const Engine *e, const Dataset *d, Err *err) {
+  return evaluate_categories(e->category, e->config.classes - 1, d, err);
 }
 
 static void *collect(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Err *err) {
@@ -250,7 +249,7 @@ const TaskRow task_detection = {
     .queue = detect_queue,
     .begin = detect_begin,
     .finish = detect_finish,
-    .accepts = evaluate_categories,
+    .accepts = accepts,
     .collect = collect,
     .score = score,
     .release = release};

@@ -56,7 +56,7 @@ bool evaluate_with(const Finder *finder, Comm *comm, const Dataset *d, int threa
 void evaluation_free(Evaluation *v);
 
 // A detection in an image of that id as result files have it; its mask is borrowed.
-CocoResult evaluate_result(const Engine *e, int64_t image_id, const Detection *d);
+CocoResult evaluate_result(const Finder *f, int64_t image_id, const Detection *d);
 
 typedef struct Scores {
   EvalSummary bbox, segm;
@@ -64,5 +64,5 @@ typedef struct Scores {
 // Against the ground truth of the images that were read.
 bool evaluate_score(const Dataset *d, const Evaluation *v, Scores *out, Err *err);
 void scores_free(Scores *s);
-// Every category of the data set must be one of the engine's; false with a message that names the first that is not.
-bool evaluate_categories(const Engine *e, const Dataset *d, Err *err);
+// Every category of the data set must be one of a model's n; false with a message that names the first that is not.
+bool evaluate_categories(const Category *category, int n, const Dataset *d, Err *err);

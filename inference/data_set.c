@@ -12,6 +12,7 @@
 #include "engine/identity.h"
 #include "engine/rank_sum.h"
 #include "engine/state.h"
+#include "inference/handle_finder.h"
 #include "inference/speed.h"
 
 // ---- ranks ------------------------------------------------------------------------------------------------------
@@ -101,7 +102,8 @@ static void share_folder(const InferOptions *o, const Job *job) {
 // ---- a run ------------------------------------------------------------------------------------------------------
 
 typedef struct Visit {
-  const Engine *e;
+  Comm *comm;
+  Finder finder;
   Findings findings;
   ResultChoice choice; // of what is written and drawn
   Speed speed;
@@ -129,13 +131,13 @@ static void draw(Visit *v, int i, const Image *image, const Detection *found, in
   DrawItem *items = xcalloc((size_t)n, sizeof *items);
   CocoResult *wanted = xcalloc((size_t)n, sizeof *wanted);
   for (int k = 0; k < n; k++) {
-    wanted[k] = evaluate_result(v->e, 0, &found[k]);
+    wanted[k] = evaluate_result(&v->finder, 0, &found[k]);
     wanted[k].image_id = k; // from where the choice moves it
   }
   const int chosen = choice_apply(&v->choice, wanted, n);
   for (int k = 0; k < chosen; k++) {
     const Detection *d = &found[wanted[k].image_id];
-    const char *name = v->e->category[d->label - 1].name;
+    const char *name = v->finder.category[d->label - 1].name;
     items[k] = (DrawItem){d->box[0], d->box[1], d->box[2], d->box[3], name, d->score, &d->mask};
   }
   findings_draw(&v->findings, i, image, items, chosen);
@@ -173,7 +175,7 @@ static void report_scores(const Dataset *d, const Evaluation *all) {
 
 // What all ranks have been told; the first one says it.
 _Noreturn static void give_up(Visit *v, const Err *err) {
-  if (comm_rank(v->e->comm) > 0) comm_barrier(v->e->comm); // ends with the first rank
+  if (comm_rank(v->comm) > 0) comm_barrier(v->comm); // ends with the first rank
   if (!v->findings.images) findings_abort(&v->findings);
   die_unforeseen("%s", err->msg);
 }
@@ -187,17 +189,19 @@ static void report(const InferOptions *o, const Dataset *d, const Evaluation *al
 }
 
 // Returns the program's exit status.
-static int find_and_score(const InferOptions *o, Engine *e, const Dataset *d, const ResultForm *form, Visit *v) {
+static int find_and_score(const InferOptions *o, const Dataset *d, const ResultForm *form, Visit *v) {
   Err err;
   Evaluation all;
-  const int rank = comm_rank(e->comm);
+  const int rank = comm_rank(v->comm);
   if (rank) findings_follow(&v->findings, rank);
   if (!rank && !findings_begin(&v->findings, form, &err)) die(EXIT_USAGE, "%s", err.msg);
   const Visitor visitor = {
       .context = v, .image = visit_image, .took = visit_time, .batch = visit_batch, .stopped = interrupted};
-  const bool complete = evaluate_run(e, d, o->threads, &visitor, &all, &err);
+  memory_for("the results of an evaluation", "--limit");
+  const bool complete = evaluate_with(&v->finder, v->comm, d, o->threads, &visitor, &all, &err);
+  memory_for(NULL, NULL);
   if (!complete && *err.msg) give_up(v, &err);
-  v->findings.failed = (int)rank_sum(e->comm, v->findings.failed);
+  v->findings.failed = (int)rank_sum(v->comm, v->findings.failed);
   const bool failed = v->findings.failed;
   if (rank)
     findings_leave(&v->findings);
@@ -243,8 +247,45 @@ static void open_engine(const InferOptions *o, const Job *job, const ModelConfig
   if (!engine_open(e, &compute, model_of(config), config, category, &none, &shapes, false, &err))
     die(err_exit(&err), "%s", err.msg);
   if (!state_load(e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
-  if (o->eval && !evaluate_categories(e, d, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (*e->dev->why_cpu && job->launch.rank == 0) device_print(e->dev, stderr);
+}
+
+static void tell_device(maskrcnn *handle) {
+  const maskrcnn_description *about = maskrcnn_describe(handle);
+  if (*about->why_cpu) fprintf(stderr, "device: %s; not a GPU: %s\n", about->device, about->why_cpu);
+}
+
+static int benchmark(const InferOptions *o, const Job *job, const ModelConfig *config, const Category *category,
+                     const Checkpoint *c, const Dataset *d) {
+  Err err;
+  Engine e;
+  const BenchSetting setting = {.bench = "infer",
+                                .amp = amp_names[o->amp],
+                                .tf32 = o->tf32,
+                                .conv = o->conv,
+                                .steps = o->benchmark,
+                                .profile = o->profile};
+  open_engine(o, job, config, category, c, d, &e);
+  if (!benchmark_infer(&e, &setting, d, o->threads, &err)) die(EXIT_RUN, "%s", err.msg);
+  engine_close(&e);
+  return 0;
+}
+
+// On the rank's own device; waits for the other ranks, so that the first batch is no one's alone. Returns the program's
+// exit status.
+static int evaluate(const InferOptions *o, const Job *job, const ModelConfig *config, const Category *category,
+                    const Dataset *d, const ResultForm *form, Visit *v) {
+  Err err;
+  HandleFinder *f = handle_finder_open(o, job->device, d, &err);
+  if (!f) die(err_exit(&err), "%s", err.msg);
+  if (o->eval && !evaluate_categories(category, config->classes - 1, d, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (job->launch.rank == 0) tell_device(handle_finder_handle(f));
+  comm_barrier(job->comm);
+  speed_opened(&v->speed, now_seconds() - v->speed.begun);
+  v->finder = handle_finder(f, category, config->box_extra);
+  const int status = find_and_score(o, d, form, v);
+  handle_finder_close(f);
+  return status;
 }
 
 // All that ranks have in common is set up before they are forked.
@@ -259,8 +300,7 @@ int data_set_run(const InferOptions *o, Job *job, const JobOptions *wanted, cons
                             .keep_empty = true,
                             .limit = o->limit,
                             .index = o->benchmark ? NULL : o->out};
-  Engine e;
-  Visit visit = {.e = &e};
+  Visit visit = {0};
   if (!choice_open(&visit.choice, o->classes, o->top, &form->classes, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!o->benchmark) share_folder(o, job);
   if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
@@ -268,22 +308,11 @@ int data_set_run(const InferOptions *o, Job *job, const JobOptions *wanted, cons
   agree(job->comm, o, config, c, &d);
   job_start(job, wanted);
   speed_begin(&visit.speed, comm_world(job->comm));
-  open_engine(o, job, config, category, c, &d, &e);
-  speed_opened(&visit.speed, now_seconds() - visit.speed.begun);
-  const BenchSetting setting = {.bench = "infer",
-                                .amp = amp_names[o->amp],
-                                .tf32 = o->tf32,
-                                .conv = o->conv,
-                                .steps = o->benchmark,
-                                .profile = o->profile};
-  int status = 0;
-  if (!o->benchmark)
-    status = find_and_score(o, &e, &d, form, &visit);
-  else if (!benchmark_infer(&e, &setting, &d, o->threads, &err))
-    die(EXIT_RUN, "%s", err.msg);
+  visit.comm = job->comm;
+  const int status =
+      o->benchmark ? benchmark(o, job, config, category, c, &d) : evaluate(o, job, config, category, &d, form, &visit);
   speed_free(&visit.speed);
   choice_close(&visit.choice);
-  engine_close(&e);
   dataset_close(&d);
   return status;
 }

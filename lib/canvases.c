@@ -25,17 +25,24 @@ int canvases_of(const Resize *r, Canvas canvas[MAX_CANVASES]) {
   return n;
 }
 
-int canvases_place(const Resize *r, const Canvas *canvas, int n, int h, int w, int *rh, int *rw) {
+// The place of the smallest that holds h × w; -1: none does.
+static int smallest(const Canvas *canvas, int n, int h, int w) {
   int best = -1;
   int64_t least = INT64_MAX;
-  resize_shape(r, h, w, rh, rw);
-  *rh = MIN(*rh, r->max_size);
-  *rw = MIN(*rw, r->max_size);
   for (int i = 0; i < n; i++) {
     const int64_t area = (int64_t)canvas[i].h * canvas[i].w;
-    if (canvas[i].h < *rh || canvas[i].w < *rw || area >= least) continue;
+    if (canvas[i].h < h || canvas[i].w < w || area >= least) continue;
     best = i;
     least = area;
   }
   return best;
+}
+
+int canvases_place(const Resize *r, const Canvas *canvas, int n, int h, int w, int *rh, int *rw) {
+  resize_shape(r, h, w, rh, rw);
+  if (smallest(canvas, n, *rh, *rw) < 0) {
+    *rh = MIN(*rh, r->max_size);
+    *rw = MIN(*rw, r->max_size);
+  }
+  return smallest(canvas, n, *rh, *rw);
 }

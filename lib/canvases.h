@@ -7,5 +7,5 @@
 int canvases_of(const Resize *r, Canvas canvas[MAX_CANVASES]);
 
 // The image's size on its canvas, and the place of that, the smallest which holds it; -1: none does. An image so thin
-// that maskrcnn-benchmark's rounding would take it past max_size ends there.
+// that maskrcnn-benchmark's rounding takes it past max_size ends there, unless a canvas is as large.
 int canvases_place(const Resize *r, const Canvas *canvas, int n, int h, int w, int *rh, int *rw);

@@ -35,7 +35,7 @@ static void open_model(void *context) {
   if (!opened_open(&h->opened, h->options, &o->status, &o->err)) return;
   const int images = h->options->batch, queue = h->options->queue;
   if (!staging_init(&h->staging, h->opened.engine.dev, images, queue, h->opened.canvases, BATCHES_UNDER_WAY)) {
-    err_set(&o->err, "out of memory: no page-locked memory for a queue of %d images", queue);
+    err_memory(&o->err, (size_t)queue * sizeof(ImageInfo), "a queue of images", "queue");
     o->status = MASKRCNN_NO_MEMORY;
     return;
   }

@@ -34,3 +34,27 @@ TEST(canvases_of_the_usual_model) {
   EXPECT_INT(canvases_place(&r, canvas, COUNT(want), 1080, 1920, &rh, &rw), 3);
   EXPECT_INT(canvases_place(&r, canvas, 1, 1080, 1920, &rh, &rw), -1); // of 800 × 800
 }
+
+// A data set's canvases hold its images where the set has placed them: batches of its loader are batches of a handle.
+TEST(canvases_place_images_as_their_data_set_does) {
+  enum { N = 200 };
+  Size size[N];
+  int high[N], wide[N], rh, rw;
+  uint8_t place[N];
+  Canvas canvas[MAX_CANVASES];
+  for (int rule = RESIZE_TORCHVISION; rule <= RESIZE_BENCHMARK; rule++) {
+    const Resize r = {.size = 96, .max_size = 160, .rule = (ResizeRule)rule};
+    for (int i = 0; i < N; i++) {
+      high[i] = 1 + (i * 7919) % 613;
+      wide[i] = 1 + (i * 104729) % 419;
+      resize_shape(&r, high[i], wide[i], &size[i].h, &size[i].w);
+    }
+    for (int max = 1; max <= MAX_CANVASES; max++) {
+      const int n = canvas_choose(canvas, max, size, N, place);
+      for (int i = 0; i < N; i++) {
+        EXPECT_INT(canvases_place(&r, canvas, n, high[i], wide[i], &rh, &rw), place[i]);
+        EXPECT(rh == size[i].h && rw == size[i].w);
+      }
+    }
+  }
+}

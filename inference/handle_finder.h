@@ -1,0 +1,16 @@
+// The network as an evaluation's Finder, run through include/maskrcnn.h alone: for the canvases of a data set, so that
+// batches of its loader are batches of the network.
+#pragma once
+#include "engine/evaluate.h"
+#include "include/maskrcnn.h"
+#include "inference/options.h"
+
+typedef struct HandleFinder HandleFinder;
+
+// On that device, for batches of --batch. NULL with a message, and err_exit says whose fault it is. Once it is open, a
+// network that fails ends the program.
+HandleFinder *handle_finder_open(const InferOptions *o, const char *device, const Dataset *d, Err *err);
+// What is found names its classes by `category`, which it borrows; box_extra is ModelConfig's.
+Finder handle_finder(HandleFinder *f, const Category *category, double box_extra);
+maskrcnn *handle_finder_handle(HandleFinder *f);
+void handle_finder_close(HandleFinder *f);
