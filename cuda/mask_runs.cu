@@ -1,101 +1,17 @@
 // Pasted masks as runs, from probabilities to memory of the host, without a bitmap in between. What colour a pixel has
 // is exact/mask_bins.h's to say, compiled without contraction: runs equal the CPU's.
 //
-// A mask's columns are cut into slices. A warp takes a slice, 32 columns at a time, a lane a column, which it walks
-// from top to bottom; where the colour changes is a toggle, and a run is what lies between two of them. The mask is
-// walked twice, once to count and once to write, so that nothing is kept whose size nobody knows.
-#include "cuda/common.cuh"
-extern "C" {
-#include "exact/mask_bins.h"
-}
+// A mask's columns are cut into slices. A warp takes a slice, 32 columns at a time, a lane a column, whose changes of
+// colour, its toggles, come from top to bottom; a run is what lies between two of them. The mask is walked twice, once
+// to count and once to write, so that nothing is kept whose size nobody knows.
+#include "cuda/mask_columns.cuh"
 
 enum {
   WARPS = 4,
   BLOCK = 32 * WARPS,
-  STRIDE = 16,   // pixels of a column that are looked at together
-  MOST_ROWS = 8, // of the mask among them, past which every pixel is evaluated
-  CACHED = 32,   // toggles of a column that are kept until the runs are written: more than 30 rows of a mask make
+  CACHED = 32, // toggles of a column that are kept until the runs are written: more than 30 rows of a mask make
   PLACE_BLOCK = 1024
 };
-
-// ---- columns --------------------------------------------------------------------------------------------------------
-
-// One detection's mask over its image.
-struct PastedMask {
-  MaskMap map;
-  Paste ys, xs;
-  int left, right, top, bottom; // what it covers
-  int h;
-  uint32_t pixels;
-  float threshold;
-  bool joins; // columns are whole: what is above one's first pixel is the last pixel of the one before
-};
-
-static __device__ PastedMask pasted_mask(const MaskPaste &p, const ImageInfo &info, Box box, const Tensor &probs,
-                                         int row) {
-  PastedMask m;
-  m.map = {pixel<float>(probs, row, 0, 0), probs.h, probs.w, probs.ldc};
-  m.ys = paste_axis(p.exact, box.y1, box.y2, info.rh, info.h, probs.h);
-  m.xs = paste_axis(p.exact, box.x1, box.x2, info.rw, info.w, probs.w);
-  paste_range(&m.ys, info.h, &m.top, &m.bottom);
-  paste_range(&m.xs, info.w, &m.left, &m.right);
-  if (m.top >= m.bottom) m.right = m.left;
-  m.h = info.h;
-  m.pixels = (uint32_t)info.h * (uint32_t)info.w;
-  m.threshold = p.threshold;
-  m.joins = m.top == 0 && m.bottom == info.h;
-  return m;
-}
-
-enum MaskColour { UNSET, SET, MIXED };
-
-// The colour of rows [y, end) of a column, where the rows of the mask around them leave no doubt. A pixel is a mean of
-// two of these, its weights in [0, 1] and of sum 1 to within three roundings of values up to 2: less than 2^-20.
-static __device__ MaskColour colour_of(const PastedMask &m, Tap column, int y, int end) {
-  const float margin = 0x1p-16f;
-  Tap first = paste_tap(&m.ys, y), last = paste_tap(&m.ys, end - 1);
-  if (last.high - first.low >= MOST_ROWS || !(last.fraction <= 1)) return MIXED;
-  bool set = true, unset = true;
-  for (int row = first.low; row <= last.high; row++) {
-    float value = mask_between(&m.map, row, column);
-    bool sound = value >= 0 && value <= 2; // not so for NaN
-    set = set && sound && value >= m.threshold + margin;
-    unset = unset && sound && value <= m.threshold - margin;
-  }
-  return set ? SET : unset ? UNSET : MIXED;
-}
-
-// Calls toggle(place) for every change of colour of column x, in order; the first may be from the column before's, the
-// last is that to what lies behind the column.
-template <class Toggle> static __device__ void walk_column(const PastedMask &m, int x, Toggle toggle) {
-  Tap column = paste_tap(&m.xs, x);
-  uint32_t base = (uint32_t)x * (uint32_t)m.h;
-  bool set =
-      m.joins && x > m.left && pasted_value(&m.map, paste_tap(&m.ys, m.h - 1), paste_tap(&m.xs, x - 1)) >= m.threshold;
-  int low = -1; // the row of the mask that `upper` is of
-  float upper = 0, lower = 0;
-  for (int y = m.top; y < m.bottom;) {
-    int end = min(y + STRIDE, m.bottom);
-    MaskColour colour = colour_of(m, column, y, end);
-    if (colour != MIXED) {
-      if ((colour == SET) != set) toggle(base + y);
-      set = colour == SET;
-      y = end;
-    }
-    for (; y < end; y++) {
-      Tap row = paste_tap(&m.ys, y);
-      if (row.low != low) {
-        low = row.low;
-        upper = mask_between(&m.map, row.low, column);
-        lower = mask_between(&m.map, row.high, column);
-      }
-      if ((tap_between(row, upper, lower) >= m.threshold) == set) continue;
-      toggle(base + y);
-      set = !set;
-    }
-  }
-  if (set && (!m.joins || x + 1 == m.right) && base + m.bottom < m.pixels) toggle(base + m.bottom);
-}
 
 // Columns of a slice: whole warps of them.
 static __device__ void slice_range(const PastedMask &m, int slice, int *from, int *to) {
@@ -132,11 +48,14 @@ template <class T> static __device__ T lane_before(T v, T first) {
 static __global__ void __launch_bounds__(BLOCK)
     mask_toggles_kernel(MaskPaste p, const ImageInfo *images, const __grid_constant__ Boxes detections,
                         const __grid_constant__ Tensor probs, MaskRuns runs) {
+  extern __shared__ float shared[];
   int slot = blockIdx.x, group = slot / detections.capacity, i = slot % detections.capacity;
-  int lane = threadIdx.x % 32, slice = blockIdx.y * WARPS + threadIdx.x / 32;
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, slice = blockIdx.y * WARPS + warp;
   if (i >= detections.count[group]) return;
   int row = compacted_row(&detections, group) + i, from, to;
-  PastedMask m = pasted_mask(p, images[group], box_rows(&detections.box)[slot], probs, row);
+  PastedMask m = pasted_mask(p, images[group], box_rows(&detections.box)[slot], probs);
+  slice_range(m, slice - warp, &from, &to);
+  if (from < to) mask_lay_out(m, probs, row, shared); // for all warps, of which the last may have no columns
   slice_range(m, slice, &from, &to);
   int toggles = 0;
   uint32_t last = 0;
@@ -203,8 +122,10 @@ extern "C" void cuda_mask_runs(Device *dev, const MaskPaste *p, const ImageInfo 
   const int rows = detections->groups * detections->capacity;
   const int64_t least = map_words(probs);
   CHECK(runs->room >= rows * least);
-  mask_toggles_kernel<<<dim3(rows, RUN_SLICES / WARPS), BLOCK, 0, stream_of(dev)>>>(*p, images, *detections, *probs,
-                                                                                    *runs);
+  const size_t shared = mask_shared_bytes(probs);
+  allow_shared(mask_toggles_kernel, shared);
+  mask_toggles_kernel<<<dim3(rows, RUN_SLICES / WARPS), BLOCK, shared, stream_of(dev)>>>(*p, images, *detections,
+                                                                                         *probs, *runs);
   LAUNCH_CHECK();
   mask_places_kernel<<<1, PLACE_BLOCK, 0, stream_of(dev)>>>(*detections, least, runs->room - rows * least, *runs);
   LAUNCH_CHECK();
@@ -283,6 +204,7 @@ static __device__ void write_row(const Boxes &detections, const Tensor &probs, c
 static __global__ void __launch_bounds__(BLOCK)
     detections_write_kernel(MaskPaste p, const ImageInfo *images, const __grid_constant__ Boxes detections,
                             const __grid_constant__ Tensor probs, MaskRuns runs, FoundRows to) {
+  extern __shared__ float shared[];
   __shared__ uint32_t kept[WARPS][CACHED * 32];
   int slot = blockIdx.x, group = slot / detections.capacity, i = slot % detections.capacity;
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, slice = blockIdx.y * WARPS + warp;
@@ -293,9 +215,12 @@ static __global__ void __launch_bounds__(BLOCK)
   if (!runs.count[row]) return;
   int toggles = runs.toggles[row * RUN_SLICES + lane], ends = warp_sum_up(toggles); // of slice `lane`
   uint32_t last = warp_max_up(runs.last[row * RUN_SLICES + lane]), *words = to.words + runs.first[row];
-  PastedMask m = pasted_mask(p, images[group], box_rows(&detections.box)[slot], probs, row);
+  PastedMask m = pasted_mask(p, images[group], box_rows(&detections.box)[slot], probs);
   if (slice == 0 && lane == 31) words[ends] = m.pixels - last; // the last run
-  if (!__shfl_sync(~0u, toggles, slice)) return;
+  const unsigned slices = __ballot_sync(~0u, toggles > 0);     // that have runs
+  if (!(slices >> (slice - warp) & ((1u << WARPS) - 1))) return;
+  mask_lay_out(m, probs, row, shared);
+  if (!(slices >> slice & 1)) return;
   int begin = __shfl_sync(~0u, ends - toggles, slice);
   uint32_t before = __shfl_sync(~0u, lane_before(last, 0u), slice);
   slice_range(m, slice, &from, &end);
@@ -307,7 +232,9 @@ extern "C" void cuda_detections_write(Device *dev, const MaskPaste *p, const Ima
   if (dev->measuring) return;
   map_words(probs);
   const int rows = detections->groups * detections->capacity;
-  detections_write_kernel<<<dim3(rows, RUN_SLICES / WARPS), BLOCK, 0, stream_of(dev)>>>(*p, images, *detections, *probs,
-                                                                                        *runs, *to);
+  const size_t shared = mask_shared_bytes(probs);
+  allow_shared(detections_write_kernel, shared);
+  detections_write_kernel<<<dim3(rows, RUN_SLICES / WARPS), BLOCK, shared, stream_of(dev)>>>(*p, images, *detections,
+                                                                                             *probs, *runs, *to);
   LAUNCH_CHECK();
 }
