@@ -78,6 +78,17 @@ static void write_number(FILE *f, double value) {
   fputs(number_text(value, text), f);
 }
 
+// The backslash is the one character of the run-length alphabet that JSON escapes.
+static void write_counts(FILE *f, const Rle *mask) {
+  char *counts = rle_to_string(mask), *from = counts;
+  for (char *slash; (slash = strchr(from, '\\')); from = slash + 1) {
+    fwrite(from, 1, (size_t)(slash - from), f);
+    fputs("\\\\", f);
+  }
+  fputs(from, f);
+  free(counts);
+}
+
 static void write_polygons(FILE *f, const Rle *mask) {
   Contours c = polygons_of(mask);
   const double *xy = c.xy;
@@ -102,12 +113,7 @@ void coco_result_write(FILE *f, const CocoResult *r, bool polygons) {
   write_number(f, r->score);
   if (r->has_segm) {
     fprintf(f, ",\"segmentation\":{\"size\":[%d,%d],\"counts\":\"", r->rle.h, r->rle.w);
-    char *counts = rle_to_string(&r->rle);
-    for (const char *p = counts; *p; p++) {
-      if (*p == '\\') fputc('\\', f); // the one character of the run-length alphabet that JSON escapes
-      fputc(*p, f);
-    }
-    free(counts);
+    write_counts(f, &r->rle);
     fputs("\"}", f);
   }
   if (r->has_segm && polygons) write_polygons(f, &r->rle);
