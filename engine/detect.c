@@ -1,11 +1,13 @@
 #include "engine/detect.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- memory -----------------------------------------------------------------------------------------------------
 
-// Of a mask on average, beyond which it crosses as probabilities: four times what a shape as wide as a large image has.
+// Of a mask on average, beyond which it crosses as probabilities: what a shape as wide as an image has, a square one.
 enum { RUNS_ROOM = 2048 };
+static int64_t runs_in(int64_t pixels) { return MAX(RUNS_ROOM, (int64_t)(2 * sqrt((double)pixels))); }
 
 // The next `bytes` of a block of memory that is laid out; with block NULL only `at` moves.
 static void *part_of(char *block, size_t *at, size_t bytes) {
@@ -55,7 +57,8 @@ void detect_plan(Engine *e) {
   d->groups = (size_t)b->groups;
   d->rows = d->groups * (size_t)b->capacity;
   d->size = n->result[DETECTED_MASKS]->x.h;
-  d->runs.room = (int64_t)(d->rows * MAX((size_t)RUNS_ROOM, (size_t)(d->size * d->size) * real_words));
+  const size_t runs = (size_t)runs_in(e->infer.shapes.max_bytes / 3);
+  d->runs.room = (int64_t)(d->rows * MAX(runs, (size_t)(d->size * d->size) * real_words));
   memory_add(&e->memory, "places of runs", ON_DEVICE, lay_out_runs(d, NULL, &(MaskRuns){0}), "--batch");
   memory_add(&e->memory, "detections of batches under way", ON_HOST_LOCKED, BATCHES_UNDER_WAY * slot_bytes(d, e->dev),
              "--batch");
@@ -89,6 +92,31 @@ static void slot_empty(DetectorSlot *s) {
   for (int i = 0; i < s->n; i++)
     if (!s->rows.runs[i]) rle_free(&s->items[i].mask);
   s->n = 0;
+}
+
+bool detect_make_room(Engine *e, int64_t pixels) {
+  Detector *d = e->results;
+  CHECK(!engine_finding(e));
+  const int64_t before = d->runs.room, room = (int64_t)d->rows * runs_in(pixels);
+  char *block[BATCHES_UNDER_WAY] = {NULL};
+  if (room <= before) return true;
+  d->runs.room = room;
+  bool ok = true;
+  for (int i = 0; i < BATCHES_UNDER_WAY && ok; i++)
+    ok = (block[i] = device_host_alloc(e->dev, slot_bytes(d, e->dev))) != NULL;
+  if (!ok) d->runs.room = before;
+  for (int i = 0; i < BATCHES_UNDER_WAY; i++) {
+    DetectorSlot *s = &d->slot[i];
+    char *unused = block[i];
+    if (ok) {
+      slot_empty(s);
+      unused = s->block;
+      s->block = block[i];
+      lay_out_slot(d, e->dev, s->block, s);
+    }
+    device_host_free(e->dev, unused);
+  }
+  return ok;
 }
 
 void detect_close(Engine *e) {

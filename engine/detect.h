@@ -71,5 +71,6 @@ typedef struct Detector {
 // For engine/task.h.
 void detect_plan(Engine *e);
 bool detect_allocate(Engine *e, Err *err);
+bool detect_make_room(Engine *e, int64_t pixels);
 void detect_close(Engine *e);
 void detect_queue(Engine *e, const Network *n);

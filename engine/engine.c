@@ -84,6 +84,7 @@ bool engine_make_room(Engine *e, size_t bytes) {
   Program *p = &e->infer;
   if (bytes <= engine_room(e)) return true;
   device_sync(e->dev);
+  if (!task_of(e->model)->make_room(e, (int64_t)(bytes / 3) / p->shapes.images)) return false;
   if (!inputs_grow(&p->inputs, e->dev, BATCH_BYTES, bytes)) return false;
   for (int i = 0; i < program_graphs(p); i++) {
     inputs_connect(&p->inputs, &p->network[i]);

@@ -164,8 +164,9 @@ void engine_share_state(Engine *e);
 void engine_infer(Engine *e, const Batch *batch);
 // The same for who keeps the batch until what is queued is known to have run: `wait` false.
 void engine_queue_inference(Engine *e, const Batch *batch, bool wait);
-// Gives inference room for batches of so many bytes of images, where the shapes promised less. Waits for what has been
-// queued; each canvas is recorded anew. False when there is no memory, and nothing has changed.
+// Gives inference room for batches of so many bytes of images, where the shapes promised less, and for what is found in
+// such images, while no batch is under way; results that were handed out are gone. Each canvas is recorded anew. False
+// when there is no memory, and nothing has changed.
 bool engine_make_room(Engine *e, size_t bytes);
 size_t engine_room(const Engine *e); // bytes of images of a batch
 // The losses of a batch of the inference shapes, targets included, in the order of Model.loss. Waits.

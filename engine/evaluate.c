@@ -244,6 +244,7 @@ const TaskRow task_detection = {
     .best = {{"bbox_AP", "best-bbox"}, {"segm_AP", "best-segm"}},
     .plan = detect_plan,
     .allocate = detect_allocate,
+    .make_room = detect_make_room,
     .close = detect_close,
     .image_bytes = image_bytes,
     .queue = detect_queue,

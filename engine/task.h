@@ -35,6 +35,7 @@ typedef struct TaskRow {
   // keeps what it knows in Engine.results; takes it, false when memory is out; frees both, whatever was done before.
   void (*plan)(Engine *e);
   bool (*allocate)(Engine *e, Err *err);
+  bool (*make_room)(Engine *e, int64_t pixels); // for engine_make_room: of an image
   void (*close)(Engine *e);
   size_t (*image_bytes)(const ModelConfig *c); // about what the results of an image take, with all it may have
   // Queues what is computed of the network's results; part of the recorded program.

@@ -179,7 +179,7 @@ static void work(Pipeline *p) {
     StagedBatch *b;
     atomic_store(&h->asked, false);
     if (h->grow)
-      ok = grow_batch(p);
+      ok = p->n ? finish_batch(p) : grow_batch(p);
     else if (p->n < BATCHES_UNDER_WAY && (b = staging_next(&h->staging, !p->n)))
       ok = start_batch(p, b);
     else if (p->n)
