@@ -1,5 +1,6 @@
 // Region proposal network: Ren, He, Girshick, Sun, "Faster R-CNN", 2015.
 #include <math.h>
+#include <string.h>
 #include "models/anchors.h"
 #include "models/maskrcnn.h"
 #include "nn/layers.h"
@@ -10,6 +11,16 @@ static BoxCoder rpn_coder(const ModelConfig *c) {
 
 static void gather(const Node *n, int first, bool grads, Tensor t[MAX_LEVELS]) {
   for (int l = 0; l < MAX_LEVELS; l++) t[l] = grads ? n->in[first + l].v->dx : n->in[first + l].v->x;
+}
+
+// At inference one tensor holds both, the deltas before the logits: what was gathered becomes its channels.
+static void split_joined(int per_cell, Tensor logits[MAX_LEVELS], Tensor deltas[MAX_LEVELS]) {
+  for (int l = 0; l < MAX_LEVELS; l++) {
+    Tensor *t = &logits[l];
+    if (t->data) t->data = (char *)t->data + 4 * (size_t)per_cell * dtype_size(t->dtype);
+    t->c = per_cell;
+    deltas[l].c = 4 * per_cell;
+  }
 }
 
 // The inputs of nodes that look at the head's outputs: these, then what else the node reads.
@@ -34,6 +45,7 @@ static void select_forward(Graph *g, Node *n) {
   Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS];
   gather(n, IN_LOGITS, false, logits);
   gather(n, IN_DELTAS, false, deltas);
+  if (n->in[IN_LOGITS].v == n->in[IN_DELTAS].v) split_joined(a->anchors->per_cell, logits, deltas);
   g->dev->ops->rpn_select(g->dev, &a->p, a->anchors, n->in[IN_OTHER].v->images.info, logits, deltas, &n->out[0]->boxes);
 }
 static const NodeKind select_kind = {
@@ -187,10 +199,16 @@ static void build_head(Network *n) {
   output.relu = false;
   Value *hidden[MAX_LEVELS];
   layer_conv_shared(g, "rpn.head.conv.0.0", MAX_LEVELS, m->p, hidden, &conv);
-  output.k = m->anchors.per_cell;
-  layer_conv_shared(g, "rpn.head.cls_logits", MAX_LEVELS, hidden, m->logits, &output);
+  if (n->purpose == FOR_INFERENCE) {
+    output.beside = "rpn.head.cls_logits";
+    output.beside_k = m->anchors.per_cell;
+  } else {
+    output.k = m->anchors.per_cell;
+    layer_conv_shared(g, "rpn.head.cls_logits", MAX_LEVELS, hidden, m->logits, &output);
+  }
   output.k = 4 * m->anchors.per_cell;
   layer_conv_shared(g, "rpn.head.bbox_pred", MAX_LEVELS, hidden, m->deltas, &output);
+  if (output.beside) memcpy(m->logits, m->deltas, sizeof m->logits);
 }
 
 void rpn_build(Network *n) {

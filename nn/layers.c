@@ -7,20 +7,24 @@ typedef struct ConvAttr {
   Conv conv;
   int pairs;
   bool relu, addend, folded;
+  const FilterJoin *join; // NULL, or the filter and the one beside it
 } ConvAttr;
 
 // Inputs: x of every pair, then the addend, if there is one. Outputs: y of every pair.
-enum { CONV_FILTER, CONV_BIAS }; // places of a convolution's parameters; there may be no bias
+// Places of a convolution's parameters; there may be no bias, and none beside.
+enum { CONV_FILTER, CONV_BIAS, CONV_BESIDE, CONV_BIAS_BESIDE };
 
 static const Param *filter_of(const Node *n) { return n->use[CONV_FILTER].p; }
 static const Param *bias_of(const Node *n) { return n->use[CONV_BIAS].p; }
 
 static const void *conv_bias(const Node *n) {
+  if (NODE_ATTR(n, ConvAttr)->join) return NODE_ATTR(n, ConvAttr)->join->biases;
   if (NODE_ATTR(n, ConvAttr)->folded) return filter_of(n)->fold->shift;
   return bias_of(n) ? bias_of(n)->master.data : NULL;
 }
 
 static const Tensor *conv_filter(const Node *n) {
+  if (NODE_ATTR(n, ConvAttr)->join) return &NODE_ATTR(n, ConvAttr)->join->filters;
   return NODE_ATTR(n, ConvAttr)->folded ? &filter_of(n)->folded : &filter_of(n)->shadow;
 }
 
@@ -76,6 +80,7 @@ static int wanted_pairs(const Node *n, Tensor *dy, Dest *dx) {
 static void conv_node_backward(Graph *g, Node *n) {
   const ConvAttr *a = NODE_ATTR(n, ConvAttr);
   Tensor x[MAX_LEVELS], dy[MAX_LEVELS];
+  CHECK(!a->join);
   if (filter_of(n)->trainable) {
     FilterGrad out = filter_grad(n);
     conv_inputs(n, x);
@@ -88,7 +93,9 @@ static void conv_node_backward(Graph *g, Node *n) {
 }
 
 static double filter_flops(const Node *n, const Value *per_pixel) {
-  return 2.0 * (double)tensor_pixels(&per_pixel->x) * (double)param_elements(filter_of(n));
+  const Param *beside = n->uses > CONV_BESIDE ? n->use[CONV_BESIDE].p : NULL;
+  const size_t elements = param_elements(filter_of(n)) + (beside ? param_elements(beside) : 0);
+  return 2.0 * (double)tensor_pixels(&per_pixel->x) * (double)elements;
 }
 
 // Forward, wgrad and dgrad are products of the same size; dgrad is for the inputs whose gradient is wanted.
@@ -156,17 +163,27 @@ static void declare_fold(Graph *g, Param *filter, const ConvLayer *c) {
   param_fold(p, filter, gamma, beta, mean, var, c->fold_eps);
 }
 
-static void append_conv(Graph *g, const char *name, int pairs, Value **x, Value **y, const ConvLayer *c) {
-  CHECK(pairs <= MAX_LEVELS && (pairs == 1 || (!c->addend && !c->transposed)));
-  Node *n = graph_node(g, c->transposed ? &transposed_kind : &conv_kind, name);
-  ConvAttr *a = NODE_ATTR(n, ConvAttr);
-  *a = (ConvAttr){.conv = {.stride = c->stride, .pad = c->pad},
-                  .pairs = pairs,
-                  .relu = c->relu,
-                  .addend = c->addend != NULL,
-                  .folded = c->fold != NULL};
+// The layer beside is declared first: it stands first in torchvision's head, and so in checkpoints.
+static void append_beside(Graph *g, Node *n, const char *name, int in, const ConvLayer *c) {
+  Param *filter[2], *bias[2];
+  CHECK(!g->training && c->bias && !c->fold && !c->transposed && !c->connected);
+  for (int i = 1; i >= 0; i--) {
+    const char *layer = i ? c->beside : name;
+    const int k = i ? c->beside_k : c->k;
+    filter[i] = param_filter(g->params, graph_name(g, "%s.weight", layer), k, c->r, c->s, in, false, false, c->init);
+    bias[i] = param_vector(g->params, graph_name(g, "%s.bias", layer), PARAM_BIAS, k, false, c->bias_init,
+                           (float)(in * c->r * c->s));
+  }
+  NODE_ATTR(n, ConvAttr)->join = param_join(g->params, filter, bias);
+  for (int i = 0; i < 2; i++) {
+    node_use(n, filter[i]);
+    node_use(n, bias[i]);
+  }
+}
+
+static void append_params(Graph *g, Node *n, const char *name, int in, const ConvLayer *c) {
   bool trainable = c->trainable && g->training;
-  int in = x[0]->x.c, rows = c->transposed ? in : c->k, cols = c->transposed ? c->k : in;
+  int rows = c->transposed ? in : c->k, cols = c->transposed ? c->k : in;
   Param *filter = param_filter(g->params, graph_name(g, "%s.weight", name), rows, c->r, c->s, cols, c->connected,
                                trainable, c->init),
         *bias = NULL;
@@ -179,11 +196,27 @@ static void append_conv(Graph *g, const char *name, int pairs, Value **x, Value 
     bias = param_vector(g->params, graph_name(g, "%s.bias", name), PARAM_BIAS, c->k, trainable, c->bias_init, fan_in);
   node_use(n, filter);
   node_use(n, bias);
+}
+
+static void append_conv(Graph *g, const char *name, int pairs, Value **x, Value **y, const ConvLayer *c) {
+  CHECK(pairs <= MAX_LEVELS && (pairs == 1 || (!c->addend && !c->transposed)));
+  Node *n = graph_node(g, c->transposed ? &transposed_kind : &conv_kind, name);
+  ConvAttr *a = NODE_ATTR(n, ConvAttr);
+  *a = (ConvAttr){.conv = {.stride = c->stride, .pad = c->pad},
+                  .pairs = pairs,
+                  .relu = c->relu,
+                  .addend = c->addend != NULL,
+                  .folded = c->fold != NULL};
+  if (c->beside)
+    append_beside(g, n, name, x[0]->x.c, c);
+  else
+    append_params(g, n, name, x[0]->x.c, c);
   for (int i = 0; i < pairs; i++) {
     const Tensor *t = &x[i]->x;
     int h = c->transposed ? (t->h - 1) * c->stride + c->r : (t->h + 2 * c->pad - c->r) / c->stride + 1;
     int w = c->transposed ? (t->w - 1) * c->stride + c->s : (t->w + 2 * c->pad - c->s) / c->stride + 1;
-    y[i] = graph_value(g, pairs > 1 ? graph_name(g, "%s.%d", name, i) : name, tensor(g->act, t->n, h, w, c->k));
+    y[i] = graph_value(g, pairs > 1 ? graph_name(g, "%s.%d", name, i) : name,
+                       tensor(g->act, t->n, h, w, c->k + c->beside_k));
     y[i]->relu = c->relu;
     y[i]->rows = x[i]->rows;
     node_in(n, x[i], FLOW_DENSE);

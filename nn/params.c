@@ -16,8 +16,10 @@ void params_free(Params *p) {
     free(p->list[i]);
   }
   for (int i = 0; i < p->num_folds; i++) free(p->folds[i]);
+  for (int i = 0; i < p->num_joins; i++) free(p->joins[i]);
   free(p->list);
   free(p->folds);
+  free(p->joins);
   free(p->order);
   device_free(p->dev, p->master);
   device_free(p->dev, p->agreed);
@@ -95,6 +97,18 @@ NormFold *param_fold(Params *p, Param *filter, Param *gamma, Param *beta, Param 
   return p->folds[p->num_folds++] = filter->fold = f;
 }
 
+FilterJoin *param_join(Params *p, Param *const filter[2], Param *const bias[2]) {
+  if (filter[0]->join) return filter[0]->join;
+  const Tensor *first = &filter[0]->master, *second = &filter[1]->master;
+  CHECK(!p->order && first->n % 4 == 0); // the second's biases stand on a boundary of 16 bytes
+  CHECK(first->h == second->h && first->w == second->w && first->c == second->c);
+  FilterJoin *j = xcalloc(1, sizeof *j);
+  *j = (FilterJoin){.filter = {filter[0], filter[1]}, .bias = {bias[0], bias[1]}};
+  j->filters = tensor(p->shadow_dtype, first->n + second->n, first->h, first->w, first->c);
+  p->joins = xrealloc(p->joins, (size_t)(p->num_joins + 1) * sizeof *p->joins);
+  return p->joins[p->num_joins++] = filter[0]->join = j;
+}
+
 // ---- layout -----------------------------------------------------------------------------------------------------
 
 // Keeps every parameter 128-byte aligned in 16 bits too.
@@ -120,6 +134,15 @@ static bool own_shadow(const Params *p, const Param *q) {
 
 static size_t shadow_bytes(const Params *p, const Param *q) {
   return span(tensor_elements(&q->master)) * dtype_size(p->shadow_dtype);
+}
+
+// Each bias comes with its padding.
+static size_t join_biases(const FilterJoin *j) {
+  return span((size_t)(j->bias[0]->master.ldc + j->bias[1]->master.ldc));
+}
+
+static size_t join_bytes(const Params *p, const FilterJoin *j) {
+  return span(tensor_elements(&j->filters)) * dtype_size(p->shadow_dtype) + join_biases(j) * dtype_size(p->dev->real);
 }
 
 static void *take(char **at, size_t bytes) {
@@ -161,6 +184,11 @@ static void place(Params *p, char *master, char *grad, char *momentum, char *at)
       q->fold->shift = take(&at, span((size_t)q->master.n) * real);
     }
   }
+  for (int i = 0; i < p->num_joins; i++) {
+    FilterJoin *j = p->joins[i];
+    j->biases = take(&at, join_biases(j) * real);
+    j->filters.data = take(&at, join_bytes(p, j) - join_biases(j) * real);
+  }
 }
 
 void params_lay_out(Params *p) {
@@ -178,6 +206,7 @@ void params_lay_out(Params *p) {
     q->folded.dtype = p->shadow_dtype;
     if (own_shadow(p, q)) q->shadow.dtype = p->shadow_dtype;
   }
+  for (int i = 0; i < p->num_joins; i++) p->rest_bytes += join_bytes(p, p->joins[i]);
   p->bytes = p->elements * real + (PARAM_ALIGN + 2 * p->trainable) * real + p->rest_bytes + p->trainable / PARAM_ALIGN;
   char *const nowhere = (char *)(uintptr_t)4096;
   place(p, nowhere, nowhere, nowhere, nowhere);
@@ -199,12 +228,27 @@ bool params_allocate(Params *p, Err *err) {
   return true;
 }
 
+// The second's biases overwrite the padding of the first's, and end in padding of their own.
+static void refresh_join(Device *dev, const FilterJoin *j) {
+  const size_t row = tensor_elements(&j->filters) / (size_t)j->filters.n;
+  for (int i = 0; i < 2; i++) {
+    const size_t first = i ? (size_t)j->filter[0]->master.n : 0;
+    Tensor filter = j->filter[i]->master, bias = j->bias[i]->master;
+    filter.dtype = j->filters.dtype;
+    filter.data = (char *)j->filters.data + first * row * dtype_size(filter.dtype);
+    bias.data = (char *)j->biases + first * dtype_size(bias.dtype);
+    dev->ops->filter_shadow(dev, &j->filter[i]->master, NULL, &filter);
+    dev->ops->filter_shadow(dev, &j->bias[i]->master, NULL, &bias);
+  }
+}
+
 void params_refresh_shadows(Params *p) {
   for (int i = 0; i < p->n; i++) {
     const Param *q = p->list[i];
     if (own_shadow(p, q)) p->dev->ops->filter_shadow(p->dev, &q->master, NULL, &q->shadow);
     if (q->fold) p->dev->ops->filter_shadow(p->dev, &q->master, q->fold->scale, &q->folded);
   }
+  for (int i = 0; i < p->num_joins; i++) refresh_join(p->dev, p->joins[i]);
 }
 
 void params_refresh(Params *p) {

@@ -27,6 +27,13 @@ typedef struct NormFold {
   void *scale, *shift; // device, real [c]
 } NormFold;
 
+// Two filters over the same input, with their biases, as one: a convolution's first channels, then its others.
+typedef struct FilterJoin {
+  struct Param *filter[2], *bias[2];
+  Tensor filters; // [k + k, r, s, c], as their shadows
+  void *biases;   // device, real [k + k]
+} FilterJoin;
+
 typedef struct Param {
   char *name;
   ParamKind kind;
@@ -38,6 +45,7 @@ typedef struct Param {
   Init init;
   float fan_in;                  // of the weight beside which a bias stands (INIT_LINEAR)
   NormFold *fold;                // of a filter; NULL = none
+  FilterJoin *join;              // of the first filter of one; NULL = none
   bool plain;                    // some convolution reads it without the fold
   int last_use;                  // backward step that completes its gradient; orders the flat buffers
   int contributions;             // to the gradient, counted by the graph
@@ -52,8 +60,10 @@ typedef struct Params {
   int n;
   NormFold **folds;
   int num_folds;
+  FilterJoin **joins;
+  int num_joins;
   size_t elements, trainable, moving;    // flat sizes: the trainable ones stand first, then those that move
-  void *master, *grad, *momentum, *rest; // device, flat; rest: shadows and folds
+  void *master, *grad, *momentum, *rest; // device, flat; rest: shadows, folds, joins
   void *agreed;  // device, real [PARAM_ALIGN] that end where grad begins: what is reduced with the first gradients
   uint8_t *kind; // device, [trainable / PARAM_ALIGN]: ParamKind
   size_t rest_bytes, bytes; // of rest; of all of it
@@ -70,7 +80,8 @@ Param *param_vector(Params *p, const char *name, ParamKind kind, int n, bool tra
 Param *param_buffer(Params *p, const char *name, int n, Init init);
 void param_moves(Params *p, Param *buffer); // before they are laid out
 NormFold *param_fold(Params *p, Param *filter, Param *gamma, Param *beta, Param *mean, Param *var, float eps);
-Param *params_find(const Params *p, const char *name); // or NULL
+FilterJoin *param_join(Params *p, Param *const filter[2], Param *const bias[2]); // the first of 4·n channels
+Param *params_find(const Params *p, const char *name);                           // or NULL
 
 // Lays out the flat buffers, without taking them: `bytes` is known, and nothing can be declared afterwards. Gradients
 // that the backward walk completes first stand first. What is trained has a gradient's address already, at which
@@ -81,7 +92,7 @@ bool params_allocate(Params *p, Err *err);
 
 // Fills every parameter by its Init from (seed, name): independent of the order of declaration.
 void params_randomise(Params *p, uint64_t seed);
-// Recomputes the folds and every shadow: after loading. params_refresh_shadows alone: after an update.
+// Recomputes the folds, every shadow and the joins: after loading. params_refresh_shadows alone: after an update.
 void params_refresh(Params *p);
 void params_refresh_shadows(Params *p);
 

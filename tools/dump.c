@@ -122,28 +122,39 @@ static TensorRows rows_of(const Tensor *t, int rows) {
   return (TensorRows){(size_t)rows * (size_t)t->h * (size_t)t->w, size * (size_t)t->c, size * (size_t)t->ldc};
 }
 
-static void feed_tensor(const Dump *d, const char *name, const Tensor *t, int rows) {
+// Channels [first, first + channels) of a tensor.
+static void feed_channels(const Dump *d, const char *name, const Tensor *t, int first, int channels, int rows) {
   TensorRows r = rows_of(t, rows);
+  const size_t begin = (size_t)first * dtype_size(t->dtype);
+  r.lane = (size_t)channels * dtype_size(t->dtype);
   const char *data = fed(d, name, stored_type[t->dtype], r.pixels * r.lane);
   if (!data) return;
   if (r.lane == r.pitch) {
     device_upload(d->dev, t->data, data, r.pixels * r.lane);
     return;
   }
-  char *padded = xcalloc(r.pixels, r.pitch);
-  for (size_t i = 0; i < r.pixels; i++) memcpy(padded + i * r.pitch, data + i * r.lane, r.lane);
-  device_upload(d->dev, t->data, padded, r.pixels * r.pitch);
-  free(padded);
+  char *all = downloaded(d, t->data, r.pixels * r.pitch);
+  for (size_t i = 0; i < r.pixels; i++) memcpy(all + i * r.pitch + begin, data + i * r.lane, r.lane);
+  device_upload(d->dev, t->data, all, r.pixels * r.pitch);
+  free(all);
 }
 
-static void put_tensor(Dump *d, char *name, const Tensor *t, int rows) {
+static void feed_tensor(const Dump *d, const char *name, const Tensor *t, int rows) {
+  feed_channels(d, name, t, 0, t->c, rows);
+}
+
+static void put_channels(Dump *d, char *name, const Tensor *t, int first, int channels, int rows) {
   TensorRows r = rows_of(t, rows);
+  const size_t begin = (size_t)first * dtype_size(t->dtype);
+  r.lane = (size_t)channels * dtype_size(t->dtype);
   char *all = downloaded(d, t->data, r.pixels * r.pitch);
   if (r.lane != r.pitch)
-    for (size_t i = 0; i < r.pixels; i++) memmove(all + i * r.lane, all + i * r.pitch, r.lane);
-  put(d, name, stored_type[t->dtype], 4, (int64_t[]){rows, t->h, t->w, t->c}, all);
-  feed_tensor(d, name, t, rows);
+    for (size_t i = 0; i < r.pixels; i++) memmove(all + i * r.lane, all + i * r.pitch + begin, r.lane);
+  put(d, name, stored_type[t->dtype], 4, (int64_t[]){rows, t->h, t->w, channels}, all);
+  feed_channels(d, name, t, first, channels, rows);
 }
+
+static void put_tensor(Dump *d, char *name, const Tensor *t, int rows) { put_channels(d, name, t, 0, t->c, rows); }
 
 static int count_of(const Dump *d, const int *count) {
   int n;
@@ -262,11 +273,25 @@ static bool written_later(const Graph *g, const Node *n, const Value *v) {
   return false;
 }
 
+// The RPN's outputs, where one tensor holds both; false: this is not one.
+static bool put_joined(Dump *d, const Value *v) {
+  const MaskRcnn *m = maskrcnn_of(d->network);
+  const int per_cell = m->anchors.per_cell;
+  for (int l = 0; l < MAX_LEVELS; l++) {
+    if (v != m->logits[l] || v != m->deltas[l]) continue;
+    put_channels(d, xasprintf("logits%d", l), &v->x, 4 * per_cell, per_cell, v->x.n);
+    put_channels(d, xasprintf("deltas%d", l), &v->x, 0, 4 * per_cell, v->x.n);
+    return true;
+  }
+  return false;
+}
+
 static void put_output(Dump *d, const Graph *g, const Node *n, int output) {
   const Value *v = n->out[output];
   char buffer[16];
   switch (v->kind) {
   case VALUE_TENSOR: {
+    if (put_joined(d, v)) break;
     const char *name = name_of(d, n, v, buffer);
     if (name) put_tensor(d, xstrdup(name), &v->x, rows_in(d, v));
     break;
