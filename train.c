@@ -142,7 +142,8 @@ static void benchmark(TrainingRun *r, Loader *loader, Trace *trace) {
                           .profile = o->profile,
                           .trace = trace};
   Err err;
-  if (!benchmark_run(&r->engine, &setting, &(Stepper){bench_step, &(BenchRun){r, loader}, r->comm, false}, &err))
+  if (!benchmark_run(&r->engine, &setting,
+                     &(Stepper){.step = bench_step, .context = &(BenchRun){r, loader}, .comm = r->comm}, &err))
     die(*r->trouble.msg ? err_exit(&r->trouble) : EXIT_RUN, "%s", err.msg);
 }
 

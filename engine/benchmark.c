@@ -5,7 +5,6 @@
 #include "base/machine.h"
 #include "base/record.h"
 #include "engine/rank_sum.h"
-#include "engine/task.h"
 
 // ---- nodes --------------------------------------------------------------------------------------------------------
 
@@ -78,11 +77,11 @@ static double node_seconds(const Program *p, Pass pass, const char *part) {
 
 // ---- record -------------------------------------------------------------------------------------------------------
 
-static void record_reduction(Record *j, const Engine *e, const BenchSetting *s) {
+static void record_reduction(Record *j, const Engine *e, const BenchSetting *s, Comm *comm) {
   const Reduction *r = &e->reduction;
   CollectiveFacts facts;
-  collective_facts(e->comm, &facts);
-  record_int(j, "local_world", comm_launch(e->comm)->local_world);
+  collective_facts(comm, &facts);
+  record_int(j, "local_world", comm_launch(comm)->local_world);
   record_str(j, "transport", facts.transport);
   record_int(j, "nccl", facts.nccl_version);
   record_int(j, "ctas", facts.ctas);
@@ -94,7 +93,7 @@ static void record_reduction(Record *j, const Engine *e, const BenchSetting *s) 
   free(facts.variables);
 }
 
-static void record_setting(Record *j, const Engine *e, const BenchSetting *s) {
+static void record_setting(Record *j, const Engine *e, const BenchSetting *s, Comm *comm) {
   const Shapes *shapes = &measured(e)->shapes;
   record_str(j, "bench", s->bench);
   record_str(j, "model", e->model->name);
@@ -110,9 +109,9 @@ static void record_setting(Record *j, const Engine *e, const BenchSetting *s) {
   record_int(j, "trainable_layers", e->config.trainable_layers);
   record_int(j, "canvas_h", shapes->canvas[0].h);
   record_int(j, "canvas_w", shapes->canvas[0].w);
-  record_int(j, "world", comm_world(e->comm));
+  record_int(j, "world", comm_world(comm));
   record_int(j, "reserve", e->reduction.o.reserve);
-  if (e->comm) record_reduction(j, e, s);
+  if (comm) record_reduction(j, e, s, comm);
   record_int(j, "peak_bytes", (int64_t)memory_sum(&e->memory, ON_DEVICE));
 }
 
@@ -155,6 +154,12 @@ static void record_times(Record *j, const Engine *e, const Sums *sum) {
   }
 }
 
+static bool time_nodes(const Stepper *stepper, Engine *e, bool on, Trace *trace, Err *err) {
+  if (stepper->time_nodes) return stepper->time_nodes(stepper->context, on, trace, err);
+  engine_time_nodes(e, on, trace);
+  return true;
+}
+
 bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err *err) {
   Sums warm, whole, single, timed;
   commit_warn();
@@ -167,14 +172,13 @@ bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err
     if (!run_steps(stepper, steps, s->steps, true, &single, err)) return false;
     steps += single.steps;
   }
-  engine_time_nodes(e, true, s->trace);
-  bool ok = run_steps(stepper, steps, MAX(s->steps / 10, 2), true, &timed, err);
-  engine_time_nodes(e, false, NULL);
-  if (!ok) return false;
-  if (comm_rank(e->comm) > 0) return true;
+  if (!time_nodes(stepper, e, true, s->trace, err) ||
+      !run_steps(stepper, steps, MAX(s->steps / 10, 2), true, &timed, err) || !time_nodes(stepper, e, false, NULL, err))
+    return false;
+  if (comm_rank(stepper->comm) > 0) return true;
   Record j = {0};
   record_begin(&j);
-  record_setting(&j, e, s);
+  record_setting(&j, e, s, stepper->comm);
   record_speed(&j, e, &whole, &single.latency);
   record_times(&j, e, &timed);
   device_origin(e->dev, &j);
@@ -182,66 +186,4 @@ bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err
   record_free(&j);
   if (s->profile) benchmark_print_nodes(e);
   return true;
-}
-
-// ---- inference ----------------------------------------------------------------------------------------------------
-
-typedef struct Rounds { // over a data set
-  Engine *e;
-  const Dataset *d;
-  LoaderOptions options;
-  Loader *loader; // NULL: the next batch begins a round
-  int under_way;  // batches
-} Rounds;
-
-static const Batch *next_batch(Rounds *r, Err *err) {
-  while (r->loader || (r->loader = loader_open(r->d, &r->options, err))) {
-    const Batch *batch = loader_next(r->loader, err);
-    if (batch || err->msg[0]) return batch;
-    device_sync(r->e->dev); // batches under way are the loader's
-    loader_close(r->loader);
-    r->loader = NULL;
-  }
-  return NULL;
-}
-
-static void finish_batch(Rounds *r, BenchStep *out) {
-  TaskBatch batch;
-  task_of(r->e->model)->finish(r->e, &batch);
-  r->under_way--;
-  out->results += now_seconds() - batch.ready;
-  out->pixels += batch.pixels;
-  for (int k = 0; k < MAX_COUNTERS; k++) out->counter[k] += batch.counter[k];
-}
-
-// A batch is begun before the results of those before it are taken, so that the device does not wait for the host.
-static bool infer_step(void *context, int64_t i, bool wait, BenchStep *out, Err *err) {
-  (void)i;
-  Rounds *r = context;
-  double start = now_seconds();
-  const Batch *batch = next_batch(r, err);
-  if (!batch) return false;
-  double ready = now_seconds();
-  task_of(r->e->model)->begin(r->e, batch);
-  r->under_way++;
-  *out = (BenchStep){.images = batch->used,
-                     .wait = ready - start,
-                     .transfer = r->e->infer.profile[batch->canvas].walk_start[PASS_FORWARD] - ready};
-  while (r->under_way > (wait ? 0 : BATCHES_UNDER_WAY - 1)) finish_batch(r, out);
-  return true;
-}
-
-bool benchmark_infer(Engine *e, const BenchSetting *s, const Dataset *d, int threads, Err *err) {
-  Rounds r = {.e = e,
-              .d = d,
-              .options = {.batch = e->infer.shapes.images,
-                          .rank = comm_rank(e->comm),
-                          .world = comm_world(e->comm),
-                          .threads = threads,
-                          .prefetch = e->infer.shapes.prefetch,
-                          .held = BATCHES_UNDER_WAY,
-                          .memory = ring_memory(&e->infer.ring)}};
-  bool ok = benchmark_run(e, s, &(Stepper){infer_step, &r, e->comm, true}, err);
-  loader_close(r.loader);
-  return ok;
 }

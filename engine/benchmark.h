@@ -28,6 +28,8 @@ typedef struct BenchStep {
 typedef struct Stepper {
   // i counts from 0. Results come later; `wait` is for all of the steps so far.
   bool (*step)(void *context, int64_t i, bool wait, BenchStep *out, Err *err);
+  // As engine_time_nodes, where the engine is another thread's; NULL: it is this one's.
+  bool (*time_nodes)(void *context, bool on, Trace *trace, Err *err);
   void *context;
   Comm *comm;      // the ranks that make steps together; NULL: alone
   bool overlapped; // one step's time says nothing of its latency: as many are taken again, one at a time
@@ -37,9 +39,5 @@ typedef struct Stepper {
 // prints the record on stdout, of the images of all ranks, where this is the first. Every rank calls it. False when a
 // step failed.
 bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err *err);
-// Inference over and over a data set, whose shapes the engine was opened with; `threads` decode. From decoded images to
-// COCO's strings: images per second of the pipeline, and the latency of batches that have it for themselves.
-bool benchmark_infer(Engine *e, const BenchSetting *s, const Dataset *d, int threads, Err *err);
-
 // The profiles of all graphs that ran timed, on stdout.
 void benchmark_print_nodes(const Engine *e);

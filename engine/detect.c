@@ -133,7 +133,6 @@ void detect_close(Engine *e) {
     free(s->items);
   }
   device_free(dev, d->scratch);
-  free(d->text);
   free(d);
   e->results = NULL;
 }

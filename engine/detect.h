@@ -64,8 +64,6 @@ typedef struct Detector {
   char *scratch;
   DetectorSlot slot[BATCHES_UNDER_WAY]; // batch s uses slot s % BATCHES_UNDER_WAY
   int64_t started, handed_out;          // batches
-  char *text;                           // of engine/detect_strings.h
-  size_t text_room;
 } Detector;
 
 // For engine/task.h.

@@ -1,7 +1,6 @@
 #include "engine/evaluate.h"
 #include <stdlib.h>
 #include <string.h>
-#include "engine/detect_strings.h"
 #include "engine/gathered.h"
 #include "engine/rounds.h"
 
@@ -248,8 +247,6 @@ const TaskRow task_detection = {
     .close = detect_close,
     .image_bytes = image_bytes,
     .queue = detect_queue,
-    .begin = detect_begin,
-    .finish = detect_finish,
     .accepts = accepts,
     .collect = collect,
     .score = score,

@@ -16,12 +16,6 @@ typedef struct Metrics { // scores of an evaluation
 } Metrics;
 void metrics_add(Metrics *m, const char *name, double value);
 
-typedef struct TaskBatch { // what a benchmark learns of a batch
-  int counter[MAX_COUNTERS];
-  double ready;  // when its results had come to the host: now_seconds()
-  double pixels; // of all masks
-} TaskBatch;
-
 enum { MAX_TASK_CURVES = 4, MAX_TASK_BEST = 2 };
 
 typedef struct TaskRow {
@@ -40,10 +34,6 @@ typedef struct TaskRow {
   size_t (*image_bytes)(const ModelConfig *c); // about what the results of an image take, with all it may have
   // Queues what is computed of the network's results; part of the recorded program.
   void (*queue)(Engine *e, const Network *n);
-  // For benchmarks, a pipeline: begins the inference of a batch, BATCHES_UNDER_WAY at most; makes the results of the
-  // oldest one that was begun into what files hold, and lets them go.
-  void (*begin)(Engine *e, const Batch *batch);
-  void (*finish)(Engine *e, TaskBatch *out);
   // Whether what the engine tells apart is what the data set does; false with a message that names the first that is
   // not.
   bool (*accepts)(const Engine *e, const Dataset *d, Err *err);

@@ -6,13 +6,11 @@
 #include "base/interrupt.h"
 #include "base/rng.h"
 #include "data/formats/choice.h"
-#include "engine/benchmark.h"
 #include "engine/detect.h"
 #include "engine/evaluate.h"
 #include "engine/identity.h"
 #include "engine/rank_sum.h"
-#include "engine/state.h"
-#include "inference/handle_finder.h"
+#include "inference/benchmark.h"
 #include "inference/speed.h"
 
 // ---- ranks ------------------------------------------------------------------------------------------------------
@@ -211,11 +209,6 @@ static int find_and_score(const InferOptions *o, const Dataset *d, const ResultF
   return complete && !failed ? 0 : EXIT_RUN;
 }
 
-static Compute compute_of(const InferOptions *o) {
-  return (Compute){
-      .device = o->device, .amp = amp_types[o->amp], .tf32 = o->tf32, .conv = o->conv, .sync_nodes = o->sync_nodes};
-}
-
 // What is written must be none of the files that are read.
 static void plan_outputs(const InferOptions *o, const Dataset *d, Findings *f) {
   Err err;
@@ -236,56 +229,15 @@ static void plan_outputs(const InferOptions *o, const Dataset *d, Findings *f) {
 }
 
 // On the rank's own device; waits for the other ranks, so that the first batch is no one's alone.
-static void open_engine(const InferOptions *o, const Job *job, const ModelConfig *config, const Category *category,
-                        const Checkpoint *c, const Dataset *d, Engine *e) {
-  Err err;
-  Shapes none = {0}, shapes = shapes_of(d, o->batch);
-  shapes.threads = o->threads;
-  Compute compute = compute_of(o);
-  compute.device = job->device;
-  compute.ranks.comm = job->comm;
-  if (!engine_open(e, &compute, model_of(config), config, category, &none, &shapes, false, &err))
-    die(err_exit(&err), "%s", err.msg);
-  if (!state_load(e, c, &(LoadOptions){0}, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
-  if (*e->dev->why_cpu && job->launch.rank == 0) device_print(e->dev, stderr);
-}
-
-static void tell_device(maskrcnn *handle) {
-  const maskrcnn_description *about = maskrcnn_describe(handle);
-  if (*about->why_cpu) fprintf(stderr, "device: %s; not a GPU: %s\n", about->device, about->why_cpu);
-}
-
-static int benchmark(const InferOptions *o, const Job *job, const ModelConfig *config, const Category *category,
-                     const Checkpoint *c, const Dataset *d) {
-  Err err;
-  Engine e;
-  const BenchSetting setting = {.bench = "infer",
-                                .amp = amp_names[o->amp],
-                                .tf32 = o->tf32,
-                                .conv = o->conv,
-                                .steps = o->benchmark,
-                                .profile = o->profile};
-  open_engine(o, job, config, category, c, d, &e);
-  if (!benchmark_infer(&e, &setting, d, o->threads, &err)) die(EXIT_RUN, "%s", err.msg);
-  engine_close(&e);
-  return 0;
-}
-
-// On the rank's own device; waits for the other ranks, so that the first batch is no one's alone. Returns the program's
-// exit status.
-static int evaluate(const InferOptions *o, const Job *job, const ModelConfig *config, const Category *category,
-                    const Dataset *d, const ResultForm *form, Visit *v) {
+static HandleFinder *open_finder(const InferOptions *o, const Job *job, const Dataset *d) {
   Err err;
   HandleFinder *f = handle_finder_open(o, job->device, d, &err);
   if (!f) die(err_exit(&err), "%s", err.msg);
-  if (o->eval && !evaluate_categories(category, config->classes - 1, d, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (job->launch.rank == 0) tell_device(handle_finder_handle(f));
+  const maskrcnn_description *about = maskrcnn_describe(handle_finder_handle(f));
+  if (*about->why_cpu && job->launch.rank == 0)
+    fprintf(stderr, "device: %s; not a GPU: %s\n", about->device, about->why_cpu);
   comm_barrier(job->comm);
-  speed_opened(&v->speed, now_seconds() - v->speed.begun);
-  v->finder = handle_finder(f, category, config->box_extra);
-  const int status = find_and_score(o, d, form, v);
-  handle_finder_close(f);
-  return status;
+  return f;
 }
 
 // All that ranks have in common is set up before they are forked.
@@ -308,9 +260,17 @@ int data_set_run(const InferOptions *o, Job *job, const JobOptions *wanted, cons
   agree(job->comm, o, config, c, &d);
   job_start(job, wanted);
   speed_begin(&visit.speed, comm_world(job->comm));
+  HandleFinder *finder = open_finder(o, job, &d);
+  if (o->eval && !evaluate_categories(category, config->classes - 1, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
+  speed_opened(&visit.speed, now_seconds() - visit.speed.begun);
   visit.comm = job->comm;
-  const int status =
-      o->benchmark ? benchmark(o, job, config, category, c, &d) : evaluate(o, job, config, category, &d, form, &visit);
+  visit.finder = handle_finder(finder, category, config->box_extra);
+  int status = 0;
+  if (!o->benchmark)
+    status = find_and_score(o, &d, form, &visit);
+  else if (!infer_benchmark(finder, o, job->comm, &d, &err))
+    die(EXIT_RUN, "%s", err.msg);
+  handle_finder_close(finder);
   speed_free(&visit.speed);
   choice_close(&visit.choice);
   dataset_close(&d);

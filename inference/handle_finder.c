@@ -8,6 +8,7 @@ typedef struct StartedBatch { // of a batch that was started
   const Batch *batch;
   maskrcnn_results *results; // what its detections are views of; NULL: not there yet
   Detection *item;           // [images × detections per image]
+  int *place;                // [images] in the batch, of each image that was submitted
   double started;
 } StartedBatch;
 
@@ -75,7 +76,10 @@ HandleFinder *handle_finder_open(const InferOptions *o, const char *device, cons
   const size_t rows = (size_t)o->batch * (size_t)maskrcnn_describe(f->handle)->detections_per_image;
   f->images = o->batch;
   f->image = xcalloc((size_t)o->batch, sizeof *f->image);
-  for (int i = 0; i < AHEAD; i++) f->slot[i].item = xcalloc(rows, sizeof *f->slot[i].item);
+  for (int i = 0; i < AHEAD; i++) {
+    f->slot[i].item = xcalloc(rows, sizeof *f->slot[i].item);
+    f->slot[i].place = xcalloc((size_t)o->batch, sizeof *f->slot[i].place);
+  }
   return f;
 }
 
@@ -84,6 +88,7 @@ void handle_finder_close(HandleFinder *f) {
   for (int i = 0; i < AHEAD; i++) {
     maskrcnn_results_free(f->slot[i].results);
     free(f->slot[i].item);
+    free(f->slot[i].place);
   }
   maskrcnn_close(f->handle);
   free(f->image);
@@ -107,11 +112,12 @@ static void find(void *context, const Batch *batch) {
   StartedBatch *s = &f->slot[f->started++ % AHEAD];
   int n = 0;
   maskrcnn_results_free(s->results);
-  *s = (StartedBatch){.batch = batch, .item = s->item, .started = now_seconds()};
+  *s = (StartedBatch){.batch = batch, .item = s->item, .place = s->place, .started = now_seconds()};
   for (int i = 0; i < batch->images; i++) {
     const ImageInfo *info = &batch->info[i];
-    if (batch->index[i] >= 0)
-      f->image[n++] = (maskrcnn_image){.rgb = batch->bytes + info->offset, .width = info->w, .height = info->h};
+    if (batch->index[i] < 0) continue;
+    s->place[n] = i;
+    f->image[n++] = (maskrcnn_image){.rgb = batch->bytes + info->offset, .width = info->w, .height = info->h};
   }
   const maskrcnn_status status = maskrcnn_submit(f->handle, f->image, n, 0);
   if (status != MASKRCNN_OK) fail(f, status);
@@ -136,9 +142,8 @@ static bool found(void *context, Found *out) {
   const maskrcnn_status status = maskrcnn_next(f->handle, 1, &s->results);
   if (status != MASKRCNN_OK) fail(f, status);
   *out = (Found){.batch = s->batch, .detections.items = s->item, .started = s->started};
-  for (int i = 0, n = 0; i < s->batch->images; i++)
-    if (s->batch->index[i] >= 0)
-      out->detections.n += view(s->results->images[n++]->detections, i, s->item + out->detections.n);
+  for (int i = 0; i < s->results->n; i++)
+    out->detections.n += view(s->results->images[i]->detections, s->place[i], s->item + out->detections.n);
   return true;
 }
 

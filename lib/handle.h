@@ -15,6 +15,11 @@ typedef struct Submission {
   int staged, done; // images that have a place or had one, and that have results
 } Submission;
 
+typedef struct Inspection { // of lib/inspect.h
+  void (*what)(Engine *e, void *context);
+  void *context;
+} Inspection;
+
 enum { MESSAGE = 2048 };
 
 struct maskrcnn {
@@ -27,19 +32,21 @@ struct maskrcnn {
   maskrcnn_status state; // OK; DEAD
   char death[MESSAGE];   // why
   Staging staging;
-  bool copying;              // a submission's pixels are on their way: the thread stays awake
-  atomic_bool asked;         // something has changed that the thread looks at
-  int waiting;               // images that have a place and no results
-  Submission *first, *last;  // in order, oldest first, not yet handed out
-  StagedBatch *grow;         // to get room, on the host and on the device, for …
-  size_t grow_bytes;         // … so many bytes, or where there is no memory for them …
-  size_t grow_least;         // … for these
-  bool grown;                // whether it did
-  size_t room;               // bytes of a batch that there is room for on the device
-  bool opening;              // until the thread has opened the model, or has not
-  maskrcnn_options *options; // while opening
-  Opened opened;             // constant once it is opened, but for the engine, which is the thread's
-  pthread_mutex_t saying;    // of `message`; taken after `lock`
+  bool copying;                  // a submission's pixels are on their way: the thread stays awake
+  atomic_bool asked;             // something has changed that the thread looks at
+  int waiting;                   // images that have a place and no results
+  Submission *first, *last;      // in order, oldest first, not yet handed out
+  StagedBatch *grow;             // to get room, on the host and on the device, for …
+  size_t grow_bytes;             // … so many bytes, or where there is no memory for them …
+  size_t grow_least;             // … for these
+  bool grown;                    // whether it did
+  size_t room;                   // bytes of a batch that there is room for on the device
+  Inspection *look;              // to be done while nothing is under way; NULL: nothing is
+  int64_t counter[MAX_COUNTERS]; // sums over the batches that are done
+  bool opening;                  // until the thread has opened the model, or has not
+  maskrcnn_options *options;     // while opening
+  Opened opened;                 // constant once it is opened, but for the engine, which is the thread's
+  pthread_mutex_t saying;        // of `message`; taken after `lock`
   char message[MESSAGE];
 };
 

@@ -139,7 +139,10 @@ static size_t put_run(int64_t x, char *text, size_t at, size_t room) {
 size_t maskrcnn_mask_string(const maskrcnn_rle *mask, char *text, size_t room) {
   size_t length = 0;
   if (!text) room = 0;
-  if (mask_usable(mask))
+  const bool usable = mask_usable(mask);
+  const Rle rle = {.n = usable ? mask->num_counts : 0, .runs = usable ? (uint32_t *)mask->counts : NULL};
+  if (room >= rle_string_room(&rle)) return rle_write_string(&rle, text);
+  if (usable)
     for (int i = 0; i < mask->num_counts; i++)
       length = put_run((int64_t)mask->counts[i] - (i > 2 ? (int64_t)mask->counts[i - 2] : 0), text, length, room);
   if (room) text[MIN(length, room - 1)] = '\0';

@@ -19,6 +19,7 @@ typedef struct Pipeline {
   StagedBatch *batch[BATCHES_UNDER_WAY];
   int n;
   const maskrcnn_result **result; // [images of a batch] of the oldest, once it is done
+  int counter[MAX_COUNTERS];      // of that
 } Pipeline;
 
 // ---- opening --------------------------------------------------------------------------------------------------------
@@ -112,7 +113,9 @@ static void finish(void *context) {
   bool there;
   const bool wait = p->n == BATCHES_UNDER_WAY;
   while (!(there = engine_found(&p->h->opened.engine, wait, &found)) && !atomic_load(&p->h->asked)) sched_yield();
-  if (there) copy_results(p, &found);
+  if (!there) return;
+  copy_results(p, &found);
+  memcpy(p->counter, found.counter, sizeof p->counter);
 }
 
 static void hand_over(maskrcnn *h, StagedBatch *b, const maskrcnn_result **result) {
@@ -130,6 +133,7 @@ static void hand_over(maskrcnn *h, StagedBatch *b, const maskrcnn_result **resul
 static bool finish_batch(Pipeline *p) {
   if (!outside(p, finish)) return false;
   if (!p->result[0]) return true;
+  for (int k = 0; k < MAX_COUNTERS; k++) p->h->counter[k] += p->counter[k];
   hand_over(p->h, p->batch[0], p->result);
   memmove(p->batch, p->batch + 1, (size_t)--p->n * sizeof *p->batch);
   return true;
@@ -157,6 +161,22 @@ static bool grow_batch(Pipeline *p) {
   return ok;
 }
 
+// ---- looks ----------------------------------------------------------------------------------------------------------
+
+static void look(void *context) {
+  maskrcnn *h = ((Pipeline *)context)->h;
+  h->look->what(&h->opened.engine, h->look->context);
+}
+
+// Once nothing is under way.
+static bool look_inside(Pipeline *p) {
+  if (p->n) return finish_batch(p);
+  const bool ok = outside(p, look);
+  p->h->look = NULL;
+  pthread_cond_broadcast(&p->h->change);
+  return ok;
+}
+
 // ---- the thread -----------------------------------------------------------------------------------------------------
 
 // Until there is something to do. While pixels are copied it stays awake: waking up would take as long.
@@ -180,6 +200,8 @@ static void work(Pipeline *p) {
     atomic_store(&h->asked, false);
     if (h->grow)
       ok = p->n ? finish_batch(p) : grow_batch(p);
+    else if (h->look)
+      ok = look_inside(p);
     else if (p->n < BATCHES_UNDER_WAY && (b = staging_next(&h->staging, !p->n)))
       ok = start_batch(p, b);
     else if (p->n)

@@ -1,0 +1,139 @@
+#include "inference/benchmark.h"
+#include <stdlib.h>
+#include "engine/benchmark.h"
+#include "lib/inspect.h"
+
+enum { STRING_THREADS = 4 }; // the loader's need the other cores
+
+typedef struct Rounds { // over a data set
+  maskrcnn *handle;
+  const Engine *engine; // inside it; changes only while something is under way
+  Finder finder;
+  const Dataset *d;
+  LoaderOptions options;
+  Loader *loader; // NULL: the next batch begins a round
+  int under_way;  // batches
+  char *text;     // of the masks of a batch
+  size_t room;
+  int64_t counter[MAX_COUNTERS]; // of all batches before
+} Rounds;
+
+// ---- results ----------------------------------------------------------------------------------------------------
+
+static maskrcnn_rle mask_of(const Detection *d) {
+  return (maskrcnn_rle){.height = d->mask.h, .width = d->mask.w, .num_counts = d->mask.n, .counts = d->mask.runs};
+}
+
+// All strings, one behind the other, into memory that is used again; returns the pixels of all masks.
+static double write_strings(Rounds *r, const Detections *found) {
+  size_t need = 0;
+  double pixels = 0;
+  for (int i = 0; i < found->n; i++) need += rle_string_room(&found->items[i].mask);
+  array_reserve((void **)&r->text, &r->room, need, 1);
+#pragma omp parallel for schedule(static) num_threads(STRING_THREADS) reduction(+ : pixels)
+  for (int part = 0; part < STRING_THREADS; part++) {
+    size_t at = 0;
+    for (int i = 0; i < found->n; i++) {
+      const size_t room = rle_string_room(&found->items[i].mask);
+      if (i % STRING_THREADS == part) {
+        const maskrcnn_rle mask = mask_of(&found->items[i]);
+        maskrcnn_mask_string(&mask, r->text + at, room);
+        pixels += (double)rle_area(&found->items[i].mask);
+      }
+      at += room;
+    }
+  }
+  return pixels;
+}
+
+static void finish_batch(Rounds *r, BenchStep *out) {
+  Found found;
+  CHECK(r->finder.found(r->finder.context, &found));
+  const double ready = now_seconds();
+  r->under_way--;
+  out->pixels += write_strings(r, &found.detections);
+  out->results += now_seconds() - ready;
+}
+
+static void take_counters(Rounds *r, BenchStep *out) {
+  int64_t counter[MAX_COUNTERS];
+  inspect_counters(r->handle, counter);
+  for (int k = 0; k < MAX_COUNTERS; k++) {
+    out->counter[k] = (int)(counter[k] - r->counter[k]);
+    r->counter[k] = counter[k];
+  }
+}
+
+// ---- steps ------------------------------------------------------------------------------------------------------
+
+static const Batch *next_batch(Rounds *r, Err *err) {
+  while (r->loader || (r->loader = loader_open(r->d, &r->options, err))) {
+    const Batch *batch = loader_next(r->loader, err);
+    if (batch || err->msg[0]) return batch;
+    loader_close(r->loader); // a handle has copied what is under way
+    r->loader = NULL;
+  }
+  return NULL;
+}
+
+// A batch is begun before the results of those before it are taken, so that the device does not wait for the host.
+static bool step(void *context, int64_t i, bool wait, BenchStep *out, Err *err) {
+  (void)i;
+  Rounds *r = context;
+  const double start = now_seconds();
+  const Batch *batch = next_batch(r, err);
+  if (!batch) return false;
+  const double ready = now_seconds();
+  *out = (BenchStep){.images = batch->used, .wait = ready - start};
+  if (batch->used) {
+    r->finder.find(r->finder.context, batch);
+    r->under_way++;
+  }
+  while (r->under_way > (wait ? 0 : r->finder.ahead - 1)) finish_batch(r, out);
+  if (wait) out->transfer = r->engine->infer.profile[batch->canvas].walk_start[PASS_FORWARD] - ready;
+  take_counters(r, out);
+  return true;
+}
+
+typedef struct NodeTiming {
+  bool on;
+  Trace *trace;
+} NodeTiming;
+
+static void set_timing(Engine *e, void *context) {
+  const NodeTiming *t = context;
+  engine_time_nodes(e, t->on, t->trace);
+}
+
+static bool time_nodes(void *context, bool on, Trace *trace, Err *err) {
+  const Rounds *r = context;
+  NodeTiming t = {on, trace};
+  return inspect_engine(r->handle, set_timing, &t) == MASKRCNN_OK || err_set(err, "%s", maskrcnn_message(r->handle));
+}
+
+static void see_engine(Engine *e, void *context) { *(Engine **)context = e; }
+
+bool infer_benchmark(HandleFinder *f, const InferOptions *o, Comm *comm, const Dataset *d, Err *err) {
+  const BenchSetting setting = {.bench = "infer",
+                                .amp = amp_names[o->amp],
+                                .tf32 = o->tf32,
+                                .conv = o->conv,
+                                .steps = o->benchmark,
+                                .profile = o->profile};
+  Engine *engine = NULL;
+  Rounds r = {.handle = handle_finder_handle(f), .finder = handle_finder(f, NULL, 0), .d = d};
+  if (inspect_engine(r.handle, see_engine, &engine) != MASKRCNN_OK)
+    return err_set(err, "%s", maskrcnn_message(r.handle));
+  r.engine = engine;
+  r.options = (LoaderOptions){.batch = r.finder.images,
+                              .rank = comm_rank(comm),
+                              .world = comm_world(comm),
+                              .threads = o->threads,
+                              .prefetch = r.finder.prefetch,
+                              .held = r.finder.ahead};
+  const Stepper stepper = {.step = step, .time_nodes = time_nodes, .context = &r, .comm = comm, .overlapped = true};
+  const bool ok = benchmark_run(engine, &setting, &stepper, err);
+  loader_close(r.loader);
+  free(r.text);
+  return ok;
+}
