@@ -3,8 +3,6 @@
 #include "engine/benchmark.h"
 #include "lib/inspect.h"
 
-enum { STRING_THREADS = 4 }; // the loader's need the other cores
-
 typedef struct Rounds { // over a data set
   maskrcnn *handle;
   const Engine *engine; // inside it; changes only while something is under way
@@ -24,24 +22,17 @@ static maskrcnn_rle mask_of(const Detection *d) {
   return (maskrcnn_rle){.height = d->mask.h, .width = d->mask.w, .num_counts = d->mask.n, .counts = d->mask.runs};
 }
 
-// All strings, one behind the other, into memory that is used again; returns the pixels of all masks.
+// All strings, one behind the other, into memory that is used again; returns the pixels of all masks. By one thread:
+// the others' cores are the loader's, and a wait for one of them that has none is longer than all of it.
 static double write_strings(Rounds *r, const Detections *found) {
-  size_t need = 0;
+  size_t need = 0, at = 0;
   double pixels = 0;
   for (int i = 0; i < found->n; i++) need += rle_string_room(&found->items[i].mask);
   array_reserve((void **)&r->text, &r->room, need, 1);
-#pragma omp parallel for schedule(static) num_threads(STRING_THREADS) reduction(+ : pixels)
-  for (int part = 0; part < STRING_THREADS; part++) {
-    size_t at = 0;
-    for (int i = 0; i < found->n; i++) {
-      const size_t room = rle_string_room(&found->items[i].mask);
-      if (i % STRING_THREADS == part) {
-        const maskrcnn_rle mask = mask_of(&found->items[i]);
-        maskrcnn_mask_string(&mask, r->text + at, room);
-        pixels += (double)rle_area(&found->items[i].mask);
-      }
-      at += room;
-    }
+  for (int i = 0; i < found->n; i++) {
+    const maskrcnn_rle mask = mask_of(&found->items[i]);
+    at += maskrcnn_mask_string(&mask, r->text + at, r->room - at) + 1;
+    pixels += (double)rle_area(&found->items[i].mask);
   }
   return pixels;
 }
