@@ -56,11 +56,7 @@ void OP(sgd)(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *
   if (dev->measuring) return;
   const real *hyper = p->hyper, *stats = p->stats;
   if (stats[FINITE] != 1) return;
-  real lr = hyper[LEARNING_RATE], momentum = hyper[MOMENTUM], decay = hyper[DECAY], clip = hyper[INV_SCALE];
-  if (hyper[LIMIT] > 0) {
-    real share = hyper[LIMIT] / (stats[NORM] + (real)1e-6);
-    clip *= MIN(share, 1);
-  }
+  real lr = hyper[LEARNING_RATE], momentum = hyper[MOMENTUM], decay = hyper[DECAY], clip = gradient_clip(hyper, stats);
   real *restrict weight = w, *restrict velocity = v;
   const real *restrict grad = g;
 #pragma omp parallel for schedule(static)

@@ -4,7 +4,9 @@
 // traffic: grid-stride loops of 16-byte accesses.
 #include <float.h>
 #include "cuda/common.cuh"
+extern "C" {
 #include "exact/sgd_slots.h"
+}
 
 enum { THREADS = 256, BLOCKS = 132 * 8 }; // fills an H100's 132 SMs; fixed, and so the order of sums
 
@@ -82,8 +84,7 @@ static __device__ __forceinline__ void update(const SgdStep &s, float &w, float 
 __global__ void sgd_kernel(const __grid_constant__ Sgd p, size_t n, float *w, const float *g, float *v) {
   const float *hyper = (const float *)p.hyper, *stats = (const float *)p.stats;
   if (stats[FINITE] != 1) return;
-  SgdStep all = {hyper[LEARNING_RATE], hyper[MOMENTUM], hyper[DECAY], hyper[INV_SCALE]};
-  if (hyper[LIMIT] > 0) all.clip *= fminf(hyper[LIMIT] / (stats[NORM] + 1e-6f), 1);
+  SgdStep all = {hyper[LEARNING_RATE], hyper[MOMENTUM], hyper[DECAY], gradient_clip(hyper, stats)};
   size_t first = thread_index(), step = gridDim.x * blockDim.x;
   for (size_t i = first; i < n / 4; i += step) {
     SgdStep s = step_of(all, p, 4 * i);
