@@ -29,8 +29,7 @@ void OP(copy)(Device *dev, const Tensor *x, const Dest *y) {
 static void check_shapes(const Pool *p, const Tensor *x, const Tensor *y) {
   CHECK(p->size > 0 && p->stride > 0 && p->pad >= 0);
   CHECK(x->ldc == y->ldc);
-  CHECK(y->h == (x->h + 2 * p->pad - p->size) / p->stride + 1);
-  CHECK(y->w == (x->w + 2 * p->pad - p->size) / p->stride + 1);
+  CHECK(pool_fits(p, x->h, y->h) && pool_fits(p, x->w, y->w));
 }
 
 // Scanning a window in row-major order, `next` takes the place of the maximum so far: ties stay with the first; NaN

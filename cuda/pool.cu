@@ -138,8 +138,7 @@ extern "C" void cuda_copy(Device *dev, const Tensor *x, const Dest *y) {
 static void check_shapes(const Pool *p, const Tensor *x, const Tensor *y) {
   CHECK(p->size > 0 && p->stride > 0 && p->pad >= 0);
   CHECK(x->dtype == y->dtype && x->ldc == y->ldc && x->n == y->n);
-  CHECK(y->h == (x->h + 2 * p->pad - p->size) / p->stride + 1);
-  CHECK(y->w == (x->w + 2 * p->pad - p->size) / p->stride + 1);
+  CHECK(pool_fits(p, x->h, y->h) && pool_fits(p, x->w, y->w));
 }
 
 extern "C" void cuda_max_pool_forward(Device *dev, const Pool *pool, const Tensor *x, const Dest *y) {

@@ -22,3 +22,8 @@ static inline HD PoolSpan pool_windows_of(const Pool *p, int in, int outputs) {
   PoolSpan span = {behind < 0 ? 0 : behind / p->stride + 1, MIN((in + p->pad) / p->stride + 1, outputs)};
   return span;
 }
+
+// Whether `out` windows belong to `in` positions, rounded down or up.
+static inline bool pool_fits(const Pool *p, int in, int out) {
+  return out == pool_extent(p, in, false) || out == pool_extent(p, in, true);
+}

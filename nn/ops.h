@@ -38,9 +38,18 @@ typedef struct Conv {
   int stride, pad; // the taps are w.h × w.w
 } Conv;
 
+// Square windows. How many there are along an axis is rounded down or up, as torch's ceil_mode; which of the two, the
+// op sees by its output. A maximum takes padding for -inf.
 typedef struct Pool {
-  int size, stride, pad; // padding is -inf; output size floor((h + 2·pad - size) / stride) + 1
+  int size, stride, pad;
 } Pool;
+// Windows along an axis of so many positions; rounded up, the last one still begins before the padding behind the
+// input, as PyTorch has it. 0: none fits.
+static inline int pool_extent(const Pool *p, int size, bool ceil) {
+  int beyond = size + 2 * p->pad - p->size, n = (beyond + (ceil ? p->stride - 1 : 0)) / p->stride + 1;
+  if (beyond < 0) return 0;
+  return ceil && (n - 1) * p->stride >= size + p->pad ? n - 1 : n;
+}
 
 // Gradient of a filter bank.
 typedef struct FilterGrad {

@@ -1,13 +1,13 @@
 // Max pooling and copy, held to their definitions.
 #include "base/rng.h"
 #include "test/harness/gradcheck.h"
+#include "test/harness/op_golden.h"
 #include "test/harness/pool_cases.h"
 
 static const char *const devices[] = {"cpu", "cpu64"};
 
 static Tensor pooled(const PoolCase *k, const Tensor *x) {
-  const Pool *p = &k->pool;
-  Tensor y = test_tensor(x->dtype, k->n, pool_outputs(p, k->h), pool_outputs(p, k->w), k->c);
+  Tensor y = test_tensor(x->dtype, k->n, pool_outputs(k, k->h), pool_outputs(k, k->w), k->c);
   y.count = x->count;
   return y;
 }
@@ -112,7 +112,7 @@ TEST(max_pool_equals_definition) {
 
 TEST(max_pool_of_nan_and_infinity) {
   Device *dev = device_open("cpu", NULL);
-  const PoolCase k = {2, 8, 7, 5, 2, {3, 2, 1}};
+  const PoolCase k = {2, 8, 7, 5, 2, {3, 2, 1}, false};
   Tensor x = test_tensor(F32, k.n, k.h, k.w, k.c);
   const double special[] = {NAN, INFINITY, -INFINITY};
   for (int trial = 0; trial < 8; trial++) {
@@ -131,7 +131,7 @@ TEST(max_pool_of_nan_and_infinity) {
 
 TEST(max_pool_honours_count) {
   Device *dev = device_open("cpu", NULL);
-  const PoolCase k = {3, 5, 5, 4, 3, {3, 2, 1}};
+  const PoolCase k = {3, 5, 5, 4, 3, {3, 2, 1}, false};
   for (int count = 0; count <= 3; count++) {
     Tensor x = test_tensor(F32, k.n, k.h, k.w, k.c);
     x.count = &count;
@@ -157,7 +157,7 @@ static double pool_objective(void *context) {
 
 TEST(max_pool_gradient_check) {
   Device *dev = device_open("cpu64", NULL);
-  const PoolCase k = {1, 5, 6, 3, 1, {3, 2, 1}};
+  const PoolCase k = {1, 5, 6, 3, 1, {3, 2, 1}, false};
   Tensor x = test_tensor(F64, k.n, k.h, k.w, k.c), dy = pooled(&k, &x);
   // All different by far more than the check's step, so that no maximum changes.
   for (int y = 0; y < k.h; y++)
@@ -181,7 +181,8 @@ TEST(max_pool_gradient_check) {
 TEST(pool_and_copy_honour_dest) {
   for (int d = 0; d < COUNT(devices); d++) {
     Device *dev = device_open(devices[d], NULL);
-    const PoolCase some[] = {{2, 7, 5, 5, 2, {3, 2, 1}}, {1, 1, 1, 8, 1, {1, 1, 0}}, {3, 6, 6, 12, 3, {1, 2, 0}}};
+    const PoolCase some[] = {
+        {2, 7, 5, 5, 2, {3, 2, 1}, false}, {1, 1, 1, 8, 1, {1, 1, 0}, false}, {3, 6, 6, 12, 3, {1, 2, 0}, false}};
     for (int i = 0; i < COUNT(some); i++) {
       const PoolCase *k = &some[i];
       int count = MAX(k->n - 1, 1);
@@ -210,6 +211,29 @@ TEST(pool_and_copy_honour_dest) {
       check_dests(dev, run_copy, &(PoolArgs){NULL, &x, NULL}, &x, i);
       test_tensor_free(&x);
     }
+    device_close(dev);
+  }
+}
+
+TEST(max_pool_equals_torch) {
+  const PoolCase golden[] = {{1, 12, 13, 3, 1, {3, 2, 0}, true}, {1, 12, 13, 3, 1, {3, 2, 1}, false}};
+  for (int d = 0; d < COUNT(devices); d++) {
+    Device *dev = device_open(devices[d], NULL);
+    Tensor x = test_tensor(dev->real, 1, 12, 13, 3);
+    test_fill(&x, 1, -1, 1);
+    for (int i = 0; i < COUNT(golden); i++) {
+      Dest y = {.t = pooled(&golden[i], &x)}, dx = {.t = test_tensor_like(&x)};
+      Tensor dy = test_tensor_like(&y.t);
+      test_fill(&dy, 2, -1, 1);
+      PoolArgs a = {&golden[i].pool, &x, &dy};
+      run_op(dev, run_forward, &a, &y);
+      run_op(dev, run_backward, &a, &dx);
+      expect_op_golden(i ? "max.floor.y" : "max.ceil.y", &y.t, 1); // the inputs are floats
+      expect_op_golden(i ? "max.floor.dx" : "max.ceil.dx", &dx.t, 4);
+      Tensor *all[] = {&dy, &y.t, &dx.t};
+      for (int t = 0; t < COUNT(all); t++) test_tensor_free(all[t]);
+    }
+    test_tensor_free(&x);
     device_close(dev);
   }
 }

@@ -31,7 +31,7 @@ static void set_rows(Twin *t, const PoolCase *k) {
 static void check_pool(const PoolCase *k, Twin x, uint64_t seed) {
   DType dtype = x.gpu.dtype;
   PoolTwins a = {.pool = k->pool, .x = x};
-  int h = pool_outputs(&k->pool, k->h), w = pool_outputs(&k->pool, k->w);
+  int h = pool_outputs(k, k->h), w = pool_outputs(k, k->w);
   a.dy = twin_random(dtype, k->n, h, w, k->c, 1, seed + 1);
   Twin y = twin_poisoned(dtype, k->n, h, w, k->c), dx = twin_poisoned_like(&x);
   Twin *all[] = {&a.x, &a.dy, &y, &dx};
@@ -86,8 +86,9 @@ TEST(cuda_max_pool_of_nan_and_infinity) {
       uint32_t r = rng_u32(trial, (uint64_t)i);
       values[i] = trial == 0 ? -INFINITY : r % 3 == 0 ? special[r / 3 % 4] : (float)(r / 16 % 5);
     }
-    PoolTwins a = {.pool = {3, 2, 1}, .x = twin_values(F32, N, H, W, C, values)};
-    a.dy = twin_random(F32, N, pool_outputs(&a.pool, H), pool_outputs(&a.pool, W), C, 1, trial);
+    const PoolCase k = {N, H, W, C, N, {3, 2, 1}, false};
+    PoolTwins a = {.pool = k.pool, .x = twin_values(F32, N, H, W, C, values)};
+    a.dy = twin_random(F32, N, pool_outputs(&k, H), pool_outputs(&k, W), C, 1, trial);
     Twin y = twin_poisoned_like(&a.dy), dx = twin_poisoned_like(&a.x);
     twin_run(run_forward, &a, &y);
     twin_run(run_backward, &a, &dx);
@@ -100,11 +101,11 @@ TEST(cuda_max_pool_of_nan_and_infinity) {
 
 TEST(cuda_pool_and_copy_honour_dest) {
   if (!gpu_device()) return;
-  const PoolCase k = {3, 5, 4, 11, 2, {3, 2, 1}};
+  const PoolCase k = {3, 5, 4, 11, 2, {3, 2, 1}, false};
   for (int d = 0; d < COUNT(dtypes); d++) {
     DType dtype = dtypes[d];
     PoolTwins a = {.pool = k.pool, .x = twin_random(dtype, k.n, k.h, k.w, k.c, 1, 1)};
-    a.dy = twin_random(dtype, k.n, pool_outputs(&k.pool, k.h), pool_outputs(&k.pool, k.w), k.c, 1, 2);
+    a.dy = twin_random(dtype, k.n, pool_outputs(&k, k.h), pool_outputs(&k, k.w), k.c, 1, 2);
     set_rows(&a.x, &k);
     set_rows(&a.dy, &k);
     twin_check_dests(run_forward, &a, &a.dy, NULL, 0, 10);
