@@ -51,6 +51,11 @@ static inline int pool_extent(const Pool *p, int size, bool ceil) {
   return ceil && (n - 1) * p->stride >= size + p->pad ? n - 1 : n;
 }
 
+typedef struct AvgPool {
+  Pool window; // its size 0: adaptive, window i of o along an axis of h covers ⌊i·h / o⌋ … ⌈(i + 1)·h / o⌉ - 1
+  bool count_pad; // padding counts in the mean, as zeros: torch's count_include_pad. Not what is past the padding
+} AvgPool;
+
 // Gradient of a filter bank.
 typedef struct FilterGrad {
   Tensor dw;         // [k, r, s, c] real
@@ -277,6 +282,10 @@ struct Ops {
   void (*max_pool_forward)(Device *dev, const Pool *pool, const Tensor *x, const Dest *y);
   // The gradient goes to the first maximum of each window in row-major order, as PyTorch's does.
   void (*max_pool_backward)(Device *dev, const Pool *pool, const Tensor *x, const Tensor *dy, const Dest *dx);
+
+  // Means of windows; a window that covers no pixel has 0.
+  void (*avg_pool_forward)(Device *dev, const AvgPool *pool, const Tensor *x, const Dest *y);
+  void (*avg_pool_backward)(Device *dev, const AvgPool *pool, const Tensor *dy, const Dest *dx);
 
   // Wu, He, "Group Normalization", 2018. gamma, beta real [c]; stats real [n, groups, 2]: mean, 1 / √(var + eps).
   void (*group_norm_forward)(Device *dev, int groups, float eps, const Tensor *x, const void *gamma, const void *beta,

@@ -1,0 +1,202 @@
+// Average pooling, held to its definition.
+#include "test/harness/avg_pool_cases.h"
+#include "test/harness/gradcheck.h"
+#include "test/harness/op_golden.h"
+
+static const char *const devices[] = {"cpu", "cpu64"};
+
+typedef struct AvgArgs {
+  const AvgPool *pool;
+  const Tensor *x, *dy;
+} AvgArgs;
+static void run_forward(Device *dev, void *context, const Dest *y) {
+  const AvgArgs *a = context;
+  dev->ops->avg_pool_forward(dev, a->pool, a->x, y);
+}
+static void run_backward(Device *dev, void *context, const Dest *dx) {
+  const AvgArgs *a = context;
+  dev->ops->avg_pool_backward(dev, a->pool, a->dy, dx);
+}
+
+static Tensor pooled(const AvgPoolCase *k, const Tensor *x) {
+  Tensor y = test_tensor(x->dtype, k->n, k->out_h, k->out_w, k->c);
+  y.count = x->count;
+  return y;
+}
+
+// A window along one axis: the pixels [first, last) and its part of the divisor.
+typedef struct Window {
+  int first, last;
+  double divisor;
+} Window;
+static Window window_of(const AvgPool *p, int out, int outputs, int size) {
+  if (!p->window.size) {
+    double begin = floor((double)out * size / outputs), end = ceil((double)(out + 1) * size / outputs);
+    return (Window){(int)begin, (int)end, end - begin};
+  }
+  Window w = {0};
+  for (int i = 0, first = out * p->window.stride - p->window.pad; i < p->window.size; i++) {
+    bool inside = first + i >= 0 && first + i < size;
+    if (inside && w.last == 0) w.first = first + i;
+    if (inside) w.last = first + i + 1;
+    w.divisor += inside || (p->count_pad && first + i < size + p->window.pad);
+  }
+  return w;
+}
+
+// y of x, or, where dx is not NULL, dx and Σ |terms| of dy.
+static void define(const AvgPoolCase *k, const Tensor *x, const Tensor *y, const Tensor *dx, const Tensor *magnitude) {
+  for (int n = 0; n < valid_rows(y); n++)
+    for (int oy = 0; oy < k->out_h; oy++)
+      for (int ox = 0; ox < k->out_w; ox++)
+        for (int c = 0; c < k->c; c++) {
+          Window ys = window_of(&k->pool, oy, k->out_h, k->h), xs = window_of(&k->pool, ox, k->out_w, k->w);
+          double sum = 0, absolute = 0, divisor = ys.divisor * xs.divisor;
+          for (int iy = ys.first; iy < ys.last; iy++)
+            for (int ix = xs.first; ix < xs.last; ix++) {
+              if (dx) {
+                double share = get(y, n, oy, ox, c) / divisor;
+                put(dx, n, iy, ix, c, get(dx, n, iy, ix, c) + share);
+                put(magnitude, n, iy, ix, c, get(magnitude, n, iy, ix, c) + fabs(share));
+                continue;
+              }
+              sum += get(x, n, iy, ix, c);
+              absolute += fabs(get(x, n, iy, ix, c));
+            }
+          if (dx) continue;
+          put(y, n, oy, ox, c, sum == 0 ? 0 : sum / divisor);
+          put(magnitude, n, oy, ox, c, absolute == 0 ? 0 : absolute / divisor);
+        }
+}
+
+// Sums of at most size² terms and a division, in any order.
+static void expect_near(const AvgPoolCase *k, const Tensor *got, const Tensor *want, const Tensor *magnitude) {
+  int terms = k->h * k->w + k->out_h * k->out_w;
+  for (int n = 0; n < valid_rows(got); n++)
+    for (int y = 0; y < got->h; y++)
+      for (int x = 0; x < got->w; x++)
+        for (int c = 0; c < k->c; c++)
+          EXPECT_NEAR(get(got, n, y, x, c), get(want, n, y, x, c),
+                      (terms + 1) * unit_roundoff(got->dtype) * get(magnitude, n, y, x, c));
+  expect_padding_zero(got);
+}
+
+TEST(avg_pool_equals_definition) {
+  for (int d = 0; d < COUNT(devices); d++) {
+    Device *dev = device_open(devices[d], NULL);
+    for (int i = 0; i < COUNT(avg_pool_cases); i++) {
+      const AvgPoolCase *k = &avg_pool_cases[i];
+      Tensor x = test_tensor(dev->real, k->n, k->h, k->w, k->c);
+      x.count = &k->rows;
+      Tensor dy = pooled(k, &x);
+      test_fill(&x, (uint64_t)i, -1, 1);
+      test_fill(&dy, (uint64_t)i + 100, -1, 1);
+      Dest y = {.t = pooled(k, &x)}, dx = {.t = test_tensor_like(&x)};
+      AvgArgs a = {&k->pool, &x, &dy};
+      run_op(dev, run_forward, &a, &y);
+      run_op(dev, run_backward, &a, &dx);
+      Tensor want = test_tensor(F64, k->n, k->out_h, k->out_w, k->c), size = test_tensor_like(&want);
+      want.count = &k->rows;
+      define(k, &x, &want, NULL, &size);
+      expect_near(k, &y.t, &want, &size);
+      Tensor want_dx = test_tensor(F64, k->n, k->h, k->w, k->c), size_dx = test_tensor_like(&want_dx);
+      test_fill(&want_dx, 0, 0, 0);
+      test_fill(&size_dx, 0, 0, 0);
+      define(k, NULL, &dy, &want_dx, &size_dx);
+      expect_near(k, &dx.t, &want_dx, &size_dx);
+      Tensor *all[] = {&x, &dy, &y.t, &dx.t, &want, &size, &want_dx, &size_dx};
+      for (int t = 0; t < COUNT(all); t++) test_tensor_free(all[t]);
+    }
+    device_close(dev);
+  }
+}
+
+TEST(avg_pool_honours_dest) {
+  const AvgPoolCase some[] = {{2, 7, 5, 5, 2, {{3, 2, 1}, false}, 4, 3}, {3, 5, 6, 12, 2, {{0, 0, 0}, true}, 2, 4}};
+  for (int d = 0; d < COUNT(devices); d++) {
+    Device *dev = device_open(devices[d], NULL);
+    for (int i = 0; i < COUNT(some); i++) {
+      const AvgPoolCase *k = &some[i];
+      Tensor x = test_tensor(dev->real, k->n, k->h, k->w, k->c);
+      x.count = &k->rows;
+      Tensor dy = pooled(k, &x);
+      test_fill(&x, 1, -1, 1);
+      test_fill(&dy, 2, -1, 1);
+      AvgArgs a = {&k->pool, &x, &dy};
+      check_dests(dev, run_forward, &a, &dy, (uint64_t)i);
+      check_dests(dev, run_backward, &a, &x, (uint64_t)i);
+      test_tensor_free(&x);
+      test_tensor_free(&dy);
+    }
+    device_close(dev);
+  }
+}
+
+typedef struct AvgObjective {
+  Device *dev;
+  AvgArgs args;
+  Dest y;
+} AvgObjective;
+static double objective(void *context) {
+  AvgObjective *o = context;
+  run_op(o->dev, run_forward, &o->args, &o->y);
+  return weighted_sum(o->args.dy, &o->y.t, NULL);
+}
+
+TEST(avg_pool_gradient_check) {
+  Device *dev = device_open("cpu64", NULL);
+  const AvgPoolCase some[] = {{1, 5, 6, 3, 1, {{3, 2, 1}, false}, 3, 4},
+                              {1, 5, 6, 3, 1, {{3, 2, 1}, true}, 3, 4},
+                              {1, 5, 6, 3, 1, {{0, 0, 0}, true}, 3, 4}};
+  for (int i = 0; i < COUNT(some); i++) {
+    const AvgPoolCase *k = &some[i];
+    Tensor x = test_tensor(F64, k->n, k->h, k->w, k->c), dy = pooled(k, &x);
+    test_fill(&x, 1, -1, 1);
+    test_fill(&dy, 2, -1, 1);
+    AvgObjective o = {dev, {&k->pool, &x, &dy}, {.t = pooled(k, &x)}};
+    Dest dx = {.t = test_tensor_like(&x)};
+    run_op(dev, run_backward, &o.args, &dx);
+    double magnitude;
+    objective(&o);
+    weighted_sum(&dy, &o.y.t, &magnitude);
+    gradcheck(objective, &o, &x, &dx.t, magnitude + 1, k->h * k->w * k->c, 0, 1000); // linear: no truncation
+    Tensor *all[] = {&x, &dy, &o.y.t, &dx.t};
+    for (int t = 0; t < COUNT(all); t++) test_tensor_free(all[t]);
+  }
+  device_close(dev);
+}
+
+TEST(avg_pool_equals_torch) {
+  const struct {
+    const char *name;
+    AvgPool pool;
+    int h, w;
+  } golden[] = {
+      {"avg.floor.inside", {{3, 2, 1}, false}, 6, 7}, {"avg.floor.padded", {{3, 2, 1}, true}, 6, 7},
+      {"avg.ceil.inside", {{3, 2, 1}, false}, 7, 7},  {"avg.ceil.padded", {{3, 2, 1}, true}, 7, 7},
+      {"adaptive.1.1", {{0, 0, 0}, false}, 1, 1},     {"adaptive.6.7", {{0, 0, 0}, false}, 6, 7},
+      {"adaptive.12.13", {{0, 0, 0}, false}, 12, 13}, {"adaptive.14.5", {{0, 0, 0}, false}, 14, 5},
+  };
+  for (int d = 0; d < COUNT(devices); d++) {
+    Device *dev = device_open(devices[d], NULL);
+    Tensor x = test_tensor(dev->real, 1, 12, 13, 3);
+    test_fill(&x, 1, -1, 1);
+    for (int i = 0; i < COUNT(golden); i++) {
+      Tensor dy = test_tensor(dev->real, 1, golden[i].h, golden[i].w, 3);
+      test_fill(&dy, 2, -1, 1);
+      AvgArgs a = {&golden[i].pool, &x, &dy};
+      Dest y = {.t = test_tensor_like(&dy)}, dx = {.t = test_tensor_like(&x)};
+      run_op(dev, run_forward, &a, &y);
+      run_op(dev, run_backward, &a, &dx);
+      char name[64];
+      snprintf(name, sizeof name, "%s.y", golden[i].name);
+      expect_op_golden(name, &y.t, 12 * 13 + 1); // additions and a division
+      snprintf(name, sizeof name, "%s.dx", golden[i].name);
+      expect_op_golden(name, &dx.t, 4 * 4); // no pixel lies in more than four windows
+      Tensor *all[] = {&dy, &y.t, &dx.t};
+      for (int t = 0; t < COUNT(all); t++) test_tensor_free(all[t]);
+    }
+    test_tensor_free(&x);
+    device_close(dev);
+  }
+}
