@@ -13,7 +13,7 @@
 #include "nn/device.h"
 #include "nn/tensor.h"
 
-enum { MAX_LEVELS = 5, MAX_CELL_ANCHORS = 15 };
+enum { MAX_LEVELS = 5, MAX_CELL_ANCHORS = 15, MAX_CONCAT = 8 };
 
 // ---- dense ----------------------------------------------------------------------------------------------------------
 
@@ -286,6 +286,11 @@ struct Ops {
   // Means of windows; a window that covers no pixel has 0.
   void (*avg_pool_forward)(Device *dev, const AvgPool *pool, const Tensor *x, const Dest *y);
   void (*avg_pool_backward)(Device *dev, const AvgPool *pool, const Tensor *dy, const Dest *dx);
+
+  // y [n, h, w, Σ c] = the channels of x[0], then those of x[1] …, [n, h, w, c] each, any c; at most MAX_CONCAT parts.
+  void (*concat)(Device *dev, int parts, const Tensor *x, const Dest *y);
+  // y [n, h, w, c] = channels first … first + c - 1 of x: the gradient of a part of concat.
+  void (*slice)(Device *dev, int first, const Tensor *x, const Dest *y);
 
   // Wu, He, "Group Normalization", 2018. gamma, beta real [c]; stats real [n, groups, 2]: mean, 1 / √(var + eps).
   void (*group_norm_forward)(Device *dev, int groups, float eps, const Tensor *x, const void *gamma, const void *beta,
