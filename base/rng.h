@@ -12,7 +12,18 @@
 #endif
 
 // What a draw is for; the first word of every key, so that two uses of one (seed, epoch, image) never share numbers.
-enum RngUse { RNG_ORDER = 1, RNG_FLIP, RNG_SIZE, RNG_RPN, RNG_ROI, RNG_INIT, RNG_REPLACE, RNG_SHAPES, RNG_TEST };
+enum RngUse {
+  RNG_ORDER = 1,
+  RNG_FLIP,
+  RNG_SIZE,
+  RNG_RPN,
+  RNG_ROI,
+  RNG_INIT,
+  RNG_REPLACE,
+  RNG_SHAPES,
+  RNG_TEST,
+  RNG_DROPOUT
+};
 
 static inline HD uint64_t rng_mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;

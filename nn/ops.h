@@ -56,6 +56,16 @@ typedef struct AvgPool {
   bool count_pad; // padding counts in the mean, as zeros: torch's count_include_pad. Not what is past the padding
 } AvgPool;
 
+// Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014. Element i, counted over
+// [rows, h, w, c] without padding channels, is dropped when rng_u32(rng_key(key, *step), i) < p · 2^32. Nothing is
+// stored: the gradient draws the same again.
+typedef struct Dropout {
+  float p;              // probability of being dropped, 0 … 1
+  uint64_t key;         // of seed and layer
+  const uint64_t *step; // device: the step's number; NULL = 0
+  int64_t first_row;    // row 0 of the tensor among those of all ranks
+} Dropout;
+
 // Gradient of a filter bank.
 typedef struct FilterGrad {
   Tensor dw;         // [k, r, s, c] real
@@ -291,6 +301,9 @@ struct Ops {
   void (*concat)(Device *dev, int parts, const Tensor *x, const Dest *y);
   // y [n, h, w, c] = channels first … first + c - 1 of x: the gradient of a part of concat.
   void (*slice)(Device *dev, int first, const Tensor *x, const Dest *y);
+
+  // y = x / (1 - p), or 0 where dropped; of dy, with the same arguments, dx.
+  void (*dropout)(Device *dev, const Dropout *p, const Tensor *x, const Dest *y);
 
   // Wu, He, "Group Normalization", 2018. gamma, beta real [c]; stats real [n, groups, 2]: mean, 1 / √(var + eps).
   void (*group_norm_forward)(Device *dev, int groups, float eps, const Tensor *x, const void *gamma, const void *beta,
