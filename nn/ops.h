@@ -256,6 +256,14 @@ typedef struct SgdFactors { // of learning rate and weight decay
   float rate[PARAM_KINDS], decay[PARAM_KINDS];
 } SgdFactors;
 
+typedef struct ClassLoss {
+  float smoothing; // this share of the target is spread over all classes: torch's label_smoothing
+  float weight;    // the loss is multiplied by it: 1, or an auxiliary head's
+} ClassLoss;
+typedef struct Hits { // rows whose class is the one, or among the five, of largest logits
+  int *top1, *top5;   // [1] each
+} Hits;
+
 typedef struct Sgd { // pointers to the device, real
   // hyper[]: learning rate, momentum, weight decay, gradient-norm limit (0 = none), 1 / loss scale
   const void *hyper;
@@ -398,6 +406,17 @@ struct Ops {
                     const Tensor *loss);
   void (*mask_loss_backward)(Device *dev, const RoiTargets *targets, const Tensor *logits, const Tensor *target,
                              LossScale scale, const Tensor *dlogits);
+
+  // logits [n, 1, 1, classes], label [n]; a row whose label is not 0 … classes - 1 does not count. loss [1]: weight
+  // times mean cross-entropy of softmax and label, 0 without rows. Hits: ties by the lowest class, a NaN is larger than
+  // any number.
+  void (*class_loss)(Device *dev, const ClassLoss *p, const int *label, const Tensor *logits, const Tensor *loss,
+                     const Hits *hits);
+  // Its gradient times *scale; rows that do not count have 0.
+  void (*class_loss_backward)(Device *dev, const ClassLoss *p, const int *label, const Tensor *logits, LossScale scale,
+                              const Tensor *dlogits);
+  // probs [n, classes] real, ldc = classes: softmax of logits [n, 1, 1, classes].
+  void (*class_probs)(Device *dev, const Tensor *logits, const Tensor *probs);
 
   // Softmax, decoding and clipping of every (RoI, class ≥ 1): group n·(classes-1) + class-1 holds the RoIs of image n
   // with probability > min_score and both sides ≥ min_size, best first, ties by RoI; index = roi·classes + class.
