@@ -272,6 +272,18 @@ typedef struct Sgd { // pointers to the device, real
   SgdFactors factors;
 } Sgd;
 
+typedef struct Adam { // pointers to the device
+  // hyper[] as Sgd's, the momentum left alone; stats, kind and factors as there
+  const void *hyper, *stats;
+  // real [3]: updates made, and by what bias correction divides, 1 - beta1^updates and 1 - beta2^updates; begins as 0
+  void *state;
+  const uint8_t *kind;
+  SgdFactors factors;
+  double beta1, beta2;
+  double eps;     // > 0, added to the root
+  bool decoupled; // weight decay shrinks the weights instead of joining the gradient: AdamW
+} Adam;
+
 struct Ops {
   const char *name;
 
@@ -445,6 +457,12 @@ struct Ops {
   // PyTorch's SGD after clip_grad_norm_; lr and decay times the factors of the parameter's kind. Nothing at all is
   // written when stats say not finite.
   void (*sgd)(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *v);
+  // Kingma, Ba, "Adam: a method for stochastic optimization", 2015, as torch.optim.Adam; decoupled: Loshchilov, Hutter,
+  // "Decoupled weight decay regularization", 2019, as torch.optim.AdamW. g is clipped and unscaled as sgd's, lr and
+  // decay times their factors. g += decay·w, or decoupled w -= lr·decay·w; m += (1 - beta1)·(g - m);
+  // v = beta2·v + (1 - beta2)·g²; w -= lr / state[1] · m / (√v / √state[2] + eps). One call is one update, which counts
+  // in the state before; nothing at all is written when stats say not finite.
+  void (*adam)(Device *dev, const Adam *p, size_t n, void *w, const void *g, void *m, void *v);
   // Dynamic loss scaling (Micikevicius et al., "Mixed precision training", 2018). state real [3]: scale, clean steps
   // since it last changed, steps skipped so far. A step whose stats say not finite halves the scale and is counted as
   // skipped; `interval` clean ones in a row double it. Writes hyper[4] = 1 / scale.

@@ -24,6 +24,7 @@ void params_free(Params *p) {
   device_free(p->dev, p->master);
   device_free(p->dev, p->agreed);
   device_free(p->dev, p->momentum);
+  device_free(p->dev, p->second);
   device_free(p->dev, p->rest);
   device_free(p->dev, p->kind);
   *p = (Params){0};
@@ -48,7 +49,7 @@ static Param *declare(Params *p, const char *name, const Param *like) {
   q = xmalloc(sizeof *q);
   *q = *like;
   q->name = xstrdup(name);
-  q->grad = q->momentum = q->shadow = q->folded = q->master;
+  q->grad = q->momentum = q->second = q->shadow = q->folded = q->master;
   p->list = xrealloc(p->list, (size_t)(p->n + 1) * sizeof *p->list);
   return p->list[p->n++] = q;
 }
@@ -169,7 +170,7 @@ static int sort_by_use(const Params *p, int *order) {
 }
 
 // Gives every parameter its place in the flat buffers.
-static void place(Params *p, char *master, char *grad, char *momentum, char *at) {
+static void place(Params *p, char *master, char *grad, char *momentum, char *second, char *at) {
   const size_t real = dtype_size(p->dev->real);
   for (int i = 0; i < p->n; i++) {
     Param *q = p->list[p->order[i]];
@@ -177,6 +178,7 @@ static void place(Params *p, char *master, char *grad, char *momentum, char *at)
     q->master.data = take(&master, bytes);
     q->grad.data = q->trainable ? take(&grad, bytes) : NULL;
     q->momentum.data = q->trainable ? take(&momentum, bytes) : NULL;
+    q->second.data = q->trainable && p->adam ? take(&second, bytes) : NULL;
     q->shadow.data = own_shadow(p, q) ? take(&at, shadow_bytes(p, q)) : q->master.data;
     q->folded.data = q->fold ? take(&at, shadow_bytes(p, q)) : q->master.data;
     if (q->fold) {
@@ -189,6 +191,11 @@ static void place(Params *p, char *master, char *grad, char *momentum, char *at)
     j->biases = take(&at, join_biases(j) * real);
     j->filters.data = take(&at, join_bytes(p, j) - join_biases(j) * real);
   }
+}
+
+// Second moments and the state behind them; 0 where the optimiser is not Adam.
+static size_t second_bytes(const Params *p) {
+  return p->adam ? (p->trainable + PARAM_ALIGN) * dtype_size(p->dev->real) : 0;
 }
 
 void params_lay_out(Params *p) {
@@ -208,8 +215,9 @@ void params_lay_out(Params *p) {
   }
   for (int i = 0; i < p->num_joins; i++) p->rest_bytes += join_bytes(p, p->joins[i]);
   p->bytes = p->elements * real + (PARAM_ALIGN + 2 * p->trainable) * real + p->rest_bytes + p->trainable / PARAM_ALIGN;
+  p->bytes += second_bytes(p);
   char *const nowhere = (char *)(uintptr_t)4096;
-  place(p, nowhere, nowhere, nowhere, nowhere);
+  place(p, nowhere, nowhere, nowhere, nowhere, nowhere);
 }
 
 bool params_allocate(Params *p, Err *err) {
@@ -218,12 +226,14 @@ bool params_allocate(Params *p, Err *err) {
   p->master = device_alloc(p->dev, p->elements * real);
   p->agreed = device_alloc(p->dev, (PARAM_ALIGN + p->trainable) * real);
   p->momentum = device_alloc(p->dev, p->trainable * real);
+  if (p->adam) p->second = device_alloc(p->dev, second_bytes(p));
   p->rest = device_alloc(p->dev, p->rest_bytes);
   p->kind = device_alloc(p->dev, p->trainable / PARAM_ALIGN);
-  if (!p->master || !p->agreed || !p->momentum || !p->rest || !p->kind)
+  if (!p->master || !p->agreed || !p->momentum || (p->adam && !p->second) || !p->rest || !p->kind)
     return err_memory(err, p->bytes, "the parameters", "--model");
   p->grad = (char *)p->agreed + PARAM_ALIGN * real;
-  place(p, p->master, p->grad, p->momentum, p->rest);
+  if (p->adam) p->adam_state = (char *)p->second + p->trainable * real;
+  place(p, p->master, p->grad, p->momentum, p->second, p->rest);
   upload_kinds(p);
   return true;
 }

@@ -49,7 +49,8 @@ typedef struct Param {
   bool plain;                    // some convolution reads it without the fold
   int last_use;                  // backward step that completes its gradient; orders the flat buffers
   int contributions;             // to the gradient, counted by the graph
-  Tensor master, grad, momentum; // real; grad and momentum only if trainable
+  Tensor master, grad, momentum; // real; grad and momentum (for Adam the first moment) only if trainable
+  Tensor second;                 // Adam's second moment; like momentum, where Params.adam
   Tensor shadow, folded; // filters: what convolutions read, as it is or scaled by fold; shadow may be the master
 } Param;
 
@@ -63,7 +64,9 @@ typedef struct Params {
   FilterJoin **joins;
   int num_joins;
   size_t elements, trainable, moving;    // flat sizes: the trainable ones stand first, then those that move
+  bool adam;                             // set before they are laid out: there are second moments and a state
   void *master, *grad, *momentum, *rest; // device, flat; rest: shadows, folds, joins
+  void *second, *adam_state; // device, flat: Adam's second moments, and behind them what Adam.state points to
   void *agreed;  // device, real [PARAM_ALIGN] that end where grad begins: what is reduced with the first gradients
   uint8_t *kind; // device, [trainable / PARAM_ALIGN]: ParamKind
   size_t rest_bytes, bytes; // of rest; of all of it

@@ -1,0 +1,172 @@
+// Adam and AdamW, held to their definitions over several updates.
+#include "test/harness/op_golden.h"
+
+static const char *const devices[] = {"cpu", "cpu64"};
+enum { LR, MOMENTUM, DECAY, LIMIT, INV_SCALE, HYPERS };
+
+typedef struct AdamFixture {
+  Adam p;
+  int n;
+  Tensor hyper, stats, state, w, g, m, v;
+  uint8_t kind[64];
+} AdamFixture;
+
+static void make(AdamFixture *f, Device *dev, int n, const double hyper[HYPERS], double norm) {
+  *f = (AdamFixture){.n = n,
+                     .hyper = test_tensor_packed(dev->real, 1, HYPERS),
+                     .stats = test_tensor_packed(dev->real, 1, 2),
+                     .state = test_tensor_packed(dev->real, 1, 3),
+                     .w = test_tensor_packed(dev->real, 1, n)};
+  f->g = test_tensor_like(&f->w);
+  f->m = test_tensor_like(&f->w);
+  f->v = test_tensor_like(&f->w);
+  for (int i = 0; i < HYPERS; i++) put(&f->hyper, 0, 0, 0, i, hyper[i]);
+  put(&f->stats, 0, 0, 0, 0, norm);
+  put(&f->stats, 0, 0, 0, 1, 1);
+  test_fill(&f->state, 0, 0, 0);
+  test_fill(&f->w, 1, -1, 1);
+  test_fill(&f->m, 0, 0, 0);
+  test_fill(&f->v, 0, 0, 0);
+  f->p =
+      (Adam){.hyper = f->hyper.data, .stats = f->stats.data, .state = f->state.data, .beta1 = 0.875, .beta2 = 0.96875};
+  f->p.eps = 0x1p-10;
+}
+static void free_fixture(AdamFixture *f) {
+  Tensor *all[] = {&f->hyper, &f->stats, &f->state, &f->w, &f->g, &f->m, &f->v};
+  for (int i = 0; i < COUNT(all); i++) test_tensor_free(all[i]);
+}
+static void update(Device *dev, AdamFixture *f) {
+  dev->ops->adam(dev, &f->p, (size_t)f->n, f->w.data, f->g.data, f->m.data, f->v.data);
+}
+
+// One update from what is there, in double, by the paper's algorithm 1 (and algorithm 2 of the decoupled decay's).
+static void check_update(Device *dev, AdamFixture *f, int t, double clip, double lr, double decay, double rate,
+                         double pull) {
+  const double u = unit_roundoff(dev->real), b1 = f->p.beta1, b2 = f->p.beta2;
+  double *w = xmalloc((size_t)f->n * 3 * sizeof *w), *m = w + f->n, *v = m + f->n;
+  for (int i = 0; i < f->n; i++) {
+    w[i] = get(&f->w, 0, 0, 0, i);
+    m[i] = get(&f->m, 0, 0, 0, i);
+    v[i] = get(&f->v, 0, 0, 0, i);
+  }
+  update(dev, f);
+  EXPECT(get(&f->state, 0, 0, 0, 0) == t);
+  for (int i = 0; i < f->n; i++) {
+    bool second = f->p.kind && f->kind[i / PARAM_ALIGN];
+    double r = lr * (second ? rate : 1), d = decay * (second ? pull : 1), g = get(&f->g, 0, 0, 0, i) * clip;
+    double size = fabs(g) + d * fabs(w[i]), shrunk = f->p.decoupled ? w[i] - r * d * w[i] : w[i];
+    if (!f->p.decoupled) g += d * w[i];
+    double mean = b1 * m[i] + (1 - b1) * g, square = b2 * v[i] + (1 - b2) * g * g;
+    double root = sqrt(square / (1 - pow(b2, t))), step = r * mean / (1 - pow(b1, t)) / (root + f->p.eps);
+    // g takes at most four roundings (clip, product, decay, sum), the mean four more, the square six; a quotient by the
+    // corrections, each off by two, and the root halves what the square is off by.
+    double mean_size = fabs(m[i]) + size, square_size = v[i] + size * size;
+    EXPECT_NEAR(get(&f->m, 0, 0, 0, i), mean, 8 * u * mean_size);
+    EXPECT_NEAR(get(&f->v, 0, 0, 0, i), square, 16 * u * square_size);
+    double off_root = 16 * u * square_size / (1 - pow(b2, t)) / fmax(root + f->p.eps, 1e-30) + 4 * u * root;
+    double off_step = r / (1 - pow(b1, t)) / (root + f->p.eps) *
+                      ((8 + 8) * u * mean_size + fabs(mean) * off_root / (root + f->p.eps));
+    EXPECT_NEAR(get(&f->w, 0, 0, 0, i), shrunk - step, 4 * u * (fabs(w[i]) + fabs(step)) + off_step);
+  }
+  free(w);
+}
+
+static void check_adam(Device *dev, int n, double limit, double norm, double inv_scale, bool decoupled, bool kinds) {
+  const double lr = 0x1p-6, decay = 0x1p-4;
+  AdamFixture f;
+  make(&f, dev, n, (const double[]){lr, NAN, decay, limit, inv_scale}, norm);
+  f.p.decoupled = decoupled;
+  if (kinds) {
+    for (int i = 0; i < COUNT(f.kind); i++) f.kind[i] = i % 2;
+    f.p.kind = f.kind;
+    f.p.factors = (SgdFactors){.rate = {1, 2}, .decay = {1, 0.5f}};
+  }
+  double clip = (limit > 0 ? fmin(1, limit / (norm + 1e-6)) : 1) * inv_scale;
+  for (int t = 1; t <= 4; t++) {
+    test_fill(&f.g, (uint64_t)t + 10, -1 / inv_scale, 1 / inv_scale);
+    check_update(dev, &f, t, clip, lr, decay, 2, 0.5);
+  }
+  free_fixture(&f);
+}
+
+TEST(adam_equals_definition) {
+  const int n[] = {0, 1, 17, 3000};
+  for (int d = 0; d < COUNT(devices); d++) {
+    Device *dev = device_open(devices[d], NULL);
+    for (int i = 0; i < COUNT(n); i++)
+      for (int decoupled = 0; decoupled < 2; decoupled++) {
+        check_adam(dev, n[i], 0, 50, 1, decoupled, false);
+        check_adam(dev, n[i], 1, 50, 0x1p-10, decoupled, true); // clipped
+        check_adam(dev, n[i], 10, 7, 0x1p-10, decoupled, true); // within the limit
+      }
+    device_close(dev);
+  }
+}
+
+// Not even the updates are counted: a step that is left out changes nothing of those that follow.
+TEST(adam_writes_nothing_when_not_finite) {
+  const double flags[] = {0, NAN};
+  for (int d = 0; d < COUNT(devices); d++) {
+    Device *dev = device_open(devices[d], NULL);
+    AdamFixture f, before;
+    const double hyper[HYPERS] = {0.5, 0, 0.5, 0, 1};
+    make(&f, dev, 33, hyper, 1);
+    make(&before, dev, 33, hyper, 1);
+    test_fill(&f.g, 3, -1, 1);
+    test_fill(&before.g, 3, -1, 1);
+    for (int i = 0; i < COUNT(flags); i++) {
+      put(&f.stats, 0, 0, 0, 1, flags[i]);
+      update(dev, &f);
+      EXPECT(same_bits(&f.w, &before.w) && same_bits(&f.m, &before.m) && same_bits(&f.v, &before.v));
+      EXPECT(same_bits(&f.state, &before.state));
+    }
+    put(&f.stats, 0, 0, 0, 1, 1);
+    update(dev, &f);
+    update(dev, &before);
+    EXPECT(same_bits(&f.w, &before.w) && same_bits(&f.state, &before.state));
+    free_fixture(&f);
+    free_fixture(&before);
+    device_close(dev);
+  }
+}
+
+// Padding channels have neither weight nor gradient, and stay zero.
+TEST(adam_leaves_zeros) {
+  Device *dev = device_open("cpu", NULL);
+  AdamFixture f;
+  make(&f, dev, 64, (const double[]){0.5, 0, 0.5, 0, 1}, 1);
+  test_fill(&f.w, 0, 0, 0);
+  test_fill(&f.g, 0, 0, 0);
+  for (int t = 0; t < 3; t++) update(dev, &f);
+  for (int i = 0; i < 64; i++) EXPECT(get(&f.w, 0, 0, 0, i) == 0);
+  free_fixture(&f);
+  device_close(dev);
+}
+
+TEST(adam_equals_torch) {
+  const char *const names[] = {"plain", "adam", "adamw"};
+  for (int d = 0; d < COUNT(devices); d++)
+    for (int i = 0; i < COUNT(names); i++) {
+      Device *dev = device_open(devices[d], NULL);
+      AdamFixture f;
+      make(&f, dev, 70, (const double[]){0.01, 0, i ? 0.125 : 0, 0, 1}, 1);
+      f.p.beta1 = 0.9;
+      f.p.beta2 = 0.999;
+      f.p.eps = 1e-8;
+      f.p.decoupled = i == 2;
+      for (int t = 0; t < 5; t++) {
+        test_fill(&f.g, (uint64_t)t + 10, -1, 1);
+        update(dev, &f);
+      }
+      const Tensor *got[] = {&f.w, &f.m, &f.v};
+      for (int k = 0; k < COUNT(got); k++) {
+        char name[32];
+        snprintf(name, sizeof name, "adam.%s.%c", names[i], "wmv"[k]);
+        // Five updates of at most forty roundings; in float the betas and the rate are rounded, too, which second
+        // corrections of 1 - 0.999 magnify a thousandfold in a step of 0.01.
+        expect_op_golden(name, got[k], dev->real == F64 ? 200 : 200 + 5 * 10);
+      }
+      free_fixture(&f);
+      device_close(dev);
+    }
+}
