@@ -111,6 +111,13 @@ Value *graph_object_targets(Graph *g, const char *name, int objects) {
   return v;
 }
 
+Value *graph_hits(Graph *g, const char *name) {
+  Value *v = add_value(g, name, VALUE_HITS);
+  add_array(g, v, sizeof *v->hits.top1, &v->hits.top1);
+  add_array(g, v, sizeof *v->hits.top5, &v->hits.top5);
+  return v;
+}
+
 Value *graph_images(Graph *g, const char *name) { return add_value(g, name, VALUE_IMAGES); }
 
 Value *graph_truth(Graph *g, const char *name, int images, int capacity) {
@@ -118,6 +125,8 @@ Value *graph_truth(Graph *g, const char *name, int images, int capacity) {
   v->truth = (Truth){.images = images, .capacity = capacity, .box = tensor_packed(g->dev->real, images * capacity, 4)};
   return v;
 }
+
+Value *graph_labels(Graph *g, const char *name) { return add_value(g, name, VALUE_LABELS); }
 
 Value *graph_find_value(const Graph *g, const char *name) {
   for (int i = 0; i < g->values; i++)

@@ -25,6 +25,8 @@ typedef enum ValueKind {
   VALUE_RPN_TARGETS,
   VALUE_BOX_TARGETS,
   VALUE_OBJECT_TARGETS,
+  VALUE_LABELS, // the class of every image: an input
+  VALUE_HITS,
 } ValueKind;
 
 typedef struct BatchImages { // device pointers
@@ -58,13 +60,15 @@ struct Value {
     RpnTargets rpn_targets;
     BoxTargets box_targets;
     ObjectTargets object_targets;
+    const int *labels; // device, [images]; as class_loss takes them
+    Hits hits;
   };
-  Value *rows;           // VALUE_ROIS whose RoIs have a row of x each, and how many; NULL = every row holds data
-  bool relu;             // x is a ReLU's output: the last contribution to dx is masked by x > 0
-  bool keep;             // a result: left alone after its last reader. Records are small and kept always
-  bool needs_grad;       // something trainable stands before it
-  int contributions;     // to dx, by nodes that run backward
-  Value *alias;          // dx is that value's dx: the only contribution was an identity
+  Value *rows;       // VALUE_ROIS whose RoIs have a row of x each, and how many; NULL = every row holds data
+  bool relu;         // x is a ReLU's output: the last contribution to dx is masked by x > 0
+  bool keep;         // a result: left alone after its last reader. Records are small and kept always
+  bool needs_grad;   // something trainable stands before it
+  int contributions; // to dx, by nodes that run backward
+  Value *alias;      // dx is that value's dx: the only contribution was an identity
   int block, grad_block; // of a tensor, in Graph.blocks; -1 = none
 };
 
@@ -155,6 +159,8 @@ struct Graph {
   DType act;  // of activations
   bool training;
   LossScale loss_scale; // what every loss gradient is multiplied by; NULL = 1
+  uint64_t seed;        // of what is drawn in a step, and …
+  const uint64_t *step; // … device: the step's number; NULL = 0
   Observer *observers;  // of the walks, in the order in which they are called
   Node **node;
   int nodes;
@@ -184,9 +190,11 @@ Value *graph_rois(Graph *g, const char *name, int capacity);
 Value *graph_rpn_targets(Graph *g, const char *name, int images, int batch);
 Value *graph_box_targets(Graph *g, const char *name, int rois);
 Value *graph_object_targets(Graph *g, const char *name, int objects);
+Value *graph_hits(Graph *g, const char *name);
 // Inputs, whose pointers the caller keeps up to date.
 Value *graph_images(Graph *g, const char *name);
 Value *graph_truth(Graph *g, const char *name, int images, int capacity);
+Value *graph_labels(Graph *g, const char *name);
 
 Node *graph_node(Graph *g, const NodeKind *kind, const char *name);
 void node_in(Node *n, Value *v, Flow flow);

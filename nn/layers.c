@@ -235,39 +235,6 @@ void layer_conv_shared(Graph *g, const char *name, int pairs, Value **x, Value *
   append_conv(g, name, pairs, x, y, c);
 }
 
-// ---- pooling ----------------------------------------------------------------------------------------------------
-
-static void pool_forward(Graph *g, Node *n) {
-  Dest y = value_dest(n->out[0]);
-  g->dev->ops->max_pool_forward(g->dev, NODE_ATTR(n, Pool), &n->in[0].v->x, &y);
-}
-
-static void pool_backward(Graph *g, Node *n) {
-  if (!n->in[0].wanted) return;
-  Dest dx = node_dest(n, 0);
-  g->dev->ops->max_pool_backward(g->dev, NODE_ATTR(n, Pool), &n->in[0].v->x, &n->out[0]->dx, &dx);
-}
-
-static int pool_window(const Node *n) { return NODE_ATTR(n, Pool)->size * NODE_ATTR(n, Pool)->size; }
-
-static const NodeKind pool_kind = {.name = "max_pool",
-                                   .attr_size = sizeof(Pool),
-                                   .forward = pool_forward,
-                                   .backward = pool_backward,
-                                   .reads_in = true,
-                                   .window = pool_window};
-
-Value *layer_max_pool(Graph *g, const char *name, Value *x, Pool pool) {
-  Node *n = graph_node(g, &pool_kind, name);
-  *NODE_ATTR(n, Pool) = pool;
-  int h = (x->x.h + 2 * pool.pad - pool.size) / pool.stride + 1;
-  int w = (x->x.w + 2 * pool.pad - pool.size) / pool.stride + 1;
-  Value *y = graph_value(g, name, tensor(g->act, x->x.n, h, w, x->x.c));
-  node_in(n, x, FLOW_DENSE);
-  node_out(n, y);
-  return y;
-}
-
 // ---- normalisation ----------------------------------------------------------------------------------------------
 
 // Inputs: x, then the addend, if there is one.

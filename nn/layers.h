@@ -21,6 +21,12 @@ Value *layer_conv(Graph *g, const char *name, Value *x, const ConvLayer *c);
 void layer_conv_shared(Graph *g, const char *name, int pairs, Value **x, Value **y, const ConvLayer *c);
 
 Value *layer_max_pool(Graph *g, const char *name, Value *x, Pool pool);
+Value *layer_max_pool_ceil(Graph *g, const char *name, Value *x, Pool pool); // windows rounded up: torch's ceil_mode
+Value *layer_avg_pool(Graph *g, const char *name, Value *x, AvgPool pool, bool ceil);
+Value *layer_adaptive_avg_pool(Graph *g, const char *name, Value *x, int h, int w); // 1 × 1 is global
+
+// y = x[0], x[1] … side by side along channels; at most MAX_CONCAT.
+Value *layer_concat(Graph *g, const char *name, int parts, Value **x);
 
 // Group norm, or batch norm in training, y = relu(norm(x) + addend).
 typedef struct NormLayer {
@@ -32,3 +38,14 @@ typedef struct NormLayer {
   Value *addend;
 } NormLayer;
 Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *n);
+
+// Dropout in a training graph, by the graph's seed, the layer's name and the step's number: x itself elsewhere, and for
+// p = 0.
+Value *layer_dropout(Graph *g, const char *name, Value *x, float p);
+
+// Writes a classifier's loss to place `place` of losses [1, …] real, a result of several nodes perhaps, and its hits,
+// from logits [n, 1, 1, classes] and VALUE_LABELS.
+void layer_class_loss(Graph *g, const char *name, Value *logits, Value *labels, const ClassLoss *p, Value *losses,
+                      int place, Value *hits);
+// Probabilities [n, classes] real, ldc = classes.
+Value *layer_class_probs(Graph *g, const char *name, Value *logits);

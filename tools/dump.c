@@ -303,7 +303,12 @@ static void put_output(Dump *d, const Graph *g, const Node *n, int output) {
   case VALUE_RPN_TARGETS: put_rpn_targets(d, v->name, &v->rpn_targets); break;
   case VALUE_BOX_TARGETS:
   case VALUE_OBJECT_TARGETS: put_targets(d, v, n->out[output - 1]); break;
+  case VALUE_HITS:
+    put_record_ints(d, v->name, "top1", v->hits.top1, 1);
+    put_record_ints(d, v->name, "top5", v->hits.top5, 1);
+    break;
   case VALUE_IMAGES:
+  case VALUE_LABELS:
   case VALUE_TRUTH: break; // inputs
   }
 }
