@@ -75,9 +75,8 @@ static inline void dest_add(const Dest *d, RowRun r, real *restrict v) {
   }
 }
 
-// The epilogue of run r of d: t = keep · f(v + addend + (accumulate ? t : 0)), padding channels zero. v is used up; its
-// channels past c may hold anything.
-static inline void dest_write(const Dest *d, RowRun r, real *restrict v) {
+// dest_write of elements that lie side by side in the destination.
+static inline void dest_write_run(const Dest *d, RowRun r, real *restrict v) {
   const Tensor *t = &d->t;
   real *to = run_at(t, r); // may be the addend's own elements, so not restrict
   int len = run_length(r);
@@ -93,4 +92,16 @@ static inline void dest_write(const Dest *d, RowRun r, real *restrict v) {
   for (int p = 0; p < r.pixels; p++)
     for (int lane = MAX(t->c - r.lane, 0); lane < r.lanes; lane++) v[p * r.lanes + lane] = 0;
   memcpy(to, v, (size_t)len * sizeof *v);
+}
+
+// The epilogue of run r of d: t = keep · f(v + addend + (accumulate ? t : 0)), padding channels zero. v is used up; its
+// channels past c may hold anything.
+static inline void dest_write(const Dest *d, RowRun r, real *restrict v) {
+  if (!tensor_is_slice(&d->t)) {
+    dest_write_run(d, r, v);
+    return;
+  }
+  RowRun pixel = r;
+  pixel.pixels = 1;
+  for (int p = 0; p < r.pixels; p++, pixel.x++) dest_write_run(d, pixel, v + p * r.lanes);
 }

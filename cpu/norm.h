@@ -165,9 +165,14 @@ static inline void normalise(const NormWork *norm, const Tensor *x, const real *
     }
 }
 
+// t may be a slice.
+static inline void check_like(const Tensor *x, const Tensor *t) {
+  CHECK(t->ldc >= x->ldc && t->c == x->c && t->h == x->h && t->w == x->w);
+}
 static inline void check_dest(const Tensor *x, const Dest *d) {
   dest_check(d);
-  CHECK(d->t.ldc == x->ldc && d->t.c == x->c && d->t.h == x->h && d->t.w == x->w);
+  check_like(x, &d->t);
+  CHECK(!tensor_is_slice(&d->t) || (!d->addend && !d->mask));
 }
 
 // ---- backward -------------------------------------------------------------------------------------------------------
@@ -183,7 +188,7 @@ static inline void fill_means(const NormWork *norm, const Tensor *x, const real 
 // Per set and channel, in its first chunk: sums[0] = Σ dy, sums[1] = Σ dy · x̂ with x̂ = (x - mean) / std.
 static inline void sum_gradients(const NormWork *norm, const Tensor *x, const Tensor *dy, const real *stats) {
   int ldc = norm->ldc;
-  CHECK(dy->ldc == x->ldc && dy->h == x->h && dy->w == x->w);
+  check_like(x, dy);
 #pragma omp parallel for collapse(2) schedule(static)
   for (int set = 0; set < norm->sets; set++)
     for (int chunk = 0; chunk < norm->chunks; chunk++) {
@@ -196,8 +201,8 @@ static inline void sum_gradients(const NormWork *norm, const Tensor *x, const Te
         size_t last = MIN(first + BLOCK, all.last);
         memset(block_sum, 0, (size_t)ldc * 2 * sizeof *block_sum);
         for (size_t p = first; p < last; p++) {
-          const real *restrict value = (const real *)x->data + p * ldc, *restrict grad =
-                                                                            (const real *)dy->data + p * ldc;
+          const real *restrict value = (const real *)x->data + p * ldc;
+          const real *restrict grad = (const real *)dy->data + p * dy->ldc;
           for (int i = 0; i < ldc; i++) {
             block_sum[i] += grad[i];
             block_dot[i] += grad[i] * (value[i] - mean[i]);
@@ -264,10 +269,12 @@ static inline void write_dx(const NormWork *norm, const Tensor *x, const Tensor 
       for (RowRun r = run_first(x, n, row); r.pixels; r = run_next(x, r)) {
         const real *restrict mean = coef + r.lane, *restrict of_dy = mean + ldc, *restrict of_x = of_dy + ldc,
                              *restrict constant = of_x + ldc;
-        const real *restrict value = run_at(x, r), *restrict grad = run_at(dy, r);
-        for (int p = 0; p < run_length(r); p += r.lanes)
-          for (int i = 0; i < r.lanes; i++)
-            v[p + i] = of_dy[i] * grad[p + i] + (of_x[i] * (value[p + i] - mean[i]) + constant[i]);
+        for (int p = 0; p < r.pixels; p++) {
+          const real *restrict value = at(x, n, row, r.x + p) + r.lane, *restrict grad =
+                                                                            at(dy, n, row, r.x + p) + r.lane;
+          real *restrict to = v + p * r.lanes;
+          for (int i = 0; i < r.lanes; i++) to[i] = of_dy[i] * grad[i] + (of_x[i] * (value[i] - mean[i]) + constant[i]);
+        }
         dest_write(dx, r, v);
       }
     }

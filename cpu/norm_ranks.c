@@ -69,7 +69,7 @@ void OP(batch_norm_backward_merged)(Device *dev, int parts, const void *sums, co
   NormWork norm;
   if (!norm_begin(dev, x, x->c, false, &norm)) return;
   check_dest(x, dx);
-  CHECK(dy->ldc == x->ldc && dy->h == x->h && dy->w == x->w);
+  check_like(x, dy);
   double *sum = sums_of(&norm, 0, 0), *dot = sum + norm.ldc;
   memset(sum, 0, (size_t)norm.ldc * 2 * sizeof *sum);
   norm.values = 0;

@@ -71,7 +71,7 @@ static void norm_forward(Device *dev, const NormTiling &m, float eps, float mome
                          const void *beta, void *running_mean, void *running_var, void *stats, const Dest *y) {
   float *partial = (float *)device_workspace(dev, partial_elements(&m) * sizeof(float));
   if (!partial || !tensor_elements(&m.x)) return;
-  check_like(&m.x, &y->t);
+  check_dest(&m.x, y);
   sum_moments(dev, m, partial);
   norm_stats_kernel<<<dim3(m.groups, m.sets), STATS_THREADS, 0, stream_of(dev)>>>(
       m, partial, eps, momentum, (float *)running_mean, (float *)running_var, (float *)stats);
@@ -86,7 +86,7 @@ static void norm_backward(Device *dev, const NormTiling &m, const Tensor *dy, co
       (double *)device_workspace(dev, total * sizeof(double) + (slope + partial_elements(&m)) * sizeof(float));
   if (!totals || !tensor_elements(&m.x)) return;
   check_like(&m.x, dy);
-  check_like(&m.x, &dx->t);
+  check_dest(&m.x, dx);
   float *slopes = (float *)(totals + total), *partial = slopes + slope;
   cudaStream_t stream = stream_of(dev);
   sum_gradients(dev, m, dy, stats, partial);

@@ -300,8 +300,15 @@ __global__ void norm_backward_kernel(NormTiling m, Tensor dy, const float *gamma
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
 
+// t may be a slice.
 static inline void check_like(const Tensor *x, const Tensor *t) {
-  CHECK(t->dtype == x->dtype && t->ldc == x->ldc && t->c == x->c && t->n == x->n && t->h == x->h && t->w == x->w);
+  CHECK(t->ldc >= x->ldc && t->ldc % 8 == 0);
+  CHECK(t->dtype == x->dtype && t->c == x->c && t->n == x->n && t->h == x->h && t->w == x->w);
+}
+
+static inline void check_dest(const Tensor *x, const Dest *d) {
+  check_like(x, &d->t);
+  CHECK(d->t.ldc == x->ldc || (!d->addend && !d->mask));
 }
 
 static inline void sum_moments(Device *dev, const NormTiling &m, float *partial) {

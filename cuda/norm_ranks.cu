@@ -76,7 +76,7 @@ extern "C" void cuda_batch_norm_forward_merged(Device *dev, float eps, float mom
                                                void *running_var, void *stats, const Dest *y) {
   if (dev->measuring) return;
   NormTiling m = norm_tiling(x, x->c, false);
-  check_like(x, &y->t);
+  check_dest(x, y);
   cudaStream_t stream = stream_of(dev);
   norm_merge_moments_kernel<<<blocks_for(x->c, STATS_THREADS), STATS_THREADS, 0, stream>>>(
       x->c, parts, (const float *)moments, eps, momentum, (float *)running_mean, (float *)running_var, (float *)stats);
@@ -103,7 +103,7 @@ extern "C" void cuda_batch_norm_backward_merged(Device *dev, int parts, const vo
   float *slopes = (float *)device_workspace(dev, (size_t)x->c * 2 * sizeof(float));
   if (!slopes || !m.chunks) return;
   check_like(x, dy);
-  check_like(x, &dx->t);
+  check_dest(x, dx);
   norm_merge_sums_kernel<<<blocks_for(x->c, STATS_THREADS), STATS_THREADS, 0, stream_of(dev)>>>(
       x->c, parts, (const float *)sums, (const float *)gamma, (const float *)stats, slopes);
   LAUNCH_CHECK();

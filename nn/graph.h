@@ -69,6 +69,8 @@ struct Value {
   bool needs_grad;   // something trainable stands before it
   int contributions; // to dx, by nodes that run backward
   Value *alias;      // dx is that value's dx: the only contribution was an identity
+  Value *whole;      // x and dx are that value's, its channels from `first` on: a part of a concatenation in place
+  int first;
   int block, grad_block; // of a tensor, in Graph.blocks; -1 = none
 };
 
@@ -122,6 +124,8 @@ typedef struct NodeKind {
   double (*flops)(const Node *n, Pass pass); // of its matrix products, every row holding data; NULL = none
   int (*window)(const Node *n); // pixels of input i that one of output i looks at; NULL = the input is read whole
   bool gathers;                 // reads a few places of its inputs
+  bool slices;                  // its one output and the gradient of that may be slices, if it has one input
+  bool concat;                  // its inputs stand side by side in its output
 } NodeKind;
 
 enum { MAX_IN = 2 * MAX_LEVELS + 2, MAX_OUT = MAX_LEVELS, MAX_SAVED = 2, MAX_USES = 4, MAX_COPIES = 2 };
@@ -137,6 +141,7 @@ struct Node {
   Value *save[MAX_SAVED]; // of the node alone: written by forward, read by backward
   ParamUse use[MAX_USES]; // at the places that the kind gives them
   bool runs_backward;
+  bool in_place; // a concatenation whose parts have been written where they belong: nothing is left to do
   int copies;
   GradCopy copy[MAX_COPIES];
   void *attr; // the kind's own struct, zeroed

@@ -317,7 +317,8 @@ static const NodeKind norm_kind = {.name = "norm",
                                    .attr_size = sizeof(NormLayer),
                                    .forward = norm_forward,
                                    .backward = norm_backward,
-                                   .reads_in = true};
+                                   .reads_in = true,
+                                   .slices = true};
 
 Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *l) {
   Node *n = graph_node(g, &norm_kind, name);

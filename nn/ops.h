@@ -325,6 +325,8 @@ struct Ops {
   // y = x / (1 - p), or 0 where dropped; of dy, with the same arguments, dx.
   void (*dropout)(Device *dev, const Dropout *p, const Tensor *x, const Dest *y);
 
+  // All norms take slices (tensor_slice) as dy, and as y where it has neither addend nor mask.
+  //
   // Wu, He, "Group Normalization", 2018. gamma, beta real [c]; stats real [n, groups, 2]: mean, 1 / √(var + eps).
   void (*group_norm_forward)(Device *dev, int groups, float eps, const Tensor *x, const void *gamma, const void *beta,
                              void *stats, const Dest *y);

@@ -5,12 +5,55 @@
 // own: they wait as `pending` until a dense contribution takes them along as its addend; one that stays alone and needs
 // no mask makes dx an alias of the gradient it equals; else it is copied.
 //
+// Concatenation: parts that nobody else reads, of nodes that write slices, are written into the whole (place_parts),
+// and their gradients are slices of its gradient; then the node has nothing to do.
+//
 // Time: node i runs forward at step i and backward at step 2·nodes - 1 - i.
 #include <stdlib.h>
 #include <string.h>
 #include "nn/graph.h"
 
 int graph_backward_step(const Graph *g, const Node *n) { return 2 * g->nodes - 1 - n->id; }
+
+// ---- concatenation in place -------------------------------------------------------------------------------------
+
+static int readers_of(const Graph *g, const Value *v) {
+  int n = 0;
+  for (int i = 0; i < g->nodes; i++)
+    for (int j = 0; j < g->node[i]->ins; j++) n += g->node[i]->in[j].v == v;
+  return n;
+}
+
+static const Node *writer_of(const Graph *g, const Value *v) {
+  for (int i = 0; i < g->nodes; i++)
+    for (int j = 0; j < g->node[i]->outs; j++)
+      if (g->node[i]->out[j] == v) return g->node[i];
+  return NULL;
+}
+
+// The mask of a ReLU is then the whole's, which has to be a ReLU's in all of its channels or in none.
+static bool part_fits(const Graph *g, const Node *concat, int i, int first) {
+  const Value *v = concat->in[i].v;
+  const Node *writer = writer_of(g, v);
+  return writer && writer->kind->slices && writer->ins == 1 && writer->outs == 1 && readers_of(g, v) == 1 && !v->keep &&
+         !v->rows && v->relu == concat->in[0].v->relu && first % 8 == 0;
+}
+
+static void place_parts(const Graph *g, Node *n) {
+  Value *whole = n->out[0];
+  n->in_place = !whole->rows;
+  for (int i = 0, first = 0; i < n->ins; first += n->in[i++].v->x.c) n->in_place &= part_fits(g, n, i, first);
+  if (!n->in_place) return;
+  whole->relu = n->in[0].v->relu;
+  for (int i = 0, first = 0; i < n->ins; first += n->in[i++].v->x.c) {
+    Value *v = n->in[i].v;
+    v->whole = whole;
+    v->first = first;
+    v->x.ldc = v->dx.ldc = whole->x.ldc;
+  }
+}
+
+// ---- contributions ----------------------------------------------------------------------------------------------
 
 static bool trains(const Param *p) { return p && p->trainable; }
 
@@ -117,7 +160,7 @@ static void resolve_gradients(Graph *g) {
   GradState *states = xcalloc((size_t)g->values, sizeof *states);
   for (int i = g->nodes - 1; i >= 0; i--) {
     Node *n = g->node[i];
-    if (!n->runs_backward) continue;
+    if (!n->runs_backward || n->in_place) continue;
     resolve_inputs(n, FLOW_DENSE, states); // first: a node's identity may not be the last of its own dense input
     resolve_inputs(n, FLOW_IDENTITY, states);
   }
@@ -126,15 +169,17 @@ static void resolve_gradients(Graph *g) {
 
 // ---- lifetimes --------------------------------------------------------------------------------------------------
 
-// The value that owns the memory of v's gradient.
+// The values that own the memory of v and of its gradient.
+static const Value *owner_of(const Value *v) { return v->whole ? v->whole : v; }
 static const Value *grad_owner(const Value *v) {
+  v = owner_of(v);
   while (v->alias) v = v->alias;
   return v;
 }
 
 // Whoever touches a tensor reads how many of its rows hold data, too.
 static void touch(const Touch *t, const Value *v) {
-  t->value(t->context, v);
+  t->value(t->context, owner_of(v));
   if (v->rows) t->value(t->context, v->rows);
 }
 
@@ -242,6 +287,8 @@ static void plan_memory(Graph *g) {
 }
 
 void graph_plan(Graph *g) {
+  for (int i = 0; i < g->nodes; i++)
+    if (g->node[i]->kind->concat) place_parts(g, g->node[i]);
   if (g->training) {
     find_flow(g);
     resolve_gradients(g);
@@ -260,6 +307,10 @@ void graph_measure(Graph *g) {
 
 static void *block_address(const Graph *g, int block) { return block >= 0 ? g->arena + g->blocks[block].offset : NULL; }
 
+static void *slice_address(void *whole, const Value *v) {
+  return whole ? (char *)whole + (size_t)v->first * dtype_size(v->x.dtype) : NULL;
+}
+
 void graph_bind(Graph *g, void *arena) {
   g->arena = arena;
   for (int i = 0; i < g->arrays; i++) {
@@ -269,8 +320,8 @@ void graph_bind(Graph *g, void *arena) {
   for (int i = 0; i < g->values; i++) {
     Value *v = g->value[i];
     if (v->kind != VALUE_TENSOR) continue;
-    v->x.data = block_address(g, v->block);
-    v->dx.data = block_address(g, grad_owner(v)->grad_block);
+    v->x.data = slice_address(block_address(g, owner_of(v)->block), v);
+    v->dx.data = slice_address(block_address(g, grad_owner(v)->grad_block), v);
     if (v->rows) v->x.count = v->dx.count = v->rows->rois.count;
   }
 }

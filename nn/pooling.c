@@ -86,6 +86,7 @@ Value *layer_adaptive_avg_pool(Graph *g, const char *name, Value *x, int h, int 
 // ---- concatenation ----------------------------------------------------------------------------------------------
 
 static void concat_forward(Graph *g, Node *n) {
+  if (n->in_place) return;
   Tensor x[MAX_CONCAT];
   Dest y = value_dest(n->out[0]);
   for (int i = 0; i < n->ins; i++) x[i] = n->in[i].v->x;
@@ -93,6 +94,7 @@ static void concat_forward(Graph *g, Node *n) {
 }
 
 static void concat_backward(Graph *g, Node *n) {
+  if (n->in_place) return;
   for (int i = 0, first = 0; i < n->ins; first += n->in[i++].v->x.c) {
     if (!n->in[i].wanted) continue;
     Dest dx = node_dest(n, i);
@@ -101,7 +103,7 @@ static void concat_backward(Graph *g, Node *n) {
 }
 
 static const NodeKind concat_kind = {
-    .name = "concat", .forward = concat_forward, .backward = concat_backward};
+    .name = "concat", .forward = concat_forward, .backward = concat_backward, .concat = true};
 
 Value *layer_concat(Graph *g, const char *name, int parts, Value **x) {
   CHECK(parts > 0 && parts <= MAX_CONCAT);

@@ -12,7 +12,11 @@ static double valid_share(const Graph *g, const Tensor *t) {
   return (double)rows / t->n;
 }
 
-static double valid_bytes(const Graph *g, const Tensor *t) { return (double)tensor_bytes(t) * valid_share(g, t); }
+// Of a slice its own channels.
+static double valid_bytes(const Graph *g, const Tensor *t) {
+  size_t lanes = (size_t)MIN(t->ldc, channel_pitch(t->c));
+  return (double)(tensor_pixels(t) * lanes * dtype_size(t->dtype)) * valid_share(g, t);
+}
 
 static double param_bytes(const Tensor *t) { return (double)tensor_bytes(t); }
 
@@ -89,6 +93,7 @@ static double backward_bytes(const Graph *g, const Node *n) {
 
 // What a pass over a node has to do with the rows that hold data at this moment.
 static Work node_work(const Graph *g, const Node *n, Pass pass) {
+  if (n->in_place) return (Work){0};
   Work w = {.bytes = pass == PASS_BACKWARD ? backward_bytes(g, n) : forward_bytes(g, n)};
   if (n->kind->flops) w.flops = n->kind->flops(n, pass) * valid_share(g, &n->out[0]->x);
   return w;

@@ -29,6 +29,15 @@ static inline Tensor tensor(DType t, int n, int h, int w, int c) {
 static inline Tensor tensor_packed(DType t, int n, int c) {
   return (Tensor){.dtype = t, .n = n, .h = 1, .w = 1, .c = c, .ldc = c};
 }
+// Channels first … first + c - 1 of t, where they lie: `first` is a multiple of 8, and so is c unless they are the
+// last. For ops that say they take one: tensor_bytes counts what lies between, and past the last pixel others' memory.
+static inline Tensor tensor_slice(const Tensor *t, int first, int c) {
+  Tensor s = *t;
+  s.c = c;
+  if (t->data) s.data = (char *)t->data + (size_t)first * dtype_size(t->dtype);
+  return s;
+}
+static inline bool tensor_is_slice(const Tensor *t) { return t->ldc > channel_pitch(t->c); }
 static inline size_t tensor_pixels(const Tensor *t) { return (size_t)t->n * t->h * t->w; }
 static inline size_t tensor_elements(const Tensor *t) { return tensor_pixels(t) * t->ldc; }
 static inline size_t tensor_bytes(const Tensor *t) { return tensor_elements(t) * dtype_size(t->dtype); }

@@ -293,7 +293,7 @@ static void put_output(Dump *d, const Graph *g, const Node *n, int output) {
   case VALUE_TENSOR: {
     if (put_joined(d, v)) break;
     const char *name = name_of(d, n, v, buffer);
-    if (name) put_tensor(d, xstrdup(name), &v->x, rows_in(d, v));
+    if (name && !v->whole) put_tensor(d, xstrdup(name), &v->x, rows_in(d, v)); // parts are there with their whole
     break;
   }
   case VALUE_BOXES: put_boxes(d, v->name, &v->boxes); break;
@@ -337,7 +337,7 @@ static void before_node(Observer *o, Graph *g, Node *n, Pass pass) {
   const Dump *d = (Dump *)o;
   char buffer[16];
   if (pass == PASS_FORWARD || n->kind->source) return;
-  for (int i = 0; i < n->outs; i++) {
+  for (int i = 0; i < n->outs && !n->out[i]->whole; i++) {
     char *name = xasprintf("grad.%s", name_of(d, n, n->out[i], buffer));
     feed_tensor(d, name, &n->out[i]->dx, rows_in(d, n->out[i]));
     free(name);

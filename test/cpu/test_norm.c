@@ -272,6 +272,61 @@ TEST(norm_honours_dest) {
 }
 
 // All outputs of forward and backward, with one, two and three threads; and parameter gradients by +=.
+// Channels 8 … 8 + c - 1 of a wider tensor, which `t` is written to where it is given.
+static Tensor slice_in(const Tensor *whole, const Tensor *t, int c) {
+  Tensor s = tensor_slice(whole, 8, c);
+  for (int n = 0; t && n < t->n; n++)
+    for (int y = 0; y < t->h; y++)
+      for (int x = 0; x < t->w; x++)
+        for (int i = 0; i < c; i++) put(&s, n, y, x, i, get(t, n, y, x, i));
+  return s;
+}
+
+// The same bits as in tensors of their own, and nothing beside them.
+static void check_slices(Device *dev, const NormCase *k, int behind, bool accumulate) {
+  NormFixture a = norm_make(k, dev->real, 1);
+  Tensor whole[3]; // of y, of dy, and y's before
+  for (int i = 0; i < 3; i++) {
+    whole[i] = test_tensor(dev->real, k->n, k->h, k->w, 8 + k->c + behind);
+    whole[i].count = &k->rows;
+    test_fill(&whole[i], 5, -1, 1);
+  }
+  Dest y = {.t = test_tensor_like(&a.x), .relu = true, .accumulate = accumulate}, sliced = y;
+  Dest dx = {.t = test_tensor_like(&a.x)}, dx_of_slice = {.t = test_tensor_like(&a.x)};
+  sliced.t = slice_in(&whole[0], NULL, k->c);
+  for (int n = 0; n < k->rows; n++)
+    for (int row = 0; row < k->h; row++)
+      for (int x = 0; x < k->w; x++)
+        for (int c = 0; c < y.t.ldc; c++) put(&y.t, n, row, x, c, c < k->c ? get(&sliced.t, n, row, x, c) : 0);
+  run_op(dev, run_forward, &a, &y);
+  run_op(dev, run_forward, &a, &sliced);
+  run_op(dev, run_backward, &a, &dx);
+  NormFixture of_slice = a;
+  of_slice.dy = slice_in(&whole[1], &a.dy, k->c);
+  run_op(dev, run_backward, &of_slice, &dx_of_slice);
+  EXPECT(same_bits(&dx.t, &dx_of_slice.t));
+  for (int n = 0; n < k->rows; n++)
+    for (int row = 0; row < k->h; row++)
+      for (int x = 0; x < k->w; x++)
+        for (int c = 0; c < whole[0].c; c++) {
+          bool own = c >= 8 && c < 8 + k->c;
+          EXPECT(get(&whole[0], n, row, x, c) == (own ? get(&y.t, n, row, x, c - 8) : get(&whole[2], n, row, x, c)));
+        }
+  Tensor *all[] = {&y.t, &dx.t, &dx_of_slice.t, &whole[0], &whole[1], &whole[2]};
+  for (int i = 0; i < COUNT(all); i++) test_tensor_free(all[i]);
+  norm_free(&a);
+}
+
+TEST(norm_takes_slices) {
+  const NormCase some[] = {{2, 9, 11, 16, 4, 2, 0}, {3, 5, 7, 16, 0, 2, 0}, {2, 1, 3, 1032, 0, 2, 0}};
+  for (int d = 0; d < COUNT(devices); d++) {
+    Device *dev = device_open(devices[d], NULL);
+    for (int i = 0; i < COUNT(some); i++) check_slices(dev, &some[i], 8, i % 2);
+    check_slices(dev, &(NormCase){2, 5, 7, 5, 0, 2, 0}, 0, false); // the last may end within a vector
+    device_close(dev);
+  }
+}
+
 TEST(norm_same_bits_for_any_threads) {
   Device *dev = device_open("cpu", NULL);
   int threads = omp_get_max_threads();

@@ -284,6 +284,67 @@ TEST(cuda_norm_same_bits_twice) {
   }
 }
 
+// ---- slices ---------------------------------------------------------------------------------------------------------
+
+// Copies channels between tensors on the GPU, by way of the host: `to` from the same channels of `from`, whose pixels
+// may lie further apart.
+static void copy_channels(const Tensor *to, const Tensor *from, int pixels) {
+  Device *gpu = gpu_device();
+  size_t each = dtype_size(to->dtype), row = (size_t)to->c * each;
+  for (int p = 0; p < pixels; p++)
+    device_copy(gpu, (char *)to->data + (size_t)p * (size_t)to->ldc * each,
+                (const char *)from->data + (size_t)p * (size_t)from->ldc * each, row);
+}
+
+// The same bits as in tensors of their own, and nothing beside them.
+static void check_slices(const NormCase *k, DType dtype, int behind) {
+  Device *gpu = gpu_device();
+  NormTwins a = norm_twins(k, dtype, 1);
+  Twin y = twin_poisoned_like(&a.x), dx = twin_poisoned_like(&a.x), again = twin_poisoned_like(&a.x);
+  Twin whole = twin_random(dtype, k->n, k->h, k->w, 8 + k->c + behind, 1, 2);
+  Twin whole_dy = twin_random(dtype, k->n, k->h, k->w, 8 + k->c + behind, 1, 3);
+  Tensor own = tensor_slice(&whole.gpu, 8, k->c), dy = tensor_slice(&whole_dy.gpu, 8, k->c);
+  int pixels = k->n * k->h * k->w;
+  run_forward(gpu, true, &a, &(Dest){.t = y.gpu, .relu = true});
+  run_forward(gpu, true, &a, &(Dest){.t = own, .relu = true});
+  run_backward(gpu, true, &a, &(Dest){.t = dx.gpu});
+  copy_channels(&dy, &a.dy.gpu, pixels);
+  Tensor plain = a.dy.gpu;
+  a.dy.gpu = dy;
+  run_backward(gpu, true, &a, &(Dest){.t = again.gpu});
+  a.dy.gpu = plain;
+  float *got = gpu_fetch_floats(&whole.gpu), *want = gpu_fetch_floats(&y.gpu);
+  bool same = true, beside = true;
+  for (int p = 0; p < pixels; p++)
+    for (int c = 0; c < whole.cpu.c; c++) {
+      float v = got[p * whole.cpu.ldc + c], before = ((float *)whole.cpu.data)[p * whole.cpu.ldc + c];
+      bool inside = c >= 8 && c < 8 + k->c;
+      same &= !inside || v == want[p * y.cpu.ldc + c - 8];
+      beside &= inside || v == before;
+    }
+  EXPECT(same);
+  EXPECT(beside);
+  float *plain_dx = gpu_fetch_floats(&dx.gpu), *slice_dx = gpu_fetch_floats(&again.gpu);
+  EXPECT(!memcmp(plain_dx, slice_dx, tensor_elements(&dx.gpu) * sizeof *plain_dx));
+  float *arrays[] = {got, want, plain_dx, slice_dx};
+  for (int i = 0; i < COUNT(arrays); i++) free(arrays[i]);
+  Twin *all[] = {&y, &dx, &again, &whole, &whole_dy};
+  for (int i = 0; i < COUNT(all); i++) {
+    twin_check_guards(all[i], false);
+    twin_free(all[i]);
+  }
+  norm_twins_free(&a);
+}
+
+TEST(cuda_norm_takes_slices) {
+  if (!gpu_device()) return;
+  for (int d = 0; d < COUNT(dtypes); d++) {
+    check_slices(&(NormCase){2, 9, 11, 16, 4, 2, 0}, dtypes[d], 8);
+    check_slices(&(NormCase){3, 5, 7, 264, 0, 3, 0}, dtypes[d], 8);
+    check_slices(&(NormCase){2, 5, 7, 5, 0, 2, 0}, dtypes[d], 0); // the last may end within a vector
+  }
+}
+
 TEST(cuda_norm_leaves_out_what_is_not_wanted) {
   if (!gpu_device()) return;
   const NormCase k = {2, 3, 3, 16, 0, 2, 0};

@@ -1,4 +1,5 @@
 // Layers of pooling and concatenation inside a graph.
+#include "test/harness/isolation.h"
 #include "test/harness/net.h"
 
 enum { ROUNDS = 3 };
@@ -70,3 +71,104 @@ static void build_concat(Net *net) {
   net_loss(net, part[0]);
 }
 TEST(pooling_concat) { check_net(build_concat, ROUNDS); }
+
+// ---- concatenation in place ---------------------------------------------------------------------------------------
+
+static Value *normed(Net *net, const char *name, Value *x, int k, bool batch, bool relu) {
+  ConvLayer conv = {.k = k, .r = 1, .s = 1, .stride = 1, .trainable = true, .init = INIT_KAIMING_NORMAL};
+  NormLayer norm = {.batch = batch, .groups = 2, .eps = 1e-5f, .momentum = 0.1f, .relu = relu, .trainable = true};
+  Graph *g = &net->graph;
+  return layer_norm(g, name, layer_conv(g, graph_name(g, "%s.conv", name), x, &conv), &norm);
+}
+
+// An inception block: branches that end in a norm.
+static void build_branches(Net *net, bool batch, bool relu) {
+  Graph *g = &net->graph;
+  Value *x = stem(net, "stem", 4);
+  Value *part[3] = {normed(net, "a", x, 8, batch, relu), normed(net, "b", x, 16, batch, relu),
+                    normed(net, "c", layer_max_pool(g, "pool", x, (Pool){3, 1, 1}), 6, batch, relu)};
+  Value *y = layer_concat(g, "concat", 3, part);
+  net_loss(net, net_conv(net, "next", y, 3, 3, 1, true, NULL));
+  net_loss(net, net_conv(net, "side", y, 3, 1, 1, false, NULL));
+}
+static void build_batch_relu(Net *net) { build_branches(net, true, true); }
+static void build_batch_plain(Net *net) { build_branches(net, true, false); }
+static void build_group_relu(Net *net) { build_branches(net, false, true); }
+
+static const Node *concat_of(const Net *net) { return graph_find_node(&net->graph, "concat"); }
+
+TEST(pooling_concat_in_place) {
+  NetBuild *const builds[] = {build_batch_relu, build_batch_plain, build_group_relu};
+  for (int i = 0; i < COUNT(builds); i++) {
+    check_net(builds[i], ROUNDS);
+    Net net;
+    net_open(&net, builds[i], 0, false);
+    const Value *whole = concat_of(&net)->out[0];
+    const int first[] = {0, 8, 24};
+    EXPECT(concat_of(&net)->in_place && whole->relu == (builds[i] != build_batch_plain));
+    for (int p = 0; p < 3; p++) {
+      const Value *v = concat_of(&net)->in[p].v;
+      EXPECT(v->block < 0 && v->grad_block < 0 && v->x.ldc == 32 && tensor_is_slice(&v->x));
+      EXPECT((double *)v->x.data == (double *)whole->x.data + first[p]);
+      EXPECT((double *)v->dx.data == (double *)whole->dx.data + first[p]);
+    }
+    net_close(&net);
+  }
+}
+
+// Where parts are the whole's memory, what nodes declare is the whole.
+TEST(pooling_concat_in_place_is_declared) {
+  Net net, isolated;
+  Isolation isolation;
+  net_open(&net, build_batch_relu, 0, false);
+  net_open(&isolated, build_batch_relu, 0, true);
+  isolation_start(&isolation, &isolated.graph);
+  net_run(&net);
+  net_run(&isolated);
+  size_t n;
+  double *want = copy_gradients(&net.params, &n), *got = copy_gradients(&isolated.params, &n);
+  EXPECT(isolation.damaged == 0 && net.loss == isolated.loss && !memcmp(want, got, n * sizeof *want));
+  free(want);
+  free(got);
+  isolation_stop(&isolation, &isolated.graph);
+  net_close(&net);
+  net_close(&isolated);
+}
+
+// The residual's gradient is that of the whole as it is.
+static void build_identity_reader(Net *net) {
+  Graph *g = &net->graph;
+  Value *x = stem(net, "stem", 4),
+        *part[2] = {normed(net, "a", x, 8, true, false), normed(net, "b", x, 5, true, false)};
+  Value *y = layer_concat(g, "concat", 2, part);
+  net_loss(net, net_conv(net, "sum", net_conv(net, "c", x, 3, 1, 1, true, NULL), 13, 1, 1, false, y));
+}
+TEST(pooling_concat_in_place_of_a_residual) {
+  check_net(build_identity_reader, ROUNDS);
+  Net net;
+  net_open(&net, build_identity_reader, 0, false);
+  EXPECT(concat_of(&net)->in_place && concat_of(&net)->out[0]->alias);
+  net_close(&net);
+}
+
+// Copied: a part that begins within a vector, one that another node reads, one of a convolution, ReLU beside none.
+static void build_odd(Net *net, int c, bool read, bool conv, bool relu) {
+  Value *x = stem(net, "stem", 4), *part[2] = {normed(net, "a", x, c, true, true), normed(net, "b", x, 8, true, relu)};
+  if (conv) part[1] = net_conv(net, "conv", x, 8, 1, 1, true, NULL);
+  net_loss(net, net_conv(net, "next", layer_concat(&net->graph, "concat", 2, part), 3, 1, 1, true, NULL));
+  if (conv || read) net_loss(net, graph_find_value(&net->graph, conv ? "b" : "a"));
+}
+static void build_within(Net *net) { build_odd(net, 6, false, false, true); }
+static void build_read(Net *net) { build_odd(net, 8, true, false, true); }
+static void build_of_conv(Net *net) { build_odd(net, 8, false, true, true); }
+static void build_mixed(Net *net) { build_odd(net, 8, false, false, false); }
+TEST(pooling_concat_by_copy) {
+  NetBuild *const builds[] = {build_within, build_read, build_of_conv, build_mixed};
+  for (int i = 0; i < COUNT(builds); i++) {
+    check_net(builds[i], ROUNDS);
+    Net net;
+    net_open(&net, builds[i], 0, false);
+    EXPECT(!concat_of(&net)->in_place && concat_of(&net)->in[0].v->block >= 0);
+    net_close(&net);
+  }
+}
