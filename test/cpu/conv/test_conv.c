@@ -391,6 +391,20 @@ static void check_device(const char *name, int problems) {
   omp_set_num_threads(threads);
 }
 
+// Dense layers of a classifier, an image a row.
+TEST(conv_of_dense_layers) {
+  const int rows[] = {1, 2, 7, 64, 128};
+  Bench b = {.dev = device_open("cpu", NULL), .key = rng_key(RNG_TEST, 2)};
+  Problem p = {.conv = {1, 0}, .pairs = 1, .h = {1}, .w = {1}, .c = 512, .k = 512, .r = 1, .s = 1, .count = {-1}};
+  for (int i = 0; i < COUNT(rows); i++) {
+    p.n = rows[i];
+    check_all(&b, p);
+  }
+  p.k = 10;
+  check_all(&b, p);
+  device_close(b.dev);
+}
+
 TEST(conv_random_float) { check_device("cpu", 120); }
 TEST(conv_random_double) { check_device("cpu64", 120); }
 

@@ -221,6 +221,14 @@ static const Problem thorough[] = {
     {{2, 0}, 2, 2, 1, 4, 48, 64, {14}, {14}, {3}},
 };
 
+// Dense layers of a classifier, an image a row.
+static const Problem dense[] = {
+    {{1, 0}, 1, 1, 1, 1, 512, 512, {1}, {1}, {-1}},   {{1, 0}, 1, 1, 1, 2, 512, 512, {1}, {1}, {-1}},
+    {{1, 0}, 1, 1, 1, 7, 512, 512, {1}, {1}, {-1}},   {{1, 0}, 1, 1, 1, 64, 512, 512, {1}, {1}, {-1}},
+    {{1, 0}, 1, 1, 1, 128, 512, 512, {1}, {1}, {-1}}, {{1, 0}, 1, 1, 1, 128, 512, 10, {1}, {1}, {-1}},
+    {{1, 0}, 7, 7, 1, 32, 64, 512, {7}, {7}, {-1}},
+};
+
 enum { DRAWS = 4, RANDOM_PROBLEMS = 24 }; // of what each Dest asks for; of shapes
 
 static void check_problems(Side side, const Problem *problems, int count, int draws, int random) {
@@ -243,6 +251,9 @@ TEST_TIER(cuda_conv_is_exact, 1) {
   if (!gpu_device()) return;
   check_problems(OURS, quick, COUNT(quick), DRAWS, RANDOM_PROBLEMS);
   check_problems(OURS, thorough, COUNT(thorough), DRAWS, 0);
+}
+TEST_TIER(cuda_conv_of_dense_layers_is_exact, 1) {
+  if (gpu_device()) check_problems(OURS, dense, COUNT(dense), 1, 0);
 }
 TEST_TIER(cuda_conv_by_cudnn_is_exact, 1) {
   if (gpu_device()) check_problems(CUDNN, quick, COUNT(quick), 1, 0);
