@@ -1,4 +1,4 @@
-// Learning-rate schedules: pure functions of the step, so that a resumed run needs no state. The update is an op (sgd).
+// Learning-rate schedules: pure functions of the step, so that a resumed run needs no state. The updates are ops (sgd, adam).
 #pragma once
 #include <stdint.h>
 

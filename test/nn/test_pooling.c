@@ -109,6 +109,7 @@ TEST(pooling_concat_in_place) {
     for (int p = 0; p < 3; p++) {
       const Value *v = concat_of(&net)->in[p].v;
       EXPECT(v->block < 0 && v->grad_block < 0 && v->x.ldc == 32 && tensor_is_slice(&v->x));
+      EXPECT(!concat_of(&net)->in[p].wanted);
       EXPECT((double *)v->x.data == (double *)whole->x.data + first[p]);
       EXPECT((double *)v->dx.data == (double *)whole->dx.data + first[p]);
     }
