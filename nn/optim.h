@@ -1,4 +1,5 @@
-// Learning-rate schedules: pure functions of the step, so that a resumed run needs no state. The updates are ops (sgd, adam).
+// Learning-rate schedules: pure functions of the step, so that a resumed run needs no state. The updates are ops: sgd,
+// adam.
 #pragma once
 #include <stdint.h>
 
