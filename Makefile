@@ -223,7 +223,7 @@ $B/test/fuzz/corpus_%.o: test/fuzz/fuzz_%.c $B/cc.flags | setup
 	$(call compile,-DLLVMFuzzerTestOneInput=corpus_$*)
 
 # Box arithmetic without contraction, as on the CPU: indices are the same on both.
-exact := boxes nms match roi_align masks mask_runs preprocess
+exact := boxes nms match roi_align masks mask_runs preprocess preprocess_affine
 $(exact:%=$B/cuda/%.cu.o): nvflags += -fmad=false
 # A spilled sum makes wgmma wait for itself, five times slower and correct: no test would see it.
 $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/conv/05_*.cu)): nvflags += -Xptxas -warn-spills,-Werror

@@ -38,10 +38,11 @@ typedef enum BatchExtent {
   X(BATCH_INFO,   info,   ImageInfo, PER_IMAGE,  1)                                                                    \
   X(BATCH_BYTES,  bytes,  uint8_t,   PER_BYTE,   1) /* RGB */                                                          \
   X(BATCH_BOX,    box,    float,     PER_OBJECT, 4) /* x1 y1 x2 y2, canvas pixels */                                   \
-  X(BATCH_LABEL,  label,  int,       PER_OBJECT, 1) /* 1 … classes - 1 */                                              \
+  X(BATCH_LABEL,  label,  int,       PER_OBJECT, 1) /* 1 … classes - 1; sets of classes: 0 … classes - 1 */            \
   X(BATCH_COUNT,  count,  int,       PER_IMAGE,  1) /* objects of an image */                                          \
   X(BATCH_BITMAP, bitmap, Bitmap,    PER_OBJECT, 1) /* all zero when masks are not asked for */                        \
-  X(BATCH_BITS,   bits,   uint32_t,  PER_WORD,   1) /* of all bitmaps */
+  X(BATCH_BITS,   bits,   uint32_t,  PER_WORD,   1) /* of all bitmaps */                                               \
+  X(BATCH_AFFINE, affine, float,     PER_IMAGE,  6) /* sets of classes: canvas to image, see exact/affine.h */
 // clang-format on
 
 #define BATCH_CONSTANT(constant, member, element, extent, each) constant,

@@ -1,0 +1,58 @@
+// Images sampled through an affine map: which points a canvas pixel shows, and what an image holds between its pixels.
+// As PyTorch's grid_sample(mode="bilinear", padding_mode="zeros", align_corners=False) samples.
+#pragma once
+#include "base/rng.h" // HD
+#include "exact/tap.h"
+
+enum { AFFINE_MOST_SAMPLES = 16 }; // of a canvas pixel, along each axis
+
+// How many samples cover a step of (across, down) pixels of the image: one up to a step of a quarter more than a pixel,
+// so that pictures that are turned or slightly zoomed are sampled once.
+static inline HD int affine_samples(real across, real down) {
+  const real step = real_sqrt(across * across + down * down) + (real)0.75;
+  return step < AFFINE_MOST_SAMPLES ? MAX((int)step, 1) : AFFINE_MOST_SAMPLES; // NaN: the most
+}
+
+// Pixel (y, x) of rgb [h, w, 3] by channel, or (channels 1) its brightness by ITU-R 601 as Pillow rounds it; black
+// beyond the image.
+static inline HD void affine_texel(const uint8_t *rgb, int h, int w, int y, int x, int channels, real value[3]) {
+  const bool inside = y >= 0 && y < h && x >= 0 && x < w;
+  const uint8_t *p = rgb + (inside ? ((size_t)y * w + x) * 3 : 0);
+  if (channels == 1)
+    value[0] = inside ? (real)((19595 * p[0] + 38470 * p[1] + 7471 * p[2] + 0x8000) >> 16) : 0;
+  else
+    for (int c = 0; c < 3; c++) value[c] = inside ? (real)p[c] : 0;
+}
+
+// Adds the image's value at point (u, v), [0, 255].
+static inline HD void affine_add(const uint8_t *rgb, int h, int w, real u, real v, int channels, real sum[3]) {
+  const real px = u - (real)0.5, py = v - (real)0.5;
+  if (!(px > -1 && px < (real)w && py > -1 && py < (real)h)) return; // negated so that NaN is beyond, too
+  Tap tx, ty;
+  tx.low = (int)real_floor(px);
+  ty.low = (int)real_floor(py);
+  tx.high = tx.low + 1;
+  ty.high = ty.low + 1;
+  tx.fraction = px - (real)tx.low;
+  ty.fraction = py - (real)ty.low;
+  real a[3], b[3], c[3], d[3];
+  affine_texel(rgb, h, w, ty.low, tx.low, channels, a);
+  affine_texel(rgb, h, w, ty.low, tx.high, channels, b);
+  affine_texel(rgb, h, w, ty.high, tx.low, channels, c);
+  affine_texel(rgb, h, w, ty.high, tx.high, channels, d);
+  for (int k = 0; k < channels; k++) sum[k] += tap_blend(ty, tx, a[k], b[k], c[k], d[k]);
+}
+
+// Canvas pixel (y, x) of the image, [0, 255]: what the map of nn/ops.h's preprocess_affine shows there.
+static inline HD void affine_pixel(const real map[6], const uint8_t *rgb, int h, int w, int y, int x, int channels,
+                                   bool antialias, real value[3]) {
+  const int nx = antialias ? affine_samples(map[0], map[3]) : 1, ny = antialias ? affine_samples(map[1], map[4]) : 1;
+  for (int k = 0; k < 3; k++) value[k] = 0;
+  for (int i = 0; i < ny; i++)
+    for (int j = 0; j < nx; j++) {
+      const real cx = (real)x + ((real)j + (real)0.5) / (real)nx, cy = (real)y + ((real)i + (real)0.5) / (real)ny;
+      const real u = map[0] * cx + map[1] * cy + map[2], v = map[3] * cx + map[4] * cy + map[5];
+      affine_add(rgb, h, w, u, v, channels, value);
+    }
+  for (int k = 0; k < 3; k++) value[k] /= (real)(nx * ny);
+}
