@@ -22,9 +22,9 @@ enum RngUse {
   RNG_REPLACE,
   RNG_SHAPES,
   RNG_TEST,
-  RNG_DROPOUT,
   RNG_AUGMENT,
-  RNG_SPLIT
+  RNG_SPLIT,
+  RNG_DROPOUT
 };
 
 static inline HD uint64_t rng_mix(uint64_t x) {

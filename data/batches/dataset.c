@@ -70,8 +70,25 @@ int dataset_polygons(const Dataset *d, const Object *o) {
   return d->polygons && a->kind == SEG_POLYGONS ? a->parts : 0;
 }
 
+Size dataset_size(const Dataset *d, int i) {
+  const CocoImage *im = &d->coco.images[d->image[i]];
+  const int by = d->shrink ? d->shrink[d->image[i]] : 1;
+  return (Size){im->h / by, im->w / by};
+}
+
+void dataset_pixels(const Dataset *d, int i, uint8_t *rgb) {
+  const size_t pixels = (size_t)d->idx.h * d->idx.w;
+  const uint8_t *gray = d->idx.bytes + (size_t)d->image[i] * pixels;
+  for (size_t p = 0; p < pixels; p++, rgb += 3) rgb[0] = rgb[1] = rgb[2] = gray[p];
+}
+
 bool dataset_image(const Dataset *d, int i, Image *im, Err *err) {
   const CocoImage *want = &d->coco.images[d->image[i]];
+  if (d->idx.n > 0) {
+    *im = image_alloc(want->h, want->w);
+    dataset_pixels(d, i, im->rgb);
+    return true;
+  }
   char *path = dataset_path(d, i);
   *im = (Image){0};
   bool ok = path_is_file(path) ? d->upright ? image_load_upright(im, path, err) : image_load(im, path, err)
@@ -151,7 +168,7 @@ static bool nothing_usable(const Dataset *d, Err *err) {
       c->path, c->num_images, d->bad_images, c->num_anns, d->crowds, d->dropped_boxes, d->unlabelled);
 }
 
-static bool leave_out(Dataset *d, int image, bool strict, const Err *bad, Err *err) {
+bool dataset_leave_out(Dataset *d, int image, bool strict, const Err *bad, Err *err) {
   if (strict) return err_set(err, "%s", bad->msg);
   fprintf(stderr, "bad image left out: %s\n", bad->msg);
   d->left_out[image] = true;
@@ -173,7 +190,7 @@ static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
     if (!im->file_name) return err_set(err, "%s: image %lld has no file_name", c->path, (long long)im->id);
     Err bad;
     if (!find_size(d, im, &bad)) {
-      if (!leave_out(d, i, options->strict, &bad, err)) return false;
+      if (!dataset_leave_out(d, i, options->strict, &bad, err)) return false;
       continue;
     }
     const int before = objects;
@@ -260,7 +277,7 @@ static bool check_largest(Dataset *d, bool strict, Err *err) {
   qsort(claim, (size_t)d->num_images, sizeof *claim, compare_claim);
   Err bad;
   for (int k = 0; ok && k < d->num_images && !claim_holds(d, &claim[k], &bad); k++)
-    ok = leave_out(d, d->image[claim[k].image], strict, &bad, err);
+    ok = dataset_leave_out(d, d->image[claim[k].image], strict, &bad, err);
   unlist(d);
   free(claim);
   return ok && (d->num_images > 0 || nothing_usable(d, err));
@@ -325,6 +342,8 @@ void dataset_close(Dataset *d) {
   free(d->object);
   free(d->first_object);
   free(d->reported);
+  free(d->shrink);
+  idx_free(&d->idx);
   *d = (Dataset){0};
 }
 

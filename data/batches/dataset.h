@@ -1,5 +1,5 @@
-// One split of a COCO data set, ready to be sampled: its usable images, their objects, the canvases, and the room that
-// the largest batch needs.
+// One split of a data set, COCO's or of classes, ready to be sampled: its usable images, their objects, the canvases,
+// and the room that the largest batch needs.
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -7,6 +7,7 @@
 #include "base/util.h"
 #include "data/batches/canvas.h"
 #include "data/formats/coco.h"
+#include "data/formats/idx.h"
 #include "data/images/image.h"
 
 typedef struct Object { // an annotation that can be trained on
@@ -37,6 +38,13 @@ typedef struct Dataset {
   atomic_uchar *reported; // [num_images] whether an image was reported as bad, whichever loader met it
   bool *absent;           // [coco.num_images] whether an image's file was not there when the set was opened
   double patience;        // of DatasetOptions
+  // Of a set of classes (data/batches/classes.h), and zero otherwise.
+  bool of_classes;   // object i is that of image i; its label counts from 0; `classes` are without background
+  float view;        // of ClassOptions
+  Idx idx;           // the images, in memory; image i is number image[i] there; n = 0: files
+  uint8_t *shrink;   // [coco.num_images] by what both sides of an image are divided once it is decoded; NULL: none is
+  int64_t max_whole; // as max_bytes, before that
+  int others;        // files that are no images
   // For the report.
   bool *left_out;      // [coco.num_images] the next
   int bad_images;      // left out, because neither annotations nor file give a size that can be, or the file is smaller
@@ -80,13 +88,19 @@ char *dataset_path_to(const Dataset *d, int i, char *path);
 size_t dataset_path_size(const Dataset *d, int i); // with the NUL
 // How many polygons an object's mask is; 0 where it is not given so or not wanted so.
 int dataset_polygons(const Dataset *d, const Object *o);
-// Reads it: false, saying why, when it cannot be decoded or has another size than the annotations say.
+// Reads it whole: false, saying why, when it cannot be decoded or has another size than the annotations say.
 bool dataset_image(const Dataset *d, int i, Image *im, Err *err);
 // The mask of an object of usable image i, at the image's size: its segmentation or, without a usable one, its box.
 // Caller frees.
 Rle dataset_mask(const Dataset *d, int i, const Object *o);
 // The same with memory of `scratch`, or the annotation's own runs: not to be freed.
 Rle dataset_mask_in(Scratch *scratch, const Dataset *d, int i, const Object *o);
+// Height and width of usable image i as the loader lays it out.
+Size dataset_size(const Dataset *d, int i);
+// RGB [h, w, 3] of usable image i of an IDX file: gray, three times.
+void dataset_pixels(const Dataset *d, int i, uint8_t *rgb);
+// Says why an image (index into coco.images) is bad and leaves it out, or returns false with that where `strict`.
+bool dataset_leave_out(Dataset *d, int image, bool strict, const Err *bad, Err *err);
 // Images that turned out bad so far, those left out from the start among them.
 int dataset_bad_images(const Dataset *d);
 // A key of what is usable: images, their sizes, files and objects. Not of where it lies, nor of what the files hold.

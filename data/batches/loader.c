@@ -8,6 +8,7 @@
 #include "data/batches/bitmap.h"
 #include "data/batches/outage.h"
 #include "data/batches/sampler.h"
+#include "data/images/shrink.h"
 
 enum { MAX_REPLACEMENTS = 64 }; // draws for one bad image before its place stays empty
 
@@ -146,7 +147,7 @@ static bool try_again(Loader *l, int i, double begin, const Err *why) {
 // The file of image i, whose path it gives, too; both last until the scratch is reset. NULL with a message.
 static const uint8_t *read_file(Worker *worker, int i, char **path, size_t *size, Err *err) {
   Loader *l = worker->loader;
-  const double begin = worker->mark = now_seconds();
+  const double begin = worker->mark;
   const size_t length = dataset_path_size(l->data, i);
   const uint8_t *bytes = NULL;
   do {
@@ -163,10 +164,30 @@ static const uint8_t *read_file(Worker *worker, int i, char **path, size_t *size
   return bytes;
 }
 
-// Reads the file of image i into rgb[h, w, 3], sizes as in the annotations.
+// Decodes an image of the size in the data set, and divides it where the data set says so.
+static bool decode_image(Worker *worker, int i, int orientation, const uint8_t *bytes, size_t size, const char *path,
+                         uint8_t *rgb, Err *err) {
+  const Dataset *d = worker->loader->data;
+  const CocoImage *im = &d->coco.images[d->image[i]];
+  const int by = d->shrink ? d->shrink[d->image[i]] : 1;
+  if (by == 1) return image_decode_into(rgb, orientation, bytes, size, &worker->scratch, path, err);
+  uint8_t *whole = scratch_take(&worker->scratch, (size_t)im->h * im->w * 3);
+  if (!whole) return err_memory(err, worker->scratch.lacking, path, "--threads");
+  if (!image_decode_into(whole, orientation, bytes, size, &worker->scratch, path, err)) return false;
+  shrink(whole, im->h, im->w, by, rgb);
+  return true;
+}
+
+// Reads the file of image i into rgb[h, w, 3], sizes as dataset_size has them.
 static bool read_image(Worker *worker, int i, uint8_t *rgb, Err *err) {
   const Dataset *d = worker->loader->data;
   const CocoImage *want = &d->coco.images[d->image[i]];
+  worker->mark = now_seconds();
+  if (d->idx.n > 0) {
+    dataset_pixels(d, i, rgb);
+    lap(worker, LOADER_DECODE);
+    return true;
+  }
   char *path;
   size_t size;
   const uint8_t *bytes = read_file(worker, i, &path, &size, err);
@@ -179,7 +200,7 @@ static bool read_image(Worker *worker, int i, uint8_t *rgb, Err *err) {
                    tag < IMAGE_TURNED || !(as_stored || as_turned) ? ""
                    : d->upright ? "; its EXIF orientation turned it: leave out --exif"
                                 : "; its EXIF orientation turns it: give --exif");
-  bool ok = image_decode_into(rgb, orientation, bytes, size, &worker->scratch, path, err);
+  bool ok = decode_image(worker, i, orientation, bytes, size, path, rgb, err);
   lap(worker, LOADER_DECODE);
   return ok;
 }
@@ -192,19 +213,40 @@ static Resize draw_resize(const Loader *l, uint64_t key) {
   return r;
 }
 
+// The class of image i into a place, and the map from the canvas, all of which it fills.
+static void write_class(const Loader *l, const Slot *slot, int place, int i, ImageInfo *info) {
+  const Dataset *d = l->data;
+  const Batch *b = &slot->batch;
+  const Canvas *canvas = &d->canvas[b->canvas];
+  const bool augmented = l->options.train && slot->epoch >= l->options.augment_from;
+  info->rh = canvas->h;
+  info->rw = canvas->w;
+  info->flip = info->flip && augmented;
+  augment_map(augmented ? &l->options.augment : NULL, d->view, info->key, info->flip, (Size){info->h, info->w},
+              (Size){canvas->h, canvas->w}, b->affine + 6 * place);
+  b->count[place] = 1;
+  b->label[(int64_t)place * b->capacity] = d->object[i].label;
+}
+
 static bool write_image(Worker *w, Slot *slot, int place, int i, Err *err) {
   const Loader *l = w->loader;
   const Dataset *d = l->data;
   const CocoImage *im = &d->coco.images[d->image[i]];
   Batch *b = &slot->batch;
-  ImageInfo info = {.offset = place * d->max_bytes, .h = im->h, .w = im->w};
+  const Size size = dataset_size(d, i);
+  ImageInfo info = {.offset = place * d->max_bytes, .h = size.h, .w = size.w};
   if (!read_image(w, i, b->bytes + info.offset, err)) return false;
   info.key = rng_key(rng_key(l->options.seed, (uint64_t)slot->epoch), (uint64_t)im->id);
   info.flip = l->options.train && rng_uniform(rng_key(info.key, RNG_FLIP), 0) < l->options.flip;
+  b->index[place] = i;
+  if (d->of_classes) {
+    write_class(l, slot, place, i, &info);
+    b->info[place] = info;
+    return true;
+  }
   const Resize resize = draw_resize(l, info.key);
   resize_shape(&resize, info.h, info.w, &info.rh, &info.rw);
   CHECK(info.rh <= d->canvas[b->canvas].h && info.rw <= d->canvas[b->canvas].w);
-  b->index[place] = i;
   b->info[place] = info;
   slot->words[place] = write_objects(w, b, place, i);
   lap(w, LOADER_MASKS);

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/util.h"
+#include "data/batches/augment.h"
 #include "data/batches/dataset.h"
 #include "nn/batch.h"
 
@@ -24,7 +25,9 @@ typedef struct LoaderOptions {
   int prefetch; // batches ahead, ≥ 1
   int held;     // batches that stay valid, those that loader_next returned last; 0 = 1
   bool masks;   // rasterise instance bitmaps (training)
-  bool strict;  // a bad image is an error; otherwise it is reported once a program, counted, and in training replaced
+  Augment augment;      // sets of classes, in training: how images are turned, and cut; flip, too, is theirs
+  int64_t augment_from; // the first epoch in which they are
+  bool strict; // a bad image is an error; otherwise it is reported once a program, counted, and in training replaced
   int64_t first_step; // resume
   HostMemory memory;  // all zero: the C library's
 } LoaderOptions;

@@ -1,0 +1,46 @@
+// A data set of images with one class each as a Dataset: IDX files (MNIST's format), or folders of images by class. The
+// loader makes batches of it as of any other; image i has one object, whose label is its class from 0 on and which has
+// no box, and a map (nn/batch.h, affine) instead of a resized size. There is one canvas, and no background.
+#pragma once
+#include "data/batches/dataset.h"
+
+typedef enum ClassLayout { CLASSES_NONE, CLASSES_IDX, CLASSES_FOLDERS } ClassLayout;
+// What a folder holds: IDX files; DIR/train/CLASS/… or DIR/CLASS/…; or neither, as where COCO's annotations/ is.
+ClassLayout classes_layout(const char *dir);
+
+typedef struct ClassOptions {
+  Size size;  // of the canvas, and so of what the network sees; h = 0: IDX as the images are, folders 224 × 224
+  float view; // how much of an image the canvas shows without augmentation: augment_map; 0: 1
+  // Training's part of the images is split in two by the hash of (seed, image): "val" gets about this share, "train"
+  // the rest. An image of a folder is CLASS/FILE, one of an IDX file its pixels, so that copies stay together; what else
+  // there is, and in which order, does not matter. 0: the splits are as they lie there.
+  float val_fraction;
+  uint64_t seed;
+  bool strict;         // as in DatasetOptions
+  bool upright;        // photographs are turned as their EXIF orientation says
+  double patience;     // as in DatasetOptions
+  int limit;           // only so many images, the first by id: of folders a mix of all classes; 0: all
+  const Dataset *like; // the training split, whose classes are this one's, too; NULL: this is training's
+} ClassOptions;
+
+// Opens "train", "val" or "test". IDX: train-…, and t10k-…, test-… or val-… for either of the others. Folders:
+// DIR/train (or training), DIR/val (valid, validation) and DIR/test, of which val and test stand in for each other; without a
+// DIR/train that holds folders, DIR/CLASS/… is all there is, and `val_fraction` makes two splits of it.
+//
+// Classes are the folders by name, byte by byte; of IDX the labels 0 … highest, named by the lines of DIR/classes.txt
+// where that is. Ids are hashes of CLASS/FILE, or positions in the IDX file. Photographs whose shorter side is at least
+// four times the canvas's are divided by a whole number as they are decoded, down to no less than twice the canvas.
+//
+// False for: IDX files that idx.h refuses; a label past the last class; folders with one name; a class of training
+// without an image that can be read; one of another split that training does not know; less than two classes; no image
+// left. An image whose header cannot be read is left out and counted, or, if strict, an error; one that cannot be
+// decoded is for the loader to find.
+bool classes_open(Dataset *d, const char *dir, const char *split, const ClassOptions *options, Err *err);
+// Whether there is such a split as it lies there, without a fraction; not whether it can be opened.
+bool classes_has(const char *dir, const char *split);
+// Images of each class: count[d->classes].
+void classes_count(const Dataset *d, int *count);
+// Whether the image with this key is held out for "val".
+bool classes_held_out(uint64_t seed, float fraction, uint64_t image_key);
+// What there is to train on, in a line.
+void classes_print(const Dataset *d, FILE *out);
