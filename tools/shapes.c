@@ -1,4 +1,5 @@
-// Writes a data set of textured shapes in COCO's layout, on which a small network learns in minutes.
+// Writes a data set of textured shapes, on which a small network learns in minutes: in COCO's layout, or of single
+// shapes by class.
 #include "data/formats/shapes.h"
 #include <math.h>
 #include <unistd.h>
@@ -14,8 +15,10 @@ static void show_progress(int done, int total) {
   X(STRING, out,   NULL,            "DIR",               "folder to write, made if need be")                           \
   X(INT,    train, 2000, 1, 999999, "N",                 "images to train on")                                         \
   X(INT,    val,   200, 1, 999999,  "N",                 "images to evaluate on")                                      \
-  X(INT,    size,  128, SHAPES_MIN_SIZE, 4096, "PIXELS", "height and width of an image")                               \
-  X(INT64,  seed,  1, 0, INFINITY,  "N",                 "another seed, another data set")
+  X(INT,    size,  0, 0, 4096,      "PIXELS",            "height and width of an image; 0 = 128, with --idx 28")       \
+  X(INT64,  seed,  1, 0, INFINITY,  "N",                 "another seed, another data set")                             \
+  X(FLAG,   idx,   false,                                "single shapes, gray, by class as MNIST's files")             \
+  X(FLAG,   folders, false,                              "single shapes by class in folders: train/CLASS, val/CLASS")
 // clang-format on
 
 typedef struct ShapesOptions {
@@ -26,12 +29,19 @@ int main(int argc, char **argv) {
   ShapesOptions o = {OPTION_DEFAULTS(SHAPES_OPTIONS)};
   OPTION_TABLE(table, ShapesOptions, SHAPES_OPTIONS);
   Cli cli = {.usage = "--out DIR [options]",
-             .about = "Writes a data set of textured shapes in COCO's layout.",
+             .about = "Writes a data set of textured shapes in COCO's layout, or of single shapes by class.",
              .options = table,
              .num_options = COUNT(table),
              .values = &o};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.out) die(EXIT_USAGE, "--out DIR is missing; --help shows the usage");
+  if (o.idx && o.folders) die(EXIT_USAGE, "--idx and --folders exclude each other; give one");
+  const bool classes = o.idx || o.folders;
+  const int least = classes ? SHAPES_MIN_SINGLE : SHAPES_MIN_SIZE;
+  if (o.size == 0) o.size = o.idx ? 28 : 128;
+  if (o.size < least) die(EXIT_USAGE, "--size %d: expected at least %d", o.size, least);
+  if (classes && MIN(o.train, o.val) < SHAPE_CLASSES)
+    die(EXIT_USAGE, "--train and --val need an image of each class, at least %d", SHAPE_CLASSES);
   ShapesConfig config = {.dir = o.out,
                          .train = o.train,
                          .val = o.val,
@@ -40,7 +50,9 @@ int main(int argc, char **argv) {
                          .progress = show_progress};
   Err err;
   double start = now_seconds();
-  if (!shapes_write(&config, &err)) die(EXIT_USAGE, "%s", err.msg);
+  const bool ok =
+      classes ? shapes_write_classes(&config, o.idx ? SHAPES_IDX : SHAPES_FOLDERS, &err) : shapes_write(&config, &err);
+  if (!ok) die(EXIT_USAGE, "%s", err.msg);
   line_print(stderr, "shapes: %d + %d images of %d×%d in %s, %.1f s", o.train, o.val, o.size, o.size, o.out,
              now_seconds() - start);
   stdout_close();

@@ -265,6 +265,31 @@ static void paint_background(ShapeCanvas *c, Dice *d) {
   }
 }
 
+static Image render(const ShapeCanvas *c) {
+  Image im = image_alloc(c->size, c->size);
+  for (int i = 0; i < c->size * c->size; i++)
+    for (int k = 0; k < 3; k++) im.rgb[3 * i + k] = (uint8_t)(clamp(c->colour[i].v[k], 0, 255) + 0.5f);
+  return im;
+}
+
+Image shapes_single(int category, int size, uint64_t key) {
+  CHECK(size >= SHAPES_MIN_SINGLE);
+  const float side = (float)size;
+  Dice dice = {.key = key};
+  ShapeCanvas c = {.size = size, .colour = xmalloc((size_t)size * size * sizeof(Vec3))};
+  paint_background(&c, &dice);
+  Figure f = {.category = category, .parts = 1, .radius = roll(&dice, 0.25f, 0.42f) * side};
+  const float slack = side / 2 - f.radius;
+  f.x[0] = side / 2 + roll(&dice, -slack, slack);
+  f.y[0] = side / 2 + roll(&dice, -slack, slack);
+  set_corners(&f, roll(&dice, 0, 6.2831853f));
+  Texture t = contrasting_texture(&dice, &c);
+  paint(&c, &f, &t);
+  Image im = render(&c);
+  free(c.colour);
+  return im;
+}
+
 void shapes_scene(ShapeScene *s, int size, uint64_t key) {
   enum { TRIES = 60 };
   CHECK(size >= SHAPES_MIN_SIZE);
@@ -272,7 +297,7 @@ void shapes_scene(ShapeScene *s, int size, uint64_t key) {
   Dice dice = {.key = key};
   ShapeCanvas c = {.size = size, .owner = xmalloc(pixels), .colour = xmalloc(pixels * sizeof(Vec3))};
   memset(c.owner, -1, pixels);
-  *s = (ShapeScene){.image = image_alloc(size, size)};
+  *s = (ShapeScene){0};
   paint_background(&c, &dice);
   bool crowd = roll(&dice, 0, 1) < 0.1f;
   if (crowd) {
@@ -284,8 +309,7 @@ void shapes_scene(ShapeScene *s, int size, uint64_t key) {
     Figure f = roll_figure(&dice, size);
     if (claim(&c, &f)) add_figure(&c, &dice, s, &f);
   }
-  for (size_t i = 0; i < pixels; i++)
-    for (int k = 0; k < 3; k++) s->image.rgb[3 * i + k] = (uint8_t)(clamp(c.colour[i].v[k], 0, 255) + 0.5f);
+  s->image = render(&c);
   uint8_t *mask = xmalloc(pixels);
   for (int i = 0; i < s->n; i++) {
     for (size_t p = 0; p < pixels; p++) mask[p] = c.owner[p] == i;

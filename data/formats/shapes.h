@@ -7,7 +7,7 @@
 enum { SHAPE_DISC, SHAPE_SQUARE, SHAPE_TRIANGLE, SHAPE_STAR, SHAPE_CROSS, SHAPE_RING, SHAPE_CLASSES };
 extern const char *const shape_names[SHAPE_CLASSES];
 
-enum { SHAPES_MAX_INSTANCES = 9, SHAPES_MIN_SIZE = 32 };
+enum { SHAPES_MAX_INSTANCES = 9, SHAPES_MIN_SIZE = 32, SHAPES_MIN_SINGLE = 16 };
 
 typedef struct ShapeInstance {
   int category; // index into shape_names
@@ -27,6 +27,8 @@ typedef struct ShapeScene {
 // crowd besides. Colour and texture say nothing of the class. A mask holds the pixels whose centres the shape covers.
 void shapes_scene(ShapeScene *s, int size, uint64_t key);
 void shapes_scene_free(ShapeScene *s);
+// Draws one shape of a category, whole and of half to five sixths of the size, turned and moved at random.
+Image shapes_single(int category, int size, uint64_t key);
 
 typedef struct ShapesConfig {
   const char *dir;
@@ -40,3 +42,11 @@ typedef struct ShapesConfig {
 // both forms of RLE for the rest and for some others. Whatever the number of threads, the same configuration writes the
 // same bytes. Replaces a data set of its own making; a folder that holds anything else is refused.
 bool shapes_write(const ShapesConfig *config, Err *err);
+
+// Sets of classes, which the shapes are: of images that hold one shape each, as many of each class.
+typedef enum ShapesLayout {
+  SHAPES_IDX,    // DIR/{train,t10k}-images-idx3-ubyte.gz and -labels-idx1-ubyte.gz, gray; DIR/classes.txt
+  SHAPES_FOLDERS // DIR/{train,val}/CLASS/NNNNNN.png
+} ShapesLayout;
+// As shapes_write.
+bool shapes_write_classes(const ShapesConfig *config, ShapesLayout layout, Err *err);

@@ -1,15 +1,12 @@
 // Scenes as files: PNG images and COCO annotations.
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/rng.h"
 #include "data/formats/contour.h"
 #include "data/formats/shapes.h"
+#include "data/formats/shapes_folder.h"
 #include "data/images/png.h"
-
-// The file that marks a folder as ours, and records how its contents came about.
-static const char marker[] = "shapes.json";
 
 typedef enum Encoding { ENCODE_POLYGONS, ENCODE_COUNTS, ENCODE_STRING } Encoding;
 
@@ -154,41 +151,9 @@ static bool write_split(const ShapesConfig *config, const char *name, int count,
   return ok;
 }
 
-// Whether the folder is absent, empty or marked as ours.
-static bool folder_is_ours(const char *dir, Err *err) {
-  DIR *d = opendir(dir);
-  if (!d) return true;
-  bool empty = true, ours = false;
-  for (struct dirent *e; (e = readdir(d));) {
-    if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
-    empty = false;
-    ours |= !strcmp(e->d_name, marker);
-  }
-  closedir(d);
-  return empty || ours || err_set(err, "%s: holds files that are not a data set of shapes; name another folder", dir);
-}
-
-static bool write_marker(const ShapesConfig *c, Err *err) {
-  AtomicFile out;
-  char *path = xasprintf("%s/%s", c->dir, marker);
-  bool ok = file_begin(&out, path, err);
-  free(path);
-  if (!ok) return false;
-  fprintf(out.f, "{\"made_by\":\"tools/shapes\",\"seed\":%llu,\"size\":%d,\"train\":%d,\"val\":%d}\n",
-          (unsigned long long)c->seed, c->size, c->train, c->val);
-  return file_commit(&out, err);
-}
-
 bool shapes_write(const ShapesConfig *c, Err *err) {
   static const char *const parts[] = {"annotations", "train", "val"};
-  if (!folder_is_ours(c->dir, err)) return false;
-  bool ok = true;
-  for (int i = 0; i < COUNT(parts) && ok; i++) {
-    char *path = xasprintf("%s/%s", c->dir, parts[i]);
-    ok = dirs_make(path, err);
-    free(path);
-  }
-  if (!ok || !write_marker(c, err)) return false;
+  if (!shapes_folder_take(c, "shapes.json", parts, COUNT(parts), err)) return false;
   for (int i = 1; i < COUNT(parts); i++) { // annotations come last: where they stand the images are complete
     char *path = xasprintf("%s/annotations/instances_%s.json", c->dir, parts[i]);
     unlink(path);
