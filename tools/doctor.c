@@ -7,15 +7,17 @@
 #include "base/file_set.h"
 #include "base/output.h"
 #include "base/record.h"
+#include "data/batches/classes.h"
 #include "data/reports/advice.h"
 #include "data/reports/album.h"
+#include "data/reports/class_report.h"
 #include "models/config.h"
 #include "nn/optim.h"
 
 // clang-format off
 #define DOCTOR_OPTIONS(X)                                                                                              \
   X(STRING, data,        NULL,         "DIR",        "COCO layout: annotations/instances_<split>*.json beside "        \
-                                                     "<split>*/")                                                      \
+                                                     "<split>*/; or IDX files; or train/CLASS/ and val/CLASS/")        \
   X(STRING, train_split, "train",      "NAME",       "what to train on")                                               \
   X(STRING, val_split,   "val",        "NAME",       "what to evaluate on")                                            \
   X(STRING, model,       DEFAULT_MODEL, "NAME",      "whose size is the default")                                      \
@@ -46,6 +48,7 @@ static DoctorOptions doctor_options(int argc, char **argv) {
              .values = &o};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
+  if (classes_layout(o.data) != CLASSES_NONE) return o;
   ModelConfig c;
   Err err;
   if (!config_init(&c, o.model, &err)) die(EXIT_USAGE, "%s", err.msg);
@@ -353,8 +356,25 @@ static void check_page(const char *path, const Checkup *c) {
   file_set_free(&inputs);
 }
 
+// A set of classes: there is no page of it, and splits go by their names.
+static int check_set_of_classes(const DoctorOptions *o) {
+  if (strcmp(o->train_split, "train") || strcmp(o->val_split, "val"))
+    die(EXIT_USAGE, "%s holds classes, whose splits are train and val; leave out --train-split and --val-split",
+        o->data);
+  if (o->html) die(EXIT_USAGE, "--html shows masks, and %s holds classes; leave it out", o->data);
+  const ClassReport report = {.dir = o->data,
+                              .canvas = {o->size, o->size},
+                              .decode = o->decode,
+                              .json = o->json,
+                              .tick = isatty(STDERR_FILENO) ? show_progress : NULL};
+  const bool sound = class_report(&report);
+  stdout_close();
+  return sound ? 0 : 1;
+}
+
 int main(int argc, char **argv) {
   DoctorOptions o = doctor_options(argc, argv);
+  if (classes_layout(o.data) != CLASSES_NONE) return check_set_of_classes(&o);
   Checkup c;
   Err err;
   check(&c, &o);

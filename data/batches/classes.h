@@ -12,8 +12,8 @@ typedef struct ClassOptions {
   Size size;  // of the canvas, and so of what the network sees; h = 0: IDX as the images are, folders 224 × 224
   float view; // how much of an image the canvas shows without augmentation: augment_map; 0: 1
   // Training's part of the images is split in two by the hash of (seed, image): "val" gets about this share, "train"
-  // the rest. An image of a folder is CLASS/FILE, one of an IDX file its pixels, so that copies stay together; what else
-  // there is, and in which order, does not matter. 0: the splits are as they lie there.
+  // the rest. An image of a folder is CLASS/FILE, one of an IDX file its pixels, so that copies stay together; what
+  // else there is, and in which order, does not matter. 0: the splits are as they lie there.
   float val_fraction;
   uint64_t seed;
   bool strict;         // as in DatasetOptions
@@ -24,8 +24,8 @@ typedef struct ClassOptions {
 } ClassOptions;
 
 // Opens "train", "val" or "test". IDX: train-…, and t10k-…, test-… or val-… for either of the others. Folders:
-// DIR/train (or training), DIR/val (valid, validation) and DIR/test, of which val and test stand in for each other; without a
-// DIR/train that holds folders, DIR/CLASS/… is all there is, and `val_fraction` makes two splits of it.
+// DIR/train (or training), DIR/val (valid, validation) and DIR/test, of which val and test stand in for each other;
+// without a DIR/train that holds folders, DIR/CLASS/… is all there is, and `val_fraction` makes two splits of it.
 //
 // Classes are the folders by name, byte by byte; of IDX the labels 0 … highest, named by the lines of DIR/classes.txt
 // where that is. Ids are hashes of CLASS/FILE, or positions in the IDX file. Photographs whose shorter side is at least
