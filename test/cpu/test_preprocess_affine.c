@@ -164,12 +164,14 @@ TEST(preprocess_affine_to_brightness) {
   for (int d = 0; d < 2; d++) {
     Device *dev = device_open(d ? "cpu64" : "cpu", NULL);
     const AffineCase k[] = {{{0, 1, 6, 1, 6, 0, 0}, {1, 0, 0, 0, 1, 0}, 1},
-                            {{0, 1, 6, 1, 6, 0, 0}, {NAN, 0, 0, 0, INFINITY, 0}, 1}};
-    Tensor y = test_tensor(dev->real, 2, 1, 6, 1);
-    run(dev, &plain, k, 2, colours, &y);
+                            {{0, 1, 6, 1, 6, 0, 0}, {NAN, 0, 0, 0, 1, 0}, 1},
+                            {{0, 1, 6, 1, 6, 0, 0}, {1, 0, 0, 0, INFINITY, 0}, 1}};
+    Tensor y = test_tensor(dev->real, 3, 1, 6, 1);
+    run(dev, &plain, k, 3, colours, &y);
     for (int x = 0; x < 6; x++) {
       EXPECT_NEAR(get(&y, 0, 0, x, 0), (want[x] - 1) / 2, 0);
       EXPECT_NEAR(get(&y, 1, 0, x, 0), -0.5, 0);
+      EXPECT_NEAR(get(&y, 2, 0, x, 0), -0.5, 0);
     }
     expect_padding_zero(&y);
     test_tensor_free(&y);

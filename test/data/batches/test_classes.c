@@ -128,6 +128,15 @@ TEST(classes_from_idx) {
     dataset_close(&val);
   }
   dataset_close(&d);
+  // Labels that no image has are classes: EMNIST's letters begin at 1.
+  CHECK(unlink(join(dir, "classes.txt").s) == 0);
+  uint8_t letters[23];
+  for (int i = 0; i < COUNT(letters); i++) letters[i] = i % 2 ? 5 : 1;
+  CHECK(idx_save(&(Idx){COUNT(letters), 1, 1, letters}, join(dir, "train-labels-idx1-ubyte").s, IDX_LABELS, NULL));
+  if (opens(&d, dir, "train", &plain)) {
+    EXPECT(d.classes == 6 && d.object[1].label == 5);
+    dataset_close(&d);
+  }
   expect_refused(dir, "val", &(ClassOptions){.val_fraction = 1e-9f}, "no image of 23 is left for val");
 }
 

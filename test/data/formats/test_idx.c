@@ -146,6 +146,8 @@ TEST(idx_refuses_damaged_gzip) {
   b[4] = 0;
   const size_t longer = gzipped(z, sizeof z, b, sizeof two_images + 3);
   expect_refused(z, longer, IDX_IMAGES, "F: goes on after the 2 of 3 x 2");
+  const size_t shorter = gzipped(z, sizeof z, two_images, sizeof two_images - 2);
+  expect_refused(z, shorter, IDX_IMAGES, "which are 12 bytes, but 10 are there; fetch it again"); // whole as gzip
   // Two members, as gzip's own concatenation makes them.
   const size_t first = gzipped(z, sizeof z, two_images, 20);
   const size_t both = first + gzipped(z + first, sizeof z - first, two_images + 20, sizeof two_images - 20);
