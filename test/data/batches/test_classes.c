@@ -3,7 +3,6 @@
 #include <unistd.h>
 #include "base/rng.h"
 #include "data/batches/classes.h"
-#include "data/formats/class_name.h"
 #include "data/images/png.h"
 #include "data/images/shrink.h"
 #include "test/harness/batches.h"
@@ -227,33 +226,6 @@ TEST(classes_leave_out_what_has_no_size) {
   free(said);
   const ClassOptions strict = {.size = {SIDE, SIDE}, .strict = true};
   expect_refused(root, "train", &strict, ".png: cannot read the image: ");
-}
-
-TEST(class_names_that_are_one) {
-  static const struct {
-    const char *a, *b;
-    bool same;
-  } pairs[] = {{"cat", "Cat", true},
-               {"caf\u00e9", "cafe\u0301", true},
-               {"\u00c9t\u00e9", "e\u0301te\u0301", true},
-               {"\u00c6", "\u00e6", true},
-               {"\u0141", "\u0142", true}, // Ł ł: no decomposition, odd capitals
-               {"\u0160koda", "s\u030ckoda", true},
-               {"\ud55c\uad6d", "\u1112\u1161\u11ab\u1100\u116e\u11a8", true}, // Hangul
-               {"\uac00", "\u1100\u1161", true},
-               {"\u00ff", "y\u0308", true},
-               {"cat", "cats", false},
-               {"\u00e9", "e", false},
-               {"\u00d7", "\u00f7", false}, // × ÷ are no letters
-               {"\u00f8", "\u00f6", false},
-               {"\uac00", "\uac01", false},
-               {"\xff", "\xfe", false}}; // no UTF-8
-  for (int i = 0; i < COUNT(pairs); i++) {
-    char *a = class_name_key(pairs[i].a), *b = class_name_key(pairs[i].b);
-    if (!EXPECT(!strcmp(a, b) == pairs[i].same)) printf("  %s %s\n", pairs[i].a, pairs[i].b);
-    free(a);
-    free(b);
-  }
 }
 
 // ---- splits by fraction ---------------------------------------------------------------------------------------------
@@ -494,15 +466,4 @@ TEST(classes_shrink_photographs) {
   EXPECT_INT(found, 1);
   loader_close(l);
   dataset_close(&d);
-}
-
-TEST(shrink_means) {
-  const uint8_t rgb[] = {1, 0, 10, 2, 0, 20, 9, 9, 9, 4, 1, 30, 4, 0, 41, 9, 9, 9, 7, 7, 7, 7, 7, 7, 7, 7, 7}; // 3 × 3
-  uint8_t to[3];
-  shrink(rgb, 3, 3, 2, to);
-  EXPECT(to[0] == 3 && to[1] == 0 && to[2] == 25); // 11/4 and 101/4; 1/4
-  EXPECT_INT(shrink_factor(895, 4000, 448), 1);
-  EXPECT_INT(shrink_factor(896, 4000, 448), 2);
-  EXPECT_INT(shrink_factor(10, 10, 448), 1);
-  EXPECT_INT(shrink_factor(16384, 16384, 1), 255);
 }
