@@ -5,7 +5,7 @@
 
 enum { THREADS = 256 };
 
-struct Parts {
+struct ConcatParts {
   Tensor x[MAX_CONCAT];
   int first[MAX_CONCAT + 1]; // channel of y with which each begins, and where the last ends
   int count;
@@ -22,7 +22,7 @@ template <class T> static __device__ Eight load_any(const T *p, int c, int chann
 
 // y [n, h, w, Σ c] = the parts side by side, and the epilogue.
 template <class T>
-__global__ void concat_kernel(const __grid_constant__ Parts parts, const __grid_constant__ DestArgs y,
+__global__ void concat_kernel(const __grid_constant__ ConcatParts parts, const __grid_constant__ DestArgs y,
                               unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
@@ -63,7 +63,7 @@ static void check_like(const Tensor *x, const Tensor *y) {
 extern "C" void cuda_concat(Device *dev, int count, const Tensor *x, const Dest *y) {
   if (dev->measuring) return;
   CHECK(count > 0 && count <= MAX_CONCAT);
-  Parts parts = {};
+  ConcatParts parts = {};
   parts.count = count;
   for (int i = 0; i < count; i++) {
     check_like(&x[i], &y->t);
