@@ -41,10 +41,24 @@ def train_speed(results):
         full = train_record(results, batch, full_masks=True, conv="auto")
         rows.append((f"training, batch {batch}, every row of the mask head full", f"{full['img_s']:.0f} img/s", "", "",
                      full["commit"]))
-    for batch in (1, 8, 24):
-        infer = results.newest("bench-h200", bench="infer", batch=batch, amp="bf16")
-        rows.append((f"inference, batch {batch}", f"{infer['img_s']:.0f} img/s", "", "", infer["commit"]))
     return table(("", "ours", "ours on cuDNN's convolutions", "torchvision 0.26, eager", "commit"), rows)
+
+
+def infer_speed(results):
+    """Inference beside torchvision's of the same run, with its masks pasted and without."""
+    rows = []
+    for batch in (1, 8, 24):
+        ours = results.newest("bench-h200", bench="infer", batch=batch, amp="bf16")
+        peers = [r for r in results.all("bench-h200", bench="infer", batch=batch)
+                 if "peer" in r and r.get("run") == ours.get("run")]
+        pasted, bare = (next((r for r in peers if r["pasted"] == is_pasted), None) for is_pasted in (True, False))
+        if not pasted or not bare:
+            raise Refused(f"bench-h200: torchvision's inference at batch {batch} is not in the run of ours")
+        rows.append((batch, f"{ours['img_s']:.0f}", f"{ours['nodes_ms']:.2f}",
+                     f"{ours['latency_ms_p50']:.2f} / {ours['latency_ms_p99']:.2f}", f"{ours['peak_bytes'] / 1e9:.2f}",
+                     f"{pasted['img_s']:.0f} / {bare['img_s']:.0f}", f"{pasted['peak_bytes'] / 1e9:.2f}", ours["commit"]))
+    return table(("batch", "img/s", "ms in the network's nodes", "latency, ms: median / 99 %", "GB of the GPU",
+                  "torchvision 0.26, eager: img/s, masks pasted / not", "its GB", "commit"), rows)
 
 
 def train_objects(results):
@@ -211,6 +225,7 @@ def ahead(batch):
 
 TABLES = {
     "train-speed": train_speed,
+    "infer-speed": infer_speed,
     "learning-h200": learning_h200,
     "learning-cpu": learning_cpu,
     "first-step-losses": first_step_losses,
