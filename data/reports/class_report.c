@@ -131,7 +131,8 @@ static bool print_hurts_of(const ClassSplit *s) {
 }
 
 static void print_hurts(const ClassCheckup *c) {
-  bool any = print_hurts_of(&c->train) | print_hurts_of(&c->val);
+  const bool train = print_hurts_of(&c->train), val = print_hurts_of(&c->val); // both speak
+  bool any = train || val;
   int missing = 0;
   if (c->train.open) any |= print_rare(&c->train);
   for (int i = 0; c->val.open && i < c->val.data.classes; i++) missing += c->val.survey.count[i] == 0;

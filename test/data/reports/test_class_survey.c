@@ -117,8 +117,8 @@ TEST_TIER(class_survey_of_doctor, 1) {
       "  cat                                       6          3\n",
       "  train: image files that cannot be decoded: 1; replaced by another in training, left out in evaluation\n",
       "  train: images that are there again under another class: 1; both are taken as they are\n",
-      "  images of val that are in train, too: 1; scores are higher than they should be\n"
-      "    first: cat/seen.png (cat), as cat/3.png (cat)\n",
+      ("  images of val that are in train, too: 1; scores are higher than they should be\n"
+       "    first: cat/seen.png (cat), as cat/3.png (cat)\n"),
       "  images of train that are copies of another one there: 1\n",
       "  classes without an image in val: 1\n"};
   for (int i = 0; i < COUNT(lines); i++)
