@@ -11,7 +11,7 @@
   X(STRING, weights,   NULL,            "FILE", "a checkpoint of ./train or torchvision's, .pth or .safetensors")      \
   X(STRING, data,      NULL,            "DIR",  "a COCO data set; or name images instead: files, folders (their .jpg " \
                                                 ".jpeg .png, not those of folders below), - for a list on standard "   \
-                                                "input")                                                               \
+                                                "input, of lines or as find -print0 writes it")                        \
   X(STRING, split,     "val",           "NAME", "of --data")                                                           \
   X(INT,    limit,     0, 0, INT32_MAX, "N",    "only the first N images of --data by id; 0 = all")                    \
   X(FLAG,   exif,      false,                   "turn images of --data as their EXIF orientation says, as those that " \

@@ -14,6 +14,8 @@ struct Sources {
   int num_named;
   int list;   // where lines come from; -1: no list
   bool ended; // it has no more
+  char end;   // of a name: newline or NUL
+  bool begun; // something was read, which has told
   char *line; // what was read of it and is not handed out: [used] of [room]
   size_t used, room;
 };
@@ -96,19 +98,30 @@ void sources_close(Sources *s) {
 
 // ---- the list ---------------------------------------------------------------------------------------------------
 
-// The first line of what was read, which must be whole unless the list has ended; NULL: there is none.
+// The first name of what was read, which must be whole unless the list has ended; NULL: there is none.
 static char *take_line(Sources *s) {
-  const char *newline = s->used ? memchr(s->line, '\n', s->used) : NULL;
-  if (!newline && (!s->ended || !s->used)) return NULL;
-  size_t length = newline ? (size_t)(newline - s->line) : s->used;
+  const char *end = s->used ? memchr(s->line, s->end, s->used) : NULL;
+  if (!end && (!s->ended || !s->used)) return NULL;
+  size_t length = end ? (size_t)(end - s->line) : s->used;
   const size_t taken = MIN(length + 1, s->used);
-  if (length && s->line[length - 1] == '\r') length--; // a list that was written under Windows
+  if (s->end == '\n' && length && s->line[length - 1] == '\r') length--; // a list that was written under Windows
   char *line = xmalloc(length + 1);
   memcpy(line, s->line, length);
   line[length] = '\0';
   memmove(s->line, s->line + taken, s->used - taken);
   s->used -= taken;
   return line;
+}
+
+// Looks at what was read last. Names of files hold no NUL: where the list begins with one that ends so, all do, and may
+// hold newlines.
+static bool check_piece(Sources *s, const char *piece, size_t n, Err *err) {
+  const bool nul = n && memchr(piece, '\0', n);
+  if (!s->begun) s->end = nul ? '\0' : '\n';
+  s->begun = true;
+  return !nul || s->end == '\0' ||
+         err_set(err, "the list on standard input has NUL amidst its lines: end all names with newlines, or all with "
+                      "NUL as find -print0 does");
 }
 
 // More of the list, waiting `wait` seconds for it at most.
@@ -124,6 +137,7 @@ static SourceState read_list(Sources *s, double wait, Err *err) {
     err_set(err, "cannot read the list on standard input: %s", strerror(errno));
     return SOURCE_FAILS;
   }
+  if (!check_piece(s, s->line + s->used, (size_t)got, err)) return SOURCE_FAILS;
   s->used += (size_t)got;
   s->ended = got == 0;
   return SOURCE_IMAGE;

@@ -79,6 +79,44 @@ TEST(sources_read_a_list_as_it_comes) {
   close(ends[0]);
 }
 
+// Of find -print0: newlines are part of names.
+TEST(sources_read_a_list_that_ends_names_with_nul) {
+  Err err;
+  int ends[2];
+  CHECK(!pipe(ends));
+  const char *const names[] = {"-"};
+  Sources *s = sources_open(names, 1, ends[0], &err);
+  CHECK(write(ends[1], "a.jpg\0b\nb.jpg\0c", 15) == 15);
+  expect_next(s, "a.jpg");
+  expect_next(s, "b\nb.jpg");
+  expect_state(s, SOURCE_WAITS);
+  CHECK(write(ends[1], "\r\0\0d", 4) == 4);
+  close(ends[1]);
+  expect_next(s, "c\r");
+  expect_next(s, "d");
+  expect_state(s, SOURCE_ENDS);
+  sources_close(s);
+  close(ends[0]);
+}
+
+// What follows the NUL would be lost.
+TEST(sources_refuse_nul_amidst_lines) {
+  Err err;
+  char *path;
+  int ends[2];
+  CHECK(!pipe(ends));
+  const char *const names[] = {"-"};
+  Sources *s = sources_open(names, 1, ends[0], &err);
+  CHECK(write(ends[1], "a.jpg\n", 6) == 6);
+  expect_next(s, "a.jpg");
+  CHECK(write(ends[1], "b.jpg\0c.jpg\n", 12) == 12);
+  EXPECT_INT(sources_next(s, 10, &path, &err), SOURCE_FAILS);
+  EXPECT(strstr(err.msg, "NUL amidst its lines"));
+  sources_close(s);
+  close(ends[0]);
+  close(ends[1]);
+}
+
 TEST(sources_say_that_a_list_cannot_be_read) {
   Err err;
   char *path;
