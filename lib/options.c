@@ -49,13 +49,19 @@ bool options_take(maskrcnn_options *own, const maskrcnn_options *given, Err *err
   if (given->size < offsetof(maskrcnn_options, device))
     return err_set(err, "options say that they have %zu bytes: call maskrcnn_options_init(&options, sizeof options)",
                    given->size);
+  if (given->size % _Alignof(maskrcnn_options))
+    return err_set(err,
+                   "options say that they have %zu bytes, which end amidst a member: "
+                   "call maskrcnn_options_init(&options, sizeof options)",
+                   given->size);
   if (given->size > sizeof *own)
     return err_set(err, "options have %zu bytes, this library, %s, knows %zu of them: it is older than maskrcnn.h",
                    given->size, maskrcnn_version(), sizeof *own);
   maskrcnn_options_init(own, sizeof *own);
   memcpy(own, given, given->size);
   own->size = sizeof *own;
-  if (!own->weights) return err_set(err, "weights is NULL: it has to name a file");
+  if (!own->weights || !*own->weights)
+    return err_set(err, "weights is %s: it has to name a file", own->weights ? "empty" : "NULL");
   if (!own->device) own->device = "auto";
   if (!own->amp) own->amp = "off";
   if (!is_amp(own->amp, err) || !is_flag("tf32", own->tf32, err) || !is_flag("sync_nodes", own->sync_nodes, err) ||

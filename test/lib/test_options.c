@@ -46,6 +46,8 @@ TEST(options_of_another_size) {
   EXPECT(strstr(err.msg, "older than maskrcnn.h"));
   EXPECT(!options_take(&own, &(maskrcnn_options){.weights = "w"}, &err));
   EXPECT(strstr(err.msg, "maskrcnn_options_init"));
+  older.size = offsetof(maskrcnn_options, device) + 1; // a byte of a pointer
+  EXPECT(!options_take(&own, &older, &err) && strstr(err.msg, "end amidst a member"));
   EXPECT(!options_take(&own, NULL, &err));
   maskrcnn_options_init(NULL, sizeof own);
 }
