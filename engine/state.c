@@ -315,6 +315,13 @@ static void load_batches(Loading *l) {
   }
 }
 
+// Only training has options that choose a model.
+static const char *advice(const Loading *l) {
+  if (!l->e->train.shapes.canvases) return "its tensors and what it says of its model do not agree: save it again";
+  return l->other ? "build/inspect lists what the file holds, --model and --norm must agree with it"
+                  : "--reset-heads starts with new outputs";
+}
+
 static bool report(const Loading *l, Err *err) {
   char text[sizeof err->msg - 512] = ""; // room for what stands around it
   int total = 0;
@@ -332,9 +339,7 @@ static bool report(const Loading *l, Err *err) {
                    "the weights hold NaN or infinities:%s%s (%d tensors in all), as when training diverged or the file "
                    "was damaged; use an earlier checkpoint",
                    l->infinite.names, l->infinite.n > NAMED ? ", …" : "", l->infinite.n);
-  return err_set(err, "the weights are of another model: %s (%d tensors in all); %s", text, total,
-                 l->other ? "build/inspect lists what the file holds, --model and --norm must agree with it"
-                          : "--reset-heads starts with new outputs");
+  return err_set(err, "the weights are of another model: %s (%d tensors in all); %s", text, total, advice(l));
 }
 
 bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *o, Err *err) {

@@ -291,7 +291,7 @@ TEST(library_takes_images_of_any_shape) {
 }
 
 static void expect_open_fails(const maskrcnn_options *o, maskrcnn_status status, const char *want) {
-  char message[512] = "";
+  char message[2048] = "";
   maskrcnn *m = (maskrcnn *)message;
   EXPECT_INT(maskrcnn_open(&m, o, message, sizeof message), status);
   EXPECT(!m);
@@ -329,7 +329,8 @@ TEST(library_refuses_what_cannot_be_opened) {
   o.weights = garbage;
   expect_open_fails(&o, MASKRCNN_BAD_WEIGHTS, "garbage.safetensors");
   o.weights = other_classes();
-  expect_open_fails(&o, MASKRCNN_BAD_WEIGHTS, "other");
+  expect_open_fails(&o, MASKRCNN_BAD_WEIGHTS, "of another model: misshaped roi_heads.box_predictor.");
+  expect_open_fails(&o, MASKRCNN_BAD_WEIGHTS, "do not agree: save it again"); // and no option of ./train
   o = library_options();
   o.device = "tpu";
   expect_open_fails(&o, MASKRCNN_BAD_DEVICE, "device tpu: this build knows");
