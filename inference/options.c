@@ -22,6 +22,8 @@ InferOptions infer_options(int argc, char **argv) {
     die(EXIT_USAGE, "--%s is for images that are named: name the folder of --data's images",
         o.labels ? "labels" : "crops");
   if (o.data && o.tile) die(EXIT_USAGE, "--tile is for images that are named: name the folder of --data's images");
+  if (o.tile && o.tile < CANVAS_MULTIPLE)
+    die(EXIT_USAGE, "--tile %d is too small: tiles have at least %d pixels a side", o.tile, CANVAS_MULTIPLE);
   if (o.eval && o.benchmark) die(EXIT_USAGE, "--benchmark stops after its record: leave out --eval");
   o.json = o.json ? xstrdup(o.json) : xasprintf("%s/detections.json%s", o.out, o.format == RESULTS_JSONL ? "l" : "");
   if (o.data && !o.batch) o.batch = 1;

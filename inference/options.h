@@ -27,7 +27,7 @@
   X(INT,    top,       0, 0, INT32_MAX, "N",    "only the best N of an image; 0 = all; --eval scores all")             \
   X(INT,    tile,      0, 0, 16384,     "N",    "cut images that are named and larger than N x N pixels into tiles "   \
                                                 "of that size, and join what is found in them; 0 = never")             \
-  X(FLOAT,  overlap,   0.2f, 0, 0.9f,   "X",    "of --tile: part of a tile that neighbours share at least")            \
+  X(FLOAT,  overlap,   0.2f, 0, 0.9,    "X",    "of --tile: part of a tile that neighbours share at least")            \
   X(STRING, labels,    NULL,            "DIR",  "a gray PNG for each image that is named: which detection of at "      \
                                                 "least 0.5 a pixel belongs to")                                        \
   X(CHOICE, label_values, LABELS_INSTANCES, label_values, "of --labels: places in the results, or category ids")       \

@@ -508,6 +508,12 @@ TEST_TIER(infer_of_some_classes, 1) {
   free(out);
 }
 
+// A tile of a pixel would be half a million runs of the network for a small photograph.
+TEST_TIER(infer_refuses_tiles_that_are_none, 1) {
+  expect_refused("--tile 31 is too small", weights(), "tiles-none", "--tile 31 %s/val/000001.png", shapes_set());
+  expect_refused("--overlap takes a number from 0 to 0.9,", weights(), "tiles-none", "--tile 64 --overlap 0.91 x.png");
+}
+
 // A mosaic of four images in tiles of their size, which do not overlap: the best detections are those of the images
 // alone, with masks of the mosaic's size.
 TEST_TIER(infer_of_a_large_image_in_tiles, 1) {
