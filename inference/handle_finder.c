@@ -22,8 +22,7 @@ struct HandleFinder {
 
 // ---- opening ----------------------------------------------------------------------------------------------------
 
-// What the library says about its options, in place about the program's.
-static void program_words(Err *err) {
+void program_words(Err *err) {
   static const struct {
     const char *library, *program;
   } words[] = {{"max_image_size", "--max-size"},       {"image_size", "--size"},

@@ -14,3 +14,6 @@ HandleFinder *handle_finder_open(const InferOptions *o, const char *device, cons
 Finder handle_finder(HandleFinder *f, const Category *category, double box_extra);
 maskrcnn *handle_finder_handle(HandleFinder *f);
 void handle_finder_close(HandleFinder *f);
+
+// What the library says about its options, in place about the program's.
+void program_words(Err *err);

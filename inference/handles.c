@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "include/maskrcnn.h"
+#include "inference/handle_finder.h"
 
 enum { CLASSES = 3 };
 static const int64_t class_pixels[CLASSES] = {2 << 20, 16 << 20, 64 << 20}; // of an image, at most
@@ -123,9 +124,17 @@ static maskrcnn_status open_handle(Handles *h, maskrcnn **handle, int batch, int
   options.num_canvases = canvases;
   options.sync_nodes = o->sync_nodes;
   const maskrcnn_status status = maskrcnn_open(handle, &options, err->msg, sizeof err->msg);
-  if (status == MASKRCNN_OK) tell_device(h, *handle);
+  if (status == MASKRCNN_OK)
+    tell_device(h, *handle);
+  else
+    program_words(err);
   speed_opened(h->speed, now_seconds() - start);
   return status;
+}
+
+static void take_message(maskrcnn *handle, Err *err) {
+  err_set(err, "%s", maskrcnn_message(handle));
+  program_words(err);
 }
 
 // ---- results ----------------------------------------------------------------------------------------------------
@@ -156,7 +165,7 @@ static RunnerState take_next(Handles *h, bool wait, RunnerDone *done, Err *err) 
   const maskrcnn_status status = maskrcnn_next(h->many, wait, &results);
   if (status == MASKRCNN_NOT_YET) return RUNNER_BUSY;
   if (status != MASKRCNN_OK) {
-    err_set(err, "%s", maskrcnn_message(h->many));
+    take_message(h->many, err);
     return RUNNER_FAILS;
   }
   h->under_way--;
@@ -201,7 +210,7 @@ static maskrcnn_status submit(Handles *h, const maskrcnn_image *image, int n, ui
     const maskrcnn_status status = maskrcnn_submit(h->many, image, n, tag);
     RunnerDone done;
     if (status == MASKRCNN_OK) h->under_way++;
-    if (status < 0) err_set(err, "%s", maskrcnn_message(h->many));
+    if (status < 0) take_message(h->many, err);
     if (status != MASKRCNN_FULL) return status;
     if (take_next(h, true, &done, err) != RUNNER_DONE) return MASKRCNN_DEAD;
     put_ready(h, &done);
@@ -232,7 +241,7 @@ static maskrcnn_status run_single(Handles *h, const maskrcnn_image *image, uint6
   if (status == MASKRCNN_OK)
     put_ready(h, &(RunnerDone){.tag = tag, .results = results});
   else
-    err_set(err, "%s", maskrcnn_message(h->single));
+    take_message(h->single, err);
   return status;
 }
 
@@ -261,7 +270,7 @@ static maskrcnn_status run_tiles(Handles *h, const maskrcnn_image *image, uint64
   if (status == MASKRCNN_OK)
     put_ready(h, &(RunnerDone){.tag = tag, .results = results});
   else
-    err_set(err, "%s", maskrcnn_message(h->many));
+    take_message(h->many, err);
   free(tiles);
   return status;
 }
