@@ -24,6 +24,8 @@ InferOptions infer_options(int argc, char **argv) {
   if (o.data && o.tile) die(EXIT_USAGE, "--tile is for images that are named: name the folder of --data's images");
   if (o.tile && o.tile < CANVAS_MULTIPLE)
     die(EXIT_USAGE, "--tile %d is too small: tiles have at least %d pixels a side", o.tile, CANVAS_MULTIPLE);
+  if (o.label_values && !o.labels) die(EXIT_USAGE, "--label-values needs --labels DIR");
+  if (o.crop_alpha && !o.crops) die(EXIT_USAGE, "--crop-alpha needs --crops DIR");
   if (o.eval && o.benchmark) die(EXIT_USAGE, "--benchmark stops after its record: leave out --eval");
   o.json = o.json ? xstrdup(o.json) : xasprintf("%s/detections.json%s", o.out, o.format == RESULTS_JSONL ? "l" : "");
   if (o.data && !o.batch) o.batch = 1;

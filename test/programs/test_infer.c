@@ -508,10 +508,13 @@ TEST_TIER(infer_of_some_classes, 1) {
   free(out);
 }
 
-// A tile of a pixel would be half a million runs of the network for a small photograph.
-TEST_TIER(infer_refuses_tiles_that_are_none, 1) {
+// A tile of a pixel would be half a million runs of the network for a small photograph; what belongs to an option that
+// is not there would go unheard.
+TEST_TIER(infer_refuses_outputs_that_mean_nothing, 1) {
   expect_refused("--tile 31 is too small", weights(), "tiles-none", "--tile 31 %s/val/000001.png", shapes_set());
   expect_refused("--overlap takes a number from 0 to 0.9,", weights(), "tiles-none", "--tile 64 --overlap 0.91 x.png");
+  expect_refused("--label-values needs --labels DIR", weights(), "labels-none", "--label-values classes x.png");
+  expect_refused("--crop-alpha needs --crops DIR", weights(), "crops-none", "--crop-alpha x.png");
 }
 
 // A mosaic of four images in tiles of their size, which do not overlap: the best detections are those of the images
