@@ -123,7 +123,7 @@ void detect_close(Engine *e) {
   Device *dev = e->dev;
   Detector *d = e->results;
   if (!d) return;
-  device_sync(dev); // what is under way writes into the slots
+  if (engine_finding(e)) device_sync(dev); // what is under way writes into the slots
   for (int i = 0; i < BATCHES_UNDER_WAY; i++) {
     DetectorSlot *s = &d->slot[i];
     slot_empty(s);
@@ -248,6 +248,11 @@ bool engine_found(Engine *e, bool wait, Found *out) {
 int engine_finding(const Engine *e) {
   const Detector *d = e->results;
   return (int)(d->started - d->handed_out);
+}
+
+void engine_drop(Engine *e) {
+  Detector *d = e->results;
+  if (d) d->handed_out = d->started;
 }
 
 void engine_detections(Engine *e, const Batch *batch, float threshold, Detections *out) {

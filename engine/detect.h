@@ -37,6 +37,7 @@ void engine_find(Engine *e, const Batch *batch);
 // The oldest batch not handed out yet. False when there is none, or when it is not done and `wait` is false.
 bool engine_found(Engine *e, bool wait, Found *out);
 int engine_finding(const Engine *e); // how many batches are started and not handed out
+void engine_drop(Engine *e);         // forgets them, of a device that has failed: the engine can be closed, no more
 
 // Of the batch that engine_infer was given last, masks pasted at `threshold`, while the pipeline is empty, in which it
 // takes the next one's place. Waits. All is the caller's: free with detections_free.

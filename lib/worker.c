@@ -221,6 +221,7 @@ static void wait_for_device(void *context) {
 
 static void close_model(void *context) {
   maskrcnn *h = context;
+  if (h->state == MASKRCNN_DEAD) engine_drop(&h->opened.engine);
   staging_free(&h->staging, h->opened.engine.dev);
   opened_close(&h->opened);
 }
