@@ -45,7 +45,6 @@ typedef struct Evaluating {
   const Visitor *visitor;
   Evaluation *out;
   Found found;         // in the last batch
-  double ready;        // when that was there
   CocoResult *results; // of an image, while it is packed
   size_t room;
 } Evaluating;
@@ -69,12 +68,10 @@ static void start(void *context, const Batch *batch) {
   v->finder->find(v->finder->context, batch);
 }
 
-// Of a batch whose predecessor was there after it was started, what it took longer than that.
 static void compute(void *context, const Batch *batch, Parcel *to) {
   Evaluating *v = context;
   CHECK(v->finder->found(v->finder->context, &v->found) && v->found.batch == batch);
-  const double now = now_seconds(), seconds = now - MAX(v->found.started, v->ready);
-  v->ready = now;
+  const double seconds = now_seconds() - v->found.started;
   parcel_put(to, &seconds, sizeof seconds);
   for (int i = 0, first = 0; i < batch->images; i++)
     if (batch->index[i] >= 0) first += pack_image(v, batch, i, first, to);

@@ -30,7 +30,7 @@ typedef struct Visitor {
   void *context;
   // On rank 0, in order: what was found in image i of the data set.
   void (*image)(void *context, const Dataset *d, int i, const CocoResult *found, int n);
-  // On rank 0, in order: what a batch took from decoded images to masks, as far as the one before was not under way.
+  // On rank 0, in order: what a batch took from decoded images to masks, behind those under way before it.
   void (*took)(void *context, double seconds);
   // On the rank that computed it: a batch, after rank 0 was told of its images, and of `before` that come before them.
   void (*batch)(void *context, const Dataset *d, const Batch *batch, const Detections *found, int64_t before);

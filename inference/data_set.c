@@ -180,7 +180,7 @@ _Noreturn static void give_up(Visit *v, const Err *err) {
 
 static void report(const InferOptions *o, const Dataset *d, const Evaluation *all, bool complete, Visit *v) {
   (complete ? findings_commit : findings_keep)(&v->findings);
-  speed_print(&v->speed, o->batch, 1);
+  speed_print(&v->speed, o->batch, v->finder.ahead);
   if (complete && all->left_out)
     fprintf(stderr, "%d of %d images could not be read: left out\n", all->left_out, all->images + all->left_out);
   if (complete && o->eval) report_scores(d, all);

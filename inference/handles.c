@@ -4,8 +4,7 @@
 #include "include/maskrcnn.h"
 #include "inference/handle_finder.h"
 
-enum { CLASSES = 3 };
-static const int64_t class_pixels[CLASSES] = {2 << 20, 16 << 20, 64 << 20}; // of an image, at most
+enum { ORDINARY_PIXELS = 64 << 20 }; // of an image, at most
 
 typedef struct Ready { // a batch that is done
   RunnerDone done;
@@ -18,8 +17,8 @@ struct Handles {
   maskrcnn_size canvas[MAX_CANVASES];
   int canvases;
   maskrcnn *many; // NULL: not open
-  int class;      // that it takes
   int batch;      // images that it computes at a time
+  int queue;      // images that it takes
   int under_way;  // batches that it has and has not given back
   maskrcnn *single;
   maskrcnn_size single_canvas;
@@ -31,14 +30,14 @@ struct Handles {
 
 // ---- groups -----------------------------------------------------------------------------------------------------
 
-// An image belongs to a class by its pixels and a canvas by its shape; all that have no place there are a group, and so
-// are those that are cut into tiles.
-static int groups(const Handles *h) { return CLASSES * h->canvases + 2; }
-static bool is_single(const Handles *h, int group) { return group == CLASSES * h->canvases; }
-static bool is_tiled(const Handles *h, int group) { return group == CLASSES * h->canvases + 1; }
-static bool is_ordinary(const Handles *h, int group) { return group < CLASSES * h->canvases; }
+// An image belongs to a canvas by its shape; all that have no place there are a group, and so are those that are cut
+// into tiles.
+static int groups(const Handles *h) { return h->canvases + 2; }
+static bool is_ordinary(const Handles *h, int group) { return group < h->canvases; }
+static int single_group(const Handles *h) { return h->canvases; }
+static int tiled_group(const Handles *h) { return h->canvases + 1; }
 
-int handles_shape(const Handles *h, int group) { return is_ordinary(h, group) ? group % h->canvases : MAX_CANVASES; }
+int handles_shape(const Handles *h, int group) { return is_ordinary(h, group) ? group : MAX_CANVASES; }
 
 bool handles_tiled(const InferOptions *o, int h, int w) { return o->tile && MAX(h, w) > o->tile; }
 
@@ -69,10 +68,11 @@ static void choose_canvases(Handles *h) {
   add_canvas(h, longest, r->size);
 }
 
-// The canvas, and the class in front of it; the group of single images where there is none.
-static int ordinary_group(const Handles *h, int height, int width) {
-  int rh, rw, best = -1, class = 0;
+// The smallest canvas that holds the image, or the group of single images where there is none.
+static int untiled_group(const Handles *h, int height, int width) {
+  int rh, rw, best = single_group(h);
   int64_t least = INT64_MAX;
+  if ((int64_t)height * width > ORDINARY_PIXELS) return best;
   resize_shape(&h->resize, height, width, &rh, &rw);
   for (int i = 0; i < h->canvases; i++) {
     const maskrcnn_size *c = &h->canvas[i];
@@ -81,13 +81,12 @@ static int ordinary_group(const Handles *h, int height, int width) {
     best = i;
     least = area;
   }
-  while (class < CLASSES && (int64_t)height * width > class_pixels[class]) class ++;
-  return best < 0 || class == CLASSES ? CLASSES * h->canvases : class * h->canvases + best;
+  return best;
 }
 
 static int group_of(void *context, int height, int width) {
   const Handles *h = context;
-  return handles_tiled(h->o, height, width) ? CLASSES * h->canvases + 1 : ordinary_group(h, height, width);
+  return handles_tiled(h->o, height, width) ? tiled_group(h) : untiled_group(h, height, width);
 }
 
 static int batch_of(void *context, int group) {
@@ -115,7 +114,7 @@ static maskrcnn_status open_handle(Handles *h, maskrcnn **handle, int batch, int
   options.tf32 = o->tf32;
   options.conv = o->conv;
   options.batch = batch;
-  options.queue = HANDLES_UNDER_WAY * batch;
+  options.queue = h->queue;
   options.min_score = o->score;
   options.image_size = o->size;
   options.max_image_size = o->max_size;
@@ -185,6 +184,15 @@ static void release(void *context, void *results) {
 
 // ---- many images ------------------------------------------------------------------------------------------------
 
+// For h->batch images at a time, or for half as many again and again until there is memory.
+static maskrcnn_status open_many(Handles *h, Err *err) {
+  for (;; h->batch /= 2) {
+    const maskrcnn_status status = open_handle(h, &h->many, h->batch, ORDINARY_PIXELS, h->canvas, h->canvases, err);
+    if (status != MASKRCNN_NO_MEMORY || h->batch == 1) return status;
+    fprintf(stderr, "%s; going on with %d images at a time\n", err->msg, h->batch / 2);
+  }
+}
+
 // Waits for what it has, and keeps it.
 static bool empty_many(Handles *h, Err *err) {
   RunnerDone done;
@@ -193,17 +201,17 @@ static bool empty_many(Handles *h, Err *err) {
   return state == RUNNER_EMPTY;
 }
 
-static maskrcnn_status open_many(Handles *h, int class, Err *err) {
+// Opens it for half as many images, so that there is memory for larger ones.
+static maskrcnn_status halve(Handles *h, Err *err) {
+  fprintf(stderr, "%s; going on with %d images at a time\n", err->msg, h->batch / 2);
   if (!empty_many(h, err)) return MASKRCNN_DEAD;
   maskrcnn_close(h->many);
   h->many = NULL;
-  for (;; h->batch /= 2) {
-    const maskrcnn_status status = open_handle(h, &h->many, h->batch, class_pixels[class], h->canvas, h->canvases, err);
-    h->class = class;
-    if (status != MASKRCNN_NO_MEMORY || h->batch == 1) return status;
-    fprintf(stderr, "%s; going on with %d images at a time\n", err->msg, h->batch / 2);
-  }
+  h->batch /= 2;
+  return open_many(h, err);
 }
+
+static maskrcnn_status have_many(Handles *h, Err *err) { return h->many ? MASKRCNN_OK : open_many(h, err); }
 
 static maskrcnn_status submit(Handles *h, const maskrcnn_image *image, int n, uint64_t tag, Err *err) {
   for (;;) {
@@ -250,13 +258,12 @@ static maskrcnn_status run_single(Handles *h, const maskrcnn_image *image, uint6
 // All tiles of an image, which are parts of its rows and not copied; they have one size.
 static maskrcnn_status run_tiles(Handles *h, const maskrcnn_image *image, uint64_t tag, Err *err) {
   const TilePlan plan = handles_tiles(h->o, image->height, image->width);
-  const int n = tiles_count(&plan), group = ordinary_group(h, plan.tile_h, plan.tile_w);
+  const int n = tiles_count(&plan), group = untiled_group(h, plan.tile_h, plan.tile_w);
   if (!is_ordinary(h, group)) {
     err_set(err, "tiles of %d x %d pixels are too large or too long: give a smaller --tile", plan.tile_w, plan.tile_h);
     return MASKRCNN_BAD_IMAGE;
   }
-  const int class = group / h->canvases;
-  maskrcnn_status status = h->many && class <= h->class ? MASKRCNN_OK : open_many(h, class, err);
+  maskrcnn_status status = have_many(h, err);
   if (status) return status;
   maskrcnn_image *tiles = xcalloc((size_t)n, sizeof *tiles);
   const int64_t pitch = 3 * (int64_t)image->width;
@@ -283,14 +290,17 @@ static bool start(void *context, int group, const Image *const *image, int n, ui
   maskrcnn_image *images = xcalloc((size_t)n, sizeof *images);
   for (int i = 0; i < n; i++)
     images[i] = (maskrcnn_image){.rgb = image[i]->rgb, .width = image[i]->w, .height = image[i]->h};
-  if (is_single(h, group)) {
+  if (group == single_group(h)) {
     status = run_single(h, images, tag, err);
-  } else if (is_tiled(h, group)) {
+  } else if (group == tiled_group(h)) {
     status = run_tiles(h, images, tag, err);
   } else {
-    const int class = group / h->canvases;
-    if (!h->many || class > h->class) status = open_many(h, class, err);
+    status = have_many(h, err);
     if (status == MASKRCNN_OK) status = submit(h, images, n, tag, err);
+    while (status == MASKRCNN_NO_MEMORY && h->many && h->batch > 1) {
+      status = halve(h, err);
+      if (status == MASKRCNN_OK) status = submit(h, images, n, tag, err);
+    }
   }
   free(images);
   // There may be memory for others, and others may be images that it takes; all else is the same for all of them.
@@ -315,6 +325,7 @@ Handles *handles_open(const InferOptions *o, const ModelConfig *config, int batc
   h->o = o;
   h->resize = resize_of(config);
   h->batch = batch;
+  h->queue = HANDLES_UNDER_WAY * batch;
   h->speed = speed;
   h->last = &h->first;
   choose_canvases(h);

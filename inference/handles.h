@@ -1,9 +1,8 @@
 // Handles: the network as a stream's Runner, run through include/maskrcnn.h alone.
 //
-// One handle takes all ordinary images. It is opened for the largest images met so far, in steps (2, 16, 64
-// megapixels), and again when larger ones come; where memory does not suffice for a batch it is opened for half as
-// many. An image beyond that, or so long that no ordinary canvas holds it, has a handle of its own, with a batch of
-// one, which is kept for the next that fits it. Which canvas an image goes to depends on its size and the options
+// One handle takes all ordinary images; where memory does not suffice for a batch it is opened for half as many. An
+// image of more than 64 megapixels, or so long that no ordinary canvas holds it, has a handle of its own, with a batch
+// of one, which is kept for the next that fits it. Which canvas an image goes to depends on its size and the options
 // alone.
 #pragma once
 #include "data/formats/tiles.h"
