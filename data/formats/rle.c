@@ -223,17 +223,27 @@ Rle rle_merge(const Rle *parts, int count, bool intersect) {
 
 size_t rle_string_room(const Rle *r) { return 7 * (size_t)r->n + 1; } // 33 bits make at most seven groups; and the NUL
 
+// Groups of five bits that x and its sign need.
+static int groups_of(int64_t x) {
+  const uint64_t magnitude = (uint64_t)(x ^ (x >> 63));
+  return (68 - __builtin_clzll(magnitude << 1 | 1)) / 5;
+}
+
+// The first four groups are written whether x has them or not: how long a number is cannot be predicted.
+static char *write_number(char *to, int64_t x) {
+  const int groups = groups_of(x);
+  const uint32_t low = (uint32_t)x;
+  const uint32_t bits = (low & 31) | (low & 31 << 5) << 3 | (low & 31 << 10) << 6 | (low & 31 << 15) << 9;
+  const uint32_t more = UINT32_C(0x20202020) & (uint32_t)((UINT64_C(1) << 8 * (groups - 1)) - 1);
+  const uint32_t text = UINT32_C(0x30303030) + bits + more;
+  for (int k = 0; k < 4; k++) to[k] = (char)(text >> 8 * k);
+  for (int k = 4; k < groups; k++) to[k] = (char)('0' + (x >> 5 * k & 31) + (k < groups - 1 ? 32 : 0));
+  return to + groups;
+}
+
 size_t rle_write_string(const Rle *r, char *s) {
   char *to = s;
-  for (int i = 0; i < r->n; i++) {
-    int64_t x = (int64_t)r->runs[i] - (i > 2 ? (int64_t)r->runs[i - 2] : 0);
-    for (bool more = true; more;) {
-      int group = (int)(x & 31);
-      x >>= 5;
-      more = x != (group & 16 ? -1 : 0);
-      *to++ = (char)('0' + group + (more ? 32 : 0));
-    }
-  }
+  for (int i = 0; i < r->n; i++) to = write_number(to, (int64_t)r->runs[i] - (i > 2 ? (int64_t)r->runs[i - 2] : 0));
   *to = '\0';
   return (size_t)(to - s);
 }

@@ -315,6 +315,23 @@ TEST(rle_polygon_survives_stray_coordinates) {
   }
 }
 
+// The fourth run is written as its difference from the second: both signs, where numbers become a group longer.
+TEST(rle_string_of_every_length) {
+  for (int bit = 0; bit < 31; bit++)
+    for (int off = -1; off < 2; off++) {
+      const uint32_t large = (1u << bit) + (uint32_t)off, sides = 1u << 16;
+      const uint32_t up[] = {0, 0, 0, large, sides * (sides / 2) - large}, down[] = {0, large, 0, 0, up[4]};
+      for (int k = 0; k < 2; k++) {
+        const Rle r = {.h = 1 << 16, .w = 1 << 15, .n = 5, .runs = (uint32_t *)(uintptr_t)(k ? up : down)};
+        char *s = rle_to_string(&r);
+        Rle back;
+        if (EXPECT(rle_from_string(&back, s, strlen(s), r.h, r.w, NULL))) expect_runs(&back, r.runs, r.n);
+        rle_free(&back);
+        free(s);
+      }
+    }
+}
+
 TEST(rle_string_rejects_malformed) {
   Rle r, good = {.h = 40, .w = 50, .n = 5, .runs = (uint32_t[]){0, 1000, 7, 3, 990}};
   char *s = rle_to_string(&good);
