@@ -536,6 +536,16 @@ const Batch *loader_next(Loader *l, Err *err) {
   return b;
 }
 
+void loader_settle(Loader *l) {
+  pthread_mutex_lock(&l->lock);
+  const int64_t ahead = l->oldest + l->num_slots, end = l->options.train ? ahead : MIN(ahead, l->sampler.steps);
+  for (int64_t step = l->next; step < end; step++) {
+    const Slot *slot = &l->slots[step % l->num_slots];
+    while (!(slot->ready && slot->batch.step == step)) pthread_cond_wait(&l->filled, &l->lock);
+  }
+  pthread_mutex_unlock(&l->lock);
+}
+
 int64_t loader_steps_per_epoch(const Loader *l) { return l->sampler.steps; }
 
 int loader_bad_images(const Loader *l) { return atomic_load(&l->bad_images); }

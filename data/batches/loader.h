@@ -48,6 +48,8 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err);
 // an evaluation, NULL with a message when an image is bad under `strict` or, in training, no image of the batch can be
 // read, or memory is out, or no file can be read any more: that makes no image a bad one.
 const Batch *loader_next(Loader *l, Err *err);
+// Waits until every batch ahead is there, so that the decoder threads sleep: for who times what comes after it.
+void loader_settle(Loader *l);
 int64_t loader_steps_per_epoch(const Loader *l); // evaluation: steps in all, of every rank as many
 int loader_bad_images(const Loader *l);          // different ones met so far
 int loader_threads(const LoaderOptions *o);      // how many there will be

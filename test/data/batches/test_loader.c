@@ -336,6 +336,29 @@ TEST(loader_holds_batches) {
   dataset_close(&d);
 }
 
+// Settled, nobody decodes; at the end of an evaluation, too, where fewer batches are left than there is room for.
+TEST(loader_settles) {
+  Dataset d;
+  if (!open_set(&d, small_set("settle"), &small_options)) return;
+  for (int train = 0; train < 2; train++) {
+    LoaderOptions o = training(2);
+    o.train = train;
+    o.prefetch = 3;
+    Err err;
+    Loader *l = loader_open(&d, &o, &err);
+    for (int step = 0; step < 8 && loader_next(l, &err); step++) {
+      double before[LOADER_STAGES], after[LOADER_STAGES];
+      loader_settle(l);
+      loader_seconds(l, before);
+      usleep(2000);
+      loader_seconds(l, after);
+      EXPECT(!memcmp(before, after, sizeof before));
+    }
+    loader_close(l);
+  }
+  dataset_close(&d);
+}
+
 TEST(loader_closes_at_any_moment) {
   Dataset d;
   if (!open_set(&d, small_set("close"), &small_options)) return;
