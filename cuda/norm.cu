@@ -3,7 +3,7 @@
 // of its own. Each direction is a two-pass reduction (thread, threadblock, workspace, statistics, always in the same
 // order) and an elementwise pass with the epilogue fused in. The floor is memory traffic: inputs are read twice, the
 // result is written once.
-#include "cuda/norm.cuh"
+#include "cuda/norm_resident.cuh"
 
 // Second pass: stats [sets, groups, 2]. Grid (groups, sets), a threadblock per group.
 __global__ void norm_stats_kernel(NormTiling m, const float *partial, float eps, float momentum, float *running_mean,
@@ -107,7 +107,13 @@ extern "C" void cuda_group_norm_forward(Device *dev, int groups, float eps, cons
 extern "C" void cuda_batch_norm_forward(Device *dev, float eps, float momentum, const Tensor *x, const void *gamma,
                                         const void *beta, void *running_mean, void *running_var, void *stats,
                                         const Dest *y) {
-  norm_forward(dev, norm_tiling(x, x->c, false), eps, momentum, gamma, beta, running_mean, running_var, stats, y);
+  ResidentTiling t;
+  if (!dev->wgmma || !resident_tiling(x, 1, &t)) {
+    norm_forward(dev, norm_tiling(x, x->c, false), eps, momentum, gamma, beta, running_mean, running_var, stats, y);
+  } else if (!dev->measuring) {
+    check_dest(x, y);
+    resident_forward(dev, t, x, eps, momentum, gamma, beta, running_mean, running_var, stats, y);
+  }
 }
 
 extern "C" void cuda_group_norm_backward(Device *dev, int groups, const Tensor *x, const Tensor *dy, const void *gamma,
@@ -119,7 +125,14 @@ extern "C" void cuda_group_norm_backward(Device *dev, int groups, const Tensor *
 extern "C" void cuda_batch_norm_backward(Device *dev, const Tensor *x, const Tensor *dy, const void *gamma,
                                          const void *stats, const Dest *dx, void *dgamma, void *dbeta,
                                          bool accumulate) {
-  norm_backward(dev, norm_tiling(x, x->c, false), dy, gamma, stats, dx, dgamma, dbeta, accumulate);
+  ResidentTiling t;
+  if (!dev->wgmma || !resident_tiling(x, 2, &t)) {
+    norm_backward(dev, norm_tiling(x, x->c, false), dy, gamma, stats, dx, dgamma, dbeta, accumulate);
+  } else if (!dev->measuring) {
+    check_like(x, dy);
+    check_dest(x, dx);
+    resident_backward(dev, t, x, dy, gamma, stats, dx, dgamma, dbeta, accumulate);
+  }
 }
 
 extern "C" void cuda_norm_fold(Device *dev, int c, float eps, const void *gamma, const void *beta, const void *mean,

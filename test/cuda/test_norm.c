@@ -235,6 +235,16 @@ TEST_TIER(cuda_norm_of_large_tensors, 1) {
   for (int i = 0; i < COUNT(large); i++) check_case(&large[i], BF16, false, 1);
 }
 
+// Batch norm of tensors that stay in shared memory: clusters of one threadblock and of eight, of which the last has
+// fewer pixels, slices of 16 to 64 channels, of which the last is nearly empty.
+TEST(cuda_norm_resident_equals_cpu) {
+  if (!gpu_device()) return;
+  const NormCase cases[] = {{8, 14, 14, 520, 0, 8, 0}, {3, 7, 7, 4096, 0, 3, 0}, {1, 61, 67, 24, 0, 1, 0},
+                            {2, 3, 5, 130, 0, 2, 1000}, {64, 7, 7, 40, 0, 64, 1000}, {7, 1, 1, 512, 0, 7, 0}};
+  for (int d = 0; d < COUNT(dtypes); d++)
+    for (int i = 0; i < COUNT(cases); i++) check_case(&cases[i], dtypes[d], i % 2, (uint64_t)i);
+}
+
 TEST(cuda_norm_honours_dest) {
   if (!gpu_device()) return;
   const NormCase some[] = {{3, 5, 3, 11, 11, 2, 0}, {2, 3, 4, 5, 0, 2, 0}};
