@@ -14,9 +14,12 @@ __device__ __forceinline__ uint64_t matrix_descriptor(uint32_t address, int acro
   return (uint64_t)(own >> 4) | (uint64_t)(across >> 4) << 16 | (uint64_t)(8 * ROW >> 4) << 32 | SWIZZLE << 62;
 }
 
-// The same for eight rows of 16 elements of K without a swizzle, the first eight of all rows before the others.
-__device__ __forceinline__ uint64_t unswizzled_descriptor(uint32_t address) {
-  return (uint64_t)((address & (MAX_ADDRESS - 1)) >> 4) | (uint64_t)(128 >> 4) << 16 | (uint64_t)(256 >> 4) << 32;
+// The same without a swizzle, of core matrices: eight rows of 16 bytes, one after the other. The next 16 bytes of K are
+// `across` bytes on, the next eight rows `down` bytes; core matrices may overlap. By default, eight rows of 16 elements
+// of K, the first eight of all rows before the others.
+__device__ __forceinline__ uint64_t unswizzled_descriptor(uint32_t address, int across = 128, int down = 256) {
+  uint32_t own = address & (MAX_ADDRESS - 1);
+  return (uint64_t)(own >> 4) | (uint64_t)(across >> 4) << 16 | (uint64_t)(down >> 4) << 32;
 }
 
 // Before the first wgmma that uses registers or shared memory written by ordinary instructions.

@@ -317,27 +317,45 @@ static const Problem tail_waves[] = {
 
 TEST_TIER(cuda_conv_ends_in_a_tail_wave, 1) { check_wgmma(tail_waves, COUNT(tail_waves), true, true, false); }
 
-// Rows of a tensor that come from two launches, in tiles of two shapes: images that are alike have results that are, to
-// the bit.
-static void check_alike_images(const Mode *m, Kind kind) {
-  enum { IMAGES = 59, SIDE = 17, C = 192, K = 256 };
-  const Conv conv = {1, 1};
-  int c = kind == FORWARD ? C : K;
-  size_t image = (size_t)SIDE * SIDE * c;
-  float *values = xmalloc(IMAGES * image * sizeof *values);
+// Images: strides with a layout of the patch each, filters of AlexNet, VGG, GoogLeNet and ResNet, and others at the
+// edges: an even width and an odd one, one channel and four, filters of two blocks, partly empty, tiles of several
+// columns and of two or four rows, more taps across than down, counts, a patch larger than the image.
+static const Problem stems[] = {
+    {{2, 3}, 7, 7, 1, 2, 3, 64, {33}, {141}, {-1}},   {{2, 3}, 7, 7, 1, 3, 3, 64, {18}, {300}, {2}},
+    {{4, 2}, 11, 11, 1, 2, 3, 64, {67}, {275}, {-1}}, {{4, 0}, 11, 11, 1, 2, 3, 96, {51}, {63}, {-1}},
+    {{1, 1}, 3, 3, 1, 2, 3, 64, {13}, {70}, {-1}},    {{1, 1}, 3, 3, 1, 5, 1, 32, {28}, {28}, {4}},
+    {{1, 2}, 5, 5, 1, 2, 3, 130, {9}, {65}, {-1}},    {{2, 2}, 5, 6, 1, 2, 4, 50, {20}, {34}, {-1}},
+    {{4, 1}, 5, 4, 1, 2, 2, 20, {41}, {300}, {1}},    {{1, 7}, 16, 16, 1, 1, 3, 8, {5}, {6}, {-1}},
+    {{2, 0}, 3, 1, 1, 2, 3, 70, {9}, {131}, {-1}},    {{1, 0}, 1, 9, 1, 2, 4, 16, {3}, {129}, {-1}},
+    {{2, 3}, 7, 7, 1, 70, 3, 24, {40}, {60}, {-1}}, // more tiles than blocks that run at once
+};
+TEST_TIER(cuda_conv_of_images_is_exact, 1) { check_wgmma(stems, COUNT(stems), true, false, false); }
+
+// Images that are alike have results that are, to the bit: where rows of a tensor come from two launches, in tiles of
+// two shapes, and in the stem, where tiles begin elsewhere in every image.
+typedef struct AlikeCase {
+  Conv conv;
+  int images, side, taps, c, k;
+  bool dgrad;
+} AlikeCase;
+static void check_alike_images(const Mode *m, Kind kind, const AlikeCase *p) {
+  int side = out_size(p->side, p->taps, &p->conv), c = kind == FORWARD ? p->c : p->k, k = kind == FORWARD ? p->k : p->c;
+  int in_side = kind == FORWARD ? p->side : side, out_side = kind == FORWARD ? side : p->side;
+  size_t image = (size_t)in_side * in_side * c, all = p->images * image;
+  float *values = xmalloc(all * sizeof *values);
   Draw d = {.key = rng_key((uint64_t)kind, RNG_TEST)};
-  for (size_t i = 0; i < IMAGES * image; i++)
-    values[i] = i < image ? 1e-3f * (float)(below(&d, 2000) - 1000) : values[i - image];
-  Twin in = twin_values(m->dtype, IMAGES, SIDE, SIDE, c, values), w = twin_random(m->dtype, K, 3, 3, C, 0.05, 1);
-  Twin out = twin_poisoned(m->dtype, IMAGES, SIDE, SIDE, kind == FORWARD ? K : C);
+  for (size_t i = 0; i < all; i++) values[i] = i < image ? 1e-3f * (float)(below(&d, 2000) - 1000) : values[i - image];
+  Twin in = twin_values(m->dtype, p->images, in_side, in_side, c, values);
+  Twin w = twin_random(m->dtype, p->k, p->taps, p->taps, p->c, 0.05, 1);
+  Twin out = twin_poisoned(m->dtype, p->images, out_side, out_side, k);
   Dest dest = {.t = out.gpu};
   if (kind == FORWARD)
-    RUN_ON_GPU(m, conv_forward, &conv, 1, &in.gpu, &w.gpu, &dest);
+    RUN_ON_GPU(m, conv_forward, &p->conv, 1, &in.gpu, &w.gpu, &dest);
   else
-    RUN_ON_GPU(m, conv_dgrad, &conv, 1, &in.gpu, &w.gpu, &dest);
+    RUN_ON_GPU(m, conv_dgrad, &p->conv, 1, &in.gpu, &w.gpu, &dest);
   char *bits = gpu_fetch(out.gpu.data, tensor_bytes(&out.gpu));
-  size_t each = tensor_bytes(&out.gpu) / IMAGES;
-  for (int i = 1; i < IMAGES; i++) EXPECT(!memcmp(bits, bits + (size_t)i * each, each));
+  size_t each = tensor_bytes(&out.gpu) / (size_t)p->images;
+  for (int i = 1; i < p->images; i++) EXPECT(!memcmp(bits, bits + (size_t)i * each, each));
   free(bits);
   free(values);
   twin_free(&in);
@@ -346,11 +364,14 @@ static void check_alike_images(const Mode *m, Kind kind) {
 }
 TEST_TIER(cuda_conv_of_images_that_are_alike_is_alike, 1) {
   if (!gpu_device()) return;
+  static const AlikeCase cases[] = {
+      {{1, 1}, 59, 17, 3, 192, 256, true}, {{2, 3}, 25, 150, 7, 3, 64, false}, {{4, 2}, 25, 70, 11, 3, 96, false}};
   Mode modes[MAX_MODES];
   int num_modes = find_modes(gpu_device(), WGMMA, modes);
   if (!num_modes) return test_skip("rung 05 needs a Hopper GPU, sm_90a");
-  for (int i = 0; i < num_modes; i++) {
-    check_alike_images(&modes[i], FORWARD);
-    check_alike_images(&modes[i], DGRAD);
-  }
+  for (int i = 0; i < num_modes; i++)
+    for (int j = 0; j < COUNT(cases); j++) {
+      check_alike_images(&modes[i], FORWARD, &cases[j]);
+      if (cases[j].dgrad) check_alike_images(&modes[i], DGRAD, &cases[j]);
+    }
 }

@@ -122,7 +122,7 @@ static void shrink(Draw *d, Problem *p) {
 }
 
 static Problem draw_problem(uint64_t seed) {
-  static const int taps[] = {1, 1, 1, 2, 3, 3, 3, 3, 4, 5, 7, 11}, strides[] = {1, 1, 1, 2, 2, 3};
+  static const int taps[] = {1, 1, 1, 2, 3, 3, 3, 3, 4, 5, 7, 11}, strides[] = {1, 1, 1, 2, 2, 3, 4};
   Draw d = {.key = rng_key(seed, RNG_SHAPES)};
   Problem p = {.levels = 1, .r = taps[below(&d, COUNT(taps))]};
   p.s = below(&d, 5) ? p.r : taps[below(&d, COUNT(taps))];
@@ -161,6 +161,8 @@ static const Problem chosen[] = {
     {{1, 1}, 3, 3, 5, 2, 64, 256, {50, 25, 13, 7, 4}, {84, 42, 21, 11, 6}, -1},
     {{2, 3}, 7, 7, 1, 3, 3, 64, {61}, {150}, 2},
     {{2, 2}, 5, 6, 1, 3, 7, 50, {20}, {34}, -1},
+    {{4, 2}, 11, 11, 1, 3, 3, 96, {67}, {150}, 2},
+    {{1, 1}, 3, 3, 1, 3, 1, 32, {28}, {70}, -1},
     {{8, 3}, 3, 5, 1, 3, 40, 24, {37}, {41}, -1},
     {{1, 20}, 41, 3, 1, 2, 8, 16, {9}, {30}, -1},
     {{2, 0}, 98, 1, 1, 2, 16, 8, {121}, {5}, -1},
