@@ -24,8 +24,7 @@ struct Decoders {
   bool ended;       // there are no more
   bool failed;
   Err why;
-  size_t bytes;   // of pixels that are not given back
-  double seconds; // of reading and decoding
+  size_t bytes; // of pixels that are not given back
 };
 
 // How long a thread waits for a list before it looks whether it is to stop.
@@ -69,7 +68,6 @@ static Decoded *take_name(Decoders *d) {
 // are taken and given back whatever becomes of it. False when it is to stop.
 static bool admit(Decoders *d, Decoded *image, size_t bytes) {
   SlotState *state = &d->state[image->place % d->o.ahead];
-  const double begin = now_seconds();
   pthread_mutex_lock(&d->lock);
   while (!d->stop && (d->admitted < image->place || (d->bytes && d->bytes + bytes > d->o.bytes))) {
     *state = d->admitted == image->place ? SLOT_WAITS : SLOT_READING;
@@ -80,7 +78,6 @@ static bool admit(Decoders *d, Decoded *image, size_t bytes) {
   d->admitted++;
   image->bytes = bytes;
   d->bytes += bytes;
-  d->seconds -= now_seconds() - begin; // which is no decoding
   pthread_cond_broadcast(&d->changed);
   const bool go_on = !d->stop;
   pthread_mutex_unlock(&d->lock);
@@ -112,7 +109,6 @@ static void *decode(void *decoders) {
   pthread_mutex_lock(&d->lock);
   for (Decoded *image; (image = take_name(d));) {
     pthread_mutex_unlock(&d->lock);
-    const double start = now_seconds();
     scratch_reset(&scratch);
     if (!read_image(d, image, &scratch, &err)) {
       image->wrong = xmalloc(sizeof *image->wrong);
@@ -120,7 +116,6 @@ static void *decode(void *decoders) {
       decoders_drop_pixels(d, image);
     }
     pthread_mutex_lock(&d->lock);
-    d->seconds += now_seconds() - start;
     d->state[image->place % d->o.ahead] = SLOT_READY;
     pthread_cond_broadcast(&d->changed);
   }
@@ -163,20 +158,6 @@ DecodersState decoders_next(Decoders *d, double wait, Decoded **out, Err *err) {
   if (state == DECODERS_FAIL) *err = d->why;
   pthread_mutex_unlock(&d->lock);
   return state;
-}
-
-int64_t decoders_named(Decoders *d) {
-  pthread_mutex_lock(&d->lock);
-  const int64_t named = d->named;
-  pthread_mutex_unlock(&d->lock);
-  return named;
-}
-
-double decoders_seconds(Decoders *d) {
-  pthread_mutex_lock(&d->lock);
-  const double seconds = d->seconds;
-  pthread_mutex_unlock(&d->lock);
-  return seconds;
 }
 
 void decoders_drop_pixels(Decoders *d, Decoded *image) {

@@ -31,9 +31,6 @@ typedef enum DecodersState {
 } DecodersState;
 // The next image in the order of the sources, waiting for it up to `wait` seconds; the caller frees it.
 DecodersState decoders_next(Decoders *d, double wait, Decoded **out, Err *err);
-int64_t decoders_named(Decoders *d); // how many images the sources have named so far
-// How long threads have been decoding, in all.
-double decoders_seconds(Decoders *d);
 // Gives back the pixels of an image that was taken.
 void decoders_drop_pixels(Decoders *d, Decoded *image);
 void decoders_free(Decoders *d, Decoded *image);
