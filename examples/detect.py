@@ -6,6 +6,7 @@ import numpy
 
 lib = ctypes.CDLL(os.environ.get("MASKRCNN_LIBRARY", "libmaskrcnn.so.1"))
 P, I, F, L = ctypes.POINTER, ctypes.c_int, ctypes.c_float, ctypes.c_int64
+lib.maskrcnn_message.restype, lib.maskrcnn_mask_bitmap.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_void_p, L]
 
 
 class Options(ctypes.Structure):  # as far as it is set here: maskrcnn_options_init is told how much there is
@@ -29,12 +30,12 @@ class Results(ctypes.Structure):
     _fields_ = [("tag", ctypes.c_uint64), ("n", I), ("images", P(P(Result)))]
 
 
-lib.maskrcnn_message.restype, lib.maskrcnn_mask_bitmap.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_void_p, L]
-
-
 def read_ppm(path):
-    kind, width, height, rest = open(path, "rb").read().split(maxsplit=3)
-    return numpy.frombuffer(rest.split(b"\n", 1)[1], numpy.uint8).reshape(int(height), int(width), 3)
+    try:
+        kind, width, height, rest = open(path, "rb").read().split(maxsplit=3)
+        return numpy.frombuffer(rest.split(b"\n", 1)[1], numpy.uint8).reshape(int(height), int(width), 3)
+    except (OSError, ValueError, IndexError):
+        sys.exit(f"{path}: not there, or no PPM of 8 bits: save it as one, as 'convert {path} a.ppm' does")
 
 
 def main(weights, path, device="auto"):
@@ -51,8 +52,7 @@ def main(weights, path, device="auto"):
     mask = numpy.empty(rgb.shape[:2], bool)
     for i in range(d.n):
         lib.maskrcnn_mask_bitmap(d.masks[i], mask.ctypes.data, mask.strides[0])
-        box = " ".join(f"{d.boxes[4 * i + k]:.1f}" for k in range(4))
-        print(f"{d.names[i].decode()} {d.scores[i]:.3f} at {box}")
+        print(d.names[i].decode(), f"{d.scores[i]:.3f} at", *(f"{d.boxes[4 * i + k]:.1f}" for k in range(4)))
     lib.maskrcnn_results_free(results)
     lib.maskrcnn_close(handle)
 

@@ -71,11 +71,19 @@ TEST(library_example_in_python) {
     test_skip("Python has no numpy here");
     return;
   }
-  char *want = expected(100, 70);
-  EXPECT_INT(command(&said, "MASKRCNN_LIBRARY=%s python3 examples/detect.py %s %s cpu", tool("libmaskrcnn.so"),
-                     library_weights(NORM_FROZEN_BN), picture(100, 70)),
-             0);
+  char *want = expected(100, 70), *line = xasprintf("MASKRCNN_LIBRARY=%s python3 examples/detect.py %s",
+                                                    tool("libmaskrcnn.so"), library_weights(NORM_FROZEN_BN));
+  EXPECT_INT(command(&said, "%s %s cpu", line, picture(100, 70)), 0);
   EXPECT_STR(said, want);
+  CHECK(!command(NULL, "head -c 1000 %s >%s/cut.ppm", in_tmp("library.ppm"), test_tmp()));
+  CHECK(!command(NULL, "printf 'P5 2 2 255\n1234' >%s/gray.ppm; touch %s/empty.ppm", test_tmp(), test_tmp()));
+  static const char *const unusable[] = {"/nowhere.ppm", "examples/detect.py", "cut.ppm", "gray.ppm", "empty.ppm"};
+  for (int i = 0; i < COUNT(unusable); i++) {
+    const char *path = i < 2 ? unusable[i] : in_tmp(unusable[i]);
+    EXPECT_INT(command(&said, "%s %s cpu", line, path), 1);
+    EXPECT(strstr(said, path) == said && strchr(said, '\n') == said + strlen(said) - 1); // one line
+  }
+  free(line);
   free(want);
 }
 
