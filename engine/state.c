@@ -322,6 +322,7 @@ static const char *advice(const Loading *l) {
                   : "--reset-heads starts with new outputs";
 }
 
+// What to do stands before the names: who calls the library may have room for the beginning alone.
 static bool report(const Loading *l, Err *err) {
   char text[sizeof err->msg - 512] = ""; // room for what stands around it
   int total = 0;
@@ -336,10 +337,10 @@ static bool report(const Loading *l, Err *err) {
   if (!total && !l->infinite.n) return true;
   if (!total)
     return err_set(err,
-                   "the weights hold NaN or infinities:%s%s (%d tensors in all), as when training diverged or the file "
-                   "was damaged; use an earlier checkpoint",
-                   l->infinite.names, l->infinite.n > NAMED ? ", …" : "", l->infinite.n);
-  return err_set(err, "the weights are of another model: %s (%d tensors in all); %s", text, total, advice(l));
+                   "the weights hold NaN or infinities, as when training diverged or the file was damaged: use an "
+                   "earlier checkpoint; tensors: %d,%s%s",
+                   l->infinite.n, l->infinite.names, l->infinite.n > NAMED ? ", …" : "");
+  return err_set(err, "the weights are of another model: %s; tensors that do not fit: %d, %s", advice(l), total, text);
 }
 
 bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *o, Err *err) {
