@@ -1,6 +1,7 @@
 #include "models/config.h"
 #include <assert.h>
 #include <float.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,7 @@ static void set_column(ModelConfig *c, int columns, int column) {
 #define INT(name, range, ...) SET(name, int value[], __VA_ARGS__)
 #define BOOL(name, ...) SET(name, bool value[], __VA_ARGS__)
 #define FLOAT(name, range, ...) SET(name, float value[], __VA_ARGS__)
-#define FLOATS(name, count, ...) SET(name, float value[][count], __VA_ARGS__)
+#define FLOATS(name, count, range, ...) SET(name, float value[][count], __VA_ARGS__)
 #define ENUM(name, type, names, ...) SET(name, type value[], __VA_ARGS__)
 #include "models/config.def"
 #undef SET
@@ -202,12 +203,13 @@ typedef struct Range {
 #define RANGE(lowest, highest) ((Range){RANGE_WITHIN, lowest, highest})
 #define ABOVE(bound) ((Range){.kind = RANGE_ABOVE, .low = bound})
 
-// NaN is in no range but ANY.
+// NaN is in no range.
 static bool check_range(const char *name, double value, Range r, Err *err) {
   if (r.kind == RANGE_ABOVE && !(value > r.low))
     return err_set(err, "model configuration: %s must be above %g", name, r.low);
   if (r.kind == RANGE_WITHIN && !(value >= r.low && value <= r.high)) // %.10g: every int as %d has it
     return err_set(err, "model configuration: %s = %.10g is outside %.10g … %.10g", name, value, r.low, r.high);
+  if (!isfinite(value)) return err_set(err, "model configuration: %s = %g is no finite number", name, value);
   return true;
 }
 
@@ -221,6 +223,14 @@ static bool check_ints(const ModelConfig *c, Err *err) {
 static bool check_floats(const ModelConfig *c, Err *err) {
 #define FLOAT(name, range, ...)                                                                                        \
   if (!check_range(#name, (double)c->name, range, err)) return false;
+#include "models/config.def"
+  return true;
+}
+
+static bool check_lists(const ModelConfig *c, Err *err) {
+#define FLOATS(name, count, range, ...)                                                                                \
+  for (int i = 0; i < count; i++)                                                                                      \
+    if (!check_range(#name, (double)c->name[i], range, err)) return false;
 #include "models/config.def"
   return true;
 }
@@ -239,7 +249,7 @@ bool config_check(const ModelConfig *c, Err *err) {
     return err_set(err, "model configuration: mask_least_side must be above 0");
   if (c->box_extra != 0 && c->box_extra != 1)
     return err_set(err, "model configuration: box_extra = %g is neither 0 nor 1", (double)c->box_extra);
-  if (!check_floats(c, err)) return false;
+  if (!check_floats(c, err) || !check_lists(c, err)) return false;
   if (c->norm == NORM_GN && c->width % c->norm_groups)
     return err_set(err, "model configuration: width %d does not divide into %d groups", c->width, c->norm_groups);
   return true;

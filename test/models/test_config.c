@@ -359,6 +359,42 @@ TEST(config_ranges_of_other_fields) {
   }
 }
 
+// As a checkpoint may have it: text that is a number, and no value that means anything.
+TEST(config_values_that_mean_nothing) {
+  static const struct {
+    const char *name, *text, *says;
+  } unusable[] = {{"anchor_size", "32,64,0,256,512", "anchor_size = 0 is outside 1 … 65536"},
+                  {"anchor_size", "-32,64,128,256,512", "anchor_size = -32 is outside"},
+                  {"anchor_size", "32,64,128,256,inf", "anchor_size = inf is outside"},
+                  {"anchor_ratio", "0,1,2", "anchor_ratio = 0 is outside 0.01 … 100"},
+                  {"anchor_ratio", "0.5,nan,2", "anchor_ratio = nan is outside"},
+                  {"mean", "0,nan,0", "mean = nan is no finite number"},
+                  {"mean", "0,0,-inf", "mean = -inf is no finite number"},
+                  {"std", "1,0,1", "std must be above 0"},
+                  {"std", "-1,1,1", "std must be above 0"},
+                  {"std", "1,1,nan", "std must be above 0"},
+                  {"std", "1,inf,1", "std = inf is no finite number"},
+                  {"pixel_unit", "inf", "pixel_unit = inf is no finite number"},
+                  {"box_weight", "10,10,0,5", "box_weight must be above 0"},
+                  {"norm_eps", "-1", "norm_eps = -1 is outside 0 … 1"},
+                  {"nms", "nan", "nms = nan is outside 0 … 1"},
+                  {"rpn_nms", "1.5", "rpn_nms = 1.5 is outside 0 … 1"},
+                  {"min_score", "-0.5", "min_score = -0.5 is outside 0 … 1"},
+                  {"min_size", "nan", "min_size = nan is outside"},
+                  {"rpn_beta", "-1", "rpn_beta = -1 is outside"},
+                  {"roi_canonical_size", "0", "roi_canonical_size must be above 0"},
+                  {"roi_level_eps", "nan", "roi_level_eps = nan is outside"},
+                  {"box_extra", "nan", "box_extra = nan is neither 0 nor 1"},
+                  {"classes", "1", "classes = 1 is outside 2 … 65536"},
+                  {"classes", "-3", "classes = '-3' is not usable"}};
+  for (int i = 0; i < COUNT(unusable); i++) {
+    ModelConfig c = with_recipe("maskrcnn-r50-fpn", RECIPE_TORCHVISION);
+    Err err = {""};
+    EXPECT(!config_set(&c, unusable[i].name, unusable[i].text, &err) || !config_check(&c, &err));
+    if (!EXPECT(strstr(err.msg, unusable[i].says))) printf("    %s\n", err.msg);
+  }
+}
+
 TEST(config_refuses_what_cannot_be) {
   Err err;
   ModelConfig c = with_recipe("tiny", RECIPE_MLPERF);
