@@ -13,7 +13,7 @@ static Test *tests;
 // The test now running.
 static struct {
   long checks, failures;
-  const char *skipped;
+  char skipped[256]; // why; "": it was not
 } now;
 
 static char tmp_folder[256];
@@ -59,7 +59,7 @@ bool test_str(const char *got, const char *want, const char *expr, const char *f
 }
 
 long test_failures(void) { return now.failures; }
-void test_skip(const char *why) { now.skipped = why; }
+void test_skip(const char *why) { snprintf(now.skipped, sizeof now.skipped, "%s", why); }
 
 // Of what is safe in a handler of signals; the test's name stands on the line already.
 static void stop_hanging(int signal_number) {
@@ -142,13 +142,13 @@ static Outcome run_test(const Test *t) {
   t->run();
   alarm(0); // of test_limit
   double seconds = now_seconds() - begin;
-  if (now.checks == 0 && !now.skipped) test_true(false, "the test checked nothing", t->name, 0);
+  if (now.checks == 0 && !*now.skipped) test_true(false, "the test checked nothing", t->name, 0);
   if (now.failures > MAX_REPORTS) printf("  and %ld more\n", now.failures - MAX_REPORTS);
   if (now.failures > 0) {
     printf("%-48s %8.3f s  FAIL (%ld of %ld checks)\n", t->name, seconds, now.failures, now.checks);
     return FAILED;
   }
-  if (now.skipped) {
+  if (*now.skipped) {
     printf(" %8.3f s  skip %s\n", seconds, now.skipped);
     return SKIPPED;
   }
