@@ -61,7 +61,7 @@ void *scratch_read_file(Scratch *s, const char *path, size_t *size, Err *err) {
   struct stat st;
   if (fstat(file, &st) != 0 || !S_ISREG(st.st_mode)) {
     close(file);
-    err_set(err, "cannot read %s: not a regular file", path);
+    err_set(err, "cannot read %s: not a regular file%s", path, path_is_dir(path) ? " but a folder" : "");
     return NULL;
   }
   // The size is a hint only: the file may grow. A byte more lets the second read find the end.

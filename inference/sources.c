@@ -7,6 +7,11 @@
 #include <strings.h>
 #include <unistd.h>
 
+typedef struct Folder { // its images, of which `next` and those behind it are not handed out
+  char **file;          // [n]
+  int n, next;
+} Folder;
+
 struct Sources {
   char **file; // [files] of arguments and folders, in order; NULL: the list stands here
   int files, next;
@@ -18,6 +23,7 @@ struct Sources {
   bool begun; // something was read, which has told
   char *line; // what was read of it and is not handed out: [used] of [room]
   size_t used, room;
+  Folder listed; // that the list has named last
 };
 
 // ---- what there is ----------------------------------------------------------------------------------------------
@@ -37,20 +43,35 @@ static int is_image(const struct dirent *entry) {
 
 static int by_bytes(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
-static bool add_folder(Sources *s, const char *folder, Err *err) {
+// In the order of their names. NULL, with what is wrong, where there is none.
+static char **images_of(const char *folder, int *n, Err *err) {
   struct dirent **entry;
-  const int n = scandir(folder, &entry, is_image, by_bytes);
-  if (n < 0) return err_set(err, "cannot read the folder %s: %s", folder, strerror(errno));
+  *n = scandir(folder, &entry, is_image, by_bytes);
+  if (*n < 0) {
+    err_set(err, "cannot read the folder %s: %s", folder, strerror(errno));
+    return NULL;
+  }
   const char *slash = folder[strlen(folder) - 1] == '/' ? "" : "/";
-  for (int i = 0; i < n; i++) {
-    add(s, xasprintf("%s%s%s", folder, slash, entry[i]->d_name));
+  char **file = *n ? xmalloc((size_t)*n * sizeof *file) : NULL;
+  for (int i = 0; i < *n; i++) {
+    file[i] = xasprintf("%s%s%s", folder, slash, entry[i]->d_name);
     free(entry[i]);
   }
   free(entry);
-  return n > 0 || err_set(err,
-                          "%s: the folder holds no .jpg, .jpeg or .png file; those of folders below it are not "
-                          "looked for, name these or give a list: find %s -name '*.jpg' | ./infer … -",
-                          folder, folder);
+  if (!file)
+    err_set(err,
+            "%s: the folder holds no .jpg, .jpeg or .png file; those of folders below it are not looked for, name "
+            "these or give a list: find %s -name '*.jpg' | ./infer … -",
+            folder, folder);
+  return file;
+}
+
+static bool add_folder(Sources *s, const char *folder, Err *err) {
+  int n;
+  char **file = images_of(folder, &n, err);
+  for (int i = 0; file && i < n; i++) add(s, file[i]);
+  free(file);
+  return file;
 }
 
 static bool add_list(Sources *s, int list, Err *err) {
@@ -93,6 +114,8 @@ void sources_close(Sources *s) {
   free(s->file);
   free(s->named);
   free(s->line);
+  while (s->listed.next < s->listed.n) free(s->listed.file[s->listed.next++]);
+  free(s->listed.file);
   free(s);
 }
 
@@ -143,9 +166,27 @@ static SourceState read_list(Sources *s, double wait, Err *err) {
   return SOURCE_IMAGE;
 }
 
+static char *take_listed(Sources *s) { return s->listed.next < s->listed.n ? s->listed.file[s->listed.next++] : NULL; }
+
+// The first image of the folder that a line names; others follow. One that has none is handed on as it is, so that it
+// costs itself alone, as a bad image does.
+static char *open_listed(Sources *s, char *folder) {
+  free(s->listed.file);
+  s->listed = (Folder){0};
+  s->listed.file = images_of(folder, &s->listed.n, NULL);
+  if (!s->listed.file) {
+    s->listed.n = 0;
+    return folder;
+  }
+  free(folder);
+  return take_listed(s);
+}
+
 static SourceState next_line(Sources *s, double wait, char **path, Err *err) {
   for (;;) {
+    if ((*path = take_listed(s))) return SOURCE_IMAGE;
     while ((*path = take_line(s))) {
+      if (**path && path_is_dir(*path)) *path = open_listed(s, *path);
       if (**path) return SOURCE_IMAGE;
       free(*path); // an empty line
     }

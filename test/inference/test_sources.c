@@ -99,6 +99,31 @@ TEST(sources_read_a_list_that_ends_names_with_nul) {
   close(ends[0]);
 }
 
+// As on the command line; one without images is a bad image among others.
+TEST(sources_take_folders_of_a_list) {
+  Err err;
+  int ends[2];
+  CHECK(!pipe(ends));
+  char *folder = xstrdup(in_tmp("listed")),
+       *lines = xasprintf("%s/full\nx.jpg\n%s/empty\n%s/full/\n", folder, folder, folder);
+  CHECK(!command(NULL, "mkdir -p %s && cd %s && mkdir full empty && touch full/b.PNG full/a.jpg full/notes.txt", folder,
+                 folder));
+  const char *const names[] = {"-"};
+  Sources *s = sources_open(names, 1, ends[0], &err);
+  CHECK(write(ends[1], lines, strlen(lines)) == (ssize_t)strlen(lines));
+  static const char *const want[] = {"/full/a.jpg", "/full/b.PNG", NULL, "/empty", "/full/a.jpg"};
+  for (int i = 0; i < COUNT(want); i++) {
+    char *path = want[i] ? xasprintf("%s%s", folder, want[i]) : xstrdup("x.jpg");
+    expect_next(s, path);
+    free(path);
+  }
+  sources_close(s); // amidst a folder
+  close(ends[0]);
+  close(ends[1]);
+  free(folder);
+  free(lines);
+}
+
 // What follows the NUL would be lost.
 TEST(sources_refuse_nul_amidst_lines) {
   Err err;
