@@ -292,7 +292,10 @@ bool dirs_make(const char *path, Err *err) {
       sync_folder_of(partial); // where that is not possible, the folder is there all the same
     } else {
       int reason = errno; // EEXIST is fine for a folder, so is EROFS or EACCES on one that stands already
-      if (!path_is_dir(partial)) ok = err_set(err, "cannot create folder %s: %s", partial, strerror(reason));
+      if (reason == EEXIST && !path_is_dir(partial))
+        ok = err_set(err, "cannot create folder %s: there is a file of that name; give another one", partial);
+      else if (!path_is_dir(partial))
+        ok = err_set(err, "cannot create folder %s: %s", partial, strerror(reason));
     }
     *end = separator;
   }

@@ -1,15 +1,20 @@
 #include "inference/extras.h"
 #include "engine/findings.h"
 
+// What is wrong with a folder, behind the option that names it.
+static bool refuse(const char *option, const Err *why, Err *err) { return err_set(err, "%s: %s", option, why->msg); }
+
 bool extras_open(Extras *e, const InferOptions *o, const ResultClasses *classes, Err *err) {
+  Err why;
   *e = (Extras){0};
   if (!choice_open(&e->choice, o->classes, o->top, classes, err)) return false;
   if (o->labels) {
-    if (!labels_open(&e->labels, o->labels, (LabelValues)o->label_values, classes, 0, err)) return false;
+    if (!labels_open(&e->labels, o->labels, (LabelValues)o->label_values, classes, 0, &why))
+      return refuse("--labels", &why, err);
     e->maps = &e->labels;
   }
   if (o->crops) {
-    if (!crops_open(&e->crops, o->crops, o->crop_alpha, classes, 0, err)) return false;
+    if (!crops_open(&e->crops, o->crops, o->crop_alpha, classes, 0, &why)) return refuse("--crops", &why, err);
     e->cuts = &e->crops;
   }
   return true;

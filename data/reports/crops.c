@@ -7,10 +7,10 @@
 #include <string.h>
 #include "data/formats/spans.h"
 
-// True, too, where there is no such folder.
+// True, too, where there is no such folder, or what is there is none: who makes it finds that out.
 static bool is_empty(const char *folder) {
   DIR *dir = opendir(folder);
-  if (!dir) return errno == ENOENT;
+  if (!dir) return errno == ENOENT || errno == ENOTDIR;
   bool empty = true;
   for (struct dirent *e; (e = readdir(dir));) empty &= !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..");
   closedir(dir);

@@ -249,7 +249,7 @@ TEST(util_dirs_make_reports_what_stands_in_the_way) {
   EXPECT(write_text(file, "", &err));
   EXPECT(path_is_file(file) && !path_is_dir(file));
   EXPECT(!dirs_make(under_file, &err));
-  char *want = xasprintf("cannot create folder %s: File exists", file);
+  char *want = xasprintf("cannot create folder %s: there is a file of that name; give another one", file);
   EXPECT_STR(err.msg, want);
   EXPECT(!write_text(under_file, "", &err));
   EXPECT(strstr(err.msg, "Not a directory"));

@@ -515,6 +515,19 @@ TEST_TIER(infer_refuses_outputs_that_mean_nothing, 1) {
   expect_refused("--overlap takes a number from 0 to 0.9,", weights(), "tiles-none", "--tile 64 --overlap 0.91 x.png");
   expect_refused("--label-values needs --labels DIR", weights(), "labels-none", "--label-values classes x.png");
   expect_refused("--crop-alpha needs --crops DIR", weights(), "crops-none", "--crop-alpha x.png");
+  static const char *const folders[] = {"--crops", "--labels", "--out"};
+  for (int i = 0; i < COUNT(folders); i++) {
+    char *image = xasprintf("%s/val/000001.png", shapes_set());
+    char *says =
+        xasprintf("%s: cannot create folder /dev/null: there is a file of that name; give another one\n", folders[i]);
+    expect_refused(says, weights(), "folder-none", "%s /dev/null %s", folders[i], image);
+    free(says);
+    says =
+        xasprintf("%s: cannot create folder %s: there is a file of that name; give another one\n", folders[i], image);
+    expect_refused(says, image, "folder-none", "%s %s %s", folders[i], image, image);
+    free(says);
+    free(image);
+  }
 }
 
 // A mosaic of four images in tiles of their size, which do not overlap: the best detections are those of the images
