@@ -8,9 +8,9 @@
 enum {
   RESIDENT_THREADS = 256,
   RESIDENT_WARPS = RESIDENT_THREADS / 32,
-  RESIDENT_BYTES = 208 << 10, // of a threadblock's slice at most; the sums and what the GPU keeps are beside it
+  RESIDENT_BYTES = 208 << 10,  // of a threadblock's slice at most; the sums and what the GPU keeps are beside it
   RESIDENT_SHARED = 228 << 10, // of a multiprocessor
-  MAX_VECTORS = 8,            // of eight channels in a slice
+  MAX_VECTORS = 8,             // of eight channels in a slice
   MAX_CHANNELS = 8 * MAX_VECTORS,
   MAX_CLUSTER = 8,
 };
@@ -288,6 +288,6 @@ static void resident_backward(Device *dev, const ResidentTiling &t, const Tensor
                               const void *gamma, const void *stats, const Dest *dx, void *dgamma, void *dbeta,
                               bool accumulate) {
   WITH_TYPE(x->dtype, T,
-            launch_resident(dev, t, resident_backward_kernel<T>, t, *x, *dy, (const float *)gamma,
-                            (const float *)stats, dest_args(dx), (float *)dgamma, (float *)dbeta, accumulate))
+            launch_resident(dev, t, resident_backward_kernel<T>, t, *x, *dy, (const float *)gamma, (const float *)stats,
+                            dest_args(dx), (float *)dgamma, (float *)dbeta, accumulate))
 }

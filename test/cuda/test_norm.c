@@ -239,7 +239,7 @@ TEST_TIER(cuda_norm_of_large_tensors, 1) {
 // fewer pixels, slices of 16 to 64 channels, of which the last is nearly empty.
 TEST(cuda_norm_resident_equals_cpu) {
   if (!gpu_device()) return;
-  const NormCase cases[] = {{8, 14, 14, 520, 0, 8, 0}, {3, 7, 7, 4096, 0, 3, 0}, {1, 61, 67, 24, 0, 1, 0},
+  const NormCase cases[] = {{8, 14, 14, 520, 0, 8, 0},  {3, 7, 7, 4096, 0, 3, 0},    {1, 61, 67, 24, 0, 1, 0},
                             {2, 3, 5, 130, 0, 2, 1000}, {64, 7, 7, 40, 0, 64, 1000}, {7, 1, 1, 512, 0, 7, 0}};
   for (int d = 0; d < COUNT(dtypes); d++)
     for (int i = 0; i < COUNT(cases); i++) check_case(&cases[i], dtypes[d], i % 2, (uint64_t)i);
