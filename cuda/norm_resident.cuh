@@ -24,8 +24,8 @@ struct ResidentTiling {
   size_t bytes; // of one threadblock's slice of all tensors that are kept
 };
 
-// Reads are whole sectors of 32 bytes at least. Wider slices are better coalesced, narrower ones make more threadblocks.
-// The shape alone decides, and with it the order of sums. False: it does not fit.
+// Reads are whole sectors of 32 bytes at least. Wider slices are better coalesced, narrower ones make more
+// threadblocks. The shape alone decides, and with it the order of sums. False: it does not fit.
 static inline bool resident_tiling(const Tensor *x, int tensors, ResidentTiling *to) {
   enum { SMS = 132, ENOUGH = 64 };
   bool found = false;
