@@ -1,4 +1,5 @@
 #include "engine/findings.h"
+#include <errno.h>
 #include <stdlib.h>
 #include "base/output.h"
 
@@ -57,8 +58,14 @@ void findings_context(const Findings *f, const char *what) {
     die_context("%.200s%sno detections yet", what, separator);
 }
 
-static void leave_out(Findings *f, const Err *err) {
-  fprintf(stderr, "overlay left out: %s\n", err->msg);
+void findings_leave_out(const char *what, const Err *err, int reason) {
+  if (reason == ENOSPC || reason == EDQUOT)
+    die_unforeseen("%s: make room there, or give another folder for it", err->msg);
+  fprintf(stderr, "%s left out: %s\n", what, err->msg);
+}
+
+static void leave_out(Findings *f, const Err *err, int reason) {
+  findings_leave_out("overlay", err, reason);
   f->failed++;
 }
 
@@ -88,8 +95,11 @@ bool findings_pictures(const Findings *f, int64_t before) { return before < f->p
 void findings_draw(Findings *f, int i, const Image *image, const DrawItem *items, int n) {
   Err err;
   findings_context(f, f->overlays.path[i]);
-  if (!overlays_write(&f->overlays, i, image, items, findings_shown(items, n), &err)) leave_out(f, &err);
+  errno = 0;
+  const bool ok = overlays_write(&f->overlays, i, image, items, findings_shown(items, n), &err);
+  const int reason = errno;
   findings_context(f, "");
+  if (!ok) leave_out(f, &err, reason);
 }
 
 void findings_picture(Findings *f, const char *file, int64_t place, FileSet *files, const Image *image,
@@ -98,7 +108,7 @@ void findings_picture(Findings *f, const char *file, int64_t place, FileSet *fil
   if (overlays_append(&f->overlays, file, place, files, &err))
     findings_draw(f, f->overlays.n - 1, image, items, n);
   else
-    leave_out(f, &err);
+    leave_out(f, &err, 0);
 }
 
 int findings_shown(const DrawItem *items, int n) {

@@ -38,12 +38,16 @@ void findings_context(const Findings *f, const char *what);
 void findings_record(Findings *f, const ResultImage *image, const CocoResult *found, int n);
 // Whether image number `before`, from 0 on, is among the first that are drawn.
 bool findings_pictures(const Findings *f, int64_t before);
-// The overlay of image i, with its detections by descending score. One that cannot be written is said and counted.
+// The overlay of image i, with its detections by descending score. One that cannot be written is left out,
+// and counted.
 void findings_draw(Findings *f, int i, const Image *image, const DrawItem *items, int n);
 // The same of an image that was not known of: the overlay is called as its file and place, and replaces none of
 // `files`.
 void findings_picture(Findings *f, const char *file, int64_t place, FileSet *files, const Image *image,
                       const DrawItem *items, int n);
+// Says that a picture ("overlay", "crops") could not be written and is left out, for `reason` of errno's. A disk that
+// is full has no room for the next one either: that ends the program.
+void findings_leave_out(const char *what, const Err *err, int reason);
 int findings_shown(const DrawItem *items, int n); // how many of the detections an overlay shows: the first ones
 // All images are done: the result file takes its place. A failure is the program's end.
 void findings_commit(Findings *f);

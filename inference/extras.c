@@ -1,4 +1,5 @@
 #include "inference/extras.h"
+#include <errno.h>
 #include "engine/findings.h"
 
 // What is wrong with a folder, behind the option that names it.
@@ -21,13 +22,14 @@ bool extras_open(Extras *e, const InferOptions *o, const ResultClasses *classes,
 }
 
 static void leave_out(Extras *e, const char *what, const Err *err) {
-  fprintf(stderr, "%s left out: %s\n", what, err->msg);
+  findings_leave_out(what, err, errno);
   e->failed++;
 }
 
 void extras_write(Extras *e, const char *name, const Image *image, const CocoResult *found, int n) {
   Err err;
   const double least = SHOWN_PERCENT / 100.0;
+  errno = 0;
   if (e->maps && !labels_write(e->maps, name, image->h, image->w, found, n, least, &err))
     leave_out(e, "label map", &err);
   if (e->cuts && !crops_write(e->cuts, name, image, found, n, least, &err)) leave_out(e, "crops", &err);

@@ -111,9 +111,13 @@ bool png_write_pixels(const char *path, const PngPixels *im, int level, const ch
   FILE *f = fopen(path, "wb");
   if (!f) return err_set(err, "%s: cannot write: %s", path, strerror(errno));
   write_image(f, im, level, software);
-  bool failed = ferror(f);
-  if (fclose(f) || failed) return err_set(err, "%s: cannot write all of it: %s", path, strerror(errno));
-  return true;
+  const bool failed = ferror(f);
+  int reason = errno; // of a write; what was still to be written may fail, too
+  if (fclose(f) == 0 && !failed) return true;
+  if (!failed) reason = errno;
+  err_set(err, "%s: cannot write all of it: %s", path, strerror(reason));
+  errno = reason;
+  return false;
 }
 
 bool png_is_signed(const char *path, const char *software) {

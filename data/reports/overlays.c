@@ -130,8 +130,10 @@ bool overlays_write(const Overlays *o, int i, const Image *image, const DrawItem
   unlink(tmp); // of a killed run, or a link
   bool ok = png_write_signed(tmp, &picture, PNG_SMALL, signed_by, err);
   if (ok && rename(tmp, o->path[i]) != 0) ok = err_set(err, "%s: cannot write: %s", o->path[i], strerror(errno));
+  const int reason = errno;
   if (!ok) unlink(tmp);
   free(tmp);
   image_free(&picture);
+  errno = reason;
   return ok;
 }

@@ -43,8 +43,10 @@ static bool replace(const Pictures *p, const char *path, const PngPixels *pixels
   unlink(tmp);                                                    // of a killed run, or a link
   bool ok = png_write_pixels(tmp, pixels, level, p->kind, err);
   if (ok && rename(tmp, path) != 0) ok = err_set(err, "%s: cannot write: %s", path, strerror(errno));
+  const int reason = errno;
   if (!ok) unlink(tmp);
   free(tmp);
+  errno = reason;
   return ok;
 }
 

@@ -12,8 +12,8 @@ typedef struct Pictures {
 // Makes the folder, if need be. The kind is not copied.
 bool pictures_open(Pictures *p, const char *folder, const char *kind, int rank, Err *err);
 // Writes FOLDER/NAME.png, in place of what has its name: of a link, not of what that leads to. False when something is
-// there that is no picture of the kind, when memory for packing it is out, or when it cannot be written; then what
-// stood there stays.
+// there that is no picture of the kind, when memory for packing it is out, or when it cannot be written, with the
+// reason in errno, too; then what stood there stays.
 bool pictures_write(const Pictures *p, const char *name, const PngPixels *pixels, int level, Err *err);
 // Memory for a picture that is not worth ending the program for; NULL with a message that names it. For free().
 uint8_t *pictures_memory(const Pictures *p, const char *name, size_t bytes, Err *err);

@@ -157,6 +157,37 @@ TEST_TIER(infer_keeps_what_it_found_on_a_full_disk, 1) {
   EXPECT(same_file(in_tmp("brim/detections.json"), in_tmp("brim-before")));
 }
 
+// The same where pictures go to a disk of their own, in a file system that only this command sees: it is said once, for
+// the next picture has no room either, and the results so far stay.
+TEST_TIER(infer_ends_where_pictures_fill_the_disk, 1) {
+  const char *said;
+  char *disk = xstrdup(in_tmp("small-disk"));
+  static const char *const options[] = {"--overlays 0 --labels", "--json $r --out"};
+  CHECK(dirs_make(disk, NULL));
+  if (command(NULL, "unshare -m mount -t tmpfs tmpfs %s", disk) != 0) {
+    test_skip("no rights to mount");
+    free(disk);
+    return;
+  }
+  for (int i = 0; i < COUNT(options); i++) {
+    char out[32], *partial;
+    snprintf(out, sizeof out, "full-%d", i);
+    partial = xasprintf("%s/%s/detections.json.partial", test_tmp(), out);
+    EXPECT_INT(command(&said,
+                       "unshare -m sh -c 'mount -t tmpfs -o size=64k tmpfs %1$s; mkdir -p %2$s/%3$s; r=%2$s/%3$s/"
+                       "detections.json; mkdir %1$s/to; touch %1$s/to/lock; "
+                       "head -c 1000000 /dev/zero >%1$s/filler 2>/dev/null; (%4$s %5$s %1$s/to %6$s/val)'",
+                       disk, test_tmp(), out, infer_line(out), options[i], shapes_set()),
+               1);
+    const char *full = strstr(said, ": No space left on device: make room there, or give another folder for it (");
+    if (!EXPECT(full && !strstr(full + 3, "No space left") && strstr(full, "partial holds the detections of ") &&
+                !strstr(said, "left out") && results_in(partial) > 0))
+      fprintf(stderr, "%s\n", said);
+    free(partial);
+  }
+  free(disk);
+}
+
 // Images that it is long busy with, as arguments; malloc'ed.
 static char *many_images(void) {
   char *two = xasprintf("%s/val/000001.png %s/val/000002.png", shapes_set(), shapes_set()), *many = xstrdup("");
