@@ -2,7 +2,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include "base/lock.h"
 
 static const char partial[] = ".partial";
 
@@ -53,12 +55,56 @@ bool growing_add(GrowingFile *g, const char *text, size_t size, Err *err) {
 
 static void release(GrowingFile *g) {
   free(g->partial);
+  free(g->kept);
   *g = (GrowingFile){0};
+}
+
+// Of a regular file; 0 where there is none.
+static int64_t size_of(const char *path) {
+  struct stat st;
+  return lstat(path, &st) == 0 && S_ISREG(st.st_mode) ? (int64_t)st.st_size : 0;
+}
+
+// The first name that is free, for a file that is nobody's; malloc'ed. NULL, with the reason in errno, when it cannot
+// have one.
+static char *give_number(const char *path) {
+  struct stat st;
+  for (int number = 1;; number++) {
+    char *name = xasprintf("%s-%d", path, number);
+    if (lstat(name, &st) != 0 && rename(path, name) == 0) return name;
+    const int reason = errno;
+    const bool taken = lstat(name, &st) == 0;
+    free(name);
+    errno = reason;
+    if (!taken) return NULL;
+  }
+}
+
+// What stands at FILE.partial is kept unless another program is writing it, who keeps it himself.
+static bool keep_before(GrowingFile *g, const char *path, Err *err) {
+  char *target = realpath(path, NULL), *left = xasprintf("%s%s", target ? target : path, partial);
+  free(target);
+  bool ok = true;
+  if (size_of(left) > (int64_t)(strlen(g->opening) + strlen(g->closing))) {
+    const int file = file_lock(left, false);
+    if (file >= 0 || errno != EWOULDBLOCK) ok = (g->kept = give_number(left));
+    const int reason = errno;
+    if (file >= 0) close(file);
+    if (!ok)
+      err_set(err, "cannot keep %s, which a run before has left: %s; give it another name", left, strerror(reason));
+  }
+  free(left);
+  return ok;
 }
 
 bool growing_open(GrowingFile *g, const char *path, const char *opening, const char *closing, Err *err) {
   *g = (GrowingFile){.opening = opening, .closing = closing};
-  if (!file_begin_as(&g->file, path, partial, err)) return false;
+  if (!keep_before(g, path, err)) return false;
+  if (!file_begin_as(&g->file, path, partial, err)) {
+    free(g->kept);
+    g->kept = NULL;
+    return false;
+  }
   g->partial = xstrdup(g->file.tmp ? g->file.tmp : path);
   if (!g->file.tmp || growing_add(g, "", 0, err)) return true;
   growing_abort(g);

@@ -18,7 +18,10 @@ bool findings_open(Findings *f, const char *json, const char *folder, int pictur
 
 bool findings_begin(Findings *f, const ResultForm *form, Err *err) {
   f->begun = now_seconds();
-  return results_open(&f->results, f->json, form->format, form->polygons, &form->classes, err);
+  if (!results_open(&f->results, f->json, form->format, form->polygons, &form->classes, err)) return false;
+  const char *kept = results_kept(&f->results);
+  if (kept) line_print(stderr, "%s.partial of a run that did not end is kept as %s", f->json, kept);
+  return true;
 }
 
 void findings_follow(Findings *f, int rank) {

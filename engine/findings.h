@@ -28,7 +28,7 @@ typedef struct Findings {
 // would overwrite a file of the set. Nothing is written yet. n = 0: images come one by one (findings_picture).
 bool findings_open(Findings *f, const char *json, const char *folder, int pictures, const char *const *files, int n,
                    FileSet *inputs, Err *err);
-// Begins the result file, which takes the place of a partial one of a run before.
+// Begins the result file. A partial one of a run before is kept under another name, which is said.
 bool findings_begin(Findings *f, const ResultForm *form, Err *err);
 // On ranks other than the first, which has the result file: they draw overlays, in the first one's folder.
 void findings_follow(Findings *f, int rank);

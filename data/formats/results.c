@@ -68,6 +68,7 @@ static const GrowingFile *file_of(const ResultWriter *w) {
 }
 
 const char *results_partial(const ResultWriter *w) { return file_of(w)->partial; }
+const char *results_kept(const ResultWriter *w) { return file_of(w)->kept; }
 bool results_direct(const ResultWriter *w) { return !file_of(w)->file.tmp; }
 
 bool results_commit(ResultWriter *w, Err *err) {

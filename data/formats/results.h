@@ -47,6 +47,8 @@ bool results_open(ResultWriter *w, const char *path, ResultFormat format, bool p
 bool results_add(ResultWriter *w, const ResultImage *image, const CocoResult *found, int n, Err *err);
 // What FILE is called so far; that of a pipe is its own name, and what it has got cannot be had again.
 const char *results_partial(const ResultWriter *w);
+// What results that a run before had begun at FILE, and not finished, are called from here on; NULL: there are none.
+const char *results_kept(const ResultWriter *w);
 bool results_direct(const ResultWriter *w); // it is a pipe or a device
 // All is there: it takes the place of FILE. Releases the writer in any case.
 bool results_commit(ResultWriter *w, Err *err);

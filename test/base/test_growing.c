@@ -30,15 +30,43 @@ TEST(growing_is_whole_after_every_piece) {
   EXPECT(growing_commit(&g, &err));
   expect_text(path, "[1,22]\n");
   EXPECT(!path_is_file(part));
-  // A run before is replaced at the end only, and what it left unfinished at the beginning.
+  // A run before is replaced at the end only, and what it left unfinished is kept.
   EXPECT(growing_open(&g, path, "", "", &err) && growing_add(&g, "line\n", 5, &err));
   expect_text(path, "[1,22]\n");
   growing_keep(&g);
   expect_text(part, "line\n");
-  EXPECT(growing_open(&g, path, "", "", &err));
-  expect_text(part, "");
+  for (int i = 1; i <= 3; i++) {
+    char *kept = xasprintf("%s-%d", part, i);
+    EXPECT(growing_open(&g, path, "[", "]", &err));
+    expect_text(part, "[]");
+    if (EXPECT(g.kept)) EXPECT_STR(g.kept, kept);
+    expect_text(kept, i == 1 ? "line\n" : "[x]");
+    free(kept);
+    EXPECT(growing_add(&g, "x", 1, &err));
+    growing_keep(&g);
+  }
+  // Of what holds nothing, nothing is kept, nor of what another program is writing.
+  EXPECT(growing_open(&g, path, "[", "]", &err));
+  GrowingFile other;
+  EXPECT(!growing_open(&other, path, "[", "]", &err) && strstr(err.msg, "another program is writing it"));
+  EXPECT(growing_add(&g, "x", 1, &err));
+  EXPECT(!growing_open(&other, path, "[", "]", &err) && strstr(err.msg, "another program is writing it"));
   growing_abort(&g);
   EXPECT(!path_is_file(part));
+  EXPECT(growing_open(&g, path, "[", "]", &err));
+  growing_keep(&g);
+  EXPECT(growing_open(&g, path, "[", "]", &err) && !g.kept);
+  growing_abort(&g);
+  // A link where results go is followed, and what was left stands where it leads to.
+  char *link = xasprintf("%s/linked", test_tmp()), *first = xasprintf("%s-5", part);
+  CHECK(!symlink(path, link));
+  EXPECT(growing_open(&g, path, "", "", &err) && growing_add(&g, "line\n", 5, &err));
+  growing_keep(&g);
+  EXPECT(growing_open(&g, link, "", "", &err) && g.kept);
+  expect_text(first, "line\n");
+  growing_abort(&g);
+  free(link);
+  free(first);
   EXPECT(!growing_open(&g, "/nowhere/x", "", "", &err) && strstr(err.msg, "/nowhere/x"));
   free(path);
   free(part);

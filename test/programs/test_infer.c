@@ -155,6 +155,12 @@ TEST_TIER(infer_keeps_what_it_found_on_a_full_disk, 1) {
   int some = results_in(in_tmp("brim/detections.json.partial"));
   EXPECT(some > 0 && some < all);
   EXPECT(same_file(in_tmp("brim/detections.json"), in_tmp("brim-before")));
+  // The next run keeps them.
+  EXPECT_INT(command(&said, "%s %s", infer_line("brim"), line), 0);
+  EXPECT(strstr(said, "detections.json.partial of a run that did not end is kept as ") &&
+         strstr(said, "brim/detections.json.partial-1\n"));
+  EXPECT_INT(results_in(in_tmp("brim/detections.json.partial-1")), some);
+  EXPECT(access(in_tmp("brim/detections.json.partial"), F_OK) != 0);
 }
 
 // The same where pictures go to a disk of their own, in a file system that only this command sees: it is said once, for
