@@ -1,0 +1,54 @@
+#include "test/harness/infer.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include "data/formats/coco.h"
+#include "data/images/image.h"
+#include "test/harness/command.h"
+#include "test/harness/test.h"
+
+const char *infer_weights(void) {
+  static char path[512];
+  if (*path) return path;
+  EXPECT_INT(train_shapes("", "infer-model", "--stop-after 1"), 0);
+  snprintf(path, sizeof path, "%s", in_tmp("infer-model/checkpoint.safetensors"));
+  return path;
+}
+
+const char *infer_line(const char *out) {
+  static char line[2048];
+  snprintf(line, sizeof line, "exec env OMP_NUM_THREADS=1 %s --weights %s --device cpu --score 0.01 --out %s/%s",
+           tool("infer"), infer_weights(), test_tmp(), out);
+  return line;
+}
+
+int results_in(const char *path) {
+  CocoResults r;
+  if (!coco_results_load(&r, path, NULL, NULL)) return -1;
+  int n = r.n;
+  coco_results_free(&r);
+  return n;
+}
+
+bool is_picture(const char *path) {
+  Image im;
+  bool is = image_load(&im, path, NULL);
+  image_free(&im);
+  return is;
+}
+
+void expect_refused(const char *says, const char *file, const char *out, const char *fmt, ...) {
+  const char *said;
+  char arguments[1024];
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(arguments, sizeof arguments, fmt, args);
+  va_end(args);
+  char *before = xasprintf("%s/before", test_tmp());
+  CHECK(!command(NULL, "cp %s %s", file, before));
+  int status = command(&said, "%s %s", infer_line(out), arguments);
+  bool one = strchr(said, '\n') && !strchr(said, '\n')[1];
+  if (!EXPECT(status == 2 && one && strstr(said, says) && same_file(file, before)))
+    fprintf(stderr, "%s\n  said: %s  expected: %s\n", arguments, said, says);
+  free(before);
+}
