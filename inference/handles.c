@@ -3,6 +3,7 @@
 #include <string.h>
 #include "include/maskrcnn.h"
 #include "inference/handle_finder.h"
+#include "lib/canvases.h"
 
 enum { ORDINARY_PIXELS = 64 << 20 }; // of an image, at most
 
@@ -14,14 +15,14 @@ typedef struct Ready { // a batch that is done
 struct Handles {
   const InferOptions *o;
   Resize resize;
-  maskrcnn_size canvas[MAX_CANVASES];
+  Canvas canvas[MAX_CANVASES];
   int canvases;
   maskrcnn *many; // NULL: not open
   int batch;      // images that it computes at a time
   int queue;      // images that it takes
   int under_way;  // batches that it has and has not given back
   maskrcnn *single;
-  maskrcnn_size single_canvas;
+  Canvas single_canvas;
   int64_t single_pixels;
   Ready *first, **last; // done and not handed out
   Speed *speed;
@@ -43,45 +44,15 @@ bool handles_tiled(const InferOptions *o, int h, int w) { return o->tile && MAX(
 
 TilePlan handles_tiles(const InferOptions *o, int h, int w) { return tiles_plan(h, w, o->tile, (double)o->overlap); }
 
-static int round_up(int side) { return (side + CANVAS_MULTIPLE - 1) / CANVAS_MULTIPLE * CANVAS_MULTIPLE; }
+// Sides of more than twice the shorter one are rare, and graphs for them would take memory from all others.
+static int longest_side(const Resize *r) { return MIN(r->max_size, 2 * r->size); }
 
-static void add_canvas(Handles *h, int height, int width) {
-  const maskrcnn_size c = {round_up(height), round_up(width)};
-  for (int i = 0; i < h->canvases; i++)
-    if (h->canvas[i].height == c.height && h->canvas[i].width == c.width) return;
-  h->canvas[h->canvases++] = c;
-}
-
-// For 1 : 1, 4 : 3, 3 : 2 and longer, lying and upright. Sides of more than twice the shorter one are rare, and graphs
-// for them would take memory from all others.
-static void choose_canvases(Handles *h) {
-  static const int ratio[][2] = {{1, 1}, {4, 3}, {3, 2}};
-  const Resize *r = &h->resize;
-  const int longest = MIN(r->max_size, 2 * r->size);
-  for (int i = 0; i < COUNT(ratio); i++) {
-    int rh, rw;
-    resize_shape(r, 4096 * ratio[i][1], 4096 * ratio[i][0], &rh, &rw);
-    add_canvas(h, rh, rw);
-    add_canvas(h, rw, rh);
-  }
-  add_canvas(h, r->size, longest);
-  add_canvas(h, longest, r->size);
-}
-
-// The smallest canvas that holds the image, or the group of single images where there is none.
+// The canvas that holds the image, or the group of single images where there is none.
 static int untiled_group(const Handles *h, int height, int width) {
-  int rh, rw, best = single_group(h);
-  int64_t least = INT64_MAX;
-  if ((int64_t)height * width > ORDINARY_PIXELS) return best;
-  resize_shape(&h->resize, height, width, &rh, &rw);
-  for (int i = 0; i < h->canvases; i++) {
-    const maskrcnn_size *c = &h->canvas[i];
-    const int64_t area = (int64_t)c->height * c->width;
-    if (c->height < rh || c->width < rw || area >= least) continue;
-    best = i;
-    least = area;
-  }
-  return best;
+  int rh, rw;
+  if ((int64_t)height * width > ORDINARY_PIXELS) return single_group(h);
+  const int place = canvases_place(&h->resize, h->canvas, h->canvases, height, width, &rh, &rw);
+  return place < 0 ? single_group(h) : place;
 }
 
 static int group_of(void *context, int height, int width) {
@@ -102,9 +73,11 @@ static void tell_device(Handles *h, maskrcnn *handle) {
   h->told = true;
 }
 
-static maskrcnn_status open_handle(Handles *h, maskrcnn **handle, int batch, int64_t pixels,
-                                   const maskrcnn_size *canvas, int canvases, Err *err) {
+static maskrcnn_status open_handle(Handles *h, maskrcnn **handle, int batch, int64_t pixels, const Canvas *canvas,
+                                   int canvases, Err *err) {
   const InferOptions *o = h->o;
+  maskrcnn_size size[MAX_CANVASES];
+  for (int i = 0; i < canvases; i++) size[i] = (maskrcnn_size){canvas[i].h, canvas[i].w};
   const double start = now_seconds();
   maskrcnn_options options;
   maskrcnn_options_init(&options, sizeof options);
@@ -119,7 +92,7 @@ static maskrcnn_status open_handle(Handles *h, maskrcnn **handle, int batch, int
   options.image_size = o->size;
   options.max_image_size = o->max_size;
   options.max_pixels = pixels;
-  options.canvases = canvas;
+  options.canvases = size;
   options.num_canvases = canvases;
   options.sync_nodes = o->sync_nodes;
   const maskrcnn_status status = maskrcnn_open(handle, &options, err->msg, sizeof err->msg);
@@ -231,8 +204,8 @@ static maskrcnn_status open_single(Handles *h, const maskrcnn_image *image, Err 
   const int64_t pixels = (int64_t)image->height * image->width;
   int rh, rw;
   resize_shape(&h->resize, image->height, image->width, &rh, &rw);
-  const maskrcnn_size c = {round_up(rh), round_up(rw)};
-  const bool same = h->single_canvas.height == c.height && h->single_canvas.width == c.width;
+  const Canvas c = {.h = canvases_side(rh), .w = canvases_side(rw)};
+  const bool same = h->single_canvas.h == c.h && h->single_canvas.w == c.w;
   if (h->single && same && h->single_pixels >= pixels) return MASKRCNN_OK;
   maskrcnn_close(h->single);
   h->single = NULL;
@@ -328,7 +301,7 @@ Handles *handles_open(const InferOptions *o, const ModelConfig *config, int batc
   h->queue = HANDLES_UNDER_WAY * batch;
   h->speed = speed;
   h->last = &h->first;
-  choose_canvases(h);
+  h->canvases = canvases_up_to(&h->resize, longest_side(&h->resize), h->canvas);
   return h;
 }
 

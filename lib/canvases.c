@@ -1,6 +1,6 @@
 #include "lib/canvases.h"
 
-static int round_up(int side) { return (side + CANVAS_MULTIPLE - 1) / CANVAS_MULTIPLE * CANVAS_MULTIPLE; }
+int canvases_side(int side) { return (side + CANVAS_MULTIPLE - 1) / CANVAS_MULTIPLE * CANVAS_MULTIPLE; }
 
 static int canvases_add(Canvas *canvas, int n, int h, int w) {
   for (int i = 0; i < n; i++)
@@ -9,7 +9,7 @@ static int canvases_add(Canvas *canvas, int n, int h, int w) {
   return n + 1;
 }
 
-int canvases_of(const Resize *r, Canvas canvas[MAX_CANVASES]) {
+int canvases_up_to(const Resize *r, int longest, Canvas canvas[MAX_CANVASES]) {
   static const int ratios[][2] = {{1, 1}, {3, 4}, {2, 3}}; // height and width
   const int large = 4096;
   int n = 0;
@@ -17,13 +17,15 @@ int canvases_of(const Resize *r, Canvas canvas[MAX_CANVASES]) {
     for (int i = 0; i < COUNT(ratios); i++) {
       int h, w;
       resize_shape(r, ratios[i][upright] * large, ratios[i][!upright] * large, &h, &w);
-      n = canvases_add(canvas, n, round_up(h), round_up(w));
+      n = canvases_add(canvas, n, canvases_side(h), canvases_side(w));
     }
-    const int least = round_up(r->size), most = round_up(r->max_size);
+    const int least = canvases_side(r->size), most = canvases_side(MIN(r->max_size, longest));
     n = canvases_add(canvas, n, upright ? most : least, upright ? least : most);
   }
   return n;
 }
+
+int canvases_of(const Resize *r, Canvas canvas[MAX_CANVASES]) { return canvases_up_to(r, r->max_size, canvas); }
 
 // The place of the smallest that holds h × w; -1: none does.
 static int smallest(const Canvas *canvas, int n, int h, int w) {

@@ -21,6 +21,25 @@ TEST(canvases_hold_every_image) {
     }
 }
 
+// An image has its place there as among all of them, unless it needs a longer one.
+TEST(canvases_that_end_at_a_longest_side) {
+  const Resize r = {.size = 100, .max_size = 400};
+  Canvas all[MAX_CANVASES], some[MAX_CANVASES];
+  const int n = canvases_of(&r, all), m = canvases_up_to(&r, 200, some);
+  EXPECT_INT(m, 5); // of 128 x 128, 160 and 224
+  int without = 0;
+  for (int h = 1; h < 1000; h += 1 + h / 7)
+    for (int w = 1; w < 1000; w += 1 + w / 7) {
+      int rh, rw, high, wide;
+      const int i = canvases_place(&r, some, m, h, w, &rh, &rw), k = canvases_place(&r, all, n, h, w, &high, &wide);
+      EXPECT(rh == high && rw == wide && k >= 0);
+      if (!EXPECT((i < 0) == (MAX(rh, rw) > canvases_side(200)))) return;
+      if (i >= 0) EXPECT(some[i].h <= all[k].h && some[i].w <= all[k].w);
+      without += i < 0;
+    }
+  EXPECT(without > 0);
+}
+
 TEST(canvases_of_the_usual_model) {
   const Resize r = {.size = 800, .max_size = 1333};
   static const int want[][2] = {{800, 800},  {800, 1088}, {800, 1216}, {800, 1344},
