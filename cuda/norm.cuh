@@ -5,16 +5,17 @@
 
 enum {
   THREADS = 256,
-  TILE = 32,          // vectors of eight channels side by side in a threadblock at most: 512 bytes of 16-bit data
-  BLOCKS = 132 * 8,   // threadblocks aimed at: eight on each of an H100's 132 SMs
-  SHALLOW = 4,        // pixels per thread at least, to pay for fetching its channels' coefficients,
-  DEEP = 64,          // and at most, so that its sums in float stay accurate
+  TILE = 32,        // vectors of eight channels side by side in a threadblock at most: 512 bytes of 16-bit data
+  BLOCKS = 132 * 4, // threadblocks aimed at: four on each of an H100's 132 SMs
+  SHALLOW = 8,      // pixels per thread at least, to pay for fetching its channels' coefficients,
+  DEEP = 64,        // and at most, so that its sums in float stay accurate
+  WARPS = THREADS / 32,
   STATS_THREADS = 128 // for a group's statistics
 };
 
-// How a tensor is tiled: a threadblock has (vectors of eight channels, lanes) threads and takes the pixels of one chunk
-// of one set; the grid is (chunks, tiles of channels, sets). Neighbouring threads read neighbouring channels, so that
-// loads are coalesced. The tiling follows from the shape alone, and with it the order of sums.
+// How a tensor is tiled: a threadblock has (vectors of eight channels, lanes) threads, the former a power of two, and
+// takes the pixels of one chunk of one set; the grid is (chunks, tiles of channels, sets). Neighbouring threads read
+// neighbouring channels, so that loads are coalesced. The tiling follows from the shape alone, and with it the order of sums.
 struct NormTiling {
   Tensor x;
   bool per_image;
@@ -34,9 +35,11 @@ static inline NormTiling norm_tiling(const Tensor *x, int groups, bool per_image
   m.groups = groups;
   m.group_size = x->c / groups;
   m.pixels = x->h * x->w * (per_image ? 1 : x->n);
-  int vectors = x->ldc / 8, tile = MIN(vectors, TILE), lanes = THREADS / tile, tiles = (vectors + tile - 1) / tile;
-  int depth = (int)((size_t)m.pixels * m.sets * tiles / ((size_t)lanes * BLOCKS));
-  m.per_chunk = MIN(MAX(depth, SHALLOW), DEEP) * lanes;
+  int vectors = x->ldc / 8, tile = 1;
+  while (tile < MIN(vectors, TILE)) tile *= 2;
+  int lanes = THREADS / tile, tiles = (vectors + tile - 1) / tile;
+  int depth = blocks_for((size_t)m.pixels * m.sets * tiles, lanes * BLOCKS * SHALLOW) * SHALLOW;
+  m.per_chunk = MIN(depth, DEEP) * lanes;
   m.chunks = blocks_for(m.pixels, m.per_chunk);
   m.grid = dim3(m.chunks, tiles, m.sets);
   m.block = dim3(tile, lanes);
@@ -64,27 +67,44 @@ static __device__ __forceinline__ PixelChunk chunk_of(const NormTiling &m, int c
 // The first of the thread's eight channels.
 static __device__ __forceinline__ int channel_of_thread() { return (blockIdx.y * blockDim.x + threadIdx.x) * 8; }
 
-// Channels c … c+7 of pixel p of the threadblock's set.
+// Where channels c … c+7 of pixel p of the threadblock's set begin in a tensor of that pitch.
+static __device__ __forceinline__ size_t offset_of(const NormTiling &m, int ldc, int p, int c) {
+  return ((size_t)blockIdx.z * m.pixels + p) * ldc + c;
+}
 template <class T>
-static __device__ __forceinline__ Eight load_pixel(const NormTiling &m, const Tensor &t, int p, int c) {
-  return load8((const T *)t.data + ((size_t)blockIdx.z * m.pixels + p) * t.ldc + c);
+static __device__ __forceinline__ Raw8<T> read_pixel(const NormTiling &m, const Tensor &t, int p, int c) {
+  return read8((const T *)t.data + offset_of(m, t.ldc, p, c));
 }
 
-// The epilogue of channels c … c+7 of pixel p of the threadblock's set.
+// The reads of the epilogue of channels c … c+7 of pixel p of the threadblock's set, and the rest of it.
 template <class T>
-static __device__ __forceinline__ void store_pixel(const NormTiling &m, const DestArgs &d, int p, int c, Eight v) {
-  int row = p / m.x.w, n = m.per_image ? blockIdx.z : row / m.x.h;
-  dest_store8<T>(d, n, m.per_image ? row : row - n * m.x.h, p - row * m.x.w, c, v);
+static __device__ __forceinline__ DestReads<T> dest_read_pixel(const NormTiling &m, const DestArgs &d, int p, int c) {
+  return dest_read8<T>(d, offset_of(m, d.t.ldc, p, c));
+}
+template <class T>
+static __device__ __forceinline__ void store_pixel(const NormTiling &m, const DestArgs &d, int p, int c, Eight v,
+                                                   const DestReads<T> &reads) {
+  if (d.resized) {
+    int row = p / m.x.w, n = m.per_image ? blockIdx.z : row / m.x.h;
+    add8(v, dest_resized8<T>(d, n, m.per_image ? row : row - n * m.x.h, p - row * m.x.w, c));
+  }
+  dest_write8<T>(d, offset_of(m, d.t.ldc, p, c), c, v, reads);
 }
 
-// The reduction within a threadblock: two numbers per channel from every lane, through shared memory; then a thread per
-// channel adds up the lanes in order and writes partial[set, chunk, 2, channel].
-static __shared__ __align__(16) float lanes_a[THREADS * 8], lanes_b[THREADS * 8]; // [lane, channel of the tile]
+// A thread's loads that are in flight at once, of vectors of eight channels: 128 bytes.
+template <class T> static constexpr int IN_FLIGHT = 16 / (int)sizeof(T);
+
+// The reduction within a threadblock goes from lanes of a warp, by butterflies, to warps, through shared memory, to a
+// thread per channel, which adds up the warps in order and writes partial[set, chunk, 2, channel].
+static __shared__ __align__(16) float warps_a[WARPS][TILE * 8], warps_b[WARPS][TILE * 8]; // [channel of the tile]
+static __shared__ float warps_n[WARPS];
 
 static __device__ __forceinline__ void share(const Eight &a, const Eight &b) {
-  int i = (threadIdx.y * blockDim.x + threadIdx.x) * 8;
-  store8(lanes_a + i, a);
-  store8(lanes_b + i, b);
+  int i = threadIdx.y * blockDim.x + threadIdx.x, lane = i % 32, warp = i / 32;
+  if (lane < (int)blockDim.x) {
+    store8(&warps_a[warp][lane * 8], a);
+    store8(&warps_b[warp][lane * 8], b);
+  }
   __syncthreads();
 }
 static __device__ __forceinline__ float *partial_of(const NormTiling &m, float *partial, int set, int chunk) {
@@ -97,47 +117,86 @@ static __device__ __forceinline__ const float *partial_of(const NormTiling &m, c
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
-// First pass: partial [sets, chunks, 2, ldc] = mean and m2 = Σ (x - mean)² of each chunk and channel. A thread follows
-// Welford ("Note on a method for calculating corrected sums of squares and products", 1962) over its pixels; means of
-// parts merge without cancellation as Σ m2 + Σ n · (mean of the part - mean)². One read of x; unrolled, to have four
-// loads in flight.
-template <class T> __global__ void norm_moments_kernel(NormTiling m, float *partial) {
-  if ((int)blockIdx.z >= sets_of(m)) return;
-  PixelChunk all = chunk_of(m, blockIdx.x);
-  int c = channel_of_thread();
-  Eight mean = {}, m2 = {};
-  float n = 0;
-  if (c < m.x.ldc)
-#pragma unroll 4
-    for (int p = all.first + threadIdx.y; p < all.last; p += blockDim.y) {
-      Eight v = load_pixel<T>(m, m.x, p, c);
-      n++;
-      float share = 1 / n;
+// Moments of eight channels over the same pixels: how many, their means, m2 = Σ (x - mean)². Parts merge without
+// cancellation (Chan, Golub, LeVeque, "Updating formulae … sample variances", 1979).
+struct EightMoments {
+  float n;
+  Eight mean, m2;
+};
+static __device__ __forceinline__ void merge_moments(EightMoments &to, float n, const Eight &mean, const Eight &m2) {
+  const float before = to.n;
+  to.n += n;
+  const float share = to.n > 0 ? n / to.n : 0;
 #pragma unroll
-      for (int k = 0; k < 8; k++) {
-        float d = v.v[k] - mean.v[k];
-        mean.v[k] += d * share;
-        m2.v[k] += d * (v.v[k] - mean.v[k]);
-      }
-    }
-  share(mean, m2);
-
-  int channels = blockDim.x * 8, i = threadIdx.y * blockDim.x + threadIdx.x, channel = blockIdx.y * channels + i;
-  if (i >= channels || channel >= m.x.ldc) return;
-  int count = all.last - all.first;
-  double sum = 0, squares = 0;
-  for (int lane = 0; lane < (int)blockDim.y; lane++) {
-    int of_lane = max(count - lane + (int)blockDim.y - 1, 0) / blockDim.y;
-    sum += (double)of_lane * lanes_a[lane * channels + i];
+  for (int k = 0; k < 8; k++) {
+    const float d = mean.v[k] - to.mean.v[k];
+    to.mean.v[k] += d * share;
+    to.m2.v[k] += m2.v[k] + d * d * (before * share);
   }
-  double mean_of_all = count ? sum / count : 0;
-  for (int lane = 0; lane < (int)blockDim.y; lane++) {
-    int of_lane = max(count - lane + (int)blockDim.y - 1, 0) / blockDim.y;
-    double d = lanes_a[lane * channels + i] - mean_of_all;
-    squares += lanes_b[lane * channels + i] + of_lane * d * d;
+}
+
+// Of as many vectors as are in flight.
+template <class T> static __device__ __forceinline__ void take_moments(EightMoments &to, const Raw8<T> *raw) {
+  constexpr int N = IN_FLIGHT<T>;
+  Eight mean = {}, m2 = {};
+#pragma unroll
+  for (int u = 0; u < N; u++) add8(mean, to_eight<T>(raw[u]));
+#pragma unroll
+  for (int k = 0; k < 8; k++) mean.v[k] *= 1.f / N;
+#pragma unroll
+  for (int u = 0; u < N; u++) {
+    const Eight v = to_eight<T>(raw[u]);
+#pragma unroll
+    for (int k = 0; k < 8; k++) m2.v[k] += (v.v[k] - mean.v[k]) * (v.v[k] - mean.v[k]);
+  }
+  merge_moments(to, N, mean, m2);
+}
+
+// First pass: partial [sets, chunks, 2, ldc] = mean and m2 of each chunk and channel. One read of x.
+template <class T> __global__ void __launch_bounds__(THREADS) norm_moments_kernel(NormTiling m, float *partial) {
+  constexpr int N = IN_FLIGHT<T>;
+  if ((int)blockIdx.z >= sets_of(m)) return;
+  const PixelChunk all = chunk_of(m, blockIdx.x);
+  const int c = channel_of_thread(), lanes = blockDim.y;
+  EightMoments thread = {};
+  if (c < m.x.ldc) {
+    Raw8<T> raw[N];
+    int p = all.first + threadIdx.y;
+    for (; p + (N - 1) * lanes < all.last; p += N * lanes) {
+#pragma unroll
+      for (int u = 0; u < N; u++) raw[u] = read_pixel<T>(m, m.x, p + u * lanes, c);
+      take_moments<T>(thread, raw);
+    }
+    for (; p < all.last; p += lanes) merge_moments(thread, 1, to_eight<T>(read_pixel<T>(m, m.x, p, c)), {});
+  }
+  for (int offset = 16; offset >= (int)blockDim.x; offset /= 2) {
+    Eight mean, m2;
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+      mean.v[k] = __shfl_xor_sync(~0u, thread.mean.v[k], offset);
+      m2.v[k] = __shfl_xor_sync(~0u, thread.m2.v[k], offset);
+    }
+    merge_moments(thread, __shfl_xor_sync(~0u, thread.n, offset), mean, m2);
+  }
+  const int i = threadIdx.y * blockDim.x + threadIdx.x, channel = blockIdx.y * blockDim.x * 8 + i;
+  if (i % 32 == 0) warps_n[i / 32] = thread.n;
+  share(thread.mean, thread.m2);
+
+  if (i >= (int)blockDim.x * 8 || channel >= m.x.ldc) return;
+  double n = 0, sum = 0, squares = 0;
+#pragma unroll
+  for (int warp = 0; warp < WARPS; warp++) {
+    n += warps_n[warp];
+    sum += (double)warps_n[warp] * warps_a[warp][i];
+  }
+  const double mean = n > 0 ? sum / n : 0;
+#pragma unroll
+  for (int warp = 0; warp < WARPS; warp++) {
+    const double d = warps_a[warp][i] - mean;
+    squares += warps_b[warp][i] + warps_n[warp] * d * d;
   }
   float *to = partial_of(m, partial, blockIdx.z, blockIdx.x) + channel;
-  to[0] = (float)mean_of_all;
+  to[0] = (float)mean;
   to[m.x.ldc] = (float)squares;
 }
 
@@ -180,12 +239,16 @@ static __device__ __forceinline__ void write_stats(const NormMoments &v, float e
   if (running_var) running_var[channel] = (float)(keep * running_var[channel] + momentum * unbiased);
 }
 
+// Pixels that a thread of an elementwise pass has under way: every input of theirs is in flight before the first store.
+template <class T> static constexpr int PIXELS_AHEAD = 8 / (int)sizeof(T);
+
 // Elementwise pass: y [n, h, w, c] = (x - mean) · (gamma / std) + beta and the epilogue; the mean is subtracted first,
 // where it is exact. A thread keeps the coefficients of its eight channels in registers and walks down its chunk.
 template <class T>
-__global__ void norm_normalise_kernel(NormTiling m, const float *gamma, const float *beta, const float *stats,
-                                      DestArgs y) {
-  int set = blockIdx.z, c = channel_of_thread();
+__global__ void __launch_bounds__(THREADS, 2)
+    norm_normalise_kernel(NormTiling m, const float *gamma, const float *beta, const float *stats, DestArgs y) {
+  constexpr int N = PIXELS_AHEAD<T>;
+  const int set = blockIdx.z, c = channel_of_thread(), lanes = blockDim.y;
   if (set >= sets_of(m) || c >= m.x.ldc) return;
   Eight mean, scale, shift;
 #pragma unroll
@@ -197,11 +260,23 @@ __global__ void norm_normalise_kernel(NormTiling m, const float *gamma, const fl
     shift.v[k] = beta[channel];
   }
   PixelChunk all = chunk_of(m, blockIdx.x);
-  for (int p = all.first + threadIdx.y; p < all.last; p += blockDim.y) {
-    Eight v = load_pixel<T>(m, m.x, p, c);
+  for (int p = all.first + threadIdx.y; p < all.last; p += N * lanes) {
+    Raw8<T> x[N];
+    DestReads<T> reads[N];
 #pragma unroll
-    for (int k = 0; k < 8; k++) v.v[k] = (v.v[k] - mean.v[k]) * scale.v[k] + shift.v[k];
-    store_pixel<T>(m, y, p, c, v);
+    for (int u = 0; u < N; u++)
+      if (p + u * lanes < all.last) {
+        x[u] = read_pixel<T>(m, m.x, p + u * lanes, c);
+        reads[u] = dest_read_pixel<T>(m, y, p + u * lanes, c);
+      }
+#pragma unroll
+    for (int u = 0; u < N; u++)
+      if (p + u * lanes < all.last) {
+        Eight v = to_eight<T>(x[u]);
+#pragma unroll
+        for (int k = 0; k < 8; k++) v.v[k] = (v.v[k] - mean.v[k]) * scale.v[k] + shift.v[k];
+        store_pixel<T>(m, y, p + u * lanes, c, v, reads[u]);
+      }
   }
 }
 
@@ -210,31 +285,50 @@ __global__ void norm_normalise_kernel(NormTiling m, const float *gamma, const fl
 // First pass: partial [sets, chunks, 2, ldc] = Σ dy and Σ dy · (x - mean) of each chunk and channel. Threads and their
 // reduction as in norm_moments_kernel; one read of x and dy.
 template <class T>
-__global__ void norm_gradient_sums_kernel(NormTiling m, Tensor dy, const float *stats, float *partial) {
-  int set = blockIdx.z, c = channel_of_thread();
+__global__ void __launch_bounds__(THREADS)
+    norm_gradient_sums_kernel(NormTiling m, Tensor dy, const float *stats, float *partial) {
+  constexpr int N = IN_FLIGHT<T> / 2;
+  const int set = blockIdx.z, c = channel_of_thread(), lanes = blockDim.y;
   if (set >= sets_of(m)) return;
-  PixelChunk all = chunk_of(m, blockIdx.x);
+  const PixelChunk all = chunk_of(m, blockIdx.x);
   Eight mean, sum = {}, dot = {};
 #pragma unroll
   for (int k = 0; k < 8; k++) mean.v[k] = stats[((size_t)set * m.groups + min(c + k, m.x.c - 1) / m.group_size) * 2];
   if (c < m.x.ldc)
-#pragma unroll 4
-    for (int p = all.first + threadIdx.y; p < all.last; p += blockDim.y) {
-      Eight v = load_pixel<T>(m, m.x, p, c), g = load_pixel<T>(m, dy, p, c);
+    for (int p = all.first + threadIdx.y; p < all.last; p += N * lanes) {
+      Raw8<T> x[N], g[N];
 #pragma unroll
-      for (int k = 0; k < 8; k++) {
-        sum.v[k] += g.v[k];
-        dot.v[k] += g.v[k] * (v.v[k] - mean.v[k]);
-      }
+      for (int u = 0; u < N; u++)
+        if (p + u * lanes < all.last) {
+          x[u] = read_pixel<T>(m, m.x, p + u * lanes, c);
+          g[u] = read_pixel<T>(m, dy, p + u * lanes, c);
+        }
+#pragma unroll
+      for (int u = 0; u < N; u++)
+        if (p + u * lanes < all.last) {
+          const Eight v = to_eight<T>(x[u]), d = to_eight<T>(g[u]);
+#pragma unroll
+          for (int k = 0; k < 8; k++) {
+            sum.v[k] += d.v[k];
+            dot.v[k] += d.v[k] * (v.v[k] - mean.v[k]);
+          }
+        }
+    }
+  for (int offset = 16; offset >= (int)blockDim.x; offset /= 2)
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+      sum.v[k] += __shfl_xor_sync(~0u, sum.v[k], offset);
+      dot.v[k] += __shfl_xor_sync(~0u, dot.v[k], offset);
     }
   share(sum, dot);
 
-  int channels = blockDim.x * 8, i = threadIdx.y * blockDim.x + threadIdx.x, channel = blockIdx.y * channels + i;
-  if (i >= channels || channel >= m.x.ldc) return;
+  const int i = threadIdx.y * blockDim.x + threadIdx.x, channel = blockIdx.y * blockDim.x * 8 + i;
+  if (i >= (int)blockDim.x * 8 || channel >= m.x.ldc) return;
   double sum_of_all = 0, dot_of_all = 0;
-  for (int lane = 0; lane < (int)blockDim.y; lane++) {
-    sum_of_all += lanes_a[lane * channels + i];
-    dot_of_all += lanes_b[lane * channels + i];
+#pragma unroll
+  for (int warp = 0; warp < WARPS; warp++) {
+    sum_of_all += warps_a[warp][i];
+    dot_of_all += warps_b[warp][i];
   }
   float *to = partial_of(m, partial, set, blockIdx.x) + channel;
   to[0] = (float)sum_of_all;
@@ -275,9 +369,11 @@ static __device__ __forceinline__ void write_parameter_gradients(const GradientS
 // and the epilogue. A thread keeps the mean and three coefficients of each of its eight channels in registers and walks
 // down its chunk.
 template <class T>
-__global__ void norm_backward_kernel(NormTiling m, Tensor dy, const float *gamma, const float *stats,
-                                     const float *slopes, DestArgs dx) {
-  int set = blockIdx.z, c = channel_of_thread();
+__global__ void __launch_bounds__(THREADS, 2)
+    norm_backward_kernel(NormTiling m, Tensor dy, const float *gamma, const float *stats, const float *slopes,
+                         DestArgs dx) {
+  constexpr int N = (PIXELS_AHEAD<T> + 1) / 2; // each has one more input
+  const int set = blockIdx.z, c = channel_of_thread(), lanes = blockDim.y;
   if (set >= sets_of(m) || c >= m.x.ldc) return;
   Eight mean, of_dy, of_x, constant;
 #pragma unroll
@@ -290,11 +386,24 @@ __global__ void norm_backward_kernel(NormTiling m, Tensor dy, const float *gamma
     constant.v[k] = slopes[group * 2 + 1];
   }
   PixelChunk all = chunk_of(m, blockIdx.x);
-  for (int p = all.first + threadIdx.y; p < all.last; p += blockDim.y) {
-    Eight v = load_pixel<T>(m, m.x, p, c), g = load_pixel<T>(m, dy, p, c);
+  for (int p = all.first + threadIdx.y; p < all.last; p += N * lanes) {
+    Raw8<T> x[N], g[N];
+    DestReads<T> reads[N];
 #pragma unroll
-    for (int k = 0; k < 8; k++) v.v[k] = of_dy.v[k] * g.v[k] + (of_x.v[k] * (v.v[k] - mean.v[k]) + constant.v[k]);
-    store_pixel<T>(m, dx, p, c, v);
+    for (int u = 0; u < N; u++)
+      if (p + u * lanes < all.last) {
+        x[u] = read_pixel<T>(m, m.x, p + u * lanes, c);
+        g[u] = read_pixel<T>(m, dy, p + u * lanes, c);
+        reads[u] = dest_read_pixel<T>(m, dx, p + u * lanes, c);
+      }
+#pragma unroll
+    for (int u = 0; u < N; u++)
+      if (p + u * lanes < all.last) {
+        Eight v = to_eight<T>(x[u]), d = to_eight<T>(g[u]);
+#pragma unroll
+        for (int k = 0; k < 8; k++) v.v[k] = of_dy.v[k] * d.v[k] + (of_x.v[k] * (v.v[k] - mean.v[k]) + constant.v[k]);
+        store_pixel<T>(m, dx, p + u * lanes, c, v, reads[u]);
+      }
   }
 }
 

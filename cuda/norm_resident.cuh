@@ -68,7 +68,7 @@ static __device__ __forceinline__ void cluster_sums(ResidentSums &s, int round, 
                                                     const Eight &b) {
   namespace cg = cooperative_groups;
   cg::cluster_group cluster = cg::this_cluster();
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, channels = 8 * vectors;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, channels = 8 * vectors, blocks = gridDim.x;
 #pragma unroll
   for (int which = 0; which < 2; which++) {
     if (which >= sums) break;
@@ -83,14 +83,19 @@ static __device__ __forceinline__ void cluster_sums(ResidentSums &s, int round, 
   const int which = threadIdx.x / channels, channel = threadIdx.x % channels;
   if (which < sums) {
     double v = 0;
+#pragma unroll
     for (int w = 0; w < RESIDENT_WARPS; w++) v += s.of_warp[which][w][channel];
     s.of_block[round][which][channel] = v;
   }
   cluster.sync();
   if (which < sums) {
     double v = 0;
-    for (unsigned r = 0; r < cluster.num_blocks(); r++)
-      v += *cluster.map_shared_rank(&s.of_block[round][which][channel], r);
+    double part[MAX_CLUSTER];
+#pragma unroll
+    for (int r = 0; r < MAX_CLUSTER; r++) // all reads are in flight before the first is added
+      part[r] = r < blocks ? *cluster.map_shared_rank(&s.of_block[round][which][channel], r) : 0;
+#pragma unroll
+    for (int r = 0; r < MAX_CLUSTER; r++) v += part[r];
     s.total[which][channel] = v;
   }
   __syncthreads();
@@ -137,9 +142,13 @@ template <class T> static __device__ __forceinline__ Eight kept8(const Raw8<T> *
 }
 
 template <class T>
-static __device__ __forceinline__ void store_at(const DestArgs &d, const Tensor &x, int p, int c, const Eight &v) {
-  const int row = p / x.w, n = row / x.h;
-  dest_store8<T>(d, n, row - n * x.h, p - row * x.w, c, v);
+static __device__ __forceinline__ void store_at(const DestArgs &d, const Tensor &x, int p, int c, Eight v) {
+  const size_t offset = (size_t)p * d.t.ldc + c;
+  if (d.resized) {
+    const int row = p / x.w, n = row / x.h;
+    add8(v, dest_resized8<T>(d, n, row - n * x.h, p - row * x.w, c));
+  }
+  dest_write8<T>(d, offset, c, v, dest_read8<T>(d, offset));
 }
 
 static __device__ __forceinline__ void wait_for_prerequisite() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
