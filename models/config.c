@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include "models/model.h"
 
 const char *const norm_choices[] = {"auto",
                                     [1 + NORM_FROZEN_BN] = "frozen-bn",
@@ -93,7 +94,9 @@ bool config_init(ModelConfig *c, const char *model, Err *err) {
   set_column(c, 1, 0);
   bool known = set_model(c, model);
   config_recipe(c, RECIPE_TORCHVISION); // after the fields that its values are made of
-  return known || err_set(err, "--model %s: unknown; choose tiny or maskrcnn-r{18,34,50,101,152}-fpn", model);
+  return known || model_configure(c, model) ||
+         err_set(err, "--model %s: unknown; choose tiny, maskrcnn-r{18,34,50,101,152}-fpn or resnet{18,34,50,101,152}",
+                 model);
 }
 
 void config_resize(ModelConfig *c, int size) {
@@ -235,12 +238,19 @@ static bool check_lists(const ModelConfig *c, Err *err) {
   return true;
 }
 
+static bool check_depth(const ModelConfig *c, Err *err) {
+  static const int depths[] = {10, 18, 34, 50, 101, 152};
+  const Variant *variant = model_of(c)->variants;
+  bool known = false;
+  for (int i = 0; i < COUNT(depths) && !variant; i++) known |= depths[i] == c->depth;
+  for (const Variant *v = variant; v && v->name; v++) known |= v->depth == c->depth;
+  return known ||
+         err_set(err, "model configuration: there is no %s-%d", variant ? model_of(c)->name : "ResNet", c->depth);
+}
+
 bool config_check(const ModelConfig *c, Err *err) {
   if (!check_ints(c, err)) return false;
-  static const int depths[] = {10, 18, 34, 50, 101, 152};
-  bool known = false;
-  for (int i = 0; i < COUNT(depths); i++) known |= depths[i] == c->depth;
-  if (!known) return err_set(err, "model configuration: there is no ResNet-%d", c->depth);
+  if (!check_depth(c, err)) return false;
   if (c->anchor_kind == ANCHORS_LEGACY && c->anchor_grid_stride)
     return err_set(err, "model configuration: legacy anchors have fixed strides, not anchor_grid_stride = 1");
   if (c->mask_source == MASK_POLYGON && c->mask_pool > 32)

@@ -34,7 +34,8 @@ static inline bool config_batch_norm(const ModelConfig *c) { return c->norm == N
 
 // The model where none is named, and whose values a checkpoint's fields replace.
 #define DEFAULT_MODEL "maskrcnn-r50-fpn"
-// "maskrcnn-r18-fpn", … r34, r50, r101, r152, or "tiny". false with a message that lists them.
+// "maskrcnn-r18-fpn", … r34, r50, r101, r152, "tiny", or a variant of models/model.h. false with a message that lists
+// them.
 bool config_init(ModelConfig *c, const char *model, Err *err);
 // The shorter side becomes `size`, the longer 5/3 of it at most.
 void config_resize(ModelConfig *c, int size);

@@ -79,7 +79,7 @@ static void build(Network *n) {
   g->part = "input";
   m->image = image_node(n);
   g->part = "backbone";
-  resnet_build(g, &n->config, "backbone.body", m->image, m->c);
+  resnet_build(g, &n->config, "backbone.body.", m->image, m->c);
   g->part = "fpn";
   fpn_build(g, &n->config, "backbone.fpn", m->c, m->p);
   g->part = "rpn";
@@ -106,6 +106,7 @@ static void release(Network *n) { free(n->parts); }
 const Model model_maskrcnn = {
     .name = "maskrcnn",
     .task = TASK_DETECTION,
+    .least_size = 32,
     .inputs = BATCH_BIT(BATCH_INFO) | BATCH_BIT(BATCH_BYTES),
     .targets = BATCH_BIT(BATCH_BOX) | BATCH_BIT(BATCH_LABEL) | BATCH_BIT(BATCH_COUNT) | BATCH_BIT(BATCH_BITMAP) |
                BATCH_BIT(BATCH_BITS),

@@ -1,8 +1,9 @@
 #include "models/model.h"
 #include <string.h>
+#include "models/classifier.h"
 #include "models/maskrcnn.h"
 
-const Model *const models[] = {&model_maskrcnn, NULL};
+const Model *const models[] = {&model_maskrcnn, &model_resnet, NULL};
 
 const Model *model_of(const ModelConfig *c) { return models[c->model]; }
 
@@ -17,6 +18,20 @@ bool model_choose(ModelConfig *c, const char *name, Err *err) {
   }
   return err_set(err, "model '%s' is unknown; this build has%s", name, known);
 }
+
+bool model_configure(ModelConfig *c, const char *variant) {
+  for (int i = 0; models[i]; i++)
+    for (const Variant *v = models[i]->variants; v && v->name; v++) {
+      if (strcmp(v->name, variant)) continue;
+      c->model = i;
+      c->depth = v->depth;
+      models[i]->configure(c);
+      return true;
+    }
+  return false;
+}
+
+int model_names(const ModelConfig *c) { return c->classes - (model_of(c)->task == TASK_DETECTION); }
 
 int model_losses(const Model *m) {
   int n = 0;
@@ -44,7 +59,10 @@ void network_build(Network *n, const Model *model, const ModelConfig *config, De
   if (g->training) g->comm = comm;
   n->input = graph_images(g, "images");
   if (purpose != FOR_INFERENCE) {
-    n->truth = graph_truth(g, "truth", images, max_objects);
+    if (model->targets == BATCH_BIT(BATCH_LABEL))
+      n->labels = graph_labels(g, "labels");
+    else
+      n->truth = graph_truth(g, "truth", images, max_objects);
     n->losses = graph_value(g, "losses", tensor_packed(dev->real, 1, model_losses(n->model)));
     n->losses->keep = true;
   }
@@ -58,7 +76,8 @@ void network_free(Network *n) {
 }
 
 void network_connect(Network *n, const void *const array[BATCH_ARRAYS]) {
-  n->input->images = (BatchImages){.info = array[BATCH_INFO], .bytes = array[BATCH_BYTES]};
+  n->input->images = (BatchImages){.info = array[BATCH_INFO], .bytes = array[BATCH_BYTES], .map = array[BATCH_AFFINE]};
+  if (n->labels) n->labels->labels = array[BATCH_LABEL];
   if (!n->truth) return;
   Truth *t = &n->truth->truth;
   t->box.data = (void *)(uintptr_t)array[BATCH_BOX];

@@ -7,10 +7,12 @@
 enum { MAX_LOSSES = 8, MAX_COUNTERS = 4, MAX_RESULTS = 4 };
 
 // What is made of results on the host: engine/task.h has a row for each.
-typedef enum Task { TASK_DETECTION, TASKS } Task;
+typedef enum Task { TASK_DETECTION, TASK_CLASSIFICATION, TASKS } Task;
 // Network.result of TASK_DETECTION. Boxes: a group an image, resized pixels of the canvas, index % classes = label.
 // Masks: probabilities [detections of all images, m, m, 1], rows compacted over the batch as rois_compact does it.
 enum { DETECTED_BOXES, DETECTED_MASKS };
+// Of TASK_CLASSIFICATION: probabilities [images, classes] real, ldc = classes.
+enum { CLASS_PROBS };
 
 typedef struct Network Network;
 
@@ -24,12 +26,21 @@ typedef struct ModelLoss {
   int drawn;         // place of its curve in the legend, from 0
 } ModelLoss;
 
-typedef struct Model {
+// One of a model's sizes, as --model names it.
+typedef struct Variant {
   const char *name;
+  int depth; // ModelConfig.depth; 0: it is not asked for
+} Variant;
+
+typedef struct Model {
+  const char *name; // a checkpoint's
   Task task;
-  unsigned inputs, targets;    // which arrays of a batch it reads, and which for its losses besides: BATCH_BIT
-  void (*build)(Network *n);   // declares parameters, appends all nodes, fills in what Network says
-  void (*release)(Network *n); // frees `parts`
+  const Variant *variants; // what config_init knows it by; no name at the end. NULL: as models/config.c has it
+  void (*configure)(ModelConfig *c); // makes torchvision's defaults, with the variant's depth, its own
+  int least_size;                    // of ModelConfig.size: pixels that it needs
+  unsigned inputs, targets;          // which arrays of a batch it reads, and which for its losses besides: BATCH_BIT
+  void (*build)(Network *n);         // declares parameters, appends all nodes, fills in what Network says
+  void (*release)(Network *n);       // frees `parts`
   // Whether batches of so many images can be built of c, which is in its ranges; NULL: always. One line that says why
   // not.
   bool (*check)(const ModelConfig *c, int images, Err *err);
@@ -48,10 +59,13 @@ struct Network {
   Graph graph;
   int images, canvas_h, canvas_w, max_objects;
   Value *input; // VALUE_IMAGES
-  Value *truth; // VALUE_TRUTH; not for inference
+  // What to learn, not for inference, one of them:
+  Value *truth;  // VALUE_TRUTH
+  Value *labels; // VALUE_LABELS, where the row's targets are BATCH_LABEL alone; an image without one has -1
   // set by build
   Value *losses;                     // [1, losses] real; not for inference
   int *const *counter[MAX_COUNTERS]; // where the device pointer of a number stands once the graph is bound
+                                     // (classifiers: at inference nowhere, NULL, as nothing is known to hit)
   Value *result[MAX_RESULTS];        // inference; by Task
   void *parts;                       // the model's own
 };
@@ -61,6 +75,10 @@ extern const Model *const models[];
 const Model *model_of(const ModelConfig *c);
 // Makes c a configuration of the model of that name; false, with a message that lists them, when there is none.
 bool model_choose(ModelConfig *c, const char *name, Err *err);
+// Makes c the configuration of the variant of that name; false where no model has it.
+bool model_configure(ModelConfig *c, const char *variant);
+// How many of its classes have a name: all but a detector's background.
+int model_names(const ModelConfig *c);
 int model_losses(const Model *m);
 int model_counters(const Model *m);
 

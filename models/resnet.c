@@ -52,7 +52,7 @@ static Value *block(const Resnet *r, Value *x, int stage, int index, int planes,
   Graph *g = r->g;
   bool bottleneck = r->c->depth >= 50, trainable = is_trainable(r->c, 4 - stage);
   int k = bottleneck ? 4 * planes : planes;
-  const char *p = graph_name(g, "%s.layer%d.%d", r->prefix, stage + 1, index);
+  const char *p = graph_name(g, "%slayer%d.%d", r->prefix, stage + 1, index);
   Value *shortcut = x;
   if (stride > 1 || x->x.c != k)
     shortcut = conv_norm(r, x,
@@ -92,9 +92,9 @@ void resnet_build(Graph *g, const ModelConfig *c, const char *prefix, Value *ima
   CHECK(blocks);
   Resnet r = {g, c, prefix};
   Value *x = conv_norm(&r, image,
-                       (Unit){graph_name(g, "%s.conv1", prefix), graph_name(g, "%s.bn1", prefix), c->width, 7, 2, true,
+                       (Unit){graph_name(g, "%sconv1", prefix), graph_name(g, "%sbn1", prefix), c->width, 7, 2, true,
                               is_trainable(c, 5), NULL});
-  x = layer_max_pool(g, graph_name(g, "%s.maxpool", prefix), x, (Pool){3, 2, 1});
+  x = layer_max_pool(g, graph_name(g, "%smaxpool", prefix), x, (Pool){3, 2, 1});
   for (int stage = 0; stage < 4; stage++) {
     for (int i = 0; i < blocks[stage]; i++) x = block(&r, x, stage, i, c->width << stage, i == 0 && stage > 0 ? 2 : 1);
     out[stage] = x;

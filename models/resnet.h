@@ -4,5 +4,5 @@
 #include "nn/graph.h"
 
 // Appends stem and stages; out[i] is the output of layer<i+1>, stride 4 << i. Names start with prefix
-// ("backbone.body").
+// ("backbone.body.", or "" for the whole net).
 void resnet_build(Graph *g, const ModelConfig *c, const char *prefix, Value *image, Value *out[4]);
