@@ -2,31 +2,16 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/utf8.h"
+#include "data/reports/xml.h"
 
 // Okabe and Ito's colours, told apart under every common colour blindness; yellow left out, which is faint on white.
 static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#555555"};
 
 enum { WIDTH = 860, PANEL = 300, HEAD = 50, LEFT = 78, RIGHT = 24, TOP = 40, BOTTOM = 52, MAX_TICKS = 32 };
 
-// Text that may hold anything, as XML, which has no place for control characters, for what is no UTF-8 and for the
-// noncharacters U+FFFE and U+FFFF, not even escaped: U+FFFD stands for each.
-static void print_escaped(FILE *f, const char *s) {
-  const char *end = s + strlen(s);
-  for (size_t n; *s; s += MAX(n, 1)) {
-    n = utf8_length(s, end);
-    bool none = n == 0 || (unsigned char)*s < 0x20 || (n == 3 && (!memcmp(s, "\uFFFE", 3) || !memcmp(s, "\uFFFF", 3)));
-    const char *entity = *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '&' ? "&amp;" : *s == '"' ? "&quot;" : NULL;
-    if (none || entity)
-      fputs(none ? "\uFFFD" : entity, f);
-    else
-      fwrite(s, 1, n, f);
-  }
-}
-
 static void print_text(FILE *f, double x, double y, const char *style, const char *text) {
   fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, style);
-  print_escaped(f, text);
+  xml_print(f, text);
   fputs("</text>\n", f);
 }
 

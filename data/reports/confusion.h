@@ -1,0 +1,41 @@
+// Confusion: which classes a classifier takes for which, as text, as JSON and as a picture.
+#pragma once
+#include <stdint.h>
+#include "base/util.h"
+
+typedef struct Confusion {
+  int classes;
+  const int64_t *count;    // [classes, classes] images: the row is the truth, the column what was predicted
+  const char *const *name; // [classes] anything; NULL or "": the class's number stands for it. NULL: all are numbers
+} Confusion;
+enum { CLASS_NUMBER = 16 };
+const char *confusion_name(const Confusion *c, int class, char number[CLASS_NUMBER]); // its own, or its number
+
+// Of one class. Where there is nothing to divide by, a share is NaN.
+typedef struct ClassFigures {
+  int64_t images, predicted, right; // that are of the class, that were taken for it, and both
+  double precision, recall, f1;     // right / predicted, right / images, 2 · right / (predicted + images)
+} ClassFigures;
+ClassFigures confusion_figures(const Confusion *c, int class);
+int64_t confusion_images(const Confusion *c);
+int64_t confusion_right(const Confusion *c);
+
+// Two classes of which one was taken for the other.
+typedef struct Mistake {
+  int truth, predicted;
+  int64_t images;
+} Mistake;
+// The commonest mistakes, at most `most` of them, the lowest truth and prediction first among equals; returns how many.
+int confusion_mistakes(const Confusion *c, Mistake *to, int most);
+
+// For people: accuracy; up to 30 classes all counts with precision and recall of each class, and otherwise the classes
+// that are recognised worst and the commonest mistakes.
+void confusion_print(FILE *f, const Confusion *c);
+// One line: {"classes", "images", "right", "top1", "class": [{"name", "images", "predicted", "right", "precision",
+// "recall", "f1"}, …], "matrix": [[…], …]}; the matrix as in `count`, null for NaN.
+bool confusion_json(const char *path, const Confusion *c, Err *err);
+// An SVG: a square a pair of classes, the darker the larger its share of the truth's images; a count in each where
+// there are few classes, the commonest mistakes below where there are many. It is readable on light and dark grounds.
+bool confusion_svg(const char *path, const Confusion *c, Err *err);
+// All three, as FOLDER/confusion.txt, .json and .svg. Each replaces what is there as a whole.
+bool confusion_write(const char *folder, const Confusion *c, Err *err);
