@@ -245,7 +245,7 @@ bool engine_open(Engine *e, const Compute *compute, const Model *model, const Mo
   int images = MAX(train->images, infer->images);
   if (!config_check(config, err) || (model->check && !model->check(config, images, err))) return false;
   if (!open_device(e, compute, err) || !open_ranks(e, &compute->ranks, train->images > 0, err)) return false;
-  size_t names = (size_t)(config->classes - 1) * sizeof *category;
+  size_t names = (size_t)model_names(config) * sizeof *category;
   e->category = memcpy(xmalloc(names), category, names);
   program_build(e, &e->train, train, FOR_TRAINING);
   program_build(e, &e->infer, infer, FOR_INFERENCE);

@@ -69,7 +69,7 @@ typedef struct Engine {
   Device *dev;
   const Model *model;
   ModelConfig config;
-  Category *category; // [config.classes - 1]; owned
+  Category *category; // [model_names]; owned
   Params params;
   Comm *comm;                     // the ranks that train and evaluate together; NULL: alone
   Reduction reduction;            // what they agree on in a step

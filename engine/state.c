@@ -49,7 +49,7 @@ static void write_batches(CkptWriter *w, const Engine *e, int64_t batches) {
 static char *categories_json(const Engine *e) {
   Record item = {0};
   char *text = xstrdup("[");
-  for (int i = 0; i < e->config.classes - 1; i++) {
+  for (int i = 0; i < model_names(&e->config); i++) {
     record_begin(&item);
     record_int(&item, "id", e->category[i].id);
     record_str(&item, "name", e->category[i].name);
@@ -113,7 +113,7 @@ bool state_write(const Engine *e, const RunState *state, const StateFile *file, 
 
 // ---- loading ----------------------------------------------------------------------------------------------------
 
-static bool read_categories(const char *text, int classes, Category *out, Err *err) {
+static bool read_categories(const char *text, int names, Category *out, Err *err) {
   Json j;
   json_open(&j, "categories", text, strlen(text));
   int n = 0;
@@ -130,11 +130,11 @@ static bool read_categories(const char *text, int classes, Category *out, Err *e
           else
             json_skip(&j);
         }
-      if (n < classes - 1) out[n] = c;
+      if (n < names) out[n] = c;
       n++;
     }
-  bool ok = json_done(&j) && n == classes - 1;
-  if (!ok) err_set(err, "checkpoint: its categories are not usable (%d for %d classes)", n, classes);
+  bool ok = json_done(&j) && n == names;
+  if (!ok) err_set(err, "checkpoint: its categories are not usable (%d, and the model has %d)", n, names);
   json_close(&j);
   return ok;
 }
@@ -181,13 +181,13 @@ bool state_config(const Checkpoint *c, ModelConfig *config, Category **category,
   if (!category) return true;
   if (config->classes == 0)
     return err_set(err, "it holds a ResNet without heads, which finds nothing yet; ./train --weights starts from it");
-  *category = xcalloc((size_t)config->classes - 1, sizeof **category);
+  *category = xcalloc((size_t)model_names(config), sizeof **category);
   if (!ours) {
     torchvision_categories(config->classes, *category);
     return true;
   }
   const char *categories = ckpt_find_meta(c, "categories");
-  if (categories && read_categories(categories, config->classes, *category, err)) return true;
+  if (categories && read_categories(categories, model_names(config), *category, err)) return true;
   if (!categories) err_set(err, "checkpoint: it does not name its categories");
   free(*category);
   *category = NULL;
@@ -399,8 +399,8 @@ bool state_categories(const Checkpoint *c, const Engine *e, bool exactly, Err *e
   Category *category = NULL;
   if (!state_config(c, &held, &category, err)) return false;
   bool ok = held.classes == e->config.classes ||
-            err_set(err, "it has %d categories, the data %d", held.classes - 1, e->config.classes - 1);
-  for (int i = 0; ok && i < e->config.classes - 1; i++) {
+            err_set(err, "it has %d categories, the data %d", model_names(&held), model_names(&e->config));
+  for (int i = 0; ok && i < model_names(&e->config); i++) {
     const Category *was = &category[i], *is = &e->category[i];
     if (!same_category(was, is, exactly))
       ok = err_set(err, "its category %d is %lld (%s), that of the data %lld (%s)", i + 1, (long long)was->id,

@@ -47,7 +47,7 @@ bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *options, Err 
 // Whether a run of this configuration and description would go on as the checkpoint's own; false names the first
 // difference. With `changes` how it learns may differ: identity_amend adds what does.
 bool state_continues(const Checkpoint *c, const ModelConfig *config, const char *run, Record *changes, Err *err);
-// Whether the outputs of a checkpoint mean the categories [config.classes - 1] of an engine, in their order: by name,
+// Whether the outputs of a checkpoint mean the categories [model_names] of an engine, in their order: by name,
 // or by id where one of the two has no name; `exactly`: by both. False names the first that does not.
 bool state_categories(const Checkpoint *c, const Engine *e, bool exactly, Err *err);
 // The step, the run and the loss scale of a checkpoint that can be resumed; false where they are missing or cannot be.
