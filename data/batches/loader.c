@@ -218,11 +218,13 @@ static void write_class(const Loader *l, const Slot *slot, int place, int i, Ima
   const Dataset *d = l->data;
   const Batch *b = &slot->batch;
   const Canvas *canvas = &d->canvas[b->canvas];
-  const bool augmented = l->options.train && slot->epoch >= l->options.augment_from;
+  const LoaderOptions *o = &l->options;
+  const bool augmented =
+      o->train && slot->epoch >= o->augment_from && (!o->augment_until || slot->epoch < o->augment_until);
   info->rh = canvas->h;
   info->rw = canvas->w;
   info->flip = info->flip && augmented;
-  augment_map(augmented ? &l->options.augment : NULL, d->view, info->key, info->flip, (Size){info->h, info->w},
+  augment_map(augmented ? &o->augment : NULL, d->view, info->key, info->flip, (Size){info->h, info->w},
               (Size){canvas->h, canvas->w}, b->affine + 6 * place);
   b->count[place] = 1;
   b->label[(int64_t)place * b->capacity] = d->object[i].label;
@@ -284,8 +286,11 @@ static int replacement(const Loader *l, int canvas, int i, int attempt) {
   return member[rng_key(key, (uint64_t)attempt) % (uint64_t)members];
 }
 
-static void clear_place(Slot *slot, int place) {
-  batch_clear(&slot->batch, place);
+// Of a set of classes, class 0 is one like the others: without an image the label is none.
+static void clear_place(const Loader *l, Slot *slot, int place) {
+  Batch *b = &slot->batch;
+  batch_clear(b, place);
+  if (l->data->of_classes) b->label[(int64_t)place * b->capacity] = -1;
   slot->words[place] = 0;
 }
 
@@ -302,7 +307,7 @@ static void lack_memory(Worker *w, Slot *slot, int place, int i) {
 static void fill_place(Worker *w, Slot *slot, int place) {
   Loader *l = w->loader;
   const int image = slot->batch.index[place];
-  clear_place(slot, place);
+  clear_place(l, slot, place);
   if (image < 0) return;
   Err err, first;
   bool unknown = false; // whether the first is bad

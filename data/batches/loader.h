@@ -22,11 +22,11 @@ typedef struct LoaderOptions {
   bool train;  // shuffled, flipped, sizes drawn, endless; otherwise each image once, by canvas, in the data set's order
   float flip;  // probability
   int threads; // decoder threads; 0 = one per core
-  int prefetch;         // batches ahead, ≥ 1
-  int held;             // batches that stay valid, those that loader_next returned last; 0 = 1
-  bool masks;           // rasterise instance bitmaps (training)
-  Augment augment;      // sets of classes, in training: how images are turned, and cut; flip, too, is theirs
-  int64_t augment_from; // the first epoch in which they are
+  int prefetch;    // batches ahead, ≥ 1
+  int held;        // batches that stay valid, those that loader_next returned last; 0 = 1
+  bool masks;      // rasterise instance bitmaps (training)
+  Augment augment; // sets of classes, in training: how images are turned, and cut; flip, too, is theirs
+  int64_t augment_from, augment_until; // epochs in which they are, from the first to below the second; 0: to the end
   bool strict; // a bad image is an error; otherwise it is reported once a program, counted, and in training replaced
   int64_t first_step; // resume
   HostMemory memory;  // all zero: the C library's

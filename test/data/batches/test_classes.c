@@ -317,7 +317,7 @@ static void check_batch(const Dataset *d, const LoaderOptions *o, const Batch *b
     const int i = b->index[place];
     const ImageInfo *info = &b->info[place];
     if (i < 0) {
-      EXPECT(b->count[place] == 0 && b->label[place] == 0 && info->h == 0 && b->affine[6 * place] == 0);
+      EXPECT(b->count[place] == 0 && b->label[place] == -1 && info->h == 0 && b->affine[6 * place] == 0);
       continue;
     }
     Image im;
