@@ -96,10 +96,11 @@ bool curves_draw(const char *dir, const Model *m, Err *err) {
   char *log = xasprintf("%s/log.jsonl", dir), *svg = xasprintf("%s/curves.svg", dir);
   bool ok = curves_read(log, set.key, set.n, all, err);
   if (ok) {
-    PlotPanel panels[] = {panel("Losses", "loss", true, &set, all, 0, all[norm - 1].n ? norm : norm - 1, true, series),
-                          panel("Gradient norm", "L2 norm", true, &set, all, norm, 1, true, series),
-                          panel("Learning rate", "per step", false, &set, all, rate, 1, false, series),
-                          panel("Average precision", "AP", false, &set, all, metrics, set.n - metrics, false, series)};
+    PlotPanel panels[] = {
+        panel("Losses", "loss", true, &set, all, 0, all[norm - 1].n ? norm : norm - 1, true, series),
+        panel("Gradient norm", "L2 norm", true, &set, all, norm, 1, true, series),
+        panel("Learning rate", "per step", false, &set, all, rate, 1, false, series),
+        panel(task->curve_title, task->curve_unit, false, &set, all, metrics, set.n - metrics, false, series)};
     series[norm - 1].smooth = false; // means over a whole data set
     ok = plot_svg(svg, dir, panels, all[metrics].n ? 4 : 3, err);
   }

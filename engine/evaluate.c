@@ -236,6 +236,8 @@ static size_t image_bytes(const ModelConfig *c) {
 }
 
 const TaskRow task_detection = {
+    .curve_title = "Average precision",
+    .curve_unit = "AP",
     .curve = {{"bbox_AP", "box AP"}, {"bbox_AP50", "box AP50"}, {"segm_AP", "mask AP"}, {"segm_AP50", "mask AP50"}},
     .best = {{"bbox_AP", "best-bbox"}, {"segm_AP", "best-segm"}},
     .plan = detect_plan,

@@ -1,7 +1,9 @@
 #include "engine/task.h"
+#include "engine/classify.h"
 #include "engine/evaluate.h"
 
-static const TaskRow *const tasks[TASKS] = {[TASK_DETECTION] = &task_detection};
+static const TaskRow *const tasks[TASKS] = {
+    [TASK_DETECTION] = &task_detection, [TASK_CLASSIFICATION] = &task_classification};
 
 const TaskRow *task_of(const Model *m) { return tasks[m->task]; }
 

@@ -19,6 +19,7 @@ void metrics_add(Metrics *m, const char *name, double value);
 enum { MAX_TASK_CURVES = 4, MAX_TASK_BEST = 2 };
 
 typedef struct TaskRow {
+  const char *curve_title, *curve_unit; // of the panel of these:
   struct {
     const char *metric, *label;
   } curve[MAX_TASK_CURVES]; // metrics that are drawn over steps; no name at the end
