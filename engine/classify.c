@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "data/reports/confusion.h"
 #include "engine/rounds.h"
 
 // ---- memory -----------------------------------------------------------------------------------------------------
@@ -251,6 +252,19 @@ static bool score(const Dataset *d, const void *results, Metrics *out, Err *err)
   return true;
 }
 
+static bool report(const Dataset *d, const void *results, const char *folder, Err *err) {
+  const Classification *c = results;
+  const size_t classes = (size_t)c->classes;
+  int64_t *count = xmalloc(classes * classes * sizeof *count);
+  const char **name = xmalloc(classes * sizeof *name);
+  classify_confusion(d, c, count);
+  for (size_t i = 0; i < classes; i++) name[i] = d->coco.categories[i].name;
+  const bool ok = confusion_write(folder, &(Confusion){c->classes, count, name}, err);
+  free(name);
+  free(count);
+  return ok;
+}
+
 const TaskRow task_classification = {.curve_title = "Accuracy",
                                      .curve_unit = "share of images",
                                      .curve = {{"val_top1", "top-1"}, {"val_top5", "top-5"}},
@@ -264,4 +278,5 @@ const TaskRow task_classification = {.curve_title = "Accuracy",
                                      .accepts = accepts,
                                      .collect = collect,
                                      .score = score,
+                                     .report = report,
                                      .release = release};

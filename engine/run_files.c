@@ -185,7 +185,7 @@ bool files_score(RunFiles *f, const TaskRow *task, const Dataset *d, void *resul
                  double start, const Metrics *before, Err *err) {
   bool ok = end_scoring(f, err);
   if (ok)
-    scoring_start(&f->scoring, task, d, results, cores, &f->log, step, start, before);
+    scoring_start(&f->scoring, task, d, results, f->folder, cores, &f->log, step, start, before);
   else
     task->release(results);
   return ok;

@@ -5,16 +5,24 @@
 static void *score(void *context) {
   Scoring *s = context;
   if (s->apart) omp_set_num_threads(s->cores); // of this thread's parallel regions only
-  s->ok = s->task->score(s->d, s->results, &s->metrics, &s->err);
+  const TaskRow *t = s->task;
+  s->ok = t->score(s->d, s->results, &s->metrics, &s->err);
+  if (s->ok && t->report && s->folder) s->ok = t->report(s->d, s->results, s->folder, &s->err);
   atomic_store(&s->done, true);
   return NULL;
 }
 
-void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *results, int cores, Log *log, int64_t step,
-                   double start, const Metrics *before) {
+void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *results, const char *folder, int cores,
+                   Log *log, int64_t step, double start, const Metrics *before) {
   CHECK(!s->under_way);
-  *s = (Scoring){
-      .under_way = true, .step = step, .d = d, .task = task, .results = results, .start = start, .cores = cores};
+  *s = (Scoring){.under_way = true,
+                 .step = step,
+                 .d = d,
+                 .task = task,
+                 .results = results,
+                 .folder = folder,
+                 .start = start,
+                 .cores = cores};
   if (before) s->before = *before;
   log_hold(log);
   s->apart = cores > 0;

@@ -10,6 +10,7 @@ typedef struct Scoring { // zero-initialise; one at a time is under way
   int64_t step;
   const Dataset *d;
   const TaskRow *task;
+  const char *folder;
   void *results;  // of the task; owned
   double start;   // of the evaluation: now_seconds()
   int cores;      // for the scores
@@ -24,9 +25,9 @@ typedef struct Scoring { // zero-initialise; one at a time is under way
 
 // Scores a task's results, which it takes, on `cores` cores beside the caller, or before it returns where that is 0.
 // The log holds later records back meanwhile. `start` is when the evaluation began. What `before` has, NULL: nothing,
-// stands in the same record. The data set must outlive it.
-void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *results, int cores, Log *log, int64_t step,
-                   double start, const Metrics *before);
+// stands in the same record. The task's report goes into `folder`; NULL: there is none. The data set must outlive it.
+void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *results, const char *folder, int cores,
+                   Log *log, int64_t step, double start, const Metrics *before);
 bool scoring_ready(const Scoring *s); // under way, and scoring_end would not wait
 // Waits for the scores, and leaves them as a line for people and an "eval" record of all figures, which comes before
 // the records held back. Does nothing when none is under way.

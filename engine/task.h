@@ -45,6 +45,8 @@ typedef struct TaskRow {
   void *(*collect)(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Err *err);
   // Scores what was collected. Touches nothing else of the engine's: it may run in a thread beside training steps.
   bool (*score)(const Dataset *d, const void *results, Metrics *out, Err *err);
+  // Writes what people look at of them into a folder, beside the steps as `score` is; NULL: nothing.
+  bool (*report)(const Dataset *d, const void *results, const char *folder, Err *err);
   void (*release)(void *results);
 } TaskRow;
 
