@@ -4,11 +4,14 @@
 #include "base/interrupt.h"
 #include "base/output.h"
 #include "base/threads.h"
+#include "data/batches/classes.h"
 #include "data/batches/sampler.h"
 #include "engine/benchmark.h"
 #include "engine/identity.h"
 #include "engine/job.h"
 #include "engine/loader_benchmark.h"
+#include "engine/train_data.h"
+#include "engine/train_defaults.h"
 #include "engine/train_loop.h"
 #include "engine/train_setup.h"
 #include "engine/train_start.h"
@@ -23,7 +26,7 @@ typedef struct TrainingData {
 
 static void open_data(const TrainOptions *o, TrainingData *d) {
   const ModelConfig config = setup_model(o);
-  d->has_val = setup_data(o, &config, &d->train, &d->val);
+  d->has_val = train_open_data(o, &config, &d->train, &d->val);
 }
 
 static void close_data(TrainingData *d) {
@@ -56,7 +59,7 @@ static void report(const TrainingRun *r) {
   if (!r->o.benchmark && !r->rollbacks) fprintf(stderr, "configuration:\n%s", r->o.resolved);
   device_print(r->engine.dev, stderr);
   print_ranks(r->comm);
-  dataset_print(r->train, stderr);
+  (r->train->of_classes ? classes_print : dataset_print)(r->train, stderr);
 }
 
 static void open_engine(TrainingRun *r) {
@@ -72,19 +75,31 @@ static void close_run(TrainingRun *r) {
   record_free(&r->amended);
 }
 
+// Where phases tell which epochs are augmented, all others are not.
+static void choose_augmentation(const TrainOptions *o, LoaderOptions *l) {
+  l->augment = (Augment){o->rotate, o->shift, o->shear, o->zoom, o->crop};
+  if (!o->phase_list.n) return;
+  phases_augmented(&o->phase_list, &l->augment_from, &l->augment_until);
+  if (l->augment_until) return;
+  l->augment = (Augment){0};
+  l->flip = 0;
+}
+
 static LoaderOptions loader_options(const TrainingRun *r) {
   const TrainOptions *o = &r->o;
-  return (LoaderOptions){.batch = o->batch,
-                         .rank = o->same_images ? 0 : comm_rank(r->comm),
-                         .world = o->same_images ? 1 : o->ranks,
-                         .seed = (uint64_t)o->seed,
-                         .train = true,
-                         .flip = o->flip,
-                         .threads = o->threads,
-                         .prefetch = PREFETCH,
-                         .masks = r->model->targets & BATCH_BIT(BATCH_BITS),
-                         .strict = o->strict,
-                         .first_step = r->first};
+  LoaderOptions l = {.batch = o->batch,
+                     .rank = o->same_images ? 0 : comm_rank(r->comm),
+                     .world = o->same_images ? 1 : o->ranks,
+                     .seed = (uint64_t)o->seed,
+                     .train = true,
+                     .flip = o->flip,
+                     .threads = o->threads,
+                     .prefetch = PREFETCH,
+                     .masks = r->model->targets & BATCH_BIT(BATCH_BITS),
+                     .strict = o->strict,
+                     .first_step = r->first};
+  if (r->train->of_classes) choose_augmentation(o, &l);
+  return l;
 }
 
 static Loader *start_loader(const TrainingRun *r, Engine *engine) {
@@ -166,7 +181,8 @@ static void plan_steps(TrainingRun *r) {
   const TrainOptions *o = &r->o;
   r->per_epoch = steps_per_epoch(r);
   r->steps = o->iters ? o->iters : o->epochs * r->per_epoch;
-  r->schedule = setup_schedule(o, r->steps, r->per_epoch);
+  if (!r->o.eval_every) r->o.eval_every = (int)MIN(o->eval_epochs * r->per_epoch, INT32_MAX);
+  r->schedule = setup_schedule(o, &r->engine.config, r->steps, r->per_epoch);
   r->identity = setup_identity(o, r->train, &r->schedule, &r->engine);
 }
 
@@ -326,7 +342,8 @@ static bool train(TrainOptions *o) {
                               .context = o};
   job_begin(&job, &options);
   if (!comm_agree(job.comm, o->resolved, train_options_same, &err)) die(EXIT_USAGE, "%s", err.msg);
-  setup_find_data(o);
+  const ModelConfig config = setup_model(o);
+  train_find_data(o, &config);
   if (!o->plan && !o->benchmark && job.launch.rank == 0) take_folder(o);
   comm_barrier(job.comm); // until the folder is there
   open_data(o, &data);
@@ -348,6 +365,8 @@ int main(int argc, char **argv) {
   threads_wait_briefly(argv);
   interrupt_by_writing();
   TrainOptions o = train_options(argc, argv);
+  const ModelConfig config = setup_model(&o);
+  train_defaults(&o, &config);
   if (o.benchmark_loader)
     run_loader_benchmark(&o);
   else

@@ -35,15 +35,27 @@ static int good_checkpoint(const Divergence *d, const RunFiles *f) {
   return f->newest_is_good && f->newest + 1 < d->step ? RESUME_LAST : -1;
 }
 
+// "--lr 0.01", or the phases at half their rates; malloc'ed.
+static char *half_rate(const Divergence *d, const TrainOptions *o) {
+  char number[NUMBER_TEXT];
+  const Phases *p = &o->phase_list;
+  if (!p->n) return xasprintf("--lr %s", number_text(d->rate / 2, number));
+  char *phases = phases_text(p, d->rate / 2 / p->phase[0].rate), *option = xasprintf("--phases %s", phases);
+  free(phases);
+  return option;
+}
+
 void divergence_explain(const Divergence *d, const TrainOptions *o, const RunFiles *f, Err *out) {
-  char rate[NUMBER_TEXT], how[256];
-  number_text(d->rate / 2, rate);
+  char number[NUMBER_TEXT], how[1024];
+  number_text(d->rate / 2, number);
+  char *rate = half_rate(d, o);
   switch (good_checkpoint(d, f)) {
-  case RESUME_PREVIOUS: snprintf(how, sizeof how, "--resume=previous --amend --lr %s", rate); break;
-  case RESUME_LAST: snprintf(how, sizeof how, "--resume --amend --lr %s", rate); break;
-  case RESUME_NO: snprintf(how, sizeof how, "--lr %s", rate); break;
-  default: snprintf(how, sizeof how, "--lr %s --out %.150s-lr%s", rate, o->out, rate);
+  case RESUME_PREVIOUS: snprintf(how, sizeof how, "--resume=previous --amend %s", rate); break;
+  case RESUME_LAST: snprintf(how, sizeof how, "--resume --amend %s", rate); break;
+  case RESUME_NO: snprintf(how, sizeof how, "%s", rate); break;
+  default: snprintf(how, sizeof how, "%s --out %.150s-lr%s", rate, o->out, number);
   }
+  free(rate);
   err_set(out, "step %lld: not finite (%s) on %s; nothing was updated, %s; with half the rate: %s %s",
           (long long)d->step, d->losses, d->images, f->kept, o->command, how);
 }

@@ -37,6 +37,7 @@ static void program_build(Engine *e, Program *p, const Shapes *s, Purpose purpos
   for (int i = 0; i < s->canvases; i++) {
     network_build(&p->network[i], e->model, &e->config, e->dev, &e->params, e->comm, purpose, s->images, s->canvas[i].h,
                   s->canvas[i].w, s->max_objects);
+    p->network[i].graph.seed = e->seed;
     p->sync[i] = sync_nodes();
     if (e->dev->waits) graph_observe(&p->network[i].graph, &p->sync[i]);
     e->arena_bytes = MAX(e->arena_bytes, p->network[i].graph.bytes);
@@ -75,6 +76,7 @@ static void program_bind(Engine *e, Program *p, LossScale scale) {
   for (int i = 0; i < program_graphs(p); i++) {
     Network *n = &p->network[i];
     n->graph.loss_scale = scale;
+    n->graph.step = e->step;
     graph_bind(&n->graph, e->arena);
     inputs_connect(&p->inputs, n);
   }
@@ -178,7 +180,9 @@ static bool allocate_rest(Engine *e, Err *err) {
   e->hyper = device_alloc(e->dev, hyper);
   e->scale = device_alloc(e->dev, scale);
   e->stats = device_alloc(e->dev, stats);
-  return (e->hyper && e->scale && e->stats) || err_memory(err, hyper + scale + stats, "the state of the update", NULL);
+  e->step = device_alloc(e->dev, sizeof(uint64_t));
+  return (e->hyper && e->scale && e->stats && e->step) ||
+         err_memory(err, hyper + scale + stats + sizeof(uint64_t), "the state of the update", NULL);
 }
 
 static bool allocate_ring(Engine *e, Program *p, const char *what, Err *err) {
@@ -207,6 +211,7 @@ void engine_share_state(Engine *e) {
   double scale[3];
   collective_broadcast(e->comm, e->dev, COMM_WITH_OPS, p->master, p->elements * real);
   collective_broadcast(e->comm, e->dev, COMM_WITH_OPS, p->momentum, p->trainable * real);
+  if (p->adam) collective_broadcast(e->comm, e->dev, COMM_WITH_OPS, p->second, params_second_bytes(p));
   engine_get_scale(e, scale);
   comm_broadcast_bytes(e->comm, scale, sizeof scale);
   comm_broadcast_bytes(e->comm, &e->batches, sizeof e->batches);
@@ -220,6 +225,7 @@ static bool open_device(Engine *e, const Compute *compute, Err *err) {
   e->dev = (compute->sync_nodes ? device_open_waiting : device_open)(compute->device, err);
   if (!e->dev) return false;
   params_init(&e->params, e->dev, compute->amp ? compute->amp : e->dev->real);
+  e->params.adam = compute->optimizer.kind != OPTIMIZER_SGD;
   if ((compute->amp || compute->tf32 || compute->conv) && !e->dev->gpu)
     return err_set(err, "--%s needs a GPU, and this runs on the CPU",
                    compute->amp    ? "amp"
@@ -241,6 +247,8 @@ bool engine_open(Engine *e, const Compute *compute, const Model *model, const Mo
                  const Category *category, const Shapes *train, const Shapes *infer, bool print_plan, Err *err) {
   *e = (Engine){.model = model,
                 .config = *config,
+                .seed = compute->seed,
+                .optimizer = compute->optimizer,
                 .mask_threshold = compute->mask_threshold ? *compute->mask_threshold : MASK_THRESHOLD};
   int images = MAX(train->images, infer->images);
   if (!config_check(config, err) || (model->check && !model->check(config, images, err))) return false;
@@ -281,6 +289,7 @@ void engine_close(Engine *e) {
     device_free(e->dev, e->hyper);
     device_free(e->dev, e->scale);
     device_free(e->dev, e->stats);
+    device_free(e->dev, e->step);
     slots_free(e);
     reduction_free(&e->reduction);
     task_of(e->model)->close(e);

@@ -12,6 +12,7 @@
 #include "engine/snapshot.h"
 #include "models/model.h"
 #include "nn/device.h"
+#include "nn/optim.h"
 #include "nn/params.h"
 #include "nn/profile.h"
 
@@ -61,6 +62,7 @@ typedef struct Program {
 typedef struct StepSlot { // what a step under way will leave on the host
   void *real;             // pinned: see engine/step.c
   int *count;             // pinned: the model's counters
+  uint64_t *step;         // pinned: its number
   int *index;             // [images] of the data set
   double forward_seconds, backward_seconds, update_seconds, transfer_seconds, wait_seconds;
 } StepSlot;
@@ -76,10 +78,12 @@ typedef struct Engine {
   Snapshot snapshot;              // to save; of the first rank's engine, where it trains
   Program train, infer, validate; // the last: losses on the shapes of inference
   bool timing;                    // walks are timed node by node
+  uint64_t seed;                  // of Compute
   float mask_threshold;
   void *arena;
-  void *hyper, *stats;            // of grad_stats and sgd
-  const SgdFactors *factors;      // set before the first step; NULL = one rate and one decay for all
+  Optimizer optimizer;
+  void *hyper, *stats;            // of grad_stats and the update
+  void *step;                     // uint64_t: the number of the step, by which is drawn
   void *scale;                    // of loss_scale_update
   StepSlot slot[STEPS_UNDER_WAY]; // step s uses slot s % STEPS_UNDER_WAY
   int64_t started, handed_out;    // steps
@@ -101,6 +105,8 @@ typedef struct Compute {
   const char *conv;            // rung of the convolution ladder; NULL = chosen for each problem
   bool sync_nodes;             // wait after every kernel and node, to see which one fails
   const float *mask_threshold; // a mask pixel of at least this probability is foreground; NULL: 0.5
+  uint64_t seed;               // of what is drawn in a step of training: dropout
+  Optimizer optimizer;         // of training
   ReductionOptions ranks;
   int ranks_here; // of this host that there are to be, where a plan asks before there are any; 0: as ranks.comm says
 } Compute;
@@ -113,6 +119,7 @@ bool engine_open(Engine *e, const Compute *compute, const Model *model, const Mo
 void engine_close(Engine *e); // also one that did not open, or is all zero
 
 typedef struct StepOptions {
+  int64_t step; // its number in the run, from 0: what is drawn in it follows from that and the seed
   float learning_rate, momentum, weight_decay, clip;
   bool stop;      // this rank was asked to stop
   bool batchless; // it has no batch: the step is made on the one before, and void on every rank
@@ -156,7 +163,7 @@ void engine_time_nodes(Engine *e, bool on, Trace *trace);
 void engine_get_scale(Engine *e, double scale[3]);
 void engine_set_scale(Engine *e, const double scale[3]);
 
-// Every rank gets the first one's parameters, momentum and loss scale: after those were filled or loaded there.
+// Every rank gets the first one's parameters, moments and loss scale: after those were filled or loaded there.
 void engine_share_state(Engine *e);
 
 // Runs inference on a batch of the inference shapes, which has crossed when this returns. Results stay on the device:

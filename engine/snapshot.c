@@ -4,9 +4,11 @@ void snapshot_plan(Snapshot *s, const Params *p) {
   const size_t real = dtype_size(p->dev->real);
   size_t largest = 0;
   for (int i = 0; i < p->n; i++) largest = MAX(largest, param_elements(p->list[i]) * sizeof(float));
-  *s = (Snapshot){.params = p, .masters = p->elements * real, .momentum = p->trainable * real};
-  s->staged_bytes = p->dev->gpu ? s->masters + s->momentum : 0;
-  s->host_bytes = s->masters + s->momentum + largest;
+  *s = (Snapshot){
+      .params = p, .masters = p->elements * real, .momentum = p->trainable * real, .second = params_second_bytes(p)};
+  const size_t all = s->masters + s->momentum + s->second;
+  s->staged_bytes = p->dev->gpu ? all : 0;
+  s->host_bytes = all + largest;
 }
 
 bool snapshot_allocate(Snapshot *s, Err *err) {
@@ -16,7 +18,7 @@ bool snapshot_allocate(Snapshot *s, Err *err) {
     return err_memory(err, s->staged_bytes, "a checkpoint on the GPU", "--model");
   if (!(s->host = device_host_alloc(dev, s->host_bytes)))
     return err_memory(err, s->host_bytes, "a checkpoint on the host", "--model");
-  s->values = (float *)(s->host + s->masters + s->momentum);
+  s->values = (float *)(s->host + s->masters + s->momentum + s->second);
   return true;
 }
 
@@ -28,23 +30,42 @@ void snapshot_free(Snapshot *s) {
 
 void snapshot_take(Snapshot *s) {
   const Params *p = s->params;
-  if (!s->staged) {
-    device_save(p->dev, s->host, p->master, s->masters);
-    device_save(p->dev, s->host + s->masters, p->momentum, s->momentum);
-    return;
+  const struct {
+    const void *from;
+    size_t bytes;
+  } part[] = {{p->master, s->masters}, {p->momentum, s->momentum}, {p->second, s->second}};
+  size_t at = 0;
+  for (int i = 0; i < COUNT(part); at += part[i++].bytes) {
+    if (!part[i].bytes) continue;
+    if (s->staged)
+      device_copy(p->dev, (char *)s->staged + at, part[i].from, part[i].bytes);
+    else
+      device_save(p->dev, s->host + at, part[i].from, part[i].bytes);
   }
-  device_copy(p->dev, s->staged, p->master, s->masters);
-  device_copy(p->dev, (char *)s->staged + s->masters, p->momentum, s->momentum);
-  device_save(p->dev, s->host, s->staged, s->masters + s->momentum);
+  if (s->staged) device_save(p->dev, s->host, s->staged, at);
 }
 
 bool snapshot_wait(const Snapshot *s) { return device_save_wait(s->params->dev); }
 
-const float *snapshot_values(const Snapshot *s, const Param *q, bool momentum) {
+const float *snapshot_values(const Snapshot *s, const Param *q, SnapshotPart part) {
   const Params *p = s->params;
-  Tensor t = momentum ? q->momentum : q->master;
-  const size_t offset = (size_t)((char *)t.data - (char *)(momentum ? p->momentum : p->master));
-  t.data = s->host + (momentum ? s->masters : 0) + offset;
+  const struct {
+    Tensor what;
+    const void *flat;
+    size_t at; // in the snapshot
+  } parts[] = {[SNAPSHOT_MASTER] = {q->master, p->master, 0},
+               [SNAPSHOT_MOMENTUM] = {q->momentum, p->momentum, s->masters},
+               [SNAPSHOT_SECOND] = {q->second, p->second, s->masters + s->momentum}};
+  Tensor t = parts[part].what;
+  t.data = s->host + parts[part].at + ((const char *)t.data - (const char *)parts[part].flat);
   param_to_torch(q, &t, s->values);
   return s->values;
+}
+
+bool snapshot_adam(const Snapshot *s, double state[ADAM_STATE]) {
+  const Params *p = s->params;
+  const void *at = s->host + s->masters + s->momentum + p->trainable * dtype_size(p->dev->real);
+  for (int i = 0; p->adam && i < ADAM_STATE; i++)
+    state[i] = p->dev->real == F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+  return p->adam;
 }

@@ -1,14 +1,14 @@
-// Snapshot: parameters and momentum as they stood after a step, on the host: what a checkpoint is written from. It is
+// Snapshot: parameters and moments as they stood after a step, on the host: what a checkpoint is written from. It is
 // copied beside the steps that follow.
 #pragma once
 #include "nn/params.h"
 
 typedef struct Snapshot {
   const Params *params;
-  size_t masters, momentum;        // bytes
-  size_t staged_bytes, host_bytes; // of the next two
+  size_t masters, momentum, second; // bytes; second: Adam's second moments and its state
+  size_t staged_bytes, host_bytes;  // of the next two
   void *staged;  // of a GPU: a copy there, made between two steps, from which the host's is made beside them
-  char *host;    // pinned: masters, momentum, then
+  char *host;    // pinned: masters, momentum, second, then
   float *values; // one parameter, as files have it
 } Snapshot;
 
@@ -21,5 +21,8 @@ void snapshot_free(Snapshot *s);
 void snapshot_take(Snapshot *s);
 // Waits until the copy is on the host; for any thread. False when the device has failed.
 bool snapshot_wait(const Snapshot *s);
-// A parameter of it, or its momentum, in torch's shape and order; valid until the next call.
-const float *snapshot_values(const Snapshot *s, const Param *q, bool momentum);
+// A parameter of it, or one of its moments, in torch's shape and order; valid until the next call.
+typedef enum SnapshotPart { SNAPSHOT_MASTER, SNAPSHOT_MOMENTUM, SNAPSHOT_SECOND } SnapshotPart;
+const float *snapshot_values(const Snapshot *s, const Param *q, SnapshotPart part);
+// Adam's state, real [ADAM_STATE]; false where the optimiser is another.
+bool snapshot_adam(const Snapshot *s, double state[ADAM_STATE]);

@@ -13,6 +13,10 @@ static const char format[] = "maskrcnn.c 1";
 
 // ---- saving -----------------------------------------------------------------------------------------------------
 
+// How the names of tensors begin.
+static const char *const part_prefix[] = {
+    [SNAPSHOT_MASTER] = "", [SNAPSHOT_MOMENTUM] = "momentum.", [SNAPSHOT_SECOND] = "second_moment."};
+
 static void declare_tensor(CkptWriter *w, const char *prefix, const Param *q) {
   char *name = xasprintf("%s%s", prefix, q->name);
   int64_t dims[4];
@@ -63,6 +67,15 @@ static char *categories_json(const Engine *e) {
   return closed;
 }
 
+// How many updates there were, and what follows from that: a checkpoint without it is not Adam's.
+static void write_adam(CkptWriter *w, const Engine *e) {
+  double state[ADAM_STATE];
+  char text[96];
+  if (!snapshot_adam(&e->snapshot, state)) return;
+  snprintf(text, sizeof text, "%.17g %.17g %.17g", state[0], state[1], state[2]);
+  ckpt_meta(w, "adam", text);
+}
+
 static void write_meta(CkptWriter *w, const Engine *e, const RunState *state) {
   ckpt_meta(w, "format", format);
   if (e->config.model) ckpt_meta(w, "model", e->model->name); // the first model's checkpoints do not name it
@@ -80,6 +93,7 @@ static void write_meta(CkptWriter *w, const Engine *e, const RunState *state) {
   char scale[96];
   snprintf(scale, sizeof scale, "%.17g %.17g %.17g", state->scale[0], state->scale[1], state->scale[2]);
   ckpt_meta(w, "loss_scale", scale);
+  write_adam(w, e);
   ckpt_meta(w, "run", state->run);
 }
 
@@ -88,6 +102,9 @@ void state_take(Engine *e, RunState *state) {
   engine_get_scale(e, state->scale);
   snapshot_take(&e->snapshot);
 }
+
+// Only what is trained has moments.
+static bool part_of(const Param *q, SnapshotPart part) { return part == SNAPSHOT_MASTER || q->trainable; }
 
 bool state_write(const Engine *e, const RunState *state, const StateFile *file, Err *err) {
   CkptWriter w;
@@ -100,13 +117,14 @@ bool state_write(const Engine *e, const RunState *state, const StateFile *file, 
   if (!ckpt_begin(&w, file->path, err)) return false;
   w.file.previous = file->previous;
   write_meta(&w, e, state);
-  for (int i = 0; i < p->n; i++) declare_tensor(&w, "", p->list[i]);
-  for (int i = 0; i < p->n; i++)
-    if (file->momentum && p->list[i]->trainable) declare_tensor(&w, "momentum.", p->list[i]);
+  const SnapshotPart last = !file->momentum ? SNAPSHOT_MASTER : p->adam ? SNAPSHOT_SECOND : SNAPSHOT_MOMENTUM;
+  for (SnapshotPart part = 0; part <= last; part++)
+    for (int i = 0; i < p->n; i++)
+      if (part_of(p->list[i], part)) declare_tensor(&w, part_prefix[part], p->list[i]);
   declare_batches(&w, e);
-  for (int i = 0; i < p->n; i++) ckpt_data(&w, snapshot_values(s, p->list[i], false));
-  for (int i = 0; i < p->n; i++)
-    if (file->momentum && p->list[i]->trainable) ckpt_data(&w, snapshot_values(s, p->list[i], true));
+  for (SnapshotPart part = 0; part <= last; part++)
+    for (int i = 0; i < p->n; i++)
+      if (part_of(p->list[i], part)) ckpt_data(&w, snapshot_values(s, p->list[i], part));
   write_batches(&w, e, state->batches);
   return ckpt_commit(&w, err);
 }
@@ -219,6 +237,11 @@ static bool same_dims(const CkptTensor *t, const Param *q) {
   return true;
 }
 
+static bool read_adam(const char *text, double state[ADAM_STATE]) {
+  return sscanf(text, "%lf %lf %lf", &state[0], &state[1], &state[2]) == ADAM_STATE && isfinite(state[0]) &&
+         state[0] >= 0 && state[1] >= 0 && state[1] <= 1 && state[2] >= 0 && state[2] <= 1;
+}
+
 // Names of tensors that are wrong in the same way: the first ten and how many there are.
 typedef struct Wrong {
   const char *how;
@@ -293,11 +316,17 @@ static bool ends_in(const char *name, const char *end) {
   return n >= m && !strcmp(name + n - m, end);
 }
 
-// What no parameter takes: momentum and counters have their place, heads that are not wanted were dropped.
+static bool is_moment(const char *name) {
+  for (SnapshotPart part = SNAPSHOT_MOMENTUM; part <= SNAPSHOT_SECOND; part++)
+    if (!strncmp(name, part_prefix[part], strlen(part_prefix[part]))) return true;
+  return false;
+}
+
+// What no parameter takes: moments and counters have their place, heads that are not wanted were dropped.
 static void check_unexpected(Loading *l) {
   for (size_t i = 0; i < l->c->num_tensors; i++) {
     const char *name = l->c->tensors[i].name;
-    if (l->used[i] || !strncmp(name, "momentum.", 9) || ends_in(name, ".num_batches_tracked")) continue;
+    if (l->used[i] || is_moment(name) || ends_in(name, ".num_batches_tracked")) continue;
     if (l->o->reset_heads && class_dependent(l->e->model, name)) continue;
     add_wrong(&l->wrong[UNEXPECTED], name, "");
     l->other = true;
@@ -313,6 +342,19 @@ static void load_batches(Loading *l) {
     memcpy(&l->e->batches, t->data, sizeof l->e->batches);
     return;
   }
+}
+
+static bool load_adam(Engine *e, const Checkpoint *c, Err *err) {
+  const char *text = ckpt_find_meta(c, "adam");
+  double state[ADAM_STATE];
+  if (!e->params.adam && text) return err_set(err, "its run was made with --optimizer adam or adamw: give it, too");
+  if (!e->params.adam) return true;
+  if (!text || !read_adam(text, state))
+    return err_set(err, "the checkpoint's adam '%.80s' is not a count and two numbers from 0 to 1", text ? text : "");
+  float values[ADAM_STATE];
+  for (int i = 0; i < ADAM_STATE; i++) values[i] = (float)state[i];
+  send_reals(e->dev, device_upload, e->params.adam_state, values, ADAM_STATE);
+  return true;
 }
 
 // Only training has options that choose a model.
@@ -355,11 +397,13 @@ bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *o, Err *err) 
     if (o->reset_heads && class_dependent(e->model, q->name)) continue;
     if (l.backbone && strncmp(q->name, e->model->backbone, strlen(e->model->backbone))) continue;
     load_tensor(&l, q, "", &q->master);
-    if (o->momentum && q->trainable) load_tensor(&l, q, "momentum.", &q->momentum);
+    if (!o->momentum || !q->trainable) continue;
+    load_tensor(&l, q, part_prefix[SNAPSHOT_MOMENTUM], &q->momentum);
+    if (e->params.adam) load_tensor(&l, q, part_prefix[SNAPSHOT_SECOND], &q->second);
   }
   check_unexpected(&l);
   load_batches(&l);
-  bool ok = report(&l, err);
+  bool ok = report(&l, err) && (!o->momentum || load_adam(e, c, err));
   for (int i = 0; i < WRONGS; i++) free(l.wrong[i].names);
   free(l.infinite.names);
   free(l.used);

@@ -1,6 +1,7 @@
 // A run on disk: weights, configuration, categories and, to resume, momentum and step, as one safetensors file.
 // Weights that torchvision made are read, too, under any of its names (models/torchvision.h). Metadata: "format" =
-// "maskrcnn.c 1", "config.<field>" of models/config.h, "categories" (JSON), "step", "run" (JSON).
+// "maskrcnn.c 1", "config.<field>" of models/config.h, "categories" (JSON), "step", "run" (JSON); of Adam "adam",
+// its state.
 #pragma once
 #include <stdint.h>
 #include "base/record.h"
@@ -18,7 +19,7 @@ typedef struct RunState {
 typedef struct StateFile {
   const char *path;
   const char *previous; // the name that what stood at `path` gets; NULL = none
-  bool momentum;        // "momentum.<name>" of all that is trained, too
+  bool momentum;        // "momentum.<name>" of all that is trained, too, and of Adam "second_moment.<name>"
 } StateFile;
 
 // Saving is in two parts: what the steps so far have led to is taken into the engine's snapshot (of an engine which
@@ -38,7 +39,7 @@ bool state_config(const Checkpoint *c, ModelConfig *config, Category **category,
 void state_note(const Checkpoint *c, const char *path);
 
 typedef struct LoadOptions {
-  bool momentum;    // resuming: momentum must be there too
+  bool momentum;    // resuming: the optimiser's moments must be there, too
   bool reset_heads; // keep the initialisation of the class-dependent outputs (another number of classes)
 } LoadOptions;
 // Every parameter of the engine must be in the file with its shape (of a backbone's file: the backbone's), and nothing

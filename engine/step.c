@@ -23,7 +23,7 @@ enum {
 
 size_t slots_bytes(const Engine *e) {
   const StepSlot *s = &e->slot[0];
-  return STEPS_UNDER_WAY * (SLOT_REALS * dtype_size(e->dev->real) + MAX_COUNTERS * sizeof *s->count);
+  return STEPS_UNDER_WAY * (SLOT_REALS * dtype_size(e->dev->real) + MAX_COUNTERS * sizeof *s->count + sizeof *s->step);
 }
 
 bool slots_allocate(Engine *e, Err *err) {
@@ -31,8 +31,9 @@ bool slots_allocate(Engine *e, Err *err) {
     StepSlot *s = &e->slot[i];
     s->real = device_host_alloc(e->dev, SLOT_REALS * dtype_size(e->dev->real));
     s->count = device_host_alloc(e->dev, MAX_COUNTERS * sizeof *s->count);
+    s->step = device_host_alloc(e->dev, sizeof *s->step);
     s->index = xcalloc((size_t)e->train.shapes.images, sizeof *s->index);
-    if (!s->real || !s->count) return err_memory(err, slots_bytes(e), "the results of steps", NULL);
+    if (!s->real || !s->count || !s->step) return err_memory(err, slots_bytes(e), "the results of steps", NULL);
   }
   return true;
 }
@@ -41,6 +42,7 @@ void slots_free(Engine *e) {
   for (int i = 0; i < STEPS_UNDER_WAY; i++) {
     device_host_free(e->dev, e->slot[i].real);
     device_host_free(e->dev, e->slot[i].count);
+    device_host_free(e->dev, e->slot[i].step);
     free(e->slot[i].index);
   }
 }
@@ -74,18 +76,39 @@ static double waited_seconds(Engine *e) {
   return now_seconds();
 }
 
+static void queue_sgd(Engine *e) {
+  const Params *p = &e->params;
+  const SgdFactors *factors = e->optimizer.factors;
+  Sgd sgd = {.hyper = e->hyper, .stats = e->stats, .kind = factors ? p->kind : NULL};
+  if (factors) sgd.factors = *factors;
+  e->dev->ops->sgd(e->dev, &sgd, p->trainable, p->master, p->grad, p->momentum);
+}
+
+static void queue_adam(Engine *e) {
+  const Params *p = &e->params;
+  const Optimizer *o = &e->optimizer;
+  Adam adam = {.hyper = e->hyper,
+               .stats = e->stats,
+               .state = p->adam_state,
+               .kind = o->factors ? p->kind : NULL,
+               .beta1 = o->beta1,
+               .beta2 = o->beta2,
+               .eps = o->eps,
+               .decoupled = o->kind == OPTIMIZER_ADAMW};
+  if (o->factors) adam.factors = *o->factors;
+  e->dev->ops->adam(e->dev, &adam, p->trainable, p->master, p->grad, p->momentum, p->second);
+}
+
 static void queue_update(Engine *e, const Network *n) {
   Device *dev = e->dev;
   Params *p = &e->params;
   int losses;
   const void *loss = reduction_losses(&e->reduction, n, &losses);
   dev->ops->grad_stats(dev, p->trainable, p->grad, losses, loss, e->hyper, e->stats);
-  Sgd sgd = {.hyper = e->hyper, .stats = e->stats};
-  if (e->factors) {
-    sgd.factors = *e->factors;
-    sgd.kind = p->kind;
-  }
-  dev->ops->sgd(dev, &sgd, p->trainable, p->master, p->grad, p->momentum);
+  if (p->adam)
+    queue_adam(e);
+  else
+    queue_sgd(e);
   if (p->shadow_dtype == F16) dev->ops->loss_scale_update(dev, SCALE_INTERVAL, e->stats, e->scale, e->hyper);
   params_refresh_shadows(p);
 }
@@ -178,6 +201,8 @@ void engine_start(Engine *e, const StepOptions *o) {
   const float hyper[] = {o->learning_rate, o->momentum, o->weight_decay, o->clip};
   for (int i = 0; i < COUNT(hyper); i++) slot_set(e, s, REAL_HYPER + i, hyper[i]);
   device_upload(dev, e->hyper, slot_at(e, s, REAL_HYPER), COUNT(hyper) * real);
+  *s->step = (uint64_t)o->step;
+  device_upload(dev, e->step, s->step, sizeof *s->step);
   ask(e, s, o);
   inputs_take(&e->train.inputs, dev, true);
   if (e->timing)

@@ -82,7 +82,8 @@ bool train_stage(TrainingRun *r, Loader *l) {
 }
 
 static StepOptions step_options(const TrainingRun *r, int64_t step) {
-  return (StepOptions){.learning_rate = (float)schedule_rate(&r->schedule, step),
+  return (StepOptions){.step = step,
+                       .learning_rate = (float)schedule_rate(&r->schedule, step),
                        .momentum = r->o.momentum,
                        .weight_decay = r->o.weight_decay,
                        .clip = r->o.clip_grad,

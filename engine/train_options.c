@@ -5,12 +5,13 @@
 #include "engine/job.h"
 #include "nn/optim.h"
 
-const char *const schedule_names[] = {[DECAY_STEP] = "step", [DECAY_COSINE] = "cosine", NULL};
+const char *const schedule_choices[] = {"auto", [1 + DECAY_STEP] = "step", [1 + DECAY_COSINE] = "cosine",
+                                        [1 + DECAY_CONSTANT] = "constant", NULL};
 
+const char *const optimizer_choices[] = {"auto", [1 + OPTIMIZER_SGD] = "sgd", [1 + OPTIMIZER_ADAM] = "adam",
+                                         [1 + OPTIMIZER_ADAMW] = "adamw", NULL};
 const char *const resume_names[] = {[RESUME_NO] = "no", [RESUME_LAST] = "last", [RESUME_PREVIOUS] = "previous", NULL};
 const char *const divergence_names[] = {[DIVERGENCE_STOP] = "stop", [DIVERGENCE_ROLLBACK] = "rollback", NULL};
-
-static const float DEFAULT_CLIP = 10; // of the gradient norm: docs/training.md says why
 
 // A word as a shell takes it back.
 static void print_word(const char *word, FILE *out) {
@@ -58,11 +59,21 @@ static const char *data_default(void) {
   return "coco";
 }
 
+void train_options_show(TrainOptions *o) {
+  OPTION_TABLE(table, TrainOptions, TRAIN_OPTIONS);
+  const Cli cli = {.options = table, .num_options = COUNT(table), .values = o};
+  size_t size;
+  free(o->resolved);
+  FILE *text = text_open(&o->resolved, &size);
+  cli_print_config(&cli, text);
+  text_close(text);
+}
+
 TrainOptions train_options(int argc, char **argv) {
   TrainOptions o = {OPTION_DEFAULTS(TRAIN_OPTIONS)};
   OPTION_TABLE(table, TrainOptions, TRAIN_OPTIONS);
   Cli cli = {.usage = "--data DIR [options]",
-             .about = "Trains Mask R-CNN on a data set in COCO format.",
+             .about = "Trains Mask R-CNN on a data set in COCO format, or a classifier on images by class.",
              .options = table,
              .num_options = COUNT(table),
              .values = &o};
@@ -76,17 +87,12 @@ TrainOptions train_options(int argc, char **argv) {
   Err err;
   if (o.sizes && !sizes_parse(&o.shorter_sides, o.sizes, &err)) die(EXIT_USAGE, "--sizes %s", err.msg);
   if (o.amend && !o.resume) die(EXIT_USAGE, "--amend needs --resume: it changes a run that goes on");
-  if (o.patience && o.eval_every <= 0) die(EXIT_USAGE, "--patience counts evaluations: give --eval-every N, too");
   if (o.val_loss && o.eval_every < 0)
     die(EXIT_USAGE, "--val-loss is part of evaluations, which --eval-every -1 leaves out");
   if (!job_parse(o.gpus, &o.ranks, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (o.reduce == REDUCE_NONE && !o.benchmark)
     die(EXIT_USAGE, "--reduce none is for --benchmark: every rank would learn for itself");
-  if (o.clip_grad < 0) o.clip_grad = o.recipe ? 0 : DEFAULT_CLIP;
-  size_t size;
-  FILE *text = text_open(&o.resolved, &size);
-  cli_print_config(&cli, text);
-  text_close(text);
+  train_options_show(&o);
   return o;
 }
 

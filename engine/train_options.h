@@ -2,9 +2,12 @@
 #pragma once
 #include "base/cli.h"
 #include "data/batches/canvas.h"
+#include "engine/phases.h"
 #include "engine/reduction.h"
 
-extern const char *const schedule_names[]; // of TrainOptions.schedule: "step", "cosine"
+extern const char *const schedule_choices[];  // of TrainOptions.schedule: "auto", then "step", … as Decay
+extern const char *const optimizer_choices[]; // of TrainOptions.optimizer: "auto", then optimizer_names
+#define MOST_BETA 0.9999999f                  // 1 would leave a moment as it is
 // Of TrainOptions.resume and .on_divergence, as the enumerators that follow.
 extern const char *const resume_names[], *const divergence_names[];
 enum { RESUME_NO, RESUME_LAST, RESUME_PREVIOUS };
@@ -14,19 +17,32 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
 #define TRAIN_OPTIONS(X)                                                                                               \
   X(HEADING, "Data")                                                                                                   \
   X(STRING, data,             NULL,            "DIR",      "COCO layout: annotations/instances_<split>*.json beside "  \
-                                                           "<split>*/; default $MASKRCNN_DATA, then ./coco")           \
+                                                           "<split>*/; of a classifier IDX files, or <split>/CLASS/*; "\
+                                                           "default $MASKRCNN_DATA, then ./coco")                      \
   X(STRING, train_split,      "train",         "NAME",     "what to train on")                                         \
   X(STRING, val_split,        "val",           "NAME",     "what to evaluate on")                                      \
+  X(FLOAT,  val_fraction,     0, 0, 0.9f,      "P",        "of a classifier: evaluate on this share of what else would "\
+                                                           "be trained on, drawn by --seed")                           \
   X(INT,    limit,            0, 0, INT32_MAX, "N",        "train on the first N usable images by id; 0 = all")        \
   X(INT,    val_limit,        0, 0, INT32_MAX, "N",        "evaluate on the first N images by id; 0 = all")            \
   X(FLAG,   keep_empty,       false,                       "also train on images without an object, as background")    \
   X(FLAG,   exif,             false,                       "turn images as their EXIF orientation says: for "          \
                                                            "annotations of upright pictures; COCO's are not")          \
-  X(FLOAT,  flip,             0.5f, 0, 1,      "P",        "probability of mirroring an image")                        \
+  X(FLOAT,  flip,             -1, -1, 1,       "P",        "probability of mirroring an image; -1 = 0.5, of IDX 0")    \
+  X(FLOAT,  rotate,           -1, -1, 359,     "DEGREES",  "of a classifier: images are turned by up to this, to "     \
+                                                           "either side; -1 = 0, of IDX with --phases 8")              \
+  X(FLOAT,  shift,            -1, -1, 0.99f,   "P",        "and shifted by up to this share; -1 = 0, or 0.08")         \
+  X(FLOAT,  shear,            -1, -1, 79,      "DEGREES",  "and sheared; -1 = 0, or 0.3")                              \
+  X(FLOAT,  zoom,             -1, -1, 0.99f,   "P",        "and made larger or smaller by up to this share; -1 = 0, or "\
+                                                           "0.08")                                                     \
+  X(FLOAT,  crop,             -1, -1, 0.99f,   "P",        "and cut: a part of at least this share of the area fills the "\
+                                                           "network's input; 0 = not; -1 = 0.08, of IDX 0")            \
   X(INT,    threads,          0, 0, 256,       "N",        "decoder threads; 0 = one per core")                        \
   X(FLAG,   strict,           false,                       "stop at a bad image instead of replacing it")              \
   X(HEADING, "Model")                                                                                                  \
-  X(STRING, model,            NULL,            "NAME",     "tiny, maskrcnn-r18-fpn, r34, r50, r101, r152; default "    \
+  X(STRING, model,            NULL,            "NAME",     "a detector: tiny, maskrcnn-r18-fpn, r34, r50, r101, r152; "\
+                                                           "a classifier: alexnet, overfeat, vgg11, vgg16, vgg19, "    \
+                                                           "googlenet, resnet18, 34, 50, 101, 152, vgg-28; default "   \
                                                            "maskrcnn-r50-fpn, or that of --weights")                   \
   X(STRING, weights,          NULL,            "FILE",     "start from this checkpoint: ours, torchvision's (.pth, "   \
                                                            ".safetensors), or its ResNet as backbone")                 \
@@ -35,7 +51,8 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
                                                            "checkpoint's")                                             \
   X(INT,    trainable_layers, -1, -1, 5,       "N",        "backbone stages trained, from the last; -1 = all from "    \
                                                            "scratch, else the checkpoint's")                           \
-  X(INT,    size,             0, 0, MAX_SHORTER_SIDE, "N", "shorter side in pixels; 0 = the model's")                  \
+  X(INT,    size,             0, 0, MAX_SHORTER_SIDE, "N", "shorter side in pixels; of a classifier both sides; 0 = the "\
+                                                           "model's")                                                  \
   X(INT,    max_size,         0, 0, 16384,     "N",        "longer side at most; 0 = 5/3 of --size, or the model's")   \
   X(STRING, sizes,            NULL,            "LIST",     "multi-scale training: shorter sides of which an image "    \
                                                            "draws one, as 640,672,704; --size is for evaluation "      \
@@ -43,29 +60,44 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
   X(INT,    canvases,         2, 1, MAX_CANVASES, "N",     "how many padded shapes at most")                           \
   X(CHOICE, recipe,           0, recipe_choices,           "whose conventions, warmup and decay; auto: "               \
                                                            "torchvision's, but the model of --weights keeps its own")  \
+  X(FLOAT,  label_smoothing,  -1, -1, 1,       "P",        "of a classifier: this share of the target is spread over all "\
+                                                           "classes; -1 = the model's")                                \
+  X(FLOAT,  dropout,          -1, -1, 1,       "P",        "of a classifier, where it has any; -1 = the model's")      \
   X(HEADING, "Optimisation")                                                                                           \
-  X(INT,    batch,            2, 1, 1024,      "N",        "images per step and GPU")                                  \
-  X(INT,    epochs,           12, 1, 100000,   "N",        "length")                                                   \
+  X(INT,    batch,            0, 0, 1024,      "N",        "images per step and GPU; 0 = 2, of a classifier 128")      \
+  X(INT,    epochs,           0, 0, 100000,    "N",        "length; 0 = 12, of a classifier 90 or that of its phases") \
   X(INT64,  iters,            0, 0, 1e12,      "N",        "length in steps, instead of --epochs")                     \
-  X(FLOAT,  lr,               0, 0, 1e6,       "X",        "learning rate; 0 = 0.02 per 16 images of the batch")       \
-  X(CHOICE, schedule,         0, schedule_names,           "step: x0.1 at 2/3 and 8/9")                                \
-  X(INT,    warmup,           -1, -1, 1e9,     "N",        "steps of linear warmup; -1 = 1000, at most a third of "    \
-                                                           "the run, or as --recipe's source has it")                  \
+  X(STRING, phases,           NULL,            "LIST",     "epochs and their rates, as 10@1e-3,10@1e-4,25@1e-4+augment, "\
+                                                           "instead of --epochs, --lr and --schedule; vgg-28 has "     \
+                                                           "10@1e-3,10@1e-4 unless one of them is given")              \
+  X(FLOAT,  lr,               0, 0, 1e6,       "X",        "learning rate; 0 = 0.02 per 16 images of the batch, of a " \
+                                                           "classifier 0.1 per 256 or the model's; of Adam 0.001")     \
+  X(CHOICE, schedule,         0, schedule_choices,         "step: x0.1 at 2/3 and 8/9; auto: step, of a classifier "   \
+                                                           "cosine, with phases of its own constant")                  \
+  X(INT,    warmup,           -1, -1, 1e9,     "N",        "steps of linear warmup; -1 = 1000, of a classifier five "  \
+                                                           "epochs, at most a third of the run; or none, where rates are "\
+                                                           "constant, or as --recipe's source has it")                 \
+  X(CHOICE, optimizer,        0, optimizer_choices,        "auto: sgd; of vgg-28 adam")                                \
   X(FLOAT,  momentum,         0.9f, 0, 1,      "X",        "of SGD")                                                   \
-  X(FLOAT,  weight_decay,     1e-4f, 0, 1,     "X",        "of SGD")                                                   \
+  X(FLOAT,  beta1,            0.9f, 0, MOST_BETA, "X",     "of Adam and AdamW: of its first moment")                   \
+  X(FLOAT,  beta2,            0.999f, 0, MOST_BETA, "X",   "of its second moment")                                     \
+  X(FLOAT,  eps,              1e-8f, 1e-30f, 1, "X",       "added to the root of its second moment")                   \
+  X(FLOAT,  weight_decay,     -1, -1, 1,       "X",        "-1 = 1e-4, of Adam 0, of AdamW 0.01")                      \
   X(FLOAT,  clip_grad,        -1, -1, 1e9,     "X",        "limit of the gradient norm; 0 = none; -1 = 10, or none "   \
-                                                           "with --recipe")                                            \
+                                                           "with --recipe or of a classifier")                         \
   X(INT64,  seed,             1, 0, 9e15,      "N",        "of everything random")                                     \
   X(HEADING, "Run")                                                                                                    \
   X(STRING, out,              "out",           "DIR",      "checkpoint.safetensors and the one before it, "            \
                                                            "model.safetensors, log.jsonl, curves.svg")                 \
   X(CHOICE_IMPLIED, resume,   0, resume_names, "last",      "continue the run in --out, bit for bit; previous: from "  \
                                                            "the checkpoint before the last")                           \
-  X(FLAG,   amend,            false,                       "with --resume: go on with another length, --lr, "          \
+  X(FLAG,   amend,            false,                       "with --resume: go on with another length, --phases, --lr, "\
                                                            "--schedule, --warmup, --momentum, --weight-decay, "        \
                                                            "--clip-grad or --recipe")                                  \
   X(INT,    eval_every,       0, -1, 1e9,      "N",        "steps between evaluations; 0 = at the end only, -1 = "     \
                                                            "never; the best are kept as best-*.safetensors")           \
+  X(INT,    eval_epochs,      -1, -1, 1e6,     "N",        "epochs between evaluations, where --eval-every is 0; 0 = " \
+                                                           "none; -1 = 1, of a detector 0")                            \
   X(FLAG,   val_loss,         false,                       "evaluations also tell the losses on what is evaluated")    \
   X(INT,    patience,         0, 0, 1e6,       "N",        "end after N evaluations in a row without a gain; 0 = "     \
                                                            "never")                                                    \
@@ -118,14 +150,18 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
 typedef struct TrainOptions {
   OPTION_FIELDS(TRAIN_OPTIONS) // model: NULL = that of weights
   Sizes shorter_sides;         // of `sizes`; none: one size
+  Phases phase_list;           // of `phases`
+  double rate;                 // of `lr` 0: this, for …
+  int rate_images;             // … so many images a step; 0: for any number
   int ranks;                   // of `gpus`; 0 = all; once they run, how many there are
   char *resolved;              // all options, one a line, to be shown; owned
   char *command;               // the command line, as a shell takes it; owned
 } TrainOptions;
 
-// Parses or ends the program: --help exits 0, a mistake prints one line and exits 2.
+// Parses or ends the program: --help exits 0, a mistake prints one line and exits 2. train_defaults completes them.
 TrainOptions train_options(int argc, char **argv);
 void train_options_free(TrainOptions *o);
+void train_options_show(TrainOptions *o); // brings `resolved` up to date
 
 // Whether the options of two ranks, as their `resolved` have them, ask for the same run. They may differ in where files
 // are and in what each machine has. False names the first that differs.

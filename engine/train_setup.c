@@ -4,8 +4,16 @@
 #include "base/output.h"
 #include "engine/state.h"
 #include "engine/task.h"
+#include "engine/train_data.h"
 
 // ---- model ------------------------------------------------------------------------------------------------------
+
+// What it sees is a square of one size, whatever the size of images.
+static void choose_classifier(const TrainOptions *o, ModelConfig *c) {
+  if (o->label_smoothing >= 0) c->label_smoothing = o->label_smoothing;
+  if (o->dropout >= 0) c->dropout = o->dropout;
+  c->view = train_view(o, c);
+}
 
 static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weights) {
   ModelConfig c, named;
@@ -18,7 +26,7 @@ static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weight
           o->model, c.depth, c.width);
   } else {
     c = named;
-    c.norm = NORM_GN;
+    if (model_of(&c)->task == TASK_DETECTION) c.norm = NORM_GN;
     c.trainable_layers = 5;
     c.classes = 0;
   }
@@ -27,8 +35,9 @@ static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weight
     c.norm_eps = 1e-5f; // 0 is for published statistics, which are frozen
   if (o->trainable_layers >= 0) c.trainable_layers = o->trainable_layers;
   if (o->size) config_resize(&c, o->size);
+  if (model_of(&c)->task == TASK_CLASSIFICATION) choose_classifier(o, &c);
   if (o->recipe) config_recipe(&c, (Recipe)(o->recipe - 1));
-  c.mask_logits_fan_in = !o->recipe;
+  if (model_of(&c)->task == TASK_DETECTION) c.mask_logits_fan_in = !o->recipe;
   if (o->max_size) c.max_size = o->max_size;
   return c;
 }
@@ -42,60 +51,6 @@ ModelConfig setup_model(const TrainOptions *o) {
   return config;
 }
 
-// ---- data -------------------------------------------------------------------------------------------------------
-
-static bool has_split(const char *dir, const char *split, Err *err) {
-  char *annotations, *images;
-  if (!coco_find_split(dir, split, &annotations, &images, err)) return false;
-  free(annotations);
-  free(images);
-  return true;
-}
-
-void setup_find_data(const TrainOptions *o) {
-  Err err;
-  if (!has_split(o->data, o->train_split, &err)) die(EXIT_USAGE, "%s", err.msg);
-}
-
-// What training draws the shorter side from: --sizes, or the model's, evenly spaced up to its size.
-static Sizes sizes_of(const TrainOptions *o, const ModelConfig *c) {
-  Sizes s = {0};
-  if (o->shorter_sides.n > 0) return o->shorter_sides;
-  for (int last = MIN(c->train_sizes, MAX_SIZES) - 1; last > 0 && s.n <= last; s.n++)
-    s.side[s.n] = c->train_size_min + (c->size - c->train_size_min) * s.n / last;
-  return s;
-}
-
-bool setup_data(const TrainOptions *o, const ModelConfig *c, Dataset *train, Dataset *val) {
-  DatasetOptions d = {.resize = resize_of(c),
-                      .sizes = sizes_of(o, c),
-                      .box_extra = c->box_extra,
-                      .polygons = c->mask_source == MASK_POLYGON,
-                      .upright = o->exif,
-                      .max_canvases = o->canvases,
-                      .strict = o->strict,
-                      .keep_empty = o->keep_empty,
-                      .patience = STORAGE_PATIENCE,
-                      .limit = o->limit,
-                      .index = o->plan || o->benchmark || o->benchmark_loader ? NULL : o->out}; // those leave no files
-  Err err;
-  int largest = sizes_largest(&o->shorter_sides);
-  if (largest > c->max_size)
-    die(EXIT_USAGE, "--sizes %d: the longer side is at most %d; give a larger --max-size", largest, c->max_size);
-  if (!dataset_open(train, o->data, o->train_split, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (o->eval_every < 0 || o->benchmark || o->benchmark_loader) return false;
-  bool asked = o->eval_every > 0 || strcmp(o->val_split, "val");
-  if (!asked && !has_split(o->data, o->val_split, &err)) {
-    fprintf(stderr, "no evaluation: %s\n", err.msg);
-    return false;
-  }
-  d.sizes.n = 0;
-  d.keep_empty = true;
-  d.limit = o->val_limit;
-  if (!dataset_open(val, o->data, o->val_split, &d, &err)) die(EXIT_USAGE, "evaluation: %s", err.msg);
-  return true;
-}
-
 // ---- how it learns ----------------------------------------------------------------------------------------------
 
 // In the order of ParamKind: weights, biases, scales and shifts of norms.
@@ -105,37 +60,49 @@ static const SgdFactors biases_apart = {.rate = {1, 2, 1, 2}, .decay = {1, 0, 1,
 // The source's rules where a recipe was asked for; else those that train whatever the data set, batch and length are
 // (docs/training.md).
 typedef struct Optimisation {
-  int warmup;       // steps
+  int warmup; // steps, or
+  int warmup_epochs;
   int warmup_share; // of the run at most one in so many; 0 = any
   double warmup_factor;
   const SgdFactors *factors; // NULL: all parameters are trained alike
 } Optimisation;
 
-static const Optimisation by_default = {1000, 3, 1e-3, NULL};
+static const Optimisation by_default = {.warmup = 1000, .warmup_share = 3, .warmup_factor = 1e-3};
+// torchvision's references/classification: five epochs from a hundredth of the rate; a third at most is ours.
+static const Optimisation of_epochs = {.warmup_epochs = 5, .warmup_share = 3, .warmup_factor = 0.01};
 static const Optimisation by_recipe[] = {
-    [RECIPE_TORCHVISION] = {1000, 0, 1e-3, NULL}, // and at most the first epoch
-    [RECIPE_DETECTRON2] = {1000, 0, 1e-3, &norms_without_decay},
-    [RECIPE_MLPERF] = {500, 0, 1 / 3.0, &biases_apart},
+    [RECIPE_TORCHVISION] = {.warmup = 1000, .warmup_factor = 1e-3}, // and at most the first epoch
+    [RECIPE_DETECTRON2] = {.warmup = 1000, .warmup_factor = 1e-3, .factors = &norms_without_decay},
+    [RECIPE_MLPERF] = {.warmup = 500, .warmup_factor = 1 / 3.0, .factors = &biases_apart},
 };
 
-static const Optimisation *optimisation_of(const TrainOptions *o) {
+static const Optimisation *optimisation_of(const TrainOptions *o, const ModelConfig *c) {
+  if (model_of(c)->task == TASK_CLASSIFICATION) return &of_epochs;
   return o->recipe ? &by_recipe[o->recipe - 1] : &by_default;
 }
 
 // torchvision's references/detection/engine.py warms up in the first epoch alone.
-static int64_t warmup_of(const TrainOptions *o, int64_t steps, int64_t per_epoch) {
-  const Optimisation *how = optimisation_of(o);
+static int64_t warmup_of(const TrainOptions *o, const ModelConfig *c, int64_t steps, int64_t per_epoch) {
+  const Optimisation *how = optimisation_of(o, c);
+  const int64_t usual = how->warmup + how->warmup_epochs * per_epoch;
   if (o->warmup >= 0) return o->warmup;
-  if (how->warmup_share) return MIN(how->warmup, steps / how->warmup_share);
+  if (o->schedule == 1 + DECAY_CONSTANT) return 0;
+  if (how->warmup_share) return MIN(usual, steps / how->warmup_share);
   bool first_epoch = o->recipe == 1 + RECIPE_TORCHVISION;
-  return first_epoch ? MIN(how->warmup, per_epoch - 1) : how->warmup;
+  return first_epoch ? MIN(usual, per_epoch - 1) : usual;
 }
 
-Schedule setup_schedule(const TrainOptions *o, int64_t steps, int64_t per_epoch) {
-  Schedule s =
-      schedule_default((Decay)o->schedule, steps, o->lr > 0 ? float_decimal(o->lr) : scaled_rate(o->batch * o->ranks));
-  s.warmup = warmup_of(o, steps, per_epoch);
-  s.warmup_factor = optimisation_of(o)->warmup_factor;
+static double base_of(const TrainOptions *o) {
+  if (o->lr > 0) return float_decimal(o->lr);
+  if (o->phase_list.n) return o->phase_list.phase[0].rate;
+  return o->rate_images ? scaled_rate(o->rate, o->rate_images, o->batch * o->ranks) : o->rate;
+}
+
+Schedule setup_schedule(const TrainOptions *o, const ModelConfig *c, int64_t steps, int64_t per_epoch) {
+  if (o->phase_list.n) return phases_schedule(&o->phase_list, base_of(o), per_epoch);
+  Schedule s = schedule_default((Decay)(o->schedule - 1), steps, base_of(o));
+  s.warmup = warmup_of(o, c, steps, per_epoch);
+  s.warmup_factor = optimisation_of(o, c)->warmup_factor;
   return s;
 }
 
@@ -154,6 +121,30 @@ static void record_reduction(Record *j, const Reduction *r) {
   record_num(j, "bucket_mb", r->o.bucket_mb);
 }
 
+static void record_schedule(Record *j, const TrainOptions *o, const Schedule *s) {
+  char *phases = o->phase_list.n ? phases_text(&o->phase_list, s->base / o->phase_list.phase[0].rate) : NULL;
+  record_str(j, "schedule", phases ? phases : schedule_choices[o->schedule]);
+  free(phases);
+}
+
+// Checkpoints of SGD do not name it.
+static void record_optimizer(Record *j, const Optimizer *o) {
+  if (o->kind == OPTIMIZER_SGD) return;
+  record_str(j, "optimizer", optimizer_names[o->kind]);
+  record_num(j, "beta1", o->beta1);
+  record_num(j, "beta2", o->beta2);
+  record_num(j, "eps", o->eps);
+}
+
+static void record_classes(Record *j, const TrainOptions *o) {
+  const struct {
+    const char *name;
+    float value;
+  } all[] = {{"rotate", o->rotate}, {"shift", o->shift}, {"shear", o->shear},
+             {"zoom", o->zoom},     {"crop", o->crop},   {"val_fraction", o->val_fraction}};
+  for (int i = 0; i < COUNT(all); i++) record_num(j, all[i].name, float_decimal(all[i].value));
+}
+
 char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule *schedule, const Engine *e) {
   Record j = {0};
   record_begin(&j);
@@ -165,7 +156,7 @@ char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule
   record_int(&j, "world", o->ranks);
   record_int(&j, "steps", schedule->steps);
   record_str(&j, "recipe", recipe_choices[o->recipe]);
-  record_str(&j, "schedule", schedule_names[o->schedule]);
+  record_schedule(&j, o, schedule);
   record_num(&j, "lr", schedule->base);
   record_int(&j, "warmup", schedule->warmup);
   record_num(&j, "momentum", float_decimal(o->momentum));
@@ -176,6 +167,8 @@ char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule
   record_num(&j, "flip", float_decimal(o->flip));
   record_sizes(&j, &train->sizes);
   record_bool(&j, "exif", o->exif);
+  record_optimizer(&j, &e->optimizer);
+  if (train->of_classes) record_classes(&j, o);
   record_reduction(&j, &e->reduction);
   char *text = xstrdup(record_end(&j));
   record_free(&j);
@@ -218,10 +211,13 @@ char *setup_agreement(const char *identity, const ModelConfig *c, const Dataset 
 
 static void choose_classes(const TrainOptions *o, ModelConfig *c, int classes) {
   Err err;
+  ModelConfig of_data = *c;
+  of_data.classes = classes;
+  const int names = model_names(&of_data);
   if (c->classes && c->classes != classes && !o->reset_heads)
     die(EXIT_USAGE, "%s knows %d classes, %s has %d: give --reset-heads to train new outputs", o->weights,
-        c->classes - 1, o->data, classes - 1);
-  if (classes < 2) die(EXIT_USAGE, "%s: no category to train on", o->data);
+        model_names(c), o->data, names);
+  if (names < 1) die(EXIT_USAGE, "%s: no category to train on", o->data);
   c->classes = classes;
   if (!config_check(c, &err)) die(EXIT_USAGE, "%s", err.msg);
 }
@@ -239,6 +235,11 @@ void setup_engine(const TrainOptions *o, Comm *comm, ModelConfig config, const D
                   Engine *e) {
   Err err;
   choose_classes(o, &config, train->classes);
+  const Optimizer optimizer = {.kind = (OptimizerKind)(o->optimizer - 1),
+                               .factors = optimisation_of(o, &config)->factors,
+                               .beta1 = float_decimal(o->beta1),
+                               .beta2 = float_decimal(o->beta2),
+                               .eps = float_decimal(o->eps)};
   config.full_masks = o->full_masks;
   Shapes train_shapes = shapes_of(train, o->batch), infer_shapes = {0};
   if (val) infer_shapes = shapes_of(val, o->batch);
@@ -252,12 +253,13 @@ void setup_engine(const TrainOptions *o, Comm *comm, ModelConfig config, const D
       .conv = o->conv,
       .sync_nodes = o->sync_nodes,
       .ranks_here = o->ranks,
+      .seed = (uint64_t)o->seed,
+      .optimizer = optimizer,
       .ranks =
           {.comm = comm, .type = (ReduceType)o->reduce, .bucket_mb = o->bucket, .ctas = o->ctas, .reserve = o->reserve},
   };
   if (!engine_open(e, &compute, model_of(&config), &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
       (val && !task_of(e->model)->accepts(e, val, &err)))
     die(err_exit(&err), "%s", err.msg);
-  e->factors = optimisation_of(o)->factors;
   free(category);
 }

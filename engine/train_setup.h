@@ -1,5 +1,5 @@
-// What the options of ./train ask for: a model, its data, both on a device, and how it learns. A mistake in them prints
-// one line and exits 2.
+// What the options of ./train ask for: a model, on a device, and how it learns. A mistake in them prints one line and
+// exits 2. But for setup_model, they are complete: train_defaults.
 #pragma once
 #include "engine/engine.h"
 #include "engine/train_options.h"
@@ -8,19 +8,13 @@
 // The model of --model or of --weights; its classes are those of the checkpoint, or 0 from scratch or a backbone.
 ModelConfig setup_model(const TrainOptions *o);
 
-// Whether there is data where the options say so: before anything is made of it.
-void setup_find_data(const TrainOptions *o);
-// Opens what to train on and, where it returns true, what to evaluate on. A data set without a split to evaluate on is
-// fine as long as nobody asked for an evaluation.
-bool setup_data(const TrainOptions *o, const ModelConfig *c, Dataset *train, Dataset *val);
-
 // Opens an engine of that model, for the classes of the data, among the ranks of `comm`. val NULL: nothing to evaluate
 // on. --plan prints here.
 void setup_engine(const TrainOptions *o, Comm *comm, ModelConfig config, const Dataset *train, const Dataset *val,
                   Engine *e);
 
 // The learning rate of a run of so many steps, of which so many are an epoch.
-Schedule setup_schedule(const TrainOptions *o, int64_t steps, int64_t per_epoch);
+Schedule setup_schedule(const TrainOptions *o, const ModelConfig *c, int64_t steps, int64_t per_epoch);
 // Everything that decides the weights of a step but is not in the model's configuration, as JSON: what a resumed run
 // must share. malloc'ed.
 char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule *schedule, const Engine *e);

@@ -32,6 +32,13 @@ typedef struct Variant {
   int depth; // ModelConfig.depth; 0: it is not asked for
 } Variant;
 
+// How it is trained where the options of ./train do not say; all zero: as its task's models are.
+typedef struct Learning {
+  bool adam;          // by Adam rather than SGD
+  double rate;        // of SGD, for as many images a step as the task's; 0: the task's
+  const char *phases; // epochs and rates, as --phases has them; other rates are constant then. NULL: none
+} Learning;
+
 typedef struct Model {
   const char *name; // a checkpoint's
   Task task;
@@ -49,6 +56,7 @@ typedef struct Model {
   // Parts of the names of parameters whose shape depends on the classes; NULL at the end.
   const char *const *class_parameters;
   const char *backbone; // how the names of its backbone's parameters begin
+  Learning learning;
 } Model;
 #define BATCH_BIT(array) (1u << (array))
 

@@ -3,6 +3,9 @@
 #include <math.h>
 #include "base/util.h"
 
+const char *const optimizer_names[] = {
+    [OPTIMIZER_SGD] = "sgd", [OPTIMIZER_ADAM] = "adam", [OPTIMIZER_ADAMW] = "adamw", NULL};
+
 static const double PI = 3.14159265358979323846;
 
 Schedule schedule_default(Decay decay, int64_t steps, double base) {
@@ -26,6 +29,11 @@ static double warmup_factor(const Schedule *s, int64_t step) {
 static double decay_factor(const Schedule *s, int64_t step) {
   if (s->decay == DECAY_COSINE) return (1 + cos(PI * (double)MIN(step, s->steps) / (double)s->steps)) / 2;
   int passed = 0;
+  if (s->decay == DECAY_CONSTANT) return 1;
+  if (s->decay == DECAY_PHASES) {
+    while (passed < s->phases - 1 && step >= s->phase_end[passed]) passed++;
+    return s->phase_factor[passed];
+  }
   for (int i = 0; i < s->milestones; i++) passed += step >= s->milestone[i];
   return pow(s->gamma, passed);
 }
@@ -34,4 +42,4 @@ double schedule_rate(const Schedule *s, int64_t step) {
   return s->base * warmup_factor(s, step) * decay_factor(s, step);
 }
 
-double scaled_rate(int images_per_step) { return 0.02 * images_per_step / 16; }
+double scaled_rate(double rate, int at, int images_per_step) { return rate * images_per_step / at; }

@@ -1,10 +1,20 @@
-// Learning-rate schedules: pure functions of the step, so that a resumed run needs no state. The updates are ops: sgd,
-// adam.
+// Learning-rate schedules, pure functions of the step, so that a resumed run needs no state, and what an update is made
+// by. The updates are ops: sgd, adam.
 #pragma once
 #include <stdint.h>
+#include "nn/ops.h"
 
-enum { MAX_MILESTONES = 8 };
-typedef enum Decay { DECAY_STEP, DECAY_COSINE } Decay;
+typedef enum OptimizerKind { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW } OptimizerKind;
+extern const char *const optimizer_names[]; // "sgd", "adam", "adamw", NULL
+
+typedef struct Optimizer { // all zero: SGD, one rate and one decay for all
+  OptimizerKind kind;
+  const SgdFactors *factors; // NULL: one rate and one decay for all
+  double beta1, beta2, eps;  // of Adam and AdamW
+} Optimizer;
+
+enum { MAX_MILESTONES = 8, MAX_PHASES = 16 };
+typedef enum Decay { DECAY_STEP, DECAY_COSINE, DECAY_CONSTANT, DECAY_PHASES } Decay;
 
 typedef struct Schedule {
   Decay decay;
@@ -17,6 +27,10 @@ typedef struct Schedule {
   double gamma;
   int milestones;
   int64_t milestone[MAX_MILESTONES];
+  // DECAY_PHASES: before phase_end[i], times phase_factor[i]; from the last on, times the last.
+  int phases;
+  int64_t phase_end[MAX_PHASES];
+  double phase_factor[MAX_PHASES];
 } Schedule;
 
 // What Mask R-CNN is trained with: 1000 steps of warmup from 1/1000, ×0.1 at 2/3 and 8/9 of the run, rounded down
@@ -29,6 +43,6 @@ Schedule schedule_default(Decay decay, int64_t steps, double base);
 // cosine is base · (1 + cos(π · step / steps)) / 2, which warmup does not shift, as detectron2's WarmupCosineLR.
 double schedule_rate(const Schedule *s, int64_t step);
 
-// The linear scaling rule with its usual anchor, 0.02 for 16 images a step (Goyal et al., "Accurate, large minibatch
-// SGD", 2017; He et al., "Mask R-CNN", 2017).
-double scaled_rate(int images_per_step);
+// The linear scaling rule: a rate that was found at `at` images a step, as 0.02 at 16 (Goyal et al., "Accurate, large
+// minibatch SGD", 2017; He et al., "Mask R-CNN", 2017).
+double scaled_rate(double rate, int at, int images_per_step);

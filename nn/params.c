@@ -193,8 +193,7 @@ static void place(Params *p, char *master, char *grad, char *momentum, char *sec
   }
 }
 
-// Second moments and the state behind them; 0 where the optimiser is not Adam.
-static size_t second_bytes(const Params *p) {
+size_t params_second_bytes(const Params *p) {
   return p->adam ? (p->trainable + PARAM_ALIGN) * dtype_size(p->dev->real) : 0;
 }
 
@@ -215,7 +214,7 @@ void params_lay_out(Params *p) {
   }
   for (int i = 0; i < p->num_joins; i++) p->rest_bytes += join_bytes(p, p->joins[i]);
   p->bytes = p->elements * real + (PARAM_ALIGN + 2 * p->trainable) * real + p->rest_bytes + p->trainable / PARAM_ALIGN;
-  p->bytes += second_bytes(p);
+  p->bytes += params_second_bytes(p);
   char *const nowhere = (char *)(uintptr_t)4096;
   place(p, nowhere, nowhere, nowhere, nowhere, nowhere);
 }
@@ -226,7 +225,7 @@ bool params_allocate(Params *p, Err *err) {
   p->master = device_alloc(p->dev, p->elements * real);
   p->agreed = device_alloc(p->dev, (PARAM_ALIGN + p->trainable) * real);
   p->momentum = device_alloc(p->dev, p->trainable * real);
-  if (p->adam) p->second = device_alloc(p->dev, second_bytes(p));
+  if (p->adam) p->second = device_alloc(p->dev, params_second_bytes(p));
   p->rest = device_alloc(p->dev, p->rest_bytes);
   p->kind = device_alloc(p->dev, p->trainable / PARAM_ALIGN);
   if (!p->master || !p->agreed || !p->momentum || (p->adam && !p->second) || !p->rest || !p->kind)

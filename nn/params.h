@@ -54,6 +54,8 @@ typedef struct Param {
   Tensor shadow, folded; // filters: what convolutions read, as it is or scaled by fold; shadow may be the master
 } Param;
 
+enum { ADAM_STATE = 3 }; // reals of Params.adam_state, as nn/ops.h has them
+
 typedef struct Params {
   Device *dev;
   DType shadow_dtype; // of what convolutions read, and so of activations
@@ -92,6 +94,8 @@ Param *params_find(const Params *p, const char *name);                          
 void params_lay_out(Params *p);
 // Takes them; lays them out where that was not done. False when memory is out.
 bool params_allocate(Params *p, Err *err);
+// Of `second`, with Adam's state behind the moments; 0 where the optimiser is not Adam. Once they are laid out.
+size_t params_second_bytes(const Params *p);
 
 // Fills every parameter by its Init from (seed, name): independent of the order of declaration.
 void params_randomise(Params *p, uint64_t seed);

@@ -34,3 +34,14 @@ TEST(divergence_goes_back_to_what_was_good) {
     EXPECT_NEAR(o.lr, 0.01f, 0);
   }
 }
+
+// Phases have rates of their own, all of which are halved.
+TEST(divergence_halves_phases) {
+  const Divergence d = {.step = 10, .rate = 0.5, .losses = "loss nan", .images = "a.png"};
+  const RunFiles f = {.newest = 8, .older = -1, .newest_is_good = true, .kept = "kept"};
+  TrainOptions o = {.out = "there", .command = "train --phases 1@0.5,2@0.25", .resume = RESUME_NO};
+  Err err;
+  CHECK(phases_parse(&o.phase_list, "1@0.5,2@0.25", &err));
+  divergence_explain(&d, &o, &f, &err);
+  EXPECT(strstr(err.msg, ": train --phases 1@0.5,2@0.25 --resume --amend --phases 1@0.25,2@0.125"));
+}

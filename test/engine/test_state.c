@@ -22,11 +22,11 @@ static void expect_folds_up_to_date(Engine *e) {
 }
 
 // Three steps, a checkpoint, a fresh engine: from there on both take the same steps, to the bit.
-static void check_resumed(NormKind norm) {
+static void check_resumed(NormKind norm, const Optimizer *optimizer) {
   ModelConfig config = small_config(norm, CLASSES);
   Engine whole, resumed;
-  small_engine(&whole, &config);
-  small_engine(&resumed, &config);
+  small_engine_with(&whole, &config, optimizer);
+  small_engine_with(&resumed, &config, optimizer);
   params_randomise(&whole.params, 1);
   params_randomise(&resumed.params, 2);
   for (int step = 0; step < 3; step++) EXPECT(small_step(&whole, step).finite);
@@ -44,7 +44,30 @@ static void check_resumed(NormKind norm) {
   engine_close(&resumed);
 }
 TEST(state_resumed_run_is_the_same) {
-  for (NormKind norm = NORM_FROZEN_BN; norm <= NORM_SYNC_BN; norm++) check_resumed(norm);
+  for (NormKind norm = NORM_FROZEN_BN; norm <= NORM_SYNC_BN; norm++) check_resumed(norm, &(Optimizer){0});
+  check_resumed(NORM_BN, &small_adam);
+}
+
+// Its corrections by the number of updates, too; and SGD does not go on where Adam stood.
+TEST(state_of_adam) {
+  ModelConfig config = small_config(NORM_GN, CLASSES);
+  Engine adam, sgd;
+  small_engine_with(&adam, &config, &small_adam);
+  small_engine(&sgd, &config);
+  params_randomise(&adam.params, 1);
+  for (int step = 0; step < 3; step++) EXPECT(small_step(&adam, step).finite);
+  const float *state = adam.params.adam_state, want[ADAM_STATE] = {state[0], state[1], state[2]};
+  EXPECT(state[0] == 3 && state[1] == (float)(1 - pow(0.9, 3)) && state[2] == (float)(1 - pow(0.999, 3)));
+  const char *path = small_save(&adam, "adam", true);
+  memset(adam.params.adam_state, 0, sizeof want);
+  EXPECT_STR(small_load(&adam, path, (LoadOptions){.momentum = true}).msg, "");
+  EXPECT(!memcmp(adam.params.adam_state, want, sizeof want));
+  EXPECT_STR(small_load(&sgd, path, (LoadOptions){0}).msg, "");
+  EXPECT(strstr(small_load(&sgd, path, (LoadOptions){.momentum = true}).msg, "give it, too"));
+  path = small_save(&sgd, "sgd", true);
+  EXPECT(strstr(small_load(&adam, path, (LoadOptions){.momentum = true}).msg, "missing second_moment.backbone.body."));
+  engine_close(&adam);
+  engine_close(&sgd);
 }
 
 TEST(state_without_momentum) {

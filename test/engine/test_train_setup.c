@@ -1,15 +1,20 @@
 // How a run learns by default, and by the rules of a recipe's source.
+#include "engine/train_defaults.h"
 #include "engine/train_setup.h"
 #include "test/harness/test.h"
 
 static TrainOptions options(const char *a, const char *b) {
   char *argv[] = {"train", "--data", "nowhere", (char *)a, (char *)b, NULL};
-  return train_options(3 + (a != NULL) + (b != NULL), argv);
+  TrainOptions o = train_options(3 + (a != NULL) + (b != NULL), argv);
+  const ModelConfig config = setup_model(&o);
+  train_defaults(&o, &config);
+  return o;
 }
 
 static Schedule schedule(const char *a, const char *b, int64_t steps, int64_t per_epoch) {
   TrainOptions o = options(a, b);
-  Schedule s = setup_schedule(&o, steps, per_epoch);
+  const ModelConfig config = setup_model(&o);
+  Schedule s = setup_schedule(&o, &config, steps, per_epoch);
   train_options_free(&o);
   return s;
 }

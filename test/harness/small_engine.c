@@ -8,7 +8,12 @@ ModelConfig small_config(NormKind norm, int classes) {
   return c;
 }
 
-void small_engine(Engine *e, const ModelConfig *config) {
+const Optimizer small_adam = {.kind = OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+
+void small_engine(Engine *e, const ModelConfig *config) { small_engine_with(e, config, &(Optimizer){0}); }
+
+void small_engine_with(Engine *e, const ModelConfig *config, const Optimizer *optimizer) {
+  const Compute compute = {.device = "cpu", .optimizer = *optimizer};
   Err err;
   Shapes shapes = {.canvases = 2,
                    .canvas = {{.h = CANVAS, .w = CANVAS}, {.h = CANVAS, .w = CANVAS + 32}},
@@ -21,7 +26,7 @@ void small_engine(Engine *e, const ModelConfig *config) {
     category[i].id = 10 * i + 7;
     snprintf(category[i].name, sizeof category[i].name, "kind \"%d\"", i);
   }
-  if (!engine_open(e, &(Compute){.device = "cpu"}, model_of(config), config, category, &shapes, &shapes, false, &err))
+  if (!engine_open(e, &compute, model_of(config), config, category, &shapes, &shapes, false, &err))
     die(EXIT_RUN, "%s", err.msg);
 }
 
@@ -70,6 +75,7 @@ void expect_same_params(const Engine *a, const Engine *b, bool momentum) {
     const Param *p = a->params.list[i], *q = params_find(&b->params, p->name);
     if (!EXPECT(q && same_values(&p->master, &q->master))) printf("    %s\n", p->name);
     if (momentum && p->trainable) EXPECT(same_values(&p->momentum, &q->momentum));
+    if (momentum && p->trainable && a->params.adam) EXPECT(same_values(&p->second, &q->second));
     if (p->fold) EXPECT(same_values(&p->folded, &q->folded));
   }
 }

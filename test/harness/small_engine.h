@@ -9,6 +9,8 @@ enum { CANVAS = 64, CAPACITY = 3, CLASSES = 4, IMAGES = 2 };
 ModelConfig small_config(NormKind norm, int classes);
 // Two canvases of different shapes, CANVAS × CANVAS and 32 wider, training and inference, as train.c has them.
 void small_engine(Engine *e, const ModelConfig *config);
+void small_engine_with(Engine *e, const ModelConfig *config, const Optimizer *optimizer);
+extern const Optimizer small_adam; // of AdamW
 // Step number `step` of a run: a batch of its own, on the canvases in turn.
 StepResult small_step(Engine *e, int step);
 
@@ -20,5 +22,5 @@ const char *small_save(Engine *e, const char *name, bool momentum);
 Err small_load(Engine *e, const char *path, LoadOptions o);
 
 bool same_values(const Tensor *p, const Tensor *q);
-// The same parameters, and where asked for the same momentum.
+// The same parameters, and where asked for the same moments.
 void expect_same_params(const Engine *a, const Engine *b, bool momentum);

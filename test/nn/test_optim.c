@@ -68,8 +68,8 @@ TEST(schedule_never_jumps_up) {
 }
 
 TEST(scaled_rate_is_linear) {
-  EXPECT_NEAR(scaled_rate(16), 0.02, 0);
-  EXPECT_NEAR(scaled_rate(2), 0.0025, 0);
-  EXPECT_NEAR(scaled_rate(1), 0.00125, 0);
-  EXPECT_NEAR(scaled_rate(64), 0.08, 0);
+  EXPECT_NEAR(scaled_rate(0.02, 16, 16), 0.02, 0);
+  EXPECT_NEAR(scaled_rate(0.02, 16, 2), 0.0025, 0);
+  EXPECT_NEAR(scaled_rate(0.02, 16, 1), 0.00125, 0);
+  EXPECT_NEAR(scaled_rate(0.02, 16, 64), 0.08, 0);
 }

@@ -3,7 +3,7 @@
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 
-enum { MAX_LISTED = 64, MAX_NAME = 64 };
+enum { MAX_LISTED = 128, MAX_NAME = 64 };
 
 // The options that a --help lists, and whether all of its lines have a form that they may have.
 typedef struct Listed {

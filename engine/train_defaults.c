@@ -1,0 +1,131 @@
+#include "engine/train_defaults.h"
+#include "data/batches/classes.h"
+#include "models/model.h"
+
+// How a task's models are trained where neither options nor the model's row say otherwise.
+typedef struct Defaults {
+  int batch, epochs, eval_epochs;
+  double rate; // of SGD, for …
+  int at;      // … so many images a step
+  Decay decay;
+  float flip, clip;
+} Defaults;
+
+static const double adam_rate = 1e-3; // whatever the batch
+static const float decays[] = {[OPTIMIZER_SGD] = 1e-4f, [OPTIMIZER_ADAM] = 0, [OPTIMIZER_ADAMW] = 0.01f}; // torch's
+
+// Detection: docs/training.md says why. Classification: torchvision's references/classification, with a cosine.
+static const Defaults defaults[TASKS] = {
+    [TASK_DETECTION] = {2, 12, .rate = 0.02, .at = 16, .decay = DECAY_STEP, .flip = 0.5f, .clip = 10},
+    [TASK_CLASSIFICATION] = {128, 90, .eval_epochs = 1, .rate = 0.1, .at = 256, .decay = DECAY_COSINE}};
+
+// ---- what does not go together ----------------------------------------------------------------------------------
+
+static void set(float *value, float unless_given) {
+  if (*value < 0) *value = unless_given;
+}
+
+static void refuse(bool given, const char *what, const char *why) {
+  if (given) die(EXIT_USAGE, "%s %s", what, why);
+}
+
+static void refuse_detectors(const TrainOptions *o) {
+  static const char why[] = "is for detectors, and this model is a classifier";
+  refuse(o->sizes, "--sizes", why);
+  refuse(o->max_size, "--max-size", why);
+  refuse(o->keep_empty, "--keep-empty", why);
+  refuse(o->recipe, "--recipe", why);
+  refuse(o->full_masks, "--full-masks", why);
+}
+
+static void refuse_classifiers(const TrainOptions *o) {
+  static const char why[] = "is for classifiers, and this model is a detector";
+  refuse(o->rotate >= 0, "--rotate", why);
+  refuse(o->shift >= 0, "--shift", why);
+  refuse(o->shear >= 0, "--shear", why);
+  refuse(o->zoom >= 0, "--zoom", why);
+  refuse(o->crop >= 0, "--crop", why);
+  refuse(o->label_smoothing >= 0, "--label-smoothing", why);
+  refuse(o->dropout >= 0, "--dropout", why);
+  refuse(o->val_fraction > 0, "--val-fraction", why);
+  int64_t from, until;
+  phases_augmented(&o->phase_list, &from, &until);
+  refuse(until > 0, "--phases: +augment", why);
+}
+
+// ---- augmentation -----------------------------------------------------------------------------------------------
+
+// Small pictures such as digits are turned where phases say "+augment", photographs are cut and mirrored as
+// torchvision's RandomResizedCrop and RandomHorizontalFlip do it, unless phases say where.
+typedef struct Turns {
+  float rotate, shift, shear, zoom, crop, flip;
+} Turns;
+static const Turns digits = {8, 0.08f, 0.3f, 0.08f, 0, 0}, photographs = {.crop = 0.08f, .flip = 0.5f}, nothing = {0};
+
+static void choose_augmentation(TrainOptions *o) {
+  const bool idx = classes_layout(o->data) == CLASSES_IDX;
+  const Turns *a = !idx ? &photographs : o->phase_list.n ? &digits : &nothing;
+  set(&o->rotate, a->rotate);
+  set(&o->shift, a->shift);
+  set(&o->shear, a->shear);
+  set(&o->zoom, a->zoom);
+  set(&o->crop, a->crop);
+  set(&o->flip, a->flip);
+}
+
+// ---- how it learns ----------------------------------------------------------------------------------------------
+
+static void check_phases(const TrainOptions *o) {
+  static const char why[] = "and --phases exclude each other: phases tell epochs and rates";
+  refuse(o->epochs, "--epochs", why);
+  refuse(o->iters, "--iters", why);
+  refuse(o->lr > 0, "--lr", why);
+  refuse(o->schedule, "--schedule", why);
+  refuse(o->warmup >= 0, "--warmup", why);
+}
+
+// A model's own phases hold where nothing is said of length or rate.
+static void choose_phases(TrainOptions *o, const Learning *l) {
+  Err err;
+  if (o->phases) check_phases(o);
+  if (!o->phases && !o->epochs && !o->iters && o->lr <= 0 && !o->schedule && o->warmup < 0) o->phases = l->phases;
+  if (o->phases && !phases_parse(&o->phase_list, o->phases, &err)) die(EXIT_USAGE, "--phases %s", err.msg);
+}
+
+static void choose_rate(TrainOptions *o, const Learning *l, const Defaults *d) {
+  if (!o->optimizer) o->optimizer = 1 + (l->adam ? OPTIMIZER_ADAM : OPTIMIZER_SGD);
+  const bool adam = o->optimizer != 1 + OPTIMIZER_SGD;
+  o->rate = adam ? adam_rate : l->rate > 0 ? l->rate : d->rate;
+  o->rate_images = adam ? 0 : d->at;
+  if (!o->schedule) o->schedule = 1 + (int)(l->phases || o->phases ? DECAY_CONSTANT : d->decay);
+  set(&o->weight_decay, decays[o->optimizer - 1]);
+  set(&o->clip_grad, o->recipe ? 0 : d->clip);
+}
+
+static void choose_length(TrainOptions *o, const Learning *l, const Defaults *d) {
+  Phases own = {0};
+  Err err;
+  if (l->phases) CHECK(phases_parse(&own, l->phases, &err));
+  if (!o->batch) o->batch = d->batch;
+  if (!o->epochs)
+    o->epochs = o->phase_list.n ? phases_epochs(&o->phase_list) : l->phases ? phases_epochs(&own) : d->epochs;
+  if (o->eval_epochs < 0) o->eval_epochs = o->eval_every ? 0 : d->eval_epochs;
+  if (o->patience && o->eval_every <= 0 && !o->eval_epochs)
+    die(EXIT_USAGE, "--patience counts evaluations: give --eval-every N, too");
+}
+
+void train_defaults(TrainOptions *o, const ModelConfig *c) {
+  const Model *m = model_of(c);
+  const Defaults *d = &defaults[m->task];
+  choose_phases(o, &m->learning);
+  if (m->task == TASK_CLASSIFICATION) {
+    refuse_detectors(o);
+    choose_augmentation(o);
+  } else {
+    refuse_classifiers(o);
+    set(&o->flip, d->flip);
+  }
+  choose_rate(o, &m->learning, d);
+  choose_length(o, &m->learning, d);
+  train_options_show(o);
+}
