@@ -65,7 +65,9 @@ static void report(const TrainingRun *r) {
 static void open_engine(TrainingRun *r) {
   const ModelConfig config = setup_model(&r->o);
   r->model = model_of(&config);
+  const double start = now_seconds();
   setup_engine(&r->o, r->comm, config, r->train, r->val, &r->engine);
+  r->build_seconds = now_seconds() - start;
 }
 
 static void close_run(TrainingRun *r) {

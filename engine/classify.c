@@ -265,7 +265,8 @@ static bool report(const Dataset *d, const void *results, const char *folder, Er
   return ok;
 }
 
-const TaskRow task_classification = {.curve_title = "Accuracy",
+const TaskRow task_classification = {.tells_run = true,
+                                     .curve_title = "Accuracy",
                                      .curve_unit = "share of images",
                                      .curve = {{"val_top1", "top-1"}, {"val_top5", "top-5"}},
                                      .best = {{"val_top1", "best-top1"}},

@@ -78,12 +78,16 @@ static void clean_further_names(const char *folder) {
 
 bool files_lock(const RunFiles *f, Err *err) {
   if (!folder_take(f->folder, err)) return false;
-  char *curves = xasprintf("%s/curves.svg", f->folder);
-  const char *all[] = {f->checkpoint, f->previous, f->final, f->evaluated, curves};
+  static const char *const reports[] = {"curves.svg", "run.json", "confusion.txt", "confusion.json", "confusion.svg"};
+  const char *all[] = {f->checkpoint, f->previous, f->final, f->evaluated};
   for (int i = 0; i < COUNT(all); i++) file_clean(all[i]);
+  for (int i = 0; i < COUNT(reports); i++) {
+    char *path = xasprintf("%s/%s", f->folder, reports[i]);
+    file_clean(path);
+    free(path);
+  }
   clean_further_names(f->folder);
   unlink(f->evaluated);
-  free(curves);
   return true;
 }
 

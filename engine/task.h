@@ -19,6 +19,7 @@ void metrics_add(Metrics *m, const char *name, double value);
 enum { MAX_TASK_CURVES = 4, MAX_TASK_BEST = 2 };
 
 typedef struct TaskRow {
+  bool tells_run;                       // in run.json: engine/run_report.h
   const char *curve_title, *curve_unit; // of the panel of these:
   struct {
     const char *metric, *label;

@@ -6,6 +6,7 @@
 #include "base/interrupt.h"
 #include "base/output.h"
 #include "engine/curves.h"
+#include "engine/run_report.h"
 #include "engine/validate.h"
 
 // Whether this rank has the files and speaks.
@@ -167,6 +168,13 @@ static void poll_files(TrainingRun *r) {
   if (leads(r)) expect(r, files_poll(&r->files, &err), &err);
 }
 
+// At the end of a phase, what the run has come to, scores included.
+static void report_phase(TrainingRun *r, int64_t step) {
+  Err err;
+  if (!leads(r) || !run_report_due(r) || step == r->steps || !run_report_phase_ends(r, step)) return;
+  expect(r, files_settle(&r->files, &err) && run_report_write(r, step, false, &err), &err);
+}
+
 // A step that was void has changed nothing but fp16's scale, which goes back, and running statistics, which cannot: the
 // state before it is saved, or there is an older one.
 static void save_before_void(TrainingRun *r, int64_t done) {
@@ -202,6 +210,7 @@ static Outcome make_steps(TrainingRun *r, Loader *loader) {
     if (!take_results(r, keep, &done)) break;
     if (keep) save(r, done, score || last);
     if (score) stop = !evaluate(r, done) || (enough = out_of_patience(r));
+    if (!stop) report_phase(r, done);
     poll_files(r);
   }
   if (r->is_void) save_before_void(r, done);
@@ -245,6 +254,7 @@ static void finish(TrainingRun *r, Outcome outcome) {
   if (outcome == RUN_STOPPED && !*r->trouble.msg && !r->is_void) log_note(&f->log, "stopped: %s", f->kept);
   note_bad_images(r);
   if (!log_close(&f->log, &err) || !curves_draw(r->o.out, r->engine.model, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (run_report_due(r)) expect(r, run_report_write(r, r->done, outcome == RUN_COMPLETE, &err), &err);
   if (outcome == RUN_DIVERGED) divergence_explain(&r->divergence, &r->o, f, &r->trouble);
   if (outcome == RUN_COMPLETE) line_print(stderr, "done: %s, %s/curves.svg", f->final, r->o.out);
 }

@@ -18,6 +18,7 @@ typedef struct TrainingRun {
   const Model *model;
   Engine engine;
   Dataset *train, *val;                  // val NULL: nothing to evaluate on
+  double build_seconds;                  // of the engine
   int64_t steps, first, last, per_epoch; // of the whole run; of this call
   int64_t done;                          // when the loop ended
   Schedule schedule;
