@@ -34,6 +34,20 @@ void OP(batch_norm_forward)(Device *dev, float eps, float momentum, const Tensor
   normalise(&norm, x, gamma, beta, stats, y);
 }
 
+void OP(batch_norm_inference)(Device *dev, float eps, const Tensor *x, const void *gamma, const void *beta,
+                              const void *mean, const void *var, void *stats, const Dest *y) {
+  NormWork norm;
+  if (!norm_begin(dev, x, x->c, false, &norm)) return;
+  check_dest(x, y);
+  const real *m = mean, *v = var;
+  real *to = stats;
+  for (int i = 0; i < x->c; i++) {
+    to[2 * i] = m[i];
+    to[2 * i + 1] = 1 / real_sqrt(v[i] + (real)eps);
+  }
+  normalise(&norm, x, gamma, beta, stats, y);
+}
+
 static void norm_backward(const NormWork *norm, const Tensor *x, const Tensor *dy, const real *gamma, const real *stats,
                           const Dest *dx, real *dgamma, real *dbeta, bool accumulate) {
   check_dest(x, dx);

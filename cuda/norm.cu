@@ -65,6 +65,14 @@ __global__ void norm_fold_kernel(int c, float eps, const float *gamma, const flo
   shift[i] = beta[i] - mean[i] * scale[i];
 }
 
+// stats [c, 2] = mean, 1 / √(var + eps). A thread per channel.
+__global__ void norm_given_kernel(int c, float eps, const float *mean, const float *var, float *stats) {
+  int i = thread_index();
+  if (i >= c) return;
+  stats[2 * i] = mean[i];
+  stats[2 * i + 1] = 1 / sqrtf(var[i] + eps);
+}
+
 // ---- launchers ------------------------------------------------------------------------------------------------------
 
 static void norm_forward(Device *dev, const NormTiling &m, float eps, float momentum, const void *gamma,
@@ -114,6 +122,16 @@ extern "C" void cuda_batch_norm_forward(Device *dev, float eps, float momentum, 
     check_dest(x, y);
     resident_forward(dev, t, x, eps, momentum, gamma, beta, running_mean, running_var, stats, y);
   }
+}
+
+extern "C" void cuda_batch_norm_inference(Device *dev, float eps, const Tensor *x, const void *gamma, const void *beta,
+                                          const void *mean, const void *var, void *stats, const Dest *y) {
+  if (dev->measuring || !tensor_elements(x)) return;
+  check_dest(x, y);
+  norm_given_kernel<<<blocks_for(x->c, THREADS), THREADS, 0, stream_of(dev)>>>(x->c, eps, (const float *)mean,
+                                                                               (const float *)var, (float *)stats);
+  LAUNCH_CHECK();
+  normalise(dev, norm_tiling(x, x->c, false), gamma, beta, stats, y);
 }
 
 extern "C" void cuda_group_norm_backward(Device *dev, int groups, const Tensor *x, const Tensor *dy, const void *gamma,

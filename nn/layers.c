@@ -288,6 +288,9 @@ static void norm_forward(Graph *g, Node *n) {
   y.addend = l->addend ? &n->in[1].v->x : NULL;
   if (over_ranks(n))
     forward_over_ranks(g, n, &y);
+  else if (l->batch && !g->training)
+    g->dev->ops->batch_norm_inference(g->dev, l->eps, x, gamma, beta, n->use[NORM_MEAN].p->master.data,
+                                      n->use[NORM_VAR].p->master.data, stats, &y);
   else if (l->batch)
     g->dev->ops->batch_norm_forward(g->dev, l->eps, l->momentum, x, gamma, beta, n->use[NORM_MEAN].p->master.data,
                                     n->use[NORM_VAR].p->master.data, stats, &y);
@@ -331,11 +334,11 @@ Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *l) {
   if (l->batch) {
     node_use(n, param_buffer(p, graph_name(g, "%s.running_mean", name), c, INIT_ZERO));
     node_use(n, param_buffer(p, graph_name(g, "%s.running_var", name), c, INIT_ONE));
-    for (int i = NORM_MEAN; i <= NORM_VAR && !l->over_ranks; i++) param_moves(p, n->use[i].p);
+    for (int i = NORM_MEAN; i <= NORM_VAR && g->training && !l->over_ranks; i++) param_moves(p, n->use[i].p);
   }
   Tensor stats = tensor_packed(g->dev->real, l->batch ? c : x->x.n * l->groups, 2); // mean, 1 / deviation
   node_save(n, graph_value(g, graph_name(g, "stats(%s)", name), stats));
-  if (l->batch && l->over_ranks && !comm_alone(g->comm)) {
+  if (l->batch && g->training && l->over_ranks && !comm_alone(g->comm)) {
     Tensor parts = tensor_packed(g->dev->real, comm_world(g->comm), 3 * c);
     node_save(n, graph_value(g, graph_name(g, "parts(%s)", name), parts));
   }

@@ -28,7 +28,8 @@ Value *layer_adaptive_avg_pool(Graph *g, const char *name, Value *x, int h, int 
 // y = x[0], x[1] … side by side along channels; at most MAX_CONCAT.
 Value *layer_concat(Graph *g, const char *name, int parts, Value **x);
 
-// Group norm, or batch norm in training, y = relu(norm(x) + addend).
+// Group norm, or batch norm, y = relu(norm(x) + addend): in a training graph by the statistics of x, towards which the
+// running ones move, elsewhere by those.
 typedef struct NormLayer {
   bool batch;
   bool over_ranks; // batch norm: by the statistics of the graph's whole comm, not of this rank's images

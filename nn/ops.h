@@ -340,6 +340,9 @@ struct Ops {
                              const void *beta, void *running_mean, void *running_var, void *stats, const Dest *y);
   void (*batch_norm_backward)(Device *dev, const Tensor *x, const Tensor *dy, const void *gamma, const void *stats,
                               const Dest *dx, void *dgamma, void *dbeta, bool accumulate);
+  // By statistics that are given: mean, var real [c]. For stats there is room as in batch_norm_forward.
+  void (*batch_norm_inference)(Device *dev, float eps, const Tensor *x, const void *gamma, const void *beta,
+                               const void *mean, const void *var, void *stats, const Dest *y);
 
   // Batch norm over the ranks of a run, each of which holds a part of the batch: the two above, cut where ranks have to
   // tell each other of their parts. No order of sums depends on anything but shapes and the order of parts, so that

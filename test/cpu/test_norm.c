@@ -147,6 +147,44 @@ TEST(norm_forward_equals_definition) {
   }
 }
 
+static void run_inference(Device *dev, void *context, const Dest *y) {
+  const NormFixture *a = context;
+  dev->ops->batch_norm_inference(dev, eps, &a->x, a->gamma.data, a->beta.data, a->running_mean.data,
+                                 a->running_var.data, a->stats.data, y);
+}
+
+// Nothing is summed: each of a few steps is off by u of its size.
+static void check_inference(Device *dev, const NormCase *k, uint64_t key) {
+  NormFixture a = norm_make(k, dev->real, key);
+  test_fill(&a.running_var, key, 0.25, 2);
+  Dest y = {.t = test_tensor_like(&a.x)};
+  run_op(dev, run_inference, &a, &y);
+  const double u = unit_roundoff(dev->real);
+  for (int n = 0; n < k->rows; n++)
+    for (int c = 0; c < k->c; c++) {
+      double mean = get(&a.running_mean, 0, 0, 0, c), beta = get(&a.beta, 0, 0, 0, c);
+      double scale = get(&a.gamma, 0, 0, 0, c) / sqrt(get(&a.running_var, 0, 0, 0, c) + eps);
+      for (int row = 0; row < k->h; row++)
+        for (int x = 0; x < k->w; x++) {
+          double v = get(&a.x, n, row, x, c);
+          EXPECT_NEAR(get(&y.t, n, row, x, c), (v - mean) * scale + beta,
+                      8 * u * ((fabs(v) + fabs(mean)) * fabs(scale) + fabs(beta)));
+        }
+    }
+  expect_padding_zero(&y.t);
+  test_tensor_free(&y.t);
+  norm_free(&a);
+}
+
+TEST(norm_inference_equals_definition) {
+  for (int d = 0; d < COUNT(devices); d++) {
+    Device *dev = device_open(devices[d], NULL);
+    for (int i = 0; i < COUNT(norm_cases); i++)
+      if (!norm_cases[i].groups) check_inference(dev, &norm_cases[i], (uint64_t)i);
+    device_close(dev);
+  }
+}
+
 TEST(batch_norm_without_running_statistics) {
   Device *dev = device_open("cpu", NULL);
   const NormCase k = {2, 3, 3, 4, 0, 2, 0};

@@ -228,6 +228,33 @@ TEST(cuda_norm_equals_cpu) {
     for (int i = 0; i < COUNT(norm_cases); i++) check_case(&norm_cases[i], dtypes[d], i % 2, (uint64_t)i * 16);
 }
 
+static void run_inference(Device *dev, bool gpu, void *context, const Dest *y) {
+  const NormTwins *a = context;
+  dev->ops->batch_norm_inference(dev, eps, twin_side(&a->x, gpu), twin_data(&a->gamma, gpu), twin_data(&a->beta, gpu),
+                                 twin_data(&a->running_mean, gpu), twin_data(&a->running_var, gpu),
+                                 twin_data(&a->stats, gpu), y);
+}
+
+// By the statistics that training moves: every destination, and nothing but y and stats is written.
+TEST(cuda_norm_inference_equals_cpu) {
+  if (!gpu_device()) return;
+  for (int d = 0; d < COUNT(dtypes); d++)
+    for (int i = 0; i < COUNT(norm_cases); i++) {
+      if (norm_cases[i].groups || !norm_cases[i].rows) continue;
+      NormTwins a = norm_twins(&norm_cases[i], dtypes[d], (uint64_t)i * 16);
+      Twin y = twin_poisoned_like(&a.x);
+      twin_run(run_inference, &a, &y); // for the statistics, which are the bound's
+      float *bound = forward_bound(&a);
+      twin_check(&y, bound, 1);
+      twin_check_dests(run_inference, &a, &a.x, bound, 1, 100);
+      twin_check_guards(&a.running_mean, true);
+      twin_check_guards(&a.running_var, true);
+      free(bound);
+      twin_free(&y);
+      norm_twins_free(&a);
+    }
+}
+
 // Enough that a thread gets more than its least number of pixels, and statistics more than a block's worth of chunks.
 TEST_TIER(cuda_norm_of_large_tensors, 1) {
   if (!gpu_device()) return;
