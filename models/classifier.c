@@ -49,6 +49,22 @@ Value *classifier_dense(Graph *g, const char *name, Value *x, const Dense *d) {
                                  .bias_init = d->bias_init});
 }
 
+static void clear_forward(Graph *g, Node *n) {
+  if (!g->dev->measuring) device_zero(g->dev, n->out[0]->x.data, tensor_bytes(&n->out[0]->x));
+}
+static const NodeKind clear_kind = {.name = "clear", .forward = clear_forward};
+
+void classifier_clear(Network *n) {
+  if (n->losses) node_out(graph_node(&n->graph, &clear_kind, "clear_losses"), n->losses);
+}
+
+void classifier_auxiliary(Network *n, const char *name, Value *logits, float weight, int place) {
+  Graph *g = &n->graph;
+  const ClassLoss loss = {.smoothing = n->config.label_smoothing, .weight = weight};
+  layer_class_loss(g, graph_name(g, "%s.loss", name), logits, n->labels, &loss, n->losses, place,
+                   graph_hits(g, graph_name(g, "%s.hits", name)));
+}
+
 void classifier_finish(Network *n, Value *logits) {
   Graph *g = &n->graph;
   g->part = "loss";

@@ -4,9 +4,15 @@
 #include "models/model.h"
 #include "nn/layers.h"
 
-extern const Model model_resnet; // models/resnet_classifier.c: He et al., "Deep residual learning …", 2015
+extern const Model model_resnet;    // He et al., "Deep residual learning for image recognition", 2015
+extern const Model model_alexnet;   // Krizhevsky, "One weird trick for parallelizing convolutional networks", 2014
+extern const Model model_overfeat;  // Sermanet et al., "OverFeat", 2013: the fast one
+extern const Model model_vgg;       // Simonyan, Zisserman, "Very deep convolutional networks …", 2014
+extern const Model model_googlenet; // Szegedy et al., "Going deeper with convolutions", 2014
+extern const Model model_vgg28;     // a VGG for images of 28 × 28 pixels, with batch norm
 
-// In the order of Network.losses and Network.counter. The loss is softmax cross-entropy; hits are of a step's images,
+// In the order of Network.losses and Network.counter; further losses are a model's own, and 0 where it has no head for
+// them. The loss is softmax cross-entropy; hits are of a step's images,
 // and of the five classes of largest logits, or of all where there are fewer.
 enum { LOSS_CLASS };
 enum { COUNT_TOP1, COUNT_TOP5 };
@@ -30,5 +36,9 @@ typedef struct Dense {
   Init init, bias_init;
 } Dense;
 Value *classifier_dense(Graph *g, const char *name, Value *x, const Dense *d);
+// An auxiliary head's loss, in training, at its place in Network.losses.
+void classifier_auxiliary(Network *n, const char *name, Value *logits, float weight, int place);
+// Begins the losses: sets all to 0, where a network has more places than heads.
+void classifier_clear(Network *n);
 // From logits [images, 1, 1, classes] the loss and the hits; at inference the probabilities.
 void classifier_finish(Network *n, Value *logits);

@@ -3,7 +3,8 @@
 #include "models/classifier.h"
 #include "models/maskrcnn.h"
 
-const Model *const models[] = {&model_maskrcnn, &model_resnet, NULL};
+const Model *const models[] = {&model_maskrcnn, &model_resnet,    &model_alexnet, &model_overfeat,
+                               &model_vgg,      &model_googlenet, &model_vgg28,   NULL};
 
 const Model *model_of(const ModelConfig *c) { return models[c->model]; }
 

@@ -1,5 +1,5 @@
 #include "models/resnet.h"
-#include "nn/layers.h"
+#include "models/conv_norm.h"
 
 typedef struct Resnet {
   Graph *g;
@@ -7,42 +7,11 @@ typedef struct Resnet {
   const char *prefix;
 } Resnet;
 
-// Convolution and its norm, y = relu?(norm(w · x) + addend?). Frozen batch norm, and any batch norm at inference, is
-// folded into the convolution; otherwise the norm is a node of its own.
-typedef struct Unit {
-  const char *conv, *norm;
-  int k, taps, stride;
-  bool relu, trainable;
-  Value *addend;
-} Unit;
-
-static Value *conv_norm(const Resnet *r, Value *x, Unit u) {
-  const ModelConfig *c = r->c;
-  const bool batch = config_batch_norm(c), fold = c->norm == NORM_FROZEN_BN || (batch && !r->g->training);
-  ConvLayer conv = {.k = u.k,
-                    .r = u.taps,
-                    .s = u.taps,
-                    .stride = u.stride,
-                    .pad = u.taps / 2,
-                    .trainable = u.trainable,
-                    .init = INIT_KAIMING_NORMAL};
-  if (fold) {
-    conv.fold = u.norm;
-    conv.fold_trainable = batch;
-    conv.fold_eps = c->norm_eps;
-    conv.relu = u.relu;
-    conv.addend = u.addend;
-    return layer_conv(r->g, u.conv, x, &conv);
-  }
-  NormLayer norm = {.batch = batch,
-                    .over_ranks = c->norm == NORM_SYNC_BN,
-                    .groups = c->norm_groups,
-                    .eps = c->norm_eps,
-                    .momentum = 0.1f,
-                    .relu = u.relu,
-                    .trainable = u.trainable,
-                    .addend = u.addend};
-  return layer_norm(r->g, u.norm, layer_conv(r->g, u.conv, x, &conv), &norm);
+static Value *unit(const Resnet *r, Value *x, const char *conv, const char *norm, ConvNorm u) {
+  u.conv = conv;
+  u.norm = norm;
+  u.init = INIT_KAIMING_NORMAL;
+  return conv_norm(r->g, r->c, x, &u);
 }
 
 // layer_from_end: 1 = layer4 … 4 = layer1, 5 = stem.
@@ -55,9 +24,8 @@ static Value *block(const Resnet *r, Value *x, int stage, int index, int planes,
   const char *p = graph_name(g, "%slayer%d.%d", r->prefix, stage + 1, index);
   Value *shortcut = x;
   if (stride > 1 || x->x.c != k)
-    shortcut = conv_norm(r, x,
-                         (Unit){graph_name(g, "%s.downsample.0", p), graph_name(g, "%s.downsample.1", p), k, 1, stride,
-                                false, trainable, NULL});
+    shortcut = unit(r, x, graph_name(g, "%s.downsample.0", p), graph_name(g, "%s.downsample.1", p),
+                    (ConvNorm){.k = k, .taps = 1, .stride = stride, .trainable = trainable});
   struct {
     int k, taps, stride;
   } shape[3] = {{planes, 3, stride}, {planes, 3, 1}};
@@ -74,9 +42,13 @@ static Value *block(const Resnet *r, Value *x, int stage, int index, int planes,
   }
   for (int i = 0; i < convs; i++) {
     bool last = i == convs - 1;
-    x = conv_norm(r, x,
-                  (Unit){graph_name(g, "%s.conv%d", p, i + 1), graph_name(g, "%s.bn%d", p, i + 1), shape[i].k,
-                         shape[i].taps, shape[i].stride, true, trainable, last ? shortcut : NULL});
+    x = unit(r, x, graph_name(g, "%s.conv%d", p, i + 1), graph_name(g, "%s.bn%d", p, i + 1),
+             (ConvNorm){.k = shape[i].k,
+                        .taps = shape[i].taps,
+                        .stride = shape[i].stride,
+                        .relu = true,
+                        .trainable = trainable,
+                        .addend = last ? shortcut : NULL});
   }
   return x;
 }
@@ -91,9 +63,8 @@ void resnet_build(Graph *g, const ModelConfig *c, const char *prefix, Value *ima
     if (plans[i].depth == c->depth) blocks = plans[i].blocks;
   CHECK(blocks);
   Resnet r = {g, c, prefix};
-  Value *x = conv_norm(&r, image,
-                       (Unit){graph_name(g, "%sconv1", prefix), graph_name(g, "%sbn1", prefix), c->width, 7, 2, true,
-                              is_trainable(c, 5), NULL});
+  Value *x = unit(&r, image, graph_name(g, "%sconv1", prefix), graph_name(g, "%sbn1", prefix),
+                  (ConvNorm){.k = c->width, .taps = 7, .stride = 2, .relu = true, .trainable = is_trainable(c, 5)});
   x = layer_max_pool(g, graph_name(g, "%smaxpool", prefix), x, (Pool){3, 2, 1});
   for (int stage = 0; stage < 4; stage++) {
     for (int i = 0; i < blocks[stage]; i++) x = block(&r, x, stage, i, c->width << stage, i == 0 && stage > 0 ? 2 : 1);

@@ -153,7 +153,7 @@ TEST(engine_refuses_unknown_models) {
   Err err;
   EXPECT(model_choose(&config, "maskrcnn", &err) && model_of(&config) == models[0]);
   EXPECT(!model_choose(&config, "toy", &err));
-  EXPECT_STR(err.msg, "model 'toy' is unknown; this build has maskrcnn resnet");
+  EXPECT_STR(err.msg, "model 'toy' is unknown; this build has maskrcnn resnet alexnet overfeat vgg googlenet vgg-28");
 }
 
 // A checkpoint of anybody's may ask for more boxes than kernels can count: one line, not an overflow.

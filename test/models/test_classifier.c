@@ -68,7 +68,7 @@ static ModelConfig config_of(const char *variant) {
   return c;
 }
 
-static const char *const variants[] = {"resnet18", "resnet50"};
+static const char *const variants[] = {"resnet18", "resnet50", "googlenet", "vgg-28"};
 
 // Training reads labels and leaves a loss, hits and gradients; inference, which knows no labels, probabilities.
 TEST(classifier_trains_and_infers) {
@@ -123,4 +123,44 @@ TEST(classifier_names_have_no_background) {
   EXPECT_INT(model_names(&c), CLASSES);
   EXPECT_INT(model_names(&detector), 90);
   EXPECT(!model_configure(&c, "resnet") && !model_configure(&c, "maskrcnn-r18-fpn"));
+}
+
+// In an inference graph a norm that no convolution takes up goes by the running statistics, which stay as they are.
+TEST(classifier_norm_keeps_its_statistics) {
+  const ModelConfig c = config_of("vgg-28");
+  Trial *t = xcalloc(1, sizeof *t);
+  trial_open(t, &c);
+  Param *mean = params_find(&t->params, "features.2.running_mean"), *shift = params_find(&t->params, "features.2.bias");
+  graph_forward(&t->use[FOR_INFERENCE].graph);
+  double before[CLASSES], *probs = t->use[FOR_INFERENCE].result[CLASS_PROBS]->x.data, *m = mean->master.data;
+  memcpy(before, probs, sizeof before);
+  EXPECT(m[0] == 0);
+  m[0] = 0.5; // y = (x - mean) · gamma / √(1 + eps) + beta: beta takes it back
+  ((double *)shift->master.data)[0] += 0.5 / sqrt(1 + (double)c.norm_eps);
+  graph_forward(&t->use[FOR_INFERENCE].graph);
+  for (int k = 0; k < CLASSES; k++) EXPECT_NEAR(probs[k], before[k], 1e3 * unit_roundoff(F64));
+  EXPECT(m[0] == 0.5);
+  graph_forward(&t->use[FOR_TRAINING].graph);
+  EXPECT(m[0] != 0.5);
+  trial_close(t);
+  free(t);
+}
+
+// GoogLeNet's auxiliary losses are of training alone, and none where their weight is 0.
+TEST(classifier_auxiliary_heads) {
+  ModelConfig c = config_of("googlenet");
+  for (int without = 0; without < 2; without++, c.aux_weight = 0) {
+    Trial *t = xcalloc(1, sizeof *t);
+    trial_open(t, &c);
+    for (Purpose p = 0; p <= FOR_VALIDATION; p++) {
+      if (p == FOR_INFERENCE) continue;
+      graph_forward(&t->use[p].graph);
+      const double *loss = t->use[p].losses->x.data;
+      for (int i = 1; i < 3; i++) EXPECT((loss[i] > 0) == (p == FOR_TRAINING && !without));
+      EXPECT(loss[LOSS_CLASS] > 0);
+    }
+    EXPECT((params_find(&t->params, "aux1.fc1.weight") == NULL) == without);
+    trial_close(t);
+    free(t);
+  }
 }

@@ -1,0 +1,17 @@
+// A convolution without bias and the norm behind it, as ModelConfig.norm says: y = relu?(norm(w · x) + addend?).
+#pragma once
+#include "models/config.h"
+#include "nn/layers.h"
+
+typedef struct ConvNorm {
+  const char *conv, *norm; // names
+  int k, taps, stride;     // padded by taps / 2
+  bool relu, trainable;
+  Init init;
+  Value *addend;
+} ConvNorm;
+// Frozen batch norm, and any batch norm at inference, is folded into the convolution; otherwise the norm is a node of
+// its own.
+Value *conv_norm(Graph *g, const ModelConfig *c, Value *x, const ConvNorm *u);
+// The norm that c asks for, trained; at inference batch norm by its running statistics. Not for frozen batch norm.
+Value *norm_node(Graph *g, const ModelConfig *c, const char *name, Value *x);
