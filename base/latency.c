@@ -20,6 +20,9 @@ Latency latency_summary(double *samples, int n) {
   if (n) qsort(samples, (size_t)n, sizeof *samples, compare_double);
   double sum = 0;
   for (int i = 0; i < n; i++) sum += samples[i];
+  const double mean = n ? sum / n : NAN;
+  double squares = 0; // of the distances from the mean
+  for (int i = 0; i < n; i++) squares += (samples[i] - mean) * (samples[i] - mean);
   return (Latency){
       .n = n,
       .min = quantile(samples, n, 0),
@@ -27,6 +30,7 @@ Latency latency_summary(double *samples, int n) {
       .p90 = quantile(samples, n, 0.9),
       .p99 = quantile(samples, n, 0.99),
       .max = quantile(samples, n, 1),
-      .mean = n ? sum / n : NAN,
+      .mean = mean,
+      .standard_error = n > 1 ? sqrt(squares / (n - 1) / n) : NAN,
   };
 }
