@@ -10,6 +10,7 @@
 #include "engine/identity.h"
 #include "engine/job.h"
 #include "engine/loader_benchmark.h"
+#include "engine/net_benchmark.h"
 #include "engine/train_data.h"
 #include "engine/train_defaults.h"
 #include "engine/train_loop.h"
@@ -175,6 +176,28 @@ static void run_loader_benchmark(const TrainOptions *o) {
   const LoaderOptions options = loader_options(&r);
   if (!loader_benchmark(r.train, &options, o->benchmark_loader, &err)) die(EXIT_USAGE, "%s", err.msg);
   close_data(&data);
+}
+
+// The walks of a network by themselves, on images that no data set has to hold.
+static void run_net_benchmark(const TrainOptions *o) {
+  Err err;
+  ModelConfig config = setup_model(o), named;
+  const BatchList sizes = o->batches ? o->batch_sizes : (BatchList){1, {o->batch}};
+  if (!config.classes) config.classes = config_init(&named, o->model, &err) ? named.classes : 0;
+  const Compute compute = {
+      .device = o->device, .amp = amp_types[o->amp], .tf32 = o->tf32, .conv = o->conv, .sync_nodes = o->sync_nodes};
+  Trace *trace = o->trace ? trace_open(o->trace, &err) : NULL;
+  if (o->trace && !trace) die(EXIT_USAGE, "--trace: %s", err.msg);
+  const NetSetting setting = {.net = o->model,
+                              .amp = amp_names[o->amp],
+                              .seed = (uint64_t)o->seed,
+                              .runs = o->benchmark,
+                              .forward_only = o->forward_only,
+                              .plan = o->plan,
+                              .profile = o->profile,
+                              .trace = trace};
+  if (!net_benchmark(&compute, &config, &sizes, &setting, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!trace_close(trace, &err)) die(EXIT_RUN, "--trace: %s", err.msg);
 }
 
 // ---- one session, and the program -----------------------------------------------------------------------------------
@@ -371,6 +394,8 @@ int main(int argc, char **argv) {
   train_defaults(&o, &config);
   if (o.benchmark_loader)
     run_loader_benchmark(&o);
+  else if (o.made_up)
+    run_net_benchmark(&o);
   else
     stopped = train(&o);
   train_options_free(&o);

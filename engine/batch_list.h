@@ -9,6 +9,6 @@ typedef struct BatchList {
 } BatchList;
 
 // Numbers with commas between them. An ellipsis, "…" or "...", stands for those between its neighbours: the two before
-// it begin a geometric progression, as in 1,2,…,128, or else an arithmetic one, as in 10,20,30,…,80, on which the number
+// it begin a geometric progression, as in 1,2,…,128, or else an arithmetic one, as in 20,30,…,80, on which the number
 // behind it lies. False with what is wrong.
 bool batch_list_parse(BatchList *l, const char *text, Err *err);

@@ -163,7 +163,7 @@ static void plan_memory(Engine *e) {
   memory_add(m, "loader's batches in training", ON_HOST_LOCKED, e->train.ring.bytes, "--batch");
   memory_add(m, "loader's batches in inference", ON_HOST_LOCKED, e->infer.ring.bytes, "--batch");
   memory_add(m, "results of steps under way", ON_HOST_LOCKED, slots_bytes(e), NULL);
-  if (trains && comm_rank(e->comm) == 0) snapshot_plan(&e->snapshot, &e->params);
+  if (trains && !e->train.shapes.measured && comm_rank(e->comm) == 0) snapshot_plan(&e->snapshot, &e->params);
   memory_add(m, "checkpoint, taken between steps", ON_DEVICE, e->snapshot.staged_bytes, "--model");
   memory_add(m, "checkpoint, written beside steps", ON_HOST_LOCKED, e->snapshot.host_bytes, "--model");
   if (e->infer.shapes.images) task_of(e->model)->plan(e);

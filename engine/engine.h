@@ -33,6 +33,7 @@ typedef struct Shapes {
   int threads;    // of the loader; 0 = one per core
   int set_images; // of which inference keeps the results
   bool losses;    // of inference: engine_losses, too
+  bool measured;  // training is timed, not kept: no room for checkpoints
 } Shapes;
 enum { PREFETCH = 2 };
 Shapes shapes_of(const Dataset *d, int images); // PREFETCH, any threads
@@ -113,7 +114,8 @@ typedef struct Compute {
 
 // Opens the device, builds every graph, makes the one plan, sees whether there is so much memory, and takes it all. The
 // parameters hold nothing yet: follow with params_randomise or state_load. `category` is copied. print_plan: the plan
-// goes to stdout and nothing is taken; the engine can only be closed.
+// goes to stdout and nothing is taken; the engine can only be closed. False with a plan (memory.rows) where memory is
+// all that was lacking.
 bool engine_open(Engine *e, const Compute *compute, const Model *model, const ModelConfig *config,
                  const Category *category, const Shapes *train, const Shapes *infer, bool print_plan, Err *err);
 void engine_close(Engine *e); // also one that did not open, or is all zero

@@ -137,7 +137,7 @@ static void ask(Engine *e, StepSlot *s, const StepOptions *o) {
                 (AGREED - AGREED_STOP) * real);
 }
 
-static void queue_step(Engine *e, Network *n) {
+void queue_step(Engine *e, Network *n) {
   graph_forward(&n->graph);
   graph_backward(&n->graph);
   queue_update(e, n);

@@ -45,7 +45,7 @@ static void find_classes(const TrainOptions *o) {
 }
 
 float train_view(const TrainOptions *o, const ModelConfig *c) {
-  return classes_layout(o->data) == CLASSES_IDX ? 1 : c->view;
+  return !o->made_up && classes_layout(o->data) == CLASSES_IDX ? 1 : c->view;
 }
 
 static bool open_classes(const TrainOptions *o, const ModelConfig *c, Dataset *train, Dataset *val) {

@@ -63,7 +63,7 @@ typedef struct Turns {
 static const Turns digits = {8, 0.08f, 0.3f, 0.08f, 0, 0}, photographs = {.crop = 0.08f, .flip = 0.5f}, nothing = {0};
 
 static void choose_augmentation(TrainOptions *o) {
-  const bool idx = classes_layout(o->data) == CLASSES_IDX;
+  const bool idx = !o->made_up && classes_layout(o->data) == CLASSES_IDX;
   const Turns *a = !idx ? &photographs : o->phase_list.n ? &digits : &nothing;
   set(&o->rotate, a->rotate);
   set(&o->shift, a->shift);

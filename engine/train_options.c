@@ -59,6 +59,28 @@ static const char *data_default(void) {
   return "coco";
 }
 
+// Whether a model of that name learns classes of images.
+static bool classifies(const char *model) {
+  ModelConfig c;
+  Err err;
+  if (!model) return false;
+  if (!config_init(&c, model, &err)) die(EXIT_USAGE, "%s", err.msg);
+  return model_of(&c)->task == TASK_CLASSIFICATION;
+}
+
+// What is timed, and on which images.
+static void resolve_benchmark(TrainOptions *o) {
+  Err err;
+  o->made_up = o->benchmark && !o->data && classifies(o->model);
+  if (o->benchmark < 0) o->benchmark = o->made_up ? 100 : 200;
+  if (o->forward_only && !o->made_up)
+    die(EXIT_USAGE, "--forward-only is for --benchmark of a classifier without --data");
+  if (o->batches && !o->made_up) die(EXIT_USAGE, "--batches is for --benchmark of a classifier without --data");
+  if (o->batches && !batch_list_parse(&o->batch_sizes, o->batches, &err)) die(EXIT_USAGE, "--batches %s", err.msg);
+  if (o->made_up && o->ranks != 1)
+    die(EXIT_USAGE, "--gpus %s: made-up images are timed on one GPU; give --data", o->gpus);
+}
+
 void train_options_show(TrainOptions *o) {
   OPTION_TABLE(table, TrainOptions, TRAIN_OPTIONS);
   const Cli cli = {.options = table, .num_options = COUNT(table), .values = o};
@@ -81,15 +103,16 @@ TrainOptions train_options(int argc, char **argv) {
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.model && !o.weights) o.model = DEFAULT_MODEL;
   if (o.reset_heads && !o.weights) die(EXIT_USAGE, "--reset-heads needs --weights FILE, whose heads it resets");
-  if (!o.data) o.data = data_default();
   if (o.full_masks && !o.benchmark) die(EXIT_USAGE, "--full-masks is for --benchmark: it changes what is learnt");
   if (o.same_images && !o.benchmark) die(EXIT_USAGE, "--same-images is for --benchmark: it changes what is learnt");
   Err err;
+  if (!job_parse(o.gpus, &o.ranks, &err)) die(EXIT_USAGE, "%s", err.msg);
+  resolve_benchmark(&o);
+  if (!o.data && !o.made_up) o.data = data_default();
   if (o.sizes && !sizes_parse(&o.shorter_sides, o.sizes, &err)) die(EXIT_USAGE, "--sizes %s", err.msg);
   if (o.amend && !o.resume) die(EXIT_USAGE, "--amend needs --resume: it changes a run that goes on");
   if (o.val_loss && o.eval_every < 0)
     die(EXIT_USAGE, "--val-loss is part of evaluations, which --eval-every -1 leaves out");
-  if (!job_parse(o.gpus, &o.ranks, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (o.reduce == REDUCE_NONE && !o.benchmark)
     die(EXIT_USAGE, "--reduce none is for --benchmark: every rank would learn for itself");
   train_options_show(&o);

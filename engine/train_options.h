@@ -2,6 +2,7 @@
 #pragma once
 #include "base/cli.h"
 #include "data/batches/canvas.h"
+#include "engine/batch_list.h"
 #include "engine/phases.h"
 #include "engine/reduction.h"
 
@@ -129,9 +130,16 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
                                                            "to NCCL; -1 = as many as it takes, while it is at work")   \
   X(HEADING, "Looking inside")                                                                                         \
   X(FLAG,   plan,             false,                       "print the memory plan and stop")                           \
-  X(INT_IMPLIED, benchmark,   0, 0, 1e6,       "STEPS", "200",                                                         \
+  X(INT_IMPLIED, benchmark,   0, -1, 1e6,      "STEPS", "-1",                                                          \
                                                            "time STEPS steps (alone: 200) after half as many to "      \
-                                                           "warm up, print a record, stop")                            \
+                                                           "warm up, print a record, stop; of a classifier without "   \
+                                                           "--data: STEPS runs (alone: 100) of forward in training "   \
+                                                           "mode, of forward and backward, and of a step, on made-up " \
+                                                           "images, each by itself")                                   \
+  X(FLAG,   forward_only,     false,                       "with --benchmark on made-up images: forward alone")        \
+  X(STRING, batches,          NULL,            "LIST",     "with --benchmark on made-up images: these batch sizes "    \
+                                                           "instead of --batch, as 1,2,…,128; where memory is out, "   \
+                                                           "the record says so")                                       \
   X(INT_IMPLIED, benchmark_loader, 0, 0, 1e6,  "BATCHES", "100",                                                       \
                                                            "the loader without a model: time BATCHES batches "         \
                                                            "(alone: 100) on 1, 2, 4 … --threads after half as many "   \
@@ -154,8 +162,10 @@ typedef struct TrainOptions {
   double rate;                 // of `lr` 0: this, for …
   int rate_images;             // … so many images a step; 0: for any number
   int ranks;                   // of `gpus`; 0 = all; once they run, how many there are
-  char *resolved;              // all options, one a line, to be shown; owned
-  char *command;               // the command line, as a shell takes it; owned
+  bool made_up;                // --benchmark is of made-up images
+  BatchList batch_sizes;       // of `batches`
+  char *resolved; // all options, one a line, to be shown; owned
+  char *command;  // the command line, as a shell takes it; owned
 } TrainOptions;
 
 // Parses or ends the program: --help exits 0, a mistake prints one line and exits 2. train_defaults completes them.

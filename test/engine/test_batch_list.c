@@ -29,7 +29,8 @@ TEST(batch_list) {
 
 TEST(batch_list_mistakes) {
   static const char numbers[] = "expected numbers from 1 to 1024";
-  static const char *const none[] = {"", ",", "1,", ",1", "1,,2", "0", "-1", "1025", "99999999999999999999", "1 2", "1x"};
+  static const char *const none[] = {"",    ",", "1,", ",1", "1,,2", "0", "-1", "1025", "99999999999999999999",
+                                     "1 2", "1x"};
   for (int i = 0; i < COUNT(none); i++) expect_refused(none[i], numbers);
   expect_refused("1,2,…", "a number is missing behind the ellipsis");
   expect_refused("1,2,…8", "a number is missing behind the ellipsis");
