@@ -1,0 +1,125 @@
+"""The tables of docs/nets.md: classification nets, ours, ours on cuDNN's convolutions, and PyTorch's."""
+import math
+
+from conv_figures import table
+
+FILE = "nets-h200"
+SEVEN = ("alexnet", "overfeat", "vgg16", "googlenet", "resnet50", "resnet101", "resnet152")
+TITLES = {"alexnet": "AlexNet", "overfeat": "OverFeat (fast)", "vgg16": "VGG-16", "googlenet": "GoogLeNet",
+          "resnet50": "ResNet-50", "resnet101": "ResNet-101", "resnet152": "ResNet-152", "vgg-28": "VGG-28"}
+WALKS = {"fwd": "forward", "fwdbwd": "forward and backward", "step": "step"}
+SMALL = (1, 2, 4, 8)
+
+
+def milliseconds(record, walk):
+    """The median run: PyTorch's eager or recorded, whichever is faster. None: memory is out, or there is no record."""
+    if record is None or record["out_of_memory"]:
+        return None
+    ways = (walk,) if record["bench"] == "net" else (walk + "_eager", walk + "_graph")
+    found = [record[way]["median"] for way in ways if record.get(way)]
+    return min(found) if found else None
+
+
+class Nets:
+    """The newest record of each setting: what = "auto" and "cudnn", ours by convolutions, and "peer"."""
+
+    def __init__(self, records):
+        self.found = {}
+        for r in records:
+            what = {"net": r.get("conv"), "net-peer": "peer"}.get(r["bench"])
+            self.found[what, r["net"], r["dtype"], r["batch"]] = r
+
+    def get(self, what, net, dtype, batch):
+        return self.found.get((what, net, dtype, batch))
+
+    def ms(self, what, net, dtype, batch, walk):
+        return milliseconds(self.get(what, net, dtype, batch), walk)
+
+    def ratio(self, net, dtype, batch, walk, what="auto"):
+        """Of our time and PyTorch's; None where one is missing."""
+        ours, peer = (self.ms(w, net, dtype, batch, walk) for w in (what, "peer"))
+        return ours / peer if ours and peer else None
+
+    def nets(self, dtype):
+        return [n for n in TITLES if any(key[:3] == ("auto", n, dtype) for key in self.found)]
+
+    def batches(self, dtype):
+        return sorted({key[3] for key in self.found if key[0] == "auto" and key[2] == dtype})
+
+
+def geometric_mean(values):
+    """None where one is missing."""
+    values = list(values)
+    return math.exp(sum(map(math.log, values)) / len(values)) if values and all(values) else None
+
+
+def number(value, digits=2):
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def read(results):
+    """None: nothing has been recorded."""
+    return Nets(results.all(FILE)) if FILE + ".jsonl" in results.files else None
+
+
+# ---- one batch size -------------------------------------------------------------------------------------------------
+
+def gib(record):
+    return number(record["peak_bytes"] / 2**30 if record and not record["out_of_memory"] else None, 1)
+
+
+def net_row(nets, net, dtype, batch):
+    cells = [TITLES[net]]
+    for walk in WALKS:
+        times = [nets.ms(what, net, dtype, batch, walk) for what in ("auto", "cudnn", "peer")]
+        cells += [" / ".join(map(number, times)), number(nets.ratio(net, dtype, batch, walk))]
+    return [*cells, " / ".join(gib(nets.get(what, net, dtype, batch)) for what in ("auto", "cudnn", "peer"))]
+
+
+def mean_row(nets, dtype, batch):
+    cells = ["geometric mean of the first seven"]
+    for walk in WALKS:
+        cells += ["", number(geometric_mean(nets.ratio(n, dtype, batch, walk) for n in SEVEN))]
+    return [*cells, ""]
+
+
+def side_by_side(dtype, batch=64):
+    def made(results):
+        nets = read(results)
+        if nets is None:
+            return ""
+        head = ["batch " + str(batch)]
+        for title in WALKS.values():
+            head += [f"{title}, ms: ours / on cuDNN / PyTorch", "ours of PyTorch's"]
+        rows = [net_row(nets, net, dtype, batch) for net in nets.nets(dtype)]
+        return table([*head, "GiB: ours / on cuDNN / PyTorch"], [*rows, mean_row(nets, dtype, batch)])
+    return made
+
+
+# ---- many -----------------------------------------------------------------------------------------------------------
+
+def sweep(walk, dtype="bf16"):
+    """Our time in PyTorch's; where memory is out, whose."""
+    def cell(nets, net, batch):
+        out = [name for what, name in (("auto", "ours"), ("peer", "PyTorch's"))
+               if (nets.get(what, net, dtype, batch) or {}).get("out_of_memory")]
+        return "memory out: " + ", ".join(out) if out else number(nets.ratio(net, dtype, batch, walk))
+
+    def made(results):
+        nets = read(results)
+        if nets is None:
+            return ""
+        batches = nets.batches(dtype)
+        of = lambda batch: geometric_mean(nets.ratio(n, dtype, batch, walk) for n in SEVEN)
+        rows = [[TITLES[n], *(cell(nets, n, b) for b in batches),
+                 number(geometric_mean(nets.ratio(n, dtype, b, walk) for b in SMALL))] for n in nets.nets(dtype)]
+        rows.append(["geometric mean of the first seven", *(number(of(b)) for b in batches),
+                     number(geometric_mean(map(of, SMALL)))])
+        return table([WALKS[walk] + ", batch", *batches, "1 to 8"], rows)
+    return made
+
+
+TABLES = {
+    **{f"nets-{dtype}": side_by_side(dtype) for dtype in ("bf16", "tf32")},
+    **{f"nets-sweep-{walk}": sweep(walk) for walk in WALKS},
+}
