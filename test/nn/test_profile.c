@@ -40,6 +40,32 @@ TEST(profile_work) {
   net_close(&net);
 }
 
+static void build_head(Net *net) {
+  Graph *g = &net->graph;
+  Value *x = net_stem(net, "stem", 2, 6, 8, 16, false);
+  Value *y = layer_avg_pool(g, "pool", x, (AvgPool){.window = {.size = 2, .stride = 2}}, false);
+  net_loss(net, layer_concat(g, "concat", 2, (Value *[]){y, layer_dropout(g, "dropout", y, 0.5f)}));
+}
+
+// Nothing but memory: what is read and written once, and read again where a gradient is added to.
+TEST(profile_work_without_products) {
+  Net net;
+  net_open(&net, build_head, 0, false);
+  Graph *g = &net.graph;
+  Profile p = {0};
+  profile_start(&p, g, NULL);
+  net_run(&net);
+  const double x = 2 * 6 * 8 * 16, y = x / 4;
+  expect_work(&p, g, "pool", PASS_FORWARD, 0, x + y);
+  expect_work(&p, g, "pool", PASS_BACKWARD, 0, y + x);
+  expect_work(&p, g, "dropout", PASS_FORWARD, 0, y + y);
+  expect_work(&p, g, "dropout", PASS_BACKWARD, 0, y + 2 * y); // behind the concatenation's share of dy
+  expect_work(&p, g, "concat", PASS_FORWARD, 0, 2 * y + 2 * y);
+  expect_work(&p, g, "concat", PASS_BACKWARD, 0, 2 * y + 2 * y);
+  profile_free(&p, &net.graph);
+  net_close(&net);
+}
+
 // Rows past the count are neither computed nor moved.
 TEST(profile_work_of_valid_rows) {
   Net net;
