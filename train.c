@@ -184,13 +184,16 @@ static void run_net_benchmark(const TrainOptions *o) {
   ModelConfig config = setup_model(o), named;
   const BatchList sizes = o->batches ? o->batch_sizes : (BatchList){1, {o->batch}};
   if (!config.classes) config.classes = config_init(&named, o->model, &err) ? named.classes : 0;
-  const Compute compute = {
-      .device = o->device, .amp = amp_types[o->amp], .tf32 = o->tf32, .conv = o->conv, .sync_nodes = o->sync_nodes};
+  const Compute compute = {.device = o->device,
+                           .amp = amp_types[o->amp],
+                           .tf32 = o->tf32,
+                           .conv = o->conv,
+                           .sync_nodes = o->sync_nodes,
+                           .seed = (uint64_t)o->seed};
   Trace *trace = o->trace ? trace_open(o->trace, &err) : NULL;
   if (o->trace && !trace) die(EXIT_USAGE, "--trace: %s", err.msg);
   const NetSetting setting = {.net = o->model,
                               .amp = amp_names[o->amp],
-                              .seed = (uint64_t)o->seed,
                               .runs = o->benchmark,
                               .forward_only = o->forward_only,
                               .plan = o->plan,

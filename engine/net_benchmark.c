@@ -202,8 +202,8 @@ static bool measure(Engine *e, const Compute *compute, const NetSetting *s, Err 
   const int images = e->train.shapes.images, n = s->forward_only ? 1 : COUNT(walks);
   Latency l[COUNT(walks)];
   StepResult r;
-  Batch b = made_up(&e->config, &e->train.shapes, s->seed);
-  params_randomise(&e->params, s->seed);
+  Batch b = made_up(&e->config, &e->train.shapes, compute->seed);
+  params_randomise(&e->params, compute->seed);
   bool ok = make_step(e, &b, &r, err); // the batch is on the device from here on, and so are the rates
   for (int i = 0; ok && i < n; i++) l[i] = time_walk(e, &walks[i], s->runs);
   ok = ok && make_step(e, &b, &r, err);

@@ -8,7 +8,6 @@
 typedef struct NetSetting {
   const char *net; // as --model names it
   const char *amp; // as --amp says it
-  uint64_t seed;   // of weights, images and labels
   int runs;        // of each walk, after half as many that are not measured
   bool forward_only;
   bool plan;    // the memory of each batch size is printed, and nothing is measured
@@ -16,7 +15,8 @@ typedef struct NetSetting {
   Trace *trace; // of the steps that are timed node by node; NULL = none
 } NetSetting;
 
-// For each batch size an engine is opened, of a model that learns from BATCH_LABEL, on its canvas config.size square.
+// For each batch size an engine is opened, of a model that learns from BATCH_LABEL, on a canvas config.size square, and
+// weights, images and labels are drawn by the computation's seed.
 // Each run of a walk, recorded where the device can, is timed by itself on the device's clock, and a record printed on
 // stdout; stderr tells people. A batch size that memory has no room for has a record, too, that says so. False when
 // something else is wrong.
