@@ -1,4 +1,5 @@
-// Mask R-CNN's inference as a library: weights and RGB images in memory in, boxes, scores, labels and masks out.
+// Mask R-CNN's inference as a library: weights and RGB images in memory in, boxes, scores, labels and masks out; of the
+// weights of a classification network, classes and their probabilities.
 //
 // Plain C, for C++ and foreign-function interfaces, too. What is set here once stays: enumerators and members are only
 // ever added behind the others, and structs that grow are either made by the library, which hands out pointers to them,
@@ -25,8 +26,8 @@ extern "C" {
 #endif
 
 #define MASKRCNN_VERSION_MAJOR 1
-#define MASKRCNN_VERSION_MINOR 0
-// "1.0" of the library that is loaded, with the commit that it was built from.
+#define MASKRCNN_VERSION_MINOR 1
+// "1.1" of the library that is loaded, with the commit that it was built from.
 MASKRCNN_API const char *maskrcnn_version(void);
 
 typedef struct maskrcnn maskrcnn; // a model on a device, and its pipeline
@@ -71,10 +72,12 @@ typedef struct maskrcnn_options {
   // canvases, and a batch of larger ones makes it grow, on the host and on the device. Where there is no memory for
   // that, maskrcnn_run or maskrcnn_submit says MASKRCNN_NO_MEMORY, and the handle goes on with smaller ones.
   int64_t max_pixels;
+  // Of a classifier both sides of what it sees are image_size, and max_image_size and canvases have to be unset.
   const maskrcnn_size *canvases; // padded shapes that graphs are built for, multiples of 32; NULL: a few that hold all
   int num_canvases;              // images that the model's rule of resizing can lead to; at most 8
   int threads;                   // of the CPU, for computing; 0: one per core
   int sync_nodes; // 1: wait after every node and kernel, so that an error of the GPU names it; slow, the same results
+  size_t top;     // classes of an image that results name, the likeliest; 0: all; 5
 } maskrcnn_options;
 // Sets the defaults: maskrcnn_options_init(&options, sizeof options).
 MASKRCNN_API void maskrcnn_options_init(maskrcnn_options *options, size_t size);
@@ -95,22 +98,24 @@ MASKRCNN_API const char *maskrcnn_message(maskrcnn *handle);
 
 // What is made of an image. Callers leave alone what they do not know.
 typedef enum maskrcnn_kind {
-  MASKRCNN_DETECTIONS = 1 // maskrcnn_detections
+  MASKRCNN_DETECTIONS = 1, // maskrcnn_detections
+  MASKRCNN_CLASSES = 2     // maskrcnn_classes
 } maskrcnn_kind;
 
 typedef struct maskrcnn_description {
-  const char *model;   // "maskrcnn", …
+  const char *model;   // "maskrcnn", "resnet", …
   const char *device;  // "NVIDIA H200, 132 SMs, 140 GiB", "CPU, …"
   const char *why_cpu; // why "auto" took the CPU; "": it did not, or this build knows no GPU
   const char *amp;     // "off", "bf16", "fp16"
   int num_kinds;
   const maskrcnn_kind *kinds; // of results that it makes
-  // Label l, from 1 to num_categories, stands for categories[l - 1]; 0 is background and never found.
+  // Label l, from 1 to num_categories, stands for categories[l - 1], of classes, too; 0 is background and never found.
   int num_categories;
   const int64_t *category_ids; // as in the annotations that it was trained on
   const char *const *category_names;
-  int detections_per_image; // at most
-  // An image's shorter side becomes image_size, unless the longer would exceed max_image_size.
+  int detections_per_image; // at most; 0: it finds none
+  // An image's shorter side becomes image_size, unless the longer would exceed max_image_size. A classifier sees the
+  // middle of an image, a square: what it was evaluated on while it was trained.
   int image_size, max_image_size;
   const char *resize_rule; // whose rounding: "torchvision", "detectron2", "maskrcnn-benchmark"
   int num_canvases;
@@ -148,10 +153,20 @@ typedef struct maskrcnn_detections {
   const maskrcnn_rle *const *masks;
 } maskrcnn_detections;
 
+// Class i, by descending probability, the lowest label first among equals:
+typedef struct maskrcnn_classes {
+  int n;               // of maskrcnn_options: `top`, or as many as there are
+  const float *scores; // [n] probabilities, of all classes together 1
+  const int *labels;   // [n] 1 … num_categories
+  const int64_t *category_ids;
+  const char *const *names;
+} maskrcnn_classes;
+
 typedef struct maskrcnn_result { // of an image
   maskrcnn_kind kind;            // which of the pointers at the end is set; the others are NULL
   int width, height;             // the image's
   const maskrcnn_detections *detections;
+  const maskrcnn_classes *classes;
 } maskrcnn_result;
 
 // Of one maskrcnn_run or maskrcnn_submit. Results own all that they point to: they may outlive the handle, be read by
@@ -172,9 +187,10 @@ MASKRCNN_API maskrcnn_status maskrcnn_mask_bitmap(const maskrcnn_rle *mask, uint
 // ---- running --------------------------------------------------------------------------------------------------------
 //
 // Images may have any sizes, mixed: each is resized as the model wants it, padded to the smallest canvas that holds it
-// and computed together with others of that canvas. What is found in an image does not depend on those beside it.
+// and computed together with others of that canvas. What is made of an image does not depend on those beside it.
 
-// Finds what is in n images (0: nothing) and waits for it. One image that is refused fails the call, which names it.
+// Finds what is in n images, or tells their classes (0: nothing), and waits for it. One image that is refused fails the
+// call, which names it.
 MASKRCNN_API maskrcnn_status maskrcnn_run(maskrcnn *handle, const maskrcnn_image *images, int n,
                                           maskrcnn_results **results);
 

@@ -1,8 +1,11 @@
 #include "lib/opened.h"
 #include <stdlib.h>
 #include <string.h>
+#include "data/batches/augment.h"
+#include "data/batches/classes.h"
 #include "engine/state.h"
 #include "lib/canvases.h"
+#include "lib/kinds.h"
 #include "lib/options.h"
 
 static bool failed(maskrcnn_status *to, maskrcnn_status status, const Err *err) {
@@ -12,6 +15,9 @@ static bool failed(maskrcnn_status *to, maskrcnn_status status, const Err *err) 
 
 // What the options change of a model as it was trained.
 static bool adapt(ModelConfig *c, const maskrcnn_options *o, Err *err) {
+  if (model_of(c)->task == TASK_CLASSIFICATION && (o->max_image_size || o->num_canvases))
+    return err_set(err, "%s is for models that find objects: a classifier sees squares, whose side image_size sets",
+                   o->num_canvases ? "canvases" : "max_image_size");
   c->min_score = o->min_score;
   if (o->image_size) config_resize(c, o->image_size);
   if (o->max_image_size) c->max_size = o->max_image_size;
@@ -19,17 +25,24 @@ static bool adapt(ModelConfig *c, const maskrcnn_options *o, Err *err) {
 }
 
 static void choose_canvases(Opened *o, const maskrcnn_options *options) {
+  if (o->classifies) {
+    o->canvases = 1;
+    o->canvas[0] = (Canvas){.h = o->resize.size, .w = o->resize.size};
+    return;
+  }
   o->canvases = options->num_canvases;
   for (int i = 0; i < o->canvases; i++)
     o->canvas[i] = (Canvas){.h = options->canvases[i].height, .w = options->canvases[i].width};
   if (!o->canvases) o->canvases = canvases_of(&o->resize, o->canvas);
 }
 
-// Of an image that is as large as the largest canvas, for which there is room from the beginning.
+// Of an image that is as large as the largest canvas, for which there is room from the beginning; of a classifier's,
+// whose photographs are larger by two to four times a side.
 static int64_t usual_bytes(const Opened *o) {
+  enum { TIMES_CANVAS = 12 };
   int64_t pixels = 0;
   for (int i = 0; i < o->canvases; i++) pixels = MAX(pixels, (int64_t)o->canvas[i].h * o->canvas[i].w);
-  return 3 * MIN(pixels, o->max_pixels);
+  return 3 * MIN(o->classifies ? TIMES_CANVAS * pixels : pixels, o->max_pixels);
 }
 
 static bool open_engine(Opened *o, const maskrcnn_options *options, const ModelConfig *config, const Category *category,
@@ -56,11 +69,10 @@ static bool open_engine(Opened *o, const maskrcnn_options *options, const ModelC
 }
 
 static void describe(Opened *o, const maskrcnn_options *options) {
-  static const maskrcnn_kind kinds[] = {MASKRCNN_DETECTIONS};
   const Engine *e = &o->engine;
   const MemoryPlan *m = &e->memory;
   const size_t device = memory_sum(m, ON_DEVICE), host = memory_sum(m, ON_HOST) + memory_sum(m, ON_HOST_LOCKED);
-  const int n = e->config.classes - 1;
+  const int n = model_names(&e->config);
   o->ids = xcalloc((size_t)n, sizeof *o->ids);
   o->names = xcalloc((size_t)n, sizeof *o->names);
   for (int i = 0; i < n; i++) {
@@ -73,12 +85,12 @@ static void describe(Opened *o, const maskrcnn_options *options) {
   o->about = (maskrcnn_description){.model = e->model->name,
                                     .device = e->dev->description,
                                     .why_cpu = e->dev->why_cpu,
-                                    .num_kinds = COUNT(kinds),
-                                    .kinds = kinds,
+                                    .num_kinds = 1,
+                                    .kinds = &kind_of(e->model)->kind,
                                     .num_categories = n,
                                     .category_ids = o->ids,
                                     .category_names = o->names,
-                                    .detections_per_image = e->config.detections,
+                                    .detections_per_image = o->classifies ? 0 : e->config.detections,
                                     .image_size = o->resize.size,
                                     .max_image_size = o->resize.max_size,
                                     .resize_rule = o->resize_rule,
@@ -108,6 +120,8 @@ static bool open_from(Opened *o, const Checkpoint *c, const maskrcnn_options *op
     options_words(err);
     failed(status, MASKRCNN_BAD_ARGUMENT, err);
   } else {
+    o->classifies = model_of(&config)->task == TASK_CLASSIFICATION;
+    o->top = options->top && options->top < (size_t)config.classes ? (int)options->top : config.classes;
     o->resize = resize_of(&config);
     choose_canvases(o, options);
     ok = open_engine(o, options, &config, category, status, err);
@@ -152,8 +166,24 @@ int opened_place(const Opened *o, const maskrcnn_image *image, ImageInfo *size, 
             "it has %d x %d pixels, more than max_pixels allows, which is %lld: make it smaller or open with a larger "
             "max_pixels",
             image->width, image->height, (long long)o->max_pixels);
+  else if (o->classifies)
+    place = 0;
   else if ((place = canvases_place(&o->resize, o->canvas, o->canvases, size->h, size->w, &size->rh, &size->rw)) < 0)
     err_set(err, "it becomes %d x %d (h x w) and no canvas holds it: open with one that does, or with canvases NULL",
             size->rh, size->rw);
+  if (o->classifies && place == 0) {
+    const int by = opened_shrink(o, image);
+    *size = (ImageInfo){.h = image->height / by, .w = image->width / by, .rh = o->canvas[0].h, .rw = o->canvas[0].w};
+  }
   return place;
+}
+
+int opened_shrink(const Opened *o, const maskrcnn_image *image) {
+  if (!o->classifies) return 1;
+  return classes_shrink((Size){image->height, image->width}, (Size){o->canvas[0].h, o->canvas[0].w});
+}
+
+void opened_map(const Opened *o, const ImageInfo *size, float map[6]) {
+  if (!o->classifies) return;
+  augment_map(NULL, o->engine.config.view, 0, false, (Size){size->h, size->w}, (Size){size->rh, size->rw}, map);
 }

@@ -9,6 +9,8 @@ typedef struct Opened {
   Canvas canvas[MAX_CANVASES];
   int canvases;
   int64_t max_pixels;
+  bool classifies;            // tells classes of images, rather than finding objects in them
+  int top;                    // classes of an image that results name, at most
   maskrcnn_description about; // its pointers' targets are the following, and the engine's
   maskrcnn_size about_canvas[MAX_CANVASES];
   int64_t *ids;
@@ -23,3 +25,7 @@ void opened_close(Opened *o);
 
 // Where an image goes: its size and that on its canvas, whose place is returned; -1, with why: it cannot be used.
 int opened_place(const Opened *o, const maskrcnn_image *image, ImageInfo *size, Err *err);
+// By what both sides of an image that has a place are divided as it is copied: the size above is that of the quotient.
+int opened_shrink(const Opened *o, const maskrcnn_image *image);
+// What a classifier's canvas shows of an image of that size (nn/batch.h, affine); of others, nothing.
+void opened_map(const Opened *o, const ImageInfo *size, float map[6]);

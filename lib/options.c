@@ -4,8 +4,13 @@
 #include "engine/engine.h"
 
 void maskrcnn_options_init(maskrcnn_options *options, size_t size) {
-  const maskrcnn_options defaults = {
-      .device = "auto", .amp = "off", .batch = 1, .min_score = 0.05f, .mask_threshold = 0.5f, .max_pixels = 16 << 20};
+  const maskrcnn_options defaults = {.device = "auto",
+                                     .amp = "off",
+                                     .batch = 1,
+                                     .min_score = 0.05f,
+                                     .mask_threshold = 0.5f,
+                                     .max_pixels = 16 << 20,
+                                     .top = 5};
   if (!options || size < sizeof options->size) return;
   memset(options, 0, size);
   memcpy(options, &defaults, MIN(size, sizeof defaults));

@@ -1,4 +1,5 @@
 #include "lib/results.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "data/formats/rle.h"
@@ -112,6 +113,68 @@ const maskrcnn_result *results_of_detections(const Detection *found, int n, int 
                      .names = p.names,
                      .masks = p.masks}};
   fill(p, found, n, category);
+  return &p.image->result;
+}
+
+// ---- classes of one image -------------------------------------------------------------------------------------------
+
+typedef struct ClassResult {
+  maskrcnn_result result; // first, so that its address is the memory's
+  maskrcnn_classes classes;
+} ClassResult;
+
+typedef struct ClassParts {
+  ClassResult *image;
+  float *scores;
+  int *labels;
+  int64_t *ids;
+  const char **names;
+  char *text;
+} ClassParts;
+
+static ClassParts lay_out_classes(Pieces *p, size_t n, size_t text) {
+  return (ClassParts){.image = piece(p, sizeof *((ClassParts *)0)->image),
+                      .scores = piece(p, n * sizeof(float)),
+                      .labels = piece(p, n * sizeof(int)),
+                      .ids = piece(p, n * sizeof(int64_t)),
+                      .names = piece(p, n * sizeof(char *)),
+                      .text = piece(p, text)};
+}
+
+typedef struct Likely {
+  float prob;
+  int class;
+} Likely;
+
+static int compare_likely(const void *a, const void *b) {
+  const Likely *p = a, *q = b;
+  if (isnan(p->prob) != isnan(q->prob)) return isnan(p->prob) ? -1 : 1;
+  if (p->prob != q->prob && !isnan(p->prob)) return p->prob > q->prob ? -1 : 1;
+  return p->class - q->class;
+}
+
+const maskrcnn_result *results_of_classes(const float *prob, int classes, int n, int h, int w,
+                                          const Category *category) {
+  size_t text = 0;
+  Likely *list = xmalloc((size_t)classes * sizeof *list);
+  for (int i = 0; i < classes; i++) list[i] = (Likely){prob[i], i};
+  qsort(list, (size_t)classes, sizeof *list, compare_likely);
+  for (int i = 0; i < n; i++) text += strlen(category[list[i].class].name) + 1;
+  Pieces pieces = {0};
+  lay_out_classes(&pieces, (size_t)n, text);
+  pieces = (Pieces){.base = xmalloc(pieces.used)};
+  ClassParts p = lay_out_classes(&pieces, (size_t)n, text);
+  *p.image = (ClassResult){
+      .result = {.kind = MASKRCNN_CLASSES, .width = w, .height = h, .classes = &p.image->classes},
+      .classes = {.n = n, .scores = p.scores, .labels = p.labels, .category_ids = p.ids, .names = p.names}};
+  for (int i = 0; i < n; i++) {
+    const Category *c = &category[list[i].class];
+    p.scores[i] = list[i].prob;
+    p.labels[i] = list[i].class + 1;
+    p.ids[i] = c->id;
+    p.names[i] = copy_text(&p.text, c->name);
+  }
+  free(list);
   return &p.image->result;
 }
 

@@ -9,3 +9,7 @@ void results_set(maskrcnn_results *r, int image, const maskrcnn_result *result);
 
 // The detections of an image of h × w pixels, in one piece of memory.
 const maskrcnn_result *results_of_detections(const Detection *found, int n, int h, int w, const Category *category);
+// The n likeliest classes of an image of h × w pixels, of probabilities prob [classes], in one piece of memory. Where
+// one is NaN it comes first, so that it is seen.
+const maskrcnn_result *results_of_classes(const float *prob, int classes, int n, int h, int w,
+                                          const Category *category);

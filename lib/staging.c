@@ -8,7 +8,8 @@ bool staging_init(Staging *s, Device *dev, int images, int queue, int canvases, 
   *s = (Staging){.images = images, .n = (queue + images - 1) / images + canvases + running};
   s->list = xcalloc((size_t)s->n, sizeof *s->list);
   s->info = device_host_alloc(dev, (size_t)s->n * (size_t)images * sizeof *s->info);
-  if (!s->info) return false;
+  s->affine = device_host_alloc(dev, (size_t)s->n * (size_t)images * 6 * sizeof *s->affine);
+  if (!s->info || !s->affine) return false;
   for (int i = 0; i < s->n; i++) {
     StagedBatch *b = &s->list[i];
     const size_t n = (size_t)images;
@@ -16,7 +17,9 @@ bool staging_init(Staging *s, Device *dev, int images, int queue, int canvases, 
     b->batch.images = images;
     b->batch.index = xcalloc(n, sizeof *b->batch.index);
     b->batch.info = s->info + (size_t)i * n;
+    b->batch.affine = s->affine + 6 * (size_t)i * n;
     memset(b->batch.info, 0, n * sizeof *b->batch.info);
+    memset(b->batch.affine, 0, 6 * n * sizeof *b->batch.affine);
     b->batch.count = xcalloc(n, sizeof *b->batch.count);
     staging_release(b);
   }
@@ -32,6 +35,7 @@ void staging_free(Staging *s, Device *dev) {
     free(b->batch.count);
   }
   if (s->info) device_host_free(dev, s->info);
+  if (s->affine) device_host_free(dev, s->affine);
   free(s->list);
   *s = (Staging){0};
 }

@@ -9,6 +9,7 @@ typedef enum StageState { STAGE_FREE, STAGE_FORMING, STAGE_RUNNING } StageState;
 typedef struct StagePlace { // where the results of an image go
   void *owner;
   int image;
+  int h, w; // of the caller's image
 } StagePlace;
 
 typedef struct StagedBatch {
@@ -25,6 +26,7 @@ typedef struct Staging {
   StagedBatch *list;
   int n, images;   // batches, and images of each
   ImageInfo *info; // page-locked; of all batches
+  float *affine;   // page-locked; of all batches: maps of classifiers
   uint64_t age;    // of the next batch
 } Staging;
 

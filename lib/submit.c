@@ -1,8 +1,7 @@
 // Images of callers: looked at, given places in batches, copied.
 #include <string.h>
+#include "data/images/shrink.h"
 #include "lib/handle.h"
-
-static int64_t bytes_of(const maskrcnn_image *image) { return 3 * (int64_t)image->height * image->width; }
 
 maskrcnn_status submit_check(maskrcnn *h, const maskrcnn_image *images, int n) {
   Err err;
@@ -45,7 +44,7 @@ static maskrcnn_status place(maskrcnn *h, Submission *s, int first, const maskrc
     ImageInfo size;
     const int canvas = opened_place(&h->opened, &images[i], &size, NULL);
     StagedBatch *b = staging_forming(&h->staging, canvas);
-    const size_t need = (size_t)(b->batch.num_bytes + bytes_of(&images[i]));
+    const size_t need = (size_t)(b->batch.num_bytes + 3 * (int64_t)size.h * size.w);
     if (!make_room(h, b, need)) {
       staging_withdraw(&h->staging, s, first);
       staging_filled(&h->staging);
@@ -56,16 +55,22 @@ static maskrcnn_status place(maskrcnn *h, Submission *s, int first, const maskrc
                          "batch or a smaller queue shrink it",
                          first + i, (double)need / 1e6);
     }
-    staging_append(b, (StagePlace){s, first + i}, &size);
+    opened_map(&h->opened, &size, b->batch.affine + 6 * b->batch.used);
+    staging_append(b, (StagePlace){s, first + i, images[i].height, images[i].width}, &size);
   }
   return MASKRCNN_OK;
 }
 
 // ---- pixels ---------------------------------------------------------------------------------------------------------
 
-static void copy_image(uint8_t *to, const maskrcnn_image *from) {
+// Both sides divided by `by`.
+static void copy_image(uint8_t *to, const maskrcnn_image *from, int by) {
   const size_t row = 3 * (size_t)from->width;
   const size_t pitch = from->pitch ? (size_t)from->pitch : row;
+  if (by > 1) {
+    shrink_rows(from->rgb, (int64_t)pitch, from->height, from->width, by, to);
+    return;
+  }
   if (pitch == row) {
     memcpy(to, from->rgb, row * (size_t)from->height);
     return;
@@ -74,11 +79,13 @@ static void copy_image(uint8_t *to, const maskrcnn_image *from) {
 }
 
 // Into a batch that nobody else touches: it is filling.
-static void copy_batch(const StagedBatch *b, const Submission *s, int first, const maskrcnn_image *images, int n) {
+static void copy_batch(const maskrcnn *h, const StagedBatch *b, const Submission *s, int first,
+                       const maskrcnn_image *images, int n) {
   for (int k = 0; k < b->batch.used; k++) {
     const StagePlace *p = &b->place[k];
-    if (p->owner == s && p->image >= first && p->image < first + n)
-      copy_image(b->batch.bytes + b->batch.info[k].offset, &images[p->image - first]);
+    if (p->owner != s || p->image < first || p->image >= first + n) continue;
+    const maskrcnn_image *from = &images[p->image - first];
+    copy_image(b->batch.bytes + b->batch.info[k].offset, from, opened_shrink(&h->opened, from));
   }
 }
 
@@ -89,7 +96,7 @@ static void copy(maskrcnn *h, const Submission *s, int first, const maskrcnn_ima
   handle_ask(h); // the thread is awake when they are there
   while ((b = staging_filling(&h->staging))) {
     pthread_mutex_unlock(&h->lock);
-    copy_batch(b, s, first, images, n);
+    copy_batch(h, b, s, first, images, n);
     pthread_mutex_lock(&h->lock);
     b->filling = false;
     handle_ask(h);

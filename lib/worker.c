@@ -8,6 +8,7 @@
 #include <string.h>
 #include "base/guest.h"
 #include "lib/handle.h"
+#include "lib/kinds.h"
 #include "lib/options.h"
 #include "lib/results.h"
 
@@ -20,6 +21,7 @@ typedef struct Pipeline {
   int n;
   const maskrcnn_result **result; // [images of a batch] of the oldest, once it is done
   int counter[MAX_COUNTERS];      // of that
+  const KindRow *kind;
 } Pipeline;
 
 // ---- opening --------------------------------------------------------------------------------------------------------
@@ -40,6 +42,7 @@ static void open_model(void *context) {
     o->status = MASKRCNN_NO_MEMORY;
     return;
   }
+  o->p->kind = kind_of(h->opened.engine.model);
   o->p->result = xcalloc((size_t)images, sizeof *o->p->result);
   h->room = engine_room(&h->opened.engine);
   o->status = MASKRCNN_OK;
@@ -84,7 +87,7 @@ static bool outside(Pipeline *p, void (*what)(void *context)) {
 
 static void start(void *context) {
   Pipeline *p = context;
-  engine_find(&p->h->opened.engine, &p->batch[p->n - 1]->batch);
+  p->kind->begin(&p->h->opened.engine, &p->batch[p->n - 1]->batch);
 }
 
 static bool start_batch(Pipeline *p, StagedBatch *b) {
@@ -93,29 +96,14 @@ static bool start_batch(Pipeline *p, StagedBatch *b) {
   return outside(p, start);
 }
 
-static void copy_results(Pipeline *p, const Found *f) {
-  const Detection *found = f->detections.items;
-  const Batch *batch = f->batch;
-  CHECK(batch == &p->batch[0]->batch);
-  for (int i = 0, first = 0, n; i < batch->used; i++, first += n) {
-    for (n = 0; first + n < f->detections.n && found[first + n].image == i;) n++;
-    p->result[i] =
-        results_of_detections(&found[first], n, batch->info[i].h, batch->info[i].w, p->h->opened.engine.category);
-  }
-}
-
 // The oldest, or nothing: where another may be started meanwhile, it is asked for again and again until somebody has
 // something to do. So CUDA waits, too; a wait with an end would cost latency, one without would leave the device idle
 // behind a batch while another lies ready.
 static void finish(void *context) {
   Pipeline *p = context;
-  Found found;
-  bool there;
   const bool wait = p->n == BATCHES_UNDER_WAY;
-  while (!(there = engine_found(&p->h->opened.engine, wait, &found)) && !atomic_load(&p->h->asked)) sched_yield();
-  if (!there) return;
-  copy_results(p, &found);
-  memcpy(p->counter, found.counter, sizeof p->counter);
+  while (!p->kind->finish(&p->h->opened, p->batch[0], wait, p->result, p->counter) && !atomic_load(&p->h->asked))
+    sched_yield();
 }
 
 static void hand_over(maskrcnn *h, StagedBatch *b, const maskrcnn_result **result) {
@@ -221,7 +209,7 @@ static void wait_for_device(void *context) {
 
 static void close_model(void *context) {
   maskrcnn *h = context;
-  if (h->state == MASKRCNN_DEAD) engine_drop(&h->opened.engine);
+  if (h->state == MASKRCNN_DEAD && h->opened.engine.model) kind_of(h->opened.engine.model)->drop(&h->opened.engine);
   staging_free(&h->staging, h->opened.engine.dev);
   opened_close(&h->opened);
 }

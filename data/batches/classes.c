@@ -220,11 +220,15 @@ static bool measure_images(Dataset *d, const ClassOptions *o, Err *err) {
   return ok;
 }
 
+int classes_shrink(Size image, Size canvas) {
+  return shrink_factor(image.h, image.w, KEEP_TIMES * MAX(canvas.h, canvas.w));
+}
+
 static void choose_shrinking(Dataset *d) {
   d->shrink = xmalloc((size_t)d->coco.num_images);
-  const int least = KEEP_TIMES * MAX(d->canvas[0].h, d->canvas[0].w);
+  const Size canvas = {d->canvas[0].h, d->canvas[0].w};
   for (int i = 0; i < d->coco.num_images; i++)
-    d->shrink[i] = (uint8_t)shrink_factor(d->coco.images[i].h, d->coco.images[i].w, least);
+    d->shrink[i] = (uint8_t)classes_shrink((Size){d->coco.images[i].h, d->coco.images[i].w}, canvas);
 }
 
 static bool list_folders(Dataset *d, Listed *l, const char *dir, const char *split, const ClassOptions *o, Err *err) {

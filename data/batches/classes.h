@@ -36,6 +36,9 @@ typedef struct ClassOptions {
 // left. An image whose header cannot be read is left out and counted, or, if strict, an error; one that cannot be
 // decoded is for the loader to find.
 bool classes_open(Dataset *d, const char *dir, const char *split, const ClassOptions *options, Err *err);
+// By what both sides of a photograph are divided as it comes, before the map of augment.h to the canvas: what training,
+// its evaluation and inference do alike.
+int classes_shrink(Size image, Size canvas);
 // Whether there is such a split as it lies there, without a fraction; not whether it can be opened.
 bool classes_has(const char *dir, const char *split);
 // Images of each class: count[d->classes].

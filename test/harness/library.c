@@ -21,6 +21,38 @@ const char *library_weights(NormKind norm) {
   return small_checkpoint(name);
 }
 
+static void save_classifier(const char *name) {
+  Err err;
+  Engine e;
+  ModelConfig config;
+  Category category[LIBRARY_CLASSES] = {{0}};
+  CHECK(config_init(&config, "resnet18", &err));
+  config.classes = LIBRARY_CLASSES;
+  config.width = 8;
+  config_resize(&config, LIBRARY_SIDE);
+  for (int i = 0; i < LIBRARY_CLASSES; i++) {
+    category[i].id = i;
+    snprintf(category[i].name, sizeof category[i].name, "kind %d", i);
+  }
+  const Shapes shapes = {.canvases = 1,
+                         .canvas = {{.h = LIBRARY_SIDE, .w = LIBRARY_SIDE}},
+                         .images = 1,
+                         .max_objects = 1,
+                         .max_bytes = 3 * LIBRARY_SIDE * LIBRARY_SIDE};
+  if (!engine_open(&e, &(Compute){.device = "cpu"}, model_of(&config), &config, category, &shapes, &(Shapes){0}, false,
+                   &err))
+    die(EXIT_RUN, "%s", err.msg);
+  params_randomise(&e.params, 7);
+  small_save(&e, name, false);
+  engine_close(&e);
+}
+
+const char *library_classifier(void) {
+  const char *path = small_checkpoint("library-classifier");
+  if (!path_is_file(path)) save_classifier("library-classifier");
+  return small_checkpoint("library-classifier");
+}
+
 maskrcnn_options library_options(void) {
   maskrcnn_options o;
   maskrcnn_options_init(&o, sizeof o);
@@ -61,9 +93,20 @@ static bool same_mask(const maskrcnn_rle *a, const maskrcnn_rle *b) {
          !memcmp(a->counts, b->counts, (size_t)a->num_counts * sizeof *a->counts);
 }
 
+static bool same_classes(const maskrcnn_classes *a, const maskrcnn_classes *b) {
+  const size_t n = (size_t)a->n;
+  bool same = a->n == b->n && !memcmp(a->scores, b->scores, n * sizeof(float)) &&
+              !memcmp(a->labels, b->labels, n * sizeof(int));
+  for (int i = 0; same && i < a->n; i++)
+    same = a->category_ids[i] == b->category_ids[i] && !strcmp(a->names[i], b->names[i]);
+  return same;
+}
+
 bool library_same(const maskrcnn_result *a, const maskrcnn_result *b) {
   const maskrcnn_detections *d = a->detections, *e = b->detections;
-  if (a->kind != b->kind || a->width != b->width || a->height != b->height || d->n != e->n) return false;
+  if (a->kind != b->kind || a->width != b->width || a->height != b->height) return false;
+  if (a->kind == MASKRCNN_CLASSES) return !d && !e && same_classes(a->classes, b->classes);
+  if (d->n != e->n) return false;
   const size_t n = (size_t)d->n;
   bool same = !memcmp(d->boxes, e->boxes, 4 * n * sizeof(float)) && !memcmp(d->scores, e->scores, n * sizeof(float)) &&
               !memcmp(d->labels, e->labels, n * sizeof(int));

@@ -19,7 +19,7 @@ static StagedBatch *add(Staging *s, int canvas, void *owner, int image) {
   StagedBatch *b = staging_forming(s, canvas);
   const size_t need = (size_t)b->batch.num_bytes + 3 * 4 * 5;
   if (need > b->room) EXPECT(staging_grow(b, device, need));
-  staging_append(b, (StagePlace){owner, image}, &(ImageInfo){.h = 4, .w = 5, .rh = 8, .rw = 10});
+  staging_append(b, (StagePlace){owner, image, 4, 5}, &(ImageInfo){.h = 4, .w = 5, .rh = 8, .rw = 10});
   return b;
 }
 
