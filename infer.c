@@ -1,11 +1,13 @@
-// infer: images or a data set → boxes and masks: results, overlays, scores, speed.
+// infer: images or a data set → boxes and masks, or classes: results, overlays, scores, speed.
 #include <stdlib.h>
 #include "base/interrupt.h"
 #include "base/output.h"
 #include "base/threads.h"
 #include "engine/state.h"
+#include "inference/class_set.h"
 #include "inference/data_set.h"
 #include "inference/loose.h"
+#include "inference/loose_classes.h"
 
 static JobOptions job_options(const InferOptions *o) {
   return (JobOptions){.gpus = o->ranks,
@@ -30,10 +32,11 @@ static void end_job(Job *job, int status) {
   job_end(job);
 }
 
-// Of the model as it was trained, but for the options.
-static void read_config(const InferOptions *o, const Checkpoint *c, ModelConfig *config, Category **category) {
+// Of the model as it was trained, but for the options, which are made to fit it.
+static void read_config(InferOptions *o, const Checkpoint *c, ModelConfig *config, Category **category) {
   Err err;
   if (!state_config(c, config, category, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
+  infer_options_fit(o, config);
   config->min_score = o->score;
   if (o->size) config_resize(config, o->size);
   if (o->max_size) config->max_size = o->max_size;
@@ -42,7 +45,7 @@ static void read_config(const InferOptions *o, const Checkpoint *c, ModelConfig 
 
 // The caller frees the classes; names are the categories'.
 static ResultForm form_of(const InferOptions *o, const ModelConfig *config, const Category *category) {
-  const int n = config->classes - 1;
+  const int n = model_names(config);
   ResultClass *items = xcalloc((size_t)n, sizeof *items);
   for (int i = 0; i < n; i++) items[i] = (ResultClass){category[i].id, category[i].name};
   return (ResultForm){.format = (ResultFormat)o->format, .polygons = o->polygons, .classes = {items, n}};
@@ -51,7 +54,7 @@ static ResultForm form_of(const InferOptions *o, const ModelConfig *config, cons
 int main(int argc, char **argv) {
   threads_wait_briefly(argv);
   interrupt_by_writing();
-  const InferOptions o = infer_options(argc, argv);
+  InferOptions o = infer_options(argc, argv);
   Err err;
   Job job;
   const JobOptions wanted = job_options(&o);
@@ -65,8 +68,11 @@ int main(int argc, char **argv) {
   ResultForm form = form_of(&o, &config, category);
   if (job.launch.rank == 0) state_note(&c, o.weights);
   interrupt_catch();
-  const int status =
-      o.data ? data_set_run(&o, &job, &wanted, &config, category, &c, &form) : loose_run(&o, &config, &form);
+  int status;
+  if (model_of(&config)->task == TASK_CLASSIFICATION)
+    status = o.data ? class_set_run(&o, &job, &wanted, &config, category, &c) : loose_classes_run(&o, &config);
+  else
+    status = o.data ? data_set_run(&o, &job, &wanted, &config, category, &c, &form) : loose_run(&o, &config, &form);
   free((void *)form.classes.items);
   free((char *)o.json);
   free(category);

@@ -125,8 +125,10 @@ static void record_speed(Record *j, const Engine *e, const Sums *sum, const Late
   record_num(j, "latency_ms", 1e3 * latency->mean);
   record_num(j, "latency_ms_p50", 1e3 * latency->median);
   record_num(j, "latency_ms_p99", 1e3 * latency->p99);
-  if (!e->train.network) record_num(j, "mask_pixels_image", sum->pixels / (double)MAX(sum->own, 1));
-  for (int i = 0; i < model_counters(e->model); i++) record_num(j, e->model->counter[i], sum->counter[i] / sum->steps);
+  if (!e->train.network && e->model->task == TASK_DETECTION)
+    record_num(j, "mask_pixels_image", sum->pixels / (double)MAX(sum->own, 1));
+  for (int i = 0; i < model_counters(e->model); i++)
+    if (measured(e)->network[0].counter[i]) record_num(j, e->model->counter[i], sum->counter[i] / sum->steps);
 }
 
 // Forward by part, a member for each: "forward_rpn_ms".

@@ -1,6 +1,6 @@
 // ./infer --benchmark: how fast a handle is on a data set, from RGB bytes in the host's memory to finished COCO
-// strings: images per second of the pipeline, the latency of batches that have it for themselves, and the time of parts
-// and nodes, for which it looks inside.
+// strings, or to the classes of images: images per second of the pipeline, the latency of batches that have it for
+// themselves, and the time of parts and nodes, for which it looks inside.
 #pragma once
 #include "inference/handle_finder.h"
 

@@ -4,71 +4,13 @@
 #include <sys/stat.h>
 #include "base/folder.h"
 #include "base/interrupt.h"
-#include "base/rng.h"
 #include "data/formats/choice.h"
 #include "engine/detect.h"
 #include "engine/evaluate.h"
-#include "engine/identity.h"
 #include "engine/rank_sum.h"
+#include "inference/agreement.h"
 #include "inference/benchmark.h"
 #include "inference/speed.h"
-
-// ---- ranks ------------------------------------------------------------------------------------------------------
-
-// Of every value in the file, so that the same name on two hosts is no proof.
-static uint64_t weights_key(const Checkpoint *c) {
-  uint64_t key = 0;
-  for (size_t i = 0; i < c->num_tensors; i++) {
-    const CkptTensor *t = &c->tensors[i];
-    const char *bytes = t->data;
-    for (size_t at = 0; at < t->bytes; at += sizeof key) {
-      uint64_t word = 0;
-      memcpy(&word, bytes + at, MIN(sizeof word, t->bytes - at));
-      key = rng_key(key, word);
-    }
-  }
-  return key;
-}
-
-// What all ranks have to have the same, so that the results are those of one.
-static char *agreement(const InferOptions *o, const ModelConfig *config, const Checkpoint *c, const Dataset *d) {
-  Record j = {0};
-  char value[512];
-  record_begin(&j);
-  record_str(&j, "split", o->split);
-  record_int(&j, "images", d->num_images);
-  record_int(&j, "objects", d->first_object[d->num_images]);
-  record_int(&j, "canvases", d->num_canvases);
-  record_int(&j, "missing_files", d->missing);
-  snprintf(value, sizeof value, "%016llx", (unsigned long long)dataset_key(d));
-  record_str(&j, "data", value);
-  record_int(&j, "batch", o->batch);
-  record_str(&j, "amp", amp_names[o->amp]);
-  record_bool(&j, "tf32", o->tf32);
-  record_str(&j, "conv", o->conv ? o->conv : "auto");
-  record_bool(&j, "exif", o->exif);
-  record_bool(&j, "eval", o->eval);
-  record_int(&j, "overlays", o->overlays);
-  record_int(&j, "benchmark", o->benchmark);
-  for (int i = 0; i < config_fields(); i++) {
-    config_get(config, i, value, sizeof value);
-    record_str(&j, config_field_name(i), value);
-  }
-  snprintf(value, sizeof value, "%016llx", (unsigned long long)weights_key(c));
-  record_str(&j, "weights", value);
-  char *text = xstrdup(record_end(&j));
-  record_free(&j);
-  return text;
-}
-
-// Ranks that another program has started, perhaps on several hosts; those of --gpus come of one set-up.
-static void agree(Comm *comm, const InferOptions *o, const ModelConfig *config, const Checkpoint *c, const Dataset *d) {
-  Err err;
-  if (comm_alone(comm)) return;
-  char *text = agreement(o, config, c, d);
-  if (!comm_agree(comm, text, identity_agrees, &err)) die(EXIT_USAGE, "%s", err.msg);
-  free(text);
-}
 
 // ---- the folder of a run ----------------------------------------------------------------------------------------
 
@@ -257,9 +199,9 @@ int data_set_run(const InferOptions *o, Job *job, const JobOptions *wanted, cons
   if (!o->benchmark) share_folder(o, job);
   if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!o->benchmark) plan_outputs(o, &d, &visit.findings);
-  agree(job->comm, o, config, c, &d);
+  agreement_check(job->comm, o, config, c, &d);
   job_start(job, wanted);
-  speed_begin(&visit.speed, comm_world(job->comm));
+  speed_begin(&visit.speed, comm_world(job->comm), "masks");
   HandleFinder *finder = open_finder(o, job, &d);
   if (o->eval && !evaluate_categories(category, config->classes - 1, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
   speed_opened(&visit.speed, now_seconds() - visit.speed.begun);

@@ -55,8 +55,9 @@ static maskrcnn_status open_handle(HandleFinder *f, const InferOptions *o, const
   options.image_size = o->size;
   options.max_image_size = o->max_size;
   options.max_pixels = MAX(d->max_bytes / 3, 1);
-  options.canvases = canvas;
-  options.num_canvases = d->num_canvases;
+  options.canvases = d->of_classes ? NULL : canvas;
+  options.num_canvases = d->of_classes ? 0 : d->num_canvases;
+  options.top = (size_t)o->top;
   options.sync_nodes = o->sync_nodes;
   return maskrcnn_open(&f->handle, &options, err->msg, sizeof err->msg);
 }
@@ -134,12 +135,24 @@ static int view(const maskrcnn_detections *d, int place, Detection *to) {
   return d->n;
 }
 
-static bool found(void *context, Found *out) {
-  HandleFinder *f = context;
-  if (f->handed_out == f->started) return false;
+// The oldest batch that was not handed out, with its results; NULL: there is none.
+static StartedBatch *take(HandleFinder *f) {
+  if (f->handed_out == f->started) return NULL;
   StartedBatch *s = &f->slot[f->handed_out++ % AHEAD];
   const maskrcnn_status status = maskrcnn_next(f->handle, 1, &s->results);
   if (status != MASKRCNN_OK) fail(f, status);
+  return s;
+}
+
+bool handle_finder_take(HandleFinder *f, Taken *out) {
+  const StartedBatch *s = take(f);
+  if (s) *out = (Taken){s->batch, s->results, s->place, s->started};
+  return s;
+}
+
+static bool found(void *context, Found *out) {
+  StartedBatch *s = take(context);
+  if (!s) return false;
   *out = (Found){.batch = s->batch, .detections.items = s->item, .started = s->started};
   for (int i = 0; i < s->results->n; i++)
     out->detections.n += view(s->results->images[i]->detections, s->place[i], s->item + out->detections.n);

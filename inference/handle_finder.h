@@ -12,6 +12,15 @@ typedef struct HandleFinder HandleFinder;
 HandleFinder *handle_finder_open(const InferOptions *o, const char *device, const Dataset *d, Err *err);
 // What is found names its classes by `category`, which it borrows; box_extra is ModelConfig's.
 Finder handle_finder(HandleFinder *f, const Category *category, double box_extra);
+// The same with whatever a model makes of images, which Finder.find has begun. Waits; false: no batch is under way.
+// What is handed out lasts until as many batches as the finder is ahead have been begun after it.
+typedef struct Taken {
+  const Batch *batch;
+  const maskrcnn_results *results; // of its images, without empty places
+  const int *place;                // [results->n] in the batch
+  double started;                  // when the batch was: now_seconds()
+} Taken;
+bool handle_finder_take(HandleFinder *f, Taken *out);
 maskrcnn *handle_finder_handle(HandleFinder *f);
 void handle_finder_close(HandleFinder *f);
 

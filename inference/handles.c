@@ -15,6 +15,7 @@ typedef struct Ready { // a batch that is done
 struct Handles {
   const InferOptions *o;
   Resize resize;
+  bool classifies; // sees squares of one size: no image is too long
   Canvas canvas[MAX_CANVASES];
   int canvases;
   maskrcnn *many; // NULL: not open
@@ -51,6 +52,7 @@ static int longest_side(const Resize *r) { return MIN(r->max_size, 2 * r->size);
 static int untiled_group(const Handles *h, int height, int width) {
   int rh, rw;
   if ((int64_t)height * width > ORDINARY_PIXELS) return single_group(h);
+  if (h->classifies) return 0;
   const int place = canvases_place(&h->resize, h->canvas, h->canvases, height, width, &rh, &rw);
   return place < 0 ? single_group(h) : place;
 }
@@ -92,8 +94,9 @@ static maskrcnn_status open_handle(Handles *h, maskrcnn **handle, int batch, int
   options.image_size = o->size;
   options.max_image_size = o->max_size;
   options.max_pixels = pixels;
-  options.canvases = size;
-  options.num_canvases = canvases;
+  options.canvases = h->classifies ? NULL : size;
+  options.num_canvases = h->classifies ? 0 : canvases;
+  options.top = (size_t)o->top;
   options.sync_nodes = o->sync_nodes;
   const maskrcnn_status status = maskrcnn_open(handle, &options, err->msg, sizeof err->msg);
   if (status == MASKRCNN_OK)
@@ -297,11 +300,13 @@ Handles *handles_open(const InferOptions *o, const ModelConfig *config, int batc
   Handles *h = xcalloc(1, sizeof *h);
   h->o = o;
   h->resize = resize_of(config);
+  h->classifies = model_of(config)->task == TASK_CLASSIFICATION;
   h->batch = batch;
   h->queue = HANDLES_UNDER_WAY * batch;
   h->speed = speed;
   h->last = &h->first;
-  h->canvases = canvases_up_to(&h->resize, longest_side(&h->resize), h->canvas);
+  h->canvases = 1; // a classifier has its own
+  if (!h->classifies) h->canvases = canvases_up_to(&h->resize, longest_side(&h->resize), h->canvas);
   return h;
 }
 

@@ -4,12 +4,11 @@
 #include <unistd.h>
 #include "base/folder.h"
 #include "base/interrupt.h"
-#include "base/memory.h"
 #include "base/output.h"
-#include "base/parallel.h"
 #include "include/maskrcnn.h"
 #include "inference/extras.h"
 #include "inference/handles.h"
+#include "inference/start.h"
 #include "inference/stream.h"
 
 typedef struct Loose {
@@ -170,22 +169,6 @@ static void visit_time(void *context, int group, int images, double seconds) {
 
 // ---- a run ------------------------------------------------------------------------------------------------------
 
-// Looks at the device: what it cannot do is said in the words of the options, and more than one image at a time only
-// pays off where a batch costs less than its images one by one.
-static int choose_batch(const InferOptions *o, int named, bool list) {
-  enum { ON_GPU = 8 };
-  Err err;
-  Device *dev = device_open(o->device, &err);
-  if (!dev) die(err_exit(&err), "%s", err.msg);
-  const bool gpu = dev->gpu;
-  device_close(dev);
-  const char *needs = o->amp ? "amp" : o->tf32 ? "tf32" : o->conv ? "conv" : NULL;
-  if (needs && !gpu) die(EXIT_USAGE, "--%s needs a GPU, and this runs on the CPU", needs);
-  if (o->batch) return o->batch;
-  const int batch = gpu ? ON_GPU : 1;
-  return list ? batch : MIN(batch, MAX(named, 1));
-}
-
 // Which files are read and written; nothing of it is, yet.
 static void plan_files(Loose *l) {
   Err err;
@@ -201,18 +184,6 @@ static void plan_files(Loose *l) {
   file_set_add(&l->outputs, o->json);
 }
 
-static Decoders *open_decoders(const Loose *l, int batch) {
-  enum { MOST = 1 << 30, PART = 8 }; // bytes; of the memory that is left
-  Err err;
-  DecodersOptions options = {.threads = l->o->threads ? l->o->threads : parallel_cores()};
-  options.ahead = 2 * options.threads + batch;
-  options.bytes = MIN((size_t)MOST, memory_left("") / PART);
-  if (l->findings.total) options.threads = MIN(options.threads, l->findings.total);
-  Decoders *d = decoders_open(l->sources, &options, &err);
-  if (!d) die(EXIT_RUN, "%s", err.msg);
-  return d;
-}
-
 // Returns whether all images were visited.
 static bool stream(Loose *l, int batch) {
   Err err;
@@ -220,7 +191,7 @@ static bool stream(Loose *l, int batch) {
       .context = l, .keeps = keeps, .image = visit, .bad = visit_bad, .took = visit_time, .stopped = interrupted};
   l->handles = handles_open(l->o, l->config, batch, &l->speed);
   const Runner runner = handles_runner(l->handles);
-  Decoders *d = open_decoders(l, batch);
+  Decoders *d = start_decoders(l->o, l->sources, l->findings.total, batch);
   const bool complete = stream_run(d, &runner, &visitor, &err);
   if (!complete && *err.msg) {
     if (!l->findings.images) refuse(l, EXIT_USAGE, err.msg);
@@ -239,8 +210,8 @@ int loose_run(const InferOptions *o, const ModelConfig *config, const ResultForm
   plan_files(&l);
   int named;
   sources_files(l.sources, &named);
-  speed_begin(&l.speed, 1);
-  const int batch = choose_batch(o, named, sources_has_list(l.sources));
+  speed_begin(&l.speed, 1, "masks");
+  const int batch = start_batch_of(o, named, sources_has_list(l.sources));
   if (!folder_take(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
   if (!extras_open(&l.extras, o, &form->classes, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!findings_begin(&l.findings, form, &err)) die(EXIT_USAGE, "%s", err.msg);

@@ -4,12 +4,13 @@
 InferOptions infer_options(int argc, char **argv) {
   InferOptions o = {OPTION_DEFAULTS(INFER_OPTIONS)};
   OPTION_TABLE(table, InferOptions, INFER_OPTIONS);
-  Cli cli = {.usage = "--weights FILE (IMAGE… | FOLDER… | - | --data DIR) [options]",
-             .about = "Finds objects and their masks with a trained Mask R-CNN.",
-             .options = table,
-             .num_options = COUNT(table),
-             .values = &o,
-             .positional = "IMAGE"};
+  Cli cli = {
+      .usage = "--weights FILE (IMAGE… | FOLDER… | - | --data DIR) [options]",
+      .about = "Finds objects and their masks with a trained Mask R-CNN, or names what images show with a classifier.",
+      .options = table,
+      .num_options = COUNT(table),
+      .values = &o,
+      .positional = "IMAGE"};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.weights) die(EXIT_USAGE, "--weights FILE is missing; --help lists the options");
   if (!o.data == !cli.num_args) die(EXIT_USAGE, "name either images or --data DIR");
@@ -27,9 +28,33 @@ InferOptions infer_options(int argc, char **argv) {
   if (o.label_values && !o.labels) die(EXIT_USAGE, "--label-values needs --labels DIR");
   if (o.crop_alpha && !o.crops) die(EXIT_USAGE, "--crop-alpha needs --crops DIR");
   if (o.eval && o.benchmark) die(EXIT_USAGE, "--benchmark stops after its record: leave out --eval");
-  o.json = o.json ? xstrdup(o.json) : xasprintf("%s/detections.json%s", o.out, o.format == RESULTS_JSONL ? "l" : "");
   if (o.data && !o.batch) o.batch = 1;
   o.images = (const char *const *)cli.args;
   o.num_images = cli.num_args;
   return o;
+}
+
+static void refuse_detectors_options(const InferOptions *o, const ModelConfig *config) {
+  const struct {
+    const char *name;
+    bool given;
+  } options[] = {{"tile", o->tile},         {"labels", o->labels},       {"crops", o->crops},
+                 {"polygons", o->polygons}, {"classes", o->classes},     {"overlays", o->overlays >= 0},
+                 {"max-size", o->max_size}, {"score", o->score != 0.05f}};
+  for (int i = 0; i < COUNT(options); i++)
+    if (options[i].given)
+      die(EXIT_USAGE, "--%s is about objects in images, and %s holds a classifier (%s): leave it out", options[i].name,
+          o->weights, model_of(config)->name);
+}
+
+void infer_options_fit(InferOptions *o, const ModelConfig *config) {
+  const bool classifies = model_of(config)->task == TASK_CLASSIFICATION;
+  enum { TOP = 5 };
+  if (classifies) {
+    refuse_detectors_options(o, config);
+    if (!o->top) o->top = MIN(TOP, config->classes);
+  }
+  const char *name = classifies ? "classes" : "detections";
+  const bool lines = classifies || o->format == RESULTS_JSONL;
+  o->json = o->json ? xstrdup(o->json) : xasprintf("%s/%s.json%s", o->out, name, lines ? "l" : "");
 }

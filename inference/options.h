@@ -9,7 +9,8 @@
 // clang-format off
 #define INFER_OPTIONS(X)                                                                                               \
   X(STRING, weights,   NULL,            "FILE", "a checkpoint of ./train or torchvision's, .pth or .safetensors")      \
-  X(STRING, data,      NULL,            "DIR",  "a COCO data set; or name images instead: files, folders (their .jpg " \
+  X(STRING, data,      NULL,            "DIR",  "a COCO data set, or for a classifier IDX files or folders of images " \
+                                                "by class; or name images instead: files, folders (their .jpg "        \
                                                 ".jpeg .png, not those of folders below), - for a list on standard "   \
                                                 "input, of lines or as find -print0 writes it")                        \
   X(STRING, split,     "val",           "NAME", "of --data")                                                           \
@@ -20,11 +21,13 @@
   X(INT,    overlays,  -1, -1, INT32_MAX, "N",  "pictures to draw at most; -1 = every file that is named, or 16 of "   \
                                                 "folders, a list or --data")                                           \
   X(STRING, json,      NULL,            "FILE", "results, called FILE.partial until all are there; default "           \
-                                                "OUT/detections.json or .jsonl")                                       \
-  X(CHOICE, format,    RESULTS_COCO, result_formats, "of results: COCO's array, or a line of JSON an image")           \
+                                                "OUT/detections.json or .jsonl, OUT/classes.jsonl")                    \
+  X(CHOICE, format,    RESULTS_COCO, result_formats, "of results: COCO's array, or a line of JSON an "                 \
+                                                "image, which a classifier's always are")                              \
   X(FLAG,   polygons,  false,                   "results have masks as polygons beside COCO's compressed runs")        \
   X(STRING, classes,   NULL,            "LIST", "only these, by name or id: person,dog,17; --eval scores all")         \
-  X(INT,    top,       0, 0, INT32_MAX, "N",    "only the best N of an image; 0 = all; --eval scores all")             \
+  X(INT,    top,       0, 0, INT32_MAX, "N",    "only the best N of an image; 0 = all detections, the 5 likeliest "    \
+                                                "classes; --eval scores all")                                          \
   X(INT,    tile,      0, 0, 16384,     "N",    "cut images that are named and larger than N x N pixels into tiles "   \
                                                 "of that size, and join what is found in them; 0 = never")             \
   X(FLOAT,  overlap,   0.2f, 0, 0.9,    "X",    "of --tile: part of a tile that neighbours share at least")            \
@@ -34,7 +37,7 @@
   X(STRING, crops,     NULL,            "DIR",  "a PNG for each detection of at least 0.5 in images that are named; "  \
                                                 "an empty folder")                                                     \
   X(FLAG,   crop_alpha, false,                  "of --crops: what is outside the mask is transparent")                 \
-  X(FLAG,   eval,      false,                   "score against the annotations of --data")                             \
+  X(FLAG,   eval,      false,                   "score against the annotations of --data; classes always are")         \
   X(FLOAT,  score,     0.05f, 0, 1,     "X",    "detections below this are dropped")                                   \
   X(INT,    size,      0, 0, 8192,      "N",    "shorter side in pixels; 0 = as trained")                              \
   X(INT,    max_size,  0, 0, 16384,     "N",    "longer side at most; 0 = as trained, or 5/3 of --size")               \
@@ -67,5 +70,8 @@ typedef struct InferOptions {
   int ranks; // of `gpus`; 0 = all
 } InferOptions;
 
-// Ends the program by one line where the options do not fit together. `json` is the caller's to free.
+// Ends the program by one line where the options do not fit together.
 InferOptions infer_options(int argc, char **argv);
+// Once the model is known: what is asked of a classifier and only detectors can do ends the program, too. Fills in what
+// depends on it; `json` is the caller's to free.
+void infer_options_fit(InferOptions *o, const ModelConfig *config);

@@ -4,7 +4,9 @@
 #include "base/latency.h"
 #include "base/util.h"
 
-void speed_begin(Speed *s, int ranks) { *s = (Speed){.begun = now_seconds(), .ranks = ranks}; }
+void speed_begin(Speed *s, int ranks, const char *results) {
+  *s = (Speed){.begun = now_seconds(), .ranks = ranks, .results = results};
+}
 
 void speed_opened(Speed *s, double seconds) { *(s->first == 0 ? &s->opening : &s->reopening) += seconds; }
 
@@ -40,7 +42,7 @@ void speed_print(Speed *s, int batch, int under_way) {
   print_rate(s);
   printf("latency of %d batches of %d", s->n, batch);
   if (s->ranks > 1) printf(" on %d ranks", s->ranks);
-  printf(", from decoded images to masks");
+  printf(", from decoded images to %s", s->results);
   if (under_way > 1) printf(" with %d under way", under_way);
   printf("; %d before them warm up, the first %d of each shape%s:\n", s->left_out, WARM_UP,
          s->ranks > 1 ? " and rank" : "");

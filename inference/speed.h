@@ -10,6 +10,7 @@ enum { WARM_UP = 2, SPEED_SHAPES = MAX_CANVASES + 1 };
 
 typedef struct Speed {
   int ranks;                    // that compute, each of which warms up
+  const char *results;          // what comes of a batch: "masks", "classes"
   double begun;                 // now_seconds()
   double opening, reopening;    // seconds spent on opening the model: before the first batch, and after it
   double first, last;           // now_seconds() when the first batch and the last were done; 0: none yet
@@ -20,8 +21,8 @@ typedef struct Speed {
   size_t room; // of ms
 } Speed;
 
-void speed_begin(Speed *s, int ranks);
-void speed_opened(Speed *s, double seconds); // the model was opened, which took so long; may come again
+void speed_begin(Speed *s, int ranks, const char *results); // borrowed
+void speed_opened(Speed *s, double seconds);                // the model was opened, which took so long; may come again
 // A batch of a shape is done, so long after its pixels were handed over.
 void speed_batch(Speed *s, int shape, int images, double seconds);
 // Start-up, rate and latencies of batches of `batch` images, `under_way` of them at a time, on standard output; nothing

@@ -23,7 +23,7 @@ static char *said_by(Speed *s, int batch, int under_way) {
 // 2 batches of each of two shapes warm up, a second long; 100 others take 1 … 100 ms.
 TEST(speed_leaves_the_warm_up_out) {
   Speed s;
-  speed_begin(&s, 1);
+  speed_begin(&s, 1, "masks");
   speed_opened(&s, 0.25);
   for (int i = 0; i < 4; i++) speed_batch(&s, i % 2, 8, 1);
   for (int i = 100; i > 0; i--) speed_batch(&s, i % 2, 8, 1e-3 * i);
@@ -51,14 +51,15 @@ TEST(speed_leaves_the_warm_up_out) {
 
 TEST(speed_of_hardly_any_batches) {
   Speed s;
-  speed_begin(&s, 3);
+  speed_begin(&s, 3, "classes");
   char *said = said_by(&s, 1, 1);
   EXPECT_STR(said, "");
   free(said);
   for (int i = 0; i < 6; i++) speed_batch(&s, 0, 1, 1); // of three ranks
   said = said_by(&s, 1, 1);
-  EXPECT(strstr(said, "latency of 0 batches of 1 on 3 ranks, from decoded images to masks; 6 before them warm up, the "
-                      "first 2 of each shape and rank:\n  none is left\n"));
+  EXPECT(strstr(said,
+                "latency of 0 batches of 1 on 3 ranks, from decoded images to classes; 6 before them warm up, the "
+                "first 2 of each shape and rank:\n  none is left\n"));
   free(said);
   speed_free(&s);
 }

@@ -1,0 +1,30 @@
+#include "inference/start.h"
+#include "base/memory.h"
+#include "base/parallel.h"
+#include "nn/device.h"
+
+int start_batch_of(const InferOptions *o, int named, bool list) {
+  enum { ON_GPU = 8 };
+  Err err;
+  Device *dev = device_open(o->device, &err);
+  if (!dev) die(err_exit(&err), "%s", err.msg);
+  const bool gpu = dev->gpu;
+  device_close(dev);
+  const char *needs = o->amp ? "amp" : o->tf32 ? "tf32" : o->conv ? "conv" : NULL;
+  if (needs && !gpu) die(EXIT_USAGE, "--%s needs a GPU, and this runs on the CPU", needs);
+  if (o->batch) return o->batch;
+  const int batch = gpu ? ON_GPU : 1;
+  return list ? batch : MIN(batch, MAX(named, 1));
+}
+
+Decoders *start_decoders(const InferOptions *o, Sources *sources, int images, int batch) {
+  enum { MOST = 1 << 30, PART = 8 }; // bytes; of the memory that is left
+  Err err;
+  DecodersOptions options = {.threads = o->threads ? o->threads : parallel_cores()};
+  options.ahead = 2 * options.threads + batch;
+  options.bytes = MIN((size_t)MOST, memory_left("") / PART);
+  if (images) options.threads = MIN(options.threads, images);
+  Decoders *d = decoders_open(sources, &options, &err);
+  if (!d) die(EXIT_RUN, "%s", err.msg);
+  return d;
+}
