@@ -7,6 +7,15 @@
 
 enum { ORDINARY_PIXELS = 64 << 20 }; // of an image, at most
 
+// What the runner hands out: results of a batch, or of all batches of an image's tiles.
+typedef struct HandedOut {
+  int each;                  // images of a piece, the last one's apart
+  int n;                     // that are there
+  maskrcnn_results *piece[]; // in order; owned
+} HandedOut;
+
+enum { TILES = UINT8_MAX }; // tag of a batch of tiles: a stream's are lower
+
 typedef struct Ready { // a batch that is done
   RunnerDone done;
   struct Ready *next;
@@ -26,6 +35,8 @@ struct Handles {
   Canvas single_canvas;
   int64_t single_pixels;
   Ready *first, **last; // done and not handed out
+  HandedOut *tiles;     // of the image that is computed in tiles
+  bool (*stopped)(void);
   Speed *speed;
   bool told; // which device it is
 };
@@ -114,7 +125,33 @@ static void take_message(maskrcnn *handle, Err *err) {
 
 // ---- results ----------------------------------------------------------------------------------------------------
 
+static HandedOut *handed_new(int most, int each) {
+  HandedOut *p = xcalloc(1, sizeof *p + (size_t)most * sizeof p->piece[0]);
+  p->each = each;
+  return p;
+}
+
+static void handed_free(HandedOut *p) {
+  for (int i = 0; p && i < p->n; i++) maskrcnn_results_free(p->piece[i]);
+  free(p);
+}
+
+static HandedOut *handed_add(HandedOut *p, maskrcnn_results *results) {
+  p->piece[p->n++] = results;
+  return p;
+}
+
+static HandedOut *handed_of(maskrcnn_results *results) {
+  return handed_add(handed_new(1, MAX(results->n, 1)), results);
+}
+
+const maskrcnn_result *handles_result(const void *results, int i) {
+  const HandedOut *p = results;
+  return p->piece[i / p->each]->images[i % p->each];
+}
+
 static void put_ready(Handles *h, const RunnerDone *done) {
+  if (done->tag == TILES) return; // its image has it
   Ready *r = xmalloc(sizeof *r);
   *r = (Ready){.done = *done};
   *h->last = r;
@@ -144,7 +181,11 @@ static RunnerState take_next(Handles *h, bool wait, RunnerDone *done, Err *err) 
     return RUNNER_FAILS;
   }
   h->under_way--;
-  *done = (RunnerDone){.tag = results->tag, .results = results};
+  *done = (RunnerDone){.tag = results->tag};
+  if (results->tag == TILES)
+    handed_add(h->tiles, results);
+  else
+    done->results = handed_of(results);
   return RUNNER_DONE;
 }
 
@@ -155,7 +196,7 @@ static RunnerState next(void *context, bool wait, RunnerDone *done, Err *err) {
 
 static void release(void *context, void *results) {
   (void)context;
-  maskrcnn_results_free(results);
+  handed_free(results);
 }
 
 // ---- many images ------------------------------------------------------------------------------------------------
@@ -223,7 +264,7 @@ static maskrcnn_status run_single(Handles *h, const maskrcnn_image *image, uint6
   if (status) return status;
   status = maskrcnn_run(h->single, image, 1, &results);
   if (status == MASKRCNN_OK)
-    put_ready(h, &(RunnerDone){.tag = tag, .results = results});
+    put_ready(h, &(RunnerDone){.tag = tag, .results = handed_of(results)});
   else
     take_message(h->single, err);
   return status;
@@ -231,7 +272,47 @@ static maskrcnn_status run_single(Handles *h, const maskrcnn_image *image, uint6
 
 // ---- tiles ------------------------------------------------------------------------------------------------------
 
-// All tiles of an image, which are parts of its rows and not copied; they have one size.
+// All tiles of an image, which are parts of its rows and not copied; they have one size. malloc'ed.
+static maskrcnn_image *cut_tiles(const TilePlan *plan, const maskrcnn_image *image) {
+  const int n = tiles_count(plan);
+  const int64_t pitch = 3 * (int64_t)image->width;
+  maskrcnn_image *tiles = xcalloc((size_t)n, sizeof *tiles);
+  for (int i = 0; i < n; i++) {
+    const PixelRect r = tiles_at(plan, i);
+    tiles[i] = (maskrcnn_image){
+        .rgb = image->rgb + r.y1 * pitch + 3 * r.x1, .width = r.x2 - r.x1, .height = r.y2 - r.y1, .pitch = pitch};
+  }
+  return tiles;
+}
+
+// Every two seconds that an image takes.
+static void show_tiles(double *shown, int done, int all) {
+  static const double SECONDS = 2;
+  const double now = now_seconds();
+  if (now - *shown < SECONDS) return;
+  fprintf(stderr, "tile %d of %d\n", done, all);
+  *shown = now;
+}
+
+// In batches, so that a request to stop is heard between them. h->tiles is told of all that are submitted.
+static maskrcnn_status submit_tiles(Handles *h, const maskrcnn_image *tiles, int n, Err *err) {
+  maskrcnn_status status = MASKRCNN_OK;
+  const int each = h->tiles->each, batches = (n + each - 1) / each;
+  int begun = 0;
+  double shown = now_seconds();
+  RunnerDone done;
+  for (; begun < batches && status == MASKRCNN_OK && !h->stopped(); begun += status == MASKRCNN_OK) {
+    status = submit(h, tiles + begun * each, MIN(each, n - begun * each), TILES, err);
+    show_tiles(&shown, h->tiles->n * each, n);
+  }
+  while (h->tiles->n < begun && status != MASKRCNN_DEAD) {
+    if (take_next(h, true, &done, err) != RUNNER_DONE) return MASKRCNN_DEAD;
+    put_ready(h, &done);
+    show_tiles(&shown, MIN(n, h->tiles->n * each), n);
+  }
+  return status;
+}
+
 static maskrcnn_status run_tiles(Handles *h, const maskrcnn_image *image, uint64_t tag, Err *err) {
   const TilePlan plan = handles_tiles(h->o, image->height, image->width);
   const int n = tiles_count(&plan), group = untiled_group(h, plan.tile_h, plan.tile_w);
@@ -241,20 +322,16 @@ static maskrcnn_status run_tiles(Handles *h, const maskrcnn_image *image, uint64
   }
   maskrcnn_status status = have_many(h, err);
   if (status) return status;
-  maskrcnn_image *tiles = xcalloc((size_t)n, sizeof *tiles);
-  const int64_t pitch = 3 * (int64_t)image->width;
-  for (int i = 0; i < n; i++) {
-    const PixelRect r = tiles_at(&plan, i);
-    tiles[i] = (maskrcnn_image){
-        .rgb = image->rgb + r.y1 * pitch + 3 * r.x1, .width = r.x2 - r.x1, .height = r.y2 - r.y1, .pitch = pitch};
-  }
-  maskrcnn_results *results;
-  status = maskrcnn_run(h->many, tiles, n, &results);
-  if (status == MASKRCNN_OK)
-    put_ready(h, &(RunnerDone){.tag = tag, .results = results});
-  else
-    take_message(h->many, err);
+  const int batches = (n + h->batch - 1) / h->batch;
+  maskrcnn_image *tiles = cut_tiles(&plan, image);
+  h->tiles = handed_new(batches, h->batch);
+  status = submit_tiles(h, tiles, n, err);
   free(tiles);
+  const bool whole = status == MASKRCNN_OK && h->tiles->n == batches;
+  if (!whole) handed_free(h->tiles);
+  if (status == MASKRCNN_OK)
+    put_ready(h, &(RunnerDone){.tag = tag, .results = whole ? h->tiles : NULL, .dropped = !whole});
+  h->tiles = NULL;
   return status;
 }
 
@@ -296,7 +373,8 @@ Runner handles_runner(Handles *h) {
                   .release = release};
 }
 
-Handles *handles_open(const InferOptions *o, const ModelConfig *config, int batch, Speed *speed) {
+Handles *handles_open(const InferOptions *o, const ModelConfig *config, int batch, Speed *speed,
+                      bool (*stopped)(void)) {
   Handles *h = xcalloc(1, sizeof *h);
   h->o = o;
   h->resize = resize_of(config);
@@ -304,6 +382,7 @@ Handles *handles_open(const InferOptions *o, const ModelConfig *config, int batc
   h->batch = batch;
   h->queue = HANDLES_UNDER_WAY * batch;
   h->speed = speed;
+  h->stopped = stopped;
   h->last = &h->first;
   h->canvases = 1; // a classifier has its own
   if (!h->classifies) h->canvases = canvases_up_to(&h->resize, longest_side(&h->resize), h->canvas);
@@ -312,7 +391,7 @@ Handles *handles_open(const InferOptions *o, const ModelConfig *config, int batc
 
 void handles_close(Handles *h) {
   RunnerDone done;
-  while (take_ready(h, &done)) maskrcnn_results_free(done.results);
+  while (take_ready(h, &done)) handed_free(done.results);
   maskrcnn_close(h->many);
   maskrcnn_close(h->single);
   free(h);

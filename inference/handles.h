@@ -6,6 +6,7 @@
 // alone.
 #pragma once
 #include "data/formats/tiles.h"
+#include "include/maskrcnn.h"
 #include "inference/options.h"
 #include "inference/runner.h"
 #include "inference/speed.h"
@@ -14,11 +15,13 @@ typedef struct Handles Handles;
 enum { HANDLES_UNDER_WAY = 3 }; // batches
 
 // Opens nothing yet: the first batch does. What is wrong with the options' weights or device fails that. `speed` is
-// told of every opening.
-Handles *handles_open(const InferOptions *o, const ModelConfig *config, int batch, Speed *speed);
-// Its results are maskrcnn_results: of a batch's images or, where the options ask for tiles and an image is larger, of
-// the tiles of this one image, in the order of handles_tiles.
+// told of every opening. Between the tiles of an image `stopped` is asked whether to drop it, as a stream's visitor is
+// between batches.
+Handles *handles_open(const InferOptions *o, const ModelConfig *config, int batch, Speed *speed, bool (*stopped)(void));
 Runner handles_runner(Handles *h);
+// Of the runner's results, the i-th image's of a batch or, where the options ask for tiles and an image is larger, the
+// i-th tile's of this one image, in the order of handles_tiles.
+const maskrcnn_result *handles_result(const void *results, int i);
 bool handles_tiled(const InferOptions *o, int h, int w); // whether such an image is cut into tiles
 TilePlan handles_tiles(const InferOptions *o, int h, int w);
 int handles_shape(const Handles *h, int group); // the canvas of a group, for Speed

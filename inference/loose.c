@@ -56,21 +56,22 @@ static CocoResult *results_of(const Loose *l, const maskrcnn_detections *d) {
   return result;
 }
 
-static CocoResults join_tiles(const Loose *l, const maskrcnn_results *results, int h, int w) {
+static CocoResults join_tiles(const Loose *l, const void *results, int h, int w) {
   const TilePlan plan = handles_tiles(l->o, h, w);
-  TileFound *found = xcalloc((size_t)results->n, sizeof *found);
-  for (int i = 0; i < results->n; i++) {
-    const maskrcnn_detections *d = results->images[i]->detections;
+  const int tiles = tiles_count(&plan);
+  TileFound *found = xcalloc((size_t)tiles, sizeof *found);
+  for (int i = 0; i < tiles; i++) {
+    const maskrcnn_detections *d = handles_result(results, i)->detections;
     found[i] = (TileFound){.tile = tiles_at(&plan, i), .items = results_of(l, d), .n = d->n};
   }
-  const CocoResults joined = tiles_merge(found, results->n, h, w);
-  for (int i = 0; i < results->n; i++) free((void *)found[i].items);
+  const CocoResults joined = tiles_merge(found, tiles, h, w);
+  for (int i = 0; i < tiles; i++) free((void *)found[i].items);
   free(found);
   return joined;
 }
 
 // Those that are wanted.
-static Kept found_in(const Loose *l, const Decoded *image, const maskrcnn_results *results, int in_batch) {
+static Kept found_in(const Loose *l, const Decoded *image, const void *results, int in_batch) {
   Kept f = {0};
   const Image *im = &image->image;
   const double extra = (double)l->config->box_extra;
@@ -79,7 +80,7 @@ static Kept found_in(const Loose *l, const Decoded *image, const maskrcnn_result
     f.result = f.joined.items;
     f.n = f.joined.n;
   } else {
-    const maskrcnn_detections *d = results->images[in_batch]->detections;
+    const maskrcnn_detections *d = handles_result(results, in_batch)->detections;
     f.result = results_of(l, d);
     f.n = d->n;
   }
@@ -137,11 +138,10 @@ static void note_listed(Loose *l, const char *path) {
 
 static void visit(void *context, const Decoded *image, const void *results, int in_batch) {
   Loose *l = context;
-  const maskrcnn_results *of_batch = results;
-  if (of_batch->images[in_batch]->kind != MASKRCNN_DETECTIONS)
+  if (handles_result(results, in_batch)->kind != MASKRCNN_DETECTIONS)
     refuse(l, EXIT_USAGE, "the weights are of a model that finds no objects");
   if (sources_has_list(l->sources)) note_listed(l, image->path);
-  Kept f = found_in(l, image, of_batch, in_batch);
+  Kept f = found_in(l, image, results, in_batch);
   line_print(stdout, "%s: %d detections, %d above %.2f", image->path, f.n, findings_shown(f.item, f.n),
              SHOWN_PERCENT / 100.0);
   const bool drawn = findings_pictures(&l->findings, l->findings.images);
@@ -189,7 +189,7 @@ static bool stream(Loose *l, int batch) {
   Err err;
   const StreamVisitor visitor = {
       .context = l, .keeps = keeps, .image = visit, .bad = visit_bad, .took = visit_time, .stopped = interrupted};
-  l->handles = handles_open(l->o, l->config, batch, &l->speed);
+  l->handles = handles_open(l->o, l->config, batch, &l->speed, interrupted);
   const Runner runner = handles_runner(l->handles);
   Decoders *d = start_decoders(l->o, l->sources, l->findings.total, batch);
   const bool complete = stream_run(d, &runner, &visitor, &err);

@@ -15,6 +15,7 @@ typedef struct RunnerDone { // a batch that is done
   uint64_t tag;
   void *results; // NULL: none of its images can be computed, for a reason that is theirs alone
   Err why;       // that reason
+  bool dropped;  // there are neither: the stream's visitor has said that it is to stop
 } RunnerDone;
 
 typedef struct Runner {

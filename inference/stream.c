@@ -118,6 +118,7 @@ static bool take_batch(Stream *s, bool wait, bool *took, Err *err) {
   s->flight[done.tag] = NULL;
   s->flights--;
   f->results = done.results;
+  if (done.dropped) return true; // never done: the stream ends in front of its images
   if (!done.results) {
     f->why = xmalloc(sizeof *f->why);
     *f->why = done.why;

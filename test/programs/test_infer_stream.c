@@ -226,3 +226,30 @@ TEST_TIER(infer_of_a_large_image_in_tiles, 1) {
   free(mosaic);
   free(out);
 }
+
+// A request to stop amidst an image of many tiles costs that image alone; how far it was had been told.
+TEST_TIER(infer_in_tiles_stops_when_asked, 1) {
+  enum { SIDE = 4096, TILE = 32 };
+  const char *said;
+  Err err;
+  Image large = image_alloc(SIDE, SIDE);
+  char *path = xstrdup(in_tmp("many-tiles.png")), *log = xstrdup(in_tmp("many-tiles.said"));
+  memset(large.rgb, 100, (size_t)3 * SIDE * SIDE);
+  CHECK(png_write(path, &large, PNG_FAST, &err));
+  image_free(&large);
+  test_limit(200);
+  const int status = command(&said,
+                             "(%s --overlays 0 --size 32 --tile %d %s/val/000001.png %s 2>%s) & pid=$!; until grep -q "
+                             "'^tile [1-9]' %s || ! kill -0 $pid; do sleep 0.1; done; kill -TERM $pid; wait $pid",
+                             infer_line("many-tiles"), TILE, shapes_set(), path, log, log);
+  EXPECT_INT(status, 1);
+  size_t size;
+  char *text = file_read(log, &size, &err);
+  if (!EXPECT(text && strstr(text, "\nstopped: ") &&
+              strstr(text, "detections.json.partial holds the detections of 1 of 2 images\n")))
+    printf("    %s\n", text);
+  EXPECT(results_in(in_tmp("many-tiles/detections.json.partial")) > 0);
+  free(text);
+  free(path);
+  free(log);
+}
