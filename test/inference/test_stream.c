@@ -14,6 +14,7 @@ typedef struct Fake {
   int batch[GROUPS];
   int calls_to_finish; // of `next` without waiting
   bool refuses_group_1, fails_at_once;
+  int drops_after;    // batches that are done; asks the stream to stop then. 0: never
   int batches, early; // begun; of these not full while others were under way
   struct {
     bool runs;
@@ -22,6 +23,9 @@ typedef struct Fake {
   } flight[UNDER_WAY];
   uint64_t key;
 } Fake;
+
+static int stop_after; // images; for seen_stopped, which knows no context
+static int seen_so_far;
 
 static int fake_group(void *context, int h, int w) {
   (void)context;
@@ -60,6 +64,11 @@ static RunnerState fake_next(void *context, bool wait, RunnerDone *done, Err *er
   if (!wait && ++f->flight[t].calls <= f->calls_to_finish) return RUNNER_BUSY;
   f->flight[t].runs = false;
   *done = (RunnerDone){.tag = (uint64_t)t};
+  if (f->drops_after && --f->drops_after == 0) {
+    seen_so_far = stop_after = 1;
+    done->dropped = true;
+    return RUNNER_DONE;
+  }
   if (f->flight[t].images < 0) {
     err_set(&done->why, "too large");
     return RUNNER_DONE;
@@ -82,8 +91,6 @@ typedef struct Seen {
   int tell; // a byte for every image is written here; 0: nowhere
 } Seen;
 
-static int stop_after; // images; for seen_stopped, which knows no context
-static int seen_so_far;
 static bool seen_stopped(void) { return stop_after && seen_so_far >= stop_after; }
 
 static bool seen_keeps(void *context, const Decoded *image) {
@@ -216,6 +223,20 @@ TEST(stream_stops_when_asked_or_when_the_network_fails) {
   EXPECT(!run(&f, &seen, 1 << 20, numbered(), -1, &err));
   EXPECT_STR(err.msg, "the network is gone");
   EXPECT_INT(seen.n, 0);
+}
+
+// A network that hears of it amidst a batch: those under way besides are waited for, and no image behind is visited.
+TEST(stream_ends_in_front_of_what_is_dropped) {
+  for (int after = 1; after < 20; after++) {
+    Err err;
+    Fake f = {.batch = {4, 4, 4}, .calls_to_finish = 2, .drops_after = after};
+    Seen seen = {0};
+    stop_after = 0;
+    EXPECT(!run(&f, &seen, 1 << 20, numbered(), -1, &err) && !*err.msg);
+    EXPECT(seen.n < ROOM && seen.bad == 0 && !seen.wrong_order);
+    for (int t = 0; t < UNDER_WAY; t++) EXPECT(!f.flight[t].runs);
+  }
+  stop_after = 0;
 }
 
 // A writer that names one image and no other before it has been done: it is not kept for a fuller batch.
