@@ -15,7 +15,8 @@ enum {
 
 // How a tensor is tiled: a threadblock has (vectors of eight channels, lanes) threads, the former a power of two, and
 // takes the pixels of one chunk of one set; the grid is (chunks, tiles of channels, sets). Neighbouring threads read
-// neighbouring channels, so that loads are coalesced. The tiling follows from the shape alone, and with it the order of sums.
+// neighbouring channels, so that loads are coalesced. The tiling follows from the shape alone, and with it the order of
+// sums.
 struct NormTiling {
   Tensor x;
   bool per_image;

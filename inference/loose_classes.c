@@ -75,7 +75,7 @@ static bool stream(LooseClasses *l, const ModelConfig *config, int batch) {
   Err err;
   const StreamVisitor visitor = {
       .context = l, .image = visit, .bad = visit_bad, .took = visit_time, .stopped = interrupted};
-  l->handles = handles_open(l->o, config, batch, &l->speed);
+  l->handles = handles_open(l->o, config, batch, &l->speed, interrupted);
   const Runner runner = handles_runner(l->handles);
   Decoders *d = start_decoders(l->o, l->sources, l->results.total, batch);
   const bool complete = stream_run(d, &runner, &visitor, &err);
