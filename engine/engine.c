@@ -15,6 +15,7 @@ Shapes shapes_of(const Dataset *d, int images) {
               .max_objects = d->max_objects,
               .max_bytes = d->max_bytes,
               .max_words = d->max_words,
+              .max_whole = d->max_whole,
               .prefetch = PREFETCH,
               .set_images = d->num_images};
   memcpy(s.canvas, d->canvas, sizeof s.canvas);
@@ -69,7 +70,7 @@ static size_t program_plan(Engine *e, Program *p, unsigned arrays) {
 
 static size_t scratch_bytes(const Shapes *s) {
   const LoaderOptions o = {.threads = s->threads};
-  return s->prefetch ? loader_scratch_bytes(loader_threads(&o), s->max_bytes) : 0;
+  return s->prefetch ? loader_scratch_bytes(loader_threads(&o), MAX(s->max_bytes, s->max_whole)) : 0;
 }
 
 static void program_bind(Engine *e, Program *p, LossScale scale) {

@@ -28,6 +28,7 @@ typedef struct Shapes {
   int images;                   // per step; 0 = none of these graphs
   int max_objects;              // of an image
   int64_t max_bytes, max_words; // of an image: decoded, bitmaps
+  int64_t max_whole;            // of an image as it is decoded, before the data set shrinks it; 0: max_bytes
   // What a data set takes on the host besides:
   int prefetch;   // batches that its loader is ahead; 0 = batches do not come from a loader
   int threads;    // of the loader; 0 = one per core

@@ -57,14 +57,15 @@ static void refuse_classifiers(const TrainOptions *o) {
 
 // Small pictures such as digits are turned where phases say "+augment", photographs are cut and mirrored as
 // torchvision's RandomResizedCrop and RandomHorizontalFlip do it, unless phases say where.
-typedef struct Turns {
+typedef struct AugmentDefaults {
   float rotate, shift, shear, zoom, crop, flip;
-} Turns;
-static const Turns digits = {8, 0.08f, 0.3f, 0.08f, 0, 0}, photographs = {.crop = 0.08f, .flip = 0.5f}, nothing = {0};
+} AugmentDefaults;
+static const AugmentDefaults digits = {8, 0.08f, 0.3f, 0.08f, 0, 0}, photographs = {.crop = 0.08f, .flip = 0.5f},
+                             nothing = {0};
 
 static void choose_augmentation(TrainOptions *o) {
   const bool idx = !o->made_up && classes_layout(o->data) == CLASSES_IDX;
-  const Turns *a = !idx ? &photographs : o->phase_list.n ? &digits : &nothing;
+  const AugmentDefaults *a = !idx ? &photographs : o->phase_list.n ? &digits : &nothing;
   set(&o->rotate, a->rotate);
   set(&o->shift, a->shift);
   set(&o->shear, a->shear);

@@ -22,8 +22,8 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
                                                            "default $MASKRCNN_DATA, then ./coco")                      \
   X(STRING, train_split,      "train",         "NAME",     "what to train on")                                         \
   X(STRING, val_split,        "val",           "NAME",     "what to evaluate on")                                      \
-  X(FLOAT,  val_fraction,     0, 0, 0.9f,      "P",        "of a classifier: evaluate on this share of what else would "\
-                                                           "be trained on, drawn by --seed")                           \
+  X(FLOAT,  val_fraction,     0, 0, 0.9f,      "P",        "of a classifier: evaluate on this share of what would be " \
+                                                           "trained on, which --seed draws")                           \
   X(INT,    limit,            0, 0, INT32_MAX, "N",        "train on the first N usable images by id; 0 = all")        \
   X(INT,    val_limit,        0, 0, INT32_MAX, "N",        "evaluate on the first N images by id; 0 = all")            \
   X(FLAG,   keep_empty,       false,                       "also train on images without an object, as background")    \
@@ -34,9 +34,9 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
                                                            "either side; -1 = 0, of IDX with --phases 8")              \
   X(FLOAT,  shift,            -1, -1, 0.99f,   "P",        "and shifted by up to this share; -1 = 0, or 0.08")         \
   X(FLOAT,  shear,            -1, -1, 79,      "DEGREES",  "and sheared; -1 = 0, or 0.3")                              \
-  X(FLOAT,  zoom,             -1, -1, 0.99f,   "P",        "and made larger or smaller by up to this share; -1 = 0, or "\
+  X(FLOAT,  zoom,             -1, -1, 0.99f,   "P",        "and made larger or smaller, up to this share; -1 = 0, or " \
                                                            "0.08")                                                     \
-  X(FLOAT,  crop,             -1, -1, 0.99f,   "P",        "and cut: a part of at least this share of the area fills the "\
+  X(FLOAT,  crop,             -1, -1, 0.99f,   "P",        "and cut: at least this share of their area fills the "     \
                                                            "network's input; 0 = not; -1 = 0.08, of IDX 0")            \
   X(INT,    threads,          0, 0, 256,       "N",        "decoder threads; 0 = one per core")                        \
   X(FLAG,   strict,           false,                       "stop at a bad image instead of replacing it")              \
@@ -52,7 +52,7 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
                                                            "checkpoint's")                                             \
   X(INT,    trainable_layers, -1, -1, 5,       "N",        "backbone stages trained, from the last; -1 = all from "    \
                                                            "scratch, else the checkpoint's")                           \
-  X(INT,    size,             0, 0, MAX_SHORTER_SIDE, "N", "shorter side in pixels; of a classifier both sides; 0 = the "\
+  X(INT,    size,             0, 0, MAX_SHORTER_SIDE, "N", "shorter side in pixels, of a classifier both; 0 = the "    \
                                                            "model's")                                                  \
   X(INT,    max_size,         0, 0, 16384,     "N",        "longer side at most; 0 = 5/3 of --size, or the model's")   \
   X(STRING, sizes,            NULL,            "LIST",     "multi-scale training: shorter sides of which an image "    \
@@ -61,14 +61,14 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
   X(INT,    canvases,         2, 1, MAX_CANVASES, "N",     "how many padded shapes at most")                           \
   X(CHOICE, recipe,           0, recipe_choices,           "whose conventions, warmup and decay; auto: "               \
                                                            "torchvision's, but the model of --weights keeps its own")  \
-  X(FLOAT,  label_smoothing,  -1, -1, 1,       "P",        "of a classifier: this share of the target is spread over all "\
+  X(FLOAT,  label_smoothing,  -1, -1, 1,       "P",        "of a classifier: this share of the target is over all "    \
                                                            "classes; -1 = the model's")                                \
   X(FLOAT,  dropout,          -1, -1, 1,       "P",        "of a classifier, where it has any; -1 = the model's")      \
   X(HEADING, "Optimisation")                                                                                           \
   X(INT,    batch,            0, 0, 1024,      "N",        "images per step and GPU; 0 = 2, of a classifier 128")      \
   X(INT,    epochs,           0, 0, 100000,    "N",        "length; 0 = 12, of a classifier 90 or that of its phases") \
   X(INT64,  iters,            0, 0, 1e12,      "N",        "length in steps, instead of --epochs")                     \
-  X(STRING, phases,           NULL,            "LIST",     "epochs and their rates, as 10@1e-3,10@1e-4,25@1e-4+augment, "\
+  X(STRING, phases,           NULL,            "LIST",     "epochs and rates, as 10@1e-3,10@1e-4,25@1e-4+augment, "    \
                                                            "instead of --epochs, --lr and --schedule; vgg-28 has "     \
                                                            "10@1e-3,10@1e-4 unless one of them is given")              \
   X(FLOAT,  lr,               0, 0, 1e6,       "X",        "learning rate; 0 = 0.02 per 16 images of the batch, of a " \
@@ -76,7 +76,7 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
   X(CHOICE, schedule,         0, schedule_choices,         "step: x0.1 at 2/3 and 8/9; auto: step, of a classifier "   \
                                                            "cosine, with phases of its own constant")                  \
   X(INT,    warmup,           -1, -1, 1e9,     "N",        "steps of linear warmup; -1 = 1000, of a classifier five "  \
-                                                           "epochs, at most a third of the run; or none, where rates are "\
+                                                           "epochs, at most a third of the run; none where rates are " \
                                                            "constant, or as --recipe's source has it")                 \
   X(CHOICE, optimizer,        0, optimizer_choices,        "auto: sgd; of vgg-28 adam")                                \
   X(FLOAT,  momentum,         0.9f, 0, 1,      "X",        "of SGD")                                                   \

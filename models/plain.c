@@ -88,6 +88,7 @@ const Model model_alexnet = {
     .counter = CLASSIFIER_COUNTERS,
     .class_parameters = (const char *const[]){"classifier.6.", NULL},
     .backbone = "features.",
+    .learning = {.rate = 0.01}, // torchvision's references: without batch norm a tenth
 };
 
 // ---- OverFeat ---------------------------------------------------------------------------------------------------
@@ -119,6 +120,7 @@ const Model model_overfeat = {
     .counter = CLASSIFIER_COUNTERS,
     .class_parameters = (const char *const[]){"classifier.4.", NULL},
     .backbone = "features.",
+    .learning = {.rate = 0.01},
 };
 
 // ---- VGG --------------------------------------------------------------------------------------------------------
@@ -168,4 +170,5 @@ const Model model_vgg = {
     .counter = CLASSIFIER_COUNTERS,
     .class_parameters = (const char *const[]){"classifier.6.", NULL},
     .backbone = "features.",
+    .learning = {.rate = 0.01},
 };

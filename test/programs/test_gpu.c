@@ -34,6 +34,30 @@ TEST_TIER(cuda_program_trains_resumes_and_infers, 1) {
   }
 }
 
+// The same of a classifier that drops out, is augmented and learns by Adam, on a set whose kinds of batch are one.
+TEST_TIER(cuda_program_trains_classifiers, 1) {
+  static const char *const precisions[] = {"off", "bf16", "fp16"};
+  static const char *const runs[][2] = {{"", NULL}, {"--stop-after 5", "--resume"}, {"--sync-nodes", NULL}};
+  const char *said;
+  if (!gpu_device()) return;
+  CHECK(!command(&said, "%s --idx --out %s --train 512 --val 128", tool("shapes"), in_tmp("gpu-idx")));
+  for (int i = 0; i < COUNT(precisions); i++)
+    for (int run = 0; run < COUNT(runs); run++) {
+      char out[64], first[64];
+      snprintf(out, sizeof out, "gpu-classes-%s-%d", precisions[i], run);
+      snprintf(first, sizeof first, "gpu-classes-%s-0/checkpoint.safetensors", precisions[i]);
+      for (int part = 0; part < 2 && runs[run][part]; part++)
+        if (!EXPECT_INT(command(&said,
+                                "%s --data %s --model vgg-28 --phases 1@1e-3,1@1e-4+augment --batch 64 --seed 3 "
+                                "--val-loss --device cuda --amp=%s --out %s %s",
+                                tool("train"), in_tmp("gpu-idx"), precisions[i], in_tmp(out), runs[run][part]),
+                        0))
+          printf("    %s\n", said);
+      strcat(out, "/checkpoint.safetensors");
+      if (!EXPECT(same_file(in_tmp(out), in_tmp(first)))) printf("    %s\n", out);
+    }
+}
+
 // A folder as a stream, in batches of one and of many: the same detections. And in any precision, by any kernels.
 TEST_TIER(cuda_program_streams_images, 1) {
   static const char *const ways[] = {"--batch 1", "--batch 24", "", "--tf32", "--conv naive", "--amp"};

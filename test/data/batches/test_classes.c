@@ -323,7 +323,7 @@ static void check_batch(const Dataset *d, const LoaderOptions *o, const Batch *b
     Image im;
     float want[6];
     const uint64_t key = rng_key(rng_key(o->seed, (uint64_t)epoch), (uint64_t)d->coco.images[d->image[i]].id);
-    const bool augmented = o->train && epoch >= o->augment_from;
+    const bool augmented = o->train && epoch >= o->augment_from && (o->augment_until == 0 || epoch < o->augment_until);
     const bool flip = augmented && rng_uniform(rng_key(key, RNG_FLIP), 0) < o->flip;
     EXPECT(dataset_image(d, i, &im, NULL) && im.h == info->h && im.w == info->w);
     EXPECT(!memcmp(b->bytes + info->offset, im.rgb, (size_t)im.h * im.w * 3));
@@ -338,13 +338,14 @@ static void check_batch(const Dataset *d, const LoaderOptions *o, const Batch *b
 static void check_epochs(const Dataset *d) {
   LoaderOptions o = class_training(5);
   o.augment_from = 1;
+  o.augment_until = 2;
   Err err;
   Loader *l = loader_open(d, &o, &err);
   if (!EXPECT(l)) return;
   const int steps = (int)loader_steps_per_epoch(l);
   EXPECT_INT(steps, (d->num_images + 4) / 5);
   int *seen = xcalloc((size_t)d->num_images, sizeof *seen);
-  for (int step = 0; step < 2 * steps; step++) {
+  for (int step = 0; step < 3 * steps; step++) {
     const Batch *b = loader_next(l, &err);
     if (!EXPECT(b)) break;
     EXPECT_INT(b->used, 5);
