@@ -183,6 +183,7 @@ static void run_net_benchmark(const TrainOptions *o) {
   Err err;
   ModelConfig config = setup_model(o), named;
   const BatchList sizes = o->batches ? o->batch_sizes : (BatchList){1, {o->batch}};
+  config.aux_weight = 0; // without auxiliary heads
   if (!config.classes) config.classes = config_init(&named, o->model, &err) ? named.classes : 0;
   const Compute compute = {.device = o->device,
                            .amp = amp_types[o->amp],

@@ -151,8 +151,11 @@ static void print_record(const Engine *e, const Compute *compute, const NetSetti
 
 static void tell(const Engine *e, const NetSetting *s, int images, const Latency *l, int n) {
   fprintf(stderr, "%s, %s, batch %d:", s->net, dtype_name(e->dev, s, e), images);
-  for (int i = 0; i < n; i++)
-    fprintf(stderr, "%s %s %.3f ± %.3f ms", i ? "," : "", walks[i].title, 1e3 * l[i].mean, 1e3 * l[i].standard_error);
+  for (int i = 0; i < n; i++) {
+    fprintf(stderr, "%s %s %.3f ", i ? "," : "", walks[i].title, 1e3 * l[i].mean);
+    if (l[i].n > 1) fprintf(stderr, "± %.3f ", 1e3 * l[i].standard_error);
+    fprintf(stderr, "ms");
+  }
   fprintf(stderr, "; %.1f img/s, %.2f GiB\n", images / l[n - 1].mean,
           (double)memory_sum(&e->memory, ON_DEVICE) / (1 << 30));
 }
