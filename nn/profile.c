@@ -239,22 +239,32 @@ static void print_ceiling(const Graph *g, const Ceiling *c, FILE *out) {
   fprintf(out, "; a share above 100%% was fed from a cache\n");
 }
 
-// Of all nodes of a part, or of all parts where it is NULL.
-static void sum_part(const Profile *p, const Graph *g, const char *part, const Ceiling *c, ProfileRow sum[PASSES]) {
+// Of all nodes of a part and of a kind; NULL: of any.
+static void sum_nodes(const Profile *p, const Graph *g, const char *part, const NodeKind *kind, const Ceiling *c,
+                      ProfileRow sum[PASSES]) {
   memset(sum, 0, PASSES * sizeof *sum);
-  for (int i = 0; i < g->nodes; i++)
-    for (Pass pass = PASS_FORWARD; pass < PASSES && (!part || !strcmp(g->node[i]->part, part)); pass++) {
+  for (int i = 0; i < g->nodes; i++) {
+    if ((part && strcmp(g->node[i]->part, part)) || (kind && g->node[i]->kind != kind)) continue;
+    for (Pass pass = PASS_FORWARD; pass < PASSES; pass++) {
       ProfileRow r = node_row(&p->node[i], pass, g->act, c);
       row_add(&sum[pass], &r);
     }
+  }
+}
+
+// Whether node i is the first of its kind.
+static bool begins_kind(const Graph *g, int i) {
+  for (int k = 0; k < i; k++)
+    if (g->node[k]->kind == g->node[i]->kind) return false;
+  return true;
 }
 
 void profile_print(const Profile *p, const Graph *g, FILE *out) {
   if (!p->walks) return;
   Ceiling c;
   g->dev->memory->timing->ceiling(g->dev, &c);
-  ProfileRow all[PASSES], part[PASSES];
-  sum_part(p, g, NULL, &c, all);
+  ProfileRow all[PASSES], sum[PASSES];
+  sum_nodes(p, g, NULL, NULL, &c, all);
   double total = all[PASS_FORWARD].seconds + all[PASS_BACKWARD].seconds;
   bool known = c.flops[g->act] > 0 && c.bytes > 0;
   print_ceiling(g, &c, out);
@@ -263,8 +273,15 @@ void profile_print(const Profile *p, const Graph *g, FILE *out) {
   for (int i = 0; i < g->nodes; i++) print_node(p, g, g->node[i], &c, total, out);
   for (int i = 0; i < g->nodes; i++) {
     if (!graph_begins_part(g, i)) continue;
-    sum_part(p, g, g->node[i]->part, &c, part);
-    print_sum(g->node[i]->part, part, known, total, p->walks, out);
+    sum_nodes(p, g, g->node[i]->part, NULL, &c, sum);
+    print_sum(g->node[i]->part, sum, known, total, p->walks, out);
+  }
+  for (int i = 0; i < g->nodes; i++) {
+    char title[64];
+    if (!begins_kind(g, i)) continue;
+    snprintf(title, sizeof title, "all %s", g->node[i]->kind->name);
+    sum_nodes(p, g, NULL, g->node[i]->kind, &c, sum);
+    print_sum(title, sum, known, total, p->walks, out);
   }
   print_sum("all nodes", all, known, total, p->walks, out);
   fprintf(out, "a step takes %.3f ms in its nodes, mean of %d", 1e3 * total / p->walks, p->walks);

@@ -83,6 +83,16 @@ TEST_TIER(program_net_benchmark_of_forward_alone, 1) {
   EXPECT(strstr(said, "\nthe update takes "));
 }
 
+// The plan is of training alone: no checkpoint, no loader.
+TEST_TIER(program_net_benchmark_plan, 1) {
+  const char *said;
+  EXPECT_INT(timed(&said, "--batches 1,2 --plan"), 0);
+  const char *second = strstr(said, "\ntraining, canvas 32 x 32 (h x w), batch 2: ");
+  EXPECT(strstr(said, "training, canvas 32 x 32 (h x w), batch 1: ") == said && second &&
+         strstr(second, "activations"));
+  EXPECT(!strstr(said, "checkpoint, ") && !strstr(said, "loader's batches") && !strstr(said, "\"bench\""));
+}
+
 // A batch that memory has no room for is a row, and what follows it is measured.
 TEST_TIER(program_net_benchmark_of_many_batches, 1) {
   const char *said;
