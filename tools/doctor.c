@@ -222,7 +222,7 @@ static void print_text(const Checkup *c, const DoctorOptions *o) {
   printf("\nsuggested\n");
   line_print(stdout, "  ./train --data %s --model %s %s", o->data, o->model, c->advice.flags);
   printf("  the learning rate follows from the batch: %g; --plan prints the memory it takes\n",
-         scaled_rate(c->advice.batch));
+         scaled_rate(0.02, 16, c->advice.batch));
 }
 
 // ---- for machines ---------------------------------------------------------------------------------------------------
