@@ -65,7 +65,8 @@ def read(results):
 # ---- one batch size -------------------------------------------------------------------------------------------------
 
 def gib(record):
-    return number(record["peak_bytes"] / 2**30 if record and not record["out_of_memory"] else None, 1)
+    held = record.get("peak_bytes") if record and not record["out_of_memory"] else None
+    return number(held and held / 2**30, 1)
 
 
 def net_row(nets, net, dtype, batch):

@@ -39,6 +39,7 @@ TEST(batch_list_mistakes) {
   expect_refused("1,…,8", "do not lead to 8");
   expect_refused("4,7,…,12", "do not lead to 12");
   expect_refused("8,4,…,1", "do not lead to 1");
+  expect_refused("2,5,…,10", "do not lead to 10"); // 5 is not 2 doubled
   expect_refused("2,2,…,2", "do not lead to 2");
   expect_refused("1,2,3,…,1024", "do not lead to 1024"); // too many
 }

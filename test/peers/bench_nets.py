@@ -154,6 +154,8 @@ def run_one(net, dtype, batches, runs):
             found = {"out_of_memory": False, **measure(torch, net, dtype, batch, runs)}
         except torch.cuda.OutOfMemoryError as error:
             found = {"out_of_memory": True, "why": str(error).split("\n", 1)[0]}
+        except ValueError as error:  # torch has no batch norm of one value
+            found = {"out_of_memory": False, "why": str(error)}
         print(json.dumps({**record, **found, **from_where}), flush=True)
 
 
