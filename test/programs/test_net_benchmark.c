@@ -154,7 +154,7 @@ TEST_TIER(cuda_program_net_benchmark, 1) {
     expect_record(said, "resnet18", 4, 20, false);
     EXPECT(number_of(said, "fwd", "median") < number_of(said, "fwdbwd", "median"));
   }
-  EXPECT_INT(command(&said, "(%s --model resnet152 --size 1024 --benchmark 2 --batches 1024,1 --amp 2>/dev/null)",
+  EXPECT_INT(command(&said, "(%s --model resnet152 --size 512 --benchmark 2 --batches 1024,1 --amp 2>/dev/null)",
                      tool("train")),
              0);
   EXPECT(strstr(said, "\"out_of_memory\":true,\"why\":\"too little memory: "));
