@@ -164,8 +164,8 @@ typedef struct TrainOptions {
   int ranks;                   // of `gpus`; 0 = all; once they run, how many there are
   bool made_up;                // --benchmark is of made-up images
   BatchList batch_sizes;       // of `batches`
-  char *resolved; // all options, one a line, to be shown; owned
-  char *command;  // the command line, as a shell takes it; owned
+  char *resolved;              // all options, one a line, to be shown; owned
+  char *command;               // the command line, as a shell takes it; owned
 } TrainOptions;
 
 // Parses or ends the program: --help exits 0, a mistake prints one line and exits 2. train_defaults completes them.

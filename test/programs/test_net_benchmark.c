@@ -54,8 +54,8 @@ static void expect_record(const char *record, const char *net, int batch, int ru
 }
 
 static int timed(const char **said, const char *options) {
-  return command(said, "(%s --model resnet18 --size 32 --device cpu --benchmark 2 --out %s %s)", tool("train"),
-                 in_tmp("timed"), options);
+  return command(said, "(OMP_NUM_THREADS=1 %s --model resnet18 --size 32 --device cpu --benchmark 2 --out %s %s)",
+                 tool("train"), in_tmp("timed"), options);
 }
 
 static const char *next_line(const char *text) {
