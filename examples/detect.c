@@ -26,8 +26,8 @@ int main(int argc, char **argv) {
   maskrcnn_image image = read_ppm(argc > 2 ? argv[2] : "");
   int failed = maskrcnn_open(&m, &options, message, sizeof message) || maskrcnn_run(m, &image, 1, &r);
   if (failed) fprintf(stderr, "%s\n", m ? maskrcnn_message(m) : message);
-  for (int i = 0; r && i < r->images[0]->detections->n; i++) {
-    const maskrcnn_detections *d = r->images[0]->detections;
+  const maskrcnn_detections *d = r ? r->images[0]->detections : NULL; // a classifier has none
+  for (int i = 0; d && i < d->n; i++) {
     const float *b = d->boxes + 4 * i;
     printf("%s %.3f at %.1f %.1f %.1f %.1f\n", d->names[i], d->scores[i], b[0], b[1], b[2], b[3]);
   }

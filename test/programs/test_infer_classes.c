@@ -211,3 +211,36 @@ TEST_TIER(infer_keeps_the_classes_of_a_full_disk, 1) {
   EXPECT(r.images > 0 && r.images < VAL);
   free(text);
 }
+
+// One function decides what a classifier sees, in training's evaluation and here: of photographs that are divided and
+// cut out, and of IDX images, which are seen whole.
+static void scores_what_training_scored(const char *data, const char *name) {
+  const char *said;
+  char trained[512], out[96], json[2][160];
+  snprintf(trained, sizeof trained, "%s", in_tmp(name));
+  snprintf(out, sizeof out, "%s-infer", name);
+  snprintf(json[0], sizeof json[0], "%s/confusion.json", name);
+  snprintf(json[1], sizeof json[1], "%s/confusion.json", out);
+  const int status = command(
+      &said, "OMP_NUM_THREADS=1 %s --model resnet18 --size 40 --data %s --batch 8 --epochs 1 --device cpu --out %s",
+      tool("train"), data, trained);
+  if (!EXPECT_INT(status, 0)) fprintf(stderr, "%s", said);
+  EXPECT_INT(command(&said, "OMP_NUM_THREADS=1 %s --weights %s/model.safetensors --device cpu --data %s --out %s",
+                     tool("infer"), trained, data, in_tmp(out)),
+             0);
+  EXPECT(same_file(in_tmp(json[0]), in_tmp(json[1])));
+  char *text = read_out(json[0]);
+  EXPECT(strstr(text, "\"top1\":") && !strstr(text, "\"predicted\":30,")); // or every net would pass
+  free(text);
+}
+
+TEST_TIER(infer_scores_what_training_scored, 1) {
+  char data[2][512];
+  for (int i = 0; i < 2; i++) {
+    snprintf(data[i], sizeof data[i], "%s", in_tmp(i ? "train-idx" : "train-folders"));
+    CHECK(!command(NULL, "%s %s --train 24 --val 30 --out %s", tool("shapes"), i ? "--idx" : "--folders --size 200",
+                   data[i]));
+  }
+  scores_what_training_scored(data[0], "trained-folders");
+  scores_what_training_scored(data[1], "trained-idx");
+}
