@@ -65,8 +65,8 @@ static void alexnet_build(Network *n) {
   const Plain p = {n, INIT_LINEAR, INIT_LINEAR, INIT_LINEAR, INIT_LINEAR};
   Value *x = append_bins(&p, append_features(&p, alexnet, COUNT(alexnet), classifier_image(n)), 6);
   n->graph.part = "classifier";
-  x = append_dense(&p, append_dropout(&p, x, 0), 1, 4096, true);
-  x = append_dense(&p, append_dropout(&p, x, 3), 4, 4096, true);
+  x = append_dense(&p, append_dropout(&p, x, 0), 1, n->config.dense, true);
+  x = append_dense(&p, append_dropout(&p, x, 3), 4, n->config.dense, true);
   classifier_finish(n, append_dense(&p, x, 6, n->config.classes, false));
 }
 
@@ -100,8 +100,8 @@ static void overfeat_build(Network *n) {
   const Plain p = {n, INIT_LINEAR, INIT_LINEAR, INIT_LINEAR, INIT_LINEAR};
   Value *x = append_features(&p, overfeat, COUNT(overfeat), classifier_image(n));
   n->graph.part = "classifier";
-  x = append_dropout(&p, append_dense(&p, x, 0, 3072, true), 1);
-  x = append_dropout(&p, append_dense(&p, x, 2, 4096, true), 3);
+  x = append_dropout(&p, append_dense(&p, x, 0, MAX(n->config.dense * 3 / 4, 1), true), 1);
+  x = append_dropout(&p, append_dense(&p, x, 2, n->config.dense, true), 3);
   classifier_finish(n, append_dense(&p, x, 4, n->config.classes, false));
 }
 
@@ -147,8 +147,8 @@ static void vgg_build(Network *n) {
   const int count = vgg_stages(&n->config, stages);
   Value *x = append_bins(&p, append_features(&p, stages, count, classifier_image(n)), 7);
   n->graph.part = "classifier";
-  x = append_dropout(&p, append_dense(&p, x, 0, 4096, true), 2);
-  x = append_dropout(&p, append_dense(&p, x, 3, 4096, true), 5);
+  x = append_dropout(&p, append_dense(&p, x, 0, n->config.dense, true), 2);
+  x = append_dropout(&p, append_dense(&p, x, 3, n->config.dense, true), 5);
   classifier_finish(n, append_dense(&p, x, 6, n->config.classes, false));
 }
 

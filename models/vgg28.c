@@ -5,7 +5,6 @@
 
 // Channels in units of ModelConfig.width; 0: maxima over 2×2, then dropout.
 static const int features[] = {1, 1, 2, 2, 0, 4, 4, 8, 8, 8, 0};
-enum { DENSE = 16 };
 
 static const char *name_of(Graph *g, int index) { return graph_name(g, "%s.%d", g->part, index); }
 
@@ -47,7 +46,7 @@ static void build(Network *n) {
   Value *x = append_features(n, classifier_image(n));
   g->part = "classifier";
   for (int index = 0; index < 8; index += 4) { // linear, ReLU, norm, dropout
-    const Dense d = {.k = DENSE * c->width, .relu = true, .init = INIT_LINEAR, .bias_init = INIT_LINEAR};
+    const Dense d = {.k = c->dense, .relu = true, .init = INIT_LINEAR, .bias_init = INIT_LINEAR};
     x = norm_node(g, c, name_of(g, index + 2), classifier_dense(g, name_of(g, index), x, &d));
     x = layer_dropout(g, name_of(g, index + 3), x, c->dropout);
   }
@@ -59,6 +58,7 @@ static void build(Network *n) {
 static void configure(ModelConfig *c) {
   classifier_defaults(c, 28);
   c->width = 32;
+  c->dense = 512;
   c->grey = true;
   for (int i = 0; i < 3; i++) c->mean[i] = c->std[i] = 0.5f;
   c->dropout = 0.5f;
