@@ -8,6 +8,7 @@
 #include "base/record.h"
 #include "engine/identity.h"
 #include "models/torchvision.h"
+#include "models/torchvision_classifier.h"
 
 static const char format[] = "maskrcnn.c 1";
 
@@ -169,15 +170,16 @@ bool state_open(Checkpoint *c, const char *path, Err *err) {
   return false;
 }
 
-// torchvision's label is COCO's category id.
-static void torchvision_categories(int classes, Category *out) {
-  for (int i = 0; i < classes - 1; i++) {
-    const char *name = torchvision_category(classes, i + 1);
-    out[i].id = i + 1;
+// torchvision's label is COCO's category id. Of a classifier's classes, from 0 on, its files do not tell the names.
+static void torchvision_categories(const ModelConfig *c, Category *out) {
+  const bool detector = model_of(c)->task == TASK_DETECTION;
+  for (int i = 0; i < model_names(c); i++) {
+    const char *name = detector ? torchvision_category(c->classes, i + 1) : NULL;
+    out[i].id = i + detector;
     if (name)
       snprintf(out[i].name, sizeof out[i].name, "%s", name);
     else
-      snprintf(out[i].name, sizeof out[i].name, "class %d", i + 1);
+      snprintf(out[i].name, sizeof out[i].name, "class %d", i + detector);
   }
 }
 
@@ -201,7 +203,7 @@ bool state_config(const Checkpoint *c, ModelConfig *config, Category **category,
     return err_set(err, "it holds a ResNet without heads, which finds nothing yet; ./train --weights starts from it");
   *category = xcalloc((size_t)model_names(config), sizeof **category);
   if (!ours) {
-    torchvision_categories(config->classes, *category);
+    torchvision_categories(config, *category);
     return true;
   }
   const char *categories = ckpt_find_meta(c, "categories");
@@ -212,9 +214,64 @@ bool state_config(const Checkpoint *c, ModelConfig *config, Category **category,
   return false;
 }
 
+bool state_holds_backbone(const Checkpoint *c, const Model *m) {
+  if (m->task != TASK_DETECTION) return false;
+  return torchvision_has_resnet(c) || (!is_ours(c) && torchvision_kind(c) == WEIGHTS_BACKBONE);
+}
+
+// The default detector on the ResNet of a classification network, whose batch norm it freezes.
+static bool backbone_config(const Checkpoint *c, ModelConfig *config, Err *err) {
+  ModelConfig held;
+  if (!state_config(c, &held, NULL, err) || !config_init(config, DEFAULT_MODEL, err)) return false;
+  if (!torchvision_has_resnet(c))
+    return err_set(err, "its model, %s, is no backbone of a detector; a ResNet is", model_of(&held)->name);
+  config->depth = held.depth;
+  config->width = held.width;
+  config->norm = config_batch_norm(&held) ? NORM_FROZEN_BN : held.norm;
+  config->norm_groups = held.norm_groups;
+  config->norm_eps = held.norm_eps;
+  config->pixel_unit = held.pixel_unit;
+  config->bgr = held.bgr;
+  config->stride_in_1x1 = held.stride_in_1x1;
+  memcpy(config->mean, held.mean, sizeof config->mean);
+  memcpy(config->std, held.std, sizeof config->std);
+  config->classes = 0;
+  return true;
+}
+
+bool state_config_for(const Checkpoint *c, const ModelConfig *named, ModelConfig *config, Err *err) {
+  ModelConfig held;
+  const bool classifier = is_ours(c) ? read_config(c, &held, NULL) && model_of(&held)->task == TASK_CLASSIFICATION
+                                     : torchvision_kind(c) == WEIGHTS_CLASSIFIER;
+  const bool backbone = named ? model_of(named)->task == TASK_DETECTION : !is_ours(c) && torchvision_has_resnet(c);
+  const bool unknown = !is_ours(c) && torchvision_kind(c) == WEIGHTS_UNKNOWN;
+  if (classifier && backbone) {
+    if (!backbone_config(c, config, err)) return false;
+  } else if (unknown && named && !backbone) {
+    *config = *named;
+    config->classes = 0;
+  } else if (!state_config(c, config, NULL, err)) {
+    return false;
+  }
+  if (!named || (named->depth == config->depth && named->width == config->width && named->model == config->model))
+    return true;
+  const Model *m = model_of(named);
+  if (m->task == TASK_DETECTION || model_of(config)->task == TASK_DETECTION)
+    return err_set(err, "the checkpoint is of another model: %s, a ResNet-%d of width %d", model_of(config)->name,
+                   config->depth, config->width);
+  *config = *named; // what does not fit is for state_load to name
+  config->classes = 0;
+  return true;
+}
+
 void state_note(const Checkpoint *c, const char *path) {
   ModelConfig config;
   if (is_ours(c) || !torchvision_config(c, &config, NULL)) return;
+  if (model_of(&config)->task == TASK_CLASSIFICATION) {
+    line_print(stderr, "%s: weights of torchvision's: %s, %d classes%s%s", path, model_of(&config)->name,
+               config.classes, c->note ? "; " : "", c->note ? c->note : "");
+    return;
+  }
   text_print(stderr, "%s: weights of torchvision's: ResNet-%d", path, config.depth);
   if (config.classes)
     fprintf(stderr, ", %s%s, %d classes", norm_names[config.norm],
@@ -261,7 +318,8 @@ typedef struct Loading {
   Engine *e;
   const Checkpoint *c;
   const LoadOptions *o;
-  bool backbone; // the file holds no more than that
+  bool backbone; // the file holds no more than that for this model, or …
+  size_t longer; // … a classification network's, whose names are shorter by the backbone's beginning
   bool *used;    // [tensors of the file]
   Wrong wrong[WRONGS];
   bool other;     // more is wrong than the shapes of what depends on the classes
@@ -290,7 +348,7 @@ static bool all_finite(const float *values, size_t n) {
 
 // Copies one tensor, or adds its name to those that are wrong.
 static void load_tensor(Loading *l, Param *q, const char *prefix, const Tensor *what) {
-  char *name = xasprintf("%s%s", prefix, q->name);
+  char *name = xasprintf("%s%s", prefix, q->name + l->longer);
   const CkptTensor *t = ckpt_find(l->c, name);
   float *values = xmalloc(param_elements(q) * sizeof *values);
   if (t) l->used[t - l->c->tensors] = true;
@@ -316,6 +374,14 @@ static bool ends_in(const char *name, const char *end) {
   return n >= m && !strcmp(name + n - m, end);
 }
 
+// What a network without them leaves aside: heads that are training's alone, a classifier's where a detector begins.
+static bool is_left_aside(const Loading *l, const char *name) {
+  const char *const *part = l->e->model->of_training;
+  for (; part && *part; part++)
+    if (!strncmp(name, *part, strlen(*part))) return true;
+  return l->longer && !strncmp(name, "fc.", 3);
+}
+
 static bool is_moment(const char *name) {
   for (SnapshotPart part = SNAPSHOT_MOMENTUM; part <= SNAPSHOT_SECOND; part++)
     if (!strncmp(name, part_prefix[part], strlen(part_prefix[part]))) return true;
@@ -326,7 +392,7 @@ static bool is_moment(const char *name) {
 static void check_unexpected(Loading *l) {
   for (size_t i = 0; i < l->c->num_tensors; i++) {
     const char *name = l->c->tensors[i].name;
-    if (l->used[i] || is_moment(name) || ends_in(name, ".num_batches_tracked")) continue;
+    if (l->used[i] || is_left_aside(l, name) || is_moment(name) || ends_in(name, ".num_batches_tracked")) continue;
     if (l->o->reset_heads && class_dependent(l->e->model, name)) continue;
     add_wrong(&l->wrong[UNEXPECTED], name, "");
     l->other = true;
@@ -389,9 +455,10 @@ bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *o, Err *err) 
   Loading l = {.e = e,
                .c = c,
                .o = o,
-               .backbone = torchvision_kind(c) == WEIGHTS_BACKBONE,
+               .backbone = state_holds_backbone(c, e->model),
                .used = xcalloc(c->num_tensors, sizeof(bool)),
                .wrong = {{.how = "missing"}, {.how = "unexpected"}, {.how = "misshaped"}}};
+  if (l.backbone && torchvision_has_resnet(c)) l.longer = strlen(e->model->backbone);
   for (int i = 0; i < e->params.n; i++) {
     Param *q = e->params.list[i];
     if (o->reset_heads && class_dependent(e->model, q->name)) continue;
@@ -442,6 +509,8 @@ bool state_categories(const Checkpoint *c, const Engine *e, bool exactly, Err *e
   ModelConfig held;
   Category *category = NULL;
   if (!state_config(c, &held, &category, err)) return false;
+  const bool unnamed = !is_ours(c) && model_of(&held)->task == TASK_CLASSIFICATION;
+  for (int i = 0; unnamed && i < model_names(&held); i++) category[i].name[0] = '\0';
   bool ok = held.classes == e->config.classes ||
             err_set(err, "it has %d categories, the data %d", model_names(&held), model_names(&e->config));
   for (int i = 0; ok && i < model_names(&e->config); i++) {

@@ -35,6 +35,13 @@ bool state_open(Checkpoint *c, const char *path, Err *err);
 // configuration of 0 classes.
 bool state_config(const Checkpoint *c, ModelConfig *config, Category **category, Err *err);
 
+// For training the model `named`, NULL: whatever the weights are of (torchvision's ResNet then begins a detector). A
+// classification ResNet, of ours or torchvision's, becomes the backbone of a detector: 0 classes. Another classifier
+// than the file's is taken as it was named, with 0 classes: state_load names what does not fit.
+bool state_config_for(const Checkpoint *c, const ModelConfig *named, ModelConfig *config, Err *err);
+// Whether for this model the file holds no more than a backbone.
+bool state_holds_backbone(const Checkpoint *c, const Model *m);
+
 // Of a file that is not ours, one line on stderr: what was made of it.
 void state_note(const Checkpoint *c, const char *path);
 

@@ -20,10 +20,7 @@ static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weight
   Err err;
   if (o->model && !config_init(&named, o->model, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (weights) {
-    if (!state_config(weights, &c, NULL, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
-    if (o->model && (named.depth != c.depth || named.width != c.width))
-      die(EXIT_USAGE, "%s: the checkpoint is of another model than --model %s: a ResNet-%d of width %d", o->weights,
-          o->model, c.depth, c.width);
+    if (!state_config_for(weights, o->model ? &named : NULL, &c, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
   } else {
     c = named;
     if (model_of(&c)->task == TASK_DETECTION) c.norm = NORM_GN;

@@ -36,11 +36,6 @@ static const char *checkpoint_of(const TrainOptions *o, const RunFiles *f) {
 
 // ---- weights ----------------------------------------------------------------------------------------------------
 
-static bool backbone_only(const Checkpoint *c) {
-  ModelConfig held;
-  return state_config(c, &held, NULL, NULL) && held.classes == 0;
-}
-
 static void load(Engine *e, const Checkpoint *c, const char *path, const LoadOptions *how) {
   Err err;
   if (!state_load(e, c, how, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
@@ -48,9 +43,9 @@ static void load(Engine *e, const Checkpoint *c, const char *path, const LoadOpt
 
 static void begin_with(const TrainOptions *o, Engine *e, const Checkpoint *c) {
   Err err;
-  if (!o->reset_heads && !backbone_only(c) && !state_categories(c, e, false, &err))
-    die(EXIT_USAGE, "%s: %s: give --reset-heads to train new outputs", o->weights, err.msg);
   load(e, c, o->weights, &(LoadOptions){.reset_heads = o->reset_heads});
+  if (!o->reset_heads && !state_holds_backbone(c, e->model) && !state_categories(c, e, false, &err))
+    die(EXIT_USAGE, "%s: %s: give --reset-heads to train new outputs", o->weights, err.msg);
   state_note(c, o->weights);
 }
 

@@ -1,6 +1,7 @@
 #include "models/torchvision.h"
 #include <math.h>
 #include <string.h>
+#include "models/torchvision_classifier.h"
 
 // ---- names ------------------------------------------------------------------------------------------------------
 
@@ -52,40 +53,14 @@ static bool rename_classifier(const char *name, char to[CKPT_MAX_NAME]) {
 
 bool torchvision_rename(Checkpoint *c, const char *path, Err *err) {
   bool classifier = ckpt_find(c, "layer1.0.conv1.weight") || ckpt_find(c, "module.layer1.0.conv1.weight");
+  if (ckpt_find(c, "fc.weight") || ckpt_find(c, "module.fc.weight")) classifier = false; // its names are ours
   return ckpt_rename(c, classifier ? rename_classifier : rename_detector, path, err);
 }
 
 // ---- configuration ----------------------------------------------------------------------------------------------
 
-// Dimension i of a tensor, 0 where it has none or one that no model has.
-static int dim(const Checkpoint *c, const char *name, int i) {
-  const CkptTensor *t = ckpt_find(c, name);
-  return t && i < t->ndim && t->dims[i] <= 1 << 20 ? (int)t->dims[i] : 0;
-}
-
-static int count_blocks(const Checkpoint *c, const char *format) {
-  char name[CKPT_MAX_NAME];
-  for (int n = 0;; n++) {
-    snprintf(name, sizeof name, format, n);
-    if (!ckpt_find(c, name)) return n;
-  }
-}
-
-// The depth by the third stage: how many blocks it has, of two or three convolutions each; 0 = none that we have.
-static int depth_of(const Checkpoint *c) {
-  static const struct {
-    int depth, blocks;
-  } bottleneck[] = {{50, 6}, {101, 23}, {152, 36}}, basic[] = {{10, 1}, {18, 2}, {34, 6}};
-  bool three = ckpt_find(c, "backbone.body.layer1.0.conv3.weight") != NULL;
-  int blocks = count_blocks(c, "backbone.body.layer3.%d.conv1.weight");
-  for (int i = 0; i < COUNT(basic); i++) {
-    if (three && bottleneck[i].blocks == blocks) return bottleneck[i].depth;
-    if (!three && basic[i].blocks == blocks) return basic[i].depth;
-  }
-  return 0;
-}
-
 WeightsKind torchvision_kind(const Checkpoint *c) {
+  if (torchvision_classifies(c)) return WEIGHTS_CLASSIFIER;
   if (!ckpt_find(c, "backbone.body.conv1.weight")) return WEIGHTS_UNKNOWN;
   return ckpt_find(c, "backbone.fpn.inner_blocks.0.0.weight") ? WEIGHTS_DETECTOR : WEIGHTS_BACKBONE;
 }
@@ -99,22 +74,25 @@ static void infer_norm(const Checkpoint *c, ModelConfig *config) {
 }
 
 static void infer_heads(const Checkpoint *c, ModelConfig *config) {
-  config->fpn_channels = dim(c, "backbone.fpn.inner_blocks.0.0.weight", 0);
-  config->box_dim = dim(c, "roi_heads.box_head.fc6.weight", 0);
-  config->box_pool = (int)sqrt(dim(c, "roi_heads.box_head.fc6.weight", 1) / MAX(config->fpn_channels, 1));
-  config->mask_dim = dim(c, "roi_heads.mask_head.0.0.weight", 0);
-  config->mask_layers = count_blocks(c, "roi_heads.mask_head.%d.0.weight");
-  config->classes = dim(c, "roi_heads.box_predictor.cls_score.weight", 0);
+  config->fpn_channels = torchvision_dim(c, "backbone.fpn.inner_blocks.0.0.weight", 0);
+  config->box_dim = torchvision_dim(c, "roi_heads.box_head.fc6.weight", 0);
+  config->box_pool = (int)sqrt(torchvision_dim(c, "roi_heads.box_head.fc6.weight", 1) / MAX(config->fpn_channels, 1));
+  config->mask_dim = torchvision_dim(c, "roi_heads.mask_head.0.0.weight", 0);
+  config->mask_layers = torchvision_count(c, "roi_heads.mask_head.%d.0.weight");
+  config->classes = torchvision_dim(c, "roi_heads.box_predictor.cls_score.weight", 0);
 }
 
 bool torchvision_config(const Checkpoint *c, ModelConfig *config, Err *err) {
   WeightsKind kind = torchvision_kind(c);
+  if (kind == WEIGHTS_CLASSIFIER) return torchvision_classifier_config(c, config, err);
   if (kind == WEIGHTS_UNKNOWN)
-    return err_set(err, "neither a Mask R-CNN nor a ResNet of torchvision's (no backbone.body.conv1.weight or "
-                        "layer1.0.conv1.weight in it); build/inspect lists what it holds");
+    return err_set(err,
+                   "neither a Mask R-CNN nor a classification network of torchvision's that is known (no "
+                   "backbone.body.conv1.weight, layer1.0.conv1.weight, features.0.weight or conv1.conv.weight with "
+                   "what belongs to it); build/inspect lists what it holds");
   if (!config_init(config, DEFAULT_MODEL, err)) return false;
-  config->depth = depth_of(c);
-  config->width = dim(c, "backbone.body.conv1.weight", 0);
+  config->depth = torchvision_depth(c, "backbone.body.");
+  config->width = torchvision_dim(c, "backbone.body.conv1.weight", 0);
   if (!config->depth)
     return err_set(err, "its ResNet is none of ours (10, 18, 34, 50, 101, 152 layers); build/inspect lists what it "
                         "holds");

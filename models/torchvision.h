@@ -5,12 +5,13 @@
 
 typedef enum WeightsKind {
   WEIGHTS_UNKNOWN,
-  WEIGHTS_DETECTOR, // a state dict of Mask R-CNN
-  WEIGHTS_BACKBONE  // of a ResNet, whose classifier was dropped
+  WEIGHTS_DETECTOR,  // a state dict of Mask R-CNN
+  WEIGHTS_BACKBONE,  // of a ResNet, whose classifier was dropped or is not there
+  WEIGHTS_CLASSIFIER // of a classification network; a ResNet's can begin a backbone, too
 } WeightsKind;
 
 // Gives the tensors the names of ours, which are those of torchvision 0.26. Older names and DataParallel's are
-// replaced; a ResNet for classification becomes a backbone. `path` is for messages.
+// replaced; a ResNet for classification without its fc.weight becomes a backbone. `path` is for messages.
 bool torchvision_rename(Checkpoint *c, const char *path, Err *err);
 WeightsKind torchvision_kind(const Checkpoint *c);
 // Depth, widths, norm and classes as the tensors have them, all else as torchvision's defaults. The eps of frozen batch

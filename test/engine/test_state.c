@@ -190,7 +190,7 @@ TEST(state_of_another_program) {
   Category *category;
   RunState state;
   EXPECT(!state_config(&c, &config, &category, &err));
-  EXPECT(strstr(err.msg, "neither a Mask R-CNN nor a ResNet of torchvision's") != NULL);
+  EXPECT(strstr(err.msg, "neither a Mask R-CNN nor a classification network of torchvision's") != NULL);
   EXPECT(!state_resume(&c, &state, &err));
   EXPECT(strstr(err.msg, "--resume") != NULL);
   ckpt_close(&c);

@@ -1,0 +1,142 @@
+// Weights of classification networks: torchvision's without a word about the model, other nets', and a ResNet's that
+// begin a detector.
+#include "engine/state.h"
+#include "models/torchvision.h"
+#include "test/harness/small_engine.h"
+#include "test/harness/test.h"
+
+static ModelConfig classifier_config(const char *variant) {
+  ModelConfig c;
+  CHECK(config_init(&c, variant, NULL));
+  c.classes = CLASSES;
+  c.width = 16;
+  c.dense = 8;
+  return c;
+}
+
+// Nothing but tensors, as torchvision's files are.
+static const char *save_bare(const Engine *e, const char *name) {
+  const char *path = small_checkpoint(name);
+  CkptWriter w;
+  Err err;
+  CHECK(ckpt_begin(&w, path, &err));
+  for (int i = 0; i < e->params.n; i++) {
+    const Param *q = e->params.list[i];
+    int64_t dims[4];
+    for (int k = 0; k < q->ndim; k++) dims[k] = q->dims[k];
+    ckpt_tensor(&w, q->name, CKPT_F32, q->ndim, dims);
+  }
+  for (int i = 0; i < e->params.n; i++) {
+    const Param *q = e->params.list[i];
+    float *values = xmalloc(param_elements(q) * sizeof *values);
+    param_export(&e->params, q, &q->master, values);
+    ckpt_data(&w, values);
+    free(values);
+  }
+  CHECK(ckpt_commit(&w, &err));
+  return path;
+}
+
+// torchvision's files of its classifiers tell which they are.
+TEST(state_of_torchvisions_classifiers) {
+  static const char *const variants[] = {"alexnet", "vgg11", "googlenet", "resnet18", "resnet50"};
+  for (int v = 0; v < COUNT(variants); v++) {
+    ModelConfig config = classifier_config(variants[v]), told, named;
+    if (!strcmp(variants[v], "alexnet") || !strcmp(variants[v], "googlenet")) config.width = 64; // they have one
+    config.aux_weight = 0;
+    Engine saved, loaded;
+    Err err = {""};
+    small_engine(&saved, &config);
+    small_engine(&loaded, &config);
+    params_randomise(&saved.params, 1);
+    params_randomise(&loaded.params, 2);
+    const char *path = save_bare(&saved, "net");
+    Checkpoint c;
+    Category *category = NULL;
+    if (EXPECT(state_open(&c, path, &err))) {
+      if (!EXPECT(state_config(&c, &told, &category, &err))) printf("    %s\n", err.msg);
+      EXPECT_INT(told.model, config.model);
+      EXPECT_INT(told.depth, config.depth);
+      EXPECT_INT(told.classes, CLASSES);
+      EXPECT_INT(told.width, config.width);
+      if (category) EXPECT_STR(category[CLASSES - 1].name, "class 3");
+      if (!EXPECT(state_load(&loaded, &c, &(LoadOptions){0}, &err))) printf("    %s\n", err.msg);
+      expect_same_params(&saved, &loaded, false);
+      named = classifier_config("vgg16"); // of another net: as it was named, and what does not fit is named, too
+      EXPECT(state_config_for(&c, &named, &told, &err) && told.model == named.model && told.classes == 0);
+      free(category);
+      ckpt_close(&c);
+    }
+    engine_close(&saved);
+    engine_close(&loaded);
+  }
+}
+_Static_assert(CLASSES == 4, "the last is class 3");
+
+TEST(state_of_another_net_names_what_does_not_fit) {
+  ModelConfig resnet = classifier_config("resnet18"), vgg = classifier_config("vgg11");
+  Engine saved, loaded;
+  Err err = {""};
+  small_engine(&saved, &resnet);
+  small_engine(&loaded, &vgg);
+  params_randomise(&saved.params, 1);
+  Checkpoint c;
+  if (EXPECT(state_open(&c, save_bare(&saved, "other"), &err))) {
+    EXPECT(!state_load(&loaded, &c, &(LoadOptions){0}, &err));
+    EXPECT(strstr(err.msg, "the weights are of another model: missing features.0.weight"));
+    EXPECT(!strchr(err.msg, '\n'));
+    ckpt_close(&c);
+  }
+  engine_close(&saved);
+  engine_close(&loaded);
+}
+
+// A ResNet that was trained here, or torchvision's with its head, begins a detector; another net does not.
+TEST(state_backbone_of_a_trained_classifier) {
+  for (int ours = 0; ours < 2; ours++) {
+    ModelConfig resnet = classifier_config("resnet18"), detector = small_config(NORM_FROZEN_BN, CLASSES), told;
+    detector.depth = 18;
+    detector.width = 16;
+    Engine saved, loaded, fresh;
+    Err err = {""};
+    small_engine(&saved, &resnet);
+    small_engine(&loaded, &detector);
+    small_engine(&fresh, &detector);
+    params_randomise(&saved.params, 1);
+    params_randomise(&loaded.params, 2);
+    params_randomise(&fresh.params, 2);
+    const char *path = ours ? small_save(&saved, "classifier", false) : save_bare(&saved, "backbone");
+    Checkpoint c;
+    if (EXPECT(state_open(&c, path, &err))) {
+      if (!EXPECT(state_config_for(&c, &detector, &told, &err))) printf("    %s\n", err.msg);
+      EXPECT(told.model == 0 && told.depth == 18 && told.width == 16 && told.classes == 0);
+      EXPECT(told.norm == NORM_FROZEN_BN && told.norm_eps == 1e-5f);
+      EXPECT(state_holds_backbone(&c, loaded.model) && !state_holds_backbone(&c, saved.model));
+      if (!EXPECT(state_load(&loaded, &c, &(LoadOptions){0}, &err))) printf("    %s\n", err.msg);
+      ckpt_close(&c);
+    }
+    for (int i = 0; i < loaded.params.n; i++) {
+      const Param *p = loaded.params.list[i];
+      const bool body = !strncmp(p->name, "backbone.body.", 14);
+      const Param *want = body ? params_find(&saved.params, p->name + 14) : params_find(&fresh.params, p->name);
+      EXPECT(want && same_values(&p->master, &want->master));
+    }
+    engine_close(&saved);
+    engine_close(&loaded);
+    engine_close(&fresh);
+  }
+}
+
+TEST(state_backbone_is_a_resnet) {
+  ModelConfig vgg = classifier_config("vgg11"), detector = small_config(NORM_FROZEN_BN, CLASSES), told;
+  Engine saved;
+  Err err = {""};
+  small_engine(&saved, &vgg);
+  Checkpoint c;
+  if (EXPECT(state_open(&c, small_save(&saved, "vgg", false), &err))) {
+    EXPECT(!state_config_for(&c, &detector, &told, &err));
+    EXPECT_STR(err.msg, "its model, vgg, is no backbone of a detector; a ResNet is");
+    ckpt_close(&c);
+  }
+  engine_close(&saved);
+}
