@@ -247,13 +247,14 @@ TEST_TIER(classifier_golden_resnet50, 1) { check_devices("resnet50", 72); }
 TEST_TIER(classifier_golden_vgg16, 2) { check_devices("vgg16", 64); }
 TEST_TIER(classifier_golden_vgg19, 2) { check_devices("vgg19", 64); }
 TEST_TIER(classifier_golden_resnet34, 2) { check_devices("resnet34", 72); }
+TEST_TIER(classifier_golden_resnet152, 2) { check_devices("resnet152", 72); }
 
 TEST(cuda_classifier_goldens) {
   static const struct {
     const char *net;
     int size;
-  } nets[] = {{"alexnet", 96},   {"overfeat", 103}, {"vgg11", 64},    {"vgg16", 64},
-              {"googlenet", 72}, {"vgg-28", 28},    {"resnet18", 72}, {"resnet50", 72}};
+  } nets[] = {{"alexnet", 96}, {"overfeat", 103}, {"vgg11", 64},    {"vgg16", 64},    {"googlenet", 72},
+              {"vgg-28", 28},  {"resnet18", 72},  {"resnet50", 72}, {"resnet152", 72}};
   if (!gpu_device()) return;
   for (int i = 0; i < COUNT(nets); i++) check_net(nets[i].net, "cuda", nets[i].size);
 }

@@ -98,7 +98,7 @@ NETS = {"alexnet": (alexnet, 96), "overfeat": (overfeat, 103), "vgg11": (lambda:
         "vgg16": (lambda: vgg(tv.vgg16), 64), "vgg19": (lambda: vgg(tv.vgg19), 64), "googlenet": (googlenet, 72),
         "vgg-28": (vgg28, 28)}
 NETS.update({f"resnet{d}": (lambda d=d: getattr(tv, f"resnet{d}")(num_classes=CLASSES), 72)
-             for d in (18, 34, 50, 101, 152)})
+             for d in (18, 34, 50, 152)})
 
 
 # ---- what both sides draw -----------------------------------------------------------------------------------------
