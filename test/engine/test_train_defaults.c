@@ -60,6 +60,27 @@ TEST(defaults_of_a_classifier_by_its_data) {
   train_options_free(&o);
 }
 
+// Its phases where nothing is said of length or rate; otherwise a rate that stays as it is.
+TEST(defaults_of_a_model_with_phases) {
+  TrainOptions o = options(idx_folder(), "vgg-28", NULL);
+  ModelConfig config = setup_model(&o);
+  EXPECT(o.optimizer == 1 + OPTIMIZER_ADAM && o.epochs == 20 && o.batch == 128 && o.weight_decay == 0 &&
+         o.zoom == 0.08f);
+  const Schedule phases = setup_schedule(&o, &config, 200, 10);
+  EXPECT(phases.steps == 200 && schedule_rate(&phases, 99) == 1e-3);
+  EXPECT_NEAR(schedule_rate(&phases, 100), 1e-4, 2e-20); // a quotient and a product
+  train_options_free(&o);
+  o = options(idx_folder(), "vgg-28", (char *[]){"--epochs", "10", "--lr", "0.002", NULL});
+  const Schedule s = setup_schedule(&o, &config, 100, 10);
+  EXPECT(o.epochs == 10 && !o.phase_list.n && s.warmup == 0);
+  EXPECT(schedule_rate(&s, 0) == 0.002 && schedule_rate(&s, 99) == 0.002);
+  train_options_free(&o);
+  o = options("nowhere", "vgg16", NULL);
+  config = setup_model(&o);
+  EXPECT(setup_schedule(&o, &config, 900, 10).base == 0.005);
+  train_options_free(&o);
+}
+
 TEST(defaults_of_optimizers_are_torchs) {
   static const struct {
     const char *name;
