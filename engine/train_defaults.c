@@ -74,6 +74,9 @@ static void choose_augmentation(TrainOptions *o) {
   set(&o->flip, a->flip);
 }
 
+// A detector's images are mirrored and drawn in several sizes, no more.
+static void leave_augmentation(TrainOptions *o) { o->rotate = o->shift = o->shear = o->zoom = o->crop = 0; }
+
 // ---- how it learns ----------------------------------------------------------------------------------------------
 
 static void check_phases(const TrainOptions *o) {
@@ -124,8 +127,11 @@ void train_defaults(TrainOptions *o, const ModelConfig *c) {
     choose_augmentation(o);
   } else {
     refuse_classifiers(o);
+    leave_augmentation(o);
     set(&o->flip, d->flip);
   }
+  set(&o->label_smoothing, c->label_smoothing);
+  set(&o->dropout, c->dropout);
   choose_rate(o, &m->learning, d);
   choose_length(o, &m->learning, d);
   train_options_show(o);
