@@ -257,8 +257,9 @@ bool state_config_for(const Checkpoint *c, const ModelConfig *named, ModelConfig
     return true;
   const Model *m = model_of(named);
   if (m->task == TASK_DETECTION || model_of(config)->task == TASK_DETECTION)
-    return err_set(err, "the checkpoint is of another model: %s, a ResNet-%d of width %d", model_of(config)->name,
-                   config->depth, config->width);
+    return err_set(err,
+                   "the checkpoint is of another model than --model: %s, a ResNet-%d of width %d; leave --model out",
+                   model_of(config)->name, config->depth, config->width);
   *config = *named; // what does not fit is for state_load to name
   config->classes = 0;
   return true;

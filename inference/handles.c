@@ -59,6 +59,11 @@ TilePlan handles_tiles(const InferOptions *o, int h, int w) { return tiles_plan(
 // Sides of more than twice the shorter one are rare, and graphs for them would take memory from all others.
 static int longest_side(const Resize *r) { return MIN(r->max_size, 2 * r->size); }
 
+static void choose_canvases(Handles *h) {
+  h->canvases = 1; // a classifier's own
+  if (!h->classifies) h->canvases = canvases_up_to(&h->resize, longest_side(&h->resize), h->canvas);
+}
+
 // The canvas that holds the image, or the group of single images where there is none.
 static int untiled_group(const Handles *h, int height, int width) {
   int rh, rw;
@@ -384,8 +389,7 @@ Handles *handles_open(const InferOptions *o, const ModelConfig *config, int batc
   h->speed = speed;
   h->stopped = stopped;
   h->last = &h->first;
-  h->canvases = 1; // a classifier has its own
-  if (!h->classifies) h->canvases = canvases_up_to(&h->resize, longest_side(&h->resize), h->canvas);
+  choose_canvases(h);
   return h;
 }
 

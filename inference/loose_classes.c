@@ -35,8 +35,7 @@ static void print_classes(const char *path, const maskrcnn_classes *c) {
 static void visit(void *context, const Decoded *image, const void *results, int in_batch) {
   LooseClasses *l = context;
   Err err;
-  const maskrcnn_results *of_batch = results;
-  const maskrcnn_classes *classes = of_batch->images[in_batch]->classes;
+  const maskrcnn_classes *classes = handles_result(results, in_batch)->classes;
   // A list may name a file that the results would replace.
   if (sources_has_list(l->sources) && !file_set_spares(&l->outputs, image->path, &err)) refuse(l, EXIT_USAGE, err.msg);
   print_classes(image->path, classes);

@@ -124,8 +124,8 @@ TEST_TIER(program_mistakes_of_infer, 1) {
   expect_mistake("no tensor x", "%s %s x", tool("inspect"), model);
   expect_mistake("text.png: neither PyTorch nor", "%s %s", tool("inspect"), in_tmp("text.png"));
   // A checkpoint of another model: by its name, or the names of what does not fit.
-  expect_mistake("of another model than --model maskrcnn-r18-fpn", "%s --data %s --weights %s --model maskrcnn-r18-fpn",
-                 tool("train"), shapes_set(), model);
+  expect_mistake("than --model: maskrcnn, a ResNet-10 of width 24; leave --model out",
+                 "%s --data %s --weights %s --model maskrcnn-r18-fpn", tool("train"), shapes_set(), model);
   EXPECT_INT(command(&said, "%s --data %s --weights %s --norm frozen-bn --model tiny --size 64 --iters 1 --out %s",
                      tool("train"), shapes_set(), model, in_tmp("other")),
              2);
