@@ -93,10 +93,12 @@ setup:
 
 # What is made with flags, or of a list of files, depends on them as on a file. So does the commit for the records of
 # benchmarks.
+version := $(shell sed -n 's/^.define MASKRCNN_VERSION_M[AJINOR]* //p' include/maskrcnn.h | paste -sd.)
 cc.flags := $(CC) $(flags) $(library_flags)
 nvcc.flags := $(NVCC) $(nvflags)
 link.flags := $(CC) $(flags) $(libs) $(nvlibs) $(devices) $(objects) $(kernels) $(tests) $(CXX)
-commit.c := const char build_commit[] = "$(shell git describe --always --dirty 2>/dev/null || echo unknown)";
+commit.c := const char build_version[] = "$(version)", build_commit[] = "$(shell \
+  git describe --always --dirty 2>/dev/null || echo unknown)";
 texts := cc.flags nvcc.flags link.flags commit.c
 # By cat: what $(file <) of GNU make 4.3 has read compares as different at times, although it is equal.
 define write_if_changed
@@ -110,7 +112,6 @@ $(texts:%=$B/%): $B/%:
 
 # ---- the library ----------------------------------------------------------------------------------------------------
 
-version := $(shell sed -n 's/^.define MASKRCNN_VERSION_M[AJINOR]* //p' include/maskrcnn.h | paste -sd.)
 soname := libmaskrcnn.so.$(firstword $(subst ., ,$(version)))
 CXX := $(if $(filter default,$(origin CXX)),$(shell command -v g++ || command -v clang++),$(CXX))
 examples := example_c $(if $(CXX),example_cpp)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/machine.h"
 #include "base/output.h"
 #include "base/record.h"
 #include "base/spelling.h"
@@ -179,10 +180,12 @@ bool cli_parse(Cli *cli, int argc, char **argv, Err *err) {
   cli->args = argv + 1;
   cli->num_args = 0;
   // First, so that --help shows the defaults whatever stands before it.
-  cli->help = false;
-  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+  cli->help = cli->version = false;
+  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
     if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) cli->help = true;
-  if (cli->help) return true;
+    if (!strcmp(argv[i], "--version")) cli->version = true;
+  }
+  if (cli->help || cli->version) return true;
 
   bool options = true;
   for (int i = 1; i < argc; i++) {
@@ -211,8 +214,11 @@ void cli_parse_or_exit(Cli *cli, int argc, char **argv) {
   Err err;
   occupy_closed_streams();
   if (!cli_parse(cli, argc, argv, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (!cli->help) return;
-  cli_print_help(cli, argv[0], stdout);
+  if (!cli->help && !cli->version) return;
+  if (cli->help)
+    cli_print_help(cli, argv[0], stdout);
+  else
+    printf("maskrcnn.c %s, commit %s\n", build_version, build_commit);
   stdout_close();
   exit(0);
 }

@@ -91,14 +91,15 @@ typedef struct Cli {
   // set by cli_parse:
   char **args; // positional arguments in order, moved to the front of argv + 1
   int num_args;
-  bool help; // --help or -h was given; nothing else was looked at
+  bool help, version; // --help or -h, --version was given; nothing else was looked at
 } Cli;
 
 // Reads --name value, --name=value, flags and positional arguments; "--" ends the options; the last of several counts.
 // false with one line that names the option, the value and what is accepted, or for an unknown option the nearest one.
 bool cli_parse(Cli *cli, int argc, char **argv, Err *err);
-// The same for main(): prints --help on stdout and exits 0, or the message on stderr and exits 2. Standard streams that
-// are closed are taken first, so that no file of the program's opens in their place and receives what it says.
+// The same for main(): prints --help or --version on stdout and exits 0, or the message on stderr and exits 2. Standard
+// streams that are closed are taken first, so that no file of the program's opens in their place and receives what it
+// says.
 void cli_parse_or_exit(Cli *cli, int argc, char **argv);
 
 void cli_print_help(const Cli *cli, const char *program, FILE *out);

@@ -4,7 +4,8 @@
 #include <stdbool.h>
 #include "base/record.h"
 
-extern const char build_commit[]; // of this build, as `git describe --always --dirty` says; the Makefile writes it
+// Of this build, written by the Makefile: include/maskrcnn.h's version; what `git describe --always --dirty` says.
+extern const char build_version[], build_commit[];
 
 // What a kind of device knows about itself. A number that nobody could tell is 0, a text empty; both become null.
 typedef struct GpuFacts {

@@ -187,7 +187,7 @@ def canvas_of(grid):
 
 
 def conv_step(results):
-    """README: ours / cuDNN's milliseconds of all convolutions of a step."""
+    """docs/results.md: ours / cuDNN's milliseconds of all convolutions of a step."""
     grids = read_grids(results, *LADDER)
     rows = []
     for rung in ("wmma", "mma"):

@@ -223,7 +223,37 @@ def ahead(batch):
     return value
 
 
+# ---- the front page -------------------------------------------------------------------------------------------------
+
+def front(results):
+    """A line a claim: ours, the peer's, where the record is, how to repeat it."""
+    train, infer = train_record(results, 4, conv="auto"), results.newest("bench-h200", bench="infer", batch=8, amp="bf16")
+    bare = [r for r in results.all("bench-h200", bench="infer", batch=8) if "peer" in r and not r["pasted"]][-1]
+    _, mine, theirs, _, commit = learning_row(results, "", "learning-h200", "nuclei, beside torchvision, seed 2")
+    grids = read_grids(results, *LADDER)["bf16", "none", 4]
+    total, score = Total(production(grids)), results.newest("cocoeval-cpu", bench="cocoeval", iou="segm")
+    learning = demo(results)
+    rows = [
+        ("training, R50-FPN at 800 x 1216, bf16, batch 4, H200", f"{train['img_s']:.0f} img/s",
+         f"torchvision {peer_record(results, 4)['img_s']:.0f}", "bench-h200.jsonl", train["commit"],
+         "`./train --data DIR --norm frozen-bn --trainable-layers 3 --batch 4 --amp --benchmark`"),
+        ("inference at 800 x 1344, bf16, batch 8, with masks, H200", f"{infer['img_s']:.0f} img/s",
+         f"torchvision {bare['img_s']:.0f}", "bench-h200.jsonl", infer["commit"],
+         "`./infer --weights FILE --data DIR --score 0 --batch 8 --amp --benchmark`"),
+        ("all convolutions of that training step", f"{total.us / 1e3:.1f} ms", f"cuDNN {total.cudnn / 1e3:.1f}",
+         "conv-h200.jsonl", grids.commits[-1], "`build/bench`"),
+        ("box / mask AP on unseen nuclei, from scratch", mine, f"torchvision {theirs}", "learning-h200.jsonl",
+         commit, "`./train --data nuclei --size 512 --batch 8 --amp --epochs 167`"),
+        ("the demo, on two cores without a GPU", f"box AP {learning['bbox_AP']:.2f} in {demo_time(results)}", "",
+         "learning-cpu.jsonl", learning["commit"], "`make demo`"),
+        ("scoring masks of 500,000 detections, two cores", f"{score['ours_s']:.1f} s",
+         f"pycocotools {score['pycocotools_s']:.0f} s", "cocoeval-cpu.jsonl", score["commit"], "`build/cocoeval`"),
+    ]
+    return table(("what", "ours", "beside it", "record in `results/`", "commit", "to repeat it"), rows)
+
+
 TABLES = {
+    "front": front,
     "train-speed": train_speed,
     "infer-speed": infer_speed,
     "learning-h200": learning_h200,

@@ -180,6 +180,12 @@ TEST(cli_bad_values_say_what_is_accepted) {
   expect_error("--data --batch 2", "--data needs a value: text");
 }
 
+TEST(cli_version_whatever_stands_before) {
+  Fixture f;
+  EXPECT(parse(&f, "--batch 7 --nonsense --version") && f.cli.version && !f.cli.help);
+  EXPECT(parse(&f, "--batch 7") && !f.cli.version);
+}
+
 TEST(cli_help_shows_defaults_whatever_stands_before) {
   Fixture f;
   if (!EXPECT(parse(&f, "--batch 7 --nonsense -h"))) return;

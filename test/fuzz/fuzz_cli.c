@@ -101,7 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   text[size] = '\0';
   FuzzedOptions o;
   Cli cli;
-  if (parse(&o, &cli, split(text, '\n', argv), argv) && !cli.help) {
+  if (parse(&o, &cli, split(text, '\n', argv), argv) && !cli.help && !cli.version) {
     CHECK(cli.num_args >= 0 && (cli.num_args == 0 || cli.positional));
     check_ranges(&o);
     check_again(&cli);

@@ -1,5 +1,7 @@
 // What every program says to --help, and that its parser knows what is listed there.
 #include <glob.h>
+#include "base/machine.h"
+#include "include/maskrcnn.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 
@@ -53,6 +55,15 @@ static void expect_help(const char *program) {
     expect_known(program, all.name[i]);
   }
   EXPECT_INT(command(NULL, "%s --help >/dev/full", program), 1); // help that nobody can have read
+}
+
+TEST(program_version_is_the_librarys) {
+  const char *said;
+  char want[160];
+  EXPECT_INT(command(&said, "%s --version", tool("infer")), 0);
+  snprintf(want, sizeof want, "maskrcnn.c %d.%d, commit %.64s\n", MASKRCNN_VERSION_MAJOR, MASKRCNN_VERSION_MINOR,
+           build_commit);
+  EXPECT_STR(said, want);
 }
 
 TEST_TIER(program_help_lists_each_option_once, 1) {
