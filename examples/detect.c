@@ -1,4 +1,4 @@
-// Finds objects in a picture: cc detect.c $(pkg-config --cflags --libs maskrcnn) && ./a.out weights.safetensors a.ppm
+// Finds objects in a picture, or its classes: cc detect.c $(pkg-config --cflags --libs maskrcnn) && ./a.out weights.safetensors a.ppm
 #include <maskrcnn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,11 +26,13 @@ int main(int argc, char **argv) {
   maskrcnn_image image = read_ppm(argc > 2 ? argv[2] : "");
   int failed = maskrcnn_open(&m, &options, message, sizeof message) || maskrcnn_run(m, &image, 1, &r);
   if (failed) fprintf(stderr, "%s\n", m ? maskrcnn_message(m) : message);
-  const maskrcnn_detections *d = r ? r->images[0]->detections : NULL; // a classifier has none
+  const maskrcnn_detections *d = r ? r->images[0]->detections : NULL; // a classifier has none,
+  const maskrcnn_classes *c = r ? r->images[0]->classes : NULL;       // and has these
   for (int i = 0; d && i < d->n; i++) {
     const float *b = d->boxes + 4 * i;
     printf("%s %.3f at %.1f %.1f %.1f %.1f\n", d->names[i], d->scores[i], b[0], b[1], b[2], b[3]);
   }
+  for (int i = 0; c && i < c->n; i++) printf("%s %.3f\n", c->names[i], c->scores[i]);
   maskrcnn_results_free(r);
   maskrcnn_close(m);
   free((void *)image.rgb);

@@ -48,6 +48,17 @@ struct Picture {
   maskrcnn_image image() const { return {reinterpret_cast<const uint8_t *>(rgb.data()), width, height, 0}; }
 };
 
+static void print(const maskrcnn_detections &d) {
+  for (int i = 0; i < d.n; i++) {
+    const float *b = d.boxes + 4 * i;
+    std::printf("%s %.3f at %.1f %.1f %.1f %.1f\n", d.names[i], d.scores[i], b[0], b[1], b[2], b[3]);
+  }
+}
+
+static void print(const maskrcnn_classes &c) {
+  for (int i = 0; i < c.n; i++) std::printf("%s %.3f\n", c.names[i], c.scores[i]);
+}
+
 int main(int argc, char **argv) try {
   maskrcnn_options options;
   maskrcnn_options_init(&options, sizeof options);
@@ -56,11 +67,9 @@ int main(int argc, char **argv) try {
   MaskRcnn model(options);
   const Picture picture(argc > 2 ? argv[2] : "");
   const auto results = model.run({picture.image()});
-  const maskrcnn_detections &d = *results->images[0]->detections;
-  for (int i = 0; i < d.n; i++) {
-    const float *b = d.boxes + 4 * i;
-    std::printf("%s %.3f at %.1f %.1f %.1f %.1f\n", d.names[i], d.scores[i], b[0], b[1], b[2], b[3]);
-  }
+  const maskrcnn_result &result = *results->images[0];
+  if (result.kind == MASKRCNN_DETECTIONS) print(*result.detections);
+  if (result.kind == MASKRCNN_CLASSES) print(*result.classes);
 } catch (const std::exception &e) {
   std::fprintf(stderr, "%s\n", e.what());
   return 1;

@@ -1,4 +1,6 @@
-"""Finds objects in a picture: python3 detect.py weights.safetensors a.ppm [device]. Needs numpy and libmaskrcnn.so."""
+"""Finds objects in a picture, or its classes: python3 detect.py weights.safetensors a.ppm [device].
+
+Needs numpy and libmaskrcnn.so."""
 import ctypes
 import os
 import sys
@@ -9,25 +11,18 @@ P, I, F, L = ctypes.POINTER, ctypes.c_int, ctypes.c_float, ctypes.c_int64
 lib.maskrcnn_message.restype, lib.maskrcnn_mask_bitmap.argtypes = ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_void_p, L]
 
 
-class Options(ctypes.Structure):  # as far as it is set here: maskrcnn_options_init is told how much there is
-    _fields_ = [("size", ctypes.c_size_t), ("weights", ctypes.c_char_p), ("device", ctypes.c_char_p)]
+def struct(**members):
+    return type("Struct", (ctypes.Structure,), {"_fields_": list(members.items())})
 
 
-class Image(ctypes.Structure):
-    _fields_ = [("rgb", ctypes.c_void_p), ("width", I), ("height", I), ("pitch", L)]
-
-
-class Detections(ctypes.Structure):
-    _fields_ = [("n", I), ("boxes", P(F)), ("scores", P(F)), ("labels", P(I)), ("category_ids", P(L)),
-                ("names", P(ctypes.c_char_p)), ("masks", P(ctypes.c_void_p))]
-
-
-class Result(ctypes.Structure):
-    _fields_ = [("kind", I), ("width", I), ("height", I), ("detections", P(Detections))]
-
-
-class Results(ctypes.Structure):
-    _fields_ = [("tag", ctypes.c_uint64), ("n", I), ("images", P(P(Result)))]
+# As far as it is set here: maskrcnn_options_init is told how much there is.
+Options = struct(size=ctypes.c_size_t, weights=ctypes.c_char_p, device=ctypes.c_char_p)
+Image = struct(rgb=ctypes.c_void_p, width=I, height=I, pitch=L)
+Detections = struct(n=I, boxes=P(F), scores=P(F), labels=P(I), category_ids=P(L), names=P(ctypes.c_char_p),
+                    masks=P(ctypes.c_void_p))
+Classes = struct(n=I, scores=P(F), labels=P(I), category_ids=P(L), names=P(ctypes.c_char_p))
+Result = struct(kind=I, width=I, height=I, detections=P(Detections), classes=P(Classes))
+Results = struct(tag=ctypes.c_uint64, n=I, images=P(P(Result)))
 
 
 def read_ppm(path):
@@ -48,11 +43,15 @@ def main(weights, path, device="auto"):
     image = Image(rgb.ctypes.data, rgb.shape[1], rgb.shape[0], rgb.strides[0])
     if lib.maskrcnn_run(handle, ctypes.byref(image), 1, ctypes.byref(results)):
         sys.exit(lib.maskrcnn_message(handle).decode())
-    d = results.contents.images[0].contents.detections.contents
-    mask = numpy.empty(rgb.shape[:2], bool)
-    for i in range(d.n):
-        lib.maskrcnn_mask_bitmap(d.masks[i], mask.ctypes.data, mask.strides[0])
-        print(d.names[i].decode(), f"{d.scores[i]:.3f} at", *(f"{d.boxes[4 * i + k]:.1f}" for k in range(4)))
+    found = results.contents.images[0].contents
+    if found.detections:  # a classifier's results have none
+        d, mask = found.detections.contents, numpy.empty(rgb.shape[:2], bool)
+        for i in range(d.n):
+            lib.maskrcnn_mask_bitmap(d.masks[i], mask.ctypes.data, mask.strides[0])
+            print(d.names[i].decode(), f"{d.scores[i]:.3f} at", *(f"{d.boxes[4 * i + k]:.1f}" for k in range(4)))
+    if found.classes:
+        for i in range(found.classes.contents.n):
+            print(found.classes.contents.names[i].decode(), f"{found.classes.contents.scores[i]:.3f}")
     lib.maskrcnn_results_free(results)
     lib.maskrcnn_close(handle)
 

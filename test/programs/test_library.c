@@ -18,21 +18,28 @@ static const char *picture(int width, int height) {
   return path;
 }
 
-// What the examples print about it.
-static char *expected(int width, int height) {
+static void print_result(FILE *f, const maskrcnn_result *r) {
+  for (int i = 0; r->kind == MASKRCNN_DETECTIONS && i < r->detections->n; i++) {
+    const maskrcnn_detections *d = r->detections;
+    const float *b = d->boxes + 4 * i;
+    fprintf(f, "%s %.3f at %.1f %.1f %.1f %.1f\n", d->names[i], d->scores[i], b[0], b[1], b[2], b[3]);
+  }
+  for (int i = 0; r->kind == MASKRCNN_CLASSES && i < r->classes->n; i++)
+    fprintf(f, "%s %.3f\n", r->classes->names[i], r->classes->scores[i]);
+}
+
+// What the examples print about it, with these weights.
+static char *expected(const char *weights, int width, int height) {
   char *text;
   size_t size;
   FILE *f = text_open(&text, &size);
-  const maskrcnn_options o = library_options();
+  maskrcnn_options o = library_options();
+  o.weights = weights;
   maskrcnn *m = library_open(&o);
   maskrcnn_image image = library_image(width, height, 0, 4);
   maskrcnn_results *r = NULL;
   EXPECT_INT(maskrcnn_run(m, &image, 1, &r), MASKRCNN_OK);
-  for (int i = 0; r && i < r->images[0]->detections->n; i++) {
-    const maskrcnn_detections *d = r->images[0]->detections;
-    const float *b = d->boxes + 4 * i;
-    fprintf(f, "%s %.3f at %.1f %.1f %.1f %.1f\n", d->names[i], d->scores[i], b[0], b[1], b[2], b[3]);
-  }
+  if (r) print_result(f, r->images[0]);
   text_close(f);
   maskrcnn_results_free(r);
   maskrcnn_close(m);
@@ -40,21 +47,32 @@ static char *expected(int width, int height) {
   return text;
 }
 
+// What `line` and the arguments behind it print, of a detector and of a classifier.
+static void expect_results(const char *line) {
+  const char *said;
+  char *of[] = {xstrdup(library_weights(NORM_FROZEN_BN)), xstrdup(library_classifier())};
+  for (int i = 0; i < COUNT(of); i++) {
+    char *want = expected(of[i], 100, 70);
+    EXPECT(strlen(want) > 0);
+    EXPECT_INT(command(&said, "OMP_NUM_THREADS=1 %s %s %s cpu", line, of[i], picture(100, 70)), 0);
+    EXPECT_STR(said, want);
+    free(want);
+    free(of[i]);
+  }
+}
+
 static void expect_example(const char *program) {
   const char *said;
-  char *want = expected(100, 70), *weights = xstrdup(library_weights(NORM_FROZEN_BN));
+  char *weights = xstrdup(library_weights(NORM_FROZEN_BN));
   if (access(tool(program), X_OK)) {
     test_skip("it is not built: there is no C++ compiler");
   } else {
-    EXPECT(strlen(want) > 0);
-    EXPECT_INT(command(&said, "OMP_NUM_THREADS=1 %s %s %s cpu", tool(program), weights, picture(100, 70)), 0);
-    EXPECT_STR(said, want);
+    expect_results(tool(program));
     EXPECT(command(&said, "%s %s /nowhere cpu", tool(program), weights) > 0);
     EXPECT(strlen(said) > 0 && strchr(said, '\n') == said + strlen(said) - 1); // one line
     EXPECT(command(&said, "%s /nowhere/w.pth %s cpu", tool(program), picture(100, 70)) > 0);
     EXPECT(strstr(said, "/nowhere/w.pth"));
   }
-  free(want);
   free(weights);
 }
 
@@ -71,10 +89,9 @@ TEST(library_example_in_python) {
     test_skip("Python has no numpy here");
     return;
   }
-  char *want = expected(100, 70), *line = xasprintf("MASKRCNN_LIBRARY=%s python3 examples/detect.py %s",
-                                                    tool("libmaskrcnn.so"), library_weights(NORM_FROZEN_BN));
-  EXPECT_INT(command(&said, "%s %s cpu", line, picture(100, 70)), 0);
-  EXPECT_STR(said, want);
+  char *program = xasprintf("MASKRCNN_LIBRARY=%s python3 examples/detect.py", tool("libmaskrcnn.so")),
+       *line = xasprintf("%s %s", program, library_weights(NORM_FROZEN_BN));
+  expect_results(program);
   CHECK(!command(NULL, "head -c 1000 %s >%s/cut.ppm", in_tmp("library.ppm"), test_tmp()));
   CHECK(!command(NULL, "printf 'P5 2 2 255\n1234' >%s/gray.ppm; touch %s/empty.ppm", test_tmp(), test_tmp()));
   static const char *const unusable[] = {"/nowhere.ppm", "examples/detect.py", "cut.ppm", "gray.ppm", "empty.ppm"};
@@ -84,7 +101,7 @@ TEST(library_example_in_python) {
     EXPECT(strstr(said, path) == said && strchr(said, '\n') == said + strlen(said) - 1); // one line
   }
   free(line);
-  free(want);
+  free(program);
 }
 
 // Examples are short: it is what they show.
