@@ -74,6 +74,17 @@ bool identity_agrees(const char *of_first, const char *other, Err *err) {
   return visit_differences(of_first, other, tell_apart, err);
 }
 
+bool identity_number(const char *identity, const char *name, double *value) {
+  Json j;
+  char *text = member(identity, name);
+  json_open(&j, "run", text, strlen(text));
+  *value = json_number(&j);
+  const bool is = json_done(&j);
+  json_close(&j);
+  free(text);
+  return is;
+}
+
 typedef struct Amendment {
   Record *changes;
   Err *err;

@@ -52,7 +52,7 @@ static bool open_classes(const TrainOptions *o, const ModelConfig *c, Dataset *t
   ClassOptions d = {.size = {c->size, c->size},
                     .view = train_view(o, c),
                     .val_fraction = o->val_fraction,
-                    .seed = (uint64_t)o->seed,
+                    .seed = (uint64_t)o->split_seed,
                     .strict = o->strict,
                     .upright = o->exif,
                     .patience = STORAGE_PATIENCE,

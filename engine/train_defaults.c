@@ -48,9 +48,18 @@ static void refuse_classifiers(const TrainOptions *o) {
   refuse(o->label_smoothing >= 0, "--label-smoothing", why);
   refuse(o->dropout >= 0, "--dropout", why);
   refuse(o->val_fraction > 0, "--val-fraction", why);
+  refuse(o->split_seed >= 0, "--split-seed", why);
   int64_t from, until;
   phases_augmented(&o->phase_list, &from, &until);
   refuse(until > 0, "--phases: +augment", why);
+}
+
+// ---- the split ------------------------------------------------------------------------------------------------------
+
+static void choose_split(TrainOptions *o) {
+  const bool given = o->split_seed >= 0, drawn = o->val_fraction > 0;
+  refuse(given && !drawn, "--split-seed", "draws the share of --val-fraction P: give that, too");
+  if (drawn && !given) o->split_seed = o->seed;
 }
 
 // ---- augmentation -----------------------------------------------------------------------------------------------
@@ -124,6 +133,7 @@ void train_defaults(TrainOptions *o, const ModelConfig *c) {
   choose_phases(o, &m->learning);
   if (m->task == TASK_CLASSIFICATION) {
     refuse_detectors(o);
+    choose_split(o);
     choose_augmentation(o);
   } else {
     refuse_classifiers(o);

@@ -23,7 +23,8 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
   X(STRING, train_split,      "train",         "NAME",     "what to train on")                                         \
   X(STRING, val_split,        "val",           "NAME",     "what to evaluate on")                                      \
   X(FLOAT,  val_fraction,     0, 0, 0.9f,      "P",        "of a classifier: evaluate on this share of what would be " \
-                                                           "trained on, which --seed draws")                           \
+                                                           "trained on, drawn by --split-seed")                        \
+  X(INT64,  split_seed,       -1, -1, 9e15,    "N",        "another number is another split; -1 = --seed")             \
   X(INT,    limit,            0, 0, INT32_MAX, "N",        "train on the first N usable images by id; 0 = all")        \
   X(INT,    val_limit,        0, 0, INT32_MAX, "N",        "evaluate on the first N images by id; 0 = all")            \
   X(FLAG,   keep_empty,       false,                       "also train on images without an object, as background")    \

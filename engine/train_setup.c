@@ -140,6 +140,7 @@ static void record_classes(Record *j, const TrainOptions *o) {
   } all[] = {{"rotate", o->rotate}, {"shift", o->shift}, {"shear", o->shear},
              {"zoom", o->zoom},     {"crop", o->crop},   {"val_fraction", o->val_fraction}};
   for (int i = 0; i < COUNT(all); i++) record_num(j, all[i].name, float_decimal(all[i].value));
+  if (o->val_fraction > 0) record_int(j, "split_seed", o->split_seed);
 }
 
 char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule *schedule, const Engine *e) {

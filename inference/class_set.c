@@ -8,6 +8,7 @@
 #include "data/batches/classes.h"
 #include "data/reports/confusion.h"
 #include "engine/classify.h"
+#include "engine/identity.h"
 #include "engine/rounds.h"
 #include "inference/agreement.h"
 #include "inference/benchmark.h"
@@ -178,8 +179,26 @@ static int classify_set(ClassSet *s) {
 
 // ---- a run ------------------------------------------------------------------------------------------------------
 
+// Training's split again: a part of --data, by the seed of the run that the weights are of.
+static void choose_split(ClassOptions *to, const InferOptions *o, const Checkpoint *c) {
+  const char *run = ckpt_find_meta(c, "run");
+  double fraction = 0, seed = -1;
+  if (run && identity_number(run, "val_fraction", &fraction) && fraction > 0) identity_number(run, "split_seed", &seed);
+  if (o->split_seed < 0 && seed < 0)
+    die(EXIT_USAGE, "--val-fraction: %s is not of a run that held images out; give --split-seed N to draw some",
+        o->weights);
+  to->val_fraction = o->val_fraction;
+  to->seed = (uint64_t)(o->split_seed < 0 ? (int64_t)seed : o->split_seed);
+  if (seed < 0)
+    fprintf(stderr, "note: the run of %s held no images out, and may have seen these\n", o->weights);
+  else if ((double)to->seed != seed || (float)fraction < o->val_fraction)
+    fprintf(stderr, "note: the run of %s held others out, by --val-fraction %g --split-seed %.0f\n", o->weights,
+            fraction, seed);
+}
+
 // With the model's classes, whose numbers are by their names.
-static void open_data(Dataset *d, const InferOptions *o, const ModelConfig *config, const Category *category) {
+static void open_data(Dataset *d, const InferOptions *o, const ModelConfig *config, const Category *category,
+                      const Checkpoint *c) {
   Err err;
   const int n = model_names(config);
   Dataset like = {.classes = n};
@@ -187,12 +206,13 @@ static void open_data(Dataset *d, const InferOptions *o, const ModelConfig *conf
   like.coco.num_categories = n;
   like.coco.categories = xcalloc((size_t)n, sizeof *like.coco.categories);
   for (int i = 0; i < n; i++) like.coco.categories[i] = (CocoCategory){category[i].id, (char *)category[i].name};
-  const ClassOptions options = {.size = {config->size, config->size},
-                                .view = config->view,
-                                .upright = o->exif,
-                                .patience = STORAGE_PATIENCE,
-                                .limit = o->limit,
-                                .like = &like};
+  ClassOptions options = {.size = {config->size, config->size},
+                          .view = config->view,
+                          .upright = o->exif,
+                          .patience = STORAGE_PATIENCE,
+                          .limit = o->limit,
+                          .like = &like};
+  if (o->val_fraction > 0) choose_split(&options, o, c);
   const bool ok = classes_open(d, o->data, o->split, &options, &err);
   free(like.coco.categories);
   if (!ok) die(EXIT_USAGE, "%s", err.msg);
@@ -238,7 +258,7 @@ int class_set_run(const InferOptions *o, Job *job, const JobOptions *wanted, con
                   const Category *category, const Checkpoint *c) {
   Err err;
   Dataset d;
-  open_data(&d, o, config, category);
+  open_data(&d, o, config, category, c);
   if (!o->benchmark) plan_outputs(o, job, &d);
   agreement_check(job->comm, o, config, c, &d);
   job_start(job, wanted);

@@ -22,6 +22,11 @@ InferOptions infer_options(int argc, char **argv) {
   if (o.data && (o.labels || o.crops))
     die(EXIT_USAGE, "--%s is for images that are named: name the folder of --data's images",
         o.labels ? "labels" : "crops");
+  if (!o.data && (o.val_fraction > 0 || o.split_seed >= 0))
+    die(EXIT_USAGE, "--%s splits --data DIR: leave it out where images are named",
+        o.val_fraction > 0 ? "val-fraction" : "split-seed");
+  if (o.split_seed >= 0 && o.val_fraction <= 0)
+    die(EXIT_USAGE, "--split-seed draws the share of --val-fraction P: give that, too");
   if (o.data && o.tile) die(EXIT_USAGE, "--tile is for images that are named: name the folder of --data's images");
   if (o.tile && o.tile < CANVAS_MULTIPLE)
     die(EXIT_USAGE, "--tile %d is too small: tiles have at least %d pixels a side", o.tile, CANVAS_MULTIPLE);
@@ -53,6 +58,8 @@ void infer_options_fit(InferOptions *o, const ModelConfig *config) {
   if (classifies) {
     refuse_detectors_options(o, config);
     if (!o->top) o->top = MIN(TOP, config->classes);
+  } else if (o->val_fraction > 0) {
+    die(EXIT_USAGE, "--val-fraction splits images by class, and %s holds a detector: leave it out", o->weights);
   }
   const char *name = classifies ? "classes" : "detections";
   const bool lines = classifies || o->format == RESULTS_JSONL;

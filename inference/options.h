@@ -14,6 +14,9 @@
                                                 ".jpeg .png, not those of folders below), - for a list on standard "   \
                                                 "input, of lines or as find -print0 writes it")                        \
   X(STRING, split,     "val",           "NAME", "of --data")                                                           \
+  X(FLOAT,  val_fraction, 0, 0, 0.9f,   "P",    "of classes: split --data as ./train --val-fraction P did; val is "    \
+                                                "what was held out")                                                   \
+  X(INT64,  split_seed, -1, -1, 9e15,   "N",    "of --val-fraction; -1 = that of the weights' run")                    \
   X(INT,    limit,     0, 0, INT32_MAX, "N",    "only the first N images of --data by id; 0 = all")                    \
   X(FLAG,   exif,      false,                   "turn images of --data as their EXIF orientation says, as those that " \
                                                 "are named always are; COCO's annotations want it off")                \

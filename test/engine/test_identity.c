@@ -29,3 +29,11 @@ TEST(identity_amends_how_it_learns_alone) {
   EXPECT_STR(err.msg, "it was made with \"seed\":1, this run has \"seed\":2, which --amend cannot change");
   record_free(&changes);
 }
+
+TEST(identity_numbers) {
+  double x = 0;
+  const char *run = "{\"seed\":9000000000000000,\"part\":0.2,\"amp\":\"off\"}";
+  EXPECT(identity_number(run, "seed", &x) && x == 9e15);
+  EXPECT(identity_number(run, "part", &x) && x == 0.2);
+  EXPECT(!identity_number(run, "amp", &x) && !identity_number(run, "lr", &x) && !identity_number("", "seed", &x));
+}

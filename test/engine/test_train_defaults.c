@@ -60,6 +60,16 @@ TEST(defaults_of_a_classifier_by_its_data) {
   train_options_free(&o);
 }
 
+// One number draws everything, unless the split has its own.
+TEST(defaults_of_a_split) {
+  TrainOptions o = options(idx_folder(), "vgg-28", (char *[]){"--seed", "5", "--val-fraction", "0.2", NULL});
+  EXPECT_INT(o.split_seed, 5);
+  train_options_free(&o);
+  o = options(idx_folder(), "vgg-28", (char *[]){"--seed", "5", "--val-fraction", "0.2", "--split-seed", "1", NULL});
+  EXPECT_INT(o.split_seed, 1);
+  train_options_free(&o);
+}
+
 // Its phases where nothing is said of length or rate; otherwise a rate that stays as it is.
 TEST(defaults_of_a_model_with_phases) {
   TrainOptions o = options(idx_folder(), "vgg-28", NULL);

@@ -236,6 +236,7 @@ TEST_TIER(classes_mistakes, 1) {
   expect_mistake("--label-smoothing takes", "--data %s --label-smoothing 2", d);
   expect_mistake("--optimizer takes", "--data %s --optimizer rmsprop", d);
   expect_mistake("--beta2 takes", "--data %s --beta2 1", d);
+  expect_mistake("--split-seed draws the share of", "--data %s --split-seed 3", d);
   expect_mistake("--patience counts", "--data %s --patience 2 --eval-every -1", d);
   CHECK(!command(NULL,
                  "cp -r %s %s && head -c 900 %s/train-images-idx3-ubyte.gz >%s/t && mv %s/t "

@@ -193,6 +193,9 @@ TEST(infer_refuses_a_detector_s_options_for_a_classifier) {
   CHECK(!command(NULL, "mv %s/val/dog '%s/val/kind 2'", set, set));
   expect_refused("that is the folder of the images", "--data %s --out %s", set, set);
   expect_refused(" is read by this run, which would overwrite it; ", "--data %s --json %s", set, library_classifier());
+  expect_refused("is not of a run that held images out; give --split-seed N", "--data %s --val-fraction 0.2", set);
+  expect_refused("--split-seed draws the share of", "--data %s --split-seed 3", set);
+  expect_refused("--val-fraction splits --data DIR", "%s/val/* --val-fraction 0.2", folders());
   expect_refused("neither JPEG nor PNG", "%s", library_classifier());
   EXPECT(access(in_tmp("refused-classes"), F_OK) != 0);
   free(set);
@@ -232,6 +235,31 @@ static void scores_what_training_scored(const char *data, const char *name) {
   char *text = read_out(json[0]);
   EXPECT(strstr(text, "\"top1\":") && !strstr(text, "\"predicted\":30,")); // or every net would pass
   free(text);
+}
+
+// Folders without a split: what training held out is drawn again, by what the weights know of their run.
+TEST_TIER(infer_scores_what_training_held_out, 1) {
+  const char *said;
+  char data[512], trained[512];
+  snprintf(data, sizeof data, "%s/train", in_tmp("flat"));
+  snprintf(trained, sizeof trained, "%s", in_tmp("flat-run"));
+  CHECK(!command(NULL, "%s --folders --size 40 --train 30 --val 13 --out %s", tool("shapes"), in_tmp("flat")));
+  EXPECT_INT(command(&said,
+                     "OMP_NUM_THREADS=1 %s --model resnet18 --size 40 --data %s --batch 8 --epochs 1 --device cpu "
+                     "--val-fraction 0.4 --split-seed 7 --out %s",
+                     tool("train"), data, trained),
+             0);
+  char *line = xasprintf("OMP_NUM_THREADS=1 %s --weights %s/model.safetensors --device cpu --data %s --out %s",
+                         tool("infer"), trained, data, in_tmp("flat-infer"));
+  EXPECT_INT(command(&said, "%s --val-fraction 0.4", line), 0);
+  EXPECT(!strstr(said, "note: the run"));
+  EXPECT(same_file(in_tmp("flat-run/confusion.json"), in_tmp("flat-infer/confusion.json")));
+  EXPECT_INT(command(&said, "%s --val-fraction 0.1", line), 0); // a part of what was held out
+  EXPECT(!strstr(said, "note: the run"));
+  EXPECT_INT(command(&said, "%s --val-fraction 0.4 --split-seed 8", line), 0);
+  EXPECT(strstr(said, " held others out, by --val-fraction 0.4 --split-seed 7\n"));
+  EXPECT(!same_file(in_tmp("flat-run/confusion.json"), in_tmp("flat-infer/confusion.json")));
+  free(line);
 }
 
 TEST_TIER(infer_scores_what_training_scored, 1) {
