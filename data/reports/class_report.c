@@ -4,9 +4,11 @@
 #include <string.h>
 #include "base/output.h"
 #include "base/record.h"
+#include "data/reports/class_advice.h"
 #include "data/reports/class_survey.h"
 
-enum { MOST_CLASSES = 40, RARE = 10 }; // in the table; a class with so many times fewer images than the largest is rare
+// In the table; a class with so many times fewer images than the largest is rare; few images of all classes together.
+enum { MOST_CLASSES = 40, RARE = 10, FEW = 1000 };
 
 typedef struct ClassSplit {
   const char *name; // NULL: there is none
@@ -19,6 +21,7 @@ typedef struct ClassSplit {
 typedef struct ClassCheckup {
   ClassSplit train, val;
   int shared, first_shared[2]; // images of val that are in train, too
+  char *flags;                 // of ./train; NULL: it would not start
   bool sound;
 } ClassCheckup;
 
@@ -46,6 +49,7 @@ static void check(ClassCheckup *c, const ClassReport *r) {
   if (classes_has(r->dir, "val")) split_open(&c->val, "val", r, c->train.open ? &c->train.data : NULL);
   if (c->train.open && c->val.open)
     c->shared = class_survey_shared(&c->train.survey, &c->train.data, &c->val.survey, &c->val.data, c->first_shared);
+  if (c->train.open) c->flags = class_advice(&c->train.data, &c->train.survey, r->canvas.h, c->val.name);
   c->sound = split_sound(&c->train) && split_sound(&c->val) && c->shared == 0;
 }
 
@@ -135,6 +139,11 @@ static void print_hurts(const ClassCheckup *c) {
   bool any = train || val;
   int missing = 0;
   if (c->train.open) any |= print_rare(&c->train);
+  if (c->train.open && c->train.data.num_images < FEW) {
+    printf("  few images, %d: start from weights of another data set (--weights FILE --reset-heads)\n",
+           c->train.data.num_images);
+    any = true;
+  }
   for (int i = 0; c->val.open && i < c->val.data.classes; i++) missing += c->val.survey.count[i] == 0;
   if (missing) printf("  classes without an image in %s: %d\n", c->val.name, missing);
   if (!c->val.name) printf("  no split val to evaluate on; --val-fraction 0.2 holds out a fifth of train\n");
@@ -159,6 +168,8 @@ static void print_text(const ClassCheckup *c, const ClassReport *r) {
   if (!c->train.open) return;
   printf("\nwhat will hurt\n");
   print_hurts(c);
+  printf("\nsuggested\n");
+  line_print(stdout, "  ./train --data %s %s", r->dir, c->flags);
 }
 
 // ---- for machines ---------------------------------------------------------------------------------------------------
@@ -222,6 +233,7 @@ static void print_json(const ClassCheckup *c, const ClassReport *report) {
   record_split(&r, &c->train);
   if (c->val.name) record_split(&r, &c->val);
   record_int(&r, "shared", c->shared);
+  record_str(&r, "flags", c->flags);
   printf("%s\n", record_end(&r));
   record_free(&r);
 }
@@ -230,6 +242,7 @@ bool class_report(const ClassReport *r) {
   ClassCheckup c;
   check(&c, r);
   (r->json ? print_json : print_text)(&c, r);
+  free(c.flags);
   split_close(&c.val);
   split_close(&c.train);
   return c.sound;

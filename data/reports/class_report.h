@@ -10,6 +10,6 @@ typedef struct ClassReport {
   void (*tick)(int done, int total); // after an image; may be NULL
 } ClassReport;
 
-// Opens training's split and the one to evaluate on, looks at them, and prints what there is, what is wrong and what
-// will hurt on standard output. True when training can start and nothing is wrong.
+// Opens training's split and the one to evaluate on, looks at them, and prints what there is, what is wrong, what will
+// hurt and which flags of ./train suit on standard output. True when training can start and nothing is wrong.
 bool class_report(const ClassReport *r);

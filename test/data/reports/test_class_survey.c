@@ -3,7 +3,7 @@
 #include <unistd.h>
 #include "base/rng.h"
 #include "data/images/png.h"
-#include "data/reports/class_survey.h"
+#include "data/reports/class_advice.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 
@@ -109,6 +109,31 @@ TEST(class_survey_of_idx) {
   dataset_close(&d);
 }
 
+static void expect_advice(const char *want, const Dataset *d, Size median, int size, bool has_val) {
+  char *flags = class_advice(d, &(ClassSurvey){.median = median}, size, has_val);
+  EXPECT_STR(flags, want);
+  free(flags);
+}
+
+// The network by the kind of images and how many there are, the batch by their number, a split where there is none.
+TEST(class_advice_by_set) {
+  const Dataset digits = {.num_images = 60000, .idx = {.n = 60000, .h = 28, .w = 28}},
+                other = {.num_images = 1000, .idx = {.n = 1000, .h = 20, .w = 32}},
+                maps = {.num_images = 2559, .idx = {.n = 2559, .h = 96, .w = 96}}, photographs = {.num_images = 19999},
+                many = {.num_images = 20000}, few = {.num_images = 3};
+  const char *phases = "10@1e-3,10@1e-4,25@1e-4+augment";
+  char want[256];
+  snprintf(want, sizeof want, "--model vgg-28 --phases %s --batch 128", phases);
+  expect_advice(want, &digits, (Size){28, 28}, 0, true);
+  snprintf(want, sizeof want, "--model vgg-28 --size 32 --phases %s --batch 32 --val-fraction 0.2", phases);
+  expect_advice(want, &other, (Size){20, 32}, 0, false);
+  expect_advice("--model resnet18 --size 96 --batch 64", &maps, (Size){96, 96}, 0, true);
+  expect_advice("--model resnet18 --batch 128", &photographs, (Size){480, 640}, 0, true);
+  expect_advice("--model resnet50 --size 160 --batch 128", &many, (Size){640, 191}, 0, true);
+  expect_advice("--model resnet18 --size 64 --batch 8", &few, (Size){9, 9}, 0, true);
+  expect_advice("--model resnet18 --size 100 --batch 8", &few, (Size){9, 9}, 100, true);
+}
+
 TEST_TIER(class_survey_of_doctor, 1) {
   const char *said, *dir = ill_set();
   EXPECT_INT(command(&said, "%s --data %s --size 50", tool("doctor"), dir), 1);
@@ -125,7 +150,8 @@ TEST_TIER(class_survey_of_doctor, 1) {
     if (!EXPECT(strstr(said, lines[i]))) printf("  missing: %s  in: %s\n", lines[i], said);
   EXPECT_INT(command(&said, "%s --data %s --json", tool("doctor"), dir), 1);
   EXPECT(strstr(said, "\"layout\":\"folders\",\"sound\":false,") && strstr(said, "\"conflicts\":1,") &&
-         strstr(said, "{\"label\":1,\"name\":\"dog\",\"images\":4}") && strstr(said, "\"shared\":1}"));
+         strstr(said, "{\"label\":1,\"name\":\"dog\",\"images\":4}") &&
+         strstr(said, "\"shared\":1,\"flags\":\"--model resnet18 --size 64 --batch 8\"}"));
   EXPECT_INT(command(&said, "%s --data %s --html %s", tool("doctor"), dir, in_tmp("page.html")), 2);
   EXPECT(strstr(said, "--html shows masks"));
   char made[512];
@@ -135,5 +161,11 @@ TEST_TIER(class_survey_of_doctor, 1) {
   EXPECT_INT(command(&said, "%s --out %s --idx --train 30 --val 6", tool("shapes"), made), 0);
   EXPECT_INT(command(&said, "%s --data %s", tool("doctor"), made), 0);
   EXPECT(strstr(said, "what is wrong\n  nothing\n") && strstr(said, "all of 28 x 28 pixels") &&
-         strstr(said, "  star ") && strstr(said, "IDX files\n"));
+         strstr(said, "  star ") && strstr(said, "IDX files\n") && strstr(said, "  few images, 30: start from "));
+  // What it suggests can be done.
+  const char *suggested = strstr(said, "suggested\n  ./train --data ");
+  if (!EXPECT(suggested)) return;
+  char *arguments = xstrdup(strstr(suggested, "--data"));
+  EXPECT_INT(command(&said, "%s --device cpu --plan %.*s", tool("train"), (int)strcspn(arguments, "\n"), arguments), 0);
+  free(arguments);
 }
