@@ -1,4 +1,4 @@
-// Finds objects or classes in a picture: cc detect.c $(pkg-config --cflags --libs maskrcnn) && ./a.out weights.safetensors a.ppm
+// What is in a picture: cc detect.c $(pkg-config --cflags --libs maskrcnn) && ./a.out weights.safetensors a.ppm
 #include <maskrcnn.h>
 #include <stdio.h>
 #include <stdlib.h>
