@@ -21,11 +21,12 @@ import nets_figures
 import scaling_figures
 import step_figures
 import training_figures
+import vgg28_figures
 from records import Refused, Results
 
 PAGES = ("README.md", "docs/*.md", "cuda/conv/*.md", "results/README.md")
 TABLES = {**figures.TABLES, **conv_figures.TABLES, **step_figures.TABLES, **training_figures.TABLES,
-          **scaling_figures.TABLES, **nets_figures.TABLES}
+          **scaling_figures.TABLES, **nets_figures.TABLES, **vgg28_figures.TABLES}
 VALUES = {**figures.VALUES, **training_figures.VALUES, **scaling_figures.VALUES}
 MARKED = re.compile(r"^<!-- table: (\S+) -->\n.*?^<!-- end -->$|<!-- value: (\S+) -->[^\n]*?<!-- end -->", re.M | re.S)
 OPENING = re.compile(r"<!-- (?:table|value): ")

@@ -36,7 +36,7 @@ def overfeat():
         nn.ReLU(True), nn.Linear(4096, 1000))
 
 
-def vgg_28():
+def vgg_28(classes=10):
     """Batch norm behind every ReLU but the last layer's, dropout behind pools and dense layers."""
     from torch import nn
     layers, inputs = [], 1
@@ -50,7 +50,7 @@ def vgg_28():
     for _ in range(2):
         layers += [nn.Linear(inputs, 512), nn.ReLU(True), nn.BatchNorm1d(512), nn.Dropout(0.5)]
         inputs = 512
-    return nn.Sequential(*layers, nn.Linear(512, 10))
+    return nn.Sequential(*layers, nn.Linear(512, classes))
 
 
 def make(net):
