@@ -17,8 +17,8 @@
 #include "nn/profile.h"
 
 typedef struct Category {
-  int64_t id; // in the data set's files
-  char name[64];
+  int64_t id;     // in the data set's files
+  char name[256]; // any that a folder can have; longer ones are cut
 } Category;
 
 // What graphs are for: training or inference, at these canvases and this batch size.

@@ -197,6 +197,25 @@ TEST_TIER(classes_of_folders, 1) {
   EXPECT_INT(command(&said, "%s --benchmark-loader 4", line), 0);
 }
 
+// Names as long as those of iNaturalist, and longer: what was trained finds its classes again by them.
+TEST_TIER(classes_of_long_names, 1) {
+  const char *said, *tree = in_tmp("long-names");
+  CHECK(!command(&said, "%s --folders --out %s --train 12 --val 6 --size 16", tool("shapes"), tree));
+  CHECK(!command(&said,
+                 "cd %s && for s in train val; do for f in $s/*; do mv $f $s/$(printf 'Animalia_%%0230d' 0)_${f##*/}; "
+                 "done; done",
+                 tree));
+  EXPECT_INT(command(&said, "%s --data %s --out %s --weights %s --reset-heads --batch 6 --iters 1 --device cpu",
+                     tool("train"), tree, in_tmp("of-long-names"), narrow_net()),
+             0);
+  const char *weights = file_of("of-long-names", "model.safetensors");
+  if (!EXPECT_INT(command(&said, "%s --weights %s --data %s --out %s --device cpu", tool("infer"), weights, tree,
+                          in_tmp("named-long")),
+                  0))
+    fprintf(stderr, "%s\n", said);
+  EXPECT(same_file(file_of("of-long-names", "confusion.json"), file_of("named-long", "confusion.json")));
+}
+
 // A rate that no run survives is halved from where it began.
 TEST_TIER(classes_roll_back, 1) {
   const char *said;
