@@ -52,12 +52,13 @@ static void describe(const Option *o, char *out, size_t size) {
   if (o->kind == OPT_FLAG) what = "true or false";
   n = (size_t)snprintf(out, size, "%s", what);
   if (!is_number(o->kind) || (o->min == 0 && o->max == 0)) return;
+  const int digits = o->kind == OPT_FLOAT ? FLT_DIG : DBL_DIG; // 0.9f is 0.9
   if (isinf(o->max))
-    snprintf(out + n, size - n, " of at least %.15g", o->min);
+    snprintf(out + n, size - n, " of at least %.*g", digits, o->min);
   else if (isinf(o->min))
-    snprintf(out + n, size - n, " of at most %.15g", o->max);
+    snprintf(out + n, size - n, " of at most %.*g", digits, o->max);
   else
-    snprintf(out + n, size - n, " from %.15g to %.15g", o->min, o->max);
+    snprintf(out + n, size - n, " from %.*g to %.*g", digits, o->min, digits, o->max);
 }
 
 static bool in_range(const Option *o, double v) {

@@ -14,7 +14,7 @@ static const char *const amps[] = {"off", "bf16", "fp16", NULL};
   X(INT,    level,         0, 0, 0,         "N",   "any integer")                                                      \
   X(HEADING, "training")                                                                                               \
   X(INT64,  seed,          1, 0, 0,         "N",   "of everything random")                                             \
-  X(FLOAT,  momentum,      0.9f, 0, 1,      "X",   "of SGD")                                                           \
+  X(FLOAT,  momentum,      0.9f, 0, 0.99f,  "X",   "of SGD")                                                           \
   X(FLOAT,  learning_rate, 0.02f, 0, INFINITY, "X", "of SGD, too")                                                     \
   X(CHOICE, schedule,      0, schedules,           "its decay")                                                        \
   X(CHOICE_IMPLIED, amp,   0, amps, "bf16",        "16 bit")                                                           \
@@ -172,7 +172,7 @@ TEST(cli_bad_values_say_what_is_accepted) {
   expect_error("--learning-rate inf", "--learning-rate takes a number of at least 0, not \"inf\"");
   expect_error("--learning-rate 1e39", "--learning-rate takes a number of at least 0, not \"1e39\""); // no float
   expect_error("--learning-rate=\t1", "--learning-rate takes a number of at least 0, not \"\t1\"");
-  expect_error("--momentum 1.5", "--momentum takes a number from 0 to 1, not \"1.5\"");
+  expect_error("--momentum 1.5", "--momentum takes a number from 0 to 0.99, not \"1.5\"");
   expect_error("--schedule linear", "--schedule takes step or cosine, not \"linear\"");
   expect_error("--amp=fp8", "--amp takes off, bf16 or fp16, not \"fp8\"");
   expect_error("--resume=maybe", "--resume takes true or false, not \"maybe\"");
