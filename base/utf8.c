@@ -1,5 +1,6 @@
 #include "base/utf8.h"
 #include <stdint.h>
+#include <string.h>
 
 size_t utf8_length(const char *p, const char *end) {
   uint32_t lead = (unsigned char)p[0];
@@ -13,4 +14,11 @@ size_t utf8_length(const char *p, const char *end) {
   }
   if (code < (count == 3 ? 0x800u : count == 4 ? 0x10000u : 0x80u)) return 0;
   return code > 0x10FFFF || (code >= 0xD800 && code < 0xE000) ? 0 : count;
+}
+
+bool utf8_is(const char *text) {
+  const char *end = text + strlen(text);
+  for (size_t length; text < end; text += length)
+    if (!(length = utf8_length(text, end))) return false;
+  return true;
 }

@@ -4,6 +4,7 @@
 #include "base/output.h"
 #include "base/parallel.h"
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "data/formats/class_folders.h"
 #include "data/images/shrink.h"
 
@@ -80,13 +81,15 @@ static void add_category(Coco *c, char *name) {
   c->num_categories++;
 }
 
-// The lines of DIR/classes.txt; without the file, none.
+// The lines of DIR/classes.txt, without a byte order mark and empty ones; without the file, none.
 static bool read_names(Coco *c, const char *dir, Err *err) {
+  static const char mark[] = "\xef\xbb\xbf";
   char *path = xasprintf("%s/classes.txt", dir);
   size_t size;
   char *text = path_is_file(path) ? file_read(path, &size, err) : NULL;
-  const bool ok = text || !path_is_file(path);
-  for (char *line = text, *rest; line && *line; line = rest) {
+  const bool marked = text && !strncmp(text, mark, strlen(mark)), utf8 = !text || utf8_is(text);
+  const bool ok = (text || !path_is_file(path)) && (utf8 || err_set(err, "%s: not UTF-8; save it as UTF-8", path));
+  for (char *line = text ? text + (marked ? strlen(mark) : 0) : NULL, *rest; ok && line && *line; line = rest) {
     const size_t length = strcspn(line, "\r\n");
     rest = line + length + strspn(line + length, "\r\n");
     line[length] = '\0';

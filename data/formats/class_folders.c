@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include "base/utf8.h"
 #include "data/formats/class_name.h"
 
 enum { MOST_DEPTH = 16 };
@@ -36,15 +37,18 @@ static bool list_names(ClassFolders *f, const char *dir, Err *err) {
   DIR *d = opendir(dir);
   if (!d) return err_set(err, "%s: cannot be listed: %s", dir, strerror(errno));
   size_t room = 0;
-  for (struct dirent *e; (e = readdir(d));) {
+  bool ok = true;
+  for (struct dirent *e; ok && (e = readdir(d));) {
     char *path = xasprintf("%s/%s", dir, e->d_name);
     if (e->d_name[0] != '.' && path_is_dir(path)) {
+      ok = ok && (utf8_is(e->d_name) || err_set(err, "%s: the folder's name is not UTF-8; rename it", path));
       array_reserve((void **)&f->name, &room, (size_t)f->classes + 1, sizeof *f->name);
       f->name[f->classes++] = xstrdup(e->d_name);
     }
     free(path);
   }
   closedir(d);
+  if (!ok) return false;
   if (f->classes == 0)
     return err_set(err, "%s: holds no folder; put the images of each class into a folder of its name there", dir);
   qsort(f->name, (size_t)f->classes, sizeof *f->name, compare_names);

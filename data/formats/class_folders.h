@@ -16,8 +16,8 @@ typedef struct ClassFolders {
 } ClassFolders;
 
 // Lists the classes and, in them and in folders below them, what is called .jpg, .jpeg or .png in any case. Names that
-// begin with a dot are not looked at. False where the folder cannot be read, holds no folder, or two folders have one
-// name (class_name_key) or are one.
+// begin with a dot are not looked at. False where the folder cannot be read, holds no folder, one's name is not UTF-8,
+// or two folders have one name (class_name_key) or are one.
 bool class_folders_list(ClassFolders *f, const char *dir, Err *err);
 void class_folders_free(ClassFolders *f);
 // Whether a folder holds another one.

@@ -19,4 +19,5 @@ TEST(utf8_sequences) {
   for (int i = 0; i < COUNT(bad); i++) EXPECT_INT(length_of(bad[i]), 0);
   EXPECT_INT(length_of("\xF0\x90\x80\x80"), 4);
   EXPECT_INT(length_of("\xF4\x8F\xBF\xBF"), 4);
+  EXPECT(utf8_is("") && utf8_is("caf\u00e9") && !utf8_is("caf\xe9") && !utf8_is("caf\xc3"));
 }

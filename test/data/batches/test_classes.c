@@ -120,9 +120,13 @@ TEST(classes_from_idx) {
   expect_refused(dir, "test", &(ClassOptions){.like = &d}, "label 3, but the classes of training are 0 to 2");
   write_text(join(dir, "classes.txt").s, "cat\r\ndog\n");
   expect_refused(dir, "train", &plain, "classes.txt names only 0 to 1");
-  write_text(join(dir, "classes.txt").s, "cat\ndog\n\nfly\nnone");
+  write_text(join(dir, "classes.txt").s, "cat\ndog\nb\xe9te\n");
+  expect_refused(dir, "train", &plain, "classes.txt: not UTF-8; save it as UTF-8");
+  write_text(join(dir, "classes.txt").s, "\xef\xbb\xbf"
+                                         "cat\ndog\n\nfly\nnone");
   if (opens(&val, dir, "train", &plain)) {
     EXPECT_INT(val.classes, 4);
+    EXPECT_STR(val.coco.categories[0].name, "cat");
     EXPECT_STR(val.coco.categories[2].name, "fly");
     dataset_close(&val);
   }
@@ -198,6 +202,9 @@ TEST(classes_refuses_folders) {
   CHECK(unlink(join(train, "kitten").s) == 0);
   CHECK(symlink("..", join(train, "cat/back").s) == 0);
   expect_refused(root, "train", &plain, "folders lie deeper than 16 in each other");
+  CHECK(unlink(join(train, "cat/back").s) == 0);
+  write_class(train, "caf\xe9", 0, 1); // Latin-1
+  expect_refused(root, "train", &plain, "the folder's name is not UTF-8; rename it");
 }
 
 // Bad headers are left out and counted, whichever class they are of; a class of which none is left stops.
