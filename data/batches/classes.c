@@ -57,13 +57,11 @@ ClassLayout classes_layout(const char *dir) {
 }
 
 bool classes_has(const char *dir, const char *split) {
-  char *path = NULL, *labels = NULL;
   const ClassLayout layout = classes_layout(dir);
-  if (layout == CLASSES_IDX) idx_find(dir, names_of(split), &path, &labels, NULL);
-  if (layout == CLASSES_FOLDERS) path = split_folder(dir, names_of(split));
+  if (layout == CLASSES_IDX) return idx_has(dir, names_of(split));
+  char *path = layout == CLASSES_FOLDERS ? split_folder(dir, names_of(split)) : NULL;
   const bool has = path || (layout == CLASSES_FOLDERS && !strcmp(split, "train"));
   free(path);
-  free(labels);
   return has;
 }
 

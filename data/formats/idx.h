@@ -24,6 +24,8 @@ bool idx_save(const Idx *a, const char *path, int dimensions, Err *err);
 
 // Whether a folder holds a file that is named as an IDX file is.
 bool idx_in(const char *dir);
+// Whether one of the names has images, labels or both there: idx_find, which may yet fail, is worth trying.
+bool idx_has(const char *dir, const char *const *names);
 // Finds the images and labels of a split, which has one of these names (NULL ends them): DIR/NAME-images-idx3-ubyte and
 // DIR/NAME-labels-idx1-ubyte, also ….idx3-ubyte, ending in .gz, or with more before NAME ("emnist-letters-train-…").
 // The first name that has a file counts; a plain file comes before a compressed one of the same name. False when one of

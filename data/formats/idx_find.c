@@ -40,6 +40,16 @@ static bool is_of(const char *file, int stem, const char *split) {
   return from == 0 || file[from - 1] == '-' || file[from - 1] == '_';
 }
 
+bool idx_has(const char *dir, const char *const *names) {
+  DIR *d = opendir(dir);
+  bool has = false;
+  IdxName n;
+  for (struct dirent *e; d && !has && (e = readdir(d));)
+    for (int i = 0; names[i] && !has; i++) has = name_read(&n, e->d_name) && is_of(e->d_name, n.stem, names[i]);
+  if (d) closedir(d);
+  return has;
+}
+
 // The one file of a split: *path, or NULL where there is none. False when several could be meant.
 static bool find(const char *dir, const char *split, bool images, char **path, Err *err) {
   char *best = NULL;

@@ -92,6 +92,9 @@ TEST(classes_know_layouts) {
   EXPECT_INT(classes_layout(flat), CLASSES_NONE);
   EXPECT_INT(classes_layout("/nowhere"), CLASSES_NONE);
   EXPECT(classes_has(idx, "train") && !classes_has(idx, "val") && !classes_has(idx, "test"));
+  write_text(join(idx, "val-labels-idx1-ubyte").s, ""); // half of a split is one that cannot be opened
+  EXPECT(classes_has(idx, "val"));
+  expect_refused(idx, "val", &plain, "val-labels-idx1-ubyte: no images beside it; put ");
   EXPECT(classes_has(sorted, "train") && !classes_has(sorted, "val") && !classes_has("/nowhere", "train"));
   expect_refused("/nowhere", "train", &plain, "/nowhere: neither IDX files");
 }
