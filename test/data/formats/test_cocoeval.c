@@ -1,59 +1,13 @@
 // The evaluator against figures worked out by hand, and what it prints.
 #include <omp.h>
 #include "base/json.h"
-#include "base/rng.h"
 #include "data/formats/coco.h"
 #include "data/formats/cocoeval.h"
+#include "test/harness/coco_scene.h"
 #include "test/harness/test.h"
 
 // A figure is a mean of at most 4·10·101 terms in [0, 1], each off by a few eps: below 4040·4·2⁻⁵³ < 2e-12.
 static const double tolerance = 2e-12;
-
-enum { MAX_ITEMS = 4096 };
-
-// A data set built in place: annotations must be added in the order of their images.
-typedef struct Scene {
-  CocoImage images[8];
-  CocoCategory categories[4];
-  CocoAnn anns[MAX_ITEMS];
-  CocoResult results[MAX_ITEMS];
-  Coco gt;
-  CocoResults dt;
-} Scene;
-
-static Scene *scene_new(int images, int categories) {
-  static char name[] = "thing";
-  Scene *s = xcalloc(1, sizeof *s);
-  for (int i = 0; i < images; i++) s->images[i] = (CocoImage){.id = 10 + i, .h = 480, .w = 640};
-  for (int i = 0; i < categories; i++) s->categories[i] = (CocoCategory){.id = 100 + i, .name = name};
-  s->gt = (Coco){.num_images = images, .num_categories = categories};
-  s->gt.images = s->images;
-  s->gt.categories = s->categories;
-  s->gt.anns = s->anns;
-  s->dt.items = s->results;
-  return s;
-}
-
-static CocoAnn *add_gt(Scene *s, int image, int category, double x, double y, double w, double h) {
-  CocoAnn *a = &s->anns[s->gt.num_anns++];
-  CocoImage *im = &s->images[image];
-  if (im->anns++ == 0) im->first_ann = s->gt.num_anns - 1;
-  *a = (CocoAnn){.id = s->gt.num_anns,
-                 .image_id = im->id,
-                 .category_id = 100 + category,
-                 .category = category,
-                 .bbox = {x, y, w, h},
-                 .area = w * h,
-                 .has_bbox = true};
-  return a;
-}
-
-static CocoResult *add_dt(Scene *s, int image, int category, double score, double x, double y, double w, double h) {
-  CocoResult *r = &s->results[s->dt.n++];
-  *r = (CocoResult){
-      .image_id = 10 + image, .category_id = 100 + category, .bbox = {x, y, w, h}, .score = score, .has_bbox = true};
-  return r;
-}
 
 static double stat(const EvalSummary *s, const char *key) {
   for (int i = 0; i < EVAL_STATS; i++)
@@ -68,18 +22,6 @@ static EvalSummary scene_eval(Scene *s, EvalKind kind) {
   if (!EXPECT(cocoeval_run(&out, &s->gt, &s->dt, kind, &err))) printf("  %s\n", err.msg);
   free(s);
   return out;
-}
-
-// Two objects of medium size; a hit, a miss, and one with IoU 50·32 / 50·50 = 0.64, which counts at 0.50, 0.55 and
-// 0.60.
-static Scene *three_detections(void) {
-  Scene *s = scene_new(2, 2);
-  add_gt(s, 0, 0, 10, 10, 50, 50);
-  add_gt(s, 1, 0, 200, 10, 50, 50);
-  add_dt(s, 0, 0, 0.9, 10, 10, 50, 50);
-  add_dt(s, 0, 0, 0.8, 400, 400, 50, 50);
-  add_dt(s, 1, 0, 0.7, 200, 10, 50, 32);
-  return s;
 }
 
 static void expect_three_detections(EvalSummary e) {
@@ -286,24 +228,6 @@ TEST(cocoeval_counts_masks_that_are_not_the_images) {
   cocoeval_free(&boxes);
   rle_free(&narrow);
   free(s);
-}
-
-// Boxes on a coarse grid with coarse scores, so that equal scores and equal IoUs abound.
-static Scene *random_scene(uint64_t seed) {
-  Scene *s = scene_new(COUNT(s->images), COUNT(s->categories));
-  uint64_t key = rng_key(RNG_TEST, seed), i = 0;
-  for (int image = 0; image < COUNT(s->images); image++) {
-    for (int n = 0; n < 100; n++) {
-      double v[6];
-      for (int k = 0; k < COUNT(v); k++) v[k] = (double)(rng_u32(key, i++) % 20);
-      int category = (int)v[0] % COUNT(s->categories);
-      if (n < 40)
-        add_gt(s, image, category, v[1] * 8, v[2] * 8, 8 + v[3] * 4, 8 + v[4] * 4)->crowd = v[5] == 0;
-      else
-        add_dt(s, image, category, v[5] / 20, v[1] * 8, v[2] * 8, 8 + v[3] * 4, 8 + v[4] * 4);
-    }
-  }
-  return s;
 }
 
 TEST(cocoeval_same_bits_for_any_number_of_threads) {
