@@ -259,7 +259,7 @@ static bool report(const Dataset *d, const void *results, const char *folder, Er
   const char **name = xmalloc(classes * sizeof *name);
   classify_confusion(d, c, count);
   for (size_t i = 0; i < classes; i++) name[i] = d->coco.categories[i].name;
-  const bool ok = confusion_write(folder, &(Confusion){c->classes, count, name}, err);
+  const bool ok = confusion_write(folder, &(Confusion){.classes = c->classes, .count = count, .name = name}, err);
   free(name);
   free(count);
   return ok;

@@ -124,7 +124,7 @@ static void report_scores(const ClassSet *s) {
   int64_t *matrix = xcalloc(classes * classes, sizeof *matrix);
   const char **name = xcalloc(classes, sizeof *name);
   for (size_t i = 0; i < classes; i++) name[i] = s->category[i].name;
-  const Confusion confusion = {d->classes, matrix, name};
+  const Confusion confusion = {.classes = d->classes, .count = matrix, .name = name};
   classify_confusion(d, &s->all, matrix);
   confusion_print(stdout, &confusion);
   printf("\ntop-1 %.2f %%  top-5 %.2f %%  on %lld images", 100.0 * (double)scores.top1 / (double)scores.images,

@@ -14,6 +14,8 @@ static int64_t at(const Confusion *c, int truth, int predicted) {
   return c->count[(size_t)truth * (size_t)c->classes + (size_t)predicted];
 }
 
+static bool is_background(const Confusion *c, int class) { return c->background && class == c->classes - 1; }
+
 static double share(int64_t part, int64_t of) { return of > 0 ? (double)part / (double)of : NAN; }
 
 ClassFigures confusion_figures(const Confusion *c, int class) {
@@ -22,15 +24,22 @@ ClassFigures confusion_figures(const Confusion *c, int class) {
     f.images += at(c, class, i);
     f.predicted += at(c, i, class);
   }
-  f.precision = share(f.right, f.predicted);
-  f.recall = share(f.right, f.images);
-  f.f1 = share(2 * f.right, f.predicted + f.images);
+  const bool none = is_background(c, class);
+  f.precision = none ? NAN : share(f.right, f.predicted);
+  f.recall = none ? NAN : share(f.right, f.images);
+  f.f1 = none ? NAN : share(2 * f.right, f.predicted + f.images);
   return f;
 }
 
 int64_t confusion_images(const Confusion *c) {
   int64_t sum = 0;
-  for (size_t i = 0; i < (size_t)c->classes * (size_t)c->classes; i++) sum += c->count[i];
+  for (int i = 0; i < c->classes; i++) sum += is_background(c, i) ? 0 : confusion_figures(c, i).images;
+  return sum;
+}
+
+int64_t confusion_detections(const Confusion *c) {
+  int64_t sum = 0;
+  for (int i = 0; i < c->classes; i++) sum += is_background(c, i) ? 0 : confusion_figures(c, i).predicted;
   return sum;
 }
 
@@ -58,6 +67,7 @@ int confusion_mistakes(const Confusion *c, Mistake *to, int most) {
 // ---- text -----------------------------------------------------------------------------------------------------------
 
 const char *confusion_name(const Confusion *c, int class, char number[CLASS_NUMBER]) {
+  if (is_background(c, class)) return "background";
   if (c->name && c->name[class] && *c->name[class]) return c->name[class];
   snprintf(number, CLASS_NUMBER, "%d", class);
   return number;
@@ -142,7 +152,8 @@ static void print_worst(FILE *f, const Confusion *c) {
     if (!isnan(recall)) list[n++] = (Ranked){i, recall};
   }
   qsort(list, (size_t)n, sizeof *list, compare_recall);
-  fprintf(f, "\nclasses that are recognised worst\n%9s%11s%8s  class\n", "recall", "precision", "images");
+  fprintf(f, "\nclasses that are recognised worst\n%9s%11s%8s  class\n", "recall", "precision",
+          c->background ? "objects" : "images");
   for (int i = 0; i < MIN(n, WORST); i++) {
     const ClassFigures figures = confusion_figures(c, list[i].class);
     print_percent(f, 7, figures.recall);
@@ -158,7 +169,8 @@ static void print_mistakes(FILE *f, const Confusion *c) {
   Mistake list[MISTAKES];
   const int n = confusion_mistakes(c, list, MISTAKES);
   if (!n) return;
-  fprintf(f, "\ncommonest mistakes\n%8s%11s  truth, and what it was taken for\n", "images", "of truth");
+  fprintf(f, "\ncommonest mistakes\n%8s%11s  truth, and what it was taken for\n", c->background ? "number" : "images",
+          "of truth");
   for (int i = 0; i < n; i++) {
     fprintf(f, "%8lld", (long long)list[i].images);
     print_percent(f, 9, share(list[i].images, confusion_figures(c, list[i].truth).images));
@@ -170,13 +182,25 @@ static void print_mistakes(FILE *f, const Confusion *c) {
   }
 }
 
-void confusion_print(FILE *f, const Confusion *c) {
+static void print_totals(FILE *f, const Confusion *c) {
   const int64_t images = confusion_images(c), right = confusion_right(c);
-  fprintf(f, "top-1 ");
+  fputs(c->background ? "recall " : "top-1 ", f);
   print_percent(f, 0, share(right, images));
-  fprintf(f, ": %lld of %lld images of %d classes\n", (long long)right, (long long)images, c->classes);
+  fprintf(f, ": %lld of %lld %s of %d classes", (long long)right, (long long)images,
+          c->background ? "objects" : "images", c->classes - c->background);
+  if (c->background) {
+    const int64_t detections = confusion_detections(c);
+    fputs("; precision ", f);
+    print_percent(f, 0, share(right, detections));
+    fprintf(f, ": %lld of %lld detections", (long long)right, (long long)detections);
+  }
+  fputc('\n', f);
+}
+
+void confusion_print(FILE *f, const Confusion *c) {
+  print_totals(f, c);
   if (c->classes <= MOST_SHOWN) {
-    fprintf(f, "\nrows are the truth, columns what was predicted\n");
+    fprintf(f, "\nrows are the truth, columns what was %s\n", c->background ? "detected" : "predicted");
     print_table(f, c);
     return;
   }
@@ -191,8 +215,8 @@ static void write_class(FILE *f, Record *r, const Confusion *c, int class) {
   const ClassFigures figures = confusion_figures(c, class);
   record_begin(r);
   record_str(r, "name", confusion_name(c, class, number));
-  record_int(r, "images", figures.images);
-  record_int(r, "predicted", figures.predicted);
+  record_int(r, c->background ? "objects" : "images", figures.images);
+  record_int(r, c->background ? "detections" : "predicted", figures.predicted);
   record_int(r, "right", figures.right);
   record_num(r, "precision", figures.precision);
   record_num(r, "recall", figures.recall);
@@ -204,12 +228,14 @@ static void write_json(FILE *f, const Confusion *c) {
   const int64_t images = confusion_images(c), right = confusion_right(c);
   Record r = {0};
   record_begin(&r);
-  record_int(&r, "classes", c->classes);
-  record_int(&r, "images", images);
+  record_int(&r, "classes", c->classes - c->background);
+  record_int(&r, c->background ? "objects" : "images", images);
+  if (c->background) record_int(&r, "detections", confusion_detections(c));
   record_int(&r, "right", right);
-  record_num(&r, "top1", share(right, images));
+  record_num(&r, c->background ? "recall" : "top1", share(right, images));
+  if (c->background) record_num(&r, "precision", share(right, confusion_detections(c)));
   fprintf(f, "%s,\"class\":[", r.text);
-  for (int i = 0; i < c->classes; i++) write_class(f, &r, c, i);
+  for (int i = 0; i < c->classes - c->background; i++) write_class(f, &r, c, i);
   fputs("],\"matrix\":[", f);
   for (int i = 0; i < c->classes; i++)
     for (int j = 0; j < c->classes; j++)

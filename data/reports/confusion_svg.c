@@ -141,7 +141,9 @@ static void print_mistakes(const Picture *p, double y, const int64_t *truth) {
   Mistake list[LISTED];
   const int n = confusion_mistakes(p->c, list, LISTED);
   if (!n) return;
-  print_text(p, MARGIN, y, "label strong", "Commonest mistakes: images, share of the truth's, truth → prediction");
+  print_text(p, MARGIN, y, "label strong",
+             p->c->background ? "Commonest mistakes: number, share of the truth's, truth → detection"
+                              : "Commonest mistakes: images, share of the truth's, truth → prediction");
   for (int i = 0; i < n; i++) {
     const Mistake *m = &list[i];
     cut_name(p->c, m->truth, from, sizeof from);
@@ -185,17 +187,28 @@ static void print_style(FILE *f) {
         f);
 }
 
-static void print_head(const Picture *p) {
-  char text[128];
+static void print_title(const Picture *p) {
+  const bool detector = p->c->background;
   const long long images = (long long)confusion_images(p->c), right = (long long)confusion_right(p->c);
-  snprintf(text, sizeof text, "%lld of %lld images right", right, images);
+  const long long detections = detector ? (long long)confusion_detections(p->c) : 0;
+  char text[192];
+  int n = snprintf(text, sizeof text, "%lld of %lld %s", right, images, detector ? "objects found" : "images right");
   if (images)
-    snprintf(text, sizeof text, "%lld of %lld images right: top-1 %.2f %%", right, images,
-             100.0 * (double)right / (double)images);
+    n += snprintf(text + n, sizeof text - (size_t)n, ": %s %.2f %%", detector ? "recall" : "top-1",
+                  100.0 * (double)right / (double)images);
+  if (detections)
+    snprintf(text + n, sizeof text - (size_t)n, "; of %lld detections: precision %.2f %%", detections,
+             100.0 * (double)right / (double)detections);
   print_text(p, MARGIN, 32, "title", text);
+}
+
+static void print_head(const Picture *p) {
+  const bool detector = p->c->background;
+  print_title(p);
   print_text(p, MARGIN, 54, "label",
-             "The darker, the larger the share of a row's images: blue is right, orange is wrong.");
-  print_text(p, p->left + p->side / 2, HEAD + 8, "label middle strong", "predicted");
+             detector ? "The darker, the larger the share of its row: blue is right, orange is wrong."
+                      : "The darker, the larger the share of a row's images: blue is right, orange is wrong.");
+  print_text(p, p->left + p->side / 2, HEAD + 8, "label middle strong", detector ? "detected" : "predicted");
   fprintf(p->f, "<g transform=\"translate(%d %.1f) rotate(-90)\">", MARGIN + 8, p->top + p->side / 2);
   print_text(p, 0, 0, "label middle strong", "truth");
   fputs("</g>\n", p->f);

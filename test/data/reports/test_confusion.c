@@ -5,7 +5,7 @@
 
 static const int64_t counts[] = {8, 2, 0, 1, 4, 0, 0, 0, 0};
 static const char *const names[] = {"cat", "a<b>&\"\x01\xff", "nobody"};
-static const Confusion three = {3, counts, names};
+static const Confusion three = {.classes = 3, .count = counts, .name = names};
 
 static char *in_folder(const char *name) {
   static char path[512];
@@ -38,7 +38,7 @@ TEST(confusion_figures_of_a_class) {
 // The commonest first, the lowest truth and prediction among equals, however many are kept.
 TEST(confusion_lists_the_commonest_mistakes) {
   static const int64_t count[] = {9, 3, 1, 3, 9, 3, 0, 5, 9};
-  const Confusion c = {3, count, NULL};
+  const Confusion c = {.classes = 3, .count = count};
   static const Mistake want[] = {{2, 1, 5}, {0, 1, 3}, {1, 0, 3}, {1, 2, 3}, {0, 2, 1}};
   for (int most = 1; most <= 6; most++) {
     Mistake got[6];
@@ -67,7 +67,7 @@ TEST(confusion_of_many_classes_as_text) {
   count[7 * N + 7] = 0;
   count[7 * N + 3] = 4;
   count[9 * N + 30] = 2;
-  const Confusion c = {N, count, NULL};
+  const Confusion c = {.classes = N, .count = count};
   char *text = printed(&c);
   EXPECT(strstr(text, "top-1 98.04 %: 300 of 306 images of 31 classes\n"));
   EXPECT(strstr(text, "   0.00 %          -       4  7\n"));
@@ -108,8 +108,8 @@ TEST(confusion_writes_its_files) {
     Err err;
     int64_t *count = xcalloc((size_t)n * (size_t)n, sizeof *count);
     for (int i = 0; i < 50 * n; i++) count[i % n * n + (i * 7 % 10 < 8 ? i % n : (i * 37 + i / n) % n)]++;
-    const Confusion c = {n, count, n == 10 ? NULL : names};
-    const Confusion own = {n, count, NULL};
+    const Confusion c = {.classes = n, .count = count, .name = n == 10 ? NULL : names};
+    const Confusion own = {.classes = n, .count = count};
     if (!EXPECT(confusion_write(test_tmp(), n <= 3 ? &c : &own, &err))) fprintf(stderr, "%s\n", err.msg);
     size_t size = 0;
     char *svg = file_read(in_folder("confusion.svg"), &size, NULL);
@@ -122,10 +122,44 @@ TEST(confusion_writes_its_files) {
   }
   // Nothing was evaluated.
   static const int64_t none[4];
-  EXPECT(confusion_write(test_tmp(), &(Confusion){2, none, NULL}, NULL));
-  char *text = printed(&(Confusion){2, none, NULL});
+  EXPECT(confusion_write(test_tmp(), &(Confusion){.classes = 2, .count = none}, NULL));
+  char *text = printed(&(Confusion){.classes = 2, .count = none});
   EXPECT(strstr(text, "0 of 0 images"));
   free(text);
   Err err;
   EXPECT(!confusion_write("/nowhere/at/all", &three, &err) && strstr(err.msg, "/nowhere/at/all"));
+}
+
+// Of a detector: three objects and four detections of two classes; the background is no class, and has no figures.
+TEST(confusion_with_background) {
+  static const int64_t count[] = {1, 1, 0, 0, 0, 1, 2, 0, 0};
+  static const char *const two[] = {"cat", "dog"};
+  const Confusion c = {.classes = 3, .count = count, .name = two, .background = true};
+  EXPECT_INT(confusion_images(&c), 3);
+  EXPECT_INT(confusion_detections(&c), 4);
+  const ClassFigures cat = confusion_figures(&c, 0), none = confusion_figures(&c, 2);
+  EXPECT(cat.images == 2 && cat.predicted == 3 && cat.right == 1 && none.images == 2 && none.predicted == 1);
+  EXPECT(isnan(none.recall) && isnan(none.precision) && isnan(none.f1));
+  char *text = printed(&c);
+  EXPECT_STR(text, "recall 33.33 %: 1 of 3 objects of 2 classes; precision 25.00 %: 1 of 4 detections\n\n"
+                   "rows are the truth, columns what was detected\n"
+                   "             0 1 2     recall  precision\n"
+                   "0 cat        1 1 .    50.00 %    33.33 %\n"
+                   "1 dog        . . 1     0.00 %     0.00 %\n"
+                   "2 background 2 . .          -          -\n");
+  free(text);
+  Err err;
+  if (!EXPECT(confusion_write(test_tmp(), &c, &err))) return;
+  size_t size;
+  text = file_read(in_folder("confusion.json"), &size, &err);
+  EXPECT_STR(text, "{\"classes\":2,\"objects\":3,\"detections\":4,\"right\":1,\"recall\":0.3333333333333333,"
+                   "\"precision\":0.25,\"class\":["
+                   "{\"name\":\"cat\",\"objects\":2,\"detections\":3,\"right\":1,\"precision\":0.3333333333333333,"
+                   "\"recall\":0.5,\"f1\":0.4},"
+                   "{\"name\":\"dog\",\"objects\":1,\"detections\":1,\"right\":0,\"precision\":0,\"recall\":0,"
+                   "\"f1\":0}],\"matrix\":[[1,1,0],[0,0,1],[2,0,0]]}\n");
+  free(text);
+  text = file_read(in_folder("confusion.svg"), &size, &err);
+  EXPECT(strstr(text, "1 of 3 objects found: recall 33.33 %; of 4 detections: precision 25.00 %") != NULL);
+  free(text);
 }
