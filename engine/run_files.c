@@ -78,7 +78,8 @@ static void clean_further_names(const char *folder) {
 
 bool files_lock(const RunFiles *f, Err *err) {
   if (!folder_take(f->folder, err)) return false;
-  static const char *const reports[] = {"curves.svg", "run.json", "confusion.txt", "confusion.json", "confusion.svg"};
+  static const char *const reports[] = {"curves.svg",    "run.json",       "time-to-target.json",
+                                        "confusion.txt", "confusion.json", "confusion.svg"};
   const char *all[] = {f->checkpoint, f->previous, f->final, f->evaluated};
   for (int i = 0; i < COUNT(all); i++) file_clean(all[i]);
   for (int i = 0; i < COUNT(reports); i++) {

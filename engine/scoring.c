@@ -36,12 +36,23 @@ static void add_metrics(Record *j, const Metrics *m) {
   for (int i = 0; i < m->n; i++) record_num(j, m->metric[i].name, m->metric[i].value);
 }
 
-static void record_metrics(Log *log, int64_t step, const Metrics *before, const Metrics *m) {
-  Record *j = log_begin(log, step, "eval");
-  add_metrics(j, before);
-  add_metrics(j, m);
-  record_int(j, "images", m->images);
-  record_int(j, "left_out", m->left_out);
+// When the scores were there, since the log was opened, and how long the evaluation took until then.
+static void record_clock(Record *j, double now, double opened, double start) {
+  Record clock = {0};
+  record_begin(&clock);
+  record_num(&clock, "at", now - opened);
+  record_num(&clock, "took", now - start);
+  record_raw(j, "clock", record_end(&clock));
+  record_free(&clock);
+}
+
+static void record_metrics(Log *log, const Scoring *s, double now) {
+  Record *j = log_begin(log, s->step, "eval");
+  add_metrics(j, &s->before);
+  add_metrics(j, &s->metrics);
+  record_int(j, "images", s->metrics.images);
+  record_int(j, "left_out", s->metrics.left_out);
+  record_clock(j, now, log->opened, s->start);
   log_commit(log);
 }
 
@@ -52,12 +63,13 @@ bool scoring_end(Scoring *s, Log *log, Err *err) {
   log_release(log);
   if (s->ok) {
     const Metrics *m = &s->metrics;
+    const double now = now_seconds();
     char losses[64] = "", without[64] = "";
     if (s->before.n) snprintf(losses, sizeof losses, "  val loss %.4f", s->before.metric[0].value);
     if (m->left_out) snprintf(without, sizeof without, "; %d left out: they cannot be read", m->left_out);
     log_note(log, "step %lld: %s%s  on %d images in %.1f s%s", (long long)s->step, m->summary, losses, m->images,
-             now_seconds() - s->start, without);
-    record_metrics(log, s->step, &s->before, m);
+             now - s->start, without);
+    record_metrics(log, s, now);
   }
   s->task->release(s->results);
   return s->ok || err_set(err, "%s", s->err.msg);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "data/batches/classes.h"
 #include "engine/engine.h"
+#include "engine/targets.h"
 
 static bool classifies(const ModelConfig *c) { return model_of(c)->task == TASK_CLASSIFICATION; }
 
@@ -23,7 +24,9 @@ static void refuse_layout(const TrainOptions *o, const ModelConfig *c) {
 }
 
 static bool evaluates(const TrainOptions *o) { return o->eval_every >= 0 && !o->benchmark && !o->benchmark_loader; }
-static bool asked_to_evaluate(const TrainOptions *o) { return o->eval_every > 0 || strcmp(o->val_split, "val"); }
+static bool asked_to_evaluate(const TrainOptions *o) {
+  return o->eval_every > 0 || strcmp(o->val_split, "val") || targets_of(o).n;
+}
 
 // ---- sets of classes --------------------------------------------------------------------------------------------
 

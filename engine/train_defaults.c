@@ -1,5 +1,6 @@
 #include "engine/train_defaults.h"
 #include "data/batches/classes.h"
+#include "engine/targets.h"
 #include "models/model.h"
 
 // How a task's models are trained where neither options nor the model's row say otherwise.
@@ -36,6 +37,8 @@ static void refuse_detectors(const TrainOptions *o) {
   refuse(o->keep_empty, "--keep-empty", why);
   refuse(o->recipe, "--recipe", why);
   refuse(o->full_masks, "--full-masks", why);
+  refuse(o->target_bbox >= 0, "--target-bbox", why);
+  refuse(o->target_segm >= 0, "--target-segm", why);
 }
 
 static void refuse_classifiers(const TrainOptions *o) {
@@ -49,6 +52,7 @@ static void refuse_classifiers(const TrainOptions *o) {
   refuse(o->dropout >= 0, "--dropout", why);
   refuse(o->val_fraction > 0, "--val-fraction", why);
   refuse(o->split_seed >= 0, "--split-seed", why);
+  refuse(o->target_top1 >= 0, "--target-top1", why);
   int64_t from, until;
   phases_augmented(&o->phase_list, &from, &until);
   refuse(until > 0, "--phases: +augment", why);
@@ -123,8 +127,10 @@ static void choose_length(TrainOptions *o, const Learning *l, const Defaults *d)
   if (!o->epochs)
     o->epochs = o->phase_list.n ? phases_epochs(&o->phase_list) : l->phases ? phases_epochs(&own) : d->epochs;
   if (o->eval_epochs < 0) o->eval_epochs = o->eval_every ? 0 : d->eval_epochs;
-  if (o->patience && o->eval_every <= 0 && !o->eval_epochs)
-    die(EXIT_USAGE, "--patience counts evaluations: give --eval-every N, too");
+  const bool never = o->eval_every <= 0 && !o->eval_epochs;
+  if (o->patience && never) die(EXIT_USAGE, "--patience counts evaluations: give --eval-every N, too");
+  const Targets t = targets_of(o);
+  if (t.n && never) die(EXIT_USAGE, "%s is for evaluations to reach: give --eval-every N, too", t.of[0].option);
 }
 
 void train_defaults(TrainOptions *o, const ModelConfig *c) {

@@ -7,6 +7,7 @@
 #include "base/output.h"
 #include "engine/curves.h"
 #include "engine/run_report.h"
+#include "engine/targets.h"
 #include "engine/validate.h"
 
 // Whether this rank has the files and speaks.
@@ -155,6 +156,20 @@ static bool out_of_patience(TrainingRun *r) {
   return true;
 }
 
+// Whether an evaluation has reached the run's targets. Scores are waited for, as above.
+static bool targets_met(TrainingRun *r) {
+  Err err;
+  TimeToTarget t = {0};
+  const Targets targets = targets_of(&r->o);
+  if (!targets.n) return false;
+  if (leads(r)) expect(r, files_settle(&r->files, &err) && targets_read(&targets, r->o.out, &t, &err), &err);
+  if (!as_first(r, t.reached)) return false;
+  if (leads(r)) log_note(&r->files.log, "ended: step %lld reached %s", (long long)t.step, t.summary);
+  return true;
+}
+
+static bool ended_by_scores(TrainingRun *r) { return out_of_patience(r) || targets_met(r); }
+
 // Of a run that goes on where an evaluation fell due that no record tells of. False when it was told to stop.
 static bool evaluate_again(TrainingRun *r, int64_t step) {
   Err err;
@@ -198,7 +213,7 @@ static Outcome make_steps(TrainingRun *r, Loader *loader) {
   const int64_t save_every = o->checkpoint_every ? o->checkpoint_every : MAX(r->per_epoch, 100);
   const bool scored = as_first(r, leads(r) && r->files.log.evaluated >= r->first); // before this call
   if (r->first > 0 && evaluation_due(r, r->first) && !scored) evaluate_again(r, r->first);
-  bool enough = r->first > 0 && out_of_patience(r), stop = enough || told_to_stop(r);
+  bool enough = r->first > 0 && ended_by_scores(r), stop = enough || told_to_stop(r);
   if (r->first < r->last && !stop) stop = !stage_first(r, loader);
   int64_t done = r->first;
   while (done < r->last && !stop) { // told to stop between two steps, it ends after the next one, which is saved
@@ -209,7 +224,7 @@ static Outcome make_steps(TrainingRun *r, Loader *loader) {
     const bool keep = done % save_every == 0 || done == r->last || score || stop;
     if (!take_results(r, keep, &done)) break;
     if (keep) save(r, done, score || last);
-    if (score) stop = !evaluate(r, done) || (enough = out_of_patience(r));
+    if (score) stop = !evaluate(r, done) || (enough = ended_by_scores(r));
     if (!stop) report_phase(r, done);
     poll_files(r);
   }
@@ -255,6 +270,7 @@ static void finish(TrainingRun *r, Outcome outcome) {
   note_bad_images(r);
   if (!log_close(&f->log, &err) || !curves_draw(r->o.out, r->engine.model, &err)) die(EXIT_RUN, "%s", err.msg);
   if (run_report_due(r)) expect(r, run_report_write(r, r->done, outcome == RUN_COMPLETE, &err), &err);
+  if (outcome == RUN_COMPLETE && r->val) expect(r, targets_report(r, &err), &err);
   if (outcome == RUN_DIVERGED) divergence_explain(&r->divergence, &r->o, f, &r->trouble);
   if (outcome == RUN_COMPLETE) line_print(stderr, "done: %s, %s/curves.svg", f->final, r->o.out);
 }

@@ -103,6 +103,10 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
   X(FLAG,   val_loss,         false,                       "evaluations also tell the losses on what is evaluated")    \
   X(INT,    patience,         0, 0, 1e6,       "N",        "end after N evaluations in a row without a gain; 0 = "     \
                                                            "never")                                                    \
+  X(FLOAT,  target_bbox,      -1, -1, 1,       "AP",       "end when an evaluation reaches this box AP and every "     \
+                                                           "other target, and print the time until then; -1 = none")   \
+  X(FLOAT,  target_segm,      -1, -1, 1,       "AP",       "… this mask AP; -1 = none")                                \
+  X(FLOAT,  target_top1,      -1, -1, 1,       "P",        "… of a classifier, this top-1 accuracy; -1 = none")        \
   X(INT,    checkpoint_every, 0, 0, 1e9,       "N",        "steps between checkpoints; 0 = an epoch, but at least "    \
                                                            "100; the last two are kept")                               \
   X(INT,    keep,             0, 0, 1e6,       "N",        "also keep the last N as checkpoint-STEP.safetensors")      \

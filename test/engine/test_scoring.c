@@ -59,6 +59,8 @@ static char *run(const Dataset *d, const char *dir, int cores) {
   text = file_read(path, &size, &err);
   CHECK(text);
   free(path);
+  char *clock = strstr(text, ",\"clock\":{\"at\":"), *end = clock ? strchr(clock, '}') : NULL;
+  if (EXPECT(end)) memmove(clock, end + 1, strlen(end)); // the rest is the same whatever the machine
   return text;
 }
 

@@ -99,7 +99,7 @@ digest() {
     tensors) # behind the header, whose length the first eight bytes say
       tail -c +$((9 + $(od -An -t u8 -N 8 "$2"))) "$2" | sum ;;
     log) # without times
-      grep -q '"kind":' "$2" && sed -E 's/,"(img_s|wait|seconds)":[^,}]*//g' "$2" | sum ;;
+      grep -q '"kind":' "$2" && sed -E 's/,"(img_s|wait|seconds)":[^,}]*//g; s/,"clock":\{[^}]*\}//' "$2" | sum ;;
     text) # without times
       sed -E '/^(latency|  (average|[0-9]+%) )/d; s/"decode_ms":[^,}]*//g' "$2" | sum ;;
     detections) # an empty list says nothing

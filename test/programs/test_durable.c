@@ -104,7 +104,7 @@ static long step_of(const char *path) {
 static long saved_step(const char *out) { return step_of(path_of(out, "checkpoint.safetensors")); }
 static long previous_step(const char *out) { return step_of(path_of(out, "checkpoint-previous.safetensors")); }
 
-// The log without what a clock says: each line as far as the speed.
+// The log without what a clock says: each line as far as the speed, or the evaluation's times.
 static char *timeless_log(const char *out) {
   size_t size;
   char *text = file_read(path_of(out, "log.jsonl"), &size, NULL), *to = text;
@@ -112,6 +112,7 @@ static char *timeless_log(const char *out) {
   for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
     *end = '\0';
     char *clock = strstr(line, ",\"img_s\"");
+    if (!clock) clock = strstr(line, ",\"clock\"");
     size_t n = clock ? (size_t)(clock - line) : strlen(line);
     memmove(to, line, n);
     to[n] = '\n';

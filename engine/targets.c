@@ -1,0 +1,190 @@
+#include "engine/targets.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/json.h"
+#include "base/output.h"
+
+Targets targets_of(const TrainOptions *o) {
+  const struct {
+    const char *option, *metric;
+    float value;
+  } all[MAX_TARGETS] = {{"--target-bbox", "bbox_AP", o->target_bbox},
+                        {"--target-segm", "segm_AP", o->target_segm},
+                        {"--target-top1", "val_top1", o->target_top1}};
+  Targets t = {0};
+  for (int i = 0; i < COUNT(all); i++) {
+    if (all[i].value < 0) continue;
+    t.of[t.n].option = all[i].option;
+    t.of[t.n].metric = all[i].metric;
+    t.of[t.n++].value = float_decimal(all[i].value);
+  }
+  return t;
+}
+
+// ---- the log ----------------------------------------------------------------------------------------------------
+
+typedef struct LogRecord { // what matters of one
+  bool eval;
+  int64_t step;
+  double at;   // since the log was opened; NaN: it does not say
+  double took; // the evaluation
+  double value[MAX_TARGETS];
+} LogRecord;
+
+static void read_clock(Json *j, LogRecord *r) {
+  const char *key;
+  if (!json_begin_object(j)) return;
+  while ((key = json_key(j)))
+    if (!strcmp(key, "at"))
+      r->at = json_number(j);
+    else if (!strcmp(key, "took"))
+      r->took = json_number(j);
+    else
+      json_skip(j);
+}
+
+static bool is_eval(const char *kind) { return !strcmp(kind, "eval"); }
+
+static void read_member(Json *j, const char *key, const Targets *t, LogRecord *r) {
+  int k = 0;
+  while (k < t->n && strcmp(t->of[k].metric, key)) k++;
+  const bool number = json_peek(j) == JSON_NUMBER;
+  if (!strcmp(key, "step") && number)
+    r->step = json_int(j);
+  else if (!strcmp(key, "kind"))
+    r->eval = is_eval(json_string(j, NULL));
+  else if (!strcmp(key, "seconds") && number)
+    r->at = json_number(j);
+  else if (!strcmp(key, "clock"))
+    read_clock(j, r);
+  else if (k < t->n && number)
+    r->value[k] = json_number(j);
+  else
+    json_skip(j);
+}
+
+static void read_record(Json *j, const Targets *t, LogRecord *r) {
+  const char *key;
+  *r = (LogRecord){.at = NAN};
+  for (int k = 0; k < MAX_TARGETS; k++) r->value[k] = NAN;
+  if (json_begin_object(j))
+    while ((key = json_key(j))) read_member(j, key, t, r);
+}
+
+typedef struct RunClock {
+  double before; // of parts that have ended
+  double last;   // the largest of this part
+  double steps;  // of its last step
+} RunClock;
+
+static double clock_now(const RunClock *c) { return c->before + c->last; }
+
+// A clock that is behind a step's is that of another process. One behind an evaluation's is not: steps go on beside
+// its scores, and their records follow.
+static void clock_take(RunClock *c, const LogRecord *r) {
+  if (isnan(r->at)) return;
+  if (r->at < c->steps) *c = (RunClock){.before = clock_now(c)};
+  c->last = fmax(c->last, r->at);
+  if (!r->eval) c->steps = r->at;
+}
+
+static void take_evaluation(const Targets *t, const LogRecord *r, double now, TimeToTarget *out) {
+  out->reached = true;
+  out->step = r->step;
+  out->evaluations++;
+  out->evaluating += r->took;
+  out->seconds = now;
+  for (int k = 0; k < t->n; k++) {
+    out->value[k] = r->value[k];
+    out->reached = out->reached && r->value[k] >= t->of[k].value;
+  }
+}
+
+static void summarise(const Targets *t, TimeToTarget *out) {
+  for (int k = 0; k < t->n; k++) {
+    char target[NUMBER_TEXT];
+    const size_t n = strlen(out->summary);
+    snprintf(out->summary + n, sizeof out->summary - n, "%s%s %.4f of %s", k ? ", " : "", t->of[k].metric,
+             out->value[k], number_text(t->of[k].value, target));
+  }
+}
+
+bool targets_read(const Targets *t, const char *folder, TimeToTarget *out, Err *err) {
+  size_t size;
+  RunClock clock = {0};
+  *out = (TimeToTarget){0};
+  for (int k = 0; k < MAX_TARGETS; k++) out->value[k] = NAN;
+  char *path = xasprintf("%s/log.jsonl", folder), *text = file_read(path, &size, err);
+  bool ok = text;
+  for (char *line = text, *end; ok && !out->reached && line < text + size; line = end + 1) {
+    end = memchr(line, '\n', (size_t)(text + size - line));
+    if (!end) break; // cut short by a crash
+    Json j;
+    LogRecord r;
+    json_open(&j, path, line, (size_t)(end - line));
+    read_record(&j, t, &r);
+    ok = json_done(&j) || err_set(err, "%s", j.err.msg);
+    json_close(&j);
+    if (!ok) break;
+    clock_take(&clock, &r);
+    if (r.eval) take_evaluation(t, &r, clock_now(&clock), out);
+  }
+  summarise(t, out);
+  free(text);
+  free(path);
+  return ok;
+}
+
+// ---- the record -------------------------------------------------------------------------------------------------
+
+static void record_time(Record *j, const TrainingRun *r, const Targets *t, const TimeToTarget *time) {
+  const TrainOptions *o = &r->o;
+  record_begin(j);
+  record_str(j, "bench", "time-to-target");
+  record_str(j, "model", o->model ? o->model : r->model->name);
+  record_str(j, "data", o->data);
+  record_int(j, "seed", o->seed);
+  record_int(j, "batch", o->batch);
+  record_int(j, "world", o->ranks);
+  record_bool(j, "reached", time->reached);
+  for (int k = 0; k < t->n; k++) {
+    char key[2 * METRIC_NAME];
+    snprintf(key, sizeof key, "target_%s", t->of[k].metric);
+    record_num(j, key, t->of[k].value);
+    record_num(j, t->of[k].metric, time->value[k]);
+  }
+  record_int(j, "step", time->step);
+  record_num(j, "epochs", (double)time->step / (double)r->per_epoch);
+  record_int(j, "images", time->step * o->batch * o->ranks);
+  record_int(j, "evaluations", time->evaluations);
+  record_num(j, "seconds", time->seconds);
+  record_num(j, "training_seconds", time->seconds - time->evaluating);
+  record_num(j, "evaluation_seconds", time->evaluating);
+  record_num(j, "build_seconds", r->build_seconds);
+  device_origin(r->engine.dev, j);
+}
+
+static bool write_text(const char *path, const char *line, Err *err) {
+  AtomicFile f;
+  if (!file_begin(&f, path, err)) return false;
+  fprintf(f.f, "%s\n", line);
+  return file_commit(&f, err);
+}
+
+bool targets_report(TrainingRun *r, Err *err) {
+  TimeToTarget time;
+  Record j = {0};
+  const Targets t = targets_of(&r->o);
+  if (!t.n) return true;
+  if (!targets_read(&t, r->o.out, &time, err)) return false;
+  if (!time.reached) line_print(stderr, "the targets were not reached: %s", time.summary);
+  record_time(&j, r, &t, &time);
+  const char *line = record_end(&j);
+  char *path = xasprintf("%s/time-to-target.json", r->o.out);
+  const bool ok = write_text(path, line, err);
+  puts(line);
+  free(path);
+  record_free(&j);
+  return ok;
+}
