@@ -28,6 +28,7 @@ Latency latency_summary(double *samples, int n) {
       .min = quantile(samples, n, 0),
       .median = quantile(samples, n, 0.5),
       .p90 = quantile(samples, n, 0.9),
+      .p95 = quantile(samples, n, 0.95),
       .p99 = quantile(samples, n, 0.99),
       .max = quantile(samples, n, 1),
       .mean = mean,

@@ -3,8 +3,8 @@
 
 typedef struct Latency {
   int n;
-  double min, median, p90, p99, max, mean; // in the unit of the samples; NaN when there are none
-  double standard_error;                   // of the mean: s/√n; NaN for less than two
+  double min, median, p90, p95, p99, max, mean; // in the unit of the samples; NaN when there are none
+  double standard_error;                        // of the mean: s/√n; NaN for less than two
 } Latency;
 
 // Sorts the samples in place.

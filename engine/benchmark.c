@@ -124,6 +124,8 @@ static void record_speed(Record *j, const Engine *e, const Sums *sum, const Late
   record_num(j, "data_wait_percent", 100 * sum->wait / sum->seconds);
   record_num(j, "latency_ms", 1e3 * latency->mean);
   record_num(j, "latency_ms_p50", 1e3 * latency->median);
+  record_num(j, "latency_ms_p90", 1e3 * latency->p90);
+  record_num(j, "latency_ms_p95", 1e3 * latency->p95);
   record_num(j, "latency_ms_p99", 1e3 * latency->p99);
   if (!e->train.network && e->model->task == TASK_DETECTION)
     record_num(j, "mask_pixels_image", sum->pixels / (double)MAX(sum->own, 1));

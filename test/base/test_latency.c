@@ -8,6 +8,7 @@ TEST(latency_of_some) {
   EXPECT_INT(l.n, 5);
   EXPECT(l.min == 1 && l.median == 3 && l.max == 5 && l.mean == 3);
   EXPECT_NEAR(l.p90, 4.6, 4 * 0x1p-52 * 4.6); // 4 + (5 - 4) · 0.6, where 0.6 = 0.9 · 4 - 3 is rounded twice
+  EXPECT_NEAR(l.p95, 4.8, 4 * 0x1p-52 * 4.8);
   EXPECT_NEAR(l.p99, 4.96, 4 * 0x1p-52 * 4.96);
   EXPECT_NEAR(l.standard_error, sqrt(0.5), 4 * 0x1p-52); // squares 4 + 1 + 0 + 1 + 4, over 5 - 1, over 5
   double even[] = {2, 1};
