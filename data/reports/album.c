@@ -1,13 +1,12 @@
 #include "data/reports/album.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/record.h"
-#include "data/images/jpeg_write.h"
 #include "data/reports/album_page.h"
 #include "data/reports/draw.h"
+#include "data/reports/thumbnail.h"
 
-enum { SIDE = 640, QUALITY = 75 }; // the longer side of a picture before masks are drawn, pixels
+enum { SIDE = 640 }; // the longer side of a picture before masks are drawn, pixels
 
 // ---- which images ---------------------------------------------------------------------------------------------------
 
@@ -94,49 +93,14 @@ static void choose(const Split *const *splits, int n, uint8_t **chosen, int max)
 
 // ---- a picture ------------------------------------------------------------------------------------------------------
 
-// [h, w, c] bytes at a smaller size: each the mean of what it covers. Caller frees.
-static uint8_t *shrink(const uint8_t *in, int h, int w, int c, int out_h, int out_w) {
-  uint8_t *out = xmalloc((size_t)out_h * out_w * c);
-  for (int y = 0; y < out_h; y++)
-    for (int x = 0; x < out_w; x++) {
-      int y0 = (int)((int64_t)y * h / out_h), y1 = (int)((int64_t)(y + 1) * h / out_h);
-      int x0 = (int)((int64_t)x * w / out_w), x1 = (int)((int64_t)(x + 1) * w / out_w);
-      for (int k = 0; k < c; k++) {
-        uint64_t sum = 0;
-        for (int v = y0; v < y1; v++)
-          for (int u = x0; u < x1; u++) sum += in[((size_t)v * w + u) * c + k];
-        out[((size_t)y * out_w + x) * c + k] = (uint8_t)(sum / ((uint64_t)(y1 - y0) * (x1 - x0)));
-      }
-    }
-  return out;
-}
-
-static Rle shrink_mask(const Rle *mask, int h, int w) {
-  if (mask->h == h && mask->w == w) return rle_copy(mask);
-  uint8_t *bytes = xmalloc((size_t)mask->h * mask->w);
-  rle_to_bytes(mask, bytes);
-  for (size_t i = 0; i < (size_t)mask->h * mask->w; i++) bytes[i] = bytes[i] ? 255 : 0;
-  uint8_t *small = shrink(bytes, mask->h, mask->w, 1, h, w);
-  for (size_t i = 0; i < (size_t)h * w; i++) small[i] = small[i] >= 128;
-  Rle out = rle_from_bytes(small, h, w);
-  free(bytes);
-  free(small);
-  return out;
-}
-
-// Image i with its objects drawn, as a JPEG file in memory; NULL when it cannot be read. Caller frees.
-static uint8_t *picture(const Split *s, int i, size_t *size) {
+// Image i with its objects drawn, as an address; NULL when it cannot be read. Caller frees.
+static char *picture(const Split *s, int i) {
   const Dataset *d = &s->data;
   Image im;
   if (!dataset_image(d, i, &im, NULL)) return NULL;
-  float scale = fminf(1, (float)SIDE / (float)MAX(im.h, im.w));
-  int h = MAX((int)(scale * (float)im.h), 1), w = MAX((int)(scale * (float)im.w), 1);
-  float sx = (float)w / (float)im.w, sy = (float)h / (float)im.h;
-  if (scale < 1) {
-    uint8_t *small = shrink(im.rgb, im.h, im.w, 3, h, w);
-    image_free(&im);
-    im = (Image){h, w, small};
-  }
+  const float whole_w = (float)im.w, whole_h = (float)im.h;
+  thumbnail_shrink(&im, SIDE);
+  const float sx = (float)im.w / whole_w, sy = (float)im.h / whole_h;
   const Object *object = d->object + d->first_object[i];
   int n = d->first_object[i + 1] - d->first_object[i];
   DrawItem *items = xcalloc((size_t)n, sizeof *items);
@@ -144,35 +108,19 @@ static uint8_t *picture(const Split *s, int i, size_t *size) {
   for (int k = 0; k < n; k++) {
     const float *b = object[k].box;
     Rle mask = dataset_mask(d, i, &object[k]);
-    masks[k] = shrink_mask(&mask, h, w);
+    masks[k] = thumbnail_mask(&mask, im.h, im.w);
     rle_free(&mask);
     // Where everything is of one category, its name would only hide objects.
     const char *name = d->coco.num_categories > 1 ? d->coco.categories[object[k].label - 1].name : NULL;
     items[k] = (DrawItem){b[0] * sx, b[1] * sy, b[2] * sx, b[3] * sy, name, -1, &masks[k]};
   }
   draw_overlay(&im, items, n);
-  uint8_t *jpeg = jpeg_encode(&im, QUALITY, size);
+  char *src = thumbnail_uri(&im);
   for (int k = 0; k < n; k++) rle_free(&masks[k]);
   free(masks);
   free(items);
   image_free(&im);
-  return jpeg;
-}
-
-// RFC 4648, behind what makes it the address of a picture. Caller frees.
-static char *data_uri(const uint8_t *bytes, size_t size) {
-  static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  static const char scheme[] = "data:image/jpeg;base64,";
-  char *text = xmalloc(sizeof scheme + (size + 2) / 3 * 4), *p = text + sizeof scheme - 1;
-  memcpy(text, scheme, sizeof scheme);
-  for (size_t i = 0; i < size; i += 3) {
-    uint32_t three = (uint32_t)bytes[i] << 16;
-    if (i + 1 < size) three |= (uint32_t)bytes[i + 1] << 8;
-    if (i + 2 < size) three |= bytes[i + 2];
-    for (int k = 0; k < 4; k++) *p++ = i + (size_t)k <= size ? letters[three >> (18 - 6 * k) & 63] : '=';
-  }
-  *p = '\0';
-  return text;
+  return src;
 }
 
 // ---- the page -------------------------------------------------------------------------------------------------------
@@ -235,9 +183,7 @@ static char *objects_json(const Dataset *d, int i, const NameList *names) {
 
 static void record_image(Record *r, const Split *s, int split, int i, const NameList *names) {
   const CocoImage *im = &s->data.coco.images[s->data.image[i]];
-  size_t size;
-  uint8_t *jpeg = picture(s, i, &size);
-  char *src = jpeg ? data_uri(jpeg, size) : NULL, *objects = objects_json(&s->data, i, names), wrong[256] = "[";
+  char *src = picture(s, i), *objects = objects_json(&s->data, i, names), wrong[256] = "[";
   int used = 1;
   for (int k = 0; k < DEFECTS; k++)
     if (s->defects.of_image[s->data.image[i]] >> k & 1)
@@ -254,7 +200,6 @@ static void record_image(Record *r, const Split *s, int split, int i, const Name
   record_str(r, "note", s->defects.reason[i]);
   record_str(r, "src", src);
   record_end(r);
-  free(jpeg);
   free(src);
   free(objects);
 }
