@@ -16,6 +16,7 @@ static void print_text(FILE *f, double x, double y, const char *style, const cha
 }
 
 typedef struct PlotAxis {
+  double pixels;    // along it
   double low, high; // of the data; of their decimal logarithms on a log axis
   bool log;
   int n;
@@ -75,10 +76,11 @@ static void format_tick(const PlotAxis *a, double tick, char *out, size_t size) 
     snprintf(out, size, "%.4g", v);
 }
 
-// The range of all that can be drawn.
-static void set_axes(const PlotPanel *p, PlotAxis *x, PlotAxis *y) {
-  *x = (PlotAxis){.low = INFINITY, .high = -INFINITY};
-  *y = (PlotAxis){.low = INFINITY, .high = -INFINITY, .log = p->log_y};
+// The range of all that can be drawn, on a picture of that width.
+static void set_axes(const PlotPanel *p, int width, PlotAxis *x, PlotAxis *y) {
+  const double w = width - LEFT - RIGHT, h = PANEL - TOP - BOTTOM;
+  *x = (PlotAxis){.pixels = w, .low = INFINITY, .high = -INFINITY};
+  *y = (PlotAxis){.pixels = h, .low = INFINITY, .high = -INFINITY, .log = p->log_y};
   for (int s = 0; s < p->num_series; s++) {
     for (int i = 0; i < p->series[s].n; i++) {
       double px = p->groups ? i : p->series[s].x[i], py = p->series[s].y[i];
@@ -90,11 +92,11 @@ static void set_axes(const PlotPanel *p, PlotAxis *x, PlotAxis *y) {
     }
   }
   if (p->groups) y->low = 0; // bars stand on it
-  if (!isfinite(x->low)) *x = (PlotAxis){.low = 0, .high = 1};
-  if (!isfinite(y->low)) *y = (PlotAxis){.low = 0, .high = p->log_y ? 0 : 1, .log = p->log_y};
+  if (!isfinite(x->low)) *x = (PlotAxis){.pixels = w, .low = 0, .high = 1};
+  if (!isfinite(y->low)) *y = (PlotAxis){.pixels = h, .low = 0, .high = p->log_y ? 0 : 1, .log = p->log_y};
   if (x->low > 0 && x->low < 0.5 * x->high) x->low = 0; // zero is worth showing when it is near
   if (!y->log && y->low > 0 && y->low < 0.5 * y->high) y->low = 0;
-  if (!p->groups) set_ticks(x, 8, false);
+  if (!p->groups) set_ticks(x, width > 600 ? 8 : 5, false);
   set_ticks(y, 5, true);
 }
 
@@ -102,7 +104,7 @@ static void set_axes(const PlotPanel *p, PlotAxis *x, PlotAxis *y) {
 // evaluation is seen, too.
 static void print_lone_points(FILE *f, const PlotSeries *s, const PlotAxis *ax, const PlotAxis *ay, double top,
                               const char *colour) {
-  const double w = WIDTH - LEFT - RIGHT, h = PANEL - TOP - BOTTOM;
+  const double w = ax->pixels, h = ay->pixels;
   bool last = false;
   for (int i = 0; i < s->n; i++) {
     bool here = usable(ax, s->x[i]) && usable(ay, s->y[i]);
@@ -118,7 +120,7 @@ static void print_lone_points(FILE *f, const PlotSeries *s, const PlotAxis *ax, 
 // stays small and spikes stay visible.
 static void print_line(FILE *f, const PlotSeries *s, const double *y, const PlotAxis *ax, const PlotAxis *ay,
                        double top, const char *colour, const char *style) {
-  const double w = WIDTH - LEFT - RIGHT, h = PANEL - TOP - BOTTOM;
+  const double w = ax->pixels, h = ay->pixels;
   bool pen_down = false;
   fprintf(f, "<path class=\"%s\" stroke=\"%s\" d=\"", style, colour);
   for (int i = 0; i < s->n;) {
@@ -167,10 +169,10 @@ static double *running_mean(const PlotSeries *s, const PlotAxis *y) {
 }
 
 // Side by side in their group's share of the width, of which they take four fifths; names below.
-static void print_bars(FILE *f, const PlotPanel *p, const PlotAxis *ay, double top) {
+static void print_bars(FILE *f, const PlotPanel *p, const PlotAxis *ax, const PlotAxis *ay, double top) {
   int groups = p->num_series ? p->series[0].n : 0;
-  double share = (WIDTH - LEFT - RIGHT) / (double)MAX(groups, 1), width = 0.8 * share / p->num_series;
-  double h = PANEL - TOP - BOTTOM;
+  double share = ax->pixels / MAX(groups, 1), width = 0.8 * share / p->num_series;
+  double h = ay->pixels;
   for (int g = 0; g < groups; g++) {
     double left = LEFT + (g + 0.1) * share;
     for (int s = 0; s < p->num_series; s++) {
@@ -193,7 +195,7 @@ static void print_legend(FILE *f, const PlotPanel *p, double top) {
 }
 
 static void print_axes(FILE *f, const PlotPanel *p, const PlotAxis *ax, const PlotAxis *ay, double top) {
-  const double w = WIDTH - LEFT - RIGHT, h = PANEL - TOP - BOTTOM;
+  const double w = ax->pixels, h = ay->pixels;
   char label[32];
   for (int i = 0; i < ay->n; i++) {
     double y = top + TOP + h * (1 - (ay->ticks[i] - ay->low) / (ay->high - ay->low));
@@ -208,18 +210,18 @@ static void print_axes(FILE *f, const PlotPanel *p, const PlotAxis *ax, const Pl
     print_text(f, x, top + TOP + h + 18, "tick middle", label);
   }
   fprintf(f, "<path class=\"axis\" d=\"M%d %.1fv%.1fh%.1f\"/>\n", LEFT, top + TOP, h, w);
-  print_text(f, LEFT, top + TOP - 12, "panel", p->title);
   print_text(f, LEFT + w / 2, top + TOP + h + 38, "label middle", p->x_label);
   fprintf(f, "<g transform=\"translate(18 %.1f) rotate(-90)\">", top + TOP + h / 2);
   print_text(f, 0, 0, "label middle", p->y_label);
   fputs("</g>\n", f);
 }
 
-static void print_panel(FILE *f, const PlotPanel *p, double top) {
+// Axes and what is in them.
+static void print_field(FILE *f, const PlotPanel *p, int width, double top) {
   PlotAxis x, y;
-  set_axes(p, &x, &y);
+  set_axes(p, width, &x, &y);
   print_axes(f, p, &x, &y, top);
-  if (p->groups) print_bars(f, p, &y, top);
+  if (p->groups) print_bars(f, p, &x, &y, top);
   for (int i = 0; i < p->num_series && !p->groups; i++) {
     const PlotSeries *s = &p->series[i];
     const char *colour = colours[i % COUNT(colours)];
@@ -233,7 +235,23 @@ static void print_panel(FILE *f, const PlotPanel *p, double top) {
     print_line(f, s, mean, &x, &y, top, colours[i % COUNT(colours)], "line");
     free(mean);
   }
+}
+
+static void print_panel(FILE *f, const PlotPanel *p, double top) {
+  print_text(f, LEFT, top + TOP - 12, "panel", p->title);
+  print_field(f, p, WIDTH, top);
   print_legend(f, p, top);
+}
+
+const char *plot_colour(int series) { return colours[series % COUNT(colours)]; }
+
+void plot_print(FILE *f, const PlotPanel *p, int width) {
+  const int top = TOP - 12; // without title and legend
+  fprintf(f, "<svg class=\"plot\" role=\"img\" viewBox=\"0 %d %d %d\"><title>", top, width, PANEL - top);
+  xml_print(f, p->title);
+  fputs("</title>\n", f);
+  print_field(f, p, width, 0);
+  fputs("</svg>\n", f);
 }
 
 bool plot_svg(const char *path, const char *title, const PlotPanel *panels, int num_panels, Err *err) {
