@@ -5,7 +5,8 @@
 #include "data/reports/xml.h"
 
 // Okabe and Ito's colours, told apart under every common colour blindness; yellow left out, which is faint on white.
-static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#555555"};
+static const char *const colours[PLOT_COLOURS] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                                  "#56b4e9", "#e69f00", "#555555"};
 
 enum { WIDTH = 860, PANEL = 300, HEAD = 50, LEFT = 78, RIGHT = 24, TOP = 40, BOTTOM = 52, MAX_TICKS = 32 };
 
@@ -242,8 +243,6 @@ static void print_panel(FILE *f, const PlotPanel *p, double top) {
   print_field(f, p, WIDTH, top);
   print_legend(f, p, top);
 }
-
-const char *plot_colour(int series) { return colours[series % COUNT(colours)]; }
 
 void plot_print(FILE *f, const PlotPanel *p, int width) {
   const int top = TOP - 12; // without title and legend
