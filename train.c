@@ -257,6 +257,7 @@ static Outcome session(TrainingRun *r) {
   Err err;
   files_name(&r->files, o->out);
   r->files.keep = o->keep;
+  r->files.least_score = o->report_score;
   open_engine(r);
   if (o->plan) return outcome;
   plan_steps(r);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "data/reports/confusion.h"
+#include "engine/classify_page.h"
 #include "engine/rounds.h"
 
 // ---- memory -----------------------------------------------------------------------------------------------------
@@ -240,7 +241,7 @@ static void *collect(Engine *e, const Dataset *d, int threads, bool (*stopped)(v
   return NULL;
 }
 
-static bool score(const Dataset *d, const void *results, Metrics *out, Err *err) {
+static bool score(const Dataset *d, void *results, Metrics *out, Err *err) {
   (void)err;
   const Classification *c = results;
   const ClassScores s = classify_score(d, c);
@@ -265,6 +266,11 @@ static bool report(const Dataset *d, const void *results, const char *folder, Er
   return ok;
 }
 
+static void page(const Dataset *d, const void *results, double least, PageEvaluation *out) {
+  (void)least; // the first class counts, whatever its probability
+  classify_page(d, results, out);
+}
+
 const TaskRow task_classification = {.tells_run = true,
                                      .curve_title = "Accuracy",
                                      .curve_unit = "share of images",
@@ -280,4 +286,5 @@ const TaskRow task_classification = {.tells_run = true,
                                      .collect = collect,
                                      .score = score,
                                      .report = report,
+                                     .page = page,
                                      .release = release};

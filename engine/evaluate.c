@@ -1,6 +1,7 @@
 #include "engine/evaluate.h"
 #include <stdlib.h>
 #include <string.h>
+#include "engine/detection_page.h"
 #include "engine/gathered.h"
 #include "engine/rounds.h"
 
@@ -156,18 +157,24 @@ bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visit
 
 void evaluation_free(Evaluation *v) {
   coco_results_free(&v->found);
+  scores_free(&v->scores);
   free(v->read);
   *v = (Evaluation){0};
+}
+
+Coco evaluate_view(const Dataset *d, const Evaluation *v) {
+  Coco view = d->coco; // some could not be read, or --limit left them out
+  view.num_images = 0;
+  view.images = xmalloc((size_t)d->num_images * sizeof *view.images);
+  for (int i = 0; i < d->num_images; i++)
+    if (v->read[i]) view.images[view.num_images++] = d->coco.images[d->image[i]];
+  return view;
 }
 
 bool evaluate_score(const Dataset *d, const Evaluation *v, Scores *out, Err *err) {
   *out = (Scores){0};
   memory_for("the scores of an evaluation", "--val-limit or --limit");
-  Coco view = d->coco; // the images that were read, where some could not be or --limit left them out
-  view.num_images = 0;
-  view.images = xmalloc((size_t)d->num_images * sizeof *view.images);
-  for (int i = 0; i < d->num_images; i++)
-    if (v->read[i]) view.images[view.num_images++] = d->coco.images[d->image[i]];
+  Coco view = evaluate_view(d, v);
   bool ok = cocoeval_run(&out->bbox, &view, &v->found, EVAL_BBOX, err) &&
             cocoeval_run(&out->segm, &view, &v->found, EVAL_SEGM, err);
   free(view.images);
@@ -210,24 +217,27 @@ static void *collect(Engine *e, const Dataset *d, int threads, bool (*stopped)(v
   return NULL;
 }
 
-static bool score(const Dataset *d, const void *results, Metrics *out, Err *err) {
-  Scores s;
-  const Evaluation *v = results;
-  bool ok = evaluate_score(d, v, &s, err);
+static bool score(const Dataset *d, void *results, Metrics *out, Err *err) {
+  Evaluation *v = results;
+  Scores *s = &v->scores;
+  bool ok = evaluate_score(d, v, s, err);
   *out = (Metrics){.images = v->images, .left_out = v->left_out};
   if (ok) {
-    const EvalSummary *both[] = {&s.bbox, &s.segm};
+    const EvalSummary *both[] = {&s->bbox, &s->segm};
     for (int k = 0; k < COUNT(both); k++)
       for (int i = 0; i < EVAL_STATS; i++) {
         char name[METRIC_NAME];
         snprintf(name, sizeof name, "%s_%s", k ? "segm" : "bbox", eval_stats[i].key);
         metrics_add(out, name, both[k]->stats[i]);
       }
-    snprintf(out->summary, sizeof out->summary, "bbox AP %.3f (AP50 %.3f)  mask AP %.3f (AP50 %.3f)", s.bbox.stats[0],
-             s.bbox.stats[1], s.segm.stats[0], s.segm.stats[1]);
+    snprintf(out->summary, sizeof out->summary, "bbox AP %.3f (AP50 %.3f)  mask AP %.3f (AP50 %.3f)", s->bbox.stats[0],
+             s->bbox.stats[1], s->segm.stats[0], s->segm.stats[1]);
   }
-  scores_free(&s);
   return ok;
+}
+
+static void page(const Dataset *d, const void *results, double score, PageEvaluation *out) {
+  detection_page(d, results, score, out);
 }
 
 static size_t image_bytes(const ModelConfig *c) {
@@ -249,4 +259,5 @@ const TaskRow task_detection = {
     .accepts = accepts,
     .collect = collect,
     .score = score,
+    .page = page,
     .release = release};

@@ -37,12 +37,17 @@ typedef struct Visitor {
   bool (*stopped)(void); // asked before each batch, on every rank
 } Visitor;
 
+typedef struct Scores {
+  EvalSummary bbox, segm;
+} Scores;
+
 // What a model found in a data set. Images that cannot be read are left out of it, objects and all.
 typedef struct Evaluation {
   CocoResults found; // in the file's ids, boxes x y w h in original pixels, masks cut at 0.5
   bool *read;        // [num_images] of the data set: which of them it is about
   int images;        // how many these are
   int left_out;      // of the split's, because they could not be read
+  Scores scores;     // the task's, once it has scored
 } Evaluation;
 
 // Runs inference over the whole data set, whose shapes the engine was opened with, shared out over the engine's ranks:
@@ -58,10 +63,9 @@ void evaluation_free(Evaluation *v);
 // A detection in an image of that id as result files have it; its mask is borrowed.
 CocoResult evaluate_result(const Finder *f, int64_t image_id, const Detection *d);
 
-typedef struct Scores {
-  EvalSummary bbox, segm;
-} Scores;
-// Against the ground truth of the images that were read.
+// The ground truth of the images that were read: a shallow copy whose `images` are the caller's to free.
+Coco evaluate_view(const Dataset *d, const Evaluation *v);
+// Against that.
 bool evaluate_score(const Dataset *d, const Evaluation *v, Scores *out, Err *err);
 void scores_free(Scores *s);
 // Every category of the data set must be one of a model's n; false with a message that names the first that is not.

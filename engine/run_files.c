@@ -8,6 +8,8 @@
 #include "base/folder.h"
 #include "engine/curves.h"
 #include "engine/numbered.h"
+#include "engine/page_evaluation.h"
+#include "engine/page_read.h"
 
 static const double PATIENCE = 30; // seconds, for a disk that is full
 
@@ -79,7 +81,8 @@ static void clean_further_names(const char *folder) {
 bool files_lock(const RunFiles *f, Err *err) {
   if (!folder_take(f->folder, err)) return false;
   static const char *const reports[] = {"curves.svg",    "run.json",       "time-to-target.json",
-                                        "confusion.txt", "confusion.json", "confusion.svg"};
+                                        "confusion.txt", "confusion.json", "confusion.svg",
+                                        PAGE_FILE,       PAGE_SESSION,     PAGE_EVALUATION};
   const char *all[] = {f->checkpoint, f->previous, f->final, f->evaluated};
   for (int i = 0; i < COUNT(all); i++) file_clean(all[i]);
   for (int i = 0; i < COUNT(reports); i++) {
@@ -130,9 +133,17 @@ void files_describe(RunFiles *f, char *text, size_t room) {
   snprintf(text, room, "%s", f->kept);
 }
 
+// What was kept for the page of an evaluation that the run has yet to come to.
+static void forget_later(const RunFiles *f, int64_t first) {
+  char *path = xasprintf("%s/" PAGE_EVALUATION, f->folder);
+  if (page_evaluation_step(path) > first) unlink(path);
+  free(path);
+}
+
 bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const TaskRow *task, Err *err) {
   f->run = run;
   if (rolled_back && !go_back(f, err)) return false; // before the log is cut: it holds what leads to a checkpoint
+  forget_later(f, first);
   find_checkpoints(f);
   f->newest_is_good = true;
   return log_open(&f->log, f->folder, first, err) && read_losses(f, err) &&
@@ -190,7 +201,8 @@ bool files_score(RunFiles *f, const TaskRow *task, const Dataset *d, void *resul
                  double start, const Metrics *before, Err *err) {
   bool ok = end_scoring(f, err);
   if (ok)
-    scoring_start(&f->scoring, task, d, results, f->folder, cores, &f->log, step, start, before);
+    scoring_start(&f->scoring, task, d, results, (ReportTo){f->folder, f->least_score}, cores, &f->log, step, start,
+                  before);
   else
     task->release(results);
   return ok;

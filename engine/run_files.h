@@ -12,6 +12,7 @@ typedef struct RunFiles { // zero-initialise
   char *evaluated;                     // a name of the state that is being scored
   int keep;                            // how many checkpoints also stay under their steps' numbers
   const char *run;                     // of RunState
+  double least_score;                  // of ReportTo
   Log log;
   Scoring scoring;
   Saver saver;

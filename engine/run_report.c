@@ -141,8 +141,7 @@ static void record_phases(Record *j, const TrainingRun *r, const RunLog *l, int6
 
 // ---- what it was made with ----------------------------------------------------------------------------------------
 
-// "  --name=value" a line, as an object.
-static void record_settings(Record *j, const char *resolved) {
+void run_report_settings(Record *j, const char *resolved) {
   Record settings = {0};
   record_begin(&settings);
   for (const char *line = resolved; *line;) {
@@ -184,7 +183,7 @@ static void record_run(Record *j, const TrainingRun *r, const RunLog *l, int64_t
   record_num(j, "build_seconds", r->build_seconds);
   record_speed(j, r, l, 0, step);
   record_phases(j, r, l, step);
-  record_settings(j, o->resolved);
+  run_report_settings(j, o->resolved);
   device_origin(r->engine.dev, j);
 }
 

@@ -19,3 +19,5 @@ bool run_report_phase_ends(const TrainingRun *r, int64_t step);
 //   settings       every option, as text
 //   and what record_origin has
 bool run_report_write(const TrainingRun *r, int64_t step, bool complete, Err *err);
+// Adds "settings", of TrainOptions.resolved: every option, as text.
+void run_report_settings(Record *j, const char *resolved);

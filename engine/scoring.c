@@ -1,18 +1,45 @@
 // Scores beside the training steps.
 #include "engine/scoring.h"
 #include <omp.h>
+#include <stdlib.h>
+#include "engine/page_evaluation.h"
+#include "engine/page_read.h"
+
+static void add_texts(PagePairs *to, const Metrics *m) {
+  for (int i = 0; i < m->n; i++) {
+    char text[NUMBER_TEXT];
+    page_pair_add(to, m->metric[i].name, number_text(m->metric[i].value, text));
+  }
+}
+
+// The run's page with what has been found. That it cannot be written ends no run.
+static void write_page(Scoring *s) {
+  RunPage page = {.evaluation = {.step = s->step, .images = s->metrics.images, .left_out = s->metrics.left_out}};
+  PageEvaluation *e = &page.evaluation;
+  char *folder = xasprintf("%s/" PAGE_FOLDER, s->report.folder),
+       *path = xasprintf("%s/" PAGE_EVALUATION, s->report.folder);
+  add_texts(&e->metrics, &s->before);
+  add_texts(&e->metrics, &s->metrics);
+  if (s->task->page) s->task->page(s->d, s->results, s->report.score, e);
+  if (dirs_make(folder, &s->no_page) && page_evaluation_write(path, e, &s->no_page))
+    page_of_folder(s->report.folder, &s->no_page);
+  run_page_free(&page);
+  free(folder);
+  free(path);
+}
 
 static void *score(void *context) {
   Scoring *s = context;
   if (s->apart) omp_set_num_threads(s->cores); // of this thread's parallel regions only
   const TaskRow *t = s->task;
   s->ok = t->score(s->d, s->results, &s->metrics, &s->err);
-  if (s->ok && t->report && s->folder) s->ok = t->report(s->d, s->results, s->folder, &s->err);
+  if (s->ok && t->report && s->report.folder) s->ok = t->report(s->d, s->results, s->report.folder, &s->err);
+  if (s->ok && s->report.folder) write_page(s);
   atomic_store(&s->done, true);
   return NULL;
 }
 
-void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *results, const char *folder, int cores,
+void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *results, ReportTo report, int cores,
                    Log *log, int64_t step, double start, const Metrics *before) {
   CHECK(!s->under_way);
   *s = (Scoring){.under_way = true,
@@ -20,7 +47,7 @@ void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *resu
                  .d = d,
                  .task = task,
                  .results = results,
-                 .folder = folder,
+                 .report = report,
                  .start = start,
                  .cores = cores};
   if (before) s->before = *before;
@@ -71,6 +98,7 @@ bool scoring_end(Scoring *s, Log *log, Err *err) {
              now - s->start, without);
     record_metrics(log, s, now);
   }
+  if (*s->no_page.msg) log_note(log, "no page of the run: %s", s->no_page.msg);
   s->task->release(s->results);
   return s->ok || err_set(err, "%s", s->err.msg);
 }

@@ -5,19 +5,26 @@
 #include "base/log.h"
 #include "engine/task.h"
 
+// Where what people look at goes.
+typedef struct ReportTo {
+  const char *folder; // of the run; NULL: nowhere
+  double score;       // detections of at least that count in the confusion
+} ReportTo;
+
 typedef struct Scoring { // zero-initialise; one at a time is under way
   bool under_way;
   int64_t step;
   const Dataset *d;
   const TaskRow *task;
-  const char *folder;
+  ReportTo report;
   void *results;  // of the task; owned
   double start;   // of the evaluation: now_seconds()
   int cores;      // for the scores
   Metrics before; // known before the scores
   Metrics metrics;
   bool ok;
-  Err err; // !ok
+  Err err;     // !ok
+  Err no_page; // why the run's page could not be written; "": it was
   atomic_bool done;
   bool apart; // in a thread
   pthread_t thread;
@@ -25,8 +32,8 @@ typedef struct Scoring { // zero-initialise; one at a time is under way
 
 // Scores a task's results, which it takes, on `cores` cores beside the caller, or before it returns where that is 0.
 // The log holds later records back meanwhile. `start` is when the evaluation began. What `before` has, NULL: nothing,
-// stands in the same record. The task's report goes into `folder`; NULL: there is none. The data set must outlive it.
-void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *results, const char *folder, int cores,
+// stands in the same record. The task's report goes into `report`, and the run's page is made anew. The data set must outlive it.
+void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *results, ReportTo report, int cores,
                    Log *log, int64_t step, double start, const Metrics *before);
 bool scoring_ready(const Scoring *s); // under way, and scoring_end would not wait
 // Waits for the scores, and leaves them as a line for people and an "eval" record of all figures, which comes before

@@ -1,5 +1,6 @@
 // Task: what is made of a model's results over a data set, one row a task. A model's row names its own.
 #pragma once
+#include "data/reports/run_page.h"
 #include "engine/engine.h"
 
 enum { MAX_METRICS = 32, METRIC_NAME = 32 };
@@ -45,9 +46,12 @@ typedef struct TaskRow {
   // loader or none can be read, with an empty one when `stopped` said so on any of them.
   void *(*collect)(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Err *err);
   // Scores what was collected. Touches nothing else of the engine's: it may run in a thread beside training steps.
-  bool (*score)(const Dataset *d, const void *results, Metrics *out, Err *err);
+  bool (*score)(const Dataset *d, void *results, Metrics *out, Err *err);
   // Writes what people look at of them into a folder, beside the steps as `score` is; NULL: nothing.
   bool (*report)(const Dataset *d, const void *results, const char *folder, Err *err);
+  // What a run's page tells of what was scored, but for step, images and metrics: fills what is zeroed. Of detections
+  // those of at least `score` count in the confusion.
+  void (*page)(const Dataset *d, const void *results, double score, PageEvaluation *out);
   void (*release)(void *results);
 } TaskRow;
 

@@ -6,6 +6,8 @@
 #include "base/interrupt.h"
 #include "base/output.h"
 #include "engine/curves.h"
+#include "engine/page_read.h"
+#include "engine/page_session.h"
 #include "engine/run_report.h"
 #include "engine/targets.h"
 #include "engine/validate.h"
@@ -107,6 +109,13 @@ bool train_diverged(TrainingRun *r, int64_t step, const StepResult *s) {
   return true;
 }
 
+// What the run's page tells beside its log. That it cannot be written ends no run.
+static void write_session(TrainingRun *r, const char *state, const char *warning) {
+  Err err;
+  if (leads(r) && !page_session_write(r, state, warning, &err))
+    log_note(&r->files.log, "no page of the run: %s", err.msg);
+}
+
 static void show_step(TrainingRun *r, int64_t done, const StepResult *s) {
   double rate = schedule_rate(&r->schedule, done - 1);
   log_progress(&r->files.log, &(Progress){.step = done,
@@ -127,6 +136,7 @@ static bool take_results(TrainingRun *r, bool wait, int64_t *done) {
     if (s.is_void || train_diverged(r, step, &s)) return false;
     r->asked |= s.stop;
     memcpy(r->scale, s.scale, sizeof r->scale);
+    step_parts_result(&r->step_parts, &s);
     if (leads(r)) show_step(r, step, &s);
   }
   return true;
@@ -205,6 +215,12 @@ static bool stage_first(TrainingRun *r, Loader *loader) {
   return false;
 }
 
+// Before a step is started.
+static void time_parts(TrainingRun *r, int64_t done) {
+  if (step_parts_before(&r->step_parts, &r->engine, done - r->first, r->last - r->first))
+    write_session(r, "running", NULL);
+}
+
 // The steps of this call, with what falls due between them. A checkpoint comes before an evaluation, which may take
 // long, or fail.
 static Outcome make_steps(TrainingRun *r, Loader *loader) {
@@ -217,6 +233,7 @@ static Outcome make_steps(TrainingRun *r, Loader *loader) {
   if (r->first < r->last && !stop) stop = !stage_first(r, loader);
   int64_t done = r->first;
   while (done < r->last && !stop) { // told to stop between two steps, it ends after the next one, which is saved
+    time_parts(r, done);
     train_step(r, loader, done, done + 1 < r->last);
     done++;
     stop = told_to_stop(r);
@@ -261,6 +278,15 @@ static void note_bad_images(TrainingRun *r) {
              r->train->num_images + r->train->bad_images, bad_val);
 }
 
+// The page as it stands after the session: of a run that was never evaluated, too.
+static void finish_page(TrainingRun *r, Outcome outcome) {
+  static const char *const states[] = {
+      [RUN_COMPLETE] = "complete", [RUN_STOPPED] = "stopped", [RUN_DIVERGED] = "diverged"};
+  Err err;
+  write_session(r, states[outcome], *r->trouble.msg ? r->trouble.msg : NULL);
+  if (!page_of_folder(r->o.out, &err)) line_print(stderr, "no page of the run: %s", err.msg);
+}
+
 // What is said at the end, and what stands beside the checkpoint by then: final model, learning curves.
 static void finish(TrainingRun *r, Outcome outcome) {
   Err err;
@@ -272,7 +298,9 @@ static void finish(TrainingRun *r, Outcome outcome) {
   if (run_report_due(r)) expect(r, run_report_write(r, r->done, outcome == RUN_COMPLETE, &err), &err);
   if (outcome == RUN_COMPLETE && r->val) expect(r, targets_report(r, &err), &err);
   if (outcome == RUN_DIVERGED) divergence_explain(&r->divergence, &r->o, f, &r->trouble);
-  if (outcome == RUN_COMPLETE) line_print(stderr, "done: %s, %s/curves.svg", f->final, r->o.out);
+  finish_page(r, outcome);
+  if (outcome == RUN_COMPLETE)
+    line_print(stderr, "done: %s, %s/curves.svg, %s/report.html", f->final, r->o.out, r->o.out);
 }
 
 // A rank's trouble ends the run, once what was to be saved is.
@@ -322,6 +350,7 @@ static void open_files(TrainingRun *r) {
   if (r->rollbacks) job_leave(r->job, rollback_note(r->rollbacks, r->o.lr)); // the files have gone back
   record_amendments(r);
   record_ranks(r);
+  write_session(r, "running", NULL);
   die_first(keep_what_is_being_written, r);
   comm_last(r->comm, keep_what_is_being_written, r);
 }

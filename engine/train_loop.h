@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 #include "engine/job.h"
 #include "engine/run_files.h"
+#include "engine/step_parts.h"
 #include "engine/train_options.h"
 #include "nn/optim.h"
 
@@ -22,14 +23,15 @@ typedef struct TrainingRun {
   int64_t steps, first, last, per_epoch; // of the whole run; of this call
   int64_t done;                          // when the loop ended
   Schedule schedule;
-  char *identity;  // what a resumed run must share
-  Record amended;  // what --amend changed of it
-  RunFiles files;  // the first rank's
-  int64_t at;      // the step under way, for messages
-  Err trouble;     // what ends the run once its state is saved, such as images that cannot be read; "" = nothing
-  bool asked;      // all ranks have agreed to stop
-  bool is_void;    // … or to end, because one has no batch
-  double scale[3]; // of engine_get_scale, after the last step that was not void
+  char *identity;       // what a resumed run must share
+  Record amended;       // what --amend changed of it
+  RunFiles files;       // the first rank's
+  int64_t at;           // the step under way, for messages
+  Err trouble;          // what ends the run once its state is saved, such as images that cannot be read; "" = nothing
+  bool asked;           // all ranks have agreed to stop
+  bool is_void;         // … or to end, because one has no batch
+  double scale[3];      // of engine_get_scale, after the last step that was not void
+  StepParts step_parts; // for the run's page
   bool diverged;
   Divergence divergence;
 } TrainingRun;

@@ -90,7 +90,7 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
   X(INT64,  seed,             1, 0, 9e15,      "N",        "of everything random")                                     \
   X(HEADING, "Run")                                                                                                    \
   X(STRING, out,              "out",           "DIR",      "checkpoint.safetensors and the one before it, "            \
-                                                           "model.safetensors, log.jsonl, curves.svg")                 \
+                                                           "model.safetensors, log.jsonl, curves.svg, report.html")    \
   X(CHOICE_IMPLIED, resume,   0, resume_names, "last",      "continue the run in --out, bit for bit; previous: from "  \
                                                            "the checkpoint before the last")                           \
   X(FLAG,   amend,            false,                       "with --resume: go on with another length, --phases, --lr, "\
@@ -100,6 +100,8 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
                                                            "never; the best are kept as best-*.safetensors")           \
   X(INT,    eval_epochs,      -1, -1, 1e6,     "N",        "epochs between evaluations, where --eval-every is 0; 0 = " \
                                                            "none; -1 = 1, of a detector 0")                            \
+  X(FLOAT,  report_score,     0.5f, 0, 1,      "P",        "in report.html, detections of this score and above count " \
+                                                           "in the confusion and in the worst and best images")        \
   X(FLAG,   val_loss,         false,                       "evaluations also tell the losses on what is evaluated")    \
   X(INT,    patience,         0, 0, 1e6,       "N",        "end after N evaluations in a row without a gain; 0 = "     \
                                                            "never")                                                    \

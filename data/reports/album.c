@@ -3,7 +3,6 @@
 #include <string.h>
 #include "base/record.h"
 #include "data/reports/album_page.h"
-#include "data/reports/draw.h"
 #include "data/reports/thumbnail.h"
 
 enum { SIDE = 640 }; // the longer side of a picture before masks are drawn, pixels
@@ -95,31 +94,10 @@ static void choose(const Split *const *splits, int n, uint8_t **chosen, int max)
 
 // Image i with its objects drawn, as an address; NULL when it cannot be read. Caller frees.
 static char *picture(const Split *s, int i) {
-  const Dataset *d = &s->data;
-  Image im;
-  if (!dataset_image(d, i, &im, NULL)) return NULL;
-  const float whole_w = (float)im.w, whole_h = (float)im.h;
-  thumbnail_shrink(&im, SIDE);
-  const float sx = (float)im.w / whole_w, sy = (float)im.h / whole_h;
-  const Object *object = d->object + d->first_object[i];
-  int n = d->first_object[i + 1] - d->first_object[i];
-  DrawItem *items = xcalloc((size_t)n, sizeof *items);
-  Rle *masks = xcalloc((size_t)n, sizeof *masks);
-  for (int k = 0; k < n; k++) {
-    const float *b = object[k].box;
-    Rle mask = dataset_mask(d, i, &object[k]);
-    masks[k] = thumbnail_mask(&mask, im.h, im.w);
-    rle_free(&mask);
-    // Where everything is of one category, its name would only hide objects.
-    const char *name = d->coco.num_categories > 1 ? d->coco.categories[object[k].label - 1].name : NULL;
-    items[k] = (DrawItem){b[0] * sx, b[1] * sy, b[2] * sx, b[3] * sy, name, -1, &masks[k]};
-  }
-  draw_overlay(&im, items, n);
-  char *src = thumbnail_uri(&im);
-  for (int k = 0; k < n; k++) rle_free(&masks[k]);
-  free(masks);
-  free(items);
-  image_free(&im);
+  Thumbnail t;
+  if (!thumbnail_open(&t, &s->data, i, SIDE, NULL)) return NULL;
+  char *src = thumbnail_truth(&t, &s->data, i);
+  thumbnail_close(&t);
   return src;
 }
 

@@ -185,7 +185,7 @@ static void write_parts(const Page *p, const RunPage *r) {
 }
 
 static void write_memory(const Page *p, const RunPage *r) {
-  static const char *const heading[] = {"what", "where", "MiB"};
+  static const char *const heading[] = {"what", "where", "MB"};
   if (!r->memories) return;
   page_section(p, "memory", "Memory plan");
   page_table(p, "Memory plan", heading, 3, 2);
@@ -195,7 +195,7 @@ static void write_memory(const Page *p, const RunPage *r) {
     fputs("</th><td>", p->f);
     page_text(p, r->memory[i].place);
     fputs("</td>", p->f);
-    page_number(p, r->memory[i].bytes / (1 << 20), 1);
+    page_number(p, r->memory[i].bytes / 1e6, 1);
     fputs("</tr>\n", p->f);
   }
   page_table_end(p);

@@ -74,7 +74,6 @@ typedef struct PageEvaluation {
   int categories;
   PagePanels panels, category_panels; // precision over recall
   char *rule;                         // what the confusion counts, in a sentence; NULL: there is none
-  bool background;                    // the last class of it is none
   Confusion confusion;                // owned, names included
   PagePicture *picture;
   int pictures;

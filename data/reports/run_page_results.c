@@ -63,7 +63,7 @@ static int by_class(const void *a, const void *b) { return ((const Share *)a)->c
 // many.
 static int choose_classes(const PageEvaluation *e, int *class) {
   const Confusion *c = &e->confusion;
-  const int last = e->background ? c->classes - 1 : c->classes;
+  const int last = e->confusion.background ? c->classes - 1 : c->classes;
   Share *all = xcalloc((size_t)c->classes, sizeof *all);
   for (int i = 0; i < last; i++) {
     all[i].class = i;
@@ -77,7 +77,7 @@ static int choose_classes(const PageEvaluation *e, int *class) {
   }
   for (int i = 0; i < n; i++) class[i] = all[i].class;
   free(all);
-  if (e->background) class[n++] = last;
+  if (e->confusion.background) class[n++] = last;
   return n;
 }
 
@@ -120,7 +120,7 @@ static void write_matrix(const Page *p, const PageEvaluation *e) {
   const int n = choose_classes(e, class);
   if (n < c->classes)
     fprintf(p->f, "<p class=\"faint\">The %d of %d classes with most mistakes; the last column is all others.</p>\n",
-            n - e->background, c->classes - e->background);
+            n - e->confusion.background, c->classes - e->confusion.background);
   fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Confusion\"><table class=\"confusion\">\n"
         "<thead><tr><th>truth ↓ found →</th>",
         p->f);
@@ -144,13 +144,14 @@ static void write_mistakes(const Page *p, const PageEvaluation *e) {
   page_element(p, "h3", "Commonest mistakes");
   page_table(p, "Commonest mistakes", heading, 4, 2);
   for (int i = 0; i < n; i++) {
-    const ClassFigures truth = confusion_figures(&e->confusion, list[i].truth);
+    int64_t all = 0;
+    for (int j = 0; j < e->confusion.classes; j++) all += cell(&e->confusion, list[i].truth, j);
     fputs("<tr><th scope=\"row\">", p->f);
     write_name(p, &e->confusion, list[i].truth);
     fputs("</th><td>", p->f);
     write_name(p, &e->confusion, list[i].predicted);
     fprintf(p->f, "</td><td class=\"n\">%lld</td>", (long long)list[i].images);
-    page_number(p, 100 * (double)list[i].images / (double)truth.images, 1);
+    page_number(p, 100 * (double)list[i].images / (double)all, 1);
     fputs("</tr>\n", p->f);
   }
   page_table_end(p);

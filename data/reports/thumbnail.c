@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "data/images/jpeg_write.h"
+#include "data/reports/draw.h"
 
 enum { QUALITY = 75 };
 
@@ -23,7 +24,7 @@ static uint8_t *shrink(const uint8_t *in, int h, int w, int c, int out_h, int ou
   return out;
 }
 
-void thumbnail_shrink(Image *im, int side) {
+static void shrink_image(Image *im, int side) {
   const float scale = fminf(1, (float)side / (float)MAX(im->h, im->w));
   const int h = MAX((int)(scale * (float)im->h), 1), w = MAX((int)(scale * (float)im->w), 1);
   if (scale >= 1) return;
@@ -32,7 +33,7 @@ void thumbnail_shrink(Image *im, int side) {
   *im = (Image){h, w, small};
 }
 
-Rle thumbnail_mask(const Rle *mask, int h, int w) {
+static Rle shrink_mask(const Rle *mask, int h, int w) {
   if (mask->h == h && mask->w == w) return rle_copy(mask);
   uint8_t *bytes = xmalloc((size_t)mask->h * mask->w);
   rle_to_bytes(mask, bytes);
@@ -61,10 +62,77 @@ static char *data_uri(const uint8_t *bytes, size_t size) {
   return text;
 }
 
-char *thumbnail_uri(const Image *im) {
+// ---- pictures -------------------------------------------------------------------------------------------------------
+
+bool thumbnail_open(Thumbnail *t, const Dataset *d, int i, int side, Err *err) {
+  if (!dataset_image(d, i, &t->image, err)) return false;
+  const float h = (float)t->image.h, w = (float)t->image.w;
+  shrink_image(&t->image, side);
+  t->sy = (float)t->image.h / h;
+  t->sx = (float)t->image.w / w;
+  return true;
+}
+
+void thumbnail_close(Thumbnail *t) { image_free(&t->image); }
+
+// Draws over a copy; masks are the items' own.
+static char *draw(const Thumbnail *t, DrawItem *items, Rle *masks, int n) {
+  Image im = image_alloc(t->image.h, t->image.w);
   size_t size;
-  uint8_t *jpeg = jpeg_encode(im, QUALITY, &size);
+  memcpy(im.rgb, t->image.rgb, 3 * (size_t)im.h * (size_t)im.w);
+  draw_overlay(&im, items, n);
+  uint8_t *jpeg = jpeg_encode(&im, QUALITY, &size);
   char *uri = data_uri(jpeg, size);
+  for (int k = 0; k < n; k++) rle_free(&masks[k]);
+  free(masks);
+  free(items);
   free(jpeg);
+  image_free(&im);
   return uri;
+}
+
+char *thumbnail_plain(const Thumbnail *t) { return draw(t, NULL, NULL, 0); }
+
+// Where everything is of one category, its name would only hide objects.
+static const char *label_of(const Dataset *d, int category) {
+  return d->coco.num_categories > 1 && category >= 0 ? d->coco.categories[category].name : NULL;
+}
+
+char *thumbnail_truth(const Thumbnail *t, const Dataset *d, int i) {
+  const Object *object = d->object + d->first_object[i];
+  const int n = d->first_object[i + 1] - d->first_object[i];
+  DrawItem *items = xcalloc((size_t)n, sizeof *items);
+  Rle *masks = xcalloc((size_t)n, sizeof *masks);
+  for (int k = 0; k < n; k++) {
+    const float *b = object[k].box;
+    Rle mask = dataset_mask(d, i, &object[k]);
+    masks[k] = shrink_mask(&mask, t->image.h, t->image.w);
+    rle_free(&mask);
+    items[k] = (DrawItem){.x1 = b[0] * t->sx,
+                          .y1 = b[1] * t->sy,
+                          .x2 = b[2] * t->sx,
+                          .y2 = b[3] * t->sy,
+                          .label = label_of(d, object[k].label - 1),
+                          .score = -1,
+                          .mask = &masks[k]};
+  }
+  return draw(t, items, masks, n);
+}
+
+char *thumbnail_found(const Thumbnail *t, const Dataset *d, const CocoResult *const *found, int n) {
+  DrawItem *items = xcalloc((size_t)n, sizeof *items);
+  Rle *masks = xcalloc((size_t)n, sizeof *masks);
+  for (int k = 0; k < n; k++) {
+    const double *b = found[k]->bbox;
+    const char *name = label_of(d, coco_find_category(&d->coco, found[k]->category_id));
+    if (found[k]->has_segm) masks[k] = shrink_mask(&found[k]->rle, t->image.h, t->image.w);
+    items[k] = (DrawItem){.x1 = (float)b[0] * t->sx,
+                          .y1 = (float)b[1] * t->sy,
+                          .x2 = (float)(b[0] + b[2]) * t->sx,
+                          .y2 = (float)(b[1] + b[3]) * t->sy,
+                          .label = name ? name : "",
+                          .score = (float)found[k]->score,
+                          .mask = found[k]->has_segm ? &masks[k] : NULL};
+  }
+  return draw(t, items, masks, n);
 }

@@ -1,11 +1,19 @@
-// Pictures made small for a page that holds everything itself: shrunk, and as data: addresses.
+// Pictures made small for a page that holds everything itself: images of a data set with what is in them, as data:
+// addresses.
 #pragma once
-#include "data/formats/rle.h"
-#include "data/images/image.h"
+#include "data/batches/dataset.h"
 
-// Makes the longer side at most `side` pixels; each is the mean of what it covers.
-void thumbnail_shrink(Image *im, int side);
-// A mask at that image's size: of the pixels that are covered by half. Caller frees.
-Rle thumbnail_mask(const Rle *mask, int h, int w);
-// "data:image/jpeg;base64,…" of the image, of libjpeg's quality 75. Caller frees.
-char *thumbnail_uri(const Image *im);
+typedef struct Thumbnail {
+  Image image;
+  float sx, sy; // of its pixels per pixel of the data set's image
+} Thumbnail;
+
+// Reads image i and makes its longer side at most `side` pixels; each is the mean of what it covers. False as
+// dataset_image.
+bool thumbnail_open(Thumbnail *t, const Dataset *d, int i, int side, Err *err);
+void thumbnail_close(Thumbnail *t);
+// "data:image/jpeg;base64,…": of the image as it is, with the objects of image i, or with detections, each with its
+// category's name and score. Small images are enlarged. Caller frees.
+char *thumbnail_plain(const Thumbnail *t);
+char *thumbnail_truth(const Thumbnail *t, const Dataset *d, int i);
+char *thumbnail_found(const Thumbnail *t, const Dataset *d, const CocoResult *const *found, int n);

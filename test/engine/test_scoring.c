@@ -45,7 +45,7 @@ static char *run(const Dataset *d, const char *dir, int cores) {
     if (step == 1) {
       Evaluation *v = xmalloc(sizeof *v);
       *v = (Evaluation){.found = find_objects(d), .read = all_of(d), .images = d->num_images, .left_out = 2};
-      scoring_start(&s, &task_detection, d, v, NULL, cores, &log, step, now_seconds(), NULL);
+      scoring_start(&s, &task_detection, d, v, (ReportTo){0}, cores, &log, step, now_seconds(), NULL);
       EXPECT(s.under_way && s.apart == (cores > 0));
       EXPECT(cores > 0 || scoring_ready(&s));
     }
