@@ -94,8 +94,8 @@ bool torchvision_config(const Checkpoint *c, ModelConfig *config, Err *err) {
   config->depth = torchvision_depth(c, "backbone.body.");
   config->width = torchvision_dim(c, "backbone.body.conv1.weight", 0);
   if (!config->depth)
-    return err_set(err, "its ResNet is none of ours (10, 18, 34, 50, 101, 152 layers); build/inspect lists what it "
-                        "holds");
+    return err_set(err, "its ResNet is none of ours (10, 18, 34, 50, 101, 152 layers; neither wide ones nor "
+                        "ResNeXts); build/inspect lists what it holds");
   infer_norm(c, config);
   config->classes = 0;
   if (kind == WEIGHTS_BACKBONE) return true;

@@ -14,11 +14,21 @@ int torchvision_count(const Checkpoint *c, const char *format) {
   }
 }
 
+// Its first 3×3 convolution has as many channels as the stem: in a wide ResNet there are more, in a ResNeXt groups.
+static bool is_plain(const Checkpoint *c, const char *prefix) {
+  char stem[64], inner[64];
+  snprintf(stem, sizeof stem, "%sconv1.weight", prefix);
+  snprintf(inner, sizeof inner, "%slayer1.0.conv2.weight", prefix);
+  const int width = torchvision_dim(c, stem, 0);
+  return !ckpt_find(c, inner) || (torchvision_dim(c, inner, 0) == width && torchvision_dim(c, inner, 1) == width);
+}
+
 int torchvision_depth(const Checkpoint *c, const char *prefix) {
   static const struct {
     int depth, blocks;
   } bottleneck[] = {{50, 6}, {101, 23}, {152, 36}}, basic[] = {{10, 1}, {18, 2}, {34, 6}};
   char name[64];
+  if (!is_plain(c, prefix)) return 0;
   snprintf(name, sizeof name, "%slayer1.0.conv3.weight", prefix);
   const bool three = ckpt_find(c, name) != NULL;
   snprintf(name, sizeof name, "%slayer3.%%d.conv1.weight", prefix);
@@ -33,7 +43,7 @@ int torchvision_depth(const Checkpoint *c, const char *prefix) {
 // ---- which network ----------------------------------------------------------------------------------------------
 
 // The tensors that tell a network: all of `has`, the first with windows of `taps`, and the one whose rows are the
-// classes. VGGs differ in which is their last convolution.
+// classes. VGGs differ in which is their last convolution; those with batch norm have it as features.1.
 static const struct {
   const char *variant, *has[2], *head;
   int taps;
@@ -48,6 +58,7 @@ enum { RESNET = COUNT(known) - 1 };
 static int find_known(const Checkpoint *c) {
   for (int i = 0; i < COUNT(known); i++) {
     const CkptTensor *last = ckpt_find(c, known[i].has[1]);
+    if (known[i].taps == 3 && ckpt_find(c, "features.1.weight")) continue;
     if (last && last->ndim == 4 && ckpt_find(c, known[i].head) &&
         torchvision_dim(c, known[i].has[0], 2) == known[i].taps)
       return i;
@@ -66,7 +77,8 @@ bool torchvision_classifier_config(const Checkpoint *c, ModelConfig *config, Err
   snprintf(variant, sizeof variant, "%s", known[i].variant);
   if (i == RESNET) snprintf(variant, sizeof variant, "resnet%d", torchvision_depth(c, ""));
   if (!config_init(config, variant, NULL))
-    return err_set(err, "its ResNet is none of ours (18, 34, 50, 101, 152 layers); build/inspect lists what it holds");
+    return err_set(err, "its ResNet is none of ours (18, 34, 50, 101, 152 layers; neither wide ones nor ResNeXts); "
+                        "build/inspect lists what it holds");
   config->classes = torchvision_dim(c, known[i].head, 0);
   if (i == RESNET) config->width = torchvision_dim(c, "conv1.weight", 0);
   if (known[i].taps == 3) config->width = torchvision_dim(c, "features.0.weight", 0);

@@ -73,6 +73,44 @@ TEST(state_of_torchvisions_classifiers) {
 }
 _Static_assert(CLASSES == 4, "the last is class 3");
 
+typedef struct Bare {
+  const char *name;
+  int64_t dims[4];
+} Bare;
+
+static void expect_unknown(const Bare *tensor, int n, const char *says) {
+  const char *path = small_checkpoint("unknown");
+  CkptWriter w;
+  Checkpoint c;
+  ModelConfig told;
+  Err err = {""};
+  static const float zeros[64 * 64];
+  CHECK(ckpt_begin(&w, path, &err));
+  for (int i = 0; i < n; i++) ckpt_tensor(&w, tensor[i].name, CKPT_F32, 4, tensor[i].dims);
+  for (int i = 0; i < n; i++) ckpt_data(&w, zeros);
+  CHECK(ckpt_commit(&w, &err));
+  if (!EXPECT(state_open(&c, path, &err))) return;
+  if (!EXPECT(!state_config(&c, &told, NULL, &err) && strstr(err.msg, says))) printf("    %s\n", err.msg);
+  ckpt_close(&c);
+}
+
+// Kin of ours: names of tensors are those of ResNet-18 and VGG-11, what they compute is not.
+TEST(state_of_torchvisions_that_are_not_ours) {
+  Bare resnet[] = {{"conv1.weight", {4, 1, 7, 7}},          {"layer1.0.conv1.weight", {4, 4, 3, 3}},
+                   {"layer1.0.conv2.weight", {4, 4, 3, 3}}, {"layer3.0.conv1.weight", {1, 1, 1, 1}},
+                   {"layer3.1.conv1.weight", {1, 1, 1, 1}}, {"fc.weight", {2, 4, 1, 1}}};
+  resnet[2].dims[0] = resnet[2].dims[1] = 8; // wide
+  expect_unknown(resnet, COUNT(resnet), "neither wide ones nor ResNeXts");
+  resnet[2].dims[0] = 4;
+  resnet[2].dims[1] = 1; // four groups
+  expect_unknown(resnet, COUNT(resnet), "neither wide ones nor ResNeXts");
+  const Bare vgg[] = {{"features.0.weight", {4, 1, 3, 3}},
+                      {"features.1.weight", {4, 1, 1, 1}}, // of batch norm
+                      {"features.18.weight", {1, 1, 1, 1}},
+                      {"classifier.6.weight", {2, 4, 1, 1}}};
+  expect_unknown(vgg, COUNT(vgg), "neither a Mask R-CNN nor a classification network of torchvision's");
+}
+
 TEST(state_of_another_net_names_what_does_not_fit) {
   ModelConfig resnet = classifier_config("resnet18"), vgg = classifier_config("vgg11");
   Engine saved, loaded;
