@@ -202,8 +202,8 @@ static void fill_pictures(const Dataset *d, const Evaluation *v, double score, P
   qsort(all, (size_t)n, sizeof *all, by_quality);
   const int worst = MIN(SHOWN, (n + 1) / 2), best = MIN(SHOWN, n - worst);
   out->picture = xcalloc(2 * SHOWN, sizeof *out->picture);
-  for (int k = 0; k < worst; k++) add_picture(d, &all[k], &g, "The worst", out);
-  for (int k = 0; k < best; k++) add_picture(d, &all[n - 1 - k], &g, "The best", out);
+  for (int k = 0; k < worst && all[k].quality < 1; k++) add_picture(d, &all[k], &g, "The worst", out);
+  for (int k = n - 1; k >= n - best && all[k].quality > 0; k--) add_picture(d, &all[k], &g, "The best", out);
   free(all);
   free(g.result);
   free(g.first);

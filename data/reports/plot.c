@@ -195,7 +195,9 @@ static void print_legend(FILE *f, const PlotPanel *p, double top) {
   }
 }
 
-static void print_axes(FILE *f, const PlotPanel *p, const PlotAxis *ax, const PlotAxis *ay, double top) {
+// With the title where it is not NULL.
+static void print_axes(FILE *f, const PlotPanel *p, const char *title, const PlotAxis *ax, const PlotAxis *ay,
+                       double top) {
   const double w = ax->pixels, h = ay->pixels;
   char label[32];
   for (int i = 0; i < ay->n; i++) {
@@ -211,6 +213,7 @@ static void print_axes(FILE *f, const PlotPanel *p, const PlotAxis *ax, const Pl
     print_text(f, x, top + TOP + h + 18, "tick middle", label);
   }
   fprintf(f, "<path class=\"axis\" d=\"M%d %.1fv%.1fh%.1f\"/>\n", LEFT, top + TOP, h, w);
+  if (title) print_text(f, LEFT, top + TOP - 12, "panel", title);
   print_text(f, LEFT + w / 2, top + TOP + h + 38, "label middle", p->x_label);
   fprintf(f, "<g transform=\"translate(18 %.1f) rotate(-90)\">", top + TOP + h / 2);
   print_text(f, 0, 0, "label middle", p->y_label);
@@ -218,10 +221,10 @@ static void print_axes(FILE *f, const PlotPanel *p, const PlotAxis *ax, const Pl
 }
 
 // Axes and what is in them.
-static void print_field(FILE *f, const PlotPanel *p, int width, double top) {
+static void print_field(FILE *f, const PlotPanel *p, const char *title, int width, double top) {
   PlotAxis x, y;
   set_axes(p, width, &x, &y);
-  print_axes(f, p, &x, &y, top);
+  print_axes(f, p, title, &x, &y, top);
   if (p->groups) print_bars(f, p, &x, &y, top);
   for (int i = 0; i < p->num_series && !p->groups; i++) {
     const PlotSeries *s = &p->series[i];
@@ -239,8 +242,7 @@ static void print_field(FILE *f, const PlotPanel *p, int width, double top) {
 }
 
 static void print_panel(FILE *f, const PlotPanel *p, double top) {
-  print_text(f, LEFT, top + TOP - 12, "panel", p->title);
-  print_field(f, p, WIDTH, top);
+  print_field(f, p, p->title, WIDTH, top);
   print_legend(f, p, top);
 }
 
@@ -249,7 +251,7 @@ void plot_print(FILE *f, const PlotPanel *p, int width) {
   fprintf(f, "<svg class=\"plot\" role=\"img\" viewBox=\"0 %d %d %d\"><title>", top, width, PANEL - top);
   xml_print(f, p->title);
   fputs("</title>\n", f);
-  print_field(f, p, width, 0);
+  print_field(f, p, NULL, width, 0);
   fputs("</svg>\n", f);
 }
 

@@ -177,7 +177,7 @@ static const char *safe_address(const char *src) {
 }
 
 static void write_picture(const Page *p, const char *src, const char *what, const char *file) {
-  fprintf(p->f, "<img loading=\"lazy\" src=\"%s\" alt=\"%s: ", safe_address(src), what);
+  fprintf(p->f, "<img src=\"%s\" alt=\"%s: ", safe_address(src), what);
   page_text(p, file);
   fputs("\">", p->f);
 }

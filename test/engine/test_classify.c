@@ -51,7 +51,7 @@ TEST(classify_counts_hits_and_confusions) {
                           {.top = {1, 0, 2, -1, -1}}};
   bool read[IMAGES] = {true, true, true, true, false};
   const Dataset d = {.num_images = IMAGES, .object = object, .classes = CLASSES};
-  const Classification c = {.classes = CLASSES, .row = row, .read = read, .images = 4, .left_out = 1};
+  Classification c = {.classes = CLASSES, .row = row, .read = read, .images = 4, .left_out = 1};
   const ClassScores s = classify_score(&d, &c);
   EXPECT(s.top1 == 2 && s.top5 == 3 && s.images == 4);
   int64_t count[CLASSES * CLASSES];

@@ -269,7 +269,7 @@ TEST(files_wait_for_room_for_a_further_name) {
 // ---- scores that take their time --------------------------------------------------------------------------------
 
 static sem_t scores_may_end;
-static bool score_slowly(const Dataset *d, const void *results, Metrics *out, Err *err) {
+static bool score_slowly(const Dataset *d, void *results, Metrics *out, Err *err) {
   (void)d;
   (void)results;
   (void)err;
@@ -313,7 +313,7 @@ TEST(files_write_no_checkpoint_before_its_log) {
 // ---- the best ---------------------------------------------------------------------------------------------------
 
 // Results are the two metrics.
-static bool score(const Dataset *d, const void *results, Metrics *out, Err *err) {
+static bool score(const Dataset *d, void *results, Metrics *out, Err *err) {
   (void)d;
   (void)err;
   const double *found = results;

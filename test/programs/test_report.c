@@ -1,0 +1,104 @@
+// The page that a run of ./train leaves, and build/report's of several.
+#include <stdlib.h>
+#include <unistd.h>
+#include "engine/page_read.h"
+#include "test/harness/command.h"
+#include "test/harness/html.h"
+#include "test/harness/small_set.h"
+#include "test/harness/test.h"
+
+static char *read_tmp(const char *folder, const char *file) {
+  char *name = xasprintf("%s/%s", folder, file), *text = file_read(in_tmp(name), &(size_t){0}, NULL);
+  free(name);
+  EXPECT(text);
+  return text ? text : xstrdup("");
+}
+
+static char *page_of(const char *folder) {
+  char *text = read_tmp(folder, PAGE_FILE);
+  EXPECT(html_well_formed(text));
+  EXPECT(!strstr(text, "http:") && !strstr(text, "https:") && !strstr(text, "<script"));
+  return text;
+}
+
+static void expect_in(const char *text, const char *const *parts, int n) {
+  for (int i = 0; i < n; i++)
+    if (!EXPECT(strstr(text, parts[i]))) printf("    %s\n", parts[i]);
+}
+
+static long evaluations(const char *folder) {
+  char *log = read_tmp(folder, "log.jsonl");
+  const long n = html_count(log, "\"kind\":\"eval\"");
+  free(log);
+  return n;
+}
+
+// A run that is interrupted behind an evaluation has its page; resumed, it goes on with it, to that of a run that was
+// never interrupted but for times.
+TEST_TIER(report_follows_a_run, 1) {
+  static const char *const first[] = {"<p class=\"faint\">stopped</p>",
+                                      ">4 of 6<",
+                                      "After step 3",
+                                      "Commonest",
+                                      "disc",
+                                      "id=\"images\"",
+                                      "Not measured"};
+  static const char *const last[] = {
+      "<p class=\"faint\">complete</p>", ">6 of 6<", "After step 6", "Memory plan", "box AP50", ">report-score<"};
+  const char *options = "--iters 6 --eval-every 3 --report-score 0.05";
+  char *interrupted = xasprintf("%s --stop-after 4", options), *resumed = xasprintf("%s --resume", options);
+  EXPECT_INT(train_shapes("", "report-page", interrupted), 0);
+  char *before = page_of("report-page");
+  expect_in(before, first, COUNT(first));
+  EXPECT_INT(train_shapes("", "report-page", resumed), 0);
+  char *after = page_of("report-page");
+  expect_in(after, last, COUNT(last));
+  EXPECT(!strstr(after, "There was none"));
+  EXPECT_INT(evaluations("report-page"), 2);
+  RunPage page = {0};
+  Err err;
+  if (EXPECT(page_read(&page, in_tmp("report-page"), NULL, &err))) {
+    const PageCurve *ap = &page.panels.item[1].curve[0], *loss = &page.panels.item[0].curve[0];
+    EXPECT(ap->n == 2 && ap->x[0] == 3 && ap->x[1] == 6 && loss->n == 6);
+    EXPECT(page.evaluation.step == 6 && page.evaluation.confusion.background && page.memories > 3);
+  }
+  run_page_free(&page);
+  free(before);
+  free(after);
+  free(interrupted);
+  free(resumed);
+}
+
+// Several runs, of which one is gone again.
+TEST_TIER(report_of_several_runs, 1) {
+  const char *said;
+  EXPECT_INT(train_shapes("", "report-one", "--iters 2 --eval-every -1"), 0);
+  EXPECT_INT(train_shapes("", "report-two", "--iters 2 --lr 0.02"), 0);
+  char *one = xstrdup(in_tmp("report-one")), *two = xstrdup(in_tmp("report-two")), *out = xstrdup(in_tmp("both.html"));
+  EXPECT_INT(command(&said, "%s %s slow=%s --out %s", tool("report"), one, two, out), 0);
+  char *text = file_read(out, &(size_t){0}, NULL);
+  EXPECT(text && html_well_formed(text) && html_count(text, "There was none so far.") == 2 &&
+         strstr(text, "<h1>2 runs</h1>") && strstr(text, ">slow<") && strstr(text, "Settings that differ"));
+  free(text);
+  EXPECT_INT(unlink(in_tmp("report-one/" PAGE_FILE)), 0);
+  EXPECT_INT(command(&said, "%s %s", tool("report"), one), 0);
+  free(page_of("report-one"));
+  const struct {
+    char *arguments;
+    const char *says;
+  } mistakes[] = {
+      {xasprintf("%s %s-gone --out %s", one, two, out), "report-two-gone/log.jsonl: no such file"},
+      {xasprintf("%s %s", one, two), "--out FILE is missing"},
+      {xasprintf("%s b=%s/log.jsonl --out %s", one, two, out), "give folders of runs, or logs: not both"},
+      {xasprintf("%s --out %s/log.jsonl", one, one), "log.jsonl"},
+      {xstrdup(""), "needs one to 8 folders of runs"},
+  };
+  for (int i = 0; i < COUNT(mistakes); i++) {
+    const int status = command(&said, "%s %s", tool("report"), mistakes[i].arguments);
+    if (!EXPECT(status == 2 && strstr(said, mistakes[i].says) && html_count(said, "\n") <= 1)) printf("    %s\n", said);
+    free(mistakes[i].arguments);
+  }
+  free(one);
+  free(two);
+  free(out);
+}
