@@ -1,8 +1,19 @@
-// COCO's 12 figures from an annotation file and a result file, as pycocotools gives them.
+// COCO's 12 figures from an annotation file and a result file, as pycocotools gives them; curves and confusion besides.
 #include "data/formats/cocoeval.h"
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include "base/cli.h"
 #include "base/output.h"
+#include "base/record.h"
 #include "data/formats/coco.h"
+#include "data/formats/cocoeval_confusion.h"
+#include "data/reports/confusion.h"
+#include "data/reports/precision_recall.h"
 
 // What people should know about their files before they compare the figures with others'.
 static void print_notes(const EvalSummary *s) {
@@ -30,45 +41,126 @@ static void print_notes(const EvalSummary *s) {
             s->maskless, s->first_maskless + 1);
 }
 
-static const char *const kinds[] = {[EVAL_BBOX] = "bbox", [EVAL_SEGM] = "segm", NULL};
-
 // clang-format off
 #define COCOEVAL_OPTIONS(X)                                                                                            \
   X(STRING, gt,           NULL, "FILE",     "annotations in COCO's format")                                            \
   X(STRING, dt,           NULL, "FILE",     "detections in COCO's result format")                                      \
-  X(CHOICE, iou,          EVAL_BBOX, kinds, "what overlaps: boxes or masks")                                           \
+  X(CHOICE, iou,          EVAL_BBOX, eval_kinds, "what overlaps: boxes, masks, or masks and their boundaries")         \
+  X(STRING, max_dets,     "1,10,100", "A,B,C", "the best so many of each image and category count; AP needs 100")      \
   X(FLAG,   per_category, false,            "a row for each category, too")                                            \
-  X(FLAG,   json,         false,            "one JSON object, categories included, instead")
+  X(FLAG,   json,         false,            "one JSON object, categories included, instead")                           \
+  X(HEADING, "curves and confusion: to FILE.json or FILE.svg, or all there is of them into a FOLDER")                  \
+  X(STRING, curves,       NULL, "PATH",     "precision over recall, of each category and of all")                      \
+  X(STRING, confusion,    NULL, "PATH",     "which categories are taken for which, and the background; or FILE.txt")   \
+  X(FLOAT,  confusion_score, 0.5f, -INFINITY, INFINITY, "S", "of detections with this score or more")                  \
+  X(FLOAT,  confusion_iou,   0.5f, 0.01, 1, "IOU", "that overlap by this or more")
 // clang-format on
 
 typedef struct CocoevalOptions {
   OPTION_FIELDS(COCOEVAL_OPTIONS)
 } CocoevalOptions;
 
+// Three limits that ascend, from 1 on.
+static void read_limits(const char *text, int limits[EVAL_LIMITS]) {
+  const char *p = text;
+  bool ok = true;
+  for (int i = 0; i < EVAL_LIMITS && ok; i++) {
+    char *end;
+    errno = 0;
+    const long value = strtol(p, &end, 10);
+    ok = isdigit((unsigned char)*p) && errno == 0 && value >= 1 && value <= INT_MAX &&
+         *end == (i + 1 < EVAL_LIMITS ? ',' : '\0') && (i == 0 || value > limits[i - 1]);
+    limits[i] = (int)value;
+    p = end + 1;
+  }
+  if (!ok)
+    die(EXIT_USAGE,
+        "--max-dets %s: expected three whole numbers from 1 on that ascend, as 1,10,100 (pycocotools sorts them, fails "
+        "for fewer, and summarizes the first three of more)",
+        text);
+}
+
+static bool ends_in(const char *path, const char *ending) {
+  const size_t n = strlen(path), m = strlen(ending);
+  return n > m && strcmp(path + n - m, ending) == 0;
+}
+
+// Refuses the name of a file that nothing can be written as, before any work; makes the folder.
+static void prepare(const char *option, const char *path, bool text) {
+  struct stat there;
+  Err err;
+  if (ends_in(path, ".json") || ends_in(path, ".svg") || (text && ends_in(path, ".txt"))) return;
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+  if (dot && dot > name && dot[1] && dot[1] != '.' && stat(path, &there) != 0)
+    die(EXIT_USAGE, "--%s %s: expected FILE.json or FILE.svg%s, or a folder", option, path, text ? ", FILE.txt" : "");
+  if (!dirs_make(path, &err)) die(EXIT_USAGE, "--%s: %s", option, err.msg);
+}
+
+static bool write_curves(const char *path, const EvalSummary *s, Err *err) {
+  if (ends_in(path, ".json")) return precision_recall_json(path, s, err);
+  return ends_in(path, ".svg") ? precision_recall_svg(path, s, err) : precision_recall_write(path, s, err);
+}
+
+static bool write_confusion(const CocoevalOptions *o, const Coco *gt, const CocoResults *dt, Err *err) {
+  const double score = float_decimal(o->confusion_score), iou = float_decimal(o->confusion_iou);
+  const char *path = o->confusion;
+  const int n = gt->num_categories;
+  int64_t *count = eval_confusion(gt, dt, (EvalKind)o->iou, score, iou, err);
+  if (!count) return false;
+  const char **names = xmalloc((size_t)n * sizeof *names);
+  for (int k = 0; k < n; k++) names[k] = gt->categories[k].name;
+  char rule[128], s[NUMBER_TEXT], t[NUMBER_TEXT];
+  snprintf(rule, sizeof rule, "scores from %s on, IoU (%s) from %s on", number_text(score, s), eval_kinds[o->iou],
+           number_text(iou, t));
+  const Confusion c = {.classes = n + 1, .count = count, .name = names, .background = true, .rule = rule};
+  const bool ok = ends_in(path, ".json")  ? confusion_json(path, &c, err)
+                  : ends_in(path, ".svg") ? confusion_svg(path, &c, err)
+                  : ends_in(path, ".txt") ? confusion_text(path, &c, err)
+                                          : confusion_write(path, &c, err);
+  free(names);
+  free(count);
+  return ok;
+}
+
+static void print_summary(const CocoevalOptions *o, const EvalSummary *s) {
+  const int last = s->max_dets[EVAL_LIMITS - 1];
+  print_notes(s);
+  if (s->stats[0] < 0 && s->ap_last >= 0)
+    fprintf(stderr, "note: AP is at 100 detections, which --max-dets lacks: -1, as in pycocotools; at %d it is %.3f\n",
+            last, s->ap_last);
+  if (o->json) {
+    cocoeval_print_json(stdout, s);
+  } else {
+    cocoeval_print(stdout, s);
+    if (o->per_category) cocoeval_print_categories(stdout, s);
+  }
+}
+
 int main(int argc, char **argv) {
   CocoevalOptions o = {OPTION_DEFAULTS(COCOEVAL_OPTIONS)};
   OPTION_TABLE(table, CocoevalOptions, COCOEVAL_OPTIONS);
   Cli cli = {.usage = "--gt FILE --dt FILE [options]",
-             .about = "COCO detection metrics, equal to pycocotools'.",
+             .about = "COCO detection metrics, equal to pycocotools'; --iou boundary to boundary-iou-api's.",
              .options = table,
              .num_options = COUNT(table),
              .values = &o};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.gt || !o.dt) die(EXIT_USAGE, "--%s FILE is missing; --help shows the usage", o.gt ? "dt" : "gt");
 
+  int limits[EVAL_LIMITS];
+  read_limits(o.max_dets, limits);
+  if (o.curves) prepare("curves", o.curves, false);
+  if (o.confusion) prepare("confusion", o.confusion, true);
+
   Coco gt;
   CocoResults dt;
   EvalSummary summary;
   Err err;
   if (!coco_load(&gt, o.gt, &err) || !coco_results_load(&dt, o.dt, &gt, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (!cocoeval_run(&summary, &gt, &dt, (EvalKind)o.iou, &err)) die(EXIT_USAGE, "%s: %s", o.dt, err.msg);
-  print_notes(&summary);
-  if (o.json) {
-    cocoeval_print_json(stdout, &summary);
-  } else {
-    cocoeval_print(stdout, &summary);
-    if (o.per_category) cocoeval_print_categories(stdout, &summary);
-  }
+  if (!cocoeval_run_at(&summary, &gt, &dt, (EvalKind)o.iou, limits, &err)) die(EXIT_USAGE, "%s: %s", o.dt, err.msg);
+  print_summary(&o, &summary);
+  if (o.curves && !write_curves(o.curves, &summary, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (o.confusion && !write_confusion(&o, &gt, &dt, &err)) die(EXIT_RUN, "%s", err.msg);
   cocoeval_free(&summary);
   coco_results_free(&dt);
   coco_free(&gt);

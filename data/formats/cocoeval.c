@@ -1,33 +1,34 @@
 // COCO's detection metrics: match each image and category, then one precision-recall curve for each category.
 #include "data/formats/cocoeval.h"
 #include <float.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "data/formats/cocoeval_cells.h"
 
-enum { THRESHOLDS = 10, RECALLS = 101, LIMITS = 3, MAX_DETS = 100 };
+enum { THRESHOLDS = 10, LAST = EVAL_LIMITS - 1 };
 
-static const int limits[LIMITS] = {1, 10, MAX_DETS};
+const char *const eval_kinds[] = {[EVAL_BBOX] = "bbox", [EVAL_SEGM] = "segm", [EVAL_BOUNDARY] = "boundary", NULL};
+const int eval_max_dets[EVAL_LIMITS] = {1, 10, 100};
 
 const EvalStat eval_stats[EVAL_STATS] = {
-    {"AP", false, 0, AREA_ALL, 100},
-    {"AP50", false, 50, AREA_ALL, 100},
-    {"AP75", false, 75, AREA_ALL, 100},
-    {"AP_small", false, 0, AREA_SMALL, 100},
-    {"AP_medium", false, 0, AREA_MEDIUM, 100},
-    {"AP_large", false, 0, AREA_LARGE, 100},
-    {"AR_1", true, 0, AREA_ALL, 1},
-    {"AR_10", true, 0, AREA_ALL, 10},
-    {"AR_100", true, 0, AREA_ALL, 100},
-    {"AR_small", true, 0, AREA_SMALL, 100},
-    {"AR_medium", true, 0, AREA_MEDIUM, 100},
-    {"AR_large", true, 0, AREA_LARGE, 100},
+    {"AP", false, 0, AREA_ALL, EVAL_AT_100},
+    {"AP50", false, 50, AREA_ALL, LAST},
+    {"AP75", false, 75, AREA_ALL, LAST},
+    {"AP_small", false, 0, AREA_SMALL, LAST},
+    {"AP_medium", false, 0, AREA_MEDIUM, LAST},
+    {"AP_large", false, 0, AREA_LARGE, LAST},
+    {"AR_1", true, 0, AREA_ALL, 0},
+    {"AR_10", true, 0, AREA_ALL, 1},
+    {"AR_100", true, 0, AREA_ALL, LAST},
+    {"AR_small", true, 0, AREA_SMALL, LAST},
+    {"AR_medium", true, 0, AREA_MEDIUM, LAST},
+    {"AR_large", true, 0, AREA_LARGE, LAST},
 };
+static const EvalStat ap_last = {"AP", false, 0, AREA_ALL, LAST};
 
 // The doubles of numpy.linspace, whose last bit decides matches on a threshold: start + i·step, and recall ends at 1.
 static double iou_threshold(int t) { return t * ((0.95 - 0.5) / (THRESHOLDS - 1)) + 0.5; }
-static double recall_point(int r) { return r * (1.0 / (RECALLS - 1)); }
+static double recall_point(int r) { return r * (1.0 / (EVAL_RECALLS - 1)); }
 
 // Figures of one category for one area range and one limit on detections.
 typedef struct CurveFigures {
@@ -36,7 +37,7 @@ typedef struct CurveFigures {
 } CurveFigures;
 
 typedef struct CategoryFigures {
-  CurveFigures at[EVAL_AREAS][LIMITS];
+  CurveFigures at[EVAL_AREAS][EVAL_LIMITS];
 } CategoryFigures;
 
 // Detections of one category, already in the order of images and ranks.
@@ -74,7 +75,7 @@ static void match_cell(const EvalCells *e, const EvalCell *c) {
   double *iou = xmalloc((size_t)c->num_dts * gts * sizeof *iou);
   int *order = xmalloc(gts * sizeof *order);
   bool *ignored = xmalloc(gts), *taken = xmalloc(gts);
-  eval_overlaps(e->coco, e->kind, c, iou);
+  eval_overlaps(e->coco, e->kind, c, iou_threshold(0), iou);
   for (int a = 0; a < EVAL_AREAS; a++) match_area(c, (EvalArea)a, iou, order, ignored, taken);
   free(iou);
   free(order);
@@ -82,23 +83,23 @@ static void match_cell(const EvalCells *e, const EvalCell *c) {
   free(taken);
 }
 
-// The mean of a curve over the recall points. Only matches are its points, recall (i + 1) / positives and precision[i]:
-// what comes between two of them has the recall of the first and less precision.
-static double mean_precision(double *precision, int points, int positives) {
+// A curve at the recall points; returns its mean. Only matches are its points, recall (i + 1) / positives and
+// precision[i]: what comes between two of them has the recall of the first and less precision.
+static double curve_at_recalls(double *precision, int points, int positives, double curve[EVAL_RECALLS]) {
   for (int i = points - 1; i > 0; i--) precision[i - 1] = MAX(precision[i - 1], precision[i]);
   double sum = 0;
-  for (int r = 0, i = 0; r < RECALLS; r++) {
+  for (int r = 0, i = 0; r < EVAL_RECALLS; r++) {
     while (i < points && (double)(i + 1) / positives < recall_point(r)) i++;
-    if (i == points) break; // precision is 0 beyond the recall that was reached
-    sum += precision[i];
+    curve[r] = i < points ? precision[i] : 0; // 0 beyond the recall that was reached
+    sum += curve[r];
   }
-  return sum / RECALLS;
+  return sum / EVAL_RECALLS;
 }
 
 // A precision-recall curve for each threshold: detections by score, those beyond the limit or ignored left out.
-// precision is scratch, [THRESHOLDS, n].
+// precision is scratch, [THRESHOLDS, n], curve is where they go, [THRESHOLDS, EVAL_RECALLS].
 static void score_curves(CurveFigures *out, EvalDt *const *dts, int n, EvalArea area, int max_dets, int positives,
-                         double *precision) {
+                         double *precision, double (*curve)[EVAL_RECALLS]) {
   int tp[THRESHOLDS] = {0}, seen[THRESHOLDS] = {0};
   for (int i = 0; i < n; i++) {
     const EvalDt *d = dts[i];
@@ -111,28 +112,40 @@ static void score_curves(CurveFigures *out, EvalDt *const *dts, int n, EvalArea 
     }
   }
   for (int t = 0; t < THRESHOLDS; t++) {
-    out->precision[t] = mean_precision(precision + (size_t)t * (size_t)n, tp[t], positives);
+    out->precision[t] = curve_at_recalls(precision + (size_t)t * (size_t)n, tp[t], positives, curve[t]);
     out->recall[t] = (double)tp[t] / positives;
   }
 }
 
+static void fill_precision(EvalPrecision to, bool defined, double (*curve)[EVAL_RECALLS]) {
+  for (int r = 0; r < EVAL_RECALLS; r++) {
+    double sum = 0;
+    for (int t = 0; t < THRESHOLDS; t++) sum += curve[t][r];
+    to[CURVE_50][r] = defined ? curve[0][r] : -1;
+    to[CURVE_75][r] = defined ? curve[5][r] : -1;
+    to[CURVE_MEAN][r] = defined ? sum / THRESHOLDS : -1;
+  }
+}
+
 // dts are sorted by score here; gts and dts are those of one category.
-static void score_category(CategoryFigures *out, const EvalGt *gts, int num_gts, EvalDt **dts, int n) {
-  double *precision = xmalloc(THRESHOLDS * (size_t)n * sizeof *precision);
+static void score_category(CategoryFigures *out, EvalPrecision to, const int *limits, const EvalGt *gts, int num_gts,
+                           EvalDt **dts, int n) {
+  double *precision = xmalloc(THRESHOLDS * (size_t)n * sizeof *precision), curve[THRESHOLDS][EVAL_RECALLS] = {{0}};
   qsort(dts, (size_t)n, sizeof *dts, compare_dt_score);
   for (int a = 0; a < EVAL_AREAS; a++) {
     int positives = 0;
     for (int g = 0; g < num_gts; g++) positives += !eval_gt_ignored(&gts[g], (EvalArea)a);
-    for (int m = 0; m < LIMITS; m++) {
+    for (int m = 0; m < EVAL_LIMITS; m++) {
       CurveFigures *f = &out->at[a][m];
       f->defined = positives > 0;
-      if (f->defined) score_curves(f, dts, n, (EvalArea)a, limits[m], positives, precision);
+      if (f->defined) score_curves(f, dts, n, (EvalArea)a, limits[m], positives, precision, curve);
+      if (a == AREA_ALL && m == LAST) fill_precision(to, f->defined, curve);
     }
   }
   free(precision);
 }
 
-static void score_categories(const EvalCells *e, CategoryFigures *figures) {
+static void score_categories(const EvalCells *e, CategoryFigures *figures, EvalSummary *out) {
   int n = e->coco->num_categories;
   int *gt_end = xcalloc((size_t)n + 1, sizeof *gt_end), *dt_end = xcalloc((size_t)n + 1, sizeof *dt_end);
   for (int i = 0; i < e->num_gts; i++) gt_end[e->gts[i].category + 1]++;
@@ -145,49 +158,76 @@ static void score_categories(const EvalCells *e, CategoryFigures *figures) {
   for (int i = 0; i < e->num_dts; i++) by_score[i] = &e->dts[i];
 #pragma omp parallel for schedule(dynamic)
   for (int k = 0; k < n; k++)
-    score_category(&figures[k], e->gts + gt_end[k], gt_end[k + 1] - gt_end[k], by_score + dt_end[k],
-                   dt_end[k + 1] - dt_end[k]);
+    score_category(&figures[k], out->precision[k], out->max_dets, e->gts + gt_end[k], gt_end[k + 1] - gt_end[k],
+                   by_score + dt_end[k], dt_end[k + 1] - dt_end[k]);
   free(gt_end);
   free(dt_end);
   free(by_score);
 }
 
+// The place of a figure's limit; -1 where it is 100, and none is.
+static int place_of_limit(const int *limits, const EvalStat *s) {
+  if (s->limit != EVAL_AT_100) return s->limit;
+  for (int m = 0; m < EVAL_LIMITS; m++)
+    if (limits[m] == 100) return m;
+  return -1;
+}
+
 // Mean over the categories that define the figure, or -1. All of them average equally many points, so that the mean of
 // means is pycocotools' mean over all points but for rounding.
-static double mean_stat(const CategoryFigures *figures, int n, const EvalStat *s) {
+static double mean_stat(const CategoryFigures *figures, int n, const int *limits, const EvalStat *s) {
   int first = s->iou ? (s->iou - 50) / 5 : 0, last = s->iou ? first : THRESHOLDS - 1;
-  int limit = 0, count = 0;
+  int place = place_of_limit(limits, s), count = 0;
   double sum = 0;
-  while (limits[limit] != s->max_dets) limit++;
-  for (int k = 0; k < n; k++) {
-    const CurveFigures *f = &figures[k].at[s->area][limit];
+  for (int k = 0; k < n && place >= 0; k++) {
+    const CurveFigures *f = &figures[k].at[s->area][place];
     if (!f->defined) continue;
     for (int t = first; t <= last; t++, count++) sum += s->recall ? f->recall[t] : f->precision[t];
   }
   return count ? sum / count : -1;
 }
 
-static void summarize(EvalSummary *out, const Coco *c, const CategoryFigures *figures) {
-  for (int i = 0; i < EVAL_STATS; i++) out->stats[i] = mean_stat(figures, c->num_categories, &eval_stats[i]);
-  out->num_categories = c->num_categories;
-  out->categories = xmalloc((size_t)c->num_categories * sizeof *out->categories);
-  for (int k = 0; k < c->num_categories; k++)
-    out->categories[k] = (EvalCategory){.id = c->categories[k].id,
-                                        .name = c->categories[k].name,
-                                        .ap = mean_stat(&figures[k], 1, &eval_stats[0]),
-                                        .ap50 = mean_stat(&figures[k], 1, &eval_stats[1]),
-                                        .ar_100 = mean_stat(&figures[k], 1, &eval_stats[8])};
+static void mean_curves(EvalPrecision *precision, int n) {
+  for (int c = 0; c < EVAL_CURVES; c++)
+    for (int r = 0; r < EVAL_RECALLS; r++) {
+      double sum = 0;
+      int count = 0;
+      for (int k = 0; k < n; k++) {
+        if (precision[k][c][r] < 0) continue;
+        sum += precision[k][c][r];
+        count++;
+      }
+      precision[n][c][r] = count ? sum / count : -1;
+    }
 }
 
-bool cocoeval_run(EvalSummary *out, const Coco *gt, const CocoResults *dt, EvalKind kind, Err *err) {
+static void summarize(EvalSummary *out, const Coco *c, const CategoryFigures *figures) {
+  const int n = c->num_categories, *limits = out->max_dets;
+  for (int i = 0; i < EVAL_STATS; i++) out->stats[i] = mean_stat(figures, n, limits, &eval_stats[i]);
+  out->ap_last = mean_stat(figures, n, limits, &ap_last);
+  mean_curves(out->precision, n);
+  out->categories = xmalloc((size_t)n * sizeof *out->categories);
+  for (int k = 0; k < n; k++)
+    out->categories[k] = (EvalCategory){.id = c->categories[k].id,
+                                        .name = c->categories[k].name,
+                                        .ap = mean_stat(&figures[k], 1, limits, &ap_last),
+                                        .ap50 = mean_stat(&figures[k], 1, limits, &eval_stats[1]),
+                                        .ar = mean_stat(&figures[k], 1, limits, &eval_stats[8])};
+}
+
+bool cocoeval_run_at(EvalSummary *out, const Coco *gt, const CocoResults *dt, EvalKind kind,
+                     const int max_dets[EVAL_LIMITS], Err *err) {
   EvalCells e;
-  memset(out, 0, sizeof *out);
-  const bool ok = eval_cells_gather(&e, gt, dt, kind, MAX_DETS, out, err);
+  *out = (EvalSummary){.kind = kind};
+  memcpy(out->max_dets, max_dets, sizeof out->max_dets);
+  const bool ok = eval_cells_gather(&e, gt, dt, kind, max_dets[LAST], out, err);
   if (ok) {
 #pragma omp parallel for schedule(dynamic, 16)
     for (int i = 0; i < e.num_cells; i++) match_cell(&e, &e.cells[i]);
+    out->num_categories = gt->num_categories;
+    out->precision = xmalloc(((size_t)gt->num_categories + 1) * sizeof *out->precision);
     CategoryFigures *figures = xcalloc((size_t)gt->num_categories, sizeof *figures);
-    score_categories(&e, figures);
+    score_categories(&e, figures, out);
     summarize(out, gt, figures);
     free(figures);
   }
@@ -195,7 +235,12 @@ bool cocoeval_run(EvalSummary *out, const Coco *gt, const CocoResults *dt, EvalK
   return ok;
 }
 
+bool cocoeval_run(EvalSummary *out, const Coco *gt, const CocoResults *dt, EvalKind kind, Err *err) {
+  return cocoeval_run_at(out, gt, dt, kind, eval_max_dets, err);
+}
+
 void cocoeval_free(EvalSummary *s) {
   free(s->categories);
+  free(s->precision);
   memset(s, 0, sizeof *s);
 }

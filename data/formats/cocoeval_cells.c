@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "data/formats/boundary.h"
 #include "data/formats/rle.h"
 
 static const double area_range[EVAL_AREAS][2] = {{0, 1e10}, {0, 1024}, {1024, 9216}, {9216, 1e10}};
@@ -64,7 +65,7 @@ static void gather_gts(EvalCells *e, EvalSummary *out) {
     if (image < 0) continue; // a view with fewer images
     e->gts[e->num_gts++] = (EvalGt){.ann = a, .category = a->category, .image = image, .order = i, .area = area};
     out->zero_ids += a->id == 0;
-    if (e->kind != EVAL_SEGM || coco_ann_has_mask(a, c->images[image].h, c->images[image].w)) continue;
+    if (e->kind == EVAL_BBOX || coco_ann_has_mask(a, c->images[image].h, c->images[image].w)) continue;
     if (out->box_masks++ == 0) out->first_box_mask = a->id;
   }
   free(last);
@@ -100,7 +101,7 @@ static bool gather_dts(EvalCells *e, const CocoResults *dt, int most, EvalSummar
     out->unknown_image += image < 0;
     out->unknown_category += image >= 0 && category < 0;
     if (image < 0 || category < 0) continue;
-    if (e->kind == EVAL_SEGM && !check_mask(c, r, i, &c->images[image], out, err)) return false;
+    if (e->kind != EVAL_BBOX && !check_mask(c, r, i, &c->images[image], out, err)) return false;
     double area = r->has_bbox ? r->bbox[2] * r->bbox[3] : (double)rle_area(&r->rle);
     e->dts[n++] = (EvalDt){.result = r, .category = category, .image = image, .area = area};
   }
@@ -116,6 +117,17 @@ static bool gather_dts(EvalCells *e, const CocoResults *dt, int most, EvalSummar
     e->dts[e->num_dts++] = d;
   }
   return true;
+}
+
+// Boxes in the place of all masks would give figures that say nothing of boundaries.
+static bool check_boundaries(const EvalCells *e, const CocoResults *dt, const EvalSummary *notes, Err *err) {
+  if (e->kind != EVAL_BOUNDARY) return true;
+  if (e->num_gts && notes->box_masks == e->num_gts)
+    return err_set(err, "boundaries need masks, and no annotation of %s has one",
+                   e->coco->path ? e->coco->path : "the ground truth");
+  int masks = 0;
+  for (int i = 0; i < dt->n; i++) masks += dt->items[i].has_segm;
+  return masks || !dt->n || err_set(err, "boundaries need masks, and no detection has one");
 }
 
 // Walks both sorted lists at once; a cell has ground truth, detections or both.
@@ -146,6 +158,7 @@ bool eval_cells_gather(EvalCells *e, const Coco *gt, const CocoResults *dt, Eval
   *e = (EvalCells){.coco = gt, .kind = kind};
   if (!gather_dts(e, dt, most, notes, err)) return false;
   gather_gts(e, notes);
+  if (!check_boundaries(e, dt, notes, err)) return false;
   gather_cells(e);
   return true;
 }
@@ -173,8 +186,31 @@ static void iou_bbox(const EvalCell *c, const uint8_t *crowd, double *iou) {
   free(gt);
 }
 
+// Makes the boundary of a mask that has none yet; its distance is by the mask's own size.
+static void need_boundary(Rle *boundary, const Rle *mask) {
+  if (!boundary->runs) *boundary = rle_boundary(mask, boundary_distance(mask->h, mask->w));
+}
+
+// Where the IoU of masks is `least` or more, and the ground truth is no crowd, the smaller of it and the boundaries'.
+static void take_boundaries(const Rle *dt, int dts, const Rle *gt, int gts, const uint8_t *crowd, double least,
+                            double *iou) {
+  Rle *rims = xcalloc((size_t)dts + (size_t)gts, sizeof *rims), *gt_rims = rims + dts;
+  for (int d = 0; d < dts; d++)
+    for (int g = 0; g < gts; g++, iou++) {
+      if (crowd[g] || *iou < least) continue;
+      double rim_iou;
+      need_boundary(&rims[d], &dt[d]);
+      need_boundary(&gt_rims[g], &gt[g]);
+      rle_iou(&rims[d], 1, &gt_rims[g], 1, NULL, &rim_iou);
+      *iou = MIN(*iou, rim_iou);
+    }
+  for (int i = 0; i < dts + gts; i++) rle_free(&rims[i]);
+  free(rims);
+}
+
 // IoU of the masks, iou[d * num_gts + g]; a box stands in where there is no mask.
-static void iou_segm(const Coco *coco, const EvalCell *c, const uint8_t *crowd, double *iou) {
+static void iou_segm(const Coco *coco, const EvalCell *c, const uint8_t *crowd, bool boundary, double least,
+                     double *iou) {
   Rle *dt = xmalloc((size_t)c->num_dts * sizeof *dt), *gt = xmalloc((size_t)c->num_gts * sizeof *gt);
   const CocoImage *image = &coco->images[c->gts[0].image];
   for (int g = 0; g < c->num_gts; g++) {
@@ -186,6 +222,7 @@ static void iou_segm(const Coco *coco, const EvalCell *c, const uint8_t *crowd, 
     dt[d] = r->has_segm ? r->rle : rle_from_bbox(r->bbox, image->h, image->w);
   }
   rle_iou(dt, c->num_dts, gt, c->num_gts, crowd, iou);
+  if (boundary) take_boundaries(dt, c->num_dts, gt, c->num_gts, crowd, least, iou);
   for (int g = 0; g < c->num_gts; g++) rle_free(&gt[g]);
   for (int d = 0; d < c->num_dts; d++)
     if (!c->dts[d].result->has_segm) rle_free(&dt[d]);
@@ -193,14 +230,14 @@ static void iou_segm(const Coco *coco, const EvalCell *c, const uint8_t *crowd, 
   free(gt);
 }
 
-void eval_overlaps(const Coco *coco, EvalKind kind, const EvalCell *c, double *iou) {
+void eval_overlaps(const Coco *coco, EvalKind kind, const EvalCell *c, double least, double *iou) {
   if (!c->num_gts || !c->num_dts) return;
   uint8_t *crowd = xmalloc((size_t)c->num_gts);
   for (int g = 0; g < c->num_gts; g++) crowd[g] = c->gts[g].ann->crowd;
   if (kind == EVAL_BBOX)
     iou_bbox(c, crowd, iou);
   else
-    iou_segm(coco, c, crowd, iou);
+    iou_segm(coco, c, crowd, kind == EVAL_BOUNDARY, least, iou);
   free(crowd);
 }
 

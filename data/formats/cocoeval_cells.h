@@ -45,8 +45,9 @@ bool eval_gt_ignored(const EvalGt *g, EvalArea a); // a crowd, or an object of a
 int eval_compare_score(double a, double b);
 
 // The overlap of the detections and the ground truth of one image, iou[d * num_gts + g]: of boxes or masks, as `kind`
-// says, over the detection's own area where the ground truth is a crowd.
-void eval_overlaps(const Coco *coco, EvalKind kind, const EvalCell *c, double *iou);
+// says, over the detection's own area where the ground truth is a crowd. Below `least` only that it is less is said:
+// boundaries of masks that overlap less are not looked at.
+void eval_overlaps(const Coco *coco, EvalKind kind, const EvalCell *c, double least, double *iou);
 
 // The ground truth that a detection takes at a threshold, or -1. Candidates are the `n` of `order`, ignored ones last;
 // of equal overlaps the later one wins. One that is taken is no candidate, but for crowds. ignored, taken and iou are

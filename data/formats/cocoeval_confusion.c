@@ -70,7 +70,7 @@ static void match_image(const EvalCells *e, const EvalCell *c, double threshold,
   m.ignored = xcalloc(gts, sizeof *m.ignored);
   m.taken = xcalloc(gts, sizeof *m.taken);
   m.order = xmalloc(gts * sizeof *m.order);
-  eval_overlaps(e->coco, e->kind, c, iou);
+  eval_overlaps(e->coco, e->kind, c, m.threshold, iou);
   for (int g = 0; g < c->num_gts; g++) m.ignored[g] = eval_gt_ignored(&c->gts[g], AREA_ALL);
   for (int own = 1; own >= 0; own--)
     for (int d = 0; d < c->num_dts; d++) {

@@ -193,6 +193,7 @@ static void print_totals(FILE *f, const Confusion *c) {
     fputs("; precision ", f);
     print_percent(f, 0, share(right, detections));
     fprintf(f, ": %lld of %lld detections", (long long)right, (long long)detections);
+    if (c->rule) text_print(f, "; %s", c->rule);
   }
   fputc('\n', f);
 }
@@ -234,6 +235,7 @@ static void write_json(FILE *f, const Confusion *c) {
   record_int(&r, "right", right);
   record_num(&r, c->background ? "recall" : "top1", share(right, images));
   if (c->background) record_num(&r, "precision", share(right, confusion_detections(c)));
+  if (c->rule) record_str(&r, "rule", c->rule);
   fprintf(f, "%s,\"class\":[", r.text);
   for (int i = 0; i < c->classes - c->background; i++) write_class(f, &r, c, i);
   fputs("],\"matrix\":[", f);
@@ -253,13 +255,15 @@ static bool write_file(const char *path, void (*write)(FILE *f, const Confusion 
   return file_commit(&out, err);
 }
 
+bool confusion_text(const char *path, const Confusion *c, Err *err) {
+  return write_file(path, confusion_print, c, err);
+}
 bool confusion_json(const char *path, const Confusion *c, Err *err) { return write_file(path, write_json, c, err); }
 
 bool confusion_write(const char *folder, const Confusion *c, Err *err) {
   char *text = xasprintf("%s/confusion.txt", folder), *json = xasprintf("%s/confusion.json", folder),
        *svg = xasprintf("%s/confusion.svg", folder);
-  const bool ok =
-      write_file(text, confusion_print, c, err) && confusion_json(json, c, err) && confusion_svg(svg, c, err);
+  const bool ok = confusion_text(text, c, err) && confusion_json(json, c, err) && confusion_svg(svg, c, err);
   free(text);
   free(json);
   free(svg);

@@ -10,6 +10,7 @@ typedef struct Confusion {
   // Of a detector (data/formats/cocoeval_confusion.h): objects are counted instead of images, and the last class is the
   // background, whose row has the detections of nothing, and whose column the objects that were not found.
   bool background;
+  const char *rule; // of a detector: which detections count, and when they match; NULL: not said
 } Confusion;
 enum { CLASS_NUMBER = 16 };
 const char *confusion_name(const Confusion *c, int class,
@@ -36,9 +37,10 @@ int confusion_mistakes(const Confusion *c, Mistake *to, int most);
 // For people: accuracy; up to 30 classes all counts with precision and recall of each class, and otherwise the classes
 // that are recognised worst and the commonest mistakes.
 void confusion_print(FILE *f, const Confusion *c);
+bool confusion_text(const char *path, const Confusion *c, Err *err); // the same as a file
 // One line: {"classes", "images", "right", "top1", "class": [{"name", "images", "predicted", "right", "precision",
 // "recall", "f1"}, …], "matrix": [[…], …]}; the matrix as in `count`, null for NaN. Of a detector {"classes",
-// "objects", "detections", "right", "recall", "precision", "class": [{"name", "objects", "detections", …}, …],
+// "objects", "detections", "right", "recall", "precision", "rule", "class": [{"name", "objects", "detections", …}, …],
 // "matrix"}: the background is in the matrix alone.
 bool confusion_json(const char *path, const Confusion *c, Err *err);
 // An SVG: a square a pair of classes, the darker the larger its share of the truth's images; a count in each where

@@ -6,7 +6,7 @@
 #include "data/reports/xml.h"
 
 // Sizes in pixels. A matrix is about SIDE wide; cells are between the bounds, and from NUMBERED on they hold a count.
-enum { SIDE = 720, LARGEST_CELL = 56, NUMBERED = 22, NAMED = 11, LETTERS = 22, MARGIN = 24, HEAD = 76, LINE = 18 };
+enum { SIDE = 720, LARGEST_CELL = 56, NUMBERED = 22, NAMED = 11, LETTERS = 22, MARGIN = 24, HEAD = 80, LINE = 18 };
 enum { SHADES = 12, LISTED = 20 };
 static const double LETTER = 7.2; // about the width of a letter at 12 pixels
 
@@ -205,9 +205,11 @@ static void print_title(const Picture *p) {
 static void print_head(const Picture *p) {
   const bool detector = p->c->background;
   print_title(p);
-  print_text(p, MARGIN, 54, "label",
-             detector ? "The darker, the larger the share of its row: blue is right, orange is wrong."
+  print_text(p, MARGIN, 52, "label",
+             detector ? "The darker, the larger the share of its row: blue is right, orange is wrong. The last is the "
+                        "background."
                       : "The darker, the larger the share of a row's images: blue is right, orange is wrong.");
+  if (p->c->rule) print_text(p, MARGIN, 68, "label", p->c->rule);
   print_text(p, p->left + p->side / 2, HEAD + 8, "label middle strong", detector ? "detected" : "predicted");
   fprintf(p->f, "<g transform=\"translate(%d %.1f) rotate(-90)\">", MARGIN + 8, p->top + p->side / 2);
   print_text(p, 0, 0, "label middle strong", "truth");

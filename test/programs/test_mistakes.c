@@ -153,6 +153,15 @@ TEST_TIER(program_mistakes_of_cocoeval, 1) {
                                 "\"segmentation\":{\"size\":[8,6],\"counts\":[8,4]}}]");
   expect_mistake("dt.json: detection 1, of image 1: its segmentation cannot be used", "%s --iou segm", eval);
   EXPECT_INT(command(&said, "%s", eval), 0);
+  static const char *const limits[] = {"1,10", "10,1,100", "1,1,2", "0,1,2", "1,10,100,200", "1,10,x", "1, 2,3"};
+  for (int i = 0; i < COUNT(limits); i++)
+    expect_mistake("expected three whole numbers from 1 on that ascend", "%s --max-dets '%s'", eval, limits[i]);
+  expect_mistake("--iou takes bbox, segm or boundary, not \"outline\"", "%s --iou outline", eval);
+  expect_mistake("curve.png: expected FILE.json or FILE.svg, or a folder", "%s --curves %s", eval, in_tmp("curve.png"));
+  expect_mistake("no.xls: expected FILE.json or FILE.svg, FILE.txt, or a folder", "%s --confusion %s", eval,
+                 in_tmp("no.xls"));
+  write_text(in_tmp("dt.json"), "[{\"image_id\":1,\"category_id\":3,\"score\":1,\"bbox\":[1,1,3,4]}]");
+  expect_mistake("boundaries need masks, and no annotation of ", "%s --iou boundary", eval);
   write_text(in_tmp("dt.json"), "[{\"image_id\":2,\"category_id\":3,\"score\":1,\"bbox\":[1,1,3,4]}]");
   expect_mistake("detection 1: its image, 2, is without height and width in ", "%s --iou segm", eval);
 }

@@ -36,7 +36,7 @@ static void expect_three_detections(EvalSummary e) {
   EXPECT_NEAR(stat(&e, "AR_100"), 0.65, tolerance);
   if (EXPECT_INT(e.num_categories, 2)) {
     EXPECT_NEAR(e.categories[0].ap50, low, tolerance);
-    EXPECT_NEAR(e.categories[0].ar_100, 0.65, tolerance);
+    EXPECT_NEAR(e.categories[0].ar, 0.65, tolerance);
     EXPECT_NEAR(e.categories[1].ap, -1, 0);
     EXPECT_INT(e.categories[1].id, 101);
   }
@@ -115,6 +115,57 @@ TEST(cocoeval_keeps_the_best_of_an_image) {
     EXPECT_NEAR(stat(&e, "AP50"), rank < 100 ? 1. / (rank + 1) : 0, tolerance);
     cocoeval_free(&e);
   }
+}
+
+// A hit of rank 149: seen at 150 detections, not at 149. Without a limit of 100 AP is undefined, as in pycocotools.
+TEST(cocoeval_at_other_limits) {
+  for (int last = 149; last <= 150; last++) {
+    Scene *s = scene_new(1, 1);
+    EvalSummary e;
+    Err err;
+    char key[EVAL_KEY];
+    add_gt(s, 0, 0, 0, 0, 50, 50);
+    for (int i = 0; i < 149; i++) add_dt(s, 0, 0, 0.9, 300, 300, 50, 50);
+    add_dt(s, 0, 0, 0.1, 0, 0, 50, 50);
+    EXPECT(cocoeval_run_at(&e, &s->gt, &s->dt, EVAL_BBOX, (int[]){2, 50, last}, &err));
+    EXPECT_NEAR(stat(&e, "AP"), -1, 0);
+    EXPECT_NEAR(e.ap_last, last == 150 ? 1. / 150 : 0, tolerance);
+    EXPECT_NEAR(e.categories[0].ap, e.ap_last, 0);
+    EXPECT_NEAR(stat(&e, "AP50"), e.ap_last, tolerance);
+    EXPECT_NEAR(e.stats[7], 0, 0);
+    EXPECT_NEAR(e.stats[8], last == 150, tolerance);
+    EXPECT_STR(eval_stat_key(&e, 0, key), "AP");
+    EXPECT_STR(eval_stat_key(&e, 6, key), "AR_2");
+    EXPECT_STR(eval_stat_key(&e, 8, key), last == 150 ? "AR_150" : "AR_149");
+    EXPECT_STR(eval_stat_key(&e, 9, key), "AR_small");
+    cocoeval_free(&e);
+    EXPECT(cocoeval_run_at(&e, &s->gt, &s->dt, EVAL_BBOX, (int[]){2, 100, last}, &err));
+    EXPECT_NEAR(stat(&e, "AP"), 0, 0); // at the second limit
+    EXPECT_NEAR(e.stats[8], last == 150, tolerance);
+    cocoeval_free(&e);
+    free(s);
+  }
+}
+
+// A category's curves, those of one without ground truth, and of all: their mean is AP.
+TEST(cocoeval_curves_by_hand) {
+  EvalSummary e = scene_eval(three_detections(), EVAL_BBOX);
+  for (int k = 0; k < 3; k += 2) // the category, and all
+    for (int r = 0; r < EVAL_RECALLS; r++) {
+      EXPECT_NEAR(e.precision[k][CURVE_50][r], r <= 50 ? 1 : 2. / 3, tolerance);
+      EXPECT_NEAR(e.precision[k][CURVE_75][r], r <= 50, tolerance);
+      EXPECT_NEAR(e.precision[k][CURVE_MEAN][r], r <= 50 ? 1 : 0.2, tolerance);
+    }
+  for (int c = 0; c < EVAL_CURVES; c++) EXPECT_NEAR(e.precision[1][c][0], -1, 0);
+  cocoeval_free(&e);
+  e = scene_eval(random_scene(3), EVAL_BBOX);
+  static const int stats[EVAL_CURVES] = {[CURVE_50] = 1, [CURVE_75] = 2, [CURVE_MEAN] = 0};
+  for (int c = 0; c < EVAL_CURVES; c++) {
+    double sum = 0;
+    for (int r = 0; r < EVAL_RECALLS; r++) sum += e.precision[e.num_categories][c][r];
+    EXPECT_NEAR(sum / EVAL_RECALLS, e.stats[stats[c]], tolerance);
+  }
+  cocoeval_free(&e);
 }
 
 TEST(cocoeval_counts_what_it_leaves_out) {
@@ -271,6 +322,25 @@ TEST(cocoeval_print_has_the_layout_people_know) {
   EXPECT(strstr(text, "       101  thing                          -       -       -\n") != NULL);
   free(text);
   cocoeval_free(&e);
+}
+
+TEST(cocoeval_print_names_its_limits) {
+  Scene *s = three_detections();
+  EvalSummary e;
+  Err err;
+  EXPECT(cocoeval_run_at(&e, &s->gt, &s->dt, EVAL_BBOX, (int[]){1, 10, 300}, &err));
+  char *text = printed(cocoeval_print, &e);
+  EXPECT(strncmp(text, " Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ] = -1.000\n", 81) == 0);
+  EXPECT(strstr(text, "\n Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=300 ] = 0.604\n") != NULL);
+  free(text);
+  text = printed(cocoeval_print_json, &e);
+  EXPECT(strstr(text, "\"AP\": -1,\n") && strstr(text, "\"AP_at_300\": 0.60") && strstr(text, ", \"AR_300\": 0.65"));
+  free(text);
+  text = printed(cocoeval_print_categories, &e);
+  EXPECT(strstr(text, "      AP    AP50  AR_300\n") != NULL);
+  free(text);
+  cocoeval_free(&e);
+  free(s);
 }
 
 TEST(cocoeval_print_json_keeps_every_bit) {

@@ -48,7 +48,7 @@ static int compare_categories(Json *j, const EvalSummary *e) {
       if (e->categories[k].id == id) c = &e->categories[k];
     if (!EXPECT(c != NULL && json_begin_object(j))) return compared;
     while ((key = json_key(j))) {
-      double got = strcmp(key, "AP") == 0 ? c->ap : strcmp(key, "AP50") == 0 ? c->ap50 : c->ar_100;
+      double got = strcmp(key, "AP") == 0 ? c->ap : strcmp(key, "AP50") == 0 ? c->ap50 : c->ar;
       EXPECT_NEAR(got, json_number(j), tolerance);
     }
     compared++;

@@ -134,14 +134,14 @@ TEST(confusion_writes_its_files) {
 TEST(confusion_with_background) {
   static const int64_t count[] = {1, 1, 0, 0, 0, 1, 2, 0, 0};
   static const char *const two[] = {"cat", "dog"};
-  const Confusion c = {.classes = 3, .count = count, .name = two, .background = true};
+  const Confusion c = {.classes = 3, .count = count, .name = two, .background = true, .rule = "all"};
   EXPECT_INT(confusion_images(&c), 3);
   EXPECT_INT(confusion_detections(&c), 4);
   const ClassFigures cat = confusion_figures(&c, 0), none = confusion_figures(&c, 2);
   EXPECT(cat.images == 2 && cat.predicted == 3 && cat.right == 1 && none.images == 2 && none.predicted == 1);
   EXPECT(isnan(none.recall) && isnan(none.precision) && isnan(none.f1));
   char *text = printed(&c);
-  EXPECT_STR(text, "recall 33.33 %: 1 of 3 objects of 2 classes; precision 25.00 %: 1 of 4 detections\n\n"
+  EXPECT_STR(text, "recall 33.33 %: 1 of 3 objects of 2 classes; precision 25.00 %: 1 of 4 detections; all\n\n"
                    "rows are the truth, columns what was detected\n"
                    "             0 1 2     recall  precision\n"
                    "0 cat        1 1 .    50.00 %    33.33 %\n"
@@ -153,7 +153,7 @@ TEST(confusion_with_background) {
   size_t size;
   text = file_read(in_folder("confusion.json"), &size, &err);
   EXPECT_STR(text, "{\"classes\":2,\"objects\":3,\"detections\":4,\"right\":1,\"recall\":0.3333333333333333,"
-                   "\"precision\":0.25,\"class\":["
+                   "\"precision\":0.25,\"rule\":\"all\",\"class\":["
                    "{\"name\":\"cat\",\"objects\":2,\"detections\":3,\"right\":1,\"precision\":0.3333333333333333,"
                    "\"recall\":0.5,\"f1\":0.4},"
                    "{\"name\":\"dog\",\"objects\":1,\"detections\":1,\"right\":0,\"precision\":0,\"recall\":0,"
