@@ -59,7 +59,7 @@ endif
 # Files of cpu/ that are written against `real` compile twice: as float and, with -DREAL64, as double.
 real := $(basename $(shell grep -lw OP cpu/*.c cpu/*/*.c))
 folders := base comm nn cpu cpu/conv weights data/formats data/images data/batches data/reports models engine lib \
-  inference
+  inference tools/study
 lib_objects := $(patsubst %.c,$B/%.o,$(wildcard lib/*.c))
 objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%=%/*.c)))) $(real:%=$B/%.f64.o) \
   $B/commit.o

@@ -6,22 +6,22 @@
 
 enum { NAME = 64, MAX_NESTED = 64 };
 
-typedef struct Reader {
+typedef struct ExpressionReader {
   const StudyPlan *plan;
   StudyExpression *out;
   int measure;    // whose value this is
   const char *at; // the next character
   int nested, held;
   Err *err;
-} Reader;
+} ExpressionReader;
 
-static bool read_sum(Reader *r);
+static bool read_sum(ExpressionReader *r);
 
-static void skip_blanks(Reader *r) {
+static void skip_blanks(ExpressionReader *r) {
   while (isspace((unsigned char)*r->at)) r->at++;
 }
 
-static bool take(Reader *r, char c) {
+static bool take(ExpressionReader *r, char c) {
   skip_blanks(r);
   if (*r->at != c) return false;
   r->at++;
@@ -29,7 +29,7 @@ static bool take(Reader *r, char c) {
 }
 
 // `change`: of how many values the stack holds.
-static void add(Reader *r, StudyTerm term, int change) {
+static void add(ExpressionReader *r, StudyTerm term, int change) {
   StudyExpression *e = r->out;
   array_reserve((void **)&e->terms, &e->cap, (size_t)e->num_terms + 1, sizeof *e->terms);
   e->terms[e->num_terms++] = term;
@@ -37,7 +37,7 @@ static void add(Reader *r, StudyTerm term, int change) {
   e->depth = MAX(e->depth, r->held);
 }
 
-static bool read_name(Reader *r, char name[NAME]) {
+static bool read_name(ExpressionReader *r, char name[NAME]) {
   skip_blanks(r);
   size_t n = 0;
   while (isalnum((unsigned char)r->at[n]) || r->at[n] == '_') n++;
@@ -49,7 +49,7 @@ static bool read_name(Reader *r, char name[NAME]) {
 }
 
 // "[gpus=1]" behind a measure.
-static bool read_place(Reader *r, StudyTerm *term) {
+static bool read_place(ExpressionReader *r, StudyTerm *term) {
   if (!take(r, '[')) return true;
   const char *end = strchr(r->at, ']');
   if (!end) return err_set(r->err, "a [ that is not closed");
@@ -62,7 +62,7 @@ static bool read_place(Reader *r, StudyTerm *term) {
 }
 
 // A measure that is computed may only use what stands above it, so that none is its own part.
-static bool find_measure(Reader *r, const char *name, bool read_alone, int *index) {
+static bool find_measure(ExpressionReader *r, const char *name, bool read_alone, int *index) {
   *index = study_measure_find(r->plan, name);
   if (*index < 0) return err_set(r->err, "there is no measure %s", name);
   if (*index >= r->measure) return err_set(r->err, "the measure %s has to stand above", name);
@@ -71,7 +71,7 @@ static bool find_measure(Reader *r, const char *name, bool read_alone, int *inde
   return true;
 }
 
-static bool read_function(Reader *r, StudyTermKind kind) {
+static bool read_function(ExpressionReader *r, StudyTermKind kind) {
   char name[NAME];
   StudyTerm term = {.kind = kind};
   if (!read_name(r, name) || !find_measure(r, name, true, &term.index)) return false;
@@ -80,7 +80,7 @@ static bool read_function(Reader *r, StudyTermKind kind) {
   return ok && (take(r, ')') || err_set(r->err, "a ( that is not closed"));
 }
 
-static bool read_published(Reader *r, const char *block) {
+static bool read_published(ExpressionReader *r, const char *block) {
   char name[NAME];
   StudyTerm term = {.kind = TERM_PUBLISHED, .block = study_published_find(r->plan, block)};
   if (term.block < 0) return err_set(r->err, "there is no [published %s]", block);
@@ -91,7 +91,7 @@ static bool read_published(Reader *r, const char *block) {
   return true;
 }
 
-static bool read_given(Reader *r, const StudyGiven *given) {
+static bool read_given(ExpressionReader *r, const StudyGiven *given) {
   char *end;
   double number = strtod(given->value, &end);
   if (end == given->value || *end)
@@ -100,7 +100,7 @@ static bool read_given(Reader *r, const StudyGiven *given) {
   return true;
 }
 
-static bool read_setting(Reader *r, int index) {
+static bool read_setting(ExpressionReader *r, int index) {
   const StudySetting *s = &r->plan->settings[index];
   for (int i = 0; i < s->num_values; i++)
     if (!(s->values[i].number == s->values[i].number))
@@ -109,7 +109,7 @@ static bool read_setting(Reader *r, int index) {
   return true;
 }
 
-static bool read_named(Reader *r) {
+static bool read_named(ExpressionReader *r) {
   static const struct {
     const char *name;
     StudyTermKind kind;
@@ -133,7 +133,7 @@ static bool read_named(Reader *r) {
   return ok;
 }
 
-static bool read_factor(Reader *r) {
+static bool read_factor(ExpressionReader *r) {
   if (++r->nested > MAX_NESTED) return err_set(r->err, "more than %d brackets and signs within each other", MAX_NESTED);
   bool ok;
   if (take(r, '-')) {
@@ -154,7 +154,7 @@ static bool read_factor(Reader *r) {
   return ok;
 }
 
-static bool read_product(Reader *r) {
+static bool read_product(ExpressionReader *r) {
   if (!read_factor(r)) return false;
   for (;;) {
     StudyTermKind kind = take(r, '*') ? TERM_MULTIPLY : take(r, '/') ? TERM_DIVIDE : TERM_NUMBER;
@@ -164,7 +164,7 @@ static bool read_product(Reader *r) {
   }
 }
 
-static bool read_sum(Reader *r) {
+static bool read_sum(ExpressionReader *r) {
   if (!read_product(r)) return false;
   for (;;) {
     StudyTermKind kind = take(r, '+') ? TERM_ADD : take(r, '-') ? TERM_SUBTRACT : TERM_NUMBER;
@@ -175,7 +175,7 @@ static bool read_sum(Reader *r) {
 }
 
 bool study_expression_read(StudyExpression *e, const StudyPlan *p, int measure, const char *text, Err *err) {
-  Reader r = {.plan = p, .out = e, .measure = measure, .at = text, .err = err};
+  ExpressionReader r = {.plan = p, .out = e, .measure = measure, .at = text, .err = err};
   if (!read_sum(&r)) return false;
   skip_blanks(&r);
   return !*r.at || err_set(err, "expected + - * / or the end at \"%.40s\"", r.at);

@@ -119,11 +119,12 @@ static bool read_plot(StudyPlan *p, const StudySection *s, Err *err) {
 
 // ---- figures of others ----------------------------------------------------------------------------------------------
 
-typedef struct Column {
+typedef struct PublishedColumn {
   int setting, measure; // one of them, the other -1
-} Column;
+} PublishedColumn;
 
-static bool read_figure(const StudyPlan *p, StudyPublishedRow *row, Column c, const char *piece, int line, Err *err) {
+static bool read_figure(const StudyPlan *p, StudyPublishedRow *row, PublishedColumn c, const char *piece, int line,
+                        Err *err) {
   if (c.setting >= 0) {
     const StudySetting *s = &p->settings[c.setting];
     const int v = study_value_find(s, piece);
@@ -137,7 +138,7 @@ static bool read_figure(const StudyPlan *p, StudyPublishedRow *row, Column c, co
          study_fail(&p->text, line, err, "expected a number or -, not \"%.100s\"", piece);
 }
 
-static bool read_row(const StudyPlan *p, StudyPublished *b, const Column *columns, int n, const StudyLine *l,
+static bool read_row(const StudyPlan *p, StudyPublished *b, const PublishedColumn *columns, int n, const StudyLine *l,
                      Err *err) {
   array_reserve((void **)&b->rows, &b->cap, (size_t)b->num_rows + 1, sizeof *b->rows);
   StudyPublishedRow *row = &b->rows[b->num_rows++];
@@ -155,13 +156,13 @@ static bool read_published(StudyPlan *p, const StudySection *s, Err *err) {
   enum { MAX_COLUMNS = 32 };
   StudyPublished *b = &p->published[study_published_find(p, s->name)];
   const StudyLine *l = study_line(s, "columns");
-  Column columns[MAX_COLUMNS];
+  PublishedColumn columns[MAX_COLUMNS];
   int n = 0;
   char *rest = l ? l->value : NULL, *name;
   if (!l) return study_fail(&p->text, s->line, err, "[published %s] needs a line \"columns: …\"", s->name);
   while ((name = study_split(&rest, ','))) {
     if (n == MAX_COLUMNS) return study_fail(&p->text, l->line, err, "more than %d columns", MAX_COLUMNS);
-    columns[n] = (Column){study_setting_find(p, name), study_measure_find(p, name)};
+    columns[n] = (PublishedColumn){study_setting_find(p, name), study_measure_find(p, name)};
     if (columns[n].setting < 0 && columns[n].measure < 0)
       return study_fail(&p->text, l->line, err, "%.100s is neither a setting nor a measure", name);
     if (columns[n].setting > 0 && p->settings[columns[n].setting].path)

@@ -1,0 +1,137 @@
+#include "tools/study/cells.h"
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/rng.h"
+
+void study_cells_add(StudyCells *c, const StudyCell *cell, bool skipped) {
+  const size_t before = c->cap;
+  array_reserve((void **)&c->cells, &c->cap, (size_t)c->num_cells + 1, sizeof *c->cells);
+  if (c->cap != before) c->skipped = xrealloc(c->skipped, c->cap * sizeof *c->skipped);
+  c->skipped[c->num_cells] = skipped;
+  c->cells[c->num_cells++] = *cell;
+}
+
+static bool is_skipped(const StudyPlan *p, const StudyCell *cell) {
+  for (int i = 0; i < p->num_skips; i++)
+    if (study_conditions_hold(&p->skips[i], p, cell)) return true;
+  return false;
+}
+
+// The last setting changes fastest.
+static void cross(StudyCells *c, const StudyPlan *p, StudyCell *cell, int setting) {
+  if (setting == p->num_settings) {
+    study_cells_add(c, cell, is_skipped(p, cell));
+    return;
+  }
+  const StudySetting *s = &p->settings[setting];
+  cell->value[setting] = -1;
+  if (s->path || !p->commands[cell->value[STUDY_COMMAND]].uses[setting]) {
+    cross(c, p, cell, setting + 1);
+    return;
+  }
+  for (int v = 0; v < s->num_values; v++) {
+    cell->value[setting] = v;
+    cross(c, p, cell, setting + 1);
+  }
+}
+
+StudyCells study_cells(const StudyPlan *p) {
+  StudyCells c = {0};
+  StudyCell cell;
+  memset(&cell, 0xff, sizeof cell);
+  for (int i = 0; i < p->num_commands; i++) {
+    cell.value[STUDY_COMMAND] = i;
+    cross(&c, p, &cell, 1);
+  }
+  return c;
+}
+
+void study_cells_free(StudyCells *c) {
+  free(c->cells);
+  free(c->skipped);
+  *c = (StudyCells){0};
+}
+
+int study_cells_find(const StudyCells *c, const StudyPlan *p, const StudyCell *cell) {
+  int i = c->num_cells;
+  while (--i >= 0 && !study_cell_equal(p, &c->cells[i], cell)) continue;
+  return i;
+}
+
+// ---- names ----------------------------------------------------------------------------------------------------------
+
+char *study_cell_label(const StudyPlan *p, const StudyCell *cell, bool found) {
+  char *text;
+  size_t size;
+  FILE *f = text_open(&text, &size);
+  const char *blank = "";
+  for (int s = p->num_commands > 1 ? 0 : 1; s < p->num_settings; s++) {
+    if (cell->value[s] < 0 || (p->settings[s].path && !found)) continue;
+    if (s == STUDY_COMMAND)
+      fputs(study_value_name(p, cell, s), f);
+    else
+      fprintf(f, "%s%s=%s", blank, p->settings[s].name, study_value_name(p, cell, s));
+    blank = " ";
+  }
+  if (!*blank) fputs(study_value_name(p, cell, STUDY_COMMAND), f);
+  text_close(f);
+  return text;
+}
+
+// Of all that tells a cell from others (FNV-1a).
+static uint64_t cell_hash(const StudyPlan *p, const StudyCell *cell) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  char *label = study_cell_label(p, cell, false);
+  for (const char *at = label; *at; at++) hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+  free(label);
+  return hash;
+}
+
+// Where a letter had to give way, the hash keeps names apart.
+char *study_run_name(const StudyPlan *p, const StudyCell *cell, int repeat) {
+  enum { LONGEST = 180 };
+  char *label = study_cell_label(p, cell, false);
+  bool same = strlen(label) <= LONGEST;
+  for (char *at = label; *at; at++) {
+    if (isalnum((unsigned char)*at) || strchr("._+=-", *at)) continue;
+    same &= *at == ' ';
+    *at = *at == ' ' ? ',' : '_';
+  }
+  for (char *at = label; *at; at++)
+    if (*at == ',') *at = '-';
+  char *name = same ? xasprintf("%s-%d", label, repeat)
+                    : xasprintf("%.*s-%08" PRIx32 "-%d", LONGEST, label, (uint32_t)cell_hash(p, cell), repeat);
+  free(label);
+  return name;
+}
+
+// ---- order ----------------------------------------------------------------------------------------------------------
+
+typedef struct DrawnRun {
+  StudyRun run;
+  uint64_t key;
+} DrawnRun;
+
+static int compare_drawn(const void *a, const void *b) {
+  const DrawnRun *x = a, *y = b;
+  if (x->run.repeat != y->run.repeat) return x->run.repeat < y->run.repeat ? -1 : 1;
+  if (x->key != y->key) return x->key < y->key ? -1 : 1;
+  return x->run.cell - y->run.cell;
+}
+
+StudyRun *study_order(const StudyCells *c, const StudyPlan *p, int *n) {
+  DrawnRun *drawn = xcalloc((size_t)c->num_cells * (size_t)p->repeats, sizeof *drawn);
+  *n = 0;
+  for (int i = 0; i < c->num_cells; i++) {
+    const uint64_t cell = cell_hash(p, &c->cells[i]);
+    for (int repeat = 1; repeat <= p->repeats && !c->skipped[i]; repeat++)
+      drawn[(*n)++] = (DrawnRun){{i, repeat}, rng_key(rng_key(rng_mix((uint64_t)p->seed), cell), (uint64_t)repeat)};
+  }
+  qsort(drawn, (size_t)*n, sizeof *drawn, compare_drawn);
+  StudyRun *runs = xcalloc((size_t)*n, sizeof *runs);
+  for (int i = 0; i < *n; i++) runs[i] = drawn[i].run;
+  free(drawn);
+  return runs;
+}

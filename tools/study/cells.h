@@ -1,0 +1,28 @@
+// The cells of a plan, and the order in which they are run.
+#pragma once
+#include "tools/study/plan.h"
+
+typedef struct StudyCells {
+  StudyCell *cells; // of each command all combinations of the settings that it uses
+  bool *skipped;    // by the plan
+  int num_cells;
+  size_t cap;
+} StudyCells;
+
+typedef struct StudyRun {
+  int cell, repeat; // repeat: from 1
+} StudyRun;
+
+StudyCells study_cells(const StudyPlan *p);
+void study_cells_add(StudyCells *c, const StudyCell *cell, bool skipped);
+void study_cells_free(StudyCells *c);
+int study_cells_find(const StudyCells *c, const StudyPlan *p, const StudyCell *cell); // -1: none
+// All runs of cells that are not skipped, by repeats, and within each in a random order that follows from the plan's
+// seed and the cell alone. *n: how many. malloc'ed.
+StudyRun *study_order(const StudyCells *c, const StudyPlan *p, int *n);
+
+// "gpus=1 batch=2", with the command in front where the plan has several. found: with settings that are found in
+// records. malloc'ed.
+char *study_cell_label(const StudyPlan *p, const StudyCell *cell, bool found);
+// What its runs' files are called: letters, digits, '.', '_', '+', '=' and '-' alone. malloc'ed.
+char *study_run_name(const StudyPlan *p, const StudyCell *cell, int repeat);

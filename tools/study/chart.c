@@ -1,0 +1,364 @@
+#include "tools/study/chart.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "data/reports/xml.h"
+#include "tools/study/table.h"
+
+enum { WIDTH = 860, PANEL = 320, HEAD = 52, LEFT = 84, RIGHT = 24, TOP = 44, BOTTOM = 56, LEGEND_LINE = 20 };
+enum { COLOURS = 7, MAX_TICKS = 32, MOST_CURVES = 64 };
+
+// Okabe and Ito's colours, told apart under every common colour blindness, yellow left out; brighter on dark pages.
+static const char style[] =
+    "<style>\n"
+    "text { fill: #333; font-size: 12px } .title { font-size: 18px; font-weight: bold }\n"
+    ".panel { font-size: 14px; font-weight: bold } .middle { text-anchor: middle } .end { text-anchor: end }\n"
+    "path { fill: none; stroke-linejoin: round } .page { fill: #fff } .grid { stroke: #e6e6e6 }\n"
+    ".axis { stroke: #888 } .line { stroke-width: 1.8 } .error { stroke-width: 1.4 }\n"
+    ".theirs { stroke-width: 1.6; stroke-dasharray: 5 4 } .open { fill: #fff; stroke-width: 1.6 }\n"
+    ".c0 { stroke: #0072b2 } .c1 { stroke: #d55e00 } .c2 { stroke: #009e73 } .c3 { stroke: #cc79a7 }\n"
+    ".c4 { stroke: #56b4e9 } .c5 { stroke: #e69f00 } .c6 { stroke: #555 }\n"
+    ".f0 { fill: #0072b2 } .f1 { fill: #d55e00 } .f2 { fill: #009e73 } .f3 { fill: #cc79a7 }\n"
+    ".f4 { fill: #56b4e9 } .f5 { fill: #e69f00 } .f6 { fill: #555 } .onbar { stroke: #222; stroke-width: 1.4 }\n"
+    "@media (prefers-color-scheme: dark) {\n"
+    "text { fill: #d8d8d8 } .page, .open { fill: #16181c } .grid { stroke: #33363c } .axis { stroke: #888 }\n"
+    ".c0 { stroke: #4aa8e0 } .c1 { stroke: #f28538 } .c2 { stroke: #2fc79a } .c3 { stroke: #e39cc4 }\n"
+    ".c4 { stroke: #8fd0f5 } .c5 { stroke: #f2b94a } .c6 { stroke: #aaa }\n"
+    ".f0 { fill: #4aa8e0 } .f1 { fill: #f28538 } .f2 { fill: #2fc79a } .f3 { fill: #e39cc4 }\n"
+    ".f4 { fill: #8fd0f5 } .f5 { fill: #f2b94a } .f6 { fill: #aaa } .onbar { stroke: #eee }\n"
+    "}\n"
+    "</style>\n";
+
+// ---- what is drawn --------------------------------------------------------------------------------------------------
+
+typedef struct ChartCurve {
+  StudyCell cell;    // of its points; x and panel do not count
+  int colour, block; // block: of published figures, -1: ours
+  bool drawn;        // it has a point somewhere
+} ChartCurve;
+
+typedef struct ChartAxis {
+  double low, high; // of what is drawn; of logarithms on a log axis
+  bool log;
+  int n;
+  double ticks[MAX_TICKS];
+} ChartAxis;
+
+typedef struct Chart {
+  const StudyData *d;
+  const StudyPlot *plot;
+  ChartCurve curves[MOST_CURVES];
+  int num_curves;
+  bool numbers; // x has a scale; else its values stand side by side
+} Chart;
+
+typedef struct ChartPoint {
+  double value, error; // NaN: not there, not known
+} ChartPoint;
+
+static bool counts(const Chart *c, int setting) {
+  if (setting == c->plot->x || setting == c->plot->panels) return false;
+  return setting != STUDY_COMMAND || c->d->plan->num_commands > 1;
+}
+
+static bool same_curve(const Chart *c, const StudyCell *a, const StudyCell *b) {
+  for (int s = 0; s < c->d->plan->num_settings; s++)
+    if (counts(c, s) && a->value[s] != b->value[s]) return false;
+  return true;
+}
+
+static bool block_draws(const Chart *c, int block, const StudyCell *cell) {
+  for (int i = 0; i < c->plot->num_y; i++)
+    if (!isnan(study_published_figure(c->d->plan, block, cell, c->plot->y[i]))) return true;
+  return false;
+}
+
+// Ours first, and behind each the same of others, in its colour.
+static void find_curves(Chart *c) {
+  for (int i = 0, colour = 0; i < c->d->cells.num_cells; i++) {
+    const StudyCell *cell = &c->d->cells.cells[i];
+    int own = 0;
+    while (own < c->num_curves && (c->curves[own].block >= 0 || !same_curve(c, &c->curves[own].cell, cell))) own++;
+    if (own == c->num_curves && own < MOST_CURVES)
+      c->curves[c->num_curves++] = (ChartCurve){*cell, colour++, -1, false};
+    for (int b = 0; b < c->d->plan->num_published && own < c->num_curves; b++) {
+      int theirs = 0;
+      while (theirs < c->num_curves && (c->curves[theirs].block != b || !same_curve(c, &c->curves[theirs].cell, cell)))
+        theirs++;
+      if (theirs == c->num_curves && theirs < MOST_CURVES && block_draws(c, b, cell))
+        c->curves[c->num_curves++] = (ChartCurve){*cell, c->curves[own].colour, b, false};
+    }
+  }
+}
+
+static ChartPoint point_of(const Chart *c, const ChartCurve *curve, int x, int panel, int measure) {
+  StudyCell cell = curve->cell;
+  ChartPoint p = {NAN, NAN};
+  cell.value[c->plot->x] = x;
+  if (c->plot->panels >= 0) cell.value[c->plot->panels] = panel;
+  const int i = study_cells_find(&c->d->cells, c->d->plan, &cell);
+  if (i < 0) return p;
+  if (curve->block >= 0) {
+    p.value = study_published_figure(c->d->plan, curve->block, &cell, measure);
+    return p;
+  }
+  if (!c->d->num_runs[i]) return p;
+  StudyFigure f = study_figure(c->d, i, measure);
+  p = (ChartPoint){f.value, study_error(c->d, &f)};
+  study_figure_free(&f);
+  return p;
+}
+
+// ---- axes -----------------------------------------------------------------------------------------------------------
+
+static double scaled(const ChartAxis *a, double v) { return a->log ? log10(v) : v; }
+static double fraction(const ChartAxis *a, double v) { return (scaled(a, v) - a->low) / (a->high - a->low); }
+
+static void add_tick(ChartAxis *a, double v) {
+  if (a->n < MAX_TICKS) a->ticks[a->n++] = v;
+}
+
+static void reach(ChartAxis *a, double v) {
+  if (!isfinite(v) || (a->log && v <= 0)) return;
+  a->low = fmin(a->low, scaled(a, v));
+  a->high = fmax(a->high, scaled(a, v));
+}
+
+// Steps of 1, 2 or 5 times a power of ten, about five of them, from zero where that is near.
+static void set_linear(ChartAxis *a, bool from_zero) {
+  if (from_zero || (a->low > 0 && a->low < 0.5 * a->high)) a->low = fmin(a->low, 0);
+  if (!(a->high > a->low)) a->high = a->low + (a->low != 0 ? 0.1 * fabs(a->low) : 1);
+  const double raw = (a->high - a->low) / 5, power = pow(10, floor(log10(raw))), lead = raw / power;
+  const double step = power * (lead < 1.5 ? 1 : lead < 3.5 ? 2 : lead < 7.5 ? 5 : 10);
+  a->low = floor(a->low / step + 1e-9) * step;
+  a->high = ceil(a->high / step - 1e-9) * step;
+  for (double i = 0; a->low + i * step <= a->high + 0.01 * step; i++) add_tick(a, a->low + i * step);
+}
+
+// 1, 2 and 5 of each power of ten, or the powers alone where they are many.
+static void set_logarithmic(ChartAxis *a) {
+  static const double leads[] = {1, 2, 5};
+  const double margin = fmax(0.04 * (a->high - a->low), 0.05);
+  a->low -= margin;
+  a->high += margin;
+  for (double p = floor(a->low); p <= ceil(a->high); p++)
+    for (int i = 0; i < (a->high - a->low < 2.5 ? 3 : 1); i++) {
+      const double v = pow(10, p) * leads[i];
+      if (log10(v) >= a->low && log10(v) <= a->high) add_tick(a, v);
+    }
+}
+
+static ChartAxis y_axis(const Chart *c, int panel, int measure) {
+  ChartAxis a = {.low = INFINITY, .high = -INFINITY, .log = c->plot->log_y};
+  const int values = c->d->plan->settings[c->plot->x].num_values;
+  for (int i = 0; i < c->num_curves; i++)
+    for (int x = -1; x < values; x++) {
+      const ChartPoint p = point_of(c, &c->curves[i], x, panel, measure);
+      reach(&a, p.value);
+      if (isfinite(p.error)) reach(&a, p.value + p.error);
+      if (isfinite(p.error)) reach(&a, p.value - p.error);
+    }
+  if (!isfinite(a.low)) a = (ChartAxis){.high = 1};
+  if (a.log)
+    set_logarithmic(&a);
+  else
+    set_linear(&a, c->plot->bars);
+  return a;
+}
+
+// Of values side by side: in the middles of as many shares.
+static ChartAxis x_axis(const Chart *c) {
+  const StudySetting *s = &c->d->plan->settings[c->plot->x];
+  ChartAxis a = {.low = INFINITY, .high = -INFINITY, .log = c->numbers && c->plot->log_x};
+  if (!c->numbers) return (ChartAxis){.low = -0.5, .high = MAX(s->num_values, 1) - 0.5};
+  for (int v = 0; v < s->num_values; v++) reach(&a, s->values[v].number);
+  if (!isfinite(a.low)) return (ChartAxis){.high = 1};
+  const double margin = a.high > a.low ? 0.04 * (a.high - a.low) : 0.5;
+  a.low -= margin;
+  a.high += margin;
+  return a;
+}
+
+static double x_of(const Chart *c, const ChartAxis *a, int value) {
+  const double at = c->numbers ? c->d->plan->settings[c->plot->x].values[value].number : value;
+  return LEFT + (WIDTH - LEFT - RIGHT) * fraction(a, at);
+}
+
+static double y_of(const ChartAxis *a, double top, double v) {
+  return top + TOP + (PANEL - TOP - BOTTOM) * (1 - fraction(a, v));
+}
+
+// ---- drawing --------------------------------------------------------------------------------------------------------
+
+static void print_text(FILE *f, double x, double y, const char *class, const char *text) {
+  fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, class);
+  xml_print(f, text);
+  fputs("</text>\n", f);
+}
+
+static void print_axes(FILE *f, const Chart *c, const ChartAxis *ax, const ChartAxis *ay, double top, int panel,
+                       int measure) {
+  const StudySetting *s = &c->d->plan->settings[c->plot->x];
+  const double bottom = top + PANEL - BOTTOM;
+  double last = -INFINITY;
+  char label[64];
+  for (int i = 0; i < ay->n; i++) {
+    const double y = y_of(ay, top, ay->ticks[i]);
+    fprintf(f, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>\n", LEFT, y, WIDTH - RIGHT);
+    snprintf(label, sizeof label, "%.6g", fabs(ay->ticks[i]) < 1e-12 * fabs(ay->high) ? 0 : ay->ticks[i]);
+    print_text(f, LEFT - 8, y + 4, "end", label);
+  }
+  for (int v = 0; v < s->num_values; v++) {
+    const double x = x_of(c, ax, v), width = 7.0 * (double)strlen(s->values[v].name) + 8;
+    if (x - last < width) continue; // names would cover each other
+    last = x;
+    print_text(f, x, bottom + 18, "middle", s->values[v].name);
+  }
+  fprintf(f, "<path class=\"axis\" d=\"M%d %.1fV%.1fH%d\"/>\n", LEFT, top + TOP, bottom, WIDTH - RIGHT);
+  char *title = study_measure_title(&c->d->plan->measures[measure]);
+  if (c->plot->panels >= 0) {
+    const StudySetting *p = &c->d->plan->settings[c->plot->panels];
+    char *with = xasprintf("%s: %s %s", c->d->plan->measures[measure].label, p->label, p->values[panel].name);
+    print_text(f, LEFT, top + TOP - 14, "panel", with);
+    free(with);
+  } else {
+    print_text(f, LEFT, top + TOP - 14, "panel", c->d->plan->measures[measure].label);
+  }
+  snprintf(label, sizeof label, s->unit ? "%.40s, %.20s" : "%.40s", s->label, s->unit);
+  print_text(f, (LEFT + WIDTH - RIGHT) / 2.0, bottom + 40, "middle", label);
+  fprintf(f, "<g transform=\"translate(20 %.1f) rotate(-90)\">", (top + TOP + bottom) / 2);
+  print_text(f, 0, 0, "middle", title);
+  fputs("</g>\n", f);
+  free(title);
+}
+
+static void print_error(FILE *f, const ChartAxis *ay, double top, double x, ChartPoint p, const char *class) {
+  if (!(p.error > 0) || (ay->log && p.value - p.error <= 0)) return;
+  const double high = y_of(ay, top, p.value + p.error), low = y_of(ay, top, p.value - p.error);
+  fprintf(f, "<path class=\"error %s\" d=\"M%.1f %.1fV%.1fM%.1f %.1fh8M%.1f %.1fh8\"/>\n", class, x, high, low, x - 4,
+          high, x - 4, low);
+}
+
+static bool drawable(const ChartAxis *a, double v) { return isfinite(v) && (!a->log || v > 0); }
+
+static void print_curve(FILE *f, const Chart *c, ChartCurve *curve, const ChartAxis *ax, const ChartAxis *ay,
+                        double top, int panel, int measure) {
+  const int n = c->d->plan->settings[c->plot->x].num_values, colour = curve->colour % COLOURS;
+  const bool ours = curve->block < 0;
+  char class[16];
+  bool pen_down = false;
+  snprintf(class, sizeof class, "c%d", colour);
+  fprintf(f, "<path class=\"%s c%d\" d=\"", ours ? "line" : "theirs", colour);
+  for (int x = 0; x < n; x++) {
+    const ChartPoint p = point_of(c, curve, x, panel, measure);
+    if (!drawable(ay, p.value)) continue; // the line goes on to the next that is there
+    fprintf(f, "%c%.1f %.1f", pen_down ? 'L' : 'M', x_of(c, ax, x), y_of(ay, top, p.value));
+    pen_down = true;
+  }
+  fputs("\"/>\n", f);
+  curve->drawn |= pen_down;
+  for (int x = 0; x < n; x++) {
+    const ChartPoint p = point_of(c, curve, x, panel, measure);
+    if (!drawable(ay, p.value)) continue;
+    print_error(f, ay, top, x_of(c, ax, x), p, class);
+    fprintf(f, "<circle class=\"%s%d%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.6\"/>\n", ours ? "f" : "c", colour,
+            ours ? "" : " open", x_of(c, ax, x), y_of(ay, top, p.value));
+  }
+}
+
+// Side by side within four fifths of the share of each value.
+static void print_bars(FILE *f, Chart *c, const ChartAxis *ax, const ChartAxis *ay, double top, int panel,
+                       int measure) {
+  const int n = c->d->plan->settings[c->plot->x].num_values;
+  const double share = (WIDTH - LEFT - RIGHT) / (double)MAX(n, 1), width = 0.8 * share / MAX(c->num_curves, 1);
+  const double base = top + PANEL - BOTTOM;
+  for (int i = 0; i < c->num_curves; i++) {
+    ChartCurve *curve = &c->curves[i];
+    const int colour = curve->colour % COLOURS;
+    for (int x = 0; x < n; x++) {
+      const ChartPoint p = point_of(c, curve, x, panel, measure);
+      if (!drawable(ay, p.value)) continue;
+      const double left = x_of(c, ax, x) - 0.4 * share + i * width, y = y_of(ay, top, p.value);
+      fprintf(f, "<rect class=\"%s%d%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n",
+              curve->block < 0 ? "f" : "theirs c", colour, curve->block < 0 ? "" : " open", left, fmin(y, base),
+              0.92 * width, fabs(base - y));
+      print_error(f, ay, top, left + 0.46 * width, p, "onbar");
+      curve->drawn = true;
+    }
+  }
+}
+
+static void print_panel(FILE *f, Chart *c, double top, int panel, int measure) {
+  const ChartAxis ax = x_axis(c), ay = y_axis(c, panel, measure);
+  print_axes(f, c, &ax, &ay, top, panel, measure);
+  if (c->plot->bars) print_bars(f, c, &ax, &ay, top, panel, measure);
+  for (int i = 0; i < c->num_curves && !c->plot->bars; i++)
+    print_curve(f, c, &c->curves[i], &ax, &ay, top, panel, measure);
+}
+
+// "precision AMP, batch/GPU 4"
+static void print_name(FILE *f, const Chart *c, const ChartCurve *curve) {
+  const StudyPlan *p = c->d->plan;
+  const char *comma = "";
+  for (int s = 0; s < p->num_settings; s++) {
+    if (!counts(c, s) || curve->cell.value[s] < 0) continue;
+    const StudyValue *v = &p->settings[s].values[curve->cell.value[s]];
+    fputs(comma, f);
+    if (s != STUDY_COMMAND && isfinite(v->number)) {
+      xml_print(f, p->settings[s].label);
+      fputc(' ', f);
+    }
+    xml_print(f, s == STUDY_COMMAND ? v->text : v->name);
+    comma = ", ";
+  }
+  if (curve->block >= 0) fputs(*comma ? ": " : "", f);
+  if (curve->block >= 0) xml_print(f, p->published[curve->block].label);
+  if (curve->block < 0 && !*comma) fputs("measured", f);
+}
+
+static void print_legend(FILE *f, const Chart *c, double top) {
+  double y = top;
+  for (int i = 0; i < c->num_curves; i++) {
+    const ChartCurve *curve = &c->curves[i];
+    const int colour = curve->colour % COLOURS;
+    if (!curve->drawn) continue;
+    if (c->plot->bars)
+      fprintf(f, "<rect class=\"%s%d%s\" x=\"%d\" y=\"%.1f\" width=\"22\" height=\"10\"/>\n",
+              curve->block < 0 ? "f" : "theirs c", colour, curve->block < 0 ? "" : " open", LEFT, y - 9);
+    else
+      fprintf(f,
+              "<path class=\"%s c%d\" d=\"M%d %.1fh22\"/><circle class=\"%s%d%s\" cx=\"%d\" cy=\"%.1f\" r=\"3.6\"/>\n",
+              curve->block < 0 ? "line" : "theirs", colour, LEFT, y - 4, curve->block < 0 ? "f" : "c", colour,
+              curve->block < 0 ? "" : " open", LEFT + 11, y - 4);
+    fprintf(f, "<text x=\"%d\" y=\"%.1f\">", LEFT + 30, y);
+    print_name(f, c, curve);
+    fputs("</text>\n", f);
+    y += LEGEND_LINE;
+  }
+}
+
+bool study_chart_write(const StudyData *d, const StudyPlot *plot, const char *path, Err *err) {
+  const StudySetting *x = &d->plan->settings[plot->x];
+  Chart c = {.d = d, .plot = plot, .numbers = !plot->bars && x->num_values > 0};
+  for (int v = 0; v < x->num_values; v++)
+    c.numbers &= isfinite(x->values[v].number) && (!plot->log_x || x->values[v].number > 0);
+  find_curves(&c);
+  const int panels = plot->panels < 0 ? 1 : d->plan->settings[plot->panels].num_values;
+  AtomicFile out;
+  if (!file_begin(&out, path, err)) return false;
+  const int height = HEAD + panels * plot->num_y * PANEL + LEGEND_LINE * c.num_curves + 12;
+  fprintf(out.f,
+          "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
+          "font-family=\"Helvetica, Arial, sans-serif\">\n%s<rect class=\"page\" width=\"%d\" height=\"%d\"/>\n",
+          WIDTH, height, WIDTH, height, style, WIDTH, height);
+  print_text(out.f, LEFT, 32, "title", plot->title);
+  double top = HEAD;
+  for (int i = 0; i < plot->num_y; i++)
+    for (int panel = 0; panel < panels; panel++) {
+      print_panel(out.f, &c, top, panel, plot->y[i]);
+      top += PANEL;
+    }
+  print_legend(out.f, &c, top + 14);
+  fputs("</svg>\n", out.f);
+  return file_commit(&out, err);
+}
