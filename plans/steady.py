@@ -3,8 +3,9 @@
 
     plans/steady.py OUT/log.jsonl --batch N [--ranks 1] [--warmup 100] [--window 400] [--epoch 118287 --val 5000]
 
-Intervals between steps count, but those of an evaluation: the one that holds it, and the two steps after that, in which
-the queue of steps fills again.
+Intervals between steps count, except around an evaluation and at the end. Results are looked at up to two steps late, but
+all of them before an evaluation: there the last two intervals are short by what the one behind the evaluation, which
+holds it, is long. These three are left out together.
 
 img_s                    images a second of all steps after the warm-up, evaluations left out
 img_s_early, img_s_late  of the first and the last `window` steps of these
@@ -18,12 +19,14 @@ import argparse
 import json
 import sys
 
-REFILL = 3  # intervals that an evaluation touches
-
 
 def read_log(path):
     records = []
-    with open(path, encoding="utf-8") as f:
+    try:
+        f = open(path, encoding="utf-8")
+    except OSError as error:
+        sys.exit(f"{path}: {error.strerror}")
+    with f:
         for number, line in enumerate(f, 1):
             try:
                 records.append(json.loads(line))
@@ -32,20 +35,20 @@ def read_log(path):
     return [r for r in records if r["kind"] == "train"], [r for r in records if r["kind"] == "eval"]
 
 
+def mean_of(key, steps, chosen):
+    values = [r[key] for r in steps if r["step"] in chosen and key in r]
+    return sum(values) / len(values) if values else None
+
+
 def intervals(steps, evals):
-    """[(step, seconds since the one before, whether an evaluation has a part in it)]."""
-    scored = {r["step"] for r in evals}
-    touched = {s + i for s in scored for i in range(1, REFILL + 1)}
+    """[(step, seconds since the one before, whether that is left out)]."""
+    touched = {r["step"] + i for r in evals + steps[-1:] for i in (-1, 0, 1)}
     return [(b["step"], b["seconds"] - a["seconds"], b["step"] in touched) for a, b in zip(steps, steps[1:])]
 
 
 def rate(chosen, images):
     seconds = sum(s for _, s, _ in chosen)
     return images * len(chosen) / seconds if seconds > 0 else None
-
-
-def mean(values):
-    return sum(values) / len(values) if values else None
 
 
 def main():
@@ -73,9 +76,8 @@ def main():
                img_s=rate(plain, images), img_s_early=rate(plain[:a.window], images),
                img_s_late=rate(plain[-a.window:], images),
                data_wait_percent=100 * sum(waits) / sum(s for _, s, _ in plain),
-               positives=mean([r["positives"] for r in steps if r["step"] in counted and "positives" in r]),
-               positives_late=mean([r["positives"] for r in steps if r["step"] in late and "positives" in r]),
-               loss_late=mean([r["loss"] for r in steps if r["step"] in late]))
+               positives=mean_of("positives", steps, counted), positives_late=mean_of("positives", steps, late),
+               loss_late=mean_of("loss", steps, late))
     if evals:
         took = sum(r["clock"]["took"] for r in evals)
         scored = sum(r["images"] for r in evals)

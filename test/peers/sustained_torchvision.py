@@ -155,8 +155,8 @@ class Run:
             optimiser.step()
             if step == a.steps and a.device == "cuda":
                 torch.cuda.synchronize()
-            self.write(step=step, kind="train", loss=float(loss.detach()) if step % 100 == 0 else 0.0, wait=wait,
-                       seconds=self.at())
+            told = dict(loss=float(loss.detach())) if step % 100 == 0 else {}  # reading it waits for the step
+            self.write(step=step, kind="train", **told, wait=wait, seconds=self.at())
             if step % a.eval_every == 0:
                 self.evaluate(model, step, val, categories)
 
