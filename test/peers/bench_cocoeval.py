@@ -5,8 +5,10 @@
 
 5,000 images with 36,000 objects of 80 categories, polygons of 20 to 50 points and a few crowds, and 100 detections an
 image: jittered copies of objects, their masks the outline moved, and as many that are wrong. Both sides read the two
-files and end with the figures; pycocotools once, ours the median of the repeats. Prints one record for bbox and one for
-segm; exits 1 when a figure differs by more than 1e-9 or the ratio is below 20.
+files and end with the figures; pycocotools once, ours the median of the repeats, alternating with those of another
+build where --before names one. Prints one record for bbox and one for segm, and with --kinds boundary one for that,
+which has no peer here (compare_pycocotools.py compares its figures): ours alone is timed, as for all with --alone. Exits
+1 when a figure differs by more than 1e-9 or the ratio is below 20.
 """
 import argparse
 import contextlib
@@ -136,7 +138,9 @@ def main():
     parser.add_argument("--tool", default="build/cocoeval")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--kinds", nargs="+", default=["bbox", "segm"], choices=["bbox", "segm"])
+    parser.add_argument("--kinds", nargs="+", default=["bbox", "segm"], choices=["bbox", "segm", "boundary"])
+    parser.add_argument("--alone", action="store_true", help="time cocoeval only")
+    parser.add_argument("--before", metavar="TOOL", help="another build of it, timed in turn")
     parser.add_argument("--keep", metavar="DIR", help="keep the files there, and take those of an earlier run")
     args = parser.parse_args()
     failed = False
@@ -147,17 +151,27 @@ def main():
         if not os.path.exists(dt):
             write_case(folder, args.seed)
         for kind in args.kinds:
-            got, seconds = zip(*(timed(run_ours, args.tool, gt, dt, kind) for _ in range(args.repeats)))
-            want, peer = timed(run_pycocotools, gt, dt, kind)
+            got, seconds, before = [], [], []
+            for _ in range(args.repeats):
+                if args.before and kind != "boundary":
+                    before.append(timed(run_ours, args.before, gt, dt, kind)[1])
+                figures, spent = timed(run_ours, args.tool, gt, dt, kind)
+                got.append(figures)
+                seconds.append(spent)
             ours = statistics.median(seconds)
-            worst = max(abs(want[key] - got[0][key]) for key in want)
             record = {"bench": "cocoeval", "iou": kind, "images": IMAGES, "objects": OBJECTS,
                       "detections": IMAGES * DETECTIONS, "dt_mb": round(os.path.getsize(dt) / 1e6, 1),
-                      "cores": os.cpu_count(), "ours_s": round(ours, 3), "pycocotools_s": round(peer, 2),
-                      "ratio": round(peer / ours, 1), "figures": len(want), "largest_difference": worst,
-                      "AP": round(got[0]["AP"], 4), **origin("cpu")}
-            print(json.dumps(record), flush=True)
-            failed |= worst > 1e-9 or want.keys() != got[0].keys() or peer < 20 * ours
+                      "cores": os.cpu_count(), "ours_s": round(ours, 3), "spread_s": [round(min(seconds), 3),
+                                                                                      round(max(seconds), 3)]}
+            if before:
+                record["before_s"] = round(statistics.median(before), 3)
+            if not args.alone and kind != "boundary":
+                want, peer = timed(run_pycocotools, gt, dt, kind)
+                worst = max(abs(want[key] - got[0][key]) for key in want)
+                record.update({"pycocotools_s": round(peer, 2), "ratio": round(peer / ours, 1), "figures": len(want),
+                               "largest_difference": worst})
+                failed |= worst > 1e-9 or want.keys() != got[0].keys() or peer < 20 * ours
+            print(json.dumps({**record, "AP": round(got[0]["AP"], 4), **origin("cpu")}), flush=True)
     sys.exit(failed)
 
 

@@ -2,10 +2,14 @@
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install pycocotools
     make && /tmp/venv/bin/python test/peers/compare_pycocotools.py [--tool build/cocoeval] [--cases 20] [--seed 0]
+        [--boundary-api DIR]   a checkout of bowenc0221/boundary-iou-api, besides; pip install opencv-python-headless
 
 Each case is a small data set with what makes evaluators disagree: equal scores, crowds, categories and images without
 objects or without detections, boxes on the borders of the area ranges and of the IoU thresholds, more than 100
-detections of one category, ids out of order and from 0. Exits 1 when a figure differs by more than 1e-9.
+detections of one category, ids out of order and from 0. Compared are the 12 figures at the limits on detections that
+COCO has and at others, those of each category, the curves behind them, and the diagonal and the columns of the
+confusion matrix, which are true positives and detections. Boundary IoU is compared with the paper's definition in numpy
+(Boundary, below), and with its authors' code where that is given. Exits 1 when a figure differs by more than 1e-9.
 """
 import argparse
 import contextlib
@@ -17,6 +21,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import types
 
 import numpy as np
 from pycocotools import mask as mask_utils
@@ -25,6 +30,56 @@ from pycocotools.cocoeval import COCOeval
 
 STATS = ["AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large",
          "AR_1", "AR_10", "AR_100", "AR_small", "AR_medium", "AR_large"]
+CURVES = ["precision_50", "precision_75", "precision"]
+LIMITS = [(1, 10, 100), (1, 10, 300), (2, 5, 9), (10, 100, 120)]
+
+
+def stats_of(limits):
+    """Names of the 12 figures, where recalls have their limit."""
+    return STATS[:6] + [f"AR_{n}" for n in limits] + STATS[9:]
+
+
+def boundary(mask):
+    """Pixels of a mask [h, w] that are at most 2 % of the diagonal from its outside, which the image's outside is, too.
+
+    By running minima along either axis: a pixel is inside where no neighbour that far is not.
+    """
+    h, w = mask.shape
+    distance = max(1, round(0.02 * float(np.hypot(h, w))))
+    inside = np.pad(mask.astype(bool), distance)
+    for axis, size in ((0, h), (1, w)):
+        inside = np.min([np.take(inside, np.arange(i, i + size), axis) for i in range(2 * distance + 1)], axis=0)
+    return np.asfortranarray(mask & ~inside.astype(bool)).astype(np.uint8)
+
+
+class Boundary(COCOeval):
+    """pycocotools' evaluation of masks, where the smaller of mask and boundary IoU counts."""
+
+    def computeIoU(self, image, category):
+        ious = super().computeIoU(image, category)
+        truth, found = self._gts[image, category], self._dts[image, category]
+        if not truth or not found:
+            return ious
+        order = np.argsort([-d["score"] for d in found], kind="mergesort")[:self.params.maxDets[-1]]
+        rims = [[mask_utils.encode(np.asfortranarray(boundary(mask_utils.decode(a["segmentation"])))) for a in side]
+                for side in ([found[i] for i in order], truth)]
+        crowd = [int(a["iscrowd"]) for a in truth]
+        return np.where(np.array(crowd) > 0, ious, np.minimum(ious, mask_utils.iou(*rims, crowd)))
+
+
+def load_boundary_api(folder):
+    """COCO and COCOeval of the authors' code, which wants an older numpy and a matplotlib that is not used here."""
+    np.float = float
+    for name, member in (("matplotlib", None), ("matplotlib.pyplot", None), ("matplotlib.collections", "PatchCollection"),
+                         ("matplotlib.patches", "Polygon")):
+        module = types.ModuleType(name)
+        if member:
+            setattr(module, member, None)
+        sys.modules.setdefault(name, module)
+    sys.path.insert(0, folder)
+    from boundary_iou.coco_instance_api.coco import COCO as BoundaryCOCO
+    from boundary_iou.coco_instance_api.cocoeval import COCOeval as BoundaryCOCOeval
+    return (lambda: BoundaryCOCO(get_boundary=True)), (lambda gt, dt, _: BoundaryCOCOeval(gt, dt, "boundary"))
 
 
 def random_box(rng, width, height):
@@ -101,34 +156,65 @@ def mean(values):
     return float(np.mean(values)) if values.size else -1.0
 
 
-def expected(gt, dt, kind):
+def confusion_figures(run, gt):
+    """By category what is right and what was detected, at a score of 0.5 and IoU 0.50; not where an id of 0 is odd."""
+    right, detected = ({c: 0 for c in run.params.catIds} for _ in range(2))
+    for e in run.evalImgs:
+        if e and tuple(e["aRng"]) == (0, 1e10):
+            counted = (np.array(e["dtScores"]) >= 0.5) & ~e["dtIgnore"][0].astype(bool)
+            right[e["category_id"]] += int(np.sum(counted & (e["dtMatches"][0] > 0)))
+            detected[e["category_id"]] += int(np.sum(counted))
+    if any(a["id"] == 0 for a in gt["annotations"]):
+        return {}
+    return {f"{c} {what}": of[c] for c in right for what, of in (("right", right), ("detected", detected))}
+
+
+def expected(gt, dt, kind, limits=LIMITS[0], api=None):
     with contextlib.redirect_stdout(io.StringIO()):
-        coco = COCO()
+        new_coco, new_run = api or (COCO, Boundary if kind == "boundary" else COCOeval)
+        coco = new_coco()
         coco.dataset = copy.deepcopy(gt)
         coco.createIndex()
-        run = COCOeval(coco, coco.loadRes(copy.deepcopy(dt)), kind)
+        run = new_run(coco, coco.loadRes(copy.deepcopy(dt)), "segm" if kind == "boundary" else kind)
+        run.params.maxDets = list(limits)
         run.evaluate()
         run.accumulate()
         run.summarize()
-    figures = dict(zip(STATS, map(float, run.stats)))
+    figures = dict(zip(stats_of(limits), map(float, run.stats)))
     precision, recall = run.eval["precision"], run.eval["recall"]
+    curves = {"all": precision[:, :, :, 0, 2]}
     for k, category in enumerate(run.params.catIds):
         figures[f"{category} AP"] = mean(precision[:, :, k, 0, 2])
         figures[f"{category} AP50"] = mean(precision[0, :, k, 0, 2])
-        figures[f"{category} AR_100"] = mean(recall[:, k, 0, 2])
+        figures[f"{category} AR_{limits[2]}"] = mean(recall[:, k, 0, 2])
+        curves[category] = precision[:, :, k:k + 1, 0, 2]
+    for owner, points in curves.items():
+        for name, part in zip(CURVES, (points[:1], points[5:6], points)):
+            for r in range(0, 101, 10):
+                figures[f"{owner} {name} {r}"] = mean(part[:, r])
+    if limits == LIMITS[0]:
+        figures.update(confusion_figures(run, gt))
     return figures
 
 
-def ours(tool, gt, dt, kind, folder):
-    paths = [os.path.join(folder, name) for name in ("gt.json", "dt.json")]
+def ours(tool, gt, dt, kind, folder, limits=LIMITS[0]):
+    paths = [os.path.join(folder, name) for name in ("gt.json", "dt.json", "curves.json", "confusion.json")]
     for path, value in zip(paths, (gt, dt)):
         with open(path, "w") as f:
             json.dump(value, f)
-    command = [tool, "--gt", paths[0], "--dt", paths[1], "--iou", kind, "--json"]
+    command = [tool, "--gt", paths[0], "--dt", paths[1], "--iou", kind, "--json", "--max-dets", ",".join(map(str, limits)),
+               "--curves", paths[2], "--confusion", paths[3]]
     out = json.loads(subprocess.check_output(command, stderr=subprocess.DEVNULL))  # notes on ids from 0
-    figures = {key: out[key] for key in STATS}
+    figures = {key: out[key] for key in stats_of(limits)}
     for category, row in out["per_category"].items():
         figures.update({f"{category} {key}": value for key, value in row.items()})
+    curves, confusion = (json.load(open(path)) for path in paths[2:])
+    for owner, rows in [("all", curves["all"])] + [(c["id"], c) for c in curves["category"]]:
+        figures.update({f"{owner} {name} {r}": rows[name][r] if rows[name] else -1.0
+                        for name in CURVES for r in range(0, 101, 10)})
+    if limits == LIMITS[0] and all(a["id"] for a in gt["annotations"]):
+        for category, row in zip(sorted(map(int, out["per_category"])), confusion["class"]):
+            figures.update({f"{category} right": row["right"], f"{category} detected": row["detections"]})
     return figures
 
 
@@ -137,22 +223,32 @@ def main():
     parser.add_argument("--tool", default="build/cocoeval")
     parser.add_argument("--cases", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--boundary-api", metavar="DIR")
     args = parser.parse_args()
-    worst, compared = 0.0, 0
+    api = load_boundary_api(args.boundary_api) if args.boundary_api else None
+    worst, compared = {}, {}
     for case in range(args.cases):
-        gt, boxes, masks, both = random_case(random.Random(args.seed * 1000003 + case))
-        for variant, dt, kind in [("boxes", boxes, "bbox"), ("masks", masks, "segm"), ("boxes", boxes, "segm"),
-                                  ("masks", masks, "bbox"), ("both", both, "bbox"), ("both", both, "segm")]:
+        rng = random.Random(args.seed * 1000003 + case)
+        gt, boxes, masks, both = random_case(rng)
+        runs = [("boxes", boxes, "bbox"), ("masks", masks, "segm"), ("boxes", boxes, "segm"), ("masks", masks, "bbox"),
+                ("both", both, "bbox"), ("both", both, "segm"), ("masks", masks, "boundary"), ("both", both, "boundary")]
+        for variant, dt, kind in runs:
+            limits = LIMITS[case % len(LIMITS)]
             with tempfile.TemporaryDirectory() as folder:
-                want, got = expected(gt, dt, kind), ours(args.tool, gt, dt, kind, folder)
-            if want.keys() != got.keys():
-                sys.exit(f"case {case}, {variant}, {kind}: figures for {sorted(got)}, expected {sorted(want)}")
-            difference = max(abs(want[key] - got[key]) for key in want)
-            if difference > 1e-9:
-                print(f"case {case}, {variant}, {kind}: off by {difference:g}")
-            worst, compared = max(worst, difference), compared + len(want)
-    print(f"{args.cases} data sets, {compared} figures, largest difference {worst:.3g}")
-    sys.exit(worst > 1e-9)
+                got = ours(args.tool, gt, dt, kind, folder, limits)
+            for peer in [None] + ([api] if api and kind == "boundary" else []):
+                want, name = expected(gt, dt, kind, limits, peer), f"{kind}, authors' code" if peer else kind
+                if want.keys() != got.keys():
+                    sys.exit(f"case {case}, {variant}, {name}: only one has {sorted(want.keys() ^ got.keys())}")
+                difference = max(abs(want[key] - got[key]) for key in want)
+                if difference > 1e-9:
+                    print(f"case {case}, {variant}, {name}: off by {difference:g}",
+                          [k for k in want if abs(want[k] - got[k]) > 1e-9][:5])
+                worst[name] = max(worst.get(name, 0.0), difference)
+                compared[name] = compared.get(name, 0) + len(want)
+    for name in worst:
+        print(f"{name}: {args.cases} data sets, {compared[name]} figures, largest difference {worst[name]:.3g}")
+    sys.exit(max(worst.values()) > 1e-9)
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ static bool load(Coco *gt, CocoResults *dt, const char *gt_path, const char *dt_
 typedef struct Fixture {
   const char *folder, *gt, *dt, *section; // under cocoeval/; the section of its expected.json
   EvalKind kind;
-  const char *boxes; // result file with the same detections in the same order, whose boxes are taken over
+  const char *boxes; // NULL, or the result file with the same detections in the same order, whose boxes are taken over
 } Fixture;
 
 #define OPEN_VAL "synth_coco_open_val", "../../coco/annotations/instances_val2017.json"
@@ -134,13 +134,18 @@ static bool take_boxes(CocoResults *dt, const char *path, const Coco *gt) {
   return same;
 }
 
-static void check_fixture(const Fixture *f) {
+// The same with what the authors of boundary IoU have (test/peers/boundary_goldens.py), a section for each folder.
+static const Fixture boundaries[] = {
+    {"cocoapi_val2014_100", "gt.json", "dt_segm.json", "cocoapi_val2014_100", EVAL_BOUNDARY, NULL},
+    {"fce_small", "gt_dataset.json", "dt_dataset_segm_only.json", "fce_small", EVAL_BOUNDARY, NULL},
+};
+
+static void check_fixture(const Fixture *f, const char *expected) {
   Coco gt;
   CocoResults dt;
   EvalSummary e;
   Err err = {{0}};
   const char *gt_path = fixture_path(f, f->gt), *dt_path = fixture_path(f, f->dt);
-  const char *expected = fixture_path(f, "expected.json");
   if (!EXPECT(gt_path && dt_path && expected) || !load(&gt, &dt, gt_path, dt_path)) return;
   if ((!f->boxes || take_boxes(&dt, fixture_path(f, f->boxes), &gt)) &&
       EXPECT(cocoeval_run(&e, &gt, &dt, f->kind, &err))) {
@@ -156,7 +161,15 @@ TEST(cocoeval_equals_pycocotools) {
     test_skip("no ../shared/data/cocoeval");
     return;
   }
-  for (int i = 0; i < COUNT(fixtures); i++) check_fixture(&fixtures[i]);
+  for (int i = 0; i < COUNT(fixtures); i++) check_fixture(&fixtures[i], fixture_path(&fixtures[i], "expected.json"));
+}
+
+TEST(cocoeval_equals_the_authors_boundary_iou) {
+  if (!shared_path("cocoeval")) {
+    test_skip("no ../shared/data/cocoeval");
+    return;
+  }
+  for (int i = 0; i < COUNT(boundaries); i++) check_fixture(&boundaries[i], "test/goldens/boundary.json");
 }
 
 // One file's expectations: {"bbox": {"AP": …}, "segm": …}; the number of figures compared. Where pycocotools itself
