@@ -161,8 +161,8 @@ def main():
             ours = statistics.median(seconds)
             record = {"bench": "cocoeval", "iou": kind, "images": IMAGES, "objects": OBJECTS,
                       "detections": IMAGES * DETECTIONS, "dt_mb": round(os.path.getsize(dt) / 1e6, 1),
-                      "cores": os.cpu_count(), "ours_s": round(ours, 3), "spread_s": [round(min(seconds), 3),
-                                                                                      round(max(seconds), 3)]}
+                      "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "ours_s": round(ours, 3),
+                      "ours_range_s": [round(min(seconds), 3), round(max(seconds), 3)]}
             if before:
                 record["before_s"] = round(statistics.median(before), 3)
             if not args.alone and kind != "boundary":
