@@ -3,9 +3,9 @@
 
     plans/steady.py OUT/log.jsonl --batch N [--ranks 1] [--warmup 100] [--window 400] [--epoch 118287 --val 5000]
 
-Intervals between steps count, except around an evaluation and at the end. Results are looked at up to two steps late, but
-all of them before an evaluation: there the last two intervals are short by what the one behind the evaluation, which
-holds it, is long. These three are left out together.
+Intervals between steps count, except around an evaluation and at the end. Results are looked at up to two steps late,
+but all of them before an evaluation: there the last two intervals are short by what the one behind the evaluation,
+which holds it, is long. These three are left out together.
 
 img_s                    images a second of all steps after the warm-up, evaluations left out
 img_s_early, img_s_late  of the first and the last `window` steps of these

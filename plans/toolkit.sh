@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds this tree with a CUDA toolkit: plans/stack.plan calls it. From the root of the tree:
 #   sh plans/toolkit.sh VERSION FOLDER
-# FOLDER/build/train and FOLDER/build/infer are made, for the GPUs of this machine. The toolkit is, whichever comes first:
+# FOLDER/build/train and FOLDER/build/infer are made, for the GPUs of this machine. The toolkit is, whichever comes
+# first:
 #   the folder that TOOLKITS names, as TOOLKITS="12.4=/opt/cuda-12.4 12.8=/opt/cuda-12.8"
 #   /usr/local/cuda-VERSION, or /usr/local/cuda if that is its version
 #   from 13.0 on NVIDIA's packages for pip, into FOLDER/toolkit; those for 12.x have no nvcc
@@ -61,7 +62,8 @@ if [ -z "$cuda" ]; then
   cuda=$(installed | head -n 1)
 fi
 if [ "$(release "$cuda/bin/nvcc")" != "$version" ]; then
-  echo "toolkit.sh: $cuda/bin/nvcc is of CUDA $(release "$cuda/bin/nvcc"), not $version: give another folder in TOOLKITS" >&2
+  echo "toolkit.sh: $cuda/bin/nvcc is of CUDA $(release "$cuda/bin/nvcc"), not $version: give another folder in" \
+    "TOOLKITS" >&2
   exit 1
 fi
 echo "CUDA $version: $cuda" >&2

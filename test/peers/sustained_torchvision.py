@@ -1,7 +1,7 @@
 """Trains torchvision 0.26's Mask R-CNN R50-FPN on a long list of images, as plans/sustained.plan trains ours: the same
 list, the same weights, bf16 autocast, channels_last, SGD with the same rate. Images are decoded by the processes of a
-DataLoader, as many as there are cores, and grouped by aspect ratio, as its references do. Evaluations take one image at a
-time, masks pasted and coded, as those do, too.
+DataLoader, as many as there are cores, and grouped by aspect ratio, as its references do. Evaluations take one image at
+a time, masks pasted and coded, as those do, too.
 
     python3 test/peers/sustained_torchvision.py --data DIR --weights FILE --batch N --out OUT [--steps 2000]
 

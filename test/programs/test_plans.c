@@ -1,5 +1,5 @@
-// The plans that come with build/study, and the scripts beside them: every plan is one, what they make is made once, and
-// a small variant of one runs.
+// The plans that come with build/study, and the scripts beside them: every plan is one, what they make is made once,
+// and a small variant of one runs.
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
