@@ -5,7 +5,7 @@
 #include "data/formats/cocoeval_confusion.h"
 #include "data/reports/thumbnail.h"
 
-enum { SHOWN = 6, SIDE = 440 }; // images of each kind; pixels of a picture's longer side
+enum { SHOWN = 6, SIDE = 440, MOST_DRAWN = 40 }; // images of each kind; pixels of the longer side; best detections
 static const double OVERLAP = 0.5;
 
 // ---- categories -----------------------------------------------------------------------------------------------------
@@ -16,34 +16,78 @@ static const char *const columns[] = {"objects",   "box AP",  "box AP50",  "mask
 
 static double defined(double value) { return value < 0 ? NAN : value; }
 
-static int by_mask_ap(const void *a, const void *b) {
-  const PageCategory *p = a, *q = b;
-  const double x = p->value[MASK_AP], y = q->value[MASK_AP];
-  if (isnan(x) || isnan(y)) return isnan(x) - isnan(y);
-  return (x > y) - (x < y);
+typedef struct Ranked {
+  double ap;
+  int place;
+} Ranked;
+
+static int by_ap(const void *a, const void *b) {
+  const Ranked *p = a, *q = b;
+  if (isnan(p->ap) || isnan(q->ap))
+    return isnan(p->ap) != isnan(q->ap) ? isnan(p->ap) - isnan(q->ap) : p->place - q->place;
+  return p->ap != q->ap ? (p->ap > q->ap) - (p->ap < q->ap) : p->place - q->place;
 }
 
-// AP first where it is lowest; precision and recall are those of the confusion.
-static void fill_categories(const Scores *s, PageEvaluation *out) {
+// The categories' places by ascending mask AP, those without last. Caller frees.
+static int *rank_categories(const Scores *s) {
+  const int n = s->segm.num_categories;
+  Ranked *all = xmalloc((size_t)n * sizeof *all);
+  int *place = xmalloc((size_t)n * sizeof *place);
+  for (int k = 0; k < n; k++) all[k] = (Ranked){defined(s->segm.categories[k].ap), k};
+  qsort(all, (size_t)n, sizeof *all, by_ap);
+  for (int k = 0; k < n; k++) place[k] = all[k].place;
+  free(all);
+  return place;
+}
+
+// Precision and recall are those of the confusion.
+static void fill_categories(const Scores *s, const int *place, PageEvaluation *out) {
   out->columns = COUNT(columns);
   for (int i = 0; i < COUNT(columns); i++) out->column[i] = xstrdup(columns[i]);
   out->categories = s->bbox.num_categories;
   out->category = xcalloc((size_t)out->categories, sizeof *out->category);
-  for (int k = 0; k < out->categories; k++) {
-    const EvalCategory *box = &s->bbox.categories[k], *mask = &s->segm.categories[k];
-    const ClassFigures f = confusion_figures(&out->confusion, k);
+  for (int i = 0; i < out->categories; i++) {
+    const EvalCategory *box = &s->bbox.categories[place[i]], *mask = &s->segm.categories[place[i]];
+    const ClassFigures f = confusion_figures(&out->confusion, place[i]);
     char number[CLASS_NUMBER];
-    out->category[k] = (PageCategory){.name = xstrdup(confusion_name(&out->confusion, k, number)),
+    out->category[i] = (PageCategory){.name = xstrdup(confusion_name(&out->confusion, place[i], number)),
                                       .value = {[OBJECTS] = (double)f.images,
                                                 [BOX_AP] = defined(box->ap),
                                                 [BOX_AP50] = defined(box->ap50),
                                                 [MASK_AP] = defined(mask->ap),
                                                 [MASK_AP50] = defined(mask->ap50),
-                                                [MASK_AR] = defined(mask->ar_100),
+                                                [MASK_AR] = defined(mask->ar),
                                                 [PRECISION] = f.precision,
                                                 [RECALL] = f.recall}};
   }
-  qsort(out->category, (size_t)out->categories, sizeof *out->category, by_mask_ap);
+}
+
+// ---- precision over recall ------------------------------------------------------------------------------------------
+
+static void add_curve(PagePanel *p, const char *label, const double precision[EVAL_RECALLS]) {
+  if (precision[0] < 0) return; // no ground truth defines it
+  PageCurve *c = page_panel_curve(p, NULL, label);
+  for (int i = 0; i < EVAL_RECALLS; i++)
+    page_curve_add(c, i / (double)(EVAL_RECALLS - 1), round(1e5 * precision[i]) / 1e5); // for a page, short
+}
+
+static void add_overall(PagePanels *to, const char *title, const EvalSummary *s) {
+  static const char *const label[EVAL_CURVES] = {
+      [CURVE_50] = "IoU 0.50", [CURVE_75] = "IoU 0.75", [CURVE_MEAN] = "mean of 0.50, 0.55 … 0.95"};
+  PagePanel *p = page_panel_add(to, title, "recall", "precision");
+  for (int c = 0; c < EVAL_CURVES; c++) add_curve(p, label[c], s->precision[s->num_categories][c]);
+}
+
+// Categories in the order of those of the table, whose places are `place`.
+static void fill_precision(const Scores *s, const int *place, PageEvaluation *out) {
+  add_overall(&out->panels, "Boxes, all categories", &s->bbox);
+  add_overall(&out->panels, "Masks, all categories", &s->segm);
+  for (int i = 0; i < MIN(out->categories, PAGE_CATEGORY_CHARTS); i++) {
+    PagePanel *p = page_panel_add(&out->category_panels, out->category[i].name, "recall", "precision");
+    add_curve(p, "boxes, IoU 0.50", s->bbox.precision[place[i]][CURVE_50]);
+    add_curve(p, "masks, IoU 0.50", s->segm.precision[place[i]][CURVE_50]);
+    add_curve(p, "masks, mean", s->segm.precision[place[i]][CURVE_MEAN]);
+  }
 }
 
 // ---- confusion ------------------------------------------------------------------------------------------------------
@@ -175,19 +219,19 @@ static int by_quality(const void *a, const void *b) {
   return wrong ? wrong : pairs ? pairs : p->image - q->image;
 }
 
-static void add_picture(const Dataset *d, const ImageQuality *q, const Grouped *g, const char *kind,
-                        PageEvaluation *out) {
+static PagePicture picture_of(const Dataset *d, const ImageQuality *q, const Grouped *g, const char *kind) {
   const int first = g->first[q->image], n = g->first[q->image + 1] - first;
   const char *file = d->coco.images[d->image[q->image]].file_name;
   Thumbnail t;
-  if (!thumbnail_open(&t, d, q->image, SIDE, NULL)) return; // it could be read a moment ago
-  out->picture[out->pictures++] = (PagePicture){
+  if (!thumbnail_open(&t, d, q->image, SIDE, NULL)) return (PagePicture){0}; // it could be read a moment ago
+  const PagePicture p = {
       .group = xstrdup(kind),
       .file = xstrdup(file ? file : ""),
       .caption = xasprintf("quality %.2f: %d found, %d missed, %d false", q->quality, q->pairs, q->fn, q->fp),
       .truth = thumbnail_truth(&t, d, q->image),
-      .found = thumbnail_found(&t, d, g->result + first, n)};
+      .found = thumbnail_found(&t, d, g->result + first, MIN(n, MOST_DRAWN))};
   thumbnail_close(&t);
+  return p;
 }
 
 static void fill_pictures(const Dataset *d, const Evaluation *v, double score, PageEvaluation *out) {
@@ -201,9 +245,16 @@ static void fill_pictures(const Dataset *d, const Evaluation *v, double score, P
   }
   qsort(all, (size_t)n, sizeof *all, by_quality);
   const int worst = MIN(SHOWN, (n + 1) / 2), best = MIN(SHOWN, n - worst);
+  PagePicture made[2 * SHOWN] = {0};
+#pragma omp parallel for schedule(dynamic)
+  for (int k = 0; k < worst + best; k++) {
+    const bool bad = k < worst;
+    const ImageQuality *q = &all[bad ? k : n - 1 - (k - worst)];
+    if (bad ? q->quality < 1 : q->quality > 0) made[k] = picture_of(d, q, &g, bad ? "The worst" : "The best");
+  }
   out->picture = xcalloc(2 * SHOWN, sizeof *out->picture);
-  for (int k = 0; k < worst && all[k].quality < 1; k++) add_picture(d, &all[k], &g, "The worst", out);
-  for (int k = n - 1; k >= n - best && all[k].quality > 0; k--) add_picture(d, &all[k], &g, "The best", out);
+  for (int k = 0; k < worst + best; k++)
+    if (made[k].truth) out->picture[out->pictures++] = made[k];
   free(all);
   free(g.result);
   free(g.first);
@@ -214,7 +265,12 @@ static void fill_pictures(const Dataset *d, const Evaluation *v, double score, P
 void detection_page(const Dataset *d, const Evaluation *v, double score, PageEvaluation *out) {
   Coco view = evaluate_view(d, v);
   fill_confusion(d, &view, v, score, out);
-  if (out->confusion.count) fill_categories(&v->scores, out);
+  if (out->confusion.count) {
+    int *place = rank_categories(&v->scores);
+    fill_categories(&v->scores, place, out);
+    fill_precision(&v->scores, place, out);
+    free(place);
+  }
   fill_pictures(d, v, score, out);
   free(view.images);
 }

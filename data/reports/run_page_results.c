@@ -4,7 +4,7 @@
 #include <string.h>
 #include "data/reports/run_page_parts.h"
 
-enum { MOST_CATEGORIES = 1000, MOST_CHARTS = 100, MOST_CLASSES = 26, MISTAKES = 15 };
+enum { MOST_CATEGORIES = 1000, MOST_CLASSES = 26, MISTAKES = 15 };
 
 // ---- categories -----------------------------------------------------------------------------------------------------
 
@@ -34,9 +34,9 @@ static void write_precision(const Page *p, const PageEvaluation *e) {
     page_charts(p, &e->panels, false);
   }
   if (!first.n) return;
-  first.n = MIN(first.n, MOST_CHARTS);
-  fprintf(p->f, "<details><summary>Precision over recall of each category%s</summary>\n",
-          first.n < e->category_panels.n ? ", of the worst hundred" : "");
+  first.n = MIN(first.n, PAGE_CATEGORY_CHARTS);
+  fprintf(p->f, "<details><summary>Precision over recall of %s%d categories</summary>\n",
+          first.n < e->categories ? "the worst " : "", first.n);
   page_charts(p, &first, true);
   fputs("</details>\n", p->f);
 }
@@ -230,15 +230,21 @@ static void write_images(Page *p, const PageEvaluation *e) {
 
 // ---- all ------------------------------------------------------------------------------------------------------------
 
+// Without ground truth that defines it, a figure is negative.
+static double metric_value(const char *text) {
+  const double value = strtod(text, NULL);
+  return value < 0 ? NAN : value;
+}
+
 static void write_metrics(const Page *p, const PageEvaluation *e) {
   fputs("<details><summary>All figures</summary>\n", p->f);
   page_table(p, "All figures", (const char *const[]){"figure", "value"}, 2, 1);
   for (int i = 0; i < e->metrics.n; i++) {
     fputs("<tr><th scope=\"row\">", p->f);
     page_text(p, e->metrics.item[i].name);
-    fputs("</th><td class=\"n\">", p->f);
-    page_text(p, e->metrics.item[i].value);
-    fputs("</td></tr>\n", p->f);
+    fputs("</th>", p->f);
+    page_number(p, metric_value(e->metrics.item[i].value), 4);
+    fputs("</tr>\n", p->f);
   }
   page_table_end(p);
   fputs("</details>\n", p->f);
