@@ -76,15 +76,18 @@ def held_out(images, seed, fraction):
 
 # ---- a step ---------------------------------------------------------------------------------------------------------
 
-def maps(n, device):
-    """[n, 2, 3] of augment_map: canvas to image, both in [-1, 1]."""
-    uniform = lambda low, high: torch.rand(n, device=device) * (high - low) + low
+def turned(images):
+    """[n, 1, 28, 28] of bytes [n, 28, 28] by augment_map: rotated, sheared, zoomed, shifted, each drawn by itself."""
+    n, device = len(images), images.device
+    uniform = lambda low, high: torch.rand(n, 1, 1, device=device) * (high - low) + low
     angle, shear = torch.deg2rad(uniform(-ROTATE, ROTATE)), torch.tan(torch.deg2rad(uniform(-SHEAR, SHEAR)))
     across, down = 1 / uniform(1 - ZOOM, 1 + ZOOM), 1 / uniform(1 - ZOOM, 1 + ZOOM)
     cos, sin = torch.cos(angle), torch.sin(angle)
-    rows = [cos * across, (cos * shear - sin) * down, 2 * uniform(-SHIFT, SHIFT),
-            sin * across, (sin * shear + cos) * down, 2 * uniform(-SHIFT, SHIFT)]
-    return torch.stack(rows, 1).view(n, 2, 3)
+    centres = (torch.arange(SIDE, device=device) + 0.5) * (2 / SIDE) - 1
+    x, y = centres.view(1, 1, -1), centres.view(1, -1, 1)
+    grid = torch.stack([cos * across * x + (cos * shear - sin) * down * y + 2 * uniform(-SHIFT, SHIFT),
+                        sin * across * x + (sin * shear + cos) * down * y + 2 * uniform(-SHIFT, SHIFT)], 3)
+    return torch.nn.functional.grid_sample(images.unsqueeze(1).float(), grid, align_corners=False)
 
 
 class Trainer:
@@ -107,8 +110,8 @@ class Trainer:
         self.recorded = {}
 
     def canvas(self, images):
-        """[n, 1, 28, 28] in ±1."""
-        x = (images.unsqueeze(1).float() / 255 - 0.5) / 0.5
+        """Of bytes [n, 1, 28, 28], in ±1."""
+        x = (images.float() / 255 - 0.5) / 0.5
         return x.contiguous(memory_format=torch.channels_last)
 
     def logits(self, x):
@@ -118,11 +121,7 @@ class Trainer:
 
     def take_step(self, augment):
         at = self.order[self.step * self.o.batch + self.within]
-        images = self.images[at]
-        if augment:
-            grid = torch.nn.functional.affine_grid(maps(len(at), self.device), [len(at), 1, SIDE, SIDE],
-                                                   align_corners=False)
-            images = torch.nn.functional.grid_sample(images.unsqueeze(1).float(), grid, align_corners=False).squeeze(1)
+        images = turned(self.images[at]) if augment else self.images[at].unsqueeze(1)
         self.adam.zero_grad(set_to_none=True)
         loss = torch.nn.functional.cross_entropy(self.logits(self.canvas(images)).float(), self.labels[at].long())
         loss.backward()
@@ -197,7 +196,7 @@ class Trainer:
         hits = torch.zeros(2, dtype=torch.long)
         with torch.no_grad():
             for i in range(0, len(images), 1000):
-                x = self.canvas(torch.from_numpy(images[i:i + 1000]).to(self.device))
+                x = self.canvas(torch.from_numpy(images[i:i + 1000]).to(self.device).unsqueeze(1))
                 with torch.autocast(self.device.type, torch.bfloat16, self.o.dtype == "bf16"):
                     best = self.model(x).float().topk(5).indices.cpu()
                 right = best == torch.from_numpy(labels[i:i + 1000]).long()[:, None]
