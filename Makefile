@@ -1,5 +1,5 @@
-# make · make demo · make test · make test-long · make test-gpu · make test-ptx · make test-sanitizer · make test-asan ·
-# make test-tsan · make fuzz · make lint · make tables · make test-build · make bench · make install · make uninstall
+# make · make demo · make demo-classes · make test · make test-long · make test-gpu · make test-ptx · make test-sanitizer ·
+# make test-asan · make test-tsan · make fuzz · make lint · make tables · make test-build · make bench · make install · make uninstall
 #
 # Given on the command line: PREFIX and DESTDIR (where the library is installed), CC, CXX (for an example), CFLAGS, MARCH, STB (where stb/stb_image.h is), B (where all that is built goes),
 # CUDA (0 leaves the GPU out), NVCC, ARCH (the GPUs, as in ARCH="80 90a"). What was made with other values is made again.
@@ -234,8 +234,8 @@ $B/%.cu.o: %.cu $B/nvcc.flags | setup
 
 # ---- what is run ----------------------------------------------------------------------------------------------------
 
-demo: $(addprefix $(here)/,train infer shapes)
-	@B=$B P=$(here) sh tools/demo.sh
+demo demo-classes: $(addprefix $(here)/,train infer shapes)
+	@B=$B P=$(here) sh tools/$(subst -,_,$@).sh
 
 # Tiers: 0 takes seconds, 1 a minute or two, 2 kills programs a hundred times.
 TIER ?= 1
@@ -302,8 +302,8 @@ test-build:
 clean:
 	rm -rf $B train infer
 
-.PHONY: all force setup demo test test-long test-gpu test-ptx test-sanitizer test-asan test-tsan test-build install \
-  uninstall \
+.PHONY: all force setup demo demo-classes test test-long test-gpu test-ptx test-sanitizer test-asan test-tsan test-build \
+  install uninstall \
   fuzz run-fuzzers bench tables lint clean
 .SECONDARY:
 .DELETE_ON_ERROR:
