@@ -22,7 +22,7 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
                                                            "default $MASKRCNN_DATA, then ./coco")                      \
   X(STRING, train_split,      "train",         "NAME",     "what to train on")                                         \
   X(STRING, val_split,        "val",           "NAME",     "what to evaluate on")                                      \
-  X(FLOAT,  val_fraction,     0, 0, 0.9f,      "P",        "of a classifier: evaluate on this share of what would be " \
+  X(FLOAT,  val_fraction,     0, 0, 0.9,       "P",        "of a classifier: evaluate on this share of what would be " \
                                                            "trained on, drawn by --split-seed")                        \
   X(INT64,  split_seed,       -1, -1, 9e15,    "N",        "another number is another split; -1 = --seed")             \
   X(INT,    limit,            0, 0, INT32_MAX, "N",        "train on the first N usable images by id; 0 = all")        \
@@ -33,11 +33,11 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
   X(FLOAT,  flip,             -1, -1, 1,       "P",        "probability of mirroring an image; -1 = 0.5, of IDX 0")    \
   X(FLOAT,  rotate,           -1, -1, 359,     "DEGREES",  "of a classifier: images are turned by up to this, to "     \
                                                            "either side; -1 = 0, of IDX with --phases 8")              \
-  X(FLOAT,  shift,            -1, -1, 0.99f,   "P",        "and shifted by up to this share; -1 = 0, or 0.08")         \
+  X(FLOAT,  shift,            -1, -1, 0.99,    "P",        "and shifted by up to this share; -1 = 0, or 0.08")         \
   X(FLOAT,  shear,            -1, -1, 79,      "DEGREES",  "and sheared; -1 = 0, or 0.3")                              \
-  X(FLOAT,  zoom,             -1, -1, 0.99f,   "P",        "and made larger or smaller, up to this share; -1 = 0, or " \
+  X(FLOAT,  zoom,             -1, -1, 0.99,    "P",        "and made larger or smaller, up to this share; -1 = 0, or " \
                                                            "0.08")                                                     \
-  X(FLOAT,  crop,             -1, -1, 0.99f,   "P",        "and cut: at least this share of their area fills the "     \
+  X(FLOAT,  crop,             -1, -1, 0.99,    "P",        "and cut: at least this share of their area fills the "     \
                                                            "network's input; 0 = not; -1 = 0.08, of IDX 0")            \
   X(INT,    threads,          0, 0, 256,       "N",        "decoder threads; 0 = one per core")                        \
   X(FLAG,   strict,           false,                       "stop at a bad image instead of replacing it")              \

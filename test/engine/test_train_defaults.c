@@ -48,6 +48,11 @@ TEST(defaults_of_a_classifier_by_its_data) {
   EXPECT_INT(setup_schedule(&o, &config, 300, 100).warmup, 100);
   train_options_free(&o);
 
+  // A limit is taken, as it stands in --help.
+  o = options("nowhere", "resnet18", (char *[]){"--val-fraction", "0.9", "--zoom", "0.99", "--crop", "0.99", NULL});
+  EXPECT(o.val_fraction == 0.9f && o.zoom == 0.99f && o.crop == 0.99f);
+  train_options_free(&o);
+
   o = options(idx_folder(), "resnet18", NULL);
   EXPECT(o.flip == 0 && o.crop == 0 && o.rotate == 0 && o.zoom == 0);
   EXPECT(setup_model(&o).view == 1);
