@@ -426,6 +426,11 @@ static bool load_adam(Engine *e, const Checkpoint *c, Err *err) {
 
 // Only training has options that choose a model.
 static const char *advice(const Loading *l) {
+  ModelConfig held;
+  const ModelConfig *c = &l->e->config;
+  if (model_of(c)->task == TASK_CLASSIFICATION && state_config(l->c, &held, NULL, NULL) && held.model == c->model &&
+      held.size != c->size)
+    return "fully connected layers have the shape that their size of images gives them: leave --size out";
   if (!l->e->train.shapes.canvases) return "its tensors and what it says of its model do not agree: save it again";
   return l->other ? "build/inspect lists what the file holds, --model and --norm must agree with it"
                   : "--reset-heads starts with new outputs";

@@ -199,6 +199,20 @@ TEST_TIER(classes_of_folders, 1) {
   EXPECT_INT(command(&said, "%s --benchmark-loader 4", line), 0);
 }
 
+// A net whose fully connected layers see what its convolutions leave is for images of one size.
+TEST_TIER(classes_of_another_size, 1) {
+  const char *said;
+  EXPECT_INT(command(&said,
+                     "%s --model vgg-28 --size 8 --data %s --out %s --batch 6 --iters 1 --val-limit 6 "
+                     "--device cpu",
+                     tool("train"), idx_set(), in_tmp("of-size")),
+             0);
+  EXPECT_INT(command(&said, "%s --weights %s --data %s --out %s --size 12 --device cpu", tool("infer"),
+                     file_of("of-size", "model.safetensors"), idx_set(), in_tmp("sized")),
+             2);
+  EXPECT(strstr(said, "have the shape that their size of images gives them: leave --size out; "));
+}
+
 // Names as long as those of iNaturalist, and longer: what was trained finds its classes again by them.
 TEST_TIER(classes_of_long_names, 1) {
   const char *said, *tree = in_tmp("long-names");
