@@ -22,8 +22,11 @@ static const char *const of_train[] = {"train", "training", NULL};
 static const char *const of_val[] = {"val", "valid", "validation", "t10k", "test", NULL};
 static const char *const of_test[] = {"test", "t10k", "val", "valid", "validation", NULL};
 
+// NULL: there is no such split.
 static const char *const *names_of(const char *split) {
-  return !strcmp(split, "train") ? of_train : !strcmp(split, "val") ? of_val : of_test;
+  if (!strcmp(split, "train")) return of_train;
+  if (!strcmp(split, "val")) return of_val;
+  return !strcmp(split, "test") || !strcmp(split, "t10k") ? of_test : NULL;
 }
 
 // DIR/NAME of the first name that is a folder of folders; NULL: none is. Caller frees.
@@ -98,6 +101,22 @@ static bool read_names(Coco *c, const char *dir, Err *err) {
   return ok;
 }
 
+// The names that a model or training knows, against the data set's own; numbers stand for names that were not known.
+static bool same_names(const Dataset *like, const char *dir, Err *err) {
+  Coco own = {0};
+  bool ok = read_names(&own, dir, err);
+  for (int i = 0; ok && i < MIN(own.num_categories, like->classes); i++) {
+    char number[16];
+    const char *known = like->coco.categories[i].name, *name = own.categories[i].name;
+    snprintf(number, sizeof number, "%d", i);
+    if (strcmp(known, number) && strcmp(known, name))
+      ok = err_set(err, "%s/classes.txt: class %d is %s, but of %s it is %s; these are other classes", dir, i, name,
+                   like->coco.path, known);
+  }
+  coco_free(&own);
+  return ok;
+}
+
 static bool name_labels(Dataset *d, const char *dir, const Idx *labels, const char *path, const Dataset *like,
                         Err *err) {
   Coco *c = &d->coco;
@@ -108,7 +127,7 @@ static bool name_labels(Dataset *d, const char *dir, const Idx *labels, const ch
       return err_set(err, "%s: label %d, but the classes of training are 0 to %d; take it out, or add it there", path,
                      highest, like->classes - 1);
     for (int i = 0; i < like->classes; i++) add_category(c, xstrdup(like->coco.categories[i].name));
-    return true;
+    return same_names(like, dir, err);
   }
   if (!read_names(c, dir, err)) return false;
   const int named = c->num_categories;
@@ -299,6 +318,7 @@ static void choose_images(Dataset *d, const Listed *l, const ClassOptions *o, bo
 
 static bool open_split(Dataset *d, Listed *l, const char *dir, const char *split, const ClassOptions *o, Err *err) {
   const ClassLayout layout = classes_layout(dir);
+  if (!names_of(split)) return err_set(err, "split %s: a set of classes has train, val and test", split);
   if (layout == CLASSES_NONE)
     return err_set(err,
                    "%s: neither IDX files (train-images-idx3-ubyte and train-labels-idx1-ubyte, or .gz) nor folders "
@@ -306,7 +326,7 @@ static bool open_split(Dataset *d, Listed *l, const char *dir, const char *split
                    dir);
   const bool idx = layout == CLASSES_IDX, held_out = o->val_fraction > 0 && !strcmp(split, "val");
   ClassOptions own = *o;
-  if (!strcmp(split, "test")) own.val_fraction = 0;
+  if (names_of(split) == of_test) own.val_fraction = 0;
   if (!(idx ? list_idx : list_folders)(d, l, dir, held_out ? "train" : split, o, err)) return false;
   Coco *c = &d->coco;
   d->classes = c->num_categories;

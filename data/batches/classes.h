@@ -23,7 +23,8 @@ typedef struct ClassOptions {
   const Dataset *like; // the training split, whose classes are this one's, too; NULL: this is training's
 } ClassOptions;
 
-// Opens "train", "val" or "test". IDX: train-…, and t10k-…, test-… or val-… for either of the others. Folders:
+// Opens "train", "val" or "test" (or "t10k", which is test). IDX: train-…, and t10k-…, test-… or val-… for either of
+// the others. Folders:
 // DIR/train (or training), DIR/val (valid, validation) and DIR/test, of which val and test stand in for each other;
 // without a DIR/train that holds folders, DIR/CLASS/… is all there is, and `val_fraction` makes two splits of it.
 //
@@ -31,7 +32,8 @@ typedef struct ClassOptions {
 // where that is. Ids are hashes of CLASS/FILE, or positions in the IDX file. Photographs whose shorter side is at least
 // four times the canvas's are divided by a whole number as they are decoded, down to no less than twice the canvas.
 //
-// False for: IDX files that idx.h refuses; a label past the last class; folders with one name; a class of training
+// False for: IDX files that idx.h refuses; a label past the last class; names other than those of `like`; folders with
+// one name; a class of training
 // without an image that can be read; one of another split that training does not know; less than two classes; no image
 // left. An image whose header cannot be read is left out and counted, or, if strict, an error; one that cannot be
 // decoded is for the loader to find.

@@ -125,6 +125,12 @@ TEST(infer_scores_classes_of_idx) {
   const char *said;
   char wanted[96];
   EXPECT_INT(command(&said, "%s --idx --train 7 --val 30 --out %s", tool("shapes"), in_tmp("infer-idx")), 0);
+  EXPECT_INT(command(&said, "%s --data %s", line("idx-out"), in_tmp("infer-idx")), 2);
+  EXPECT(strstr(said, "classes.txt: class 0 is disc, but of ") &&
+         strstr(said, " it is kind 0; these are other classes"));
+  CHECK(!command(NULL, "rm %s/classes.txt", in_tmp("infer-idx")));
+  EXPECT_INT(command(&said, "%s --data %s --split tset", line("idx-out"), in_tmp("infer-idx")), 2);
+  EXPECT(strstr(said, "split tset: a set of classes has train, val and test"));
   EXPECT_INT(command(&said, "%s --top 1 --data %s", line("idx-out"), in_tmp("infer-idx")), 0);
   char *text = read_out("idx-out/classes.jsonl"), *out = xstrdup(said);
   const Read r = read_lines(text);

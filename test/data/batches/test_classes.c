@@ -97,6 +97,7 @@ TEST(classes_know_layouts) {
   expect_refused(idx, "val", &plain, "val-labels-idx1-ubyte: no images beside it; put ");
   EXPECT(classes_has(sorted, "train") && !classes_has(sorted, "val") && !classes_has("/nowhere", "train"));
   expect_refused("/nowhere", "train", &plain, "/nowhere: neither IDX files");
+  expect_refused(idx, "valuation", &plain, "split valuation: a set of classes has train, val and test");
 }
 
 TEST(classes_from_idx) {
@@ -130,6 +131,8 @@ TEST(classes_from_idx) {
   if (opens(&val, dir, "train", &plain)) {
     EXPECT_INT(val.classes, 4);
     EXPECT_STR(val.coco.categories[0].name, "cat");
+    write_text(join(dir, "classes.txt").s, "cat\ndog\nbee\nnone");
+    expect_refused(dir, "train", &(ClassOptions){.like = &val}, "classes.txt: class 2 is bee, but of ");
     EXPECT_STR(val.coco.categories[2].name, "fly");
     dataset_close(&val);
   }
