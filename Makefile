@@ -289,12 +289,15 @@ $(fuzzers): $B/fuzz_%: $B/test/fuzz/fuzz_%.o $(host) $B/objects.a $B/link.flags
 bench: $B/host/bench_gemm # times the CPU
 	$B/host/bench_gemm
 
-# The measured figures of the documentation, written from results/; lint says where they differ.
+# The measured figures of the documentation, written from results/, and the lines that it quotes, from the sources;
+# lint says where they differ.
 tables:
 	@python3 tools/tables.py
+	@python3 tools/quotes.py
 lint:
 	@sh test/lint.sh
 	@python3 tools/tables.py --check
+	@python3 tools/quotes.py --check
 # This file: what each target builds, and what is built again.
 test-build:
 	@sh test/build.sh

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Writes the lines of source that pages quote, in place; --check says where a page differs from the source instead.
+
+    python3 tools/quotes.py [--check] [--root DIR]
+
+In a page, on lines of their own, `<!-- quote: FILE, "FROM" to "TO" -->` to `<!-- end -->` encloses a fenced block: the
+lines of FILE from the one that holds the text FROM to the one that holds TO, less the indentation that all of them
+have. FROM and TO each stand on one line of the file alone, so that a quote follows its lines wherever they move; without
+`to "TO"` one line is quoted. Exit status: 0; 1 with --check where a page differs, as a diff with its line; 2 where a
+file or a text is not found, is found twice, or a marker is left open.
+"""
+import argparse
+import difflib
+import glob
+import os
+import re
+import sys
+import textwrap
+
+PAGES = ("README.md", "docs/*.md", "docs/course/*.md", "cuda/conv/*.md", "results/*.md")
+LANGUAGES = {".c": "c", ".h": "c", ".cu": "cuda", ".cuh": "cuda", ".py": "python", ".sh": "sh"}
+MOST = 24  # lines: what is longer is not read, and better linked
+MARKED = re.compile(r"^(<!-- quote: ([^\s,]+), \"([^\n]+?)\"(?: to \"([^\n]+?)\")? -->)\n.*?^<!-- end -->$", re.M | re.S)
+OPENING = re.compile(r"^<!-- quote: ", re.M)
+
+
+class Refused(Exception):
+    pass
+
+
+def line_of(lines, text, where, path):
+    """The one line that holds the text, from 0."""
+    found = [i for i, line in enumerate(lines) if text in line]
+    if len(found) != 1:
+        lines_found = f" (lines {', '.join(str(i + 1) for i in found)})" if found else ""
+        raise Refused(f'{where}: "{text}" stands on {len(found)} lines of {path}{lines_found}; a quote needs a text '
+                      "that one line alone has")
+    return found[0]
+
+
+def quoted(root, path, first, last, where):
+    """The lines between the two texts, both included."""
+    try:
+        with open(os.path.join(root, path), encoding="utf-8") as f:
+            lines = f.read().split("\n")
+    except OSError as error:
+        raise Refused(f"{where}: {path} cannot be quoted: {error.strerror}") from error
+    begin = line_of(lines, first, where, path)
+    end = line_of(lines, last, where, path) if last else begin
+    if not begin <= end < begin + MOST:
+        raise Refused(f'{where}: "{first}" to "{last}" are {end - begin + 1} lines of {path}; a quote has 1 to {MOST}')
+    return textwrap.dedent("\n".join(lines[begin:end + 1]))
+
+
+def render(root, page, text):
+    """The page with its quotes as the sources have them, and how many there are."""
+    def replaced(match):
+        marker, path, first, last = match.groups()
+        where = f"{page}:{text.count(chr(10), 0, match.start()) + 1}"
+        if OPENING.search(match.group(0), 1):
+            raise Refused(f"{where}: a quote begins before this one has ended; close it with <!-- end -->")
+        language = LANGUAGES.get(os.path.splitext(path)[1], "")
+        return f"{marker}\n```{language}\n{quoted(root, path, first, last, where)}\n```\n<!-- end -->"
+
+    found, opened = len(MARKED.findall(text)), len(OPENING.findall(text))
+    if found != opened:
+        raise Refused(f"{page}: {opened} quotes begin, {found} of them can be read and end; see tools/quotes.py")
+    return MARKED.sub(replaced, text), found
+
+
+def show(page, old, new):
+    first = next((i for i, (a, b) in enumerate(zip(old, new)) if a != b), min(len(old), len(new)))
+    print(f"{page}:{first + 1}: differs from the source it quotes; python3 tools/quotes.py rewrites it")
+    print("\n".join(difflib.unified_diff(old, new, "as it is", "as the source has it", lineterm="", n=0)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 where a page differs")
+    parser.add_argument("--root", default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    args = parser.parse_args()
+    differ = total = 0
+    try:
+        for path in sorted(p for pattern in PAGES for p in glob.glob(os.path.join(args.root, pattern))):
+            with open(path, encoding="utf-8") as f:
+                text = f.read()
+            page, found = render(args.root, os.path.relpath(path, args.root), text)
+            total += found
+            if page == text:
+                continue
+            differ += 1
+            if args.check:
+                show(os.path.relpath(path, args.root), text.split("\n"), page.split("\n"))
+            else:
+                with open(path, "w", encoding="utf-8") as f:
+                    f.write(page)
+    except (Refused, OSError) as error:
+        sys.exit(print(f"quotes: {error}", file=sys.stderr) or 2)
+    if not args.check:
+        print(f"{total} quotes, {differ} pages rewritten")
+    sys.exit(args.check and differ > 0)
+
+
+if __name__ == "__main__":
+    main()
