@@ -1,5 +1,6 @@
 # make · make demo · make demo-classes · make test · make test-long · make test-gpu · make test-ptx · make test-sanitizer ·
-# make test-asan · make test-tsan · make fuzz · make lint · make tables · make test-build · make bench · make install · make uninstall
+# make test-asan · make test-tsan · make fuzz · make lint · make tables · make test-build · make bench · make exercise N ·
+# make install · make uninstall
 #
 # Given on the command line: PREFIX and DESTDIR (where the library is installed), CC, CXX (for an example), CFLAGS, MARCH, STB (where stb/stb_image.h is), B (where all that is built goes),
 # CUDA (0 leaves the GPU out), NVCC, ARCH (the GPUs, as in ARCH="80 90a"). What was made with other values is made again.
@@ -298,6 +299,15 @@ lint:
 	@sh test/lint.sh
 	@python3 tools/tables.py --check
 	@python3 tools/quotes.py --check
+# An exercise of docs/course/ and its check: make exercise 3.
+ifeq ($(firstword $(MAKECMDGOALS)),exercise)
+exercise := $(word 2,$(MAKECMDGOALS))
+$(exercise):
+	@:
+.PHONY: $(exercise)
+endif
+exercise:
+	@CC="$(CC)" B="$B" sh docs/course/exercises/check.sh $(exercise)
 # This file: what each target builds, and what is built again.
 test-build:
 	@sh test/build.sh
@@ -307,7 +317,7 @@ clean:
 
 .PHONY: all force setup demo demo-classes test test-long test-gpu test-ptx test-sanitizer test-asan test-tsan test-build \
   install uninstall \
-  fuzz run-fuzzers bench tables lint clean
+  fuzz run-fuzzers bench tables lint exercise clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $B -name '*.d' 2>/dev/null)

@@ -206,6 +206,12 @@ build uninstall DESTDIR="$tree/root" PREFIX=/opt/x
 [ -z "$(find root ! -type d)" ] || complain "$how leaves $(find root ! -type d)"
 build
 
+# An exercise's number is no target.
+build exercise 3
+holds said '^exercise 3: docs/course/exercises/3_'
+holds build/exercises/3 'docs/course/exercises/3_[a-z]*[.]c docs/course/exercises/3_[a-z]*_check[.]c'
+nothing
+
 touch nn/timing.h
 build
 [ "$(count '^cc ')" -gt 0 ] && [ "$(count '^cc ')" -lt 20 ] || complain "nn/timing.h: cc $(count '^cc ') times"

@@ -1,0 +1,11 @@
+// Exercise 4 of docs/course/masks.md: bits to runs. A toggle is a place, counted down the columns, whose pixel differs
+// from the one before it; what stands before the first pixel is a zero. A run is what lies between two toggles, the
+// last one ends with the mask.
+#include "docs/course/exercises/exercises.h"
+
+int runs_of_bits(int h, int w, const uint8_t *bits, uint32_t *runs) {
+  int n = 0;
+  // ---- your code ----
+  // ---- end of your code ----
+  return n;
+}

@@ -1,0 +1,74 @@
+// The exercises of the course: as they are delivered their checks fail, with the solutions of test/docs/course/solutions
+// in their gaps they pass, and with a likely mistake in those they fail again.
+#include "test/harness/command.h"
+#include "test/harness/test.h"
+
+static const struct {
+  const char *file;
+  const char *mistake; // what sed makes of the solution
+} exercises[] = {
+    {"1_moments", "s/d [*] d [*]/d */"},                 // m2 grows by the means' distance, not by its square
+    {"2_suppression", "s|w = i / 64;|w = i / 64 + 1;|"}, // forgets the boxes of the same word
+    {"3_bilinear", "s/>= -1/>= 0/g"},                    // no edge outside the map
+    {"4_runs", "s/colour = 0, /colour = 1, /"},          // ones first
+    {"5_plan", "s/seen[[]v[]] > 0/i < nodes - 1/"},      // adds to what nobody has written
+    {"6_buckets", "s/ && i + 1 < pieces//"},             // forgets the rest
+};
+
+// Exit status of an exercise's check, of the file as it is delivered or, with `more`, of that with the gap filled.
+static int check(const char **said, int i, const char *mistake) {
+  const char *name = exercises[i].file;
+  if (!mistake)
+    return command(said, "B=%s CC='%s' sh docs/course/exercises/check.sh %c", test_tmp(),
+                   getenv("CC") ? getenv("CC") : "cc", name[0]);
+  return command(said,
+                 "sed '%s' test/docs/course/solutions/%c >%s && "
+                 "sed '/-- your code --/r %s' docs/course/exercises/%s.c >%s && "
+                 "B=%s CC='%s' sh docs/course/exercises/check.sh %c %s",
+                 mistake, name[0], in_tmp("gap"), in_tmp("gap"), name, in_tmp("filled.c"), test_tmp(),
+                 getenv("CC") ? getenv("CC") : "cc", name[0], in_tmp("filled.c"));
+}
+
+static bool compiler_is_there(void) {
+  const char *said;
+  if (!command(&said, "command -v %s", getenv("CC") ? getenv("CC") : "cc")) return true;
+  test_skip("there is no C compiler");
+  return false;
+}
+
+TEST_TIER(exercises_fail_as_they_are_delivered, 1) {
+  const char *said;
+  if (!compiler_is_there()) return;
+  for (int i = 0; i < COUNT(exercises); i++) {
+    EXPECT_INT(check(&said, i, NULL), 1);
+    if (!EXPECT(strstr(said, "\nnot solved yet: ") && !strstr(said, "warning"))) puts(said);
+  }
+}
+
+TEST_TIER(exercises_are_solved_by_their_solutions, 1) {
+  const char *said;
+  if (!compiler_is_there()) return;
+  for (int i = 0; i < COUNT(exercises); i++) {
+    EXPECT_INT(check(&said, i, ""), 0);
+    if (!EXPECT(strstr(said, "\nsolved\n") && !strstr(said, "warning"))) puts(said);
+  }
+}
+
+TEST_TIER(exercises_see_mistakes, 1) {
+  const char *said;
+  if (!compiler_is_there()) return;
+  for (int i = 0; i < COUNT(exercises); i++) {
+    EXPECT_INT(check(&said, i, exercises[i].mistake), 1);
+    if (!EXPECT(strstr(said, "\nnot solved yet: "))) puts(said);
+  }
+}
+
+TEST_TIER(exercises_say_which_there_are, 1) {
+  const char *said;
+  EXPECT_INT(command(&said, "sh docs/course/exercises/check.sh 99"), 2);
+  EXPECT(strstr(said, "exercise 99: there is none\n") && strstr(said, "  1  moments\n"));
+  EXPECT_INT(command(&said, "sh docs/course/exercises/check.sh"), 2);
+  EXPECT(strstr(said, "make exercise N, with N of:\n"));
+  EXPECT_INT(command(&said, "ls docs/course/exercises/*_check.c | wc -l"), 0);
+  EXPECT_INT(atoi(said), COUNT(exercises)); // each has its solution here
+}
