@@ -68,8 +68,8 @@ static bool same_curve(const Chart *c, const StudyCell *a, const StudyCell *b) {
 }
 
 static bool block_draws(const Chart *c, int block, const StudyCell *cell) {
-  for (int i = 0; i < c->plot->num_y; i++)
-    if (!isnan(study_published_figure(c->d->plan, block, cell, c->plot->y[i]))) return true;
+  for (int i = 0; i < c->plot->y.n; i++)
+    if (!isnan(study_published_figure(c->d->plan, block, cell, c->plot->y.items[i].measure))) return true;
   return false;
 }
 
@@ -91,19 +91,19 @@ static void find_curves(Chart *c) {
   }
 }
 
-static ChartPoint point_of(const Chart *c, const ChartCurve *curve, int x, int panel, int measure) {
+static ChartPoint point_of(const Chart *c, const ChartCurve *curve, int x, int panel, const StudyShown *y) {
   StudyCell cell = curve->cell;
   ChartPoint p = {NAN, NAN};
   cell.value[c->plot->x] = x;
   if (c->plot->panels >= 0) cell.value[c->plot->panels] = panel;
   const int i = study_cells_find(&c->d->cells, c->d->plan, &cell);
-  if (i < 0) return p;
+  if (i < 0 || !study_conditions_hold(&y->at, c->d->plan, &cell)) return p;
   if (curve->block >= 0) {
-    p.value = study_published_figure(c->d->plan, curve->block, &cell, measure);
+    p.value = study_published_figure(c->d->plan, curve->block, &cell, y->measure);
     return p;
   }
   if (!c->d->num_runs[i]) return p;
-  StudyFigure f = study_figure(c->d, i, measure);
+  StudyFigure f = study_figure(c->d, i, y->measure);
   p = (ChartPoint){f.value, study_error(c->d, &f)};
   study_figure_free(&f);
   return p;
@@ -148,12 +148,12 @@ static void set_logarithmic(ChartAxis *a) {
     }
 }
 
-static ChartAxis y_axis(const Chart *c, int panel, int measure) {
+static ChartAxis y_axis(const Chart *c, int panel, const StudyShown *y) {
   ChartAxis a = {.low = INFINITY, .high = -INFINITY, .log = c->plot->log_y};
   const int values = c->d->plan->settings[c->plot->x].num_values;
   for (int i = 0; i < c->num_curves; i++)
     for (int x = -1; x < values; x++) {
-      const ChartPoint p = point_of(c, &c->curves[i], x, panel, measure);
+      const ChartPoint p = point_of(c, &c->curves[i], x, panel, y);
       reach(&a, p.value);
       if (isfinite(p.error)) reach(&a, p.value + p.error);
       if (isfinite(p.error)) reach(&a, p.value - p.error);
@@ -197,16 +197,16 @@ static void print_text(FILE *f, double x, double y, const char *class, const cha
 }
 
 static void print_axes(FILE *f, const Chart *c, const ChartAxis *ax, const ChartAxis *ay, double top, int panel,
-                       int measure) {
+                       const StudyShown *y) {
   const StudySetting *s = &c->d->plan->settings[c->plot->x];
   const double bottom = top + PANEL - BOTTOM;
   double last = -INFINITY;
   char label[64];
   for (int i = 0; i < ay->n; i++) {
-    const double y = y_of(ay, top, ay->ticks[i]);
-    fprintf(f, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>\n", LEFT, y, WIDTH - RIGHT);
+    const double at = y_of(ay, top, ay->ticks[i]);
+    fprintf(f, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>\n", LEFT, at, WIDTH - RIGHT);
     snprintf(label, sizeof label, "%.6g", fabs(ay->ticks[i]) < 1e-12 * fabs(ay->high) ? 0 : ay->ticks[i]);
-    print_text(f, LEFT - 8, y + 4, "end", label);
+    print_text(f, LEFT - 8, at + 4, "end", label);
   }
   for (int v = 0; v < s->num_values; v++) {
     const double x = x_of(c, ax, v), width = 7.0 * (double)strlen(s->values[v].name) + 8;
@@ -215,14 +215,14 @@ static void print_axes(FILE *f, const Chart *c, const ChartAxis *ax, const Chart
     print_text(f, x, bottom + 18, "middle", s->values[v].name);
   }
   fprintf(f, "<path class=\"axis\" d=\"M%d %.1fV%.1fH%d\"/>\n", LEFT, top + TOP, bottom, WIDTH - RIGHT);
-  char *title = study_measure_title(&c->d->plan->measures[measure]);
+  char *title = study_measure_title(&c->d->plan->measures[y->measure]);
   if (c->plot->panels >= 0) {
     const StudySetting *p = &c->d->plan->settings[c->plot->panels];
-    char *with = xasprintf("%s: %s %s", c->d->plan->measures[measure].label, p->label, p->values[panel].name);
+    char *with = xasprintf("%s: %s %s", c->d->plan->measures[y->measure].label, p->label, p->values[panel].name);
     print_text(f, LEFT, top + TOP - 14, "panel", with);
     free(with);
   } else {
-    print_text(f, LEFT, top + TOP - 14, "panel", c->d->plan->measures[measure].label);
+    print_text(f, LEFT, top + TOP - 14, "panel", c->d->plan->measures[y->measure].label);
   }
   snprintf(label, sizeof label, s->unit ? "%.40s, %.20s" : "%.40s", s->label, s->unit);
   print_text(f, (LEFT + WIDTH - RIGHT) / 2.0, bottom + 40, "middle", label);
@@ -233,7 +233,7 @@ static void print_axes(FILE *f, const Chart *c, const ChartAxis *ax, const Chart
 }
 
 static void print_error(FILE *f, const ChartAxis *ay, double top, double x, ChartPoint p, const char *class) {
-  if (!(p.error > 0) || (ay->log && p.value - p.error <= 0)) return;
+  if (!(p.error > 1e-12 * fabs(p.value)) || (ay->log && p.value - p.error <= 0)) return;
   const double high = y_of(ay, top, p.value + p.error), low = y_of(ay, top, p.value - p.error);
   fprintf(f, "<path class=\"error %s\" d=\"M%.1f %.1fV%.1fM%.1f %.1fh8M%.1f %.1fh8\"/>\n", class, x, high, low, x - 4,
           high, x - 4, low);
@@ -242,7 +242,7 @@ static void print_error(FILE *f, const ChartAxis *ay, double top, double x, Char
 static bool drawable(const ChartAxis *a, double v) { return isfinite(v) && (!a->log || v > 0); }
 
 static void print_curve(FILE *f, const Chart *c, ChartCurve *curve, const ChartAxis *ax, const ChartAxis *ay,
-                        double top, int panel, int measure) {
+                        double top, int panel, const StudyShown *y) {
   const int n = c->d->plan->settings[c->plot->x].num_values, colour = curve->colour % COLOURS;
   const bool ours = curve->block < 0;
   char class[16];
@@ -250,7 +250,7 @@ static void print_curve(FILE *f, const Chart *c, ChartCurve *curve, const ChartA
   snprintf(class, sizeof class, "c%d", colour);
   fprintf(f, "<path class=\"%s c%d\" d=\"", ours ? "line" : "theirs", colour);
   for (int x = 0; x < n; x++) {
-    const ChartPoint p = point_of(c, curve, x, panel, measure);
+    const ChartPoint p = point_of(c, curve, x, panel, y);
     if (!drawable(ay, p.value)) continue; // the line goes on to the next that is there
     fprintf(f, "%c%.1f %.1f", pen_down ? 'L' : 'M', x_of(c, ax, x), y_of(ay, top, p.value));
     pen_down = true;
@@ -258,7 +258,7 @@ static void print_curve(FILE *f, const Chart *c, ChartCurve *curve, const ChartA
   fputs("\"/>\n", f);
   curve->drawn |= pen_down;
   for (int x = 0; x < n; x++) {
-    const ChartPoint p = point_of(c, curve, x, panel, measure);
+    const ChartPoint p = point_of(c, curve, x, panel, y);
     if (!drawable(ay, p.value)) continue;
     print_error(f, ay, top, x_of(c, ax, x), p, class);
     fprintf(f, "<circle class=\"%s%d%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.6\"/>\n", ours ? "f" : "c", colour,
@@ -266,34 +266,48 @@ static void print_curve(FILE *f, const Chart *c, ChartCurve *curve, const ChartA
   }
 }
 
-// Side by side within four fifths of the share of each value.
-static void print_bars(FILE *f, Chart *c, const ChartAxis *ax, const ChartAxis *ay, double top, int panel,
-                       int measure) {
-  const int n = c->d->plan->settings[c->plot->x].num_values;
-  const double share = (WIDTH - LEFT - RIGHT) / (double)MAX(n, 1), width = 0.8 * share / MAX(c->num_curves, 1);
+static bool has_point(const Chart *c, const ChartCurve *curve, const ChartAxis *ay, int panel, const StudyShown *y) {
+  for (int x = 0; x < c->d->plan->settings[c->plot->x].num_values; x++)
+    if (drawable(ay, point_of(c, curve, x, panel, y).value)) return true;
+  return false;
+}
+
+// One bar of each value, `left` of the value's middle.
+static void print_curve_bars(FILE *f, const Chart *c, const ChartCurve *curve, const ChartAxis *ax, const ChartAxis *ay,
+                             double top, int panel, const StudyShown *y, double left, double width) {
+  const bool ours = curve->block < 0;
   const double base = top + PANEL - BOTTOM;
-  for (int i = 0; i < c->num_curves; i++) {
-    ChartCurve *curve = &c->curves[i];
-    const int colour = curve->colour % COLOURS;
-    for (int x = 0; x < n; x++) {
-      const ChartPoint p = point_of(c, curve, x, panel, measure);
-      if (!drawable(ay, p.value)) continue;
-      const double left = x_of(c, ax, x) - 0.4 * share + i * width, y = y_of(ay, top, p.value);
-      fprintf(f, "<rect class=\"%s%d%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n",
-              curve->block < 0 ? "f" : "theirs c", colour, curve->block < 0 ? "" : " open", left, fmin(y, base),
-              0.92 * width, fabs(base - y));
-      print_error(f, ay, top, left + 0.46 * width, p, "onbar");
-      curve->drawn = true;
-    }
+  for (int x = 0; x < c->d->plan->settings[c->plot->x].num_values; x++) {
+    const ChartPoint p = point_of(c, curve, x, panel, y);
+    if (!drawable(ay, p.value)) continue;
+    const double at = x_of(c, ax, x) - left, tip = y_of(ay, top, p.value);
+    fprintf(f, "<rect class=\"%s%d%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n",
+            ours ? "f" : "theirs c", curve->colour % COLOURS, ours ? "" : " open", at, fmin(tip, base), 0.92 * width,
+            fabs(base - tip));
+    print_error(f, ay, top, at + 0.46 * width, p, "onbar");
   }
 }
 
-static void print_panel(FILE *f, Chart *c, double top, int panel, int measure) {
-  const ChartAxis ax = x_axis(c), ay = y_axis(c, panel, measure);
-  print_axes(f, c, &ax, &ay, top, panel, measure);
-  if (c->plot->bars) print_bars(f, c, &ax, &ay, top, panel, measure);
-  for (int i = 0; i < c->num_curves && !c->plot->bars; i++)
-    print_curve(f, c, &c->curves[i], &ax, &ay, top, panel, measure);
+// Side by side within four fifths of the share of each value.
+static void print_bars(FILE *f, Chart *c, const ChartAxis *ax, const ChartAxis *ay, double top, int panel,
+                       const StudyShown *y) {
+  int n = 0, before = 0;
+  for (int i = 0; i < c->num_curves; i++) n += has_point(c, &c->curves[i], ay, panel, y);
+  const int values = c->d->plan->settings[c->plot->x].num_values;
+  const double share = (WIDTH - LEFT - RIGHT) / (double)MAX(values, 1), width = 0.8 * share / MAX(n, 1);
+  for (int i = 0; i < c->num_curves; i++) {
+    if (!has_point(c, &c->curves[i], ay, panel, y)) continue;
+    c->curves[i].drawn = true;
+    print_curve_bars(f, c, &c->curves[i], ax, ay, top, panel, y, 0.4 * share - before * width, width);
+    before++;
+  }
+}
+
+static void print_panel(FILE *f, Chart *c, double top, int panel, const StudyShown *y) {
+  const ChartAxis ax = x_axis(c), ay = y_axis(c, panel, y);
+  print_axes(f, c, &ax, &ay, top, panel, y);
+  if (c->plot->bars) print_bars(f, c, &ax, &ay, top, panel, y);
+  for (int i = 0; i < c->num_curves && !c->plot->bars; i++) print_curve(f, c, &c->curves[i], &ax, &ay, top, panel, y);
 }
 
 // "precision AMP, batch/GPU 4"
@@ -346,16 +360,16 @@ bool study_chart_write(const StudyData *d, const StudyPlot *plot, const char *pa
   const int panels = plot->panels < 0 ? 1 : d->plan->settings[plot->panels].num_values;
   AtomicFile out;
   if (!file_begin(&out, path, err)) return false;
-  const int height = HEAD + panels * plot->num_y * PANEL + LEGEND_LINE * c.num_curves + 12;
+  const int height = HEAD + panels * plot->y.n * PANEL + LEGEND_LINE * c.num_curves + 12;
   fprintf(out.f,
           "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
           "font-family=\"Helvetica, Arial, sans-serif\">\n%s<rect class=\"page\" width=\"%d\" height=\"%d\"/>\n",
           WIDTH, height, WIDTH, height, style, WIDTH, height);
   print_text(out.f, LEFT, 32, "title", plot->title);
   double top = HEAD;
-  for (int i = 0; i < plot->num_y; i++)
+  for (int i = 0; i < plot->y.n; i++)
     for (int panel = 0; panel < panels; panel++) {
-      print_panel(out.f, &c, top, panel, plot->y[i]);
+      print_panel(out.f, &c, top, panel, &plot->y.items[i]);
       top += PANEL;
     }
   print_legend(out.f, &c, top + 14);

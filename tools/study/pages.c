@@ -69,8 +69,8 @@ static void compare(FILE *f, const StudyData *d, int measure, Compared *all) {
 
 static bool is_shown(const StudyPlan *p, int measure) {
   for (int t = 0; t < p->num_tables; t++)
-    for (int i = 0; i < p->tables[t].num_shown; i++)
-      if (p->tables[t].shown[i].measure == measure) return true;
+    for (int i = 0; i < p->tables[t].shows.n; i++)
+      if (p->tables[t].shows.items[i].measure == measure) return true;
   return false;
 }
 
@@ -156,15 +156,14 @@ static void print_machines(FILE *f, const StudyData *d) {
 }
 
 static void print_state(FILE *f, const StudyData *d) {
-  int runs = 0, of_runs = 0, changed = 0;
+  int runs = 0, of_runs = 0;
   for (int c = 0; c < d->cells.num_cells; c++) {
     runs += d->num_runs[c];
     of_runs += d->cells.skipped[c] ? d->num_runs[c] : MAX(d->num_runs[c], d->plan->repeats);
   }
-  for (int i = 0; i < d->rows->num_rows; i++) changed += study_row_changed(d->plan, &d->rows->rows[i]);
   fprintf(f, "\nBy `build/study` from %d of %d runs", runs, of_runs);
   if (d->rows->of_others) fprintf(f, "; %d lines are of settings that the plan does not have", d->rows->of_others);
-  if (changed) fprintf(f, "; %d runs had another command than the plan has", changed);
+  if (d->rows->changed) fprintf(f, "; %d runs had another command than the plan has", d->rows->changed);
   fputs(".\n", f);
 }
 

@@ -64,20 +64,22 @@ typedef struct StudyShown {
   StudyConditions at; // for these alone
 } StudyShown;
 
+typedef struct StudyShows {
+  StudyShown *items;
+  int n;
+  size_t cap;
+} StudyShows;
+
 typedef struct StudyTable {
   const char *name, *title;
   int rows[STUDY_MAX_SETTINGS], num_rows, columns[STUDY_MAX_SETTINGS], num_columns;
-  StudyShown *shown;
-  int num_shown;
-  size_t cap;
+  StudyShows shows;
 } StudyTable;
 
 typedef struct StudyPlot {
   const char *name, *title;
   int x, panels; // settings; panels: -1 for none
-  int *y;        // measures
-  int num_y;
-  size_t cap;
+  StudyShows y;
   bool log_x, log_y, bars;
 } StudyPlot;
 

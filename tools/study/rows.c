@@ -94,20 +94,26 @@ static char *text_at(const StudyRow *row, const char *path) {
   return f.text;
 }
 
-// What makes two machines another one for a measurement.
+// What makes two machines another one for a measurement: "8 × H200, driver 580, 16 cores of Xeon". malloc'ed.
 static char *machine_of(const StudyRow *row) {
-  static const char *const paths[] = {"machine.gpus",         "machine.gpu",   "machine.driver", "machine.cuda_toolkit",
-                                      "machine.cuda_runtime", "machine.cores", "machine.cpu"};
-  static const char *const words[] = {"", "× ", "driver ", "CUDA toolkit ", "runtime ", "", "cores of "};
+  static const struct {
+    const char *path, *before, *behind; // behind: joins it to the next, if that is there
+  } parts[] = {{"machine.gpus", "", " × "},
+               {"machine.gpu", "", ""},
+               {"machine.driver", "driver ", ""},
+               {"machine.cuda_toolkit", "CUDA toolkit ", ""},
+               {"machine.cuda_runtime", "runtime ", ""},
+               {"machine.cores", "", " cores of "},
+               {"machine.cpu", "", ""}};
   char *text;
   size_t size;
-  const char *comma = "";
+  const char *joint = "";
   FILE *f = text_open(&text, &size);
-  for (int i = 0; i < COUNT(paths); i++) {
-    char *value = text_at(row, paths[i]);
-    const bool joined = i == 1 || i == 6; // to the number before
-    if (value) fprintf(f, "%s%s%s", joined && *comma ? " " : comma, words[i], value);
-    if (value) comma = ", ";
+  for (int i = 0; i < COUNT(parts); i++) {
+    char *value = text_at(row, parts[i].path);
+    if (!value) continue;
+    fprintf(f, "%s%s%s", joint, parts[i].before, value);
+    joint = *parts[i].behind ? parts[i].behind : ", ";
     free(value);
   }
   text_close(f);

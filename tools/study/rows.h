@@ -26,6 +26,7 @@ typedef struct StudyRows {
   StudyRow *rows;
   int num_rows;
   size_t cap;
+  int changed;   // rows of the study's own whose command is another than the plan's
   int of_others; // lines whose command, setting or value the plan does not have
 } StudyRows;
 

@@ -180,12 +180,13 @@ static void lay_out(TableLayout *l, const StudyCell *group) {
     add_part(&l->rows, cell, t->rows, t->num_rows);
     add_part(&parts, cell, t->columns, t->num_columns);
   }
-  for (int i = 0; i < t->num_shown; i++) {
+  for (int i = 0; i < t->shows.n; i++) {
     for (int c = 0; c < parts.n; c++) {
-      if (!wants(l, &t->shown[i], &parts.cells[c])) continue;
-      add_column(l, &t->shown[i], &parts.cells[c], -1);
+      if (!wants(l, &t->shows.items[i], &parts.cells[c])) continue;
+      add_column(l, &t->shows.items[i], &parts.cells[c], -1);
       for (int b = 0; b < d->plan->num_published; b++)
-        if (block_has(l, group, &t->shown[i], &parts.cells[c], b)) add_column(l, &t->shown[i], &parts.cells[c], b);
+        if (block_has(l, group, &t->shows.items[i], &parts.cells[c], b))
+          add_column(l, &t->shows.items[i], &parts.cells[c], b);
     }
   }
   free(parts.cells);
@@ -351,8 +352,8 @@ void study_table_print(FILE *f, const StudyData *d, const StudyTable *t) {
     lay_out(&l, &groups.cells[g]);
     print_head(f, &l);
     print_rows(f, &l, &groups.cells[g]);
-    for (int i = 0; i < t->num_shown; i++)
-      if (d->plan->measures[t->shown[i].measure].better) print_best(f, d, &t->shown[i], &groups.cells[g]);
+    for (int i = 0; i < t->shows.n; i++)
+      if (d->plan->measures[t->shows.items[i].measure].better) print_best(f, d, &t->shows.items[i], &groups.cells[g]);
     free(l.rows.cells);
     free(l.columns);
     l.rows = (CellParts){0};

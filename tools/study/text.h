@@ -25,7 +25,7 @@ typedef struct StudyText {
   size_t cap;
 } StudyText;
 
-// `path` stays the caller's. False with FILE:LINE and what is wrong: sections and names that do not exist or come twice.
+// `path` stays the caller's. False with FILE:LINE and what is wrong: sections and names that are not or come twice.
 // Release with study_text_free in any case.
 bool study_text_read(StudyText *t, const char *path, Err *err);
 void study_text_free(StudyText *t);

@@ -145,9 +145,9 @@ static char *why_no_value(const StudyPlan *p, const StudyCell *cell, int repeat,
 static char *why_failed(const StudyOutcome *o, const char *out, const char *errors) {
   char *line = study_last_line(out, errors), *why;
   if (o->late)
-    why = xasprintf("ended after %.0f s, as timeout says; its last line: %s", o->seconds, line);
+    why = xasprintf("ended after %.3g s, as timeout says: %s", o->seconds, line);
   else if (o->signal)
-    why = xasprintf("signal %d (%s)%s; its last line: %s", o->signal, strsignal(o->signal),
+    why = xasprintf("signal %d (%s)%s: %s", o->signal, strsignal(o->signal),
                     o->signal == 9 ? ", by which the system ends what takes too much memory" : "", line);
   else
     why = xasprintf("exit status %d: %s", o->exit, line);

@@ -36,14 +36,14 @@ static bool read_settings(const StudyPlan *p, const StudyLine *l, int list[STUDY
 
 // ---- tables ---------------------------------------------------------------------------------------------------------
 
-static StudyShown *add_shown(StudyTable *t, int measure) {
-  array_reserve((void **)&t->shown, &t->cap, (size_t)t->num_shown + 1, sizeof *t->shown);
-  t->shown[t->num_shown] = (StudyShown){.measure = measure};
-  return &t->shown[t->num_shown++];
+static StudyShown *add_shown(StudyShows *s, int measure) {
+  array_reserve((void **)&s->items, &s->cap, (size_t)s->n + 1, sizeof *s->items);
+  s->items[s->n] = (StudyShown){.measure = measure};
+  return &s->items[s->n++];
 }
 
 // "img_s, speedup[precision=AMP]": a comma within brackets stands between values.
-static bool read_shown(const StudyPlan *p, StudyTable *t, const StudyLine *l, Err *err) {
+static bool read_shows(const StudyPlan *p, StudyShows *s, const StudyLine *l, Err *err) {
   Err why;
   for (char *at = l->value; at;) {
     char *open = at + strcspn(at, "[,"), *close = *open == '[' ? strchr(open, ']') : NULL, *conditions = NULL;
@@ -58,7 +58,7 @@ static bool read_shown(const StudyPlan *p, StudyTable *t, const StudyLine *l, Er
     char *name = study_split(&(char *){at}, ',');
     int measure;
     if (!find_measure(p, name, l->line, &measure, err)) return false;
-    StudyShown *shown = add_shown(t, measure);
+    StudyShown *shown = add_shown(s, measure);
     if (conditions && !study_conditions_read(&shown->at, p, conditions, &why))
       return study_fail(&p->text, l->line, err, "%s", why.msg);
     at = comma ? comma + 1 : NULL;
@@ -77,7 +77,7 @@ static bool read_table(StudyPlan *p, const StudySection *s, Err *err) {
     for (int k = 0; k < t->num_columns; k++)
       if (t->rows[i] == t->columns[k])
         return study_fail(&p->text, columns->line, err, "%s is in rows already", p->settings[t->rows[i]].name);
-  return !show || read_shown(p, t, show, err);
+  return !show || read_shows(p, &t->shows, show, err);
 }
 
 // What is not said: all settings make rows, all measures are shown.
@@ -87,7 +87,7 @@ static void complete_table(const StudyPlan *p, StudyTable *t, bool rows) {
     for (int i = 0; i < t->num_columns; i++) column |= t->columns[i] == s;
     if (!column) t->rows[t->num_rows++] = s;
   }
-  for (int m = 0, all = !t->num_shown; all && m < p->num_measures; m++) add_shown(t, m);
+  for (int m = 0, all = !t->shows.n; all && m < p->num_measures; m++) add_shown(&t->shows, m);
 }
 
 // ---- plots ----------------------------------------------------------------------------------------------------------
@@ -102,11 +102,7 @@ static bool read_plot(StudyPlan *p, const StudySection *s, Err *err) {
   if (!find_setting(p, x->value, x->line, &out->x, err)) return false;
   if (panels && !find_setting(p, panels->value, panels->line, &out->panels, err)) return false;
   if (out->panels == out->x) return study_fail(&p->text, panels->line, err, "%s is x already", panels->value);
-  char *rest = y->value, *name;
-  while ((name = study_split(&rest, ','))) {
-    array_reserve((void **)&out->y, &out->cap, (size_t)out->num_y + 1, sizeof *out->y);
-    if (!find_measure(p, name, y->line, &out->y[out->num_y++], err)) return false;
-  }
+  if (!read_shows(p, &out->y, y, err)) return false;
   if (log && strspn(log->value, "xy ,") != strlen(log->value))
     return study_fail(&p->text, log->line, err, "log takes x, y or x y");
   out->log_x = log && strchr(log->value, 'x');
@@ -205,8 +201,8 @@ bool study_views_read(StudyPlan *p, Err *err) {
 }
 
 void study_views_free(StudyPlan *p) {
-  for (int i = 0; i < p->num_tables; i++) free(p->tables[i].shown);
-  for (int i = 0; i < p->num_plots; i++) free(p->plots[i].y);
+  for (int i = 0; i < p->num_tables; i++) free(p->tables[i].shows.items);
+  for (int i = 0; i < p->num_plots; i++) free(p->plots[i].y.items);
   for (int i = 0; i < p->num_published; i++) {
     for (int r = 0; r < p->published[i].num_rows; r++) free(p->published[i].rows[r].figures);
     free(p->published[i].rows);

@@ -1,0 +1,55 @@
+#include "tools/study/queue.h"
+#include <math.h>
+#include <stdlib.h>
+
+static bool was_run(const StudyPlan *p, const StudyRows *rows, const StudyCell *cell, int repeat) {
+  for (int i = 0; i < rows->num_rows; i++) {
+    const StudyRow *row = &rows->rows[i];
+    bool same = row->repeat == repeat;
+    for (int s = 0; same && s < p->num_settings; s++)
+      same = p->settings[s].path || row->cell.value[s] == cell->value[s];
+    if (same) return true;
+  }
+  return false;
+}
+
+StudyQueue study_queue(const StudyPlan *p, const StudyRows *rows, const StudyConditions *only) {
+  StudyQueue q = {.cells = study_cells(p)};
+  int n;
+  q.runs = study_order(&q.cells, p, &n);
+  for (int i = 0; i < n; i++) {
+    const StudyCell *cell = &q.cells.cells[q.runs[i].cell];
+    if (only && !study_conditions_hold(only, p, cell)) continue;
+    q.all++;
+    if (!was_run(p, rows, cell, q.runs[i].repeat)) q.runs[q.n++] = q.runs[i];
+  }
+  return q;
+}
+
+void study_queue_free(StudyQueue *q) {
+  study_cells_free(&q->cells);
+  free(q->runs);
+  *q = (StudyQueue){0};
+}
+
+static double seconds_of(const StudyPlan *p, const StudyRows *rows, const StudyCell *cell) {
+  enum { SAME, COMMAND, ANY, KINDS };
+  double sums[KINDS] = {0};
+  int counts[KINDS] = {0};
+  for (int i = 0; i < rows->num_rows; i++) {
+    const StudyRow *row = &rows->rows[i];
+    int kind = row->cell.value[STUDY_COMMAND] == cell->value[STUDY_COMMAND] ? COMMAND : ANY;
+    if (study_cell_equal(p, &row->cell, cell)) kind = SAME;
+    sums[kind] += row->seconds;
+    counts[kind]++;
+  }
+  for (int i = 0; i < KINDS; i++)
+    if (counts[i]) return sums[i] / counts[i];
+  return NAN;
+}
+
+double study_seconds_left(const StudyPlan *p, const StudyRows *rows, const StudyQueue *q, int from) {
+  double left = 0;
+  for (int i = from; i < q->n; i++) left += seconds_of(p, rows, &q->cells.cells[q->runs[i].cell]);
+  return left;
+}

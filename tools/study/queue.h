@@ -1,0 +1,15 @@
+// Which runs are left, and how long they may take.
+#pragma once
+#include "tools/study/rows.h"
+
+typedef struct StudyQueue {
+  StudyCells cells;
+  StudyRun *runs; // that are left, in their order
+  int n, all;     // all: with those that are there
+} StudyQueue;
+
+// only: the cells that are wanted; NULL: all.
+StudyQueue study_queue(const StudyPlan *p, const StudyRows *rows, const StudyConditions *only);
+void study_queue_free(StudyQueue *q);
+// Of the runs from `from` on, by what the same setting, or else command, has taken; NaN: nothing has run yet.
+double study_seconds_left(const StudyPlan *p, const StudyRows *rows, const StudyQueue *q, int from);

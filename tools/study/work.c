@@ -1,0 +1,128 @@
+#define _GNU_SOURCE // nftw
+#include "tools/study/work.h"
+#include <errno.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/interrupt.h"
+#include "base/output.h"
+#include "tools/study/template.h"
+
+// ---- folders --------------------------------------------------------------------------------------------------------
+
+StudyRunFiles study_run_files(const StudyPlan *p, const char *folder, const StudyCell *cell, int repeat) {
+  StudyRunFiles f = {.name = study_run_name(p, cell, repeat)};
+  f.folder = xasprintf("%s/runs/%s", folder, f.name);
+  f.out = xasprintf("%s.stdout", f.folder);
+  f.errors = xasprintf("%s.stderr", f.folder);
+  return f;
+}
+
+void study_run_files_free(StudyRunFiles *f) {
+  free(f->name);
+  free(f->folder);
+  free(f->out);
+  free(f->errors);
+  *f = (StudyRunFiles){0};
+}
+
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *where) {
+  (void)st;
+  (void)kind;
+  (void)where;
+  return remove(path);
+}
+
+// What a run that was ended has left in its folder goes.
+static bool make_folder(const StudyWork *w, const char *run, const StudyRunFiles *f, Err *err) {
+  enum { OPEN_AT_ONCE = 16 };
+  char *runs = xasprintf("%s/runs", w->folder);
+  bool ok = dirs_make(runs, err);
+  free(runs);
+  if (ok && nftw(f->folder, remove_entry, OPEN_AT_ONCE, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
+    ok = err_set(err, "cannot remove %s: %s", f->folder, strerror(errno));
+  return ok && (!strstr(run, "{out}") || dirs_make(f->folder, err));
+}
+
+// ---- what is prepared -----------------------------------------------------------------------------------------------
+
+static bool run_prepare(StudyWork *w, StudyPrepared *prepared, double timeout, StudyOutcome *o, Err *err) {
+  const int number = w->num_prepared;
+  char *out = xasprintf("%s/runs/prepare-%d.stdout", w->folder, number);
+  char *errors = xasprintf("%s/runs/prepare-%d.stderr", w->folder, number);
+  line_print(stderr, "prepare: %s", prepared->command);
+  const bool ok = study_run(prepared->command, out, errors, timeout, o, err);
+  if (ok && (o->exit || o->signal || o->late)) {
+    char *line = study_last_line(out, errors);
+    prepared->failure = xasprintf("prepare failed: %s", line);
+    free(line);
+  }
+  free(out);
+  free(errors);
+  return ok;
+}
+
+// *why: the failure of what the run needs; NULL: it is there.
+static bool prepare(StudyWork *w, const StudyCell *cell, int repeat, const char *folder, const char **why, Err *err) {
+  const StudyCommand *c = &w->plan->commands[cell->value[STUDY_COMMAND]];
+  StudyOutcome o;
+  *why = NULL;
+  if (!c->prepare) return true;
+  char *command = study_template_expand(w->plan, c->prepare, cell, repeat, folder, w->folder);
+  for (int i = 0; i < w->num_prepared; i++) {
+    if (strcmp(w->prepared[i].command, command)) continue;
+    free(command);
+    *why = w->prepared[i].failure;
+    return true;
+  }
+  array_reserve((void **)&w->prepared, &w->cap, (size_t)w->num_prepared + 1, sizeof *w->prepared);
+  StudyPrepared *prepared = &w->prepared[w->num_prepared++];
+  *prepared = (StudyPrepared){.command = command};
+  const bool ok = run_prepare(w, prepared, c->timeout, &o, err);
+  *why = prepared->failure;
+  return ok;
+}
+
+// ---- a run ----------------------------------------------------------------------------------------------------------
+
+bool study_work_open(StudyWork *w, const StudyPlan *p, const char *folder, Err *err) {
+  *w = (StudyWork){.plan = p, .folder = folder};
+  return study_results_open(&w->results, p, folder, err);
+}
+
+void study_work_close(StudyWork *w) {
+  for (int i = 0; i < w->num_prepared; i++) {
+    free(w->prepared[i].command);
+    free(w->prepared[i].failure);
+  }
+  free(w->prepared);
+  study_results_close(&w->results);
+}
+
+static bool run_command(const StudyWork *w, const StudyCell *cell, int repeat, const StudyRunFiles *f, StudyOutcome *o,
+                        Err *err) {
+  const StudyCommand *c = &w->plan->commands[cell->value[STUDY_COMMAND]];
+  char *command = study_template_expand(w->plan, c->run, cell, repeat, f->folder, w->folder);
+  const bool ok = study_run(command, f->out, f->errors, c->timeout, o, err);
+  free(command);
+  return ok;
+}
+
+bool study_work_run(StudyWork *w, const StudyCell *cell, int repeat, int number, StudyOutcome *o, StudyVerdict *v,
+                    bool *done, Err *err) {
+  StudyRunFiles files = study_run_files(w->plan, w->folder, cell, repeat);
+  const char *unprepared = NULL;
+  *v = (StudyVerdict){0};
+  *o = (StudyOutcome){0};
+  bool ok = make_folder(w, w->plan->commands[cell->value[STUDY_COMMAND]].run, &files, err) &&
+            prepare(w, cell, repeat, files.folder, &unprepared, err);
+  if (ok && !unprepared && !interrupted()) ok = run_command(w, cell, repeat, &files, o, err);
+  *done = ok && !interrupted();
+  if (*done && unprepared)
+    *v = (StudyVerdict){.state = STUDY_FAILED, .why = xstrdup(unprepared)};
+  else if (*done)
+    *v = study_verdict(w->plan, cell, repeat, o, files.out, files.errors);
+  if (*done) ok = study_results_add(&w->results, w->plan, cell, repeat, number, files.name, o, v, err);
+  study_run_files_free(&files);
+  return ok;
+}
