@@ -32,9 +32,7 @@ static int count(const char *text, const char *what) {
 // The plan's study in `folder` under test_tmp(); what it says is kept in *said. Returns its exit status.
 static int study(const char *plan, const char *folder, const char *options, const char **said) {
   const char *other;
-  const int status =
-      command(said ? said : &other, "%s %s --out %s/%s %s", tool("study"), plan, test_tmp(), folder, options);
-  return status;
+  return command(said ? said : &other, "%s %s --out %s/%s %s", tool("study"), plan, test_tmp(), folder, options);
 }
 
 static void expect_in(const char *text, const char *what, int line) {
@@ -44,8 +42,8 @@ static void expect_in(const char *text, const char *what, int line) {
 
 // ---- figures --------------------------------------------------------------------------------------------------------
 
-// Values by hand. a: 10, 12, 14: mean 12, deviations -2, 0, 2, so that the error is √(8 / 6) = 1.15. b: 13, 13, 16: mean
-// 14, error √(6 / 6) = 1. They differ by 2 ± √(8/6 + 1) = 1.53. c: 100, 101, 102: 101 ± 0.58, far from both.
+// Values by hand. a: 10, 12, 14: mean 12, deviations -2, 0, 2, so that the error is √(8 / 6) = 1.15. b: 13, 13, 16:
+// mean 14, error √(6 / 6) = 1. They differ by 2 ± √(8 / 6 + 1) = 1.53. c: 100, 101, 102: 101 ± 0.58, far from both.
 static const char figures_plan[] =
     "title: Figures\n"
     "[setting kind]\n"
@@ -60,6 +58,8 @@ static const char figures_plan[] =
     "value: x / x[kind=b]\n"
     "[measure least]\n"
     "value: min(x)\n"
+    "[table all]\n"
+    "best: kind\n"
     "[plot x]\n"
     "x: kind\n"
     "y: x\n"
@@ -120,6 +120,17 @@ TEST(study_runs_each_repeat_in_an_order_of_its_own_that_the_seed_gives) {
   EXPECT_IN(text, "| 1 | not run |");
   EXPECT_IN(text, "| 5 | 5 |");
   free(text);
+}
+
+TEST(study_of_one_command_without_settings) {
+  const char *said, *plan = put("one.plan", "title: One\n[command alone]\nrun: echo '{\"y\": {repeat}}'; ls {out} >&2\n"
+                                            "[measure y]\nread: y\n[measure s]\nread: @seconds\n");
+  EXPECT_INT(study(plan, "one", "", &said), 0);
+  EXPECT_IN(said, "[3 of 3] alone, repeat 3: ");
+  EXPECT(path_is_dir(in_tmp("one/runs/alone-2")));
+  char *table = read_text("one", "tables.md");
+  EXPECT_IN(table, "| 2.00 ± 0.58 | 0.0");
+  free(table);
 }
 
 // ---- failures -------------------------------------------------------------------------------------------------------
@@ -318,10 +329,11 @@ TEST(study_merges_records_of_other_machines) {
       "title: Stack\n[given]\ndriver: 550\n%s"
       "[setting n]\nvalues: 1, 2\n[command c]\n"
       "run: echo '{\"v\": {n}.{repeat}, \"machine\": {\"driver\": \"{driver}\", \"gpu\": \"G\"}}'\n"
-      "[measure v]\nread: v\n[table t]\nrows: n%s\n";
+      "[measure v]\nread: v\nbetter: lower\n[table t]\nrows: n%s\n%s";
   char plan[900], options[900];
   const char *said;
-  snprintf(plan, sizeof plan, text, "[setting drivers]\nread: machine.driver\nlabel: driver\n", ", drivers");
+  snprintf(plan, sizeof plan, text, "[setting drivers]\nread: machine.driver\nlabel: driver\n", ", drivers",
+           "best: drivers\n");
   const char *path = put("stack.plan", plan);
   EXPECT_INT(study(path, "stack-9", "--set driver=9", NULL), 0);
   EXPECT_INT(study(path, "stack-10", "--set driver=10", NULL), 0);
@@ -330,11 +342,13 @@ TEST(study_merges_records_of_other_machines) {
   EXPECT_INT(study(path, "merged", options, NULL), 0);
   char *table = read_text("merged", "tables.md");
   EXPECT_IN(table, "| n | driver | v |\n|---|---|---:|\n| 1 | 9 | 1.200 ± 0.058 |\n| 1 | 10 | 1.200 ± 0.058 |");
+  EXPECT_IN(table, "Best v (n=1): drivers=9, 1.200 ± 0.058; not told apart from it: drivers=10 (1.200 ± 0.058).");
+  EXPECT_IN(table, "Best v (n=2): drivers=9, 2.200 ± 0.058;");
   EXPECT_IN(table, "- G, driver 9: 6 runs\n- G, driver 10: 6 runs");
   EXPECT_IN(table, "from 12 of 12 runs");
   EXPECT(!strstr(table, "is a mean over"));
   free(table);
-  snprintf(plan, sizeof plan, text, "", "");
+  snprintf(plan, sizeof plan, text, "", "", "");
   path = put("mixed.plan", plan);
   EXPECT_INT(study(path, "mixed", options, NULL), 0);
   table = read_text("mixed", "tables.md");

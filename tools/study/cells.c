@@ -75,7 +75,7 @@ char *study_cell_label(const StudyPlan *p, const StudyCell *cell, bool found) {
       fprintf(f, "%s%s=%s", blank, p->settings[s].name, study_value_name(p, cell, s));
     blank = " ";
   }
-  if (!*blank) fputs(study_value_name(p, cell, STUDY_COMMAND), f);
+  if (!*blank && cell->value[STUDY_COMMAND] >= 0) fputs(study_value_name(p, cell, STUDY_COMMAND), f);
   text_close(f);
   return text;
 }

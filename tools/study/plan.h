@@ -73,6 +73,7 @@ typedef struct StudyShows {
 typedef struct StudyTable {
   const char *name, *title;
   int rows[STUDY_MAX_SETTINGS], num_rows, columns[STUDY_MAX_SETTINGS], num_columns;
+  int best[STUDY_MAX_SETTINGS], num_best; // settings among whose values the best is named
   StudyShows shows;
 } StudyTable;
 

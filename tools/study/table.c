@@ -300,39 +300,64 @@ static bool not_told_apart(const StudyData *d, const StudyFigure *a, const Study
   return close;
 }
 
-static void print_best(FILE *f, const StudyData *d, const StudyShown *shown, const StudyCell *group) {
+// "batch=4, 12.0 ± 1.2", of the settings among which the best is named.
+static void print_place(FILE *f, const StudyData *d, const StudyTable *t, int cell, const StudyFigure *figure,
+                        const StudyMeasure *m, const char *open, const char *close) {
+  const StudyCell place = part_of(&d->cells.cells[cell], t->best, t->num_best);
+  char *label = study_cell_label(d->plan, &place, true), *text = study_figure_text(d, figure, m);
+  fprintf(f, "%s%s%s%s", label, open, text, close);
+  free(label);
+  free(text);
+}
+
+// Among the cells within `part`.
+static void print_best(FILE *f, const StudyData *d, const StudyTable *t, const StudyShown *shown,
+                       const StudyCell *part) {
   const StudyMeasure *m = &d->plan->measures[shown->measure];
   StudyFigure *figures = xcalloc((size_t)d->cells.num_cells, sizeof *figures);
   int best = -1, n = 0;
   for (int i = 0; i < d->cells.num_cells; i++) {
     const StudyCell *cell = &d->cells.cells[i];
     figures[i] = study_figure(d, i, shown->measure);
-    if (!d->num_runs[i] || !is_within(d, cell, group) || !study_conditions_hold(&shown->at, d->plan, cell))
+    if (!d->num_runs[i] || !is_within(d, cell, part) || !study_conditions_hold(&shown->at, d->plan, cell))
       figures[i].value = NAN;
     if (isnan(figures[i].value)) continue;
     n++;
     if (best < 0 || m->better * (figures[i].value - figures[best].value) > 0) best = i;
   }
   if (n > 1) {
-    char *label = study_cell_label(d->plan, &d->cells.cells[best], true);
-    char *text = study_figure_text(d, &figures[best], m);
-    fprintf(f, "\nBest %s: %s, %s%s%s", m->label, label, text, m->unit ? " " : "", m->unit ? m->unit : "");
-    free(label);
-    free(text);
+    StudyCell others = *part;
+    if (d->plan->num_commands == 1) others.value[STUDY_COMMAND] = UNSAID;
+    char *rest = study_cell_label(d->plan, &others, true);
+    fprintf(f, *rest ? "\nBest %s (%s): " : "\nBest %s: ", m->label, rest);
+    free(rest);
+    print_place(f, d, t, best, &figures[best], m, ", ", m->unit ? " " : "");
+    fputs(m->unit ? m->unit : "", f);
     const char *before = "; not told apart from it: ";
     for (int i = 0; i < d->cells.num_cells; i++) {
       if (i == best || isnan(figures[i].value) || !not_told_apart(d, &figures[best], &figures[i])) continue;
-      label = study_cell_label(d->plan, &d->cells.cells[i], true);
-      text = study_figure_text(d, &figures[i], m);
-      fprintf(f, "%s%s (%s)", before, label, text);
+      fputs(before, f);
+      print_place(f, d, t, i, &figures[i], m, " (", ")");
       before = ", ";
-      free(label);
-      free(text);
     }
     fputs(".\n", f);
   }
   for (int i = 0; i < d->cells.num_cells; i++) study_figure_free(&figures[i]);
   free(figures);
+}
+
+// For each combination of the settings that the best is not among.
+static void print_all_best(FILE *f, const StudyData *d, const StudyTable *t, const StudyCell *group) {
+  int rest[STUDY_MAX_SETTINGS], n = 0;
+  CellParts parts = {0};
+  for (int s = 0; s < d->plan->num_settings; s++)
+    if (!in_list(t->best, t->num_best, s)) rest[n++] = s;
+  for (int i = 0; i < d->cells.num_cells; i++)
+    if (is_within(d, &d->cells.cells[i], group)) add_part(&parts, &d->cells.cells[i], rest, n);
+  for (int i = 0; i < t->shows.n; i++)
+    for (int k = 0; k < parts.n && d->plan->measures[t->shows.items[i].measure].better; k++)
+      print_best(f, d, t, &t->shows.items[i], &parts.cells[k]);
+  free(parts.cells);
 }
 
 void study_table_print(FILE *f, const StudyData *d, const StudyTable *t) {
@@ -352,8 +377,7 @@ void study_table_print(FILE *f, const StudyData *d, const StudyTable *t) {
     lay_out(&l, &groups.cells[g]);
     print_head(f, &l);
     print_rows(f, &l, &groups.cells[g]);
-    for (int i = 0; i < t->shows.n; i++)
-      if (d->plan->measures[t->shows.items[i].measure].better) print_best(f, d, &t->shows.items[i], &groups.cells[g]);
+    if (t->num_best) print_all_best(f, d, t, &groups.cells[g]);
     free(l.rows.cells);
     free(l.columns);
     l.rows = (CellParts){0};

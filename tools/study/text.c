@@ -20,7 +20,7 @@ static const StudyKind kinds[] = {
     {.kind = "command", .named = true, .keys = {"run", "prepare", "label", "timeout"}},
     {.kind = "skip", .keyless = true},
     {.kind = "measure", .named = true, .keys = {"read", "where", "of", "value", "label", "unit", "better", "digits"}},
-    {.kind = "table", .named = true, .keys = {"title", "rows", "columns", "show"}},
+    {.kind = "table", .named = true, .keys = {"title", "rows", "columns", "show", "best"}},
     {.kind = "plot", .named = true, .keys = {"title", "x", "y", "panels", "log", "bars"}},
     {.kind = "published", .named = true, .keyless = true, .keys = {"label", "columns"}},
 };

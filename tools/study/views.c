@@ -71,7 +71,8 @@ static bool read_table(StudyPlan *p, const StudySection *s, Err *err) {
   *t = (StudyTable){.name = s->name, .title = value_of(s, "title", s->name)};
   const StudyLine *columns = study_line(s, "columns"), *show = study_line(s, "show");
   if (!read_settings(p, study_line(s, "rows"), t->rows, &t->num_rows, err) ||
-      !read_settings(p, columns, t->columns, &t->num_columns, err))
+      !read_settings(p, columns, t->columns, &t->num_columns, err) ||
+      !read_settings(p, study_line(s, "best"), t->best, &t->num_best, err))
     return false;
   for (int i = 0; i < t->num_rows; i++)
     for (int k = 0; k < t->num_columns; k++)
