@@ -34,6 +34,17 @@ TEST_TIER(cuda_program_trains_resumes_and_infers, 1) {
   }
 }
 
+// Scores are computed beside the steps, but a run with a target waits for them, so that no step follows the evaluation.
+TEST_TIER(cuda_program_ends_at_a_target, 1) {
+  const char *said;
+  if (!gpu_device()) return;
+  EXPECT_INT(train_shapes("", "gpu-target", "--device cuda --eval-every 2 --target-bbox 0 --target-segm 0"), 0);
+  EXPECT_INT(command(&said, "cat %s", in_tmp("gpu-target/time-to-target.json")), 0);
+  EXPECT(strstr(said, "\"reached\":true,") && strstr(said, "\"step\":2,") && strstr(said, "\"evaluations\":1,"));
+  EXPECT_INT(command(&said, "grep -c '\"kind\":\"train\"' %s", in_tmp("gpu-target/log.jsonl")), 0);
+  EXPECT_STR(said, "2\n");
+}
+
 // The same of a classifier that drops out, is augmented and learns by Adam, on a set whose kinds of batch are one.
 TEST_TIER(cuda_program_trains_classifiers, 1) {
   static const char *const precisions[] = {"off", "bf16", "fp16"};

@@ -325,7 +325,7 @@ TEST_TIER(program_trains_around_bad_images, 1) {
   }
   EXPECT(strstr(said, "step 13: bbox AP ") && strstr(said, " on 5 images in ") && strstr(said, "s; 1 left out: they "));
   char *log = file_read(in_tmp("spoilt-run/log.jsonl"), &(size_t){0}, NULL);
-  EXPECT(log && strstr(log, ",\"images\":5,\"left_out\":1}\n"));
+  EXPECT(log && strstr(log, ",\"images\":5,\"left_out\":1,"));
   free(log);
   // Scores of nothing are none.
   static const char found[] = "%s --weights %s --data %s --out %s --eval";

@@ -66,7 +66,7 @@ TEST_TIER(targets_end_a_run, 1) {
 
 TEST_TIER(targets_that_are_never_reached, 1) {
   const char *record, *said;
-  EXPECT_INT(train("far", "--iters 4 --eval-every 2 --target-bbox 1 --target-segm 0", &record, &said), 0);
+  EXPECT_INT(train("target-far", "--iters 4 --eval-every 2 --target-bbox 1 --target-segm 0", &record, &said), 0);
   EXPECT(strstr(said, "the targets were not reached: bbox_AP ") && strstr(said, " of 1, segm_AP ") &&
          strstr(said, "\ndone: "));
   EXPECT(member(record, "reached") == 0 && member(record, "step") == 4 && member(record, "evaluations") == 2);
@@ -75,12 +75,13 @@ TEST_TIER(targets_that_are_never_reached, 1) {
 // The last evaluation counts as well.
 TEST_TIER(targets_of_a_resumed_run, 1) {
   const char *record, *said;
-  EXPECT_INT(train("parts", "--iters 4 --eval-every 3 --target-bbox 1 --stop-after 3", &record, &said), 0);
+  EXPECT_INT(train("target-parts", "--iters 4 --eval-every 3 --target-bbox 1 --stop-after 3", &record, &said), 0);
   EXPECT(!*record);
-  char *log = file_read(in_tmp("parts/log.jsonl"), &(size_t){0}, NULL), *clock = log ? strstr(log, "\"at\":") : NULL;
+  char *log = file_read(in_tmp("target-parts/log.jsonl"), &(size_t){0}, NULL);
+  const char *clock = log ? strstr(log, "\"at\":") : NULL;
   const double before = clock ? strtod(clock + 5, NULL) : NAN;
   free(log);
-  EXPECT_INT(train("parts", "--iters 4 --eval-every 3 --target-bbox 1 --resume", &record, &said), 0);
+  EXPECT_INT(train("target-parts", "--iters 4 --eval-every 3 --target-bbox 1 --resume", &record, &said), 0);
   EXPECT(member(record, "evaluations") == 2 && member(record, "step") == 4 && member(record, "seconds") > before);
 }
 
@@ -96,7 +97,7 @@ TEST_TIER(targets_mistakes, 1) {
   };
   for (int i = 0; i < COUNT(mistakes); i++) {
     const char *record, *said;
-    const int status = train("mistaken", mistakes[i].options, &record, &said);
+    const int status = train("target-mistaken", mistakes[i].options, &record, &said);
     const char *end = strchr(said, '\n');
     if (!EXPECT(status == 2 && end && !end[1] && strstr(said, mistakes[i].says))) printf("    %s\n", said);
   }
