@@ -48,13 +48,13 @@ static void fill_confusion(const Dataset *d, const Classification *c, PageEvalua
 
 // ---- images ---------------------------------------------------------------------------------------------------------
 
-typedef struct Wrong {
+typedef struct WrongImage {
   int image;
   float prob;
-} Wrong;
+} WrongImage;
 
 static int by_prob(const void *a, const void *b) {
-  const Wrong *p = a, *q = b;
+  const WrongImage *p = a, *q = b;
   return p->prob != q->prob ? (p->prob < q->prob) - (p->prob > q->prob) : p->image - q->image;
 }
 
@@ -68,21 +68,21 @@ static void add_picture(const Dataset *d, const Classification *c, int image, Pa
   char truth[CLASS_NUMBER], found[CLASS_NUMBER];
   Thumbnail t;
   if (!thumbnail_open(&t, d, image, SIDE, NULL)) return; // it could be read a moment ago
-  out->picture[out->pictures++] =
-      (PagePicture){.group = xstrdup("Most surely wrong"),
-                    .file = file ? xstrdup(file) : xasprintf("number %d", d->image[image]),
-                    .caption = xasprintf("%s, taken for %s: %.1f %%", class_name(out, d->object[image].label, truth),
-                                         class_name(out, row->top[0], found), 100 * (double)row->prob[0]),
-                    .truth = thumbnail_plain(&t)};
+  out->picture[out->pictures++] = (PagePicture){
+      .group = xstrdup("Most surely wrong"),
+      .file = file ? xstrdup(file) : xasprintf("number %d", d->image[image]),
+      .caption = xasprintf("%s, taken for %s: %.1f\u00a0%%", class_name(out, d->object[image].label, truth),
+                           class_name(out, row->top[0], found), 100 * (double)row->prob[0]),
+      .truth = thumbnail_plain(&t)};
   thumbnail_close(&t);
 }
 
 static void fill_pictures(const Dataset *d, const Classification *c, PageEvaluation *out) {
-  Wrong *wrong = xmalloc((size_t)d->num_images * sizeof *wrong);
+  WrongImage *wrong = xmalloc((size_t)d->num_images * sizeof *wrong);
   int n = 0;
   for (int i = 0; i < d->num_images; i++)
     if (c->read[i] && c->row[i].top[0] != d->object[i].label && !isnan(c->row[i].prob[0]))
-      wrong[n++] = (Wrong){i, c->row[i].prob[0]};
+      wrong[n++] = (WrongImage){i, c->row[i].prob[0]};
   qsort(wrong, (size_t)n, sizeof *wrong, by_prob);
   out->picture = xcalloc(SHOWN, sizeof *out->picture);
   for (int k = 0; k < MIN(n, SHOWN); k++) add_picture(d, c, wrong[k].image, out);

@@ -16,13 +16,13 @@ static const char *const columns[] = {"objects",   "box AP",  "box AP50",  "mask
 
 static double defined(double value) { return value < 0 ? NAN : value; }
 
-typedef struct Ranked {
+typedef struct RankedCategory {
   double ap;
   int place;
-} Ranked;
+} RankedCategory;
 
 static int by_ap(const void *a, const void *b) {
-  const Ranked *p = a, *q = b;
+  const RankedCategory *p = a, *q = b;
   if (isnan(p->ap) || isnan(q->ap))
     return isnan(p->ap) != isnan(q->ap) ? isnan(p->ap) - isnan(q->ap) : p->place - q->place;
   return p->ap != q->ap ? (p->ap > q->ap) - (p->ap < q->ap) : p->place - q->place;
@@ -31,9 +31,9 @@ static int by_ap(const void *a, const void *b) {
 // The categories' places by ascending mask AP, those without last. Caller frees.
 static int *rank_categories(const Scores *s) {
   const int n = s->segm.num_categories;
-  Ranked *all = xmalloc((size_t)n * sizeof *all);
+  RankedCategory *all = xmalloc((size_t)n * sizeof *all);
   int *place = xmalloc((size_t)n * sizeof *place);
-  for (int k = 0; k < n; k++) all[k] = (Ranked){defined(s->segm.categories[k].ap), k};
+  for (int k = 0; k < n; k++) all[k] = (RankedCategory){defined(s->segm.categories[k].ap), k};
   qsort(all, (size_t)n, sizeof *all, by_ap);
   for (int k = 0; k < n; k++) place[k] = all[k].place;
   free(all);

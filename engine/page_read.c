@@ -2,253 +2,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/json.h"
-#include "base/record.h"
 #include "engine/curves.h"
 #include "engine/page_evaluation.h"
-
-// ---- the session ----------------------------------------------------------------------------------------------------
-
-typedef struct Session { // what facts are made of
-  char *model, *data, *device;
-  double images, val_images, batch, world, steps, per_epoch; // 0: not known
-  int metrics;                                               // place of their panel; -1: there is none
-} Session;
-
-static void free_session(Session *s) {
-  free(s->model);
-  free(s->data);
-  free(s->device);
-}
-
-// Any value that is no list and no object, as people read it; NULL for null. Owned.
-static char *read_value(Json *j) {
-  char text[NUMBER_TEXT];
-  size_t n;
-  switch (json_peek(j)) {
-  case JSON_STRING: return xstrdup(json_string(j, &n));
-  case JSON_NUMBER: return xstrdup(number_text(json_number(j), text));
-  case JSON_BOOL: return xstrdup(json_bool(j) ? "yes" : "no");
-  default: json_skip(j); return NULL;
-  }
-}
-
-static double read_number(Json *j) {
-  if (json_peek(j) == JSON_NUMBER) return json_number(j);
-  json_skip(j);
-  return NAN;
-}
-
-static void set(char **to, char *value) {
-  free(*to);
-  *to = value;
-}
-
-static void read_pair(Json *j, const char *key, PagePairs *to) {
-  char *name = xstrdup(key), *value = read_value(j);
-  if (value) page_pair_add(to, name, value);
-  free(name);
-  free(value);
-}
-
-static void read_pairs(Json *j, PagePairs *to) {
-  const char *key;
-  if (json_begin_object(j))
-    while ((key = json_key(j))) read_pair(j, key, to);
-}
-
-static void add_warning(RunPage *p, char *text) {
-  p->warning = xrealloc(p->warning, ((size_t)p->warnings + 1) * sizeof *p->warning);
-  p->warning[p->warnings++] = text;
-}
-
-static void read_warnings(Json *j, RunPage *p) {
-  const char *key;
-  if (json_begin_array(j))
-    while (json_next(j))
-      if (json_begin_object(j))
-        while ((key = json_key(j))) {
-          char *text = read_value(j);
-          if (text) add_warning(p, text);
-        }
-}
-
-static void read_memory(Json *j, RunPage *p) {
-  const char *key;
-  if (json_begin_array(j))
-    while (json_next(j)) {
-      p->memory = xrealloc(p->memory, ((size_t)p->memories + 1) * sizeof *p->memory);
-      PageMemory *m = &p->memory[p->memories++];
-      *m = (PageMemory){.bytes = NAN};
-      if (json_begin_object(j))
-        while ((key = json_key(j))) {
-          if (!strcmp(key, "name"))
-            set(&m->name, read_value(j));
-          else if (!strcmp(key, "place"))
-            set(&m->place, read_value(j));
-          else if (!strcmp(key, "bytes"))
-            m->bytes = read_number(j);
-          else
-            json_skip(j);
-        }
-    }
-}
-
-static void read_parts(Json *j, RunPage *p) {
-  const char *key;
-  if (json_begin_array(j))
-    while (json_next(j)) {
-      p->part = xrealloc(p->part, ((size_t)p->parts + 1) * sizeof *p->part);
-      PagePart *part = &p->part[p->parts++];
-      *part = (PagePart){.backward = NAN};
-      if (json_begin_object(j))
-        while ((key = json_key(j))) {
-          if (!strcmp(key, "name"))
-            set(&part->name, read_value(j));
-          else if (!strcmp(key, "forward"))
-            part->forward = read_number(j);
-          else if (!strcmp(key, "backward"))
-            part->backward = read_number(j);
-          else
-            json_skip(j);
-        }
-      if (!isfinite(part->forward)) part->forward = 0;
-    }
-}
-
-static void read_curves(Json *j, PagePanel *panel) {
-  const char *key;
-  if (json_begin_array(j))
-    while (json_next(j)) {
-      char *name = NULL, *label = NULL;
-      if (json_begin_object(j))
-        while ((key = json_key(j))) {
-          char **to = !strcmp(key, "key") ? &name : !strcmp(key, "label") ? &label : NULL;
-          if (to)
-            set(to, read_value(j));
-          else
-            json_skip(j);
-        }
-      if (name) page_panel_curve(panel, name, label ? label : name);
-      free(name);
-      free(label);
-    }
-}
-
-static void read_panels(Json *j, RunPage *p, Session *s) {
-  const char *key;
-  if (json_begin_array(j))
-    while (json_next(j)) {
-      PagePanel *panel = page_panel_add(&p->panels, "", "step", "");
-      if (json_begin_object(j))
-        while ((key = json_key(j))) {
-          char **text = !strcmp(key, "title") ? &panel->title : !strcmp(key, "unit") ? &panel->unit : NULL;
-          bool *flag = !strcmp(key, "log") ? &panel->log_y : !strcmp(key, "noisy") ? &panel->noisy : NULL;
-          if (text) {
-            char *value = read_value(j);
-            set(text, value ? value : xstrdup(""));
-          } else if (flag) {
-            *flag = json_bool(j);
-          } else if (!strcmp(key, "metrics")) {
-            if (json_bool(j)) s->metrics = p->panels.n - 1;
-          } else if (!strcmp(key, "curves")) {
-            read_curves(j, panel);
-          } else {
-            json_skip(j);
-          }
-        }
-    }
-}
-
-// One member of the file.
-static void read_member(Json *j, const char *key, RunPage *p, Session *s) {
-  static const char *const of_origin[] = {"date", "commit", "clean"};
-  const struct {
-    const char *key;
-    char **to;
-  } texts[] = {{"state", &p->state}, {"data_text", &p->data}, {"command", &p->command},
-               {"model", &s->model}, {"data", &s->data},      {"device", &s->device}};
-  const struct {
-    const char *key;
-    double *to;
-  } numbers[] = {{"images", &s->images}, {"val_images", &s->val_images}, {"batch", &s->batch},
-                 {"world", &s->world},   {"steps", &s->steps},           {"per_epoch", &s->per_epoch}};
-  for (int i = 0; i < COUNT(texts); i++)
-    if (!strcmp(key, texts[i].key)) {
-      set(texts[i].to, read_value(j));
-      return;
-    }
-  for (int i = 0; i < COUNT(numbers); i++)
-    if (!strcmp(key, numbers[i].key)) {
-      *numbers[i].to = read_number(j);
-      return;
-    }
-  for (int i = 0; i < COUNT(of_origin); i++)
-    if (!strcmp(key, of_origin[i])) {
-      read_pair(j, of_origin[i], &p->machine);
-      return;
-    }
-  if (!strcmp(key, "machine"))
-    read_pairs(j, &p->machine);
-  else if (!strcmp(key, "settings"))
-    read_pairs(j, &p->settings);
-  else if (!strcmp(key, "warnings"))
-    read_warnings(j, p);
-  else if (!strcmp(key, "panels"))
-    read_panels(j, p, s);
-  else if (!strcmp(key, "timed_steps"))
-    p->timed_steps = (int)json_int(j);
-  else if (!strcmp(key, "parts"))
-    read_parts(j, p);
-  else if (!strcmp(key, "memory"))
-    read_memory(j, p);
-  else
-    json_skip(j);
-}
-
-// Of a run that has no session's file: what its log may hold.
-static void default_panels(RunPage *p, Session *s) {
-  static const struct {
-    const char *title, *unit, *key[5];
-    bool log_y, noisy;
-  } all[] = {{"Losses", "loss", {"loss", "loss_mask"}, true, true},
-             {"Average precision", "AP", {"bbox_AP", "bbox_AP50", "segm_AP", "segm_AP50"}, false, false},
-             {"Accuracy", "share of images", {"val_top1", "val_top5"}, false, false},
-             {"Gradient norm", "L2 norm", {"grad_norm"}, true, true},
-             {"Learning rate", "per step", {"lr"}, false, false},
-             {"Speed", "images per second", {"img_s"}, false, false},
-             {"Wait for data", "seconds a step", {"wait"}, false, true}};
-  for (int i = 0; i < COUNT(all); i++) {
-    PagePanel *panel = page_panel_add(&p->panels, all[i].title, "step", all[i].unit);
-    panel->log_y = all[i].log_y;
-    panel->noisy = all[i].noisy;
-    for (int k = 0; all[i].key[k]; k++) page_panel_curve(panel, all[i].key[k], all[i].key[k]);
-  }
-  s->metrics = 1;
-}
-
-static bool read_session(const char *path, RunPage *p, Session *s, Err *err) {
-  Json j;
-  const char *key;
-  size_t size;
-  if (!path_is_file(path)) {
-    default_panels(p, s);
-    return true;
-  }
-  char *text = file_read(path, &size, err);
-  if (!text) return false;
-  json_open(&j, path, text, size);
-  if (json_begin_object(&j))
-    while ((key = json_key(&j))) {
-      char *name = xstrdup(key); // what follows may read strings
-      read_member(&j, name, p, s);
-      free(name);
-    }
-  const bool ok = json_done(&j) || err_set(err, "%s", j.err.msg);
-  json_close(&j);
-  free(text);
-  return ok;
-}
+#include "engine/page_session_read.h"
 
 // ---- the log --------------------------------------------------------------------------------------------------------
 
@@ -267,7 +23,7 @@ static void read_amendments(const char *path, RunPage *p) {
     line[strcspn(line, "\n")] = '\0';
     changes += strlen("\"changes\":");
     const size_t n = strlen(changes);
-    add_warning(p, xasprintf("amended at step %lld: %.*s", step, (int)(n ? n - 1 : 0), changes));
+    page_warn(p, xasprintf("amended at step %lld: %.*s", step, (int)(n ? n - 1 : 0), changes));
   }
   free(line);
   if (f) fclose(f);
@@ -320,14 +76,29 @@ static void add_latest(RunPage *p) {
     }
 }
 
-// ---- facts ----------------------------------------------------------------------------------------------------------
-
 static const PageCurve *curve_of(const RunPage *p, const char *key) {
   for (int i = 0; i < p->panels.n; i++)
     for (int k = 0; k < p->panels.item[i].n; k++)
       if (!strcmp(p->panels.item[i].curve[k].key, key)) return &p->panels.item[i].curve[k];
   return NULL;
 }
+
+// The total loss by the time that all sessions have taken.
+static void add_clock(RunPage *p, const Curve *seconds) {
+  const PageCurve *loss = curve_of(p, "loss");
+  double before = 0;                          // of the sessions before
+  if (!loss || loss->n != seconds->n) return; // a step may lack its loss, which was not finite
+  PagePanel *panel = page_panel_add(&p->panels, "Loss over time", "seconds of training", "loss");
+  panel->log_y = panel->noisy = true;
+  PageCurve *c = page_panel_curve(panel, "loss by time", "Loss over time");
+  loss = curve_of(p, "loss"); // the list of panels may have moved
+  for (int i = 0; i < loss->n; i++) {
+    if (i && seconds->y[i] < seconds->y[i - 1]) before += seconds->y[i - 1];
+    page_curve_add(c, before + seconds->y[i], loss->y[i]);
+  }
+}
+
+// ---- facts ----------------------------------------------------------------------------------------------------------
 
 static void add_fact(RunPage *p, const char *name, char *value) {
   page_pair_add(&p->facts, name, value);
@@ -357,7 +128,8 @@ static double mean_of_last(const PageCurve *c, int n) {
 static void add_data_facts(RunPage *p, const Session *s) {
   if (s->model) add_fact(p, "model", xstrdup(s->model));
   if (s->data) add_fact(p, "data", xstrdup(s->data));
-  if (s->images > 0) add_fact(p, "images", xasprintf("%.0f, and %.0f to evaluate on", s->images, s->val_images));
+  if (s->images > 0) add_fact(p, "images to train on", xasprintf("%.0f", s->images));
+  if (s->val_images > 0) add_fact(p, "images to evaluate on", xasprintf("%.0f", s->val_images));
   if (s->batch > 0)
     add_fact(p, "images a step",
              s->world > 1 ? xasprintf("%.0f, of %.0f ranks", s->batch * s->world, s->world)
@@ -400,18 +172,19 @@ bool page_read(RunPage *p, const char *folder, const char *name, Err *err) {
   p->name = name ? xstrdup(name) : last_part(folder);
   p->evaluation.step = -1;
   bool ok = path_is_file(log) || err_set(err, "%s: no such file: expected the folder of a run of ./train", log);
-  ok = ok && read_session(session, p, &s, err) && read_log(log, p, own, err) &&
+  ok = ok && session_read(session, p, &s, err) && read_log(log, p, own, err) &&
        (!path_is_file(evaluation) || page_evaluation_read(evaluation, &p->evaluation, err));
   if (ok) {
     if (p->evaluation.step >= 0) add_latest(p);
     if (own[SKIPPED].n && own[SKIPPED].y[own[SKIPPED].n - 1] > 0)
-      add_warning(p, xasprintf("%.0f steps were skipped while fp16's loss scale was found: their gradients overflowed",
-                               own[SKIPPED].y[own[SKIPPED].n - 1]));
+      page_warn(p, xasprintf("%.0f steps were skipped while fp16's loss scale was found: their gradients overflowed",
+                             own[SKIPPED].y[own[SKIPPED].n - 1]));
     read_amendments(log, p);
+    add_clock(p, &own[SECONDS]);
     add_facts(p, &s, training_seconds(&own[SECONDS]));
   }
   curves_free(own, OWN_CURVES);
-  free_session(&s);
+  session_free(&s);
   free(log);
   free(session);
   free(evaluation);

@@ -9,23 +9,23 @@
 
 // ---- lists ----------------------------------------------------------------------------------------------------------
 
-typedef struct List { // of JSON values
+typedef struct JsonList { // of JSON values
   char *text;
   size_t size;
   FILE *f;
   Record item; // the one under way
   int n;
-} List;
+} JsonList;
 
-static void list_begin(List *l) {
-  *l = (List){0};
+static void list_begin(JsonList *l) {
+  *l = (JsonList){0};
   l->f = text_open(&l->text, &l->size);
   fputc('[', l->f);
 }
 
-static void list_add(List *l) { fprintf(l->f, "%s%s", l->n++ ? "," : "", record_end(&l->item)); }
+static void list_add(JsonList *l) { fprintf(l->f, "%s%s", l->n++ ? "," : "", record_end(&l->item)); }
 
-static void list_end(List *l, Record *j, const char *key) {
+static void list_end(JsonList *l, Record *j, const char *key) {
   fputc(']', l->f);
   text_close(l->f);
   record_raw(j, key, l->text);
@@ -40,8 +40,8 @@ typedef struct PanelText {
   bool log_y, noisy, metrics;
 } PanelText;
 
-static void add_panel(List *panels, const PanelText *p, const char *const *key, const char *const *label, int n) {
-  List curves;
+static void add_panel(JsonList *panels, const PanelText *p, const char *const *key, const char *const *label, int n) {
+  JsonList curves;
   list_begin(&curves);
   for (int i = 0; i < n; i++) {
     record_begin(&curves.item);
@@ -59,7 +59,7 @@ static void add_panel(List *panels, const PanelText *p, const char *const *key, 
   list_add(panels);
 }
 
-static void add_one(List *panels, const char *title, const char *unit, bool log_y, bool noisy, const char *key) {
+static void add_one(JsonList *panels, const char *title, const char *unit, bool log_y, bool noisy, const char *key) {
   add_panel(panels, &(PanelText){title, unit, log_y, noisy, false}, &key, &title, 1);
 }
 
@@ -68,7 +68,7 @@ static void record_panels(Record *j, const Model *m) {
   const char *key[1 + MAX_LOSSES] = {"loss"}, *label[1 + MAX_LOSSES] = {"total"};
   const int losses = model_losses(m);
   int n = 1;
-  List panels;
+  JsonList panels;
   for (int place = 0; place < losses; place++)
     for (int i = 0; i < losses; i++)
       if (m->loss[i].drawn == place) {
@@ -92,7 +92,7 @@ static void record_panels(Record *j, const Model *m) {
 
 // ---- time and memory ------------------------------------------------------------------------------------------------
 
-static void add_part(List *parts, const char *name, double forward, double backward) {
+static void add_part(JsonList *parts, const char *name, double forward, double backward) {
   record_begin(&parts->item);
   record_str(&parts->item, "name", name);
   record_num(&parts->item, "forward", forward);
@@ -101,7 +101,7 @@ static void add_part(List *parts, const char *name, double forward, double backw
 }
 
 static void record_parts(Record *j, const StepParts *p) {
-  List parts;
+  JsonList parts;
   list_begin(&parts);
   for (int i = 0; i < p->parts; i++) add_part(&parts, p->part[i].name, p->part[i].forward, p->part[i].backward);
   if (p->results) {
@@ -117,7 +117,7 @@ static void record_memory(Record *j, const Engine *e) {
                                                    [ON_HOST] = "host",
                                                    [ON_HOST_LOCKED] = "host, page-locked",
                                                    [ON_HOST_LATER] = "host, later: an estimate"};
-  List rows;
+  JsonList rows;
   list_begin(&rows);
   for (int i = 0; i < e->memory.rows; i++) {
     record_begin(&rows.item);
@@ -131,8 +131,8 @@ static void record_memory(Record *j, const Engine *e) {
 
 // ---- data -----------------------------------------------------------------------------------------------------------
 
-static void add_warning(List *l, const char *fmt, ...) PRINTF_LIKE(2, 3);
-static void add_warning(List *l, const char *fmt, ...) {
+static void add_warning(JsonList *l, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void add_warning(JsonList *l, const char *fmt, ...) {
   char text[1024];
   va_list args;
   va_start(args, fmt);
@@ -144,7 +144,7 @@ static void add_warning(List *l, const char *fmt, ...) {
 }
 
 // What is wrong with a split, by what training does about it.
-static void warn_of_data(List *l, const char *split, const Dataset *d) {
+static void warn_of_data(JsonList *l, const char *split, const Dataset *d) {
   const struct {
     int n;
     const char *what;
@@ -163,7 +163,7 @@ static void warn_of_data(List *l, const char *split, const Dataset *d) {
 }
 
 static void record_warnings(Record *j, const TrainingRun *r, const char *warning) {
-  List l;
+  JsonList l;
   list_begin(&l);
   if (warning) add_warning(&l, "%s", warning);
   warn_of_data(&l, "training", r->train);

@@ -32,7 +32,8 @@ typedef struct Scoring { // zero-initialise; one at a time is under way
 
 // Scores a task's results, which it takes, on `cores` cores beside the caller, or before it returns where that is 0.
 // The log holds later records back meanwhile. `start` is when the evaluation began. What `before` has, NULL: nothing,
-// stands in the same record. The task's report goes into `report`, and the run's page is made anew. The data set must outlive it.
+// stands in the same record. The task's report goes to `report`, where the run's page is made anew. The data set must
+// outlive it.
 void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *results, ReportTo report, int cores,
                    Log *log, int64_t step, double start, const Metrics *before);
 bool scoring_ready(const Scoring *s); // under way, and scoring_end would not wait

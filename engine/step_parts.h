@@ -16,8 +16,8 @@ typedef struct StepParts { // zero-initialise
   int results;             // how many steps these are of
 } StepParts;
 
-// Before step `i` of a session of `steps`, from 0, is started: begins to time, or ends it and reads what came of it; true
-// where that has just been read. A short session is not timed, nor are steps that somebody else times.
+// Before step `i` of a session of `steps`, from 0, is started: begins to time, or ends it and reads what came of it;
+// true where that has just been read. A short session is not timed, nor are steps that somebody else times.
 bool step_parts_before(StepParts *p, Engine *e, int64_t i, int64_t steps);
 // The result of a step that may have been timed.
 void step_parts_result(StepParts *p, const StepResult *s);

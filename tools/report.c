@@ -20,7 +20,7 @@ typedef struct ReportOptions {
   OPTION_FIELDS(REPORT_OPTIONS)
 } ReportOptions;
 
-// ---- a picture of logs ------------------------------------------------------------------------------------------------
+// ---- a picture of logs ----------------------------------------------------------------------------------------------
 
 static void draw_logs(const ReportOptions *o, char **args, int n) {
   enum { TOTAL, MASK, SECONDS, KEYS };
@@ -52,7 +52,7 @@ static void draw_logs(const ReportOptions *o, char **args, int n) {
   file_set_free(&inputs);
 }
 
-// ---- a page of runs ---------------------------------------------------------------------------------------------------
+// ---- a page of runs -------------------------------------------------------------------------------------------------
 
 // What is written must be none of what the page is made of.
 static void spare_inputs(const char *out, const char *const *folder, int n) {
@@ -95,7 +95,7 @@ static void write_page(const ReportOptions *o, char **args, int n) {
   free(out);
 }
 
-// ---- which of them ----------------------------------------------------------------------------------------------------
+// ---- which of them --------------------------------------------------------------------------------------------------
 
 static bool is_log(const char *arg) {
   const char *path = strchr(arg, '=');

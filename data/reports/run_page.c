@@ -179,7 +179,7 @@ static void write_parts(const Page *p, const RunPage *r) {
     for (int i = 0; i < r->parts; i++) write_part(p, &r->part[i], all);
     page_table_end(p);
   } else {
-    page_element(p, "p class=\"faint\"", "Not measured: the session was too short.");
+    page_element(p, "p class=\"faint\"", "Not measured: the session was too short, or timed as a whole.");
   }
   page_section_end(p);
 }

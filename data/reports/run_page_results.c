@@ -43,28 +43,30 @@ static void write_precision(const Page *p, const PageEvaluation *e) {
 
 // ---- confusion ------------------------------------------------------------------------------------------------------
 
-typedef struct Share {
+typedef struct ClassMistakes {
   int class;
   int64_t wrong;
-} Share;
+} ClassMistakes;
 
 static int64_t cell(const Confusion *c, int truth, int found) {
   return c->count[(size_t)truth * (size_t)c->classes + (size_t)found];
 }
 
 static int by_wrong(const void *a, const void *b) {
-  const Share *p = a, *q = b;
+  const ClassMistakes *p = a, *q = b;
   return p->wrong != q->wrong ? (p->wrong < q->wrong) - (p->wrong > q->wrong) : p->class - q->class;
 }
 
-static int by_class(const void *a, const void *b) { return ((const Share *)a)->class - ((const Share *)b)->class; }
+static int by_class(const void *a, const void *b) {
+  return ((const ClassMistakes *)a)->class - ((const ClassMistakes *)b)->class;
+}
 
 // Which classes are shown, in their order: all, or those with most mistakes, the background in any case. Returns how
 // many.
 static int choose_classes(const PageEvaluation *e, int *class) {
   const Confusion *c = &e->confusion;
   const int last = e->confusion.background ? c->classes - 1 : c->classes;
-  Share *all = xcalloc((size_t)c->classes, sizeof *all);
+  ClassMistakes *all = xcalloc((size_t)c->classes, sizeof *all);
   for (int i = 0; i < last; i++) {
     all[i].class = i;
     for (int j = 0; j < c->classes; j++) all[i].wrong += i == j ? 0 : cell(c, i, j) + cell(c, j, i);
@@ -87,8 +89,11 @@ static double depth(int64_t n, int64_t all) { return n ? 0.1 + 0.85 * sqrt((doub
 static void write_count(const Page *p, int64_t n, int64_t all, bool right) {
   const double s = depth(n, all);
   if (n)
-    fprintf(p->f, "<td class=\"%s%s\" style=\"--s:%.2f\">%lld</td>", right ? "r" : "w", s > 0.6 ? " deep" : "", s,
-            (long long)n);
+    fprintf(p->f, "<td class=\"%s%s\" style=\"--s:%.2f\">%lld</td>", right ? "r" : "w",
+            s > 0.85  ? " deep"
+            : s > 0.6 ? " half"
+                      : "",
+            s, (long long)n);
   else
     fputs("<td></td>", p->f);
 }

@@ -29,11 +29,15 @@ static const char **names_of(const RunPage *runs, int n, size_t of, int *count) 
   return name;
 }
 
+// Among the runs that have such pairs at all.
 static bool differ(const RunPage *runs, int n, size_t of, const char *name) {
-  const char *first = value_of((const PagePairs *)((const char *)&runs[0] + of), name);
-  for (int i = 1; i < n; i++) {
-    const char *other = value_of((const PagePairs *)((const char *)&runs[i] + of), name);
-    if ((first == NULL) != (other == NULL) || (first && strcmp(first, other))) return true;
+  const PagePairs *first = NULL;
+  for (int i = 0; i < n; i++) {
+    const PagePairs *other = (const PagePairs *)((const char *)&runs[i] + of);
+    if (!other->n) continue;
+    if (!first) first = other;
+    const char *a = value_of(first, name), *b = value_of(other, name);
+    if ((a == NULL) != (b == NULL) || (a && strcmp(a, b))) return true;
   }
   return false;
 }
@@ -52,7 +56,7 @@ static void compare_pairs(const Page *p, const char *label, const RunPage *runs,
     fputs("</th>", p->f);
     for (int i = 0; i < n; i++) {
       const char *value = value_of((const PagePairs *)((const char *)&runs[i] + of), name[k]);
-      fputs("<td>", p->f);
+      fputs("<td class=\"l\">", p->f);
       page_text(p, value ? value : "–");
       fputs("</td>", p->f);
     }

@@ -66,7 +66,9 @@ TEST(page_read_of_a_run) {
   EXPECT(strstr(p.warning[1], "2 steps were skipped"));
   EXPECT_STR(p.warning[2], "amended at step 2: {\"lr\":[0.1,0.01]}");
   EXPECT(p.machine.n == 3 && p.parts == 1 && p.part[0].forward == 0.5 && isnan(p.part[0].backward) && p.memories == 1);
-  EXPECT(p.panels.n == 2 && p.panels.item[1].log_y && p.panels.item[1].curve[0].n == 3);
+  EXPECT(p.panels.n == 3 && p.panels.item[1].log_y && p.panels.item[1].curve[0].n == 3);
+  const PageCurve *by_time = &p.panels.item[2].curve[0];
+  EXPECT(by_time->n == 3 && by_time->x[1] == 9 && by_time->x[2] == 13 && by_time->y[2] == 1);
   EXPECT_INT(p.evaluation.step, -1);
   run_page_free(&p);
   free(with_slash);
@@ -93,7 +95,7 @@ TEST(page_read_of_a_log_alone) {
   const char *folder = folder_of("log-alone", log_text, NULL, NULL);
   EXPECT(page_of_folder(folder, &err));
   char *text = file_read(in_folder(folder, PAGE_FILE), &(size_t){0}, &err);
-  EXPECT(text && html_well_formed(text) && strstr(text, "bbox_AP") && strstr(text, "There was none so far."));
+  EXPECT(text && html_well_formed(text) && strstr(text, "box AP") && strstr(text, "There was none so far."));
   free(text);
 }
 
