@@ -2,8 +2,10 @@
 // test/corpus/results.
 #include <math.h>
 #include <omp.h>
+#include <stdlib.h>
 #include <string.h>
 #include "data/formats/cocoeval.h"
+#include "data/formats/cocoeval_confusion.h"
 #include "test/fuzz/memory_file.h"
 
 // Boxes, polygons, runs, a crowd, an id that comes twice, an image without size and one without objects.
@@ -34,6 +36,22 @@ static void check_scores(const Coco *gt, const CocoResults *dt, EvalKind kind) {
   cocoeval_free(&s);
 }
 
+// No more is detected than there are detections, and no more objects are found or missed than there are.
+static void check_confusion(const Coco *gt, const CocoResults *dt, EvalKind kind) {
+  Err err = {""};
+  int64_t *count = eval_confusion(gt, dt, kind, 0.1, 0.3, &err);
+  CHECK(count || (*err.msg && !strchr(err.msg, '\n')));
+  const int n = gt->num_categories;
+  int64_t objects = 0, detections = 0;
+  for (int i = 0; count && i <= n; i++)
+    for (int j = 0; j <= n; j++) {
+      objects += i < n ? count[i * (n + 1) + j] : 0;
+      detections += j < n ? count[i * (n + 1) + j] : 0;
+    }
+  CHECK(objects <= gt->num_anns && detections <= dt->n);
+  free(count);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   const Coco *gt = ground_truth();
   CocoResults dt;
@@ -42,8 +60,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     CHECK(*err.msg && !strchr(err.msg, '\n'));
     return 0;
   }
-  check_scores(gt, &dt, EVAL_BBOX);
-  check_scores(gt, &dt, EVAL_SEGM);
+  for (int kind = EVAL_BBOX; kind <= EVAL_BOUNDARY; kind++) {
+    check_scores(gt, &dt, (EvalKind)kind);
+    check_confusion(gt, &dt, (EvalKind)kind);
+  }
   CHECK(coco_results_save(&dt, "/dev/null", &err));
   coco_results_free(&dt);
   return 0;
