@@ -108,7 +108,12 @@ static bool write_confusion(const CocoevalOptions *o, const Coco *gt, const Coco
   int64_t *count = eval_confusion(gt, dt, (EvalKind)o->iou, score, iou, err);
   if (!count) return false;
   const char **names = xmalloc((size_t)n * sizeof *names);
-  for (int k = 0; k < n; k++) names[k] = gt->categories[k].name;
+  char(*ids)[24] = xmalloc((size_t)n * sizeof *ids); // for those without a name
+  for (int k = 0; k < n; k++) {
+    const char *name = gt->categories[k].name;
+    snprintf(ids[k], sizeof ids[k], "%lld", (long long)gt->categories[k].id);
+    names[k] = name && *name ? name : ids[k];
+  }
   char rule[128], s[NUMBER_TEXT], t[NUMBER_TEXT];
   snprintf(rule, sizeof rule, "scores from %s on, IoU (%s) from %s on", number_text(score, s), eval_kinds[o->iou],
            number_text(iou, t));
@@ -118,6 +123,7 @@ static bool write_confusion(const CocoevalOptions *o, const Coco *gt, const Coco
                   : ends_in(path, ".txt") ? confusion_text(path, &c, err)
                                           : confusion_write(path, &c, err);
   free(names);
+  free(ids);
   free(count);
   return ok;
 }

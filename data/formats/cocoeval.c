@@ -70,7 +70,18 @@ static void match_area(const EvalCell *c, EvalArea area, const double *iou, int 
   }
 }
 
+// Most cells have no ground truth: nothing matches.
+static void match_nothing(const EvalCell *c) {
+  for (int d = 0; d < c->num_dts; d++)
+    for (int a = 0; a < EVAL_AREAS; a++)
+      if (eval_outside(c->dts[d].area, (EvalArea)a)) c->dts[d].ignored[a] = UINT16_MAX;
+}
+
 static void match_cell(const EvalCells *e, const EvalCell *c) {
+  if (!c->num_gts) {
+    match_nothing(c);
+    return;
+  }
   size_t gts = (size_t)c->num_gts;
   double *iou = xmalloc((size_t)c->num_dts * gts * sizeof *iou);
   int *order = xmalloc(gts * sizeof *order);
