@@ -231,8 +231,9 @@ static void scores_what_training_scored(const char *data, const char *name) {
   snprintf(json[0], sizeof json[0], "%s/confusion.json", name);
   snprintf(json[1], sizeof json[1], "%s/confusion.json", out);
   const int status = command(
-      &said, "OMP_NUM_THREADS=1 %s --model resnet18 --size 40 --data %s --batch 8 --epochs 1 --device cpu --out %s",
-      tool("train"), data, trained);
+      &said,
+      "OMP_NUM_THREADS=1 %s --weights %s --reset-heads --size 40 --data %s --batch 8 --epochs 1 --device cpu --out %s",
+      tool("train"), library_classifier(), data, trained);
   if (!EXPECT_INT(status, 0)) fprintf(stderr, "%s", said);
   EXPECT_INT(command(&said, "OMP_NUM_THREADS=1 %s --weights %s/model.safetensors --device cpu --data %s --out %s",
                      tool("infer"), trained, data, in_tmp(out)),
