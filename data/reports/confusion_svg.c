@@ -206,9 +206,10 @@ static void print_head(const Picture *p) {
   const bool detector = p->c->background;
   print_title(p);
   print_text(p, MARGIN, 52, "label",
-             detector ? "The darker, the larger the share of its row: blue is right, orange is wrong. The last is the "
-                        "background."
-                      : "The darker, the larger the share of a row's images: blue is right, orange is wrong.");
+             detector
+                 ? "The darker, the larger the share of its row: blue is right, orange is wrong. The last class is "
+                   "the background."
+                 : "The darker, the larger the share of a row's images: blue is right, orange is wrong.");
   if (p->c->rule) print_text(p, MARGIN, 68, "label", p->c->rule);
   print_text(p, p->left + p->side / 2, HEAD + 8, "label middle strong", detector ? "detected" : "predicted");
   fprintf(p->f, "<g transform=\"translate(%d %.1f) rotate(-90)\">", MARGIN + 8, p->top + p->side / 2);
