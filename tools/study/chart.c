@@ -3,10 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include "data/reports/xml.h"
+#include "tools/study/axis.h"
 #include "tools/study/table.h"
 
 enum { WIDTH = 860, PANEL = 320, HEAD = 52, LEFT = 84, RIGHT = 24, TOP = 44, BOTTOM = 56, LEGEND_LINE = 20 };
-enum { COLOURS = 7, MAX_TICKS = 32, MOST_CURVES = 64 };
+enum { COLOURS = 7, MOST_CURVES = 64 };
 
 // Okabe and Ito's colours, told apart under every common colour blindness, yellow left out; brighter on dark pages.
 static const char style[] =
@@ -37,13 +38,6 @@ typedef struct ChartCurve {
   bool drawn;        // it has a point somewhere
 } ChartCurve;
 
-typedef struct ChartAxis {
-  double low, high; // of what is drawn; of logarithms on a log axis
-  bool log;
-  int n;
-  double ticks[MAX_TICKS];
-} ChartAxis;
-
 typedef struct Chart {
   const StudyData *d;
   const StudyPlot *plot;
@@ -61,10 +55,21 @@ static bool counts(const Chart *c, int setting) {
   return setting != STUDY_COMMAND || c->d->plan->num_commands > 1;
 }
 
-static bool same_curve(const Chart *c, const StudyCell *a, const StudyCell *b) {
+// Whether a curve of the block (-1: of ours) is for one value of the setting.
+static bool tells(const Chart *c, int block, int setting) {
+  return counts(c, setting) && (block < 0 || study_published_names(c->d->plan, block, setting));
+}
+
+static bool same_curve(const Chart *c, int block, const StudyCell *a, const StudyCell *b) {
   for (int s = 0; s < c->d->plan->num_settings; s++)
-    if (counts(c, s) && a->value[s] != b->value[s]) return false;
+    if (tells(c, block, s) && a->value[s] != b->value[s]) return false;
   return true;
+}
+
+static int find_curve(const Chart *c, int block, const StudyCell *cell) {
+  int i = c->num_curves;
+  while (--i >= 0 && (c->curves[i].block != block || !same_curve(c, block, &c->curves[i].cell, cell))) continue;
+  return i;
 }
 
 static bool block_draws(const Chart *c, int block, const StudyCell *cell) {
@@ -73,20 +78,24 @@ static bool block_draws(const Chart *c, int block, const StudyCell *cell) {
   return false;
 }
 
-// Ours first, and behind each the same of others, in its colour.
+// Ours first. Those of others have the colour of the one of ours that they are beside, if it is one.
 static void find_curves(Chart *c) {
-  for (int i = 0, colour = 0; i < c->d->cells.num_cells; i++) {
+  const StudyPlan *p = c->d->plan;
+  int colours = 0;
+  for (int i = 0; i < c->d->cells.num_cells; i++) {
     const StudyCell *cell = &c->d->cells.cells[i];
-    int own = 0;
-    while (own < c->num_curves && (c->curves[own].block >= 0 || !same_curve(c, &c->curves[own].cell, cell))) own++;
-    if (own == c->num_curves && own < MOST_CURVES)
-      c->curves[c->num_curves++] = (ChartCurve){*cell, colour++, -1, false};
-    for (int b = 0; b < c->d->plan->num_published && own < c->num_curves; b++) {
-      int theirs = 0;
-      while (theirs < c->num_curves && (c->curves[theirs].block != b || !same_curve(c, &c->curves[theirs].cell, cell)))
-        theirs++;
-      if (theirs == c->num_curves && theirs < MOST_CURVES && block_draws(c, b, cell))
-        c->curves[c->num_curves++] = (ChartCurve){*cell, c->curves[own].colour, b, false};
+    if (find_curve(c, -1, cell) >= 0 || c->num_curves == MOST_CURVES) continue;
+    c->curves[c->num_curves++] = (ChartCurve){*cell, colours++, -1, false};
+  }
+  for (int b = 0; b < p->num_published; b++) {
+    bool beside = true;
+    for (int s = 0; s < p->num_settings; s++) beside &= !counts(c, s) || study_published_names(p, b, s);
+    for (int i = 0; i < c->d->cells.num_cells; i++) {
+      const StudyCell *cell = &c->d->cells.cells[i];
+      if (!block_draws(c, b, cell) || find_curve(c, b, cell) >= 0 || c->num_curves == MOST_CURVES) continue;
+      const int own = find_curve(c, -1, cell);
+      c->curves[c->num_curves++] =
+          (ChartCurve){*cell, beside && own >= 0 ? c->curves[own].colour : colours++, b, false};
     }
   }
 }
@@ -111,81 +120,44 @@ static ChartPoint point_of(const Chart *c, const ChartCurve *curve, int x, int p
 
 // ---- axes -----------------------------------------------------------------------------------------------------------
 
-static double scaled(const ChartAxis *a, double v) { return a->log ? log10(v) : v; }
-static double fraction(const ChartAxis *a, double v) { return (scaled(a, v) - a->low) / (a->high - a->low); }
-
-static void add_tick(ChartAxis *a, double v) {
-  if (a->n < MAX_TICKS) a->ticks[a->n++] = v;
-}
-
-static void reach(ChartAxis *a, double v) {
-  if (!isfinite(v) || (a->log && v <= 0)) return;
-  a->low = fmin(a->low, scaled(a, v));
-  a->high = fmax(a->high, scaled(a, v));
-}
-
-// Steps of 1, 2 or 5 times a power of ten, about five of them, from zero where that is near.
-static void set_linear(ChartAxis *a, bool from_zero) {
-  if (from_zero || (a->low > 0 && a->low < 0.5 * a->high)) a->low = fmin(a->low, 0);
-  if (!(a->high > a->low)) a->high = a->low + (a->low != 0 ? 0.1 * fabs(a->low) : 1);
-  const double raw = (a->high - a->low) / 5, power = pow(10, floor(log10(raw))), lead = raw / power;
-  const double step = power * (lead < 1.5 ? 1 : lead < 3.5 ? 2 : lead < 7.5 ? 5 : 10);
-  a->low = floor(a->low / step + 1e-9) * step;
-  a->high = ceil(a->high / step - 1e-9) * step;
-  for (double i = 0; a->low + i * step <= a->high + 0.01 * step; i++) add_tick(a, a->low + i * step);
-}
-
-// 1, 2 and 5 of each power of ten, or the powers alone where they are many.
-static void set_logarithmic(ChartAxis *a) {
-  static const double leads[] = {1, 2, 5};
-  const double margin = fmax(0.04 * (a->high - a->low), 0.05);
-  a->low -= margin;
-  a->high += margin;
-  for (double p = floor(a->low); p <= ceil(a->high); p++)
-    for (int i = 0; i < (a->high - a->low < 2.5 ? 3 : 1); i++) {
-      const double v = pow(10, p) * leads[i];
-      if (log10(v) >= a->low && log10(v) <= a->high) add_tick(a, v);
-    }
-}
-
-static ChartAxis y_axis(const Chart *c, int panel, const StudyShown *y) {
-  ChartAxis a = {.low = INFINITY, .high = -INFINITY, .log = c->plot->log_y};
+static StudyAxis y_axis(const Chart *c, int panel, const StudyShown *y) {
+  StudyAxis a = {.low = INFINITY, .high = -INFINITY, .log = c->plot->log_y};
   const int values = c->d->plan->settings[c->plot->x].num_values;
   for (int i = 0; i < c->num_curves; i++)
     for (int x = -1; x < values; x++) {
       const ChartPoint p = point_of(c, &c->curves[i], x, panel, y);
-      reach(&a, p.value);
-      if (isfinite(p.error)) reach(&a, p.value + p.error);
-      if (isfinite(p.error)) reach(&a, p.value - p.error);
+      study_axis_reach(&a, p.value);
+      if (isfinite(p.error)) study_axis_reach(&a, p.value + p.error);
+      if (isfinite(p.error)) study_axis_reach(&a, p.value - p.error);
     }
-  if (!isfinite(a.low)) a = (ChartAxis){.high = 1};
+  if (!isfinite(a.low)) a = (StudyAxis){.high = 1};
   if (a.log)
-    set_logarithmic(&a);
+    study_axis_logarithmic(&a);
   else
-    set_linear(&a, c->plot->bars);
+    study_axis_linear(&a, c->plot->bars);
   return a;
 }
 
 // Of values side by side: in the middles of as many shares.
-static ChartAxis x_axis(const Chart *c) {
+static StudyAxis x_axis(const Chart *c) {
   const StudySetting *s = &c->d->plan->settings[c->plot->x];
-  ChartAxis a = {.low = INFINITY, .high = -INFINITY, .log = c->numbers && c->plot->log_x};
-  if (!c->numbers) return (ChartAxis){.low = -0.5, .high = MAX(s->num_values, 1) - 0.5};
-  for (int v = 0; v < s->num_values; v++) reach(&a, s->values[v].number);
-  if (!isfinite(a.low)) return (ChartAxis){.high = 1};
+  StudyAxis a = {.low = INFINITY, .high = -INFINITY, .log = c->numbers && c->plot->log_x};
+  if (!c->numbers) return (StudyAxis){.low = -0.5, .high = MAX(s->num_values, 1) - 0.5};
+  for (int v = 0; v < s->num_values; v++) study_axis_reach(&a, s->values[v].number);
+  if (!isfinite(a.low)) return (StudyAxis){.high = 1};
   const double margin = a.high > a.low ? 0.04 * (a.high - a.low) : 0.5;
   a.low -= margin;
   a.high += margin;
   return a;
 }
 
-static double x_of(const Chart *c, const ChartAxis *a, int value) {
+static double x_of(const Chart *c, const StudyAxis *a, int value) {
   const double at = c->numbers ? c->d->plan->settings[c->plot->x].values[value].number : value;
-  return LEFT + (WIDTH - LEFT - RIGHT) * fraction(a, at);
+  return LEFT + (WIDTH - LEFT - RIGHT) * study_axis_fraction(a, at);
 }
 
-static double y_of(const ChartAxis *a, double top, double v) {
-  return top + TOP + (PANEL - TOP - BOTTOM) * (1 - fraction(a, v));
+static double y_of(const StudyAxis *a, double top, double v) {
+  return top + TOP + (PANEL - TOP - BOTTOM) * (1 - study_axis_fraction(a, v));
 }
 
 // ---- drawing --------------------------------------------------------------------------------------------------------
@@ -196,7 +168,7 @@ static void print_text(FILE *f, double x, double y, const char *class, const cha
   fputs("</text>\n", f);
 }
 
-static void print_axes(FILE *f, const Chart *c, const ChartAxis *ax, const ChartAxis *ay, double top, int panel,
+static void print_axes(FILE *f, const Chart *c, const StudyAxis *ax, const StudyAxis *ay, double top, int panel,
                        const StudyShown *y) {
   const StudySetting *s = &c->d->plan->settings[c->plot->x];
   const double bottom = top + PANEL - BOTTOM;
@@ -232,16 +204,25 @@ static void print_axes(FILE *f, const Chart *c, const ChartAxis *ax, const Chart
   free(title);
 }
 
-static void print_error(FILE *f, const ChartAxis *ay, double top, double x, ChartPoint p, const char *class) {
+static void print_error(FILE *f, const StudyAxis *ay, double top, double x, ChartPoint p, const char *class) {
   if (!(p.error > 1e-12 * fabs(p.value)) || (ay->log && p.value - p.error <= 0)) return;
   const double high = y_of(ay, top, p.value + p.error), low = y_of(ay, top, p.value - p.error);
   fprintf(f, "<path class=\"error %s\" d=\"M%.1f %.1fV%.1fM%.1f %.1fh8M%.1f %.1fh8\"/>\n", class, x, high, low, x - 4,
           high, x - 4, low);
 }
 
-static bool drawable(const ChartAxis *a, double v) { return isfinite(v) && (!a->log || v > 0); }
+// A filled disk for ours; open disks, squares, diamonds and triangles for others, block by block.
+static void print_mark(FILE *f, const ChartCurve *curve, double x, double y) {
+  static const char *const shapes[] = {"m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", "m-4 -4h8v8h-8z",
+                                       "m0 -5.5l5 5.5l-5 5.5l-5 -5.5z", "m0 -5l5 9h-10z"};
+  const int colour = curve->colour % COLOURS;
+  if (curve->block < 0)
+    fprintf(f, "<circle class=\"f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.6\"/>\n", colour, x, y);
+  else
+    fprintf(f, "<path class=\"open c%d\" d=\"M%.1f %.1f%s\"/>\n", colour, x, y, shapes[curve->block % COUNT(shapes)]);
+}
 
-static void print_curve(FILE *f, const Chart *c, ChartCurve *curve, const ChartAxis *ax, const ChartAxis *ay,
+static void print_curve(FILE *f, const Chart *c, ChartCurve *curve, const StudyAxis *ax, const StudyAxis *ay,
                         double top, int panel, const StudyShown *y) {
   const int n = c->d->plan->settings[c->plot->x].num_values, colour = curve->colour % COLOURS;
   const bool ours = curve->block < 0;
@@ -251,7 +232,7 @@ static void print_curve(FILE *f, const Chart *c, ChartCurve *curve, const ChartA
   fprintf(f, "<path class=\"%s c%d\" d=\"", ours ? "line" : "theirs", colour);
   for (int x = 0; x < n; x++) {
     const ChartPoint p = point_of(c, curve, x, panel, y);
-    if (!drawable(ay, p.value)) continue; // the line goes on to the next that is there
+    if (!study_axis_shows(ay, p.value)) continue; // the line goes on to the next that is there
     fprintf(f, "%c%.1f %.1f", pen_down ? 'L' : 'M', x_of(c, ax, x), y_of(ay, top, p.value));
     pen_down = true;
   }
@@ -259,27 +240,26 @@ static void print_curve(FILE *f, const Chart *c, ChartCurve *curve, const ChartA
   curve->drawn |= pen_down;
   for (int x = 0; x < n; x++) {
     const ChartPoint p = point_of(c, curve, x, panel, y);
-    if (!drawable(ay, p.value)) continue;
+    if (!study_axis_shows(ay, p.value)) continue;
     print_error(f, ay, top, x_of(c, ax, x), p, class);
-    fprintf(f, "<circle class=\"%s%d%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.6\"/>\n", ours ? "f" : "c", colour,
-            ours ? "" : " open", x_of(c, ax, x), y_of(ay, top, p.value));
+    print_mark(f, curve, x_of(c, ax, x), y_of(ay, top, p.value));
   }
 }
 
-static bool has_point(const Chart *c, const ChartCurve *curve, const ChartAxis *ay, int panel, const StudyShown *y) {
+static bool has_point(const Chart *c, const ChartCurve *curve, const StudyAxis *ay, int panel, const StudyShown *y) {
   for (int x = 0; x < c->d->plan->settings[c->plot->x].num_values; x++)
-    if (drawable(ay, point_of(c, curve, x, panel, y).value)) return true;
+    if (study_axis_shows(ay, point_of(c, curve, x, panel, y).value)) return true;
   return false;
 }
 
 // One bar of each value, `left` of the value's middle.
-static void print_curve_bars(FILE *f, const Chart *c, const ChartCurve *curve, const ChartAxis *ax, const ChartAxis *ay,
+static void print_curve_bars(FILE *f, const Chart *c, const ChartCurve *curve, const StudyAxis *ax, const StudyAxis *ay,
                              double top, int panel, const StudyShown *y, double left, double width) {
   const bool ours = curve->block < 0;
   const double base = top + PANEL - BOTTOM;
   for (int x = 0; x < c->d->plan->settings[c->plot->x].num_values; x++) {
     const ChartPoint p = point_of(c, curve, x, panel, y);
-    if (!drawable(ay, p.value)) continue;
+    if (!study_axis_shows(ay, p.value)) continue;
     const double at = x_of(c, ax, x) - left, tip = y_of(ay, top, p.value);
     fprintf(f, "<rect class=\"%s%d%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n",
             ours ? "f" : "theirs c", curve->colour % COLOURS, ours ? "" : " open", at, fmin(tip, base), 0.92 * width,
@@ -289,7 +269,7 @@ static void print_curve_bars(FILE *f, const Chart *c, const ChartCurve *curve, c
 }
 
 // Side by side within four fifths of the share of each value.
-static void print_bars(FILE *f, Chart *c, const ChartAxis *ax, const ChartAxis *ay, double top, int panel,
+static void print_bars(FILE *f, Chart *c, const StudyAxis *ax, const StudyAxis *ay, double top, int panel,
                        const StudyShown *y) {
   int n = 0, before = 0;
   for (int i = 0; i < c->num_curves; i++) n += has_point(c, &c->curves[i], ay, panel, y);
@@ -304,7 +284,7 @@ static void print_bars(FILE *f, Chart *c, const ChartAxis *ax, const ChartAxis *
 }
 
 static void print_panel(FILE *f, Chart *c, double top, int panel, const StudyShown *y) {
-  const ChartAxis ax = x_axis(c), ay = y_axis(c, panel, y);
+  const StudyAxis ax = x_axis(c), ay = y_axis(c, panel, y);
   print_axes(f, c, &ax, &ay, top, panel, y);
   if (c->plot->bars) print_bars(f, c, &ax, &ay, top, panel, y);
   for (int i = 0; i < c->num_curves && !c->plot->bars; i++) print_curve(f, c, &c->curves[i], &ax, &ay, top, panel, y);
@@ -315,7 +295,7 @@ static void print_name(FILE *f, const Chart *c, const ChartCurve *curve) {
   const StudyPlan *p = c->d->plan;
   const char *comma = "";
   for (int s = 0; s < p->num_settings; s++) {
-    if (!counts(c, s) || curve->cell.value[s] < 0) continue;
+    if (!tells(c, curve->block, s) || curve->cell.value[s] < 0) continue;
     const StudyValue *v = &p->settings[s].values[curve->cell.value[s]];
     fputs(comma, f);
     if (s != STUDY_COMMAND && isfinite(v->number)) {
@@ -340,10 +320,9 @@ static void print_legend(FILE *f, const Chart *c, double top) {
       fprintf(f, "<rect class=\"%s%d%s\" x=\"%d\" y=\"%.1f\" width=\"22\" height=\"10\"/>\n",
               curve->block < 0 ? "f" : "theirs c", colour, curve->block < 0 ? "" : " open", LEFT, y - 9);
     else
-      fprintf(f,
-              "<path class=\"%s c%d\" d=\"M%d %.1fh22\"/><circle class=\"%s%d%s\" cx=\"%d\" cy=\"%.1f\" r=\"3.6\"/>\n",
-              curve->block < 0 ? "line" : "theirs", colour, LEFT, y - 4, curve->block < 0 ? "f" : "c", colour,
-              curve->block < 0 ? "" : " open", LEFT + 11, y - 4);
+      fprintf(f, "<path class=\"%s c%d\" d=\"M%d %.1fh22\"/>\n", curve->block < 0 ? "line" : "theirs", colour, LEFT,
+              y - 4);
+    if (!c->plot->bars) print_mark(f, curve, LEFT + 11, y - 4);
     fprintf(f, "<text x=\"%d\" y=\"%.1f\">", LEFT + 30, y);
     print_name(f, c, curve);
     fputs("</text>\n", f);

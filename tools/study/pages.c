@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/record.h"
+#include "tools/study/best.h"
 #include "tools/study/table.h"
 
 enum { MOST_LINES = 60 };

@@ -144,6 +144,9 @@ bool study_cell_equal(const StudyPlan *p, const StudyCell *a, const StudyCell *b
 // Of the block, for the setting; NaN where it has none.
 double study_published_figure(const StudyPlan *p, int block, const StudyCell *cell, int measure);
 
+// Whether any of its rows names the setting; else its figures are of all values.
+bool study_published_names(const StudyPlan *p, int block, int setting);
+
 // Parts of study_plan_read: tables, plots and published figures; a table of all where the plan has none.
 bool study_views_read(StudyPlan *p, Err *err);
 void study_views_free(StudyPlan *p);

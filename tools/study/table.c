@@ -3,10 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/record.h"
-
-const double study_told_apart = 2;
-
-enum { UNSAID = -2 }; // of a cell in which only some settings count
+#include "tools/study/best.h"
+#include "tools/study/parts.h"
 
 // ---- text -----------------------------------------------------------------------------------------------------------
 
@@ -36,61 +34,6 @@ static void print_content(FILE *f, const char *text) {
     if (*text == '|') fputc('\\', f);
     fputc(*text == '\n' ? ' ' : *text, f);
   }
-}
-
-// ---- parts of cells -------------------------------------------------------------------------------------------------
-
-typedef struct CellParts {
-  StudyCell *cells; // UNSAID but for the settings that it is about
-  int n;
-  size_t cap;
-} CellParts;
-
-static StudyCell part_of(const StudyCell *cell, const int *settings, int n) {
-  StudyCell part;
-  for (int s = 0; s < STUDY_MAX_SETTINGS; s++) part.value[s] = UNSAID;
-  for (int i = 0; i < n; i++) part.value[settings[i]] = cell->value[settings[i]];
-  return part;
-}
-
-static int compare_parts(const StudyCell *a, const StudyCell *b, const int *settings, int n) {
-  for (int i = 0; i < n; i++) {
-    const int difference = a->value[settings[i]] - b->value[settings[i]];
-    if (difference) return difference;
-  }
-  return 0;
-}
-
-// In order of the values.
-static void add_part(CellParts *p, const StudyCell *cell, const int *settings, int n) {
-  const StudyCell part = part_of(cell, settings, n);
-  int at = 0;
-  while (at < p->n && compare_parts(&p->cells[at], &part, settings, n) < 0) at++;
-  if (at < p->n && !compare_parts(&p->cells[at], &part, settings, n)) return;
-  array_reserve((void **)&p->cells, &p->cap, (size_t)p->n + 1, sizeof *p->cells);
-  memmove(&p->cells[at + 1], &p->cells[at], (size_t)(p->n - at) * sizeof *p->cells);
-  p->cells[at] = part;
-  p->n++;
-}
-
-static bool is_within(const StudyData *d, const StudyCell *cell, const StudyCell *part) {
-  for (int s = 0; s < d->plan->num_settings; s++)
-    if (part->value[s] != UNSAID && part->value[s] != cell->value[s]) return false;
-  return true;
-}
-
-static bool in_list(const int *settings, int n, int setting) {
-  for (int i = 0; i < n; i++)
-    if (settings[i] == setting) return true;
-  return false;
-}
-
-// The one part with values for what the other leaves unsaid.
-static StudyCell overlay(const StudyCell *a, const StudyCell *b) {
-  StudyCell out = *a;
-  for (int s = 0; s < STUDY_MAX_SETTINGS; s++)
-    if (b->value[s] != UNSAID) out.value[s] = b->value[s];
-  return out;
 }
 
 // The cell that parts, and what a column asks for, come to; -1: there is none.
@@ -123,7 +66,7 @@ typedef struct TableLayout {
   const StudyData *d;
   const StudyTable *t;
   int others[STUDY_MAX_SETTINGS], num_others; // settings that are neither rows nor columns
-  CellParts rows;
+  StudyParts rows;
   TableColumn *columns;
   int num_columns;
   size_t cap;
@@ -150,10 +93,23 @@ static void add_column(TableLayout *l, const StudyShown *shown, const StudyCell 
 static bool block_has(const TableLayout *l, const StudyCell *group, const StudyShown *shown, const StudyCell *part,
                       int block) {
   for (int i = 0; i < l->rows.n; i++) {
-    StudyCell row = overlay(group, &l->rows.cells[i]);
-    const int cell = find_cell(l->d, overlay(&row, part), &shown->at);
+    StudyCell row = study_overlay(group, &l->rows.cells[i]);
+    const int cell = find_cell(l->d, study_overlay(&row, part), &shown->at);
     if (cell >= 0 && !isnan(study_published_figure(l->d->plan, block, &l->d->cells.cells[cell], shown->measure)))
       return true;
+  }
+  return false;
+}
+
+// Whether the block's figures stand there already, beside a value that it does not tell from this one.
+static bool is_repeated(const TableLayout *l, const StudyShown *shown, const StudyCell *part, int block) {
+  for (int c = 0; c < l->num_columns; c++) {
+    bool same = l->columns[c].shown == shown && l->columns[c].block == block;
+    for (int i = 0; same && i < l->t->num_columns; i++) {
+      const int s = l->t->columns[i];
+      same = l->columns[c].part.value[s] == part->value[s] || !study_published_names(l->d->plan, block, s);
+    }
+    if (same) return true;
   }
   return false;
 }
@@ -173,19 +129,20 @@ static bool wants(const TableLayout *l, const StudyShown *shown, const StudyCell
 static void lay_out(TableLayout *l, const StudyCell *group) {
   const StudyData *d = l->d;
   const StudyTable *t = l->t;
-  CellParts parts = {0};
+  StudyParts parts = {0};
   for (int i = 0; i < d->cells.num_cells; i++) {
     const StudyCell *cell = &d->cells.cells[i];
-    if (!is_shown(d, i) || !is_within(d, cell, group)) continue;
-    add_part(&l->rows, cell, t->rows, t->num_rows);
-    add_part(&parts, cell, t->columns, t->num_columns);
+    if (!is_shown(d, i) || !study_within(d->plan, cell, group)) continue;
+    study_parts_add(&l->rows, cell, t->rows, t->num_rows);
+    study_parts_add(&parts, cell, t->columns, t->num_columns);
   }
   for (int i = 0; i < t->shows.n; i++) {
     for (int c = 0; c < parts.n; c++) {
       if (!wants(l, &t->shows.items[i], &parts.cells[c])) continue;
       add_column(l, &t->shows.items[i], &parts.cells[c], -1);
       for (int b = 0; b < d->plan->num_published; b++)
-        if (block_has(l, group, &t->shows.items[i], &parts.cells[c], b))
+        if (block_has(l, group, &t->shows.items[i], &parts.cells[c], b) &&
+            !is_repeated(l, &t->shows.items[i], &parts.cells[c], b))
           add_column(l, &t->shows.items[i], &parts.cells[c], b);
     }
   }
@@ -197,7 +154,7 @@ static void lay_out(TableLayout *l, const StudyCell *group) {
 static bool is_covered(const TableLayout *l, const StudyCell *row) {
   bool unused = false;
   for (int i = 0; i < l->t->num_rows; i++) unused |= row->value[l->t->rows[i]] < 0;
-  if (!unused || in_list(l->t->rows, l->t->num_rows, STUDY_COMMAND)) return false;
+  if (!unused || study_listed(l->t->rows, l->t->num_rows, STUDY_COMMAND)) return false;
   for (int k = 0; k < l->rows.n; k++) {
     const StudyCell *other = &l->rows.cells[k];
     bool covers = other != row;
@@ -226,6 +183,7 @@ static void print_head(FILE *f, const TableLayout *l) {
     print_content(f, title);
     free(title);
     for (int i = 0; i < l->t->num_columns; i++) {
+      if (column->block >= 0 && !study_published_names(p, column->block, l->t->columns[i])) continue;
       fputs(", ", f);
       print_value(f, l->d, &column->part, l->t->columns[i]);
     }
@@ -270,7 +228,7 @@ static char *content_of(const StudyData *d, int cell, const TableColumn *column)
 static void print_rows(FILE *f, const TableLayout *l, const StudyCell *group) {
   const StudyPlan *p = l->d->plan;
   for (int i = 0; i < l->rows.n; i++) {
-    const StudyCell *row = &l->rows.cells[i], part = overlay(group, row);
+    const StudyCell *row = &l->rows.cells[i], part = study_overlay(group, row);
     if (is_covered(l, row)) continue;
     fputc('|', f);
     for (int s = 0; s < l->t->num_rows; s++) {
@@ -281,7 +239,7 @@ static void print_rows(FILE *f, const TableLayout *l, const StudyCell *group) {
       fputs(" |", f);
     }
     for (int c = 0; c < l->num_columns; c++) {
-      const int cell = find_cell(l->d, overlay(&part, &l->columns[c].part), &l->columns[c].shown->at);
+      const int cell = find_cell(l->d, study_overlay(&part, &l->columns[c].part), &l->columns[c].shown->at);
       char *text = content_of(l->d, cell, &l->columns[c]);
       fprintf(f, " %s |", text);
       free(text);
@@ -290,83 +248,16 @@ static void print_rows(FILE *f, const TableLayout *l, const StudyCell *group) {
   }
 }
 
-// ---- the best -------------------------------------------------------------------------------------------------------
-
-static bool not_told_apart(const StudyData *d, const StudyFigure *a, const StudyFigure *b) {
-  StudyFigure difference = study_difference(d, a, b);
-  const double error = study_error(d, &difference);
-  const bool close = !(fabs(difference.value) >= study_told_apart * error); // of unknown error, too
-  study_figure_free(&difference);
-  return close;
-}
-
-// "batch=4, 12.0 ± 1.2", of the settings among which the best is named.
-static void print_place(FILE *f, const StudyData *d, const StudyTable *t, int cell, const StudyFigure *figure,
-                        const StudyMeasure *m, const char *open, const char *close) {
-  const StudyCell place = part_of(&d->cells.cells[cell], t->best, t->num_best);
-  char *label = study_cell_label(d->plan, &place, true), *text = study_figure_text(d, figure, m);
-  fprintf(f, "%s%s%s%s", label, open, text, close);
-  free(label);
-  free(text);
-}
-
-// Among the cells within `part`.
-static void print_best(FILE *f, const StudyData *d, const StudyTable *t, const StudyShown *shown,
-                       const StudyCell *part) {
-  const StudyMeasure *m = &d->plan->measures[shown->measure];
-  StudyFigure *figures = xcalloc((size_t)d->cells.num_cells, sizeof *figures);
-  int best = -1, n = 0;
-  for (int i = 0; i < d->cells.num_cells; i++) {
-    const StudyCell *cell = &d->cells.cells[i];
-    figures[i] = study_figure(d, i, shown->measure);
-    if (!d->num_runs[i] || !is_within(d, cell, part) || !study_conditions_hold(&shown->at, d->plan, cell))
-      figures[i].value = NAN;
-    if (isnan(figures[i].value)) continue;
-    n++;
-    if (best < 0 || m->better * (figures[i].value - figures[best].value) > 0) best = i;
-  }
-  if (n > 1) {
-    StudyCell others = *part;
-    if (d->plan->num_commands == 1) others.value[STUDY_COMMAND] = UNSAID;
-    char *rest = study_cell_label(d->plan, &others, true);
-    fprintf(f, *rest ? "\nBest %s (%s): " : "\nBest %s: ", m->label, rest);
-    free(rest);
-    print_place(f, d, t, best, &figures[best], m, ", ", m->unit ? " " : "");
-    fputs(m->unit ? m->unit : "", f);
-    const char *before = "; not told apart from it: ";
-    for (int i = 0; i < d->cells.num_cells; i++) {
-      if (i == best || isnan(figures[i].value) || !not_told_apart(d, &figures[best], &figures[i])) continue;
-      fputs(before, f);
-      print_place(f, d, t, i, &figures[i], m, " (", ")");
-      before = ", ";
-    }
-    fputs(".\n", f);
-  }
-  for (int i = 0; i < d->cells.num_cells; i++) study_figure_free(&figures[i]);
-  free(figures);
-}
-
-// For each combination of the settings that the best is not among.
-static void print_all_best(FILE *f, const StudyData *d, const StudyTable *t, const StudyCell *group) {
-  int rest[STUDY_MAX_SETTINGS], n = 0;
-  CellParts parts = {0};
-  for (int s = 0; s < d->plan->num_settings; s++)
-    if (!in_list(t->best, t->num_best, s)) rest[n++] = s;
-  for (int i = 0; i < d->cells.num_cells; i++)
-    if (is_within(d, &d->cells.cells[i], group)) add_part(&parts, &d->cells.cells[i], rest, n);
-  for (int i = 0; i < t->shows.n; i++)
-    for (int k = 0; k < parts.n && d->plan->measures[t->shows.items[i].measure].better; k++)
-      print_best(f, d, t, &t->shows.items[i], &parts.cells[k]);
-  free(parts.cells);
-}
+// ---- all of it ------------------------------------------------------------------------------------------------------
 
 void study_table_print(FILE *f, const StudyData *d, const StudyTable *t) {
   TableLayout l = {.d = d, .t = t};
-  CellParts groups = {0};
+  StudyParts groups = {0};
   for (int s = d->plan->num_commands > 1 ? 0 : 1; s < d->plan->num_settings; s++)
-    if (!in_list(t->rows, t->num_rows, s) && !in_list(t->columns, t->num_columns, s)) l.others[l.num_others++] = s;
+    if (!study_listed(t->rows, t->num_rows, s) && !study_listed(t->columns, t->num_columns, s))
+      l.others[l.num_others++] = s;
   for (int i = 0; i < d->cells.num_cells; i++)
-    if (is_shown(d, i)) add_part(&groups, &d->cells.cells[i], l.others, l.num_others);
+    if (is_shown(d, i)) study_parts_add(&groups, &d->cells.cells[i], l.others, l.num_others);
   for (int g = 0; g < groups.n; g++) {
     fprintf(f, "\n## %s", t->title);
     for (int i = 0; i < l.num_others; i++) {
@@ -377,10 +268,10 @@ void study_table_print(FILE *f, const StudyData *d, const StudyTable *t) {
     lay_out(&l, &groups.cells[g]);
     print_head(f, &l);
     print_rows(f, &l, &groups.cells[g]);
-    if (t->num_best) print_all_best(f, d, t, &groups.cells[g]);
+    if (t->num_best) study_best_print(f, d, t, &groups.cells[g]);
     free(l.rows.cells);
     free(l.columns);
-    l.rows = (CellParts){0};
+    l.rows = (StudyParts){0};
     l.columns = NULL;
     l.num_columns = 0;
     l.cap = 0;

@@ -11,5 +11,3 @@ char *study_measure_title(const StudyMeasure *m);
 // For each value of the settings that are neither rows nor columns a heading, the table, and, if it asks for
 // the best, that of measures which say what is better, with what is not told apart from it.
 void study_table_print(FILE *f, const StudyData *d, const StudyTable *t);
-// A difference of two figures smaller than so many of its standard errors tells nothing apart.
-extern const double study_told_apart;

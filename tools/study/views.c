@@ -184,6 +184,12 @@ double study_published_figure(const StudyPlan *p, int block, const StudyCell *ce
   return NAN;
 }
 
+bool study_published_names(const StudyPlan *p, int block, int setting) {
+  for (int i = 0; i < p->published[block].num_rows; i++)
+    if (p->published[block].rows[i].cell.value[setting] >= 0) return true;
+  return false;
+}
+
 // ---- all of it ------------------------------------------------------------------------------------------------------
 
 bool study_views_read(StudyPlan *p, Err *err) {
