@@ -85,8 +85,8 @@ typedef struct StudyPlot {
 } StudyPlot;
 
 typedef struct StudyPublishedRow {
-  StudyCell cell;  // -1: any
-  double *figures; // by measure; NaN: none
+  StudyCell cell;       // -1: any
+  const char **figures; // by measure, as they are written; NULL: none
 } StudyPublishedRow;
 
 typedef struct StudyPublished {
@@ -141,8 +141,9 @@ bool study_conditions_name(const StudyConditions *c, int setting);
 StudyCell study_cell_at(const StudyPlan *p, const StudyCell *cell, const StudyConditions *c);
 bool study_cell_equal(const StudyPlan *p, const StudyCell *a, const StudyCell *b);
 
-// Of the block, for the setting; NaN where it has none.
+// Of the block, for the setting; NaN where it has none. The other as it is written, NULL where there is none.
 double study_published_figure(const StudyPlan *p, int block, const StudyCell *cell, int measure);
+const char *study_published_text(const StudyPlan *p, int block, const StudyCell *cell, int measure);
 
 // Whether any of its rows names the setting; else its figures are of all values.
 bool study_published_names(const StudyPlan *p, int block, int setting);

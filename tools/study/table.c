@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/record.h"
 #include "tools/study/best.h"
 #include "tools/study/parts.h"
 
@@ -200,13 +199,12 @@ static void print_head(FILE *f, const TableLayout *l) {
 }
 
 static char *content_of(const StudyData *d, int cell, const TableColumn *column) {
-  char number[NUMBER_TEXT];
   const StudyPlan *p = d->plan;
   const int m = column->shown->measure;
   if (cell < 0) return xstrdup("");
   if (column->block >= 0) {
-    const double v = study_published_figure(p, column->block, &d->cells.cells[cell], m);
-    return xstrdup(isnan(v) ? "" : number_text(v, number));
+    const char *theirs = study_published_text(p, column->block, &d->cells.cells[cell], m);
+    return xstrdup(theirs ? theirs : "");
   }
   if (!(p->measures[m].of >> d->cells.cells[cell].value[STUDY_COMMAND] & 1)) return xstrdup("");
   const int state = study_cell_state(d, cell);

@@ -120,7 +120,7 @@ typedef struct PublishedColumn {
   int setting, measure; // one of them, the other -1
 } PublishedColumn;
 
-static bool read_figure(const StudyPlan *p, StudyPublishedRow *row, PublishedColumn c, const char *piece, int line,
+static bool read_figure(const StudyPlan *p, StudyPublishedRow *row, PublishedColumn c, char *piece, int line,
                         Err *err) {
   if (c.setting >= 0) {
     const StudySetting *s = &p->settings[c.setting];
@@ -130,8 +130,8 @@ static bool read_figure(const StudyPlan *p, StudyPublishedRow *row, PublishedCol
   }
   if (!strcmp(piece, "-")) return true;
   char *end;
-  row->figures[c.measure] = strtod(piece, &end);
-  return (end > piece && !*end && isfinite(row->figures[c.measure])) ||
+  row->figures[c.measure] = piece;
+  return (isfinite(strtod(piece, &end)) && end > piece && !*end) ||
          study_fail(&p->text, line, err, "expected a number or -, not \"%.100s\"", piece);
 }
 
@@ -139,9 +139,8 @@ static bool read_row(const StudyPlan *p, StudyPublished *b, const PublishedColum
                      Err *err) {
   array_reserve((void **)&b->rows, &b->cap, (size_t)b->num_rows + 1, sizeof *b->rows);
   StudyPublishedRow *row = &b->rows[b->num_rows++];
-  row->figures = xmalloc((size_t)p->num_measures * sizeof *row->figures);
+  row->figures = xcalloc((size_t)p->num_measures, sizeof *row->figures);
   for (int s = 0; s < STUDY_MAX_SETTINGS; s++) row->cell.value[s] = -1;
-  for (int m = 0; m < p->num_measures; m++) row->figures[m] = NAN;
   char *rest = l->value, *piece;
   int i = 0;
   for (; (piece = study_split(&rest, ',')) && i < n; i++)
@@ -171,17 +170,22 @@ static bool read_published(StudyPlan *p, const StudySection *s, Err *err) {
   return true;
 }
 
-double study_published_figure(const StudyPlan *p, int block, const StudyCell *cell, int measure) {
+const char *study_published_text(const StudyPlan *p, int block, const StudyCell *cell, int measure) {
   const StudyPublished *b = &p->published[block];
   for (int i = 0; i < b->num_rows; i++) {
-    bool same = !isnan(b->rows[i].figures[measure]);
+    bool same = b->rows[i].figures[measure];
     for (int s = 0; same && s < p->num_settings; s++) {
       const int v = b->rows[i].cell.value[s];
       same = v < 0 || v == cell->value[s];
     }
     if (same) return b->rows[i].figures[measure];
   }
-  return NAN;
+  return NULL;
+}
+
+double study_published_figure(const StudyPlan *p, int block, const StudyCell *cell, int measure) {
+  const char *text = study_published_text(p, block, cell, measure);
+  return text ? strtod(text, NULL) : NAN;
 }
 
 bool study_published_names(const StudyPlan *p, int block, int setting) {
