@@ -281,6 +281,7 @@ TEST(study_goes_on_after_a_kill) {
 
 TEST(study_keeps_what_is_done_on_an_interrupt) {
   interrupted_study(SIGTERM, "interrupt");
+  EXPECT(!path_is_file(in_tmp("survived"))); // the run was not waited for
   char *text = read_text("interrupt", "tables.md");
   EXPECT_IN(text, "from 2 of 6 runs");
   free(text);

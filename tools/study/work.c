@@ -116,8 +116,9 @@ bool study_work_run(StudyWork *w, const StudyCell *cell, int repeat, int number,
   *o = (StudyOutcome){0};
   bool ok = make_folder(w, w->plan->commands[cell->value[STUDY_COMMAND]].run, &files, err) &&
             prepare(w, cell, repeat, files.folder, &unprepared, err);
-  if (ok && !unprepared && !interrupted()) ok = run_command(w, cell, repeat, &files, o, err);
-  *done = ok && !interrupted();
+  const bool runs = ok && !unprepared && !interrupted();
+  if (runs) ok = run_command(w, cell, repeat, &files, o, err);
+  *done = ok && !(runs ? o->interrupted : interrupted()); // one that came to its end stays
   if (*done && unprepared)
     *v = (StudyVerdict){.state = STUDY_FAILED, .why = xstrdup(unprepared)};
   else if (*done)
