@@ -290,15 +290,17 @@ $(fuzzers): $B/fuzz_%: $B/test/fuzz/fuzz_%.o $(host) $B/objects.a $B/link.flags
 bench: $B/host/bench_gemm # times the CPU
 	$B/host/bench_gemm
 
-# The measured figures of the documentation, written from results/, and the lines that it quotes, from the sources;
-# lint says where they differ.
+# The measured figures of the documentation, written from results/; the lines that it quotes and the diagrams of the
+# course, from the sources. lint says where they differ.
 tables:
 	@python3 tools/tables.py
 	@python3 tools/quotes.py
+	@python3 tools/course_diagrams.py
 lint:
 	@sh test/lint.sh
 	@python3 tools/tables.py --check
 	@python3 tools/quotes.py --check
+	@python3 tools/course_diagrams.py --check
 # An exercise of docs/course/ and its check: make exercise 3.
 ifeq ($(firstword $(MAKECMDGOALS)),exercise)
 exercise := $(word 2,$(MAKECMDGOALS))

@@ -5,8 +5,8 @@
 
 In a page, on lines of their own, `<!-- quote: FILE, "FROM" to "TO" -->` to `<!-- end -->` encloses a fenced block: the
 lines of FILE from the one that holds the text FROM to the one that holds TO, less the indentation that all of them
-have. FROM and TO each stand on one line of the file alone, so that a quote follows its lines wherever they move; without
-`to "TO"` one line is quoted. Exit status: 0; 1 with --check where a page differs, as a diff with its line; 2 where a
+have. FROM and TO each stand on one line of the file alone, so that a quote follows its lines wherever they move;
+without `to "TO"` one line is quoted. Exit status: 0; 1 with --check where a page differs, as a diff with its line; 2 where a
 file or a text is not found, is found twice, or a marker is left open.
 """
 import argparse
@@ -20,7 +20,8 @@ import textwrap
 PAGES = ("README.md", "docs/*.md", "docs/course/*.md", "cuda/conv/*.md", "results/*.md")
 LANGUAGES = {".c": "c", ".h": "c", ".cu": "cuda", ".cuh": "cuda", ".py": "python", ".sh": "sh"}
 MOST = 24  # lines: what is longer is not read, and better linked
-MARKED = re.compile(r"^(<!-- quote: ([^\s,]+), \"([^\n]+?)\"(?: to \"([^\n]+?)\")? -->)\n.*?^<!-- end -->$", re.M | re.S)
+MARKED = re.compile(r"^(<!-- quote: ([^\s,]+), \"([^\n]+?)\"(?: to \"([^\n]+?)\")? -->)\n.*?^<!-- end -->$",
+                    re.M | re.S)
 OPENING = re.compile(r"^<!-- quote: ", re.M)
 
 

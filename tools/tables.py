@@ -16,6 +16,7 @@ import re
 import sys
 
 import conv_figures
+import course_figures
 import figures
 import nets_figures
 import scaling_figures
@@ -24,10 +25,10 @@ import training_figures
 import vgg28_figures
 from records import Refused, Results
 
-PAGES = ("README.md", "docs/*.md", "cuda/conv/*.md", "results/README.md")
+PAGES = ("README.md", "docs/*.md", "docs/course/*.md", "cuda/conv/*.md", "results/*.md")
 TABLES = {**figures.TABLES, **conv_figures.TABLES, **step_figures.TABLES, **training_figures.TABLES,
           **scaling_figures.TABLES, **nets_figures.TABLES, **vgg28_figures.TABLES}
-VALUES = {**figures.VALUES, **training_figures.VALUES, **scaling_figures.VALUES}
+VALUES = {**figures.VALUES, **training_figures.VALUES, **scaling_figures.VALUES, **course_figures.VALUES}
 MARKED = re.compile(r"^<!-- table: (\S+) -->\n.*?^<!-- end -->$|<!-- value: (\S+) -->[^\n]*?<!-- end -->", re.M | re.S)
 OPENING = re.compile(r"<!-- (?:table|value): ")
 
