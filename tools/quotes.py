@@ -4,8 +4,8 @@
     python3 tools/quotes.py [--check] [--root DIR]
 
 In a page, on lines of their own, `<!-- quote: FILE, "FROM" to "TO" -->` to `<!-- end -->` encloses a fenced block: the
-lines of FILE from the one that holds the text FROM to the one that holds TO, less the indentation that all of them
-have. FROM and TO each stand on one line of the file alone, so that a quote follows its lines wherever they move;
+lines of FILE from the one that holds the text FROM to the one that holds TO, with those behind it that close the braces
+of these, less the indentation that all of them have. FROM and TO each stand on one line of the file alone, so that a quote follows its lines wherever they move;
 without `to "TO"` one line is quoted. Exit status: 0; 1 with --check where a page differs, as a diff with its line; 2 where a
 file or a text is not found, is found twice, or a marker is left open.
 """
@@ -15,7 +15,6 @@ import glob
 import os
 import re
 import sys
-import textwrap
 
 PAGES = ("README.md", "docs/*.md", "docs/course/*.md", "cuda/conv/*.md", "results/*.md")
 LANGUAGES = {".c": "c", ".h": "c", ".cu": "cuda", ".cuh": "cuda", ".py": "python", ".sh": "sh"}
@@ -39,6 +38,11 @@ def line_of(lines, text, where, path):
     return found[0]
 
 
+def open_braces(lines):
+    text = "\n".join(lines)
+    return text.count("{") - text.count("}")
+
+
 def quoted(root, path, first, last, where):
     """The lines between the two texts, both included."""
     try:
@@ -50,7 +54,13 @@ def quoted(root, path, first, last, where):
     end = line_of(lines, last, where, path) if last else begin
     if not begin <= end < begin + MOST:
         raise Refused(f'{where}: "{first}" to "{last}" are {end - begin + 1} lines of {path}; a quote has 1 to {MOST}')
-    return textwrap.dedent("\n".join(lines[begin:end + 1]))
+    found = lines[begin:end + 1]
+    while open_braces(found) > 0 and end + 1 < len(lines) and re.fullmatch(r"\s*}[;)]*", lines[end + 1]):
+        end += 1
+        found.append(lines[end])
+    code = [line for line in found if line.strip() and not line.startswith("#")]  # #pragma stands at the margin
+    margin = min((len(line) - len(line.lstrip()) for line in code), default=0)
+    return "\n".join(line if line.startswith("#") else line[margin:] for line in found)
 
 
 def render(root, page, text):

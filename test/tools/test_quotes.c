@@ -16,7 +16,8 @@ static bool make_tree(const char *page) {
     return false;
   }
   CHECK(!command(&said, "mkdir -p %s", in_tmp("quotes/docs/course")));
-  put("quotes/a.c", "int a;\n  if (one)\n    two();\n  three(); // end of it\nint a;\n");
+  put("quotes/a.c",
+      "int a;\n  if (one)\n    two();\n  three(); // end of it\nint a;\n  do {\n# p\n    four();\n  }\n}\n");
   put("quotes/docs/course/page.md", page);
   return true;
 }
@@ -47,6 +48,13 @@ TEST(quotes_are_written_and_found_to_differ) {
   EXPECT_INT(quotes(&said, "--check"), 0);
   put("quotes/a.c", "int a;\n  if (one)\n    four();\n  three(); // end of it\n"); // one of them changes
   EXPECT_INT(quotes(&said, "--check"), 1);
+}
+
+TEST(quotes_close_their_braces) {
+  const char *said;
+  if (!make_tree("<!-- quote: a.c, \"do {\" to \"four\" -->\n<!-- end -->\n")) return;
+  EXPECT_INT(quotes(&said, "--check"), 1);
+  if (!EXPECT(strstr(said, "\n+do {\n+# p\n+  four();\n+}\n+```"))) puts(said);
 }
 
 TEST(quotes_refuse_what_is_not_there_once) {
