@@ -117,6 +117,29 @@ def conv_totals(results):
                         for r in rung_rows(grid, rung)])
 
 
+# What a rung adds to the one before.
+RUNGS = {"naive": "the definition", "im2col": "explicit GEMM: shared-memory and register tiles, split-K",
+         "wmma": "tensor cores, implicit GEMM, asynchronous copies", "mma": "the instructions themselves: swizzle, a "
+         "fragment ahead", "wgmma": "Hopper: TMA, warp specialisation, persistent blocks", "cudnn": "the peer"}
+
+
+def conv_ladder(results):
+    """cuda/conv/README.md: a line a rung, in bf16 at batch 4; – where no record has it."""
+    grid, rows = read_grids(results, *LADDER)["bf16", "none", BATCH], []
+    for i, (rung, adds) in enumerate(RUNGS.items(), 1):
+        found = grid.rung.get(rung)
+        name = f"{i:02} {rung}" if rung != "cudnn" else rung
+        if not found:
+            rows.append((name, adds, "–", "–", "–"))
+            continue
+        total = Total(grid.entries(rung))
+        peer = f"{total.cudnn / total.shared:.2f}" if rung != "cudnn" else ""
+        rows.append((name, adds, " / ".join(f"{found[op]['p2.3x3']['tflops']:.0f}" for op in OPS),
+                     f"{total.us / 1e3:.2f}", peer))
+    return table(("rung", "what it adds", "TFLOP/s of p2.3x3: forward / dgrad / wgrad",
+                  "all convolutions of a step, ms", "of cuDNN's speed"), rows)
+
+
 def conv_fusions(results):
     """What the peer is, where more than a convolution was asked for."""
     rows = []
@@ -240,6 +263,7 @@ def conv_torch(results):
 
 
 TABLES = {
+    "conv-ladder": conv_ladder,
     "conv-totals": conv_totals,
     "conv-fusions": conv_fusions,
     "conv-layers": conv_layers,

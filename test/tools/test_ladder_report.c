@@ -51,7 +51,7 @@ TEST(ladder_report_draws_what_is_kept) {
   char *svg = draw("", "results/conv-wmma-h200.jsonl results/conv-h200.jsonl");
   size_t size;
   char *kept = file_read("results/conv-h200.svg", &size, NULL);
-  EXPECT(svg && kept && !strcmp(svg, kept) && "build/ladder_report draws it anew; cuda/conv/README.md says how");
+  EXPECT(svg && kept && !strcmp(svg, kept) && "build/ladder_report draws it anew; results/notes-conv.md says how");
   free(svg);
   free(kept);
 }
