@@ -194,7 +194,8 @@ makes link "$programs"
 ! ar t build/libkernels.a | grep -q new || complain "cuda/new.cu: removed, and still in the library"
 # Installed and taken away again, below DESTDIR and as PREFIX says.
 build install DESTDIR="$tree/root" PREFIX=/opt/x
-for file in include/maskrcnn.h lib/libmaskrcnn.so.1.0 lib/libmaskrcnn.so.1 lib/libmaskrcnn.so lib/libmaskrcnn.a; do
+version=$(sed -n 's/^#define MASKRCNN_VERSION_M[AJINOR]* //p' include/maskrcnn.h | paste -sd.)
+for file in include/maskrcnn.h "lib/libmaskrcnn.so.$version" lib/libmaskrcnn.so.1 lib/libmaskrcnn.so lib/libmaskrcnn.a; do
   [ -s "root/opt/x/$file" ] || complain "$how: no $file"
 done
 holds root/opt/x/lib/pkgconfig/maskrcnn.pc '^prefix=/opt/x$'
