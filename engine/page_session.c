@@ -9,28 +9,28 @@
 
 // ---- lists ----------------------------------------------------------------------------------------------------------
 
-typedef struct JsonList { // of JSON values
-  char *text;
-  size_t size;
-  FILE *f;
+typedef struct JsonList { // of objects
+  char *text;             // without brackets; NULL: empty
+  size_t length, cap;
   Record item; // the one under way
-  int n;
 } JsonList;
 
-static void list_begin(JsonList *l) {
-  *l = (JsonList){0};
-  l->f = text_open(&l->text, &l->size);
-  fputc('[', l->f);
+static void list_add(JsonList *l) {
+  const char *item = record_end(&l->item);
+  const size_t n = strlen(item);
+  array_reserve((void **)&l->text, &l->cap, l->length + n + 2, 1);
+  if (l->length) l->text[l->length++] = ',';
+  memcpy(l->text + l->length, item, n + 1);
+  l->length += n;
 }
 
-static void list_add(JsonList *l) { fprintf(l->f, "%s%s", l->n++ ? "," : "", record_end(&l->item)); }
-
+// Makes the list a member, and frees it.
 static void list_end(JsonList *l, Record *j, const char *key) {
-  fputc(']', l->f);
-  text_close(l->f);
-  record_raw(j, key, l->text);
+  char *text = xasprintf("[%s]", l->text ? l->text : "");
+  record_raw(j, key, text);
   record_free(&l->item);
   free(l->text);
+  free(text);
 }
 
 // ---- curves ---------------------------------------------------------------------------------------------------------
@@ -41,8 +41,7 @@ typedef struct PanelText {
 } PanelText;
 
 static void add_panel(JsonList *panels, const PanelText *p, const char *const *key, const char *const *label, int n) {
-  JsonList curves;
-  list_begin(&curves);
+  JsonList curves = {0};
   for (int i = 0; i < n; i++) {
     record_begin(&curves.item);
     record_str(&curves.item, "key", key[i]);
@@ -68,14 +67,13 @@ static void record_panels(Record *j, const Model *m) {
   const char *key[1 + MAX_LOSSES] = {"loss"}, *label[1 + MAX_LOSSES] = {"total"};
   const int losses = model_losses(m);
   int n = 1;
-  JsonList panels;
+  JsonList panels = {0};
   for (int place = 0; place < losses; place++)
     for (int i = 0; i < losses; i++)
       if (m->loss[i].drawn == place) {
         key[n] = m->loss[i].name;
         label[n++] = m->loss[i].label;
       }
-  list_begin(&panels);
   add_panel(&panels, &(PanelText){"Losses", "loss", true, true, false}, key, label, n);
   for (n = 0; n < MAX_TASK_CURVES && task->curve[n].metric; n++) {
     key[n] = task->curve[n].metric;
@@ -101,8 +99,7 @@ static void add_part(JsonList *parts, const char *name, double forward, double b
 }
 
 static void record_parts(Record *j, const StepParts *p) {
-  JsonList parts;
-  list_begin(&parts);
+  JsonList parts = {0};
   for (int i = 0; i < p->parts; i++) add_part(&parts, p->part[i].name, p->part[i].forward, p->part[i].backward);
   if (p->results) {
     add_part(&parts, "update of the parameters", p->update / p->results, NAN);
@@ -117,8 +114,7 @@ static void record_memory(Record *j, const Engine *e) {
                                                    [ON_HOST] = "host",
                                                    [ON_HOST_LOCKED] = "host, page-locked",
                                                    [ON_HOST_LATER] = "host, later: an estimate"};
-  JsonList rows;
-  list_begin(&rows);
+  JsonList rows = {0};
   for (int i = 0; i < e->memory.rows; i++) {
     record_begin(&rows.item);
     record_str(&rows.item, "name", e->memory.row[i].name);
@@ -163,8 +159,7 @@ static void warn_of_data(JsonList *l, const char *split, const Dataset *d) {
 }
 
 static void record_warnings(Record *j, const TrainingRun *r, const char *warning) {
-  JsonList l;
-  list_begin(&l);
+  JsonList l = {0};
   if (warning) add_warning(&l, "%s", warning);
   warn_of_data(&l, "training", r->train);
   if (r->val) warn_of_data(&l, "evaluation", r->val);
@@ -179,6 +174,7 @@ static void record_data(Record *j, const TrainingRun *r) {
   (r->train->of_classes ? classes_print : dataset_print)(r->train, f);
   if (r->val) fprintf(f, "evaluation: %d images\n", r->val->num_images);
   text_close(f);
+  if (!text) die_of_memory(size, HERE); // glibc closes without a word
   record_str(j, "data_text", text);
   free(text);
 }

@@ -258,7 +258,7 @@ static void write_metrics(const Page *p, const PageEvaluation *e) {
 void page_evaluation(Page *p, const PageEvaluation *e) {
   page_section(p, "evaluation", "Evaluation");
   if (e->step < 0) {
-    page_element(p, "p class=\"faint\"", "There was none so far.");
+    page_element(p, "p class=\"faint\"", "None is kept so far.");
     page_section_end(p);
     return;
   }

@@ -95,7 +95,7 @@ TEST(page_read_of_a_log_alone) {
   const char *folder = folder_of("log-alone", log_text, NULL, NULL);
   EXPECT(page_of_folder(folder, &err));
   char *text = file_read(in_folder(folder, PAGE_FILE), &(size_t){0}, &err);
-  EXPECT(text && html_well_formed(text) && strstr(text, "box AP") && strstr(text, "There was none so far."));
+  EXPECT(text && html_well_formed(text) && strstr(text, "box AP") && strstr(text, "None is kept so far."));
   free(text);
 }
 

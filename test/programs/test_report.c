@@ -53,7 +53,7 @@ TEST_TIER(report_follows_a_run, 1) {
   EXPECT_INT(train_shapes("", "report-page", resumed), 0);
   char *after = page_of("report-page");
   expect_in(after, last, COUNT(last));
-  EXPECT(!strstr(after, "There was none"));
+  EXPECT(!strstr(after, "None is kept"));
   EXPECT_INT(evaluations("report-page"), 2);
   RunPage page = {0};
   Err err;
@@ -77,7 +77,7 @@ TEST_TIER(report_of_several_runs, 1) {
   char *one = xstrdup(in_tmp("report-one")), *two = xstrdup(in_tmp("report-two")), *out = xstrdup(in_tmp("both.html"));
   EXPECT_INT(command(&said, "%s %s slow=%s --out %s", tool("report"), one, two, out), 0);
   char *text = file_read(out, &(size_t){0}, NULL);
-  EXPECT(text && html_well_formed(text) && html_count(text, "There was none so far.") == 2 &&
+  EXPECT(text && html_well_formed(text) && html_count(text, "None is kept so far.") == 2 &&
          strstr(text, "<h1>2 runs</h1>") && strstr(text, ">slow<") && strstr(text, "Settings that differ"));
   free(text);
   EXPECT_INT(unlink(in_tmp("report-one/" PAGE_FILE)), 0);

@@ -127,7 +127,7 @@ TEST(run_page_of_a_run_without_evaluation) {
   char *text = page_of(&r, 1), *empty = page_of(&nothing, 1);
   expect_alone(text);
   expect_alone(empty);
-  EXPECT(strstr(text, "There was none so far.") && !strstr(text, "id=\"images\""));
+  EXPECT(strstr(text, "None is kept so far.") && !strstr(text, "id=\"images\""));
   EXPECT(strstr(empty, "The log holds no step.") && strstr(empty, "the session was too short"));
   free(text);
   free(empty);
