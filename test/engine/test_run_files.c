@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "engine/numbered.h"
+#include "engine/page_evaluation.h"
+#include "engine/page_read.h"
 #include "engine/run_files.h"
 #include "test/harness/child.h"
 #include "test/harness/command.h"
@@ -124,6 +126,23 @@ TEST(files_keep_what_was_good_when_resumed) {
     EXPECT(files_save(&r.f, &r.e, step + 1, false, &err) && files_settle(&r.f, &err));
     EXPECT_INT(step_of(r.f.previous), step < 1 ? -1 : 1);
   }
+  close_run(&r);
+}
+
+// What is kept for the page of an evaluation that a run has yet to come to, or to come to again, goes.
+TEST(files_forget_later_evaluations) {
+  Run r;
+  Err err;
+  open_run(&r, "forget");
+  char *folder = xasprintf("%s/" PAGE_FOLDER, r.folder), *path = xasprintf("%s/" PAGE_EVALUATION, r.folder);
+  EXPECT(dirs_make(folder, &err));
+  for (int step = 3; step <= 4; step++) {
+    EXPECT(page_evaluation_write(path, &(PageEvaluation){.step = step}, &err));
+    reopen(&r, 3, false, NULL);
+    EXPECT_INT(path_is_file(path), step == 3);
+  }
+  free(folder);
+  free(path);
   close_run(&r);
 }
 
