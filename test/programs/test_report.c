@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include "engine/page_read.h"
 #include "test/harness/command.h"
+#include "test/harness/gpu.h"
 #include "test/harness/html.h"
 #include "test/harness/small_set.h"
 #include "test/harness/test.h"
@@ -101,4 +102,20 @@ TEST_TIER(report_of_several_runs, 1) {
   free(one);
   free(two);
   free(out);
+}
+
+// Steps in the middle of a session are timed node by node instead of replayed, and come to the same bits: sessions of
+// eight steps are too short to be timed.
+TEST_TIER(cuda_report_times_parts_of_the_step, 1) {
+  static const char *const parts[] = {">backbone<", ">rpn<", ">update of the parameters<", "the mean of 3 steps"};
+  if (!gpu_device()) return;
+  EXPECT_INT(train_shapes("", "gpu-timed", "--device cuda --iters 16 --amp=bf16"), 0);
+  EXPECT_INT(train_shapes("", "gpu-replayed", "--device cuda --iters 16 --amp=bf16 --stop-after 8"), 0);
+  EXPECT_INT(train_shapes("", "gpu-replayed", "--device cuda --iters 16 --amp=bf16 --resume"), 0);
+  char *timed = page_of("gpu-timed"), *replayed = page_of("gpu-replayed");
+  expect_in(timed, parts, COUNT(parts));
+  EXPECT(strstr(replayed, "Not measured"));
+  EXPECT(same_file(in_tmp("gpu-timed/model.safetensors"), in_tmp("gpu-replayed/model.safetensors")));
+  free(timed);
+  free(replayed);
 }
