@@ -47,17 +47,17 @@ TEST(util_file_is_replaced_whole_or_not_at_all) {
 
 // A folder that appears at the target lets everything succeed but the rename.
 TEST(util_failed_commit_leaves_nothing_behind) {
-  char *path = xasprintf("%s/target", test_tmp()), *inside = xasprintf("%s/inside", path);
+  char *path = xasprintf("%s/uncommitted", test_tmp()), *inside = xasprintf("%s/inside", path);
   Err err;
   AtomicFile a;
   EXPECT(file_begin(&a, path, &err));
   char *tmp = xstrdup(a.tmp);
   EXPECT(dirs_make(inside, &err));
   EXPECT(!file_commit(&a, &err));
-  EXPECT(strstr(err.msg, "cannot write ") == err.msg && strstr(err.msg, "/target: Is a directory"));
+  EXPECT(strstr(err.msg, "cannot write ") == err.msg && strstr(err.msg, "/uncommitted: Is a directory"));
   EXPECT(!path_is_file(tmp) && path_is_dir(inside));
   EXPECT(!file_begin(&a, path, &err)); // and one that is there is seen at once
-  EXPECT(strstr(err.msg, "/target: Is a directory"));
+  EXPECT(strstr(err.msg, "/uncommitted: Is a directory"));
   free(tmp);
   free(inside);
   free(path);

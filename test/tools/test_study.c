@@ -219,8 +219,9 @@ static const char *waiting_plan(void) {
   char plan[2000];
   snprintf(plan, sizeof plan,
            "title: Waiting\n[setting n]\nvalues: 1, 2\n[command c]\n"
-           "run: echo {n}-{repeat} >>%s/begun; [ ! -e {out}/* ] || exit 9; touch {out}/left;\n"
-           "  if [ $(wc -l <%s/begun) = 3 ] && [ -e %s/hold ]; then touch %s/held; sleep 2; touch %s/survived; fi;\n"
+           "run: echo {n}-{repeat} >>%s/study-begun; [ ! -e {out}/* ] || exit 9; touch {out}/left;\n"
+           "  if [ $(wc -l <%s/study-begun) = 3 ] && [ -e %s/study-hold ]; then touch %s/study-held; sleep 2; touch "
+           "%s/study-survived; fi;\n"
            "  echo '{\"v\": {n}}'\n[measure v]\nread: v\n",
            test_tmp(), test_tmp(), test_tmp(), test_tmp(), test_tmp());
   return put("waiting.plan", plan);
@@ -228,26 +229,27 @@ static const char *waiting_plan(void) {
 
 static void interrupted_study(int signal_number, const char *folder) {
   const char *said;
-  for (int i = 0; i < 4; i++) unlink(in_tmp((const char *[]){"begun", "held", "survived", "hold"}[i]));
-  put("hold", "");
+  for (int i = 0; i < 4; i++)
+    unlink(in_tmp((const char *[]){"study-begun", "study-held", "study-survived", "study-hold"}[i]));
+  put("study-hold", "");
   char *plan = xstrdup(waiting_plan());
-  const int status =
-      command(&said,
-              "{ %s %s --out %s/%s & s=$!; for i in $(seq 300); do [ -e %s/held ] || sleep 0.02; done; kill -%d $s; "
-              "wait $s; }",
-              tool("study"), plan, test_tmp(), folder, test_tmp(), signal_number);
+  const int status = command(
+      &said,
+      "{ %s %s --out %s/%s & s=$!; for i in $(seq 300); do [ -e %s/study-held ] || sleep 0.02; done; kill -%d $s; "
+      "wait $s; }",
+      tool("study"), plan, test_tmp(), folder, test_tmp(), signal_number);
   free(plan);
   EXPECT_INT(status, signal_number == SIGKILL ? 128 + SIGKILL : EXIT_RUN);
   if (signal_number == SIGTERM) EXPECT_IN(said, "interrupted: 4 of 6 runs are left; the same call goes on");
   char *text = read_text(folder, "results.jsonl");
   EXPECT_INT(count(text, "\"kind\":\"run\""), 2);
   free(text);
-  unlink(in_tmp("hold"));
+  unlink(in_tmp("study-hold"));
 }
 
 // What was begun: six runs, of which the one under way twice.
 static void expect_no_repetition(void) {
-  char *text = read_text(".", "begun");
+  char *text = read_text(".", "study-begun");
   int twice = 0;
   for (int n = 1; n <= 2; n++)
     for (int repeat = 1; repeat <= 3; repeat++) {
@@ -276,12 +278,12 @@ TEST(study_goes_on_after_a_kill) {
   EXPECT_INT(count(text, "\"kind\":\"plan\""), 1);
   free(text);
   usleep(2000000);
-  EXPECT(!path_is_file(in_tmp("survived"))); // the command was ended with the study
+  EXPECT(!path_is_file(in_tmp("study-survived"))); // the command was ended with the study
 }
 
 TEST(study_keeps_what_is_done_on_an_interrupt) {
   interrupted_study(SIGTERM, "interrupt");
-  EXPECT(!path_is_file(in_tmp("survived"))); // the run was not waited for
+  EXPECT(!path_is_file(in_tmp("study-survived"))); // the run was not waited for
   char *text = read_text("interrupt", "tables.md");
   EXPECT_IN(text, "from 2 of 6 runs");
   free(text);
