@@ -51,7 +51,8 @@ const char *study_meant(const char *typed, const char *const *names) {
     best = d;
     nearest = names[i];
   }
-  snprintf(text, sizeof text, nearest ? ", did you mean %.64s?" : "", nearest);
+  snprintf(text, sizeof text, "%s%.64s%s", nearest ? ", did you mean " : "", nearest ? nearest : "",
+           nearest ? "?" : "");
   return text;
 }
 
