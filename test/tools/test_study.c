@@ -5,20 +5,30 @@
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 
+// A folder for these tests alone.
+static const char *studies(void) {
+  const char *path = in_tmp("study");
+  CHECK(dirs_make(path, NULL));
+  return path;
+}
+
 static const char *put(const char *name, const char *text) {
-  const char *path = in_tmp(name);
-  FILE *f = fopen(path, "w");
+  static char path[4][512];
+  static int next;
+  char *to = path[next++ % 4];
+  snprintf(to, sizeof path[0], "%s/%s", studies(), name);
+  FILE *f = fopen(to, "w");
   CHECK(f);
   fputs(text, f);
   fclose(f);
-  return path;
+  return to;
 }
 
 static char *read_text(const char *folder, const char *name) {
   static const char nothing[] = "";
   char path[600];
   size_t size;
-  snprintf(path, sizeof path, "%s/%s/%s", test_tmp(), folder, name);
+  snprintf(path, sizeof path, "%s/%s/%s", studies(), folder, name);
   char *text = file_read(path, &size, NULL);
   return text ? text : xstrdup(nothing);
 }
@@ -29,10 +39,10 @@ static int count(const char *text, const char *what) {
   return n;
 }
 
-// The plan's study in `folder` under test_tmp(); what it says is kept in *said. Returns its exit status.
+// The plan's study in `folder` under studies(); what it says is kept in *said. Returns its exit status.
 static int study(const char *plan, const char *folder, const char *options, const char **said) {
   const char *other;
-  return command(said ? said : &other, "%s %s --out %s/%s %s", tool("study"), plan, test_tmp(), folder, options);
+  return command(said ? said : &other, "%s %s --out %s/%s %s", tool("study"), plan, studies(), folder, options);
 }
 
 static void expect_in(const char *text, const char *what, int line) {
@@ -98,7 +108,7 @@ TEST(study_runs_each_repeat_in_an_order_of_its_own_that_the_seed_gives) {
   const char *said;
   EXPECT_INT(study(plan, "order", "--list", &said), 0);
   EXPECT_IN(said, "18 of 18 runs are left");
-  EXPECT(!path_is_dir(in_tmp("order")));
+  EXPECT(!path_is_dir(in_tmp("study/order")));
   char orders[3][7] = {{0}};
   int at[3] = {0};
   for (const char *line = said; (line = strstr(line, "n=")); line++) {
@@ -127,7 +137,7 @@ TEST(study_of_one_command_without_settings) {
                                             "[measure y]\nread: y\n[measure s]\nread: @seconds\n");
   EXPECT_INT(study(plan, "one", "", &said), 0);
   EXPECT_IN(said, "[3 of 3] alone, repeat 3: ");
-  EXPECT(path_is_dir(in_tmp("one/runs/alone-2")));
+  EXPECT(path_is_dir(in_tmp("study/one/runs/alone-2")));
   char *table = read_text("one", "tables.md");
   EXPECT_IN(table, "| 2.00 ± 0.58 | 0.0");
   free(table);
@@ -198,7 +208,7 @@ TEST(study_prepares_once_and_says_what_failed) {
            "prepare: echo {a} >>%s/prepared; [ {a} = 1 ] || { echo no compiler >&2; exit 1; }\n"
            "run: echo '{\"v\": {b}}' # {a}\n"
            "  ; : {a}\n[measure v]\nread: v\n",
-           test_tmp());
+           studies());
   const char *said;
   EXPECT_INT(study(put("prepared.plan", plan), "prepared-out", "", &said), EXIT_RUN);
   char *text = read_text(".", "prepared");
@@ -219,37 +229,37 @@ static const char *waiting_plan(void) {
   char plan[2000];
   snprintf(plan, sizeof plan,
            "title: Waiting\n[setting n]\nvalues: 1, 2\n[command c]\n"
-           "run: echo {n}-{repeat} >>%s/study-begun; [ ! -e {out}/* ] || exit 9; touch {out}/left;\n"
-           "  if [ $(wc -l <%s/study-begun) = 3 ] && [ -e %s/study-hold ]; then touch %s/study-held; sleep 2; touch "
-           "%s/study-survived; fi;\n"
+           "run: echo {n}-{repeat} >>%s/begun; [ ! -e {out}/* ] || exit 9; touch {out}/left;\n"
+           "  if [ $(wc -l <%s/begun) = 3 ] && [ -e %s/hold ]; then touch %s/held; sleep 2; touch "
+           "%s/survived; fi;\n"
            "  echo '{\"v\": {n}}'\n[measure v]\nread: v\n",
-           test_tmp(), test_tmp(), test_tmp(), test_tmp(), test_tmp());
+           studies(), studies(), studies(), studies(), studies());
   return put("waiting.plan", plan);
 }
 
 static void interrupted_study(int signal_number, const char *folder) {
   const char *said;
   for (int i = 0; i < 4; i++)
-    unlink(in_tmp((const char *[]){"study-begun", "study-held", "study-survived", "study-hold"}[i]));
-  put("study-hold", "");
+    unlink(in_tmp((const char *[]){"study/begun", "study/held", "study/survived", "study/hold"}[i]));
+  put("hold", "");
   char *plan = xstrdup(waiting_plan());
-  const int status = command(
-      &said,
-      "{ %s %s --out %s/%s & s=$!; for i in $(seq 300); do [ -e %s/study-held ] || sleep 0.02; done; kill -%d $s; "
-      "wait $s; }",
-      tool("study"), plan, test_tmp(), folder, test_tmp(), signal_number);
+  const int status =
+      command(&said,
+              "{ %s %s --out %s/%s & s=$!; for i in $(seq 300); do [ -e %s/held ] || sleep 0.02; done; kill -%d $s; "
+              "wait $s; }",
+              tool("study"), plan, studies(), folder, studies(), signal_number);
   free(plan);
   EXPECT_INT(status, signal_number == SIGKILL ? 128 + SIGKILL : EXIT_RUN);
   if (signal_number == SIGTERM) EXPECT_IN(said, "interrupted: 4 of 6 runs are left; the same call goes on");
   char *text = read_text(folder, "results.jsonl");
   EXPECT_INT(count(text, "\"kind\":\"run\""), 2);
   free(text);
-  unlink(in_tmp("study-hold"));
+  unlink(in_tmp("study/hold"));
 }
 
 // What was begun: six runs, of which the one under way twice.
 static void expect_no_repetition(void) {
-  char *text = read_text(".", "study-begun");
+  char *text = read_text(".", "begun");
   int twice = 0;
   for (int n = 1; n <= 2; n++)
     for (int repeat = 1; repeat <= 3; repeat++) {
@@ -266,28 +276,28 @@ static void expect_no_repetition(void) {
 TEST(study_goes_on_after_a_kill) {
   interrupted_study(SIGKILL, "kill");
   char path[600];
-  snprintf(path, sizeof path, "%s/kill/results.jsonl", test_tmp());
+  snprintf(path, sizeof path, "%s/kill/results.jsonl", studies());
   FILE *f = fopen(path, "a");
   if (!EXPECT(f)) return;
   fputs("{\"kind\":\"run\",\"comm", f); // as a kill within a write leaves it
   fclose(f);
-  EXPECT_INT(study(in_tmp("waiting.plan"), "kill", "", NULL), 0);
+  EXPECT_INT(study(in_tmp("study/waiting.plan"), "kill", "", NULL), 0);
   expect_no_repetition();
   char *text = read_text("kill", "results.jsonl");
   EXPECT_INT(count(text, "\"kind\":\"run\""), 6);
   EXPECT_INT(count(text, "\"kind\":\"plan\""), 1);
   free(text);
   usleep(2000000);
-  EXPECT(!path_is_file(in_tmp("study-survived"))); // the command was ended with the study
+  EXPECT(!path_is_file(in_tmp("study/survived"))); // the command was ended with the study
 }
 
 TEST(study_keeps_what_is_done_on_an_interrupt) {
   interrupted_study(SIGTERM, "interrupt");
-  EXPECT(!path_is_file(in_tmp("study-survived"))); // the run was not waited for
+  EXPECT(!path_is_file(in_tmp("study/survived"))); // the run was not waited for
   char *text = read_text("interrupt", "tables.md");
   EXPECT_IN(text, "from 2 of 6 runs");
   free(text);
-  EXPECT_INT(study(in_tmp("waiting.plan"), "interrupt", "", NULL), 0);
+  EXPECT_INT(study(in_tmp("study/waiting.plan"), "interrupt", "", NULL), 0);
   expect_no_repetition();
 }
 
@@ -316,11 +326,11 @@ TEST(study_notices_a_changed_command) {
   EXPECT_INT(study(put("changed.plan", plan), "changed", "", &said), EXIT_USAGE);
   EXPECT_IN(said, "changed.plan:5: the command has changed since it ran: ");
   EXPECT_IN(said, "/results.jsonl:2 has \"echo '{\"v\": ");
-  EXPECT_INT(study(in_tmp("changed.plan"), "changed", "--table", &said), 0);
+  EXPECT_INT(study(in_tmp("study/changed.plan"), "changed", "--table", &said), 0);
   table = read_text("changed", "tables.md");
   EXPECT_IN(table, "; 6 runs had another command than the plan has");
   free(table);
-  EXPECT_INT(study(in_tmp("changed.plan"), "changed", "--rerun changed", &said), 0);
+  EXPECT_INT(study(in_tmp("study/changed.plan"), "changed", "--rerun changed", &said), 0);
   table = read_text("changed", "tables.md");
   EXPECT_IN(table, "| 2 | 20 |");
   EXPECT_IN(table, "from 6 of 6 runs.");
@@ -340,7 +350,7 @@ TEST(study_merges_records_of_other_machines) {
   const char *path = put("stack.plan", plan);
   EXPECT_INT(study(path, "stack-9", "--set driver=9", NULL), 0);
   EXPECT_INT(study(path, "stack-10", "--set driver=10", NULL), 0);
-  char *nine = xstrdup(in_tmp("stack-9/results.jsonl")), *ten = xstrdup(in_tmp("stack-10/results.jsonl"));
+  char *nine = xstrdup(in_tmp("study/stack-9/results.jsonl")), *ten = xstrdup(in_tmp("study/stack-10/results.jsonl"));
   snprintf(options, sizeof options, "--merge %s %s %s", nine, ten, nine); // what comes twice counts once
   free(nine);
   free(ten);
