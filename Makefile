@@ -228,7 +228,7 @@ $B/test/fuzz/corpus_%.o: test/fuzz/fuzz_%.c $B/cc.flags | setup
 exact := boxes nms match roi_align masks mask_runs preprocess preprocess_affine
 $(exact:%=$B/cuda/%.cu.o): nvflags += -fmad=false
 # A spilled sum makes wgmma wait for itself, five times slower and correct: no test would see it.
-$(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/conv/05_*.cu)): nvflags += -Xptxas -warn-spills,-Werror
+$(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/conv/05_*.cu) cuda/mask_predict.cu): nvflags += -Xptxas -warn-spills,-Werror
 $B/%.cu.o: %.cu $B/nvcc.flags | setup
 	@mkdir -p $(@D)
 	@echo "nvcc $<" && $(NVCC) $(nvflags) -MMD -MP -MF $(@:.o=.d) -c $< -o $@

@@ -11,16 +11,6 @@ static BoxCoder head_coder(const ModelConfig *c) {
                     .extra = c->box_extra};
 }
 
-// A probability or target for every pixel of the mask logits.
-static Value *mask_value(Graph *g, const char *name, const Value *logits) {
-  Tensor t = logits->x;
-  t.dtype = g->dev->real;
-  t.c = t.ldc = 1;
-  Value *v = graph_value(g, name, t);
-  v->rows = logits->rows;
-  return v;
-}
-
 // ---- RoIs -------------------------------------------------------------------------------------------------------
 
 // Its outputs, and so the inputs of what learns from them, are parts of the record that the ops take.
@@ -249,23 +239,6 @@ static void build_detections(Network *n) {
   append_compact(g, "mask_rois", m->detections, m->mask_rois);
 }
 
-// Inputs: mask logits, detections.
-static void mask_select_forward(Graph *g, Node *n) {
-  g->dev->ops->mask_select(g->dev, &n->in[1].v->boxes, &n->in[0].v->x, &n->out[0]->x);
-}
-static const NodeKind mask_select_kind = {.name = "mask_select", .forward = mask_select_forward, .gathers = true};
-
-static void append_mask_select(Network *network) {
-  Graph *g = &network->graph;
-  MaskRcnn *m = maskrcnn_of(network);
-  Node *n = graph_node(g, &mask_select_kind, "mask_select");
-  m->mask_probs = mask_value(g, "mask_probs", m->mask_logits);
-  m->mask_probs->keep = true;
-  node_in(n, m->mask_logits, FLOW_NONE);
-  node_in(n, m->detections, FLOW_NONE);
-  node_out(n, m->mask_probs);
-}
-
 // ---- mask head --------------------------------------------------------------------------------------------------
 
 // Inputs: images, truth, objects, their targets.
@@ -300,7 +273,7 @@ static void append_mask_loss(Network *network) {
   Graph *g = &network->graph;
   MaskRcnn *m = maskrcnn_of(network);
   const ModelConfig *c = &network->config;
-  m->mask_target = mask_value(g, "mask_target", m->mask_logits);
+  m->mask_target = mask_value(g, "mask_target", m->mask_logits, 1);
   Node *target = graph_node(g, &mask_target_kind, "mask_target");
   *NODE_ATTR(target, MaskTarget) =
       (MaskTarget){.size = m->mask_target->x.h, .source = c->mask_source, .least_side = c->mask_least_side};
@@ -317,7 +290,8 @@ static void append_mask_loss(Network *network) {
   node_out(loss, network->losses);
 }
 
-static void mask_head(Network *n, Value *rois) {
+// Its hidden layers.
+static Value *mask_head(Network *n, Value *rois) {
   Graph *g = &n->graph;
   const ModelConfig *c = &n->config;
   Value *x = append_align(n, "mask_roi_align", rois, c->mask_pool);
@@ -332,20 +306,7 @@ static void mask_head(Network *n, Value *rois) {
                     .init = INIT_KAIMING_NORMAL,
                     .bias_init = INIT_ZERO};
   for (int i = 0; i < c->mask_layers; i++) x = layer_conv(g, graph_name(g, "roi_heads.mask_head.%d.0", i), x, &conv);
-  conv.r = conv.s = conv.stride = 2;
-  conv.pad = 0;
-  conv.transposed = true;
-  conv.bias_init = INIT_LINEAR;
-  x = layer_conv(g, "roi_heads.mask_predictor.conv5_mask", x, &conv);
-  ConvLayer logits = {.k = c->classes,
-                      .r = 1,
-                      .s = 1,
-                      .stride = 1,
-                      .bias = true,
-                      .trainable = true,
-                      .init = c->mask_logits_fan_in ? INIT_KAIMING_FAN_IN : INIT_KAIMING_NORMAL,
-                      .bias_init = INIT_LINEAR};
-  maskrcnn_of(n)->mask_logits = layer_conv(g, "roi_heads.mask_predictor.mask_fcn_logits", x, &logits);
+  return x;
 }
 
 // ---- building ---------------------------------------------------------------------------------------------------
@@ -355,7 +316,7 @@ static void build_losses(Network *n) {
   sample_rois(n);
   box_head(n);
   append_box_loss(n);
-  mask_head(n, m->objects);
+  append_mask_logits(n, mask_head(n, m->objects));
   append_mask_loss(n);
   n->counter[COUNT_ROIS] = &m->rois->rois.count;
   n->counter[COUNT_POSITIVES] = &m->objects->rois.count;
@@ -368,8 +329,7 @@ static void build_inference(Network *n) {
   append_compact(g, "rois_compact", m->proposals, m->rois);
   box_head(n);
   build_detections(n);
-  mask_head(n, m->mask_rois);
-  append_mask_select(n);
+  append_mask_probs(n, mask_head(n, m->mask_rois));
   n->counter[COUNT_ROIS] = &m->rois->rois.count;
   n->counter[COUNT_POSITIVES] = &m->mask_rois->rois.count;
   n->result[DETECTED_BOXES] = m->detections;

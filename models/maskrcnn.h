@@ -23,10 +23,10 @@ typedef struct MaskRcnn {
   Value *rois, *box_targets;       // training: sampled; inference: all proposals, and no targets
   Value *objects, *object_targets; // training: the objects among the RoIs
   Value *class_logits, *box_deltas;
-  Value *class_top, *class_kept; // inference: boxes of (image, class)
-  Value *detections;             // inference: boxes of an image
-  Value *mask_rois;              // inference: the detections' as RoIs
-  Value *mask_logits, *mask_target, *mask_probs;
+  Value *class_top, *class_kept;                 // inference: boxes of (image, class)
+  Value *detections;                             // inference: boxes of an image
+  Value *mask_rois;                              // inference: the detections' as RoIs
+  Value *mask_logits, *mask_target, *mask_probs; // no logits where mask_predict makes probabilities
 } MaskRcnn;
 MaskRcnn *maskrcnn_of(const Network *n);
 
@@ -34,6 +34,13 @@ MaskRcnn *maskrcnn_of(const Network *n);
 
 void rpn_build(Network *n);   // models/rpn.c: P2 … P6 → proposals, and their losses
 void heads_build(Network *n); // models/heads.c: P2 … P5, proposals → losses or detections
+
+// models/mask_predictor.c: what follows the mask head's hidden layers, whose output is x. To mask_logits; at inference
+// to mask_probs, of each detection's class.
+void append_mask_logits(Network *n, Value *x);
+void append_mask_probs(Network *n, Value *x);
+// A probability or target for every pixel of a value enlarged `scale` times.
+Value *mask_value(Graph *g, const char *name, const Value *like, int scale);
 
 // Nodes that both stages have.
 void append_nms(Graph *g, const char *name, const Nms *nms, Value *in, Value *out);

@@ -181,7 +181,7 @@ static void append_beside(Graph *g, Node *n, const char *name, int in, const Con
   }
 }
 
-static void append_params(Graph *g, Node *n, const char *name, int in, const ConvLayer *c) {
+void layer_conv_params(Graph *g, Node *n, const char *name, int in, const ConvLayer *c) {
   bool trainable = c->trainable && g->training;
   int rows = c->transposed ? in : c->k, cols = c->transposed ? c->k : in;
   Param *filter = param_filter(g->params, graph_name(g, "%s.weight", name), rows, c->r, c->s, cols, c->connected,
@@ -210,7 +210,7 @@ static void append_conv(Graph *g, const char *name, int pairs, Value **x, Value 
   if (c->beside)
     append_beside(g, n, name, x[0]->x.c, c);
   else
-    append_params(g, n, name, x[0]->x.c, c);
+    layer_conv_params(g, n, name, x[0]->x.c, c);
   for (int i = 0; i < pairs; i++) {
     const Tensor *t = &x[i]->x;
     int h = c->transposed ? (t->h - 1) * c->stride + c->r : (t->h + 2 * c->pad - c->r) / c->stride + 1;

@@ -17,6 +17,8 @@ typedef struct ConvLayer {
   bool transposed;    // the transpose of a convolution with this stride: k = output channels, no padding
 } ConvLayer;
 Value *layer_conv(Graph *g, const char *name, Value *x, const ConvLayer *c);
+// Declares its parameters, <name>.weight and <name>.bias, and gives them to a node, in this order; `in` channels.
+void layer_conv_params(Graph *g, Node *n, const char *name, int in, const ConvLayer *c);
 // The same weights over several inputs, as one node.
 void layer_conv_shared(Graph *g, const char *name, int pairs, Value **x, Value **y, const ConvLayer *c);
 

@@ -210,6 +210,14 @@ typedef struct MaskTarget {
   float least_side; // polygons: a box is taken to be at least so wide and high
 } MaskTarget;
 
+// What follows the mask head's convolutions, at inference. CUDA: at most so many channels, at least so many pixels.
+enum { MASK_PREDICT_CHANNELS = 256, MASK_PREDICT_LEAST_PIXELS = 16 };
+typedef struct MaskPredictor {
+  Tensor filter;                 // [c, 2, 2, hidden] of the transposed convolution, stride 2
+  Tensor classes;                // [classes, 1, 1, hidden]
+  const void *bias, *class_bias; // real [hidden], [classes]
+} MaskPredictor;
+
 typedef struct MaskPaste {
   float threshold;
   bool exact;      // over the box as it is, rather than over whole pixels
@@ -448,6 +456,11 @@ struct Ops {
   // probs [detections, m, m, 1] real, ldc 1 = sigmoid of logits' channel index % classes, for the valid rows of boxes
   // compacted as rois_compact compacts them (logits row = compacted row).
   void (*mask_select)(Device *dev, const Boxes *detections, const Tensor *logits, const Tensor *probs);
+  // The same from x [detections, h, w, c], the input of the transposed convolution before the logits: probs of 2h × 2w.
+  // Neither that convolution's output nor logits of other classes are written. 16 bits: the former is rounded as if it
+  // were, logits are not. CUDA: 16 bits alone, where dev->wgmma.
+  void (*mask_predict)(Device *dev, const Boxes *detections, const Tensor *x, const MaskPredictor *p,
+                       const Tensor *probs);
   // Pastes each valid detection's mask (compacted row as mask_select's) into the decoded image: box scaled from resized
   // to decoded pixels and expanded by (m + 2) / m about a one-pixel zero border, truncated to integers, bilinear, ≥
   // threshold, as torchvision's paste_masks_in_image. exact: not truncated, as detectron2's; a box without area has no

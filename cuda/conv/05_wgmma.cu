@@ -416,10 +416,11 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
 
 // Corners of im2col boxes lie within 128 pixels, strides up to 8: what TMA's maps can say. Both follow from the
 // filter's size. Floats only as TF32, which has to be asked for. A tap's channels would leave a part of a stage of
-// floats, or of a panel of wgrad, empty where they are few.
+// floats, or of a panel of wgrad, empty where they are few; but images have a wgrad of their own.
 static bool supports(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   bool small = MAX(w->h, w->w) + 2 * conv->pad + conv->stride <= 100 && conv->stride <= 8, wgrad = op == CONV_WGRAD;
   bool floats = in->dtype == F32, thin = (wgrad ? w->ldc : in->ldc) < 32 && w->h * w->w > 1 && (wgrad || floats);
+  if (wgrad && !floats && stem_wgrad_fits(conv, in, w)) thin = false;
   return dev->wgmma && small && !thin && (floats ? dev->tf32 && !wgrad : in->dtype == BF16 || in->dtype == F16);
 }
 

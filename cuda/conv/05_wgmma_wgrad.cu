@@ -330,6 +330,7 @@ static WgradShape wgrad_shape(const Conv *conv, int pairs, const Tensor *x, cons
 }
 
 void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out) {
+  if (stem_wgrad_fits(conv, x, &out->dw)) return stem_wgrad(dev, conv, pairs, x, dy, out);
   WgradParams p = {};
   p.dw = out->dw;
   p.scale = (const float *)out->scale;

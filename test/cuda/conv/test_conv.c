@@ -319,17 +319,25 @@ TEST_TIER(cuda_conv_ends_in_a_tail_wave, 1) { check_wgmma(tail_waves, COUNT(tail
 
 // Images: strides with a layout of the patch each, filters of AlexNet, VGG, GoogLeNet and ResNet, and others at the
 // edges: an even width and an odd one, one channel and four, filters of two blocks, partly empty, tiles of several
-// columns and of two or four rows, more taps across than down, counts, a patch larger than the image.
+// columns and of two or four rows, more taps across than down, counts, a patch larger than the image, two that share a
+// filter, and more tiles than blocks that run at once.
 static const Problem stems[] = {
-    {{2, 3}, 7, 7, 1, 2, 3, 64, {33}, {141}, {-1}},   {{2, 3}, 7, 7, 1, 3, 3, 64, {18}, {300}, {2}},
-    {{4, 2}, 11, 11, 1, 2, 3, 64, {67}, {275}, {-1}}, {{4, 0}, 11, 11, 1, 2, 3, 96, {51}, {63}, {-1}},
-    {{1, 1}, 3, 3, 1, 2, 3, 64, {13}, {70}, {-1}},    {{1, 1}, 3, 3, 1, 5, 1, 32, {28}, {28}, {4}},
-    {{1, 2}, 5, 5, 1, 2, 3, 130, {9}, {65}, {-1}},    {{2, 2}, 5, 6, 1, 2, 4, 50, {20}, {34}, {-1}},
-    {{4, 1}, 5, 4, 1, 2, 2, 20, {41}, {300}, {1}},    {{1, 7}, 16, 16, 1, 1, 3, 8, {5}, {6}, {-1}},
-    {{2, 0}, 3, 1, 1, 2, 3, 70, {9}, {131}, {-1}},    {{1, 0}, 1, 9, 1, 2, 4, 16, {3}, {129}, {-1}},
-    {{2, 3}, 7, 7, 1, 70, 3, 24, {40}, {60}, {-1}}, // more tiles than blocks that run at once
+    {{2, 3}, 7, 7, 1, 2, 3, 64, {33}, {141}, {-1}},
+    {{2, 3}, 7, 7, 1, 3, 3, 64, {18}, {300}, {2}},
+    {{4, 2}, 11, 11, 1, 2, 3, 64, {67}, {275}, {-1}},
+    {{4, 0}, 11, 11, 1, 2, 3, 96, {51}, {63}, {-1}},
+    {{1, 1}, 3, 3, 1, 2, 3, 64, {13}, {70}, {-1}},
+    {{1, 1}, 3, 3, 1, 5, 1, 32, {28}, {28}, {4}},
+    {{1, 2}, 5, 5, 1, 2, 3, 130, {9}, {65}, {-1}},
+    {{2, 2}, 5, 6, 1, 2, 4, 50, {20}, {34}, {-1}},
+    {{4, 1}, 5, 4, 1, 2, 2, 20, {41}, {300}, {1}},
+    {{1, 7}, 16, 16, 1, 1, 3, 8, {5}, {6}, {-1}},
+    {{2, 0}, 3, 1, 1, 2, 3, 70, {9}, {131}, {-1}},
+    {{1, 0}, 1, 9, 1, 2, 4, 16, {3}, {129}, {-1}},
+    {{2, 3}, 7, 7, 2, 2, 3, 64, {33, 12}, {40, 17}, {-1, 1}},
+    {{2, 3}, 7, 7, 1, 70, 3, 24, {40}, {60}, {-1}},
 };
-TEST_TIER(cuda_conv_of_images_is_exact, 1) { check_wgmma(stems, COUNT(stems), true, false, false); }
+TEST_TIER(cuda_conv_of_images_is_exact, 1) { check_wgmma(stems, COUNT(stems), true, false, true); }
 
 // Images that are alike have results that are, to the bit: where rows of a tensor come from two launches, in tiles of
 // two shapes, and in the stem, where tiles begin elsewhere in every image.

@@ -1,0 +1,113 @@
+// The mask predictor: a transposed convolution, 2 × 2 with stride 2, and logits of every class. At inference nobody
+// reads the hidden layer, nor logits of classes that were not predicted: where there is an op for that, one node takes
+// the place of three.
+#include "models/maskrcnn.h"
+#include "nn/layers.h"
+
+typedef struct MaskLayers {
+  const char *hidden_name, *logits_name;
+  ConvLayer hidden, logits;
+} MaskLayers;
+
+static MaskLayers mask_layers(const ModelConfig *c) {
+  return (MaskLayers){.hidden_name = "roi_heads.mask_predictor.conv5_mask",
+                      .logits_name = "roi_heads.mask_predictor.mask_fcn_logits",
+                      .hidden = {.k = c->mask_dim,
+                                 .r = 2,
+                                 .s = 2,
+                                 .stride = 2,
+                                 .transposed = true,
+                                 .relu = true,
+                                 .bias = true,
+                                 .trainable = true,
+                                 .init = INIT_KAIMING_NORMAL,
+                                 .bias_init = INIT_LINEAR},
+                      .logits = {.k = c->classes,
+                                 .r = 1,
+                                 .s = 1,
+                                 .stride = 1,
+                                 .bias = true,
+                                 .trainable = true,
+                                 .init = c->mask_logits_fan_in ? INIT_KAIMING_FAN_IN : INIT_KAIMING_NORMAL,
+                                 .bias_init = INIT_LINEAR}};
+}
+
+void append_mask_logits(Network *n, Value *x) {
+  const MaskLayers l = mask_layers(&n->config);
+  x = layer_conv(&n->graph, l.hidden_name, x, &l.hidden);
+  maskrcnn_of(n)->mask_logits = layer_conv(&n->graph, l.logits_name, x, &l.logits);
+}
+
+Value *mask_value(Graph *g, const char *name, const Value *like, int scale) {
+  Tensor t = tensor_packed(g->dev->real, like->x.n, 1);
+  t.h = like->x.h * scale;
+  t.w = like->x.w * scale;
+  Value *v = graph_value(g, name, t);
+  v->rows = like->rows;
+  return v;
+}
+
+// ---- probabilities --------------------------------------------------------------------------------------------------
+
+// Inputs: mask logits, detections.
+static void mask_select_forward(Graph *g, Node *n) {
+  g->dev->ops->mask_select(g->dev, &n->in[1].v->boxes, &n->in[0].v->x, &n->out[0]->x);
+}
+static const NodeKind mask_select_kind = {.name = "mask_select", .forward = mask_select_forward, .gathers = true};
+
+static void append_mask_select(Network *network) {
+  Graph *g = &network->graph;
+  const MaskRcnn *m = maskrcnn_of(network);
+  Node *n = graph_node(g, &mask_select_kind, "mask_select");
+  node_in(n, m->mask_logits, FLOW_NONE);
+  node_in(n, m->detections, FLOW_NONE);
+  node_out(n, m->mask_probs);
+}
+
+enum { PREDICT_FILTER, PREDICT_BIAS, PREDICT_CLASSES, PREDICT_CLASS_BIAS }; // places of its parameters
+
+// Inputs: x, detections.
+static void mask_predict_forward(Graph *g, Node *n) {
+  const MaskPredictor p = {.filter = n->use[PREDICT_FILTER].p->shadow,
+                           .classes = n->use[PREDICT_CLASSES].p->shadow,
+                           .bias = n->use[PREDICT_BIAS].p->master.data,
+                           .class_bias = n->use[PREDICT_CLASS_BIAS].p->master.data};
+  g->dev->ops->mask_predict(g->dev, &n->in[1].v->boxes, &n->in[0].v->x, &p, &n->out[0]->x);
+}
+
+static double mask_predict_flops(const Node *n, Pass pass) {
+  const Tensor *filter = &n->use[PREDICT_FILTER].p->shadow;
+  const double per_pixel = (double)filter->c * (filter->n + 1);
+  return pass == PASS_FORWARD ? 2.0 * (double)tensor_pixels(&n->out[0]->x) * per_pixel : 0;
+}
+
+static const NodeKind mask_predict_kind = {
+    .name = "mask_predict", .forward = mask_predict_forward, .flops = mask_predict_flops};
+
+// In 16 bits, where nobody asked for a rung. Other types keep the separate nodes' arithmetic.
+static bool mask_predict_fits(const Graph *g, const Value *x, const MaskLayers *l) {
+  return g->act != g->dev->real && g->dev->wgmma && !g->dev->conv_rung &&
+         MAX(x->x.ldc, channel_pitch(l->hidden.k)) <= MASK_PREDICT_CHANNELS &&
+         x->x.h * x->x.w >= MASK_PREDICT_LEAST_PIXELS;
+}
+
+static void append_mask_predict(Network *network, Value *x, const MaskLayers *l) {
+  Graph *g = &network->graph;
+  const MaskRcnn *m = maskrcnn_of(network);
+  Node *n = graph_node(g, &mask_predict_kind, "mask_predict");
+  layer_conv_params(g, n, l->hidden_name, x->x.c, &l->hidden);
+  layer_conv_params(g, n, l->logits_name, l->hidden.k, &l->logits);
+  node_in(n, x, FLOW_NONE);
+  node_in(n, m->detections, FLOW_NONE);
+  node_out(n, m->mask_probs);
+}
+
+void append_mask_probs(Network *n, Value *x) {
+  const MaskLayers l = mask_layers(&n->config);
+  MaskRcnn *m = maskrcnn_of(n);
+  m->mask_probs = mask_value(&n->graph, "mask_probs", x, 2);
+  m->mask_probs->keep = true;
+  if (mask_predict_fits(&n->graph, x, &l)) return append_mask_predict(n, x, &l);
+  append_mask_logits(n, x);
+  append_mask_select(n);
+}

@@ -1,0 +1,101 @@
+// The mask predictor on the GPU against the CPU reference. Operands are small whole numbers, weights of classes and
+// their bias such over a power of two: hidden values have room in 16 bits, every sum is exact in any order, and logits
+// are the same; only the sigmoid may differ.
+#include "test/harness/gpu_conv.h"
+
+enum { MOST_GROUPS = 8 };
+
+typedef struct PredictCase {
+  int c, hidden, h, w, classes, groups, capacity, counts[MOST_GROUPS], granted;
+} PredictCase;
+
+static Twin drawn(Draw *d, DType dtype, int n, int h, int w, int c, int limit, float unit) {
+  size_t elements = (size_t)n * (size_t)h * (size_t)w * (size_t)c;
+  float *values = xmalloc(elements * sizeof *values);
+  for (size_t i = 0; i < elements; i++) values[i] = (float)(below(d, 2 * limit + 1) - limit) * unit;
+  Twin t = twin_values(dtype, n, h, w, c, values);
+  free(values);
+  return t;
+}
+static Twin drawn_vector(Draw *d, int c, float unit) {
+  float *values = xmalloc((size_t)c * sizeof *values);
+  for (int i = 0; i < c; i++) values[i] = (float)(below(d, 5) - 2) * unit;
+  Twin t = twin_packed(1, c, values);
+  free(values);
+  return t;
+}
+
+static void check_case(Device *gpu, DType dtype, const PredictCase *p, uint64_t seed) {
+  Draw d = {.key = rng_key(seed, RNG_TEST)};
+  const int places = p->groups * p->capacity;
+  int rows = 0, *classes = xmalloc((size_t)places * sizeof *classes);
+  for (int i = 0; i < p->groups; i++) rows += p->counts[i];
+  for (int i = 0; i < places; i++) classes[i] = below(&d, 1000) * p->classes + below(&d, p->classes);
+  TwinArray index = twin_array((size_t)places, sizeof *classes, classes);
+  TwinArray count = twin_array((size_t)p->groups, sizeof(int), p->counts);
+  const float unit = 1.f / 256;
+  Twin x = drawn(&d, dtype, places, p->h, p->w, p->c, 2, 1);
+  Twin filter = drawn(&d, dtype, p->c, 2, 2, p->hidden, 1, 1);
+  Twin weights = drawn(&d, dtype, p->classes, 1, 1, p->hidden, 2, unit);
+  Twin bias = drawn_vector(&d, p->hidden, 1), class_bias = drawn_vector(&d, p->classes, unit);
+  Twin probs = twin_packed(places * 4 * p->h * p->w, 1, NULL);
+  twin_rows(&x, rows);
+  for (int side = 0; side < 2; side++) {
+    Tensor *t = side ? &probs.gpu : &probs.cpu;
+    t->n = places;
+    t->h = 2 * p->h;
+    t->w = 2 * p->w;
+    const Boxes detections = {.groups = p->groups,
+                              .capacity = p->capacity,
+                              .index = twin_array_data(&index, side),
+                              .count = twin_array_data(&count, side)};
+    const MaskPredictor m = {.filter = *twin_side(&filter, side),
+                             .classes = *twin_side(&weights, side),
+                             .bias = twin_data(&bias, side),
+                             .class_bias = twin_data(&class_bias, side)};
+    Device *dev = side ? gpu : cpu_device();
+    if (side) gpu->granted = MIN(p->granted, gpu->multiprocessors);
+    dev->ops->mask_predict(dev, &detections, twin_side(&x, side), &m, t);
+    gpu->granted = gpu->multiprocessors;
+  }
+  twin_rows(&probs, rows);
+  if (!twin_check(&probs, NULL, 12)) // as of mask_select
+    printf("  dtype %d, %d -> %d channels, %d x %d, %d classes, %d rows, %d granted\n", dtype, p->c, p->hidden, p->h,
+           p->w, p->classes, rows, p->granted);
+  twin_check_guards(&probs, false);
+  Twin *inputs[] = {&x, &filter, &weights, &bias, &class_bias};
+  for (int i = 0; i < COUNT(inputs); i++) {
+    twin_check_guards(inputs[i], true);
+    twin_free(inputs[i]);
+  }
+  twin_free(&probs);
+  twin_array_free(&index);
+  twin_array_free(&count);
+  free(classes);
+}
+
+// Torchvision's sizes; channels that fill a part of a panel or of a pair of eights, and one; detections of the fewest
+// pixels and of odd numbers of them, so that a warp's rows, and a tile's, are of several; no rows, one, all; images
+// without any; many tiles for a block of each tap, an even and an odd number.
+static const PredictCase cases[] = {
+    {256, 256, 14, 14, 91, 3, 7, {5, 0, 7}, 132},
+    {256, 256, 14, 14, 91, 2, 6, {6, 6}, 4},
+    {64, 64, 14, 14, 3, 8, 10, {10, 10, 0, 3, 10, 0, 0, 9}, 8},
+    {40, 72, 4, 4, 5, 4, 9, {0, 9, 1, 9}, 4},
+    {8, 8, 5, 7, 2, 1, 3, {3}, 132},
+    {200, 248, 7, 3, 12, 2, 40, {39, 40}, 12},
+    {1, 1, 16, 1, 1, 1, 1, {1}, 132},
+    {130, 20, 4, 5, 81, 2, 2, {0, 0}, 132},
+    {256, 130, 28, 28, 4, 1, 4, {3}, 100},
+    {72, 256, 6, 6, 20, 5, 30, {30, 30, 30, 30, 30}, 4},
+};
+
+TEST_TIER(cuda_mask_predict, 1) {
+  Device *gpu = gpu_device();
+  if (!gpu) return;
+  if (!gpu->wgmma) return test_skip("mask_predict needs a Hopper GPU, sm_90a");
+  for (int i = 0; i < COUNT(cases); i++) {
+    check_case(gpu, BF16, &cases[i], (uint64_t)i);
+    check_case(gpu, F16, &cases[i], (uint64_t)i);
+  }
+}
