@@ -32,6 +32,43 @@ template <class Kernel> static void allow_shared(Kernel *kernel, size_t bytes) {
 // Threadblocks for so many items: the ceiling of the quotient.
 static inline int blocks_for(size_t items, int per_block) { return (int)((items + per_block - 1) / per_block); }
 
+// ---- programmatic dependent launch --------------------------------------------------------------------------------
+//
+// A grid that is launched so may begin before the one ahead of it in the stream, its prerequisite, has ended; its waiting
+// ends when that has, with all that it has written to be seen. From sm_90 on.
+
+// Lets a dependent grid begin once every block has called it or ended.
+__device__ __forceinline__ void grid_launch_dependents() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+// What needs the prerequisite grid, or is to count on both having ended, comes after it.
+__device__ __forceinline__ void grid_wait_prerequisite() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// The host's side: makes a launch dependent on the one before it in the stream.
+static inline cudaLaunchAttribute dependent_launch_attribute() {
+  cudaLaunchAttribute follow = {};
+  follow.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  follow.val.programmaticStreamSerializationAllowed = 1;
+  return follow;
+}
+// Launches a kernel that calls grid_wait_prerequisite, dependent where the GPU can do that.
+template <class... Formal, class... Actual>
+static void launch_dependent(Device *dev, void (*kernel)(Formal...), dim3 grid, dim3 block, Actual... args) {
+  cudaLaunchAttribute follow = dependent_launch_attribute();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.stream = stream_of(dev);
+  config.attrs = &follow;
+  config.numAttrs = dev->wgmma ? 1 : 0;
+  CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, Formal(args)...));
+}
+
 // ---- element types ------------------------------------------------------------------------------------------------
 
 // Instantiates its last argument with T = float, __nv_bfloat16 or __half: arithmetic is float, T is how it is stored.

@@ -8,6 +8,8 @@
 // Second pass: stats [sets, groups, 2]. Grid (groups, sets), a threadblock per group.
 __global__ void norm_stats_kernel(NormTiling m, const float *partial, float eps, float momentum, float *running_mean,
                                   float *running_var, float *stats) {
+  grid_launch_dependents();
+  grid_wait_prerequisite();
   int group = blockIdx.x, set = blockIdx.y;
   if (set >= sets_of(m)) return;
   NormMoments v = group_moments(m, partial, set, group);
@@ -16,9 +18,12 @@ __global__ void norm_stats_kernel(NormTiling m, const float *partial, float eps,
 }
 
 // Second pass: totals [sets, 2, c] = Σ dy, Σ dy · x̂ of each channel, and from them slopes [sets, groups, 2], the
-// coefficients of x - mean and of 1 in dx. Grid (groups, sets); a warp per channel of the group in turn.
+// coefficients of x - mean and of 1 in dx. Grid (groups, sets); a warp per channel of the group in turn. Of a single set
+// the totals are dgamma and dbeta.
 __global__ void norm_totals_kernel(NormTiling m, const float *partial, const float *gamma, const float *stats,
-                                   double *totals, float *slopes) {
+                                   double *totals, float *slopes, bool accumulate, float *dgamma, float *dbeta) {
+  grid_launch_dependents();
+  grid_wait_prerequisite();
   int group = blockIdx.x, set = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (set >= sets_of(m)) return;
   double inv_std = stats[((size_t)set * m.groups + group) * 2 + 1], group_sum = 0, group_dot = 0;
@@ -27,8 +32,12 @@ __global__ void norm_totals_kernel(NormTiling m, const float *partial, const flo
     GradientSums v = channel_sums(m, partial, set, c);
     v.dot *= inv_std;
     if (lane) continue;
-    totals[(size_t)set * 2 * m.x.c + c] = v.sum;
-    totals[((size_t)set * 2 + 1) * m.x.c + c] = v.dot;
+    if (m.sets == 1) {
+      write_parameter_gradients(v, c, accumulate, dgamma, dbeta);
+    } else {
+      totals[(size_t)set * 2 * m.x.c + c] = v.sum;
+      totals[((size_t)set * 2 + 1) * m.x.c + c] = v.dot;
+    }
     group_sum += gamma[c] * v.sum;
     group_dot += gamma[c] * v.dot;
   }
@@ -42,6 +51,8 @@ __global__ void norm_totals_kernel(NormTiling m, const float *partial, const flo
 // dbeta, dgamma [c] over the sets. A warp per channel, its lanes reduce the sets.
 __global__ void norm_parameter_gradients_kernel(NormTiling m, const double *totals, bool accumulate, float *dgamma,
                                                 float *dbeta) {
+  grid_launch_dependents();
+  grid_wait_prerequisite();
   int c = thread_index() / 32, lane = threadIdx.x % 32;
   if (c >= m.x.c) return;
   double sum = 0, dot = 0;
@@ -81,9 +92,8 @@ static void norm_forward(Device *dev, const NormTiling &m, float eps, float mome
   if (!partial || !tensor_elements(&m.x)) return;
   check_dest(&m.x, y);
   sum_moments(dev, m, partial);
-  norm_stats_kernel<<<dim3(m.groups, m.sets), STATS_THREADS, 0, stream_of(dev)>>>(
-      m, partial, eps, momentum, (float *)running_mean, (float *)running_var, (float *)stats);
-  LAUNCH_CHECK();
+  launch_dependent(dev, norm_stats_kernel, dim3(m.groups, m.sets), STATS_THREADS, m, partial, eps, momentum,
+                   (float *)running_mean, (float *)running_var, (float *)stats);
   normalise(dev, m, gamma, beta, stats, y);
 }
 
@@ -96,14 +106,12 @@ static void norm_backward(Device *dev, const NormTiling &m, const Tensor *dy, co
   check_like(&m.x, dy);
   check_dest(&m.x, dx);
   float *slopes = (float *)(totals + total), *partial = slopes + slope;
-  cudaStream_t stream = stream_of(dev);
   sum_gradients(dev, m, dy, stats, partial);
-  norm_totals_kernel<<<dim3(m.groups, m.sets), STATS_THREADS, 0, stream>>>(m, partial, (const float *)gamma,
-                                                                           (const float *)stats, totals, slopes);
-  LAUNCH_CHECK();
-  norm_parameter_gradients_kernel<<<blocks_for(m.x.c, THREADS / 32), THREADS, 0, stream>>>(
-      m, totals, accumulate, (float *)dgamma, (float *)dbeta);
-  LAUNCH_CHECK();
+  launch_dependent(dev, norm_totals_kernel, dim3(m.groups, m.sets), STATS_THREADS, m, partial, (const float *)gamma,
+                   (const float *)stats, totals, slopes, accumulate, (float *)dgamma, (float *)dbeta);
+  if (m.sets > 1)
+    launch_dependent(dev, norm_parameter_gradients_kernel, blocks_for(m.x.c, THREADS / 32), THREADS, m, totals,
+                     accumulate, (float *)dgamma, (float *)dbeta);
   write_dx(dev, m, dy, gamma, stats, slopes, dx);
 }
 

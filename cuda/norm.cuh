@@ -66,7 +66,16 @@ static __device__ __forceinline__ PixelChunk chunk_of(const NormTiling &m, int c
   return {first, min(first + m.per_chunk, pixels)};
 }
 // The first of the thread's eight channels.
-static __device__ __forceinline__ int channel_of_thread() { return (blockIdx.y * blockDim.x + threadIdx.x) * 8; }
+static __device__ __forceinline__ int channel_of_thread(int tile) { return (tile * blockDim.x + threadIdx.x) * 8; }
+
+// The first pass walks from the end of the tensor, the second from its beginning: each finds in L2 what was touched
+// last, the first by the kernel that wrote the tensor.
+struct FromTheEnd {
+  int chunk, tile;
+};
+static __device__ __forceinline__ FromTheEnd from_the_end() {
+  return {(int)(gridDim.x - 1 - blockIdx.x), (int)(gridDim.y - 1 - blockIdx.y)};
+}
 
 // Where channels c … c+7 of pixel p of the threadblock's set begin in a tensor of that pitch.
 static __device__ __forceinline__ size_t offset_of(const NormTiling &m, int ldc, int p, int c) {
@@ -157,8 +166,10 @@ template <class T> static __device__ __forceinline__ void take_moments(EightMome
 template <class T> __global__ void __launch_bounds__(THREADS) norm_moments_kernel(NormTiling m, float *partial) {
   constexpr int N = IN_FLIGHT<T>;
   if ((int)blockIdx.z >= sets_of(m)) return;
-  const PixelChunk all = chunk_of(m, blockIdx.x);
-  const int c = channel_of_thread(), lanes = blockDim.y;
+  grid_launch_dependents();
+  const FromTheEnd at = from_the_end();
+  const PixelChunk all = chunk_of(m, at.chunk);
+  const int c = channel_of_thread(at.tile), lanes = blockDim.y;
   EightMoments thread = {};
   if (c < m.x.ldc) {
     Raw8<T> raw[N];
@@ -179,7 +190,7 @@ template <class T> __global__ void __launch_bounds__(THREADS) norm_moments_kerne
     }
     merge_moments(thread, __shfl_xor_sync(~0u, thread.n, offset), mean, m2);
   }
-  const int i = threadIdx.y * blockDim.x + threadIdx.x, channel = blockIdx.y * blockDim.x * 8 + i;
+  const int i = threadIdx.y * blockDim.x + threadIdx.x, channel = at.tile * blockDim.x * 8 + i;
   if (i % 32 == 0) warps_n[i / 32] = thread.n;
   share(thread.mean, thread.m2);
 
@@ -196,7 +207,7 @@ template <class T> __global__ void __launch_bounds__(THREADS) norm_moments_kerne
     const double d = warps_a[warp][i] - mean;
     squares += warps_b[warp][i] + warps_n[warp] * d * d;
   }
-  float *to = partial_of(m, partial, blockIdx.z, blockIdx.x) + channel;
+  float *to = partial_of(m, partial, blockIdx.z, at.chunk) + channel;
   to[0] = (float)mean;
   to[m.x.ldc] = (float)squares;
 }
@@ -249,7 +260,8 @@ template <class T>
 __global__ void __launch_bounds__(THREADS, 2)
     norm_normalise_kernel(NormTiling m, const float *gamma, const float *beta, const float *stats, DestArgs y) {
   constexpr int N = PIXELS_AHEAD<T>;
-  const int set = blockIdx.z, c = channel_of_thread(), lanes = blockDim.y;
+  const int set = blockIdx.z, c = channel_of_thread(blockIdx.y), lanes = blockDim.y;
+  grid_wait_prerequisite();
   if (set >= sets_of(m) || c >= m.x.ldc) return;
   Eight mean, scale, shift;
 #pragma unroll
@@ -289,9 +301,11 @@ template <class T>
 __global__ void __launch_bounds__(THREADS)
     norm_gradient_sums_kernel(NormTiling m, Tensor dy, const float *stats, float *partial) {
   constexpr int N = IN_FLIGHT<T> / 2;
-  const int set = blockIdx.z, c = channel_of_thread(), lanes = blockDim.y;
+  grid_launch_dependents();
+  const FromTheEnd at = from_the_end();
+  const int set = blockIdx.z, c = channel_of_thread(at.tile), lanes = blockDim.y;
   if (set >= sets_of(m)) return;
-  const PixelChunk all = chunk_of(m, blockIdx.x);
+  const PixelChunk all = chunk_of(m, at.chunk);
   Eight mean, sum = {}, dot = {};
 #pragma unroll
   for (int k = 0; k < 8; k++) mean.v[k] = stats[((size_t)set * m.groups + min(c + k, m.x.c - 1) / m.group_size) * 2];
@@ -323,7 +337,7 @@ __global__ void __launch_bounds__(THREADS)
     }
   share(sum, dot);
 
-  const int i = threadIdx.y * blockDim.x + threadIdx.x, channel = blockIdx.y * blockDim.x * 8 + i;
+  const int i = threadIdx.y * blockDim.x + threadIdx.x, channel = at.tile * blockDim.x * 8 + i;
   if (i >= (int)blockDim.x * 8 || channel >= m.x.ldc) return;
   double sum_of_all = 0, dot_of_all = 0;
 #pragma unroll
@@ -331,7 +345,7 @@ __global__ void __launch_bounds__(THREADS)
     sum_of_all += warps_a[warp][i];
     dot_of_all += warps_b[warp][i];
   }
-  float *to = partial_of(m, partial, set, blockIdx.x) + channel;
+  float *to = partial_of(m, partial, set, at.chunk) + channel;
   to[0] = (float)sum_of_all;
   to[m.x.ldc] = (float)dot_of_all;
 }
@@ -374,7 +388,8 @@ __global__ void __launch_bounds__(THREADS, 2)
     norm_backward_kernel(NormTiling m, Tensor dy, const float *gamma, const float *stats, const float *slopes,
                          DestArgs dx) {
   constexpr int N = (PIXELS_AHEAD<T> + 1) / 2; // each has one more input
-  const int set = blockIdx.z, c = channel_of_thread(), lanes = blockDim.y;
+  const int set = blockIdx.z, c = channel_of_thread(blockIdx.y), lanes = blockDim.y;
+  grid_wait_prerequisite();
   if (set >= sets_of(m) || c >= m.x.ldc) return;
   Eight mean, of_dy, of_x, constant;
 #pragma unroll
@@ -429,9 +444,8 @@ static inline void sum_moments(Device *dev, const NormTiling &m, float *partial)
 static inline void normalise(Device *dev, const NormTiling &m, const void *gamma, const void *beta, const void *stats,
                              const Dest *y) {
   WITH_TYPE(m.x.dtype, T,
-            norm_normalise_kernel<T><<<m.grid, m.block, 0, stream_of(dev)>>>(
-                m, (const float *)gamma, (const float *)beta, (const float *)stats, dest_args(y)))
-  LAUNCH_CHECK();
+            launch_dependent(dev, norm_normalise_kernel<T>, m.grid, m.block, m, (const float *)gamma,
+                             (const float *)beta, (const float *)stats, dest_args(y)))
 }
 
 static inline void sum_gradients(Device *dev, const NormTiling &m, const Tensor *dy, const void *stats,
@@ -444,7 +458,6 @@ static inline void sum_gradients(Device *dev, const NormTiling &m, const Tensor 
 static inline void write_dx(Device *dev, const NormTiling &m, const Tensor *dy, const void *gamma, const void *stats,
                             const float *slopes, const Dest *dx) {
   WITH_TYPE(m.x.dtype, T,
-            norm_backward_kernel<T><<<m.grid, m.block, 0, stream_of(dev)>>>(
-                m, *dy, (const float *)gamma, (const float *)stats, slopes, dest_args(dx)))
-  LAUNCH_CHECK();
+            launch_dependent(dev, norm_backward_kernel<T>, m.grid, m.block, m, *dy, (const float *)gamma,
+                             (const float *)stats, slopes, dest_args(dx)))
 }

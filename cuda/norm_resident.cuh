@@ -10,6 +10,7 @@ enum {
   RESIDENT_WARPS = RESIDENT_THREADS / 32,
   RESIDENT_BYTES = 208 << 10,  // of a threadblock's slice at most; the sums and what the GPU keeps are beside it
   RESIDENT_SHARED = 228 << 10, // of a multiprocessor
+  RESIDENT_TOTAL = 20 << 20,   // of all that is kept: above, L2 serves the second read sooner than clusters begin
   MAX_VECTORS = 8,             // of eight channels in a slice
   MAX_CHANNELS = 8 * MAX_VECTORS,
   MAX_CLUSTER = 8,
@@ -29,7 +30,7 @@ struct ResidentTiling {
 static inline bool resident_tiling(const Tensor *x, int tensors, ResidentTiling *to) {
   enum { SMS = 132, ENOUGH = 64 };
   bool found = false;
-  if (x->count || tensor_pixels(x) == 0) return false;
+  if (x->count || tensor_pixels(x) == 0 || tensor_bytes(x) * (size_t)tensors > RESIDENT_TOTAL) return false;
   for (int vectors = MAX_VECTORS; vectors >= 2; vectors /= 2) {
     ResidentTiling t = {};
     t.vectors = vectors;
@@ -141,20 +142,32 @@ template <class T> static __device__ __forceinline__ Eight kept8(const Raw8<T> *
   return to_eight<T>(kept[turn * RESIDENT_THREADS + threadIdx.x]);
 }
 
-template <class T>
-static __device__ __forceinline__ void store_at(const DestArgs &d, const Tensor &x, int p, int c, Eight v) {
-  const size_t offset = (size_t)p * d.t.ldc + c;
-  if (d.resized) {
-    const int row = p / x.w, n = row / x.h;
-    add8(v, dest_resized8<T>(d, n, row - n * x.h, p - row * x.w, c));
+// Stores value(turn) of each of the thread's pixels through the epilogue, whose reads of several pixels are in flight
+// before the first store.
+template <class T, class F>
+static __device__ __forceinline__ void store_slice(const ResidentTiling &t, const ResidentPlace &at, const Tensor &x,
+                                                   const DestArgs &d, F value) {
+  constexpr int N = PIXELS_AHEAD<T>;
+  if (at.idle) return;
+  for (int p = at.first + at.lane, turn = 0; p < at.last; p += N * t.lanes, turn += N) {
+    DestReads<T> reads[N];
+#pragma unroll
+    for (int u = 0; u < N; u++)
+      if (p + u * t.lanes < at.last) reads[u] = dest_read8<T>(d, (size_t)(p + u * t.lanes) * d.t.ldc + at.c);
+#pragma unroll
+    for (int u = 0; u < N; u++) {
+      const int pixel = p + u * t.lanes;
+      if (pixel >= at.last) break;
+      Eight v = value(turn + u);
+      if (d.resized) {
+        const int row = pixel / x.w, n = row / x.h;
+        add8(v, dest_resized8<T>(d, n, row - n * x.h, pixel - row * x.w, at.c));
+      }
+      dest_write8<T>(d, (size_t)pixel * d.t.ldc + at.c, at.c, v, reads[u]);
+    }
   }
-  dest_write8<T>(d, offset, c, v, dest_read8<T>(d, offset));
 }
 
-static __device__ __forceinline__ void wait_for_prerequisite() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-static __device__ __forceinline__ void launch_dependents() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
 #endif
 
 // The mean from a first sum, the variance from the squares about it.
@@ -169,9 +182,9 @@ __global__ void __launch_bounds__(RESIDENT_THREADS)
   const ResidentPlace at = place_in(t, x);
   const int own = threadIdx.x, channel = blockIdx.y * t.vectors * 8 + own; // of a thread a channel
   const double n = t.pixels;
-  wait_for_prerequisite();
+  grid_wait_prerequisite();
   fetch_slice<T>(t, at, x, kept);
-  launch_dependents();
+  grid_launch_dependents();
   fetched();
   Eight sum = {}, mean, scale, shift;
   if (!at.idle)
@@ -199,13 +212,12 @@ __global__ void __launch_bounds__(RESIDENT_THREADS)
   __syncthreads();
   scale = made8(s, 1, at.vector);
   shift = made8(s, 2, at.vector);
-  if (!at.idle)
-    for (int p = at.first + at.lane, i = 0; p < at.last; p += t.lanes, i++) {
-      Eight v = kept8<T>(kept, i);
+  store_slice<T>(t, at, x, y, [&](int turn) {
+    Eight v = kept8<T>(kept, turn);
 #pragma unroll
-      for (int k = 0; k < 8; k++) v.v[k] = (v.v[k] - mean.v[k]) * scale.v[k] + shift.v[k];
-      store_at<T>(y, x, p, at.c, v);
-    }
+    for (int k = 0; k < 8; k++) v.v[k] = (v.v[k] - mean.v[k]) * scale.v[k] + shift.v[k];
+    return v;
+  });
   cooperative_groups::this_cluster().sync(); // others have read this block's sums
 #endif
 }
@@ -221,10 +233,10 @@ __global__ void __launch_bounds__(RESIDENT_THREADS)
   Raw8<T> *kept = (Raw8<T> *)shared, *kept_dy = kept + t.turns * RESIDENT_THREADS;
   const ResidentPlace at = place_in(t, x);
   const int own = threadIdx.x, channel = blockIdx.y * t.vectors * 8 + own; // of a thread a channel
-  wait_for_prerequisite();
+  grid_wait_prerequisite();
   fetch_slice<T>(t, at, x, kept);
   fetch_slice<T>(t, at, dy, kept_dy);
-  launch_dependents();
+  grid_launch_dependents();
   Eight mean, sum = {}, dot = {};
 #pragma unroll
   for (int k = 0; k < 8; k++) mean.v[k] = stats[2 * (size_t)min(at.c + k, x.c - 1)];
@@ -252,13 +264,12 @@ __global__ void __launch_bounds__(RESIDENT_THREADS)
   }
   __syncthreads();
   const Eight of_dy = made8(s, 0, at.vector), of_x = made8(s, 1, at.vector), constant = made8(s, 2, at.vector);
-  if (!at.idle)
-    for (int p = at.first + at.lane, i = 0; p < at.last; p += t.lanes, i++) {
-      Eight v = kept8<T>(kept, i), g = kept8<T>(kept_dy, i);
+  store_slice<T>(t, at, x, dx, [&](int turn) {
+    Eight v = kept8<T>(kept, turn), g = kept8<T>(kept_dy, turn);
 #pragma unroll
-      for (int k = 0; k < 8; k++) v.v[k] = of_dy.v[k] * g.v[k] + (of_x.v[k] * (v.v[k] - mean.v[k]) + constant.v[k]);
-      store_at<T>(dx, x, p, at.c, v);
-    }
+    for (int k = 0; k < 8; k++) v.v[k] = of_dy.v[k] * g.v[k] + (of_x.v[k] * (v.v[k] - mean.v[k]) + constant.v[k]);
+    return v;
+  });
   cooperative_groups::this_cluster().sync();
 #endif
 }
@@ -272,8 +283,7 @@ static void launch_resident(Device *dev, const ResidentTiling &t, void (*kernel)
   attribute[0].id = cudaLaunchAttributeClusterDimension;
   attribute[0].val.clusterDim.x = (unsigned)t.cluster;
   attribute[0].val.clusterDim.y = attribute[0].val.clusterDim.z = 1;
-  attribute[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute[1].val.programmaticStreamSerializationAllowed = 1;
+  attribute[1] = dependent_launch_attribute();
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(t.cluster, t.slices);
   config.blockDim = dim3(RESIDENT_THREADS);

@@ -1,5 +1,5 @@
 // Hopper's own instructions (sm_90a), a wrapper each: the tensor memory accelerator (TMA), mbarriers and the pipeline
-// built on them, clusters and distributed shared memory, named barriers, programmatic dependent launch, setmaxnreg. On
+// built on them, clusters and distributed shared memory, named barriers, setmaxnreg. On
 // the host, the tensor maps by which TMA knows a tensor. Names of PTX are in parentheses. hopper_wgmma.cuh has the
 // tensor cores'.
 //
@@ -179,19 +179,6 @@ __device__ __forceinline__ void cluster_sync() {
 }
 // A value that is equal in all lanes of a warp, made so for the compiler, which can then keep it in a uniform register.
 __device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
-// Programmatic dependent launch (griddepcontrol). The first lets a dependent grid begin; what that needs of the
-// prerequisite grid, or what is to count on both having ended, comes after its wait.
-__device__ __forceinline__ void grid_launch_dependents() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-__device__ __forceinline__ void grid_wait_prerequisite() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-// The host's side: makes a launch dependent on the one before it in the stream.
-static inline cudaLaunchAttribute dependent_launch_attribute() {
-  cudaLaunchAttribute follow = {};
-  follow.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  follow.val.programmaticStreamSerializationAllowed = 1;
-  return follow;
-}
 // Named barriers (bar.sync, bar.arrive): complete when as many threads have come (a multiple of 32), wherever in the
 // code each warp is; some wait, some only arrive.
 __device__ __forceinline__ void named_sync(int barrier, int threads) {
