@@ -73,35 +73,52 @@ template <class T, int SIZE> __global__ void max_pool_forward_kernel(Pool pool, 
 }
 
 // The argmax of every window, a byte: tap [n, p, q, c] is the tap, in row-major order, that holds the maximum. First
-// pass of the gradient, so that x is read for each window once and not for each window and tap.
-template <class T> __global__ void max_pool_argmax_kernel(Pool pool, Tensor x, Tensor y, uint2 *tap, unsigned eights) {
+// pass of the gradient, so that x is read for each window once and not for each window and tap. SIZE as above: a pixel
+// at the border that is looked at again loses against itself, or is the same tap.
+template <class T, int SIZE>
+__global__ void max_pool_argmax_kernel(Pool pool, Tensor x, Tensor y, uint2 *tap, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
   VectorPlace p = place_of(y, i);
   if (p.n >= rows_of(x)) return;
   PoolSpan ys = pool_window(&pool, p.y, x.h), xs = pool_window(&pool, p.x, x.w);
+  const int first_tap = (pool.pad - p.y * pool.stride) * pool.size + pool.pad - p.x * pool.stride;
   Eight best;
-  uint8_t at[8];
-  for (int iy = ys.first; iy < ys.last; iy++)
-    for (int ix = xs.first; ix < xs.last; ix++) {
-      Eight next = load8(pixel<T>(x, p.n, iy, ix) + p.c);
-      bool first = iy == ys.first && ix == xs.first; // even where all are -inf there is a maximum
-      int here = (iy - p.y * pool.stride + pool.pad) * pool.size + ix - p.x * pool.stride + pool.pad;
+  unsigned at[8] = {}; // of a window entirely in the padding: no pixel belongs to it, so none asks
+  auto look = [&](const Raw8<T> &raw, int iy, int ix, bool first) {
+    const Eight next = to_eight<T>(raw);
+    const unsigned here = first_tap + iy * pool.size + ix;
 #pragma unroll
-      for (int k = 0; k < 8; k++)
-        if (first || replaces(next.v[k], best.v[k])) {
-          best.v[k] = next.v[k];
-          at[k] = (uint8_t)here;
-        }
+    for (int k = 0; k < 8; k++)
+      if (first || replaces(next.v[k], best.v[k])) { // even where all are -inf there is a maximum
+        best.v[k] = next.v[k];
+        at[k] = here;
+      }
+  };
+  if constexpr (SIZE) {
+    Raw8<T> window[SIZE * SIZE];
+    int iy[SIZE], ix[SIZE];
+#pragma unroll
+    for (int k = 0; k < SIZE; k++) {
+      iy[k] = min(ys.first + k, ys.last - 1);
+      ix[k] = min(xs.first + k, xs.last - 1);
     }
-  // A window entirely in the padding stores whatever was in `at`: no pixel belongs to it, so none asks.
-  tap[i] = make_uint2(at[0] | at[1] << 8 | at[2] << 16 | (unsigned)at[3] << 24,
-                      at[4] | at[5] << 8 | at[6] << 16 | (unsigned)at[7] << 24);
+#pragma unroll
+    for (int k = 0; k < SIZE * SIZE; k++) window[k] = read8(pixel<T>(x, p.n, iy[k / SIZE], ix[k % SIZE]) + p.c);
+#pragma unroll
+    for (int k = 0; k < SIZE * SIZE; k++) look(window[k], iy[k / SIZE], ix[k % SIZE], k == 0);
+  } else {
+    for (int iy = ys.first; iy < ys.last; iy++)
+      for (int ix = xs.first; ix < xs.last; ix++)
+        look(read8(pixel<T>(x, p.n, iy, ix) + p.c), iy, ix, iy == ys.first && ix == xs.first);
+  }
+  tap[i] = make_uint2(at[0] | at[1] << 8 | at[2] << 16 | at[3] << 24, at[4] | at[5] << 8 | at[6] << 16 | at[7] << 24);
 }
 
 // dx [n, h, w, c]: each pixel gathers the gradients of the windows whose maximum it is, in row-major order, where a
-// scatter would need atomics and lose the order of sums; then the epilogue.
-template <class T>
+// scatter would need atomics and lose the order of sums; then the epilogue. OVERLAP: of windows along an axis that hold
+// a pixel, so many at most, all of whose loads are in flight at once; 0: any number.
+template <class T, int OVERLAP>
 __global__ void max_pool_backward_kernel(Pool pool, Tensor dy, const uint2 *tap, DestArgs dx, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
@@ -109,15 +126,36 @@ __global__ void max_pool_backward_kernel(Pool pool, Tensor dy, const uint2 *tap,
   if (p.n >= rows_of(dy)) return;
   PoolSpan outs_y = pool_windows_of(&pool, p.y, dy.h), outs_x = pool_windows_of(&pool, p.x, dy.w);
   Eight sum = {};
-  for (int oy = outs_y.first; oy < outs_y.last; oy++)
-    for (int ox = outs_x.first; ox < outs_x.last; ox++) {
-      const T *from = pixel<T>(dy, p.n, oy, ox) + p.c;
-      uint2 taps = tap[(from - (const T *)dy.data) / 8];
-      Eight g = load8(from);
-      unsigned here = (p.y - oy * pool.stride + pool.pad) * pool.size + p.x - ox * pool.stride + pool.pad;
+  auto offset_of = [&](int oy, int ox) { return (size_t)(pixel<T>(dy, p.n, oy, ox) - (const T *)dy.data) + p.c; };
+  auto gather = [&](int oy, int ox, const uint2 &taps, const Raw8<T> &raw) {
+    const Eight g = to_eight<T>(raw);
+    const unsigned here = (p.y - oy * pool.stride + pool.pad) * pool.size + p.x - ox * pool.stride + pool.pad;
 #pragma unroll
-      for (int k = 0; k < 8; k++) sum.v[k] += ((k < 4 ? taps.x : taps.y) >> k % 4 * 8 & 255) == here ? g.v[k] : 0.f;
-    }
+    for (int k = 0; k < 8; k++) sum.v[k] += ((k < 4 ? taps.x : taps.y) >> k % 4 * 8 & 255) == here ? g.v[k] : 0.f;
+  };
+  if constexpr (OVERLAP) {
+    uint2 taps[OVERLAP * OVERLAP];
+    Raw8<T> g[OVERLAP * OVERLAP];
+    auto y_of = [&](int k) { return outs_y.first + k / OVERLAP; };
+    auto x_of = [&](int k) { return outs_x.first + k % OVERLAP; };
+    auto has = [&](int k) { return y_of(k) < outs_y.last && x_of(k) < outs_x.last; };
+#pragma unroll
+    for (int k = 0; k < OVERLAP * OVERLAP; k++)
+      if (has(k)) {
+        const size_t at = offset_of(y_of(k), x_of(k));
+        taps[k] = tap[at / 8];
+        g[k] = read8((const T *)dy.data + at);
+      }
+#pragma unroll
+    for (int k = 0; k < OVERLAP * OVERLAP; k++)
+      if (has(k)) gather(y_of(k), x_of(k), taps[k], g[k]);
+  } else {
+    for (int oy = outs_y.first; oy < outs_y.last; oy++)
+      for (int ox = outs_x.first; ox < outs_x.last; ox++) {
+        const size_t at = offset_of(oy, ox);
+        gather(oy, ox, tap[at / 8], read8((const T *)dy.data + at));
+      }
+  }
   dest_store8<T>(dx, p.n, p.y, p.x, p.c, sum);
 }
 
@@ -141,6 +179,9 @@ static void check_shapes(const Pool *p, const Tensor *x, const Tensor *y) {
   CHECK(pool_fits(p, x->h, y->h) && pool_fits(p, x->w, y->w));
 }
 
+// Whether every window is of 3 × 3 and has a pixel.
+static bool of_three(const Pool *pool) { return pool->size == 3 && pool->pad < 3; }
+
 extern "C" void cuda_max_pool_forward(Device *dev, const Pool *pool, const Tensor *x, const Dest *y) {
   if (dev->measuring) return;
   check_shapes(pool, x, &y->t);
@@ -150,7 +191,7 @@ extern "C" void cuda_max_pool_forward(Device *dev, const Pool *pool, const Tenso
   dim3 grid(blocks_for((size_t)t->w * (t->ldc / 8), THREADS), t->h, t->n);
   CHECK(t->h <= 65535 && t->n <= 65535 && tensor_elements(x) / x->n <= UINT32_MAX); // what grid and kernel can count
   WITH_TYPE(x->dtype, T, {
-    auto kernel = pool->size == 3 && pool->pad < 3 ? max_pool_forward_kernel<T, 3> : max_pool_forward_kernel<T, 0>;
+    auto kernel = of_three(pool) ? max_pool_forward_kernel<T, 3> : max_pool_forward_kernel<T, 0>;
     kernel<<<grid, THREADS, 0, stream_of(dev)>>>(*pool, *x, dest_args(y));
     LAUNCH_CHECK();
   })
@@ -167,12 +208,12 @@ extern "C" void cuda_max_pool_backward(Device *dev, const Pool *pool, const Tens
   if (!inputs) return;
   WITH_TYPE(x->dtype, T, {
     if (outputs) {
-      max_pool_argmax_kernel<T>
-          <<<blocks_for(outputs, THREADS), THREADS, 0, stream_of(dev)>>>(*pool, *x, *dy, tap, outputs);
+      auto argmax = of_three(pool) ? max_pool_argmax_kernel<T, 3> : max_pool_argmax_kernel<T, 0>;
+      argmax<<<blocks_for(outputs, THREADS), THREADS, 0, stream_of(dev)>>>(*pool, *x, *dy, tap, outputs);
       LAUNCH_CHECK();
     }
-    max_pool_backward_kernel<T>
-        <<<blocks_for(inputs, THREADS), THREADS, 0, stream_of(dev)>>>(*pool, *dy, tap, dest_args(dx), inputs);
+    auto gather = pool->size <= 2 * pool->stride ? max_pool_backward_kernel<T, 2> : max_pool_backward_kernel<T, 0>;
+    gather<<<blocks_for(inputs, THREADS), THREADS, 0, stream_of(dev)>>>(*pool, *dy, tap, dest_args(dx), inputs);
     LAUNCH_CHECK();
   })
 }
