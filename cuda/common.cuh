@@ -178,9 +178,10 @@ struct DestArgs {
   const float *bias;
   bool accumulate, relu;
   bool resized; // the addend has half or twice the height and width
+  float *moments;
 };
 static inline DestArgs dest_args(const Dest *d) {
-  DestArgs a = {d->t, {}, {}, (const float *)d->bias, d->accumulate, d->relu, false};
+  DestArgs a = {d->t, {}, {}, (const float *)d->bias, d->accumulate, d->relu, false, (float *)d->moments};
   if (d->addend) {
     a.addend = *d->addend;
     a.resized = a.addend.h != a.t.h || a.addend.w != a.t.w;

@@ -167,6 +167,11 @@ void node_save(Node *n, Value *v) {
   n->save[n->saves++] = v;
 }
 
+void node_aside(Node *n, Value *v) {
+  CHECK(n->asides < MAX_ASIDES);
+  n->aside[n->asides++] = v;
+}
+
 void node_use(Node *n, Param *p) {
   CHECK(n->uses < MAX_USES);
   n->use[n->uses++] = (ParamUse){.p = p};

@@ -129,18 +129,19 @@ typedef struct NodeKind {
   bool concat;                  // its inputs stand side by side in its output
 } NodeKind;
 
-enum { MAX_IN = 2 * MAX_LEVELS + 2, MAX_OUT = MAX_LEVELS, MAX_SAVED = 2, MAX_USES = 4, MAX_COPIES = 2 };
+enum { MAX_IN = 2 * MAX_LEVELS + 2, MAX_OUT = MAX_LEVELS, MAX_SAVED = 2, MAX_USES = 4, MAX_COPIES = 2, MAX_ASIDES = 1 };
 
 struct Node {
   const NodeKind *kind;
   const char *name;
   const char *part; // of the network, for profiles
   int id;           // its index in Graph.node: forward runs at step id, backward at step 2·nodes - 1 - id
-  int ins, outs, saves, uses;
+  int ins, outs, saves, uses, asides;
   Input in[MAX_IN];
   Value *out[MAX_OUT];
   Value *save[MAX_SAVED]; // of the node alone: written by forward, read by backward
-  ParamUse use[MAX_USES]; // at the places that the kind gives them
+  Value *aside[MAX_ASIDES]; // what one node's forward tells another's, beside the data flow: no gradient, not saved
+  ParamUse use[MAX_USES];   // at the places that the kind gives them
   bool runs_backward;
   bool in_place; // a concatenation whose parts have been written where they belong: nothing is left to do
   int copies;
@@ -206,7 +207,8 @@ Node *graph_node(Graph *g, const NodeKind *kind, const char *name);
 void node_in(Node *n, Value *v, Flow flow);
 void node_out(Node *n, Value *v); // several nodes may write parts of one value that has no gradient
 void node_save(Node *n, Value *v);
-void node_use(Node *n, Param *p); // NULL leaves the place empty
+void node_aside(Node *n, Value *v); // of the node that writes it and of those that read it
+void node_use(Node *n, Param *p);   // NULL leaves the place empty
 
 // Whether node i is the first of its part.
 bool graph_begins_part(const Graph *g, int i);

@@ -14,6 +14,8 @@ typedef struct ConvAttr {
 // Places of a convolution's parameters; there may be no bias, and none beside.
 enum { CONV_FILTER, CONV_BIAS, CONV_BESIDE, CONV_BIAS_BESIDE };
 
+enum { CONV_MOMENTS }; // what it tells the batch norm behind it, where it can
+
 static const Param *filter_of(const Node *n) { return n->use[CONV_FILTER].p; }
 static const Param *bias_of(const Node *n) { return n->use[CONV_BIAS].p; }
 
@@ -43,6 +45,7 @@ static void conv_outputs(const Node *n, Dest *y) {
     y[i].relu = a->relu;
     y[i].bias = conv_bias(n);
     y[i].addend = a->addend ? &n->in[a->pairs].v->x : NULL;
+    y[i].moments = n->asides ? n->aside[CONV_MOMENTS]->x.data : NULL;
   }
 }
 
@@ -235,6 +238,22 @@ void layer_conv_shared(Graph *g, const char *name, int pairs, Value **x, Value *
   append_conv(g, name, pairs, x, y, c);
 }
 
+// The moments of a convolution's output, real [parts, 3, c], which it then tells from here on; NULL: x is none, or the
+// device cannot.
+static Value *conv_moments(Graph *g, const Value *x) {
+  Node *n = NULL;
+  for (int i = g->nodes - 1; i >= 0 && !n; i--)
+    if (g->node[i]->kind == &conv_kind && g->node[i]->out[0] == x) n = g->node[i];
+  if (!n || x->rows || NODE_ATTR(n, ConvAttr)->pairs > 1 || n->asides) return NULL;
+  Tensor w = filter_of(n)->master;
+  w.dtype = g->act;
+  const int parts = g->dev->ops->conv_moments(g->dev, &NODE_ATTR(n, ConvAttr)->conv, &n->in[0].v->x, &w, &x->x);
+  if (!parts) return NULL;
+  Value *v = graph_value(g, graph_name(g, "moments(%s)", x->name), tensor_packed(g->dev->real, parts, 3 * x->x.c));
+  node_aside(n, v);
+  return v;
+}
+
 // ---- normalisation ----------------------------------------------------------------------------------------------
 
 // Inputs: x, then the addend, if there is one.
@@ -288,6 +307,10 @@ static void norm_forward(Graph *g, Node *n) {
   y.addend = l->addend ? &n->in[1].v->x : NULL;
   if (over_ranks(n))
     forward_over_ranks(g, n, &y);
+  else if (n->asides)
+    g->dev->ops->batch_norm_forward_merged(g->dev, l->eps, l->momentum, n->aside[0]->x.n, n->aside[0]->x.data, x, gamma,
+                                           beta, n->use[NORM_MEAN].p->master.data, n->use[NORM_VAR].p->master.data,
+                                           stats, &y);
   else if (l->batch && !g->training)
     g->dev->ops->batch_norm_inference(g->dev, l->eps, x, gamma, beta, n->use[NORM_MEAN].p->master.data,
                                       n->use[NORM_VAR].p->master.data, stats, &y);
@@ -342,6 +365,8 @@ Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *l) {
     Tensor parts = tensor_packed(g->dev->real, comm_world(g->comm), 3 * c);
     node_save(n, graph_value(g, graph_name(g, "parts(%s)", name), parts));
   }
+  Value *moments = l->batch && g->training && !over_ranks(n) ? conv_moments(g, x) : NULL;
+  if (moments) node_aside(n, moments);
   Value *y = graph_value(g, name, x->x);
   y->relu = l->relu;
   node_in(n, x, FLOW_DENSE);

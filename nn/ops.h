@@ -22,7 +22,7 @@ enum { MAX_LEVELS = 5, MAX_CELL_ANCHORS = 15, MAX_CONCAT = 8 };
 //   t = keep · f(v + bias + addend + (accumulate ? t : 0)),  f = max(·, 0) if relu, keep = (mask > 0) if mask else 1.
 // Forward the addend is a residual; backward it is a gradient that reaches t unchanged, and the mask is the ReLU's.
 // Every op that takes a Dest writes every element of its valid rows, padding channels included (as zeros), and honours
-// all fields but bias, which only conv_forward and conv_dgrad take.
+// all fields but bias, which only conv_forward and conv_dgrad take, and moments.
 typedef struct Dest {
   Tensor t;
   bool accumulate;
@@ -32,6 +32,7 @@ typedef struct Dest {
                         // or double: each element receives the sum of its 2×2 block (the upsampling's gradient).
                         // May be the tensor t itself only when accumulate is false and shapes are equal.
   const Tensor *mask;   // [n, h, w, c], the ReLU output whose gradient t is
+  void *moments;        // of conv_forward where conv_moments says so, or NULL: also the moments of what is written
 } Dest;
 
 typedef struct Conv {
@@ -300,6 +301,10 @@ struct Ops {
   // p = (h + 2·pad - r) / stride + 1. Rows past x's count are skipped: in the result there is anything at all in
   // them. A fully connected layer has r × s = h × w, pad 0.
   void (*conv_forward)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *w, const Dest *y);
+  // How many parts conv_forward of one pair tells the moments of to Dest.moments, which saves batch norm a pass over y:
+  // real [parts, 3, c] as batch_norm_moments gives them, for batch_norm_forward_merged; each pixel of y is in one part.
+  // 0: it cannot. Shapes alone decide.
+  int (*conv_moments)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y);
   // dx = wᵀ · dy (backward by data), the shapes of conv_forward. A transposed convolution's forward is this: its input
   // is dy, its output dx.
   void (*conv_dgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *dy, const Tensor *w, const Dest *dx);

@@ -217,6 +217,7 @@ void node_touches(const Node *n, Pass pass, const Touch *t) {
   for (int i = 0; i < n->ins; i++) touch(t, n->in[i].v);
   for (int i = 0; i < n->outs; i++) touch(t, n->out[i]);
   for (int i = 0; i < n->saves; i++) touch(t, n->save[i]);
+  for (int i = 0; i < n->asides; i++) touch(t, n->aside[i]);
 }
 
 typedef struct Life { // steps, both inclusive

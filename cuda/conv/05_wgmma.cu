@@ -237,6 +237,17 @@ __device__ __forceinline__ void consume(const WgmmaParams &p, WgmmaShared<Tile> 
                          [&](int c, uint32_t from) { store_tma_box(m, from, row, at, origin.column + c); });
       }
       if (STORE_WARP) named_arrive(EPILOGUE_FULL + warpgroup, EPILOGUE_THREADS);
+      if (!Tile::MN_MAJOR && out.moments) {
+        warpgroup_sync(warpgroup); // the boxes of all its warps are filled
+        const uint32_t boxes = staging - warp * Tile::WGMMAS_M * Tile::STAGING_BYTES;
+        const int row = origin.row - warp * WGMMA_WARP_M;
+#pragma unroll
+        for (int j = 0; j < Tile::WGMMAS_M; j++)
+          epilogue_store_moments<typename Tile::T, Tile::PIECE>(out, boxes + j * Tile::STAGING_BYTES,
+                                                                Tile::WGMMAS_M * Tile::STAGING_BYTES, row + j * WGMMA_M,
+                                                                view_rows(m.problem.view), origin.column);
+        if (!STORE_WARP) warpgroup_sync(warpgroup); // read, before the next tile's are written
+      }
     }
     if (SINGLE) break;
   }
@@ -424,4 +435,10 @@ static bool supports(Device *dev, ConvOp op, const Conv *conv, const Tensor *in,
   return dev->wgmma && small && !thin && (floats ? dev->tf32 && !wgrad : in->dtype == BF16 || in->dtype == F16);
 }
 
-extern "C" const Rung rung_wgmma = {"wgmma", supports, compute<false>, compute<true>, wgmma_wgrad, true};
+// A part is what a warpgroup has of a tile.
+static int moments(Device *, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y) {
+  return w->dtype != F32 && stem_fits(conv, 1, x, w) ? 0 : blocks_for(tensor_pixels(y), WGMMA_M);
+}
+
+extern "C" const Rung rung_wgmma = {"wgmma", supports, compute<false>, compute<true>, wgmma_wgrad,
+                                    true,    NULL,     false,          moments};

@@ -62,9 +62,15 @@ extern "C" void cuda_conv_forward(Device *dev, const Conv *conv, int pairs, cons
     check_dest(&y[i]);
   }
   const Rung *rung = choose(dev, CONV_FORWARD, conv, x, w);
+  CHECK(!y->moments || (pairs == 1 && rung->moments));
   if (!is_flat(conv, pairs, x, w)) return rung->forward(dev, conv, pairs, x, w, y);
   Tensor x1 = flat(x), w1 = flat(w);
   rung->forward(dev, &one_by_one, 1, &x1, &w1, y);
+}
+
+extern "C" int cuda_conv_moments(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y) {
+  const Rung *rung = choose(dev, CONV_FORWARD, conv, x, w);
+  return rung->moments && !x->count ? rung->moments(dev, conv, x, w, y) : 0;
 }
 
 extern "C" void cuda_conv_dgrad(Device *dev, const Conv *conv, int pairs, const Tensor *dy, const Tensor *w,

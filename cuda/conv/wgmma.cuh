@@ -178,6 +178,15 @@ template <class T, int COLUMNS> struct EpilogueTile {
     __syncwarp();
   }
 
+  // The elements of a chunk of a row.
+  __device__ __forceinline__ void read(float *v, int row, int chunk) const {
+    const float4 words = load_shared16(address(row, chunk));
+    T element[CHUNK];
+    memcpy(element, &words, sizeof element);
+#pragma unroll
+    for (int k = 0; k < CHUNK; k++) v[k] = to_float(element[k]);
+  }
+
   // Zeros in columns first … end.
   __device__ __forceinline__ void clear(int first, int end) const {
     __syncwarp();
@@ -256,6 +265,70 @@ __device__ __forceinline__ void epilogue_store_rows(const DestArgs &d, float *v,
 #pragma unroll
     for (int i = 0; i < COLUMNS / 2; i++) v[i] = positive_part(v[i]);
   box.store(v, d.t.c - c0, d.t.ldc - c0);
+}
+
+// ---- moments --------------------------------------------------------------------------------------------------------
+
+// What batch norm needs to know of the tensor, while its rows are in shared memory (Dest.moments): a warpgroup's 64
+// rows from `row` on are a part, and its warps, which have filled their boxes, share the columns: a lane has 16 bytes of
+// them in one warp's sixteen rows, sums their distances to the first, and meets the lanes of the other rows by
+// butterflies. `stride`: bytes from a warp's boxes to the next one's; `rows`: of the GEMM.
+template <class T, int COLUMNS>
+__device__ __forceinline__ void epilogue_store_moments(const DestArgs &d, uint32_t boxes, int stride, int row, int rows,
+                                                       int c0) {
+  using Box = EpilogueTile<T, COLUMNS>;
+  constexpr int CHUNK = Box::CHUNK, CHUNKS = COLUMNS / CHUNK, LANES = 8; // side by side
+  const int lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32, group = lane / LANES;
+  const Box box{boxes + group * stride};
+  const int valid = min(max(rows - row - group * WGMMA_WARP_M, 0), (int)WGMMA_WARP_M);
+  for (int base = warp * LANES; base < CHUNKS; base += WARPGROUP / 32 * LANES) {
+    const int chunk = base + lane % LANES, c = c0 + chunk * CHUNK;
+    float first[CHUNK] = {}, sum[CHUNK] = {}, squares[CHUNK] = {};
+    if (chunk < CHUNKS) {
+#pragma unroll
+      for (int i = 0; i < WGMMA_WARP_M; i++) {
+        float v[CHUNK];
+        box.read(v, i, chunk);
+#pragma unroll
+        for (int k = 0; k < CHUNK; k++) {
+          if (i == 0) first[k] = v[k];
+          const float distance = v[k] - first[k];
+          sum[k] += i < valid ? distance : 0.f;
+          squares[k] += i < valid ? distance * distance : 0.f;
+        }
+      }
+    }
+    // From here on sum is the mean, squares those about it.
+    float n = valid;
+    const float share = valid ? 1.f / n : 0.f;
+#pragma unroll
+    for (int k = 0; k < CHUNK; k++) {
+      squares[k] -= sum[k] * sum[k] * share;
+      sum[k] = valid ? first[k] + sum[k] * share : 0.f;
+    }
+#pragma unroll
+    for (int offset = LANES; offset < 32; offset *= 2) {
+      const float n2 = __shfl_xor_sync(~0u, n, offset), part = n2 > 0 ? n2 / (n + n2) : 0.f;
+#pragma unroll
+      for (int k = 0; k < CHUNK; k++) {
+        const float delta = __shfl_xor_sync(~0u, sum[k], offset) - sum[k];
+        squares[k] += __shfl_xor_sync(~0u, squares[k], offset) + delta * delta * n * part;
+        sum[k] += delta * part;
+      }
+      n += n2;
+    }
+    if (group == 3 || chunk >= CHUNKS || c >= d.t.c || n == 0) continue; // each group of lanes stores one of the three
+    float *to = d.moments + ((size_t)(row / WGMMA_M) * 3 + group) * d.t.c + c;
+#pragma unroll
+    for (int k = 0; k < CHUNK; k += 4) {
+      auto value = [&](int i) { return group == 0 ? n : group == 1 ? sum[i] : squares[i]; };
+      if (d.t.c % 4 == 0 && c + k < d.t.c)
+        *(float4 *)(to + k) = make_float4(value(k), value(k + 1), value(k + 2), value(k + 3));
+      else
+        for (int i = k; i < k + 4; i++)
+          if (c + i < d.t.c) to[i] = value(i);
+    }
+  }
 }
 
 // ---- rung 05's other files ------------------------------------------------------------------------------------------
