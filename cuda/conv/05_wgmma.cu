@@ -362,7 +362,7 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaParams &p, cons
           (!m.problem.out.addend.data || tensor_pixels(&m.problem.out.addend) >> 31 == 0));
     m.pixels = m.reads_dense ? map_tiled(in->data, in->dtype, {(size_t)in->ldc, 1, tensor_pixels(in), 1},
                                          {Tile::TILE_K, 1, Tile::TILE_M, 1}, hints.use)
-                             : map_im2col(m.problem.view, Tile::TILE_M, hints.use);
+                             : map_im2col(in, &m.problem.view.im2col, Tile::TILE_M, hints.use);
     m.result = m.problem.dense ? map_tiled(t->data, t->dtype, {(size_t)t->ldc, 1, tensor_pixels(t), 1},
                                            {box_columns, 1, WGMMA_WARP_M, 1}, MAP_RESULT)
                                : map_result(t, &m.problem.view.im2col, box_columns, WGMMA_WARP_M);

@@ -310,10 +310,10 @@ static WgradPairMaps pair_maps(const Conv *conv, Tensor x, Tensor dy, const Wgra
   Im2col im2col = pair_im2col(conv, &x, &dy, &p.dw, p.shared_patch), steps = im2col;
   pair.at = im2col_view(&x, &im2col);
   pair.area = view_capacity(pair.at) / pair.rows.n;
-  pair.x = map_im2col(pair.at, WGRAD_TILE_K + (p.shared_patch ? panels - 1 : 0));
+  pair.x = map_im2col(&x, &im2col, WGRAD_TILE_K + (p.shared_patch ? panels - 1 : 0));
   steps.y.in = steps.x.in = 0;
   steps.y.in_stride = steps.x.in_stride = 1;
-  pair.dy = map_im2col(im2col_view(&dy, &steps), WGRAD_TILE_K, MAP_OPERAND, narrow ? NARROW_ROW : SWIZZLE_ROW);
+  pair.dy = map_im2col(&dy, &steps, WGRAD_TILE_K, MAP_OPERAND, narrow ? NARROW_ROW : SWIZZLE_ROW);
   return pair;
 }
 

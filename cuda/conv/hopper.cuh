@@ -9,8 +9,11 @@
 // the place of 1024.)
 #pragma once
 #include <cuda.h> // types and constants alone; no function of the driver is linked
-#include "cuda/conv/implicit_gemm.cuh"
+#include "cuda/common.cuh"
 #include "cuda/conv/ptx.cuh"
+extern "C" {
+#include "exact/im2col.h"
+}
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 static constexpr bool HAS_WGMMA = false;
@@ -326,11 +329,10 @@ static inline CUtensorMap encode_im2col(const Im2colMap &m, int channels, int pi
                 map_promotion(use), CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return map;
 }
-// Loads of an im2col view: the pixels under the first tap of its output pixels, in rows of so many bytes.
-static inline CUtensorMap map_im2col(const Im2colView &view, int pixels, MapUse use = MAP_OPERAND,
+// Loads of an im2col matrix: the pixels under the first tap of its output pixels, in rows of so many bytes.
+static inline CUtensorMap map_im2col(const Tensor *t, const Im2col *im2col, int pixels, MapUse use = MAP_OPERAND,
                                      int row = SWIZZLE_ROW) {
-  const Tensor *t = &view.in;
-  const Im2colAxis *y = &view.im2col.y, *x = &view.im2col.x;
+  const Im2colAxis *y = &im2col->y, *x = &im2col->x;
   size_t pixel = t->ldc * dtype_size(t->dtype);
   return encode_im2col({t->data,
                         t->dtype,

@@ -3,6 +3,7 @@
 // TMA to store.
 #pragma once
 #include "cuda/conv/hopper_wgmma.cuh"
+#include "cuda/conv/implicit_gemm.cuh"
 
 enum {
   CONSUMERS = 2, // consumer warpgroups; one more has the producer warps and those that store
