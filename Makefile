@@ -64,7 +64,7 @@ folders := base comm nn cpu cpu/conv weights data/formats data/images data/batch
 lib_objects := $(patsubst %.c,$B/%.o,$(wildcard lib/*.c))
 objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%=%/*.c)))) $(real:%=$B/%.f64.o) \
   $B/commit.o
-kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu))
+kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu cuda/*/*/*.cu))
 tools := $(patsubst tools/%.c,%,$(wildcard tools/*.c))
 tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/harness/faulty_device.c test/harness/nccl_stub.c, \
   $(wildcard test/*/*.c test/*/*/*.c))) \
@@ -228,7 +228,7 @@ $B/test/fuzz/corpus_%.o: test/fuzz/fuzz_%.c $B/cc.flags | setup
 exact := boxes nms match roi_align masks mask_runs preprocess preprocess_affine
 $(exact:%=$B/cuda/%.cu.o): nvflags += -fmad=false
 # A spilled sum makes wgmma wait for itself, five times slower and correct: no test would see it.
-$(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/conv/05_*.cu) cuda/mask_predict.cu): nvflags += -Xptxas -warn-spills,-Werror
+$(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/conv/05_*.cu cuda/conv/lessons/*.cu) cuda/mask_predict.cu): nvflags += -Xptxas -warn-spills,-Werror
 $B/%.cu.o: %.cu $B/nvcc.flags | setup
 	@mkdir -p $(@D)
 	@echo "nvcc $<" && $(NVCC) $(nvflags) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
