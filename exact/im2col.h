@@ -38,6 +38,18 @@ static inline Im2colAxis im2col_axis_dgrad(const Conv *conv, int taps, int size,
                       .filter_stride = -stride};
 }
 
+static inline Im2col im2col_forward(const Conv *conv, const Tensor *w, const Tensor *y) {
+  return (Im2col){im2col_axis_forward(conv, w->h, y->h), im2col_axis_forward(conv, w->w, y->w)};
+}
+
+// Whether the im2col matrix is x itself: one tap, stride 1, no padding, every pixel in the order of memory.
+static inline bool im2col_axis_is_identity(const Im2colAxis *a, int size) {
+  return a->taps == 1 && !a->in && a->in_stride == 1 && a->size == size;
+}
+static inline bool im2col_is_identity(const Im2col *im2col, const Tensor *x) {
+  return im2col_axis_is_identity(&im2col->y, x->h) && im2col_axis_is_identity(&im2col->x, x->w);
+}
+
 static inline int im2col_taps(const Im2col *im2col) { return im2col->y.taps * im2col->x.taps; }
 static inline int im2col_area(const Im2col *im2col) { return im2col->y.size * im2col->x.size; }
 // Index in the filter of one of the im2col matrix's taps.

@@ -165,7 +165,7 @@ void OP(conv_wgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *x, c
     CHECK(x[i].c == dw->c && x[i].ldc == dw->ldc && dy[i].c == dw->n && x[i].n == dy[i].n);
     CHECK(dy[i].ldc == channel_pitch(dw->n));
     CHECK(x[i].dtype == REAL_DTYPE && dy[i].dtype == REAL_DTYPE);
-    g.im2col[i] = (Im2col){im2col_axis_forward(conv, dw->h, dy[i].h), im2col_axis_forward(conv, dw->w, dy[i].w)};
+    g.im2col[i] = im2col_forward(conv, dw, &dy[i]);
   }
   compute(dev, &g);
   if (out->db) add_columns(dev, pairs, dy, out->db, out->accumulate);

@@ -352,19 +352,15 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaParams &p, cons
   CacheHints hints = cache_hints(dev, p);
   p.policy = hints.policy;
   p.filter_width = w->w;
-  p.filter = map_tiled(w->data, w->dtype, {(size_t)w->ldc, (size_t)w->h * w->w, (size_t)w->n, 1},
-                       {Tile::TILE_K, 1, Tile::MN_MAJOR ? Tile::TILE_K : Tile::TILE_N, 1});
+  p.filter = map_filters(w, Tile::TILE_K, Tile::MN_MAJOR ? Tile::TILE_K : Tile::TILE_N);
   int box_columns = Tile::Staging::BOX_COLUMNS;
   for (int i = 0; i < p.problems; i++) {
     MappedProblem &m = p.mapped[i];
     const Tensor *in = &m.problem.view.in, *t = &m.problem.out.t;
     CHECK(tensor_pixels(t) >> 31 == 0 &&
           (!m.problem.out.addend.data || tensor_pixels(&m.problem.out.addend) >> 31 == 0));
-    m.pixels = m.reads_dense ? map_tiled(in->data, in->dtype, {(size_t)in->ldc, 1, tensor_pixels(in), 1},
-                                         {Tile::TILE_K, 1, Tile::TILE_M, 1}, hints.use)
-                             : map_im2col(in, &m.problem.view.im2col, Tile::TILE_M, hints.use);
-    m.result = m.problem.dense ? map_tiled(t->data, t->dtype, {(size_t)t->ldc, 1, tensor_pixels(t), 1},
-                                           {box_columns, 1, WGMMA_WARP_M, 1}, MAP_RESULT)
+    m.pixels = map_im2col_rows(in, &m.problem.view.im2col, Tile::TILE_M, hints.use);
+    m.result = m.problem.dense ? map_pixels(t, box_columns, WGMMA_WARP_M, MAP_RESULT)
                                : map_result(t, &m.problem.view.im2col, box_columns, WGMMA_WARP_M);
   }
   auto kernel = tiles <= blocks ? wgmma_kernel<Tile, true> : wgmma_kernel<Tile, false>;
@@ -425,11 +421,10 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
   flush();
 }
 
-// Corners of im2col boxes lie within 128 pixels, strides up to 8: what TMA's maps can say. Both follow from the
-// filter's size. Floats only as TF32, which has to be asked for. A tap's channels would leave a part of a stage of
-// floats, or of a panel of wgrad, empty where they are few; but images have a wgrad of their own.
+// Floats only as TF32, which has to be asked for. A tap's channels would leave a part of a stage of floats, or of a
+// panel of wgrad, empty where they are few; but images have a wgrad of their own.
 static bool supports(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
-  bool small = MAX(w->h, w->w) + 2 * conv->pad + conv->stride <= 100 && conv->stride <= 8, wgrad = op == CONV_WGRAD;
+  bool small = map_im2col_fits(conv, w), wgrad = op == CONV_WGRAD;
   bool floats = in->dtype == F32, thin = (wgrad ? w->ldc : in->ldc) < 32 && w->h * w->w > 1 && (wgrad || floats);
   if (wgrad && !floats && stem_wgrad_fits(conv, in, w)) thin = false;
   return dev->wgmma && small && !thin && (floats ? dev->tf32 && !wgrad : in->dtype == BF16 || in->dtype == F16);

@@ -291,7 +291,7 @@ static int row_padding(const Conv *conv, const Tensor *dw) { return MAX(dw->w - 
 
 // The im2col view of a pair. Where all pixels are read in order, they are one row.
 static Im2col pair_im2col(const Conv *conv, Tensor *x, Tensor *dy, const Tensor *dw, bool shared_patch) {
-  Im2col im2col = {im2col_axis_forward(conv, dw->h, dy->h), im2col_axis_forward(conv, dw->w, dy->w)};
+  Im2col im2col = im2col_forward(conv, dw, dy);
   if (shared_patch) im2col.x.size += row_padding(conv, dw);
   if (!im2col_is_identity(&im2col, x) || tensor_elements(x) >> 31 || tensor_elements(dy) >> 31)
     return im2col; // TMA counts pixels in int

@@ -180,6 +180,23 @@ __device__ __forceinline__ void cluster_sync_relaxed() {
 __device__ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
+// The host's side: blocks in clusters of so many neighbours.
+template <class Params>
+static void launch_clusters(Device *dev, void (*kernel)(Params), int cluster, int blocks, int threads, int shared,
+                            const Params &params) {
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = cluster;
+  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = blocks;
+  config.blockDim = threads;
+  config.dynamicSmemBytes = shared;
+  config.stream = stream_of(dev);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, params));
+}
 // A value that is equal in all lanes of a warp, made so for the compiler, which can then keep it in a uniform register.
 __device__ __forceinline__ int uniform(int v) { return __shfl_sync(~0u, v, 0); }
 // Named barriers (bar.sync, bar.arrive): complete when as many threads have come (a multiple of 32), wherever in the
@@ -233,6 +250,16 @@ __device__ __forceinline__ void tma_load_im2col(uint32_t to, const CUtensorMap *
                " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8}, %9;" ::"r"(to),
                "l"(map), "r"(barrier), "r"(c), "r"(x), "r"(y), "r"(n), "h"((uint16_t)tap_x), "h"((uint16_t)tap_y),
                "l"(policy)
+               : "memory");
+}
+
+// Tiled mode, into the shared memory of every block of the cluster whose bit is set, at the same address in each, where
+// the barrier at the same address counts what that block gets.
+__device__ __forceinline__ void tma_load_multicast(uint32_t to, const CUtensorMap *map, uint32_t barrier, int x, int y,
+                                                   int z, int n, int blocks) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+               " [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
+               "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(n), "h"((uint16_t)blocks)
                : "memory");
 }
 
@@ -301,6 +328,16 @@ static inline CUtensorMap map_tiled(const void *data, DType dtype, const size_t 
   return map;
 }
 
+// Filters [filters, taps, channels].
+static inline CUtensorMap map_filters(const Tensor *w, int channels, int filters) {
+  return map_tiled(w->data, w->dtype, {(size_t)w->ldc, (size_t)w->h * w->w, (size_t)w->n, 1},
+                   {channels, 1, filters, 1});
+}
+// A tensor's pixels in the order of memory, [pixels, channels].
+static inline CUtensorMap map_pixels(const Tensor *t, int channels, int pixels, MapUse use = MAP_OPERAND) {
+  return map_tiled(t->data, t->dtype, {(size_t)t->ldc, 1, tensor_pixels(t), 1}, {channels, 1, pixels, 1}, use);
+}
+
 // The corners of the im2col mode's bounding box: how far the first tap of the first output pixel lies from the tensor's
 // first pixel, and that of the last from the tensor's last.
 static inline int corner_lower(const Im2colAxis *a) { return a->in; }
@@ -342,6 +379,16 @@ static inline CUtensorMap map_im2col(const Tensor *t, const Im2col *im2col, int 
                         {corner_upper(x, t->w), corner_upper(y, t->h)},
                         {x->in_stride, y->in_stride}},
                        row / dtype_size(t->dtype), pixels, use);
+}
+// The same, but in tiled mode where the im2col matrix is the tensor itself.
+static inline CUtensorMap map_im2col_rows(const Tensor *t, const Im2col *im2col, int rows, MapUse use = MAP_OPERAND) {
+  if (!im2col_is_identity(im2col, t)) return map_im2col(t, im2col, rows, use);
+  return map_pixels(t, SWIZZLE_ROW / (int)dtype_size(t->dtype), rows, use);
+}
+// Whether a map of the im2col mode can say it: its corners lie within 128 pixels, by the filter's size, and its strides
+// are up to 8.
+static inline bool map_im2col_fits(const Conv *conv, const Tensor *w) {
+  return MAX(w->h, w->w) + 2 * conv->pad + conv->stride <= 100 && conv->stride <= 8;
 }
 // Stores of a GEMM's rows: the pixels of the result that a view's output pixels are.
 static inline CUtensorMap map_result(const Tensor *t, const Im2col *im2col, int channels, int pixels) {

@@ -3,6 +3,12 @@
 #pragma once
 #include "cuda/conv/hopper.cuh"
 
+enum {
+  WGMMA_M = 64,      // of one wgmma
+  WGMMA_K = 16,      // of one wgmma, of 16-bit types
+  WGMMA_WARP_M = 16, // rows of a warp
+};
+
 // The matrix descriptor of a swizzled tile with rows of ROW bytes: its address, and the stride between groups of eight
 // rows. `across`: the leading dimension's stride, between columns of ROW bytes, for an MN-major operand with more than
 // one such column.

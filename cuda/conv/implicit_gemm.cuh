@@ -38,11 +38,6 @@ static inline Im2colView im2col_view(const Tensor *in, const Im2col *im2col) {
   CHECK(rows < ((size_t)1 << 31) - 1024 && tensor_elements(in) / (in->n ? in->n : 1) < (size_t)1 << 31);
   return {*in, *im2col, divider(im2col_area(im2col)), divider(im2col->x.size)};
 }
-// Whether the im2col matrix is x itself: one tap, stride 1, no padding, every pixel in the order of memory.
-static inline bool im2col_is_identity(const Im2col *w, const Tensor *x) {
-  auto whole = [](const Im2colAxis &a, int size) { return a.taps == 1 && !a.in && a.in_stride == 1 && a.size == size; };
-  return whole(w->y, x->h) && whole(w->x, x->w);
-}
 static inline int view_columns(const Im2colView &view) { return im2col_taps(&view.im2col) * view.in.ldc; }
 static inline int view_capacity(const Im2colView &view) { return view.in.n * im2col_area(&view.im2col); }
 
@@ -105,7 +100,7 @@ void for_each_problem(const Conv *conv, int pairs, const Tensor *in, const Tenso
       const Tensor *t = &out[i].t;
       Im2col im2col = backward ? Im2col{im2col_axis_dgrad(conv, w->h, t->h, phase / stride),
                                         im2col_axis_dgrad(conv, w->w, t->w, phase % stride)}
-                               : Im2col{im2col_axis_forward(conv, w->h, t->h), im2col_axis_forward(conv, w->w, t->w)};
+                               : im2col_forward(conv, w, t);
       bool dense = stride == 1 && im2col.y.size == t->h && im2col.x.size == t->w;
       if (in[i].n && im2col_area(&im2col)) f(GemmProblem{im2col_view(&in[i], &im2col), dest_args(&out[i]), dense, 0});
     }
@@ -168,6 +163,6 @@ void for_each_group(const Conv *conv, int pairs, const Tensor *in, const Tensor 
 
 // The view of x in wgrad, whose rows are the GEMM's K.
 static inline Im2colView wgrad_view(const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y) {
-  Im2col im2col = {im2col_axis_forward(conv, w->h, y->h), im2col_axis_forward(conv, w->w, y->w)};
+  Im2col im2col = im2col_forward(conv, w, y);
   return im2col_view(x, &im2col);
 }

@@ -10,9 +10,6 @@ enum {
   WGMMA_THREADS = (1 + CONSUMERS) * WARPGROUP,
   PRODUCER_REGISTERS = 40, // of a thread; three warpgroups share 168 each
   CONSUMER_REGISTERS = 232,
-  WGMMA_M = 64,      // of one wgmma
-  WGMMA_K = 16,      // of one wgmma, of 16-bit types
-  WGMMA_WARP_M = 16, // rows of a warp
 };
 
 // How a producer thread lets the other warps go on: when it has issued its first stage, or has found that there is
