@@ -10,7 +10,11 @@ extern "C" {
 // In the order of the files: NN_<name>.cu exports lesson_<name>, a Rung named "NN_<name>".
 // clang-format off
 #define EACH_LESSON(X)                                                                                                 \
-  X(naive)
+  X(naive)                                                                                                             \
+  X(smem_tile)                                                                                                         \
+  X(register_tile)                                                                                                     \
+  X(vector_loads)                                                                                                      \
+  X(cp_async)
 // clang-format on
 
 #define DECLARE_LESSON(name) extern const Rung lesson_##name;
