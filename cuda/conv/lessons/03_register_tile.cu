@@ -9,7 +9,7 @@ enum { PASSES = TILE_M * TILE_K / THREADS, ROWS_PER_PASS = THREADS / TILE_K }; /
 
 // A thread's 8 × 8 elements of C: rows i · SIDE + ty of the tile and columns tx · 8 + j.
 struct ThreadTile {
-  float acc[8][8];
+  Eight acc[8];
 };
 
 static __device__ __forceinline__ void multiply(ThreadTile &t, const bf16 a[][TILE_K], const bf16 b[][TILE_N]) {
@@ -20,14 +20,14 @@ static __device__ __forceinline__ void multiply(ThreadTile &t, const bf16 a[][TI
     for (int i = 0; i < 8; i++) av[i] = to_float(a[i * SIDE + ty][k]);
     for (int j = 0; j < 8; j++) bv[j] = to_float(b[k][tx * 8 + j]);
     for (int i = 0; i < 8; i++)
-      for (int j = 0; j < 8; j++) t.acc[i][j] += av[i] * bv[j];
+      for (int j = 0; j < 8; j++) t.acc[i].v[j] += av[i] * bv[j];
   }
 }
 
 static __device__ __forceinline__ void store(const LessonGemm &g, int row, int column, const ThreadTile &t) {
   int tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE;
 #pragma unroll
-  for (int i = 0; i < 8; i++) c_store<8>(g, row + i * SIDE + ty, column + tx * 8, t.acc[i]);
+  for (int i = 0; i < 8; i++) c_store<8>(g, row + i * SIDE + ty, column + tx * 8, t.acc[i].v);
 }
 
 static __global__ __launch_bounds__(THREADS) void forward_kernel(const __grid_constant__ LessonGemm g) {

@@ -10,10 +10,10 @@ enum { TILE_M = 128, TILE_N = 128, TILE_K = 32, THREADS = 256, SIDE = 16 };
 enum { VECTORS = TILE_K / 8, PITCH = VECTORS + 1 };                              // of a row
 enum { PASSES = TILE_M * VECTORS / THREADS, ROWS_PER_PASS = THREADS / VECTORS }; // of the loads of a tile
 
-// A thread's 8 × 8 elements of C: rows i · SIDE + ty of the tile and columns tx · 8 + j. Column n of
-// the tile is row n % 8 · SIDE + n / 8 in shared memory, so that neighbouring threads read neighbouring rows.
+// A thread's 8 × 8 elements of C: rows i · SIDE + ty of the tile and columns tx · 8 + j. Column n of the tile is row
+// n % 8 · SIDE + n / 8 of b, so that neighbouring threads read neighbouring rows.
 struct ThreadTile {
-  float acc[8][8];
+  Eight acc[8];
 };
 __device__ __forceinline__ float element(const uint4 &vector, int i) { return to_float(((const bf16 *)&vector)[i]); }
 
@@ -27,14 +27,14 @@ static __device__ __forceinline__ void multiply(ThreadTile &t, const uint4 a[][P
 #pragma unroll
     for (int k = 0; k < 8; k++)
       for (int i = 0; i < 8; i++)
-        for (int j = 0; j < 8; j++) t.acc[i][j] += element(av[i], k) * element(bv[j], k);
+        for (int j = 0; j < 8; j++) t.acc[i].v[j] += element(av[i], k) * element(bv[j], k);
   }
 }
 
 static __device__ __forceinline__ void store(const LessonGemm &g, int row, int column, const ThreadTile &t) {
   int tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE;
 #pragma unroll
-  for (int i = 0; i < 8; i++) c_store<8>(g, row + i * SIDE + ty, column + tx * 8, t.acc[i]);
+  for (int i = 0; i < 8; i++) c_store<8>(g, row + i * SIDE + ty, column + tx * 8, t.acc[i].v);
 }
 
 static __global__ __launch_bounds__(THREADS) void forward_kernel(const __grid_constant__ LessonGemm g) {

@@ -14,7 +14,9 @@ extern "C" {
   X(smem_tile)                                                                                                         \
   X(register_tile)                                                                                                     \
   X(vector_loads)                                                                                                      \
-  X(cp_async)
+  X(cp_async)                                                                                                          \
+  X(split_k)                                                                                                           \
+  X(wmma)
 // clang-format on
 
 #define DECLARE_LESSON(name) extern const Rung lesson_##name;
