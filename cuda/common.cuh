@@ -136,6 +136,26 @@ template <class T> __device__ __forceinline__ void store8(T *p, const Eight &e) 
   }
 }
 
+// Of four neighbouring lanes each has a pair of channels of four vectors, channels 2 · (lane % 4) and the next of vector i
+// at v[2i], as tensor cores leave accumulators; lane i of them gets vector i: a transposition, by an exchange with one
+// neighbour and then with the other.
+__device__ __forceinline__ Eight quad_transpose(const float *v) {
+  Eight e = {v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]};
+#pragma unroll
+  for (int by = 1; by <= 2; by *= 2)
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+      if (!(i / 2 & by)) {
+        float &low = e.v[i], &high = e.v[i + 2 * by];
+        bool upper = threadIdx.x & by;
+        float other = __shfl_xor_sync(~0u, upper ? low : high, by);
+        if (upper)
+          low = other;
+        else
+          high = other;
+      }
+  return e;
+}
 __device__ __forceinline__ void add8(Eight &to, const Eight &e) {
 #pragma unroll
   for (int k = 0; k < 8; k++) to.v[k] += e.v[k];
@@ -218,13 +238,19 @@ template <class T> __device__ __forceinline__ Eight dest_resized8(const DestArgs
 
 // What the epilogue reads at `offset`, in elements, which is the same in all tensors of a Dest but a resized addend.
 // Kernels that store several vectors issue the loads of all of them before the first store, to overlap their latencies.
+// What a Dest does not have is as in `none`.
 template <class T> struct DestReads { Raw8<T> addend, old, mask; };
-template <class T> __device__ __forceinline__ DestReads<T> dest_read8(const DestArgs &d, size_t offset) {
-  DestReads<T> r;
+template <class T>
+__device__ __forceinline__ DestReads<T> dest_read8(const DestArgs &d, size_t offset, const DestReads<T> &none) {
+  DestReads<T> r = none;
   if (d.addend.data && !d.resized) r.addend = read8((const T *)d.addend.data + offset);
   if (d.accumulate) r.old = read8((const T *)d.t.data + offset);
   if (d.mask.data) r.mask = read8((const T *)d.mask.data + offset);
   return r;
+}
+template <class T> __device__ __forceinline__ DestReads<T> dest_read8(const DestArgs &d, size_t offset) {
+  DestReads<T> none;
+  return dest_read8<T>(d, offset, none);
 }
 // The rest of the epilogue, for channels c … c+7: v holds the bias and a resized addend already. Padding channels
 // (c + k ≥ t.c) are stored as zero.
@@ -247,12 +273,19 @@ __device__ __forceinline__ void dest_write8(const DestArgs &d, size_t offset, in
 }
 
 // The whole epilogue of one vector: t = keep · f(v + bias + addend + (accumulate ? t : 0)) for channels c … c+7 of
-// pixel (n, y, x); c is a multiple of 8.
-template <class T> __device__ __forceinline__ void dest_store8(const DestArgs &d, int n, int y, int x, int c, Eight v) {
+// pixel (n, y, x); c is a multiple of 8. In a loop around many of these, `none` has to be {}: the compiler would keep
+// what it does not know from one iteration to the next, in registers of its own for each.
+template <class T>
+__device__ __forceinline__ void dest_store8(const DestArgs &d, int n, int y, int x, int c, Eight v,
+                                            const DestReads<T> &none) {
   size_t offset = (((size_t)n * d.t.h + y) * d.t.w + x) * d.t.ldc + c;
   if (d.bias) add8(v, dest_bias8(d, c));
   if (d.resized) add8(v, dest_resized8<T>(d, n, y, x, c));
-  dest_write8<T>(d, offset, c, v, dest_read8<T>(d, offset));
+  dest_write8<T>(d, offset, c, v, dest_read8<T>(d, offset, none));
+}
+template <class T> __device__ __forceinline__ void dest_store8(const DestArgs &d, int n, int y, int x, int c, Eight v) {
+  DestReads<T> none;
+  dest_store8<T>(d, n, y, x, c, v, none);
 }
 
 // ---- reductions in a fixed order ------------------------------------------------------------------------------------
