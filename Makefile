@@ -181,8 +181,11 @@ $(tools:%=$1/%): $1/%: $B/tools/%.o $2 $B/objects.a $B/link.flags
 endef
 shared = @mkdir -p $(@D) && echo "cc $< (shared)" && \
   $(CC) $(filter-out -fopenmp -MMD -MP,$(flags)) -shared -fPIC $< -o $@
-# And in it test_all, which runs those of its faulty/ and the examples as well.
+# And in it test_all, which runs those of its faulty/ and the examples as well. Lessons are in no program: -u takes them
+# from the archive of kernels where there is one.
+comma := ,
 define tester
+$(if $(filter %/libkernels.a,$2),$1/test_all: private libs += -Wl$(comma)-u$(comma)conv_lessons)
 $1/test_all: $(tests) $2 $B/objects.a $B/link.flags | $1/faulty/train $1/faulty/infer $1/allocations.so \
   $1/libnccl_stub.so $(examples:%=$1/%) $1/faulty/libmaskrcnn.so
 	$$(link)

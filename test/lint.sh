@@ -45,7 +45,7 @@ allowed() {
     *) echo 'inference/|include/|engine/|models/|weights/|data/|comm/|nn/|base/' ;; # the programs
   esac
 }
-ladder='|cuda/conv/ladder\.h'
+ladder='|cuda/conv/(ladder|lessons/lessons)\.h'
 
 ours='base|comm|cpu|cuda|data|engine|exact|include|inference|lib|models|nn|test|tools|weights'
 for file in $(sources); do
