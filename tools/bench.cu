@@ -1,5 +1,6 @@
 // bench conv: every convolution of the network through the rungs of the ladder and through cuDNN, one JSON object for
-// each (layer, op, rung). bench gemm: one matrix product in the same way, as a 1 × 1 convolution.
+// each (layer, op, rung). bench gemm: one matrix product in the same way, as a 1 × 1 convolution. bench ladder: the climb
+// of cuda/conv/lessons/ beside the rungs and cuDNN.
 //
 // Before it is timed, a result is checked against the naive rung's. Then all take turns, so that they see the same
 // clocks and every round has a ratio of its own; before each run the L2 cache is swept. The figures are medians.
@@ -44,7 +45,7 @@ static void *naive_result(ConvBench *b, BenchCase *c, ConvOp op, bool magnitude)
 }
 
 // All that are to be timed; false, with a line, when one is wrong.
-static bool verify(ConvBench *b, BenchCase *c, ConvOp op, const Contender *all, int count) {
+static bool verify(ConvBench *b, BenchCase *c, ConvOp op, Contender *all, int count) {
   void *bound = naive_result(b, c, op, true), *want = naive_result(b, c, op, false);
   bool ok = true;
   for (int i = 0; i < count; i++) {
@@ -56,6 +57,7 @@ static bool verify(ConvBench *b, BenchCase *c, ConvOp op, const Contender *all, 
     if (wrong)
       fprintf(stderr, "bench: %s %s of %s: %llu of %zu elements differ from the naive rung\n", name_of(&all[i]),
               op_names[op], c->layer->name, wrong, tensor_elements(t));
+    all[i].wrong = wrong > 0;
     ok &= !wrong;
   }
   device_free(b->dev, bound);
@@ -127,16 +129,19 @@ static bool bench_op(ConvBench *b, BenchCase *c, ConvOp op) {
   Contender all[1 + MAX_RUNGS];
   int count = contenders(b, c, op, all);
   reserve(b, c, op, all, count);
-  if (!verify(b, c, op, all, count)) return false;
+  bool ok = verify(b, c, op, all, count);
+  if (!ok && !b->ladder) return false; // a lesson that is wrong takes no part, but does not keep others from it
   for (int round = -WARMUP; round < b->rounds; round++)
     for (Contender *who = all; who < all + count; who++) {
-      if (who->runs >= 3 && who->us[0] > slow_us) continue;
+      if (who->wrong || (who->slow && (round < 0 || who->runs >= 3))) continue;
       double t = time_once(b, c, op, who);
       if (round >= 0) who->us[who->runs++] = t;
+      who->slow = t > slow_us;
     }
-  const Contender *peer = count && !all[0].rung ? &all[0] : NULL;
-  for (int i = 0; i < count; i++) report(b, c, op, &all[i], peer);
-  return true;
+  const Contender *peer = count && !all[0].rung && !all[0].wrong ? &all[0] : NULL;
+  for (int i = 0; i < count; i++)
+    if (!all[i].wrong) report(b, c, op, &all[i], peer);
+  return ok;
 }
 
 static bool layer_wanted(const ConvBench *b, const ConvCase *l) { return !b->layer || strstr(l->name, b->layer); }
@@ -165,6 +170,17 @@ static bool bench_network(ConvBench *b) {
   return ok;
 }
 
+static bool bench_ladder(ConvBench *b) {
+  bool ok = true;
+  for (const char *name : climbed_layers)
+    for (const ConvCase &l : conv_cases)
+      if (!strcmp(l.name, name) && layer_wanted(b, &l))
+        ok &= bench_layer(b, &l, b->batch, blocks_for(b->height, l.size), blocks_for(b->width, l.size));
+  if (layer_wanted(b, &climbed_gemm)) ok &= bench_layer(b, &climbed_gemm, 8192 / 256, 16, 16);
+  print_climb(&b->climb);
+  return ok;
+}
+
 // The rows of the left operand are pixels, in images of 16 × 16 where that goes.
 static bool bench_gemm(ConvBench *b) {
   ConvCase l = {"gemm", ON_MAP, 1, b->k, b->n, 1, 1, 0, 1, 0};
@@ -173,24 +189,35 @@ static bool bench_gemm(ConvBench *b) {
 
 // ---- the command line -----------------------------------------------------------------------------------------------
 
-// Unasked all but the naive rung, which is timed by whoever has the time, and cuDNN, which takes part anyway.
+static void choose(ConvBench *b, const Rung *rung) {
+  if (b->num_chosen == MAX_RUNGS) die(EXIT_USAGE, "--rungs: at most %d", MAX_RUNGS);
+  b->chosen[b->num_chosen++] = rung;
+}
+
+// All but the naive rung, which is timed by whoever has the time, and cuDNN, which takes part anyway. Beside lessons, the
+// rungs on tensor cores.
+static void choose_unasked(ConvBench *b) {
+  for (const Rung *const *lesson = conv_lessons; b->ladder && *lesson; lesson++) choose(b, *lesson);
+  for (const Rung *const *rung = conv_rungs; *rung; rung++)
+    if (*rung != &rung_naive && !(*rung)->peer && !(b->ladder && *rung == &rung_im2col)) choose(b, *rung);
+}
+
 static void parse_rungs(ConvBench *b) {
-  char names[256];
-  for (const Rung *const *rung = conv_rungs; !b->rungs && *rung; rung++)
-    if (*rung != &rung_naive && !(*rung)->peer) b->chosen[b->num_chosen++] = *rung;
+  char names[512];
+  if (!b->rungs) choose_unasked(b);
   snprintf(names, sizeof names, "%s", b->rungs ? b->rungs : "");
   for (char *name = strtok(names, ","); name; name = strtok(NULL, ",")) {
     const Rung *rung = rung_find(conv_rungs, name);
+    if (!rung) rung = rung_find(conv_lessons, name);
     if (!rung || rung->peer) die(EXIT_USAGE, "--rungs %s: no such rung of ours; cuda/conv/ holds them", name);
-    if (b->num_chosen == MAX_RUNGS) die(EXIT_USAGE, "--rungs: at most %d", MAX_RUNGS);
-    b->chosen[b->num_chosen++] = rung;
+    choose(b, rung);
   }
 }
 
 static void parse_ops(ConvBench *b) {
   char names[64];
   bool any = false;
-  snprintf(names, sizeof names, "%s", b->ops ? b->ops : b->fused ? "fwd" : "fwd,dgrad,wgrad");
+  snprintf(names, sizeof names, "%s", b->ops ? b->ops : b->fused || b->ladder ? "fwd" : "fwd,dgrad,wgrad");
   for (char *name = strtok(names, ","); name; name = strtok(NULL, ",")) {
     int op = 0;
     while (op < CONV_OPS && strcmp(op_names[op], name)) op++;
@@ -198,13 +225,22 @@ static void parse_ops(ConvBench *b) {
     if (b->fused && op != CONV_FORWARD)
       die(EXIT_USAGE, "--ops %s with --fused %s: only fwd is fused with what follows it; drop one", name,
           fused_names[b->fused]);
+    if (b->ladder && op != CONV_FORWARD) die(EXIT_USAGE, "--ops %s: lessons are of fwd alone; drop it", name);
     any = b->wanted[op] = true;
   }
   if (!any) die(EXIT_USAGE, "--ops \"%s\" names none: choose from fwd, dgrad and wgrad", b->ops);
 }
 
+static void check_climbed(const ConvBench *b) {
+  bool any = layer_wanted(b, &climbed_gemm);
+  for (const char *name : climbed_layers) any |= !b->layer || strstr(name, b->layer);
+  if (!any) die(EXIT_USAGE, "--layer %s: ladder climbs p2.3x3, p5.3x3 and gemm.8192; choose of these", b->layer);
+  if (b->dtype != BENCH_BF16) die(EXIT_USAGE, "--dtype %s: lessons are in bf16; drop it", precision_names[b->dtype]);
+}
+
 // An empty table would look like a result.
 static void check_layers(const ConvBench *b) {
+  if (b->ladder) return check_climbed(b);
   const ConvCase *named = NULL;
   for (const ConvCase &l : conv_cases) {
     if (!layer_wanted(b, &l)) continue;
@@ -218,15 +254,18 @@ static void check_layers(const ConvBench *b) {
 
 static void parse(ConvBench *b, int argc, char **argv) {
   OPTION_TABLE(table, ConvBench, BENCH_OPTIONS);
-  Cli cli = {.usage = "conv|gemm [options]",
-             .about = "Times the convolutions of Mask R-CNN R50-FPN on the GPU, or a matrix product, against cuDNN.",
+  Cli cli = {.usage = "conv|gemm|ladder [options]",
+             .about = "Times the convolutions of Mask R-CNN R50-FPN on the GPU, a matrix product, or the climb of the "
+                      "lessons against cuDNN.",
              .options = table,
              .num_options = COUNT(table),
              .values = b,
-             .positional = "conv|gemm"};
+             .positional = "conv|gemm|ladder"};
   cli_parse_or_exit(&cli, argc, argv);
   b->gemm = cli.num_args == 1 && !strcmp(cli.args[0], "gemm");
-  if (!b->gemm && (cli.num_args != 1 || strcmp(cli.args[0], "conv"))) die(EXIT_USAGE, "what to bench: conv or gemm");
+  b->ladder = cli.num_args == 1 && !strcmp(cli.args[0], "ladder");
+  if (!b->gemm && !b->ladder && (cli.num_args != 1 || strcmp(cli.args[0], "conv")))
+    die(EXIT_USAGE, "what to bench: conv, gemm or ladder");
   char rest;
   if (b->size && (sscanf(b->size, "%dx%d%c", &b->height, &b->width, &rest) != 2 || b->height < 64 || b->width < 64))
     die(EXIT_USAGE, "--size %s: expected HEIGHTxWIDTH, 64 at least, such as 800x1344", b->size);
@@ -256,8 +295,8 @@ int main(int argc, char **argv) {
   b.sweep = allocate(b.dev, sweep_bytes);
   CUDA_CHECK(cudaEventCreate(&b.begin));
   CUDA_CHECK(cudaEventCreate(&b.end));
-  bool ok = b.gemm ? bench_gemm(&b) : bench_network(&b);
-  print_totals(&b);
+  bool ok = b.ladder ? bench_ladder(&b) : b.gemm ? bench_gemm(&b) : bench_network(&b);
+  if (!b.ladder) print_totals(&b);
   device_close(b.dev);
   stdout_close();
   return ok ? 0 : EXIT_RUN;

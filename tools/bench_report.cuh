@@ -8,6 +8,7 @@
 #include "tools/bench_case.cuh"
 #include "tools/bench_engines.cuh"
 #include "tools/bench_floor.cuh"
+#include "tools/bench_ladder.cuh"
 extern "C" {
 #include "base/cli.h"
 #include "base/latency.h"
@@ -15,7 +16,7 @@ extern "C" {
 #include "base/record.h"
 }
 
-enum { MAX_RUNGS = 8, MIN_ROUNDS = 7, MAX_ROUNDS = 101 };
+enum { MAX_RUNGS = 24, MIN_ROUNDS = 7, MAX_ROUNDS = 101 };
 
 static const char *const fused_names[] = {"none", "relu", "add-relu", NULL};
 
@@ -25,6 +26,7 @@ typedef struct Contender {
   CudnnPlan plan;   // cuDNN's
   double us[MAX_ROUNDS];
   int runs;
+  bool slow, wrong; // runs three times only; not at all
 } Contender;
 
 // Over the layers of one op, each as often as it occurs.
@@ -38,7 +40,8 @@ typedef struct OpTotal {
 
 // clang-format off
 #define BENCH_OPTIONS(X)                                                                                               \
-  X(STRING, rungs,   NULL,             "A,B",         "all but naive unless given")                                    \
+  X(STRING, rungs,   NULL,             "A,B",         "rungs or lessons; all rungs but naive unless given, of ladder "  \
+                                                      "all lessons and the rungs on tensor cores")                     \
   X(STRING, ops,     NULL,             "A,B",         "of fwd, dgrad, wgrad; all unless given")                        \
   X(CHOICE, dtype,   0, precision_names,              "operands")                                                      \
   X(CHOICE, fused,   0, fused_names,                  "forward with what follows it: bias and ReLU, or bias, "         \
@@ -48,7 +51,7 @@ typedef struct OpTotal {
                                                       "fastest, where they know the layer")                            \
   X(INT,    rounds,  33, MIN_ROUNDS, MAX_ROUNDS, "N", "runs of each")                                                  \
   X(STRING, out,     NULL,             "FILE",        "append the records to this")                                    \
-  X(HEADING, "conv")                                                                                                   \
+  X(HEADING, "conv and ladder")                                                                                        \
   X(STRING, layer,   NULL,             "TEXT",        "only layers with this in their name")                           \
   X(INT,    batch,   4, 1, 64,         "N",           "images")                                                        \
   X(STRING, size,    NULL,             "HxW",         "the canvas, 800x1344 unless given")                             \
@@ -62,7 +65,8 @@ typedef struct OpTotal {
 typedef struct ConvBench {
   OPTION_FIELDS(BENCH_OPTIONS)
   int height, width; // of --size
-  bool gemm;
+  bool gemm, ladder;
+  Climb climb;
   KnownEngines known;
   const Rung *chosen[MAX_RUNGS]; // of --rungs
   int num_chosen;
@@ -98,7 +102,7 @@ static int count_of(const BenchCase *c, ConvOp op) {
   return c->layer->count - (op == CONV_FORWARD ? 0 : c->layer->frozen);
 }
 
-static const char *bench_name(const ConvBench *b) { return b->gemm ? "gemm" : "conv"; }
+static const char *bench_name(const ConvBench *b) { return b->ladder ? "ladder" : b->gemm ? "gemm" : "conv"; }
 
 static void write_record(ConvBench *b, BenchCase *c, ConvOp op, const Contender *who, const Contender *peer,
                          const Measurement *f) {
@@ -169,7 +173,10 @@ static const char *fusion_of(const ConvBench *b, const CudnnPlan *plan) {
 
 static void report(ConvBench *b, BenchCase *c, ConvOp op, const Contender *who, const Contender *peer) {
   Measurement f = figures_of(b, c, op, who, peer);
-  printf("%-16s %-6s %-7s %10.1f us %7.1f TFLOP/s %5.1f x its floor", c->layer->name, op_names[op], name_of(who),
+  if (b->ladder)
+    climb_add(&b->climb, c->layer->name, name_of(who), flop_of(c) / f.us.median / 1e6, f.ratio,
+              f.floor_us / f.us.median);
+  printf("%-16s %-6s %-16s %10.1f us %7.1f TFLOP/s %5.1f x its floor", c->layer->name, op_names[op], name_of(who),
          f.us.median, flop_of(c) / f.us.median / 1e6, f.us.median / f.floor_us);
   if (!who->rung)
     printf("  engine %d of %d%s%s\n", who->plan.engine.index, who->plan.tried,
@@ -183,13 +190,13 @@ static void report(ConvBench *b, BenchCase *c, ConvOp op, const Contender *who, 
 }
 
 static void print_totals(const ConvBench *b) {
-  printf("\n%-6s %-7s %6s %10s %10s %10s %8s  %s\n", "op", "rung", "layers", "ms", "floor ms", "cuDNN ms", "speed",
+  printf("\n%-6s %-16s %6s %10s %10s %10s %8s  %s\n", "op", "rung", "layers", "ms", "floor ms", "cuDNN ms", "speed",
          "worst");
   for (int op = 0; op < CONV_OPS; op++)
     for (int i = 0; i < b->num_chosen; i++) {
       const OpTotal *t = &b->total[op][i];
       if (!t->layers) continue;
-      printf("%-6s %-7s %6d %10.3f %10.3f %10.3f %8.2f  ", op_names[op], b->chosen[i]->name, t->layers, t->us / 1e3,
+      printf("%-6s %-16s %6d %10.3f %10.3f %10.3f %8.2f  ", op_names[op], b->chosen[i]->name, t->layers, t->us / 1e3,
              t->floor_us / 1e3, t->cudnn_us / 1e3, t->shared_us > 0 ? t->cudnn_us / t->shared_us : NAN);
       if (t->worst_layer) printf("%s (%.2f)", t->worst_layer, t->worst);
       printf(t->without_cudnn ? "; %d layers without cuDNN\n" : "\n", t->without_cudnn);
