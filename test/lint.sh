@@ -1,8 +1,8 @@
 #!/bin/sh
 # Checks what the compiler does not: which way includes run, that every header stands alone, no platform #ifdefs, one
-# statement a line, one name for one thing, 120 columns (of Markdown, too), a file for every test, the list of mutants,
-# and the formatting. Prints FILE:LINE: what is wrong, and exits 1 if anything is. Run from the root of the tree;
-# test/lint_test.sh tests it.
+# statement a line, one name for one thing, 120 columns (of Markdown, too), a file for every test, the length of lessons,
+# the list of mutants, and the formatting. Prints FILE:LINE: what is wrong, and exits 1 if anything is. Run from the
+# root of the tree; test/lint_test.sh tests it.
 set -u
 here=$(dirname "$0")
 report=$(mktemp)
@@ -68,6 +68,15 @@ for file in $(sources | grep -E '^(cpu|cuda)/[a-z_]+\.(c|cu)$'); do
   stem=${file#*/} && stem=${stem%.*}
   case $file in cpu/*) twin=cuda/$stem.cu ;; *) twin=cpu/$stem.c ;; esac
   [ -e "$twin" ] || [ "$file" = cuda/machine.cu ] || echo "$file:1: its twin $twin is missing" >>"$report"
+done
+
+# A lesson is small enough to learn: with what it includes of the lessons' folder and of the convolutions', where wrappers
+# of single instructions are not counted, less than 150 lines.
+wrappers='ptx|hopper|hopper_wgmma'
+for file in $(sources | grep '^cuda/conv/lessons/[0-9].*\.cu$'); do
+  parts=$(sed -n 's/^#include "\(cuda\/conv\/.*\.cuh\)"$/\1/p' "$file" | grep -vE "/($wrappers)\.cuh")
+  lines=$(cat "$file" $parts | wc -l)
+  [ "$lines" -lt 150 ] || echo "$file:1: $lines lines with what it includes; a lesson has less than 150" >>"$report"
 done
 
 flags='-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -fopenmp -Wall -Wextra -Werror -fsyntax-only -x c'

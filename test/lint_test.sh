@@ -78,6 +78,15 @@ wrong() { # wrong FILE LINE, the file's text on stdin
   cat >"$1"
   echo "$1:$2" >>expected
 }
+mkdir -p cuda/conv/lessons
+printf '#pragma once\n' >cuda/conv/ptx.cuh
+seq 200 | sed 's|^|// |' >>cuda/conv/ptx.cuh # wrappers are not counted
+cp cuda/conv/ptx.cuh cuda/conv/lessons/lesson.cuh
+sed -i 51,\$d cuda/conv/lessons/lesson.cuh
+{ printf '#include "cuda/conv/lessons/lesson.cuh"\n#include "cuda/conv/ptx.cuh"\n' && seq 97 | sed 's|^|// |'; } \
+  >cuda/conv/lessons/01_short.cu
+[ -z "$(complaints)" ] || { echo "lint_test: a lesson of 149 lines is short enough" && exit 1; }
+{ cat cuda/conv/lessons/01_short.cu && echo '// one more'; } | wrong cuda/conv/lessons/02_long.cu 1
 wrong nn/upward.c 1 <<'END'
 #include "engine/engine.h"
 END

@@ -1,6 +1,6 @@
 // bench conv: every convolution of the network through the rungs of the ladder and through cuDNN, one JSON object for
-// each (layer, op, rung). bench gemm: one matrix product in the same way, as a 1 × 1 convolution. bench ladder: the climb
-// of cuda/conv/lessons/ beside the rungs and cuDNN.
+// each (layer, op, rung). bench gemm: one matrix product in the same way, as a 1 × 1 convolution. bench ladder: the
+// climb of cuda/conv/lessons/ beside the rungs and cuDNN.
 //
 // Before it is timed, a result is checked against the naive rung's. Then all take turns, so that they see the same
 // clocks and every round has a ratio of its own; before each run the L2 cache is swept. The figures are medians.
@@ -194,8 +194,8 @@ static void choose(ConvBench *b, const Rung *rung) {
   b->chosen[b->num_chosen++] = rung;
 }
 
-// All but the naive rung, which is timed by whoever has the time, and cuDNN, which takes part anyway. Beside lessons, the
-// rungs on tensor cores.
+// All but the naive rung, which is timed by whoever has the time, and cuDNN, which takes part anyway. Beside lessons,
+// the rungs on tensor cores.
 static void choose_unasked(ConvBench *b) {
   for (const Rung *const *lesson = conv_lessons; b->ladder && *lesson; lesson++) choose(b, *lesson);
   for (const Rung *const *rung = conv_rungs; *rung; rung++)

@@ -1,4 +1,4 @@
-// bench ladder: what is climbed, by whom, and the table at the end: forward in bf16 of a few problems by every lesson of
+// bench ladder: what is climbed, and the table at the end: forward in bf16 of a few problems by every lesson of
 // cuda/conv/lessons/, the rungs on tensor cores and cuDNN.
 #pragma once
 #include <stdio.h>

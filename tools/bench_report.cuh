@@ -40,7 +40,7 @@ typedef struct OpTotal {
 
 // clang-format off
 #define BENCH_OPTIONS(X)                                                                                               \
-  X(STRING, rungs,   NULL,             "A,B",         "rungs or lessons; all rungs but naive unless given, of ladder "  \
+  X(STRING, rungs,   NULL,             "A,B",         "rungs or lessons; all rungs but naive unless given, of ladder " \
                                                       "all lessons and the rungs on tensor cores")                     \
   X(STRING, ops,     NULL,             "A,B",         "of fwd, dgrad, wgrad; all unless given")                        \
   X(CHOICE, dtype,   0, precision_names,              "operands")                                                      \

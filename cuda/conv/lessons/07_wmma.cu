@@ -6,7 +6,7 @@
 #include "cuda/conv/lessons/lesson.cuh"
 #include "cuda/conv/ptx.cuh"
 
-namespace wmma = nvcuda::wmma;
+using namespace nvcuda;
 
 enum { TILE_M = 128, TILE_N = 128, TILE_K = 32, THREADS = 256, WARPS_N = 4 };
 enum { VECTORS = TILE_K / 8, PITCH = VECTORS + 1 };                              // of a row

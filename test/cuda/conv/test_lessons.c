@@ -1,5 +1,5 @@
-// Every lesson of cuda/conv/lessons/ against the CPU, on small whole numbers, whose sums are exact in any order, so that
-// a result has to agree to one rounding; in outputs full of NaN, and twice, for the same bits.
+// Every lesson of cuda/conv/lessons/ against the CPU, on small whole numbers, whose sums are exact in any order, so
+// that a result has to agree to one rounding; in outputs full of NaN, and twice, for the same bits.
 #include "cuda/conv/lessons/lessons.h"
 #include "test/harness/gpu_conv.h"
 
@@ -99,8 +99,9 @@ static void check_lessons(const Problem *problems, int count, bool racechecked) 
       if (!EXPECT(taken[j] > 0)) printf("  %s supports none of %d problems\n", conv_lessons[j]->name, count);
 }
 
-// A few tiles each, and what a kernel may get wrong: tiles that end in the middle of M, N and K, that begin in one image
-// and end in the next, taps in the padding, strides, channels that are no multiple of eight, levels that share a filter.
+// A few tiles each, and what a kernel may get wrong: tiles that end in the middle of M, N and K, that begin in one
+// image and end in the next, taps in the padding, strides, channels that are no multiple of eight, levels that share a
+// filter.
 static const Problem quick[] = {
     // stride and pad, taps, pairs, n, channels in and out, x's heights, widths, rows
     {{1, 0}, 1, 1, 1, 1, 8, 8, {1}, {1}, {-1}},
