@@ -136,9 +136,9 @@ template <class T> __device__ __forceinline__ void store8(T *p, const Eight &e) 
   }
 }
 
-// Of four neighbouring lanes each has a pair of channels of four vectors, channels 2 · (lane % 4) and the next of vector i
-// at v[2i], as tensor cores leave accumulators; lane i of them gets vector i: a transposition, by an exchange with one
-// neighbour and then with the other.
+// Of four neighbouring lanes each has a pair of channels of four vectors, as tensor cores leave accumulators: channels
+// 2 · (lane % 4) and the next of vector i at v[2i]. Lane i of them gets vector i: a transposition, by an exchange with
+// one neighbour and then with the other.
 __device__ __forceinline__ Eight quad_transpose(const float *v) {
   Eight e = {v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]};
 #pragma unroll
