@@ -16,7 +16,8 @@ extern "C" {
   X(vector_loads)                                                                                                      \
   X(cp_async)                                                                                                          \
   X(split_k)                                                                                                           \
-  X(wmma)
+  X(wmma)                                                                                                              \
+  X(mma_sync)
 // clang-format on
 
 #define DECLARE_LESSON(name) extern const Rung lesson_##name;
