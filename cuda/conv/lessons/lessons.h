@@ -17,7 +17,8 @@ extern "C" {
   X(cp_async)                                                                                                          \
   X(split_k)                                                                                                           \
   X(wmma)                                                                                                              \
-  X(mma_sync)
+  X(mma_sync)                                                                                                          \
+  X(swizzle)
 // clang-format on
 
 #define DECLARE_LESSON(name) extern const Rung lesson_##name;
