@@ -18,7 +18,8 @@ extern "C" {
   X(split_k)                                                                                                           \
   X(wmma)                                                                                                              \
   X(mma_sync)                                                                                                          \
-  X(swizzle)
+  X(swizzle)                                                                                                           \
+  X(wgmma)
 // clang-format on
 
 #define DECLARE_LESSON(name) extern const Rung lesson_##name;
