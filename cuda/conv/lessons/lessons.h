@@ -19,7 +19,8 @@ extern "C" {
   X(wmma)                                                                                                              \
   X(mma_sync)                                                                                                          \
   X(swizzle)                                                                                                           \
-  X(wgmma)
+  X(wgmma)                                                                                                             \
+  X(tma)
 // clang-format on
 
 #define DECLARE_LESSON(name) extern const Rung lesson_##name;
