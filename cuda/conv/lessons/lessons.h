@@ -20,7 +20,8 @@ extern "C" {
   X(mma_sync)                                                                                                          \
   X(swizzle)                                                                                                           \
   X(wgmma)                                                                                                             \
-  X(tma)
+  X(tma)                                                                                                               \
+  X(warp_specialised)
 // clang-format on
 
 #define DECLARE_LESSON(name) extern const Rung lesson_##name;
