@@ -21,7 +21,8 @@ extern "C" {
   X(swizzle)                                                                                                           \
   X(wgmma)                                                                                                             \
   X(tma)                                                                                                               \
-  X(warp_specialised)
+  X(warp_specialised)                                                                                                  \
+  X(persistent)
 // clang-format on
 
 #define DECLARE_LESSON(name) extern const Rung lesson_##name;
