@@ -22,7 +22,8 @@ extern "C" {
   X(wgmma)                                                                                                             \
   X(tma)                                                                                                               \
   X(warp_specialised)                                                                                                  \
-  X(persistent)
+  X(persistent)                                                                                                        \
+  X(cluster)
 // clang-format on
 
 #define DECLARE_LESSON(name) extern const Rung lesson_##name;
