@@ -43,7 +43,7 @@ static __device__ __forceinline__ void store(const LessonGemm &g, int row, int c
 
 static __global__ __launch_bounds__(THREADS, 2) void forward_kernel(const __grid_constant__ LessonGemm g) {
   if constexpr (HAS_WGMMA) {
-    uint32_t stages = (shared_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
+    uint32_t stages = (pinned_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
     int tiles_n = (g.n + TILE_N - 1) / TILE_N, row = blockIdx.x / tiles_n * TILE_M,
         column = blockIdx.x % tiles_n * TILE_N;
     int tx = threadIdx.x % VECTORS, ty = threadIdx.x / VECTORS;

@@ -70,8 +70,8 @@ static __device__ __forceinline__ void store(const TmaGemm &p, int row, int colu
 static __global__ __launch_bounds__(THREADS, 2) void forward_kernel(const __grid_constant__ TmaGemm p) {
   if constexpr (HAS_WGMMA) {
     __shared__ uint64_t barriers[STAGES];
-    uint32_t full = shared_address(barriers), dynamic = shared_address(dynamic_shared());
-    uint32_t stages = (dynamic + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
+    uint32_t stages = (pinned_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
+    uint32_t full = pinned_address(barriers);
     int row = blockIdx.x / p.tiles_n * TILE_M, column = blockIdx.x % p.tiles_n * TILE_N;
     auto copy = [&](int step) {
       int s = step % STAGES;

@@ -67,7 +67,7 @@ static __device__ __forceinline__ void store(const TmaGemm &p, int row, int colu
 static __global__ __launch_bounds__(THREADS, 1) void forward_kernel(const __grid_constant__ TmaGemm p) {
   if constexpr (HAS_WGMMA) {
     __shared__ PipelineBarriers<STAGES> barriers;
-    uint32_t stages = (shared_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
+    uint32_t stages = (pinned_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
     int row = blockIdx.x / p.tiles_n * TILE_M, column = blockIdx.x % p.tiles_n * TILE_N;
     int warpgroup = uniform(threadIdx.x / WARPGROUP), thread = threadIdx.x % WARPGROUP;
     if (threadIdx.x == 0) pipeline_init(barriers, 1, CONSUMERS);
