@@ -304,7 +304,7 @@ lint:
 	@python3 tools/tables.py --check
 	@python3 tools/quotes.py --check
 	@python3 tools/course_diagrams.py --check
-# An exercise of docs/course/ and its check: make exercise 3.
+# An exercise of docs/course/ and its check: make exercise 17.
 ifeq ($(firstword $(MAKECMDGOALS)),exercise)
 exercise := $(word 2,$(MAKECMDGOALS))
 $(exercise):

@@ -9,7 +9,7 @@ check=$(ls "$here/$number"_*_check.c 2>/dev/null)
 if [ -z "$number" ] || [ -z "$check" ]; then
   [ -z "$number" ] || echo "exercise $number: there is none"
   echo 'make exercise N, with N of:'
-  ls "$here" | sed -n 's/^\([0-9]*\)_\(.*\)_check[.]c$/  \1  \2/p'
+  ls "$here" | sed -n 's/^\([0-9]*\)_\(.*\)_check[.]c$/  \1  \2/p' | sort -n
   exit 2
 fi
 file=${2-${check%_check.c}.c}

@@ -7,26 +7,27 @@ static const struct {
   const char *file;
   const char *mistake; // what sed makes of the solution
 } exercises[] = {
-    {"1_moments", "s/d [*] d [*]/d */"},                 // m2 grows by the means' distance, not by its square
-    {"2_suppression", "s|w = i / 64;|w = i / 64 + 1;|"}, // forgets the boxes of the same word
-    {"3_bilinear", "s/>= -1/>= 0/g"},                    // no edge outside the map
-    {"4_runs", "s/colour = 0, /colour = 1, /"},          // ones first
-    {"5_plan", "s/seen[[]v[]] > 0/i < nodes - 1/"},      // adds to what nobody has written
-    {"6_buckets", "s/ && i + 1 < pieces//"},             // forgets the rest
+    {"15_moments", "s/d [*] d [*]/d */"},                 // m2 grows by the means' distance, not by its square
+    {"16_suppression", "s|w = i / 64;|w = i / 64 + 1;|"}, // forgets the boxes of the same word
+    {"17_bilinear", "s/>= -1/>= 0/g"},                    // no edge outside the map
+    {"18_runs", "s/colour = 0, /colour = 1, /"},          // ones first
+    {"19_plan", "s/seen[[]v[]] > 0/i < nodes - 1/"},      // adds to what nobody has written
+    {"20_buckets", "s/ && i + 1 < pieces//"},             // forgets the rest
 };
 
 // Exit status of an exercise's check, of the file as it is delivered or, with `more`, of that with the gap filled.
 static int check(const char **said, int i, const char *mistake) {
   const char *name = exercises[i].file;
+  const int number = atoi(name);
   if (!mistake)
-    return command(said, "B=%s CC='%s' sh docs/course/exercises/check.sh %c", test_tmp(),
-                   getenv("CC") ? getenv("CC") : "cc", name[0]);
+    return command(said, "B=%s CC='%s' sh docs/course/exercises/check.sh %d", test_tmp(),
+                   getenv("CC") ? getenv("CC") : "cc", number);
   return command(said,
-                 "sed '%s' test/docs/course/solutions/%c >%s && "
+                 "sed '%s' test/docs/course/solutions/%d >%s && "
                  "sed '/-- your code --/r %s' docs/course/exercises/%s.c >%s && "
-                 "B=%s CC='%s' sh docs/course/exercises/check.sh %c %s",
-                 mistake, name[0], in_tmp("gap"), in_tmp("gap"), name, in_tmp("filled.c"), test_tmp(),
-                 getenv("CC") ? getenv("CC") : "cc", name[0], in_tmp("filled.c"));
+                 "B=%s CC='%s' sh docs/course/exercises/check.sh %d %s",
+                 mistake, number, in_tmp("gap"), in_tmp("gap"), name, in_tmp("filled.c"), test_tmp(),
+                 getenv("CC") ? getenv("CC") : "cc", number, in_tmp("filled.c"));
 }
 
 static bool compiler_is_there(void) {
@@ -66,7 +67,7 @@ TEST_TIER(exercises_see_mistakes, 1) {
 TEST_TIER(exercises_say_which_there_are, 1) {
   const char *said;
   EXPECT_INT(command(&said, "sh docs/course/exercises/check.sh 99"), 2);
-  EXPECT(strstr(said, "exercise 99: there is none\n") && strstr(said, "  1  moments\n"));
+  EXPECT(strstr(said, "exercise 99: there is none\n") && strstr(said, "  15  moments\n"));
   EXPECT_INT(command(&said, "sh docs/course/exercises/check.sh"), 2);
   EXPECT(strstr(said, "make exercise N, with N of:\n"));
   EXPECT_INT(command(&said, "ls docs/course/exercises/*_check.c | wc -l"), 0);

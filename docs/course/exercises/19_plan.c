@@ -1,6 +1,6 @@
-// Exercise 5 of docs/course/step.md: of every gradient, the first contribution writes, later ones add, and the last one
-// applies the mask. Count first how many a value gets; then follow the walk. A value may be read by several
-// nodes, and by one node twice.
+// Exercise 19 of docs/course/step.md: of every gradient, the first contribution writes, later ones add, and the last
+// one applies the mask. Count first how many a value gets; then follow the walk. A value may be read by several nodes,
+// and by one node twice.
 #include <stdlib.h>
 #include "docs/course/exercises/exercises.h"
 

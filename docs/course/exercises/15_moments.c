@@ -1,4 +1,4 @@
-// Exercise 1 of docs/course/reductions.md: two parts of a set of numbers, each known by its moments alone, become one.
+// Exercise 15 of docs/course/reductions.md: two parts of a set of numbers, each known by its moments alone, become one.
 // With δ = b.mean - a.mean and n = a.n + b.n:
 //   mean = a.mean + δ · b.n / n
 //   m2   = a.m2 + b.m2 + δ² · a.n · b.n / n

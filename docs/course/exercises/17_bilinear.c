@@ -1,4 +1,4 @@
-// Exercise 3 of docs/course/roi_align.md: one sample. The four pixels around (y, x) are weighed by how near they are:
+// Exercise 17 of docs/course/roi_align.md: one sample. The four pixels around (y, x) are weighed by how near they are:
 // on each axis the lower one by 1 - f, the higher one by f, f being what is left of the coordinate past the lower one.
 // Where there is no higher pixel, the edge is repeated.
 #include "docs/course/exercises/exercises.h"

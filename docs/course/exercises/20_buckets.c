@@ -1,4 +1,4 @@
-// Exercise 6 of docs/course/overlap.md: when is the last bucket reduced? Follow the pieces in order, close a bucket
+// Exercise 20 of docs/course/overlap.md: when is the last bucket reduced? Follow the pieces in order, close a bucket
 // where it is full or the pieces end, and let its reduction begin when both it and the queue are ready.
 #include "docs/course/exercises/exercises.h"
 
