@@ -16,7 +16,8 @@ import os
 import re
 import sys
 
-PAGES = ("README.md", "docs/*.md", "docs/course/*.md", "cuda/conv/*.md", "results/*.md")
+PAGES = ("README.md", "docs/*.md", "docs/course/*.md", "docs/course/conv/*.md", "cuda/conv/*.md",
+         "results/*.md")
 LANGUAGES = {".c": "c", ".h": "c", ".cu": "cuda", ".cuh": "cuda", ".py": "python", ".sh": "sh"}
 MOST = 24  # lines: what is longer is not read, and better linked
 MARKED = re.compile(r"^(<!-- quote: ([^\s,]+), \"([^\n]+?)\"(?: to \"([^\n]+?)\")? -->)\n.*?^<!-- end -->$",

@@ -26,7 +26,8 @@ import training_figures
 import vgg28_figures
 from records import Refused, Results
 
-PAGES = ("README.md", "docs/*.md", "docs/course/*.md", "cuda/conv/*.md", "results/*.md")
+PAGES = ("README.md", "docs/*.md", "docs/course/*.md", "docs/course/conv/*.md", "cuda/conv/*.md",
+         "results/*.md")
 TABLES = {**figures.TABLES, **conv_figures.TABLES, **step_figures.TABLES, **training_figures.TABLES,
           **scaling_figures.TABLES, **nets_figures.TABLES, **vgg28_figures.TABLES, **ladder_figures.TABLES}
 VALUES = {**figures.VALUES, **training_figures.VALUES, **scaling_figures.VALUES, **course_figures.VALUES,

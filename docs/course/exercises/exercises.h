@@ -1,5 +1,6 @@
-// What the exercises ask for. `make exercise N` builds N_*.c with the check beside it, which says "solved" or the first
-// difference. Each file has one gap, between the lines "your code" and "end of your code".
+// What exercises 15 to 20 ask for; conv.h has 1 to 14, those of the convolutions. `make exercise N` builds N_*.c with
+// the check beside it, which says "solved" or the first difference. Each file has one gap, between the lines "your
+// code" and "end of your code".
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,6 +7,9 @@ static const struct {
   const char *file;
   const char *mistake; // what sed makes of the solution
 } exercises[] = {
+    // Of the lessons up to WMMA.
+    // Of mma.sync and Hopper.
+    // Of what is left between the convolutions.
     {"15_moments", "s/d [*] d [*]/d */"},                 // m2 grows by the means' distance, not by its square
     {"16_suppression", "s|w = i / 64;|w = i / 64 + 1;|"}, // forgets the boxes of the same word
     {"17_bilinear", "s/>= -1/>= 0/g"},                    // no edge outside the map
