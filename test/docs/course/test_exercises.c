@@ -8,6 +8,13 @@ static const struct {
   const char *mistake; // what sed makes of the solution
 } exercises[] = {
     // Of the lessons up to WMMA.
+    {"1_naive", "s/j [*] conv->stride/j/"},                           // one stride for two axes
+    {"2_smem_tile", "s/in_k && row/row/"},                            // reads past the end of K
+    {"3_register_tile", "s/REGISTER_UNIT - 1/0/"},                    // registers rounded down
+    {"4_vector_loads", "s/at_once = 128 .*/at_once = LANES;/"},       // a warp at once, however wide
+    {"5_cp_async", "s/pipe_wait(stages - 2)/pipe_wait(stages - 1)/"}, // multiplies what is still on its way
+    {"6_split_k", "s/workspace[[]s[]] = part;/sum += part;/; $d"},    // adds in the order of arrival
+    {"7_wmma", "s/x, &y[[]j[]]/x, \\&y[0]/"},                         // one column of fragments for all
     // Of mma.sync and Hopper.
     // Of what is left between the convolutions.
     {"15_moments", "s/d [*] d [*]/d */"},                 // m2 grows by the means' distance, not by its square

@@ -1,0 +1,14 @@
+// Exercise 2 of docs/course/conv/02_smem_tile.md: a block's tile of C. For SHARED_K columns of K after the other, fill
+// both tiles from slow memory, with zeros for what lies outside a matrix, and multiply them out of fast memory. In a
+// kernel, each of the loops over a tile would be the block's threads.
+#include "docs/course/exercises/conv.h"
+
+void block_tile(const ProductShape *shape, int row, int column, float a[SHARED_M][SHARED_K],
+                float b[SHARED_N][SHARED_K], float c[SHARED_M][SHARED_N]) {
+  for (int i = 0; i < SHARED_M; i++)
+    for (int j = 0; j < SHARED_N; j++) c[i][j] = 0;
+  for (int first = 0; first < shape->k; first += SHARED_K) {
+    // ---- your code ----
+    // ---- end of your code ----
+  }
+}
