@@ -304,6 +304,9 @@ lint:
 	@python3 tools/tables.py --check
 	@python3 tools/quotes.py --check
 	@python3 tools/course_diagrams.py --check
+# What the compiler makes of the lessons of cuda/conv/lessons/, which the course quotes: make ARCH=90a lessons-sass.
+lessons-sass: $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/conv/lessons/[0-9]*.cu))
+	@NVCC="$(NVCC)" python3 tools/lesson_sass.py results/lessons-sass.json $^
 # An exercise of docs/course/ and its check: make exercise 17.
 ifeq ($(firstword $(MAKECMDGOALS)),exercise)
 exercise := $(word 2,$(MAKECMDGOALS))
@@ -322,7 +325,7 @@ clean:
 
 .PHONY: all force setup demo demo-classes test test-long test-gpu test-ptx test-sanitizer test-asan test-tsan test-build \
   install uninstall \
-  fuzz run-fuzzers bench tables lint exercise clean
+  fuzz run-fuzzers bench tables lint lessons-sass exercise clean
 .SECONDARY:
 .DELETE_ON_ERROR:
 -include $(shell find $B -name '*.d' 2>/dev/null)

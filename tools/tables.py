@@ -19,6 +19,7 @@ import conv_figures
 import course_figures
 import figures
 import ladder_figures
+import lesson_figures
 import nets_figures
 import scaling_figures
 import step_figures
@@ -29,9 +30,10 @@ from records import Refused, Results
 PAGES = ("README.md", "docs/*.md", "docs/course/*.md", "docs/course/conv/*.md", "cuda/conv/*.md",
          "results/*.md")
 TABLES = {**figures.TABLES, **conv_figures.TABLES, **step_figures.TABLES, **training_figures.TABLES,
-          **scaling_figures.TABLES, **nets_figures.TABLES, **vgg28_figures.TABLES, **ladder_figures.TABLES}
+          **scaling_figures.TABLES, **nets_figures.TABLES, **vgg28_figures.TABLES, **ladder_figures.TABLES,
+          **lesson_figures.TABLES}
 VALUES = {**figures.VALUES, **training_figures.VALUES, **scaling_figures.VALUES, **course_figures.VALUES,
-          **ladder_figures.VALUES}
+          **ladder_figures.VALUES, **lesson_figures.VALUES}
 MARKED = re.compile(r"^<!-- table: (\S+) -->\n.*?^<!-- end -->$|<!-- value: (\S+) -->[^\n]*?<!-- end -->", re.M | re.S)
 OPENING = re.compile(r"<!-- (?:table|value): ")
 
