@@ -67,5 +67,16 @@ class Sources:
         """NAME = 123, of an enum, or 16e9 of a double."""
         found = re.search(rf"\b{name} = ([0-9.e+-]+)\b", self.text(path))
         if not found:
-            raise Refused(f"{path}: no constant {name}; tools/course_diagrams.py draws it")
+            raise Refused(f"{path}: no constant {name}; a diagram of the course needs it")
         return float(found.group(1)) if re.search("[.e]", found.group(1)) else int(found.group(1))
+
+    def enums(self, path):
+        """All enumerators of a file by name, those of `enum { NAME = 1, OTHER = NAME * 2 }`."""
+        found = {}
+        for body in re.findall(r"\benum (?:\w+ )?\{([^}]*)\}", re.sub(r"//[^\n]*", "", self.text(path))):
+            for name, value in re.findall(r"(\w+) = ([\w\s+*/()%-]+)", body):
+                try:
+                    found[name] = int(eval(value.replace("/", "//"), {"__builtins__": {}}, found))
+                except (NameError, SyntaxError) as error:
+                    raise Refused(f"{path}: {name} = {value} cannot be drawn: {error}") from error
+        return found

@@ -11,7 +11,8 @@ TEST_TIER(course_diagrams_are_those_of_the_code, 1) {
   if (!EXPECT_INT(command(&said, "python3 tools/course_diagrams.py --check"), 0)) puts(said);
   const char *root = in_tmp("diagrams");
   CHECK(!command(&said,
-                 "mkdir -p %s && cp --parents -t %s cuda/*.cu* nn/ops.h engine/reduction.c docs/course/*.svg "
+                 "mkdir -p %s && cp --parents -t %s cuda/*.cu* cuda/conv/*.cu* cuda/conv/lessons/* "
+                 "nn/ops.h engine/reduction.c docs/course/*.svg docs/course/conv/*.svg "
                  "results/scaling-model.json results/profile-b4-h200.txt && "
                  "sed -i 's/TILE = 64/TILE = 32/' %s/cuda/nms.cu",
                  root, root, root));
