@@ -183,37 +183,39 @@ def cp_async(_):
 
 def split_k(sources):
     e = sources.enums(LESSONS + "06_split_k.cu")
-    m, n, k = 25 * 42, 512, 9 * 512  # 3 × 3 of the last stage of a ResNet-50, one image of 800 × 1344
+    m, n, k = 4 * 25 * 42, 256, 9 * 256  # p5.3x3 of tools/conv_layers.h, four images of 800 × 1344
     tiles_m, tiles_n = -(-m // e["TILE_M"]), -(-n // e["TILE_N"])
     tiles = tiles_m * tiles_n
     fill = max(1, min(e["FILL_BLOCKS"] // tiles, k // e["MIN_SLICE_K"]))
     slice_k = -(-k // (fill * e["TILE_K"])) * e["TILE_K"]
     slices = -(-k // slice_k)
-    d = Drawing(760, 320)
+    d = Drawing(760, 340)
     d.text(20, 26, f"C: {tiles_m} × {tiles_n} tiles", "title")
+    height = 240 / tiles_m
     for i in range(tiles_m):
         for j in range(tiles_n):
-            d.rect(24 + 26 * j, 40 + 24 * i, 24, 22, "c" if (i, j) == (2, 1) else "none")
-    d.text(20, 276, f"{m} pixels × {n} channels:", "small faint")
-    d.text(20, 291, f"{tiles} blocks, for 132 SMs", "small faint")
-    d.arrow(134, 98, 178, 98)
-    d.text(184, 26, f"the green tile's K of {k}, cut into {slices} slices", "title")
+            d.rect(24 + 44 * j, round(40 + height * i, 1), 42, round(height - 1.5, 1),
+                   "c" if (i, j) == (9, 1) else "none", 1)
+    d.text(20, 302, f"{m} pixels × {n} channels:", "small faint")
+    d.text(20, 317, f"{tiles} blocks, for 132 SMs", "small faint")
+    d.arrow(122, 108, 218, 108)
+    d.text(226, 26, f"the green tile's K of {k}, cut into {slices} slices", "title")
     for s in range(slices):
-        width = 40 * (min(k, (s + 1) * slice_k) - s * slice_k) / slice_k
-        d.rect(184 + 42 * s, 62, round(width, 1), 72, "a")
-        d.text(184 + 42 * s + width / 2, 102, f"{s}", "middle small")
-        d.arrow(184 + 42 * s + width / 2, 138, 184 + 42 * s + width / 2, 164)
-        d.rect(184 + 42 * s, 168, 38, 38, "b")
-    d.text(184, 54, f"{slice_k} of K each, what is left for the last: a block each, {tiles * slices} in all",
-           "small faint")
-    d.text(184, 226, f"workspace: {slices} partial tiles in fp32", "small faint")
-    d.arrow(184 + 42 * slices + 4, 187, 184 + 42 * slices + 42, 187)
-    x = 184 + 42 * slices + 48
-    d.rect(x, 168, 38, 38, "c")
-    d.text(x + 46, 184, "second kernel:", "small")
-    d.text(x + 46, 200, "0 + 1 + 2 + …", "small")
-    d.text(184, 276, "The sum has the order of the slices, whichever block was done first:", "small faint")
-    d.text(184, 291, "a run repeats its bits. Atomic additions would not.", "small faint")
+        width = 68 * (min(k, (s + 1) * slice_k) - s * slice_k) / slice_k
+        d.rect(226 + 72 * s, 70, round(width, 1), 72, "a")
+        d.text(226 + 72 * s + width / 2, 110, f"slice {s}", "middle small")
+        d.arrow(226 + 72 * s + 34, 146, 226 + 72 * s + 34, 172)
+        d.rect(226 + 72 * s + 10, 176, 48, 48, "b")
+    d.text(226, 58, f"{slice_k} of K, {slice_k // e['TILE_K']} steps of {e['TILE_K']}: a block each, "
+           f"{tiles * slices} in all", "small faint")
+    d.text(226, 244, f"workspace: {slices} partial tiles in fp32", "small faint")
+    x = 226 + 72 * slices
+    d.arrow(x, 200, x + 50, 200)
+    d.rect(x + 58, 176, 48, 48, "c")
+    d.text(x + 58, 244, "second kernel:", "small faint")
+    d.text(x + 58, 259, "0 + 1 + 2 + …", "small faint")
+    d.text(226, 302, "The sum has the order of the slices, whichever block was done first:", "small faint")
+    d.text(226, 317, "a run repeats its bits. Atomic additions would not.", "small faint")
     return d
 
 

@@ -2,6 +2,7 @@
 import json
 import re
 
+from ladder_figures import LESSONS
 from records import Refused
 
 RECORD = "lessons-sass.json"
@@ -59,8 +60,6 @@ def value(name, key):
     return lambda results: str(figures(lesson(results, name))[key])
 
 
-LESSONS = ("01_naive", "02_smem_tile", "03_register_tile", "04_vector_loads", "05_cp_async", "06_split_k", "07_wmma",
-           "08_mma_sync", "09_swizzle", "10_wgmma", "11_tma", "12_warp_specialised", "13_persistent", "14_cluster")
 KEYS = ("registers", "shared", "instructions", "multiply", "memory", "lds", "each")
 TABLES = {"lessons-sass": table}
 VALUES = {**{f"sass.{name}.{key}": value(name, key) for name in LESSONS for key in KEYS},
