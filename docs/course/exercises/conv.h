@@ -105,3 +105,87 @@ void fragment_store(float *to, int pitch, const WarpMatrix *acc); // rows of a, 
 void warp_tile(const float *a, const float *b, float *c);
 
 // ---- 8 to 14: tensor cores by their own instructions, and Hopper ----------------------------------------------------
+
+// ---- 8: fragments of mma.sync ---------------------------------------------------------------------------------------
+
+// Of mma.sync m16n8k16, D [16, 8] += A [16, 16] · B [16, 8], by a warp. A register holds two elements of A or of B that
+// are neighbours along K, the first in its lower half, or one element of D.
+typedef enum MmaMatrix { MMA_A, MMA_B, MMA_D } MmaMatrix;
+typedef struct MmaPlace {
+  int lane, reg; // reg: of the four of A, two of B, four of D
+  bool high;     // the register's upper half; false for D
+} MmaPlace;
+
+// Where element (row, column) of a matrix lies; a row of B is one k.
+MmaPlace mma_place(MmaMatrix matrix, int row, int column);
+
+// ---- 9: a swizzle ---------------------------------------------------------------------------------------------------
+
+// A tile in shared memory, rows of `chunks` chunks of 16 bytes, eight or four, one right after the other. Returns the
+// place in its row, from 0 on, at which chunk `chunk` of row `row` lies.
+int swizzled(int chunks, int row, int chunk);
+
+// ---- 10: a matrix descriptor ----------------------------------------------------------------------------------------
+
+// The descriptor of wgmma's operand that begins at row `row`, a multiple of 8, and column `k`, a multiple of 16, of the
+// chapter's tile. `tile`: its address in shared memory, a multiple of 1024, of which a descriptor has 18 bits; what is
+// above them says, in a cluster, whose memory it is.
+uint64_t wgmma_descriptor(uint32_t tile, int row, int k);
+
+// ---- 11: an im2col load ---------------------------------------------------------------------------------------------
+
+typedef struct LoadConv {
+  int n, h, w, p, q;     // images, rows and columns of their pixels; rows and columns of the result's
+  int taps, stride, pad; // taps across, and as many down
+} LoadConv;
+typedef struct Im2colLoad {
+  int lower_y, lower_x, upper_y, upper_x; // the corners of the tensor map
+  int n, y, x;                            // where the load begins, before the tap's offset is added
+  int tap_y, tap_x;                       // that offset
+  int bytes;                              // that the barrier expects
+} Im2colLoad;
+
+// The load of `channels` bf16 channels of the `pixels` pixels that rows `row` … of the im2col matrix meet under tap
+// `tap`, counted across first. The last rows of the load may lie behind the matrix.
+Im2colLoad im2col_load(const LoadConv *conv, int row, int tap, int pixels, int channels);
+
+// ---- 12: phases -----------------------------------------------------------------------------------------------------
+
+typedef struct PipelineWait {
+  int stage, parity;
+} PipelineWait;
+
+// What the producer, or a consumer, waits for before its i-th tile of K, in a ring of `stages` stages.
+PipelineWait pipeline_wait(bool producer, int stages, int i);
+
+// ---- 13: the schedule of a persistent kernel ------------------------------------------------------------------------
+
+typedef struct TileGrid {
+  int rows, columns; // of tiles
+  int band;          // columns of tiles that are numbered together
+  int blocks;        // that run at once; block b computes tiles b, b + blocks, …
+} TileGrid;
+typedef struct TilePlace {
+  int row, column;
+} TilePlace;
+typedef struct BlockSchedule {
+  int tiles; // of the block
+  int waves; // turns until all tiles of the grid are computed
+  int idle;  // blocks that have none in the last of them
+} BlockSchedule;
+
+// tile [schedule.tiles]: the tiles of a block, in order.
+BlockSchedule block_schedule(const TileGrid *grid, int block, TilePlace *tile);
+
+// ---- 14: multicast --------------------------------------------------------------------------------------------------
+
+typedef struct MulticastShare {
+  int first, rows;    // of B's tile, that the block loads
+  unsigned mask;      // bit i: block i of the cluster gets them
+  int expected_bytes; // that the block's full barrier expects of a stage, of A and B
+  int empty_arrivals; // of consumers, before the block may load into the stage again
+} MulticastShare;
+
+// Of block `rank` of a cluster of `blocks`. B's tile has b_rows rows of row_bytes, a multiple of the blocks of them; a
+// tile of A has a_bytes; each block has so many consumers, all of which arrive for each stage.
+MulticastShare multicast_share(int rank, int blocks, int b_rows, int a_bytes, int row_bytes, int consumers);

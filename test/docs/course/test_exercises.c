@@ -16,6 +16,13 @@ static const struct {
     {"6_split_k", "s/workspace[[]s[]] = part;/sum += part;/; $d"},    // adds in the order of arrival
     {"7_wmma", "s/x, &y[[]j[]]/x, \\&y[0]/"},                         // one column of fragments for all
     // Of mma.sync and Hopper.
+    {"8_mma_sync", "s|along / 8 [*] 2 + across / 8|across / 8 * 2 + along / 8|"}, // quarters of A in another order
+    {"9_swizzle", "s|row / (8 / chunks)|row|"}, // rows of four chunks: every second row is half a turn on
+    {"10_wgmma", "s/(uint64_t)64 << 32/(uint64_t)1024 << 32/"}, // not in units of 16 bytes
+    {"11_tma", "s/ + 1 - conv/ - conv/"},                       // the last pixel, counted from the size
+    {"12_warp_specialised", "s/producer ^ //"},                 // waits for the first stages to be emptied
+    {"13_persistent", "/if (width/d"},                          // the last band as wide as the others
+    {"14_cluster", "s/blocks [*] consumers/consumers/"},        // overwrites what another block still reads
     // Of what is left between the convolutions.
     {"15_moments", "s/d [*] d [*]/d */"},                 // m2 grows by the means' distance, not by its square
     {"16_suppression", "s|w = i / 64;|w = i / 64 + 1;|"}, // forgets the boxes of the same word

@@ -1,0 +1,45 @@
+// Any order of a row's chunks will do in which neither the reads of ldmatrix nor the copies into the tile conflict:
+// both take eight chunks at a time, which have to lie in eight different groups of four banks.
+#include "docs/course/exercises/check.h"
+#include "docs/course/exercises/conv.h"
+
+enum { ROWS = 64, GROUPS = 8 }; // GROUPS: of four banks, 16 bytes
+
+static void check_row(int chunks, int row) {
+  int holds[GROUPS];
+  for (int place = 0; place < chunks; place++) holds[place] = -1;
+  for (int chunk = 0; chunk < chunks; chunk++) {
+    const int place = swizzled(chunks, row, chunk);
+    if (place < 0 || place >= chunks)
+      difference("rows of %d chunks: chunk %d of row %d lies at %d, outside its row", chunks, chunk, row, place);
+    if (holds[place] >= 0)
+      difference("rows of %d chunks: chunks %d and %d of row %d lie at the same place", chunks, holds[place], chunk,
+                 row);
+    holds[place] = chunk;
+  }
+}
+
+// Eight chunks that lanes 0 … 7 take at once: one of each row, as ldmatrix reads, or side by side, as they are filled.
+static void check_phase(int chunks, bool reads, int row, int chunk) {
+  int lane_of[GROUPS];
+  for (int group = 0; group < GROUPS; group++) lane_of[group] = -1;
+  for (int lane = 0; lane < GROUPS; lane++) {
+    const int r = reads ? row + lane : row + lane / chunks, c = reads ? chunk : lane % chunks;
+    const int group = (r * chunks + swizzled(chunks, r, c)) % GROUPS, other = lane_of[group];
+    if (other >= 0)
+      difference("rows of %d chunks, %s: lanes %d and %d both need banks %d to %d", chunks,
+                 reads ? "ldmatrix reads a chunk of eight rows" : "eight lanes fill chunks side by side", other, lane,
+                 4 * group, 4 * group + 3);
+    lane_of[group] = lane;
+  }
+}
+
+int main(void) {
+  for (int chunks = 8; chunks >= 4; chunks /= 2) {
+    for (int row = 0; row < ROWS; row++) check_row(chunks, row);
+    for (int row = 0; row < ROWS; row += 8)
+      for (int chunk = 0; chunk < chunks; chunk++) check_phase(chunks, true, row, chunk);
+    for (int row = 0; row < ROWS; row += GROUPS / chunks) check_phase(chunks, false, row, 0);
+  }
+  return solved();
+}
