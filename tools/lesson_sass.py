@@ -17,7 +17,7 @@ import sys
 
 SYSTEM_SHARED = 1024  # bytes that the system takes of every block's, and cuobjdump counts
 MULTIPLIES = re.compile(r"FFMA|HMMA|HGMMA")
-INSTRUCTION = re.compile(r"\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+ )?([A-Z0-9_.]+)(?: +([^;]*))?;")
+INSTRUCTION = re.compile(r"\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+ )?([A-Z0-9_.x]+)(?: +([^;]*))?;")
 
 
 class Refused(Exception):

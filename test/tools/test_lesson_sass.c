@@ -15,6 +15,7 @@ static const char listing[] = "case $* in\n"
                               "        /*0010*/                   LDS.U16 R1, [R2] ;\n"
                               "        /*0018*/              @!PT LDS RZ, [RZ] ;\n"
                               "        /*0020*/              @!P0 FFMA R1, R2, R3, R4 ;\n"
+                              "        /*0028*/                   HGMMA.64x8x16.F32.BF16 R4, gdesc[UR8], R4 ;\n"
                               "        /*0030*/               @P1 BRA 0x10 ;\n"
                               "        /*0040*/                   FADD R1, R2, R3 ;\n"
                               "        /*0050*/               @P1 BRA 0x40 ;\n"
@@ -47,7 +48,7 @@ TEST_TIER(lesson_sass_takes_the_innermost_loop, 1) {
   if (!EXPECT_INT(sass(&said), 0)) puts(said);
   CHECK(!command(&said, "tr -d ' \\n' <%s", in_tmp("sass.json")));
   if (!EXPECT(strstr(said, "\"nvcc\":\"13.0\",\"lessons\":{\"01_x\":{\"registers\":40,\"stack\":0,\"shared\":4096,"
-                           "\"loop\":{\"BRA\":1,\"FFMA\":1,\"LDS.U16\":1}}}")))
+                           "\"loop\":{\"BRA\":1,\"FFMA\":1,\"HGMMA.64x8x16.F32.BF16\":1,\"LDS.U16\":1}}}")))
     puts(said);
 }
 
