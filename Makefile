@@ -3,7 +3,8 @@
 # make install · make uninstall
 #
 # Given on the command line: PREFIX and DESTDIR (where the library is installed), CC, CXX (for an example), CFLAGS, MARCH, STB (where stb/stb_image.h is), B (where all that is built goes),
-# CUDA (0 leaves the GPU out), NVCC, ARCH (the GPUs, as in ARCH="80 90a"). What was made with other values is made again.
+# CUDA (0 leaves the GPU out), NVCC, ARCH (the GPUs, as in ARCH="80 90a"), RUNGS (a folder with rungs of one's own,
+# cuda/conv/README.md). What was made with other values is made again.
 ifeq ($(origin CC),default)
 CC := gcc
 endif
@@ -64,7 +65,17 @@ folders := base comm nn cpu cpu/conv weights data/formats data/images data/batch
 lib_objects := $(patsubst %.c,$B/%.o,$(wildcard lib/*.c))
 objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%=%/*.c)))) $(real:%=$B/%.f64.o) \
   $B/commit.o
-kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu cuda/*/*/*.cu))
+# The rungs of the convolution ladder by name, bottom to top, and the objects of those in the folder RUNGS.
+ifeq ($(CUDA),1)
+rungs := $(shell sh cuda/conv/rungs.sh '$(RUNGS)')
+$(if $(rungs),,$(error no ladder; the line above says why))
+else ifneq ($(RUNGS),)
+$(error RUNGS=$(RUNGS): rungs are compiled by nvcc, and this build is $(built))
+endif
+# Below a folder's own name, so that two folders may have files of one name.
+added := $(addprefix $B/rungs,$(abspath $(RUNGS)))
+kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu cuda/*/*/*.cu)) $B/rungs.o \
+  $(if $(RUNGS),$(patsubst $(RUNGS)/%.cu,$(added)/%.cu.o,$(wildcard $(RUNGS)/*.cu)))
 tools := $(patsubst tools/%.c,%,$(wildcard tools/*.c))
 tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/harness/faulty_device.c test/harness/nccl_stub.c, \
   $(wildcard test/*/*.c test/*/*/*.c))) \
@@ -100,7 +111,9 @@ nvcc.flags := $(NVCC) $(nvflags)
 link.flags := $(CC) $(flags) $(libs) $(nvlibs) $(devices) $(objects) $(kernels) $(tests) $(CXX)
 commit.c := const char build_version[] = "$(version)", build_commit[] = "$(shell \
   git describe --always --dirty 2>/dev/null || echo unknown)";
-texts := cc.flags nvcc.flags link.flags commit.c
+rungs.c := $(foreach r,$(rungs),extern const struct Rung rung_$r; )const struct Rung *const conv_rungs[] = \
+  {$(rungs:%=&rung_%,) 0};
+texts := cc.flags nvcc.flags link.flags commit.c rungs.c
 # By cat: what $(file <) of GNU make 4.3 has read compares as different at times, although it is equal.
 define write_if_changed
 ifneq ($$(shell cat $B/$1 2>/dev/null),$$($1))
@@ -221,7 +234,7 @@ $B/%.f64.o: %.c $B/cc.flags | setup
 	$(call compile,-DREAL64)
 $B/%.cuda.o: %.c $B/cc.flags | setup
 	$(call compile,-DMASKRCNN_CUDA)
-$B/commit.o: $B/commit.c $B/cc.flags | setup
+$B/commit.o $B/rungs.o: %.o: %.c $B/cc.flags | setup
 	@$(CC) $(flags) $(hidden) -c $< -o $@
 # What a fuzzer calls, for test/fuzz/test_corpus.c.
 $B/test/fuzz/corpus_%.o: test/fuzz/fuzz_%.c $B/cc.flags | setup
@@ -232,9 +245,13 @@ exact := boxes nms match roi_align masks mask_runs preprocess preprocess_affine
 $(exact:%=$B/cuda/%.cu.o): nvflags += -fmad=false
 # A spilled sum makes wgmma wait for itself, five times slower and correct: no test would see it.
 $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/conv/05_*.cu cuda/conv/lessons/*.cu) cuda/mask_predict.cu): nvflags += -Xptxas -warn-spills,-Werror
+compile_kernels = @mkdir -p $(@D) && echo "nvcc $<" && $(NVCC) $(nvflags) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 $B/%.cu.o: %.cu $B/nvcc.flags | setup
-	@mkdir -p $(@D)
-	@echo "nvcc $<" && $(NVCC) $(nvflags) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+	$(compile_kernels)
+ifdef RUNGS
+$(added)/%.cu.o: $(RUNGS)/%.cu $B/nvcc.flags | setup
+	$(compile_kernels)
+endif
 
 # ---- what is run ----------------------------------------------------------------------------------------------------
 

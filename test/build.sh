@@ -192,6 +192,44 @@ makes nvcc 0
 makes link "$programs"
 ! ar t build/objects.a | grep -q new || complain "base/new.c: removed, and still in the library"
 ! ar t build/libkernels.a | grep -q new || complain "cuda/new.cu: removed, and still in the library"
+# A rung of the ladder is one file, here or in a folder elsewhere; its name says its place.
+mkdir mine
+refuses() { # what make has to say
+  how="make RUNGS=$tree/mine"
+  ! make RUNGS="$tree/mine" >said 2>&1 || complain "$how is accepted"
+  holds said "$1"
+}
+refuses 'RUNGS=.*/mine: no file there defines a rung'
+cp cuda/conv/template/00_mine.cu mine/mine.cu
+refuses 'mine/mine.cu: call it NN_mine.cu'
+mv mine/mine.cu mine/06_other.cu
+refuses 'mine/06_other.cu: by its name it defines: .* rung_other = {"other"'
+sed s/mine/mma/g cuda/conv/template/00_mine.cu >mine/06_mma.cu
+rm mine/06_other.cu
+refuses 'two files define rung_mma'
+rm mine/06_mma.cu
+cp cuda/conv/template/00_mine.cu mine
+build RUNGS="$tree/mine"
+makes cc 0
+makes nvcc 1
+makes link "$programs"
+holds build/rungs.c '{&rung_mine, &rung_naive, &rung_im2col, &rung_wmma, &rung_mma, &rung_wgmma, &rung_cudnn, 0}'
+ar t build/libkernels.a | grep -q 00_mine || complain "$how: the rung is not in the library"
+build RUNGS="$tree/mine"
+nothing
+mv mine/00_mine.cu cuda/conv/06_mine.cu
+build
+makes cc 0
+makes nvcc 1
+holds build/rungs.c '{&rung_naive, &rung_im2col, &rung_wmma, &rung_mma, &rung_wgmma, &rung_mine, &rung_cudnn, 0}'
+rm cuda/conv/06_mine.cu
+build
+makes nvcc 0
+makes link "$programs"
+lacks build/rungs.c mine
+how="make RUNGS=mine CUDA=0"
+! make RUNGS=mine CUDA=0 >said 2>&1 || complain "$how is accepted"
+holds said 'RUNGS=mine: rungs are compiled by nvcc'
 # Installed and taken away again, below DESTDIR and as PREFIX says.
 build install DESTDIR="$tree/root" PREFIX=/opt/x
 version=$(sed -n 's/^#define MASKRCNN_VERSION_M[AJINOR]* //p' include/maskrcnn.h | paste -sd.)

@@ -6,11 +6,10 @@
 
 // ---- the rung -------------------------------------------------------------------------------------------------------
 
-#define RUNG_ROW(name) &rung_##name,
-extern "C" const Rung *const conv_rungs[] = {EACH_RUNG(RUNG_ROW) NULL};
-
 const Rung *conv_own_rung(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
-  for (int i = COUNT(conv_rungs) - 2; i >= 0; i--)
+  int i = 0;
+  while (conv_rungs[i]) i++;
+  while (i--)
     if (!conv_rungs[i]->peer && conv_rungs[i]->supports(dev, op, conv, in, w)) return conv_rungs[i];
   die_unforeseen("no rung computes this convolution");
 }
