@@ -74,7 +74,7 @@ $(error RUNGS=$(RUNGS): rungs are compiled by nvcc, and this build is $(built))
 endif
 # Below a folder's own name, so that two folders may have files of one name.
 added := $(addprefix $B/rungs,$(abspath $(RUNGS)))
-kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu cuda/*/*/*.cu)) $B/rungs.o \
+kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu cuda/conv/lessons/*.cu)) $B/rungs.o \
   $(if $(RUNGS),$(patsubst $(RUNGS)/%.cu,$(added)/%.cu.o,$(wildcard $(RUNGS)/*.cu)))
 tools := $(patsubst tools/%.c,%,$(wildcard tools/*.c))
 tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/harness/faulty_device.c test/harness/nccl_stub.c, \

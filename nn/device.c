@@ -183,10 +183,7 @@ bool device_choose_rung(Device *dev, const char *name, Err *err) {
   dev->conv_rung = rung_find(dev->conv_rungs, name);
   if (dev->conv_rung) return true;
   char known[256] = "auto";
-  for (const Rung *const *rung = dev->conv_rungs; rung && *rung; rung++) {
-    size_t length = strlen(known);
-    snprintf(known + length, sizeof known - length, ", %s", (*rung)->name);
-  }
+  rung_names(dev->conv_rungs, true, known, sizeof known);
   return err_set(err, "--conv %s: choose from %s", name, known);
 }
 

@@ -1,6 +1,7 @@
 // One implementation of the three convolution ops. A device that has several offers them as `Device.conv_rungs`, and
 // `device_choose_rung` asks for one by name; cuda/conv/ is such a ladder of rungs.
 #pragma once
+#include <stdio.h>
 #include <string.h>
 #include "nn/ops.h"
 
@@ -32,6 +33,14 @@ static inline const Rung *rung_find(const Rung *const *rungs, const char *name) 
   for (; rungs && *rungs; rungs++)
     if (!strcmp((*rungs)->name, name)) return *rungs;
   return NULL;
+}
+
+// The names of such a list, with commas between them, behind what stands in `text` already.
+static inline void rung_names(const Rung *const *rungs, bool peers, char *text, size_t size) {
+  for (; rungs && *rungs; rungs++) {
+    size_t length = strlen(text);
+    if (peers || !(*rungs)->peer) snprintf(text + length, size - length, "%s%s", length ? ", " : "", (*rungs)->name);
+  }
 }
 
 #ifdef __cplusplus

@@ -190,7 +190,7 @@ static bool bench_gemm(ConvBench *b) {
 // ---- the command line -----------------------------------------------------------------------------------------------
 
 static void choose(ConvBench *b, const Rung *rung) {
-  if (b->num_chosen == MAX_RUNGS) die(EXIT_USAGE, "--rungs: at most %d", MAX_RUNGS);
+  if (b->num_chosen == MAX_RUNGS) die(EXIT_USAGE, "--rungs: at most %d, and %s is one more", MAX_RUNGS, rung->name);
   b->chosen[b->num_chosen++] = rung;
 }
 
@@ -203,13 +203,15 @@ static void choose_unasked(ConvBench *b) {
 }
 
 static void parse_rungs(ConvBench *b) {
-  char names[512];
+  char names[512], known[256] = "";
   if (!b->rungs) choose_unasked(b);
   snprintf(names, sizeof names, "%s", b->rungs ? b->rungs : "");
+  rung_names(conv_rungs, false, known, sizeof known);
   for (char *name = strtok(names, ","); name; name = strtok(NULL, ",")) {
     const Rung *rung = rung_find(conv_rungs, name);
     if (!rung) rung = rung_find(conv_lessons, name);
-    if (!rung || rung->peer) die(EXIT_USAGE, "--rungs %s: no such rung of ours; cuda/conv/ holds them", name);
+    if (!rung || rung->peer)
+      die(EXIT_USAGE, "--rungs %s: choose from %s, or the lessons of cuda/conv/lessons", name, known);
     choose(b, rung);
   }
 }

@@ -289,8 +289,10 @@ static void parse(Soak *s, int argc, char **argv) {
              .num_options = COUNT(table),
              .values = s};
   cli_parse_or_exit(&cli, argc, argv);
+  char known[256] = "";
+  rung_names(conv_rungs, true, known, sizeof known);
   if (s->rung && !(s->chosen = rung_find(conv_rungs, s->rung)))
-    die(EXIT_USAGE, "--rung %s: no such rung; cuda/conv/README.md lists them", s->rung);
+    die(EXIT_USAGE, "--rung %s: choose from %s", s->rung, known);
   if (s->out && !(s->file = fopen(s->out, "a"))) // now: a soak may take hours
     die(EXIT_USAGE, "--out %s: %s; give a file that can be written", s->out, strerror(errno));
 }

@@ -1,0 +1,84 @@
+// A rung is one file: the template of cuda/conv/template, under another name and in a folder outside of the tree, is
+// built into the programs, which know it by that name. They are linked in a copy of what this build has compiled, so
+// that what other tests run stays as it is. Without a GPU that is all; with one, the rung is held against the CPU.
+#include "test/harness/command.h"
+#include "test/harness/gpu.h"
+
+enum { TOLD = 4096 };
+
+// The folder in which the kernels are compiled, of which build/host/ has none of its own; NULL, and skipped, if none is.
+static const char *kernels_folder(void) {
+  static char folder[256];
+  snprintf(folder, sizeof folder, "%s", tool("."));
+  char *host = strstr(folder, "/host/.");
+  if (host) *host = '\0';
+  if (!command(NULL, "test -e %s/libkernels.a", folder)) return folder;
+  test_skip("no kernels are compiled here: make CUDA=1");
+  return NULL;
+}
+
+// The copy: the archive of all that is no kernel, the kernels, and what programs are linked of beside them.
+static const char *copy_of(const char *built) {
+  const char *copy = in_tmp("ladder"), *said;
+  int status = command(&said,
+                       "mkdir -p %s && cd %s && find objects.a *.flags commit.c *.o cuda lib nn test tools "
+                       "-name '*.[oa]' -o -name '*.flags' -o -name commit.c | xargs cp -p --parents -t %s",
+                       copy, built, copy);
+  if (!EXPECT_INT(status, 0)) puts(said);
+  return copy;
+}
+
+static const char *rung_folder(void) {
+  const char *folder = in_tmp("rungs");
+  EXPECT_INT(command(NULL, "mkdir -p %s && sed s/mine/scratch/g cuda/conv/template/00_mine.cu >%s/05_scratch.cu",
+                     folder, folder),
+             0);
+  return folder;
+}
+
+// Builds a program of the copy as `make RUNGS=…` does, with the flags of the kernels that are there; what make says is
+// kept. What is no kernel and older than its source stays as it is (-o).
+static bool build(const char *copy, const char *rungs, const char *program, char said[TOLD]) {
+  const char *text;
+  int status = command(&text,
+                       "arch=$(grep -o 'code=sm_[0-9a-z]*' %s/nvcc.flags | sed s/code=sm_// | tr '\\n' ' ') && "
+                       "env -u MAKEFLAGS -u MAKELEVEL make --no-print-directory B=%s CUDA=1 RUNGS=%s ARCH=\"$arch\" "
+                       "NVCC=\"$(cut -d' ' -f1 %s/nvcc.flags)\" -o %s/objects.a %s/%s",
+                       copy, copy, rungs, copy, copy, copy, program);
+  snprintf(said, TOLD, "%s", text);
+  bool ok = EXPECT_INT(status, 0);
+  if (!ok) printf("%s\n", said);
+  return ok;
+}
+
+TEST_TIER(ladder_takes_a_rung_of_another_folder, 1) {
+  const char *built = kernels_folder(), *said;
+  if (!built) return;
+  const char *copy = copy_of(built), *rungs = rung_folder();
+  char made[TOLD];
+  if (!build(copy, rungs, "bench", made)) return;
+  EXPECT(strstr(made, "/05_scratch.cu\n") && !strstr(made, "nvcc cuda/"));
+  EXPECT_INT(command(&said, "%s/bench conv --rungs none", copy), EXIT_USAGE);
+  if (!EXPECT(strstr(said, "--rungs none: choose from naive, im2col, wmma, mma, scratch, wgmma\n"))) puts(said);
+  if (!build(copy, rungs, "train", made)) return;
+  EXPECT(!strstr(made, "nvcc ") && strstr(made, "/train\n"));
+  EXPECT_INT(command(&said, "grep -q rung_scratch %s/train", copy), 0);
+  EXPECT_INT(command(&said, "grep -q rung_scratch %s/libkernels.a", built), 1);
+}
+
+TEST_TIER(cuda_rung_of_another_folder_is_exact, 1) {
+  if (!gpu_device()) return;
+  const char *built = kernels_folder(), *said;
+  if (!built) return;
+  const char *copy = copy_of(built), *rungs = rung_folder();
+  char made[TOLD];
+  if (!build(copy, rungs, "test_all", made) || !build(copy, rungs, "train", made)) return;
+  if (!EXPECT_INT(command(&said, "B=%s %s/test_all cuda_conv_is_exact_on_small_shapes", copy, copy), 0)) puts(said);
+  EXPECT(strstr(said, "1 passed, 0 failed"));
+  if (!EXPECT_INT(command(&said,
+                          "%s/train --device cuda --conv scratch --data %s --out %s --model tiny --size 64 --batch 4 "
+                          "--iters 2 --eval-every -1",
+                          copy, shapes_set(), in_tmp("scratch")),
+                  0))
+    puts(said);
+}
