@@ -6,7 +6,7 @@
 
 enum { TOLD = 4096 };
 
-// The folder in which the kernels are compiled, of which build/host/ has none of its own; NULL, and skipped, if none is.
+// Where kernels are compiled, of which build/host/ has none of its own; NULL, and the test is skipped, where none are.
 static const char *kernels_folder(void) {
   static char folder[256];
   snprintf(folder, sizeof folder, "%s", tool("."));
