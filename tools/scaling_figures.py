@@ -6,7 +6,7 @@ import scaling_model
 import scaling_records
 from conv_figures import table
 from records import Refused
-from scaling_records import FILE, efficiency, finite, over_sockets, world
+from scaling_records import FILE, FILES, efficiency, finite, over_sockets, world
 
 MASKS = {False: "", True: ", full masks"}
 
@@ -15,7 +15,7 @@ def of(results):
     """All records that have to do with scaling, oldest first; refused where there are none."""
     if FILE + ".jsonl" not in results.files:
         raise Refused(f"results/{FILE}.jsonl is missing: ./train --benchmark --gpus N and build/bench_reduce make it")
-    return [*results.all("bench-h200"), *results.all(FILE)]
+    return [r for name in FILES if name + ".jsonl" in results.files for r in results.all(name)]
 
 
 def inputs_of(results):

@@ -10,6 +10,7 @@ import scaling_model
 from records import Refused
 
 FILE = "scaling-h200"
+FILES = ("bench-h200", "cocoeval-cpu", FILE)  # what the model may use
 TOGETHER_S = 6 * 3600  # records without a `run` that are no further apart were made in one
 PARTS = ("batch", "amp", "conv", "norm", "trainable_layers", "full_masks", "canvas_h", "canvas_w")
 
@@ -175,8 +176,8 @@ def fit(inputs, sources, records, like):
     inputs["batch"] = like["batch"]
     found = [r for r in training(records) if world(r) == 1 and setting(r) == setting(like)]
     run = [r for r in found if reserve(r) <= 0]
-    newest = max(run, key=lambda r: r.get("date") or "", default=None)
-    alone = best([r for r in run if same_run(r, newest)]) if newest else None
+    last = newest(run)
+    alone = best([r for r in run if same_run(r, last)]) if last else None
     if not alone:
         raise Refused("no one-GPU record of ./train --benchmark has "
                       + ", ".join(f"{part} {like.get(part)}" for part in PARTS))
@@ -189,7 +190,26 @@ def fit(inputs, sources, records, like):
     ranks = [r for r in training(records) if world(r) > 1 and nodes(r) == 1 and setting(r) == setting(like)
              and not over_sockets(r) and r.get("transport") != "tcp"]
     fit_ranks(inputs, measured, records, ranks)
+    fit_evaluation(inputs, measured, records)
     return inputs, sources
+
+
+def newest(records, **members):
+    return max((r for r in records if all(r.get(k) == v for k, v in members.items())),
+               key=lambda r: r.get("date") or "", default=None)
+
+
+def fit_evaluation(inputs, measured, records):
+    """What comes between epochs: inference of a batch of eight, and the scores, measured on few cores."""
+    infer = newest(records, bench="infer", model="maskrcnn", batch=8, amp="bf16", canvas_h=800, canvas_w=1344)
+    if infer:
+        measured("infer_img_s", infer["img_s"], f"batch 8, {infer['commit']}")
+    scores = [newest(records, bench="cocoeval", iou=iou, images=5000, detections=500000) for iou in ("bbox", "segm")]
+    if all(scores):
+        seconds, cores = sum(r["ours_s"] for r in scores), scores[0]["cores"]
+        measured("scoring_s", seconds * cores / inputs["cores_per_gpu"],
+                 f"{seconds:.1f} s for boxes and masks on {cores} cores, {scores[0]['commit']}; assumed: shared by the "
+                 f"{inputs['cores_per_gpu']:g} of a GPU")
 
 
 def fit_ranks(inputs, measured, records, ranks):
@@ -235,7 +255,7 @@ def default_setting(full_masks=False, batch=4):
 def folder_records(root):
     """Everything of results/ that the model may use, oldest first."""
     found = []
-    for name in ("bench-h200", FILE):
+    for name in FILES:
         path = os.path.join(root, "results", name + ".jsonl")
         if os.path.exists(path):
             found += read_records(path)

@@ -141,6 +141,20 @@ class Records(unittest.TestCase):
             self.assertTrue(sources[name].startswith("measured: "), name)
         self.assertAlmostEqual(model.predict(fitted, 8).img_s / model.predict(TRUE, 8).img_s, 1, 3)
 
+    def test_an_evaluation_is_the_newest_that_was_measured(self):
+        infer = {"bench": "infer", "model": "maskrcnn", "batch": 8, "amp": "bf16", "canvas_h": 800, "canvas_w": 1344,
+                 "img_s": 500.0, **ORIGIN}
+        scores = [{"bench": "cocoeval", "iou": iou, "images": 5000, "detections": 500000, "cores": 2, "ours_s": s, **ORIGIN}
+                  for iou, s in (("bbox", 3.0), ("segm", 4.0), ("boundary", 50.0))]
+        old = [{**r, "img_s": 1.0, "ours_s": 1e3, "date": "2029-01-01T10:00:00Z"} for r in [infer, *scores]]
+        other = [{**infer, "batch": 24, "img_s": 2.0}, {**infer, "canvas_h": 512, "img_s": 2.0}]
+        records = [infer, *other, *scores, *old, *made_up()]
+        fitted, sources = scaling_records.fit(INPUTS, SOURCES, records, scaling_records.default_setting())
+        self.assertEqual((fitted["infer_img_s"], fitted["scoring_s"]), (500, 7.0 * 2 / INPUTS["cores_per_gpu"]))
+        self.assertIn("7.0 s for boxes and masks on 2 cores, abc1234", sources["scoring_s"])
+        half, _ = scaling_records.fit(INPUTS, SOURCES, [scores[0], *made_up()], scaling_records.default_setting())
+        self.assertEqual(half["scoring_s"], INPUTS["scoring_s"])
+
     def test_a_setting_of_which_nothing_is_known_is_refused(self):
         with self.assertRaisesRegex(Refused, "no one-GPU record .* batch 3"):
             scaling_records.fit(INPUTS, SOURCES, made_up(), scaling_records.default_setting(batch=3))
