@@ -84,8 +84,8 @@ char *xstrdup_at(const char *s, const char *where);
 char *xasprintf_at(const char *where, const char *fmt, ...) PRINTF_LIKE(2, 3);
 NORETURN void die_of_memory(size_t bytes, const char *where);
 
-// A stream that writes into memory, as open_memstream; once it is closed *text is whole, NUL-terminated, `size` long
-// and the caller's to free. Both end the program when memory is out.
+// A stream that writes into memory; once it is closed *text is whole, NUL-terminated, `size` long and the caller's to
+// free. Opening and closing end the program when memory is out. It has no positions (ftell).
 #define text_open(text, size) text_open_at(text, size, HERE)
 #define text_close(stream) text_close_at(stream, HERE)
 FILE *text_open_at(char **text, size_t *size, const char *where);

@@ -232,14 +232,19 @@ typedef struct List {
   char *text;
   size_t size;
   FILE *f;
+  bool any;
 } List;
 
 static void list_begin(List *l) {
   l->f = text_open(&l->text, &l->size);
+  l->any = false;
   fputc('[', l->f);
 }
 
-static void list_add(List *l, const char *json) { fprintf(l->f, "%s%s", ftell(l->f) > 1 ? "," : "", json); }
+static void list_add(List *l, const char *json) {
+  fprintf(l->f, "%s%s", l->any ? "," : "", json);
+  l->any = true;
+}
 
 // Closes the array and makes it a member of r.
 static void list_end(List *l, Record *r, const char *key) {
