@@ -367,7 +367,7 @@ bool page_evaluation_read(const char *path, PageEvaluation *e, Err *err) {
   const char *key;
   size_t size;
   char *text = file_read(path, &size, err);
-  e->step = -1;
+  e->step = PAGE_UNSCORED;
   if (!text) return false;
   json_open(&j, path, text, size);
   if (json_begin_object(&j))

@@ -170,7 +170,7 @@ bool page_read(RunPage *p, const char *folder, const char *name, Err *err) {
   Session s = {.metrics = -1};
   Curve own[OWN_CURVES] = {0};
   p->name = name ? xstrdup(name) : last_part(folder);
-  p->evaluation.step = -1;
+  p->evaluation.step = PAGE_UNSCORED;
   bool ok = path_is_file(log) || err_set(err, "%s: no such file: expected the folder of a run of ./train", log);
   ok = ok && session_read(session, p, &s, err) && read_log(log, p, own, err) &&
        (!path_is_file(evaluation) || page_evaluation_read(evaluation, &p->evaluation, err));

@@ -13,10 +13,12 @@
 #include "inference/agreement.h"
 #include "inference/benchmark.h"
 #include "inference/class_results.h"
+#include "inference/score_page.h"
 #include "inference/speed.h"
 
 typedef struct ClassSet {
   const InferOptions *o;
+  const ModelConfig *config;
   const Dataset *d;
   const Category *category;
   HandleFinder *finder;
@@ -133,6 +135,11 @@ static void report_scores(const ClassSet *s) {
   printf("\n");
   if (!confusion_write(s->o->out, &confusion, &err)) die(EXIT_RUN, "%s", err.msg);
   line_print(stderr, "confusion matrix: %s/confusion.txt, .json and .svg", s->o->out);
+  Metrics m;
+  if (!task_classification.score(d, (void *)&s->all, &m, &err) ||
+      !score_page_write(s->o, s->config, d, &s->all, &m, &err))
+    die(EXIT_RUN, "%s", err.msg);
+  line_print(stderr, "page: %s/" SCORE_PAGE, s->o->out);
   free(matrix);
   free((void *)name);
 }
@@ -236,7 +243,8 @@ static void plan_outputs(const InferOptions *o, const Job *job, const Dataset *d
     file_set_add(&inputs, path);
     free(path);
   }
-  if (!class_results_spare(o->json, &inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!class_results_spare(o->json, &inputs, &err) || !score_page_spares(o, &inputs, &err))
+    die(EXIT_USAGE, "%s", err.msg);
   file_set_free(&inputs);
   if (job->launch.rank == 0 && !folder_take(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
 }
@@ -262,8 +270,12 @@ int class_set_run(const InferOptions *o, Job *job, const JobOptions *wanted, con
   if (!o->benchmark) plan_outputs(o, job, &d);
   agreement_check(job->comm, o, config, c, &d);
   job_start(job, wanted);
-  ClassSet s = {
-      .o = o, .d = &d, .category = category, .comm = job->comm, .guesses = MIN(MAX(o->top, TOP_CLASSES), d.classes)};
+  ClassSet s = {.o = o,
+                .config = config,
+                .d = &d,
+                .category = category,
+                .comm = job->comm,
+                .guesses = MIN(MAX(o->top, TOP_CLASSES), d.classes)};
   speed_begin(&s.speed, comm_world(job->comm), "classes");
   open_finder(&s, job);
   speed_opened(&s.speed, now_seconds() - s.speed.begun);

@@ -4,12 +4,14 @@
 #include <sys/stat.h>
 #include "base/folder.h"
 #include "base/interrupt.h"
+#include "base/output.h"
 #include "data/formats/choice.h"
 #include "engine/detect.h"
 #include "engine/evaluate.h"
 #include "engine/rank_sum.h"
 #include "inference/agreement.h"
 #include "inference/benchmark.h"
+#include "inference/score_page.h"
 #include "inference/speed.h"
 
 // ---- the folder of a run ----------------------------------------------------------------------------------------
@@ -97,20 +99,22 @@ static void visit_batch(void *context, const Dataset *d, const Batch *b, const D
   }
 }
 
-static void report_scores(const Dataset *d, const Evaluation *all) {
-  Scores s;
+static void report_scores(const InferOptions *o, const ModelConfig *config, const Dataset *d, Evaluation *all) {
+  const Scores *s = &all->scores;
+  Metrics m;
   Err err;
-  if (!evaluate_score(d, all, &s, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (!task_detection.score(d, all, &m, &err)) die(EXIT_RUN, "%s", err.msg);
   printf("bbox\n");
-  cocoeval_print(stdout, &s.bbox);
-  cocoeval_print_categories(stdout, &s.bbox);
+  cocoeval_print(stdout, &s->bbox);
+  cocoeval_print_categories(stdout, &s->bbox);
   printf("segm\n");
-  cocoeval_print(stdout, &s.segm);
-  cocoeval_print_categories(stdout, &s.segm);
-  printf("bbox AP %.3f  mask AP %.3f  on %d images", s.bbox.stats[0], s.segm.stats[0], all->images);
+  cocoeval_print(stdout, &s->segm);
+  cocoeval_print_categories(stdout, &s->segm);
+  printf("bbox AP %.3f  mask AP %.3f  on %d images", s->bbox.stats[0], s->segm.stats[0], all->images);
   if (all->left_out) printf("; %d left out: they cannot be read", all->left_out);
   printf("\n");
-  scores_free(&s);
+  if (!score_page_write(o, config, d, all, &m, &err)) die(EXIT_RUN, "%s", err.msg);
+  line_print(stderr, "page: %s/" SCORE_PAGE, o->out);
 }
 
 // What all ranks have been told; the first one says it.
@@ -120,16 +124,18 @@ _Noreturn static void give_up(Visit *v, const Err *err) {
   die_unforeseen("%s", err->msg);
 }
 
-static void report(const InferOptions *o, const Dataset *d, const Evaluation *all, bool complete, Visit *v) {
+static void report(const InferOptions *o, const ModelConfig *config, const Dataset *d, Evaluation *all, bool complete,
+                   Visit *v) {
   (complete ? findings_commit : findings_keep)(&v->findings);
   speed_print(&v->speed, o->batch, v->finder.ahead);
   if (complete && all->left_out)
     fprintf(stderr, "%d of %d images could not be read: left out\n", all->left_out, all->images + all->left_out);
-  if (complete && o->eval) report_scores(d, all);
+  if (complete && o->eval) report_scores(o, config, d, all);
 }
 
 // Returns the program's exit status.
-static int find_and_score(const InferOptions *o, const Dataset *d, const ResultForm *form, Visit *v) {
+static int find_and_score(const InferOptions *o, const ModelConfig *config, const Dataset *d, const ResultForm *form,
+                          Visit *v) {
   Err err;
   Evaluation all;
   const int rank = comm_rank(v->comm);
@@ -146,7 +152,7 @@ static int find_and_score(const InferOptions *o, const Dataset *d, const ResultF
   if (rank)
     findings_leave(&v->findings);
   else
-    report(o, d, &all, complete, v);
+    report(o, config, d, &all, complete, v);
   evaluation_free(&all);
   return complete && !failed ? 0 : EXIT_RUN;
 }
@@ -164,6 +170,7 @@ static void plan_outputs(const InferOptions *o, const Dataset *d, Findings *f) {
     free(path);
     files[i] = d->coco.images[d->image[i]].file_name;
   }
+  if (o->eval && !score_page_spares(o, &inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!findings_open(f, o->json, o->out, o->overlays < 0 ? 16 : o->overlays, files, d->num_images, &inputs, &err))
     die(EXIT_USAGE, "%s", err.msg);
   free(files);
@@ -209,7 +216,7 @@ int data_set_run(const InferOptions *o, Job *job, const JobOptions *wanted, cons
   visit.finder = handle_finder(finder, category, config->box_extra);
   int status = 0;
   if (!o->benchmark)
-    status = find_and_score(o, &d, form, &visit);
+    status = find_and_score(o, config, &d, form, &visit);
   else if (!infer_benchmark(finder, o, job->comm, &d, &err))
     die(EXIT_RUN, "%s", err.msg);
   handle_finder_close(finder);

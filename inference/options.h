@@ -40,7 +40,8 @@
   X(STRING, crops,     NULL,            "DIR",  "a PNG for each detection of at least 0.5 in images that are named; "  \
                                                 "an empty folder")                                                     \
   X(FLAG,   crop_alpha, false,                  "of --crops: what is outside the mask is transparent")                 \
-  X(FLAG,   eval,      false,                   "score against the annotations of --data; classes always are")         \
+  X(FLAG,   eval,      false,                   "score against the annotations of --data, and write "                  \
+                                                "OUT/evaluation.html; classes always are")                             \
   X(FLOAT,  score,     0.05f, 0, 1,     "X",    "detections below this are dropped")                                   \
   X(INT,    size,      0, 0, 8192,      "N",    "shorter side in pixels; 0 = as trained")                              \
   X(INT,    max_size,  0, 0, 16384,     "N",    "longer side at most; 0 = as trained, or 5/3 of --size")               \

@@ -228,12 +228,14 @@ static void write_setting(const Page *p, const RunPage *r) {
   page_section_end(p);
 }
 
+static bool has_steps(const RunPage *r) { return r->evaluation.step != PAGE_OF_WEIGHTS; }
+
 void page_run(Page *p, const RunPage *r) {
   write_facts(p, r);
   write_warnings(p, r);
-  write_curves(p, r);
+  if (has_steps(r)) write_curves(p, r);
   page_evaluation(p, &r->evaluation);
-  write_parts(p, r);
+  if (has_steps(r)) write_parts(p, r);
   write_memory(p, r);
   write_setting(p, r);
   if (p->left_out) fprintf(p->f, "<p class=\"faint\">%d pictures are left out: the page is full.</p>\n", p->left_out);
@@ -254,11 +256,11 @@ static void write_navigation(const Page *p, const RunPage *r) {
     const char *anchor, *text;
     bool there;
   } all[] = {{"warnings", "Warnings", r->warnings},
-             {"curves", "Curves", true},
+             {"curves", "Curves", has_steps(r)},
              {"evaluation", "Evaluation", true},
              {"confusion", "Confusion", r->evaluation.confusion.count},
              {"images", "Images", r->evaluation.pictures},
-             {"time", "Time", true},
+             {"time", "Time", has_steps(r)},
              {"memory", "Memory", r->memories},
              {"settings", "Settings", r->settings.n || r->command}};
   fputs("<nav aria-label=\"sections\">", p->f);

@@ -64,8 +64,9 @@ typedef struct PagePicture {
 } PagePicture;
 
 // What an evaluation found.
+enum { PAGE_UNSCORED = -1, PAGE_OF_WEIGHTS = -2 };
 typedef struct PageEvaluation {
-  int64_t step; // -1: there was none
+  int64_t step; // PAGE_UNSCORED: there was none; PAGE_OF_WEIGHTS: of no run, whose steps the page would show, too
   int images, left_out;
   PagePairs metrics;
   char *column[PAGE_COLUMNS]; // what the values of categories are

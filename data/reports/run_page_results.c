@@ -257,12 +257,14 @@ static void write_metrics(const Page *p, const PageEvaluation *e) {
 
 void page_evaluation(Page *p, const PageEvaluation *e) {
   page_section(p, "evaluation", "Evaluation");
-  if (e->step < 0) {
+  if (e->step == PAGE_UNSCORED) {
     page_element(p, "p class=\"faint\"", "None is kept so far.");
     page_section_end(p);
     return;
   }
-  fprintf(p->f, "<p class=\"faint\">After step %lld, on %d images", (long long)e->step, e->images);
+  fputs("<p class=\"faint\">", p->f);
+  if (e->step >= 0) fprintf(p->f, "After step %lld, on ", (long long)e->step);
+  fprintf(p->f, "%d images", e->images);
   if (e->left_out) fprintf(p->f, "; %d are left out, because they cannot be read", e->left_out);
   fputs(".</p>\n", p->f);
   write_metrics(p, e);

@@ -7,6 +7,7 @@
 #include "data/formats/coco.h"
 #include "data/images/png.h"
 #include "test/harness/command.h"
+#include "test/harness/html.h"
 #include "test/harness/infer.h"
 #include "test/harness/test.h"
 
@@ -237,6 +238,26 @@ TEST_TIER(infer_shares_out_a_data_set, 1) {
   EXPECT(!command(NULL, "cd %s && rm -f */lock */index-* && diff -r one-rank shared-out", test_tmp()));
   free(scores[0]);
   free(scores[1]);
+}
+
+// Its page shows the scores that it prints, and takes no file's place that is read.
+TEST_TIER(infer_scores_on_a_page, 1) {
+  size_t size;
+  const char *said, *line = infer_line("scored");
+  EXPECT_INT(command(&said, "%s --data %s --eval --overlays 0", line, shapes_set()), 0);
+  EXPECT(strstr(said, "\npage: ") || !strncmp(said, "page: ", 6));
+  const char *ap = strstr(said, "bbox AP ");
+  char *page = file_read(in_tmp("scored/evaluation.html"), &size, NULL), *wanted = ap ? xasprintf("%.13s ", ap) : NULL;
+  if (EXPECT(page && wanted))
+    EXPECT(html_well_formed(page) && strstr(page, wanted) && strstr(page, "id=\"images\"") && !strstr(page, "#curves"));
+  free(page);
+  free(wanted);
+  EXPECT_INT(command(&said, "%s --data %s --overlays 0", infer_line("unscored"), shapes_set()), 0);
+  EXPECT(access(in_tmp("unscored/evaluation.html"), F_OK) != 0);
+  EXPECT_INT(
+      command(&said, "mkdir -p %s && ln -s %s %s/evaluation.html", in_tmp("linked"), infer_weights(), in_tmp("linked")),
+      0);
+  expect_refused("is read by this run", infer_weights(), "linked", "--eval --data %s", shapes_set());
 }
 
 TEST_TIER(infer_on_ranks_stops_when_asked, 1) {

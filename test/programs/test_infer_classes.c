@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include "base/json.h"
 #include "test/harness/command.h"
+#include "test/harness/html.h"
 #include "test/harness/library.h"
 #include "test/harness/test.h"
 
@@ -144,6 +145,10 @@ TEST(infer_scores_classes_of_idx) {
        *table = read_out("idx-out/confusion.txt");
   snprintf(wanted, sizeof wanted, "{\"classes\":7,\"images\":30,\"right\":%d,", r.right);
   EXPECT(strstr(json, wanted) && strstr(svg, "kind 6") && strstr(out, table));
+  char *page = read_out("idx-out/evaluation.html");
+  snprintf(wanted, sizeof wanted, "<dd>top-1 %.2f %%  top-5 ", r.right / 0.3);
+  EXPECT(html_well_formed(page) && strstr(page, wanted) && strstr(page, "kind 6") && strstr(page, "id=\"confusion\""));
+  free(page);
   free(text);
   free(out);
   free(json);

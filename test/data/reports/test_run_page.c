@@ -136,6 +136,20 @@ TEST(run_page_of_a_run_without_evaluation) {
 }
 
 // Side by side, then each by itself; settings that are the same are not among those that differ.
+// Of weights that were scored by themselves: nothing that only a run has.
+TEST(run_page_of_an_evaluation_alone) {
+  RunPage r = make_page("weights", true);
+  r.evaluation.step = PAGE_OF_WEIGHTS;
+  char *text = page_of(&r, 1);
+  expect_alone(text);
+  EXPECT(strstr(text, "<p class=\"faint\">4 images") && strstr(text, "id=\"confusion\"") &&
+         !strstr(text, "After step"));
+  EXPECT(!strstr(text, "\"curves\"") && !strstr(text, "#curves") && !strstr(text, "\"time\"") &&
+         !strstr(text, "#time"));
+  free(text);
+  run_page_free(&r);
+}
+
 TEST(run_page_of_several) {
   RunPage r[] = {make_page("one", true), make_page("two", true), make_page("three", false)};
   for (int i = 0; i < COUNT(r); i++) page_pair_add(&r[i].settings, "batch", "16");
