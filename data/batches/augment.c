@@ -7,17 +7,6 @@ enum { DRAW_ROTATE, DRAW_SHIFT_X, DRAW_SHIFT_Y, DRAW_SHEAR, DRAW_ZOOM_X, DRAW_ZO
 
 static const double degree = 3.14159265358979323846 / 180;
 
-static bool within(float value, float below, const char *what, const char *unit, Err *err) {
-  return (value >= 0 && value < below) || // NaN is not
-         err_set(err, "%s %g: expected a number from 0 to below %g%s", what, (double)value, (double)below, unit);
-}
-
-bool augment_check(const Augment *a, Err *err) {
-  return within(a->rotate, 360, "rotate", " degrees", err) && within(a->shift, 1, "shift", "", err) &&
-         within(a->shear, 80, "shear", " degrees", err) && within(a->zoom, 1, "zoom", "", err) &&
-         within(a->crop, 1, "crop", "", err);
-}
-
 typedef struct Window { // of the image, pixels
   double x, y, w, h;
 } Window;

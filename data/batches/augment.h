@@ -8,12 +8,10 @@
 typedef struct Augment { // drawn for every image and epoch, evenly over the range; all zero: none
   float rotate;          // degrees, to either side
   float shift;           // of the canvas's width and height, to either side, each by itself
-  float shear;           // degrees, to either side: rows are pushed along themselves
-  float zoom;            // larger or smaller by this share, width and height each by itself
+  float shear;           // degrees below 80, to either side: rows are pushed along themselves
+  float zoom;            // larger or smaller by this share, below 1, width and height each by itself
   float crop;            // random resized crop: the smallest share of the image's area that fills the canvas; 0: none
 } Augment;
-// False, saying which, for what turns an image to nothing: shear from 80°, zoom or crop from 1 on, below 0, NaN.
-bool augment_check(const Augment *a, Err *err);
 
 // The map of an image, `size` pixels large, to a canvas: what canvas pixel (x, y) shows is at (map[0] x + map[1] y +
 // map[2], map[3] x + map[4] y + map[5]) of the image, pixel centres at half-integers.

@@ -159,13 +159,3 @@ TEST(augment_is_a_function_of_the_key) {
   }
   EXPECT_INT(same, 0);
 }
-
-TEST(augment_check_names_what_is_wrong) {
-  Err err;
-  EXPECT(augment_check(&(Augment){.rotate = 8, .shift = 0.08f, .shear = 0.3f, .zoom = 0.08f, .crop = 0.08f}, &err));
-  EXPECT(!augment_check(&(Augment){.zoom = 1}, &err) && strstr(err.msg, "zoom 1"));
-  EXPECT(!augment_check(&(Augment){.shear = 80}, &err) && strstr(err.msg, "shear 80: expected a number from 0"));
-  EXPECT(!augment_check(&(Augment){.rotate = -1}, &err) && strstr(err.msg, "rotate -1"));
-  EXPECT(!augment_check(&(Augment){.shift = NAN}, &err) && strstr(err.msg, "shift "));
-  EXPECT(!augment_check(&(Augment){.crop = 1.5f}, &err) && strstr(err.msg, "crop 1.5"));
-}
