@@ -58,6 +58,13 @@ static void refuse_classifiers(const TrainOptions *o) {
   refuse(until > 0, "--phases: +augment", why);
 }
 
+// What a net has no layers for would be left out without a word.
+static void refuse_layers(const TrainOptions *o, const Model *m) {
+  refuse(o->trainable_layers >= 0 && !m->stages, "--trainable-layers",
+         "counts stages of a ResNet, and this model has none: leave it out, and all is trained");
+  refuse(o->norm && !m->norms, "--norm", "chooses among norms, and this model has none: leave it out");
+}
+
 // ---- the split ------------------------------------------------------------------------------------------------------
 
 static void choose_split(TrainOptions *o) {
@@ -136,6 +143,7 @@ static void choose_length(TrainOptions *o, const Learning *l, const Defaults *d)
 void train_defaults(TrainOptions *o, const ModelConfig *c) {
   const Model *m = model_of(c);
   const Defaults *d = &defaults[m->task];
+  refuse_layers(o, m);
   choose_phases(o, &m->learning);
   if (m->task == TASK_CLASSIFICATION) {
     refuse_detectors(o);

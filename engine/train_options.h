@@ -51,7 +51,7 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
   X(FLAG,   reset_heads,      false,                       "with --weights: new outputs for another set of classes")   \
   X(CHOICE, norm,             0, norm_choices,             "of the backbone; auto: gn from scratch, else the "         \
                                                            "checkpoint's")                                             \
-  X(INT,    trainable_layers, -1, -1, 5,       "N",        "backbone stages trained, from the last; -1 = all from "    \
+  X(INT,    trainable_layers, -1, -1, 5,       "N",        "of a ResNet, stages trained, from the last; -1 = all from "\
                                                            "scratch, else the checkpoint's")                           \
   X(INT,    size,             0, 0, MAX_SHORTER_SIDE, "N", "shorter side in pixels, of a classifier both; 0 = the "    \
                                                            "model's")                                                  \

@@ -123,5 +123,6 @@ const Model model_googlenet = {
     .counter = CLASSIFIER_COUNTERS,
     .class_parameters = (const char *const[]){"fc.", "fc2.", NULL},
     .backbone = "",
+    .norms = true,
     .of_training = (const char *const[]){"aux1.", "aux2.", NULL},
 };

@@ -121,4 +121,6 @@ const Model model_maskrcnn = {
     .counter = {[COUNT_ROIS] = "rois", [COUNT_POSITIVES] = "positives"},
     .class_parameters = (const char *const[]){"box_predictor.", "mask_fcn_logits.", NULL},
     .backbone = "backbone.body.",
+    .stages = true,
+    .norms = true,
 };

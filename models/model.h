@@ -56,6 +56,7 @@ typedef struct Model {
   // Parts of the names of parameters whose shape depends on the classes; NULL at the end.
   const char *const *class_parameters;
   const char *backbone; // how the names of its backbone's parameters begin
+  bool stages, norms;   // whether ModelConfig's trainable_layers and norm mean anything to it
   // How the names of parameters begin that training has and inference need not; NULL: there are none.
   const char *const *of_training;
   Learning learning;

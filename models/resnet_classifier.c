@@ -30,4 +30,6 @@ const Model model_resnet = {
     .counter = CLASSIFIER_COUNTERS,
     .class_parameters = (const char *const[]){"fc.", NULL},
     .backbone = "",
+    .stages = true,
+    .norms = true,
 };

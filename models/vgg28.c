@@ -84,5 +84,6 @@ const Model model_vgg28 = {
     .counter = CLASSIFIER_COUNTERS,
     .class_parameters = (const char *const[]){"classifier.8.", NULL},
     .backbone = "features.",
+    .norms = true,
     .learning = {.adam = true, .phases = "10@1e-3,10@1e-4"},
 };

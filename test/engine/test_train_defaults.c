@@ -124,6 +124,9 @@ TEST(defaults_refuse_what_does_not_go_together) {
                {{"resnet18", "--phases", "1@1", "--epochs", "1"}, "--epochs and --phases exclude"},
                {{"resnet18", "--phases", "1@x"}, "--phases 1@x: expected EPOCHS@RATE"},
                {{"resnet18", "--sizes", "64,96"}, "--sizes is for detectors"},
+               {{"alexnet", "--trainable-layers", "3"}, "--trainable-layers counts stages of a ResNet"},
+               {{"googlenet", "--trainable-layers", "5"}, "--trainable-layers counts stages of a ResNet"},
+               {{"vgg16", "--norm", "gn"}, "--norm chooses among norms, and this model has none"},
                {{"tiny", "--rotate", "8"}, "--rotate is for classifiers"},
                {{"tiny", "--val-fraction", "0.2"}, "--val-fraction is for classifiers"},
                {{"tiny", "--phases", "1@1+augment"}, "+augment is for classifiers"}};
