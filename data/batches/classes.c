@@ -39,6 +39,21 @@ static char *split_folder(const char *dir, const char *const *names) {
   return NULL;
 }
 
+// Where two folders have names of one split, neither is taken for it.
+static bool one_folder(const char *dir, const char *folder, Err *err) {
+  static const char *const same[][4] = {{"train", "training"}, {"val", "valid", "validation"}, {"test", "t10k"}};
+  const char *name = strrchr(folder, '/') + 1;
+  for (int i = 0; i < COUNT(same); i++)
+    for (int j = 0; same[i][j]; j++) {
+      char *other = strcmp(same[i][j], name) ? NULL : split_folder(dir, &same[i][j + 1]);
+      if (!other) continue;
+      err_set(err, "%s and %s are names of one split; put their images together, or rename one", folder, other);
+      free(other);
+      return false;
+    }
+  return true;
+}
+
 // train2017/ and val2017/ are folders of a COCO set whose annotations are elsewhere, not two classes.
 static bool holds_classes(const char *dir) {
   ClassFolders f;
@@ -253,8 +268,9 @@ static void choose_shrinking(Dataset *d) {
 
 static bool list_folders(Dataset *d, Listed *l, const char *dir, const char *split, const ClassOptions *o, Err *err) {
   ClassFolders f = {0};
-  char *train = split_folder(dir, of_train);
   d->folder = split_folder(dir, names_of(split));
+  if (d->folder && !one_folder(dir, d->folder, err)) return false;
+  char *train = split_folder(dir, of_train);
   if (!d->folder && !train && !strcmp(split, "train")) d->folder = xstrdup(dir);
   free(train);
   if (!d->folder)

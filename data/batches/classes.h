@@ -24,19 +24,18 @@ typedef struct ClassOptions {
 } ClassOptions;
 
 // Opens "train", "val" or "test" (or "t10k", which is test). IDX: train-…, and t10k-…, test-… or val-… for either of
-// the others. Folders:
-// DIR/train (or training), DIR/val (valid, validation) and DIR/test, of which val and test stand in for each other;
-// without a DIR/train that holds folders, DIR/CLASS/… is all there is, and `val_fraction` makes two splits of it.
+// the others. Folders: DIR/train (or training), DIR/val (valid, validation) and DIR/test, of which val and test stand in
+// for each other; without a DIR/train that holds folders, DIR/CLASS/… is all there is, and `val_fraction` makes two
+// splits of it.
 //
 // Classes are the folders by name, byte by byte; of IDX the labels 0 … highest, named by the lines of DIR/classes.txt
 // where that is. Ids are hashes of CLASS/FILE, or positions in the IDX file. Photographs whose shorter side is at least
 // four times the canvas's are divided by a whole number as they are decoded, down to no less than twice the canvas.
 //
 // False for: IDX files that idx.h refuses; a label past the last class; names other than those of `like`; folders with
-// one name; a class of training
-// without an image that can be read; one of another split that training does not know; less than two classes; no image
-// left. An image whose header cannot be read is left out and counted, or, if strict, an error; one that cannot be
-// decoded is for the loader to find.
+// one name, or with two names of one split; a class of training without an image that can be read; one of another split
+// that training does not know; less than two classes; no image left. An image whose header cannot be read is left out
+// and counted, or, if strict, an error; one that cannot be decoded is for the loader to find.
 bool classes_open(Dataset *d, const char *dir, const char *split, const ClassOptions *options, Err *err);
 // By what both sides of a photograph are divided as it comes, before the map of augment.h to the canvas: what training,
 // its evaluation and inference do alike.

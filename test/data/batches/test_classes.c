@@ -213,6 +213,24 @@ TEST(classes_refuses_folders) {
   expect_refused(root, "train", &plain, "the folder's name is not UTF-8; rename it");
 }
 
+TEST(classes_refuse_two_folders_of_a_split) {
+  const Path at = scratch_folder("twice"), train = join(at.s, "train"), val = join(at.s, "val");
+  write_class(train.s, "cat", 0, 2);
+  write_class(train.s, "dog", 0, 2);
+  write_class(val.s, "dog", 0, 1);
+  write_class(join(at.s, "test").s, "dog", 0, 1);
+  Dataset d, v;
+  if (!opens(&d, at.s, "train", &plain)) return;
+  const ClassOptions o = {.size = {SIDE, SIDE}, .like = &d};
+  if (opens(&v, at.s, "val", &o)) dataset_close(&v); // test/ is another split
+  write_class(join(at.s, "valid").s, "dog", 0, 1);
+  expect_refused(at.s, "val", &o, "/twice/val and ");
+  expect_refused(at.s, "val", &o, "/twice/valid are names of one split; put their images together, or rename one");
+  write_class(join(at.s, "training").s, "dog", 0, 1);
+  expect_refused(at.s, "train", &plain, "/twice/training are names of one split");
+  dataset_close(&d);
+}
+
 // Bad headers are left out and counted, whichever class they are of; a class of which none is left stops.
 TEST(classes_leave_out_what_has_no_size) {
   const Path at = scratch_folder("unreadable"), in = join(at.s, "train");
