@@ -5,12 +5,16 @@
 #include <string.h>
 #include "base/json.h"
 #include "base/record.h"
-#include "engine/curves.h"
+
+int best_metrics(const TaskRow *task, const char **key) {
+  int n = 0;
+  for (; n < MAX_TASK_BEST && task->best[n].metric; n++) key[n] = task->best[n].metric;
+  return n;
+}
 
 static int best_count(const Best *b) {
-  int n = 0;
-  while (n < MAX_TASK_BEST && b->task->best[n].metric) n++;
-  return n;
+  const char *key[MAX_TASK_BEST];
+  return best_metrics(b->task, key);
 }
 
 static double value_of(const Metrics *m, const char *name) {
@@ -24,25 +28,17 @@ static char *file_of(const Best *b, int k) { return xasprintf("%s/%s.safetensors
 // ---- what was there before --------------------------------------------------------------------------------------
 
 // The values of the log's evaluations, one after another.
-static bool read_log(Best *b, Err *err) {
-  const char *keys[MAX_TASK_BEST];
-  Curve curves[MAX_TASK_BEST] = {0};
+static void take_log(Best *b, const Curve *curve) {
   const int n = best_count(b);
-  for (int k = 0; k < n; k++) keys[k] = b->task->best[k].metric;
-  char *path = xasprintf("%s/log.jsonl", b->folder);
-  bool ok = curves_read(path, keys, n, curves, err);
-  for (int i = 0; ok && n && i < curves[0].n; i++) {
+  for (int i = 0; n && i < curve[0].n; i++) {
     bool gain = false;
     for (int k = 0; k < n; k++)
-      if (i < curves[k].n && curves[k].y[i] > b->of[k].value) {
-        b->of[k].value = curves[k].y[i];
+      if (i < curve[k].n && curve[k].y[i] > b->of[k].value) {
+        b->of[k].value = curve[k].y[i];
         gain = true;
       }
     b->without_gain = gain ? 0 : b->without_gain + 1;
   }
-  if (ok) curves_free(curves, n);
-  free(path);
-  return ok;
 }
 
 // {"best-bbox":{"bbox_AP":0.5,"step":300}}
@@ -74,10 +70,10 @@ static void forget_lost(Best *b) {
   }
 }
 
-bool best_open(Best *b, const TaskRow *task, const char *folder, Err *err) {
+bool best_open(Best *b, const TaskRow *task, const char *folder, const Curve *of_log, Err *err) {
   *b = (Best){.task = task, .folder = folder};
   for (int k = 0; k < MAX_TASK_BEST; k++) b->of[k].value = b->of[k].kept = -DBL_MAX;
-  if (!read_log(b, err)) return false;
+  take_log(b, of_log);
   char *path = xasprintf("%s/best.json", folder);
   size_t size;
   char *text = path_is_file(path) ? file_read(path, &size, err) : NULL;

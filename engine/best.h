@@ -1,6 +1,7 @@
 // The best states of a run by the metrics that its task names, kept as files of their own, and how long there has been
 // no gain.
 #pragma once
+#include "engine/curves.h"
 #include "engine/task.h"
 
 typedef struct Best {
@@ -14,9 +15,11 @@ typedef struct Best {
   int without_gain; // evaluations in a row
 } Best;
 
-// Takes up what log.jsonl in `folder`, cut to where the run goes on, and best.json say. The folder's name must outlive
-// it. False when one of them cannot be read.
-bool best_open(Best *b, const TaskRow *task, const char *folder, Err *err);
+// The metrics of the task, as keys of the log; key[MAX_TASK_BEST]. How many there are.
+int best_metrics(const TaskRow *task, const char **key);
+// Takes up what the log says, as the curves of these metrics up to where the run goes on, and best.json in `folder`,
+// whose name must outlive it. False when that cannot be read.
+bool best_open(Best *b, const TaskRow *task, const char *folder, const Curve *of_log, Err *err);
 // Takes the metrics of an evaluation after `step`. Returns which files its state should replace, a bit for each.
 unsigned best_take(Best *b, const Metrics *m, int64_t step);
 // Gives the state in the file `from`, which best_take spoke of, the names of the best. False with the reason in errno,

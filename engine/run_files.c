@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/folder.h"
-#include "engine/curves.h"
 #include "engine/numbered.h"
 #include "engine/page_evaluation.h"
 #include "engine/page_read.h"
@@ -34,14 +33,16 @@ static void judge(RunFiles *f, int64_t step, double loss) {
   if (step == files_last(f) + 1) f->newest_is_good = good;
 }
 
-// The losses of the log, up to where the run goes on.
-static bool read_losses(RunFiles *f, Err *err) {
-  static const char *const key[] = {"loss"};
-  Curve curve = {0};
+// The log up to where the run goes on: losses and, of a run that evaluates, the best so far.
+static bool read_log(RunFiles *f, const TaskRow *task, Err *err) {
+  const char *key[1 + MAX_TASK_BEST] = {"loss"};
+  Curve curve[COUNT(key)] = {0};
+  const int n = 1 + (task ? best_metrics(task, key + 1) : 0);
   char *path = xasprintf("%s/log.jsonl", f->folder);
-  const bool ok = curves_read(path, key, 1, &curve, err);
-  for (int i = 0; ok && i < curve.n; i++) is_usual(f, curve.y[i]);
-  curves_free(&curve, 1);
+  const bool ok = curves_read(path, key, n, curve, err) &&
+                  (!task || best_open(&f->best, task, f->folder, curve + 1, err));
+  for (int i = 0; ok && i < curve[0].n; i++) is_usual(f, curve[0].y[i]);
+  curves_free(curve, n);
   free(path);
   return ok;
 }
@@ -146,8 +147,7 @@ bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, c
   forget_later(f, first);
   find_checkpoints(f);
   f->newest_is_good = true;
-  return log_open(&f->log, f->folder, first, err) && read_losses(f, err) &&
-         (!task || best_open(&f->best, task, f->folder, err));
+  return log_open(&f->log, f->folder, first, err) && read_log(f, task, err);
 }
 
 // ---- the log ----------------------------------------------------------------------------------------------------
