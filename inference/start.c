@@ -6,7 +6,7 @@
 int start_batch_of(const InferOptions *o, int named, bool list) {
   enum { ON_GPU = 8 };
   Err err;
-  Device *dev = device_open(o->device, &err);
+  Device *dev = (o->sync_nodes ? device_open_waiting : device_open)(o->device, &err);
   if (!dev) die(err_exit(&err), "%s", err.msg);
   const bool gpu = dev->gpu;
   device_close(dev);

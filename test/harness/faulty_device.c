@@ -2,7 +2,7 @@
 // when the variable FAULT says so. FAULT=CALL:N:ERROR has the N-th CALL (a function of struct Memory, or "kernel": a
 // convolution) meet that error of CUDA, FAULT_GPU=M that of GPU M alone; an allocation without ERROR finds no memory.
 // As on a GPU, the fault of a kernel is found by the next call that waits, and by the kernel's own launch where the
-// device waits for it.
+// first device that the process opened waits for it.
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,7 @@ static struct {
   char call[32], error[64];
   long left;             // calls until the fault; 0: it is over, or there is none
   const char *unnoticed; // the error of a kernel that no call has found yet
+  bool opened, waits;    // a device, and whether the first one does
 } fault;
 
 static void read_fault(int gpu) {
@@ -37,7 +38,7 @@ static bool falls_on(const char *call) { return !strcmp(fault.call, call) && fau
 static void faulty_conv_forward(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *w,
                                 const Dest *y) {
   if (!dev->measuring && falls_on("kernel")) fault.unnoticed = fault.error;
-  if (fault.unnoticed && dev->waits) REPORT(fault.error, "conv_kernel");
+  if (fault.unnoticed && fault.waits) REPORT(fault.error, "conv_kernel");
   ops_cpu.conv_forward(dev, conv, pairs, x, w, y);
 }
 
@@ -72,6 +73,8 @@ static bool faulty_locate(GpuList *gpus, Err *err) {
 
 static bool faulty_open(Device *dev, Err *err) {
   read_fault(dev->index);
+  if (!fault.opened) fault.waits = dev->waits;
+  fault.opened = true;
   snprintf(dev->description, sizeof dev->description, "a GPU of the tests");
   const GpuOffer offer = {
       .driver = 13000, .runtime = 13000, .count = num_gpus(), .index = dev->index, .name = "test", .major = 8};
