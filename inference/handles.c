@@ -38,7 +38,8 @@ struct Handles {
   HandedOut *tiles;     // of the image that is computed in tiles
   bool (*stopped)(void);
   Speed *speed;
-  bool told; // which device it is
+  bool told;              // which device it is
+  maskrcnn_status failed; // why nothing more can be computed
 };
 
 // ---- groups -----------------------------------------------------------------------------------------------------
@@ -182,6 +183,7 @@ static RunnerState take_next(Handles *h, bool wait, RunnerDone *done, Err *err) 
   const maskrcnn_status status = maskrcnn_next(h->many, wait, &results);
   if (status == MASKRCNN_NOT_YET) return RUNNER_BUSY;
   if (status != MASKRCNN_OK) {
+    h->failed = status;
     take_message(h->many, err);
     return RUNNER_FAILS;
   }
@@ -364,6 +366,7 @@ static bool start(void *context, int group, const Image *const *image, int n, ui
   // There may be memory for others, and others may be images that it takes; all else is the same for all of them.
   const bool theirs_alone = status == MASKRCNN_NO_MEMORY || status == MASKRCNN_BAD_IMAGE;
   if (theirs_alone) put_refused(h, tag, err);
+  if (!theirs_alone) h->failed = status;
   return status == MASKRCNN_OK || theirs_alone;
 }
 
@@ -392,6 +395,8 @@ Handles *handles_open(const InferOptions *o, const ModelConfig *config, int batc
   choose_canvases(h);
   return h;
 }
+
+int handles_exit(const Handles *h) { return h->failed == MASKRCNN_DEAD ? EXIT_RUN : EXIT_USAGE; }
 
 void handles_close(Handles *h) {
   RunnerDone done;

@@ -25,4 +25,5 @@ const maskrcnn_result *handles_result(const void *results, int i);
 bool handles_tiled(const InferOptions *o, int h, int w); // whether such an image is cut into tiles
 TilePlan handles_tiles(const InferOptions *o, int h, int w);
 int handles_shape(const Handles *h, int group); // the canvas of a group, for Speed
+int handles_exit(const Handles *h); // with what a program ends whose stream has failed: of whom the fault is
 void handles_close(Handles *h);

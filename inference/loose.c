@@ -194,7 +194,7 @@ static bool stream(Loose *l, int batch) {
   Decoders *d = start_decoders(l->o, l->sources, l->findings.total, batch);
   const bool complete = stream_run(d, &runner, &visitor, &err);
   if (!complete && *err.msg) {
-    if (!l->findings.images) refuse(l, EXIT_USAGE, err.msg);
+    if (!l->findings.images) refuse(l, handles_exit(l->handles), err.msg);
     findings_context(&l->findings, "");
     die_unforeseen("%s", err.msg);
   }

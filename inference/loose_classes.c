@@ -79,7 +79,7 @@ static bool stream(LooseClasses *l, const ModelConfig *config, int batch) {
   Decoders *d = start_decoders(l->o, l->sources, l->results.total, batch);
   const bool complete = stream_run(d, &runner, &visitor, &err);
   if (!complete && *err.msg) {
-    if (!l->results.images) refuse(l, EXIT_USAGE, err.msg);
+    if (!l->results.images) refuse(l, handles_exit(l->handles), err.msg);
     die_unforeseen("%s", err.msg);
   }
   decoders_close(d);

@@ -154,6 +154,11 @@ TEST_TIER(faults_of_inference_name_what_was_queued, 1) {
              1);
   expect_said(said, "infer: a kernel read or wrote outside its memory; ");
   expect_said(said, "queued last, up to two steps ahead of the GPU: the inference of canvas 64 x 64 (h x w))");
+  // Images that are named: the device is asked what it is before their handle is open.
+  EXPECT_INT(command(&said, "FAULT=kernel:20:cudaErrorIllegalAddress %s %s/val --sync-nodes --weights %s --out %s",
+                     tool("faulty/infer"), shapes_set(), file_of("unfaulted", "model.safetensors"), in_tmp("named")),
+             1);
+  expect_said(said, "(cudaErrorIllegalAddress in conv_kernel() at test/harness/faulty_device.c:");
 }
 
 static int train_on(const char *fault, const char **said) {
