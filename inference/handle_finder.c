@@ -1,6 +1,7 @@
 #include "inference/handle_finder.h"
 #include <stdlib.h>
 #include <string.h>
+#include "inference/handle_options.h"
 
 enum { AHEAD = 3 }; // batches: one that crosses, one that is computed, one whose results are made
 
@@ -22,43 +23,16 @@ struct HandleFinder {
 
 // ---- opening ----------------------------------------------------------------------------------------------------
 
-void program_words(Err *err) {
-  static const struct {
-    const char *library, *program;
-  } words[] = {{"max_image_size", "--max-size"},       {"image_size", "--size"},
-               {"smaller batch", "smaller --batch"},   {"amp needs", "--amp needs"},
-               {"tf32 needs", "--tf32 needs"},         {"conv needs", "--conv needs"},
-               {"; the handle can only be closed", ""}};
-  for (int i = 0; i < COUNT(words); i++) {
-    Err rest;
-    char *at = strstr(err->msg, words[i].library);
-    if (!at) continue;
-    snprintf(rest.msg, sizeof rest.msg, "%s", at + strlen(words[i].library));
-    snprintf(at, sizeof err->msg - (size_t)(at - err->msg), "%s%s", words[i].program, rest.msg);
-  }
-}
-
 static maskrcnn_status open_handle(HandleFinder *f, const InferOptions *o, const char *device, const Dataset *d,
                                    Err *err) {
   maskrcnn_size canvas[MAX_CANVASES];
-  maskrcnn_options options;
-  maskrcnn_options_init(&options, sizeof options);
+  maskrcnn_options options = handle_options(o, device);
   for (int i = 0; i < d->num_canvases; i++) canvas[i] = (maskrcnn_size){d->canvas[i].h, d->canvas[i].w};
-  options.weights = o->weights;
-  options.device = device;
-  options.amp = amp_names[o->amp];
-  options.tf32 = o->tf32;
-  options.conv = o->conv;
   options.batch = o->batch;
   options.queue = AHEAD * o->batch;
-  options.min_score = o->score;
-  options.image_size = o->size;
-  options.max_image_size = o->max_size;
   options.max_pixels = MAX(d->max_bytes / 3, 1);
   options.canvases = d->of_classes ? NULL : canvas;
   options.num_canvases = d->of_classes ? 0 : d->num_canvases;
-  options.top = (size_t)o->top;
-  options.sync_nodes = o->sync_nodes;
   return maskrcnn_open(&f->handle, &options, err->msg, sizeof err->msg);
 }
 

@@ -23,6 +23,3 @@ typedef struct Taken {
 bool handle_finder_take(HandleFinder *f, Taken *out);
 maskrcnn *handle_finder_handle(HandleFinder *f);
 void handle_finder_close(HandleFinder *f);
-
-// What the library says about its options, in place about the program's.
-void program_words(Err *err);

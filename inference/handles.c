@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "include/maskrcnn.h"
-#include "inference/handle_finder.h"
+#include "inference/handle_options.h"
 #include "lib/canvases.h"
 
 enum { ORDINARY_PIXELS = 64 << 20 }; // of an image, at most
@@ -94,27 +94,15 @@ static void tell_device(Handles *h, maskrcnn *handle) {
 
 static maskrcnn_status open_handle(Handles *h, maskrcnn **handle, int batch, int64_t pixels, const Canvas *canvas,
                                    int canvases, Err *err) {
-  const InferOptions *o = h->o;
   maskrcnn_size size[MAX_CANVASES];
   for (int i = 0; i < canvases; i++) size[i] = (maskrcnn_size){canvas[i].h, canvas[i].w};
   const double start = now_seconds();
-  maskrcnn_options options;
-  maskrcnn_options_init(&options, sizeof options);
-  options.weights = o->weights;
-  options.device = o->device;
-  options.amp = amp_names[o->amp];
-  options.tf32 = o->tf32;
-  options.conv = o->conv;
+  maskrcnn_options options = handle_options(h->o, h->o->device);
   options.batch = batch;
   options.queue = h->queue;
-  options.min_score = o->score;
-  options.image_size = o->size;
-  options.max_image_size = o->max_size;
   options.max_pixels = pixels;
   options.canvases = h->classifies ? NULL : size;
   options.num_canvases = h->classifies ? 0 : canvases;
-  options.top = (size_t)o->top;
-  options.sync_nodes = o->sync_nodes;
   const maskrcnn_status status = maskrcnn_open(handle, &options, err->msg, sizeof err->msg);
   if (status == MASKRCNN_OK)
     tell_device(h, *handle);

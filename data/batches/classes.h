@@ -24,8 +24,8 @@ typedef struct ClassOptions {
 } ClassOptions;
 
 // Opens "train", "val" or "test" (or "t10k", which is test). IDX: train-…, and t10k-…, test-… or val-… for either of
-// the others. Folders: DIR/train (or training), DIR/val (valid, validation) and DIR/test, of which val and test stand in
-// for each other; without a DIR/train that holds folders, DIR/CLASS/… is all there is, and `val_fraction` makes two
+// the others. Folders: DIR/train (or training), DIR/val (valid, validation) and DIR/test, of which val and test stand
+// in for each other; without a DIR/train that holds folders, DIR/CLASS/… is all there is, and `val_fraction` makes two
 // splits of it.
 //
 // Classes are the folders by name, byte by byte; of IDX the labels 0 … highest, named by the lines of DIR/classes.txt

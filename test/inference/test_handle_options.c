@@ -1,4 +1,4 @@
-#include "inference/handle_finder.h"
+#include "inference/handle_options.h"
 #include "test/harness/test.h"
 
 TEST(infer_names_options_as_its_own) {

@@ -1,0 +1,34 @@
+#include "inference/handle_options.h"
+#include <string.h>
+
+maskrcnn_options handle_options(const InferOptions *o, const char *device) {
+  maskrcnn_options options;
+  maskrcnn_options_init(&options, sizeof options);
+  options.weights = o->weights;
+  options.device = device;
+  options.amp = amp_names[o->amp];
+  options.tf32 = o->tf32;
+  options.conv = o->conv;
+  options.min_score = o->score;
+  options.image_size = o->size;
+  options.max_image_size = o->max_size;
+  options.top = (size_t)o->top;
+  options.sync_nodes = o->sync_nodes;
+  return options;
+}
+
+void program_words(Err *err) {
+  static const struct {
+    const char *library, *program;
+  } words[] = {{"max_image_size", "--max-size"},       {"image_size", "--size"},
+               {"smaller batch", "smaller --batch"},   {"amp needs", "--amp needs"},
+               {"tf32 needs", "--tf32 needs"},         {"conv needs", "--conv needs"},
+               {"; the handle can only be closed", ""}};
+  for (int i = 0; i < COUNT(words); i++) {
+    Err rest;
+    char *at = strstr(err->msg, words[i].library);
+    if (!at) continue;
+    snprintf(rest.msg, sizeof rest.msg, "%s", at + strlen(words[i].library));
+    snprintf(at, sizeof err->msg - (size_t)(at - err->msg), "%s%s", words[i].program, rest.msg);
+  }
+}
