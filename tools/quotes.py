@@ -5,28 +5,21 @@
 
 In a page, on lines of their own, `<!-- quote: FILE, "FROM" to "TO" -->` to `<!-- end -->` encloses a fenced block: the
 lines of FILE from the one that holds the text FROM to the one that holds TO, with those behind it that close the braces
-of these, less the indentation that all of them have. FROM and TO each stand on one line of the file alone, so that a quote follows its lines wherever they move;
-without `to "TO"` one line is quoted. Exit status: 0; 1 with --check where a page differs, as a diff with its line; 2 where a
-file or a text is not found, is found twice, or a marker is left open.
+of these, less the indentation that all of them have. FROM and TO each stand on one line of the file alone, so that a
+quote follows its lines wherever they move; without `to "TO"` one line is quoted. Exit status: 0; 1 with --check where a
+page differs, as a diff with its line; 2 where a file or a text is not found, is found twice, or a marker is left open.
 """
-import argparse
-import difflib
-import glob
 import os
 import re
-import sys
 
-PAGES = ("README.md", "docs/*.md", "docs/course/*.md", "docs/course/conv/*.md", "cuda/conv/*.md",
-         "results/*.md")
+import pages
+from records import Refused
+
 LANGUAGES = {".c": "c", ".h": "c", ".cu": "cuda", ".cuh": "cuda", ".py": "python", ".sh": "sh"}
 MOST = 24  # lines: what is longer is not read, and better linked
 MARKED = re.compile(r"^(<!-- quote: ([^\s,]+), \"([^\n]+?)\"(?: to \"([^\n]+?)\")? -->)\n.*?^<!-- end -->$",
                     re.M | re.S)
 OPENING = re.compile(r"^<!-- quote: ", re.M)
-
-
-class Refused(Exception):
-    pass
 
 
 def line_of(lines, text, where, path):
@@ -80,38 +73,5 @@ def render(root, page, text):
     return MARKED.sub(replaced, text), found
 
 
-def show(page, old, new):
-    first = next((i for i, (a, b) in enumerate(zip(old, new)) if a != b), min(len(old), len(new)))
-    print(f"{page}:{first + 1}: differs from the source it quotes; python3 tools/quotes.py rewrites it")
-    print("\n".join(difflib.unified_diff(old, new, "as it is", "as the source has it", lineterm="", n=0)))
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 where a page differs")
-    parser.add_argument("--root", default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    args = parser.parse_args()
-    differ = total = 0
-    try:
-        for path in sorted(p for pattern in PAGES for p in glob.glob(os.path.join(args.root, pattern))):
-            with open(path, encoding="utf-8") as f:
-                text = f.read()
-            page, found = render(args.root, os.path.relpath(path, args.root), text)
-            total += found
-            if page == text:
-                continue
-            differ += 1
-            if args.check:
-                show(os.path.relpath(path, args.root), text.split("\n"), page.split("\n"))
-            else:
-                with open(path, "w", encoding="utf-8") as f:
-                    f.write(page)
-    except (Refused, OSError) as error:
-        sys.exit(print(f"quotes: {error}", file=sys.stderr) or 2)
-    if not args.check:
-        print(f"{total} quotes, {differ} pages rewritten")
-    sys.exit(args.check and differ > 0)
-
-
 if __name__ == "__main__":
-    main()
+    pages.main("quotes", __doc__, "quotes", "the source", lambda root: lambda page, text: render(root, page, text))

@@ -8,12 +8,8 @@ to `<!-- end -->`, within a line, a figure. What stands between is NAME's, from 
 Exit status: 0; 1 with --check where a page differs, as a diff with its line; 2 where a record cannot be trusted
 (tools/records.py), a name is unknown or a marker is left open.
 """
-import argparse
-import difflib
-import glob
 import os
 import re
-import sys
 
 import conv_figures
 import course_figures
@@ -21,14 +17,13 @@ import figures
 import ladder_figures
 import lesson_figures
 import nets_figures
+import pages
 import scaling_figures
 import step_figures
 import training_figures
 import vgg28_figures
 from records import Refused, Results
 
-PAGES = ("README.md", "docs/*.md", "docs/course/*.md", "docs/course/conv/*.md", "cuda/conv/*.md",
-         "results/*.md")
 TABLES = {**figures.TABLES, **conv_figures.TABLES, **step_figures.TABLES, **training_figures.TABLES,
           **scaling_figures.TABLES, **nets_figures.TABLES, **vgg28_figures.TABLES, **ladder_figures.TABLES,
           **lesson_figures.TABLES}
@@ -68,41 +63,11 @@ def check_list(results):
             raise Refused(f"results/README.md: {name} is not listed: what is it, which command made it, where?")
 
 
-def show(path, old, new):
-    first = next((i for i, (a, b) in enumerate(zip(old, new)) if a != b), min(len(old), len(new)))
-    print(f"{path}:{first + 1}: differs from results/; python3 tools/tables.py rewrites it")
-    print("\n".join(difflib.unified_diff(old, new, "as it is", "as the records have it", lineterm="", n=0)))
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 where a page differs")
-    parser.add_argument("--root", default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    args = parser.parse_args()
-    differ = total = 0
-    try:
-        results = Results(args.root)
-        check_list(results)
-        for pattern in PAGES:
-            for path in sorted(glob.glob(os.path.join(args.root, pattern))):
-                with open(path, encoding="utf-8") as f:
-                    text = f.read()
-                page, found = render(os.path.relpath(path, args.root), text, results)
-                total += found
-                if page == text:
-                    continue
-                differ += 1
-                if args.check:
-                    show(os.path.relpath(path, args.root), text.split("\n"), page.split("\n"))
-                else:
-                    with open(path, "w", encoding="utf-8") as f:
-                        f.write(page)
-    except (Refused, OSError) as error:
-        sys.exit(print(f"tables: {error}", file=sys.stderr) or 2)
-    if not args.check:
-        print(f"{total} tables and figures, {differ} pages rewritten")
-    sys.exit(args.check and differ > 0)
+def renderer(root):
+    results = Results(root)
+    check_list(results)
+    return lambda path, text: render(path, text, results)
 
 
 if __name__ == "__main__":
-    main()
+    pages.main("tables", __doc__, "tables and figures", "results/", renderer)
