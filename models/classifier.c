@@ -35,20 +35,6 @@ Value *classifier_image(Network *network) {
   return image;
 }
 
-Value *classifier_dense(Graph *g, const char *name, Value *x, const Dense *d) {
-  return layer_conv(g, name, x,
-                    &(ConvLayer){.k = d->k,
-                                 .r = x->x.h,
-                                 .s = x->x.w,
-                                 .stride = 1,
-                                 .connected = true,
-                                 .relu = d->relu,
-                                 .bias = true,
-                                 .trainable = true,
-                                 .init = d->init,
-                                 .bias_init = d->bias_init});
-}
-
 static void clear_forward(Graph *g, Node *n) {
   if (!g->dev->measuring) device_zero(g->dev, n->out[0]->x.data, tensor_bytes(&n->out[0]->x));
 }

@@ -29,13 +29,6 @@ void classifier_defaults(ModelConfig *c, int size);
 
 // [images, canvas_h, canvas_w, 3], or 1 where the configuration is grey.
 Value *classifier_image(Network *n);
-// Fully connected over all of x: [images, 1, 1, k].
-typedef struct Dense {
-  int k;
-  bool relu;
-  Init init, bias_init;
-} Dense;
-Value *classifier_dense(Graph *g, const char *name, Value *x, const Dense *d);
 // An auxiliary head's loss, in training, at its place in Network.losses.
 void classifier_auxiliary(Network *n, const char *name, Value *logits, float weight, int place);
 // Begins the losses: sets all to 0, where a network has more places than heads.

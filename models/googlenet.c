@@ -42,8 +42,7 @@ static Value *inception(const Googlenet *m, const Inception *i, Value *x) {
 }
 
 static Value *dense(const Googlenet *m, const char *name, Value *x, int k, bool relu) {
-  return classifier_dense(m->g, name, x,
-                          &(Dense){.k = k, .relu = relu, .init = INIT_NORMAL_001, .bias_init = INIT_LINEAR});
+  return layer_dense(m->g, name, x, &(Dense){.k = k, .relu = relu, .init = INIT_NORMAL_001, .bias_init = INIT_LINEAR});
 }
 
 static void auxiliary(const Googlenet *m, const char *name, Value *x, int place) {

@@ -160,17 +160,7 @@ static const NodeKind box_loss_kind = {.name = "box_loss",
                                        .gathers = true};
 
 static Value *connected(Graph *g, const char *name, Value *x, int k, bool relu) {
-  return layer_conv(g, name, x,
-                    &(ConvLayer){.k = k,
-                                 .r = x->x.h,
-                                 .s = x->x.w,
-                                 .stride = 1,
-                                 .connected = true,
-                                 .relu = relu,
-                                 .bias = true,
-                                 .trainable = true,
-                                 .init = INIT_LINEAR,
-                                 .bias_init = INIT_LINEAR});
+  return layer_dense(g, name, x, &(Dense){.k = k, .relu = relu, .init = INIT_LINEAR, .bias_init = INIT_LINEAR});
 }
 
 static void box_head(Network *n) {

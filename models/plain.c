@@ -43,8 +43,8 @@ static Value *append_features(const Plain *p, const Stage *stages, int count, Va
 static const char *classifier_name(Graph *g, int index) { return graph_name(g, "classifier.%d", index); }
 
 static Value *append_dense(const Plain *p, Value *x, int index, int k, bool relu) {
-  return classifier_dense(&p->n->graph, classifier_name(&p->n->graph, index), x,
-                          &(Dense){.k = k, .relu = relu, .init = p->dense, .bias_init = p->dense_bias});
+  return layer_dense(&p->n->graph, classifier_name(&p->n->graph, index), x,
+                     &(Dense){.k = k, .relu = relu, .init = p->dense, .bias_init = p->dense_bias});
 }
 
 static Value *append_dropout(const Plain *p, Value *x, int index) {

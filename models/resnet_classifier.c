@@ -10,7 +10,7 @@ static void build(Network *n) {
   Value *x = layer_adaptive_avg_pool(g, "avgpool", stage[3], 1, 1);
   x = layer_dropout(g, "dropout", x, n->config.dropout);
   classifier_finish(
-      n, classifier_dense(g, "fc", x, &(Dense){.k = n->config.classes, .init = INIT_LINEAR, .bias_init = INIT_LINEAR}));
+      n, layer_dense(g, "fc", x, &(Dense){.k = n->config.classes, .init = INIT_LINEAR, .bias_init = INIT_LINEAR}));
 }
 
 static void configure(ModelConfig *c) { classifier_defaults(c, 224); }

@@ -47,11 +47,11 @@ static void build(Network *n) {
   g->part = "classifier";
   for (int index = 0; index < 8; index += 4) { // linear, ReLU, norm, dropout
     const Dense d = {.k = c->dense, .relu = true, .init = INIT_LINEAR, .bias_init = INIT_LINEAR};
-    x = norm_node(g, c, name_of(g, index + 2), classifier_dense(g, name_of(g, index), x, &d));
+    x = norm_node(g, c, name_of(g, index + 2), layer_dense(g, name_of(g, index), x, &d));
     x = layer_dropout(g, name_of(g, index + 3), x, c->dropout);
   }
   const Dense last = {.k = c->classes, .init = INIT_LINEAR, .bias_init = INIT_LINEAR};
-  classifier_finish(n, classifier_dense(g, name_of(g, 8), x, &last));
+  classifier_finish(n, layer_dense(g, name_of(g, 8), x, &last));
 }
 
 // Mean and deviation are what users of PyTorch give for such sets: bytes come to lie in ±1.

@@ -234,6 +234,20 @@ Value *layer_conv(Graph *g, const char *name, Value *x, const ConvLayer *c) {
   return y;
 }
 
+Value *layer_dense(Graph *g, const char *name, Value *x, const Dense *d) {
+  return layer_conv(g, name, x,
+                    &(ConvLayer){.k = d->k,
+                                 .r = x->x.h,
+                                 .s = x->x.w,
+                                 .stride = 1,
+                                 .connected = true,
+                                 .relu = d->relu,
+                                 .bias = true,
+                                 .trainable = true,
+                                 .init = d->init,
+                                 .bias_init = d->bias_init});
+}
+
 void layer_conv_shared(Graph *g, const char *name, int pairs, Value **x, Value **y, const ConvLayer *c) {
   append_conv(g, name, pairs, x, y, c);
 }

@@ -2,7 +2,7 @@
 #pragma once
 #include "nn/graph.h"
 
-// Convolution, y = relu(w · x + bias + addend). A fully connected layer has r × s = the input's h × w.
+// Convolution, y = relu(w · x + bias + addend).
 typedef struct ConvLayer {
   int k, r, s, stride, pad;
   bool connected; // torch's weight is [k, c·r·s]
@@ -19,6 +19,13 @@ typedef struct ConvLayer {
 Value *layer_conv(Graph *g, const char *name, Value *x, const ConvLayer *c);
 // Declares its parameters, <name>.weight and <name>.bias, and gives them to a node, in this order; `in` channels.
 void layer_conv_params(Graph *g, Node *n, const char *name, int in, const ConvLayer *c);
+// Fully connected over all of x, with a bias, trained: [n, 1, 1, k].
+typedef struct Dense {
+  int k;
+  bool relu;
+  Init init, bias_init;
+} Dense;
+Value *layer_dense(Graph *g, const char *name, Value *x, const Dense *d);
 // The same weights over several inputs, as one node.
 void layer_conv_shared(Graph *g, const char *name, int pairs, Value **x, Value **y, const ConvLayer *c);
 
