@@ -285,16 +285,7 @@ static Value *mask_head(Network *n, Value *rois) {
   Graph *g = &n->graph;
   const ModelConfig *c = &n->config;
   Value *x = append_align(n, "mask_roi_align", rois, c->mask_pool);
-  ConvLayer conv = {.k = c->mask_dim,
-                    .r = 3,
-                    .s = 3,
-                    .stride = 1,
-                    .pad = 1,
-                    .relu = true,
-                    .bias = true,
-                    .trainable = true,
-                    .init = INIT_KAIMING_NORMAL,
-                    .bias_init = INIT_ZERO};
+  const ConvLayer conv = conv_3x3(c->mask_dim, INIT_KAIMING_NORMAL, INIT_ZERO);
   for (int i = 0; i < c->mask_layers; i++) x = layer_conv(g, graph_name(g, "roi_heads.mask_head.%d.0", i), x, &conv);
   return x;
 }

@@ -183,16 +183,7 @@ static void make_anchors(Network *n) {
 static void build_head(Network *n) {
   Graph *g = &n->graph;
   MaskRcnn *m = maskrcnn_of(n);
-  ConvLayer conv = {.k = n->config.fpn_channels,
-                    .r = 3,
-                    .s = 3,
-                    .stride = 1,
-                    .pad = 1,
-                    .relu = true,
-                    .bias = true,
-                    .trainable = true,
-                    .init = INIT_NORMAL_001,
-                    .bias_init = INIT_ZERO};
+  const ConvLayer conv = conv_3x3(n->config.fpn_channels, INIT_NORMAL_001, INIT_ZERO);
   ConvLayer output = conv;
   output.r = output.s = 1;
   output.pad = 0;

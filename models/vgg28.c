@@ -10,17 +10,8 @@ static const char *name_of(Graph *g, int index) { return graph_name(g, "%s.%d", 
 
 static Value *append_conv(Network *n, Value *x, int k, int index) {
   Graph *g = &n->graph;
-  x = layer_conv(g, name_of(g, index), x,
-                 &(ConvLayer){.k = k,
-                              .r = 3,
-                              .s = 3,
-                              .stride = 1,
-                              .pad = 1,
-                              .relu = true,
-                              .bias = true,
-                              .trainable = true,
-                              .init = INIT_LINEAR,
-                              .bias_init = INIT_LINEAR});
+  const ConvLayer conv = conv_3x3(k, INIT_LINEAR, INIT_LINEAR);
+  x = layer_conv(g, name_of(g, index), x, &conv);
   return norm_node(g, &n->config, name_of(g, index + 2), x);
 }
 

@@ -228,6 +228,19 @@ static void append_conv(Graph *g, const char *name, int pairs, Value **x, Value 
   if (c->addend) node_in(n, c->addend, FLOW_IDENTITY);
 }
 
+ConvLayer conv_3x3(int k, Init init, Init bias_init) {
+  return (ConvLayer){.k = k,
+                     .r = 3,
+                     .s = 3,
+                     .stride = 1,
+                     .pad = 1,
+                     .relu = true,
+                     .bias = true,
+                     .trainable = true,
+                     .init = init,
+                     .bias_init = bias_init};
+}
+
 Value *layer_conv(Graph *g, const char *name, Value *x, const ConvLayer *c) {
   Value *y;
   append_conv(g, name, 1, &x, &y, c);

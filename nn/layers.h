@@ -16,6 +16,8 @@ typedef struct ConvLayer {
   int beside_k;       // that the input is read once; without backward
   bool transposed;    // the transpose of a convolution with this stride: k = output channels, no padding
 } ConvLayer;
+// 3×3, as many pixels as its input, with bias and ReLU, trained.
+ConvLayer conv_3x3(int k, Init init, Init bias_init);
 Value *layer_conv(Graph *g, const char *name, Value *x, const ConvLayer *c);
 // Declares its parameters, <name>.weight and <name>.bias, and gives them to a node, in this order; `in` channels.
 void layer_conv_params(Graph *g, Node *n, const char *name, int in, const ConvLayer *c);
