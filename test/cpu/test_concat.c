@@ -1,21 +1,8 @@
 // Concatenation and slice, which only move numbers: equal to the bit.
+#include "test/harness/concat_cases.h"
 #include "test/harness/op.h"
 
 static const char *const devices[] = {"cpu", "cpu64"};
-
-typedef struct ConcatCase {
-  int n, h, w, rows, parts;
-  int c[MAX_CONCAT];
-} ConcatCase;
-static const ConcatCase cases[] = {
-    {2, 3, 5, 2, 1, {5}},        // one part is a copy
-    {2, 3, 5, 1, 2, {8, 16}},    // whole vectors; a row past the count
-    {1, 4, 3, 1, 3, {3, 7, 1}},  // parts that begin within a vector, two of them in one
-    {3, 1, 1, 3, 2, {16, 5}},    // padding behind the last
-    {1, 2, 2, 1, 3, {5, 8, 8}},  // padding between, which is no channel
-    {1, 1, 2, 1, 2, {700, 900}}, // a pixel wider than a run
-    {2, 2, 2, 2, 8, {1, 1, 1, 1, 1, 1, 1, 1}},
-};
 
 typedef struct ConcatArgs {
   int parts, first;
@@ -54,8 +41,8 @@ static int make_parts(DType type, const ConcatCase *k, Tensor *x) {
 TEST(concat_and_slice_move_channels) {
   for (int d = 0; d < COUNT(devices); d++) {
     Device *dev = device_open(devices[d], NULL);
-    for (int i = 0; i < COUNT(cases); i++) {
-      const ConcatCase *k = &cases[i];
+    for (int i = 0; i < COUNT(concat_cases); i++) {
+      const ConcatCase *k = &concat_cases[i];
       Tensor x[MAX_CONCAT];
       Dest whole = {.t = test_tensor(dev->real, k->n, k->h, k->w, make_parts(dev->real, k, x))};
       whole.t.count = &k->rows;
@@ -80,7 +67,7 @@ TEST(concat_and_slice_honour_dest) {
   for (int d = 0; d < COUNT(devices); d++) {
     Device *dev = device_open(devices[d], NULL);
     for (int i = 0; i < COUNT(some); i++) {
-      const ConcatCase *k = &cases[some[i]];
+      const ConcatCase *k = &concat_cases[some[i]];
       Tensor x[MAX_CONCAT], shape = tensor(dev->real, k->n, k->h, k->w, make_parts(dev->real, k, x));
       shape.count = &k->rows;
       check_dests(dev, run_concat, &(ConcatArgs){.parts = k->parts, .x = x}, &shape, (uint64_t)i);

@@ -1,20 +1,8 @@
 // Concatenation and slice on the GPU against the CPU reference: they move numbers, to the bit.
+#include "test/harness/concat_cases.h"
 #include "test/harness/gpu.h"
 
 static const DType dtypes[] = {F32, BF16, F16};
-
-typedef struct ConcatCase {
-  int n, h, w, rows, parts;
-  int c[MAX_CONCAT];
-} ConcatCase;
-static const ConcatCase cases[] = {
-    {2, 3, 5, 2, 1, {5}},                 // one part is a copy
-    {2, 3, 5, 1, 2, {8, 16}},             // whole vectors; a row past the count
-    {1, 4, 3, 1, 3, {3, 7, 1}},           // parts that begin within a vector, two of them in one
-    {1, 2, 2, 1, 3, {5, 8, 8}},           // padding between, which is no channel
-    {2, 28, 29, 2, 4, {64, 128, 32, 32}}, // inception 3a's
-    {2, 2, 2, 2, 8, {1, 1, 1, 1, 1, 1, 1, 1}},
-};
 
 typedef struct ConcatTwins {
   int parts, first;
@@ -40,8 +28,8 @@ static Twin counted(const ConcatCase *k, DType dtype, int c, uint64_t seed) {
 TEST(cuda_concat_and_slice_equal_cpu) {
   if (!gpu_device()) return;
   for (int d = 0; d < COUNT(dtypes); d++)
-    for (int i = 0; i < COUNT(cases); i++) {
-      const ConcatCase *k = &cases[i];
+    for (int i = 0; i < COUNT(concat_cases); i++) {
+      const ConcatCase *k = &concat_cases[i];
       ConcatTwins a = {.parts = k->parts};
       int channels = 0;
       for (int p = 0; p < k->parts; channels += k->c[p++]) a.x[p] = counted(k, dtypes[d], k->c[p], (uint64_t)p + 1);
