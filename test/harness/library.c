@@ -63,6 +63,14 @@ maskrcnn_options library_options(void) {
   return o;
 }
 
+bool library_gpu(void) {
+  Err err;
+  Device *gpu = device_open("cuda:0", &err);
+  device_close(gpu);
+  if (!gpu) test_skip(err.msg);
+  return gpu;
+}
+
 maskrcnn *library_open(const maskrcnn_options *options) {
   char message[512];
   maskrcnn *m = NULL;

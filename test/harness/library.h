@@ -14,6 +14,8 @@ const char *library_classifier(void);
 maskrcnn_options library_options(void);
 // Reports a failure as one of the test, and returns NULL.
 maskrcnn *library_open(const maskrcnn_options *options);
+// Whether there is a GPU for a handle of its own; where there is none, the running test is marked as skipped.
+bool library_gpu(void);
 
 // Noise with rectangles, a function of its size and the seed. Rows are `gap` bytes apart. Free with library_free.
 maskrcnn_image library_image(int width, int height, int gap, uint64_t seed);

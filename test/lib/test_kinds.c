@@ -214,16 +214,8 @@ static void four_threads(const char *device) {
 
 TEST(library_tells_classes_to_four_threads) { four_threads("cpu"); }
 
-static bool has_gpu(void) {
-  Err err;
-  Device *gpu = device_open("cuda:0", &err);
-  device_close(gpu);
-  if (!gpu) test_skip(err.msg);
-  return gpu;
-}
-
 TEST(cuda_library_tells_classes_to_four_threads) {
-  if (has_gpu()) four_threads("cuda:0");
+  if (library_gpu()) four_threads("cuda:0");
 }
 
 static maskrcnn_results *classes_on(const char *device, const maskrcnn_image *image, int n) {
@@ -242,7 +234,7 @@ static maskrcnn_results *classes_on(const char *device, const maskrcnn_image *im
 TEST(cuda_library_tells_the_classes_of_the_cpu) {
   enum { N = 5 };
   const double tolerance = 20 * 9 * 64 * 0x1p-24;
-  if (!has_gpu()) return;
+  if (!library_gpu()) return;
   maskrcnn_image image[N];
   for (int i = 0; i < N; i++) image[i] = library_image(40 + 50 * i, 50 + 40 * i, i, (uint64_t)i);
   maskrcnn_results *cpu = classes_on("cpu", image, N), *gpu = classes_on("cuda:0", image, N);

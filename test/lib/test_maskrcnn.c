@@ -144,19 +144,11 @@ static void same_in_any_batch(const char *device, const char *amp, NormKind norm
 
 TEST_TIER(library_batch_changes_nothing, 1) { same_in_any_batch("cpu", "off", NORM_FROZEN_BN); }
 
-static bool has_gpu(void) {
-  Err err;
-  Device *gpu = device_open("cuda:0", &err);
-  device_close(gpu);
-  if (!gpu) test_skip(err.msg);
-  return gpu;
-}
-
 TEST(cuda_library_batch_changes_nothing) {
-  if (has_gpu()) same_in_any_batch("cuda:0", "off", NORM_FROZEN_BN);
+  if (library_gpu()) same_in_any_batch("cuda:0", "off", NORM_FROZEN_BN);
 }
 TEST(cuda_library_batch_changes_nothing_in_bf16) {
-  if (has_gpu()) same_in_any_batch("cuda:0", "bf16", NORM_FROZEN_BN);
+  if (library_gpu()) same_in_any_batch("cuda:0", "bf16", NORM_FROZEN_BN);
 }
 
 // ---- order ----------------------------------------------------------------------------------------------------------
@@ -205,7 +197,7 @@ TEST(library_pipeline_keeps_the_order) {
   for (int batch = 1; batch <= 5; batch += 2) keeps_the_order("cpu", batch);
 }
 TEST(cuda_library_pipeline_keeps_the_order) {
-  if (!has_gpu()) return;
+  if (!library_gpu()) return;
   for (int batch = 1; batch <= 5; batch += 2) keeps_the_order("cuda:0", batch);
 }
 

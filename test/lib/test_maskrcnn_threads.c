@@ -199,23 +199,15 @@ TEST(library_handle_moves_between_threads) {
   teardown();
 }
 
-static bool has_gpu(void) {
-  Err err;
-  Device *gpu = device_open("cuda:0", &err);
-  device_close(gpu);
-  if (!gpu) test_skip(err.msg);
-  return gpu;
-}
-
 TEST(cuda_library_handle_moves_between_threads) {
-  if (!has_gpu()) return;
+  if (!library_gpu()) return;
   setup("cuda:0");
   moves_between_threads("cuda:0");
   teardown();
 }
 
 TEST(cuda_library_four_threads_with_a_handle_each) {
-  if (!has_gpu()) return;
+  if (!library_gpu()) return;
   setup("cuda:0");
   a_handle_each("cuda:0");
   teardown();
