@@ -73,9 +73,8 @@ TEST(state_of_adam) {
 TEST(state_without_momentum) {
   ModelConfig config = small_config(NORM_GN, CLASSES);
   Engine saved, loaded;
-  small_engine(&saved, &config);
+  small_engine_random(&saved, &config, 1);
   small_engine(&loaded, &config);
-  params_randomise(&saved.params, 1);
   small_step(&saved, 0);
   const char *path = small_save(&saved, "weights", false);
   EXPECT_STR(small_load(&loaded, path, (LoadOptions){0}).msg, "");
@@ -94,8 +93,7 @@ TEST(state_metadata) {
   config.rpn_beta = 0.1f;
   config.anchor_ratio[0] = 1 / 3.f;
   Engine e;
-  small_engine(&e, &config);
-  params_randomise(&e.params, 1);
+  small_engine_random(&e, &config, 1);
   engine_set_scale(&e, (double[]){65536, 3, 0.25});
   const char *path = small_save(&e, "metadata", false);
   Checkpoint c;
@@ -202,8 +200,7 @@ TEST(state_of_another_model) {
   ModelConfig config = small_config(NORM_GN, CLASSES), wider = config;
   wider.box_dim = 20;
   Engine saved, other;
-  small_engine(&saved, &config);
-  params_randomise(&saved.params, 1);
+  small_engine_random(&saved, &config, 1);
   const char *path = small_save(&saved, "model", false);
   small_engine(&other, &wider);
   Err err = small_load(&other, path, (LoadOptions){0});
@@ -249,12 +246,9 @@ TEST(state_that_diverged) {
 TEST(state_reset_heads) {
   ModelConfig config = small_config(NORM_GN, CLASSES), more = small_config(NORM_GN, CLASSES + 3);
   Engine saved, other, fresh;
-  small_engine(&saved, &config);
-  small_engine(&other, &more);
-  small_engine(&fresh, &more);
-  params_randomise(&saved.params, 1);
-  params_randomise(&other.params, 2);
-  params_randomise(&fresh.params, 2);
+  small_engine_random(&saved, &config, 1);
+  small_engine_random(&other, &more, 2);
+  small_engine_random(&fresh, &more, 2);
   const char *path = small_save(&saved, "heads", false);
   EXPECT_STR(small_load(&other, path, (LoadOptions){.reset_heads = true}).msg, "");
   int heads = 0;
@@ -342,10 +336,8 @@ static void check_torchvision(NormKind norm) {
   config.width = config.norm_groups = 32; // no tensor tells the groups
   Engine saved, loaded;
   Err err = {""};
-  small_engine(&saved, &config);
-  small_engine(&loaded, &config);
-  params_randomise(&saved.params, 1);
-  params_randomise(&loaded.params, 2);
+  small_engine_random(&saved, &config, 1);
+  small_engine_random(&loaded, &config, 2);
   const char *path = save_as(&saved, "torchvision", rename_to_2019);
   if (!EXPECT(load_torchvision(&loaded, path, &told, &err))) printf("    %s\n", err.msg);
   expect_same_params(&saved, &loaded, false);
@@ -372,12 +364,9 @@ TEST(state_of_a_classifier) {
   ModelConfig config = small_config(NORM_FROZEN_BN, CLASSES), told;
   Engine saved, loaded, fresh;
   Err err = {""};
-  small_engine(&saved, &config);
-  small_engine(&loaded, &config);
-  small_engine(&fresh, &config);
-  params_randomise(&saved.params, 1);
-  params_randomise(&loaded.params, 2);
-  params_randomise(&fresh.params, 2);
+  small_engine_random(&saved, &config, 1);
+  small_engine_random(&loaded, &config, 2);
+  small_engine_random(&fresh, &config, 2);
   const char *path = save_as(&saved, "classifier", rename_to_classifier);
   if (!EXPECT(load_torchvision(&loaded, path, &told, &err))) printf("    %s\n", err.msg);
   EXPECT(told.classes == 0 && told.depth == config.depth && told.norm == NORM_FROZEN_BN && told.norm_eps == 1e-5f);
@@ -407,8 +396,7 @@ TEST(state_names_what_does_not_fit) {
   ModelConfig config = small_config(NORM_GN, CLASSES);
   Engine e;
   Err err = {""};
-  small_engine(&e, &config);
-  params_randomise(&e.params, 1);
+  small_engine_random(&e, &config, 1);
   const char *path = save_as(&e, "odd", rename_to_odd);
   err = small_load(&e, path, (LoadOptions){0});
   int body = 0, missing = 0, unexpected = 0;
@@ -437,8 +425,7 @@ TEST(state_counts_batches) {
   for (NormKind norm = NORM_FROZEN_BN; norm <= NORM_SYNC_BN; norm++) {
     ModelConfig config = small_config(norm, CLASSES);
     Engine e;
-    small_engine(&e, &config);
-    params_randomise(&e.params, 1);
+    small_engine_random(&e, &config, 1);
     small_step(&e, 0);
     EXPECT_STR(small_load(&e, small_save(&e, "batches", false), (LoadOptions){0}).msg, "");
     small_step(&e, 1);

@@ -46,10 +46,8 @@ TEST(state_of_torchvisions_classifiers) {
     config.aux_weight = 0;
     Engine saved, loaded;
     Err err = {""};
-    small_engine(&saved, &config);
-    small_engine(&loaded, &config);
-    params_randomise(&saved.params, 1);
-    params_randomise(&loaded.params, 2);
+    small_engine_random(&saved, &config, 1);
+    small_engine_random(&loaded, &config, 2);
     const char *path = save_bare(&saved, "net");
     Checkpoint c;
     Category *category = NULL;
@@ -115,9 +113,8 @@ TEST(state_of_another_net_names_what_does_not_fit) {
   ModelConfig resnet = classifier_config("resnet18"), vgg = classifier_config("vgg11");
   Engine saved, loaded;
   Err err = {""};
-  small_engine(&saved, &resnet);
+  small_engine_random(&saved, &resnet, 1);
   small_engine(&loaded, &vgg);
-  params_randomise(&saved.params, 1);
   Checkpoint c;
   if (EXPECT(state_open(&c, save_bare(&saved, "other"), &err))) {
     EXPECT(!state_load(&loaded, &c, &(LoadOptions){0}, &err));
@@ -138,12 +135,9 @@ TEST(state_backbone_of_a_trained_classifier) {
     detector.width = 16;
     Engine saved, loaded, fresh;
     Err err = {""};
-    small_engine(&saved, &resnet);
-    small_engine(&loaded, &detector);
-    small_engine(&fresh, &detector);
-    params_randomise(&saved.params, 1);
-    params_randomise(&loaded.params, 2);
-    params_randomise(&fresh.params, 2);
+    small_engine_random(&saved, &resnet, 1);
+    small_engine_random(&loaded, &detector, 2);
+    small_engine_random(&fresh, &detector, 2);
     const char *path = ours ? small_save(&saved, "classifier", false) : save_bare(&saved, "backbone");
     Checkpoint c;
     if (EXPECT(state_open(&c, path, &err))) {

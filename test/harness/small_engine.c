@@ -30,6 +30,11 @@ void small_engine_with(Engine *e, const ModelConfig *config, const Optimizer *op
     die(EXIT_RUN, "%s", err.msg);
 }
 
+void small_engine_random(Engine *e, const ModelConfig *config, uint64_t seed) {
+  small_engine(e, config);
+  params_randomise(&e->params, seed);
+}
+
 static const StepOptions options = {.learning_rate = 0.01f, .momentum = 0.9f, .weight_decay = 1e-4f, .clip = 5};
 
 StepResult small_step(Engine *e, int step) {
