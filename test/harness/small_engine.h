@@ -11,7 +11,7 @@ ModelConfig small_config(NormKind norm, int classes);
 void small_engine(Engine *e, const ModelConfig *config);
 void small_engine_with(Engine *e, const ModelConfig *config, const Optimizer *optimizer);
 void small_engine_random(Engine *e, const ModelConfig *config, uint64_t seed); // its parameters drawn
-extern const Optimizer small_adam; // of AdamW
+extern const Optimizer small_adam;                                             // of AdamW
 // Step number `step` of a run: a batch of its own, on the canvases in turn.
 StepResult small_step(Engine *e, int step);
 

@@ -1,0 +1,208 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/output.h"
+#include "engine/state_names.h"
+#include "models/torchvision_classifier.h"
+
+static bool class_dependent(const Model *m, const char *name) {
+  for (const char *const *part = m->class_parameters; *part; part++)
+    if (strstr(name, *part)) return true;
+  return false;
+}
+
+static bool same_dims(const CkptTensor *t, const Param *q) {
+  if (t->ndim != q->ndim) return false;
+  for (int i = 0; i < q->ndim; i++)
+    if (t->dims[i] != q->dims[i]) return false;
+  return true;
+}
+
+static bool read_adam(const char *text, double state[ADAM_STATE]) {
+  return sscanf(text, "%lf %lf %lf", &state[0], &state[1], &state[2]) == ADAM_STATE && isfinite(state[0]) &&
+         state[0] >= 0 && state[1] >= 0 && state[1] <= 1 && state[2] >= 0 && state[2] <= 1;
+}
+
+// Names of tensors that are wrong in the same way: the first ten and how many there are.
+typedef struct Wrong {
+  const char *how;
+  char *names;
+  int n;
+} Wrong;
+enum { MISSING, UNEXPECTED, MISSHAPED, WRONGS, NAMED = 10 };
+
+static void add_wrong(Wrong *w, const char *name, const char *detail) {
+  if (w->n++ >= NAMED) return;
+  char *longer = xasprintf("%s%s %.150s%s", w->names ? w->names : "", w->n > 1 ? "," : "", name, detail);
+  free(w->names);
+  w->names = longer;
+}
+
+typedef struct Loading {
+  Engine *e;
+  const Checkpoint *c;
+  const LoadOptions *o;
+  bool backbone; // the file holds no more than that for this model, or …
+  size_t longer; // … a classification network's, whose names are shorter by the backbone's beginning
+  bool *used;    // [tensors of the file]
+  Wrong wrong[WRONGS];
+  bool other;     // more is wrong than the shapes of what depends on the classes
+  Wrong infinite; // tensors of the model that hold what is no number
+} Loading;
+
+// " (F32 [91 1024], not [81 1024])"
+static char *shapes_text(const CkptTensor *t, const Param *q) {
+  char *text;
+  size_t size;
+  FILE *f = text_open(&text, &size);
+  fprintf(f, " (%s [", ckpt_type_name(t->type));
+  for (int i = 0; i < t->ndim; i++) fprintf(f, i ? " %lld" : "%lld", (long long)t->dims[i]);
+  fprintf(f, "], not [");
+  for (int i = 0; i < q->ndim; i++) fprintf(f, i ? " %d" : "%d", q->dims[i]);
+  fprintf(f, "])");
+  text_close(f);
+  return text;
+}
+
+static bool all_finite(const float *values, size_t n) {
+  bool finite = true;
+  for (size_t i = 0; i < n; i++) finite &= isfinite(values[i]) != 0;
+  return finite;
+}
+
+// Copies one tensor, or adds its name to those that are wrong.
+static void load_tensor(Loading *l, Param *q, const char *prefix, const Tensor *what) {
+  char *name = xasprintf("%s%s", prefix, q->name + l->longer);
+  const CkptTensor *t = ckpt_find(l->c, name);
+  float *values = xmalloc(param_elements(q) * sizeof *values);
+  if (t) l->used[t - l->c->tensors] = true;
+  if (!t) {
+    add_wrong(&l->wrong[MISSING], name, "");
+    l->other = true;
+  } else if (!same_dims(t, q) || !ckpt_read_floats(t, values)) {
+    char *shapes = shapes_text(t, q);
+    add_wrong(&l->wrong[MISSHAPED], name, shapes);
+    free(shapes);
+    l->other |= !class_dependent(l->e->model, name);
+  } else if (!all_finite(values, t->elements)) {
+    add_wrong(&l->infinite, name, "");
+  } else {
+    param_import(&l->e->params, q, what, values);
+  }
+  free(values);
+  free(name);
+}
+
+static bool ends_in(const char *name, const char *end) {
+  size_t n = strlen(name), m = strlen(end);
+  return n >= m && !strcmp(name + n - m, end);
+}
+
+// What a network without them leaves aside: heads that are training's alone, a classifier's where a detector begins.
+static bool is_left_aside(const Loading *l, const char *name) {
+  const char *const *part = l->e->model->of_training;
+  for (; part && *part; part++)
+    if (!strncmp(name, *part, strlen(*part))) return true;
+  return l->longer && !strncmp(name, "fc.", 3);
+}
+
+static bool is_moment(const char *name) {
+  for (SnapshotPart part = SNAPSHOT_MOMENTUM; part <= SNAPSHOT_SECOND; part++)
+    if (!strncmp(name, state_prefix[part], strlen(state_prefix[part]))) return true;
+  return false;
+}
+
+// What no parameter takes: moments and counters have their place, heads that are not wanted were dropped.
+static void check_unexpected(Loading *l) {
+  for (size_t i = 0; i < l->c->num_tensors; i++) {
+    const char *name = l->c->tensors[i].name;
+    if (l->used[i] || is_left_aside(l, name) || is_moment(name) || ends_in(name, ".num_batches_tracked")) continue;
+    if (l->o->reset_heads && class_dependent(l->e->model, name)) continue;
+    add_wrong(&l->wrong[UNEXPECTED], name, "");
+    l->other = true;
+  }
+}
+
+// All running statistics have seen the same batches. Files of the time before they were counted have no number.
+static void load_batches(Loading *l) {
+  l->e->batches = 0;
+  for (size_t i = 0; i < l->c->num_tensors; i++) {
+    const CkptTensor *t = &l->c->tensors[i];
+    if (!ends_in(t->name, ".num_batches_tracked") || t->type != CKPT_I64 || t->elements != 1) continue;
+    memcpy(&l->e->batches, t->data, sizeof l->e->batches);
+    return;
+  }
+}
+
+static bool load_adam(Engine *e, const Checkpoint *c, Err *err) {
+  const char *text = ckpt_find_meta(c, "adam");
+  double state[ADAM_STATE];
+  if (!e->params.adam && text) return err_set(err, "its run was made with --optimizer adam or adamw: give it, too");
+  if (!e->params.adam) return true;
+  if (!text || !read_adam(text, state))
+    return err_set(err, "the checkpoint's adam '%.80s' is not a count and two numbers from 0 to 1", text ? text : "");
+  float values[ADAM_STATE];
+  for (int i = 0; i < ADAM_STATE; i++) values[i] = (float)state[i];
+  send_reals(e->dev, device_upload, e->params.adam_state, values, ADAM_STATE);
+  return true;
+}
+
+// Only training has options that choose a model.
+static const char *advice(const Loading *l) {
+  ModelConfig held;
+  const ModelConfig *c = &l->e->config;
+  if (model_of(c)->task == TASK_CLASSIFICATION && state_config(l->c, &held, NULL, NULL) && held.model == c->model &&
+      held.size != c->size)
+    return "fully connected layers have the shape that their size of images gives them: leave --size out";
+  if (!l->e->train.shapes.canvases) return "its tensors and what it says of its model do not agree: save it again";
+  return l->other ? "build/inspect lists what the file holds, --model and --norm must agree with it"
+                  : "--reset-heads starts with new outputs";
+}
+
+// What to do stands before the names: who calls the library may have room for the beginning alone.
+static bool report(const Loading *l, Err *err) {
+  char text[sizeof err->msg - 512] = ""; // room for what stands around it
+  int total = 0;
+  for (int i = 0; i < WRONGS; i++) {
+    const Wrong *w = &l->wrong[i];
+    size_t used = strlen(text);
+    if (w->n)
+      snprintf(text + used, sizeof text - used, "%s%s%s%s", total ? "; " : "", w->how, w->names,
+               w->n > NAMED ? ", …" : "");
+    total += w->n;
+  }
+  if (!total && !l->infinite.n) return true;
+  if (!total)
+    return err_set(err,
+                   "the weights hold NaN or infinities, as when training diverged or the file was damaged: use an "
+                   "earlier checkpoint; tensors: %d,%s%s",
+                   l->infinite.n, l->infinite.names, l->infinite.n > NAMED ? ", …" : "");
+  return err_set(err, "the weights are of another model: %s; tensors that do not fit: %d, %s", advice(l), total, text);
+}
+
+bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *o, Err *err) {
+  Loading l = {.e = e,
+               .c = c,
+               .o = o,
+               .backbone = state_holds_backbone(c, e->model),
+               .used = xcalloc(c->num_tensors, sizeof(bool)),
+               .wrong = {{.how = "missing"}, {.how = "unexpected"}, {.how = "misshaped"}}};
+  if (l.backbone && torchvision_has_resnet(c)) l.longer = strlen(e->model->backbone);
+  for (int i = 0; i < e->params.n; i++) {
+    Param *q = e->params.list[i];
+    if (o->reset_heads && class_dependent(e->model, q->name)) continue;
+    if (l.backbone && strncmp(q->name, e->model->backbone, strlen(e->model->backbone))) continue;
+    load_tensor(&l, q, "", &q->master);
+    if (!o->momentum || !q->trainable) continue;
+    load_tensor(&l, q, state_prefix[SNAPSHOT_MOMENTUM], &q->momentum);
+    if (e->params.adam) load_tensor(&l, q, state_prefix[SNAPSHOT_SECOND], &q->second);
+  }
+  check_unexpected(&l);
+  load_batches(&l);
+  bool ok = report(&l, err) && (!o->momentum || load_adam(e, c, err));
+  for (int i = 0; i < WRONGS; i++) free(l.wrong[i].names);
+  free(l.infinite.names);
+  free(l.used);
+  if (ok) params_refresh(&e->params);
+  return ok;
+}

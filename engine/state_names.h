@@ -1,0 +1,9 @@
+// What a file of ours is known by, for those who write it and those who read it.
+#pragma once
+#include "engine/state.h"
+
+static const char state_format[] = "maskrcnn.c 1";
+
+// How the names of tensors begin.
+static const char *const state_prefix[] = {
+    [SNAPSHOT_MASTER] = "", [SNAPSHOT_MOMENTUM] = "momentum.", [SNAPSHOT_SECOND] = "second_moment."};
