@@ -291,7 +291,11 @@ template <int PENDING = 0> __device__ __forceinline__ void bulk_wait_read() {
 template <class Function> static Function *driver_function(const char *name) {
   void *found = NULL;
   cudaDriverEntryPointQueryResult result;
+#if CUDART_VERSION >= 12050 // before, this is not there; from 13.0 on, the other is not
   CUDA_CHECK(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result));
+#else
+  CUDA_CHECK(cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result));
+#endif
   if (result != cudaDriverEntryPointSuccess) die(EXIT_RUN, "the driver lacks %s: update it to CUDA 12 or later", name);
   return (Function *)found;
 }
