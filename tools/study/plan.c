@@ -93,8 +93,9 @@ static bool read_head(StudyPlan *p, const StudySection *s, Err *err) {
   if (!read_whole(p, s, "fewest", 1, 1000, &fewest, err) || !read_whole(p, s, "repeats", 1, 1000, &repeats, err) ||
       !read_whole(p, s, "seed", 0, 1e15, &seed, err) || !read_number(p, s, "timeout", 0.001, &p->timeout, err))
     return false;
+  const StudyLine *few = study_line(s, "repeats") ? study_line(s, "repeats") : study_line(s, "fewest");
   if (repeats < fewest)
-    return study_fail(&p->text, study_line(s, "repeats")->line, err,
+    return study_fail(&p->text, few->line, err,
                       "%g repeats are too few to tell an error by; at least %g, or a line \"fewest: %g\"", repeats,
                       fewest, repeats);
   p->repeats = (int)repeats;
@@ -107,6 +108,16 @@ static bool read_givens(StudyPlan *p, const StudySection *s, Err *err) {
     if (!name_is_free(p, s->lines[i].key, s->lines[i].line, err)) return false;
     p->givens[p->num_givens++] = (StudyGiven){s->lines[i].key, xstrdup(s->lines[i].value)};
   }
+  return true;
+}
+
+// Without the "…" around it, in place. False: it is not closed.
+static bool unquote(char **text) {
+  const size_t n = strlen(*text);
+  if (**text != '"') return true;
+  if (n < 2 || (*text)[n - 1] != '"') return false;
+  (*text)[n - 1] = '\0';
+  (*text)++;
   return true;
 }
 
@@ -126,6 +137,8 @@ static bool replace_givens(StudyPlan *p, const char *set, Err *err) {
       for (int i = 0; i < MIN(p->num_givens, STUDY_MAX_SETTINGS); i++) names[i] = p->givens[i].name;
       ok = err_set(err, "--set %.100s: %s has no [given] of that name%s", piece, p->text.path,
                    study_meant(piece, names));
+    } else if (!unquote(&value)) {
+      ok = err_set(err, "--set %.100s: a \" that is not closed in %.100s", piece, value);
     } else {
       StudyGiven *g = &p->givens[given - p->givens];
       free(g->value);
@@ -141,12 +154,7 @@ static bool read_value(StudyPlan *p, StudySetting *s, char *piece, int line, Err
   char *text = strchr(piece, '='), *name = study_split(&(char *){piece}, '=');
   if (text) text = study_split(&(char *){text + 1}, '\0');
   if (!text) text = name;
-  size_t n = strlen(text);
-  if (*text == '"') {
-    if (n < 2 || text[n - 1] != '"') return study_fail(&p->text, line, err, "a \" that is not closed in %s", text);
-    text[n - 1] = '\0';
-    text++;
-  }
+  if (!unquote(&text)) return study_fail(&p->text, line, err, "a \" that is not closed in %s", text);
   if (!*name || strpbrk(name, " \t\"[]=")) // conditions could not name it
     return study_fail(&p->text, line, err,
                       "\"%.100s\": the name of a value has no blanks, quotes or brackets; NAME = TEXT gives it a text",
@@ -209,6 +217,19 @@ static bool check_templates(StudyPlan *p, Err *err) {
     for (int i = 0; i < p->num_commands; i++) used |= p->commands[i].uses[s];
     if (!used)
       return study_fail(&p->text, p->settings[s].line, err, "no command has {%s} in its run", p->settings[s].name);
+  }
+  return true;
+}
+
+// A product of settings that nobody means to run would take all memory before anything else could refuse it.
+static bool check_cells(const StudyPlan *p, Err *err) {
+  for (int i = 0; i < p->num_commands; i++) {
+    double cells = 1;
+    for (int s = 1; s < p->num_settings; s++)
+      if (p->commands[i].uses[s] && !p->settings[s].path) cells *= p->settings[s].num_values;
+    if (cells > STUDY_MOST_CELLS)
+      return study_fail(&p->text, p->commands[i].line, err, "%.0f combinations of settings; at most %d", cells,
+                        STUDY_MOST_CELLS);
   }
   return true;
 }
@@ -342,7 +363,7 @@ bool study_plan_read(StudyPlan *p, const char *path, const char *set, Err *err) 
       !read_each(p, "command", read_command, err))
     return false;
   if (!p->num_commands) return study_fail(&p->text, 1, err, "the plan has no [command NAME]");
-  if (!check_templates(p, err) || !read_each(p, "skip", read_skips, err) ||
+  if (!check_templates(p, err) || !check_cells(p, err) || !read_each(p, "skip", read_skips, err) ||
       !read_each(p, "measure", read_measure, err) || !read_each(p, "published", name_published, err))
     return false;
   if (!p->num_measures) return study_fail(&p->text, 1, err, "the plan has no [measure NAME]");

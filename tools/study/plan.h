@@ -6,6 +6,7 @@
 #include "tools/study/text.h"
 
 enum { STUDY_MAX_SETTINGS = 16, STUDY_MAX_VALUES = 64, STUDY_MAX_COMMANDS = 64, STUDY_MAX_PATHS = 4 };
+enum { STUDY_MOST_CELLS = 100000 }; // combinations of a plan
 enum { STUDY_COMMAND = 0 }; // the setting whose values are the commands' names; it is there even if there is one alone
 
 typedef struct StudyValue {

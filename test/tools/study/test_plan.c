@@ -10,6 +10,9 @@ typedef struct Mistake {
 #define C "[command c]\nrun: echo {n}\n"
 #define N "[setting n]\nvalues: 1, 2\n"
 #define M "[measure m]\nread: m\n"
+// 49 values.
+#define SEVEN(x) x "0, " x "1, " x "2, " x "3, " x "4, " x "5, " x "6"
+#define MANY SEVEN("1") ", " SEVEN("2") ", " SEVEN("3") ", " SEVEN("4") ", " SEVEN("5") ", " SEVEN("6") ", " SEVEN("7")
 
 static const Mistake mistakes[] = {
     {"", "1: a plan begins with a line \"title: …\""},
@@ -18,6 +21,7 @@ static const Mistake mistakes[] = {
     {"title: T\nrepeat: 3\n", "2: the plan has no \"repeat\", did you mean repeats?"},
     {"title: T\ntitle: U\n", "2: \"title\" is in line 1 already"},
     {"title: T\nrepeats: 2\n", "2: 2 repeats are too few to tell an error by; at least 3, or a line \"fewest: 2\""},
+    {"title: T\nfewest: 5\n", "2: 3 repeats are too few to tell an error by; at least 5, or a line \"fewest: 3\""},
     {"title: T\nrepeats: 3.5\n", "2: repeats takes a whole number"},
     {"title: T\nrepeats: many\n", "2: repeats takes a number of at least 1, not \"many\""},
     {"title: T\ntimeout: 0\n", "2: timeout takes a number of at least 0.001"},
@@ -34,6 +38,9 @@ static const Mistake mistakes[] = {
     {"title: T\n[setting n]\nvalues: 1,, 2\n", "3: \"\": the name of a value has no blanks"},
     {"title: T\n[setting n]\nvalues: a b\n", "3: \"a b\": the name of a value has no blanks"},
     {"title: T\n[setting n]\nvalues: a = \"b\n", "3: a \" that is not closed"},
+    {"title: T\n[setting x]\nvalues: " MANY "\n[setting y]\nvalues: " MANY "\n[setting z]\nvalues: " MANY
+     "\n[command c]\nrun: echo {x} {y} {z}\n",
+     "9: 117649 combinations of settings; at most 100000"},
     {"title: T\n[setting repeat]\nvalues: 1\n", "2: repeat has a meaning already"},
     {"title: T\n[given]\nn: 1\n" N, "4: n is the name of something else already"},
     {"title: T\n[setting batch]\nvalues: 1\n[command c]\nrun: echo {bach}\n",
@@ -114,6 +121,12 @@ TEST(plan_of_the_documentation_is_one) {
   StudyCell cell = {{0, 0, 1, 0}};
   EXPECT_NEAR(study_published_figure(&p, 0, &cell, study_measure_find(&p, "img_s")), 25, 0);
   EXPECT(isnan(study_published_figure(&p, 0, &cell, study_measure_find(&p, "speedup"))));
+  study_plan_free(&p);
+  EXPECT(study_plan_read(&p, path, "data=\"/data/x --norm gn\" price=3", &err));
+  EXPECT_STR(p.givens[0].value, "/data/x --norm gn");
+  EXPECT_STR(p.givens[1].value, "3");
+  study_plan_free(&p);
+  EXPECT(!study_plan_read(&p, path, "data=\"/data/x", &err) && strstr(err.msg, "not closed in \"/data/x"));
   study_plan_free(&p);
   EXPECT(!study_plan_read(&p, path, "dat=/x", &err) && strstr(err.msg, "no [given] of that name, did you mean data?"));
   study_plan_free(&p);
