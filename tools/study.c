@@ -244,6 +244,9 @@ static bool read_all(Study *s, const Cli *cli, Err *err) {
   bool ok = read_rows(s, RERUN_NONE, err);
   for (int i = 0; i < s->rows.num_rows; i++) s->rows.changed += study_row_changed(&s->plan, &s->rows.rows[i]);
   for (int i = 1; ok && i < cli->num_args; i++) ok = study_rows_read(&s->rows, &s->plan, cli->args[i], err);
+  if (ok && cli->num_args > 1 && !s->rows.num_rows)
+    return err_set(err, "--merge %s: no run of %s; give the results.jsonl of studies of that plan", cli->args[1],
+                   cli->args[0]);
   return ok;
 }
 

@@ -371,6 +371,8 @@ TEST(study_merges_records_of_other_machines) {
   free(table);
   EXPECT_INT(study(path, "mixed", "--merge", &said), EXIT_USAGE);
   EXPECT_IN(said, "--merge needs files");
+  EXPECT_INT(study(put("other.plan", figures_plan), "unmerged", options, &said), EXIT_USAGE);
+  EXPECT_IN(said, "results.jsonl: no run of ");
   EXPECT_INT(study(path, "nowhere", "--table", &said), EXIT_USAGE);
   EXPECT_IN(said, "nowhere/results.jsonl is not there");
 }
@@ -391,4 +393,26 @@ TEST(study_crosses_commands_with_the_settings_that_they_use) {
   EXPECT_IN(table, "| 2 | y | 20 | 2 | 20 | 10 |");
   EXPECT(!strstr(table, "| – |"));
   free(table);
+}
+
+// What a command does not use neither stands in its column's head nor keeps its curve out of a panel; a measure that is
+// not its own is not compared; and where two commands are compared, it says where.
+TEST(study_of_commands_that_differ_in_their_settings) {
+  static const char plan[] = "title: Differ\n[setting n]\nvalues: 1, 2\n[setting way]\nvalues: a, b\n"
+                             "[command ours]\nrun: : {way}; echo '{\"v\": {n}{repeat}}'\n"
+                             "[command theirs]\nrun: echo '{\"v\": {n}{repeat}}'\n"
+                             "[measure v]\nread: v\n"
+                             "[measure times]\nvalue: v / v[command=theirs]\nof: ours\nbetter: higher\n"
+                             "[table t]\nrows: n\ncolumns: command, way\n"
+                             "[plot p]\nx: n\ny: v\npanels: way\n";
+  EXPECT_INT(study(put("differ.plan", plan), "differ", "", NULL), 0);
+  char *text = read_text("differ", "tables.md");
+  EXPECT_IN(text, "| n | v, ours, a | v, ours, b | v, theirs | times, ours, a | times, ours, b |");
+  EXPECT_IN(text, "- v, command ours and theirs (n=2 way=b): 22.00 ± 0.58 and 22.00 ± 0.58, a difference");
+  EXPECT_IN(text, "- times, way a and b (ours n=1): ");
+  EXPECT(!strstr(text, "- times, command") && !strstr(text, "(theirs n=1)"));
+  free(text);
+  text = read_text("differ", "p.svg");
+  EXPECT_INT(count(text, "<circle"), 2 * 2 * 2 + 2); // of each panel two curves of two points; the legend's
+  free(text);
 }

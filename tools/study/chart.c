@@ -100,11 +100,16 @@ static void find_curves(Chart *c) {
   }
 }
 
+// A command that does not use the panels' setting has its curve in all of them.
+static bool stays_in_panel(const Chart *c, const StudyCell *cell) {
+  return c->plot->panels >= 0 && c->d->plan->commands[cell->value[STUDY_COMMAND]].uses[c->plot->panels];
+}
+
 static ChartPoint point_of(const Chart *c, const ChartCurve *curve, int x, int panel, const StudyShown *y) {
   StudyCell cell = curve->cell;
   ChartPoint p = {NAN, NAN};
   cell.value[c->plot->x] = x;
-  if (c->plot->panels >= 0) cell.value[c->plot->panels] = panel;
+  if (stays_in_panel(c, &cell)) cell.value[c->plot->panels] = panel;
   const int i = study_cells_find(&c->d->cells, c->d->plan, &cell);
   if (i < 0 || !study_conditions_hold(&y->at, c->d->plan, &cell)) return p;
   if (curve->block >= 0) {

@@ -173,10 +173,11 @@ static StudyFigure evaluate(const StudyData *d, int cell, const StudyExpression 
 }
 
 StudyFigure study_figure(const StudyData *d, int cell, int measure) {
+  const StudyMeasure *m = &d->plan->measures[measure];
   StudyFigure f = measured(d, cell, measure);
   f.runs = f.of_runs = d->num_runs[cell];
-  if (!d->plan->measures[measure].computed) f.runs = study_summary(d, cell, measure).n;
-  if (!isfinite(f.value)) f.value = NAN;
+  if (!m->computed) f.runs = study_summary(d, cell, measure).n;
+  if (!isfinite(f.value) || !(m->of >> d->cells.cells[cell].value[STUDY_COMMAND] & 1)) f.value = NAN;
   return f;
 }
 

@@ -36,8 +36,9 @@ static void print_pair(FILE *f, const StudyData *d, int a, int b, int setting, c
   char *shown = study_figure_text(d, difference, m);
   fprintf(f, "- %s, %s %s and %s", m->label, p->settings[setting].label,
           study_value_name(p, &d->cells.cells[a], setting), study_value_name(p, &d->cells.cells[b], setting));
-  char *others = setting == STUDY_COMMAND ? xstrdup("") : study_cell_label(p, &rest, true);
-  if (setting != STUDY_COMMAND && p->num_settings > 2 && *others) fprintf(f, " (%s)", others);
+  if (p->num_commands == 1) rest.value[STUDY_COMMAND] = -1;
+  char *others = study_cell_label(p, &rest, true);
+  if (*others) fprintf(f, " (%s)", others);
   fprintf(f, ": %s and %s, a difference of %s%s%s, smaller than %sits error\n", left, right, shown, m->unit ? " " : "",
           m->unit ? m->unit : "", fabs(difference->value) < error ? "" : "twice ");
   free(others);

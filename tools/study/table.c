@@ -182,9 +182,11 @@ static void print_head(FILE *f, const TableLayout *l) {
     print_content(f, title);
     free(title);
     for (int i = 0; i < l->t->num_columns; i++) {
-      if (column->block >= 0 && !study_published_names(p, column->block, l->t->columns[i])) continue;
+      const int s = l->t->columns[i];
+      if (column->block >= 0 && !study_published_names(p, column->block, s)) continue;
+      if (column->part.value[s] < 0 && !p->settings[s].path) continue; // the command does not use it
       fputs(", ", f);
-      print_value(f, l->d, &column->part, l->t->columns[i]);
+      print_value(f, l->d, &column->part, s);
     }
     if (column->block >= 0) {
       fputs(": ", f);
