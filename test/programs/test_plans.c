@@ -98,6 +98,48 @@ TEST_TIER(plans_find_toolkits, 1) {
   EXPECT(strstr(said, "no CUDA 11.9 here") && strstr(said, "TOOLKITS=\"11.9="));
 }
 
+// Five runs of a command on a machine of that driver, around `img_s`, as the plan of the stack leaves them.
+static void write_stack(FILE *f, const char *command_name, const char *toolkit, const char *driver, double img_s) {
+  for (int repeat = 1; repeat <= 5; repeat++)
+    fprintf(f,
+            "{\"kind\":\"run\",\"command\":\"%s\",\"settings\":{\"toolkit\":\"%s\"},\"repeat\":%d,\"state\":\"ok\","
+            "\"seconds\":1,\"ran\":\"\",\"records\":[{\"img_s\":%g,\"machine\":{\"gpu\":\"G\",\"driver\":\"%s\"}}]}\n",
+            command_name, toolkit, repeat, img_s + repeat, driver);
+}
+
+TEST_TIER(plans_stack_names_the_best_of_toolkits_and_drivers, 1) {
+  static const char *const drivers[] = {"570.86", "580.95"};
+  const char *said;
+  for (int i = 0; i < COUNT(drivers); i++) {
+    char *path = xasprintf("%s", in_tmp(drivers[i]));
+    FILE *f = fopen(path, "w");
+    CHECK(f);
+    write_stack(f, "training", "12.8", drivers[i], 300 + i);
+    write_stack(f, "training", "13.0", drivers[i], 310 + 20 * i);
+    write_stack(f, "inference", "12.8", drivers[i], 800);
+    write_stack(f, "inference", "13.0", drivers[i], 700);
+    CHECK(!fclose(f));
+    free(path);
+  }
+  char *line = xasprintf("%s plans/stack.plan --out %s --merge", tool("study"), in_tmp("stack"));
+  char *one = xasprintf("%s", in_tmp(drivers[0])), *two = xasprintf("%s", in_tmp(drivers[1]));
+  if (!EXPECT_INT(command(&said, "%s %s %s", line, one, two), 0)) printf("    %s\n", said);
+  char *text = file_read(in_tmp("stack/tables.md"), &(size_t){0}, NULL);
+  EXPECT(text && strstr(text, "| throughput, img/s, driver unknown | throughput, img/s, driver 570.86 |"));
+  EXPECT(text && strstr(text, "| training | 12.4 | not run |  |  |"));
+  EXPECT(text && strstr(text, "| training | 13.0 |  | 313.00 ± 0.71 | 333.00 ± 0.71 |"));
+  EXPECT(text && strstr(text, "Best throughput (training): toolkit=13.0 driver=580.95, 333.00 ± 0.71 img/s."));
+  EXPECT(text && strstr(text, "Best throughput (inference): toolkit=12.8 driver=570.86, 803.00 ± 0.71 img/s; not told "
+                              "apart from it: toolkit=12.8 driver=580.95 (803.00 ± 0.71)."));
+  free(text);
+  text = file_read(in_tmp("stack/stack.svg"), &(size_t){0}, NULL);
+  EXPECT(text && strstr(text, "570.86") && strstr(text, "580.95"));
+  free(text);
+  free(line);
+  free(one);
+  free(two);
+}
+
 // ---- a run's speed --------------------------------------------------------------------------------------------------
 
 // Steps of 0.5 seconds, and of 0.25 from the eleventh on; an evaluation of 4 seconds behind step 6, before the end of

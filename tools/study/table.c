@@ -42,14 +42,14 @@ static int find_cell(const StudyData *d, StudyCell part, const StudyConditions *
   return study_cells_find(&d->cells, d->plan, &part);
 }
 
-// "batch/GPU 4", or the value alone where it is no number.
+// "batch/GPU 4", or the value alone where it is no number; "driver unknown" of what no record has told.
 static void print_value(FILE *f, const StudyData *d, const StudyCell *part, int setting) {
   const StudySetting *s = &d->plan->settings[setting];
   const int v = part->value[setting];
   const bool number = v >= 0 && isfinite(s->values[v].number);
   const char *name = v >= 0 && setting == STUDY_COMMAND ? s->values[v].text : study_value_name(d->plan, part, setting);
-  if (number) fprintf(f, "%s ", s->label);
-  print_content(f, name);
+  if (number || (v < 0 && s->path)) fprintf(f, "%s ", s->label);
+  print_content(f, v < 0 && s->path ? "unknown" : name);
   if (number && s->unit) fprintf(f, " %s", s->unit);
 }
 
