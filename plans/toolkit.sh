@@ -32,11 +32,7 @@ installed() {
 }
 
 by_pip() {
-  set --
-  for part in nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-runtime nvidia-cuda-cccl; do
-    set -- "$@" "$part==$version.*"
-  done
-  python3 -m pip install -q --no-deps --target "$own" "$@" >&2 || return 1
+  python3 -m pip install -q --target "$own" "cuda-toolkit[nvcc,cccl,cudart]==$version.*" >&2 || return 1
   [ -e "$own/nvidia/cu13/lib64" ] || ln -s lib "$own/nvidia/cu13/lib64"
 }
 

@@ -193,7 +193,7 @@ TEST_TIER(plans_sustained_on_shapes, 1) {
                 tool("train"), shapes, in_tmp("known/learned"));
   EXPECT_INT(command(&said, "%s", weights), 0);
   CHECK(!command(&said,
-                 "sed -e 's|\\./train|OMP_NUM_THREADS=1 %s --device cpu --threads 1 --val-limit 4|' -e 's/--amp//' "
+                 "sed -e 's|^run: {bin}/train|run: OMP_NUM_THREADS=1 %s --device cpu --threads 1 --val-limit 4|' -e 's/--amp//' "
                  "-e 's/values: 4, 12/values: 2/' -e 's/log.jsonl --batch {batch}/& --warmup 2 --window 3/' "
                  "plans/sustained.plan >%s",
                  tool("train"), plan));
