@@ -165,7 +165,7 @@ void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, 
     record_num(j, "loss_scale", s->scale[0]);
     record_int(j, "skipped", (int64_t)s->scale[2]);
   }
-  record_num(j, "img_s", f->log.images_per_second);
+  record_num(j, "img_s", f->log.images_per_second > 0 ? f->log.images_per_second : NAN); // null until known
   record_num(j, "wait", s->wait_seconds);
   record_num(j, "seconds", now_seconds() - f->log.opened);
   log_commit(&f->log);
