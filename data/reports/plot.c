@@ -39,23 +39,32 @@ static double nice_step(double range, int wanted) {
   return power * (lead < 1.5 ? 1 : lead < 3.5 ? 2 : lead < 7.5 ? 5 : 10);
 }
 
-// Widens the range to whole steps and marks them. A log axis of more than a decade and a half marks powers of ten, a
-// shorter one 1, 2 and 5 of each.
+// More than a decade and a half marks powers of ten, less 1, 2 and 5 of each; so little that this is one mark at most,
+// even steps, as a linear axis has.
+static void set_log_ticks(PlotAxis *a, int wanted) {
+  static const double leads[] = {1, 2, 5};
+  double decades = a->high - a->low, margin = 0.03 * decades;
+  a->low -= margin;
+  a->high += margin;
+  int stride = MAX((int)ceil(decades / wanted), 1);
+  for (int p = (int)floor(a->low); p <= (int)ceil(a->high); p++)
+    for (int i = 0; i < (decades < 1.5 ? 3 : 1); i++)
+      if (p % stride == 0) add_tick(a, p + log10(leads[i]));
+  if (a->n > 1) return;
+  a->n = 0;
+  const double low = pow(10, a->low), high = pow(10, a->high), step = nice_step(high - low, wanted);
+  for (double i = ceil(low / step); i * step <= high; i++) add_tick(a, log10(i * step));
+}
+
+// Widens the range to whole steps and marks them.
 static void set_ticks(PlotAxis *a, int wanted, bool widen) {
   if (!(a->high > a->low)) {
     double pad = a->log ? 0.5 : a->low == 0 ? 1 : 0.1 * fabs(a->low);
-    a->low -= pad;
+    a->low -= a->low == 0 && !a->log ? 0 : pad; // nothing that is drawn is below zero
     a->high += pad;
   }
   if (a->log) {
-    static const double leads[] = {1, 2, 5};
-    double decades = a->high - a->low, margin = 0.03 * decades;
-    a->low -= margin;
-    a->high += margin;
-    int stride = MAX((int)ceil(decades / wanted), 1);
-    for (int p = (int)floor(a->low); p <= (int)ceil(a->high); p++)
-      for (int i = 0; i < (decades < 1.5 ? 3 : 1); i++)
-        if (p % stride == 0) add_tick(a, p + log10(leads[i]));
+    set_log_ticks(a, wanted);
     return;
   }
   double step = nice_step(a->high - a->low, wanted);

@@ -35,8 +35,8 @@ static void write_precision(const Page *p, const PageEvaluation *e) {
   }
   if (!first.n) return;
   first.n = MIN(first.n, PAGE_CATEGORY_CHARTS);
-  fprintf(p->f, "<details><summary>Precision over recall of %s%d categories</summary>\n",
-          first.n < e->categories ? "the worst " : "", first.n);
+  fprintf(p->f, "<details><summary>Precision over recall of %s%d categor%s</summary>\n",
+          first.n < e->categories ? "the worst " : "", first.n, first.n == 1 ? "y" : "ies");
   page_charts(p, &first, true);
   fputs("</details>\n", p->f);
 }
@@ -149,6 +149,7 @@ static void write_mistakes(const Page *p, const PageEvaluation *e) {
   page_element(p, "h3", "Commonest mistakes");
   page_table(p, "Commonest mistakes", heading, 4, 2);
   for (int i = 0; i < n; i++) {
+    const bool nothing = e->confusion.background && list[i].truth == e->confusion.classes - 1; // all of it is false
     int64_t all = 0;
     for (int j = 0; j < e->confusion.classes; j++) all += cell(&e->confusion, list[i].truth, j);
     fputs("<tr><th scope=\"row\">", p->f);
@@ -156,7 +157,7 @@ static void write_mistakes(const Page *p, const PageEvaluation *e) {
     fputs("</th><td>", p->f);
     write_name(p, &e->confusion, list[i].predicted);
     fprintf(p->f, "</td><td class=\"n\">%lld</td>", (long long)list[i].images);
-    page_number(p, 100 * (double)list[i].images / (double)all, 1);
+    page_number(p, nothing ? NAN : 100 * (double)list[i].images / (double)all, 1);
     fputs("</tr>\n", p->f);
   }
   page_table_end(p);

@@ -415,4 +415,12 @@ TEST(study_of_commands_that_differ_in_their_settings) {
   text = read_text("differ", "p.svg");
   EXPECT_INT(count(text, "<circle"), 2 * 2 * 2 + 2); // of each panel two curves of two points; the legend's
   free(text);
+  EXPECT_INT(study(put("narrow.plan", "title: Narrow\n[setting n]\nvalues: 1, 2\n[command c]\n"
+                                      "run: echo '{\"v\": 6.{n}}'\n[measure v]\nread: v\n"
+                                      "[plot p]\nx: n\ny: v\nlog: y\n"),
+                   "narrow", "", NULL),
+             0);
+  text = read_text("narrow", "p.svg");
+  EXPECT(count(text, "class=\"grid\"") > 1); // although no 1, 2 or 5 is there
+  free(text);
 }

@@ -16,11 +16,16 @@ void study_axis_reach(StudyAxis *a, double v) {
   a->high = fmax(a->high, scaled(a, v));
 }
 
+// About five of them are the range.
+static double even_step(double range) {
+  const double raw = range / 5, power = pow(10, floor(log10(raw))), lead = raw / power;
+  return power * (lead < 1.5 ? 1 : lead < 3.5 ? 2 : lead < 7.5 ? 5 : 10);
+}
+
 void study_axis_linear(StudyAxis *a, bool from_zero) {
   if (from_zero || (a->low > 0 && a->low < 0.5 * a->high)) a->low = fmin(a->low, 0);
   if (!(a->high > a->low)) a->high = a->low + (a->low != 0 ? 0.1 * fabs(a->low) : 1);
-  const double raw = (a->high - a->low) / 5, power = pow(10, floor(log10(raw))), lead = raw / power;
-  const double step = power * (lead < 1.5 ? 1 : lead < 3.5 ? 2 : lead < 7.5 ? 5 : 10);
+  const double step = even_step(a->high - a->low);
   a->low = floor(a->low / step + 1e-9) * step;
   a->high = ceil(a->high / step - 1e-9) * step;
   for (double i = 0; a->low + i * step <= a->high + 0.01 * step; i++) add_tick(a, a->low + i * step);
@@ -36,4 +41,8 @@ void study_axis_logarithmic(StudyAxis *a) {
       const double v = pow(10, p) * leads[i];
       if (log10(v) >= a->low && log10(v) <= a->high) add_tick(a, v);
     }
+  if (a->n > 1) return;
+  a->n = 0; // so short that none of these lie on it: even steps
+  const double low = pow(10, a->low), high = pow(10, a->high), step = even_step(high - low);
+  for (double i = ceil(low / step); i * step <= high; i++) add_tick(a, i * step);
 }

@@ -150,6 +150,22 @@ static int occurrences(const char *text, const char *what) {
   return n;
 }
 
+// A log axis over too little for marks at 1, 2 and 5 has others; one of zeros begins at zero.
+TEST(plot_axes_always_have_marks) {
+  double x[] = {1, 2, 3}, narrow[] = {0.62, 0.7, 0.88}, zeros[] = {0, 0, 0};
+  PlotSeries short_of = {"mask", x, narrow, 3, false}, nothing = {"AP", x, zeros, 3, false};
+  PlotPanel panels[] = {{"Mask", "step", "loss", true, &short_of, 1, NULL},
+                        {"AP", "step", "AP", false, &nothing, 1, NULL}};
+  char path[512];
+  Err err;
+  snprintf(path, sizeof path, "%s/axes.svg", test_tmp());
+  if (!EXPECT(plot_svg(path, "Axes", panels, COUNT(panels), &err))) return;
+  char *svg = file_read(path, &(size_t){0}, &err);
+  EXPECT_INT(occurrences(svg, ">0.65<") + occurrences(svg, ">0.7<") + occurrences(svg, ">0.75<"), 3);
+  EXPECT(occurrences(svg, ">0.4<") == 1 && !strstr(svg, ">-"));
+  free(svg);
+}
+
 TEST(plot_is_sound_svg) {
   enum { N = 5000 };
   double *x = xmalloc(N * sizeof *x), *y = xmalloc(N * sizeof *y);

@@ -95,6 +95,8 @@ TEST(run_page_holds_all_of_a_run) {
   EXPECT(strstr(text, "cat &amp; co") && !strstr(text, "cat & co"));
   // The row of cats: 5 of 8 right, 1 a dog, 2 not found.
   EXPECT(strstr(text, ">5</td>") && strstr(text, "<td class=\"w\" style=\"--s:0.40\">1</td>"));
+  // What is found where nothing is has no share of the truth.
+  EXPECT(strstr(text, ">background</th><td>cat &amp; co</td><td class=\"n\">3</td><td class=\"n\">–</td>"));
   free(text);
   run_page_free(&r);
 }
