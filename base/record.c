@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/shortest.h"
 #include "base/utf8.h"
 #include "base/util.h"
 
@@ -97,6 +98,7 @@ void record_free(Record *r) {
 }
 
 const char *number_text(double value, char text[NUMBER_TEXT]) {
+  if (shortest_decimal(value, text)) return text;
   for (int digits = 6; digits <= 17; digits++) {
     snprintf(text, NUMBER_TEXT, "%.*g", digits, value);
     if (strtod(text, NULL) == value) break;
