@@ -303,7 +303,7 @@ struct Ops {
   void (*conv_forward)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *w, const Dest *y);
   // How many parts conv_forward of one pair tells the moments of to Dest.moments, which saves batch norm a pass over y:
   // real [parts, 3, c] as batch_norm_moments gives them, for batch_norm_forward_merged; each pixel of y is in one part.
-  // 0: it cannot. Shapes alone decide.
+  // 0: it cannot, or would gain nothing. Shapes alone decide.
   int (*conv_moments)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y);
   // dx = wᵀ · dy (backward by data), the shapes of conv_forward. A transposed convolution's forward is this: its input
   // is dy, its output dx.

@@ -24,7 +24,7 @@ struct Rung {
   bool wgrad_sums;            // wgrad yields db, too
   void (*close)(Device *dev); // frees what the rung keeps on the device; NULL: nothing
   bool peer;                  // another's library, for comparison: it computes where it is asked for by name
-  // As conv_moments of nn/ops.h; NULL: none.
+  // As conv_moments of nn/ops.h, wherever it can; NULL: nowhere.
   int (*moments)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y);
 };
 

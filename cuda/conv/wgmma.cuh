@@ -282,19 +282,22 @@ __device__ __forceinline__ void epilogue_store_moments(const DestArgs &d, uint32
   for (int base = warp * LANES; base < CHUNKS; base += WARPGROUP / 32 * LANES) {
     const int chunk = base + lane % LANES, c = c0 + chunk * CHUNK;
     float first[CHUNK] = {}, sum[CHUNK] = {}, squares[CHUNK] = {};
-    if (chunk < CHUNKS) {
+    auto take = [&](int i) {
+      float v[CHUNK];
+      box.read(v, i, chunk);
 #pragma unroll
-      for (int i = 0; i < WGMMA_WARP_M; i++) {
-        float v[CHUNK];
-        box.read(v, i, chunk);
-#pragma unroll
-        for (int k = 0; k < CHUNK; k++) {
-          if (i == 0) first[k] = v[k];
-          const float distance = v[k] - first[k];
-          sum[k] += i < valid ? distance : 0.f;
-          squares[k] += i < valid ? distance * distance : 0.f;
-        }
+      for (int k = 0; k < CHUNK; k++) {
+        if (i == 0) first[k] = v[k];
+        const float distance = v[k] - first[k];
+        sum[k] += distance;
+        squares[k] += distance * distance;
       }
+    };
+    if (chunk < CHUNKS && valid == WGMMA_WARP_M) {
+#pragma unroll
+      for (int i = 0; i < WGMMA_WARP_M; i++) take(i);
+    } else if (chunk < CHUNKS) {
+      for (int i = 0; i < valid; i++) take(i);
     }
     // From here on sum is the mean, squares those about it.
     float n = valid;

@@ -55,11 +55,7 @@ static void run(const Mode *m, const Problem *p, bool relu, uint64_t seed) {
   Twin x = whole(&d, m->dtype, p->n, p->h[0], p->w[0], p->c), w = whole(&d, m->dtype, p->k, p->r, p->s, p->c);
   Twin y = twin_poisoned(m->dtype, p->n, out_size(p->h[0], p->r, &p->conv), out_size(p->w[0], p->s, &p->conv), p->k);
   Twin bias = whole_vector(&d, p->k);
-  gpu->conv_rung = m->rung;
-  gpu->tf32 = m->tf32;
-  const int parts = gpu->ops->conv_moments(gpu, &p->conv, &x.gpu, &w.gpu, &y.gpu);
-  gpu->conv_rung = NULL;
-  gpu->tf32 = false;
+  const int parts = m->rung->moments(gpu, &p->conv, &x.gpu, &w.gpu, &y.gpu);
   if (parts) {
     Twin moments[2] = {twin_packed(parts, 3 * p->k, NULL), twin_packed(parts, 3 * p->k, NULL)};
     float *told[2];
