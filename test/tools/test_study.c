@@ -149,7 +149,7 @@ static const char failing_plan[] =
     "title: Failing\n"
     "timeout: 0.3\n"
     "[setting case]\n"
-    "values: good, record, words, crash, killed, lacks, null, late\n"
+    "values: good, record, words, crash, killed, lacks, null, nan, huge, late\n"
     "[command c]\n"
     "run: case {case} in\n"
     "  good) echo '{\"v\": 1, \"machine\": {\"gpu\": \"G\"}}';;\n"
@@ -159,6 +159,8 @@ static const char failing_plan[] =
     "  killed) kill -KILL $$;;\n"
     "  lacks) echo '{\"w\": 1, \"other\": 2}';;\n"
     "  null) echo '{\"v\": null}';;\n"
+    "  nan) echo '{\"v\": NaN}';;\n"
+    "  huge) echo '{\"v\": 1e400}';;\n"
     "  late) sleep 5; echo '{\"v\": 1}';;\n"
     "  esac\n"
     "[measure v]\n"
@@ -167,7 +169,7 @@ static const char failing_plan[] =
 TEST(study_makes_rows_of_failures_and_goes_on) {
   const char *said, *plan = put("failing.plan", failing_plan);
   EXPECT_INT(study(plan, "failing", "", &said), EXIT_RUN);
-  EXPECT_IN(said, "failing.plan:6: the command c gave no figures in 15 of its 24 runs");
+  EXPECT_IN(said, "failing.plan:6: the command c gave no figures in 21 of its 30 runs");
   char *text = read_text("failing", "tables.md");
   EXPECT_IN(text, "| good | 1 |");
   EXPECT_IN(text, "| record | out of memory |");
@@ -181,23 +183,26 @@ TEST(study_makes_rows_of_failures_and_goes_on) {
   EXPECT_IN(text, "case=killed: failed, 3 of 3 runs: signal 9 (Killed)");
   EXPECT_IN(text, "case=lacks: no value, 3 of 3 runs: no record has v; the last has w, other");
   EXPECT_IN(text, "case=null: no value, 3 of 3 runs: v is null, which is no number");
+  EXPECT_IN(text, "case=nan: no value, 3 of 3 runs: no JSON is printed: ");
+  EXPECT_IN(text, "found 'NaN'");
+  EXPECT_IN(text, "case=huge: no value, 3 of 3 runs: v is beyond 1.8e308, which is no number");
   EXPECT_IN(text, ", as timeout says: it printed nothing");
   EXPECT_IN(text, "- G: 3 runs");
   free(text);
   text = read_text("failing", "results.jsonl");
-  EXPECT_INT(count(text, "\"kind\":\"run\""), 24);
-  EXPECT_INT(count(text, "\"machine\":{\"cpu\""), 22); // the plan's, and of runs that print none
+  EXPECT_INT(count(text, "\"kind\":\"run\""), 30);
+  EXPECT_INT(count(text, "\"machine\":{\"cpu\""), 28); // the plan's, and of runs that print none
   free(text);
   EXPECT_INT(study(plan, "failing", "--only case=crash", &said), EXIT_RUN); // nothing runs again
   text = read_text("failing", "results.jsonl");
-  EXPECT_INT(count(text, "\"kind\":\"run\""), 24);
+  EXPECT_INT(count(text, "\"kind\":\"run\""), 30);
   free(text);
   EXPECT_INT(study(plan, "failing", "--only case=crash --rerun failed", &said), EXIT_RUN);
   text = read_text("failing", "results.jsonl");
-  EXPECT_INT(count(text, "\"kind\":\"run\""), 27);
+  EXPECT_INT(count(text, "\"kind\":\"run\""), 33);
   free(text);
   text = read_text("failing", "tables.md");
-  EXPECT_IN(text, "from 24 of 24 runs"); // those that were run again replace the others
+  EXPECT_IN(text, "from 30 of 30 runs"); // those that were run again replace the others
   free(text);
 }
 

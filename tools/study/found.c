@@ -11,7 +11,8 @@ static void read_scalar(Json *j, StudyFound *f) {
   switch (json_peek(j)) {
   case JSON_NUMBER:
     f->number = json_number(j);
-    f->text = xstrdup(number_text(f->number, text));
+    if (j->failed) f->number = NAN;
+    f->text = xstrdup(j->failed ? "beyond 1.8e308" : number_text(f->number, text));
     break;
   case JSON_BOOL:
     f->number = json_bool(j);

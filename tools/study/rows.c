@@ -142,6 +142,7 @@ static void find_values(StudyRow *row, StudyPlan *p) {
         study_measure_value(p, m, &row->cell, row->repeat, row->records, row->num_records, row->seconds, &why);
     if (!isnan(row->values[m]) || row->state != STUDY_OK) continue;
     row->state = STUDY_NO_VALUE;
+    if (row->why && !row->num_records) continue; // only the run itself knew why there is none
     free(row->why);
     row->why = xstrdup(why.msg);
   }

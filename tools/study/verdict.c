@@ -14,6 +14,7 @@ typedef struct PrintedRecords {
   char **records;
   int n;
   size_t cap;
+  char *unread; // what is wrong with the last that begins as one; NULL: nothing
 } PrintedRecords;
 
 // The record that begins here, on one line; its end in *end. False: none does.
@@ -23,6 +24,10 @@ static bool take_record(PrintedRecords *all, const char *text, const char *end_o
   json_skip(&j);
   const bool ok = !j.failed;
   *end = j.at;
+  if (!ok) {
+    free(all->unread);
+    all->unread = xstrdup(j.err.msg);
+  }
   json_close(&j);
   if (!ok) return false;
   array_reserve((void **)&all->records, &all->cap, (size_t)all->n + 1, sizeof *all->records);
@@ -130,14 +135,14 @@ static char *memory_record(const StudyVerdict *v) {
 
 // ---- the verdict ----------------------------------------------------------------------------------------------------
 
-static char *why_no_value(const StudyPlan *p, const StudyCell *cell, int repeat, const StudyVerdict *v,
-                          double seconds) {
+static char *why_no_value(const StudyPlan *p, const StudyCell *cell, int repeat, const StudyVerdict *v, double seconds,
+                          const char *unread) {
   Err why;
   for (int m = 0; m < p->num_measures; m++) {
     const StudyMeasure *measure = &p->measures[m];
     if (measure->computed || !(measure->of >> cell->value[STUDY_COMMAND] & 1)) continue;
     if (isnan(study_measure_value(p, m, cell, repeat, v->records, v->num_records, seconds, &why)))
-      return xstrdup(why.msg);
+      return !v->num_records && unread ? xasprintf("no JSON is printed: %s", unread) : xstrdup(why.msg);
   }
   return NULL;
 }
@@ -161,7 +166,8 @@ StudyVerdict study_verdict(const StudyPlan *p, const StudyCell *cell, int repeat
   PrintedRecords all = read_records(out);
   keep_records(p, cell, repeat, &all, &v);
   const bool ended_well = !o->exit && !o->signal && !o->late;
-  char *missing = why_no_value(p, cell, repeat, &v, o->seconds), *memory = NULL;
+  char *missing = why_no_value(p, cell, repeat, &v, o->seconds, all.unread), *memory = NULL;
+  free(all.unread);
   if (ended_well && !missing) return v;
   memory = memory_record(&v);
   if (!memory && !ended_well && !o->late) memory = memory_line(errors);
