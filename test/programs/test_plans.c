@@ -192,11 +192,12 @@ TEST_TIER(plans_sustained_on_shapes, 1) {
                 "--device cpu --threads 1",
                 tool("train"), shapes, in_tmp("known/learned"));
   EXPECT_INT(command(&said, "%s", weights), 0);
-  CHECK(!command(&said,
-                 "sed -e 's|^run: {bin}/train|run: OMP_NUM_THREADS=1 %s --device cpu --threads 1 --val-limit 4|' -e 's/--amp//' "
-                 "-e 's/values: 4, 12/values: 2/' -e 's/log.jsonl --batch {batch}/& --warmup 2 --window 3/' "
-                 "plans/sustained.plan >%s",
-                 tool("train"), plan));
+  CHECK(!command(
+      &said,
+      "sed -e 's|^run: {bin}/train|run: OMP_NUM_THREADS=1 %s --device cpu --threads 1 --val-limit 4|' "
+      "-e 's/--amp//' -e 's/values: 4, 12/values: 2/' -e 's/log.jsonl --batch {batch}/& --warmup 2 --window 3/' "
+      "plans/sustained.plan >%s",
+      tool("train"), plan));
   char *set = xasprintf("data=%s weights=%s work=%s steps=16 every=8 train=60 val=4", shapes, in_tmp("known/learned"),
                         in_tmp("work"));
   if (!EXPECT_INT(command(&said, "%s %s --out %s --only command=ours --set '%s'", tool("study"), plan, out, set), 0))
