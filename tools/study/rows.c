@@ -220,9 +220,9 @@ static bool read_row(Json *j, const StudyPlan *p, StudyRow *row, bool *of_others
       row->repeat = (int)json_int(j);
     else if (!strcmp(key, "state") && text)
       row->state = (StudyState)state_of(json_string(j, NULL));
-    else if (!strcmp(key, "why") && text)
+    else if (!strcmp(key, "why") && text && !row->why)
       row->why = xstrdup(json_string(j, NULL));
-    else if (!strcmp(key, "ran") && text)
+    else if (!strcmp(key, "ran") && text && !row->ran)
       row->ran = xstrdup(json_string(j, NULL));
     else if (!strcmp(key, "seconds"))
       row->seconds = json_number(j);
