@@ -243,8 +243,8 @@ static void plan_outputs(const InferOptions *o, const Job *job, const Dataset *d
     file_set_add(&inputs, path);
     free(path);
   }
-  if (!class_results_spare(o->json, &inputs, &err) || !score_page_spares(o, &inputs, &err))
-    die(EXIT_USAGE, "%s", err.msg);
+  if (!class_results_spare(o->json, &inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!score_page_spares(o, &inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
   file_set_free(&inputs);
   if (job->launch.rank == 0 && !folder_take(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
 }

@@ -1,5 +1,5 @@
-// OUT/evaluation.html: what ./infer --data has scored, as the page of a run shows it. A run's own page has another name,
-// so that OUT may be the run's folder.
+// OUT/evaluation.html: what ./infer --data has scored, as the page of a run shows it. A run's own page has another
+// name, so that OUT may be the run's folder.
 #pragma once
 #include "base/file_set.h"
 #include "engine/task.h"
