@@ -2,9 +2,10 @@
 # make test-asan · make test-tsan · make fuzz · make lint · make tables · make test-build · make bench · make exercise N ·
 # make install · make uninstall
 #
-# Given on the command line: PREFIX and DESTDIR (where the library is installed), CC, CXX (for an example), CFLAGS, MARCH, STB (where stb/stb_image.h is), B (where all that is built goes),
-# CUDA (0 leaves the GPU out), NVCC, ARCH (the GPUs, as in ARCH="80 90a"), RUNGS (a folder with rungs of one's own,
-# cuda/conv/README.md). What was made with other values is made again.
+# Given on the command line: PREFIX and DESTDIR (where the library is installed), CC, CXX (for an example), CFLAGS,
+# MARCH, STB (where stb/stb_image.h is), B (where all that is built goes), CUDA (0 leaves the GPU out), NVCC, ARCH (the
+# GPUs, as in ARCH="80 90a"), RUNGS (a folder with rungs of one's own, cuda/conv/README.md). What was made with other
+# values is made again.
 ifeq ($(origin CC),default)
 CC := gcc
 endif

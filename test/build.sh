@@ -4,7 +4,7 @@
 # needs neither the CUDA toolkit nor a GPU. Says what is wrong, and exits 1 if anything is. Run from the root of the
 # tree.
 set -eu
-unset MAKEFLAGS MAKELEVEL B CC CFLAGS CUDA ARCH NVCC MARCH STB
+unset MAKEFLAGS MAKELEVEL B CC CFLAGS CUDA ARCH NVCC MARCH STB RUNGS
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 git ls-files -co --exclude-standard -z -- '*.c' '*.cpp' '*.h' '*.cu' '*.cuh' '*.map' '*.sh' Makefile | xargs -0 cp --parents -t "$tree"
