@@ -5,7 +5,7 @@
 #include <string.h>
 #include "base/parallel.h"
 #include "base/rng.h"
-#include "data/batches/bitmap.h"
+#include "data/batches/objects.h"
 #include "data/batches/outage.h"
 #include "data/batches/sampler.h"
 #include "data/images/shrink.h"
@@ -67,69 +67,6 @@ static void lap(Worker *w, LoaderStage stage) {
 }
 
 // One image
-
-static void box_to_canvas(const float box[4], const ImageInfo *info, float extra, float out[4]) {
-  // as torchvision's resize_boxes: float32 ratios of the integer sizes
-  float ratio_w = (float)info->rw / (float)info->w, ratio_h = (float)info->rh / (float)info->h;
-  float x1 = box[0] * ratio_w, x2 = box[2] * ratio_w;
-  out[0] = info->flip ? (float)info->rw - x2 - extra : x1;
-  out[1] = box[1] * ratio_h;
-  out[2] = info->flip ? (float)info->rw - x1 - extra : x2;
-  out[3] = box[3] * ratio_h;
-}
-
-// Polygons as Bitmap has them; returns their words.
-static int64_t write_polygons(const Dataset *d, const Object *o, const ImageInfo *info, uint32_t *words, int64_t room) {
-  const Coco *c = &d->coco;
-  const CocoAnn *a = &c->anns[o->ann];
-  double ratio_w = (double)info->rw / info->w, ratio_h = (double)info->rh / info->h;
-  int64_t n = 0;
-  for (int p = a->first_part; p < a->first_part + a->parts; p++) {
-    const double *xy = c->xy + c->part_first[p];
-    CHECK(n + 1 + 2 * (int64_t)c->part_points[p] <= room);
-    words[n++] = (uint32_t)c->part_points[p];
-    for (int k = 0; k < c->part_points[p]; k++, n += 2) {
-      double x = xy[2 * k] * ratio_w;
-      float at[2] = {(float)(info->flip ? info->rw - x - d->box_extra : x), (float)(xy[2 * k + 1] * ratio_h)};
-      memcpy(words + n, at, sizeof at);
-    }
-  }
-  return n;
-}
-
-static int64_t write_bitmap(Worker *w, int i, const Object *o, Bitmap *window, uint32_t *words, int64_t room) {
-  scratch_reset(&w->scratch);
-  Rle mask = dataset_mask_in(&w->scratch, w->loader->data, i, o);
-  *window = bitmap_window(&mask);
-  CHECK(bitmap_words(window->h, window->w) <= room);
-  bitmap_pack(&mask, window, words);
-  return bitmap_words(window->h, window->w);
-}
-
-// Boxes, labels and masks of image i into a place; returns the words of the masks.
-static int64_t write_objects(Worker *w, Batch *b, int place, int i) {
-  const Loader *l = w->loader;
-  const Dataset *d = l->data;
-  const Object *object = d->object + d->first_object[i];
-  const int64_t first = (int64_t)place * b->capacity;
-  int64_t words = 0;
-  b->count[place] = d->first_object[i + 1] - d->first_object[i];
-  for (int o = 0; o < b->count[place]; o++) {
-    box_to_canvas(object[o].box, &b->info[place], d->box_extra, b->box + 4 * (first + o));
-    b->label[first + o] = object[o].label;
-    if (!l->options.masks) continue;
-    Bitmap *mask = &b->bitmap[first + o];
-    uint32_t *to = b->bits + place * d->max_words + words;
-    int64_t room = d->max_words - words;
-    int parts = dataset_polygons(d, &object[o]);
-    int64_t used = parts ? write_polygons(d, &object[o], &b->info[place], to, room)
-                         : write_bitmap(w, i, &object[o], mask, to, room);
-    mask->offset = words;
-    mask->parts = parts;
-    words += used;
-  }
-  return words;
-}
 
 static bool stopping(Loader *l) {
   pthread_mutex_lock(&l->lock);
@@ -250,7 +187,7 @@ static bool write_image(Worker *w, Slot *slot, int place, int i, Err *err) {
   resize_shape(&resize, info.h, info.w, &info.rh, &info.rw);
   CHECK(info.rh <= d->canvas[b->canvas].h && info.rw <= d->canvas[b->canvas].w);
   b->info[place] = info;
-  slot->words[place] = write_objects(w, b, place, i);
+  slot->words[place] = objects_write(d, i, l->options.masks, &w->scratch, b, place);
   lap(w, LOADER_MASKS);
   return true;
 }
