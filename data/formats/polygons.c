@@ -155,17 +155,3 @@ Contours polygons_of(const Rle *mask) {
   spans_free(&spans);
   return c;
 }
-
-Rle polygons_rle(const Contours *c, int h, int w) {
-  if (c->parts == 0) return rle_from_polygon(NULL, 0, h, w);
-  Rle *parts = xmalloc((size_t)c->parts * sizeof *parts);
-  const double *xy = c->xy;
-  for (int i = 0; i < c->parts; i++) {
-    parts[i] = rle_from_polygon(xy, c->points[i], h, w);
-    xy += 2 * (size_t)c->points[i];
-  }
-  Rle all = rle_merge(parts, c->parts, false);
-  for (int i = 0; i < c->parts; i++) rle_free(&parts[i]);
-  free(parts);
-  return all;
-}

@@ -10,5 +10,3 @@
 
 // No parts for a mask without pixels. Free with contours_free.
 Contours polygons_of(const Rle *mask);
-// The other way, as COCO reads polygons: the union of the parts.
-Rle polygons_rle(const Contours *c, int h, int w);

@@ -1,6 +1,5 @@
 #include "data/formats/tiles.h"
 #include <math.h>
-#include <string.h>
 
 // How many tiles cover `side` pixels: n of them reach over n · tile - (n - 1) · shared.
 static int tiles_along(int side, int tile, int shared) {
@@ -27,12 +26,4 @@ PixelRect tiles_at(const TilePlan *p, int i) {
   const int x = begin_of(i % p->columns, p->columns, p->w - p->tile_w);
   const int y = begin_of(i / p->columns, p->rows, p->h - p->tile_h);
   return (PixelRect){x, y, x + p->tile_w, y + p->tile_h};
-}
-
-Image tiles_cut(const Image *image, PixelRect r) {
-  Image out = image_alloc(r.y2 - r.y1, r.x2 - r.x1);
-  const size_t row = 3 * (size_t)out.w;
-  for (int y = 0; y < out.h; y++)
-    memcpy(out.rgb + (size_t)y * row, image->rgb + 3 * ((size_t)(r.y1 + y) * (size_t)image->w + (size_t)r.x1), row);
-  return out;
 }

@@ -25,8 +25,7 @@ typedef struct TilePlan {
 // tile: side in pixels, ≥ 1; overlap: of a tile's side, 0 … 1, that neighbours share at least.
 TilePlan tiles_plan(int h, int w, int tile, double overlap);
 int tiles_count(const TilePlan *p);
-PixelRect tiles_at(const TilePlan *p, int i);     // row by row
-Image tiles_cut(const Image *image, PixelRect r); // a copy of these pixels; image_free
+PixelRect tiles_at(const TilePlan *p, int i); // row by row
 
 // What was found in a tile, by descending score: boxes in pixels of the tile, masks of its size. A detection whose mask
 // is empty or missing is compared by its box.

@@ -294,22 +294,3 @@ void draw_overlay(Image *im, const DrawItem *items, int n) {
   free(l.plates);
   free(order);
 }
-
-Image draw_sheet(const Image *tiles, int n, int columns) {
-  int h = 0, w = 0, rows = (n + columns - 1) / columns;
-  for (int i = 0; i < n; i++) {
-    h = MAX(h, tiles[i].h);
-    w = MAX(w, tiles[i].w);
-  }
-  int gap = MAX(MIN(h, w) / 40, 2);
-  Image out = image_alloc(rows * (h + gap) + gap, columns * (w + gap) + gap);
-  memset(out.rgb, 250, (size_t)out.h * out.w * 3);
-  for (int i = 0; i < n; i++) {
-    int top = gap + i / columns * (h + gap) + (h - tiles[i].h) / 2;
-    int left = gap + i % columns * (w + gap) + (w - tiles[i].w) / 2;
-    for (int y = 0; y < tiles[i].h; y++)
-      memcpy(out.rgb + 3 * ((size_t)(top + y) * out.w + left), tiles[i].rgb + 3 * (size_t)y * tiles[i].w,
-             3 * (size_t)tiles[i].w);
-  }
-  return out;
-}

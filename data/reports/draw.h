@@ -1,4 +1,4 @@
-// Results drawn over an image: translucent masks with crisp contours, boxes, labels; and sheets of several images.
+// Results drawn over an image: translucent masks with crisp contours, boxes, labels.
 #pragma once
 #include "data/formats/rle.h"
 #include "data/images/image.h"
@@ -14,6 +14,3 @@ typedef struct DrawItem {
 // labels are legible: the image may come back larger. Labels keep clear of each other, the higher score first, and hide
 // as little of the objects as they can; where there is no such place a label is left out.
 void draw_overlay(Image *im, const DrawItem *items, int n);
-
-// Several images on one, in rows of `columns`, each cell as large as the largest image; background is near white.
-Image draw_sheet(const Image *tiles, int n, int columns);

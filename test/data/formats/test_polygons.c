@@ -1,4 +1,5 @@
 // Masks as polygons, holes and all: COCO's rasteriser gives them back pixel for pixel.
+#include <stdlib.h>
 #include "base/rng.h"
 #include "data/formats/polygons.h"
 #include "test/harness/test.h"
@@ -29,6 +30,21 @@ static void expect_edges(const Contours *c, const uint8_t *mask, int h, int w) {
       wrong += here != above ? across[y][x] != 1 : across[y][x] != 0 && (across[y][x] != 2 || !here);
     }
   EXPECT_INT(wrong, 0);
+}
+
+// As COCO reads polygons: the union of the parts.
+static Rle polygons_rle(const Contours *c, int h, int w) {
+  if (c->parts == 0) return rle_from_polygon(NULL, 0, h, w);
+  Rle *parts = xmalloc((size_t)c->parts * sizeof *parts);
+  const double *xy = c->xy;
+  for (int i = 0; i < c->parts; i++) {
+    parts[i] = rle_from_polygon(xy, c->points[i], h, w);
+    xy += 2 * (size_t)c->points[i];
+  }
+  Rle all = rle_merge(parts, c->parts, false);
+  for (int i = 0; i < c->parts; i++) rle_free(&parts[i]);
+  free(parts);
+  return all;
 }
 
 static void expect_back(const uint8_t *mask, int h, int w) {

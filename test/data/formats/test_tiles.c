@@ -35,16 +35,6 @@ TEST(tiles_cover_and_overlap) {
   EXPECT(p.rows == 3 && p.columns == 1 && tiles_count(&p) == 3 && tiles_at(&p, 1).y1 == 512);
 }
 
-TEST(tiles_are_cut_out) {
-  Image im = image_alloc(5, 7);
-  for (int i = 0; i < 3 * 5 * 7; i++) im.rgb[i] = (uint8_t)i;
-  Image part = tiles_cut(&im, (PixelRect){2, 1, 6, 4});
-  EXPECT(part.h == 3 && part.w == 4);
-  for (int y = 0; y < 3; y++) EXPECT(!memcmp(part.rgb + 12 * y, im.rgb + 3 * (7 * (y + 1) + 2), 12));
-  image_free(&part);
-  image_free(&im);
-}
-
 // ---- an image, what is in it, and who finds it --------------------------------------------------------------------
 
 enum { MOST = 400 };

@@ -130,19 +130,6 @@ TEST(overlay_survives_odd_items) {
   }
 }
 
-TEST(sheet_places_every_tile) {
-  Image tiles[] = {gray_image(10, 20, 1), gray_image(20, 10, 2), gray_image(5, 5, 3)};
-  Image sheet = draw_sheet(tiles, COUNT(tiles), 2);
-  int seen[4] = {0};
-  for (int i = 0; i < sheet.h * sheet.w; i++)
-    if (sheet.rgb[3 * i] < COUNT(seen)) seen[sheet.rgb[3 * i]]++;
-  EXPECT_INT(seen[1], 200);
-  EXPECT_INT(seen[2], 200);
-  EXPECT_INT(seen[3], 25);
-  for (int i = 0; i < COUNT(tiles); i++) image_free(&tiles[i]);
-  image_free(&sheet);
-}
-
 // How often a string occurs in a text.
 static int occurrences(const char *text, const char *what) {
   int n = 0;
