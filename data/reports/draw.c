@@ -1,7 +1,6 @@
 #include "data/reports/draw.h"
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include "data/reports/font.h"
 
 // Vivid, apart from each other under the common colour blindnesses as far as sixteen can be, neighbours in the list
