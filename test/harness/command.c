@@ -20,6 +20,16 @@ int command(const char **output, const char *fmt, ...) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+void expect_mistake_of(const char *program, const char *says, const char *fmt, va_list args) {
+  const char *said;
+  char arguments[1024];
+  vsnprintf(arguments, sizeof arguments, fmt, args);
+  const int status = command(&said, "%s %s", program, arguments);
+  const char *end = strchr(said, '\n');
+  if (!EXPECT(status == 2 && end && !end[1] && strstr(said, says)))
+    fprintf(stderr, "%s\n  said: %s  expected: %s\n", arguments, said, says);
+}
+
 const char *tool(const char *name) {
   static char path[256];
   const char *b = getenv("B");

@@ -1,10 +1,14 @@
 // Runs the programs as a user would.
 #pragma once
+#include <stdarg.h>
 #include <stdbool.h>
 
 // Runs a shell command in the current folder; its output, both streams, is kept. Returns the exit status, -1 if it died
 // of a signal. The text is valid until the next call.
 int command(const char **output, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+// A mistake of a user's is answered with one line that contains `says`, and exit status 2. The command line is
+// `program` and what `fmt` makes of the arguments.
+void expect_mistake_of(const char *program, const char *says, const char *fmt, va_list args);
 // Path of a tool in this build ("shapes"): $B, or build.
 const char *tool(const char *name);
 bool same_file(const char *a, const char *b); // both are there and hold the same bytes
