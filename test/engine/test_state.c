@@ -272,33 +272,6 @@ TEST(state_reset_heads) {
 
 // ---- torchvision's weights ------------------------------------------------------------------------------------------
 
-// Writes the engine's parameters without any metadata, under what `rename` makes of their names ("" = left out).
-static const char *save_as(const Engine *e, const char *file, void (*rename)(const char *name, char to[256])) {
-  const char *path = small_checkpoint(file);
-  CkptWriter w;
-  Err err;
-  CHECK(ckpt_begin(&w, path, &err));
-  char name[256];
-  for (int i = 0; i < e->params.n; i++) {
-    const Param *q = e->params.list[i];
-    int64_t dims[4];
-    for (int k = 0; k < q->ndim; k++) dims[k] = q->dims[k];
-    rename(q->name, name);
-    if (*name) ckpt_tensor(&w, name, CKPT_F32, q->ndim, dims);
-  }
-  for (int i = 0; i < e->params.n; i++) {
-    const Param *q = e->params.list[i];
-    rename(q->name, name);
-    if (!*name) continue;
-    float *values = xmalloc(param_elements(q) * sizeof *values);
-    param_export(&e->params, q, &q->master, values);
-    ckpt_data(&w, values);
-    free(values);
-  }
-  CHECK(ckpt_commit(&w, &err));
-  return path;
-}
-
 // As torchvision called them in 2019, and as DataParallel calls them.
 static void rename_to_2019(const char *name, char to[256]) {
   int i, used = 0;
@@ -338,7 +311,7 @@ static void check_torchvision(NormKind norm) {
   Err err = {""};
   small_engine_random(&saved, &config, 1);
   small_engine_random(&loaded, &config, 2);
-  const char *path = save_as(&saved, "torchvision", rename_to_2019);
+  const char *path = small_save_bare(&saved, "torchvision", rename_to_2019);
   if (!EXPECT(load_torchvision(&loaded, path, &told, &err))) printf("    %s\n", err.msg);
   expect_same_params(&saved, &loaded, false);
   EXPECT_INT(told.depth, config.depth);
@@ -367,7 +340,7 @@ TEST(state_of_a_classifier) {
   small_engine_random(&saved, &config, 1);
   small_engine_random(&loaded, &config, 2);
   small_engine_random(&fresh, &config, 2);
-  const char *path = save_as(&saved, "classifier", rename_to_classifier);
+  const char *path = small_save_bare(&saved, "classifier", rename_to_classifier);
   if (!EXPECT(load_torchvision(&loaded, path, &told, &err))) printf("    %s\n", err.msg);
   EXPECT(told.classes == 0 && told.depth == config.depth && told.norm == NORM_FROZEN_BN && told.norm_eps == 1e-5f);
   for (int i = 0; i < loaded.params.n; i++) {
@@ -397,7 +370,7 @@ TEST(state_names_what_does_not_fit) {
   Engine e;
   Err err = {""};
   small_engine_random(&e, &config, 1);
-  const char *path = save_as(&e, "odd", rename_to_odd);
+  const char *path = small_save_bare(&e, "odd", rename_to_odd);
   err = small_load(&e, path, (LoadOptions){0});
   int body = 0, missing = 0, unexpected = 0;
   for (int i = 0; i < e.params.n; i++) {

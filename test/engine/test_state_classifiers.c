@@ -14,29 +14,6 @@ static ModelConfig classifier_config(const char *variant) {
   return c;
 }
 
-// Nothing but tensors, as torchvision's files are.
-static const char *save_bare(const Engine *e, const char *name) {
-  const char *path = small_checkpoint(name);
-  CkptWriter w;
-  Err err;
-  CHECK(ckpt_begin(&w, path, &err));
-  for (int i = 0; i < e->params.n; i++) {
-    const Param *q = e->params.list[i];
-    int64_t dims[4];
-    for (int k = 0; k < q->ndim; k++) dims[k] = q->dims[k];
-    ckpt_tensor(&w, q->name, CKPT_F32, q->ndim, dims);
-  }
-  for (int i = 0; i < e->params.n; i++) {
-    const Param *q = e->params.list[i];
-    float *values = xmalloc(param_elements(q) * sizeof *values);
-    param_export(&e->params, q, &q->master, values);
-    ckpt_data(&w, values);
-    free(values);
-  }
-  CHECK(ckpt_commit(&w, &err));
-  return path;
-}
-
 // torchvision's files of its classifiers tell which they are.
 TEST(state_of_torchvisions_classifiers) {
   static const char *const variants[] = {"alexnet", "vgg11", "googlenet", "resnet18", "resnet50"};
@@ -48,7 +25,7 @@ TEST(state_of_torchvisions_classifiers) {
     Err err = {""};
     small_engine_random(&saved, &config, 1);
     small_engine_random(&loaded, &config, 2);
-    const char *path = save_bare(&saved, "net");
+    const char *path = small_save_bare(&saved, "net", NULL);
     Checkpoint c;
     Category *category = NULL;
     if (EXPECT(state_open(&c, path, &err))) {
@@ -116,7 +93,7 @@ TEST(state_of_another_net_names_what_does_not_fit) {
   small_engine_random(&saved, &resnet, 1);
   small_engine(&loaded, &vgg);
   Checkpoint c;
-  if (EXPECT(state_open(&c, save_bare(&saved, "other"), &err))) {
+  if (EXPECT(state_open(&c, small_save_bare(&saved, "other", NULL), &err))) {
     EXPECT(!state_load(&loaded, &c, &(LoadOptions){0}, &err));
     EXPECT(strstr(err.msg, "the weights are of another model: "));
     EXPECT(strstr(err.msg, "missing features.0.weight"));
@@ -138,7 +115,7 @@ TEST(state_backbone_of_a_trained_classifier) {
     small_engine_random(&saved, &resnet, 1);
     small_engine_random(&loaded, &detector, 2);
     small_engine_random(&fresh, &detector, 2);
-    const char *path = ours ? small_save(&saved, "classifier", false) : save_bare(&saved, "backbone");
+    const char *path = ours ? small_save(&saved, "classifier", false) : small_save_bare(&saved, "backbone", NULL);
     Checkpoint c;
     if (EXPECT(state_open(&c, path, &err))) {
       if (!EXPECT(state_config_for(&c, &detector, &told, &err))) printf("    %s\n", err.msg);

@@ -63,6 +63,39 @@ const char *small_save(Engine *e, const char *name, bool momentum) {
   return path;
 }
 
+static void name_bare(const char *name, Rename *rename, char to[256]) {
+  if (rename)
+    rename(name, to);
+  else
+    snprintf(to, 256, "%s", name);
+}
+
+const char *small_save_bare(const Engine *e, const char *file, Rename *rename) {
+  const char *path = small_checkpoint(file);
+  CkptWriter w;
+  Err err;
+  CHECK(ckpt_begin(&w, path, &err));
+  char name[256];
+  for (int i = 0; i < e->params.n; i++) {
+    const Param *q = e->params.list[i];
+    int64_t dims[4];
+    for (int k = 0; k < q->ndim; k++) dims[k] = q->dims[k];
+    name_bare(q->name, rename, name);
+    if (*name) ckpt_tensor(&w, name, CKPT_F32, q->ndim, dims);
+  }
+  for (int i = 0; i < e->params.n; i++) {
+    const Param *q = e->params.list[i];
+    name_bare(q->name, rename, name);
+    if (!*name) continue;
+    float *values = xmalloc(param_elements(q) * sizeof *values);
+    param_export(&e->params, q, &q->master, values);
+    ckpt_data(&w, values);
+    free(values);
+  }
+  CHECK(ckpt_commit(&w, &err));
+  return path;
+}
+
 Err small_load(Engine *e, const char *path, LoadOptions o) {
   Checkpoint c;
   Err err = {""};

@@ -19,6 +19,10 @@ StepResult small_step(Engine *e, int step);
 const char *small_checkpoint(const char *name);
 // Saves there, and reports a failure as one of the test.
 const char *small_save(Engine *e, const char *name, bool momentum);
+// Saves the parameters alone, without any metadata, under what `rename` makes of their names ("": left out), NULL: as
+// they are.
+typedef void Rename(const char *name, char to[256]);
+const char *small_save_bare(const Engine *e, const char *file, Rename *rename);
 // "" when the file could be loaded.
 Err small_load(Engine *e, const char *path, LoadOptions o);
 
