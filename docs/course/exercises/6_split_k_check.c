@@ -1,5 +1,6 @@
-// Sums of numbers of very unlike size, where every other order of adding gives other bits, with slices in several
-// orders. What is written behind the workspace, or read behind the vectors, shows.
+// Sums of numbers of very unlike size, where another order of adding gives other bits, with slices in several orders.
+// Products are exact, so that a compiler may fuse them with the sum. What is written behind the workspace, or
+// read behind the vectors, shows.
 #include <math.h>
 #include <string.h>
 #include "base/rng.h"
@@ -45,7 +46,7 @@ int main(void) {
   for (int n = 0; n < (int)(sizeof sizes / sizeof *sizes); n++) {
     const int k = sizes[n];
     for (int i = 0; i < k; i++) {
-      a[i] = ldexpf(rng_uniform(1, (uint64_t)i) - 0.5f, (int)(rng_u32(2, (uint64_t)i) % 12));
+      a[i] = ldexpf((float)((int)(rng_u32(1, (uint64_t)i) % 2047) - 1023), (int)(rng_u32(2, (uint64_t)i) % 20));
       b[i] = 1 + (float)(rng_u32(3, (uint64_t)i) % 7);
     }
     a[k] = b[k] = NAN;
