@@ -55,7 +55,10 @@ static void run(const Mode *m, const Problem *p, bool relu, uint64_t seed) {
   Twin x = whole(&d, m->dtype, p->n, p->h[0], p->w[0], p->c), w = whole(&d, m->dtype, p->k, p->r, p->s, p->c);
   Twin y = twin_poisoned(m->dtype, p->n, out_size(p->h[0], p->r, &p->conv), out_size(p->w[0], p->s, &p->conv), p->k);
   Twin bias = whole_vector(&d, p->k);
-  const int parts = m->rung->moments(gpu, &p->conv, &x.gpu, &w.gpu, &y.gpu);
+  gpu->tf32 = m->tf32;
+  const bool computes = m->rung->supports(gpu, CONV_FORWARD, &p->conv, &x.gpu, &w.gpu);
+  const int parts = computes ? m->rung->moments(gpu, &p->conv, &x.gpu, &w.gpu, &y.gpu) : 0;
+  gpu->tf32 = false;
   if (parts) {
     Twin moments[2] = {twin_packed(parts, 3 * p->k, NULL), twin_packed(parts, 3 * p->k, NULL)};
     float *told[2];
