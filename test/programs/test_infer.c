@@ -254,10 +254,10 @@ TEST_TIER(infer_scores_on_a_page, 1) {
   free(wanted);
   EXPECT_INT(command(&said, "%s --data %s --overlays 0", infer_line("unscored"), shapes_set()), 0);
   EXPECT(access(in_tmp("unscored/evaluation.html"), F_OK) != 0);
-  EXPECT_INT(
-      command(&said, "mkdir -p %s && ln -s %s %s/evaluation.html", in_tmp("linked"), infer_weights(), in_tmp("linked")),
-      0);
-  expect_refused("is read by this run", infer_weights(), "linked", "--eval --data %s", shapes_set());
+  EXPECT_INT(command(&said, "mkdir -p %s && ln -s %s %s/evaluation.html", in_tmp("page-linked"), infer_weights(),
+                     in_tmp("page-linked")),
+             0);
+  expect_refused("is read by this run", infer_weights(), "page-linked", "--eval --data %s", shapes_set());
 }
 
 TEST_TIER(infer_on_ranks_stops_when_asked, 1) {
