@@ -1,6 +1,7 @@
 // A double in the range is m / 2^s, m < 2^53. At `digits` significant digits, with p of them behind the point, its
 // decimal is D = m · 10^p / 2^s, rounded half to even as printf does; and D / 10^p reads as the double again when it is
-// within half a unit of m, or at half of one where m is even. m · 10^p < 2^117 and D · 2^s are whole numbers of 128 bits.
+// within half a unit of m, or at half of one where m is even. m · 10^p < 2^117 and D · 2^s are whole numbers of 128
+// bits.
 #include "base/shortest.h"
 #include <math.h>
 #include <stdint.h>
@@ -56,7 +57,10 @@ static void write(char *text, uint64_t d, int p) {
     p--;
   }
   for (; d > 0 || n <= p; d /= 10) {
-    if (n == p && p > 0) digits[n++] = '.', p = -1;
+    if (n == p && p > 0) {
+      digits[n++] = '.';
+      p = -1;
+    }
     digits[n++] = (char)('0' + d % 10);
   }
   while (n > 0) *text++ = digits[--n];

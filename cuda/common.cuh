@@ -34,7 +34,7 @@ static inline int blocks_for(size_t items, int per_block) { return (int)((items 
 
 // ---- programmatic dependent launch --------------------------------------------------------------------------------
 //
-// A grid that is launched so may begin before the one ahead of it in the stream, its prerequisite, has ended; its waiting
+// A grid that is launched so may begin before the one ahead of it in the stream, its prerequisite, has ended; its wait
 // ends when that has, with all that it has written to be seen. From sm_90 on.
 
 // Lets a dependent grid begin once every block has called it or ended.

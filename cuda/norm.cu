@@ -18,8 +18,8 @@ __global__ void norm_stats_kernel(NormTiling m, const float *partial, float eps,
 }
 
 // Second pass: totals [sets, 2, c] = Σ dy, Σ dy · x̂ of each channel, and from them slopes [sets, groups, 2], the
-// coefficients of x - mean and of 1 in dx. Grid (groups, sets); a warp per channel of the group in turn. Of a single set
-// the totals are dgamma and dbeta.
+// coefficients of x - mean and of 1 in dx. Grid (groups, sets); a warp per channel of the group in turn. Of a single
+// set the totals are dgamma and dbeta.
 __global__ void norm_totals_kernel(NormTiling m, const float *partial, const float *gamma, const float *stats,
                                    double *totals, float *slopes, bool accumulate, float *dgamma, float *dbeta) {
   grid_launch_dependents();

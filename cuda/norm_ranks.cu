@@ -14,9 +14,9 @@ __global__ void norm_part_moments_kernel(NormTiling m, const float *partial, flo
 
 enum { MERGE_CHANNELS = 16, MERGE_LANES = 64 }; // of a threadblock
 
-// From the parts' moments [parts, 3, c] to the statistics of all. A threadblock per sixteen channels, whose lanes reduce
-// the parts and meet in order. The sums are of floats in double, where Σ x² - n · mean² loses nothing that the floats
-// had.
+// From the parts' moments [parts, 3, c] to the statistics of all. A threadblock per sixteen channels, whose lanes
+// reduce the parts and meet in order. The sums are of floats in double, where Σ x² - n · mean² loses nothing that the
+// floats had.
 __global__ void __launch_bounds__(MERGE_CHANNELS *MERGE_LANES)
     norm_merge_moments_kernel(int channels, int parts, const float *moments, float eps, float momentum,
                               float *running_mean, float *running_var, float *stats) {

@@ -139,7 +139,7 @@ struct Node {
   int ins, outs, saves, uses, asides;
   Input in[MAX_IN];
   Value *out[MAX_OUT];
-  Value *save[MAX_SAVED]; // of the node alone: written by forward, read by backward
+  Value *save[MAX_SAVED];   // of the node alone: written by forward, read by backward
   Value *aside[MAX_ASIDES]; // what one node's forward tells another's, beside the data flow: no gradient, not saved
   ParamUse use[MAX_USES];   // at the places that the kind gives them
   bool runs_backward;

@@ -142,7 +142,11 @@ void OP(conv_forward)(Device *dev, const Conv *conv, int pairs, const Tensor *x,
 }
 
 int OP(conv_moments)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y) {
-  (void)dev, (void)conv, (void)x, (void)w, (void)y;
+  (void)dev;
+  (void)conv;
+  (void)x;
+  (void)w;
+  (void)y;
   return 0;
 }
 

@@ -268,8 +268,8 @@ __device__ __forceinline__ void epilogue_store_rows(const DestArgs &d, float *v,
 // ---- moments --------------------------------------------------------------------------------------------------------
 
 // What batch norm needs to know of the tensor, while its rows are in shared memory (Dest.moments): a warpgroup's 64
-// rows from `row` on are a part, and its warps, which have filled their boxes, share the columns: a lane has 16 bytes of
-// them in one warp's sixteen rows, sums their distances to the first, and meets the lanes of the other rows by
+// rows from `row` on are a part, and its warps, which have filled their boxes, share the columns: a lane has 16 bytes
+// of them in one warp's sixteen rows, sums their distances to the first, and meets the lanes of the other rows by
 // butterflies. `stride`: bytes from a warp's boxes to the next one's; `rows`: of the GEMM.
 template <class T, int COLUMNS>
 __device__ __forceinline__ void epilogue_store_moments(const DestArgs &d, uint32_t boxes, int stride, int row, int rows,
