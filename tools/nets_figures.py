@@ -48,9 +48,16 @@ class Nets:
 
 
 def geometric_mean(values):
-    """None where one is missing."""
-    values = list(values)
-    return math.exp(sum(map(math.log, values)) / len(values)) if values and all(values) else None
+    """Of those that are there; None: none is."""
+    values = [v for v in values if v]
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+
+
+def mean_cell(ratios):
+    """And of how many, where some of the seven have no record beside them."""
+    ratios = list(ratios)
+    there = sum(1 for r in ratios if r)
+    return number(geometric_mean(ratios)) + (f" (of {there})" if 0 < there < len(ratios) else "")
 
 
 def number(value, digits=2):
@@ -80,7 +87,7 @@ def net_row(nets, net, dtype, batch):
 def mean_row(nets, dtype, batch):
     cells = ["geometric mean of the first seven"]
     for walk in WALKS:
-        cells += ["", number(geometric_mean(nets.ratio(n, dtype, batch, walk) for n in SEVEN))]
+        cells += ["", mean_cell(nets.ratio(n, dtype, batch, walk) for n in SEVEN)]
     return [*cells, ""]
 
 
@@ -111,11 +118,11 @@ def sweep(walk, dtype="bf16"):
         if nets is None:
             return ""
         batches = nets.batches(dtype)
-        of = lambda batch: geometric_mean(nets.ratio(n, dtype, batch, walk) for n in SEVEN)
+        of = lambda batch: [nets.ratio(n, dtype, batch, walk) for n in SEVEN]
         rows = [[TITLES[n], *(cell(nets, n, b) for b in batches),
-                 number(geometric_mean(nets.ratio(n, dtype, b, walk) for b in SMALL))] for n in nets.nets(dtype)]
-        rows.append(["geometric mean of the first seven", *(number(of(b)) for b in batches),
-                     number(geometric_mean(map(of, SMALL)))])
+                 mean_cell(nets.ratio(n, dtype, b, walk) for b in SMALL)] for n in nets.nets(dtype)]
+        rows.append(["geometric mean of the first seven", *(mean_cell(of(b)) for b in batches),
+                     mean_cell(r for b in SMALL for r in of(b))])
         return table([WALKS[walk] + ", batch", *batches, "1 to 8"], rows)
     return made
 
