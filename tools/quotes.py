@@ -73,5 +73,9 @@ def render(root, page, text):
     return MARKED.sub(replaced, text), found
 
 
-if __name__ == "__main__":
+def main():
     pages.main("quotes", __doc__, "quotes", "the source", lambda root: lambda page, text: render(root, page, text))
+
+
+if __name__ == "__main__":
+    main()

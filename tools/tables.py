@@ -69,5 +69,9 @@ def renderer(root):
     return lambda path, text: render(path, text, results)
 
 
-if __name__ == "__main__":
+def main():
     pages.main("tables", __doc__, "tables and figures", "results/", renderer)
+
+
+if __name__ == "__main__":
+    main()
