@@ -285,6 +285,8 @@ bool files_export(const RunFiles *f, Engine *e, int64_t step, Err *err) {
   return state_write(e, &state, &(StateFile){.path = f->final}, err);
 }
 
+bool files_saving(const RunFiles *f) { return saver_busy(&f->saver); }
+
 bool files_reuse(RunFiles *f, Err *err) { return file_link(f->checkpoint, f->evaluated, err); }
 
 // ---- beside the steps -------------------------------------------------------------------------------------------

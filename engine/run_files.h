@@ -45,6 +45,8 @@ void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, 
 // beside the steps, too. The state of an evaluation is saved with `evaluated`, before files_score: it may turn out to
 // be the best. False when that earlier save failed.
 bool files_save(RunFiles *f, Engine *e, int64_t step, bool evaluated, Err *err);
+// Whether a save is under way that files_save would have to wait for.
+bool files_saving(const RunFiles *f);
 // The state that the run goes on from is that of an evaluation.
 bool files_reuse(RunFiles *f, Err *err);
 // Has results of an evaluation after `step`, which began at `start`, scored on `cores` cores beside the steps that

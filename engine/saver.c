@@ -50,6 +50,8 @@ void saver_write(Saver *s, const SaveOrder *order) {
 
 bool saver_ready(const Saver *s) { return s->writing && atomic_load(&s->done); }
 
+bool saver_busy(const Saver *s) { return s->under_way && !saver_ready(s); }
+
 void saver_wait(const Saver *s) {
   if (!s->writing || (s->apart && pthread_equal(s->thread, pthread_self()))) return;
   while (!saver_ready(s)) usleep(1000);

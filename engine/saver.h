@@ -33,6 +33,7 @@ void saver_take(Saver *s, Engine *e, const RunState *state);
 // Begins to write what was taken; the engine must outlive it.
 void saver_write(Saver *s, const SaveOrder *order);
 bool saver_ready(const Saver *s); // being written, and saver_end would not wait
+bool saver_busy(const Saver *s);  // taken, and saver_end would wait
 // Waits for what is being written, but not where the writer itself asks; saver_end is still to be called.
 void saver_wait(const Saver *s);
 // Waits until what was taken is on disk, under all its names. False when it could not be written; what stood at the

@@ -232,15 +232,21 @@ static Outcome make_steps(TrainingRun *r, Loader *loader) {
   bool enough = r->first > 0 && ended_by_scores(r), stop = enough || told_to_stop(r);
   if (r->first < r->last && !stop) stop = !stage_first(r, loader);
   int64_t done = r->first;
+  bool due = false; // a checkpoint of the run's own accord, which waits for the one before it, where steps are short
   while (done < r->last && !stop) { // told to stop between two steps, it ends after the next one, which is saved
     time_parts(r, done);
     train_step(r, loader, done, done + 1 < r->last);
     done++;
     stop = told_to_stop(r);
     const bool score = evaluation_due(r, done) && !stop, last = done == r->steps && r->val;
-    const bool keep = done % save_every == 0 || done == r->last || score || stop;
+    due |= done % save_every == 0;
+    const bool in_turn = due && (o->checkpoint_every || !files_saving(&r->files));
+    const bool keep = in_turn || done == r->last || score || stop;
     if (!take_results(r, keep, &done)) break;
-    if (keep) save(r, done, score || last);
+    if (keep) {
+      save(r, done, score || last);
+      due = false;
+    }
     if (score) stop = !evaluate(r, done) || (enough = ended_by_scores(r));
     if (!stop) report_phase(r, done);
     poll_files(r);

@@ -110,7 +110,8 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
   X(FLOAT,  target_segm,      -1, -1, 1,       "AP",       "… this mask AP; -1 = none")                                \
   X(FLOAT,  target_top1,      -1, -1, 1,       "P",        "… of a classifier, this top-1 accuracy; -1 = none")        \
   X(INT,    checkpoint_every, 0, 0, 1e9,       "N",        "steps between checkpoints; 0 = an epoch, but at least "    \
-                                                           "100; the last two are kept")                               \
+                                                           "100, and once the one before is written; the last two "    \
+                                                           "are kept")                                                 \
   X(INT,    keep,             0, 0, 1e6,       "N",        "also keep the last N as checkpoint-STEP.safetensors")      \
   X(CHOICE, on_divergence,    0, divergence_names,         "of a step that is not finite: stop, or go on from an "     \
                                                            "earlier checkpoint with half the rate, three times "       \

@@ -77,8 +77,9 @@ TEST(saver_waits_for_room) {
   saver_write(&s, &order);
   while (command(NULL, "test -s %s", said) && !saver_ready(&s)) {
   }
+  EXPECT(saver_busy(&s));
   CHECK(!unlink(path));
-  EXPECT(saver_end(&s, &err) && same_file(path, want));
+  EXPECT(saver_end(&s, &err) && same_file(path, want) && !saver_busy(&s));
   quiet_end(kept);
   EXPECT_INT(command(NULL, "grep -c '^step 3: .*: No space left on device; it is tried again$' %s | grep -x 1", said),
              0);
