@@ -15,8 +15,8 @@ __global__ void norm_part_moments_kernel(NormTiling m, const float *partial, flo
 enum { MERGE_CHANNELS = 16, MERGE_LANES = 64 }; // of a threadblock
 
 // From the parts' moments [parts, 3, c] to the statistics of all. A threadblock per sixteen channels, whose lanes
-// reduce the parts and meet in order. The sums are of floats in double, where Σ x² - n · mean² loses nothing that the
-// floats had.
+// reduce the parts and meet in order. The sums are of floats in double about the first part's mean: what Σ x² - n ·
+// mean² loses is below what the floats had.
 __global__ void __launch_bounds__(MERGE_CHANNELS *MERGE_LANES)
     norm_merge_moments_kernel(int channels, int parts, const float *moments, float eps, float momentum,
                               float *running_mean, float *running_var, float *stats) {
@@ -24,12 +24,12 @@ __global__ void __launch_bounds__(MERGE_CHANNELS *MERGE_LANES)
   grid_launch_dependents();
   grid_wait_prerequisite();
   const int i = threadIdx.x, lane = threadIdx.y, c = blockIdx.x * MERGE_CHANNELS + i;
-  double n = 0, sum = 0, squares = 0;
+  double n = 0, sum = 0, squares = 0, pivot = c < channels && parts ? moments[channels + c] : 0;
   if (c < channels)
 #pragma unroll 8
     for (int part = lane; part < parts; part += MERGE_LANES) {
       const float *from = moments + (size_t)part * 3 * channels + c;
-      const double values = from[0], mean = from[channels];
+      const double values = from[0], mean = from[channels] - pivot;
       n += values;
       sum += values * mean;
       squares += from[2 * channels] + values * mean * mean;
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(MERGE_CHANNELS *MERGE_LANES)
   if (lane || c >= channels) return;
   n = lanes[0][0][i];
   const double mean = n > 0 ? lanes[1][0][i] / n : 0, m2 = lanes[2][0][i] - n * mean * mean;
-  write_stats({n, mean, m2 < 0 ? 0 : m2}, eps, momentum, c, running_mean, running_var, stats + 2 * (size_t)c);
+  write_stats({n, pivot + mean, m2 < 0 ? 0 : m2}, eps, momentum, c, running_mean, running_var, stats + 2 * (size_t)c);
 }
 
 // The second pass of a part of the batch: sums [3, c] = number of values, Σ dy, Σ dy · x̂; and dbeta, dgamma [c]. A
