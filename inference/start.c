@@ -18,11 +18,12 @@ int start_batch_of(const InferOptions *o, int named, bool list) {
 }
 
 Decoders *start_decoders(const InferOptions *o, Sources *sources, int images, int batch) {
-  enum { MOST = 1 << 30, PART = 8 }; // bytes; of the memory that is left
+  // Bytes: two batches and what sixteen threads decode, of 24 megapixels each; of the memory that is left.
+  static const size_t MOST = (size_t)5 << 29, PART = 8;
   Err err;
   DecodersOptions options = {.threads = o->threads ? o->threads : parallel_cores()};
   options.ahead = 2 * options.threads + batch;
-  options.bytes = MIN((size_t)MOST, memory_left("") / PART);
+  options.bytes = MIN(MOST, memory_left("") / PART);
   if (images) options.threads = MIN(options.threads, images);
   Decoders *d = decoders_open(sources, &options, &err);
   if (!d) die(EXIT_RUN, "%s", err.msg);
