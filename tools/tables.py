@@ -18,6 +18,7 @@ import ladder_figures
 import lesson_figures
 import nets_figures
 import pages
+import profile_figures
 import scaling_figures
 import step_figures
 import training_figures
@@ -26,9 +27,9 @@ from records import Refused, Results
 
 TABLES = {**figures.TABLES, **conv_figures.TABLES, **step_figures.TABLES, **training_figures.TABLES,
           **scaling_figures.TABLES, **nets_figures.TABLES, **vgg28_figures.TABLES, **ladder_figures.TABLES,
-          **lesson_figures.TABLES}
+          **lesson_figures.TABLES, **profile_figures.TABLES}
 VALUES = {**figures.VALUES, **training_figures.VALUES, **scaling_figures.VALUES, **course_figures.VALUES,
-          **ladder_figures.VALUES, **lesson_figures.VALUES}
+          **ladder_figures.VALUES, **lesson_figures.VALUES, **profile_figures.VALUES}
 MARKED = re.compile(r"^<!-- table: (\S+) -->\n.*?^<!-- end -->$|<!-- value: (\S+) -->[^\n]*?<!-- end -->", re.M | re.S)
 OPENING = re.compile(r"<!-- (?:table|value): ")
 
