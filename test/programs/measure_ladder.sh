@@ -5,25 +5,29 @@
 #   sh test/programs/measure_ladder.sh ladder.jsonl profile.jsonl
 #   python3 tools/ladder_plot.py ladder.jsonl >ladder.svg
 # LESSONS: which to profile ("01_naive 02_smem_tile"). PROFILE=: no profiles. B: where the programs are.
-# About two minutes on an H200.
+# Takes some two minutes on an H200.
 set -eu
 ladder=${1:?where the records of times go} profile=${2:?where the records of profiles go}
 B=${B:-build} PROFILE=${PROFILE-ncu}
-LESSONS=${LESSONS:-$(ls cuda/conv/lessons | sed -n 's/^\([0-9][0-9]_.*\)\.cu$/\1/p')}
+[ -z "$PROFILE" ] || command -v "$PROFILE" >/dev/null || {
+  echo "measure_ladder: there is no $PROFILE, Nsight Compute of the CUDA toolkit; PROFILE= measures times alone" >&2
+  exit 2
+}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 "$B/bench" ladder --out "$ladder"
 [ -n "$PROFILE" ] || exit 0
-command -v "$PROFILE" >/dev/null || {
-  echo "$PROFILE is not there: it comes with the CUDA toolkit (Nsight Compute); PROFILE= leaves profiles out" >&2
-  exit 2
-}
 "$B/machine" >"$work/machine"
 flags=$(python3 tools/lesson_profile.py --flags)
-for lesson in $LESSONS; do
-  echo "# $lesson"
+for file in ${LESSONS:-cuda/conv/lessons/[0-9]*.cu}; do
+  lesson=$(basename "$file" .cu)
   # shellcheck disable=SC2086 # words of flags
-  "$PROFILE" $flags "$B/bench" ladder --rungs "$lesson" --layer p2.3x3
-done >"$work/profiles"
+  "$PROFILE" $flags "$B/bench" ladder --rungs "$lesson" --layer p2.3x3 >"$work/said" || {
+    cat "$work/said" >&2
+    exit 2
+  }
+  echo "# $lesson" >>"$work/profiles"
+  cat "$work/said" >>"$work/profiles"
+done
 python3 tools/lesson_profile.py "$work/machine" "$work/profiles" >>"$profile"

@@ -1,4 +1,4 @@
-// tools/lesson_profile.py on what ncu says, cut to a few columns, and the table that is made of its records; and
+// tools/lesson_profile.py on what ncu says, cut to a few columns; the figures that pages make of its records; and
 // test/programs/measure_ladder.sh with stand-ins for the programs.
 #include "test/harness/command.h"
 #include "test/harness/test.h"
@@ -37,7 +37,7 @@ static bool put(const char *name, const char *text) {
 static bool put_profiles(const char *unit, const char *time) {
   char text[8192];
   int n = snprintf(text, sizeof text,
-                   "# 13_persistent\n==PROF== Connected\nladder \"says\" this\n" NAMES UNITS VALUES
+                   "# 13_persistent\n==PROF== Connected\n\"ladder\" says this\n" NAMES UNITS VALUES
                    "# 14_cluster\n" NAMES UNITS VALUES "==PROF== Disconnected\n",
                    unit, time, unit, time);
   return EXPECT(n < (int)sizeof text) && put("profiles", text) &&
@@ -80,23 +80,73 @@ TEST_TIER(lesson_profile_says_what_is_missing, 1) {
   EXPECT(strstr(said, "no line `# NN_name`"));
 }
 
-// ncu says the sample, whatever it is asked to run; it keeps its command line.
+static const char profiled[] =
+    "{\"bench\":\"ladder-profile\",\"rung\":\"07_wmma\",\"us\":1500.4,\"issue\":45.57,\"tensor_cycles\":5.04,"
+    "\"conflicts\":4653074,\"l2_gb_s\":4000,\"barrier\":0.688,\"date\":\"2026-01-01T00:00:00Z\",\"commit\":\"0123456\","
+    "\"clean\":true,\"command\":\"made up\",\"machine\":{\"cpu\":\"\",\"cores\":1,\"ram_gib\":1,\"os\":\"\","
+    "\"kernel\":\"\",\"compiler\":\"\",\"gpu\":null,\"gpus\":null,\"gpu_memory_gib\":null,\"sm_mhz\":null,"
+    "\"sm_mhz_max\":null,\"memory_mhz\":null,\"memory_mhz_max\":null,\"power_limit_w\":null,\"driver\":null,"
+    "\"cuda_runtime\":null,\"cuda_toolkit\":null}}\n";
+
+// What a page with these markers becomes.
+static const char *page_of(const char *keys, int expected) {
+  const char *said, *root = in_tmp("profile-root");
+  CHECK(!command(&said,
+                 "rm -rf %s && mkdir -p %s/docs %s/results && echo '[]' >%s/results/legacy.json && "
+                 "echo '`legacy.json` `ladder-profile-h200.jsonl`' >%s/results/README.md && for key in %s; do "
+                 "echo \"<!-- value: profile.$key --><!-- end -->\"; done >%s/docs/page.md",
+                 root, root, root, root, root, keys, root));
+  if (!put("profile-root/results/ladder-profile-h200.jsonl", profiled)) return NULL;
+  if (!EXPECT_INT(command(&said, "python3 tools/tables.py --root %s", in_tmp("profile-root")), expected)) puts(said);
+  if (expected) return said;
+  CHECK(!command(&said, "sed 's/<!-- [^>]* -->//g' %s", in_tmp("profile-root/docs/page.md")));
+  return said;
+}
+
+TEST_TIER(lesson_profile_figures, 1) {
+  const char *said = page_of("07.us 07.issue 07.tensor_cycles 07.conflicts 07.l2_gb 07.l2_gb_s 07.barrier", 0);
+  if (said && !EXPECT(!strcmp(said, "1500\n46 %\n5.0 %\n4.7\n6.0\n4000\n0.69\n"))) puts(said);
+  said = page_of("08.us", 2);
+  if (said && !EXPECT(strstr(said, "no record of ladder-profile-h200 has rung=08_mma_sync"))) puts(said);
+}
+
+// Programs that stand for those of the build, and for ncu, which keeps what it is asked and says the sample.
+static bool put_programs(void) {
+  const char *said, *tmp = test_tmp();
+  return put_profiles("ns", "1000") && put("bench", "#!/bin/sh\necho time >>$3\n") &&
+         put("ncu", "#!/bin/sh\necho \"$@\" >>\"$(dirname \"$0\")/asked\"\nsed -n '2,/^\"0/p' \"$(dirname "
+                    "\"$0\")/profiles\"\n") &&
+         put("machine", "#!/bin/sh\necho '{\"date\":\"D\"}'\n") &&
+         EXPECT(!command(&said, "cd %s && mkdir -p b && mv bench machine b && chmod +x ncu b/*", tmp));
+}
+
+static int measure(const char **said, const char *profiler) {
+  const char *tmp = test_tmp();
+  return command(
+      said,
+      "cd %s && rm -f times counts asked && cd - >/dev/null && B=%s/b PROFILE=%s LESSONS='01_naive 14_cluster' "
+      "sh test/programs/measure_ladder.sh %s/times %s/counts",
+      tmp, tmp, profiler, tmp, tmp);
+}
+
 TEST_TIER(measure_ladder_times_and_profiles, 1) {
   const char *said;
-  char ncu[64 + 4096];
-  if (!put_profiles("ns", "1000")) return;
-  int n = snprintf(ncu, sizeof ncu, "#!/bin/sh\necho \"$@\" >>%s\n", in_tmp("asked"));
-  EXPECT(n < (int)sizeof ncu);
-  n += snprintf(ncu + n, sizeof ncu - (size_t)n, "sed 1d %s\n", in_tmp("profiles"));
-  if (!put("ncu", ncu) || !put("bench", "#!/bin/sh\necho time >>$3\n") ||
-      !put("ladder_machine", "#!/bin/sh\necho '{\"date\":\"D\"}'\n"))
-    return;
-  CHECK(!command(&said, "cd %s && mkdir -p b && mv bench b/ && mv ladder_machine b/machine && chmod +x ncu b/*",
-                 test_tmp()));
-  if (!EXPECT_INT(
-          command(&said, "B=%s/b PROFILE=%s/ncu LESSONS=01_naive sh test/programs/measure_ladder.sh %s %s && cat %s %s",
-                  test_tmp(), test_tmp(), in_tmp("times"), in_tmp("counts"), in_tmp("times"), in_tmp("counts")),
-          0))
-    puts(said);
-  EXPECT(strstr(said, "time\n{\"bench\": \"ladder-profile\", \"rung\": \"01_naive\""));
+  if (!put_programs()) return;
+  if (!EXPECT_INT(measure(&said, in_tmp("ncu")), 0)) puts(said);
+  CHECK(!command(&said, "cd %s && cat times counts asked", test_tmp()));
+  const char *first = strstr(said, "time\n{\"bench\": \"ladder-profile\", \"rung\": \"01_naive\", ");
+  const char *asked = strstr(said, "\n--clock-control none -k regex:forward_kernel ");
+  EXPECT(first && strstr(first, "\n{\"bench\": \"ladder-profile\", \"rung\": \"14_cluster\", "));
+  if (!EXPECT(asked && strstr(asked, "/b/bench ladder --rungs 14_cluster --layer p2.3x3\n"))) puts(said);
+}
+
+TEST_TIER(measure_ladder_says_what_the_profiler_lacks, 1) {
+  const char *said;
+  if (!put_programs()) return;
+  EXPECT_INT(measure(&said, in_tmp("nowhere")), 2);
+  EXPECT(strstr(said, "measure_ladder: there is no ") == said && !strchr(said, '\n')[1]);
+  if (!put("ncu", "#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM'\nexit 1\n")) return;
+  EXPECT_INT(measure(&said, in_tmp("ncu")), 2);
+  EXPECT(strstr(said, "==ERROR== ERR_NVGPUCTRPERM"));
+  EXPECT_INT(measure(&said, ""), 0);
 }
