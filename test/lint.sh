@@ -1,8 +1,8 @@
 #!/bin/sh
 # Checks what the compiler does not: which way includes run, that every header stands alone, no platform #ifdefs, one
 # statement a line, one name for one thing, 120 columns (of Markdown, too), a file for every test, the length of lessons,
-# the list of mutants, and the formatting. Prints FILE:LINE: what is wrong, and exits 1 if anything is. Run from the
-# root of the tree; test/lint_test.sh tests it.
+# the gaps of exercises, the list of mutants, and the formatting. Prints FILE:LINE: what is wrong, and exits 1 if
+# anything is. Run from the root of the tree; test/lint_test.sh tests it.
 set -u
 here=$(dirname "$0")
 report=$(mktemp)
@@ -77,6 +77,12 @@ for file in $(sources | grep '^cuda/conv/lessons/[0-9].*\.cu$'); do
   parts=$(sed -n 's/^#include "\(cuda\/conv\/.*\.cuh\)"$/\1/p' "$file" | grep -vE "/($wrappers)\.cuh")
   lines=$(cat "$file" $parts | wc -l)
   [ "$lines" -lt 150 ] || echo "$file:1: $lines lines with what it includes; a lesson has less than 150" >>"$report"
+done
+
+# An exercise is delivered with an empty gap. (Tests empty it themselves, so that a reader's answer breaks none.)
+for file in $(sources | grep '^docs/course/exercises/[0-9]'); do
+  sed -n '/-- your code --/,/-- end of your code --/{/your code --/!=;}' "$file" |
+    sed -n "1s|.*|$file:&: an exercise is delivered unsolved|p" >>"$report"
 done
 
 flags='-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -fopenmp -Wall -Wextra -Werror -fsyntax-only -x c'

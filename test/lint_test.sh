@@ -6,7 +6,7 @@ lint=$(cd "$(dirname "$0")" && pwd)/lint.sh
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 cd "$tree" || exit 1
-mkdir -p base nn cpu cuda data/images ring test/base
+mkdir -p base nn cpu cuda data/images ring test/base docs/course/exercises
 cp "$(dirname "$lint")/../.clang-format" .
 
 # What may be written: none of this is a mistake.
@@ -57,6 +57,7 @@ struct Sound {
 };
 END
 cp test/base/test_sound.c test/base/test_sound_again.c
+printf '// ---- %syour code ----\n' '' 'end of ' >docs/course/exercises/1_open.c
 wide=$(printf 'x%.0s' $(seq 119)) # with a word before it, 121 columns or more
 cat >base/sound.md <<END
 | a table | $wide |
@@ -87,6 +88,11 @@ sed -i 51,\$d cuda/conv/lessons/lesson.cuh
   >cuda/conv/lessons/01_short.cu
 [ -z "$(complaints)" ] || { echo "lint_test: a lesson of 149 lines is short enough" && exit 1; }
 { cat cuda/conv/lessons/01_short.cu && echo '// one more'; } | wrong cuda/conv/lessons/02_long.cu 1
+wrong docs/course/exercises/2_solved.c 2 <<'END'
+// ---- your code ----
+static int answer;
+// ---- end of your code ----
+END
 wrong nn/upward.c 1 <<'END'
 #include "engine/engine.h"
 END
