@@ -246,7 +246,12 @@ exact := boxes nms match roi_align masks mask_runs preprocess preprocess_affine
 $(exact:%=$B/cuda/%.cu.o): nvflags += -fmad=false
 # A spilled sum makes wgmma wait for itself, five times slower and correct: no test would see it.
 $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/conv/05_*.cu cuda/conv/lessons/*.cu) cuda/mask_predict.cu): nvflags += -Xptxas -warn-spills,-Werror
+ifeq ($(CUDA),1)
 compile_kernels = @mkdir -p $(@D) && echo "nvcc $<" && $(NVCC) $(nvflags) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+else
+compile_kernels = $(error $<: only nvcc compiles it, and $(if \
+  $(NVCC),CUDA=0 leaves that out,there is none: install the CUDA toolkit, or say NVCC=/path/to/nvcc))
+endif
 $B/%.cu.o: %.cu $B/nvcc.flags | setup
 	$(compile_kernels)
 ifdef RUNGS
@@ -324,7 +329,8 @@ lint:
 	@python3 tools/course_diagrams.py --check
 # What the compiler makes of the lessons of cuda/conv/lessons/, which the course quotes: make ARCH=90a lessons-sass.
 lessons-sass: $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/conv/lessons/[0-9]*.cu))
-	@NVCC="$(NVCC)" python3 tools/lesson_sass.py results/lessons-sass.json $^
+	@NVCC="$(NVCC)" CUOBJDUMP="$(or $(CUOBJDUMP),$(wildcard $(dir $(NVCC))cuobjdump),cuobjdump)" \
+	  python3 tools/lesson_sass.py results/lessons-sass.json $^
 # An exercise of docs/course/ and its check: make exercise 17.
 ifeq ($(firstword $(MAKECMDGOALS)),exercise)
 exercise := $(word 2,$(MAKECMDGOALS))

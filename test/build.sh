@@ -230,6 +230,14 @@ lacks build/rungs.c mine
 how="make RUNGS=mine CUDA=0"
 ! make RUNGS=mine CUDA=0 >said 2>&1 || complain "$how is accepted"
 holds said 'RUNGS=mine: rungs are compiled by nvcc'
+# Without nvcc a kernel is not compiled, and make says why.
+for none in CUDA=0 NVCC=; do
+  how="make $none build/cuda/nms.cu.o"
+  rm -f build/cuda/nms.cu.o
+  ! make $none build/cuda/nms.cu.o >said 2>&1 || complain "$how is accepted"
+  holds said 'cuda/nms.cu: only nvcc compiles it, and'
+done
+build
 # Installed and taken away again, below DESTDIR and as PREFIX says.
 build install DESTDIR="$tree/root" PREFIX=/opt/x
 version=$(sed -n 's/^#define MASKRCNN_VERSION_M[AJINOR]* //p' include/maskrcnn.h | paste -sd.)
