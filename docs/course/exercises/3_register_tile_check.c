@@ -1,4 +1,5 @@
-// Blocks whose number is written down, then blocks of all kinds, placed one at a time until the next does not fit.
+// Blocks whose number is written down, then blocks of all kinds, placed one at a time until the next does not fit. When
+// all are right, the answer to what the chapter asks next.
 #include "base/rng.h"
 #include "docs/course/exercises/check.h"
 #include "docs/course/exercises/conv.h"
@@ -41,6 +42,15 @@ static void check(const char *what, BlockNeeds b, int want) {
                got, want);
 }
 
+// Up to how many registers of a thread each number of blocks of 256 threads fits.
+static void ask(void) {
+  for (int registers = 1; registers <= 255; registers++) {
+    const int blocks = resident_blocks((BlockNeeds){256, registers, 0});
+    if (registers == 255 || resident_blocks((BlockNeeds){256, registers + 1, 0}) != blocks)
+      printf("blocks of 256 threads of up to %3d registers: %d\n", registers, blocks);
+  }
+}
+
 int main(void) {
   for (int i = 0; i < (int)(sizeof known / sizeof *known); i++) check(known[i].what, known[i].block, known[i].want);
   for (uint64_t i = 0; i < 3000; i++) {
@@ -50,5 +60,7 @@ int main(void) {
     while (fits(want + 1, b)) want++;
     check("a block drawn at random", b, want);
   }
-  return solved();
+  solved();
+  ask();
+  return 0;
 }

@@ -73,6 +73,23 @@ TEST_TIER(exercises_are_solved_by_their_solutions, 1) {
   }
 }
 
+TEST_TIER(exercises_that_are_solved_answer_what_is_asked_next, 1) {
+  static const struct {
+    int number;
+    const char *says;
+  } asked[] = {
+      {3, "\nsolved\nblocks of 256 threads of up to  32 registers: 8\n"},
+      {4, "\nsolved\nrows of  64 bytes: 16 accesses\nrows of  80 bytes:  4 accesses\n"},
+      {20, "\nsolved\nbuckets of   1 MB: the end is at 7.936 ms, with ten times the latency at 72.736 ms\n"},
+  };
+  const char *said;
+  if (!compiler_is_there()) return;
+  for (int i = 0; i < COUNT(asked); i++) {
+    EXPECT_INT(check(&said, asked[i].number - 1, ""), 0);
+    if (!EXPECT(strstr(said, asked[i].says))) puts(said);
+  }
+}
+
 TEST_TIER(exercises_see_mistakes, 1) {
   const char *said;
   if (!compiler_is_there()) return;
