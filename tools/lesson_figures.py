@@ -46,8 +46,8 @@ def figures(entry):
 def table(results):
     """The lessons of the record, whose innermost loops do not all hold the copies to shared memory."""
     of = record(results)
-    lines = ["| lesson | registers of a thread | shared memory of a block, bytes | instructions of the main loop | that "
-             "multiply | that read memory | that read shared memory | multiply-adds of a warp an instruction |",
+    lines = ["| lesson | registers of a thread | static shared memory of a block, bytes | instructions of the main "
+             "loop | that multiply | that read memory | that read shared memory | multiply-adds of a warp an instruction |",
              "|---|---|---|---|---|---|---|---|"]
     for name, entry in sorted(of["lessons"].items()):
         f = figures(entry)
