@@ -24,6 +24,11 @@ const DefectInfo defect_info[DEFECTS] = {
                           "annotation"},
     [DEFECT_MASK_EMPTY] = {"mask-empty", "masks that cover no pixel of their image",
                            "the box is learnt, with an empty mask", "annotation"},
+    [DEFECT_MASK_UNIT] = {"mask-unit", "polygons whose coordinates are all from 0 to 1, as of bitmaps or fractions",
+                          "taken as pixels: the mask is at most one; COCO's polygons are x y x y … in pixels",
+                          "annotation"},
+    [DEFECT_MISSING] = {"missing", "image files that are not there",
+                        "replaced by another image in training, left out in evaluation; --strict stops", "image"},
     [DEFECT_FILE] = {"file", "image files that cannot be decoded or have another size than the annotations say",
                      "replaced by another image in training, left out in evaluation; --strict stops", "image"},
 };
@@ -36,11 +41,13 @@ static uint32_t bit(Defect kind, bool found) { return found ? 1u << kind : 0; }
 static uint32_t ann_defects(const CocoAnn *a, const CocoImage *im, bool is_object) {
   const double *b = a->bbox;
   bool beyond = b[0] < -1 || b[1] < -1 || b[0] + b[2] > im->w + 1. || b[1] + b[3] > im->h + 1.;
+  bool unit =
+      a->kind == SEG_POLYGONS && a->extent[0] >= 0 && a->extent[1] >= 0 && a->extent[2] <= 1 && a->extent[3] <= 1;
   bool other_size = a->kind == SEG_RLE && (a->rle_h != im->h || a->rle_w != im->w);
   return bit(DEFECT_NO_CATEGORY, a->category < 0) | bit(DEFECT_MASK_BAD, a->bad_segmentation) |
          bit(DEFECT_MASK_ODD, a->odd_polygon) | bit(DEFECT_BOX_BEYOND, is_object && a->has_bbox && beyond) |
          bit(DEFECT_MASK_NONE, is_object && a->kind == SEG_NONE && !a->bad_segmentation) |
-         bit(DEFECT_MASK_SIZE, is_object && other_size) |
+         bit(DEFECT_MASK_SIZE, is_object && other_size) | bit(DEFECT_MASK_UNIT, is_object && unit) |
          bit(DEFECT_BOX_EMPTY, !is_object && !a->crowd && a->category >= 0);
 }
 
@@ -131,6 +138,7 @@ static void look_at_images(Defects *f, const Dataset *d, uint32_t *of_ann, void 
     look_at_file(f, d, i, &looks[i]);
     for (int o = d->first_object[i]; o < d->first_object[i + 1]; o++) {
       bool corners = false;
+      if (of_ann[d->object[o].ann] & bit(DEFECT_MASK_UNIT, true)) continue;
       of_ann[d->object[o].ann] |= mask_defects(d, i, &d->object[o], &corners);
       looks[i].corners += corners;
     }
@@ -176,7 +184,8 @@ void defects_find(Defects *f, const Dataset *d, bool files, void (*progress)(int
   mark_repeated_ids(c, of_ann);
   if (files) look_at_images(f, d, of_ann, progress);
   for (int i = 0; i < d->num_images; i++)
-    count(f, d->image[i], c->images[d->image[i]].id, bit(DEFECT_FILE, f->reason[i] != NULL));
+    count(f, d->image[i], c->images[d->image[i]].id,
+          d->absent[d->image[i]] ? bit(DEFECT_MISSING, true) : bit(DEFECT_FILE, f->reason[i] != NULL));
   for (int i = 0; i < c->num_images; i++) count(f, i, c->images[i].id, bit(DEFECT_FILE, d->left_out[i]));
   for (int i = 0; i < c->num_images; i++)
     for (int a = c->images[i].first_ann; a < c->images[i].first_ann + c->images[i].anns; a++)

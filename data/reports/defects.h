@@ -18,6 +18,8 @@ typedef enum Defect {
   DEFECT_MASK_ODD,    // a polygon has an x without its y
   DEFECT_MASK_SIZE,   // its runs are for another image size
   DEFECT_MASK_EMPTY,  // its mask covers no pixel
+  DEFECT_MASK_UNIT,   // no coordinate of its polygons lies outside 0 to 1
+  DEFECT_MISSING,     // an image file is not there
   DEFECT_FILE,        // an image file cannot be decoded, or has another size than the annotations say
   DEFECTS
 } Defect;

@@ -33,6 +33,7 @@ static const char broken[] =
     ANN(19, 1, BOX ",\"segmentation\":[[20,10,40,10,40,30,20,30,7]]")
     ANN(20, 1, BOX ",\"segmentation\":{\"size\":[2,2],\"counts\":[1,3]}")
     ANN(21, 1, BOX ",\"segmentation\":[[70,50,80,50,80,60]]")
+    ANN(25, 1, BOX ",\"segmentation\":[[0,0,1,1,0,0,1,1,0,0,0,1]]")
     ANN(22, 1, "\"iscrowd\":1," BOX ",\"segmentation\":3")
     ANN(23, 7, BOX "," MASK)
     "{\"id\":24,\"image_id\":8,\"category_id\":1," BOX "," MASK "}]}";
@@ -60,7 +61,7 @@ TEST(defects_are_found) {
       [DEFECT_NO_IMAGE] = {1, 11, 0},   [DEFECT_NO_CATEGORY] = {1, 12, 1}, [DEFECT_BOX_EMPTY] = {2, 13, 1},
       [DEFECT_BOX_BEYOND] = {1, 15, 2}, [DEFECT_BOX_APART] = {1, 16, 2},   [DEFECT_MASK_NONE] = {1, 17, 2},
       [DEFECT_MASK_BAD] = {2, 18, 1},   [DEFECT_MASK_ODD] = {1, 19, 1},    [DEFECT_MASK_SIZE] = {1, 20, 1},
-      [DEFECT_MASK_EMPTY] = {1, 21, 1}, [DEFECT_FILE] = {2, 7, 7}};
+      [DEFECT_MASK_EMPTY] = {1, 21, 1}, [DEFECT_MASK_UNIT] = {1, 25, 1},   [DEFECT_FILE] = {2, 7, 7}};
   Dataset d;
   Defects f;
   if (!open_set(&d, broken_set(), &small_options)) return;
@@ -74,7 +75,8 @@ TEST(defects_are_found) {
   }
   EXPECT_INT(f.corners, 1); // annotation 16's box is x1 y1 x2 y2
   EXPECT_INT(f.of_image[0], 1 << DEFECT_NO_CATEGORY | 1 << DEFECT_BOX_EMPTY | 1 << DEFECT_MASK_BAD |
-                                1 << DEFECT_MASK_ODD | 1 << DEFECT_MASK_SIZE | 1 << DEFECT_MASK_EMPTY);
+                                1 << DEFECT_MASK_ODD | 1 << DEFECT_MASK_SIZE | 1 << DEFECT_MASK_EMPTY |
+                                1 << DEFECT_MASK_UNIT);
   EXPECT(!f.reason[0] && !f.reason[1]);
   EXPECT(f.reason[2] && strstr(f.reason[2], "/train/7.png: 60 x 47 pixels, but 47 x 60 in"));
   EXPECT(f.reason[3] && strstr(f.reason[3], "/train/8.png: cannot read the image: the file ends before"));
@@ -83,7 +85,7 @@ TEST(defects_are_found) {
   dataset_close(&d);
 }
 
-// An image that is a pipe is one more file that cannot be read; nobody will ever write to it.
+// An image that is a pipe is a file that is missing; nobody will ever write to it.
 TEST(defects_of_a_pipe) {
   const char *dir = broken_set();
   Dataset d;
@@ -94,7 +96,9 @@ TEST(defects_of_a_pipe) {
   if (!open_set(&d, dir, &small_options)) return;
   defects_find(&f, &d, true, NULL);
   EXPECT(f.reason[3] && strstr(f.reason[3], "8.png: no such file, or not a regular one"));
-  EXPECT_INT(f.found[DEFECT_FILE].count, 2);
+  EXPECT_INT(f.found[DEFECT_FILE].count, 1);
+  EXPECT_INT(f.found[DEFECT_MISSING].count, 1);
+  EXPECT_INT(f.found[DEFECT_MISSING].id, 8);
   defects_free(&f, &d);
   dataset_close(&d);
   CHECK(unlink(path) == 0);
@@ -142,8 +146,9 @@ TEST(defects_are_treated) {
     float box[4];
     uint64_t area; // of the mask
   } want[] = {{10, {20, 10, 40, 30}, 400}, {18, {20, 10, 40, 30}, 400}, {19, {20, 10, 40, 30}, 400},
-              {20, {20, 10, 40, 30}, 400}, {21, {20, 10, 40, 30}, 0},   {10, {20, 10, 40, 30}, 400},
-              {15, {50, 10, 60, 30}, 200}, {16, {20, 10, 60, 40}, 400}, {17, {20, 10, 40, 30}, 400}};
+              {20, {20, 10, 40, 30}, 400}, {21, {20, 10, 40, 30}, 0},   {25, {20, 10, 40, 30}, 0},
+              {10, {20, 10, 40, 30}, 400}, {15, {50, 10, 60, 30}, 200}, {16, {20, 10, 60, 40}, 400},
+              {17, {20, 10, 40, 30}, 400}};
   if (!EXPECT_INT(d.first_object[2], COUNT(want))) return;
   for (int o = 0; o < COUNT(want); o++) {
     const Object *object = &d.object[o];
