@@ -65,11 +65,26 @@ static bool holds_classes(const char *dir) {
   return any;
 }
 
+static bool has_folder(const char *dir, const char *name) {
+  char *path = xasprintf("%s/%s", dir, name);
+  const bool has = path_is_dir(path);
+  free(path);
+  return has;
+}
+
+// Folders beside annotations, and images beside their labels or the pictures of their masks, are no classes.
+static bool is_of_boxes(const char *dir) {
+  if (has_folder(dir, "annotations")) return true;
+  if (has_folder(dir, "images") && (has_folder(dir, "masks") || has_folder(dir, "labels"))) return true;
+  char *elsewhere = coco_elsewhere(dir);
+  free(elsewhere);
+  return elsewhere != NULL;
+}
+
 ClassLayout classes_layout(const char *dir) {
   if (idx_in(dir)) return CLASSES_IDX;
-  char *annotations = xasprintf("%s/annotations", dir), *train = split_folder(dir, of_train);
-  const bool folders = !path_is_dir(annotations) && (train || holds_classes(dir));
-  free(annotations);
+  char *train = split_folder(dir, of_train);
+  const bool folders = (train || holds_classes(dir)) && !is_of_boxes(dir) && !(train && is_of_boxes(train));
   free(train);
   return folders ? CLASSES_FOLDERS : CLASSES_NONE;
 }

@@ -296,12 +296,53 @@ static bool find_image_folder(const char *dir, const char *split, const char *an
   return *found || err_set(err, "no folder %s/%s*/ with the images of %s", dir, split, annotations);
 }
 
+// The first file by name in DIR/BELOW that is called .json and speaks of annotations; NULL: none is. Caller frees.
+static char *json_in(const char *dir, const char *below) {
+  char *folder = xasprintf("%s/%s", dir, below), *first = NULL;
+  DIR *d = opendir(folder);
+  for (struct dirent *entry; d && (entry = readdir(d));) {
+    const size_t length = strlen(entry->d_name);
+    if (length < 5 || strcmp(entry->d_name + length - 5, ".json")) continue;
+    char *path = xasprintf("%s%s%s", folder, *below ? "/" : "", entry->d_name);
+    size_t size;
+    char *text = path_is_file(path) && !(first && strcmp(path, first) > 0) ? file_read(path, &size, NULL) : NULL;
+    if (text && strstr(text, "\"annotations\"")) {
+      free(first);
+      first = path;
+    } else {
+      free(path);
+    }
+    free(text);
+  }
+  if (d) closedir(d);
+  free(folder);
+  return first;
+}
+
+char *coco_elsewhere(const char *dir) {
+  static const char *const below[] = {"annotations", "", "train"};
+  char *found = NULL;
+  for (int i = 0; !found && i < COUNT(below); i++) found = json_in(dir, below[i]);
+  return found;
+}
+
+static bool no_annotations(const char *dir, const char *prefix, const char *split, Err *err) {
+  char *other = strcmp(split, "train") ? NULL : coco_elsewhere(dir);
+  if (other)
+    err_set(err, "no %s/annotations/%s*.json; if %s is meant, put it there as %s.json, its images into %s/%s/", dir,
+            prefix, other, prefix, dir, split);
+  else
+    err_set(err, "no %s/annotations/%s*.json; a data set needs its annotations there", dir, prefix);
+  free(other);
+  return false;
+}
+
 bool coco_find_split(const char *dir, const char *split, char **annotations, char **images, Err *err) {
   *annotations = *images = NULL;
   char *folder = xasprintf("%s/annotations", dir), *prefix = xasprintf("instances_%s", split);
   bool ok = find_one(folder, prefix, ".json", annotations, err);
   if (ok && !*annotations) ok = find_one(folder, split, ".json", annotations, err);
-  if (ok && !*annotations) ok = err_set(err, "no %s/%s*.json; a data set needs its annotations there", folder, prefix);
+  if (ok && !*annotations) ok = no_annotations(dir, prefix, split, err);
   ok = ok && find_image_folder(dir, split, *annotations, images, err);
   if (!ok) {
     free(*annotations);

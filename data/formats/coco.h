@@ -80,6 +80,10 @@ bool coco_ann_rle_in(Scratch *scratch, const Coco *c, const CocoAnn *a, int h, i
 // Paths are malloc'ed.
 bool coco_find_split(const char *dir, const char *split, char **annotations, char **images, Err *err);
 
+// Where exporters put annotations that coco_find_split does not find: the first .json in dir/annotations, dir or
+// dir/train that has a key "annotations". NULL: there is none. Caller frees.
+char *coco_elsewhere(const char *dir);
+
 // One detection as COCO result files hold it.
 typedef struct CocoResult {
   int64_t image_id, category_id;

@@ -91,6 +91,16 @@ TEST(classes_know_layouts) {
   CHECK(dirs_make(join(flat, "annotations").s, NULL));
   EXPECT_INT(classes_layout(flat), CLASSES_NONE);
   EXPECT_INT(classes_layout("/nowhere"), CLASSES_NONE);
+  const Path exported = scratch_folder("layout-exported"), drawn = scratch_folder("layout-drawn");
+  write_class(exported.s, "images", 0, 1);
+  write_text(join(exported.s, "names.json").s, "{}");
+  EXPECT_INT(classes_layout(exported.s), CLASSES_FOLDERS);
+  write_text(join(exported.s, "result.json").s, "{\"annotations\":[]}");
+  EXPECT_INT(classes_layout(exported.s), CLASSES_NONE);
+  write_class(join(drawn.s, "train").s, "images", 0, 1);
+  EXPECT_INT(classes_layout(drawn.s), CLASSES_FOLDERS);
+  write_class(join(drawn.s, "train").s, "masks", 0, 1);
+  EXPECT_INT(classes_layout(drawn.s), CLASSES_NONE);
   EXPECT(classes_has(idx, "train") && !classes_has(idx, "val") && !classes_has(idx, "test"));
   write_text(join(idx, "val-labels-idx1-ubyte").s, ""); // half of a split is one that cannot be opened
   EXPECT(classes_has(idx, "val"));

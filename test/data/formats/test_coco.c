@@ -353,6 +353,28 @@ TEST(coco_find_split_by_prefix) {
   free(root);
 }
 
+// Annotations as exporters name and place them are not read, but named.
+TEST(coco_find_split_names_what_is_elsewhere) {
+  static const char *const places[] = {"annotations/default.json", "result.json", "train/_annotations.coco.json"};
+  for (int i = 0; i < COUNT(places); i++) {
+    Err err = {0};
+    char *root = xasprintf("%s/exported-%d", test_tmp(), i), *train = xasprintf("%s/train", root);
+    char *folder = xasprintf("%s/annotations", root), *name = xasprintf("exported-%d/%s", i, places[i]);
+    char *want = xasprintf("if %s/%s is meant, put it there as instances_train.json, ", root, places[i]);
+    char *annotations, *images;
+    CHECK(dirs_make(train, &err) && dirs_make(folder, &err));
+    write_file(name, "{\"annotations\":[]}", 18);
+    EXPECT(!coco_find_split(root, "train", &annotations, &images, &err));
+    if (!EXPECT(strstr(err.msg, want))) printf("  %s\n", err.msg);
+    EXPECT(!coco_find_split(root, "val", &annotations, &images, &err) && !strstr(err.msg, "is meant"));
+    free(root);
+    free(train);
+    free(folder);
+    free(name);
+    free(want);
+  }
+}
+
 // A folder that cannot be read is not one without annotations.
 TEST(coco_find_split_says_what_cannot_be_read) {
   Err err = {0};
