@@ -211,6 +211,16 @@ static void look_for_file(void *of, int i, int thread) {
   free(path);
 }
 
+// Of a file_name with folders, the name alone where the split's folder holds a file of that name; NULL: it does not.
+static const char *bare_name(const Dataset *d, int i) {
+  const char *name = d->coco.images[d->image[i]].file_name, *at = name + strlen(name);
+  while (at > name && at[-1] != '/' && at[-1] != '\\') at--; // Windows' too
+  char *path = xasprintf("%s/%s", d->folder, at);
+  const bool there = at > name && path_is_file(path);
+  free(path);
+  return there ? at : NULL;
+}
+
 // A few files that are not there are bad images like others; where most are, the copy broke off or this is another
 // folder, which should show before the first step.
 static bool check_files(Dataset *d, bool strict, Err *err) {
@@ -224,7 +234,10 @@ static bool check_files(Dataset *d, bool strict, Err *err) {
   if (strict ? d->missing == 0 : d->missing <= d->num_images / 2) return true;
   char *path = dataset_path(d, first);
   const char *why = access(path, F_OK) == 0 ? "not a regular file" : errno == ENOENT ? "no such file" : strerror(errno);
-  err_set(err, "%s: %s; %d of %d images of %s are missing", path, why, d->missing, d->num_images, d->coco.path);
+  const char *bare = bare_name(d, first);
+  char *hint = bare ? xasprintf("; %s/%s is there: leave the folders out of file_name", d->folder, bare) : xstrdup("");
+  err_set(err, "%s: %s; %d of %d images of %s are missing%s", path, why, d->missing, d->num_images, d->coco.path, hint);
+  free(hint);
   free(path);
   return false;
 }

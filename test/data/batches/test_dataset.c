@@ -210,6 +210,16 @@ TEST(dataset_explains_failures) {
   CHECK(unlink(path) == 0);
   EXPECT(!dataset_open(&d, dir, "train", &strict, &err));
   if (!EXPECT(strstr(err.msg, "gone/train/3.png: no such file; 1 of 12 images of "))) printf("%s\n", err.msg);
+  write_json(dir, "{\"categories\":[],\"images\":[{\"id\":1,\"file_name\":\"C:\\\\cells\\\\1.png\",\"height\":41,"
+                  "\"width\":60}],\"annotations\":[]}");
+  DatasetOptions empty = small_options;
+  empty.keep_empty = true;
+  EXPECT(!dataset_open(&d, dir, "train", &empty, &err) && strstr(err.msg, "; 1 of 1 images of "));
+  if (!EXPECT(strstr(err.msg, "gone/train/1.png is there: leave the folders out of file_name")))
+    printf("%s\n", err.msg);
+  dir = small_set("loop");
+  snprintf(path, sizeof path, "%s/train/3.png", dir);
+  CHECK(unlink(path) == 0);
   CHECK(!symlink("3.png", path)); // to itself
   EXPECT(!dataset_open(&d, dir, "train", &strict, &err) && !strstr(err.msg, "no such file"));
   EXPECT(strstr(err.msg, "/3.png: ") && strstr(err.msg, "; 1 of 12 images of "));
