@@ -25,6 +25,7 @@
   X(INT,    max_size,    0, 0, 16384,  "N",          "longer side at most; 0 = 5/3 of --size, or the model's")         \
   X(INT,    canvases,    2, 1, MAX_CANVASES, "N",    "how many padded shapes at most")                                 \
   X(FLAG,   keep_empty,  false,                      "as of ./train")                                                  \
+  X(FLAG,   exif,        false,                      "as of ./train")                                                  \
   X(FLAG,   decode,      true,                       "decode every image and rasterise every mask; --decode=false "    \
                                                      "reads the annotations only")                                     \
   X(FLAG,   json,        false,                      "one JSON object instead of text")                                \
@@ -73,8 +74,10 @@ static void show_progress(int done, int total) {
 
 static void split_open(Split *s, const char *name, const DoctorOptions *o, bool keep_empty) {
   *s = (Split){.name = name};
-  DatasetOptions options = {
-      .resize = {.size = o->size, .max_size = o->max_size}, .max_canvases = o->canvases, .keep_empty = keep_empty};
+  DatasetOptions options = {.resize = {.size = o->size, .max_size = o->max_size},
+                            .upright = o->exif,
+                            .max_canvases = o->canvases,
+                            .keep_empty = keep_empty};
   s->open = dataset_open(&s->data, o->data, name, &options, &s->stop);
   if (!s->open) return;
   survey_take(&s->survey, &s->data);
@@ -203,8 +206,8 @@ static void print_wrong(const Split *s) {
 }
 
 static void print_text(const Checkup *c, const DoctorOptions *o) {
-  line_print(stdout, "%s, as ./train reads it with --size %d --max-size %d --canvases %d%s", o->data, o->size,
-             o->max_size, o->canvases, o->keep_empty ? " --keep-empty" : "");
+  line_print(stdout, "%s, as ./train reads it with --size %d --max-size %d --canvases %d%s%s", o->data, o->size,
+             o->max_size, o->canvases, o->exif ? " --exif" : "", o->keep_empty ? " --keep-empty" : "");
   printf("\nwhat there is\n");
   if (c->train.open) print_split(&c->train, o->canvases);
   if (c->val.open) print_split(&c->val, o->canvases);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEW = 10, MANY_NAMES = 8 }; // objects of a category; names in one sentence
+enum { FEW = 10, MANY_NAMES = 8, SHOWN = 1440 }; // objects of a category; names in one sentence; images in a run
 
 static void PRINTF_LIKE(2, 3) hurt(Advice *a, const char *fmt, ...) {
   CHECK(a->num_hurts < COUNT(a->hurts));
@@ -145,10 +145,10 @@ static void advise_files(Advice *a, const Split *t, const Split *v) {
   if (again) hurt(a, "image files of %s that are copies of another one there: %d", t->name, again);
   if (leaked)
     hurt(a, "image files of %s that are also in %s, so that its scores are too good: %d", v->name, t->name, leaked);
-  if (t->defects.turned)
+  if (t->defects.turned && !t->data.upright)
     hurt(a,
-         "images with an EXIF orientation, which training ignores as torchvision does: %d; see in --html whether their "
-         "masks fit",
+         "images with an EXIF orientation, which training ignores as torchvision does: %d; where --html shows that "
+         "their masks do not fit, give --exif, here and to ./train",
          t->defects.turned);
 }
 
@@ -195,6 +195,12 @@ static int suit_batch(const Split *t, int size) {
   return batch;
 }
 
+// 0: the default's 12 suit; more where those would show the network fewer images than SHOWN.
+static int suit_epochs(const Dataset *d) {
+  const int epochs = (SHOWN + d->num_images - 1) / d->num_images;
+  return epochs > 12 ? epochs : 0;
+}
+
 static void suit_flags(Advice *a, const Split *t, bool keep_empty, int canvases) {
   int size = suit_size(t), suited = suit_canvases(&t->survey, canvases);
   a->batch = suit_batch(t, size);
@@ -203,8 +209,11 @@ static void suit_flags(Advice *a, const Split *t, bool keep_empty, int canvases)
   if (r->max_size != r->size * 5 / 3) // which is what --size alone makes it
     snprintf(longer, sizeof longer, " --max-size %d", (int)((int64_t)r->max_size * size / r->size));
   bool empty = keep_empty || 10 * t->data.without_objects >= t->data.coco.num_images;
-  a->flags =
-      xasprintf("--size %d%s --canvases %d --batch %d%s", size, longer, suited, a->batch, empty ? " --keep-empty" : "");
+  char length[32] = "";
+  const int epochs = suit_epochs(&t->data);
+  if (epochs) snprintf(length, sizeof length, " --epochs %d", epochs);
+  a->flags = xasprintf("--size %d%s --canvases %d --batch %d%s%s%s", size, longer, suited, a->batch, length,
+                       t->data.upright ? " --exif" : "", empty ? " --keep-empty" : "");
 }
 
 void advice_write(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases) {

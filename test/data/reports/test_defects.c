@@ -338,7 +338,7 @@ TEST(advice_says_what_hurts) {
   EXPECT(says(&a, "images of at least 4 times the pixels"));
   EXPECT(says(&a, "padding: "));
   EXPECT(!says(&a, "EXIF") && !says(&a, "copies") && !says(&a, "share a name") && !says(&a, "fractions"));
-  EXPECT(strstr(a.flags, "--size 32 --max-size 64 ") && strstr(a.flags, " --batch 1 --keep-empty"));
+  EXPECT(strstr(a.flags, "--size 32 --max-size 64 ") && strstr(a.flags, " --batch 1 --epochs 103 --keep-empty"));
   advice_free(&a);
   close_split(&train);
   snprintf(copy, sizeof copy, "cd %s/train && cp 1.png 2.png", dir); // of another height than 2.png's
