@@ -12,7 +12,7 @@ static maskrcnn_image read_ppm(const char *path) {
     if (rgb && fread(rgb, 1, bytes, f) == bytes) image.rgb = rgb;
   }
   if (f) fclose(f);
-  return image; // rgb is NULL where that failed, which maskrcnn_run refuses
+  return image; // rgb is NULL where that failed, and maskrcnn_run refuses it
 }
 
 int main(int argc, char **argv) {
@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
   options.device = argc > 3 ? argv[3] : "auto";
   maskrcnn_image image = read_ppm(argc > 2 ? argv[2] : "");
   int failed = maskrcnn_open(&m, &options, message, sizeof message) || maskrcnn_run(m, &image, 1, &r);
-  if (failed) fprintf(stderr, "%s\n", m ? maskrcnn_message(m) : message);
+  if (failed) fprintf(stderr, "%s\n", !m ? message : image.rgb ? maskrcnn_message(m) : "that is no PPM of 8 bits");
   const maskrcnn_detections *d = r ? r->images[0]->detections : NULL; // a classifier has none,
   const maskrcnn_classes *c = r ? r->images[0]->classes : NULL;       // and has these
   for (int i = 0; d && i < d->n; i++) {
