@@ -326,13 +326,23 @@ char *coco_elsewhere(const char *dir) {
   return found;
 }
 
+// Whether DIR/masks or DIR/train/masks is a folder, of pictures of masks.
+static bool has_pictures_of_masks(const char *dir) {
+  char *here = xasprintf("%s/masks", dir), *below = xasprintf("%s/train/masks", dir);
+  const bool has = path_is_dir(here) || path_is_dir(below);
+  free(here);
+  free(below);
+  return has;
+}
+
 static bool no_annotations(const char *dir, const char *prefix, const char *split, Err *err) {
   char *other = strcmp(split, "train") ? NULL : coco_elsewhere(dir);
   if (other)
     err_set(err, "no %s/annotations/%s*.json; if %s is meant, put it there as %s.json, its images into %s/%s/", dir,
             prefix, other, prefix, dir, split);
   else
-    err_set(err, "no %s/annotations/%s*.json; a data set needs its annotations there", dir, prefix);
+    err_set(err, "no %s/annotations/%s*.json; a data set needs its annotations there%s", dir, prefix,
+            has_pictures_of_masks(dir) ? ", masks as polygons or runs: pictures of masks are not read" : "");
   free(other);
   return false;
 }

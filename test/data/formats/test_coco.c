@@ -375,6 +375,16 @@ TEST(coco_find_split_names_what_is_elsewhere) {
   }
 }
 
+TEST(coco_find_split_reads_no_pictures_of_masks) {
+  Err err = {0};
+  char *root = xasprintf("%s/drawn", test_tmp()), *masks = xasprintf("%s/train/masks", root), *annotations, *images;
+  CHECK(dirs_make(masks, &err));
+  EXPECT(!coco_find_split(root, "train", &annotations, &images, &err));
+  EXPECT(strstr(err.msg, "needs its annotations there, masks as polygons or runs: pictures of masks are not read"));
+  free(root);
+  free(masks);
+}
+
 // A folder that cannot be read is not one without annotations.
 TEST(coco_find_split_says_what_cannot_be_read) {
   Err err = {0};
