@@ -97,7 +97,8 @@ static void check_categories(Split *train, Split *val) {
   if (train->open && t->num_categories == 0) err_set(&train->stop, "%s: no category to train on", t->path);
   for (int i = 0; val->open && train->open && i < v->num_categories; i++)
     if (coco_find_category(t, v->categories[i].id) < 0) {
-      err_set(&val->stop, "%s: category %lld (%s) is not in %s; add it there, or take it out here", v->path,
+      err_set(&val->stop,
+              "%s: category %lld (%s) is not in %s; give it its id there, add it there, or take it out here", v->path,
               (long long)v->categories[i].id, v->categories[i].name, t->path);
       return;
     }

@@ -91,5 +91,5 @@ TEST(evaluate_categories_are_the_models) {
   d.coco.categories = other;
   d.coco.num_categories = COUNT(other);
   EXPECT(!evaluate_categories(known, COUNT(known), &d, &err));
-  EXPECT_STR(err.msg, "FILE: category 1, id 2 (two), is none of the checkpoint's 3");
+  EXPECT_STR(err.msg, "FILE: category 1, id 2 (two), is none of the model's 3; ids are those of training");
 }
