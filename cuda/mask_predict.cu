@@ -80,6 +80,7 @@ __device__ __forceinline__ void predict_multiply(float (&acc)[CHANNELS / 2], int
   wgmma_fence();
 #pragma unroll 1
   for (int k = 0; k < panels; k++) {
+    wgmma_fence();
 #pragma unroll
     for (int i = 0; i < PANEL / WGMMA_K; i++)
       wgmma<T, CHANNELS, true>(acc, a + (i * WGMMA_K * (int)sizeof(T) >> 4), b + (i * WGMMA_K * SWIZZLE_ROW >> 4),
@@ -87,6 +88,7 @@ __device__ __forceinline__ void predict_multiply(float (&acc)[CHANNELS / 2], int
     a += TILE_BYTES >> 4;
     b += PANELS * FILTER_BYTES >> 4;
   }
+  wgmma_fence();
   wgmma_commit();
 }
 

@@ -60,6 +60,7 @@ __device__ __forceinline__ void stem_multiply(float (&acc)[ROWS_AT_ONCE][STEM_FI
     }
     a += s.pitch >> 4;
   }
+  wgmma_fence();
   wgmma_commit();
 }
 

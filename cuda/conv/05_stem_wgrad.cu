@@ -57,15 +57,21 @@ __device__ __forceinline__ void grad_multiply(StemGradAccumulator<Tile> &acc, co
     for (int k = 0; k < TILE_W / WGMMA_K; k++) {
 #pragma unroll
       for (int i = 0; i < Tile::ROWS; i++)
-        if (i < taps)
+        if (i < taps) {
+          wgmma_fence();
 #pragma unroll
           for (int j = 0; j < Tile::WGMMAS; j++)
             wgmma<T, Tile::N, true, true>(acc.dw[i][j], a, under + (i * s.pitch + j * s.next_group >> 4), true);
-      if (sums) wgmma<T, 8, true, true>(acc.db, a, column, true);
+        }
+      if (sums) {
+        wgmma_fence();
+        wgmma<T, 8, true, true>(acc.db, a, column, true);
+      }
       a += WGMMA_K * SWIZZLE_ROW >> 4;
       under += WGMMA_K * PAIR_BYTES >> 4;
     }
   }
+  wgmma_fence();
   wgmma_commit();
 }
 

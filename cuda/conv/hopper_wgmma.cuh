@@ -28,7 +28,8 @@ __device__ __forceinline__ uint64_t unswizzled_descriptor(uint32_t address, int 
   return (uint64_t)(own >> 4) | (uint64_t)(across >> 4) << 16 | (uint64_t)(down >> 4) << 32;
 }
 
-// Before the first wgmma that uses registers or shared memory written by ordinary instructions.
+// Before the first wgmma that uses registers or shared memory written by ordinary instructions. ptxas wants one on
+// every path to a wgmma or a commit, round loops and past branches too; it puts in what is missing and says so (C7519).
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // Until all but the last `PENDING` groups are complete.
