@@ -2,6 +2,7 @@
 // others start. They end with the same bits however often they are interrupted, all processes end together, and one
 // line says why.
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "test/harness/command.h"
 #include "test/harness/rank_jobs.h"
@@ -196,7 +197,9 @@ TEST_TIER(ranks_of_others_leave_nobody_who_is_stopped, 1) {
   pid_t pid[3];
   for (int r = 0; r < 3; r++) pid[r] = start_rank(out, r, 3, 29630, more);
   if (EXPECT(rank_job_reaches(out, 3, 2))) {
+    int status; // all its threads stand, or one would still hear of the other rank's end
     kill(pid[1], SIGSTOP);
+    EXPECT(waitpid(pid[1], &status, WUNTRACED) == pid[1] && WIFSTOPPED(status));
     kill(pid[0], SIGKILL);
   }
   EXPECT_INT(rank_job_end(pid[0]), -SIGKILL);
