@@ -178,6 +178,7 @@ static bool bench_ladder(ConvBench *b) {
         ok &= bench_layer(b, &l, b->batch, blocks_for(b->height, l.size), blocks_for(b->width, l.size));
   if (layer_wanted(b, &climbed_gemm)) ok &= bench_layer(b, &climbed_gemm, 8192 / 256, 16, 16);
   print_climb(&b->climb);
+  draw_climb(&b->climb);
   return ok;
 }
 

@@ -1,5 +1,5 @@
-// bench ladder: what is climbed, and the table at the end: forward in bf16 of a few problems by every lesson of
-// cuda/conv/lessons/, the rungs on tensor cores and cuDNN.
+// bench ladder: what is climbed, and the table and the bars at the end: forward in bf16 of a few problems by every
+// lesson of cuda/conv/lessons/, the rungs on tensor cores and cuDNN.
 #pragma once
 #include <stdio.h>
 #include <string.h>
@@ -57,4 +57,19 @@ static void print_climb(const Climb *c) {
     }
   }
   printf("\n");
+}
+
+// The climb of each problem as bars, as long as their share of the peak.
+static void draw_climb(const Climb *c) {
+  enum { COLUMNS = 60 };
+  for (int j = 0; j < c->layers; j++) {
+    printf("\n%-20s 0%%%*s of the peak\n", c->layer[j], COLUMNS + 1, "100%");
+    for (int i = 0; i < c->count; i++) {
+      const double share = c->of_peak[i][j];
+      if (!(share > 0)) continue;
+      char bar[COLUMNS + 1] = {};
+      memset(bar, '#', (size_t)MIN(COLUMNS * share + 0.5, COLUMNS));
+      printf("%-20s |%-*s| %.1f%%\n", c->who[i], COLUMNS, bar, 100 * share);
+    }
+  }
 }
