@@ -4,7 +4,8 @@
     plans/large_set.py --data DIR --out OUT [--train 24000] [--val 1000]
 
 Loading, shapes, objects and canvases are those of DIR; files are read again and again, mostly from the page cache. OUT
-is in COCO's layout, with links to DIR's folders of images. A split that has as many images already is linked as it is.
+is in COCO's layout, with links to DIR's folders of images. A split that has as many images already is linked as it is; one
+of 0 is left out.
 A call that finds OUT made of the same DIR, with the same counts, does nothing.
 """
 import argparse
@@ -83,6 +84,8 @@ def main():
         os.remove(note)
     os.makedirs(f"{a.out}/annotations", exist_ok=True)
     for split, count in (("train", a.train), ("val", a.val)):
+        if count == 0:
+            continue
         listed, distinct = make_split(a.data, a.out, split, count)
         print(f"{a.out}: {split} lists {listed} images, {distinct} of them distinct", file=sys.stderr)
     write(note, made_of)

@@ -1,6 +1,6 @@
 """What test/programs/measure_infer.sh searches, from a data set in COCO's layout: infer_sets.py DATA OUT [PHOTOGRAPHS LARGE].
 
-OUT/land: the images of DATA's training split that are wider than high. OUT/landx: the same 64 times over, as links.
+OUT/land: the images of DATA's training split that are wider than high.
 OUT/photos: so many photographs (10,000) in 300 sizes of up to a megapixel; OUT/large: so many (128) of 24; both resampled
 from land's, by Pillow.
 """
@@ -11,16 +11,7 @@ import random
 import shutil
 import sys
 
-TIMES, SIZES, LARGE = 64, 300, (6000, 4000)
-
-
-def write_set(folder, coco, place):
-    os.makedirs(f"{folder}/train2017")
-    os.makedirs(f"{folder}/annotations")
-    for image in coco["images"]:
-        place(image, f"{folder}/train2017/{image['file_name']}")
-    with open(f"{folder}/annotations/instances_train2017.json", "w", encoding="utf-8") as f:
-        json.dump(coco, f)
+SIZES, LARGE = 300, (6000, 4000)
 
 
 def landscapes(data, out):
@@ -29,18 +20,13 @@ def landscapes(data, out):
     coco["images"] = [i for i in coco["images"] if i["width"] > i["height"]]
     ids = {i["id"] for i in coco["images"]}
     coco["annotations"] = [a for a in coco["annotations"] if a["image_id"] in ids]
-    write_set(f"{out}/land", coco, lambda i, to: shutil.copy(f"{data}/train2017/{i['file_name']}", to))
+    os.makedirs(f"{out}/land/train2017")
+    os.makedirs(f"{out}/land/annotations")
+    for image in coco["images"]:
+        shutil.copy(f"{data}/train2017/{image['file_name']}", f"{out}/land/train2017")
+    with open(f"{out}/land/annotations/instances_train2017.json", "w", encoding="utf-8") as f:
+        json.dump(coco, f)
     return coco
-
-
-def repeated(coco, out):
-    def again(k, row, **more):
-        return {**row, "id": row["id"] + k * 10**12, **more}
-    many = {**coco, "images": [], "annotations": []}
-    for k in range(TIMES):
-        many["images"] += [again(k, i, file_name=f"{k:02d}_{i['file_name']}") for i in coco["images"]]
-        many["annotations"] += [again(k, a, image_id=a["image_id"] + k * 10**12) for a in coco["annotations"]]
-    write_set(f"{out}/landx", many, lambda i, to: os.link(f"{out}/land/train2017/{i['file_name'][3:]}", to))
 
 
 def sizes():
@@ -71,7 +57,6 @@ def main():
     data, out = sys.argv[1:3]
     many, large = (int(n) for n in sys.argv[3:5]) if len(sys.argv) > 4 else (10000, 128)
     coco = landscapes(data, out)
-    repeated(coco, out)
     photographs(coco, out, "photos", many, sizes())
     photographs(coco, out, "large", large, [LARGE])
 

@@ -10,17 +10,10 @@ data=${1:?a data set in the layout of COCO} out=${2:?where the records go}
 B=${B:-build} PEER=${PEER-python3} PHOTOGRAPHS=${PHOTOGRAPHS:-10000} LARGE=${LARGE:-128}
 mkdir "$out"
 python3 test/programs/infer_sets.py "$data" "$out" "$PHOTOGRAPHS" "$LARGE"
-
-learn() {
-  to=$1
-  shift
-  "$B/train" --data "$out/land" --train-split train --val-split train --amp --eval-every -1 --flip 0 --batch 8 \
-    --out "$out/$to" "$@" 2>"$out/$to.log"
-}
-learn batch-norm --norm bn --iters 500 --lr 0.02 --warmup 100
-learn learned --weights "$out/batch-norm/model.safetensors" --norm frozen-bn --trainable-layers 5 --iters 250 \
-  --lr 0.004 --warmup 20
-weights=$out/learned/model.safetensors
+python3 plans/large_set.py --data "$out/land" --out "$out/landx" --train 4608 --val 0
+weights=$out/learned.safetensors
+TRAIN=$B/train sh plans/learned.sh "$out/land" "$weights" none --model maskrcnn-r50-fpn --norm bn --batch 8 --amp \
+  --iters 1500 --val-split train
 
 for batch in 1 8 24; do
   case $batch in 1) steps=600 ;; 8) steps=150 ;; *) steps=80 ;; esac
