@@ -94,12 +94,12 @@ static void norm_forward(Device *dev, const NormTiling &m, float eps, float mome
   sum_moments(dev, m, partial);
   launch_dependent(dev, norm_stats_kernel, dim3(m.groups, m.sets), STATS_THREADS, m, partial, eps, momentum,
                    (float *)running_mean, (float *)running_var, (float *)stats);
-  normalise(dev, m, gamma, beta, stats, y);
+  normalise(dev, m, gamma, beta, stats, false, y);
 }
 
 static void norm_backward(Device *dev, const NormTiling &m, const Tensor *dy, const void *gamma, const void *stats,
                           const Dest *dx, void *dgamma, void *dbeta, bool accumulate) {
-  size_t total = (size_t)m.sets * 2 * m.x.c, slope = (size_t)m.sets * m.groups * 2;
+  size_t total = m.sets > 1 ? (size_t)m.sets * 2 * m.x.c : 0, slope = (size_t)m.sets * m.groups * 2;
   double *totals =
       (double *)device_workspace(dev, total * sizeof(double) + (slope + partial_elements(&m)) * sizeof(float));
   if (!totals || !tensor_elements(&m.x)) return;
@@ -139,7 +139,7 @@ extern "C" void cuda_batch_norm_inference(Device *dev, float eps, const Tensor *
   norm_given_kernel<<<blocks_for(x->c, THREADS), THREADS, 0, stream_of(dev)>>>(x->c, eps, (const float *)mean,
                                                                                (const float *)var, (float *)stats);
   LAUNCH_CHECK();
-  normalise(dev, norm_tiling(x, x->c, false), gamma, beta, stats, y);
+  normalise(dev, norm_tiling(x, x->c, false), gamma, beta, stats, true, y);
 }
 
 extern "C" void cuda_group_norm_backward(Device *dev, int groups, const Tensor *x, const Tensor *dy, const void *gamma,

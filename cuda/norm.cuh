@@ -5,24 +5,26 @@
 
 enum {
   THREADS = 256,
-  TILE = 32,        // vectors of eight channels side by side in a threadblock at most: 512 bytes of 16-bit data
-  BLOCKS = 132 * 4, // threadblocks aimed at: four on each of an H100's 132 SMs
-  SHALLOW = 8,      // pixels per thread at least, to pay for fetching its channels' coefficients,
-  DEEP = 64,        // and at most, so that its sums in float stay accurate
+  TILE = 32,             // vectors of eight channels side by side in a threadblock at most: 512 bytes of 16-bit data
+  PER_SM = 4,            // threadblocks on a multiprocessor at once: at most 64 registers a thread
+  BLOCKS = 132 * PER_SM, // threadblocks aimed at: one wave of an H100's 132 SMs
+  SHALLOW = 4,           // pixels per thread at least, to pay for fetching its channels' coefficients,
+  DEEP = 64,             // and at most, so that its sums in float stay accurate
   WARPS = THREADS / 32,
   STATS_THREADS = 128 // for a group's statistics
 };
 
 // How a tensor is tiled: a threadblock has (vectors of eight channels, lanes) threads, the former a power of two, and
-// takes the pixels of one chunk of one set; the grid is (chunks, tiles of channels, sets). Neighbouring threads read
-// neighbouring channels, so that loads are coalesced. The tiling follows from the shape alone, and with it the order of
-// sums.
+// takes one chunk of one set; the grid is (chunks, tiles of channels, sets). Neighbouring threads read neighbouring
+// channels, so that loads are coalesced. A chunk is one row of `lanes` pixels out of every `chunks`: threadblocks, all
+// of a wave at once, sweep over the tensor together, so that L2 has what they passed last. The tiling follows from the
+// shape alone, and with it the order of sums.
 struct NormTiling {
   Tensor x;
   bool per_image;
   int sets, groups, group_size; // group_size: channels
   int pixels;                   // of a set; on the device use pixels_of
-  int chunks, per_chunk;
+  int chunks, lanes;
   dim3 grid, block;
 };
 
@@ -38,12 +40,13 @@ static inline NormTiling norm_tiling(const Tensor *x, int groups, bool per_image
   m.pixels = x->h * x->w * (per_image ? 1 : x->n);
   int vectors = x->ldc / 8, tile = 1;
   while (tile < MIN(vectors, TILE)) tile *= 2;
-  int lanes = THREADS / tile, tiles = (vectors + tile - 1) / tile;
-  int depth = blocks_for((size_t)m.pixels * m.sets * tiles, lanes * BLOCKS * SHALLOW) * SHALLOW;
-  m.per_chunk = MIN(depth, DEEP) * lanes;
-  m.chunks = blocks_for(m.pixels, m.per_chunk);
+  m.lanes = THREADS / tile;
+  int tiles = (vectors + tile - 1) / tile;
+  int of_one_wave = blocks_for((size_t)m.pixels * m.sets * tiles, m.lanes * BLOCKS); // pixels of a thread
+  int waves = MAX(blocks_for(of_one_wave, DEEP), 1);
+  m.chunks = blocks_for(m.pixels, MAX(blocks_for(of_one_wave, waves), SHALLOW) * m.lanes);
   m.grid = dim3(m.chunks, tiles, m.sets);
-  m.block = dim3(tile, lanes);
+  m.block = dim3(tile, m.lanes);
   return m;
 }
 
@@ -58,23 +61,28 @@ static __device__ __forceinline__ int pixels_of(const NormTiling &m) {
   return m.per_image ? m.pixels : m.x.h * m.x.w * rows_of(m.x);
 }
 
-struct PixelChunk { // [first, last) of the set
-  int first, last;
-};
-static __device__ __forceinline__ PixelChunk chunk_of(const NormTiling &m, int chunk) {
-  int pixels = pixels_of(m), first = min(chunk * m.per_chunk, pixels);
-  return {first, min(first + m.per_chunk, pixels)};
+static __device__ __forceinline__ int pixels_of_chunk(const NormTiling &m, int chunk) {
+  const int pixels = pixels_of(m), sweep = m.chunks * m.lanes, rest = pixels % sweep - chunk * m.lanes;
+  return pixels / sweep * m.lanes + min(max(rest, 0), m.lanes);
 }
 // The first of the thread's eight channels.
-static __device__ __forceinline__ int channel_of_thread(int tile) { return (tile * blockDim.x + threadIdx.x) * 8; }
+static __device__ __forceinline__ int channel_of_thread() { return (blockIdx.y * blockDim.x + threadIdx.x) * 8; }
 
-// The first pass walks from the end of the tensor, the second from its beginning: each finds in L2 what was touched
-// last, the first by the kernel that wrote the tensor.
-struct FromTheEnd {
-  int chunk, tile;
+// The group of a channel among those of all sets. Batch norm's, a channel each, cost no division: eight of them take
+// longer than all else before a thread's first load.
+static __device__ __forceinline__ int group_of(const NormTiling &m, int set, int channel) {
+  return set * m.groups + (m.group_size == 1 ? channel : channel / m.group_size);
+}
+
+// A sweep, by the thread: its first place, from one place to its next, and how many there are. A sweep from the end
+// finds in L2 what was written or passed last.
+struct Sweep {
+  int first, step, places;
+  bool from_end;
+  __device__ __forceinline__ int pixel(int place) const { return from_end ? places - 1 - place : place; }
 };
-static __device__ __forceinline__ FromTheEnd from_the_end() {
-  return {(int)(gridDim.x - 1 - blockIdx.x), (int)(gridDim.y - 1 - blockIdx.y)};
+static __device__ __forceinline__ Sweep sweep_of(const NormTiling &m, bool from_end) {
+  return {(int)(blockIdx.x * m.lanes + threadIdx.y), m.chunks * m.lanes, pixels_of(m), from_end};
 }
 
 // Where channels c … c+7 of pixel p of the threadblock's set begin in a tensor of that pitch.
@@ -101,8 +109,8 @@ static __device__ __forceinline__ void store_pixel(const NormTiling &m, const De
   dest_write8<T>(d, offset_of(m, d.t.ldc, p, c), c, v, reads);
 }
 
-// A thread's loads that are in flight at once, of vectors of eight channels: 128 bytes.
-template <class T> static constexpr int IN_FLIGHT = 16 / (int)sizeof(T);
+// A thread's loads that are in flight at once, of vectors of eight channels: 64 bytes, of a multiprocessor 64 KB.
+template <class T> static constexpr int IN_FLIGHT = 8 / (int)sizeof(T);
 
 // The reduction within a threadblock goes from lanes of a warp, by butterflies, to warps, through shared memory, to a
 // thread per channel, which adds up the warps in order and writes partial[set, chunk, 2, channel].
@@ -163,23 +171,25 @@ template <class T> static __device__ __forceinline__ void take_moments(EightMome
 }
 
 // First pass: partial [sets, chunks, 2, ldc] = mean and m2 of each chunk and channel. One read of x.
-template <class T> __global__ void __launch_bounds__(THREADS) norm_moments_kernel(NormTiling m, float *partial) {
+template <class T>
+__global__ void __launch_bounds__(THREADS, PER_SM) norm_moments_kernel(NormTiling m, float *partial) {
   constexpr int N = IN_FLIGHT<T>;
-  if ((int)blockIdx.z >= sets_of(m)) return;
   grid_launch_dependents();
-  const FromTheEnd at = from_the_end();
-  const PixelChunk all = chunk_of(m, at.chunk);
-  const int c = channel_of_thread(at.tile), lanes = blockDim.y;
+  grid_wait_prerequisite();
+  if ((int)blockIdx.z >= sets_of(m)) return;
+  const Sweep sweep = sweep_of(m, true);
+  const int c = channel_of_thread();
   EightMoments thread = {};
   if (c < m.x.ldc) {
     Raw8<T> raw[N];
-    int p = all.first + threadIdx.y;
-    for (; p + (N - 1) * lanes < all.last; p += N * lanes) {
+    int i = sweep.first;
+    for (; i + (N - 1) * sweep.step < sweep.places; i += N * sweep.step) {
 #pragma unroll
-      for (int u = 0; u < N; u++) raw[u] = read_pixel<T>(m, m.x, p + u * lanes, c);
+      for (int u = 0; u < N; u++) raw[u] = read_pixel<T>(m, m.x, sweep.pixel(i + u * sweep.step), c);
       take_moments<T>(thread, raw);
     }
-    for (; p < all.last; p += lanes) merge_moments(thread, 1, to_eight<T>(read_pixel<T>(m, m.x, p, c)), {});
+    for (; i < sweep.places; i += sweep.step)
+      merge_moments(thread, 1, to_eight<T>(read_pixel<T>(m, m.x, sweep.pixel(i), c)), {});
   }
   for (int offset = 16; offset >= (int)blockDim.x; offset /= 2) {
     Eight mean, m2;
@@ -190,7 +200,7 @@ template <class T> __global__ void __launch_bounds__(THREADS) norm_moments_kerne
     }
     merge_moments(thread, __shfl_xor_sync(~0u, thread.n, offset), mean, m2);
   }
-  const int i = threadIdx.y * blockDim.x + threadIdx.x, channel = at.tile * blockDim.x * 8 + i;
+  const int i = threadIdx.y * blockDim.x + threadIdx.x, channel = blockIdx.y * blockDim.x * 8 + i;
   if (i % 32 == 0) warps_n[i / 32] = thread.n;
   share(thread.mean, thread.m2);
 
@@ -207,7 +217,7 @@ template <class T> __global__ void __launch_bounds__(THREADS) norm_moments_kerne
     const double d = warps_a[warp][i] - mean;
     squares += warps_b[warp][i] + warps_n[warp] * d * d;
   }
-  float *to = partial_of(m, partial, blockIdx.z, at.chunk) + channel;
+  float *to = partial_of(m, partial, blockIdx.z, blockIdx.x) + channel;
   to[0] = (float)mean;
   to[m.x.ldc] = (float)squares;
 }
@@ -224,17 +234,15 @@ static __device__ __forceinline__ NormMoments group_moments(const NormTiling &m,
 #pragma unroll 4
   for (int i = threadIdx.x; i < m.chunks * m.group_size; i += blockDim.x) {
     int chunk = i / m.group_size, c = group * m.group_size + i % m.group_size;
-    PixelChunk part = chunk_of(m, chunk);
-    sum += (double)(part.last - part.first) * partial_of(m, partial, set, chunk)[c];
+    sum += (double)pixels_of_chunk(m, chunk) * partial_of(m, partial, set, chunk)[c];
   }
   sum = block_sum(sum);
   double mean = n > 0 ? sum / n : 0;
 #pragma unroll 4
   for (int i = threadIdx.x; i < m.chunks * m.group_size; i += blockDim.x) {
     int chunk = i / m.group_size, c = group * m.group_size + i % m.group_size;
-    PixelChunk part = chunk_of(m, chunk);
     double d = partial_of(m, partial, set, chunk)[c] - mean;
-    squares += partial_of(m, partial, set, chunk)[m.x.ldc + c] + (part.last - part.first) * d * d;
+    squares += partial_of(m, partial, set, chunk)[m.x.ldc + c] + pixels_of_chunk(m, chunk) * d * d;
   }
   return {n, mean, block_sum(squares)};
 }
@@ -251,44 +259,84 @@ static __device__ __forceinline__ void write_stats(const NormMoments &v, float e
   if (running_var) running_var[channel] = (float)(keep * running_var[channel] + momentum * unbiased);
 }
 
-// Pixels that a thread of an elementwise pass has under way: every input of theirs is in flight before the first store.
-template <class T> static constexpr int PIXELS_AHEAD = 8 / (int)sizeof(T);
+// Pixels that a thread of an elementwise pass has under way: all that so many tensors hold of them is in flight before
+// the first store.
+template <class T, int TENSORS = 1>
+static constexpr int PIXELS_AHEAD = IN_FLIGHT<T> > TENSORS ? IN_FLIGHT<T> / TENSORS : 1;
+
+// What of a Dest's optional inputs a kernel is made for. It holds no registers for what it knows to be absent, so that
+// PER_SM threadblocks fit on a multiprocessor; without any input, or with an addend alone, most norms are.
+enum DestInputs { NO_INPUT, ADDEND, ANY_INPUT };
+static constexpr int blocks_per_sm(DestInputs inputs) { return inputs == ANY_INPUT ? PER_SM / 2 : PER_SM; }
+static inline DestInputs inputs_of(const DestArgs &d) {
+  return d.accumulate || d.mask.data || d.resized ? ANY_INPUT : d.addend.data ? ADDEND : NO_INPUT;
+}
+template <DestInputs INPUTS> static __device__ __forceinline__ DestArgs with_inputs(DestArgs d) {
+  if (INPUTS != ANY_INPUT) {
+    d.accumulate = d.resized = false;
+    d.mask.data = NULL;
+  }
+  if (INPUTS == NO_INPUT) d.addend.data = NULL;
+  return d;
+}
+// Instantiates its last argument with INPUTS = inputs.
+#define WITH_INPUTS(inputs, INPUTS, ...)                                                                               \
+  switch (inputs) {                                                                                                    \
+  case NO_INPUT: {                                                                                                     \
+    constexpr DestInputs INPUTS = NO_INPUT;                                                                            \
+    __VA_ARGS__;                                                                                                       \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  case ADDEND: {                                                                                                       \
+    constexpr DestInputs INPUTS = ADDEND;                                                                              \
+    __VA_ARGS__;                                                                                                       \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  case ANY_INPUT: {                                                                                                    \
+    constexpr DestInputs INPUTS = ANY_INPUT;                                                                           \
+    __VA_ARGS__;                                                                                                       \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  }
 
 // Elementwise pass: y [n, h, w, c] = (x - mean) · (gamma / std) + beta and the epilogue; the mean is subtracted first,
 // where it is exact. A thread keeps the coefficients of its eight channels in registers and walks down its chunk.
-template <class T>
-__global__ void __launch_bounds__(THREADS, 2)
-    norm_normalise_kernel(NormTiling m, const float *gamma, const float *beta, const float *stats, DestArgs y) {
-  constexpr int N = PIXELS_AHEAD<T>;
-  const int set = blockIdx.z, c = channel_of_thread(blockIdx.y), lanes = blockDim.y;
+template <class T, DestInputs INPUTS>
+__global__ void __launch_bounds__(THREADS, blocks_per_sm(INPUTS))
+    norm_normalise_kernel(NormTiling m, const float *gamma, const float *beta, const float *stats, bool from_end,
+                          DestArgs dest) {
+  constexpr int N = PIXELS_AHEAD < T, INPUTS == ADDEND ? 2 : 1 > ;
+  const DestArgs y = with_inputs<INPUTS>(dest);
+  const int set = blockIdx.z, c = channel_of_thread();
   grid_wait_prerequisite();
   if (set >= sets_of(m) || c >= m.x.ldc) return;
   Eight mean, scale, shift;
 #pragma unroll
   for (int k = 0; k < 8; k++) {
     int channel = min(c + k, m.x.c - 1); // padding channels take anything: they are stored as zero
-    const float *s = stats + ((size_t)set * m.groups + channel / m.group_size) * 2;
+    const float *s = stats + 2 * group_of(m, set, channel);
     mean.v[k] = s[0];
     scale.v[k] = gamma[channel] * s[1];
     shift.v[k] = beta[channel];
   }
-  PixelChunk all = chunk_of(m, blockIdx.x);
-  for (int p = all.first + threadIdx.y; p < all.last; p += N * lanes) {
+  const Sweep sweep = sweep_of(m, from_end);
+  for (int i = sweep.first; i < sweep.places; i += N * sweep.step) {
     Raw8<T> x[N];
     DestReads<T> reads[N];
 #pragma unroll
     for (int u = 0; u < N; u++)
-      if (p + u * lanes < all.last) {
-        x[u] = read_pixel<T>(m, m.x, p + u * lanes, c);
-        reads[u] = dest_read_pixel<T>(m, y, p + u * lanes, c);
+      if (i + u * sweep.step < sweep.places) {
+        const int p = sweep.pixel(i + u * sweep.step);
+        x[u] = read_pixel<T>(m, m.x, p, c);
+        reads[u] = dest_read_pixel<T>(m, y, p, c);
       }
 #pragma unroll
     for (int u = 0; u < N; u++)
-      if (p + u * lanes < all.last) {
+      if (i + u * sweep.step < sweep.places) {
         Eight v = to_eight<T>(x[u]);
 #pragma unroll
         for (int k = 0; k < 8; k++) v.v[k] = (v.v[k] - mean.v[k]) * scale.v[k] + shift.v[k];
-        store_pixel<T>(m, y, p + u * lanes, c, v, reads[u]);
+        store_pixel<T>(m, y, sweep.pixel(i + u * sweep.step), c, v, reads[u]);
       }
   }
 }
@@ -298,29 +346,30 @@ __global__ void __launch_bounds__(THREADS, 2)
 // First pass: partial [sets, chunks, 2, ldc] = Σ dy and Σ dy · (x - mean) of each chunk and channel. Threads and their
 // reduction as in norm_moments_kernel; one read of x and dy.
 template <class T>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, PER_SM)
     norm_gradient_sums_kernel(NormTiling m, Tensor dy, const float *stats, float *partial) {
   constexpr int N = IN_FLIGHT<T> / 2;
   grid_launch_dependents();
-  const FromTheEnd at = from_the_end();
-  const int set = blockIdx.z, c = channel_of_thread(at.tile), lanes = blockDim.y;
+  grid_wait_prerequisite();
+  const int set = blockIdx.z, c = channel_of_thread();
   if (set >= sets_of(m)) return;
-  const PixelChunk all = chunk_of(m, at.chunk);
+  const Sweep sweep = sweep_of(m, true);
   Eight mean, sum = {}, dot = {};
 #pragma unroll
-  for (int k = 0; k < 8; k++) mean.v[k] = stats[((size_t)set * m.groups + min(c + k, m.x.c - 1) / m.group_size) * 2];
+  for (int k = 0; k < 8; k++) mean.v[k] = stats[2 * group_of(m, set, min(c + k, m.x.c - 1))];
   if (c < m.x.ldc)
-    for (int p = all.first + threadIdx.y; p < all.last; p += N * lanes) {
+    for (int i = sweep.first; i < sweep.places; i += N * sweep.step) {
       Raw8<T> x[N], g[N];
 #pragma unroll
       for (int u = 0; u < N; u++)
-        if (p + u * lanes < all.last) {
-          x[u] = read_pixel<T>(m, m.x, p + u * lanes, c);
-          g[u] = read_pixel<T>(m, dy, p + u * lanes, c);
+        if (i + u * sweep.step < sweep.places) {
+          const int p = sweep.pixel(i + u * sweep.step);
+          x[u] = read_pixel<T>(m, m.x, p, c);
+          g[u] = read_pixel<T>(m, dy, p, c);
         }
 #pragma unroll
       for (int u = 0; u < N; u++)
-        if (p + u * lanes < all.last) {
+        if (i + u * sweep.step < sweep.places) {
           const Eight v = to_eight<T>(x[u]), d = to_eight<T>(g[u]);
 #pragma unroll
           for (int k = 0; k < 8; k++) {
@@ -337,7 +386,7 @@ __global__ void __launch_bounds__(THREADS)
     }
   share(sum, dot);
 
-  const int i = threadIdx.y * blockDim.x + threadIdx.x, channel = at.tile * blockDim.x * 8 + i;
+  const int i = threadIdx.y * blockDim.x + threadIdx.x, channel = blockIdx.y * blockDim.x * 8 + i;
   if (i >= (int)blockDim.x * 8 || channel >= m.x.ldc) return;
   double sum_of_all = 0, dot_of_all = 0;
 #pragma unroll
@@ -345,7 +394,7 @@ __global__ void __launch_bounds__(THREADS)
     sum_of_all += warps_a[warp][i];
     dot_of_all += warps_b[warp][i];
   }
-  float *to = partial_of(m, partial, set, at.chunk) + channel;
+  float *to = partial_of(m, partial, set, blockIdx.x) + channel;
   to[0] = (float)sum_of_all;
   to[m.x.ldc] = (float)dot_of_all;
 }
@@ -356,12 +405,22 @@ struct GradientSums {
 
 // A channel's, by the warp, the same in every lane: the lanes reduce the chunks.
 static __device__ __forceinline__ GradientSums channel_sums(const NormTiling &m, const float *partial, int set, int c) {
+  constexpr int N = 8; // chunks whose loads are in flight at once
   GradientSums v = {};
-#pragma unroll 4
-  for (int chunk = threadIdx.x % 32; chunk < m.chunks; chunk += 32) {
-    const float *from = partial_of(m, partial, set, chunk) + c;
-    v.sum += from[0];
-    v.dot += from[m.x.ldc];
+  for (int first = threadIdx.x % 32; first < m.chunks; first += N * 32) {
+    float sum[N] = {}, dot[N] = {};
+#pragma unroll
+    for (int u = 0; u < N; u++)
+      if (first + u * 32 < m.chunks) {
+        const float *from = partial_of(m, partial, set, first + u * 32) + c;
+        sum[u] = from[0];
+        dot[u] = from[m.x.ldc];
+      }
+#pragma unroll
+    for (int u = 0; u < N; u++) {
+      v.sum += sum[u];
+      v.dot += dot[u];
+    }
   }
   return {warp_sum(v.sum), warp_sum(v.dot)};
 }
@@ -383,42 +442,44 @@ static __device__ __forceinline__ void write_parameter_gradients(const GradientS
 // Elementwise pass, with m values in a group: dx = (gamma · dy - Σ gamma · dy / m - x̂ · Σ gamma · dy · x̂ / m) / std,
 // and the epilogue. A thread keeps the mean and three coefficients of each of its eight channels in registers and walks
 // down its chunk.
-template <class T>
-__global__ void __launch_bounds__(THREADS, 2)
+template <class T, DestInputs INPUTS>
+__global__ void __launch_bounds__(THREADS, blocks_per_sm(INPUTS))
     norm_backward_kernel(NormTiling m, Tensor dy, const float *gamma, const float *stats, const float *slopes,
-                         DestArgs dx) {
-  constexpr int N = (PIXELS_AHEAD<T> + 1) / 2; // each has one more input
-  const int set = blockIdx.z, c = channel_of_thread(blockIdx.y), lanes = blockDim.y;
+                         DestArgs dest) {
+  constexpr int N = PIXELS_AHEAD < T, INPUTS == ADDEND ? 3 : 2 > ;
+  const DestArgs dx = with_inputs<INPUTS>(dest);
+  const int set = blockIdx.z, c = channel_of_thread();
   grid_wait_prerequisite();
   if (set >= sets_of(m) || c >= m.x.ldc) return;
   Eight mean, of_dy, of_x, constant;
 #pragma unroll
   for (int k = 0; k < 8; k++) {
     int channel = min(c + k, m.x.c - 1); // padding channels take anything: they are stored as zero
-    size_t group = (size_t)set * m.groups + channel / m.group_size;
+    int group = group_of(m, set, channel);
     mean.v[k] = stats[group * 2];
     of_dy.v[k] = gamma[channel] * stats[group * 2 + 1];
     of_x.v[k] = slopes[group * 2];
     constant.v[k] = slopes[group * 2 + 1];
   }
-  PixelChunk all = chunk_of(m, blockIdx.x);
-  for (int p = all.first + threadIdx.y; p < all.last; p += N * lanes) {
+  const Sweep sweep = sweep_of(m, false);
+  for (int i = sweep.first; i < sweep.places; i += N * sweep.step) {
     Raw8<T> x[N], g[N];
     DestReads<T> reads[N];
 #pragma unroll
     for (int u = 0; u < N; u++)
-      if (p + u * lanes < all.last) {
-        x[u] = read_pixel<T>(m, m.x, p + u * lanes, c);
-        g[u] = read_pixel<T>(m, dy, p + u * lanes, c);
-        reads[u] = dest_read_pixel<T>(m, dx, p + u * lanes, c);
+      if (i + u * sweep.step < sweep.places) {
+        const int p = sweep.pixel(i + u * sweep.step);
+        x[u] = read_pixel<T>(m, m.x, p, c);
+        g[u] = read_pixel<T>(m, dy, p, c);
+        reads[u] = dest_read_pixel<T>(m, dx, p, c);
       }
 #pragma unroll
     for (int u = 0; u < N; u++)
-      if (p + u * lanes < all.last) {
+      if (i + u * sweep.step < sweep.places) {
         Eight v = to_eight<T>(x[u]), d = to_eight<T>(g[u]);
 #pragma unroll
         for (int k = 0; k < 8; k++) v.v[k] = of_dy.v[k] * d.v[k] + (of_x.v[k] * (v.v[k] - mean.v[k]) + constant.v[k]);
-        store_pixel<T>(m, dx, p + u * lanes, c, v, reads[u]);
+        store_pixel<T>(m, dx, sweep.pixel(i + u * sweep.step), c, v, reads[u]);
       }
   }
 }
@@ -436,28 +497,40 @@ static inline void check_dest(const Tensor *x, const Dest *d) {
   CHECK(d->t.ldc == x->ldc || (!d->addend && !d->mask));
 }
 
-static inline void sum_moments(Device *dev, const NormTiling &m, float *partial) {
-  WITH_TYPE(m.x.dtype, T, norm_moments_kernel<T><<<m.grid, m.block, 0, stream_of(dev)>>>(m, partial))
+// Of a first pass: dependent, unless multiprocessors are left to collectives, on which it would wait for the end of
+// what may be a long kernel.
+template <class... Formal, class... Actual>
+static void launch_first_pass(Device *dev, void (*kernel)(Formal...), const NormTiling &m, Actual... args) {
+  if (dev->granted == dev->multiprocessors) return launch_dependent(dev, kernel, m.grid, m.block, m, args...);
+  kernel<<<m.grid, m.block, 0, stream_of(dev)>>>(m, args...);
   LAUNCH_CHECK();
 }
 
+static inline void sum_moments(Device *dev, const NormTiling &m, float *partial) {
+  WITH_TYPE(m.x.dtype, T, launch_first_pass(dev, norm_moments_kernel<T>, m, partial))
+}
+
+// from_end: x was last passed, or written, from its beginning.
 static inline void normalise(Device *dev, const NormTiling &m, const void *gamma, const void *beta, const void *stats,
-                             const Dest *y) {
-  WITH_TYPE(m.x.dtype, T,
-            launch_dependent(dev, norm_normalise_kernel<T>, m.grid, m.block, m, (const float *)gamma,
-                             (const float *)beta, (const float *)stats, dest_args(y)))
+                             bool from_end, const Dest *y) {
+  const DestArgs to = dest_args(y);
+  WITH_TYPE(
+      m.x.dtype, T,
+      {WITH_INPUTS(inputs_of(to), INPUTS,
+                   launch_dependent(dev, norm_normalise_kernel<T, INPUTS>, m.grid, m.block, m, (const float *)gamma,
+                                    (const float *)beta, (const float *)stats, from_end, to))})
 }
 
 static inline void sum_gradients(Device *dev, const NormTiling &m, const Tensor *dy, const void *stats,
                                  float *partial) {
-  WITH_TYPE(m.x.dtype, T,
-            norm_gradient_sums_kernel<T><<<m.grid, m.block, 0, stream_of(dev)>>>(m, *dy, (const float *)stats, partial))
-  LAUNCH_CHECK();
+  WITH_TYPE(m.x.dtype, T, launch_first_pass(dev, norm_gradient_sums_kernel<T>, m, *dy, (const float *)stats, partial))
 }
 
 static inline void write_dx(Device *dev, const NormTiling &m, const Tensor *dy, const void *gamma, const void *stats,
                             const float *slopes, const Dest *dx) {
+  const DestArgs to = dest_args(dx);
   WITH_TYPE(m.x.dtype, T,
-            launch_dependent(dev, norm_backward_kernel<T>, m.grid, m.block, m, *dy, (const float *)gamma,
-                             (const float *)stats, slopes, dest_args(dx)))
+            {WITH_INPUTS(inputs_of(to), INPUTS,
+                         launch_dependent(dev, norm_backward_kernel<T, INPUTS>, m.grid, m.block, m, *dy,
+                                          (const float *)gamma, (const float *)stats, slopes, to))})
 }

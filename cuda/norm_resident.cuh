@@ -6,12 +6,11 @@
 #include "cuda/norm.cuh"
 
 enum {
-  RESIDENT_THREADS = 256,
+  RESIDENT_THREADS = 512, // of one threadblock on a multiprocessor, at most 128 registers each
   RESIDENT_WARPS = RESIDENT_THREADS / 32,
-  RESIDENT_BYTES = 208 << 10,  // of a threadblock's slice at most; the sums and what the GPU keeps are beside it
-  RESIDENT_SHARED = 228 << 10, // of a multiprocessor
-  RESIDENT_TOTAL = 20 << 20,   // of all that is kept: above, L2 serves the second read sooner than clusters begin
-  MAX_VECTORS = 8,             // of eight channels in a slice
+  RESIDENT_BYTES = 208 << 10, // of a threadblock's slice at most; the sums and what the GPU keeps are beside it
+  RESIDENT_TOTAL = 20 << 20,  // of all that is kept: above, L2 serves the second read sooner than clusters begin
+  MAX_VECTORS = 8,            // of eight channels in a slice
   MAX_CHANNELS = 8 * MAX_VECTORS,
   MAX_CLUSTER = 8,
 };
@@ -44,8 +43,7 @@ static inline bool resident_tiling(const Tensor *x, int tensors, ResidentTiling 
       if (t.bytes <= RESIDENT_BYTES && (t.slices * t.cluster >= ENOUGH || t.cluster == MAX_CLUSTER)) break;
     }
     if (t.cluster > MAX_CLUSTER) continue;
-    const int resident = SMS * (int)(RESIDENT_SHARED / (t.bytes + (8 << 10)));
-    if (t.slices * t.cluster > resident) continue;
+    if (t.slices * t.cluster > SMS) continue;
     *to = t;
     found = true;
     if (t.slices * t.cluster >= ENOUGH) break;

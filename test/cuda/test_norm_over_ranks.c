@@ -192,9 +192,69 @@ TEST_TIER(cuda_norm_over_ranks_of_large_tensors, 1) {
 
 TEST(cuda_norm_over_ranks_honours_dest) {
   if (!gpu_device()) return;
-  const NormCase k = {2, 3, 4, 5, 0, 2, 0};
-  for (int d = 0; d < COUNT(dtypes); d++) check_part(&k, dtypes[d], false, true, 3);
+  const NormCase some[] = {{2, 3, 4, 5, 0, 2, 0}, {3, 9, 40, 8, 0, 2, 0}}; // several pixels for a thread, too
+  for (int d = 0; d < COUNT(dtypes); d++)
+    for (int i = 0; i < COUNT(some); i++) check_part(&some[i], dtypes[d], false, true, 3);
 }
+
+// ---- many parts -----------------------------------------------------------------------------------------------------
+
+// What a convolution tells: more parts than a threadblock has lanes, and than those have under way.
+typedef struct ManyParts {
+  NormTwins a;
+  int parts;
+  Twin moments; // [parts, 3, c]
+} ManyParts;
+
+static void run_many_merged(Device *dev, bool gpu, void *context, const Dest *y) {
+  const ManyParts *m = context;
+  const NormTwins *a = &m->a;
+  dev->ops->batch_norm_forward_merged(dev, eps, momentum, m->parts, twin_data(&m->moments, gpu), twin_side(&a->x, gpu),
+                                      twin_data(&a->gamma, gpu), twin_data(&a->beta, gpu),
+                                      twin_data(&a->running_mean, gpu), twin_data(&a->running_var, gpu),
+                                      twin_data(&a->stats, gpu), y);
+}
+
+// Parts of 1 to 64 values, and of none, the first among these.
+static Twin many_moments(int parts, int c, double mean) {
+  Twin noise = twin_random(F32, 1, 1, 1, 2 * parts * c, 1, (uint64_t)parts);
+  float *values = xcalloc((size_t)parts * 3 * (size_t)c, sizeof *values), *normal = noise.cpu.data;
+  for (int i = 0; i < parts; i++)
+    for (int k = 0; k < c; k++) {
+      const float n = (float)(i % 7 ? 1 + i % 64 : 0), *two = normal + 2 * (i * c + k);
+      values[(3 * i + 0) * c + k] = n;
+      values[(3 * i + 1) * c + k] = (float)mean + two[0];
+      values[(3 * i + 2) * c + k] = n * two[1] * two[1];
+    }
+  Twin t = twin_packed(parts, 3 * c, values);
+  free(values);
+  twin_free(&noise);
+  return t;
+}
+
+TEST(cuda_norm_merges_thousands_of_parts) {
+  if (!gpu_device()) return;
+  const int parts[] = {2, 127, 128, 129, 1024, 1025, 2500};
+  for (int i = 0; i < COUNT(parts); i++) {
+    const NormCase k = {2, 3, 5, 5 + 17 * i, 0, 2, i % 2 ? 100 : 0};
+    ManyParts m = {.a = norm_twins(&k, BF16, (uint64_t)i), .parts = parts[i]};
+    m.moments = many_moments(parts[i], k.c, k.mean);
+    Twin y = twin_poisoned_like(&m.a.x);
+    twin_run(run_many_merged, &m, &y);
+    float *bound = forward_bound(&m.a);
+    bool ok = twin_check(&m.a.stats, NULL, 2.01) && twin_check(&m.a.running_mean, NULL, 2.01) &&
+              twin_check(&m.a.running_var, NULL, 2.01) && twin_check(&y, bound, 1);
+    if (!ok) printf("  %d parts, %d channels\n", parts[i], k.c);
+    twin_check_guards(&m.moments, true);
+    twin_check_guards(&y, false);
+    twin_free(&m.moments);
+    twin_free(&y);
+    free(bound);
+    norm_twins_free(&m.a);
+  }
+}
+
+// ---- the same bits --------------------------------------------------------------------------------------------------
 
 // What is told, bit for bit, for the ranks' statistics follow from it.
 TEST(cuda_norm_over_ranks_same_bits_twice) {
