@@ -6,7 +6,11 @@ extern "C" {
 #include "exact/avg_windows.h"
 }
 
-enum { THREADS = 256 };
+enum {
+  THREADS = 256,
+  FORWARD_THREADS = 64, // few threads with long sums, to be spread over all multiprocessors
+  AT_ONCE = 8,          // pixels whose loads are in flight
+};
 
 // sum += v / divisor.
 static __device__ __forceinline__ void add_share(Eight &sum, const Eight &v, float divisor) {
@@ -25,8 +29,15 @@ __global__ void avg_pool_forward_kernel(const __grid_constant__ AvgPool pool, Te
   PoolSpan ys = avg_window(&pool, p.y, y.t.h, x.h), xs = avg_window(&pool, p.x, y.t.w, x.w);
   Eight sum = {}, mean = {};
   for (int iy = ys.first; iy < ys.last; iy++)
-#pragma unroll 4
-    for (int ix = xs.first; ix < xs.last; ix++) add8(sum, load8(pixel<T>(x, p.n, iy, ix) + p.c));
+    for (int ix = xs.first; ix < xs.last; ix += AT_ONCE) {
+      Raw8<T> next[AT_ONCE];
+#pragma unroll
+      for (int k = 0; k < AT_ONCE; k++)
+        if (ix + k < xs.last) next[k] = read8(pixel<T>(x, p.n, iy, ix + k) + p.c);
+#pragma unroll
+      for (int k = 0; k < AT_ONCE; k++)
+        if (ix + k < xs.last) add8(sum, to_eight<T>(next[k]));
+    }
   if (ys.first < ys.last && xs.first < xs.last)
     add_share(mean, sum, (float)avg_divisor(&pool, p.y, y.t.h, x.h) * (float)avg_divisor(&pool, p.x, y.t.w, x.w));
   dest_store8<T>(y, p.n, p.y, p.x, p.c, mean);
@@ -66,7 +77,7 @@ extern "C" void cuda_avg_pool_forward(Device *dev, const AvgPool *pool, const Te
   if (!eights) return;
   WITH_TYPE(x->dtype, T, {
     avg_pool_forward_kernel<T>
-        <<<blocks_for(eights, THREADS), THREADS, 0, stream_of(dev)>>>(*pool, *x, dest_args(y), eights);
+        <<<blocks_for(eights, FORWARD_THREADS), FORWARD_THREADS, 0, stream_of(dev)>>>(*pool, *x, dest_args(y), eights);
     LAUNCH_CHECK();
   })
 }

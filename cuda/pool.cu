@@ -1,6 +1,7 @@
-// Max pooling, and the elementwise copy through a Dest. Every kernel gives a thread to each vector of eight channels of
-// what it writes, and gathers: loads and stores are coalesced 16-byte accesses, no atomics. Bound by memory.
-#include "cuda/common.cuh"
+// Max pooling, and the elementwise copy through a Dest. Every kernel in this file gives a thread to each vector of
+// eight channels of what it writes, and gathers: loads and stores are coalesced 16-byte accesses, no atomics. Bound by
+// memory. The gradient of the usual windows is pool_strips.cuh's.
+#include "cuda/pool_strips.cuh"
 extern "C" {
 #include "exact/pool_windows.h"
 }
@@ -73,8 +74,8 @@ template <class T, int SIZE> __global__ void max_pool_forward_kernel(Pool pool, 
 }
 
 // The argmax of every window, a byte: tap [n, p, q, c] is the tap, in row-major order, that holds the maximum. First
-// pass of the gradient, so that x is read for each window once and not for each window and tap. SIZE as above: a pixel
-// at the border that is looked at again loses against itself, or is the same tap.
+// pass of the gradient by gathering, so that x is read for each window once and not for each window and tap. SIZE as
+// above: a pixel at the border that is looked at again loses against itself, or is the same tap.
 template <class T, int SIZE>
 __global__ void max_pool_argmax_kernel(Pool pool, Tensor x, Tensor y, uint2 *tap, unsigned eights) {
   unsigned i = thread_index();
@@ -116,9 +117,8 @@ __global__ void max_pool_argmax_kernel(Pool pool, Tensor x, Tensor y, uint2 *tap
 }
 
 // dx [n, h, w, c]: each pixel gathers the gradients of the windows whose maximum it is, in row-major order, where a
-// scatter would need atomics and lose the order of sums; then the epilogue. OVERLAP: of windows along an axis that hold
-// a pixel, so many at most, all of whose loads are in flight at once; 0: any number.
-template <class T, int OVERLAP>
+// scatter would need atomics and lose the order of sums; then the epilogue.
+template <class T>
 __global__ void max_pool_backward_kernel(Pool pool, Tensor dy, const uint2 *tap, DestArgs dx, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
@@ -126,36 +126,15 @@ __global__ void max_pool_backward_kernel(Pool pool, Tensor dy, const uint2 *tap,
   if (p.n >= rows_of(dy)) return;
   PoolSpan outs_y = pool_windows_of(&pool, p.y, dy.h), outs_x = pool_windows_of(&pool, p.x, dy.w);
   Eight sum = {};
-  auto offset_of = [&](int oy, int ox) { return (size_t)(pixel<T>(dy, p.n, oy, ox) - (const T *)dy.data) + p.c; };
-  auto gather = [&](int oy, int ox, const uint2 &taps, const Raw8<T> &raw) {
-    const Eight g = to_eight<T>(raw);
-    const unsigned here = (p.y - oy * pool.stride + pool.pad) * pool.size + p.x - ox * pool.stride + pool.pad;
+  for (int oy = outs_y.first; oy < outs_y.last; oy++)
+    for (int ox = outs_x.first; ox < outs_x.last; ox++) {
+      const T *from = pixel<T>(dy, p.n, oy, ox) + p.c;
+      const uint2 taps = tap[(from - (const T *)dy.data) / 8];
+      const Eight g = load8(from);
+      const unsigned here = (p.y - oy * pool.stride + pool.pad) * pool.size + p.x - ox * pool.stride + pool.pad;
 #pragma unroll
-    for (int k = 0; k < 8; k++) sum.v[k] += ((k < 4 ? taps.x : taps.y) >> k % 4 * 8 & 255) == here ? g.v[k] : 0.f;
-  };
-  if constexpr (OVERLAP) {
-    uint2 taps[OVERLAP * OVERLAP];
-    Raw8<T> g[OVERLAP * OVERLAP];
-    auto y_of = [&](int k) { return outs_y.first + k / OVERLAP; };
-    auto x_of = [&](int k) { return outs_x.first + k % OVERLAP; };
-    auto has = [&](int k) { return y_of(k) < outs_y.last && x_of(k) < outs_x.last; };
-#pragma unroll
-    for (int k = 0; k < OVERLAP * OVERLAP; k++)
-      if (has(k)) {
-        const size_t at = offset_of(y_of(k), x_of(k));
-        taps[k] = tap[at / 8];
-        g[k] = read8((const T *)dy.data + at);
-      }
-#pragma unroll
-    for (int k = 0; k < OVERLAP * OVERLAP; k++)
-      if (has(k)) gather(y_of(k), x_of(k), taps[k], g[k]);
-  } else {
-    for (int oy = outs_y.first; oy < outs_y.last; oy++)
-      for (int ox = outs_x.first; ox < outs_x.last; ox++) {
-        const size_t at = offset_of(oy, ox);
-        gather(oy, ox, tap[at / 8], read8((const T *)dy.data + at));
-      }
-  }
+      for (int k = 0; k < 8; k++) sum.v[k] += ((k < 4 ? taps.x : taps.y) >> k % 4 * 8 & 255) == here ? g.v[k] : 0.f;
+    }
   dest_store8<T>(dx, p.n, p.y, p.x, p.c, sum);
 }
 
@@ -197,23 +176,41 @@ extern "C" void cuda_max_pool_forward(Device *dev, const Pool *pool, const Tenso
   })
 }
 
+typedef void GradientLauncher(Device *, const Pool *, const Tensor *, const Tensor *, const Dest *);
+
+// The gradient by strips; NULL where they do not know the windows or are slower: of floats and windows of 3 × 3 at
+// every pixel a strip fills so many registers that too few threads wait for memory at a time.
+template <class T> static GradientLauncher *strips_for(const Pool *p) {
+  if (p->pad > 1) return NULL;
+  if (p->size == 2 && p->stride == 2) return max_pool_strips<T, 2, 2, 2>;
+  if (p->size == 3 && p->stride == 2) return max_pool_strips<T, 3, 2, 2>;
+  if constexpr (sizeof(T) == 2)
+    if (p->size == 3 && p->stride == 1) return max_pool_strips<T, 3, 1, 1>;
+  return NULL;
+}
+
 extern "C" void cuda_max_pool_backward(Device *dev, const Pool *pool, const Tensor *x, const Tensor *dy,
                                        const Dest *dx) {
   unsigned outputs = eights_of(dy), inputs = eights_of(&dx->t);
-  uint2 *tap = (uint2 *)device_workspace(dev, outputs * sizeof *tap);
-  if (!tap) return;
-  check_shapes(pool, x, dy);
-  CHECK(pool->size * pool->size <= 256); // a tap is a byte
-  CHECK(dx->t.ldc == x->ldc && dx->t.h == x->h && dx->t.w == x->w);
-  if (!inputs) return;
   WITH_TYPE(x->dtype, T, {
-    if (outputs) {
-      auto argmax = of_three(pool) ? max_pool_argmax_kernel<T, 3> : max_pool_argmax_kernel<T, 0>;
-      argmax<<<blocks_for(outputs, THREADS), THREADS, 0, stream_of(dev)>>>(*pool, *x, *dy, tap, outputs);
+    GradientLauncher *strips = strips_for<T>(pool);
+    uint2 *tap = strips ? NULL : (uint2 *)device_workspace(dev, outputs * sizeof *tap);
+    if (dev->measuring) return;
+    check_shapes(pool, x, dy);
+    CHECK(dx->t.ldc == x->ldc && dx->t.h == x->h && dx->t.w == x->w);
+    if (!inputs) return;
+    if (strips) {
+      strips(dev, pool, x, dy, dx);
+    } else {
+      CHECK(pool->size * pool->size <= 256); // a tap is a byte
+      if (outputs) {
+        auto argmax = of_three(pool) ? max_pool_argmax_kernel<T, 3> : max_pool_argmax_kernel<T, 0>;
+        argmax<<<blocks_for(outputs, THREADS), THREADS, 0, stream_of(dev)>>>(*pool, *x, *dy, tap, outputs);
+        LAUNCH_CHECK();
+      }
+      max_pool_backward_kernel<T>
+          <<<blocks_for(inputs, THREADS), THREADS, 0, stream_of(dev)>>>(*pool, *dy, tap, dest_args(dx), inputs);
       LAUNCH_CHECK();
     }
-    auto gather = pool->size <= 2 * pool->stride ? max_pool_backward_kernel<T, 2> : max_pool_backward_kernel<T, 0>;
-    gather<<<blocks_for(inputs, THREADS), THREADS, 0, stream_of(dev)>>>(*pool, *dy, tap, dest_args(dx), inputs);
-    LAUNCH_CHECK();
   })
 }

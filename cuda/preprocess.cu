@@ -1,7 +1,7 @@
 // From decoded bytes to normalised canvases, torchvision's GeneralizedRCNNTransform in one kernel: resize (PyTorch's
 // F.interpolate(mode="bilinear", align_corners=False), or Pillow's), normalisation, mirroring, padding. Compiled
 // without contraction, so that the pixels are the CPU's.
-#include "cuda/common.cuh"
+#include "cuda/quotient.cuh"
 extern "C" {
 #include "exact/resample.h"
 #include "exact/tap.h"
@@ -28,20 +28,6 @@ static __device__ __forceinline__ void resample(const ImageInfo &image, const ui
   int bytes[3];
   resample_pixel(&ry, &rx, rgb, image.w, bytes);
   for (int c = 0; c < 3; c++) value[c] = (float)bytes[c];
-}
-
-// v / by, rounded as the quotient is: Markstein, "Computation of elementary functions on the IBM RISC System/6000
-// processor", 1990. The inverse is rounded to nearest; the first remainder makes the quotient faithful, the second
-// correct. For finite numbers far from the ends of float's range, such as bytes, means and deviations are: a division
-// would spend most of its instructions on the others.
-struct Divisor {
-  float by, inverse;
-};
-static __device__ __forceinline__ Divisor divisor(float by) { return {by, 1 / by}; }
-static __device__ __forceinline__ float quotient(float v, const Divisor &d) {
-  float q = v * d.inverse;
-  q = fmaf(fmaf(-q, d.by, v), d.inverse, q);
-  return fmaf(fmaf(-q, d.by, v), d.inverse, q);
 }
 
 // y [n, h, w, 3] from the images' bytes [h, w, 3]. Grid (⌈w / THREADS⌉, ⌈h / ROWS⌉, n), a thread per column and ROWS

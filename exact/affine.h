@@ -43,6 +43,9 @@ static inline HD void affine_add(const uint8_t *rgb, int h, int w, real u, real 
   for (int k = 0; k < channels; k++) sum[k] += tap_blend(ty, tx, a[k], b[k], c[k], d[k]);
 }
 
+// v / n. A division by 1 would take a GPU as long as any.
+static inline HD real affine_share(real v, int n) { return n == 1 ? v : v / (real)n; }
+
 // Canvas pixel (y, x) of the image, [0, 255]: what the map of nn/ops.h's preprocess_affine shows there.
 static inline HD void affine_pixel(const real map[6], const uint8_t *rgb, int h, int w, int y, int x, int channels,
                                    bool antialias, real value[3]) {
@@ -50,9 +53,10 @@ static inline HD void affine_pixel(const real map[6], const uint8_t *rgb, int h,
   for (int k = 0; k < 3; k++) value[k] = 0;
   for (int i = 0; i < ny; i++)
     for (int j = 0; j < nx; j++) {
-      const real cx = (real)x + ((real)j + (real)0.5) / (real)nx, cy = (real)y + ((real)i + (real)0.5) / (real)ny;
+      const real cx = (real)x + affine_share((real)j + (real)0.5, nx),
+                 cy = (real)y + affine_share((real)i + (real)0.5, ny);
       const real u = map[0] * cx + map[1] * cy + map[2], v = map[3] * cx + map[4] * cy + map[5];
       affine_add(rgb, h, w, u, v, channels, value);
     }
-  for (int k = 0; k < 3; k++) value[k] /= (real)(nx * ny);
+  for (int k = 0; k < 3; k++) value[k] = affine_share(value[k], nx * ny);
 }

@@ -6,7 +6,8 @@
 // The input positions of window `out`, of `outputs`, along `size` positions; empty where it covers none.
 static inline HD PoolSpan avg_window(const AvgPool *p, int out, int outputs, int size) {
   if (p->window.size) return pool_window(&p->window, out, size);
-  PoolSpan bin = {(int)((int64_t)out * size / outputs), (int)((((int64_t)out + 1) * size + outputs - 1) / outputs)};
+  const uint32_t i = (uint32_t)out, of = (uint32_t)outputs, h = (uint32_t)size;
+  PoolSpan bin = {(int)(i * h / of), (int)(((i + 1) * h + of - 1) / of)};
   return bin;
 }
 
@@ -21,11 +22,13 @@ static inline HD int avg_divisor(const AvgPool *p, int out, int outputs, int siz
 // The windows, of `outputs`, that cover input position `in` of `size`.
 static inline HD PoolSpan avg_windows_of(const AvgPool *p, int in, int outputs, int size) {
   if (p->window.size) return pool_windows_of(&p->window, in, outputs);
-  PoolSpan bins = {(int)((int64_t)in * outputs / size), (int)((((int64_t)in + 1) * outputs + size - 1) / size)};
+  const uint32_t i = (uint32_t)in, of = (uint32_t)outputs, h = (uint32_t)size;
+  PoolSpan bins = {(int)(i * of / h), (int)(((i + 1) * of + h - 1) / h)};
   return bins;
 }
 
-// Whether a pool makes `out` positions of `in` along an axis.
+// Whether a pool makes `out` positions of `in` along an axis. Adaptive ones have sides whose products, which tell where
+// bins begin, 32 bits hold.
 static inline bool avg_pool_fits(const AvgPool *p, int in, int out) {
-  return p->window.size ? pool_fits(&p->window, in, out) : in > 0 && out > 0;
+  return p->window.size ? pool_fits(&p->window, in, out) : in > 0 && in <= 65535 && out > 0 && out <= 65535;
 }

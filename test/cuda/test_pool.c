@@ -65,9 +65,21 @@ TEST(cuda_max_pool_equals_cpu) {
     }
 }
 
-// F32, so that the outcome can be compared without the twins' tolerance, which no NaN satisfies.
+// A tensor so wide that the gradient's threads have bands of many rows, the last of them lower than the others.
+TEST(cuda_max_pool_of_wide_tensors) {
+  if (!gpu_device()) return;
+  const PoolCase cases[] = {{3, 17, 41, 800, 3, {3, 1, 1}, false},
+                            {3, 37, 83, 800, 2, {3, 2, 1}, false},
+                            {3, 35, 82, 800, 3, {2, 2, 0}, false}};
+  for (int i = 0; i < COUNT(cases); i++) {
+    const PoolCase *k = &cases[i];
+    check_pool(k, twin_random(BF16, k->n, k->h, k->w, k->c, 1, (uint64_t)i), (uint64_t)i);
+  }
+}
+
+// Compared without the twins' tolerance, which no NaN satisfies: numbers that every type has.
 static void expect_same_numbers(const Twin *t, const char *what) {
-  float *got = gpu_fetch(t->gpu.data, tensor_bytes(&t->gpu)), *want = t->cpu.data;
+  float *got = gpu_fetch_floats(&t->gpu), *want = t->cpu.data;
   for (size_t i = 0; i < tensor_elements(&t->cpu); i++)
     if (!EXPECT(got[i] == want[i] || (isnan(got[i]) && isnan(want[i])))) {
       printf("  %s: first difference at element %zu: got %g, want %g\n", what, i, (double)got[i], (double)want[i]);
@@ -76,34 +88,44 @@ static void expect_same_numbers(const Twin *t, const char *what) {
   free(got);
 }
 
+static void check_special(Pool pool, DType dtype, uint64_t trial) {
+  enum { N = 2, H = 8, W = 7, C = 13 };
+  const float special[] = {NAN, INFINITY, -INFINITY, -INFINITY, 0, -0.f};
+  const PoolCase k = {N, H, W, C, N, pool, false};
+  const int h = pool_outputs(&k, H), w = pool_outputs(&k, W);
+  float values[N * H * W * C], grads[N * (H + 1) * (W + 1) * C];
+  CHECK(h <= H + 1 && w <= W + 1);
+  for (int i = 0; i < COUNT(values); i++) {
+    uint32_t r = rng_u32(trial, (uint64_t)i);
+    values[i] = trial == 0 ? -INFINITY : r % 3 == 0 ? special[r / 3 % COUNT(special)] : (float)(r / 32 % 5);
+  }
+  for (int i = 0; i < N * h * w * C; i++) grads[i] = (float)(rng_u32(trial + 100, (uint64_t)i) % 15) - 7;
+  PoolTwins a = {
+      .pool = pool, .x = twin_values(dtype, N, H, W, C, values), .dy = twin_values(dtype, N, h, w, C, grads)};
+  Twin y = twin_poisoned_like(&a.dy), dx = twin_poisoned_like(&a.x);
+  twin_run(run_forward, &a, &y);
+  twin_run(run_backward, &a, &dx);
+  expect_same_numbers(&y, "forward");
+  expect_same_numbers(&dx, "backward");
+  Twin *all[] = {&a.x, &a.dy, &y, &dx};
+  for (int i = 0; i < COUNT(all); i++) twin_free(all[i]);
+}
+
 TEST(cuda_max_pool_of_nan_and_infinity) {
   if (!gpu_device()) return;
-  enum { N = 2, H = 8, W = 7, C = 5 };
-  const float special[] = {NAN, INFINITY, -INFINITY, -INFINITY};
-  for (uint64_t trial = 0; trial < 8; trial++) {
-    float values[N * H * W * C];
-    for (int i = 0; i < COUNT(values); i++) {
-      uint32_t r = rng_u32(trial, (uint64_t)i);
-      values[i] = trial == 0 ? -INFINITY : r % 3 == 0 ? special[r / 3 % 4] : (float)(r / 16 % 5);
-    }
-    const PoolCase k = {N, H, W, C, N, {3, 2, 1}, false};
-    PoolTwins a = {.pool = k.pool, .x = twin_values(F32, N, H, W, C, values)};
-    a.dy = twin_random(F32, N, pool_outputs(&k, H), pool_outputs(&k, W), C, 1, trial);
-    Twin y = twin_poisoned_like(&a.dy), dx = twin_poisoned_like(&a.x);
-    twin_run(run_forward, &a, &y);
-    twin_run(run_backward, &a, &dx);
-    expect_same_numbers(&y, "forward");
-    expect_same_numbers(&dx, "backward");
-    Twin *all[] = {&a.x, &a.dy, &y, &dx};
-    for (int i = 0; i < COUNT(all); i++) twin_free(all[i]);
-  }
+  const Pool pools[] = {{3, 2, 1}, {3, 2, 0}, {3, 1, 1}, {2, 2, 0}, {2, 2, 1}, {4, 1, 2}};
+  for (int d = 0; d < COUNT(dtypes); d++)
+    for (int i = 0; i < COUNT(pools); i++)
+      for (uint64_t trial = 0; trial < 8; trial++) check_special(pools[i], dtypes[d], trial);
 }
 
 TEST(cuda_pool_and_copy_honour_dest) {
   if (!gpu_device()) return;
-  const PoolCase k = {3, 5, 4, 11, 2, {3, 2, 1}, false};
-  for (int d = 0; d < COUNT(dtypes); d++) {
-    DType dtype = dtypes[d];
+  const PoolCase cases[] = {
+      {3, 5, 4, 11, 2, {3, 2, 1}, false}, {2, 4, 5, 9, 2, {3, 1, 1}, false}, {2, 4, 5, 9, 1, {2, 2, 0}, true}};
+  for (int i = 0; i < COUNT(dtypes) * COUNT(cases); i++) {
+    const PoolCase k = cases[i / COUNT(dtypes)];
+    DType dtype = dtypes[i % COUNT(dtypes)];
     PoolTwins a = {.pool = k.pool, .x = twin_random(dtype, k.n, k.h, k.w, k.c, 1, 1)};
     a.dy = twin_random(dtype, k.n, pool_outputs(&k, k.h), pool_outputs(&k, k.w), k.c, 1, 2);
     set_rows(&a.x, &k);

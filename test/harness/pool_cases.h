@@ -26,6 +26,12 @@ static const PoolCase pool_cases[] = {
     {1, 7, 5, 3, 1, {2, 3, 1}, true},       // a last window that begins behind the input is left out
     {2, 13, 27, 8, 2, {3, 2, 0}, false},    // AlexNet's
     {1, 14, 6, 8, 1, {2, 2, 0}, false},     // VGG's
+    {2, 14, 11, 20, 2, {3, 1, 1}, true},    // GoogLeNet's within its blocks
+    {1, 6, 37, 7, 1, {3, 1, 0}, false},     // no padding
+    {2, 2, 9, 8, 1, {3, 1, 1}, false},      // lower than a window
+    {1, 1, 1, 3, 1, {3, 1, 1}, false},      // a pixel alone
+    {2, 5, 8, 11, 2, {2, 2, 1}, true},      // even windows with padding
+    {1, 9, 6, 8, 1, {2, 2, 0}, true},       // the last window cut
 };
 
 // Windows along an axis of `size` positions: torch's pooling_output_shape.
