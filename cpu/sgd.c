@@ -1,6 +1,7 @@
 // The optimiser's step over flat buffers: the gradient's L2 norm and finiteness (a two-pass reduction), SGD with
 // momentum, weight decay and clipping by global norm (PyTorch's), and dynamic loss scaling (Micikevicius et al., 2018).
 #include "cpu/reference.h"
+#include "cpu/shadow.h"
 #include "exact/sgd_slots.h"
 
 enum {
@@ -52,21 +53,23 @@ void OP(grad_stats)(Device *dev, size_t n, const void *g, int losses, const void
   ((real *)stats)[FINITE] = all.finite;
 }
 
-void OP(sgd)(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *v) {
+void OP(sgd)(Device *dev, const Sgd *p, void *w, const void *g, void *v) {
   if (dev->measuring) return;
+  CHECK(p->shadow == REAL_DTYPE);
   const real *hyper = p->hyper, *stats = p->stats;
   if (stats[FINITE] != 1) return;
   real lr = hyper[LEARNING_RATE], momentum = hyper[MOMENTUM], decay = hyper[DECAY], clip = gradient_clip(hyper, stats);
-  real *restrict weight = w, *restrict velocity = v;
-  const real *restrict grad = g;
 #pragma omp parallel for schedule(static)
-  for (size_t block = 0; block < n; block += PARAM_ALIGN) { // PARAM_ALIGN elements are of one parameter
-    int kind = p->kind ? p->kind[block / PARAM_ALIGN] : 0;
-    real rate = p->kind ? lr * p->factors.rate[kind] : lr, pull = p->kind ? decay * p->factors.decay[kind] : decay;
-    for (size_t i = block; i < MIN(block + PARAM_ALIGN, n); i++) {
+  for (int k = 0; k < p->parts; k++) {
+    const UpdatePart *part = &p->part[k];
+    real *restrict weight = (real *)w + part->first, *restrict velocity = (real *)v + part->first;
+    const real *restrict grad = (const real *)g + part->first;
+    real rate = lr * p->factors.rate[part->kind], pull = decay * p->factors.decay[part->kind];
+    for (int i = 0; i < part->n; i++) {
       velocity[i] = momentum * velocity[i] + (grad[i] * clip + pull * weight[i]);
       weight[i] -= rate * velocity[i];
     }
+    shadow_write(part, weight);
   }
 }
 

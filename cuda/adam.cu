@@ -1,12 +1,10 @@
 // Adam and AdamW over flat buffers. The count of updates and what follows from it live on the device, so that a
-// captured CUDA graph goes on counting, and a step that is not finite does not count. The floor is memory traffic:
-// grid-stride loops of 16-byte accesses.
-#include "cuda/common.cuh"
+// captured CUDA graph goes on counting, and a step that is not finite does not count. The floor is memory traffic: a
+// threadblock for each part, in accesses of 16 bytes.
+#include "cuda/update.cuh"
 extern "C" {
 #include "exact/sgd_slots.h"
 }
-
-enum { THREADS = 256, BLOCKS = 132 * 8 }; // fills an H100's 132 SMs
 
 // One thread.
 __global__ void adam_count_kernel(double beta1, double beta2, const float *stats, float *state) {
@@ -28,51 +26,51 @@ static __device__ __forceinline__ void update(const AdamStep &s, float &w, float
   w = w - s.shrink * w - s.step * m / (sqrtf(v) / s.root + s.eps);
 }
 
-static __device__ __forceinline__ void set_rates(AdamStep &s, const Adam &p, size_t i) {
-  const float *hyper = (const float *)p.hyper;
-  int kind = p.kind ? p.kind[i / PARAM_ALIGN] : 0;
-  float rate = hyper[LEARNING_RATE] * (p.kind ? p.factors.rate[kind] : 1);
-  float pull = hyper[DECAY] * (p.kind ? p.factors.decay[kind] : 1);
-  s.step = rate / ((const float *)p.state)[FIRST_CORRECTION];
-  s.pull = p.decoupled ? 0 : pull;
-  s.shrink = p.decoupled ? rate * pull : 0;
-}
-
-// One update of w [n] and its moments m, v [n], or nothing at all if the gradient is not finite. Grid-stride loop over
-// vectors of four, whose elements are of one parameter; reads four numbers and writes three per element.
-__global__ void adam_kernel(const __grid_constant__ Adam p, size_t n, float *w, const float *g, float *m, float *v) {
+// One update of a part of w and of its moments m, v, and its shadow, or nothing at all if the gradient is not finite.
+// Vectors of four; reads four numbers and writes three and the shadow's per element.
+template <class T>
+__global__ void adam_kernel(const __grid_constant__ Adam p, float *w, const float *g, float *m, float *v) {
   const float *hyper = (const float *)p.hyper, *stats = (const float *)p.stats, *state = (const float *)p.state;
+  const UpdatePart part = p.part[blockIdx.x];
   if (stats[FINITE] != 1) return;
-  AdamStep s = {(float)(1 - p.beta1), (float)p.beta2,
-                (float)(1 - p.beta2), sqrtf(state[SECOND_CORRECTION]),
-                (float)p.eps,         gradient_clip(hyper, stats)};
-  size_t first = thread_index(), step = gridDim.x * blockDim.x;
-  for (size_t i = first; i < n / 4; i += step) {
-    set_rates(s, p, 4 * i);
-    float4 weight = ((float4 *)w)[i], mean = ((float4 *)m)[i], square = ((float4 *)v)[i], grad = ((const float4 *)g)[i];
+  const float rate = hyper[LEARNING_RATE] * p.factors.rate[part.kind];
+  const float pull = hyper[DECAY] * p.factors.decay[part.kind];
+  const AdamStep s = {(float)(1 - p.beta1),
+                      (float)p.beta2,
+                      (float)(1 - p.beta2),
+                      sqrtf(state[SECOND_CORRECTION]),
+                      (float)p.eps,
+                      gradient_clip(hyper, stats),
+                      rate / state[FIRST_CORRECTION],
+                      p.decoupled ? 0 : pull,
+                      p.decoupled ? rate * pull : 0};
+  for (int i = 4 * threadIdx.x; i < part.n; i += 4 * UPDATE_THREADS) {
+    const size_t at = part.first + i;
+    float4 weight = *(float4 *)(w + at), grad = *(const float4 *)(g + at);
+    float4 mean = *(float4 *)(m + at), square = *(float4 *)(v + at);
     update(s, weight.x, grad.x, mean.x, square.x);
     update(s, weight.y, grad.y, mean.y, square.y);
     update(s, weight.z, grad.z, mean.z, square.z);
     update(s, weight.w, grad.w, mean.w, square.w);
-    ((float4 *)m)[i] = mean;
-    ((float4 *)v)[i] = square;
-    ((float4 *)w)[i] = weight;
+    *(float4 *)(m + at) = mean;
+    *(float4 *)(v + at) = square;
+    *(float4 *)(w + at) = weight;
+    store_shadow<T>(part, i, weight);
   }
-  size_t i = n / 4 * 4 + first;
-  if (i >= n) return;
-  set_rates(s, p, i);
-  update(s, w[i], g[i], m[i], v[i]);
 }
 
 static bool aligned(const void *p) { return (uintptr_t)p % sizeof(float4) == 0; }
 
-extern "C" void cuda_adam(Device *dev, const Adam *p, size_t n, void *w, const void *g, void *m, void *v) {
+extern "C" void cuda_adam(Device *dev, const Adam *p, void *w, const void *g, void *m, void *v) {
   if (dev->measuring) return;
   CHECK(p->eps > 0); // elements without a gradient are 0 / eps
   CHECK(aligned(w) && aligned(g) && aligned(m) && aligned(v));
   adam_count_kernel<<<1, 1, 0, stream_of(dev)>>>(p->beta1, p->beta2, (const float *)p->stats, (float *)p->state);
   LAUNCH_CHECK();
-  int blocks = MIN(MAX(blocks_for(n, 4 * THREADS), 1), BLOCKS);
-  adam_kernel<<<blocks, THREADS, 0, stream_of(dev)>>>(*p, n, (float *)w, (const float *)g, (float *)m, (float *)v);
+  if (!p->parts) return;
+  WITH_TYPE(p->shadow, T, {
+    adam_kernel<T>
+        <<<p->parts, UPDATE_THREADS, 0, stream_of(dev)>>>(*p, (float *)w, (const float *)g, (float *)m, (float *)v);
+  });
   LAUNCH_CHECK();
 }

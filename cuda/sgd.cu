@@ -1,9 +1,9 @@
 // The optimiser's step over flat buffers: the gradient's L2 norm and finiteness (a two-pass reduction), SGD with
 // momentum, weight decay and clipping by global norm (PyTorch's), and dynamic loss scaling (Micikevicius et al., 2018).
 // Every hyper-parameter is read on the device, so that a captured CUDA graph follows the schedule. The floor is memory
-// traffic: grid-stride loops of 16-byte accesses.
+// traffic, in accesses of 16 bytes: the statistics are a grid-stride loop, the update a threadblock for each part.
 #include <float.h>
-#include "cuda/common.cuh"
+#include "cuda/update.cuh"
 extern "C" {
 #include "exact/sgd_slots.h"
 }
@@ -64,40 +64,31 @@ __global__ void grad_stats_kernel(const PartStats *parts, int count, const float
 struct SgdStep {
   float lr, momentum, decay, clip; // clip: times the loss scale's inverse
 };
-// The step of element i's parameter: some kinds have learning rates and decays of their own.
-static __device__ __forceinline__ SgdStep step_of(SgdStep s, const Sgd &p, size_t i) {
-  if (p.kind) {
-    int kind = p.kind[i / PARAM_ALIGN];
-    s.lr *= p.factors.rate[kind];
-    s.decay *= p.factors.decay[kind];
-  }
-  return s;
-}
 // v = momentum · v + (g · clip + decay · w), w -= lr · v.
 static __device__ __forceinline__ void update(const SgdStep &s, float &w, float g, float &v) {
   v = s.momentum * v + (g * s.clip + s.decay * w);
   w -= s.lr * v;
 }
 
-// One step of w [n] and its momentum v [n], or nothing at all if the gradient is not finite. Grid-stride loop over
-// vectors of four, whose elements are of one parameter; reads three numbers and writes two per element.
-__global__ void sgd_kernel(const __grid_constant__ Sgd p, size_t n, float *w, const float *g, float *v) {
+// One step of a part of w and of its momentum v, and its shadow, or nothing at all if the gradient is not finite.
+// Vectors of four; reads three numbers and writes two and the shadow's per element.
+template <class T> __global__ void sgd_kernel(const __grid_constant__ Sgd p, float *w, const float *g, float *v) {
   const float *hyper = (const float *)p.hyper, *stats = (const float *)p.stats;
+  const UpdatePart part = p.part[blockIdx.x];
   if (stats[FINITE] != 1) return;
-  SgdStep all = {hyper[LEARNING_RATE], hyper[MOMENTUM], hyper[DECAY], gradient_clip(hyper, stats)};
-  size_t first = thread_index(), step = gridDim.x * blockDim.x;
-  for (size_t i = first; i < n / 4; i += step) {
-    SgdStep s = step_of(all, p, 4 * i);
-    float4 weight = ((float4 *)w)[i], velocity = ((float4 *)v)[i], grad = ((const float4 *)g)[i];
+  const SgdStep s = {hyper[LEARNING_RATE] * p.factors.rate[part.kind], hyper[MOMENTUM],
+                     hyper[DECAY] * p.factors.decay[part.kind], gradient_clip(hyper, stats)};
+  for (int i = 4 * threadIdx.x; i < part.n; i += 4 * UPDATE_THREADS) {
+    const size_t at = part.first + i;
+    float4 weight = *(float4 *)(w + at), velocity = *(float4 *)(v + at), grad = *(const float4 *)(g + at);
     update(s, weight.x, grad.x, velocity.x);
     update(s, weight.y, grad.y, velocity.y);
     update(s, weight.z, grad.z, velocity.z);
     update(s, weight.w, grad.w, velocity.w);
-    ((float4 *)v)[i] = velocity;
-    ((float4 *)w)[i] = weight;
+    *(float4 *)(v + at) = velocity;
+    *(float4 *)(w + at) = weight;
+    store_shadow<T>(part, i, weight);
   }
-  size_t i = n / 4 * 4 + first;
-  if (i < n) update(step_of(all, p, i), w[i], g[i], v[i]);
 }
 
 // Halves the scale of a step that is not finite, doubles it after `interval` clean ones. One thread.
@@ -132,10 +123,12 @@ extern "C" void cuda_grad_stats(Device *dev, size_t n, const void *g, int losses
   LAUNCH_CHECK();
 }
 
-extern "C" void cuda_sgd(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *v) {
-  if (dev->measuring) return;
+extern "C" void cuda_sgd(Device *dev, const Sgd *p, void *w, const void *g, void *v) {
+  if (dev->measuring || !p->parts) return;
   CHECK(aligned(w) && aligned(g) && aligned(v));
-  sgd_kernel<<<blocks_of(n), THREADS, 0, stream_of(dev)>>>(*p, n, (float *)w, (const float *)g, (float *)v);
+  WITH_TYPE(p->shadow, T, {
+    sgd_kernel<T><<<p->parts, UPDATE_THREADS, 0, stream_of(dev)>>>(*p, (float *)w, (const float *)g, (float *)v);
+  });
   LAUNCH_CHECK();
 }
 

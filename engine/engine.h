@@ -170,7 +170,8 @@ void engine_set_scale(Engine *e, const double scale[3]);
 void engine_share_state(Engine *e);
 
 // Runs inference on a batch of the inference shapes, which has crossed when this returns. Results stay on the device:
-// engine/detect.h makes detections of them, and has the pipeline for many batches.
+// engine/detect.h makes detections of them, and has the pipeline for many batches. After training steps params_refresh
+// comes first.
 void engine_infer(Engine *e, const Batch *batch);
 // The same for who keeps the batch until what is queued is known to have run: `wait` false.
 void engine_queue_inference(Engine *e, const Batch *batch, bool wait);

@@ -76,12 +76,20 @@ static double waited_seconds(Engine *e) {
   return now_seconds();
 }
 
+static SgdFactors factors_of(const Engine *e) {
+  static const SgdFactors alike = {.rate = {1, 1, 1, 1}, .decay = {1, 1, 1, 1}};
+  return e->optimizer.factors ? *e->optimizer.factors : alike;
+}
+
 static void queue_sgd(Engine *e) {
   const Params *p = &e->params;
-  const SgdFactors *factors = e->optimizer.factors;
-  Sgd sgd = {.hyper = e->hyper, .stats = e->stats, .kind = factors ? p->kind : NULL};
-  if (factors) sgd.factors = *factors;
-  e->dev->ops->sgd(e->dev, &sgd, p->trainable, p->master, p->grad, p->momentum);
+  Sgd sgd = {.hyper = e->hyper,
+             .stats = e->stats,
+             .part = p->part,
+             .parts = p->parts,
+             .shadow = p->shadow_dtype,
+             .factors = factors_of(e)};
+  e->dev->ops->sgd(e->dev, &sgd, p->master, p->grad, p->momentum);
 }
 
 static void queue_adam(Engine *e) {
@@ -90,13 +98,15 @@ static void queue_adam(Engine *e) {
   Adam adam = {.hyper = e->hyper,
                .stats = e->stats,
                .state = p->adam_state,
-               .kind = o->factors ? p->kind : NULL,
+               .part = p->part,
+               .parts = p->parts,
+               .shadow = p->shadow_dtype,
+               .factors = factors_of(e),
                .beta1 = o->beta1,
                .beta2 = o->beta2,
                .eps = o->eps,
                .decoupled = o->kind == OPTIMIZER_ADAMW};
-  if (o->factors) adam.factors = *o->factors;
-  e->dev->ops->adam(e->dev, &adam, p->trainable, p->master, p->grad, p->momentum, p->second);
+  e->dev->ops->adam(e->dev, &adam, p->master, p->grad, p->momentum, p->second);
 }
 
 static void queue_update(Engine *e, const Network *n) {
@@ -110,7 +120,6 @@ static void queue_update(Engine *e, const Network *n) {
   else
     queue_sgd(e);
   if (p->shadow_dtype == F16) dev->ops->loss_scale_update(dev, SCALE_INTERVAL, e->stats, e->scale, e->hyper);
-  params_refresh_shadows(p);
 }
 
 // Workspace of what a step does outside its graph.

@@ -65,7 +65,7 @@ static bool evaluate(TrainingRun *r, int64_t step) {
   const TaskRow *task = task_of(r->engine.model);
   double start = now_seconds();
   Metrics losses = {0};
-  params_refresh(&r->engine.params); // running statistics have moved
+  params_refresh(&r->engine.params); // folds and joins, which steps leave as they were
   void *results = NULL;
   if (!r->o.val_loss || validate_run(&r->engine, r->val, r->o.threads, interrupted, &losses, &err))
     results = task->collect(&r->engine, r->val, r->o.threads, interrupted, &err);

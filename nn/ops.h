@@ -273,20 +273,36 @@ typedef struct Hits { // rows whose class is the one, or among the five, of larg
   int *top1, *top5;   // [1] each
 } Hits;
 
+enum { UPDATE_PART = 4096 }; // elements at most
+// A piece of one parameter that a threadblock of the optimiser's step works on, with its shadow: what convolutions read
+// of it in training. Pointers to the device.
+typedef struct UpdatePart {
+  size_t first; // element of the flat buffers, a multiple of 8
+  int n;        // elements, a multiple of 8
+  ParamKind kind;
+  void *shadow;      // of these elements; NULL = there is none
+  const void *scale; // real: each row of the shadow is multiplied by its own; NULL = 1
+  int row, at;       // where there is a scale: elements of a row; of the rows of the scale, those before `first`
+} UpdatePart;
+
 typedef struct Sgd { // pointers to the device, real
   // hyper[]: learning rate, momentum, weight decay, gradient-norm limit (0 = none), 1 / loss scale
   const void *hyper;
-  const void *stats;   // what grad_stats wrote
-  const uint8_t *kind; // [n / PARAM_ALIGN] of the parameter that these elements belong to; NULL = no factors
+  const void *stats;      // what grad_stats wrote
+  const UpdatePart *part; // [parts], of no element twice
+  int parts;
+  DType shadow; // what shadows are stored as
   SgdFactors factors;
 } Sgd;
 
 typedef struct Adam { // pointers to the device
-  // hyper[] as Sgd's, the momentum left alone; stats, kind and factors as there
+  // hyper[] as Sgd's, the momentum left alone; stats, parts, shadow and factors as there
   const void *hyper, *stats;
   // real [3]: updates made, and by what bias correction divides, 1 - beta1^updates and 1 - beta2^updates; begins as 0
   void *state;
-  const uint8_t *kind;
+  const UpdatePart *part;
+  int parts;
+  DType shadow;
   SgdFactors factors;
   double beta1, beta2;
   double eps;     // > 0, added to the root
@@ -483,15 +499,16 @@ struct Ops {
   void (*grad_stats)(Device *dev, size_t n, const void *g, int losses, const void *loss, const void *hyper,
                      void *stats);
   // v = momentum·v + (g·clip + decay·w), w -= lr·v, with clip = min(1, limit / (norm + 1e-6)) / loss scale, as
-  // PyTorch's SGD after clip_grad_norm_; lr and decay times the factors of the parameter's kind. Nothing at all is
-  // written when stats say not finite.
-  void (*sgd)(Device *dev, const Sgd *p, size_t n, void *w, const void *g, void *v);
+  // PyTorch's SGD after clip_grad_norm_; lr and decay times the factors of the parameter's kind. w, g and v are flat
+  // buffers, of which the parts are updated; their shadows become what filter_shadow makes of the new w. Nothing at all
+  // is written when stats say not finite.
+  void (*sgd)(Device *dev, const Sgd *p, void *w, const void *g, void *v);
   // Kingma, Ba, "Adam: a method for stochastic optimization", 2015, as torch.optim.Adam; decoupled: Loshchilov, Hutter,
   // "Decoupled weight decay regularization", 2019, as torch.optim.AdamW. g is clipped and unscaled as sgd's, lr and
   // decay times their factors. g += decay·w, or decoupled w -= lr·decay·w; m += (1 - beta1)·(g - m);
   // v = beta2·v + (1 - beta2)·g²; w -= lr / state[1] · m / (√v / √state[2] + eps). One call is one update, which counts
-  // in the state before; nothing at all is written when stats say not finite.
-  void (*adam)(Device *dev, const Adam *p, size_t n, void *w, const void *g, void *m, void *v);
+  // in the state before; nothing at all is written when stats say not finite. Parts and shadows as sgd's.
+  void (*adam)(Device *dev, const Adam *p, void *w, const void *g, void *m, void *v);
   // Dynamic loss scaling (Micikevicius et al., "Mixed precision training", 2018). state real [3]: scale, clean steps
   // since it last changed, steps skipped so far. A step whose stats say not finite halves the scale and is counted as
   // skipped; `interval` clean ones in a row double it. Writes hyper[4] = 1 / scale.

@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "base/util.h"
 #include "nn/ops.h"
+#include "nn/update_parts.h"
 
 void params_init(Params *p, Device *dev, DType shadow_dtype) {
   *p = (Params){.dev = dev, .shadow_dtype = shadow_dtype};
@@ -26,7 +27,7 @@ void params_free(Params *p) {
   device_free(p->dev, p->momentum);
   device_free(p->dev, p->second);
   device_free(p->dev, p->rest);
-  device_free(p->dev, p->kind);
+  device_free(p->dev, p->part);
   *p = (Params){0};
 }
 
@@ -115,19 +116,6 @@ FilterJoin *param_join(Params *p, Param *const filter[2], Param *const bias[2]) 
 // Keeps every parameter 128-byte aligned in 16 bits too.
 static size_t span(size_t elements) { return (elements + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN; }
 
-// Fills p->kind, whose order is that of the gradients.
-static void upload_kinds(Params *p) {
-  uint8_t *kind = xcalloc(p->trainable / PARAM_ALIGN + 1, 1);
-  for (int i = 0; i < p->n; i++) {
-    const Param *q = p->list[i];
-    if (!q->trainable) continue;
-    size_t first = (size_t)((char *)q->grad.data - (char *)p->grad) / dtype_size(p->dev->real) / PARAM_ALIGN;
-    memset(kind + first, q->kind, span(tensor_elements(&q->master)) / PARAM_ALIGN);
-  }
-  device_upload(p->dev, p->kind, kind, p->trainable / PARAM_ALIGN);
-  free(kind);
-}
-
 // The shadow is the master itself when nothing separates them.
 static bool own_shadow(const Params *p, const Param *q) {
   return q->filter && q->plain && p->shadow_dtype != p->dev->real;
@@ -213,10 +201,20 @@ void params_lay_out(Params *p) {
     if (own_shadow(p, q)) q->shadow.dtype = p->shadow_dtype;
   }
   for (int i = 0; i < p->num_joins; i++) p->rest_bytes += join_bytes(p, p->joins[i]);
-  p->bytes = p->elements * real + (PARAM_ALIGN + 2 * p->trainable) * real + p->rest_bytes + p->trainable / PARAM_ALIGN;
+  p->bytes = p->elements * real + (PARAM_ALIGN + 2 * p->trainable) * real + p->rest_bytes;
   p->bytes += params_second_bytes(p);
   char *const nowhere = (char *)(uintptr_t)4096;
   place(p, nowhere, nowhere, nowhere, nowhere, nowhere);
+  p->parts = update_parts(p, NULL);
+  p->bytes += (size_t)p->parts * sizeof *p->part;
+}
+
+static void upload_parts(Params *p) {
+  const size_t bytes = (size_t)p->parts * sizeof *p->part;
+  UpdatePart *part = xmalloc(bytes);
+  update_parts(p, part);
+  device_upload(p->dev, p->part, part, bytes);
+  free(part);
 }
 
 bool params_allocate(Params *p, Err *err) {
@@ -227,13 +225,13 @@ bool params_allocate(Params *p, Err *err) {
   p->momentum = device_alloc(p->dev, p->trainable * real);
   if (p->adam) p->second = device_alloc(p->dev, params_second_bytes(p));
   p->rest = device_alloc(p->dev, p->rest_bytes);
-  p->kind = device_alloc(p->dev, p->trainable / PARAM_ALIGN);
-  if (!p->master || !p->agreed || !p->momentum || (p->adam && !p->second) || !p->rest || !p->kind)
+  p->part = device_alloc(p->dev, (size_t)p->parts * sizeof *p->part);
+  if (!p->master || !p->agreed || !p->momentum || (p->adam && !p->second) || !p->rest || !p->part)
     return err_memory(err, p->bytes, "the parameters", "--model");
   p->grad = (char *)p->agreed + PARAM_ALIGN * real;
   if (p->adam) p->adam_state = (char *)p->second + p->trainable * real;
   place(p, p->master, p->grad, p->momentum, p->second, p->rest);
-  upload_kinds(p);
+  upload_parts(p);
   return true;
 }
 
@@ -251,7 +249,7 @@ static void refresh_join(Device *dev, const FilterJoin *j) {
   }
 }
 
-void params_refresh_shadows(Params *p) {
+static void refresh_shadows(Params *p) {
   for (int i = 0; i < p->n; i++) {
     const Param *q = p->list[i];
     if (own_shadow(p, q)) p->dev->ops->filter_shadow(p->dev, &q->master, NULL, &q->shadow);
@@ -267,7 +265,7 @@ void params_refresh(Params *p) {
       p->dev->ops->norm_fold(p->dev, f->gamma->dims[0], f->eps, f->gamma->master.data, f->beta->master.data,
                              f->mean->master.data, f->var->master.data, f->scale, f->shift);
   }
-  params_refresh_shadows(p);
+  refresh_shadows(p);
 }
 
 // ---- values -----------------------------------------------------------------------------------------------------

@@ -69,8 +69,9 @@ typedef struct Params {
   bool adam;                             // set before they are laid out: there are second moments and a state
   void *master, *grad, *momentum, *rest; // device, flat; rest: shadows, folds, joins
   void *second, *adam_state; // device, flat: Adam's second moments, and behind them what Adam.state points to
-  void *agreed;  // device, real [PARAM_ALIGN] that end where grad begins: what is reduced with the first gradients
-  uint8_t *kind; // device, [trainable / PARAM_ALIGN]: ParamKind
+  void *agreed;     // device, real [PARAM_ALIGN] that end where grad begins: what is reduced with the first gradients
+  UpdatePart *part; // device, [parts]: what is trained, with the shadows that training reads
+  int parts;
   size_t rest_bytes, bytes; // of rest; of all of it
   int *order;               // [n] once laid out: places in list, as the flat buffers have them
 } Params;
@@ -99,9 +100,10 @@ size_t params_second_bytes(const Params *p);
 
 // Fills every parameter by its Init from (seed, name): independent of the order of declaration.
 void params_randomise(Params *p, uint64_t seed);
-// Recomputes the folds, every shadow and the joins: after loading. params_refresh_shadows alone: after an update.
+// Recomputes the folds, every shadow and the joins: after loading, and after updates before inference. An update itself
+// leaves the shadows that training reads as they have to be, but neither joins nor folds of filters that training reads
+// plain: those are inference's, which needs the folds of running statistics that have moved as well.
 void params_refresh(Params *p);
-void params_refresh_shadows(Params *p);
 
 // Host copies in torch's shape and order, float. `what` is &param->master or &param->momentum.
 size_t param_elements(const Param *p); // in torch's shape

@@ -1,5 +1,6 @@
 // Adam and AdamW, held to their definitions over several updates.
 #include "test/harness/op_golden.h"
+#include "test/harness/update_cases.h"
 
 static const char *const devices[] = {"cpu", "cpu64"};
 enum { LR, MOMENTUM, DECAY, LIMIT, INV_SCALE, HYPERS };
@@ -8,7 +9,7 @@ typedef struct AdamFixture {
   Adam p;
   int n;
   Tensor hyper, stats, state, w, g, m, v;
-  uint8_t kind[64];
+  UpdatePart part[64];
 } AdamFixture;
 
 static void make(AdamFixture *f, Device *dev, int n, const double hyper[HYPERS], double norm) {
@@ -30,13 +31,17 @@ static void make(AdamFixture *f, Device *dev, int n, const double hyper[HYPERS],
   f->p =
       (Adam){.hyper = f->hyper.data, .stats = f->stats.data, .state = f->state.data, .beta1 = 0.875, .beta2 = 0.96875};
   f->p.eps = 0x1p-10;
+  f->p.factors = (SgdFactors){.rate = {1, 1, 1, 1}, .decay = {1, 1, 1, 1}};
+  f->p.part = f->part;
+  f->p.parts = update_plain_parts(f->part, n, PARAM_ALIGN, false);
+  f->p.shadow = dev->real;
 }
 static void free_fixture(AdamFixture *f) {
   Tensor *all[] = {&f->hyper, &f->stats, &f->state, &f->w, &f->g, &f->m, &f->v};
   for (int i = 0; i < COUNT(all); i++) test_tensor_free(all[i]);
 }
 static void update(Device *dev, AdamFixture *f) {
-  dev->ops->adam(dev, &f->p, (size_t)f->n, f->w.data, f->g.data, f->m.data, f->v.data);
+  dev->ops->adam(dev, &f->p, f->w.data, f->g.data, f->m.data, f->v.data);
 }
 
 // One update from what is there, in double, by the paper's algorithm 1 (and algorithm 2 of the decoupled decay's).
@@ -52,7 +57,7 @@ static void check_update(Device *dev, AdamFixture *f, int t, double clip, double
   update(dev, f);
   EXPECT(get(&f->state, 0, 0, 0, 0) == t);
   for (int i = 0; i < f->n; i++) {
-    bool second = f->p.kind && f->kind[i / PARAM_ALIGN];
+    bool second = f->part[i / PARAM_ALIGN].kind == PARAM_BIAS;
     double r = lr * (second ? rate : 1), d = decay * (second ? pull : 1), g = get(&f->g, 0, 0, 0, i) * clip;
     double size = fabs(g) + d * fabs(w[i]), shrunk = f->p.decoupled ? w[i] - r * d * w[i] : w[i];
     if (!f->p.decoupled) g += d * w[i];
@@ -77,8 +82,7 @@ static void check_adam(Device *dev, int n, double limit, double norm, double inv
   make(&f, dev, n, (const double[]){lr, NAN, decay, limit, inv_scale}, norm);
   f.p.decoupled = decoupled;
   if (kinds) {
-    for (int i = 0; i < COUNT(f.kind); i++) f.kind[i] = i % 2;
-    f.p.kind = f.kind;
+    for (int i = 0; i < COUNT(f.part); i++) f.part[i].kind = i % 2 ? PARAM_BIAS : PARAM_WEIGHT;
     f.p.factors = (SgdFactors){.rate = {1, 2}, .decay = {1, 0.5f}};
   }
   double clip = (limit > 0 ? fmin(1, limit / (norm + 1e-6)) : 1) * inv_scale;
@@ -90,7 +94,7 @@ static void check_adam(Device *dev, int n, double limit, double norm, double inv
 }
 
 TEST(adam_equals_definition) {
-  const int n[] = {0, 1, 17, 3000};
+  const int n[] = {0, 8, 24, 3000};
   for (int d = 0; d < COUNT(devices); d++) {
     Device *dev = device_open(devices[d], NULL);
     for (int i = 0; i < COUNT(n); i++)
@@ -110,8 +114,8 @@ TEST(adam_writes_nothing_when_not_finite) {
     Device *dev = device_open(devices[d], NULL);
     AdamFixture f, before;
     const double hyper[HYPERS] = {0.5, 0, 0.5, 0, 1};
-    make(&f, dev, 33, hyper, 1);
-    make(&before, dev, 33, hyper, 1);
+    make(&f, dev, 40, hyper, 1);
+    make(&before, dev, 40, hyper, 1);
     test_fill(&f.g, 3, -1, 1);
     test_fill(&before.g, 3, -1, 1);
     for (int i = 0; i < COUNT(flags); i++) {
@@ -169,4 +173,36 @@ TEST(adam_equals_torch) {
       free_fixture(&f);
       device_close(dev);
     }
+}
+
+// Shadows are of the weights after the update; what no part covers is left alone. sgd_writes_shadows has the cases.
+TEST(adam_writes_shadows) {
+  for (int d = 0; d < COUNT(devices); d++) {
+    Device *dev = device_open(devices[d], NULL);
+    const size_t real = dtype_size(dev->real);
+    AdamFixture f;
+    make(&f, dev, 192, (const double[]){0.5, 0, 0, 0, 1}, 1);
+    test_fill(&f.g, 3, -1, 1);
+    Tensor shadow = test_tensor_like(&f.w), scale = test_tensor_packed(dev->real, 1, 9);
+    test_fill(&shadow, 0, 7, 7);
+    test_fill(&scale, 5, -1, 1);
+    // A plain one; and rows of 16, two of which stand before the part.
+    f.part[1].shadow = (char *)shadow.data + 64 * real;
+    f.part[2].shadow = (char *)shadow.data + 128 * real;
+    f.part[2].scale = scale.data;
+    f.part[2].row = 16;
+    f.part[2].at = 32;
+    update(dev, &f);
+    Tensor want = test_tensor_like(&f.w);
+    for (int i = 0; i < 192; i++) {
+      const double factor = i < 128 ? 1 : get(&scale, 0, 0, 0, (i - 128 + 32) / 16);
+      put(&want, 0, 0, 0, i, i < 64 ? 7 : factor * get(&f.w, 0, 0, 0, i)); // put rounds
+    }
+    EXPECT(same_bits(&shadow, &want));
+    test_tensor_free(&shadow);
+    test_tensor_free(&scale);
+    test_tensor_free(&want);
+    free_fixture(&f);
+    device_close(dev);
+  }
 }

@@ -3,9 +3,11 @@
 #include <omp.h>
 #include "base/rng.h"
 #include "test/harness/op.h"
+#include "test/harness/update_cases.h"
 
 static const char *const devices[] = {"cpu", "cpu64"};
 enum { LR, MOMENTUM, DECAY, LIMIT, INV_SCALE, HYPERS };
+static const SgdFactors alike = {.rate = {1, 1, 1, 1}, .decay = {1, 1, 1, 1}};
 
 typedef struct StatsArgs {
   size_t n;
@@ -108,8 +110,11 @@ static void check_sgd(Device *dev, int n, double limit, double norm, double inv_
   test_fill(&g, 3, -1 / inv_scale, 1 / inv_scale);
   memcpy(old_w.data, w.data, tensor_bytes(&w));
   memcpy(old_v.data, v.data, tensor_bytes(&v));
-  Sgd sgd = {.hyper = hyper.data, .stats = stats.data};
-  dev->ops->sgd(dev, &sgd, (size_t)n, w.data, g.data, v.data);
+  UpdatePart part[2];
+  const int parts = update_plain_parts(part, n, UPDATE_PART, false);
+  Sgd sgd = {
+      .hyper = hyper.data, .stats = stats.data, .part = part, .parts = parts, .shadow = dev->real, .factors = alike};
+  dev->ops->sgd(dev, &sgd, w.data, g.data, v.data);
   double u = unit_roundoff(dev->real), clip = (limit > 0 ? fmin(1, limit / (norm + 1e-6)) : 1) * inv_scale;
   for (int i = 0; i < n; i++) {
     double weight = get(&old_w, 0, 0, 0, i), grad = get(&g, 0, 0, 0, i), velocity = get(&old_v, 0, 0, 0, i);
@@ -126,7 +131,7 @@ static void check_sgd(Device *dev, int n, double limit, double norm, double inv_
 TEST(sgd_equals_definition) {
   for (int d = 0; d < COUNT(devices); d++) {
     Device *dev = device_open(devices[d], NULL);
-    const int n[] = {0, 1, 17, 3000};
+    const int n[] = {0, 8, 24, UPDATE_PART, UPDATE_PART + 8};
     for (int i = 0; i < COUNT(n); i++) {
       check_sgd(dev, n[i], 0, 50, 1);
       check_sgd(dev, n[i], 0, 50, 0x1p-10);
@@ -145,7 +150,8 @@ TEST(sgd_writes_nothing_when_not_finite) {
     Tensor hyper = test_tensor_packed(dev->real, 1, HYPERS), stats = test_tensor_packed(dev->real, 1, 2);
     test_fill(&hyper, 1, 0.5, 1);
     put(&stats, 0, 0, 0, 0, NAN);
-    Tensor w = test_tensor_packed(dev->real, 1, 33), v = test_tensor_like(&w), g = test_tensor_like(&w);
+    const UpdatePart part = {.n = 40};
+    Tensor w = test_tensor_packed(dev->real, 1, 40), v = test_tensor_like(&w), g = test_tensor_like(&w);
     Tensor old = test_tensor_like(&w);
     test_fill(&w, 1, -1, 1);
     test_fill(&v, 1, -1, 1);
@@ -153,7 +159,8 @@ TEST(sgd_writes_nothing_when_not_finite) {
     const double flags[] = {0, NAN};
     for (int i = 0; i < COUNT(flags); i++) {
       put(&stats, 0, 0, 0, 1, flags[i]);
-      dev->ops->sgd(dev, &(Sgd){.hyper = hyper.data, .stats = stats.data}, 33, w.data, g.data, v.data);
+      Sgd sgd = {.hyper = hyper.data, .stats = stats.data, .part = &part, .parts = 1, .shadow = dev->real};
+      dev->ops->sgd(dev, &sgd, w.data, g.data, v.data);
       EXPECT(same_bits(&w, &old) && same_bits(&v, &old));
     }
     Tensor *all[] = {&hyper, &stats, &w, &g, &v, &old};
@@ -178,17 +185,55 @@ TEST(sgd_factors) {
       put(&g, 0, 0, 0, i, 3);
       put(&v, 0, 0, 0, i, 2);
     }
-    const uint8_t kind[] = {PARAM_WEIGHT, PARAM_BIAS};
+    const UpdatePart part[] = {{.n = 64, .kind = PARAM_WEIGHT}, {.first = 64, .n = 64, .kind = PARAM_BIAS}};
     Sgd sgd = {.hyper = hyper.data,
                .stats = stats.data,
-               .kind = kind,
+               .part = part,
+               .parts = COUNT(part),
+               .shadow = dev->real,
                .factors = {.rate = {[PARAM_WEIGHT] = 1, [PARAM_BIAS] = 2}, .decay = {[PARAM_WEIGHT] = 1}}};
-    dev->ops->sgd(dev, &sgd, 128, w.data, g.data, v.data);
+    dev->ops->sgd(dev, &sgd, w.data, g.data, v.data);
     for (int i = 0; i < 128; i++) { // v = 0.5 · 2 + 3 + 0.125 · 8, or without the last; w = 8 - rate · v
       EXPECT_NEAR(get(&v, 0, 0, 0, i), i < 64 ? 5 : 4, 0);
       EXPECT_NEAR(get(&w, 0, 0, 0, i), i < 64 ? 8 - .25 * 5 : 8 - .5 * 4, 0);
     }
     Tensor *all[] = {&hyper, &stats, &w, &g, &v};
+    for (int i = 0; i < COUNT(all); i++) test_tensor_free(all[i]);
+    device_close(dev);
+  }
+}
+
+// Shadows are what filter_shadow makes of the weights after the update; what no part covers is left alone.
+TEST(sgd_writes_shadows) {
+  for (int d = 0; d < COUNT(devices); d++) {
+    Device *dev = device_open(devices[d], NULL);
+    const int n = update_segment_first(UPDATE_SEGMENTS), rows = update_segment_scale(UPDATE_SEGMENTS);
+    const double values[HYPERS] = {.25, .5, .125, 0, 1};
+    Tensor hyper = test_tensor_packed(dev->real, 1, HYPERS), stats = test_tensor_packed(dev->real, 1, 2);
+    Tensor w = test_tensor_packed(dev->real, 1, n), g = test_tensor_like(&w), v = test_tensor_like(&w);
+    Tensor shadow = test_tensor_like(&w), want = test_tensor_like(&w), scale = test_tensor_packed(dev->real, 1, rows);
+    for (int i = 0; i < HYPERS; i++) put(&hyper, 0, 0, 0, i, values[i]);
+    put(&stats, 0, 0, 0, 0, 1);
+    put(&stats, 0, 0, 0, 1, 1);
+    Tensor *const drawn[] = {&w, &g, &v, &scale};
+    for (int i = 0; i < COUNT(drawn); i++) test_fill(drawn[i], (uint64_t)i, -1, 1);
+    test_fill(&shadow, 0, 7, 7);
+    test_fill(&want, 0, 7, 7);
+    UpdatePart part[UPDATE_CASE_PARTS];
+    const int parts = update_case_parts(part, shadow.data, dtype_size(dev->real), scale.data, dtype_size(dev->real));
+    Sgd sgd = {
+        .hyper = hyper.data, .stats = stats.data, .part = part, .parts = parts, .shadow = dev->real, .factors = alike};
+    dev->ops->sgd(dev, &sgd, w.data, g.data, v.data);
+    for (int s = 0; s < UPDATE_SEGMENTS; s++) {
+      const UpdateSegment *u = &update_segments[s];
+      for (int i = 0; u->shadow && i < u->rows * u->row; i++) {
+        const int at = update_segment_first(s) + i;
+        const double factor = u->scaled ? get(&scale, 0, 0, 0, update_segment_scale(s) + i / u->row) : 1;
+        put(&want, 0, 0, 0, at, factor * get(&w, 0, 0, 0, at)); // put rounds
+      }
+    }
+    EXPECT(same_bits(&shadow, &want));
+    Tensor *all[] = {&hyper, &stats, &w, &g, &v, &shadow, &want, &scale};
     for (int i = 0; i < COUNT(all); i++) test_tensor_free(all[i]);
     device_close(dev);
   }

@@ -1,7 +1,7 @@
 // Gradient statistics, SGD and the loss scale on the GPU against the CPU reference.
 #include <float.h>
-#include "base/rng.h"
 #include "test/harness/gpu.h"
+#include "test/harness/update_cases.h"
 
 enum { LR, MOMENTUM, DECAY, LIMIT, INV_SCALE, HYPERS };
 
@@ -115,12 +115,22 @@ static UpdateTwins update_make(int n, const float hyper[HYPERS], float norm, flo
                        .g = twin_random(F32, 1, 1, 1, n, 1 / (double)hyper[INV_SCALE], 2),
                        .v = twin_random(F32, 1, 1, 1, n, 1, 3)};
 }
-static void update_run(const UpdateTwins *u, bool gpu, const TwinArray *kind) {
+// The parts hold no pointer: one array for both.
+static TwinArray plain_parts(int n, int piece, bool kinds) {
+  UpdatePart *part = xmalloc((size_t)(n / piece + 1) * sizeof *part);
+  TwinArray parts = twin_array((size_t)update_plain_parts(part, n, piece, kinds), sizeof *part, part);
+  free(part);
+  return parts;
+}
+static void update_run(const UpdateTwins *u, bool gpu, const TwinArray *parts, DType shadow) {
   Device *dev = device(gpu);
-  Sgd sgd = {.hyper = twin_data(&u->hyper, gpu), .stats = twin_data(&u->stats, gpu)};
-  if (kind) sgd.kind = gpu ? kind->gpu : kind->cpu;
-  if (kind) sgd.factors = (SgdFactors){.rate = {1, 2, 1, .5f}, .decay = {1, 0, 2, .25f}};
-  dev->ops->sgd(dev, &sgd, (size_t)u->w.cpu.c, twin_data(&u->w, gpu), twin_data(&u->g, gpu), twin_data(&u->v, gpu));
+  Sgd sgd = {.hyper = twin_data(&u->hyper, gpu),
+             .stats = twin_data(&u->stats, gpu),
+             .part = twin_array_data(parts, gpu),
+             .parts = (int)parts->n,
+             .shadow = gpu ? shadow : F32,
+             .factors = {.rate = {1, 2, 1, .5f}, .decay = {1, 0, 2, .25f}}};
+  dev->ops->sgd(dev, &sgd, twin_data(&u->w, gpu), twin_data(&u->g, gpu), twin_data(&u->v, gpu));
 }
 static void update_free(UpdateTwins *u) {
   Twin *all[] = {&u->hyper, &u->stats, &u->g, &u->w, &u->v};
@@ -130,65 +140,152 @@ static void update_free(UpdateTwins *u) {
   }
 }
 
-// kind: NULL, or of every PARAM_ALIGN elements.
-static void check_sgd(int n, float limit, float norm, float inv_scale, const TwinArray *kind) {
-  const float hyper[HYPERS] = {0x1p-5f, 0.875f, 0x1p-7f, limit, inv_scale};
-  UpdateTwins u = update_make(n, hyper, norm, 1);
-  float *of_v = xcalloc(tensor_elements(&u.v.cpu), sizeof *of_v);
-  float *of_w = xcalloc(tensor_elements(&u.w.cpu), sizeof *of_w);
-  float clip = (limit > 0 ? fminf(1, limit / (norm + 1e-6f)) : 1) * inv_scale;
-  const float *w = u.w.cpu.data, *v = u.v.cpu.data, *g = u.g.cpu.data;
-  for (int i = 0; i < n; i++) {
+// What is added up in v and w, in absolute values.
+static void sgd_bounds(const UpdateTwins *u, const float hyper[HYPERS], float norm, float *of_v, float *of_w) {
+  const float clip = (hyper[LIMIT] > 0 ? fminf(1, hyper[LIMIT] / (norm + 1e-6f)) : 1) * hyper[INV_SCALE];
+  const float *w = u->w.cpu.data, *v = u->v.cpu.data, *g = u->g.cpu.data;
+  for (int i = 0; i < u->w.cpu.c; i++) {
     of_v[i] = hyper[MOMENTUM] * fabsf(v[i]) + fabsf(g[i] * clip) + 2 * hyper[DECAY] * fabsf(w[i]);
     of_w[i] = fabsf(w[i]) + 2 * hyper[LR] * of_v[i]; // the largest factors
   }
-  update_run(&u, false, kind);
-  update_run(&u, true, kind);
-  // Three products, two sums and three roundings of clip on either side; then a product and a difference.
-  bool ok = twin_check(&u.v, of_v, 16);
-  ok &= twin_check(&u.w, of_w, 22);
+}
+// Three products, two sums and three roundings of clip on either side; then a product and a difference.
+enum { ROUNDINGS_V = 16, ROUNDINGS_W = 22 };
+
+// kinds: parts of PARAM_ALIGN elements, each of some kind; otherwise whole ones of weights.
+static void check_sgd(int n, float limit, float norm, float inv_scale, bool kinds) {
+  const float hyper[HYPERS] = {0x1p-5f, 0.875f, 0x1p-7f, limit, inv_scale};
+  UpdateTwins u = update_make(n, hyper, norm, 1);
+  TwinArray parts = plain_parts(n, kinds ? PARAM_ALIGN : UPDATE_PART, kinds);
+  float *of_v = xcalloc(tensor_elements(&u.v.cpu), sizeof *of_v);
+  float *of_w = xcalloc(tensor_elements(&u.w.cpu), sizeof *of_w);
+  sgd_bounds(&u, hyper, norm, of_v, of_w);
+  update_run(&u, false, &parts, F32);
+  update_run(&u, true, &parts, F32);
+  bool ok = twin_check(&u.v, of_v, ROUNDINGS_V);
+  ok &= twin_check(&u.w, of_w, ROUNDINGS_W);
   if (!ok)
     printf("  %d elements, limit %g, norm %g, 1 / scale %g\n", n, (double)limit, (double)norm, (double)inv_scale);
   free(of_v);
   free(of_w);
+  twin_array_check_equal(&parts, parts.n);
+  twin_array_free(&parts);
   update_free(&u);
 }
 
+// None, less than a warp's vectors, around a threadblock's turn and a part, and more parts than run at once.
+static const int updated[] = {0, 8, 56, 64, 1016, 1024, 1032, UPDATE_PART, UPDATE_PART + 8, 132 * 9 * 1024 + 8};
+
 TEST(cuda_sgd_equals_cpu) {
   if (!gpu_device()) return;
-  for (int i = 0; i < COUNT(sizes); i++) {
-    check_sgd(sizes[i], 0, 50, 0x1p-10f, NULL);
-    check_sgd(sizes[i], 1, 50, 1, NULL); // clipped
-    if (sizes[i] > 2000) continue;
-    check_sgd(sizes[i], 10, 7, 0x1p-10f, NULL); // within the limit
-    check_sgd(sizes[i], 10, 0, 1, NULL);
-    check_sgd(sizes[i], 1, INFINITY, 1, NULL); // a norm too large for float
+  for (int i = 0; i < COUNT(updated); i++) {
+    check_sgd(updated[i], 0, 50, 0x1p-10f, false);
+    check_sgd(updated[i], 1, 50, 1, false); // clipped
+    if (updated[i] > 2000) continue;
+    check_sgd(updated[i], 10, 7, 0x1p-10f, false); // within the limit
+    check_sgd(updated[i], 10, 0, 1, false);
+    check_sgd(updated[i], 1, INFINITY, 1, false); // a norm too large for float
   }
 }
 
 TEST(cuda_sgd_factors) {
   if (!gpu_device()) return;
-  for (int i = 0; i < COUNT(sizes); i++) {
-    size_t blocks = (size_t)sizes[i] / PARAM_ALIGN + 1;
-    uint8_t *values = xmalloc(blocks);
-    for (size_t b = 0; b < blocks; b++) values[b] = (uint8_t)(rng_u32(4, b) % PARAM_KINDS);
-    TwinArray kind = twin_array(blocks, 1, values);
-    check_sgd(sizes[i], 1, 50, 1, &kind);
-    twin_array_check_equal(&kind, blocks);
-    twin_array_free(&kind);
-    free(values);
+  for (int i = 0; i < COUNT(updated); i++) check_sgd(updated[i], 1, 50, 1, true);
+}
+
+// Weights, gradients and shadows of update_segments; shadows are 7 until they are written.
+typedef struct ShadowTwins {
+  UpdateTwins u;
+  Twin scale, shadow, want;
+  TwinArray parts;
+  float *of_v, *of_w, *of_shadow;
+} ShadowTwins;
+static const float shadow_hyper[HYPERS] = {0x1p-5f, 0.875f, 0x1p-7f, 1, 1};
+
+static ShadowTwins shadow_make(DType t, float finite) {
+  const int n = update_segment_first(UPDATE_SEGMENTS), rows = update_segment_scale(UPDATE_SEGMENTS);
+  Twin random = twin_random(F32, 1, 1, 1, rows, 1, 4);
+  ShadowTwins s = {.u = update_make(n, shadow_hyper, 50, finite), .scale = twin_packed(1, rows, random.cpu.data)};
+  twin_free(&random);
+  float *sevens = xmalloc((size_t)n * sizeof *sevens);
+  for (int i = 0; i < n; i++) sevens[i] = 7;
+  s.shadow = twin_values(t, 1, 1, 1, n, sevens);
+  s.want = twin_values(t, 1, 1, 1, n, sevens);
+  free(sevens);
+  UpdatePart part[UPDATE_CASE_PARTS];
+  int parts = update_case_parts(part, s.shadow.gpu.data, dtype_size(t), s.scale.gpu.data, sizeof(float));
+  s.parts = twin_array((size_t)parts, sizeof *part, part);
+  CHECK(update_case_parts(s.parts.cpu, s.shadow.cpu.data, sizeof(float), s.scale.cpu.data, sizeof(float)) == parts);
+  s.of_v = xcalloc((size_t)n * 3, sizeof *s.of_v);
+  s.of_w = s.of_v + n;
+  s.of_shadow = s.of_w + n;
+  sgd_bounds(&s.u, shadow_hyper, 50, s.of_v, s.of_w);
+  for (int k = 0; k < parts; k++) {
+    const UpdatePart *p = (const UpdatePart *)s.parts.cpu + k;
+    for (int i = 0; i < p->n; i++)
+      s.of_shadow[p->first + (size_t)i] =
+          s.of_w[p->first + (size_t)i] * (p->scale ? fabsf(((const float *)p->scale)[(p->at + i) / p->row]) : 1);
+  }
+  return s;
+}
+static void shadow_free(ShadowTwins *s) {
+  twin_check_guards(&s->scale, true);
+  twin_check_guards(&s->shadow, false);
+  twin_free(&s->scale);
+  twin_free(&s->shadow);
+  twin_free(&s->want);
+  twin_array_free(&s->parts);
+  free(s->of_v);
+  update_free(&s->u);
+}
+
+// What filter_shadow makes of the GPU's weights, to the bit.
+static void check_as_filter_shadow(const ShadowTwins *s) {
+  Device *gpu = gpu_device();
+  const DType t = s->want.gpu.dtype;
+  for (int i = 0; i < UPDATE_SEGMENTS; i++) {
+    const UpdateSegment *u = &update_segments[i];
+    if (!u->shadow) continue;
+    Tensor w = tensor(F32, u->rows, 1, 1, u->row), to = tensor(t, u->rows, 1, 1, u->row);
+    w.data = (float *)s->u.w.gpu.data + update_segment_first(i);
+    to.data = (char *)s->want.gpu.data + (size_t)update_segment_first(i) * dtype_size(t);
+    float *scale = u->scaled ? (float *)s->scale.gpu.data + update_segment_scale(i) : NULL;
+    gpu->ops->filter_shadow(gpu, &w, scale, &to);
+  }
+  void *got = gpu_fetch(s->shadow.gpu.data, tensor_bytes(&s->shadow.gpu));
+  void *want = gpu_fetch(s->want.gpu.data, tensor_bytes(&s->want.gpu));
+  EXPECT(!memcmp(got, want, tensor_bytes(&s->want.gpu)));
+  free(got);
+  free(want);
+}
+
+TEST(cuda_sgd_writes_shadows) {
+  if (!gpu_device()) return;
+  for (DType t = F32; t < DTYPES; t++) {
+    if (t == F64) continue;
+    ShadowTwins s = shadow_make(t, 1);
+    update_run(&s.u, false, &s.parts, t);
+    update_run(&s.u, true, &s.parts, t);
+    bool ok = twin_check(&s.u.v, s.of_v, ROUNDINGS_V);
+    ok &= twin_check(&s.u.w, s.of_w, ROUNDINGS_W);
+    // The scale's product is one more rounding on either side, and then that to t.
+    ok &= twin_check(&s.shadow, s.of_shadow, 1 + (ROUNDINGS_W + 2) * twin_f32_unit(t));
+    if (!ok) printf("  dtype %d\n", t);
+    check_as_filter_shadow(&s);
+    shadow_free(&s);
   }
 }
 
 TEST(cuda_sgd_writes_nothing_when_not_finite) {
   if (!gpu_device()) return;
-  const float hyper[HYPERS] = {1, 0.5f, 0.5f, 1, 1}, flags[] = {0, NAN};
+  const float flags[] = {0, NAN};
   for (int i = 0; i < COUNT(flags); i++) {
-    UpdateTwins u = update_make(1029, hyper, NAN, flags[i]);
-    update_run(&u, true, NULL);
-    twin_check_guards(&u.w, true);
-    twin_check_guards(&u.v, true);
-    update_free(&u);
+    ShadowTwins s = shadow_make(BF16, flags[i]);
+    update_run(&s.u, true, &s.parts, BF16);
+    twin_check_guards(&s.u.w, true);
+    twin_check_guards(&s.u.v, true);
+    twin_check_guards(&s.shadow, true);
+    shadow_free(&s);
   }
 }
 

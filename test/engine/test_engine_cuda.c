@@ -364,6 +364,58 @@ TEST_TIER(cuda_model_learns, 1) {
   }
 }
 
+// ---- shadows --------------------------------------------------------------------------------------------------------
+
+// What training reads of a filter that it updates; NULL: the master.
+static const Tensor *training_shadow(const Param *q) {
+  if (!q->filter || !q->trainable) return NULL;
+  if (q->plain) return q->shadow.data == q->master.data ? NULL : &q->shadow;
+  return q->fold ? &q->folded : NULL;
+}
+
+// After steps, the last ones replayed, they are what params_refresh makes of the masters, to the bit.
+static void check_shadows(DType amp, const Trial *m) {
+  Batch batch = make_batch();
+  Engine e;
+  StepResult r;
+  open_engine(&e, "cuda", amp, &m->config, &batch);
+  const StepOptions o = {.learning_rate = 0.01f, .momentum = 0.9f, .weight_decay = 1e-4f, .clip = 5};
+  for (int i = 0; i < 4; i++) finite_step(&e, &batch, &o, &r);
+  const Params *p = &e.params;
+  void **before = xcalloc((size_t)p->n, sizeof *before);
+  int shadows = 0, wrong = 0;
+  for (int i = 0; i < p->n; i++) {
+    const Tensor *t = training_shadow(p->list[i]);
+    if (t) before[i] = gpu_fetch(t->data, tensor_bytes(t));
+  }
+  params_refresh(&e.params);
+  device_sync(e.dev);
+  for (int i = 0; i < p->n; i++) {
+    const Tensor *t = training_shadow(p->list[i]);
+    if (!t) continue;
+    void *after = gpu_fetch(t->data, tensor_bytes(t));
+    shadows++;
+    wrong += memcmp(before[i], after, tensor_bytes(t)) != 0;
+    free(after);
+    free(before[i]);
+  }
+  EXPECT((shadows > 0) == (amp != F32 || m->config.norm == NORM_FROZEN_BN));
+  if (!EXPECT_INT(wrong, 0)) printf("  %s, dtype %d, of %d shadows\n", m->name, amp, shadows);
+  free(before);
+  engine_close(&e);
+  synthetic_free(&batch);
+}
+
+TEST_TIER(cuda_shadows_follow_updates, 1) {
+  if (!gpu_device()) return;
+  const DType types[] = {F32, BF16, F16};
+  const NormKind norms[] = {NORM_FROZEN_BN, NORM_GN, NORM_BN};
+  for (int n = 0; n < COUNT(norms); n++) {
+    const Trial m = model_r50(norms[n]);
+    for (int t = 0; t < COUNT(types); t++) check_shadows(types[t], &m);
+  }
+}
+
 // ---- observers and recording ----------------------------------------------------------------------------------------
 
 typedef struct NodeCount {

@@ -151,13 +151,16 @@ TEST(classifier_learns_by_adam) {
   EXPECT((char *)q->second.data - (char *)p->second == (char *)q->momentum.data - (char *)p->momentum);
   EXPECT((double *)p->adam_state == (double *)p->second + p->trainable);
   const double hyper[] = {[LEARNING_RATE] = 0.05, [INV_SCALE] = 1}, stats[] = {[FINITE] = 1};
-  Adam adam = {.hyper = hyper, .stats = stats, .state = p->adam_state, .kind = p->kind, .beta1 = 0.9, .beta2 = 0.999};
+  Adam adam = {.hyper = hyper, .stats = stats, .state = p->adam_state, .beta1 = 0.9, .beta2 = 0.999};
+  adam.part = p->part;
+  adam.parts = p->parts;
+  adam.shadow = F64;
   adam.factors = (SgdFactors){.rate = {1, 1, 1, 1}};
   adam.eps = 1e-8;
   net_run(&net);
   const double before = net.loss;
   for (int i = 0; i < 100; i++) {
-    net.dev->ops->adam(net.dev, &adam, p->trainable, p->master, p->grad, p->momentum, p->second);
+    net.dev->ops->adam(net.dev, &adam, p->master, p->grad, p->momentum, p->second);
     params_refresh(p);
     net_run(&net);
   }

@@ -69,10 +69,10 @@ static void check_joined(Device *dev, DType type) {
       EXPECT(same_channels(dev, &whole[l]->x, 0, &first[l]->x));
       EXPECT(same_channels(dev, &whole[l]->x, FIRST, &second[l]->x));
     }
-    // An update of either is followed.
+    // A change of either is followed.
     const float bias[SECOND] = {3, -5, 7};
     param_import(&params, params_find(&params, "second.bias"), &params_find(&params, "second.bias")->master, bias);
-    params_refresh_shadows(&params);
+    params_refresh(&params);
   }
   device_free(dev, arena);
   graph_free(&g);

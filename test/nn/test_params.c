@@ -240,30 +240,9 @@ TEST(params_fold) {
   expect_fold(w, 1e-5f);
   expect_padding_zero(&w->folded);
 
-  // An update of the weights is followed by the shadow; the statistics are looked at again only by params_refresh.
   test_fill(&w->master, 9, -1, 1);
-  params_refresh_shadows(&p);
-  expect_fold(w, 1e-5f);
-  double before = ((double *)fold->scale)[2];
   put(&norm[3]->master, 0, 0, 0, 2, 0.25);
-  params_refresh_shadows(&p);
-  EXPECT(((double *)fold->scale)[2] == before);
   params_refresh(&p);
   expect_fold(w, 1e-5f);
-  close_params(&p);
-}
-
-TEST(params_kinds) {
-  Params p;
-  open_params(&p, "cpu");
-  param_filter(&p, "a.weight", 70, 1, 1, 8, false, true, INIT_ZERO); // 9 blocks of 64 elements
-  param_vector(&p, "a.bias", PARAM_BIAS, 70, true, INIT_LINEAR, 1);  // 2
-  param_vector(&p, "n.weight", PARAM_NORM_SCALE, 8, true, INIT_ONE, 0);
-  param_vector(&p, "n.bias", PARAM_NORM_SHIFT, 8, true, INIT_ZERO, 0);
-  param_vector(&p, "frozen.bias", PARAM_BIAS, 8, false, INIT_ZERO, 0);
-  allocate(&p);
-  const uint8_t want[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, PARAM_BIAS, PARAM_BIAS, PARAM_NORM_SCALE, PARAM_NORM_SHIFT};
-  if (EXPECT_INT(p.trainable, 64 * COUNT(want)))
-    for (int i = 0; i < COUNT(want); i++) EXPECT_INT(p.kind[i], want[i]);
   close_params(&p);
 }
