@@ -3,12 +3,13 @@
 // Removes: padding and bank conflicts in shared memory, the addresses in the mainloop, waiting at barriers.
 // Adds to the rung before: warp tiles of 64 × 64 fed by ldmatrix from swizzled shared memory; stages of 128 bytes of K;
 // fragments loaded one instruction ahead, across the barrier; a thread's addresses are one addition to each of its
-// rows.
+// rows; split-K where rows are few, so that all multiprocessors read the filter.
 // Limit: mma.sync itself, which reaches two thirds of what Hopper's wgmma does.
 #include <math.h>
 #include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/mma.cuh"
+#include "cuda/conv/split_k.cuh"
 
 enum { MAX_TAPS = 16 }; // of a filter, across and down: bits of a mask
 
@@ -27,6 +28,9 @@ static KStep k_step_of(const Im2colView &view, int k) {
 // The grouped GEMM with what depends on a stage's K.
 struct MmaParams : GroupedGemm {
   KStep k_step[MAX_PROBLEMS];
+  // Split-K of one problem, whose Dest is then a slice of the workspace, unless there is but one slice:
+  int slice_k_tiles;
+  size_t slice_stride; // elements
 };
 static_assert(sizeof(MmaParams) <= 4096, "a kernel's arguments");
 
@@ -83,24 +87,24 @@ template <class Operand> struct ActivationIterator {
   }
 };
 
-// B, the filter, forward: K-major, rows are filters `first` ….
+// B, the filter, forward: K-major, rows are filters `first` …, from `first_k` on.
 template <class Operand> struct FilterIterator {
   const uint4 *data;
   unsigned at, per_pass; // chunk of the thread's first row; from pass to pass
   int k_left, left;      // chunks of K from the thread's on; rows from its first on
 
-  __device__ FilterIterator(const Im2colView &, const Tensor &w, int first) : data((const uint4 *)w.data) {
-    int all = w.h * w.w * w.ldc / Operand::VECTOR, own = Operand::contiguous() / Operand::VECTOR;
+  __device__ FilterIterator(const Im2colView &, const Tensor &w, int first, int first_k) : data((const uint4 *)w.data) {
+    int all = w.h * w.w * w.ldc / Operand::VECTOR, own = (first_k + Operand::contiguous()) / Operand::VECTOR;
     at = (first + Operand::row(0)) * all + own;
     per_pass = all * Operand::ROW_STEP;
     k_left = all - own;
     left = w.n - first - Operand::row(0);
   }
-  __device__ void load(uint32_t tile, const Im2colView &, const KStep &) {
+  __device__ void load(uint32_t tile, const Im2colView &, const KStep &, bool in_slice) {
     uint32_t to = Operand::thread_base(tile);
 #pragma unroll
     for (int i = 0; i < Operand::PASSES; i++) {
-      bool inside = (k_left > 0) & (i * Operand::ROW_STEP < left);
+      bool inside = in_slice & (k_left > 0) & (i * Operand::ROW_STEP < left);
       cp_async16(Operand::pass_address(to, i, 0), data + (inside ? at + i * per_pass : 0u), inside);
     }
     at += Operand::CHUNKS;
@@ -108,16 +112,16 @@ template <class Operand> struct FilterIterator {
   }
 };
 
-// B in dgrad: MN-major, N being a filter's input channels, from `first` on. A thread's rows are k: output channels
-// under one tap, no more than eight, a multiple of which every tap has.
+// B in dgrad: MN-major, N being a filter's input channels, from `first` on. A thread's rows are k, from `first_k` on:
+// output channels under one tap, no more than eight, a multiple of which every tap has.
 template <class Operand> struct TransposedFilterIterator {
   const uint4 *data;
   int filters, left;               // chunks of input channels from the thread's first on
   int filter, origin, down, right; // chunks: to the next filter; to the phase's first tap and from there to the next
   KCoord own;
 
-  __device__ TransposedFilterIterator(const Im2colView &view, const Tensor &w, int first)
-      : data((const uint4 *)w.data), own(k_coord_of(view, Operand::row(0))) {
+  __device__ TransposedFilterIterator(const Im2colView &view, const Tensor &w, int first, int first_k)
+      : data((const uint4 *)w.data), own(k_coord_of(view, first_k + Operand::row(0))) {
     const Im2colAxis &y = view.im2col.y, &x = view.im2col.x;
     int tap = w.ldc / Operand::VECTOR, channel = (first + Operand::contiguous()) / Operand::VECTOR;
     left = tap - channel;
@@ -127,10 +131,10 @@ template <class Operand> struct TransposedFilterIterator {
     down = y.filter_stride * w.w * tap;
     right = x.filter_stride * tap;
   }
-  __device__ void load(uint32_t tile, const Im2colView &view, const KStep &k_step) {
+  __device__ void load(uint32_t tile, const Im2colView &view, const KStep &k_step, bool in_slice) {
     uint32_t to = Operand::thread_base(tile);
     unsigned at = own.c * filter + origin + own.y * down + own.x * right;
-    int k_left = own.y < view.im2col.y.taps ? filters - own.c : 0; // from the first row on
+    int k_left = in_slice & (own.y < view.im2col.y.taps) ? filters - own.c : 0; // from the first row on
 #pragma unroll
     for (int i = 0; i < Operand::PASSES; i++)
 #pragma unroll
@@ -159,16 +163,17 @@ static __device__ __forceinline__ DestArgs dest_in_registers(const DestArgs &fro
   return d;
 }
 
-// Epilogue: the tile through the problem's Dest.
+// Epilogue: the tile through the problem's Dest, `slice` elements further on.
 template <class Tile>
-__device__ __forceinline__ void problem_epilogue(const BlockTile &at, const MmaAccumulator<Tile> &acc) {
+__device__ __forceinline__ void problem_epilogue(const BlockTile &at, const MmaAccumulator<Tile> &acc, size_t slice) {
   using T = typename Tile::T;
   struct EpilogueSource {
     int64_t offset;
     DestReads<T> reads;
   };
   const GemmProblem &problem = at.problem;
-  const DestArgs out = dest_in_registers(problem.out);
+  DestArgs out = dest_in_registers(problem.out);
+  out.t.data = (T *)out.t.data + slice;
   int column = at.column + mma_epilogue_column<Tile>(), rows = column < out.t.ldc ? view_rows(problem.view) : 0;
   bool dense = in_register((int)problem.dense);
   Eight bias = {};
@@ -204,8 +209,9 @@ __device__ __forceinline__ void problem_epilogue(const BlockTile &at, const MmaA
 // All problems of a grouped GEMM, y [n, p, q, k] or, BACKWARD, dx [n, h, w, c]: M are pixels, N channels, K taps ·
 // channels of the operand that the view reads. A threadblock for each tile of Shape::TILE_M × TILE_N, N fastest, so
 // that blocks that read the same pixels run together and share them in L2; a warp tile for each warp, whose lanes also
-// issue the cp.async of the stage after next. Tiles past a device-side count have nothing to do.
-template <class T, class Shape, bool BACKWARD>
+// issue the cp.async of the stage after next. Tiles past a device-side count have nothing to do. SPLIT_K: of one
+// problem, blockIdx.y is the slice of K.
+template <class T, class Shape, bool BACKWARD, bool SPLIT_K>
 __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_kernel(const __grid_constant__ MmaParams p) {
   using Tile = MmaTile<T, Shape, false, BACKWARD>;
   using Filter =
@@ -214,27 +220,31 @@ __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_kernel(cons
   const Im2colView &view = at.problem.view;
   const KStep &k_step = p.k_step[&at.problem - p.problem];
   int k_tiles = (view.im2col.y.taps * view.im2col.x.taps * view.in.ldc + Tile::TILE_K - 1) / Tile::TILE_K;
+  int first_tile = SPLIT_K ? blockIdx.y * p.slice_k_tiles : 0, first_k = first_tile * Tile::TILE_K;
+  if (SPLIT_K) k_tiles = min(k_tiles - first_tile, p.slice_k_tiles);
   if (at.row >= view_rows(view)) return;
   ActivationIterator<typename Tile::A> pixels(view, at.row);
-  Filter filter(view, p.w, at.column);
-  KCoord k = k_coord_of(view, Tile::A::contiguous());
+  Filter filter(view, p.w, at.column, first_k);
+  KCoord k = k_coord_of(view, first_k + Tile::A::contiguous());
   MmaAccumulator<Tile> acc;
+  int left = k_tiles; // stages of the filter to load: what is past the slice would be read in vain
   auto load_pixels = [&](uint32_t stage) {
     pixels.load(stage, k);
     k_advance_by(k, k_step, view);
   };
-  auto load_filter = [&](uint32_t stage) { filter.load(stage + Tile::A::BYTES, view, k_step); };
+  auto load_filter = [&](uint32_t stage) { filter.load(stage + Tile::A::BYTES, view, k_step, !SPLIT_K || left-- > 0); };
   mma_mainloop(acc, k_tiles, load_pixels, load_filter);
-  problem_epilogue(at, acc);
+  problem_epilogue(at, acc, SPLIT_K ? blockIdx.y * p.slice_stride : 0);
 }
 
-// ---- the heuristic: threadblock tile --------------------------------------------------------------------------------
+// ---- the heuristic: threadblock tile and split-K --------------------------------------------------------------------
 
 // TILE_M, TILE_N, warps along M and N, threadblocks for which a multiprocessor (SM) has registers
 using Large = MmaShape<128, 256, 2, 4, 1>;
 using Square = MmaShape<128, 128, 2, 2, 2>;
 using Thin = MmaShape<128, 32, 4, 1, 3>;
 using Small = MmaShape<64, 64, 2, 2, 3>;
+using Low = MmaShape<64, 128, 1, 4, 3>; // for few rows
 
 // Time of the busiest SM, in units of a product on the tensor cores: whole waves of blocks. `speed`: the share of
 // Large's rate that a shape reaches where there is work enough.
@@ -246,6 +256,35 @@ template <class Tile> static double estimate(const Device *dev, const GroupedGem
   return mma_fits<Tile>(dev) ? time : INFINITY;
 }
 
+static int k_tiles_of(const GroupedGemm &p, int tile_k) {
+  return MAX(1, blocks_for(view_columns(p.problem[0].view), tile_k));
+}
+
+// Into how many slices to split K where rows are few, by the cycles that it takes: whatever the slices, the filter is
+// read once; the busiest SM has its blocks' products, each with a prologue and an epilogue; a block waits for memory
+// with all stages but one under way; slices are written, read again and added by a second launch. By the filter alone,
+// as of one tile of rows, so that a row's bits do not depend on how many there are.
+static int few_rows_slices(const GroupedGemm &p, int k_tiles) {
+  enum { MOST_SLICES = 32, OVERHEAD = 2, SECOND_LAUNCH = 3000, LATENCY = 2200 }; // OVERHEAD in stages, others in cycles
+  const double stage = Low::TILE_M * Low::TILE_N / (MMA_STAGE_MACS * 0.7);       // its share of Large's rate
+  const double read = (double)tensor_bytes(&p.w) / MMA_BYTES_A_CYCLE;
+  const int columns = p.problem[0].out.t.ldc, tiles = blocks_for(columns, Low::TILE_N);
+  const double slice = 2. * sizeof(float) * Low::TILE_M * columns / MMA_BYTES_A_CYCLE;
+  double least = INFINITY;
+  int best = 1;
+  for (int slices = 1; slices <= MIN(k_tiles, (int)MOST_SLICES); slices++) {
+    int blocks = blocks_for((size_t)tiles * slices, MMA_MULTIPROCESSORS);
+    int each = blocks_for(k_tiles, slices) + OVERHEAD;
+    double cycles = MAX(read, MAX(blocks * each * stage, each * (double)LATENCY / (MMA_STAGES - 1)));
+    if (slices > 1) cycles += SECOND_LAUNCH + slices * slice;
+    if (cycles < least) {
+      least = cycles;
+      best = slices;
+    }
+  }
+  return best;
+}
+
 // ---- launchers ------------------------------------------------------------------------------------------------------
 
 template <class T, class Shape, bool BACKWARD> static void launch_tiles(Device *dev, const GroupedGemm &group) {
@@ -253,10 +292,38 @@ template <class T, class Shape, bool BACKWARD> static void launch_tiles(Device *
   MmaParams p = {group};
   grouped_schedule(&p, Shape::TILE_M, Shape::TILE_N);
   for (int i = 0; i < p.problems; i++) p.k_step[i] = k_step_of(p.problem[i].view, Tile::TILE_K);
-  auto kernel = mma_kernel<T, Shape, BACKWARD>;
+  auto kernel = mma_kernel<T, Shape, BACKWARD, false>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
   kernel<<<p.tiles_m * p.tiles_n, Shape::THREADS, Tile::BYTES, stream_of(dev)>>>(p);
   LAUNCH_CHECK();
+}
+
+// One problem of floats by split-K: each slice is a matrix [rows, N] of the workspace; a single one is the result.
+template <class Shape, bool BACKWARD> static void launch_split_k(Device *dev, const GroupedGemm &group) {
+  using Tile = MmaTile<float, Shape, false, BACKWARD>;
+  MmaParams p = {group};
+  GemmProblem &problem = p.problem[0];
+  const int rows = view_capacity(problem.view), columns = problem.out.t.ldc;
+  const int k_tiles = k_tiles_of(p, Tile::TILE_K);
+  p.slice_k_tiles = blocks_for(k_tiles, few_rows_slices(p, k_tiles));
+  const int slices = blocks_for(k_tiles, p.slice_k_tiles);
+  SplitKWorkspace workspace = {NULL, slices, columns, (size_t)rows * columns, false};
+  if (slices > 1) {
+    workspace.data = (float *)device_workspace(dev, split_k_bytes(workspace));
+    p.slice_stride = workspace.stride;
+    problem.out = {};
+    problem.out.t = tensor(F32, rows, 1, 1, columns);
+    problem.out.t.data = workspace.data;
+    problem.dense = true;
+  }
+  if (dev->measuring) return;
+  grouped_schedule(&p, Shape::TILE_M, Shape::TILE_N);
+  p.k_step[0] = k_step_of(problem.view, Tile::TILE_K);
+  auto kernel = mma_kernel<float, Shape, BACKWARD, true>;
+  CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
+  kernel<<<dim3(p.tiles_m * p.tiles_n, slices), Shape::THREADS, Tile::BYTES, stream_of(dev)>>>(p);
+  LAUNCH_CHECK();
+  if (slices > 1) split_k_reduce_to_dest(dev, workspace, group.problem[0]);
 }
 
 struct TileOption {
@@ -269,6 +336,13 @@ static TileOption tile_option(const Device *dev, const GroupedGemm &p, double sp
 }
 
 template <class T, bool BACKWARD> static void launch(Device *dev, const GroupedGemm &p) {
+  if constexpr (std::is_same_v<T, float>) {
+    const Im2colView &view = p.problem[0].view;
+    int rows = p.problems == 1 && !view.in.count ? view_capacity(view) : INT_MAX; // RoIs: as rung 05 has it
+    if (rows <= Low::TILE_M) return launch_split_k<Low, BACKWARD>(dev, p);
+    if (rows <= FEW_ROWS) return launch_split_k<Square, BACKWARD>(dev, p);
+  }
+  if (dev->measuring) return;
   const TileOption options[] = {
       tile_option<T, Large, BACKWARD>(dev, p, 1), tile_option<T, Square, BACKWARD>(dev, p, 0.97),
       tile_option<T, Thin, BACKWARD>(dev, p, 0.5), tile_option<T, Small, BACKWARD>(dev, p, 0.6)};
@@ -280,7 +354,6 @@ template <class T, bool BACKWARD> static void launch(Device *dev, const GroupedG
 
 template <bool BACKWARD>
 static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, const Tensor *w, const Dest *out) {
-  if (dev->measuring) return;
   for_each_group(conv, pairs, in, w, out, BACKWARD,
                  [&](GroupedGemm &p) { WITH_TYPE(w->dtype, T, { launch<T, BACKWARD>(dev, p); }); });
 }

@@ -11,6 +11,9 @@ extern "C" {
 }
 
 enum { CONV_MAX_PAIRS = 8 };
+// A dense layer's GEMM of no more rows, in TF32, is bound by reading the filter: rung 04 splits K and computes as fast
+// as it is read.
+enum { FEW_ROWS = 128 };
 
 // Division by a number that is known at launch, as a multiplication and a shift (Granlund, Montgomery, "Division by
 // invariant integers using multiplication", 1994). Exact for numerators below 2^31.

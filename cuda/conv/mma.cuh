@@ -1,6 +1,7 @@
 // Threadblock tile, mainloop and epilogue of rung 04, with mma.sync: operands in swizzled shared memory, the cp.async
-// pipeline that fills its stages, warp tiles fed by ldmatrix, and the way of accumulators through shared memory. The
-// rung's two files differ only in how they fill a stage.
+// pipeline that fills its stages, warp tiles fed by ldmatrix, and the way of accumulators through shared memory, from
+// which a lane gets eight channels. The rung's two files differ in how they fill a stage; wgrad, whose results are
+// floats, writes from registers.
 //
 // A stage holds 128 bytes of K of both operands, in chunks of 16 bytes. An operand is K-major (a row of memory is K,
 // for each of M or N) or MN-major (a row is M or N, for each of K). Chunks are swizzled within their rows so that the
@@ -88,6 +89,14 @@ template <int TILE_M_, int TILE_N_, int WARPS_M, int WARPS_N, int BLOCKS_> struc
 };
 
 enum { MMA_STAGES = 3 };
+
+// The chip that tiles and slices of split-K are chosen for. It is not asked for: the order of a sum must not depend on
+// it.
+enum {
+  MMA_MULTIPROCESSORS = 132,
+  MMA_STAGE_MACS = 13,      // M × N of a stage that one of them computes in a cycle, at best
+  MMA_BYTES_A_CYCLE = 2000, // of the memory
+};
 
 template <class T_, class Shape, bool A_MN_MAJOR, bool B_MN_MAJOR> struct MmaTile : Shape {
   using T = T_;

@@ -114,6 +114,27 @@ TEST(library_pastes_masks_at_any_threshold) {
   for (int i = 0; i < COUNT(thresholds); i++) finds_at(thresholds[i]);
 }
 
+// Photographs that several threads copy, in bands of rows: without a pitch and with one.
+TEST(library_copies_photographs_in_bands) {
+  enum { W = 3000, H = 2000, ROW = 3 * W };
+  maskrcnn_options o = library_options();
+  o.max_pixels = W * H;
+  maskrcnn *m = library_open(&o);
+  maskrcnn_image images[2] = {library_image(W, H, 0, 1), library_image(W, H, 5, 1)};
+  maskrcnn_results *r;
+  if (!m) return;
+  for (int y = 0; y < H; y++)
+    memcpy((uint8_t *)images[1].rgb + y * images[1].pitch, images[0].rgb + (size_t)y * ROW, ROW);
+  if (EXPECT_INT(maskrcnn_run(m, images, 2, &r), MASKRCNN_OK)) {
+    Detections found = find(&images[0], 64, 96, (Canvas){.h = 64, .w = 96}, o.mask_threshold);
+    for (int i = 0; i < 2; i++) expect_found(r->images[i], &found);
+    detections_free(&found);
+  }
+  maskrcnn_results_free(r);
+  maskrcnn_close(m);
+  for (int i = 0; i < 2; i++) library_free(&images[i]);
+}
+
 // Batches of one and of 24, and whatever stands beside an image: the same bits.
 static void same_in_any_batch(const char *device, const char *amp, NormKind norm) {
   enum { N = 48 };
@@ -122,7 +143,8 @@ static void same_in_any_batch(const char *device, const char *amp, NormKind norm
   maskrcnn_options o = library_options();
   o.weights = library_weights(norm);
   o.device = device;
-  o.amp = amp;
+  o.tf32 = !strcmp(amp, "tf32");
+  o.amp = o.tf32 ? "off" : amp;
   maskrcnn *m = library_open(&o);
   o.batch = 24;
   maskrcnn *n = library_open(&o);
@@ -149,6 +171,10 @@ TEST(cuda_library_batch_changes_nothing) {
 }
 TEST(cuda_library_batch_changes_nothing_in_bf16) {
   if (library_gpu()) same_in_any_batch("cuda:0", "bf16", NORM_FROZEN_BN);
+}
+
+TEST(cuda_library_batch_changes_nothing_in_tf32) {
+  if (library_gpu()) same_in_any_batch("cuda:0", "tf32", NORM_FROZEN_BN);
 }
 
 // ---- order ----------------------------------------------------------------------------------------------------------

@@ -223,10 +223,24 @@ static const Problem thorough[] = {
 
 // Dense layers of a classifier, an image a row.
 static const Problem dense[] = {
-    {{1, 0}, 1, 1, 1, 1, 512, 512, {1}, {1}, {-1}},   {{1, 0}, 1, 1, 1, 2, 512, 512, {1}, {1}, {-1}},
-    {{1, 0}, 1, 1, 1, 7, 512, 512, {1}, {1}, {-1}},   {{1, 0}, 1, 1, 1, 64, 512, 512, {1}, {1}, {-1}},
-    {{1, 0}, 1, 1, 1, 128, 512, 512, {1}, {1}, {-1}}, {{1, 0}, 1, 1, 1, 128, 512, 10, {1}, {1}, {-1}},
+    {{1, 0}, 1, 1, 1, 1, 512, 512, {1}, {1}, {-1}},
+    {{1, 0}, 1, 1, 1, 2, 512, 512, {1}, {1}, {-1}},
+    {{1, 0}, 1, 1, 1, 7, 512, 512, {1}, {1}, {-1}},
+    {{1, 0}, 1, 1, 1, 64, 512, 512, {1}, {1}, {-1}},
+    {{1, 0}, 1, 1, 1, 128, 512, 512, {1}, {1}, {-1}},
+    {{1, 0}, 1, 1, 1, 128, 512, 10, {1}, {1}, {-1}},
     {{1, 0}, 7, 7, 1, 32, 64, 512, {7}, {7}, {-1}},
+    {{1, 0}, 1, 1, 1, 37, 1000, 264, {1}, {1}, {-1}},
+    // rows past a count; more rows than a tile; slices of K that end in the middle of a stage, and of a padded K
+    {{1, 0}, 1, 1, 1, 64, 264, 1000, {1}, {1}, {40}},
+    {{1, 0}, 1, 1, 1, 65, 4104, 200, {1}, {1}, {-1}},
+    {{1, 0}, 1, 1, 1, 128, 200, 2056, {1}, {1}, {71}},
+    {{1, 0}, 1, 1, 1, 3, 2050, 10, {1}, {1}, {-1}},
+    {{1, 0}, 1, 1, 1, 129, 520, 264, {1}, {1}, {-1}},
+    {{1, 0}, 2, 3, 1, 20, 5, 136, {2}, {3}, {-1}},
+    // filters that take longer to write than to compute, with and without padding
+    {{1, 0}, 1, 1, 1, 64, 2048, 2048, {1}, {1}, {-1}},
+    {{1, 0}, 1, 1, 1, 40, 1420, 1540, {1}, {1}, {33}},
 };
 
 enum { DRAWS = 4, RANDOM_PROBLEMS = 24 }; // of what each Dest asks for; of shapes
@@ -254,6 +268,50 @@ TEST_TIER(cuda_conv_is_exact, 1) {
 }
 TEST_TIER(cuda_conv_of_dense_layers_is_exact, 1) {
   if (gpu_device()) check_problems(OURS, dense, COUNT(dense), 1, 0);
+}
+// In TF32 dgrad of a dense layer reads the filter where it lies: its workspace is smaller than a copy would be.
+TEST(cuda_conv_dgrad_of_dense_layers_copies_no_filter) {
+  Device *gpu = gpu_device();
+  if (!gpu) return;
+  static const int rows[] = {1, 64, 128};
+  const Tensor w = tensor(F32, 4096, 6, 6, 256);
+  const Conv conv = {1, 0};
+  const size_t reserved = gpu->workspace_bytes;
+  gpu->tf32 = gpu->measuring = true;
+  for (int i = 0; i < COUNT(rows); i++) {
+    const Tensor dy = tensor(F32, rows[i], 1, 1, 4096);
+    const Dest dx = {.t = tensor(F32, rows[i], 6, 6, 256)};
+    gpu->workspace_bytes = 0;
+    gpu->ops->conv_dgrad(gpu, &conv, 1, &dy, &w, &dx);
+    EXPECT(gpu->workspace_bytes < tensor_bytes(&w) / 4);
+  }
+  gpu->tf32 = gpu->measuring = false;
+  gpu->workspace_bytes = reserved;
+}
+// A row's bits do not depend on how many there are beside it: dense layers of few images in TF32.
+TEST(cuda_conv_of_dense_layers_in_any_batch) {
+  enum { MOST = 128, C = 2048, K = 1000 };
+  if (!gpu_device()) return;
+  static const int batches[] = {1, 5, 64, 65, MOST};
+  const Mode mode = {.dtype = F32, .tf32 = true};
+  const Conv conv = {1, 0};
+  float *values = xmalloc(MOST * C * sizeof *values);
+  Draw d = {.key = rng_key(1, RNG_TEST)};
+  for (int i = 0; i < MOST * C; i++) values[i] = 1e-3f * (float)(below(&d, 2000) - 1000);
+  Twin w = twin_random(F32, K, 1, 1, C, 0.05, 1);
+  char *bits[COUNT(batches)];
+  for (int i = 0; i < COUNT(batches); i++) {
+    Twin in = twin_values(F32, batches[i], 1, 1, C, values), out = twin_poisoned(F32, batches[i], 1, 1, K);
+    const Dest dest = {.t = out.gpu};
+    RUN_ON_GPU(&mode, conv_forward, &conv, 1, &in.gpu, &w.gpu, &dest);
+    bits[i] = gpu_fetch(out.gpu.data, tensor_bytes(&out.gpu));
+    EXPECT(!memcmp(bits[0], bits[i], K * sizeof(float)));
+    twin_free(&in);
+    twin_free(&out);
+  }
+  for (int i = 0; i < COUNT(batches); i++) free(bits[i]);
+  free(values);
+  twin_free(&w);
 }
 TEST_TIER(cuda_conv_by_cudnn_is_exact, 1) {
   if (gpu_device()) check_problems(CUDNN, quick, COUNT(quick), 1, 0);
@@ -316,6 +374,72 @@ static const Problem tail_waves[] = {
 };
 
 TEST_TIER(cuda_conv_ends_in_a_tail_wave, 1) { check_wgmma(tail_waves, COUNT(tail_waves), true, true, false); }
+
+// Tiles that leave some blocks of a cluster without rows: one, two, all but the first; where the device alone knows how
+// many there are, none among them; in images that a tile crosses, and in levels; with columns past the first tile's.
+static const Problem clusters[] = {
+    {{1, 1}, 3, 3, 1, 1, 72, 256, {23}, {23}, {-1}},
+    {{1, 0}, 1, 1, 1, 3, 136, 520, {13}, {20}, {-1}},
+    {{1, 0}, 1, 1, 1, 300, 64, 264, {1}, {1}, {129}},
+    {{1, 1}, 3, 3, 1, 5, 64, 256, {14}, {14}, {3}},
+    {{1, 1}, 3, 3, 1, 5, 64, 256, {14}, {14}, {0}},
+    {{2, 1}, 3, 3, 1, 2, 64, 384, {31}, {33}, {-1}},
+    {{1, 1}, 3, 3, 3, 2, 64, 256, {17, 9, 5}, {19, 10, 5}, {-1, 1, 0}},
+};
+
+// Every tile that a rung can be asked for, in every type that takes it.
+TEST_TIER(cuda_conv_tiles_are_exact, 1) {
+  static const struct {
+    const Problem *problems;
+    int count;
+  } sets[] = {{quick, COUNT(quick)}, {clusters, COUNT(clusters)}, {tail_waves, COUNT(tail_waves)}};
+  Device *gpu = gpu_device();
+  if (!gpu) return;
+  Mode modes[MAX_MODES];
+  int num_modes = find_modes(gpu, WGMMA, modes);
+  if (!num_modes) return test_skip("rung 05 needs a Hopper GPU, sm_90a");
+  for (int i = 0; i < num_modes; i++)
+    for (const char *const *tile = modes[i].rung->tiles; *tile && modes[i].dtype != F32; tile++) {
+      gpu->conv_tile = *tile;
+      printf("  %s, dtype %d\n", *tile, modes[i].dtype);
+      for (int set = 0; set < COUNT(sets); set++)
+        for (int j = 0; j < sets[set].count; j++) {
+          Draw d = {.key = rng_key((uint64_t)j, RNG_TEST)};
+          run_activations(&modes[i], FORWARD, &sets[set].problems[j], &d);
+        }
+      gpu->conv_tile = NULL;
+    }
+}
+
+// Any numbers, whose sums depend on their order: all tiles have the bits of the tile that is chosen unasked.
+TEST_TIER(cuda_conv_tiles_have_the_same_bits, 1) {
+  Device *gpu = gpu_device();
+  if (!gpu) return;
+  Mode modes[MAX_MODES];
+  int num_modes = find_modes(gpu, WGMMA, modes);
+  if (!num_modes) return test_skip("rung 05 needs a Hopper GPU, sm_90a");
+  const Conv conv = {1, 1};
+  for (int i = 0; i < num_modes; i++) {
+    if (modes[i].dtype == F32) continue;
+    Twin x = twin_random(modes[i].dtype, 3, 61, 83, 200, 1, 1),
+         w = twin_random(modes[i].dtype, 264, 3, 3, 200, 0.05, 2);
+    char *want = NULL;
+    for (const char *const *tile = modes[i].rung->tiles;; tile++) {
+      Twin y = twin_poisoned(modes[i].dtype, 3, 61, 83, 264);
+      Dest dest = {.t = y.gpu};
+      RUN_ON_GPU(&modes[i], conv_forward, &conv, 1, &x.gpu, &w.gpu, &dest);
+      char *got = gpu_fetch(y.gpu.data, tensor_bytes(&y.gpu));
+      if (want && !EXPECT(!memcmp(got, want, tensor_bytes(&y.gpu)))) printf("  %s\n", gpu->conv_tile);
+      twin_free(&y);
+      free(want);
+      want = got;
+      if (!(gpu->conv_tile = *tile)) break;
+    }
+    free(want);
+    twin_free(&x);
+    twin_free(&w);
+  }
+}
 
 // Images: strides with a layout of the patch each, filters of AlexNet, VGG, GoogLeNet and ResNet, and others at the
 // edges: an even width and an odd one, one channel and four, filters of two blocks, partly empty, tiles of several
