@@ -2,6 +2,7 @@
 #include "base/parallel.h"
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -43,18 +44,27 @@ static void *take_turns(void *of) {
   return NULL;
 }
 
+// Starts threads 1 … threads - 1, as many as there are to be had; returns how many. They inherit that no signal is
+// theirs.
+static int start_others(ParallelLoop *loop, ParallelThread *t, int threads) {
+  sigset_t all, before;
+  int others = 0;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  for (; others + 1 < threads; others++) {
+    t[others] = (ParallelThread){.loop = loop, .thread = others + 1};
+    if (pthread_create(&t[others].id, NULL, take_turns, &t[others])) break;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return others;
+}
+
 void parallel_for(int n, int threads, void (*body)(void *context, int i, int thread), void *context) {
   CHECK(n >= 0 && threads >= 1 && threads <= MAX_THREADS);
   ParallelLoop loop = {.body = body, .context = context, .n = n};
-  ParallelThread *t = xcalloc((size_t)threads, sizeof *t);
-  int others = 0;
-  for (int k = 1; k < threads; k++) {
-    t[k] = (ParallelThread){.loop = &loop, .thread = k};
-    if (pthread_create(&t[k].id, NULL, take_turns, &t[k])) break;
-    others++;
-  }
-  t[0].loop = &loop;
-  take_turns(&t[0]);
-  for (int k = 1; k <= others; k++) pthread_join(t[k].id, NULL);
+  ParallelThread *t = threads > 1 ? malloc((size_t)(threads - 1) * sizeof *t) : NULL;
+  const int others = t ? start_others(&loop, t, threads) : 0;
+  take_turns(&(ParallelThread){.loop = &loop});
+  for (int k = 0; k < others; k++) pthread_join(t[k].id, NULL);
   free(t);
 }

@@ -8,6 +8,7 @@ int parallel_cores(void);
 // How many threads a loop of n turns is worth: one a core, and no more than turns. At least 1.
 int parallel_threads(int n);
 // Calls body(context, i, thread) once for every i in 0 … n - 1, in any order, on so many threads, this one included;
-// `thread` counts them from 0. Where the system gives fewer threads, these do all. What the body writes for one i
-// must not depend on another.
+// `thread` counts them from 0. Where the system gives fewer threads, or no memory, these do all: a library's caller is
+// not ended by it. Signals stay with this thread and the program's others. What the body writes for one i must not
+// depend on another.
 void parallel_for(int n, int threads, void (*body)(void *context, int i, int thread), void *context);

@@ -7,7 +7,8 @@
 //
 // Threads: any call may come from any thread, for one handle from several at a time. Each handle has one thread of its
 // own that computes, so that no call changes what belongs to the caller's: CUDA's current device, the locale, signal
-// masks, OpenMP's settings. Handles share nothing. A handle does not survive a fork: open it in the child.
+// masks, OpenMP's settings; a call that hands over photographs copies them by up to four threads, which end with it.
+// Handles share nothing. A handle does not survive a fork: open it in the child.
 //
 // Failures: every call returns a status and leaves one line that says what, where and what to do. The library never
 // prints, exits or handles signals.

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "inference/pixel_pool.h"
 
 typedef enum SlotState { SLOT_FREE, SLOT_READING, SLOT_WAITS, SLOT_READY } SlotState;
 
@@ -24,7 +25,10 @@ struct Decoders {
   bool ended;       // there are no more
   bool failed;
   Err why;
-  size_t bytes; // of pixels that are not given back
+  size_t bytes;   // of pixels that are not given back
+  PixelPool pool; // of those that were; with `bytes` within o.bytes
+  int64_t read;   // images that threads are done with
+  double busy;    // seconds that these took them, waiting left out
 };
 
 // How long a thread waits for a list before it looks whether it is to stop.
@@ -65,8 +69,10 @@ static Decoded *take_name(Decoders *d) {
 }
 
 // Waits for room for pixels, which images get in their order: then those that hold the room are before this one, and
-// are taken and given back whatever becomes of it. False when it is to stop.
-static bool admit(Decoders *d, Decoded *image, size_t bytes) {
+// are taken and given back whatever becomes of it. The pixels, or NULL when it is to stop, none are asked for, or no
+// memory is left.
+static uint8_t *admit(Decoders *d, Decoded *image, size_t bytes, double *waited) {
+  const double begun = now_seconds();
   SlotState *state = &d->state[image->place % d->o.ahead];
   pthread_mutex_lock(&d->lock);
   while (!d->stop && (d->admitted < image->place || (d->bytes && d->bytes + bytes > d->o.bytes))) {
@@ -76,27 +82,29 @@ static bool admit(Decoders *d, Decoded *image, size_t bytes) {
   }
   *state = SLOT_READING;
   d->admitted++;
-  image->bytes = bytes;
-  d->bytes += bytes;
+  uint8_t *rgb = bytes && !d->stop ? pixel_pool_take(&d->pool, bytes, &image->bytes) : NULL;
+  d->bytes += image->bytes;
+  pixel_pool_shrink(&d->pool, d->o.bytes - MIN(d->bytes, d->o.bytes));
   pthread_cond_broadcast(&d->changed);
-  const bool go_on = !d->stop;
   pthread_mutex_unlock(&d->lock);
-  return go_on;
+  *waited = now_seconds() - begun;
+  return rgb;
 }
 
-// Whatever it finds, the image has been admitted when it returns.
-static bool read_image(Decoders *d, Decoded *image, Scratch *scratch, Err *err) {
+// Whatever it finds, the image has been admitted when it returns, which it `waited` for.
+static bool read_image(Decoders *d, Decoded *image, Scratch *scratch, double *waited, Err *err) {
   int h = 0, w = 0;
   size_t size = 0;
   const char *path = image->path;
   const uint8_t *file = scratch_read_file(scratch, path, &size, err);
   const bool measured = file && image_measure(file, size, path, &h, &w, err);
   const size_t bytes = 3 * (size_t)h * (size_t)w;
-  if (!admit(d, image, measured ? bytes : 0) || !measured) return false;
+  uint8_t *rgb = admit(d, image, measured ? bytes : 0, waited);
+  if (!measured) return false;
   const int orientation = image_orientation(file, size);
   const bool turned = orientation >= IMAGE_TURNED;
-  image->image = (Image){.h = turned ? w : h, .w = turned ? h : w, .rgb = malloc(bytes)};
-  if (image->image.rgb) return image_decode_into(image->image.rgb, orientation, file, size, scratch, path, err);
+  image->image = (Image){.h = turned ? w : h, .w = turned ? h : w, .rgb = rgb};
+  if (rgb) return image_decode_into(image->image.rgb, orientation, file, size, scratch, path, err);
   char what[512];
   snprintf(what, sizeof what, "the pixels of %s", path);
   return err_memory(err, bytes, what, NULL);
@@ -110,12 +118,16 @@ static void *decode(void *decoders) {
   for (Decoded *image; (image = take_name(d));) {
     pthread_mutex_unlock(&d->lock);
     scratch_reset(&scratch);
-    if (!read_image(d, image, &scratch, &err)) {
+    double waited = 0;
+    const double begun = now_seconds();
+    if (!read_image(d, image, &scratch, &waited, &err)) {
       image->wrong = xmalloc(sizeof *image->wrong);
       *image->wrong = err;
       decoders_drop_pixels(d, image);
     }
     pthread_mutex_lock(&d->lock);
+    d->read++;
+    d->busy += now_seconds() - begun - waited;
     d->state[image->place % d->o.ahead] = SLOT_READY;
     pthread_cond_broadcast(&d->changed);
   }
@@ -161,11 +173,11 @@ DecodersState decoders_next(Decoders *d, double wait, Decoded **out, Err *err) {
 }
 
 void decoders_drop_pixels(Decoders *d, Decoded *image) {
-  free(image->image.rgb);
-  image->image.rgb = NULL;
   pthread_mutex_lock(&d->lock);
+  pixel_pool_give(&d->pool, image->image.rgb, image->bytes);
   d->bytes -= image->bytes;
   image->bytes = 0;
+  image->image.rgb = NULL;
   pthread_cond_broadcast(&d->changed);
   pthread_mutex_unlock(&d->lock);
 }
@@ -176,6 +188,13 @@ void decoders_free(Decoders *d, Decoded *image) {
   free(image->path);
   free(image->wrong);
   free(image);
+}
+
+double decoders_yield(Decoders *d) {
+  pthread_mutex_lock(&d->lock);
+  const double yield = d->read ? d->threads * (double)d->read / d->busy : 0;
+  pthread_mutex_unlock(&d->lock);
+  return yield;
 }
 
 // ---- opening ----------------------------------------------------------------------------------------------------
@@ -209,6 +228,7 @@ void decoders_close(Decoders *d) {
   pthread_mutex_unlock(&d->lock);
   for (int i = 0; i < d->threads; i++) pthread_join(d->thread[i], NULL);
   for (; d->taken < d->named; d->taken++) decoders_free(d, d->slot[d->taken % d->o.ahead]);
+  pixel_pool_shrink(&d->pool, 0);
   pthread_cond_destroy(&d->changed);
   pthread_mutex_destroy(&d->lock);
   free(d->thread);

@@ -14,7 +14,7 @@ typedef struct Decoded {
 typedef struct DecodersOptions {
   int threads;  // ≥ 1
   int ahead;    // images that are read or decoded and not taken, at most; ≥ 1
-  size_t bytes; // of pixels that are decoded and not given back: a single image may be larger, and is then the only one
+  size_t bytes; // of pixels that are decoded and not given back, or an eighth more: an image that is larger comes alone
 } DecodersOptions;
 
 typedef struct Decoders Decoders;
@@ -34,4 +34,7 @@ DecodersState decoders_next(Decoders *d, double wait, Decoded **out, Err *err);
 // Gives back the pixels of an image that was taken.
 void decoders_drop_pixels(Decoders *d, Decoded *image);
 void decoders_free(Decoders *d, Decoded *image);
+// Images a second that the threads would yield if they never waited for room or names: by the time that those read so
+// far have taken them. 0: none was read.
+double decoders_yield(Decoders *d);
 void decoders_close(Decoders *d); // stops the threads; images that were taken have been freed

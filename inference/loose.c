@@ -198,6 +198,7 @@ static bool stream(Loose *l, int batch) {
     findings_context(&l->findings, "");
     die_unforeseen("%s", err.msg);
   }
+  l->speed.decoders = decoders_yield(d);
   decoders_close(d);
   handles_close(l->handles);
   return complete;

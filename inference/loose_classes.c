@@ -82,6 +82,7 @@ static bool stream(LooseClasses *l, const ModelConfig *config, int batch) {
     if (!l->results.images) refuse(l, handles_exit(l->handles), err.msg);
     die_unforeseen("%s", err.msg);
   }
+  l->speed.decoders = decoders_yield(d);
   decoders_close(d);
   handles_close(l->handles);
   return complete;

@@ -34,6 +34,7 @@ static void print_rate(const Speed *s) {
   printf("%lld images in %.2f s after that", (long long)after, s->last - s->first);
   if (s->reopening > 0) printf(", %.2f of them to open the model for images of other sizes", s->reopening);
   printf(": %.1f images/s\n", (double)after / (s->last - s->first));
+  if (s->decoders > 0) printf("decoders that never wait would yield %.1f images/s\n", s->decoders);
 }
 
 void speed_print(Speed *s, int batch, int under_way) {

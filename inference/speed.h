@@ -15,6 +15,7 @@ typedef struct Speed {
   double opening, reopening;    // seconds spent on opening the model: before the first batch, and after it
   double first, last;           // now_seconds() when the first batch and the last were done; 0: none yet
   int64_t images_first, images; // of the first batch; of all
+  double decoders;              // images a second that decoders would yield, decoders_yield; 0: not known
   int seen[SPEED_SHAPES];       // batches of each shape
   double *ms;                   // [n] latencies after the warm-up, in milliseconds
   int n, left_out;

@@ -3,8 +3,11 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include "base/parallel.h"
+#include "base/util.h"
+#include "test/harness/allocations.h"
 #include "test/harness/child.h"
 #include "test/harness/test.h"
 
@@ -81,6 +84,52 @@ TEST(parallel_goes_on_where_threads_are_refused) {
   const char *said;
   EXPECT_INT(run_in_child(loop_without_threads, NULL, &said), 0);
   EXPECT_STR(said, "1000 turns");
+}
+
+// Nor is there memory for them: the caller may be somebody else's program, which goes on.
+TEST(parallel_goes_on_without_memory) {
+  if (!allocations_counted()) {
+    test_skip("a sanitizer has an allocator of its own");
+    return;
+  }
+  Turns t = {.threads = 1};
+  allocations_fail(1);
+  parallel_for(TURNS, 4, take_turn, &t);
+  int done = 0;
+  for (int i = 0; i < TURNS; i++) done += atomic_load(&t.done[i]);
+  EXPECT_INT(done, TURNS);
+  EXPECT_INT(atomic_load(&t.strangers), 0);
+}
+
+typedef struct Signals {
+  atomic_bool seen;            // by the other thread
+  bool with_caller, elsewhere; // whether they are let through
+} Signals;
+
+static bool lets_through(int signal) {
+  sigset_t set;
+  CHECK(!pthread_sigmask(SIG_SETMASK, NULL, &set));
+  return !sigismember(&set, signal);
+}
+
+// The caller's thread waits for the other to have had a turn, ten seconds at most.
+static void look_at_signals(void *context, int i, int thread) {
+  (void)i;
+  Signals *s = context;
+  if (thread) {
+    s->elsewhere = lets_through(SIGINT) || lets_through(SIGUSR1);
+    atomic_store(&s->seen, true);
+    return;
+  }
+  s->with_caller = lets_through(SIGUSR1);
+  for (const double end = now_seconds() + 10; !atomic_load(&s->seen) && now_seconds() < end;) sched_yield();
+}
+
+TEST(parallel_leaves_signals_to_the_caller) {
+  Signals s = {.elsewhere = true};
+  parallel_for(2, 2, look_at_signals, &s);
+  EXPECT(atomic_load(&s.seen) && s.with_caller && !s.elsewhere);
+  EXPECT(lets_through(SIGUSR1));
 }
 
 static void narrow(void *context) {

@@ -58,6 +58,25 @@ TEST(decoders_keep_the_order) {
   }
 }
 
+// What they would yield is told by their own time: whoever takes images slowly does not lower it.
+TEST(decoders_tell_what_they_yield) {
+  enum { HELD_MS = 50 };
+  Err err;
+  Decoded *image;
+  const char *folder = folder_of_grays();
+  Sources *s = sources_open(&folder, 1, -1, &err);
+  const DecodersOptions options = {.threads = 1, .ahead = 1, .bytes = 1};
+  Decoders *d = decoders_open(s, &options, &err);
+  test_limit(60);
+  while (next(d, &image) == DECODERS_IMAGE) {
+    usleep(1000 * HELD_MS);
+    decoders_free(d, image);
+  }
+  EXPECT(decoders_yield(d) > 1e3 / HELD_MS);
+  decoders_close(d);
+  sources_close(s);
+}
+
 // Pixels that are not given back keep the next image waiting, which says so; one larger than all room comes alone.
 TEST(decoders_stay_within_their_bytes) {
   Err err;

@@ -28,11 +28,13 @@ TEST(speed_leaves_the_warm_up_out) {
   for (int i = 0; i < 4; i++) speed_batch(&s, i % 2, 8, 1);
   for (int i = 100; i > 0; i--) speed_batch(&s, i % 2, 8, 1e-3 * i);
   speed_opened(&s, 0.13);
+  s.decoders = 91.26;
   EXPECT(s.n == 100 && s.left_out == 4 && s.images == 832 && s.images_first == 8);
   char *said = said_by(&s, 8, 3);
   EXPECT(strstr(said, ": 0.25 to open the model, "));
   EXPECT(strstr(said, "\n824 images in ") &&
          strstr(said, ", 0.13 of them to open the model for images of other sizes: "));
+  EXPECT(strstr(said, " images/s\ndecoders that never wait would yield 91.3 images/s\n"));
   EXPECT(strstr(said,
                 "\nlatency of 100 batches of 8, from decoded images to masks with 3 under way; 4 before them warm "
                 "up, the first 2 of each shape:\n"));

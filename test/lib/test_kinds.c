@@ -118,6 +118,27 @@ TEST(library_tells_what_the_engine_tells) {
   for (int i = 0; i < N; i++) library_free(&image[i]);
 }
 
+// Photographs of odd sides that several threads copy, in bands of rows that are divided: without a pitch and with one.
+TEST(library_divides_photographs_in_bands) {
+  enum { W = 3001, H = 2003, N = 2 };
+  maskrcnn_image image[N] = {library_image(W, H, 0, 1), library_image(W, H, 5, 2)};
+  maskrcnn_options o = classifier_options();
+  maskrcnn_results *r = NULL;
+  float prob[LIBRARY_CLASSES];
+  o.top = 0;
+  o.batch = N;
+  o.max_pixels = W * H;
+  maskrcnn *m = library_open(&o);
+  if (m && EXPECT_INT(maskrcnn_run(m, image, N, &r), MASKRCNN_OK))
+    for (int i = 0; i < N; i++) {
+      classify(&image[i], prob);
+      expect_classes(r->images[i], LIBRARY_CLASSES, prob);
+    }
+  maskrcnn_results_free(r);
+  maskrcnn_close(m);
+  for (int i = 0; i < N; i++) library_free(&image[i]);
+}
+
 TEST(library_refuses_a_detector_s_options_for_a_classifier) {
   const maskrcnn_size canvas = {64, 64};
   char message[512];
