@@ -2,6 +2,9 @@
 #include "cuda/common.cuh"
 extern "C" {
 #include "nn/timing.h"
+void *cuda_meter_open(Device *dev); // machine.cu, and the others
+bool cuda_meter_read(void *meter, MeterReading *r);
+void cuda_meter_close(void *meter);
 }
 
 static void mark(Device *dev, Mark *m) {
@@ -81,4 +84,5 @@ static void ceiling(Device *dev, Ceiling *c) {
   }
 }
 
-extern "C" const Timing timing_cuda = {mark, elapsed, forget, ceiling};
+extern "C" const Timing timing_cuda = {
+    mark, elapsed, forget, ceiling, cuda_meter_open, cuda_meter_read, cuda_meter_close};

@@ -5,6 +5,7 @@
 #include "base/machine.h"
 #include "base/record.h"
 #include "engine/rank_sum.h"
+#include "nn/node_energy.h"
 
 // ---- nodes --------------------------------------------------------------------------------------------------------
 
@@ -158,11 +159,60 @@ static void record_times(Record *j, const Engine *e, const Sums *sum) {
   }
 }
 
-static bool time_nodes(const Stepper *stepper, Engine *e, bool on, Trace *trace, Err *err) {
-  if (stepper->time_nodes) return stepper->time_nodes(stepper->context, on, trace, err);
-  engine_time_nodes(e, on, trace);
+static bool on_engine(const Stepper *stepper, Engine *e, void (*what)(Engine *, void *), void *argument, Err *err) {
+  if (stepper->on_engine) return stepper->on_engine(stepper->context, what, argument, err);
+  what(e, argument);
   return true;
 }
+
+typedef struct NodeTiming {
+  bool on;
+  Trace *trace;
+} NodeTiming;
+
+static void set_timing(Engine *e, void *argument) {
+  const NodeTiming *t = argument;
+  engine_time_nodes(e, t->on, t->trace);
+}
+
+static bool time_nodes(const Stepper *stepper, Engine *e, bool on, Trace *trace, Err *err) {
+  NodeTiming t = {on, trace};
+  return on_engine(stepper, e, set_timing, &t, err);
+}
+
+// ---- energy -------------------------------------------------------------------------------------------------------
+
+typedef struct Metering {
+  double seconds;
+  bool prints;
+  NodeEnergy *of; // [infer.shapes.canvases]
+} Metering;
+
+static void start_metering(Engine *e, void *argument) {
+  Metering *m = argument;
+  m->of = xcalloc((size_t)e->infer.shapes.canvases, sizeof *m->of);
+  for (int i = 0; i < e->infer.shapes.canvases; i++)
+    node_energy_start(&m->of[i], &e->infer.network[i].graph, m->seconds);
+}
+
+static void stop_metering(Engine *e, void *argument) {
+  Metering *m = argument;
+  for (int i = 0; i < e->infer.shapes.canvases; i++) {
+    if (m->prints) node_energy_print(&m->of[i], &e->infer.network[i].graph, stdout);
+    node_energy_free(&m->of[i], &e->infer.network[i].graph);
+  }
+  free(m->of);
+}
+
+// Of one step of inference, the next. Every rank makes it, the first tells.
+static bool measure_energy(Engine *e, const BenchSetting *s, const Stepper *stepper, int64_t step, Err *err) {
+  Metering m = {.seconds = s->energy, .prints = comm_rank(stepper->comm) == 0};
+  Sums sums;
+  return on_engine(stepper, e, start_metering, &m, err) && run_steps(stepper, step, 1, true, &sums, err) &&
+         on_engine(stepper, e, stop_metering, &m, err);
+}
+
+// ---- the benchmark ------------------------------------------------------------------------------------------------
 
 bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err *err) {
   Sums warm, whole, single, timed;
@@ -179,6 +229,7 @@ bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err
   if (!time_nodes(stepper, e, true, s->trace, err) ||
       !run_steps(stepper, steps, MAX(s->steps / 10, 2), true, &timed, err) || !time_nodes(stepper, e, false, NULL, err))
     return false;
+  if (s->energy > 0 && !measure_energy(e, s, stepper, steps + timed.steps, err)) return false;
   if (comm_rank(stepper->comm) > 0) return true;
   Record j = {0};
   record_begin(&j);

@@ -11,6 +11,7 @@ typedef struct BenchSetting {
   bool same_images; // on every rank
   int steps;        // measured, after half as many that are not
   bool profile;     // and a row per node
+  double energy;    // of inference: and what each node takes when it runs for so many seconds; 0: not measured
   Trace *trace;     // of the steps that are timed node by node; NULL = none
 } BenchSetting;
 
@@ -28,8 +29,8 @@ typedef struct BenchStep {
 typedef struct Stepper {
   // i counts from 0. Results come later; `wait` is for all of the steps so far.
   bool (*step)(void *context, int64_t i, bool wait, BenchStep *out, Err *err);
-  // As engine_time_nodes, where the engine is another thread's; NULL: it is this one's.
-  bool (*time_nodes)(void *context, bool on, Trace *trace, Err *err);
+  // Does what(engine, argument) where the engine is another thread's; NULL: it is this one's.
+  bool (*on_engine)(void *context, void (*what)(Engine *e, void *argument), void *argument, Err *err);
   void *context;
   Comm *comm;      // the ranks that make steps together; NULL: alone
   bool overlapped; // one step's time says nothing of its latency: as many are taken again, one at a time

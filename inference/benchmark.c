@@ -93,20 +93,9 @@ static bool step(void *context, int64_t i, bool wait, BenchStep *out, Err *err) 
   return true;
 }
 
-typedef struct NodeTiming {
-  bool on;
-  Trace *trace;
-} NodeTiming;
-
-static void set_timing(Engine *e, void *context) {
-  const NodeTiming *t = context;
-  engine_time_nodes(e, t->on, t->trace);
-}
-
-static bool time_nodes(void *context, bool on, Trace *trace, Err *err) {
+static bool on_engine(void *context, void (*what)(Engine *e, void *argument), void *argument, Err *err) {
   const Rounds *r = context;
-  NodeTiming t = {on, trace};
-  return inspect_engine(r->handle, set_timing, &t) == MASKRCNN_OK || err_set(err, "%s", maskrcnn_message(r->handle));
+  return inspect_engine(r->handle, what, argument) == MASKRCNN_OK || err_set(err, "%s", maskrcnn_message(r->handle));
 }
 
 static void see_engine(Engine *e, void *context) { *(Engine **)context = e; }
@@ -117,7 +106,8 @@ bool infer_benchmark(HandleFinder *f, const InferOptions *o, Comm *comm, const D
                                 .tf32 = o->tf32,
                                 .conv = o->conv,
                                 .steps = o->benchmark,
-                                .profile = o->profile};
+                                .profile = o->profile,
+                                .energy = o->energy};
   Engine *engine = NULL;
   Rounds r = {.handle = handle_finder_handle(f), .finder = handle_finder(f, NULL, 0), .d = d};
   if (inspect_engine(r.handle, see_engine, &engine) != MASKRCNN_OK)
@@ -129,7 +119,7 @@ bool infer_benchmark(HandleFinder *f, const InferOptions *o, Comm *comm, const D
                               .threads = o->threads,
                               .prefetch = r.finder.prefetch,
                               .held = r.finder.ahead};
-  const Stepper stepper = {.step = step, .time_nodes = time_nodes, .context = &r, .comm = comm, .overlapped = true};
+  const Stepper stepper = {.step = step, .on_engine = on_engine, .context = &r, .comm = comm, .overlapped = true};
   const bool ok = benchmark_run(engine, &setting, &stepper, err);
   loader_close(r.loader);
   free(r.text);

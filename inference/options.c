@@ -15,7 +15,8 @@ InferOptions infer_options(int argc, char **argv) {
   if (!o.weights) die(EXIT_USAGE, "--weights FILE is missing; --help lists the options");
   if (!o.data == !cli.num_args) die(EXIT_USAGE, "name either images or --data DIR");
   if ((o.eval || o.benchmark) && !o.data) die(EXIT_USAGE, "--%s needs --data DIR", o.eval ? "eval" : "benchmark");
-  if (o.profile && !o.benchmark) die(EXIT_USAGE, "--profile needs --benchmark");
+  if ((o.profile || o.energy > 0) && !o.benchmark)
+    die(EXIT_USAGE, "--%s needs --benchmark", o.profile ? "profile" : "energy");
   Err err;
   if (!job_parse(o.gpus, &o.ranks, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!o.data && o.ranks != 1) die(EXIT_USAGE, "--gpus shares out --data DIR: leave it out where images are named");

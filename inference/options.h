@@ -54,6 +54,8 @@
                                                 "warm up, print a record, stop")                                       \
   X(FLAG,   profile,   false,                   "with --benchmark: for every node its time and how near it comes to "  \
                                                 "what the device can do")                                              \
+  X(FLOAT,  energy,    0, 0, 60,        "SECONDS", "with --benchmark: have every node run for so long, and tell the "  \
+                                                "energy that it takes; 0 = do not")                                    \
   X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16",  "16-bit activations (GPU)")                                            \
   X(FLAG,   tf32,      false,                   "TF32 products (GPU)")                                                 \
   X(STRING, conv,      NULL,            "RUNG", "convolution kernels (GPU)")                                           \

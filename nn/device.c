@@ -177,14 +177,29 @@ void device_close(Device *dev) {
   free(dev);
 }
 
+// Of the rung that was asked for, or else of any; the name as the rung has it. NULL, with the names there are: none.
+static const char *find_tile(const Device *dev, const char *name, char *known, size_t size) {
+  for (const Rung *const *rung = dev->conv_rungs; rung && *rung; rung++)
+    for (const char *const *tile = (*rung)->tiles; tile && *tile; tile++) {
+      if (dev->conv_rung && dev->conv_rung != *rung) continue;
+      if (!strcmp(*tile, name)) return *tile;
+      const size_t length = strlen(known);
+      snprintf(known + length, size - length, "%s%s", length ? ", " : "", *tile);
+    }
+  return NULL;
+}
+
 bool device_choose_rung(Device *dev, const char *name, Err *err) {
-  dev->conv_rung = NULL;
-  if (!name || !strcmp(name, "auto")) return true;
-  dev->conv_rung = rung_find(dev->conv_rungs, name);
-  if (dev->conv_rung) return true;
-  char known[256] = "auto";
+  char rung[64] = "auto", known[256] = "auto", tiles[256] = "";
+  if (name) snprintf(rung, sizeof rung, "%.*s", (int)strcspn(name, "/"), name);
+  const char *tile = name ? strchr(name, '/') : NULL;
+  dev->conv_tile = NULL;
+  dev->conv_rung = strcmp(rung, "auto") ? rung_find(dev->conv_rungs, rung) : NULL;
   rung_names(dev->conv_rungs, true, known, sizeof known);
-  return err_set(err, "--conv %s: choose from %s", name, known);
+  if (!dev->conv_rung && strcmp(rung, "auto")) return err_set(err, "--conv %s: choose from %s", name, known);
+  if (!tile || (dev->conv_tile = find_tile(dev, tile + 1, tiles, sizeof tiles))) return true;
+  dev->conv_rung = NULL;
+  return err_set(err, "--conv %s: tiles that can be asked for are %s", name, *tiles ? tiles : "none");
 }
 
 void *device_alloc(Device *dev, size_t bytes) { return dev->memory->alloc(dev, bytes); }

@@ -41,6 +41,8 @@ typedef struct Device {
   bool tf32;   // CUDA: fp32 convolutions may round their operands to TF32
   const Rung *const *conv_rungs; // CUDA: all implementations of the convolution ops, NULL at the end
   const Rung *conv_rung; // the one asked for: computes what it supports; NULL, and for the rest: the fastest of ours
+  const char *conv_tile; // one of Rung.tiles: forward takes it where it can, for measurements and tests; NULL: the rung
+                         // chooses
   Cudnn *cudnn;          // NULL until the first convolution that cuDNN is asked for
   void *workspace;
   size_t workspace_bytes;
@@ -67,7 +69,8 @@ void device_print(const Device *dev, FILE *out);
 void device_close(Device *dev);
 
 // Asks for the rung that computes convolutions from here on, by name; NULL or "auto": the fastest for each problem.
-// False, with a message that lists the names, when there is none of that name.
+// With "/" and one of the rung's tiles behind it, as "auto/128x256", for that tile. False, with a message that lists
+// the names, when there is none of that name.
 bool device_choose_rung(Device *dev, const char *name, Err *err);
 
 void *device_alloc(Device *dev, size_t bytes); // zeroed; NULL when there is not enough

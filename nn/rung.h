@@ -26,6 +26,9 @@ struct Rung {
   bool peer;                  // another's library, for comparison: it computes where it is asked for by name
   // As conv_moments of nn/ops.h, wherever it can; NULL: nowhere.
   int (*moments)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y);
+  // Names of the threadblock tiles that forward in 16 bits can be asked for (Device.conv_tile), NULL at the end. NULL:
+  // nobody chooses but the rung.
+  const char *const *tiles;
 };
 
 // The rung of that name in a list that ends with NULL; NULL: there is none.

@@ -17,12 +17,21 @@ typedef struct Ceiling {
   double bytes;         // a second, read or written
 } Ceiling;
 
+// What the device's own meter says.
+typedef struct MeterReading {
+  double joules; // drawn since the driver was loaded; in steps of tens of milliseconds
+  int mhz;       // of the multiprocessors, now; 0: not known
+} MeterReading;
+
 // For the back ends: one row per kind of device.
 typedef struct Timing {
   void (*mark)(Device *dev, Mark *m);
   double (*elapsed)(Device *dev, const Mark *from, const Mark *to); // seconds; waits for `to`
   void (*forget)(Device *dev, Mark *m);
   void (*ceiling)(Device *dev, Ceiling *c);
+  void *(*meter_open)(Device *dev); // NULL: this device has none. The function is NULL, and the others: no device has
+  bool (*meter_read)(void *meter, MeterReading *r); // false: it does not say
+  void (*meter_close)(void *meter);
 } Timing;
 extern const Timing timing_cpu, timing_cuda;
 

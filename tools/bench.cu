@@ -1,13 +1,14 @@
 // bench conv: every convolution of the network through the rungs of the ladder and through cuDNN, one JSON object for
 // each (layer, op, rung). bench gemm: one matrix product in the same way, as a 1 × 1 convolution. bench ladder: the
-// climb of cuda/conv/lessons/ beside the rungs and cuDNN.
+// climb of cuda/conv/lessons/ beside the rungs and cuDNN. bench sustained: forward for half a second each, with the
+// energy that it takes.
 //
 // Before it is timed, a result is checked against the naive rung's. Then all take turns, so that they see the same
 // clocks and every round has a ratio of its own; before each run the L2 cache is swept. The figures are medians.
 #include <stdio.h>
 #include <string.h>
 #include "base/output.h"
-#include "tools/bench_report.cuh"
+#include "tools/bench_sustained.cuh"
 
 enum { WARMUP = 2 };
 static const double slow_us = 20e3; // one that takes longer runs three times only
@@ -25,6 +26,7 @@ static void run_rung(ConvBench *b, BenchCase *c, ConvOp op, const Rung *rung) {
 }
 
 static void run(ConvBench *b, BenchCase *c, ConvOp op, const Contender *who) {
+  b->dev->conv_tile = who->tile;
   if (who->rung) return run_rung(b, c, op, who->rung);
   Dest out = dest_of(c, op);
   const Dest *to = op == CONV_WGRAD ? NULL : &out;
@@ -39,6 +41,7 @@ static void *naive_result(ConvBench *b, BenchCase *c, ConvOp op, bool magnitude)
   void *own = result->data, *copy = allocate(b->dev, tensor_bytes(result));
   fill_operands(b->dev, c, op, magnitude);
   result->data = copy;
+  b->dev->conv_tile = NULL;
   run_rung(b, c, op, &rung_naive);
   result->data = own;
   return copy;
@@ -55,8 +58,8 @@ static bool verify(ConvBench *b, BenchCase *c, ConvOp op, Contender *all, int co
     run(b, c, op, &all[i]);
     unsigned long long wrong = count_wrong(b->dev, c, op, peer, twice, want, bound);
     if (wrong)
-      fprintf(stderr, "bench: %s %s of %s: %llu of %zu elements differ from the naive rung\n", name_of(&all[i]),
-              op_names[op], c->layer->name, wrong, tensor_elements(t));
+      fprintf(stderr, "bench: %s %s %s of %s: %llu of %zu elements differ from the naive rung\n", name_of(&all[i]),
+              all[i].tile ? all[i].tile : "", op_names[op], c->layer->name, wrong, tensor_elements(t));
     all[i].wrong = wrong > 0;
     ok &= !wrong;
   }
@@ -111,26 +114,55 @@ static CudnnPlan peer_plan(ConvBench *b, BenchCase *c, ConvOp op) {
     return cudnn_plan(b->dev, op, &c->conv, &c->x, &c->w, &c->y, op == CONV_WGRAD ? NULL : &out, (CudnnSearch)search);
   };
   CudnnPlan one = known >= 0 ? plan(CUDNN_ONE + known) : CudnnPlan{};
-  return one.engine.plan ? one : plan(b->any ? CUDNN_ANY : CUDNN_THOROUGH);
+  return one.engine.plan ? one : plan(b->any ? CUDNN_ANY : b->sustained ? CUDNN_QUICK : CUDNN_THOROUGH);
 }
 
-// cuDNN first, where it has an engine, then the rungs that can.
-static int contenders(ConvBench *b, BenchCase *c, ConvOp op, Contender all[]) {
+// cuDNN first, where it has an engine, then the rungs that can; sustained, with each of their tiles, too.
+static int contenders(ConvBench *b, BenchCase *c, ConvOp op, Contender all[MAX_CONTENDERS]) {
   int count = 0;
   CudnnPlan plan = peer_plan(b, c, op);
   if (plan.engine.plan) all[count++] = {NULL, plan};
-  for (int i = 0; i < b->num_chosen; i++)
-    if (b->chosen[i]->supports(b->dev, op, &c->conv, operand_of(c, op), op == CONV_WGRAD ? &c->dw : &c->w))
-      all[count++] = {b->chosen[i]};
+  for (int i = 0; i < b->num_chosen; i++) {
+    const Rung *rung = b->chosen[i];
+    if (!rung->supports(b->dev, op, &c->conv, operand_of(c, op), op == CONV_WGRAD ? &c->dw : &c->w)) continue;
+    all[count++] = {rung};
+    const bool tiles = b->sustained && rung->tiles && c->x.dtype != F32;
+    for (int k = 0; tiles && rung->tiles[k]; k++) {
+      CHECK(count < MAX_CONTENDERS);
+      all[count++] = {rung, {}, rung->tiles[k]};
+    }
+  }
   return count;
 }
 
+typedef struct RepeatedForward {
+  ConvBench *b;
+  BenchCase *c;
+  const Contender *who;
+} RepeatedForward;
+static void queue_forward(void *context) {
+  const RepeatedForward *r = (const RepeatedForward *)context;
+  run(r->b, r->c, CONV_FORWARD, r->who);
+}
+
+static void sustain(ConvBench *b, BenchCase *c, Contender *all, int count) {
+  const SustainedTimes times = {.rest = 0.2, .settle = 0.2, .window = b->seconds};
+  for (int i = 0; i < count; i++) {
+    if (all[i].wrong) continue;
+    RepeatedForward r = {b, c, &all[i]};
+    const Sustained s = sustained_measure(b->dev, b->meter, &times, queue_forward, &r);
+    print_sustained(c, &all[i], &s);
+    if (b->file) record_sustained(b, c, &all[i], &s);
+  }
+}
+
 static bool bench_op(ConvBench *b, BenchCase *c, ConvOp op) {
-  Contender all[1 + MAX_RUNGS];
+  Contender all[MAX_CONTENDERS];
   int count = contenders(b, c, op, all);
   reserve(b, c, op, all, count);
   bool ok = verify(b, c, op, all, count);
-  if (!ok && !b->ladder) return false; // a lesson that is wrong takes no part, but does not keep others from it
+  if (b->sustained) sustain(b, c, all, count);
+  if (b->sustained || (!ok && !b->ladder)) return ok; // a lesson that is wrong does not keep others from taking part
   for (int round = -WARMUP; round < b->rounds; round++)
     for (Contender *who = all; who < all + count; who++) {
       if (who->wrong || (who->slow && (round < 0 || who->runs >= 3))) continue;
@@ -144,13 +176,22 @@ static bool bench_op(ConvBench *b, BenchCase *c, ConvOp op) {
   return ok;
 }
 
-static bool layer_wanted(const ConvBench *b, const ConvCase *l) { return !b->layer || strstr(l->name, b->layer); }
+// Whether one of --layer's texts is in a name.
+static bool name_wanted(const ConvBench *b, const char *name) {
+  char texts[512];
+  bool wanted = !b->layer;
+  snprintf(texts, sizeof texts, "%s", b->layer ? b->layer : "");
+  for (char *rest = texts, *text; (text = strtok_r(rest, ",", &rest)) && !wanted;) wanted = strstr(name, text);
+  return wanted;
+}
+static bool layer_wanted(const ConvBench *b, const ConvCase *l) { return name_wanted(b, l->name); }
 static bool op_wanted(const ConvBench *b, const ConvCase *l, int op) {
   return b->wanted[op] && (op == CONV_FORWARD || l->frozen < l->count);
 }
 
 static bool bench_layer(ConvBench *b, const ConvCase *l, int n, int h, int w) {
   BenchCase c = case_new(b->dev, precision_dtypes[b->dtype], (Fused)b->fused, l, n, h, w);
+  c.rectified = b->sustained;
   bool ok = true;
   for (int op = 0; op < CONV_OPS; op++)
     if (op_wanted(b, l, op)) ok &= bench_op(b, &c, (ConvOp)op);
@@ -159,14 +200,17 @@ static bool bench_layer(ConvBench *b, const ConvCase *l, int n, int h, int w) {
 }
 
 static bool bench_network(ConvBench *b) {
+  const int boxes = b->batch * (b->sustained ? SUSTAINED_BOXES : b->rois),
+            masks = b->sustained ? b->batch * SUSTAINED_MASKS : boxes / MASKS_OF;
   bool ok = true;
   for (const ConvCase &l : conv_cases) {
     if (!layer_wanted(b, &l)) continue;
     if (l.on == ON_MAP)
       ok &= bench_layer(b, &l, b->batch, blocks_for(b->height, l.size), blocks_for(b->width, l.size));
     else
-      ok &= bench_layer(b, &l, l.on == ON_BOXES ? b->batch * b->rois : b->batch * b->rois / MASKS_OF, l.size, l.size);
+      ok &= bench_layer(b, &l, l.on == ON_BOXES ? boxes : masks, l.size, l.size);
   }
+  if (b->sustained && layer_wanted(b, &climbed_gemm)) ok &= bench_layer(b, &climbed_gemm, 8192 / 256, 16, 16);
   return ok;
 }
 
@@ -196,11 +240,12 @@ static void choose(ConvBench *b, const Rung *rung) {
 }
 
 // All but the naive rung, which is timed by whoever has the time, and cuDNN, which takes part anyway. Beside lessons,
-// the rungs on tensor cores.
+// and sustained, the rungs on tensor cores.
 static void choose_unasked(ConvBench *b) {
   for (const Rung *const *lesson = conv_lessons; b->ladder && *lesson; lesson++) choose(b, *lesson);
   for (const Rung *const *rung = conv_rungs; *rung; rung++)
-    if (*rung != &rung_naive && !(*rung)->peer && !(b->ladder && !strcmp((*rung)->name, "im2col"))) choose(b, *rung);
+    if (*rung != &rung_naive && !(*rung)->peer && !((b->ladder || b->sustained) && !strcmp((*rung)->name, "im2col")))
+      choose(b, *rung);
 }
 
 static void parse_rungs(ConvBench *b) {
@@ -220,7 +265,10 @@ static void parse_rungs(ConvBench *b) {
 static void parse_ops(ConvBench *b) {
   char names[64];
   bool any = false;
-  snprintf(names, sizeof names, "%s", b->ops ? b->ops : b->fused || b->ladder ? "fwd" : "fwd,dgrad,wgrad");
+  snprintf(names, sizeof names, "%s",
+           b->ops                                  ? b->ops
+           : b->fused || b->ladder || b->sustained ? "fwd"
+                                                   : "fwd,dgrad,wgrad");
   for (char *name = strtok(names, ","); name; name = strtok(NULL, ",")) {
     int op = 0;
     while (op < CONV_OPS && strcmp(op_names[op], name)) op++;
@@ -228,7 +276,8 @@ static void parse_ops(ConvBench *b) {
     if (b->fused && op != CONV_FORWARD)
       die(EXIT_USAGE, "--ops %s with --fused %s: only fwd is fused with what follows it; drop one", name,
           fused_names[b->fused]);
-    if (b->ladder && op != CONV_FORWARD) die(EXIT_USAGE, "--ops %s: lessons are of fwd alone; drop it", name);
+    if ((b->ladder || b->sustained) && op != CONV_FORWARD)
+      die(EXIT_USAGE, "--ops %s: %s is of fwd alone; drop it", name, bench_name(b));
     any = b->wanted[op] = true;
   }
   if (!any) die(EXIT_USAGE, "--ops \"%s\" names none: choose from fwd, dgrad and wgrad", b->ops);
@@ -236,7 +285,7 @@ static void parse_ops(ConvBench *b) {
 
 static void check_climbed(const ConvBench *b) {
   bool any = layer_wanted(b, &climbed_gemm);
-  for (const char *name : climbed_layers) any |= !b->layer || strstr(name, b->layer);
+  for (const char *name : climbed_layers) any |= name_wanted(b, name);
   if (!any) die(EXIT_USAGE, "--layer %s: ladder climbs p2.3x3, p5.3x3 and gemm.8192; choose of these", b->layer);
   if (b->dtype != BENCH_BF16) die(EXIT_USAGE, "--dtype %s: lessons are in bf16; drop it", precision_names[b->dtype]);
 }
@@ -244,6 +293,7 @@ static void check_climbed(const ConvBench *b) {
 // An empty table would look like a result.
 static void check_layers(const ConvBench *b) {
   if (b->ladder) return check_climbed(b);
+  if (b->sustained && layer_wanted(b, &climbed_gemm)) return;
   const ConvCase *named = NULL;
   for (const ConvCase &l : conv_cases) {
     if (!layer_wanted(b, &l)) continue;
@@ -257,18 +307,20 @@ static void check_layers(const ConvBench *b) {
 
 static void parse(ConvBench *b, int argc, char **argv) {
   OPTION_TABLE(table, ConvBench, BENCH_OPTIONS);
-  Cli cli = {.usage = "conv|gemm|ladder [options]",
-             .about = "Times the convolutions of Mask R-CNN R50-FPN on the GPU, a matrix product, or the climb of the "
-                      "lessons against cuDNN.",
+  Cli cli = {.usage = "conv|gemm|ladder|sustained [options]",
+             .about = "Times the convolutions of Mask R-CNN R50-FPN on the GPU, a matrix product, the climb of the "
+                      "lessons against cuDNN, or what all these do for long, with the energy that they take.",
              .options = table,
              .num_options = COUNT(table),
              .values = b,
-             .positional = "conv|gemm|ladder"};
+             .positional = "conv|gemm|ladder|sustained"};
   cli_parse_or_exit(&cli, argc, argv);
-  b->gemm = cli.num_args == 1 && !strcmp(cli.args[0], "gemm");
-  b->ladder = cli.num_args == 1 && !strcmp(cli.args[0], "ladder");
-  if (!b->gemm && !b->ladder && (cli.num_args != 1 || strcmp(cli.args[0], "conv")))
-    die(EXIT_USAGE, "what to bench: conv, gemm or ladder");
+  const char *what = cli.num_args == 1 ? cli.args[0] : "";
+  b->gemm = !strcmp(what, "gemm");
+  b->ladder = !strcmp(what, "ladder");
+  b->sustained = !strcmp(what, "sustained");
+  if (!b->gemm && !b->ladder && !b->sustained && strcmp(what, "conv"))
+    die(EXIT_USAGE, "what to bench: conv, gemm, ladder or sustained");
   char rest;
   if (b->size && (sscanf(b->size, "%dx%d%c", &b->height, &b->width, &rest) != 2 || b->height < 64 || b->width < 64))
     die(EXIT_USAGE, "--size %s: expected HEIGHTxWIDTH, 64 at least, such as 800x1344", b->size);
@@ -298,8 +350,11 @@ int main(int argc, char **argv) {
   b.sweep = allocate(b.dev, sweep_bytes);
   CUDA_CHECK(cudaEventCreate(&b.begin));
   CUDA_CHECK(cudaEventCreate(&b.end));
+  const Timing *timing = b.dev->memory->timing;
+  if (b.sustained) b.meter = timing->meter_open(b.dev);
   bool ok = b.ladder ? bench_ladder(&b) : b.gemm ? bench_gemm(&b) : bench_network(&b);
-  if (!b.ladder) print_totals(&b);
+  if (!b.ladder && !b.sustained) print_totals(&b);
+  if (b.meter) timing->meter_close(b.meter);
   device_close(b.dev);
   stdout_close();
   return ok ? 0 : EXIT_RUN;

@@ -22,16 +22,20 @@ typedef struct BenchCase {
   const ConvCase *layer;
   Conv conv;
   Fused fused;
+  bool rectified; // x is what a ReLU leaves: half zeros
   Tensor x, w, y, dw, addend, bias;
   Tensor dw_peer; // of the operands' type, as cuDNN writes it
 } BenchCase;
 
-// Normal numbers, or their magnitudes; padding lanes zero.
-template <class T> __global__ void fill_kernel(Tensor t, uint64_t key, bool magnitude, size_t elements) {
+// Normal numbers, their magnitudes, or those that are positive and zeros; padding lanes zero.
+enum Filling { NORMAL, MAGNITUDE, RECTIFIED };
+template <class T> __global__ void fill_kernel(Tensor t, uint64_t key, Filling filling, size_t elements) {
   size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= elements) return;
   float radius = sqrtf(-2 * logf(1 - rng_uniform(key, 2 * i))), v = radius * cospif(2 * rng_uniform(key, 2 * i + 1));
-  ((T *)t.data)[i] = from_float<T>((int)(i % t.ldc) >= t.c ? 0.f : magnitude ? fabsf(v) : v);
+  if (filling == MAGNITUDE) v = fabsf(v);
+  if (filling == RECTIFIED) v = fmaxf(v, 0.f);
+  ((T *)t.data)[i] = from_float<T>((int)(i % t.ldc) >= t.c ? 0.f : v);
 }
 
 // How many elements of got lie further from want than the operands' type explains, NaN among them.
@@ -44,11 +48,11 @@ __global__ void compare_kernel(const T *got, const U *want, const U *bound, floa
   if (!(error <= eps * fabsf(to_float(want[i])) + share * to_float(bound[i]) + more)) atomicAdd(wrong, 1);
 }
 
-static void fill(Device *dev, const Tensor *t, uint64_t key, bool magnitude) {
+static void fill(Device *dev, const Tensor *t, uint64_t key, Filling filling) {
   size_t n = tensor_elements(t);
   WITH_TYPE(t->dtype, T, {
     fill_kernel<T>
-        <<<blocks_for(n, FILL_THREADS), FILL_THREADS, 0, stream_of(dev)>>>(*t, rng_key(RNG_TEST, key), magnitude, n);
+        <<<blocks_for(n, FILL_THREADS), FILL_THREADS, 0, stream_of(dev)>>>(*t, rng_key(RNG_TEST, key), filling, n);
   });
   LAUNCH_CHECK();
 }
@@ -96,7 +100,8 @@ static const Tensor *operand_of(const BenchCase *c, ConvOp op) { return op == CO
 static void fill_operands(Device *dev, BenchCase *c, ConvOp op, bool magnitude) {
   Tensor *all[] = {&c->x, &c->w, &c->y, &c->addend, &c->bias};
   for (int i = 0; i < COUNT(all); i++)
-    if (all[i]->data && all[i] != result_of(c, op, false)) fill(dev, all[i], i, magnitude);
+    if (all[i]->data && all[i] != result_of(c, op, false))
+      fill(dev, all[i], i, c->rectified && all[i] == &c->x ? RECTIFIED : magnitude ? MAGNITUDE : NORMAL);
 }
 
 static Dest dest_of(const BenchCase *c, ConvOp op) {

@@ -10,7 +10,7 @@ extern "C" {
 
 // The number is cuDNN's for the problem's graph, and another version's numbers may mean other engines.
 typedef struct KnownEngine {
-  char bench[8], layer[32], op[8], dtype[8], fused[16];
+  char bench[12], layer[32], op[8], dtype[8], fused[16];
   int n, h, w, cin, cout, k, version, engine;
 } KnownEngine;
 

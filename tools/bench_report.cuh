@@ -16,7 +16,7 @@ extern "C" {
 #include "base/record.h"
 }
 
-enum { MAX_RUNGS = 24, MIN_ROUNDS = 7, MAX_ROUNDS = 101 };
+enum { MAX_RUNGS = 24, MAX_CONTENDERS = 48, MIN_ROUNDS = 7, MAX_ROUNDS = 101 };
 
 static const char *const fused_names[] = {"none", "relu", "add-relu", NULL};
 
@@ -24,6 +24,7 @@ static const char *const fused_names[] = {"none", "relu", "add-relu", NULL};
 typedef struct Contender {
   const Rung *rung; // NULL: cuDNN
   CudnnPlan plan;   // cuDNN's
+  const char *tile; // one of the rung's; NULL: it chooses
   double us[MAX_ROUNDS];
   int runs;
   bool slow, wrong; // runs three times only; not at all
@@ -52,20 +53,23 @@ typedef struct OpTotal {
   X(INT,    rounds,  33, MIN_ROUNDS, MAX_ROUNDS, "N", "runs of each")                                                  \
   X(STRING, out,     NULL,             "FILE",        "append the records to this")                                    \
   X(HEADING, "conv and ladder")                                                                                        \
-  X(STRING, layer,   NULL,             "TEXT",        "only layers with this in their name")                           \
+  X(STRING, layer,   NULL,             "A,B",         "only layers with one of these in their name")                   \
   X(INT,    batch,   4, 1, 64,         "N",           "images")                                                        \
   X(STRING, size,    NULL,             "HxW",         "the canvas, 800x1344 unless given")                             \
   X(INT,    rois,    512, MASKS_OF, 4096, "N",        "sampled in an image, a quarter of them objects")                \
   X(HEADING, "gemm: [m, n] = [m, k] x [k, n] is fwd, the gradients of its operands are dgrad and wgrad")               \
   X(INT,    m,       8192, 1, 1 << 20, "N",           "rows")                                                          \
   X(INT,    n,       8192, 1, 1 << 16, "N",           "columns")                                                       \
-  X(INT,    k,       8192, 1, 1 << 16, "N",           "terms")
+  X(INT,    k,       8192, 1, 1 << 16, "N",           "terms")                                                         \
+  X(HEADING, "sustained: the layers of an inference, 1000 boxes and 100 masks an image, and a product of 8192")        \
+  X(FLOAT,  seconds, 0.5f, 0.1f, 60,   "SECONDS",     "that each runs")
 // clang-format on
 
 typedef struct ConvBench {
   OPTION_FIELDS(BENCH_OPTIONS)
   int height, width; // of --size
-  bool gemm, ladder;
+  bool gemm, ladder, sustained;
+  void *meter; // of the device; NULL: it has none
   Climb climb;
   KnownEngines known;
   const Rung *chosen[MAX_RUNGS]; // of --rungs
@@ -102,29 +106,36 @@ static int count_of(const BenchCase *c, ConvOp op) {
   return c->layer->count - (op == CONV_FORWARD ? 0 : c->layer->frozen);
 }
 
-static const char *bench_name(const ConvBench *b) { return b->ladder ? "ladder" : b->gemm ? "gemm" : "conv"; }
+static const char *bench_name(const ConvBench *b) {
+  return b->sustained ? "sustained" : b->ladder ? "ladder" : b->gemm ? "gemm" : "conv";
+}
+
+// What was run.
+static void record_case(Record *j, const ConvBench *b, const BenchCase *c, ConvOp op, const Contender *who) {
+  const ConvCase *l = c->layer;
+  record_str(j, "bench", bench_name(b));
+  record_str(j, "gpu", b->dev->description);
+  record_str(j, "rung", name_of(who));
+  record_str(j, "op", op_names[op]);
+  record_str(j, "layer", l->name);
+  record_int(j, "n", c->x.n);
+  record_int(j, "h", c->x.h);
+  record_int(j, "w", c->x.w);
+  record_int(j, "cin", l->cin);
+  record_int(j, "cout", l->cout);
+  record_int(j, "k", l->k);
+  record_int(j, "stride", l->stride);
+  record_int(j, "count", count_of(c, op));
+  record_str(j, "dtype", precision_names[b->dtype]);
+  record_str(j, "fused", fused_names[b->fused]);
+  record_int(j, "batch", b->batch);
+}
 
 static void write_record(ConvBench *b, BenchCase *c, ConvOp op, const Contender *who, const Contender *peer,
                          const Measurement *f) {
-  const ConvCase *l = c->layer;
   Record j = {};
   record_begin(&j);
-  record_str(&j, "bench", bench_name(b));
-  record_str(&j, "gpu", b->dev->description);
-  record_str(&j, "rung", name_of(who));
-  record_str(&j, "op", op_names[op]);
-  record_str(&j, "layer", l->name);
-  record_int(&j, "n", c->x.n);
-  record_int(&j, "h", c->x.h);
-  record_int(&j, "w", c->x.w);
-  record_int(&j, "cin", l->cin);
-  record_int(&j, "cout", l->cout);
-  record_int(&j, "k", l->k);
-  record_int(&j, "stride", l->stride);
-  record_int(&j, "count", count_of(c, op));
-  record_str(&j, "dtype", precision_names[b->dtype]);
-  record_str(&j, "fused", fused_names[b->fused]);
-  record_int(&j, "batch", b->batch);
+  record_case(&j, b, c, op, who);
   record_int(&j, "runs", f->us.n);
   record_num(&j, "us", f->us.median);
   record_num(&j, "us_min", f->us.min);

@@ -11,7 +11,7 @@
 
 // ---- producers ------------------------------------------------------------------------------------------------------
 
-// B of a stage, the filter: channels c … under a tap.
+// B of a stage, the filter: channels c … under a tap. Of a cluster, each block's share goes to all.
 template <class Tile>
 __device__ __forceinline__ void load_filter(const WgmmaParams &p, uint32_t to, uint32_t full, int c, int tap,
                                             int column) {
@@ -19,6 +19,9 @@ __device__ __forceinline__ void load_filter(const WgmmaParams &p, uint32_t to, u
 #pragma unroll
     for (int i = 0; i < Tile::PANELS; i++)
       tma_load(to + i * Tile::PANEL_BYTES, &p.filter, full, column + i * 64, tap, c, 0);
+  } else if constexpr (Tile::CLUSTER > 1) {
+    int first = block_rank<Tile>() * Tile::CLUSTER_N;
+    tma_load_multicast(to + first * SWIZZLE_ROW, &p.filter, full, c, tap, column + first, 0, (1 << Tile::CLUSTER) - 1);
   } else
     tma_load(to, &p.filter, full, c, tap, column, 0);
 }
@@ -37,7 +40,9 @@ __device__ __forceinline__ ProducerTile producer_tile(const WgmmaParams &p, cons
   const MappedProblem &m = p.mapped[of.problem];
   const Im2colView &view = m.problem.view;
   const Im2colAxis &gy = view.im2col.y, &gx = view.im2col.x;
-  Position at = position_of(view, origin.row);
+  // A cluster's last tiles may have no rows: these blocks load some, and their share of B.
+  int row = Tile::CLUSTER > 1 ? min(origin.row, view.in.n * (int)view.area.by - 1) : origin.row;
+  Position at = position_of(view, row);
   ProducerTile s = {&m, origin.row, origin.column, at.n, gy.in + gy.in_stride * at.i, gx.in + gx.in_stride * at.j};
   s.taps_x = in_register(gx.taps);
   s.channels = in_register(view.in.ldc);
@@ -56,7 +61,7 @@ template <class Tile, bool SINGLE, bool ACTIVATIONS>
 __device__ __forceinline__ void produce(const WgmmaParams &p, WgmmaShared<Tile> &shared, uint32_t stages, int tiles) {
   PipelineState<Tile::STAGES> pipe(shared.pipe);
   ProducerSignal started{PIPELINE_STARTED, Tile::started_threads(SINGLE)};
-  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+  for (int tile = block_first_tile<Tile>(); tile < tiles; tile += block_tile_stride<Tile>()) {
     ProducerTile s = producer_tile<Tile>(p, shared.order, tile);
     int c = s.first_c, ty = 0, tx = 0, tap_row = s.tap;
     for (int i = s.k_tiles; i > 0; i--) {
@@ -85,6 +90,9 @@ __device__ __forceinline__ void produce(const WgmmaParams &p, WgmmaShared<Tile> 
     if (SINGLE) break;
   }
   started.send();
+  // The other blocks' consumers arrive at this block's barriers: it must not end before.
+  if (Tile::CLUSTER > 1)
+    for (int i = 0; i < Tile::STAGES; i++, pipe.advance()) pipe.wait_empty();
 }
 
 // ---- mainloop -------------------------------------------------------------------------------------------------------
@@ -109,10 +117,12 @@ __device__ __forceinline__ void mma_stage(WgmmaAccumulator<Tile> &acc, uint32_t 
 
 // The mainloop: a tile's accumulators. What is done `meanwhile` costs no time: during the first wgmmas or, EARLY, while
 // their operands are in flight. A stage is released when the wgmmas after its own have been issued and its own are
-// complete; one thread arrives at the empty barrier.
+// complete; one thread, or one for each block of the cluster, arrives at the empty barrier, which is `to_empty` bytes
+// from this block's.
 template <class Tile, bool EARLY, class F>
 __device__ __forceinline__ void mainloop(WgmmaAccumulator<Tile> &acc, PipelineState<Tile::STAGES> &pipe,
-                                         uint32_t stages, int k_tiles, int warpgroup, bool elected, F meanwhile) {
+                                         uint32_t stages, int k_tiles, int warpgroup, bool elected, uint32_t to_empty,
+                                         F meanwhile) {
   auto step = [&](int i) {
     pipe.wait_full();
     wgmma_fence();
@@ -126,10 +136,10 @@ __device__ __forceinline__ void mainloop(WgmmaAccumulator<Tile> &acc, PipelineSt
     pipe.advance();
     step(i);
     wgmma_wait<1>();
-    if (elected) barrier_arrive_at(before);
+    if (elected) barrier_arrive_at(before + to_empty);
   }
   wgmma_wait<0>();
-  if (elected) barrier_arrive_at(pipe.empty);
+  if (elected) barrier_arrive_at(pipe.empty + to_empty);
   pipe.advance();
 }
 
@@ -163,7 +173,7 @@ __device__ __forceinline__ void store_epilogue(const WgmmaParams &p, WgmmaShared
                 EPILOGUE_EMPTY + CONSUMERS <= 16);
   int lane = threadIdx.x % 32, group = WARPS * warpgroup + lane / Staging::BOXES, piece = lane % Staging::BOXES;
   uint32_t box = stages + Tile::STAGES * Tile::STAGE_BYTES + group * Tile::STAGING_BYTES + piece * Staging::BOX_BYTES;
-  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+  for (int tile = block_first_tile<Tile>(); tile < tiles; tile += block_tile_stride<Tile>()) {
     ProblemTile of = problem_tile(p, shared.order, tile);
     TileOrigin origin = tile_origin<Tile>(p, shared.order, of);
     const MappedProblem &m = p.mapped[of.problem];
@@ -192,18 +202,19 @@ __device__ __forceinline__ void consume(const WgmmaParams &p, WgmmaShared<Tile> 
   int thread = threadIdx.x % WARPGROUP, warp = uniform(thread / 32);
   uint32_t staging =
       stages + Tile::STAGES * Tile::STAGE_BYTES + (warpgroup * 4 + warp) * Tile::WGMMAS_M * Tile::STAGING_BYTES;
+  uint32_t to_empty = Tile::CLUSTER > 1 ? remote_address(pipe.empty, thread % Tile::CLUSTER) - pipe.empty : 0;
   float *bias = shared.bias[warpgroup][0];
   const float *loaded = NULL; // the bias of whose columns is in `bias`
   int loaded_column = -1;
   bool staged = false; // this warpgroup's boxes hold a tile
-  for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+  for (int tile = block_first_tile<Tile>(); tile < tiles; tile += block_tile_stride<Tile>()) {
     ProblemTile of = problem_tile(p, shared.order, tile);
     const MappedProblem &m = p.mapped[of.problem];
     const DestArgs &out = m.problem.out;
     TileOrigin origin;
     EpilogueRow rows[Tile::WGMMAS_M];
     WgmmaAccumulator<Tile> acc;
-    mainloop<Tile, SINGLE>(acc, pipe, stages, p.k_tiles[of.problem], warpgroup, thread == 0, [&] {
+    mainloop<Tile, SINGLE>(acc, pipe, stages, p.k_tiles[of.problem], warpgroup, thread < Tile::CLUSTER, to_empty, [&] {
       origin = tile_origin<Tile>(p, shared.order, of);
       origin.row += warpgroup * Tile::WGMMAS_M * WGMMA_M + warp * WGMMA_WARP_M;
       bool same = out.bias == loaded && origin.column == loaded_column; // a short mainloop leaves no time for the load
@@ -267,6 +278,10 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
     int warp = uniform(threadIdx.x / 32), warpgroup = warp / 4;
     // Nothing is read or written before the grid before has ended, unless that has the same operands (first_row):
     // loads come after the producers' wait, all else after loads.
+    if constexpr (Tile::CLUSTER > 1) {
+      if (threadIdx.x == 4 * CONSUMERS * 32) pipeline_init(s.pipe, 2, Tile::CLUSTER * CONSUMERS);
+      cluster_sync_relaxed(); // the other blocks' barriers are there, too
+    }
     if (p.counted) {
       if (warp == 0) {
         if (!p.first_row) grid_wait_prerequisite();
@@ -281,7 +296,8 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_kernel(const __grid_co
       registers_dealloc<PRODUCER_REGISTERS>();
       if (warp == 4 * CONSUMERS) {
         if (threadIdx.x % 32) return;
-        pipeline_init(s.pipe, 2, CONSUMERS); // full: activations and filter have arrived
+        // full: activations and filter have arrived
+        if constexpr (Tile::CLUSTER == 1) pipeline_init(s.pipe, 2, CONSUMERS);
         named_arrive_for_warp(PIPELINE_INIT, PRODUCER_THREADS);
         if (!p.first_row) grid_wait_prerequisite();
         grid_launch_dependents();
@@ -343,16 +359,38 @@ static CacheHints cache_hints(const Device *dev, const WgmmaParams &p) {
   return {passing ? EVICT_FIRST : EVICT_NORMAL, !passing && written >= read / 3 ? MAP_OPERAND_PROMOTED : MAP_OPERAND};
 }
 
+static cudaLaunchConfig_t launch_config(const Device *dev, int blocks, int shared) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = blocks;
+  config.blockDim = WGMMA_THREADS;
+  config.dynamicSmemBytes = shared;
+  config.stream = stream_of(dev);
+  return config;
+}
+
+// Clusters, or blocks without them, that run at once: a part of the GPU may have no room for a whole one.
+template <class Tile> static int clusters_at_once(const Device *dev) {
+  if (Tile::CLUSTER == 1) return dev->granted;
+  int count;
+  cudaLaunchAttribute attribute = cluster_attribute(Tile::CLUSTER);
+  cudaLaunchConfig_t config = launch_config(dev, Tile::CLUSTER, Tile::BYTES);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  allow_shared(wgmma_kernel<Tile, false>, Tile::BYTES);
+  CUDA_CHECK(cudaOccupancyMaxActiveClusters(&count, wgmma_kernel<Tile, false>, &config));
+  return MAX(MIN(dev->granted / Tile::CLUSTER, count), 1);
+}
+
 // Launches the rows from `begin` on and before `end`.
 template <class Tile> static void launch_tiles(Device *dev, WgmmaParams &p, const Tensor *w, int begin, int end) {
-  int blocks = dev->granted;
+  int clusters = clusters_at_once<Tile>(dev);
   p.first_row = begin;
-  schedule_tiles<Tile>(p, blocks, end);
+  schedule_tiles<Tile>(p, clusters, end);
   int tiles = p.order.first[p.problems];
   CacheHints hints = cache_hints(dev, p);
   p.policy = hints.policy;
   p.filter_width = w->w;
-  p.filter = map_filters(w, Tile::TILE_K, Tile::MN_MAJOR ? Tile::TILE_K : Tile::TILE_N);
+  p.filter = map_filters(w, Tile::TILE_K, Tile::MN_MAJOR ? Tile::TILE_K : Tile::CLUSTER_N);
   int box_columns = Tile::Staging::BOX_COLUMNS;
   for (int i = 0; i < p.problems; i++) {
     MappedProblem &m = p.mapped[i];
@@ -363,21 +401,43 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaParams &p, cons
     m.result = m.problem.dense ? map_pixels(t, box_columns, WGMMA_WARP_M, MAP_RESULT)
                                : map_result(t, &m.problem.view.im2col, box_columns, WGMMA_WARP_M);
   }
-  auto kernel = tiles <= blocks ? wgmma_kernel<Tile, true> : wgmma_kernel<Tile, false>;
-  CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
-  cudaLaunchAttribute follow = dependent_launch_attribute();
-  cudaLaunchConfig_t config = {};
-  config.gridDim = MIN(tiles, blocks);
-  config.blockDim = WGMMA_THREADS;
-  config.dynamicSmemBytes = Tile::BYTES;
-  config.stream = stream_of(dev);
+  auto kernel = tiles <= clusters ? wgmma_kernel<Tile, true> : wgmma_kernel<Tile, false>;
+  allow_shared(kernel, Tile::BYTES);
+  cudaLaunchConfig_t config = launch_config(dev, MIN(tiles, clusters) * Tile::CLUSTER, Tile::BYTES);
+  cudaLaunchAttribute attributes[2] = {};
+  config.attrs = attributes;
   // Sets itself up while the launch before it ends; not beside collectives, whose multiprocessors it would take early.
-  config.attrs = &follow;
-  config.numAttrs = begin > 0 || blocks == dev->multiprocessors;
+  if (begin > 0 || dev->granted == dev->multiprocessors) attributes[config.numAttrs++] = dependent_launch_attribute();
+  if (Tile::CLUSTER > 1) attributes[config.numAttrs++] = cluster_attribute(Tile::CLUSTER);
   CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));
 }
 
+// Tiles by name (Rung.tiles): rows, columns, blocks of a cluster.
+#define NAMED_TILES(X)                                                                                                 \
+  X("128x256", 128, 256, 1)                                                                                            \
+  X("128x192", 128, 192, 1)                                                                                            \
+  X("128x128", 128, 128, 1)                                                                                            \
+  X("256x128", 256, 128, 1)                                                                                            \
+  X("2*128x256", 128, 256, 2)                                                                                          \
+  X("4*128x256", 128, 256, 4)                                                                                          \
+  X("2*256x128", 256, 128, 2)
+#define NAME(name, rows, columns, cluster) name,
+static const char *const tile_names[] = {NAMED_TILES(NAME) NULL};
+#undef NAME
+
+// False: no tile has that name.
+template <class T> static bool launch_named(Device *dev, WgmmaParams &p, const Tensor *w) {
+#define CASE(name, rows, columns, cluster)                                                                             \
+  if (!strcmp(dev->conv_tile, name))                                                                                   \
+    return launch_tiles<WgmmaTile<T, rows, columns, false, cluster>>(dev, p, w, 0, INT_MAX), true;
+  NAMED_TILES(CASE)
+#undef CASE
+  return false;
+}
+
 template <class T, bool MN_MAJOR> static void launch(Device *dev, WgmmaParams &p, const Tensor *w) {
+  if constexpr (!MN_MAJOR && sizeof(T) == 2)
+    if (dev->conv_tile && launch_named<T>(dev, p, w)) return;
   constexpr int NARROW = MN_MAJOR ? 64 : 8 * sizeof(T); // forward: the outputs of the RPN; 64: one of the shapes twice
 #define CHOICE(rows, columns)                                                                                          \
   { rows, columns, launch_tiles<WgmmaTile<T, rows, columns, MN_MAJOR>> }
@@ -421,13 +481,22 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
   flush();
 }
 
+// A dense layer of few images: one row an image, in forward and dgrad. Reading the filter takes longer than the
+// products; rung 04 splits K so that all SMs read, and its dgrad does not copy the filter. Not of RoIs: how many there
+// are depends on the images beside one in a batch, and its bits may not.
+static bool few_dense_rows(ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
+  bool covered = op == CONV_FORWARD ? in->h == w->h && in->w == w->w : op == CONV_DGRAD && in->h == 1 && in->w == 1;
+  return covered && conv->stride == 1 && !conv->pad && in->n <= FEW_ROWS && !in->count;
+}
+
 // Floats only as TF32, which has to be asked for. A tap's channels would leave a part of a stage of floats, or of a
 // panel of wgrad, empty where they are few; but images have a wgrad of their own.
 static bool supports(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   bool small = map_im2col_fits(conv, w), wgrad = op == CONV_WGRAD;
   bool floats = in->dtype == F32, thin = (wgrad ? w->ldc : in->ldc) < 32 && w->h * w->w > 1 && (wgrad || floats);
   if (wgrad && !floats && stem_wgrad_fits(conv, in, w)) thin = false;
-  return dev->wgmma && small && !thin && (floats ? dev->tf32 && !wgrad : in->dtype == BF16 || in->dtype == F16);
+  if (floats) return dev->wgmma && small && !thin && dev->tf32 && !wgrad && !few_dense_rows(op, conv, in, w);
+  return dev->wgmma && small && !thin && (in->dtype == BF16 || in->dtype == F16);
 }
 
 // A part is what a warpgroup has of a tile.
@@ -436,4 +505,4 @@ static int moments(Device *, const Conv *conv, const Tensor *x, const Tensor *w,
 }
 
 extern "C" const Rung rung_wgmma = {"wgmma", supports, compute<false>, compute<true>, wgmma_wgrad,
-                                    true,    NULL,     false,          moments};
+                                    true,    NULL,     false,          moments,       tile_names};

@@ -181,13 +181,17 @@ __device__ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 // The host's side: blocks in clusters of so many neighbours.
-template <class Params>
-static void launch_clusters(Device *dev, void (*kernel)(Params), int cluster, int blocks, int threads, int shared,
-                            const Params &params) {
+static inline cudaLaunchAttribute cluster_attribute(int cluster) {
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeClusterDimension;
   attribute.val.clusterDim.x = cluster;
   attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  return attribute;
+}
+template <class Params>
+static void launch_clusters(Device *dev, void (*kernel)(Params), int cluster, int blocks, int threads, int shared,
+                            const Params &params) {
+  cudaLaunchAttribute attribute = cluster_attribute(cluster);
   cudaLaunchConfig_t config = {};
   config.gridDim = blocks;
   config.blockDim = threads;

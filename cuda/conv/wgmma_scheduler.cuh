@@ -53,8 +53,11 @@ static_assert(sizeof(WgmmaParams) <= 4096, "a kernel's arguments");
 
 // A threadblock tile TILE_M × TILE_N and its pipeline stages. MN_MAJOR: the filter is B as it lies, in panels of 64
 // channels. The epilogue stages a tile in one piece, or in two where floats would leave too little room for stages.
-template <class T_, int TILE_M_, int TILE_N_, bool MN_MAJOR_> struct WgmmaTile {
+// CLUSTER: so many neighbouring blocks have tiles of the same columns, one below the other; each loads its share of B
+// for all (multicast), so that L2 is asked for B once a cluster.
+template <class T_, int TILE_M_, int TILE_N_, bool MN_MAJOR_, int CLUSTER_ = 1> struct WgmmaTile {
   using T = T_;
+  static constexpr int CLUSTER = CLUSTER_, CLUSTER_M = CLUSTER * TILE_M_, CLUSTER_N = TILE_N_ / CLUSTER;
   static constexpr int TILE_M = TILE_M_, TILE_N = TILE_N_;
   static constexpr bool MN_MAJOR = MN_MAJOR_;
   static constexpr int TILE_K = SWIZZLE_ROW / sizeof(T);          // of a stage: one swizzled row
@@ -73,10 +76,11 @@ template <class T_, int TILE_M_, int TILE_N_, bool MN_MAJOR_> struct WgmmaTile {
                        BYTES = STAGES * STAGE_BYTES + ALL_STAGING_BYTES + SWIZZLE_ATOM;
   static_assert(STAGES >= 3 && WGMMAS_M >= 1 && TILE_M <= 256 && B_BYTES % SWIZZLE_ATOM == 0);
   static_assert(!MN_MAJOR || sizeof(T) == 2);
+  static_assert(CLUSTER == 1 || (!MN_MAJOR && CLUSTER_N * SWIZZLE_ROW % SWIZZLE_ATOM == 0));
 
   // Whether a warp of its own stores a consumer warpgroup's boxes: it then waits until TMA has read them, instead of
   // the consumer warps. That costs time where there is little to store, or no next tile whose mainloop could overlap.
-  static constexpr bool has_store_warp(bool single) { return TILE_N >= 128 && !single; }
+  static constexpr bool has_store_warp(bool single) { return TILE_N >= 128 && WGMMAS_M == 1 && !single; }
   // Threads that meet when the pipeline has started: all but those of warps without work.
   static constexpr int started_threads(bool single) {
     return CONSUMERS * WARPGROUP + PRODUCER_THREADS + (has_store_warp(single) ? CONSUMERS * 32 : 0);
@@ -97,8 +101,9 @@ static int k_tiles_of(const Im2colView &view, int tile_k) {
   int taps = im2col_taps(&view.im2col);
   return taps ? taps * blocks_for(view.in.ldc, tile_k) : 1;
 }
+// Of a cluster's tiles, which the scheduler hands out as one.
 template <class Tile> __host__ __device__ __forceinline__ int tiles_m_of(int rows) {
-  return (rows + Tile::TILE_M - 1) / Tile::TILE_M;
+  return (rows + Tile::CLUSTER_M - 1) / Tile::CLUSTER_M;
 }
 
 static int bits_of(int count) {
@@ -133,8 +138,8 @@ static inline int rows_between(const Im2colView &view, int begin, int end) {
   return MIN(view_capacity(view), end) - begin;
 }
 
-// Counts the tiles of the rows from p.first_row on and before `end`, and puts them in order; so many blocks run at
-// once.
+// Counts the tiles of the rows from p.first_row on and before `end`, and puts them in order; so many blocks, or
+// clusters, run at once.
 template <class Tile> static void schedule_tiles(WgmmaParams &p, int blocks, int end) {
   p.tiles_n = blocks_for(p.mapped[0].problem.out.t.ldc, Tile::TILE_N);
   int band = MIN(p.tiles_n, RASTER_BAND);
@@ -191,6 +196,13 @@ __device__ __forceinline__ ProblemTile problem_tile(const WgmmaParams &p, const 
   return {problem, problem ? tile - first_tile_of(p, counted, problem) : tile};
 }
 
+// Which of its cluster's blocks this is, and the tiles that it takes: the first, and the distance to the next.
+template <class Tile> __device__ __forceinline__ int block_rank() {
+  return Tile::CLUSTER > 1 ? blockIdx.x % Tile::CLUSTER : 0;
+}
+template <class Tile> __device__ __forceinline__ int block_first_tile() { return blockIdx.x / Tile::CLUSTER; }
+template <class Tile> __device__ __forceinline__ int block_tile_stride() { return gridDim.x / Tile::CLUSTER; }
+
 struct TileOrigin {
   int row, column;
 };
@@ -205,5 +217,5 @@ __device__ __forceinline__ TileOrigin tile_origin(const WgmmaParams &p, const Ti
     for (; rest >= band; rest -= band) left += width; // few: no division
   }
   int row = divide(rest, p.band), column = left + rest - row * width;
-  return {p.first_row + row * Tile::TILE_M, column * Tile::TILE_N};
+  return {p.first_row + row * Tile::CLUSTER_M + block_rank<Tile>() * Tile::TILE_M, column * Tile::TILE_N};
 }

@@ -25,6 +25,32 @@ TEST(cuda_timing_marks) {
   device_free(gpu, p);
 }
 
+// The meter counts up, and no less than an idle GPU takes nor more than any is given.
+TEST(cuda_meter_counts) {
+  Device *gpu = gpu_device();
+  if (!gpu) return;
+  const Timing *timing = gpu->memory->timing;
+  void *meter = timing->meter_open(gpu), *p = device_alloc(gpu, (size_t)1 << 28);
+  CHECK(p);
+  MeterReading first, now;
+  if (!meter) {
+    device_free(gpu, p);
+    return test_skip("NVML does not count this GPU's energy");
+  }
+  EXPECT(timing->meter_read(meter, &first) && first.joules > 0 && first.mhz > 0);
+  const double start = now_seconds();
+  do {
+    device_zero(gpu, p, (size_t)1 << 28);
+    device_sync(gpu);
+    EXPECT(timing->meter_read(meter, &now));
+  } while (now_seconds() < start + 0.5);
+  const double watts = (now.joules - first.joules) / (now_seconds() - start);
+  printf("  %.0f W at %d MHz\n", watts, now.mhz);
+  EXPECT(watts > 5 && watts < 2000);
+  timing->meter_close(meter);
+  device_free(gpu, p);
+}
+
 // Between an embedded GPU and a hundred of today's largest. Tensor cores do at least four times what CUDA cores do.
 TEST_TIER(cuda_timing_ceiling, 1) {
   Device *gpu = gpu_device();

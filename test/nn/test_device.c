@@ -39,6 +39,26 @@ TEST(device_refuses_an_unknown_rung_and_lists_the_others) {
   device_close(dev);
 }
 
+TEST(device_resolves_a_rung_s_tile) {
+  static const char *const tiles[] = {"wide", "2*wide", NULL};
+  static const Rung tiled = {.name = "tiled", .tiles = tiles};
+  static const Rung *const rungs[] = {&low, &tiled, NULL};
+  Device *dev = device_with_ladder();
+  Err err;
+  EXPECT(!device_choose_rung(dev, "auto/wide", &err));
+  EXPECT(!strcmp(err.msg, "--conv auto/wide: tiles that can be asked for are none"));
+  dev->conv_rungs = rungs;
+  EXPECT(device_choose_rung(dev, "tiled/2*wide", &err) && dev->conv_rung == &tiled && dev->conv_tile == tiles[1]);
+  EXPECT(device_choose_rung(dev, "auto/wide", &err) && !dev->conv_rung && dev->conv_tile == tiles[0]);
+  EXPECT(device_choose_rung(dev, "tiled", &err) && dev->conv_rung == &tiled && !dev->conv_tile);
+  EXPECT(!device_choose_rung(dev, "low/wide", &err) && !dev->conv_rung && !dev->conv_tile);
+  EXPECT(!strcmp(err.msg, "--conv low/wide: tiles that can be asked for are none"));
+  EXPECT(!device_choose_rung(dev, "auto/narrow", &err));
+  EXPECT(!strcmp(err.msg, "--conv auto/narrow: tiles that can be asked for are wide, 2*wide"));
+  EXPECT(!device_choose_rung(dev, "narrow/wide", &err) && !dev->conv_tile);
+  device_close(dev);
+}
+
 TEST(device_closes_what_a_rung_keeps) {
   closed = 0;
   device_close(device_with_ladder());

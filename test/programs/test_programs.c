@@ -66,6 +66,26 @@ TEST_TIER(program_resume_equals_uninterrupted_with_sizes, 1) {
   EXPECT(!same_file(in_tmp("sizes-whole/model.safetensors"), in_tmp("whole/model.safetensors")));
 }
 
+// The number behind a text's last `key`; NaN where it has none.
+static double last_number(const char *text, const char *key) {
+  double number = NAN;
+  for (; (text = strstr(text, key)); text++) number = strtod(text + strlen(key), NULL);
+  return number;
+}
+
+// The last evaluation of a run is of the weights that it left: what infer found scores the same.
+static void expect_scored_as_trained(const char *log, const char *found) {
+  const char *said;
+  size_t size;
+  char *text = file_read(in_tmp(log), &size, NULL);
+  const double trained = text ? last_number(text, "\"bbox_AP\":") : NAN;
+  free(text);
+  EXPECT_INT(command(&said, "%s --gt %s/annotations/instances_val.json --dt %s --json | grep -m1 '\"AP\":'",
+                     tool("cocoeval"), shapes_set(), in_tmp(found)),
+             0);
+  if (!EXPECT(last_number(said, "\"AP\":") == trained)) printf("  %.17g in training; %s\n", trained, said);
+}
+
 TEST_TIER(program_train_infer_score, 1) {
   const char *said;
   int status = command(&said,
@@ -79,6 +99,7 @@ TEST_TIER(program_train_infer_score, 1) {
   if (!EXPECT_INT(status, 0)) return;
   EXPECT(strstr(said, "Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ]"));
   EXPECT(strstr(said, "bbox AP 0."));
+  expect_scored_as_trained("short/log.jsonl", "found/detections.json");
   CocoResults found;
   Err err;
   if (EXPECT(coco_results_load(&found, in_tmp("found/detections.json"), NULL, &err))) {
@@ -159,11 +180,14 @@ TEST_TIER(program_benchmark, 1) {
   free(text);
 
   if (!EXPECT_INT(train_shapes("", "bench-model", ""), 0)) return;
-  EXPECT_INT(command(&said,
-                     "%s --weights %s --data %s --batch 4 --benchmark 3 --profile --score 0.001 --device cpu --out %s",
-                     tool("infer"), in_tmp("bench-model/model.safetensors"), shapes_set(), in_tmp("bench")),
-             0);
+  EXPECT_INT(
+      command(&said,
+              "%s --weights %s --data %s --batch 4 --benchmark 3 --profile --energy 0.001 --score 0.001 --device "
+              "cpu --out %s",
+              tool("infer"), in_tmp("bench-model/model.safetensors"), shapes_set(), in_tmp("bench")),
+      0);
   expect_benchmark(said, "infer", 4);
+  EXPECT(strstr(said, "- MHz\nall nodes ")); // which the CPU cannot tell
   EXPECT(record_number(said, "results_ms") > 0 && strstr(said, "inference, canvas 64 x 64 (h x w), batch 4\n"));
   EXPECT(!path_is_dir(in_tmp("bench")));
 }
