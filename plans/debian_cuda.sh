@@ -1,0 +1,44 @@
+#!/bin/sh
+# The CUDA toolkit of Debian 13 (12.4) as a folder, without installing it: for plans/stack.plan where no 12.x can be had
+# otherwise. apt-get and dpkg-deb, no root; a gigabyte is fetched:
+#   sh plans/debian_cuda.sh /opt/cuda-12.4
+#   TOOLKITS="12.4=/opt/cuda-12.4" build/study plans/stack.plan --only toolkit=12.4
+# nvcc 12.4 takes gcc up to 13. SUITE: another of Debian's.
+set -eu
+folder=${1:?FOLDER} suite=${SUITE:-trixie}
+[ ! -e "$folder" ] || { echo "$folder is there already" >&2; exit 2; }
+mkdir -p "$folder.part/lists/partial" "$folder.part/debs" "$folder.part/root"
+part=$(cd "$folder.part" && pwd)
+# Trusted: the machine's own keys may be of an older Debian.
+echo "deb [trusted=yes] http://deb.debian.org/debian $suite main non-free" >"$part/sources.list"
+get() {
+  apt-get -q -o Dir::State::Lists="$part/lists" -o Dir::Etc::sourcelist="$part/sources.list" \
+    -o Dir::Etc::sourceparts=- "$@" >&2
+}
+get update
+(cd "$part/debs" && get download nvidia-cuda-toolkit nvidia-cuda-dev libcu++-dev libcub-dev libthrust-dev)
+for deb in "$part"/debs/*.deb; do
+  dpkg-deb -x "$deb" "$part/root"
+  rm "$deb"
+done
+
+usr=$part/root/usr own=$part/root/usr/lib/nvidia-cuda-toolkit to=$part/toolkit
+mkdir -p "$to/bin/crt" "$to/lib64" "$to/nvvm/bin" "$to/nvvm/libdevice"
+cp "$own/bin/nvcc" "$to/bin"
+for tool in ptxas fatbinary cudafe++ bin2c nvlink cuobjdump; do cp "$usr/bin/$tool" "$to/bin"; done
+cp "$own"/bin/crt/*.stub "$to/bin/crt"
+cp "$own/bin/cicc" "$to/nvvm/bin"
+cp "$own"/libdevice/*.bc "$to/nvvm/libdevice"
+cp "$usr"/lib/x86_64-linux-gnu/libcudart_static.a "$usr"/lib/x86_64-linux-gnu/libcudadevrt.a "$to/lib64"
+mv "$usr/include" "$to/include"
+# Where nvcc finds its parts, as in NVIDIA's own layout.
+cat >"$to/bin/nvcc.profile" <<'PROFILE'
+TOP = $(_HERE_)/..
+NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
+PATH += $(TOP)/nvvm/bin:$(_HERE_):
+INCLUDES += "-I$(TOP)/include" $(_SPACE_)
+LIBRARIES =+ $(_SPACE_) "-L$(TOP)/lib64"
+PROFILE
+mv "$to" "$folder"
+rm -r "$part"
+"$folder/bin/nvcc" --version | tail -n 2
