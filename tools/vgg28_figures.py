@@ -36,8 +36,10 @@ def accuracy(runs):
     return f"{statistics.fmean(found):.2f}" + (f" ± {statistics.stdev(found):.2f}" if len(found) > 1 else "")
 
 
-def mean(runs, of, digits):
-    return f"{statistics.fmean(map(of, runs)):.{digits}f}"
+def speeds(sides, what, digits):
+    """Ours / PyTorch's, of those seeds that both sides trained with the GPU to themselves."""
+    alone = [(ours, peers) for ours, peers in zip(*sides) if "together" not in ours and "together" not in peers]
+    return " / ".join(f"{statistics.fmean(map(what, runs)):.{digits}f}" for runs in zip(*alone)) or "–"
 
 
 def seconds(record):
@@ -52,9 +54,8 @@ def setting_row(key, of, seeds):
     name, dtype, augmented = key
     sides = [[of[whose][seed] for seed in seeds] for whose in (OURS, PEERS)]
     ours, peers = (statistics.fmean(100 * r["val_top1"] for r in runs) for runs in sides)
-    both = lambda what, digits: " / ".join(mean(runs, what, digits) for runs in sides)
     return [SETS.get(name, name), dtype, augmented, len(seeds), *map(accuracy, sides), f"{ours - peers:+.2f}",
-            both(seconds, 1), both(images_a_second, 0)]
+            speeds(sides, seconds, 1), speeds(sides, images_a_second, 0)]
 
 
 def beside(results):

@@ -76,18 +76,18 @@ def held_out(images, seed, fraction):
 
 # ---- a step ---------------------------------------------------------------------------------------------------------
 
-def turned(images):
-    """[n, 1, 28, 28] of bytes [n, 28, 28] by augment_map: rotated, sheared, zoomed, shifted, each drawn by itself."""
-    n, device = len(images), images.device
-    uniform = lambda low, high: torch.rand(n, 1, 1, device=device) * (high - low) + low
+def turned(images, draw):
+    """[n, 1, 28, 28] of bytes [n, 28, 28] by augment_map: rotated, sheared, zoomed, shifted, each drawn by itself.
+    draw() is uniform in [0, 1), [n, 1, 1]; its type is that of the sampling."""
+    uniform = lambda low, high: draw() * (high - low) + low
     angle, shear = torch.deg2rad(uniform(-ROTATE, ROTATE)), torch.tan(torch.deg2rad(uniform(-SHEAR, SHEAR)))
     across, down = 1 / uniform(1 - ZOOM, 1 + ZOOM), 1 / uniform(1 - ZOOM, 1 + ZOOM)
     cos, sin = torch.cos(angle), torch.sin(angle)
-    centres = (torch.arange(SIDE, device=device) + 0.5) * (2 / SIDE) - 1
+    centres = (torch.arange(SIDE, device=images.device) + 0.5) * (2 / SIDE) - 1
     x, y = centres.view(1, 1, -1), centres.view(1, -1, 1)
     grid = torch.stack([cos * across * x + (cos * shear - sin) * down * y + 2 * uniform(-SHIFT, SHIFT),
                         sin * across * x + (sin * shear + cos) * down * y + 2 * uniform(-SHIFT, SHIFT)], 3)
-    return torch.nn.functional.grid_sample(images.unsqueeze(1).float(), grid, align_corners=False)
+    return torch.nn.functional.grid_sample(images.unsqueeze(1).to(grid.dtype), grid, align_corners=False)
 
 
 class Trainer:
@@ -121,7 +121,8 @@ class Trainer:
 
     def take_step(self, augment):
         at = self.order[self.step * self.o.batch + self.within]
-        images = turned(self.images[at]) if augment else self.images[at].unsqueeze(1)
+        draw = lambda: torch.rand(len(at), 1, 1, device=self.device)
+        images = turned(self.images[at], draw) if augment else self.images[at].unsqueeze(1)
         self.adam.zero_grad(set_to_none=True)
         loss = torch.nn.functional.cross_entropy(self.logits(self.canvas(images)).float(), self.labels[at].long())
         loss.backward()

@@ -5,14 +5,15 @@
 #   SETS="mnist=DIR fashion=DIR" sh test/programs/measure_vgg28.sh records.jsonl
 # LIMIT: after so many seconds nothing is begun any more. What the file has already is left out, so that the same call
 # goes on where the one before has ended; stderr says what is left. SETTINGS, SEEDS, DTYPES (bf16, tf32, fp32), BASE (the
-# phases that are not augmented), RATE (of those that are): of the runs. PEER=: without PyTorch. WAY: graph, compile or
-# eager, of PyTorch; the fastest of the first two unless given. On a CPU, to see that it works:
+# phases that are not augmented), RATE (of those that are): of the runs. TOGETHER: so many seeds of a setting share the
+# device, which tells accuracies of many sooner, but no speed: their records have "together". PEER=: without PyTorch. WAY:
+# graph, compile or eager, of PyTorch; the fastest of the first two unless given. On a CPU, to see that it works:
 #   DEVICE=cpu DTYPES=fp32 SETTINGS="0 1" SEEDS=1 BASE=1@1e-3 IMAGES=300 SETS="fashion=DIR" sh … records.jsonl
 set -eu
 records=${1:?where the records go}
 SETS=${SETS:?sets by name: mnist=DIR fashion=DIR} SETTINGS=${SETTINGS:-0 25 50} SEEDS=${SEEDS:-1 2 3}
 DTYPES=${DTYPES:-bf16} BASE=${BASE:-10@1e-3,10@1e-4} RATE=${RATE:-1e-4} DEVICE=${DEVICE:-cuda} IMAGES=${IMAGES:-0}
-LIMIT=${LIMIT:-100000} B=${B:-build} PEER=${PEER-python3} WAY=${WAY:-}
+LIMIT=${LIMIT:-100000} TOGETHER=${TOGETHER:-1} B=${B:-build} PEER=${PEER-python3} WAY=${WAY:-}
 export B
 [ -z "$PEER" ] || "$PEER" -c 'import torch' || PEER=
 end=$(($(date +%s) + LIMIT))
@@ -28,51 +29,82 @@ begin() {
   return 1
 }
 
-# has BENCH: whether there is a record of this run.
-has() { grep "\"bench\":\"$1\",$key" "$records" >/dev/null; }
+# key SEED: the members that tell a run of the setting from others.
+key() { echo "\"set\":\"${set%%=*}\",\"dtype\":\"$dtype\",\"augmented\":$epochs,\"seed\":$1"; }
 
-# keep BENCH FILE: its last line as the record of this run.
-keep() { tail -n 1 "$2" | sed "s|^{|{\"bench\":\"$1\",$key,|" >>"$records"; }
+# has BENCH SEED: whether there is a record of this run.
+has() { grep "\"bench\":\"$1\",$(key "$2")," "$records" >/dev/null; }
 
-ours() {
-  has vgg28 || ! begin "ours, $key" || {
-    rm -rf "$out"
-    case $dtype in bf16) type=--amp=bf16 ;; tf32) type=--tf32 ;; *) type= ;; esac
-    if timeout "$(left)" "$B/train" --model vgg-28 --data "$data" --out "$out" --phases "$phases" --seed "$seed" \
-      --val-fraction 0.2 --val-split test --eval-epochs 0 --limit "$IMAGES" --val-limit "$IMAGES" $type \
-      --device "$(echo "$DEVICE" | sed 's/cuda/cuda:0/')" >/dev/null 2>"$out.log"; then
-      keep vgg28 "$out/run.json"
-    else
-      echo "ended early: ours, $key: $(tail -n 1 "$out.log")" >&2
-    fi
-  }
+# keep BENCH SEED RUNS: the record of one of so many runs that shared the device.
+keep() {
+  beside=
+  [ "$3" = 1 ] || beside="\"together\":$3,"
+  tail -n 1 "$out-$2.json" | sed "s|^{|{\"bench\":\"$1\",$(key "$2"),$beside|" >>"$records"
 }
 
-# peer WAY PHASES: the record on stdout.
+# ours SEED: trains it; its record's members to $out-SEED.json.
+ours() {
+  rm -rf "$out-$1"
+  case $dtype in bf16) type=--amp=bf16 ;; tf32) type=--tf32 ;; *) type= ;; esac
+  timeout "$(left)" "$B/train" --model vgg-28 --data "$data" --out "$out-$1" --phases "$phases" --seed "$1" \
+    --val-fraction 0.2 --val-split test --eval-epochs 0 --limit "$IMAGES" --val-limit "$IMAGES" $type \
+    --device "$(echo "$DEVICE" | sed 's/cuda/cuda:0/')" >/dev/null && cp "$out-$1/run.json" "$out-$1.json"
+}
+
+# peer WAY PHASES SEED: its record's members on stdout.
 peer() {
-  timeout "$(left)" "$PEER" test/peers/vgg28_torch.py --data "$data" --phases "$2" --seed "$seed" --dtype "$dtype" \
+  timeout "$(left)" "$PEER" test/peers/vgg28_torch.py --data "$data" --phases "$2" --seed "$3" --dtype "$dtype" \
     --limit "$IMAGES" --val-limit "$IMAGES" --device "$DEVICE" ${1:+--way "$1"}
 }
 
-# The way with the most images a second in the median of three epochs, which the first, with what compiling takes, is
-# not.
+# theirs SEED: as ours.
+theirs() { peer "$WAY" "$phases" "$1" >"$out-$1.json"; }
+
+# Unless it is known: the way with the most images a second in the median of three epochs, which the first, with what
+# compiling takes, is not.
 choose_way() {
+  [ -z "$WAY" ] && [ "$DEVICE" != cpu ] || return 0
   best=0
   for way in graph compile; do
-    speed=$(peer "$way" 3@1e-3 2>"$out.log" | sed -n 's/.*"img_s": \([0-9]*\).*"phase".*/\1/p')
+    speed=$(peer "$way" 3@1e-3 1 2>"$out.log" | sed -n 's/.*"img_s": \([0-9]*\).*"phase".*/\1/p')
     echo "PyTorch, $way: ${speed:-$(tail -n 1 "$out.log")} images a second" >&2
     [ "${speed:-0}" -le "$best" ] || WAY=$way best=$speed
   done
 }
 
-theirs() {
-  [ -n "$PEER" ] && ! has vgg28-peer && begin "PyTorch's, $key" || return 0
-  [ -n "$WAY" ] || [ "$DEVICE" = cpu ] || choose_way
-  if peer "$WAY" "$phases" >"$out.json" 2>"$out.log"; then
-    keep vgg28-peer "$out.json"
-  else
-    echo "ended early: PyTorch's, $key: $(tail -n 1 "$out.log")" >&2
-  fi
+# at_once ours|theirs BENCH SEED…: those that there is no record of, beside each other.
+at_once() {
+  whose=$1 bench=$2 todo= runs=0
+  shift 2
+  for seed; do
+    has "$bench" "$seed" || ! begin "$whose, $(key "$seed")" || todo="$todo $seed" runs=$((runs + 1))
+  done
+  [ "$runs" = 0 ] || [ "$whose" = ours ] || choose_way
+  for seed in $todo; do
+    { "$whose" "$seed" 2>"$out-$seed.log" || rm -f "$out-$seed.json"; } &
+  done
+  wait
+  for seed in $todo; do
+    if [ -f "$out-$seed.json" ]; then
+      keep "$bench" "$seed" "$runs"
+      rm -rf "$out-$seed" "$out-$seed."*
+    else
+      echo "ended early: $whose, $(key "$seed"): $(tail -n 1 "$out-$seed.log")" >&2
+    fi
+  done
+}
+
+# in_turns SEED…: ours and PyTorch's, TOGETHER of them at a time.
+in_turns() {
+  while [ $# -gt 0 ]; do
+    group= size=0
+    while [ $# -gt 0 ] && [ "$size" -lt "$TOGETHER" ]; do
+      group="$group $1" size=$((size + 1))
+      shift
+    done
+    at_once ours vgg28 $group
+    [ -z "$PEER" ] || at_once theirs vgg28-peer $group
+  done
 }
 
 for set in $SETS; do
@@ -81,11 +113,7 @@ for set in $SETS; do
     for epochs in $SETTINGS; do
       phases=$BASE
       [ "$epochs" = 0 ] || phases=$BASE,$epochs@$RATE+augment
-      for seed in $SEEDS; do
-        key="\"set\":\"${set%%=*}\",\"dtype\":\"$dtype\",\"augmented\":$epochs,\"seed\":$seed"
-        ours
-        theirs
-      done
+      in_turns $SEEDS
     done
   done
 done
