@@ -51,6 +51,17 @@ def defaults_scored(results):
     return table(("", "box / mask AP", "commit"), rows)
 
 
+def sustained(results):
+    rows = []
+    for r in results.all("sustained-h200"):
+        rows.append((f"{r['who']}, batch {r['batch']}, {r['steps']:,} steps", f"{r['img_s']:.0f}",
+                     f"{r['img_s_early']:.0f} / {r['img_s_late']:.0f}", f"{r['data_wait_percent']:.1f} %",
+                     f"{r['img_s_evaluated']:.0f}" if r["evaluations"] > 1 else "–", f"{r['img_s_epoch']:.0f}",
+                     r["commit"]))
+    return table(("", "img/s", "early / late", "waited for the loader", "with an evaluation each 1,000 steps",
+                  "as if 5,000 images were evaluated each 118,287", "commit"), rows)
+
+
 def held(results):
     return " and ".join(f"{r['held_ms_median']:.1f} ms" for r in results.all("checkpoints-h200"))
 
@@ -60,5 +71,5 @@ def counted(results):
     return f"{sum(r['finished'] and r['loss_last'] < r['loss_warm'] for r in found)} of {len(found)}"
 
 
-TABLES = {"defaults": defaults, "defaults-scored": defaults_scored}
+TABLES = {"defaults": defaults, "defaults-scored": defaults_scored, "sustained": sustained}
 VALUES = {"checkpoint.held": held, "defaults.learnt": counted}

@@ -1,12 +1,13 @@
 """Classification nets in PyTorch on one GPU: forward in training mode, forward and backward, a whole step of SGD.
 
     B=build python3 test/peers/bench_nets.py [--nets alexnet,vgg16] [--batches 64] [--dtypes bf16,tf32] [--runs 100]
+                                             [--eager-runs 20]
 
 channels_last; bf16 by autocast, the rest in float32; tf32: products in TF32. Images and labels stay on the GPU, dropout
 is on, batch norm uses the batch's statistics, GoogLeNet has no auxiliary heads. Every walk is timed eagerly and as a
 CUDA graph, each run by itself, after half as many that are not. Each net and precision has a process of its own; memory
-is the most that tensors took in an eager step, after cuDNN had tried its algorithms and before any graph. JSON lines, as ./train --benchmark has
-them; memory out is a line that says so.
+is the most that tensors took in an eager step, after cuDNN had tried its algorithms and before any graph. JSON lines, as
+./train --benchmark has them; memory out is a line that says so.
 """
 import argparse
 import gc
@@ -123,14 +124,14 @@ def timed(torch, walk, runs):
     return {"mean": statistics.fmean(ms), "median": statistics.median(ms), "stderr": error, "min": min(ms), "runs": runs}
 
 
-def measure(torch, net, dtype, batch, runs):
+def measure(torch, net, dtype, batch, runs, eager_runs):
     """The members of a record that a net, a precision and a batch size have."""
     out = {}
     gc.collect()
     torch.cuda.empty_cache()
     walks = Walks(net, dtype, batch)
     for key in ("fwd", "fwdbwd", "step"):
-        out[key + "_eager"] = timed(torch, getattr(walks, key), runs)
+        out[key + "_eager"] = timed(torch, getattr(walks, key), eager_runs)
     torch.cuda.reset_peak_memory_stats()
     walks.step()
     out["peak_bytes"] = torch.cuda.max_memory_allocated()
@@ -141,7 +142,7 @@ def measure(torch, net, dtype, batch, runs):
     return out
 
 
-def run_one(net, dtype, batches, runs):
+def run_one(net, dtype, batches, runs, eager_runs):
     import torch
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
@@ -151,7 +152,7 @@ def run_one(net, dtype, batches, runs):
                   "net": net, "gpu": torch.cuda.get_device_name(), "batch": batch, "dtype": dtype, "canvas_h": size,
                   "canvas_w": size}
         try:
-            found = {"out_of_memory": False, **measure(torch, net, dtype, batch, runs)}
+            found = {"out_of_memory": False, **measure(torch, net, dtype, batch, runs, eager_runs)}
         except torch.cuda.OutOfMemoryError as error:
             found = {"out_of_memory": True, "why": str(error).split("\n", 1)[0]}
         except ValueError as error:  # torch has no batch norm of one value
@@ -167,20 +168,22 @@ def main():
     parser.add_argument("--batches", type=numbers, default=[64])
     parser.add_argument("--dtypes", type=words, default=["bf16", "tf32"])
     parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--eager-runs", type=int, help="of a walk op by op; as many as --runs unless given")
     parser.add_argument("--here", action="store_true", help="in this process: one net, one precision")
     args = parser.parse_args()
     unknown = [f"--nets {n}" for n in args.nets if n not in NETS] + \
               [f"--dtypes {d}" for d in args.dtypes if d not in ("bf16", "tf32")]
     if unknown:
         parser.error(f"{unknown[0]} is unknown; nets: {', '.join(NETS)}; dtypes: bf16, tf32")
+    eager_runs = args.eager_runs or args.runs
     if args.here:
-        run_one(args.nets[0], args.dtypes[0], args.batches, args.runs)
+        run_one(args.nets[0], args.dtypes[0], args.batches, args.runs, eager_runs)
         return
     failed = 0
     for net in args.nets:
         for dtype in args.dtypes:
             failed |= subprocess.run([sys.executable, __file__, "--here", "--nets", net, "--dtypes", dtype, "--runs",
-                                      str(args.runs), "--batches", ",".join(map(str, args.batches))]).returncode
+                                      str(args.runs), "--eager-runs", str(eager_runs), "--batches", ",".join(map(str, args.batches))]).returncode
     sys.exit(failed)
 
 

@@ -5,14 +5,18 @@
 #   python3 tools/nets_plot.py records.jsonl >nets.svg
 # LIMIT: after so many seconds nothing is begun any more. What the file has already is left out, so that the same call
 # goes on where the one before has ended; stderr says what is left. PROFILE=FILE: the nets node by node, too.
-# DTYPES, CONVS ("auto cudnn"), RUNS: of each setting. PEER=: without PyTorch. A setting takes five to fifteen seconds.
+# DTYPES, CONVS ("auto cudnn"), RUNS: of each setting; EAGER_RUNS: of PyTorch's without a graph. PEER=: without PyTorch. A
+# setting takes five to thirty seconds.
 set -eu
 records=${1:?where the records go}
 NETS=${NETS:-alexnet overfeat vgg16 googlenet resnet50 resnet101 resnet152 vgg-28} BATCHES=${BATCHES:-64}
-DTYPES=${DTYPES:-bf16 tf32} CONVS=${CONVS:-auto cudnn} RUNS=${RUNS:-100} LIMIT=${LIMIT:-100000} B=${B:-build}
+DTYPES=${DTYPES:-bf16 tf32} CONVS=${CONVS:-auto cudnn} RUNS=${RUNS:-100} EAGER_RUNS=${EAGER_RUNS:-20} LIMIT=${LIMIT:-100000} B=${B:-build}
 PEER=${PEER-python3}
 export B
 [ -z "$PEER" ] || "$PEER" -c 'import torch, torchvision' || PEER=
+for tool in train ${PEER:+machine}; do
+  [ -x "$B/$tool" ] || { echo "$B/$tool is missing: run make first" >&2; exit 2; }
+done
 end=$(($(date +%s) + LIMIT))
 : >>"$records"
 
@@ -55,7 +59,8 @@ ours() {
 peers() {
   [ -n "$PEER" ] && [ "$2" != fp16 ] || return 0
   want=$(lacking "\"bench\": \"net-peer\",.*\"net\": \"$1\",.*\"dtype\": \"$2\"")
-  measure "$want" "$PEER" test/peers/bench_nets.py --here --nets "$1" --dtypes "$2" --runs "$RUNS" --batches "$want"
+  measure "$want" "$PEER" test/peers/bench_nets.py --here --nets "$1" --dtypes "$2" --runs "$RUNS" \
+    --eager-runs "$EAGER_RUNS" --batches "$want"
 }
 
 for net in $NETS; do
