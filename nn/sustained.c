@@ -59,7 +59,7 @@ typedef struct Busy {
   const Run *run;
   void *meter;
   void *done[AHEAD]; // a mark behind each of the last runs
-  int runs;
+  int64_t runs;
   MeterReading reading;
   double next; // now_seconds() before which the meter is not read again
   double mhz;  // sums over the readings
@@ -97,16 +97,16 @@ static Sustained measure_busy(const Run *r, void *meter, const SustainedTimes *t
   for (int i = 0; i < AHEAD; i++) b.done[i] = device_mark_open(r->dev);
   bool known = busy_until_step(&b, times->settle, &begin);
   const double joules = b.reading.joules;
-  const int runs = b.runs;
+  const int64_t runs = b.runs;
   b.mhz = b.readings = 0;
   timing->mark(r->dev, from);
   known &= busy_until_step(&b, times->window, &end);
   timing->mark(r->dev, to);
   Sustained s = {.calls = (b.runs - runs) * r->calls, .watts = NAN, .mhz = NAN};
-  s.seconds = timing->elapsed(r->dev, from, to) / s.calls;
+  s.seconds = timing->elapsed(r->dev, from, to) / (double)s.calls;
   if (known) {
     s.watts = (b.reading.joules - joules) / (end - begin);
-    s.mhz = b.mhz / b.readings;
+    if (b.mhz > 0) s.mhz = b.mhz / b.readings;
   }
   s.joules = s.watts * s.seconds;
   for (int i = 0; i < AHEAD; i++) device_mark_close(r->dev, b.done[i]);

@@ -15,13 +15,13 @@ typedef struct SustainedTimes { // seconds
 } SustainedTimes;
 
 typedef struct Sustained {
-  int calls;      // in the window
+  int64_t calls;  // in the window
   double cold;    // seconds a call, of the first after the rest: as many as take a millisecond, or one
   double seconds; // of a call in the window
   double watts;   // mean over the window, whose ends are known to some five readings of the meter (25 ms on an H200);
                   // NaN: the device has no meter
   double joules;  // of a call; NaN likewise
-  double mhz;     // of the multiprocessors, mean over the window; NaN likewise
+  double mhz;     // of the multiprocessors, mean over the window; NaN likewise, or where the meter tells no clock
 } Sustained;
 
 typedef void SustainedWork(void *context);

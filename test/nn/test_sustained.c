@@ -70,6 +70,12 @@ TEST(sustained_without_a_meter_tells_the_time) {
   EXPECT(isnan(s.watts) && isnan(s.joules) && isnan(s.mhz));
 }
 
+TEST(sustained_knows_a_clock_that_the_meter_tells) {
+  Work w = {.seconds = 2e-4};
+  const Sustained s = measure(&w, made_up_read, 0);
+  EXPECT(s.watts > 0 && isnan(s.mhz));
+}
+
 // Never again after a second, whoever keeps the count.
 TEST(sustained_does_not_believe_a_meter_that_stands) {
   Work w = {.seconds = 1e-3};
