@@ -13,7 +13,6 @@ static void queue_node(void *context) {
   r->n->kind->forward(r->g, r->n);
 }
 
-// Nodes that add to what they find would find another value each time; forward has none.
 static void after(Observer *o, Graph *g, Node *n, Pass pass) {
   NodeEnergy *e = (NodeEnergy *)o;
   if (pass != PASS_FORWARD) return;
@@ -31,10 +30,8 @@ void node_energy_start(NodeEnergy *e, Graph *g, double seconds) {
   graph_observe(g, &e->observer);
 }
 
-void node_energy_stop(NodeEnergy *e, Graph *g) { graph_unobserve(g, &e->observer); }
-
 void node_energy_free(NodeEnergy *e, Graph *g) {
-  node_energy_stop(e, g);
+  graph_unobserve(g, &e->observer);
   if (e->meter) g->dev->memory->timing->meter_close(e->meter);
   free(e->node);
   *e = (NodeEnergy){0};

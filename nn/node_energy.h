@@ -1,5 +1,6 @@
-// Joules of a forward walk, node by node: an observer that, when a node has run, has it run for long, back to back
-// (nn/sustained.h), while what it reads is still there. The walk takes as long as all of that.
+// Joules of inference, node by node: an observer that, when a node has run, has it run for long, back to back
+// (nn/sustained.h), while what it reads is still there. The walk takes as long as all of that. Not of training, where a
+// batch norm that runs again moves its running statistics again.
 #pragma once
 #include <stdio.h>
 #include "nn/graph.h"
@@ -13,9 +14,8 @@ typedef struct NodeEnergy {
   bool walked;
 } NodeEnergy;
 
-// From here to node_energy_stop, which frees nothing, forward walks of the graph are measured.
+// From here to node_energy_free, forward walks of the graph are measured.
 void node_energy_start(NodeEnergy *e, Graph *g, double seconds);
-void node_energy_stop(NodeEnergy *e, Graph *g);
 void node_energy_free(NodeEnergy *e, Graph *g);
 
 // A row per node, per kind of node and for all: time of a call from rest and for long, watts, joules, clock. Nothing

@@ -37,7 +37,6 @@ TEST(node_energy_of_a_walk) {
   NodeEnergy e = {0};
   node_energy_start(&e, g, 0.02);
   net_run(&net);
-  node_energy_stop(&e, g);
   double joules = 0;
   for (int i = 0; i < g->nodes; i++) {
     const Sustained *s = &e.node[i];
