@@ -1,5 +1,6 @@
-// Loops over threads of their own, which have ended when the loop returns: for what a program does before it forks. A
-// fork takes one thread along; those that OpenMP keeps for its next loop would be missing, and waited for.
+// Loops over threads of their own, which have ended when the loop returns: for what a program does before it forks, and
+// for what the library does on a thread of its caller's. A fork takes one thread along; those that OpenMP keeps for its
+// next loop would be missing, and waited for. A caller would have them for good.
 #pragma once
 
 // How many cores this process may use: its affinity, which containers, batch systems and comm/cores.h narrow. At least

@@ -16,15 +16,18 @@ TEST(pixel_pool_gives_the_tightest_spare) {
   PixelPool p = {0};
   size_t room;
   uint8_t *const wide = take(&p, 900, &room), *const tight = take(&p, 850, &room);
-  pixel_pool_give(&p, wide, 900);
-  pixel_pool_give(&p, tight, 850);
-  pixel_pool_give(&p, NULL, 0);
-  EXPECT(p.n == 2 && p.bytes == 1750);
-  EXPECT(take(&p, 800, &room) == tight);
-  EXPECT_INT(room, 850);
-  EXPECT(take(&p, 800, &room) == wide); // an eighth larger
-  EXPECT_INT(room, 900);
-  EXPECT(p.n == 0 && p.bytes == 0);
+  for (int tight_first = 0; tight_first < 2; tight_first++) {
+    if (tight_first) pixel_pool_give(&p, tight, 850);
+    pixel_pool_give(&p, wide, 900);
+    if (!tight_first) pixel_pool_give(&p, tight, 850);
+    pixel_pool_give(&p, NULL, 0);
+    EXPECT(p.n == 2 && p.bytes == 1750);
+    EXPECT(take(&p, 800, &room) == tight);
+    EXPECT_INT(room, 850);
+    EXPECT(take(&p, 800, &room) == wide); // an eighth larger
+    EXPECT_INT(room, 900);
+    EXPECT(p.n == 0 && p.bytes == 0);
+  }
   pixel_pool_give(&p, wide, 900);
   uint8_t *const small = take(&p, 799, &room), *const large = take(&p, 901, &room);
   EXPECT(small != wide && large != wide && room == 901);
