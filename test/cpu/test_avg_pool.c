@@ -1,4 +1,5 @@
 // Average pooling, held to its definition.
+#include "exact/avg_windows.h"
 #include "test/harness/avg_pool_cases.h"
 #include "test/harness/gradcheck.h"
 #include "test/harness/op_golden.h"
@@ -109,6 +110,14 @@ TEST(avg_pool_equals_definition) {
     }
     device_close(dev);
   }
+}
+
+// Where bins begin is told by products of sides, in 32 bits; windows are told otherwise.
+TEST(avg_pool_refuses_bins_of_longer_sides) {
+  const AvgPool adaptive = {.count_pad = true}, pairs = {{2, 2, 0}, true};
+  EXPECT(avg_pool_fits(&adaptive, 65535, 65535));
+  EXPECT(!avg_pool_fits(&adaptive, 65536, 1) && !avg_pool_fits(&adaptive, 1, 65536));
+  EXPECT(avg_pool_fits(&pairs, 1 << 17, 1 << 16));
 }
 
 TEST(avg_pool_honours_dest) {

@@ -1,5 +1,6 @@
 // The parts of an update: every trained element once, of its parameter's kind, with the shadow that training reads.
 #include "nn/update_parts.h"
+#include "test/harness/child.h"
 #include "test/harness/op.h"
 
 static void open_params(Params *p, Device **dev, DType shadow) {
@@ -67,6 +68,50 @@ TEST(update_parts_cover_what_is_trained) {
     EXPECT_INT(at, 1 + 6 + 1 + 3); // 5 · 4104 elements are five whole parts and one more, 70 · 144 two and one more
     close_params(&p, dev);
   }
+}
+
+// What a plan of memory says is what is taken, the list of parts included.
+static size_t taken;
+static void *(*own_alloc)(Device *dev, size_t bytes);
+static void *counted_alloc(Device *dev, size_t bytes) {
+  taken += bytes;
+  return own_alloc(dev, bytes);
+}
+TEST(update_parts_are_planned) {
+  Params p;
+  Device *dev;
+  open_params(&p, &dev, BF16);
+  const Memory *own = dev->memory;
+  Memory memory = *own;
+  own_alloc = own->alloc;
+  memory.alloc = counted_alloc;
+  taken = 0;
+  Param *filter = param_filter(&p, "filter", 70, 3, 3, 11, false, true, INIT_ONE);
+  filter->plain = true;
+  fold_of(&p, filter);
+  p.adam = true;
+  params_lay_out(&p);
+  dev->memory = &memory;
+  allocate(&p);
+  dev->memory = own;
+  EXPECT_INT(p.parts, 3);
+  EXPECT_INT(taken, p.bytes);
+  close_params(&p, dev);
+}
+
+// More elements than a part can count are refused, not left as they are.
+static void lay_out_too_much(void *context) {
+  Params p;
+  Device *dev;
+  (void)context;
+  open_params(&p, &dev, F32);
+  param_filter(&p, "huge", 1 << 16, 1, 1, 1 << 15, false, true, INIT_ONE);
+  params_lay_out(&p);
+}
+TEST(update_parts_refuse_what_they_cannot_count) {
+  const char *said;
+  EXPECT(run_in_child(lay_out_too_much, NULL, &said) != 0);
+  EXPECT(strstr(said, "update_parts.c"));
 }
 
 TEST(update_parts_of_nothing) {
