@@ -305,7 +305,7 @@ template <class T, DestInputs INPUTS>
 __global__ void __launch_bounds__(THREADS, blocks_per_sm(INPUTS))
     norm_normalise_kernel(NormTiling m, const float *gamma, const float *beta, const float *stats, bool from_end,
                           DestArgs dest) {
-  constexpr int N = PIXELS_AHEAD < T, INPUTS == ADDEND ? 2 : 1 > ;
+  constexpr int N = PIXELS_AHEAD<T, (INPUTS == ADDEND ? 2 : 1)>; // x, and the addend
   const DestArgs y = with_inputs<INPUTS>(dest);
   const int set = blockIdx.z, c = channel_of_thread();
   grid_wait_prerequisite();
@@ -446,7 +446,7 @@ template <class T, DestInputs INPUTS>
 __global__ void __launch_bounds__(THREADS, blocks_per_sm(INPUTS))
     norm_backward_kernel(NormTiling m, Tensor dy, const float *gamma, const float *stats, const float *slopes,
                          DestArgs dest) {
-  constexpr int N = PIXELS_AHEAD < T, INPUTS == ADDEND ? 3 : 2 > ;
+  constexpr int N = PIXELS_AHEAD<T, (INPUTS == ADDEND ? 3 : 2)>; // x, dy, and the addend
   const DestArgs dx = with_inputs<INPUTS>(dest);
   const int set = blockIdx.z, c = channel_of_thread();
   grid_wait_prerequisite();

@@ -82,6 +82,7 @@ template <class Tile>
 __device__ __forceinline__ void wgrad_epilogue(const WgradGemm &p, const MmaAccumulator<Tile> &acc, int slice, int row,
                                                int column) {
   constexpr int PAIRS = 2 * Tile::FRAGMENTS_N; // of columns, of a lane in a row
+  static_assert(PAIRS <= 16, "a bit of `padding` for each column");
   const Tensor &dw = p.out.dw;
   const bool last = p.single_slice;
   int lane = threadIdx.x % 32, rows = last ? dw.n : INT_MAX;
