@@ -199,6 +199,11 @@ static bool bench_layer(ConvBench *b, const ConvCase *l, int n, int h, int w) {
   return ok;
 }
 
+// Unless --layer leaves it out.
+static bool bench_climbed_gemm(ConvBench *b) {
+  return !layer_wanted(b, &climbed_gemm) || bench_layer(b, &climbed_gemm, 8192 / 256, 16, 16);
+}
+
 static bool bench_network(ConvBench *b) {
   const int boxes = b->batch * (b->sustained ? SUSTAINED_BOXES : b->rois),
             masks = b->sustained ? b->batch * SUSTAINED_MASKS : boxes / MASKS_OF;
@@ -210,7 +215,7 @@ static bool bench_network(ConvBench *b) {
     else
       ok &= bench_layer(b, &l, l.on == ON_BOXES ? boxes : masks, l.size, l.size);
   }
-  if (b->sustained && layer_wanted(b, &climbed_gemm)) ok &= bench_layer(b, &climbed_gemm, 8192 / 256, 16, 16);
+  if (b->sustained) ok &= bench_climbed_gemm(b);
   return ok;
 }
 
@@ -220,7 +225,7 @@ static bool bench_ladder(ConvBench *b) {
     for (const ConvCase &l : conv_cases)
       if (!strcmp(l.name, name) && layer_wanted(b, &l))
         ok &= bench_layer(b, &l, b->batch, blocks_for(b->height, l.size), blocks_for(b->width, l.size));
-  if (layer_wanted(b, &climbed_gemm)) ok &= bench_layer(b, &climbed_gemm, 8192 / 256, 16, 16);
+  ok &= bench_climbed_gemm(b);
   print_climb(&b->climb);
   draw_climb(&b->climb);
   return ok;
