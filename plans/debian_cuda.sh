@@ -9,8 +9,8 @@ folder=${1:?FOLDER} suite=${SUITE:-trixie}
 [ ! -e "$folder" ] || { echo "$folder is there already" >&2; exit 2; }
 mkdir -p "$folder.part/lists/partial" "$folder.part/debs" "$folder.part/root"
 part=$(cd "$folder.part" && pwd)
-# Trusted: the machine's own keys may be of an older Debian.
-echo "deb [trusted=yes] http://deb.debian.org/debian $suite main non-free" >"$part/sources.list"
+# Trusted for whom https shows it to come from: the machine's own keys may be of an older Debian, or of none.
+echo "deb [trusted=yes] https://deb.debian.org/debian $suite main non-free" >"$part/sources.list"
 get() {
   apt-get -q -o Dir::State::Lists="$part/lists" -o Dir::Etc::sourcelist="$part/sources.list" \
     -o Dir::Etc::sourceparts=- "$@" >&2

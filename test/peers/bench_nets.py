@@ -6,8 +6,8 @@
 channels_last; bf16 by autocast, the rest in float32; tf32: products in TF32. Images and labels stay on the GPU, dropout
 is on, batch norm uses the batch's statistics, GoogLeNet has no auxiliary heads. Every walk is timed eagerly and as a
 CUDA graph, each run by itself, after half as many that are not. Each net and precision has a process of its own; memory
-is the most that tensors took in an eager step, after cuDNN had tried its algorithms and before any graph. JSON lines, as
-./train --benchmark has them; memory out is a line that says so.
+is the most that tensors took in an eager step, after cuDNN had tried its algorithms and before any graph. JSON lines,
+as ./train --benchmark has them; memory out is a line that says so.
 """
 import argparse
 import gc
@@ -182,8 +182,9 @@ def main():
     failed = 0
     for net in args.nets:
         for dtype in args.dtypes:
-            failed |= subprocess.run([sys.executable, __file__, "--here", "--nets", net, "--dtypes", dtype, "--runs",
-                                      str(args.runs), "--eager-runs", str(eager_runs), "--batches", ",".join(map(str, args.batches))]).returncode
+            failed |= subprocess.run([sys.executable, __file__, "--here", "--nets", net, "--dtypes", dtype,
+                                      "--runs", str(args.runs), "--eager-runs", str(eager_runs),
+                                      "--batches", ",".join(map(str, args.batches))]).returncode
     sys.exit(failed)
 
 

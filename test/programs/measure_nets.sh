@@ -5,13 +5,13 @@
 #   python3 tools/nets_plot.py records.jsonl >nets.svg
 # LIMIT: after so many seconds nothing is begun any more. What the file has already is left out, so that the same call
 # goes on where the one before has ended; stderr says what is left. PROFILE=FILE: the nets node by node, too.
-# DTYPES, CONVS ("auto cudnn"), RUNS: of each setting; EAGER_RUNS: of PyTorch's without a graph. PEER=: without PyTorch. A
-# setting takes five to thirty seconds.
+# DTYPES, CONVS ("auto cudnn"), RUNS: of each setting; EAGER_RUNS: of PyTorch's without a graph. PEER=: without PyTorch.
+# A setting takes five to thirty seconds.
 set -eu
 records=${1:?where the records go}
 NETS=${NETS:-alexnet overfeat vgg16 googlenet resnet50 resnet101 resnet152 vgg-28} BATCHES=${BATCHES:-64}
-DTYPES=${DTYPES:-bf16 tf32} CONVS=${CONVS:-auto cudnn} RUNS=${RUNS:-100} EAGER_RUNS=${EAGER_RUNS:-20} LIMIT=${LIMIT:-100000} B=${B:-build}
-PEER=${PEER-python3}
+DTYPES=${DTYPES:-bf16 tf32} CONVS=${CONVS:-auto cudnn} RUNS=${RUNS:-100} EAGER_RUNS=${EAGER_RUNS:-20}
+LIMIT=${LIMIT:-100000} B=${B:-build} PEER=${PEER-python3}
 export B
 [ -z "$PEER" ] || "$PEER" -c 'import torch, torchvision' || PEER=
 for tool in train ${PEER:+machine}; do
