@@ -180,5 +180,6 @@ void engine_queue_inference(Engine *e, const Batch *batch, bool wait);
 // when there is no memory, and nothing has changed.
 bool engine_make_room(Engine *e, size_t bytes);
 size_t engine_room(const Engine *e); // bytes of images of a batch
-// The losses of a batch of the inference shapes, targets included, in the order of Model.loss. Waits.
+// The losses of a batch of the inference shapes, targets included, in the order of Model.loss. Waits. After training
+// steps params_refresh comes first, here too.
 void engine_losses(Engine *e, const Batch *batch, double loss[MAX_LOSSES]);
