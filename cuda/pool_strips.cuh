@@ -154,6 +154,36 @@ template <int SIZE, int STRIDE, int COLUMNS> struct Strip {
   static_assert(COLUMNS % STRIDE == 0 && SIZE >= STRIDE && SIZE > 1, "");
 };
 
+// sum [SIZE][COLUMNS], of a row of windows: window v's gradients go to those of its pixels that are the strip's, by the
+// columns that window_maximum tells.
+template <class T, int SIZE, int STRIDE, int COLUMNS>
+static __device__ __forceinline__ void add_gradients(float sum[SIZE][COLUMNS][8], const Words<T> column[SIZE],
+                                                     const Eight &grad, int v) {
+#pragma unroll
+  for (int channel = 0; channel < 8; channel++)
+#pragma unroll
+    for (int k = 0; k < SIZE * SIZE; k++) {
+      const int at = (v - Strip<SIZE, STRIDE, COLUMNS>::BEHIND) * STRIDE + k % SIZE; // of the strip's columns
+      const uint32_t word = column[k / SIZE].at[channel / LANES<T>];
+      const int bit = channel % LANES<T> * 16 + k % SIZE;
+      if (at >= 0 && at < COLUMNS && word >> bit & 1) sum[k / SIZE][at][channel] += grad.v[channel];
+    }
+}
+
+// From a row of windows to the next, which has some of its rows.
+template <class T, int SIZE, int STRIDE, int COLUMNS, int WINDOWS>
+static __device__ __forceinline__ void slide(RowMaximum<T> rows[SIZE][WINDOWS], float sum[SIZE][COLUMNS][8]) {
+  constexpr int KEPT = Strip<SIZE, STRIDE, COLUMNS>::KEPT;
+#pragma unroll
+  for (int k = 0; k < SIZE; k++) {
+#pragma unroll
+    for (int v = 0; v < WINDOWS; v++)
+      if (k < KEPT) rows[k][v] = rows[k + STRIDE][v];
+#pragma unroll
+    for (int at = 0; at < COLUMNS * 8; at++) sum[k][at / 8][at % 8] = k < KEPT ? sum[k + STRIDE][at / 8][at % 8] : 0;
+  }
+}
+
 // dx [n, h, w, c]: each pixel gathers the gradients of the windows whose maximum it is, in row-major order; then the
 // epilogue. A thread has eight channels of a strip, and of its groups of STRIDE rows `band`; padding is at most 1. Grid
 // (n · strips · vectors of a pixel, bands).
@@ -217,15 +247,7 @@ __global__ void __launch_bounds__(STRIP_THREADS)
 #pragma unroll
       for (int k = 0; k < SIZE; k++) of[k] = &rows[k][v];
       window_maximum<T, SIZE>(column, of, top < 0, x.h - 1 - top);
-#pragma unroll
-      for (int channel = 0; channel < 8; channel++)
-#pragma unroll
-        for (int k = 0; k < SIZE * SIZE; k++) {
-          const int at = (v - S::BEHIND) * STRIDE + k % SIZE; // of the strip's columns
-          const uint32_t word = column[k / SIZE].at[channel / LANES<T>];
-          const int bit = channel % LANES<T> * 16 + k % SIZE;
-          if (at >= 0 && at < COLUMNS && word >> bit & 1) sum[k / SIZE][at][channel] += grad.v[channel];
-        }
+      add_gradients<T, SIZE, STRIDE, COLUMNS>(sum, column, grad, v);
     }
 #pragma unroll
     for (int k = 0; k < STRIDE * COLUMNS; k++) { // the epilogue of the pixels that no later window reaches
@@ -239,15 +261,7 @@ __global__ void __launch_bounds__(STRIP_THREADS)
       else
         dest_store8<T>(dx, n, y, ix, c, total, {});
     }
-#pragma unroll
-    for (int k = 0; k < SIZE; k++) {
-#pragma unroll
-      for (int v = 0; v < S::WINDOWS; v++)
-        if (k < S::KEPT) rows[k][v] = rows[k + STRIDE][v];
-#pragma unroll
-      for (int at = 0; at < COLUMNS * 8; at++)
-        sum[k][at / 8][at % 8] = k < S::KEPT ? sum[k + STRIDE][at / 8][at % 8] : 0;
-    }
+    slide<T, SIZE, STRIDE, COLUMNS, S::WINDOWS>(rows, sum);
   }
 }
 
