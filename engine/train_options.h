@@ -121,7 +121,7 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
   X(STRING, device,           "auto",          "NAME",     "auto, cpu or cuda:N")                                      \
   X(CHOICE_IMPLIED, amp,      0, amp_names, "bf16",        "16-bit activations (GPU)")                                 \
   X(FLAG,   tf32,             false,                       "TF32 products (GPU)")                                      \
-  X(STRING, conv,             NULL,            "RUNG",     "convolution kernels (GPU)")                                \
+  X(STRING, conv,             NULL,            "RUNG[/TILE]", "convolution kernels (GPU)")                             \
   X(HEADING, "Several GPUs: docs/scaling.md")                                                                          \
   X(STRING, gpus,             "1",             "N",        "ranks, one a GPU; all: as many as there are; not under "   \
                                                            "torchrun, srun or mpirun, which start them")               \

@@ -58,7 +58,7 @@
                                                 "energy that it takes; 0 = do not")                                    \
   X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16",  "16-bit activations (GPU)")                                            \
   X(FLAG,   tf32,      false,                   "TF32 products (GPU)")                                                 \
-  X(STRING, conv,      NULL,            "RUNG", "convolution kernels (GPU)")                                           \
+  X(STRING, conv,      NULL,            "RUNG[/TILE]", "convolution kernels (GPU)")                                    \
   X(STRING, device,    "auto",          "NAME", "auto, cpu or cuda:N")                                                 \
   X(STRING, gpus,      "1",             "N",    "share --data out over so many GPUs; all: as many as there are")       \
   X(STRING, rendezvous, NULL,           "PLACE", "where ranks of several nodes meet: tcp:HOST:PORT or file:PATH; "     \
