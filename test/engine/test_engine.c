@@ -36,6 +36,35 @@ TEST(engine_step_not_finite) {
   engine_close(&before);
 }
 
+// Kinds of parameters have rates of their own, of either optimiser: where biases' is 0, all else moves.
+TEST(engine_trains_kinds_by_their_factors) {
+  static const SgdFactors still_biases = {.rate = {[PARAM_WEIGHT] = 1, [PARAM_NORM_SCALE] = 1, [PARAM_NORM_SHIFT] = 1},
+                                          .decay = {1, 1, 1, 1}};
+  ModelConfig config = small_config(NORM_GN, CLASSES);
+  Optimizer optimizer[] = {{0}, small_adam};
+  for (int i = 0; i < COUNT(optimizer); i++) {
+    Engine e, before;
+    optimizer[i].factors = &still_biases;
+    small_engine_with(&e, &config, &optimizer[i]);
+    small_engine_with(&before, &config, &optimizer[i]);
+    params_randomise(&e.params, 1);
+    params_randomise(&before.params, 1);
+    EXPECT(small_step(&e, 0).finite);
+    int still = 0, moved[PARAM_KINDS] = {0};
+    for (int k = 0; k < e.params.n; k++) {
+      const Param *q = e.params.list[k];
+      if (!q->trainable) continue;
+      const bool same = same_values(&q->master, &before.params.list[k]->master);
+      still += same && q->kind == PARAM_BIAS;
+      moved[q->kind] += !same;
+    }
+    EXPECT(still > 0 && !moved[PARAM_BIAS]);
+    EXPECT(moved[PARAM_WEIGHT] && moved[PARAM_NORM_SCALE] && moved[PARAM_NORM_SHIFT]);
+    engine_close(&e);
+    engine_close(&before);
+  }
+}
+
 // Of several canvases a step takes that of its batch: it is the step of an engine that has no other.
 TEST(engine_steps_on_the_canvas_of_its_batch) {
   ModelConfig config = small_config(NORM_GN, CLASSES);

@@ -95,6 +95,8 @@ TEST_TIER(program_mistakes_of_infer, 1) {
   snprintf(model, sizeof model, "%s", in_tmp("tiny/checkpoint.safetensors"));
   expect_mistake("--weights FILE is missing", "%s image.png", infer);
   expect_mistake("name either images or --data", "%s --weights %s", infer, model);
+  expect_mistake("--profile needs --benchmark", "%s --weights %s --data %s --profile", infer, model, shapes_set());
+  expect_mistake("--energy needs --benchmark", "%s --weights %s --data %s --energy 0.1", infer, model, shapes_set());
   expect_mistake("no-such-image.png", "%s --weights %s --out %s no-such-image.png", infer, model, in_tmp("o"));
   write_text(in_tmp("text.png"), "not an image\n");
   expect_mistake("text.png", "%s --weights %s --out %s %s", infer, model, in_tmp("o"), in_tmp("text.png"));
