@@ -38,9 +38,16 @@ def repeat(coco, count):
     return {**coco, "images": images, "annotations": annotations}
 
 
-def link(to, path):
-    if os.path.islink(path):
+def make_room(path):
+    """A link, or a list that another call has written, goes; a folder is somebody's images."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        sys.exit(f"{path}: a folder is there already; give another --out")
+    if os.path.lexists(path):
         os.remove(path)
+
+
+def link(to, path):
+    make_room(path)
     os.symlink(os.path.abspath(to), path)
 
 
@@ -61,8 +68,7 @@ def make_split(data, out, split, count):
     if len(coco["images"]) >= count:
         link(annotations, target)
     else:
-        if os.path.islink(target):
-            os.remove(target)
+        make_room(target)
         write(target, json.dumps(repeat(coco, count)))
     return max(count, len(coco["images"])), len(coco["images"])
 

@@ -57,6 +57,15 @@ TEST_TIER(plans_make_a_large_set_once, 1) {
   EXPECT_INT(command(&said, "test -h %s", in_tmp("large/annotations/instances_val.json")), 0);
   EXPECT_INT(command(&said, "%s --data %s", tool("doctor"), in_tmp("large")), 0);
   EXPECT(strstr(said, "images      100;"));
+  // A list that has become too long for what is asked now gives way to a link; a folder of images never does.
+  char *set = xstrdup(shapes_set());
+  if (!EXPECT_INT(
+          command(&said, "python3 plans/large_set.py --data %s --out %s --train 2 --val 2", set, in_tmp("large")), 0))
+    printf("    %s\n", said);
+  EXPECT_INT(command(&said, "test -h %s", in_tmp("large/annotations/instances_train.json")), 0);
+  EXPECT(command(&said, "python3 plans/large_set.py --data %s --out %s", set, set) != 0);
+  EXPECT(strstr(said, "/train: a folder is there already; give another --out"));
+  free(set);
   EXPECT(command(&said, "python3 plans/large_set.py --data /nowhere --out %s", in_tmp("none")) != 0);
   EXPECT(strstr(said, "/nowhere: no folder annotations"));
   free(make);
