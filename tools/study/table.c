@@ -18,6 +18,7 @@ char *study_figure_text(const StudyData *d, const StudyFigure *f, const StudyMea
   if (isnan(f->value)) return xstrdup("–");
   if (error <= 1e-12 * fabs(f->value)) error = NAN; // runs that are equal, or a ratio to itself
   int digits = m->digits;
+  if (digits >= 0 && error > 0) digits = MAX(digits, digits_for(error, 1)); // never ± 0.00
   if (digits < 0) digits = error > 0 ? digits_for(error, 2) : f->value == floor(f->value) ? 0 : digits_for(f->value, 4);
   if (isnan(error)) return xasprintf("%.*f", digits, f->value);
   return xasprintf("%.*f ± %.*f", digits, f->value, digits, error);
