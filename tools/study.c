@@ -200,9 +200,12 @@ static int tell_failures(const Study *s) {
     lacking += bad;
     if (!bad) continue;
     const StudyCommand *command = &s->plan.commands[c];
-    line_print(stderr, "%s:%d: the command %s gave no figures in %s%d of its %d runs; the last one: %s: %s",
-               s->plan.text.path, command->line, command->name, bad == runs ? "all, " : "", bad, runs,
-               study_states[last->state], last->why ? last->why : "");
+    line_print(
+        stderr,
+        "%s:%d: the command %s gave no figures in %s%d of its %d runs, which --rerun failed runs again; the last one: "
+        "%s: %s",
+        s->plan.text.path, command->line, command->name, bad == runs ? "all, " : "", bad, runs,
+        study_states[last->state], last->why ? last->why : "");
   }
   return lacking;
 }

@@ -66,6 +66,9 @@ static const char figures_plan[] =
     "better: higher\n"
     "[measure ratio]\n"
     "value: x / x[kind=b]\n"
+    "[measure coarse]\n"
+    "value: x / x[kind=b]\n"
+    "digits: 0\n"
     "[measure least]\n"
     "value: min(x)\n"
     "[table all]\n"
@@ -83,10 +86,10 @@ TEST(study_means_errors_and_what_they_tell_apart) {
   EXPECT_INT(study(plan, "figures", "", NULL), 0);
   char *text = read_text("figures", "tables.md");
   EXPECT_IN(text, "By `build/study` from 9 of 9 runs.");
-  EXPECT_IN(text, "| kind | x, km | x, km: others | ratio | least |");
+  EXPECT_IN(text, "| kind | x, km | x, km: others | ratio | coarse | least |");
   // a / b = 0.857: relative errors 1.1547 / 12 and 1 / 14, √(0.09623² + 0.07143²) · 0.857 = 0.103.
-  EXPECT_IN(text, "| a | 12.0 ± 1.2 | 11.50 | 0.86 ± 0.10 | 10 |");
-  EXPECT_IN(text, "| b | 14.0 ± 1.0 |  | 1 | 13 |");
+  EXPECT_IN(text, "| a | 12.0 ± 1.2 | 11.50 | 0.86 ± 0.10 | 0.9 ± 0.1 | 10 |");
+  EXPECT_IN(text, "| b | 14.0 ± 1.0 |  | 1 | 1 | 13 |");
   EXPECT_IN(text, "Best x: kind=c, 101.00 ± 0.58 km.");
   EXPECT_IN(
       text,
@@ -99,6 +102,16 @@ TEST(study_means_errors_and_what_they_tell_apart) {
   free(text);
   text = read_text("figures", "cells.jsonl");
   EXPECT_IN(text, "\"settings\":{\"kind\":\"a\"},\"state\":\"ok\",\"measures\":{\"x\":{\"mean\":12,\"error\":1.1547");
+  free(text);
+}
+
+TEST(study_says_which_panel_of_a_plot_has_no_figures) {
+  const char *plan = put("panels.plan", "title: Panels\n[setting a]\nvalues: 1, 2\n[setting b]\nvalues: 1, 2\n"
+                                        "[command c]\nrun: echo '{\"v\": {a}{b}}'\n[measure v]\nread: v\n"
+                                        "[plot v]\nx: a\ny: v\npanels: b\n");
+  EXPECT_INT(study(plan, "panels", "--only b=1", NULL), 0);
+  char *text = read_text("panels", "v.svg");
+  EXPECT_INT(count(text, "no figures"), 1);
   free(text);
 }
 
@@ -169,7 +182,9 @@ static const char failing_plan[] =
 TEST(study_makes_rows_of_failures_and_goes_on) {
   const char *said, *plan = put("failing.plan", failing_plan);
   EXPECT_INT(study(plan, "failing", "", &said), EXIT_RUN);
-  EXPECT_IN(said, "failing.plan:6: the command c gave no figures in 21 of its 30 runs");
+  EXPECT_IN(
+      said,
+      "failing.plan:6: the command c gave no figures in 21 of its 30 runs, which --rerun failed runs again; the last");
   char *text = read_text("failing", "tables.md");
   EXPECT_IN(text, "| good | 1 |");
   EXPECT_IN(text, "| record | out of memory |");

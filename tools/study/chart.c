@@ -290,7 +290,10 @@ static void print_bars(FILE *f, Chart *c, const StudyAxis *ax, const StudyAxis *
 
 static void print_panel(FILE *f, Chart *c, double top, int panel, const StudyShown *y) {
   const StudyAxis ax = x_axis(c), ay = y_axis(c, panel, y);
+  bool any = false;
+  for (int i = 0; i < c->num_curves; i++) any |= has_point(c, &c->curves[i], &ay, panel, y);
   print_axes(f, c, &ax, &ay, top, panel, y);
+  if (!any) print_text(f, (LEFT + WIDTH - RIGHT) / 2.0, top + PANEL / 2.0, "middle", "no figures");
   if (c->plot->bars) print_bars(f, c, &ax, &ay, top, panel, y);
   for (int i = 0; i < c->num_curves && !c->plot->bars; i++) print_curve(f, c, &c->curves[i], &ax, &ay, top, panel, y);
 }
