@@ -1,15 +1,26 @@
 #include "base/interrupt.h"
 #include <signal.h>
 #include <stddef.h>
+#include <time.h>
 
 static volatile sig_atomic_t asked, unread;
+static volatile double asked_at;    // seconds; of the first signal
+static const double again = 0.2;    // seconds: timeout(1) sends its signal twice, to the program and to its group
 static const atomic_int *elsewhere; // NULL: nobody else asks
 
+static double seconds_now(void) { // that a handler may ask for
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static void on_request(int which) {
-  if (asked) {
+  const double now = seconds_now();
+  if (asked && now - asked_at > again) {
     signal(which, SIG_DFL);
     raise(which); // takes effect when this returns
   }
+  if (!asked) asked_at = now;
   asked = 1;
 }
 

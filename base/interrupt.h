@@ -3,8 +3,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-// From here on a first SIGINT, SIGTERM or SIGHUP is noted, and one more of them ends the program at once. A signal that
-// the program was started to ignore stays ignored, as SIGHUP is under nohup.
+// From here on a first SIGINT, SIGTERM or SIGHUP is noted, and one more of them ends the program at once, unless it
+// comes within 0.2 s, as the second that timeout(1) sends. A signal that the program was started to ignore stays
+// ignored, as SIGHUP is under nohup.
 void interrupt_catch(void);
 // From here on what cannot be written is an error of writing, not the program's end: SIGXFSZ (ulimit -f), and SIGPIPE,
 // which is noted, however often it comes: nobody reads what the program says any more.

@@ -6,8 +6,8 @@
 #include "test/harness/test.h"
 
 // What becomes of a program that catches interrupts and gets these: its exit status, 10 where one is noted, or minus
-// the signal that ends it. `ignored`: what it is started to ignore; 0 = nothing.
-static int after(int ignored, int first, int second) {
+// the signal that ends it. `ignored`: what it is started to ignore; 0 = nothing. `between`: milliseconds.
+static int after_apart(int ignored, int first, int between, int second) {
   pid_t pid = fork();
   CHECK(pid >= 0);
   if (pid == 0) {
@@ -16,6 +16,7 @@ static int after(int ignored, int first, int second) {
     interrupt_by_writing();
     interrupt_catch();
     if (first) raise(first);
+    usleep(1000 * (useconds_t)between);
     if (second) raise(second);
     _exit(interrupted() ? 10 : 0);
   }
@@ -24,14 +25,19 @@ static int after(int ignored, int first, int second) {
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+static int after(int ignored, int first, int second) { return after_apart(ignored, first, 0, second); }
+
 TEST(interrupt_first_is_noted_second_ends) {
   static const int requests[] = {SIGINT, SIGTERM, SIGHUP};
   EXPECT_INT(after(0, 0, 0), 0);
   for (int i = 0; i < COUNT(requests); i++) {
     EXPECT_INT(after(0, requests[i], 0), 10);
-    for (int k = 0; k < COUNT(requests); k++) EXPECT_INT(after(0, requests[i], requests[k]), -requests[k]);
+    for (int k = 0; k < COUNT(requests); k++) EXPECT_INT(after_apart(0, requests[i], 220, requests[k]), -requests[k]);
   }
 }
+
+// timeout(1) sends its signal to the program and then to its group.
+TEST(interrupt_sent_twice_at_once_is_one) { EXPECT_INT(after(0, SIGTERM, SIGTERM), 10); }
 
 TEST(interrupt_leaves_what_is_ignored) {
   EXPECT_INT(after(SIGHUP, SIGHUP, 0), 0);

@@ -283,7 +283,7 @@ TEST_TIER(durable_second_interrupt_does_not_wait, 1) {
   while (access(log, F_OK) != 0 && waitpid(pid, NULL, WNOHANG) == 0) pause_for(1e-3);
   pause_for(0.05);
   kill(pid, SIGTERM);
-  pause_for(0.05);
+  pause_for(0.25);
   kill(pid, SIGINT);
   EXPECT_INT(wait_for(pid), -SIGINT);
   EXPECT_INT(saved_step("twice"), -1);
