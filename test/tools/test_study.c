@@ -105,6 +105,18 @@ TEST(study_means_errors_and_what_they_tell_apart) {
   free(text);
 }
 
+TEST(study_writes_no_more_digits_than_it_knows) {
+  const char *plan =
+      put("digits.plan", "title: Digits\n[setting a]\nvalues: diverged = 1e17 2e17 4e17, around = -0.003 "
+                         "0.003 -0.001\n[command c]\nrun: set -- {a}; shift $(({repeat} - 1)); "
+                         "echo \"{\\\"v\\\": $1}\"\n[measure v]\nread: v\ndigits: 2\n");
+  EXPECT_INT(study(plan, "digits", "", NULL), 0);
+  char *text = read_text("digits", "tables.md");
+  EXPECT_IN(text, "| diverged | 2.33e+17 ± 8.8e+16 |");
+  EXPECT_IN(text, "| around | 0.000 ± 0.002 |");
+  free(text);
+}
+
 TEST(study_says_which_panel_of_a_plot_has_no_figures) {
   const char *plan = put("panels.plan", "title: Panels\n[setting a]\nvalues: 1, 2\n[setting b]\nvalues: 1, 2\n"
                                         "[command c]\nrun: echo '{\"v\": {a}{b}}'\n[measure v]\nread: v\n"

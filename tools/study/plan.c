@@ -155,7 +155,8 @@ static bool read_value(StudyPlan *p, StudySetting *s, char *piece, int line, Err
   if (text) text = study_split(&(char *){text + 1}, '\0');
   if (!text) text = name;
   if (!unquote(&text)) return study_fail(&p->text, line, err, "a \" that is not closed in %s", text);
-  if (!*name || strpbrk(name, " \t\"[]=")) // conditions could not name it
+  if (!*name) return study_fail(&p->text, line, err, "a value is missing; they are separated by commas");
+  if (strpbrk(name, " \t\"[]=")) // conditions could not name it
     return study_fail(&p->text, line, err,
                       "\"%.100s\": the name of a value has no blanks, quotes or brackets; NAME = TEXT gives it a text",
                       name);
@@ -279,6 +280,8 @@ static bool read_paths(StudyPlan *p, StudyMeasure *m, const StudyLine *l, Err *e
   while ((piece = study_split(&rest, ','))) {
     if (!*piece || m->num_paths == STUDY_MAX_PATHS)
       return study_fail(&p->text, l->line, err, "read takes one to %d paths", STUDY_MAX_PATHS);
+    if (*piece == '@' && strcmp(piece, "@seconds"))
+      return study_fail(&p->text, l->line, err, "there is no %.100s; @seconds is how long the command took", piece);
     m->paths[m->num_paths++] = piece;
   }
   return true;

@@ -5,6 +5,14 @@
 
 enum { NAME = 64 };
 
+static bool is_kept(const char *name) {
+  return !strcmp(name, "repeat") || !strcmp(name, "out") || !strcmp(name, "study");
+}
+
+static bool is_known(const StudyPlan *p, const char *name) {
+  return is_kept(name) || study_setting_find(p, name) > 0 || study_given_find(p, name);
+}
+
 // Whether a placeholder begins at `at`, where a '{' is; its name, and its end behind the '}'. Braces behind a '$', and
 // around anything but a name, are the shell's.
 static const char *placeholder(const char *text, const char *at, char name[NAME]) {
@@ -16,11 +24,21 @@ static const char *placeholder(const char *text, const char *at, char name[NAME]
   return at + n + 1;
 }
 
+// "{batch " is a placeholder whose brace was forgotten where batch is one's name.
+static bool check_open(const StudyPlan *p, const char *text, const char *at, Err *err) {
+  char name[NAME];
+  size_t n = 1;
+  if (at > text && at[-1] == '$') return true;
+  while (isalnum((unsigned char)at[n]) || at[n] == '_') n++;
+  if (n == 1 || n > NAME) return true;
+  snprintf(name, NAME, "%.*s", (int)n - 1, at + 1);
+  return !is_known(p, name) ||
+         err_set(err, "{%s has no }; the shell's own brace before such a name is written {{", name);
+}
+
 static bool check_name(const StudyPlan *p, const char *name, bool uses[STUDY_MAX_SETTINGS], Err *err) {
-  static const char *const kept[] = {"repeat", "out", "study"};
   const int setting = study_setting_find(p, name);
-  for (int i = 0; i < COUNT(kept); i++)
-    if (!strcmp(kept[i], name)) return true;
+  if (is_kept(name)) return true;
   if (setting > 0 && !p->settings[setting].path) {
     uses[setting] = true;
     return true;
@@ -37,7 +55,7 @@ bool study_template_check(const StudyPlan *p, const char *text, bool uses[STUDY_
   char name[NAME];
   for (const char *at = text; (at = strchr(at, '{'));) {
     const char *end = at[1] == '{' ? NULL : placeholder(text, at, name);
-    if (end && !check_name(p, name, uses, err)) return false;
+    if (end ? !check_name(p, name, uses, err) : at[1] != '{' && !check_open(p, text, at, err)) return false;
     at = end ? end : at + 1 + (at[1] == '{');
   }
   return true;

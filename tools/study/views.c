@@ -66,6 +66,14 @@ static bool read_shows(const StudyPlan *p, StudyShows *s, const StudyLine *l, Er
   return true;
 }
 
+// Whether a measure says what is better; of all, where none is listed.
+static bool any_better(const StudyPlan *p, const StudyShows *s) {
+  bool any = false;
+  for (int i = 0; i < s->n; i++) any |= p->measures[s->items[i].measure].better != 0;
+  for (int m = 0; !s->n && m < p->num_measures; m++) any |= p->measures[m].better != 0;
+  return any;
+}
+
 static bool read_table(StudyPlan *p, const StudySection *s, Err *err) {
   StudyTable *t = &p->tables[p->num_tables++];
   *t = (StudyTable){.name = s->name, .title = value_of(s, "title", s->name)};
@@ -78,7 +86,10 @@ static bool read_table(StudyPlan *p, const StudySection *s, Err *err) {
     for (int k = 0; k < t->num_columns; k++)
       if (t->rows[i] == t->columns[k])
         return study_fail(&p->text, columns->line, err, "%s is in rows already", p->settings[t->rows[i]].name);
-  return !show || read_shows(p, &t->shows, show, err);
+  if (show && !read_shows(p, &t->shows, show, err)) return false;
+  return !t->num_best || any_better(p, &t->shows) ||
+         study_fail(&p->text, study_line(s, "best")->line, err,
+                    "best: none of the measures shown has a line \"better: higher\" or \"better: lower\"");
 }
 
 // What is not said: all settings make rows, all measures are shown.
