@@ -263,7 +263,7 @@ static int k_tiles_of(const GroupedGemm &p, int tile_k) {
 // Into how many slices to split K where rows are few, by the cycles that it takes: whatever the slices, the filter is
 // read once; the busiest SM has its blocks' products, each with a prologue and an epilogue; a block waits for memory
 // with all stages but one under way; slices are written, read again and added by a second launch. By the filter alone,
-// as of one tile of rows, so that a row's bits do not depend on how many there are.
+// as of one tile of rows, so that a row's bits do not depend on how many there are, up to FEW_ROWS.
 static int few_rows_slices(const GroupedGemm &p, int k_tiles) {
   enum { MOST_SLICES = 32, OVERHEAD = 2, SECOND_LAUNCH = 3000, LATENCY = 2200 }; // OVERHEAD in stages, others in cycles
   const double stage = Low::TILE_M * Low::TILE_N / (MMA_STAGE_MACS * 0.7);       // its share of Large's rate
@@ -338,7 +338,10 @@ static TileOption tile_option(const Device *dev, const GroupedGemm &p, double sp
 template <class T, bool BACKWARD> static void launch(Device *dev, const GroupedGemm &p) {
   if constexpr (std::is_same_v<T, float>) {
     const Im2colView &view = p.problem[0].view;
-    int rows = p.problems == 1 && !view.in.count ? view_capacity(view) : INT_MAX; // RoIs: as rung 05 has it
+    // Dense layers alone, a row an image. Of maps of several pixels a few images more would be too many rows, as would
+    // RoIs (rung 05's few_dense_rows), and change the bits of those beside them.
+    bool dense = p.problems == 1 && view.area.by == 1 && !view.in.count;
+    int rows = dense ? view_capacity(view) : INT_MAX;
     if (rows <= Low::TILE_M) return launch_split_k<Low, BACKWARD>(dev, p);
     if (rows <= FEW_ROWS) return launch_split_k<Square, BACKWARD>(dev, p);
   }

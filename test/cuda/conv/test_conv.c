@@ -288,30 +288,57 @@ TEST(cuda_conv_dgrad_of_dense_layers_copies_no_filter) {
   gpu->tf32 = gpu->measuring = false;
   gpu->workspace_bytes = reserved;
 }
-// A row's bits do not depend on how many there are beside it: dense layers of few images in TF32.
-TEST(cuda_conv_of_dense_layers_in_any_batch) {
-  enum { MOST = 128, C = 2048, K = 1000 };
-  if (!gpu_device()) return;
-  static const int batches[] = {1, 5, 64, 65, MOST};
-  const Mode mode = {.dtype = F32, .tf32 = true};
-  const Conv conv = {1, 0};
-  float *values = xmalloc(MOST * C * sizeof *values);
+// Forward in TF32, of any numbers: the first image's bits do not depend on how many there are beside it, up to p->n.
+static void check_any_batch(const Mode *mode, const Problem *p, const int *batches, int count) {
+  const size_t pixels = (size_t)p->h[0] * (size_t)p->w[0], elements = (size_t)p->n * pixels * (size_t)p->c;
+  const int h = out_size(p->h[0], p->r, &p->conv), w = out_size(p->w[0], p->s, &p->conv);
+  float *values = xmalloc(elements * sizeof *values);
   Draw d = {.key = rng_key(1, RNG_TEST)};
-  for (int i = 0; i < MOST * C; i++) values[i] = 1e-3f * (float)(below(&d, 2000) - 1000);
-  Twin w = twin_random(F32, K, 1, 1, C, 0.05, 1);
-  char *bits[COUNT(batches)];
-  for (int i = 0; i < COUNT(batches); i++) {
-    Twin in = twin_values(F32, batches[i], 1, 1, C, values), out = twin_poisoned(F32, batches[i], 1, 1, K);
+  for (size_t i = 0; i < elements; i++) values[i] = 1e-3f * (float)(below(&d, 2000) - 1000);
+  Twin filter = twin_random(F32, p->k, p->r, p->s, p->c, 0.05, 1);
+  char *first = NULL;
+  for (int i = 0; i < count; i++) {
+    CHECK(batches[i] <= p->n);
+    Twin in = twin_values(F32, batches[i], p->h[0], p->w[0], p->c, values);
+    Twin out = twin_poisoned(F32, batches[i], h, w, p->k);
     const Dest dest = {.t = out.gpu};
-    RUN_ON_GPU(&mode, conv_forward, &conv, 1, &in.gpu, &w.gpu, &dest);
-    bits[i] = gpu_fetch(out.gpu.data, tensor_bytes(&out.gpu));
-    EXPECT(!memcmp(bits[0], bits[i], K * sizeof(float)));
+    RUN_ON_GPU(mode, conv_forward, &p->conv, 1, &in.gpu, &filter.gpu, &dest);
+    const size_t image = tensor_bytes(&out.gpu) / (size_t)batches[i];
+    char *bits = gpu_fetch(out.gpu.data, image);
+    if (first && !EXPECT(!memcmp(first, bits, image))) {
+      describe(mode, FORWARD, p);
+      printf("  batch %d beside batch %d\n", batches[i], batches[0]);
+    }
+    if (first)
+      free(bits);
+    else
+      first = bits;
     twin_free(&in);
     twin_free(&out);
   }
-  for (int i = 0; i < COUNT(batches); i++) free(bits[i]);
+  free(first);
   free(values);
-  twin_free(&w);
+  twin_free(&filter);
+}
+TEST(cuda_conv_of_dense_layers_in_any_batch) {
+  static const int batches[] = {1, 5, 64, 65, 128};
+  static const Problem layers[] = {{{1, 0}, 1, 1, 1, 128, 2048, 1000, {1}, {1}, {-1}},
+                                   {{1, 0}, 3, 3, 1, 128, 68, 72, {3}, {3}, {-1}}}; // with padding channels
+  const Mode mode = {.dtype = F32, .tf32 = true};
+  if (!gpu_device()) return;
+  for (int i = 0; i < COUNT(layers); i++) check_any_batch(&mode, &layers[i], batches, COUNT(batches));
+}
+// Few rows in a batch of one, many in the others: only dense layers, whose rows are images, may split K by that.
+TEST(cuda_conv_of_small_maps_in_any_batch) {
+  static const int batches[] = {1, 2, 24};
+  static const Problem maps[] = {{{1, 0}, 5, 5, 1, 24, 6, 16, {14}, {14}, {-1}},
+                                 {{1, 1}, 3, 3, 1, 24, 256, 64, {2}, {3}, {-1}},
+                                 {{1, 0}, 1, 1, 1, 24, 512, 128, {7}, {7}, {-1}}};
+  Device *gpu = gpu_device();
+  if (!gpu) return;
+  const Mode modes[] = {{NULL, F32, true}, {rung_find(gpu->conv_rungs, "mma"), F32, true}};
+  for (int i = 0; i < COUNT(modes) * COUNT(maps); i++)
+    check_any_batch(&modes[i % COUNT(modes)], &maps[i / COUNT(modes)], batches, COUNT(batches));
 }
 TEST_TIER(cuda_conv_by_cudnn_is_exact, 1) {
   if (gpu_device()) check_problems(CUDNN, quick, COUNT(quick), 1, 0);
