@@ -68,3 +68,23 @@ void parallel_for(int n, int threads, void (*body)(void *context, int i, int thr
   for (int k = 0; k < others; k++) pthread_join(t[k].id, NULL);
   free(t);
 }
+
+static void pass(void *gate, int i, int thread) {
+  (void)i;
+  (void)thread;
+  pthread_mutex_lock(gate);
+  pthread_mutex_unlock(gate);
+}
+
+int parallel_startable(int threads) {
+  threads = MAX(MIN(threads, MAX_THREADS), 1);
+  pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+  ParallelLoop loop = {.body = pass, .context = &gate, .n = threads};
+  ParallelThread *t = malloc((size_t)threads * sizeof *t);
+  pthread_mutex_lock(&gate); // nobody ends before all stand
+  const int others = t ? start_others(&loop, t, threads) : 0;
+  pthread_mutex_unlock(&gate);
+  for (int k = 0; k < others; k++) pthread_join(t[k].id, NULL);
+  free(t);
+  return others + 1;
+}

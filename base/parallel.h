@@ -13,3 +13,6 @@ int parallel_threads(int n);
 // not ended by it. Signals stay with this thread and the program's others. What the body writes for one i must not
 // depend on another.
 void parallel_for(int n, int threads, void (*body)(void *context, int i, int thread), void *context);
+// How many of so many threads the system lets stand at once, this one included: it starts them, and they end. For
+// OpenMP, which ends the program where it is refused one.
+int parallel_startable(int threads);

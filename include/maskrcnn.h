@@ -76,7 +76,7 @@ typedef struct maskrcnn_options {
   // Of a classifier both sides of what it sees are image_size, and max_image_size and canvases have to be unset.
   const maskrcnn_size *canvases; // padded shapes that graphs are built for, multiples of 32; NULL: a few that hold all
   int num_canvases;              // images that the model's rule of resizing can lead to; at most 8
-  int threads;                   // of the CPU, for computing; 0: one per core
+  int threads;                   // of the CPU, for computing; 0: one per core; as many of them as the system gives
   int sync_nodes; // 1: wait after every node and kernel, so that an error of the GPU names it; slow, the same results
   size_t top;     // classes of an image that results name, the likeliest; 0: all; 5
 } maskrcnn_options;

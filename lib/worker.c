@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/guest.h"
+#include "base/parallel.h"
 #include "lib/handle.h"
 #include "lib/kinds.h"
 #include "lib/options.h"
@@ -214,12 +215,21 @@ static void close_model(void *context) {
   opened_close(&h->opened);
 }
 
+// OpenMP's threads, which this one keeps while it lives: where OpenMP cannot start one that is asked for, it ends the
+// caller's program.
+static void start_team(int threads) {
+  atomic_int there = 0;
+  omp_set_num_threads(parallel_startable(threads ? threads : omp_get_max_threads()));
+#pragma omp parallel
+  atomic_fetch_add(&there, 1);
+}
+
 static void *thread(void *context) {
   maskrcnn *h = context;
   const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0); // numbers are read with a point
   if (plain) uselocale(plain);
   fesetenv(FE_DFL_ENV);
-  if (h->options->threads) omp_set_num_threads(h->options->threads);
+  start_team(h->options->threads);
   Pipeline p = {.h = h};
   if (open_and_tell(&p) == MASKRCNN_OK) work(&p);
   Err err; // of a device that has failed: what it holds is lost
@@ -252,7 +262,10 @@ maskrcnn_status worker_start(maskrcnn *h, maskrcnn_options *options) {
   h->opening = true;
   h->options = options;
   const int error = start_thread(h);
-  if (error) return handle_fail(h, MASKRCNN_NO_MEMORY, "cannot start a thread: %s", strerror(error));
+  if (error)
+    return handle_fail(h, MASKRCNN_NO_MEMORY,
+                       "cannot start a thread: %s; let this user have more (ulimit -u) or more memory",
+                       strerror(error));
   pthread_mutex_lock(&h->lock);
   while (h->opening) pthread_cond_wait(&h->change, &h->lock);
   const maskrcnn_status status = h->state;

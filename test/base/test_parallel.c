@@ -58,6 +58,11 @@ static void loop_and_count(void *context) {
   fprintf(stderr, "%d threads", tasks() - before);
 }
 
+TEST(parallel_tells_how_many_threads_can_be_started) {
+  static const int threads[] = {1, 2, 9};
+  for (int i = 0; i < COUNT(threads); i++) EXPECT_INT(parallel_startable(threads[i]), threads[i]);
+}
+
 TEST(parallel_leaves_no_thread) {
   const char *said;
   EXPECT_INT(run_in_child(loop_and_count, NULL, &said), 0);
@@ -77,13 +82,13 @@ static void loop_without_threads(void *context) {
   parallel_for(TURNS, 4, take_turn, &t);
   int done = 0;
   for (int i = 0; i < TURNS; i++) done += atomic_load(&t.done[i]);
-  fprintf(stderr, "%d turns", done);
+  fprintf(stderr, "%d turns, %d thread", done, parallel_startable(4));
 }
 
 TEST(parallel_goes_on_where_threads_are_refused) {
   const char *said;
   EXPECT_INT(run_in_child(loop_without_threads, NULL, &said), 0);
-  EXPECT_STR(said, "1000 turns");
+  EXPECT_STR(said, "1000 turns, 1 thread");
 }
 
 // Nor is there memory for them: the caller may be somebody else's program, which goes on.

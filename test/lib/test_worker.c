@@ -1,5 +1,7 @@
 // The thread of a handle: room for images that grows and that is refused, and a GPU that fails with batches under way.
+#define _GNU_SOURCE // pthread_setattr_default_np
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include "include/maskrcnn.h"
@@ -117,6 +119,36 @@ TEST(library_refuses_an_image_without_room) {
   }
   library_weights(NORM_FROZEN_BN); // for the child, too
   if (!EXPECT_INT(run_in_child(refused_room, NULL, &said), 0)) printf("    %s\n", said);
+}
+
+// ---- threads --------------------------------------------------------------------------------------------------------
+
+static void *never(void *context) { return context; }
+
+// The system starts a handle's thread and none of OpenMP's, which would end the program.
+static void opened_without_threads(void *nothing) {
+  (void)nothing;
+  pthread_attr_t attr;
+  pthread_t id;
+  maskrcnn_options o = library_options();
+  maskrcnn_image image = library_image(SMALL, SMALL, 0, 1);
+  maskrcnn_results *want, *got;
+  maskrcnn *m = library_open(&o);
+  MUST(m && maskrcnn_run(m, &image, 1, &want) == MASKRCNN_OK);
+  maskrcnn_close(m);
+  MUST(!pthread_attr_init(&attr) && !pthread_attr_setstacksize(&attr, (size_t)1 << 50)); // there is no such room
+  MUST(!pthread_setattr_default_np(&attr) && pthread_create(&id, NULL, never, NULL));
+  o.threads = 4;
+  m = library_open(&o);
+  MUST(m && maskrcnn_run(m, &image, 1, &got) == MASKRCNN_OK);
+  MUST(library_same(want->images[0], got->images[0]));
+  maskrcnn_close(m);
+}
+
+TEST(library_goes_on_where_threads_are_refused) {
+  const char *said;
+  library_weights(NORM_FROZEN_BN); // for the child, too
+  if (!EXPECT_INT(run_in_child(opened_without_threads, NULL, &said), 0)) printf("    %s\n", said);
 }
 
 // ---- a GPU that fails -----------------------------------------------------------------------------------------------
