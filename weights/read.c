@@ -70,6 +70,7 @@ static bool map_file(Checkpoint *c, const char *path, Err *err) {
   int reason = errno;
   close(fd);
   if (!usable) return err_set(err, "%s: not a usable file of weights: it is empty or no regular file", path);
+  if (!c->mapped && reason == ENOMEM) return err_memory(err, (size_t)st.st_size, path, NULL);
   return c->mapped || err_set(err, "cannot map %s: %s", path, strerror(reason));
 }
 

@@ -134,6 +134,8 @@ static bool refuse_without_memory(const char *name, size_t bytes, Err *err) {
 
 static bool size_ok(int h, int w, const char *name, Err *err) {
   if (h > 0 && w > 0 && (int64_t)h * w <= IMAGE_MAX_PIXELS) return true;
+  if (h <= 0 || w <= 0)
+    return err_set(err, "%s: cannot read the image: its header says %d×%d pixels, which are none", name, w, h);
   return err_set(err, "%s: cannot read the image: its header says %d×%d pixels; at most %d in all are accepted", name,
                  w, h, IMAGE_MAX_PIXELS);
 }

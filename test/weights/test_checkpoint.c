@@ -1,4 +1,8 @@
 // Checkpoints: what is written is read, a file of the reference implementation is read, and no bad file is.
+#include <sys/resource.h>
+#include <unistd.h>
+#include "test/harness/allocations.h"
+#include "test/harness/child.h"
 #include "test/harness/test.h"
 #include "weights/checkpoint.h"
 
@@ -290,6 +294,28 @@ TEST(checkpoint_missing_or_no_file) {
   EXPECT(!opens(test_tmp(), &err));
   CkptWriter w;
   EXPECT(!ckpt_begin(&w, "/nonexistent/x.safetensors", &err));
+}
+
+static void expect_no_room(void *of) {
+  const char *path = of;
+  Err err;
+  const struct rlimit none = {1 << 20, 1 << 20}; // the process has more already, so that nothing more is mapped
+  CHECK(!setrlimit(RLIMIT_AS, &none));
+  const bool refused = !opens(path, &err) && err_exit(&err) == EXIT_RUN && strstr(err.msg, "out of memory: 1.0 MB");
+  _exit(refused ? 0 : 1);
+}
+
+// What does not fit into memory are no bad weights.
+TEST(checkpoint_without_room_is_out_of_memory) {
+  if (!allocations_counted()) {
+    test_skip("a sanitizer has an allocator of its own");
+    return;
+  }
+  char *path = scratch("sparse");
+  write_file(path, "{}", 1000000);
+  const char *said;
+  if (!EXPECT_INT(run_in_child(expect_no_room, path, &said), 0)) printf("    %s\n", said);
+  free(path);
 }
 
 TEST(checkpoint_floats_of_every_half) {

@@ -287,6 +287,11 @@ TEST(image_refuses_absurd_sizes) {
   Err err = {{0}};
   EXPECT(!image_decode(&im, huge, sizeof huge, "huge.png", &err));
   EXPECT(im.rgb == NULL && strstr(err.msg, "huge.png") != NULL);
+  uint8_t none[sizeof huge];
+  memcpy(none, huge, sizeof huge);
+  none[18] = none[19] = 0; // of its width
+  EXPECT(!image_decode(&im, none, sizeof none, "none.png", &err));
+  EXPECT_STR(err.msg, "none.png: cannot read the image: its header says 0×65535 pixels, which are none");
 }
 
 TEST(image_refuses_oversized_huffman_tables) {
