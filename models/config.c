@@ -96,7 +96,7 @@ bool config_init(ModelConfig *c, const char *model, Err *err) {
   config_recipe(c, RECIPE_TORCHVISION); // after the fields that its values are made of
   return known || model_configure(c, model) ||
          err_set(err,
-                 "--model %s: unknown; choose tiny, maskrcnn-r{18,34,50,101,152}-fpn alexnet, overfeat, "
+                 "--model %s: unknown; choose tiny, maskrcnn-r{18,34,50,101,152}-fpn, alexnet, overfeat, "
                  "vgg{11,16,19}, googlenet, resnet{18,34,50,101,152} or vgg-28",
                  model);
 }

@@ -117,6 +117,30 @@ TEST(classifier_validation_is_of_inference) {
   free(t);
 }
 
+// Whatever size the configuration lets through can be built.
+TEST(classifier_builds_at_its_least_size) {
+  static const char *const all[] = {"alexnet", "overfeat", "vgg11", "googlenet", "resnet18", "resnet50", "vgg-28"};
+  for (int v = 0; v < COUNT(all); v++) {
+    ModelConfig c = config_of(all[v]);
+    c.width = 64; // alexnet has one only
+    c.size = model_of(&c)->least_size;
+    Device *dev = device_open("cpu64", NULL);
+    CHECK(dev);
+    Err err;
+    Params params;
+    Network n;
+    EXPECT(config_check(&c, &err));
+    params_init(&params, dev, F64);
+    network_build(&n, model_of(&c), &c, dev, &params, NULL, FOR_TRAINING, 2, c.size, c.size, 1);
+    EXPECT_INT(n.losses->x.n, 1);
+    network_free(&n);
+    params_free(&params);
+    device_close(dev);
+    c.size--;
+    EXPECT(!config_check(&c, &err));
+  }
+}
+
 TEST(classifier_names_have_no_background) {
   ModelConfig c = config_of("resnet18"), detector;
   EXPECT(config_init(&detector, DEFAULT_MODEL, NULL));
