@@ -2,6 +2,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 #include "data/images/image.h"
 
@@ -160,6 +161,8 @@ bool idx_parse(Idx *a, const uint8_t *bytes, size_t size, const char *name, int 
 bool idx_load(Idx *a, const char *path, int dimensions, Err *err) {
   *a = (Idx){0};
   size_t size;
+  if (access(path, F_OK) == 0 && !path_is_file(path)) // a device may never end
+    return err_set(err, "%s: not a regular file; put the IDX file there", path);
   char *bytes = file_read(path, &size, err);
   bool ok = bytes && idx_parse(a, (const uint8_t *)bytes, size, path, dimensions, err);
   free(bytes);

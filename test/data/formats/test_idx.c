@@ -123,6 +123,16 @@ TEST(idx_refuses_by_one_line) {
   idx_free(&a);
 }
 
+// /dev/zero would be read until memory is out.
+TEST(idx_refuses_what_is_no_file) {
+  static const char *const paths[] = {"/dev/null", "/dev"};
+  Err err;
+  Idx a;
+  for (int i = 0; i < COUNT(paths); i++)
+    EXPECT(!idx_load(&a, paths[i], IDX_IMAGES, &err) &&
+           strstr(err.msg, ": not a regular file; put the IDX file there"));
+}
+
 TEST(idx_refuses_damaged_gzip) {
   uint8_t z[256], b[256];
   Err err;
