@@ -112,6 +112,16 @@ static void add_category(Coco *c, char *name) {
   c->num_categories++;
 }
 
+// Two classes with one name would be one to whoever reads results. A label is a byte: later names are never used.
+static bool names_differ(const Coco *c, const char *path, Err *err) {
+  for (int i = 0; i < MIN(c->num_categories, UINT8_MAX + 1); i++)
+    for (int j = 0; j < i; j++)
+      if (!strcmp(c->categories[i].name, c->categories[j].name))
+        return err_set(err, "%s: classes %d and %d are both called %s; give each a name of its own", path, j, i,
+                       c->categories[i].name);
+  return true;
+}
+
 // The lines of DIR/classes.txt, without a byte order mark and empty ones; without the file, none.
 static bool read_names(Coco *c, const char *dir, Err *err) {
   static const char mark[] = "\xef\xbb\xbf";
@@ -119,13 +129,14 @@ static bool read_names(Coco *c, const char *dir, Err *err) {
   size_t size;
   char *text = path_is_file(path) ? file_read(path, &size, err) : NULL;
   const bool marked = text && !strncmp(text, mark, strlen(mark)), utf8 = !text || utf8_is(text);
-  const bool ok = (text || !path_is_file(path)) && (utf8 || err_set(err, "%s: not UTF-8; save it as UTF-8", path));
+  bool ok = (text || !path_is_file(path)) && (utf8 || err_set(err, "%s: not UTF-8; save it as UTF-8", path));
   for (char *line = text ? text + (marked ? strlen(mark) : 0) : NULL, *rest; ok && line && *line; line = rest) {
     const size_t length = strcspn(line, "\r\n");
     rest = line + length + strspn(line + length, "\r\n");
     line[length] = '\0';
     if (length > 0) add_category(c, xstrdup(line));
   }
+  ok = ok && names_differ(c, path, err);
   free(text);
   free(path);
   return ok;
@@ -371,8 +382,9 @@ static bool open_split(Dataset *d, Listed *l, const char *dir, const char *split
   if (!check_classes(d, l, o, err)) return false;
   choose_images(d, l, &own, held_out);
   if (d->num_images > 0) return true;
-  return err_set(err, "%s: no image of %d is left for %s%s; %d were bad", c->path, c->num_images, split,
-                 own.val_fraction > 0 ? " by --val-fraction" : "", d->bad_images);
+  return err_set(err, "%s: no image of %d is left for %s%s; %d were bad%s", c->path, c->num_images, split,
+                 own.val_fraction > 0 ? " by --val-fraction" : "", d->bad_images,
+                 own.val_fraction > 0 ? "; give another share or more images" : "");
 }
 
 bool classes_open(Dataset *d, const char *dir, const char *split, const ClassOptions *o, Err *err) {

@@ -136,6 +136,8 @@ TEST(classes_from_idx) {
   expect_refused(dir, "train", &plain, "classes.txt names only 0 to 1");
   write_text(join(dir, "classes.txt").s, "cat\ndog\nb\xe9te\n");
   expect_refused(dir, "train", &plain, "classes.txt: not UTF-8; save it as UTF-8");
+  write_text(join(dir, "classes.txt").s, "cat\ndog\ncat\n");
+  expect_refused(dir, "train", &plain, "classes.txt: classes 0 and 2 are both called cat; give each a name");
   write_text(join(dir, "classes.txt").s, "\xef\xbb\xbf"
                                          "cat\ndog\n\nfly\nnone");
   if (opens(&val, dir, "train", &plain)) {
@@ -156,7 +158,8 @@ TEST(classes_from_idx) {
     EXPECT(d.classes == 6 && d.object[1].label == 5);
     dataset_close(&d);
   }
-  expect_refused(dir, "val", &(ClassOptions){.val_fraction = 1e-9f}, "no image of 23 is left for val");
+  expect_refused(dir, "val", &(ClassOptions){.val_fraction = 1e-9f},
+                 "is left for val by --val-fraction; 0 were bad; give another share");
 }
 
 TEST(classes_from_folders) {
