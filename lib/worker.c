@@ -218,8 +218,10 @@ static void close_model(void *context) {
 // OpenMP's threads, which this one keeps while it lives: where OpenMP cannot start one that is asked for, it ends the
 // caller's program.
 static void start_team(int threads) {
+  const int usual = omp_get_max_threads(), startable = parallel_startable(threads ? threads : usual);
   atomic_int there = 0;
-  omp_set_num_threads(parallel_startable(threads ? threads : omp_get_max_threads()));
+  if (startable != usual) omp_set_num_threads(startable);
+  if (startable == 1) return; // OpenMP keeps nothing of it
 #pragma omp parallel
   atomic_fetch_add(&there, 1);
 }
