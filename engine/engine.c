@@ -1,6 +1,8 @@
 #include "engine/engine.h"
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/parallel.h"
 #include "engine/detect.h"
 #include "engine/step.h"
 #include "engine/task.h"
@@ -222,6 +224,18 @@ void engine_share_state(Engine *e) {
 
 // ---- opening and closing ----------------------------------------------------------------------------------------
 
+// OpenMP's threads, which this one keeps while it lives: where OpenMP cannot start one that is asked for, it ends the
+// program.
+static void start_team(void) {
+  const int usual = omp_get_max_threads(), startable = parallel_startable(usual);
+  int there = 0;
+  if (startable != usual) omp_set_num_threads(startable);
+  if (startable == 1) return; // OpenMP keeps nothing of it
+#pragma omp parallel
+#pragma omp atomic
+  there++;
+}
+
 static bool open_device(Engine *e, const Compute *compute, Err *err) {
   e->dev = (compute->sync_nodes ? device_open_waiting : device_open)(compute->device, err);
   if (!e->dev) return false;
@@ -234,6 +248,7 @@ static bool open_device(Engine *e, const Compute *compute, Err *err) {
                                    : "conv");
   e->dev->tf32 = compute->tf32;
   if (!device_choose_rung(e->dev, compute->conv, err)) return false;
+  if (compute->team && !e->dev->gpu) start_team();
   return true;
 }
 

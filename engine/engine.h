@@ -106,6 +106,7 @@ typedef struct Compute {
   bool tf32;                   // fp32 convolutions in TF32
   const char *conv;            // rung of the convolution ladder; NULL = chosen for each problem
   bool sync_nodes;             // wait after every kernel and node, to see which one fails
+  bool team;                   // on the CPU: OpenMP's threads are started first, as many as there are to be had
   const float *mask_threshold; // a mask pixel of at least this probability is foreground; NULL: 0.5
   uint64_t seed;               // of what is drawn in a step of training: dropout
   Optimizer optimizer;         // of training

@@ -54,6 +54,7 @@ static bool open_engine(Opened *o, const maskrcnn_options *options, const ModelC
                      .tf32 = options->tf32,
                      .conv = options->conv,
                      .sync_nodes = options->sync_nodes,
+                     .team = true, // the caller's program goes on without it
                      .mask_threshold = &options->mask_threshold};
   for (int i = 0; amp_names[i]; i++)
     if (!strcmp(amp_names[i], options->amp)) compute.amp = amp_types[i];

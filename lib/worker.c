@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/guest.h"
-#include "base/parallel.h"
 #include "lib/handle.h"
 #include "lib/kinds.h"
 #include "lib/options.h"
@@ -215,23 +214,12 @@ static void close_model(void *context) {
   opened_close(&h->opened);
 }
 
-// OpenMP's threads, which this one keeps while it lives: where OpenMP cannot start one that is asked for, it ends the
-// caller's program.
-static void start_team(int threads) {
-  const int usual = omp_get_max_threads(), startable = parallel_startable(threads ? threads : usual);
-  atomic_int there = 0;
-  if (startable != usual) omp_set_num_threads(startable);
-  if (startable == 1) return; // OpenMP keeps nothing of it
-#pragma omp parallel
-  atomic_fetch_add(&there, 1);
-}
-
 static void *thread(void *context) {
   maskrcnn *h = context;
   const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0); // numbers are read with a point
   if (plain) uselocale(plain);
   fesetenv(FE_DFL_ENV);
-  start_team(h->options->threads);
+  if (h->options->threads) omp_set_num_threads(h->options->threads);
   Pipeline p = {.h = h};
   if (open_and_tell(&p) == MASKRCNN_OK) work(&p);
   Err err; // of a device that has failed: what it holds is lost
