@@ -7,13 +7,20 @@
 #   /usr/local/cuda-VERSION, or /usr/local/cuda if that is its version
 #   from 13.0 on NVIDIA's packages for pip, into FOLDER/toolkit; those for 12.x have no nvcc
 #   packages of conda-forge, into FOLDER/toolkit, by conda, mamba or micromamba, whichever there is
-# MAKEFLAGS, ARCH and CC are make's. A second call builds what has changed.
+# MAKEFLAGS, ARCH and CC are make's. A second call builds what has changed. BUILD=: builds nothing, as the two programs
+# were built elsewhere, for a machine with a GPU and no toolkit.
 set -eu
 version=${1:?VERSION, as 12.8} folder=${2:?FOLDER}
 case $version in
   [0-9]*.[0-9]*) ;;
   *) echo "toolkit.sh: $version is no version of CUDA: give one as 12.8" >&2; exit 2 ;;
 esac
+if [ -z "${BUILD-yes}" ]; then
+  for program in train infer; do
+    [ -x "$folder/build/$program" ] || { echo "toolkit.sh: BUILD= and no $folder/build/$program" >&2; exit 2; }
+  done
+  exit 0
+fi
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 own=$folder/toolkit

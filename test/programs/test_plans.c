@@ -105,6 +105,14 @@ TEST_TIER(plans_find_toolkits, 1) {
   EXPECT(strstr(said, "is of CUDA 12.4, not 12.8"));
   EXPECT_INT(command(&said, "PATH=/usr/bin:/bin sh plans/toolkit.sh 11.9 %s", in_tmp("built")), 1);
   EXPECT(strstr(said, "no CUDA 11.9 here") && strstr(said, "TOOLKITS=\"11.9="));
+  // What was built elsewhere is taken, and missed where it is not there.
+  EXPECT_INT(command(&said, "BUILD= sh plans/toolkit.sh 11.9 %s", in_tmp("built")), 2);
+  EXPECT(strstr(said, "built/build/train"));
+  CHECK(dirs_make(in_tmp("built/build"), NULL));
+  EXPECT_INT(command(NULL, "ln -s /bin/true %s && ln -s /bin/true %s", in_tmp("built/build/train"),
+                     in_tmp("built/build/infer")),
+             0);
+  EXPECT_INT(command(&said, "BUILD= sh plans/toolkit.sh 11.9 %s", in_tmp("built")), 0);
 }
 
 // Five runs of a command on a machine of that driver, around `img_s`, as the plan of the stack leaves them.
