@@ -16,7 +16,7 @@ static void image_forward(Graph *g, Node *n) {
                                  &n->out[0]->x);
 }
 static const NodeKind image_kind = {
-    .name = "preprocess_affine", .attr_size = sizeof(Preprocess), .forward = image_forward};
+    .name = "preprocess_affine", .attr_size = sizeof(Preprocess), .forward = image_forward, .recomputed = true};
 
 Value *classifier_image(Network *network) {
   Graph *g = &network->graph;

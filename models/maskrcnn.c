@@ -55,7 +55,7 @@ static void preprocess_forward(Graph *g, Node *n) {
   g->dev->ops->preprocess(g->dev, NODE_ATTR(n, Preprocess), images->info, images->bytes, &n->out[0]->x);
 }
 static const NodeKind preprocess_kind = {
-    .name = "preprocess", .attr_size = sizeof(Preprocess), .forward = preprocess_forward};
+    .name = "preprocess", .attr_size = sizeof(Preprocess), .forward = preprocess_forward, .recomputed = true};
 
 static Value *image_node(Network *network) {
   Graph *g = &network->graph;

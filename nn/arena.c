@@ -20,7 +20,17 @@ static ArenaBlock **by_size(const ArenaBlock *blocks, int n) {
   return order;
 }
 
-static bool overlap(const ArenaBlock *a, const ArenaBlock *b) { return a->first <= b->last && b->first <= a->last; }
+static bool idle_for(const ArenaBlock *a, const ArenaBlock *b) {
+  return a->idle_after < b->first && b->last < a->idle_before;
+}
+
+static bool overlap(const ArenaBlock *a, const ArenaBlock *b) {
+  return a->first <= b->last && b->first <= a->last && !idle_for(a, b) && !idle_for(b, a);
+}
+
+static bool alive(const ArenaBlock *b, int step) {
+  return b->first <= step && step <= b->last && !(b->idle_after < step && step < b->idle_before);
+}
 
 size_t arena_plan(ArenaBlock *blocks, int n) {
   ArenaBlock **order = by_size(blocks, n);
@@ -47,21 +57,24 @@ size_t arena_plan(ArenaBlock *blocks, int n) {
 
 void arena_print(const ArenaBlock *blocks, int n, size_t total, FILE *out) {
   size_t bound = 0;
-  for (int i = 0; i < n; i++) { // the peak is reached where some block begins
-    size_t alive = 0;
-    for (int j = 0; j < n; j++)
-      if (blocks[j].first <= blocks[i].first && blocks[i].first <= blocks[j].last) alive += padded(blocks[j].bytes);
-    bound = MAX(bound, alive);
+  for (int i = 0; i < n; i++) { // the peak is reached where some block begins, or ends to be idle
+    size_t at_first = 0, at_again = 0;
+    for (int j = 0; j < n; j++) {
+      at_first += alive(&blocks[j], blocks[i].first) ? padded(blocks[j].bytes) : 0;
+      at_again += alive(&blocks[j], blocks[i].idle_before) ? padded(blocks[j].bytes) : 0;
+    }
+    bound = MAX(bound, MAX(at_first, at_again));
   }
   fprintf(out, "activations %.1f MB in %d blocks (at least %.1f MB are alive at once)\n", (double)total / 1e6, n,
           (double)bound / 1e6);
   fprintf(out, "  %-40s %10s %12s  steps\n", "block", "MB", "offset");
   ArenaBlock **order = by_size(blocks, n);
   for (int i = 0; i < n; i++) {
-    char last[16] = "end"; // of what is read after the program
-    if (order[i]->last < INT_MAX) snprintf(last, sizeof last, "%d", order[i]->last);
-    fprintf(out, "  %-40s %10.3f %12zu  %d-%s\n", order[i]->name, (double)order[i]->bytes / 1e6, order[i]->offset,
-            order[i]->first, last);
+    const ArenaBlock *b = order[i];
+    char last[16] = "end", idle[32] = ""; // "end": of what is read after the program
+    if (b->last < INT_MAX) snprintf(last, sizeof last, "%d", b->last);
+    if (b->idle_before) snprintf(idle, sizeof idle, "%d, %d-", b->idle_after, b->idle_before);
+    fprintf(out, "  %-40s %10.3f %12zu  %d-%s%s\n", b->name, (double)b->bytes / 1e6, b->offset, b->first, idle, last);
   }
   free(order);
 }

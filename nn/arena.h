@@ -6,12 +6,13 @@
 typedef struct ArenaBlock {
   const char *name;
   size_t bytes;
-  int first, last; // steps of the program, both inclusive
-  size_t offset;   // set by arena_plan; multiple of 256
+  int first, last;             // steps of the program, both inclusive
+  int idle_after, idle_before; // steps between which its content is not needed; 0, 0: none
+  size_t offset;               // set by arena_plan; multiple of 256
 } ArenaBlock;
 
 // Chooses offsets and returns the total size. Largest block first, each at the lowest offset where it collides with no
-// block alive at the same time (Pisarchyk, Lee, "Efficient memory management for deep neural net inference", 2020:
+// block alive at the same time; one that lives while another is idle may lie on it (Pisarchyk, Lee, "Efficient memory management for deep neural net inference", 2020:
 // greedy by size). Deterministic.
 size_t arena_plan(ArenaBlock *blocks, int n);
 

@@ -259,6 +259,7 @@ Dest node_dest(const Node *n, int input) {
 }
 
 static void node_backward(Graph *g, Node *n) {
+  if (n->recompute) n->recompute->kind->forward(g, n->recompute);
   n->kind->backward(g, n);
   for (int i = 0; i < n->copies; i++) {
     const GradCopy *c = &n->copy[i];

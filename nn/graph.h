@@ -127,6 +127,8 @@ typedef struct NodeKind {
   bool gathers;                 // reads a few places of its inputs
   bool slices;                  // its one output and the gradient of that may be slices, if it has one input
   bool concat;                  // its inputs stand side by side in its output
+  bool recomputed; // its output is computed anew for backward rather than kept (rematerialisation): a cheap
+                   // pass over inputs of the graph
 } NodeKind;
 
 enum { MAX_IN = 2 * MAX_LEVELS + 2, MAX_OUT = MAX_LEVELS, MAX_SAVED = 2, MAX_USES = 4, MAX_COPIES = 2, MAX_ASIDES = 1 };
@@ -143,7 +145,8 @@ struct Node {
   Value *aside[MAX_ASIDES]; // what one node's forward tells another's, beside the data flow: no gradient, not saved
   ParamUse use[MAX_USES];   // at the places that the kind gives them
   bool runs_backward;
-  bool in_place; // a concatenation whose parts have been written where they belong: nothing is left to do
+  bool in_place;   // a concatenation whose parts have been written where they belong: nothing is left to do
+  Node *recompute; // whose forward is run again before this node's backward, the first that reads its output; or NULL
   int copies;
   GradCopy copy[MAX_COPIES];
   void *attr; // the kind's own struct, zeroed

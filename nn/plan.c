@@ -261,6 +261,43 @@ static void find_lives(const Graph *g, Lives *lives) {
   }
 }
 
+typedef struct Search {
+  const Value *v;
+  bool found;
+} Search;
+
+static void compare_value(void *context, const Value *v) {
+  Search *s = context;
+  s->found |= v == s->v;
+}
+
+static void ignore_gradient(void *context, const Value *v) { (void)context, (void)v; }
+
+static bool touches(const Node *n, Pass pass, const Value *v) {
+  Search s = {.v = v};
+  node_touches(n, pass, &(Touch){compare_value, ignore_gradient, &s});
+  return s.found;
+}
+
+// What is recomputed for backward, by the first node there that reads it, is idle from its last reader forward.
+static void find_recomputed(Graph *g) {
+  for (int i = 0; i < g->nodes; i++) {
+    Node *n = g->node[i];
+    if (!n->kind->recomputed || n->out[0]->keep) continue;
+    Value *v = n->out[0];
+    Node *first = NULL, *last = NULL;
+    for (int j = 0; j < g->nodes; j++) {
+      if (g->node[j]->runs_backward && touches(g->node[j], PASS_BACKWARD, v)) first = g->node[j];
+      if (touches(g->node[j], PASS_FORWARD, v)) last = g->node[j];
+    }
+    if (!first) continue;
+    CHECK(!first->recompute);
+    first->recompute = n;
+    g->blocks[v->block].idle_after = last->id;
+    g->blocks[v->block].idle_before = graph_backward_step(g, first);
+  }
+}
+
 static int add_block(Graph *g, const char *name, size_t bytes, Life life) {
   g->blocks = xrealloc(g->blocks, (size_t)(g->num_blocks + 1) * sizeof *g->blocks);
   g->blocks[g->num_blocks] = (ArenaBlock){.name = name, .bytes = bytes, .first = life.first, .last = life.last};
@@ -284,6 +321,7 @@ static void plan_memory(Graph *g) {
   }
   free(lives.x);
   free(lives.dx);
+  find_recomputed(g);
   g->bytes = arena_plan(g->blocks, g->num_blocks);
 }
 
