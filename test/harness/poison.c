@@ -10,7 +10,8 @@ static void poison_step(Graph *g, int step) {
     const unsigned char *guard = (unsigned char *)g->arena + b->offset + b->bytes - GUARD;
     if (b->first > step || step > b->last) continue;
     for (int j = 0; j < GUARD; j++) CHECK(guard[j] == GUARD_BYTE);
-    if (b->last == step || (b->idle_before && b->idle_after == step)) memset(g->arena + b->offset, POISON_BYTE, b->bytes - GUARD);
+    if (b->last == step || (b->idle_before && b->idle_after == step))
+      memset(g->arena + b->offset, POISON_BYTE, b->bytes - GUARD);
   }
   for (int i = 0; i < g->num_blocks; i++) {
     const ArenaBlock *b = &g->blocks[i];
