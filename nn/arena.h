@@ -12,8 +12,8 @@ typedef struct ArenaBlock {
 } ArenaBlock;
 
 // Chooses offsets and returns the total size. Largest block first, each at the lowest offset where it collides with no
-// block alive at the same time; one that lives while another is idle may lie on it (Pisarchyk, Lee, "Efficient memory management for deep neural net inference", 2020:
-// greedy by size). Deterministic.
+// block alive at the same time; one that lives while another is idle may lie on it (Pisarchyk, Lee, "Efficient memory
+// management for deep neural net inference", 2020: greedy by size). Deterministic.
 size_t arena_plan(ArenaBlock *blocks, int n);
 
 // The map, largest blocks first, and the lower bound (the most bytes alive at any step) beside the size reached.

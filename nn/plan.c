@@ -271,7 +271,10 @@ static void compare_value(void *context, const Value *v) {
   s->found |= v == s->v;
 }
 
-static void ignore_gradient(void *context, const Value *v) { (void)context, (void)v; }
+static void ignore_gradient(void *context, const Value *v) {
+  (void)context;
+  (void)v;
+}
 
 static bool touches(const Node *n, Pass pass, const Value *v) {
   Search s = {.v = v};
