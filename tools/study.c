@@ -20,7 +20,7 @@ static const char *const reruns[] = {"none", "failed", "changed", NULL};
 #define STUDY_OPTIONS(X)                                                                                               \
   X(STRING, out,   NULL,  "DIR",           "where results, tables and plots are; out/NAME for NAME.plan")              \
   X(STRING, set,   NULL,  "NAME=VALUE …",  "in place of what the plan gives")                                          \
-  X(STRING, only,  NULL,  "SETTING=VALUE …", "runs these alone, as in batch=2,4")                                      \
+  X(STRING, only,  NULL,  "SETTING=VALUE …", "runs and shows these alone, as in batch=2,4")                            \
   X(FLAG,   list,  false,                  "what would run, in its order; runs nothing")                               \
   X(FLAG,   table, false,                  "tables and plots from what is there; runs nothing")                        \
   X(FLAG,   merge, false,                  "the same, with the results of other machines, the files behind PLAN")      \
@@ -212,7 +212,7 @@ static int tell_failures(const Study *s) {
 
 static bool write_all(Study *s, Err *err) {
   study_rows_sort_values(&s->rows, &s->plan);
-  StudyData d = study_data(&s->plan, &s->rows);
+  StudyData d = study_data(&s->plan, &s->rows, s->has_only ? &s->only : NULL);
   char *tables = xasprintf("%s/tables.md", s->folder), *cells = xasprintf("%s/cells.jsonl", s->folder);
   bool ok = study_tables_write(&d, tables, err) && study_cells_write(&d, cells, err);
   for (int i = 0; ok && i < s->plan.num_plots; i++) {

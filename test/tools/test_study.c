@@ -122,6 +122,7 @@ TEST(study_says_which_panel_of_a_plot_has_no_figures) {
                                         "[command c]\nrun: echo '{\"v\": {a}{b}}'\n[measure v]\nread: v\n"
                                         "[plot v]\nx: a\ny: v\npanels: b\n");
   EXPECT_INT(study(plan, "panels", "--only b=1", NULL), 0);
+  EXPECT_INT(study(plan, "panels", "--table", NULL), 0);
   char *text = read_text("panels", "v.svg");
   EXPECT_INT(count(text, "no figures"), 1);
   free(text);
@@ -151,9 +152,16 @@ TEST(study_runs_each_repeat_in_an_order_of_its_own_that_the_seed_gives) {
   free(before);
   EXPECT_INT(study(plan, "order", "--only n=2,5", NULL), 0);
   char *text = read_text("order", "tables.md");
-  EXPECT_IN(text, "from 6 of 18 runs");
+  EXPECT_IN(text, "from 6 of 6 runs");
+  EXPECT_IN(text, "| 5 | 5 |");
+  EXPECT(!strstr(text, "| 1 |"));
+  free(text);
+  EXPECT_INT(study(plan, "order", "--table --only n=1", NULL), 0); // what has run is shown all the same
+  text = read_text("order", "tables.md");
+  EXPECT_IN(text, "from 6 of 9 runs");
   EXPECT_IN(text, "| 1 | not run |");
   EXPECT_IN(text, "| 5 | 5 |");
+  EXPECT(!strstr(text, "| 3 |"));
   free(text);
 }
 

@@ -33,8 +33,25 @@ static StudyCells all_cells(const StudyPlan *p, const StudyRows *rows) {
   return all;
 }
 
-StudyData study_data(const StudyPlan *p, const StudyRows *rows) {
+static bool has_run(const StudyPlan *p, const StudyRows *rows, const StudyCell *cell) {
+  for (int r = 0; r < rows->num_rows; r++)
+    if (study_cell_equal(p, &rows->rows[r].cell, cell)) return true;
+  return false;
+}
+
+static void keep_wanted(StudyCells *c, const StudyPlan *p, const StudyRows *rows, const StudyConditions *only) {
+  int kept = 0;
+  for (int i = 0; i < c->num_cells; i++) {
+    if (!study_conditions_hold(only, p, &c->cells[i]) && !has_run(p, rows, &c->cells[i])) continue;
+    c->cells[kept] = c->cells[i];
+    c->skipped[kept++] = c->skipped[i];
+  }
+  c->num_cells = kept;
+}
+
+StudyData study_data(const StudyPlan *p, const StudyRows *rows, const StudyConditions *only) {
   StudyData d = {.plan = p, .rows = rows, .cells = has_found(p) ? all_cells(p, rows) : study_cells(p)};
+  if (only) keep_wanted(&d.cells, p, rows, only);
   d.runs = xcalloc((size_t)d.cells.num_cells, sizeof *d.runs);
   d.num_runs = xcalloc((size_t)d.cells.num_cells, sizeof *d.num_runs);
   for (int i = 0; i < d.cells.num_cells; i++) {

@@ -6,7 +6,7 @@
 typedef struct StudyData {
   const StudyPlan *plan;
   const StudyRows *rows;
-  StudyCells cells; // of the plan, and with every value that was found
+  StudyCells cells; // of the plan as far as they are wanted, and with every value that was found
   int **runs;       // of each cell the rows, by index
   int *num_runs;
 } StudyData;
@@ -24,7 +24,8 @@ typedef struct StudySummary {
   double mean, error, least, most; // error: of the mean, NaN of one run; all NaN: n is 0
 } StudySummary;
 
-StudyData study_data(const StudyPlan *p, const StudyRows *rows);
+// only: the cells that are wanted beside those that have runs; NULL: all.
+StudyData study_data(const StudyPlan *p, const StudyRows *rows, const StudyConditions *only);
 void study_data_free(StudyData *d);
 
 StudySummary study_summary(const StudyData *d, int cell, int measure); // of one that is read

@@ -40,7 +40,7 @@ static bool open_fixture(Fixture *x) {
   *x = (Fixture){0};
   bool ok = study_plan_read(&x->plan, plan, NULL, &err) && study_rows_read(&x->rows, &x->plan, results, &err);
   if (!EXPECT(ok)) printf("%s\n", err.msg);
-  if (ok) x->data = study_data(&x->plan, &x->rows);
+  if (ok) x->data = study_data(&x->plan, &x->rows, NULL);
   return ok;
 }
 
