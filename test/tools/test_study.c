@@ -122,8 +122,13 @@ TEST(study_says_which_panel_of_a_plot_has_no_figures) {
                                         "[command c]\nrun: echo '{\"v\": {a}{b}}'\n[measure v]\nread: v\n"
                                         "[plot v]\nx: a\ny: v\npanels: b\n");
   EXPECT_INT(study(plan, "panels", "--only b=1", NULL), 0);
-  EXPECT_INT(study(plan, "panels", "--table", NULL), 0);
   char *text = read_text("panels", "v.svg");
+  EXPECT_INT(count(text, "class=\"panel\""), 1); // of what was wanted
+  EXPECT_INT(count(text, "no figures"), 0);
+  free(text);
+  EXPECT_INT(study(plan, "panels", "--table", NULL), 0);
+  text = read_text("panels", "v.svg");
+  EXPECT_INT(count(text, "class=\"panel\""), 2);
   EXPECT_INT(count(text, "no figures"), 1);
   free(text);
 }

@@ -43,12 +43,25 @@ typedef struct Chart {
   const StudyPlot *plot;
   ChartCurve curves[MOST_CURVES];
   int num_curves;
-  bool numbers; // x has a scale; else its values stand side by side
+  bool numbers;                         // x has a scale; else its values stand side by side
+  int *xs, num_xs, *panels, num_panels; // values of the settings of x and of the panels that cells have
 } Chart;
 
 typedef struct ChartPoint {
   double value, error; // NaN: not there, not known
 } ChartPoint;
+
+static int *values_of(const StudyData *d, int setting, int *n) {
+  const int most = d->plan->settings[setting].num_values;
+  int *values = xcalloc((size_t)most + 1, sizeof *values);
+  *n = 0;
+  for (int v = 0; v < most; v++) {
+    bool any = false;
+    for (int i = 0; i < d->cells.num_cells; i++) any |= d->cells.cells[i].value[setting] == v;
+    if (any) values[(*n)++] = v;
+  }
+  return values;
+}
 
 static bool counts(const Chart *c, int setting) {
   if (setting == c->plot->x || setting == c->plot->panels) return false;
@@ -105,10 +118,11 @@ static bool stays_in_panel(const Chart *c, const StudyCell *cell) {
   return c->plot->panels >= 0 && c->d->plan->commands[cell->value[STUDY_COMMAND]].uses[c->plot->panels];
 }
 
+// x: which of the values that cells have.
 static ChartPoint point_of(const Chart *c, const ChartCurve *curve, int x, int panel, const StudyShown *y) {
   StudyCell cell = curve->cell;
   ChartPoint p = {NAN, NAN};
-  cell.value[c->plot->x] = x;
+  cell.value[c->plot->x] = c->xs[x];
   if (stays_in_panel(c, &cell)) cell.value[c->plot->panels] = panel;
   const int i = study_cells_find(&c->d->cells, c->d->plan, &cell);
   if (i < 0 || !study_conditions_hold(&y->at, c->d->plan, &cell)) return p;
@@ -127,9 +141,8 @@ static ChartPoint point_of(const Chart *c, const ChartCurve *curve, int x, int p
 
 static StudyAxis y_axis(const Chart *c, int panel, const StudyShown *y) {
   StudyAxis a = {.low = INFINITY, .high = -INFINITY, .log = c->plot->log_y};
-  const int values = c->d->plan->settings[c->plot->x].num_values;
   for (int i = 0; i < c->num_curves; i++)
-    for (int x = -1; x < values; x++) {
+    for (int x = 0; x < c->num_xs; x++) {
       const ChartPoint p = point_of(c, &c->curves[i], x, panel, y);
       study_axis_reach(&a, p.value);
       if (isfinite(p.error)) study_axis_reach(&a, p.value + p.error);
@@ -147,8 +160,8 @@ static StudyAxis y_axis(const Chart *c, int panel, const StudyShown *y) {
 static StudyAxis x_axis(const Chart *c) {
   const StudySetting *s = &c->d->plan->settings[c->plot->x];
   StudyAxis a = {.low = INFINITY, .high = -INFINITY, .log = c->numbers && c->plot->log_x};
-  if (!c->numbers) return (StudyAxis){.low = -0.5, .high = MAX(s->num_values, 1) - 0.5};
-  for (int v = 0; v < s->num_values; v++) study_axis_reach(&a, s->values[v].number);
+  if (!c->numbers) return (StudyAxis){.low = -0.5, .high = MAX(c->num_xs, 1) - 0.5};
+  for (int x = 0; x < c->num_xs; x++) study_axis_reach(&a, s->values[c->xs[x]].number);
   if (!isfinite(a.low)) return (StudyAxis){.high = 1};
   const double margin = a.high > a.low ? 0.04 * (a.high - a.low) : 0.5;
   a.low -= margin;
@@ -156,8 +169,8 @@ static StudyAxis x_axis(const Chart *c) {
   return a;
 }
 
-static double x_of(const Chart *c, const StudyAxis *a, int value) {
-  const double at = c->numbers ? c->d->plan->settings[c->plot->x].values[value].number : value;
+static double x_of(const Chart *c, const StudyAxis *a, int x) {
+  const double at = c->numbers ? c->d->plan->settings[c->plot->x].values[c->xs[x]].number : x;
   return LEFT + (WIDTH - LEFT - RIGHT) * study_axis_fraction(a, at);
 }
 
@@ -185,11 +198,12 @@ static void print_axes(FILE *f, const Chart *c, const StudyAxis *ax, const Study
     snprintf(label, sizeof label, "%.6g", fabs(ay->ticks[i]) < 1e-12 * fabs(ay->high) ? 0 : ay->ticks[i]);
     print_text(f, LEFT - 8, at + 4, "end", label);
   }
-  for (int v = 0; v < s->num_values; v++) {
-    const double x = x_of(c, ax, v), width = 7.0 * (double)strlen(s->values[v].name) + 8;
-    if (x - last < width) continue; // names would cover each other
-    last = x;
-    print_text(f, x, bottom + 18, "middle", s->values[v].name);
+  for (int x = 0; x < c->num_xs; x++) {
+    const char *name = s->values[c->xs[x]].name;
+    const double at = x_of(c, ax, x), width = 7.0 * (double)strlen(name) + 8;
+    if (at - last < width) continue; // names would cover each other
+    last = at;
+    print_text(f, at, bottom + 18, "middle", name);
   }
   fprintf(f, "<path class=\"axis\" d=\"M%d %.1fV%.1fH%d\"/>\n", LEFT, top + TOP, bottom, WIDTH - RIGHT);
   char *title = study_measure_title(&c->d->plan->measures[y->measure]);
@@ -229,7 +243,7 @@ static void print_mark(FILE *f, const ChartCurve *curve, double x, double y) {
 
 static void print_curve(FILE *f, const Chart *c, ChartCurve *curve, const StudyAxis *ax, const StudyAxis *ay,
                         double top, int panel, const StudyShown *y) {
-  const int n = c->d->plan->settings[c->plot->x].num_values, colour = curve->colour % COLOURS;
+  const int n = c->num_xs, colour = curve->colour % COLOURS;
   const bool ours = curve->block < 0;
   char class[16];
   bool pen_down = false;
@@ -252,7 +266,7 @@ static void print_curve(FILE *f, const Chart *c, ChartCurve *curve, const StudyA
 }
 
 static bool has_point(const Chart *c, const ChartCurve *curve, const StudyAxis *ay, int panel, const StudyShown *y) {
-  for (int x = 0; x < c->d->plan->settings[c->plot->x].num_values; x++)
+  for (int x = 0; x < c->num_xs; x++)
     if (study_axis_shows(ay, point_of(c, curve, x, panel, y).value)) return true;
   return false;
 }
@@ -262,7 +276,7 @@ static void print_curve_bars(FILE *f, const Chart *c, const ChartCurve *curve, c
                              double top, int panel, const StudyShown *y, double left, double width) {
   const bool ours = curve->block < 0;
   const double base = top + PANEL - BOTTOM;
-  for (int x = 0; x < c->d->plan->settings[c->plot->x].num_values; x++) {
+  for (int x = 0; x < c->num_xs; x++) {
     const ChartPoint p = point_of(c, curve, x, panel, y);
     if (!study_axis_shows(ay, p.value)) continue;
     const double at = x_of(c, ax, x) - left, tip = y_of(ay, top, p.value);
@@ -278,8 +292,7 @@ static void print_bars(FILE *f, Chart *c, const StudyAxis *ax, const StudyAxis *
                        const StudyShown *y) {
   int n = 0, before = 0;
   for (int i = 0; i < c->num_curves; i++) n += has_point(c, &c->curves[i], ay, panel, y);
-  const int values = c->d->plan->settings[c->plot->x].num_values;
-  const double share = (WIDTH - LEFT - RIGHT) / (double)MAX(values, 1), width = 0.8 * share / MAX(n, 1);
+  const double share = (WIDTH - LEFT - RIGHT) / (double)MAX(c->num_xs, 1), width = 0.8 * share / MAX(n, 1);
   for (int i = 0; i < c->num_curves; i++) {
     if (!has_point(c, &c->curves[i], ay, panel, y)) continue;
     c->curves[i].drawn = true;
@@ -338,16 +351,12 @@ static void print_legend(FILE *f, const Chart *c, double top) {
   }
 }
 
-bool study_chart_write(const StudyData *d, const StudyPlot *plot, const char *path, Err *err) {
-  const StudySetting *x = &d->plan->settings[plot->x];
-  Chart c = {.d = d, .plot = plot, .numbers = !plot->bars && x->num_values > 0};
-  for (int v = 0; v < x->num_values; v++)
-    c.numbers &= isfinite(x->values[v].number) && (!plot->log_x || x->values[v].number > 0);
-  find_curves(&c);
-  const int panels = plot->panels < 0 ? 1 : d->plan->settings[plot->panels].num_values;
+static bool print_chart(Chart *c, const char *path, Err *err) {
+  const StudyPlot *plot = c->plot;
+  const int panels = plot->panels < 0 ? 1 : c->num_panels;
   AtomicFile out;
   if (!file_begin(&out, path, err)) return false;
-  const int height = HEAD + panels * plot->y.n * PANEL + LEGEND_LINE * c.num_curves + 12;
+  const int height = HEAD + panels * plot->y.n * PANEL + LEGEND_LINE * c->num_curves + 12;
   fprintf(out.f,
           "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
           "font-family=\"Helvetica, Arial, sans-serif\">\n%s<rect class=\"page\" width=\"%d\" height=\"%d\"/>\n",
@@ -356,10 +365,24 @@ bool study_chart_write(const StudyData *d, const StudyPlot *plot, const char *pa
   double top = HEAD;
   for (int i = 0; i < plot->y.n; i++)
     for (int panel = 0; panel < panels; panel++) {
-      print_panel(out.f, &c, top, panel, &plot->y.items[i]);
+      print_panel(out.f, c, top, c->panels ? c->panels[panel] : -1, &plot->y.items[i]);
       top += PANEL;
     }
-  print_legend(out.f, &c, top + 14);
+  print_legend(out.f, c, top + 14);
   fputs("</svg>\n", out.f);
   return file_commit(&out, err);
+}
+
+bool study_chart_write(const StudyData *d, const StudyPlot *plot, const char *path, Err *err) {
+  const StudySetting *x = &d->plan->settings[plot->x];
+  Chart c = {.d = d, .plot = plot, .numbers = !plot->bars && x->num_values > 0};
+  for (int v = 0; v < x->num_values; v++)
+    c.numbers &= isfinite(x->values[v].number) && (!plot->log_x || x->values[v].number > 0);
+  c.xs = values_of(d, plot->x, &c.num_xs);
+  if (plot->panels >= 0) c.panels = values_of(d, plot->panels, &c.num_panels);
+  find_curves(&c);
+  const bool ok = print_chart(&c, path, err);
+  free(c.xs);
+  free(c.panels);
+  return ok;
 }
