@@ -279,7 +279,7 @@ static void print_curve_bars(FILE *f, const Chart *c, const ChartCurve *curve, c
   for (int x = 0; x < c->num_xs; x++) {
     const ChartPoint p = point_of(c, curve, x, panel, y);
     if (!study_axis_shows(ay, p.value)) continue;
-    const double at = x_of(c, ax, x) - left, tip = y_of(ay, top, p.value);
+    const double at = x_of(c, ax, x) - left + 0.04 * width, tip = y_of(ay, top, p.value);
     fprintf(f, "<rect class=\"%s%d%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n",
             ours ? "f" : "theirs c", curve->colour % COLOURS, ours ? "" : " open", at, fmin(tip, base), 0.92 * width,
             fabs(base - tip));
