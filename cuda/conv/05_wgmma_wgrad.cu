@@ -187,10 +187,11 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __g
     if (warp >= CONSUMER_THREADS / WARP) {
       registers_dealloc<PRODUCER_REGISTERS>();
       if (warp > CONSUMER_THREADS / WARP) {
-        int pair = (int)threadIdx.x - CONSUMER_THREADS - WARP;
-        if (pair < p.pairs) {
-          tma_prefetch_map(&p.pair[pair].dy);
-          tma_prefetch_map(&p.pair[pair].x);
+        int i = (int)threadIdx.x - CONSUMER_THREADS - WARP;
+        if (i < p.pairs) {
+          const WgradPairMaps *pair = generic_parameters(p.pair) + i;
+          tma_prefetch_map(&pair->dy);
+          tma_prefetch_map(&pair->x);
         }
         return;
       }

@@ -234,6 +234,14 @@ template <int N> __device__ __forceinline__ void registers_alloc() {
 __device__ __forceinline__ void tma_prefetch_map(const CUtensorMap *map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
+// The generic address of an array among the kernel's parameters. A map that is prefetched by an index known at run time
+// is indexed from here: the offset is then added behind the conversion to a generic address (cvta.param). Where it is
+// added before, ptxas 12.4 and 12.5 leave the conversion out for prefetch.tensormap, and the offset itself, 48 past a
+// multiple of 64 perhaps, is the address that the GPU finds misaligned.
+template <class T> __device__ __forceinline__ const T *generic_parameters(const T *array) {
+  asm volatile("" : "+l"(array));
+  return array;
+}
 // L2 eviction priority of the lines that a copy reads: normal, or first to be evicted. The constants are what
 // createpolicy.fractional.L2::evict_normal and evict_first return; the instruction would delay the copy.
 static constexpr uint64_t EVICT_NORMAL = 0x1000000000000000, EVICT_FIRST = 0x12f0000000000000;
