@@ -276,19 +276,31 @@ size_t param_elements(const Param *q) {
   return n;
 }
 
-// Visits torch's order [k, c, r, s] and gives the offset of each element in ours [k, r, s, ldc].
-static size_t our_offset(const Tensor *t, size_t torch_index) {
-  size_t s = torch_index % (size_t)t->w, rest = torch_index / (size_t)t->w;
-  size_t r = rest % (size_t)t->h, kc = rest / (size_t)t->h;
-  size_t c = kc % (size_t)t->c, k = kc / (size_t)t->c;
-  return ((k * (size_t)t->h + r) * (size_t)t->w + s) * (size_t)t->ldc + c;
+// A parameter as filters, of as many values each.
+typedef struct Filters {
+  size_t count, values, pitch; // pitch: of a filter in ours
+  size_t *place;               // of the values of torch's [c, r, s] within ours [r, s, ldc]
+} Filters;
+
+static Filters filters_of(const Param *q, const Tensor *t) {
+  const size_t area = (size_t)t->h * (size_t)t->w, values = (size_t)t->c * area;
+  Filters f = {.count = param_elements(q) / values,
+               .values = values,
+               .pitch = area * (size_t)t->ldc,
+               .place = xmalloc(values * sizeof *f.place)};
+  for (size_t c = 0; c < (size_t)t->c; c++)
+    for (size_t i = 0; i < area; i++) f.place[c * area + i] = i * (size_t)t->ldc + c;
+  return f;
 }
 
 void param_to_torch(const Param *q, const Tensor *host, float *torch_order) {
-  for (size_t i = 0, n = param_elements(q); i < n; i++) {
-    size_t at = our_offset(host, i);
-    torch_order[i] = host->dtype == F64 ? (float)((double *)host->data)[at] : ((float *)host->data)[at];
-  }
+  Filters f = filters_of(q, host);
+  for (size_t k = 0; k < f.count; k++)
+    for (size_t i = 0; i < f.values; i++) {
+      const size_t at = k * f.pitch + f.place[i];
+      *torch_order++ = host->dtype == F64 ? (float)((double *)host->data)[at] : ((float *)host->data)[at];
+    }
+  free(f.place);
 }
 
 void param_export(const Params *p, const Param *q, const Tensor *what, float *torch_order) {
@@ -301,13 +313,16 @@ void param_export(const Params *p, const Param *q, const Tensor *what, float *to
 
 void param_import(Params *p, Param *q, const Tensor *what, const float *torch_order) {
   void *host = xcalloc(1, tensor_bytes(what)); // the padding channels are zero and stay zero
-  for (size_t i = 0, n = param_elements(q); i < n; i++) {
-    size_t at = our_offset(what, i);
-    if (what->dtype == F64)
-      ((double *)host)[at] = torch_order[i];
-    else
-      ((float *)host)[at] = torch_order[i];
-  }
+  Filters f = filters_of(q, what);
+  for (size_t k = 0; k < f.count; k++)
+    for (size_t i = 0; i < f.values; i++) {
+      const size_t at = k * f.pitch + f.place[i];
+      if (what->dtype == F64)
+        ((double *)host)[at] = *torch_order++;
+      else
+        ((float *)host)[at] = *torch_order++;
+    }
+  free(f.place);
   device_upload(p->dev, what->data, host, tensor_bytes(what));
   free(host);
 }
