@@ -1,7 +1,7 @@
 """Whether ./train's steps of vgg-28 are PyTorch's: each is taken again in float64 from the checkpoint before it.
 
-    B=build; $B/train --model vgg-28 --data DIR --val-fraction 0.2 --split-seed 1 --limit 300 --eval-every -1 \\
-        --phases 3@1e-3,1@1e-4,1@1e-4+augment --device cpu --checkpoint-every 1 --keep 99 --out RUN
+    B=build; $B/train --model vgg-28 --data DIR --val-fraction 0.2 --split-seed 1 --limit 300 --val-limit 300 \\
+        --eval-epochs 0 --phases 3@1e-3,1@1e-4,1@1e-4+augment --device cpu --checkpoint-every 1 --keep 99 --out RUN
     B=$B python3 test/peers/compare_vgg28.py --run RUN [--first 0] [--steps 99]
 
 Net, Adam and augmentation are vgg28_torch.py's, the images and their order, what dropout leaves out and what is drawn
@@ -9,6 +9,7 @@ for each image are computed from the seed, as are the weights before the first s
 the loss in RUN's log and PyTorch's; the rms of the difference between both updates of the parameters, relative to that
 of the update; and the largest difference between running statistics, relative to the largest of their kind. The first
 update is the rate times the sign of each gradient, so that rounding shows in it where gradients are next to nothing.
+Last of all the evaluation after the last step: top-1 and top-5 in RUN's log, and PyTorch's of the same weights.
 """
 import argparse
 import json
@@ -54,6 +55,8 @@ class Dropout(torch.nn.Module):
         self.p, self.key, self.step = p, key(key(seed, RNG_DROPOUT), key_of_name(0, name)), 0
 
     def forward(self, x):
+        if not self.training:
+            return x
         last = x.movedim(1, -1)
         kept = bits(key(self.key, self.step), x.numel()) >= numpy.uint64(self.p * 2**32)
         return x * torch.from_numpy(kept).view(last.shape).movedim(-1, 1) / (1 - self.p)
@@ -116,10 +119,14 @@ def checkpoint(run, step):
             for name, of in header.items() if name != "__metadata__" and of["dtype"] == "F32"}
 
 
-def load(net, adam, state, step):
+def load_weights(net, state):
     for name, t in [*net.named_parameters(), *net.named_buffers()]:
         if name in state:
             t.data.copy_(state[name])
+
+
+def load(net, adam, state, step):
+    load_weights(net, state)
     for name, p in net.named_parameters():
         adam.state[p] = {"step": torch.tensor(float(step)), "exp_avg": state["momentum." + name].clone(),
                          "exp_avg_sq": state["second_moment." + name].clone()}
@@ -129,11 +136,38 @@ def rms(parts):
     return torch.cat([part.flatten() for part in parts]).square().mean().sqrt().item()
 
 
+def evaluated(settings):
+    """Pixels in ±1 and labels of what ./train evaluates: the test images, or what is held out."""
+    of_test = settings["val-split"] == "test"
+    images, labels = peer.read_part(settings["data"], "t10k" if of_test else "train")
+    if not of_test:
+        held_out = peer.held_out(images, int(settings["split-seed"]), float(settings["val-fraction"]))
+        images, labels = images[held_out], labels[held_out]
+    images, labels = (torch.from_numpy(part[:int(settings["val-limit"]) or None]) for part in (images, labels))
+    return (images.unsqueeze(1).double() / 255 - 0.5) / 0.5, labels.long()
+
+
+def compare_evaluation(net, run, settings, log):
+    """Of the log's last record, by the weights and running statistics that the step before it left."""
+    load_weights(net, checkpoint(run, log["step"]))
+    images, labels = evaluated(settings)
+    hits = torch.zeros(2, dtype=torch.long)
+    net.eval()
+    with torch.no_grad():
+        for x, truth in zip(images.split(100), labels.split(100)):
+            right = net(x).topk(5).indices == truth[:, None]
+            hits += torch.stack([right[:, 0].sum(), right.any(1).sum()])
+    shares = " ".join(f"{ours:.5f} {theirs / len(labels):.5f}"
+                      for ours, theirs in zip((log["val_top1"], log["val_top5"]), hits.tolist()))
+    print(f"evaluation after step {log['step']}, {log['images']} images (PyTorch: {len(labels)}): {shares}")
+
+
 def compare(run, first, steps):
     with open(os.path.join(run, "run.json")) as f:
         settings = json.load(f)["settings"]
     with open(os.path.join(run, "log.jsonl")) as f:
-        log = {r["step"]: r for r in map(json.loads, f) if r["kind"] == "train"}
+        records = [json.loads(line) for line in f]
+    log = {r["step"]: r for r in records if r["kind"] == "train"}
     images = Images(settings)
     net = net_of(images.classes, images.seed).train()
     adam = torch.optim.Adam(net.parameters())
@@ -157,6 +191,8 @@ def compare(run, first, steps):
         running = max(((after[name] - t).abs().max() / t.abs().max()).item() for name, t in net.named_buffers()
                       if name in after)
         print(f"{step + 1:5} {log[step + 1]['loss']:.7f} {loss.item():.7f} {update:.1e} {running:.1e}", flush=True)
+    if records[-1]["kind"] == "eval":
+        compare_evaluation(net, run, settings, records[-1])
 
 
 def main():
