@@ -29,7 +29,7 @@ TABLES = {**figures.TABLES, **conv_figures.TABLES, **step_figures.TABLES, **trai
           **scaling_figures.TABLES, **nets_figures.TABLES, **vgg28_figures.TABLES, **ladder_figures.TABLES,
           **lesson_figures.TABLES, **profile_figures.TABLES}
 VALUES = {**figures.VALUES, **training_figures.VALUES, **scaling_figures.VALUES, **course_figures.VALUES,
-          **ladder_figures.VALUES, **lesson_figures.VALUES, **profile_figures.VALUES}
+          **ladder_figures.VALUES, **lesson_figures.VALUES, **profile_figures.VALUES, **vgg28_figures.VALUES}
 MARKED = re.compile(r"^<!-- table: (\S+) -->\n.*?^<!-- end -->$|<!-- value: (\S+) -->[^\n]*?<!-- end -->", re.M | re.S)
 OPENING = re.compile(r"<!-- (?:table|value): ")
 

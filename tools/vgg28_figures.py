@@ -1,5 +1,6 @@
-"""The table of docs/classification.md: vgg-28 trained by ours and by PyTorch, by set and augmented epochs."""
+"""What docs/classification.md has of vgg-28 beside PyTorch: by set and augmented epochs, and over those of a set."""
 import collections
+import math
 import statistics
 
 from conv_figures import table
@@ -36,6 +37,19 @@ def accuracy(runs):
     return f"{statistics.fmean(found):.2f}" + (f" ± {statistics.stdev(found):.2f}" if len(found) > 1 else "")
 
 
+def difference(sides):
+    """Ours less PyTorch's, of the means over seeds, in points; and its standard error, None of one seed."""
+    ours, peers = ([100 * r["val_top1"] for r in runs] for runs in sides)
+    error = None
+    if len(ours) > 1:
+        error = math.sqrt((statistics.variance(ours) + statistics.variance(peers)) / len(ours))
+    return statistics.fmean(ours) - statistics.fmean(peers), error
+
+
+def points(mean, error):
+    return f"{mean:+.2f}" + ("" if error is None else f" ± {error:.2f}")
+
+
 def speeds(sides, what, digits):
     """Ours / PyTorch's, of those seeds that both sides trained with the GPU to themselves."""
     alone = [(ours, peers) for ours, peers in zip(*sides) if "together" not in ours and "together" not in peers]
@@ -50,24 +64,41 @@ def images_a_second(record):
     return record["steps"] * record["batch"] / record["seconds"]
 
 
+def sides_of(of, seeds):
+    return [[of[whose][seed] for seed in seeds] for whose in (OURS, PEERS)]
+
+
 def setting_row(key, of, seeds):
     name, dtype, augmented = key
-    sides = [[of[whose][seed] for seed in seeds] for whose in (OURS, PEERS)]
-    ours, peers = (statistics.fmean(100 * r["val_top1"] for r in runs) for runs in sides)
-    return [SETS.get(name, name), dtype, augmented, len(seeds), *map(accuracy, sides), f"{ours - peers:+.2f}",
+    sides = sides_of(of, seeds)
+    return [SETS.get(name, name), dtype, augmented, len(seeds), *map(accuracy, sides), points(*difference(sides)),
             speeds(sides, seconds, 1), speeds(sides, images_a_second, 0)]
 
 
+def trained(results):
+    """Key, runs and seeds of each setting that both sides have."""
+    if FILE + ".jsonl" in results.files:
+        for key, of in settings(results.all(FILE)).items():
+            seeds = same_work(key, of)
+            if seeds:
+                yield key, of, seeds
+
+
+def over_settings(results, name):
+    """The difference on a set: the mean over its settings, each weighed by the inverse square of its error."""
+    found = [difference(sides_of(of, seeds)) for key, of, seeds in trained(results) if key[0] == name]
+    weighed = [(mean, error**-2) for mean, error in found if error]
+    if not weighed:
+        return "–"
+    weight = sum(w for _, w in weighed)
+    return points(sum(mean * w for mean, w in weighed) / weight, weight**-0.5)
+
+
 def beside(results):
-    if FILE + ".jsonl" not in results.files:
-        return ""
-    rows = []
-    for key, of in settings(results.all(FILE)).items():
-        seeds = same_work(key, of)
-        if seeds:
-            rows.append(setting_row(key, of, seeds))
+    rows = [setting_row(*setting) for setting in trained(results)]
     return table(["set", "type", "augmented epochs", "seeds", "ours, %", "PyTorch, %", "difference, points",
-                  "seconds: ours / PyTorch", "images/s: ours / PyTorch"], rows)
+                  "seconds: ours / PyTorch", "images/s: ours / PyTorch"], rows) if rows else ""
 
 
 TABLES = {"vgg28": beside}
+VALUES = {"vgg28.fashion": lambda results: over_settings(results, "fashion")}
