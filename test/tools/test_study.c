@@ -133,6 +133,19 @@ TEST(study_says_which_panel_of_a_plot_has_no_figures) {
   free(text);
 }
 
+// Its points have no panel of their own, and one of them all.
+TEST(study_plots_a_command_that_does_not_use_the_panels) {
+  const char *plan =
+      put("across.plan", "title: Across\n[setting a]\nvalues: 1, 2\n[setting b]\nvalues: 1, 2\n"
+                         "[command c]\nrun: echo '{\"v\": {a}{b}}'\n[command d]\nrun: echo '{\"v\": {a}}'\n"
+                         "[measure v]\nread: v\n[plot v]\nx: a\ny: v\npanels: b\n");
+  EXPECT_INT(study(plan, "across", "--only command=d", NULL), 0);
+  char *text = read_text("across", "v.svg");
+  EXPECT_INT(count(text, "class=\"panel\""), 1);
+  EXPECT_INT(count(text, "<circle"), 3); // and one in the legend
+  free(text);
+}
+
 TEST(study_runs_each_repeat_in_an_order_of_its_own_that_the_seed_gives) {
   const char *plan = put("order.plan", "title: Order\n[setting n]\nvalues: 1, 2, 3, 4, 5, 6\n[command c]\n"
                                        "run: echo '{\"y\":{n}}'\n[measure y]\nread: y\n");

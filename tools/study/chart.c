@@ -207,7 +207,7 @@ static void print_axes(FILE *f, const Chart *c, const StudyAxis *ax, const Study
   }
   fprintf(f, "<path class=\"axis\" d=\"M%d %.1fV%.1fH%d\"/>\n", LEFT, top + TOP, bottom, WIDTH - RIGHT);
   char *title = study_measure_title(&c->d->plan->measures[y->measure]);
-  if (c->plot->panels >= 0) {
+  if (panel >= 0) {
     const StudySetting *p = &c->d->plan->settings[c->plot->panels];
     char *with = xasprintf("%s: %s %s", c->d->plan->measures[y->measure].label, p->label, p->values[panel].name);
     print_text(f, LEFT, top + TOP - 14, "panel", with);
@@ -353,7 +353,7 @@ static void print_legend(FILE *f, const Chart *c, double top) {
 
 static bool print_chart(Chart *c, const char *path, Err *err) {
   const StudyPlot *plot = c->plot;
-  const int panels = plot->panels < 0 ? 1 : c->num_panels;
+  const int panels = MAX(c->num_panels, 1); // one, where no command that is there uses their setting
   AtomicFile out;
   if (!file_begin(&out, path, err)) return false;
   const int height = HEAD + panels * plot->y.n * PANEL + LEGEND_LINE * c->num_curves + 12;
@@ -365,7 +365,7 @@ static bool print_chart(Chart *c, const char *path, Err *err) {
   double top = HEAD;
   for (int i = 0; i < plot->y.n; i++)
     for (int panel = 0; panel < panels; panel++) {
-      print_panel(out.f, c, top, c->panels ? c->panels[panel] : -1, &plot->y.items[i]);
+      print_panel(out.f, c, top, c->num_panels ? c->panels[panel] : -1, &plot->y.items[i]);
       top += PANEL;
     }
   print_legend(out.f, c, top + 14);
