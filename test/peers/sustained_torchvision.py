@@ -130,7 +130,7 @@ class Run:
         found = f"{a.out}/detections.json"
         detect_torchvision(model, a, val, categories, found)
         ap = score(a, f"{a.data}/annotations/instances_val.json", found)
-        ap = {} if a.val_limit else ap  # of images that were not looked at, nothing was found
+        ap = ap if a.whole_val else {}  # of images that were not looked at, nothing was found
         self.write(step=step, kind="eval", **ap, images=len(val), clock=dict(at=self.at(), took=time.time() - start))
         model.train()
 
@@ -171,7 +171,8 @@ def main():
     add("--batch", type=int, required=True)
     add("--steps", type=int, default=2000)
     add("--eval-every", type=int, default=1000)
-    add("--val-limit", type=int, default=0, help="images of an evaluation, which then tells its speed alone, no AP")
+    add("--val-limit", type=int, default=0,
+        help="images of an evaluation; of fewer than there are, it tells its speed alone, no AP")
     add("--seed", type=int, default=1)
     add("--lr", type=float, default=1e-5)
     add("--workers", type=int, default=len(os.sched_getaffinity(0)))
@@ -184,7 +185,9 @@ def main():
     torch.backends.cudnn.benchmark = False  # shapes change from step to step
     listed, _, categories = read_list(a.data, "train")
     _, val, _ = read_list(a.data, "val")
-    Run(a).train(model_of(a.weights, a.device), listed, val[:a.val_limit or None], categories)
+    looked_at = val[:a.val_limit or None]
+    a.whole_val = len(looked_at) == len(val)
+    Run(a).train(model_of(a.weights, a.device), listed, looked_at, categories)
 
 
 if __name__ == "__main__":
