@@ -47,7 +47,7 @@ def difference(sides):
 
 
 def points(mean, error):
-    return f"{mean:+.2f}" + ("" if error is None else f" ± {error:.2f}")
+    return f"{round(mean, 2) + 0:+.2f}" + ("" if error is None else f" ± {error:.2f}")
 
 
 def speeds(sides, what, digits):
