@@ -127,8 +127,8 @@ typedef struct NodeKind {
   bool gathers;                 // reads a few places of its inputs
   bool slices;                  // its one output and the gradient of that may be slices, if it has one input
   bool concat;                  // its inputs stand side by side in its output
-  bool recomputed; // its output is computed anew for backward rather than kept (rematerialisation): a cheap
-                   // pass over inputs of the graph
+  bool recomputed; // its output, of the graph's images alone, is computed anew for backward rather than kept
+                   // (rematerialisation) where that is a small share of a step
 } NodeKind;
 
 enum { MAX_IN = 2 * MAX_LEVELS + 2, MAX_OUT = MAX_LEVELS, MAX_SAVED = 2, MAX_USES = 4, MAX_COPIES = 2, MAX_ASIDES = 1 };

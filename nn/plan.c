@@ -261,6 +261,8 @@ static void find_lives(const Graph *g, Lives *lives) {
   }
 }
 
+enum { RECOMPUTED_SHARE = 64 }; // of the arena, at most one in so many bytes
+
 typedef struct Search {
   const Value *v;
   bool found;
@@ -282,23 +284,28 @@ static bool touches(const Node *n, Pass pass, const Value *v) {
   return s.found;
 }
 
-// What is recomputed for backward, by the first node there that reads it, is idle from its last reader forward.
-static void find_recomputed(Graph *g) {
+// What is recomputed for backward, by the first node there that reads it, is idle from its last reader forward. Whether
+// any is: where a value is a small enough share of all, the pass that makes it is a small share of a step.
+static bool find_recomputed(Graph *g) {
+  bool any = false;
   for (int i = 0; i < g->nodes; i++) {
     Node *n = g->node[i];
     if (!n->kind->recomputed || n->out[0]->keep) continue;
+    for (int j = 0; j < n->ins; j++) CHECK(n->in[j].v->kind == VALUE_IMAGES);
     Value *v = n->out[0];
     Node *first = NULL, *last = NULL;
+    if (g->blocks[v->block].bytes * RECOMPUTED_SHARE > g->bytes) continue;
     for (int j = 0; j < g->nodes; j++) {
       if (g->node[j]->runs_backward && touches(g->node[j], PASS_BACKWARD, v)) first = g->node[j];
       if (touches(g->node[j], PASS_FORWARD, v)) last = g->node[j];
     }
-    if (!first) continue;
-    CHECK(!first->recompute);
+    if (!first || first->recompute) continue;
+    any = true;
     first->recompute = n;
     g->blocks[v->block].idle_after = last->id;
     g->blocks[v->block].idle_before = graph_backward_step(g, first);
   }
+  return any;
 }
 
 static int add_block(Graph *g, const char *name, size_t bytes, Life life) {
@@ -324,8 +331,8 @@ static void plan_memory(Graph *g) {
   }
   free(lives.x);
   free(lives.dx);
-  find_recomputed(g);
   g->bytes = arena_plan(g->blocks, g->num_blocks);
+  if (find_recomputed(g)) g->bytes = arena_plan(g->blocks, g->num_blocks);
 }
 
 void graph_plan(Graph *g) {

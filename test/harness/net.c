@@ -16,7 +16,8 @@ static void feed_forward(Graph *g, Node *n) {
   g->dev->ops->copy(g->dev, &NODE_ATTR(n, FeedAttr)->data, &y);
 }
 
-static const NodeKind feed_kind = {.name = "feed", .attr_size = sizeof(FeedAttr), .forward = feed_forward};
+static const NodeKind feed_kind = {
+    .name = "feed", .attr_size = sizeof(FeedAttr), .forward = feed_forward, .recomputed = true};
 
 typedef struct LossAttr {
   Net *net;

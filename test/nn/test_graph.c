@@ -55,6 +55,29 @@ static void build_connected(Net *net) {
 }
 TEST(graph_connected) { check_net(build_connected, ROUNDS); }
 
+// So deep that the input is a small share of the arena.
+static void build_deep(Net *net) {
+  Value *x = net_input(net, 1, 4, 4, 2);
+  for (int i = 0; i < 12; i++) x = net_conv(net, graph_name(&net->graph, "conv%d", i), x, 64, 1, 1, true, NULL);
+  net_loss(net, x);
+}
+
+TEST(graph_recomputes_inputs_of_deep_nets) {
+  Net net;
+  check_net(build_deep, 1);
+  net_open(&net, build_deep, 0, false);
+  const ArenaBlock *input = &net.graph.blocks[graph_find_value(&net.graph, "input")->block];
+  int shared = 0; // blocks where the input stands
+  for (int i = 0; i < net.graph.num_blocks; i++) shared += net.graph.blocks[i].offset == input->offset;
+  EXPECT(graph_find_node(&net.graph, "conv0")->recompute && shared > 1);
+  EXPECT_INT(input->idle_after, 1);
+  EXPECT_INT(input->idle_before, graph_backward_step(&net.graph, graph_find_node(&net.graph, "conv0")));
+  net_close(&net);
+  net_open(&net, build_chain, 0, false);
+  EXPECT(!graph_find_node(&net.graph, "stem")->recompute);
+  net_close(&net);
+}
+
 // ---- residual blocks ------------------------------------------------------------------------------------------------
 
 static void build_residual(Net *net) {
