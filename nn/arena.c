@@ -67,7 +67,7 @@ void arena_print(const ArenaBlock *blocks, int n, size_t total, FILE *out) {
   }
   fprintf(out, "activations %.1f MB in %d blocks (at least %.1f MB are alive at once)\n", (double)total / 1e6, n,
           (double)bound / 1e6);
-  fprintf(out, "  %-40s %10s %12s  steps\n", "block", "MB", "offset");
+  fprintf(out, "  %-40s %10s %12s  steps that need it\n", "block", "MB", "offset");
   ArenaBlock **order = by_size(blocks, n);
   for (int i = 0; i < n; i++) {
     const ArenaBlock *b = order[i];
