@@ -350,6 +350,12 @@ static float draw(const Param *q, uint64_t key, uint64_t i) {
   return 0;
 }
 
+// What an element is follows from its parameter's name and its place: threads share them.
+static void draw_values(const Param *q, uint64_t key, size_t n, float *values) {
+#pragma omp parallel for schedule(static)
+  for (size_t j = 0; j < n; j++) values[j] = draw(q, key, j);
+}
+
 void params_randomise(Params *p, uint64_t seed) {
   for (int i = 0; i < p->n; i++) {
     Param *q = p->list[i];
@@ -357,7 +363,7 @@ void params_randomise(Params *p, uint64_t seed) {
     for (const char *s = q->name; *s; s++) key = rng_key(key, (uint64_t)*s);
     size_t n = param_elements(q);
     float *values = xmalloc(n * sizeof *values);
-    for (size_t j = 0; j < n; j++) values[j] = draw(q, key, j);
+    draw_values(q, key, n, values);
     param_import(p, q, &q->master, values);
     free(values);
   }
