@@ -35,7 +35,7 @@ void trial_open(MaskrcnnTrial *m, const ModelConfig *config, int images, const i
   *m = (MaskrcnnTrial){.dev = device_open("cpu64", &err), .box = test_tensor_packed(F64, images * CAPACITY, 4)};
   CHECK(m->dev && config_check(config, &err));
   int threads = omp_get_max_threads();
-  omp_set_num_threads(MAX_THREADS); // scratch is measured for as many
+  omp_set_num_threads(MAX(MAX_THREADS, threads)); // workspace is measured for as many
   params_init(&m->params, m->dev, F64);
   for (int u = 0; u < USES; u++) {
     network_build(&m->use[u], model_of(config), config, m->dev, &m->params, NULL, purpose_of[u], images, CANVAS_H,
