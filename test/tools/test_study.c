@@ -399,7 +399,8 @@ TEST(study_merges_records_of_other_machines) {
   static const char text[] =
       "title: Stack\n[given]\ndriver: 550\n%s"
       "[setting n]\nvalues: 1, 2\n[command c]\n"
-      "run: echo '{\"v\": {n}.{repeat}, \"machine\": {\"driver\": \"{driver}\", \"gpu\": \"G\"}}'\n"
+      "run: echo '{\"v\": {n}.{repeat}, \"commit\": \"of {driver}\", \"machine\": {\"driver\": \"{driver}\", "
+      "\"gpu\": \"G\"}}'\n"
       "[measure v]\nread: v\nbetter: lower\n[table t]\nrows: n%s\n%s";
   char plan[900], options[900];
   const char *said;
@@ -425,7 +426,8 @@ TEST(study_merges_records_of_other_machines) {
   path = put("mixed.plan", plan);
   EXPECT_INT(study(path, "mixed", options, NULL), 0);
   table = read_text("mixed", "tables.md");
-  EXPECT_IN(table, "**n=1 is a mean over 2 machines**");
+  EXPECT_IN(table, "**n=1 is a mean over 2 machines**; a setting with \"read: machine.…\" tells them apart\n");
+  EXPECT_IN(table, "**n=1 is a mean over 2 commits**; a setting with \"read: commit\" tells them apart\n");
   free(table);
   EXPECT_INT(study(path, "mixed", "--merge", &said), EXIT_USAGE);
   EXPECT_IN(said, "--merge needs files");

@@ -119,12 +119,12 @@ static void print_failures(FILE *f, const StudyData *d) {
   }
 }
 
-typedef struct MachineCounts {
-  const char *names[32]; // of rows
+typedef struct Names {
+  const char *names[32];
   int runs[32], n;
-} MachineCounts;
+} Names;
 
-static void count_machine(MachineCounts *all, const char *name) {
+static void count_name(Names *all, const char *name) {
   int i = 0;
   while (i < all->n && strcmp(all->names[i], name)) i++;
   if (i == COUNT(all->names)) return;
@@ -132,29 +132,43 @@ static void count_machine(MachineCounts *all, const char *name) {
   all->runs[i]++;
 }
 
+static const char *machine_of(const StudyRow *row) { return row->machine; }
+static const char *commit_of(const StudyRow *row) { return row->commit; }
+
+// What the runs of one cell should have in common, by what a setting would read to tell them apart.
+static const struct {
+  const char *plural, *read;
+  const char *(*of)(const StudyRow *row); // NULL: not known
+} in_common[] = {{"machines", "machine.…", machine_of}, {"commits", "commit", commit_of}};
+
+static void print_mixed(FILE *f, const StudyData *d, int cell) {
+  for (int k = 0; k < COUNT(in_common); k++) {
+    Names found = {0};
+    for (int i = 0; i < d->num_runs[cell]; i++) {
+      const StudyRow *row = &d->rows->rows[d->runs[cell][i]];
+      const char *name = in_common[k].of(row);
+      if (row->state == STUDY_OK && name) count_name(&found, name);
+    }
+    if (found.n < 2) continue;
+    char *label = study_cell_label(d->plan, &d->cells.cells[cell], true);
+    fprintf(f, "- **%s is a mean over %d %s**; a setting with \"read: %s\" tells them apart\n", label, found.n,
+            in_common[k].plural, in_common[k].read);
+    free(label);
+  }
+}
+
 static void print_machines(FILE *f, const StudyData *d) {
-  MachineCounts machines = {0}, commits = {0};
+  Names machines = {0}, commits = {0};
   for (int i = 0; i < d->rows->num_rows; i++) {
-    count_machine(&machines, d->rows->rows[i].machine);
-    if (d->rows->rows[i].commit) count_machine(&commits, d->rows->rows[i].commit);
+    count_name(&machines, d->rows->rows[i].machine);
+    if (d->rows->rows[i].commit) count_name(&commits, d->rows->rows[i].commit);
   }
   fputs("\n## Machines\n\n", f);
   for (int i = 0; i < machines.n; i++) fprintf(f, "- %s: %d runs\n", machines.names[i], machines.runs[i]);
   fputs(commits.n ? "- commit" : "", f);
   for (int i = 0; i < commits.n; i++) fprintf(f, "%s %s", i ? "," : "", commits.names[i]);
   fputs(commits.n ? "\n" : "", f);
-  for (int c = 0; c < d->cells.num_cells; c++) {
-    MachineCounts of_cell = {0};
-    for (int i = 0; i < d->num_runs[c]; i++) {
-      const StudyRow *row = &d->rows->rows[d->runs[c][i]];
-      if (row->state == STUDY_OK) count_machine(&of_cell, row->machine);
-    }
-    if (of_cell.n < 2) continue;
-    char *label = study_cell_label(d->plan, &d->cells.cells[c], true);
-    fprintf(f, "- **%s is a mean over %d machines**; a setting with \"read: machine.…\" tells them apart\n", label,
-            of_cell.n);
-    free(label);
-  }
+  for (int c = 0; c < d->cells.num_cells; c++) print_mixed(f, d, c);
 }
 
 static void print_state(FILE *f, const StudyData *d) {
