@@ -86,6 +86,19 @@ class Results:
                 records.append(record)
         return records
 
+    def study(self, name):
+        """The runs of results/studies/NAME that gave their figures: by settings, command among them, in the order in
+        which these first come. What build/study wrote has the origin of each run."""
+        where, chosen = os.path.join("studies", name, "results.jsonl"), collections.OrderedDict()
+        for line in self.text(where).splitlines():
+            run = json.loads(line)
+            if run["kind"] == "run" and run["state"] == "ok":
+                settings = {"command": run["command"], **run["settings"]}
+                chosen.setdefault(tuple(sorted(settings.items())), []).append(run)
+        if not chosen:
+            raise Refused(f"results/{where}: no run gave its figures")
+        return [(dict(key), runs) for key, runs in chosen.items()]
+
     def text(self, name):
         with open(os.path.join(self.folder, name), encoding="utf-8") as f:
             return f.read()

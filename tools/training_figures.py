@@ -1,5 +1,6 @@
-"""The tables of docs/training.md: what default runs came to, and what a checkpoint costs."""
+"""What default runs came to and what a checkpoint costs, of docs/training.md; sustained speed, of docs/results.md."""
 import re
+import statistics
 
 from conv_figures import table
 from records import Refused
@@ -51,15 +52,24 @@ def defaults_scored(results):
     return table(("", "box / mask AP", "commit"), rows)
 
 
+def over_runs(records, what, digits=0):
+    """Mean and, of several, standard error."""
+    found = [r[what] for r in records]
+    error = f" ± {statistics.stdev(found) / len(found)**0.5:.{digits + 1}f}" if len(found) > 1 else ""
+    return f"{statistics.fmean(found):.{digits}f}{error}"
+
+
 def sustained(results):
     rows = []
-    for r in results.all("sustained-h200"):
-        rows.append((f"{r['who']}, batch {r['batch']}, {r['steps']:,} steps", f"{r['img_s']:.0f}",
-                     f"{r['img_s_early']:.0f} / {r['img_s_late']:.0f}", f"{r['data_wait_percent']:.1f} %",
-                     f"{r['img_s_evaluated']:.0f}" if r["evaluations"] > 1 else "–", f"{r['img_s_epoch']:.0f}",
-                     r["commit"]))
-    return table(("", "img/s", "early / late", "waited for the loader", "with an evaluation each 1,000 steps",
-                  "as if 5,000 images were evaluated each 118,287", "commit"), rows)
+    for settings, runs_of in sorted(results.study("sustained"), key=lambda s: (s[0]["command"], int(s[0]["batch"]))):
+        records = [run["records"][-1] for run in runs_of]
+        several = all(r["evaluations"] > 1 for r in records)
+        rows.append((f"{settings['command']}, batch {settings['batch']}, {records[0]['steps']:,} steps", len(records),
+                     over_runs(records, "img_s"), over_runs(records, "img_s_early"), over_runs(records, "img_s_late"),
+                     over_runs(records, "data_wait_percent", 1),
+                     over_runs(records, "img_s_evaluated") if several else "–", over_runs(records, "img_s_epoch")))
+    return table(("", "runs", "img/s", "steps 101 to 500", "the last 400", "waited for the loader, %",
+                  "with an evaluation each 1,000 steps", "as if 5,000 images were evaluated each 118,287"), rows)
 
 
 def held(results):
