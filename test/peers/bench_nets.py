@@ -1,7 +1,7 @@
 """Classification nets in PyTorch on one GPU: forward in training mode, forward and backward, a whole step of SGD.
 
-    B=build python3 test/peers/bench_nets.py [--nets alexnet,vgg16] [--batches 64] [--dtypes bf16,tf32] [--runs 100]
-                                             [--eager-runs 20]
+    B=build python3 test/peers/bench_nets.py [--nets alexnet,vgg16] [--batches 64] [--dtypes bf16,tf32] [--size 224]
+                                             [--runs 100] [--eager-runs 20]
 
 channels_last; bf16 by autocast, the rest in float32; tf32: products in TF32. Images and labels stay on the GPU, dropout
 is on, batch norm uses the batch's statistics, GoogLeNet has no auxiliary heads. Every walk is timed eagerly and as a
@@ -67,10 +67,10 @@ def make(net):
 class Walks:
     """What is timed of a net, by its key in a record."""
 
-    def __init__(self, net, dtype, batch):
+    def __init__(self, net, dtype, batch, size):
         import torch
         self.torch, self.amp = torch, dtype == "bf16"
-        size, channels = SIZES.get(net, 224), 1 if net == "vgg-28" else 3
+        channels = 1 if net == "vgg-28" else 3
         self.model = make(net).cuda().to(memory_format=torch.channels_last).train()
         images = torch.randn(batch, channels, size, size, device="cuda")
         self.images = images.to(memory_format=torch.channels_last)
@@ -124,12 +124,12 @@ def timed(torch, walk, runs):
     return {"mean": statistics.fmean(ms), "median": statistics.median(ms), "stderr": error, "min": min(ms), "runs": runs}
 
 
-def measure(torch, net, dtype, batch, runs, eager_runs):
+def measure(torch, net, dtype, batch, size, runs, eager_runs):
     """The members of a record that a net, a precision and a batch size have."""
     out = {}
     gc.collect()
     torch.cuda.empty_cache()
-    walks = Walks(net, dtype, batch)
+    walks = Walks(net, dtype, batch, size)
     for key in ("fwd", "fwdbwd", "step"):
         out[key + "_eager"] = timed(torch, getattr(walks, key), eager_runs)
     torch.cuda.reset_peak_memory_stats()
@@ -142,17 +142,17 @@ def measure(torch, net, dtype, batch, runs, eager_runs):
     return out
 
 
-def run_one(net, dtype, batches, runs, eager_runs):
+def run_one(net, dtype, batches, size, runs, eager_runs):
     import torch
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    from_where, size = origin(), SIZES.get(net, 224)
+    from_where, size = origin(), size or SIZES.get(net, 224)
     for batch in batches:
         record = {"bench": "net-peer", "peer": f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}",
                   "net": net, "gpu": torch.cuda.get_device_name(), "batch": batch, "dtype": dtype, "canvas_h": size,
                   "canvas_w": size}
         try:
-            found = {"out_of_memory": False, **measure(torch, net, dtype, batch, runs, eager_runs)}
+            found = {"out_of_memory": False, **measure(torch, net, dtype, batch, size, runs, eager_runs)}
         except torch.cuda.OutOfMemoryError as error:
             found = {"out_of_memory": True, "why": str(error).split("\n", 1)[0]}
         except ValueError as error:  # torch has no batch norm of one value
@@ -167,6 +167,7 @@ def main():
     parser.add_argument("--nets", type=words, default=list(NETS))
     parser.add_argument("--batches", type=numbers, default=[64])
     parser.add_argument("--dtypes", type=words, default=["bf16", "tf32"])
+    parser.add_argument("--size", type=int, help="of the images' sides; each net's own unless given. OverFeat has but one")
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--eager-runs", type=int, help="of a walk op by op; as many as --runs unless given")
     parser.add_argument("--here", action="store_true", help="in this process: one net, one precision")
@@ -177,14 +178,15 @@ def main():
         parser.error(f"{unknown[0]} is unknown; nets: {', '.join(NETS)}; dtypes: bf16, tf32")
     eager_runs = args.eager_runs or args.runs
     if args.here:
-        run_one(args.nets[0], args.dtypes[0], args.batches, args.runs, eager_runs)
+        run_one(args.nets[0], args.dtypes[0], args.batches, args.size, args.runs, eager_runs)
         return
     failed = 0
     for net in args.nets:
         for dtype in args.dtypes:
             failed |= subprocess.run([sys.executable, __file__, "--here", "--nets", net, "--dtypes", dtype,
                                       "--runs", str(args.runs), "--eager-runs", str(eager_runs),
-                                      "--batches", ",".join(map(str, args.batches))]).returncode
+                                      "--batches", ",".join(map(str, args.batches)),
+                                      *(["--size", str(args.size)] if args.size else [])]).returncode
     sys.exit(failed)
 
 
