@@ -172,7 +172,7 @@ static void run_loader_benchmark(const TrainOptions *o) {
   open_data(o, &data);
   TrainingRun r = {.o = *o, .model = model_of(&config), .train = &data.train};
   r.o.ranks = 1; // this process alone, whatever --gpus says
-  dataset_print(r.train, stderr);
+  (r.train->of_classes ? classes_print : dataset_print)(r.train, stderr);
   const LoaderOptions options = loader_options(&r);
   if (!loader_benchmark(r.train, &options, o->benchmark_loader, &err)) die(EXIT_USAGE, "%s", err.msg);
   close_data(&data);

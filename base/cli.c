@@ -268,3 +268,18 @@ void cli_print_config(const Cli *cli, FILE *out) {
     if (value) fprintf(out, "  --%s=%s\n", name_of(&cli->options[i]).text, value);
   }
 }
+
+char *cli_word(const char *word) {
+  const bool plain =
+      *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=,:+-")];
+  if (plain) return xstrdup(word);
+  char *quoted = xmalloc(4 * strlen(word) + 3), *at = quoted;
+  *at++ = '\'';
+  for (; *word; word++) {
+    *at++ = *word;
+    if (*word == '\'') at += sprintf(at, "\\''");
+  }
+  *at++ = '\'';
+  *at = '\0';
+  return quoted;
+}

@@ -105,3 +105,5 @@ void cli_parse_or_exit(Cli *cli, int argc, char **argv);
 void cli_print_help(const Cli *cli, const char *program, FILE *out);
 // The resolved configuration, one "  --name=value" a line; strings that were not given are left out.
 void cli_print_config(const Cli *cli, FILE *out);
+// A word as a shell takes it back: as it is, or in quotes. malloc'ed.
+char *cli_word(const char *word);

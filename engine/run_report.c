@@ -46,23 +46,38 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// Of the steps after `first` up to `last`: their sum and, NaN without any, the median.
-static void time_steps(const Curve *c, int64_t first, int64_t last, double *sum, double *median) {
+// Results are looked at up to two steps late, but all of them before an evaluation: there the last two intervals are
+// short by what the one behind the evaluation, which holds it, is long.
+static bool beside_evaluation(const Curve *evaluated, double step) {
+  for (int i = 0; i < evaluated->n; i++)
+    if (fabs(evaluated->x[i] - step) <= 1) return true;
+  return false;
+}
+
+// Of the steps after `first` up to `last`: their sum and what is typical, NaN without any: the median of those that no
+// evaluation touches or, where epochs are so short that it touches most, the mean of all.
+static void time_steps(const RunLog *l, int64_t first, int64_t last, double *sum, double *typical) {
+  const Curve *c = &l->curve[LOG_SECONDS];
   double *each = xmalloc((size_t)MAX(c->n, 1) * sizeof *each);
-  int n = 0;
+  int n = 0, all = 0;
   *sum = 0;
-  for (int i = 0; i < c->n; i++)
-    if (c->x[i] > (double)first && c->x[i] <= (double)last) *sum += each[n++] = step_seconds(c, i);
+  for (int i = 0; i < c->n; i++) {
+    if (c->x[i] <= (double)first || c->x[i] > (double)last) continue;
+    const double took = step_seconds(c, i);
+    *sum += took;
+    all++;
+    if (!beside_evaluation(&l->curve[LOG_METRICS], c->x[i])) each[n++] = took;
+  }
   qsort(each, (size_t)n, sizeof *each, by_size);
-  *median = n ? (each[(n - 1) / 2] + each[n / 2]) / 2 : NAN;
+  *typical = 2 * n > all ? (each[(n - 1) / 2] + each[n / 2]) / 2 : *sum / all;
   free(each);
 }
 
 static void record_speed(Record *j, const TrainingRun *r, const RunLog *l, int64_t first, int64_t last) {
-  double sum, median;
-  time_steps(&l->curve[LOG_SECONDS], first, last, &sum, &median);
+  double sum, typical;
+  time_steps(l, first, last, &sum, &typical);
   record_num(j, "seconds", sum);
-  record_num(j, "img_s", r->o.batch * r->o.ranks / median);
+  record_num(j, "img_s", r->o.batch * r->o.ranks / typical);
 }
 
 // The last value after `first` up to `last`; NaN: there is none.

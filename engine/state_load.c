@@ -151,8 +151,9 @@ static bool load_adam(Engine *e, const Checkpoint *c, Err *err) {
 static const char *advice(const Loading *l) {
   ModelConfig held;
   const ModelConfig *c = &l->e->config;
-  if (model_of(c)->task == TASK_CLASSIFICATION && state_config(l->c, &held, NULL, NULL) && held.model == c->model &&
-      held.size != c->size)
+  const bool shapes_alone = !l->wrong[MISSING].n && !l->wrong[UNEXPECTED].n;
+  if (shapes_alone && model_of(c)->task == TASK_CLASSIFICATION && state_config(l->c, &held, NULL, NULL) &&
+      held.model == c->model && held.size != c->size)
     return "fully connected layers have the shape that their size of images gives them: leave --size out";
   if (!l->e->train.shapes.canvases) return "its tensors and what it says of its model do not agree: save it again";
   return l->other ? "build/inspect lists what the file holds, --model and --norm must agree with it"

@@ -1,4 +1,5 @@
 #include "engine/train_defaults.h"
+#include <string.h>
 #include "data/batches/classes.h"
 #include "engine/targets.h"
 #include "models/model.h"
@@ -70,6 +71,11 @@ static void refuse_layers(const TrainOptions *o, const Model *m) {
 static void choose_split(TrainOptions *o) {
   const bool given = o->split_seed >= 0, drawn = o->val_fraction > 0;
   refuse(given && !drawn, "--split-seed", "draws the share of --val-fraction P: give that, too");
+  refuse(drawn && strcmp(o->train_split, "train"), "--train-split",
+         "and --val-fraction exclude each other: the share is "
+         "held back of train");
+  refuse(drawn && !strcmp(o->val_split, "train"), "--val-split train",
+         "and --val-fraction exclude each other: what is trained on would be scored");
   if (drawn && !given) o->split_seed = o->seed;
 }
 

@@ -13,30 +13,15 @@ const char *const optimizer_choices[] = {"auto", [1 + OPTIMIZER_SGD] = "sgd", [1
 const char *const resume_names[] = {[RESUME_NO] = "no", [RESUME_LAST] = "last", [RESUME_PREVIOUS] = "previous", NULL};
 const char *const divergence_names[] = {[DIVERGENCE_STOP] = "stop", [DIVERGENCE_ROLLBACK] = "rollback", NULL};
 
-// A word as a shell takes it back.
-static void print_word(const char *word, FILE *out) {
-  const bool plain =
-      *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=,:+-")];
-  if (plain) {
-    fputs(word, out);
-    return;
-  }
-  fputc('\'', out);
-  for (; *word; word++)
-    if (*word == '\'')
-      fputs("'\\''", out);
-    else
-      fputc(*word, out);
-  fputc('\'', out);
-}
-
 static char *command_of(int argc, char **argv) {
   char *command;
   size_t size;
   FILE *text = text_open(&command, &size);
   for (int i = 0; i < argc; i++) {
     if (i) fputc(' ', text);
-    print_word(argv[i], text);
+    char *word = cli_word(argv[i]);
+    fputs(word, text);
+    free(word);
   }
   text_close(text);
   return command;

@@ -224,7 +224,9 @@ static void print_text(const Checkup *c, const DoctorOptions *o) {
   for (int i = 0; i < c->advice.num_hurts; i++) line_print(stdout, "  %s", c->advice.hurts[i]);
   if (!c->advice.num_hurts) printf("  nothing\n");
   printf("\nsuggested\n");
-  line_print(stdout, "  ./train --data %s --model %s %s", o->data, o->model, c->advice.flags);
+  char *data = cli_word(o->data);
+  line_print(stdout, "  ./train --data %s --model %s %s", data, o->model, c->advice.flags);
+  free(data);
   printf("  the learning rate follows from the batch: %g; --plan prints the memory it takes\n",
          scaled_rate(0.02, 16, c->advice.batch));
 }

@@ -320,18 +320,23 @@ bool classes_held_out(uint64_t seed, float fraction, uint64_t image_key) {
   return rng_uniform(rng_key(rng_key(seed, RNG_SPLIT), image_key), 0) < fraction;
 }
 
-// Of folders each class of training needs an image: one that is empty is a copy that broke off. Labels of IDX may have
-// gaps, as those of EMNIST have.
+// Training needs two classes, and of folders an image of each: one that is empty is a copy that broke off. Labels of
+// IDX may have gaps, as those of EMNIST have.
 static bool check_classes(const Dataset *d, const Listed *l, const ClassOptions *o, Err *err) {
   const Coco *c = &d->coco;
-  if (c->num_categories < 2 && !o->like)
-    return err_set(err, "%s: one class only, %s; is it a folder too far up or down?", c->path, c->categories[0].name);
-  if (o->like || d->idx.n > 0) return true;
-  int *count = xcalloc((size_t)c->num_categories, sizeof *count), empty = 0;
+  if (o->like) return true;
+  int *count = xcalloc((size_t)c->num_categories, sizeof *count), empty = 0, seen = 0, last = 0;
   for (int i = 0; i < c->num_images; i++) count[l->label[i]] += !d->left_out[i];
+  for (int k = 0; k < c->num_categories; k++) {
+    seen += count[k] > 0;
+    if (count[k] > 0) last = k;
+  }
   while (empty < c->num_categories && count[empty] > 0) empty++;
   free(count);
-  return empty == c->num_categories ||
+  if (c->num_categories < 2 || (d->idx.n > 0 && seen == 1))
+    return err_set(err, "%s: one class only, %s; %s", c->path, c->categories[last].name,
+                   d->idx.n > 0 ? "a classifier needs two" : "is it a folder too far up or down?");
+  return d->idx.n > 0 || empty == c->num_categories ||
          err_set(err, "%s/%s: no JPEG or PNG that can be read; put images there, or remove the folder", c->path,
                  c->categories[empty].name);
 }

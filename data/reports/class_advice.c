@@ -2,7 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SMALL = 64, LARGE = 224, STEP = 32, MANY_IMAGES = 20000 };
+// LEAST: of what ./train takes.
+enum { LEAST = 4, SMALL = 64, LARGE = 224, STEP = 32, MANY_IMAGES = 20000 };
 
 // As --batch unless so few images are left that an epoch had less than 20 steps.
 static int suit_batch(int images) {
@@ -13,7 +14,7 @@ static int suit_batch(int images) {
 
 // Gray pictures of a few pixels, all of one size.
 static char *for_idx(const Dataset *d, int size) {
-  const int side = size ? size : MAX(d->idx.h, d->idx.w);
+  const int side = size ? size : MAX(MAX(d->idx.h, d->idx.w), LEAST);
   if (side > SMALL) return xasprintf("--model resnet18 --size %d", side);
   char other[32] = "";
   if (side != 28) snprintf(other, sizeof other, " --size %d", side);

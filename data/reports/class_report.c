@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/cli.h"
 #include "base/output.h"
 #include "base/record.h"
 #include "data/reports/class_advice.h"
@@ -46,7 +47,8 @@ static bool split_sound(const ClassSplit *s) {
 static void check(ClassCheckup *c, const ClassReport *r) {
   *c = (ClassCheckup){.first_shared = {-1, -1}};
   split_open(&c->train, "train", r, NULL);
-  if (classes_has(r->dir, "val")) split_open(&c->val, "val", r, c->train.open ? &c->train.data : NULL);
+  // Classes of val are those of train: where that does not open, there is nothing to hold them against.
+  if (c->train.open && classes_has(r->dir, "val")) split_open(&c->val, "val", r, &c->train.data);
   if (c->train.open && c->val.open)
     c->shared = class_survey_shared(&c->train.survey, &c->train.data, &c->val.survey, &c->val.data, c->first_shared);
   if (c->train.open) c->flags = class_advice(&c->train.data, &c->train.survey, r->canvas.h, c->val.name);
@@ -169,7 +171,9 @@ static void print_text(const ClassCheckup *c, const ClassReport *r) {
   printf("\nwhat will hurt\n");
   print_hurts(c);
   printf("\nsuggested\n");
-  line_print(stdout, "  ./train --data %s %s", r->dir, c->flags);
+  char *dir = cli_word(r->dir);
+  line_print(stdout, "  ./train --data %s %s", dir, c->flags);
+  free(dir);
 }
 
 // ---- for machines ---------------------------------------------------------------------------------------------------

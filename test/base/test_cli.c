@@ -225,3 +225,13 @@ TEST(cli_config) {
   EXPECT(!strstr(text, "--data"));
   free(text);
 }
+
+TEST(cli_words_are_what_a_shell_reads) {
+  static const char *const words[][2] = {
+      {"runs/a-1.pth", "runs/a-1.pth"}, {"sp ace", "'sp ace'"}, {"it's $HOME", "'it'\\''s $HOME'"}, {"", "''"}};
+  for (int i = 0; i < COUNT(words); i++) {
+    char *word = cli_word(words[i][0]);
+    EXPECT_STR(word, words[i][1]);
+    free(word);
+  }
+}

@@ -1,5 +1,7 @@
 #include "test/harness/command.h"
+#include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include "test/harness/test.h"
 
 int command(const char **output, const char *fmt, ...) {
@@ -72,4 +74,17 @@ int train_shapes(const char *env, const char *out, const char *more) {
                        env, tool("train"), shapes_set(), test_tmp(), out, more);
   if (status) fprintf(stderr, "%s\n", said);
   return status;
+}
+
+pid_t command_start(const char *line) {
+  fflush(NULL); // or the child writes it again
+  const pid_t pid = fork();
+  CHECK(pid >= 0);
+  if (pid == 0) {
+    signal(SIGHUP, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
+    execl("/bin/sh", "sh", "-c", line, (char *)NULL);
+    _exit(127);
+  }
+  return pid;
 }

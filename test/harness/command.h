@@ -2,10 +2,14 @@
 #pragma once
 #include <stdarg.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 // Runs a shell command in the current folder; its output, both streams, is kept. Returns the exit status, -1 if it died
 // of a signal. The text is valid until the next call.
 int command(const char **output, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+// Starts a line of the shell in the background. Signals end it as they end what a person starts, whatever this program
+// was started to ignore: a hangup under nohup, an interrupt in a script's background.
+pid_t command_start(const char *line);
 // A mistake of a user's is answered with one line that contains `says`, and exit status 2. The command line is
 // `program` and what `fmt` makes of the arguments.
 void expect_mistake_of(const char *program, const char *says, const char *fmt, va_list args);

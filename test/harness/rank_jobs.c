@@ -44,12 +44,7 @@ int rank_job_run(const char *program, const char *env, const char *out, const ch
 pid_t rank_job_start(const char *program, const char *env, const char *out, const char *more) {
   char *line = job_line(program, env, out, more);
   char *redirected = xasprintf("exec %s >>%s.said 2>&1", line, in_tmp(out));
-  const pid_t pid = fork();
-  CHECK(pid >= 0);
-  if (pid == 0) {
-    execl("/bin/sh", "sh", "-c", redirected, (char *)NULL);
-    _exit(127);
-  }
+  const pid_t pid = command_start(redirected);
   free(redirected);
   free(line);
   return pid;

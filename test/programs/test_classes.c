@@ -174,6 +174,14 @@ TEST_TIER(classes_files_of_a_run, 1) {
   EXPECT(top1 >= 0 && top1 == number_in(log, "val_top1") && fabs(top1 - number_in(confusion, "top1")) < 1e-9);
 }
 
+// Three steps an epoch, each beside an evaluation, before which results are taken together: images a second are those
+// of all steps.
+TEST_TIER(classes_tell_the_speed_of_short_epochs, 1) {
+  const char *said, *run_json = "classes-short/run.json";
+  EXPECT_INT(run("classes-short", "--batch 32 --phases 2@1e-3", &said), 0);
+  EXPECT_NEAR(number_in(run_json, "img_s") * number_in(run_json, "seconds"), 32 * 6, 1e-6);
+}
+
 // ---- folders, and options ---------------------------------------------------------------------------------------
 
 TEST_TIER(classes_of_folders, 1) {
@@ -268,6 +276,8 @@ TEST_TIER(classes_mistakes, 1) {
   expect_mistake("--optimizer takes", "--data %s --optimizer rmsprop", d);
   expect_mistake("--beta2 takes", "--data %s --beta2 1", d);
   expect_mistake("--split-seed draws the share of", "--data %s --split-seed 3", d);
+  expect_mistake("--train-split and --val-fraction exclude", "--data %s --val-fraction 0.2 --train-split test", d);
+  expect_mistake("--val-split train and --val-fraction exclude", "--data %s --val-fraction 0.2 --val-split train", d);
   expect_mistake("--patience counts", "--data %s --patience 2 --eval-every -1", d);
   CHECK(!command(NULL,
                  "cp -r %s %s && head -c 900 %s/train-images-idx3-ubyte.gz >%s/t && mv %s/t "

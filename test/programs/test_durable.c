@@ -42,12 +42,7 @@ static int train(const char *out, const char *more, const char **said) {
 static pid_t start(const char *out, const char *more) {
   const char *line = train_line(out, more), *said = path_of(out, "");
   char *redirected = xasprintf("%s >%s.said 2>&1", line, said);
-  pid_t pid = fork();
-  CHECK(pid >= 0);
-  if (pid == 0) {
-    execl("/bin/sh", "sh", "-c", redirected, (char *)NULL);
-    _exit(127);
-  }
+  const pid_t pid = command_start(redirected);
   free(redirected);
   return pid;
 }

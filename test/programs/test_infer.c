@@ -168,13 +168,7 @@ static char *large_set(void) {
 static pid_t start_long(const char *out, const char *arguments) {
   char *line = xasprintf("%s --overlays 0 %s >%s/%s.said 2>&1", infer_line(out), arguments, test_tmp(), out);
   char *partial = xasprintf("%s/%s/detections.json.partial", test_tmp(), out);
-  fflush(stdout);
-  pid_t pid = fork();
-  CHECK(pid >= 0);
-  if (pid == 0) {
-    execl("/bin/sh", "sh", "-c", line, (char *)NULL);
-    _exit(127);
-  }
+  const pid_t pid = command_start(line);
   double begin = now_seconds();
   struct stat st;
   while ((stat(partial, &st) != 0 || st.st_size < 1000) && now_seconds() - begin < 60) usleep(1000);

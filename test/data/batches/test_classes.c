@@ -59,6 +59,12 @@ static void expect_refused(const char *dir, const char *split, const ClassOption
     printf("  said: %s\n  expected: %s\n", err.msg, says);
 }
 
+static void write_labels(const char *dir, const char *split, int n, uint8_t *labels) {
+  char name[256];
+  snprintf(name, sizeof name, "%s-labels-idx1-ubyte", split);
+  CHECK(idx_save(&(Idx){n, 1, 1, labels}, join(dir, name).s, IDX_LABELS, NULL));
+}
+
 // n images of SIDE × SIDE noise; labels i % classes.
 static void write_idx(const char *dir, const char *split, int n, int classes, uint64_t seed) {
   uint8_t *pixels = xmalloc((size_t)n * SIDE * SIDE), *labels = xmalloc((size_t)n);
@@ -67,8 +73,7 @@ static void write_idx(const char *dir, const char *split, int n, int classes, ui
   char name[256];
   snprintf(name, sizeof name, "%s-images-idx3-ubyte.gz", split);
   CHECK(idx_save(&(Idx){n, SIDE, SIDE, pixels}, join(dir, name).s, IDX_IMAGES, NULL));
-  snprintf(name, sizeof name, "%s-labels-idx1-ubyte", split);
-  CHECK(idx_save(&(Idx){n, 1, 1, labels}, join(dir, name).s, IDX_LABELS, NULL));
+  write_labels(dir, split, n, labels);
   free(pixels);
   free(labels);
 }
@@ -224,6 +229,14 @@ TEST(classes_refuses_folders) {
   CHECK(unlink(join(train, "cat/back").s) == 0);
   write_class(train, "caf\xe9", 0, 1); // Latin-1
   expect_refused(root, "train", &plain, "the folder's name is not UTF-8; rename it");
+}
+
+TEST(classes_refuse_one_label) {
+  const Path at = scratch_folder("one-label");
+  write_idx(at.s, "train", 6, 1, 1);
+  expect_refused(at.s, "train", &plain, "one class only, 0; a classifier needs two");
+  write_labels(at.s, "train", 6, (uint8_t[]){5, 5, 5, 5, 5, 5});
+  expect_refused(at.s, "train", &plain, "one class only, 5; a classifier needs two");
 }
 
 TEST(classes_refuse_two_folders_of_a_split) {
