@@ -46,16 +46,34 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// Results are looked at up to two steps late, but all of them before an evaluation: there the last two intervals are
-// short by what the one behind the evaluation, which holds it, is long.
-static bool beside_evaluation(const Curve *evaluated, double step) {
-  for (int i = 0; i < evaluated->n; i++)
-    if (fabs(evaluated->x[i] - step) <= 1) return true;
-  return false;
+// Results are looked at up to two steps late, but all of them before an evaluation and at the end: there the last two
+// intervals are short by what the one behind, which holds the evaluation, is long.
+static bool beside_evaluation(const RunLog *l, double step) {
+  const Curve *steps = &l->curve[LOG_SECONDS], *evaluated = &l->curve[LOG_METRICS];
+  bool beside = steps->x[steps->n - 1] - step <= 1;
+  for (int i = 0; i < evaluated->n; i++) beside |= fabs(evaluated->x[i] - step) <= 1;
+  return beside;
 }
 
-// Of the steps after `first` up to `last`: their sum and what is typical, NaN without any: the median of those that no
-// evaluation touches or, where epochs are so short that it touches most, the mean of all.
+static double mean_of(const double *x, int n) {
+  double sum = 0;
+  for (int i = 0; i < n; i++) sum += x[i];
+  return sum / n;
+}
+
+// What is typical of so many intervals: the median of means over several, since results are taken together before a
+// checkpoint, too; of few intervals the mean.
+static double typical_of(double *each, int n) {
+  enum { WINDOW = 12, FEW = 3 };
+  const int windows = n / WINDOW;
+  if (windows < FEW) return mean_of(each, n);
+  for (int i = 0; i < windows; i++) each[i] = mean_of(each + WINDOW * i, WINDOW);
+  qsort(each, (size_t)windows, sizeof *each, by_size);
+  return (each[(windows - 1) / 2] + each[windows / 2]) / 2;
+}
+
+// Of the steps after `first` up to `last`: their sum and what is typical, NaN without any: of those that no evaluation
+// touches or, where it touches half of them and more, the mean of all.
 static void time_steps(const RunLog *l, int64_t first, int64_t last, double *sum, double *typical) {
   const Curve *c = &l->curve[LOG_SECONDS];
   double *each = xmalloc((size_t)MAX(c->n, 1) * sizeof *each);
@@ -66,10 +84,9 @@ static void time_steps(const RunLog *l, int64_t first, int64_t last, double *sum
     const double took = step_seconds(c, i);
     *sum += took;
     all++;
-    if (!beside_evaluation(&l->curve[LOG_METRICS], c->x[i])) each[n++] = took;
+    if (!beside_evaluation(l, c->x[i])) each[n++] = took;
   }
-  qsort(each, (size_t)n, sizeof *each, by_size);
-  *typical = 2 * n > all ? (each[(n - 1) / 2] + each[n / 2]) / 2 : *sum / all;
+  *typical = 2 * n > all ? typical_of(each, n) : *sum / all;
   free(each);
 }
 

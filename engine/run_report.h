@@ -13,8 +13,8 @@ bool run_report_phase_ends(const TrainingRun *r, int64_t step);
 //   val_top1, val_top5 … the metrics of the last evaluation, best_val_top1 … of the best, with best_…_step
 //   build_seconds  opening the device, building and planning the graphs, taking memory; of this process
 //   seconds        of all steps, with the evaluations and checkpoints between them
-//   img_s          images of a step by the median time of one; where epochs have a few steps, by the mean,
-//                  evaluations included
+//   img_s          images of a step by its typical time, without evaluations; where epochs have a few steps, by
+//                  the mean of all, evaluations included
 //   phase          [{epochs, lr, augment, first_step, steps, seconds, img_s, loss, val_…}] as far as it came; loss: the
 //                  mean of its last epoch; val_…: of its last evaluation; one where there are no phases
 //   settings       every option, as text

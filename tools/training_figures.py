@@ -63,13 +63,15 @@ def sustained(results):
     rows = []
     for settings, runs_of in sorted(results.study("sustained"), key=lambda s: (s[0]["command"], int(s[0]["batch"]))):
         records = [run["records"][-1] for run in runs_of]
-        several = all(r["evaluations"] > 1 for r in records)
+        several, long = all(r["evaluations"] > 1 for r in records), all(r["steps"] > 900 for r in records)
         rows.append((f"{settings['command']}, batch {settings['batch']}, {records[0]['steps']:,} steps", len(records),
-                     over_runs(records, "img_s"), over_runs(records, "img_s_early"), over_runs(records, "img_s_late"),
+                     over_runs(records, "img_s"), over_runs(records, "img_s_early"),
+                     over_runs(records, "img_s_late") if long else "–",
                      over_runs(records, "data_wait_percent", 1),
-                     over_runs(records, "img_s_evaluated") if several else "–", over_runs(records, "img_s_epoch")))
+                     over_runs(records, "img_s_evaluated") if several else "–", over_runs(records, "img_s_epoch"),
+                     ", ".join(sorted({run["commit"] for run in runs_of}))))
     return table(("", "runs", "img/s", "steps 101 to 500", "the last 400", "waited for the loader, %",
-                  "with an evaluation each 1,000 steps", "as if 5,000 images were evaluated each 118,287"), rows)
+                  "with an evaluation each 1,000 steps", "as if 5,000 images were evaluated each 118,287", "commit"), rows)
 
 
 def held(results):

@@ -14,7 +14,7 @@ static int suit_batch(int images) {
 
 // Gray pictures of a few pixels, all of one size.
 static char *for_idx(const Dataset *d, int size) {
-  const int side = size ? size : MAX(MAX(d->idx.h, d->idx.w), LEAST);
+  const int side = MAX(size ? size : MAX(d->idx.h, d->idx.w), LEAST);
   if (side > SMALL) return xasprintf("--model resnet18 --size %d", side);
   char other[32] = "";
   if (side != 28) snprintf(other, sizeof other, " --size %d", side);

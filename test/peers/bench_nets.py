@@ -167,13 +167,16 @@ def main():
     parser.add_argument("--nets", type=words, default=list(NETS))
     parser.add_argument("--batches", type=numbers, default=[64])
     parser.add_argument("--dtypes", type=words, default=["bf16", "tf32"])
-    parser.add_argument("--size", type=int, help="of the images' sides; each net's own unless given. OverFeat has but one")
+    parser.add_argument("--size", type=int, help="of the images' sides; each net's own unless given")
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--eager-runs", type=int, help="of a walk op by op; as many as --runs unless given")
     parser.add_argument("--here", action="store_true", help="in this process: one net, one precision")
     args = parser.parse_args()
     unknown = [f"--nets {n}" for n in args.nets if n not in NETS] + \
               [f"--dtypes {d}" for d in args.dtypes if d not in ("bf16", "tf32")]
+    fixed = [net for net in args.nets if net in SIZES and args.size not in (None, SIZES[net])]
+    if fixed:
+        parser.error(f"--size {args.size}: {fixed[0]} takes {SIZES[fixed[0]]} alone; name others by --nets")
     if unknown:
         parser.error(f"{unknown[0]} is unknown; nets: {', '.join(NETS)}; dtypes: bf16, tf32")
     eager_runs = args.eager_runs or args.runs

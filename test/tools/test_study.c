@@ -418,6 +418,7 @@ TEST(study_merges_records_of_other_machines) {
   EXPECT_IN(table, "| n | driver | v |\n|---|---|---:|\n| 1 | 9 | 1.200 ± 0.058 |\n| 1 | 10 | 1.200 ± 0.058 |");
   EXPECT_IN(table, "Best v (n=1): drivers=9, 1.200 ± 0.058; not told apart from it: drivers=10 (1.200 ± 0.058).");
   EXPECT_IN(table, "Best v (n=2): drivers=9, 2.200 ± 0.058;");
+  EXPECT_IN(table, "\n\nGiven: driver=550.\n\nBy `build/study`");
   EXPECT_IN(table, "- G, driver 9: 6 runs\n- G, driver 10: 6 runs");
   EXPECT_IN(table, "from 12 of 12 runs");
   EXPECT(!strstr(table, "is a mean over"));

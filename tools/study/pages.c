@@ -171,6 +171,13 @@ static void print_machines(FILE *f, const StudyData *d) {
   for (int c = 0; c < d->cells.num_cells; c++) print_mixed(f, d, c);
 }
 
+// What the figures are of: the data, among others.
+static void print_givens(FILE *f, const StudyPlan *p) {
+  for (int i = 0; i < p->num_givens; i++)
+    fprintf(f, "%s%s=%s", i ? ", " : "\nGiven: ", p->givens[i].name, p->givens[i].value);
+  fputs(p->num_givens ? ".\n" : "", f);
+}
+
 static void print_state(FILE *f, const StudyData *d) {
   int runs = 0, of_runs = 0;
   for (int c = 0; c < d->cells.num_cells; c++) {
@@ -188,6 +195,7 @@ bool study_tables_write(const StudyData *d, const char *path, Err *err) {
   if (!file_begin(&out, path, err)) return false;
   fprintf(out.f, "# %s\n", d->plan->title);
   if (d->plan->about) fprintf(out.f, "\n%s\n", d->plan->about);
+  print_givens(out.f, d->plan);
   print_state(out.f, d);
   for (int i = 0; i < d->plan->num_tables; i++) study_table_print(out.f, d, &d->plan->tables[i]);
   for (int i = 0; i < d->plan->num_plots; i++)
