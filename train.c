@@ -4,7 +4,6 @@
 #include "base/interrupt.h"
 #include "base/output.h"
 #include "base/threads.h"
-#include "data/batches/classes.h"
 #include "data/batches/sampler.h"
 #include "engine/benchmark.h"
 #include "engine/identity.h"
@@ -60,7 +59,7 @@ static void report(const TrainingRun *r) {
   if (!r->o.benchmark && !r->rollbacks) fprintf(stderr, "configuration:\n%s", r->o.resolved);
   device_print(r->engine.dev, stderr);
   print_ranks(r->comm);
-  (r->train->of_classes ? classes_print : dataset_print)(r->train, stderr);
+  dataset_print(r->train, stderr);
 }
 
 static void open_engine(TrainingRun *r) {
@@ -172,7 +171,7 @@ static void run_loader_benchmark(const TrainOptions *o) {
   open_data(o, &data);
   TrainingRun r = {.o = *o, .model = model_of(&config), .train = &data.train};
   r.o.ranks = 1; // this process alone, whatever --gpus says
-  (r.train->of_classes ? classes_print : dataset_print)(r.train, stderr);
+  dataset_print(r.train, stderr);
   const LoaderOptions options = loader_options(&r);
   if (!loader_benchmark(r.train, &options, o->benchmark_loader, &err)) die(EXIT_USAGE, "%s", err.msg);
   close_data(&data);

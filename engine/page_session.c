@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "data/batches/classes.h"
 #include "engine/page_read.h"
 #include "engine/run_report.h"
 #include "engine/task.h"
@@ -171,7 +170,7 @@ static void record_data(Record *j, const TrainingRun *r) {
   char *text;
   size_t size;
   FILE *f = text_open(&text, &size);
-  (r->train->of_classes ? classes_print : dataset_print)(r->train, f);
+  dataset_print(r->train, f);
   if (r->val) fprintf(f, "evaluation: %d images\n", r->val->num_images);
   text_close(f);
   record_str(j, "data_text", text);

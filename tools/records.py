@@ -88,11 +88,14 @@ class Results:
 
     def study(self, name):
         """The runs of results/studies/NAME that gave their figures: by settings, command among them, in the order in
-        which these first come. What build/study wrote has the origin of each run."""
+        which these first come. The origin of a run stands beside its records, or in them."""
         where, chosen = os.path.join("studies", name, "results.jsonl"), collections.OrderedDict()
         for line in self.text(where).splitlines():
             run = json.loads(line)
             if run["kind"] == "run" and run["state"] == "ok":
+                fault = complaint({**run["records"][-1], **run})
+                if fault:
+                    raise Refused(f"results/{where}: {run['files']}: the run {fault}; measure again from a clean commit")
                 settings = {"command": run["command"], **run["settings"]}
                 chosen.setdefault(tuple(sorted(settings.items())), []).append(run)
         if not chosen:

@@ -419,11 +419,3 @@ void classes_count(const Dataset *d, int *count) {
   memset(count, 0, (size_t)d->classes * sizeof *count);
   for (int i = 0; i < d->num_images; i++) count[d->object[i].label]++;
 }
-
-void classes_print(const Dataset *d, FILE *out) {
-  fprintf(out, "data: %d images of %d classes on a canvas of %d x %d (h x w)", d->num_images, d->classes,
-          d->canvas[0].h, d->canvas[0].w);
-  if (d->bad_images) fprintf(out, "; %d bad images left out", d->bad_images);
-  if (d->others) fprintf(out, "; %d files are not called .jpg, .jpeg or .png and not read", d->others);
-  fprintf(out, "\n");
-}

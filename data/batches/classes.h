@@ -46,5 +46,3 @@ bool classes_has(const char *dir, const char *split);
 void classes_count(const Dataset *d, int *count);
 // Whether the image with this key is held out for "val".
 bool classes_held_out(uint64_t seed, float fraction, uint64_t image_key);
-// What there is to train on, in a line.
-void classes_print(const Dataset *d, FILE *out);

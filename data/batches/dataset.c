@@ -392,7 +392,19 @@ uint64_t dataset_key(const Dataset *d) {
   return key;
 }
 
+static void print_classes(const Dataset *d, FILE *out) {
+  fprintf(out, "data: %d images of %d classes on a canvas of %d x %d (h x w)", d->num_images, d->classes,
+          d->canvas[0].h, d->canvas[0].w);
+  if (d->bad_images) fprintf(out, "; %d bad images left out", d->bad_images);
+  if (d->others) fprintf(out, "; %d files are not called .jpg, .jpeg or .png and not read", d->others);
+  fprintf(out, "\n");
+}
+
 void dataset_print(const Dataset *d, FILE *out) {
+  if (d->of_classes) {
+    print_classes(d, out);
+    return;
+  }
   fprintf(out, "data: %d images to train on, %d categories, at most %d objects an image", d->num_images, d->classes - 1,
           d->max_objects);
   const struct {

@@ -105,5 +105,5 @@ bool dataset_leave_out(Dataset *d, int image, bool strict, const Err *bad, Err *
 int dataset_bad_images(const Dataset *d);
 // A key of what is usable: images, their sizes, files and objects. Not of where it lies, nor of what the files hold.
 uint64_t dataset_key(const Dataset *d);
-// What there is to train on, what was left out, and the canvases: a few lines.
+// What there is to train on, what was left out, and the canvases: a few lines; of a set of classes one.
 void dataset_print(const Dataset *d, FILE *out);

@@ -181,9 +181,9 @@ TEST_TIER(classes_tell_the_speed_of_short_epochs, 1) {
   EXPECT_INT(run("classes-short", "--batch 32 --phases 2@1e-3", &said), 0);
   EXPECT_NEAR(number_in(run_json, "img_s") * number_in(run_json, "seconds"), 32 * 6, 1e-6);
   // Results are taken together at checkpoints, too: two of three intervals are next to nothing.
-  EXPECT_INT(run("classes-often-saved", "--batch 32 --phases 8@1e-3 --eval-every -1 --checkpoint-every 3", &said), 0);
+  EXPECT_INT(run("classes-often-saved", "--batch 32 --phases 13@1e-3 --eval-every -1 --checkpoint-every 3", &said), 0);
   const double of_all = number_in("classes-often-saved/run.json", "img_s") *
-                        number_in("classes-often-saved/run.json", "seconds") / (32 * 24);
+                        number_in("classes-often-saved/run.json", "seconds") / (32 * 39);
   if (!EXPECT(of_all > 0.1 && of_all < 10)) printf("    %g times the mean speed\n", of_all);
 }
 
