@@ -49,7 +49,7 @@ static bool refuse_changed(const Study *s, Err *err) {
     const StudyRow *row = &s->rows.rows[i];
     if (!study_row_changed(&s->plan, row)) continue;
     const StudyCommand *c = &s->plan.commands[row->cell.value[STUDY_COMMAND]];
-    char *now = study_template_expand(&s->plan, c->run, &row->cell, row->repeat, "{out}", "{study}");
+    char *now = study_template_kept(&s->plan, &row->cell, row->repeat);
     study_fail(&s->plan.text, c->line, err,
                "the command has changed since it ran: %s:%d has \"%.600s\", here it is \"%.600s\"; --rerun changed "
                "runs those again, another --out keeps both",
@@ -75,16 +75,24 @@ static bool read_rows(Study *s, int rerun, Err *err) {
 
 static StudyQueue queue_of(const Study *s) { return study_queue(&s->plan, &s->rows, s->has_only ? &s->only : NULL); }
 
+// "gpus=1 batch=2", or what the cells have in common.
+static char *turn_label(const Study *s, const StudyCell *cells, int n) {
+  const StudyCell common = n > 1 ? study_cell_unswept(&s->plan, cells) : *cells;
+  return study_cell_label(&s->plan, &common, false);
+}
+
 static void list_runs(const Study *s) {
   StudyQueue q = queue_of(s);
-  for (int i = 0; i < q.n; i++) {
-    const StudyCell *cell = &q.cells.cells[q.runs[i].cell];
-    StudyRunFiles files = study_run_files(&s->plan, s->folder, cell, q.runs[i].repeat);
-    char *label = study_cell_label(&s->plan, cell, false);
-    char *command = study_template_expand(&s->plan, s->plan.commands[cell->value[STUDY_COMMAND]].run, cell,
-                                          q.runs[i].repeat, files.folder, s->folder);
+  StudyCell cells[STUDY_MAX_VALUES];
+  for (int i = 0, n; i < q.n; i += n) {
+    n = study_queue_turn(&s->plan, &q, i, cells);
+    StudyRunFiles files = study_run_files(&s->plan, s->folder, cells, q.runs[i].repeat);
+    char *label = turn_label(s, cells, n), *swept = study_swept_text(&s->plan, cells, n);
+    const StudyFill fill = {cells, q.runs[i].repeat, files.folder, s->folder, swept};
+    char *command = study_template_expand(&s->plan, s->plan.commands[cells->value[STUDY_COMMAND]].run, fill);
     line_print(stdout, "%s, repeat %d: %s", label, q.runs[i].repeat, command);
     free(command);
+    free(swept);
     free(label);
     study_run_files_free(&files);
   }
@@ -121,10 +129,10 @@ static void tell_run(const Study *s, const StudyCell *cell, int repeat, const St
 }
 
 // The line of a terminal that the run under way has, which its result replaces.
-static void begin_line(const Study *s, const StudyCell *cell, int repeat, int number, int all) {
+static void begin_line(const Study *s, const StudyTurn *t, int all) {
   if (!isatty(STDERR_FILENO)) return;
-  char *label = study_cell_label(&s->plan, cell, false);
-  fprintf(stderr, "[%d of %d] %s, repeat %d …", number, all, label, repeat);
+  char *label = turn_label(s, t->cells, t->n);
+  fprintf(stderr, "[%d of %d] %s, repeat %d …", t->number, all, label, t->repeat);
   fflush(stderr);
   free(label);
 }
@@ -139,24 +147,37 @@ static void note_seconds(Study *s, const StudyCell *cell, int repeat, double sec
   s->rows.rows[s->rows.num_rows++] = (StudyRow){.cell = *cell, .repeat = repeat, .seconds = seconds};
 }
 
-// *done false: interrupted.
-static bool run_next(Study *s, StudyWork *work, const StudyQueue *q, int i, bool *done, Err *err) {
-  const StudyCell *cell = &q->cells.cells[q->runs[i].cell];
-  const int repeat = q->runs[i].repeat, number = q->all - q->n + i + 1;
-  StudyOutcome o;
-  StudyVerdict v;
-  begin_line(s, cell, repeat, number, q->all);
-  const bool ok = study_work_run(work, cell, repeat, number, &o, &v, done, err);
-  clear_line();
-  if (ok && *done) {
+// What has run comes first, and is told; what is left of a sweep stays in the queue behind it. Returns how many ran.
+static int take_turn(Study *s, StudyQueue *q, int i, const StudyTurn *t) {
+  StudyRun left[STUDY_MAX_VALUES];
+  int ran = 0, num_left = 0;
+  for (int k = 0; k < t->n; k++) {
+    const StudyRun run = q->runs[i + k];
+    if (t->left[k]) {
+      left[num_left++] = run;
+      continue;
+    }
     char duration[32];
-    note_seconds(s, cell, repeat, o.seconds);
-    duration_text(study_seconds_left(&s->plan, &s->rows, q, i + 1), duration, sizeof duration);
-    fprintf(stderr, "[%d of %d] ", number, q->all);
-    tell_run(s, cell, repeat, &o, &v);
-    fprintf(stderr, i + 1 < q->n ? "; %s left\n" : "\n", duration);
+    q->runs[i + ran++] = run;
+    note_seconds(s, &t->cells[k], t->repeat, t->outcome.seconds);
+    duration_text(study_seconds_left(&s->plan, &s->rows, q, i + ran), duration, sizeof duration);
+    fprintf(stderr, "[%d of %d] ", t->number + ran - 1, q->all);
+    tell_run(s, &t->cells[k], t->repeat, &t->outcome, &t->verdicts[k]);
+    fprintf(stderr, i + ran < q->n ? "; %s left\n" : "\n", duration);
   }
-  study_verdict_free(&v);
+  for (int k = 0; k < num_left; k++) q->runs[i + ran + k] = left[k];
+  return ran;
+}
+
+// *ran: how many of the queue's have run; 0: interrupted.
+static bool run_next(Study *s, StudyWork *work, StudyQueue *q, int i, int *ran, Err *err) {
+  StudyTurn t = {.repeat = q->runs[i].repeat, .number = q->all - q->n + i + 1};
+  t.n = study_queue_turn(&s->plan, q, i, t.cells);
+  begin_line(s, &t, q->all);
+  const bool ok = study_work_run(work, &t, err);
+  clear_line();
+  *ran = ok && t.done ? take_turn(s, q, i, &t) : 0;
+  study_turn_free(&t);
   return ok;
 }
 
@@ -164,12 +185,12 @@ static bool run_next(Study *s, StudyWork *work, const StudyQueue *q, int i, bool
 static bool run_all(Study *s, int *left, Err *err) {
   StudyQueue q = queue_of(s);
   StudyWork work;
-  bool ok = study_work_open(&work, &s->plan, s->folder, err), done = true;
-  int i = 0;
+  bool ok = study_work_open(&work, &s->plan, s->folder, err);
+  int i = 0, ran = 1;
   interrupt_catch();
-  while (ok && done && i < q.n && !interrupted() && now_seconds() - s->begin <= s->limit) {
-    ok = run_next(s, &work, &q, i, &done, err);
-    i += done;
+  while (ok && ran && i < q.n && !interrupted() && now_seconds() - s->begin <= s->limit) {
+    ok = run_next(s, &work, &q, i, &ran, err);
+    i += ran;
   }
   *left = q.n - i;
   if (ok && *left)

@@ -280,6 +280,57 @@ TEST(study_prepares_once_and_says_what_failed) {
   free(text);
 }
 
+// ---- sweeps ---------------------------------------------------------------------------------------------------------
+
+// {n} is a list; the command writes down what it was given, prints a record for each, and fails at the 4 of b.
+TEST(study_sweeps_values_by_one_command) {
+  char plan[1500];
+  snprintf(plan, sizeof plan,
+           "title: Swept\n[setting kind]\nvalues: a, b\n[setting n]\nvalues: 1, two = 2, 4, 8\n[command c]\n"
+           "sweep: n\nrun: echo {kind} {n} {repeat} >>%s/swept; for n in $(echo {n} | tr , ' '); do\n"
+           "  [ {kind}$n != b4 ] || {{ echo no four >&2; exit 3; }; echo '{\"n\":'$n', \"v\":'$n'0}'; done\n"
+           "[measure v]\nread: v\n[measure seconds]\nread: @seconds\n[table t]\nrows: kind, n\nshow: v\n",
+           studies());
+  const char *said, *path = put("sweep.plan", plan);
+  EXPECT_INT(study(path, "sweep", "--only n=two,8 --list", &said), 0);
+  EXPECT_IN(said, "kind=a, repeat 1: echo a 2,8 1 ");
+  EXPECT_IN(said, "12 of 12 runs are left");
+  EXPECT_INT(study(path, "sweep", "--only 'kind=a n=1,8'", &said), 0);
+  EXPECT_INT(study(path, "sweep", "", &said), EXIT_RUN);
+  char *text = read_text(".", "swept");
+  EXPECT_INT(count(text, "a 1,8 "), 3);
+  EXPECT_INT(count(text, "a 2,4 "), 3); // what has run is left out
+  EXPECT_INT(count(text, "b 1,2,4,8 "), 3);
+  EXPECT_INT(count(text, "b 8 "), 3); // what stood behind the value that failed
+  EXPECT_INT(count(text, "\n"), 12);
+  free(text);
+  text = read_text("sweep", "results.jsonl");
+  EXPECT_INT(count(text, "\"kind\":\"run\""), 24);
+  EXPECT_INT(count(text, "\"ran\":\"echo b {n} 1 "), 4);
+  free(text);
+  text = read_text("sweep", "tables.md");
+  EXPECT_IN(text, "| a | two | 20 |");
+  EXPECT_IN(text, "| a | 4 | 40 |");
+  EXPECT_IN(text, "| b | two | 20 |");
+  EXPECT_IN(text, "| b | 4 | failed |");
+  EXPECT_IN(text, "| b | 8 | 80 |");
+  EXPECT_IN(text, "kind=b n=4: failed, 3 of 3 runs: exit status 3: no four");
+  free(text);
+}
+
+TEST(study_sweep_that_leaves_a_value_out) {
+  const char *said, *plan = put("lacking.plan", "title: T\n[setting n]\nvalues: 1, 2, 3\n[command c]\nsweep: n\n"
+                                                "run: : {n}; echo '{\"n\":1,\"v\":1}'; echo '{\"v\":7}'; "
+                                                "echo '{\"n\":3,\"out_of_memory\":true,\"why\":\"large\"}'\n"
+                                                "[measure v]\nread: v\n");
+  EXPECT_INT(study(plan, "lacking", "", &said), EXIT_RUN);
+  char *text = read_text("lacking", "tables.md");
+  EXPECT_IN(text, "| 1 | 1 |");
+  EXPECT_IN(text, "n=2: no value, 3 of 3 runs: no record has the n 2");
+  EXPECT_IN(text, "n=3: out of memory, 3 of 3 runs: large");
+  free(text);
+}
+
 // ---- interruptions --------------------------------------------------------------------------------------------------
 
 // Each run notes that it has begun; one that finds `hold` waits there, and would note that it went on.

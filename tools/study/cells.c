@@ -60,6 +60,26 @@ int study_cells_find(const StudyCells *c, const StudyPlan *p, const StudyCell *c
   return i;
 }
 
+// ---- sweeps ---------------------------------------------------------------------------------------------------------
+
+StudyCell study_cell_unswept(const StudyPlan *p, const StudyCell *cell) {
+  StudyCell c = *cell;
+  const int sweep = study_swept(p, cell);
+  if (sweep != STUDY_COMMAND) c.value[sweep] = -1;
+  return c;
+}
+
+char *study_swept_text(const StudyPlan *p, const StudyCell *cells, int n) {
+  char *text;
+  size_t size;
+  const int sweep = study_swept(p, cells);
+  if (sweep == STUDY_COMMAND) return NULL;
+  FILE *f = text_open(&text, &size);
+  for (int i = 0; i < n; i++) fprintf(f, "%s%s", i ? "," : "", p->settings[sweep].values[cells[i].value[sweep]].text);
+  text_close(f);
+  return text;
+}
+
 // ---- names ----------------------------------------------------------------------------------------------------------
 
 char *study_cell_label(const StudyPlan *p, const StudyCell *cell, bool found) {
@@ -125,7 +145,8 @@ StudyRun *study_order(const StudyCells *c, const StudyPlan *p, int *n) {
   DrawnRun *drawn = xcalloc((size_t)c->num_cells * (size_t)p->repeats, sizeof *drawn);
   *n = 0;
   for (int i = 0; i < c->num_cells; i++) {
-    const uint64_t cell = cell_hash(p, &c->cells[i]);
+    const StudyCell unswept = study_cell_unswept(p, &c->cells[i]);
+    const uint64_t cell = cell_hash(p, &unswept);
     for (int repeat = 1; repeat <= p->repeats && !c->skipped[i]; repeat++)
       drawn[(*n)++] = (DrawnRun){{i, repeat}, rng_key(rng_key(rng_mix((uint64_t)p->seed), cell), (uint64_t)repeat)};
   }

@@ -18,8 +18,13 @@ void study_cells_add(StudyCells *c, const StudyCell *cell, bool skipped);
 void study_cells_free(StudyCells *c);
 int study_cells_find(const StudyCells *c, const StudyPlan *p, const StudyCell *cell); // -1: none
 // All runs of cells that are not skipped, by repeats, and within each in a random order that follows from the plan's
-// seed and the cell alone. *n: how many. malloc'ed.
+// seed and the cell alone; what one command sweeps stays together. *n: how many. malloc'ed.
 StudyRun *study_order(const StudyCells *c, const StudyPlan *p, int *n);
+
+// The cell with -1 for the setting that its command sweeps: all cells that have this in common may run as one.
+StudyCell study_cell_unswept(const StudyPlan *p, const StudyCell *cell);
+// "1,2,4": the texts of the swept setting, of cells of one command. malloc'ed; NULL: it sweeps none.
+char *study_swept_text(const StudyPlan *p, const StudyCell *cells, int n);
 
 // "gpus=1 batch=2", with the command in front where the plan has several. found: with settings that are found in
 // records. malloc'ed.

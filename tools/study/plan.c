@@ -42,6 +42,8 @@ const char *study_value_name(const StudyPlan *p, const StudyCell *cell, int sett
   return v < 0 ? "–" : p->settings[setting].values[v].name;
 }
 
+int study_swept(const StudyPlan *p, const StudyCell *cell) { return p->commands[cell->value[STUDY_COMMAND]].sweep; }
+
 int study_value_add(StudySetting *s, const char *name, const char *text) {
   char *end;
   double number = strtod(name, &end);
@@ -222,6 +224,17 @@ static bool check_templates(StudyPlan *p, Err *err) {
   return true;
 }
 
+static bool read_sweep(StudyPlan *p, const StudySection *s, Err *err) {
+  StudyCommand *c = &p->commands[study_value_find(&p->settings[STUDY_COMMAND], s->name)];
+  const StudyLine *l = study_line(s, "sweep");
+  if (!l) return true;
+  const int setting = study_setting_find(p, l->value);
+  if (setting < 1 || !c->uses[setting] || p->settings[setting].path)
+    return study_fail(&p->text, l->line, err, "sweep takes a setting that stands in run, not \"%.100s\"", l->value);
+  c->sweep = setting;
+  return true;
+}
+
 // A product of settings that nobody means to run would take all memory before anything else could refuse it.
 static bool check_cells(const StudyPlan *p, Err *err) {
   for (int i = 0; i < p->num_commands; i++) {
@@ -366,8 +379,9 @@ bool study_plan_read(StudyPlan *p, const char *path, const char *set, Err *err) 
       !read_each(p, "command", read_command, err))
     return false;
   if (!p->num_commands) return study_fail(&p->text, 1, err, "the plan has no [command NAME]");
-  if (!check_templates(p, err) || !check_cells(p, err) || !read_each(p, "skip", read_skips, err) ||
-      !read_each(p, "measure", read_measure, err) || !read_each(p, "published", name_published, err))
+  if (!check_templates(p, err) || !read_each(p, "command", read_sweep, err) || !check_cells(p, err) ||
+      !read_each(p, "skip", read_skips, err) || !read_each(p, "measure", read_measure, err) ||
+      !read_each(p, "published", name_published, err))
     return false;
   if (!p->num_measures) return study_fail(&p->text, 1, err, "the plan has no [measure NAME]");
   return read_expressions(p, err) && study_views_read(p, err);

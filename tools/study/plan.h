@@ -37,6 +37,7 @@ typedef struct StudyConditions {
 typedef struct StudyCommand {
   const char *name, *label, *run, *prepare; // prepare: NULL where there is nothing to
   double timeout;                           // seconds
+  int sweep;                                // the setting of which it takes all values at once; STUDY_COMMAND: none
   bool uses[STUDY_MAX_SETTINGS];            // the placeholders that stand in run
   int line;
 } StudyCommand;
@@ -130,6 +131,7 @@ int study_published_find(const StudyPlan *p, const char *name);
 int study_value_find(const StudySetting *s, const char *name);
 const StudyGiven *study_given_find(const StudyPlan *p, const char *name); // NULL: none
 int study_value_add(StudySetting *s, const char *name, const char *text); // its index
+int study_swept(const StudyPlan *p, const StudyCell *cell); // the setting that its command sweeps; STUDY_COMMAND: none
 // The value's name; "–" for -1.
 const char *study_value_name(const StudyPlan *p, const StudyCell *cell, int setting);
 

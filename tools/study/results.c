@@ -145,7 +145,7 @@ static void add_records(const StudyVerdict *v, Record *j) {
 bool study_results_add(StudyResults *r, const StudyPlan *p, const StudyCell *cell, int repeat, int order,
                        const char *name, const StudyOutcome *o, const StudyVerdict *v, Err *err) {
   Record j = {0};
-  char *ran = study_template_expand(p, p->commands[cell->value[STUDY_COMMAND]].run, cell, repeat, "{out}", "{study}");
+  char *ran = study_template_kept(p, cell, repeat);
   record_begin(&j);
   record_str(&j, "kind", "run");
   add_cell(p, cell, &j);

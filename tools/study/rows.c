@@ -13,8 +13,7 @@ const char *const study_states[] = {"ok", "no value", "out of memory", "failed",
 
 static bool is_seconds(const StudyMeasure *m) { return !strcmp(m->paths[0], "@seconds"); }
 
-// A number and its text are equal however the number is written.
-static bool member_is(const char *record, const char *path, const char *value) {
+bool study_member_is(const char *record, const char *path, const char *value) {
   StudyFound f = study_find(record, strlen(record), path);
   char *end;
   const double number = strtod(value, &end);
@@ -27,8 +26,8 @@ static bool where_holds(const StudyPlan *p, const StudyMeasure *m, const StudyCe
                         const char *record) {
   bool ok = true;
   for (int i = 0; ok && i < m->num_where; i++) {
-    char *value = study_template_expand(p, m->where[i].value, cell, repeat, "{out}", "{study}");
-    ok = member_is(record, m->where[i].path, value);
+    char *value = study_template_expand(p, m->where[i].value, (StudyFill){cell, repeat, "{out}", "{study}", NULL});
+    ok = study_member_is(record, m->where[i].path, value);
     free(value);
   }
   return ok;
@@ -310,8 +309,7 @@ void study_rows_sort_values(StudyRows *r, StudyPlan *p) {
 }
 
 bool study_row_changed(const StudyPlan *p, const StudyRow *row) {
-  const StudyCommand *c = &p->commands[row->cell.value[STUDY_COMMAND]];
-  char *now = study_template_expand(p, c->run, &row->cell, row->repeat, "{out}", "{study}");
+  char *now = study_template_kept(p, &row->cell, row->repeat);
   const bool changed = strcmp(now, row->ran);
   free(now);
   return changed;

@@ -10,7 +10,7 @@ typedef struct StudyRow {
   int repeat;
   StudyState state;
   char *why; // of one that is not ok; NULL: nothing is known
-  char *ran; // the command, {out} and {study} as they stand in the plan
+  char *ran; // the command, as study_template_kept has it
   double seconds;
   char *line;     // as it stands in the file
   char **records; // that the command has printed, of those the ones that are kept
@@ -42,6 +42,8 @@ void study_rows_drop(StudyRows *r, const StudyPlan *p, bool (*drop)(const StudyP
 // Whether the plan's command for the row's cell is another than the row's.
 bool study_row_changed(const StudyPlan *p, const StudyRow *row);
 
+// Whether the record has the member; a number and its text are equal however the number is written.
+bool study_member_is(const char *record, const char *path, const char *value);
 // The value of a measure that is read, from the records of one run; NaN, and why in err, where there is none.
 double study_measure_value(const StudyPlan *p, int measure, const StudyCell *cell, int repeat, char *const *records,
                            int num_records, double seconds, Err *err);

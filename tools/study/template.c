@@ -61,8 +61,8 @@ bool study_template_check(const StudyPlan *p, const char *text, bool uses[STUDY_
   return true;
 }
 
-char *study_template_expand(const StudyPlan *p, const char *text, const StudyCell *cell, int repeat, const char *out,
-                            const char *study) {
+char *study_template_expand(const StudyPlan *p, const char *text, StudyFill fill) {
+  const int swept = fill.swept ? study_swept(p, fill.cell) : STUDY_COMMAND;
   char name[NAME], *result;
   size_t size;
   FILE *f = text_open(&result, &size);
@@ -77,16 +77,26 @@ char *study_template_expand(const StudyPlan *p, const char *text, const StudyCel
     const int s = study_setting_find(p, name);
     const StudyGiven *given = study_given_find(p, name);
     if (!strcmp(name, "repeat"))
-      fprintf(f, "%d", repeat);
+      fprintf(f, "%d", fill.repeat);
     else if (!strcmp(name, "out"))
-      fputs(out, f);
+      fputs(fill.out, f);
     else if (!strcmp(name, "study"))
-      fputs(study, f);
+      fputs(fill.study, f);
     else if (given)
       fputs(given->value, f);
-    else if (s >= 0 && cell->value[s] >= 0)
-      fputs(p->settings[s].values[cell->value[s]].text, f);
+    else if (s > STUDY_COMMAND && s == swept)
+      fputs(fill.swept, f);
+    else if (s >= 0 && fill.cell->value[s] >= 0)
+      fputs(p->settings[s].values[fill.cell->value[s]].text, f);
   }
   text_close(f);
   return result;
+}
+
+char *study_template_kept(const StudyPlan *p, const StudyCell *cell, int repeat) {
+  const StudyCommand *c = &p->commands[cell->value[STUDY_COMMAND]];
+  char *swept = c->sweep ? xasprintf("{%s}", p->settings[c->sweep].name) : NULL;
+  char *text = study_template_expand(p, c->run, (StudyFill){cell, repeat, "{out}", "{study}", swept});
+  free(swept);
+  return text;
 }

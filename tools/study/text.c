@@ -17,7 +17,7 @@ static const StudyKind kinds[] = {
     {.kind = "plan", .keys = {"title", "about", "repeats", "fewest", "seed", "timeout"}},
     {.kind = "given", .any_key = true},
     {.kind = "setting", .named = true, .keys = {"values", "read", "label", "unit"}},
-    {.kind = "command", .named = true, .keys = {"run", "prepare", "label", "timeout"}},
+    {.kind = "command", .named = true, .keys = {"run", "prepare", "label", "timeout", "sweep"}},
     {.kind = "skip", .keyless = true},
     {.kind = "measure", .named = true, .keys = {"read", "where", "of", "value", "label", "unit", "better", "digits"}},
     {.kind = "table", .named = true, .keys = {"title", "rows", "columns", "show", "best"}},

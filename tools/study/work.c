@@ -44,6 +44,14 @@ static bool make_folder(const StudyWork *w, const char *run, const StudyRunFiles
   return ok && (!strstr(run, "{out}") || dirs_make(f->folder, err));
 }
 
+// The text for all cells of the turn. malloc'ed.
+static char *expand(const StudyWork *w, const StudyTurn *t, const char *text, const char *folder) {
+  char *swept = study_swept_text(w->plan, t->cells, t->n);
+  char *command = study_template_expand(w->plan, text, (StudyFill){t->cells, t->repeat, folder, w->folder, swept});
+  free(swept);
+  return command;
+}
+
 // ---- what is prepared -----------------------------------------------------------------------------------------------
 
 static bool run_prepare(StudyWork *w, StudyPrepared *prepared, double timeout, StudyOutcome *o, Err *err) {
@@ -63,12 +71,12 @@ static bool run_prepare(StudyWork *w, StudyPrepared *prepared, double timeout, S
 }
 
 // *why: the failure of what the run needs; NULL: it is there.
-static bool prepare(StudyWork *w, const StudyCell *cell, int repeat, const char *folder, const char **why, Err *err) {
-  const StudyCommand *c = &w->plan->commands[cell->value[STUDY_COMMAND]];
+static bool prepare(StudyWork *w, const StudyTurn *t, const char *folder, const char **why, Err *err) {
+  const StudyCommand *c = &w->plan->commands[t->cells->value[STUDY_COMMAND]];
   StudyOutcome o;
   *why = NULL;
   if (!c->prepare) return true;
-  char *command = study_template_expand(w->plan, c->prepare, cell, repeat, folder, w->folder);
+  char *command = expand(w, t, c->prepare, folder);
   for (int i = 0; i < w->num_prepared; i++) {
     if (strcmp(w->prepared[i].command, command)) continue;
     free(command);
@@ -99,31 +107,53 @@ void study_work_close(StudyWork *w) {
   study_results_close(&w->results);
 }
 
-static bool run_command(const StudyWork *w, const StudyCell *cell, int repeat, const StudyRunFiles *f, StudyOutcome *o,
-                        Err *err) {
-  const StudyCommand *c = &w->plan->commands[cell->value[STUDY_COMMAND]];
-  char *command = study_template_expand(w->plan, c->run, cell, repeat, f->folder, w->folder);
-  const bool ok = study_run(command, f->out, f->errors, c->timeout, o, err);
+static bool run_command(const StudyWork *w, StudyTurn *t, const StudyRunFiles *f, Err *err) {
+  const StudyCommand *c = &w->plan->commands[t->cells->value[STUDY_COMMAND]];
+  char *command = expand(w, t, c->run, f->folder);
+  const bool ok = study_run(command, f->out, f->errors, c->timeout, &t->outcome, err);
   free(command);
   return ok;
 }
 
-bool study_work_run(StudyWork *w, const StudyCell *cell, int repeat, int number, StudyOutcome *o, StudyVerdict *v,
-                    bool *done, Err *err) {
-  StudyRunFiles files = study_run_files(w->plan, w->folder, cell, repeat);
+// Of a sweep that fails, the first cell without a record is the one that it fails at: those behind it have not had
+// their turn yet.
+static void judge(const StudyWork *w, StudyTurn *t, const StudyRunFiles *f, const char *unprepared) {
+  bool failed = false;
+  int kept = 0;
+  for (int i = 0; i < t->n; i++) {
+    StudyVerdict *v = &t->verdicts[i];
+    *v = unprepared ? (StudyVerdict){.state = STUDY_FAILED, .why = xstrdup(unprepared)}
+                    : study_verdict(w->plan, &t->cells[i], t->repeat, &t->outcome, f->out, f->errors);
+    t->left[i] = !unprepared && failed && !v->num_records;
+    failed |= !v->num_records && v->state != STUDY_NO_VALUE;
+    kept += !t->left[i];
+  }
+  t->outcome.seconds /= kept;
+}
+
+static bool keep(StudyWork *w, const StudyTurn *t, const char *name, Err *err) {
+  bool ok = true;
+  for (int i = 0, number = t->number; ok && i < t->n; i++)
+    if (!t->left[i])
+      ok = study_results_add(&w->results, w->plan, &t->cells[i], t->repeat, number++, name, &t->outcome,
+                             &t->verdicts[i], err);
+  return ok;
+}
+
+bool study_work_run(StudyWork *w, StudyTurn *t, Err *err) {
+  StudyRunFiles files = study_run_files(w->plan, w->folder, t->cells, t->repeat);
   const char *unprepared = NULL;
-  *v = (StudyVerdict){0};
-  *o = (StudyOutcome){0};
-  bool ok = make_folder(w, w->plan->commands[cell->value[STUDY_COMMAND]].run, &files, err) &&
-            prepare(w, cell, repeat, files.folder, &unprepared, err);
+  bool ok = make_folder(w, w->plan->commands[t->cells->value[STUDY_COMMAND]].run, &files, err) &&
+            prepare(w, t, files.folder, &unprepared, err);
   const bool runs = ok && !unprepared && !interrupted();
-  if (runs) ok = run_command(w, cell, repeat, &files, o, err);
-  *done = ok && !(runs ? o->interrupted : interrupted()); // one that came to its end stays
-  if (*done && unprepared)
-    *v = (StudyVerdict){.state = STUDY_FAILED, .why = xstrdup(unprepared)};
-  else if (*done)
-    *v = study_verdict(w->plan, cell, repeat, o, files.out, files.errors);
-  if (*done) ok = study_results_add(&w->results, w->plan, cell, repeat, number, files.name, o, v, err);
+  if (runs) ok = run_command(w, t, &files, err);
+  t->done = ok && !(runs ? t->outcome.interrupted : interrupted()); // one that came to its end stays
+  if (t->done) judge(w, t, &files, unprepared);
+  if (t->done) ok = keep(w, t, files.name, err);
   study_run_files_free(&files);
   return ok;
+}
+
+void study_turn_free(StudyTurn *t) {
+  for (int i = 0; i < t->n; i++) study_verdict_free(&t->verdicts[i]);
 }

@@ -22,10 +22,21 @@ typedef struct StudyRunFiles {
 StudyRunFiles study_run_files(const StudyPlan *p, const char *folder, const StudyCell *cell, int repeat);
 void study_run_files_free(StudyRunFiles *f);
 
+// One run of a command: of one cell or, of a command that sweeps, of several at once.
+typedef struct StudyTurn {
+  StudyCell cells[STUDY_MAX_VALUES];
+  int n, repeat, number; // number: its place among all
+  // What has come of it.
+  bool done;            // false: an interrupt has ended it, and nothing is kept
+  StudyOutcome outcome; // seconds: each cell's share
+  StudyVerdict verdicts[STUDY_MAX_VALUES];
+  bool left[STUDY_MAX_VALUES]; // of these cells it printed nothing before it failed at another: they are to run again
+} StudyTurn;
+
 // plan, folder: stay the caller's. Close it in any case.
 bool study_work_open(StudyWork *w, const StudyPlan *p, const char *folder, Err *err);
 void study_work_close(StudyWork *w);
-// Makes a run and keeps what it has come to. number: its place among all. *done false: an interrupt has ended it, and
-// nothing is kept. False only where files cannot be written or processes not started.
-bool study_work_run(StudyWork *w, const StudyCell *cell, int repeat, int number, StudyOutcome *o, StudyVerdict *v,
-                    bool *done, Err *err);
+// Makes the run that the turn's first members say and keeps what it has come to. False only where files cannot be
+// written or processes not started. Release the turn in any case.
+bool study_work_run(StudyWork *w, StudyTurn *t, Err *err);
+void study_turn_free(StudyTurn *t);

@@ -51,6 +51,8 @@ static const Mistake mistakes[] = {
     {"title: T\n" N "[command c]\nprepare: x\n", "4: the command c needs a line \"run: …\""},
     {"title: T\n" N "[command c]\nrun: echo {n} {k}\n[setting k]\nread: machine.gpu\n",
      "5: {k}: that setting is found"},
+    {"title: T\n" N C "sweep: k\n", "6: sweep takes a setting that stands in run, not \"k\""},
+    {"title: T\n" N "[command c]\nrun: echo\nsweep: n\n[command d]\nrun: {n}\n", "6: sweep takes a setting that"},
     {"title: T\n" N C "[skip]\nn=3\n", "7: the setting n has no value 3"},
     {"title: T\n" N C "[skip]\nbatch=3\n", "7: there is no setting batch"},
     {"title: T\n" N C "[skip]\nn\n", "7: expected SETTING=VALUE, not \"n\""},
