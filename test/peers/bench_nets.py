@@ -5,15 +5,16 @@
 
 channels_last; bf16 by autocast, the rest in float32; tf32: products in TF32. Images and labels stay on the GPU, dropout
 is on, batch norm uses the batch's statistics, GoogLeNet has no auxiliary heads. Every walk is timed eagerly and as a
-CUDA graph, each run by itself, after half as many that are not. Each net and precision has a process of its own; memory
-is the most that tensors took in an eager step, after cuDNN had tried its algorithms and before any graph. JSON lines,
-as ./train --benchmark has them; memory out is a line that says so.
+CUDA graph, each run by itself, after half as many that are not. Each net and precision has a process of its own, forked
+from one that has imported PyTorch and not touched the GPU; memory is the most that tensors took in an eager step, after
+cuDNN had tried its algorithms and before any graph. JSON lines, as ./train --benchmark has them; memory out is a line
+that says so.
 """
 import argparse
 import gc
 import json
+import multiprocessing
 import statistics
-import subprocess
 import sys
 
 from origin import origin
@@ -71,7 +72,9 @@ class Walks:
         import torch
         self.torch, self.amp = torch, dtype == "bf16"
         channels = 1 if net == "vgg-28" else 3
-        self.model = make(net).cuda().to(memory_format=torch.channels_last).train()
+        with torch.device("cuda"):  # initial weights are drawn there
+            self.model = make(net)
+        self.model = self.model.to(memory_format=torch.channels_last).train()
         images = torch.randn(batch, channels, size, size, device="cuda")
         self.images = images.to(memory_format=torch.channels_last)
         self.labels = torch.randint(0, 10, (batch,), device="cuda")
@@ -142,11 +145,11 @@ def measure(torch, net, dtype, batch, size, runs, eager_runs):
     return out
 
 
-def run_one(net, dtype, batches, size, runs, eager_runs):
+def run_one(net, dtype, batches, size, runs, eager_runs, from_where):
     import torch
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    from_where, size = origin(), size or SIZES.get(net, 224)
+    size = size or SIZES.get(net, 224)
     for batch in batches:
         record = {"bench": "net-peer", "peer": f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}",
                   "net": net, "gpu": torch.cuda.get_device_name(), "batch": batch, "dtype": dtype, "canvas_h": size,
@@ -170,7 +173,6 @@ def main():
     parser.add_argument("--size", type=int, help="of the images' sides; each net's own unless given")
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--eager-runs", type=int, help="of a walk op by op; as many as --runs unless given")
-    parser.add_argument("--here", action="store_true", help="in this process: one net, one precision")
     args = parser.parse_args()
     unknown = [f"--nets {n}" for n in args.nets if n not in NETS] + \
               [f"--dtypes {d}" for d in args.dtypes if d not in ("bf16", "tf32")]
@@ -179,17 +181,15 @@ def main():
         parser.error(f"--size {args.size}: {fixed[0]} takes {SIZES[fixed[0]]} alone; name others by --nets")
     if unknown:
         parser.error(f"{unknown[0]} is unknown; nets: {', '.join(NETS)}; dtypes: bf16, tf32")
-    eager_runs = args.eager_runs or args.runs
-    if args.here:
-        run_one(args.nets[0], args.dtypes[0], args.batches, args.size, args.runs, eager_runs)
-        return
+    import torch, torchvision  # for all processes
+    how = args.batches, args.size, args.runs, args.eager_runs or args.runs, origin()
     failed = 0
     for net in args.nets:
         for dtype in args.dtypes:
-            failed |= subprocess.run([sys.executable, __file__, "--here", "--nets", net, "--dtypes", dtype,
-                                      "--runs", str(args.runs), "--eager-runs", str(eager_runs),
-                                      "--batches", ",".join(map(str, args.batches)),
-                                      *(["--size", str(args.size)] if args.size else [])]).returncode
+            process = multiprocessing.get_context("fork").Process(target=run_one, args=(net, dtype, *how))
+            process.start()
+            process.join()
+            failed |= process.exitcode != 0
     sys.exit(failed)
 
 

@@ -59,7 +59,7 @@ ours() {
 peers() {
   [ -n "$PEER" ] && [ "$2" != fp16 ] || return 0
   want=$(lacking "\"bench\": \"net-peer\",.*\"net\": \"$1\",.*\"dtype\": \"$2\"")
-  measure "$want" "$PEER" test/peers/bench_nets.py --here --nets "$1" --dtypes "$2" --runs "$RUNS" \
+  measure "$want" "$PEER" test/peers/bench_nets.py --nets "$1" --dtypes "$2" --runs "$RUNS" \
     --eager-runs "$EAGER_RUNS" --batches "$want"
 }
 
