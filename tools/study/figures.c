@@ -1,4 +1,5 @@
 #include "tools/study/figures.h"
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,10 +123,15 @@ static StudyFigure mean(const StudyData *d, int cell, int measure) {
   return f;
 }
 
+// The sum of terms as large as `scale`, 0 where nothing is left of it but what rounding leaves: half a unit of the last
+// place for each number and mean that went in, of which expressions have some.
+static double settled(double sum, double scale) { return fabs(sum) <= 16 * DBL_EPSILON * scale ? 0 : sum; }
+
 // a becomes `value`, which moves by da and db for what a and b do; b is freed.
 static void combine(const StudyData *d, StudyFigure *a, StudyFigure *b, double value, double da, double db) {
+  const double scale = fabs(da * a->value) + fabs(db * b->value);
   a->value = value;
-  for (int i = 0; i < d->rows->num_rows; i++) a->moves[i] = da * a->moves[i] + db * b->moves[i];
+  for (int i = 0; i < d->rows->num_rows; i++) a->moves[i] = settled(da * a->moves[i] + db * b->moves[i], scale);
   a->measured |= b->measured;
   a->single |= b->single;
   study_figure_free(b);
@@ -134,8 +140,8 @@ static void combine(const StudyData *d, StudyFigure *a, StudyFigure *b, double v
 static void compute(const StudyData *d, StudyTermKind kind, StudyFigure *a, StudyFigure *b) {
   const double x = a->value, y = b->value;
   switch (kind) {
-  case TERM_ADD: combine(d, a, b, x + y, 1, 1); break;
-  case TERM_SUBTRACT: combine(d, a, b, x - y, 1, -1); break;
+  case TERM_ADD: combine(d, a, b, settled(x + y, fabs(x) + fabs(y)), 1, 1); break;
+  case TERM_SUBTRACT: combine(d, a, b, settled(x - y, fabs(x) + fabs(y)), 1, -1); break;
   case TERM_MULTIPLY: combine(d, a, b, x * y, y, x); break;
   default: combine(d, a, b, x / y, 1 / y, -x / (y * y)); break;
   }

@@ -9,6 +9,7 @@ static const char plan_text[] = "title: T\n[given]\nprice: 3\n[setting n]\nvalue
                                 "[measure part]\nvalue: a / (a + b)\n"
                                 "[measure cost]\nvalue: -price * a * n + 0 * b\n"
                                 "[measure gain]\nvalue: a / a[n=1]\n"
+                                "[measure nothing]\nvalue: (a + b) / 3 - a / 3 - b / 3\n"
                                 "[measure spread]\nvalue: (max(a) - min(a)) / runs(a)\n";
 
 static void add_line(FILE *f, int n, int repeat, double a, double b) {
@@ -63,6 +64,9 @@ TEST(figures_have_errors_to_first_order) {
   expect_figure(&x, 0, "part", 0.2, error / 10); // the denominator is the same in each run
   expect_figure(&x, 0, "cost", -6, 3 * error);
   expect_figure(&x, 0, "gain", 1, 0);
+  StudyFigure nothing = study_figure(&x.data, 0, study_measure_find(&x.plan, "nothing"));
+  EXPECT(nothing.value == 0 && study_error(&x.data, &nothing) == 0); // what rounding leaves is not told
+  study_figure_free(&nothing);
   expect_figure(&x, 0, "spread", 2.0 / 3, NAN); // of no mean
   expect_figure(&x, 1, "a", 8, NAN);            // one run
   expect_figure(&x, 1, "gain", 4, NAN);
