@@ -311,12 +311,21 @@ static void print_panel(FILE *f, Chart *c, double top, int panel, const StudySho
   for (int i = 0; i < c->num_curves && !c->plot->bars; i++) print_curve(f, c, &c->curves[i], &ax, &ay, top, panel, y);
 }
 
+// Whether the figures of others stand beside one of our commands alone: its name would be taken for theirs.
+static bool beside_one(const StudyPublished *b) {
+  bool one = true;
+  for (int i = 1; i < b->num_rows; i++)
+    one &= b->rows[i].cell.value[STUDY_COMMAND] == b->rows[0].cell.value[STUDY_COMMAND];
+  return one;
+}
+
 // "precision AMP, batch/GPU 4"
 static void print_name(FILE *f, const Chart *c, const ChartCurve *curve) {
   const StudyPlan *p = c->d->plan;
   const char *comma = "";
   for (int s = 0; s < p->num_settings; s++) {
     if (!tells(c, curve->block, s) || curve->cell.value[s] < 0) continue;
+    if (s == STUDY_COMMAND && curve->block >= 0 && beside_one(&p->published[curve->block])) continue;
     const StudyValue *v = &p->settings[s].values[curve->cell.value[s]];
     fputs(comma, f);
     if (s != STUDY_COMMAND && isfinite(v->number)) {
