@@ -1,5 +1,6 @@
 """The tables of docs/nets.md: classification nets, ours, ours on cuDNN's convolutions, and PyTorch's."""
 import math
+import statistics
 
 from conv_figures import table
 
@@ -21,19 +22,25 @@ def milliseconds(record, walk):
 
 
 class Nets:
-    """The newest record of each setting: what = "auto" and "cudnn", ours by convolutions, and "peer"."""
+    """The records of each setting: what = "auto" and "cudnn", ours by convolutions, and "peer"; net, type and batch."""
 
     def __init__(self, records):
         self.found = {}
         for r in records:
-            what = {"net": r.get("conv"), "net-peer": "peer"}.get(r["bench"])
-            self.found[what, r["net"], r["dtype"], r["batch"]] = r
+            what = {"net": r.get("conv"), "net-peer": "peer"}[r["bench"]]
+            self.found.setdefault((what, r["net"], r["dtype"], r["batch"]), []).append(r)
+
+    def newest(self):
+        self.found = {key: records[-1:] for key, records in self.found.items()}
+        return self
 
     def get(self, what, net, dtype, batch):
-        return self.found.get((what, net, dtype, batch))
+        return self.found.get((what, net, dtype, batch), [None])[-1]
 
     def ms(self, what, net, dtype, batch, walk):
-        return milliseconds(self.get(what, net, dtype, batch), walk)
+        """The mean over the setting's records of their medians."""
+        found = [milliseconds(r, walk) for r in self.found.get((what, net, dtype, batch), [])]
+        return statistics.fmean(found) if found and None not in found else None
 
     def ratio(self, net, dtype, batch, walk, what="auto"):
         """Of our time and PyTorch's; None where one is missing."""
@@ -66,7 +73,7 @@ def number(value, digits=2):
 
 def read(results):
     """None: nothing has been recorded."""
-    return Nets(results.all(FILE)) if FILE + ".jsonl" in results.files else None
+    return Nets(results.all(FILE)).newest() if FILE + ".jsonl" in results.files else None
 
 
 # ---- one batch size -------------------------------------------------------------------------------------------------
@@ -107,23 +114,16 @@ def side_by_side(dtype, batch=64):
 # ---- many -----------------------------------------------------------------------------------------------------------
 
 def sweep(walk, dtype="bf16"):
-    """Our time in PyTorch's; where memory is out, whose."""
-    def cell(nets, net, batch):
-        out = [name for what, name in (("auto", "ours"), ("peer", "PyTorch's"))
-               if (nets.get(what, net, dtype, batch) or {}).get("out_of_memory")]
-        return "memory out: " + ", ".join(out) if out else number(nets.ratio(net, dtype, batch, walk))
-
+    """Our time in PyTorch's, by the runs of plans/minibatch.plan."""
     def made(results):
-        nets = read(results)
-        if nets is None:
-            return ""
+        nets = Nets(record for _, runs in results.study("minibatch") for run in runs for record in run["records"])
         batches = nets.batches(dtype)
-        of = lambda batch: [nets.ratio(n, dtype, batch, walk) for n in SEVEN]
-        rows = [[TITLES[n], *(cell(nets, n, b) for b in batches),
-                 mean_cell(nets.ratio(n, dtype, b, walk) for b in SMALL)] for n in nets.nets(dtype)]
-        rows.append(["geometric mean of the first seven", *(mean_cell(of(b)) for b in batches),
-                     mean_cell(r for b in SMALL for r in of(b))])
-        return table([WALKS[walk] + ", batch", *batches, "1 to 8"], rows)
+        ratios = lambda net, of: [nets.ratio(net, dtype, batch, walk) for batch in of]
+        rows = [[TITLES[n], *map(number, ratios(n, batches)), mean_cell(ratios(n, SMALL)),
+                 mean_cell(ratios(n, batches))] for n in nets.nets(dtype)]
+        every = lambda of: mean_cell(r for n in SEVEN for r in ratios(n, of))
+        rows.append(["geometric mean", *(every([b]) for b in batches), every(SMALL), every(batches)])
+        return table([WALKS[walk] + ", batch", *batches, "1 to 8", "all"], rows)
     return made
 
 
