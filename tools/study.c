@@ -44,19 +44,26 @@ typedef struct Study {
 
 // ---- results that are there -----------------------------------------------------------------------------------------
 
+static bool refuse_row(const Study *s, const StudyRow *row, Err *err) {
+  const StudyPlan *p = &s->plan;
+  const StudyCommand *c = &p->commands[row->cell.value[STUDY_COMMAND]];
+  const char *do_what = "--rerun changed runs those again, another --out keeps both";
+  char *now = study_template_kept(p, &row->cell, row->repeat);
+  if (strcmp(now, row->ran))
+    study_fail(&p->text, c->line, err,
+               "the command has changed since it ran: %s:%d has \"%.600s\", here it is \"%.600s\"; %s", row->file,
+               row->number, row->ran, now, do_what);
+  else
+    study_fail(&p->text, p->settings[c->sweep].line, err,
+               "the text of %s has changed since it ran: %s:%d has \"%.100s\"; %s",
+               study_value_name(p, &row->cell, c->sweep), row->file, row->number, row->swept, do_what);
+  free(now);
+  return false;
+}
+
 static bool refuse_changed(const Study *s, Err *err) {
-  for (int i = 0; i < s->rows.num_rows; i++) {
-    const StudyRow *row = &s->rows.rows[i];
-    if (!study_row_changed(&s->plan, row)) continue;
-    const StudyCommand *c = &s->plan.commands[row->cell.value[STUDY_COMMAND]];
-    char *now = study_template_kept(&s->plan, &row->cell, row->repeat);
-    study_fail(&s->plan.text, c->line, err,
-               "the command has changed since it ran: %s:%d has \"%.600s\", here it is \"%.600s\"; --rerun changed "
-               "runs those again, another --out keeps both",
-               row->file, row->number, row->ran, now);
-    free(now);
-    return false;
-  }
+  for (int i = 0; i < s->rows.num_rows; i++)
+    if (study_row_changed(&s->plan, &s->rows.rows[i])) return refuse_row(s, &s->rows.rows[i], err);
   return true;
 }
 
@@ -75,10 +82,12 @@ static bool read_rows(Study *s, int rerun, Err *err) {
 
 static StudyQueue queue_of(const Study *s) { return study_queue(&s->plan, &s->rows, s->has_only ? &s->only : NULL); }
 
-// "gpus=1 batch=2", or what the cells have in common.
-static char *turn_label(const Study *s, const StudyCell *cells, int n) {
-  const StudyCell common = n > 1 ? study_cell_unswept(&s->plan, cells) : *cells;
-  return study_cell_label(&s->plan, &common, false);
+static bool has_runs(const Study *s, Err *err) {
+  StudyQueue q = queue_of(s);
+  const bool some = q.all > 0;
+  study_queue_free(&q);
+  return some || err_set(err, "%s: nothing to run: %s all combinations of settings out", s->plan.text.path,
+                         s->has_only ? "--only, or [skip] with it, leaves" : "[skip] leaves");
 }
 
 static void list_runs(const Study *s) {
@@ -86,8 +95,8 @@ static void list_runs(const Study *s) {
   StudyCell cells[STUDY_MAX_VALUES];
   for (int i = 0, n; i < q.n; i += n) {
     n = study_queue_turn(&s->plan, &q, i, cells);
-    StudyRunFiles files = study_run_files(&s->plan, s->folder, cells, q.runs[i].repeat);
-    char *label = turn_label(s, cells, n), *swept = study_swept_text(&s->plan, cells, n);
+    StudyRunFiles files = study_run_files(&s->plan, s->folder, cells, n, q.runs[i].repeat);
+    char *label = study_turn_label(&s->plan, cells, n), *swept = study_swept_text(&s->plan, cells, n);
     const StudyFill fill = {cells, q.runs[i].repeat, files.folder, s->folder, swept};
     char *command = study_template_expand(&s->plan, s->plan.commands[cells->value[STUDY_COMMAND]].run, fill);
     line_print(stdout, "%s, repeat %d: %s", label, q.runs[i].repeat, command);
@@ -131,7 +140,7 @@ static void tell_run(const Study *s, const StudyCell *cell, int repeat, const St
 // The line of a terminal that the run under way has, which its result replaces.
 static void begin_line(const Study *s, const StudyTurn *t, int all) {
   if (!isatty(STDERR_FILENO)) return;
-  char *label = turn_label(s, t->cells, t->n);
+  char *label = study_turn_label(&s->plan, t->cells, t->n);
   fprintf(stderr, "[%d of %d] %s, repeat %d …", t->number, all, label, t->repeat);
   fflush(stderr);
   free(label);
@@ -147,14 +156,16 @@ static void note_seconds(Study *s, const StudyCell *cell, int repeat, double sec
   s->rows.rows[s->rows.num_rows++] = (StudyRow){.cell = *cell, .repeat = repeat, .seconds = seconds};
 }
 
-// What has run comes first, and is told; what is left of a sweep stays in the queue behind it. Returns how many ran.
+// What has its figures comes first, and is told; what is left of a sweep stays in the queue behind it, each run by
+// itself. Returns how many are done.
 static int take_turn(Study *s, StudyQueue *q, int i, const StudyTurn *t) {
   StudyRun left[STUDY_MAX_VALUES];
   int ran = 0, num_left = 0;
   for (int k = 0; k < t->n; k++) {
     const StudyRun run = q->runs[i + k];
     if (t->left[k]) {
-      left[num_left++] = run;
+      left[num_left] = run;
+      left[num_left++].alone = true;
       continue;
     }
     char duration[32];
@@ -169,7 +180,7 @@ static int take_turn(Study *s, StudyQueue *q, int i, const StudyTurn *t) {
   return ran;
 }
 
-// *ran: how many of the queue's have run; 0: interrupted.
+// *ran: how many of the queue's are done.
 static bool run_next(Study *s, StudyWork *work, StudyQueue *q, int i, int *ran, Err *err) {
   StudyTurn t = {.repeat = q->runs[i].repeat, .number = q->all - q->n + i + 1};
   t.n = study_queue_turn(&s->plan, q, i, t.cells);
@@ -186,9 +197,9 @@ static bool run_all(Study *s, int *left, Err *err) {
   StudyQueue q = queue_of(s);
   StudyWork work;
   bool ok = study_work_open(&work, &s->plan, s->folder, err);
-  int i = 0, ran = 1;
+  int i = 0, ran;
   interrupt_catch();
-  while (ok && ran && i < q.n && !interrupted() && now_seconds() - s->begin <= s->limit) {
+  while (ok && i < q.n && !interrupted() && now_seconds() - s->begin <= s->limit) {
     ok = run_next(s, &work, &q, i, &ran, err);
     i += ran;
   }
@@ -300,6 +311,7 @@ int main(int argc, char **argv) {
   if (!read_rows(&s, o.rerun, &err)) die(EXIT_USAGE, "%s", err.msg);
   if ((runs || o.list) && !refuse_changed(&s, &err)) die(EXIT_USAGE, "%s", err.msg);
   int lacking = 0, left = 0;
+  if ((runs || o.list) && !has_runs(&s, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (o.list) list_runs(&s);
   if (runs && !run_all(&s, &left, &err)) die(EXIT_RUN, "%s", err.msg);
   if (!o.list) {

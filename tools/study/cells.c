@@ -82,47 +82,58 @@ char *study_swept_text(const StudyPlan *p, const StudyCell *cells, int n) {
 
 // ---- names ----------------------------------------------------------------------------------------------------------
 
-char *study_cell_label(const StudyPlan *p, const StudyCell *cell, bool found) {
+// Of one cell, or of several that differ in the swept setting.
+static char *label_of(const StudyPlan *p, const StudyCell *cells, int n, bool found) {
   char *text;
   size_t size;
   FILE *f = text_open(&text, &size);
   const char *blank = "";
   for (int s = p->num_commands > 1 ? 0 : 1; s < p->num_settings; s++) {
-    if (cell->value[s] < 0 || (p->settings[s].path && !found)) continue;
+    if (cells->value[s] < 0 || (p->settings[s].path && !found)) continue;
     if (s == STUDY_COMMAND)
-      fputs(study_value_name(p, cell, s), f);
+      fputs(study_value_name(p, cells, s), f);
     else
-      fprintf(f, "%s%s=%s", blank, p->settings[s].name, study_value_name(p, cell, s));
+      fprintf(f, "%s%s=%s", blank, p->settings[s].name, study_value_name(p, cells, s));
+    for (int i = 1; i < n && s == study_swept(p, cells); i++) fprintf(f, ",%s", study_value_name(p, &cells[i], s));
     blank = " ";
   }
-  if (!*blank && cell->value[STUDY_COMMAND] >= 0) fputs(study_value_name(p, cell, STUDY_COMMAND), f);
+  if (!*blank && cells->value[STUDY_COMMAND] >= 0) fputs(study_value_name(p, cells, STUDY_COMMAND), f);
   text_close(f);
   return text;
 }
 
-// Of all that tells a cell from others (FNV-1a).
-static uint64_t cell_hash(const StudyPlan *p, const StudyCell *cell) {
+char *study_cell_label(const StudyPlan *p, const StudyCell *cell, bool found) { return label_of(p, cell, 1, found); }
+
+char *study_turn_label(const StudyPlan *p, const StudyCell *cells, int n) { return label_of(p, cells, n, false); }
+
+// FNV-1a.
+static uint64_t text_hash(const char *text) {
   uint64_t hash = 0xcbf29ce484222325u;
+  for (const char *at = text; *at; at++) hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+  return hash;
+}
+
+// Of all that tells a cell from others.
+static uint64_t cell_hash(const StudyPlan *p, const StudyCell *cell) {
   char *label = study_cell_label(p, cell, false);
-  for (const char *at = label; *at; at++) hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+  const uint64_t hash = text_hash(label);
   free(label);
   return hash;
 }
 
 // Where a letter had to give way, the hash keeps names apart.
-char *study_run_name(const StudyPlan *p, const StudyCell *cell, int repeat) {
+char *study_run_name(const StudyPlan *p, const StudyCell *cells, int n, int repeat) {
   enum { LONGEST = 180 };
-  char *label = study_cell_label(p, cell, false);
-  bool same = strlen(label) <= LONGEST;
+  char *label = study_turn_label(p, cells, n);
+  const uint64_t hash = text_hash(label);
+  bool same = strlen(label) <= LONGEST && !strchr(label, '+');
   for (char *at = label; *at; at++) {
     if (isalnum((unsigned char)*at) || strchr("._+=-", *at)) continue;
-    same &= *at == ' ';
-    *at = *at == ' ' ? ',' : '_';
+    same &= *at == ' ' || *at == ',';
+    *at = *at == ' ' ? '-' : *at == ',' ? '+' : '_';
   }
-  for (char *at = label; *at; at++)
-    if (*at == ',') *at = '-';
   char *name = same ? xasprintf("%s-%d", label, repeat)
-                    : xasprintf("%.*s-%08" PRIx32 "-%d", LONGEST, label, (uint32_t)cell_hash(p, cell), repeat);
+                    : xasprintf("%.*s-%08" PRIx32 "-%d", LONGEST, label, (uint32_t)hash, repeat);
   free(label);
   return name;
 }
@@ -148,7 +159,8 @@ StudyRun *study_order(const StudyCells *c, const StudyPlan *p, int *n) {
     const StudyCell unswept = study_cell_unswept(p, &c->cells[i]);
     const uint64_t cell = cell_hash(p, &unswept);
     for (int repeat = 1; repeat <= p->repeats && !c->skipped[i]; repeat++)
-      drawn[(*n)++] = (DrawnRun){{i, repeat}, rng_key(rng_key(rng_mix((uint64_t)p->seed), cell), (uint64_t)repeat)};
+      drawn[(*n)++] =
+          (DrawnRun){{i, repeat, false}, rng_key(rng_key(rng_mix((uint64_t)p->seed), cell), (uint64_t)repeat)};
   }
   qsort(drawn, (size_t)*n, sizeof *drawn, compare_drawn);
   StudyRun *runs = xcalloc((size_t)*n, sizeof *runs);

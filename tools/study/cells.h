@@ -11,6 +11,7 @@ typedef struct StudyCells {
 
 typedef struct StudyRun {
   int cell, repeat; // repeat: from 1
+  bool alone;       // it is not swept with others: a sweep of it has failed
 } StudyRun;
 
 StudyCells study_cells(const StudyPlan *p);
@@ -29,5 +30,7 @@ char *study_swept_text(const StudyPlan *p, const StudyCell *cells, int n);
 // "gpus=1 batch=2", with the command in front where the plan has several. found: with settings that are found in
 // records. malloc'ed.
 char *study_cell_label(const StudyPlan *p, const StudyCell *cell, bool found);
-// What its runs' files are called: letters, digits, '.', '_', '+', '=' and '-' alone. malloc'ed.
-char *study_run_name(const StudyPlan *p, const StudyCell *cell, int repeat);
+// The same for the cells of one sweep, with "batch=1,2,4".
+char *study_turn_label(const StudyPlan *p, const StudyCell *cells, int n);
+// What the files of a run of these cells are called: letters, digits, '.', '_', '+', '=' and '-' alone. malloc'ed.
+char *study_run_name(const StudyPlan *p, const StudyCell *cells, int n, int repeat);

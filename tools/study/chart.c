@@ -63,6 +63,16 @@ static int *values_of(const StudyData *d, int setting, int *n) {
   return values;
 }
 
+// A plan may have numbers in any order, a scale has them in its own.
+static void sort_numbers(const StudySetting *s, int *values, int n) {
+  for (int i = 1; i < n; i++)
+    for (int at = i; at > 0 && s->values[values[at - 1]].number > s->values[values[at]].number; at--) {
+      const int moved = values[at];
+      values[at] = values[at - 1];
+      values[at - 1] = moved;
+    }
+}
+
 static bool counts(const Chart *c, int setting) {
   if (setting == c->plot->x || setting == c->plot->panels) return false;
   return setting != STUDY_COMMAND || c->d->plan->num_commands > 1;
@@ -388,6 +398,7 @@ bool study_chart_write(const StudyData *d, const StudyPlot *plot, const char *pa
   for (int v = 0; v < x->num_values; v++)
     c.numbers &= isfinite(x->values[v].number) && (!plot->log_x || x->values[v].number > 0);
   c.xs = values_of(d, plot->x, &c.num_xs);
+  if (c.numbers) sort_numbers(x, c.xs, c.num_xs);
   if (plot->panels >= 0) c.panels = values_of(d, plot->panels, &c.num_panels);
   find_curves(&c);
   const bool ok = print_chart(&c, path, err);

@@ -43,6 +43,15 @@ bool study_conditions_read(StudyConditions *c, const StudyPlan *p, char *text, E
   return some || err_set(err, "expected SETTING=VALUE");
 }
 
+bool study_conditions_read_one(StudyConditions *c, const StudyPlan *p, char *text, Err *err) {
+  if (!study_conditions_read(c, p, text, err)) return false;
+  for (int s = 0; s < p->num_settings; s++)
+    if (study_conditions_name(c, s) && __builtin_popcountll(c->allowed[s]) > 1)
+      return err_set(err, "several values of %s: a figure is at one of them, NAME[%s=%s]", p->settings[s].name,
+                     p->settings[s].name, p->settings[s].values[__builtin_ctzll(c->allowed[s])].name);
+  return true;
+}
+
 bool study_conditions_name(const StudyConditions *c, int setting) {
   return c->allowed[setting] != any && c->allowed[setting] != 0;
 }

@@ -56,7 +56,7 @@ static bool read_place(ExpressionReader *r, StudyTerm *term) {
   char *text = xasprintf("%.*s", (int)(end - r->at), r->at);
   r->at = end + 1;
   term->at = xcalloc(1, sizeof *term->at);
-  bool ok = study_conditions_read(term->at, r->plan, text, r->err);
+  bool ok = study_conditions_read_one(term->at, r->plan, text, r->err);
   free(text);
   return ok;
 }

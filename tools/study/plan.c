@@ -42,6 +42,12 @@ const char *study_value_name(const StudyPlan *p, const StudyCell *cell, int sett
   return v < 0 ? "–" : p->settings[setting].values[v].name;
 }
 
+bool study_same_value(const char *a, const char *b) {
+  char *end_a, *end_b;
+  const double x = strtod(a, &end_a), y = strtod(b, &end_b);
+  return !strcmp(a, b) || (*a && *b && !*end_a && !*end_b && x == y);
+}
+
 int study_swept(const StudyPlan *p, const StudyCell *cell) { return p->commands[cell->value[STUDY_COMMAND]].sweep; }
 
 int study_value_add(StudySetting *s, const char *name, const char *text) {
@@ -224,6 +230,23 @@ static bool check_templates(StudyPlan *p, Err *err) {
   return true;
 }
 
+// The command finds the values between commas, and a record tells which of them it is of.
+static bool check_swept(const StudyPlan *p, const StudySetting *s, int line, Err *err) {
+  for (int i = 0; i < s->num_values; i++) {
+    const StudyValue *a = &s->values[i];
+    if (!*a->text || strchr(a->text, ','))
+      return study_fail(&p->text, line, err, "sweep: the text of %s is %s, where values stand between commas", a->name,
+                        *a->text ? "several" : "empty");
+    for (int k = 0; k < s->num_values; k++) {
+      const StudyValue *b = &s->values[k];
+      if (k != i && (study_same_value(a->text, b->text) || study_same_value(a->name, b->text)))
+        return study_fail(&p->text, line, err, "sweep: a record of %s could be of %s, too, whose text is \"%.100s\"",
+                          a->name, b->name, b->text);
+    }
+  }
+  return true;
+}
+
 static bool read_sweep(StudyPlan *p, const StudySection *s, Err *err) {
   StudyCommand *c = &p->commands[study_value_find(&p->settings[STUDY_COMMAND], s->name)];
   const StudyLine *l = study_line(s, "sweep");
@@ -232,7 +255,7 @@ static bool read_sweep(StudyPlan *p, const StudySection *s, Err *err) {
   if (setting < 1 || !c->uses[setting] || p->settings[setting].path)
     return study_fail(&p->text, l->line, err, "sweep takes a setting that stands in run, not \"%.100s\"", l->value);
   c->sweep = setting;
-  return true;
+  return check_swept(p, &p->settings[setting], l->line, err);
 }
 
 // A product of settings that nobody means to run would take all memory before anything else could refuse it.

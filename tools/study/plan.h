@@ -130,6 +130,8 @@ int study_measure_find(const StudyPlan *p, const char *name);
 int study_published_find(const StudyPlan *p, const char *name);
 int study_value_find(const StudySetting *s, const char *name);
 const StudyGiven *study_given_find(const StudyPlan *p, const char *name); // NULL: none
+// A number and its text are equal however the number is written.
+bool study_same_value(const char *a, const char *b);
 int study_value_add(StudySetting *s, const char *name, const char *text); // its index
 int study_swept(const StudyPlan *p, const StudyCell *cell); // the setting that its command sweeps; STUDY_COMMAND: none
 // The value's name; "–" for -1.
@@ -137,6 +139,8 @@ const char *study_value_name(const StudyPlan *p, const StudyCell *cell, int sett
 
 // "gpus=8 batch=8,16", in place. False with what is wrong, without where that is.
 bool study_conditions_read(StudyConditions *c, const StudyPlan *p, char *text, Err *err);
+// For a figure at another setting: each condition names one value.
+bool study_conditions_read_one(StudyConditions *c, const StudyPlan *p, char *text, Err *err);
 bool study_conditions_hold(const StudyConditions *c, const StudyPlan *p, const StudyCell *cell);
 bool study_conditions_name(const StudyConditions *c, int setting);
 // The cell with what the conditions name replaced by the first value that they allow, and -1 for what its command then

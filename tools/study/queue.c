@@ -36,9 +36,10 @@ int study_queue_turn(const StudyPlan *p, const StudyQueue *q, int from, StudyCel
   const StudyCell *first = &q->cells.cells[q->runs[from].cell], first_unswept = study_cell_unswept(p, first);
   int n = 0;
   cells[n++] = *first;
-  for (int i = from + 1; study_swept(p, first) && i < q->n; i++) {
+  for (int i = from + 1; study_swept(p, first) && !q->runs[from].alone && i < q->n; i++) {
     const StudyCell *cell = &q->cells.cells[q->runs[i].cell], unswept = study_cell_unswept(p, cell);
-    if (q->runs[i].repeat != q->runs[from].repeat || !study_cell_equal(p, &unswept, &first_unswept)) break;
+    if (q->runs[i].alone || q->runs[i].repeat != q->runs[from].repeat || !study_cell_equal(p, &unswept, &first_unswept))
+      break;
     cells[n++] = *cell;
   }
   return n;

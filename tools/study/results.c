@@ -146,6 +146,7 @@ bool study_results_add(StudyResults *r, const StudyPlan *p, const StudyCell *cel
                        const char *name, const StudyOutcome *o, const StudyVerdict *v, Err *err) {
   Record j = {0};
   char *ran = study_template_kept(p, cell, repeat);
+  const int sweep = study_swept(p, cell);
   record_begin(&j);
   record_str(&j, "kind", "run");
   add_cell(p, cell, &j);
@@ -158,6 +159,7 @@ bool study_results_add(StudyResults *r, const StudyPlan *p, const StudyCell *cel
   record_int(&j, "seed", p->seed);
   record_int(&j, "order", order);
   record_str(&j, "ran", ran);
+  if (sweep != STUDY_COMMAND) record_str(&j, "swept", p->settings[sweep].values[cell->value[sweep]].text);
   record_str(&j, "files", name);
   add_origin(r, v, &j);
   add_records(v, &j);

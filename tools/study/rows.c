@@ -13,13 +13,19 @@ const char *const study_states[] = {"ok", "no value", "out of memory", "failed",
 
 static bool is_seconds(const StudyMeasure *m) { return !strcmp(m->paths[0], "@seconds"); }
 
-bool study_member_is(const char *record, const char *path, const char *value) {
+static bool member_is(const char *record, const char *path, const char *value) {
   StudyFound f = study_find(record, strlen(record), path);
-  char *end;
-  const double number = strtod(value, &end);
-  bool same = f.text && (!strcmp(f.text, value) || (*value && !*end && f.number == number));
+  const bool same = f.text && study_same_value(f.text, value);
   free(f.text);
   return same;
+}
+
+bool study_record_is_of(const StudyPlan *p, const StudyCell *cell, const char *record) {
+  const int sweep = study_swept(p, cell);
+  if (sweep == STUDY_COMMAND) return true;
+  const StudyValue *value = &p->settings[sweep].values[cell->value[sweep]];
+  const char *member = p->settings[sweep].name;
+  return member_is(record, member, value->text) || member_is(record, member, value->name);
 }
 
 static bool where_holds(const StudyPlan *p, const StudyMeasure *m, const StudyCell *cell, int repeat,
@@ -27,7 +33,7 @@ static bool where_holds(const StudyPlan *p, const StudyMeasure *m, const StudyCe
   bool ok = true;
   for (int i = 0; ok && i < m->num_where; i++) {
     char *value = study_template_expand(p, m->where[i].value, (StudyFill){cell, repeat, "{out}", "{study}", NULL});
-    ok = study_member_is(record, m->where[i].path, value);
+    ok = member_is(record, m->where[i].path, value);
     free(value);
   }
   return ok;
@@ -46,16 +52,33 @@ int study_measure_record(const StudyPlan *p, int measure, const StudyCell *cell,
   while (--i >= 0) {
     StudyFound f = find_any(m, records[i]);
     free(f.text);
-    if (f.there && where_holds(p, m, cell, repeat, records[i])) break;
+    if (f.there && study_record_is_of(p, cell, records[i]) && where_holds(p, m, cell, repeat, records[i])) break;
   }
   return i;
 }
 
+// How many of a sweep's records are the cell's.
+static int count_own(const StudyPlan *p, const StudyCell *cell, char *const *records, int n) {
+  int own = 0;
+  for (int i = 0; i < n; i++) own += study_record_is_of(p, cell, records[i]);
+  return own;
+}
+
+static void say_none_is_its_own(const StudyPlan *p, const StudyCell *cell, Err *err) {
+  const int sweep = study_swept(p, cell);
+  err_set(err, "no record has the %s %s", p->settings[sweep].name, study_value_name(p, cell, sweep));
+}
+
 // Why none of the records will do.
-static void explain(const StudyMeasure *m, char *const *records, int n, Err *err) {
+static void explain(const StudyPlan *p, const StudyCell *cell, const StudyMeasure *m, char *const *records, int n,
+                    Err *err) {
   char members[600];
   if (n == 0) {
     err_set(err, "no record was printed");
+    return;
+  }
+  if (!count_own(p, cell, records, n)) {
+    say_none_is_its_own(p, cell, err);
     return;
   }
   for (int i = n - 1; i >= 0; i--) {
@@ -72,10 +95,14 @@ static void explain(const StudyMeasure *m, char *const *records, int n, Err *err
 double study_measure_value(const StudyPlan *p, int measure, const StudyCell *cell, int repeat, char *const *records,
                            int num_records, double seconds, Err *err) {
   const StudyMeasure *m = &p->measures[measure];
+  if (is_seconds(m) && study_swept(p, cell) != STUDY_COMMAND && !count_own(p, cell, records, num_records)) {
+    say_none_is_its_own(p, cell, err);
+    return NAN;
+  }
   if (is_seconds(m)) return seconds;
   const int i = study_measure_record(p, measure, cell, repeat, records, num_records);
   if (i < 0) {
-    explain(m, records, num_records, err);
+    explain(p, cell, m, records, num_records, err);
     return NAN;
   }
   StudyFound f = find_any(m, records[i]);
@@ -160,6 +187,7 @@ static void row_free(StudyRow *row) {
   free(row->records);
   free(row->why);
   free(row->ran);
+  free(row->swept);
   free(row->line);
   free(row->values);
   free(row->machine);
@@ -223,6 +251,8 @@ static bool read_row(Json *j, const StudyPlan *p, StudyRow *row, bool *of_others
       row->why = xstrdup(json_string(j, NULL));
     else if (!strcmp(key, "ran") && text && !row->ran)
       row->ran = xstrdup(json_string(j, NULL));
+    else if (!strcmp(key, "swept") && text && !row->swept)
+      row->swept = xstrdup(json_string(j, NULL));
     else if (!strcmp(key, "seconds"))
       row->seconds = json_number(j);
     else if (!strcmp(key, "records"))
@@ -238,12 +268,19 @@ static bool read_row(Json *j, const StudyPlan *p, StudyRow *row, bool *of_others
   return is_run && fits && row->ran;
 }
 
+// Whether the runs are of the same command, settings and repeat, whatever was found in their records.
+static bool same_run(const StudyPlan *p, const StudyRow *a, const StudyRow *b) {
+  bool same = a->file == b->file && a->repeat == b->repeat;
+  for (int s = 0; same && s < p->num_settings; s++) same = p->settings[s].path || a->cell.value[s] == b->cell.value[s];
+  return same;
+}
+
 // Its place: that of the row which it repeats, or a new one. NULL: the very line is there.
 static StudyRow *place_of(StudyRows *r, const StudyPlan *p, const StudyRow *row) {
   for (int i = 0; i < r->num_rows; i++) {
     StudyRow *other = &r->rows[i];
     if (!strcmp(other->line, row->line)) return NULL;
-    if (other->file == row->file && other->repeat == row->repeat && study_cell_equal(p, &other->cell, &row->cell)) {
+    if (same_run(p, other, row)) {
       row_free(other);
       return other;
     }
@@ -310,7 +347,9 @@ void study_rows_sort_values(StudyRows *r, StudyPlan *p) {
 
 bool study_row_changed(const StudyPlan *p, const StudyRow *row) {
   char *now = study_template_kept(p, &row->cell, row->repeat);
-  const bool changed = strcmp(now, row->ran);
+  const int sweep = study_swept(p, &row->cell);
+  const char *text = sweep == STUDY_COMMAND ? NULL : p->settings[sweep].values[row->cell.value[sweep]].text;
+  const bool changed = strcmp(now, row->ran) || (row->swept && text && strcmp(text, row->swept));
   free(now);
   return changed;
 }

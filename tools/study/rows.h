@@ -9,8 +9,9 @@ typedef struct StudyRow {
   StudyCell cell; // what is found in records included
   int repeat;
   StudyState state;
-  char *why; // of one that is not ok; NULL: nothing is known
-  char *ran; // the command, as study_template_kept has it
+  char *why;   // of one that is not ok; NULL: nothing is known
+  char *ran;   // the command, as study_template_kept has it
+  char *swept; // the text of the value that it swept; NULL: it swept none, or the line does not say
   double seconds;
   char *line;     // as it stands in the file
   char **records; // that the command has printed, of those the ones that are kept
@@ -42,8 +43,9 @@ void study_rows_drop(StudyRows *r, const StudyPlan *p, bool (*drop)(const StudyP
 // Whether the plan's command for the row's cell is another than the row's.
 bool study_row_changed(const StudyPlan *p, const StudyRow *row);
 
-// Whether the record has the member; a number and its text are equal however the number is written.
-bool study_member_is(const char *record, const char *path, const char *value);
+// Whether the record is of the cell: all are, but of a sweep those alone that have the swept setting's value as their
+// member of its name.
+bool study_record_is_of(const StudyPlan *p, const StudyCell *cell, const char *record);
 // The value of a measure that is read, from the records of one run; NaN, and why in err, where there is none.
 double study_measure_value(const StudyPlan *p, int measure, const StudyCell *cell, int repeat, char *const *records,
                            int num_records, double seconds, Err *err);

@@ -52,22 +52,6 @@ static PrintedRecords read_records(const char *path) {
   return all;
 }
 
-// Of what a sweep has printed, the cell's own records stay.
-static void keep_swept(const StudyPlan *p, const StudyCell *cell, PrintedRecords *all) {
-  const int sweep = study_swept(p, cell);
-  if (sweep == STUDY_COMMAND) return;
-  const StudyValue *value = &p->settings[sweep].values[cell->value[sweep]];
-  const int n = all->n;
-  all->n = 0;
-  for (int i = 0; i < n; i++) {
-    if (study_member_is(all->records[i], p->settings[sweep].name, value->name) ||
-        study_member_is(all->records[i], p->settings[sweep].name, value->text))
-      all->records[all->n++] = all->records[i];
-    else
-      free(all->records[i]);
-  }
-}
-
 static bool has_machine(const char *record) {
   StudyFound f = study_find(record, strlen(record), "machine");
   free(f.text);
@@ -83,6 +67,7 @@ static void keep_records(const StudyPlan *p, const StudyCell *cell, int repeat, 
     if (i >= 0) kept[i] = true;
     any |= i >= 0;
   }
+  for (int i = all->n - 1; i >= 0 && !any; i--) kept[i] = any = study_record_is_of(p, cell, all->records[i]);
   if (!any && all->n) kept[all->n - 1] = true;
   for (int i = 0; i < all->n; i++) machine |= kept[i] && has_machine(all->records[i]);
   for (int i = all->n - 1; i >= 0 && !machine; i--) kept[i] |= machine = has_machine(all->records[i]);
@@ -138,8 +123,9 @@ static char *memory_line(const char *path) {
 }
 
 // Of a record that says so and has not what a measure reads.
-static char *memory_record(const StudyVerdict *v) {
+static char *memory_record(const StudyPlan *p, const StudyCell *cell, const StudyVerdict *v) {
   for (int i = v->num_records - 1; i >= 0; i--) {
+    if (!study_record_is_of(p, cell, v->records[i])) continue;
     const size_t size = strlen(v->records[i]);
     StudyFound said = study_find(v->records[i], size, "out_of_memory"), why = study_find(v->records[i], size, "why");
     free(said.text);
@@ -154,9 +140,6 @@ static char *memory_record(const StudyVerdict *v) {
 static char *why_no_value(const StudyPlan *p, const StudyCell *cell, int repeat, const StudyVerdict *v, double seconds,
                           const char *unread) {
   Err why;
-  const int sweep = study_swept(p, cell);
-  if (sweep != STUDY_COMMAND && !v->num_records && !unread)
-    return xasprintf("no record has the %s %s", p->settings[sweep].name, study_value_name(p, cell, sweep));
   for (int m = 0; m < p->num_measures; m++) {
     const StudyMeasure *measure = &p->measures[m];
     if (measure->computed || !(measure->of >> cell->value[STUDY_COMMAND] & 1)) continue;
@@ -179,18 +162,17 @@ static char *why_failed(const StudyOutcome *o, const char *out, const char *erro
   return why;
 }
 
-StudyVerdict study_verdict(const StudyPlan *p, const StudyCell *cell, int repeat, const StudyOutcome *o,
+StudyVerdict study_verdict(const StudyPlan *p, const StudyCell *cell, int repeat, const StudyOutcome *o, bool shared,
                            const char *out, const char *errors) {
   StudyVerdict v = {.state = STUDY_OK};
   PrintedRecords all = read_records(out);
-  keep_swept(p, cell, &all);
   keep_records(p, cell, repeat, &all, &v);
   const bool ended_well = !o->exit && !o->signal && !o->late;
   char *missing = why_no_value(p, cell, repeat, &v, o->seconds, all.unread), *memory = NULL;
   free(all.unread);
-  if ((ended_well || (study_swept(p, cell) && v.num_records)) && !missing) return v; // the sweep may have failed later
-  memory = memory_record(&v);
-  if (!memory && !ended_well && !o->late) memory = memory_line(errors);
+  if ((ended_well || shared) && !missing) return v;
+  memory = memory_record(p, cell, &v);
+  if (!memory && !ended_well && !o->late && !shared) memory = memory_line(errors);
   v.state = memory ? STUDY_OUT_OF_MEMORY : ended_well ? STUDY_NO_VALUE : STUDY_FAILED;
   v.why = memory ? memory : ended_well ? xstrdup(missing) : why_failed(o, out, errors);
   free(missing);

@@ -59,7 +59,7 @@ static bool read_shows(const StudyPlan *p, StudyShows *s, const StudyLine *l, Er
     int measure;
     if (!find_measure(p, name, l->line, &measure, err)) return false;
     StudyShown *shown = add_shown(s, measure);
-    if (conditions && !study_conditions_read(&shown->at, p, conditions, &why))
+    if (conditions && !study_conditions_read_one(&shown->at, p, conditions, &why))
       return study_fail(&p->text, l->line, err, "%s", why.msg);
     at = comma ? comma + 1 : NULL;
   }

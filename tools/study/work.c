@@ -10,8 +10,8 @@
 
 // ---- folders --------------------------------------------------------------------------------------------------------
 
-StudyRunFiles study_run_files(const StudyPlan *p, const char *folder, const StudyCell *cell, int repeat) {
-  StudyRunFiles f = {.name = study_run_name(p, cell, repeat)};
+StudyRunFiles study_run_files(const StudyPlan *p, const char *folder, const StudyCell *cells, int n, int repeat) {
+  StudyRunFiles f = {.name = study_run_name(p, cells, n, repeat)};
   f.folder = xasprintf("%s/runs/%s", folder, f.name);
   f.out = xasprintf("%s.stdout", f.folder);
   f.errors = xasprintf("%s.stderr", f.folder);
@@ -115,20 +115,19 @@ static bool run_command(const StudyWork *w, StudyTurn *t, const StudyRunFiles *f
   return ok;
 }
 
-// Of a sweep that fails, the first cell without a record is the one that it fails at: those behind it have not had
-// their turn yet.
+// Of a sweep that fails, the cells that have their figures are kept: at which of the others it failed nobody knows.
 static void judge(const StudyWork *w, StudyTurn *t, const StudyRunFiles *f, const char *unprepared) {
-  bool failed = false;
+  const StudyOutcome *o = &t->outcome;
+  const bool shared = t->n > 1 && (o->exit || o->signal || o->late || o->interrupted);
   int kept = 0;
   for (int i = 0; i < t->n; i++) {
     StudyVerdict *v = &t->verdicts[i];
     *v = unprepared ? (StudyVerdict){.state = STUDY_FAILED, .why = xstrdup(unprepared)}
-                    : study_verdict(w->plan, &t->cells[i], t->repeat, &t->outcome, f->out, f->errors);
-    t->left[i] = !unprepared && failed && !v->num_records;
-    failed |= !v->num_records && v->state != STUDY_NO_VALUE;
+                    : study_verdict(w->plan, &t->cells[i], t->repeat, o, shared, f->out, f->errors);
+    t->left[i] = !unprepared && shared && v->state != STUDY_OK && v->state != STUDY_OUT_OF_MEMORY;
     kept += !t->left[i];
   }
-  t->outcome.seconds /= kept;
+  if (kept) t->outcome.seconds /= kept;
 }
 
 static bool keep(StudyWork *w, const StudyTurn *t, const char *name, Err *err) {
@@ -141,13 +140,13 @@ static bool keep(StudyWork *w, const StudyTurn *t, const char *name, Err *err) {
 }
 
 bool study_work_run(StudyWork *w, StudyTurn *t, Err *err) {
-  StudyRunFiles files = study_run_files(w->plan, w->folder, t->cells, t->repeat);
+  StudyRunFiles files = study_run_files(w->plan, w->folder, t->cells, t->n, t->repeat);
   const char *unprepared = NULL;
   bool ok = make_folder(w, w->plan->commands[t->cells->value[STUDY_COMMAND]].run, &files, err) &&
             prepare(w, t, files.folder, &unprepared, err);
   const bool runs = ok && !unprepared && !interrupted();
   if (runs) ok = run_command(w, t, &files, err);
-  t->done = ok && !(runs ? t->outcome.interrupted : interrupted()); // one that came to its end stays
+  t->done = ok && !(runs ? t->outcome.interrupted && t->n == 1 : interrupted()); // one that came to its end stays
   if (t->done) judge(w, t, &files, unprepared);
   if (t->done) ok = keep(w, t, files.name, err);
   study_run_files_free(&files);

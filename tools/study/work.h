@@ -19,7 +19,7 @@ typedef struct StudyWork {
 typedef struct StudyRunFiles {
   char *name, *folder, *out, *errors;
 } StudyRunFiles;
-StudyRunFiles study_run_files(const StudyPlan *p, const char *folder, const StudyCell *cell, int repeat);
+StudyRunFiles study_run_files(const StudyPlan *p, const char *folder, const StudyCell *cells, int n, int repeat);
 void study_run_files_free(StudyRunFiles *f);
 
 // One run of a command: of one cell or, of a command that sweeps, of several at once.
@@ -27,10 +27,10 @@ typedef struct StudyTurn {
   StudyCell cells[STUDY_MAX_VALUES];
   int n, repeat, number; // number: its place among all
   // What has come of it.
-  bool done;            // false: an interrupt has ended it, and nothing is kept
+  bool done;            // false: an interrupt has ended it, and nothing of it is kept
   StudyOutcome outcome; // seconds: each cell's share
   StudyVerdict verdicts[STUDY_MAX_VALUES];
-  bool left[STUDY_MAX_VALUES]; // of these cells it printed nothing before it failed at another: they are to run again
+  bool left[STUDY_MAX_VALUES]; // cells of a sweep that failed without their figures: nothing of them is kept
 } StudyTurn;
 
 // plan, folder: stay the caller's. Close it in any case.
