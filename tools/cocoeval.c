@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/cli.h"
+#include "base/file_set.h"
 #include "base/output.h"
 #include "base/record.h"
 #include "data/formats/coco.h"
@@ -39,6 +40,13 @@ static void print_notes(const EvalSummary *s) {
     fprintf(stderr,
             "note: detections without a mask, whose box stands in, as in pycocotools: %d; the first is detection %d\n",
             s->maskless, s->first_maskless + 1);
+}
+
+// pycocotools ends with a KeyError where boxes are compared and an annotation has none.
+static void note_boxless(const Coco *gt) {
+  int n = 0;
+  for (int i = 0; i < gt->num_anns; i++) n += !gt->anns[i].has_bbox;
+  if (n) fprintf(stderr, "note: annotations without a box, which none can match, an error in pycocotools: %d\n", n);
 }
 
 // clang-format off
@@ -96,6 +104,17 @@ static void prepare(const char *option, const char *path, bool text) {
   if (!dirs_make(path, &err)) die(EXIT_USAGE, "--%s: %s", option, err.msg);
 }
 
+// What stands at the path, or would be written into it as a folder, is none of the files.
+static void spare(FileSet *files, const char *option, const char *path, const char *name) {
+  static const char *const endings[] = {"", ".json", ".svg", ".txt"};
+  Err err;
+  for (int i = 0; i < COUNT(endings); i++) {
+    char *file = i ? xasprintf("%s/%s%s", path, name, endings[i]) : xstrdup(path);
+    if (!file_set_spares(files, file, &err)) die(EXIT_USAGE, "--%s %s", option, err.msg);
+    free(file);
+  }
+}
+
 static bool write_curves(const char *path, const EvalSummary *s, Err *err) {
   if (ends_in(path, ".json")) return precision_recall_json(path, s, err);
   return ends_in(path, ".svg") ? precision_recall_svg(path, s, err) : precision_recall_write(path, s, err);
@@ -128,9 +147,21 @@ static bool write_confusion(const CocoevalOptions *o, const Coco *gt, const Coco
   return ok;
 }
 
-static void print_summary(const CocoevalOptions *o, const EvalSummary *s) {
+static void write_outputs(const CocoevalOptions *o, const EvalSummary *s, const Coco *gt, const CocoResults *dt) {
+  FileSet written = {0};
+  Err err;
+  if (o->curves && !write_curves(o->curves, s, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (o->curves) file_set_add(&written, o->curves);
+  if (o->confusion && !file_set_spares(&written, o->confusion, &err))
+    die(EXIT_USAGE, "--confusion %s: --curves has just written it; give another name", o->confusion);
+  if (o->confusion && !write_confusion(o, gt, dt, &err)) die(EXIT_RUN, "%s", err.msg);
+  file_set_free(&written);
+}
+
+static void print_summary(const CocoevalOptions *o, const Coco *gt, const EvalSummary *s) {
   const int last = s->max_dets[EVAL_LIMITS - 1];
   print_notes(s);
+  if (o->iou == EVAL_BBOX) note_boxless(gt);
   if (s->stats[0] < 0 && s->ap_last >= 0)
     fprintf(stderr, "note: AP is at 100 detections, which --max-dets lacks: -1, as in pycocotools; at %d it is %.3f\n",
             last, s->ap_last);
@@ -158,15 +189,21 @@ int main(int argc, char **argv) {
   if (o.curves) prepare("curves", o.curves, false);
   if (o.confusion) prepare("confusion", o.confusion, true);
 
+  FileSet read = {0};
+  file_set_add(&read, o.gt);
+  file_set_add(&read, o.dt);
+  if (o.curves) spare(&read, "curves", o.curves, "precision_recall");
+  if (o.confusion) spare(&read, "confusion", o.confusion, "confusion");
+  file_set_free(&read);
+
   Coco gt;
   CocoResults dt;
   EvalSummary summary;
   Err err;
   if (!coco_load(&gt, o.gt, &err) || !coco_results_load(&dt, o.dt, &gt, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!cocoeval_run_at(&summary, &gt, &dt, (EvalKind)o.iou, limits, &err)) die(EXIT_USAGE, "%s: %s", o.dt, err.msg);
-  print_summary(&o, &summary);
-  if (o.curves && !write_curves(o.curves, &summary, &err)) die(EXIT_RUN, "%s", err.msg);
-  if (o.confusion && !write_confusion(&o, &gt, &dt, &err)) die(EXIT_RUN, "%s", err.msg);
+  print_summary(&o, &gt, &summary);
+  write_outputs(&o, &summary, &gt, &dt);
   cocoeval_free(&summary);
   coco_results_free(&dt);
   coco_free(&gt);

@@ -154,6 +154,17 @@ TEST_TIER(program_mistakes_of_cocoeval, 1) {
   expect_mistake("curve.png: expected FILE.json or FILE.svg, or a folder", "%s --curves %s", eval, in_tmp("curve.png"));
   expect_mistake("no.xls: expected FILE.json or FILE.svg, FILE.txt, or a folder", "%s --confusion %s", eval,
                  in_tmp("no.xls"));
+  write_text(in_tmp("boxless.json"), "{\"images\":[{\"id\":1,\"height\":8,\"width\":6}],\"categories\":[{\"id\":3}],"
+                                     "\"annotations\":[{\"id\":5,\"image_id\":1,\"category_id\":3,"
+                                     "\"segmentation\":[[1,1,4,1,4,5]]}]}");
+  EXPECT_INT(command(&said, "%s --gt %s --dt %s", tool("cocoeval"), in_tmp("boxless.json"), in_tmp("dt.json")), 0);
+  EXPECT(strstr(said, "note: annotations without a box, which none can match, an error in pycocotools: 1\n"));
+  expect_mistake("gt.json is read by this run", "%s --curves %s", eval, in_tmp("gt.json"));
+  expect_mistake("dt.json is read by this run", "%s --confusion %s", eval, in_tmp("dt.json"));
+  EXPECT_INT(command(&said, "cd %s && mkdir -p plots && ln gt.json plots/confusion.json", test_tmp()), 0);
+  expect_mistake("plots/confusion.json is read by this run", "%s --confusion %s", eval, in_tmp("plots"));
+  EXPECT_INT(command(&said, "%s --curves %s/both.json --confusion %s/./both.json", eval, test_tmp(), test_tmp()), 2);
+  EXPECT(strstr(said, "both.json: --curves has just written it; give another name"));
   write_text(in_tmp("dt.json"), "[{\"image_id\":1,\"category_id\":3,\"score\":1,\"bbox\":[1,1,3,4]}]");
   expect_mistake("boundaries need masks, and no annotation of ", "%s --iou boundary", eval);
   write_text(in_tmp("dt.json"), "[{\"image_id\":2,\"category_id\":3,\"score\":1,\"bbox\":[1,1,3,4]}]");
