@@ -57,6 +57,15 @@ bool folder_lock(const char *folder, Err *err) {
   return ok;
 }
 
+bool folder_is_locked(const char *folder) {
+  char *path = xasprintf("%s/lock", folder);
+  const int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  const bool is_free = file < 0 ? errno == ENOENT : flock(file, LOCK_SH | LOCK_NB) == 0;
+  free(path);
+  if (file >= 0) close(file);
+  return !is_free;
+}
+
 bool file_stands_at(int file, const char *path) {
   struct stat ours, there;
   return fstat(file, &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino &&

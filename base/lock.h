@@ -8,6 +8,9 @@
 // is. A file system without locks gets a line on stderr, and true.
 bool folder_lock(const char *folder, Err *err);
 
+// Whether a program has taken the folder, this one included; true, too, where that cannot be known.
+bool folder_is_locked(const char *folder);
+
 // Opens a file to write to, made if need be, that is this program's alone until it is closed. Whoever had it before may
 // have renamed or removed it: it is the file that stands at the path, which may be no link. -1, with errno, where that
 // cannot be had: EWOULDBLOCK when another program has it, for which `wait` waits.

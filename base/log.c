@@ -38,8 +38,12 @@ static bool measure_kept(Log *log, const char *path, int64_t resume) {
 }
 
 bool log_open(Log *log, const char *dir, int64_t resume, Err *err) {
-  *log =
-      (Log){.people = stderr, .terminal = isatty(STDERR_FILENO), .opened = now_seconds(), .evaluated = -1, .file = -1};
+  *log = (Log){.people = stderr,
+               .terminal = isatty(STDERR_FILENO),
+               .opened = now_seconds(),
+               .session = MAX(resume, 0),
+               .evaluated = -1,
+               .file = -1};
   if (!dir) return true;
   if (!dirs_make(dir, err)) return false;
   char *path = xasprintf("%s/log.jsonl", dir);

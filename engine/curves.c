@@ -38,7 +38,7 @@ bool curves_read(const char *path, const char *const *keys, int count, Curve *ou
     end = memchr(line, '\n', (size_t)(text + size - line));
     if (!end) break; // cut short by a crash
     Json j;
-    json_open(&j, path, line, (size_t)(end - line));
+    json_open_within(&j, path, text, line, end);
     read_record(&j, keys, count, out);
     ok = json_done(&j) || err_set(err, "%s", j.err.msg);
     json_close(&j);

@@ -2,9 +2,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/lock.h"
 #include "engine/curves.h"
 #include "engine/page_evaluation.h"
 #include "engine/page_session_read.h"
+#include "engine/run_clock.h"
 
 // ---- the log --------------------------------------------------------------------------------------------------------
 
@@ -27,14 +29,6 @@ static void read_amendments(const char *path, RunPage *p) {
   }
   free(line);
   if (f) fclose(f);
-}
-
-// A session's clock begins anew.
-static double training_seconds(const Curve *c) {
-  double sum = 0;
-  for (int i = 0; i < c->n; i++)
-    if (i + 1 == c->n || c->y[i + 1] < c->y[i]) sum += c->y[i];
-  return sum;
 }
 
 static bool read_log(const char *path, RunPage *p, Curve own[OWN_CURVES], Err *err) {
@@ -84,18 +78,15 @@ static const PageCurve *curve_of(const RunPage *p, const char *key) {
 }
 
 // The total loss by the time that all sessions have taken.
-static void add_clock(RunPage *p, const Curve *seconds) {
+static void add_clock(RunPage *p, const Curve *seconds, const RunSessions *sessions) {
   const PageCurve *loss = curve_of(p, "loss");
-  double before = 0;                          // of the sessions before
   if (!loss || loss->n != seconds->n) return; // a step may lack its loss, which was not finite
   PagePanel *panel = page_panel_add(&p->panels, "Loss over time", "seconds of training", "loss");
   panel->log_y = panel->noisy = true;
   PageCurve *c = page_panel_curve(panel, "loss by time", "Loss over time");
   loss = curve_of(p, "loss"); // the list of panels may have moved
-  for (int i = 0; i < loss->n; i++) {
-    if (i && seconds->y[i] < seconds->y[i - 1]) before += seconds->y[i - 1];
-    page_curve_add(c, before + seconds->y[i], loss->y[i]);
-  }
+  for (int i = 0; i < loss->n; i++)
+    page_curve_add(c, run_sessions_before(sessions, (int64_t)loss->x[i]) + seconds->y[i], loss->y[i]);
 }
 
 // ---- facts ----------------------------------------------------------------------------------------------------------
@@ -169,21 +160,28 @@ bool page_read(RunPage *p, const char *folder, const char *name, Err *err) {
        *evaluation = xasprintf("%s/" PAGE_EVALUATION, folder);
   Session s = {.metrics = -1};
   Curve own[OWN_CURVES] = {0};
+  RunSessions sessions = {0};
   p->name = name ? xstrdup(name) : last_part(folder);
   p->evaluation.step = PAGE_UNSCORED;
   bool ok = path_is_file(log) || err_set(err, "%s: no such file: expected the folder of a run of ./train", log);
   ok = ok && session_read(session, p, &s, err) && read_log(log, p, own, err) &&
+       run_sessions_read(&sessions, log, err) &&
        (!path_is_file(evaluation) || page_evaluation_read(evaluation, &p->evaluation, err));
   if (ok) {
+    if (p->state && !strcmp(p->state, SESSION_RUNS) && !folder_is_locked(folder)) {
+      free(p->state);
+      p->state = xstrdup("ended without a word: it was killed, or its machine failed");
+    }
     if (p->evaluation.step >= 0) add_latest(p);
     if (own[SKIPPED].n && own[SKIPPED].y[own[SKIPPED].n - 1] > 0)
       page_warn(p, xasprintf("%.0f steps were skipped while fp16's loss scale was found: their gradients overflowed",
                              own[SKIPPED].y[own[SKIPPED].n - 1]));
     read_amendments(log, p);
-    add_clock(p, &own[SECONDS]);
-    add_facts(p, &s, training_seconds(&own[SECONDS]));
+    add_clock(p, &own[SECONDS], &sessions);
+    add_facts(p, &s, sessions.seconds);
   }
   curves_free(own, OWN_CURVES);
+  run_sessions_free(&sessions);
   session_free(&s);
   free(log);
   free(session);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/json.h"
 #include "engine/page_read.h"
 #include "engine/run_report.h"
 #include "engine/task.h"
@@ -108,6 +109,40 @@ static void record_parts(Record *j, const StepParts *p) {
   list_end(&parts, j, "parts");
 }
 
+// Makes members of those with these names in the file, as they stand there. False: it lacks one.
+static bool record_kept(Record *j, const char *path, const char *const *names, int n) {
+  size_t size;
+  int kept = 0;
+  const char *key;
+  char *text = path_is_file(path) ? file_read(path, &size, NULL) : NULL;
+  if (!text) return false;
+  Json in;
+  json_open(&in, path, text, size);
+  if (json_begin_object(&in))
+    while ((key = json_key(&in))) {
+      int k = 0;
+      while (k < n && strcmp(key, names[k])) k++;
+      json_peek(&in); // behind blanks
+      const char *begin = in.at;
+      json_skip(&in);
+      if (k == n || in.failed) continue;
+      char *value = xasprintf("%.*s", (int)(in.at - begin), begin);
+      record_raw(j, names[k], value);
+      free(value);
+      kept++;
+    }
+  json_close(&in);
+  free(text);
+  return kept == n;
+}
+
+// What the session before has measured stays until this one has.
+static void record_time(Record *j, const TrainingRun *r, const char *path) {
+  static const char *const names[] = {"timed_steps", "parts"};
+  if (!r->step_parts.steps && r->first && record_kept(j, path, names, COUNT(names))) return;
+  record_parts(j, &r->step_parts);
+}
+
 static void record_memory(Record *j, const Engine *e) {
   static const char *const place[MEMORY_PLACES] = {[ON_DEVICE] = "device",
                                                    [ON_HOST] = "host",
@@ -200,7 +235,7 @@ bool page_session_write(const TrainingRun *r, const char *state, const char *war
   record_data(&j, r);
   record_warnings(&j, r, warning);
   record_panels(&j, r->model);
-  record_parts(&j, &r->step_parts);
+  record_time(&j, r, path);
   record_memory(&j, &r->engine);
   bool ok = dirs_make(folder, err) && file_begin(&f, path, err);
   if (ok) {

@@ -168,6 +168,7 @@ void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, 
   record_num(j, "img_s", f->log.images_per_second > 0 ? f->log.images_per_second : NAN); // null until known
   record_num(j, "wait", s->wait_seconds);
   record_num(j, "seconds", now_seconds() - f->log.opened);
+  if (f->log.session) record_int(j, "session", f->log.session);
   log_commit(&f->log);
 }
 

@@ -64,11 +64,12 @@ static void add_metrics(Record *j, const Metrics *m) {
 }
 
 // When the scores were there, since the log was opened, and how long the evaluation took until then.
-static void record_clock(Record *j, double now, double opened, double start) {
+static void record_clock(Record *j, double now, const Log *log, double start) {
   Record clock = {0};
   record_begin(&clock);
-  record_num(&clock, "at", now - opened);
+  record_num(&clock, "at", now - log->opened);
   record_num(&clock, "took", now - start);
+  if (log->session) record_int(&clock, "session", log->session);
   record_raw(j, "clock", record_end(&clock));
   record_free(&clock);
 }
@@ -79,7 +80,7 @@ static void record_metrics(Log *log, const Scoring *s, double now) {
   add_metrics(j, &s->metrics);
   record_int(j, "images", s->metrics.images);
   record_int(j, "left_out", s->metrics.left_out);
-  record_clock(j, now, log->opened, s->start);
+  record_clock(j, now, log, s->start);
   log_commit(log);
 }
 

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/json.h"
 #include "base/output.h"
+#include "engine/run_clock.h"
 
 Targets targets_of(const TrainOptions *o) {
   const struct {
@@ -25,75 +25,30 @@ Targets targets_of(const TrainOptions *o) {
 // ---- the log ----------------------------------------------------------------------------------------------------
 
 typedef struct LogRecord { // what matters of one
-  bool eval;
-  int64_t step;
-  double at;   // since the log was opened; NaN: it does not say
-  double took; // the evaluation
+  ClockRecord clock;
   double value[MAX_TARGETS];
 } LogRecord;
 
-static void read_clock(Json *j, LogRecord *r) {
-  const char *key;
-  if (!json_begin_object(j)) return;
-  while ((key = json_key(j)))
-    if (!strcmp(key, "at"))
-      r->at = json_number(j);
-    else if (!strcmp(key, "took"))
-      r->took = json_number(j);
-    else
-      json_skip(j);
-}
-
-static bool is_eval(const char *kind) { return !strcmp(kind, "eval"); }
-
-static void read_member(Json *j, const char *key, const Targets *t, LogRecord *r) {
-  int k = 0;
-  while (k < t->n && strcmp(t->of[k].metric, key)) k++;
-  const bool number = json_peek(j) == JSON_NUMBER;
-  if (!strcmp(key, "step") && number)
-    r->step = json_int(j);
-  else if (!strcmp(key, "kind"))
-    r->eval = is_eval(json_string(j, NULL));
-  else if (!strcmp(key, "seconds") && number)
-    r->at = json_number(j);
-  else if (!strcmp(key, "clock"))
-    read_clock(j, r);
-  else if (k < t->n && number)
-    r->value[k] = json_number(j);
-  else
-    json_skip(j);
-}
-
 static void read_record(Json *j, const Targets *t, LogRecord *r) {
   const char *key;
-  *r = (LogRecord){.at = NAN};
+  *r = (LogRecord){.clock = CLOCK_RECORD_NONE};
   for (int k = 0; k < MAX_TARGETS; k++) r->value[k] = NAN;
-  if (json_begin_object(j))
-    while ((key = json_key(j))) read_member(j, key, t, r);
-}
-
-typedef struct RunClock {
-  double before; // of parts that have ended
-  double last;   // the largest of this part
-  double steps;  // of its last step
-} RunClock;
-
-static double clock_now(const RunClock *c) { return c->before + c->last; }
-
-// A clock that is behind a step's is that of another process. One behind an evaluation's is not: steps go on beside
-// its scores, and their records follow.
-static void clock_take(RunClock *c, const LogRecord *r) {
-  if (isnan(r->at)) return;
-  if (r->at < c->steps) *c = (RunClock){.before = clock_now(c)};
-  c->last = fmax(c->last, r->at);
-  if (!r->eval) c->steps = r->at;
+  if (!json_begin_object(j)) return;
+  while ((key = json_key(j))) {
+    int k = 0;
+    while (k < t->n && strcmp(t->of[k].metric, key)) k++;
+    if (k < t->n && json_peek(j) == JSON_NUMBER)
+      r->value[k] = json_number(j);
+    else if (!clock_record_member(&r->clock, j, key))
+      json_skip(j);
+  }
 }
 
 static void take_evaluation(const Targets *t, const LogRecord *r, double now, TimeToTarget *out) {
   out->reached = true;
-  out->step = r->step;
+  out->step = r->clock.step;
   out->evaluations++;
-  out->evaluating += r->took;
+  out->evaluating += r->clock.took;
   out->seconds = now;
   for (int k = 0; k < t->n; k++) {
     out->value[k] = r->value[k];
@@ -105,7 +60,10 @@ static void summarise(const Targets *t, TimeToTarget *out) {
   for (int k = 0; k < t->n; k++) {
     char target[NUMBER_TEXT];
     const size_t n = strlen(out->summary);
-    snprintf(out->summary + n, sizeof out->summary - n, "%s%s %.4f of %s", k ? ", " : "", t->of[k].metric,
+    int digits = 4; // or as many as tell the one from the other
+    const double apart = fabs(out->value[k] - t->of[k].value);
+    while (digits < 9 && apart > 0 && apart < pow(10, -digits)) digits++;
+    snprintf(out->summary + n, sizeof out->summary - n, "%s%s %.*f of %s", k ? ", " : "", t->of[k].metric, digits,
              out->value[k], number_text(t->of[k].value, target));
   }
 }
@@ -122,13 +80,13 @@ bool targets_read(const Targets *t, const char *folder, TimeToTarget *out, Err *
     if (!end) break; // cut short by a crash
     Json j;
     LogRecord r;
-    json_open(&j, path, line, (size_t)(end - line));
+    json_open_within(&j, path, text, line, end);
     read_record(&j, t, &r);
     ok = json_done(&j) || err_set(err, "%s", j.err.msg);
     json_close(&j);
     if (!ok) break;
-    clock_take(&clock, &r);
-    if (r.eval) take_evaluation(t, &r, clock_now(&clock), out);
+    run_clock_take(&clock, &r.clock);
+    if (r.clock.eval) take_evaluation(t, &r, run_clock_now(&clock), out);
   }
   summarise(t, out);
   free(text);

@@ -21,8 +21,8 @@ typedef struct TimeToTarget {
   int64_t step;              // of that evaluation; not reached: of the last one, 0 without any
   int evaluations;           // with that one
   double value[MAX_TARGETS]; // its metrics; NaN without any
-  // Seconds until its scores, over all parts of the run: each counts from the opening of its log, when its graphs are
-  // planned, to its last record. A part that was shorter than the first step of the next one is not told from it.
+  // Seconds until its scores, over all sessions of the run: each counts from the opening of its log, when its graphs
+  // are planned, to its last record.
   double seconds;
   double evaluating;              // … of these, in evaluations, scores included
   char summary[64 * MAX_TARGETS]; // for people: "bbox_AP 0.31 of 0.3, segm_AP 0.29 of 0.28"

@@ -218,7 +218,7 @@ static bool stage_first(TrainingRun *r, Loader *loader) {
 // Before a step is started.
 static void time_parts(TrainingRun *r, int64_t done) {
   if (step_parts_before(&r->step_parts, &r->engine, done - r->first, r->last - r->first))
-    write_session(r, "running", NULL);
+    write_session(r, SESSION_RUNS, NULL);
 }
 
 // The steps of this call, with what falls due between them. A checkpoint comes before an evaluation, which may take
@@ -356,7 +356,7 @@ static void open_files(TrainingRun *r) {
   if (r->rollbacks) job_leave(r->job, rollback_note(r->rollbacks, r->o.lr)); // the files have gone back
   record_amendments(r);
   record_ranks(r);
-  write_session(r, "running", NULL);
+  write_session(r, SESSION_RUNS, NULL);
   die_first(keep_what_is_being_written, r);
   comm_last(r->comm, keep_what_is_being_written, r);
 }

@@ -54,11 +54,16 @@ static void draw_logs(const ReportOptions *o, char **args, int n) {
 
 // ---- a page of runs -------------------------------------------------------------------------------------------------
 
-// What is written must be none of what the page is made of.
+// A page has a page's name, so that no checkpoint of the run gives way to one; and what is written must be none of what
+// the page is made of.
 static void spare_inputs(const char *out, const char *const *folder, int n) {
   static const char *const input[] = {"log.jsonl", PAGE_SESSION, PAGE_EVALUATION};
   FileSet inputs = {0};
   Err err;
+  const char *dot = strrchr(out, '.');
+  if (!dot || (strcmp(dot, ".html") && strcmp(dot, ".htm")))
+    die(EXIT_USAGE, "--out %s: a page of runs is a FILE.html; a picture, FILE.svg, is drawn of logs, NAME=log.jsonl",
+        out);
   for (int i = 0; i < n; i++)
     for (int k = 0; k < COUNT(input); k++) {
       char *path = xasprintf("%s/%s", folder[i], input[k]);

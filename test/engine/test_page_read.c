@@ -1,5 +1,6 @@
 // A run's folder as its page: of logs alone, with sessions and evaluations, and of folders that are none.
 #include <unistd.h>
+#include "base/lock.h"
 #include "engine/page_read.h"
 #include "test/harness/command.h"
 #include "test/harness/html.h"
@@ -48,11 +49,22 @@ static const char session_text[] =
     "\"parts\":[{\"name\":\"fpn\",\"forward\":0.5,\"backward\":null}],\"memory\":[{\"name\":\"activations\","
     "\"place\":\"device\",\"bytes\":1e6}],\"of another version\":[{}]}";
 
+// Its program cannot have written how it ended.
+TEST(page_read_of_a_run_that_was_killed) {
+  RunPage p = {0};
+  Err err;
+  const char *folder = folder_of("killed", log_text, session_text, NULL);
+  if (!EXPECT(page_read(&p, folder, NULL, &err))) printf("    %s\n", err.msg);
+  EXPECT_STR(p.state, "ended without a word: it was killed, or its machine failed");
+  run_page_free(&p);
+}
+
 // A run of two sessions, amended between them.
 TEST(page_read_of_a_run) {
   RunPage p = {0};
   Err err;
   char *with_slash = xasprintf("%s/", folder_of("read", log_text, session_text, NULL));
+  CHECK(folder_lock(with_slash, &err)); // as the run's program has it
   if (!EXPECT(page_read(&p, with_slash, NULL, &err))) printf("    %s\n", err.msg);
   EXPECT_STR(p.name, "read");
   EXPECT_STR(p.state, "running");

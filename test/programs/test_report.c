@@ -70,6 +70,23 @@ TEST_TIER(report_follows_a_run, 1) {
   free(resumed);
 }
 
+// A session too short to be timed leaves what the one before has measured; and no page takes a checkpoint's place.
+TEST_TIER(report_keeps_the_times_of_a_session, 1) {
+  const char *said, *more = "--iters 30 --eval-every -1 --resume";
+  EXPECT_INT(train_shapes("", "report-times", "--iters 30 --eval-every -1"), 0);
+  char *timed = page_of("report-times");
+  EXPECT(strstr(timed, " ms in all"));
+  EXPECT_INT(train_shapes("", "report-times", more), 0);
+  char *again = page_of("report-times");
+  EXPECT(strstr(again, " ms in all") && !strstr(again, "Not measured"));
+  char *run = xstrdup(in_tmp("report-times"));
+  EXPECT_INT(command(&said, "%s %s --out %s/checkpoint.safetensors", tool("report"), run, run), 2);
+  EXPECT(strstr(said, "checkpoint.safetensors: a page of runs is a FILE.html"));
+  free(run);
+  free(timed);
+  free(again);
+}
+
 // Several runs, of which one is gone again.
 TEST_TIER(report_of_several_runs, 1) {
   const char *said;
