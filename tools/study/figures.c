@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const double HALF_ULP = DBL_EPSILON / 2; // of numbers near 1
+
 // ---- cells ----------------------------------------------------------------------------------------------------------
 
 static bool has_found(const StudyPlan *p) {
@@ -86,19 +88,20 @@ static double value_of(const StudyData *d, int cell, int run, int measure) {
   return d->rows->rows[d->runs[cell][run]].values[measure];
 }
 
+// The mean is summed from the first value on, so that it is off by its own rounding alone.
 StudySummary study_summary(const StudyData *d, int cell, int measure) {
   StudySummary s = {.mean = NAN, .error = NAN, .least = NAN, .most = NAN};
-  double sum = 0, squares = 0;
+  double first = NAN, sum = 0, squares = 0;
   for (int i = 0; i < d->num_runs[cell]; i++) {
     const double v = value_of(d, cell, i, measure);
     if (isnan(v)) continue;
-    s.n++;
-    sum += v;
+    if (!s.n++) first = v;
+    sum += v - first;
     s.least = fmin(s.least, v);
     s.most = fmax(s.most, v);
   }
   if (!s.n) return s;
-  s.mean = sum / s.n;
+  s.mean = first + sum / s.n;
   for (int i = 0; i < d->num_runs[cell]; i++) {
     const double off = value_of(d, cell, i, measure) - s.mean;
     if (!isnan(off)) squares += off * off;
@@ -116,6 +119,7 @@ static StudyFigure mean(const StudyData *d, int cell, int measure) {
   StudyFigure f = constant(d, s.mean);
   f.measured = s.n > 0;
   f.single = s.n == 1;
+  f.rounding = HALF_ULP * fmax(fabs(s.least), fabs(s.most));
   for (int i = 0; i < d->num_runs[cell] && s.n > 1; i++) {
     const double off = value_of(d, cell, i, measure) - s.mean;
     if (!isnan(off)) f.moves[d->runs[cell][i]] = off / sqrt((double)s.n * (s.n - 1));
@@ -123,15 +127,11 @@ static StudyFigure mean(const StudyData *d, int cell, int measure) {
   return f;
 }
 
-// The sum of terms as large as `scale`, 0 where nothing is left of it but what rounding leaves: half a unit of the last
-// place for each number and mean that went in, of which expressions have some.
-static double settled(double sum, double scale) { return fabs(sum) <= 16 * DBL_EPSILON * scale ? 0 : sum; }
-
 // a becomes `value`, which moves by da and db for what a and b do; b is freed.
 static void combine(const StudyData *d, StudyFigure *a, StudyFigure *b, double value, double da, double db) {
-  const double scale = fabs(da * a->value) + fabs(db * b->value);
   a->value = value;
-  for (int i = 0; i < d->rows->num_rows; i++) a->moves[i] = settled(da * a->moves[i] + db * b->moves[i], scale);
+  a->rounding = fabs(da) * a->rounding + fabs(db) * b->rounding + HALF_ULP * fabs(value);
+  for (int i = 0; i < d->rows->num_rows; i++) a->moves[i] = da * a->moves[i] + db * b->moves[i];
   a->measured |= b->measured;
   a->single |= b->single;
   study_figure_free(b);
@@ -140,11 +140,13 @@ static void combine(const StudyData *d, StudyFigure *a, StudyFigure *b, double v
 static void compute(const StudyData *d, StudyTermKind kind, StudyFigure *a, StudyFigure *b) {
   const double x = a->value, y = b->value;
   switch (kind) {
-  case TERM_ADD: combine(d, a, b, settled(x + y, fabs(x) + fabs(y)), 1, 1); break;
-  case TERM_SUBTRACT: combine(d, a, b, settled(x - y, fabs(x) + fabs(y)), 1, -1); break;
+  case TERM_ADD: combine(d, a, b, x + y, 1, 1); break;
+  case TERM_SUBTRACT: combine(d, a, b, x - y, 1, -1); break;
   case TERM_MULTIPLY: combine(d, a, b, x * y, y, x); break;
   default: combine(d, a, b, x / y, 1 / y, -x / (y * y)); break;
   }
+  const bool sum = kind == TERM_ADD || kind == TERM_SUBTRACT;
+  if (sum && isfinite(a->rounding) && fabs(a->value) <= a->rounding) a->value = 0; // its terms cancel
 }
 
 // ---- expressions ----------------------------------------------------------------------------------------------------
@@ -211,6 +213,8 @@ StudyFigure study_difference(const StudyData *d, const StudyFigure *a, const Stu
   f.measured = a->measured;
   other.measured = b->measured;
   f.single = a->single;
+  f.rounding = a->rounding;
+  other.rounding = b->rounding;
   other.single = b->single;
   compute(d, TERM_SUBTRACT, &f, &other);
   return f;
@@ -220,7 +224,8 @@ double study_error(const StudyData *d, const StudyFigure *f) {
   double squares = 0;
   if (!f->measured || f->single || isnan(f->value)) return NAN;
   for (int i = 0; i < d->rows->num_rows; i++) squares += f->moves[i] * f->moves[i];
-  return sqrt(squares);
+  const double error = sqrt(squares);
+  return error <= f->rounding ? 0 : error;
 }
 
 void study_figure_free(StudyFigure *f) {

@@ -14,6 +14,7 @@ typedef struct StudyData {
 typedef struct StudyFigure {
   double value;      // NaN: there is none
   double *moves;     // by row: its deviation times its share, over √(n(n − 1)); the sum of squares is the error's
+  double rounding;   // how far arithmetic in doubles may put it off; an error that is no larger is none
   bool measured;     // some mean takes part in it
   bool single;       // of one run alone, so that nobody knows the error
   int runs, of_runs; // of the cell itself: with this value, and in all

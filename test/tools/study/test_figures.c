@@ -10,6 +10,7 @@ static const char plan_text[] = "title: T\n[given]\nprice: 3\n[setting n]\nvalue
                                 "[measure cost]\nvalue: -price * a * n + 0 * b\n"
                                 "[measure gain]\nvalue: a / a[n=1]\n"
                                 "[measure nothing]\nvalue: (a + b) / 3 - a / 3 - b / 3\n"
+                                "[measure far]\nvalue: 1 + a / (b - b)\n"
                                 "[measure spread]\nvalue: (max(a) - min(a)) / runs(a)\n";
 
 static void add_line(FILE *f, int n, int repeat, double a, double b) {
@@ -67,6 +68,9 @@ TEST(figures_have_errors_to_first_order) {
   StudyFigure nothing = study_figure(&x.data, 0, study_measure_find(&x.plan, "nothing"));
   EXPECT(nothing.value == 0 && study_error(&x.data, &nothing) == 0); // what rounding leaves is not told
   study_figure_free(&nothing);
+  StudyFigure far = study_figure(&x.data, 0, study_measure_find(&x.plan, "far"));
+  EXPECT(isnan(far.value)); // a division by zero is no figure
+  study_figure_free(&far);
   expect_figure(&x, 0, "spread", 2.0 / 3, NAN); // of no mean
   expect_figure(&x, 1, "a", 8, NAN);            // one run
   expect_figure(&x, 1, "gain", 4, NAN);
