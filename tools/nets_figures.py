@@ -27,7 +27,9 @@ class Nets:
     def __init__(self, records):
         self.found = {}
         for r in records:
-            what = {"net": r.get("conv"), "net-peer": "peer"}[r["bench"]]
+            what = {"net": r.get("conv"), "net-peer": "peer"}.get(r.get("bench"))
+            if what is None:
+                continue  # a record of the machine alone
             self.found.setdefault((what, r["net"], r["dtype"], r["batch"]), []).append(r)
 
     def newest(self):

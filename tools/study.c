@@ -55,8 +55,9 @@ static bool refuse_row(const Study *s, const StudyRow *row, Err *err) {
                row->number, row->ran, now, do_what);
   else
     study_fail(&p->text, p->settings[c->sweep].line, err,
-               "the text of %s has changed since it ran: %s:%d has \"%.100s\"; %s",
-               study_value_name(p, &row->cell, c->sweep), row->file, row->number, row->swept, do_what);
+               "the text of %s has changed since it ran: %s:%d has \"%.100s\", here it is \"%.100s\"; %s",
+               study_value_name(p, &row->cell, c->sweep), row->file, row->number, row->swept,
+               p->settings[c->sweep].values[row->cell.value[c->sweep]].text, do_what);
   free(now);
   return false;
 }
@@ -125,7 +126,7 @@ static void tell_run(const Study *s, const StudyCell *cell, int repeat, const St
   enum { MOST = 2 };
   Err why;
   char *label = study_cell_label(&s->plan, cell, false);
-  text_print(stderr, "%s, repeat %d: %.1f s", label, repeat, o->seconds);
+  text_print(stderr, isnan(o->seconds) ? "%s, repeat %d" : "%s, repeat %d: %.1f s", label, repeat, o->seconds);
   free(label);
   if (v->state != STUDY_OK) text_print(stderr, ", %s: %s", study_states[v->state], v->why ? v->why : "");
   for (int m = 0, told = 0; v->state == STUDY_OK && m < s->plan.num_measures && told < MOST; m++) {
@@ -156,27 +157,36 @@ static void note_seconds(Study *s, const StudyCell *cell, int repeat, double sec
   s->rows.rows[s->rows.num_rows++] = (StudyRow){.cell = *cell, .repeat = repeat, .seconds = seconds};
 }
 
+// "n=1,2,4, repeat 1: exit status 9: no device; 2 of its 3 values run by themselves"
+static void tell_sweep(const Study *s, const StudyTurn *t, int left) {
+  char *label = study_turn_label(&s->plan, t->cells, t->n);
+  line_print(stderr, left ? "%s, repeat %d: %s; %d of its %d values run by themselves" : "%s, repeat %d: %s", label,
+             t->repeat, t->failure, left, t->n);
+  free(label);
+}
+
 // What has its figures comes first, and is told; what is left of a sweep stays in the queue behind it, each run by
 // itself. Returns how many are done.
 static int take_turn(Study *s, StudyQueue *q, int i, const StudyTurn *t) {
   StudyRun left[STUDY_MAX_VALUES];
   int ran = 0, num_left = 0;
+  char duration[32];
   for (int k = 0; k < t->n; k++) {
-    const StudyRun run = q->runs[i + k];
-    if (t->left[k]) {
-      left[num_left] = run;
-      left[num_left++].alone = true;
-      continue;
-    }
-    char duration[32];
-    q->runs[i + ran++] = run;
-    note_seconds(s, &t->cells[k], t->repeat, t->outcome.seconds);
-    duration_text(study_seconds_left(&s->plan, &s->rows, q, i + ran), duration, sizeof duration);
-    fprintf(stderr, "[%d of %d] ", t->number + ran - 1, q->all);
-    tell_run(s, &t->cells[k], t->repeat, &t->outcome, &t->verdicts[k]);
-    fprintf(stderr, i + ran < q->n ? "; %s left\n" : "\n", duration);
+    if (t->left[k])
+      left[num_left++] = (StudyRun){q->runs[i + k].cell, t->repeat, true};
+    else
+      q->runs[i + ran++] = q->runs[i + k];
+    if (!t->left[k]) note_seconds(s, &t->cells[k], t->repeat, t->outcome.seconds);
   }
   for (int k = 0; k < num_left; k++) q->runs[i + ran + k] = left[k];
+  duration_text(study_seconds_left(&s->plan, &s->rows, q, i + ran), duration, sizeof duration);
+  for (int k = 0, told = 0; k < t->n; k++) {
+    if (t->left[k]) continue;
+    fprintf(stderr, "[%d of %d] ", t->number + told++, q->all);
+    tell_run(s, &t->cells[k], t->repeat, &t->outcome, &t->verdicts[k]);
+    fprintf(stderr, i + ran < q->n && told == ran ? "; %s left\n" : "\n", duration);
+  }
+  if (t->failure && !t->outcome.interrupted) tell_sweep(s, t, num_left);
   return ran;
 }
 

@@ -3,7 +3,7 @@
 #include "test/harness/test.h"
 
 const char *study_tmp(void);                               // the folder, which is there
-const char *study_put(const char *name, const char *text); // writes a file there; its path, until the fourth call
+const char *study_put(const char *name, const char *text); // writes a file there; its path, until four more calls
 char *study_text(const char *folder, const char *name);    // a file of a study there; "" where it is not. malloc'ed
 int count_of(const char *text, const char *what);          // how often it occurs
 // The plan's study in `folder` there; what it says is kept in *said, until the next command. Returns its exit status.

@@ -16,6 +16,7 @@ import json
 import multiprocessing
 import statistics
 import sys
+import time
 
 from origin import origin
 
@@ -160,7 +161,8 @@ def run_one(net, dtype, batches, size, runs, eager_runs, from_where):
             found = {"out_of_memory": True, "why": str(error).split("\n", 1)[0]}
         except ValueError as error:  # torch has no batch norm of one value
             found = {"out_of_memory": False, "why": str(error)}
-        print(json.dumps({**record, **found, **from_where}), flush=True)
+        date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        print(json.dumps({**record, **found, **from_where, "date": date}), flush=True)
 
 
 def main():

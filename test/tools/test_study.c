@@ -343,7 +343,7 @@ TEST(study_notices_a_changed_command) {
   EXPECT_IN(said, "/results.jsonl:2 has \"echo '{\"v\": ");
   EXPECT_INT(study_of(in_tmp("study/changed.plan"), "changed", "--table", &said), 0);
   table = study_text("changed", "tables.md");
-  EXPECT_IN(table, "; 6 runs had another command than the plan has");
+  EXPECT_IN(table, "; 6 runs had another command or value than the plan has");
   free(table);
   EXPECT_INT(study_of(in_tmp("study/changed.plan"), "changed", "--rerun changed", &said), 0);
   table = study_text("changed", "tables.md");

@@ -71,6 +71,12 @@ StudyCell study_cell_at(const StudyPlan *p, const StudyCell *cell, const StudyCo
   return out;
 }
 
+bool study_cell_same_run(const StudyPlan *p, const StudyCell *a, const StudyCell *b) {
+  bool same = true;
+  for (int s = 0; same && s < p->num_settings; s++) same = p->settings[s].path || a->value[s] == b->value[s];
+  return same;
+}
+
 bool study_cell_equal(const StudyPlan *p, const StudyCell *a, const StudyCell *b) {
   return !memcmp(a->value, b->value, (size_t)p->num_settings * sizeof a->value[0]);
 }

@@ -186,7 +186,7 @@ static void print_state(FILE *f, const StudyData *d) {
   }
   fprintf(f, "\nBy `build/study` from %d of %d runs", runs, of_runs);
   if (d->rows->of_others) fprintf(f, "; %d lines are of settings that the plan does not have", d->rows->of_others);
-  if (d->rows->changed) fprintf(f, "; %d runs had another command than the plan has", d->rows->changed);
+  if (d->rows->changed) fprintf(f, "; %d runs had another command or value than the plan has", d->rows->changed);
   fputs(".\n", f);
 }
 

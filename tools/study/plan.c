@@ -239,9 +239,11 @@ static bool check_swept(const StudyPlan *p, const StudySetting *s, int line, Err
                         *a->text ? "several" : "empty");
     for (int k = 0; k < s->num_values; k++) {
       const StudyValue *b = &s->values[k];
-      if (k != i && (study_same_value(a->text, b->text) || study_same_value(a->name, b->text)))
-        return study_fail(&p->text, line, err, "sweep: a record of %s could be of %s, too, whose text is \"%.100s\"",
-                          a->name, b->name, b->text);
+      if (k != i && (study_same_value(a->text, b->text) || study_same_value(a->name, b->text) ||
+                     study_same_value(a->name, b->name)))
+        return study_fail(&p->text, line, err,
+                          "sweep: a record of %s could be of %s, too; the text of that is \"%.100s\"", a->name, b->name,
+                          b->text);
     }
   }
   return true;

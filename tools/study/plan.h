@@ -146,6 +146,8 @@ bool study_conditions_name(const StudyConditions *c, int setting);
 // The cell with what the conditions name replaced by the first value that they allow, and -1 for what its command then
 // has no use for.
 StudyCell study_cell_at(const StudyPlan *p, const StudyCell *cell, const StudyConditions *c);
+// The same command and settings, whatever was found in records.
+bool study_cell_same_run(const StudyPlan *p, const StudyCell *a, const StudyCell *b);
 bool study_cell_equal(const StudyPlan *p, const StudyCell *a, const StudyCell *b);
 
 // Of the block, for the setting; NaN where it has none. The other as it is written, NULL where there is none.

@@ -3,13 +3,14 @@
 #include <stdlib.h>
 
 static bool was_run(const StudyPlan *p, const StudyRows *rows, const StudyCell *cell, int repeat) {
-  for (int i = 0; i < rows->num_rows; i++) {
-    const StudyRow *row = &rows->rows[i];
-    bool same = row->repeat == repeat;
-    for (int s = 0; same && s < p->num_settings; s++)
-      same = p->settings[s].path || row->cell.value[s] == cell->value[s];
-    if (same) return true;
-  }
+  for (int i = 0; i < rows->num_rows; i++)
+    if (rows->rows[i].repeat == repeat && study_cell_same_run(p, &rows->rows[i].cell, cell)) return true;
+  return false;
+}
+
+static bool was_left(const StudyPlan *p, const StudyRows *rows, const StudyCell *cell, int repeat) {
+  for (int i = 0; i < rows->num_left; i++)
+    if (rows->left[i].repeat == repeat && study_cell_same_run(p, &rows->left[i].cell, cell)) return true;
   return false;
 }
 
@@ -21,7 +22,9 @@ StudyQueue study_queue(const StudyPlan *p, const StudyRows *rows, const StudyCon
     const StudyCell *cell = &q.cells.cells[q.runs[i].cell];
     if (only && !study_conditions_hold(only, p, cell)) continue;
     q.all++;
-    if (!was_run(p, rows, cell, q.runs[i].repeat)) q.runs[q.n++] = q.runs[i];
+    if (was_run(p, rows, cell, q.runs[i].repeat)) continue;
+    q.runs[q.n] = q.runs[i];
+    q.runs[q.n++].alone = was_left(p, rows, cell, q.runs[i].repeat);
   }
   return q;
 }
@@ -36,7 +39,8 @@ int study_queue_turn(const StudyPlan *p, const StudyQueue *q, int from, StudyCel
   const StudyCell *first = &q->cells.cells[q->runs[from].cell], first_unswept = study_cell_unswept(p, first);
   int n = 0;
   cells[n++] = *first;
-  for (int i = from + 1; study_swept(p, first) && !q->runs[from].alone && i < q->n; i++) {
+  const bool sweeps = study_swept(p, first) != STUDY_COMMAND && !q->runs[from].alone;
+  for (int i = from + 1; sweeps && i < q->n; i++) {
     const StudyCell *cell = &q->cells.cells[q->runs[i].cell], unswept = study_cell_unswept(p, cell);
     if (q->runs[i].alone || q->runs[i].repeat != q->runs[from].repeat || !study_cell_equal(p, &unswept, &first_unswept))
       break;
@@ -51,6 +55,7 @@ static double seconds_of(const StudyPlan *p, const StudyRows *rows, const StudyC
   int counts[KINDS] = {0};
   for (int i = 0; i < rows->num_rows; i++) {
     const StudyRow *row = &rows->rows[i];
+    if (isnan(row->seconds)) continue;
     int kind = row->cell.value[STUDY_COMMAND] == cell->value[STUDY_COMMAND] ? COMMAND : ANY;
     if (study_cell_equal(p, &row->cell, cell)) kind = SAME;
     sums[kind] += row->seconds;

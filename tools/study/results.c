@@ -169,6 +169,20 @@ bool study_results_add(StudyResults *r, const StudyPlan *p, const StudyCell *cel
   return ok;
 }
 
+bool study_results_leave(StudyResults *r, const StudyPlan *p, const StudyCell *cell, int repeat, const char *name,
+                         const char *why, Err *err) {
+  Record j = {0};
+  record_begin(&j);
+  record_str(&j, "kind", "left");
+  add_cell(p, cell, &j);
+  record_int(&j, "repeat", repeat);
+  record_str(&j, "why", why);
+  record_str(&j, "files", name);
+  const bool ok = add_line(r, record_end(&j), err);
+  record_free(&j);
+  return ok;
+}
+
 void study_results_close(StudyResults *r) {
   if (r->file >= 0) close(r->file);
   free(r->path);

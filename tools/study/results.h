@@ -14,4 +14,7 @@ bool study_results_open(StudyResults *r, const StudyPlan *p, const char *folder,
 // Adds a run as a line, and waits for the disk. order: how many were run before by this plan.
 bool study_results_add(StudyResults *r, const StudyPlan *p, const StudyCell *cell, int repeat, int order,
                        const char *name, const StudyOutcome *o, const StudyVerdict *v, Err *err);
+// Adds that a run of a sweep is left to run by itself, and why.
+bool study_results_leave(StudyResults *r, const StudyPlan *p, const StudyCell *cell, int repeat, const char *name,
+                         const char *why, Err *err);
 void study_results_close(StudyResults *r);

@@ -57,10 +57,9 @@ int study_measure_record(const StudyPlan *p, int measure, const StudyCell *cell,
   return i;
 }
 
-// How many of a sweep's records are the cell's.
-static int count_own(const StudyPlan *p, const StudyCell *cell, char *const *records, int n) {
-  int own = 0;
-  for (int i = 0; i < n; i++) own += study_record_is_of(p, cell, records[i]);
+static bool has_own(const StudyPlan *p, const StudyCell *cell, char *const *records, int n) {
+  bool own = false;
+  for (int i = 0; i < n; i++) own |= study_record_is_of(p, cell, records[i]);
   return own;
 }
 
@@ -77,28 +76,31 @@ static void explain(const StudyPlan *p, const StudyCell *cell, const StudyMeasur
     err_set(err, "no record was printed");
     return;
   }
-  if (!count_own(p, cell, records, n)) {
+  if (!has_own(p, cell, records, n)) {
     say_none_is_its_own(p, cell, err);
     return;
   }
-  for (int i = n - 1; i >= 0; i--) {
+  int last = n - 1;
+  while (!study_record_is_of(p, cell, records[last])) last--;
+  for (int i = last; i >= 0; i--) {
     StudyFound f = find_any(m, records[i]);
     free(f.text);
-    if (!f.there) continue;
+    if (!f.there || !study_record_is_of(p, cell, records[i])) continue;
     err_set(err, "no record that has %s is as where says", m->paths[0]);
     return;
   }
-  study_members(records[n - 1], strlen(records[n - 1]), members, sizeof members);
+  study_members(records[last], strlen(records[last]), members, sizeof members);
   err_set(err, "no record has %s; the last has %s", m->paths[0], members);
 }
 
 double study_measure_value(const StudyPlan *p, int measure, const StudyCell *cell, int repeat, char *const *records,
                            int num_records, double seconds, Err *err) {
   const StudyMeasure *m = &p->measures[measure];
-  if (is_seconds(m) && study_swept(p, cell) != STUDY_COMMAND && !count_own(p, cell, records, num_records)) {
+  if (is_seconds(m) && study_swept(p, cell) != STUDY_COMMAND && !has_own(p, cell, records, num_records)) {
     say_none_is_its_own(p, cell, err);
     return NAN;
   }
+  if (is_seconds(m) && isnan(seconds)) err_set(err, "its sweep failed, of which nobody knows its share of the seconds");
   if (is_seconds(m)) return seconds;
   const int i = study_measure_record(p, measure, cell, repeat, records, num_records);
   if (i < 0) {
@@ -229,16 +231,23 @@ static int state_of(const char *name) {
   return i;
 }
 
-// False: the line is no run, or of a setting that the plan does not have. j.failed tells when it is no record at all.
-static bool read_row(Json *j, const StudyPlan *p, StudyRow *row, bool *of_others) {
+typedef enum LineKind { LINE_OF_OTHER_KIND, LINE_RUN, LINE_LEFT, LINE_OF_OTHERS } LineKind;
+
+static LineKind kind_of(const char *name) {
+  return !strcmp(name, "run") ? LINE_RUN : !strcmp(name, "left") ? LINE_LEFT : LINE_OF_OTHER_KIND;
+}
+
+// What the line is; of others: of a setting that the plan does not have. j.failed tells when it is no record at all.
+static LineKind read_row(Json *j, const StudyPlan *p, StudyRow *row) {
   const char *key;
-  bool is_run = false, fits = true;
+  LineKind kind = LINE_OF_OTHER_KIND;
+  bool fits = true;
   memset(&row->cell, 0xff, sizeof row->cell);
-  if (!json_begin_object(j)) return false;
+  if (!json_begin_object(j)) return kind;
   while ((key = json_key(j))) {
     const bool text = json_peek(j) == JSON_STRING;
     if (!strcmp(key, "kind") && text)
-      is_run = !strcmp(json_string(j, NULL), "run");
+      kind = kind_of(json_string(j, NULL));
     else if (!strcmp(key, "command") && text)
       row->cell.value[STUDY_COMMAND] = study_value_find(&p->settings[STUDY_COMMAND], json_string(j, NULL));
     else if (!strcmp(key, "settings"))
@@ -253,7 +262,7 @@ static bool read_row(Json *j, const StudyPlan *p, StudyRow *row, bool *of_others
       row->ran = xstrdup(json_string(j, NULL));
     else if (!strcmp(key, "swept") && text && !row->swept)
       row->swept = xstrdup(json_string(j, NULL));
-    else if (!strcmp(key, "seconds"))
+    else if (!strcmp(key, "seconds") && json_peek(j) == JSON_NUMBER)
       row->seconds = json_number(j);
     else if (!strcmp(key, "records"))
       read_records(j, row);
@@ -264,15 +273,8 @@ static bool read_row(Json *j, const StudyPlan *p, StudyRow *row, bool *of_others
   fits = fits && command >= 0;
   for (int s = 1; fits && s < p->num_settings; s++)
     fits = p->settings[s].path || (row->cell.value[s] >= 0) == p->commands[command].uses[s];
-  *of_others = is_run && !fits;
-  return is_run && fits && row->ran;
-}
-
-// Whether the runs are of the same command, settings and repeat, whatever was found in their records.
-static bool same_run(const StudyPlan *p, const StudyRow *a, const StudyRow *b) {
-  bool same = a->file == b->file && a->repeat == b->repeat;
-  for (int s = 0; same && s < p->num_settings; s++) same = p->settings[s].path || a->cell.value[s] == b->cell.value[s];
-  return same;
+  if (kind == LINE_RUN && !fits) return LINE_OF_OTHERS;
+  return fits && (kind != LINE_RUN || row->ran) ? kind : LINE_OF_OTHER_KIND;
 }
 
 // Its place: that of the row which it repeats, or a new one. NULL: the very line is there.
@@ -280,7 +282,7 @@ static StudyRow *place_of(StudyRows *r, const StudyPlan *p, const StudyRow *row)
   for (int i = 0; i < r->num_rows; i++) {
     StudyRow *other = &r->rows[i];
     if (!strcmp(other->line, row->line)) return NULL;
-    if (same_run(p, other, row)) {
+    if (other->file == row->file && other->repeat == row->repeat && study_cell_same_run(p, &other->cell, &row->cell)) {
       row_free(other);
       return other;
     }
@@ -289,17 +291,23 @@ static StudyRow *place_of(StudyRows *r, const StudyPlan *p, const StudyRow *row)
   return &r->rows[r->num_rows++];
 }
 
+static void add_left(StudyRows *r, const StudyRow *row) {
+  array_reserve((void **)&r->left, &r->cap_left, (size_t)r->num_left + 1, sizeof *r->left);
+  r->left[r->num_left++] = (StudyLeft){row->cell, row->repeat};
+}
+
 static bool read_line(StudyRows *r, StudyPlan *p, const char *path, int number, const char *text, size_t size,
                       Err *err) {
   Json j;
-  StudyRow row = {.file = path, .number = number};
-  bool of_others = false;
+  StudyRow row = {.file = path, .number = number, .seconds = NAN};
   json_open(&j, path, text, size);
-  const bool usable = read_row(&j, p, &row, &of_others), ok = json_done(&j);
+  const LineKind kind = read_row(&j, p, &row);
+  const bool ok = json_done(&j);
   if (!ok) err_set(err, "%s:%d: no record of a study: %s", path, number, strchr(j.err.msg, ' ') + 1);
   json_close(&j);
-  r->of_others += ok && of_others;
-  if (!ok || !usable) {
+  r->of_others += ok && kind == LINE_OF_OTHERS;
+  if (ok && kind == LINE_LEFT) add_left(r, &row);
+  if (!ok || kind != LINE_RUN) {
     row_free(&row);
     return ok;
   }
@@ -368,5 +376,6 @@ void study_rows_drop(StudyRows *r, const StudyPlan *p, bool (*drop)(const StudyP
 void study_rows_free(StudyRows *r) {
   for (int i = 0; i < r->num_rows; i++) row_free(&r->rows[i]);
   free(r->rows);
+  free(r->left);
   *r = (StudyRows){0};
 }

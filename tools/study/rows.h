@@ -9,10 +9,10 @@ typedef struct StudyRow {
   StudyCell cell; // what is found in records included
   int repeat;
   StudyState state;
-  char *why;   // of one that is not ok; NULL: nothing is known
-  char *ran;   // the command, as study_template_kept has it
-  char *swept; // the text of the value that it swept; NULL: it swept none, or the line does not say
-  double seconds;
+  char *why;      // of one that is not ok; NULL: nothing is known
+  char *ran;      // the command, as study_template_kept has it
+  char *swept;    // the text of the value that it swept; NULL: it swept none, or the line does not say
+  double seconds; // NaN: its share of a sweep that failed, which nobody knows
   char *line;     // as it stands in the file
   char **records; // that the command has printed, of those the ones that are kept
   int num_records;
@@ -23,11 +23,19 @@ typedef struct StudyRow {
   int number; // of the line
 } StudyRow;
 
+typedef struct StudyLeft {
+  StudyCell cell;
+  int repeat;
+} StudyLeft;
+
 typedef struct StudyRows {
   StudyRow *rows;
   int num_rows;
   size_t cap;
-  int changed;   // rows of the study's own whose command is another than the plan's
+  StudyLeft *left; // without figures by a sweep that failed: they run by themselves
+  int num_left;
+  size_t cap_left;
+  int changed;   // rows of the study's own that study_row_changed
   int of_others; // lines whose command, setting or value the plan does not have
 } StudyRows;
 
@@ -40,7 +48,7 @@ void study_rows_free(StudyRows *r);
 void study_rows_sort_values(StudyRows *r, StudyPlan *p);
 // Leaves out the rows that `drop` is true for.
 void study_rows_drop(StudyRows *r, const StudyPlan *p, bool (*drop)(const StudyPlan *p, const StudyRow *row));
-// Whether the plan's command for the row's cell is another than the row's.
+// Whether the plan would run the row by another command, or by another text of the value that it swept.
 bool study_row_changed(const StudyPlan *p, const StudyRow *row);
 
 // Whether the record is of the cell: all are, but of a sweep those alone that have the swept setting's value as their

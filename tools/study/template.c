@@ -62,7 +62,6 @@ bool study_template_check(const StudyPlan *p, const char *text, bool uses[STUDY_
 }
 
 char *study_template_expand(const StudyPlan *p, const char *text, StudyFill fill) {
-  const int swept = fill.swept ? study_swept(p, fill.cell) : STUDY_COMMAND;
   char name[NAME], *result;
   size_t size;
   FILE *f = text_open(&result, &size);
@@ -84,7 +83,7 @@ char *study_template_expand(const StudyPlan *p, const char *text, StudyFill fill
       fputs(fill.study, f);
     else if (given)
       fputs(given->value, f);
-    else if (s > STUDY_COMMAND && s == swept)
+    else if (fill.swept && s == study_swept(p, fill.cell))
       fputs(fill.swept, f);
     else if (s >= 0 && fill.cell->value[s] >= 0)
       fputs(p->settings[s].values[fill.cell->value[s]].text, f);

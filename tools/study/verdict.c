@@ -149,7 +149,7 @@ static char *why_no_value(const StudyPlan *p, const StudyCell *cell, int repeat,
   return NULL;
 }
 
-static char *why_failed(const StudyOutcome *o, const char *out, const char *errors) {
+char *study_why_failed(const StudyOutcome *o, const char *out, const char *errors) {
   char *line = study_last_line(out, errors), *why;
   if (o->late)
     why = xasprintf("ended after %.3g s, as timeout says: %s", o->seconds, line);
@@ -162,19 +162,19 @@ static char *why_failed(const StudyOutcome *o, const char *out, const char *erro
   return why;
 }
 
-StudyVerdict study_verdict(const StudyPlan *p, const StudyCell *cell, int repeat, const StudyOutcome *o, bool shared,
-                           const char *out, const char *errors) {
+StudyVerdict study_verdict(const StudyPlan *p, const StudyCell *cell, int repeat, const StudyOutcome *o,
+                           bool sweep_failed, const char *out, const char *errors) {
   StudyVerdict v = {.state = STUDY_OK};
   PrintedRecords all = read_records(out);
   keep_records(p, cell, repeat, &all, &v);
   const bool ended_well = !o->exit && !o->signal && !o->late;
-  char *missing = why_no_value(p, cell, repeat, &v, o->seconds, all.unread), *memory = NULL;
+  char *missing = why_no_value(p, cell, repeat, &v, sweep_failed ? NAN : o->seconds, all.unread), *memory = NULL;
   free(all.unread);
-  if ((ended_well || shared) && !missing) return v;
+  if ((ended_well || sweep_failed) && !missing) return v;
   memory = memory_record(p, cell, &v);
-  if (!memory && !ended_well && !o->late && !shared) memory = memory_line(errors);
+  if (!memory && !ended_well && !o->late && !sweep_failed) memory = memory_line(errors);
   v.state = memory ? STUDY_OUT_OF_MEMORY : ended_well ? STUDY_NO_VALUE : STUDY_FAILED;
-  v.why = memory ? memory : ended_well ? xstrdup(missing) : why_failed(o, out, errors);
+  v.why = memory ? memory : ended_well ? xstrdup(missing) : study_why_failed(o, out, errors);
   free(missing);
   return v;
 }

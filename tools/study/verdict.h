@@ -10,10 +10,12 @@ typedef struct StudyVerdict {
   int num_records; // those that measures are read from; at least the last that was printed, and one with a machine
 } StudyVerdict;
 
-// out, errors: the files with what it printed; a record may have several lines. shared: the command has measured other
-// cells, too, so that how it ended and what it complained of may be theirs; records alone count.
-StudyVerdict study_verdict(const StudyPlan *p, const StudyCell *cell, int repeat, const StudyOutcome *o, bool shared,
-                           const char *out, const char *errors);
+// out, errors: the files with what it printed; a record may have several lines. sweep_failed: the command was to
+// measure other cells, too, and came to no good end, which may be theirs: records alone count, and not their time.
+StudyVerdict study_verdict(const StudyPlan *p, const StudyCell *cell, int repeat, const StudyOutcome *o,
+                           bool sweep_failed, const char *out, const char *errors);
+// "exit status 3: the last line". malloc'ed.
+char *study_why_failed(const StudyOutcome *o, const char *out, const char *errors);
 void study_verdict_free(StudyVerdict *v);
 // The last line that was printed, on standard error or else on standard output, of at most 400 bytes; "it printed
 // nothing" where there is none. malloc'ed.

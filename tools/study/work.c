@@ -2,6 +2,7 @@
 #include "tools/study/work.h"
 #include <errno.h>
 #include <ftw.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/interrupt.h"
@@ -115,28 +116,36 @@ static bool run_command(const StudyWork *w, StudyTurn *t, const StudyRunFiles *f
   return ok;
 }
 
-// Of a sweep that fails, the cells that have their figures are kept: at which of the others it failed nobody knows.
+// Of a sweep that fails, the runs that have their figures are kept: at which of the others it failed nobody knows.
 static void judge(const StudyWork *w, StudyTurn *t, const StudyRunFiles *f, const char *unprepared) {
   const StudyOutcome *o = &t->outcome;
-  const bool shared = t->n > 1 && (o->exit || o->signal || o->late || o->interrupted);
-  int kept = 0;
+  const bool failed = t->n > 1 && (unprepared || o->exit || o->signal || o->late || o->interrupted);
+  if (failed) t->failure = unprepared ? xstrdup(unprepared) : study_why_failed(o, f->out, f->errors);
   for (int i = 0; i < t->n; i++) {
     StudyVerdict *v = &t->verdicts[i];
     *v = unprepared ? (StudyVerdict){.state = STUDY_FAILED, .why = xstrdup(unprepared)}
-                    : study_verdict(w->plan, &t->cells[i], t->repeat, o, shared, f->out, f->errors);
-    t->left[i] = !unprepared && shared && v->state != STUDY_OK && v->state != STUDY_OUT_OF_MEMORY;
-    kept += !t->left[i];
+                    : study_verdict(w->plan, &t->cells[i], t->repeat, o, failed, f->out, f->errors);
+    t->left[i] = failed && v->state != STUDY_OK && v->state != STUDY_OUT_OF_MEMORY;
   }
-  if (kept) t->outcome.seconds /= kept;
+  t->outcome.seconds = failed ? NAN : o->seconds / t->n;
 }
 
 static bool keep(StudyWork *w, const StudyTurn *t, const char *name, Err *err) {
   bool ok = true;
-  for (int i = 0, number = t->number; ok && i < t->n; i++)
+  for (int i = 0, number = t->number; ok && i < t->n; i++) {
     if (!t->left[i])
       ok = study_results_add(&w->results, w->plan, &t->cells[i], t->repeat, number++, name, &t->outcome,
                              &t->verdicts[i], err);
+    else if (!t->outcome.interrupted)
+      ok = study_results_leave(&w->results, w->plan, &t->cells[i], t->repeat, name, t->failure, err);
+  }
   return ok;
+}
+
+// A sweep that an interrupt ends has the runs that it has printed.
+static bool is_done(const StudyTurn *t, bool ran) {
+  if (!ran) return !interrupted();
+  return !t->outcome.interrupted || t->n > 1;
 }
 
 bool study_work_run(StudyWork *w, StudyTurn *t, Err *err) {
@@ -146,7 +155,7 @@ bool study_work_run(StudyWork *w, StudyTurn *t, Err *err) {
             prepare(w, t, files.folder, &unprepared, err);
   const bool runs = ok && !unprepared && !interrupted();
   if (runs) ok = run_command(w, t, &files, err);
-  t->done = ok && !(runs ? t->outcome.interrupted && t->n == 1 : interrupted()); // one that came to its end stays
+  t->done = ok && is_done(t, runs);
   if (t->done) judge(w, t, &files, unprepared);
   if (t->done) ok = keep(w, t, files.name, err);
   study_run_files_free(&files);
@@ -155,4 +164,5 @@ bool study_work_run(StudyWork *w, StudyTurn *t, Err *err) {
 
 void study_turn_free(StudyTurn *t) {
   for (int i = 0; i < t->n; i++) study_verdict_free(&t->verdicts[i]);
+  free(t->failure);
 }

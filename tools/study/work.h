@@ -1,4 +1,4 @@
-// Runs of a plan, one by one: their folders, what prepares them, and their lines in the results.
+// What is run of a plan, one process after another: their folders, what prepares them, and their lines in the results.
 #pragma once
 #include "tools/study/results.h"
 
@@ -15,28 +15,29 @@ typedef struct StudyWork {
   size_t cap;
 } StudyWork;
 
-// Where a run's files are: {out}, what it prints and what it complains of. Free each.
+// Where a turn's files are: {out}, what it prints and what it complains of. Free each.
 typedef struct StudyRunFiles {
   char *name, *folder, *out, *errors;
 } StudyRunFiles;
 StudyRunFiles study_run_files(const StudyPlan *p, const char *folder, const StudyCell *cells, int n, int repeat);
 void study_run_files_free(StudyRunFiles *f);
 
-// One run of a command: of one cell or, of a command that sweeps, of several at once.
+// A turn: one process of a command, for one run or, where it sweeps, for several.
 typedef struct StudyTurn {
   StudyCell cells[STUDY_MAX_VALUES];
-  int n, repeat, number; // number: its place among all
+  int n, repeat, number; // number: of the first of them, among all
   // What has come of it.
   bool done;            // false: an interrupt has ended it, and nothing of it is kept
-  StudyOutcome outcome; // seconds: each cell's share
+  StudyOutcome outcome; // seconds: each run's share; NaN where a sweep failed
   StudyVerdict verdicts[STUDY_MAX_VALUES];
-  bool left[STUDY_MAX_VALUES]; // cells of a sweep that failed without their figures: nothing of them is kept
+  bool left[STUDY_MAX_VALUES]; // runs without their figures, of a sweep that failed
+  char *failure;               // of a sweep; NULL: it came to a good end
 } StudyTurn;
 
 // plan, folder: stay the caller's. Close it in any case.
 bool study_work_open(StudyWork *w, const StudyPlan *p, const char *folder, Err *err);
 void study_work_close(StudyWork *w);
-// Makes the run that the turn's first members say and keeps what it has come to. False only where files cannot be
+// Runs what the turn's first members say and keeps what it has come to. False only where files cannot be
 // written or processes not started. Release the turn in any case.
 bool study_work_run(StudyWork *w, StudyTurn *t, Err *err);
 void study_turn_free(StudyTurn *t);

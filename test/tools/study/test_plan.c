@@ -56,6 +56,7 @@ static const Mistake mistakes[] = {
     {"title: T\n[setting n]\nvalues: a = \"1,2\", b\n" C "sweep: n\n", "6: sweep: the text of a is several"},
     {"title: T\n[setting n]\nvalues: a = \"\", b\n" C "sweep: n\n", "6: sweep: the text of a is empty"},
     {"title: T\n[setting n]\nvalues: 1 = 2, 2 = 4\n" C "sweep: n\n", "6: sweep: a record of 2 could be of 1, too"},
+    {"title: T\n[setting n]\nvalues: 1 = a, 1.0 = b\n" C "sweep: n\n", "6: sweep: a record of 1 could be of 1.0, too"},
     {"title: T\n[setting n]\nvalues: 1, 1.0\n" C "sweep: n\n", "6: sweep: a record of 1 could be of 1.0, too"},
     {"title: T\n" N C M "[measure q]\nvalue: m / m[n=1,2]\n", "9: several values of n: a figure is at one of them"},
     {"title: T\n" N C M "[table t]\nshow: m, m[n=1,2]\n", "9: several values of n: a figure is at one of them"},

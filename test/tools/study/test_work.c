@@ -10,7 +10,7 @@ TEST(study_sweeps_values_by_one_command) {
            "title: Swept\n[setting kind]\nvalues: a, b\n[setting n]\nvalues: 1, two = 2, 4, 8\n[command c]\n"
            "sweep: n\nrun: echo {kind} {n} {repeat} >>%s/swept; for n in $(echo {n} | tr , ' '); do\n"
            "  [ {kind}$n != b4 ] || {{ echo no four >&2; exit 3; }; echo '{\"n\":'$n', \"v\":'$n'0}'; done\n"
-           "[measure v]\nread: v\n[measure seconds]\nread: @seconds\n[table t]\nrows: kind, n\nshow: v\n",
+           "[measure v]\nread: v\n[table t]\nrows: kind, n\nshow: v\n",
            study_tmp());
   const char *said, *path = study_put("sweep.plan", plan);
   EXPECT_INT(study_of(path, "sweep", "--only n=two,8 --list", &said), 0);
@@ -18,6 +18,7 @@ TEST(study_sweeps_values_by_one_command) {
   EXPECT_IN(said, "12 of 12 runs are left");
   EXPECT_INT(study_of(path, "sweep", "--only 'kind=a n=1,8'", &said), 0);
   EXPECT_INT(study_of(path, "sweep", "", &said), EXIT_RUN);
+  EXPECT_IN(said, "kind=b n=1,two,4,8, repeat 1: exit status 3: no four; 2 of its 4 values run by themselves\n");
   char *text = study_text(".", "swept");
   EXPECT_INT(count_of(text, "a 1,8 "), 3);
   EXPECT_INT(count_of(text, "a 2,4 "), 3); // what has run is left out
@@ -112,6 +113,44 @@ TEST(study_sweep_keeps_what_it_has_on_an_interrupt) {
   EXPECT_INT(study_of(plan, "cut-out", "", &said), 0);
   char *text = study_text(".", "cut");
   EXPECT_STR(text, "1 2 3\n3\n");
+  free(text);
+}
+
+// Nothing is left that a sweep could fail at again, however little time each call has.
+TEST(study_sweep_that_failed_goes_on_by_single_values) {
+  const char *said,
+      *plan = plan_of("live.plan", "repeats: 1\nfewest: 1\n", "1, 2, 3",
+                      "echo $* >>live; [ $# = 1 ] || { sleep 0.3; exit 9; }; echo '{\"n\":'$1',\"v\":1}'");
+  for (int i = 0; i < 2; i++) EXPECT_INT(study_of(plan, "live-out", "--limit 0.2", &said), i ? 0 : EXIT_RUN);
+  char *text = study_text(".", "live");
+  EXPECT_STR(text, "1 2 3\n1\n2\n3\n");
+  free(text);
+}
+
+// What is prepared for a list, too, may fail for one of its values.
+TEST(study_sweep_prepares_each_value_where_all_fail) {
+  const char *said;
+  char plan[700];
+  snprintf(plan, sizeof plan,
+           "title: T\n[setting n]\nvalues: 1, 4, 2\n[command c]\nsweep: n\n"
+           "prepare: case {n} in *4*) echo no four >&2; exit 1;; esac\n"
+           "run: for n in $(echo {n} | tr , ' '); do echo '{\"n\":'$n',\"v\":'$n'}'; done\n[measure v]\nread: v\n");
+  EXPECT_INT(study_of(study_put("prep.plan", plan), "prep", "", &said), EXIT_RUN);
+  char *text = study_text("prep", "tables.md");
+  EXPECT_IN(text, "| 1 | 1 |\n| 4 | failed |\n| 2 | 2 |");
+  EXPECT_IN(text, "n=4: failed, 3 of 3 runs: prepare failed: no four");
+  free(text);
+}
+
+// The time of a sweep that failed is nobody's.
+TEST(study_sweep_that_failed_has_no_seconds) {
+  const char *said, *plan = plan_of("secs.plan", "repeats: 1\nfewest: 1\n", "1, 2",
+                                    "echo '{\"n\":1,\"v\":1}'; [ $# = 2 ] && exit 4; echo '{\"n\":2,\"v\":2}'\n"
+                                    "[measure s]\nread: @seconds");
+  EXPECT_INT(study_of(plan, "secs", "", &said), 0);
+  char *text = study_text("secs", "results.jsonl");
+  EXPECT_INT(count_of(text, "\"kind\":\"run\""), 2);
+  EXPECT_INT(count_of(text, "\"seconds\":null"), 0);
   free(text);
 }
 
