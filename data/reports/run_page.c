@@ -15,6 +15,10 @@ void page_text(const Page *p, const char *text) {
   if (text) xml_print(p->f, text);
 }
 
+void page_attribute(const Page *p, const char *text) {
+  if (text) xml_print_attribute(p->f, text);
+}
+
 void page_element(const Page *p, const char *tag, const char *text) {
   fprintf(p->f, "<%s>", tag);
   page_text(p, text);
@@ -33,7 +37,7 @@ void page_section_end(const Page *p) { fputs("</section>\n", p->f); }
 
 void page_table(const Page *p, const char *label, const char *const *heading, int n, int numbers) {
   fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"", p->f);
-  page_text(p, label);
+  page_attribute(p, label);
   fputs("\"><table>\n<thead><tr>", p->f);
   for (int i = 0; i < n; i++) {
     fputs(i < numbers ? "<th scope=\"col\">" : "<th scope=\"col\" class=\"n\">", p->f);

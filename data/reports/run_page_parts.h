@@ -11,8 +11,9 @@ typedef struct Page { // under way
   int left_out;       // pictures that had no room
 } Page;
 
-// Text between tags, escaped; NULL is nothing.
+// Text between tags, and between the quotes of an attribute, escaped; NULL is nothing.
 void page_text(const Page *p, const char *text);
+void page_attribute(const Page *p, const char *text);
 void page_element(const Page *p, const char *tag, const char *text); // <tag>text</tag>, tag with its attributes
 // A section with its heading, up to page_section_end. anchor NULL: nothing refers to it.
 void page_section(const Page *p, const char *anchor, const char *heading);

@@ -184,7 +184,7 @@ static const char *safe_address(const char *src) {
 
 static void write_picture(const Page *p, const char *src, const char *what, const char *file) {
   fprintf(p->f, "<img src=\"%s\" alt=\"%s: ", safe_address(src), what);
-  page_text(p, file);
+  page_attribute(p, file);
   fputs("\">", p->f);
 }
 

@@ -174,7 +174,8 @@ TEST(plot_is_sound_svg) {
   snprintf(path, sizeof path, "%s/plot.svg", test_tmp());
   Err err = {{0}};
   size_t size = 0;
-  const char *title = "T\x1b[2J\n\x01 \xff \xed\xa0\x80 \uFFFF \u00e4 \U0001F600"; // what XML has no place for, and has
+  // What XML has no place for, and what it has.
+  const char *title = "T\x1b[2J\n\t\r\x01 \xff \xed\xa0\x80 \uFFFF \u00e4 \U0001F600";
   if (!EXPECT(plot_svg(path, title, panels, COUNT(panels), &err))) return;
   char *svg = file_read(path, &size, &err);
   if (!EXPECT(svg != NULL)) return;
@@ -182,7 +183,8 @@ TEST(plot_is_sound_svg) {
   EXPECT_INT(occurrences(svg, "a &lt;loss&gt; &amp; &quot;more&quot;"), 2);
   EXPECT_INT(occurrences(svg, "<text"), occurrences(svg, "</text>"));
   EXPECT_INT(occurrences(svg, "<g "), occurrences(svg, "</g>"));
-  EXPECT_INT(occurrences(svg, ">T\uFFFD[2J\uFFFD\uFFFD \uFFFD \uFFFD\uFFFD\uFFFD \uFFFD \u00e4 \U0001F600</text>"), 1);
+  EXPECT_INT(occurrences(svg, ">T\uFFFD[2J\n\t\uFFFD\uFFFD \uFFFD \uFFFD\uFFFD\uFFFD \uFFFD \u00e4 \U0001F600</text>"),
+             1);
   EXPECT_INT(occurrences(svg, "<circle"), 1); // the lone point; all others are on a line
   EXPECT_INT(occurrences(svg, "class=\"raw\""), 2);
   EXPECT(occurrences(svg, ">50k<") == 2 || occurrences(svg, ">40k<") == 2); // nice ticks on the step axis

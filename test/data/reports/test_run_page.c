@@ -114,6 +114,20 @@ TEST(run_page_escapes_names) {
   run_page_free(&r[1]);
 }
 
+// Lines stay lines in a block, and do no harm in the name of a file or of a category.
+TEST(run_page_keeps_newlines_and_tabs) {
+  RunPage r = make_page("a\nb\tc", true);
+  free(r.data);
+  r.data = copy("train\n\timages  4\nval\n");
+  char *text = page_of(&r, 1);
+  expect_alone(text);
+  EXPECT(strstr(text, "<pre>train\n\timages  4\nval\n</pre>"));
+  EXPECT(strstr(text, "<th scope=\"row\">a\nb\tc</th>") && strstr(text, "alt=\"found: a&#10;b&#9;c\""));
+  EXPECT(!strstr(text, "\uFFFD"));
+  free(text);
+  run_page_free(&r);
+}
+
 // Addresses of pictures are read from a file, too.
 TEST(run_page_shows_pixels_alone) {
   RunPage r = make_page("run", true);
@@ -137,7 +151,6 @@ TEST(run_page_of_a_run_without_evaluation) {
   run_page_free(&nothing);
 }
 
-// Side by side, then each by itself; settings that are the same are not among those that differ.
 // Of weights that were scored by themselves: nothing that only a run has.
 TEST(run_page_of_an_evaluation_alone) {
   RunPage r = make_page("weights", true);
@@ -152,6 +165,7 @@ TEST(run_page_of_an_evaluation_alone) {
   run_page_free(&r);
 }
 
+// Side by side, then each by itself; settings that are the same are not among those that differ.
 TEST(run_page_of_several) {
   RunPage r[] = {make_page("one", true), make_page("two", true), make_page("three", false)};
   for (int i = 0; i < COUNT(r); i++) page_pair_add(&r[i].settings, "batch", "16");
