@@ -9,6 +9,7 @@
 #include "engine/page_read.h"
 
 enum { MAX_RUNS = 8 };
+_Static_assert((int)MAX_RUNS <= (int)PLOT_COLOURS, "every run has a colour of its own");
 
 // clang-format off
 #define REPORT_OPTIONS(X)                                                                                              \

@@ -4,9 +4,10 @@
 #include <string.h>
 #include "data/reports/xml.h"
 
-// Okabe and Ito's colours, told apart under every common colour blindness; yellow left out, which is faint on white.
+// Okabe and Ito's colours, told apart under every common colour blindness; gray in place of yellow, which is faint on
+// white.
 static const char *const colours[PLOT_COLOURS] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
-                                                  "#56b4e9", "#e69f00", "#555555"};
+                                                  "#56b4e9", "#e69f00", "#555555", "#000000"};
 
 enum { WIDTH = 860, PANEL = 300, HEAD = 50, LEFT = 78, RIGHT = 24, TOP = 40, BOTTOM = 52, MAX_TICKS = 32 };
 

@@ -24,4 +24,4 @@ bool plot_svg(const char *path, const char *title, const PlotPanel *panels, int 
 // One panel as an element of a page, `width` wide and with axes of as many units, without title and legend, and without
 // a style: the page has one for svg.plot and its classes (tick, label, grid, axis, line, raw, middle, end).
 void plot_print(FILE *f, const PlotPanel *p, int width);
-enum { PLOT_COLOURS = 7 }; // series i of a panel has colour i % PLOT_COLOURS
+enum { PLOT_COLOURS = 8 }; // series i of a panel has colour i % PLOT_COLOURS

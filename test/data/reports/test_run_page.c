@@ -182,6 +182,30 @@ TEST(run_page_of_several) {
   for (int i = 0; i < COUNT(r); i++) run_page_free(&r[i]);
 }
 
+// Each of as many runs as build/report takes has a colour of its own, on either ground.
+TEST(run_page_tells_eight_runs_apart) {
+  enum { RUNS = 8, COLOUR = 7 }; // "#0072b2"
+  RunPage r[RUNS];
+  for (int i = 0; i < RUNS; i++) r[i] = make_page((const char[]){(char)('a' + i), '\0'}, false);
+  char *text = page_of(r, RUNS), colour[RUNS][COLOUR + 1] = {{0}};
+  const char *at = strstr(text, "<svg ");
+  for (int i = 0; i < RUNS && EXPECT(at && (at = strstr(at, "class=\"raw\" stroke=\"#"))); i++) {
+    at += strlen("class=\"raw\" stroke=\"");
+    memcpy(colour[i], at, COLOUR);
+    for (int k = 0; k < i; k++)
+      if (!EXPECT(strcmp(colour[i], colour[k]))) printf("    runs %d and %d: %s\n", k, i, colour[i]);
+  }
+  for (int i = 0; i < RUNS; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "<i class=\"c%d\">", i); // in the legend
+    EXPECT_INT(html_count(text, name), 1);
+    snprintf(name, sizeof name, ".c%d { background: #", i); // light and dark
+    EXPECT_INT(html_count(text, name), 2);
+  }
+  free(text);
+  for (int i = 0; i < RUNS; i++) run_page_free(&r[i]);
+}
+
 // Pictures that a page has no room for are left out, which it says.
 TEST(run_page_ends_where_it_is_full) {
   RunPage r = make_page("run", true);
