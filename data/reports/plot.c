@@ -9,7 +9,9 @@
 static const char *const colours[PLOT_COLOURS] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                   "#56b4e9", "#e69f00", "#555555", "#000000"};
 
-enum { WIDTH = 860, PANEL = 300, HEAD = 50, LEFT = 78, RIGHT = 24, TOP = 40, BOTTOM = 52, MAX_TICKS = 32 };
+// LEFT is what is left of the axes at least, Y_LABEL the base line of the label that is written upwards there.
+enum { WIDTH = 860, PANEL = 300, HEAD = 50, LEFT = 78, Y_LABEL = 18, RIGHT = 24, TOP = 40, BOTTOM = 52 };
+enum { EM = 12, GAP = 8, TICK = 32, MAX_TICKS = 32 }; // of a file's text; ticks to axis; bytes of a tick's label
 
 static void print_text(FILE *f, double x, double y, const char *style, const char *text) {
   fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, style);
@@ -18,6 +20,7 @@ static void print_text(FILE *f, double x, double y, const char *style, const cha
 }
 
 typedef struct PlotAxis {
+  double left;      // where it begins on the picture; of x alone
   double pixels;    // along it
   double low, high; // of the data; of their decimal logarithms on a log axis
   bool log;
@@ -87,10 +90,29 @@ static void format_tick(const PlotAxis *a, double tick, char *out, size_t size) 
     snprintf(out, size, "%.4g", v);
 }
 
+// Of a tick's label in em, as DejaVu Sans has it, which is wider than most.
+static double tick_width(const char *label) {
+  double em = 0;
+  for (; *label; label++) em += *label == '.' || *label == '-' ? 0.36 : 0.64;
+  return em;
+}
+
+// Room for the y label, of which a quarter of an em is below its base line, and beside it for the widest of the ticks.
+static double room_for(const PlotAxis *y, int em) {
+  const double below = 0.25, apart = 0.3;
+  char label[TICK];
+  double widest = 0;
+  for (int i = 0; i < y->n; i++) {
+    format_tick(y, y->ticks[i], label, sizeof label);
+    widest = fmax(widest, tick_width(label));
+  }
+  return fmax(LEFT, ceil(Y_LABEL + em * (below + apart + widest) + GAP));
+}
+
 // The range of all that can be drawn, on a picture of that width.
-static void set_axes(const PlotPanel *p, int width, PlotAxis *x, PlotAxis *y) {
-  const double w = width - LEFT - RIGHT, h = PANEL - TOP - BOTTOM;
-  *x = (PlotAxis){.pixels = w, .low = INFINITY, .high = -INFINITY};
+static void set_axes(const PlotPanel *p, int width, int em, PlotAxis *x, PlotAxis *y) {
+  const double h = PANEL - TOP - BOTTOM;
+  *x = (PlotAxis){.low = INFINITY, .high = -INFINITY};
   *y = (PlotAxis){.pixels = h, .low = INFINITY, .high = -INFINITY, .log = p->log_y};
   for (int s = 0; s < p->num_series; s++) {
     for (int i = 0; i < p->series[s].n; i++) {
@@ -103,12 +125,14 @@ static void set_axes(const PlotPanel *p, int width, PlotAxis *x, PlotAxis *y) {
     }
   }
   if (p->groups) y->low = 0; // bars stand on it
-  if (!isfinite(x->low)) *x = (PlotAxis){.pixels = w, .low = 0, .high = 1};
+  if (!isfinite(x->low)) *x = (PlotAxis){.low = 0, .high = 1};
   if (!isfinite(y->low)) *y = (PlotAxis){.pixels = h, .low = 0, .high = p->log_y ? 0 : 1, .log = p->log_y};
   if (x->low > 0 && x->low < 0.5 * x->high) x->low = 0; // zero is worth showing when it is near
   if (!y->log && y->low > 0 && y->low < 0.5 * y->high) y->low = 0;
   if (!p->groups) set_ticks(x, width > 600 ? 8 : 5, false);
   set_ticks(y, 5, true);
+  x->left = room_for(y, em);
+  x->pixels = width - x->left - RIGHT;
 }
 
 // Disks at the points that no line reaches, because those beside them cannot be drawn or are not there: a single
@@ -121,7 +145,7 @@ static void print_lone_points(FILE *f, const PlotSeries *s, const PlotAxis *ax, 
     bool here = usable(ax, s->x[i]) && usable(ay, s->y[i]);
     bool next = i + 1 < s->n && usable(ax, s->x[i + 1]) && usable(ay, s->y[i + 1]);
     if (here && !last && !next)
-      fprintf(f, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"%s\"/>\n", LEFT + w * fraction(ax, s->x[i]),
+      fprintf(f, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"%s\"/>\n", ax->left + w * fraction(ax, s->x[i]),
               top + TOP + h * (1 - fraction(ay, s->y[i])), colour);
     last = here;
   }
@@ -151,7 +175,7 @@ static void print_line(FILE *f, const PlotSeries *s, const double *y, const Plot
     double values[] = {last < first ? high : low, last < first ? low : high};
     for (int k = 0; k < (points > 1 ? 2 : 1); k++) {
       double py = top + TOP + h * (1 - fraction(ay, values[k]));
-      fprintf(f, pen_down ? "L%.1f %.1f" : "M%.1f %.1f", LEFT + x, py);
+      fprintf(f, pen_down ? "L%.1f %.1f" : "M%.1f %.1f", ax->left + x, py);
       pen_down = true;
     }
   }
@@ -185,7 +209,7 @@ static void print_bars(FILE *f, const PlotPanel *p, const PlotAxis *ax, const Pl
   double share = ax->pixels / MAX(groups, 1), width = 0.8 * share / p->num_series;
   double h = ay->pixels;
   for (int g = 0; g < groups; g++) {
-    double left = LEFT + (g + 0.1) * share;
+    double left = ax->left + (g + 0.1) * share;
     for (int s = 0; s < p->num_series; s++) {
       double v = p->series[s].y[g], height = usable(ay, v) ? h * fraction(ay, v) : 0;
       fprintf(f, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>\n", left + s * width,
@@ -208,32 +232,32 @@ static void print_legend(FILE *f, const PlotPanel *p, double top) {
 // With the title where it is not NULL.
 static void print_axes(FILE *f, const PlotPanel *p, const char *title, const PlotAxis *ax, const PlotAxis *ay,
                        double top) {
-  const double w = ax->pixels, h = ay->pixels;
-  char label[32];
+  const double left = ax->left, w = ax->pixels, h = ay->pixels;
+  char label[TICK];
   for (int i = 0; i < ay->n; i++) {
     double y = top + TOP + h * (1 - (ay->ticks[i] - ay->low) / (ay->high - ay->low));
-    fprintf(f, "<path class=\"grid\" d=\"M%d %.1fh%.1f\"/>\n", LEFT, y, w);
+    fprintf(f, "<path class=\"grid\" d=\"M%.0f %.1fh%.1f\"/>\n", left, y, w);
     format_tick(ay, ay->ticks[i], label, sizeof label);
-    print_text(f, LEFT - 8, y + 4, "tick end", label);
+    print_text(f, left - GAP, y + 4, "tick end", label);
   }
   for (int i = 0; i < ax->n; i++) {
-    double x = LEFT + w * (ax->ticks[i] - ax->low) / (ax->high - ax->low);
+    double x = left + w * (ax->ticks[i] - ax->low) / (ax->high - ax->low);
     fprintf(f, "<path class=\"grid\" d=\"M%.1f %.1fv%.1f\"/>\n", x, top + TOP, h);
     format_tick(ax, ax->ticks[i], label, sizeof label);
     print_text(f, x, top + TOP + h + 18, "tick middle", label);
   }
-  fprintf(f, "<path class=\"axis\" d=\"M%d %.1fv%.1fh%.1f\"/>\n", LEFT, top + TOP, h, w);
+  fprintf(f, "<path class=\"axis\" d=\"M%.0f %.1fv%.1fh%.1f\"/>\n", left, top + TOP, h, w);
   if (title) print_text(f, LEFT, top + TOP - 12, "panel", title);
-  print_text(f, LEFT + w / 2, top + TOP + h + 38, "label middle", p->x_label);
-  fprintf(f, "<g transform=\"translate(18 %.1f) rotate(-90)\">", top + TOP + h / 2);
+  print_text(f, left + w / 2, top + TOP + h + 38, "label middle", p->x_label);
+  fprintf(f, "<g transform=\"translate(%d %.1f) rotate(-90)\">", Y_LABEL, top + TOP + h / 2);
   print_text(f, 0, 0, "label middle", p->y_label);
   fputs("</g>\n", f);
 }
 
-// Axes and what is in them.
-static void print_field(FILE *f, const PlotPanel *p, const char *title, int width, double top) {
+// Axes and what is in them; em: of the text.
+static void print_field(FILE *f, const PlotPanel *p, const char *title, int width, int em, double top) {
   PlotAxis x, y;
-  set_axes(p, width, &x, &y);
+  set_axes(p, width, em, &x, &y);
   print_axes(f, p, title, &x, &y, top);
   if (p->groups) print_bars(f, p, &x, &y, top);
   for (int i = 0; i < p->num_series && !p->groups; i++) {
@@ -252,7 +276,7 @@ static void print_field(FILE *f, const PlotPanel *p, const char *title, int widt
 }
 
 static void print_panel(FILE *f, const PlotPanel *p, double top) {
-  print_field(f, p, p->title, WIDTH, top);
+  print_field(f, p, p->title, WIDTH, EM, top);
   print_legend(f, p, top);
 }
 
@@ -261,7 +285,7 @@ void plot_print(FILE *f, const PlotPanel *p, int width) {
   fprintf(f, "<svg class=\"plot\" role=\"img\" viewBox=\"0 %d %d %d\"><title>", top, width, PANEL - top);
   xml_print(f, p->title);
   fputs("</title>\n", f);
-  print_field(f, p, NULL, width, 0);
+  print_field(f, p, NULL, width, PLOT_EM, 0);
   fputs("</svg>\n", f);
 }
 

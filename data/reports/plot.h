@@ -22,6 +22,8 @@ typedef struct PlotPanel {
 bool plot_svg(const char *path, const char *title, const PlotPanel *panels, int num_panels, Err *err);
 
 // One panel as an element of a page, `width` wide and with axes of as many units, without title and legend, and without
-// a style: the page has one for svg.plot and its classes (tick, label, grid, axis, line, raw, middle, end).
+// a style: the page has one for svg.plot and its classes (tick, label, grid, axis, line, raw, middle, end), whose text
+// is no larger than PLOT_EM.
+enum { PLOT_EM = 16 };
 void plot_print(FILE *f, const PlotPanel *p, int width);
 enum { PLOT_COLOURS = 8 }; // series i of a panel has colour i % PLOT_COLOURS

@@ -1,7 +1,8 @@
 #include "data/reports/run_page_style.h"
 
 // Numbers stand in td.n, words in td; what is wider than the page scrolls by itself, in .scroll. Cells of a confusion
-// have --s, how deep they are. Colours of curves are those of data/reports/plot.h, made lighter on a dark ground.
+// have --s, how deep they are. Colours of curves are those of data/reports/plot.h, made lighter on a dark ground;
+// text of svg.plot is no larger than PLOT_EM.
 const char run_page_style[] =
     ":root { color-scheme: light dark; --back: #f5f5f2; --card: #fff; --ink: #20211f; --faint: #63645f;\n"
     "  --line: #dcdcd6; --mark: #b3400a; --mark-back: #fdf1e8; --right: 0 114 178; --wrong: 213 94 0;\n"

@@ -2,6 +2,7 @@
 #include "data/reports/draw.h"
 #include "data/reports/font.h"
 #include "data/reports/plot.h"
+#include "test/harness/command.h"
 #include "test/harness/test.h"
 
 static Image gray_image(int h, int w, uint8_t level) {
@@ -151,6 +152,56 @@ TEST(plot_axes_always_have_marks) {
   EXPECT_INT(occurrences(svg, ">0.65<") + occurrences(svg, ">0.7<") + occurrences(svg, ">0.75<"), 3);
   EXPECT(occurrences(svg, ">0.4<") == 1 && !strstr(svg, ">-"));
   free(svg);
+}
+
+// In em, as DejaVu Sans has it: as wide as a page's fonts are, its digits above all.
+static double width_of(const char *label) {
+  double em = 0;
+  for (; *label; label++) em += *label == '.' ? 0.318 : *label == '-' ? 0.361 : *label == 'e' ? 0.615 : 0.636;
+  return em;
+}
+
+// The least room between the y label, of which up to 0.236 em is below its base line, and a label of the y axis.
+static double room_beside_y_label(const char *svg, double em) {
+  double base = NAN, room = INFINITY, end;
+  char label[32];
+  const char *title = strstr(svg, "translate(");
+  if (!EXPECT(title && sscanf(title, "translate(%lf", &base) == 1)) return NAN;
+  for (const char *at = svg; (at = strstr(at, "<text ")); at++)
+    if (sscanf(at, "<text x=\"%lf\" y=\"%*f\" class=\"tick end\">%31[^<]", &end, label) == 2)
+      room = fmin(room, end - em * width_of(label) - (base + 0.236 * em));
+  return room;
+}
+
+static char *element_of(const PlotPanel *p, int width) {
+  char *text;
+  size_t size;
+  FILE *f = text_open(&text, &size);
+  plot_print(f, p, width);
+  text_close(f);
+  return text;
+}
+
+// Wide labels of the y axis do not reach its title; short ones leave the axes where they are.
+TEST(plot_has_room_for_wide_labels) {
+  static const double ends[] = {0.0012, 0.00012, 1.4e-5, 0.185, 123400, 1, 0.4};
+  double x[] = {1, 2}, y[] = {0, 0};
+  PlotSeries one = {"one", x, y, 2, false};
+  PlotPanel panel = {"Wait for data", "step", "seconds a step", false, &one, 1, NULL};
+  const char *path = in_tmp("wide.svg");
+  for (int i = 0; i < COUNT(ends); i++) {
+    const bool is_short = ends[i] >= 0.4 && ends[i] <= 1;
+    Err err;
+    y[0] = 0.9 * ends[i];
+    y[1] = ends[i];
+    char *element = element_of(&panel, 480), *file = NULL;
+    if (EXPECT(plot_svg(path, "Wide", &panel, 1, &err))) file = file_read(path, &(size_t){0}, &err);
+    EXPECT(room_beside_y_label(element, PLOT_EM) > 2);
+    if (EXPECT(file)) EXPECT(room_beside_y_label(file, 12) > 2);
+    EXPECT(!is_short || (strstr(element, "class=\"axis\" d=\"M78 ") && strstr(file, "class=\"axis\" d=\"M78 ")));
+    free(element);
+    free(file);
+  }
 }
 
 TEST(plot_is_sound_svg) {
