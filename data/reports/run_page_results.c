@@ -154,7 +154,7 @@ static void write_mistakes(const Page *p, const PageEvaluation *e) {
     for (int j = 0; j < e->confusion.classes; j++) all += cell(&e->confusion, list[i].truth, j);
     fputs("<tr><th scope=\"row\">", p->f);
     write_name(p, &e->confusion, list[i].truth);
-    fputs("</th><td>", p->f);
+    fputs("</th><td class=\"name\">", p->f);
     write_name(p, &e->confusion, list[i].predicted);
     fprintf(p->f, "</td><td class=\"n\">%lld</td>", (long long)list[i].images);
     page_number(p, nothing ? NAN : 100 * (double)list[i].images / (double)all, 1);

@@ -1,8 +1,8 @@
 #include "data/reports/run_page_style.h"
 
-// Numbers stand in td.n, words in td; what is wider than the page scrolls by itself, in .scroll. Cells of a confusion
-// have --s, how deep they are. Colours of curves are those of data/reports/plot.h, made lighter on a dark ground;
-// text of svg.plot is no larger than PLOT_EM.
+// Numbers stand in td.n, names in td.name, words in td; what is wider than the page scrolls by itself, in .scroll.
+// Cells of a confusion have --s, how deep they are. Colours of curves are those of data/reports/plot.h, made lighter on
+// a dark ground; text of svg.plot is no larger than PLOT_EM.
 const char run_page_style[] =
     ":root { color-scheme: light dark; --back: #f5f5f2; --card: #fff; --ink: #20211f; --faint: #63645f;\n"
     "  --line: #dcdcd6; --mark: #b3400a; --mark-back: #fdf1e8; --right: 0 114 178; --wrong: 213 94 0;\n"
@@ -39,13 +39,13 @@ const char run_page_style[] =
     "tbody th { font-weight: 400; }\n"
     "td.n, th.n { text-align: right; padding-left: .7rem; white-space: nowrap; }\n"
     ".scroll tbody th, .scroll thead th:first-child { position: sticky; left: 0; background: var(--card); }\n"
-    ".scroll tbody th { min-width: 6rem; max-width: 14rem; overflow-wrap: break-word; }\n"
+    ".scroll tbody th, td.name { min-width: 6rem; max-width: 14rem; overflow-wrap: break-word; }\n"
     "td.l { min-width: 7rem; overflow-wrap: break-word; }\n"
     ".charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 480px), 1fr));\n"
     "  gap: 1rem 1.5rem; }\n"
     ".small { grid-template-columns: repeat(auto-fill, minmax(min(100%, 270px), 1fr)); }\n"
     ".charts figure, .pictures figure { margin: 0; min-width: 0; }\n"
-    ".charts figcaption b { color: var(--ink); }\n"
+    ".charts figcaption b { color: var(--ink); overflow-wrap: anywhere; }\n"
     "ul.legend { list-style: none; margin: 0; padding: 0; display: flex; flex-wrap: wrap; gap: 0 .9rem;\n"
     "  font-size: .85rem; }\n"
     "ul.legend li { overflow-wrap: anywhere; }\n"

@@ -96,7 +96,8 @@ TEST(run_page_holds_all_of_a_run) {
   // The row of cats: 5 of 8 right, 1 a dog, 2 not found.
   EXPECT(strstr(text, ">5</td>") && strstr(text, "<td class=\"w\" style=\"--s:0.40\">1</td>"));
   // What is found where nothing is has no share of the truth.
-  EXPECT(strstr(text, ">background</th><td>cat &amp; co</td><td class=\"n\">3</td><td class=\"n\">–</td>"));
+  EXPECT(strstr(text, ">background</th><td class=\"name\">cat &amp; co</td>"
+                      "<td class=\"n\">3</td><td class=\"n\">–</td>"));
   free(text);
   run_page_free(&r);
 }
@@ -125,6 +126,35 @@ TEST(run_page_keeps_newlines_and_tabs) {
   EXPECT(strstr(text, "<th scope=\"row\">a\nb\tc</th>") && strstr(text, "alt=\"found: a&#10;b&#9;c\""));
   EXPECT(!strstr(text, "\uFFFD"));
   free(text);
+  run_page_free(&r);
+}
+
+// Whether the page's style has a rule with exactly this selector, and the declaration in it.
+static bool style_has(const char *text, const char *selector, const char *declaration) {
+  char *begin = xasprintf("\n%s {", selector);
+  const char *rule = strstr(text, begin), *end = rule ? strchr(rule, '}') : NULL, *at = end ? rule : NULL;
+  free(begin);
+  return at && (at = strstr(at, declaration)) && at < end;
+}
+
+// A name of hundreds of letters without a blank is broken into lines wherever it stands in a cell or over a chart.
+TEST(run_page_breaks_long_names) {
+  enum { LETTERS = 300 };
+  static const char cells[] = ".scroll tbody th, td.name";
+  char name[LETTERS + 1] = {0};
+  memset(name, 'x', LETTERS);
+  RunPage r = make_page(name, true);
+  PagePanel *p = page_panel_add(&r.evaluation.category_panels, name, "recall", "precision");
+  page_curve_add(page_panel_curve(p, NULL, name), 0, 1);
+  char *text = page_of(&r, 1), *cell = xasprintf("<td class=\"name\">%s</td>", name),
+       *chart = xasprintf("<div class=\"charts small\">\n<figure><figcaption><b>%s</b>", name);
+  expect_alone(text);
+  EXPECT(strstr(text, cell) && style_has(text, cells, "max-width: 14rem") &&
+         style_has(text, cells, "overflow-wrap: break-word"));
+  EXPECT(strstr(text, chart) && style_has(text, ".charts figcaption b", "overflow-wrap: anywhere"));
+  free(text);
+  free(cell);
+  free(chart);
   run_page_free(&r);
 }
 
