@@ -11,29 +11,36 @@ static const char *value_of(const PagePairs *p, const char *name) {
   return NULL;
 }
 
-// The names of all runs' pairs, each once, in the order in which they come. Borrowed; caller frees the list.
-static const char **names_of(const RunPage *runs, int n, size_t of, int *count) {
-  const char **name = NULL;
-  size_t cap = 0;
-  *count = 0;
-  for (int i = 0; i < n; i++) {
-    const PagePairs *p = (const PagePairs *)((const char *)&runs[i] + of);
-    for (int k = 0; k < p->n; k++) {
-      int at = 0;
-      while (at < *count && strcmp(name[at], p->item[k].name)) at++;
-      if (at < *count) continue;
-      array_reserve((void **)&name, &cap, (size_t)*count + 1, sizeof *name);
-      name[(*count)++] = p->item[k].name;
-    }
-  }
-  return name;
+// Names, each once, in the order in which they come. Borrowed; the list is the caller's to free.
+typedef struct DistinctNames {
+  const char **item;
+  size_t cap;
+  int n;
+} DistinctNames;
+
+// Returns whether the name is new.
+static bool names_add(DistinctNames *l, const char *name) {
+  for (int i = 0; i < l->n; i++)
+    if (!strcmp(l->item[i], name)) return false;
+  array_reserve((void **)&l->item, &l->cap, (size_t)l->n + 1, sizeof *l->item);
+  l->item[l->n++] = name;
+  return true;
+}
+
+static const PagePairs *pairs_at(const RunPage *r, size_t of) { return (const PagePairs *)((const char *)r + of); }
+
+static DistinctNames names_of(const RunPage *runs, int n, size_t of) {
+  DistinctNames names = {0};
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < pairs_at(&runs[i], of)->n; k++) names_add(&names, pairs_at(&runs[i], of)->item[k].name);
+  return names;
 }
 
 // Among the runs that have such pairs at all.
 static bool differ(const RunPage *runs, int n, size_t of, const char *name) {
   const PagePairs *first = NULL;
   for (int i = 0; i < n; i++) {
-    const PagePairs *other = (const PagePairs *)((const char *)&runs[i] + of);
+    const PagePairs *other = pairs_at(&runs[i], of);
     if (!other->n) continue;
     if (!first) first = other;
     const char *a = value_of(first, name), *b = value_of(other, name);
@@ -44,18 +51,19 @@ static bool differ(const RunPage *runs, int n, size_t of, const char *name) {
 
 // A row a name, a column a run; with `differing`, of those alone that are not the same for all.
 static void compare_pairs(const Page *p, const char *label, const RunPage *runs, int n, size_t of, bool differing) {
-  int count, shown = 0;
-  const char **name = names_of(runs, n, of, &count), **heading = xcalloc((size_t)n + 1, sizeof *heading);
+  int shown = 0;
+  DistinctNames names = names_of(runs, n, of);
+  const char **heading = xcalloc((size_t)n + 1, sizeof *heading);
   heading[0] = "";
   for (int i = 0; i < n; i++) heading[i + 1] = runs[i].name;
-  for (int k = 0; k < count; k++) {
-    if (differing && !differ(runs, n, of, name[k])) continue;
+  for (int k = 0; k < names.n; k++) {
+    if (differing && !differ(runs, n, of, names.item[k])) continue;
     if (shown++ == 0) page_table(p, label, heading, n + 1, n + 1);
     fputs("<tr><th scope=\"row\">", p->f);
-    page_text(p, name[k]);
+    page_text(p, names.item[k]);
     fputs("</th>", p->f);
     for (int i = 0; i < n; i++) {
-      const char *value = value_of((const PagePairs *)((const char *)&runs[i] + of), name[k]);
+      const char *value = value_of(pairs_at(&runs[i], of), names.item[k]);
       fputs("<td class=\"l\">", p->f);
       page_text(p, value ? value : "–");
       fputs("</td>", p->f);
@@ -66,14 +74,8 @@ static void compare_pairs(const Page *p, const char *label, const RunPage *runs,
     page_table_end(p);
   else
     page_element(p, "p class=\"faint\"", "None.");
-  free(name);
+  free(names.item);
   free(heading);
-}
-
-static bool compared(const char *const *done, int n, const char *key) {
-  for (int i = 0; i < n; i++)
-    if (!strcmp(done[i], key)) return true;
-  return false;
 }
 
 // The curves of one key, of all runs that have it. Borrows them.
@@ -99,54 +101,72 @@ static void write_comparison(const Page *p, const RunPage *runs, int n, const Pa
 }
 
 static void compare_curves(const Page *p, const RunPage *runs, int n) {
-  const char **done = NULL;
-  size_t cap = 0;
-  int count = 0;
+  DistinctNames done = {0};
   fputs("<div class=\"charts\">\n", p->f);
   for (int r = 0; r < n; r++)
     for (int i = 0; i < runs[r].panels.n; i++)
       for (int k = 0; k < runs[r].panels.item[i].n; k++) {
         const PagePanel *panel = &runs[r].panels.item[i];
         const char *key = panel->curve[k].key;
-        if (!key || compared(done, count, key)) continue;
-        array_reserve((void **)&done, &cap, (size_t)count + 1, sizeof *done);
-        done[count++] = key;
-        write_comparison(p, runs, n, panel, &panel->curve[k]);
+        if (key && names_add(&done, key)) write_comparison(p, runs, n, panel, &panel->curve[k]);
       }
   fputs("</div>\n", p->f);
-  free(done);
+  free(done.item);
 }
 
-// The value of a category in the column of that name; NaN: it has none.
-static double category_value(const PageEvaluation *e, const char *category, const char *column) {
+// The column of that name; -1: there is none.
+static int column_of(const PageEvaluation *e, const char *name) {
   for (int c = 0; c < e->columns; c++)
-    for (int i = 0; !strcmp(e->column[c], column) && i < e->categories; i++)
-      if (!strcmp(e->category[i].name, category)) return e->category[i].value[c];
+    if (!strcmp(e->column[c], name)) return c;
+  return -1;
+}
+
+// NaN: the category or the column is not there.
+static double category_value(const PageEvaluation *e, const char *category, const char *column) {
+  const int c = column_of(e, column);
+  for (int i = 0; c >= 0 && i < e->categories; i++)
+    if (!strcmp(e->category[i].name, category)) return e->category[i].value[c];
   return NAN;
 }
 
-// By the column that stands for what is learnt: the first after the counts.
+// The first run's, then what each of the others adds; of those that have the column.
+static DistinctNames categories_of(const RunPage *runs, int n, const char *column) {
+  DistinctNames names = {0};
+  for (int r = 0; r < n; r++) {
+    const PageEvaluation *e = &runs[r].evaluation;
+    for (int i = 0; column_of(e, column) >= 0 && i < e->categories; i++) names_add(&names, e->category[i].name);
+  }
+  return names;
+}
+
+// What stands for what is learnt: the first column after the counts, of the first run that has one. NULL: none has.
+static const char *learnt_column(const RunPage *runs, int n) {
+  for (int i = 0; i < n; i++)
+    if (runs[i].evaluation.categories && runs[i].evaluation.columns > 1) return runs[i].evaluation.column[1];
+  return NULL;
+}
+
 static void compare_categories(const Page *p, const RunPage *runs, int n) {
-  const PageEvaluation *first = NULL;
-  for (int i = 0; i < n && !first; i++)
-    if (runs[i].evaluation.categories && runs[i].evaluation.columns > 1) first = &runs[i].evaluation;
-  if (!first) return;
-  const char **heading = xcalloc((size_t)n + 1, sizeof *heading), *column = first->column[1];
+  const char *column = learnt_column(runs, n);
+  if (!column) return;
+  const char **heading = xcalloc((size_t)n + 1, sizeof *heading);
+  DistinctNames names = categories_of(runs, n, column);
   heading[0] = "category";
   for (int i = 0; i < n; i++) heading[i + 1] = runs[i].name;
   fputs("<details><summary>", p->f);
   page_text(p, column);
   fputs(" of each category</summary>\n", p->f);
   page_table(p, column, heading, n + 1, 1);
-  for (int k = 0; k < first->categories; k++) {
+  for (int k = 0; k < names.n; k++) {
     fputs("<tr><th scope=\"row\">", p->f);
-    page_text(p, first->category[k].name);
+    page_text(p, names.item[k]);
     fputs("</th>", p->f);
-    for (int i = 0; i < n; i++) page_number(p, category_value(&runs[i].evaluation, first->category[k].name, column), 3);
+    for (int i = 0; i < n; i++) page_number(p, category_value(&runs[i].evaluation, names.item[k], column), 3);
     fputs("</tr>\n", p->f);
   }
   page_table_end(p);
   fputs("</details>\n", p->f);
+  free(names.item);
   free(heading);
 }
 

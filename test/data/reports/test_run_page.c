@@ -212,6 +212,28 @@ TEST(run_page_of_several) {
   for (int i = 0; i < COUNT(r); i++) run_page_free(&r[i]);
 }
 
+// The first run's, then what others add; a run without a category, or without the column, has no value.
+TEST(run_page_compares_all_categories) {
+  static const char *const rows[] = {
+      "<th scope=\"row\">cat</th><td class=\"n\">0.250</td><td class=\"n\">–</td><td class=\"n\">–</td>",
+      "<th scope=\"row\">dog</th><td class=\"n\">0.500</td><td class=\"n\">0.500</td><td class=\"n\">–</td>",
+      "<th scope=\"row\">emu</th><td class=\"n\">–</td><td class=\"n\">0.750</td><td class=\"n\">–</td>"};
+  RunPage r[] = {make_page("cat", true), make_page("emu", true), make_page("photo", true)};
+  r[0].evaluation.category[0].value[1] = 0.25;
+  r[1].evaluation.category[0].value[1] = 0.75;
+  free(r[2].evaluation.column[1]);
+  r[2].evaluation.column[1] = copy("recall"); // of a classifier
+  char *text = page_of(r, COUNT(r)), *end;
+  const char *at = strstr(text, "<summary>box AP of each category</summary>");
+  if (EXPECT(at && (end = strstr(at, "</details>")))) {
+    *end = '\0';
+    EXPECT_INT(html_count(at, "<th scope=\"row\">"), COUNT(rows));
+    for (int i = 0; i < COUNT(rows) && EXPECT(at = strstr(at, rows[i])); i++) at++;
+  }
+  free(text);
+  for (int i = 0; i < COUNT(r); i++) run_page_free(&r[i]);
+}
+
 // Each of as many runs as build/report takes has a colour of its own, on either ground.
 TEST(run_page_tells_eight_runs_apart) {
   enum { RUNS = 8, COLOUR = 7 }; // "#0072b2"
