@@ -223,9 +223,10 @@ TEST(run_page_compares_all_categories) {
   r[1].evaluation.category[0].value[1] = 0.75;
   free(r[2].evaluation.column[1]);
   r[2].evaluation.column[1] = copy("recall"); // of a classifier
-  char *text = page_of(r, COUNT(r)), *end;
+  char *text = page_of(r, COUNT(r));
   const char *at = strstr(text, "<summary>box AP of each category</summary>");
-  if (EXPECT(at && (end = strstr(at, "</details>")))) {
+  char *end = at ? strstr(at, "</details>") : NULL;
+  if (EXPECT(end)) {
     *end = '\0';
     EXPECT_INT(html_count(at, "<th scope=\"row\">"), COUNT(rows));
     for (int i = 0; i < COUNT(rows) && EXPECT(at = strstr(at, rows[i])); i++) at++;
