@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "engine/curves.h"
+#include "engine/run_clock.h"
 #include "engine/task.h"
 
 bool run_report_due(const TrainingRun *r) { return task_of(r->model)->tells_run; }
@@ -22,6 +23,7 @@ typedef struct RunLog {
   const TaskRow *task;
   Curve curve[LOG_CURVES];
   int curves;
+  RunSessions sessions;
 } RunLog;
 
 static bool read_log(RunLog *l, const TrainingRun *r, Err *err) {
@@ -30,14 +32,16 @@ static bool read_log(RunLog *l, const TrainingRun *r, Err *err) {
   for (; l->curves < LOG_CURVES && l->task->curve[l->curves - LOG_METRICS].metric; l->curves++)
     key[l->curves] = l->task->curve[l->curves - LOG_METRICS].metric;
   char *path = xasprintf("%s/log.jsonl", r->o.out);
-  const bool ok = curves_read(path, key, l->curves, l->curve, err);
+  const bool ok = curves_read(path, key, l->curves, l->curve, err) && run_sessions_read(&l->sessions, path, err);
   free(path);
   return ok;
 }
 
-// How long a step took: since the one before it or, in a process that begins with it, since its log was opened.
-static double step_seconds(const Curve *c, int i) {
-  const bool follows = i > 0 && c->x[i] == c->x[i - 1] + 1 && c->y[i] >= c->y[i - 1];
+// How long a step took: since the one before it or, in a session that begins with it, since its log was opened.
+static double step_seconds(const RunLog *l, int i) {
+  const Curve *c = &l->curve[LOG_SECONDS];
+  const bool follows = i > 0 && run_sessions_before(&l->sessions, (int64_t)c->x[i]) ==
+                                    run_sessions_before(&l->sessions, (int64_t)c->x[i - 1]);
   return follows ? c->y[i] - c->y[i - 1] : c->y[i];
 }
 
@@ -81,7 +85,7 @@ static void time_steps(const RunLog *l, int64_t first, int64_t last, double *sum
   *sum = 0;
   for (int i = 0; i < c->n; i++) {
     if (c->x[i] <= (double)first || c->x[i] > (double)last) continue;
-    const double took = step_seconds(c, i);
+    const double took = step_seconds(l, i);
     *sum += took;
     all++;
     if (!beside_evaluation(l, c->x[i])) each[n++] = took;
@@ -231,6 +235,7 @@ bool run_report_write(const TrainingRun *r, int64_t step, bool complete, Err *er
     ok = file_commit(&f, err);
   }
   curves_free(l.curve, l.curves);
+  run_sessions_free(&l.sessions);
   record_free(&j);
   free(path);
   return ok;
