@@ -1,4 +1,5 @@
 #include "test/harness/child.h"
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "test/harness/test.h"
@@ -10,6 +11,11 @@ static void end_at_once(int status, void *nothing) {
   _exit(status);
 }
 
+void signals_end_this(void) {
+  signal(SIGHUP, SIG_DFL);
+  signal(SIGINT, SIG_DFL);
+}
+
 int run_in_child(void (*run)(void *context), void *context, const char **said) {
   static char text[1 << 13];
   int ends[2], status;
@@ -18,6 +24,7 @@ int run_in_child(void (*run)(void *context), void *context, const char **said) {
   pid_t pid = fork();
   CHECK(pid >= 0);
   if (pid == 0) {
+    signals_end_this();
     dup2(ends[1], STDERR_FILENO);
     on_exit(end_at_once, NULL);
     run(context);

@@ -1,7 +1,7 @@
 #include "test/harness/command.h"
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "test/harness/child.h"
 #include "test/harness/test.h"
 
 int command(const char **output, const char *fmt, ...) {
@@ -81,8 +81,7 @@ pid_t command_start(const char *line) {
   const pid_t pid = fork();
   CHECK(pid >= 0);
   if (pid == 0) {
-    signal(SIGHUP, SIG_DFL);
-    signal(SIGINT, SIG_DFL);
+    signals_end_this();
     execl("/bin/sh", "sh", "-c", line, (char *)NULL);
     _exit(127);
   }
