@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/lock.h"
+#include "engine/amendments.h"
 #include "engine/curves.h"
 #include "engine/page_evaluation.h"
 #include "engine/page_session_read.h"
@@ -12,23 +13,8 @@
 
 enum { SECONDS, SKIPPED, OWN_CURVES }; // beside those that are drawn
 
-// What has changed on the way, of records of kind "amend".
-static void read_amendments(const char *path, RunPage *p) {
-  char *line = NULL;
-  size_t cap = 0;
-  FILE *f = fopen(path, "r");
-  while (f && getline(&line, &cap, f) > 0) {
-    long long step;
-    int at = 0;
-    const char *changes = strstr(line, "\"changes\":");
-    if (sscanf(line, "{\"step\":%lld,\"kind\":\"amend\"%n", &step, &at) < 1 || !at || !changes) continue;
-    line[strcspn(line, "\n")] = '\0';
-    changes += strlen("\"changes\":");
-    const size_t n = strlen(changes);
-    page_warn(p, xasprintf("amended at step %lld: %.*s", step, (int)(n ? n - 1 : 0), changes));
-  }
-  free(line);
-  if (f) fclose(f);
+static void warn_of_amendment(void *page, int64_t step, const char *changes) {
+  page_warn(page, xasprintf("amended at step %lld: %s", (long long)step, changes));
 }
 
 static bool read_log(const char *path, RunPage *p, Curve own[OWN_CURVES], Err *err) {
@@ -176,7 +162,7 @@ bool page_read(RunPage *p, const char *folder, const char *name, Err *err) {
     if (own[SKIPPED].n && own[SKIPPED].y[own[SKIPPED].n - 1] > 0)
       page_warn(p, xasprintf("%.0f steps were skipped while fp16's loss scale was found: their gradients overflowed",
                              own[SKIPPED].y[own[SKIPPED].n - 1]));
-    read_amendments(log, p);
+    amendments_read(log, warn_of_amendment, p);
     add_clock(p, &own[SECONDS], &sessions);
     add_facts(p, &s, sessions.seconds);
   }

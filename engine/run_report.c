@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "engine/amendments.h"
 #include "engine/curves.h"
 #include "engine/run_clock.h"
 #include "engine/task.h"
@@ -24,7 +25,13 @@ typedef struct RunLog {
   Curve curve[LOG_CURVES];
   int curves;
   RunSessions sessions;
+  int64_t amended; // the step after which what the run is made with has changed last; 0: it has not
 } RunLog;
+
+static void note_amendment(void *amended, int64_t step, const char *changes) {
+  (void)changes;
+  *(int64_t *)amended = step;
+}
 
 static bool read_log(RunLog *l, const TrainingRun *r, Err *err) {
   const char *key[LOG_CURVES] = {[LOG_SECONDS] = "seconds", [LOG_LOSS] = "loss"};
@@ -33,6 +40,7 @@ static bool read_log(RunLog *l, const TrainingRun *r, Err *err) {
     key[l->curves] = l->task->curve[l->curves - LOG_METRICS].metric;
   char *path = xasprintf("%s/log.jsonl", r->o.out);
   const bool ok = curves_read(path, key, l->curves, l->curve, err) && run_sessions_read(&l->sessions, path, err);
+  amendments_read(path, note_amendment, &l->amended);
   free(path);
   return ok;
 }
@@ -155,6 +163,7 @@ static void add_phase(char **list, const TrainingRun *r, const RunLog *l, int i,
               p ? p->augment
                 : r->o.rotate > 0 || r->o.shift > 0 || r->o.shear > 0 || r->o.zoom > 0 || r->o.crop > 0 ||
                       r->o.flip > 0);
+  if (l->amended > first) record_int(&j, "amended", l->amended);
   record_int(&j, "first_step", first + 1);
   record_int(&j, "steps", end - first);
   record_speed(&j, r, l, first, end);
