@@ -17,10 +17,6 @@ void json_open(Json *j, const char *file, const char *text, size_t size) {
   *j = (Json){.file = file, .begin = text, .at = text, .end = text + size};
 }
 
-void json_open_within(Json *j, const char *file, const char *text, const char *at, const char *end) {
-  *j = (Json){.file = file, .begin = text, .at = at, .end = end};
-}
-
 void json_close(Json *j) {
   free(j->scratch);
   j->scratch = NULL;

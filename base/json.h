@@ -23,8 +23,6 @@ typedef struct Json {
 } Json;
 
 void json_open(Json *j, const char *file, const char *text, size_t size);
-// A value that begins at `at` in `text` and ends before `end`; messages count the lines from the text's beginning.
-void json_open_within(Json *j, const char *file, const char *text, const char *at, const char *end);
 void json_close(Json *j);
 
 JsonType json_peek(Json *j); // type of the next value; JSON_ERROR at the end of input or on a stray byte

@@ -27,7 +27,7 @@ typedef struct Log {
   Record record;
   bool line_open;       // the terminal shows a progress line that has no newline yet
   double opened;        // now_seconds() at log_open
-  int64_t session;      // the step that this one resumes at; 0 of a fresh run
+  int64_t session;      // the step that the run resumes at; 0 of a fresh one
   double last_seen;     // when the last report that counts for the speeds came, and
   double last_shown;    // when one was last printed: now_seconds(), 0 = never
   int64_t images, step; // of that report

@@ -1,7 +1,7 @@
 #include "engine/curves.h"
 #include <stdlib.h>
 #include <string.h>
-#include "base/json.h"
+#include "base/json_lines.h"
 #include "data/reports/plot.h"
 #include "engine/task.h"
 
@@ -12,39 +12,33 @@ static void curve_add(Curve *c, double x, double y) {
   c->y[c->n++] = y;
 }
 
+typedef struct CurveKeys {
+  const char *const *key;
+  int n;
+  Curve *curve;
+} CurveKeys;
+
 // One record: its step is its first member.
-static void read_record(Json *j, const char *const *keys, int count, Curve *out) {
+static bool read_record(Json *j, void *curves) {
+  const CurveKeys *c = curves;
   double step = 0;
   const char *key;
   if (json_begin_object(j))
     while ((key = json_key(j))) {
       int k = 0;
-      while (k < count && strcmp(keys[k], key)) k++;
+      while (k < c->n && strcmp(c->key[k], key)) k++;
       if (!strcmp(key, "step"))
         step = json_number(j);
-      else if (k < count && json_peek(j) == JSON_NUMBER)
-        curve_add(&out[k], step, json_number(j));
+      else if (k < c->n && json_peek(j) == JSON_NUMBER)
+        curve_add(&c->curve[k], step, json_number(j));
       else
         json_skip(j);
     }
+  return true;
 }
 
 bool curves_read(const char *path, const char *const *keys, int count, Curve *out, Err *err) {
-  size_t size;
-  char *text = file_read(path, &size, err);
-  if (!text) return false;
-  bool ok = true;
-  for (char *line = text, *end; ok && line < text + size; line = end + 1) {
-    end = memchr(line, '\n', (size_t)(text + size - line));
-    if (!end) break; // cut short by a crash
-    Json j;
-    json_open_within(&j, path, text, line, end);
-    read_record(&j, keys, count, out);
-    ok = json_done(&j) || err_set(err, "%s", j.err.msg);
-    json_close(&j);
-  }
-  free(text);
-  return ok;
+  return json_lines(path, read_record, &(CurveKeys){keys, count, out}, err);
 }
 
 void curves_free(Curve *curves, int count) {

@@ -1,6 +1,7 @@
 #include "engine/run_clock.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/json_lines.h"
 
 // ---- records --------------------------------------------------------------------------------------------------------
 
@@ -54,31 +55,31 @@ bool run_clock_take(RunClock *c, const ClockRecord *r) {
 
 static void add_session(RunSessions *s, int64_t first, double before) {
   array_reserve((void **)&s->session, &s->cap, (size_t)s->n + 1, sizeof *s->session);
-  s->session[s->n].first = first;
-  s->session[s->n++].before = before;
+  s->session[s->n++] = (RunSession){first, before};
+}
+
+typedef struct SessionsOfLog {
+  RunSessions *sessions;
+  RunClock clock;
+} SessionsOfLog;
+
+static bool take_line(Json *line, void *context) {
+  SessionsOfLog *l = context;
+  ClockRecord r = CLOCK_RECORD_NONE;
+  const char *key;
+  if (json_begin_object(line))
+    while ((key = json_key(line)))
+      if (!clock_record_member(&r, line, key)) json_skip(line);
+  // Where the log does not say: before this step, or behind the step of an evaluation that is made again.
+  const int64_t resumed = r.session ? r.session : r.eval ? r.step : r.step - 1;
+  if (run_clock_take(&l->clock, &r)) add_session(l->sessions, resumed, l->clock.before);
+  return true;
 }
 
 bool run_sessions_read(RunSessions *s, const char *path, Err *err) {
-  RunClock clock = {0};
-  size_t size;
-  char *text = file_read(path, &size, err);
-  bool ok = text;
-  for (char *line = text, *end; ok && line < text + size; line = end + 1) {
-    end = memchr(line, '\n', (size_t)(text + size - line));
-    if (!end) break; // cut short by a crash
-    Json j;
-    ClockRecord r = CLOCK_RECORD_NONE;
-    const char *key;
-    json_open_within(&j, path, text, line, end);
-    if (json_begin_object(&j))
-      while ((key = json_key(&j)))
-        if (!clock_record_member(&r, &j, key)) json_skip(&j);
-    ok = json_done(&j) || err_set(err, "%s", j.err.msg);
-    json_close(&j);
-    if (ok && run_clock_take(&clock, &r)) add_session(s, r.session ? r.session : r.step - 1, clock.before);
-  }
-  s->seconds = run_clock_now(&clock);
-  free(text);
+  SessionsOfLog l = {.sessions = s};
+  const bool ok = json_lines(path, take_line, &l, err);
+  s->seconds = run_clock_now(&l.clock);
   return ok;
 }
 

@@ -28,11 +28,13 @@ typedef struct RunClock { // zero-initialise
 bool run_clock_take(RunClock *c, const ClockRecord *r);
 double run_clock_now(const RunClock *c); // seconds of all sessions until the last record
 
+typedef struct RunSession {
+  int64_t first; // the step that it goes on behind
+  double before; // seconds of the sessions before it
+} RunSession;
+
 typedef struct RunSessions { // zero-initialise
-  struct {
-    int64_t first; // the step that it goes on behind
-    double before; // seconds of the sessions before it
-  } * session;
+  RunSession *session;
   int n;
   size_t cap;
   double seconds; // of all

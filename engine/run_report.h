@@ -17,7 +17,7 @@ bool run_report_phase_ends(const TrainingRun *r, int64_t step);
 //                  the mean of all, evaluations included
 //   phase          [{epochs, lr, augment, first_step, steps, seconds, img_s, loss, val_…}] as far as it came; loss: the
 //                  mean of its last epoch; val_…: of its last evaluation; one where there are no phases; amended: of a
-//                  phase whose steps up to this one were made before --amend gave the run these phases and rates
+//                  phase whose steps up to this one were made before --amend changed what is told of it
 //   settings       every option, as text
 //   and what record_origin has
 bool run_report_write(const TrainingRun *r, int64_t step, bool complete, Err *err);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/json_lines.h"
 #include "base/output.h"
 #include "engine/run_clock.h"
 
@@ -56,6 +57,21 @@ static void take_evaluation(const Targets *t, const LogRecord *r, double now, Ti
   }
 }
 
+typedef struct TargetsOfLog {
+  const Targets *targets;
+  TimeToTarget *out;
+  RunClock clock;
+} TargetsOfLog;
+
+static bool take_line(Json *line, void *context) {
+  TargetsOfLog *l = context;
+  LogRecord r;
+  read_record(line, l->targets, &r);
+  run_clock_take(&l->clock, &r.clock);
+  if (r.clock.eval) take_evaluation(l->targets, &r, run_clock_now(&l->clock), l->out);
+  return !l->out->reached;
+}
+
 static void summarise(const Targets *t, TimeToTarget *out) {
   for (int k = 0; k < t->n; k++) {
     char target[NUMBER_TEXT];
@@ -69,27 +85,11 @@ static void summarise(const Targets *t, TimeToTarget *out) {
 }
 
 bool targets_read(const Targets *t, const char *folder, TimeToTarget *out, Err *err) {
-  size_t size;
-  RunClock clock = {0};
   *out = (TimeToTarget){0};
   for (int k = 0; k < MAX_TARGETS; k++) out->value[k] = NAN;
-  char *path = xasprintf("%s/log.jsonl", folder), *text = file_read(path, &size, err);
-  bool ok = text;
-  for (char *line = text, *end; ok && !out->reached && line < text + size; line = end + 1) {
-    end = memchr(line, '\n', (size_t)(text + size - line));
-    if (!end) break; // cut short by a crash
-    Json j;
-    LogRecord r;
-    json_open_within(&j, path, text, line, end);
-    read_record(&j, t, &r);
-    ok = json_done(&j) || err_set(err, "%s", j.err.msg);
-    json_close(&j);
-    if (!ok) break;
-    run_clock_take(&clock, &r.clock);
-    if (r.clock.eval) take_evaluation(t, &r, run_clock_now(&clock), out);
-  }
+  char *path = xasprintf("%s/log.jsonl", folder);
+  const bool ok = json_lines(path, take_line, &(TargetsOfLog){.targets = t, .out = out}, err);
   summarise(t, out);
-  free(text);
   free(path);
   return ok;
 }

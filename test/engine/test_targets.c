@@ -57,6 +57,7 @@ TEST(targets_that_are_not_reached) {
   const TimeToTarget t = time_of(&both, STEP(1, 5) EVAL(1, 0.9, 0.1, 8, 2) STEP(2, 9));
   const TimeToTarget none = time_of(&both, STEP(1, 5));
   EXPECT(!t.reached && t.step == 1 && t.value[0] == 0.9 && t.seconds == 8);
+  EXPECT_STR(time_of(&box, EVAL(1, 0.29997, 0, 8, 2)).summary, "bbox_AP 0.29997 of 0.3"); // not 0.3000
   EXPECT(!none.reached && none.step == 0 && none.evaluations == 0 && isnan(none.value[0]));
   // A metric that is no number, as where nothing can be scored, and a model without it.
   EXPECT(!time_of(&both, EVAL(1, null, 0.9, 8, 2)).reached);
