@@ -51,7 +51,7 @@ ptx := $(shell printf '%s\n' $(archs) | tr -dc '0-9\n' | sort -n | tail -n 1)
 nvflags := -std=c++17 -O3 -lineinfo -I. --expt-relaxed-constexpr -Xcompiler -Wall,-fPIC \
   $(foreach a,$(archs),-gencode arch=compute_$a,code=sm_$a) -gencode arch=compute_$(ptx),code=compute_$(ptx)
 nvlibs := -L$(dir $(NVCC))../lib64 -lcudart_static -lrt -static-libgcc -l:libstdc++.a
-cuda_tools := $(patsubst tools/%.cu,$B/%,$(wildcard tools/*.cu))
+cuda_tools := $(patsubst lab/%.cu,$B/%,$(wildcard lab/*.cu))
 built := for the CPU and CUDA ($(archs:%=sm_%), PTX of compute_$(ptx))
 else
 built := for the CPU ($(if $(NVCC),CUDA=0,no CUDA toolkit found))
@@ -61,8 +61,8 @@ endif
 
 # Files of cpu/ that are written against `real` compile twice: as float and, with -DREAL64, as double.
 real := $(basename $(shell grep -lw OP cpu/*.c cpu/*/*.c))
-folders := base comm nn cpu cpu/conv weights data/formats data/images data/batches data/reports models engine lib \
-  inference tools/study
+folders := base comm nn cpu cpu/conv weights data/coco data/images data/pictures data/shapes data/batches data/survey \
+  models engine evaluation training classification classification/nets classification/data lib inference page lab/study
 lib_objects := $(patsubst %.c,$B/%.o,$(wildcard lib/*.c))
 objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%=%/*.c)))) $(real:%=$B/%.f64.o) \
   $B/commit.o
@@ -77,7 +77,7 @@ endif
 added := $(addprefix $B/rungs,$(abspath $(RUNGS)))
 kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu cuda/conv/lessons/*.cu)) $B/rungs.o \
   $(if $(RUNGS),$(patsubst $(RUNGS)/%.cu,$(added)/%.cu.o,$(wildcard $(RUNGS)/*.cu)))
-tools := $(patsubst tools/%.c,%,$(wildcard tools/*.c))
+tools := $(notdir $(basename $(wildcard tools/*.c lab/*.c)))
 tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/harness/faulty_device.c test/harness/nccl_stub.c, \
   $(wildcard test/*/*.c test/*/*/*.c))) \
   $(patsubst test/fuzz/fuzz_%.c,$B/test/fuzz/corpus_%.o,$(wildcard test/fuzz/fuzz_*.c))
@@ -190,7 +190,9 @@ link = @mkdir -p $(@D) && echo "link $@" && \
 define programs
 $1/train $1/infer: $1/%: $B/%.o $2 $B/objects.a $B/link.flags
 	$$(link)
-$(tools:%=$1/%): $1/%: $B/tools/%.o $2 $B/objects.a $B/link.flags
+$(patsubst tools/%.c,$1/%,$(wildcard tools/*.c)): $1/%: $B/tools/%.o $2 $B/objects.a $B/link.flags
+	$$(link)
+$(patsubst lab/%.c,$1/%,$(wildcard lab/*.c)): $1/%: $B/lab/%.o $2 $B/objects.a $B/link.flags
 	$$(link)
 endef
 shared = @mkdir -p $(@D) && echo "cc $< (shared)" && \
@@ -205,7 +207,7 @@ $1/test_all: $(tests) $2 $B/objects.a $B/link.flags | $1/faulty/train $1/faulty/
 	$$(link)
 $1/allocations.so: test/harness/allocations.c test/harness/allocations.h $B/cc.flags | setup
 	$$(shared)
-$1/libnccl_stub.so: test/harness/nccl_stub.c comm/nccl.h base/util.h $B/cc.flags | setup
+$1/libnccl_stub.so: test/harness/nccl_stub.c comm/nccl.h base/basics.h $B/cc.flags | setup
 	$$(shared)
 $(call programs,$1,$2)
 $(call library,$1,$2)
@@ -214,7 +216,7 @@ $(call library,$1/faulty,$(faulty))
 endef
 $(eval $(call tester,$B,$(devices)))
 $(eval $(call tester,$B/host,$(host)))
-$(cuda_tools): $B/%: $B/tools/%.cu.o $(devices) $B/objects.a $B/link.flags
+$(cuda_tools): $B/%: $B/lab/%.cu.o $(devices) $B/objects.a $B/link.flags
 	$(link)
 archive = @rm -f $@ && ar qcs $@ $(filter %.o,$^) # q: names may repeat in other folders
 $B/objects.a: $(objects) $B/link.flags
@@ -319,18 +321,18 @@ bench: $B/host/bench_gemm # times the CPU
 # The measured figures of the documentation, written from results/; the lines that it quotes and the diagrams of the
 # course, from the sources. lint says where they differ.
 tables:
-	@python3 tools/tables.py
-	@python3 tools/quotes.py
-	@python3 tools/course_diagrams.py
+	@python3 lab/tables.py
+	@python3 lab/quotes.py
+	@python3 lab/course_diagrams.py
 lint:
 	@sh test/lint.sh
-	@python3 tools/tables.py --check
-	@python3 tools/quotes.py --check
-	@python3 tools/course_diagrams.py --check
+	@python3 lab/tables.py --check
+	@python3 lab/quotes.py --check
+	@python3 lab/course_diagrams.py --check
 # What the compiler makes of the lessons of cuda/conv/lessons/, which the course quotes: make ARCH=90a lessons-sass.
 lessons-sass: $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/conv/lessons/[0-9]*.cu))
 	@NVCC="$(NVCC)" CUOBJDUMP="$(or $(CUOBJDUMP),$(wildcard $(dir $(NVCC))cuobjdump),cuobjdump)" \
-	  python3 tools/lesson_sass.py results/lessons-sass.json $^
+	  python3 lab/lesson_sass.py results/lessons-sass.json $^
 # An exercise of docs/course/ and its check: make exercise 17.
 ifeq ($(firstword $(MAKECMDGOALS)),exercise)
 exercise := $(word 2,$(MAKECMDGOALS))

@@ -1,13 +1,14 @@
 // infer: images or a data set → boxes and masks, or classes: results, overlays, scores, speed.
 #include <stdlib.h>
+#include "base/alloc.h"
 #include "base/interrupt.h"
 #include "base/output.h"
 #include "base/threads.h"
+#include "classification/class_set.h"
+#include "classification/loose_classes.h"
 #include "engine/state.h"
-#include "inference/class_set.h"
 #include "inference/data_set.h"
 #include "inference/loose.h"
-#include "inference/loose_classes.h"
 
 static JobOptions job_options(const InferOptions *o) {
   return (JobOptions){.gpus = o->ranks,

@@ -1,20 +1,22 @@
 // train: flags → data → step loop → log, checkpoint, evaluation.
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "base/interrupt.h"
 #include "base/output.h"
 #include "base/threads.h"
+#include "comm/job.h"
 #include "data/batches/sampler.h"
 #include "engine/benchmark.h"
 #include "engine/identity.h"
-#include "engine/job.h"
-#include "engine/loader_benchmark.h"
-#include "engine/net_benchmark.h"
-#include "engine/train_data.h"
-#include "engine/train_defaults.h"
-#include "engine/train_loop.h"
-#include "engine/train_setup.h"
-#include "engine/train_start.h"
+#include "training/data.h"
+#include "training/defaults.h"
+#include "training/loader_benchmark.h"
+#include "training/loop.h"
+#include "training/net_benchmark.h"
+#include "training/setup.h"
+#include "training/start.h"
 
 // ---- set-up -----------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/alloc.h"
 #include "base/machine.h"
 #include "base/output.h"
 #include "base/record.h"

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include "base/util.h"
+#include "base/error.h"
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
 

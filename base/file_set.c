@@ -1,6 +1,7 @@
 #include "base/file_set.h"
 #include <stdlib.h>
 #include <sys/stat.h>
+#include "base/alloc.h"
 
 typedef struct FileId {
   dev_t device;

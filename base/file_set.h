@@ -2,7 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
-#include "base/util.h"
+#include "base/error.h"
 
 typedef struct FileSet { // zero-initialise
   struct FileId *ids;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/file.h"
 #include "base/lock.h"
 
 static char *made;    // what goes again; NULL: nothing

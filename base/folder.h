@@ -1,6 +1,6 @@
 // The folder that a program leaves its results in.
 #pragma once
-#include "base/util.h"
+#include "base/error.h"
 
 // Makes the folder, if need be, and takes its lock (base/lock.h). One that had to be made goes again at exit where
 // nothing has come to it but the lock and index-* files, which are made on the way: a program that is refused leaves

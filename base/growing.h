@@ -3,7 +3,8 @@
 // stays. Each piece is one write of the system's, the end of the text included, which a kill hardly ever cuts. A pipe
 // or device gets the pieces as they come and the end when it is closed.
 #pragma once
-#include "base/util.h"
+#include <stdint.h>
+#include "base/file.h"
 
 typedef struct GrowingFile {
   AtomicFile file;

@@ -1,6 +1,6 @@
 // A thread that works in a process of somebody else's, as a library does: what would end the program ends its work.
 #pragma once
-#include "base/util.h"
+#include "base/error.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -12,9 +12,8 @@ extern "C" {
 // Calls do not nest.
 bool guest_call(void (*work)(void *context), void *context, Err *err);
 
-// Whether this thread is a guest's; guest_leave then ends its work with that line, and returns only where it is not.
+// Whether this thread is a guest's.
 bool guest_here(void);
-void guest_leave(const char *line);
 
 // One line on stderr, or nothing where this thread is a guest's: of what goes on otherwise than was asked.
 void warn(const char *fmt, ...) PRINTF_LIKE(1, 2);

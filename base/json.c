@@ -5,8 +5,10 @@
 #include "base/json.h"
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "base/utf8.h"
 
 void json_open(Json *j, const char *file, const char *text, size_t size) {

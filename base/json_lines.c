@@ -1,6 +1,7 @@
 #include "base/json_lines.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/file.h"
 
 bool json_lines(const char *path, JsonLineFn *each, void *context, Err *err) {
   size_t size;

@@ -1,8 +1,9 @@
 // Summary of repeated timings.
 #include "base/latency.h"
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
-#include "base/util.h"
+#include "base/basics.h"
 
 static int compare_double(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/alloc.h"
 #include "base/output.h"
 
 enum { HOLDER = 320 }; // "process N on HOST", where a host's name has at most 255 characters

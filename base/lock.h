@@ -1,6 +1,6 @@
 // One program at a time in a folder, or in a file that it writes.
 #pragma once
-#include "base/util.h"
+#include "base/error.h"
 
 // Takes the lock of a folder, FOLDER/lock, for as long as this program lives: the system gives it back however that
 // ends, so that none is ever stale; the file, which says who took it last, stays. False when another program has it,

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/output.h"
 
 static const double TERMINAL_SECONDS = 0.1, PLAIN_SECONDS = 10, MEAN_SECONDS = 10, SHORTEST_SECONDS = 0.1;

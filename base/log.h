@@ -3,8 +3,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include "base/error.h"
 #include "base/record.h"
-#include "base/util.h"
 
 typedef struct Progress {
   int64_t step, steps; // steps done, and to be done in all

@@ -7,7 +7,7 @@
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
-#include "base/util.h"
+#include "base/basics.h"
 
 #ifdef __clang__
 static const char compiler[] = "clang " __clang_version__;

@@ -1,5 +1,5 @@
 // Where a record comes from: when, which build, which command, which machine. A figure that cannot say so cannot be
-// compared with another, so every benchmark adds it to every record, and tools/tables.py refuses records without it.
+// compared with another, so every benchmark adds it to every record, and lab/tables.py refuses records without it.
 #pragma once
 #include <stdbool.h>
 #include "base/record.h"

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include "base/util.h"
+#include "base/basics.h"
 
 enum { PATH_ROOM = 4096, LINE_ROOM = 4096 };
 

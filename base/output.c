@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 
 // Written by one call, so that lines of several threads stay lines.
 static void print(FILE *f, const char *fmt, va_list args, const char *end) {

@@ -1,6 +1,7 @@
 // What programs print: lines that a terminal shows as they are, and whether all of standard output arrived.
 #pragma once
-#include "base/util.h"
+#include <stdio.h>
+#include "base/error.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "base/util.h"
+#include "base/error.h"
 
 enum { MAX_THREADS = 1024 };
 

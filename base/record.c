@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "base/shortest.h"
 #include "base/utf8.h"
-#include "base/util.h"
 
 static void append(Record *r, const char *bytes, size_t n) {
   array_reserve((void **)&r->text, &r->cap, r->len + n + 1, 1);

@@ -1,10 +1,13 @@
 #include "base/scratch.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/file.h"
 
 enum { ALIGN = 64 };
 

@@ -2,7 +2,7 @@
 // the largest of its tasks, it allocates nothing.
 #pragma once
 #include <stddef.h>
-#include "base/util.h"
+#include "base/error.h"
 
 typedef struct Scratch { // zero-initialise
   char *block;           // where pieces come from

@@ -1,6 +1,6 @@
 #include "base/spelling.h"
 #include <string.h>
-#include "base/util.h"
+#include "base/basics.h"
 
 // Wagner, Fischer, "The string-to-string correction problem", 1974.
 int edit_distance(const char *a, size_t na, const char *b, size_t nb) {

@@ -1,7 +1,9 @@
 #include "base/trace.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "base/record.h"
 
 struct Trace {

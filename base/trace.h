@@ -2,7 +2,7 @@
 // it.
 #pragma once
 #include <stdbool.h>
-#include "base/util.h"
+#include "base/error.h"
 
 typedef enum TraceLane { TRACE_FORWARD, TRACE_BACKWARD, TRACE_LANES } TraceLane; // one row of the picture each
 

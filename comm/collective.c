@@ -2,6 +2,7 @@
 #include "comm/collective.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "base/record.h"
 #include "comm/comm_private.h"
 #include "comm/nccl.h"

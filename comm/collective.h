@@ -4,6 +4,7 @@
 //
 // The TCP way exists so that everything but NCCL itself runs in tests; it is no way to train on many CPUs.
 #pragma once
+#include "base/error.h"
 #include "comm/comm.h"
 #include "nn/device.h"
 #include "nn/tensor.h"

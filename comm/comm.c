@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/alloc.h"
 #include "comm/comm_private.h"
 
 // Before the watch lives: whether a failure of this process is told by another.

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "base/util.h"
+#include "base/error.h"
 #include "comm/launch.h"
 
 typedef struct Comm Comm;

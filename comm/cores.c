@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/util.h"
+#include "base/alloc.h"
 
 // ---- sets -----------------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 #include "comm/hello.h"
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
 #include "comm/launch.h"
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
 // PMI_*) set, or from our own supervisor. Nothing is linked for any of them.
 #pragma once
 #include <stdbool.h>
-#include "base/util.h"
+#include "base/error.h"
 #include "comm/crew.h"
 
 typedef struct Launch {

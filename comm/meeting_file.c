@@ -5,11 +5,13 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/alloc.h"
 
 static const char title[] = "maskrcnn rendezvous 1";
 

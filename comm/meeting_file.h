@@ -1,6 +1,7 @@
 // The file of --rendezvous file:PATH, on a file system that all hosts share: where rank 0 listens.
 #pragma once
 #include <stdbool.h>
+#include "base/error.h"
 #include "comm/wire.h"
 
 enum { MAX_ADDRESSES = 32 };

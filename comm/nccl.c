@@ -1,6 +1,7 @@
 #include "comm/nccl.h"
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -4,7 +4,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
-#include "base/util.h"
+#include "base/error.h"
 
 enum { NCCL_OLDEST = 21700 }; // 2.17.0, the first with a communicator's limits of CTAs
 

@@ -1,8 +1,11 @@
 #include "comm/reception.h"
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 
 enum { GUESTS_BESIDE = 64 };            // more than the ranks that may come at once
 static const double hello_seconds = 10; // for which whoever comes may say nothing

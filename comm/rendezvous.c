@@ -1,8 +1,11 @@
 #include "comm/rendezvous.h"
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "base/interrupt.h"
 #include "comm/meeting_file.h"
 #include "comm/reception.h"

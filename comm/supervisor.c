@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,6 +14,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "base/interrupt.h"
 
 enum { LAST_WAIT = 10, BEAT_MS = 500 }; // seconds for what was killed to be gone; milliseconds

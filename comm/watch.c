@@ -7,6 +7,8 @@
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "base/interrupt.h"
 #include "comm/watch_private.h"
 

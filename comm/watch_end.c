@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "comm/watch_private.h"
 
 // ---- the end ------------------------------------------------------------------------------------------------------

@@ -6,10 +6,13 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 
 enum { MAGIC = 0x4e43524d, VERSION = 1 }; // "MRCN"
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "base/util.h"
+#include "base/error.h"
 
 enum { WIRE_TEXT = DIE_LINE - 1, WIRE_HEAD = 24 };
 

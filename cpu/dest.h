@@ -3,6 +3,7 @@
 // convolution calls the same dest_write tile by tile.
 #pragma once
 #include <string.h>
+#include "base/error.h"
 #include "cpu/reference.h"
 
 enum { RUN_ELEMENTS = 1024 }; // of a run at most: amortises the steps of the epilogue, and a buffer of it stays in L1

@@ -3,6 +3,8 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "cpu/conv/gemm.h"
 
 static void mark(Device *dev, Mark *m) {

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <type_traits>
 extern "C" {
-#include "base/util.h"
+#include "base/error.h"
 #include "nn/ops.h"
 }
 

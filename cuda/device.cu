@@ -1,6 +1,7 @@
 // The GPU as a device: memory, the stream, and errors in words that help.
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/alloc.h"
 #include "cuda/common.cuh"
 #include "cuda/conv/hopper.cuh"
 #include "cuda/conv/ladder.h"

@@ -3,6 +3,7 @@
 // figures stay unknown.
 #include <dlfcn.h>
 #include <stdio.h>
+#include "base/alloc.h"
 #include "cuda/common.cuh"
 extern "C" {
 #include "base/machine.h"

@@ -1,10 +1,12 @@
 #include "engine/benchmark.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "base/latency.h"
 #include "base/machine.h"
 #include "base/record.h"
-#include "engine/rank_sum.h"
+#include "comm/rank_sum.h"
 #include "nn/node_energy.h"
 
 // ---- nodes --------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // Detections on the host: what TASK_DETECTION's results are made into. Masks come as runs, which the device makes and
 // writes into page-locked memory, behind the network and without being asked (ops mask_runs and detections_write).
 #pragma once
-#include "data/formats/rle.h"
+#include "data/coco/rle.h"
 #include "engine/engine.h"
 #include "nn/ops.h"
 
@@ -67,7 +67,7 @@ typedef struct Detector {
   int64_t started, handed_out;          // batches
 } Detector;
 
-// For engine/task.h.
+// For evaluation/task.h.
 void detect_plan(Engine *e);
 bool detect_allocate(Engine *e, Err *err);
 bool detect_make_room(Engine *e, int64_t pixels);

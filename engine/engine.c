@@ -2,10 +2,11 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "base/parallel.h"
 #include "engine/detect.h"
 #include "engine/step.h"
-#include "engine/task.h"
+#include "evaluation/task.h"
 #include "nn/sync_nodes.h"
 
 const char *const amp_names[] = {"off", "bf16", "fp16", NULL};

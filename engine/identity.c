@@ -1,6 +1,7 @@
 #include "engine/identity.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "base/json.h"
 
 // What --amend may change: length and optimisation, and how many ranks share the images of a step.

@@ -1,8 +1,8 @@
 // The identity of a run: everything that decides the weights of a step but is not in the model's configuration, as one
 // JSON object of numbers, strings and booleans (setup_identity makes it). A checkpoint holds that of its run.
 #pragma once
+#include "base/error.h"
 #include "base/record.h"
-#include "base/util.h"
 
 // Whether a run goes on as the one that it resumes; false names the first difference and what to do.
 bool identity_same(const char *was, const char *is, Err *err);

@@ -2,6 +2,7 @@
 // still reads this one. A batch crosses to `staged` beside the computation; its step begins by moving it to `data`.
 #pragma once
 #include <stdbool.h>
+#include "base/error.h"
 #include "models/model.h"
 #include "nn/batch.h"
 #include "nn/device.h"

@@ -2,6 +2,7 @@
 // before any of it is taken, and which names the options that shrink it.
 #pragma once
 #include <stdio.h>
+#include "base/error.h"
 #include "nn/device.h"
 
 typedef enum MemoryPlace {

@@ -1,6 +1,7 @@
 #include "engine/reduction.h"
 #include <math.h>
 #include <stdlib.h>
+#include "base/alloc.h"
 
 const char *const reduce_names[] = {[REDUCE_F32] = "fp32", [REDUCE_BF16] = "bf16", [REDUCE_NONE] = "none", NULL};
 

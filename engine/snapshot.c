@@ -1,4 +1,5 @@
 #include "engine/snapshot.h"
+#include "base/alloc.h"
 
 void snapshot_plan(Snapshot *s, const Params *p) {
   const size_t real = dtype_size(p->dev->real);

@@ -1,6 +1,7 @@
 // Snapshot: parameters and moments as they stood after a step, on the host: what a checkpoint is written from. It is
 // copied beside the steps that follow.
 #pragma once
+#include "base/error.h"
 #include "nn/params.h"
 
 typedef struct Snapshot {

@@ -3,13 +3,14 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "base/json.h"
 #include "base/output.h"
 #include "base/record.h"
+#include "classification/nets/torchvision_classifier.h"
 #include "engine/identity.h"
 #include "engine/state_names.h"
 #include "models/torchvision.h"
-#include "models/torchvision_classifier.h"
 
 static bool read_categories(const char *text, int names, Category *out, Err *err) {
   Json j;

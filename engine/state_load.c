@@ -2,8 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/output.h"
+#include "base/text.h"
+#include "classification/nets/torchvision_classifier.h"
 #include "engine/state_names.h"
-#include "models/torchvision_classifier.h"
 
 static bool class_dependent(const Model *m, const char *name) {
   for (const char *const *part = m->class_parameters; *part; part++)

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "base/record.h"
 #include "engine/state_names.h"
 

@@ -3,8 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "engine/engine.h"
-#include "engine/task.h"
+#include "evaluation/task.h"
 #include "nn/fault.h"
 
 enum { SCALE_INTERVAL = 2000 }; // clean steps before fp16's loss scale doubles, as torch.amp.GradScaler

@@ -1,6 +1,9 @@
 // Images sampled through an affine map: which points a canvas pixel shows, and what an image holds between its pixels.
 // As PyTorch's grid_sample(mode="bilinear", padding_mode="zeros", align_corners=False) samples.
 #pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include "base/basics.h"
 #include "base/rng.h" // HD
 #include "exact/tap.h"
 

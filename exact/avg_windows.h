@@ -1,6 +1,7 @@
 // Which positions a mean is taken over, by how many it divides, and which windows cover a position, along one axis; on
 // the CPU and CUDA, forward and backward.
 #pragma once
+#include "base/basics.h"
 #include "exact/pool_windows.h"
 
 // The input positions of window `out`, of `outputs`, along `size` positions; empty where it covers none.

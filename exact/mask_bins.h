@@ -3,6 +3,7 @@
 // (paste_masks_in_image). One text for the CPU and CUDA: the same operations in the same order.
 #pragma once
 #include <string.h>
+#include "base/basics.h"
 #include "exact/polygon.h"
 #include "exact/roi_bins.h"
 

@@ -5,8 +5,8 @@
 // the columns.
 #pragma once
 #include <stdbool.h>
+#include "base/basics.h"
 #include "base/rng.h" // HD
-#include "base/util.h"
 
 // reach: pixels; bounds integers for coordinates gone astray
 enum { POLYGON_FINE = 5, POLYGON_REACH = 1000000 };

@@ -1,8 +1,8 @@
 // Which positions a pooling window covers, and which windows cover a position, along one axis; on the CPU and CUDA,
 // forward and backward.
 #pragma once
+#include "base/basics.h"
 #include "base/rng.h" // HD
-#include "base/util.h"
 #include "nn/ops.h"
 
 typedef struct PoolSpan { // positions along an axis, [first, last)

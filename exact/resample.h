@@ -3,8 +3,9 @@
 // the horizontal pass comes first and leaves bytes. One text for the CPU and CUDA: the same operations in the same
 // order.
 #pragma once
+#include <stddef.h>
+#include "base/basics.h"
 #include "base/rng.h" // HD
-#include "base/util.h"
 
 enum { RESAMPLE_BITS = 22 }; // of a weight: 32, less 8 of a pixel and 2 to spare
 

@@ -2,6 +2,7 @@
 // points in them, the pixels around a sampling point. One text for features and mask targets, forward and backward, CPU
 // and CUDA.
 #pragma once
+#include "base/basics.h"
 #include "exact/geometry.h"
 #include "exact/tap.h"
 

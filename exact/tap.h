@@ -1,8 +1,8 @@
 // Linear interpolation between neighbouring pixels: where a sample reads an axis, and the bilinear blend of two such
 // axes. RoIAlign, mask targets, pasted masks and the resize of images all sample through a Tap, on the CPU and CUDA.
 #pragma once
+#include "base/basics.h"
 #include "base/rng.h" // HD
-#include "base/util.h"
 #include "exact/real.h"
 
 // A sample between two pixels of an axis: (1 - fraction) · v[low] + fraction · v[high].

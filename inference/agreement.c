@@ -1,6 +1,7 @@
 #include "inference/agreement.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "engine/identity.h"
 

@@ -1,5 +1,7 @@
 #include "inference/benchmark.h"
 #include <stdlib.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "engine/benchmark.h"
 #include "lib/inspect.h"
 

@@ -2,17 +2,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "base/folder.h"
 #include "base/interrupt.h"
 #include "base/output.h"
-#include "data/formats/choice.h"
+#include "comm/rank_sum.h"
+#include "data/coco/choice.h"
 #include "engine/detect.h"
-#include "engine/evaluate.h"
-#include "engine/rank_sum.h"
+#include "evaluation/evaluate.h"
 #include "inference/agreement.h"
 #include "inference/benchmark.h"
-#include "inference/score_page.h"
 #include "inference/speed.h"
+#include "page/score_page.h"
 
 // ---- the folder of a run ----------------------------------------------------------------------------------------
 

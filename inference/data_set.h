@@ -1,8 +1,8 @@
 // ./infer --data: a data set, shared out over ranks, of which the first speaks and has the results: detections,
 // overlays, scores, or with --benchmark a record.
 #pragma once
-#include "engine/findings.h"
-#include "engine/job.h"
+#include "comm/job.h"
+#include "inference/findings.h"
 #include "inference/options.h"
 #include "weights/checkpoint.h"
 

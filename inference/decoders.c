@@ -1,8 +1,11 @@
 #include "inference/decoders.h"
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "inference/pixel_pool.h"
 
 typedef enum SlotState { SLOT_FREE, SLOT_READING, SLOT_WAITS, SLOT_READY } SlotState;

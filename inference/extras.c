@@ -1,6 +1,6 @@
 #include "inference/extras.h"
 #include <errno.h>
-#include "engine/findings.h"
+#include "inference/findings.h"
 
 // What is wrong with a folder, behind the option that names it.
 static bool refuse(const char *option, const Err *why, Err *err) { return err_set(err, "%s: %s", option, why->msg); }

@@ -1,8 +1,8 @@
 // Extras: what is left of an image besides results and overlay: which detections count, label maps, crops.
 #pragma once
-#include "data/formats/choice.h"
-#include "data/reports/crops.h"
-#include "data/reports/labels.h"
+#include "data/coco/choice.h"
+#include "data/pictures/crops.h"
+#include "data/pictures/labels.h"
 #include "inference/options.h"
 
 typedef struct Extras {

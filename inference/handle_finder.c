@@ -1,6 +1,8 @@
 #include "inference/handle_finder.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "inference/handle_options.h"
 
 enum { AHEAD = 3 }; // batches: one that crosses, one that is computed, one whose results are made

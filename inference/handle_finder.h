@@ -1,7 +1,7 @@
 // The network as an evaluation's Finder, run through include/maskrcnn.h alone: for the canvases of a data set, so that
 // batches of its loader are batches of the network.
 #pragma once
-#include "engine/evaluate.h"
+#include "evaluation/evaluate.h"
 #include "include/maskrcnn.h"
 #include "inference/options.h"
 

@@ -1,6 +1,8 @@
 #include "inference/handles.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "include/maskrcnn.h"
 #include "inference/handle_options.h"
 #include "lib/canvases.h"

@@ -5,7 +5,7 @@
 // of one, which is kept for the next that fits it. Which canvas an image goes to depends on its size and the options
 // alone.
 #pragma once
-#include "data/formats/tiles.h"
+#include "data/coco/tiles.h"
 #include "include/maskrcnn.h"
 #include "inference/options.h"
 #include "inference/runner.h"

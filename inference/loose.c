@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/alloc.h"
 #include "base/folder.h"
 #include "base/interrupt.h"
 #include "base/output.h"

@@ -1,6 +1,6 @@
 // ./infer of images that are named, in folders, or in a list: a stream of any sizes.
 #pragma once
-#include "engine/findings.h"
+#include "inference/findings.h"
 #include "inference/options.h"
 
 // Returns the program's exit status.

@@ -1,5 +1,6 @@
 #include "inference/options.h"
-#include "engine/job.h"
+#include "base/alloc.h"
+#include "comm/job.h"
 
 InferOptions infer_options(int argc, char **argv) {
   InferOptions o = {OPTION_DEFAULTS(INFER_OPTIONS)};

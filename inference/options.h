@@ -2,8 +2,8 @@
 #pragma once
 #include "base/cli.h"
 #include "data/batches/canvas.h"
-#include "data/formats/results.h"
-#include "data/reports/labels.h"
+#include "data/coco/results.h"
+#include "data/pictures/labels.h"
 #include "engine/engine.h"
 
 // clang-format off

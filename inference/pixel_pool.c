@@ -1,6 +1,6 @@
 #include "inference/pixel_pool.h"
 #include <stdlib.h>
-#include "base/util.h"
+#include "base/basics.h"
 
 static void forget(PixelPool *p, int i) {
   p->bytes -= p->spare[i].room;

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/file.h"
 
 typedef struct Folder { // its images, of which `next` and those behind it are not handed out
   char **file;          // [n]

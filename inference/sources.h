@@ -1,7 +1,7 @@
 // Where loose images come from: files, folders and a list on standard input, in the order in which they were named.
 #pragma once
 #include <stdint.h>
-#include "base/util.h"
+#include "base/error.h"
 
 typedef struct Sources Sources;
 

@@ -1,8 +1,9 @@
 #include "inference/speed.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "base/latency.h"
-#include "base/util.h"
 
 void speed_begin(Speed *s, int ranks, const char *results) {
   *s = (Speed){.begun = now_seconds(), .ranks = ranks, .results = results};

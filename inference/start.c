@@ -1,4 +1,5 @@
 #include "inference/start.h"
+#include "base/alloc.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "nn/device.h"

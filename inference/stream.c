@@ -1,6 +1,8 @@
 #include "inference/stream.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 
 typedef struct Flight { // a batch under way, or one whose images have not all been visited
   void *results;

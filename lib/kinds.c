@@ -1,7 +1,8 @@
 #include "lib/kinds.h"
 #include <stdlib.h>
 #include <string.h>
-#include "engine/classify.h"
+#include "base/alloc.h"
+#include "classification/classify.h"
 #include "engine/detect.h"
 #include "lib/results.h"
 

@@ -1,8 +1,9 @@
 #include "lib/opened.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
+#include "classification/data/classes.h"
 #include "data/batches/augment.h"
-#include "data/batches/classes.h"
 #include "engine/state.h"
 #include "lib/canvases.h"
 #include "lib/kinds.h"

@@ -1,6 +1,6 @@
 // What a caller asks for, checked and completed.
 #pragma once
-#include "base/util.h"
+#include "base/error.h"
 #include "include/maskrcnn.h"
 
 enum { OPTIONS_CANVASES = 8, OPTIONS_PIXELS = 1 << 28 }; // the most that can be asked for

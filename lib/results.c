@@ -2,7 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "data/formats/rle.h"
+#include "base/alloc.h"
+#include "data/coco/rle.h"
 
 typedef struct ResultSet {
   maskrcnn_results all; // first, so that its address is the set's

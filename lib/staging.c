@@ -1,6 +1,7 @@
 #include "lib/staging.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 
 enum { PASSED_OFTEN = 4 };
 

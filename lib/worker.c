@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "base/guest.h"
 #include "lib/handle.h"
 #include "lib/kinds.h"

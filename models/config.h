@@ -3,7 +3,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "base/util.h"
+#include "base/error.h"
 #include "nn/ops.h"
 
 typedef enum NormKind { NORM_FROZEN_BN, NORM_BN, NORM_GN, NORM_SYNC_BN } NormKind;

@@ -1,6 +1,7 @@
 #include "models/maskrcnn.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "models/fpn.h"
 #include "models/resnet.h"
 

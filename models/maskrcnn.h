@@ -10,7 +10,7 @@ typedef enum Loss { LOSS_OBJECTNESS, LOSS_RPN_BOX, LOSS_CLASSIFIER, LOSS_BOX, LO
 // And of its counters: RoIs that the box head works on; in training the objects among them, in inference detections.
 enum { COUNT_ROIS, COUNT_POSITIVES };
 
-// What its nodes hand on, for whoever looks inside (tests, tools/dump.c). NULL where training or inference has none.
+// What its nodes hand on, for whoever looks inside (tests, lab/dump.c). NULL where training or inference has none.
 typedef struct MaskRcnn {
   Anchors anchors;
   Value *image;                                   // [images, canvas_h, canvas_w, 3]

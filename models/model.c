@@ -1,6 +1,6 @@
 #include "models/model.h"
 #include <string.h>
-#include "models/classifier.h"
+#include "classification/nets/classifier.h"
 #include "models/maskrcnn.h"
 
 const Model *const models[] = {&model_maskrcnn, &model_resnet,    &model_alexnet, &model_overfeat,

@@ -6,7 +6,7 @@
 
 enum { MAX_LOSSES = 8, MAX_COUNTERS = 4, MAX_RESULTS = 4 };
 
-// What is made of results on the host: engine/task.h has a row for each.
+// What is made of results on the host: evaluation/task.h has a row for each.
 typedef enum Task { TASK_DETECTION, TASK_CLASSIFICATION, TASKS } Task;
 // Network.result of TASK_DETECTION. Boxes: a group an image, resized pixels of the canvas, index % classes = label.
 // Masks: probabilities [detections of all images, m, m, 1], rows compacted over the batch as rois_compact does it.

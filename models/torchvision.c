@@ -1,7 +1,7 @@
 #include "models/torchvision.h"
 #include <math.h>
 #include <string.h>
-#include "models/torchvision_classifier.h"
+#include "classification/nets/torchvision_classifier.h"
 
 // ---- names ------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 #include "nn/arena.h"
 #include <limits.h>
 #include <stdlib.h>
-#include "base/util.h"
+#include "base/alloc.h"
 
 enum { ALIGN = 256 };
 

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "base/machine.h"
 #include "nn/ops.h"
 #include "nn/rung.h"

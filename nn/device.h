@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
-#include "base/util.h"
+#include "base/error.h"
 #include "nn/tensor.h"
 
 #ifdef __cplusplus

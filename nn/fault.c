@@ -1,4 +1,5 @@
 #include "nn/fault.h"
+#include <stdio.h>
 #include <string.h>
 
 // ---- what errors mean -----------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 // from the name of CUDA's error, without CUDA, so that every machine can test what is said.
 #pragma once
 #include <stdbool.h>
-#include "base/util.h"
+#include "base/error.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,6 +2,7 @@
 #include "nn/graph.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 
 void graph_init(Graph *g, Device *dev, Params *params, bool training) {
   *g = (Graph){.dev = dev, .params = params, .act = params->shadow_dtype, .training = training, .part = ""};

@@ -1,7 +1,6 @@
 // Learning-rate schedules.
 #include "nn/optim.h"
 #include <math.h>
-#include "base/util.h"
 
 const char *const optimizer_names[] = {
     [OPTIMIZER_SGD] = "sgd", [OPTIMIZER_ADAM] = "adam", [OPTIMIZER_ADAMW] = "adamw", NULL};

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "base/rng.h"
-#include "base/util.h"
 #include "nn/ops.h"
 #include "nn/update_parts.h"
 

@@ -11,6 +11,7 @@
 // Time: node i runs forward at step i and backward at step 2·nodes - 1 - i.
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "nn/graph.h"
 
 int graph_backward_step(const Graph *g, const Node *n) { return 2 * g->nodes - 1 - n->id; }

@@ -1,6 +1,8 @@
 #include "nn/profile.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 
 // ---- work ---------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 #include "nn/sustained.h"
 #include <math.h>
 #include <time.h>
+#include "base/clock.h"
 
 enum {
   AHEAD = 32,         // runs that are queued while the meter is read

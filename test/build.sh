@@ -73,7 +73,7 @@ nothing() {
 }
 
 build
-kernels=$(ls cuda/*.cu cuda/*/*.cu cuda/conv/lessons/*.cu tools/*.cu | wc -l)
+kernels=$(ls cuda/*.cu cuda/*/*.cu cuda/conv/lessons/*.cu lab/*.cu | wc -l)
 sources=$(count '^cc ')
 programs=$(count '^link ')
 [ "$sources" -gt 50 ] && [ "$programs" -gt 10 ] || complain "$how: cc $sources times, link $programs times"
@@ -262,5 +262,5 @@ nothing
 touch nn/timing.h
 build
 [ "$(count '^cc ')" -gt 0 ] && [ "$(count '^cc ')" -lt 20 ] || complain "nn/timing.h: cc $(count '^cc ') times"
-makes nvcc "$(grep -l '"nn/timing.h"' cuda/*.cu cuda/*/*.cu tools/*.cu | wc -l)"
+makes nvcc "$(grep -l '"nn/timing.h"' cuda/*.cu cuda/*/*.cu lab/*.cu | wc -l)"
 exit $wrong

@@ -60,7 +60,7 @@ def matching(text, end):
 
 
 def wide_lines(path, text):
-    """Lines past COLUMNS, with their lengths. Markdown cannot wrap tables, markers of tools/tables.py and bare links,
+    """Lines past COLUMNS, with their lengths. Markdown cannot wrap tables, markers of lab/tables.py and bare links,
     and does not wrap what stands between fences. What a study has written stays as it is."""
     if path.startswith("results/studies/"):
         return

@@ -75,7 +75,7 @@ def copy_tree(to, build):
 def run_programs(tests):
     """Whether one of the tests, of which parts of names are given, runs programs."""
     names = []
-    for path in glob.glob("test/programs/test_*.c") + glob.glob("test/tools/**/test_*.c", recursive=True):
+    for path in glob.glob("test/programs/test_*.c") + glob.glob("test/lab/**/test_*.c", recursive=True):
         names += re.findall(r"^TEST\w*\((\w+)", open(path).read(), re.MULTILINE)
     return any(t in name for t in tests for name in names)
 

@@ -1,5 +1,5 @@
 // COCO's 12 figures from an annotation file and a result file, as pycocotools gives them; curves and confusion besides.
-#include "data/formats/cocoeval.h"
+#include "data/coco/cocoeval.h"
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -7,14 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/alloc.h"
 #include "base/cli.h"
 #include "base/file_set.h"
 #include "base/output.h"
 #include "base/record.h"
-#include "data/formats/coco.h"
-#include "data/formats/cocoeval_confusion.h"
-#include "data/reports/confusion.h"
-#include "data/reports/precision_recall.h"
+#include "data/coco/coco.h"
+#include "data/coco/cocoeval_confusion.h"
+#include "data/coco/confusion.h"
+#include "page/precision_recall.h"
 
 // What people should know about their files before they compare the figures with others'.
 static void print_notes(const EvalSummary *s) {

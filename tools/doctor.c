@@ -7,12 +7,13 @@
 #include "base/file_set.h"
 #include "base/output.h"
 #include "base/record.h"
-#include "data/batches/classes.h"
-#include "data/reports/advice.h"
-#include "data/reports/album.h"
-#include "data/reports/class_report.h"
+#include "base/text.h"
+#include "classification/data/class_report.h"
+#include "classification/data/classes.h"
+#include "data/survey/advice.h"
 #include "models/config.h"
 #include "nn/optim.h"
+#include "page/album.h"
 
 // clang-format off
 #define DOCTOR_OPTIONS(X)                                                                                              \

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "base/cli.h"
 #include "base/output.h"
 #include "base/record.h"

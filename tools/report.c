@@ -1,12 +1,14 @@
 // report: several runs on one page, or one picture of their losses, curve over curve.
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "base/cli.h"
+#include "base/file.h"
 #include "base/file_set.h"
 #include "base/output.h"
-#include "data/reports/plot.h"
-#include "engine/curves.h"
-#include "engine/page_read.h"
+#include "page/page_read.h"
+#include "page/plot.h"
+#include "training/curves.h"
 
 enum { MAX_RUNS = 8 };
 _Static_assert((int)MAX_RUNS <= (int)PLOT_COLOURS, "every run has a colour of its own");

@@ -1,9 +1,10 @@
 // Writes a data set of textured shapes, on which a small network learns in minutes: in COCO's layout, or of single
 // shapes by class.
-#include "data/formats/shapes.h"
+#include "data/shapes/shapes.h"
 #include <math.h>
 #include <unistd.h>
 #include "base/cli.h"
+#include "base/clock.h"
 #include "base/output.h"
 
 static void show_progress(int done, int total) {

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/file.h"
 #include "base/record.h"
-#include "base/util.h"
 
 typedef enum CkptType {
   CKPT_F64,

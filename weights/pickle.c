@@ -1,6 +1,8 @@
 #include "weights/pickle.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 
 // A pickle of a thousand tensors takes about 20,000 steps. Each makes at most one value and pushes at most one.
 enum { MAX_STEPS = 1 << 21, CHUNK = 1 << 16 };

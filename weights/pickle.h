@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "base/util.h"
+#include "base/error.h"
 
 typedef enum PickleKind {
   PICKLE_NONE,

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/alloc.h"
 #include "weights/formats.h"
 
 // ---- the list of tensors --------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "weights/formats.h"
 
 enum { PREFIX = 8, MAX_HEADER = 100 << 20 }; // the limit of the reference implementation

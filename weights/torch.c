@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "weights/formats.h"
 #include "weights/pickle.h"
 #include "weights/zip.h"

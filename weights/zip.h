@@ -3,7 +3,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
-#include "base/util.h"
+#include "base/error.h"
 
 typedef struct ZipMember {
   const char *name;

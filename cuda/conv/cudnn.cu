@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "cuda/conv/cudnn.h"
 #include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/sweep.cuh"

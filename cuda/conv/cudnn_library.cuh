@@ -2,6 +2,7 @@
 // functions that are used, and its backend descriptors: created, given attributes, finalised.
 #pragma once
 #include <initializer_list>
+#include "base/alloc.h"
 #include "cuda/common.cuh"
 #include "cuda/conv/cudnn_graph.h"
 

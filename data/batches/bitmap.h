@@ -1,7 +1,7 @@
 // Instance masks on their way to the device: run lengths become bits, cropped to what the mask covers.
 #pragma once
 #include <stdint.h>
-#include "data/formats/rle.h"
+#include "data/coco/rle.h"
 #include "nn/batch.h"
 
 // 32-bit words of a bitmap of h rows of w bits.

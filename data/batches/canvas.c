@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 
 // All in double, as Python computes it: 800 / 289 · 289 truncates to 799 there, so it does here.
 

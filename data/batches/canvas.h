@@ -3,7 +3,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "base/util.h"
+#include "base/error.h"
 #include "nn/batch.h"
 
 enum { MAX_CANVASES = 8, CANVAS_MULTIPLE = 32 };

@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/alloc.h"
 #include "base/output.h"
 #include "base/parallel.h"
 #include "data/batches/bitmap.h"
-#include "data/formats/coco_index.h"
+#include "data/coco/coco_index.h"
 
 static float clip(float v, float high) { return v < 0 ? 0 : v > high ? high : v; } // NaN stays NaN
 

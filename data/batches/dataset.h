@@ -4,10 +4,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "base/util.h"
+#include "classification/data/idx.h"
 #include "data/batches/canvas.h"
-#include "data/formats/coco.h"
-#include "data/formats/idx.h"
+#include "data/coco/coco.h"
 #include "data/images/image.h"
 
 typedef struct Object { // an annotation that can be trained on
@@ -38,7 +37,7 @@ typedef struct Dataset {
   atomic_uchar *reported; // [num_images] whether an image was reported as bad, whichever loader met it
   bool *absent;           // [coco.num_images] whether an image's file was not there when the set was opened
   double patience;        // of DatasetOptions
-  // Of a set of classes (data/batches/classes.h), and zero otherwise.
+  // Of a set of classes (classification/data/classes.h), and zero otherwise.
   bool of_classes;   // object i is that of image i; its label counts from 0; `classes` are without background
   float view;        // of ClassOptions
   Idx idx;           // the images, in memory; image i is number image[i] there; n = 0: files
@@ -70,7 +69,7 @@ typedef struct DatasetOptions {
   bool keep_empty;   // also images without a usable object (evaluation; presets that train on background)
   double patience;   // seconds that files may be away which were there when the set was opened (data/batches/outage.h)
   int limit;         // only the first `limit` usable images by id; 0 = all
-  const char *index; // folder for the index of the annotations (data/formats/coco_index.h); NULL: none
+  const char *index; // folder for the index of the annotations (data/coco/coco_index.h); NULL: none
 } DatasetOptions;
 
 // Reads the annotations of a split and decides what is usable, as torchvision's reference training does

@@ -3,6 +3,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "base/parallel.h"
 #include "base/rng.h"
 #include "data/batches/objects.h"

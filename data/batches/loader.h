@@ -3,7 +3,6 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "base/util.h"
 #include "data/batches/augment.h"
 #include "data/batches/dataset.h"
 #include "nn/batch.h"

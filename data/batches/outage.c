@@ -1,5 +1,7 @@
 #include "data/batches/outage.h"
+#include <stdio.h>
 #include <unistd.h>
+#include "base/clock.h"
 
 enum { RETRY_EVERY = 100000 }; // microseconds
 

@@ -1,7 +1,7 @@
 // Outage: files that were there and cannot be read, because a storage is away for a moment.
 #pragma once
 #include <pthread.h>
-#include "base/util.h"
+#include "base/error.h"
 
 typedef struct Outage {
   double patience; // seconds; 0 = none

@@ -1,7 +1,7 @@
 #include "data/batches/sampler.h"
 #include <stdlib.h>
+#include "base/alloc.h"
 #include "base/rng.h"
-#include "base/util.h"
 
 enum { KEY_IMAGES, KEY_BATCHES }; // what is shuffled: the last word of the key
 

@@ -1,6 +1,8 @@
 #include "data/images/image.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
+#include "base/file.h"
 #include "data/images/jpeg.h"
 
 #define STB_IMAGE_IMPLEMENTATION

@@ -3,7 +3,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/scratch.h"
-#include "base/util.h"
 
 typedef struct Image {
   int h, w;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 
 enum { BLOCK = 8, CELLS = BLOCK * BLOCK, COMPONENTS = 3, AC_SYMBOLS = 162 };
 

@@ -1,8 +1,10 @@
 #include "data/images/png.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
+#include "base/alloc.h"
 
 enum { FILTERS = 5 };
 

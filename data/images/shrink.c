@@ -1,6 +1,6 @@
 #include "data/images/shrink.h"
 #include <stddef.h>
-#include "base/util.h"
+#include "base/basics.h"
 
 enum { MOST = 255 }; // a sum of MOST² bytes fits 32 bits
 

@@ -1,5 +1,6 @@
 // What is one file under several names.
 #include <unistd.h>
+#include "base/alloc.h"
 #include "base/file_set.h"
 #include "test/harness/test.h"
 

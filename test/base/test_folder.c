@@ -1,5 +1,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/file.h"
 #include "base/folder.h"
 #include "test/harness/child.h"
 #include "test/harness/test.h"

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/alloc.h"
 #include "base/growing.h"
 #include "test/harness/test.h"
 

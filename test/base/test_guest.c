@@ -1,5 +1,6 @@
 // What would end a program ends a guest's work alone, with the line that the program would have printed.
 #include <pthread.h>
+#include "base/alloc.h"
 #include "base/guest.h"
 #include "test/harness/child.h"
 #include "test/harness/test.h"

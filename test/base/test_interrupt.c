@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/error.h"
 #include "base/interrupt.h"
 #include "test/harness/test.h"
 

@@ -1,5 +1,6 @@
 // The JSON reader: what it accepts, what it says of what it rejects, and that no input makes it misbehave.
 #include <sys/mman.h>
+#include "base/alloc.h"
 #include "base/json.h"
 #include "base/rng.h"
 #include "test/harness/test.h"

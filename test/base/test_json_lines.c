@@ -1,4 +1,5 @@
 // Files of JSON lines.
+#include "base/alloc.h"
 #include "base/json_lines.h"
 #include "test/harness/test.h"
 

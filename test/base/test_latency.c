@@ -1,4 +1,6 @@
 // Quantiles against numpy.quantile's definition.
+#include <stddef.h>
+#include "base/basics.h"
 #include "base/latency.h"
 #include "test/harness/test.h"
 

@@ -1,6 +1,7 @@
 // A lock takes the place of nothing of the user's.
 #include <string.h>
 #include <unistd.h>
+#include "base/alloc.h"
 #include "base/lock.h"
 #include "test/harness/small_set.h"
 #include "test/harness/test.h"

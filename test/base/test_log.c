@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "test/harness/allocations.h"
 #include "test/harness/child.h"

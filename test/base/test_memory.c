@@ -1,4 +1,7 @@
 // What is left of memory, from made-up files of the kernel.
+#include <stdint.h>
+#include "base/alloc.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "test/harness/test.h"
 

@@ -5,8 +5,9 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include "base/clock.h"
+#include "base/error.h"
 #include "base/parallel.h"
-#include "base/util.h"
 #include "test/harness/allocations.h"
 #include "test/harness/child.h"
 #include "test/harness/test.h"

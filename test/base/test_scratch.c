@@ -1,4 +1,5 @@
 // Scratch memory: pieces apart from each other, growth, and nothing allocated once the largest task was met.
+#include <stdint.h>
 #include <unistd.h>
 #include "base/scratch.h"
 #include "test/harness/test.h"

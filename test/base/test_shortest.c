@@ -1,9 +1,11 @@
 // The shortest decimals against printf and strtod, tried one digit after the other.
 #include "test/harness/test.h"
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/basics.h"
 #include "base/rng.h"
 #include "base/shortest.h"
 

@@ -1,4 +1,5 @@
 // Which bytes are UTF-8: every pair of them, and the borders of longer sequences.
+#include "base/basics.h"
 #include "base/utf8.h"
 #include "test/harness/test.h"
 

@@ -1,5 +1,6 @@
 // Collectives over device memory, over TCP and through a stand-in for NCCL, bit for bit against plain loops.
 #include <signal.h>
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "comm/collective.h"
 #include "test/harness/command.h"

@@ -1,4 +1,5 @@
 // What ranks do together over host memory, each a process.
+#include "base/alloc.h"
 #include "test/harness/rank_processes.h"
 #include "test/harness/test.h"
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE // sched_getaffinity
 #include <omp.h>
 #include <sched.h>
+#include "base/file.h"
 #include "comm/cores.h"
 #include "test/harness/child.h"
 #include "test/harness/test.h"

@@ -1,5 +1,6 @@
 // Which rank a process is, from what torchrun, srun and mpirun set.
 #include <unistd.h>
+#include "base/alloc.h"
 #include "comm/launch.h"
 #include "test/harness/test.h"
 

@@ -1,4 +1,6 @@
 // NCCL as it is found, refused and reported; against the stand-in, but for the first test.
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "comm/nccl.h"
 #include "test/harness/child.h"
 #include "test/harness/command.h"

@@ -6,6 +6,9 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/interrupt.h"
 #include "comm/hello.h"
 #include "comm/meeting_file.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/interrupt.h"
 #include "comm/supervisor.h"
 #include "test/harness/child.h"

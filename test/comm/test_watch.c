@@ -5,6 +5,9 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/interrupt.h"
 #include "test/harness/rank_processes.h"
 #include "test/harness/test.h"

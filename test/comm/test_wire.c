@@ -1,6 +1,7 @@
 // Frames whole and in pieces, what is none, and addresses.
 #include <sys/socket.h>
 #include <unistd.h>
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "comm/hello.h"
 #include "comm/wire.h"

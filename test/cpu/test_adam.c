@@ -1,4 +1,5 @@
 // Adam and AdamW, held to their definitions over several updates.
+#include "base/alloc.h"
 #include "test/harness/op_golden.h"
 #include "test/harness/update_cases.h"
 

@@ -1,4 +1,5 @@
 // Numbers of one type as numbers of another, held to the definition: the nearest number, of two the even one.
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/op.h"
 

@@ -1,7 +1,7 @@
 // Runs of pasted masks against the bits that mask_paste pastes, run-length coded afterwards.
 #include <limits.h>
 #include <omp.h>
-#include "data/formats/rle.h"
+#include "data/coco/rle.h"
 #include "test/harness/detect.h"
 #include "test/harness/run_scene.h"
 

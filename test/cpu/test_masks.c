@@ -1,7 +1,8 @@
 // Mask targets and pasting against torchvision's steps taken one by one: resize the whole mask, then RoIAlign it; pad,
 // stretch the whole mask, then copy it.
 #include <omp.h>
-#include "data/formats/rle.h"
+#include "base/alloc.h"
+#include "data/coco/rle.h"
 #include "test/harness/detect.h"
 
 enum { IMAGES = 3, OBJECTS = 3 };
@@ -186,7 +187,7 @@ TEST(mask_target_polygons_by_hand) {
   }
 }
 
-// Stars and zigzags, partly far outside the box, against data/formats/rle.c's polygons over the same grid.
+// Stars and zigzags, partly far outside the box, against data/coco/rle.c's polygons over the same grid.
 TEST(mask_target_polygons_random) {
   enum { SIZE = 28, PARTS = 3, MOST = 40 };
   for (int d = 0; d < COUNT(detect_devices); d++)

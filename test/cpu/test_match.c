@@ -1,5 +1,6 @@
 // rpn_match and roi_sample against torchvision's Matcher and sampler written out over the full matrix of overlaps.
 #include <omp.h>
+#include "base/alloc.h"
 #include "models/anchors.h"
 #include "test/harness/detect.h"
 

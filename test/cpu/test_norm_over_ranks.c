@@ -1,4 +1,5 @@
 // BatchNorm over ranks, each with a part of the batch, held to one device with all of it.
+#include "base/alloc.h"
 #include "test/harness/gradcheck.h"
 #include "test/harness/norm_fixture.h"
 

@@ -1,5 +1,6 @@
 // Preprocessing against a plain double-precision bilinear interpolation as PyTorch defines it.
 #include <omp.h>
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/op.h"
 

@@ -1,4 +1,5 @@
 // Affine preprocessing against a plain bilinear interpolation in double, and against the resize where both do the same.
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/op.h"
 

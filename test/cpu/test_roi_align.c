@@ -1,5 +1,6 @@
 // RoIAlign against its definition, its gradient against differences, and what a Dest asks for.
 #include <omp.h>
+#include "base/alloc.h"
 #include "test/harness/detect.h"
 #include "test/harness/roi_cases.h"
 

@@ -1,5 +1,6 @@
 // Adam and AdamW on the GPU against the CPU reference, over several updates; and in a recorded program, which counts
 // for itself.
+#include "base/alloc.h"
 #include "test/harness/gpu.h"
 #include "test/harness/update_cases.h"
 

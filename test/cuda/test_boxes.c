@@ -1,5 +1,6 @@
 // rpn_select, boxes_merge, rois_compact and detect_select: the GPU's boxes, scores and indices are the CPU's, bit for
 // bit. (Sixteen-bit maps are rounded on both sides alike, so this holds for every type.)
+#include "base/alloc.h"
 #include "models/anchors.h"
 #include "test/harness/gpu_boxes.h"
 

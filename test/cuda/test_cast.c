@@ -1,4 +1,5 @@
 // Numbers of one type as numbers of another, on the GPU against the CPU reference, bit for bit.
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/gpu.h"
 

@@ -1,4 +1,5 @@
 // The classifier's loss, gradient, hits and probabilities on the GPU against the CPU reference.
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/gpu.h"
 

@@ -1,6 +1,7 @@
 // The GPU as a device. Which code the driver loads: what nvcc compiled for this GPU or, where CUDA_FORCE_PTX_JIT says
 // so, the build's PTX. Copies, and collectives, beside the computation.
 #include <pthread.h>
+#include "base/alloc.h"
 #include "cuda/conv/ladder.h"
 #include "test/harness/gpu.h"
 

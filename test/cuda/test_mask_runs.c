@@ -1,4 +1,5 @@
 // Runs of pasted masks as the kernels write them into memory of the host, against the CPU's: the same words.
+#include "base/alloc.h"
 #include "nn/timing.h"
 #include "test/harness/gpu.h"
 #include "test/harness/run_scene.h"

@@ -1,5 +1,6 @@
 // Mask targets, selection and pasting on the GPU against the CPU reference. Both take what is sampled where from
 // exact/mask_bins.h, so that targets and pasted bits are equal; only the sigmoid may differ.
+#include "base/alloc.h"
 #include "test/harness/gpu_boxes.h"
 
 static const DType dtypes[] = {F32, BF16, F16};

@@ -1,6 +1,7 @@
 // rpn_match and roi_sample: the GPU samples the same anchors and RoIs as the CPU, in the same order. Of the regression
 // targets x and y are equal too; w and h go through the two libraries' logarithms.
 #include <float.h>
+#include "base/alloc.h"
 #include "models/anchors.h"
 #include "test/harness/gpu_boxes.h"
 

@@ -1,5 +1,6 @@
 // nms: whom the GPU keeps the CPU keeps, in the same order.
 #include <float.h>
+#include "base/alloc.h"
 #include "exact/geometry.h"
 #include "test/harness/gpu_boxes.h"
 

@@ -1,5 +1,6 @@
 // Max pooling and copy on the GPU against the CPU reference. Maxima and the order of the gradient's sums are the same
 // on both, so that F32 has to be equal to the bit, and 16 bits to one rounding.
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/gpu.h"
 #include "test/harness/pool_cases.h"

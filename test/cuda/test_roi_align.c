@@ -1,5 +1,6 @@
 // RoIAlign on the GPU against the CPU reference. Both take levels, positions and weights from exact/roi_bins.h, bit for
 // bit, so that only the sums of weighted features differ, by their rounding.
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/gpu.h"
 #include "test/harness/roi_cases.h"

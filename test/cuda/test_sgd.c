@@ -1,5 +1,6 @@
 // Gradient statistics, SGD and the loss scale on the GPU against the CPU reference.
 #include <float.h>
+#include "base/alloc.h"
 #include "test/harness/gpu.h"
 #include "test/harness/update_cases.h"
 

@@ -1,4 +1,5 @@
 // The GPU's clock and ceilings.
+#include "base/clock.h"
 #include "nn/timing.h"
 #include "test/harness/gpu.h"
 

@@ -1,4 +1,5 @@
 // The whole model on the GPU against the CPU: losses, gradients of every parameter, detections, learning.
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "engine/detect.h"
 #include "models/maskrcnn.h"

@@ -2,6 +2,7 @@
 // weights and images follow from the hash, and what the limits are made of.
 #include <omp.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "engine/detect.h"
 #include "models/maskrcnn.h"
 #include "test/harness/golden.h"

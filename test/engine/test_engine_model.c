@@ -1,4 +1,5 @@
 // The engine on a model that is not Mask R-CNN: it steps, times, saves and loads by what the model's row says.
+#include "base/alloc.h"
 #include "engine/engine.h"
 #include "engine/state.h"
 #include "nn/layers.h"

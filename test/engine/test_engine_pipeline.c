@@ -1,5 +1,6 @@
 // Training as a pipeline: batches staged while the step before runs, results taken when they are there. The same bits
 // as one step at a time.
+#include "base/alloc.h"
 #include "engine/engine.h"
 #include "models/maskrcnn.h"
 #include "test/harness/gpu.h"

@@ -1,4 +1,6 @@
 // The table of what a run takes.
+#include "base/alloc.h"
+#include "base/file.h"
 #include "engine/memory.h"
 #include "test/harness/child.h"
 #include "test/harness/test.h"

@@ -1,5 +1,6 @@
 // What ranks agree on in a step, over CPU ranks: gradients are the mean of those that each rank's batch has alone, bit
 // for bit, in whatever buckets; losses too; all ranks go on with the same weights; requests and voids are everybody's.
+#include "base/alloc.h"
 #include "engine/engine.h"
 #include "engine/reduction.h"
 #include "test/harness/ranks.h"

@@ -1,6 +1,6 @@
 // A loader's batches in memory that is taken once.
-#include "engine/evaluate.h"
 #include "engine/ring.h"
+#include "evaluation/evaluate.h"
 #include "test/harness/small_set.h"
 #include "test/harness/synthetic.h"
 #include "test/harness/test.h"

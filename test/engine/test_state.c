@@ -1,5 +1,6 @@
 // A run on disk: what is saved is what is loaded, a resumed run is the uninterrupted one, and a checkpoint of something
 // else is refused by name.
+#include "base/alloc.h"
 #include "engine/state.h"
 #include "models/maskrcnn.h"
 #include "models/torchvision.h"

@@ -1,6 +1,6 @@
 // Fuzzes the readers of annotations and of detections, and what is made of their masks. Seeds: test/corpus/coco.
 #include <string.h>
-#include "data/formats/coco.h"
+#include "data/coco/coco.h"
 #include "test/fuzz/memory_file.h"
 
 // Masks at a size that is not always the file's.

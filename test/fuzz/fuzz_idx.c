@@ -1,6 +1,6 @@
 // Fuzzes IDX files, as images and as labels. Seeds: test/corpus/idx.
 #include <stdlib.h>
-#include "data/formats/idx.h"
+#include "classification/data/idx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -1,7 +1,7 @@
 // Fuzzes the JSON reader and what reads annotations and detections with it. Seeds: test/corpus/json.
 #include <string.h>
 #include "base/json.h"
-#include "data/formats/coco.h"
+#include "data/coco/coco.h"
 #include "test/fuzz/memory_file.h"
 
 // Failures are one line, and nothing that is taken is wrong.

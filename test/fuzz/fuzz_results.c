@@ -4,8 +4,8 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#include "data/formats/cocoeval.h"
-#include "data/formats/cocoeval_confusion.h"
+#include "data/coco/cocoeval.h"
+#include "data/coco/cocoeval_confusion.h"
 #include "test/fuzz/memory_file.h"
 
 // Boxes, polygons, runs, a crowd, an id that comes twice, an image without size and one without objects.

@@ -4,8 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "data/batches/bitmap.h"
-#include "data/formats/rle.h"
+#include "data/coco/rle.h"
 
 static uint64_t sum_of(const Rle *r) {
   uint64_t sum = 0;

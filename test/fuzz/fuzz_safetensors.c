@@ -1,6 +1,7 @@
 // Fuzzes the reader of safetensors files. Seeds: test/corpus/safetensors.
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "weights/checkpoint.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {

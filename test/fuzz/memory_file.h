@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "base/util.h"
+#include "base/error.h"
 
 // The path of a file that holds the bytes until the next call.
 static inline const char *memory_file(const void *bytes, size_t size) {

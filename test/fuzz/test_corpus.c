@@ -1,6 +1,9 @@
 // The seeds of the fuzzers, and what they found (files named found-…), through what the fuzzers call. A bad one ends
 // the program; sanitizers see the rest in make test-asan.
 #include <dirent.h>
+#include <stdint.h>
+#include "base/alloc.h"
+#include "base/file.h"
 #include "test/harness/test.h"
 
 typedef int Target(const uint8_t *bytes, size_t size);

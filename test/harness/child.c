@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/error.h"
 #include "test/harness/test.h"
 
 // A child leaks what its parent holds, which a sanitizer would tell.

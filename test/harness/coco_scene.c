@@ -1,4 +1,5 @@
 #include "test/harness/coco_scene.h"
+#include "base/alloc.h"
 #include "base/rng.h"
 
 Scene *scene_new(int images, int categories) {

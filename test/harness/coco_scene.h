@@ -1,6 +1,6 @@
 // Ground truth and detections built in place, for tests of what compares them.
 #pragma once
-#include "data/formats/coco.h"
+#include "data/coco/coco.h"
 
 enum { SCENE_ITEMS = 4096 };
 

@@ -1,6 +1,7 @@
 #include "test/harness/command.h"
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/file.h"
 #include "test/harness/child.h"
 #include "test/harness/test.h"
 

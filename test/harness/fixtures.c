@@ -1,5 +1,6 @@
 #include "test/harness/fixtures.h"
 #include <dirent.h>
+#include "base/alloc.h"
 #include "test/harness/test.h"
 
 bool evaluator_fixtures(void (*check)(const char *path, void *context), void *context) {

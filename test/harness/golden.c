@@ -1,5 +1,6 @@
 #include "test/harness/golden.h"
 #include <string.h>
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "data/images/png.h"
 #include "engine/state.h"

@@ -1,4 +1,5 @@
 #include "test/harness/gpu.h"
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/addends.h"
 

@@ -1,5 +1,6 @@
 // What the tests of convolutions on the GPU share: who computes, what, on operands whose sums are exact.
 #pragma once
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "nn/rung.h"
 #include "test/harness/gpu.h"

@@ -3,6 +3,7 @@
 // the sum of absolute values on either side: every tolerance is 140 u of such a sum, and one rounding of the result
 // where it has 16 bits.
 #pragma once
+#include "base/alloc.h"
 #include "test/harness/gpu.h"
 #include "test/harness/norm_cases.h"
 

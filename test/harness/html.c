@@ -1,7 +1,9 @@
 #include "test/harness/html.h"
 #include <ctype.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/basics.h"
 #include "test/harness/test.h"
 
 enum { DEEPEST = 64, NAME = 16, MOST_IDS = 512 };

@@ -1,7 +1,8 @@
 #include "test/harness/infer.h"
 #include <stdio.h>
 #include <string.h>
-#include "data/formats/coco.h"
+#include "base/alloc.h"
+#include "data/coco/coco.h"
 #include "data/images/image.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

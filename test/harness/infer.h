@@ -1,6 +1,6 @@
 // ./infer for tests of it: weights, its command line, what it leaves and what it refuses.
 #pragma once
-#include "base/util.h"
+#include "base/error.h"
 
 const char *infer_weights(void); // of a short run, made once
 // "./infer --weights … --out OUT", OUT under test_tmp(), on the CPU; for a shell that runs it as the program itself.

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 
 enum { UNDECLARED = 0xFF }; // NaN in every float format, -1 as an int
 

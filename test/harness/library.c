@@ -1,4 +1,5 @@
 #include "test/harness/library.h"
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/small_engine.h"
 #include "test/harness/test.h"

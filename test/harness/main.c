@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "base/threads.h"
 #include "test/harness/test.h"
 

@@ -1,5 +1,6 @@
 #include "test/harness/maskrcnn_trial.h"
 #include <omp.h>
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/net.h"
 

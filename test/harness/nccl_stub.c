@@ -8,6 +8,8 @@
 // that it happens on.
 #include <errno.h>
 #include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

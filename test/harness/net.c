@@ -1,5 +1,6 @@
 #include "test/harness/net.h"
 #include <omp.h>
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/gradcheck.h"
 

@@ -1,6 +1,7 @@
 // Guarded tensors and the definition of Dest, element by element in double.
 #include "test/harness/op.h"
 #include <omp.h>
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/addends.h"
 

@@ -1,9 +1,12 @@
 // PNG files as their samples stand in them, alpha and 16 bits included, which data/images/image.h leaves out: by the
 // specification, for what data/images/png.h writes (one IDAT, not interlaced).
 #pragma once
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
+#include "base/alloc.h"
+#include "base/file.h"
 #include "test/harness/test.h"
 
 typedef struct PngFile {

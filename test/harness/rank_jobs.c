@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 #include "weights/checkpoint.h"

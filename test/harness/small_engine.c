@@ -1,4 +1,5 @@
 #include "test/harness/small_engine.h"
+#include "base/alloc.h"
 #include "engine/state.h"
 #include "test/harness/test.h"
 

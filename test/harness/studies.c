@@ -1,4 +1,6 @@
 #include "test/harness/studies.h"
+#include "base/alloc.h"
+#include "base/file.h"
 #include "test/harness/command.h"
 
 const char *study_tmp(void) {

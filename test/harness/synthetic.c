@@ -1,5 +1,6 @@
 #include "test/harness/synthetic.h"
 #include <stdlib.h>
+#include "base/alloc.h"
 #include "base/rng.h"
 
 enum { MAX_SIDE = 64 }; // of an object, decoded pixels: two words of bits

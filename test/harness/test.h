@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/util.h"
 
 typedef struct Test {
   const char *name;

@@ -1,4 +1,5 @@
 #include <unistd.h>
+#include "base/file.h"
 #include "data/images/png.h"
 #include "inference/decoders.h"
 #include "test/harness/command.h"

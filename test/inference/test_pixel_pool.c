@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include "base/error.h"
 #include "inference/pixel_pool.h"
 #include "test/harness/allocations.h"
 #include "test/harness/test.h"

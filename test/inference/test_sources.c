@@ -1,4 +1,5 @@
 #include <unistd.h>
+#include "base/alloc.h"
 #include "inference/sources.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

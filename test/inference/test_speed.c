@@ -1,4 +1,6 @@
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/file.h"
 #include "inference/speed.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

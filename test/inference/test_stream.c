@@ -1,6 +1,9 @@
 // The stream over a network that is made up: what it was given, in which batches, and that all comes out in order.
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/rng.h"
 #include "data/images/png.h"
 #include "inference/stream.h"

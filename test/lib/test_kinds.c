@@ -1,8 +1,9 @@
 // The library with a classifier: classes and their probabilities.
 #include <pthread.h>
+#include "base/alloc.h"
+#include "classification/classify.h"
+#include "classification/data/classes.h"
 #include "data/batches/augment.h"
-#include "data/batches/classes.h"
-#include "engine/classify.h"
 #include "engine/state.h"
 #include "test/harness/library.h"
 #include "test/harness/test.h"

@@ -1,4 +1,5 @@
-// Results in one piece of memory, and masks as strings and bytes: those of data/formats/rle.c.
+// Results in one piece of memory, and masks as strings and bytes: those of data/coco/rle.c.
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "lib/results.h"
 #include "test/harness/test.h"

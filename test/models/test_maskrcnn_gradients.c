@@ -1,5 +1,6 @@
 // Gradients of Mask R-CNN's losses with respect to every parameter, against differences.
 #include <omp.h>
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/maskrcnn_trial.h"
 #include "test/harness/net.h"

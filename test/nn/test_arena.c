@@ -1,4 +1,5 @@
 // The planner of the arena against what it promises, pair by pair.
+#include "base/basics.h"
 #include "base/rng.h"
 #include "nn/arena.h"
 #include "test/harness/test.h"

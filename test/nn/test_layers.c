@@ -1,5 +1,6 @@
 // Two convolutions of one input as one: the channels have the bits that each alone gives them, on every device.
 #include <string.h>
+#include "base/alloc.h"
 #include "nn/layers.h"
 #include "test/harness/gpu.h"
 

@@ -1,5 +1,6 @@
 // The energy of a walk's nodes, by a meter that is made up here: a thousand watts.
 #include <math.h>
+#include "base/clock.h"
 #include "nn/node_energy.h"
 #include "test/harness/net.h"
 #include "test/harness/test.h"

@@ -1,4 +1,6 @@
 // What a walk has to do, by hand; that its time is kept; what is printed and traced of it.
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "nn/profile.h"
 #include "nn/timing.h"

@@ -1,5 +1,6 @@
 // What is measured of work that runs for long, on the CPU with a meter that is made up here.
 #include <math.h>
+#include "base/clock.h"
 #include "nn/sustained.h"
 #include "test/harness/test.h"
 

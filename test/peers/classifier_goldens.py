@@ -1,6 +1,6 @@
 """Writes test/goldens/classifiers.safetensors: what torchvision 0.29 computes in double for its classification networks
 (and for OverFeat and the VGG for 28 × 28 pixels, which it does not have), on small images: loss, gradients and running
-statistics of a training step, then the probabilities of inference. test/models/test_classifier_goldens.c holds ours
+statistics of a training step, then the probabilities of inference. test/classification/nets/test_classifier_goldens.c holds ours
 against them. Only this script needs torch; it was run as
 
     python3 -m venv /tmp/venv

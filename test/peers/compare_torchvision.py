@@ -6,7 +6,7 @@ needs torch and torchvision.
     make && /tmp/venv/bin/python test/peers/compare_torchvision.py [--dump build/dump] [--data DIR] [--case NAME]
 
 For each case torchvision builds a model with random weights (norms and running statistics included, output layers
-scaled so that scores and boxes spread), its state_dict becomes a checkpoint of ours, and tools/dump runs it on a few
+scaled so that scores and boxes spread), its state_dict becomes a checkpoint of ours, and lab/dump runs it on a few
 images. torchvision then runs on the same decoded bytes and canvas (torchvision_run.py says what is changed). Both sides
 compute in double, so that only a difference in meaning shows: indices and pasted masks must be equal, numbers agree to
 1e-9 (scores and boxes, which leave the engine as float, to 1e-6).
@@ -184,7 +184,7 @@ def check_gradients(report, model, dump):
                     relative <= (1e-9 if report.exact else 1e-3))
     norm = torch.nn.utils.clip_grad_norm_(list(trained.values()), 1.0)
     report.close("gradient norm", dump["grad_norm"], norm.reshape(1))
-    # tools/dump's two steps with one gradient: the first has no learning rate, so that it only fills the momentum.
+    # lab/dump's two steps with one gradient: the first has no learning rate, so that it only fills the momentum.
     before = {k: p.detach().clone() for k, p in trained.items()}
     sgd = torch.optim.SGD(trained.values(), lr=0, momentum=f32(0.9), weight_decay=f32(1e-4))
     sgd.step()

@@ -74,7 +74,7 @@ def cli_files():
 
 
 def rle_string(runs):
-    """COCO's string, as rle_to_string writes it (data/formats/rle.c)."""
+    """COCO's string, as rle_to_string writes it (data/coco/rle.c)."""
     out = ""
     for i, run in enumerate(runs):
         x, more = run - (runs[i - 2] if i > 2 else 0), True

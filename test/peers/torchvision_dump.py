@@ -1,4 +1,4 @@
-"""What tools/dump writes, and torchvision's sampler drawing by our random numbers. Used by compare_torchvision.py."""
+"""What lab/dump writes, and torchvision's sampler drawing by our random numbers. Used by compare_torchvision.py."""
 import numpy as np
 import torch
 from safetensors import safe_open

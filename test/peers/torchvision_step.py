@@ -1,5 +1,5 @@
 """One training step of torchvision's MaskRCNN on the batch of a dump, unit by unit, with every activation, every index
-and the gradient that reaches each activation: what tools/dump --feed is given, and what its indices are held against.
+and the gradient that reaches each activation: what lab/dump --feed is given, and what its indices are held against.
 Used by compare_torchvision_gpu.py.
 """
 import torch

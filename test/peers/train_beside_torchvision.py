@@ -311,7 +311,7 @@ def main():
     add("--flip", type=float, default=0.5)
     add("--keyed", type=int, default=10, help="steps of torchvision that sample by our rule")
     add("--boxes", default="float32", choices=["float32", "autocast"], help="torchvision's, where it computes in bf16")
-    add("--run", help="what the record calls it; by this name tools/figures.py finds it")
+    add("--run", help="what the record calls it; by this name lab/figures.py finds it")
     add("--no-amp", dest="amp", action="store_false")
     add("--autocast", action="store_true", help="torchvision in bf16 on a CPU, too, where ours is in float32")
     add("--train", default="./train")

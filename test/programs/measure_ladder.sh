@@ -3,7 +3,7 @@
 # beside rungs and cuDNN, and what Nsight Compute counts in it. From the root of the tree, after `make`, on a GPU that
 # runs nothing else and whose counters may be read (as root, or see NVIDIA's ERR_NVGPUCTRPERM):
 #   sh test/programs/measure_ladder.sh ladder.jsonl profile.jsonl
-#   python3 tools/ladder_plot.py ladder.jsonl >ladder.svg
+#   python3 lab/ladder_plot.py ladder.jsonl >ladder.svg
 # LESSONS: which to profile ("01_naive 02_smem_tile"). PROFILE=: no profiles. B: where the programs are.
 # Takes some two minutes on an H200.
 set -eu
@@ -19,7 +19,7 @@ trap 'rm -rf "$work"' EXIT
 "$B/bench" ladder --out "$ladder"
 [ -n "$PROFILE" ] || exit 0
 "$B/machine" >"$work/machine"
-flags=$(python3 tools/lesson_profile.py --flags)
+flags=$(python3 lab/lesson_profile.py --flags)
 for file in ${LESSONS:-cuda/conv/lessons/[0-9]*.cu}; do
   lesson=$(basename "$file" .cu)
   # shellcheck disable=SC2086 # words of flags
@@ -30,4 +30,4 @@ for file in ${LESSONS:-cuda/conv/lessons/[0-9]*.cu}; do
   echo "# $lesson" >>"$work/profiles"
   cat "$work/said" >>"$work/profiles"
 done
-python3 tools/lesson_profile.py "$work/machine" "$work/profiles" >>"$profile"
+python3 lab/lesson_profile.py "$work/machine" "$work/profiles" >>"$profile"

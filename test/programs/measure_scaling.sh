@@ -2,7 +2,7 @@
 # The records of results/scaling-h200.jsonl, on any machine: steps on one GPU and on N in turns, with and without what
 # scaling loses, and all-reduces alone. From the root of the tree, after `make`:
 #   DATA=/data/coco GPUS=4 sh test/programs/measure_scaling.sh >>records.jsonl
-#   python3 tools/scaling.py --check records.jsonl
+#   python3 lab/scaling.py --check records.jsonl
 # STEPS: of each record, after half as many. A setting takes some seconds; all of it five minutes and more.
 set -eu
 N=${GPUS:-2} STEPS=${STEPS:-80} B=${B:-build}

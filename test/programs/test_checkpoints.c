@@ -1,4 +1,5 @@
 // The checkpoints that a run keeps beside the last two, and runs that go on otherwise than they began.
+#include "base/file.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 

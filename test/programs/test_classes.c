@@ -1,6 +1,7 @@
 // ./train on images by class: a run is the same however often it is interrupted and on whatever it runs, its phases end
 // where they should, its files say what came of it, and a mistake gets one line.
 #include <unistd.h>
+#include "base/alloc.h"
 #include "base/json.h"
 #include "engine/state.h"
 #include "test/harness/command.h"

@@ -1,4 +1,5 @@
 // Runs with nothing given but data, size and batch: they stay finite, and learn after warmup.
+#include "base/file.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 

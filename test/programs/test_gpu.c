@@ -1,4 +1,5 @@
 // The programs on a GPU: make test-gpu.
+#include "base/alloc.h"
 #include "test/harness/command.h"
 #include "test/harness/gpu.h"
 

@@ -3,8 +3,10 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "base/lock.h"
-#include "data/formats/coco.h"
+#include "data/coco/coco.h"
 #include "data/images/png.h"
 #include "test/harness/command.h"
 #include "test/harness/html.h"

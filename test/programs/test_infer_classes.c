@@ -1,5 +1,7 @@
 // ./infer with a classifier: the same classes whichever way images come, what is left of a run, and what is refused.
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "test/harness/command.h"
 #include "test/harness/html.h"

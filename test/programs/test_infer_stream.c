@@ -1,7 +1,8 @@
 // infer of images that are named, as a stream: folders, lists, sizes of all kinds, tiles, and what is written beside.
 #include <sys/stat.h>
 #include <unistd.h>
-#include "data/formats/coco.h"
+#include "base/alloc.h"
+#include "data/coco/coco.h"
 #include "data/images/png.h"
 #include "test/harness/command.h"
 #include "test/harness/infer.h"

@@ -1,5 +1,7 @@
 // The library as others get it: what it exports, installed, called from C, C++ and Python, and with a GPU that fails.
 #include <unistd.h>
+#include "base/file.h"
+#include "base/text.h"
 #include "include/maskrcnn.h"
 #include "test/harness/allocations.h"
 #include "test/harness/command.h"

@@ -1,4 +1,5 @@
 // Learning on real images: minutes on two cores. make test-long
+#include <stddef.h>
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 

@@ -1,5 +1,6 @@
 // The memory of the programs: known before it is taken, none a step, and where there is none any more they say so, with
 // what was saved as it was.
+#include "base/alloc.h"
 #include "test/harness/allocations.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

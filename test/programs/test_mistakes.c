@@ -1,4 +1,6 @@
 // What the programs answer to mistakes of their users, and what doctor says of a data set.
+#include "base/alloc.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

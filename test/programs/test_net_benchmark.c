@@ -1,4 +1,6 @@
 // ./train --benchmark of a classifier on made-up images: its records, its sweep, and what it answers to mistakes.
+#include "base/alloc.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "test/harness/command.h"
 #include "test/harness/gpu.h"

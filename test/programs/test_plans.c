@@ -3,6 +3,8 @@
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/alloc.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

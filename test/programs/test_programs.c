@@ -1,7 +1,7 @@
 // The programs as a user runs them: a short training run, resuming, inference.
 #include <unistd.h>
 #include "base/json.h"
-#include "data/formats/coco.h"
+#include "data/coco/coco.h"
 #include "data/images/image.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/rng.h"
 #include "test/harness/command.h"
 #include "test/harness/rank_jobs.h"

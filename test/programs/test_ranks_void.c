@@ -1,5 +1,6 @@
 // Runs of several ranks of which one meets an image that cannot be read: its step is void, and a resume goes on as if
 // there had been none.
+#include "base/error.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 

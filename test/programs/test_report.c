@@ -1,7 +1,8 @@
 // The page that a run of ./train leaves, and build/report's of several.
 #include <stdlib.h>
 #include <unistd.h>
-#include "engine/page_read.h"
+#include "base/alloc.h"
+#include "page/page_read.h"
 #include "test/harness/command.h"
 #include "test/harness/gpu.h"
 #include "test/harness/html.h"

@@ -1,6 +1,7 @@
 // ./train to a target: it ends at the evaluation that reaches all that was asked for, says how long that took, and goes
 // on counting where it was interrupted.
 #include <math.h>
+#include "base/file.h"
 #include "base/json.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

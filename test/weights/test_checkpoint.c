@@ -1,6 +1,7 @@
 // Checkpoints: what is written is read, a file of the reference implementation is read, and no bad file is.
 #include <sys/resource.h>
 #include <unistd.h>
+#include "base/alloc.h"
 #include "test/harness/allocations.h"
 #include "test/harness/child.h"
 #include "test/harness/test.h"

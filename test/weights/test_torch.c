@@ -1,5 +1,6 @@
 // PyTorch's files: what torch.save wrote is read, nothing in a file is run, and no bad file is. The files in
 // test/corpus/torch are made by test/peers/make_weights_corpus.py.
+#include "base/alloc.h"
 #include "test/harness/test.h"
 #include "weights/checkpoint.h"
 #include "weights/zip.h"

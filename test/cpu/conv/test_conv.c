@@ -5,6 +5,7 @@
 // u the unit roundoff and e the few further operations of bias, addend, accumulate and scale. The definition itself
 // errs likewise with u = 2^-53. ReLU and mask do not increase the difference.
 #include <omp.h>
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "nn/device.h"
 #include "nn/ops.h"

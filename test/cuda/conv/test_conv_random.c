@@ -20,6 +20,7 @@
 // root of the number of terms by 3 at most, the root mean square of a sum of products of numbers from -1 to 1. A single
 // element may lose all of it and be the largest there is: ten times that, of which the mean of n such keeps 1 / √n.
 // Rung 02's error counts as no less than the mean: in few elements it may be right by chance.
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "nn/rung.h"
 #include "test/harness/gpu.h"

@@ -1,4 +1,5 @@
 // What nvcc makes of Hopper's wrappers, without a GPU, in PTX.
+#include "base/error.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 

@@ -1,4 +1,5 @@
 // Bit-packed masks against the mask pixel by pixel.
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "data/batches/bitmap.h"
 #include "test/harness/test.h"

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "base/alloc.h"
 #include "data/images/image.h"
 #include "data/images/png.h"
 #include "test/harness/allocations.h"

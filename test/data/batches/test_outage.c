@@ -1,4 +1,5 @@
 // How long files are waited for that were there.
+#include "base/clock.h"
 #include "data/batches/outage.h"
 #include "test/harness/test.h"
 

@@ -1,5 +1,7 @@
 // The exercises of the course: as they are delivered their checks fail, with the solutions of
 // test/docs/course/solutions in their gaps they pass, and with a likely mistake in those they fail again.
+#include <stddef.h>
+#include "base/basics.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 

@@ -1,0 +1,12 @@
+// What every file may use without a thought: the number of elements, the smaller and the larger, an order of integers.
+#pragma once
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+// For qsort.
+static inline int compare_int(const void *a, const void *b) {
+  const int x = *(const int *)a, y = *(const int *)b;
+  return (x > y) - (x < y);
+}

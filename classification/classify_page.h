@@ -1,0 +1,6 @@
+// What the page of a run tells of a classifier's evaluation.
+#pragma once
+#include "classification/classify.h"
+
+// Fills `out`, zeroed: classes by ascending recall, the confusion, and the images that are most surely wrong.
+void classify_page(const Dataset *d, const Classification *c, PageEvaluation *out);

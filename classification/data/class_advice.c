@@ -1,0 +1,38 @@
+#include "classification/data/class_advice.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/alloc.h"
+
+// LEAST: of what ./train takes.
+enum { LEAST = 4, SMALL = 64, LARGE = 224, STEP = 32, MANY_IMAGES = 20000 };
+
+// As --batch unless so few images are left that an epoch had less than 20 steps.
+static int suit_batch(int images) {
+  int batch = 128;
+  while (batch > 8 && 20 * batch > images) batch /= 2;
+  return batch;
+}
+
+// Gray pictures of a few pixels, all of one size.
+static char *for_idx(const Dataset *d, int size) {
+  const int side = MAX(size ? size : MAX(d->idx.h, d->idx.w), LEAST);
+  if (side > SMALL) return xasprintf("--model resnet18 --size %d", side);
+  char other[32] = "";
+  if (side != 28) snprintf(other, sizeof other, " --size %d", side);
+  return xasprintf("--model vgg-28%s --phases 10@1e-3,10@1e-4,25@1e-4+augment", other);
+}
+
+// Photographs: what torchvision's networks see by default, less where half of them do not hold as much.
+static char *for_folders(const Dataset *d, const ClassSurvey *s, int size) {
+  const char *model = d->num_images < MANY_IMAGES ? "resnet18" : "resnet50";
+  const int held = MAX(MIN(s->median.h, s->median.w) / STEP * STEP, SMALL), side = size ? size : MIN(held, LARGE);
+  return side == LARGE ? xasprintf("--model %s", model) : xasprintf("--model %s --size %d", model, side);
+}
+
+char *class_advice(const Dataset *train, const ClassSurvey *survey, int size, bool has_val) {
+  char *by_kind = train->idx.n > 0 ? for_idx(train, size) : for_folders(train, survey, size);
+  char *flags =
+      xasprintf("%s --batch %d%s", by_kind, suit_batch(train->num_images), has_val ? "" : " --val-fraction 0.2");
+  free(by_kind);
+  return flags;
+}

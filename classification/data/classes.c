@@ -1,0 +1,422 @@
+#include "classification/data/classes.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/output.h"
+#include "base/parallel.h"
+#include "base/rng.h"
+#include "base/utf8.h"
+#include "classification/data/class_folders.h"
+#include "data/images/shrink.h"
+
+enum { FOLDER_SIZE = 224, KEEP_TIMES = 2 }; // canvas without a size; times its side that a shrunk image keeps at least
+
+// What each image is of and what tells it from others, beside the data set's own list of images.
+typedef struct Listed {
+  int *label;    // [coco.num_images]
+  uint64_t *key; // [coco.num_images] of what it is, for the split by fraction
+} Listed;
+
+// ---- splits by their names ------------------------------------------------------------------------------------------
+
+static const char *const of_train[] = {"train", "training", NULL};
+static const char *const of_val[] = {"val", "valid", "validation", "t10k", "test", NULL};
+static const char *const of_test[] = {"test", "t10k", "val", "valid", "validation", NULL};
+
+// NULL: there is no such split.
+static const char *const *names_of(const char *split) {
+  if (!strcmp(split, "train")) return of_train;
+  if (!strcmp(split, "val")) return of_val;
+  return !strcmp(split, "test") || !strcmp(split, "t10k") ? of_test : NULL;
+}
+
+// DIR/NAME of the first name that is a folder of folders; NULL: none is. Caller frees.
+static char *split_folder(const char *dir, const char *const *names) {
+  for (; *names; names++) {
+    char *path = xasprintf("%s/%s", dir, *names);
+    if (class_folders_in(path)) return path;
+    free(path);
+  }
+  return NULL;
+}
+
+// Where two folders have names of one split, neither is taken for it.
+static bool one_folder(const char *dir, const char *folder, Err *err) {
+  static const char *const same[][4] = {{"train", "training"}, {"val", "valid", "validation"}, {"test", "t10k"}};
+  const char *name = strrchr(folder, '/') + 1;
+  for (int i = 0; i < COUNT(same); i++)
+    for (int j = 0; same[i][j]; j++) {
+      char *other = strcmp(same[i][j], name) ? NULL : split_folder(dir, &same[i][j + 1]);
+      if (!other) continue;
+      err_set(err, "%s and %s are names of one split; put their images together, or rename one", folder, other);
+      free(other);
+      return false;
+    }
+  return true;
+}
+
+// train2017/ and val2017/ are folders of a COCO set whose annotations are elsewhere, not two classes.
+static bool holds_classes(const char *dir) {
+  ClassFolders f;
+  if (!class_folders_in(dir) || !class_folders_list(&f, dir, NULL)) return class_folders_in(dir);
+  bool any = false;
+  for (int i = 0; i < f.classes; i++)
+    any |= strncmp(f.name[i], "train", 5) && strncmp(f.name[i], "val", 3) && strncmp(f.name[i], "test", 4);
+  class_folders_free(&f);
+  return any;
+}
+
+static bool has_folder(const char *dir, const char *name) {
+  char *path = xasprintf("%s/%s", dir, name);
+  const bool has = path_is_dir(path);
+  free(path);
+  return has;
+}
+
+// Folders beside annotations, and images beside their labels or the pictures of their masks, are no classes.
+static bool is_of_boxes(const char *dir) {
+  if (has_folder(dir, "annotations")) return true;
+  if (has_folder(dir, "images") && (has_folder(dir, "masks") || has_folder(dir, "labels"))) return true;
+  char *elsewhere = coco_elsewhere(dir);
+  free(elsewhere);
+  return elsewhere != NULL;
+}
+
+ClassLayout classes_layout(const char *dir) {
+  if (idx_in(dir)) return CLASSES_IDX;
+  char *train = split_folder(dir, of_train);
+  const bool folders = (train || holds_classes(dir)) && !is_of_boxes(dir) && !(train && is_of_boxes(train));
+  free(train);
+  return folders ? CLASSES_FOLDERS : CLASSES_NONE;
+}
+
+bool classes_has(const char *dir, const char *split) {
+  const ClassLayout layout = classes_layout(dir);
+  if (layout == CLASSES_IDX) return idx_has(dir, names_of(split));
+  char *path = layout == CLASSES_FOLDERS ? split_folder(dir, names_of(split)) : NULL;
+  const bool has = path || (layout == CLASSES_FOLDERS && !strcmp(split, "train"));
+  free(path);
+  return has;
+}
+
+// ---- IDX ------------------------------------------------------------------------------------------------------------
+
+static uint64_t hash_bytes(const void *p, size_t bytes) {
+  uint64_t key = 0xcbf29ce484222325u;
+  for (const uint8_t *at = p, *end = at + bytes; at < end; at++) key = (key ^ *at) * 0x100000001b3u; // FNV-1a
+  return rng_mix(key);
+}
+
+static void add_category(Coco *c, char *name) {
+  c->categories = xrealloc(c->categories, ((size_t)c->num_categories + 1) * sizeof *c->categories);
+  c->categories[c->num_categories] = (CocoCategory){c->num_categories, name};
+  c->num_categories++;
+}
+
+// Two classes with one name would be one to whoever reads results. A label is a byte: later names are never used.
+static bool names_differ(const Coco *c, const char *path, Err *err) {
+  for (int i = 0; i < MIN(c->num_categories, UINT8_MAX + 1); i++)
+    for (int j = 0; j < i; j++)
+      if (!strcmp(c->categories[i].name, c->categories[j].name))
+        return err_set(err, "%s: classes %d and %d are both called %s; give each a name of its own", path, j, i,
+                       c->categories[i].name);
+  return true;
+}
+
+// The lines of DIR/classes.txt, without a byte order mark and empty ones; without the file, none.
+static bool read_names(Coco *c, const char *dir, Err *err) {
+  static const char mark[] = "\xef\xbb\xbf";
+  char *path = xasprintf("%s/classes.txt", dir);
+  size_t size;
+  char *text = path_is_file(path) ? file_read(path, &size, err) : NULL;
+  const bool marked = text && !strncmp(text, mark, strlen(mark)), utf8 = !text || utf8_is(text);
+  bool ok = (text || !path_is_file(path)) && (utf8 || err_set(err, "%s: not UTF-8; save it as UTF-8", path));
+  for (char *line = text ? text + (marked ? strlen(mark) : 0) : NULL, *rest; ok && line && *line; line = rest) {
+    const size_t length = strcspn(line, "\r\n");
+    rest = line + length + strspn(line + length, "\r\n");
+    line[length] = '\0';
+    if (length > 0) add_category(c, xstrdup(line));
+  }
+  ok = ok && names_differ(c, path, err);
+  free(text);
+  free(path);
+  return ok;
+}
+
+// The names that a model or training knows, against the data set's own; numbers stand for names that were not known.
+static bool same_names(const Dataset *like, const char *dir, Err *err) {
+  Coco own = {0};
+  bool ok = read_names(&own, dir, err);
+  for (int i = 0; ok && i < MIN(own.num_categories, like->classes); i++) {
+    char number[16];
+    const char *known = like->coco.categories[i].name, *name = own.categories[i].name;
+    snprintf(number, sizeof number, "%d", i);
+    if (strcmp(known, number) && strcmp(known, name))
+      ok = err_set(err, "%s/classes.txt: class %d is %s, but of %s it is %s; these are other classes", dir, i, name,
+                   like->coco.path, known);
+  }
+  coco_free(&own);
+  return ok;
+}
+
+static bool name_labels(Dataset *d, const char *dir, const Idx *labels, const char *path, const Dataset *like,
+                        Err *err) {
+  Coco *c = &d->coco;
+  int highest = 0;
+  for (int i = 0; i < labels->n; i++) highest = MAX(highest, labels->bytes[i]);
+  if (like) {
+    if (highest >= like->classes)
+      return err_set(err, "%s: label %d, but the classes of training are 0 to %d; take it out, or add it there", path,
+                     highest, like->classes - 1);
+    for (int i = 0; i < like->classes; i++) add_category(c, xstrdup(like->coco.categories[i].name));
+    return same_names(like, dir, err);
+  }
+  if (!read_names(c, dir, err)) return false;
+  const int named = c->num_categories;
+  if (named > 0 && highest >= named)
+    return err_set(err, "%s: label %d, but %s/classes.txt names only 0 to %d; add a line for each class", path, highest,
+                   dir, named - 1);
+  for (int i = 0; named == 0 && i <= highest; i++) add_category(c, xasprintf("%d", i));
+  return true;
+}
+
+static bool list_idx(Dataset *d, Listed *l, const char *dir, const char *split, const ClassOptions *o, Err *err) {
+  Coco *c = &d->coco;
+  char *images, *labels;
+  Idx of = {0};
+  if (!idx_find(dir, names_of(split), &images, &labels, err)) return false;
+  bool ok = idx_load_pair(&d->idx, &of, images, labels, err) && name_labels(d, dir, &of, labels, o->like, err);
+  const size_t n = ok ? (size_t)d->idx.n : 0, pixels = (size_t)d->idx.h * d->idx.w;
+  c->images = xcalloc(n, sizeof *c->images);
+  c->num_images = (int)n;
+  l->label = xmalloc(n * sizeof *l->label);
+  l->key = xmalloc(n * sizeof *l->key);
+  const char *file = strrchr(images, '/') + 1;
+  for (size_t i = 0; i < n; i++) {
+    c->images[i] = (CocoImage){(int64_t)i, xasprintf("%s#%zu", file, i), d->idx.h, d->idx.w, 0, 0};
+    l->label[i] = of.bytes[i];
+    l->key[i] = hash_bytes(d->idx.bytes + i * pixels, pixels);
+  }
+  idx_free(&of);
+  free(c->path);
+  c->path = images;
+  free(labels);
+  return ok;
+}
+
+// ---- folders --------------------------------------------------------------------------------------------------------
+
+static bool name_folders(Coco *c, const ClassFolders *f, int *label_of, const Dataset *like, const char *dir,
+                         Err *err) {
+  for (int i = 0; like && i < like->classes; i++) add_category(c, xstrdup(like->coco.categories[i].name));
+  for (int i = 0; i < f->classes; i++) {
+    label_of[i] = i;
+    if (!like) {
+      add_category(c, xstrdup(f->name[i]));
+      continue;
+    }
+    for (label_of[i] = 0; label_of[i] < like->classes; label_of[i]++)
+      if (!strcmp(f->name[i], c->categories[label_of[i]].name)) break;
+    if (label_of[i] == like->classes)
+      return err_set(err, "%s/%s: no class of training, %s; rename the folder, take it out, or add it there", dir,
+                     f->name[i], like->coco.path);
+  }
+  return true;
+}
+
+typedef struct FolderImage { // on its way to the order of ids
+  uint64_t key;
+  int64_t id;
+  int label;
+  char *path;
+} FolderImage;
+
+static int compare_images(const void *a, const void *b) {
+  const FolderImage *p = a, *q = b;
+  return p->id != q->id ? (p->id > q->id) - (p->id < q->id) : strcmp(p->path, q->path);
+}
+
+static void take_images(Coco *c, Listed *l, ClassFolders *f, const int *label_of) {
+  const size_t n = (size_t)f->files;
+  FolderImage *item = xmalloc(n * sizeof *item);
+  for (size_t i = 0; i < n; i++) {
+    const uint64_t key = hash_bytes(f->file[i].path, strlen(f->file[i].path));
+    item[i] = (FolderImage){key, (int64_t)(key >> 1), label_of[f->file[i].label], f->file[i].path};
+    f->file[i].path = NULL;
+  }
+  if (n > 0) qsort(item, n, sizeof *item, compare_images);
+  c->images = xcalloc(n, sizeof *c->images);
+  c->num_images = (int)n;
+  l->label = xmalloc(n * sizeof *l->label);
+  l->key = xmalloc(n * sizeof *l->key);
+  for (size_t i = 0; i < n; i++) {
+    c->images[i] = (CocoImage){.id = item[i].id, .file_name = item[i].path};
+    l->label[i] = item[i].label;
+    l->key[i] = item[i].key;
+  }
+  free(item);
+}
+
+static void measure_image(void *of, int i, int thread) {
+  (void)thread;
+  Dataset *d = of;
+  CocoImage *im = &d->coco.images[i];
+  char *path = xasprintf("%s/%s", d->folder, im->file_name);
+  if (!image_info(path, d->upright, &im->h, &im->w, NULL)) im->h = im->w = 0;
+  free(path);
+}
+
+// Finds the sizes of all images; those without one are left out, in order.
+static bool measure_images(Dataset *d, const ClassOptions *o, Err *err) {
+  Coco *c = &d->coco;
+  bool ok = true;
+  parallel_for(c->num_images, parallel_threads(c->num_images), measure_image, d);
+  for (int i = 0; ok && i < c->num_images; i++) {
+    if (c->images[i].h > 0) continue;
+    Err bad;
+    char *path = xasprintf("%s/%s", d->folder, c->images[i].file_name);
+    if (!image_info(path, d->upright, &c->images[i].h, &c->images[i].w, &bad))
+      ok = dataset_leave_out(d, i, o->strict, &bad, err);
+    free(path);
+  }
+  return ok;
+}
+
+int classes_shrink(Size image, Size canvas) {
+  return shrink_factor(image.h, image.w, KEEP_TIMES * MAX(canvas.h, canvas.w));
+}
+
+static void choose_shrinking(Dataset *d) {
+  d->shrink = xmalloc((size_t)d->coco.num_images);
+  const Size canvas = {d->canvas[0].h, d->canvas[0].w};
+  for (int i = 0; i < d->coco.num_images; i++)
+    d->shrink[i] = (uint8_t)classes_shrink((Size){d->coco.images[i].h, d->coco.images[i].w}, canvas);
+}
+
+static bool list_folders(Dataset *d, Listed *l, const char *dir, const char *split, const ClassOptions *o, Err *err) {
+  ClassFolders f = {0};
+  d->folder = split_folder(dir, names_of(split));
+  if (d->folder && !one_folder(dir, d->folder, err)) return false;
+  char *train = split_folder(dir, of_train);
+  if (!d->folder && !train && !strcmp(split, "train")) d->folder = xstrdup(dir);
+  free(train);
+  if (!d->folder)
+    return err_set(err, "%s: no folder %s of folders; put images there by class%s", dir, split,
+                   strcmp(split, "val") ? "" : ", or give --val-fraction 0.2");
+  free(d->coco.path);
+  d->coco.path = xstrdup(d->folder);
+  if (!class_folders_list(&f, d->folder, err)) return false;
+  int *label_of = xmalloc((size_t)f.classes * sizeof *label_of);
+  d->others = f.others;
+  bool ok = name_folders(&d->coco, &f, label_of, o->like, d->folder, err);
+  if (ok) take_images(&d->coco, l, &f, label_of);
+  free(label_of);
+  class_folders_free(&f);
+  return ok;
+}
+
+// ---- what is used ---------------------------------------------------------------------------------------------------
+
+bool classes_held_out(uint64_t seed, float fraction, uint64_t image_key) {
+  return rng_uniform(rng_key(rng_key(seed, RNG_SPLIT), image_key), 0) < fraction;
+}
+
+// Training needs two classes, and of folders an image of each: one that is empty is a copy that broke off. Labels of
+// IDX may have gaps, as those of EMNIST have.
+static bool check_classes(const Dataset *d, const Listed *l, const ClassOptions *o, Err *err) {
+  const Coco *c = &d->coco;
+  if (o->like) return true;
+  int *count = xcalloc((size_t)c->num_categories, sizeof *count), empty = 0, seen = 0, last = 0;
+  for (int i = 0; i < c->num_images; i++) count[l->label[i]] += !d->left_out[i];
+  for (int k = 0; k < c->num_categories; k++) {
+    seen += count[k] > 0;
+    if (count[k] > 0) last = k;
+  }
+  while (empty < c->num_categories && count[empty] > 0) empty++;
+  free(count);
+  if (c->num_categories < 2 || (d->idx.n > 0 && seen == 1))
+    return err_set(err, "%s: one class only, %s; %s", c->path, c->categories[last].name,
+                   d->idx.n > 0 ? "a classifier needs two" : "is it a folder too far up or down?");
+  return d->idx.n > 0 || empty == c->num_categories ||
+         err_set(err, "%s/%s: no JPEG or PNG that can be read; put images there, or remove the folder", c->path,
+                 c->categories[empty].name);
+}
+
+// Lists the images of the split: with a fraction, its part of training's.
+static void choose_images(Dataset *d, const Listed *l, const ClassOptions *o, bool held_out) {
+  const Coco *c = &d->coco;
+  d->image = xmalloc((size_t)c->num_images * sizeof *d->image);
+  d->object = xmalloc((size_t)c->num_images * sizeof *d->object);
+  d->first_object = xmalloc(((size_t)c->num_images + 1) * sizeof *d->first_object);
+  d->first_object[0] = 0;
+  for (int i = 0; i < c->num_images && !(o->limit > 0 && d->num_images == o->limit); i++) {
+    const CocoImage *im = &c->images[i];
+    const bool mine = o->val_fraction <= 0 || classes_held_out(o->seed, o->val_fraction, l->key[i]) == held_out;
+    if (d->left_out[i] || !mine) continue;
+    const int n = d->num_images++;
+    const Size size = {im->h, im->w};
+    d->image[n] = i;
+    d->object[n] = (Object){.ann = -1, .label = l->label[i], .box = {0, 0, (float)size.w, (float)size.h}};
+    d->first_object[n + 1] = n + 1;
+    const Size laid_out = dataset_size(d, n);
+    d->max_bytes = MAX(d->max_bytes, (int64_t)laid_out.h * laid_out.w * 3);
+    d->max_whole = MAX(d->max_whole, (int64_t)size.h * size.w * 3);
+  }
+}
+
+static bool open_split(Dataset *d, Listed *l, const char *dir, const char *split, const ClassOptions *o, Err *err) {
+  const ClassLayout layout = classes_layout(dir);
+  if (!names_of(split)) return err_set(err, "split %s: a set of classes has train, val and test", split);
+  if (layout == CLASSES_NONE)
+    return err_set(err,
+                   "%s: neither IDX files (train-images-idx3-ubyte and train-labels-idx1-ubyte, or .gz) nor folders "
+                   "of images by class (train/CLASS/…)",
+                   dir);
+  const bool idx = layout == CLASSES_IDX, held_out = o->val_fraction > 0 && !strcmp(split, "val");
+  ClassOptions own = *o;
+  if (names_of(split) == of_test) own.val_fraction = 0;
+  if (!(idx ? list_idx : list_folders)(d, l, dir, held_out ? "train" : split, o, err)) return false;
+  Coco *c = &d->coco;
+  d->classes = c->num_categories;
+  d->left_out = xcalloc((size_t)c->num_images, sizeof *d->left_out);
+  d->absent = xcalloc((size_t)c->num_images, sizeof *d->absent);
+  const Size none = idx ? (Size){d->idx.h, d->idx.w} : (Size){FOLDER_SIZE, FOLDER_SIZE};
+  const Size size = o->size.h > 0 ? o->size : none;
+  d->canvas[0] = (Canvas){size.h, size.w, 0};
+  if (!idx && !measure_images(d, o, err)) return false;
+  if (!idx) choose_shrinking(d);
+  if (!check_classes(d, l, o, err)) return false;
+  choose_images(d, l, &own, held_out);
+  if (d->num_images > 0) return true;
+  return err_set(err, "%s: no image of %d is left for %s%s; %d were bad%s", c->path, c->num_images, split,
+                 own.val_fraction > 0 ? " by --val-fraction" : "", d->bad_images,
+                 own.val_fraction > 0 ? "; give another share or more images" : "");
+}
+
+bool classes_open(Dataset *d, const char *dir, const char *split, const ClassOptions *o, Err *err) {
+  CHECK(o->val_fraction >= 0 && o->val_fraction < 1);
+  *d = (Dataset){.upright = o->upright,
+                 .patience = o->patience,
+                 .of_classes = true,
+                 .view = o->view > 0 ? o->view : 1,
+                 .max_objects = 1,
+                 .num_canvases = 1};
+  Listed l = {0};
+  const bool ok = open_split(d, &l, dir, split, o, err);
+  free(l.label);
+  free(l.key);
+  if (!ok) {
+    dataset_close(d);
+    return false;
+  }
+  d->canvas[0].images = d->num_images;
+  d->resize = (Resize){.size = MIN(d->canvas[0].h, d->canvas[0].w), .max_size = MAX(d->canvas[0].h, d->canvas[0].w)};
+  d->image_canvas = xcalloc((size_t)d->num_images, sizeof *d->image_canvas);
+  d->reported = xcalloc((size_t)d->num_images, sizeof *d->reported);
+  return true;
+}
+
+void classes_count(const Dataset *d, int *count) {
+  memset(count, 0, (size_t)d->classes * sizeof *count);
+  for (int i = 0; i < d->num_images; i++) count[d->object[i].label]++;
+}

@@ -1,0 +1,126 @@
+// A COCO data set in memory: images, categories, annotations, with masks as polygons or runs, grouped by image. All
+// that grows with the annotations stands in flat arrays without pointers, so that a file can hold them
+// (data/coco/coco_index.h). Format: https://cocodataset.org/#format-data ; treatment of odd cases as pycocotools
+// does it.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/growing.h"
+#include "data/coco/rle.h"
+
+typedef struct CocoCategory {
+  int64_t id; // as in the file: any integer
+  char *name;
+} CocoCategory;
+
+typedef enum SegKind { SEG_NONE, SEG_POLYGONS, SEG_RLE } SegKind;
+
+typedef struct CocoAnn {
+  int64_t id;
+  int64_t image_id, category_id; // as in the file, for the evaluator
+  int category;                  // index into categories, or -1: no such category
+  double bbox[4];                // x y w h, pixels of the image; all zero when absent
+  double area;                   // as in the file; NaN when absent
+  bool crowd, has_bbox;
+  bool bad_segmentation; // all of its segmentation or a part of it cannot be used
+  bool odd_polygon;      // a polygon ends with an x without its y
+  SegKind kind;
+  int parts, first_part; // polygons: part p has points part_points[p] starting at xy[part_first[p]]
+  int extent[4];         // polygons: x1 y1 x2 y2, whole pixels that hold all of their points
+  int rle_h, rle_w;      // SEG_RLE: the size as given in the annotation, and
+  int num_runs;          // its runs, from runs[first_run] on: coco_ann_runs
+  size_t first_run;
+} CocoAnn;
+
+typedef struct CocoImage {
+  int64_t id;
+  char *file_name;     // relative to the split's folder; NULL when absent (allowed for evaluation)
+  int h, w;            // as the file says; 0 when absent
+  int first_ann, anns; // annotations of this image: anns[first_ann …], in file order
+} CocoImage;
+
+typedef struct Coco {
+  char *path;
+  int num_images, num_categories, num_anns;
+  CocoImage *images;        // ascending by id
+  CocoCategory *categories; // ascending by id: index i is label i + 1, 0 is background
+  CocoAnn *anns;            // grouped by image in the order of `images`, file order within
+  int *part_points;         // polygon parts of all annotations
+  size_t *part_first;       // index of the first coordinate in xy
+  double *xy;               // x, y pairs
+  uint32_t *runs;           // of all masks that are run lists
+  int num_parts;
+  size_t num_xy, num_runs; // numbers in xy and runs
+  char *origin;            // how an index served, for the report; NULL: none was asked for
+  void *map;               // the index that the arrays stand in, map_bytes long; NULL: they are the C library's
+  size_t map_bytes;
+  // counts of what was odd, for the report
+  int unknown_image, unknown_category, no_segmentation, bad_segmentation, odd_polygon, duplicate_images,
+      duplicate_categories;
+  int64_t unknown_image_ann, duplicate_image, duplicate_category; // id of the first of them
+} Coco;
+
+// Reads an annotation file. Unknown keys are skipped; of a repeated key or id the last counts, as in pycocotools;
+// annotations of unknown images are dropped and counted.
+// false with "FILE:LINE:COLUMN: expected …" on malformed JSON, wrong types, or a second list of the same name.
+bool coco_load(Coco *c, const char *path, Err *err);
+void coco_free(Coco *c);
+int coco_find_image(const Coco *c, int64_t id);     // index or -1
+int coco_find_category(const Coco *c, int64_t id);  // index or -1
+Rle coco_ann_runs(const Coco *c, const CocoAnn *a); // of a SEG_RLE, borrowed: not to be freed
+// Whether it has a mask that can be used at the given image size: what the two below return.
+bool coco_ann_has_mask(const CocoAnn *a, int h, int w);
+// The mask of an annotation at the given image size, as pycocotools' annToRLE: parts merged. Caller frees.
+// False when there is no usable segmentation (the caller may fall back on the box).
+bool coco_ann_rle(const Coco *c, const CocoAnn *a, int h, int w, Rle *out);
+// The same with memory of `scratch`, or the annotation's own runs: not to be freed.
+bool coco_ann_rle_in(Scratch *scratch, const Coco *c, const CocoAnn *a, int h, int w, Rle *out);
+
+// Finds "annotations/instances_<split>*.json" and the folder "<split>*/" under dir (also "annotations/<split>*.json").
+// Paths are malloc'ed.
+bool coco_find_split(const char *dir, const char *split, char **annotations, char **images, Err *err);
+
+// Where exporters put annotations that coco_find_split does not find: the first .json in dir/annotations, dir or
+// dir/train that has a key "annotations". NULL: there is none. Caller frees.
+char *coco_elsewhere(const char *dir);
+
+// One detection as COCO result files hold it.
+typedef struct CocoResult {
+  int64_t image_id, category_id;
+  double bbox[4]; // x y w h, original image pixels
+  double score;
+  bool has_bbox, has_segm;
+  bool bad_segm;    // there is a segmentation, but all or a part of it cannot be used
+  bool shares_runs; // the runs of rle are part of CocoResults.runs
+  Rle rle;          // has_segm
+} CocoResult;
+typedef struct CocoResults {
+  CocoResult *items;
+  int n;
+  uint32_t *runs; // of the masks that were read as run lists; NULL: none
+} CocoResults;
+// Reads a result file: an array of {image_id, category_id, score, bbox and/or segmentation (both RLE forms or
+// polygons)}. `gt` gives image sizes for polygons. An object with a key "detections" holding that array is accepted
+// too.
+bool coco_results_load(CocoResults *r, const char *path, const Coco *gt, Err *err);
+bool coco_results_save(const CocoResults *r, const char *path, Err *err); // compressed RLE, atomically
+void coco_results_free(CocoResults *r);
+
+// A result file that grows (base/growing.h), with compressed RLE.
+typedef struct CocoWriter {
+  GrowingFile grown;
+  int64_t n;     // detections
+  bool polygons; // may be set once it is open: beside the runs, "polygons" has the mask as data/coco/polygons.h does
+} CocoWriter;
+bool coco_writer_open(CocoWriter *w, const char *path, Err *err);
+// All of them or none. False when they cannot be written, or when a bbox or score is not finite: JSON has no NaN. Then
+// nothing more can be added.
+bool coco_writer_add(CocoWriter *w, const CocoResult *results, int n, Err *err);
+// All is there: it takes the place of FILE. Releases the writer in any case.
+bool coco_writer_commit(CocoWriter *w, Err *err);
+void coco_writer_keep(CocoWriter *w);  // leaves the partial file
+void coco_writer_abort(CocoWriter *w); // removes it
+// The members of a detection's object, but for image_id; polygons: those of its mask besides.
+void coco_result_write(FILE *f, const CocoResult *r, bool polygons);
+// False, naming the first that is not: JSON has no NaN. `before` detections stand in the file at `path`.
+bool coco_results_finite(const CocoResult *results, int n, const char *path, int64_t before, Err *err);

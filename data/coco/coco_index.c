@@ -1,0 +1,331 @@
+// The index of an annotation file: header, then the arrays of struct Coco as they stand in memory, one after another.
+#include "data/coco/coco_index.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/lock.h"
+#include "base/parallel.h"
+#include "base/rng.h"
+
+// ALIGNMENT: of an array in the file, a multiple of every machine's page size.
+enum { VERSION = 1, ALIGNMENT = 1 << 16, BLOCK = 1 << 20 };
+static const char magic[16] = "maskrcnn.c index";
+
+typedef enum ArrayId { IMAGES, CATEGORIES, ANNS, PART_POINTS, PART_FIRST, XY, RUNS, NAMES, ARRAYS } ArrayId;
+
+typedef struct IndexSource {                   // which file was parsed
+  int64_t inode, size, written[2], changed[2]; // seconds, nanoseconds
+} IndexSource;
+
+typedef struct IndexHeader {
+  char magic[sizeof magic];
+  uint32_t version, layout[3]; // sizes of structs, which change where a field is added
+  IndexSource source;
+  Coco coco; // the numbers; pointers are NULL
+  struct {
+    uint64_t at, bytes, sum;
+  } array[ARRAYS];
+  uint64_t sum; // of all that stands before
+} IndexHeader;
+
+// The names of images and categories: NUL-terminated, one after another. In the file, a name's address is its place
+// among them, counted from 1; NULL stays NULL.
+typedef struct IndexNames {
+  char *text;
+  size_t bytes, cap;
+} IndexNames;
+
+// Where an array of a data set starts, and its size in bytes.
+typedef struct IndexArray {
+  void **start;
+  size_t bytes;
+} IndexArray;
+
+static void list_arrays(Coco *c, IndexNames *names, IndexArray list[ARRAYS]) {
+  list[IMAGES] = (IndexArray){(void **)&c->images, (size_t)c->num_images * sizeof *c->images};
+  list[CATEGORIES] = (IndexArray){(void **)&c->categories, (size_t)c->num_categories * sizeof *c->categories};
+  list[ANNS] = (IndexArray){(void **)&c->anns, (size_t)c->num_anns * sizeof *c->anns};
+  list[PART_POINTS] = (IndexArray){(void **)&c->part_points, (size_t)c->num_parts * sizeof *c->part_points};
+  list[PART_FIRST] = (IndexArray){(void **)&c->part_first, (size_t)c->num_parts * sizeof *c->part_first};
+  list[XY] = (IndexArray){(void **)&c->xy, c->num_xy * sizeof *c->xy};
+  list[RUNS] = (IndexArray){(void **)&c->runs, c->num_runs * sizeof *c->runs};
+  list[NAMES] = (IndexArray){(void **)&names->text, names->bytes};
+}
+
+// Sums
+
+// Each step is one-to-one in the word and in what came before, so that no single change is lost.
+static uint64_t sum_block(const char *p, size_t bytes) {
+  enum { LANES = 8 };
+  uint64_t lane[LANES] = {0}, word[LANES], sum = bytes;
+  for (size_t at = 0; at < bytes; at += sizeof word) {
+    size_t left = MIN(bytes - at, sizeof word);
+    if (left < sizeof word) memset(word, 0, sizeof word);
+    memcpy(word, p + at, left);
+    for (int k = 0; k < LANES; k++) {
+      lane[k] = (lane[k] ^ word[k]) * 0x9e3779b97f4a7c15u;
+      lane[k] ^= lane[k] >> 32;
+    }
+  }
+  for (int k = 0; k < LANES; k++) sum = rng_key(sum, lane[k]);
+  return sum;
+}
+
+typedef struct BlockSums {
+  const char *p; // NULL: of a file
+  int fd;
+  uint64_t at;
+  size_t bytes;
+  char *buffer;       // of a file: [threads][BLOCK]
+  uint64_t *sum;      // [blocks]
+  atomic_bool failed; // a block could not be read
+} BlockSums;
+
+static void sum_one_block(void *of, int i, int thread) {
+  BlockSums *s = of;
+  const size_t begin = (size_t)i * BLOCK, n = MIN(s->bytes - begin, BLOCK);
+  char *buffer = s->p ? NULL : s->buffer + (size_t)thread * BLOCK;
+  if (buffer && pread(s->fd, buffer, n, (off_t)(s->at + begin)) != (ssize_t)n)
+    atomic_store(&s->failed, true);
+  else
+    s->sum[i] = sum_block(buffer ? buffer : s->p + begin, n);
+}
+
+// Of memory or, where p is NULL, of a file's bytes from `at` on: read, not mapped, as faulting in half a gigabyte takes
+// longer than copying it. 0 where reading fails.
+static uint64_t checksum(const void *p, int fd, uint64_t at, size_t bytes) {
+  const int blocks = (int)((bytes + BLOCK - 1) / BLOCK), threads = parallel_threads(blocks);
+  BlockSums s = {.p = p, .fd = fd, .at = at, .bytes = bytes};
+  if (!p) s.buffer = xmalloc((size_t)threads * BLOCK);
+  s.sum = xmalloc((size_t)blocks * sizeof *s.sum);
+  parallel_for(blocks, threads, sum_one_block, &s);
+  uint64_t sum = bytes;
+  for (int i = 0; !s.failed && i < blocks; i++) sum = rng_key(sum, s.sum[i]);
+  free(s.sum);
+  free(s.buffer);
+  return s.failed ? 0 : sum;
+}
+
+// The source
+
+static bool source_of(const char *path, IndexSource *s) {
+  struct stat st;
+  if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return false;
+  *s = (IndexSource){.inode = (int64_t)st.st_ino,
+                     .size = st.st_size,
+                     .written = {st.st_mtim.tv_sec, st.st_mtim.tv_nsec},
+                     .changed = {st.st_ctim.tv_sec, st.st_ctim.tv_nsec}};
+  return true;
+}
+
+static bool same_source(const IndexSource *a, const IndexSource *b) { return memcmp(a, b, sizeof *a) == 0; }
+
+// Whether the next change will have another time. File systems count in steps of up to ten milliseconds.
+static bool source_settled(const IndexSource *s) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (double)(now.tv_sec - s->changed[0]) + 1e-9 * (double)(now.tv_nsec - s->changed[1]) > 0.1;
+}
+
+// NULL where the source is not there.
+static char *index_path(const char *folder, const char *source) {
+  char *real = realpath(source, NULL);
+  if (!real) return NULL;
+  uint64_t hash = sum_block(real, strlen(real));
+  free(real);
+  return xasprintf("%s/index-%016llx.coco", folder, (unsigned long long)hash);
+}
+
+// Reading
+
+static bool header_fits(const IndexHeader *h, const IndexSource *source, int64_t file_bytes) {
+  if (memcmp(h->magic, magic, sizeof magic) != 0 || h->version != VERSION) return false;
+  if (h->layout[0] != sizeof(Coco) || h->layout[1] != sizeof(CocoImage) || h->layout[2] != sizeof(CocoAnn))
+    return false;
+  if (h->sum != checksum(h, -1, 0, offsetof(IndexHeader, sum)) || !same_source(&h->source, source)) return false;
+  for (int i = 0; i < ARRAYS; i++)
+    if (h->array[i].at + h->array[i].bytes > (uint64_t)file_bytes) return false;
+  return true;
+}
+
+static char *name_at(const IndexNames *names, const char *place) {
+  return place ? names->text + ((uintptr_t)place - 1) : NULL;
+}
+
+// Points the arrays into the map; false when any of them is not what was written.
+static bool take_arrays(Coco *c, const IndexHeader *h, int fd) {
+  IndexNames names = {.bytes = h->array[NAMES].bytes};
+  IndexArray list[ARRAYS];
+  list_arrays(c, &names, list);
+  for (int i = 0; i < ARRAYS; i++) {
+    *list[i].start = (char *)c->map + h->array[i].at;
+    if (list[i].bytes != h->array[i].bytes || checksum(NULL, fd, h->array[i].at, list[i].bytes) != h->array[i].sum)
+      return false;
+  }
+  // Names, and later the sizes of images that come from their files, are all that a process has of its own.
+  if (mprotect(c->images, h->array[ANNS].at - h->array[IMAGES].at, PROT_READ | PROT_WRITE) != 0) return false;
+  for (int i = 0; i < c->num_images; i++) c->images[i].file_name = name_at(&names, c->images[i].file_name);
+  for (int i = 0; i < c->num_categories; i++) c->categories[i].name = name_at(&names, c->categories[i].name);
+  return true;
+}
+
+// The data set of an index, if that is whole and of this source.
+static bool map_index(Coco *c, const char *index, const char *path, const IndexSource *source) {
+  IndexHeader h;
+  struct stat st;
+  int fd = open(index, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  bool ok = fstat(fd, &st) == 0 && pread(fd, &h, sizeof h, 0) == sizeof h && header_fits(&h, source, st.st_size);
+  if (ok) {
+    *c = h.coco;
+    c->map_bytes = (size_t)st.st_size;
+    c->map = mmap(NULL, c->map_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    ok = c->map != MAP_FAILED;
+    if (ok && !take_arrays(c, &h, fd)) {
+      munmap(c->map, c->map_bytes);
+      ok = false;
+    }
+  }
+  close(fd);
+  if (ok) c->path = xstrdup(path);
+  return ok;
+}
+
+// Writing
+
+static bool write_at(int fd, const void *p, size_t bytes, uint64_t at) {
+  for (size_t done = 0; done < bytes;) {
+    ssize_t n = pwrite(fd, (const char *)p + done, bytes - done, (off_t)(at + done));
+    if (n < 0 && errno != EINTR) return false;
+    if (n > 0) done += (size_t)n;
+  }
+  return true;
+}
+
+static char *add_name(IndexNames *names, const char *name) {
+  if (!name) return NULL;
+  size_t at = names->bytes, bytes = strlen(name) + 1;
+  array_reserve((void **)&names->text, &names->cap, at + bytes, 1);
+  memcpy(names->text + at, name, bytes);
+  names->bytes += bytes;
+  return (char *)(uintptr_t)(at + 1);
+}
+
+static void *copy_of(const void *items, size_t bytes) {
+  return bytes > 0 ? memcpy(xmalloc(bytes), items, bytes) : NULL;
+}
+
+// Copies what holds addresses, with places for them.
+static void flatten(Coco *flat, IndexNames *names, const Coco *c) {
+  *flat = *c;
+  flat->images = copy_of(c->images, (size_t)c->num_images * sizeof *c->images);
+  flat->categories = copy_of(c->categories, (size_t)c->num_categories * sizeof *c->categories);
+  for (int i = 0; i < c->num_images; i++) flat->images[i].file_name = add_name(names, c->images[i].file_name);
+  for (int i = 0; i < c->num_categories; i++) flat->categories[i].name = add_name(names, c->categories[i].name);
+}
+
+static bool write_arrays(int fd, IndexHeader *h, const IndexArray list[ARRAYS]) {
+  uint64_t at = sizeof *h;
+  for (int i = 0; i < ARRAYS; i++) {
+    at = (at + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    h->array[i].at = at;
+    h->array[i].bytes = list[i].bytes;
+    h->array[i].sum = checksum(*list[i].start, -1, 0, list[i].bytes);
+    if (!write_at(fd, *list[i].start, list[i].bytes, at)) return false;
+    at += list[i].bytes;
+  }
+  return ftruncate(fd, (off_t)at) == 0; // its size, also where the last arrays are empty
+}
+
+static bool write_index(int fd, const Coco *c, const IndexSource *source) {
+  IndexHeader h;
+  memset(&h, 0, sizeof h); // padding, too
+  memcpy(h.magic, magic, sizeof magic);
+  h.version = VERSION;
+  h.layout[0] = sizeof(Coco);
+  h.layout[1] = sizeof(CocoImage);
+  h.layout[2] = sizeof(CocoAnn);
+  h.source = *source;
+  Coco flat;
+  IndexNames names = {0};
+  IndexArray list[ARRAYS];
+  flatten(&flat, &names, c);
+  list_arrays(&flat, &names, list);
+  bool ok = ftruncate(fd, 0) == 0 && write_arrays(fd, &h, list);
+  free(flat.images);
+  free(flat.categories);
+  free(names.text);
+  for (int i = 0; i < ARRAYS; i++) *list[i].start = NULL;
+  flat.path = NULL;
+  h.coco = flat;
+  h.sum = checksum(&h, -1, 0, offsetof(IndexHeader, sum));
+  return ok && write_at(fd, &h, sizeof h, 0);
+}
+
+// Puts the index of a data set just parsed in its place, and the index's arrays in those of the data set. `before`:
+// the file as it was when parsing began; false, with c->origin, when it has to be parsed again next time. A
+// lock below 0 was not to be had for that reason.
+static bool keep(Coco *c, const char *index, const char *tmp, int lock, int reason, const IndexSource *before) {
+  IndexSource now;
+  if (!source_of(c->path, &now) || !same_source(before, &now) || !source_settled(&now)) {
+    c->origin = xasprintf("parsed; no index of it yet, as it changed a moment ago");
+    return false;
+  }
+  unlink(index); // of no use any more; and file systems write out at once what replaces a file
+  if (lock >= 0) reason = write_index(lock, c, before) && rename(tmp, index) == 0 ? 0 : errno;
+  if (reason != 0) {
+    c->origin = xasprintf("parsed; no index of it kept, as %s cannot be written: %s", index, strerror(reason));
+    return false;
+  }
+  Coco mapped;
+  if (map_index(&mapped, index, c->path, before)) {
+    coco_free(c);
+    *c = mapped;
+  }
+  return true;
+}
+
+// Parses the file unless another process does so meanwhile.
+static bool parse(Coco *c, const char *path, const char *index, Err *err) {
+  char *tmp = xasprintf("%s.tmp", index);
+  int lock = file_lock(tmp, true), reason = lock < 0 ? errno : 0;
+  IndexSource source = {0};
+  bool ok = true;
+  double start = now_seconds();
+  if (source_of(path, &source) && lock >= 0 && map_index(c, index, path, &source)) {
+    c->origin = xasprintf("from %s, which another process wrote", index);
+  } else {
+    ok = coco_load(c, path, err);
+    double seconds = now_seconds() - start;
+    if (ok && keep(c, index, tmp, lock, reason, &source))
+      c->origin = xasprintf("parsed in %.2f s, kept as %s in %.2f s", seconds, index, now_seconds() - start - seconds);
+  }
+  if (lock >= 0) {
+    if (file_stands_at(lock, tmp)) unlink(tmp); // it was not renamed
+    close(lock);
+  }
+  free(tmp);
+  return ok;
+}
+
+bool coco_open(Coco *c, const char *path, const char *folder, Err *err) {
+  char *index = folder ? index_path(folder, path) : NULL;
+  if (!index) return coco_load(c, path, err);
+  double start = now_seconds();
+  IndexSource source;
+  bool ok = true;
+  if (source_of(path, &source) && map_index(c, index, path, &source))
+    c->origin = xasprintf("from %s in %.2f s", index, now_seconds() - start);
+  else
+    ok = parse(c, path, index, err);
+  free(index);
+  return ok;
+}

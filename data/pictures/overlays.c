@@ -1,0 +1,141 @@
+#include "data/pictures/overlays.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "data/images/png.h"
+
+// ---- names --------------------------------------------------------------------------------------------------------
+
+// A file's name without folder and ending.
+typedef struct Stem {
+  const char *text;
+  int length;
+  int place; // in the list
+} Stem;
+
+static Stem stem_of(const char *file, int place) {
+  const char *name = strrchr(file, '/') ? strrchr(file, '/') + 1 : file, *dot = strrchr(name, '.');
+  return (Stem){name, dot && dot > name ? (int)(dot - name) : (int)strlen(name), place};
+}
+
+static int compare_text(const void *a, const void *b) {
+  const Stem *p = a, *q = b;
+  int order = memcmp(p->text, q->text, (size_t)MIN(p->length, q->length));
+  return order ? order : (p->length > q->length) - (p->length < q->length);
+}
+
+static int compare_stems(const void *a, const void *b) {
+  int order = compare_text(a, b);
+  return order ? order : ((const Stem *)a)->place - ((const Stem *)b)->place;
+}
+
+// The first name "stem-N" from *number on that is no file's own. A number is all that follows its last dash, so that
+// names of different stems differ, too.
+static char *numbered(const Stem *stem, int *number, const Stem *all, int n) {
+  for (;; ++*number) {
+    char *name = xasprintf("%.*s-%d", stem->length, stem->text, *number);
+    bool taken = bsearch(&(Stem){name, (int)strlen(name), 0}, all, (size_t)n, sizeof *all, compare_text);
+    if (!taken) return name;
+    free(name);
+  }
+}
+
+void overlays_open(Overlays *o, const char *folder, const char *const *files, int n) {
+  *o = (Overlays){.folder = xstrdup(folder), .path = xcalloc((size_t)n, sizeof *o->path), .n = n};
+  Stem *all = xmalloc((size_t)n * sizeof *all);
+  for (int i = 0; i < n; i++) all[i] = stem_of(files[i], i);
+  qsort(all, (size_t)n, sizeof *all, compare_stems);
+  for (int i = 0, number = 2; i < n; i++) {
+    bool first = i == 0 || compare_text(&all[i], &all[i - 1]);
+    if (first) number = 2;
+    char *name = first ? xasprintf("%.*s", all[i].length, all[i].text) : numbered(&all[i], &number, all, n);
+    number += !first;
+    o->path[all[i].place] = xasprintf("%s/%s.png", folder, name);
+    free(name);
+  }
+  free(all);
+}
+
+static const char signed_by[] = "maskrcnn.c overlay";
+
+// A link or a folder is none.
+static bool is_file(const char *path) {
+  struct stat st;
+  return lstat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+static bool spares(const char *path, FileSet *files, Err *err) {
+  if (!file_set_spares(files, path, err)) return false;
+  if (is_file(path) && !png_is_signed(path, signed_by))
+    return err_set(err, "%s is there and is no overlay of this program, which would overwrite it; give another folder",
+                   path);
+  return true;
+}
+
+bool overlays_spare(const Overlays *o, FileSet *files, Err *err) {
+  for (int i = 0; i < o->n; i++)
+    if (!spares(o->path[i], files, err)) return false;
+  return true;
+}
+
+char *overlays_name(const Overlays *o, int i) {
+  const Stem stem = stem_of(o->path[i], 0);
+  return xasprintf("%.*s", stem.length, stem.text);
+}
+
+char *overlays_numbered(const char *file, int64_t number) {
+  const Stem stem = stem_of(file, 0);
+  return xasprintf("%06lld-%.*s", (long long)number, stem.length, stem.text);
+}
+
+bool overlays_append(Overlays *o, const char *file, int64_t number, FileSet *files, Err *err) {
+  char *name = overlays_numbered(file, number), *path = xasprintf("%s/%s.png", o->folder, name);
+  free(name);
+  if (!spares(path, files, err)) {
+    free(path);
+    return false;
+  }
+  o->path = xrealloc(o->path, (size_t)(o->n + 1) * sizeof *o->path);
+  o->path[o->n++] = path;
+  return true;
+}
+
+void overlays_close(Overlays *o) {
+  for (int i = 0; i < o->n; i++) free(o->path[i]);
+  free(o->path);
+  free(o->folder);
+  *o = (Overlays){0};
+}
+
+// ---- pictures -----------------------------------------------------------------------------------------------------
+
+// Whether there is memory for a copy of the image, for drawing on it and for packing it, found out before any is
+// taken: a picture is not worth ending the program for.
+static bool memory_suffices(const Image *image) {
+  enum { COPY = 3, MASK = 2, FILTERED = 3, PACKED = 4 }; // bytes of a pixel
+  void *probe = malloc((size_t)image->h * (size_t)image->w * (COPY + MASK + FILTERED + PACKED));
+  free(probe);
+  return probe;
+}
+
+bool overlays_write(const Overlays *o, int i, const Image *image, const DrawItem *items, int n, Err *err) {
+  if (!memory_suffices(image)) return err_set(err, "%s: not enough memory to draw it", o->path[i]);
+  Image picture = image_alloc(image->h, image->w);
+  memcpy(picture.rgb, image->rgb, 3 * (size_t)image->h * (size_t)image->w);
+  draw_overlay(&picture, items, n);
+  // Not after the image, whose name may be as long as any.
+  char *tmp = o->rank ? xasprintf("%s/overlay-%d.tmp", o->folder, o->rank) : xasprintf("%s/overlay.tmp", o->folder);
+  unlink(tmp); // of a killed run, or a link
+  bool ok = png_write_signed(tmp, &picture, PNG_SMALL, signed_by, err);
+  if (ok && rename(tmp, o->path[i]) != 0) ok = err_set(err, "%s: cannot write: %s", o->path[i], strerror(errno));
+  const int reason = errno;
+  if (!ok) unlink(tmp);
+  free(tmp);
+  image_free(&picture);
+  errno = reason;
+  return ok;
+}

@@ -1,0 +1,65 @@
+#include "data/pictures/pictures.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/file.h"
+
+bool pictures_open(Pictures *p, const char *folder, const char *kind, int rank, Err *err) {
+  *p = (Pictures){.kind = kind, .rank = rank};
+  if (!dirs_make(folder, err)) return false;
+  p->folder = xstrdup(folder);
+  return true;
+}
+
+void pictures_close(Pictures *p) {
+  free(p->folder);
+  *p = (Pictures){0};
+}
+
+uint8_t *pictures_memory(const Pictures *p, const char *name, size_t bytes, Err *err) {
+  uint8_t *memory = malloc(bytes);
+  if (!memory) err_set(err, "%s/%s.png: not enough memory for it", p->folder, name);
+  return memory;
+}
+
+// Found out before any is taken, for what packs it ends the program.
+static bool packing_fits(const Pictures *p, const char *name, const PngPixels *pixels, Err *err) {
+  enum { FILTERED = 1, PACKED = 1, ROWS = 4 };
+  const size_t stride = (size_t)pixels->w * (size_t)pixels->channels * (size_t)pixels->sample_bytes;
+  uint8_t *probe = pictures_memory(p, name, stride * ((size_t)pixels->h * (FILTERED + PACKED) + ROWS) + (1 << 20), err);
+  free(probe);
+  return probe;
+}
+
+static bool is_another(const Pictures *p, const char *path) {
+  struct stat st;
+  if (lstat(path, &st) != 0 || S_ISLNK(st.st_mode)) return false;
+  return !S_ISREG(st.st_mode) || !png_is_signed(path, p->kind);
+}
+
+static bool replace(const Pictures *p, const char *path, const PngPixels *pixels, int level, Err *err) {
+  char *tmp = xasprintf("%s/picture-%d.tmp", p->folder, p->rank); // the picture's name may be as long as any
+  unlink(tmp);                                                    // of a killed run, or a link
+  bool ok = png_write_pixels(tmp, pixels, level, p->kind, err);
+  if (ok && rename(tmp, path) != 0) ok = err_set(err, "%s: cannot write: %s", path, strerror(errno));
+  const int reason = errno;
+  if (!ok) unlink(tmp);
+  free(tmp);
+  errno = reason;
+  return ok;
+}
+
+bool pictures_write(const Pictures *p, const char *name, const PngPixels *pixels, int level, Err *err) {
+  if (!packing_fits(p, name, pixels, err)) return false;
+  char *path = xasprintf("%s/%s.png", p->folder, name);
+  const bool ok = !is_another(p, path) ? replace(p, path, pixels, level, err)
+                                       : err_set(err,
+                                                 "%s is there and is none of this program's (%s); give another "
+                                                 "folder",
+                                                 path, p->kind);
+  free(path);
+  return ok;
+}

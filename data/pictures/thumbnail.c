@@ -1,0 +1,139 @@
+#include "data/pictures/thumbnail.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "data/images/jpeg_write.h"
+#include "data/pictures/draw.h"
+
+enum { QUALITY = 75 };
+
+// [h, w, c] bytes at a smaller size: each the mean of what it covers. Caller frees.
+static uint8_t *shrink(const uint8_t *in, int h, int w, int c, int out_h, int out_w) {
+  uint8_t *out = xmalloc((size_t)out_h * out_w * c);
+  for (int y = 0; y < out_h; y++)
+    for (int x = 0; x < out_w; x++) {
+      int y0 = (int)((int64_t)y * h / out_h), y1 = (int)((int64_t)(y + 1) * h / out_h);
+      int x0 = (int)((int64_t)x * w / out_w), x1 = (int)((int64_t)(x + 1) * w / out_w);
+      for (int k = 0; k < c; k++) {
+        uint64_t sum = 0;
+        for (int v = y0; v < y1; v++)
+          for (int u = x0; u < x1; u++) sum += in[((size_t)v * w + u) * c + k];
+        out[((size_t)y * out_w + x) * c + k] = (uint8_t)(sum / ((uint64_t)(y1 - y0) * (x1 - x0)));
+      }
+    }
+  return out;
+}
+
+static void shrink_image(Image *im, int side) {
+  const float scale = fminf(1, (float)side / (float)MAX(im->h, im->w));
+  const int h = MAX((int)(scale * (float)im->h), 1), w = MAX((int)(scale * (float)im->w), 1);
+  if (scale >= 1) return;
+  uint8_t *small = shrink(im->rgb, im->h, im->w, 3, h, w);
+  image_free(im);
+  *im = (Image){h, w, small};
+}
+
+static Rle shrink_mask(const Rle *mask, int h, int w) {
+  if (mask->h == h && mask->w == w) return rle_copy(mask);
+  uint8_t *bytes = xmalloc((size_t)mask->h * mask->w);
+  rle_to_bytes(mask, bytes);
+  for (size_t i = 0; i < (size_t)mask->h * mask->w; i++) bytes[i] = bytes[i] ? 255 : 0;
+  uint8_t *small = shrink(bytes, mask->h, mask->w, 1, h, w);
+  for (size_t i = 0; i < (size_t)h * w; i++) small[i] = small[i] >= 128;
+  Rle out = rle_from_bytes(small, h, w);
+  free(bytes);
+  free(small);
+  return out;
+}
+
+// RFC 4648, behind what makes it the address of a picture. Caller frees.
+static char *data_uri(const uint8_t *bytes, size_t size) {
+  static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  static const char scheme[] = "data:image/jpeg;base64,";
+  char *text = xmalloc(sizeof scheme + (size + 2) / 3 * 4), *p = text + sizeof scheme - 1;
+  memcpy(text, scheme, sizeof scheme);
+  for (size_t i = 0; i < size; i += 3) {
+    uint32_t three = (uint32_t)bytes[i] << 16;
+    if (i + 1 < size) three |= (uint32_t)bytes[i + 1] << 8;
+    if (i + 2 < size) three |= bytes[i + 2];
+    for (int k = 0; k < 4; k++) *p++ = i + (size_t)k <= size ? letters[three >> (18 - 6 * k) & 63] : '=';
+  }
+  *p = '\0';
+  return text;
+}
+
+// ---- pictures -------------------------------------------------------------------------------------------------------
+
+bool thumbnail_open(Thumbnail *t, const Dataset *d, int i, int side, Err *err) {
+  if (!dataset_image(d, i, &t->image, err)) return false;
+  const float h = (float)t->image.h, w = (float)t->image.w;
+  shrink_image(&t->image, side);
+  t->sy = (float)t->image.h / h;
+  t->sx = (float)t->image.w / w;
+  return true;
+}
+
+void thumbnail_close(Thumbnail *t) { image_free(&t->image); }
+
+// Draws over a copy; masks are the items' own.
+static char *draw(const Thumbnail *t, DrawItem *items, Rle *masks, int n) {
+  Image im = image_alloc(t->image.h, t->image.w);
+  size_t size;
+  memcpy(im.rgb, t->image.rgb, 3 * (size_t)im.h * (size_t)im.w);
+  draw_overlay(&im, items, n);
+  uint8_t *jpeg = jpeg_encode(&im, QUALITY, &size);
+  char *uri = data_uri(jpeg, size);
+  for (int k = 0; k < n; k++) rle_free(&masks[k]);
+  free(masks);
+  free(items);
+  free(jpeg);
+  image_free(&im);
+  return uri;
+}
+
+char *thumbnail_plain(const Thumbnail *t) { return draw(t, NULL, NULL, 0); }
+
+// Where everything is of one category, its name would only hide objects.
+static const char *label_of(const Dataset *d, int category) {
+  return d->coco.num_categories > 1 && category >= 0 ? d->coco.categories[category].name : NULL;
+}
+
+char *thumbnail_truth(const Thumbnail *t, const Dataset *d, int i) {
+  const Object *object = d->object + d->first_object[i];
+  const int n = d->first_object[i + 1] - d->first_object[i];
+  DrawItem *items = xcalloc((size_t)n, sizeof *items);
+  Rle *masks = xcalloc((size_t)n, sizeof *masks);
+  for (int k = 0; k < n; k++) {
+    const float *b = object[k].box;
+    Rle mask = dataset_mask(d, i, &object[k]);
+    masks[k] = shrink_mask(&mask, t->image.h, t->image.w);
+    rle_free(&mask);
+    items[k] = (DrawItem){.x1 = b[0] * t->sx,
+                          .y1 = b[1] * t->sy,
+                          .x2 = b[2] * t->sx,
+                          .y2 = b[3] * t->sy,
+                          .label = label_of(d, object[k].label - 1),
+                          .score = -1,
+                          .mask = &masks[k]};
+  }
+  return draw(t, items, masks, n);
+}
+
+char *thumbnail_found(const Thumbnail *t, const Dataset *d, const CocoResult *const *found, int n) {
+  DrawItem *items = xcalloc((size_t)n, sizeof *items);
+  Rle *masks = xcalloc((size_t)n, sizeof *masks);
+  for (int k = 0; k < n; k++) {
+    const double *b = found[k]->bbox;
+    const char *name = label_of(d, coco_find_category(&d->coco, found[k]->category_id));
+    if (found[k]->has_segm) masks[k] = shrink_mask(&found[k]->rle, t->image.h, t->image.w);
+    items[k] = (DrawItem){.x1 = (float)b[0] * t->sx,
+                          .y1 = (float)b[1] * t->sy,
+                          .x2 = (float)(b[0] + b[2]) * t->sx,
+                          .y2 = (float)(b[1] + b[3]) * t->sy,
+                          .label = name ? name : "",
+                          .score = (float)found[k]->score,
+                          .mask = found[k]->has_segm ? &masks[k] : NULL};
+  }
+  return draw(t, items, masks, n);
+}

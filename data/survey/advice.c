@@ -1,0 +1,234 @@
+#include "data/survey/advice.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+
+enum { FEW = 10, MANY_NAMES = 8, SHOWN = 1440 }; // objects of a category; names in one sentence; images in a run
+
+static void PRINTF_LIKE(2, 3) hurt(Advice *a, const char *fmt, ...) {
+  CHECK(a->num_hurts < COUNT(a->hurts));
+  char text[1024];
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(text, sizeof text, fmt, args);
+  va_end(args);
+  a->hurts[a->num_hurts++] = xstrdup(text);
+}
+
+static double percent(int part, int whole) { return whole ? 100.0 * part / whole : 0; }
+
+// A sentence's list of categories: the first few by name with a number each, and how many more.
+typedef struct NameSentence {
+  char text[768];
+  int n;
+} NameSentence;
+
+static void PRINTF_LIKE(2, 3) add_name(NameSentence *l, const char *fmt, ...) {
+  size_t used = strlen(l->text);
+  if (l->n++ >= MANY_NAMES) return;
+  if (l->n > 1) used += (size_t)snprintf(l->text + used, sizeof l->text - used, ", ");
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(l->text + used, sizeof l->text - used, fmt, args);
+  va_end(args);
+}
+
+static const char *names_end(NameSentence *l) {
+  size_t used = strlen(l->text);
+  if (l->n > MANY_NAMES) snprintf(l->text + used, sizeof l->text - used, " and %d more", l->n - MANY_NAMES);
+  return l->text;
+}
+
+// ---- what will hurt -------------------------------------------------------------------------------------------------
+
+static void advise_sizes(Advice *a, const Split *t) {
+  const Survey *s = &t->survey;
+  const Coco *c = &t->data.coco;
+  const int size = t->data.resize.size;
+  if (s->objects == 0) hurt(a, "no object to train on, only background");
+  if (s->objects && s->size90 / s->scale50 <= 1)
+    hurt(a, "nine in ten boxes are at most a pixel large: are they fractions of the image? COCO's are in pixels");
+  if (s->tiny) {
+    NameSentence names = {0};
+    for (int k = 0; k < c->num_categories; k++)
+      if (2 * s->category[k].tiny > s->category[k].objects)
+        add_name(&names, "%.40s %d of %d", c->categories[k].name, s->category[k].tiny, s->category[k].objects);
+    hurt(a, "objects below %d pixels at --size %d, which are hardly learnt: %d of %d (%.1f %%)%s%s", SURVEY_TINY, size,
+         s->tiny, s->objects, percent(s->tiny, s->objects), names.n ? "; most of " : "", names_end(&names));
+  }
+  if (s->scale50 > 2)
+    hurt(a, "--size %d enlarges the images %.1f times, which costs time and adds nothing that they do not hold", size,
+         (double)s->scale50);
+  if (s->large)
+    hurt(a,
+         "images of at least 4 times the pixels that training uses: %d, the largest %d x %d; stored smaller, they "
+         "decode "
+         "faster",
+         s->large, s->image100.w, s->image100.h);
+}
+
+static bool same_name(const Coco *c, int k) {
+  for (int i = 0; i < k; i++)
+    if (strcmp(c->categories[i].name, c->categories[k].name) == 0) return true;
+  return false;
+}
+
+static void advise_categories(Advice *a, const Split *t, const Split *v) {
+  const Coco *c = &t->data.coco;
+  NameSentence few = {0}, untrained = {0}, unscored = {0}, twins = {0};
+  int most = 0;
+  for (int k = 0; k < c->num_categories; k++) {
+    const char *name = c->categories[k].name;
+    int n = t->survey.category[k].objects, other = v ? coco_find_category(&v->data.coco, c->categories[k].id) : -1;
+    int scored = other >= 0 ? v->survey.category[other].objects : 0;
+    if (n > 0 && n < FEW) add_name(&few, "%.40s %d", name, n);
+    if (n == 0 && scored) add_name(&untrained, "%.40s %d", name, scored);
+    if (n > 0 && v && !scored) add_name(&unscored, "%.40s", name);
+    if (same_name(c, k)) add_name(&twins, "%.40s", name);
+    if (n > t->survey.category[most].objects) most = k;
+  }
+  if (few.n) hurt(a, "categories with fewer than %d objects in %s: %d (%s)", FEW, t->name, few.n, names_end(&few));
+  if (untrained.n)
+    hurt(a, "categories with objects in %s but none in %s: %d (%s)", v->name, t->name, untrained.n,
+         names_end(&untrained));
+  if (unscored.n)
+    hurt(a, "categories without an object in %s, of which no score will tell: %d (%s)", v->name, unscored.n,
+         names_end(&unscored));
+  if (twins.n) hurt(a, "categories that share a name with another one: %d (%s)", twins.n, names_end(&twins));
+  int n = c->num_categories ? t->survey.category[most].objects : 0;
+  if (t->survey.used > 1 && n > t->survey.objects / 2)
+    hurt(a, "%.0f %% of all objects are of one category, %.40s", percent(n, t->survey.objects),
+         c->categories[most].name);
+}
+
+static void advise_room(Advice *a, const Split *t, int canvases) {
+  const Survey *s = &t->survey;
+  const Dataset *d = &t->data;
+  if (s->crowded)
+    hurt(a,
+         "images with more than %d objects: %d, the fullest %.80s with %d; every place of a batch has room for that, "
+         "%.1f "
+         "MB of which %.1f MB are masks, twice on the device and three times on the host",
+         SURVEY_CROWDED, s->crowded, d->coco.images[d->image[s->fullest]].file_name, d->max_objects,
+         1e-6 * (double)s->place_bytes, 1e-6 * (double)s->mask_bytes);
+  double now = s->padding[canvases - 1], best = s->padding[MAX_CANVASES - 1];
+  if (now > 0.1)
+    hurt(a, "padding: %.0f %% of all pixels with --canvases %d, %.0f %% with %d", 100 * now, canvases, 100 * best,
+         MAX_CANVASES);
+}
+
+static int compare_keys(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return (x > y) - (x < y);
+}
+
+// The keys of a split's files that were read, sorted. Caller frees.
+static uint64_t *sorted_keys(const Split *s, int *n) {
+  uint64_t *keys = xmalloc((size_t)s->data.num_images * sizeof *keys);
+  *n = 0;
+  for (int i = 0; i < s->data.num_images; i++)
+    if (s->defects.file_key[i]) keys[(*n)++] = s->defects.file_key[i];
+  qsort(keys, (size_t)*n, sizeof *keys, compare_keys);
+  return keys;
+}
+
+static void advise_files(Advice *a, const Split *t, const Split *v) {
+  int n, m = 0, again = 0, leaked = 0;
+  uint64_t *keys = sorted_keys(t, &n), *others = v ? sorted_keys(v, &m) : NULL;
+  for (int i = 1; i < n; i++) again += keys[i] == keys[i - 1];
+  for (int i = 0, j = 0; i < m; i++) {
+    while (j < n && keys[j] < others[i]) j++;
+    leaked += j < n && keys[j] == others[i];
+  }
+  free(keys);
+  free(others);
+  if (again) hurt(a, "image files of %s that are copies of another one there: %d", t->name, again);
+  if (leaked)
+    hurt(a, "image files of %s that are also in %s, so that its scores are too good: %d", v->name, t->name, leaked);
+  if (t->defects.turned && !t->data.upright)
+    hurt(a,
+         "images with an EXIF orientation, which training ignores as torchvision does: %d; where --html shows that "
+         "their masks do not fit, give --exif, here and to ./train",
+         t->defects.turned);
+}
+
+static void advise_amount(Advice *a, const Split *t, bool keep_empty) {
+  const Dataset *d = &t->data;
+  if (d->num_images < 1000)
+    hurt(a, "few images, %d: start from weights of another data set (--weights FILE --reset-heads)", d->num_images);
+  if (10 * d->without_objects >= d->coco.num_images && !keep_empty)
+    hurt(a, "images without an object, which are left out: %d of %d; --keep-empty shows them as background",
+         d->without_objects, d->coco.num_images);
+}
+
+// ---- flags ----------------------------------------------------------------------------------------------------------
+
+static int round32(double pixels) { return MAX(32 * (int)lround(pixels / 32), 32); }
+
+// The size at which nine in ten objects are not tiny, up to twice what is asked for or what the images hold; and where
+// images are enlarged over twice, one that enlarges at most twice, less where nine in ten objects are large enough.
+static int suit_size(const Split *t) {
+  const Survey *s = &t->survey;
+  const int size = t->data.resize.size;
+  if (s->objects == 0) return size;
+  double need = (double)SURVEY_TINY / (double)s->size10, stored = size / (double)s->scale50;
+  if (need > 1) return MAX(round32(fmin(size * fmin(need, 2), 2 * stored)), size);
+  if (s->scale50 <= 2) return size;
+  return round32(stored * fmin(fmax(2 * need * (double)s->scale50, 1), 2));
+}
+
+// The fewest canvases that pad nearly as little as the most.
+static int suit_canvases(const Survey *s, int asked) {
+  int n = 1;
+  while (s->padding[n - 1] > s->padding[MAX_CANVASES - 1] + 0.05) n++;
+  return MAX(n, asked);
+}
+
+// As many images as have the pixels of torchvision's batch, two of 800 x 1333, but at least 20 batches an epoch.
+static int suit_batch(const Split *t, int size) {
+  const double grow = (double)size / t->data.resize.size;
+  double largest = 1;
+  for (int k = 0; k < t->data.num_canvases; k++)
+    largest = fmax(largest, grow * grow * t->data.canvas[k].h * t->data.canvas[k].w);
+  int batch = 1;
+  while (batch < 32 && 2 * batch * largest <= 2 * 832 * 1344.0 && 40 * batch <= t->data.num_images) batch *= 2;
+  return batch;
+}
+
+// 0: the default's 12 suit; more where those would show the network fewer images than SHOWN.
+static int suit_epochs(const Dataset *d) {
+  const int epochs = (SHOWN + d->num_images - 1) / d->num_images;
+  return epochs > 12 ? epochs : 0;
+}
+
+static void suit_flags(Advice *a, const Split *t, bool keep_empty, int canvases) {
+  int size = suit_size(t), suited = suit_canvases(&t->survey, canvases);
+  a->batch = suit_batch(t, size);
+  const Resize *r = &t->data.resize;
+  char longer[32] = "";
+  if (r->max_size != r->size * 5 / 3) // which is what --size alone makes it
+    snprintf(longer, sizeof longer, " --max-size %d", (int)((int64_t)r->max_size * size / r->size));
+  bool empty = keep_empty || 10 * t->data.without_objects >= t->data.coco.num_images;
+  char length[32] = "";
+  const int epochs = suit_epochs(&t->data);
+  if (epochs) snprintf(length, sizeof length, " --epochs %d", epochs);
+  a->flags = xasprintf("--size %d%s --canvases %d --batch %d%s%s%s", size, longer, suited, a->batch, length,
+                       t->data.upright ? " --exif" : "", empty ? " --keep-empty" : "");
+}
+
+void advice_write(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases) {
+  *a = (Advice){0};
+  advise_sizes(a, train);
+  advise_categories(a, train, val);
+  advise_room(a, train, canvases);
+  advise_files(a, train, val);
+  advise_amount(a, train, keep_empty);
+  suit_flags(a, train, keep_empty, canvases);
+}
+
+void advice_free(Advice *a) {
+  for (int i = 0; i < a->num_hurts; i++) free(a->hurts[i]);
+  free(a->flags);
+  *a = (Advice){0};
+}

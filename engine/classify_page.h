@@ -1,6 +1,0 @@
-// What the page of a run tells of a classifier's evaluation.
-#pragma once
-#include "engine/classify.h"
-
-// Fills `out`, zeroed: classes by ascending recall, the confusion, and the images that are most surely wrong.
-void classify_page(const Dataset *d, const Classification *c, PageEvaluation *out);

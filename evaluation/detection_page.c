@@ -1,0 +1,277 @@
+#include "evaluation/detection_page.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "data/coco/cocoeval_confusion.h"
+#include "data/pictures/thumbnail.h"
+
+enum { SHOWN = 6, SIDE = 440, MOST_DRAWN = 40 }; // images of each kind; pixels of the longer side; best detections
+static const double OVERLAP = 0.5;
+
+// ---- categories -----------------------------------------------------------------------------------------------------
+
+enum { OBJECTS, BOX_AP, BOX_AP50, MASK_AP, MASK_AP50, MASK_AR, PRECISION, RECALL };
+static const char *const columns[] = {"objects",   "box AP",  "box AP50",  "mask AP",
+                                      "mask AP50", "mask AR", "precision", "recall"};
+
+static double defined(double value) { return value < 0 ? NAN : value; }
+
+typedef struct RankedCategory {
+  double ap;
+  int place;
+} RankedCategory;
+
+static int by_ap(const void *a, const void *b) {
+  const RankedCategory *p = a, *q = b;
+  if (isnan(p->ap) || isnan(q->ap))
+    return isnan(p->ap) != isnan(q->ap) ? isnan(p->ap) - isnan(q->ap) : p->place - q->place;
+  return p->ap != q->ap ? (p->ap > q->ap) - (p->ap < q->ap) : p->place - q->place;
+}
+
+// The categories' places by ascending mask AP, those without last. Caller frees.
+static int *rank_categories(const Scores *s) {
+  const int n = s->segm.num_categories;
+  RankedCategory *all = xmalloc((size_t)n * sizeof *all);
+  int *place = xmalloc((size_t)n * sizeof *place);
+  for (int k = 0; k < n; k++) all[k] = (RankedCategory){defined(s->segm.categories[k].ap), k};
+  qsort(all, (size_t)n, sizeof *all, by_ap);
+  for (int k = 0; k < n; k++) place[k] = all[k].place;
+  free(all);
+  return place;
+}
+
+// Precision and recall are those of the confusion.
+static void fill_categories(const Scores *s, const int *place, PageEvaluation *out) {
+  out->columns = COUNT(columns);
+  for (int i = 0; i < COUNT(columns); i++) out->column[i] = xstrdup(columns[i]);
+  out->categories = s->bbox.num_categories;
+  out->category = xcalloc((size_t)out->categories, sizeof *out->category);
+  for (int i = 0; i < out->categories; i++) {
+    const EvalCategory *box = &s->bbox.categories[place[i]], *mask = &s->segm.categories[place[i]];
+    const ClassFigures f = confusion_figures(&out->confusion, place[i]);
+    char number[CLASS_NUMBER];
+    out->category[i] = (PageCategory){.name = xstrdup(confusion_name(&out->confusion, place[i], number)),
+                                      .value = {[OBJECTS] = (double)f.images,
+                                                [BOX_AP] = defined(box->ap),
+                                                [BOX_AP50] = defined(box->ap50),
+                                                [MASK_AP] = defined(mask->ap),
+                                                [MASK_AP50] = defined(mask->ap50),
+                                                [MASK_AR] = defined(mask->ar),
+                                                [PRECISION] = f.precision,
+                                                [RECALL] = f.recall}};
+  }
+}
+
+// ---- precision over recall ------------------------------------------------------------------------------------------
+
+static void add_curve(PagePanel *p, const char *label, const double precision[EVAL_RECALLS]) {
+  if (precision[0] < 0) return; // no ground truth defines it
+  PageCurve *c = page_panel_curve(p, NULL, label);
+  for (int i = 0; i < EVAL_RECALLS; i++)
+    page_curve_add(c, i / (double)(EVAL_RECALLS - 1), round(1e5 * precision[i]) / 1e5); // for a page, short
+}
+
+static void add_overall(PagePanels *to, const char *title, const EvalSummary *s) {
+  static const char *const label[EVAL_CURVES] = {
+      [CURVE_50] = "IoU 0.50", [CURVE_75] = "IoU 0.75", [CURVE_MEAN] = "mean of 0.50, 0.55 … 0.95"};
+  PagePanel *p = page_panel_add(to, title, "recall", "precision");
+  for (int c = 0; c < EVAL_CURVES; c++) add_curve(p, label[c], s->precision[s->num_categories][c]);
+}
+
+// Categories in the order of those of the table, whose places are `place`.
+static void fill_precision(const Scores *s, const int *place, PageEvaluation *out) {
+  add_overall(&out->panels, "Boxes, all categories", &s->bbox);
+  add_overall(&out->panels, "Masks, all categories", &s->segm);
+  for (int i = 0; i < MIN(out->categories, PAGE_CATEGORY_CHARTS); i++) {
+    PagePanel *p = page_panel_add(&out->category_panels, out->category[i].name, "recall", "precision");
+    add_curve(p, "boxes, IoU 0.50", s->bbox.precision[place[i]][CURVE_50]);
+    add_curve(p, "masks, IoU 0.50", s->segm.precision[place[i]][CURVE_50]);
+    add_curve(p, "masks, mean", s->segm.precision[place[i]][CURVE_MEAN]);
+  }
+}
+
+// ---- confusion ------------------------------------------------------------------------------------------------------
+
+static void fill_confusion(const Dataset *d, const Coco *view, const Evaluation *v, double score, PageEvaluation *out) {
+  Err err;
+  const int n = view->num_categories;
+  int64_t *count = eval_confusion(view, &v->found, EVAL_BBOX, score, OVERLAP, &err);
+  if (!count) return; // what cannot be matched has not been scored either
+  char **name = xcalloc((size_t)n + 1, sizeof *name);
+  for (int i = 0; i < n; i++) name[i] = xstrdup(d->coco.categories[i].name ? d->coco.categories[i].name : "");
+  name[n] = xstrdup("background");
+  out->confusion = (Confusion){.classes = n + 1, .count = count, .name = (const char *const *)name, .background = true};
+  out->rule = xasprintf("Objects by their category (rows) and what they were taken for (columns). Detections with a "
+                        "score of %g or more count, the highest first: each is paired with the free object of its "
+                        "category whose box it overlaps most, by an IoU of %g or more, and those that are left over "
+                        "in the same way with what is left of other categories. What has no partner is paired with "
+                        "the background: a false detection in its row, a missed object in its column.",
+                        score, OVERLAP);
+}
+
+// ---- quality of images ----------------------------------------------------------------------------------------------
+
+// x1 y1 x2 y2; `whole`: the share of a's area instead of the union's.
+static double overlap(const double a[4], const double b[4], bool whole) {
+  const double w = fmin(a[2], b[2]) - fmax(a[0], b[0]), h = fmin(a[3], b[3]) - fmax(a[1], b[1]);
+  const double both = w > 0 && h > 0 ? w * h : 0;
+  const double of_a = (a[2] - a[0]) * (a[3] - a[1]), of_b = (b[2] - b[0]) * (b[3] - b[1]);
+  const double all = whole ? of_a : of_a + of_b - both;
+  return all > 0 ? both / all : 0;
+}
+
+static void corners(const double xywh[4], double box[4]) {
+  const double all[] = {xywh[0], xywh[1], xywh[0] + xywh[2], xywh[1] + xywh[3]};
+  memcpy(box, all, sizeof all);
+}
+
+static bool in_crowd(const Dataset *d, int i, int category, const double box[4]) {
+  const CocoImage *im = &d->coco.images[d->image[i]];
+  for (int k = 0; k < im->anns; k++) {
+    const CocoAnn *a = &d->coco.anns[im->first_ann + k];
+    double crowd[4];
+    corners(a->bbox, crowd);
+    if (a->crowd && a->category == category && overlap(box, crowd, true) >= OVERLAP) return true;
+  }
+  return false;
+}
+
+// The free object that a detection takes; -1: none.
+static int take(const Dataset *d, int first, int n, const bool *taken, int category, const double box[4],
+                double *best) {
+  int found = -1;
+  *best = OVERLAP;
+  for (int k = 0; k < n; k++) {
+    const Object *o = &d->object[first + k];
+    const double truth[] = {o->box[0], o->box[1], o->box[2], o->box[3]};
+    const double iou = taken[k] || o->label != category + 1 ? -1 : overlap(box, truth, false);
+    if (iou < *best) continue;
+    *best = iou;
+    found = k;
+  }
+  return found;
+}
+
+ImageQuality image_quality(const Dataset *d, int i, const CocoResult *const *found, int n) {
+  const int first = d->first_object[i], objects = d->first_object[i + 1] - first;
+  ImageQuality q = {.image = i};
+  double sum = 0;
+  bool *taken = xcalloc((size_t)objects, sizeof *taken);
+  for (int k = 0; k < n; k++) {
+    const int category = coco_find_category(&d->coco, found[k]->category_id);
+    double box[4], iou;
+    corners(found[k]->bbox, box);
+    const int object = take(d, first, objects, taken, category, box, &iou);
+    if (object >= 0) {
+      taken[object] = true;
+      sum += iou;
+      q.pairs++;
+    } else {
+      q.fp += !in_crowd(d, i, category, box);
+    }
+  }
+  q.fn = objects - q.pairs;
+  q.quality = sum / (q.pairs + 0.5 * q.fp + 0.5 * q.fn); // NaN where there is nothing
+  free(taken);
+  return q;
+}
+
+// ---- images ---------------------------------------------------------------------------------------------------------
+
+// What was found in each image of the data set, by descending score.
+typedef struct Grouped {
+  const CocoResult **result;
+  int *first; // [num_images + 1]
+} Grouped;
+
+static int by_score(const void *a, const void *b) {
+  const CocoResult *p = *(const CocoResult *const *)a, *q = *(const CocoResult *const *)b;
+  return p->score != q->score ? (p->score < q->score) - (p->score > q->score) : (p > q) - (p < q);
+}
+
+static Grouped group(const Dataset *d, const Evaluation *v, double score) {
+  Grouped g = {.result = xcalloc((size_t)v->found.n, sizeof *g.result),
+               .first = xcalloc((size_t)d->num_images + 2, sizeof *g.first)};
+  int *image_of = xmalloc((size_t)d->coco.num_images * sizeof *image_of),
+      *of = xmalloc((size_t)v->found.n * sizeof *of);
+  for (int i = 0; i < d->coco.num_images; i++) image_of[i] = -1;
+  for (int i = 0; i < d->num_images; i++) image_of[d->image[i]] = i;
+  for (int k = 0; k < v->found.n; k++) {
+    const int at = v->found.items[k].score >= score ? coco_find_image(&d->coco, v->found.items[k].image_id) : -1;
+    of[k] = at < 0 ? -1 : image_of[at];
+    if (of[k] >= 0) g.first[of[k] + 2]++;
+  }
+  for (int i = 0; i < d->num_images; i++) g.first[i + 2] += g.first[i + 1];
+  for (int k = 0; k < v->found.n; k++)
+    if (of[k] >= 0) g.result[g.first[of[k] + 1]++] = &v->found.items[k];
+  for (int i = 0; i < d->num_images; i++)
+    qsort(g.result + g.first[i], (size_t)(g.first[i + 1] - g.first[i]), sizeof *g.result, by_score);
+  free(image_of);
+  free(of);
+  return g;
+}
+
+// The worst first; of equal ones that with more mistakes, or fewer objects that were found.
+static int by_quality(const void *a, const void *b) {
+  const ImageQuality *p = a, *q = b;
+  if (p->quality != q->quality) return (p->quality > q->quality) - (p->quality < q->quality);
+  const int wrong = q->fp + q->fn - p->fp - p->fn, pairs = p->pairs - q->pairs;
+  return wrong ? wrong : pairs ? pairs : p->image - q->image;
+}
+
+static PagePicture picture_of(const Dataset *d, const ImageQuality *q, const Grouped *g, const char *kind) {
+  const int first = g->first[q->image], n = g->first[q->image + 1] - first;
+  const char *file = d->coco.images[d->image[q->image]].file_name;
+  Thumbnail t;
+  if (!thumbnail_open(&t, d, q->image, SIDE, NULL)) return (PagePicture){0}; // it could be read a moment ago
+  const PagePicture p = {
+      .group = xstrdup(kind),
+      .file = xstrdup(file ? file : ""),
+      .caption = xasprintf("quality %.2f: %d found, %d missed, %d false", q->quality, q->pairs, q->fn, q->fp),
+      .truth = thumbnail_truth(&t, d, q->image),
+      .found = thumbnail_found(&t, d, g->result + first, MIN(n, MOST_DRAWN))};
+  thumbnail_close(&t);
+  return p;
+}
+
+static void fill_pictures(const Dataset *d, const Evaluation *v, double score, PageEvaluation *out) {
+  Grouped g = group(d, v, score);
+  ImageQuality *all = xmalloc((size_t)d->num_images * sizeof *all);
+  int n = 0;
+  for (int i = 0; i < d->num_images; i++) {
+    if (!v->read[i]) continue;
+    const ImageQuality q = image_quality(d, i, g.result + g.first[i], g.first[i + 1] - g.first[i]);
+    if (!isnan(q.quality)) all[n++] = q;
+  }
+  qsort(all, (size_t)n, sizeof *all, by_quality);
+  const int worst = MIN(SHOWN, (n + 1) / 2), best = MIN(SHOWN, n - worst);
+  PagePicture made[2 * SHOWN] = {0};
+#pragma omp parallel for schedule(dynamic)
+  for (int k = 0; k < worst + best; k++) {
+    const bool bad = k < worst;
+    const ImageQuality *q = &all[bad ? k : n - 1 - (k - worst)];
+    if (bad ? q->quality < 1 : q->quality > 0) made[k] = picture_of(d, q, &g, bad ? "The worst" : "The best");
+  }
+  out->picture = xcalloc(2 * SHOWN, sizeof *out->picture);
+  for (int k = 0; k < worst + best; k++)
+    if (made[k].truth) out->picture[out->pictures++] = made[k];
+  free(all);
+  free(g.result);
+  free(g.first);
+}
+
+// ---- all ------------------------------------------------------------------------------------------------------------
+
+void detection_page(const Dataset *d, const Evaluation *v, double score, PageEvaluation *out) {
+  Coco view = evaluate_view(d, v);
+  fill_confusion(d, &view, v, score, out);
+  if (out->confusion.count) {
+    int *place = rank_categories(&v->scores);
+    fill_categories(&v->scores, place, out);
+    fill_precision(&v->scores, place, out);
+    free(place);
+  }
+  fill_pictures(d, v, score, out);
+  free(view.images);
+}

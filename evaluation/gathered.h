@@ -1,0 +1,11 @@
+// What inference finds in a batch, as the rank that computed it sends it to rank 0: image by image, in the order of the
+// batch. Images that could not be read are not in it.
+#pragma once
+#include "data/coco/coco.h"
+#include "evaluation/parcel.h"
+
+// An image and what was found in it.
+void gathered_put(Parcel *to, int image, const CocoResult *found, int n);
+// Gets them in the same order. False when that is not what stands there, or `image` is none of so many; then nothing is
+// left to free. *found: n results, malloc'ed, which own their masks.
+bool gathered_take(Unpacking *from, int images, int *image, CocoResult **found, int *n);

@@ -1,0 +1,32 @@
+// Names of folders that are one but for case or normal form, and names that are not.
+#include <stdlib.h>
+#include "base/basics.h"
+#include "classification/data/class_name.h"
+#include "test/harness/test.h"
+
+TEST(class_names_that_are_one) {
+  static const struct {
+    const char *a, *b;
+    bool same;
+  } pairs[] = {{"cat", "Cat", true},
+               {"caf\u00e9", "cafe\u0301", true},
+               {"\u00c9t\u00e9", "e\u0301te\u0301", true},
+               {"\u00c6", "\u00e6", true},
+               {"\u0141", "\u0142", true}, // Ł ł: no decomposition, odd capitals
+               {"\u0160koda", "s\u030ckoda", true},
+               {"\ud55c\uad6d", "\u1112\u1161\u11ab\u1100\u116e\u11a8", true}, // Hangul
+               {"\uac00", "\u1100\u1161", true},
+               {"\u00ff", "y\u0308", true},
+               {"cat", "cats", false},
+               {"\u00e9", "e", false},
+               {"\u00d7", "\u00f7", false}, // × ÷ are no letters
+               {"\u00f8", "\u00f6", false},
+               {"\uac00", "\uac01", false},
+               {"\xff", "\xfe", false}}; // no UTF-8
+  for (int i = 0; i < COUNT(pairs); i++) {
+    char *a = class_name_key(pairs[i].a), *b = class_name_key(pairs[i].b);
+    if (!EXPECT(!strcmp(a, b) == pairs[i].same)) printf("  %s %s\n", pairs[i].a, pairs[i].b);
+    free(a);
+    free(b);
+  }
+}

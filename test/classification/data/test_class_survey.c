@@ -1,0 +1,173 @@
+// What the survey of a set of classes finds: sizes, copies, conflicts, what cannot be decoded, what two splits share.
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "classification/data/class_advice.h"
+#include "data/images/png.h"
+#include "test/harness/command.h"
+#include "test/harness/test.h"
+
+static void write_picture(const char *path, int h, int w, uint64_t key) {
+  Image im = image_alloc(h, w);
+  for (int i = 0; i < h * w * 3; i++) im.rgb[i] = (uint8_t)rng_u32(key, (uint64_t)i);
+  CHECK(png_write(path, &im, PNG_FAST, NULL));
+  image_free(&im);
+}
+
+// DIR/{train,val}/{cat,dog}/KEY.png: pictures of equal keys are equal. Sizes go by the key.
+static void write_pictures(const char *dir, const char *split, const char *name, int from, int to) {
+  char *folder = xasprintf("%s/%s/%s", dir, split, name);
+  CHECK(dirs_make(folder, NULL));
+  for (int key = from; key < to; key++) {
+    char *path = xasprintf("%s/%d.png", folder, key);
+    write_picture(path, 20 + key, 30 + key, (uint64_t)key);
+    free(path);
+  }
+  free(folder);
+}
+
+static const char *ill_set(void) {
+  static char dir[512];
+  snprintf(dir, sizeof dir, "%s/class-survey", test_tmp());
+  if (path_is_dir(dir)) return dir;
+  write_pictures(dir, "train", "cat", 0, 5);
+  write_pictures(dir, "train", "dog", 5, 8);
+  write_pictures(dir, "val", "cat", 20, 22);
+  char *path = xasprintf("%s/train/cat/copy.png", dir);
+  write_picture(path, 21, 31, 1); // of cat/1
+  free(path);
+  path = xasprintf("%s/train/dog/cat.png", dir);
+  write_picture(path, 22, 32, 2); // of cat/2
+  free(path);
+  path = xasprintf("%s/val/cat/seen.png", dir);
+  write_picture(path, 23, 33, 3); // of train's cat/3
+  free(path);
+  path = xasprintf("%s/train/dog/6.png", dir);
+  CHECK(truncate(path, 200) == 0);
+  free(path);
+  return dir;
+}
+
+static const char *name_of(const Dataset *d, int i) { return d->coco.images[d->image[i]].file_name; }
+
+TEST(class_survey_finds) {
+  Dataset train, val;
+  ClassSurvey s, v;
+  Err err = {""};
+  if (!EXPECT(classes_open(&train, ill_set(), "train", &(ClassOptions){.size = {50, 50}}, &err))) return;
+  if (!EXPECT(classes_open(&val, ill_set(), "val", &(ClassOptions){.size = {50, 50}, .like = &train}, &err))) return;
+  class_survey_take(&s, &train, true, NULL);
+  class_survey_take(&v, &val, true, NULL);
+  EXPECT(s.count[0] == 6 && s.count[1] == 4 && v.count[0] == 3 && v.count[1] == 0);
+  EXPECT(s.least.h == 20 && s.least.w == 30 && s.most.h == 27 && s.most.w == 37);
+  EXPECT_INT(s.small, 7); // lower than 25: 0 to 4, and copies of 1 and 2
+  EXPECT_INT(s.unreadable, 1);
+  EXPECT(s.first_unreadable >= 0 && !strcmp(name_of(&train, s.first_unreadable), "dog/6.png"));
+  EXPECT(s.reason && strstr(s.reason, "dog/6.png: cannot read the image: "));
+  EXPECT_INT(s.copies, 2);
+  EXPECT_INT(s.conflicts, 1);
+  EXPECT(s.conflict[0] >= 0 && train.object[s.conflict[0]].label != train.object[s.conflict[1]].label);
+  EXPECT(s.decode_ms > 0 && v.copies == 0 && !v.reason);
+  int first[2];
+  EXPECT_INT(class_survey_shared(&s, &train, &v, &val, first), 1);
+  EXPECT_STR(name_of(&val, first[0]), "cat/seen.png");
+  EXPECT_STR(name_of(&train, first[1]), "cat/3.png");
+  class_survey_free(&s);
+  class_survey_take(&s, &train, false, NULL); // names and sizes alone
+  EXPECT(s.copies == 0 && s.unreadable == 0 && s.least.h == 20);
+  EXPECT_INT(class_survey_shared(&s, &train, &v, &val, first), 0);
+  class_survey_free(&s);
+  class_survey_free(&v);
+  dataset_close(&val);
+  dataset_close(&train);
+}
+
+TEST(class_survey_of_idx) {
+  enum { N = 12, SIDE = 4 };
+  char dir[512];
+  snprintf(dir, sizeof dir, "%s/class-survey-idx", test_tmp());
+  CHECK(dirs_make(dir, NULL));
+  uint8_t pixels[N * SIDE * SIDE], labels[N];
+  for (int i = 0; i < N; i++) labels[i] = (uint8_t)(i % 3);
+  for (int i = 0; i < COUNT(pixels); i++) pixels[i] = (uint8_t)rng_u32(RNG_TEST, (uint64_t)i);
+  memcpy(pixels + 5 * SIDE * SIDE, pixels + 2 * SIDE * SIDE, SIDE * SIDE); // of one class
+  memcpy(pixels + 9 * SIDE * SIDE, pixels + 1 * SIDE * SIDE, SIDE * SIDE); // of another
+  char *path = xasprintf("%s/train-images-idx3-ubyte", dir);
+  CHECK(idx_save(&(Idx){N, SIDE, SIDE, pixels}, path, IDX_IMAGES, NULL));
+  free(path);
+  path = xasprintf("%s/train-labels-idx1-ubyte", dir);
+  CHECK(idx_save(&(Idx){N, 1, 1, labels}, path, IDX_LABELS, NULL));
+  free(path);
+  Dataset d;
+  ClassSurvey s;
+  Err err = {""};
+  if (!EXPECT(classes_open(&d, dir, "train", &(ClassOptions){0}, &err))) return;
+  class_survey_take(&s, &d, false, NULL);
+  EXPECT(s.copies == 2 && s.conflicts == 1 && s.copy[0] == 5 && s.copy[1] == 2 && s.conflict[0] == 9 &&
+         s.conflict[1] == 1);
+  class_survey_free(&s);
+  dataset_close(&d);
+}
+
+static void expect_advice(const char *want, const Dataset *d, Size median, int size, bool has_val) {
+  char *flags = class_advice(d, &(ClassSurvey){.median = median}, size, has_val);
+  EXPECT_STR(flags, want);
+  free(flags);
+}
+
+// The network by the kind of images and how many there are, the batch by their number, a split where there is none.
+TEST(class_advice_by_set) {
+  const Dataset digits = {.num_images = 60000, .idx = {.n = 60000, .h = 28, .w = 28}},
+                other = {.num_images = 1000, .idx = {.n = 1000, .h = 20, .w = 32}},
+                maps = {.num_images = 2559, .idx = {.n = 2559, .h = 96, .w = 96}}, photographs = {.num_images = 19999},
+                many = {.num_images = 20000}, few = {.num_images = 3};
+  const char *phases = "10@1e-3,10@1e-4,25@1e-4+augment";
+  char want[256];
+  snprintf(want, sizeof want, "--model vgg-28 --phases %s --batch 128", phases);
+  expect_advice(want, &digits, (Size){28, 28}, 0, true);
+  snprintf(want, sizeof want, "--model vgg-28 --size 32 --phases %s --batch 32 --val-fraction 0.2", phases);
+  expect_advice(want, &other, (Size){20, 32}, 0, false);
+  expect_advice("--model resnet18 --size 96 --batch 64", &maps, (Size){96, 96}, 0, true);
+  expect_advice("--model resnet18 --batch 128", &photographs, (Size){480, 640}, 0, true);
+  expect_advice("--model resnet50 --size 160 --batch 128", &many, (Size){640, 191}, 0, true);
+  expect_advice("--model resnet18 --size 64 --batch 8", &few, (Size){9, 9}, 0, true);
+  expect_advice("--model resnet18 --size 100 --batch 8", &few, (Size){9, 9}, 100, true);
+}
+
+TEST_TIER(class_survey_of_doctor, 1) {
+  const char *said, *dir = ill_set();
+  EXPECT_INT(command(&said, "%s --data %s --size 50", tool("doctor"), dir), 1);
+  static const char *const lines[] = {
+      "    images      10 of 2 classes; the median one ",
+      "  cat                                       6          3\n",
+      "  train: image files that cannot be decoded: 1; replaced by another in training, left out in evaluation\n",
+      "  train: images that are there again under another class: 1; both are taken as they are\n",
+      ("  images of val that are in train, too: 1; scores are higher than they should be\n"
+       "    first: cat/seen.png (cat), as cat/3.png (cat)\n"),
+      "  images of train that are copies of another one there: 1\n",
+      "  few images, 10: start from weights of another data set (--weights FILE --reset-heads)\n",
+      "  classes without an image in val: 1\n"};
+  for (int i = 0; i < COUNT(lines); i++)
+    if (!EXPECT(strstr(said, lines[i]))) printf("  missing: %s  in: %s\n", lines[i], said);
+  EXPECT_INT(command(&said, "%s --data %s --json", tool("doctor"), dir), 1);
+  EXPECT(strstr(said, "\"layout\":\"folders\",\"sound\":false,") && strstr(said, "\"conflicts\":1,") &&
+         strstr(said, "{\"label\":1,\"name\":\"dog\",\"images\":4}") &&
+         strstr(said, "\"shared\":1,\"flags\":\"--model resnet18 --size 64 --batch 8\"}"));
+  EXPECT_INT(command(&said, "%s --data %s --html %s", tool("doctor"), dir, in_tmp("page.html")), 2);
+  EXPECT(strstr(said, "--html shows masks"));
+  char made[512];
+  snprintf(made, sizeof made, "%s/class-doctor", test_tmp());
+  EXPECT_INT(command(&said, "%s --out %s --idx --folders", tool("shapes"), made), 2);
+  EXPECT_INT(command(&said, "%s --out %s --idx --train 5", tool("shapes"), made), 2);
+  EXPECT_INT(command(&said, "%s --out %s --idx --train 30 --val 6", tool("shapes"), made), 0);
+  EXPECT_INT(command(&said, "%s --data %s", tool("doctor"), made), 0);
+  EXPECT(strstr(said, "what is wrong\n  nothing\n") && strstr(said, "all of 28 x 28 pixels") &&
+         strstr(said, "  star ") && strstr(said, "IDX files\n") && !strstr(said, "few images"));
+  // What it suggests can be done.
+  const char *suggested = strstr(said, "suggested\n  ./train --data ");
+  if (!EXPECT(suggested)) return;
+  char *arguments = xstrdup(strstr(suggested, "--data"));
+  EXPECT_INT(command(&said, "%s --device cpu --plan %.*s", tool("train"), (int)strcspn(arguments, "\n"), arguments), 0);
+  free(arguments);
+}

@@ -1,0 +1,79 @@
+// Classes of images: what comes first, what is counted, and that a data set's results are the network's.
+#include "classification/classify.h"
+#include "classification/data/classes.h"
+#include "test/harness/test.h"
+
+// ---- order ----------------------------------------------------------------------------------------------------------
+
+static ClassRow row_of(const float *probs, int classes) {
+  Device dev = {.real = F32};
+  const Engine e = {.dev = &dev, .config = {.classes = classes}};
+  return classify_row(&e, &(Classified){.probs = probs}, 0);
+}
+
+static void expect_top(const ClassRow *row, const int *want) {
+  for (int i = 0; i < TOP_CLASSES; i++) EXPECT_INT(row->top[i], want[i]);
+}
+
+TEST(classify_sorts_by_probability) {
+  const float seven[] = {0.1f, 0.3f, 0.05f, 0.2f, 0.15f, 0.16f, 0.04f};
+  ClassRow row = row_of(seven, 7);
+  expect_top(&row, (int[]){1, 3, 5, 4, 0});
+  EXPECT(row.prob[0] == 0.3f && row.prob[4] == 0.1f);
+  const float three[] = {0.2f, 0.2f, 0.6f};
+  row = row_of(three, 3);
+  expect_top(&row, (int[]){2, 0, 1, -1, -1}); // ties by the lowest
+  EXPECT(row.prob[3] == 0 && row.prob[4] == 0);
+  const float odd[] = {1, NAN, INFINITY, NAN, 0, 0};
+  row = row_of(odd, 6);
+  expect_top(&row, (int[]){1, 3, 2, 0, 4});
+}
+
+// The second image of a batch, in double.
+TEST(classify_reads_its_row) {
+  Device dev = {.real = F64};
+  const Engine e = {.dev = &dev, .config = {.classes = 2}};
+  const double probs[] = {0.9, 0.1, 0.25, 0.75};
+  const ClassRow row = classify_row(&e, &(Classified){.probs = probs}, 1);
+  EXPECT(row.top[0] == 1 && row.top[1] == 0 && row.prob[0] == 0.75f);
+}
+
+// ---- counts ---------------------------------------------------------------------------------------------------------
+
+enum { IMAGES = 5, CLASSES = 3 };
+
+TEST(classify_counts_hits_and_confusions) {
+  Object object[IMAGES] = {{.label = 0}, {.label = 1}, {.label = 2}, {.label = 2}, {.label = 1}};
+  ClassRow row[IMAGES] = {{.top = {0, 1, 2, -1, -1}},
+                          {.top = {2, 0, 1, -1, -1}},
+                          {.top = {2, 1, 0, -1, -1}},
+                          {.top = {0, 1, -1, -1, -1}}, // not among those that are there
+                          {.top = {1, 0, 2, -1, -1}}};
+  bool read[IMAGES] = {true, true, true, true, false};
+  const Dataset d = {.num_images = IMAGES, .object = object, .classes = CLASSES};
+  Classification c = {.classes = CLASSES, .row = row, .read = read, .images = 4, .left_out = 1};
+  const ClassScores s = classify_score(&d, &c);
+  EXPECT(s.top1 == 2 && s.top5 == 3 && s.images == 4);
+  int64_t count[CLASSES * CLASSES];
+  const int64_t want[] = {1, 0, 0, 0, 0, 1, 1, 0, 1};
+  classify_confusion(&d, &c, count);
+  EXPECT(!memcmp(count, want, sizeof want));
+  Metrics m;
+  Err err;
+  EXPECT(task_classification.score(&d, &c, &m, &err));
+  EXPECT(m.n == 2 && m.metric[0].value == 0.5 && m.metric[1].value == 0.75 && m.images == 4 && m.left_out == 1);
+  EXPECT_STR(m.summary, "top-1 50.00 %  top-5 75.00 %");
+}
+
+TEST(classify_accepts_the_same_classes) {
+  CocoCategory named[] = {{0, "ant"}, {1, "bee"}};
+  Dataset d = {.of_classes = true, .classes = 2, .coco = {.path = "there", .categories = named, .num_categories = 2}};
+  const Category same[] = {{0, "ant"}, {1, "bee"}}, other[] = {{0, "ant"}, {1, "bear"}};
+  Err err;
+  EXPECT(classify_accepts(same, 2, &d, &err));
+  EXPECT(!classify_accepts(other, 2, &d, &err));
+  EXPECT_STR(err.msg, "there: class 1 is bee, the model's bear");
+  EXPECT(!classify_accepts(same, 3, &d, &err) && strstr(err.msg, "2 classes, but the model knows 3"));
+  d.of_classes = false;
+  EXPECT(!classify_accepts(same, 2, &d, &err) && strstr(err.msg, "not a set of images by class"));
+}

@@ -1,0 +1,53 @@
+// Which detections are wanted, and what is said of classes that nobody knows.
+#include "data/coco/choice.h"
+#include "test/harness/test.h"
+
+// Two classes of one name, a name that is another's id, one without a name.
+static const ResultClass class_list[] = {{1, "person"}, {18, "dog"}, {30, "traffic light"}, {31, "dog"}, {50, "30"},
+                                         {7, NULL},     {8, "doll"}};
+static const ResultClasses classes = {class_list, COUNT(class_list)};
+
+// Ids of the detections that are wanted of one of each class, as text.
+static void expect_chosen(const char *list, int top, const char *want) {
+  CocoResult found[COUNT(class_list)];
+  ResultChoice c;
+  Err err;
+  char text[200] = "";
+  for (int i = 0; i < COUNT(found); i++) found[i] = (CocoResult){.category_id = class_list[i].id};
+  if (!EXPECT(choice_open(&c, list, top, &classes, &err))) return;
+  const int n = choice_apply(&c, found, COUNT(found));
+  for (int i = 0; i < COUNT(found); i++) // the others follow, in their order
+    snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld",
+             i == n ? " | "
+             : i    ? " "
+                    : "",
+             (long long)found[i].category_id);
+  EXPECT_STR(text, want);
+  choice_close(&c);
+}
+
+TEST(choice_of_classes) {
+  expect_chosen(NULL, 0, "1 18 30 31 50 7 8");
+  expect_chosen(NULL, 2, "1 18 | 30 31 50 7 8");
+  expect_chosen("dog", 0, "18 31 | 1 30 50 7 8");
+  expect_chosen("dog", 1, "18 | 1 30 31 50 7 8");
+  expect_chosen(" 7 , traffic light,1", 0, "1 30 7 | 18 31 50 8");
+  expect_chosen("30", 0, "50 | 1 18 30 31 7 8"); // a name before an id
+  expect_chosen("18,dog,18", 0, "18 31 | 1 30 50 7 8");
+}
+
+TEST(choice_says_what_is_near) {
+  static const char *const cases[][2] = {
+      {"dgo", "\"dgo\" is neither a name nor an id of the model's 7 classes; near it: dog"},
+      {"person,dol", "\"dol\" is neither a name nor an id of the model's 7 classes; near it: dog, doll"},
+      {"traffic", "\"traffic\" is neither a name nor an id of the model's 7 classes; near it: traffic light"},
+      {"19", "\"19\" is neither a name nor an id of the model's 7 classes"},
+      {"dog,", "\"dog,\" has an empty name between its commas"},
+      {",", "\",\" has an empty name between its commas"},
+  };
+  for (int i = 0; i < COUNT(cases); i++) {
+    ResultChoice c;
+    Err err;
+    if (EXPECT(!choice_open(&c, cases[i][0], 0, &classes, &err))) EXPECT_STR(err.msg, cases[i][1]);
+  }
+}

@@ -1,0 +1,399 @@
+// COCO data sets: the real ones at hand, and small documents for every odd case.
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "data/coco/coco.h"
+#include "test/harness/fixtures.h"
+#include "test/harness/test.h"
+
+static const char *write_file(const char *name, const char *text, size_t size) {
+  static char path[512];
+  snprintf(path, sizeof path, "%s/%s", test_tmp(), name);
+  FILE *f = fopen(path, "wb");
+  CHECK(f);
+  fwrite(text, 1, size, f);
+  fclose(f);
+  return path;
+}
+
+static bool load_text(Coco *c, const char *text, Err *err) {
+  return coco_load(c, write_file("doc.json", text, strlen(text)), err);
+}
+
+// Whatever was loaded holds together: sorted, grouped, every index in range.
+static void check_invariants(const Coco *c) {
+  int next = 0;
+  for (int i = 0; i < c->num_images; i++) {
+    const CocoImage *image = &c->images[i];
+    EXPECT(i == 0 || c->images[i - 1].id < image->id);
+    EXPECT_INT(coco_find_image(c, image->id), i);
+    EXPECT_INT(image->first_ann, next);
+    next += image->anns;
+    for (int k = 0; k < image->anns; k++) {
+      const CocoAnn *a = &c->anns[image->first_ann + k];
+      EXPECT(a->image_id == image->id);
+      EXPECT_INT(coco_find_category(c, a->category_id), a->category);
+      EXPECT(a->kind != SEG_POLYGONS || (a->parts > 0 && a->first_part + a->parts <= c->num_parts));
+    }
+  }
+  EXPECT_INT(next, c->num_anns);
+  for (int i = 0; i < c->num_categories; i++) EXPECT_INT(coco_find_category(c, c->categories[i].id), i);
+}
+
+typedef struct Totals {
+  int images, empty_images, categories, anns, crowd, multi_part;
+} Totals;
+
+// Loads a real data set; every annotation must give a mask of its image's size, and runs the file's area (not
+// for crowds: COCO states the area of the polygons that they once were).
+static void check_data_set(const char *relative, Totals want) {
+  const char *path = shared_path(relative);
+  if (!path) {
+    test_skip("no shared data sets");
+    return;
+  }
+  Coco c;
+  Err err;
+  if (!EXPECT(coco_load(&c, path, &err))) {
+    printf("  %s\n", err.msg);
+    return;
+  }
+  check_invariants(&c);
+  Totals got = {.images = c.num_images, .categories = c.num_categories, .anns = c.num_anns};
+  for (int i = 0; i < c.num_images; i++) {
+    const CocoImage *image = &c.images[i];
+    EXPECT(image->file_name && image->h > 0 && image->w > 0);
+    got.empty_images += image->anns == 0;
+    for (int k = image->first_ann; k < image->first_ann + image->anns; k++) {
+      const CocoAnn *a = &c.anns[k];
+      got.crowd += a->crowd;
+      got.multi_part += a->kind == SEG_POLYGONS && a->parts > 1;
+      Rle mask;
+      EXPECT(a->has_bbox && a->category >= 0);
+      if (!EXPECT(coco_ann_rle(&c, a, image->h, image->w, &mask))) continue;
+      EXPECT(mask.h == image->h && mask.w == image->w);
+      if (a->kind == SEG_RLE && !a->crowd) EXPECT_NEAR((double)rle_area(&mask), a->area, 0);
+      rle_free(&mask);
+    }
+  }
+  EXPECT_INT(got.images, want.images);
+  EXPECT_INT(got.empty_images, want.empty_images);
+  EXPECT_INT(got.categories, want.categories);
+  EXPECT_INT(got.anns, want.anns);
+  EXPECT_INT(got.crowd, want.crowd);
+  EXPECT_INT(got.multi_part, want.multi_part);
+  EXPECT_INT(c.unknown_image + c.unknown_category + c.no_segmentation + c.bad_segmentation + c.duplicate_images, 0);
+  coco_free(&c);
+}
+
+TEST(coco_loads_real_train) {
+  check_data_set("coco/annotations/instances_train2017.json", (Totals){92, 1, 80, 829, 9, 67});
+}
+TEST(coco_loads_real_val) {
+  check_data_set("coco/annotations/instances_val2017.json", (Totals){66, 2, 80, 560, 8, 47});
+}
+TEST(coco_loads_nuclei_train) {
+  check_data_set("nuclei/annotations/instances_train.json", (Totals){120, 0, 1, 3609, 0, 0});
+}
+TEST(coco_loads_nuclei_val) { check_data_set("nuclei/annotations/instances_val.json", (Totals){40, 0, 1, 1102, 0, 0}); }
+
+// Every evaluation fixture is a data set, a result file, both (with "detections" inside) or a table of expected
+// figures.
+static void check_fixture(const char *path, void *loaded) {
+  Coco c;
+  CocoResults r;
+  Err err = {0};
+  bool expected_figures = strstr(path, "expected") || strstr(path, "mask_api");
+  bool data_set = coco_load(&c, path, &err);
+  if (data_set) check_invariants(&c);
+  bool results = coco_results_load(&r, path, data_set ? &c : NULL, &err);
+  if (!EXPECT((data_set || results) == !expected_figures)) printf("  %s\n", err.msg);
+  *(int *)loaded += data_set || results;
+  coco_free(&c);
+  coco_results_free(&r);
+}
+
+TEST(coco_loads_every_fixture) {
+  int loaded = 0;
+  if (!evaluator_fixtures(check_fixture, &loaded)) return;
+  EXPECT_INT(loaded, 89);
+}
+
+TEST(coco_reads_odd_documents) {
+  Coco c;
+  Err err;
+  // Annotations before images and categories; ids out of order, negative, beyond 2^53, and one written as a string.
+  const char *text =
+      "{\"annotations\":["
+      "{\"image_id\":\"7\",\"category_id\":-3,\"id\":5,\"bbox\":[1,2,3.5,4],\"iscrowd\":1,\"extra\":{\"a\":[1]},"
+      " \"segmentation\":{\"counts\":[0,6],\"size\":[2,3]}},"
+      "{\"image_id\":9007199254740993,\"category_id\":90,\"segmentation\":[[0,0,2,0,2,2,0,2],[1,1,2,1,1,2]],"
+      " \"area\":null,\"iscrowd\":null,\"bbox\":null},"
+      "{\"image_id\":7,\"category_id\":8,\"segmentation\":[]},"
+      "{\"image_id\":7,\"category_id\":90,\"bbox\":[],\"segmentation\":{\"size\":[2,3],\"counts\":\"06\"}},"
+      "{\"image_id\":404,\"category_id\":90,\"segmentation\":{\"counts\":[6],\"size\":[2,3]}}],"
+      "\"images\":[{\"id\":9007199254740993,\"height\":4,\"width\":5},{\"id\":7,\"file_name\":\"old\"},"
+      "{\"id\":-1,\"height\":null,\"file_name\":null},{\"id\":7,\"file_name\":\"a/b \\u00e9.jpg\",\"height\":2.0,"
+      "\"width\":3}],\"categories\":[{\"id\":90},{\"id\":-3,\"name\":\"cat\"},{\"id\":90,\"name\":7}]}";
+  if (!EXPECT(load_text(&c, text, &err))) {
+    printf("  %s\n", err.msg);
+    return;
+  }
+  check_invariants(&c);
+  EXPECT_INT(c.num_images, 3);
+  EXPECT_INT(c.num_anns, 4);
+  EXPECT_INT(c.num_categories, 2);
+  EXPECT_INT(c.duplicate_images, 1);
+  EXPECT_INT(c.duplicate_categories, 1);
+  EXPECT(c.duplicate_image == 7 && c.duplicate_category == 90);
+  EXPECT_INT(c.unknown_image, 1);
+  EXPECT_INT(c.unknown_image_ann, 5); // without an id it goes by its place
+  EXPECT_INT(c.unknown_category, 1);
+  EXPECT_INT(c.no_segmentation, 1);
+  EXPECT_INT(c.bad_segmentation, 0);
+  EXPECT_STR(c.categories[0].name, "cat");
+  EXPECT_STR(c.categories[1].name, "90"); // a category without a name goes by its id
+  EXPECT_STR(c.images[1].file_name, "a/b \xC3\xA9.jpg");
+  EXPECT(!c.images[0].file_name && c.images[0].h == 0 && c.images[0].anns == 0);
+  EXPECT_INT(coco_find_image(&c, INT64_C(9007199254740993)), 2);
+  EXPECT_INT(coco_find_image(&c, INT64_C(9007199254740992)), -1);
+
+  const CocoAnn *crowd = &c.anns[0], *none = &c.anns[1], *text_rle = &c.anns[2], *polygons = &c.anns[3];
+  EXPECT(crowd->crowd && crowd->has_bbox && crowd->category == 0 && crowd->id == 5 && isnan(crowd->area));
+  EXPECT_NEAR(crowd->bbox[2], 3.5, 0);
+  EXPECT(none->kind == SEG_NONE && none->category == -1 && none->category_id == 8 && none->id == 3);
+  Rle text_runs = coco_ann_runs(&c, text_rle);
+  EXPECT(!text_rle->has_bbox && text_rle->kind == SEG_RLE && rle_area(&text_runs) == 6);
+  EXPECT(polygons->kind == SEG_POLYGONS && polygons->parts == 2 && !polygons->crowd && isnan(polygons->area));
+  EXPECT(!memcmp(polygons->extent, (int[]){0, 0, 2, 2}, sizeof polygons->extent));
+  Rle mask;
+  EXPECT(!coco_ann_rle(&c, none, 2, 3, &mask));
+  EXPECT(!coco_ann_rle(&c, crowd, 3, 2, &mask)); // runs fit only the size that they were made for
+  EXPECT(!coco_ann_rle(&c, polygons, 0, 5, &mask));
+  EXPECT(!coco_ann_rle(&c, polygons, 1 << 30, 1 << 30, &mask));
+  if (EXPECT(coco_ann_rle(&c, polygons, 4, 5, &mask))) EXPECT_INT((long long)rle_area(&mask), 4);
+  rle_free(&mask);
+  coco_free(&c);
+}
+
+// A mask that cannot be used costs that mask, not the data set.
+TEST(coco_counts_bad_segmentations) {
+  static const char *bad[] = {"[[1,2,3,4]]",
+                              "[[1,2,3,4,5,null]]",
+                              "[1,2,3,4,5,6]",
+                              "[[]]",
+                              "\"text\"",
+                              "3",
+                              "{}",
+                              "{\"counts\":[1,2],\"size\":[2,2]}",
+                              "{\"counts\":[-1,5],\"size\":[2,2]}",
+                              "{\"counts\":[4],\"size\":[2,2,1]}",
+                              "{\"counts\":[4]}",
+                              "{\"size\":[2,2]}",
+                              "{\"counts\":\"\\u0000\",\"size\":[2,2]}",
+                              "{\"counts\":\"4\",\"size\":[2,3]}"};
+  for (int i = 0; i < COUNT(bad); i++) {
+    Coco c;
+    Err err;
+    char *text = xasprintf("{\"images\":[{\"id\":1}],\"annotations\":[{\"image_id\":1,\"category_id\":1,"
+                           "\"segmentation\":%s}]}",
+                           bad[i]);
+    if (!EXPECT(load_text(&c, text, &err))) printf("  %s: %s\n", bad[i], err.msg);
+    EXPECT_INT(c.bad_segmentation, 1);
+    EXPECT_INT(c.no_segmentation, 0);
+    EXPECT(c.num_anns == 1 && c.anns[0].kind == SEG_NONE);
+    coco_free(&c);
+    free(text);
+  }
+}
+
+TEST(coco_keeps_good_parts_of_bad_polygons) {
+  Coco c;
+  Err err;
+  const char *text = "{\"images\":[{\"id\":1}],\"annotations\":[{\"image_id\":1,\"category_id\":1,"
+                     "\"segmentation\":[[0,0,1],[0,0,2,0,2,2,9],[5,5,5,5,null,5,9,9]]}]}";
+  EXPECT(load_text(&c, text, &err));
+  EXPECT_INT(c.bad_segmentation, 1);
+  EXPECT_INT(c.odd_polygon, 1);
+  EXPECT(c.num_anns == 1 && c.anns[0].kind == SEG_POLYGONS && c.anns[0].parts == 1 && c.part_points[0] == 3);
+  EXPECT(c.anns[0].bad_segmentation && c.anns[0].odd_polygon);
+  coco_free(&c);
+}
+
+TEST(coco_rejects_with_position) {
+  static const struct {
+    const char *text, *message; // after the path
+  } cases[] = {
+      {"", ":1:1: expected '{', found the end of the file"},
+      {"[]", ":1:1: expected '{', found '['"},
+      {"{}", ": no list of \"images\"; is this a COCO annotation file?"},
+      {"{\"annotations\":[]}", ": no list of \"images\"; is this a COCO annotation file?"},
+      {"{\"images\":{}}", ":1:11: expected '[', found '{'"},
+      {"{\"images\":[{}]}", ":1:14: an image lacks its id"},
+      {"{\"images\":[{\"id\":\"seven\"}]}", ":1:25: expected a whole number as an id, found \"seven\""},
+      {"{\"images\":[{\"id\":1.5}]}", ":1:18: expected a whole number, found 1.5"},
+      {"{\"images\":[{\"id\":1,\n\"width\":-2}]}", ":2:11: expected a size in pixels, found -2"},
+      {"{\"images\":[],\"categories\":[{\"name\":\"x\"}]}", ":1:40: a category lacks its id"},
+      {"{\"images\":[],\"annotations\":[{\"image_id\":1}]}",
+       ":1:43: an annotation or detection lacks its image_id or category_id"},
+      {"{\"images\":[],\"annotations\":[{\"bbox\":[1,2,3]}]}", ":1:44: expected 4 numbers in bbox, found 3"},
+      {"{\"images\":[],\"annotations\":[{\"bbox\":[1,NaN,3,4]}]}", ":1:40: expected a number, found 'NaN'"},
+      {"{\"images\":[],\"annotations\":[{\"iscrowd\":2}]}", ":1:40: expected true, false, 1 or 0, found '2'"},
+      {"{\"images\":[]}}", ":1:14: expected the end of the file, found '}'"},
+      {"{\"images\":[],\"images\":[]}", ":1:23: a second list of \"images\"; merge the two"},
+      {"{\"images\":[{\"id\":1e30}]}", ":1:18: expected a whole number, found 1e30"},
+      {"{\"images\":[],\"annotations\":[{\"bbox\":[1,1e999,3,4]}]}",
+       ":1:40: expected a number below 1.8e308, found 1e999"},
+  };
+  for (int i = 0; i < COUNT(cases); i++) {
+    Coco c;
+    Err err = {0};
+    EXPECT(!load_text(&c, cases[i].text, &err));
+    char *want = xasprintf("%s/doc.json%s", test_tmp(), cases[i].message);
+    EXPECT_STR(err.msg, want);
+    free(want);
+    EXPECT(c.num_images == 0 && !c.images && !c.path);
+  }
+  Coco c;
+  Err err;
+  EXPECT(!coco_load(&c, "/nonexistent/x.json", &err));
+  EXPECT_STR(err.msg, "cannot open /nonexistent/x.json: No such file or directory");
+}
+
+// Python keeps the last of repeated keys; pycocotools the last of repeated ids.
+TEST(coco_takes_the_last_of_repeated_keys) {
+  Coco c;
+  Err err;
+  const char *text = "{\"images\":[{\"id\":1,\"height\":4,\"width\":5,\"id\":2,\"height\":6}],\"annotations\":["
+                     "{\"image_id\":9,\"category_id\":1,\"bbox\":[1,2,3,4],\"image_id\":2,\"bbox\":null,"
+                     "\"segmentation\":[[0,0,2,0,2,2,9]],\"segmentation\":{\"counts\":[30],\"size\":[6,5]}},"
+                     "{\"image_id\":2,\"category_id\":1,\"bbox\":[1,2,3,4],\"segmentation\":3,"
+                     "\"segmentation\":[[0,0,2,0,2,2]]}]}";
+  if (!EXPECT(load_text(&c, text, &err))) return;
+  EXPECT(c.num_images == 1 && c.images[0].id == 2 && c.images[0].h == 6 && c.images[0].w == 5);
+  EXPECT(c.num_anns == 2 && !c.anns[0].has_bbox && c.anns[0].kind == SEG_RLE && c.anns[1].kind == SEG_POLYGONS);
+  EXPECT_INT(c.odd_polygon, 0);
+  EXPECT_INT(c.bad_segmentation, 0);
+  coco_free(&c);
+}
+
+// Truncated anywhere, or with any byte replaced, a file loads or is rejected; a sanitizer watches over the rest.
+TEST(coco_survives_damage) {
+  static const char text[] =
+      "{\"annotations\":[{\"image_id\":1,\"category_id\":2,\"id\":5,\"bbox\":[1,2,3,4],\"iscrowd\":1,"
+      "\"segmentation\":{\"counts\":[0,6],\"size\":[2,3]},\"area\":2.5},{\"image_id\":1,\"category_id\":2,"
+      "\"segmentation\":[[0,0,2,0,2,2]]},{\"image_id\":1,\"category_id\":2,\"segmentation\":{\"size\":[2,3],"
+      "\"counts\":\"06\"}}],\"images\":[{\"id\":1,\"file_name\":\"x\",\"height\":2,\"width\":3}],"
+      "\"categories\":[{\"id\":2,\"name\":\"c\"}]}";
+  static const char replacements[] = "0\"]}{[,:-9e\\";
+  size_t size = sizeof text - 1;
+  Coco c;
+  Err err;
+  for (size_t i = 0; i < size; i++) EXPECT(!coco_load(&c, write_file("doc.json", text, i), &err));
+  char damaged[sizeof text];
+  int accepted = 0;
+  for (size_t i = 0; i < size; i++) {
+    memcpy(damaged, text, sizeof text);
+    damaged[i] = replacements[i % (sizeof replacements - 1)];
+    for (int more = 0; more < 3; more++, damaged[i] = replacements[rng_u32(i, (uint64_t)more) % 12]) {
+      if (!coco_load(&c, write_file("doc.json", damaged, size), &err)) continue;
+      accepted++;
+      check_invariants(&c);
+      for (int k = 0; k < c.num_anns; k++) {
+        Rle mask;
+        coco_ann_rle(&c, &c.anns[k], 5, 4, &mask);
+        rle_free(&mask);
+      }
+      coco_free(&c);
+    }
+  }
+  EXPECT(accepted > 0);
+}
+
+// Splits on disk
+
+TEST(coco_find_split_by_prefix) {
+  Err err = {0};
+  char *root = xasprintf("%s/splits", test_tmp());
+  static const char *folders[] = {"annotations", "val2017", "train2014", "train2017", "test"};
+  for (int i = 0; i < COUNT(folders); i++) {
+    char *path = xasprintf("%s/%s", root, folders[i]);
+    EXPECT(dirs_make(path, &err));
+    free(path);
+  }
+  write_file("splits/annotations/instances_val2017.json", "", 0);
+  write_file("splits/annotations/instances_train2014.json", "", 0);
+  write_file("splits/annotations/instances_train2017.json", "", 0);
+  write_file("splits/annotations/test.json", "", 0);
+  write_file("splits/annotations/instances_lost.json", "", 0);
+  static const struct {
+    const char *split, *annotations, *images, *message;
+  } cases[] = {
+      {"val", "annotations/instances_val2017.json", "val2017", NULL},
+      {"val2017", "annotations/instances_val2017.json", "val2017", NULL},
+      {"train2014", "annotations/instances_train2014.json", "train2014", NULL},
+      {"test", "annotations/test.json", "test", NULL},
+      {"train", NULL, NULL, "name the split in full"},
+      {"lost", NULL, NULL, "/splits/lost*/ with the images of "},
+      {"none", NULL, NULL, "/annotations/instances_none*.json; a data set needs its annotations there"},
+  };
+  for (int i = 0; i < COUNT(cases); i++) {
+    char *annotations, *images;
+    bool ok = coco_find_split(root, cases[i].split, &annotations, &images, &err);
+    EXPECT(ok == (cases[i].message == NULL));
+    if (ok) {
+      EXPECT_STR(annotations + strlen(root) + 1, cases[i].annotations);
+      EXPECT_STR(images + strlen(root) + 1, cases[i].images);
+    } else {
+      EXPECT(!annotations && !images);
+      if (!EXPECT(strstr(err.msg, cases[i].message))) printf("  %s\n", err.msg);
+    }
+    free(annotations);
+    free(images);
+  }
+  free(root);
+}
+
+// Annotations as exporters name and place them are not read, but named.
+TEST(coco_find_split_names_what_is_elsewhere) {
+  static const char *const places[] = {"annotations/default.json", "result.json", "train/_annotations.coco.json"};
+  for (int i = 0; i < COUNT(places); i++) {
+    Err err = {0};
+    char *root = xasprintf("%s/exported-%d", test_tmp(), i), *train = xasprintf("%s/train", root);
+    char *folder = xasprintf("%s/annotations", root), *name = xasprintf("exported-%d/%s", i, places[i]);
+    char *want = xasprintf("if %s/%s is meant, put it there as instances_train.json, ", root, places[i]);
+    char *annotations, *images;
+    CHECK(dirs_make(train, &err) && dirs_make(folder, &err));
+    write_file(name, "{\"annotations\":[]}", 18);
+    EXPECT(!coco_find_split(root, "train", &annotations, &images, &err));
+    if (!EXPECT(strstr(err.msg, want))) printf("  %s\n", err.msg);
+    EXPECT(!coco_find_split(root, "val", &annotations, &images, &err) && !strstr(err.msg, "is meant"));
+    free(root);
+    free(train);
+    free(folder);
+    free(name);
+    free(want);
+  }
+}
+
+TEST(coco_find_split_reads_no_pictures_of_masks) {
+  Err err = {0};
+  char *root = xasprintf("%s/drawn", test_tmp()), *masks = xasprintf("%s/train/masks", root), *annotations, *images;
+  CHECK(dirs_make(masks, &err));
+  EXPECT(!coco_find_split(root, "train", &annotations, &images, &err));
+  EXPECT(strstr(err.msg, "needs its annotations there, masks as polygons or runs: pictures of masks are not read"));
+  free(root);
+  free(masks);
+}
+
+// A folder that cannot be read is not one without annotations.
+TEST(coco_find_split_says_what_cannot_be_read) {
+  Err err = {0};
+  char *root = xasprintf("%s/unreadable", test_tmp()), *folder = xasprintf("%s/annotations", root);
+  char *annotations, *images;
+  CHECK(dirs_make(root, &err) && !symlink("annotations", folder)); // to itself
+  EXPECT(!coco_find_split(root, "val", &annotations, &images, &err) && !annotations && !images);
+  EXPECT(strstr(err.msg, "cannot look into ") && strstr(err.msg, "/annotations: "));
+  free(root);
+  free(folder);
+}

@@ -1,0 +1,107 @@
+// Confusion of detections against matrices worked out by hand, and against the evaluator's recall.
+#include <float.h>
+#include "data/coco/cocoeval_confusion.h"
+#include "test/harness/coco_scene.h"
+#include "test/harness/test.h"
+
+// Compares with the matrix and frees the scene; `n` categories.
+static void expect_confusion(Scene *s, int n, double score, double iou, const int64_t *want) {
+  Err err = {{0}};
+  int64_t *got = eval_confusion(&s->gt, &s->dt, EVAL_BBOX, score, iou, &err);
+  if (EXPECT(got != NULL))
+    for (int i = 0; i < (n + 1) * (n + 1); i++)
+      if (!EXPECT_INT(got[i], want[i])) printf("  row %d, column %d\n", i / (n + 1), i % (n + 1));
+  free(got);
+  free(s);
+}
+
+// A hit, one for the other, a miss, and a detection of nothing.
+static Scene *four_detections(void) {
+  Scene *s = scene_new(2, 2);
+  add_gt(s, 0, 0, 0, 0, 50, 50);
+  add_gt(s, 0, 0, 100, 0, 50, 50);
+  add_gt(s, 1, 1, 0, 0, 50, 50);
+  add_dt(s, 0, 0, 0.9, 0, 0, 50, 50);
+  add_dt(s, 0, 1, 0.8, 100, 0, 50, 40); // IoU 0.8
+  add_dt(s, 1, 0, 0.7, 300, 300, 50, 50);
+  add_dt(s, 1, 1, 0.3, 0, 0, 50, 50);
+  return s;
+}
+
+TEST(confusion_of_detections_by_hand) {
+  expect_confusion(four_detections(), 2, 0.5, 0.5, (int64_t[]){1, 1, 0, 0, 0, 1, 1, 0, 0});
+  expect_confusion(four_detections(), 2, 0.3, 0.5, (int64_t[]){1, 1, 0, 0, 1, 0, 1, 0, 0});
+  expect_confusion(four_detections(), 2, 0.31, 0.8, (int64_t[]){1, 1, 0, 0, 0, 1, 1, 0, 0});
+  expect_confusion(four_detections(), 2, 0.5, 0.85, (int64_t[]){1, 0, 1, 0, 0, 1, 1, 1, 0});
+  expect_confusion(four_detections(), 2, 0.5, 1, (int64_t[]){1, 0, 1, 0, 0, 1, 1, 1, 0});
+}
+
+// The right category comes first, whatever its score; the better score would have had the object otherwise.
+TEST(confusion_of_detections_lets_the_right_category_go_first) {
+  Scene *s = scene_new(1, 2);
+  add_gt(s, 0, 0, 0, 0, 50, 50);
+  add_dt(s, 0, 1, 0.9, 0, 0, 50, 50);
+  add_dt(s, 0, 0, 0.6, 0, 0, 50, 40);
+  expect_confusion(s, 2, 0.5, 0.5, (int64_t[]){1, 0, 0, 0, 0, 0, 0, 1, 0});
+}
+
+// Each object is taken once, by the best score; of two objects the one that is overlapped more.
+TEST(confusion_of_detections_takes_an_object_once) {
+  Scene *s = scene_new(1, 3);
+  add_gt(s, 0, 0, 0, 0, 50, 50);
+  add_gt(s, 0, 0, 0, 10, 50, 50);
+  add_dt(s, 0, 2, 0.6, 0, 10, 50, 50);
+  add_dt(s, 0, 1, 0.7, 0, 10, 50, 50);
+  add_dt(s, 0, 2, 0.5, 0, 10, 50, 50);
+  expect_confusion(s, 3, 0.5, 0.5, (int64_t[]){0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0});
+}
+
+// A crowd is no object; it absorbs detections of its own category only, any number of them.
+TEST(confusion_of_detections_leaves_crowds_out) {
+  Scene *s = scene_new(1, 2);
+  add_gt(s, 0, 0, 0, 0, 400, 400)->crowd = true;
+  for (int i = 0; i < 3; i++) add_dt(s, 0, 0, 0.9, 10 * i, 10, 50, 50);
+  add_dt(s, 0, 1, 0.9, 10, 10, 50, 50);
+  expect_confusion(s, 2, 0.5, 0.5, (int64_t[]){0, 0, 0, 0, 0, 0, 0, 1, 0});
+}
+
+TEST(confusion_of_detections_refuses_what_cannot_be_scored) {
+  Scene *s = four_detections();
+  Err err = {{0}};
+  s->results[1].has_bbox = false;
+  EXPECT(!eval_confusion(&s->gt, &s->dt, EVAL_BBOX, 0.5, 0.5, &err));
+  EXPECT(strstr(err.msg, "detection 2 has") != NULL);
+  free(s);
+}
+
+// On crowded scenes rows add up to the objects, columns to no more than the detections, and the diagonal over the row,
+// mean of categories and thresholds, is the evaluator's recall.
+TEST(confusion_of_detections_agrees_with_the_evaluator) {
+  enum { N = 4, THRESHOLDS = 10, AR_100 = 8 };
+  Scene *s = random_scene(2);
+  int64_t objects[N] = {0}, detections[N] = {0};
+  for (int i = 0; i < s->gt.num_anns; i++) objects[s->anns[i].category] += !s->anns[i].crowd;
+  for (int i = 0; i < s->dt.n; i++) detections[s->results[i].category_id - 100]++;
+  EvalSummary e;
+  Err err;
+  double recall = 0;
+  for (int t = 0; t < THRESHOLDS; t++) {
+    int64_t *count = eval_confusion(&s->gt, &s->dt, EVAL_BBOX, 0, t * ((0.95 - 0.5) / (THRESHOLDS - 1)) + 0.5, &err);
+    for (int k = 0; k < N; k++) {
+      int64_t row = 0, column = 0;
+      for (int j = 0; j <= N; j++) {
+        row += count[k * (N + 1) + j];
+        column += count[j * (N + 1) + k];
+      }
+      EXPECT_INT(row, objects[k]);
+      EXPECT(column > 0 && column <= detections[k]);
+      recall += (double)count[k * (N + 1) + k] / (double)row / N / THRESHOLDS;
+    }
+    free(count);
+  }
+  EXPECT(cocoeval_run(&e, &s->gt, &s->dt, EVAL_BBOX, &err));
+  EXPECT(recall > 0.01);
+  EXPECT_NEAR(e.stats[AR_100], recall, 40 * DBL_EPSILON); // a mean of 40 terms in [0, 1]
+  cocoeval_free(&e);
+  free(s);
+}

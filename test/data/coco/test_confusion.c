@@ -1,0 +1,167 @@
+#include <math.h>
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "data/coco/confusion.h"
+#include "test/harness/test.h"
+
+static const int64_t counts[] = {8, 2, 0, 1, 4, 0, 0, 0, 0};
+static const char *const names[] = {"cat", "a<b>&\"\x01\xff", "nobody"};
+static const Confusion three = {.classes = 3, .count = counts, .name = names};
+
+static char *in_folder(const char *name) {
+  static char path[512];
+  snprintf(path, sizeof path, "%s/%s", test_tmp(), name);
+  return path;
+}
+
+static char *printed(const Confusion *c) {
+  char *text;
+  size_t size;
+  FILE *f = text_open(&text, &size);
+  confusion_print(f, c);
+  text_close(f);
+  return text;
+}
+
+TEST(confusion_figures_of_a_class) {
+  const ClassFigures cat = confusion_figures(&three, 0), second = confusion_figures(&three, 1),
+                     nobody = confusion_figures(&three, 2);
+  EXPECT(cat.images == 10 && cat.predicted == 9 && cat.right == 8);
+  EXPECT_NEAR(cat.precision, 8.0 / 9, 1e-15);
+  EXPECT_NEAR(cat.recall, 0.8, 1e-15);
+  EXPECT_NEAR(cat.f1, 16.0 / 19, 1e-15);
+  EXPECT(second.images == 5 && second.predicted == 6 && second.right == 4);
+  EXPECT(isnan(nobody.precision) && isnan(nobody.recall) && isnan(nobody.f1) && !nobody.images);
+  EXPECT_INT(confusion_images(&three), 15);
+  EXPECT_INT(confusion_right(&three), 12);
+}
+
+// The commonest first, the lowest truth and prediction among equals, however many are kept.
+TEST(confusion_lists_the_commonest_mistakes) {
+  static const int64_t count[] = {9, 3, 1, 3, 9, 3, 0, 5, 9};
+  const Confusion c = {.classes = 3, .count = count};
+  static const Mistake want[] = {{2, 1, 5}, {0, 1, 3}, {1, 0, 3}, {1, 2, 3}, {0, 2, 1}};
+  for (int most = 1; most <= 6; most++) {
+    Mistake got[6];
+    if (!EXPECT_INT(confusion_mistakes(&c, got, most), MIN(most, 5))) continue;
+    for (int i = 0; i < MIN(most, 5); i++)
+      EXPECT(got[i].truth == want[i].truth && got[i].predicted == want[i].predicted && got[i].images == want[i].images);
+  }
+}
+
+TEST(confusion_as_text) {
+  char *text = printed(&three);
+  EXPECT_STR(text, "top-1 80.00 %: 12 of 15 images of 3 classes\n\n"
+                   "rows are the truth, columns what was predicted\n"
+                   "           0 1 2     recall  precision\n"
+                   "0 cat      8 2 .    80.00 %    88.89 %\n"
+                   "1 a<b>&\"?\xff 1 4 .    80.00 %    66.67 %\n"
+                   "2 nobody   . . .          -          -\n");
+  free(text);
+}
+
+// Thirty-one classes, a table of which nobody reads: class 7 is always taken for 3, and 9 at times for 30.
+TEST(confusion_of_many_classes_as_text) {
+  enum { N = 31 };
+  int64_t count[N * N] = {0};
+  for (int i = 0; i < N; i++) count[i * N + i] = 10;
+  count[7 * N + 7] = 0;
+  count[7 * N + 3] = 4;
+  count[9 * N + 30] = 2;
+  const Confusion c = {.classes = N, .count = count};
+  char *text = printed(&c);
+  EXPECT(strstr(text, "top-1 98.04 %: 300 of 306 images of 31 classes\n"));
+  EXPECT(strstr(text, "   0.00 %          -       4  7\n"));
+  EXPECT(strstr(text, "  83.33 %   100.00 %      12  9\n"));
+  EXPECT(strstr(text, "       4   100.00 %  7                         3\n"));
+  EXPECT(strstr(text, "       2    16.67 %  9                         30\n"));
+  EXPECT(!strstr(text, "rows are the truth"));
+  free(text);
+}
+
+TEST(confusion_as_json) {
+  Err err;
+  char *path = in_folder("confusion.json");
+  if (!EXPECT(confusion_json(path, &three, &err))) return;
+  size_t size;
+  char *text = file_read(path, &size, &err);
+  EXPECT_STR(text, "{\"classes\":3,\"images\":15,\"right\":12,\"top1\":0.8,\"class\":["
+                   "{\"name\":\"cat\",\"images\":10,\"predicted\":9,\"right\":8,\"precision\":0.8888888888888888,"
+                   "\"recall\":0.8,\"f1\":0.8421052631578947},"
+                   "{\"name\":\"a<b>&\\\"\\u0001\\ufffd\",\"images\":5,\"predicted\":6,\"right\":4,"
+                   "\"precision\":0.6666666666666666,\"recall\":0.8,\"f1\":0.7272727272727273},"
+                   "{\"name\":\"nobody\",\"images\":0,\"predicted\":0,\"right\":0,\"precision\":null,"
+                   "\"recall\":null,\"f1\":null}],\"matrix\":[[8,2,0],[1,4,0],[0,0,0]]}\n");
+  Json j;
+  json_open(&j, path, text, size);
+  json_skip(&j);
+  EXPECT(json_done(&j));
+  json_close(&j);
+  free(text);
+}
+
+// One class, few, as many as are named, as many as have a pixel each: all files are there, well-formed, and the picture
+// stays small enough to be opened.
+TEST(confusion_writes_its_files) {
+  static const int classes[] = {1, 2, 10, 33, 65, 120, 1000};
+  for (int k = 0; k < COUNT(classes); k++) {
+    const int n = classes[k];
+    Err err;
+    int64_t *count = xcalloc((size_t)n * (size_t)n, sizeof *count);
+    for (int i = 0; i < 50 * n; i++) count[i % n * n + (i * 7 % 10 < 8 ? i % n : (i * 37 + i / n) % n)]++;
+    const Confusion c = {.classes = n, .count = count, .name = n == 10 ? NULL : names};
+    const Confusion own = {.classes = n, .count = count};
+    if (!EXPECT(confusion_write(test_tmp(), n <= 3 ? &c : &own, &err))) fprintf(stderr, "%s\n", err.msg);
+    size_t size = 0;
+    char *svg = file_read(in_folder("confusion.svg"), &size, NULL);
+    EXPECT(svg && strstr(svg, "</svg>\n") && size < 4u << 20);
+    EXPECT(!strstr(svg, "nan") && !strstr(svg, "a<b"));
+    EXPECT((strstr(svg, "class=\"count") != NULL) == (n <= 32)); // 720 pixels in cells of 22
+    EXPECT((strstr(svg, "Commonest mistakes") != NULL) == (n > 32));
+    free(svg);
+    free(count);
+  }
+  // Nothing was evaluated.
+  static const int64_t none[4];
+  EXPECT(confusion_write(test_tmp(), &(Confusion){.classes = 2, .count = none}, NULL));
+  char *text = printed(&(Confusion){.classes = 2, .count = none});
+  EXPECT(strstr(text, "0 of 0 images"));
+  free(text);
+  Err err;
+  EXPECT(!confusion_write("/nowhere/at/all", &three, &err) && strstr(err.msg, "/nowhere/at/all"));
+}
+
+// Of a detector: three objects and four detections of two classes; the background is no class, and has no figures.
+TEST(confusion_with_background) {
+  static const int64_t count[] = {1, 1, 0, 0, 0, 1, 2, 0, 0};
+  static const char *const two[] = {"cat", "dog"};
+  const Confusion c = {.classes = 3, .count = count, .name = two, .background = true, .rule = "all"};
+  EXPECT_INT(confusion_images(&c), 3);
+  EXPECT_INT(confusion_detections(&c), 4);
+  const ClassFigures cat = confusion_figures(&c, 0), none = confusion_figures(&c, 2);
+  EXPECT(cat.images == 2 && cat.predicted == 3 && cat.right == 1 && none.images == 2 && none.predicted == 1);
+  EXPECT(isnan(none.recall) && isnan(none.precision) && isnan(none.f1));
+  char *text = printed(&c);
+  EXPECT_STR(text, "recall 33.33 %: 1 of 3 objects of 2 classes; precision 25.00 %: 1 of 4 detections; all\n\n"
+                   "rows are the truth, columns what was detected\n"
+                   "             0 1 2     recall  precision\n"
+                   "0 cat        1 1 .    50.00 %    33.33 %\n"
+                   "1 dog        . . 1     0.00 %     0.00 %\n"
+                   "2 background 2 . .          -          -\n");
+  free(text);
+  Err err;
+  if (!EXPECT(confusion_write(test_tmp(), &c, &err))) return;
+  size_t size;
+  text = file_read(in_folder("confusion.json"), &size, &err);
+  EXPECT_STR(text, "{\"classes\":2,\"objects\":3,\"detections\":4,\"right\":1,\"recall\":0.3333333333333333,"
+                   "\"precision\":0.25,\"rule\":\"all\",\"class\":["
+                   "{\"name\":\"cat\",\"objects\":2,\"detections\":3,\"right\":1,\"precision\":0.3333333333333333,"
+                   "\"recall\":0.5,\"f1\":0.4},"
+                   "{\"name\":\"dog\",\"objects\":1,\"detections\":1,\"right\":0,\"precision\":0,\"recall\":0,"
+                   "\"f1\":0}],\"matrix\":[[1,1,0],[0,0,1],[2,0,0]]}\n");
+  free(text);
+  text = file_read(in_folder("confusion.svg"), &size, &err);
+  EXPECT(strstr(text, "1 of 3 objects found: recall 33.33 %; of 4 detections: precision 25.00 %") != NULL);
+  free(text);
+}

@@ -1,0 +1,255 @@
+// Overlays, lettering and plots: what can be told without eyes. Nothing is drawn outside, everything asked for is.
+#include "base/file.h"
+#include "base/text.h"
+#include "data/pictures/draw.h"
+#include "data/pictures/font.h"
+#include "page/plot.h"
+#include "test/harness/command.h"
+#include "test/harness/test.h"
+
+static Image gray_image(int h, int w, uint8_t level) {
+  Image im = image_alloc(h, w);
+  memset(im.rgb, level, (size_t)h * w * 3);
+  return im;
+}
+
+static int changed_pixels(const Image *im, uint8_t level, int y0, int x0, int y1, int x1) {
+  int changed = 0;
+  for (int y = y0; y < y1; y++)
+    for (int x = x0; x < x1; x++)
+      for (int k = 0, seen = 0; k < 3 && !seen; k++) changed += seen = im->rgb[3 * (y * im->w + x) + k] != level;
+  return changed;
+}
+
+TEST(font_glyphs_all_differ) {
+  enum { FIRST = '!', LAST = '~', SIDE = 40 };
+  Image drawn[LAST - FIRST + 1];
+  for (int c = FIRST; c <= LAST; c++) {
+    char text[2] = {(char)c, 0};
+    Image *im = &drawn[c - FIRST];
+    *im = gray_image(SIDE, SIDE, 0);
+    font_draw(im, 4, 26, 18, (Colour){255, 255, 255}, text);
+    if (!EXPECT(changed_pixels(im, 0, 0, 0, SIDE, SIDE) > 4)) printf("    %c is blank\n", c);
+    // Width says where the ink ends: a pixel more for rounding the pen to whole pixels, one for anti-aliasing.
+    int end = 4 + (int)ceilf(font_width(text, 18)) + 2;
+    if (!EXPECT_INT(changed_pixels(im, 0, 0, end, SIDE, SIDE), 0)) printf("    %c is wider than it says\n", c);
+  }
+  for (int i = 0; i <= LAST - FIRST; i++)
+    for (int j = 0; j < i; j++) {
+      bool same = !memcmp(drawn[i].rgb, drawn[j].rgb, SIDE * SIDE * 3);
+      if (!EXPECT(!same)) printf("    %c and %c look alike\n", FIRST + i, FIRST + j);
+    }
+  for (int i = 0; i <= LAST - FIRST; i++) image_free(&drawn[i]);
+}
+
+TEST(font_width_adds_up) {
+  EXPECT_NEAR(font_width("", 10), 0, 0);
+  float one = font_width("n", 18), two = font_width("nn", 18), three = font_width("nnn", 18);
+  EXPECT(one > 0 && two > one);
+  EXPECT_NEAR(three - two, two - one, 1e-4); // sums of a few numbers below 64 in single precision
+  EXPECT_NEAR(font_width("nnn", 36), 2 * three, 1e-4);
+  EXPECT_NEAR(font_width("\xc3\xa9", 18), font_width("?", 18), 0); // one code point, whatever its bytes
+}
+
+TEST(font_clips_to_the_image) {
+  static const float positions[] = {-1000, -7.5f, -1, 0, 15.5f, 16, 1000};
+  for (int i = 0; i < COUNT(positions); i++) {
+    for (int j = 0; j < COUNT(positions); j++) {
+      Image im = gray_image(16, 16, 9);
+      font_draw(&im, positions[i], positions[j], 14, (Colour){200, 0, 0}, "gQ@ \xff|");
+      image_free(&im);
+    }
+  }
+  Image im = gray_image(300, 300, 9);
+  font_draw(&im, 0, 290, 300, (Colour){200, 0, 0}, "@"); // beyond FONT_MAX: cut, not overrun
+  image_free(&im);
+  EXPECT(true);
+}
+
+// A square of mask in the middle of a large image, so that nothing is enlarged.
+TEST(overlay_fills_mask_and_leaves_the_rest) {
+  enum { SIDE = 480, A = 160, B = 320 };
+  uint8_t *bytes = xcalloc(SIDE, SIDE);
+  for (int y = A; y < B; y++) memset(bytes + y * SIDE + A, 1, B - A);
+  Rle mask = rle_from_bytes(bytes, SIDE, SIDE);
+  Image im = gray_image(SIDE, SIDE, 100);
+  DrawItem item = {A, A, B, B, NULL, -1, &mask};
+  draw_overlay(&im, &item, 1);
+  EXPECT_INT(im.h, SIDE);
+  EXPECT_INT(changed_pixels(&im, 100, A, A, B, B), (B - A) * (B - A));
+  int all = changed_pixels(&im, 100, 0, 0, SIDE, SIDE);
+  EXPECT(all <= (B - A + 2) * (B - A + 2)); // one pixel around takes its share of the line
+  const uint8_t *edge = im.rgb + 3 * (A * SIDE + SIDE / 2), *middle = im.rgb + 3 * (SIDE / 2 * SIDE + SIDE / 2);
+  EXPECT(abs(edge[0] - 100) > abs(middle[0] - 100) && middle[0] != 100);
+  free(bytes);
+  rle_free(&mask);
+  image_free(&im);
+}
+
+TEST(overlay_label_changes_pixels_inside_only) {
+  Image plain = gray_image(480, 480, 50), labelled = gray_image(480, 480, 50);
+  DrawItem item = {470, 0, 480, 8, "fire hydrant", 0.875f, NULL}; // in the corner, where a label fits only by moving
+  draw_overlay(&labelled, &item, 1);
+  item.label = NULL;
+  draw_overlay(&plain, &item, 1);
+  int more = changed_pixels(&labelled, 50, 0, 0, 480, 480) - changed_pixels(&plain, 50, 0, 0, 480, 480);
+  EXPECT(more > 500);
+  image_free(&plain);
+  image_free(&labelled);
+}
+
+TEST(overlay_enlarges_small_images) {
+  Image im = gray_image(128, 96, 77);
+  draw_overlay(&im, NULL, 0);
+  EXPECT_INT(im.h, 5 * 128);
+  EXPECT_INT(im.w, 5 * 96);
+  EXPECT_INT(changed_pixels(&im, 77, 0, 0, im.h, im.w), 0); // a constant stays constant: weights sum to one
+  image_free(&im);
+}
+
+TEST(overlay_survives_odd_items) {
+  static const int sizes[][2] = {{1, 1}, {1, 700}, {37, 2}, {500, 480}};
+  for (int s = 0; s < COUNT(sizes); s++) {
+    int h = sizes[s][0], w = sizes[s][1];
+    uint8_t *bytes = xcalloc((size_t)h, (size_t)w);
+    Rle empty = rle_from_bytes(bytes, h, w);
+    memset(bytes, 1, (size_t)h * w);
+    Rle full = rle_from_bytes(bytes, h, w);
+    DrawItem items[] = {
+        {NAN, NAN, NAN, NAN, "nan", NAN, &empty},
+        {-1e30f, -1e30f, 1e30f, 1e30f, "huge", 1, &full},
+        {INFINITY, 0, -INFINITY, 3, "inf", 2, NULL},
+        {5, 5, 2, 2, "turned", 0.5f, &full},
+        {0, 0, 0, 0, "", 0, NULL},
+        {0, 0, 1, 1, NULL, -1, &full},
+    };
+    Image im = gray_image(h, w, 10);
+    draw_overlay(&im, items, COUNT(items));
+    EXPECT(im.h >= h && im.w >= w);
+    image_free(&im);
+    rle_free(&empty);
+    rle_free(&full);
+    free(bytes);
+  }
+}
+
+// How often a string occurs in a text.
+static int occurrences(const char *text, const char *what) {
+  int n = 0;
+  for (const char *at = text; (at = strstr(at, what)); at += strlen(what)) n++;
+  return n;
+}
+
+// A log axis over too little for marks at 1, 2 and 5 has others; one of zeros begins at zero.
+TEST(plot_axes_always_have_marks) {
+  double x[] = {1, 2, 3}, narrow[] = {0.62, 0.7, 0.88}, zeros[] = {0, 0, 0};
+  PlotSeries short_of = {"mask", x, narrow, 3, false}, nothing = {"AP", x, zeros, 3, false};
+  PlotPanel panels[] = {{"Mask", "step", "loss", true, &short_of, 1, NULL},
+                        {"AP", "step", "AP", false, &nothing, 1, NULL}};
+  char path[512];
+  Err err;
+  snprintf(path, sizeof path, "%s/axes.svg", test_tmp());
+  if (!EXPECT(plot_svg(path, "Axes", panels, COUNT(panels), &err))) return;
+  char *svg = file_read(path, &(size_t){0}, &err);
+  EXPECT_INT(occurrences(svg, ">0.65<") + occurrences(svg, ">0.7<") + occurrences(svg, ">0.75<"), 3);
+  EXPECT(occurrences(svg, ">0.4<") == 1 && !strstr(svg, ">-"));
+  free(svg);
+}
+
+// In em, as DejaVu Sans has it: as wide as a page's fonts are, its digits above all.
+static double width_of(const char *label) {
+  double em = 0;
+  for (; *label; label++) em += *label == '.' ? 0.318 : *label == '-' ? 0.361 : *label == 'e' ? 0.615 : 0.636;
+  return em;
+}
+
+// The least room between the y label, of which up to 0.236 em is below its base line, and a label of the y axis.
+static double room_beside_y_label(const char *svg, double em) {
+  double base = NAN, room = INFINITY, end;
+  char label[32];
+  const char *title = strstr(svg, "translate(");
+  if (!EXPECT(title && sscanf(title, "translate(%lf", &base) == 1)) return NAN;
+  for (const char *at = svg; (at = strstr(at, "<text ")); at++)
+    if (sscanf(at, "<text x=\"%lf\" y=\"%*f\" class=\"tick end\">%31[^<]", &end, label) == 2)
+      room = fmin(room, end - em * width_of(label) - (base + 0.236 * em));
+  return room;
+}
+
+static char *element_of(const PlotPanel *p, int width) {
+  char *text;
+  size_t size;
+  FILE *f = text_open(&text, &size);
+  plot_print(f, p, width);
+  text_close(f);
+  return text;
+}
+
+// Wide labels of the y axis do not reach its title; short ones leave the axes where they are.
+TEST(plot_has_room_for_wide_labels) {
+  static const double ends[] = {0.0012, 0.00012, 1.4e-5, 0.185, 123400, 1, 0.4};
+  double x[] = {1, 2}, y[] = {0, 0};
+  PlotSeries one = {"one", x, y, 2, false};
+  PlotPanel panel = {"Wait for data", "step", "seconds a step", false, &one, 1, NULL};
+  const char *path = in_tmp("wide.svg");
+  for (int i = 0; i < COUNT(ends); i++) {
+    const bool is_short = ends[i] >= 0.4 && ends[i] <= 1;
+    Err err;
+    y[0] = 0.9 * ends[i];
+    y[1] = ends[i];
+    char *element = element_of(&panel, 480), *file = NULL;
+    if (EXPECT(plot_svg(path, "Wide", &panel, 1, &err))) file = file_read(path, &(size_t){0}, &err);
+    EXPECT(room_beside_y_label(element, PLOT_EM) > 2);
+    if (EXPECT(file)) EXPECT(room_beside_y_label(file, 12) > 2);
+    EXPECT(!is_short || (strstr(element, "class=\"axis\" d=\"M78 ") && strstr(file, "class=\"axis\" d=\"M78 ")));
+    free(element);
+    free(file);
+  }
+}
+
+TEST(plot_is_sound_svg) {
+  enum { N = 5000 };
+  double *x = xmalloc(N * sizeof *x), *y = xmalloc(N * sizeof *y);
+  for (int i = 0; i < N; i++) {
+    x[i] = i * 10;
+    y[i] = i % 100 ? 1.0 / (1 + i) : (i % 200 ? NAN : -1);
+  }
+  y[7] = INFINITY;
+  double one_x[] = {3}, one_y[] = {0.25};
+  PlotSeries noisy = {"a <loss> & \"more\"", x, y, N, true}, lone = {"lone", one_x, one_y, 1, false};
+  PlotSeries bars = {"bars", NULL, (double[]){1, NAN, 3}, 3, false};
+  static const char *const names[] = {"a", "b <", "c"};
+  PlotPanel panels[] = {{"Loss", "step", "loss", true, &noisy, 1, NULL},
+                        {"Loss", "step", "loss", false, &noisy, 1, NULL},
+                        {"Lone", "step", "AP", false, &lone, 1, NULL},
+                        {"Bars", "", "y", false, &bars, 1, names},
+                        {"None", "x", "y", true, NULL, 0, NULL}};
+  char path[512];
+  snprintf(path, sizeof path, "%s/plot.svg", test_tmp());
+  Err err = {{0}};
+  size_t size = 0;
+  // What XML has no place for, and what it has.
+  const char *title = "T\x1b[2J\n\t\r\x01 \xff \xed\xa0\x80 \uFFFF \u00e4 \U0001F600";
+  if (!EXPECT(plot_svg(path, title, panels, COUNT(panels), &err))) return;
+  char *svg = file_read(path, &size, &err);
+  if (!EXPECT(svg != NULL)) return;
+  EXPECT_INT(occurrences(svg, "nan") + occurrences(svg, "inf"), 0);
+  EXPECT_INT(occurrences(svg, "a &lt;loss&gt; &amp; &quot;more&quot;"), 2);
+  EXPECT_INT(occurrences(svg, "<text"), occurrences(svg, "</text>"));
+  EXPECT_INT(occurrences(svg, "<g "), occurrences(svg, "</g>"));
+  EXPECT_INT(occurrences(svg, ">T\uFFFD[2J\n\t\uFFFD\uFFFD \uFFFD \uFFFD\uFFFD\uFFFD \uFFFD \u00e4 \U0001F600</text>"),
+             1);
+  EXPECT_INT(occurrences(svg, "<circle"), 1); // the lone point; all others are on a line
+  EXPECT_INT(occurrences(svg, "class=\"raw\""), 2);
+  EXPECT(occurrences(svg, ">50k<") == 2 || occurrences(svg, ">40k<") == 2); // nice ticks on the step axis
+  EXPECT(size < 200000);                                                    // columns of pixels, not points
+  EXPECT_STR(svg + size - 7, "</svg>\n");
+  free(svg);
+  free(x);
+  free(y);
+}
+
+TEST(plot_says_where_it_failed) {
+  Err err = {{0}};
+  EXPECT(!plot_svg("/nonexistent/folder/x.svg", "t", NULL, 0, &err));
+  EXPECT(strstr(err.msg, "/nonexistent/folder") != NULL);
+}

@@ -1,0 +1,48 @@
+// Where a run that diverged can go on from.
+#include "base/alloc.h"
+#include "test/harness/test.h"
+#include "training/divergence.h"
+
+TEST(divergence_goes_back_to_what_was_good) {
+  static const struct {
+    long newest, older;
+    bool newest_is_good;
+    int from; // -1: nowhere
+    const char *how;
+  } cases[] = {
+      {-1, -1, true, RESUME_NO, "train --lr 0.01"},
+      {8, 4, true, RESUME_PREVIOUS, "train --resume=previous --amend --lr 0.01"},
+      {8, 4, false, RESUME_PREVIOUS, "train --resume=previous --amend --lr 0.01"},
+      {8, -1, true, RESUME_LAST, "train --resume --amend --lr 0.01"},
+      {8, -1, false, -1, "train --lr 0.01 --out there-lr0.01"},
+      {9, -1, true, -1, "train --lr 0.01 --out there-lr0.01"}, // its own step: nothing tells that it was good
+  };
+  const Divergence d = {.step = 10, .rate = 0.02, .losses = "loss nan", .images = "a.png"};
+  for (int i = 0; i < COUNT(cases); i++) {
+    const RunFiles f = {
+        .newest = cases[i].newest, .older = cases[i].older, .newest_is_good = cases[i].newest_is_good, .kept = "kept"};
+    TrainOptions o = {.lr = 0.02f, .out = "there", .command = "train", .resume = RESUME_NO};
+    Err err;
+    divergence_explain(&d, &o, &f, &err);
+    char *want = xasprintf("step 10: not finite (loss nan) on a.png; nothing was updated, kept; with half the rate: %s",
+                           cases[i].how);
+    EXPECT_STR(err.msg, want);
+    free(want);
+    EXPECT(divergence_roll_back(&d, &o, &f) == (cases[i].from >= 0));
+    if (cases[i].from < 0) continue;
+    EXPECT_INT(o.resume, cases[i].from);
+    EXPECT_INT(o.amend, cases[i].from != RESUME_NO);
+    EXPECT_NEAR(o.lr, 0.01f, 0);
+  }
+}
+
+// Phases have rates of their own, all of which are halved.
+TEST(divergence_halves_phases) {
+  const Divergence d = {.step = 10, .rate = 0.5, .losses = "loss nan", .images = "a.png"};
+  const RunFiles f = {.newest = 8, .older = -1, .newest_is_good = true, .kept = "kept"};
+  TrainOptions o = {.out = "there", .command = "train --phases 1@0.5,2@0.25", .resume = RESUME_NO};
+  Err err;
+  CHECK(phases_parse(&o.phase_list, "1@0.5,2@0.25", &err));
+  divergence_explain(&d, &o, &f, &err);
+  EXPECT(strstr(err.msg, ": train --phases 1@0.5,2@0.25 --resume --amend --phases 1@0.25,2@0.125"));
+}

@@ -1,0 +1,423 @@
+// What a run leaves, and in which order.
+#include <errno.h>
+#include <fcntl.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "page/page_read.h"
+#include "test/harness/child.h"
+#include "test/harness/command.h"
+#include "test/harness/small_engine.h"
+#include "test/harness/test.h"
+#include "training/numbered.h"
+#include "training/page_evaluation.h"
+#include "training/run_files.h"
+
+typedef struct Run {
+  Engine e;
+  RunFiles f;
+  char *folder;
+} Run;
+
+static void open_scored_run(Run *r, const char *name, const TaskRow *task) {
+  Err err;
+  ModelConfig config = small_config(NORM_GN, CLASSES);
+  *r = (Run){.folder = xasprintf("%s/%s", test_tmp(), name)};
+  small_engine(&r->e, &config);
+  params_randomise(&r->e.params, 1);
+  files_name(&r->f, r->folder);
+  CHECK(files_lock(&r->f, &err) && files_open(&r->f, "{}", -1, false, task, &err));
+  EXPECT_STR(r->f.kept, "no checkpoint yet");
+  r->f.log.people = fopen("/dev/null", "w");
+}
+
+static void open_run(Run *r, const char *name) { open_scored_run(r, name, NULL); }
+
+static void close_run(Run *r) {
+  Err err;
+  fclose(r->f.log.people);
+  r->f.log.people = stderr;
+  EXPECT(log_close(&r->f.log, &err));
+  files_free(&r->f);
+  engine_close(&r->e);
+  free(r->folder);
+}
+
+// The same folder in another session.
+static void reopen(Run *r, int first, bool rolled_back, const TaskRow *task) {
+  Err err;
+  FILE *people = r->f.log.people;
+  EXPECT(log_close(&r->f.log, &err));
+  files_free(&r->f);
+  r->f = (RunFiles){0};
+  files_name(&r->f, r->folder);
+  EXPECT(files_open(&r->f, "{}", first, rolled_back, task, &err));
+  r->f.log.people = people;
+}
+
+static void make_step(Run *r, int step) {
+  StepResult s = small_step(&r->e, step);
+  files_record_step(&r->f, &r->e, step + 1, 0.01, &s);
+}
+
+static long step_of(const char *path) {
+  Checkpoint c;
+  RunState state = {.step = -1};
+  if (!ckpt_open(&c, path, NULL)) return -1;
+  EXPECT(state_resume(&c, &state, NULL));
+  long step = state.step;
+  ckpt_close(&c);
+  return step;
+}
+
+// A save that falls due during another is made all the same, and the last two are there at the end.
+TEST(files_keep_two_checkpoints) {
+  Run r;
+  Err err;
+  open_run(&r, "two");
+  for (int step = 0; step < 3; step++) {
+    make_step(&r, step);
+    EXPECT(files_save(&r.f, &r.e, step + 1, false, &err));
+  }
+  EXPECT(files_settle(&r.f, &err) && files_poll(&r.f, &err));
+  EXPECT_INT(step_of(r.f.checkpoint), 3);
+  EXPECT_INT(step_of(r.f.previous), 2);
+  char *want =
+      xasprintf("%s holds step 3 and checkpoint-previous.safetensors step 2, --resume continues", r.f.checkpoint);
+  EXPECT_STR(r.f.kept, want);
+  free(want);
+  EXPECT(files_export(&r.f, &r.e, 3, &err));
+  EXPECT_INT(step_of(r.f.final), 3);
+  close_run(&r);
+}
+
+// Where the loss after a checkpoint is out of all proportion, the one before it stays.
+TEST(files_keep_what_was_good) {
+  Run r;
+  Err err;
+  open_run(&r, "good");
+  static const double losses[] = {3, 2, 1e9, 1e12, 1};
+  static const int previous[] = {-1, 1, 1, 1, 4}; // 2 and 3 are followed by a loss that is not fine, 4 is not
+  for (int step = 0; step < COUNT(losses); step++) {
+    files_record_step(&r.f, &r.e, step + 1, 0.01, &(StepResult){.total = losses[step], .finite = true});
+    EXPECT_INT(r.f.newest_is_good, step < 2 || step == 4);
+    EXPECT(files_save(&r.f, &r.e, step + 1, false, &err) && files_settle(&r.f, &err));
+    EXPECT_INT(step_of(r.f.checkpoint), step + 1);
+    EXPECT_INT(step_of(r.f.previous), previous[step]);
+    EXPECT_INT(r.f.older, previous[step]);
+  }
+  for (int step = 6; step <= 7; step++) { // a checkpoint is not blamed for what comes later than the step after it
+    files_record_step(&r.f, &r.e, step, 0.01, &(StepResult){.total = step == 6 ? 1 : 1e9, .finite = true});
+    EXPECT(r.f.newest_is_good);
+  }
+  close_run(&r);
+}
+
+// What is usual is the beginning of the run, not that of the session.
+TEST(files_keep_what_was_good_when_resumed) {
+  Run r;
+  Err err;
+  open_run(&r, "good-before");
+  static const double losses[] = {3, 3, 1e9, 1e9};
+  for (int step = 0; step < COUNT(losses); step++) {
+    if (step == 3) reopen(&r, 3, false, NULL);
+    files_record_step(&r.f, &r.e, step + 1, 0.01, &(StepResult){.total = losses[step], .finite = true});
+    EXPECT(files_save(&r.f, &r.e, step + 1, false, &err) && files_settle(&r.f, &err));
+    EXPECT_INT(step_of(r.f.previous), step < 1 ? -1 : 1);
+  }
+  close_run(&r);
+}
+
+// What is kept for the page of an evaluation that a run has yet to come to, or to come to again, goes.
+TEST(files_forget_later_evaluations) {
+  Run r;
+  Err err;
+  open_run(&r, "forget");
+  char *folder = xasprintf("%s/" PAGE_FOLDER, r.folder), *path = xasprintf("%s/" PAGE_EVALUATION, r.folder);
+  EXPECT(dirs_make(folder, &err));
+  for (int step = 3; step <= 4; step++) {
+    EXPECT(page_evaluation_write(path, &(PageEvaluation){.step = step}, &err));
+    reopen(&r, 3, false, NULL);
+    EXPECT_INT(path_is_file(path), step == 3);
+  }
+  free(folder);
+  free(path);
+  close_run(&r);
+}
+
+static bool numbered_is_there(const Run *r, int step) {
+  char *name = numbered_name(r->folder, step);
+  const bool there = path_is_file(name);
+  free(name);
+  return there;
+}
+
+// A run that goes on from the checkpoint before the last has that one alone until it saves again: the log ends there.
+// What it keeps from then on are its own.
+TEST(files_go_back_by_one) {
+  Run r;
+  Err err;
+  open_run(&r, "back");
+  r.f.keep = 2;
+  for (int step = 0; step < 4; step++) {
+    make_step(&r, step);
+    EXPECT(step % 2 == 0 || (files_save(&r.f, &r.e, step + 1, false, &err) && files_settle(&r.f, &err)));
+  }
+  EXPECT(step_of(r.f.checkpoint) == 4 && step_of(r.f.previous) == 2);
+  reopen(&r, 2, true, NULL);
+  r.f.keep = 2;
+  EXPECT(step_of(r.f.checkpoint) == 2 && step_of(r.f.previous) == 2);
+  char *kept = xasprintf("%s holds step 2, --resume continues", r.f.checkpoint);
+  EXPECT_STR(r.f.kept, kept);
+  free(kept);
+  for (int step = 2; step < 6; step += 3) {
+    make_step(&r, step);
+    EXPECT(files_save(&r.f, &r.e, step + 1, false, &err) && files_settle(&r.f, &err));
+    EXPECT(step_of(r.f.checkpoint) == step + 1 && step_of(r.f.previous) == (step == 2 ? 2 : 3));
+    EXPECT(numbered_is_there(&r, step + 1) && !numbered_is_there(&r, 4));
+    EXPECT(numbered_is_there(&r, 2) == (step == 2));
+  }
+  close_run(&r);
+}
+
+TEST(files_keep_as_many_as_asked_for) {
+  Run r;
+  Err err;
+  open_run(&r, "numbered");
+  r.f.keep = 2;
+  char *copy = xasprintf("%s/checkpoint-00000004.safetensors.copy", r.folder); // a user's own: none of them
+  CHECK(!fclose(fopen(copy, "w")));
+  for (int step = 0; step < 4; step++) {
+    make_step(&r, step);
+    EXPECT(files_save(&r.f, &r.e, step + 1, false, &err) && files_settle(&r.f, &err));
+  }
+  EXPECT(path_is_file(copy));
+  free(copy);
+  for (int step = 1; step <= 4; step++) {
+    char *name = xasprintf("%s/checkpoint-%08d.safetensors", r.folder, step);
+    EXPECT_INT(step_of(name), step > 2 ? step : -1);
+    free(name);
+  }
+  close_run(&r);
+}
+
+// A failure is seen at the next step, and says what is left.
+TEST(files_see_failures_at_the_next_step) {
+  Run r;
+  Err err;
+  open_run(&r, "failing");
+  make_step(&r, 0);
+  EXPECT(files_save(&r.f, &r.e, 1, false, &err) && files_settle(&r.f, &err));
+  char *tmp = xasprintf("%s.tmp", r.f.checkpoint);
+  CHECK(dirs_make(tmp, NULL)); // a folder stands where the file is written
+  make_step(&r, 1);
+  EXPECT(files_save(&r.f, &r.e, 2, false, &err));
+  while (!saver_ready(&r.f.saver)) usleep(1000);
+  EXPECT(!files_poll(&r.f, &err));
+  EXPECT(strstr(err.msg, "step 2: the checkpoint could not be written: ") == err.msg);
+  EXPECT(strstr(r.f.kept, " holds step 1, "));
+  EXPECT_INT(step_of(r.f.checkpoint), 1);
+  free(tmp);
+  close_run(&r);
+}
+
+// In place of the C library's, so that the log can be kept from growing and a file from being replaced.
+static bool no_room;
+static _Atomic(const char *) refused; // the file; NULL = none
+static atomic_int refusals;
+int rename(const char *from, const char *to) {
+  const char *path = refused;
+  if (!path || strcmp(path, to)) return renameat(AT_FDCWD, from, AT_FDCWD, to);
+  refusals++;
+  errno = ENOSPC;
+  return -1;
+}
+ssize_t pwrite(int file, const void *bytes, size_t n, off_t at) {
+  if (!no_room) return syscall(SYS_pwrite64, file, bytes, n, at);
+  errno = ENOSPC;
+  return -1;
+}
+
+// A checkpoint waits for records that cannot be written at the moment, and steps do not wait for it.
+TEST(files_wait_for_room_for_the_log) {
+  Run r;
+  Err err;
+  open_run(&r, "log-without-room");
+  no_room = true;
+  make_step(&r, 0);
+  EXPECT(files_save(&r.f, &r.e, 1, false, &err));
+  EXPECT(files_poll(&r.f, &err) && r.f.saver.under_way && !r.f.saver.writing);
+  no_room = false;
+  EXPECT(files_settle(&r.f, &err));
+  EXPECT_INT(step_of(r.f.checkpoint), 1);
+  char *log = xasprintf("%s/log.jsonl", r.folder), *text = file_read(log, &(size_t){0}, NULL);
+  EXPECT(text && !strncmp(text, "{\"step\":1,", 10) && strchr(text, '\n'));
+  free(text);
+  free(log);
+  close_run(&r);
+}
+
+// A checkpoint that is there, and whose further name has to wait, is not the one before it.
+TEST(files_wait_for_room_for_a_further_name) {
+  Run r;
+  Err err;
+  open_run(&r, "name-without-room");
+  char *said = xasprintf("%s/said-nameless", test_tmp()), *second = numbered_name(r.folder, 2);
+  r.f.keep = 2;
+  make_step(&r, 0);
+  EXPECT(files_save(&r.f, &r.e, 1, false, &err) && files_settle(&r.f, &err));
+  int kept = quiet_begin(said);
+  refused = second;
+  refusals = 0;
+  make_step(&r, 1);
+  EXPECT(files_save(&r.f, &r.e, 2, false, &err));
+  while (!refusals && !saver_ready(&r.f.saver)) usleep(1000);
+  EXPECT(!path_is_file(second));
+  refused = NULL;
+  EXPECT(files_settle(&r.f, &err));
+  quiet_end(kept);
+  EXPECT_INT(step_of(second), 2);
+  EXPECT_INT(step_of(r.f.checkpoint), 2);
+  EXPECT_INT(step_of(r.f.previous), 1);
+  free(said);
+  free(second);
+  close_run(&r);
+}
+
+// ---- scores that take their time --------------------------------------------------------------------------------
+
+static sem_t scores_may_end;
+static bool score_slowly(const Dataset *d, void *results, Metrics *out, Err *err) {
+  (void)d;
+  (void)results;
+  (void)err;
+  *out = (Metrics){0};
+  while (sem_wait(&scores_may_end) != 0) {
+  }
+  return true;
+}
+static void release(void *results) { (void)results; }
+
+// The checkpoint of a later step is taken at once, but not written before the scores that its log holds.
+TEST(files_write_no_checkpoint_before_its_log) {
+  static const TaskRow slow = {.score = score_slowly, .release = release};
+  static const Dataset none;
+  Run r;
+  Err err;
+  open_run(&r, "scores");
+  CHECK(!sem_init(&scores_may_end, 0, 0));
+  make_step(&r, 0);
+  EXPECT(files_score(&r.f, &slow, &none, NULL, 1, 1, now_seconds(), NULL, &err));
+  // Of the same step: made again when it is lost.
+  if (!EXPECT(files_save(&r.f, &r.e, 1, false, &err) && r.f.saver.writing)) return;
+  make_step(&r, 1);
+  EXPECT(files_save(&r.f, &r.e, 2, false, &err));
+  make_step(&r, 2);
+  for (int i = 0; i < 5; i++) EXPECT(files_poll(&r.f, &err) && r.f.saver.under_way && !r.f.saver.writing);
+  EXPECT_INT(step_of(r.f.checkpoint), 1);
+  sem_post(&scores_may_end);
+  while (r.f.saver.under_way) EXPECT(files_poll(&r.f, &err));
+  EXPECT_INT(step_of(r.f.checkpoint), 2);
+  EXPECT_INT(step_of(r.f.previous), 1);
+  char *log = xasprintf("%s/log.jsonl", r.folder), *text = file_read(log, &(size_t){0}, NULL);
+  const char *eval = text ? strstr(text, "{\"step\":1,\"kind\":\"eval\"") : NULL;
+  EXPECT(eval && strstr(eval, "{\"step\":2,\"kind\":\"train\"") && strstr(eval, "{\"step\":3,\"kind\":\"train\""));
+  free(text);
+  free(log);
+  sem_destroy(&scores_may_end);
+  close_run(&r);
+}
+
+// ---- the best ---------------------------------------------------------------------------------------------------
+
+// Results are the two metrics.
+static bool score(const Dataset *d, void *results, Metrics *out, Err *err) {
+  (void)d;
+  (void)err;
+  const double *found = results;
+  *out = (Metrics){0};
+  metrics_add(out, "box", found[0]);
+  metrics_add(out, "mask", found[1]);
+  return true;
+}
+static const TaskRow scored = {.best = {{"box", "best-box"}, {"mask", "best-mask"}}, .score = score, .release = free};
+
+static void evaluate(Run *r, int step, double box, double mask) {
+  static const Dataset none;
+  Err err;
+  double *found = xmalloc(2 * sizeof *found);
+  found[0] = box;
+  found[1] = mask;
+  make_step(r, step - 1);
+  EXPECT(files_save(&r->f, &r->e, step, true, &err));
+  EXPECT(files_score(&r->f, &scored, &none, found, 1, step, now_seconds(), NULL, &err));
+}
+
+static long best_step(const Run *r, const char *name) {
+  char *path = xasprintf("%s/best-%s.safetensors", r->folder, name);
+  long step = step_of(path);
+  free(path);
+  return step;
+}
+
+TEST(files_keep_the_best) {
+  Run r;
+  Err err;
+  open_scored_run(&r, "best-of-files", &scored);
+  evaluate(&r, 1, 0.2, 0.4);
+  evaluate(&r, 2, 0.3, 0.3);
+  evaluate(&r, 3, 0.3, 0.1); // no gain
+  evaluate(&r, 4, -1, -1);
+  EXPECT(files_settle(&r.f, &err));
+  EXPECT_INT(best_step(&r, "box"), 2);
+  EXPECT_INT(best_step(&r, "mask"), 1);
+  EXPECT_INT(r.f.best.without_gain, 2);
+  EXPECT(!path_is_file(r.f.evaluated));
+  reopen(&r, 4, false, &scored);
+  EXPECT_INT(r.f.best.without_gain, 2);
+  // A run that goes on from step 1 has its own course, and leaves what was better before.
+  reopen(&r, 1, true, &scored);
+  RunFiles *f = &r.f;
+  EXPECT_INT(f->best.without_gain, 0);
+  evaluate(&r, 2, 0.25, 0.5);
+  EXPECT(files_settle(f, &err));
+  EXPECT_INT(f->best.without_gain, 0); // 0.25 is one to this course
+  EXPECT_INT(best_step(&r, "mask"), 2);
+  char *name = xasprintf("%s/best.json", r.folder), *text = file_read(name, &(size_t){0}, NULL);
+  EXPECT_STR(text, "{\"best-box\":{\"box\":0.3,\"step\":2},\"best-mask\":{\"mask\":0.5,\"step\":2}}\n");
+  free(text);
+  free(name);
+  // One whose file was removed begins anew.
+  name = xasprintf("%s/best-box.safetensors", r.folder);
+  CHECK(!unlink(name));
+  reopen(&r, 2, false, &scored);
+  evaluate(&r, 3, 0.1, 0.1);
+  EXPECT(files_settle(f, &err));
+  EXPECT_INT(best_step(&r, "box"), 3);
+  EXPECT_INT(best_step(&r, "mask"), 2);
+  free(name);
+  close_run(&r);
+}
+
+// Scores that are known before the state is written, for which there is no room yet.
+TEST(files_keep_the_best_once_it_is_written) {
+  Run r;
+  Err err;
+  open_scored_run(&r, "best-unwritten", &scored);
+  char *best = xasprintf("%s/best-box.safetensors", r.folder), *said = xasprintf("%s/said-unwritten", test_tmp());
+  int kept = quiet_begin(said);
+  refused = r.f.checkpoint;
+  evaluate(&r, 1, 0.2, 0.4);
+  while (r.f.scoring.under_way) EXPECT(files_poll(&r.f, &err));
+  EXPECT(files_poll(&r.f, &err) && r.f.saver.under_way && access(best, F_OK) != 0);
+  refused = NULL;
+  EXPECT(files_settle(&r.f, &err));
+  quiet_end(kept);
+  EXPECT_INT(best_step(&r, "box"), 1);
+  free(best);
+  free(said);
+  close_run(&r);
+}

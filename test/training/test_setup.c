@@ -1,0 +1,56 @@
+// How a run learns by default, and by the rules of a recipe's source.
+#include "test/harness/test.h"
+#include "training/defaults.h"
+#include "training/setup.h"
+
+static TrainOptions options(const char *a, const char *b) {
+  char *argv[] = {"train", "--data", "nowhere", (char *)a, (char *)b, NULL};
+  TrainOptions o = train_options(3 + (a != NULL) + (b != NULL), argv);
+  const ModelConfig config = setup_model(&o);
+  train_defaults(&o, &config);
+  return o;
+}
+
+static Schedule schedule(const char *a, const char *b, int64_t steps, int64_t per_epoch) {
+  TrainOptions o = options(a, b);
+  const ModelConfig config = setup_model(&o);
+  Schedule s = setup_schedule(&o, &config, steps, per_epoch);
+  train_options_free(&o);
+  return s;
+}
+
+TEST(setup_warmup_is_a_third_of_a_short_run) {
+  EXPECT_INT(schedule(NULL, NULL, 90000, 7500).warmup, 1000);
+  EXPECT_INT(schedule(NULL, NULL, 300, 15).warmup, 100);
+  EXPECT_INT(schedule(NULL, NULL, 2, 1).warmup, 0);
+  EXPECT_INT(schedule("--warmup", "7", 300, 15).warmup, 7);
+  EXPECT_NEAR(schedule("--batch", "8", 300, 15).base, 0.01, 0);
+  EXPECT_NEAR(schedule("--lr", "0.001", 300, 15).base, 0.001, 0);
+}
+
+// references/detection/engine.py of torchvision; detectron2's and maskrcnn-benchmark's WarmupMultiStepLR.
+TEST(setup_recipes_keep_their_sources_warmup) {
+  EXPECT_INT(schedule("--recipe", "torchvision", 90000, 7500).warmup, 1000);
+  EXPECT_INT(schedule("--recipe", "torchvision", 300, 15).warmup, 14);
+  EXPECT_INT(schedule("--recipe", "detectron2", 300, 15).warmup, 1000);
+  EXPECT_INT(schedule("--recipe", "mlperf", 300, 15).warmup, 500);
+  EXPECT_NEAR(schedule("--recipe", "mlperf", 300, 15).warmup_factor, 1 / 3.0, 1e-15);
+}
+
+TEST(setup_limits_the_gradient_where_no_recipe_says_otherwise) {
+  static const struct {
+    const char *option, *value;
+    float clip;
+    bool fan_in;
+  } cases[] = {{NULL, NULL, 10, true},
+               {"--clip-grad", "0", 0, true},
+               {"--clip-grad", "3", 3, true},
+               {"--recipe", "mlperf", 0, false},
+               {"--recipe", "torchvision", 0, false}};
+  for (int i = 0; i < COUNT(cases); i++) {
+    TrainOptions o = options(cases[i].option, cases[i].value);
+    EXPECT_NEAR(o.clip_grad, cases[i].clip, 0);
+    EXPECT_INT(setup_model(&o).mask_logits_fan_in, cases[i].fan_in);
+    train_options_free(&o);
+  }
+}

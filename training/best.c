@@ -1,0 +1,157 @@
+#include "training/best.h"
+#include <errno.h>
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/json.h"
+#include "base/record.h"
+
+int best_metrics(const TaskRow *task, const char **key) {
+  int n = 0;
+  for (; n < MAX_TASK_BEST && task->best[n].metric; n++) key[n] = task->best[n].metric;
+  return n;
+}
+
+static int best_count(const Best *b) {
+  const char *key[MAX_TASK_BEST];
+  return best_metrics(b->task, key);
+}
+
+static double value_of(const Metrics *m, const char *name) {
+  for (int i = 0; i < m->n; i++)
+    if (!strcmp(m->metric[i].name, name)) return m->metric[i].value;
+  return -DBL_MAX;
+}
+
+static char *file_of(const Best *b, int k) { return xasprintf("%s/%s.safetensors", b->folder, b->task->best[k].name); }
+
+// ---- what was there before --------------------------------------------------------------------------------------
+
+// The values of the log's evaluations, one after another.
+static void take_log(Best *b, const Curve *curve) {
+  const int n = best_count(b);
+  for (int i = 0; n && i < curve[0].n; i++) {
+    bool gain = false;
+    for (int k = 0; k < n; k++)
+      if (i < curve[k].n && curve[k].y[i] > b->of[k].value) {
+        b->of[k].value = curve[k].y[i];
+        gain = true;
+      }
+    b->without_gain = gain ? 0 : b->without_gain + 1;
+  }
+}
+
+// {"best-bbox":{"bbox_AP":0.5,"step":300}}
+static void read_file(Best *b, Json *j) {
+  const char *name, *key;
+  if (!json_begin_object(j)) return;
+  while ((name = json_key(j))) {
+    int k = 0;
+    while (k < best_count(b) && strcmp(b->task->best[k].name, name)) k++;
+    if (k == best_count(b)) {
+      json_skip(j);
+      continue;
+    }
+    if (!json_begin_object(j)) return;
+    while ((key = json_key(j)))
+      if (!strcmp(key, "step"))
+        b->of[k].step = json_int(j);
+      else
+        b->of[k].kept = json_number(j);
+  }
+}
+
+// A file that is not there any more leaves its place to the next.
+static void forget_lost(Best *b) {
+  for (int k = 0; k < best_count(b); k++) {
+    char *path = file_of(b, k);
+    if (!path_is_file(path)) b->of[k].kept = -DBL_MAX;
+    free(path);
+  }
+}
+
+bool best_open(Best *b, const TaskRow *task, const char *folder, const Curve *of_log, Err *err) {
+  *b = (Best){.task = task, .folder = folder};
+  for (int k = 0; k < MAX_TASK_BEST; k++) b->of[k].value = b->of[k].kept = -DBL_MAX;
+  take_log(b, of_log);
+  char *path = xasprintf("%s/best.json", folder);
+  size_t size;
+  char *text = path_is_file(path) ? file_read(path, &size, err) : NULL;
+  bool ok = text || !path_is_file(path);
+  if (text) {
+    Json j;
+    json_open(&j, path, text, size);
+    read_file(b, &j);
+    ok = json_done(&j) || err_set(err, "%s", j.err.msg);
+    json_close(&j);
+  }
+  forget_lost(b);
+  free(text);
+  free(path);
+  return ok;
+}
+
+// ---- what comes -------------------------------------------------------------------------------------------------
+
+unsigned best_take(Best *b, const Metrics *m, int64_t step) {
+  unsigned which = 0;
+  bool gain = false;
+  for (int k = 0; k < best_count(b); k++) {
+    const double value = value_of(m, b->task->best[k].metric);
+    gain |= value > b->of[k].value;
+    b->of[k].value = value > b->of[k].value ? value : b->of[k].value;
+    if (value <= b->of[k].kept) continue;
+    b->of[k].kept = value;
+    b->of[k].step = step;
+    which |= 1u << k;
+  }
+  b->without_gain = gain ? 0 : b->without_gain + 1;
+  return which;
+}
+
+static bool write_file(const Best *b, Err *err) {
+  Record all = {0}, one = {0};
+  char *path = xasprintf("%s/best.json", b->folder);
+  record_begin(&all);
+  for (int k = 0; k < best_count(b); k++) {
+    if (b->of[k].kept == -DBL_MAX) continue;
+    record_begin(&one);
+    record_num(&one, b->task->best[k].metric, b->of[k].kept);
+    record_int(&one, "step", b->of[k].step);
+    record_raw(&all, b->task->best[k].name, record_end(&one));
+  }
+  AtomicFile f;
+  bool ok = file_begin(&f, path, err);
+  if (ok) {
+    fprintf(f.f, "%s\n", record_end(&all));
+    ok = file_commit(&f, err);
+  }
+  const int reason = errno;
+  record_free(&one);
+  record_free(&all);
+  free(path);
+  errno = reason;
+  return ok;
+}
+
+// The file first: after a kill in between, the same evaluation makes it again.
+bool best_keep(const Best *b, unsigned which, const char *from, Err *err) {
+  bool ok = true;
+  for (int k = 0; ok && k < best_count(b); k++) {
+    if (!(which >> k & 1)) continue;
+    char *name = file_of(b, k);
+    ok = file_link(from, name, err);
+    const int reason = errno;
+    free(name);
+    errno = reason;
+  }
+  return ok && (!which || write_file(b, err));
+}
+
+void best_names(const Best *b, unsigned which, char *text, size_t size) {
+  *text = '\0';
+  for (int k = 0; k < best_count(b); k++)
+    if (which >> k & 1)
+      snprintf(text + strlen(text), size - strlen(text), "%s%s", *text ? ", " : "", b->task->best[k].name);
+}

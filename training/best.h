@@ -1,0 +1,29 @@
+// The best states of a run by the metrics that its task names, kept as files of their own, and how long there has been
+// no gain.
+#pragma once
+#include "evaluation/task.h"
+#include "training/curves.h"
+
+typedef struct Best {
+  const TaskRow *task;
+  const char *folder;
+  struct {
+    double value; // the best in the log so far; nothing yet: below every value
+    double kept;  // that of the file, which a run that was rolled back may have made later in its former course
+    int64_t step; // of the file
+  } of[MAX_TASK_BEST];
+  int without_gain; // evaluations in a row
+} Best;
+
+// The metrics of the task, as keys of the log; key[MAX_TASK_BEST]. How many there are.
+int best_metrics(const TaskRow *task, const char **key);
+// Takes up what the log says, as the curves of these metrics up to where the run goes on, and best.json in `folder`,
+// whose name must outlive it. False when that cannot be read.
+bool best_open(Best *b, const TaskRow *task, const char *folder, const Curve *of_log, Err *err);
+// Takes the metrics of an evaluation after `step`. Returns which files its state should replace, a bit for each.
+unsigned best_take(Best *b, const Metrics *m, int64_t step);
+// Gives the state in the file `from`, which best_take spoke of, the names of the best. False with the reason in errno,
+// too.
+bool best_keep(const Best *b, unsigned which, const char *from, Err *err);
+// "best-bbox, best-segm": the names behind the bits.
+void best_names(const Best *b, unsigned which, char *text, size_t size);

@@ -1,0 +1,83 @@
+#include "training/divergence.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/record.h"
+
+void divergence_take(Divergence *d, const Model *m, const Dataset *data, int images, int64_t step, double rate,
+                     const StepResult *r) {
+  *d = (Divergence){.step = step, .rate = rate};
+  for (int i = 0; i < model_losses(m); i++)
+    snprintf(d->losses + strlen(d->losses), sizeof d->losses - strlen(d->losses), "%s %g, ", m->loss[i].name,
+             r->loss[i]);
+  snprintf(d->losses + strlen(d->losses), sizeof d->losses - strlen(d->losses), "gradient norm %g", r->grad_norm);
+  for (int i = 0; i < images; i++)
+    if (r->index[i] >= 0)
+      snprintf(d->images + strlen(d->images), sizeof d->images - strlen(d->images), "%s%s", *d->images ? ", " : "",
+               data->coco.images[data->image[r->index[i]]].file_name);
+}
+
+void divergence_gather(Divergence *d, Comm *comm) {
+  const int world = comm_world(comm);
+  CommPart *part = xcalloc((size_t)world, sizeof *part);
+  const bool gathered = comm_gather(comm, d->images, strlen(d->images), part);
+  for (int i = 1; gathered && i < world; i++) {
+    const size_t length = strlen(d->images);
+    snprintf(d->images + length, sizeof d->images - length, ", %.*s", (int)part[i].bytes, part[i].data);
+  }
+  for (int i = 0; i < world; i++) free(part[i].data);
+  free(part);
+}
+
+// Which checkpoint to go on from: one of RESUME_…, RESUME_NO being the beginning. -1: none is good.
+static int good_checkpoint(const Divergence *d, const RunFiles *f) {
+  if (f->older >= 0) return RESUME_PREVIOUS;
+  if (f->newest < 0) return RESUME_NO;
+  return f->newest_is_good && f->newest + 1 < d->step ? RESUME_LAST : -1;
+}
+
+// "--lr 0.01", or the phases at half their rates; malloc'ed.
+static char *half_rate(const Divergence *d, const TrainOptions *o) {
+  char number[NUMBER_TEXT];
+  const Phases *p = &o->phase_list;
+  if (!p->n) return xasprintf("--lr %s", number_text(d->rate / 2, number));
+  char *phases = phases_text(p, d->rate / 2 / p->phase[0].rate), *option = xasprintf("--phases %s", phases);
+  free(phases);
+  return option;
+}
+
+void divergence_explain(const Divergence *d, const TrainOptions *o, const RunFiles *f, Err *out) {
+  char number[NUMBER_TEXT], how[1024];
+  number_text(d->rate / 2, number);
+  char *rate = half_rate(d, o);
+  switch (good_checkpoint(d, f)) {
+  case RESUME_PREVIOUS: snprintf(how, sizeof how, "--resume=previous --amend %s", rate); break;
+  case RESUME_LAST: snprintf(how, sizeof how, "--resume --amend %s", rate); break;
+  case RESUME_NO: snprintf(how, sizeof how, "%s", rate); break;
+  default: snprintf(how, sizeof how, "%s --out %.150s-lr%s", rate, o->out, number);
+  }
+  free(rate);
+  err_set(out, "step %lld: not finite (%s) on %s; nothing was updated, %s; with half the rate: %s %s",
+          (long long)d->step, d->losses, d->images, f->kept, o->command, how);
+}
+
+bool divergence_roll_back(const Divergence *d, TrainOptions *o, const RunFiles *f) {
+  const int from = good_checkpoint(d, f);
+  if (from < 0) return false;
+  o->lr = (float)(d->rate / 2);
+  o->resume = from;
+  o->amend = from != RESUME_NO;
+  return true;
+}
+
+int64_t rollback_note(int times, float lr) {
+  uint32_t bits;
+  memcpy(&bits, &lr, sizeof bits);
+  return (int64_t)times << 32 | bits;
+}
+
+void rollback_of_note(int64_t note, int *times, float *lr) {
+  const uint32_t bits = (uint32_t)note;
+  *times = (int)(note >> 32);
+  memcpy(lr, &bits, sizeof bits);
+}

@@ -1,0 +1,377 @@
+#include "training/loop.h"
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/interrupt.h"
+#include "base/output.h"
+#include "page/page_read.h"
+#include "training/curves.h"
+#include "training/run_report.h"
+#include "training/session.h"
+#include "training/targets.h"
+#include "training/validate.h"
+
+// Whether this rank has the files and speaks.
+static bool leads(const TrainingRun *r) { return comm_rank(r->comm) == 0; }
+
+// What the first rank decides.
+static bool as_first(const TrainingRun *r, bool decision) {
+  comm_broadcast_bytes(r->comm, &decision, sizeof decision);
+  return decision;
+}
+
+// Cores that training leaves to scores: none on the CPU. On a GPU one core drives it; decoders rest most of the time
+// unless their number was chosen, and are taken for half of the cores.
+static int spare_cores(const TrainingRun *r) {
+  int cores = omp_get_num_procs(), decoders = r->o.threads > 0 ? r->o.threads : cores / 2;
+  return r->engine.dev->gpu ? MAX(cores - decoders - 1, 0) : 0;
+}
+
+// For failures from here on that nobody can foresee.
+static void say_where(TrainingRun *r, int64_t step) {
+  r->at = step;
+  comm_at(r->comm, step);
+  if (leads(r))
+    die_context("step %lld; %s", (long long)step, r->files.kept);
+  else
+    die_context("step %lld", (long long)step);
+}
+
+static void keep_what_is_being_written(void *run) {
+  TrainingRun *r = run;
+  files_wait(&r->files);
+  say_where(r, r->at);
+}
+
+static bool evaluation_due(const TrainingRun *r, int64_t step) {
+  return r->val && step < r->steps && r->o.eval_every > 0 && step % r->o.eval_every == 0;
+}
+
+// A failure of what goes on beside the steps.
+static void expect(const TrainingRun *r, bool ok, const Err *err) {
+  if (!ok) die(EXIT_RUN, "%s; %s", err->msg, r->files.kept);
+}
+
+// evaluated: the state is scored next.
+static void save(TrainingRun *r, int64_t step, bool evaluated) {
+  Err err;
+  if (leads(r)) expect(r, files_save(&r->files, &r->engine, step, evaluated, &err), &err);
+}
+
+// False when it was told to stop.
+static bool evaluate(TrainingRun *r, int64_t step) {
+  Err err;
+  const TaskRow *task = task_of(r->engine.model);
+  double start = now_seconds();
+  Metrics losses = {0};
+  params_refresh(&r->engine.params); // folds and joins, which steps leave as they were
+  void *results = NULL;
+  if (!r->o.val_loss || validate_run(&r->engine, r->val, r->o.threads, interrupted, &losses, &err))
+    results = task->collect(&r->engine, r->val, r->o.threads, interrupted, &err);
+  if (results && leads(r))
+    expect(r, files_score(&r->files, task, r->val, results, spare_cores(r), step, start, &losses, &err), &err);
+  else if (results)
+    task->release(results);
+  else if (*err.msg)
+    err_set(&r->trouble, "evaluation: %s", err.msg);
+  return results;
+}
+
+// False when there are images that cannot be used.
+bool train_stage(TrainingRun *r, Loader *l) {
+  const Batch *b = loader_next(l, &r->trouble);
+  if (b) engine_stage(&r->engine, b);
+  return b;
+}
+
+static StepOptions step_options(const TrainingRun *r, int64_t step) {
+  return (StepOptions){.step = step,
+                       .learning_rate = (float)schedule_rate(&r->schedule, step),
+                       .momentum = r->o.momentum,
+                       .weight_decay = r->o.weight_decay,
+                       .clip = r->o.clip_grad,
+                       .stop = comm_stop_asked(r->comm),
+                       .batchless = *r->trouble.msg};
+}
+
+// With fp16, gradients that overflow are part of finding the loss scale; the step changed nothing but that.
+static bool may_skip(const TrainingRun *r, const StepResult *s) {
+  return r->engine.params.shadow_dtype == F16 && isfinite(s->total) && s->scale[0] >= 1;
+}
+
+// Whether a step, counted from 1, went wrong for good; then the run ends.
+bool train_diverged(TrainingRun *r, int64_t step, const StepResult *s) {
+  if (s->finite || may_skip(r, s)) return false;
+  r->diverged = true;
+  divergence_take(&r->divergence, r->model, r->train, r->o.batch, step, r->schedule.base, s);
+  divergence_gather(&r->divergence, r->comm);
+  return true;
+}
+
+// What the run's page tells beside its log. That it cannot be written ends no run.
+static void write_session(TrainingRun *r, const char *state, const char *warning) {
+  Err err;
+  if (leads(r) && !page_session_write(r, state, warning, &err))
+    log_note(&r->files.log, "no page of the run: %s", err.msg);
+}
+
+static void show_step(TrainingRun *r, int64_t done, const StepResult *s) {
+  double rate = schedule_rate(&r->schedule, done - 1);
+  log_progress(&r->files.log, &(Progress){.step = done,
+                                          .steps = r->steps,
+                                          .images = (done - r->first) * r->o.batch * r->o.ranks,
+                                          .loss = s->total,
+                                          .learning_rate = rate});
+  files_record_step(&r->files, &r->engine, done, rate, s);
+}
+
+// What steps have left behind so far; with `wait`, all of them. False when one diverged or was void; `*done` is then
+// how many were neither.
+static bool take_results(TrainingRun *r, bool wait, int64_t *done) {
+  for (StepResult s; engine_result(&r->engine, wait, &s);) {
+    const int64_t step = r->first + s.step + 1;
+    r->is_void = s.is_void;
+    if (s.is_void) *done = step - 1;
+    if (s.is_void || train_diverged(r, step, &s)) return false;
+    r->asked |= s.stop;
+    memcpy(r->scale, s.scale, sizeof r->scale);
+    step_parts_result(&r->step_parts, &s);
+    if (leads(r)) show_step(r, step, &s);
+  }
+  return true;
+}
+
+// Starts the step with number `step`, from 0, on the staged batch, and stages the next one if there are `more`.
+void train_step(TrainingRun *r, Loader *loader, int64_t step, bool more) {
+  StepOptions options = step_options(r, step);
+  say_where(r, step + 1);
+  engine_start(&r->engine, &options);
+  if (more) train_stage(r, loader);
+}
+
+// Ranks agree on it in a step, and say so in its result.
+static bool told_to_stop(const TrainingRun *r) { return r->comm ? r->asked : interrupted() || *r->trouble.msg; }
+
+// Whether evaluations have been without a gain for as long as --patience allows. Scores are waited for, so that a run
+// ends at the same step whatever the machine.
+static bool out_of_patience(TrainingRun *r) {
+  Err err;
+  if (!r->o.patience) return false;
+  if (leads(r)) expect(r, files_settle(&r->files, &err), &err);
+  if (!as_first(r, leads(r) && r->files.best.without_gain >= r->o.patience)) return false;
+  if (leads(r))
+    log_note(&r->files.log, "ended: %d evaluations without a gain; the best are kept as best-*.safetensors",
+             r->files.best.without_gain);
+  return true;
+}
+
+// Whether an evaluation has reached the run's targets. Scores are waited for, as above.
+static bool targets_met(TrainingRun *r) {
+  Err err;
+  TimeToTarget t = {0};
+  const Targets targets = targets_of(&r->o);
+  if (!targets.n) return false;
+  if (leads(r)) expect(r, files_settle(&r->files, &err) && targets_read(&targets, r->o.out, &t, &err), &err);
+  if (!as_first(r, t.reached)) return false;
+  if (leads(r)) log_note(&r->files.log, "ended: step %lld reached %s", (long long)t.step, t.summary);
+  return true;
+}
+
+static bool ended_by_scores(TrainingRun *r) { return out_of_patience(r) || targets_met(r); }
+
+// Of a run that goes on where an evaluation fell due that no record tells of. False when it was told to stop.
+static bool evaluate_again(TrainingRun *r, int64_t step) {
+  Err err;
+  if (leads(r)) expect(r, files_reuse(&r->files, &err), &err);
+  return evaluate(r, step);
+}
+
+// Between two steps: what has come to its end beside them.
+static void poll_files(TrainingRun *r) {
+  Err err;
+  if (leads(r)) expect(r, files_poll(&r->files, &err), &err);
+}
+
+// At the end of a phase, what the run has come to, scores included.
+static void report_phase(TrainingRun *r, int64_t step) {
+  Err err;
+  if (!leads(r) || !run_report_due(r) || step == r->steps || !run_report_phase_ends(r, step)) return;
+  expect(r, files_settle(&r->files, &err) && run_report_write(r, step, false, &err), &err);
+}
+
+// A step that was void has changed nothing but fp16's scale, which goes back, and running statistics, which cannot: the
+// state before it is saved, or there is an older one.
+static void save_before_void(TrainingRun *r, int64_t done) {
+  engine_set_scale(&r->engine, r->scale);
+  const bool saved = leads(r) && files_last(&r->files) == done;
+  if (!saved && !config_batch_norm(&r->engine.config)) save(r, done, false);
+}
+
+// A first batch that one rank does not have ends the run before it begins.
+static bool stage_first(TrainingRun *r, Loader *loader) {
+  if (train_stage(r, loader)) return true;
+  if (r->comm) die(err_exit(&r->trouble), "%s", r->trouble.msg);
+  return false;
+}
+
+// Before a step is started.
+static void time_parts(TrainingRun *r, int64_t done) {
+  if (step_parts_before(&r->step_parts, &r->engine, done - r->first, r->last - r->first))
+    write_session(r, SESSION_RUNS, NULL);
+}
+
+// The steps of this call, with what falls due between them. A checkpoint comes before an evaluation, which may take
+// long, or fail.
+static Outcome make_steps(TrainingRun *r, Loader *loader) {
+  Err err;
+  const TrainOptions *o = &r->o;
+  const int64_t save_every = o->checkpoint_every ? o->checkpoint_every : MAX(r->per_epoch, 100);
+  const bool scored = as_first(r, leads(r) && r->files.log.evaluated >= r->first); // before this call
+  if (r->first > 0 && evaluation_due(r, r->first) && !scored) evaluate_again(r, r->first);
+  bool enough = r->first > 0 && ended_by_scores(r), stop = enough || told_to_stop(r);
+  if (r->first < r->last && !stop) stop = !stage_first(r, loader);
+  int64_t done = r->first;
+  bool due = false; // a checkpoint of the run's own accord, which waits for the one before it, where steps are short
+  while (done < r->last && !stop) { // told to stop between two steps, it ends after the next one, which is saved
+    time_parts(r, done);
+    train_step(r, loader, done, done + 1 < r->last);
+    done++;
+    stop = told_to_stop(r);
+    const bool score = evaluation_due(r, done) && !stop, last = done == r->steps && r->val;
+    due |= done % save_every == 0;
+    const bool in_turn = due && (o->checkpoint_every || !files_saving(&r->files));
+    const bool keep = in_turn || done == r->last || score || stop;
+    if (!take_results(r, keep, &done)) break;
+    if (keep) {
+      save(r, done, score || last);
+      due = false;
+    }
+    if (score) stop = !evaluate(r, done) || (enough = ended_by_scores(r));
+    if (!stop) report_phase(r, done);
+    poll_files(r);
+  }
+  if (r->is_void) save_before_void(r, done);
+  bool complete = !r->diverged && !r->is_void && (done == r->steps || enough);
+  if (complete && !enough && r->val && !(scored && r->first == done))
+    complete = done > r->first ? evaluate(r, done) : evaluate_again(r, done);
+  if (leads(r)) expect(r, files_settle(&r->files, &err), &err);
+  r->done = done;
+  return r->diverged ? RUN_DIVERGED : complete ? RUN_COMPLETE : RUN_STOPPED;
+}
+
+// The first rank counts those of training that others have met, too; of an evaluation it is told in rounds.
+static void gather_bad_images(TrainingRun *r) {
+  const Dataset *d = r->train;
+  const int n = d->num_images, world = comm_world(r->comm);
+  CommPart *part = xcalloc((size_t)world, sizeof *part);
+  char *mine = xmalloc((size_t)n);
+  for (int i = 0; i < n; i++) mine[i] = (char)atomic_load(&d->reported[i]);
+  const bool gathered = comm_gather(r->comm, mine, (size_t)n, part);
+  for (int k = 0; gathered && k < world; k++) {
+    for (int i = 0; i < n; i++)
+      if (part[k].data[i]) atomic_store(&d->reported[i], 1);
+    free(part[k].data);
+  }
+  free(part);
+  free(mine);
+}
+
+static void note_bad_images(TrainingRun *r) {
+  int bad = dataset_bad_images(r->train), bad_val = r->val ? dataset_bad_images(r->val) : 0;
+  if (bad || bad_val)
+    log_note(&r->files.log, "bad images: %d of %d in training, replaced; %d in evaluation, left out", bad,
+             r->train->num_images + r->train->bad_images, bad_val);
+}
+
+// The page as it stands after the session: of a run that was never evaluated, too.
+static void finish_page(TrainingRun *r, Outcome outcome) {
+  static const char *const states[] = {
+      [RUN_COMPLETE] = "complete", [RUN_STOPPED] = "stopped", [RUN_DIVERGED] = "diverged"};
+  Err err;
+  write_session(r, states[outcome], *r->trouble.msg ? r->trouble.msg : NULL);
+  if (!page_of_folder(r->o.out, &err)) line_print(stderr, "no page of the run: %s", err.msg);
+}
+
+// What is said at the end, and what stands beside the checkpoint by then: final model, learning curves.
+static void finish(TrainingRun *r, Outcome outcome) {
+  Err err;
+  RunFiles *f = &r->files;
+  if (outcome == RUN_COMPLETE) expect(r, files_export(f, &r->engine, r->done, &err), &err);
+  if (outcome == RUN_STOPPED && !*r->trouble.msg && !r->is_void) log_note(&f->log, "stopped: %s", f->kept);
+  note_bad_images(r);
+  if (!log_close(&f->log, &err) || !curves_draw(r->o.out, r->engine.model, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (run_report_due(r)) expect(r, run_report_write(r, r->done, outcome == RUN_COMPLETE, &err), &err);
+  if (outcome == RUN_COMPLETE && r->val) expect(r, targets_report(r, &err), &err);
+  if (outcome == RUN_DIVERGED) divergence_explain(&r->divergence, &r->o, f, &r->trouble);
+  finish_page(r, outcome);
+  if (outcome == RUN_COMPLETE)
+    line_print(stderr, "done: %s, %s/curves.svg, %s/report.html", f->final, r->o.out, r->o.out);
+}
+
+// A rank's trouble ends the run, once what was to be saved is.
+static void end_by_trouble(TrainingRun *r) {
+  comm_broadcast_bytes(r->comm, r->files.kept, sizeof r->files.kept);
+  if (*r->trouble.msg) die(err_exit(&r->trouble), "%s; %s", r->trouble.msg, r->files.kept);
+  comm_barrier(r->comm); // the others end here with the rank that has it
+}
+
+// What is different from here on, for people and in the log.
+static void record_amendments(TrainingRun *r) {
+  const char *changes = record_end(&r->amended);
+  if (!strcmp(changes, "{}")) return;
+  Record *j = log_begin(&r->files.log, r->first, "amend");
+  if (r->rollbacks) record_int(j, "rollback", r->rollbacks);
+  record_raw(j, "changes", changes);
+  log_commit(&r->files.log);
+  log_note(&r->files.log, "amended at step %lld: %s", (long long)r->first, changes);
+}
+
+// The ranks, for whoever wonders later why a run was fast or slow.
+static void record_ranks(TrainingRun *r) {
+  if (!r->comm) return;
+  CollectiveFacts facts;
+  collective_facts(r->comm, &facts);
+  Record *j = log_begin(&r->files.log, r->first, "ranks");
+  record_int(j, "world", comm_world(r->comm));
+  record_str(j, "started_by", comm_launch(r->comm)->by);
+  record_str(j, "transport", facts.transport);
+  record_int(j, "nccl", facts.nccl_version);
+  record_int(j, "ctas", facts.ctas);
+  record_int(j, "reserve", r->engine.reduction.o.reserve);
+  record_num(j, "bucket_mb", r->engine.reduction.o.bucket_mb);
+  record_str(j, "reduce", reduce_names[r->engine.reduction.o.type]);
+  record_raw(j, "variables", facts.variables);
+  log_commit(&r->files.log);
+  free(facts.variables);
+}
+
+static void open_files(TrainingRun *r) {
+  Err err;
+  const TaskRow *task = r->val ? task_of(r->model) : NULL;
+  if (!files_open(&r->files, r->identity, r->first ? r->first : -1, r->o.resume == RESUME_PREVIOUS, task, &err))
+    die(EXIT_USAGE, "%s", err.msg);
+  if (r->first)
+    log_note(&r->files.log, "resuming %s at step %lld of %lld", r->o.out, (long long)r->first, (long long)r->steps);
+  if (r->rollbacks) job_leave(r->job, rollback_note(r->rollbacks, r->o.lr)); // the files have gone back
+  record_amendments(r);
+  record_ranks(r);
+  write_session(r, SESSION_RUNS, NULL);
+  die_first(keep_what_is_being_written, r);
+  comm_last(r->comm, keep_what_is_being_written, r);
+}
+
+// The loop and what stands around it.
+Outcome train_run(TrainingRun *r, Loader *loader) {
+  if (leads(r)) open_files(r);
+  interrupt_catch();
+  const Outcome outcome = make_steps(r, loader);
+  die_first(NULL, NULL); // nothing goes on beside it from here
+  comm_last(r->comm, NULL, NULL);
+  gather_bad_images(r);
+  if (leads(r)) finish(r, outcome);
+  if (as_first(r, outcome == RUN_STOPPED && (*r->trouble.msg || r->is_void))) end_by_trouble(r);
+  return outcome;
+}

@@ -1,0 +1,84 @@
+#include "training/phases.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/record.h"
+#include "base/text.h"
+
+enum { MOST_EPOCHS = 100000 }; // of a phase
+
+// One phase at *at, which moves past it.
+static bool parse_phase(const char **at, Phase *p) {
+  static const char augment[] = "+augment";
+  char *end;
+  const long epochs = strtol(*at, &end, 10);
+  if (**at < '0' || **at > '9' || *end != '@' || epochs < 1 || epochs > MOST_EPOCHS) return false;
+  const char *rate = end + 1;
+  if (*rate < '0' || *rate > '9') return false; // no sign, no white space, no NaN
+  *p = (Phase){.epochs = (int)epochs, .rate = strtod(rate, &end)};
+  if (end == rate || !(p->rate > 0 && p->rate <= 1e6)) return false;
+  p->augment = !strncmp(end, augment, strlen(augment));
+  *at = end + (p->augment ? strlen(augment) : 0);
+  return true;
+}
+
+static bool augmented_in_turn(const Phases *p) {
+  int begins = 0;
+  for (int i = 0; i < p->n; i++) begins += p->phase[i].augment && (i == 0 || !p->phase[i - 1].augment);
+  return begins <= 1;
+}
+
+bool phases_parse(Phases *p, const char *text, Err *err) {
+  *p = (Phases){0};
+  for (const char *at = text;; at++) {
+    const char *begin = at;
+    if (p->n == MAX_PHASES) return err_set(err, "%.200s: more than %d phases", text, MAX_PHASES);
+    if (!parse_phase(&at, &p->phase[p->n++]) || (*at && *at != ','))
+      return err_set(err,
+                     "%.200s: expected EPOCHS@RATE or EPOCHS@RATE+augment, as 10@1e-3,25@1e-4+augment, at \"%.40s\"",
+                     text, begin);
+    if (!*at) break;
+  }
+  return augmented_in_turn(p) ||
+         err_set(err, "%.200s: phases with +augment must follow one another, with none between them", text);
+}
+
+char *phases_text(const Phases *p, double factor) {
+  char *text;
+  size_t size;
+  FILE *f = text_open(&text, &size);
+  for (int i = 0; i < p->n; i++) {
+    char rate[NUMBER_TEXT];
+    fprintf(f, "%s%d@%s%s", i ? "," : "", p->phase[i].epochs, number_text(p->phase[i].rate * factor, rate),
+            p->phase[i].augment ? "+augment" : "");
+  }
+  text_close(f);
+  return text;
+}
+
+int phases_epochs(const Phases *p) {
+  int epochs = 0;
+  for (int i = 0; i < p->n; i++) epochs += p->phase[i].epochs;
+  return epochs;
+}
+
+void phases_augmented(const Phases *p, int64_t *from, int64_t *until) {
+  int64_t epochs = 0;
+  *from = *until = 0;
+  for (int i = 0; i < p->n; i++) {
+    const int64_t begin = epochs;
+    epochs += p->phase[i].epochs;
+    if (!p->phase[i].augment) continue;
+    if (!*until) *from = begin;
+    *until = epochs;
+  }
+}
+
+Schedule phases_schedule(const Phases *p, double base, int64_t per_epoch) {
+  Schedule s = {.decay = DECAY_PHASES, .base = base, .phases = p->n};
+  for (int i = 0; i < p->n; i++) {
+    s.steps += p->phase[i].epochs * per_epoch;
+    s.phase_end[i] = s.steps;
+    s.phase_factor[i] = p->phase[i].rate / p->phase[0].rate;
+  }
+  return s;
+}

@@ -1,0 +1,308 @@
+#include "training/run_files.h"
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/folder.h"
+#include "page/page_read.h"
+#include "training/numbered.h"
+#include "training/page_evaluation.h"
+
+static const double PATIENCE = 30; // seconds, for a disk that is full
+
+// ---- whether a checkpoint is good -------------------------------------------------------------------------------
+
+// A loss of more than ten times the largest of a run's first ten steps: the weights before it have begun to diverge,
+// and so has the checkpoint that holds them. The first one after a checkpoint says so.
+static bool is_usual(RunFiles *f, double loss) {
+  enum { FIRST = 10, FACTOR = 10 };
+  const bool usual = f->seen == 0 || loss <= FACTOR * f->usual_loss;
+  if (usual && f->seen < FIRST) {
+    f->usual_loss = fmax(f->usual_loss, loss);
+    f->seen++;
+  }
+  return usual;
+}
+
+int64_t files_last(const RunFiles *f) { return f->saver.under_way ? f->saver.state.step : f->newest; }
+
+static void judge(RunFiles *f, int64_t step, double loss) {
+  const bool good = is_usual(f, loss);
+  if (step == files_last(f) + 1) f->newest_is_good = good;
+}
+
+// The log up to where the run goes on: losses and, of a run that evaluates, the best so far.
+static bool read_log(RunFiles *f, const TaskRow *task, Err *err) {
+  const char *key[1 + MAX_TASK_BEST] = {"loss"};
+  Curve curve[COUNT(key)] = {0};
+  const int n = 1 + (task ? best_metrics(task, key + 1) : 0);
+  char *path = xasprintf("%s/log.jsonl", f->folder);
+  const bool ok =
+      curves_read(path, key, n, curve, err) && (!task || best_open(&f->best, task, f->folder, curve + 1, err));
+  for (int i = 0; ok && i < curve[0].n; i++) is_usual(f, curve[0].y[i]);
+  curves_free(curve, n);
+  free(path);
+  return ok;
+}
+
+// ---- the folder -------------------------------------------------------------------------------------------------
+
+void files_name(RunFiles *f, const char *folder) {
+  f->folder = folder;
+  f->checkpoint = xasprintf("%s/checkpoint.safetensors", folder);
+  f->previous = xasprintf("%s/checkpoint-previous.safetensors", folder);
+  f->final = xasprintf("%s/model.safetensors", folder);
+  f->evaluated = xasprintf("%s/checkpoint-evaluated.safetensors", folder);
+  snprintf(f->kept, sizeof f->kept, "no checkpoint yet");
+}
+
+void files_free(RunFiles *f) {
+  free(f->checkpoint);
+  free(f->previous);
+  free(f->final);
+  free(f->evaluated);
+  free(f->numbered);
+}
+
+static bool begins_with(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
+
+// The temporary files of what is kept: checkpoint-00001200.safetensors.tmp, best-bbox.safetensors.tmp, best.json.tmp.
+static void clean_further_names(const char *folder) {
+  DIR *dir = opendir(folder);
+  for (struct dirent *entry; dir && (entry = readdir(dir));) {
+    const char *name = entry->d_name, *end = strrchr(name, '.');
+    const bool kept = begins_with(name, "checkpoint-") || begins_with(name, "best-") || begins_with(name, "best.json");
+    if (kept && end && !strcmp(end, ".tmp")) unlinkat(dirfd(dir), name, 0);
+  }
+  if (dir) closedir(dir);
+}
+
+bool files_lock(const RunFiles *f, Err *err) {
+  if (!folder_take(f->folder, err)) return false;
+  static const char *const reports[] = {"curves.svg",    "run.json",       "time-to-target.json",
+                                        "confusion.txt", "confusion.json", "confusion.svg",
+                                        PAGE_FILE,       PAGE_SESSION,     PAGE_EVALUATION};
+  const char *all[] = {f->checkpoint, f->previous, f->final, f->evaluated};
+  for (int i = 0; i < COUNT(all); i++) file_clean(all[i]);
+  for (int i = 0; i < COUNT(reports); i++) {
+    char *path = xasprintf("%s/%s", f->folder, reports[i]);
+    file_clean(path);
+    free(path);
+  }
+  clean_further_names(f->folder);
+  unlink(f->evaluated);
+  return true;
+}
+
+// What there is, and that --resume continues it.
+static void set_kept(RunFiles *f) {
+  char before[256] = "";
+  if (f->older >= 0 && f->older != f->newest)
+    snprintf(before, sizeof before, " and %s step %lld", strrchr(f->previous, '/') + 1, (long long)f->older);
+  snprintf(f->kept, sizeof f->kept, "%s holds step %lld%s, --resume continues", f->checkpoint, (long long)f->newest,
+           before);
+}
+
+// The step of a checkpoint; -1 where there is none that can be read.
+static int64_t step_of(const char *path) {
+  Checkpoint c;
+  RunState state;
+  if (!path_is_file(path) || !ckpt_open(&c, path, NULL)) return -1;
+  const int64_t step = state_resume(&c, &state, NULL) ? state.step : -1;
+  ckpt_close(&c);
+  return step;
+}
+
+// The checkpoint before the last takes its place, or that of the file which a symbolic link there leads to.
+static bool go_back(const RunFiles *f, Err *err) {
+  char *target = realpath(f->checkpoint, NULL);
+  const bool ok = file_link(f->previous, target ? target : f->checkpoint, err);
+  free(target);
+  return ok;
+}
+
+static void find_checkpoints(RunFiles *f) {
+  f->newest = step_of(f->checkpoint);
+  f->older = step_of(f->previous);
+  if (f->newest >= 0) set_kept(f);
+}
+
+void files_describe(RunFiles *f, char *text, size_t room) {
+  find_checkpoints(f);
+  snprintf(text, room, "%s", f->kept);
+}
+
+// What was kept for the page of an evaluation that the run has yet to come to.
+static void forget_later(const RunFiles *f, int64_t first) {
+  char *path = xasprintf("%s/" PAGE_EVALUATION, f->folder);
+  if (page_evaluation_step(path) > first) unlink(path);
+  free(path);
+}
+
+bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const TaskRow *task, Err *err) {
+  f->run = run;
+  if (rolled_back && !go_back(f, err)) return false; // before the log is cut: it holds what leads to a checkpoint
+  forget_later(f, first);
+  find_checkpoints(f);
+  f->newest_is_good = true;
+  return log_open(&f->log, f->folder, first, err) && read_log(f, task, err);
+}
+
+// ---- the log ----------------------------------------------------------------------------------------------------
+
+void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, const StepResult *s) {
+  judge(f, step, s->total);
+  const Model *m = e->model;
+  Record *j = log_begin(&f->log, step, "train");
+  record_num(j, "lr", rate);
+  record_num(j, "loss", s->total);
+  for (int i = 0; i < model_losses(m); i++) record_num(j, m->loss[i].name, s->loss[i]);
+  record_num(j, "grad_norm", s->grad_norm);
+  for (int i = 0; i < model_counters(m); i++) record_int(j, m->counter[i], s->counter[i]);
+  if (e->params.shadow_dtype == F16) {
+    record_num(j, "loss_scale", s->scale[0]);
+    record_int(j, "skipped", (int64_t)s->scale[2]);
+  }
+  record_num(j, "img_s", f->log.images_per_second > 0 ? f->log.images_per_second : NAN); // null until known
+  record_num(j, "wait", s->wait_seconds);
+  record_num(j, "seconds", now_seconds() - f->log.opened);
+  if (f->log.session) record_int(j, "session", f->log.session);
+  log_commit(&f->log);
+}
+
+// Names the state that was scored as the best, once it is written. Where there is no room at the moment it stays due
+// until `deadline`.
+static bool keep_best(RunFiles *f, double deadline, Err *err) {
+  if (!f->best_due || (f->saver.under_way && f->saver.state.step == f->scoring.step)) return true;
+  char names[128];
+  if (!best_keep(&f->best, f->best_due, f->evaluated, err)) return saver_may_pass(errno) && now_seconds() < deadline;
+  best_names(&f->best, f->best_due, names, sizeof names);
+  f->best_due = 0;
+  log_note(&f->log, "step %lld: the best so far, kept as %s", (long long)f->scoring.step, names);
+  return true;
+}
+
+static bool settle_best(RunFiles *f, Err *err) {
+  for (double deadline = now_seconds() + PATIENCE; f->best_due; usleep(RETRY_MICROSECONDS))
+    if (!keep_best(f, deadline, err)) return false;
+  return true;
+}
+
+static bool end_scoring(RunFiles *f, Err *err) {
+  Err why;
+  const bool waited_for = f->scoring.under_way;
+  if (!scoring_end(&f->scoring, &f->log, &why)) return err_set(err, "evaluation: %s", why.msg);
+  if (waited_for && f->best.task) f->best_due = best_take(&f->best, &f->scoring.metrics, f->scoring.step);
+  return keep_best(f, INFINITY, err);
+}
+
+bool files_score(RunFiles *f, const TaskRow *task, const Dataset *d, void *results, int cores, int64_t step,
+                 double start, const Metrics *before, Err *err) {
+  bool ok = end_scoring(f, err);
+  if (ok)
+    scoring_start(&f->scoring, task, d, results, (ReportTo){f->folder, f->least_score}, cores, &f->log, step, start,
+                  before);
+  else
+    task->release(results);
+  return ok;
+}
+
+// ---- checkpoints ------------------------------------------------------------------------------------------------
+
+static bool explain(const RunFiles *f, const Err *why, Err *err) {
+  return err_set(err, "step %lld: the checkpoint could not be written: %s", (long long)f->saver.state.step, why->msg);
+}
+
+// Whether the log has all records that come before those of later steps. An evaluation of the very same step may still
+// be under way: a run that ends before it is done makes it again when it resumes.
+static bool log_complete(const RunFiles *f) { return !f->scoring.under_way || f->scoring.step >= f->saver.state.step; }
+
+// Begins to write what was taken, if its log is complete. One that cannot be written at the moment is tried again until
+// `deadline`.
+static bool begin_writing(RunFiles *f, double deadline, Err *err) {
+  Err why;
+  if (!f->saver.under_way || f->saver.writing || !log_complete(f)) return true;
+  if (!log_written(&f->log, &why)) {
+    if (saver_may_pass(errno) && now_seconds() < deadline) return true;
+    return explain(f, &why, err);
+  }
+  const char *previous = f->rotates ? f->previous : NULL;
+  saver_write(&f->saver, &(SaveOrder){.file = {.path = f->checkpoint, .previous = previous, .momentum = true},
+                                      .links = f->links,
+                                      .log = f->log.file,
+                                      .patience = PATIENCE});
+  return true;
+}
+
+// What was taken is on disk.
+static void set_newest(RunFiles *f) {
+  if (f->rotates && f->newest >= 0) f->older = f->newest;
+  f->newest = f->saver.state.step;
+  set_kept(f);
+}
+
+static bool end_save(RunFiles *f, Err *err) {
+  Err why;
+  if (!f->saver.under_way) return true;
+  if (!log_complete(f) && !end_scoring(f, err)) return false;
+  for (double deadline = now_seconds() + PATIENCE; !f->saver.writing; usleep(RETRY_MICROSECONDS))
+    if (!begin_writing(f, deadline, err)) return false;
+  if (!saver_end(&f->saver, &why)) return explain(f, &why, err);
+  set_newest(f);
+  if (f->numbered) numbered_prune(f->folder, f->newest, f->keep);
+  return keep_best(f, INFINITY, err);
+}
+
+void files_wait(RunFiles *f) {
+  saver_wait(&f->saver);
+  if (saver_ready(&f->saver) && f->saver.ok) set_newest(f);
+}
+
+// Further names of the state after `step`.
+static void set_links(RunFiles *f, int64_t step, bool evaluated) {
+  int n = 0;
+  free(f->numbered);
+  f->numbered = f->keep ? numbered_name(f->folder, step) : NULL;
+  if (f->numbered) f->links[n++] = f->numbered;
+  if (evaluated) f->links[n++] = f->evaluated;
+  f->links[n] = NULL;
+}
+
+bool files_save(RunFiles *f, Engine *e, int64_t step, bool evaluated, Err *err) {
+  if (!end_save(f, err) || (evaluated && !(end_scoring(f, err) && settle_best(f, err)))) return false;
+  set_links(f, step, evaluated);
+  f->rotates = f->newest_is_good;
+  f->newest_is_good = true; // until the next step tells
+  saver_take(&f->saver, e, &(RunState){.step = step, .run = f->run});
+  return begin_writing(f, INFINITY, err);
+}
+
+bool files_export(const RunFiles *f, Engine *e, int64_t step, Err *err) {
+  CHECK(!f->saver.under_way); // the snapshot is its
+  RunState state = {.step = step, .run = f->run};
+  state_take(e, &state);
+  return state_write(e, &state, &(StateFile){.path = f->final}, err);
+}
+
+bool files_saving(const RunFiles *f) { return saver_busy(&f->saver); }
+
+bool files_reuse(RunFiles *f, Err *err) { return file_link(f->checkpoint, f->evaluated, err); }
+
+// ---- beside the steps -------------------------------------------------------------------------------------------
+
+bool files_poll(RunFiles *f, Err *err) {
+  if (scoring_ready(&f->scoring) && !end_scoring(f, err)) return false;
+  if (!begin_writing(f, INFINITY, err) || !keep_best(f, INFINITY, err)) return false;
+  return !saver_ready(&f->saver) || end_save(f, err);
+}
+
+bool files_settle(RunFiles *f, Err *err) {
+  Err other;
+  bool saved = end_save(f, err), scored = end_scoring(f, saved ? err : &other) && settle_best(f, saved ? err : &other);
+  unlink(f->evaluated);
+  return saved && scored;
+}

@@ -1,0 +1,252 @@
+#include "training/run_report.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "evaluation/task.h"
+#include "training/amendments.h"
+#include "training/curves.h"
+#include "training/run_clock.h"
+
+bool run_report_due(const TrainingRun *r) { return task_of(r->model)->tells_run; }
+
+bool run_report_phase_ends(const TrainingRun *r, int64_t step) {
+  const Schedule *s = &r->schedule;
+  for (int i = 0; i < s->phases; i++)
+    if (step == s->phase_end[i]) return true;
+  return step == r->steps;
+}
+
+// ---- of the log -------------------------------------------------------------------------------------------------
+
+enum { LOG_SECONDS, LOG_LOSS, LOG_METRICS, LOG_CURVES = LOG_METRICS + MAX_TASK_CURVES };
+
+typedef struct RunLog {
+  const TaskRow *task;
+  Curve curve[LOG_CURVES];
+  int curves;
+  RunSessions sessions;
+  int64_t amended; // the step after which what the run is made with has changed last; 0: it has not
+} RunLog;
+
+static void note_amendment(void *amended, int64_t step, const char *changes) {
+  (void)changes;
+  *(int64_t *)amended = step;
+}
+
+static bool read_log(RunLog *l, const TrainingRun *r, Err *err) {
+  const char *key[LOG_CURVES] = {[LOG_SECONDS] = "seconds", [LOG_LOSS] = "loss"};
+  *l = (RunLog){.task = task_of(r->model), .curves = LOG_METRICS};
+  for (; l->curves < LOG_CURVES && l->task->curve[l->curves - LOG_METRICS].metric; l->curves++)
+    key[l->curves] = l->task->curve[l->curves - LOG_METRICS].metric;
+  char *path = xasprintf("%s/log.jsonl", r->o.out);
+  const bool ok = curves_read(path, key, l->curves, l->curve, err) && run_sessions_read(&l->sessions, path, err);
+  amendments_read(path, note_amendment, &l->amended);
+  free(path);
+  return ok;
+}
+
+// How long a step took: since the one before it or, in a session that begins with it, since its log was opened.
+static double step_seconds(const RunLog *l, int i) {
+  const Curve *c = &l->curve[LOG_SECONDS];
+  const bool follows = i > 0 && run_sessions_before(&l->sessions, (int64_t)c->x[i]) ==
+                                    run_sessions_before(&l->sessions, (int64_t)c->x[i - 1]);
+  return follows ? c->y[i] - c->y[i - 1] : c->y[i];
+}
+
+static int by_size(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+// Results are looked at up to two steps late, but all of them before an evaluation and at the end: there the last two
+// intervals are short by what the one behind, which holds the evaluation, is long.
+static bool beside_evaluation(const RunLog *l, double step) {
+  const Curve *steps = &l->curve[LOG_SECONDS], *evaluated = &l->curve[LOG_METRICS];
+  bool beside = steps->x[steps->n - 1] - step <= 1;
+  for (int i = 0; i < evaluated->n; i++) beside |= fabs(evaluated->x[i] - step) <= 1;
+  return beside;
+}
+
+static double mean_of(const double *x, int n) {
+  double sum = 0;
+  for (int i = 0; i < n; i++) sum += x[i];
+  return sum / n;
+}
+
+// What is typical of so many intervals: the median of means over several, since results are taken together before a
+// checkpoint, too; of few intervals the mean.
+static double typical_of(double *each, int n) {
+  enum { WINDOW = 12, FEW = 3 };
+  const int windows = n / WINDOW;
+  if (windows < FEW) return mean_of(each, n);
+  for (int i = 0; i < windows; i++) each[i] = mean_of(each + WINDOW * i, WINDOW);
+  qsort(each, (size_t)windows, sizeof *each, by_size);
+  return (each[(windows - 1) / 2] + each[windows / 2]) / 2;
+}
+
+// Of the steps after `first` up to `last`: their sum and what is typical, NaN without any: of those that no evaluation
+// touches or, where it touches half of them and more, the mean of all.
+static void time_steps(const RunLog *l, int64_t first, int64_t last, double *sum, double *typical) {
+  const Curve *c = &l->curve[LOG_SECONDS];
+  double *each = xmalloc((size_t)MAX(c->n, 1) * sizeof *each);
+  int n = 0, all = 0;
+  *sum = 0;
+  for (int i = 0; i < c->n; i++) {
+    if (c->x[i] <= (double)first || c->x[i] > (double)last) continue;
+    const double took = step_seconds(l, i);
+    *sum += took;
+    all++;
+    if (!beside_evaluation(l, c->x[i])) each[n++] = took;
+  }
+  *typical = 2 * n > all ? typical_of(each, n) : *sum / all;
+  free(each);
+}
+
+static void record_speed(Record *j, const TrainingRun *r, const RunLog *l, int64_t first, int64_t last) {
+  double sum, typical;
+  time_steps(l, first, last, &sum, &typical);
+  record_num(j, "seconds", sum);
+  record_num(j, "img_s", r->o.batch * r->o.ranks / typical);
+}
+
+// The last value after `first` up to `last`; NaN: there is none.
+static double last_value(const Curve *c, int64_t first, int64_t last) {
+  double value = NAN;
+  for (int i = 0; i < c->n; i++)
+    if (c->x[i] > (double)first && c->x[i] <= (double)last) value = c->y[i];
+  return value;
+}
+
+static double mean_value(const Curve *c, int64_t first, int64_t last) {
+  double sum = 0;
+  int n = 0;
+  for (int i = 0; i < c->n; i++)
+    if (c->x[i] > (double)first && c->x[i] <= (double)last) {
+      sum += c->y[i];
+      n++;
+    }
+  return sum / n;
+}
+
+static void record_metrics(Record *j, const RunLog *l, int64_t first, int64_t last) {
+  for (int i = LOG_METRICS; i < l->curves; i++)
+    record_num(j, l->task->curve[i - LOG_METRICS].metric, last_value(&l->curve[i], first, last));
+}
+
+static void record_best(Record *j, const RunLog *l) {
+  char key[2 * METRIC_NAME];
+  for (int i = LOG_METRICS; i < l->curves; i++) {
+    const Curve *c = &l->curve[i];
+    int best = 0;
+    for (int k = 1; k < c->n; k++)
+      if (c->y[k] > c->y[best]) best = k;
+    snprintf(key, sizeof key, "best_%s", l->task->curve[i - LOG_METRICS].metric);
+    record_num(j, key, c->n ? c->y[best] : NAN);
+    snprintf(key, sizeof key, "best_%s_step", l->task->curve[i - LOG_METRICS].metric);
+    record_int(j, key, c->n ? (int64_t)c->x[best] : -1);
+  }
+}
+
+// ---- phases -----------------------------------------------------------------------------------------------------
+
+// Phase i of the run as far as step `last`; `list` receives it behind what it holds.
+static void add_phase(char **list, const TrainingRun *r, const RunLog *l, int i, int64_t last) {
+  const Schedule *s = &r->schedule;
+  const Phase *p = s->phases ? &r->o.phase_list.phase[i] : NULL;
+  const int64_t first = i > 0 ? s->phase_end[i - 1] : 0, end = MIN(p ? s->phase_end[i] : r->steps, last);
+  if (end <= first) return;
+  Record j = {0};
+  record_begin(&j);
+  record_num(&j, "epochs", (double)(end - first) / (double)r->per_epoch);
+  record_num(&j, "lr", s->base * (p ? s->phase_factor[i] : 1));
+  record_bool(&j, "augment",
+              p ? p->augment
+                : r->o.rotate > 0 || r->o.shift > 0 || r->o.shear > 0 || r->o.zoom > 0 || r->o.crop > 0 ||
+                      r->o.flip > 0);
+  if (l->amended > first) record_int(&j, "amended", l->amended);
+  record_int(&j, "first_step", first + 1);
+  record_int(&j, "steps", end - first);
+  record_speed(&j, r, l, first, end);
+  record_num(&j, "loss", mean_value(&l->curve[LOG_LOSS], MAX(first, end - r->per_epoch), end));
+  record_metrics(&j, l, first, end);
+  char *longer = xasprintf("%s%s%s", *list, i ? "," : "", record_end(&j));
+  free(*list);
+  *list = longer;
+  record_free(&j);
+}
+
+static void record_phases(Record *j, const TrainingRun *r, const RunLog *l, int64_t step) {
+  char *list = xstrdup("");
+  for (int i = 0; i < MAX(r->schedule.phases, 1); i++) add_phase(&list, r, l, i, step);
+  char *array = xasprintf("[%s]", list);
+  record_raw(j, "phase", array);
+  free(array);
+  free(list);
+}
+
+// ---- what it was made with ----------------------------------------------------------------------------------------
+
+void run_report_settings(Record *j, const char *resolved) {
+  Record settings = {0};
+  record_begin(&settings);
+  for (const char *line = resolved; *line;) {
+    const size_t length = strcspn(line, "\n"), dashes = strspn(line, " -"), name = strcspn(line, "=");
+    char *key = xasprintf("%.*s", (int)(name - dashes), line + dashes);
+    char *value = xasprintf("%.*s", (int)(length - name - 1), line + name + 1);
+    record_str(&settings, key, value);
+    free(key);
+    free(value);
+    line += length + (line[length] == '\n');
+  }
+  record_raw(j, "settings", record_end(&settings));
+  record_free(&settings);
+}
+
+static int64_t count_parameters(const Params *p) {
+  int64_t n = 0;
+  for (int i = 0; i < p->n; i++)
+    if (!p->list[i]->buffer) n += (int64_t)param_elements(p->list[i]);
+  return n;
+}
+
+static void record_run(Record *j, const TrainingRun *r, const RunLog *l, int64_t step, bool complete) {
+  const TrainOptions *o = &r->o;
+  record_begin(j);
+  record_str(j, "model", o->model ? o->model : r->model->name);
+  record_str(j, "data", o->data);
+  record_int(j, "classes", r->engine.config.classes);
+  record_int(j, "images", r->train->num_images);
+  record_int(j, "val_images", r->val ? r->val->num_images : 0);
+  record_int(j, "step", step);
+  record_int(j, "steps", r->steps);
+  record_bool(j, "complete", complete);
+  record_int(j, "batch", o->batch);
+  record_int(j, "world", o->ranks);
+  record_int(j, "parameters", count_parameters(&r->engine.params));
+  record_metrics(j, l, -1, step);
+  record_best(j, l);
+  record_num(j, "build_seconds", r->build_seconds);
+  record_speed(j, r, l, 0, step);
+  record_phases(j, r, l, step);
+  run_report_settings(j, o->resolved);
+  device_origin(r->engine.dev, j);
+}
+
+bool run_report_write(const TrainingRun *r, int64_t step, bool complete, Err *err) {
+  RunLog l;
+  AtomicFile f;
+  Record j = {0};
+  bool ok = read_log(&l, r, err);
+  char *path = xasprintf("%s/run.json", r->o.out);
+  if (ok) record_run(&j, r, &l, step, complete);
+  if (ok && (ok = file_begin(&f, path, err))) {
+    fprintf(f.f, "%s\n", record_end(&j));
+    ok = file_commit(&f, err);
+  }
+  curves_free(l.curve, l.curves);
+  run_sessions_free(&l.sessions);
+  record_free(&j);
+  free(path);
+  return ok;
+}

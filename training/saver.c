@@ -1,0 +1,67 @@
+// Checkpoints beside the training steps.
+#include "training/saver.h"
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+
+void saver_take(Saver *s, Engine *e, const RunState *state) {
+  CHECK(!s->under_way);
+  *s = (Saver){.under_way = true, .engine = e, .state = *state};
+  state_take(e, &s->state);
+}
+
+bool saver_may_pass(int reason) { return reason == ENOSPC || reason == EDQUOT || reason == EIO || reason == ESTALE; }
+
+static bool write_once(Saver *s) {
+  if (!state_write(s->engine, &s->state, &s->order.file, &s->err)) return false;
+  s->order.file.previous = NULL; // what stands there from here on is this state, should a name have to be tried again
+  for (const char *const *name = s->order.links; name && *name; name++)
+    if (!file_link(s->order.file.path, *name, &s->err)) return false;
+  return true;
+}
+
+// Tries again for a while, and says so.
+static bool write_patiently(Saver *s) {
+  bool said = false;
+  for (double begin = now_seconds(); !write_once(s); usleep(RETRY_MICROSECONDS)) {
+    if (!saver_may_pass(errno) || now_seconds() - begin >= s->order.patience) return false;
+    if (!said) fprintf(stderr, "step %lld: %s; it is tried again\n", (long long)s->state.step, s->err.msg);
+    said = true;
+  }
+  return true;
+}
+
+static void *save(void *saver) {
+  Saver *s = saver;
+  // A log that is not on disk is no reason to try again: the system has dropped what it could not write.
+  s->ok = (s->order.log < 0 || fsync(s->order.log) == 0 || err_set(&s->err, "log.jsonl: %s", strerror(errno))) &&
+          write_patiently(s);
+  atomic_store(&s->done, true);
+  return NULL;
+}
+
+void saver_write(Saver *s, const SaveOrder *order) {
+  CHECK(s->under_way && !s->writing);
+  s->writing = true;
+  s->order = *order;
+  s->apart = pthread_create(&s->thread, NULL, save, s) == 0;
+  if (!s->apart) save(s);
+}
+
+bool saver_ready(const Saver *s) { return s->writing && atomic_load(&s->done); }
+
+bool saver_busy(const Saver *s) { return s->under_way && !saver_ready(s); }
+
+void saver_wait(const Saver *s) {
+  if (!s->writing || (s->apart && pthread_equal(s->thread, pthread_self()))) return;
+  while (!saver_ready(s)) usleep(1000);
+}
+
+bool saver_end(Saver *s, Err *err) {
+  if (!s->under_way) return true;
+  CHECK(s->writing);
+  if (s->apart) pthread_join(s->thread, NULL);
+  s->under_way = s->writing = false;
+  return s->ok || err_set(err, "%s", s->err.msg);
+}

@@ -1,0 +1,107 @@
+// Scores beside the training steps.
+#include "training/scoring.h"
+#include <omp.h>
+#include <stdlib.h>
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "page/page_read.h"
+#include "training/page_evaluation.h"
+
+static void add_texts(PagePairs *to, const Metrics *m) {
+  for (int i = 0; i < m->n; i++) {
+    char text[NUMBER_TEXT];
+    page_pair_add(to, m->metric[i].name, number_text(m->metric[i].value, text));
+  }
+}
+
+// The run's page with what has been found. That it cannot be written ends no run.
+static void write_page(Scoring *s) {
+  RunPage page = {.evaluation = {.step = s->step, .images = s->metrics.images, .left_out = s->metrics.left_out}};
+  PageEvaluation *e = &page.evaluation;
+  char *folder = xasprintf("%s/" PAGE_FOLDER, s->report.folder),
+       *path = xasprintf("%s/" PAGE_EVALUATION, s->report.folder);
+  add_texts(&e->metrics, &s->before);
+  add_texts(&e->metrics, &s->metrics);
+  if (s->task->page) s->task->page(s->d, s->results, s->report.score, e);
+  if (dirs_make(folder, &s->no_page) && page_evaluation_write(path, e, &s->no_page))
+    page_of_folder(s->report.folder, &s->no_page);
+  run_page_free(&page);
+  free(folder);
+  free(path);
+}
+
+static void *score(void *context) {
+  Scoring *s = context;
+  if (s->apart) omp_set_num_threads(s->cores); // of this thread's parallel regions only
+  const TaskRow *t = s->task;
+  s->ok = t->score(s->d, s->results, &s->metrics, &s->err);
+  if (s->ok && t->report && s->report.folder) s->ok = t->report(s->d, s->results, s->report.folder, &s->err);
+  if (s->ok && s->report.folder) write_page(s);
+  atomic_store(&s->done, true);
+  return NULL;
+}
+
+void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *results, ReportTo report, int cores,
+                   Log *log, int64_t step, double start, const Metrics *before) {
+  CHECK(!s->under_way);
+  *s = (Scoring){.under_way = true,
+                 .step = step,
+                 .d = d,
+                 .task = task,
+                 .results = results,
+                 .report = report,
+                 .start = start,
+                 .cores = cores};
+  if (before) s->before = *before;
+  log_hold(log);
+  s->apart = cores > 0;
+  if (s->apart) s->apart = pthread_create(&s->thread, NULL, score, s) == 0;
+  if (!s->apart) score(s);
+}
+
+bool scoring_ready(const Scoring *s) { return s->under_way && atomic_load(&s->done); }
+
+static void add_metrics(Record *j, const Metrics *m) {
+  for (int i = 0; i < m->n; i++) record_num(j, m->metric[i].name, m->metric[i].value);
+}
+
+// When the scores were there, since the log was opened, and how long the evaluation took until then.
+static void record_clock(Record *j, double now, const Log *log, double start) {
+  Record clock = {0};
+  record_begin(&clock);
+  record_num(&clock, "at", now - log->opened);
+  record_num(&clock, "took", now - start);
+  if (log->session) record_int(&clock, "session", log->session);
+  record_raw(j, "clock", record_end(&clock));
+  record_free(&clock);
+}
+
+static void record_metrics(Log *log, const Scoring *s, double now) {
+  Record *j = log_begin(log, s->step, "eval");
+  add_metrics(j, &s->before);
+  add_metrics(j, &s->metrics);
+  record_int(j, "images", s->metrics.images);
+  record_int(j, "left_out", s->metrics.left_out);
+  record_clock(j, now, log, s->start);
+  log_commit(log);
+}
+
+bool scoring_end(Scoring *s, Log *log, Err *err) {
+  if (!s->under_way) return true;
+  if (s->apart) pthread_join(s->thread, NULL);
+  s->under_way = false;
+  log_release(log);
+  if (s->ok) {
+    const Metrics *m = &s->metrics;
+    const double now = now_seconds();
+    char losses[64] = "", without[64] = "";
+    if (s->before.n) snprintf(losses, sizeof losses, "  val loss %.4f", s->before.metric[0].value);
+    if (m->left_out) snprintf(without, sizeof without, "; %d left out: they cannot be read", m->left_out);
+    log_note(log, "step %lld: %s%s  on %d images in %.1f s%s", (long long)s->step, m->summary, losses, m->images,
+             now - s->start, without);
+    record_metrics(log, s, now);
+  }
+  if (*s->no_page.msg) log_note(log, "no page of the run: %s", s->no_page.msg);
+  s->task->release(s->results);
+  return s->ok || err_set(err, "%s", s->err.msg);
+}

@@ -1,0 +1,81 @@
+#include "training/start.h"
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/output.h"
+#include "engine/state.h"
+
+// ---- the folder -------------------------------------------------------------------------------------------------
+
+// A file of weights in the folder that no run of ours may take the place of; malloc'ed, NULL where there is none.
+static char *weights_in(const char *folder) {
+  DIR *dir = opendir(folder);
+  char *found = NULL;
+  for (struct dirent *entry; dir && !found && (entry = readdir(dir));) {
+    const char *end = strrchr(entry->d_name, '.');
+    if (end && !strcmp(end, ".safetensors")) found = xasprintf("%s/%s", folder, entry->d_name);
+  }
+  if (dir) closedir(dir);
+  return found;
+}
+
+// The checkpoint to go on from; NULL: the run begins. A folder of another run is left alone.
+static const char *checkpoint_of(const TrainOptions *o, const RunFiles *f) {
+  const char *path = o->resume == RESUME_PREVIOUS ? f->previous : f->checkpoint;
+  const bool there = path_is_file(path);
+  if (o->benchmark) return there && o->resume ? path : NULL;
+  if (there && !o->resume)
+    die(EXIT_USAGE, "%s holds a run already: give --resume to continue it, or another --out", o->out);
+  if (there) return path;
+  if (o->resume == RESUME_PREVIOUS) die(EXIT_USAGE, "--resume=previous: there is no %s", path);
+  char *weights = weights_in(o->out);
+  if (weights) die(EXIT_USAGE, "%s is there, but no checkpoint.safetensors to resume: give another --out", weights);
+  if (o->resume) line_print(stderr, "--resume: no checkpoint in %s yet, starting from the beginning", o->out);
+  return NULL;
+}
+
+// ---- weights ----------------------------------------------------------------------------------------------------
+
+static void load(Engine *e, const Checkpoint *c, const char *path, const LoadOptions *how) {
+  Err err;
+  if (!state_load(e, c, how, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
+}
+
+static void begin_with(const TrainOptions *o, Engine *e, const Checkpoint *c) {
+  Err err;
+  load(e, c, o->weights, &(LoadOptions){.reset_heads = o->reset_heads});
+  if (!o->reset_heads && !state_holds_backbone(c, e->model) && !state_categories(c, e, false, &err))
+    die(EXIT_USAGE, "%s: %s: give --reset-heads to train new outputs", o->weights, err.msg);
+  state_note(c, o->weights);
+}
+
+static int64_t go_on_from(const TrainOptions *o, Engine *e, const Checkpoint *c, const char *path, const char *identity,
+                          Record *changes) {
+  Err err;
+  RunState state;
+  if (!state_continues(c, &e->config, identity, o->amend ? changes : NULL, &err))
+    die(EXIT_USAGE, "--resume: %s: %s", path, err.msg);
+  if (!state_categories(c, e, true, &err))
+    die(EXIT_USAGE, "--resume: %s: %s; give the same annotations or another --out", path, err.msg);
+  load(e, c, path, &(LoadOptions){.momentum = true});
+  if (!state_resume(c, &state, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
+  engine_set_scale(e, state.scale);
+  return state.step;
+}
+
+int64_t start_weights(const TrainOptions *o, Engine *e, const RunFiles *f, const char *identity, Record *changes) {
+  Err err;
+  Checkpoint c;
+  params_randomise(&e->params, (uint64_t)o->seed);
+  const char *own = checkpoint_of(o, f), *path = own ? own : o->weights;
+  int64_t step = 0;
+  if (!path) return 0;
+  if (!state_open(&c, path, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (own)
+    step = go_on_from(o, e, &c, own, identity, changes);
+  else
+    begin_with(o, e, &c);
+  ckpt_close(&c);
+  return step;
+}

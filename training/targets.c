@@ -1,0 +1,149 @@
+#include "training/targets.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/json_lines.h"
+#include "base/output.h"
+#include "training/run_clock.h"
+
+Targets targets_of(const TrainOptions *o) {
+  const struct {
+    const char *option, *metric;
+    float value;
+  } all[MAX_TARGETS] = {{"--target-bbox", "bbox_AP", o->target_bbox},
+                        {"--target-segm", "segm_AP", o->target_segm},
+                        {"--target-top1", "val_top1", o->target_top1}};
+  Targets t = {0};
+  for (int i = 0; i < COUNT(all); i++) {
+    if (all[i].value < 0) continue;
+    t.of[t.n].option = all[i].option;
+    t.of[t.n].metric = all[i].metric;
+    t.of[t.n++].value = float_decimal(all[i].value);
+  }
+  return t;
+}
+
+// ---- the log ----------------------------------------------------------------------------------------------------
+
+typedef struct LogRecord { // what matters of one
+  ClockRecord clock;
+  double value[MAX_TARGETS];
+} LogRecord;
+
+static void read_record(Json *j, const Targets *t, LogRecord *r) {
+  const char *key;
+  *r = (LogRecord){.clock = CLOCK_RECORD_NONE};
+  for (int k = 0; k < MAX_TARGETS; k++) r->value[k] = NAN;
+  if (!json_begin_object(j)) return;
+  while ((key = json_key(j))) {
+    int k = 0;
+    while (k < t->n && strcmp(t->of[k].metric, key)) k++;
+    if (k < t->n && json_peek(j) == JSON_NUMBER)
+      r->value[k] = json_number(j);
+    else if (!clock_record_member(&r->clock, j, key))
+      json_skip(j);
+  }
+}
+
+static void take_evaluation(const Targets *t, const LogRecord *r, double now, TimeToTarget *out) {
+  out->reached = true;
+  out->step = r->clock.step;
+  out->evaluations++;
+  out->evaluating += r->clock.took;
+  out->seconds = now;
+  for (int k = 0; k < t->n; k++) {
+    out->value[k] = r->value[k];
+    out->reached = out->reached && r->value[k] >= t->of[k].value;
+  }
+}
+
+typedef struct TargetsOfLog {
+  const Targets *targets;
+  TimeToTarget *out;
+  RunClock clock;
+} TargetsOfLog;
+
+static bool take_line(Json *line, void *context) {
+  TargetsOfLog *l = context;
+  LogRecord r;
+  read_record(line, l->targets, &r);
+  run_clock_take(&l->clock, &r.clock);
+  if (r.clock.eval) take_evaluation(l->targets, &r, run_clock_now(&l->clock), l->out);
+  return !l->out->reached;
+}
+
+static void summarise(const Targets *t, TimeToTarget *out) {
+  for (int k = 0; k < t->n; k++) {
+    char target[NUMBER_TEXT];
+    const size_t n = strlen(out->summary);
+    int digits = 4; // or as many as tell the one from the other
+    const double apart = fabs(out->value[k] - t->of[k].value);
+    while (digits < 9 && apart > 0 && apart < pow(10, -digits)) digits++;
+    snprintf(out->summary + n, sizeof out->summary - n, "%s%s %.*f of %s", k ? ", " : "", t->of[k].metric, digits,
+             out->value[k], number_text(t->of[k].value, target));
+  }
+}
+
+bool targets_read(const Targets *t, const char *folder, TimeToTarget *out, Err *err) {
+  *out = (TimeToTarget){0};
+  for (int k = 0; k < MAX_TARGETS; k++) out->value[k] = NAN;
+  char *path = xasprintf("%s/log.jsonl", folder);
+  const bool ok = json_lines(path, take_line, &(TargetsOfLog){.targets = t, .out = out}, err);
+  summarise(t, out);
+  free(path);
+  return ok;
+}
+
+// ---- the record -------------------------------------------------------------------------------------------------
+
+static void record_time(Record *j, const TrainingRun *r, const Targets *t, const TimeToTarget *time) {
+  const TrainOptions *o = &r->o;
+  record_begin(j);
+  record_str(j, "bench", "time-to-target");
+  record_str(j, "model", o->model ? o->model : r->model->name);
+  record_str(j, "data", o->data);
+  record_int(j, "seed", o->seed);
+  record_int(j, "batch", o->batch);
+  record_int(j, "world", o->ranks);
+  record_bool(j, "reached", time->reached);
+  for (int k = 0; k < t->n; k++) {
+    char key[2 * METRIC_NAME];
+    snprintf(key, sizeof key, "target_%s", t->of[k].metric);
+    record_num(j, key, t->of[k].value);
+    record_num(j, t->of[k].metric, time->value[k]);
+  }
+  record_int(j, "step", time->step);
+  record_num(j, "epochs", (double)time->step / (double)r->per_epoch);
+  record_int(j, "images", time->step * o->batch * o->ranks);
+  record_int(j, "evaluations", time->evaluations);
+  record_num(j, "seconds", time->seconds);
+  record_num(j, "training_seconds", time->seconds - time->evaluating);
+  record_num(j, "evaluation_seconds", time->evaluating);
+  record_num(j, "build_seconds", r->build_seconds);
+  device_origin(r->engine.dev, j);
+}
+
+static bool write_text(const char *path, const char *line, Err *err) {
+  AtomicFile f;
+  if (!file_begin(&f, path, err)) return false;
+  fprintf(f.f, "%s\n", line);
+  return file_commit(&f, err);
+}
+
+bool targets_report(TrainingRun *r, Err *err) {
+  TimeToTarget time;
+  Record j = {0};
+  const Targets t = targets_of(&r->o);
+  if (!t.n) return true;
+  if (!targets_read(&t, r->o.out, &time, err)) return false;
+  if (!time.reached) line_print(stderr, "the targets were not reached: %s", time.summary);
+  record_time(&j, r, &t, &time);
+  const char *line = record_end(&j);
+  char *path = xasprintf("%s/time-to-target.json", r->o.out);
+  const bool ok = write_text(path, line, err);
+  puts(line);
+  free(path);
+  record_free(&j);
+  return ok;
+}

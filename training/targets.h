@@ -1,0 +1,40 @@
+// Targets that end a run: metrics of its evaluations, and the time to them. All of it is read from the log, so that a
+// resumed run counts the time of all its parts.
+#pragma once
+#include "training/loop.h"
+
+enum { MAX_TARGETS = 3 };
+
+typedef struct Targets {
+  int n; // 0: nothing was asked for
+  struct {
+    const char *option, *metric; // "--target-bbox", "bbox_AP"
+    double value;                // that the metric has to reach
+  } of[MAX_TARGETS];
+} Targets;
+
+// Of the options --target-….
+Targets targets_of(const TrainOptions *o);
+
+typedef struct TimeToTarget {
+  bool reached;              // by one evaluation, all of them
+  int64_t step;              // of that evaluation; not reached: of the last one, 0 without any
+  int evaluations;           // with that one
+  double value[MAX_TARGETS]; // its metrics; NaN without any
+  // Seconds until its scores, over all sessions of the run: each counts from the opening of its log, when its graphs
+  // are planned, to its last record.
+  double seconds;
+  double evaluating;              // … of these, in evaluations, scores included
+  char summary[64 * MAX_TARGETS]; // for people: "bbox_AP 0.31 of 0.3, segm_AP 0.29 of 0.28"
+} TimeToTarget;
+
+// Reads `folder`/log.jsonl, for which nothing may be under way.
+bool targets_read(const Targets *t, const char *folder, TimeToTarget *out, Err *err);
+
+// Of a complete run with targets, one record on stdout and as OUT/time-to-target.json; nothing without targets.
+//   bench "time-to-target"; model, data, seed, batch, world
+//   reached; target_bbox_AP, bbox_AP …; step, epochs, images (of training), evaluations
+//   seconds, training_seconds, evaluation_seconds  of all parts of the run
+//   build_seconds                                  before the log was opened, as in run.json; of this process
+//   and what record_origin has
+bool targets_report(TrainingRun *r, Err *err);

@@ -1,0 +1,55 @@
+#include "training/validate.h"
+#include "engine/ring.h"
+#include "evaluation/rounds.h"
+
+static void add_losses(const Model *m, const double sum[], int images, Metrics *out) {
+  double total = 0;
+  for (int k = 0; k < model_losses(m); k++) total += sum[k] / images;
+  metrics_add(out, "val_loss", total);
+  for (int k = 0; k < model_losses(m); k++) {
+    char name[METRIC_NAME];
+    snprintf(name, sizeof name, "val_%.20s", m->loss[k].name);
+    metrics_add(out, name, sum[k] / images);
+  }
+}
+
+typedef struct BatchLosses { // of a batch, without padding
+  int64_t used;              // images
+  double loss[MAX_LOSSES];
+} BatchLosses;
+
+typedef struct Validating {
+  Engine *e;
+  double sum[MAX_LOSSES];
+  int images;
+} Validating;
+
+static void compute(void *context, const Batch *batch, Parcel *to) {
+  const Validating *v = context;
+  BatchLosses b = {.used = batch->used};
+  engine_losses(v->e, batch, b.loss);
+  parcel_put(to, &b, sizeof b);
+}
+
+static bool unpack(void *context, Unpacking *from) {
+  Validating *v = context;
+  BatchLosses b;
+  if (!parcel_take(from, &b, sizeof b)) return false;
+  for (int k = 0; k < model_losses(v->e->model); k++) v->sum[k] += b.loss[k] * (double)b.used;
+  v->images += (int)b.used;
+  return true;
+}
+
+bool validate_run(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Metrics *out, Err *err) {
+  const Shapes *s = &e->validate.shapes;
+  const LoaderOptions options = {.batch = s->images,
+                                 .threads = threads,
+                                 .prefetch = s->prefetch,
+                                 .masks = e->model->targets & BATCH_BIT(BATCH_BITS),
+                                 .memory = ring_memory(&e->infer.ring)};
+  Validating v = {.e = e};
+  const RoundWork work = {.context = &v, .compute = compute, .unpack = unpack, .stopped = stopped};
+  if (!rounds_run(e->comm, d, &options, &work, err)) return false;
+  if (comm_rank(e->comm) == 0) add_losses(e->model, v.sum, v.images, out);
+  return true;
+}
