@@ -59,7 +59,7 @@ TEST(growing_is_whole_after_every_piece) {
   EXPECT(growing_open(&g, path, "[", "]", &err) && !g.kept);
   growing_abort(&g);
   // A link where results go is followed, and what was left stands where it leads to.
-  char *link = xasprintf("%s/linked", test_tmp()), *first = xasprintf("%s-5", part);
+  char *link = xasprintf("%s/growing-link", test_tmp()), *first = xasprintf("%s-5", part);
   CHECK(!symlink(path, link));
   EXPECT(growing_open(&g, path, "", "", &err) && growing_add(&g, "line\n", 5, &err));
   growing_keep(&g);
