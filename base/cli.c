@@ -136,7 +136,16 @@ static const Option *find(const Cli *cli, const char *name, size_t length) {
   return NULL;
 }
 
-static bool unknown(const Cli *cli, const char *name, size_t length, Err *err) {
+// value: what follows the option's name; NULL: nothing does.
+static bool renamed(const RenamedOption *r, const char *value, Err *err) {
+  if (!r->now) return err_set(err, "--%s is gone since %s; leave it out", r->was, r->since);
+  return err_set(err, "--%s is called --%s since %s; give --%s%s%.200s", r->was, r->now, r->since, r->now,
+                 value ? " " : "", value ? value : "");
+}
+
+static bool unknown(const Cli *cli, const char *name, size_t length, const char *value, Err *err) {
+  for (const RenamedOption *r = cli->renamed; r && r->was; r++)
+    if (strlen(r->was) == length && !memcmp(r->was, name, length)) return renamed(r, value, err);
   const Option *nearest = NULL;
   int best = (int)MIN(length, MAX_NAME); // as many edits as letters: nothing in common, nothing to suggest
   for (int i = 0; i < cli->num_options; i++) {
@@ -161,16 +170,17 @@ static bool parse_option(Cli *cli, int argc, char **argv, int *i, Err *err) {
   const char *equals = strchr(name, '=');
   size_t length = equals ? (size_t)(equals - name) : strlen(name);
   const Option *o = find(cli, name, length);
-  if (!o) return unknown(cli, name, length, err);
+  const char *next = *i + 1 < argc && strncmp(argv[*i + 1], "--", 2) ? argv[*i + 1] : NULL;
+  if (!o) return unknown(cli, name, length, equals ? equals + 1 : next, err);
 
   char accepted[256];
   describe(o, accepted, sizeof accepted);
   bool number_follows = o->implied && is_number(o->kind) && *i + 1 < argc && isdigit((unsigned char)argv[*i + 1][0]);
   const char *value = equals ? equals + 1 : o->kind == OPT_FLAG ? "true" : number_follows ? NULL : o->implied;
   if (!value) {
-    bool follows = *i + 1 < argc && strncmp(argv[*i + 1], "--", 2);
-    if (!follows) return err_set(err, "--%s needs a value: %s", name_of(o).text, accepted);
-    value = argv[++*i];
+    if (!next) return err_set(err, "--%s needs a value: %s", name_of(o).text, accepted);
+    value = next;
+    ++*i;
   }
   if (o->kind == OPT_STRING && !*value)
     return err_set(err, "--%s has an empty value; is a shell variable not set?", name_of(o).text);

@@ -79,6 +79,12 @@ typedef struct Option {
   const char *implied; // NULL: the value is not optional
 } Option;
 
+// An option that had another name, or is gone.
+typedef struct RenamedOption {
+  const char *was, *now; // as they are typed, without dashes; now NULL: it is gone
+  const char *since;     // the first version without it, "1.2"
+} RenamedOption;
+
 // ---- parsing --------------------------------------------------------------------------------------------------------
 
 typedef struct Cli {
@@ -88,6 +94,7 @@ typedef struct Cli {
   int num_options;
   void *values;           // the struct that the options are members of; what it holds before parsing are the defaults
   const char *positional; // what stands without dashes ("IMAGE"); NULL = nothing may
+  const RenamedOption *renamed; // a message says what took their place; .was NULL at the end. NULL: none
   // set by cli_parse:
   char **args; // positional arguments in order, moved to the front of argv + 1
   int num_args;

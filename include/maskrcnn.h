@@ -27,8 +27,8 @@ extern "C" {
 #endif
 
 #define MASKRCNN_VERSION_MAJOR 1
-#define MASKRCNN_VERSION_MINOR 1
-// "1.1" of the library that is loaded, with the commit that it was built from.
+#define MASKRCNN_VERSION_MINOR 2
+// "1.2" of the library that is loaded, with the commit that it was built from.
 MASKRCNN_API const char *maskrcnn_version(void);
 
 typedef struct maskrcnn maskrcnn; // a model on a device, and its pipeline

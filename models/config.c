@@ -13,8 +13,9 @@ const char *const norm_choices[] = {"auto",
                                     [1 + NORM_GN] = "gn",
                                     [1 + NORM_SYNC_BN] = "syncbn",
                                     NULL};
-const char *const recipe_choices[] = {"auto", [1 + RECIPE_TORCHVISION] = "torchvision",
-                                      [1 + RECIPE_DETECTRON2] = "detectron2", [1 + RECIPE_MLPERF] = "mlperf", NULL};
+const char *const conventions_choices[] = {"own", [1 + CONVENTIONS_TORCHVISION] = "torchvision",
+                                           [1 + CONVENTIONS_DETECTRON2] = "detectron2",
+                                           [1 + CONVENTIONS_MLPERF] = "mlperf", NULL};
 static const char *const resize_names[] = {[RESIZE_TORCHVISION] = "torchvision",
                                            [RESIZE_DETECTRON2] = "detectron2",
                                            [RESIZE_BENCHMARK] = "maskrcnn-benchmark",
@@ -24,14 +25,15 @@ static const char *const anchor_names[] = {
 static const char *const mask_names[] = {
     [MASK_SOFT] = "soft", [MASK_BITMAP] = "bitmap", [MASK_POLYGON] = "polygon", NULL};
 
-// ---- defaults and recipes ---------------------------------------------------------------------------------------
+// ---- defaults and conventions ---------------------------------------------------------------------------------------
 
-// Sets the fields whose rows have `columns` values, to that in `column`: those of one, or those of one for each recipe.
+// Sets the fields whose rows have `columns` values, to that in `column`: those of one, or those of one for each convention.
 static void set_column(ModelConfig *c, int columns, int column) {
 #define SET(name, declared, ...)                                                                                       \
   {                                                                                                                    \
     const declared = {__VA_ARGS__};                                                                                    \
-    static_assert(COUNT(value) == 1 || COUNT(value) == RECIPES, #name " has one value, or one for each recipe");       \
+    static_assert(COUNT(value) == 1 || COUNT(value) == CONVENTION_SETS,                                                \
+                  #name " has one value, or one for each set of conventions");                                         \
     if (COUNT(value) == columns) memcpy(&c->name, &value[column], sizeof c->name);                                     \
   }
 #define INT(name, range, ...) SET(name, int value[], __VA_ARGS__)
@@ -43,7 +45,7 @@ static void set_column(ModelConfig *c, int columns, int column) {
 #undef SET
 }
 
-void config_recipe(ModelConfig *c, Recipe recipe) { set_column(c, RECIPES, (int)recipe); }
+void config_conventions(ModelConfig *c, Conventions whose) { set_column(c, CONVENTION_SETS, (int)whose); }
 
 // About 0.9 million parameters for images of 128 to 256 pixels on a CPU; everything scaled down by about four.
 static void make_tiny(ModelConfig *c) {
@@ -93,7 +95,7 @@ bool config_init(ModelConfig *c, const char *model, Err *err) {
   *c = (ModelConfig){0};
   set_column(c, 1, 0);
   bool known = set_model(c, model);
-  config_recipe(c, RECIPE_TORCHVISION); // after the fields that its values are made of
+  config_conventions(c, CONVENTIONS_TORCHVISION); // after the fields that its values are made of
   return known || model_configure(c, model) ||
          err_set(err,
                  "--model %s: unknown; choose tiny, maskrcnn-r{18,34,50,101,152}-fpn, alexnet, overfeat, "

@@ -12,10 +12,10 @@ extern const char *const norm_choices[]; // "auto", then the names of NormKind
 
 // Whose conventions: torchvision's references, detectron2's Base-RCNN-FPN, MLPerf's maskrcnn-benchmark. The order is
 // that of the values in models/config.def.
-typedef enum Recipe { RECIPE_TORCHVISION, RECIPE_DETECTRON2, RECIPE_MLPERF } Recipe;
-enum { RECIPES = RECIPE_MLPERF + 1 };
-extern const char *const recipe_choices[]; // "auto", then the names of Recipe
-#define recipe_names (recipe_choices + 1)  // "torchvision", "detectron2", "mlperf", NULL
+typedef enum Conventions { CONVENTIONS_TORCHVISION, CONVENTIONS_DETECTRON2, CONVENTIONS_MLPERF } Conventions;
+enum { CONVENTION_SETS = CONVENTIONS_MLPERF + 1 };
+extern const char *const conventions_choices[];     // "own", then the names of Conventions
+#define conventions_names (conventions_choices + 1) // "torchvision", "detectron2", "mlperf", NULL
 
 // What each field means, its unit, range and values: models/config.def.
 typedef struct ModelConfig {
@@ -39,9 +39,9 @@ static inline bool config_batch_norm(const ModelConfig *c) { return c->norm == N
 bool config_init(ModelConfig *c, const char *model, Err *err);
 // The shorter side becomes `size`, the longer 5/3 of it at most.
 void config_resize(ModelConfig *c, int size);
-// Sets every field in which the recipes differ; depends on c's size, norm and rpn_post_nms_test. config_init's are
+// Sets every field in which conventions differ; depends on c's size, norm and rpn_post_nms_test. config_init's are
 // torchvision's.
-void config_recipe(ModelConfig *c, Recipe recipe);
+void config_conventions(ModelConfig *c, Conventions whose);
 
 // The fields by name, as text: what a checkpoint stores. Integers are decimal, a bool is 0 or 1, floats have nine
 // digits, which give back their bits, and commas between them, an enumerator its name.

@@ -257,7 +257,7 @@ typedef struct FoundRows {
 // Upstream factor of every loss gradient, on the device: 1, or the loss scale. NULL = 1.
 typedef const void *LossScale;
 
-// What a parameter is; some recipes train them at rates and with decays of their own.
+// What a parameter is; some conventions train them at rates and with decays of their own.
 typedef enum ParamKind { PARAM_WEIGHT, PARAM_BIAS, PARAM_NORM_SCALE, PARAM_NORM_SHIFT, PARAM_KINDS } ParamKind;
 enum { PARAM_ALIGN = 64 }; // elements: every parameter begins at a multiple
 

@@ -36,7 +36,7 @@ static void refuse_detectors(const TrainOptions *o) {
   refuse(o->sizes, "--sizes", why);
   refuse(o->max_size, "--max-size", why);
   refuse(o->keep_empty, "--keep-empty", why);
-  refuse(o->recipe, "--recipe", why);
+  refuse(o->conventions, "--conventions", why);
   refuse(o->full_masks, "--full-masks", why);
   refuse(o->target_bbox >= 0, "--target-bbox", why);
   refuse(o->target_segm >= 0, "--target-segm", why);
@@ -129,7 +129,7 @@ static void choose_rate(TrainOptions *o, const Learning *l, const Defaults *d) {
   o->rate_images = adam ? 0 : d->at;
   if (!o->schedule) o->schedule = 1 + (int)(l->phases || o->phases ? DECAY_CONSTANT : d->decay);
   set(&o->weight_decay, decays[o->optimizer - 1]);
-  set(&o->clip_grad, o->recipe ? 0 : d->clip);
+  set(&o->clip_grad, o->conventions ? 0 : d->clip);
 }
 
 static void choose_length(TrainOptions *o, const Learning *l, const Defaults *d) {

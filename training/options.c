@@ -14,6 +14,8 @@ const char *const optimizer_choices[] = {"auto", [1 + OPTIMIZER_SGD] = "sgd", [1
 const char *const resume_names[] = {[RESUME_NO] = "no", [RESUME_LAST] = "last", [RESUME_PREVIOUS] = "previous", NULL};
 const char *const divergence_names[] = {[DIVERGENCE_STOP] = "stop", [DIVERGENCE_ROLLBACK] = "rollback", NULL};
 
+static const RenamedOption renamed[] = {{"recipe", "conventions", "1.2"}, {0}};
+
 static char *command_of(int argc, char **argv) {
   char *command;
   size_t size;
@@ -84,7 +86,8 @@ TrainOptions train_options(int argc, char **argv) {
              .about = "Trains Mask R-CNN on a data set in COCO format, or a classifier on images by class.",
              .options = table,
              .num_options = COUNT(table),
-             .values = &o};
+             .values = &o,
+             .renamed = renamed};
   o.command = command_of(argc, argv); // before the parser moves arguments
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.model && !o.weights) o.model = DEFAULT_MODEL;

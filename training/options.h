@@ -60,7 +60,7 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
                                                            "draws one, as 640,672,704; --size is for evaluation "      \
                                                            "then")                                                     \
   X(INT,    canvases,         2, 1, MAX_CANVASES, "N",     "how many padded shapes at most")                           \
-  X(CHOICE, recipe,           0, recipe_choices,           "whose conventions, warmup and decay; auto: "               \
+  X(CHOICE, conventions,      0, conventions_choices,      "whose conventions, warmup and decay; auto: "               \
                                                            "torchvision's, but the model of --weights keeps its own")  \
   X(FLOAT,  label_smoothing,  -1, -1, 1,       "P",        "of a classifier: this share of the target is over all "    \
                                                            "classes; -1 = the model's")                                \
@@ -78,7 +78,7 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
                                                            "cosine, with phases of its own constant")                  \
   X(INT,    warmup,           -1, -1, 1e9,     "N",        "steps of linear warmup; -1 = 1000, of a classifier five "  \
                                                            "epochs, at most a third of the run; none where rates are " \
-                                                           "constant, or as --recipe's source has it")                 \
+                                                           "constant, or as --conventions's source has it")                 \
   X(CHOICE, optimizer,        0, optimizer_choices,        "auto: sgd; of vgg-28 adam")                                \
   X(FLOAT,  momentum,         0.9f, 0, 1,      "X",        "of SGD")                                                   \
   X(FLOAT,  beta1,            0.9f, 0, MOST_BETA, "X",     "of Adam and AdamW: of its first moment")                   \
@@ -86,7 +86,7 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
   X(FLOAT,  eps,              1e-8f, 1e-30f, 1, "X",       "added to the root of its second moment")                   \
   X(FLOAT,  weight_decay,     -1, -1, 1,       "X",        "-1 = 1e-4, of Adam 0, of AdamW 0.01")                      \
   X(FLOAT,  clip_grad,        -1, -1, 1e9,     "X",        "limit of the gradient norm; 0 = none; -1 = 10, or none "   \
-                                                           "with --recipe or of a classifier")                         \
+                                                           "with --conventions or of a classifier")                         \
   X(INT64,  seed,             1, 0, 9e15,      "N",        "of everything random")                                     \
   X(HEADING, "Run")                                                                                                    \
   X(STRING, out,              "out",           "DIR",      "checkpoint.safetensors and the one before it, "            \
@@ -95,7 +95,7 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
                                                            "the checkpoint before the last")                           \
   X(FLAG,   amend,            false,                       "with --resume: go on with another length, --phases, --lr, "\
                                                            "--schedule, --warmup, --momentum, --weight-decay, "        \
-                                                           "--clip-grad or --recipe")                                  \
+                                                           "--clip-grad or --conventions")                                  \
   X(INT,    eval_every,       0, -1, 1e9,      "N",        "steps between evaluations; 0 = at the end only, -1 = "     \
                                                            "never; the best are kept as best-*.safetensors")           \
   X(INT,    eval_epochs,      -1, -1, 1e6,     "N",        "epochs between evaluations, where --eval-every is 0; 0 = " \

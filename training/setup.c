@@ -34,8 +34,8 @@ static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weight
   if (o->trainable_layers >= 0) c.trainable_layers = o->trainable_layers;
   if (o->size) config_resize(&c, o->size);
   if (model_of(&c)->task == TASK_CLASSIFICATION) choose_classifier(o, &c);
-  if (o->recipe) config_recipe(&c, (Recipe)(o->recipe - 1));
-  if (model_of(&c)->task == TASK_DETECTION) c.mask_logits_fan_in = !o->recipe;
+  if (o->conventions) config_conventions(&c, (Conventions)(o->conventions - 1));
+  if (model_of(&c)->task == TASK_DETECTION) c.mask_logits_fan_in = !o->conventions;
   if (o->max_size) c.max_size = o->max_size;
   return c;
 }
@@ -55,7 +55,7 @@ ModelConfig setup_model(const TrainOptions *o) {
 static const SgdFactors norms_without_decay = {.rate = {1, 1, 1, 1}, .decay = {1, 1, 0, 0}};
 static const SgdFactors biases_apart = {.rate = {1, 2, 1, 2}, .decay = {1, 0, 1, 0}};
 
-// The source's rules where a recipe was asked for; else those that train whatever the data set, batch and length are
+// The source's rules where conventions were asked for; else those that train whatever the data set, batch and length are
 // (docs/training.md).
 typedef struct Optimisation {
   int warmup; // steps, or
@@ -68,15 +68,15 @@ typedef struct Optimisation {
 static const Optimisation by_default = {.warmup = 1000, .warmup_share = 3, .warmup_factor = 1e-3};
 // torchvision's references/classification: five epochs from a hundredth of the rate; a third at most is ours.
 static const Optimisation of_epochs = {.warmup_epochs = 5, .warmup_share = 3, .warmup_factor = 0.01};
-static const Optimisation by_recipe[] = {
-    [RECIPE_TORCHVISION] = {.warmup = 1000, .warmup_factor = 1e-3}, // and at most the first epoch
-    [RECIPE_DETECTRON2] = {.warmup = 1000, .warmup_factor = 1e-3, .factors = &norms_without_decay},
-    [RECIPE_MLPERF] = {.warmup = 500, .warmup_factor = 1 / 3.0, .factors = &biases_apart},
+static const Optimisation by_conventions[] = {
+    [CONVENTIONS_TORCHVISION] = {.warmup = 1000, .warmup_factor = 1e-3}, // and at most the first epoch
+    [CONVENTIONS_DETECTRON2] = {.warmup = 1000, .warmup_factor = 1e-3, .factors = &norms_without_decay},
+    [CONVENTIONS_MLPERF] = {.warmup = 500, .warmup_factor = 1 / 3.0, .factors = &biases_apart},
 };
 
 static const Optimisation *optimisation_of(const TrainOptions *o, const ModelConfig *c) {
   if (model_of(c)->task == TASK_CLASSIFICATION) return &of_epochs;
-  return o->recipe ? &by_recipe[o->recipe - 1] : &by_default;
+  return o->conventions ? &by_conventions[o->conventions - 1] : &by_default;
 }
 
 // torchvision's references/detection/engine.py warms up in the first epoch alone.
@@ -86,7 +86,7 @@ static int64_t warmup_of(const TrainOptions *o, const ModelConfig *c, int64_t st
   if (o->warmup >= 0) return o->warmup;
   if (o->schedule == 1 + DECAY_CONSTANT) return 0;
   if (how->warmup_share) return MIN(usual, steps / how->warmup_share);
-  bool first_epoch = o->recipe == 1 + RECIPE_TORCHVISION;
+  bool first_epoch = o->conventions == 1 + CONVENTIONS_TORCHVISION;
   return first_epoch ? MIN(usual, per_epoch - 1) : usual;
 }
 
@@ -154,7 +154,7 @@ char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule
   record_int(&j, "batch", o->batch);
   record_int(&j, "world", o->ranks);
   record_int(&j, "steps", schedule->steps);
-  record_str(&j, "recipe", recipe_choices[o->recipe]);
+  record_str(&j, "recipe", o->conventions ? conventions_choices[o->conventions] : "auto"); // as checkpoints have it
   record_schedule(&j, o, schedule);
   record_num(&j, "lr", schedule->base);
   record_int(&j, "warmup", schedule->warmup);

@@ -151,7 +151,7 @@ TEST(roi_align_level_borders) {
 
 // The pixel of RoIs that read level l is l. size_eps moves the border at 224 to 224 · (1 - 1e-6) = 223.99978; with
 // legacy widths a RoI from 0 to 223 is 224 pixels wide.
-TEST(roi_align_levels_of_recipes) {
+TEST(roi_align_levels_of_conventions) {
   for (int d = 0; d < COUNT(detect_devices); d++) {
     Fixture f = fixture_open(detect_devices[d]);
     Tensor x[4], y = fixture_map(&f, 1, 1, 1, 1);

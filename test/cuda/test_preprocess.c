@@ -4,7 +4,7 @@
 #include "test/harness/gpu.h"
 
 static const DType dtypes[] = {F32, BF16, F16};
-static const Preprocess recipes[] = {
+static const Preprocess conventions[] = {
     {.unit = 255, .mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}}, // torchvision
     {.unit = 1, .mean = {103.53f, 116.28f, 123.675f}, .std = {1, 1, 1}, .bgr = true, .antialias = true},
     {.unit = 1, .mean = {103.53f, 116.28f, 123.675f}, .std = {1, 1, 1}, .bgr = true},
@@ -45,10 +45,10 @@ TEST(cuda_preprocess_equals_cpu) {
   for (int i = 0; i < BYTES; i++) pixels[i] = (uint8_t)rng_u32(1, (uint64_t)i);
   TwinArray info = twin_array(COUNT(images), sizeof images[0], images), bytes = twin_array(BYTES, 1, pixels);
   for (int d = 0; d < COUNT(dtypes); d++) {
-    for (int r = 0; r < COUNT(recipes); r++) {
-      check_canvases(&recipes[r], dtypes[d], COUNT(images), 160, 300, COUNT(images), &info, &bytes);
-      check_canvases(&recipes[r], dtypes[d], COUNT(images) - 1, 16, 20, COUNT(images) - 1, &info, &bytes);
-      check_canvases(&recipes[r], dtypes[d], 4, 16, 20, 3, &info, &bytes); // rows past the count
+    for (int r = 0; r < COUNT(conventions); r++) {
+      check_canvases(&conventions[r], dtypes[d], COUNT(images), 160, 300, COUNT(images), &info, &bytes);
+      check_canvases(&conventions[r], dtypes[d], COUNT(images) - 1, 16, 20, COUNT(images) - 1, &info, &bytes);
+      check_canvases(&conventions[r], dtypes[d], 4, 16, 20, 3, &info, &bytes); // rows past the count
     }
   }
   twin_array_check_equal(&info, info.n); // untouched

@@ -7,7 +7,7 @@
 enum { PLACES = 24, SIDE = 45, BYTES = SIDE * SIDE * 3 + 5 };
 
 static const DType dtypes[] = {F32, BF16, F16};
-static const Preprocess recipes[] = {
+static const Preprocess conventions[] = {
     {.unit = 255, .mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}},
     {.unit = 255, .mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}, .antialias = true},
     {.unit = 1, .mean = {103.53f, 116.28f, 123.675f}, .std = {1, 1, 1}, .bgr = true, .antialias = true}};
@@ -60,11 +60,11 @@ TEST(cuda_preprocess_affine_equals_cpu) {
   for (int i = 0; i < BYTES; i++) pixels[i] = (uint8_t)rng_u32(1, (uint64_t)i);
   TwinArray bytes = twin_array(BYTES, 1, pixels);
   for (int d = 0; d < COUNT(dtypes); d++)
-    for (int r = 0; r < COUNT(recipes); r++)
+    for (int r = 0; r < COUNT(conventions); r++)
       for (int channels = 1; channels <= 3; channels += 2) {
-        check_canvases(&recipes[r], dtypes[d], 28, 28, channels, PLACES, &bytes);
-        check_canvases(&recipes[r], dtypes[d], 17, 140, channels, PLACES, &bytes); // more than a block wide
-        check_canvases(&recipes[r], dtypes[d], 28, 28, channels, 3, &bytes);       // rows past the count
+        check_canvases(&conventions[r], dtypes[d], 28, 28, channels, PLACES, &bytes);
+        check_canvases(&conventions[r], dtypes[d], 17, 140, channels, PLACES, &bytes); // more than a block wide
+        check_canvases(&conventions[r], dtypes[d], 28, 28, channels, 3, &bytes);       // rows past the count
       }
   twin_array_check_equal(&bytes, bytes.n);
   twin_array_free(&bytes);

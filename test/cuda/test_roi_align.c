@@ -124,11 +124,11 @@ TEST(cuda_roi_align_forward) {
       check_forward(gpu, dtypes[d], &p, 5, 40, 33);
       check_forward(gpu, dtypes[d], &p, 264, 14, 14);
     }
-  RoiAlign recipe = roi_pyramid(7, 2, false); // other borders between levels, sides one longer
-  recipe.level_eps = 0;
-  recipe.size_eps = 1e-6f;
-  recipe.extra = 1;
-  check_forward(gpu, F32, &recipe, 8, 300, 300);
+  RoiAlign mlperf = roi_pyramid(7, 2, false); // other borders between levels, sides one longer
+  mlperf.level_eps = 0;
+  mlperf.size_eps = 1e-6f;
+  mlperf.extra = 1;
+  check_forward(gpu, F32, &mlperf, 8, 300, 300);
   RoiAlign one = roi_pyramid(1, 1, false), none = roi_pyramid(14, 2, false);
   check_forward(gpu, F32, &one, 1, 30, 30);
   check_forward(gpu, F32, &none, 8, 20, 0);

@@ -17,10 +17,10 @@ typedef struct Trial {
 static Trial model_tiny(void) {
   return (Trial){.name = "tiny", .config = synthetic_config(CANVAS_H, CANVAS_W, CLASSES), .layers = 2 * 18};
 }
-static Trial model_recipe(Recipe recipe) {
+static Trial model_conventions(Conventions whose) {
   Trial m = model_tiny();
-  m.name = recipe_names[recipe];
-  config_recipe(&m.config, recipe);
+  m.name = conventions_names[whose];
+  config_conventions(&m.config, whose);
   return m;
 }
 static Trial model_r50(NormKind norm) {
@@ -216,10 +216,10 @@ TEST_TIER(cuda_model_step_full_masks, 1) {
   m.config.full_masks = true;
   check_step(&m, F32);
 }
-TEST_TIER(cuda_model_step_recipes, 1) {
+TEST_TIER(cuda_model_step_conventions, 1) {
   if (!gpu_device()) return;
-  for (Recipe recipe = RECIPE_DETECTRON2; recipe <= RECIPE_MLPERF; recipe++) {
-    Trial m = model_recipe(recipe);
+  for (Conventions whose = CONVENTIONS_DETECTRON2; whose <= CONVENTIONS_MLPERF; whose++) {
+    Trial m = model_conventions(whose);
     check_step(&m, F32);
     check_step(&m, BF16);
   }
@@ -285,8 +285,8 @@ static const Detection *counterpart(const Detection *d, const Detections *among)
 
 // Scores and overlaps next to a threshold, or to one another, may be decided otherwise; of a few tens of detections
 // such a pair takes two with it at most.
-static void check_detections(Recipe recipe) {
-  Trial m = model_recipe(recipe);
+static void check_detections(Conventions whose) {
+  Trial m = model_conventions(whose);
   Batch batch = make_batch();
   Engine e[2];
   Detections found[2];
@@ -317,7 +317,7 @@ static void check_detections(Recipe recipe) {
 
 TEST_TIER(cuda_model_detections, 1) {
   if (!gpu_device()) return;
-  for (Recipe recipe = RECIPE_TORCHVISION; recipe <= RECIPE_MLPERF; recipe++) check_detections(recipe);
+  for (Conventions whose = CONVENTIONS_TORCHVISION; whose <= CONVENTIONS_MLPERF; whose++) check_detections(whose);
 }
 
 // ---- learning -------------------------------------------------------------------------------------------------------

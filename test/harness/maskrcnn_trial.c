@@ -92,13 +92,13 @@ ModelConfig trial_r50(NormKind norm) {
   return c;
 }
 
-ModelConfig trial_recipe(Recipe recipe) {
+ModelConfig trial_conventions(Conventions whose) {
   ModelConfig c = synthetic_config(CANVAS_H, CANVAS_W, CLASSES);
   c.depth = 50;
   c.trainable_layers = 2;
   c.rpn_batch = 1024; // all anchors inside the image, so that every level has some
   for (int l = 0; l < MAX_LEVELS; l++) c.anchor_size[l] = (float)(6 * (l + 2));
-  config_recipe(&c, recipe);
+  config_conventions(&c, whose);
   return c;
 }
 

@@ -29,4 +29,5 @@ double trial_loss(const Network *n); // their sum
 void *trial_copy(const void *p, size_t bytes);
 
 ModelConfig trial_r50(NormKind norm);
-ModelConfig trial_recipe(Recipe recipe); // the other conventions, with the bottleneck that they put the stride into
+ModelConfig
+trial_conventions(Conventions whose); // the other conventions, with the bottleneck that they put the stride into

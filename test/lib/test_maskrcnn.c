@@ -35,7 +35,7 @@ TEST(library_describes_what_it_opened) {
   maskrcnn_close(m);
   maskrcnn_close(NULL);
   EXPECT(!maskrcnn_describe(NULL));
-  EXPECT(strstr(maskrcnn_version(), "1.1 (") == maskrcnn_version());
+  EXPECT(strstr(maskrcnn_version(), "1.2 (") == maskrcnn_version());
   EXPECT_STR(maskrcnn_status_name(MASKRCNN_DEAD), "dead");
   EXPECT_STR(maskrcnn_status_name(MASKRCNN_BAD_ARGUMENT), "bad argument");
   EXPECT_STR(maskrcnn_status_name(MASKRCNN_EMPTY), "empty");

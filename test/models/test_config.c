@@ -1,4 +1,4 @@
-// The table of fields: their text, their ranges, and the recipes against README's table: what each sets, and that
+// The table of fields: their text, their ranges, and the conventions against README's table: what each sets, and that
 // nothing of another one is left.
 #include <float.h>
 #include <limits.h>
@@ -30,25 +30,25 @@ static const char *difference(const ModelConfig *a, const ModelConfig *b) {
   return first;
 }
 
-static ModelConfig with_recipe(const char *model, Recipe recipe) {
+static ModelConfig with_conventions(const char *model, Conventions whose) {
   ModelConfig c;
   CHECK(config_init(&c, model, NULL));
-  config_recipe(&c, recipe);
+  config_conventions(&c, whose);
   return c;
 }
 
-// ---- recipes ----------------------------------------------------------------------------------------------------
+// ---- conventions ----------------------------------------------------------------------------------------------------
 
-TEST(config_recipes_replace_one_another) {
+TEST(config_conventions_replace_one_another) {
   for (int m = 0; m < COUNT(models); m++) {
     ModelConfig plain;
     CHECK(config_init(&plain, models[m], NULL));
-    for (Recipe to = 0; recipe_names[to]; to++) {
-      ModelConfig want = with_recipe(models[m], to);
-      if (to == RECIPE_TORCHVISION) EXPECT_STR(difference(&want, &plain), "");
-      for (Recipe from = 0; recipe_names[from]; from++) {
-        ModelConfig c = with_recipe(models[m], from);
-        config_recipe(&c, to);
+    for (Conventions to = 0; conventions_names[to]; to++) {
+      ModelConfig want = with_conventions(models[m], to);
+      if (to == CONVENTIONS_TORCHVISION) EXPECT_STR(difference(&want, &plain), "");
+      for (Conventions from = 0; conventions_names[from]; from++) {
+        ModelConfig c = with_conventions(models[m], from);
+        config_conventions(&c, to);
         EXPECT_STR(difference(&c, &want), "");
       }
       Err err = {""};
@@ -58,9 +58,9 @@ TEST(config_recipes_replace_one_another) {
   }
 }
 
-// README's table, row by row, of maskrcnn-r50-fpn; what is in no row is the same in all recipes.
+// README's table, row by row, of maskrcnn-r50-fpn; what is in no row is the same in all conventions.
 static const struct {
-  const char *field, *value[RECIPES];
+  const char *field, *value[CONVENTION_SETS];
 } readme[] = {
     // input
     {"bgr", {"0", "1", "1"}},
@@ -145,7 +145,7 @@ static const struct {
 };
 
 TEST(config_defaults_are_those_of_torchvision) {
-  ModelConfig got = with_recipe("maskrcnn-r50-fpn", RECIPE_TORCHVISION), want = got;
+  ModelConfig got = with_conventions("maskrcnn-r50-fpn", CONVENTIONS_TORCHVISION), want = got;
   for (int i = 0; i < COUNT(constructed); i++) {
     EXPECT(config_set(&want, constructed[i].field, constructed[i].value, NULL));
     EXPECT_STR(difference(&got, &want), "");
@@ -153,18 +153,18 @@ TEST(config_defaults_are_those_of_torchvision) {
   EXPECT_INT(got.norm_groups, 32); // Wu and He, "Group Normalization", 2018
 }
 
-TEST(config_of_each_recipe) {
-  ModelConfig torchvision = with_recipe("maskrcnn-r50-fpn", RECIPE_TORCHVISION);
-  for (Recipe r = 0; recipe_names[r]; r++) {
-    ModelConfig want = torchvision, got = with_recipe("maskrcnn-r50-fpn", r);
+TEST(config_of_each_set_of_conventions) {
+  ModelConfig torchvision = with_conventions("maskrcnn-r50-fpn", CONVENTIONS_TORCHVISION);
+  for (Conventions r = 0; conventions_names[r]; r++) {
+    ModelConfig want = torchvision, got = with_conventions("maskrcnn-r50-fpn", r);
     for (int i = 0; i < COUNT(readme); i++) EXPECT(config_set(&want, readme[i].field, readme[i].value[r], NULL));
     EXPECT_STR(difference(&got, &want), "");
   }
 }
 
 // Fields in no row of README's table stay as they are, and values that depend on others follow them.
-TEST(config_recipe_keeps_the_rest) {
-  ModelConfig c = with_recipe("maskrcnn-r50-fpn", RECIPE_TORCHVISION);
+TEST(config_conventions_keep_the_rest) {
+  ModelConfig c = with_conventions("maskrcnn-r50-fpn", CONVENTIONS_TORCHVISION);
   c.norm = NORM_GN;
   c.rpn_nms = 0.25f;
   c.rpn_post_nms_test = 300;
@@ -172,10 +172,10 @@ TEST(config_recipe_keeps_the_rest) {
   c.full_masks = true;
   config_resize(&c, 600);
   ModelConfig before = c;
-  config_recipe(&c, RECIPE_DETECTRON2);
+  config_conventions(&c, CONVENTIONS_DETECTRON2);
   EXPECT_INT(c.train_size_min, 480);
   EXPECT_INT(c.rpn_post_nms_train, 300);
-  config_recipe(&c, RECIPE_MLPERF);
+  config_conventions(&c, CONVENTIONS_MLPERF);
   EXPECT_INT(c.train_size_min, 600);
   EXPECT(c.norm_eps == 1e-5f); // of its group norm
   EXPECT(c.full_masks);
@@ -184,15 +184,15 @@ TEST(config_recipe_keeps_the_rest) {
   before.rpn_post_nms_train = 300;
   before.norm_eps = 1e-5f;
   EXPECT_STR(difference(&c, &before), "");
-  config_recipe(&c, RECIPE_TORCHVISION);
+  config_conventions(&c, CONVENTIONS_TORCHVISION);
   EXPECT_INT(c.rpn_post_nms_train, 600);
 }
 
 // ---- text -------------------------------------------------------------------------------------------------------
 
 TEST(config_fields_survive_as_text) {
-  for (Recipe r = 0; recipe_names[r]; r++) {
-    ModelConfig c = with_recipe("maskrcnn-r50-fpn", r), back;
+  for (Conventions r = 0; conventions_names[r]; r++) {
+    ModelConfig c = with_conventions("maskrcnn-r50-fpn", r), back;
     CHECK(config_init(&back, "tiny", NULL));
     for (int i = 0; i < config_fields(); i++) {
       char text[MAX_TEXT];
@@ -216,7 +216,7 @@ TEST(config_fields_are_apart) {
     const char *name = config_field_name(i);
     int taken = 0;
     for (int t = 0; t < COUNT(texts); t++) {
-      ModelConfig c = with_recipe("tiny", RECIPE_TORCHVISION), before = c;
+      ModelConfig c = with_conventions("tiny", CONVENTIONS_TORCHVISION), before = c;
       Err err = {""};
       char text[MAX_TEXT];
       if (config_set(&c, name, texts[t], &err)) {
@@ -244,10 +244,10 @@ TEST(config_text_that_is_no_value) {
       {"anchor_kind", "2"}, {"mask_source", "bitmaps"}, {"mean", "1,2,3,"}, {"mean", "1,2,3,4"}, {"rpn_nms", "0.5 "},
       {"norm", ""}};
   for (int i = 0; i < COUNT(unusable); i++) {
-    ModelConfig c = with_recipe("tiny", RECIPE_TORCHVISION);
+    ModelConfig c = with_conventions("tiny", CONVENTIONS_TORCHVISION);
     EXPECT(!config_set(&c, unusable[i].name, unusable[i].text, NULL));
   }
-  ModelConfig c = with_recipe("tiny", RECIPE_TORCHVISION);
+  ModelConfig c = with_conventions("tiny", CONVENTIONS_TORCHVISION);
   Err err = {""};
   EXPECT(!config_set(&c, "full_masks", "1", &err)); // in no checkpoint
   EXPECT_STR(err.msg, "model configuration: unknown field 'full_masks'");
@@ -289,7 +289,7 @@ static const struct {
 
 // config_check's message where the field at `offset` is `value`, "" where it has none.
 static const char *complaint(size_t offset, int value, Err *err) {
-  ModelConfig c = with_recipe("maskrcnn-r50-fpn", RECIPE_TORCHVISION);
+  ModelConfig c = with_conventions("maskrcnn-r50-fpn", CONVENTIONS_TORCHVISION);
   if (offset == offsetof(ModelConfig, size)) c.max_size = 16384;
   memcpy((char *)&c + offset, &value, sizeof value);
   err->msg[0] = '\0';
@@ -313,7 +313,7 @@ TEST(config_ranges_end_where_they_say) {
 }
 
 TEST(config_ranges_of_other_fields) {
-  ModelConfig c = with_recipe("tiny", RECIPE_DETECTRON2);
+  ModelConfig c = with_conventions("tiny", CONVENTIONS_DETECTRON2);
   Err err = {""};
   c.train_sizes = 2;
   c.train_size_min = c.size; // of several sizes, the least
@@ -321,7 +321,7 @@ TEST(config_ranges_of_other_fields) {
   c.train_size_min = c.size + 1;
   EXPECT(!config_check(&c, &err));
   EXPECT_STR(err.msg, "model configuration: train_size_min = 129 is outside 1 … 128");
-  c = with_recipe("tiny", RECIPE_TORCHVISION);
+  c = with_conventions("tiny", CONVENTIONS_TORCHVISION);
   c.max_size = c.size;
   EXPECT(config_check(&c, &err));
   c.max_size = c.size - 1;
@@ -334,16 +334,16 @@ TEST(config_ranges_of_other_fields) {
   } floats[] = {{-1, false, false}, {0, false, true},   {FLT_MIN, true, false}, {0.5f, true, false},
                 {1, true, true},    {255, true, false}, {NAN, false, false}};
   for (int i = 0; i < COUNT(floats); i++) {
-    c = with_recipe("tiny", RECIPE_TORCHVISION);
+    c = with_conventions("tiny", CONVENTIONS_TORCHVISION);
     c.pixel_unit = floats[i].value;
     EXPECT(config_check(&c, &err) == floats[i].unit);
     if (!floats[i].unit) EXPECT_STR(err.msg, "model configuration: pixel_unit must be above 0");
-    c = with_recipe("tiny", RECIPE_TORCHVISION);
+    c = with_conventions("tiny", CONVENTIONS_TORCHVISION);
     c.box_extra = floats[i].value;
     EXPECT(config_check(&c, &err) == floats[i].extra);
     if (!floats[i].extra) EXPECT(strstr(err.msg, "is neither 0 nor 1") && strstr(err.msg, "box_extra = "));
   }
-  c = with_recipe("tiny", RECIPE_TORCHVISION);
+  c = with_conventions("tiny", CONVENTIONS_TORCHVISION);
   c.roi_positive = 1.5f; // more objects than RoIs
   EXPECT(!config_check(&c, &err) && strstr(err.msg, "roi_positive = 1.5 is outside 0 … 1"));
   c.roi_positive = NAN;
@@ -388,7 +388,7 @@ TEST(config_values_that_mean_nothing) {
                   {"classes", "1", "classes = 1 is outside 2 … 65536"},
                   {"classes", "-3", "classes = '-3' is not usable"}};
   for (int i = 0; i < COUNT(unusable); i++) {
-    ModelConfig c = with_recipe("maskrcnn-r50-fpn", RECIPE_TORCHVISION);
+    ModelConfig c = with_conventions("maskrcnn-r50-fpn", CONVENTIONS_TORCHVISION);
     Err err = {""};
     EXPECT(!config_set(&c, unusable[i].name, unusable[i].text, &err) || !config_check(&c, &err));
     if (!EXPECT(strstr(err.msg, unusable[i].says))) printf("    %s\n", err.msg);
@@ -397,18 +397,18 @@ TEST(config_values_that_mean_nothing) {
 
 TEST(config_refuses_what_cannot_be) {
   Err err;
-  ModelConfig c = with_recipe("tiny", RECIPE_MLPERF);
+  ModelConfig c = with_conventions("tiny", CONVENTIONS_MLPERF);
   c.anchor_grid_stride = true;
   EXPECT(!config_check(&c, &err) && strstr(err.msg, "legacy anchors"));
-  c = with_recipe("tiny", RECIPE_MLPERF);
+  c = with_conventions("tiny", CONVENTIONS_MLPERF);
   c.mask_pool = 32;
   EXPECT(config_check(&c, &err));
   c.mask_pool = 33;
   EXPECT(!config_check(&c, &err) && strstr(err.msg, "mask_pool = 33"));
-  c = with_recipe("tiny", RECIPE_DETECTRON2);
+  c = with_conventions("tiny", CONVENTIONS_DETECTRON2);
   c.mask_least_side = 0;
   EXPECT(!config_check(&c, &err) && strstr(err.msg, "mask_least_side"));
-  c = with_recipe("tiny", RECIPE_TORCHVISION);
+  c = with_conventions("tiny", CONVENTIONS_TORCHVISION);
   c.norm_groups = 7; // of 24 channels
   EXPECT(!config_check(&c, &err) && strstr(err.msg, "width 24 does not divide into 7 groups"));
   EXPECT(!config_init(&c, "resnet", &err) && strstr(err.msg, "--model resnet"));

@@ -123,9 +123,9 @@ TEST(model_nodes_declare_all) {
   c.full_masks = true;
   check_declarations(&c);
 }
-TEST_TIER(model_nodes_declare_all_recipes, 1) {
-  for (Recipe r = RECIPE_TORCHVISION; r <= RECIPE_MLPERF; r++) {
-    ModelConfig c = trial_recipe(r);
+TEST_TIER(model_nodes_declare_all_conventions, 1) {
+  for (Conventions r = CONVENTIONS_TORCHVISION; r <= CONVENTIONS_MLPERF; r++) {
+    ModelConfig c = trial_conventions(r);
     check_declarations(&c);
   }
   ModelConfig c = trial_r50(NORM_BN);

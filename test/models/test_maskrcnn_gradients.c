@@ -119,11 +119,11 @@ TEST_TIER(model_gradients, 1) {
   check_gradients(&c, 3);
 }
 TEST_TIER(model_gradients_detectron2, 1) {
-  ModelConfig c = trial_recipe(RECIPE_DETECTRON2);
+  ModelConfig c = trial_conventions(CONVENTIONS_DETECTRON2);
   check_gradients(&c, 1);
 }
 TEST_TIER(model_gradients_mlperf, 1) {
-  ModelConfig c = trial_recipe(RECIPE_MLPERF);
+  ModelConfig c = trial_conventions(CONVENTIONS_MLPERF);
   check_gradients(&c, 1);
 }
 TEST_TIER(model_gradients_r50_frozen_bn, 1) {

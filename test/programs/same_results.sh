@@ -50,6 +50,7 @@ launch() {
   title="$1  $2"
   shift 2
   words=$(echo "$*" | sed "s|@data|$data|g; s|@out|$run|g; s|@before|../before|g; s|@tree|$root|g")
+  grep -q -e --conventions "$folder/train" || words=$(echo "$words" | sed 's/--conventions /--recipe /') # until 1.1
   mkdir -p "$at/$run"
   started=$(date +%s)
   # shellcheck disable=SC2086 # words are to be split, and patterns of files to be found
@@ -225,7 +226,7 @@ check_tools() {
   done
 }
 
-# The tiny model: 60 steps under every norm and recipe, at several sizes, by other numbers of threads.
+# The tiny model: 60 steps under every norm and set of conventions, at several sizes, by other numbers of threads.
 check_cpu() {
   common='--data @data/coco --model tiny --size 96 --batch 2 --iters 60 --lr 0.01 --warmup 10 --seed 3 --out @out
     --device cpu'
@@ -233,7 +234,7 @@ check_cpu() {
   train_both gn $gn
   train_both bn train $common --norm bn --eval-every -1
   train_both frozen-bn train $common --weights @before/bn/model.safetensors --norm frozen-bn --eval-every -1
-  for recipe in detectron2 mlperf; do train_both $recipe train $common --recipe $recipe --eval-every -1; done
+  for whose in detectron2 mlperf; do train_both $whose train $common --conventions $whose --eval-every -1; done
   sizes="train $common --sizes 64,80,96,112 --canvases 3 --eval-every -1"
   train_both sizes $sizes
   for threads in 1 2; do
@@ -285,7 +286,7 @@ further_run() {
   rm -rf "$runs/before/$1" "$runs/after/$1"
 }
 
-# R50-FPN at 800 x 1333. What is asked for first; then the other precisions, norms, recipes and convolutions.
+# R50-FPN at 800 x 1333. What is asked for first; then the other precisions, norms, conventions and convolutions.
 check_gpu() {
   common='--data @data/coco --model maskrcnn-r50-fpn --seed 3 --out @out --eval-every -1 --device cuda:0'
   frozen="train $common --norm frozen-bn --trainable-layers 3 --batch 4 --amp --lr 1e-5 --iters 60"
@@ -308,8 +309,8 @@ check_gpu() {
     --trainable-layers 3 --batch 4 --amp --lr 0.002 --warmup 20 --clip-grad 10 --iters 60
   further infer_both infer-frozen-bn-bf16 --weights learnt-frozen-bn-bf16/model.safetensors --data @data/coco \
     --split val --limit 40 --score 0 --overlays 2 --batch 8 --amp --eval --device cuda:0
-  for recipe in detectron2 mlperf; do
-    further_run $recipe-bf16 train $common --recipe $recipe --batch 2 --amp $gentle --iters 20
+  for whose in detectron2 mlperf; do
+    further_run $whose-bf16 train $common --conventions $whose --batch 2 --amp $gentle --iters 20
   done
   further_run gn-fp16 train $common --batch 2 --amp=fp16 $gentle --iters 20
   further_run gn-fp32 train $common --batch 2 $gentle --iters 5

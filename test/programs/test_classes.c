@@ -277,7 +277,7 @@ TEST_TIER(classes_mistakes, 1) {
   expect_mistake("expected EPOCHS@RATE", "--data %s --phases 10", d);
   expect_mistake("exclude each other", "--data %s --phases 1@1 --epochs 3", d);
   expect_mistake("--sizes is for detectors", "--data %s --sizes 12,16", d);
-  expect_mistake("--recipe is for detectors", "--data %s --recipe mlperf", d);
+  expect_mistake("--conventions is for detectors", "--data %s --conventions mlperf", d);
   expect_mistake("--label-smoothing takes", "--data %s --label-smoothing 2", d);
   expect_mistake("--optimizer takes", "--data %s --optimizer rmsprop", d);
   expect_mistake("--beta2 takes", "--data %s --beta2 1", d);

@@ -24,6 +24,7 @@ TEST_TIER(program_mistakes_of_train, 1) {
   snprintf(train, sizeof train, "%s", tool("train"));
   expect_mistake("--batch", "%s --data %s --bacth 3", train, d);
   expect_mistake("--batch", "%s --data %s --batch zero", train, d);
+  expect_mistake("--recipe is called --conventions since 1.2; give --conventions mlperf", "%s --recipe mlperf", train);
   expect_mistake("/nowhere", "%s --data /nowhere --out %s", train, in_tmp("m"));
   EXPECT(!path_is_dir(in_tmp("nothing-yet")));
   expect_mistake("/nowhere", "%s --data /nowhere --out %s", train, in_tmp("nothing-yet"));

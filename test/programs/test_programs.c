@@ -256,21 +256,21 @@ static void infer(const char *model, const char *out) {
 }
 
 typedef struct Convention {
-  const char *recipe, *resize, *extra; // fields of its checkpoint
-  const char *field, *was, *is;        // one that inference depends on, its value and another
+  const char *conventions, *resize, *extra; // fields of its checkpoint
+  const char *field, *was, *is;             // one that inference depends on, its value and another
 } Convention;
 
-// A recipe trains, and resumes to the same bits. infer computes by what the checkpoint says: the same weights under
+// A set of conventions trains, and resumes to the same bits. infer computes by what the checkpoint says: the same weights under
 // another convention find something else.
-static void check_recipe(const Convention *c) {
+static void check_conventions(const Convention *c) {
   char options[64], whole[32], parts[32], model[512], other[512], found[2][512];
-  snprintf(whole, sizeof whole, "%s-whole", c->recipe);
-  snprintf(parts, sizeof parts, "%s-parts", c->recipe);
-  snprintf(options, sizeof options, "--recipe %s", c->recipe);
+  snprintf(whole, sizeof whole, "%s-whole", c->conventions);
+  snprintf(parts, sizeof parts, "%s-parts", c->conventions);
+  snprintf(options, sizeof options, "--conventions %s", c->conventions);
   if (!EXPECT_INT(train_shapes("", whole, options), 0)) return;
-  snprintf(options, sizeof options, "--recipe %s --stop-after 3", c->recipe);
+  snprintf(options, sizeof options, "--conventions %s --stop-after 3", c->conventions);
   if (!EXPECT_INT(train_shapes("OMP_NUM_THREADS=1", parts, options), 0)) return;
-  snprintf(options, sizeof options, "--recipe %s --resume", c->recipe);
+  snprintf(options, sizeof options, "--conventions %s --resume", c->conventions);
   if (!EXPECT_INT(train_shapes("", parts, options), 0)) return;
   snprintf(model, sizeof model, "%s/%s/model.safetensors", test_tmp(), whole);
   snprintf(other, sizeof other, "%s/%s/model.safetensors", test_tmp(), parts);
@@ -279,27 +279,27 @@ static void check_recipe(const Convention *c) {
   EXPECT_STR(field_of(model, "box_extra"), c->extra);
   copy_edited(model, other, c->field, c->was, c->is);
   for (int i = 0; i < 2; i++) {
-    snprintf(found[i], sizeof found[i], "%s/%s-found-%d", test_tmp(), c->recipe, i);
+    snprintf(found[i], sizeof found[i], "%s/%s-found-%d", test_tmp(), c->conventions, i);
     infer(i ? other : model, found[i]);
     strcat(found[i], "/detections.json");
   }
   EXPECT(!same_file(found[0], found[1]));
 }
 
-TEST_TIER(program_recipes, 1) {
-  check_recipe(&(Convention){"torchvision", "torchvision", "0", "pixel_unit", "255", "254"});
-  check_recipe(&(Convention){"detectron2", "detectron2", "0", "roi_aligned", "1", "0"});
-  check_recipe(&(Convention){"mlperf", "maskrcnn-benchmark", "1", "box_extra", "1", "0"});
-  // A run goes on by its own recipe only.
+TEST_TIER(program_conventions, 1) {
+  check_conventions(&(Convention){"torchvision", "torchvision", "0", "pixel_unit", "255", "254"});
+  check_conventions(&(Convention){"detectron2", "detectron2", "0", "roi_aligned", "1", "0"});
+  check_conventions(&(Convention){"mlperf", "maskrcnn-benchmark", "1", "box_extra", "1", "0"});
+  // A run goes on by its own conventions only.
   const char *said;
   int status = command(&said,
                        "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --seed 5 "
-                       "--eval-every -1 --recipe mlperf --resume",
+                       "--eval-every -1 --conventions mlperf --resume",
                        tool("train"), shapes_set(), in_tmp("detectron2-whole"));
   EXPECT_INT(status, 2);
   EXPECT(strstr(said, "its model has train_size_min = 51"));
-  // Other flags win over it: the detectron2 recipe's warmup would be 0 of 8 steps, its norm is the model's.
-  if (EXPECT_INT(train_shapes("", "flags", "--recipe detectron2 --warmup 3 --norm bn --max-size 96"), 0)) {
+  // Other flags win over it: detectron2's warmup would be 0 of 8 steps, its norm is the model's.
+  if (EXPECT_INT(train_shapes("", "flags", "--conventions detectron2 --warmup 3 --norm bn --max-size 96"), 0)) {
     const char *model = in_tmp("flags/model.safetensors");
     EXPECT_STR(field_of(model, "norm"), "bn");
     EXPECT_STR(field_of(model, "max_size"), "96");
@@ -311,13 +311,13 @@ TEST_TIER(program_recipes, 1) {
     EXPECT(strstr(ckpt_find_meta(&c, "run"), "\"sizes\":\"51 53 56 58 61 64\"")); // 51 + 13 i / 5
     ckpt_close(&c);
   }
-  // --weights keeps the checkpoint's conventions; --recipe replaces them all.
+  // --weights keeps the checkpoint's conventions; --conventions replaces them all.
   char weights[600];
   for (int replaced = 0; replaced < 2; replaced++) {
     snprintf(weights, sizeof weights, "%s/detectron2-whole/model.safetensors", test_tmp());
     status =
         command(&said, "%s --data %s --out %s --weights %s --iters 1 --eval-every -1 %s", tool("train"), shapes_set(),
-                in_tmp(replaced ? "replaced" : "inherited"), weights, replaced ? "--recipe torchvision" : "");
+                in_tmp(replaced ? "replaced" : "inherited"), weights, replaced ? "--conventions torchvision" : "");
     if (!EXPECT_INT(status, 0)) fprintf(stderr, "%s\n", said);
     const char *model = in_tmp(replaced ? "replaced/model.safetensors" : "inherited/model.safetensors");
     EXPECT_STR(field_of(model, "mask_source"), replaced ? "soft" : "polygon");

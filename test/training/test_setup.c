@@ -1,4 +1,4 @@
-// How a run learns by default, and by the rules of a recipe's source.
+// How a run learns by default, and by the rules of other programs' conventions.
 #include "test/harness/test.h"
 #include "training/defaults.h"
 #include "training/setup.h"
@@ -29,15 +29,15 @@ TEST(setup_warmup_is_a_third_of_a_short_run) {
 }
 
 // references/detection/engine.py of torchvision; detectron2's and maskrcnn-benchmark's WarmupMultiStepLR.
-TEST(setup_recipes_keep_their_sources_warmup) {
-  EXPECT_INT(schedule("--recipe", "torchvision", 90000, 7500).warmup, 1000);
-  EXPECT_INT(schedule("--recipe", "torchvision", 300, 15).warmup, 14);
-  EXPECT_INT(schedule("--recipe", "detectron2", 300, 15).warmup, 1000);
-  EXPECT_INT(schedule("--recipe", "mlperf", 300, 15).warmup, 500);
-  EXPECT_NEAR(schedule("--recipe", "mlperf", 300, 15).warmup_factor, 1 / 3.0, 1e-15);
+TEST(setup_conventions_keep_their_sources_warmup) {
+  EXPECT_INT(schedule("--conventions", "torchvision", 90000, 7500).warmup, 1000);
+  EXPECT_INT(schedule("--conventions", "torchvision", 300, 15).warmup, 14);
+  EXPECT_INT(schedule("--conventions", "detectron2", 300, 15).warmup, 1000);
+  EXPECT_INT(schedule("--conventions", "mlperf", 300, 15).warmup, 500);
+  EXPECT_NEAR(schedule("--conventions", "mlperf", 300, 15).warmup_factor, 1 / 3.0, 1e-15);
 }
 
-TEST(setup_limits_the_gradient_where_no_recipe_says_otherwise) {
+TEST(setup_limits_the_gradient_where_no_conventions_say_otherwise) {
   static const struct {
     const char *option, *value;
     float clip;
@@ -45,8 +45,8 @@ TEST(setup_limits_the_gradient_where_no_recipe_says_otherwise) {
   } cases[] = {{NULL, NULL, 10, true},
                {"--clip-grad", "0", 0, true},
                {"--clip-grad", "3", 3, true},
-               {"--recipe", "mlperf", 0, false},
-               {"--recipe", "torchvision", 0, false}};
+               {"--conventions", "mlperf", 0, false},
+               {"--conventions", "torchvision", 0, false}};
   for (int i = 0; i < COUNT(cases); i++) {
     TrainOptions o = options(cases[i].option, cases[i].value);
     EXPECT_NEAR(o.clip_grad, cases[i].clip, 0);

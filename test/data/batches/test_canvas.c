@@ -130,7 +130,7 @@ TEST(canvas_choice_holds_every_image_and_ignores_order) {
 
 // detectron2: 800 / 480 · 640 = 1066.67 rounds up; 800 / 383 · 640 = 1336.8 is above 1333, so both sides shrink again,
 // to 797.7 and 1333. maskrcnn-benchmark: round(1333 · 383 / 640) = 798, then 798 · 640 / 383 = 1333.5 cut down.
-TEST(resize_shape_of_recipes) {
+TEST(resize_shape_of_conventions) {
   const struct {
     int h, w, detectron2[2], benchmark[2];
   } cases[] = {{480, 640, {800, 1067}, {800, 1066}}, {640, 480, {1067, 800}, {1066, 800}},
