@@ -5,11 +5,10 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/log_clock.h"
+#include "base/log_read.h"
 #include "page/page_session_read.h"
-#include "training/amendments.h"
-#include "training/curves.h"
 #include "training/page_evaluation.h"
-#include "training/run_clock.h"
 
 // ---- the log --------------------------------------------------------------------------------------------------------
 

@@ -5,10 +5,10 @@
 #include "base/cli.h"
 #include "base/file.h"
 #include "base/file_set.h"
+#include "base/log_read.h"
 #include "base/output.h"
 #include "page/page_read.h"
 #include "page/plot.h"
-#include "training/curves.h"
 
 enum { MAX_RUNS = 8 };
 _Static_assert((int)MAX_RUNS <= (int)PLOT_COLOURS, "every run has a colour of its own");

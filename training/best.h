@@ -1,8 +1,8 @@
 // The best states of a run by the metrics that its task names, kept as files of their own, and how long there has been
 // no gain.
 #pragma once
+#include "base/log_read.h"
 #include "evaluation/task.h"
-#include "training/curves.h"
 
 typedef struct Best {
   const TaskRow *task;

@@ -1,55 +1,9 @@
 #include "training/curves.h"
 #include <stdlib.h>
-#include <string.h>
 #include "base/alloc.h"
-#include "base/json_lines.h"
+#include "base/log_read.h"
 #include "evaluation/task.h"
 #include "page/plot.h"
-
-static void curve_add(Curve *c, double x, double y) {
-  array_reserve((void **)&c->x, &c->cap_x, (size_t)c->n + 1, sizeof *c->x);
-  array_reserve((void **)&c->y, &c->cap_y, (size_t)c->n + 1, sizeof *c->y);
-  c->x[c->n] = x;
-  c->y[c->n++] = y;
-}
-
-typedef struct CurveKeys {
-  const char *const *key;
-  int n;
-  Curve *curve;
-} CurveKeys;
-
-// One record: its step is its first member.
-static bool read_record(Json *j, void *curves) {
-  const CurveKeys *c = curves;
-  double step = 0;
-  const char *key;
-  if (json_begin_object(j))
-    while ((key = json_key(j))) {
-      int k = 0;
-      while (k < c->n && strcmp(c->key[k], key)) k++;
-      if (!strcmp(key, "step"))
-        step = json_number(j);
-      else if (k < c->n && json_peek(j) == JSON_NUMBER)
-        curve_add(&c->curve[k], step, json_number(j));
-      else
-        json_skip(j);
-    }
-  return true;
-}
-
-bool curves_read(const char *path, const char *const *keys, int count, Curve *out, Err *err) {
-  return json_lines(path, read_record, &(CurveKeys){keys, count, out}, err);
-}
-
-void curves_free(Curve *curves, int count) {
-  for (int i = 0; i < count; i++) {
-    free(curves[i].x);
-    free(curves[i].y);
-  }
-}
-
-// ---- the picture --------------------------------------------------------------------------------------------------
 
 enum { CURVES = 4 + MAX_LOSSES + MAX_TASK_CURVES };
 

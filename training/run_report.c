@@ -3,10 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/log_clock.h"
+#include "base/log_read.h"
 #include "evaluation/task.h"
-#include "training/amendments.h"
-#include "training/curves.h"
-#include "training/run_clock.h"
 
 bool run_report_due(const TrainingRun *r) { return task_of(r->model)->tells_run; }
 

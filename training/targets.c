@@ -4,8 +4,8 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/json_lines.h"
+#include "base/log_clock.h"
 #include "base/output.h"
-#include "training/run_clock.h"
 
 Targets targets_of(const TrainOptions *o) {
   const struct {

@@ -1,4 +1,4 @@
-#include "training/run_clock.h"
+#include "base/log_clock.h"
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"

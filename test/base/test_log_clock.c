@@ -1,7 +1,7 @@
 // The time of all sessions of a run, from logs that are made up.
 #include "base/alloc.h"
+#include "base/log_clock.h"
 #include "test/harness/test.h"
-#include "training/run_clock.h"
 
 static RunSessions sessions_of(const char *log) {
   RunSessions s = {0};
