@@ -14,15 +14,6 @@
 #include "training/targets.h"
 #include "training/validate.h"
 
-// Whether this rank has the files and speaks.
-static bool leads(const TrainingRun *r) { return comm_rank(r->comm) == 0; }
-
-// What the first rank decides.
-static bool as_first(const TrainingRun *r, bool decision) {
-  comm_broadcast_bytes(r->comm, &decision, sizeof decision);
-  return decision;
-}
-
 // Cores that training leaves to scores: none on the CPU. On a GPU one core drives it; decoders rest most of the time
 // unless their number was chosen, and are taken for half of the cores.
 static int spare_cores(const TrainingRun *r) {
@@ -34,7 +25,7 @@ static int spare_cores(const TrainingRun *r) {
 static void say_where(TrainingRun *r, int64_t step) {
   r->at = step;
   comm_at(r->comm, step);
-  if (leads(r))
+  if (run_leads(r))
     die_context("step %lld; %s", (long long)step, r->files.kept);
   else
     die_context("step %lld", (long long)step);
@@ -58,7 +49,7 @@ static void expect(const TrainingRun *r, bool ok, const Err *err) {
 // evaluated: the state is scored next.
 static void save(TrainingRun *r, int64_t step, bool evaluated) {
   Err err;
-  if (leads(r)) expect(r, files_save(&r->files, &r->engine, step, evaluated, &err), &err);
+  if (run_leads(r)) expect(r, files_save(&r->files, &r->engine, step, evaluated, &err), &err);
 }
 
 // False when it was told to stop.
@@ -71,7 +62,7 @@ static bool evaluate(TrainingRun *r, int64_t step) {
   void *results = NULL;
   if (!r->o.val_loss || validate_run(&r->engine, r->val, r->o.threads, interrupted, &losses, &err))
     results = task->collect(&r->engine, r->val, r->o.threads, interrupted, &err);
-  if (results && leads(r))
+  if (results && run_leads(r))
     expect(r, files_score(&r->files, task, r->val, results, spare_cores(r), step, start, &losses, &err), &err);
   else if (results)
     task->release(results);
@@ -114,7 +105,7 @@ bool train_diverged(TrainingRun *r, int64_t step, const StepResult *s) {
 // What the run's page tells beside its log. That it cannot be written ends no run.
 static void write_session(TrainingRun *r, const char *state, const char *warning) {
   Err err;
-  if (leads(r) && !page_session_write(r, state, warning, &err))
+  if (run_leads(r) && !page_session_write(r, state, warning, &err))
     log_note(&r->files.log, "no page of the run: %s", err.msg);
 }
 
@@ -139,7 +130,7 @@ static bool take_results(TrainingRun *r, bool wait, int64_t *done) {
     r->asked |= s.stop;
     memcpy(r->scale, s.scale, sizeof r->scale);
     step_parts_result(&r->step_parts, &s);
-    if (leads(r)) show_step(r, step, &s);
+    if (run_leads(r)) show_step(r, step, &s);
   }
   return true;
 }
@@ -160,9 +151,9 @@ static bool told_to_stop(const TrainingRun *r) { return r->comm ? r->asked : int
 static bool out_of_patience(TrainingRun *r) {
   Err err;
   if (!r->o.patience) return false;
-  if (leads(r)) expect(r, files_settle(&r->files, &err), &err);
-  if (!as_first(r, leads(r) && r->files.best.without_gain >= r->o.patience)) return false;
-  if (leads(r))
+  if (run_leads(r)) expect(r, files_settle(&r->files, &err), &err);
+  if (!run_as_first(r, run_leads(r) && r->files.best.without_gain >= r->o.patience)) return false;
+  if (run_leads(r))
     log_note(&r->files.log, "ended: %d evaluations without a gain; the best are kept as best-*.safetensors",
              r->files.best.without_gain);
   return true;
@@ -174,9 +165,9 @@ static bool targets_met(TrainingRun *r) {
   TimeToTarget t = {0};
   const Targets targets = targets_of(&r->o);
   if (!targets.n) return false;
-  if (leads(r)) expect(r, files_settle(&r->files, &err) && targets_read(&targets, r->o.out, &t, &err), &err);
-  if (!as_first(r, t.reached)) return false;
-  if (leads(r)) log_note(&r->files.log, "ended: step %lld reached %s", (long long)t.step, t.summary);
+  if (run_leads(r)) expect(r, files_settle(&r->files, &err) && targets_read(&targets, r->o.out, &t, &err), &err);
+  if (!run_as_first(r, t.reached)) return false;
+  if (run_leads(r)) log_note(&r->files.log, "ended: step %lld reached %s", (long long)t.step, t.summary);
   return true;
 }
 
@@ -185,20 +176,20 @@ static bool ended_by_scores(TrainingRun *r) { return out_of_patience(r) || targe
 // Of a run that goes on where an evaluation fell due that no record tells of. False when it was told to stop.
 static bool evaluate_again(TrainingRun *r, int64_t step) {
   Err err;
-  if (leads(r)) expect(r, files_reuse(&r->files, &err), &err);
+  if (run_leads(r)) expect(r, files_reuse(&r->files, &err), &err);
   return evaluate(r, step);
 }
 
 // Between two steps: what has come to its end beside them.
 static void poll_files(TrainingRun *r) {
   Err err;
-  if (leads(r)) expect(r, files_poll(&r->files, &err), &err);
+  if (run_leads(r)) expect(r, files_poll(&r->files, &err), &err);
 }
 
 // At the end of a phase, what the run has come to, scores included.
 static void report_phase(TrainingRun *r, int64_t step) {
   Err err;
-  if (!leads(r) || !run_report_due(r) || step == r->steps || !run_report_phase_ends(r, step)) return;
+  if (!run_leads(r) || !run_report_due(r) || step == r->steps || !run_report_phase_ends(r, step)) return;
   expect(r, files_settle(&r->files, &err) && run_report_write(r, step, false, &err), &err);
 }
 
@@ -206,7 +197,7 @@ static void report_phase(TrainingRun *r, int64_t step) {
 // state before it is saved, or there is an older one.
 static void save_before_void(TrainingRun *r, int64_t done) {
   engine_set_scale(&r->engine, r->scale);
-  const bool saved = leads(r) && files_last(&r->files) == done;
+  const bool saved = run_leads(r) && files_last(&r->files) == done;
   if (!saved && !config_batch_norm(&r->engine.config)) save(r, done, false);
 }
 
@@ -229,7 +220,7 @@ static Outcome make_steps(TrainingRun *r, Loader *loader) {
   Err err;
   const TrainOptions *o = &r->o;
   const int64_t save_every = o->checkpoint_every ? o->checkpoint_every : MAX(r->per_epoch, 100);
-  const bool scored = as_first(r, leads(r) && r->files.log.evaluated >= r->first); // before this call
+  const bool scored = run_as_first(r, run_leads(r) && r->files.log.evaluated >= r->first); // before this call
   if (r->first > 0 && evaluation_due(r, r->first) && !scored) evaluate_again(r, r->first);
   bool enough = r->first > 0 && ended_by_scores(r), stop = enough || told_to_stop(r);
   if (r->first < r->last && !stop) stop = !stage_first(r, loader);
@@ -257,7 +248,7 @@ static Outcome make_steps(TrainingRun *r, Loader *loader) {
   bool complete = !r->diverged && !r->is_void && (done == r->steps || enough);
   if (complete && !enough && r->val && !(scored && r->first == done))
     complete = done > r->first ? evaluate(r, done) : evaluate_again(r, done);
-  if (leads(r)) expect(r, files_settle(&r->files, &err), &err);
+  if (run_leads(r)) expect(r, files_settle(&r->files, &err), &err);
   r->done = done;
   return r->diverged ? RUN_DIVERGED : complete ? RUN_COMPLETE : RUN_STOPPED;
 }
@@ -365,13 +356,13 @@ static void open_files(TrainingRun *r) {
 
 // The loop and what stands around it.
 Outcome train_run(TrainingRun *r, Loader *loader) {
-  if (leads(r)) open_files(r);
+  if (run_leads(r)) open_files(r);
   interrupt_catch();
   const Outcome outcome = make_steps(r, loader);
   die_first(NULL, NULL); // nothing goes on beside it from here
   comm_last(r->comm, NULL, NULL);
   gather_bad_images(r);
-  if (leads(r)) finish(r, outcome);
-  if (as_first(r, outcome == RUN_STOPPED && (*r->trouble.msg || r->is_void))) end_by_trouble(r);
+  if (run_leads(r)) finish(r, outcome);
+  if (run_as_first(r, outcome == RUN_STOPPED && (*r->trouble.msg || r->is_void))) end_by_trouble(r);
   return outcome;
 }

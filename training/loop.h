@@ -1,42 +1,6 @@
 // The loop of a training run: its steps, and what falls due between them.
 #pragma once
-#include "comm/job.h"
-#include "data/batches/loader.h"
-#include "engine/engine.h"
-#include "nn/optim.h"
-#include "training/divergence.h"
-#include "training/options.h"
-#include "training/run_files.h"
-#include "training/step_parts.h"
-
-// One session: from opened data to closed files. Ranks go through it side by side; only the first has files and speaks.
-typedef struct TrainingRun {
-  TrainOptions o; // its texts are main's
-  int rollbacks;  // before this session
-  double left;    // the rate of the session before, which diverged
-  Job *job;
-  Comm *comm; // the job's; NULL: alone
-  const Model *model;
-  Engine engine;
-  Dataset *train, *val;                  // val NULL: nothing to evaluate on
-  double build_seconds;                  // of the engine
-  int64_t steps, first, last, per_epoch; // of the whole run; of this call
-  int64_t done;                          // when the loop ended
-  Schedule schedule;
-  char *identity;       // what a resumed run must share
-  Record amended;       // what --amend changed of it
-  RunFiles files;       // the first rank's
-  int64_t at;           // the step under way, for messages
-  Err trouble;          // what ends the run once its state is saved, such as images that cannot be read; "" = nothing
-  bool asked;           // all ranks have agreed to stop
-  bool is_void;         // … or to end, because one has no batch
-  double scale[3];      // of engine_get_scale, after the last step that was not void
-  StepParts step_parts; // for the run's page
-  bool diverged;
-  Divergence divergence;
-} TrainingRun;
-
-typedef enum Outcome { RUN_COMPLETE, RUN_STOPPED, RUN_DIVERGED } Outcome;
+#include "training/run.h"
 
 // Stages the loader's next batch. False when there are images that cannot be used: `trouble` says which.
 bool train_stage(TrainingRun *r, Loader *l);

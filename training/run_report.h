@@ -2,7 +2,7 @@
 // parameters, settings, machine. All but what is of this process is read from the log, so that a resumed run tells of
 // all its parts.
 #pragma once
-#include "training/loop.h"
+#include "training/run.h"
 
 // Whether the run has such a file: its task says so.
 bool run_report_due(const TrainingRun *r);

@@ -2,7 +2,7 @@
 // settings, machine, memory, defects of the data, where the time of a step goes, and which curves there are. Its
 // members are training/session.c's; page/page_read.c reads them.
 #pragma once
-#include "training/loop.h"
+#include "training/run.h"
 
 // Writes the file as a whole. state: "running", "complete", …; warning: one more, NULL: none.
 bool page_session_write(const TrainingRun *r, const char *state, const char *warning, Err *err);

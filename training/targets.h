@@ -1,7 +1,7 @@
 // Targets that end a run: metrics of its evaluations, and the time to them. All of it is read from the log, so that a
 // resumed run counts the time of all its parts.
 #pragma once
-#include "training/loop.h"
+#include "training/run.h"
 
 enum { MAX_TARGETS = 3 };
 

@@ -1,0 +1,47 @@
+#include "training/loading.h"
+#include "data/batches/sampler.h"
+
+// Where phases tell which epochs are augmented, all others are not.
+static void choose_augmentation(const TrainOptions *o, LoaderOptions *l) {
+  l->augment = (Augment){o->rotate, o->shift, o->shear, o->zoom, o->crop};
+  if (!o->phase_list.n) return;
+  phases_augmented(&o->phase_list, &l->augment_from, &l->augment_until);
+  if (l->augment_until) return;
+  l->augment = (Augment){0};
+  l->flip = 0;
+}
+
+LoaderOptions run_loader_options(const TrainingRun *r) {
+  const TrainOptions *o = &r->o;
+  LoaderOptions l = {.batch = o->batch,
+                     .rank = o->same_images ? 0 : comm_rank(r->comm),
+                     .world = o->same_images ? 1 : o->ranks,
+                     .seed = (uint64_t)o->seed,
+                     .train = true,
+                     .flip = o->flip,
+                     .threads = o->threads,
+                     .prefetch = PREFETCH,
+                     .masks = r->model->targets & BATCH_BIT(BATCH_BITS),
+                     .strict = o->strict,
+                     .first_step = r->first};
+  if (r->train->of_classes) choose_augmentation(o, &l);
+  return l;
+}
+
+Loader *run_loader(TrainingRun *r) {
+  Err err;
+  LoaderOptions options = run_loader_options(r);
+  options.memory = ring_memory(&r->engine.train.ring);
+  Loader *l = loader_open(r->train, &options, &err);
+  if (!l) die(EXIT_RUN, "%s", err.msg);
+  return l;
+}
+
+int64_t run_steps_per_epoch(const TrainingRun *r) {
+  Sampler s;
+  SamplerOptions options = {.batch = r->o.batch, .world = r->o.ranks, .seed = (uint64_t)r->o.seed, .train = true};
+  sampler_open(&s, r->train->image_canvas, r->train->num_images, r->train->num_canvases, &options);
+  int64_t steps = s.steps;
+  sampler_close(&s);
+  return steps;
+}

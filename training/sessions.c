@@ -1,0 +1,260 @@
+#include "training/sessions.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/interrupt.h"
+#include "engine/benchmark.h"
+#include "engine/identity.h"
+#include "training/benchmarks.h"
+#include "training/data.h"
+#include "training/loading.h"
+#include "training/loop.h"
+#include "training/setup.h"
+#include "training/start.h"
+
+// ---- set-up ---------------------------------------------------------------------------------------------------------
+
+// What to train on and, where there is one, what to evaluate on: opened once, before there are ranks.
+typedef struct TrainingData {
+  Dataset train, val;
+  bool has_val;
+} TrainingData;
+
+static void open_data(const TrainOptions *o, TrainingData *d) {
+  const ModelConfig config = setup_model(o);
+  d->has_val = train_open_data(o, &config, &d->train, &d->val);
+}
+
+static void close_data(TrainingData *d) {
+  dataset_close(&d->train);
+  if (d->has_val) dataset_close(&d->val);
+}
+
+// "ranks: 8, of 2 hosts; NCCL 2.28.9, 16 CTAs"
+static void print_ranks(Comm *c) {
+  CollectiveFacts facts;
+  int hosts = 1;
+  if (!c) return;
+  for (int i = 1; i < comm_world(c); i++) hosts += strcmp(comm_host(c, i), comm_host(c, i - 1)) != 0;
+  collective_facts(c, &facts);
+  fprintf(stderr, "ranks: %d", comm_world(c));
+  if (hosts > 1) fprintf(stderr, ", of %d hosts", hosts);
+  const int v = facts.nccl_version;
+  if (v)
+    fprintf(stderr, "; NCCL %d.%d.%d, %d CTAs at most\n", v / 10000, v / 100 % 100, v % 100, facts.ctas);
+  else
+    fprintf(stderr, "; over TCP, as in tests\n");
+  free(facts.variables);
+}
+
+// Shown once nothing can be wrong any more with what was asked for: a mistake gets its one line alone.
+static void report(const TrainingRun *r) {
+  if (!run_leads(r)) return;
+  if (!r->o.benchmark && !r->rollbacks) fprintf(stderr, "configuration:\n%s", r->o.resolved);
+  device_print(r->engine.dev, stderr);
+  print_ranks(r->comm);
+  dataset_print(r->train, stderr);
+}
+
+static void open_engine(TrainingRun *r) {
+  const ModelConfig config = setup_model(&r->o);
+  r->model = model_of(&config);
+  const double start = now_seconds();
+  setup_engine(&r->o, r->comm, config, r->train, r->val, &r->engine);
+  r->build_seconds = now_seconds() - start;
+}
+
+static void close_run(TrainingRun *r) {
+  engine_close(&r->engine);
+  files_free(&r->files);
+  free(r->identity);
+  record_free(&r->amended);
+}
+
+// ---- one session ----------------------------------------------------------------------------------------------------
+
+static void plan_steps(TrainingRun *r) {
+  const TrainOptions *o = &r->o;
+  r->per_epoch = run_steps_per_epoch(r);
+  r->steps = o->iters ? o->iters : o->epochs * r->per_epoch;
+  if (!r->o.eval_every) r->o.eval_every = (int)MIN(o->eval_epochs * r->per_epoch, INT32_MAX);
+  r->schedule = setup_schedule(o, &r->engine.config, r->steps, r->per_epoch);
+  r->identity = setup_identity(o, r->train, &r->schedule, &r->engine);
+}
+
+// A rollback to the beginning leaves no checkpoint to tell what has changed.
+static void amend_beginning(TrainingRun *r) {
+  char was[NUMBER_TEXT], is[NUMBER_TEXT];
+  number_text(r->left, was);
+  number_text(r->schedule.base, is);
+  char *both = xasprintf("[%s,%s]", was, is);
+  record_raw(&r->amended, "lr", both);
+  free(both);
+}
+
+// Ranks train the same model on the same data.
+static void agree(const TrainingRun *r) {
+  Err err;
+  if (comm_alone(r->comm)) return;
+  char *text = setup_agreement(r->identity, &r->engine.config, r->train, r->val);
+  if (!comm_agree(r->comm, text, identity_agrees, &err)) die(EXIT_USAGE, "%s", err.msg);
+  free(text);
+}
+
+// The first rank's files and weights become every rank's.
+static void begin(TrainingRun *r) {
+  const TrainOptions *o = &r->o;
+  record_begin(&r->amended);
+  agree(r);
+  if (run_leads(r)) r->first = start_weights(o, &r->engine, &r->files, r->identity, &r->amended);
+  if (r->rollbacks && !r->first) amend_beginning(r);
+  if (r->first > r->steps)
+    die(EXIT_USAGE, "%s stands at step %lld already, past the %lld of this run: give more --epochs or --iters", o->out,
+        (long long)r->first, (long long)r->steps);
+  comm_broadcast_bytes(r->comm, &r->first, sizeof r->first);
+  engine_share_state(&r->engine);
+  engine_get_scale(&r->engine, r->scale);
+  r->last = o->stop_after ? MIN(r->steps, r->first + o->stop_after) : r->steps;
+}
+
+// From opened data to a loop that has ended. What it leaves of a divergence is in `divergence` and `trouble`.
+static Outcome session(TrainingRun *r) {
+  const TrainOptions *o = &r->o;
+  Outcome outcome = RUN_COMPLETE;
+  Err err;
+  files_name(&r->files, o->out);
+  r->files.keep = o->keep;
+  r->files.least_score = o->report_score;
+  open_engine(r);
+  if (o->plan) return outcome;
+  plan_steps(r);
+  begin(r);
+  const bool traces = o->trace && run_leads(r);
+  Trace *trace = traces ? trace_open(o->trace, &err) : NULL;
+  if (traces && !trace) die(EXIT_USAGE, "--trace: %s", err.msg);
+  report(r);
+  Loader *loader = run_loader(r);
+  if (o->benchmark) {
+    benchmark_steps(r, loader, trace);
+  } else {
+    engine_time_nodes(&r->engine, o->profile || trace, trace);
+    outcome = train_run(r, loader);
+    if (o->profile && run_leads(r)) benchmark_print_nodes(&r->engine);
+  }
+  loader_close(loader);
+  if (!trace_close(trace, &err)) die(EXIT_RUN, "--trace: %s", err.msg);
+  return outcome;
+}
+
+// ---- one after another ----------------------------------------------------------------------------------------------
+
+// The folder is this program's until it ends.
+static void take_folder(const TrainOptions *o) {
+  Err err;
+  RunFiles f = {0};
+  files_name(&f, o->out);
+  if (!files_lock(&f, &err)) die(EXIT_USAGE, "%s", err.msg);
+  files_free(&f);
+}
+
+enum { MAX_ROLLBACKS = 3 };
+
+// Whether a session that diverged is followed by another with half the rate, as the first rank's files allow, which
+// the options then ask for.
+static bool roll_back(TrainingRun *r, TrainOptions *o) {
+  struct {
+    bool again, amend;
+    float lr;
+    int resume;
+  } next = {0};
+  if (o->on_divergence != DIVERGENCE_ROLLBACK || r->rollbacks == MAX_ROLLBACKS) return false;
+  if (run_leads(r)) next.again = divergence_roll_back(&r->divergence, o, &r->files);
+  next.amend = o->amend;
+  next.lr = o->lr;
+  next.resume = o->resume;
+  comm_broadcast_bytes(r->comm, &next, sizeof next);
+  o->amend = next.amend;
+  o->lr = next.lr;
+  o->resume = next.resume;
+  return next.again;
+}
+
+// After a restart: with the rate that the attempt before has come to, also where its checkpoint is older than that.
+static void go_on_rolled_back(const Job *job, TrainOptions *o, int *rollbacks, double *left) {
+  rollback_of_note(job->left, rollbacks, &o->lr);
+  *left = 2 * float_decimal(o->lr);
+  o->amend = true;
+}
+
+// What was not finite is the mean over ranks: no rank is to blame.
+static NORETURN void end_by_divergence(TrainingRun *r) {
+  if (run_leads(r)) job_over(r->job);
+  comm_broadcast_bytes(r->comm, &r->trouble, sizeof r->trouble);
+  comm_all_know(r->comm);
+  die(EXIT_RUN, "%s", r->trouble.msg);
+}
+
+// Sessions, of which each that diverges is followed by one with half the rate, where --on-divergence says so.
+static void train_all(TrainOptions *o, Job *job, TrainingData *data) {
+  double left = 0;
+  int rollbacks = 0;
+  if (job->left) go_on_rolled_back(job, o, &rollbacks, &left);
+  for (;; rollbacks++) {
+    TrainingRun r = {.o = *o,
+                     .job = job,
+                     .comm = job->comm,
+                     .train = &data->train,
+                     .val = data->has_val ? &data->val : NULL,
+                     .rollbacks = rollbacks,
+                     .left = left};
+    const Outcome outcome = session(&r);
+    const bool again = outcome == RUN_DIVERGED && roll_back(&r, o);
+    if (outcome == RUN_DIVERGED && !again) end_by_divergence(&r);
+    if (again && run_leads(&r))
+      fprintf(stderr, "%s\nrolling back, %d of %d\n", r.trouble.msg, rollbacks + 1, MAX_ROLLBACKS);
+    left = r.schedule.base;
+    close_run(&r);
+    if (!again) return;
+  }
+}
+
+static void keep_text(void *options, char *text, size_t room) {
+  const TrainOptions *o = options;
+  RunFiles f = {0};
+  files_name(&f, o->out);
+  files_describe(&f, text, room);
+  files_free(&f);
+}
+
+bool sessions_run(TrainOptions *o) {
+  Err err;
+  Job job;
+  TrainingData data = {0};
+  const JobOptions options = {.gpus = o->ranks,
+                              .device = o->device,
+                              .rendezvous = o->rendezvous,
+                              .timeout = o->timeout,
+                              .rendezvous_timeout = o->rendezvous_timeout,
+                              .restarts = o->restarts,
+                              .kept = keep_text,
+                              .context = o};
+  job_begin(&job, &options);
+  if (!comm_agree(job.comm, o->resolved, train_options_same, &err)) die(EXIT_USAGE, "%s", err.msg);
+  const ModelConfig config = setup_model(o);
+  train_find_data(o, &config);
+  if (!o->plan && !o->benchmark && job.launch.rank == 0) take_folder(o);
+  comm_barrier(job.comm); // until the folder is there
+  open_data(o, &data);
+  if (!o->plan) job_start(&job, &options);
+  o->ranks = job.comm ? job.launch.world : job.ranks;
+  o->device = job.device;
+  if (job.attempt) o->resume = RESUME_LAST;
+  train_all(o, &job, &data);
+  close_data(&data);
+  bool stopped = interrupted() || comm_stop_asked(job.comm);
+  comm_broadcast_bytes(job.comm, &stopped, sizeof stopped);
+  if (stopped) job_stopped(&job);
+  job_end(&job);
+  return stopped;
+}
