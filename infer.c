@@ -70,7 +70,7 @@ int main(int argc, char **argv) {
   if (job.launch.rank == 0) state_note(&c, o.weights);
   interrupt_catch();
   int status;
-  if (model_of(&config)->task == TASK_CLASSIFICATION)
+  if (model_of(&config)->traits & MODEL_CLASSIFIER)
     status = o.data ? class_set_run(&o, &job, &wanted, &config, category, &c) : loose_classes_run(&o, &config);
   else
     status = o.data ? data_set_run(&o, &job, &wanted, &config, category, &c, &form) : loose_run(&o, &config, &form);

@@ -50,7 +50,7 @@ static size_t items_bytes(const Detector *d) {
   return d->groups * sizeof *d->slot[0].info + d->rows * sizeof *d->slot[0].items;
 }
 
-void detect_plan(Engine *e) {
+static void plan(Engine *e) {
   const Network *n = &e->infer.network[0];
   if (!n->result[DETECTED_MASKS]) return; // a model that finds none
   const Boxes *b = &n->result[DETECTED_BOXES]->boxes;
@@ -76,7 +76,7 @@ static bool slot_allocate(const Detector *d, Device *dev, DetectorSlot *s) {
   return true;
 }
 
-bool detect_allocate(Engine *e, Err *err) {
+static bool allocate(Engine *e, Err *err) {
   Detector *d = e->results;
   if (!d) return true;
   const size_t bytes = lay_out_runs(d, NULL, &(MaskRuns){0});
@@ -96,7 +96,7 @@ static void slot_empty(DetectorSlot *s) {
   s->n = 0;
 }
 
-bool detect_make_room(Engine *e, int64_t pixels) {
+static bool make_room(Engine *e, int64_t pixels) {
   Detector *d = e->results;
   CHECK(!engine_finding(e));
   const int64_t before = d->runs.room, room = (int64_t)d->rows * runs_in(pixels);
@@ -121,7 +121,7 @@ bool detect_make_room(Engine *e, int64_t pixels) {
   return ok;
 }
 
-void detect_close(Engine *e) {
+static void close_results(Engine *e) {
   Device *dev = e->dev;
   Detector *d = e->results;
   if (!d) return;
@@ -158,7 +158,7 @@ static void queue_runs(Engine *e, const Network *n, float threshold) {
                          &n->result[DETECTED_MASKS]->x, &d->runs);
 }
 
-void detect_queue(Engine *e, const Network *n) {
+static void queue(Engine *e, const Network *n) {
   if (e->results) queue_runs(e, n, e->mask_threshold);
 }
 
@@ -272,3 +272,17 @@ void engine_detections(Engine *e, const Batch *batch, float threshold, Detection
     out->items[i].mask = rle_copy(&found.items[i].mask);
   }
 }
+
+// ---- the row ----------------------------------------------------------------------------------------------------
+
+static size_t image_bytes(const ModelConfig *c) {
+  enum { RUNS = 256 }; // of a mask that covers a quarter of an image of 500 columns
+  return (size_t)c->detections * (sizeof(CocoResult) + RUNS * sizeof(uint32_t));
+}
+
+const Outputs outputs_detections = {.plan = plan,
+                                    .allocate = allocate,
+                                    .make_room = make_room,
+                                    .close = close_results,
+                                    .image_bytes = image_bytes,
+                                    .queue = queue};

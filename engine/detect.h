@@ -1,11 +1,10 @@
-// Detections on the host: what TASK_DETECTION's results are made into. Masks come as runs, which the device makes and
+// Detections on the host: what a detector's results are made into. Masks come as runs, which the device makes and
 // writes into page-locked memory, behind the network and without being asked (ops mask_runs and detections_write).
 #pragma once
 #include "data/coco/rle.h"
 #include "engine/engine.h"
+#include "engine/outputs.h"
 #include "nn/ops.h"
-
-#define MASK_THRESHOLD 0.5f // unless Compute says otherwise
 
 typedef struct Detection {
   int image; // place in the batch
@@ -67,9 +66,4 @@ typedef struct Detector {
   int64_t started, handed_out;          // batches
 } Detector;
 
-// For evaluation/task.h.
-void detect_plan(Engine *e);
-bool detect_allocate(Engine *e, Err *err);
-bool detect_make_room(Engine *e, int64_t pixels);
-void detect_close(Engine *e);
-void detect_queue(Engine *e, const Network *n);
+extern const Outputs outputs_detections;

@@ -4,9 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/parallel.h"
-#include "engine/detect.h"
-#include "engine/step.h"
-#include "evaluation/task.h"
+#include "engine/outputs.h"
 #include "nn/sync_nodes.h"
 
 const char *const amp_names[] = {"off", "bf16", "fp16", NULL};
@@ -90,7 +88,7 @@ bool engine_make_room(Engine *e, size_t bytes) {
   Program *p = &e->infer;
   if (bytes <= engine_room(e)) return true;
   device_sync(e->dev);
-  if (!task_of(e->model)->make_room(e, (int64_t)(bytes / 3) / p->shapes.images)) return false;
+  if (!e->model->outputs->make_room(e, (int64_t)(bytes / 3) / p->shapes.images)) return false;
   if (!inputs_grow(&p->inputs, e->dev, BATCH_BYTES, bytes)) return false;
   for (int i = 0; i < program_graphs(p); i++) {
     inputs_connect(&p->inputs, &p->network[i]);
@@ -146,6 +144,13 @@ static void print_plans(const Program *p, const char *purpose) {
   }
 }
 
+// Workspace of what a step does outside its graph.
+static void measure_update(Engine *e) {
+  e->dev->measuring = true;
+  e->dev->ops->grad_stats(e->dev, e->params.trainable, NULL, model_losses(e->model), NULL, NULL, NULL);
+  e->dev->measuring = false;
+}
+
 static const char smaller_images[] = "--batch, --size or --max-size";
 
 // The one list of what is taken, in the order in which it is.
@@ -166,16 +171,16 @@ static void plan_memory(Engine *e) {
   memory_add(m, "inputs, two batches", ON_DEVICE, inputs, "--batch");
   memory_add(m, "loader's batches in training", ON_HOST_LOCKED, e->train.ring.bytes, "--batch");
   memory_add(m, "loader's batches in inference", ON_HOST_LOCKED, e->infer.ring.bytes, "--batch");
-  memory_add(m, "results of steps under way", ON_HOST_LOCKED, slots_bytes(e), NULL);
+  memory_add(m, "results of steps under way", ON_HOST_LOCKED, slots_bytes(e->dev), NULL);
   if (trains && !e->train.shapes.measured && comm_rank(e->comm) == 0) snapshot_plan(&e->snapshot, &e->params);
   memory_add(m, "checkpoint, taken between steps", ON_DEVICE, e->snapshot.staged_bytes, "--model");
   memory_add(m, "checkpoint, written beside steps", ON_HOST_LOCKED, e->snapshot.host_bytes, "--model");
-  if (e->infer.shapes.images) task_of(e->model)->plan(e);
+  if (e->infer.shapes.images) e->model->outputs->plan(e);
   memory_add(m, "decoder threads in training", ON_HOST_LATER, scratch_bytes(&e->train.shapes), "--threads");
   memory_add(m, "decoder threads in inference", ON_HOST_LATER, scratch_bytes(&e->infer.shapes), "--threads");
   if (e->infer.shapes.images)
     memory_add(m, "results over the data set", ON_HOST_LATER,
-               (size_t)e->infer.shapes.set_images * task_of(e->model)->image_bytes(&e->config),
+               (size_t)e->infer.shapes.set_images * e->model->outputs->image_bytes(&e->config),
                trains ? "--val-limit" : "--limit");
 }
 
@@ -201,9 +206,19 @@ static bool allocate(Engine *e, Err *err) {
   return device_reserve_workspace(e->dev, err) && inputs_allocate(&e->train.inputs, e->dev, err) &&
          inputs_allocate(&e->infer.inputs, e->dev, err) && inputs_allocate(&e->validate.inputs, e->dev, err) &&
          allocate_rest(e, err) && (!e->train.network || reduction_allocate(&e->reduction, err)) &&
-         slots_allocate(e, err) && allocate_ring(e, &e->train, "the loader's batches in training", err) &&
+         slots_allocate(e->slot, e->dev, e->train.shapes.images, err) &&
+         allocate_ring(e, &e->train, "the loader's batches in training", err) &&
          allocate_ring(e, &e->infer, "the loader's batches in inference", err) &&
-         snapshot_allocate(&e->snapshot, err) && (!e->infer.shapes.images || task_of(e->model)->allocate(e, err));
+         snapshot_allocate(&e->snapshot, err) && (!e->infer.shapes.images || e->model->outputs->allocate(e, err));
+}
+
+// ---- loss scale -------------------------------------------------------------------------------------------------
+
+void engine_get_scale(Engine *e, double scale[3]) { fetch_reals(e->dev, scale, e->scale, 3); }
+
+void engine_set_scale(Engine *e, const double scale[3]) {
+  send_reals(e->dev, device_upload, e->scale, (float[]){(float)scale[0], (float)scale[1], (float)scale[2]}, 3);
+  send_reals(e->dev, device_upload, e->hyper, (float[]){0, 0, 0, 0, (float)(1 / scale[0])}, 5);
 }
 
 // ---- ranks ------------------------------------------------------------------------------------------------------
@@ -307,9 +322,9 @@ void engine_close(Engine *e) {
     device_free(e->dev, e->scale);
     device_free(e->dev, e->stats);
     device_free(e->dev, e->step);
-    slots_free(e);
+    slots_free(e->slot, e->dev);
     reduction_free(&e->reduction);
-    task_of(e->model)->close(e);
+    e->model->outputs->close(e);
     snapshot_free(&e->snapshot);
     params_free(&e->params);
     if (e->comm) collective_close(e->comm);

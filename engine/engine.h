@@ -9,6 +9,7 @@
 #include "engine/memory.h"
 #include "engine/reduction.h"
 #include "engine/ring.h"
+#include "engine/slots.h"
 #include "engine/snapshot.h"
 #include "models/model.h"
 #include "nn/device.h"
@@ -37,12 +38,9 @@ typedef struct Shapes {
   bool measured;  // training is timed, not kept: no room for checkpoints
 } Shapes;
 enum { PREFETCH = 2 };
+#define MASK_THRESHOLD 0.5f                     // of a mask's pixels, unless Compute says otherwise
 Shapes shapes_of(const Dataset *d, int images); // PREFETCH, any threads
 Resize resize_of(const ModelConfig *c);         // what the model expects of its images
-
-// Steps whose results the host keeps apart: one that it hands out, two that the device may still compute, and one whose
-// batch is being staged.
-enum { STEPS_UNDER_WAY = 4 };
 
 // Batches of inference whose results the host keeps apart: those that were started and not handed out, and, where they
 // are fewer, those handed out last. A loader holds as many.
@@ -60,14 +58,6 @@ typedef struct Program {
   void *recorded[MAX_CANVASES]; // at their second run, where a device can
   int runs[MAX_CANVASES];
 } Program;
-
-typedef struct StepSlot { // what a step under way will leave on the host
-  void *real;             // pinned: see engine/step.c
-  int *count;             // pinned: the model's counters
-  uint64_t *step;         // pinned: its number
-  int *index;             // [images] of the data set
-  double forward_seconds, backward_seconds, update_seconds, transfer_seconds, wait_seconds;
-} StepSlot;
 
 typedef struct Engine {
   Device *dev;
@@ -92,7 +82,7 @@ typedef struct Engine {
   int64_t batches;                // that running statistics have seen, here and before
   MemoryPlan memory;
   size_t arena_bytes;
-  void *results; // what the task makes results in; its own
+  void *results; // what the model's outputs are made in; their own
 } Engine;
 
 // What --amp accepts, and the activations that each means: "off" as the masters, "bf16", "fp16".

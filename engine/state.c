@@ -52,7 +52,7 @@ bool state_open(Checkpoint *c, const char *path, Err *err) {
 
 // torchvision's label is COCO's category id. Of a classifier's classes, from 0 on, its files do not tell the names.
 static void torchvision_categories(const ModelConfig *c, Category *out) {
-  const bool detector = model_of(c)->task == TASK_DETECTION;
+  const bool detector = model_of(c)->traits & MODEL_DETECTOR;
   for (int i = 0; i < model_names(c); i++) {
     const char *name = detector ? torchvision_category(c->classes, i + 1) : NULL;
     out[i].id = i + detector;
@@ -95,7 +95,7 @@ bool state_config(const Checkpoint *c, ModelConfig *config, Category **category,
 }
 
 bool state_holds_backbone(const Checkpoint *c, const Model *m) {
-  if (m->task != TASK_DETECTION) return false;
+  if (!(m->traits & MODEL_DETECTOR)) return false;
   return torchvision_has_resnet(c) || (!is_ours(c) && torchvision_kind(c) == WEIGHTS_BACKBONE);
 }
 
@@ -121,9 +121,9 @@ static bool backbone_config(const Checkpoint *c, ModelConfig *config, Err *err) 
 
 bool state_config_for(const Checkpoint *c, const ModelConfig *named, ModelConfig *config, Err *err) {
   ModelConfig held;
-  const bool classifier = is_ours(c) ? read_config(c, &held, NULL) && model_of(&held)->task == TASK_CLASSIFICATION
+  const bool classifier = is_ours(c) ? read_config(c, &held, NULL) && (model_of(&held)->traits & MODEL_CLASSIFIER)
                                      : torchvision_kind(c) == WEIGHTS_CLASSIFIER;
-  const bool backbone = named ? model_of(named)->task == TASK_DETECTION : !is_ours(c) && torchvision_has_resnet(c);
+  const bool backbone = named ? (model_of(named)->traits & MODEL_DETECTOR) : !is_ours(c) && torchvision_has_resnet(c);
   const bool unknown = !is_ours(c) && torchvision_kind(c) == WEIGHTS_UNKNOWN;
   if (classifier && backbone) {
     if (!backbone_config(c, config, err)) return false;
@@ -136,7 +136,7 @@ bool state_config_for(const Checkpoint *c, const ModelConfig *named, ModelConfig
   if (!named || (named->depth == config->depth && named->width == config->width && named->model == config->model))
     return true;
   const Model *m = model_of(named);
-  if (m->task == TASK_DETECTION || model_of(config)->task == TASK_DETECTION)
+  if ((m->traits & MODEL_DETECTOR) || (model_of(config)->traits & MODEL_DETECTOR))
     return err_set(err,
                    "the checkpoint is of another model than --model: %s, a ResNet-%d of width %d; leave --model out",
                    model_of(config)->name, config->depth, config->width);
@@ -148,7 +148,7 @@ bool state_config_for(const Checkpoint *c, const ModelConfig *named, ModelConfig
 void state_note(const Checkpoint *c, const char *path) {
   ModelConfig config;
   if (is_ours(c) || !torchvision_config(c, &config, NULL)) return;
-  if (model_of(&config)->task == TASK_CLASSIFICATION) {
+  if (model_of(&config)->traits & MODEL_CLASSIFIER) {
     line_print(stderr, "%s: weights of torchvision's: %s, %d classes%s%s", path, model_of(&config)->name,
                config.classes, c->note ? "; " : "", c->note ? c->note : "");
     return;
@@ -193,7 +193,7 @@ bool state_categories(const Checkpoint *c, const Engine *e, bool exactly, Err *e
   ModelConfig held;
   Category *category = NULL;
   if (!state_config(c, &held, &category, err)) return false;
-  const bool unnamed = !is_ours(c) && model_of(&held)->task == TASK_CLASSIFICATION;
+  const bool unnamed = !is_ours(c) && (model_of(&held)->traits & MODEL_CLASSIFIER);
   for (int i = 0; unnamed && i < model_names(&held); i++) category[i].name[0] = '\0';
   bool ok = held.classes == e->config.classes ||
             err_set(err, "it has %d categories, the data %d", model_names(&held), model_names(&e->config));

@@ -153,7 +153,7 @@ static const char *advice(const Loading *l) {
   ModelConfig held;
   const ModelConfig *c = &l->e->config;
   const bool shapes_alone = !l->wrong[MISSING].n && !l->wrong[UNEXPECTED].n;
-  if (shapes_alone && model_of(c)->task == TASK_CLASSIFICATION && state_config(l->c, &held, NULL, NULL) &&
+  if (shapes_alone && (model_of(c)->traits & MODEL_CLASSIFIER) && state_config(l->c, &held, NULL, NULL) &&
       held.model == c->model && held.size != c->size)
     return "fully connected layers have the shape that their size of images gives them: leave --size out";
   if (!l->e->train.shapes.canvases) return "its tensors and what it says of its model do not agree: save it again";

@@ -1,75 +1,12 @@
 // Training steps and inference on an open engine.
 #include "engine/step.h"
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include "base/alloc.h"
 #include "base/clock.h"
-#include "engine/engine.h"
-#include "evaluation/task.h"
+#include "engine/outputs.h"
 #include "nn/fault.h"
 
 enum { SCALE_INTERVAL = 2000 }; // clean steps before fp16's loss scale doubles, as torch.amp.GradScaler
-
-// What a slot's reals are.
-enum {
-  REAL_STATS,
-  REAL_SCALE = REAL_STATS + 2,
-  REAL_HYPER = REAL_SCALE + 3,
-  REAL_ASK = REAL_HYPER + 4, // of this rank, by place in the agreement: AGREED_STOP, AGREED_VOID
-  REAL_AGREED = REAL_ASK + AGREED - AGREED_STOP,
-  SLOT_REALS = REAL_AGREED + AGREED
-};
-
-// ---- slots ------------------------------------------------------------------------------------------------------
-
-size_t slots_bytes(const Engine *e) {
-  const StepSlot *s = &e->slot[0];
-  return STEPS_UNDER_WAY * (SLOT_REALS * dtype_size(e->dev->real) + MAX_COUNTERS * sizeof *s->count + sizeof *s->step);
-}
-
-bool slots_allocate(Engine *e, Err *err) {
-  for (int i = 0; i < STEPS_UNDER_WAY; i++) {
-    StepSlot *s = &e->slot[i];
-    s->real = device_host_alloc(e->dev, SLOT_REALS * dtype_size(e->dev->real));
-    s->count = device_host_alloc(e->dev, MAX_COUNTERS * sizeof *s->count);
-    s->step = device_host_alloc(e->dev, sizeof *s->step);
-    s->index = xcalloc((size_t)e->train.shapes.images, sizeof *s->index);
-    if (!s->real || !s->count || !s->step) return err_memory(err, slots_bytes(e), "the results of steps", NULL);
-  }
-  return true;
-}
-
-void slots_free(Engine *e) {
-  for (int i = 0; i < STEPS_UNDER_WAY; i++) {
-    device_host_free(e->dev, e->slot[i].real);
-    device_host_free(e->dev, e->slot[i].count);
-    device_host_free(e->dev, e->slot[i].step);
-    free(e->slot[i].index);
-  }
-}
-
-static void *slot_at(const Engine *e, const StepSlot *s, int i) {
-  return (char *)s->real + (size_t)i * dtype_size(e->dev->real);
-}
-static double slot_real(const Engine *e, const StepSlot *s, int i) {
-  return e->dev->real == F64 ? ((const double *)s->real)[i] : (double)((const float *)s->real)[i];
-}
-static void slot_set(const Engine *e, StepSlot *s, int i, float v) {
-  if (e->dev->real == F64)
-    ((double *)s->real)[i] = v;
-  else
-    ((float *)s->real)[i] = v;
-}
-
-// ---- loss scale -------------------------------------------------------------------------------------------------
-
-void engine_get_scale(Engine *e, double scale[3]) { fetch_reals(e->dev, scale, e->scale, 3); }
-
-void engine_set_scale(Engine *e, const double scale[3]) {
-  send_reals(e->dev, device_upload, e->scale, (float[]){(float)scale[0], (float)scale[1], (float)scale[2]}, 3);
-  send_reals(e->dev, device_upload, e->hyper, (float[]){0, 0, 0, 0, (float)(1 / scale[0])}, 5);
-}
 
 // ---- queueing ---------------------------------------------------------------------------------------------------
 
@@ -124,13 +61,6 @@ static void queue_update(Engine *e, const Network *n) {
   if (p->shadow_dtype == F16) dev->ops->loss_scale_update(dev, SCALE_INTERVAL, e->stats, e->scale, e->hyper);
 }
 
-// Workspace of what a step does outside its graph.
-void measure_update(Engine *e) {
-  e->dev->measuring = true;
-  e->dev->ops->grad_stats(e->dev, e->params.trainable, NULL, model_losses(e->model), NULL, NULL, NULL);
-  e->dev->measuring = false;
-}
-
 // For a fault: what is queued now.
 static void say_queued(const Engine *e, const Program *p, int canvas, const char *how) {
   const Canvas *c = &p->shapes.canvas[canvas];
@@ -142,9 +72,9 @@ static void say_queued(const Engine *e, const Program *p, int canvas, const char
 static void ask(Engine *e, StepSlot *s, const StepOptions *o) {
   const size_t real = dtype_size(e->dev->real);
   if (!e->reduction.agreed) return;
-  slot_set(e, s, REAL_ASK, o->stop);
-  slot_set(e, s, REAL_ASK + 1, o->batchless ? NAN : 0);
-  device_upload(e->dev, (char *)e->reduction.agreed + AGREED_STOP * real, slot_at(e, s, REAL_ASK),
+  slot_set(e->dev, s, REAL_ASK, o->stop);
+  slot_set(e->dev, s, REAL_ASK + 1, o->batchless ? NAN : 0);
+  device_upload(e->dev, (char *)e->reduction.agreed + AGREED_STOP * real, slot_at(e->dev, s, REAL_ASK),
                 (AGREED - AGREED_STOP) * real);
 }
 
@@ -210,8 +140,8 @@ void engine_start(Engine *e, const StepOptions *o) {
   e->batches++;
   s->forward_seconds = s->backward_seconds = s->update_seconds = 0;
   const float hyper[] = {o->learning_rate, o->momentum, o->weight_decay, o->clip};
-  for (int i = 0; i < COUNT(hyper); i++) slot_set(e, s, REAL_HYPER + i, hyper[i]);
-  device_upload(dev, e->hyper, slot_at(e, s, REAL_HYPER), COUNT(hyper) * real);
+  for (int i = 0; i < COUNT(hyper); i++) slot_set(e->dev, s, REAL_HYPER + i, hyper[i]);
+  device_upload(dev, e->hyper, slot_at(e->dev, s, REAL_HYPER), COUNT(hyper) * real);
   *s->step = (uint64_t)o->step;
   device_upload(dev, e->step, s->step, sizeof *s->step);
   ask(e, s, o);
@@ -222,9 +152,9 @@ void engine_start(Engine *e, const StepOptions *o) {
     run(e, &e->train, canvas, queue_step);
   int losses;
   const void *loss = reduction_losses(&e->reduction, n, &losses);
-  device_fetch(dev, slot_at(e, s, REAL_AGREED), loss, (size_t)losses * real);
-  device_fetch(dev, slot_at(e, s, REAL_STATS), e->stats, 2 * real);
-  device_fetch(dev, slot_at(e, s, REAL_SCALE), e->scale, 3 * real);
+  device_fetch(dev, slot_at(e->dev, s, REAL_AGREED), loss, (size_t)losses * real);
+  device_fetch(dev, slot_at(e->dev, s, REAL_STATS), e->stats, 2 * real);
+  device_fetch(dev, slot_at(e->dev, s, REAL_SCALE), e->scale, 3 * real);
   for (int i = 0; i < model_counters(e->model); i++) device_fetch(dev, &s->count[i], *n->counter[i], sizeof *s->count);
 }
 
@@ -233,22 +163,22 @@ bool engine_result(Engine *e, bool wait, StepResult *r) {
   if (e->handed_out >= e->started - (wait ? 0 : 2)) return false;
   if (e->handed_out >= e->started - 2) device_sync(e->dev);
   const StepSlot *s = &e->slot[e->handed_out % STEPS_UNDER_WAY];
-  *r = (StepResult){
-      .step = e->handed_out++,
-      .grad_norm = slot_real(e, s, REAL_STATS),
-      .finite = slot_real(e, s, REAL_STATS + 1) != 0,
-      .scale = {slot_real(e, s, REAL_SCALE), slot_real(e, s, REAL_SCALE + 1), slot_real(e, s, REAL_SCALE + 2)},
-      .index = s->index,
-      .wait_seconds = s->wait_seconds,
-      .transfer_seconds = s->transfer_seconds,
-      .forward_seconds = s->forward_seconds,
-      .backward_seconds = s->backward_seconds,
-      .update_seconds = s->update_seconds};
+  *r = (StepResult){.step = e->handed_out++,
+                    .grad_norm = slot_real(e->dev, s, REAL_STATS),
+                    .finite = slot_real(e->dev, s, REAL_STATS + 1) != 0,
+                    .scale = {slot_real(e->dev, s, REAL_SCALE), slot_real(e->dev, s, REAL_SCALE + 1),
+                              slot_real(e->dev, s, REAL_SCALE + 2)},
+                    .index = s->index,
+                    .wait_seconds = s->wait_seconds,
+                    .transfer_seconds = s->transfer_seconds,
+                    .forward_seconds = s->forward_seconds,
+                    .backward_seconds = s->backward_seconds,
+                    .update_seconds = s->update_seconds};
   if (e->reduction.agreed) {
-    r->stop = slot_real(e, s, REAL_AGREED + AGREED_STOP) > 0;
-    r->is_void = !isfinite(slot_real(e, s, REAL_AGREED + AGREED_VOID));
+    r->stop = slot_real(e->dev, s, REAL_AGREED + AGREED_STOP) > 0;
+    r->is_void = !isfinite(slot_real(e->dev, s, REAL_AGREED + AGREED_VOID));
   }
-  for (int i = 0; i < model_losses(e->model); i++) r->total += r->loss[i] = slot_real(e, s, REAL_AGREED + i);
+  for (int i = 0; i < model_losses(e->model); i++) r->total += r->loss[i] = slot_real(e->dev, s, REAL_AGREED + i);
   for (int i = 0; i < model_counters(e->model); i++) r->counter[i] = s->count[i];
   return true;
 }
@@ -263,7 +193,7 @@ void engine_step(Engine *e, const Batch *batch, const StepOptions *o, StepResult
 
 static void queue_inference(Engine *e, Network *n) {
   graph_forward(&n->graph);
-  task_of(e->model)->queue(e, n);
+  e->model->outputs->queue(e, n);
 }
 
 void engine_queue_inference(Engine *e, const Batch *batch, bool wait) {

@@ -1,6 +1,7 @@
 // What the page of a run tells of a detector's evaluation.
 #pragma once
 #include "evaluation/evaluate.h"
+#include "page/run_page.h"
 
 // Fills `out`, zeroed: categories by ascending mask AP, precision over recall, the confusion of boxes, and the images
 // with the worst and the best quality. Of the latter two, detections of less than `score` are no part.

@@ -1,11 +1,10 @@
-// TASK_DETECTION over a split of a data set: detections, and their scores as COCO computes them.
+// A split of a data set: what a detector finds in it, and its scores as COCO computes them.
 #pragma once
 #include "data/coco/coco.h"
 #include "data/coco/cocoeval.h"
 #include "engine/detect.h"
-#include "evaluation/task.h"
 
-extern const TaskRow task_detection;
+extern const struct Task task_detection; // evaluation/detection_task.c
 
 // Who finds detections: what an evaluation needs of a network.
 typedef struct Finder {

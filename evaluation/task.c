@@ -1,11 +1,5 @@
 #include "evaluation/task.h"
-#include "classification/classify.h"
-#include "evaluation/evaluate.h"
-
-static const TaskRow *const tasks[TASKS] = {
-    [TASK_DETECTION] = &task_detection, [TASK_CLASSIFICATION] = &task_classification};
-
-const TaskRow *task_of(const Model *m) { return tasks[m->task]; }
+#include <stdio.h>
 
 void metrics_add(Metrics *m, const char *name, double value) {
   CHECK(m->n < MAX_METRICS);

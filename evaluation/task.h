@@ -1,7 +1,6 @@
-// Task: what is made of a model's results over a data set, one row a task. A model's row names its own.
+// Task: what is made of a model's results over a data set. A model's row points to its own.
 #pragma once
 #include "engine/engine.h"
-#include "page/run_page.h"
 
 enum { MAX_METRICS = 32, METRIC_NAME = 32 };
 
@@ -19,7 +18,9 @@ void metrics_add(Metrics *m, const char *name, double value);
 
 enum { MAX_TASK_CURVES = 4, MAX_TASK_BEST = 2 };
 
-typedef struct TaskRow {
+struct PageEvaluation; // page/run_page.h
+
+typedef struct Task {
   bool tells_run;                       // in run.json: training/run_report.h
   const char *curve_title, *curve_unit; // of the panel of these:
   struct {
@@ -28,15 +29,6 @@ typedef struct TaskRow {
   struct {
     const char *metric, *name; // of its file
   } best[MAX_TASK_BEST];       // metrics by which the best state of a run is kept, larger ones first
-  // Of an engine that infers, the memory in which it makes results on the host: adds its rows to Engine.memory and
-  // keeps what it knows in Engine.results; takes it, false when memory is out; frees both, whatever was done before.
-  void (*plan)(Engine *e);
-  bool (*allocate)(Engine *e, Err *err);
-  bool (*make_room)(Engine *e, int64_t pixels); // for engine_make_room: of an image
-  void (*close)(Engine *e);
-  size_t (*image_bytes)(const ModelConfig *c); // about what the results of an image take, with all it may have
-  // Queues what is computed of the network's results; part of the recorded program.
-  void (*queue)(Engine *e, const Network *n);
   // Whether what the engine tells apart is what the data set does; false with a message that names the first that is
   // not.
   bool (*accepts)(const Engine *e, const Dataset *d, Err *err);
@@ -51,8 +43,6 @@ typedef struct TaskRow {
   bool (*report)(const Dataset *d, const void *results, const char *folder, Err *err);
   // What a run's page tells of what was scored, but for step, images and metrics: fills what is zeroed. Of detections
   // those of at least `score` count in the confusion.
-  void (*page)(const Dataset *d, const void *results, double score, PageEvaluation *out);
+  void (*page)(const Dataset *d, const void *results, double score, struct PageEvaluation *out);
   void (*release)(void *results);
-} TaskRow;
-
-const TaskRow *task_of(const Model *m);
+} Task;

@@ -376,7 +376,7 @@ Handles *handles_open(const InferOptions *o, const ModelConfig *config, int batc
   Handles *h = xcalloc(1, sizeof *h);
   h->o = o;
   h->resize = resize_of(config);
-  h->classifies = model_of(config)->task == TASK_CLASSIFICATION;
+  h->classifies = model_of(config)->traits & MODEL_CLASSIFIER;
   h->batch = batch;
   h->queue = HANDLES_UNDER_WAY * batch;
   h->speed = speed;

@@ -55,7 +55,7 @@ static void refuse_detectors_options(const InferOptions *o, const ModelConfig *c
 }
 
 void infer_options_fit(InferOptions *o, const ModelConfig *config) {
-  const bool classifies = model_of(config)->task == TASK_CLASSIFICATION;
+  const bool classifies = model_of(config)->traits & MODEL_CLASSIFIER;
   enum { TOP = 5 };
   if (classifies) {
     refuse_detectors_options(o, config);

@@ -44,6 +44,5 @@ static bool finish_classes(Opened *o, const StagedBatch *b, bool wait, const mas
 
 static const KindRow detections = {MASKRCNN_DETECTIONS, engine_find, finish_detections, engine_drop};
 static const KindRow classes = {MASKRCNN_CLASSES, engine_classify, finish_classes, engine_drop_classified};
-static const KindRow *const kinds[TASKS] = {[TASK_DETECTION] = &detections, [TASK_CLASSIFICATION] = &classes};
 
-const KindRow *kind_of(const Model *m) { return kinds[m->task]; }
+const KindRow *kind_of(const Model *m) { return m->traits & MODEL_CLASSIFIER ? &classes : &detections; }

@@ -16,7 +16,7 @@ static bool failed(maskrcnn_status *to, maskrcnn_status status, const Err *err) 
 
 // What the options change of a model as it was trained.
 static bool adapt(ModelConfig *c, const maskrcnn_options *o, Err *err) {
-  if (model_of(c)->task == TASK_CLASSIFICATION && (o->max_image_size || o->num_canvases))
+  if (model_of(c)->traits & MODEL_CLASSIFIER && (o->max_image_size || o->num_canvases))
     return err_set(err, "%s is for models that find objects: a classifier sees squares, whose side image_size sets",
                    o->num_canvases ? "canvases" : "max_image_size");
   c->min_score = o->min_score;
@@ -122,7 +122,7 @@ static bool open_from(Opened *o, const Checkpoint *c, const maskrcnn_options *op
     options_words(err);
     failed(status, MASKRCNN_BAD_ARGUMENT, err);
   } else {
-    o->classifies = model_of(&config)->task == TASK_CLASSIFICATION;
+    o->classifies = model_of(&config)->traits & MODEL_CLASSIFIER;
     o->top = options->top && options->top < (size_t)config.classes ? (int)options->top : config.classes;
     o->resize = resize_of(&config);
     choose_canvases(o, options);

@@ -106,7 +106,7 @@ bool config_init(ModelConfig *c, const char *model, Err *err) {
 void config_resize(ModelConfig *c, int size) {
   c->train_size_min = c->train_size_min * size / c->size;
   c->size = size;
-  c->max_size = model_of(c)->task == TASK_CLASSIFICATION ? size : size * 5 / 3;
+  c->max_size = (model_of(c)->traits & MODEL_CLASSIFIER) ? size : size * 5 / 3;
 }
 
 // ---- fields as text ---------------------------------------------------------------------------------------------

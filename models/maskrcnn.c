@@ -104,9 +104,15 @@ static bool check(const ModelConfig *c, int images, Err *err) {
 
 static void release(Network *n) { free(n->parts); }
 
+extern const struct Task task_detection;        // evaluation/detection_task.c
+extern const struct Outputs outputs_detections; // engine/detect.c
+
 const Model model_maskrcnn = {
     .name = "maskrcnn",
-    .task = TASK_DETECTION,
+    .traits = MODEL_DETECTOR | MODEL_STAGES | MODEL_NORMS,
+    .background = true,
+    .task = &task_detection,
+    .outputs = &outputs_detections,
     .least_size = 32,
     .inputs = BATCH_BIT(BATCH_INFO) | BATCH_BIT(BATCH_BYTES),
     .targets = BATCH_BIT(BATCH_BOX) | BATCH_BIT(BATCH_LABEL) | BATCH_BIT(BATCH_COUNT) | BATCH_BIT(BATCH_BITMAP) |
@@ -122,6 +128,4 @@ const Model model_maskrcnn = {
     .counter = {[COUNT_ROIS] = "rois", [COUNT_POSITIVES] = "positives"},
     .class_parameters = (const char *const[]){"box_predictor.", "mask_fcn_logits.", NULL},
     .backbone = "backbone.body.",
-    .stages = true,
-    .norms = true,
 };

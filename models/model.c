@@ -32,7 +32,7 @@ bool model_configure(ModelConfig *c, const char *variant) {
   return false;
 }
 
-int model_names(const ModelConfig *c) { return c->classes - (model_of(c)->task == TASK_DETECTION); }
+int model_names(const ModelConfig *c) { return c->classes - model_of(c)->background; }
 
 int model_losses(const Model *m) {
   int n = 0;

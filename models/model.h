@@ -6,13 +6,20 @@
 
 enum { MAX_LOSSES = 8, MAX_COUNTERS = 4, MAX_RESULTS = 4 };
 
-// What is made of results on the host: evaluation/task.h has a row for each.
-typedef enum Task { TASK_DETECTION, TASK_CLASSIFICATION, TASKS } Task;
-// Network.result of TASK_DETECTION. Boxes: a group an image, resized pixels of the canvas, index % classes = label.
+// Network.result of detectors. Boxes: a group an image, resized pixels of the canvas, index % classes = label.
 // Masks: probabilities [detections of all images, m, m, 1], rows compacted over the batch as rois_compact does it.
 enum { DETECTED_BOXES, DETECTED_MASKS };
-// Of TASK_CLASSIFICATION: probabilities [images, classes] real, ldc = classes.
+// Of classifiers: probabilities [images, classes] real, ldc = classes.
 enum { CLASS_PROBS };
+
+// What a model is, for the table of options alone: which options apply to it. Whatever else differs between models is
+// a member of their rows, or of the rows that these point to.
+enum {
+  MODEL_DETECTOR = 1,
+  MODEL_CLASSIFIER = 2,
+  MODEL_STAGES = 4, // ModelConfig.trainable_layers means something to it
+  MODEL_NORMS = 8   // so does ModelConfig.norm
+};
 
 typedef struct Network Network;
 
@@ -32,17 +39,20 @@ typedef struct Variant {
   int depth; // ModelConfig.depth; 0: it is not asked for
 } Variant;
 
-// How it is trained where the options of ./train do not say; all zero: as its task's models are.
+// How it is trained where the options of ./train do not say; all zero: as the others of its kind are.
 typedef struct Learning {
   bool adam;          // by Adam rather than SGD
-  double rate;        // of SGD, for as many images a step as the task's; 0: the task's
+  double rate;        // of SGD, for as many images a step as the others'; 0: the others'
   const char *phases; // epochs and rates, as --phases has them; other rates are constant then. NULL: none
 } Learning;
 
 typedef struct Model {
   const char *name; // a checkpoint's
-  Task task;
-  const Variant *variants; // what config_init knows it by; no name at the end. NULL: as models/config.c has it
+  unsigned traits;
+  bool background;               // class 0 is none of the data's categories
+  const struct Task *task;       // evaluation/task.h: what is made of its results over a data set
+  const struct Outputs *outputs; // engine/outputs.h: how its results come to the host
+  const Variant *variants;       // what config_init knows it by; no name at the end. NULL: as models/config.c has it
   void (*configure)(ModelConfig *c); // makes torchvision's defaults, with the variant's depth, its own
   int least_size;                    // of ModelConfig.size: pixels that it needs
   unsigned inputs, targets;          // which arrays of a batch it reads, and which for its losses besides: BATCH_BIT
@@ -56,7 +66,6 @@ typedef struct Model {
   // Parts of the names of parameters whose shape depends on the classes; NULL at the end.
   const char *const *class_parameters;
   const char *backbone; // how the names of its backbone's parameters begin
-  bool stages, norms;   // whether ModelConfig's trainable_layers and norm mean anything to it
   // How the names of parameters begin that training has and inference need not; NULL: there are none.
   const char *const *of_training;
   Learning learning;
@@ -77,7 +86,7 @@ struct Network {
   Value *losses;                     // [1, losses] real; not for inference
   int *const *counter[MAX_COUNTERS]; // where the device pointer of a number stands once the graph is bound
                                      // (classifiers: at inference nowhere, NULL, as nothing is known to hit)
-  Value *result[MAX_RESULTS];        // inference; by Task
+  Value *result[MAX_RESULTS];        // inference; DETECTED_BOXES … or CLASS_PROBS
   void *parts;                       // the model's own
 };
 

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/record.h"
 #include "models/model.h"
+#include "page/run_page.h"
 
 static const double least_score = 0.5; // of what the confusion counts: as --labels and --crops have it
 
@@ -50,7 +51,7 @@ bool score_page_write(const InferOptions *o, const ModelConfig *config, const Da
   for (int i = 0; i < m->n; i++) add_number(&e->metrics, m->metric[i].name, m->metric[i].value);
   add_facts(&p, o, model, m);
   add_settings(&p, o, config);
-  task_of(model)->page(d, results, least_score, e);
+  model->task->page(d, results, least_score, e);
   char *path = path_of(o);
   const bool ok = run_page_write(path, &p, 1, err);
   free(path);

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/record.h"
 
-int best_metrics(const TaskRow *task, const char **key) {
+int best_metrics(const Task *task, const char **key) {
   int n = 0;
   for (; n < MAX_TASK_BEST && task->best[n].metric; n++) key[n] = task->best[n].metric;
   return n;
@@ -71,7 +71,7 @@ static void forget_lost(Best *b) {
   }
 }
 
-bool best_open(Best *b, const TaskRow *task, const char *folder, const Curve *of_log, Err *err) {
+bool best_open(Best *b, const Task *task, const char *folder, const Curve *of_log, Err *err) {
   *b = (Best){.task = task, .folder = folder};
   for (int k = 0; k < MAX_TASK_BEST; k++) b->of[k].value = b->of[k].kept = -DBL_MAX;
   take_log(b, of_log);

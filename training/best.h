@@ -5,7 +5,7 @@
 #include "evaluation/task.h"
 
 typedef struct Best {
-  const TaskRow *task;
+  const Task *task;
   const char *folder;
   struct {
     double value; // the best in the log so far; nothing yet: below every value
@@ -16,10 +16,10 @@ typedef struct Best {
 } Best;
 
 // The metrics of the task, as keys of the log; key[MAX_TASK_BEST]. How many there are.
-int best_metrics(const TaskRow *task, const char **key);
+int best_metrics(const Task *task, const char **key);
 // Takes up what the log says, as the curves of these metrics up to where the run goes on, and best.json in `folder`,
 // whose name must outlive it. False when that cannot be read.
-bool best_open(Best *b, const TaskRow *task, const char *folder, const Curve *of_log, Err *err);
+bool best_open(Best *b, const Task *task, const char *folder, const Curve *of_log, Err *err);
 // Takes the metrics of an evaluation after `step`. Returns which files its state should replace, a bit for each.
 unsigned best_take(Best *b, const Metrics *m, int64_t step);
 // Gives the state in the file `from`, which best_take spoke of, the names of the best. False with the reason in errno,

@@ -27,7 +27,7 @@ static PlotPanel panel(const char *title, const char *label, bool log_y, const C
 }
 
 bool curves_draw(const char *dir, const Model *m, Err *err) {
-  const TaskRow *task = task_of(m);
+  const Task *task = m->task;
   const int losses = model_losses(m);
   CurveSet set = {0};
   add_curve(&set, "loss", "total");

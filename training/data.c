@@ -5,7 +5,7 @@
 #include "engine/engine.h"
 #include "training/targets.h"
 
-static bool classifies(const ModelConfig *c) { return model_of(c)->task == TASK_CLASSIFICATION; }
+static bool classifies(const ModelConfig *c) { return model_of(c)->traits & MODEL_CLASSIFIER; }
 
 static bool has_split(const char *dir, const char *split, Err *err) {
   char *annotations, *images;

@@ -17,9 +17,8 @@ static const double adam_rate = 1e-3; // whatever the batch
 static const float decays[] = {[OPTIMIZER_SGD] = 1e-4f, [OPTIMIZER_ADAM] = 0, [OPTIMIZER_ADAMW] = 0.01f}; // torch's
 
 // Detection: docs/training.md says why. Classification: torchvision's references/classification, with a cosine.
-static const Defaults defaults[TASKS] = {
-    [TASK_DETECTION] = {2, 12, .rate = 0.02, .at = 16, .decay = DECAY_STEP, .flip = 0.5f, .clip = 10},
-    [TASK_CLASSIFICATION] = {128, 90, .eval_epochs = 1, .rate = 0.1, .at = 256, .decay = DECAY_COSINE}};
+static const Defaults defaults[] = {{2, 12, .rate = 0.02, .at = 16, .decay = DECAY_STEP, .flip = 0.5f, .clip = 10},
+                                    {128, 90, .eval_epochs = 1, .rate = 0.1, .at = 256, .decay = DECAY_COSINE}};
 
 // ---- what does not go together ----------------------------------------------------------------------------------
 
@@ -61,9 +60,9 @@ static void refuse_classifiers(const TrainOptions *o) {
 
 // What a net has no layers for would be left out without a word.
 static void refuse_layers(const TrainOptions *o, const Model *m) {
-  refuse(o->trainable_layers >= 0 && !m->stages, "--trainable-layers",
+  refuse(o->trainable_layers >= 0 && !(m->traits & MODEL_STAGES), "--trainable-layers",
          "counts stages of a ResNet, and this model has none: leave it out, and all is trained");
-  refuse(o->norm && !m->norms, "--norm", "chooses among norms, and this model has none: leave it out");
+  refuse(o->norm && !(m->traits & MODEL_NORMS), "--norm", "chooses among norms, and this model has none: leave it out");
 }
 
 // ---- the split ------------------------------------------------------------------------------------------------------
@@ -148,10 +147,10 @@ static void choose_length(TrainOptions *o, const Learning *l, const Defaults *d)
 
 void train_defaults(TrainOptions *o, const ModelConfig *c) {
   const Model *m = model_of(c);
-  const Defaults *d = &defaults[m->task];
+  const Defaults *d = &defaults[m->traits & MODEL_CLASSIFIER ? 1 : 0];
   refuse_layers(o, m);
   choose_phases(o, &m->learning);
-  if (m->task == TASK_CLASSIFICATION) {
+  if (m->traits & MODEL_CLASSIFIER) {
     refuse_detectors(o);
     choose_split(o);
     choose_augmentation(o);

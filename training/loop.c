@@ -55,7 +55,7 @@ static void save(TrainingRun *r, int64_t step, bool evaluated) {
 // False when it was told to stop.
 static bool evaluate(TrainingRun *r, int64_t step) {
   Err err;
-  const TaskRow *task = task_of(r->engine.model);
+  const Task *task = r->engine.model->task;
   double start = now_seconds();
   Metrics losses = {0};
   params_refresh(&r->engine.params); // folds and joins, which steps leave as they were
@@ -341,7 +341,7 @@ static void record_ranks(TrainingRun *r) {
 
 static void open_files(TrainingRun *r) {
   Err err;
-  const TaskRow *task = r->val ? task_of(r->model) : NULL;
+  const Task *task = r->val ? r->model->task : NULL;
   if (!files_open(&r->files, r->identity, r->first ? r->first : -1, r->o.resume == RESUME_PREVIOUS, task, &err))
     die(EXIT_USAGE, "%s", err.msg);
   if (r->first)

@@ -53,7 +53,7 @@ static bool classifies(const char *model) {
   Err err;
   if (!model) return false;
   if (!config_init(&c, model, &err)) die(EXIT_USAGE, "%s", err.msg);
-  return model_of(&c)->task == TASK_CLASSIFICATION;
+  return model_of(&c)->traits & MODEL_CLASSIFIER;
 }
 
 // What is timed, and on which images.

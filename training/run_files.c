@@ -36,7 +36,7 @@ static void judge(RunFiles *f, int64_t step, double loss) {
 }
 
 // The log up to where the run goes on: losses and, of a run that evaluates, the best so far.
-static bool read_log(RunFiles *f, const TaskRow *task, Err *err) {
+static bool read_log(RunFiles *f, const Task *task, Err *err) {
   const char *key[1 + MAX_TASK_BEST] = {"loss"};
   Curve curve[COUNT(key)] = {0};
   const int n = 1 + (task ? best_metrics(task, key + 1) : 0);
@@ -143,7 +143,7 @@ static void forget_later(const RunFiles *f, int64_t first) {
   free(path);
 }
 
-bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const TaskRow *task, Err *err) {
+bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const Task *task, Err *err) {
   f->run = run;
   if (rolled_back && !go_back(f, err)) return false; // before the log is cut: it holds what leads to a checkpoint
   forget_later(f, first);
@@ -200,8 +200,8 @@ static bool end_scoring(RunFiles *f, Err *err) {
   return keep_best(f, INFINITY, err);
 }
 
-bool files_score(RunFiles *f, const TaskRow *task, const Dataset *d, void *results, int cores, int64_t step,
-                 double start, const Metrics *before, Err *err) {
+bool files_score(RunFiles *f, const Task *task, const Dataset *d, void *results, int cores, int64_t step, double start,
+                 const Metrics *before, Err *err) {
   bool ok = end_scoring(f, err);
   if (ok)
     scoring_start(&f->scoring, task, d, results, (ReportTo){f->folder, f->least_score}, cores, &f->log, step, start,

@@ -36,7 +36,7 @@ void files_describe(RunFiles *f, char *text, size_t room);
 bool files_lock(const RunFiles *f, Err *err);
 // Opens the log of a run that begins at step `first`, taken from the checkpoint or, `rolled_back`, from the one before
 // it, which takes its place; -1: from scratch. `run` is not copied. task NULL: nothing is evaluated.
-bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const TaskRow *task, Err *err);
+bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const Task *task, Err *err);
 
 // The record of a step.
 void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, const StepResult *s);
@@ -51,8 +51,8 @@ bool files_saving(const RunFiles *f);
 bool files_reuse(RunFiles *f, Err *err);
 // Has results of an evaluation after `step`, which began at `start`, scored on `cores` cores beside the steps that
 // follow, or here where that is 0; scores that are under way end first. `before` as in scoring_start.
-bool files_score(RunFiles *f, const TaskRow *task, const Dataset *d, void *results, int cores, int64_t step,
-                 double start, const Metrics *before, Err *err);
+bool files_score(RunFiles *f, const Task *task, const Dataset *d, void *results, int cores, int64_t step, double start,
+                 const Metrics *before, Err *err);
 // Between two steps: takes what has come to its end beside them, and waits for nothing. False when it failed.
 bool files_poll(RunFiles *f, Err *err);
 // Waits until nothing is under way. False when something failed.

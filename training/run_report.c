@@ -7,7 +7,7 @@
 #include "base/log_read.h"
 #include "evaluation/task.h"
 
-bool run_report_due(const TrainingRun *r) { return task_of(r->model)->tells_run; }
+bool run_report_due(const TrainingRun *r) { return r->model->task->tells_run; }
 
 bool run_report_phase_ends(const TrainingRun *r, int64_t step) {
   const Schedule *s = &r->schedule;
@@ -21,7 +21,7 @@ bool run_report_phase_ends(const TrainingRun *r, int64_t step) {
 enum { LOG_SECONDS, LOG_LOSS, LOG_METRICS, LOG_CURVES = LOG_METRICS + MAX_TASK_CURVES };
 
 typedef struct RunLog {
-  const TaskRow *task;
+  const Task *task;
   Curve curve[LOG_CURVES];
   int curves;
   RunSessions sessions;
@@ -35,7 +35,7 @@ static void note_amendment(void *amended, int64_t step, const char *changes) {
 
 static bool read_log(RunLog *l, const TrainingRun *r, Err *err) {
   const char *key[LOG_CURVES] = {[LOG_SECONDS] = "seconds", [LOG_LOSS] = "loss"};
-  *l = (RunLog){.task = task_of(r->model), .curves = LOG_METRICS};
+  *l = (RunLog){.task = r->model->task, .curves = LOG_METRICS};
   for (; l->curves < LOG_CURVES && l->task->curve[l->curves - LOG_METRICS].metric; l->curves++)
     key[l->curves] = l->task->curve[l->curves - LOG_METRICS].metric;
   char *path = xasprintf("%s/log.jsonl", r->o.out);

@@ -33,7 +33,7 @@ static void write_page(Scoring *s) {
 static void *score(void *context) {
   Scoring *s = context;
   if (s->apart) omp_set_num_threads(s->cores); // of this thread's parallel regions only
-  const TaskRow *t = s->task;
+  const Task *t = s->task;
   s->ok = t->score(s->d, s->results, &s->metrics, &s->err);
   if (s->ok && t->report && s->report.folder) s->ok = t->report(s->d, s->results, s->report.folder, &s->err);
   if (s->ok && s->report.folder) write_page(s);
@@ -41,8 +41,8 @@ static void *score(void *context) {
   return NULL;
 }
 
-void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *results, ReportTo report, int cores,
-                   Log *log, int64_t step, double start, const Metrics *before) {
+void scoring_start(Scoring *s, const Task *task, const Dataset *d, void *results, ReportTo report, int cores, Log *log,
+                   int64_t step, double start, const Metrics *before) {
   CHECK(!s->under_way);
   *s = (Scoring){.under_way = true,
                  .step = step,

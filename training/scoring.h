@@ -15,7 +15,7 @@ typedef struct Scoring { // zero-initialise; one at a time is under way
   bool under_way;
   int64_t step;
   const Dataset *d;
-  const TaskRow *task;
+  const Task *task;
   ReportTo report;
   void *results;  // of the task; owned
   double start;   // of the evaluation: now_seconds()
@@ -34,8 +34,8 @@ typedef struct Scoring { // zero-initialise; one at a time is under way
 // The log holds later records back meanwhile. `start` is when the evaluation began. What `before` has, NULL: nothing,
 // stands in the same record. The task's report goes to `report`, where the run's page is made anew. The data set must
 // outlive it.
-void scoring_start(Scoring *s, const TaskRow *task, const Dataset *d, void *results, ReportTo report, int cores,
-                   Log *log, int64_t step, double start, const Metrics *before);
+void scoring_start(Scoring *s, const Task *task, const Dataset *d, void *results, ReportTo report, int cores, Log *log,
+                   int64_t step, double start, const Metrics *before);
 bool scoring_ready(const Scoring *s); // under way, and scoring_end would not wait
 // Waits for the scores, and leaves them as a line for people and an "eval" record of all figures, which comes before
 // the records held back. Does nothing when none is under way.

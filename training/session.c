@@ -64,7 +64,7 @@ static void add_one(JsonList *panels, const char *title, const char *unit, bool 
 }
 
 static void record_panels(Record *j, const Model *m) {
-  const TaskRow *task = task_of(m);
+  const Task *task = m->task;
   const char *key[1 + MAX_LOSSES] = {"loss"}, *label[1 + MAX_LOSSES] = {"total"};
   const int losses = model_losses(m);
   int n = 1;

@@ -24,7 +24,7 @@ static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weight
     if (!state_config_for(weights, o->model ? &named : NULL, &c, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
   } else {
     c = named;
-    if (model_of(&c)->task == TASK_DETECTION) c.norm = NORM_GN;
+    if (model_of(&c)->traits & MODEL_DETECTOR) c.norm = NORM_GN;
     c.trainable_layers = 5;
     c.classes = 0;
   }
@@ -33,9 +33,9 @@ static ModelConfig choose_config(const TrainOptions *o, const Checkpoint *weight
     c.norm_eps = 1e-5f; // 0 is for published statistics, which are frozen
   if (o->trainable_layers >= 0) c.trainable_layers = o->trainable_layers;
   if (o->size) config_resize(&c, o->size);
-  if (model_of(&c)->task == TASK_CLASSIFICATION) choose_classifier(o, &c);
+  if (model_of(&c)->traits & MODEL_CLASSIFIER) choose_classifier(o, &c);
   if (o->conventions) config_conventions(&c, (Conventions)(o->conventions - 1));
-  if (model_of(&c)->task == TASK_DETECTION) c.mask_logits_fan_in = !o->conventions;
+  if (model_of(&c)->traits & MODEL_DETECTOR) c.mask_logits_fan_in = !o->conventions;
   if (o->max_size) c.max_size = o->max_size;
   return c;
 }
@@ -75,7 +75,7 @@ static const Optimisation by_conventions[] = {
 };
 
 static const Optimisation *optimisation_of(const TrainOptions *o, const ModelConfig *c) {
-  if (model_of(c)->task == TASK_CLASSIFICATION) return &of_epochs;
+  if (model_of(c)->traits & MODEL_CLASSIFIER) return &of_epochs;
   return o->conventions ? &by_conventions[o->conventions - 1] : &by_default;
 }
 
@@ -258,7 +258,7 @@ void setup_engine(const TrainOptions *o, Comm *comm, ModelConfig config, const D
           {.comm = comm, .type = (ReduceType)o->reduce, .bucket_mb = o->bucket, .ctas = o->ctas, .reserve = o->reserve},
   };
   if (!engine_open(e, &compute, model_of(&config), &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
-      (val && !task_of(e->model)->accepts(e, val, &err)))
+      (val && !e->model->task->accepts(e, val, &err)))
     die(err_exit(&err), "%s", err.msg);
   free(category);
 }

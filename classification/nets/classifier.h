@@ -16,8 +16,14 @@ extern const Model model_vgg28;     // a VGG for images of 28 × 28 pixels, with
 // and of the five classes of largest logits, or of all where there are fewer.
 enum { LOSS_CLASS };
 enum { COUNT_TOP1, COUNT_TOP5 };
-#define CLASSIFIER_INPUTS (BATCH_BIT(BATCH_INFO) | BATCH_BIT(BATCH_BYTES) | BATCH_BIT(BATCH_AFFINE))
-#define CLASSIFIER_TARGETS BATCH_BIT(BATCH_LABEL)
+
+extern const struct Task task_classification;      // classification/class_task.c
+extern const struct Outputs outputs_probabilities; // classification/class_outputs.c
+// What the rows of all classifiers have in common.
+#define CLASSIFIER_ROW                                                                                                 \
+  .task = &task_classification, .outputs = &outputs_probabilities,                                                     \
+  .inputs = BATCH_BIT(BATCH_INFO) | BATCH_BIT(BATCH_BYTES) | BATCH_BIT(BATCH_AFFINE),                                  \
+  .targets = BATCH_BIT(BATCH_LABEL)
 #define CLASSIFIER_LOSS                                                                                                \
   { "loss_class", "class", 0 }
 #define CLASSIFIER_COUNTERS                                                                                            \

@@ -110,18 +110,16 @@ static bool check(const ModelConfig *c, int images, Err *err) {
 
 const Model model_googlenet = {
     .name = "googlenet",
-    .task = TASK_CLASSIFICATION,
+    CLASSIFIER_ROW,
+    .traits = MODEL_CLASSIFIER | MODEL_NORMS,
     .variants = (const Variant[]){{"googlenet", 0}, {NULL, 0}},
     .configure = configure,
     .least_size = 31, // of which maxpool4 gets 2 x 2 positions, its window
-    .inputs = CLASSIFIER_INPUTS,
-    .targets = CLASSIFIER_TARGETS,
     .build = build,
     .check = check,
     .loss = {CLASSIFIER_LOSS, [LOSS_AUX1] = {"loss_aux1", "auxiliary 1", 1}, {"loss_aux2", "auxiliary 2", 2}},
     .counter = CLASSIFIER_COUNTERS,
     .class_parameters = (const char *const[]){"fc.", "fc2.", NULL},
     .backbone = "",
-    .norms = true,
     .of_training = (const char *const[]){"aux1.", "aux2.", NULL},
 };

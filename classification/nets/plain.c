@@ -77,12 +77,11 @@ static void alexnet_configure(ModelConfig *c) {
 
 const Model model_alexnet = {
     .name = "alexnet",
-    .task = TASK_CLASSIFICATION,
+    CLASSIFIER_ROW,
+    .traits = MODEL_CLASSIFIER,
     .variants = (const Variant[]){{"alexnet", 0}, {NULL, 0}},
     .configure = alexnet_configure,
     .least_size = 63,
-    .inputs = CLASSIFIER_INPUTS,
-    .targets = CLASSIFIER_TARGETS,
     .build = alexnet_build,
     .loss = {CLASSIFIER_LOSS},
     .counter = CLASSIFIER_COUNTERS,
@@ -109,12 +108,11 @@ static void overfeat_configure(ModelConfig *c) { classifier_defaults(c, 231); }
 
 const Model model_overfeat = {
     .name = "overfeat",
-    .task = TASK_CLASSIFICATION,
+    CLASSIFIER_ROW,
+    .traits = MODEL_CLASSIFIER,
     .variants = (const Variant[]){{"overfeat", 0}, {NULL, 0}},
     .configure = overfeat_configure,
     .least_size = 71,
-    .inputs = CLASSIFIER_INPUTS,
-    .targets = CLASSIFIER_TARGETS,
     .build = overfeat_build,
     .loss = {CLASSIFIER_LOSS},
     .counter = CLASSIFIER_COUNTERS,
@@ -159,12 +157,11 @@ static void vgg_configure(ModelConfig *c) {
 
 const Model model_vgg = {
     .name = "vgg",
-    .task = TASK_CLASSIFICATION,
+    CLASSIFIER_ROW,
+    .traits = MODEL_CLASSIFIER,
     .variants = (const Variant[]){{"vgg11", 11}, {"vgg16", 16}, {"vgg19", 19}, {NULL, 0}},
     .configure = vgg_configure,
     .least_size = 32,
-    .inputs = CLASSIFIER_INPUTS,
-    .targets = CLASSIFIER_TARGETS,
     .build = vgg_build,
     .loss = {CLASSIFIER_LOSS},
     .counter = CLASSIFIER_COUNTERS,

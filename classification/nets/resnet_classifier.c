@@ -17,19 +17,16 @@ static void configure(ModelConfig *c) { classifier_defaults(c, 224); }
 
 const Model model_resnet = {
     .name = "resnet",
-    .task = TASK_CLASSIFICATION,
+    CLASSIFIER_ROW,
+    .traits = MODEL_CLASSIFIER | MODEL_STAGES | MODEL_NORMS,
     .variants =
         (const Variant[]){
             {"resnet18", 18}, {"resnet34", 34}, {"resnet50", 50}, {"resnet101", 101}, {"resnet152", 152}, {NULL, 0}},
     .configure = configure,
     .least_size = 1,
-    .inputs = CLASSIFIER_INPUTS,
-    .targets = CLASSIFIER_TARGETS,
     .build = build,
     .loss = {CLASSIFIER_LOSS},
     .counter = CLASSIFIER_COUNTERS,
     .class_parameters = (const char *const[]){"fc.", NULL},
     .backbone = "",
-    .stages = true,
-    .norms = true,
 };

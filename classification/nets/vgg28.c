@@ -63,18 +63,16 @@ static bool check(const ModelConfig *c, int images, Err *err) {
 
 const Model model_vgg28 = {
     .name = "vgg-28",
-    .task = TASK_CLASSIFICATION,
+    CLASSIFIER_ROW,
+    .traits = MODEL_CLASSIFIER | MODEL_NORMS,
     .variants = (const Variant[]){{"vgg-28", 0}, {NULL, 0}},
     .configure = configure,
     .least_size = 4,
-    .inputs = CLASSIFIER_INPUTS,
-    .targets = CLASSIFIER_TARGETS,
     .build = build,
     .check = check,
     .loss = {CLASSIFIER_LOSS},
     .counter = CLASSIFIER_COUNTERS,
     .class_parameters = (const char *const[]){"classifier.8.", NULL},
     .backbone = "features.",
-    .norms = true,
     .learning = {.adam = true, .phases = "10@1e-3,10@1e-4"},
 };

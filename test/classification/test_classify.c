@@ -1,6 +1,7 @@
 // Classes of images: what comes first, what is counted, and that a data set's results are the network's.
 #include "classification/classify.h"
 #include "classification/data/classes.h"
+#include "evaluation/task.h"
 #include "test/harness/test.h"
 
 // ---- order ----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 // The engine on a model that is not Mask R-CNN: it steps, times, saves and loads by what the model's row says.
 #include "base/alloc.h"
-#include "engine/engine.h"
+#include "engine/detect.h"
 #include "engine/state.h"
 #include "nn/layers.h"
 #include "test/harness/synthetic.h"
@@ -78,6 +78,8 @@ static void toy_build(Network *network) {
 }
 
 static const Model toy = {.name = "toy",
+                          .background = true,
+                          .outputs = &outputs_detections,
                           .inputs = BATCH_BIT(BATCH_INFO) | BATCH_BIT(BATCH_BYTES),
                           .targets = BATCH_BIT(BATCH_LABEL) | BATCH_BIT(BATCH_COUNT),
                           .build = toy_build,

@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "evaluation/evaluate.h"
+#include "evaluation/task.h"
 #include "test/harness/child.h"
 #include "test/harness/ranks.h"
 #include "test/harness/small_set.h"

@@ -22,7 +22,7 @@ typedef struct Run {
   char *folder;
 } Run;
 
-static void open_scored_run(Run *r, const char *name, const TaskRow *task) {
+static void open_scored_run(Run *r, const char *name, const Task *task) {
   Err err;
   ModelConfig config = small_config(NORM_GN, CLASSES);
   *r = (Run){.folder = xasprintf("%s/%s", test_tmp(), name)};
@@ -47,7 +47,7 @@ static void close_run(Run *r) {
 }
 
 // The same folder in another session.
-static void reopen(Run *r, int first, bool rolled_back, const TaskRow *task) {
+static void reopen(Run *r, int first, bool rolled_back, const Task *task) {
   Err err;
   FILE *people = r->f.log.people;
   EXPECT(log_close(&r->f.log, &err));
@@ -303,7 +303,7 @@ static void release(void *results) { (void)results; }
 
 // The checkpoint of a later step is taken at once, but not written before the scores that its log holds.
 TEST(files_write_no_checkpoint_before_its_log) {
-  static const TaskRow slow = {.score = score_slowly, .release = release};
+  static const Task slow = {.score = score_slowly, .release = release};
   static const Dataset none;
   Run r;
   Err err;
@@ -343,7 +343,7 @@ static bool score(const Dataset *d, void *results, Metrics *out, Err *err) {
   metrics_add(out, "mask", found[1]);
   return true;
 }
-static const TaskRow scored = {.best = {{"box", "best-box"}, {"mask", "best-mask"}}, .score = score, .release = free};
+static const Task scored = {.best = {{"box", "best-box"}, {"mask", "best-mask"}}, .score = score, .release = free};
 
 static void evaluate(Run *r, int step, double box, double mask) {
   static const Dataset none;

@@ -1,0 +1,64 @@
+// What is made of a classifier's results over a data set: classification/classify.h, as a task.
+#include <stdlib.h>
+#include "base/alloc.h"
+#include "classification/classify.h"
+#include "classification/classify_page.h"
+#include "evaluation/task.h"
+
+static void release(void *results) {
+  classification_free(results);
+  free(results);
+}
+
+static bool accepts(const Engine *e, const Dataset *d, Err *err) {
+  return classify_accepts(e->category, e->config.classes, d, err);
+}
+
+static void *collect(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Err *err) {
+  Classification *c = xmalloc(sizeof *c);
+  if (classify_run(e, d, threads, stopped, c, err)) return c;
+  release(c);
+  return NULL;
+}
+
+static bool score(const Dataset *d, void *results, Metrics *out, Err *err) {
+  (void)err;
+  const Classification *c = results;
+  const ClassScores s = classify_score(d, c);
+  *out = (Metrics){.images = c->images, .left_out = c->left_out};
+  const double images = MAX((double)s.images, 1), top1 = (double)s.top1 / images, top5 = (double)s.top5 / images;
+  metrics_add(out, "val_top1", top1);
+  metrics_add(out, "val_top5", top5);
+  snprintf(out->summary, sizeof out->summary, "top-1 %.2f %%  top-5 %.2f %%", 100 * top1, 100 * top5);
+  return true;
+}
+
+static bool report(const Dataset *d, const void *results, const char *folder, Err *err) {
+  const Classification *c = results;
+  const size_t classes = (size_t)c->classes;
+  int64_t *count = xmalloc(classes * classes * sizeof *count);
+  const char **name = xmalloc(classes * sizeof *name);
+  classify_confusion(d, c, count);
+  for (size_t i = 0; i < classes; i++) name[i] = d->coco.categories[i].name;
+  const bool ok = confusion_write(folder, &(Confusion){.classes = c->classes, .count = count, .name = name}, err);
+  free(name);
+  free(count);
+  return ok;
+}
+
+static void page(const Dataset *d, const void *results, double least, PageEvaluation *out) {
+  (void)least; // the first class counts, whatever its probability
+  classify_page(d, results, out);
+}
+
+const Task task_classification = {.tells_run = true,
+                                  .curve_title = "Accuracy",
+                                  .curve_unit = "share of images",
+                                  .curve = {{"val_top1", "top-1"}, {"val_top5", "top-5"}},
+                                  .best = {{"val_top1", "best-top1"}},
+                                  .accepts = accepts,
+                                  .collect = collect,
+                                  .score = score,
+                                  .report = report,
+                                  .page = page,
+                                  .release = release};
