@@ -1,7 +1,9 @@
-// What the files that write a run's page share.
+// What the files that write a run's page share: text, tables and charts.
 #pragma once
 #include <stdio.h>
-#include "page/run_page.h"
+#include "page/run_data.h"
+
+enum { PAGE_BYTES = 4 << 20 }; // of all pictures of a page, at most; what comes after that is left out, which is said
 
 typedef struct Page { // under way
   FILE *f;
@@ -29,8 +31,3 @@ int page_points(const PagePanel *panel);                            // of all it
 void page_chart(const Page *p, const PagePanel *panel, bool small); // a figure; small: one of many
 // All panels that hold anything.
 void page_charts(const Page *p, const PagePanels *panels, bool small);
-
-// What the last evaluation found: figures of categories, precision over recall, confusion, images.
-void page_evaluation(Page *p, const PageEvaluation *e);
-void page_run(Page *p, const RunPage *r); // all about one
-void page_runs(Page *p, const RunPage *runs, int n);

@@ -1,9 +1,8 @@
-// What the last evaluation found, on a run's page.
+#include "page/run_page_results.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "page/run_page_parts.h"
 
 enum { MOST_CATEGORIES = 1000, MOST_CLASSES = 26, MISTAKES = 15 };
 

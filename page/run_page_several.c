@@ -1,10 +1,10 @@
-// Several runs on one page: side by side what they have in common, then each by itself.
+#include "page/run_page_several.h"
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "page/run_page_parts.h"
+#include "page/run_page_one.h"
 
 static const char *value_of(const PagePairs *p, const char *name) {
   for (int i = 0; i < p->n; i++)

@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "page/run_page.h"
+#include "page/run_page_parts.h"
 #include "test/harness/command.h"
 #include "test/harness/html.h"
 #include "test/harness/test.h"

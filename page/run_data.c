@@ -1,7 +1,6 @@
-// What a run's page shows, in memory.
+#include "page/run_data.h"
 #include <stdlib.h>
 #include "base/alloc.h"
-#include "page/run_page.h"
 
 void page_pair_add(PagePairs *p, const char *name, const char *value) {
   array_reserve((void **)&p->item, &p->cap, (size_t)p->n + 1, sizeof *p->item);
