@@ -97,6 +97,24 @@ void record_free(Record *r) {
   *r = (Record){0};
 }
 
+void record_list_add(RecordList *l) {
+  const char *item = record_end(&l->item);
+  const size_t n = strlen(item);
+  array_reserve((void **)&l->text, &l->cap, l->len + n + 2, 1);
+  if (l->len) l->text[l->len++] = ',';
+  memcpy(l->text + l->len, item, n + 1);
+  l->len += n;
+}
+
+void record_list_end(RecordList *l, Record *to, const char *key) {
+  char *text = xasprintf("[%s]", l->text ? l->text : "");
+  record_raw(to, key, text);
+  record_free(&l->item);
+  free(l->text);
+  free(text);
+  *l = (RecordList){0};
+}
+
 const char *number_text(double value, char text[NUMBER_TEXT]) {
   if (shortest_decimal(value, text)) return text;
   for (int digits = 6; digits <= 17; digits++) {

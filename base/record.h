@@ -20,6 +20,14 @@ void record_raw(Record *r, const char *key, const char *json); // `json` as it i
 const char *record_end(Record *r);                             // closes the object; valid until the next record_begin
 void record_free(Record *r);
 
+typedef struct RecordList { // of objects, to be a member; zero-initialise
+  Record item;              // the one under way: record_begin, members
+  char *text;               // the others, without brackets; NULL: none
+  size_t len, cap;
+} RecordList;
+void record_list_add(RecordList *l);                              // closes the item and adds it
+void record_list_end(RecordList *l, Record *to, const char *key); // makes the list a member, and frees it
+
 enum { NUMBER_TEXT = 32 };
 // The fewest digits, at least six where they are needed, that read back as the same double. Returns `text`.
 const char *number_text(double value, char text[NUMBER_TEXT]);

@@ -7,6 +7,7 @@
 #include "base/lock.h"
 #include "base/log_clock.h"
 #include "base/log_read.h"
+#include "base/run_folder.h"
 #include "page/page_session_read.h"
 #include "training/page_evaluation.h"
 
@@ -142,8 +143,20 @@ static char *last_part(const char *folder) {
   return xasprintf("%.*s", (int)(end - begin), folder + begin);
 }
 
+// What a run's record is: of older versions, of a classifier's run that had one, it told what had come of it alone.
+static char *record_of(const char *folder) {
+  static const char begins[] = "{\"state\":";
+  char *path = xasprintf("%s/" RUN_RECORD, folder), first[sizeof begins] = "";
+  FILE *f = fopen(path, "r");
+  const bool is = f && fgets(first, sizeof first, f) && !strcmp(first, begins);
+  if (f) fclose(f);
+  if (is) return path;
+  free(path);
+  return xasprintf("%s/" OLD_SESSION, folder);
+}
+
 bool page_read(RunPage *p, const char *folder, const char *name, Err *err) {
-  char *log = xasprintf("%s/log.jsonl", folder), *session = xasprintf("%s/" PAGE_SESSION, folder),
+  char *log = xasprintf("%s/log.jsonl", folder), *session = record_of(folder),
        *evaluation = xasprintf("%s/" PAGE_EVALUATION, folder);
   Session s = {.metrics = -1};
   Curve own[OWN_CURVES] = {0};
@@ -155,7 +168,7 @@ bool page_read(RunPage *p, const char *folder, const char *name, Err *err) {
        run_sessions_read(&sessions, log, err) &&
        (!path_is_file(evaluation) || page_evaluation_read(evaluation, &p->evaluation, err));
   if (ok) {
-    if (p->state && !strcmp(p->state, SESSION_RUNS) && !folder_is_locked(folder)) {
+    if (p->state && !strcmp(p->state, RUN_GOES_ON) && !folder_is_locked(folder)) {
       free(p->state);
       p->state = xstrdup("ended without a word: it was killed, or its machine failed");
     }

@@ -4,8 +4,6 @@
 
 // Below a run's folder. PAGE_FILE is the page itself.
 #define PAGE_FOLDER "report"
-#define PAGE_SESSION PAGE_FOLDER "/session.json"
-#define SESSION_RUNS "running" // the state of a session that has not written how it ended
 #define PAGE_EVALUATION PAGE_FOLDER "/evaluation.json"
 #define PAGE_FILE "report.html"
 

@@ -1,4 +1,4 @@
-// OUT/report/session.json, as training/session.c writes it, into what a page shows.
+// run.json, as training/run_record.h has it, or of older versions report/session.json, into what a page shows.
 #pragma once
 #include "page/run_page.h"
 

@@ -7,6 +7,7 @@
 #include "base/file_set.h"
 #include "base/log_read.h"
 #include "base/output.h"
+#include "base/run_folder.h"
 #include "page/page_read.h"
 #include "page/plot.h"
 
@@ -60,7 +61,7 @@ static void draw_logs(const ReportOptions *o, char **args, int n) {
 // A page has a page's name, so that no checkpoint of the run gives way to one; and what is written must be none of what
 // the page is made of.
 static void spare_inputs(const char *out, const char *const *folder, int n) {
-  static const char *const input[] = {"log.jsonl", PAGE_SESSION, PAGE_EVALUATION};
+  static const char *const input[] = {RUN_LOG, RUN_RECORD, RUN_EVALUATION, OLD_SESSION, OLD_EVALUATION};
   FileSet inputs = {0};
   Err err;
   const char *dot = strrchr(out, '.');

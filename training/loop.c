@@ -9,8 +9,7 @@
 #include "base/output.h"
 #include "page/page_read.h"
 #include "training/curves.h"
-#include "training/run_report.h"
-#include "training/session.h"
+#include "training/run_record.h"
 #include "training/targets.h"
 #include "training/validate.h"
 
@@ -102,11 +101,11 @@ bool train_diverged(TrainingRun *r, int64_t step, const StepResult *s) {
   return true;
 }
 
-// What the run's page tells beside its log. That it cannot be written ends no run.
-static void write_session(TrainingRun *r, const char *state, const char *warning) {
+// run.json while the run goes on. That it cannot be written ends no run.
+static void write_record(TrainingRun *r, int64_t step) {
   Err err;
-  if (run_leads(r) && !page_session_write(r, state, warning, &err))
-    log_note(&r->files.log, "no page of the run: %s", err.msg);
+  if (run_leads(r) && !run_record_write(r, &(RunStanding){RUN_GOES_ON, NULL, step}, &err))
+    log_note(&r->files.log, "%s", err.msg);
 }
 
 static void show_step(TrainingRun *r, int64_t done, const StepResult *s) {
@@ -186,11 +185,17 @@ static void poll_files(TrainingRun *r) {
   if (run_leads(r)) expect(r, files_poll(&r->files, &err), &err);
 }
 
-// At the end of a phase, what the run has come to, scores included.
+// What the run has come to, scores included.
+static void report(TrainingRun *r, const RunStanding *s) {
+  Err err;
+  expect(r, run_record_read(r, s->step, &err) && run_record_write(r, s, &err), &err);
+}
+
 static void report_phase(TrainingRun *r, int64_t step) {
   Err err;
-  if (!run_leads(r) || !run_report_due(r) || step == r->steps || !run_report_phase_ends(r, step)) return;
-  expect(r, files_settle(&r->files, &err) && run_report_write(r, step, false, &err), &err);
+  if (!run_leads(r) || step == r->steps || !run_record_phase_ends(r, step)) return;
+  expect(r, files_settle(&r->files, &err), &err);
+  report(r, &(RunStanding){RUN_GOES_ON, NULL, step});
 }
 
 // A step that was void has changed nothing but fp16's scale, which goes back, and running statistics, which cannot: the
@@ -210,8 +215,7 @@ static bool stage_first(TrainingRun *r, Loader *loader) {
 
 // Before a step is started.
 static void time_parts(TrainingRun *r, int64_t done) {
-  if (step_parts_before(&r->step_parts, &r->engine, done - r->first, r->last - r->first))
-    write_session(r, SESSION_RUNS, NULL);
+  if (step_parts_before(&r->step_parts, &r->engine, done - r->first, r->last - r->first)) write_record(r, done);
 }
 
 // The steps of this call, with what falls due between them. A checkpoint comes before an evaluation, which may take
@@ -277,13 +281,10 @@ static void note_bad_images(TrainingRun *r) {
              r->train->num_images + r->train->bad_images, bad_val);
 }
 
-// The page as it stands after the session: of a run that was never evaluated, too.
-static void finish_page(TrainingRun *r, Outcome outcome) {
+static const char *state_of(Outcome outcome) {
   static const char *const states[] = {
-      [RUN_COMPLETE] = "complete", [RUN_STOPPED] = "stopped", [RUN_DIVERGED] = "diverged"};
-  Err err;
-  write_session(r, states[outcome], *r->trouble.msg ? r->trouble.msg : NULL);
-  if (!page_of_folder(r->o.out, &err)) line_print(stderr, "no page of the run: %s", err.msg);
+      [RUN_COMPLETE] = RUN_IS_COMPLETE, [RUN_STOPPED] = "stopped", [RUN_DIVERGED] = "diverged"};
+  return states[outcome];
 }
 
 // What is said at the end, and what stands beside the checkpoint by then: final model, learning curves.
@@ -294,10 +295,10 @@ static void finish(TrainingRun *r, Outcome outcome) {
   if (outcome == RUN_STOPPED && !*r->trouble.msg && !r->is_void) log_note(&f->log, "stopped: %s", f->kept);
   note_bad_images(r);
   if (!log_close(&f->log, &err) || !curves_draw(r->o.out, r->engine.model, &err)) die(EXIT_RUN, "%s", err.msg);
-  if (run_report_due(r)) expect(r, run_report_write(r, r->done, outcome == RUN_COMPLETE, &err), &err);
-  if (outcome == RUN_COMPLETE && r->val) expect(r, targets_report(r, &err), &err);
   if (outcome == RUN_DIVERGED) divergence_explain(&r->divergence, &r->o, f, &r->trouble);
-  finish_page(r, outcome);
+  report(r, &(RunStanding){state_of(outcome), *r->trouble.msg ? r->trouble.msg : NULL, r->done});
+  if (outcome == RUN_COMPLETE && r->val) expect(r, targets_report(r, &err), &err);
+  if (!page_of_folder(r->o.out, &err)) line_print(stderr, "no page of the run: %s", err.msg);
   if (outcome == RUN_COMPLETE)
     line_print(stderr, "done: %s, %s/curves.svg, %s/report.html", f->final, r->o.out, r->o.out);
 }
@@ -349,7 +350,8 @@ static void open_files(TrainingRun *r) {
   if (r->rollbacks) job_leave(r->job, rollback_note(r->rollbacks, r->o.lr)); // the files have gone back
   record_amendments(r);
   record_ranks(r);
-  write_session(r, SESSION_RUNS, NULL);
+  if (!run_record_read(r, r->first, &err)) die(EXIT_USAGE, "%s", err.msg);
+  write_record(r, r->first);
   die_first(keep_what_is_being_written, r);
   comm_last(r->comm, keep_what_is_being_written, r);
 }

@@ -31,7 +31,8 @@ typedef struct TrainingRun {
   bool asked;           // all ranks have agreed to stop
   bool is_void;         // … or to end, because one has no batch
   double scale[3];      // of engine_get_scale, after the last step that was not void
-  StepParts step_parts; // for the run's page
+  StepParts step_parts; // for run.json
+  Record results;       // what came of it so far, for run.json: an object
   bool diverged;
   Divergence divergence;
 } TrainingRun;

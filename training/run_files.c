@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/folder.h"
+#include "base/run_folder.h"
 #include "page/page_read.h"
 #include "training/numbered.h"
 #include "training/page_evaluation.h"
@@ -85,7 +86,7 @@ bool files_lock(const RunFiles *f, Err *err) {
   if (!folder_take(f->folder, err)) return false;
   static const char *const reports[] = {"curves.svg",    "run.json",       "time-to-target.json",
                                         "confusion.txt", "confusion.json", "confusion.svg",
-                                        PAGE_FILE,       PAGE_SESSION,     PAGE_EVALUATION};
+                                        PAGE_FILE,       OLD_SESSION,     PAGE_EVALUATION};
   const char *all[] = {f->checkpoint, f->previous, f->final, f->evaluated};
   for (int i = 0; i < COUNT(all); i++) file_clean(all[i]);
   for (int i = 0; i < COUNT(reports); i++) {

@@ -70,6 +70,7 @@ static void close_run(TrainingRun *r) {
   files_free(&r->files);
   free(r->identity);
   record_free(&r->amended);
+  record_free(&r->results);
 }
 
 // ---- one session ----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/lock.h"
+#include "base/run_folder.h"
 #include "page/page_read.h"
 #include "test/harness/command.h"
 #include "test/harness/html.h"
@@ -19,9 +20,9 @@ static const char *folder_of(const char *name, const char *log, const char *sess
   static char folder[2048];
   Err err;
   snprintf(folder, sizeof folder, "%s/%s", test_tmp(), name);
-  EXPECT(dirs_make(in_folder(folder, PAGE_FOLDER), &err));
+  EXPECT(dirs_make(in_folder(folder, "report"), &err));
   if (log) write_text(in_folder(folder, "log.jsonl"), log);
-  if (session) write_text(in_folder(folder, PAGE_SESSION), session);
+  if (session) write_text(in_folder(folder, RUN_RECORD), session);
   if (evaluation) write_text(in_folder(folder, PAGE_EVALUATION), evaluation);
   return folder;
 }
@@ -117,7 +118,7 @@ TEST(page_read_names_what_is_wrong) {
     const char *name, *log, *session, *evaluation, *says;
   } cases[] = {{"no-log", NULL, session_text, NULL, "no-log/log.jsonl: no such file: expected the folder of a run"},
                {"bad-log", "{\"step\":1,\n{\"step\":2}\n", NULL, NULL, "bad-log/log.jsonl:1:"},
-               {"bad-session", log_text, "{\"state\":", NULL, "bad-session/report/session.json:1:"},
+               {"bad-session", log_text, "{\"state\":", NULL, "bad-session/run.json:1:"},
                {"bad-evaluation", log_text, NULL, "{}}", "bad-evaluation/report/evaluation.json:1:"}};
   for (int i = 0; i < COUNT(cases); i++) {
     RunPage p = {0};

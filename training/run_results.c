@@ -1,4 +1,4 @@
-#include "training/run_report.h"
+#include "training/run_results.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,15 +6,6 @@
 #include "base/log_clock.h"
 #include "base/log_read.h"
 #include "evaluation/task.h"
-
-bool run_report_due(const TrainingRun *r) { return r->model->task->tells_run; }
-
-bool run_report_phase_ends(const TrainingRun *r, int64_t step) {
-  const Schedule *s = &r->schedule;
-  for (int i = 0; i < s->phases; i++)
-    if (step == s->phase_end[i]) return true;
-  return step == r->steps;
-}
 
 // ---- of the log -------------------------------------------------------------------------------------------------
 
@@ -149,103 +140,47 @@ static void record_best(Record *j, const RunLog *l) {
 
 // ---- phases -----------------------------------------------------------------------------------------------------
 
-// Phase i of the run as far as step `last`; `list` receives it behind what it holds.
-static void add_phase(char **list, const TrainingRun *r, const RunLog *l, int i, int64_t last) {
+// Phase i of the run as far as step `last`.
+static void add_phase(RecordList *list, const TrainingRun *r, const RunLog *l, int i, int64_t last) {
   const Schedule *s = &r->schedule;
   const Phase *p = s->phases ? &r->o.phase_list.phase[i] : NULL;
   const int64_t first = i > 0 ? s->phase_end[i - 1] : 0, end = MIN(p ? s->phase_end[i] : r->steps, last);
   if (end <= first) return;
-  Record j = {0};
-  record_begin(&j);
-  record_num(&j, "epochs", (double)(end - first) / (double)r->per_epoch);
-  record_num(&j, "lr", s->base * (p ? s->phase_factor[i] : 1));
-  record_bool(&j, "augment",
+  Record *j = &list->item;
+  record_begin(j);
+  record_num(j, "epochs", (double)(end - first) / (double)r->per_epoch);
+  record_num(j, "lr", s->base * (p ? s->phase_factor[i] : 1));
+  record_bool(j, "augment",
               p ? p->augment
                 : r->o.rotate > 0 || r->o.shift > 0 || r->o.shear > 0 || r->o.zoom > 0 || r->o.crop > 0 ||
                       r->o.flip > 0);
-  if (l->amended > first) record_int(&j, "amended", l->amended);
-  record_int(&j, "first_step", first + 1);
-  record_int(&j, "steps", end - first);
-  record_speed(&j, r, l, first, end);
-  record_num(&j, "loss", mean_value(&l->curve[LOG_LOSS], MAX(first, end - r->per_epoch), end));
-  record_metrics(&j, l, first, end);
-  char *longer = xasprintf("%s%s%s", *list, i ? "," : "", record_end(&j));
-  free(*list);
-  *list = longer;
-  record_free(&j);
+  if (l->amended > first) record_int(j, "amended", l->amended);
+  record_int(j, "first_step", first + 1);
+  record_int(j, "steps", end - first);
+  record_speed(j, r, l, first, end);
+  record_num(j, "loss", mean_value(&l->curve[LOG_LOSS], MAX(first, end - r->per_epoch), end));
+  record_metrics(j, l, first, end);
+  record_list_add(list);
 }
 
 static void record_phases(Record *j, const TrainingRun *r, const RunLog *l, int64_t step) {
-  char *list = xstrdup("");
-  for (int i = 0; i < MAX(r->schedule.phases, 1); i++) add_phase(&list, r, l, i, step);
-  char *array = xasprintf("[%s]", list);
-  record_raw(j, "phase", array);
-  free(array);
-  free(list);
+  RecordList phases = {0};
+  for (int i = 0; i < MAX(r->schedule.phases, 1); i++) add_phase(&phases, r, l, i, step);
+  record_list_end(&phases, j, "phase");
 }
 
-// ---- what it was made with ----------------------------------------------------------------------------------------
+// ---- all ------------------------------------------------------------------------------------------------------------
 
-void run_report_settings(Record *j, const char *resolved) {
-  Record settings = {0};
-  record_begin(&settings);
-  for (const char *line = resolved; *line;) {
-    const size_t length = strcspn(line, "\n"), dashes = strspn(line, " -"), name = strcspn(line, "=");
-    char *key = xasprintf("%.*s", (int)(name - dashes), line + dashes);
-    char *value = xasprintf("%.*s", (int)(length - name - 1), line + name + 1);
-    record_str(&settings, key, value);
-    free(key);
-    free(value);
-    line += length + (line[length] == '\n');
-  }
-  record_raw(j, "settings", record_end(&settings));
-  record_free(&settings);
-}
-
-static int64_t count_parameters(const Params *p) {
-  int64_t n = 0;
-  for (int i = 0; i < p->n; i++)
-    if (!p->list[i]->buffer) n += (int64_t)param_elements(p->list[i]);
-  return n;
-}
-
-static void record_run(Record *j, const TrainingRun *r, const RunLog *l, int64_t step, bool complete) {
-  const TrainOptions *o = &r->o;
-  record_begin(j);
-  record_str(j, "model", o->model ? o->model : r->model->name);
-  record_str(j, "data", o->data);
-  record_int(j, "classes", r->engine.config.classes);
-  record_int(j, "images", r->train->num_images);
-  record_int(j, "val_images", r->val ? r->val->num_images : 0);
-  record_int(j, "step", step);
-  record_int(j, "steps", r->steps);
-  record_bool(j, "complete", complete);
-  record_int(j, "batch", o->batch);
-  record_int(j, "world", o->ranks);
-  record_int(j, "parameters", count_parameters(&r->engine.params));
-  record_metrics(j, l, -1, step);
-  record_best(j, l);
-  record_num(j, "build_seconds", r->build_seconds);
-  record_speed(j, r, l, 0, step);
-  record_phases(j, r, l, step);
-  run_report_settings(j, o->resolved);
-  device_origin(r->engine.dev, j);
-}
-
-bool run_report_write(const TrainingRun *r, int64_t step, bool complete, Err *err) {
+bool run_results_record(Record *j, const TrainingRun *r, int64_t step, Err *err) {
   RunLog l;
-  AtomicFile f;
-  Record j = {0};
-  bool ok = read_log(&l, r, err);
-  char *path = xasprintf("%s/run.json", r->o.out);
-  if (ok) record_run(&j, r, &l, step, complete);
-  if (ok && (ok = file_begin(&f, path, err))) {
-    fprintf(f.f, "%s\n", record_end(&j));
-    ok = file_commit(&f, err);
+  const bool ok = read_log(&l, r, err);
+  if (ok) {
+    record_metrics(j, &l, -1, step);
+    record_best(j, &l);
+    record_speed(j, r, &l, 0, step);
+    record_phases(j, r, &l, step);
   }
   curves_free(l.curve, l.curves);
   run_sessions_free(&l.sessions);
-  record_free(&j);
-  free(path);
   return ok;
 }

@@ -1,38 +1,11 @@
-#include "training/session.h"
+#include "training/run_facts.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/json.h"
+#include "base/run_folder.h"
 #include "base/text.h"
 #include "evaluation/task.h"
-#include "page/page_read.h"
-#include "training/run_report.h"
-
-// ---- lists ----------------------------------------------------------------------------------------------------------
-
-typedef struct JsonList { // of objects
-  char *text;             // without brackets; NULL: empty
-  size_t length, cap;
-  Record item; // the one under way
-} JsonList;
-
-static void list_add(JsonList *l) {
-  const char *item = record_end(&l->item);
-  const size_t n = strlen(item);
-  array_reserve((void **)&l->text, &l->cap, l->length + n + 2, 1);
-  if (l->length) l->text[l->length++] = ',';
-  memcpy(l->text + l->length, item, n + 1);
-  l->length += n;
-}
-
-// Makes the list a member, and frees it.
-static void list_end(JsonList *l, Record *j, const char *key) {
-  char *text = xasprintf("[%s]", l->text ? l->text : "");
-  record_raw(j, key, text);
-  record_free(&l->item);
-  free(l->text);
-  free(text);
-}
 
 // ---- curves ---------------------------------------------------------------------------------------------------------
 
@@ -41,13 +14,13 @@ typedef struct PanelText {
   bool log_y, noisy, metrics;
 } PanelText;
 
-static void add_panel(JsonList *panels, const PanelText *p, const char *const *key, const char *const *label, int n) {
-  JsonList curves = {0};
+static void add_panel(RecordList *panels, const PanelText *p, const char *const *key, const char *const *label, int n) {
+  RecordList curves = {0};
   for (int i = 0; i < n; i++) {
     record_begin(&curves.item);
     record_str(&curves.item, "key", key[i]);
     record_str(&curves.item, "label", label[i]);
-    list_add(&curves);
+    record_list_add(&curves);
   }
   record_begin(&panels->item);
   record_str(&panels->item, "title", p->title);
@@ -55,11 +28,11 @@ static void add_panel(JsonList *panels, const PanelText *p, const char *const *k
   record_bool(&panels->item, "log", p->log_y);
   record_bool(&panels->item, "noisy", p->noisy);
   record_bool(&panels->item, "metrics", p->metrics);
-  list_end(&curves, &panels->item, "curves");
-  list_add(panels);
+  record_list_end(&curves, &panels->item, "curves");
+  record_list_add(panels);
 }
 
-static void add_one(JsonList *panels, const char *title, const char *unit, bool log_y, bool noisy, const char *key) {
+static void add_one(RecordList *panels, const char *title, const char *unit, bool log_y, bool noisy, const char *key) {
   add_panel(panels, &(PanelText){title, unit, log_y, noisy, false}, &key, &title, 1);
 }
 
@@ -68,7 +41,7 @@ static void record_panels(Record *j, const Model *m) {
   const char *key[1 + MAX_LOSSES] = {"loss"}, *label[1 + MAX_LOSSES] = {"total"};
   const int losses = model_losses(m);
   int n = 1;
-  JsonList panels = {0};
+  RecordList panels = {0};
   for (int place = 0; place < losses; place++)
     for (int i = 0; i < losses; i++)
       if (m->loss[i].drawn == place) {
@@ -86,28 +59,28 @@ static void record_panels(Record *j, const Model *m) {
   add_one(&panels, "Learning rate", "per step", false, false, "lr");
   add_one(&panels, "Speed", "images per second", false, false, "img_s");
   add_one(&panels, "Wait for data", "seconds a step", false, true, "wait");
-  list_end(&panels, j, "panels");
+  record_list_end(&panels, j, "panels");
 }
 
 // ---- time and memory ------------------------------------------------------------------------------------------------
 
-static void add_part(JsonList *parts, const char *name, double forward, double backward) {
+static void add_part(RecordList *parts, const char *name, double forward, double backward) {
   record_begin(&parts->item);
   record_str(&parts->item, "name", name);
   record_num(&parts->item, "forward", forward);
   record_num(&parts->item, "backward", backward);
-  list_add(parts);
+  record_list_add(parts);
 }
 
 static void record_parts(Record *j, const StepParts *p) {
-  JsonList parts = {0};
+  RecordList parts = {0};
   for (int i = 0; i < p->parts; i++) add_part(&parts, p->part[i].name, p->part[i].forward, p->part[i].backward);
   if (p->results) {
     add_part(&parts, "update of the parameters", p->update / p->results, NAN);
     add_part(&parts, "transfer of the batch", p->transfer / p->results, NAN);
   }
   record_int(j, "timed_steps", p->steps);
-  list_end(&parts, j, "parts");
+  record_list_end(&parts, j, "parts");
 }
 
 // Makes members of those with these names in the file, as they stand there. False: it lacks one.
@@ -138,10 +111,15 @@ static bool record_kept(Record *j, const char *path, const char *const *names, i
 }
 
 // What the session before has measured stays until this one has.
-static void record_time(Record *j, const TrainingRun *r, const char *path) {
-  static const char *const names[] = {"timed_steps", "parts"};
-  if (!r->step_parts.steps && r->first && record_kept(j, path, names, COUNT(names))) return;
-  record_parts(j, &r->step_parts);
+static void record_time(Record *j, const TrainingRun *r) {
+  static const char *const files[] = {RUN_RECORD, OLD_SESSION}, *const names[] = {"timed_steps", "parts"};
+  bool kept = false;
+  for (int i = 0; i < COUNT(files) && !r->step_parts.steps && r->first && !kept; i++) {
+    char *path = xasprintf("%s/%s", r->o.out, files[i]);
+    kept = record_kept(j, path, names, COUNT(names));
+    free(path);
+  }
+  if (!kept) record_parts(j, &r->step_parts);
 }
 
 static void record_memory(Record *j, const Engine *e) {
@@ -149,21 +127,21 @@ static void record_memory(Record *j, const Engine *e) {
                                                    [ON_HOST] = "host",
                                                    [ON_HOST_LOCKED] = "host, page-locked",
                                                    [ON_HOST_LATER] = "host, later: an estimate"};
-  JsonList rows = {0};
+  RecordList rows = {0};
   for (int i = 0; i < e->memory.rows; i++) {
     record_begin(&rows.item);
     record_str(&rows.item, "name", e->memory.row[i].name);
     record_str(&rows.item, "place", place[e->memory.row[i].place]);
     record_num(&rows.item, "bytes", (double)e->memory.row[i].bytes);
-    list_add(&rows);
+    record_list_add(&rows);
   }
-  list_end(&rows, j, "memory");
+  record_list_end(&rows, j, "memory");
 }
 
 // ---- data -----------------------------------------------------------------------------------------------------------
 
-static void add_warning(JsonList *l, const char *fmt, ...) PRINTF_LIKE(2, 3);
-static void add_warning(JsonList *l, const char *fmt, ...) {
+static void add_warning(RecordList *l, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void add_warning(RecordList *l, const char *fmt, ...) {
   char text[1024];
   va_list args;
   va_start(args, fmt);
@@ -171,11 +149,11 @@ static void add_warning(JsonList *l, const char *fmt, ...) {
   va_end(args);
   record_begin(&l->item);
   record_str(&l->item, "text", text);
-  list_add(l);
+  record_list_add(l);
 }
 
 // What is wrong with a split, by what training does about it.
-static void warn_of_data(JsonList *l, const char *split, const Dataset *d) {
+static void warn_of_data(RecordList *l, const char *split, const Dataset *d) {
   const struct {
     int n;
     const char *what;
@@ -194,12 +172,12 @@ static void warn_of_data(JsonList *l, const char *split, const Dataset *d) {
 }
 
 static void record_warnings(Record *j, const TrainingRun *r, const char *warning) {
-  JsonList l = {0};
+  RecordList l = {0};
   if (warning) add_warning(&l, "%s", warning);
   warn_of_data(&l, "training", r->train);
   if (r->val) warn_of_data(&l, "evaluation", r->val);
   if (!r->val && r->o.eval_every >= 0) add_warning(&l, "nothing to evaluate on");
-  list_end(&l, j, "warnings");
+  record_list_end(&l, j, "warnings");
 }
 
 static void record_data(Record *j, const TrainingRun *r) {
@@ -213,38 +191,12 @@ static void record_data(Record *j, const TrainingRun *r) {
   free(text);
 }
 
-// ---- the file -------------------------------------------------------------------------------------------------------
+// ---- all ------------------------------------------------------------------------------------------------------------
 
-bool page_session_write(const TrainingRun *r, const char *state, const char *warning, Err *err) {
-  const TrainOptions *o = &r->o;
-  char *folder = xasprintf("%s/" PAGE_FOLDER, o->out), *path = xasprintf("%s/" PAGE_SESSION, o->out);
-  Record j = {0};
-  AtomicFile f;
-  record_begin(&j);
-  record_str(&j, "state", state);
-  record_str(&j, "model", o->model ? o->model : r->model->name);
-  record_str(&j, "data", o->data);
-  record_str(&j, "device", r->engine.dev->description);
-  record_int(&j, "images", r->train->num_images);
-  record_int(&j, "val_images", r->val ? r->val->num_images : 0);
-  record_int(&j, "batch", o->batch);
-  record_int(&j, "world", o->ranks);
-  record_int(&j, "steps", r->steps);
-  record_int(&j, "per_epoch", r->per_epoch);
-  device_origin(r->engine.dev, &j);
-  run_report_settings(&j, o->resolved);
-  record_data(&j, r);
-  record_warnings(&j, r, warning);
-  record_panels(&j, r->model);
-  record_time(&j, r, path);
-  record_memory(&j, &r->engine);
-  bool ok = dirs_make(folder, err) && file_begin(&f, path, err);
-  if (ok) {
-    fprintf(f.f, "%s\n", record_end(&j));
-    ok = file_commit(&f, err);
-  }
-  record_free(&j);
-  free(folder);
-  free(path);
-  return ok;
+void run_facts_record(Record *j, const TrainingRun *r, const char *warning) {
+  record_data(j, r);
+  record_warnings(j, r, warning);
+  record_panels(j, r->model);
+  record_time(j, r);
+  record_memory(j, &r->engine);
 }

@@ -1,0 +1,13 @@
+// Names of what a run leaves in its folder, facts, for those that draw pages of them to find.
+#pragma once
+
+#define RUN_LOG "log.jsonl"
+#define RUN_RECORD "run.json"
+#define RUN_EVALUATION "evaluation.json"
+#define RUN_PICTURES "pictures" // a folder
+
+#define RUN_GOES_ON "running" // the state in the record of a run whose process has not written how it ended
+
+// In folders of older versions: what is now in run.json, and the evaluation, with pictures as data: addresses.
+#define OLD_SESSION "report/session.json"
+#define OLD_EVALUATION "report/evaluation.json"

@@ -1,0 +1,15 @@
+// What run.json tells of a run's last session beside what came of it: data and their defects, which curves the log has,
+// where the time of a step goes, memory.
+#pragma once
+#include "base/record.h"
+#include "training/run.h"
+
+// Adds, to be drawn by a page:
+//   data_text           the data sets, lines for people
+//   warnings            [{text}]; `warning` first, NULL: none
+//   panels              [{title, unit, log, noisy, metrics, curves: [{key, label}]}]: members of the log that belong
+//                       on the same axes; log: their ordinate is logarithmic; metrics: they are scores
+//   timed_steps, parts  [{name, forward, backward}], seconds: means of so many steps. A session that was too short to
+//                       be timed keeps what the run's record says of the one before
+//   memory              [{name, place, bytes}]: the plan
+void run_facts_record(Record *j, const TrainingRun *r, const char *warning);

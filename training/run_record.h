@@ -1,0 +1,25 @@
+// run.json: a run in one object, as it began, at the end of each phase and as it ended: what it is made of, what it is
+// made with, and what came of it so far.
+#pragma once
+#include "base/run_folder.h"
+#include "training/run.h"
+
+#define RUN_IS_COMPLETE "complete"
+
+typedef struct RunStanding {
+  const char *state;   // RUN_GOES_ON, RUN_IS_COMPLETE, "stopped", "diverged"
+  const char *warning; // one more; NULL: none
+  int64_t step;        // after which the run stands
+} RunStanding;
+
+// Whether a phase ends with so many steps, or, without phases, the run.
+bool run_record_phase_ends(const TrainingRun *r, int64_t step);
+// Reads what came of the run up to `step` from its log, for which nothing may be under way.
+bool run_record_read(TrainingRun *r, int64_t step, Err *err);
+// Writes OUT/run.json as a whole, with what was read last.
+//   state, model, data, device, classes, images, val_images; step, steps, complete; batch, world, per_epoch
+//   parameters     trained or not
+//   build_seconds  opening the device, building and planning the graphs, taking memory; of this process
+//   what record_origin has; settings: every option, as text
+//   what training/run_facts.h and training/run_results.h say
+bool run_record_write(const TrainingRun *r, const RunStanding *s, Err *err);
