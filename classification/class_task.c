@@ -51,8 +51,7 @@ static void page(const Dataset *d, const void *results, double least, PageEvalua
   classify_page(d, results, out);
 }
 
-const Task task_classification = {.tells_run = true,
-                                  .curve_title = "Accuracy",
+const Task task_classification = {.curve_title = "Accuracy",
                                   .curve_unit = "share of images",
                                   .curve = {{"val_top1", "top-1"}, {"val_top5", "top-5"}},
                                   .best = {{"val_top1", "best-top1"}},

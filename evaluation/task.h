@@ -21,7 +21,6 @@ enum { MAX_TASK_CURVES = 4, MAX_TASK_BEST = 2 };
 struct PageEvaluation; // page/run_page.h
 
 typedef struct Task {
-  bool tells_run;                       // in run.json: training/run_report.h
   const char *curve_title, *curve_unit; // of the panel of these:
   struct {
     const char *metric, *label;
