@@ -4,10 +4,11 @@
 # their times, detections, pictures, tables. RECORD gets one JSON object a comparison, as they come. Exits 1 if any
 # differs, 2 if it cannot start.
 #
-# cpu: train, infer, shapes, doctor, cocoeval and inspect, on the tiny model. gpu: train and infer alone, R50-FPN at
-# full size, and their step times in turns. `make CUDA=0 B=DIR all` leaves the programs in DIR.
+# cpu: train, infer, shapes, doctor, cocoeval and inspect, on the tiny model, of one process and of two ranks, and on
+# vgg-28. gpu: train and infer alone, R50-FPN at full size and ResNet-50, and their step times in turns.
+# `make CUDA=0 B=DIR all` leaves the programs in DIR.
 #
-# DATA=../shared/data  a folder with coco/ (and for cpu cocoeval/, nuclei/ and odd_images/)
+# DATA=../shared/data  a folder with coco/ and fashion/ (and for cpu cocoeval/, nuclei/ and odd_images/)
 # RUNS=                where the runs go; otherwise a folder that is removed unless something differs
 # SECONDS_A_RUN=300    after which a program counts as failed
 # SECONDS_IN_ALL=500   gpu: after which no further check begins
@@ -246,6 +247,9 @@ check_cpu() {
   done
   resume_across gn $gn
   resume_across sizes $sizes
+  train_both two-ranks $gn --gpus 2
+  train_both vgg-28 train --data @data/fashion --model vgg-28 --batch 16 --iters 60 --val-limit 200 --seed 3 --out @out \
+    --device cpu
   train_both nuclei train --data @data/nuclei --model tiny --size 96 --batch 2 --iters 20 --lr 0.01 --clip-grad 10 \
     --seed 3 --exif --eval-every -1 --out @out --device cpu
   train_both r50 train --data @data/coco --limit 8 --model maskrcnn-r50-fpn --size 64 --max-size 96 --batch 1 \
@@ -298,6 +302,8 @@ check_gpu() {
     --score 0 --overlays 4 --amp --device cuda:0
   resume_across gn-bf16 $gn
   resume_across frozen-bn-bf16 $frozen
+  train_both resnet50-bf16 train --data @data/fashion --model resnet50 --size 96 --batch 64 --amp --iters 60 \
+    --val-limit 1000 --seed 3 --out @out --device cuda:0
   train_both gn-tf32 train $common --norm gn --batch 2 --tf32 $gentle --iters 30
   speed speed-train 5 train --data @data/coco --limit 8 --model maskrcnn-r50-fpn --norm frozen-bn --trainable-layers 3 \
     --amp --lr 1e-5 --batch 4 --benchmark 100 --device cuda:0
