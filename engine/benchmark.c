@@ -7,6 +7,7 @@
 #include "base/machine.h"
 #include "base/record.h"
 #include "comm/rank_sum.h"
+#include "engine/outputs.h"
 #include "nn/node_energy.h"
 
 // ---- nodes --------------------------------------------------------------------------------------------------------
@@ -130,8 +131,8 @@ static void record_speed(Record *j, const Engine *e, const Sums *sum, const Late
   record_num(j, "latency_ms_p90", 1e3 * latency->p90);
   record_num(j, "latency_ms_p95", 1e3 * latency->p95);
   record_num(j, "latency_ms_p99", 1e3 * latency->p99);
-  if (!e->train.network && (e->model->traits & MODEL_DETECTOR))
-    record_num(j, "mask_pixels_image", sum->pixels / (double)MAX(sum->own, 1));
+  if (!e->train.network && e->model->outputs->pixels)
+    record_num(j, e->model->outputs->pixels, sum->pixels / (double)MAX(sum->own, 1));
   for (int i = 0; i < model_counters(e->model); i++)
     if (measured(e)->network[0].counter[i]) record_num(j, e->model->counter[i], sum->counter[i] / sum->steps);
 }

@@ -285,4 +285,5 @@ const Outputs outputs_detections = {.plan = plan,
                                     .make_room = make_room,
                                     .close = close_results,
                                     .image_bytes = image_bytes,
-                                    .queue = queue};
+                                    .queue = queue,
+                                    .pixels = "mask_pixels_image"};

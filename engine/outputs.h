@@ -16,4 +16,5 @@ typedef struct Outputs {
   size_t (*image_bytes)(const ModelConfig *c); // about what the results of an image take, with all it may have
   // Queues what is computed of the network's results; part of the recorded program.
   void (*queue)(struct Engine *e, const Network *n);
+  const char *pixels; // how a benchmark's record calls an image's pixels in all masks; NULL: there are no masks
 } Outputs;

@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "base/output.h"
 #include "base/record.h"
-#include "classification/nets/torchvision_classifier.h"
 #include "engine/identity.h"
 #include "engine/state_names.h"
 #include "models/torchvision.h"
@@ -50,16 +49,17 @@ bool state_open(Checkpoint *c, const char *path, Err *err) {
   return false;
 }
 
-// torchvision's label is COCO's category id. Of a classifier's classes, from 0 on, its files do not tell the names.
+// A file of torchvision's may not tell the names of a model's classes.
 static void torchvision_categories(const ModelConfig *c, Category *out) {
-  const bool detector = model_of(c)->traits & MODEL_DETECTOR;
+  const Model *m = model_of(c);
   for (int i = 0; i < model_names(c); i++) {
-    const char *name = detector ? torchvision_category(c->classes, i + 1) : NULL;
-    out[i].id = i + detector;
+    const int label = i + m->background;
+    const char *name = m->published->category ? m->published->category(c->classes, label) : NULL;
+    out[i].id = label;
     if (name)
       snprintf(out[i].name, sizeof out[i].name, "%s", name);
     else
-      snprintf(out[i].name, sizeof out[i].name, "class %d", i + detector);
+      snprintf(out[i].name, sizeof out[i].name, "class %d", label);
   }
 }
 
@@ -94,40 +94,38 @@ bool state_config(const Checkpoint *c, ModelConfig *config, Category **category,
   return false;
 }
 
-bool state_holds_backbone(const Checkpoint *c, const Model *m) {
-  if (!(m->traits & MODEL_DETECTOR)) return false;
-  return torchvision_has_resnet(c) || (!is_ours(c) && torchvision_kind(c) == WEIGHTS_BACKBONE);
-}
+bool state_holds_backbone(const Checkpoint *c, const Model *m) { return m->holds_backbone && m->holds_backbone(c); }
 
-// The default detector on the ResNet of a classification network, whose batch norm it freezes.
-static bool backbone_config(const Checkpoint *c, ModelConfig *config, Err *err) {
+// The model whose weights a file holds, head and all; NULL: none that is known, or a mere backbone.
+static const Model *held_model(const Checkpoint *c) {
   ModelConfig held;
-  if (!state_config(c, &held, NULL, err) || !config_init(config, DEFAULT_MODEL, err)) return false;
-  if (!torchvision_has_resnet(c))
-    return err_set(err, "its model, %s, is no backbone of a detector; a ResNet is", model_of(&held)->name);
-  config->depth = held.depth;
-  config->width = held.width;
-  config->norm = config_batch_norm(&held) ? NORM_FROZEN_BN : held.norm;
-  config->norm_groups = held.norm_groups;
-  config->norm_eps = held.norm_eps;
-  config->pixel_unit = held.pixel_unit;
-  config->bgr = held.bgr;
-  config->stride_in_1x1 = held.stride_in_1x1;
-  memcpy(config->mean, held.mean, sizeof config->mean);
-  memcpy(config->std, held.std, sizeof config->std);
-  config->classes = 0;
-  return true;
+  if (!is_ours(c)) return torchvision_model(c);
+  return read_config(c, &held, NULL) ? model_of(&held) : NULL;
 }
 
+// The model that is to be trained: that which is named, else that of the weights, but that torchvision's ResNets begin
+// a detector.
+static const Model *wanted_model(const Checkpoint *c, const ModelConfig *named) {
+  ModelConfig usual;
+  if (named) return model_of(named);
+  if (!is_ours(c) && config_init(&usual, DEFAULT_MODEL, NULL) && state_holds_backbone(c, model_of(&usual)))
+    return model_of(&usual);
+  return held_model(c);
+}
+
+static bool backbone_config(const Checkpoint *c, const Model *m, ModelConfig *config, Err *err) {
+  ModelConfig held;
+  return state_config(c, &held, NULL, err) && m->on_backbone(c, &held, config, err);
+}
+
+// A model that begins with a backbone takes that or its own weights. Of another model's, what does not fit is for
+// state_load to name.
 bool state_config_for(const Checkpoint *c, const ModelConfig *named, ModelConfig *config, Err *err) {
-  ModelConfig held;
-  const bool classifier = is_ours(c) ? read_config(c, &held, NULL) && (model_of(&held)->traits & MODEL_CLASSIFIER)
-                                     : torchvision_kind(c) == WEIGHTS_CLASSIFIER;
-  const bool backbone = named ? (model_of(named)->traits & MODEL_DETECTOR) : !is_ours(c) && torchvision_has_resnet(c);
-  const bool unknown = !is_ours(c) && torchvision_kind(c) == WEIGHTS_UNKNOWN;
-  if (classifier && backbone) {
-    if (!backbone_config(c, config, err)) return false;
-  } else if (unknown && named && !backbone) {
+  const Model *held = held_model(c), *wanted = wanted_model(c, named);
+  const bool unknown = !is_ours(c) && !held && !torchvision_is_backbone(c);
+  if (held && held != wanted && wanted->on_backbone) {
+    if (!backbone_config(c, wanted, config, err)) return false;
+  } else if (unknown && named && !wanted->on_backbone) {
     *config = *named;
     config->classes = 0;
   } else if (!state_config(c, config, NULL, err)) {
@@ -135,31 +133,23 @@ bool state_config_for(const Checkpoint *c, const ModelConfig *named, ModelConfig
   }
   if (!named || (named->depth == config->depth && named->width == config->width && named->model == config->model))
     return true;
-  const Model *m = model_of(named);
-  if ((m->traits & MODEL_DETECTOR) || (model_of(config)->traits & MODEL_DETECTOR))
+  if (wanted->on_backbone || model_of(config)->on_backbone)
     return err_set(err,
                    "the checkpoint is of another model than --model: %s, a ResNet-%d of width %d; leave --model out",
                    model_of(config)->name, config->depth, config->width);
-  *config = *named; // what does not fit is for state_load to name
+  *config = *named;
   config->classes = 0;
   return true;
 }
 
 void state_note(const Checkpoint *c, const char *path) {
   ModelConfig config;
+  char what[128];
   if (is_ours(c) || !torchvision_config(c, &config, NULL)) return;
-  if (model_of(&config)->traits & MODEL_CLASSIFIER) {
-    line_print(stderr, "%s: weights of torchvision's: %s, %d classes%s%s", path, model_of(&config)->name,
-               config.classes, c->note ? "; " : "", c->note ? c->note : "");
-    return;
-  }
-  text_print(stderr, "%s: weights of torchvision's: ResNet-%d", path, config.depth);
-  if (config.classes)
-    fprintf(stderr, ", %s%s, %d classes", norm_names[config.norm],
-            config.norm == NORM_FROZEN_BN ? " with eps 0, as the published ones" : "", config.classes);
-  else
-    fprintf(stderr, " as backbone");
-  line_print(stderr, "%s%s", c->note ? "; " : "", c->note ? c->note : "");
+  const Model *m = model_of(&config);
+  snprintf(what, sizeof what, "%s, %d classes", m->name, config.classes);
+  if (m->published->describe) m->published->describe(&config, what, sizeof what);
+  line_print(stderr, "%s: weights of torchvision's: %s%s%s", path, what, c->note ? "; " : "", c->note ? c->note : "");
 }
 
 // A field that is younger than the checkpoint has its default there.
@@ -193,7 +183,7 @@ bool state_categories(const Checkpoint *c, const Engine *e, bool exactly, Err *e
   ModelConfig held;
   Category *category = NULL;
   if (!state_config(c, &held, &category, err)) return false;
-  const bool unnamed = !is_ours(c) && (model_of(&held)->traits & MODEL_CLASSIFIER);
+  const bool unnamed = !is_ours(c) && !model_of(&held)->published->category;
   for (int i = 0; unnamed && i < model_names(&held); i++) category[i].name[0] = '\0';
   bool ok = held.classes == e->config.classes ||
             err_set(err, "it has %d categories, the data %d", model_names(&held), model_names(&e->config));

@@ -3,8 +3,9 @@
 #include <string.h>
 #include "base/output.h"
 #include "base/text.h"
-#include "classification/nets/torchvision_classifier.h"
+#include "engine/state.h"
 #include "engine/state_names.h"
+#include "models/torchvision.h"
 
 static bool class_dependent(const Model *m, const char *name) {
   for (const char *const *part = m->class_parameters; *part; part++)
@@ -153,8 +154,8 @@ static const char *advice(const Loading *l) {
   ModelConfig held;
   const ModelConfig *c = &l->e->config;
   const bool shapes_alone = !l->wrong[MISSING].n && !l->wrong[UNEXPECTED].n;
-  if (shapes_alone && (model_of(c)->traits & MODEL_CLASSIFIER) && state_config(l->c, &held, NULL, NULL) &&
-      held.model == c->model && held.size != c->size)
+  if (shapes_alone && model_of(c)->square && state_config(l->c, &held, NULL, NULL) && held.model == c->model &&
+      held.size != c->size)
     return "fully connected layers have the shape that their size of images gives them: leave --size out";
   if (!l->e->train.shapes.canvases) return "its tensors and what it says of its model do not agree: save it again";
   return l->other ? "build/inspect lists what the file holds, --model and --norm must agree with it"

@@ -1,6 +1,6 @@
 // What a file of ours is known by, for those who write it and those who read it.
 #pragma once
-#include "engine/state.h"
+#include "engine/snapshot.h"
 
 static const char state_format[] = "maskrcnn.c 1";
 

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/record.h"
+#include "engine/state.h"
 #include "engine/state_names.h"
 
 static void declare_tensor(CkptWriter *w, const char *prefix, const Param *q) {

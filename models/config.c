@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include "models/model.h"
 
 const char *const norm_choices[] = {"auto",
                                     [1 + NORM_FROZEN_BN] = "frozen-bn",
@@ -27,7 +26,8 @@ static const char *const mask_names[] = {
 
 // ---- defaults and conventions ---------------------------------------------------------------------------------------
 
-// Sets the fields whose rows have `columns` values, to that in `column`: those of one, or those of one for each convention.
+// Sets the fields whose rows have `columns` values, to that in `column`: those of one, or those of one for each set of
+// conventions.
 static void set_column(ModelConfig *c, int columns, int column) {
 #define SET(name, declared, ...)                                                                                       \
   {                                                                                                                    \
@@ -47,66 +47,10 @@ static void set_column(ModelConfig *c, int columns, int column) {
 
 void config_conventions(ModelConfig *c, Conventions whose) { set_column(c, CONVENTION_SETS, (int)whose); }
 
-// About 0.9 million parameters for images of 128 to 256 pixels on a CPU; everything scaled down by about four.
-static void make_tiny(ModelConfig *c) {
-  c->size = 128;
-  c->max_size = 256;
-  c->depth = 10;
-  c->width = 24;
-  c->norm = NORM_GN;
-  c->norm_groups = 8;
-  c->trainable_layers = 5;
-  c->fpn_channels = 48;
-  for (int i = 0; i < MAX_LEVELS; i++) c->anchor_size[i] = (float)(12 << i);
-  c->rpn_batch = 128;
-  c->rpn_pre_nms_train = 200;
-  c->rpn_pre_nms_test = 200;
-  c->rpn_post_nms_test = 100;
-  c->box_dim = 192;
-  c->roi_batch = 48;
-  c->roi_canonical_size = 56;
-  c->mask_dim = 48;
-  c->mask_layers = 2;
-}
-
-// Sets what the model has of its own; false where there is none of that name.
-static bool set_model(ModelConfig *c, const char *model) {
-  static const struct {
-    const char *name;
-    int depth;
-  } models[] = {{"maskrcnn-r18-fpn", 18},
-                {"maskrcnn-r34-fpn", 34},
-                {"maskrcnn-r50-fpn", 50},
-                {"maskrcnn-r101-fpn", 101},
-                {"maskrcnn-r152-fpn", 152}};
-  if (!strcmp(model, "tiny")) {
-    make_tiny(c);
-    return true;
-  }
-  for (int i = 0; i < COUNT(models); i++)
-    if (!strcmp(model, models[i].name)) {
-      c->depth = models[i].depth;
-      return true;
-    }
-  return false;
-}
-
-bool config_init(ModelConfig *c, const char *model, Err *err) {
+void config_defaults(ModelConfig *c) {
   *c = (ModelConfig){0};
   set_column(c, 1, 0);
-  bool known = set_model(c, model);
   config_conventions(c, CONVENTIONS_TORCHVISION); // after the fields that its values are made of
-  return known || model_configure(c, model) ||
-         err_set(err,
-                 "--model %s: unknown; choose tiny, maskrcnn-r{18,34,50,101,152}-fpn, alexnet, overfeat, "
-                 "vgg{11,16,19}, googlenet, resnet{18,34,50,101,152} or vgg-28",
-                 model);
-}
-
-void config_resize(ModelConfig *c, int size) {
-  c->train_size_min = c->train_size_min * size / c->size;
-  c->size = size;
-  c->max_size = (model_of(c)->traits & MODEL_CLASSIFIER) ? size : size * 5 / 3;
 }
 
 // ---- fields as text ---------------------------------------------------------------------------------------------
@@ -220,7 +164,7 @@ static bool check_range(const char *name, double value, Range r, Err *err) {
   return true;
 }
 
-static bool check_ints(const ModelConfig *c, Err *err) {
+static bool check_ints(const ModelConfig *c, int least_size, Err *err) {
 #define INT(name, range, ...)                                                                                          \
   if (!check_range(#name, c->name, range, err)) return false;
 #include "models/config.def"
@@ -242,19 +186,8 @@ static bool check_lists(const ModelConfig *c, Err *err) {
   return true;
 }
 
-static bool check_depth(const ModelConfig *c, Err *err) {
-  static const int depths[] = {10, 18, 34, 50, 101, 152};
-  const Variant *variant = model_of(c)->variants;
-  bool known = false;
-  for (int i = 0; i < COUNT(depths) && !variant; i++) known |= depths[i] == c->depth;
-  for (const Variant *v = variant; v && v->name; v++) known |= v->depth == c->depth;
-  return known ||
-         err_set(err, "model configuration: there is no %s-%d", variant ? model_of(c)->name : "ResNet", c->depth);
-}
-
-bool config_check(const ModelConfig *c, Err *err) {
-  if (!check_ints(c, err)) return false;
-  if (!check_depth(c, err)) return false;
+bool config_ranges(const ModelConfig *c, int least_size, Err *err) {
+  if (!check_ints(c, least_size, err)) return false;
   if (c->anchor_kind == ANCHORS_LEGACY && c->anchor_grid_stride)
     return err_set(err, "model configuration: legacy anchors have fixed strides, not anchor_grid_stride = 1");
   if (c->mask_source == MASK_POLYGON && c->mask_pool > 32)

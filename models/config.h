@@ -32,15 +32,9 @@ typedef struct ModelConfig {
 // Whether training normalises by statistics of its images: those of a rank's, or, NORM_SYNC_BN, of all ranks'.
 static inline bool config_batch_norm(const ModelConfig *c) { return c->norm == NORM_BN || c->norm == NORM_SYNC_BN; }
 
-// The model where none is named, and whose values a checkpoint's fields replace.
-#define DEFAULT_MODEL "maskrcnn-r50-fpn"
-// "maskrcnn-r18-fpn", … r34, r50, r101, r152, "tiny", or a variant of models/model.h. false with a message that lists
-// them.
-bool config_init(ModelConfig *c, const char *model, Err *err);
-// The shorter side becomes `size`, the longer 5/3 of it at most.
-void config_resize(ModelConfig *c, int size);
-// Sets every field in which conventions differ; depends on c's size, norm and rpn_post_nms_test. config_init's are
-// torchvision's.
+// The defaults of all fields, conventions torchvision's.
+void config_defaults(ModelConfig *c);
+// Sets every field in which conventions differ; depends on c's size, norm and rpn_post_nms_test.
 void config_conventions(ModelConfig *c, Conventions whose);
 
 // The fields by name, as text: what a checkpoint stores. Integers are decimal, a bool is 0 or 1, floats have nine
@@ -48,7 +42,8 @@ void config_conventions(ModelConfig *c, Conventions whose);
 int config_fields(void); // how many; the fields are 0 … config_fields() - 1
 const char *config_field_name(int field);
 void config_get(const ModelConfig *c, int field, char *text, size_t size);
-// Fails on unknown names and unusable values; a value outside its range is config_check's to refuse.
+// Fails on unknown names and unusable values; a value outside its range is for config_ranges to refuse.
 bool config_set(ModelConfig *c, const char *name, const char *text, Err *err);
-// The ranges that the ops rely on, and what has to hold between fields. One message, of the first that does not.
-bool config_check(const ModelConfig *c, Err *err);
+// The ranges that the ops rely on, and what has to hold between fields, for a model that needs images of at least
+// `least_size` pixels. One message, of the first that does not.
+bool config_ranges(const ModelConfig *c, int least_size, Err *err);

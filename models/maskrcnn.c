@@ -102,6 +102,34 @@ static bool check(const ModelConfig *c, int images, Err *err) {
                  images, c->classes, pre, post);
 }
 
+enum { TINY = 10 }; // layers of the ResNet that has a block a stage
+
+// About 0.9 million parameters for images of 128 to 256 pixels on a CPU; everything scaled down by about four.
+static void make_tiny(ModelConfig *c) {
+  c->size = 128;
+  c->max_size = 256;
+  c->width = 24;
+  c->norm = NORM_GN;
+  c->norm_groups = 8;
+  c->trainable_layers = 5;
+  c->fpn_channels = 48;
+  for (int i = 0; i < MAX_LEVELS; i++) c->anchor_size[i] = (float)(12 << i);
+  c->rpn_batch = 128;
+  c->rpn_pre_nms_train = 200;
+  c->rpn_pre_nms_test = 200;
+  c->rpn_post_nms_test = 100;
+  c->box_dim = 192;
+  c->roi_batch = 48;
+  c->roi_canonical_size = 56;
+  c->mask_dim = 48;
+  c->mask_layers = 2;
+}
+
+static void configure(ModelConfig *c) {
+  if (c->depth == TINY) make_tiny(c);
+  config_conventions(c, CONVENTIONS_TORCHVISION); // which depend on the size
+}
+
 static void release(Network *n) { free(n->parts); }
 
 extern const struct Task task_detection;        // evaluation/detection_task.c
@@ -113,6 +141,14 @@ const Model model_maskrcnn = {
     .background = true,
     .task = &task_detection,
     .outputs = &outputs_detections,
+    .variants = (const Variant[]){{"tiny", TINY},
+                                  {"maskrcnn-r18-fpn", 18},
+                                  {"maskrcnn-r34-fpn", 34},
+                                  {"maskrcnn-r50-fpn", 50},
+                                  {"maskrcnn-r101-fpn", 101},
+                                  {"maskrcnn-r152-fpn", 152},
+                                  {NULL, 0}},
+    .configure = configure,
     .least_size = 32,
     .inputs = BATCH_BIT(BATCH_INFO) | BATCH_BIT(BATCH_BYTES),
     .targets = BATCH_BIT(BATCH_BOX) | BATCH_BIT(BATCH_LABEL) | BATCH_BIT(BATCH_COUNT) | BATCH_BIT(BATCH_BITMAP) |
@@ -128,4 +164,7 @@ const Model model_maskrcnn = {
     .counter = {[COUNT_ROIS] = "rois", [COUNT_POSITIVES] = "positives"},
     .class_parameters = (const char *const[]){"box_predictor.", "mask_fcn_logits.", NULL},
     .backbone = "backbone.body.",
+    .published = &published_detector,
+    .holds_backbone = detector_holds_backbone,
+    .on_backbone = detector_on_backbone,
 };

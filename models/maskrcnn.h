@@ -30,6 +30,11 @@ typedef struct MaskRcnn {
 } MaskRcnn;
 MaskRcnn *maskrcnn_of(const Network *n);
 
+// Weights that torchvision published of it, or of its backbone: models/torchvision_detector.c, for its row.
+extern const Published published_detector;
+bool detector_holds_backbone(const struct Checkpoint *weights);
+bool detector_on_backbone(const struct Checkpoint *weights, const ModelConfig *held, ModelConfig *c, Err *err);
+
 // ---- its parts, for build -------------------------------------------------------------------------------------------
 
 void rpn_build(Network *n);   // models/rpn.c: P2 … P6 → proposals, and their losses

@@ -1,10 +1,20 @@
 #include "models/model.h"
 #include <string.h>
-#include "classification/nets/classifier.h"
-#include "models/maskrcnn.h"
 
-const Model *const models[] = {&model_maskrcnn, &model_resnet,    &model_alexnet, &model_overfeat,
-                               &model_vgg,      &model_googlenet, &model_vgg28,   NULL};
+// One line each; their files are here and in classification/nets/.
+#define EACH_MODEL(X)                                                                                                  \
+  X(model_maskrcnn)                                                                                                    \
+  X(model_resnet)                                                                                                      \
+  X(model_alexnet)                                                                                                     \
+  X(model_overfeat)                                                                                                    \
+  X(model_vgg)                                                                                                         \
+  X(model_googlenet)                                                                                                   \
+  X(model_vgg28)
+
+#define DECLARE(model) extern const Model model;
+EACH_MODEL(DECLARE)
+#define PLACE(model) &model,
+const Model *const models[] = {EACH_MODEL(PLACE) NULL};
 
 const Model *model_of(const ModelConfig *c) { return models[c->model]; }
 
@@ -20,16 +30,66 @@ bool model_choose(ModelConfig *c, const char *name, Err *err) {
   return err_set(err, "model '%s' is unknown; this build has%s", name, known);
 }
 
-bool model_configure(ModelConfig *c, const char *variant) {
+// ---- variants -------------------------------------------------------------------------------------------------------
+
+// Where the number of a name begins, and where it ends.
+static size_t number_at(const char *name) { return strcspn(name, "0123456789"); }
+static size_t number_end(const char *name) { return number_at(name) + strspn(name + number_at(name), "0123456789"); }
+
+// Whether two names differ in their numbers alone.
+static bool alike(const char *a, const char *b) {
+  return number_at(a) == number_at(b) && !strncmp(a, b, number_at(a)) && !strcmp(a + number_end(a), b + number_end(b));
+}
+
+void model_choices(char *text, size_t size) {
+  *text = '\0';
   for (int i = 0; models[i]; i++)
-    for (const Variant *v = models[i]->variants; v && v->name; v++) {
+    for (const Variant *v = models[i]->variants, *next; v->name; v = next) {
+      const char *name = v->name, *comma = *text ? ", " : "";
+      for (next = v + 1; next->name && alike(next->name, name);) next++;
+      size_t used = strlen(text);
+      if (next == v + 1) {
+        snprintf(text + used, size - used, "%s%s", comma, name);
+        continue;
+      }
+      snprintf(text + used, size - used, "%s%.*s{", comma, (int)number_at(name), name);
+      for (const Variant *u = v; u < next; u++) {
+        used = strlen(text);
+        snprintf(text + used, size - used, "%s%.*s", u > v ? "," : "", (int)(number_end(u->name) - number_at(u->name)),
+                 u->name + number_at(u->name));
+      }
+      used = strlen(text);
+      snprintf(text + used, size - used, "}%s", name + number_end(name));
+    }
+}
+
+bool config_init(ModelConfig *c, const char *variant, Err *err) {
+  char known[512];
+  config_defaults(c);
+  for (int i = 0; models[i]; i++)
+    for (const Variant *v = models[i]->variants; v->name; v++) {
       if (strcmp(v->name, variant)) continue;
       c->model = i;
       c->depth = v->depth;
       models[i]->configure(c);
       return true;
     }
-  return false;
+  model_choices(known, sizeof known);
+  return err_set(err, "--model %s: unknown; choose one of %s", variant, known);
+}
+
+void config_resize(ModelConfig *c, int size) {
+  c->train_size_min = c->train_size_min * size / c->size;
+  c->size = size;
+  c->max_size = model_of(c)->square ? size : size * 5 / 3;
+}
+
+bool config_check(const ModelConfig *c, Err *err) {
+  const Model *m = model_of(c);
+  const Variant *v = m->variants;
+  if (!config_ranges(c, m->least_size, err)) return false;
+  while (v->name && v->depth != c->depth) v++;
+  return v->name || err_set(err, "model configuration: there is no %s of depth %d", m->name, c->depth);
 }
 
 int model_names(const ModelConfig *c) { return c->classes - model_of(c)->background; }

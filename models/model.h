@@ -4,6 +4,8 @@
 #include "models/config.h"
 #include "nn/graph.h"
 
+struct Checkpoint; // weights/checkpoint.h
+
 enum { MAX_LOSSES = 8, MAX_COUNTERS = 4, MAX_RESULTS = 4 };
 
 // Network.result of detectors. Boxes: a group an image, resized pixels of the canvas, index % classes = label.
@@ -46,10 +48,21 @@ typedef struct Learning {
   const char *phases; // epochs and rates, as --phases has them; other rates are constant then. NULL: none
 } Learning;
 
+// How files of torchvision's that hold a model are known, tensors under the names that we use (models/torchvision.h).
+typedef struct Published {
+  bool (*holds)(const struct Checkpoint *weights); // whether it is a network of this kind, with its head
+  // Its configuration: variant, widths and classes as the tensors have them, all else as the variant's default.
+  bool (*configure)(const struct Checkpoint *weights, ModelConfig *c, Err *err);
+  const char *(*category)(int classes, int label); // the name of one; NULL: the files do not tell them
+  // What such a file is, in a few words; NULL: the model's name and the number of classes.
+  void (*describe)(const ModelConfig *c, char *text, size_t size);
+} Published;
+
 typedef struct Model {
   const char *name; // a checkpoint's
   unsigned traits;
   bool background;               // class 0 is none of the data's categories
+  bool square;                   // it sees squares of one size: ModelConfig.size is max_size
   const struct Task *task;       // evaluation/task.h: what is made of its results over a data set
   const struct Outputs *outputs; // engine/outputs.h: how its results come to the host
   const Variant *variants;       // what config_init knows it by; no name at the end. NULL: as models/config.c has it
@@ -69,6 +82,13 @@ typedef struct Model {
   // How the names of parameters begin that training has and inference need not; NULL: there are none.
   const char *const *of_training;
   Learning learning;
+  const Published *published; // NULL: torchvision has none
+  // Of a model that can begin with the backbone of another's weights, both; else NULL. Whether the file holds no more
+  // than that for it:
+  bool (*holds_backbone)(const struct Checkpoint *weights);
+  // Makes c its configuration, with 0 classes, on the backbone of a file whose own configuration is `held`. False with
+  // a message where it is no backbone.
+  bool (*on_backbone)(const struct Checkpoint *weights, const ModelConfig *held, ModelConfig *c, Err *err);
 } Model;
 #define BATCH_BIT(array) (1u << (array))
 
@@ -95,8 +115,17 @@ extern const Model *const models[];
 const Model *model_of(const ModelConfig *c);
 // Makes c a configuration of the model of that name; false, with a message that lists them, when there is none.
 bool model_choose(ModelConfig *c, const char *name, Err *err);
-// Makes c the configuration of the variant of that name; false where no model has it.
-bool model_configure(ModelConfig *c, const char *variant);
+// The names of all variants as --model has them, in one line: "tiny, maskrcnn-r{18,34}-fpn, …".
+void model_choices(char *text, size_t size);
+
+// The model where none is named, and whose values a checkpoint's fields replace.
+#define DEFAULT_MODEL "maskrcnn-r50-fpn"
+// Makes c the configuration of a variant. False with a message that lists them when there is none of that name.
+bool config_init(ModelConfig *c, const char *variant, Err *err);
+// The shorter side becomes `size`, the longer 5/3 of it at most, or, where the model sees squares, as much.
+void config_resize(ModelConfig *c, int size);
+// config_ranges, and that the model has such a depth.
+bool config_check(const ModelConfig *c, Err *err);
 // How many of its classes have a name: all but a detector's background.
 int model_names(const ModelConfig *c);
 int model_losses(const Model *m);

@@ -1,7 +1,5 @@
 #include "models/torchvision.h"
-#include <math.h>
 #include <string.h>
-#include "classification/nets/torchvision_classifier.h"
 
 // ---- names ------------------------------------------------------------------------------------------------------
 
@@ -57,76 +55,68 @@ bool torchvision_rename(Checkpoint *c, const char *path, Err *err) {
   return ckpt_rename(c, classifier ? rename_classifier : rename_detector, path, err);
 }
 
-// ---- configuration ----------------------------------------------------------------------------------------------
+// ---- what it is -----------------------------------------------------------------------------------------------------
 
-WeightsKind torchvision_kind(const Checkpoint *c) {
-  if (torchvision_classifies(c)) return WEIGHTS_CLASSIFIER;
-  if (!ckpt_find(c, "backbone.body.conv1.weight")) return WEIGHTS_UNKNOWN;
-  return ckpt_find(c, "backbone.fpn.inner_blocks.0.0.weight") ? WEIGHTS_DETECTOR : WEIGHTS_BACKBONE;
+const Model *torchvision_model(const Checkpoint *c) {
+  for (int i = 0; models[i]; i++)
+    if (models[i]->published && models[i]->published->holds(c)) return models[i];
+  return NULL;
 }
 
-static void infer_norm(const Checkpoint *c, ModelConfig *config) {
-  bool batch = ckpt_find(c, "backbone.body.bn1.running_mean") != NULL;
-  bool detector = torchvision_kind(c) == WEIGHTS_DETECTOR;
-  bool tracked = ckpt_find(c, "backbone.body.bn1.num_batches_tracked") != NULL; // FrozenBatchNorm2d has none
-  config->norm = !batch ? NORM_GN : detector && tracked ? NORM_BN : NORM_FROZEN_BN;
-  if (detector && config->norm == NORM_FROZEN_BN) config->norm_eps = 0; // torchvision's overwrite_eps(model, 0.0)
-}
+static bool has_backbone(const Checkpoint *c) { return ckpt_find(c, "backbone.body.conv1.weight") != NULL; }
 
-static void infer_heads(const Checkpoint *c, ModelConfig *config) {
-  config->fpn_channels = torchvision_dim(c, "backbone.fpn.inner_blocks.0.0.weight", 0);
-  config->box_dim = torchvision_dim(c, "roi_heads.box_head.fc6.weight", 0);
-  config->box_pool = (int)sqrt(torchvision_dim(c, "roi_heads.box_head.fc6.weight", 1) / MAX(config->fpn_channels, 1));
-  config->mask_dim = torchvision_dim(c, "roi_heads.mask_head.0.0.weight", 0);
-  config->mask_layers = torchvision_count(c, "roi_heads.mask_head.%d.0.weight");
-  config->classes = torchvision_dim(c, "roi_heads.box_predictor.cls_score.weight", 0);
-}
+bool torchvision_is_backbone(const Checkpoint *c) { return has_backbone(c) && !torchvision_model(c); }
+
+bool torchvision_has_resnet(const Checkpoint *c) { return ckpt_find(c, "layer1.0.conv1.weight") != NULL; }
 
 bool torchvision_config(const Checkpoint *c, ModelConfig *config, Err *err) {
-  WeightsKind kind = torchvision_kind(c);
-  if (kind == WEIGHTS_CLASSIFIER) return torchvision_classifier_config(c, config, err);
-  if (kind == WEIGHTS_UNKNOWN)
+  const Model *m = torchvision_model(c);
+  if (m) return m->published->configure(c, config, err);
+  if (!has_backbone(c))
     return err_set(err,
                    "neither a Mask R-CNN nor a classification network of torchvision's that is known (no "
                    "backbone.body.conv1.weight, layer1.0.conv1.weight, features.0.weight or conv1.conv.weight with "
                    "what belongs to it); build/inspect lists what it holds");
-  if (!config_init(config, DEFAULT_MODEL, err)) return false;
-  config->depth = torchvision_depth(c, "backbone.body.");
-  config->width = torchvision_dim(c, "backbone.body.conv1.weight", 0);
-  if (!config->depth)
-    return err_set(err, "its ResNet is none of ours (10, 18, 34, 50, 101, 152 layers; neither wide ones nor "
-                        "ResNeXts); build/inspect lists what it holds");
-  infer_norm(c, config);
-  config->classes = 0;
-  if (kind == WEIGHTS_BACKBONE) return true;
-  static const char *const heads[] = {"roi_heads.box_head.fc6.weight", "roi_heads.box_predictor.cls_score.weight",
-                                      "roi_heads.mask_predictor.mask_fcn_logits.weight"};
-  for (int i = 0; i < COUNT(heads); i++)
-    if (!ckpt_find(c, heads[i]))
-      return err_set(err, "a detector, but no maskrcnn_resnet*_fpn of torchvision's: there is no %s in it", heads[i]);
-  infer_heads(c, config);
-  return config_check(config, err);
+  return config_init(config, DEFAULT_MODEL, err) && model_of(config)->published->configure(c, config, err);
 }
 
-// ---- categories -------------------------------------------------------------------------------------------------
+// ---- shapes ---------------------------------------------------------------------------------------------------------
 
-// COCO's ids, of which eleven have no category.
-static const char *const coco[] = {
-    "person",        "bicycle",       "car",          "motorcycle",     "airplane",     "bus",
-    "train",         "truck",         "boat",         "traffic light",  "fire hydrant", "N/A",
-    "stop sign",     "parking meter", "bench",        "bird",           "cat",          "dog",
-    "horse",         "sheep",         "cow",          "elephant",       "bear",         "zebra",
-    "giraffe",       "N/A",           "backpack",     "umbrella",       "N/A",          "N/A",
-    "handbag",       "tie",           "suitcase",     "frisbee",        "skis",         "snowboard",
-    "sports ball",   "kite",          "baseball bat", "baseball glove", "skateboard",   "surfboard",
-    "tennis racket", "bottle",        "N/A",          "wine glass",     "cup",          "fork",
-    "knife",         "spoon",         "bowl",         "banana",         "apple",        "sandwich",
-    "orange",        "broccoli",      "carrot",       "hot dog",        "pizza",        "donut",
-    "cake",          "chair",         "couch",        "potted plant",   "bed",          "N/A",
-    "dining table",  "N/A",           "N/A",          "toilet",         "N/A",          "tv",
-    "laptop",        "mouse",         "remote",       "keyboard",       "cell phone",   "microwave",
-    "oven",          "toaster",       "sink",         "refrigerator",   "N/A",          "book",
-    "clock",         "vase",          "scissors",     "teddy bear",     "hair drier",   "toothbrush"};
-_Static_assert(COUNT(coco) == 90, "labels 1 … 90");
+int torchvision_dim(const Checkpoint *c, const char *name, int i) {
+  const CkptTensor *t = ckpt_find(c, name);
+  return t && i < t->ndim && t->dims[i] <= 1 << 20 ? (int)t->dims[i] : 0;
+}
 
-const char *torchvision_category(int classes, int label) { return classes == 91 ? coco[label - 1] : NULL; }
+int torchvision_count(const Checkpoint *c, const char *format) {
+  char name[CKPT_MAX_NAME];
+  for (int n = 0;; n++) {
+    snprintf(name, sizeof name, format, n);
+    if (!ckpt_find(c, name)) return n;
+  }
+}
+
+// Its first 3×3 convolution has as many channels as the stem: in a wide ResNet there are more, in a ResNeXt groups.
+static bool is_plain(const Checkpoint *c, const char *prefix) {
+  char stem[64], inner[64];
+  snprintf(stem, sizeof stem, "%sconv1.weight", prefix);
+  snprintf(inner, sizeof inner, "%slayer1.0.conv2.weight", prefix);
+  const int width = torchvision_dim(c, stem, 0);
+  return !ckpt_find(c, inner) || (torchvision_dim(c, inner, 0) == width && torchvision_dim(c, inner, 1) == width);
+}
+
+int torchvision_depth(const Checkpoint *c, const char *prefix) {
+  static const struct {
+    int depth, blocks;
+  } bottleneck[] = {{50, 6}, {101, 23}, {152, 36}}, basic[] = {{10, 1}, {18, 2}, {34, 6}};
+  char name[64];
+  if (!is_plain(c, prefix)) return 0;
+  snprintf(name, sizeof name, "%slayer1.0.conv3.weight", prefix);
+  const bool three = ckpt_find(c, name) != NULL;
+  snprintf(name, sizeof name, "%slayer3.%%d.conv1.weight", prefix);
+  const int blocks = torchvision_count(c, name);
+  for (int i = 0; i < COUNT(basic); i++) {
+    if (three && bottleneck[i].blocks == blocks) return bottleneck[i].depth;
+    if (!three && basic[i].blocks == blocks) return basic[i].depth;
+  }
+  return 0;
+}

@@ -11,7 +11,7 @@
 #include "classification/data/class_report.h"
 #include "classification/data/classes.h"
 #include "data/survey/advice.h"
-#include "models/config.h"
+#include "models/model.h"
 #include "nn/optim.h"
 #include "page/album.h"
 

@@ -1,5 +1,6 @@
 #include "classification/nets/classifier.h"
 #include <string.h>
+#include "models/torchvision.h"
 
 void classifier_defaults(ModelConfig *c, int size) {
   c->size = c->max_size = c->train_size_min = size;
@@ -8,6 +9,17 @@ void classifier_defaults(ModelConfig *c, int size) {
   c->norm = NORM_BN;
   c->trainable_layers = 5;
   c->classes = 1000;
+}
+
+bool classifier_held(const Checkpoint *c, const char *first, int taps, const char *last, const char *head) {
+  const CkptTensor *t = ckpt_find(c, last);
+  return t && t->ndim == 4 && ckpt_find(c, head) && torchvision_dim(c, first, 2) == taps;
+}
+
+bool classifier_config(const Checkpoint *c, const char *variant, const char *head, ModelConfig *config, Err *err) {
+  if (!config_init(config, variant, err)) return false;
+  config->classes = torchvision_dim(c, head, 0);
+  return true;
 }
 
 static void image_forward(Graph *g, Node *n) {

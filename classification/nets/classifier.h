@@ -1,15 +1,9 @@
-// Classifiers: networks that tell the class of an image of one size, and what their files in models/ share. Names of
+// Classifiers: networks that tell the class of an image of one size, and what their files share. Names of
 // parameters are torchvision's, where torchvision has the net.
 #pragma once
 #include "models/model.h"
 #include "nn/layers.h"
-
-extern const Model model_resnet;    // He et al., "Deep residual learning for image recognition", 2015
-extern const Model model_alexnet;   // Krizhevsky, "One weird trick for parallelizing convolutional networks", 2014
-extern const Model model_overfeat;  // Sermanet et al., "OverFeat", 2013: the fast one
-extern const Model model_vgg;       // Simonyan, Zisserman, "Very deep convolutional networks …", 2014
-extern const Model model_googlenet; // Szegedy et al., "Going deeper with convolutions", 2014
-extern const Model model_vgg28;     // a VGG for images of 28 × 28 pixels, with batch norm
+#include "weights/checkpoint.h"
 
 // In the order of Network.losses and Network.counter; further losses are a model's own, and 0 where it has no head for
 // them. The loss is softmax cross-entropy; hits are of a step's images,
@@ -21,13 +15,19 @@ extern const struct Task task_classification;      // classification/class_task.
 extern const struct Outputs outputs_probabilities; // classification/class_outputs.c
 // What the rows of all classifiers have in common.
 #define CLASSIFIER_ROW                                                                                                 \
-  .task = &task_classification, .outputs = &outputs_probabilities,                                                     \
+  .task = &task_classification, .outputs = &outputs_probabilities, .square = true,                                     \
   .inputs = BATCH_BIT(BATCH_INFO) | BATCH_BIT(BATCH_BYTES) | BATCH_BIT(BATCH_AFFINE),                                  \
   .targets = BATCH_BIT(BATCH_LABEL)
 #define CLASSIFIER_LOSS                                                                                                \
   { "loss_class", "class", 0 }
 #define CLASSIFIER_COUNTERS                                                                                            \
   { [COUNT_TOP1] = "top1", [COUNT_TOP5] = "top5" }
+
+// For Published of a row. Whether a file has all the three tensors: a first convolution with windows of `taps`, a last
+// one, and the head.
+bool classifier_held(const Checkpoint *c, const char *first, int taps, const char *last, const char *head);
+// The configuration of a variant, with as many classes as the head has rows.
+bool classifier_config(const Checkpoint *c, const char *variant, const char *head, ModelConfig *config, Err *err);
 
 // A configuration of torchvision's defaults as classifiers start from it: an image of size × size, batch norm, all
 // layers trained.

@@ -108,6 +108,22 @@ static bool check(const ModelConfig *c, int images, Err *err) {
   return c->norm != NORM_GN || err_set(err, "googlenet has batch norm; use --norm bn, syncbn or frozen-bn");
 }
 
+// ---- torchvision's weights ------------------------------------------------------------------------------------------
+
+static const char head[] = "fc.weight";
+
+static bool holds(const Checkpoint *c) {
+  return classifier_held(c, "conv1.conv.weight", 7, "inception5b.branch4.1.conv.weight", head);
+}
+
+// They want images in ±1 (torchvision's transform_input), which no tensor tells.
+static bool configure_published(const Checkpoint *c, ModelConfig *config, Err *err) {
+  if (!classifier_config(c, "googlenet", head, config, err)) return false;
+  if (!ckpt_find(c, "aux1.fc1.weight")) config->aux_weight = 0;
+  for (int k = 0; k < 3; k++) config->mean[k] = config->std[k] = 0.5f;
+  return config_check(config, err);
+}
+
 const Model model_googlenet = {
     .name = "googlenet",
     CLASSIFIER_ROW,
@@ -121,5 +137,6 @@ const Model model_googlenet = {
     .counter = CLASSIFIER_COUNTERS,
     .class_parameters = (const char *const[]){"fc.", "fc2.", NULL},
     .backbone = "",
+    .published = &(const Published){.holds = holds, .configure = configure_published},
     .of_training = (const char *const[]){"aux1.", "aux2.", NULL},
 };

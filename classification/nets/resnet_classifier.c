@@ -1,5 +1,7 @@
+// He et al., "Deep residual learning for image recognition", 2015.
 #include "classification/nets/classifier.h"
 #include "models/resnet.h"
+#include "models/torchvision.h"
 
 static void build(Network *n) {
   Graph *g = &n->graph;
@@ -15,6 +17,23 @@ static void build(Network *n) {
 
 static void configure(ModelConfig *c) { classifier_defaults(c, 224); }
 
+// ---- torchvision's weights ------------------------------------------------------------------------------------------
+
+static const char head[] = "fc.weight";
+
+static bool holds(const Checkpoint *c) { return classifier_held(c, "conv1.weight", 7, "layer1.0.conv1.weight", head); }
+
+static bool configure_published(const Checkpoint *c, ModelConfig *config, Err *err) {
+  char variant[32];
+  snprintf(variant, sizeof variant, "resnet%d", torchvision_depth(c, ""));
+  if (!classifier_config(c, variant, head, config, NULL))
+    return err_set(err, "its ResNet is none of ours (18, 34, 50, 101, 152 layers; neither wide ones nor ResNeXts); "
+                        "build/inspect lists what it holds");
+  config->width = torchvision_dim(c, "conv1.weight", 0);
+  if (!ckpt_find(c, "bn1.running_mean")) config->norm = NORM_GN;
+  return config_check(config, err);
+}
+
 const Model model_resnet = {
     .name = "resnet",
     CLASSIFIER_ROW,
@@ -29,4 +48,5 @@ const Model model_resnet = {
     .counter = CLASSIFIER_COUNTERS,
     .class_parameters = (const char *const[]){"fc.", NULL},
     .backbone = "",
+    .published = &(const Published){.holds = holds, .configure = configure_published},
 };

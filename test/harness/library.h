@@ -1,7 +1,7 @@
 // A small model for tests of the library (include/maskrcnn.h), and pictures for it.
 #pragma once
 #include "include/maskrcnn.h"
-#include "models/config.h"
+#include "models/model.h"
 
 // Weights of a random model with that norm, of CLASSES classes (test/harness/small_engine.h), made once: a path, valid
 // until the next call. Trained for sides of 64 to 96 pixels.

@@ -2,7 +2,7 @@
 // the colour of their class, as the loader would hand them over.
 #pragma once
 #include "data/batches/loader.h"
-#include "models/config.h"
+#include "models/model.h"
 
 // tiny, with channels and heads scaled down until every gradient can be checked.
 ModelConfig synthetic_config(int canvas_h, int canvas_w, int classes);

@@ -3,10 +3,10 @@
 #include <float.h>
 #include <limits.h>
 #include <stddef.h>
-#include "models/config.h"
+#include "models/model.h"
 #include "test/harness/test.h"
 
-static const char *const models[] = {"tiny", "maskrcnn-r18-fpn", "maskrcnn-r50-fpn", "maskrcnn-r152-fpn"};
+static const char *const variants[] = {"tiny", "maskrcnn-r18-fpn", "maskrcnn-r50-fpn", "maskrcnn-r152-fpn"};
 enum { MAX_TEXT = 256 };
 
 // In how many fields two configurations differ; *first is the first of them, "" for none.
@@ -40,14 +40,14 @@ static ModelConfig with_conventions(const char *model, Conventions whose) {
 // ---- conventions ----------------------------------------------------------------------------------------------------
 
 TEST(config_conventions_replace_one_another) {
-  for (int m = 0; m < COUNT(models); m++) {
+  for (int m = 0; m < COUNT(variants); m++) {
     ModelConfig plain;
-    CHECK(config_init(&plain, models[m], NULL));
+    CHECK(config_init(&plain, variants[m], NULL));
     for (Conventions to = 0; conventions_names[to]; to++) {
-      ModelConfig want = with_conventions(models[m], to);
+      ModelConfig want = with_conventions(variants[m], to);
       if (to == CONVENTIONS_TORCHVISION) EXPECT_STR(difference(&want, &plain), "");
       for (Conventions from = 0; conventions_names[from]; from++) {
-        ModelConfig c = with_conventions(models[m], from);
+        ModelConfig c = with_conventions(variants[m], from);
         config_conventions(&c, to);
         EXPECT_STR(difference(&c, &want), "");
       }
@@ -355,7 +355,7 @@ TEST(config_ranges_of_other_fields) {
     c.depth = depth;
     bool known = depth == 10 || depth == 18 || depth == 34 || depth == 50 || depth == 101 || depth == 152;
     EXPECT(config_check(&c, &err) == known);
-    if (!known) EXPECT(strstr(err.msg, "there is no ResNet-"));
+    if (!known) EXPECT(strstr(err.msg, "there is no maskrcnn of depth"));
   }
 }
 
