@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "classification/data/class_objects.h"
 #include "evaluation/rounds.h"
 
 // ---- the data set -----------------------------------------------------------------------------------------------
@@ -105,7 +106,7 @@ void classify_confusion(const Dataset *d, const Classification *c, int64_t *coun
 }
 
 bool classify_accepts(const Category *category, int classes, const Dataset *d, Err *err) {
-  if (!d->of_classes) return err_set(err, "%s: not a set of images by class", d->coco.path);
+  if (d->kind != &objects_of_classes) return err_set(err, "%s: not a set of images by class", d->coco.path);
   if (d->classes != classes)
     return err_set(err, "%s: %d classes, but the model knows %d", d->coco.path, d->classes, classes);
   for (int i = 0; i < classes; i++)

@@ -43,7 +43,7 @@ static void finish_batch(Rounds *r, BenchStep *out) {
   Found found;
   Taken taken;
   r->under_way--;
-  if (r->d->of_classes) { // which are finished as the handle hands them out
+  if (r->d->kind->mapped) { // which are finished as the handle hands them out
     CHECK(handle_finder_take(r->finder.context, &taken));
     return;
   }

@@ -33,8 +33,8 @@ static maskrcnn_status open_handle(HandleFinder *f, const InferOptions *o, const
   options.batch = o->batch;
   options.queue = AHEAD * o->batch;
   options.max_pixels = MAX(d->max_bytes / 3, 1);
-  options.canvases = d->of_classes ? NULL : canvas;
-  options.num_canvases = d->of_classes ? 0 : d->num_canvases;
+  options.canvases = d->kind->mapped ? NULL : canvas;
+  options.num_canvases = d->kind->mapped ? 0 : d->num_canvases;
   return maskrcnn_open(&f->handle, &options, err->msg, sizeof err->msg);
 }
 

@@ -1,11 +1,11 @@
 // Writes a data set of textured shapes, on which a small network learns in minutes: in COCO's layout, or of single
 // shapes by class.
-#include "data/shapes/shapes.h"
 #include <math.h>
 #include <unistd.h>
 #include "base/cli.h"
 #include "base/clock.h"
 #include "base/output.h"
+#include "classification/data/shapes_classes.h"
 
 static void show_progress(int done, int total) {
   if (isatty(STDERR_FILENO)) fprintf(stderr, "\rshapes: %d of %d images%s", done, total, done == total ? "\n" : "");

@@ -167,7 +167,7 @@ char *setup_identity(const TrainOptions *o, const Dataset *train, const Schedule
   record_sizes(&j, &train->sizes);
   record_bool(&j, "exif", o->exif);
   record_optimizer(&j, &e->optimizer);
-  if (train->of_classes) record_classes(&j, o);
+  if (train->kind->mapped) record_classes(&j, o);
   record_reduction(&j, &e->reduction);
   char *text = xstrdup(record_end(&j));
   record_free(&j);

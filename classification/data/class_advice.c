@@ -14,8 +14,8 @@ static int suit_batch(int images) {
 }
 
 // Gray pictures of a few pixels, all of one size.
-static char *for_idx(const Dataset *d, int size) {
-  const int side = MAX(size ? size : MAX(d->idx.h, d->idx.w), LEAST);
+static char *for_idx(const ClassSurvey *s, int size) {
+  const int side = MAX(size ? size : MAX(s->median.h, s->median.w), LEAST);
   if (side > SMALL) return xasprintf("--model resnet18 --size %d", side);
   char other[32] = "";
   if (side != 28) snprintf(other, sizeof other, " --size %d", side);
@@ -30,7 +30,7 @@ static char *for_folders(const Dataset *d, const ClassSurvey *s, int size) {
 }
 
 char *class_advice(const Dataset *train, const ClassSurvey *survey, int size, bool has_val) {
-  char *by_kind = train->idx.n > 0 ? for_idx(train, size) : for_folders(train, survey, size);
+  char *by_kind = train->gray ? for_idx(survey, size) : for_folders(train, survey, size);
   char *flags =
       xasprintf("%s --batch %d%s", by_kind, suit_batch(train->num_images), has_val ? "" : " --val-fraction 0.2");
   free(by_kind);

@@ -142,7 +142,7 @@ static void print_hurts(const ClassCheckup *c) {
   bool any = train || val;
   int missing = 0;
   if (c->train.open) any |= print_rare(&c->train);
-  if (c->train.open && c->train.data.idx.n == 0 && c->train.data.num_images < FEW) { // there are none of gray pictures
+  if (c->train.open && !c->train.data.gray && c->train.data.num_images < FEW) { // there are none of gray pictures
     printf("  few images, %d: start from weights of another data set (--weights FILE --reset-heads)\n",
            c->train.data.num_images);
     any = true;

@@ -12,9 +12,10 @@ typedef struct ClassLook {
   char *reason; // why it cannot be decoded; NULL where it can
 } ClassLook;
 
-static uint64_t key_of_pixels(const Idx *idx, int image) {
-  const size_t pixels = (size_t)idx->h * idx->w;
-  const uint8_t *p = idx->bytes + (size_t)image * pixels;
+static uint64_t key_of_pixels(const Dataset *d, int i) {
+  const CocoImage *im = &d->coco.images[d->image[i]];
+  const size_t pixels = (size_t)im->h * im->w;
+  const uint8_t *p = d->gray + (size_t)d->image[i] * pixels;
   return rng_key(crc32_z(0, p, pixels), adler32_z(1, p, pixels)) | 1;
 }
 
@@ -162,8 +163,8 @@ void class_survey_take(ClassSurvey *s, const Dataset *d, bool files, void (*prog
                      .conflict = {-1, -1}};
   classes_count(d, s->count);
   measure_sizes(s, d);
-  if (d->idx.n > 0)
-    for (int i = 0; i < d->num_images; i++) s->key[i] = key_of_pixels(&d->idx, d->image[i]);
+  if (d->gray)
+    for (int i = 0; i < d->num_images; i++) s->key[i] = key_of_pixels(d, i);
   else if (files)
     look_at_images(s, d, progress);
   find_copies(s, d);

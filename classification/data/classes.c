@@ -7,6 +7,8 @@
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "classification/data/class_folders.h"
+#include "classification/data/class_objects.h"
+#include "classification/data/idx.h"
 #include "data/images/shrink.h"
 
 enum { FOLDER_SIZE = 224, KEEP_TIMES = 2 }; // canvas without a size; times its side that a shrunk image keeps at least
@@ -183,21 +185,22 @@ static bool name_labels(Dataset *d, const char *dir, const Idx *labels, const ch
 static bool list_idx(Dataset *d, Listed *l, const char *dir, const char *split, const ClassOptions *o, Err *err) {
   Coco *c = &d->coco;
   char *images, *labels;
-  Idx of = {0};
+  Idx pictures = {0}, of = {0};
   if (!idx_find(dir, names_of(split), &images, &labels, err)) return false;
-  bool ok = idx_load_pair(&d->idx, &of, images, labels, err) && name_labels(d, dir, &of, labels, o->like, err);
-  const size_t n = ok ? (size_t)d->idx.n : 0, pixels = (size_t)d->idx.h * d->idx.w;
+  bool ok = idx_load_pair(&pictures, &of, images, labels, err) && name_labels(d, dir, &of, labels, o->like, err);
+  const size_t n = ok ? (size_t)pictures.n : 0, pixels = (size_t)pictures.h * pictures.w;
   c->images = xcalloc(n, sizeof *c->images);
   c->num_images = (int)n;
   l->label = xmalloc(n * sizeof *l->label);
   l->key = xmalloc(n * sizeof *l->key);
   const char *file = strrchr(images, '/') + 1;
   for (size_t i = 0; i < n; i++) {
-    c->images[i] = (CocoImage){(int64_t)i, xasprintf("%s#%zu", file, i), d->idx.h, d->idx.w, 0, 0};
+    c->images[i] = (CocoImage){(int64_t)i, xasprintf("%s#%zu", file, i), pictures.h, pictures.w, 0, 0};
     l->label[i] = of.bytes[i];
-    l->key[i] = hash_bytes(d->idx.bytes + i * pixels, pixels);
+    l->key[i] = hash_bytes(pictures.bytes + i * pixels, pixels);
   }
   idx_free(&of);
+  d->gray = pictures.bytes;
   free(c->path);
   c->path = images;
   free(labels);
@@ -334,10 +337,10 @@ static bool check_classes(const Dataset *d, const Listed *l, const ClassOptions 
   }
   while (empty < c->num_categories && count[empty] > 0) empty++;
   free(count);
-  if (c->num_categories < 2 || (d->idx.n > 0 && seen == 1))
+  if (c->num_categories < 2 || (d->gray && seen == 1))
     return err_set(err, "%s: one class only, %s; %s", c->path, c->categories[last].name,
-                   d->idx.n > 0 ? "a classifier needs two" : "is it a folder too far up or down?");
-  return d->idx.n > 0 || empty == c->num_categories ||
+                   d->gray ? "a classifier needs two" : "is it a folder too far up or down?");
+  return d->gray || empty == c->num_categories ||
          err_set(err, "%s/%s: no JPEG or PNG that can be read; put images there, or remove the folder", c->path,
                  c->categories[empty].name);
 }
@@ -380,7 +383,7 @@ static bool open_split(Dataset *d, Listed *l, const char *dir, const char *split
   d->classes = c->num_categories;
   d->left_out = xcalloc((size_t)c->num_images, sizeof *d->left_out);
   d->absent = xcalloc((size_t)c->num_images, sizeof *d->absent);
-  const Size none = idx ? (Size){d->idx.h, d->idx.w} : (Size){FOLDER_SIZE, FOLDER_SIZE};
+  const Size none = idx ? (Size){c->images[0].h, c->images[0].w} : (Size){FOLDER_SIZE, FOLDER_SIZE};
   const Size size = o->size.h > 0 ? o->size : none;
   d->canvas[0] = (Canvas){size.h, size.w, 0};
   if (!idx && !measure_images(d, o, err)) return false;
@@ -397,7 +400,7 @@ bool classes_open(Dataset *d, const char *dir, const char *split, const ClassOpt
   CHECK(o->val_fraction >= 0 && o->val_fraction < 1);
   *d = (Dataset){.upright = o->upright,
                  .patience = o->patience,
-                 .of_classes = true,
+                 .kind = &objects_of_classes,
                  .view = o->view > 0 ? o->view : 1,
                  .max_objects = 1,
                  .num_canvases = 1};

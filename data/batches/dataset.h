@@ -1,24 +1,24 @@
-// One split of a data set, COCO's or of classes, ready to be sampled: its usable images, their objects, the canvases,
-// and the room that the largest batch needs.
+// One split of a data set, whatever its format, ready to be sampled: its usable images, their objects, the canvases, and
+// the room that the largest batch needs.
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "classification/data/idx.h"
-#include "data/batches/canvas.h"
+#include "data/batches/object_kind.h"
 #include "data/coco/coco.h"
 #include "data/images/image.h"
 
 typedef struct Object { // an annotation that can be trained on
   int ann;              // index into coco.anns
-  int label;            // category + 1
+  int label;            // category + 1; where there is no background, the category
   float box[4];         // x1 y1 x2 y2, pixels of the image, clipped to it
 } Object;
 
 typedef struct Dataset {
+  const ObjectKind *kind; // of its objects
   Coco coco;
   char *folder;    // of the image files
-  int classes;     // categories + background
+  int classes;     // categories, and the background where there is one
   Resize resize;   // to the largest of `sizes`
   Sizes sizes;     // that training draws from
   float box_extra; // as in the options, and below
@@ -37,10 +37,8 @@ typedef struct Dataset {
   atomic_uchar *reported; // [num_images] whether an image was reported as bad, whichever loader met it
   bool *absent;           // [coco.num_images] whether an image's file was not there when the set was opened
   double patience;        // of DatasetOptions
-  // Of a set of classes (classification/data/classes.h), and zero otherwise.
-  bool of_classes;   // object i is that of image i; its label counts from 0; `classes` are without background
-  float view;        // of ClassOptions
-  Idx idx;           // the images, in memory; image i is number image[i] there; n = 0: files
+  float view;             // how much of an image a map shows: augment_map
+  uint8_t *gray;          // [coco.num_images, h, w] where images are in memory, all of one size; NULL: files
   uint8_t *shrink;   // [coco.num_images] by what both sides of an image are divided once it is decoded; NULL: none is
   int64_t max_whole; // as max_bytes, before that
   int others;        // files that are no images
@@ -96,7 +94,7 @@ Rle dataset_mask(const Dataset *d, int i, const Object *o);
 Rle dataset_mask_in(Scratch *scratch, const Dataset *d, int i, const Object *o);
 // Height and width of usable image i as the loader lays it out.
 Size dataset_size(const Dataset *d, int i);
-// RGB [h, w, 3] of usable image i of an IDX file: gray, three times.
+// RGB [h, w, 3] of usable image i of those in memory: gray, three times.
 void dataset_pixels(const Dataset *d, int i, uint8_t *rgb);
 // Says why an image (index into coco.images) is bad and leaves it out, or returns false with that where `strict`.
 bool dataset_leave_out(Dataset *d, int image, bool strict, const Err *bad, Err *err);
@@ -104,5 +102,5 @@ bool dataset_leave_out(Dataset *d, int image, bool strict, const Err *bad, Err *
 int dataset_bad_images(const Dataset *d);
 // A key of what is usable: images, their sizes, files and objects. Not of where it lies, nor of what the files hold.
 uint64_t dataset_key(const Dataset *d);
-// What there is to train on, what was left out, and the canvases: a few lines; of a set of classes one.
+// As ObjectKind.print.
 void dataset_print(const Dataset *d, FILE *out);

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "base/rng.h"
-#include "data/batches/objects.h"
 #include "data/batches/outage.h"
 #include "data/batches/sampler.h"
 #include "data/images/shrink.h"
@@ -122,7 +121,7 @@ static bool read_image(Worker *worker, int i, uint8_t *rgb, Err *err) {
   const Dataset *d = worker->loader->data;
   const CocoImage *want = &d->coco.images[d->image[i]];
   worker->mark = now_seconds();
-  if (d->idx.n > 0) {
+  if (d->gray) {
     dataset_pixels(d, i, rgb);
     lap(worker, LOADER_DECODE);
     return true;
@@ -152,44 +151,34 @@ static Resize draw_resize(const Loader *l, uint64_t key) {
   return r;
 }
 
-// The class of image i into a place, and the map from the canvas, all of which it fills.
-static void write_class(const Loader *l, const Slot *slot, int place, int i, ImageInfo *info) {
-  const Dataset *d = l->data;
-  const Batch *b = &slot->batch;
-  const Canvas *canvas = &d->canvas[b->canvas];
-  const LoaderOptions *o = &l->options;
-  const bool augmented =
-      o->train && slot->epoch >= o->augment_from && (!o->augment_until || slot->epoch < o->augment_until);
-  info->rh = canvas->h;
-  info->rw = canvas->w;
-  info->flip = info->flip && augmented;
-  augment_map(augmented ? &o->augment : NULL, d->view, info->key, info->flip, (Size){info->h, info->w},
-              (Size){canvas->h, canvas->w}, b->affine + 6 * place);
-  b->count[place] = 1;
-  b->label[(int64_t)place * b->capacity] = d->object[i].label;
+// Whether an epoch is one of those in which images are turned, cut and mirrored.
+static bool is_augmented(const LoaderOptions *o, int64_t epoch) {
+  return o->train && epoch >= o->augment_from && (!o->augment_until || epoch < o->augment_until);
 }
 
 static bool write_image(Worker *w, Slot *slot, int place, int i, Err *err) {
   const Loader *l = w->loader;
+  const LoaderOptions *o = &l->options;
   const Dataset *d = l->data;
-  const CocoImage *im = &d->coco.images[d->image[i]];
   Batch *b = &slot->batch;
+  const Canvas *canvas = &d->canvas[b->canvas];
   const Size size = dataset_size(d, i);
+  const bool augmented = is_augmented(o, slot->epoch);
   ImageInfo info = {.offset = place * d->max_bytes, .h = size.h, .w = size.w};
   if (!read_image(w, i, b->bytes + info.offset, err)) return false;
-  info.key = rng_key(rng_key(l->options.seed, (uint64_t)slot->epoch), (uint64_t)im->id);
-  info.flip = l->options.train && rng_uniform(rng_key(info.key, RNG_FLIP), 0) < l->options.flip;
+  info.key = rng_key(rng_key(o->seed, (uint64_t)slot->epoch), (uint64_t)d->coco.images[d->image[i]].id);
+  info.flip = augmented && rng_uniform(rng_key(info.key, RNG_FLIP), 0) < o->flip;
   b->index[place] = i;
-  if (d->of_classes) {
-    write_class(l, slot, place, i, &info);
-    b->info[place] = info;
-    return true;
-  }
-  const Resize resize = draw_resize(l, info.key);
-  resize_shape(&resize, info.h, info.w, &info.rh, &info.rw);
-  CHECK(info.rh <= d->canvas[b->canvas].h && info.rw <= d->canvas[b->canvas].w);
   b->info[place] = info;
-  slot->words[place] = objects_write(d, i, l->options.masks, &w->scratch, b, place);
+  slot->words[place] = d->kind->write(d, &(Placing){.batch = b,
+                                                    .place = place,
+                                                    .image = i,
+                                                    .canvas_h = canvas->h,
+                                                    .canvas_w = canvas->w,
+                                                    .resize = draw_resize(l, info.key),
+                                                    .augment = augmented ? &o->augment : NULL,
+                                                    .masks = o->masks,
+                                                    .scratch = &w->scratch});
   lap(w, LOADER_MASKS);
   return true;
 }
@@ -225,11 +214,10 @@ static int replacement(const Loader *l, int canvas, int i, int attempt) {
   return member[rng_key(key, (uint64_t)attempt) % (uint64_t)members];
 }
 
-// Of a set of classes, class 0 is one like the others: without an image the label is none.
 static void clear_place(const Loader *l, Slot *slot, int place) {
   Batch *b = &slot->batch;
   batch_clear(b, place);
-  if (l->data->of_classes) b->label[(int64_t)place * b->capacity] = -1;
+  b->label[(int64_t)place * b->capacity] = l->data->kind->no_label;
   slot->words[place] = 0;
 }
 

@@ -1,5 +1,6 @@
 #include "data/batches/objects.h"
 #include <string.h>
+#include "base/output.h"
 #include "data/batches/bitmap.h"
 
 static void box_to_canvas(const float box[4], const ImageInfo *info, float extra, float out[4]) {
@@ -41,24 +42,55 @@ static int64_t write_bitmap(const Dataset *d, int i, const Object *o, Scratch *s
   return bitmap_words(window->h, window->w);
 }
 
-int64_t objects_write(const Dataset *d, int i, bool masks, Scratch *scratch, Batch *b, int place) {
+static int64_t write_objects(const Dataset *d, const Placing *p) {
+  Batch *b = p->batch;
+  const int i = p->image, place = p->place;
+  ImageInfo *info = &b->info[place];
+  resize_shape(&p->resize, info->h, info->w, &info->rh, &info->rw);
+  CHECK(info->rh <= p->canvas_h && info->rw <= p->canvas_w);
   const Object *object = d->object + d->first_object[i];
   const int64_t first = (int64_t)place * b->capacity;
   int64_t words = 0;
   b->count[place] = d->first_object[i + 1] - d->first_object[i];
   for (int o = 0; o < b->count[place]; o++) {
-    box_to_canvas(object[o].box, &b->info[place], d->box_extra, b->box + 4 * (first + o));
+    box_to_canvas(object[o].box, info, d->box_extra, b->box + 4 * (first + o));
     b->label[first + o] = object[o].label;
-    if (!masks) continue;
+    if (!p->masks) continue;
     Bitmap *mask = &b->bitmap[first + o];
     uint32_t *to = b->bits + place * d->max_words + words;
     int64_t room = d->max_words - words;
     int parts = dataset_polygons(d, &object[o]);
-    int64_t used = parts ? write_polygons(d, &object[o], &b->info[place], to, room)
-                         : write_bitmap(d, i, &object[o], scratch, mask, to, room);
+    int64_t used = parts ? write_polygons(d, &object[o], info, to, room)
+                         : write_bitmap(d, i, &object[o], p->scratch, mask, to, room);
     mask->offset = words;
     mask->parts = parts;
     words += used;
   }
   return words;
 }
+
+static void print_set(const Dataset *d, FILE *out) {
+  fprintf(out, "data: %d images to train on, %d categories, at most %d objects an image", d->num_images, d->classes - 1,
+          d->max_objects);
+  const struct {
+    int n;
+    const char *what;
+  } odd[] = {{d->bad_images, "bad images left out"},
+             {d->missing, "image files missing"},
+             {d->without_objects, "images without an object"},
+             {d->crowds, "crowd annotations left out"},
+             {d->dropped_boxes, "boxes without area left out"},
+             {d->unlabelled, "annotations of an unknown category left out"},
+             {d->coco.unknown_image, "annotations of an unknown image left out"},
+             {d->coco.duplicate_images, "images whose id comes again left out"},
+             {d->coco.duplicate_categories, "categories whose id comes again left out"},
+             {d->coco.bad_segmentation, "masks that cannot be used in whole or in part"},
+             {d->box_masks, "objects without a usable mask: their box stands in"}};
+  for (int i = 0; i < COUNT(odd); i++)
+    if (odd[i].n) fprintf(out, "; %d %s", odd[i].n, odd[i].what);
+  fprintf(out, "\n");
+  if (d->coco.origin) line_print(out, "annotations: %s", d->coco.origin);
+  for (int i = 0; i < d->num_canvases; i++) fprintf(out, "canvas %d x %d (h x w)\n", d->canvas[i].h, d->canvas[i].w);
+}
+
+const ObjectKind objects_with_masks = {.write = write_objects, .print = print_set};

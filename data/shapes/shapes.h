@@ -42,11 +42,3 @@ typedef struct ShapesConfig {
 // both forms of RLE for the rest and for some others. Whatever the number of threads, the same configuration writes the
 // same bytes. Replaces a data set of its own making; a folder that holds anything else is refused.
 bool shapes_write(const ShapesConfig *config, Err *err);
-
-// Sets of classes, which the shapes are: of images that hold one shape each, as many of each class.
-typedef enum ShapesLayout {
-  SHAPES_IDX,    // DIR/{train,t10k}-images-idx3-ubyte.gz and -labels-idx1-ubyte.gz, gray; DIR/classes.txt
-  SHAPES_FOLDERS // DIR/{train,val}/CLASS/NNNNNN.png
-} ShapesLayout;
-// As shapes_write.
-bool shapes_write_classes(const ShapesConfig *config, ShapesLayout layout, Err *err);

@@ -1,6 +1,8 @@
 // Classes of images: what comes first, what is counted, and that a data set's results are the network's.
 #include "classification/classify.h"
+#include "classification/data/class_objects.h"
 #include "classification/data/classes.h"
+#include "data/batches/objects.h"
 #include "evaluation/task.h"
 #include "test/harness/test.h"
 
@@ -68,13 +70,14 @@ TEST(classify_counts_hits_and_confusions) {
 
 TEST(classify_accepts_the_same_classes) {
   CocoCategory named[] = {{0, "ant"}, {1, "bee"}};
-  Dataset d = {.of_classes = true, .classes = 2, .coco = {.path = "there", .categories = named, .num_categories = 2}};
+  Dataset d = {
+      .kind = &objects_of_classes, .classes = 2, .coco = {.path = "there", .categories = named, .num_categories = 2}};
   const Category same[] = {{0, "ant"}, {1, "bee"}}, other[] = {{0, "ant"}, {1, "bear"}};
   Err err;
   EXPECT(classify_accepts(same, 2, &d, &err));
   EXPECT(!classify_accepts(other, 2, &d, &err));
   EXPECT_STR(err.msg, "there: class 1 is bee, the model's bear");
   EXPECT(!classify_accepts(same, 3, &d, &err) && strstr(err.msg, "2 classes, but the model knows 3"));
-  d.of_classes = false;
+  d.kind = &objects_with_masks;
   EXPECT(!classify_accepts(same, 2, &d, &err) && strstr(err.msg, "not a set of images by class"));
 }

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "classification/data/class_advice.h"
+#include "classification/data/idx.h"
 #include "data/images/png.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"
@@ -118,9 +119,9 @@ static void expect_advice(const char *want, const Dataset *d, Size median, int s
 
 // The network by the kind of images and how many there are, the batch by their number, a split where there is none.
 TEST(class_advice_by_set) {
-  const Dataset digits = {.num_images = 60000, .idx = {.n = 60000, .h = 28, .w = 28}},
-                other = {.num_images = 1000, .idx = {.n = 1000, .h = 20, .w = 32}},
-                maps = {.num_images = 2559, .idx = {.n = 2559, .h = 96, .w = 96}}, photographs = {.num_images = 19999},
+  uint8_t gray[1];
+  const Dataset digits = {.num_images = 60000, .gray = gray}, other = {.num_images = 1000, .gray = gray},
+                maps = {.num_images = 2559, .gray = gray}, photographs = {.num_images = 19999},
                 many = {.num_images = 20000}, few = {.num_images = 3};
   const char *phases = "10@1e-3,10@1e-4,25@1e-4+augment";
   char want[256];

@@ -3,7 +3,9 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "classification/data/class_objects.h"
 #include "classification/data/classes.h"
+#include "classification/data/idx.h"
 #include "data/images/png.h"
 #include "data/images/shrink.h"
 #include "test/harness/batches.h"
@@ -123,7 +125,7 @@ TEST(classes_from_idx) {
   write_idx(dir, "t10k", 6, 2, 2);
   Dataset d, val;
   if (!opens(&d, dir, "train", &(ClassOptions){0})) return;
-  EXPECT(d.of_classes && d.classes == 3 && d.num_images == 23 && d.max_objects == 1);
+  EXPECT(d.kind == &objects_of_classes && d.classes == 3 && d.num_images == 23 && d.max_objects == 1);
   EXPECT(d.num_canvases == 1 && d.canvas[0].h == SIDE && d.canvas[0].w == SIDE && d.canvas[0].images == 23);
   EXPECT_INT(d.max_bytes, 3 * SIDE * SIDE);
   EXPECT_STR(d.coco.categories[2].name, "2");
@@ -343,9 +345,8 @@ TEST(classes_split_idx_by_pixels) {
     Dataset val, train;
     if (!opens(&val, root, "val", &o) || !opens(&train, root, "train", &o)) break;
     EXPECT_INT(train.num_images + val.num_images, N);
-    for (int i = 0; i < val.num_images; i++) held[order][val.idx.bytes[(size_t)val.image[i] * SIDE * SIDE]] = true;
-    for (int i = 0; i < train.num_images; i++)
-      EXPECT(!held[order][train.idx.bytes[(size_t)train.image[i] * SIDE * SIDE]]);
+    for (int i = 0; i < val.num_images; i++) held[order][val.gray[(size_t)val.image[i] * SIDE * SIDE]] = true;
+    for (int i = 0; i < train.num_images; i++) EXPECT(!held[order][train.gray[(size_t)train.image[i] * SIDE * SIDE]]);
     dataset_close(&val);
     dataset_close(&train);
   }

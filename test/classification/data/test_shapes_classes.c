@@ -4,8 +4,8 @@
 #include "base/alloc.h"
 #include "classification/data/class_folders.h"
 #include "classification/data/idx.h"
+#include "classification/data/shapes_classes.h"
 #include "data/images/image.h"
-#include "data/shapes/shapes.h"
 #include "test/harness/test.h"
 
 static ShapesConfig config(const char *dir, int train, int val) {

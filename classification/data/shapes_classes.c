@@ -1,4 +1,4 @@
-// Single shapes as files: a set of classes as IDX or as folders.
+#include "classification/data/shapes_classes.h"
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/alloc.h"
@@ -6,7 +6,6 @@
 #include "base/rng.h"
 #include "classification/data/idx.h"
 #include "data/images/png.h"
-#include "data/shapes/shapes.h"
 #include "data/shapes/shapes_folder.h"
 
 // One split while it is made. Image i is of class i % SHAPE_CLASSES.

@@ -1,0 +1,25 @@
+#include "classification/data/class_objects.h"
+
+// The class of the image, and the map from the canvas, all of which it fills.
+static int64_t write_class(const Dataset *d, const Placing *p) {
+  Batch *b = p->batch;
+  ImageInfo *info = &b->info[p->place];
+  const Size canvas = {p->canvas_h, p->canvas_w};
+  info->rh = canvas.h;
+  info->rw = canvas.w;
+  augment_map(p->augment, d->view, info->key, info->flip, (Size){info->h, info->w}, canvas, b->affine + 6 * p->place);
+  b->count[p->place] = 1;
+  b->label[(int64_t)p->place * b->capacity] = d->object[p->image].label;
+  return 0;
+}
+
+static void print_set(const Dataset *d, FILE *out) {
+  fprintf(out, "data: %d images of %d classes on a canvas of %d x %d (h x w)", d->num_images, d->classes,
+          d->canvas[0].h, d->canvas[0].w);
+  if (d->bad_images) fprintf(out, "; %d bad images left out", d->bad_images);
+  if (d->others) fprintf(out, "; %d files are not called .jpg, .jpeg or .png and not read", d->others);
+  fprintf(out, "\n");
+}
+
+// Class 0 is one like the others: without an image the label is none.
+const ObjectKind objects_of_classes = {.mapped = true, .no_label = -1, .write = write_class, .print = print_set};

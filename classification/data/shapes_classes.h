@@ -1,0 +1,11 @@
+// The shapes of data/shapes/shapes.h as sets of classes.
+#pragma once
+#include "data/shapes/shapes.h"
+
+// Images hold one shape each, as many of each class.
+typedef enum ShapesLayout {
+  SHAPES_IDX,    // DIR/{train,t10k}-images-idx3-ubyte.gz and -labels-idx1-ubyte.gz, gray; DIR/classes.txt
+  SHAPES_FOLDERS // DIR/{train,val}/CLASS/NNNNNN.png
+} ShapesLayout;
+// As shapes_write.
+bool shapes_write_classes(const ShapesConfig *config, ShapesLayout layout, Err *err);

@@ -1,0 +1,279 @@
+// A split with COCO's annotations as a Dataset.
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/parallel.h"
+#include "data/batches/bitmap.h"
+#include "data/batches/dataset.h"
+#include "data/batches/objects.h"
+#include "data/coco/coco_index.h"
+
+static float clip(float v, float high) { return v < 0 ? 0 : v > high ? high : v; } // NaN stays NaN
+
+static void box_of_mask(const Coco *c, const CocoAnn *a, const CocoImage *im, double bbox[4]) {
+  Rle mask;
+  bbox[0] = bbox[1] = bbox[2] = bbox[3] = 0;
+  if (!coco_ann_rle(c, a, im->h, im->w, &mask)) return;
+  rle_bbox(&mask, bbox);
+  rle_free(&mask);
+}
+
+// The annotation as an object, or false, counted, when it is no training target.
+static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
+  const CocoAnn *a = &d->coco.anns[ann];
+  if (a->crowd) {
+    d->crowds++;
+    return false;
+  }
+  if (a->category < 0) {
+    d->unlabelled++;
+    return false;
+  }
+  double bbox[4] = {a->bbox[0], a->bbox[1], a->bbox[2], a->bbox[3]};
+  if (!a->has_bbox) box_of_mask(&d->coco, a, im, bbox);
+  // x + w in float32, as the reference adds them
+  float x = (float)bbox[0], y = (float)bbox[1], w = (float)bbox[2], h = (float)bbox[3];
+  float right = (float)im->w - d->box_extra, bottom = (float)im->h - d->box_extra;
+  float x1 = clip(x, right), x2 = clip(x + fmaxf(w - d->box_extra, 0), right);
+  float y1 = clip(y, bottom), y2 = clip(y + fmaxf(h - d->box_extra, 0), bottom);
+  if (!(x2 > x1 && y2 > y1)) { // negated so that NaN is dropped too
+    d->dropped_boxes++;
+    return false;
+  }
+  *o = (Object){ann, a->category + 1, {x1, y1, x2, y2}};
+  d->box_masks += !coco_ann_has_mask(a, im->h, im->w);
+  return true;
+}
+
+typedef struct Extent {
+  double x1, y1, x2, y2;
+} Extent;
+
+static void extend(Extent *e, double x, double y) {
+  *e = (Extent){fmin(e->x1, x), fmin(e->y1, y), fmax(e->x2, x), fmax(e->y2, y)};
+}
+
+// Of polygons: of each the number of points, then their coordinates.
+static int64_t polygon_words(const Coco *c, const CocoAnn *a) {
+  int64_t words = 0;
+  for (int p = a->first_part; p < a->first_part + a->parts; p++) words += 1 + 2 * (int64_t)c->part_points[p];
+  return words;
+}
+
+// Upper bound of the words of an object's bitmap. Rasterising every mask of a large data set before the first step
+// would take minutes; the extent of the polygons, and of the box that may have to stand in for them, is known at once.
+static int64_t most_words(const Coco *c, const CocoImage *im, const Object *o) {
+  const CocoAnn *a = &c->anns[o->ann];
+  Extent e = {o->box[0], o->box[1], o->box[2], o->box[3]};
+  if (a->kind == SEG_RLE) {
+    double b[4];
+    Rle runs = coco_ann_runs(c, a);
+    rle_bbox(&runs, b);
+    extend(&e, b[0], b[1]);
+    extend(&e, b[0] + b[2], b[1] + b[3]);
+  }
+  if (a->kind == SEG_POLYGONS) {
+    extend(&e, a->extent[0], a->extent[1]);
+    extend(&e, a->extent[2], a->extent[3]);
+  }
+  // A pixel on every side for the rounding of polygons to fifths of a pixel. Outside the image there is no mask.
+  int x1 = (int)fmax(floor(e.x1) - 1, 0), x2 = (int)fmin(ceil(e.x2) + 1, im->w);
+  int y1 = (int)fmax(floor(e.y1) - 1, 0), y2 = (int)fmin(ceil(e.y2) + 1, im->h);
+  return bitmap_words(y2 - y1, x2 - x1);
+}
+
+// Makes sure of the image's size, which comes from the file where the annotations lack it.
+static bool find_size(const Dataset *d, CocoImage *im, Err *err) {
+  if (im->h <= 0 || im->w <= 0) {
+    char *path = xasprintf("%s/%s", d->folder, im->file_name);
+    bool ok = image_info(path, d->upright, &im->h, &im->w, err);
+    free(path);
+    if (!ok) return false;
+  }
+  if ((int64_t)im->h * im->w > IMAGE_MAX_PIXELS)
+    return err_set(err, "%s: image %lld (%s) cannot be %d x %d pixels, at most %d in all; correct its width and height",
+                   d->coco.path, (long long)im->id, im->file_name, im->w, im->h, IMAGE_MAX_PIXELS);
+  return true;
+}
+
+static bool nothing_usable(const Dataset *d, Err *err) {
+  const Coco *c = &d->coco;
+  return err_set(
+      err,
+      "%s: no usable image among %d, %d bad; of %d annotations %d are crowds, %d have a box without area, %d "
+      "an unknown category",
+      c->path, c->num_images, d->bad_images, c->num_anns, d->crowds, d->dropped_boxes, d->unlabelled);
+}
+
+// Lists the usable images with their objects.
+static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
+  const Coco *c = &d->coco;
+  d->image = xmalloc((size_t)c->num_images * sizeof *d->image);
+  d->first_object = xmalloc(((size_t)c->num_images + 1) * sizeof *d->first_object);
+  d->object = xmalloc((size_t)c->num_anns * sizeof *d->object);
+  d->left_out = xcalloc((size_t)c->num_images, sizeof *d->left_out);
+  d->absent = xcalloc((size_t)c->num_images, sizeof *d->absent);
+  d->first_object[0] = 0;
+  for (int i = 0, objects = 0; i < c->num_images && !(options->limit > 0 && d->num_images == options->limit); i++) {
+    CocoImage *im = &c->images[i];
+    if (!im->file_name) return err_set(err, "%s: image %lld has no file_name", c->path, (long long)im->id);
+    Err bad;
+    if (!find_size(d, im, &bad)) {
+      if (!dataset_leave_out(d, i, options->strict, &bad, err)) return false;
+      continue;
+    }
+    const int before = objects;
+    for (int a = im->first_ann; a < im->first_ann + im->anns; a++) objects += object_of(d, im, a, &d->object[objects]);
+    d->without_objects += objects == before;
+    if (objects == before && !options->keep_empty) continue;
+    d->image[d->num_images++] = i;
+    d->first_object[d->num_images] = objects;
+  }
+  return d->num_images > 0 || nothing_usable(d, err);
+}
+
+static void look_for_file(void *of, int i, int thread) {
+  (void)thread;
+  Dataset *d = of;
+  char *path = dataset_path(d, i);
+  d->absent[d->image[i]] = !path_is_file(path);
+  free(path);
+}
+
+// Of a file_name with folders, the name alone where the split's folder holds a file of that name; NULL: it does not.
+static const char *bare_name(const Dataset *d, int i) {
+  const char *name = d->coco.images[d->image[i]].file_name, *at = name + strlen(name);
+  while (at > name && at[-1] != '/' && at[-1] != '\\') at--; // Windows' too
+  char *path = xasprintf("%s/%s", d->folder, at);
+  const bool there = at > name && path_is_file(path);
+  free(path);
+  return there ? at : NULL;
+}
+
+// A few files that are not there are bad images like others; where most are, the copy broke off or this is another
+// folder, which should show before the first step.
+static bool check_files(Dataset *d, bool strict, Err *err) {
+  int first = d->num_images;
+  parallel_for(d->num_images, parallel_threads(d->num_images), look_for_file, d);
+  for (int i = d->num_images - 1; i >= 0; i--) {
+    if (!d->absent[d->image[i]]) continue;
+    d->missing++;
+    first = i;
+  }
+  if (strict ? d->missing == 0 : d->missing <= d->num_images / 2) return true;
+  char *path = dataset_path(d, first);
+  const char *why = access(path, F_OK) == 0 ? "not a regular file" : errno == ENOENT ? "no such file" : strerror(errno);
+  const char *bare = bare_name(d, first);
+  char *hint = bare ? xasprintf("; %s/%s is there: leave the folders out of file_name", d->folder, bare) : xstrdup("");
+  err_set(err, "%s: %s; %d of %d images of %s are missing%s", path, why, d->missing, d->num_images, d->coco.path, hint);
+  free(hint);
+  free(path);
+  return false;
+}
+
+typedef struct Claim { // of the annotations
+  int64_t pixels;
+  int image; // usable image
+} Claim;
+
+static int compare_claim(const void *a, const void *b) { // larger ones first
+  const Claim *p = a, *q = b;
+  return p->pixels != q->pixels ? (p->pixels < q->pixels) - (p->pixels > q->pixels) : compare_int(&p->image, &q->image);
+}
+
+// False, saying so, where the file is smaller than it is annotated. What cannot be read is for the loader to say.
+static bool claim_holds(const Dataset *d, const Claim *claim, Err *err) {
+  const CocoImage *im = &d->coco.images[d->image[claim->image]];
+  char *path = dataset_path(d, claim->image);
+  int h, w;
+  bool holds = !image_info(path, d->upright, &h, &w, err) || (int64_t)h * w >= claim->pixels;
+  if (!holds) err_set(err, "%s: %d x %d pixels, but %d x %d in %s", path, w, h, im->w, im->h, d->coco.path);
+  free(path);
+  return holds;
+}
+
+// Takes what was left out since off the list of usable images, with its objects.
+static void unlist(Dataset *d) {
+  int images = 0, objects = 0;
+  for (int i = 0; i < d->num_images; i++) {
+    const int first = d->first_object[i], n = d->first_object[i + 1] - first;
+    if (d->left_out[d->image[i]]) continue;
+    memmove(d->object + objects, d->object + first, (size_t)n * sizeof *d->object);
+    d->first_object[images] = objects;
+    d->image[images++] = d->image[i];
+    objects += n;
+  }
+  d->first_object[images] = objects;
+  d->num_images = images;
+}
+
+// A place of a batch has room for the largest image, so that one annotated as far larger than it is would cost memory
+// in every place: the largest sizes are held against their files until one is true.
+static bool check_largest(Dataset *d, bool strict, Err *err) {
+  Claim *claim = xmalloc((size_t)d->num_images * sizeof *claim);
+  bool ok = true;
+  for (int i = 0; i < d->num_images; i++) {
+    const CocoImage *im = &d->coco.images[d->image[i]];
+    claim[i] = (Claim){(int64_t)im->h * im->w, i};
+  }
+  qsort(claim, (size_t)d->num_images, sizeof *claim, compare_claim);
+  Err bad;
+  for (int k = 0; ok && k < d->num_images && !claim_holds(d, &claim[k], &bad); k++)
+    ok = dataset_leave_out(d, d->image[claim[k].image], strict, &bad, err);
+  unlist(d);
+  free(claim);
+  return ok && (d->num_images > 0 || nothing_usable(d, err));
+}
+
+static void measure(Dataset *d) {
+  d->max_objects = 1;
+  for (int i = 0; i < d->num_images; i++) {
+    const CocoImage *im = &d->coco.images[d->image[i]];
+    int64_t words = 0;
+    for (int o = d->first_object[i]; o < d->first_object[i + 1]; o++)
+      words += dataset_polygons(d, &d->object[o]) > 0 ? polygon_words(&d->coco, &d->coco.anns[d->object[o].ann])
+                                                      : most_words(&d->coco, im, &d->object[o]);
+    d->max_words = MAX(d->max_words, words);
+    d->max_bytes = MAX(d->max_bytes, (int64_t)im->h * im->w * 3);
+    d->max_objects = MAX(d->max_objects, d->first_object[i + 1] - d->first_object[i]);
+  }
+}
+
+static void choose_canvases(Dataset *d, int max) {
+  Size *size = xmalloc((size_t)d->num_images * sizeof *size);
+  for (int i = 0; i < d->num_images; i++) {
+    const CocoImage *im = &d->coco.images[d->image[i]];
+    resize_shape(&d->resize, im->h, im->w, &size[i].h, &size[i].w);
+  }
+  d->image_canvas = xmalloc((size_t)d->num_images);
+  d->num_canvases = canvas_choose(d->canvas, max, size, d->num_images, d->image_canvas);
+  free(size);
+}
+
+bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err) {
+  *d = (Dataset){.kind = &objects_with_masks,
+                 .resize = options->resize,
+                 .sizes = options->sizes,
+                 .upright = options->upright,
+                 .box_extra = options->box_extra,
+                 .polygons = options->polygons,
+                 .patience = options->patience};
+  if (d->sizes.n > 0) d->resize.size = sizes_largest(&d->sizes);
+  char *annotations = NULL;
+  bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) &&
+            coco_open(&d->coco, annotations, options->index, err) && list_images(d, options, err) &&
+            check_files(d, options->strict, err) && check_largest(d, options->strict, err);
+  free(annotations);
+  if (!ok) {
+    dataset_close(d);
+    return false;
+  }
+  d->classes = d->coco.num_categories + 1;
+  measure(d);
+  choose_canvases(d, options->max_canvases);
+  d->reported = xcalloc((size_t)d->num_images, sizeof *d->reported);
+  return true;
+}
