@@ -3,24 +3,21 @@
 #include "base/output.h"
 #include "base/threads.h"
 #include "training/benchmarks.h"
-#include "training/defaults.h"
 #include "training/sessions.h"
-#include "training/setup.h"
+#include "training/spec.h"
 
 int main(int argc, char **argv) {
   bool stopped = false;
   threads_wait_briefly(argv);
   interrupt_by_writing();
-  TrainOptions o = train_options(argc, argv);
-  const ModelConfig config = setup_model(&o);
-  train_defaults(&o, &config);
+  TrainSpec o = train_spec(argc, argv);
   if (o.benchmark_loader)
     benchmark_loading(&o);
   else if (o.made_up)
     benchmark_net(&o);
   else
     stopped = sessions_run(&o);
-  train_options_free(&o);
+  train_spec_free(&o);
   stdout_close();
   return stopped ? EXIT_RUN : 0;
 }

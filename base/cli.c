@@ -15,7 +15,11 @@
 #include "base/record.h"
 #include "base/spelling.h"
 
-enum { VALUE_TEXT = 64, MAX_NAME = SPELLING_MOST };
+enum { MAX_NAME = SPELLING_MOST };
+
+const char *const option_sources[] = {
+    [FROM_DEFAULT] = "default", [FROM_GIVEN] = "given", [FROM_CONVENTIONS] = "conventions", [FROM_MODEL] = "model",
+    [FROM_DATA] = "data",       [FROM_LATER] = "later", [FROM_NOTHING] = "nothing"};
 
 // ---- values ---------------------------------------------------------------------------------------------------------
 
@@ -24,19 +28,55 @@ static bool is_number(OptionKind kind) { return is_integer(kind) || kind == OPT_
 
 static void *value_of(const Cli *cli, const Option *o) { return (char *)cli->values + o->offset; }
 
-// The present value as it would be typed; NULL for a string that was not given.
-static const char *value_text(const Cli *cli, const Option *o, char text[VALUE_TEXT]) {
-  const void *value = value_of(cli, o);
+// Of a number; 0 of what is none.
+static double number_of(const Option *o, const void *values) {
+  const void *value = (const char *)values + o->offset;
+  switch (o->kind) {
+  case OPT_INT: return *(const int *)value;
+  case OPT_INT64: return (double)*(const int64_t *)value;
+  case OPT_FLOAT: return float_decimal(*(const float *)value);
+  default: return 0;
+  }
+}
+
+// The name of a number; NULL: it has none.
+static const char *word_of(const Option *o, const void *values) {
+  for (const OptionWord *w = o->words; w && w->word; w++)
+    if (is_number(o->kind) && number_of(o, values) == w->value) return w->word;
+  return NULL;
+}
+
+const char *option_text(const Option *o, const void *values, char text[OPTION_TEXT]) {
+  const void *value = (const char *)values + o->offset;
+  const char *word = word_of(o, values);
+  if (word) return word;
   switch (o->kind) {
   case OPT_HEADING: return NULL;
   case OPT_FLAG: return *(const bool *)value ? "true" : "false";
-  case OPT_INT: snprintf(text, VALUE_TEXT, "%d", *(const int *)value); return text;
-  case OPT_INT64: snprintf(text, VALUE_TEXT, "%lld", (long long)*(const int64_t *)value); return text;
-  case OPT_FLOAT: return number_text(float_decimal(*(const float *)value), text);
+  case OPT_INT: snprintf(text, OPTION_TEXT, "%d", *(const int *)value); return text;
+  case OPT_INT64: snprintf(text, OPTION_TEXT, "%lld", (long long)*(const int64_t *)value); return text;
+  case OPT_FLOAT: return number_text(number_of(o, values), text);
   case OPT_STRING: return *(const char *const *)value;
   case OPT_CHOICE: return o->choices[*(const int *)value];
   }
   return NULL;
+}
+
+OptionSource option_source(const Option *o, const void *values) {
+  return (OptionSource)((const unsigned char *)values)[o->from];
+}
+
+void option_record(Record *j, const char *key, const Option *o, const void *values) {
+  const void *value = (const char *)values + o->offset;
+  char text[OPTION_TEXT];
+  if (o->kind == OPT_FLAG)
+    record_bool(j, key, *(const bool *)value);
+  else if (is_integer(o->kind) && !word_of(o, values))
+    record_int(j, key, o->kind == OPT_INT ? *(const int *)value : *(const int64_t *)value);
+  else if (o->kind == OPT_FLOAT && !word_of(o, values))
+    record_num(j, key, number_of(o, values));
+  else
+    record_str(j, key, option_text(o, values, text));
 }
 
 // "an integer from 1 to 64": what the option takes, for messages.
@@ -52,17 +92,23 @@ static void describe(const Option *o, char *out, size_t size) {
   const char *what = is_integer(o->kind) ? "an integer" : is_number(o->kind) ? "a number" : "text";
   if (o->kind == OPT_FLAG) what = "true or false";
   n = (size_t)snprintf(out, size, "%s", what);
-  if (!is_number(o->kind) || (o->min == 0 && o->max == 0)) return;
+  if (!is_number(o->kind)) return;
   const int digits = o->kind == OPT_FLOAT ? FLT_DIG : DBL_DIG; // 0.9f is 0.9
-  if (isinf(o->max))
-    snprintf(out + n, size - n, " of at least %.*g", digits, o->min);
+  if (o->min == 0 && o->max == 0)
+    ;
+  else if (isinf(o->max))
+    n += (size_t)snprintf(out + n, size - n, " of at least %.*g", digits, o->min);
   else if (isinf(o->min))
-    snprintf(out + n, size - n, " of at most %.*g", digits, o->max);
+    n += (size_t)snprintf(out + n, size - n, " of at most %.*g", digits, o->max);
   else
-    snprintf(out + n, size - n, " from %.*g to %.*g", digits, o->min, digits, o->max);
+    n += (size_t)snprintf(out + n, size - n, " from %.*g to %.*g", digits, o->min, digits, o->max);
+  for (const OptionWord *w = o->words; w && w->word && n < size; w++)
+    n += (size_t)snprintf(out + n, size - n, "%s%s", w[1].word ? ", " : " or ", w->word);
 }
 
 static bool in_range(const Option *o, double v) {
+  for (const OptionWord *w = o->words; w && w->word; w++)
+    if (v == w->value) return true;
   return (o->min == 0 && o->max == 0) || (v >= o->min && v <= o->max); // false for NaN
 }
 
@@ -97,8 +143,17 @@ static bool parse_choice(const char *const *choices, const char *text, int *inde
   return false;
 }
 
+// The number that a word stands for, as a number is typed; a text that is no word as it is.
+static const char *number_for(const Option *o, const char *text, char number[NUMBER_TEXT]) {
+  for (const OptionWord *w = o->words; w && w->word; w++)
+    if (!strcmp(w->word, text)) return number_text(w->value, number);
+  return text;
+}
+
 static bool parse_value(const Option *o, const char *text, void *value) {
   static const char *const flags[] = {"false", "true", NULL};
+  char number[NUMBER_TEXT];
+  if (is_number(o->kind)) text = number_for(o, text, number);
   if (is_number(o->kind) && isspace((unsigned char)text[0])) return false; // strtod would skip it
   if (is_integer(o->kind)) return parse_integer(o, text, value);
   if (is_number(o->kind)) return parse_real(o, text, value);
@@ -115,12 +170,7 @@ static bool parse_value(const Option *o, const char *text, void *value) {
 
 // ---- names ----------------------------------------------------------------------------------------------------------
 
-// An option's name as it is typed, without the dashes before it: train-split for the field train_split.
-typedef struct OptionName {
-  char text[MAX_NAME + 1];
-} OptionName;
-
-static OptionName name_of(const Option *o) {
+OptionName option_name(const Option *o) {
   OptionName name = {""};
   CHECK(strlen(o->name) <= MAX_NAME);
   for (int i = 0; o->name[i]; i++) name.text[i] = o->name[i] == '_' ? '-' : o->name[i];
@@ -131,7 +181,7 @@ static const Option *find(const Cli *cli, const char *name, size_t length) {
   for (int i = 0; i < cli->num_options; i++) {
     const Option *o = &cli->options[i];
     if (o->kind == OPT_HEADING || strlen(o->name) != length) continue;
-    if (!memcmp(name_of(o).text, name, length)) return o;
+    if (!memcmp(option_name(o).text, name, length)) return o;
   }
   return NULL;
 }
@@ -151,7 +201,7 @@ static bool unknown(const Cli *cli, const char *name, size_t length, const char 
   for (int i = 0; i < cli->num_options; i++) {
     const Option *o = &cli->options[i];
     if (o->kind == OPT_HEADING || length > MAX_NAME) continue;
-    int d = spelling_distance(name, length, name_of(o).text);
+    int d = spelling_distance(name, length, option_name(o).text);
     if (d < best) {
       best = d;
       nearest = o;
@@ -159,7 +209,7 @@ static bool unknown(const Cli *cli, const char *name, size_t length, const char 
   }
   if (!nearest) return err_set(err, "unknown option --%.*s; --help lists them all", (int)MIN(length, 200), name);
   return err_set(err, "unknown option --%.*s; did you mean --%s? --help lists them all", (int)length, name,
-                 name_of(nearest).text);
+                 option_name(nearest).text);
 }
 
 // ---- parsing --------------------------------------------------------------------------------------------------------
@@ -178,14 +228,17 @@ static bool parse_option(Cli *cli, int argc, char **argv, int *i, Err *err) {
   bool number_follows = o->implied && is_number(o->kind) && *i + 1 < argc && isdigit((unsigned char)argv[*i + 1][0]);
   const char *value = equals ? equals + 1 : o->kind == OPT_FLAG ? "true" : number_follows ? NULL : o->implied;
   if (!value) {
-    if (!next) return err_set(err, "--%s needs a value: %s", name_of(o).text, accepted);
+    if (!next) return err_set(err, "--%s needs a value: %s", option_name(o).text, accepted);
     value = next;
     ++*i;
   }
   if (o->kind == OPT_STRING && !*value)
-    return err_set(err, "--%s has an empty value; is a shell variable not set?", name_of(o).text);
-  if (parse_value(o, value, value_of(cli, o))) return true;
-  return err_set(err, "--%s takes %s, not \"%.200s\"", name_of(o).text, accepted, value);
+    return err_set(err, "--%s has an empty value; is a shell variable not set?", option_name(o).text);
+  if (parse_value(o, value, value_of(cli, o))) {
+    ((unsigned char *)cli->values)[o->from] = FROM_GIVEN;
+    return true;
+  }
+  return err_set(err, "--%s takes %s, not \"%.200s\"", option_name(o).text, accepted, value);
 }
 
 bool cli_parse(Cli *cli, int argc, char **argv, Err *err) {
@@ -193,9 +246,14 @@ bool cli_parse(Cli *cli, int argc, char **argv, Err *err) {
   cli->num_args = 0;
   // First, so that --help shows the defaults whatever stands before it.
   cli->help = cli->version = false;
+  cli->topic = NULL;
   for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
-    if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) cli->help = true;
     if (!strcmp(argv[i], "--version")) cli->version = true;
+    const bool assigned = !strncmp(argv[i], "--help=", strlen("--help="));
+    if (strcmp(argv[i], "--help") && strcmp(argv[i], "-h") && !assigned) continue;
+    cli->help = true;
+    if (assigned) cli->topic = argv[i] + strlen("--help=");
+    if (!assigned && i + 1 < argc && argv[i + 1][0] != '-') cli->topic = argv[i + 1];
   }
   if (cli->help || cli->version) return true;
 
@@ -216,6 +274,17 @@ bool cli_parse(Cli *cli, int argc, char **argv, Err *err) {
   return true;
 }
 
+const char *cli_peek(int argc, char **argv, const char *name) {
+  const size_t n = strlen(name);
+  const char *value = NULL;
+  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
+    if (strncmp(argv[i], "--", 2) || strncmp(argv[i] + 2, name, n)) continue;
+    if (argv[i][2 + n] == '=') value = argv[i] + 2 + n + 1;
+    if (!argv[i][2 + n] && i + 1 < argc) value = argv[i + 1];
+  }
+  return value;
+}
+
 // Opened the wrong way round, so that using one fails as it did while it was closed.
 static void occupy_closed_streams(void) {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -227,6 +296,7 @@ void cli_parse_or_exit(Cli *cli, int argc, char **argv) {
   occupy_closed_streams();
   if (!cli_parse(cli, argc, argv, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!cli->help && !cli->version) return;
+  if (cli->help && cli->before_help) cli->before_help(cli, argc, argv);
   if (cli->help)
     cli_print_help(cli, argv[0], stdout);
   else
@@ -239,45 +309,64 @@ void cli_parse_or_exit(Cli *cli, int argc, char **argv) {
 
 // "--amp[=off|bf16|fp16]"
 static void signature(const Option *o, char *out, size_t size) {
-  int n = snprintf(out, size, "--%s", name_of(o).text);
+  int n = snprintf(out, size, "--%s", option_name(o).text);
   if (o->kind == OPT_FLAG) return;
   n += snprintf(out + n, size - (size_t)n, o->implied ? "[=" : " ");
   if (o->value) n += snprintf(out + n, size - (size_t)n, "%s", o->value);
+  for (const OptionWord *w = o->implied ? NULL : o->words; w && w->word && n < (int)size; w++)
+    n += snprintf(out + n, size - (size_t)n, "|%s", w->word);
   for (int i = 0; o->kind == OPT_CHOICE && o->choices[i] && n < (int)size; i++)
     n += snprintf(out + n, size - (size_t)n, "%s%s", i ? "|" : "", o->choices[i]);
   if (o->implied && n < (int)size) snprintf(out + n, size - (size_t)n, "]");
 }
 
+// " (default: 0.5; 0 for IDX data)", or nothing.
+static void print_default(const Cli *cli, const Option *o, FILE *out) {
+  char text[OPTION_TEXT];
+  const OptionSource from = option_source(o, cli->values);
+  const bool said = o->usual && (!o->settle || from == FROM_LATER || from == FROM_NOTHING);
+  const char *value = said ? o->usual : option_text(o, cli->values, text);
+  const bool none = !value || !*value || (o->kind == OPT_FLAG && !strcmp(value, "false"));
+  if (none && !o->note) return;
+  fprintf(out, " (default: %s%s%s)", none ? "" : value, none || !o->note ? "" : "; ", o->note ? o->note : "");
+}
+
+static bool listed(const Cli *cli, const Option *o, bool all) {
+  return o->kind != OPT_HEADING && (o->needs & ~cli->has) == 0 && (all || o->first);
+}
+
+// Whether an option of the heading's group is listed.
+static bool heads_any(const Cli *cli, const Option *heading, bool all) {
+  for (const Option *o = heading + 1; o < cli->options + cli->num_options && o->kind != OPT_HEADING; o++)
+    if (listed(cli, o, all)) return true;
+  return false;
+}
+
 void cli_print_help(const Cli *cli, const char *program, FILE *out) {
-  char left[256], text[VALUE_TEXT];
-  int width = 0;
+  char left[256];
+  int width = 0, count = 0, shown = 0;
+  bool some_first = false;
+  for (int i = 0; i < cli->num_options; i++) some_first |= cli->options[i].first;
+  const bool all = !some_first || (cli->topic && !strcmp(cli->topic, "all"));
   for (int i = 0; i < cli->num_options; i++) {
-    if (cli->options[i].kind == OPT_HEADING) continue;
+    count += listed(cli, &cli->options[i], true);
+    if (!listed(cli, &cli->options[i], all)) continue;
     signature(&cli->options[i], left, sizeof left);
     width = MAX(width, (int)strlen(left));
+    shown++;
   }
   fprintf(out, "usage: %s %s\n%s\n\n", program, cli->usage, cli->about);
   for (int i = 0; i < cli->num_options; i++) {
     const Option *o = &cli->options[i];
-    if (o->kind == OPT_HEADING) {
-      fprintf(out, "%s%s\n", i ? "\n" : "", o->help);
-      continue;
-    }
+    if (o->kind == OPT_HEADING && all && heads_any(cli, o, all)) fprintf(out, "%s%s\n", i ? "\n" : "", o->help);
+    if (!listed(cli, o, all)) continue;
     signature(o, left, sizeof left);
     fprintf(out, "  %-*s  %s", width, left, o->help);
-    const char *value = value_text(cli, o, text);
-    bool unset = !value || (o->kind == OPT_FLAG && !strcmp(value, "false"));
-    if (!unset) fprintf(out, " (default %s)", value);
+    print_default(cli, o, out);
     fputc('\n', out);
   }
-}
-
-void cli_print_config(const Cli *cli, FILE *out) {
-  char text[VALUE_TEXT];
-  for (int i = 0; i < cli->num_options; i++) {
-    const char *value = value_text(cli, &cli->options[i], text);
-    if (value) fprintf(out, "  --%s=%s\n", name_of(&cli->options[i]).text, value);
-  }
+  if (shown < count) fprintf(out, "\n--help all lists all %d options.\n", count);
+  if (cli->more) fprintf(out, "%s%s\n", shown < count ? "" : "\n", cli->more);
 }
 
 char *cli_word(const char *word) {

@@ -4,14 +4,9 @@
 #include "base/alloc.h"
 #include "base/json.h"
 
-// What --amend may change: length and optimisation, and how many ranks share the images of a step.
-static const char *const amendable[] = {"steps",    "recipe",       "schedule",  "lr",       "warmup",
-                                        "momentum", "weight_decay", "clip_grad", "batch",    "world",
-                                        "reduce",   "ctas",         "reserve",   "bucket_mb"};
-
-static bool may_change(const char *key) {
-  for (int i = 0; i < COUNT(amendable); i++)
-    if (!strcmp(key, amendable[i])) return true;
+static bool listed(const char *const *keys, const char *key) {
+  for (; *keys; keys++)
+    if (!strcmp(*keys, key)) return true;
   return false;
 }
 
@@ -54,15 +49,22 @@ static bool visit_differences(const char *a, const char *b, OnDifference visit, 
   return ok;
 }
 
-static bool refuse(void *err, const char *key, const char *was, const char *is) {
-  const char *hint = may_change(key) ? "give the same options, --amend to change them, or another --out"
-                                     : "give the same options or another --out";
-  return err_set(err, "it was made with \"%s\":%s, this run has \"%s\":%s; %s", key, was, key, is, hint);
+typedef struct Amendment {
+  const char *const *amendable;
+  Record *changes; // NULL: nothing may differ
+  Err *err;
+} Amendment;
+
+static bool refuse(void *context, const char *key, const char *was, const char *is) {
+  const Amendment *a = context;
+  const char *hint = listed(a->amendable, key) ? "give the same options, --amend to change them, or another --out"
+                                               : "give the same options or another --out";
+  return err_set(a->err, "it was made with \"%s\":%s, this run has \"%s\":%s; %s", key, was, key, is, hint);
 }
 
-bool identity_same(const char *was, const char *is, Err *err) {
+bool identity_same(const char *was, const char *is, const char *const *amendable, Err *err) {
   err_set(err, "its run cannot be read");
-  return visit_differences(was, is, refuse, err);
+  return visit_differences(was, is, refuse, &(Amendment){amendable, NULL, err});
 }
 
 static bool tell_apart(void *err, const char *key, const char *was, const char *is) {
@@ -86,14 +88,9 @@ bool identity_number(const char *identity, const char *name, double *value) {
   return is;
 }
 
-typedef struct Amendment {
-  Record *changes;
-  Err *err;
-} Amendment;
-
 static bool add_change(void *context, const char *key, const char *was, const char *is) {
   Amendment *a = context;
-  if (!may_change(key))
+  if (!listed(a->amendable, key))
     return err_set(a->err, "it was made with \"%s\":%s, this run has \"%s\":%s, which --amend cannot change", key, was,
                    key, is);
   char *both = xasprintf("[%s,%s]", was, is);
@@ -121,8 +118,8 @@ static bool same_images(const char *was, const char *is, Err *err) {
                  batch * world, batch, world, batch * world / now);
 }
 
-bool identity_amend(const char *was, const char *is, Record *changes, Err *err) {
+bool identity_amend(const char *was, const char *is, const char *const *amendable, Record *changes, Err *err) {
   if (!same_images(was, is, err)) return false;
   err_set(err, "its run cannot be read");
-  return visit_differences(was, is, add_change, &(Amendment){changes, err});
+  return visit_differences(was, is, add_change, &(Amendment){amendable, changes, err});
 }

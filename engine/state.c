@@ -167,11 +167,12 @@ static bool same_model(const Checkpoint *c, const ModelConfig *config, Err *err)
   return true;
 }
 
-bool state_continues(const Checkpoint *c, const ModelConfig *config, const char *run, Record *changes, Err *err) {
+bool state_continues(const Checkpoint *c, const ModelConfig *config, const char *run, const char *const *amendable,
+                     Record *changes, Err *err) {
   if (!same_model(c, config, err)) return false;
   const char *was = ckpt_find_meta(c, "run");
   if (!was) return err_set(err, "it does not say how its run was made; start without --resume");
-  return changes ? identity_amend(was, run, changes, err) : identity_same(was, run, err);
+  return changes ? identity_amend(was, run, amendable, changes, err) : identity_same(was, run, amendable, err);
 }
 
 static bool same_category(const Category *a, const Category *b, bool exactly) {

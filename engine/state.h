@@ -53,8 +53,9 @@ typedef struct LoadOptions {
 // else; what is missing, unexpected or misshaped is named, and so is what holds NaN or infinities.
 bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *options, Err *err);
 // Whether a run of this configuration and description would go on as the checkpoint's own; false names the first
-// difference. With `changes` how it learns may differ: identity_amend adds what does.
-bool state_continues(const Checkpoint *c, const ModelConfig *config, const char *run, Record *changes, Err *err);
+// difference. With `changes` members in the list `amendable` may differ: identity_amend adds what does.
+bool state_continues(const Checkpoint *c, const ModelConfig *config, const char *run, const char *const *amendable,
+                     Record *changes, Err *err);
 // Whether the outputs of a checkpoint mean the categories [model_names] of an engine, in their order: by name,
 // or by id where one of the two has no name; `exactly`: by both. False names the first that does not.
 bool state_categories(const Checkpoint *c, const Engine *e, bool exactly, Err *err);

@@ -6,12 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const norm_choices[] = {"auto",
-                                    [1 + NORM_FROZEN_BN] = "frozen-bn",
-                                    [1 + NORM_BN] = "bn",
-                                    [1 + NORM_GN] = "gn",
-                                    [1 + NORM_SYNC_BN] = "syncbn",
-                                    NULL};
+const char *const norm_names[] = {
+    [NORM_FROZEN_BN] = "frozen-bn", [NORM_BN] = "bn", [NORM_GN] = "gn", [NORM_SYNC_BN] = "syncbn", NULL};
 const char *const conventions_choices[] = {"own", [1 + CONVENTIONS_TORCHVISION] = "torchvision",
                                            [1 + CONVENTIONS_DETECTRON2] = "detectron2",
                                            [1 + CONVENTIONS_MLPERF] = "mlperf", NULL};
@@ -36,11 +32,11 @@ static void set_column(ModelConfig *c, int columns, int column) {
                   #name " has one value, or one for each set of conventions");                                         \
     if (COUNT(value) == columns) memcpy(&c->name, &value[column], sizeof c->name);                                     \
   }
-#define INT(name, range, ...) SET(name, int value[], __VA_ARGS__)
-#define BOOL(name, ...) SET(name, bool value[], __VA_ARGS__)
-#define FLOAT(name, range, ...) SET(name, float value[], __VA_ARGS__)
-#define FLOATS(name, count, range, ...) SET(name, float value[][count], __VA_ARGS__)
-#define ENUM(name, type, names, ...) SET(name, type value[], __VA_ARGS__)
+#define INT(name, range, help, ...) SET(name, int value[], __VA_ARGS__)
+#define BOOL(name, help, ...) SET(name, bool value[], __VA_ARGS__)
+#define FLOAT(name, range, help, ...) SET(name, float value[], __VA_ARGS__)
+#define FLOATS(name, count, range, help, ...) SET(name, float value[][count], __VA_ARGS__)
+#define ENUM(name, type, names, help, ...) SET(name, type value[], __VA_ARGS__)
 #include "models/config.def"
 #undef SET
 }
@@ -62,15 +58,16 @@ typedef struct Field {
   size_t offset;
   int count;
   const char *const *names; // FIELD_ENUM: of its values
+  const char *help;
 } Field;
 
 static const Field fields[] = {
-#define FIELD(name, type, count, names) {#name, type, offsetof(ModelConfig, name), count, names},
-#define INT(name, ...) FIELD(name, FIELD_INT, 1, NULL)
-#define BOOL(name, ...) FIELD(name, FIELD_BOOL, 1, NULL)
-#define FLOAT(name, ...) FIELD(name, FIELD_FLOAT, 1, NULL)
-#define FLOATS(name, count, ...) FIELD(name, FIELD_FLOAT, count, NULL)
-#define ENUM(name, type, names, ...) FIELD(name, FIELD_ENUM, 1, names)
+#define FIELD(name, type, count, names, help) {#name, type, offsetof(ModelConfig, name), count, names, help},
+#define INT(name, range, help, ...) FIELD(name, FIELD_INT, 1, NULL, help)
+#define BOOL(name, help, ...) FIELD(name, FIELD_BOOL, 1, NULL, help)
+#define FLOAT(name, range, help, ...) FIELD(name, FIELD_FLOAT, 1, NULL, help)
+#define FLOATS(name, count, range, help, ...) FIELD(name, FIELD_FLOAT, count, NULL, help)
+#define ENUM(name, type, names, help, ...) FIELD(name, FIELD_ENUM, 1, names, help)
 #include "models/config.def"
 #undef FIELD
 };
@@ -200,4 +197,39 @@ bool config_ranges(const ModelConfig *c, int least_size, Err *err) {
   if (c->norm == NORM_GN && c->width % c->norm_groups)
     return err_set(err, "model configuration: width %d does not divide into %d groups", c->width, c->norm_groups);
   return true;
+}
+
+// ---- help -----------------------------------------------------------------------------------------------------------
+
+// "1 to 65536", "frozen-bn, bn, gn, syncbn"; "": any value.
+static void range_text(const Field *f, Range r, char *text, size_t size) {
+  size_t n = 0;
+  *text = '\0';
+  for (int i = 0; f->type == FIELD_ENUM && f->names[i] && n < size; i++)
+    n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", f->names[i]);
+  if (f->type == FIELD_BOOL) snprintf(text, size, "0 or 1");
+  if (r.kind == RANGE_ABOVE) snprintf(text, size, "above %g", r.low);
+  if (r.kind == RANGE_WITHIN) snprintf(text, size, "%.10g to %.10g", r.low, r.high);
+}
+
+static Range range_of(const ModelConfig *c, int least_size, int field) {
+  const Range ranges[] = {
+#define INT(name, range, ...) range,
+#define BOOL(name, ...) ANY,
+#define FLOAT(name, range, ...) range,
+#define FLOATS(name, count, range, ...) range,
+#define ENUM(name, ...) ANY,
+#include "models/config.def"
+  };
+  return ranges[field];
+}
+
+void config_print_help(const ModelConfig *c, int least_size, FILE *out) {
+  char value[256], range[256];
+  for (int i = 0; i < COUNT(fields); i++) {
+    config_get(c, i, value, sizeof value);
+    range_text(&fields[i], range_of(c, least_size, i), range, sizeof range);
+    fprintf(out, "  %-22s %-22s  %s%s%s%s\n", fields[i].name, value, fields[i].help, *range ? " (" : "", range,
+            *range ? ")" : "");
+  }
 }

@@ -3,12 +3,12 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include "base/error.h"
 #include "nn/ops.h"
 
 typedef enum NormKind { NORM_FROZEN_BN, NORM_BN, NORM_GN, NORM_SYNC_BN } NormKind;
-extern const char *const norm_choices[]; // "auto", then the names of NormKind
-#define norm_names (norm_choices + 1)    // "frozen-bn", "bn", "gn", "syncbn", NULL
+extern const char *const norm_names[]; // "frozen-bn", "bn", "gn", "syncbn", NULL
 
 // Whose conventions: torchvision's references, detectron2's Base-RCNN-FPN, MLPerf's maskrcnn-benchmark. The order is
 // that of the values in models/config.def.
@@ -42,6 +42,9 @@ void config_conventions(ModelConfig *c, Conventions whose);
 int config_fields(void); // how many; the fields are 0 … config_fields() - 1
 const char *config_field_name(int field);
 void config_get(const ModelConfig *c, int field, char *text, size_t size);
+// A line a field: name, value in c, what it is, and its range there, c's model needing images of least_size pixels. For
+// ./train --help model.
+void config_print_help(const ModelConfig *c, int least_size, FILE *out);
 // Fails on unknown names and unusable values; a value outside its range is for config_ranges to refuse.
 bool config_set(ModelConfig *c, const char *name, const char *text, Err *err);
 // The ranges that the ops rely on, and what has to hold between fields, for a model that needs images of at least

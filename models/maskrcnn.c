@@ -132,6 +132,12 @@ static void configure(ModelConfig *c) {
 
 static void release(Network *n) { free(n->parts); }
 
+// Without published statistics there is nothing to freeze.
+static void train(ModelConfig *c, bool from_scratch, bool own) {
+  if (from_scratch) c->norm = NORM_GN;
+  c->mask_logits_fan_in = own;
+}
+
 extern const struct Task task_detection;        // evaluation/detection_task.c
 extern const struct Outputs outputs_detections; // engine/detect.c
 
@@ -167,4 +173,13 @@ const Model model_maskrcnn = {
     .published = &published_detector,
     .holds_backbone = detector_holds_backbone,
     .on_backbone = detector_on_backbone,
+    .learning = {.batch = 2, // docs/training.md says why
+                 .epochs = 12,
+                 .rate = 0.02,
+                 .rate_images = 16,
+                 .decay = DECAY_STEP,
+                 .clip = 10,
+                 .warmup = 1000,
+                 .warmup_factor = 1e-3},
+    .train = train,
 };

@@ -3,6 +3,7 @@
 #pragma once
 #include "models/config.h"
 #include "nn/graph.h"
+#include "nn/optim.h"
 
 struct Checkpoint; // weights/checkpoint.h
 
@@ -41,11 +42,18 @@ typedef struct Variant {
   int depth; // ModelConfig.depth; 0: it is not asked for
 } Variant;
 
-// How it is trained where the options of ./train do not say; all zero: as the others of its kind are.
+// How it is trained where the options of ./train do not say.
 typedef struct Learning {
-  bool adam;          // by Adam rather than SGD
-  double rate;        // of SGD, for as many images a step as the others'; 0: the others'
-  const char *phases; // epochs and rates, as --phases has them; other rates are constant then. NULL: none
+  int batch, epochs;
+  int eval_epochs;           // between evaluations; 0: one at the end
+  bool adam;                 // by Adam rather than SGD
+  double rate;               // of SGD, for …
+  int rate_images;           // … so many images a step
+  Decay decay;               // of the rate
+  const char *phases;        // epochs and rates, as --phases has them; other rates are constant then. NULL: none
+  float clip;                // the gradient's norm; 0: no limit
+  int warmup, warmup_epochs; // steps, or epochs
+  double warmup_factor;      // from which the rate starts
 } Learning;
 
 // How files of torchvision's that hold a model are known, tensors under the names that we use (models/torchvision.h).
@@ -89,6 +97,8 @@ typedef struct Model {
   // Makes c its configuration, with 0 classes, on the backbone of a file whose own configuration is `held`. False with
   // a message where it is no backbone.
   bool (*on_backbone)(const struct Checkpoint *weights, const ModelConfig *held, ModelConfig *c, Err *err);
+  // Makes c what is trained: from_scratch, without weights; own, by no other program's conventions. NULL: as it is.
+  void (*train)(ModelConfig *c, bool from_scratch, bool own);
 } Model;
 #define BATCH_BIT(array) (1u << (array))
 

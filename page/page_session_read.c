@@ -49,6 +49,29 @@ static void read_pairs(Json *j, PagePairs *to) {
     while ((key = json_key(j))) read_pair(j, key, to);
 }
 
+// {"flip": {"value": 0.5, "from": "default"}, …}, or of older versions {"flip": "0.5", …}.
+static void read_settings(Json *j, PagePairs *to) {
+  const char *key;
+  if (!json_begin_object(j)) return;
+  while ((key = json_key(j))) {
+    if (json_peek(j) != JSON_OBJECT) {
+      read_pair(j, key, to);
+      continue;
+    }
+    char *name = xstrdup(key);
+    json_begin_object(j);
+    while ((key = json_key(j))) {
+      if (strcmp(key, "value"))
+        json_skip(j);
+      else if (json_peek(j) == JSON_BOOL)
+        page_pair_add(to, name, json_bool(j) ? "true" : "false");
+      else
+        read_pair(j, name, to);
+    }
+    free(name);
+  }
+}
+
 void page_warn(RunPage *p, char *text) {
   p->warning = xrealloc(p->warning, ((size_t)p->warnings + 1) * sizeof *p->warning);
   p->warning[p->warnings++] = text;
@@ -183,7 +206,7 @@ static void read_member(Json *j, const char *key, RunPage *p, Session *s) {
   if (!strcmp(key, "machine"))
     read_pairs(j, &p->machine);
   else if (!strcmp(key, "settings"))
-    read_pairs(j, &p->settings);
+    read_settings(j, &p->settings);
   else if (!strcmp(key, "warnings"))
     read_warnings(j, p);
   else if (!strcmp(key, "panels"))

@@ -20,7 +20,7 @@ printf '%s\n' "$from" >"$file.from"
 if [ "$weights" = none ]; then
   weights=$file.run/model.safetensors
   [ $# -gt 0 ] || set -- --model maskrcnn-r50-fpn --norm bn --batch 8 --amp --iters 1500
-  [ -e "$weights" ] || "$T" --data "$data" --eval-every -1 --checkpoint-every 300 "$@" --out "$file.run" --resume >&2
+  [ -e "$weights" ] || "$T" --data "$data" --eval-every never --checkpoint-every 300 "$@" --out "$file.run" --resume >&2
 fi
 [ -e "$weights" ] || { echo "$weights: no such file; give --set weights=FILE, or none" >&2; exit 2; }
 ln -sf "$(realpath "$weights")" "$file"

@@ -35,7 +35,7 @@ static bool bench_step(void *context, int64_t i, bool wait, BenchStep *out, Err 
 }
 
 void benchmark_steps(TrainingRun *r, Loader *loader, Trace *trace) {
-  const TrainOptions *o = &r->o;
+  const TrainSpec *o = &r->o;
   BenchSetting setting = {.bench = "train",
                           .amp = amp_names[o->amp],
                           .conv = o->conv,
@@ -53,13 +53,13 @@ void benchmark_steps(TrainingRun *r, Loader *loader, Trace *trace) {
 
 // ---- parts of them --------------------------------------------------------------------------------------------------
 
-void benchmark_loading(const TrainOptions *o) {
+void benchmark_loading(const TrainSpec *o) {
   Err err;
   Dataset train, val;
-  const ModelConfig config = setup_model(o);
-  const bool has_val = train_open_data(o, &config, &train, &val);
-  TrainingRun r = {.o = *o, .model = model_of(&config), .train = &train};
-  r.o.ranks = 1; // this process alone, whatever --gpus says
+  TrainSpec alone = *o; // this process, whatever --gpus says
+  alone.gpus = 1;
+  const bool has_val = train_open_data(o, &o->config, &train, &val);
+  const TrainingRun r = {.o = alone, .model = model_of(&o->config), .train = &train};
   dataset_print(r.train, stderr);
   const LoaderOptions options = run_loader_options(&r);
   if (!loader_benchmark(r.train, &options, o->benchmark_loader, &err)) die(EXIT_USAGE, "%s", err.msg);
@@ -67,9 +67,9 @@ void benchmark_loading(const TrainOptions *o) {
   if (has_val) dataset_close(&val);
 }
 
-void benchmark_net(const TrainOptions *o) {
+void benchmark_net(const TrainSpec *o) {
   Err err;
-  ModelConfig config = setup_model(o), named;
+  ModelConfig config = o->config, named;
   const BatchList sizes = o->batches ? o->batch_sizes : (BatchList){1, {o->batch}};
   config.aux_weight = 0; // without auxiliary heads
   if (!config.classes) config.classes = config_init(&named, o->model, &err) ? named.classes : 0;

@@ -16,16 +16,16 @@ static bool has_split(const char *dir, const char *split, Err *err) {
 }
 
 // What COCO's annotations would be looked for in vain in.
-static void refuse_layout(const TrainOptions *o, const ModelConfig *c) {
+static void refuse_layout(const TrainSpec *o, const ModelConfig *c) {
   const ClassLayout layout = classes_layout(o->data);
   if (!classifies(c) && layout != CLASSES_NONE)
     die(EXIT_USAGE, "%s holds %s, which detectors cannot learn from: give --model of a classifier, or data with boxes",
         o->data, layout == CLASSES_IDX ? "IDX files" : "folders of images by class");
 }
 
-static bool evaluates(const TrainOptions *o) { return o->eval_every >= 0 && !o->benchmark && !o->benchmark_loader; }
-static bool asked_to_evaluate(const TrainOptions *o) {
-  return o->eval_every > 0 || strcmp(o->val_split, "val") || targets_of(o).n;
+static bool evaluates(const TrainSpec *o) { return o->eval_every >= 0 && !o->benchmark && !o->benchmark_loader; }
+static bool asked_to_evaluate(const TrainSpec *o) {
+  return (o->from.eval_every == FROM_GIVEN && o->eval_every > 0) || strcmp(o->val_split, "val") || targets_of(o).n;
 }
 
 // ---- sets of classes --------------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ static bool is_split(const char *name) {
   return !strcmp(name, "train") || !strcmp(name, "val") || !strcmp(name, "test");
 }
 
-static void find_classes(const TrainOptions *o) {
+static void find_classes(const TrainSpec *o) {
   const char *const split[] = {o->train_split, o->val_split};
   for (int i = 0; i < COUNT(split); i++)
     if (!is_split(split[i]))
@@ -47,11 +47,11 @@ static void find_classes(const TrainOptions *o) {
       o->data);
 }
 
-float train_view(const TrainOptions *o, const ModelConfig *c) {
-  return !o->made_up && classes_layout(o->data) == CLASSES_IDX ? 1 : c->view;
-}
+bool train_on_idx(const TrainSpec *o) { return o->data && !o->made_up && classes_layout(o->data) == CLASSES_IDX; }
 
-static bool open_classes(const TrainOptions *o, const ModelConfig *c, Dataset *train, Dataset *val) {
+float train_view(const TrainSpec *o, const ModelConfig *c) { return train_on_idx(o) ? 1 : c->view; }
+
+static bool open_classes(const TrainSpec *o, const ModelConfig *c, Dataset *train, Dataset *val) {
   ClassOptions d = {.size = {c->size, c->size},
                     .view = train_view(o, c),
                     .val_fraction = o->val_fraction,
@@ -77,18 +77,9 @@ static bool open_classes(const TrainOptions *o, const ModelConfig *c, Dataset *t
 
 // ---- COCO -------------------------------------------------------------------------------------------------------
 
-// What training draws the shorter side from: --sizes, or the model's, evenly spaced up to its size.
-static Sizes sizes_of(const TrainOptions *o, const ModelConfig *c) {
-  Sizes s = {0};
-  if (o->shorter_sides.n > 0) return o->shorter_sides;
-  for (int last = MIN(c->train_sizes, MAX_SIZES) - 1; last > 0 && s.n <= last; s.n++)
-    s.side[s.n] = c->train_size_min + (c->size - c->train_size_min) * s.n / last;
-  return s;
-}
-
-static bool open_coco(const TrainOptions *o, const ModelConfig *c, Dataset *train, Dataset *val) {
+static bool open_coco(const TrainSpec *o, const ModelConfig *c, Dataset *train, Dataset *val) {
   DatasetOptions d = {.resize = resize_of(c),
-                      .sizes = sizes_of(o, c),
+                      .sizes = o->shorter_sides,
                       .box_extra = c->box_extra,
                       .polygons = c->mask_source == MASK_POLYGON,
                       .upright = o->exif,
@@ -117,7 +108,7 @@ static bool open_coco(const TrainOptions *o, const ModelConfig *c, Dataset *trai
 
 // ---- either -----------------------------------------------------------------------------------------------------
 
-void train_find_data(const TrainOptions *o, const ModelConfig *c) {
+void train_find_data(const TrainSpec *o, const ModelConfig *c) {
   Err err;
   refuse_layout(o, c);
   if (classifies(c))
@@ -126,6 +117,6 @@ void train_find_data(const TrainOptions *o, const ModelConfig *c) {
     die(EXIT_USAGE, "%s", err.msg);
 }
 
-bool train_open_data(const TrainOptions *o, const ModelConfig *c, Dataset *train, Dataset *val) {
+bool train_open_data(const TrainSpec *o, const ModelConfig *c, Dataset *train, Dataset *val) {
   return (classifies(c) ? open_classes : open_coco)(o, c, train, val);
 }

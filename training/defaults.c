@@ -1,84 +1,85 @@
 #include "training/defaults.h"
+#include <stdlib.h>
 #include <string.h>
-#include "classification/data/classes.h"
+#include "base/parallel.h"
+#include "base/text.h"
 #include "models/model.h"
-#include "training/targets.h"
 
-// How a task's models are trained where neither options nor the model's row say otherwise.
-typedef struct Defaults {
-  int batch, epochs, eval_epochs;
-  double rate; // of SGD, for …
-  int at;      // … so many images a step
-  Decay decay;
-  float flip, clip;
-} Defaults;
+// ---- by model -------------------------------------------------------------------------------------------------------
 
-static const double adam_rate = 1e-3; // whatever the batch
-static const float decays[] = {[OPTIMIZER_SGD] = 1e-4f, [OPTIMIZER_ADAM] = 0, [OPTIMIZER_ADAMW] = 0.01f}; // torch's
+static const Learning *learning_of(const TrainSpec *o) { return &model_of(&o->config)->learning; }
 
-// Detection: docs/training.md says why. Classification: torchvision's references/classification, with a cosine.
-static const Defaults defaults[] = {{2, 12, .rate = 0.02, .at = 16, .decay = DECAY_STEP, .flip = 0.5f, .clip = 10},
-                                    {128, 90, .eval_epochs = 1, .rate = 0.1, .at = 256, .decay = DECAY_COSINE}};
-
-// ---- what does not go together ----------------------------------------------------------------------------------
-
-static void set(float *value, float unless_given) {
-  if (*value < 0) *value = unless_given;
+OptionSource settle_model(void *values, const void *basis) {
+  TrainSpec *o = values;
+  (void)basis;
+  if (!o->weights) return FROM_DEFAULT;
+  o->model = model_of(&o->config)->name;
+  return FROM_MODEL;
 }
 
-static void refuse(bool given, const char *what, const char *why) {
-  if (given) die(EXIT_USAGE, "%s %s", what, why);
+OptionSource settle_norm(void *values, const void *basis) {
+  TrainSpec *o = values;
+  (void)basis;
+  o->norm = (int)o->config.norm;
+  return o->weights ? FROM_MODEL : FROM_DEFAULT;
 }
 
-static void refuse_detectors(const TrainOptions *o) {
-  static const char why[] = "is for detectors, and this model is a classifier";
-  refuse(o->sizes, "--sizes", why);
-  refuse(o->max_size, "--max-size", why);
-  refuse(o->keep_empty, "--keep-empty", why);
-  refuse(o->conventions, "--conventions", why);
-  refuse(o->full_masks, "--full-masks", why);
-  refuse(o->target_bbox >= 0, "--target-bbox", why);
-  refuse(o->target_segm >= 0, "--target-segm", why);
+OptionSource settle_trainable_layers(void *values, const void *basis) {
+  TrainSpec *o = values;
+  (void)basis;
+  o->trainable_layers = o->config.trainable_layers;
+  return o->weights ? FROM_MODEL : FROM_DEFAULT;
 }
 
-static void refuse_classifiers(const TrainOptions *o) {
-  static const char why[] = "is for classifiers, and this model is a detector";
-  refuse(o->rotate >= 0, "--rotate", why);
-  refuse(o->shift >= 0, "--shift", why);
-  refuse(o->shear >= 0, "--shear", why);
-  refuse(o->zoom >= 0, "--zoom", why);
-  refuse(o->crop >= 0, "--crop", why);
-  refuse(o->label_smoothing >= 0, "--label-smoothing", why);
-  refuse(o->dropout >= 0, "--dropout", why);
-  refuse(o->val_fraction > 0, "--val-fraction", why);
-  refuse(o->split_seed >= 0, "--split-seed", why);
-  refuse(o->target_top1 >= 0, "--target-top1", why);
-  int64_t from, until;
-  phases_augmented(&o->phase_list, &from, &until);
-  refuse(until > 0, "--phases: +augment", why);
+OptionSource settle_size(void *values, const void *basis) {
+  TrainSpec *o = values;
+  (void)basis;
+  o->size = o->config.size;
+  return FROM_MODEL;
 }
 
-// What a net has no layers for would be left out without a word.
-static void refuse_layers(const TrainOptions *o, const Model *m) {
-  refuse(o->trainable_layers >= 0 && !(m->traits & MODEL_STAGES), "--trainable-layers",
-         "counts stages of a ResNet, and this model has none: leave it out, and all is trained");
-  refuse(o->norm && !(m->traits & MODEL_NORMS), "--norm", "chooses among norms, and this model has none: leave it out");
+OptionSource settle_max_size(void *values, const void *basis) {
+  TrainSpec *o = values;
+  (void)basis;
+  o->max_size = o->config.max_size;
+  return o->from.size == FROM_GIVEN ? FROM_DEFAULT : FROM_MODEL;
 }
 
-// ---- the split ------------------------------------------------------------------------------------------------------
-
-static void choose_split(TrainOptions *o) {
-  const bool given = o->split_seed >= 0, drawn = o->val_fraction > 0;
-  refuse(given && !drawn, "--split-seed", "draws the share of --val-fraction P: give that, too");
-  refuse(drawn && strcmp(o->train_split, "train"), "--train-split",
-         "and --val-fraction exclude each other: the share is "
-         "held back of train");
-  refuse(drawn && !strcmp(o->val_split, "train"), "--val-split train",
-         "and --val-fraction exclude each other: what is trained on would be scored");
-  if (drawn && !given) o->split_seed = o->seed;
+// The model's, evenly spaced up to its size.
+OptionSource settle_sizes(void *values, const void *basis) {
+  TrainSpec *o = values;
+  const ModelConfig *c = &o->config;
+  Sizes *s = &o->shorter_sides;
+  size_t size;
+  (void)basis;
+  if (c->train_sizes < 2) return FROM_NOTHING;
+  free(o->own_sizes);
+  FILE *text = text_open(&o->own_sizes, &size);
+  *s = (Sizes){0};
+  for (int last = MIN(c->train_sizes, MAX_SIZES) - 1; s->n <= last; s->n++) {
+    s->side[s->n] = c->train_size_min + (c->size - c->train_size_min) * s->n / last;
+    fprintf(text, s->n ? ",%d" : "%d", s->side[s->n]);
+  }
+  text_close(text);
+  o->sizes = o->own_sizes;
+  return o->from.conventions == FROM_GIVEN ? FROM_CONVENTIONS : FROM_MODEL;
 }
 
-// ---- augmentation -----------------------------------------------------------------------------------------------
+OptionSource settle_label_smoothing(void *values, const void *basis) {
+  TrainSpec *o = values;
+  (void)basis;
+  o->label_smoothing = o->config.label_smoothing;
+  return FROM_MODEL;
+}
+
+OptionSource settle_dropout(void *values, const void *basis) {
+  TrainSpec *o = values;
+  (void)basis;
+  o->dropout = o->config.dropout;
+  return FROM_MODEL;
+}
+
+// ---- by data --------------------------------------------------------------------------------------------------------
 
 // Small pictures such as digits are turned where phases say "+augment", photographs are cut and mirrored as
 // torchvision's RandomResizedCrop and RandomHorizontalFlip do it, unless phases say where.
@@ -88,80 +89,211 @@ typedef struct AugmentDefaults {
 static const AugmentDefaults digits = {8, 0.08f, 0.3f, 0.08f, 0, 0}, photographs = {.crop = 0.08f, .flip = 0.5f},
                              nothing = {0};
 
-static void choose_augmentation(TrainOptions *o) {
-  const bool idx = !o->made_up && classes_layout(o->data) == CLASSES_IDX;
-  const AugmentDefaults *a = !idx ? &photographs : o->phase_list.n ? &digits : &nothing;
-  set(&o->rotate, a->rotate);
-  set(&o->shift, a->shift);
-  set(&o->shear, a->shear);
-  set(&o->zoom, a->zoom);
-  set(&o->crop, a->crop);
-  set(&o->flip, a->flip);
+static const AugmentDefaults *augment_of(const TrainSpec *o, const Basis *b) {
+  return !b->idx ? &photographs : o->phase_list.n ? &digits : &nothing;
 }
 
-// A detector's images are mirrored and drawn in several sizes, no more.
-static void leave_augmentation(TrainOptions *o) { o->rotate = o->shift = o->shear = o->zoom = o->crop = 0; }
+static OptionSource augment_from(const Basis *b) { return b->idx ? FROM_DATA : FROM_DEFAULT; }
 
-// ---- how it learns ----------------------------------------------------------------------------------------------
-
-static void check_phases(const TrainOptions *o) {
-  static const char why[] = "and --phases exclude each other: phases tell epochs and rates";
-  refuse(o->epochs, "--epochs", why);
-  refuse(o->iters, "--iters", why);
-  refuse(o->lr > 0, "--lr", why);
-  refuse(o->schedule, "--schedule", why);
-  refuse(o->warmup >= 0, "--warmup", why);
+OptionSource settle_rotate(void *values, const void *basis) {
+  TrainSpec *o = values;
+  o->rotate = augment_of(o, basis)->rotate;
+  return augment_from(basis);
 }
 
-// A model's own phases hold where nothing is said of length or rate.
-static void choose_phases(TrainOptions *o, const Learning *l) {
-  Err err;
-  if (o->phases) check_phases(o);
-  if (!o->phases && !o->epochs && !o->iters && o->lr <= 0 && !o->schedule && o->warmup < 0) o->phases = l->phases;
-  if (o->phases && !phases_parse(&o->phase_list, o->phases, &err)) die(EXIT_USAGE, "--phases %s", err.msg);
+OptionSource settle_shift(void *values, const void *basis) {
+  TrainSpec *o = values;
+  o->shift = augment_of(o, basis)->shift;
+  return augment_from(basis);
 }
 
-static void choose_rate(TrainOptions *o, const Learning *l, const Defaults *d) {
-  if (!o->optimizer) o->optimizer = 1 + (l->adam ? OPTIMIZER_ADAM : OPTIMIZER_SGD);
-  const bool adam = o->optimizer != 1 + OPTIMIZER_SGD;
-  o->rate = adam ? adam_rate : l->rate > 0 ? l->rate : d->rate;
-  o->rate_images = adam ? 0 : d->at;
-  if (!o->schedule) o->schedule = 1 + (int)(l->phases || o->phases ? DECAY_CONSTANT : d->decay);
-  set(&o->weight_decay, decays[o->optimizer - 1]);
-  set(&o->clip_grad, o->conventions ? 0 : d->clip);
+OptionSource settle_shear(void *values, const void *basis) {
+  TrainSpec *o = values;
+  o->shear = augment_of(o, basis)->shear;
+  return augment_from(basis);
 }
 
-static void choose_length(TrainOptions *o, const Learning *l, const Defaults *d) {
+OptionSource settle_zoom(void *values, const void *basis) {
+  TrainSpec *o = values;
+  o->zoom = augment_of(o, basis)->zoom;
+  return augment_from(basis);
+}
+
+OptionSource settle_crop(void *values, const void *basis) {
+  TrainSpec *o = values;
+  o->crop = augment_of(o, basis)->crop;
+  return augment_from(basis);
+}
+
+OptionSource settle_flip(void *values, const void *basis) {
+  TrainSpec *o = values;
+  o->flip = augment_of(o, basis)->flip;
+  return augment_from(basis);
+}
+
+OptionSource settle_split_seed(void *values, const void *basis) {
+  TrainSpec *o = values;
+  (void)basis;
+  if (o->val_fraction <= 0) return FROM_NOTHING;
+  o->split_seed = o->seed;
+  return FROM_DEFAULT;
+}
+
+OptionSource settle_threads(void *values, const void *basis) {
+  TrainSpec *o = values;
+  const Basis *b = basis;
+  if (!b->per_epoch) return FROM_LATER; // ranks share the cores
+  o->threads = parallel_cores();
+  return FROM_DEFAULT;
+}
+
+// ---- length ---------------------------------------------------------------------------------------------------------
+
+OptionSource settle_batch(void *values, const void *basis) {
+  TrainSpec *o = values;
+  (void)basis;
+  o->batch = learning_of(o)->batch;
+  return FROM_DEFAULT;
+}
+
+OptionSource settle_epochs(void *values, const void *basis) {
+  TrainSpec *o = values;
+  const Learning *l = learning_of(o);
   Phases own = {0};
   Err err;
+  (void)basis;
   if (l->phases) CHECK(phases_parse(&own, l->phases, &err));
-  if (!o->batch) o->batch = d->batch;
-  if (!o->epochs)
-    o->epochs = o->phase_list.n ? phases_epochs(&o->phase_list) : l->phases ? phases_epochs(&own) : d->epochs;
-  if (o->eval_epochs < 0) o->eval_epochs = o->eval_every ? 0 : d->eval_epochs;
-  const bool never = o->eval_every <= 0 && !o->eval_epochs;
-  if (o->patience && never) die(EXIT_USAGE, "--patience counts evaluations: give --eval-every N, too");
-  const Targets t = targets_of(o);
-  if (t.n && never) die(EXIT_USAGE, "%s is for evaluations to reach: give --eval-every N, too", t.of[0].option);
+  o->epochs = o->phase_list.n ? phases_epochs(&o->phase_list) : own.n ? phases_epochs(&own) : learning_of(o)->epochs;
+  if (o->from.iters == FROM_GIVEN) return FROM_NOTHING;
+  return o->phase_list.n ? (OptionSource)o->from.phases : own.n ? FROM_MODEL : FROM_DEFAULT;
 }
 
-void train_defaults(TrainOptions *o, const ModelConfig *c) {
-  const Model *m = model_of(c);
-  const Defaults *d = &defaults[m->traits & MODEL_CLASSIFIER ? 1 : 0];
-  refuse_layers(o, m);
-  choose_phases(o, &m->learning);
-  if (m->traits & MODEL_CLASSIFIER) {
-    refuse_detectors(o);
-    choose_split(o);
-    choose_augmentation(o);
+OptionSource settle_iters(void *values, const void *basis) {
+  TrainSpec *o = values;
+  const Basis *b = basis;
+  if (!b->per_epoch) return FROM_LATER;
+  o->iters = o->epochs * b->per_epoch;
+  return FROM_DATA;
+}
+
+OptionSource settle_eval_epochs(void *values, const void *basis) {
+  TrainSpec *o = values;
+  (void)basis;
+  o->eval_epochs = o->from.eval_every == FROM_GIVEN ? 0 : learning_of(o)->eval_epochs;
+  return o->eval_epochs ? FROM_DEFAULT : FROM_NOTHING;
+}
+
+OptionSource settle_eval_every(void *values, const void *basis) {
+  TrainSpec *o = values;
+  const Basis *b = basis;
+  if (!o->eval_epochs) return FROM_DEFAULT;
+  if (!b->per_epoch) return FROM_LATER;
+  o->eval_every = (int)MIN(o->eval_epochs * b->per_epoch, INT32_MAX);
+  return FROM_DATA;
+}
+
+OptionSource settle_checkpoint_every(void *values, const void *basis) {
+  enum { LEAST = 100 };
+  TrainSpec *o = values;
+  const Basis *b = basis;
+  if (!b->per_epoch) return FROM_LATER;
+  o->checkpoint_every = (int)MIN(MAX(b->per_epoch, LEAST), INT32_MAX);
+  return FROM_DATA;
+}
+
+// ---- how it learns --------------------------------------------------------------------------------------------------
+
+// In the order of ParamKind: weights, biases, scales and shifts of norms.
+static const SgdFactors norms_without_decay = {.rate = {1, 1, 1, 1}, .decay = {1, 1, 0, 0}};
+static const SgdFactors biases_apart = {.rate = {1, 2, 1, 2}, .decay = {1, 0, 1, 0}};
+
+static const Optimisation by_conventions[] = {
+    [CONVENTIONS_TORCHVISION] = {.warmup = 1000, .warmup_factor = 1e-3}, // and at most the first epoch
+    [CONVENTIONS_DETECTRON2] = {.warmup = 1000, .warmup_factor = 1e-3, .factors = &norms_without_decay},
+    [CONVENTIONS_MLPERF] = {.warmup = 500, .warmup_factor = 1 / 3.0, .factors = &biases_apart},
+};
+
+Optimisation optimisation_of(const TrainSpec *o) {
+  const Learning *l = learning_of(o);
+  if (o->conventions) return by_conventions[o->conventions - 1];
+  return (Optimisation){
+      .warmup = l->warmup, .warmup_epochs = l->warmup_epochs, .warmup_share = 3, .warmup_factor = l->warmup_factor};
+}
+
+OptionSource settle_optimizer(void *values, const void *basis) {
+  TrainSpec *o = values;
+  (void)basis;
+  o->optimizer = learning_of(o)->adam ? OPTIMIZER_ADAM : OPTIMIZER_SGD;
+  return learning_of(o)->adam ? FROM_MODEL : FROM_DEFAULT;
+}
+
+OptionSource settle_momentum(void *values, const void *basis) {
+  (void)basis;
+  return ((TrainSpec *)values)->optimizer == OPTIMIZER_SGD ? FROM_DEFAULT : FROM_NOTHING;
+}
+
+OptionSource settle_moments(void *values, const void *basis) {
+  (void)basis;
+  return ((TrainSpec *)values)->optimizer == OPTIMIZER_SGD ? FROM_NOTHING : FROM_DEFAULT;
+}
+
+OptionSource settle_lr(void *values, const void *basis) {
+  static const double adam_rate = 1e-3; // whatever the batch
+  TrainSpec *o = values;
+  const Basis *b = basis;
+  const Learning *l = learning_of(o);
+  const bool adam = o->optimizer != OPTIMIZER_SGD;
+  OptionSource from = FROM_DEFAULT;
+  if (o->phase_list.n) {
+    o->rate = o->phase_list.phase[0].rate;
+    from = (OptionSource)o->from.phases;
+  } else if (adam) {
+    o->rate = adam_rate;
   } else {
-    refuse_classifiers(o);
-    leave_augmentation(o);
-    set(&o->flip, d->flip);
+    if (!b->ranks) return FROM_LATER;
+    o->rate = scaled_rate(l->rate, l->rate_images, o->batch * b->ranks);
   }
-  set(&o->label_smoothing, c->label_smoothing);
-  set(&o->dropout, c->dropout);
-  choose_rate(o, &m->learning, d);
-  choose_length(o, &m->learning, d);
-  train_options_show(o);
+  o->lr = (float)o->rate;
+  return from;
+}
+
+OptionSource settle_schedule(void *values, const void *basis) {
+  TrainSpec *o = values;
+  (void)basis;
+  const bool own = learning_of(o)->phases;
+  o->schedule = (int)(own || o->phases ? DECAY_CONSTANT : learning_of(o)->decay);
+  return o->phases ? (OptionSource)o->from.phases : own ? FROM_MODEL : FROM_DEFAULT;
+}
+
+// torchvision's references/detection/engine.py warms up in the first epoch alone.
+OptionSource settle_warmup(void *values, const void *basis) {
+  TrainSpec *o = values;
+  const Basis *b = basis;
+  const Optimisation how = optimisation_of(o);
+  const OptionSource from = o->conventions ? FROM_CONVENTIONS : FROM_DEFAULT;
+  const int64_t usual = how.warmup + how.warmup_epochs * b->per_epoch;
+  const bool first_epoch = o->conventions == 1 + CONVENTIONS_TORCHVISION;
+  o->warmup = 0;
+  if (o->schedule == DECAY_CONSTANT) return FROM_DEFAULT;
+  if (!b->per_epoch && (how.warmup_epochs || !b->help)) return FROM_LATER;
+  o->warmup = (int)MIN(usual, INT32_MAX);
+  if (!b->per_epoch) return from;
+  if (how.warmup_share) o->warmup = (int)MIN(usual, o->iters / how.warmup_share);
+  if (first_epoch) o->warmup = (int)MIN(usual, b->per_epoch - 1);
+  return from;
+}
+
+OptionSource settle_weight_decay(void *values, const void *basis) {
+  static const float decay[] = {[OPTIMIZER_SGD] = 1e-4f, [OPTIMIZER_ADAM] = 0, [OPTIMIZER_ADAMW] = 0.01f}; // torch's
+  TrainSpec *o = values;
+  (void)basis;
+  o->weight_decay = decay[o->optimizer];
+  return FROM_DEFAULT;
+}
+
+OptionSource settle_clip_grad(void *values, const void *basis) {
+  TrainSpec *o = values;
+  (void)basis;
+  o->clip_grad = o->conventions ? 0 : learning_of(o)->clip;
+  return o->conventions ? FROM_CONVENTIONS : FROM_DEFAULT;
 }

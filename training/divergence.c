@@ -37,7 +37,7 @@ static int good_checkpoint(const Divergence *d, const RunFiles *f) {
 }
 
 // "--lr 0.01", or the phases at half their rates; malloc'ed.
-static char *half_rate(const Divergence *d, const TrainOptions *o) {
+static char *half_rate(const Divergence *d, const TrainSpec *o) {
   char number[NUMBER_TEXT];
   const Phases *p = &o->phase_list;
   if (!p->n) return xasprintf("--lr %s", number_text(d->rate / 2, number));
@@ -46,7 +46,7 @@ static char *half_rate(const Divergence *d, const TrainOptions *o) {
   return option;
 }
 
-void divergence_explain(const Divergence *d, const TrainOptions *o, const RunFiles *f, Err *out) {
+void divergence_explain(const Divergence *d, const TrainSpec *o, const RunFiles *f, Err *out) {
   char number[NUMBER_TEXT], how[1024];
   number_text(d->rate / 2, number);
   char *rate = half_rate(d, o);
@@ -61,12 +61,10 @@ void divergence_explain(const Divergence *d, const TrainOptions *o, const RunFil
           (long long)d->step, d->losses, d->images, f->kept, o->command, how);
 }
 
-bool divergence_roll_back(const Divergence *d, TrainOptions *o, const RunFiles *f) {
+bool divergence_roll_back(const Divergence *d, const RunFiles *f, SessionStart *next) {
   const int from = good_checkpoint(d, f);
   if (from < 0) return false;
-  o->lr = (float)(d->rate / 2);
-  o->resume = from;
-  o->amend = from != RESUME_NO;
+  *next = (SessionStart){.resume = from, .amend = from != RESUME_NO, .lr = (float)(d->rate / 2)};
   return true;
 }
 

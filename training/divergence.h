@@ -2,6 +2,7 @@
 #pragma once
 #include "training/options.h"
 #include "training/run_files.h"
+#include "training/start.h"
 
 typedef struct Divergence {
   int64_t step;
@@ -17,10 +18,10 @@ void divergence_take(Divergence *d, const Model *m, const Dataset *data, int ima
 void divergence_gather(Divergence *d, Comm *comm);
 // One line: what was not finite, where, which checkpoints there are, and the command that goes on with half the rate
 // from the older one or, where there is none, begins again.
-void divergence_explain(const Divergence *d, const TrainOptions *o, const RunFiles *f, Err *out);
-// Makes the options those that go on with half the rate from the older checkpoint or, where there is none, from the one
-// there is; from the beginning, where there is none at all. False where what there is has begun to diverge itself.
-bool divergence_roll_back(const Divergence *d, TrainOptions *o, const RunFiles *f);
+void divergence_explain(const Divergence *d, const TrainSpec *o, const RunFiles *f, Err *out);
+// The session that follows: with half the rate from the older checkpoint or, where there is none, from the one there
+// is; from the beginning, where there is none at all. False where what there is has begun to diverge itself.
+bool divergence_roll_back(const Divergence *d, const RunFiles *f, SessionStart *next);
 
 // How often a run was rolled back, and to which rate, as a number that is not 0: no checkpoint tells it before the
 // first one at that rate.

@@ -2,7 +2,7 @@
 #include "data/batches/sampler.h"
 
 // Where phases tell which epochs are augmented, all others are not.
-static void choose_augmentation(const TrainOptions *o, LoaderOptions *l) {
+static void choose_augmentation(const TrainSpec *o, LoaderOptions *l) {
   l->augment = (Augment){o->rotate, o->shift, o->shear, o->zoom, o->crop};
   if (!o->phase_list.n) return;
   phases_augmented(&o->phase_list, &l->augment_from, &l->augment_until);
@@ -12,10 +12,10 @@ static void choose_augmentation(const TrainOptions *o, LoaderOptions *l) {
 }
 
 LoaderOptions run_loader_options(const TrainingRun *r) {
-  const TrainOptions *o = &r->o;
+  const TrainSpec *o = &r->o;
   LoaderOptions l = {.batch = o->batch,
                      .rank = o->same_images ? 0 : comm_rank(r->comm),
-                     .world = o->same_images ? 1 : o->ranks,
+                     .world = o->same_images ? 1 : o->gpus,
                      .seed = (uint64_t)o->seed,
                      .train = true,
                      .flip = o->flip,
@@ -37,10 +37,10 @@ Loader *run_loader(TrainingRun *r) {
   return l;
 }
 
-int64_t run_steps_per_epoch(const TrainingRun *r) {
+int64_t run_steps_per_epoch(const TrainSpec *o, int ranks, const Dataset *train) {
   Sampler s;
-  SamplerOptions options = {.batch = r->o.batch, .world = r->o.ranks, .seed = (uint64_t)r->o.seed, .train = true};
-  sampler_open(&s, r->train->image_canvas, r->train->num_images, r->train->num_canvases, &options);
+  SamplerOptions options = {.batch = o->batch, .world = ranks, .seed = (uint64_t)o->seed, .train = true};
+  sampler_open(&s, train->image_canvas, train->num_images, train->num_canvases, &options);
   int64_t steps = s.steps;
   sampler_close(&s);
   return steps;

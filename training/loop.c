@@ -16,7 +16,7 @@
 // Cores that training leaves to scores: none on the CPU. On a GPU one core drives it; decoders rest most of the time
 // unless their number was chosen, and are taken for half of the cores.
 static int spare_cores(const TrainingRun *r) {
-  int cores = omp_get_num_procs(), decoders = r->o.threads > 0 ? r->o.threads : cores / 2;
+  int cores = omp_get_num_procs(), decoders = r->o.from.threads == FROM_GIVEN ? r->o.threads : cores / 2;
   return r->engine.dev->gpu ? MAX(cores - decoders - 1, 0) : 0;
 }
 
@@ -112,7 +112,7 @@ static void show_step(TrainingRun *r, int64_t done, const StepResult *s) {
   double rate = schedule_rate(&r->schedule, done - 1);
   log_progress(&r->files.log, &(Progress){.step = done,
                                           .steps = r->steps,
-                                          .images = (done - r->first) * r->o.batch * r->o.ranks,
+                                          .images = (done - r->first) * r->o.batch * r->o.gpus,
                                           .loss = s->total,
                                           .learning_rate = rate});
   files_record_step(&r->files, &r->engine, done, rate, s);
@@ -222,8 +222,8 @@ static void time_parts(TrainingRun *r, int64_t done) {
 // long, or fail.
 static Outcome make_steps(TrainingRun *r, Loader *loader) {
   Err err;
-  const TrainOptions *o = &r->o;
-  const int64_t save_every = o->checkpoint_every ? o->checkpoint_every : MAX(r->per_epoch, 100);
+  const TrainSpec *o = &r->o;
+  const bool punctual = o->from.checkpoint_every == FROM_GIVEN; // rather than once the one before it is written
   const bool scored = run_as_first(r, run_leads(r) && r->files.log.evaluated >= r->first); // before this call
   if (r->first > 0 && evaluation_due(r, r->first) && !scored) evaluate_again(r, r->first);
   bool enough = r->first > 0 && ended_by_scores(r), stop = enough || told_to_stop(r);
@@ -236,8 +236,8 @@ static Outcome make_steps(TrainingRun *r, Loader *loader) {
     done++;
     stop = told_to_stop(r);
     const bool score = evaluation_due(r, done) && !stop, last = done == r->steps && r->val;
-    due |= done % save_every == 0;
-    const bool in_turn = due && (o->checkpoint_every || !files_saving(&r->files));
+    due |= done % o->checkpoint_every == 0;
+    const bool in_turn = due && (punctual || !files_saving(&r->files));
     const bool keep = in_turn || done == r->last || score || stop;
     if (!take_results(r, keep, &done)) break;
     if (keep) {
@@ -343,11 +343,11 @@ static void record_ranks(TrainingRun *r) {
 static void open_files(TrainingRun *r) {
   Err err;
   const Task *task = r->val ? r->model->task : NULL;
-  if (!files_open(&r->files, r->identity, r->first ? r->first : -1, r->o.resume == RESUME_PREVIOUS, task, &err))
+  if (!files_open(&r->files, r->identity, r->first ? r->first : -1, r->start.resume == RESUME_PREVIOUS, task, &err))
     die(EXIT_USAGE, "%s", err.msg);
   if (r->first)
     log_note(&r->files.log, "resuming %s at step %lld of %lld", r->o.out, (long long)r->first, (long long)r->steps);
-  if (r->rollbacks) job_leave(r->job, rollback_note(r->rollbacks, r->o.lr)); // the files have gone back
+  if (r->rollbacks) job_leave(r->job, rollback_note(r->rollbacks, r->start.lr)); // the files have gone back
   record_amendments(r);
   record_ranks(r);
   if (!run_record_read(r, r->first, &err)) die(EXIT_USAGE, "%s", err.msg);

@@ -1,186 +1,203 @@
-// The command line of ./train.
+// The specification of a run of ./train: one table of its options, of which everything else follows: the parser,
+// --help, what run.json and --plan tell, what --amend may change, what a resumed run and the ranks of a run must share.
+//
+// A row names: kind, name, default, range or choices, unit and one sentence (base/cli.h), and where it is so
+//   .needs     the models that it is for, traits of models/model.h; others refuse it
+//   .settle    what gives it a default that depends on model, data or conventions (training/defaults.c)
+//   .amend     --amend may change it when a run is resumed
+//   .local     ranks of one run may differ in it
+//   .key       it is part of a run's identity, under this name; .identify: recorded by training/identity.c's rule
+//   .first     --help lists it before --help all is asked for
+// A new option is a row here and the place that uses it.
 #pragma once
 #include "base/cli.h"
+#include "comm/crew.h"
 #include "data/batches/canvas.h"
 #include "engine/reduction.h"
+#include "models/model.h"
+#include "nn/optim.h"
 #include "training/batch_list.h"
 #include "training/phases.h"
 
-extern const char *const schedule_choices[];  // of TrainOptions.schedule: "auto", then "step", … as Decay
-extern const char *const optimizer_choices[]; // of TrainOptions.optimizer: "auto", then optimizer_names
-#define MOST_BETA 0.9999999f                  // 1 would leave a moment as it is
-// Of TrainOptions.resume and .on_divergence, as the enumerators that follow.
+#define MOST_BETA 0.9999999f               // 1 would leave a moment as it is
+extern const char *const schedule_names[]; // "step", … as Decay
+// Of TrainSpec.resume and .on_divergence, as the enumerators that follow.
 extern const char *const resume_names[], *const divergence_names[];
 enum { RESUME_NO, RESUME_LAST, RESUME_PREVIOUS };
 enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
+enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
 
 // clang-format off
 #define TRAIN_OPTIONS(X)                                                                                               \
   X(HEADING, "Data")                                                                                                   \
-  X(STRING, data,             NULL,            "DIR",      "COCO layout: annotations/instances_<split>*.json beside "  \
-                                                           "<split>*/; of a classifier IDX files, or <split>/CLASS/*; "\
-                                                           "default $MASKRCNN_DATA, then ./coco")                      \
-  X(STRING, train_split,      "train",         "NAME",     "what to train on")                                         \
-  X(STRING, val_split,        "val",           "NAME",     "what to evaluate on")                                      \
-  X(FLOAT,  val_fraction,     0, 0, 0.9,       "P",        "of a classifier: evaluate on this share of what would be " \
-                                                           "trained on, drawn by --split-seed")                        \
-  X(INT64,  split_seed,       -1, -1, 9e15,    "N",        "another number is another split; -1 = --seed")             \
-  X(INT,    limit,            0, 0, INT32_MAX, "N",        "train on the first N usable images by id; 0 = all")        \
-  X(INT,    val_limit,        0, 0, INT32_MAX, "N",        "evaluate on the first N images by id; 0 = all")            \
-  X(FLAG,   keep_empty,       false,                       "also train on images without an object, as background")    \
-  X(FLAG,   exif,             false,                       "turn images as their EXIF orientation says: for "          \
-                                                           "annotations of upright pictures; COCO's are not")          \
-  X(FLOAT,  flip,             -1, -1, 1,       "P",        "probability of mirroring an image; -1 = 0.5, of IDX 0")    \
-  X(FLOAT,  rotate,           -1, -1, 359,     "DEGREES",  "of a classifier: images are turned by up to this, to "     \
-                                                           "either side; -1 = 0, of IDX with --phases 8")              \
-  X(FLOAT,  shift,            -1, -1, 0.99,    "P",        "and shifted by up to this share; -1 = 0, or 0.08")         \
-  X(FLOAT,  shear,            -1, -1, 79,      "DEGREES",  "and sheared; -1 = 0, or 0.3")                              \
-  X(FLOAT,  zoom,             -1, -1, 0.99,    "P",        "and made larger or smaller, up to this share; -1 = 0, or " \
-                                                           "0.08")                                                     \
-  X(FLOAT,  crop,             -1, -1, 0.99,    "P",        "and cut: at least this share of their area fills the "     \
-                                                           "network's input; 0 = not; -1 = 0.08, of IDX 0")            \
-  X(INT,    threads,          0, 0, 256,       "N",        "decoder threads; 0 = one per core")                        \
-  X(FLAG,   strict,           false,                       "stop at a bad image instead of replacing it")              \
+  X(STRING, data, NULL, "DIR",                                                                                         \
+    "data set in COCO's layout; for classifiers IDX files or a folder per class",                                      \
+    .usual = "$MASKRCNN_DATA, then ./coco", .first = true, .local = true)                                              \
+  X(STRING, train_split, "train", "NAME", "split to train on")                                                         \
+  X(STRING, val_split, "val", "NAME", "split to evaluate on", .first = true)                                           \
+  X(FLOAT, val_fraction, 0, 0, 0.9, "P", "fraction of the training set held out for evaluation",                       \
+    .needs = MODEL_CLASSIFIER, .key = "val_fraction")                                                                  \
+  X(INT64, split_seed, 0, 0, 9e15, "N", "seed that draws the images of --val-fraction", .usual = "--seed",             \
+    .needs = MODEL_CLASSIFIER, .settle = settle_split_seed, .key = "split_seed", .identify = identify_split)           \
+  X(INT, limit, 0, 1, INT32_MAX, "N", "train on the first N usable images, by id", .words = word_all)                  \
+  X(INT, val_limit, 0, 1, INT32_MAX, "N", "evaluate on the first N images, by id", .words = word_all)                  \
+  X(FLAG, keep_empty, false, "also train on images without objects", .needs = MODEL_DETECTOR)                          \
+  X(FLAG, exif, false, "turn images as their EXIF orientation says; COCO's annotations need this off", .first = true,  \
+    .key = "exif")                                                                                                     \
+  X(FLOAT, flip, 0.5f, 0, 1, "P", "probability of a horizontal flip", .note = "0 for IDX data",                        \
+    .settle = settle_flip, .key = "flip")                                                                              \
+  X(FLOAT, rotate, 0, 0, 359, "DEGREES", "largest random rotation", .note = "8 for IDX data with --phases",            \
+    .needs = MODEL_CLASSIFIER, .settle = settle_rotate, .key = "rotate")                                               \
+  X(FLOAT, shift, 0, 0, 0.99, "P", "largest random shift, as a fraction of the side",                                  \
+    .note = "0.08 for IDX data with --phases", .needs = MODEL_CLASSIFIER, .settle = settle_shift,                      \
+    .key = "shift")                                                                                                    \
+  X(FLOAT, shear, 0, 0, 79, "DEGREES", "largest random shear", .note = "0.3 for IDX data with --phases",               \
+    .needs = MODEL_CLASSIFIER, .settle = settle_shear, .key = "shear")                                                 \
+  X(FLOAT, zoom, 0, 0, 0.99, "P", "largest random change of scale, as a fraction",                                     \
+    .note = "0.08 for IDX data with --phases", .needs = MODEL_CLASSIFIER, .settle = settle_zoom, .key = "zoom")        \
+  X(FLOAT, crop, 0, 0, 0.99, "P", "random crops of at least this fraction of the area; 0 turns them off",              \
+    .note = "0 for IDX data", .needs = MODEL_CLASSIFIER, .settle = settle_crop, .key = "crop")                         \
+  X(INT, threads, 0, 1, 256, "N", "decoder threads", .usual = "one per core", .local = true,                           \
+    .settle = settle_threads)                                                                                          \
+  X(FLAG, strict, false, "stop at an unreadable image instead of replacing it")                                        \
   X(HEADING, "Model")                                                                                                  \
-  X(STRING, model,            NULL,            "NAME",     "a detector: tiny, maskrcnn-r18-fpn, r34, r50, r101, r152; "\
-                                                           "a classifier: alexnet, overfeat, vgg11, vgg16, vgg19, "    \
-                                                           "googlenet, resnet18, 34, 50, 101, 152, vgg-28; default "   \
-                                                           "maskrcnn-r50-fpn, or that of --weights")                   \
-  X(STRING, weights,          NULL,            "FILE",     "start from this checkpoint: ours, torchvision's (.pth, "   \
-                                                           ".safetensors), or its ResNet as backbone")                 \
-  X(FLAG,   reset_heads,      false,                       "with --weights: new outputs for another set of classes")   \
-  X(CHOICE, norm,             0, norm_choices,             "of the backbone; auto: gn from scratch, else the "         \
-                                                           "checkpoint's")                                             \
-  X(INT,    trainable_layers, -1, -1, 5,       "N",        "of a ResNet, stages trained, from the last; -1 = all from "\
-                                                           "scratch, else the checkpoint's")                           \
-  X(INT,    size,             0, 0, MAX_SHORTER_SIDE, "N", "shorter side in pixels, of a classifier both; 0 = the "    \
-                                                           "model's")                                                  \
-  X(INT,    max_size,         0, 0, 16384,     "N",        "longer side at most; 0 = 5/3 of --size, or the model's")   \
-  X(STRING, sizes,            NULL,            "LIST",     "multi-scale training: shorter sides of which an image "    \
-                                                           "draws one, as 640,672,704; --size is for evaluation "      \
-                                                           "then")                                                     \
-  X(INT,    canvases,         2, 1, MAX_CANVASES, "N",     "how many padded shapes at most")                           \
-  X(CHOICE, conventions,      0, conventions_choices,      "whose conventions, warmup and decay; auto: "               \
-                                                           "torchvision's, but the model of --weights keeps its own")  \
-  X(FLOAT,  label_smoothing,  -1, -1, 1,       "P",        "of a classifier: this share of the target is over all "    \
-                                                           "classes; -1 = the model's")                                \
-  X(FLOAT,  dropout,          -1, -1, 1,       "P",        "of a classifier, where it has any; -1 = the model's")      \
-  X(HEADING, "Optimisation")                                                                                           \
-  X(INT,    batch,            0, 0, 1024,      "N",        "images per step and GPU; 0 = 2, of a classifier 128")      \
-  X(INT,    epochs,           0, 0, 100000,    "N",        "length; 0 = 12, of a classifier 90 or that of its phases") \
-  X(INT64,  iters,            0, 0, 1e12,      "N",        "length in steps, instead of --epochs")                     \
-  X(STRING, phases,           NULL,            "LIST",     "epochs and rates, as 10@1e-3,10@1e-4,25@1e-4+augment, "    \
-                                                           "instead of --epochs, --lr and --schedule; vgg-28 has "     \
-                                                           "10@1e-3,10@1e-4 unless one of them is given")              \
-  X(FLOAT,  lr,               0, 0, 1e6,       "X",        "learning rate; 0 = 0.02 per 16 images of the batch, of a " \
-                                                           "classifier 0.1 per 256 or the model's; of Adam 0.001")     \
-  X(CHOICE, schedule,         0, schedule_choices,         "step: x0.1 at 2/3 and 8/9; auto: step, of a classifier "   \
-                                                           "cosine, with phases of its own constant")                  \
-  X(INT,    warmup,           -1, -1, 1e9,     "N",        "steps of linear warmup; -1 = 1000, of a classifier five "  \
-                                                           "epochs, at most a third of the run; none where rates are " \
-                                                           "constant, or as --conventions's source has it")                 \
-  X(CHOICE, optimizer,        0, optimizer_choices,        "auto: sgd; of vgg-28 adam")                                \
-  X(FLOAT,  momentum,         0.9f, 0, 1,      "X",        "of SGD")                                                   \
-  X(FLOAT,  beta1,            0.9f, 0, MOST_BETA, "X",     "of Adam and AdamW: of its first moment")                   \
-  X(FLOAT,  beta2,            0.999f, 0, MOST_BETA, "X",   "of its second moment")                                     \
-  X(FLOAT,  eps,              1e-8f, 1e-30f, 1, "X",       "added to the root of its second moment")                   \
-  X(FLOAT,  weight_decay,     -1, -1, 1,       "X",        "-1 = 1e-4, of Adam 0, of AdamW 0.01")                      \
-  X(FLOAT,  clip_grad,        -1, -1, 1e9,     "X",        "limit of the gradient norm; 0 = none; -1 = 10, or none "   \
-                                                           "with --conventions or of a classifier")                         \
-  X(INT64,  seed,             1, 0, 9e15,      "N",        "of everything random")                                     \
+  X(STRING, model, NULL, "NAME", "network to train, one of those below",                                               \
+    .usual = DEFAULT_MODEL, .note = "the model of --weights where they are given", .first = true,                      \
+    .settle = settle_model)                                                                                            \
+  X(STRING, weights, NULL, "FILE",                                                                                     \
+    "start from these weights: ours, torchvision's (.pth, .safetensors), or its ResNet as a backbone",                 \
+    .first = true, .local = true)                                                                                      \
+  X(FLAG, reset_heads, false, "with --weights: new output layers, for the classes of the data", .first = true)         \
+  X(CHOICE, norm, NORM_GN, norm_names, "normalization of the backbone", .note = "as in the weights with --weights",    \
+    .needs = MODEL_NORMS, .settle = settle_norm)                                                                       \
+  X(INT, trainable_layers, 5, 0, 5, "N", "number of ResNet stages to train, counted from the last",                    \
+    .note = "as in the weights with --weights", .needs = MODEL_STAGES, .settle = settle_trainable_layers)              \
+  X(INT, size, 800, 1, MAX_SHORTER_SIDE, "PIXELS", "shorter side of the input; a classifier's input is square",        \
+    .first = true, .settle = settle_size)                                                                              \
+  X(INT, max_size, 1333, 1, 16384, "PIXELS", "longest side of the input", .note = "5/3 of --size where that is given", \
+    .needs = MODEL_DETECTOR, .settle = settle_max_size)                                                                \
+  X(STRING, sizes, NULL, "LIST",                                                                                       \
+    "multi-scale training: shorter sides to draw from, such as 640,672,704; --size is then for evaluation",            \
+    .needs = MODEL_DETECTOR, .settle = settle_sizes, .key = "sizes", .identify = identify_sizes)                       \
+  X(INT, canvases, 2, 1, MAX_CANVASES, "N", "number of padded input shapes; a batch has images of one shape",          \
+    .needs = MODEL_DETECTOR)                                                                                           \
+  X(CHOICE, conventions, 0, conventions_choices,                                                                       \
+    "box rules, input and warmup; own: torchvision's or those of the weights, with this program's warmup",             \
+    .first = true, .needs = MODEL_DETECTOR, .amend = true, .key = "recipe", .identify = identify_conventions)          \
+  X(FLOAT, label_smoothing, 0, 0, 1, "P", "fraction of the target spread over all classes",                            \
+    .needs = MODEL_CLASSIFIER, .settle = settle_label_smoothing)                                                       \
+  X(FLOAT, dropout, 0, 0, 1, "P", "probability of dropout before fully connected layers",                              \
+    .needs = MODEL_CLASSIFIER, .settle = settle_dropout)                                                               \
+  X(HEADING, "Optimization")                                                                                           \
+  X(INT, batch, 2, 1, 1024, "N", "images per step and GPU", .first = true, .amend = true, .key = "batch",              \
+    .settle = settle_batch)                                                                                            \
+  X(STRING, phases, NULL, "LIST",                                                                                      \
+    "epochs and rates, such as 10@1e-3,10@1e-4,25@1e-4+augment, instead of --epochs, --lr and --schedule")             \
+  X(INT, epochs, 12, 1, 100000, "N", "length of the run in epochs", .first = true, .settle = settle_epochs)            \
+  X(INT64, iters, 0, 1, 1e12, "N", "length of the run in steps, instead of --epochs", .usual = "as --epochs says",     \
+    .amend = true, .key = "steps", .settle = settle_iters)                                                             \
+  X(CHOICE, optimizer, OPTIMIZER_SGD, optimizer_names, "optimizer", .key = "optimizer", .settle = settle_optimizer,    \
+    .identify = identify_optimizer)                                                                                    \
+  X(FLOAT, lr, 0, 1e-30f, 1e6, "X", "learning rate; the default grows with the images per step, but for Adam",         \
+    .first = true, .amend = true, .key = "lr", .settle = settle_lr, .identify = identify_lr)                           \
+  X(CHOICE, schedule, DECAY_STEP, schedule_names, "learning rate over the run; step: x0.1 at 2/3 and at 8/9 of it",    \
+    .amend = true, .key = "schedule", .settle = settle_schedule, .identify = identify_schedule)                        \
+  X(INT, warmup, 1000, 0, 1e9, "STEPS", "steps of linear warmup, by own conventions at most a third of the run",       \
+    .usual = "five epochs", .amend = true, .key = "warmup", .settle = settle_warmup)                                   \
+  X(FLOAT, momentum, 0.9f, 0, 1, "X", "SGD: momentum", .amend = true, .key = "momentum", .settle = settle_momentum)    \
+  X(FLOAT, beta1, 0.9f, 0, MOST_BETA, "X", "Adam and AdamW: decay of the first moment", .key = "beta1",                \
+    .settle = settle_moments, .identify = identify_adam)                                                               \
+  X(FLOAT, beta2, 0.999f, 0, MOST_BETA, "X", "Adam and AdamW: decay of the second moment", .key = "beta2",             \
+    .settle = settle_moments, .identify = identify_adam)                                                               \
+  X(FLOAT, eps, 1e-8f, 1e-30f, 1, "X", "Adam's and AdamW's epsilon", .key = "eps",                                     \
+    .settle = settle_moments, .identify = identify_adam)                                                               \
+  X(FLOAT, weight_decay, 1e-4f, 0, 1, "X", "weight decay", .note = "0 for Adam, 0.01 for AdamW", .amend = true,        \
+    .key = "weight_decay", .settle = settle_weight_decay)                                                              \
+  X(FLOAT, clip_grad, 0, 0, 1e9, "X", "largest norm of the gradient; 0: no limit", .amend = true, .key = "clip_grad",  \
+    .settle = settle_clip_grad)                                                                                        \
+  X(INT64, seed, 1, 0, 9e15, "N", "seed of everything random", .first = true, .key = "seed")                           \
   X(HEADING, "Run")                                                                                                    \
-  X(STRING, out,              "out",           "DIR",      "checkpoint.safetensors and the one before it, "            \
-                                                           "model.safetensors, log.jsonl, curves.svg, report.html")    \
-  X(CHOICE_IMPLIED, resume,   0, resume_names, "last",      "continue the run in --out, bit for bit; previous: from "  \
-                                                           "the checkpoint before the last")                           \
-  X(FLAG,   amend,            false,                       "with --resume: go on with another length, --phases, --lr, "\
-                                                           "--schedule, --warmup, --momentum, --weight-decay, "        \
-                                                           "--clip-grad or --conventions")                                  \
-  X(INT,    eval_every,       0, -1, 1e9,      "N",        "steps between evaluations; 0 = at the end only, -1 = "     \
-                                                           "never; the best are kept as best-*.safetensors")           \
-  X(INT,    eval_epochs,      -1, -1, 1e6,     "N",        "epochs between evaluations, where --eval-every is 0; 0 = " \
-                                                           "none; -1 = 1, of a detector 0")                            \
-  X(FLOAT,  report_score,     0.5f, 0, 1,      "P",        "in report.html, detections of this score and above count " \
-                                                           "in the confusion and in the worst and best images")        \
-  X(FLAG,   val_loss,         false,                       "evaluations also tell the losses on what is evaluated")    \
-  X(INT,    patience,         0, 0, 1e6,       "N",        "end after N evaluations in a row without a gain; 0 = "     \
-                                                           "never")                                                    \
-  X(FLOAT,  target_bbox,      -1, -1, 1,       "AP",       "end when an evaluation reaches this box AP and every "     \
-                                                           "other target, and print the time until then; -1 = none")   \
-  X(FLOAT,  target_segm,      -1, -1, 1,       "AP",       "… this mask AP; -1 = none")                                \
-  X(FLOAT,  target_top1,      -1, -1, 1,       "P",        "… of a classifier, this top-1 accuracy; -1 = none")        \
-  X(INT,    checkpoint_every, 0, 0, 1e9,       "N",        "steps between checkpoints; 0 = an epoch, but at least "    \
-                                                           "100, and once the one before is written; the last two "    \
-                                                           "are kept")                                                 \
-  X(INT,    keep,             0, 0, 1e6,       "N",        "also keep the last N as checkpoint-STEP.safetensors")      \
-  X(CHOICE, on_divergence,    0, divergence_names,         "of a step that is not finite: stop, or go on from an "     \
-                                                           "earlier checkpoint with half the rate, three times "       \
-                                                           "at most")                                                  \
-  X(INT,    stop_after,       0, 0, 1e9,       "N",        "save and stop after N steps of this call, for queues "     \
-                                                           "with a time limit; 0 = run to the end")                    \
-  X(STRING, device,           "auto",          "NAME",     "auto, cpu or cuda:N")                                      \
-  X(CHOICE_IMPLIED, amp,      0, amp_names, "bf16",        "16-bit activations (GPU)")                                 \
-  X(FLAG,   tf32,             false,                       "TF32 products (GPU)")                                      \
-  X(STRING, conv,             NULL,            "RUNG[/TILE]", "convolution kernels (GPU)")                             \
+  X(STRING, out, "out", "DIR", "folder of the run: weights, log, curves and report", .first = true, .local = true)     \
+  X(CHOICE_IMPLIED, resume, RESUME_NO, resume_names, "last",                                                           \
+    "continue the run in --out, to the same bits; previous: from the checkpoint before the last", .first = true)       \
+  X(FLAG, amend, false,                                                                                                \
+    "with --resume: change the length, batch, GPUs, --phases, --lr, --schedule, --warmup, --momentum, "                \
+    "--weight-decay, --clip-grad or --conventions")                                                                    \
+  X(INT, eval_epochs, 0, 1, 1e6, "N", "epochs between evaluations, instead of --eval-every", .words = word_none,       \
+    .settle = settle_eval_epochs)                                                                                      \
+  X(INT, eval_every, EVAL_AT_END, 1, 1e9, "STEPS",                                                                     \
+    "steps between evaluations, only at the end, or never; the best weights are kept as best-*.safetensors",           \
+    .words = word_evals, .usual = "every epoch", .first = true, .settle = settle_eval_every)                           \
+  X(FLOAT, report_score, 0.5f, 0, 1, "P", "smallest score that counts in the report's confusion and ranking",          \
+    .needs = MODEL_DETECTOR)                                                                                           \
+  X(FLAG, val_loss, false, "evaluations also compute the losses of the evaluated split")                               \
+  X(INT, patience, 0, 1, 1e6, "N", "stop early after N evaluations without improvement", .words = word_never,          \
+    .first = true)                                                                                                     \
+  X(FLOAT, target_bbox, -1, 0, 1, "AP", "stop once an evaluation reaches this box AP and all other targets",           \
+    .words = word_no_target, .needs = MODEL_DETECTOR)                                                                  \
+  X(FLOAT, target_segm, -1, 0, 1, "AP", "stop once an evaluation reaches this mask AP and all other targets",          \
+    .words = word_no_target, .needs = MODEL_DETECTOR)                                                                  \
+  X(FLOAT, target_top1, -1, 0, 1, "P", "stop once an evaluation reaches this top-1 accuracy",                          \
+    .words = word_no_target, .needs = MODEL_CLASSIFIER)                                                                \
+  X(INT, checkpoint_every, 0, 1, 1e9, "STEPS", "steps between checkpoints, of which the last two are kept",            \
+    .usual = "an epoch, at least 100 steps", .settle = settle_checkpoint_every)                                        \
+  X(INT, keep, 0, 0, 1e6, "N", "also keep the last N checkpoints as checkpoint-STEP.safetensors")                      \
+  X(CHOICE, on_divergence, DIVERGENCE_STOP, divergence_names,                                                          \
+    "after a step that is not finite: stop, or resume an earlier checkpoint at half the rate, up to three times")      \
+  X(INT, stop_after, 0, 1, 1e9, "STEPS", "save and stop after N steps of this call, for queues with a time limit",     \
+    .words = word_never)                                                                                               \
+  X(STRING, device, "auto", "NAME", "cpu, cuda:N, or auto: a GPU if there is one", .first = true, .local = true)       \
+  X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16", "16-bit activations, on a GPU", .first = true, .key = "amp")            \
+  X(FLAG, tf32, false, "TF32 matrix products, on a GPU", .key = "tf32")                                                \
+  X(STRING, conv, NULL, "RUNG[/TILE]", "convolution kernels, on a GPU", .usual = "the fastest for each layer")         \
   X(HEADING, "Several GPUs: docs/scaling.md")                                                                          \
-  X(STRING, gpus,             "1",             "N",        "ranks, one a GPU; all: as many as there are; not under "   \
-                                                           "torchrun, srun or mpirun, which start them")               \
-  X(INT,    restarts,         0, 0, 1e6,       "N",        "start again up to N times, from the checkpoint, when a "   \
-                                                           "rank of --gpus fails")                                     \
-  X(STRING, rendezvous,       NULL,            "WHERE",    "where ranks of others meet: tcp:HOST:PORT or file:PATH; "  \
-                                                           "default: as torchrun, srun or mpirun say")                 \
-  X(FLOAT,  rendezvous_timeout, 300, 1, 1e6,   "SECONDS",  "that ranks wait for each other at the beginning")          \
-  X(FLOAT,  timeout,          60, 1, 1e6,      "SECONDS",  "of silence after which a rank is lost")                    \
-  X(CHOICE, reduce,           0, reduce_names,             "gradients cross as; none: not at all, for --benchmark")    \
-  X(FLOAT,  bucket,           25, 0, 1e6,      "MB",       "of gradients are reduced together, at least")              \
-  X(INT,    ctas,            16, 0, 32,        "N",        "thread blocks of NCCL at most; 0 = its choice")            \
-  X(INT,    reserve,          -1, -1, 100,     "N",        "multiprocessors that kernels of the backward walk leave "  \
-                                                           "to NCCL; -1 = as many as it takes, while it is at work")   \
+  X(INT, gpus, 1, 1, MAX_CREW, "N", "GPUs to train on; leave it out under torchrun, srun and mpirun",                  \
+    .words = word_all, .first = true, .amend = true, .key = "world")                                                   \
+  X(INT, restarts, 0, 0, 1e6, "N", "with --gpus: restart up to N times, from the checkpoint, when a process fails")    \
+  X(STRING, rendezvous, NULL, "PLACE", "where processes of several nodes meet: tcp:HOST:PORT or file:PATH",            \
+    .usual = "as torchrun, srun or mpirun say", .local = true)                                                         \
+  X(FLOAT, rendezvous_timeout, 300, 1, 1e6, "SECONDS", "how long processes wait for each other at the start")          \
+  X(FLOAT, timeout, 60, 1, 1e6, "SECONDS", "silence after which a process counts as lost")                             \
+  X(CHOICE, reduce, REDUCE_F32, reduce_names,                                                                          \
+    "type in which gradients are exchanged; none, for --benchmark: not at all",                                        \
+    .amend = true, .key = "reduce", .identify = identify_reduction)                                                    \
+  X(FLOAT, bucket, 25, 0, 1e6, "MB", "gradients are exchanged in pieces of at least this size", .amend = true,         \
+    .key = "bucket_mb", .identify = identify_reduction)                                                                \
+  X(INT, ctas, 16, 1, 32, "N", "thread blocks that NCCL may use, or as many as it chooses", .words = word_nccl_ctas,   \
+    .amend = true, .key = "ctas", .identify = identify_reduction)                                                      \
+  X(INT, reserve, -1, 0, 100, "N",                                                                                     \
+    "multiprocessors that the backward pass leaves to NCCL; nccl: as many as it uses, while it runs",                  \
+    .words = word_nccl_reserve, .amend = true, .key = "reserve", .identify = identify_reduction)                       \
   X(HEADING, "Looking inside")                                                                                         \
-  X(FLAG,   plan,             false,                       "print the memory plan and stop")                           \
-  X(INT_IMPLIED, benchmark,   0, -1, 1e6,      "STEPS", "-1",                                                          \
-                                                           "time STEPS steps (alone: 200) after half as many to "      \
-                                                           "warm up, print a record, stop; of a classifier without "   \
-                                                           "--data: STEPS runs (alone: 100) of forward in training "   \
-                                                           "mode, of forward and backward, and of a step, on made-up " \
-                                                           "images, each by itself")                                   \
-  X(FLAG,   forward_only,     false,                       "with --benchmark on made-up images: forward alone")        \
-  X(STRING, batches,          NULL,            "LIST",     "with --benchmark on made-up images: these batch sizes "    \
-                                                           "instead of --batch, as 1,2,…,128; where memory is out, "   \
-                                                           "the record says so")                                       \
-  X(INT_IMPLIED, benchmark_loader, 0, 0, 1e6,  "BATCHES", "100",                                                       \
-                                                           "the loader without a model: time BATCHES batches "         \
-                                                           "(alone: 100) on 1, 2, 4 … --threads after half as many "   \
-                                                           "to warm up, print records, stop")                          \
-  X(FLAG,   full_masks,       false,                       "with --benchmark: every row of the mask branch holds an "  \
-                                                           "object, 128 an image of R50-FPN")                          \
-  X(FLAG,   same_images,      false,                       "with --benchmark: every rank takes the first one's "       \
-                                                           "images, so that none waits for a slower batch")            \
-  X(FLAG,   profile,          false,                       "print at the end, for every node, its time and how near "  \
-                                                           "it comes to what the device can do")                       \
-  X(STRING, trace,            NULL,            "FILE",     "write what ran when, for chrome://tracing")                \
-  X(FLAG,   sync_nodes,       false,                       "wait after every node and kernel, so that an error of "    \
-                                                           "the GPU names it; slow, the same results")
+  X(FLAG, plan, false, "print the settings and the memory plan, and stop", .first = true)                              \
+  X(INT_IMPLIED, benchmark, 0, 1, 1e6, "STEPS", "timed",                                                               \
+    "time this many steps (200 if no number is given), print a record and stop; a classifier without --data is timed " \
+    "on random images (100 runs)", .usual = "", .words = word_timed)                                                   \
+  X(FLAG, forward_only, false, "with --benchmark on random images: the forward pass alone",                            \
+    .needs = MODEL_CLASSIFIER)                                                                                         \
+  X(STRING, batches, NULL, "LIST",                                                                                     \
+    "with --benchmark on random images: time these batch sizes, such as 1,2,…,128, instead of --batch",                \
+    .needs = MODEL_CLASSIFIER)                                                                                         \
+  X(INT_IMPLIED, benchmark_loader, 0, 1, 1e6, "BATCHES", "100",                                                        \
+    "time the loader alone on 1, 2, 4 … threads (100 batches if no number is given), print records and stop",          \
+    .usual = "")                                                                                                       \
+  X(FLAG, full_masks, false, "with --benchmark: fill every row of the mask head", .needs = MODEL_DETECTOR)             \
+  X(FLAG, same_images, false, "with --benchmark: all processes take the first one's images")                           \
+  X(FLAG, profile, false, "print the time of every layer at the end, and how near it is to the device's limit")        \
+  X(STRING, trace, NULL, "FILE", "write a timeline for chrome://tracing", .local = true)                               \
+  X(FLAG, sync_nodes, false, "wait after every layer, so that a GPU error names its layer; slow, the same results")
 // clang-format on
 
-typedef struct TrainOptions {
-  OPTION_FIELDS(TRAIN_OPTIONS) // model: NULL = that of weights
-  Sizes shorter_sides;         // of `sizes`; none: one size
-  Phases phase_list;           // of `phases`
-  double rate;                 // of `lr` 0: this, for …
-  int rate_images;             // … so many images a step; 0: for any number
-  int ranks;                   // of `gpus`; 0 = all; once they run, how many there are
-  bool made_up;                // --benchmark is of made-up images
-  BatchList batch_sizes;       // of `batches`
-  char *resolved;              // all options, one a line, to be shown; owned
-  char *command;               // the command line, as a shell takes it; owned
-} TrainOptions;
-
-// Parses or ends the program: --help exits 0, a mistake prints one line and exits 2. train_defaults completes them.
-TrainOptions train_options(int argc, char **argv);
-void train_options_free(TrainOptions *o);
-void train_options_show(TrainOptions *o); // brings `resolved` up to date
-
-// Whether the options of two ranks, as their `resolved` have them, ask for the same run. They may differ in where files
-// are and in what each machine has. False names the first that differs.
-bool train_options_same(const char *of_first, const char *other, Err *err);
+// Made once, in main; nobody below changes it. No value in it stands for "choose one": what follows from model, data or
+// conventions has been chosen, and `from` says by what.
+typedef struct TrainSpec {
+  OPTION_FIELDS(TRAIN_OPTIONS)
+  ModelConfig config;        // of the model; its classes are those of the weights, or 0 from scratch or a backbone
+  Sizes shorter_sides;       // of `sizes`; none: one size
+  Phases phase_list;         // of `phases`
+  double rate;               // of `lr`, with all its digits
+  bool made_up;              // --benchmark is of random images
+  BatchList batch_sizes;     // of `batches`
+  int64_t per_epoch;         // steps; 0: the data are not open yet
+  char *command, *own_sizes; // the command line, as a shell takes it; of `sizes` that are not given; owned
+} TrainSpec;

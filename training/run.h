@@ -11,9 +11,10 @@
 
 // From opened data to closed files. Ranks go through it side by side; only the first has files and speaks.
 typedef struct TrainingRun {
-  TrainOptions o; // its texts are main's
-  int rollbacks;  // before this session
-  double left;    // the rate of the session before, which diverged
+  const TrainSpec o; // its texts are main's
+  SessionStart start;
+  int rollbacks; // before this session
+  double left;   // the rate of the session before, which diverged
   Job *job;
   Comm *comm; // the job's; NULL: alone
   const Model *model;

@@ -86,7 +86,7 @@ bool files_lock(const RunFiles *f, Err *err) {
   if (!folder_take(f->folder, err)) return false;
   static const char *const reports[] = {"curves.svg",    "run.json",       "time-to-target.json",
                                         "confusion.txt", "confusion.json", "confusion.svg",
-                                        PAGE_FILE,       OLD_SESSION,     PAGE_EVALUATION};
+                                        PAGE_FILE,       OLD_SESSION,      PAGE_EVALUATION};
   const char *all[] = {f->checkpoint, f->previous, f->final, f->evaluated};
   for (int i = 0; i < COUNT(all); i++) file_clean(all[i]);
   for (int i = 0; i < COUNT(reports); i++) {

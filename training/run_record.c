@@ -5,29 +5,13 @@
 #include "base/file.h"
 #include "training/run_facts.h"
 #include "training/run_results.h"
+#include "training/settings.h"
 
 bool run_record_phase_ends(const TrainingRun *r, int64_t step) {
   const Schedule *s = &r->schedule;
   for (int i = 0; i < s->phases; i++)
     if (step == s->phase_end[i]) return true;
   return step == r->steps;
-}
-
-// Every option, as text.
-static void record_settings(Record *j, const char *resolved) {
-  Record settings = {0};
-  record_begin(&settings);
-  for (const char *line = resolved; *line;) {
-    const size_t length = strcspn(line, "\n"), dashes = strspn(line, " -"), name = strcspn(line, "=");
-    char *key = xasprintf("%.*s", (int)(name - dashes), line + dashes);
-    char *value = xasprintf("%.*s", (int)(length - name - 1), line + name + 1);
-    record_str(&settings, key, value);
-    free(key);
-    free(value);
-    line += length + (line[length] == '\n');
-  }
-  record_raw(j, "settings", record_end(&settings));
-  record_free(&settings);
 }
 
 static int64_t count_parameters(const Params *p) {
@@ -38,9 +22,9 @@ static int64_t count_parameters(const Params *p) {
 }
 
 static void record_run(Record *j, const TrainingRun *r, const RunStanding *s) {
-  const TrainOptions *o = &r->o;
+  const TrainSpec *o = &r->o;
   record_str(j, "state", s->state); // the first: so a reader knows a record of this form
-  record_str(j, "model", o->model ? o->model : r->model->name);
+  record_str(j, "model", o->model);
   record_str(j, "data", o->data);
   record_str(j, "device", r->engine.dev->description);
   record_int(j, "classes", r->engine.config.classes);
@@ -50,12 +34,12 @@ static void record_run(Record *j, const TrainingRun *r, const RunStanding *s) {
   record_int(j, "steps", r->steps);
   record_bool(j, "complete", !strcmp(s->state, RUN_IS_COMPLETE));
   record_int(j, "batch", o->batch);
-  record_int(j, "world", o->ranks);
+  record_int(j, "world", o->gpus);
   record_int(j, "per_epoch", r->per_epoch);
   record_int(j, "parameters", count_parameters(&r->engine.params));
   record_num(j, "build_seconds", r->build_seconds);
   device_origin(r->engine.dev, j);
-  record_settings(j, o->resolved);
+  settings_record(j, o, r->engine.dev);
   run_facts_record(j, r, s->warning);
 }
 

@@ -20,6 +20,6 @@ bool run_record_read(TrainingRun *r, int64_t step, Err *err);
 //   state, model, data, device, classes, images, val_images; step, steps, complete; batch, world, per_epoch
 //   parameters     trained or not
 //   build_seconds  opening the device, building and planning the graphs, taking memory; of this process
-//   what record_origin has; settings: every option, as text
+//   what record_origin has; settings: every option with where it comes from, as settings_record has them
 //   what training/run_facts.h and training/run_results.h say
 bool run_record_write(const TrainingRun *r, const RunStanding *s, Err *err);

@@ -97,7 +97,7 @@ static void record_speed(Record *j, const TrainingRun *r, const RunLog *l, int64
   double sum, typical;
   time_steps(l, first, last, &sum, &typical);
   record_num(j, "seconds", sum);
-  record_num(j, "img_s", r->o.batch * r->o.ranks / typical);
+  record_num(j, "img_s", r->o.batch * r->o.gpus / typical);
 }
 
 // The last value after `first` up to `last`; NaN: there is none.

@@ -8,9 +8,12 @@
 #include "engine/identity.h"
 #include "training/benchmarks.h"
 #include "training/data.h"
+#include "training/identity.h"
 #include "training/loading.h"
 #include "training/loop.h"
+#include "training/settings.h"
 #include "training/setup.h"
+#include "training/spec.h"
 #include "training/start.h"
 
 // ---- set-up ---------------------------------------------------------------------------------------------------------
@@ -21,9 +24,8 @@ typedef struct TrainingData {
   bool has_val;
 } TrainingData;
 
-static void open_data(const TrainOptions *o, TrainingData *d) {
-  const ModelConfig config = setup_model(o);
-  d->has_val = train_open_data(o, &config, &d->train, &d->val);
+static void open_data(const TrainSpec *o, TrainingData *d) {
+  d->has_val = train_open_data(o, &o->config, &d->train, &d->val);
 }
 
 static void close_data(TrainingData *d) {
@@ -51,17 +53,19 @@ static void print_ranks(Comm *c) {
 // Shown once nothing can be wrong any more with what was asked for: a mistake gets its one line alone.
 static void report(const TrainingRun *r) {
   if (!run_leads(r)) return;
-  if (!r->o.benchmark && !r->rollbacks) fprintf(stderr, "configuration:\n%s", r->o.resolved);
+  if (!r->o.benchmark && !r->rollbacks) {
+    fprintf(stderr, "configuration:\n");
+    settings_print(&r->o, false, stderr);
+  }
   device_print(r->engine.dev, stderr);
   print_ranks(r->comm);
   dataset_print(r->train, stderr);
 }
 
 static void open_engine(TrainingRun *r) {
-  const ModelConfig config = setup_model(&r->o);
-  r->model = model_of(&config);
+  r->model = model_of(&r->o.config);
   const double start = now_seconds();
-  setup_engine(&r->o, r->comm, config, r->train, r->val, &r->engine);
+  setup_engine(&r->o, r->comm, r->train, r->val, &r->engine);
   r->build_seconds = now_seconds() - start;
 }
 
@@ -76,12 +80,11 @@ static void close_run(TrainingRun *r) {
 // ---- one session ----------------------------------------------------------------------------------------------------
 
 static void plan_steps(TrainingRun *r) {
-  const TrainOptions *o = &r->o;
-  r->per_epoch = run_steps_per_epoch(r);
-  r->steps = o->iters ? o->iters : o->epochs * r->per_epoch;
-  if (!r->o.eval_every) r->o.eval_every = (int)MIN(o->eval_epochs * r->per_epoch, INT32_MAX);
-  r->schedule = setup_schedule(o, &r->engine.config, r->steps, r->per_epoch);
-  r->identity = setup_identity(o, r->train, &r->schedule, &r->engine);
+  const TrainSpec *o = &r->o;
+  r->per_epoch = o->per_epoch;
+  r->steps = o->iters;
+  r->schedule = setup_schedule(o, r->start.lr > 0 ? float_decimal(r->start.lr) : o->rate);
+  r->identity = run_identity(o, r->train, &r->schedule);
 }
 
 // A rollback to the beginning leaves no checkpoint to tell what has changed.
@@ -98,17 +101,17 @@ static void amend_beginning(TrainingRun *r) {
 static void agree(const TrainingRun *r) {
   Err err;
   if (comm_alone(r->comm)) return;
-  char *text = setup_agreement(r->identity, &r->engine.config, r->train, r->val);
+  char *text = run_agreement(r->identity, &r->engine.config, r->train, r->val);
   if (!comm_agree(r->comm, text, identity_agrees, &err)) die(EXIT_USAGE, "%s", err.msg);
   free(text);
 }
 
 // The first rank's files and weights become every rank's.
 static void begin(TrainingRun *r) {
-  const TrainOptions *o = &r->o;
+  const TrainSpec *o = &r->o;
   record_begin(&r->amended);
   agree(r);
-  if (run_leads(r)) r->first = start_weights(o, &r->engine, &r->files, r->identity, &r->amended);
+  if (run_leads(r)) r->first = start_weights(o, &r->start, &r->engine, &r->files, r->identity, &r->amended);
   if (r->rollbacks && !r->first) amend_beginning(r);
   if (r->first > r->steps)
     die(EXIT_USAGE, "%s stands at step %lld already, past the %lld of this run: give more --epochs or --iters", o->out,
@@ -121,12 +124,16 @@ static void begin(TrainingRun *r) {
 
 // From opened data to a loop that has ended. What it leaves of a divergence is in `divergence` and `trouble`.
 static Outcome session(TrainingRun *r) {
-  const TrainOptions *o = &r->o;
+  const TrainSpec *o = &r->o;
   Outcome outcome = RUN_COMPLETE;
   Err err;
   files_name(&r->files, o->out);
   r->files.keep = o->keep;
   r->files.least_score = o->report_score;
+  if (o->plan && run_leads(r)) {
+    printf("settings:\n");
+    settings_print(o, true, stdout);
+  }
   open_engine(r);
   if (o->plan) return outcome;
   plan_steps(r);
@@ -151,7 +158,7 @@ static Outcome session(TrainingRun *r) {
 // ---- one after another ----------------------------------------------------------------------------------------------
 
 // The folder is this program's until it ends.
-static void take_folder(const TrainOptions *o) {
+static void take_folder(const TrainSpec *o) {
   Err err;
   RunFiles f = {0};
   files_name(&f, o->out);
@@ -162,30 +169,24 @@ static void take_folder(const TrainOptions *o) {
 enum { MAX_ROLLBACKS = 3 };
 
 // Whether a session that diverged is followed by another with half the rate, as the first rank's files allow, which
-// the options then ask for.
-static bool roll_back(TrainingRun *r, TrainOptions *o) {
+// then begins so.
+static bool roll_back(const TrainingRun *r, SessionStart *start) {
   struct {
-    bool again, amend;
-    float lr;
-    int resume;
+    bool again;
+    SessionStart start;
   } next = {0};
-  if (o->on_divergence != DIVERGENCE_ROLLBACK || r->rollbacks == MAX_ROLLBACKS) return false;
-  if (run_leads(r)) next.again = divergence_roll_back(&r->divergence, o, &r->files);
-  next.amend = o->amend;
-  next.lr = o->lr;
-  next.resume = o->resume;
+  if (r->o.on_divergence != DIVERGENCE_ROLLBACK || r->rollbacks == MAX_ROLLBACKS) return false;
+  if (run_leads(r)) next.again = divergence_roll_back(&r->divergence, &r->files, &next.start);
   comm_broadcast_bytes(r->comm, &next, sizeof next);
-  o->amend = next.amend;
-  o->lr = next.lr;
-  o->resume = next.resume;
+  if (next.again) *start = next.start;
   return next.again;
 }
 
 // After a restart: with the rate that the attempt before has come to, also where its checkpoint is older than that.
-static void go_on_rolled_back(const Job *job, TrainOptions *o, int *rollbacks, double *left) {
-  rollback_of_note(job->left, rollbacks, &o->lr);
-  *left = 2 * float_decimal(o->lr);
-  o->amend = true;
+static void go_on_rolled_back(const Job *job, SessionStart *start, int *rollbacks, double *left) {
+  rollback_of_note(job->left, rollbacks, &start->lr);
+  *left = 2 * float_decimal(start->lr);
+  start->amend = true;
 }
 
 // What was not finite is the mean over ranks: no rank is to blame.
@@ -197,12 +198,14 @@ static NORETURN void end_by_divergence(TrainingRun *r) {
 }
 
 // Sessions, of which each that diverges is followed by one with half the rate, where --on-divergence says so.
-static void train_all(TrainOptions *o, Job *job, TrainingData *data) {
+static void train_all(const TrainSpec *o, Job *job, TrainingData *data) {
+  SessionStart start = {.resume = job->attempt ? RESUME_LAST : o->resume, .amend = o->amend};
   double left = 0;
   int rollbacks = 0;
-  if (job->left) go_on_rolled_back(job, o, &rollbacks, &left);
+  if (job->left) go_on_rolled_back(job, &start, &rollbacks, &left);
   for (;; rollbacks++) {
     TrainingRun r = {.o = *o,
+                     .start = start,
                      .job = job,
                      .comm = job->comm,
                      .train = &data->train,
@@ -210,7 +213,7 @@ static void train_all(TrainOptions *o, Job *job, TrainingData *data) {
                      .rollbacks = rollbacks,
                      .left = left};
     const Outcome outcome = session(&r);
-    const bool again = outcome == RUN_DIVERGED && roll_back(&r, o);
+    const bool again = outcome == RUN_DIVERGED && roll_back(&r, &start);
     if (outcome == RUN_DIVERGED && !again) end_by_divergence(&r);
     if (again && run_leads(&r))
       fprintf(stderr, "%s\nrolling back, %d of %d\n", r.trouble.msg, rollbacks + 1, MAX_ROLLBACKS);
@@ -220,38 +223,39 @@ static void train_all(TrainOptions *o, Job *job, TrainingData *data) {
   }
 }
 
-static void keep_text(void *options, char *text, size_t room) {
-  const TrainOptions *o = options;
+static void keep_text(void *spec, char *text, size_t room) {
+  const TrainSpec *o = spec;
   RunFiles f = {0};
   files_name(&f, o->out);
   files_describe(&f, text, room);
   files_free(&f);
 }
 
-bool sessions_run(TrainOptions *o) {
+bool sessions_run(const TrainSpec *o) {
   Err err;
   Job job;
   TrainingData data = {0};
-  const JobOptions options = {.gpus = o->ranks,
+  const JobOptions options = {.gpus = o->gpus,
                               .device = o->device,
                               .rendezvous = o->rendezvous,
                               .timeout = o->timeout,
                               .rendezvous_timeout = o->rendezvous_timeout,
                               .restarts = o->restarts,
                               .kept = keep_text,
-                              .context = o};
+                              .context = (void *)o};
   job_begin(&job, &options);
-  if (!comm_agree(job.comm, o->resolved, train_options_same, &err)) die(EXIT_USAGE, "%s", err.msg);
-  const ModelConfig config = setup_model(o);
-  train_find_data(o, &config);
+  char *settings = settings_text(o);
+  if (!comm_agree(job.comm, settings, settings_same, &err)) die(EXIT_USAGE, "%s", err.msg);
+  free(settings);
+  train_find_data(o, &o->config);
   if (!o->plan && !o->benchmark && job.launch.rank == 0) take_folder(o);
   comm_barrier(job.comm); // until the folder is there
   open_data(o, &data);
   if (!o->plan) job_start(&job, &options);
-  o->ranks = job.comm ? job.launch.world : job.ranks;
-  o->device = job.device;
-  if (job.attempt) o->resume = RESUME_LAST;
-  train_all(o, &job, &data);
+  const int ranks = job.comm ? job.launch.world : job.ranks;
+  TrainSpec spec = train_spec_complete(o, ranks, run_steps_per_epoch(o, ranks, &data.train));
+  spec.device = job.device;
+  train_all(&spec, &job, &data);
   close_data(&data);
   bool stopped = interrupted() || comm_stop_asked(job.comm);
   comm_broadcast_bytes(job.comm, &stopped, sizeof stopped);

@@ -2,6 +2,6 @@
 #pragma once
 #include "training/options.h"
 
-// Complete options. Of sessions, each that diverges is followed by one with half the rate, where --on-divergence says
+// Of sessions, each that diverges is followed by one with half the rate, where --on-divergence says
 // so. Returns whether a request has ended it early; what fails ends the program.
-bool sessions_run(TrainOptions *o);
+bool sessions_run(const TrainSpec *o);

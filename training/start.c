@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/output.h"
 #include "engine/state.h"
+#include "training/identity.h"
 
 // ---- the folder -------------------------------------------------------------------------------------------------
 
@@ -21,17 +22,17 @@ static char *weights_in(const char *folder) {
 }
 
 // The checkpoint to go on from; NULL: the run begins. A folder of another run is left alone.
-static const char *checkpoint_of(const TrainOptions *o, const RunFiles *f) {
-  const char *path = o->resume == RESUME_PREVIOUS ? f->previous : f->checkpoint;
+static const char *checkpoint_of(const TrainSpec *o, int resume, const RunFiles *f) {
+  const char *path = resume == RESUME_PREVIOUS ? f->previous : f->checkpoint;
   const bool there = path_is_file(path);
-  if (o->benchmark) return there && o->resume ? path : NULL;
-  if (there && !o->resume)
+  if (o->benchmark) return there && resume ? path : NULL;
+  if (there && !resume)
     die(EXIT_USAGE, "%s holds a run already: give --resume to continue it, or another --out", o->out);
   if (there) return path;
-  if (o->resume == RESUME_PREVIOUS) die(EXIT_USAGE, "--resume=previous: there is no %s", path);
+  if (resume == RESUME_PREVIOUS) die(EXIT_USAGE, "--resume=previous: there is no %s", path);
   char *weights = weights_in(o->out);
   if (weights) die(EXIT_USAGE, "%s is there, but no checkpoint.safetensors to resume: give another --out", weights);
-  if (o->resume) line_print(stderr, "--resume: no checkpoint in %s yet, starting from the beginning", o->out);
+  if (resume) line_print(stderr, "--resume: no checkpoint in %s yet, starting from the beginning", o->out);
   return NULL;
 }
 
@@ -42,7 +43,7 @@ static void load(Engine *e, const Checkpoint *c, const char *path, const LoadOpt
   if (!state_load(e, c, how, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
 }
 
-static void begin_with(const TrainOptions *o, Engine *e, const Checkpoint *c) {
+static void begin_with(const TrainSpec *o, Engine *e, const Checkpoint *c) {
   Err err;
   load(e, c, o->weights, &(LoadOptions){.reset_heads = o->reset_heads});
   if (!o->reset_heads && !state_holds_backbone(c, e->model) && !state_categories(c, e, false, &err))
@@ -50,11 +51,11 @@ static void begin_with(const TrainOptions *o, Engine *e, const Checkpoint *c) {
   state_note(c, o->weights);
 }
 
-static int64_t go_on_from(const TrainOptions *o, Engine *e, const Checkpoint *c, const char *path, const char *identity,
+static int64_t go_on_from(bool amend, Engine *e, const Checkpoint *c, const char *path, const char *identity,
                           Record *changes) {
   Err err;
   RunState state;
-  if (!state_continues(c, &e->config, identity, o->amend ? changes : NULL, &err))
+  if (!state_continues(c, &e->config, identity, run_amendable(), amend ? changes : NULL, &err))
     die(EXIT_USAGE, "--resume: %s: %s", path, err.msg);
   if (!state_categories(c, e, true, &err))
     die(EXIT_USAGE, "--resume: %s: %s; give the same annotations or another --out", path, err.msg);
@@ -64,16 +65,17 @@ static int64_t go_on_from(const TrainOptions *o, Engine *e, const Checkpoint *c,
   return state.step;
 }
 
-int64_t start_weights(const TrainOptions *o, Engine *e, const RunFiles *f, const char *identity, Record *changes) {
+int64_t start_weights(const TrainSpec *o, const SessionStart *how, Engine *e, const RunFiles *f, const char *identity,
+                      Record *changes) {
   Err err;
   Checkpoint c;
   params_randomise(&e->params, (uint64_t)o->seed);
-  const char *own = checkpoint_of(o, f), *path = own ? own : o->weights;
+  const char *own = checkpoint_of(o, how->resume, f), *path = own ? own : o->weights;
   int64_t step = 0;
   if (!path) return 0;
   if (!state_open(&c, path, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (own)
-    step = go_on_from(o, e, &c, own, identity, changes);
+    step = go_on_from(how->amend, e, &c, own, identity, changes);
   else
     begin_with(o, e, &c);
   ckpt_close(&c);

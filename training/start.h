@@ -4,7 +4,15 @@
 #include "training/options.h"
 #include "training/run_files.h"
 
+// How a session begins: as the options say or, after a divergence or a restart, otherwise.
+typedef struct SessionStart {
+  int resume; // RESUME_…
+  bool amend;
+  float lr; // of a rollback; 0: the specification's
+} SessionStart;
+
 // Gives the engine its weights and returns the steps done. A checkpoint must be of a run of this identity, but for what
 // --amend changes, which is added to `changes`. A mistake prints one line and exits 2; folders that hold another run's
 // weights are left alone.
-int64_t start_weights(const TrainOptions *o, Engine *e, const RunFiles *f, const char *identity, Record *changes);
+int64_t start_weights(const TrainSpec *o, const SessionStart *how, Engine *e, const RunFiles *f, const char *identity,
+                      Record *changes);

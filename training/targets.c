@@ -7,7 +7,7 @@
 #include "base/log_clock.h"
 #include "base/output.h"
 
-Targets targets_of(const TrainOptions *o) {
+Targets targets_of(const TrainSpec *o) {
   const struct {
     const char *option, *metric;
     float value;
@@ -98,14 +98,14 @@ bool targets_read(const Targets *t, const char *folder, TimeToTarget *out, Err *
 // ---- the record -------------------------------------------------------------------------------------------------
 
 static void record_time(Record *j, const TrainingRun *r, const Targets *t, const TimeToTarget *time) {
-  const TrainOptions *o = &r->o;
+  const TrainSpec *o = &r->o;
   record_begin(j);
   record_str(j, "bench", "time-to-target");
   record_str(j, "model", o->model ? o->model : r->model->name);
   record_str(j, "data", o->data);
   record_int(j, "seed", o->seed);
   record_int(j, "batch", o->batch);
-  record_int(j, "world", o->ranks);
+  record_int(j, "world", o->gpus);
   record_bool(j, "reached", time->reached);
   for (int k = 0; k < t->n; k++) {
     char key[2 * METRIC_NAME];
@@ -115,7 +115,7 @@ static void record_time(Record *j, const TrainingRun *r, const Targets *t, const
   }
   record_int(j, "step", time->step);
   record_num(j, "epochs", (double)time->step / (double)r->per_epoch);
-  record_int(j, "images", time->step * o->batch * o->ranks);
+  record_int(j, "images", time->step * o->batch * o->gpus);
   record_int(j, "evaluations", time->evaluations);
   record_num(j, "seconds", time->seconds);
   record_num(j, "training_seconds", time->seconds - time->evaluating);

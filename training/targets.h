@@ -14,7 +14,7 @@ typedef struct Targets {
 } Targets;
 
 // Of the options --target-….
-Targets targets_of(const TrainOptions *o);
+Targets targets_of(const TrainSpec *o);
 
 typedef struct TimeToTarget {
   bool reached;              // by one evaluation, all of them

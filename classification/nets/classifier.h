@@ -18,6 +18,10 @@ extern const struct Outputs outputs_probabilities; // classification/class_outpu
   .task = &task_classification, .outputs = &outputs_probabilities, .square = true,                                     \
   .inputs = BATCH_BIT(BATCH_INFO) | BATCH_BIT(BATCH_BYTES) | BATCH_BIT(BATCH_AFFINE),                                  \
   .targets = BATCH_BIT(BATCH_LABEL)
+// torchvision's references/classification, with a cosine; .rate besides.
+#define CLASSIFIER_LEARNING                                                                                            \
+  .batch = 128, .epochs = 90, .eval_epochs = 1, .rate_images = 256, .decay = DECAY_COSINE, .warmup_epochs = 5,         \
+  .warmup_factor = 0.01
 #define CLASSIFIER_LOSS                                                                                                \
   { "loss_class", "class", 0 }
 #define CLASSIFIER_COUNTERS                                                                                            \

@@ -139,4 +139,5 @@ const Model model_googlenet = {
     .backbone = "",
     .published = &(const Published){.holds = holds, .configure = configure_published},
     .of_training = (const char *const[]){"aux1.", "aux2.", NULL},
+    .learning = {CLASSIFIER_LEARNING, .rate = 0.1},
 };

@@ -27,5 +27,5 @@ const Model model_overfeat = {
     .counter = CLASSIFIER_COUNTERS,
     .class_parameters = (const char *const[]){"classifier.4.", NULL},
     .backbone = "features.",
-    .learning = {.rate = 0.01},
+    .learning = {CLASSIFIER_LEARNING, .rate = 0.01},
 };

@@ -49,4 +49,5 @@ const Model model_resnet = {
     .class_parameters = (const char *const[]){"fc.", NULL},
     .backbone = "",
     .published = &(const Published){.holds = holds, .configure = configure_published},
+    .learning = {CLASSIFIER_LEARNING, .rate = 0.1},
 };

@@ -74,5 +74,5 @@ const Model model_vgg = {
     .class_parameters = (const char *const[]){"classifier.6.", NULL},
     .backbone = "features.",
     .published = &(const Published){.holds = holds, .configure = configure_published},
-    .learning = {.rate = 0.01},
+    .learning = {CLASSIFIER_LEARNING, .rate = 0.01},
 };

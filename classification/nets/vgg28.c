@@ -74,5 +74,5 @@ const Model model_vgg28 = {
     .counter = CLASSIFIER_COUNTERS,
     .class_parameters = (const char *const[]){"classifier.8.", NULL},
     .backbone = "features.",
-    .learning = {.adam = true, .phases = "10@1e-3,10@1e-4"},
+    .learning = {CLASSIFIER_LEARNING, .rate = 0.1, .adam = true, .phases = "10@1e-3,10@1e-4"},
 };

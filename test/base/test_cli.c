@@ -68,10 +68,12 @@ static char *printed(const Cli *cli, bool help) {
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
   CHECK(out);
-  if (help)
-    cli_print_help(cli, "./prog", out);
-  else
-    cli_print_config(cli, out);
+  if (help) cli_print_help(cli, "./prog", out);
+  for (int i = 0; !help && i < cli->num_options; i++) {
+    char value[OPTION_TEXT];
+    const char *is = option_text(&cli->options[i], cli->values, value);
+    if (is) fprintf(out, "  --%s=%s\n", option_name(&cli->options[i]).text, is);
+  }
   fclose(out);
   return text;
 }
@@ -196,18 +198,18 @@ TEST(cli_help_shows_defaults_whatever_stands_before) {
                    "\n"
                    "data\n"
                    "  --data DIR              folder of the data set\n"
-                   "  --batch N               images (default 2)\n"
-                   "  --time[=N]              steps (default 0)\n"
-                   "  --level N               any integer (default 0)\n"
+                   "  --batch N               images (default: 2)\n"
+                   "  --time[=N]              steps (default: 0)\n"
+                   "  --level N               any integer (default: 0)\n"
                    "\n"
                    "training\n"
-                   "  --seed N                of everything random (default 1)\n"
-                   "  --momentum X            of SGD (default 0.9)\n"
-                   "  --learning-rate X       of SGD, too (default 0.02)\n"
-                   "  --schedule step|cosine  its decay (default step)\n"
-                   "  --amp[=off|bf16|fp16]   16 bit (default off)\n"
+                   "  --seed N                of everything random (default: 1)\n"
+                   "  --momentum X            of SGD (default: 0.9)\n"
+                   "  --learning-rate X       of SGD, too (default: 0.02)\n"
+                   "  --schedule step|cosine  its decay (default: step)\n"
+                   "  --amp[=off|bf16|fp16]   16 bit (default: off)\n"
                    "  --resume                go on where the last run ended\n"
-                   "  --strict                stop at odd data (default true)\n");
+                   "  --strict                stop at odd data (default: true)\n");
   free(text);
 }
 

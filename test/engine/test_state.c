@@ -10,6 +10,8 @@
 // ---- saving and loading ---------------------------------------------------------------------------------------------
 
 // What the convolutions of training read has followed the last update.
+static const char *const nothing[] = {NULL}; // of a run may change
+
 static void expect_folds_up_to_date(Engine *e) {
   for (int i = 0; i < e->params.n; i++) {
     const Param *q = e->params.list[i];
@@ -119,11 +121,11 @@ TEST(state_metadata) {
   EXPECT_STR(state.run, "{\"seed\":1}");
 
   // Only the same model and the same options go on where this run stood.
-  EXPECT(state_continues(&c, &config, "{\"seed\":1}", NULL, &err));
-  EXPECT(!state_continues(&c, &config, "{\"seed\":12}", NULL, &err));
+  EXPECT(state_continues(&c, &config, "{\"seed\":1}", nothing, NULL, &err));
+  EXPECT(!state_continues(&c, &config, "{\"seed\":12}", nothing, NULL, &err));
   EXPECT(strstr(err.msg, "made with \"seed\":1, this run has \"seed\":12; "));
   config.max_size++;
-  EXPECT(!state_continues(&c, &config, "{\"seed\":1}", NULL, &err));
+  EXPECT(!state_continues(&c, &config, "{\"seed\":1}", nothing, NULL, &err));
   EXPECT(strstr(err.msg, "max_size = "));
   free(category);
   ckpt_close(&c);
@@ -170,9 +172,10 @@ TEST(state_continues_with_more_fields) {
   ckpt_meta(&w, "run", "{}");
   EXPECT(ckpt_commit(&w, &err) && ckpt_open(&c, path, &err));
   EXPECT_STR(err.msg, "");
-  EXPECT(state_continues(&c, &config, "{}", NULL, &err));
+  EXPECT(state_continues(&c, &config, "{}", nothing, NULL, &err));
   config.nms = 0.25f;
-  EXPECT(!state_continues(&c, &config, "{}", NULL, &err) && strstr(err.msg, "nms = 0.5, that of this run 0.25"));
+  EXPECT(!state_continues(&c, &config, "{}", nothing, NULL, &err) &&
+         strstr(err.msg, "nms = 0.5, that of this run 0.25"));
   ckpt_close(&c);
 }
 

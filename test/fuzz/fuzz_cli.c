@@ -75,7 +75,11 @@ static char *shown(const Cli *cli) {
   size_t size;
   FILE *f = open_memstream(&text, &size);
   CHECK(f);
-  cli_print_config(cli, f);
+  for (int i = 0; i < cli->num_options; i++) {
+    char value[OPTION_TEXT];
+    const char *is = option_text(&cli->options[i], cli->values, value);
+    if (is) fprintf(f, "  --%s=%s\n", option_name(&cli->options[i]).text, is);
+  }
   CHECK(fclose(f) == 0);
   return text;
 }

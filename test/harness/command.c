@@ -71,7 +71,7 @@ int train_shapes(const char *env, const char *out, const char *more) {
   const char *said;
   int status = command(&said,
                        "%s %s --data %s --out %s/%s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 "
-                       "--checkpoint-every 3 --seed 5 --eval-every -1 %s",
+                       "--checkpoint-every 3 --seed 5 --eval-every never %s",
                        env, tool("train"), shapes_set(), test_tmp(), out, more);
   if (status) fprintf(stderr, "%s\n", said);
   return status;

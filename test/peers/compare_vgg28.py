@@ -89,7 +89,7 @@ class Images:
     def __init__(self, settings):
         self.seed, self.batch = int(settings["seed"]), int(settings["batch"])
         images, labels = peer.read_part(settings["data"], "train")
-        held_out = peer.held_out(images, int(settings["split-seed"]), float(settings["val-fraction"]))
+        held_out = peer.held_out(images, int(settings.get("split-seed", 0)), float(settings["val-fraction"]))
         self.id = numpy.flatnonzero(~held_out)[:int(settings["limit"]) or None]
         self.images, self.labels, self.classes = images[self.id], labels[self.id], int(labels.max()) + 1
         self.n, self.per_epoch = len(self.id), -(-len(self.id) // self.batch)
@@ -141,7 +141,7 @@ def evaluated(settings):
     of_test = settings["val-split"] == "test"
     images, labels = peer.read_part(settings["data"], "t10k" if of_test else "train")
     if not of_test:
-        held_out = peer.held_out(images, int(settings["split-seed"]), float(settings["val-fraction"]))
+        held_out = peer.held_out(images, int(settings.get("split-seed", 0)), float(settings["val-fraction"]))
         images, labels = images[held_out], labels[held_out]
     images, labels = (torch.from_numpy(part[:int(settings["val-limit"]) or None]) for part in (images, labels))
     return (images.unsqueeze(1).double() / 255 - 0.5) / 0.5, labels.long()
@@ -162,9 +162,15 @@ def compare_evaluation(net, run, settings, log):
     print(f"evaluation after step {log['step']}, {log['images']} images (PyTorch: {len(labels)}): {shares}")
 
 
+def as_given(of):
+    """A setting of run.json as --name takes it; runs before 1.2 have it so."""
+    value = of["value"] if isinstance(of, dict) else of
+    return "0" if value == "all" else str(value)
+
+
 def compare(run, first, steps):
     with open(os.path.join(run, "run.json")) as f:
-        settings = json.load(f)["settings"]
+        settings = {name: as_given(of) for name, of in json.load(f)["settings"].items()}
     with open(os.path.join(run, "log.jsonl")) as f:
         records = [json.loads(line) for line in f]
     log = {r["step"]: r for r in records if r["kind"] == "train"}

@@ -15,7 +15,7 @@ sampled() {
   nvidia-smi --query-gpu=index,power.draw.instant,clocks.sm --format=csv,noheader,nounits -lms 20 >"$work/samples" &
   smi=$!
   "$B/train" --data "${DATA:?a COCO data set}" --model maskrcnn-r50-fpn --amp --norm frozen-bn --trainable-layers 3 \
-    --batch 4 --full-masks --lr 1e-5 --eval-every -1 --benchmark 150 "$@" >"$work/record"
+    --batch 4 --full-masks --lr 1e-5 --eval-every never --benchmark 150 "$@" >"$work/record"
   kill "$smi"
   awk -F', ' -v name="$name" -v img_s="$(sed 's/.*"img_s": \([0-9.]*\).*/\1/' "$work/record")" '
     $2 > 560 { n[$1]++; w[$1] += $2; c[$1] += $3; cc[$1] += $3 * $3 }

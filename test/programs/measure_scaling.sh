@@ -15,7 +15,7 @@ step() {
   echo "$*" >&2
   # shellcheck disable=SC2086 # words of options
   "$B/train" --data "${DATA:?a COCO data set of many more images than a step has}" --model maskrcnn-r50-fpn --amp \
-    --lr 1e-5 --eval-every -1 --benchmark "$STEPS" "$@" 2>"$said" || tail -n 1 "$said" >&2
+    --lr 1e-5 --eval-every never --benchmark "$STEPS" "$@" 2>"$said" || tail -n 1 "$said" >&2
 }
 
 # What is lost, told apart: docs/scaling.md.

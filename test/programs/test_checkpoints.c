@@ -60,22 +60,22 @@ TEST_TIER(checkpoints_of_the_best_and_the_last, 1) {
 // Plain --resume is exact and refuses; --amend goes on and says so, but not with other data, and not backwards.
 TEST_TIER(checkpoints_are_amended_when_asked, 1) {
   const char *said;
-  EXPECT_INT(train("amended", "--iters 4 --eval-every -1", &said), 0);
-  EXPECT_INT(train("amended", "--iters 6 --eval-every -1 --resume", &said), 2);
+  EXPECT_INT(train("amended", "--iters 4 --eval-every never", &said), 0);
+  EXPECT_INT(train("amended", "--iters 6 --eval-every never --resume", &said), 2);
   EXPECT(strstr(said, "it was made with \"steps\":4, this run has \"steps\":6; give the same options, --amend to"));
-  EXPECT_INT(train("amended", "--iters 6 --eval-every -1 --amend", &said), 2);
+  EXPECT_INT(train("amended", "--iters 6 --eval-every never --amend", &said), 2);
   EXPECT(strstr(said, "--amend needs --resume"));
-  EXPECT_INT(train("amended", "--iters 6 --lr 0.005 --eval-every -1 --resume --amend", &said), 0);
+  EXPECT_INT(train("amended", "--iters 6 --lr 0.005 --eval-every never --resume --amend", &said), 0);
   EXPECT(strstr(said, "amended at step 4: {\"steps\":[4,6],\"lr\":[0.01,0.005],"));
   EXPECT_INT(lines_with("amended", "\"kind\":\"amend\",\"changes\":{\"steps\":[4,6]"), 1);
   EXPECT_INT(lines_with("amended", "\"kind\":\"train\""), 6);
-  EXPECT_INT(train("amended", "--iters 5 --eval-every -1 --resume --amend", &said), 2);
+  EXPECT_INT(train("amended", "--iters 5 --eval-every never --resume --amend", &said), 2);
   EXPECT(strstr(said, "stands at step 6 already, past the 5 of this run"));
-  EXPECT_INT(train("amended", "--iters 8 --eval-every -1 --resume --amend --seed 6", &said), 2);
+  EXPECT_INT(train("amended", "--iters 8 --eval-every never --resume --amend --seed 6", &said), 2);
   EXPECT(strstr(said, "\"seed\":5, this run has \"seed\":6, which --amend cannot change"));
-  EXPECT_INT(train("amended", "--iters 8 --eval-every -1 --resume=previous", &said), 2);
-  EXPECT_INT(train("none-yet", "--iters 8 --eval-every -1 --resume=previous", &said), 2);
+  EXPECT_INT(train("amended", "--iters 8 --eval-every never --resume=previous", &said), 2);
+  EXPECT_INT(train("none-yet", "--iters 8 --eval-every never --resume=previous", &said), 2);
   EXPECT(strstr(said, "--resume=previous: there is no ") && strstr(said, "none-yet/checkpoint-previous.safetensors\n"));
-  EXPECT_INT(train("amended", "--iters 6 --lr 0.005 --eval-every -1 --resume=previous --amend", &said), 0);
+  EXPECT_INT(train("amended", "--iters 6 --lr 0.005 --eval-every never --resume=previous --amend", &said), 0);
   EXPECT(strstr(said, "at step 4 of 6"));
 }

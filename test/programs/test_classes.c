@@ -182,7 +182,8 @@ TEST_TIER(classes_tell_the_speed_of_short_epochs, 1) {
   EXPECT_INT(run("classes-short", "--batch 32 --phases 2@1e-3", &said), 0);
   EXPECT_NEAR(number_in(run_json, "img_s") * number_in(run_json, "seconds"), 32 * 6, 1e-6);
   // Results are taken together at checkpoints, too: two of three intervals are next to nothing.
-  EXPECT_INT(run("classes-often-saved", "--batch 32 --phases 13@1e-3 --eval-every -1 --checkpoint-every 3", &said), 0);
+  EXPECT_INT(run("classes-often-saved", "--batch 32 --phases 13@1e-3 --eval-every never --checkpoint-every 3", &said),
+             0);
   const double of_all = number_in("classes-often-saved/run.json", "img_s") *
                         number_in("classes-often-saved/run.json", "seconds") / (32 * 39);
   if (!EXPECT(of_all > 0.1 && of_all < 10)) printf("    %g times the mean speed\n", of_all);
@@ -251,7 +252,7 @@ TEST_TIER(classes_roll_back, 1) {
   const char *said;
   EXPECT_INT(command(&said,
                      "OMP_NUM_THREADS=1 %s --data %s --out %s --weights %s --batch 16 --phases 1@1e6,1@1e5 "
-                     "--threads 1 --device cpu --eval-every -1 --on-divergence rollback",
+                     "--threads 1 --device cpu --eval-every never --on-divergence rollback",
                      tool("train"), idx_set(), in_tmp("diverged"), narrow_net()),
              1);
   EXPECT(strstr(said, "rolling back, 3 of 3") && strstr(said, " --phases 1@62500,1@6250"));
@@ -281,10 +282,10 @@ TEST_TIER(classes_mistakes, 1) {
   expect_mistake("--label-smoothing takes", "--data %s --label-smoothing 2", d);
   expect_mistake("--optimizer takes", "--data %s --optimizer rmsprop", d);
   expect_mistake("--beta2 takes", "--data %s --beta2 1", d);
-  expect_mistake("--split-seed draws the share of", "--data %s --split-seed 3", d);
+  expect_mistake("--split-seed draws the images of", "--data %s --split-seed 3", d);
   expect_mistake("--train-split and --val-fraction exclude", "--data %s --val-fraction 0.2 --train-split test", d);
   expect_mistake("--val-split train and --val-fraction exclude", "--data %s --val-fraction 0.2 --val-split train", d);
-  expect_mistake("--patience counts", "--data %s --patience 2 --eval-every -1", d);
+  expect_mistake("--patience counts", "--data %s --patience 2 --eval-every never", d);
   CHECK(!command(NULL,
                  "cp -r %s %s && head -c 900 %s/train-images-idx3-ubyte.gz >%s/t && mv %s/t "
                  "%s/train-images-idx3-ubyte.gz",

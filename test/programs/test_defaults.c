@@ -4,7 +4,7 @@
 #include "test/harness/test.h"
 
 static int train(const char *out, const char *more, const char **said) {
-  return command(said, "%s --data %s --model tiny --size 64 --device cpu --eval-every -1 --out %s %s", tool("train"),
+  return command(said, "%s --data %s --model tiny --size 64 --device cpu --eval-every never --out %s %s", tool("train"),
                  shapes_set(), in_tmp(out), more);
 }
 

@@ -204,7 +204,7 @@ TEST_TIER(durable_survives_a_hundred_kills, 2) { check_kills(100); }
 
 // A request to end saves at the step's end. A hangup is one, too.
 static void check_request(int which, const char *out) {
-  pid_t pid = start(out, "--iters 100000 --checkpoint-every 100000 --eval-every -1");
+  pid_t pid = start(out, "--iters 100000 --checkpoint-every 100000 --eval-every never");
   EXPECT(wait_for_file(path_of(out, "log.jsonl"))); // the first record
   kill(pid, which);
   EXPECT_INT(wait_for(pid), 1);
@@ -228,7 +228,7 @@ TEST_TIER(durable_unread_output_saves_and_stops, 1) {
   EXPECT_INT(command(NULL, "grep -x 1 %s", status), 0);
   EXPECT(saved_step("unread") > 0);
   // One that leaves at the first step is missed at the next line about steps, ten seconds later, between two of them.
-  line = train_line("unread-steps", "--iters 100000 --checkpoint-every 100000 --eval-every -1");
+  line = train_line("unread-steps", "--iters 100000 --checkpoint-every 100000 --eval-every never");
   EXPECT_INT(command(NULL, "( ( %s ) 2>&1; echo $? >%s ) | grep -m 1 '^step 1/'", line, status), 0);
   EXPECT_INT(command(NULL, "grep -x 1 %s", status), 0);
   EXPECT(saved_step("unread-steps") > 1);
@@ -358,7 +358,7 @@ TEST_TIER(durable_checkpoint_waits_for_room, 1) {
 
 // The same for the log: no line of it is lost, and none is cut.
 TEST_TIER(durable_log_waits_for_room, 1) {
-  pid_t pid = start("no-room-for-log", "--iters 100000 --checkpoint-every 100000 --eval-every -1");
+  pid_t pid = start("no-room-for-log", "--iters 100000 --checkpoint-every 100000 --eval-every never");
   const char *log = path_of("no-room-for-log", "log.jsonl");
   char *said = said_path("no-room-for-log");
   EXPECT(wait_for_text(log, "{\"step\":2,"));
@@ -385,7 +385,7 @@ TEST_TIER(durable_log_waits_for_room, 1) {
 TEST_TIER(durable_data_that_is_away, 1) {
   char *set = xstrdup(path_of("durable-away", "")), *said = said_path("away");
   CHECK(!command(NULL, "%s --out %s --train 16 --val 2 --size 64 --seed 3", tool("shapes"), set));
-  char *more = xasprintf("--iters 100000 --checkpoint-every 100000 --eval-every -1 --data %s", set);
+  char *more = xasprintf("--iters 100000 --checkpoint-every 100000 --eval-every never --data %s", set);
   pid_t pid = start("away", more);
   EXPECT(wait_for_file(path_of("away", "log.jsonl")));
   CHECK(!command(NULL, "mv %s/train %s/away", set, set));
@@ -419,7 +419,7 @@ TEST_TIER(durable_divergence_stops, 1) {
 // Of three runs that a rate of 1000 sends off after their fifth step, the first names the command that goes on from the
 // older checkpoint, the second is that command, and the third does it by itself.
 TEST_TIER(durable_divergence_can_be_gone_back_on, 1) {
-  static const char high[] = "--resume --amend --iters 12 --lr 1000 --warmup 0 --clip-grad 0 --eval-every -1";
+  static const char high[] = "--resume --amend --iters 12 --lr 1000 --warmup 0 --clip-grad 0 --eval-every never";
   const char *said;
   for (int by_itself = 0; by_itself < 2; by_itself++) {
     const char *out = by_itself ? "rolled-back" : "gone-back";

@@ -9,7 +9,7 @@ static int train_with(const char *fault, const char *out, const char *more, cons
   return command(
       said,
       "FAULT=%s OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --size 64 --batch 2 --iters 6 --lr 0.01 "
-      "--checkpoint-every 2 --seed 5 --eval-every -1 --threads 1 --resume %s",
+      "--checkpoint-every 2 --seed 5 --eval-every never --threads 1 --resume %s",
       fault, tool("faulty/train"), shapes_set(), in_tmp(out), more);
 }
 

@@ -48,7 +48,7 @@ static void expect_known(const char *program, const char *option) {
 
 static void expect_help(const char *program) {
   const char *said;
-  if (!EXPECT_INT(command(&said, "%s --nonsense --help", program), 0)) return;
+  if (!EXPECT_INT(command(&said, "%s --nonsense --help all", program), 0)) return;
   Listed all = listed_in(said);
   if (!EXPECT(all.well_formed && all.n > 0)) fprintf(stderr, "%s --help said:\n%s\n", program, said);
   for (int i = 0; i < all.n; i++) {

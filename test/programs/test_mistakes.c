@@ -47,7 +47,7 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("--device cpu:1: ", "%s --data %s --model tiny --device cpu:1 --out %s", train, d, in_tmp("m"));
   expect_mistake("no-such-file", "%s --data %s --weights no-such-file --out %s", train, d, in_tmp("m"));
   expect_mistake("--patience counts", "%s --data %s --patience 2 --out %s", train, d, in_tmp("m"));
-  expect_mistake("--val-loss is part", "%s --data %s --val-loss --eval-every -1 --out %s", train, d, in_tmp("m"));
+  expect_mistake("--val-loss is part", "%s --data %s --val-loss --eval-every never --out %s", train, d, in_tmp("m"));
   expect_mistake("--reset-heads needs --weights", "%s --data %s --reset-heads --out %s", train, d, in_tmp("m"));
 
   // Malformed annotations: file, line, column, what was expected.
@@ -188,7 +188,7 @@ TEST_TIER(program_mistakes_about_categories, 1) {
        *numbered =
            relabelled("renumbered", "s/\"id\":6,\"name\"/\"id\":7,\"name\"/; s/\"category_id\":6,/\"category_id\":7,/");
   snprintf(train, sizeof train,
-           "%s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --checkpoint-every 3 --seed 5 --eval-every -1",
+           "%s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --checkpoint-every 3 --seed 5 --eval-every never",
            tool("train"));
   expect_mistake("is 1 (disc), that of the data 1 (circle): give --reset-heads",
                  "%s --data %s --weights %s/checkpoint.safetensors --out %s", train, named, run, in_tmp("m2"));
@@ -220,7 +220,7 @@ TEST_TIER(program_leaves_weights_of_others_alone, 1) {
 TEST_TIER(program_closed_streams, 1) {
   static const char *const closed[] = {"<&- 2>&-", "<&- >&- 2>&-"};
   for (int i = 0; i < COUNT(closed); i++) {
-    char *line = xasprintf("%s --data %s --out %s --model tiny --size 64 --batch 2 --iters 2 --eval-every -1",
+    char *line = xasprintf("%s --data %s --out %s --model tiny --size 64 --batch 2 --iters 2 --eval-every never",
                            tool("train"), shapes_set(), in_tmp("closed"));
     EXPECT_INT(command(NULL, "sh -c 'exec %s %s'", line, closed[i]), 0);
     size_t size;
@@ -292,8 +292,8 @@ TEST_TIER(program_doctor, 1) {
   write_split(dir, "train", "{\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],\"categories\":[]}");
   EXPECT_INT(command(&said, "%s --data %s --keep-empty", tool("doctor"), dir), 1);
   EXPECT(strstr(said, "train: training stops: ") && strstr(said, "instances_train.json: no category to train on"));
-  EXPECT_INT(command(&said, "%s --data %s --keep-empty --eval-every -1 --out %s/none", tool("train"), dir, test_tmp()),
-             2);
+  EXPECT_INT(
+      command(&said, "%s --data %s --keep-empty --eval-every never --out %s/none", tool("train"), dir, test_tmp()), 2);
   EXPECT(strstr(said, "no category to train on"));
 
   EXPECT_INT(command(&said, "%s", tool("doctor")), 2);

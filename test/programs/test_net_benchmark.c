@@ -123,7 +123,7 @@ TEST_TIER(program_net_benchmark_mistakes, 1) {
     const char *options, *says;
   } mistakes[] = {
       {"--model resnet18 --benchmark --batches 1,x", "train: --batches '1,x': expected numbers"},
-      {"--model resnet18 --benchmark --gpus 2", "train: --gpus 2: made-up images are timed on one GPU"},
+      {"--model resnet18 --benchmark --gpus 2", "train: --gpus 2: random images are timed on one GPU"},
       {"--model resnet18 --forward-only", "train: --forward-only is for --benchmark of a classifier without --data"},
       {"--model resnet18 --batches 1,2", "train: --batches is for --benchmark of a classifier without --data"},
       {"--model tiny --benchmark --batches 1,2", "train: --batches is for --benchmark of a classifier"},

@@ -56,7 +56,7 @@ TEST_TIER(program_resume_equals_uninterrupted_with_sizes, 1) {
   const char *said; // other sizes are another run
   EXPECT_INT(
       command(&said,
-              "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --seed 5 --eval-every -1 "
+              "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --seed 5 --eval-every never "
               "--resume --sizes 48,64",
               tool("train"), shapes_set(), in_tmp("sizes-parts")),
       2);
@@ -260,8 +260,8 @@ typedef struct Convention {
   const char *field, *was, *is;             // one that inference depends on, its value and another
 } Convention;
 
-// A set of conventions trains, and resumes to the same bits. infer computes by what the checkpoint says: the same weights under
-// another convention find something else.
+// A set of conventions trains, and resumes to the same bits. infer computes by what the checkpoint says: the same
+// weights under another convention find something else.
 static void check_conventions(const Convention *c) {
   char options[64], whole[32], parts[32], model[512], other[512], found[2][512];
   snprintf(whole, sizeof whole, "%s-whole", c->conventions);
@@ -294,7 +294,7 @@ TEST_TIER(program_conventions, 1) {
   const char *said;
   int status = command(&said,
                        "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --seed 5 "
-                       "--eval-every -1 --conventions mlperf --resume",
+                       "--eval-every never --conventions mlperf --resume",
                        tool("train"), shapes_set(), in_tmp("detectron2-whole"));
   EXPECT_INT(status, 2);
   EXPECT(strstr(said, "its model has train_size_min = 51"));
@@ -315,9 +315,9 @@ TEST_TIER(program_conventions, 1) {
   char weights[600];
   for (int replaced = 0; replaced < 2; replaced++) {
     snprintf(weights, sizeof weights, "%s/detectron2-whole/model.safetensors", test_tmp());
-    status =
-        command(&said, "%s --data %s --out %s --weights %s --iters 1 --eval-every -1 %s", tool("train"), shapes_set(),
-                in_tmp(replaced ? "replaced" : "inherited"), weights, replaced ? "--conventions torchvision" : "");
+    status = command(&said, "%s --data %s --out %s --weights %s --iters 1 --eval-every never %s", tool("train"),
+                     shapes_set(), in_tmp(replaced ? "replaced" : "inherited"), weights,
+                     replaced ? "--conventions torchvision" : "");
     if (!EXPECT_INT(status, 0)) fprintf(stderr, "%s\n", said);
     const char *model = in_tmp(replaced ? "replaced/model.safetensors" : "inherited/model.safetensors");
     EXPECT_STR(field_of(model, "mask_source"), replaced ? "soft" : "polygon");
@@ -372,7 +372,7 @@ TEST_TIER(program_stops_at_what_is_not_finite, 1) {
   EXPECT_INT(
       command(&said,
               "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 100 --warmup 0 --clip-grad 0 --lr 1000 "
-              "--eval-every -1",
+              "--eval-every never",
               tool("train"), shapes_set(), in_tmp("stops")),
       1);
   EXPECT(strstr(said, ": not finite ("));

@@ -99,7 +99,7 @@ TEST_TIER(ranks_stop_while_they_meet, 1) {
   for (int i = 0; i < 4; i++) {
     char out[64];
     snprintf(out, sizeof out, "ranks-stopped-early-%d", i);
-    const pid_t pid = rank_job_start("train", "", out, "--gpus 2 --iters 100000 --eval-every -1");
+    const pid_t pid = rank_job_start("train", "", out, "--gpus 2 --iters 100000 --eval-every never");
     if (!EXPECT(rank_job_reaches(out, 3, 0))) continue;
     usleep((useconds_t)(20000 * i));
     kill(pid, SIGTERM);
@@ -122,7 +122,7 @@ static void expect_ends_by(int signal, const char *name, const char *more) {
   for (int which = 0; which < 3; which++) {
     char out[64], options[128];
     snprintf(out, sizeof out, "ranks-%s-%d", name, which);
-    snprintf(options, sizeof options, "--gpus 2 --iters 100000 --eval-every -1 %s", more);
+    snprintf(options, sizeof options, "--gpus 2 --iters 100000 --eval-every never %s", more);
     const pid_t pid = rank_job_start("train", "", out, options);
     if (!EXPECT(rank_job_reaches(out, 3, 2))) continue;
     kill_one(out, pid, which, signal);
@@ -147,7 +147,7 @@ TEST_TIER(ranks_end_when_two_are_lost_at_once, 1) {
   for (int i = 0; i < COUNT(cases); i++) {
     char out[64];
     snprintf(out, sizeof out, "ranks-two-%d", i);
-    const pid_t pid = rank_job_start("train", "", out, "--gpus 3 --iters 100000 --eval-every -1 --timeout 2");
+    const pid_t pid = rank_job_start("train", "", out, "--gpus 3 --iters 100000 --eval-every never --timeout 2");
     if (!EXPECT(rank_job_reaches(out, 4, 2))) continue;
     kill_one(out, pid, cases[i].which, cases[i].rank);
     kill_one(out, pid, 0, cases[i].supervisor);
@@ -195,7 +195,7 @@ static pid_t start_rank(const char *out, int rank, int world, int port, const ch
 
 // A rank that is stopped when another is killed is not left.
 TEST_TIER(ranks_of_others_leave_nobody_who_is_stopped, 1) {
-  static const char out[] = "ranks-others-stopped", more[] = "--iters 100000 --eval-every -1 --timeout 20";
+  static const char out[] = "ranks-others-stopped", more[] = "--iters 100000 --eval-every never --timeout 20";
   pid_t pid[3];
   for (int r = 0; r < 3; r++) pid[r] = start_rank(out, r, 3, 29630, more);
   if (EXPECT(rank_job_reaches(out, 3, 2))) {
@@ -247,7 +247,7 @@ TEST_TIER(ranks_of_others_have_the_same_data, 1) {
 
 // A rate of 0.04 sends this run off before the checkpoint of step 20, which is of half that rate. A restart goes on
 // with the rate to which the run was rolled back, not with that of the command.
-static const char rolls_back[] = "--gpus 2 --resume --warmup 0 --clip-grad 0 --eval-every -1 --iters 60 --lr 0.04 "
+static const char rolls_back[] = "--gpus 2 --resume --warmup 0 --clip-grad 0 --eval-every never --iters 60 --lr 0.04 "
                                  "--checkpoint-every 20 --on-divergence rollback --restarts 1";
 
 static void begin_to_roll_back(const char *out) {

@@ -13,7 +13,7 @@ static const char *file_of(const char *out, const char *file) {
 static int run_of(const char *set, const char *out, const char *more, const char **said) {
   return command(said,
                  "env OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --size 64 --batch 2 --gpus 2 --iters 8 "
-                 "--lr 0.01 --seed 5 --strict --threads 1 --device cpu --eval-every -1 %s",
+                 "--lr 0.01 --seed 5 --strict --threads 1 --device cpu --eval-every never %s",
                  tool("train"), set, in_tmp(out), more);
 }
 
@@ -71,7 +71,7 @@ TEST_TIER(ranks_void_of_images_count_each_once, 1) {
   CHECK(!command(NULL, "head -c 100 %s/train/000020.png >%s/train/000020.png", shapes_set(), set));
   EXPECT_INT(command(&said,
                      "env OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --size 64 --batch 2 --gpus 2 --iters 12 "
-                     "--lr 0.01 --seed 5 --threads 1 --device cpu --eval-every -1",
+                     "--lr 0.01 --seed 5 --threads 1 --device cpu --eval-every never",
                      tool("train"), set, in_tmp("void-replaced")),
              0);
   if (!EXPECT(strstr(said, "bad images: 2 of 24 in training, replaced"))) printf("    %s\n", said);

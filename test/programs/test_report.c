@@ -73,8 +73,8 @@ TEST_TIER(report_follows_a_run, 1) {
 
 // A session too short to be timed leaves what the one before has measured; and no page takes a checkpoint's place.
 TEST_TIER(report_keeps_the_times_of_a_session, 1) {
-  const char *said, *more = "--iters 30 --eval-every -1 --resume";
-  EXPECT_INT(train_shapes("", "report-times", "--iters 30 --eval-every -1"), 0);
+  const char *said, *more = "--iters 30 --eval-every never --resume";
+  EXPECT_INT(train_shapes("", "report-times", "--iters 30 --eval-every never"), 0);
   char *timed = page_of("report-times");
   EXPECT(strstr(timed, " ms in all"));
   EXPECT_INT(train_shapes("", "report-times", more), 0);
@@ -91,7 +91,7 @@ TEST_TIER(report_keeps_the_times_of_a_session, 1) {
 // Several runs, of which one is gone again.
 TEST_TIER(report_of_several_runs, 1) {
   const char *said;
-  EXPECT_INT(train_shapes("", "report-one", "--iters 2 --eval-every -1"), 0);
+  EXPECT_INT(train_shapes("", "report-one", "--iters 2 --eval-every never"), 0);
   EXPECT_INT(train_shapes("", "report-two", "--iters 2 --lr 0.02"), 0);
   char *one = xstrdup(in_tmp("report-one")), *two = xstrdup(in_tmp("report-two")), *out = xstrdup(in_tmp("both.html"));
   EXPECT_INT(command(&said, "%s %s slow=%s --out %s", tool("report"), one, two, out), 0);

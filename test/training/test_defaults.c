@@ -2,8 +2,9 @@
 #include "base/alloc.h"
 #include "test/harness/child.h"
 #include "test/harness/test.h"
-#include "training/defaults.h"
+#include "training/settings.h"
 #include "training/setup.h"
+#include "training/spec.h"
 
 // A folder that looks as MNIST's does: what is in its files nobody reads.
 static const char *idx_folder(void) {
@@ -20,81 +21,82 @@ static const char *idx_folder(void) {
   return dir;
 }
 
-static TrainOptions options(const char *data, const char *model, char **more) {
+static TrainSpec options(const char *data, const char *model, char **more) {
   char *argv[16] = {"train", "--data", (char *)data, "--model", (char *)model};
   int n = 5;
   while (more && *more) argv[n++] = *more++;
   argv[n] = NULL;
-  TrainOptions o = train_options(n, argv);
-  const ModelConfig config = setup_model(&o);
-  train_defaults(&o, &config);
-  return o;
+  return train_spec(n, argv);
+}
+
+// Of a run of so many epochs of so many steps, alone.
+static Schedule schedule_of(const TrainSpec *o, int epochs, int64_t per_epoch) {
+  TrainSpec run = *o;
+  run.epochs = epochs;
+  run = train_spec_complete(&run, 1, per_epoch);
+  return setup_schedule(&run, run.rate);
 }
 
 TEST(defaults_of_a_detector_are_its_own) {
-  TrainOptions o = options("nowhere", "tiny", NULL);
-  EXPECT(o.batch == 2 && o.epochs == 12 && o.eval_epochs == 0 && o.optimizer == 1 + OPTIMIZER_SGD);
-  EXPECT(o.schedule == 1 + DECAY_STEP && o.flip == 0.5f && o.clip_grad == 10 && o.weight_decay == 1e-4f);
-  train_options_free(&o);
+  TrainSpec o = options("nowhere", "tiny", NULL);
+  EXPECT(o.batch == 2 && o.epochs == 12 && o.eval_epochs == 0 && o.optimizer == OPTIMIZER_SGD);
+  EXPECT(o.schedule == DECAY_STEP && o.flip == 0.5f && o.clip_grad == 10 && o.weight_decay == 1e-4f);
+  train_spec_free(&o);
 }
 
 TEST(defaults_of_a_classifier_by_its_data) {
-  TrainOptions o = options("nowhere", "resnet18", NULL);
+  TrainSpec o = options("nowhere", "resnet18", NULL);
   EXPECT(o.batch == 128 && o.epochs == 90 && o.eval_epochs == 1 && o.clip_grad == 0);
-  EXPECT(o.schedule == 1 + DECAY_COSINE && o.flip == 0.5f && o.crop == 0.08f && o.rotate == 0);
-  const ModelConfig config = setup_model(&o);
-  EXPECT(config.norm == NORM_BN && config.view == 0.875f);
-  const Schedule s = setup_schedule(&o, &config, 9000, 100);
+  EXPECT(o.schedule == DECAY_COSINE && o.flip == 0.5f && o.crop == 0.08f && o.rotate == 0);
+  EXPECT(o.config.norm == NORM_BN && o.config.view == 0.875f);
+  const Schedule s = schedule_of(&o, 90, 100);
   EXPECT(s.base == 0.1 * 128 / 256 && s.warmup == 500);
-  EXPECT_INT(setup_schedule(&o, &config, 300, 100).warmup, 100);
-  train_options_free(&o);
+  EXPECT_INT(schedule_of(&o, 3, 100).warmup, 100);
+  train_spec_free(&o);
 
   // A limit is taken, as it stands in --help.
   o = options("nowhere", "resnet18", (char *[]){"--val-fraction", "0.9", "--zoom", "0.99", "--crop", "0.99", NULL});
   EXPECT(o.val_fraction == 0.9f && o.zoom == 0.99f && o.crop == 0.99f);
-  train_options_free(&o);
+  train_spec_free(&o);
 
   o = options(idx_folder(), "resnet18", NULL);
   EXPECT(o.flip == 0 && o.crop == 0 && o.rotate == 0 && o.zoom == 0);
-  EXPECT(setup_model(&o).view == 1);
-  train_options_free(&o);
+  EXPECT(o.config.view == 1);
+  train_spec_free(&o);
 
   o = options(idx_folder(), "resnet18", (char *[]){"--phases", "3@0.1,2@0.01+augment", "--zoom", "0.2", NULL});
   EXPECT(o.flip == 0 && o.crop == 0 && o.rotate == 8 && o.shift == 0.08f && o.shear == 0.3f && o.zoom == 0.2f);
   EXPECT_INT(o.epochs, 5);
-  EXPECT_INT(setup_schedule(&o, &config, 500, 100).warmup, 0);
-  train_options_free(&o);
+  EXPECT_INT(schedule_of(&o, 5, 100).warmup, 0);
+  train_spec_free(&o);
 }
 
 // One number draws everything, unless the split has its own.
 TEST(defaults_of_a_split) {
-  TrainOptions o = options(idx_folder(), "vgg-28", (char *[]){"--seed", "5", "--val-fraction", "0.2", NULL});
+  TrainSpec o = options(idx_folder(), "vgg-28", (char *[]){"--seed", "5", "--val-fraction", "0.2", NULL});
   EXPECT_INT(o.split_seed, 5);
-  train_options_free(&o);
+  train_spec_free(&o);
   o = options(idx_folder(), "vgg-28", (char *[]){"--seed", "5", "--val-fraction", "0.2", "--split-seed", "1", NULL});
   EXPECT_INT(o.split_seed, 1);
-  train_options_free(&o);
+  train_spec_free(&o);
 }
 
 // Its phases where nothing is said of length or rate; otherwise a rate that stays as it is.
 TEST(defaults_of_a_model_with_phases) {
-  TrainOptions o = options(idx_folder(), "vgg-28", NULL);
-  ModelConfig config = setup_model(&o);
-  EXPECT(o.optimizer == 1 + OPTIMIZER_ADAM && o.epochs == 20 && o.batch == 128 && o.weight_decay == 0 &&
-         o.zoom == 0.08f);
-  const Schedule phases = setup_schedule(&o, &config, 200, 10);
+  TrainSpec o = options(idx_folder(), "vgg-28", NULL);
+  EXPECT(o.optimizer == OPTIMIZER_ADAM && o.epochs == 20 && o.batch == 128 && o.weight_decay == 0 && o.zoom == 0.08f);
+  const Schedule phases = schedule_of(&o, 20, 10);
   EXPECT(phases.steps == 200 && schedule_rate(&phases, 99) == 1e-3);
   EXPECT_NEAR(schedule_rate(&phases, 100), 1e-4, 2e-20); // a quotient and a product
-  train_options_free(&o);
+  train_spec_free(&o);
   o = options(idx_folder(), "vgg-28", (char *[]){"--epochs", "10", "--lr", "0.002", NULL});
-  const Schedule s = setup_schedule(&o, &config, 100, 10);
+  const Schedule s = schedule_of(&o, 10, 10);
   EXPECT(o.epochs == 10 && !o.phase_list.n && s.warmup == 0);
   EXPECT(schedule_rate(&s, 0) == 0.002 && schedule_rate(&s, 99) == 0.002);
-  train_options_free(&o);
+  train_spec_free(&o);
   o = options("nowhere", "vgg16", NULL);
-  config = setup_model(&o);
-  EXPECT(setup_schedule(&o, &config, 900, 10).base == 0.005);
-  train_options_free(&o);
+  EXPECT(schedule_of(&o, 90, 10).base == 0.005);
+  train_spec_free(&o);
 }
 
 TEST(defaults_of_optimizers_are_torchs) {
@@ -104,17 +106,18 @@ TEST(defaults_of_optimizers_are_torchs) {
     double base;
   } cases[] = {{"sgd", 1e-4f, 0.05}, {"adam", 0, 1e-3}, {"adamw", 0.01f, 1e-3}};
   for (int i = 0; i < COUNT(cases); i++) {
-    TrainOptions o = options("nowhere", "resnet18", (char *[]){"--optimizer", (char *)cases[i].name, NULL});
-    const ModelConfig config = setup_model(&o);
-    EXPECT(o.weight_decay == cases[i].decay && setup_schedule(&o, &config, 900, 10).base == cases[i].base);
-    EXPECT(strstr(o.resolved, cases[i].name));
-    train_options_free(&o);
+    TrainSpec o = options("nowhere", "resnet18", (char *[]){"--optimizer", (char *)cases[i].name, NULL});
+    EXPECT(o.weight_decay == cases[i].decay && schedule_of(&o, 90, 10).base == cases[i].base);
+    char *text = settings_text(&o);
+    EXPECT(strstr(text, cases[i].name));
+    free(text);
+    train_spec_free(&o);
   }
 }
 
 static void exits(void *more) {
-  TrainOptions o = options("nowhere", ((char **)more)[0], (char **)more + 1);
-  train_options_free(&o);
+  TrainSpec o = options("nowhere", ((char **)more)[0], (char **)more + 1);
+  train_spec_free(&o);
 }
 
 TEST(defaults_refuse_what_does_not_go_together) {
@@ -125,10 +128,10 @@ TEST(defaults_refuse_what_does_not_go_together) {
                {{"resnet18", "--phases", "1@1", "--epochs", "1"}, "--epochs and --phases exclude"},
                {{"resnet18", "--phases", "1@x"}, "--phases 1@x: expected EPOCHS@RATE"},
                {{"resnet18", "--sizes", "64,96"}, "--sizes is for detectors"},
-               {{"alexnet", "--trainable-layers", "3"}, "--trainable-layers counts stages of a ResNet"},
-               {{"googlenet", "--trainable-layers", "5"}, "--trainable-layers counts stages of a ResNet"},
-               {{"vgg16", "--norm", "gn"}, "--norm chooses among norms, and this model has none"},
-               {{"tiny", "--rotate", "8"}, "--rotate is for classifiers"},
+               {{"alexnet", "--trainable-layers", "3"}, "--trainable-layers is for ResNets"},
+               {{"googlenet", "--trainable-layers", "5"}, "--trainable-layers is for ResNets"},
+               {{"vgg16", "--norm", "gn"}, "--norm is for models with a choice of norms, and vgg16"},
+               {{"tiny", "--rotate", "8"}, "--rotate is for classifiers, and tiny is a detector: leave it out"},
                {{"tiny", "--val-fraction", "0.2"}, "--val-fraction is for classifiers"},
                {{"tiny", "--phases", "1@1+augment"}, "+augment is for classifiers"}};
   for (int i = 0; i < COUNT(cases); i++) {

@@ -21,18 +21,19 @@ TEST(divergence_goes_back_to_what_was_good) {
   for (int i = 0; i < COUNT(cases); i++) {
     const RunFiles f = {
         .newest = cases[i].newest, .older = cases[i].older, .newest_is_good = cases[i].newest_is_good, .kept = "kept"};
-    TrainOptions o = {.lr = 0.02f, .out = "there", .command = "train", .resume = RESUME_NO};
+    const TrainSpec o = {.out = "there", .command = "train"};
+    SessionStart next = {0};
     Err err;
     divergence_explain(&d, &o, &f, &err);
     char *want = xasprintf("step 10: not finite (loss nan) on a.png; nothing was updated, kept; with half the rate: %s",
                            cases[i].how);
     EXPECT_STR(err.msg, want);
     free(want);
-    EXPECT(divergence_roll_back(&d, &o, &f) == (cases[i].from >= 0));
+    EXPECT(divergence_roll_back(&d, &f, &next) == (cases[i].from >= 0));
     if (cases[i].from < 0) continue;
-    EXPECT_INT(o.resume, cases[i].from);
-    EXPECT_INT(o.amend, cases[i].from != RESUME_NO);
-    EXPECT_NEAR(o.lr, 0.01f, 0);
+    EXPECT_INT(next.resume, cases[i].from);
+    EXPECT_INT(next.amend, cases[i].from != RESUME_NO);
+    EXPECT_NEAR(next.lr, 0.01f, 0);
   }
 }
 
@@ -40,7 +41,7 @@ TEST(divergence_goes_back_to_what_was_good) {
 TEST(divergence_halves_phases) {
   const Divergence d = {.step = 10, .rate = 0.5, .losses = "loss nan", .images = "a.png"};
   const RunFiles f = {.newest = 8, .older = -1, .newest_is_good = true, .kept = "kept"};
-  TrainOptions o = {.out = "there", .command = "train --phases 1@0.5,2@0.25", .resume = RESUME_NO};
+  TrainSpec o = {.out = "there", .command = "train --phases 1@0.5,2@0.25"};
   Err err;
   CHECK(phases_parse(&o.phase_list, "1@0.5,2@0.25", &err));
   divergence_explain(&d, &o, &f, &err);

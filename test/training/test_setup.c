@@ -1,21 +1,19 @@
 // How a run learns by default, and by the rules of other programs' conventions.
 #include "test/harness/test.h"
-#include "training/defaults.h"
 #include "training/setup.h"
+#include "training/spec.h"
 
-static TrainOptions options(const char *a, const char *b) {
+static TrainSpec options(const char *a, const char *b) {
   char *argv[] = {"train", "--data", "nowhere", (char *)a, (char *)b, NULL};
-  TrainOptions o = train_options(3 + (a != NULL) + (b != NULL), argv);
-  const ModelConfig config = setup_model(&o);
-  train_defaults(&o, &config);
-  return o;
+  return train_spec(3 + (a != NULL) + (b != NULL), argv);
 }
 
 static Schedule schedule(const char *a, const char *b, int64_t steps, int64_t per_epoch) {
-  TrainOptions o = options(a, b);
-  const ModelConfig config = setup_model(&o);
-  Schedule s = setup_schedule(&o, &config, steps, per_epoch);
-  train_options_free(&o);
+  TrainSpec o = options(a, b);
+  o.epochs = (int)(steps / per_epoch);
+  const TrainSpec run = train_spec_complete(&o, 1, per_epoch);
+  const Schedule s = setup_schedule(&run, run.rate);
+  train_spec_free(&o);
   return s;
 }
 
@@ -48,9 +46,9 @@ TEST(setup_limits_the_gradient_where_no_conventions_say_otherwise) {
                {"--conventions", "mlperf", 0, false},
                {"--conventions", "torchvision", 0, false}};
   for (int i = 0; i < COUNT(cases); i++) {
-    TrainOptions o = options(cases[i].option, cases[i].value);
+    TrainSpec o = options(cases[i].option, cases[i].value);
     EXPECT_NEAR(o.clip_grad, cases[i].clip, 0);
-    EXPECT_INT(setup_model(&o).mask_logits_fan_in, cases[i].fan_in);
-    train_options_free(&o);
+    EXPECT_INT(o.config.mask_logits_fan_in, cases[i].fan_in);
+    train_spec_free(&o);
   }
 }

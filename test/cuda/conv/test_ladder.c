@@ -90,7 +90,7 @@ TEST_TIER(cuda_rung_of_another_folder_is_exact, 1) {
   EXPECT(strstr(said, "1 passed, 0 failed"));
   if (!EXPECT_INT(command(&said,
                           "%s/train --device cuda --conv scratch --data %s --out %s --model tiny --size 64 --batch 4 "
-                          "--iters 2 --eval-every -1",
+                          "--iters 2 --eval-every never",
                           copy, shapes_set(), in_tmp("ladder-gpu-run")),
                   0))
     puts(said);

@@ -1,0 +1,63 @@
+#include "training/identity_rules.h"
+#include <stdlib.h>
+
+void identify_split(Record *j, const Option *row, const void *values, const void *basis) {
+  const TrainSpec *o = values;
+  (void)basis;
+  if (o->val_fraction > 0) option_record(j, row->key, row, o);
+}
+
+// The sides as training draws from them, blanks between.
+void identify_sizes(Record *j, const Option *row, const void *values, const void *basis) {
+  const Sizes *s = &((const TrainSpec *)values)->shorter_sides;
+  char text[MAX_SIZES * 5 + 1] = ""; // four digits and a space each
+  (void)basis;
+  for (int i = 0, n = 0; i < s->n; i++) n += sprintf(text + n, i ? " %d" : "%d", s->side[i]);
+  record_str(j, row->key, text);
+}
+
+// Checkpoints call its own conventions "auto".
+void identify_conventions(Record *j, const Option *row, const void *values, const void *basis) {
+  const TrainSpec *o = values;
+  (void)basis;
+  record_str(j, row->key, o->conventions ? conventions_choices[o->conventions] : "auto");
+}
+
+// Checkpoints of SGD do not name it.
+void identify_optimizer(Record *j, const Option *row, const void *values, const void *basis) {
+  (void)basis;
+  if (((const TrainSpec *)values)->optimizer != OPTIMIZER_SGD) option_record(j, row->key, row, values);
+}
+
+void identify_adam(Record *j, const Option *row, const void *values, const void *basis) {
+  identify_optimizer(j, row, values, basis);
+}
+
+// With all its digits.
+void identify_lr(Record *j, const Option *row, const void *values, const void *basis) {
+  (void)values;
+  record_num(j, row->key, ((const Schedule *)basis)->base);
+}
+
+// Phases, where there are any, at the session's rate.
+void identify_schedule(Record *j, const Option *row, const void *values, const void *basis) {
+  const TrainSpec *o = values;
+  const Phases *p = &o->phase_list;
+  char *phases = p->n ? phases_text(p, ((const Schedule *)basis)->base / p->phase[0].rate) : NULL;
+  record_str(j, row->key, phases ? phases : schedule_names[o->schedule]);
+  free(phases);
+}
+
+// What sums over ranks depend on: NCCL's blocks, and for how many multiprocessors wgrad divides its sums in which node.
+// As numbers, which checkpoints have for what has a name.
+void identify_reduction(Record *j, const Option *row, const void *values, const void *basis) {
+  const TrainSpec *o = values;
+  (void)basis;
+  if (o->gpus == 1) return;
+  Option plain = *row;
+  plain.words = NULL;
+  if (row->kind == OPT_FLOAT)
+    record_num(j, row->key, (double)o->bucket);
+  else
+    option_record(j, row->key, &plain, o);
+}

@@ -1,0 +1,97 @@
+#include "training/settings.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/text.h"
+#include "training/table.h"
+
+// ---- telling --------------------------------------------------------------------------------------------------------
+
+static bool tells(const Option *row, const TrainSpec *o) {
+  char text[OPTION_TEXT];
+  if (row->kind == OPT_HEADING) return false;
+  const OptionSource from = option_source(row, o);
+  return from != FROM_LATER && from != FROM_NOTHING && option_text(row, o, text);
+}
+
+void settings_print(const TrainSpec *o, bool sources, FILE *out) {
+  int n;
+  const Option *rows = train_rows(&n);
+  for (int i = 0; i < n; i++) {
+    char text[OPTION_TEXT];
+    if (!tells(&rows[i], o)) continue;
+    fprintf(out, "  --%s=%s", option_name(&rows[i]).text, option_text(&rows[i], o, text));
+    if (sources) fprintf(out, "  (%s)", option_sources[option_source(&rows[i], o)]);
+    fputc('\n', out);
+  }
+}
+
+char *settings_text(const TrainSpec *o) {
+  char *text;
+  size_t size;
+  FILE *f = text_open(&text, &size);
+  settings_print(o, false, f);
+  text_close(f);
+  return text;
+}
+
+void settings_record(Record *j, const TrainSpec *o, const Device *dev) {
+  char device[32] = "cpu";
+  int n;
+  const Option *rows = train_rows(&n);
+  Record all = {0}, one = {0};
+  if (dev->gpu) snprintf(device, sizeof device, "cuda:%d", dev->index);
+  record_begin(&all);
+  for (int i = 0; i < n; i++) {
+    if (!tells(&rows[i], o)) continue;
+    record_begin(&one);
+    if (!strcmp(rows[i].name, "device"))
+      record_str(&one, "value", device);
+    else
+      option_record(&one, "value", &rows[i], o);
+    record_str(&one, "from", option_sources[option_source(&rows[i], o)]);
+    record_raw(&all, option_name(&rows[i]).text, record_end(&one));
+  }
+  record_raw(j, "settings", record_end(&all));
+  record_free(&all);
+  record_free(&one);
+}
+
+// ---- among ranks ----------------------------------------------------------------------------------------------------
+
+static bool is_local(const char *line) {
+  int n;
+  const Option *rows = train_rows(&n);
+  const char *name = line + strspn(line, " -");
+  const size_t length = strcspn(name, "=\n");
+  for (int i = 0; i < n; i++) {
+    if (rows[i].kind == OPT_HEADING || !rows[i].local) continue;
+    const OptionName local = option_name(&rows[i]);
+    if (strlen(local.text) == length && !strncmp(local.text, name, length)) return true;
+  }
+  return false;
+}
+
+// The next line at *at that is about the run, `length` bytes; NULL: there is none.
+static const char *next_line(const char **at, int *length) {
+  while (**at) {
+    const char *line = *at;
+    const size_t n = strcspn(line, "\n");
+    *at += n + (line[n] != '\0');
+    *length = (int)n;
+    if (!is_local(line)) return line;
+  }
+  *length = 0;
+  return NULL;
+}
+
+bool settings_same(const char *of_first, const char *other, Err *err) {
+  for (;;) {
+    int n, m;
+    const char *a = next_line(&of_first, &n), *b = next_line(&other, &m);
+    if (!a && !b) return true;
+    if (a && b && n == m && !strncmp(a, b, (size_t)n)) continue;
+    const int skip = a ? (int)strspn(a, " ") : 0, skip_b = b ? (int)strspn(b, " ") : 0;
+    return err_set(err, "it has %.*s, the first rank %.*s: give all ranks the same options", b ? m - skip_b : 7,
+                   b ? b + skip_b : "nothing", a ? n - skip : 7, a ? a + skip : "nothing");
+  }
+}

@@ -1,0 +1,226 @@
+#include "training/spec.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/output.h"
+#include "base/text.h"
+#include "training/data.h"
+#include "training/setup.h"
+#include "training/table.h"
+
+static const RenamedOption renamed[] = {{"recipe", "conventions", "1.2"}, {0}};
+
+static char *command_of(int argc, char **argv) {
+  char *command;
+  size_t size;
+  FILE *text = text_open(&command, &size);
+  for (int i = 0; i < argc; i++) {
+    if (i) fputc(' ', text);
+    char *word = cli_word(argv[i]);
+    fputs(word, text);
+    free(word);
+  }
+  text_close(text);
+  return command;
+}
+
+void train_spec_free(TrainSpec *o) {
+  free(o->command);
+  free(o->own_sizes);
+  *o = (TrainSpec){0};
+}
+
+// ---- before the model is known --------------------------------------------------------------------------------------
+
+// Where a data set is usually looked for.
+static const char *data_default(void) {
+  static const char *const annotations = "coco/annotations";
+  const char *dir = getenv("MASKRCNN_DATA");
+  if (dir && *dir) return dir;
+  if (!path_is_dir(annotations))
+    die(EXIT_USAGE,
+        "--data DIR is missing, $MASKRCNN_DATA is not set, and ./coco holds no data set; --help lists the options");
+  return "coco";
+}
+
+// Whether --benchmark of a model of that name makes its images up where there are no data.
+static bool makes_images_up(const char *model) {
+  ModelConfig c;
+  Err err;
+  if (!model) return false;
+  if (!config_init(&c, model, &err)) die(EXIT_USAGE, "%s", err.msg);
+  return model_of(&c)->traits & MODEL_CLASSIFIER;
+}
+
+// What is timed, and on which images.
+static void resolve_benchmark(TrainSpec *o) {
+  Err err;
+  o->made_up = o->benchmark && !o->data && makes_images_up(o->model);
+  if (o->benchmark < 0) o->benchmark = o->made_up ? 100 : 200;
+  if (o->forward_only && !o->made_up)
+    die(EXIT_USAGE, "--forward-only is for --benchmark of a classifier without --data");
+  if (o->batches && !o->made_up) die(EXIT_USAGE, "--batches is for --benchmark of a classifier without --data");
+  if (o->batches && !batch_list_parse(&o->batch_sizes, o->batches, &err)) die(EXIT_USAGE, "--batches %s", err.msg);
+  if (o->made_up && o->gpus != 1) {
+    if (o->gpus) die(EXIT_USAGE, "--gpus %d: random images are timed on one GPU; give --data", o->gpus);
+    die(EXIT_USAGE, "--gpus all: random images are timed on one GPU; give --data");
+  }
+}
+
+static void check_together(TrainSpec *o) {
+  Err err;
+  if (o->reset_heads && !o->weights) die(EXIT_USAGE, "--reset-heads needs --weights FILE, whose heads it resets");
+  if (o->full_masks && !o->benchmark) die(EXIT_USAGE, "--full-masks is for --benchmark: it changes what is learned");
+  if (o->same_images && !o->benchmark) die(EXIT_USAGE, "--same-images is for --benchmark: it changes what is learned");
+  resolve_benchmark(o);
+  if (!o->data && !o->made_up) o->data = data_default();
+  if (o->sizes && !sizes_parse(&o->shorter_sides, o->sizes, &err)) die(EXIT_USAGE, "--sizes %s", err.msg);
+  if (o->amend && !o->resume) die(EXIT_USAGE, "--amend needs --resume: it changes a run that is resumed");
+  if (o->val_loss && o->eval_every == EVAL_NEVER)
+    die(EXIT_USAGE, "--val-loss is part of evaluations, which --eval-every never turns off");
+  if (o->reduce == REDUCE_NONE && !o->benchmark)
+    die(EXIT_USAGE, "--reduce none is for --benchmark: every process would learn by itself");
+}
+
+// ---- what does not go together --------------------------------------------------------------------------------------
+
+// What a model could do nothing with is refused, rather than left out without a word.
+static void check_traits(const TrainSpec *o) {
+  static const struct {
+    unsigned trait;
+    const char *is, *one, *what_to_do;
+  } traits[] = {{MODEL_DETECTOR, "is for detectors", "a classifier", "leave it out"},
+                {MODEL_CLASSIFIER, "is for classifiers", "a detector", "leave it out"},
+                {MODEL_STAGES, "is for ResNets", "not one", "leave it out to train all layers"},
+                {MODEL_NORMS, "is for models with a choice of norms", "not one", "leave it out"}};
+  int n;
+  const Option *rows = train_rows(&n);
+  for (int i = 0; i < n; i++) {
+    const unsigned lacks = rows[i].needs & ~model_of(&o->config)->traits;
+    if (rows[i].kind == OPT_HEADING || !lacks || option_source(&rows[i], o) != FROM_GIVEN) continue;
+    for (int t = 0; t < COUNT(traits); t++)
+      if (lacks & traits[t].trait)
+        die(EXIT_USAGE, "--%s %s, and %s is %s: %s", option_name(&rows[i]).text, traits[t].is,
+            o->model ? o->model : model_of(&o->config)->name, traits[t].one, traits[t].what_to_do);
+  }
+}
+
+static void exclude(bool given, const char *what, const char *why) {
+  if (given) die(EXIT_USAGE, "%s %s", what, why);
+}
+
+static void check_split(const TrainSpec *o) {
+  const bool drawn = o->val_fraction > 0;
+  exclude(o->from.split_seed == FROM_GIVEN && !drawn, "--split-seed",
+          "draws the images of --val-fraction P: give that, too");
+  exclude(drawn && strcmp(o->train_split, "train"), "--train-split",
+          "and --val-fraction exclude each other: images of train are held out");
+  exclude(drawn && !strcmp(o->val_split, "train"), "--val-split train",
+          "and --val-fraction exclude each other: what is trained on would be scored");
+}
+
+// A model's own phases hold where nothing is said of length or rate.
+static void choose_phases(TrainSpec *o) {
+  static const char why[] = "and --phases exclude each other: phases tell epochs and rates";
+  const struct {
+    const char *name;
+    bool given;
+  } others[] = {{"--epochs", o->from.epochs == FROM_GIVEN},
+                {"--iters", o->from.iters == FROM_GIVEN},
+                {"--lr", o->from.lr == FROM_GIVEN},
+                {"--schedule", o->from.schedule == FROM_GIVEN},
+                {"--warmup", o->from.warmup == FROM_GIVEN}};
+  bool any = false;
+  Err err;
+  for (int i = 0; i < COUNT(others); i++) {
+    any |= others[i].given;
+    exclude(o->phases && others[i].given, others[i].name, why);
+  }
+  if (!o->phases) o->from.phases = FROM_NOTHING;
+  if (!o->phases && !any && (o->phases = model_of(&o->config)->learning.phases)) o->from.phases = FROM_MODEL;
+  if (o->phases && !phases_parse(&o->phase_list, o->phases, &err)) die(EXIT_USAGE, "--phases %s", err.msg);
+  int64_t from, until;
+  phases_augmented(&o->phase_list, &from, &until);
+  exclude(until > 0 && !(model_of(&o->config)->traits & MODEL_CLASSIFIER), "--phases: +augment",
+          "is for classifiers, and this model is a detector");
+}
+
+static void check_evaluations(const TrainSpec *o) {
+  if (o->eval_every > 0 || o->eval_epochs) return;
+  const char *target = o->target_bbox >= 0   ? "--target-bbox"
+                       : o->target_segm >= 0 ? "--target-segm"
+                       : o->target_top1 >= 0 ? "--target-top1"
+                                             : NULL;
+  if (o->patience) die(EXIT_USAGE, "--patience counts evaluations: give --eval-every N, too");
+  if (target) die(EXIT_USAGE, "%s is for evaluations to reach: give --eval-every N, too", target);
+}
+
+// ---- the whole ------------------------------------------------------------------------------------------------------
+
+static Cli command_line(TrainSpec *o) {
+  Cli cli = {.usage = "--data DIR [options]",
+             .about = "Trains Mask R-CNN on a data set in COCO format, or a classifier on images by class.",
+             .values = o,
+             .renamed = renamed};
+  cli.options = train_rows(&cli.num_options);
+  return cli;
+}
+
+// What --model, --conventions and --data, wherever they stand, make of the defaults; or the fields of the
+// configuration.
+static void before_help(Cli *cli, int argc, char **argv) {
+  static char more[1024]; // until it is printed
+  char models[768];
+  TrainSpec *o = cli->values;
+  Err err;
+  const char *conventions = cli_peek(argc, argv, "conventions");
+  o->data = cli_peek(argc, argv, "data");
+  o->model = cli_peek(argc, argv, "model");
+  if (!o->model) o->model = DEFAULT_MODEL;
+  for (int i = 0; conventions && conventions_choices[i]; i++)
+    if (!strcmp(conventions, conventions_choices[i])) o->conventions = i;
+  if (!config_init(&o->config, o->model, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (cli->topic && strcmp(cli->topic, "all") && strcmp(cli->topic, "model"))
+    die(EXIT_USAGE, "--help takes all or model, not \"%.200s\"", cli->topic);
+  o->config = setup_model(o);
+  if (cli->topic && !strcmp(cli->topic, "model")) {
+    printf("The configuration of %s, conventions %s, as trained from scratch; weights carry their own.\n\n", o->model,
+           conventions_choices[o->conventions]);
+    config_print_help(&o->config, model_of(&o->config)->least_size, stdout);
+    stdout_close();
+    exit(0);
+  }
+  choose_phases(o);
+  train_settle(o, &(Basis){.ranks = 1, .idx = train_on_idx(o), .help = true});
+  cli->has = model_of(&o->config)->traits;
+  model_choices(models, sizeof models);
+  snprintf(more, sizeof more,
+           "--model NAME --help shows the options of another model, --help model the fields of its configuration.\n"
+           "Models: %s.",
+           models);
+  cli->more = more;
+}
+
+TrainSpec train_spec(int argc, char **argv) {
+  TrainSpec o = {OPTION_DEFAULTS(TRAIN_OPTIONS)};
+  Cli cli = command_line(&o);
+  cli.before_help = before_help;
+  o.command = command_of(argc, argv); // before the parser moves arguments
+  cli_parse_or_exit(&cli, argc, argv);
+  if (!o.model && !o.weights) o.model = DEFAULT_MODEL;
+  check_together(&o);
+  o.config = setup_model(&o);
+  check_traits(&o);
+  choose_phases(&o);
+  check_split(&o);
+  train_settle(&o, &(Basis){.idx = train_on_idx(&o)});
+  check_evaluations(&o);
+  return o;
+}
+
+TrainSpec train_spec_complete(const TrainSpec *o, int ranks, int64_t per_epoch) {
+  TrainSpec complete = *o;
+  complete.gpus = ranks;
+  complete.per_epoch = per_epoch;
+  train_settle(&complete, &(Basis){.ranks = ranks, .per_epoch = per_epoch});
+  return complete;
+}
