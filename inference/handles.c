@@ -6,6 +6,7 @@
 #include "include/maskrcnn.h"
 #include "inference/handle_options.h"
 #include "lib/canvases.h"
+#include "lib/kinds.h"
 
 enum { ORDINARY_PIXELS = 64 << 20 }; // of an image, at most
 
@@ -25,10 +26,7 @@ typedef struct Ready { // a batch that is done
 
 struct Handles {
   const InferOptions *o;
-  Resize resize;
-  bool classifies; // sees squares of one size: no image is too long
-  Canvas canvas[MAX_CANVASES];
-  int canvases;
+  CanvasSet canvases;
   maskrcnn *many; // NULL: not open
   int batch;      // images that it computes at a time
   int queue;      // images that it takes
@@ -48,10 +46,10 @@ struct Handles {
 
 // An image belongs to a canvas by its shape; all that have no place there are a group, and so are those that are cut
 // into tiles.
-static int groups(const Handles *h) { return h->canvases + 2; }
-static bool is_ordinary(const Handles *h, int group) { return group < h->canvases; }
-static int single_group(const Handles *h) { return h->canvases; }
-static int tiled_group(const Handles *h) { return h->canvases + 1; }
+static int groups(const Handles *h) { return h->canvases.n + 2; }
+static bool is_ordinary(const Handles *h, int group) { return group < h->canvases.n; }
+static int single_group(const Handles *h) { return h->canvases.n; }
+static int tiled_group(const Handles *h) { return h->canvases.n + 1; }
 
 int handles_shape(const Handles *h, int group) { return is_ordinary(h, group) ? group : MAX_CANVASES; }
 
@@ -59,20 +57,11 @@ bool handles_tiled(const InferOptions *o, int h, int w) { return o->tile && MAX(
 
 TilePlan handles_tiles(const InferOptions *o, int h, int w) { return tiles_plan(h, w, o->tile, (double)o->overlap); }
 
-// Sides of more than twice the shorter one are rare, and graphs for them would take memory from all others.
-static int longest_side(const Resize *r) { return MIN(r->max_size, 2 * r->size); }
-
-static void choose_canvases(Handles *h) {
-  h->canvases = 1; // a classifier's own
-  if (!h->classifies) h->canvases = canvases_up_to(&h->resize, longest_side(&h->resize), h->canvas);
-}
-
 // The canvas that holds the image, or the group of single images where there is none.
 static int untiled_group(const Handles *h, int height, int width) {
   int rh, rw;
   if ((int64_t)height * width > ORDINARY_PIXELS) return single_group(h);
-  if (h->classifies) return 0;
-  const int place = canvases_place(&h->resize, h->canvas, h->canvases, height, width, &rh, &rw);
+  const int place = canvases_place(&h->canvases, height, width, &rh, &rw);
   return place < 0 ? single_group(h) : place;
 }
 
@@ -94,17 +83,17 @@ static void tell_device(Handles *h, maskrcnn *handle) {
   h->told = true;
 }
 
-static maskrcnn_status open_handle(Handles *h, maskrcnn **handle, int batch, int64_t pixels, const Canvas *canvas,
-                                   int canvases, Err *err) {
+static maskrcnn_status open_handle(Handles *h, maskrcnn **handle, int batch, int64_t pixels, const CanvasSet *s,
+                                   Err *err) {
   maskrcnn_size size[MAX_CANVASES];
-  for (int i = 0; i < canvases; i++) size[i] = (maskrcnn_size){canvas[i].h, canvas[i].w};
+  for (int i = 0; i < s->n; i++) size[i] = (maskrcnn_size){s->canvas[i].h, s->canvas[i].w};
   const double start = now_seconds();
   maskrcnn_options options = handle_options(h->o, h->o->device);
   options.batch = batch;
   options.queue = h->queue;
   options.max_pixels = pixels;
-  options.canvases = h->classifies ? NULL : size;
-  options.num_canvases = h->classifies ? 0 : canvases;
+  options.canvases = s->square ? NULL : size; // a square is the model's own
+  options.num_canvases = s->square ? 0 : s->n;
   const maskrcnn_status status = maskrcnn_open(handle, &options, err->msg, sizeof err->msg);
   if (status == MASKRCNN_OK)
     tell_device(h, *handle);
@@ -201,7 +190,7 @@ static void release(void *context, void *results) {
 // For h->batch images at a time, or for half as many again and again until there is memory.
 static maskrcnn_status open_many(Handles *h, Err *err) {
   for (;; h->batch /= 2) {
-    const maskrcnn_status status = open_handle(h, &h->many, h->batch, ORDINARY_PIXELS, h->canvas, h->canvases, err);
+    const maskrcnn_status status = open_handle(h, &h->many, h->batch, ORDINARY_PIXELS, &h->canvases, err);
     if (status != MASKRCNN_NO_MEMORY || h->batch == 1) return status;
     fprintf(stderr, "%s; going on with %d images at a time\n", err->msg, h->batch / 2);
   }
@@ -243,16 +232,14 @@ static maskrcnn_status submit(Handles *h, const maskrcnn_image *image, int n, ui
 
 static maskrcnn_status open_single(Handles *h, const maskrcnn_image *image, Err *err) {
   const int64_t pixels = (int64_t)image->height * image->width;
-  int rh, rw;
-  resize_shape(&h->resize, image->height, image->width, &rh, &rw);
-  const Canvas c = {.h = canvases_side(rh), .w = canvases_side(rw)};
-  const bool same = h->single_canvas.h == c.h && h->single_canvas.w == c.w;
+  const CanvasSet s = canvases_for(&h->canvases, image->height, image->width);
+  const bool same = h->single_canvas.h == s.canvas[0].h && h->single_canvas.w == s.canvas[0].w;
   if (h->single && same && h->single_pixels >= pixels) return MASKRCNN_OK;
   maskrcnn_close(h->single);
   h->single = NULL;
-  h->single_canvas = c;
+  h->single_canvas = s.canvas[0];
   h->single_pixels = pixels;
-  return open_handle(h, &h->single, 1, pixels, &c, 1, err);
+  return open_handle(h, &h->single, 1, pixels, &s, err);
 }
 
 static maskrcnn_status run_single(Handles *h, const maskrcnn_image *image, uint64_t tag, Err *err) {
@@ -375,14 +362,13 @@ Handles *handles_open(const InferOptions *o, const ModelConfig *config, int batc
                       bool (*stopped)(void)) {
   Handles *h = xcalloc(1, sizeof *h);
   h->o = o;
-  h->resize = resize_of(config);
-  h->classifies = model_of(config)->traits & MODEL_CLASSIFIER;
+  const Resize resize = resize_of(config);
+  h->canvases = canvases_of_most(&resize, kind_of(model_of(config))->map);
   h->batch = batch;
   h->queue = HANDLES_UNDER_WAY * batch;
   h->speed = speed;
   h->stopped = stopped;
   h->last = &h->first;
-  choose_canvases(h);
   return h;
 }
 

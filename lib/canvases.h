@@ -1,17 +1,25 @@
-// The canvases that a handle builds graphs for, and the one that an image goes to: the library's and ./infer's.
+// The canvases that a handle builds graphs for, and where an image goes on them: the library's and ./infer's.
 #pragma once
 #include "data/batches/canvas.h"
 
-// A set that holds every image which the rule leads to: for landscapes of 1 : 1, 4 : 3 and 3 : 2, the commonest, and
-// for all others, and the same upright. Returns how many.
-int canvases_of(const Resize *r, Canvas canvas[MAX_CANVASES]);
+typedef struct CanvasSet {
+  Resize resize;
+  bool square; // one canvas shows all images, whatever their shape: a classifier's
+  Canvas canvas[MAX_CANVASES];
+  int n;
+} CanvasSet;
 
-// The same without canvases whose longer side is more than `longest`, r->size at least: images that would need one have
-// no place.
-int canvases_up_to(const Resize *r, int longest, Canvas canvas[MAX_CANVASES]);
-
-int canvases_side(int side); // the least of a canvas that holds it
+// Those that hold every image which the rule leads to: for landscapes of 1 : 1, 4 : 3 and 3 : 2, the commonest, and for
+// all others, and the same upright. `square`: one of r->size.
+CanvasSet canvases_of(const Resize *r, bool square);
+// The same without canvases whose longer side is more than twice the shorter one: images that would need one are rare,
+// and graphs for them would take memory from all others.
+CanvasSet canvases_of_most(const Resize *r, bool square);
+// Those of a caller or a data set.
+CanvasSet canvases_given(const Resize *r, const Canvas *canvas, int n);
+// By the same rule, one canvas: the least that holds an image of h × w pixels.
+CanvasSet canvases_for(const CanvasSet *s, int h, int w);
 
 // The image's size on its canvas, and the place of that, the smallest which holds it; -1: none does. An image so thin
 // that maskrcnn-benchmark's rounding takes it past max_size ends there, unless a canvas is as large.
-int canvases_place(const Resize *r, const Canvas *canvas, int n, int h, int w, int *rh, int *rw);
+int canvases_place(const CanvasSet *s, int h, int w, int *rh, int *rw);

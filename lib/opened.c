@@ -2,11 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "classification/data/classes.h"
-#include "data/batches/augment.h"
 #include "engine/state.h"
-#include "lib/canvases.h"
-#include "lib/kinds.h"
 #include "lib/options.h"
 
 static bool failed(maskrcnn_status *to, maskrcnn_status status, const Err *err) {
@@ -15,42 +11,37 @@ static bool failed(maskrcnn_status *to, maskrcnn_status status, const Err *err) 
 }
 
 // What the options change of a model as it was trained.
-static bool adapt(ModelConfig *c, const maskrcnn_options *o, Err *err) {
-  if (model_of(c)->traits & MODEL_CLASSIFIER && (o->max_image_size || o->num_canvases))
-    return err_set(err, "%s is for models that find objects: a classifier sees squares, whose side image_size sets",
-                   o->num_canvases ? "canvases" : "max_image_size");
+static bool adapt(const KindRow *kind, ModelConfig *c, const maskrcnn_options *o, Err *err) {
+  if (!kind->check(o, err)) return false;
   c->min_score = o->min_score;
   if (o->image_size) config_resize(c, o->image_size);
   if (o->max_image_size) c->max_size = o->max_image_size;
   return config_check(c, err);
 }
 
-static void choose_canvases(Opened *o, const maskrcnn_options *options) {
-  if (o->classifies) {
-    o->canvases = 1;
-    o->canvas[0] = (Canvas){.h = o->resize.size, .w = o->resize.size};
-    return;
-  }
-  o->canvases = options->num_canvases;
-  for (int i = 0; i < o->canvases; i++)
-    o->canvas[i] = (Canvas){.h = options->canvases[i].height, .w = options->canvases[i].width};
-  if (!o->canvases) o->canvases = canvases_of(&o->resize, o->canvas);
+static CanvasSet choose_canvases(const KindRow *kind, const Resize *resize, const maskrcnn_options *options) {
+  if (!options->num_canvases) return canvases_of(resize, kind->map);
+  Canvas canvas[MAX_CANVASES];
+  for (int i = 0; i < options->num_canvases; i++)
+    canvas[i] = (Canvas){.h = options->canvases[i].height, .w = options->canvases[i].width};
+  return canvases_given(resize, canvas, options->num_canvases);
 }
 
-// Of an image that is as large as the largest canvas, for which there is room from the beginning; of a classifier's,
-// whose photographs are larger by two to four times a side.
+// Of an image for which there is room from the beginning.
 static int64_t usual_bytes(const Opened *o) {
-  enum { TIMES_CANVAS = 12 };
   int64_t pixels = 0;
-  for (int i = 0; i < o->canvases; i++) pixels = MAX(pixels, (int64_t)o->canvas[i].h * o->canvas[i].w);
-  return 3 * MIN(o->classifies ? TIMES_CANVAS * pixels : pixels, o->max_pixels);
+  for (int i = 0; i < o->canvases.n; i++) {
+    const Canvas *c = &o->canvases.canvas[i];
+    pixels = MAX(pixels, (int64_t)c->h * c->w);
+  }
+  return 3 * MIN(o->kind->usual_canvases * pixels, o->max_pixels);
 }
 
 static bool open_engine(Opened *o, const maskrcnn_options *options, const ModelConfig *config, const Category *category,
                         maskrcnn_status *status, Err *err) {
   const Shapes none = {0};
-  Shapes shapes = {.canvases = o->canvases, .images = options->batch, .max_bytes = usual_bytes(o)};
-  memcpy(shapes.canvas, o->canvas, sizeof shapes.canvas);
+  Shapes shapes = {.canvases = o->canvases.n, .images = options->batch, .max_bytes = usual_bytes(o)};
+  memcpy(shapes.canvas, o->canvases.canvas, sizeof shapes.canvas);
   Compute compute = {.device = options->device,
                      .tf32 = options->tf32,
                      .conv = options->conv,
@@ -81,28 +72,29 @@ static void describe(Opened *o, const maskrcnn_options *options) {
     o->ids[i] = e->category[i].id;
     o->names[i] = e->category[i].name;
   }
-  for (int i = 0; i < o->canvases; i++) o->about_canvas[i] = (maskrcnn_size){o->canvas[i].h, o->canvas[i].w};
+  for (int i = 0; i < o->canvases.n; i++)
+    o->about_canvas[i] = (maskrcnn_size){o->canvases.canvas[i].h, o->canvases.canvas[i].w};
   for (int i = 0; i < config_fields(); i++)
     if (!strcmp(config_field_name(i), "resize_rule")) config_get(&e->config, i, o->resize_rule, sizeof o->resize_rule);
   o->about = (maskrcnn_description){.model = e->model->name,
                                     .device = e->dev->description,
                                     .why_cpu = e->dev->why_cpu,
                                     .num_kinds = 1,
-                                    .kinds = &kind_of(e->model)->kind,
+                                    .kinds = &o->kind->kind,
                                     .num_categories = n,
                                     .category_ids = o->ids,
                                     .category_names = o->names,
-                                    .detections_per_image = o->classifies ? 0 : e->config.detections,
-                                    .image_size = o->resize.size,
-                                    .max_image_size = o->resize.max_size,
+                                    .image_size = o->canvases.resize.size,
+                                    .max_image_size = o->canvases.resize.max_size,
                                     .resize_rule = o->resize_rule,
-                                    .num_canvases = o->canvases,
+                                    .num_canvases = o->canvases.n,
                                     .canvases = o->about_canvas,
                                     .batch = options->batch,
                                     .queue = options->queue,
                                     .max_pixels = options->max_pixels,
                                     .device_bytes = e->dev->gpu ? device : 0,
                                     .host_bytes = e->dev->gpu ? host : device + host};
+  o->kind->describe(&e->config, &o->about);
   for (int i = 0; amp_names[i]; i++)
     if (!strcmp(amp_names[i], options->amp)) o->about.amp = amp_names[i];
 }
@@ -117,15 +109,15 @@ static bool open_from(Opened *o, const Checkpoint *c, const maskrcnn_options *op
     err_set(err, "%s: %s", options->weights, why.msg);
     return failed(status, MASKRCNN_BAD_WEIGHTS, err);
   }
-  bool ok = adapt(&config, options, err);
+  o->kind = kind_of(model_of(&config));
+  bool ok = adapt(o->kind, &config, options, err);
   if (!ok) {
     options_words(err);
     failed(status, MASKRCNN_BAD_ARGUMENT, err);
   } else {
-    o->classifies = model_of(&config)->traits & MODEL_CLASSIFIER;
+    const Resize resize = resize_of(&config);
     o->top = options->top && options->top < (size_t)config.classes ? (int)options->top : config.classes;
-    o->resize = resize_of(&config);
-    choose_canvases(o, options);
+    o->canvases = choose_canvases(o->kind, &resize, options);
     ok = open_engine(o, options, &config, category, status, err);
   }
   free(category);
@@ -168,24 +160,24 @@ int opened_place(const Opened *o, const maskrcnn_image *image, ImageInfo *size, 
             "it has %d x %d pixels, more than max_pixels allows, which is %lld: make it smaller or open with a larger "
             "max_pixels",
             image->width, image->height, (long long)o->max_pixels);
-  else if (o->classifies)
-    place = 0;
-  else if ((place = canvases_place(&o->resize, o->canvas, o->canvases, size->h, size->w, &size->rh, &size->rw)) < 0)
-    err_set(err, "it becomes %d x %d (h x w) and no canvas holds it: open with one that does, or with canvases NULL",
-            size->rh, size->rw);
-  if (o->classifies && place == 0) {
+  else {
     const int by = opened_shrink(o, image);
-    *size = (ImageInfo){.h = image->height / by, .w = image->width / by, .rh = o->canvas[0].h, .rw = o->canvas[0].w};
+    *size = (ImageInfo){.h = image->height / by, .w = image->width / by};
+    place = canvases_place(&o->canvases, size->h, size->w, &size->rh, &size->rw);
+    if (place < 0)
+      err_set(err, "it becomes %d x %d (h x w) and no canvas holds it: open with one that does, or with canvases NULL",
+              size->rh, size->rw);
   }
   return place;
 }
 
+// Of the one canvas that images are mapped onto.
+static Size mapped(const Opened *o) { return (Size){o->canvases.canvas[0].h, o->canvases.canvas[0].w}; }
+
 int opened_shrink(const Opened *o, const maskrcnn_image *image) {
-  if (!o->classifies) return 1;
-  return classes_shrink((Size){image->height, image->width}, (Size){o->canvas[0].h, o->canvas[0].w});
+  return o->kind->map ? o->kind->shrink((Size){image->height, image->width}, mapped(o)) : 1;
 }
 
 void opened_map(const Opened *o, const ImageInfo *size, float map[6]) {
-  if (!o->classifies) return;
-  augment_map(NULL, o->engine.config.view, 0, false, (Size){size->h, size->w}, (Size){size->rh, size->rw}, map);
+  if (o->kind->map) o->kind->map(&o->engine.config, (Size){size->h, size->w}, mapped(o), map);
 }

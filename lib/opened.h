@@ -2,14 +2,14 @@
 #pragma once
 #include "engine/engine.h"
 #include "include/maskrcnn.h"
+#include "lib/canvases.h"
+#include "lib/kinds.h"
 
 typedef struct Opened {
   Engine engine;
-  Resize resize;
-  Canvas canvas[MAX_CANVASES];
-  int canvases;
+  const KindRow *kind; // the model's
+  CanvasSet canvases;
   int64_t max_pixels;
-  bool classifies;            // tells classes of images, rather than finding objects in them
   int top;                    // classes of an image that results name, at most
   maskrcnn_description about; // its pointers' targets are the following, and the engine's
   maskrcnn_size about_canvas[MAX_CANVASES];
@@ -27,5 +27,5 @@ void opened_close(Opened *o);
 int opened_place(const Opened *o, const maskrcnn_image *image, ImageInfo *size, Err *err);
 // By what both sides of an image that has a place are divided as it is copied: the size above is that of the quotient.
 int opened_shrink(const Opened *o, const maskrcnn_image *image);
-// What a classifier's canvas shows of an image of that size (nn/batch.h, affine); of others, nothing.
+// What the canvas shows of an image of that size (nn/batch.h, affine), where the kind maps images; else nothing.
 void opened_map(const Opened *o, const ImageInfo *size, float map[6]);

@@ -20,7 +20,7 @@ maskrcnn_status submit_check(maskrcnn *h, const maskrcnn_image *images, int n) {
 // What a batch of that canvas is given at once: images as large as the canvas all fit, and so does this one; after that
 // it doubles, as far as the device has room, and together with that up to the largest images.
 static size_t room_for(const maskrcnn *h, const StagedBatch *b, size_t need) {
-  const Canvas *c = &h->opened.canvas[b->batch.canvas];
+  const Canvas *c = &h->opened.canvases.canvas[b->batch.canvas];
   const size_t images = (size_t)b->batch.images, usual = images * 3 * (size_t)c->h * (size_t)c->w;
   if (need <= h->room) return MIN(MAX(need, MAX(usual, 2 * b->room)), h->room);
   return MIN(MAX(need, 2 * h->room), images * 3 * (size_t)h->opened.max_pixels);

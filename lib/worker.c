@@ -9,7 +9,6 @@
 #include "base/alloc.h"
 #include "base/guest.h"
 #include "lib/handle.h"
-#include "lib/kinds.h"
 #include "lib/options.h"
 #include "lib/results.h"
 
@@ -22,7 +21,6 @@ typedef struct Pipeline {
   int n;
   const maskrcnn_result **result; // [images of a batch] of the oldest, once it is done
   int counter[MAX_COUNTERS];      // of that
-  const KindRow *kind;
 } Pipeline;
 
 // ---- opening --------------------------------------------------------------------------------------------------------
@@ -38,12 +36,11 @@ static void open_model(void *context) {
   maskrcnn *h = o->p->h;
   if (!opened_open(&h->opened, h->options, &o->status, &o->err)) return;
   const int images = h->options->batch, queue = h->options->queue;
-  if (!staging_init(&h->staging, h->opened.engine.dev, images, queue, h->opened.canvases, BATCHES_UNDER_WAY)) {
+  if (!staging_init(&h->staging, h->opened.engine.dev, images, queue, h->opened.canvases.n, BATCHES_UNDER_WAY)) {
     err_memory(&o->err, (size_t)queue * sizeof(ImageInfo), "a queue of images", "queue");
     o->status = MASKRCNN_NO_MEMORY;
     return;
   }
-  o->p->kind = kind_of(h->opened.engine.model);
   o->p->result = xcalloc((size_t)images, sizeof *o->p->result);
   h->room = engine_room(&h->opened.engine);
   o->status = MASKRCNN_OK;
@@ -88,7 +85,7 @@ static bool outside(Pipeline *p, void (*what)(void *context)) {
 
 static void start(void *context) {
   Pipeline *p = context;
-  p->kind->begin(&p->h->opened.engine, &p->batch[p->n - 1]->batch);
+  p->h->opened.kind->begin(&p->h->opened.engine, &p->batch[p->n - 1]->batch);
 }
 
 static bool start_batch(Pipeline *p, StagedBatch *b) {
@@ -102,8 +99,9 @@ static bool start_batch(Pipeline *p, StagedBatch *b) {
 // behind a batch while another lies ready.
 static void finish(void *context) {
   Pipeline *p = context;
+  Opened *o = &p->h->opened;
   const bool wait = p->n == BATCHES_UNDER_WAY;
-  while (!p->kind->finish(&p->h->opened, p->batch[0], wait, p->result, p->counter) && !atomic_load(&p->h->asked))
+  while (!o->kind->finish(&o->engine, p->batch[0], o->top, wait, p->result, p->counter) && !atomic_load(&p->h->asked))
     sched_yield();
 }
 
@@ -210,7 +208,7 @@ static void wait_for_device(void *context) {
 
 static void close_model(void *context) {
   maskrcnn *h = context;
-  if (h->state == MASKRCNN_DEAD && h->opened.engine.model) kind_of(h->opened.engine.model)->drop(&h->opened.engine);
+  if (h->state == MASKRCNN_DEAD && h->opened.engine.model) h->opened.kind->drop(&h->opened.engine);
   staging_free(&h->staging, h->opened.engine.dev);
   opened_close(&h->opened);
 }
