@@ -1,14 +1,11 @@
 // infer: images or a data set → boxes and masks, or classes: results, overlays, scores, speed.
 #include <stdlib.h>
-#include "base/alloc.h"
 #include "base/interrupt.h"
 #include "base/output.h"
 #include "base/threads.h"
-#include "classification/class_set.h"
-#include "classification/loose_classes.h"
 #include "engine/state.h"
 #include "inference/data_set.h"
-#include "inference/loose.h"
+#include "inference/named_images.h"
 
 static JobOptions job_options(const InferOptions *o) {
   return (JobOptions){.gpus = o->ranks,
@@ -34,22 +31,16 @@ static void end_job(Job *job, int status) {
 }
 
 // Of the model as it was trained, but for the options, which are made to fit it.
-static void read_config(InferOptions *o, const Checkpoint *c, ModelConfig *config, Category **category) {
+static const InferKind *read_config(InferOptions *o, const Checkpoint *c, ModelConfig *config, Category **category) {
   Err err;
   if (!state_config(c, config, category, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
-  infer_options_fit(o, config);
+  const InferKind *kind = model_of(config)->infer;
+  kind->fit(o, config);
   config->min_score = o->score;
   if (o->size) config_resize(config, o->size);
   if (o->max_size) config->max_size = o->max_size;
   if (!config_check(config, &err)) die(EXIT_USAGE, "%s", err.msg);
-}
-
-// The caller frees the classes; names are the categories'.
-static ResultForm form_of(const InferOptions *o, const ModelConfig *config, const Category *category) {
-  const int n = model_names(config);
-  ResultClass *items = xcalloc((size_t)n, sizeof *items);
-  for (int i = 0; i < n; i++) items[i] = (ResultClass){category[i].id, category[i].name};
-  return (ResultForm){.format = (ResultFormat)o->format, .polygons = o->polygons, .classes = {items, n}};
+  return kind;
 }
 
 int main(int argc, char **argv) {
@@ -65,16 +56,11 @@ int main(int argc, char **argv) {
   ModelConfig config;
   Category *category;
   if (!state_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
-  read_config(&o, &c, &config, &category);
-  ResultForm form = form_of(&o, &config, category);
+  const InferKind *kind = read_config(&o, &c, &config, &category);
+  const InferRun run = {.o = &o, .config = &config, .category = category, .weights = &c, .job = &job};
   if (job.launch.rank == 0) state_note(&c, o.weights);
   interrupt_catch();
-  int status;
-  if (model_of(&config)->traits & MODEL_CLASSIFIER)
-    status = o.data ? class_set_run(&o, &job, &wanted, &config, category, &c) : loose_classes_run(&o, &config);
-  else
-    status = o.data ? data_set_run(&o, &job, &wanted, &config, category, &c, &form) : loose_run(&o, &config, &form);
-  free((void *)form.classes.items);
+  const int status = o.data ? data_set_run(&run, kind, &wanted) : named_images_run(&run, kind);
   free((char *)o.json);
   free(category);
   ckpt_close(&c);

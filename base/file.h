@@ -10,6 +10,7 @@ extern "C" {
 // Whole file into memory, NUL-terminated past its end; *size without the NUL. Caller frees. NULL on failure.
 char *file_read(const char *path, size_t *size, Err *err);
 bool path_is_dir(const char *path);
+bool path_is_same(const char *a, const char *b); // both are there, and are one file or folder
 bool path_is_file(const char *path);
 bool dirs_make(const char *path, Err *err); // like mkdir -p; durable
 

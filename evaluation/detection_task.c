@@ -16,7 +16,7 @@ static bool accepts(const Engine *e, const Dataset *d, Err *err) {
 
 static void *collect(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Err *err) {
   Evaluation *v = xmalloc(sizeof *v);
-  if (evaluate_run(e, d, threads, &(Visitor){.stopped = stopped}, v, err)) return v;
+  if (evaluate_run(e, d, threads, stopped, v, err)) return v;
   release(v);
   return NULL;
 }

@@ -2,54 +2,34 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "evaluation/gathered.h"
 #include "evaluation/rounds.h"
 
-// ---- who finds --------------------------------------------------------------------------------------------------
-
-static void find_on_engine(void *engine, const Batch *batch) { engine_find(engine, batch); }
-static bool found_on_engine(void *engine, Found *out) { return engine_found(engine, true, out); }
-
-Finder finder_of(Engine *e) {
-  return (Finder){.context = e,
-                  .find = find_on_engine,
-                  .found = found_on_engine,
-                  .ahead = BATCHES_UNDER_WAY,
-                  .images = e->infer.shapes.images,
-                  .prefetch = e->infer.shapes.prefetch,
-                  .memory = ring_memory(&e->infer.ring),
-                  .category = e->category,
-                  .box_extra = e->config.box_extra};
-}
-
 // ---- results ----------------------------------------------------------------------------------------------------
 
-CocoResult evaluate_result(const Finder *f, int64_t image_id, const Detection *d) {
+typedef struct Evaluating {
+  Engine *engine;
+  const Dataset *d;
+  Evaluation *out;
+  Found found;         // in the last batch
+  CocoResult *results; // of an image, while it is packed
+  size_t room;
+} Evaluating;
+
+static CocoResult result_of(const Engine *e, int64_t image_id, const Detection *d) {
+  const double extra = (double)e->config.box_extra;
   CocoResult r = {.image_id = image_id,
-                  .category_id = f->category[d->label - 1].id,
+                  .category_id = e->category[d->label - 1].id,
                   .score = d->score,
                   .has_bbox = true,
                   .has_segm = true,
                   .rle = d->mask};
   r.bbox[0] = d->box[0];
   r.bbox[1] = d->box[1];
-  r.bbox[2] = (double)d->box[2] - d->box[0] + f->box_extra;
-  r.bbox[3] = (double)d->box[3] - d->box[1] + f->box_extra;
+  r.bbox[2] = (double)d->box[2] - d->box[0] + extra;
+  r.bbox[3] = (double)d->box[3] - d->box[1] + extra;
   return r;
 }
-
-// ---- the data set -----------------------------------------------------------------------------------------------
-
-typedef struct Evaluating {
-  const Finder *finder;
-  const Dataset *d;
-  const Visitor *visitor;
-  Evaluation *out;
-  Found found;         // in the last batch
-  CocoResult *results; // of an image, while it is packed
-  size_t room;
-} Evaluating;
 
 // Packs what was found in the image at that place of the batch, which is the detections from `first` on; returns how
 // many.
@@ -60,99 +40,84 @@ static int pack_image(Evaluating *v, const Batch *batch, int place, int first, P
   const Detections *found = &v->found.detections;
   while (first + n < found->n && found->items[first + n].image == place) n++;
   array_reserve((void **)&v->results, &v->room, (size_t)n, sizeof *v->results);
-  for (int i = 0; i < n; i++) v->results[i] = evaluate_result(v->finder, id, &found->items[first + i]);
+  for (int i = 0; i < n; i++) v->results[i] = result_of(v->engine, id, &found->items[first + i]);
   gathered_put(to, image, v->results, n);
   return n;
 }
 
+// ---- the data set -----------------------------------------------------------------------------------------------
+
 static void start(void *context, const Batch *batch) {
   const Evaluating *v = context;
-  v->finder->find(v->finder->context, batch);
+  engine_find(v->engine, batch);
 }
 
 static void compute(void *context, const Batch *batch, Parcel *to) {
   Evaluating *v = context;
-  CHECK(v->finder->found(v->finder->context, &v->found) && v->found.batch == batch);
-  const double seconds = now_seconds() - v->found.started;
-  parcel_put(to, &seconds, sizeof seconds);
+  CHECK(engine_found(v->engine, true, &v->found) && v->found.batch == batch);
   for (int i = 0, first = 0; i < batch->images; i++)
     if (batch->index[i] >= 0) first += pack_image(v, batch, i, first, to);
 }
 
 static void drop(void *context) {
   Evaluating *v = context;
-  while (v->finder->found(v->finder->context, &v->found)) {
+  while (engine_found(v->engine, true, &v->found)) {
   }
 }
 
-static bool unpack_image(Evaluating *v, Unpacking *from) {
-  Evaluation *out = v->out;
-  CocoResults *all = &out->found;
-  CocoResult *found;
-  int image, n;
-  if (!gathered_take(from, v->d->num_images, &image, &found, &n)) return false;
-  if (v->visitor->image) v->visitor->image(v->visitor->context, v->d, image, found, n);
+static bool unpack(void *context, Unpacking *from) {
+  const Evaluating *v = context;
+  while (from->left) {
+    CocoResult *found;
+    int image, n;
+    if (!gathered_take(from, v->d->num_images, &image, &found, &n)) return false;
+    evaluation_add(v->out, image, found, n);
+  }
+  return true;
+}
+
+void evaluation_begin(Evaluation *v, const Dataset *d, bool gathers) {
+  *v = (Evaluation){.left_out = gathers ? d->num_images + d->bad_images : 0};
+  v->read = xcalloc((size_t)d->num_images, sizeof *v->read);
+}
+
+void evaluation_add(Evaluation *v, int image, CocoResult *found, int n) {
+  CocoResults *all = &v->found;
   all->items = xrealloc(all->items, (size_t)(all->n + n) * sizeof *all->items);
   memcpy(all->items + all->n, found, (size_t)n * sizeof *found);
   all->n += n;
   free(found);
-  out->read[image] = true;
-  out->images++;
-  out->left_out--;
-  return true;
+  v->read[image] = true;
+  v->images++;
+  v->left_out--;
 }
 
-static bool unpack(void *context, Unpacking *from) {
-  Evaluating *v = context;
-  double seconds;
-  bool ok = parcel_take(from, &seconds, sizeof seconds);
-  while (ok && from->left) ok = unpack_image(v, from);
-  if (ok && v->visitor->took) v->visitor->took(v->visitor->context, seconds);
-  return ok;
-}
-
-static void settle(void *context, const Batch *batch, int64_t before) {
-  const Evaluating *v = context;
-  v->visitor->batch(v->visitor->context, v->d, batch, &v->found.detections, before);
-}
-
-// Images that another rank could not read are known to be bad here, too.
-static void note_unread(const Dataset *d, const Evaluation *v) {
+void evaluation_end(const Evaluation *v, const Dataset *d) {
   for (int i = 0; i < d->num_images; i++)
     if (!v->read[i]) atomic_store(&d->reported[i], 1);
 }
 
-bool evaluate_with(const Finder *finder, Comm *comm, const Dataset *d, int threads, const Visitor *visitor,
-                   Evaluation *out, Err *err) {
-  static const Visitor nobody = {0};
-  const bool gathers = comm_rank(comm) == 0;
-  *out = (Evaluation){.left_out = gathers ? d->num_images + d->bad_images : 0};
-  const LoaderOptions options = {.batch = finder->images,
+bool evaluate_run(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Evaluation *out, Err *err) {
+  const bool gathers = comm_rank(e->comm) == 0;
+  const LoaderOptions options = {.batch = e->infer.shapes.images,
                                  .threads = threads,
-                                 .prefetch = finder->prefetch,
-                                 .held = finder->ahead,
-                                 .memory = finder->memory};
-  Evaluating v = {.finder = finder, .d = d, .visitor = visitor ? visitor : &nobody, .out = out};
+                                 .prefetch = e->infer.shapes.prefetch,
+                                 .held = BATCHES_UNDER_WAY,
+                                 .memory = ring_memory(&e->infer.ring)};
+  Evaluating v = {.engine = e, .d = d, .out = out};
   const RoundWork work = {.context = &v,
-                          .ahead = finder->ahead,
+                          .ahead = BATCHES_UNDER_WAY,
                           .start = start,
                           .compute = compute,
                           .drop = drop,
                           .unpack = unpack,
-                          .settle = v.visitor->batch ? settle : NULL,
-                          .stopped = v.visitor->stopped};
-  out->read = xcalloc((size_t)d->num_images, sizeof *out->read);
-  const bool complete = rounds_run(comm, d, &options, &work, err);
-  if (complete && gathers) note_unread(d, out);
-  free(v.results);
-  return complete;
-}
-
-bool evaluate_run(Engine *e, const Dataset *d, int threads, const Visitor *visitor, Evaluation *out, Err *err) {
-  const Finder finder = finder_of(e);
+                          .stopped = stopped};
   memory_for("the results of an evaluation", e->train.network ? "--val-limit" : "--limit");
-  const bool complete = evaluate_with(&finder, e->comm, d, threads, visitor, out, err);
+  evaluation_begin(out, d, gathers);
+  const bool complete = rounds_run(e->comm, d, &options, &work, err);
+  if (complete && gathers) evaluation_end(out, d);
   memory_for(NULL, NULL);
+  free(v.results);
   return complete;
 }
 

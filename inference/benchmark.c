@@ -3,16 +3,17 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "engine/benchmark.h"
+#include "inference/batches.h"
+#include "inference/handles.h"
 #include "lib/inspect.h"
 
 typedef struct Rounds { // over a data set
   maskrcnn *handle;
   const Engine *engine; // inside it; changes only while something is under way
-  Finder finder;
+  BatchQueue *queue;
   const Dataset *d;
   LoaderOptions options;
   Loader *loader; // NULL: the next batch begins a round
-  int under_way;  // batches
   char *text;     // of the masks of a batch
   size_t room;
   int64_t counter[MAX_COUNTERS]; // of all batches before
@@ -20,37 +21,40 @@ typedef struct Rounds { // over a data set
 
 // ---- results ----------------------------------------------------------------------------------------------------
 
-static maskrcnn_rle mask_of(const Detection *d) {
-  return (maskrcnn_rle){.height = d->mask.h, .width = d->mask.w, .num_counts = d->mask.n, .counts = d->mask.runs};
+static Rle rle_of(const maskrcnn_rle *m) {
+  return (Rle){.h = m->height, .w = m->width, .n = m->num_counts, .runs = (uint32_t *)m->counts};
 }
 
-// All strings, one behind the other, into memory that is used again; returns the pixels of all masks. By one thread:
-// the others' cores are the loader's, and a wait for one of them that has none is longer than all of it.
-static double write_strings(Rounds *r, const Detections *found) {
+// The strings of an image's masks, one behind the other, into memory that is used again; returns the pixels of all
+// masks. By one thread: the others' cores are the loader's, and a wait for one of them that has none is longer than all
+// of it.
+static double write_strings(Rounds *r, const maskrcnn_detections *found) {
   size_t need = 0, at = 0;
   double pixels = 0;
-  for (int i = 0; i < found->n; i++) need += rle_string_room(&found->items[i].mask);
+  for (int i = 0; i < found->n; i++) {
+    const Rle mask = rle_of(found->masks[i]);
+    need += rle_string_room(&mask);
+  }
   array_reserve((void **)&r->text, &r->room, need, 1);
   for (int i = 0; i < found->n; i++) {
-    const maskrcnn_rle mask = mask_of(&found->items[i]);
-    at += maskrcnn_mask_string(&mask, r->text + at, r->room - at) + 1;
-    pixels += (double)rle_area(&found->items[i].mask);
+    const Rle mask = rle_of(found->masks[i]);
+    at += maskrcnn_mask_string(found->masks[i], r->text + at, r->room - at) + 1;
+    pixels += (double)rle_area(&mask);
   }
   return pixels;
 }
 
+// Classes are finished as the handle hands them out.
 static void finish_batch(Rounds *r, BenchStep *out) {
-  Found found;
-  Taken taken;
-  r->under_way--;
-  if (r->d->kind->mapped) { // which are finished as the handle hands them out
-    CHECK(handle_finder_take(r->finder.context, &taken));
-    return;
+  QueuedBatch *b = batches_next(r->queue);
+  for (int i = 0; i < b->images; i++) {
+    const maskrcnn_detections *found = handles_result(b->results, i)->detections;
+    if (!found) continue;
+    const double ready = now_seconds();
+    out->pixels += write_strings(r, found);
+    out->results += now_seconds() - ready;
   }
-  CHECK(r->finder.found(r->finder.context, &found));
-  const double ready = now_seconds();
-  out->pixels += write_strings(r, &found.detections);
-  out->results += now_seconds() - ready;
+  queue_release(r->queue, b);
 }
 
 static void take_counters(Rounds *r, BenchStep *out) {
@@ -85,11 +89,8 @@ static bool step(void *context, int64_t i, bool wait, BenchStep *out, Err *err) 
   if (wait) loader_settle(r->loader);
   const double ready = now_seconds();
   *out = (BenchStep){.images = batch->used, .wait = ready - start};
-  if (batch->used) {
-    r->finder.find(r->finder.context, batch);
-    r->under_way++;
-  }
-  while (r->under_way > (wait ? 0 : r->finder.ahead - 1)) finish_batch(r, out);
+  if (batch->used) batches_begin(r->queue, batch);
+  while (r->queue->under_way > (wait ? 0 : HANDLES_UNDER_WAY - 1)) finish_batch(r, out);
   if (wait) out->transfer = r->engine->infer.profile[batch->canvas].walk_start[PASS_FORWARD] - ready;
   take_counters(r, out);
   return true;
@@ -102,7 +103,7 @@ static bool on_engine(void *context, void (*what)(Engine *e, void *argument), vo
 
 static void see_engine(Engine *e, void *context) { *(Engine **)context = e; }
 
-bool infer_benchmark(HandleFinder *f, const InferOptions *o, Comm *comm, const Dataset *d, Err *err) {
+bool infer_benchmark(BatchQueue *q, maskrcnn *handle, const InferOptions *o, Comm *comm, const Dataset *d, Err *err) {
   const BenchSetting setting = {.bench = "infer",
                                 .amp = amp_names[o->amp],
                                 .tf32 = o->tf32,
@@ -111,16 +112,16 @@ bool infer_benchmark(HandleFinder *f, const InferOptions *o, Comm *comm, const D
                                 .profile = o->profile,
                                 .energy = o->energy};
   Engine *engine = NULL;
-  Rounds r = {.handle = handle_finder_handle(f), .finder = handle_finder(f, NULL, 0), .d = d};
+  Rounds r = {.handle = handle, .queue = q, .d = d};
   if (inspect_engine(r.handle, see_engine, &engine) != MASKRCNN_OK)
     return err_set(err, "%s", maskrcnn_message(r.handle));
   r.engine = engine;
-  r.options = (LoaderOptions){.batch = r.finder.images,
+  r.options = (LoaderOptions){.batch = o->batch,
                               .rank = comm_rank(comm),
                               .world = comm_world(comm),
                               .threads = o->threads,
-                              .prefetch = r.finder.prefetch,
-                              .held = r.finder.ahead};
+                              .prefetch = PREFETCH,
+                              .held = HANDLES_UNDER_WAY};
   const Stepper stepper = {.step = step, .on_engine = on_engine, .context = &r, .comm = comm, .overlapped = true};
   const bool ok = benchmark_run(engine, &setting, &stepper, err);
   loader_close(r.loader);

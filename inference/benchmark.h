@@ -2,7 +2,12 @@
 // strings, or to the classes of images: images per second of the pipeline, the latency of batches that have it for
 // themselves, and the time of parts and nodes, for which it looks inside.
 #pragma once
-#include "inference/handle_finder.h"
+#include "comm/comm.h"
+#include "data/batches/dataset.h"
+#include "include/maskrcnn.h"
+#include "inference/options.h"
+#include "inference/queue.h"
 
-// Over and over the data set that the finder was opened for; every rank calls it, and the first prints the record.
-bool infer_benchmark(HandleFinder *f, const InferOptions *o, Comm *comm, const Dataset *d, Err *err);
+// Over and over the data set that the queue's handle was opened for; every rank calls it, and the first prints the
+// record.
+bool infer_benchmark(BatchQueue *q, maskrcnn *handle, const InferOptions *o, Comm *comm, const Dataset *d, Err *err);

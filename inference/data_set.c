@@ -1,229 +1,174 @@
 #include "inference/data_set.h"
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/folder.h"
 #include "base/interrupt.h"
-#include "base/output.h"
 #include "comm/rank_sum.h"
-#include "data/coco/choice.h"
-#include "engine/detect.h"
-#include "evaluation/evaluate.h"
+#include "evaluation/rounds.h"
 #include "inference/agreement.h"
+#include "inference/batches.h"
 #include "inference/benchmark.h"
-#include "inference/speed.h"
-#include "page/score_page.h"
+#include "inference/handles.h"
 
-// ---- the folder of a run ----------------------------------------------------------------------------------------
+typedef struct SetRun {
+  const InferRun *run;
+  const InferKind *kind;
+  const Dataset *d;
+  InferImages images;
+  Sink *sink;
+  BatchQueue queue;
+  QueuedBatch *batch; // of this rank, that was packed last
+  Speed speed;
+} SetRun;
 
-static bool same_folder(const char *a, const char *b) {
-  struct stat x, y;
-  return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+// ---- batches ----------------------------------------------------------------------------------------------------
+
+static void start(void *context, const Batch *batch) {
+  SetRun *s = context;
+  batches_begin(&s->queue, batch);
 }
 
-// Where there is such a data set, and not in the midst of its images; a mistyped --data leaves no folder behind.
-static void take_folder_for_data(const InferOptions *o) {
-  Err err;
-  char *annotations, *images;
-  if (!coco_find_split(o->data, o->split, &annotations, &images, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (same_folder(o->out, images))
-    die(EXIT_USAGE, "--out %s: that is the folder of the images; give another one", o->out);
-  if (!folder_take(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
-  free(annotations);
-  free(images);
+static void take_next(SetRun *s, const Batch *batch) {
+  queue_release(&s->queue, s->batch);
+  s->batch = batches_next(&s->queue);
+  CHECK(!batch || s->batch->owner == batch);
 }
 
-// The first rank takes the folder for all. Other hosts may have one of their own, for overlays.
-static void share_folder(const InferOptions *o, const Job *job) {
-  Err err;
-  if (job->launch.rank == 0) take_folder_for_data(o);
-  comm_barrier(job->comm);
-  if (job->launch.rank > 0 && !dirs_make(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
+// Of a batch its time, and what the kind packs of its images.
+static void compute(void *context, const Batch *batch, Parcel *to) {
+  SetRun *s = context;
+  take_next(s, batch);
+  parcel_put(to, &s->batch->seconds, sizeof s->batch->seconds);
+  for (int i = 0, n = 0; i < batch->images; i++)
+    if (batch->index[i] >= 0) s->kind->pack(s->sink, batch->index[i], handles_result(s->batch->results, n++), to);
+}
+
+static void drop(void *context) {
+  SetRun *s = context;
+  while (s->queue.under_way) take_next(s, NULL);
+  queue_release(&s->queue, s->batch);
+  s->batch = NULL;
+}
+
+static bool unpack(void *context, Unpacking *from) {
+  SetRun *s = context;
+  double seconds;
+  int images = 0, image = 0;
+  bool ok = parcel_take(from, &seconds, sizeof seconds);
+  for (; ok && from->left; images += ok) ok = s->kind->unpack(s->sink, from, &image);
+  if (ok) speed_batch(&s->speed, s->d->image_canvas[image], images, seconds);
+  return ok;
+}
+
+static void settle(void *context, const Batch *batch, int64_t before) {
+  SetRun *s = context;
+  for (int i = 0, n = 0; i < batch->images; i++) {
+    if (batch->index[i] < 0) continue; // it could not be read
+    const Image pixels = batches_image(batch, i);
+    s->kind->draw(s->sink, batch->index[i], &pixels, handles_result(s->batch->results, n++), before++);
+  }
 }
 
 // ---- a run ------------------------------------------------------------------------------------------------------
 
-typedef struct Visit {
-  Comm *comm;
-  Finder finder;
-  Findings findings;
-  ResultChoice choice; // of what is written and drawn
-  Speed speed;
-  int canvas, images; // of the batch that is visited
-} Visit;
-
-static void visit_image(void *context, const Dataset *d, int i, const CocoResult *found, int n) {
-  Visit *v = context;
-  const CocoImage *image = &d->coco.images[d->image[i]];
-  const ResultImage as_result = {.id = image->id, .file_name = image->file_name, .h = image->h, .w = image->w};
-  CocoResult *wanted = memcpy(xmalloc((size_t)n * sizeof *found), found, (size_t)n * sizeof *found);
-  findings_record(&v->findings, &as_result, wanted, choice_apply(&v->choice, wanted, n));
-  free(wanted);
-  v->canvas = d->image_canvas[i];
-  v->images++;
-}
-
-static void visit_time(void *context, double seconds) {
-  Visit *v = context;
-  speed_batch(&v->speed, v->canvas, v->images, seconds);
-  v->images = 0;
-}
-
-static void draw(Visit *v, int i, const Image *image, const Detection *found, int n) {
-  DrawItem *items = xcalloc((size_t)n, sizeof *items);
-  CocoResult *wanted = xcalloc((size_t)n, sizeof *wanted);
-  for (int k = 0; k < n; k++) {
-    wanted[k] = evaluate_result(&v->finder, 0, &found[k]);
-    wanted[k].image_id = k; // from where the choice moves it
-  }
-  const int chosen = choice_apply(&v->choice, wanted, n);
-  for (int k = 0; k < chosen; k++) {
-    const Detection *d = &found[wanted[k].image_id];
-    const char *name = v->finder.category[d->label - 1].name;
-    items[k] = (DrawItem){d->box[0], d->box[1], d->box[2], d->box[3], name, d->score, &d->mask};
-  }
-  findings_draw(&v->findings, i, image, items, chosen);
-  free(items);
-  free(wanted);
-}
-
-static void visit_batch(void *context, const Dataset *d, const Batch *b, const Detections *found, int64_t before) {
-  Visit *v = context;
-  (void)d;
-  for (int i = 0, first = 0, n; i < b->images; i++, first += n) {
-    for (n = 0; first + n < found->n && found->items[first + n].image == i;) n++;
-    if (b->index[i] < 0) continue; // it could not be read
-    const ImageInfo *info = &b->info[i];
-    const Image image = {.h = info->h, .w = info->w, .rgb = b->bytes + info->offset};
-    if (findings_pictures(&v->findings, before++)) draw(v, b->index[i], &image, &found->items[first], n);
-  }
-}
-
-static void report_scores(const InferOptions *o, const ModelConfig *config, const Dataset *d, Evaluation *all) {
-  const Scores *s = &all->scores;
-  Metrics m;
-  Err err;
-  if (!task_detection.score(d, all, &m, &err)) die(EXIT_RUN, "%s", err.msg);
-  printf("bbox\n");
-  cocoeval_print(stdout, &s->bbox);
-  cocoeval_print_categories(stdout, &s->bbox);
-  printf("segm\n");
-  cocoeval_print(stdout, &s->segm);
-  cocoeval_print_categories(stdout, &s->segm);
-  printf("bbox AP %.3f  mask AP %.3f  on %d images", s->bbox.stats[0], s->segm.stats[0], all->images);
-  if (all->left_out) printf("; %d left out: they cannot be read", all->left_out);
-  printf("\n");
-  if (!score_page_write(o, config, d, all, &m, &err)) die(EXIT_RUN, "%s", err.msg);
-  line_print(stderr, "page: %s/" SCORE_PAGE, o->out);
-}
-
 // What all ranks have been told; the first one says it.
-_Noreturn static void give_up(Visit *v, const Err *err) {
-  if (comm_rank(v->comm) > 0) comm_barrier(v->comm); // ends with the first rank
-  if (!v->findings.images) findings_abort(&v->findings);
+_Noreturn static void give_up(SetRun *s, const Err *err) {
+  if (s->sink->rank > 0) comm_barrier(s->run->job->comm); // ends with the first rank
+  if (!s->sink->done) s->kind->abort(s->sink);
   die_unforeseen("%s", err->msg);
 }
 
-static void report(const InferOptions *o, const ModelConfig *config, const Dataset *d, Evaluation *all, bool complete,
-                   Visit *v) {
-  (complete ? findings_commit : findings_keep)(&v->findings);
-  speed_print(&v->speed, o->batch, v->finder.ahead);
-  if (complete && all->left_out)
-    fprintf(stderr, "%d of %d images could not be read: left out\n", all->left_out, all->images + all->left_out);
-  if (complete && o->eval) report_scores(o, config, d, all);
-}
-
 // Returns the program's exit status.
-static int find_and_score(const InferOptions *o, const ModelConfig *config, const Dataset *d, const ResultForm *form,
-                          Visit *v) {
+static int find_and_score(SetRun *s) {
   Err err;
-  Evaluation all;
-  const int rank = comm_rank(v->comm);
-  if (rank) findings_follow(&v->findings, rank);
-  if (!rank && !findings_begin(&v->findings, form, &err)) die(EXIT_USAGE, "%s", err.msg);
-  const Visitor visitor = {
-      .context = v, .image = visit_image, .took = visit_time, .batch = visit_batch, .stopped = interrupted};
+  Comm *comm = s->run->job->comm;
+  const InferOptions *o = s->run->o;
+  const InferKind *kind = s->kind;
+  const LoaderOptions options = {
+      .batch = o->batch, .threads = o->threads, .prefetch = PREFETCH, .held = HANDLES_UNDER_WAY};
+  const RoundWork work = {.context = s,
+                          .ahead = HANDLES_UNDER_WAY,
+                          .start = start,
+                          .compute = compute,
+                          .drop = drop,
+                          .unpack = unpack,
+                          .settle = kind->draw ? settle : NULL,
+                          .stopped = interrupted};
+  kind->begin(s->sink);
   memory_for("the results of an evaluation", "--limit");
-  const bool complete = evaluate_with(&v->finder, v->comm, d, o->threads, &visitor, &all, &err);
+  const bool complete = rounds_run(comm, s->d, &options, &work, &err);
   memory_for(NULL, NULL);
-  if (!complete && *err.msg) give_up(v, &err);
-  v->findings.failed = (int)rank_sum(v->comm, v->findings.failed);
-  const bool failed = v->findings.failed;
-  if (rank)
-    findings_leave(&v->findings);
-  else
-    report(o, config, d, &all, complete, v);
-  evaluation_free(&all);
-  return complete && !failed ? 0 : EXIT_RUN;
+  if (!complete && *err.msg) give_up(s, &err);
+  s->sink->failed = (int)rank_sum(comm, s->sink->failed);
+  (complete ? kind->commit : kind->keep)(s->sink);
+  if (s->sink->rank == 0) speed_print(&s->speed, o->batch, HANDLES_UNDER_WAY);
+  if (s->sink->rank == 0 && complete) kind->score(s->sink);
+  return complete && !s->sink->failed ? 0 : EXIT_RUN;
 }
 
 // What is written must be none of the files that are read.
-static void plan_outputs(const InferOptions *o, const Dataset *d, Findings *f) {
-  Err err;
-  FileSet inputs = {0};
-  file_set_add(&inputs, o->weights);
-  file_set_add(&inputs, d->coco.path);
+static void plan_outputs(SetRun *s) {
+  const Dataset *d = s->d;
+  FileSet *inputs = &s->images.inputs;
+  file_set_add(inputs, s->run->o->weights);
+  file_set_add(inputs, d->coco.path);
   const char **files = xmalloc((size_t)d->num_images * sizeof *files);
   for (int i = 0; i < d->num_images; i++) {
-    char *path = dataset_path(d, i);
-    file_set_add(&inputs, path);
-    free(path);
     files[i] = d->coco.images[d->image[i]].file_name;
+    char *path = d->folder ? dataset_path(d, i) : NULL;
+    if (path) file_set_add(inputs, path);
+    free(path);
   }
-  if (o->eval && !score_page_spares(o, &inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (!findings_open(f, o->json, o->out, o->overlays < 0 ? 16 : o->overlays, files, d->num_images, &inputs, &err))
-    die(EXIT_USAGE, "%s", err.msg);
+  s->images.file = files;
+  s->images.n = d->num_images;
+  s->kind->plan(s->sink);
+  file_set_free(inputs);
+  s->images.file = NULL;
   free(files);
-  file_set_free(&inputs);
 }
 
 // On the rank's own device; waits for the other ranks, so that the first batch is no one's alone.
-static HandleFinder *open_finder(const InferOptions *o, const Job *job, const Dataset *d) {
+static Handles *open_handles(SetRun *s, maskrcnn **handle) {
+  const Job *job = s->run->job;
+  maskrcnn_status status;
   Err err;
-  HandleFinder *f = handle_finder_open(o, job->device, d, &err);
-  if (!f) die(err_exit(&err), "%s", err.msg);
-  const maskrcnn_description *about = maskrcnn_describe(handle_finder_handle(f));
-  if (*about->why_cpu && job->launch.rank == 0)
-    fprintf(stderr, "device: %s; not a GPU: %s\n", about->device, about->why_cpu);
+  Handles *h = handles_of_set(s->run, s->d, s->kind->top(s->run, s->d));
+  *handle = handles_handle(h, &status, &err);
+  if (status == MASKRCNN_BAD_DEVICE) device_close(device_open(job->device, &err)); // it says so by itself
+  if (!*handle) die(err_exit(&err), "%s", err.msg);
   comm_barrier(job->comm);
-  return f;
+  return h;
 }
 
 // All that ranks have in common is set up before they are forked.
-int data_set_run(const InferOptions *o, Job *job, const JobOptions *wanted, const ModelConfig *config,
-                 const Category *category, const Checkpoint *c, const ResultForm *form) {
+int data_set_run(const InferRun *run, const InferKind *kind, const JobOptions *wanted) {
   Err err;
   Dataset d;
-  DatasetOptions options = {.resize = resize_of(config),
-                            .patience = STORAGE_PATIENCE,
-                            .upright = o->exif,
-                            .max_canvases = o->canvases,
-                            .keep_empty = true,
-                            .limit = o->limit,
-                            .index = o->benchmark ? NULL : o->out};
-  Visit visit = {0};
-  if (!choice_open(&visit.choice, o->classes, o->top, &form->classes, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (!o->benchmark) share_folder(o, job);
-  if (!dataset_open(&d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (!o->benchmark) plan_outputs(o, &d, &visit.findings);
-  agreement_check(job->comm, o, config, c, &d);
+  Job *job = run->job;
+  const InferOptions *o = run->o;
+  SetRun s = {.run = run, .kind = kind, .d = &d, .images.set = &d, .sink = kind->open(run)};
+  s.sink->run = run;
+  s.sink->images = &s.images;
+  kind->open_data(run, &d);
+  if (!o->benchmark) plan_outputs(&s);
+  agreement_check(job->comm, o, run->config, run->weights, &d);
   job_start(job, wanted);
-  speed_begin(&visit.speed, comm_world(job->comm), "masks");
-  HandleFinder *finder = open_finder(o, job, &d);
-  if (o->eval && !evaluate_categories(category, config->classes - 1, &d, &err)) die(EXIT_USAGE, "%s", err.msg);
-  speed_opened(&visit.speed, now_seconds() - visit.speed.begun);
-  visit.comm = job->comm;
-  visit.finder = handle_finder(finder, category, config->box_extra);
+  s.sink->rank = comm_rank(job->comm);
+  speed_begin(&s.speed, comm_world(job->comm), kind->results);
+  maskrcnn *handle;
+  Handles *handles = open_handles(&s, &handle);
+  const Runner runner = handles_runner(handles);
+  s.queue = queue_of(&runner);
+  speed_opened(&s.speed, now_seconds() - s.speed.begun);
   int status = 0;
   if (!o->benchmark)
-    status = find_and_score(o, config, &d, form, &visit);
-  else if (!infer_benchmark(finder, o, job->comm, &d, &err))
+    status = find_and_score(&s);
+  else if (!infer_benchmark(&s.queue, handle, o, job->comm, &d, &err))
     die(EXIT_RUN, "%s", err.msg);
-  handle_finder_close(finder);
-  speed_free(&visit.speed);
-  choice_close(&visit.choice);
+  kind->close(s.sink);
+  queue_free(&s.queue);
+  handles_close(handles);
+  speed_free(&s.speed);
   dataset_close(&d);
   return status;
 }

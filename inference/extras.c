@@ -8,7 +8,6 @@ static bool refuse(const char *option, const Err *why, Err *err) { return err_se
 bool extras_open(Extras *e, const InferOptions *o, const ResultClasses *classes, Err *err) {
   Err why;
   *e = (Extras){0};
-  if (!choice_open(&e->choice, o->classes, o->top, classes, err)) return false;
   if (o->labels) {
     if (!labels_open(&e->labels, o->labels, (LabelValues)o->label_values, classes, 0, &why))
       return refuse("--labels", &why, err);
@@ -36,7 +35,6 @@ void extras_write(Extras *e, const char *name, const Image *image, const CocoRes
 }
 
 void extras_close(Extras *e) {
-  choice_close(&e->choice);
   if (e->maps) labels_close(&e->labels);
   if (e->cuts) crops_close(&e->crops);
 }

@@ -1,14 +1,12 @@
-// Extras: what is left of an image besides results and overlay: which detections count, label maps, crops.
+// Extras: what is left of an image besides results and overlay: a label map, crops.
 #pragma once
-#include "data/coco/choice.h"
 #include "data/pictures/crops.h"
 #include "data/pictures/labels.h"
 #include "inference/options.h"
 
 typedef struct Extras {
-  ResultChoice choice; // of results and pictures alike
-  const Labels *maps;  // NULL: none are asked for
-  const Crops *cuts;   // NULL: none are asked for
+  const Labels *maps; // NULL: none are asked for
+  const Crops *cuts;  // NULL: none are asked for
   Labels labels;
   Crops crops;
   int failed; // pictures that could not be written

@@ -8,8 +8,6 @@
 #include "lib/canvases.h"
 #include "lib/kinds.h"
 
-enum { ORDINARY_PIXELS = 64 << 20 }; // of an image, at most
-
 // What the runner hands out: results of a batch, or of all batches of an image's tiles.
 typedef struct HandedOut {
   int each;                  // images of a piece, the last one's apart
@@ -17,27 +15,24 @@ typedef struct HandedOut {
   maskrcnn_results *piece[]; // in order; owned
 } HandedOut;
 
-enum { TILES = UINT8_MAX }; // tag of a batch of tiles: a stream's are lower
-
-typedef struct Ready { // a batch that is done
-  RunnerDone done;
-  struct Ready *next;
-} Ready;
+enum { TILES = 0 }; // tag of a batch of tiles: others' are their addresses
 
 struct Handles {
   const InferOptions *o;
-  CanvasSet canvases;
-  maskrcnn *many; // NULL: not open
-  int batch;      // images that it computes at a time
-  int queue;      // images that it takes
-  int under_way;  // batches that it has and has not given back
+  const char *device;
+  int top;            // classes of an image that results name; 0: all
+  CanvasSet canvases; // of ordinary images: a group each
+  int64_t pixels;     // of an ordinary image, at most
+  maskrcnn *many;     // NULL: not open
+  int batch;          // images that it computes at a time
+  bool whole_batches; // which memory has to suffice for, instead of half of them
+  int queue;          // images that it takes
   maskrcnn *single;
   Canvas single_canvas;
   int64_t single_pixels;
-  Ready *first, **last; // done and not handed out
-  HandedOut *tiles;     // of the image that is computed in tiles
+  HandedOut *tiles; // of the image that is computed in tiles
   bool (*stopped)(void);
-  Speed *speed;
+  Speed *speed;           // NULL: nobody is told of openings
   bool told;              // which device it is
   maskrcnn_status failed; // why nothing more can be computed
 };
@@ -60,7 +55,7 @@ TilePlan handles_tiles(const InferOptions *o, int h, int w) { return tiles_plan(
 // The canvas that holds the image, or the group of single images where there is none.
 static int untiled_group(const Handles *h, int height, int width) {
   int rh, rw;
-  if ((int64_t)height * width > ORDINARY_PIXELS) return single_group(h);
+  if ((int64_t)height * width > h->pixels) return single_group(h);
   const int place = canvases_place(&h->canvases, height, width, &rh, &rw);
   return place < 0 ? single_group(h) : place;
 }
@@ -88,8 +83,9 @@ static maskrcnn_status open_handle(Handles *h, maskrcnn **handle, int batch, int
   maskrcnn_size size[MAX_CANVASES];
   for (int i = 0; i < s->n; i++) size[i] = (maskrcnn_size){s->canvas[i].h, s->canvas[i].w};
   const double start = now_seconds();
-  maskrcnn_options options = handle_options(h->o, h->o->device);
+  maskrcnn_options options = handle_options(h->o, h->device);
   options.batch = batch;
+  options.top = (size_t)h->top;
   options.queue = h->queue;
   options.max_pixels = pixels;
   options.canvases = s->square ? NULL : size; // a square is the model's own
@@ -99,7 +95,7 @@ static maskrcnn_status open_handle(Handles *h, maskrcnn **handle, int batch, int
     tell_device(h, *handle);
   else
     program_words(err);
-  speed_opened(h->speed, now_seconds() - start);
+  if (h->speed) speed_opened(h->speed, now_seconds() - start);
   return status;
 }
 
@@ -135,50 +131,26 @@ const maskrcnn_result *handles_result(const void *results, int i) {
   return p->piece[i / p->each]->images[i % p->each];
 }
 
-static void put_ready(Handles *h, const RunnerDone *done) {
-  if (done->tag == TILES) return; // its image has it
-  Ready *r = xmalloc(sizeof *r);
-  *r = (Ready){.done = *done};
-  *h->last = r;
-  h->last = &r->next;
-}
-
-static void put_refused(Handles *h, uint64_t tag, const Err *why) {
-  put_ready(h, &(RunnerDone){.tag = tag, .why = *why});
-}
-
-static bool take_ready(Handles *h, RunnerDone *done) {
-  Ready *r = h->first;
-  if (!r) return false;
-  *done = r->done;
-  if (!(h->first = r->next)) h->last = &h->first;
-  free(r);
-  return true;
-}
-
-static RunnerState take_next(Handles *h, bool wait, RunnerDone *done, Err *err) {
+// Takes the oldest that the handle has.
+static QueueState take_next(Handles *h, BatchQueue *q, bool wait, Err *err) {
   maskrcnn_results *results;
-  if (!h->under_way) return RUNNER_EMPTY;
+  if (!h->many) return QUEUE_EMPTY;
   const maskrcnn_status status = maskrcnn_next(h->many, wait, &results);
-  if (status == MASKRCNN_NOT_YET) return RUNNER_BUSY;
+  if (status == MASKRCNN_EMPTY) return QUEUE_EMPTY;
+  if (status == MASKRCNN_NOT_YET) return QUEUE_BUSY;
   if (status != MASKRCNN_OK) {
     h->failed = status;
     take_message(h->many, err);
-    return RUNNER_FAILS;
+    return QUEUE_FAILS;
   }
-  h->under_way--;
-  *done = (RunnerDone){.tag = results->tag};
   if (results->tag == TILES)
     handed_add(h->tiles, results);
   else
-    done->results = handed_of(results);
-  return RUNNER_DONE;
+    queue_done(q, (QueuedBatch *)(uintptr_t)results->tag, handed_of(results), NULL); // NOLINT: our own pointer
+  return QUEUE_DONE;
 }
 
-static RunnerState next(void *context, bool wait, RunnerDone *done, Err *err) {
-  Handles *h = context;
-  return take_ready(h, done) ? RUNNER_DONE : take_next(h, wait, done, err);
-}
+static QueueState next(void *context, BatchQueue *q, bool wait, Err *err) { return take_next(context, q, wait, err); }
 
 static void release(void *context, void *results) {
   (void)context;
@@ -190,24 +162,24 @@ static void release(void *context, void *results) {
 // For h->batch images at a time, or for half as many again and again until there is memory.
 static maskrcnn_status open_many(Handles *h, Err *err) {
   for (;; h->batch /= 2) {
-    const maskrcnn_status status = open_handle(h, &h->many, h->batch, ORDINARY_PIXELS, &h->canvases, err);
-    if (status != MASKRCNN_NO_MEMORY || h->batch == 1) return status;
+    const maskrcnn_status status = open_handle(h, &h->many, h->batch, h->pixels, &h->canvases, err);
+    if (status != MASKRCNN_NO_MEMORY || h->batch == 1 || h->whole_batches) return status;
     fprintf(stderr, "%s; going on with %d images at a time\n", err->msg, h->batch / 2);
   }
 }
 
-// Waits for what it has, and keeps it.
-static bool empty_many(Handles *h, Err *err) {
-  RunnerDone done;
-  RunnerState state;
-  while ((state = take_next(h, true, &done, err)) == RUNNER_DONE) put_ready(h, &done);
-  return state == RUNNER_EMPTY;
+// Waits for what it has.
+static bool empty_many(Handles *h, BatchQueue *q, Err *err) {
+  QueueState state;
+  do state = take_next(h, q, true, err);
+  while (state == QUEUE_DONE);
+  return state == QUEUE_EMPTY;
 }
 
 // Opens it for half as many images, so that there is memory for larger ones.
-static maskrcnn_status halve(Handles *h, Err *err) {
+static maskrcnn_status halve(Handles *h, BatchQueue *q, Err *err) {
   fprintf(stderr, "%s; going on with %d images at a time\n", err->msg, h->batch / 2);
-  if (!empty_many(h, err)) return MASKRCNN_DEAD;
+  if (!empty_many(h, q, err)) return MASKRCNN_DEAD;
   maskrcnn_close(h->many);
   h->many = NULL;
   h->batch /= 2;
@@ -216,16 +188,25 @@ static maskrcnn_status halve(Handles *h, Err *err) {
 
 static maskrcnn_status have_many(Handles *h, Err *err) { return h->many ? MASKRCNN_OK : open_many(h, err); }
 
-static maskrcnn_status submit(Handles *h, const maskrcnn_image *image, int n, uint64_t tag, Err *err) {
+static maskrcnn_status submit(Handles *h, BatchQueue *q, const maskrcnn_image *image, int n, uint64_t tag, Err *err) {
   for (;;) {
     const maskrcnn_status status = maskrcnn_submit(h->many, image, n, tag);
-    RunnerDone done;
-    if (status == MASKRCNN_OK) h->under_way++;
     if (status < 0) take_message(h->many, err);
     if (status != MASKRCNN_FULL) return status;
-    if (take_next(h, true, &done, err) != RUNNER_DONE) return MASKRCNN_DEAD;
-    put_ready(h, &done);
+    if (take_next(h, q, true, err) != QUEUE_DONE) return MASKRCNN_DEAD;
   }
+}
+
+// A batch of the queue.
+static maskrcnn_status submit_batch(Handles *h, BatchQueue *q, QueuedBatch *b, const maskrcnn_image *image, Err *err) {
+  const uint64_t tag = (uint64_t)(uintptr_t)b;
+  maskrcnn_status status = have_many(h, err);
+  if (status == MASKRCNN_OK) status = submit(h, q, image, b->images, tag, err);
+  while (status == MASKRCNN_NO_MEMORY && h->many && h->batch > 1 && !h->whole_batches) {
+    status = halve(h, q, err);
+    if (status == MASKRCNN_OK) status = submit(h, q, image, b->images, tag, err);
+  }
+  return status;
 }
 
 // ---- single images ----------------------------------------------------------------------------------------------
@@ -242,13 +223,13 @@ static maskrcnn_status open_single(Handles *h, const maskrcnn_image *image, Err 
   return open_handle(h, &h->single, 1, pixels, &s, err);
 }
 
-static maskrcnn_status run_single(Handles *h, const maskrcnn_image *image, uint64_t tag, Err *err) {
+static maskrcnn_status run_single(Handles *h, BatchQueue *q, QueuedBatch *b, const maskrcnn_image *image, Err *err) {
   maskrcnn_results *results;
   maskrcnn_status status = open_single(h, image, err);
   if (status) return status;
   status = maskrcnn_run(h->single, image, 1, &results);
   if (status == MASKRCNN_OK)
-    put_ready(h, &(RunnerDone){.tag = tag, .results = handed_of(results)});
+    queue_done(q, b, handed_of(results), NULL);
   else
     take_message(h->single, err);
   return status;
@@ -279,25 +260,23 @@ static void show_tiles(double *shown, int done, int all) {
 }
 
 // In batches, so that a request to stop is heard between them. h->tiles is told of all that are submitted.
-static maskrcnn_status submit_tiles(Handles *h, const maskrcnn_image *tiles, int n, Err *err) {
+static maskrcnn_status submit_tiles(Handles *h, BatchQueue *q, const maskrcnn_image *tiles, int n, Err *err) {
   maskrcnn_status status = MASKRCNN_OK;
   const int each = h->tiles->each, batches = (n + each - 1) / each;
   int begun = 0;
   double shown = now_seconds();
-  RunnerDone done;
   for (; begun < batches && status == MASKRCNN_OK && !h->stopped(); begun += status == MASKRCNN_OK) {
-    status = submit(h, tiles + begun * each, MIN(each, n - begun * each), TILES, err);
+    status = submit(h, q, tiles + begun * each, MIN(each, n - begun * each), TILES, err);
     show_tiles(&shown, h->tiles->n * each, n);
   }
   while (h->tiles->n < begun && status != MASKRCNN_DEAD) {
-    if (take_next(h, true, &done, err) != RUNNER_DONE) return MASKRCNN_DEAD;
-    put_ready(h, &done);
+    if (take_next(h, q, true, err) != QUEUE_DONE) return MASKRCNN_DEAD;
     show_tiles(&shown, MIN(n, h->tiles->n * each), n);
   }
   return status;
 }
 
-static maskrcnn_status run_tiles(Handles *h, const maskrcnn_image *image, uint64_t tag, Err *err) {
+static maskrcnn_status run_tiles(Handles *h, BatchQueue *q, QueuedBatch *b, const maskrcnn_image *image, Err *err) {
   const TilePlan plan = handles_tiles(h->o, image->height, image->width);
   const int n = tiles_count(&plan), group = untiled_group(h, plan.tile_h, plan.tile_w);
   if (!is_ordinary(h, group)) {
@@ -309,40 +288,36 @@ static maskrcnn_status run_tiles(Handles *h, const maskrcnn_image *image, uint64
   const int batches = (n + h->batch - 1) / h->batch;
   maskrcnn_image *tiles = cut_tiles(&plan, image);
   h->tiles = handed_new(batches, h->batch);
-  status = submit_tiles(h, tiles, n, err);
+  status = submit_tiles(h, q, tiles, n, err);
   free(tiles);
   const bool whole = status == MASKRCNN_OK && h->tiles->n == batches;
   if (!whole) handed_free(h->tiles);
-  if (status == MASKRCNN_OK)
-    put_ready(h, &(RunnerDone){.tag = tag, .results = whole ? h->tiles : NULL, .dropped = !whole});
+  if (whole)
+    queue_done(q, b, h->tiles, NULL);
+  else if (status == MASKRCNN_OK)
+    queue_dropped(q, b);
   h->tiles = NULL;
   return status;
 }
 
 // ---- the runner -------------------------------------------------------------------------------------------------
 
-static bool start(void *context, int group, const Image *const *image, int n, uint64_t tag, Err *err) {
+static bool start(void *context, BatchQueue *q, QueuedBatch *b, const Image *const *image, Err *err) {
   Handles *h = context;
-  maskrcnn_status status = MASKRCNN_OK;
-  maskrcnn_image *images = xcalloc((size_t)n, sizeof *images);
-  for (int i = 0; i < n; i++)
+  maskrcnn_status status;
+  maskrcnn_image *images = xcalloc((size_t)b->images, sizeof *images);
+  for (int i = 0; i < b->images; i++)
     images[i] = (maskrcnn_image){.rgb = image[i]->rgb, .width = image[i]->w, .height = image[i]->h};
-  if (group == single_group(h)) {
-    status = run_single(h, images, tag, err);
-  } else if (group == tiled_group(h)) {
-    status = run_tiles(h, images, tag, err);
-  } else {
-    status = have_many(h, err);
-    if (status == MASKRCNN_OK) status = submit(h, images, n, tag, err);
-    while (status == MASKRCNN_NO_MEMORY && h->many && h->batch > 1) {
-      status = halve(h, err);
-      if (status == MASKRCNN_OK) status = submit(h, images, n, tag, err);
-    }
-  }
+  if (b->group == single_group(h))
+    status = run_single(h, q, b, images, err);
+  else if (b->group == tiled_group(h))
+    status = run_tiles(h, q, b, images, err);
+  else
+    status = submit_batch(h, q, b, images, err);
   free(images);
   // There may be memory for others, and others may be images that it takes; all else is the same for all of them.
   const bool theirs_alone = status == MASKRCNN_NO_MEMORY || status == MASKRCNN_BAD_IMAGE;
-  if (theirs_alone) put_refused(h, tag, err);
+  if (theirs_alone) queue_done(q, b, NULL, err);
   if (!theirs_alone) h->failed = status;
   return status == MASKRCNN_OK || theirs_alone;
 }
@@ -358,25 +333,50 @@ Runner handles_runner(Handles *h) {
                   .release = release};
 }
 
-Handles *handles_open(const InferOptions *o, const ModelConfig *config, int batch, Speed *speed,
-                      bool (*stopped)(void)) {
+static Handles *handles_new(const InferRun *run, int batch) {
   Handles *h = xcalloc(1, sizeof *h);
-  h->o = o;
-  const Resize resize = resize_of(config);
-  h->canvases = canvases_of_most(&resize, kind_of(model_of(config))->map);
+  h->o = run->o;
   h->batch = batch;
   h->queue = HANDLES_UNDER_WAY * batch;
+  return h;
+}
+
+static bool is_square(const ModelConfig *c) { return model_of(c)->kind->map; }
+
+Handles *handles_of_named(const InferRun *run, int batch, Speed *speed, bool (*stopped)(void)) {
+  enum { ORDINARY_PIXELS = 64 << 20 };
+  Handles *h = handles_new(run, batch);
+  const Resize resize = resize_of(run->config);
+  h->device = run->o->device;
+  h->top = run->o->top;
+  h->canvases = canvases_of_most(&resize, is_square(run->config));
+  h->pixels = ORDINARY_PIXELS;
   h->speed = speed;
   h->stopped = stopped;
-  h->last = &h->first;
   return h;
+}
+
+Handles *handles_of_set(const InferRun *run, const Dataset *d, int top) {
+  Handles *h = handles_new(run, run->o->batch);
+  const Resize resize = resize_of(run->config);
+  h->device = run->job->device;
+  h->top = top;
+  h->canvases = canvases_given(&resize, is_square(run->config), d->canvas, d->num_canvases);
+  h->pixels = MAX(d->max_bytes / 3, 1);
+  h->whole_batches = true;
+  h->told = run->job->launch.rank > 0;
+  return h;
+}
+
+maskrcnn *handles_handle(Handles *h, maskrcnn_status *status, Err *err) {
+  *status = have_many(h, err);
+  return h->many;
 }
 
 int handles_exit(const Handles *h) { return h->failed == MASKRCNN_DEAD ? EXIT_RUN : EXIT_USAGE; }
 
 void handles_close(Handles *h) {
-  RunnerDone done;
-  while (take_ready(h, &done)) handed_free(done.results);
+  if (!h) return;
   maskrcnn_close(h->many);
   maskrcnn_close(h->single);
   free(h);

@@ -1,5 +1,5 @@
 #include "inference/options.h"
-#include "base/alloc.h"
+#include "base/file.h"
 #include "comm/job.h"
 
 InferOptions infer_options(int argc, char **argv) {
@@ -41,29 +41,7 @@ InferOptions infer_options(int argc, char **argv) {
   return o;
 }
 
-static void refuse_detectors_options(const InferOptions *o, const ModelConfig *config) {
-  const struct {
-    const char *name;
-    bool given;
-  } options[] = {{"tile", o->tile},         {"labels", o->labels},       {"crops", o->crops},
-                 {"polygons", o->polygons}, {"classes", o->classes},     {"overlays", o->overlays >= 0},
-                 {"max-size", o->max_size}, {"score", o->score != 0.05f}};
-  for (int i = 0; i < COUNT(options); i++)
-    if (options[i].given)
-      die(EXIT_USAGE, "--%s is about objects in images, and %s holds a classifier (%s): leave it out", options[i].name,
-          o->weights, model_of(config)->name);
-}
-
-void infer_options_fit(InferOptions *o, const ModelConfig *config) {
-  const bool classifies = model_of(config)->traits & MODEL_CLASSIFIER;
-  enum { TOP = 5 };
-  if (classifies) {
-    refuse_detectors_options(o, config);
-    if (!o->top) o->top = MIN(TOP, config->classes);
-  } else if (o->val_fraction > 0) {
-    die(EXIT_USAGE, "--val-fraction splits images by class, and %s holds a detector: leave it out", o->weights);
-  }
-  const char *name = classifies ? "classes" : "detections";
-  const bool lines = classifies || o->format == RESULTS_JSONL;
-  o->json = o->json ? xstrdup(o->json) : xasprintf("%s/%s.json%s", o->out, name, lines ? "l" : "");
+void infer_spare_folder(const InferOptions *o, const char *images) {
+  if (path_is_same(o->out, images))
+    die(EXIT_USAGE, "--out %s: that is the folder of the images; give another one", o->out);
 }

@@ -78,6 +78,5 @@ typedef struct InferOptions {
 
 // Ends the program by one line where the options do not fit together.
 InferOptions infer_options(int argc, char **argv);
-// Once the model is known: what is asked of a classifier and only detectors can do ends the program, too. Fills in what
-// depends on it; `json` is the caller's to free.
-void infer_options_fit(InferOptions *o, const ModelConfig *config);
+// Ends the program where --out is that folder of images.
+void infer_spare_folder(const InferOptions *o, const char *images);

@@ -4,32 +4,23 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-typedef struct Flight { // a batch under way, or one whose images have not all been visited
-  void *results;
-  Err *why;                // why there are none
-  int group, images, left; // images of it that have not been visited
-  double start;
-} Flight;
-
 typedef struct Waiting { // an image that was taken and not visited
   Decoded *image;
   int group;
-  double since;   // when it was taken
-  Flight *flight; // NULL: it waits for its batch, or cannot be read
+  double since;       // when it was taken
+  QueuedBatch *batch; // NULL: it waits for one, or cannot be read
   int in_batch;
   bool done;
 } Waiting;
 
 typedef struct Stream {
   Decoders *decoders;
-  const Runner *runner;
+  BatchQueue *queue;
   const StreamVisitor *visitor;
   Waiting *ring; // [room] image number i is at i % room
   int room;
   int64_t first, last; // images that wait: first … last - 1
   int *waiting;        // [groups] of them that have no batch yet
-  Flight **flight;     // [under_way] those that run, by their tags; NULL: free
-  int flights;         // that run
   const Image **image; // of a batch that begins
 } Stream;
 
@@ -50,11 +41,9 @@ static Waiting *at(const Stream *s, int64_t i) { return &s->ring[i % s->room]; }
 
 // ---- visits -----------------------------------------------------------------------------------------------------
 
-static void land(Stream *s, Flight *f) {
-  if (--f->left > 0) return;
-  if (f->results) s->runner->release(s->runner->context, f->results);
-  free(f->why);
-  free(f);
+// An image of a batch has been visited.
+static void let_go(Stream *s, QueuedBatch *b) {
+  if (--b->left == 0) queue_release(s->queue, b);
 }
 
 // All images that are done and have none before them that is not.
@@ -62,88 +51,68 @@ static void visit(Stream *s) {
   const StreamVisitor *v = s->visitor;
   for (; s->first < s->last && at(s, s->first)->done; s->first++) {
     Waiting *w = at(s, s->first);
-    Flight *f = w->flight;
-    if (f && f->results)
-      v->image(v->context, w->image, f->results, w->in_batch);
+    QueuedBatch *b = w->batch;
+    if (b && b->results)
+      v->image(v->context, w->image, b->results, w->in_batch);
     else
-      v->bad(v->context, w->image, f ? f->why : w->image->wrong);
-    if (f) land(s, f);
+      v->bad(v->context, w->image, b ? b->why : w->image->wrong);
+    if (b) let_go(s, b);
     decoders_free(s->decoders, w->image);
   }
 }
 
 // ---- batches ----------------------------------------------------------------------------------------------------
 
-static uint64_t free_tag(const Stream *s) {
-  uint64_t tag = 0;
-  while (s->flight[tag]) tag++;
-  return tag;
-}
-
 // The longest waiting images of the group, as many as a batch takes.
 static bool start_batch(Stream *s, int group, Err *err) {
-  const Runner *r = s->runner;
+  const Runner *r = &s->queue->runner;
   const StreamVisitor *v = s->visitor;
   const int most = r->batch(r->context, group);
-  const uint64_t tag = free_tag(s);
-  Flight *f = xcalloc(1, sizeof *f);
+  int n = 0;
   Waiting **member = xmalloc((size_t)most * sizeof(Waiting *));
-  for (int64_t i = s->first; i < s->last && f->images < most; i++) {
+  for (int64_t i = s->first; i < s->last && n < most; i++) {
     Waiting *w = at(s, i);
-    if (w->flight || w->done || w->group != group) continue;
-    w->flight = f;
-    w->in_batch = f->images;
-    s->image[f->images] = &w->image->image;
-    member[f->images++] = w;
+    if (w->batch || w->done || w->group != group) continue;
+    s->image[n] = &w->image->image;
+    member[n++] = w;
   }
-  f->left = f->images;
-  f->group = group;
-  f->start = now_seconds();
-  s->waiting[group] -= f->images;
-  s->flight[tag] = f;
-  s->flights++;
-  const bool ok = r->start(r->context, group, s->image, f->images, tag, err);
-  for (int i = 0; i < f->images; i++)
+  s->waiting[group] -= n;
+  QueuedBatch *b = queue_begin(s->queue, group, s->image, n, NULL, err);
+  for (int i = 0; i < n; i++) {
+    member[i]->batch = b;
+    member[i]->in_batch = i;
     if (!v->keeps || !v->keeps(v->context, member[i]->image)) decoders_drop_pixels(s->decoders, member[i]->image);
+  }
   free(member);
-  return ok;
+  return b;
 }
 
 // A batch that is done, if there is one. False with a message when nothing more can be computed.
 static bool take_batch(Stream *s, bool wait, bool *took, Err *err) {
-  RunnerDone done;
-  const RunnerState state = s->runner->next(s->runner->context, wait, &done, err);
-  CHECK(state != RUNNER_EMPTY);
-  *took = state == RUNNER_DONE;
-  if (!*took) return state != RUNNER_FAILS;
-  Flight *f = s->flight[done.tag];
-  s->flight[done.tag] = NULL;
-  s->flights--;
-  f->results = done.results;
-  if (done.dropped) return true; // never done: the stream ends in front of its images
-  if (!done.results) {
-    f->why = xmalloc(sizeof *f->why);
-    *f->why = done.why;
-  } else if (s->visitor->took) {
-    s->visitor->took(s->visitor->context, f->group, f->images, now_seconds() - f->start);
-  }
+  QueuedBatch *b;
+  const QueueState state = queue_next(s->queue, wait, &b, err);
+  CHECK(state != QUEUE_EMPTY);
+  *took = state == QUEUE_DONE;
+  if (!*took) return state != QUEUE_FAILS;
+  if (b->dropped) return true; // never done: the stream ends in front of its images
+  if (b->results && s->visitor->took) s->visitor->took(s->visitor->context, b->group, b->images, b->seconds);
   for (int64_t i = s->first; i < s->last; i++)
-    if (at(s, i)->flight == f) at(s, i)->done = true;
+    if (at(s, i)->batch == b) at(s, i)->done = true;
   return true;
 }
 
 static const Waiting *longest_waiting(const Stream *s) {
   for (int64_t i = s->first; i < s->last; i++)
-    if (!at(s, i)->flight && !at(s, i)->done) return at(s, i);
+    if (!at(s, i)->batch && !at(s, i)->done) return at(s, i);
   return NULL;
 }
 
 // The group whose batch is to begin, or -1. A batch that is not full goes only when `partly` says that it may: nothing
 // more can be taken at the moment. `pressed`: nor will be, unless a batch begins.
 static int choose_group(const Stream *s, bool partly, bool pressed) {
-  const Runner *r = s->runner;
+  const Runner *r = &s->queue->runner;
   const Waiting *oldest = longest_waiting(s);
-  if (!oldest || s->flights == r->under_way) return -1;
+  if (!oldest || queue_full(s->queue)) return -1;
   int fullest = -1;
   double most = 0;
   for (int g = 0; g < r->groups; g++) {
@@ -152,7 +121,7 @@ static int choose_group(const Stream *s, bool partly, bool pressed) {
     fullest = g;
     most = share;
   }
-  if (most >= 1 || (partly && s->flights == 0)) return fullest;
+  if (most >= 1 || (partly && s->queue->under_way == 0)) return fullest;
   if (now_seconds() - oldest->since > PATIENCE) return oldest->group;
   return partly && pressed ? oldest->group : -1;
 }
@@ -163,7 +132,8 @@ static void take_image(Stream *s, Decoded *image) {
   Waiting *w = at(s, s->last++);
   *w = (Waiting){.image = image, .since = now_seconds(), .done = image->wrong != NULL};
   if (w->done) return;
-  w->group = s->runner->group(s->runner->context, image->image.h, image->image.w);
+  const Runner *r = &s->queue->runner;
+  w->group = r->group(r->context, image->image.h, image->image.w);
   s->waiting[w->group]++;
 }
 
@@ -177,21 +147,22 @@ static bool next_image(Stream *s, double wait, DecodersState *state, Err *err) {
 // Does one thing that there is to do, or waits a moment for it: begins a full batch, takes an image that is decoded, or
 // a batch that is done, begins a batch that is not full. `state` is what the decoders said last.
 static bool turn(Stream *s, DecodersState *state, Err *err) {
+  const BatchQueue *q = s->queue;
   int group = choose_group(s, false, false);
   if (group >= 0) return start_batch(s, group, err);
   const bool room = s->last - s->first < s->room;
   if (room && !next_image(s, 0, state, err)) return false;
   if (room && *state == DECODERS_IMAGE) return true;
   bool took = false;
-  if (s->flights && !take_batch(s, false, &took, err)) return false;
+  if (q->under_way && !take_batch(s, false, &took, err)) return false;
   visit(s);
   if (took) return true;
   group = choose_group(s, true, !room || *state != DECODERS_BUSY);
   if (group >= 0) return start_batch(s, group, err);
-  const bool only_results = s->flights && (!room || *state == DECODERS_END || s->flights == s->runner->under_way);
+  const bool only_results = q->under_way && (!room || *state == DECODERS_END || queue_full(q));
   if (only_results) return take_batch(s, true, &took, err);
   if (*state == DECODERS_END || !room) return true;
-  return next_image(s, s->flights ? MOMENT : 50 * MOMENT, state, err);
+  return next_image(s, q->under_way ? MOMENT : 50 * MOMENT, state, err);
 }
 
 static bool is_stopped(const Stream *s) { return s->visitor->stopped && s->visitor->stopped(); }
@@ -200,21 +171,21 @@ static bool is_stopped(const Stream *s) { return s->visitor->stopped && s->visit
 static void settle(Stream *s, bool works) {
   Err err;
   bool took = true;
-  while (works && s->flights) works = take_batch(s, true, &took, &err) && took;
+  while (works && s->queue->under_way) works = take_batch(s, true, &took, &err) && took;
   visit(s);
   for (; s->first < s->last; s->first++) {
     Waiting *w = at(s, s->first);
-    if (w->flight) land(s, w->flight);
+    if (w->batch) let_go(s, w->batch);
     decoders_free(s->decoders, w->image);
   }
 }
 
-bool stream_run(Decoders *d, const Runner *runner, const StreamVisitor *visitor, Err *err) {
-  Stream s = {.decoders = d, .runner = runner, .visitor = visitor, .room = places(runner)};
+bool stream_run(Decoders *d, BatchQueue *queue, const StreamVisitor *visitor, Err *err) {
+  const Runner *r = &queue->runner;
+  Stream s = {.decoders = d, .queue = queue, .visitor = visitor, .room = places(r)};
   s.ring = xcalloc((size_t)s.room, sizeof *s.ring);
-  s.waiting = xcalloc((size_t)runner->groups, sizeof *s.waiting);
-  s.flight = xcalloc((size_t)runner->under_way, sizeof *s.flight);
-  s.image = xcalloc((size_t)largest_batch(runner), sizeof *s.image);
+  s.waiting = xcalloc((size_t)r->groups, sizeof *s.waiting);
+  s.image = xcalloc((size_t)largest_batch(r), sizeof *s.image);
   DecodersState state = DECODERS_BUSY;
   bool ok = true, stopped = false;
   err->msg[0] = 0;
@@ -223,7 +194,6 @@ bool stream_run(Decoders *d, const Runner *runner, const StreamVisitor *visitor,
   settle(&s, works);
   free(s.ring);
   free(s.waiting);
-  free(s.flight);
   free(s.image);
   return ok && !stopped;
 }

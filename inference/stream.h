@@ -7,7 +7,7 @@
 // image behind.
 #pragma once
 #include "inference/decoders.h"
-#include "inference/runner.h"
+#include "inference/queue.h"
 
 // Who watches a stream. "In order": of the images.
 typedef struct StreamVisitor {
@@ -24,4 +24,4 @@ typedef struct StreamVisitor {
 
 // Until the sources end. False with a message when they or the network fail, false with an empty one when the visitor
 // said that it is to stop; then images up to some place have been visited.
-bool stream_run(Decoders *d, const Runner *runner, const StreamVisitor *visitor, Err *err);
+bool stream_run(Decoders *d, BatchQueue *queue, const StreamVisitor *visitor, Err *err);

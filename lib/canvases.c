@@ -27,8 +27,14 @@ static CanvasSet canvases_up_to(const Resize *r, int longest) {
   return s;
 }
 
+static CanvasSet of_list(const Resize *r, const Canvas *canvas, int n) {
+  CanvasSet s = {.resize = *r, .n = n};
+  memcpy(s.canvas, canvas, (size_t)n * sizeof *canvas);
+  return s;
+}
+
 static CanvasSet one_square(const Resize *r) {
-  CanvasSet s = canvases_given(r, &(Canvas){.h = r->size, .w = r->size}, 1);
+  CanvasSet s = of_list(r, &(Canvas){.h = r->size, .w = r->size}, 1);
   s.square = true;
   return s;
 }
@@ -39,17 +45,15 @@ CanvasSet canvases_of_most(const Resize *r, bool square) {
   return square ? one_square(r) : canvases_up_to(r, MIN(r->max_size, 2 * r->size));
 }
 
-CanvasSet canvases_given(const Resize *r, const Canvas *canvas, int n) {
-  CanvasSet s = {.resize = *r, .n = n};
-  memcpy(s.canvas, canvas, (size_t)n * sizeof *canvas);
-  return s;
+CanvasSet canvases_given(const Resize *r, bool square, const Canvas *canvas, int n) {
+  return square || !n ? canvases_of(r, square) : of_list(r, canvas, n);
 }
 
 CanvasSet canvases_for(const CanvasSet *s, int h, int w) {
   int rh, rw;
   if (s->square) return *s;
   resize_shape(&s->resize, h, w, &rh, &rw);
-  return canvases_given(&s->resize, &(Canvas){.h = round_up(rh), .w = round_up(rw)}, 1);
+  return of_list(&s->resize, &(Canvas){.h = round_up(rh), .w = round_up(rw)}, 1);
 }
 
 // The place of the smallest that holds h × w; -1: none does.

@@ -15,8 +15,8 @@ CanvasSet canvases_of(const Resize *r, bool square);
 // The same without canvases whose longer side is more than twice the shorter one: images that would need one are rare,
 // and graphs for them would take memory from all others.
 CanvasSet canvases_of_most(const Resize *r, bool square);
-// Those of a caller or a data set.
-CanvasSet canvases_given(const Resize *r, const Canvas *canvas, int n);
+// Those of a caller or a data set, unless n = 0 or images go onto a square: then as above.
+CanvasSet canvases_given(const Resize *r, bool square, const Canvas *canvas, int n);
 // By the same rule, one canvas: the least that holds an image of h × w pixels.
 CanvasSet canvases_for(const CanvasSet *s, int h, int w);
 

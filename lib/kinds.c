@@ -1,6 +1,5 @@
 #include "lib/kinds.h"
 #include <string.h>
-#include "classification/class_kind.h"
 #include "engine/detect.h"
 #include "lib/results.h"
 
@@ -33,5 +32,3 @@ const KindRow kind_detections = {.kind = MASKRCNN_DETECTIONS,
                                  .begin = engine_find,
                                  .finish = finish,
                                  .drop = engine_drop};
-
-const KindRow *kind_of(const Model *m) { return m->traits & MODEL_CLASSIFIER ? &kind_classes : &kind_detections; }

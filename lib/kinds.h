@@ -24,4 +24,3 @@ typedef struct KindRow {
 } KindRow;
 
 extern const KindRow kind_detections;
-const KindRow *kind_of(const Model *m);

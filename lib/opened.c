@@ -20,11 +20,10 @@ static bool adapt(const KindRow *kind, ModelConfig *c, const maskrcnn_options *o
 }
 
 static CanvasSet choose_canvases(const KindRow *kind, const Resize *resize, const maskrcnn_options *options) {
-  if (!options->num_canvases) return canvases_of(resize, kind->map);
   Canvas canvas[MAX_CANVASES];
   for (int i = 0; i < options->num_canvases; i++)
     canvas[i] = (Canvas){.h = options->canvases[i].height, .w = options->canvases[i].width};
-  return canvases_given(resize, canvas, options->num_canvases);
+  return canvases_given(resize, kind->map, canvas, options->num_canvases);
 }
 
 // Of an image for which there is room from the beginning.
@@ -109,7 +108,7 @@ static bool open_from(Opened *o, const Checkpoint *c, const maskrcnn_options *op
     err_set(err, "%s: %s", options->weights, why.msg);
     return failed(status, MASKRCNN_BAD_WEIGHTS, err);
   }
-  o->kind = kind_of(model_of(&config));
+  o->kind = model_of(&config)->kind;
   bool ok = adapt(o->kind, &config, options, err);
   if (!ok) {
     options_words(err);

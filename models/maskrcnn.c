@@ -140,6 +140,8 @@ static void train(ModelConfig *c, bool from_scratch, bool own) {
 
 extern const struct Task task_detection;        // evaluation/detection_task.c
 extern const struct Outputs outputs_detections; // engine/detect.c
+extern const struct KindRow kind_detections;    // lib/kinds.c
+extern const struct InferKind infer_detections; // inference/detections.c
 
 const Model model_maskrcnn = {
     .name = "maskrcnn",
@@ -147,6 +149,8 @@ const Model model_maskrcnn = {
     .background = true,
     .task = &task_detection,
     .outputs = &outputs_detections,
+    .kind = &kind_detections,
+    .infer = &infer_detections,
     .variants = (const Variant[]){{"tiny", TINY},
                                   {"maskrcnn-r18-fpn", 18},
                                   {"maskrcnn-r34-fpn", 34},

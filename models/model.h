@@ -73,6 +73,8 @@ typedef struct Model {
   bool square;                   // it sees squares of one size: ModelConfig.size is max_size
   const struct Task *task;       // evaluation/task.h: what is made of its results over a data set
   const struct Outputs *outputs; // engine/outputs.h: how its results come to the host
+  const struct KindRow *kind;    // lib/kinds.h: what the library makes of them
+  const struct InferKind *infer; // inference/kind.h: what ./infer does
   const Variant *variants;       // what config_init knows it by; no name at the end. NULL: as models/config.c has it
   void (*configure)(ModelConfig *c); // makes torchvision's defaults, with the variant's depth, its own
   int least_size;                    // of ModelConfig.size: pixels that it needs

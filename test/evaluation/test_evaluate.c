@@ -26,26 +26,18 @@ static void open_engine(Engine *e, const Dataset *d) {
 static int asked;
 static bool stop_third_time(void) { return ++asked == 3; }
 
-static void count_batch(void *context, const Dataset *d, const Batch *b, const Detections *found, int64_t before) {
-  (void)d;
-  (void)found;
-  (void)before;
-  *(int *)context += b->used > 0;
-}
-
 TEST(evaluate_stops_between_batches) {
   Dataset d;
   Engine e;
   if (!open_set(&d, small_set("stops"), &small_options)) return;
   open_engine(&e, &d);
   Evaluation some;
-  int batches = 0;
   asked = 0;
   Err err = {"what stood here"};
-  EXPECT(!evaluate_run(&e, &d, 1, &(Visitor){.context = &batches, .batch = count_batch, .stopped = stop_third_time},
-                       &some, &err));
+  EXPECT(!evaluate_run(&e, &d, 1, stop_third_time, &some, &err));
   EXPECT_STR(err.msg, "");
-  EXPECT_INT(batches, 2);
+  EXPECT(some.images > 0 && some.images <= 2 * BATCH); // of two batches
+  EXPECT_INT(engine_finding(&e), 0);                   // none is left behind
   evaluation_free(&some);
   asked = 0;
   err = (Err){"what stood here"};
@@ -55,54 +47,6 @@ TEST(evaluate_stops_between_batches) {
   void *all = task_detection.collect(&e, &d, 1, NULL, &err);
   EXPECT(all);
   task_detection.release(all);
-  engine_close(&e);
-  dataset_close(&d);
-}
-
-// A finder that counts what it is asked for.
-typedef struct Counted {
-  Finder engine;
-  int started, taken, most; // batches; at a time
-} Counted;
-
-static void count_find(void *context, const Batch *batch) {
-  Counted *c = context;
-  c->started++;
-  c->most = MAX(c->most, c->started - c->taken);
-  c->engine.find(c->engine.context, batch);
-}
-static bool count_found(void *context, Found *out) {
-  Counted *c = context;
-  const bool found = c->engine.found(c->engine.context, out);
-  c->taken += found;
-  return found;
-}
-
-// Several batches are under way, none is left behind when the evaluation is stopped, and any finder will do.
-TEST(evaluate_keeps_batches_under_way) {
-  Dataset d;
-  Engine e;
-  if (!open_set(&d, small_set("under-way"), &small_options)) return;
-  open_engine(&e, &d);
-  Evaluation all, want;
-  Err err;
-  EXPECT(evaluate_run(&e, &d, 1, NULL, &want, &err));
-  for (int stops = 0; stops < 2; stops++) {
-    Counted c = {.engine = finder_of(&e)};
-    Finder counting = c.engine;
-    counting.context = &c;
-    counting.find = count_find;
-    counting.found = count_found;
-    asked = 0;
-    const Visitor visitor = {.stopped = stops ? stop_third_time : NULL};
-    EXPECT(evaluate_with(&counting, NULL, &d, 1, &visitor, &all, &err) == !stops);
-    EXPECT_INT(c.taken, c.started);
-    EXPECT_INT(c.most, counting.ahead);
-    if (!stops) EXPECT(all.found.n == want.found.n && all.images == want.images);
-    EXPECT(all.found.n > 0);
-    evaluation_free(&all);
-  }
-  evaluation_free(&want);
   engine_close(&e);
   dataset_close(&d);
 }
@@ -173,54 +117,14 @@ TEST(evaluate_scores_the_images_that_were_read) {
 
 typedef struct Expected { // of one rank
   const Dataset *d;
-  bool watched;
   Evaluation all;
 } Expected;
-
-// What a visitor is told, which is to be in the order of one rank.
-typedef struct Watched {
-  const Expected *want;
-  int rank, images, found, batches, own;
-} Watched;
 
 static bool same_result(const CocoResult *a, const CocoResult *b) {
   return a->image_id == b->image_id && a->category_id == b->category_id && a->score == b->score &&
          !memcmp(a->bbox, b->bbox, sizeof a->bbox) && a->has_bbox == b->has_bbox && a->has_segm == b->has_segm &&
          a->rle.h == b->rle.h && a->rle.w == b->rle.w && a->rle.n == b->rle.n &&
          !memcmp(a->rle.runs, b->rle.runs, (size_t)a->rle.n * sizeof *a->rle.runs);
-}
-
-static void watch_image(void *context, const Dataset *d, int i, const CocoResult *found, int n) {
-  Watched *w = context;
-  const CocoResults *all = &w->want->all.found;
-  EXPECT(w->rank == 0 && w->found + n <= all->n && w->want->all.read[i]);
-  for (int k = 0; k < n; k++) {
-    EXPECT(found[k].image_id == d->coco.images[d->image[i]].id);
-    EXPECT(same_result(&found[k], &all->items[w->found + k]));
-  }
-  w->found += n;
-  w->images++;
-}
-
-static void watch_time(void *context, double seconds) {
-  EXPECT(seconds > 0);
-  ((Watched *)context)->batches++;
-}
-
-// How many images of the set come before this batch, when rank 0 has been told of them.
-static void watch_batch(void *context, const Dataset *d, const Batch *b, const Detections *found, int64_t before) {
-  Watched *w = context;
-  const Evaluation *all = &w->want->all;
-  int64_t sooner = 0;
-  const int canvas = d->image_canvas[b->index[0] < 0 ? b->index[1] : b->index[0]];
-  for (int i = 0; i < d->num_images; i++) {
-    const bool precedes = d->image_canvas[i] == canvas ? i < MAX(b->index[0], 0) : d->image_canvas[i] < canvas;
-    sooner += all->read[i] && precedes;
-  }
-  if (b->index[0] >= 0) EXPECT_INT(before, sooner);
-  if (w->rank == 0) EXPECT(w->images >= before + b->used);
-  for (int i = 0; i < found->n; i++) EXPECT(found->items[i].mask.n > 0);
-  w->own++;
 }
 
 static bool same_evaluation(const Evaluation *got, const Expected *want) {
@@ -237,16 +141,13 @@ static bool evaluate_on_a_rank(Comm *comm, void *context) {
   Engine e;
   Evaluation v;
   Err err = {""};
-  Watched w = {.want = want, .rank = rank};
-  const Visitor visitor = {&w, watch_image, watch_time, watch_batch, NULL};
   open_engine(&e, want->d);
   e.comm = comm;
-  bool ok = EXPECT(evaluate_run(&e, want->d, 1, want->watched ? &visitor : NULL, &v, &err));
+  bool ok = EXPECT(evaluate_run(&e, want->d, 1, NULL, &v, &err));
   if (rank == 0)
     ok = EXPECT(same_evaluation(&v, want)) && ok;
   else
     ok = EXPECT(!v.images && !v.left_out && !v.found.n) && ok;
-  if (want->watched && rank == 0) ok = EXPECT(w.images == v.images && w.found == v.found.n && w.batches > 0) && ok;
   int expected_bad = v.left_out - want->d->bad_images;
   if (rank == 0) ok = EXPECT_INT(dataset_bad_images(want->d) - want->d->bad_images, expected_bad) && ok;
   evaluation_free(&v);
@@ -262,11 +163,7 @@ static void expect_same_on_ranks(Expected *want) {
   EXPECT(want->all.found.n > 0);
   engine_close(&e);
   static const int world[] = {1, 2, 3, 7}; // 14 images in 5 batches or so: more ranks than batches, too
-  for (int i = 0; i < COUNT(world); i++)
-    for (int watched = 0; watched < 2; watched++) {
-      want->watched = watched;
-      EXPECT(true_on_ranks(world[i], evaluate_on_a_rank, want));
-    }
+  for (int i = 0; i < COUNT(world); i++) EXPECT(true_on_ranks(world[i], evaluate_on_a_rank, want));
   evaluation_free(&want->all);
 }
 

@@ -13,6 +13,7 @@ enum { BATCH = 2, MAX_PARTS = 32 };
 typedef struct Case {
   const Dataset *d;
   bool settles, strict;
+  int ahead;              // batches that are started before the first of them is asked for; 0: it has no start
   int stops_on, stops_at; // which rank is asked to stop, before which of its batches; -1: none
   int lacks;              // the rank whose loader finds no memory; -1: none
   int spoils;             // the rank that packs something else than it should; -1: none
@@ -27,15 +28,30 @@ typedef struct Tally {
   int64_t images;
   int parts, first[MAX_PARTS]; // on rank 0: the first image of each batch
   int settled;
+  const Batch *started[MAX_PARTS]; // that were not computed, the oldest first
+  int ahead, most;                 // how many; at a time
 } Tally;
 
 static Tally *running; // `stopped` has no context
 
 static bool stopped(void) { return running->c->stops_on == running->rank && running->asked++ == running->c->stops_at; }
 
+static void start(void *context, const Batch *batch) {
+  Tally *t = context;
+  t->started[t->ahead++] = batch;
+  t->most = MAX(t->most, t->ahead);
+}
+
+static void drop(void *context) { ((Tally *)context)->ahead = 0; }
+
 static void compute(void *context, const Batch *batch, Parcel *parcel) {
-  const Tally *t = context;
+  Tally *t = context;
   const int first = MAX(batch->index[0], batch->index[1]);
+  if (t->c->ahead) {
+    EXPECT(t->ahead && t->started[0] == batch);
+    t->ahead--;
+    for (int i = 0; i < t->ahead; i++) t->started[i] = t->started[i + 1];
+  }
   CHECK(batch->used > 0);
   parcel_put(parcel, &first, t->c->spoils == t->rank ? 1 : sizeof first);
   parcel_put(parcel, &batch->used, sizeof batch->used);
@@ -54,6 +70,12 @@ static bool unpack(void *context, Unpacking *parcel) {
 static void settle(void *context, const Batch *batch, int64_t before) {
   Tally *t = context;
   if (t->rank == 0) EXPECT(before + batch->used <= t->images);
+  int64_t sooner = 0; // by canvas and, within one, in ascending order
+  const Dataset *d = t->c->d;
+  const int first = batch->index[0], canvas = d->image_canvas[MAX(first, 0)];
+  for (int i = 0; i < d->num_images; i++)
+    sooner += d->image_canvas[i] < canvas || (d->image_canvas[i] == canvas && i < first);
+  if (first >= 0) EXPECT_INT(before, sooner);
   t->settled++;
 }
 
@@ -79,17 +101,25 @@ static bool in_order(const Dataset *d, const int *first, int n) {
 static bool share(Comm *comm, void *context) {
   const Case *c = context;
   Tally t = {.c = c, .rank = comm_rank(comm)};
-  LoaderOptions options = {.batch = BATCH, .threads = 1, .prefetch = 1, .strict = c->strict};
+  LoaderOptions options = {.batch = BATCH, .threads = 1, .prefetch = 1, .held = c->ahead, .strict = c->strict};
   if (c->lacks == t.rank) options.memory = (HostMemory){no_memory, no_release, NULL};
   running = &t;
-  const RoundWork work = {
-      .context = &t, .compute = compute, .unpack = unpack, .settle = c->settles ? settle : NULL, .stopped = stopped};
+  const RoundWork work = {.context = &t,
+                          .start = c->ahead ? start : NULL,
+                          .ahead = c->ahead,
+                          .drop = drop,
+                          .compute = compute,
+                          .unpack = unpack,
+                          .settle = c->settles ? settle : NULL,
+                          .stopped = stopped};
   Err err = {"what stood here"};
   bool complete = rounds_run(comm, c->d, &options, &work, &err);
   bool ok = EXPECT(complete == !c->message);
   if (c->message && *c->message) ok = EXPECT(strstr(err.msg, c->message)) && ok;
   if (c->message && !*c->message) ok = EXPECT_STR(err.msg, "") && ok;
   if (!ok) printf("    rank %d of %d: %s\n", t.rank, comm_world(comm), err.msg);
+  ok = EXPECT(t.most <= c->ahead && t.ahead == 0) && ok;
+  if (comm_world(comm) == 1) ok = EXPECT_INT(t.most, c->ahead) && ok;
   if (t.rank) return EXPECT(!t.parts) && ok;
   ok = EXPECT(t.parts >= c->parts && (!c->all || t.parts == c->parts)) && ok;
   return EXPECT(in_order(c->d, t.first, t.parts)) && ok;
@@ -115,9 +145,10 @@ TEST(rounds_end_together) {
   c.parts = batches_of(&d);
   c.all = true;
   for (int world = 1; world <= 12; world += world < 3 ? 1 : 9)
-    for (c.settles = false;; c.settles = true) {
+    for (int k = 0; k < 4; k++) {
+      c.settles = k & 1;
+      c.ahead = k & 2 ? 3 : 0;
       EXPECT(true_on_ranks(world, share, &c));
-      if (c.settles) break;
     }
   dataset_close(&d);
 }

@@ -20,7 +20,7 @@ typedef struct Fake {
   int drops_after;    // batches that are done; asks the stream to stop then. 0: never
   int batches, early; // begun; of these not full while others were under way
   struct {
-    bool runs;
+    QueuedBatch *runs; // NULL: none does
     int images, calls;
     int first[16]; // pixel of each image
   } flight[UNDER_WAY];
@@ -38,48 +38,55 @@ static int fake_group(void *context, int h, int w) {
 
 static int fake_batch(void *context, int group) { return ((Fake *)context)->batch[group]; }
 
-static bool fake_start(void *context, int group, const Image *const *image, int n, uint64_t tag, Err *err) {
-  Fake *f = context;
-  if (f->fails_at_once) return err_set(err, "the network is gone");
-  EXPECT(tag < UNDER_WAY && !f->flight[tag].runs && n >= 1 && n <= f->batch[group]);
-  f->flight[tag].runs = true;
-  f->flight[tag].calls = 0;
-  f->flight[tag].images = f->refuses_group_1 && group == 1 ? -1 : n;
-  for (int i = 0; i < n; i++) {
-    EXPECT_INT(image[i]->h, group + 1);
-    f->flight[tag].first[i] = image[i]->rgb[0] + 256 * image[i]->rgb[1];
-  }
+static int fake_runs(const Fake *f) {
   int runs = 0;
-  for (int t = 0; t < UNDER_WAY; t++) runs += f->flight[t].runs;
+  for (int t = 0; t < UNDER_WAY; t++) runs += f->flight[t].runs != NULL;
+  return runs;
+}
+
+static bool fake_start(void *context, BatchQueue *q, QueuedBatch *b, const Image *const *image, Err *err) {
+  (void)q;
+  Fake *f = context;
+  int t = 0;
+  if (f->fails_at_once) return err_set(err, "the network is gone");
+  EXPECT(fake_runs(f) < UNDER_WAY && b->images >= 1 && b->images <= f->batch[b->group]);
+  while (f->flight[t].runs) t++;
+  f->flight[t].runs = b;
+  f->flight[t].calls = 0;
+  f->flight[t].images = f->refuses_group_1 && b->group == 1 ? -1 : b->images;
+  for (int i = 0; i < b->images; i++) {
+    EXPECT_INT(image[i]->h, b->group + 1);
+    f->flight[t].first[i] = image[i]->rgb[0] + 256 * image[i]->rgb[1];
+  }
   f->batches++;
-  f->early += n < f->batch[group] && runs > 1;
+  f->early += b->images < f->batch[b->group] && fake_runs(f) > 1;
   return true;
 }
 
-static RunnerState fake_next(void *context, bool wait, RunnerDone *done, Err *err) {
+static QueueState fake_next(void *context, BatchQueue *q, bool wait, Err *err) {
   (void)err;
   Fake *f = context;
-  int runs = 0;
-  for (int t = 0; t < UNDER_WAY; t++) runs += f->flight[t].runs;
-  if (!runs) return RUNNER_EMPTY;
+  if (!fake_runs(f)) return QUEUE_EMPTY;
   int t = (int)(rng_u32(rng_key(f->key++, 1), 0) % UNDER_WAY); // not the oldest first
   while (!f->flight[t].runs) t = (t + 1) % UNDER_WAY;
-  if (!wait && ++f->flight[t].calls <= f->calls_to_finish) return RUNNER_BUSY;
-  f->flight[t].runs = false;
-  *done = (RunnerDone){.tag = (uint64_t)t};
+  if (!wait && ++f->flight[t].calls <= f->calls_to_finish) return QUEUE_BUSY;
+  QueuedBatch *b = f->flight[t].runs;
+  f->flight[t].runs = NULL;
   if (f->drops_after && --f->drops_after == 0) {
     seen_so_far = stop_after = 1;
-    done->dropped = true;
-    return RUNNER_DONE;
+    queue_dropped(q, b);
+    return QUEUE_DONE;
   }
   if (f->flight[t].images < 0) {
-    err_set(&done->why, "too large");
-    return RUNNER_DONE;
+    Err why;
+    err_set(&why, "too large");
+    queue_done(q, b, NULL, &why);
+    return QUEUE_DONE;
   }
   int *results = xmalloc(sizeof f->flight[t].first);
   memcpy(results, f->flight[t].first, sizeof f->flight[t].first);
-  done->results = results;
-  return RUNNER_DONE;
+  queue_done(q, b, results, NULL);
+  return QUEUE_DONE;
 }
 
 static void fake_release(void *context, void *results) {
@@ -166,8 +173,10 @@ static bool run(Fake *f, Seen *seen, size_t bytes, const char *name, int list, E
   Decoders *d = decoders_open(s, &options, err);
   CHECK(d);
   test_limit(100);
-  const bool ok = stream_run(d, &runner, &visitor, err);
+  BatchQueue q = queue_of(&runner);
+  const bool ok = stream_run(d, &q, &visitor, err);
   decoders_close(d);
+  queue_free(&q);
   sources_close(s);
   return ok;
 }

@@ -83,7 +83,7 @@ TEST(canvases_place_images_as_their_data_set_does) {
     }
     for (int max = 1; max <= MAX_CANVASES; max++) {
       const int n = canvas_choose(canvas, max, size, N, place);
-      const CanvasSet s = canvases_given(&r, canvas, n);
+      const CanvasSet s = canvases_given(&r, false, canvas, n);
       for (int i = 0; i < N; i++) {
         EXPECT_INT(canvases_place(&s, high[i], wide[i], &rh, &rw), place[i]);
         EXPECT(rh == size[i].h && rw == size[i].w);

@@ -1,0 +1,257 @@
+#include "classification/infer_classes.h"
+#include <stdlib.h>
+#include "base/alloc.h"
+#include "base/folder.h"
+#include "base/output.h"
+#include "classification/class_results.h"
+#include "classification/classify.h"
+#include "classification/data/classes.h"
+#include "data/coco/confusion.h"
+#include "engine/identity.h"
+#include "inference/handles.h"
+#include "page/score_page.h"
+
+typedef struct ClassSink {
+  Sink sink; // first, so that its address is the sink's
+  ClassResults results;
+  int guesses;        // of an image of a data set that cross to the first rank
+  Classification all; // of a data set; on the first rank
+  int *label;         // [guesses] of an image that is unpacked
+  float *score;       // [guesses]
+} ClassSink;
+
+static ClassSink *of(Sink *s) { return (ClassSink *)s; }
+
+// ---- options ----------------------------------------------------------------------------------------------------
+
+static void fit(InferOptions *o, const ModelConfig *config) {
+  enum { TOP = 5 };
+  const struct {
+    const char *name;
+    bool given;
+  } of_detectors[] = {{"tile", o->tile},         {"labels", o->labels},       {"crops", o->crops},
+                      {"polygons", o->polygons}, {"classes", o->classes},     {"overlays", o->overlays >= 0},
+                      {"max-size", o->max_size}, {"score", o->score != 0.05f}};
+  for (int i = 0; i < COUNT(of_detectors); i++)
+    if (of_detectors[i].given)
+      die(EXIT_USAGE, "--%s is about objects in images, and %s holds a classifier (%s): leave it out",
+          of_detectors[i].name, o->weights, model_of(config)->name);
+  if (!o->top) o->top = MIN(TOP, config->classes);
+  o->json = o->json ? xstrdup(o->json) : xasprintf("%s/classes.jsonl", o->out);
+}
+
+// ---- the data set -----------------------------------------------------------------------------------------------
+
+// Training's split again: a part of --data, by the seed of the run that the weights are of.
+static void choose_split(ClassOptions *to, const InferOptions *o, const Checkpoint *c) {
+  const char *run = ckpt_find_meta(c, "run");
+  double fraction = 0, seed = -1;
+  if (run && identity_number(run, "val_fraction", &fraction) && fraction > 0) identity_number(run, "split_seed", &seed);
+  if (o->split_seed < 0 && seed < 0)
+    die(EXIT_USAGE, "--val-fraction: %s is not of a run that held images out; give --split-seed N to draw some",
+        o->weights);
+  to->val_fraction = o->val_fraction;
+  to->seed = (uint64_t)(o->split_seed < 0 ? (int64_t)seed : o->split_seed);
+  if (seed < 0)
+    fprintf(stderr, "note: the run of %s held no images out, and may have seen these\n", o->weights);
+  else if ((double)to->seed != seed || (float)fraction < o->val_fraction)
+    fprintf(stderr, "note: the run of %s held others out, by --val-fraction %g --split-seed %.0f\n", o->weights,
+            fraction, seed);
+}
+
+// With the model's classes, whose numbers are by their names.
+static void open_data(const InferRun *run, Dataset *d) {
+  Err err;
+  const InferOptions *o = run->o;
+  const ModelConfig *config = run->config;
+  const int n = model_names(config);
+  Dataset like = {.classes = n};
+  like.coco.path = (char *)o->weights;
+  like.coco.num_categories = n;
+  like.coco.categories = xcalloc((size_t)n, sizeof *like.coco.categories);
+  for (int i = 0; i < n; i++)
+    like.coco.categories[i] = (CocoCategory){run->category[i].id, (char *)run->category[i].name};
+  ClassOptions options = {.size = {config->size, config->size},
+                          .view = config->view,
+                          .upright = o->exif,
+                          .patience = STORAGE_PATIENCE,
+                          .limit = o->limit,
+                          .like = &like};
+  if (o->val_fraction > 0) choose_split(&options, o, run->weights);
+  const bool ok = classes_open(d, o->data, o->split, &options, &err);
+  free(like.coco.categories);
+  if (!ok) die(EXIT_USAGE, "%s", err.msg);
+}
+
+static int top(const InferRun *run, const Dataset *d) { return MIN(MAX(run->o->top, TOP_CLASSES), d->classes); }
+
+// ---- the sink ---------------------------------------------------------------------------------------------------
+
+static Sink *open_sink(const InferRun *run) {
+  (void)run;
+  return xcalloc(1, sizeof(ClassSink));
+}
+
+static void plan(Sink *sink) {
+  Err err;
+  const InferRun *run = sink->run;
+  const InferOptions *o = run->o;
+  InferImages *images = sink->images;
+  const Dataset *d = images->set;
+  if (d) infer_spare_folder(o, o->data);
+  if (d && d->folder) infer_spare_folder(o, d->folder);
+  if (!class_results_spare(o->json, &images->inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (d && !score_page_spares(o, &images->inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (d && run->job->launch.rank == 0 && !folder_take(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
+}
+
+static void begin_set(ClassSink *s, const Dataset *d) {
+  const size_t images = (size_t)d->num_images;
+  s->guesses = top(s->sink.run, d);
+  s->label = xcalloc((size_t)s->guesses, sizeof *s->label);
+  s->score = xcalloc((size_t)s->guesses, sizeof *s->score);
+  s->all = (Classification){.classes = d->classes,
+                            .row = xcalloc(images, sizeof *s->all.row),
+                            .read = xcalloc(images, sizeof *s->all.read),
+                            .left_out = d->num_images + d->bad_images};
+}
+
+static void begin(Sink *sink) {
+  Err err;
+  ClassSink *s = of(sink);
+  const char *json = sink->run->o->json;
+  InferImages *images = sink->images;
+  if (images->set) begin_set(s, images->set);
+  if (sink->rank) return;
+  if (!class_results_begin(&s->results, json, images->n, &err)) die(EXIT_USAGE, "%s", err.msg);
+  file_set_add(&images->outputs, s->results.lines.partial ? s->results.lines.partial : json);
+  file_set_add(&images->outputs, json);
+}
+
+static void commit(Sink *sink) {
+  if (sink->rank == 0) class_results_commit(&of(sink)->results);
+}
+
+static void keep(Sink *sink) {
+  if (sink->rank == 0) class_results_keep(&of(sink)->results);
+}
+
+static void abort_sink(Sink *sink) { class_results_abort(&of(sink)->results); }
+
+static void close_sink(Sink *sink) {
+  ClassSink *s = of(sink);
+  classification_free(&s->all);
+  free(s->label);
+  free(s->score);
+  free(s);
+}
+
+// ---- images that are named --------------------------------------------------------------------------------------
+
+static void take(Sink *sink, const Decoded *image, const void *results, int in_batch) {
+  const maskrcnn_classes *c = handles_result(results, in_batch)->classes;
+  text_print(stdout, "%s:", image->path);
+  for (int i = 0; i < c->n; i++) text_print(stdout, "%s %s %.4f", i ? "," : "", c->names[i], (double)c->scores[i]);
+  fputc('\n', stdout);
+  class_results_add(&of(sink)->results, image->path, NULL, c);
+  sink->done++;
+}
+
+// ---- images of a data set ---------------------------------------------------------------------------------------
+
+// Its place in the data set, and of its likeliest classes label and probability.
+static void pack(Sink *sink, int image, const maskrcnn_result *result, Parcel *to) {
+  const maskrcnn_classes *c = result->classes;
+  const size_t n = (size_t)of(sink)->guesses;
+  CHECK(c->n >= of(sink)->guesses);
+  parcel_put(to, &image, sizeof image);
+  parcel_put(to, c->labels, n * sizeof *c->labels);
+  parcel_put(to, c->scores, n * sizeof *c->scores);
+}
+
+static void count(ClassSink *s, int image) {
+  ClassRow row;
+  for (int k = 0; k < TOP_CLASSES; k++) {
+    row.top[k] = k < s->guesses ? s->label[k] - 1 : -1;
+    row.prob[k] = k < s->guesses ? s->score[k] : 0;
+  }
+  s->all.row[image] = row;
+  s->all.read[image] = true;
+  s->all.images++;
+  s->all.left_out--;
+  s->sink.done++;
+}
+
+static void write_line(ClassSink *s, int image) {
+  const Dataset *d = s->sink.images->set;
+  const Category *category = s->sink.run->category;
+  const int n = MIN(s->sink.run->o->top, s->guesses);
+  int64_t *id = xmalloc((size_t)n * sizeof *id);
+  const char **name = xmalloc((size_t)n * sizeof *name);
+  for (int k = 0; k < n; k++) {
+    id[k] = category[s->label[k] - 1].id;
+    name[k] = category[s->label[k] - 1].name;
+  }
+  const maskrcnn_classes classes = {.n = n, .scores = s->score, .labels = s->label, .category_ids = id, .names = name};
+  class_results_add(&s->results, d->coco.images[d->image[image]].file_name, category[d->object[image].label].name,
+                    &classes);
+  free(id);
+  free((void *)name);
+}
+
+static bool unpack(Sink *sink, Unpacking *from, int *image) {
+  ClassSink *s = of(sink);
+  const Dataset *d = sink->images->set;
+  const size_t n = (size_t)s->guesses;
+  if (!parcel_take(from, image, sizeof *image) || *image < 0 || *image >= d->num_images) return false;
+  if (!parcel_take(from, s->label, n * sizeof *s->label) || !parcel_take(from, s->score, n * sizeof *s->score))
+    return false;
+  for (int k = 0; k < s->guesses; k++)
+    if (s->label[k] < 1 || s->label[k] > d->classes) return false;
+  count(s, *image);
+  write_line(s, *image);
+  return true;
+}
+
+static void score(Sink *sink) {
+  Err err;
+  Metrics m;
+  ClassSink *s = of(sink);
+  const InferRun *run = sink->run;
+  const Dataset *d = sink->images->set;
+  const ClassScores scores = classify_score(d, &s->all);
+  const size_t classes = (size_t)d->classes;
+  int64_t *matrix = xcalloc(classes * classes, sizeof *matrix);
+  const char **name = xcalloc(classes, sizeof *name);
+  for (size_t i = 0; i < classes; i++) name[i] = run->category[i].name;
+  const Confusion confusion = {.classes = d->classes, .count = matrix, .name = name};
+  classify_confusion(d, &s->all, matrix);
+  confusion_print(stdout, &confusion);
+  printf("\ntop-1 %.2f %%  top-5 %.2f %%  on %lld images", 100.0 * (double)scores.top1 / (double)scores.images,
+         100.0 * (double)scores.top5 / (double)scores.images, (long long)scores.images);
+  if (s->all.left_out) printf("; %d left out: they cannot be read", s->all.left_out);
+  printf("\n");
+  if (!confusion_write(run->o->out, &confusion, &err)) die(EXIT_RUN, "%s", err.msg);
+  line_print(stderr, "confusion matrix: %s/confusion.txt, .json and .svg", run->o->out);
+  if (!task_classification.score(d, &s->all, &m, &err) || !score_page_write(run->o, run->config, d, &s->all, &m, &err))
+    die(EXIT_RUN, "%s", err.msg);
+  line_print(stderr, "page: %s/" SCORE_PAGE, run->o->out);
+  free(matrix);
+  free((void *)name);
+}
+
+const InferKind infer_classes = {.results = "classes",
+                                 .fit = fit,
+                                 .open = open_sink,
+                                 .open_data = open_data,
+                                 .top = top,
+                                 .plan = plan,
+                                 .begin = begin,
+                                 .take = take,
+                                 .pack = pack,
+                                 .unpack = unpack,
+                                 .commit = commit,
+                                 .keep = keep,
+                                 .abort = abort_sink,
+                                 .score = score,
+                                 .close = close_sink};

@@ -1,0 +1,344 @@
+#include "inference/detections.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/folder.h"
+#include "base/output.h"
+#include "data/coco/choice.h"
+#include "evaluation/evaluate.h"
+#include "evaluation/gathered.h"
+#include "inference/extras.h"
+#include "inference/findings.h"
+#include "inference/handles.h"
+#include "page/score_page.h"
+
+typedef struct DetectionSink {
+  Sink sink; // first, so that its address is the sink's
+  ResultForm form;
+  ResultClass *classes; // that the form lists
+  ResultChoice choice;  // of results and pictures alike
+  Findings findings;
+  Extras extras;
+  Evaluation all; // of a data set; on the first rank
+} DetectionSink;
+
+static DetectionSink *of(Sink *s) { return (DetectionSink *)s; }
+
+// ---- options ----------------------------------------------------------------------------------------------------
+
+static void fit(InferOptions *o, const ModelConfig *config) {
+  (void)config;
+  if (o->val_fraction > 0)
+    die(EXIT_USAGE, "--val-fraction splits images by class, and %s holds a detector: leave it out", o->weights);
+  o->json =
+      o->json ? xstrdup(o->json) : xasprintf("%s/detections.json%s", o->out, o->format == RESULTS_JSONL ? "l" : "");
+}
+
+// ---- the data set -----------------------------------------------------------------------------------------------
+
+// Where there is such a data set, and not in the midst of its images; a mistyped --data leaves no folder behind.
+static void take_folder(const InferOptions *o) {
+  Err err;
+  char *annotations, *images;
+  if (!coco_find_split(o->data, o->split, &annotations, &images, &err)) die(EXIT_USAGE, "%s", err.msg);
+  infer_spare_folder(o, images);
+  if (!folder_take(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
+  free(annotations);
+  free(images);
+}
+
+// The first rank takes the folder for all. Other hosts may have one of their own, for overlays.
+static void share_folder(const InferRun *run) {
+  Err err;
+  const int rank = run->job->launch.rank;
+  if (rank == 0) take_folder(run->o);
+  comm_barrier(run->job->comm);
+  if (rank > 0 && !dirs_make(run->o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
+}
+
+static void open_data(const InferRun *run, Dataset *d) {
+  Err err;
+  const InferOptions *o = run->o;
+  DatasetOptions options = {.resize = resize_of(run->config),
+                            .patience = STORAGE_PATIENCE,
+                            .upright = o->exif,
+                            .max_canvases = o->canvases,
+                            .keep_empty = true,
+                            .limit = o->limit,
+                            .index = o->benchmark ? NULL : o->out};
+  if (!o->benchmark) share_folder(run);
+  if (!dataset_open(d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (o->eval && !evaluate_categories(run->category, run->config->classes - 1, d, &err)) die(EXIT_USAGE, "%s", err.msg);
+}
+
+static int top(const InferRun *run, const Dataset *d) {
+  (void)run;
+  (void)d;
+  return 0;
+}
+
+// ---- the sink ---------------------------------------------------------------------------------------------------
+
+static Sink *open_sink(const InferRun *run) {
+  Err err;
+  const InferOptions *o = run->o;
+  const int n = model_names(run->config);
+  DetectionSink *s = xcalloc(1, sizeof *s);
+  s->classes = xcalloc((size_t)n, sizeof *s->classes);
+  for (int i = 0; i < n; i++) s->classes[i] = (ResultClass){run->category[i].id, run->category[i].name};
+  s->form = (ResultForm){.format = (ResultFormat)o->format, .polygons = o->polygons, .classes = {s->classes, n}};
+  if (!choice_open(&s->choice, o->classes, o->top, &s->form.classes, &err)) die(EXIT_USAGE, "%s", err.msg);
+  return &s->sink;
+}
+
+static void plan(Sink *sink) {
+  enum { OF_MANY = 16 }; // pictures
+  Err err;
+  DetectionSink *s = of(sink);
+  const InferOptions *o = sink->run->o;
+  InferImages *images = sink->images;
+  const int pictures = o->overlays >= 0 ? o->overlays : images->each_named ? images->n : OF_MANY;
+  if (o->eval && !score_page_spares(o, &images->inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!findings_open(&s->findings, o->json, o->out, pictures, images->file, images->n, &images->inputs, &err))
+    die(EXIT_USAGE, "%s", err.msg);
+  file_set_add(&images->outputs, o->json);
+}
+
+static void begin(Sink *sink) {
+  Err err;
+  DetectionSink *s = of(sink);
+  const Dataset *d = sink->images->set;
+  if (d) evaluation_begin(&s->all, d, sink->rank == 0);
+  if (sink->rank) {
+    findings_follow(&s->findings, sink->rank);
+    return;
+  }
+  if (!extras_open(&s->extras, sink->run->o, &s->form.classes, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!findings_begin(&s->findings, &s->form, &err)) die(EXIT_USAGE, "%s", err.msg);
+}
+
+static void count_failed(DetectionSink *s) { s->sink.failed = s->findings.failed + s->extras.failed; }
+
+static void commit(Sink *sink) {
+  DetectionSink *s = of(sink);
+  const Dataset *d = sink->images->set;
+  if (sink->rank) {
+    findings_leave(&s->findings);
+    return;
+  }
+  if (d) evaluation_end(&s->all, d);
+  s->findings.failed = sink->failed - s->extras.failed; // of all ranks
+  findings_commit(&s->findings);
+  if (!d) fprintf(stderr, "image_id is an image's place in the order in which they were named\n");
+}
+
+static void keep(Sink *sink) { (sink->rank ? findings_leave : findings_keep)(&of(sink)->findings); }
+
+static void abort_sink(Sink *sink) { findings_abort(&of(sink)->findings); }
+
+static void close_sink(Sink *sink) {
+  DetectionSink *s = of(sink);
+  extras_close(&s->extras);
+  evaluation_free(&s->all);
+  choice_close(&s->choice);
+  free(s->classes);
+  free(s);
+}
+
+// ---- what was found ---------------------------------------------------------------------------------------------
+
+// The detections of an image or a tile, as result files have them; masks are borrowed. The caller frees them.
+static CocoResult *results_of(const Sink *sink, int64_t image_id, const maskrcnn_detections *d) {
+  CocoResult *result = xcalloc((size_t)d->n, sizeof *result);
+  const double extra = (double)sink->run->config->box_extra;
+  for (int i = 0; i < d->n; i++) {
+    const float *box = d->boxes + 4 * i;
+    const maskrcnn_rle *m = d->masks[i];
+    const Rle rle = {.h = m->height, .w = m->width, .n = m->num_counts, .runs = (uint32_t *)m->counts};
+    result[i] = (CocoResult){.image_id = image_id,
+                             .category_id = d->category_ids[i],
+                             .bbox = {box[0], box[1], (double)box[2] - box[0] + extra, (double)box[3] - box[1] + extra},
+                             .score = d->scores[i],
+                             .has_bbox = true,
+                             .has_segm = true,
+                             .rle = rle};
+  }
+  return result;
+}
+
+// As overlays show them. The caller frees them.
+static DrawItem *items_of(const DetectionSink *s, const CocoResult *found, int n) {
+  DrawItem *item = xcalloc((size_t)n, sizeof *item);
+  const double extra = (double)s->sink.run->config->box_extra;
+  for (int i = 0; i < n; i++) {
+    const CocoResult *r = &found[i];
+    item[i] = (DrawItem){.x1 = (float)r->bbox[0],
+                         .y1 = (float)r->bbox[1],
+                         .x2 = (float)(r->bbox[0] + r->bbox[2] - extra),
+                         .y2 = (float)(r->bbox[1] + r->bbox[3] - extra),
+                         .label = result_class_name(&s->form.classes, r->category_id),
+                         .score = (float)r->score,
+                         .mask = &r->rle};
+  }
+  return item;
+}
+
+// ---- images that are named --------------------------------------------------------------------------------------
+
+static CocoResults join_tiles(const DetectionSink *s, int64_t image_id, const void *results, int h, int w) {
+  const TilePlan plan_of_tiles = handles_tiles(s->sink.run->o, h, w);
+  const int tiles = tiles_count(&plan_of_tiles);
+  TileFound *found = xcalloc((size_t)tiles, sizeof *found);
+  for (int i = 0; i < tiles; i++) {
+    const maskrcnn_detections *d = handles_result(results, i)->detections;
+    found[i] = (TileFound){.tile = tiles_at(&plan_of_tiles, i), .items = results_of(&s->sink, image_id, d), .n = d->n};
+  }
+  const CocoResults joined = tiles_merge(found, tiles, h, w);
+  for (int i = 0; i < tiles; i++) free((void *)found[i].items);
+  free(found);
+  for (int i = 0; i < joined.n; i++) joined.items[i].image_id = image_id;
+  return joined;
+}
+
+static bool looks(const Sink *sink) {
+  const DetectionSink *s = (const DetectionSink *)sink;
+  return s->extras.cuts || findings_pictures(&s->findings, s->findings.images);
+}
+
+// An image of a list is known only now.
+static bool is_listed(const Sink *sink) { return sink->images->n == 0; }
+
+static void draw_image(DetectionSink *s, const Decoded *image, const DrawItem *item, int n) {
+  InferImages *images = s->sink.images;
+  if (is_listed(&s->sink))
+    findings_picture(&s->findings, image->path, image->place + 1, &images->inputs, &image->image, item, n);
+  else
+    findings_draw(&s->findings, (int)image->place, &image->image, item, n);
+}
+
+static void write_extras(DetectionSink *s, const Decoded *image, const CocoResult *found, int n) {
+  char *name = is_listed(&s->sink) ? overlays_numbered(image->path, image->place + 1)
+                                   : overlays_name(&s->findings.overlays, (int)image->place);
+  extras_write(&s->extras, name, &image->image, found, n);
+  free(name);
+}
+
+// Those of an image that are wanted.
+static void take_found(DetectionSink *s, const Decoded *image, const CocoResult *found, int n) {
+  Findings *f = &s->findings;
+  DrawItem *item = items_of(s, found, n);
+  line_print(stdout, "%s: %d detections, %d above %.2f", image->path, n, findings_shown(item, n),
+             SHOWN_PERCENT / 100.0);
+  const bool drawn = findings_pictures(f, f->images);
+  const ResultImage as_result = {
+      .id = image->place + 1, .file_name = image->path, .h = image->image.h, .w = image->image.w};
+  if (drawn && is_listed(&s->sink)) file_set_add(&s->sink.images->inputs, image->path);
+  findings_record(f, &as_result, found, n);
+  if (drawn) draw_image(s, image, item, n);
+  if (s->extras.maps || s->extras.cuts) write_extras(s, image, found, n);
+  free(item);
+}
+
+static void take(Sink *sink, const Decoded *image, const void *results, int in_batch) {
+  DetectionSink *s = of(sink);
+  const Image *im = &image->image;
+  const int64_t id = image->place + 1;
+  if (handles_tiled(sink->run->o, im->h, im->w)) {
+    CocoResults joined = join_tiles(s, id, results, im->h, im->w);
+    take_found(s, image, joined.items, choice_apply(&s->choice, joined.items, joined.n));
+    coco_results_free(&joined);
+  } else {
+    const maskrcnn_detections *d = handles_result(results, in_batch)->detections;
+    CocoResult *found = results_of(sink, id, d);
+    take_found(s, image, found, choice_apply(&s->choice, found, d->n));
+    free(found);
+  }
+  sink->done++;
+  count_failed(s);
+}
+
+// ---- images of a data set ---------------------------------------------------------------------------------------
+
+static const CocoImage *image_of(const Sink *sink, int image) {
+  const Dataset *d = sink->images->set;
+  return &d->coco.images[d->image[image]];
+}
+
+static void pack(Sink *sink, int image, const maskrcnn_result *result, Parcel *to) {
+  CocoResult *found = results_of(sink, image_of(sink, image)->id, result->detections);
+  gathered_put(to, image, found, result->detections->n);
+  free(found);
+}
+
+static void record(DetectionSink *s, int i, const CocoResult *found, int n) {
+  const CocoImage *image = image_of(&s->sink, i);
+  const ResultImage as_result = {.id = image->id, .file_name = image->file_name, .h = image->h, .w = image->w};
+  CocoResult *wanted = memcpy(xmalloc((size_t)n * sizeof *found), found, (size_t)n * sizeof *found);
+  findings_record(&s->findings, &as_result, wanted, choice_apply(&s->choice, wanted, n));
+  free(wanted);
+}
+
+static bool unpack(Sink *sink, Unpacking *from, int *image) {
+  DetectionSink *s = of(sink);
+  CocoResult *found;
+  int n;
+  if (!gathered_take(from, sink->images->set->num_images, image, &found, &n)) return false;
+  record(s, *image, found, n);
+  evaluation_add(&s->all, *image, found, n);
+  sink->done++;
+  return true;
+}
+
+static void draw(Sink *sink, int image, const Image *pixels, const maskrcnn_result *result, int64_t before) {
+  DetectionSink *s = of(sink);
+  if (!findings_pictures(&s->findings, before)) return;
+  CocoResult *found = results_of(sink, 0, result->detections);
+  const int n = choice_apply(&s->choice, found, result->detections->n);
+  DrawItem *item = items_of(s, found, n);
+  findings_draw(&s->findings, image, pixels, item, n);
+  free(item);
+  free(found);
+  count_failed(s);
+}
+
+static void score(Sink *sink) {
+  Err err;
+  Metrics m;
+  const InferRun *run = sink->run;
+  const Dataset *d = sink->images->set;
+  Evaluation *all = &of(sink)->all;
+  const Scores *s = &all->scores;
+  if (all->left_out)
+    fprintf(stderr, "%d of %d images could not be read: left out\n", all->left_out, all->images + all->left_out);
+  if (!run->o->eval) return;
+  if (!task_detection.score(d, all, &m, &err)) die(EXIT_RUN, "%s", err.msg);
+  printf("bbox\n");
+  cocoeval_print(stdout, &s->bbox);
+  cocoeval_print_categories(stdout, &s->bbox);
+  printf("segm\n");
+  cocoeval_print(stdout, &s->segm);
+  cocoeval_print_categories(stdout, &s->segm);
+  printf("bbox AP %.3f  mask AP %.3f  on %d images", s->bbox.stats[0], s->segm.stats[0], all->images);
+  if (all->left_out) printf("; %d left out: they cannot be read", all->left_out);
+  printf("\n");
+  if (!score_page_write(run->o, run->config, d, all, &m, &err)) die(EXIT_RUN, "%s", err.msg);
+  line_print(stderr, "page: %s/" SCORE_PAGE, run->o->out);
+}
+
+const InferKind infer_detections = {.results = "masks",
+                                    .fit = fit,
+                                    .open = open_sink,
+                                    .open_data = open_data,
+                                    .top = top,
+                                    .plan = plan,
+                                    .begin = begin,
+                                    .looks = looks,
+                                    .take = take,
+                                    .pack = pack,
+                                    .unpack = unpack,
+                                    .draw = draw,
+                                    .commit = commit,
+                                    .keep = keep,
+                                    .abort = abort_sink,
+                                    .score = score,
+                                    .close = close_sink};

@@ -1,0 +1,5 @@
+// Detections as ./infer leaves them: a result file, overlays, label maps, crops, and of a data set COCO's scores.
+#pragma once
+#include "inference/kind.h"
+
+extern const InferKind infer_detections;

@@ -1,0 +1,124 @@
+#include "inference/named_images.h"
+#include <unistd.h>
+#include "base/folder.h"
+#include "base/interrupt.h"
+#include "base/output.h"
+#include "inference/handles.h"
+#include "inference/start.h"
+#include "inference/stream.h"
+
+typedef struct NamedRun {
+  const InferRun *run;
+  const InferKind *kind;
+  Sources *sources;
+  InferImages images;
+  Sink *sink;
+  Handles *handles;
+  Speed speed;
+  int bad; // images
+} NamedRun;
+
+// What is wrong is wrong for every image.
+static NORETURN void refuse(NamedRun *r, int code, const char *message) {
+  if (!r->sink->done) r->kind->abort(r->sink);
+  die(code, "%s", message);
+}
+
+// ---- images -----------------------------------------------------------------------------------------------------
+
+static bool keeps(void *context, const Decoded *image) {
+  (void)image;
+  const NamedRun *r = context;
+  return r->kind->looks && r->kind->looks(r->sink);
+}
+
+static void visit(void *context, const Decoded *image, const void *results, int in_batch) {
+  NamedRun *r = context;
+  Err err;
+  // A list may name a file that the results would replace.
+  if (sources_has_list(r->sources) && !file_set_spares(&r->images.outputs, image->path, &err))
+    refuse(r, EXIT_USAGE, err.msg);
+  r->kind->take(r->sink, image, results, in_batch);
+}
+
+static void visit_bad(void *context, const Decoded *image, const Err *why) {
+  NamedRun *r = context;
+  Err err = *why;
+  if (!image->wrong) err_set(&err, "%s: %s", image->path, why->msg);
+  if (r->images.n == 1) refuse(r, EXIT_USAGE, err.msg);
+  line_print(stderr, "%s", err.msg);
+  r->bad++;
+}
+
+static void visit_time(void *context, int group, int images, double seconds) {
+  NamedRun *r = context;
+  speed_batch(&r->speed, handles_shape(r->handles, group), images, seconds);
+}
+
+// ---- a run ------------------------------------------------------------------------------------------------------
+
+// Returns how many images are named, those of a list not among them.
+static int find_images(NamedRun *r) {
+  Err err;
+  const InferOptions *o = r->run->o;
+  InferImages *images = &r->images;
+  int named;
+  if (!(r->sources = sources_open(o->images, o->num_images, STDIN_FILENO, &err))) die(EXIT_USAGE, "%s", err.msg);
+  images->file = sources_files(r->sources, &named);
+  const bool list = sources_has_list(r->sources);
+  images->n = list ? 0 : named;
+  images->each_named = !list && named == o->num_images;
+  file_set_add(&images->inputs, o->weights);
+  for (int i = 0; i < named; i++) file_set_add(&images->inputs, images->file[i]);
+  return named;
+}
+
+// Returns whether all images were visited.
+static bool stream(NamedRun *r, int batch) {
+  Err err;
+  const StreamVisitor visitor = {
+      .context = r, .keeps = keeps, .image = visit, .bad = visit_bad, .took = visit_time, .stopped = interrupted};
+  r->handles = handles_of_named(r->run, batch, &r->speed, interrupted);
+  const Runner runner = handles_runner(r->handles);
+  BatchQueue queue = queue_of(&runner);
+  Decoders *d = start_decoders(r->run->o, r->sources, r->images.n, batch);
+  const bool complete = stream_run(d, &queue, &visitor, &err);
+  if (!complete && *err.msg) {
+    if (!r->sink->done) refuse(r, handles_exit(r->handles), err.msg);
+    die_unforeseen("%s", err.msg);
+  }
+  r->speed.decoders = decoders_yield(d);
+  decoders_close(d);
+  queue_free(&queue);
+  handles_close(r->handles);
+  return complete;
+}
+
+int named_images_run(const InferRun *run, const InferKind *kind) {
+  Err err;
+  NamedRun r = {.run = run, .kind = kind};
+  const int named = find_images(&r);
+  r.sink = kind->open(run);
+  r.sink->run = run;
+  r.sink->images = &r.images;
+  kind->plan(r.sink);
+  speed_begin(&r.speed, 1, kind->results);
+  const int batch = start_batch_of(run->o, named, sources_has_list(r.sources));
+  if (!folder_take(run->o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
+  kind->begin(r.sink);
+  setvbuf(stdout, NULL, _IOLBF, 0); // lines go out as images are done, to pipes, too
+  const bool complete = stream(&r, batch);
+  const int images = r.sink->done;
+  if (complete && !images && !r.bad) refuse(&r, EXIT_USAGE, "the list on standard input names no image");
+  if (complete && !images) refuse(&r, EXIT_USAGE, "none of the images can be used");
+  (complete ? kind->commit : kind->keep)(r.sink);
+  speed_print(&r.speed, batch, HANDLES_UNDER_WAY);
+  speed_free(&r.speed);
+  const bool failed = r.sink->failed;
+  kind->close(r.sink);
+  sources_close(r.sources);
+  file_set_free(&r.images.inputs);
+  file_set_free(&r.images.outputs);
+  if (r.bad) die(EXIT_USAGE, "%d of %d images left out", r.bad, images + r.bad);
+  return complete && !failed ? 0 : EXIT_RUN;
+}
