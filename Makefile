@@ -75,7 +75,7 @@ $(error RUNGS=$(RUNGS): rungs are compiled by nvcc, and this build is $(built))
 endif
 # Below a folder's own name, so that two folders may have files of one name.
 added := $(addprefix $B/rungs,$(abspath $(RUNGS)))
-kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu cuda/conv/lessons/*.cu)) $B/rungs.o \
+kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu cuda/conv/lessons/*.cu cudnn/*.cu)) $B/rungs.o \
   $(if $(RUNGS),$(patsubst $(RUNGS)/%.cu,$(added)/%.cu.o,$(wildcard $(RUNGS)/*.cu)))
 tools := $(notdir $(basename $(wildcard tools/*.c lab/*.c)))
 tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/harness/faulty_device.c test/harness/nccl_stub.c, \

@@ -249,7 +249,8 @@ static void choose(ConvBench *b, const Rung *rung) {
 static void choose_unasked(ConvBench *b) {
   for (const Rung *const *lesson = conv_lessons; b->ladder && *lesson; lesson++) choose(b, *lesson);
   for (const Rung *const *rung = conv_rungs; *rung; rung++)
-    if (*rung != &rung_naive && !(*rung)->peer && !((b->ladder || b->sustained) && !strcmp((*rung)->name, "im2col")))
+    if (*rung != &rung_naive && *rung != &rung_cudnn &&
+        !((b->ladder || b->sustained) && !strcmp((*rung)->name, "im2col")))
       choose(b, *rung);
 }
 
@@ -257,11 +258,11 @@ static void parse_rungs(ConvBench *b) {
   char names[512], known[256] = "";
   if (!b->rungs) choose_unasked(b);
   snprintf(names, sizeof names, "%s", b->rungs ? b->rungs : "");
-  rung_names(conv_rungs, false, known, sizeof known);
+  rung_names(conv_rungs, &rung_cudnn, known, sizeof known);
   for (char *name = strtok(names, ","); name; name = strtok(NULL, ",")) {
     const Rung *rung = rung_find(conv_rungs, name);
     if (!rung) rung = rung_find(conv_lessons, name);
-    if (!rung || rung->peer)
+    if (!rung || rung == &rung_cudnn)
       die(EXIT_USAGE, "--rungs %s: choose from %s, or the lessons of cuda/conv/lessons", name, known);
     choose(b, rung);
   }

@@ -2,9 +2,9 @@
 #pragma once
 #include <math.h>
 #include <stdio.h>
-#include "cuda/conv/cudnn.h"
 #include "cuda/conv/ladder.h"
 #include "cuda/sweep.cuh"
+#include "cudnn/cudnn.h"
 #include "lab/bench_case.cuh"
 #include "lab/bench_engines.cuh"
 #include "lab/bench_floor.cuh"

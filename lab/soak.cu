@@ -291,7 +291,7 @@ static void parse(Soak *s, int argc, char **argv) {
              .values = s};
   cli_parse_or_exit(&cli, argc, argv);
   char known[256] = "";
-  rung_names(conv_rungs, true, known, sizeof known);
+  rung_names(conv_rungs, NULL, known, sizeof known);
   if (s->rung && !(s->chosen = rung_find(conv_rungs, s->rung)))
     die(EXIT_USAGE, "--rung %s: choose from %s", s->rung, known);
   if (s->out && !(s->file = fopen(s->out, "a"))) // now: a soak may take hours

@@ -65,9 +65,14 @@ static Device *open_kind(int kind, int index, bool waits, Err *err) {
                   .index = index,
                   .gpu = kinds[kind].gpu,
                   .waits = waits};
-  if (dev->memory->open(dev, err)) return dev;
-  free(dev);
-  return NULL;
+  if (!dev->memory->open(dev, err)) {
+    free(dev);
+    return NULL;
+  }
+  int rungs = 0;
+  while (dev->conv_rungs && dev->conv_rungs[rungs]) rungs++;
+  dev->conv_kept = xcalloc((size_t)rungs, sizeof *dev->conv_kept);
+  return dev;
 }
 
 // The first GPU, else the CPU, which knows why.
@@ -174,9 +179,16 @@ void device_close(Device *dev) {
   if (!dev) return;
   for (const Rung *const *rung = dev->conv_rungs; rung && *rung; rung++)
     if ((*rung)->close) (*rung)->close(dev);
+  free(dev->conv_kept);
   device_free(dev, dev->workspace);
   dev->memory->close(dev);
   free(dev);
+}
+
+void **device_kept(Device *dev, const Rung *rung) {
+  int place = 0;
+  while (dev->conv_rungs[place] != rung) place++;
+  return &dev->conv_kept[place];
 }
 
 // Of the rung that was asked for, or else of any; the name as the rung has it. NULL, with the names there are: none.
@@ -197,7 +209,7 @@ bool device_choose_rung(Device *dev, const char *name, Err *err) {
   const char *tile = name ? strchr(name, '/') : NULL;
   dev->conv_tile = NULL;
   dev->conv_rung = strcmp(rung, "auto") ? rung_find(dev->conv_rungs, rung) : NULL;
-  rung_names(dev->conv_rungs, true, known, sizeof known);
+  rung_names(dev->conv_rungs, NULL, known, sizeof known);
   if (!dev->conv_rung && strcmp(rung, "auto")) return err_set(err, "--conv %s: choose from %s", name, known);
   if (!tile || (dev->conv_tile = find_tile(dev, tile + 1, tiles, sizeof tiles))) return true;
   dev->conv_rung = NULL;

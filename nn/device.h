@@ -13,7 +13,6 @@ extern "C" {
 
 typedef struct Ops Ops;
 typedef struct Rung Rung;     // one implementation of the convolution ops; nn/rung.h
-typedef struct Cudnn Cudnn;   // cuDNN as a device keeps it; cuda/conv/cudnn.cu
 typedef struct Memory Memory; // how a kind of device allocates and copies; cpu/device.c, cuda/device.cu
 typedef struct Timing Timing; // how it is measured; nn/timing.h
 typedef struct Record Record;
@@ -43,7 +42,7 @@ typedef struct Device {
   const Rung *conv_rung; // the one asked for: computes what it supports; NULL, and for the rest: the fastest of ours
   const char *conv_tile; // one of Rung.tiles: forward takes it where it can, for measurements and tests; NULL: the rung
                          // chooses
-  Cudnn *cudnn;          // NULL until the first convolution that cuDNN is asked for
+  void **conv_kept;      // what each of conv_rungs keeps on this device, in their order: device_kept
   void *workspace;
   size_t workspace_bytes;
   // While true, ops only state what workspace they would take: workspace_bytes grows to the largest, nothing is
@@ -72,6 +71,9 @@ void device_close(Device *dev);
 // With "/" and one of the rung's tiles behind it, as "auto/128x256", for that tile. False, with a message that lists
 // the names, when there is none of that name.
 bool device_choose_rung(Device *dev, const char *name, Err *err);
+
+// For a rung of the device: where it keeps what it wants to find again. NULL at first; its `close` frees it.
+void **device_kept(Device *dev, const Rung *rung);
 
 void *device_alloc(Device *dev, size_t bytes); // zeroed; NULL when there is not enough
 void device_free(Device *dev, void *p);

@@ -9,6 +9,7 @@
 extern "C" {
 #endif
 
+typedef struct Rung Rung;
 typedef enum ConvOp { CONV_FORWARD, CONV_DGRAD, CONV_WGRAD, CONV_OPS } ConvOp;
 
 // The functions have the contract of nn/ops.h, but for db: wgrad leaves it to its caller unless `wgrad_sums` is set.
@@ -22,8 +23,7 @@ struct Rung {
   void (*dgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *dy, const Tensor *w, const Dest *dx);
   void (*wgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);
   bool wgrad_sums;            // wgrad yields db, too
-  void (*close)(Device *dev); // frees what the rung keeps on the device; NULL: nothing
-  bool peer;                  // another's library, for comparison: it computes where it is asked for by name
+  void (*close)(Device *dev); // frees what the rung keeps on the device (device_kept); NULL: nothing
   // As conv_moments of nn/ops.h, wherever it can; NULL: nowhere.
   int (*moments)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y);
   // Names of the threadblock tiles that forward in 16 bits can be asked for (Device.conv_tile), NULL at the end. NULL:
@@ -38,11 +38,12 @@ static inline const Rung *rung_find(const Rung *const *rungs, const char *name) 
   return NULL;
 }
 
-// The names of such a list, with commas between them, behind what stands in `text` already.
-static inline void rung_names(const Rung *const *rungs, bool peers, char *text, size_t size) {
+// The names of such a list but that of `without` (NULL: all), with commas between them, behind what stands in `text`
+// already.
+static inline void rung_names(const Rung *const *rungs, const Rung *without, char *text, size_t size) {
   for (; rungs && *rungs; rungs++) {
     size_t length = strlen(text);
-    if (peers || !(*rungs)->peer) snprintf(text + length, size - length, "%s%s", length ? ", " : "", (*rungs)->name);
+    if (*rungs != without) snprintf(text + length, size - length, "%s%s", length ? ", " : "", (*rungs)->name);
   }
 }
 

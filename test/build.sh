@@ -73,7 +73,7 @@ nothing() {
 }
 
 build
-kernels=$(ls cuda/*.cu cuda/*/*.cu cuda/conv/lessons/*.cu lab/*.cu | wc -l)
+kernels=$(ls cuda/*.cu cuda/*/*.cu cuda/conv/lessons/*.cu cudnn/*.cu lab/*.cu | wc -l)
 sources=$(count '^cc ')
 programs=$(count '^link ')
 [ "$sources" -gt 50 ] && [ "$programs" -gt 10 ] || complain "$how: cc $sources times, link $programs times"
@@ -155,7 +155,7 @@ makes nvcc 0
 lacks build/host/test_all libkernels.a
 holds said 'left to make test-gpu'
 build CUDA=1 test
-makes nvcc "$(ls cuda/*.cu cuda/*/*.cu cuda/conv/lessons/*.cu | wc -l)"
+makes nvcc "$(ls cuda/*.cu cuda/*/*.cu cuda/conv/lessons/*.cu cudnn/*.cu | wc -l)"
 holds build/test_all libkernels.a
 lacks said 'left to make test-gpu'
 build test-gpu
@@ -213,7 +213,7 @@ build RUNGS="$tree/mine"
 makes cc 0
 makes nvcc 1
 makes link "$programs"
-holds build/rungs.c '{&rung_mine, &rung_naive, &rung_im2col, &rung_wmma, &rung_mma, &rung_wgmma, &rung_cudnn, 0}'
+holds build/rungs.c '{&rung_cudnn, &rung_mine, &rung_naive, &rung_im2col, &rung_wmma, &rung_mma, &rung_wgmma, 0}'
 ar t build/libkernels.a | grep -q 00_mine || complain "$how: the rung is not in the library"
 build RUNGS="$tree/mine"
 nothing
@@ -221,7 +221,7 @@ mv mine/00_mine.cu cuda/conv/06_mine.cu
 build
 makes cc 0
 makes nvcc 1
-holds build/rungs.c '{&rung_naive, &rung_im2col, &rung_wmma, &rung_mma, &rung_wgmma, &rung_mine, &rung_cudnn, 0}'
+holds build/rungs.c '{&rung_cudnn, &rung_naive, &rung_im2col, &rung_wmma, &rung_mma, &rung_wgmma, &rung_mine, 0}'
 rm cuda/conv/06_mine.cu
 build
 makes nvcc 0
@@ -262,5 +262,5 @@ nothing
 touch nn/timing.h
 build
 [ "$(count '^cc ')" -gt 0 ] && [ "$(count '^cc ')" -lt 20 ] || complain "nn/timing.h: cc $(count '^cc ') times"
-makes nvcc "$(grep -l '"nn/timing.h"' cuda/*.cu cuda/*/*.cu lab/*.cu | wc -l)"
+makes nvcc "$(grep -l '"nn/timing.h"' cuda/*.cu cuda/*/*.cu cudnn/*.cu lab/*.cu | wc -l)"
 exit $wrong

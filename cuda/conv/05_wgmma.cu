@@ -505,4 +505,4 @@ static int moments(Device *, const Conv *conv, const Tensor *x, const Tensor *w,
 }
 
 extern "C" const Rung rung_wgmma = {"wgmma", supports, compute<false>, compute<true>, wgmma_wgrad,
-                                    true,    NULL,     false,          moments,       tile_names};
+                                    true,    NULL,     moments,        tile_names};

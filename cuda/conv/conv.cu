@@ -6,18 +6,18 @@
 
 // ---- the rung -------------------------------------------------------------------------------------------------------
 
-const Rung *conv_own_rung(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
+const Rung *conv_fastest_rung(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   int i = 0;
   while (conv_rungs[i]) i++;
   while (i--)
-    if (!conv_rungs[i]->peer && conv_rungs[i]->supports(dev, op, conv, in, w)) return conv_rungs[i];
+    if (conv_rungs[i]->supports(dev, op, conv, in, w)) return conv_rungs[i];
   die_unforeseen("no rung computes this convolution");
 }
 
-// The rung asked for where it supports the problem, else the fastest of ours; never cuDNN unasked.
+// The rung asked for where it supports the problem, else the fastest.
 static const Rung *choose(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   const Rung *asked = dev->conv_rung;
-  return asked && asked->supports(dev, op, conv, in, w) ? asked : conv_own_rung(dev, op, conv, in, w);
+  return asked && asked->supports(dev, op, conv, in, w) ? asked : conv_fastest_rung(dev, op, conv, in, w);
 }
 
 // ---- shapes ---------------------------------------------------------------------------------------------------------

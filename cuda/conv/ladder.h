@@ -9,12 +9,13 @@
 extern "C" {
 #endif
 
-// From the bottom, cuDNN last; NULL at the end. The Makefile writes the list, by what rungs.sh finds.
+// From the bottom; NULL at the end. Below `naive`, which supports everything, stand those that compute only where they
+// are asked for. The Makefile writes the list, by what rungs.sh finds.
 extern const Rung *const conv_rungs[];
 extern const Rung rung_naive; // the definition, with which others are compared
 
-// The highest rung of ours, cuDNN left out, that supports the problem: the fastest.
-const Rung *conv_own_rung(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w);
+// The highest rung that supports the problem.
+const Rung *conv_fastest_rung(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w);
 
 #ifdef __cplusplus
 }

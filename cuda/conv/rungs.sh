@@ -1,6 +1,6 @@
 #!/bin/sh
-# sh cuda/conv/rungs.sh [DIR] prints the names of the convolution ladder's rungs, bottom to top, those of a folder DIR
-# among them. A rung is defined in NN_NAME.cu as rung_NAME: the number says its place; cuDNN, the peer, is the last.
+# sh cuda/conv/rungs.sh [DIR] prints the names of the convolution ladder's rungs, bottom to top: those of cuda/conv/, of
+# cudnn/ and of a folder DIR. A rung is defined in NN_NAME.cu as rung_NAME: the number says its place.
 # What is wrong with such a file is said in one line; exit status 2.
 set -eu
 LC_ALL=C
@@ -18,7 +18,7 @@ if [ -n "${1-}" ]; then
     complain "RUNGS=$1: no file there defines a rung; cuda/conv/template/00_mine.cu shows how"
 fi
 list=$(
-  for file in $(grep -l 'const Rung rung_' cuda/conv/[0-9]*.cu) $added; do
+  for file in $(grep -l 'const Rung rung_' cuda/conv/[0-9]*.cu cudnn/[0-9]*.cu) $added; do
     place=$(basename "$file" .cu)
     case $place in [0-9][0-9]_*) ;; *) complain "$file: call it NN_$place.cu; NN is its place in the ladder" ;; esac
     name=${place#[0-9][0-9]_}
@@ -28,6 +28,6 @@ list=$(
   done
 )
 names=$(echo "$list" | sort | cut -d' ' -f2)
-twice=$({ echo "$names" && echo cudnn; } | sort | uniq -d)
+twice=$(echo "$names" | sort | uniq -d)
 [ -z "$twice" ] || complain "two files define rung_$twice: give yours a name of its own"
-echo "$names" cudnn
+echo "$names"

@@ -22,6 +22,7 @@
 // Rung 02's error counts as no less than the mean: in few elements it may be right by chance.
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "nn/device.h"
 #include "nn/rung.h"
 #include "test/harness/gpu.h"
 
@@ -42,14 +43,14 @@ static const Type types[] = {{"bf16", BF16, false}, {"fp16", F16, false}, {"tf32
 static const Type exact = {"fp32", F32, false};
 static const char *const op_names[] = {"forward", "dgrad", "wgrad"};
 
-// Rung 02, with which the others are compared, and all of ours above 03. Returns how many.
+// Rung 02, with which the others are compared, and all above 03. Returns how many.
 enum { MOST_RUNGS = 16 };
 static int rungs_compared(const char *names[MOST_RUNGS]) {
   int n = 0;
   bool above = false;
   names[n++] = "im2col";
   for (const Rung *const *rung = gpu_device()->conv_rungs; *rung; rung++) {
-    if (above && !(*rung)->peer && n < MOST_RUNGS) names[n++] = (*rung)->name;
+    if (above && n < MOST_RUNGS) names[n++] = (*rung)->name;
     above |= !strcmp((*rung)->name, "wmma");
   }
   return n;

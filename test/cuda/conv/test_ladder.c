@@ -47,7 +47,7 @@ static const char *kernels_folder(const char *rungs) {
 static const char *copy_of(const char *built, const char *name) {
   const char *copy = in_tmp(name), *said;
   int status = command(&said,
-                       "mkdir -p %s && cd %s && find objects.a *.flags commit.c *.o cuda lib nn test tools lab "
+                       "mkdir -p %s && cd %s && find objects.a *.flags commit.c *.o cuda cudnn lib nn test tools lab "
                        "-name '*.[oa]' -o -name '*.flags' -o -name commit.c | xargs cp -p --parents -t %s",
                        copy, built, copy);
   if (!EXPECT_INT(status, 0)) puts(said);

@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "cuda/conv/cudnn.h"
 #include "cuda/conv/implicit_gemm.cuh"
+#include "cuda/conv/ladder.h"
 #include "cuda/sweep.cuh"
+#include "cudnn/cudnn.h"
 extern "C" {
 #include "base/guest.h"
 #include "base/rng.h"
@@ -27,23 +28,26 @@ typedef struct CudnnChoice {
 
 // Several choices may share one engine: that of a plain convolution also serves those with an epilogue kernel behind
 // it.
-struct Cudnn {
+typedef struct Cudnn {
   CudnnLibrary *library; // NULL: it cannot be opened
   CudnnChoice *choices;
   size_t count, capacity;
   bool told; // that our kernels compute what cuDNN cannot
-};
+} Cudnn;
 
 static Cudnn *cudnn_of(Device *dev) {
-  if (!dev->cudnn) {
-    dev->cudnn = (Cudnn *)xcalloc(1, sizeof *dev->cudnn);
-    dev->cudnn->library = cudnn_library_open();
+  void **kept = device_kept(dev, &rung_cudnn);
+  if (!*kept) {
+    Cudnn *c = (Cudnn *)xcalloc(1, sizeof *c);
+    c->library = cudnn_library_open();
+    *kept = c;
   }
-  return dev->cudnn;
+  return (Cudnn *)*kept;
 }
+static CudnnLibrary *library_of(Device *dev) { return cudnn_of(dev)->library; }
 
 static void cudnn_close(Device *dev) {
-  Cudnn *c = dev->cudnn;
+  Cudnn *c = (Cudnn *)*device_kept(dev, &rung_cudnn);
   if (!c) return;
   device_sync(dev);
   for (size_t i = 0; i < c->count; i++) {
@@ -55,11 +59,10 @@ static void cudnn_close(Device *dev) {
   if (c->library) cudnn_library_close(c->library);
   free(c->choices);
   free(c);
-  dev->cudnn = NULL;
 }
 
-bool cudnn_available(Device *dev) { return cudnn_of(dev)->library != NULL; }
-int cudnn_version(Device *dev) { return cudnn_available(dev) ? cudnn_library_version(dev->cudnn->library) : 0; }
+bool cudnn_available(Device *dev) { return library_of(dev) != NULL; }
+int cudnn_version(Device *dev) { return cudnn_available(dev) ? cudnn_library_version(library_of(dev)) : 0; }
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
@@ -113,10 +116,10 @@ static bool run(Device *dev, const CudnnPlan *plan, ConvOp op, CudnnData data, c
     if (out && out->addend) data.at[CUDNN_ADDEND] = out->addend->data;
     if (out && out->bias) data.at[CUDNN_BIAS] = (void *)out->bias;
     if (out && out->mask) data.at[CUDNN_MASK] = out->mask->data;
-    return cudnn_execute(dev->cudnn->library, &plan->engine, dev->stream, &data, workspace);
+    return cudnn_execute(library_of(dev), &plan->engine, dev->stream, &data, workspace);
   }
   data.at[op == CONV_FORWARD ? CUDNN_Y : CUDNN_X] = workspace;
-  if (!cudnn_execute(dev->cudnn->library, &plan->engine, dev->stream, &data,
+  if (!cudnn_execute(library_of(dev), &plan->engine, dev->stream, &data,
                      (char *)workspace + aligned(tensor_bytes(&out->t))))
     return false;
   finish(dev, workspace, out);
@@ -207,7 +210,7 @@ static float time_plan(Device *dev, CudnnTrial *s, const CudnnPlan *plan, ConvOp
 
 // The fastest of the problem's engines, and of `rival` where it is given.
 static CudnnPlan find_fastest(Device *dev, const CudnnProblem *p, const CudnnPlan *rival) {
-  CudnnLibrary *library = dev->cudnn->library;
+  CudnnLibrary *library = library_of(dev);
   CudnnEngine engines[MAX_ENGINES];
   int count = cudnn_engines(library, p, engines, MAX_ENGINES);
   size_t result = (size_t)p->n * MAX(p->h * p->w * p->c, p->p * p->q * p->k) * dtype_size((DType)p->dtype);
@@ -236,7 +239,7 @@ static CudnnPlan find_fastest(Device *dev, const CudnnProblem *p, const CudnnPla
 // ---- plans ----------------------------------------------------------------------------------------------------------
 
 static CudnnPlan plan_for(Device *dev, const CudnnProblem &p) {
-  Cudnn *c = dev->cudnn;
+  Cudnn *c = cudnn_of(dev);
   for (size_t i = 0; i < c->count; i++)
     if (!memcmp(&c->choices[i].problem, &p, sizeof p)) return c->choices[i].plan;
   CudnnPlan plan = {};
@@ -289,8 +292,8 @@ static const Rung *instead(Device *dev, ConvOp op, const Conv *conv, const Tenso
   if (!cudnn_of(dev)->told)
     warn("cuDNN has no deterministic engine for %s of %d -> %d channels, %d x %d taps: using our own kernels",
          names[op], w->c, w->n, w->h, w->w);
-  dev->cudnn->told = true;
-  return conv_own_rung(dev, op, conv, in, w);
+  cudnn_of(dev)->told = true;
+  return conv_fastest_rung(dev, op, conv, in, w);
 }
 
 // In its workspace lie the filter with padded rows, where it needs them, and cudnn_run's own.
@@ -344,7 +347,7 @@ static void wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, con
   CudnnPlan plans[CONV_MAX_PAIRS];
   size_t raw = aligned((size_t)dy->ldc * dw->h * dw->w * dw->ldc * dtype_size(x->dtype)), cudnn_bytes = 0;
   for (int i = 0; i < pairs; i++) {
-    if (x[i].count) return wgrad_instead(conv_own_rung(dev, CONV_WGRAD, conv, x, dw), dev, conv, pairs, x, dy, out);
+    if (x[i].count) return wgrad_instead(conv_fastest_rung(dev, CONV_WGRAD, conv, x, dw), dev, conv, pairs, x, dy, out);
     plans[i] = cudnn_plan(dev, CONV_WGRAD, conv, &x[i], dw, &dy[i], NULL, CUDNN_QUICK);
     if (!plans[i].engine.plan)
       return wgrad_instead(instead(dev, CONV_WGRAD, conv, x, dw), dev, conv, pairs, x, dy, out);
@@ -363,4 +366,4 @@ static void wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, con
   }
 }
 
-extern "C" const Rung rung_cudnn = {"cudnn", supports, forward, dgrad, wgrad, false, cudnn_close, true};
+extern "C" const Rung rung_cudnn = {"cudnn", supports, forward, dgrad, wgrad, false, cudnn_close};

@@ -4,7 +4,8 @@
 // library, since the execution plans made from it refer to them.
 #include <stdio.h>
 #include <string.h>
-#include "cuda/conv/cudnn_library.cuh"
+#include "cudnn/graph.h"
+#include "cudnn/library.cuh"
 
 enum { MAX_STEPS = 4, MAX_CONFIGS = 64, MAX_NOTES = 16 };
 static const int few[] = {8, MAX_CONFIGS}, few_fused[] = {2, 12}; // configurations of a heuristic: quick, thorough

@@ -1,7 +1,8 @@
 // The peer: a convolution by the fastest of cuDNN's engines. The rung "cudnn" is built on this, and so are benchmarks,
 // which time cuDNN without what our contract adds to it.
 #pragma once
-#include "cuda/conv/cudnn_graph.h"
+#include "cudnn/graph.h"
+#include "nn/rung.h"
 
 typedef struct CudnnPlan {
   CudnnEngine engine;
@@ -10,8 +11,9 @@ typedef struct CudnnPlan {
   bool finish; // the engine's result goes to the workspace, and an epilogue kernel of ours does what the Dest asks for
 } CudnnPlan;
 
-// Device.cudnn is the library and the plan chosen for every problem met: opened by a device's first call, closed with
-// the device through the rung's `close`.
+// It keeps the library and the plan chosen for every problem met: opened by a device's first call, closed with the
+// device.
+extern "C" const Rung rung_cudnn;
 
 // Whether the library can be opened; the first call does so, and says on stderr where it cannot be.
 bool cudnn_available(Device *dev);
@@ -19,8 +21,7 @@ int cudnn_version(Device *dev); // 91900 is 9.19.0; 0: not available
 // How to compute op; engine.plan is NULL when cuDNN cannot. Tensors count by their pitch: w has as many rows as y's
 // pitch. All are of one dtype, also wgrad's result w. out: of forward and dgrad, to y or x; NULL for wgrad. Where the
 // Dest can be part of cuDNN's graph, the fused engines compete with the best plain one and our kernel after it. The
-// first call for a problem times the engines on operands of its own, with a cold L2 cache; the choice is kept in
-// Device.cudnn.
+// first call for a problem times the engines on operands of its own, with a cold L2 cache; the choice is kept.
 CudnnPlan cudnn_plan(Device *dev, ConvOp op, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y,
                      const Dest *out, CudnnSearch search);
 // Bytes that cudnn_run needs.

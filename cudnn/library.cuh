@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include "base/alloc.h"
 #include "cuda/common.cuh"
-#include "cuda/conv/cudnn_graph.h"
+#include "cudnn/library.h"
 
 // ---- names and values -----------------------------------------------------------------------------------------------
 

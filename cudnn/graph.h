@@ -1,6 +1,8 @@
-// cuDNN's graph interface, as far as convolutions need it, opened at run time; none of its headers are needed to build.
+// cuDNN's graph interface, as far as convolutions need it: the engines that can compute a problem.
 #pragma once
-#include "cuda/conv/ladder.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include "cudnn/library.h"
 
 // Which engines to consider. Compiling a fused one takes cuDNN a third of a second.
 typedef enum CudnnSearch {
@@ -32,14 +34,6 @@ typedef struct CudnnEngine {
   bool deterministic;
   size_t workspace; // bytes
 } CudnnEngine;
-
-// libcudnn.so.9, opened with dlopen: its functions, one handle, and the descriptors of every graph built from it.
-typedef struct CudnnLibrary CudnnLibrary;
-// NULL, with a line on stderr, where it is missing or does not work.
-CudnnLibrary *cudnn_library_open(void);
-// Destroys the graphs and the handle. Engines are freed, and what was queued has run, before.
-void cudnn_library_close(CudnnLibrary *l);
-int cudnn_library_version(const CudnnLibrary *l); // 91900 is 9.19.0
 
 // The engines that can compute the problem: with knobs that cuDNN's heuristics recommend, likely best first, then the
 // remaining ones with their default knobs. Returns how many. A graph that is built for the problem stays in the

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/guest.h"
-#include "cuda/conv/cudnn_library.cuh"
+#include "cudnn/library.cuh"
 
 // False, with a line on stderr, where the library is missing or does not work.
 static bool load(CudnnLibrary *l) {
