@@ -77,7 +77,11 @@ endif
 added := $(addprefix $B/rungs,$(abspath $(RUNGS)))
 kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu cuda/conv/lessons/*.cu cudnn/*.cu)) $B/rungs.o \
   $(if $(RUNGS),$(patsubst $(RUNGS)/%.cu,$(added)/%.cu.o,$(wildcard $(RUNGS)/*.cu)))
-tools := $(notdir $(basename $(wildcard tools/*.c lab/*.c)))
+# The programs: those that compute on a device, the one that only says what it is, and those that need the host alone.
+computing := train infer lab/dump lab/bench_reduce
+describing := lab/machine
+others := $(filter-out $(computing) $(describing),$(basename $(wildcard tools/*.c lab/*.c)))
+tools := $(filter-out train infer,$(notdir $(computing) $(describing) $(others)))
 tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/harness/faulty_device.c test/harness/nccl_stub.c, \
   $(wildcard test/*/*.c test/*/*/*.c))) \
   $(patsubst test/fuzz/fuzz_%.c,$B/test/fuzz/corpus_%.o,$(wildcard test/fuzz/fuzz_*.c))
@@ -86,6 +90,7 @@ fuzzers := $(patsubst test/fuzz/%.c,$B/%,$(wildcard test/fuzz/fuzz_*.c))
 # The kinds of device that a program knows: nn/device.c compiles for the CPU alone and, as device.cuda.o, with the GPU.
 host := $B/nn/device.o
 devices := $(if $(filter 1,$(CUDA)),$B/nn/device.cuda.o $B/libkernels.a,$(host))
+described := $B/nn/device.cuda.o $B/lab/machine/no_kernels.o $(patsubst %,$B/cuda/%.cu.o,device machine timing)
 # Where the programs are that a demo runs. Without a GPU they would not reach a kernel, so that none is compiled for
 # them: they are linked from the same objects, but with $(host), and ./train and $B/train stay as they are. Tests run
 # those in any case, so that they are the same on every machine: the kernels' are test-gpu's. CUDA=1 asks for all.
@@ -185,16 +190,17 @@ uninstall:
 train infer: %: $B/% force # whichever folder was built last
 	@cmp -s $< $@ || cp -f $< $@
 link = @mkdir -p $(@D) && echo "link $@" && \
-  $(CC) $(flags) $(filter %.o %.a,$^) -o $@ $(libs) $(if $(filter %/libkernels.a,$^),$(nvlibs))
-# Every program, in folder $1, knowing the devices $2.
-define programs
-$1/train $1/infer: $1/%: $B/%.o $2 $B/objects.a $B/link.flags
+  $(CC) $(flags) $(filter %.o %.a,$^) -o $@ $(libs) $(if $(filter %/libkernels.a %.cu.o,$^),$(nvlibs))
+# A program in folder $1, of the source $2, with the devices $3.
+define program
+$1/$(notdir $2): $B/$2.o $3 $B/objects.a $B/link.flags
 	$$(link)
-$(patsubst tools/%.c,$1/%,$(wildcard tools/*.c)): $1/%: $B/tools/%.o $2 $B/objects.a $B/link.flags
-	$$(link)
-$(patsubst lab/%.c,$1/%,$(wildcard lab/*.c)): $1/%: $B/lab/%.o $2 $B/objects.a $B/link.flags
-	$$(link)
+
 endef
+# All of them, computing on the devices $2.
+programs = $(foreach p,$(computing),$(call program,$1,$p,$2))$(foreach \
+  p,$(describing),$(call program,$1,$p,$(if $(filter %/libkernels.a,$2),$(described),$2)))$(foreach \
+  p,$(others),$(call program,$1,$p,$(host)))
 shared = @mkdir -p $(@D) && echo "cc $< (shared)" && \
   $(CC) $(filter-out -fopenmp -MMD -MP,$(flags)) -shared -fPIC $< -o $@
 # And in it test_all, which runs those of its faulty/ and the examples as well. Lessons are in no program: -u takes them
