@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/record.h"
-#include "comm/comm_private.h"
+#include "comm/links.h"
 #include "comm/nccl.h"
 
 // What a Comm keeps for a GPU's collectives.
@@ -155,6 +155,16 @@ void collective_all_gather(Comm *c, Device *dev, CommQueue queue, const void *mi
   } else {
     gather_over_tcp(c, mine, all, bytes);
   }
+}
+
+static void group_all_gather(const RankGroup *group, Device *dev, const void *mine, void *all, size_t n, DType dtype) {
+  collective_all_gather((Comm *)group, dev, COMM_WITH_OPS, mine, all, n, dtype);
+}
+
+const RankGroup *collective_group(Comm *c) {
+  if (comm_alone(c)) return NULL;
+  c->group = (RankGroup){c->rank, c->world, group_all_gather};
+  return &c->group;
 }
 
 // ---- broadcast ------------------------------------------------------------------------------------------------------

@@ -6,8 +6,7 @@
 #pragma once
 #include "base/error.h"
 #include "comm/comm.h"
-#include "nn/device.h"
-#include "nn/tensor.h"
+#include "nn/collective.h"
 
 // Readies the device's collectives: nothing on the CPU; on a GPU opens NCCL with so many of its thread blocks (CTAs),
 // each of which takes a multiprocessor; 0: NCCL's choice. Every rank calls it. False with a line that names the
@@ -24,6 +23,8 @@ typedef enum CommQueue { COMM_WITH_OPS, COMM_BESIDE } CommQueue;
 void collective_mean(Comm *c, Device *dev, CommQueue queue, void *p, size_t n, DType dtype);
 // all[world][n] of every rank: mine of each, which may stand at its place in all. Of the same types.
 void collective_all_gather(Comm *c, Device *dev, CommQueue queue, const void *mine, void *all, size_t n, DType dtype);
+// The ranks as a graph knows them, whose all_gather is the one above, with the ops; NULL: alone.
+const RankGroup *collective_group(Comm *c);
 // p of every rank becomes rank 0's.
 void collective_broadcast(Comm *c, Device *dev, CommQueue queue, void *p, size_t bytes);
 

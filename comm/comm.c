@@ -3,7 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/alloc.h"
-#include "comm/comm_private.h"
+#include "comm/links.h"
+#include "comm/rendezvous.h"
 
 // Before the watch lives: whether a failure of this process is told by another.
 typedef struct Unmet {
@@ -35,12 +36,12 @@ bool comm_open(Comm **out, const CommOptions *o, Err *err) {
     return false; // what is left is for the die() that follows
   }
   Comm *c = xcalloc(1, sizeof *c);
-  c->options = *o;
+  c->launch = o->launch;
   c->rank = o->launch.rank;
   c->world = world;
   c->data = m.data;
   c->peer = m.peer;
-  c->watch = watch_open(&c->options.launch, c->peer, m.control, o->silence_seconds);
+  c->watch = watch_open(&c->launch, c->peer, m.control, o->silence_seconds);
   free(m.control);
   free(unmet);
   *out = c;
@@ -60,17 +61,10 @@ void comm_close(Comm *c) {
 
 int comm_rank(const Comm *c) { return c ? c->rank : 0; }
 int comm_world(const Comm *c) { return c ? c->world : 1; }
-const Launch *comm_launch(const Comm *c) { return c ? &c->options.launch : NULL; }
+const Launch *comm_launch(const Comm *c) { return c ? &c->launch : NULL; }
 const char *comm_host(const Comm *c, int rank) { return c ? c->peer[rank].host : "this host"; }
 
 // ---- over host memory ---------------------------------------------------------------------------------------------
-
-void comm_send(Comm *c, int to, const void *p, size_t bytes) {
-  if (!socket_send(c->data[to], p, bytes)) watch_wait_for_end(c->watch, to);
-}
-void comm_recv(Comm *c, int from, void *p, size_t bytes) {
-  if (!socket_receive(c->data[from], p, bytes)) watch_wait_for_end(c->watch, from);
-}
 
 void comm_broadcast_bytes(Comm *c, void *p, size_t bytes) {
   if (!c) return;

@@ -267,7 +267,7 @@ static bool receive_all(Reception *r, int listener, double seconds, bool *others
   const double deadline = now_seconds() + seconds;
   char who[2200];
   while (!complete(r)) {
-    if (rendezvous_is_off(r->l, others_say, err)) return false;
+    if (meeting_is_off(r->l, others_say, err)) return false;
     if (now_seconds() > deadline) {
       missing(r, who, sizeof who);
       return err_set(err, "%s not come to %s within %g s", who, r->where, seconds);

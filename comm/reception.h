@@ -1,9 +1,6 @@
 // Reception: rank 0's side of the rendezvous.
 #pragma once
-#include "comm/rendezvous.h"
-
-// Why this process should wait no longer, but for the time: it is asked to stop, or its run is over.
-bool rendezvous_is_off(const Launch *l, bool *others_say, Err *err);
+#include "comm/meeting.h"
 
 // Takes whoever comes to a socket that listens until everybody is there. `where` is for messages, `nonce` that of the
 // file that ranks come by. What everybody is told when it fails, they leave to rank 0 to say.

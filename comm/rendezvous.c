@@ -6,24 +6,8 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/interrupt.h"
 #include "comm/meeting_file.h"
 #include "comm/reception.h"
-
-bool rendezvous_is_off(const Launch *l, bool *others_say, Err *err) {
-  if (l->crew && crew_code(l->crew)) {
-    *others_say = true;
-    err_set(err, "the run is over");
-    return true;
-  }
-  if (l->crew && getppid() != l->crew->supervisor) {
-    err_set(err, "the supervisor, process %ld, is gone before all ranks are there", (long)l->crew->supervisor);
-    return true;
-  }
-  if (!interrupted()) return false;
-  err_set(err, "asked to stop before all ranks are there");
-  return true;
-}
 
 static const char *path_of(const Launch *l) { return strncmp(l->meet, "file:", 5) ? NULL : l->meet + 5; }
 
@@ -86,7 +70,7 @@ static Answer refused(Caller *c, const Frame *f) {
 static Answer listen_to(Caller *c, Wire *control, Frame *frame, double until) {
   int known = 0;
   while (now_seconds() < until) {
-    if (rendezvous_is_off(c->l, c->others_say, c->err)) return ANSWER_NO;
+    if (meeting_is_off(c->l, c->others_say, c->err)) return ANSWER_NO;
     poll(&(struct pollfd){.fd = control->fd, .events = POLLIN}, 1, 200);
     wire_receive(control);
     WireFound found;
@@ -166,7 +150,7 @@ static bool go_to_rank_0(Meeting *m, const Launch *l, double seconds, bool *othe
   if (!path && !address_parse(&a, where, err)) return false;
   Caller c = {.l = l, .m = m, .deadline = now_seconds() + seconds, .others_say = others_say, .err = err};
   for (int pause = 20; now_seconds() < c.deadline; pause = MIN(2 * pause, 500)) {
-    if (rendezvous_is_off(l, others_say, err)) return false;
+    if (meeting_is_off(l, others_say, err)) return false;
     Answer answer = path ? call_by_file(&c, path) : call(&c, &a, "", 5);
     if (answer != ANSWER_NONE) return answer == ANSWER_WELCOME;
     if (c.left > 0 && now_seconds() - c.left > MAY_BE_AWAY)
@@ -180,26 +164,9 @@ static bool go_to_rank_0(Meeting *m, const Launch *l, double seconds, bool *othe
 // -------------------------------------------------------------------------------------------------------------------
 
 bool rendezvous(Meeting *m, const Launch *l, double seconds, bool *others_say, Err *err) {
-  m->data = xcalloc((size_t)l->world, sizeof *m->data);
-  m->control = xcalloc((size_t)l->world, sizeof *m->control);
-  m->peer = xcalloc((size_t)l->world, sizeof *m->peer);
-  for (int i = 0; i < l->world; i++) {
-    m->data[i] = -1;
-    m->control[i] = (Wire){.fd = -1};
-  }
+  meeting_open(m, l->world);
   *others_say = false;
   if (l->rank) return go_to_rank_0(m, l, seconds, others_say, err);
   if (path_of(l)) return meet_by_file(m, l, seconds, others_say, err);
   return meet_at_address(m, l, seconds, others_say, err);
-}
-
-void meeting_close(Meeting *m, int world) {
-  for (int i = 0; m->data && i < world; i++) {
-    if (m->data[i] >= 0) close(m->data[i]);
-    wire_close(&m->control[i]);
-  }
-  free(m->data);
-  free(m->control);
-  free(m->peer);
-  *m = (Meeting){0};
 }

@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/interrupt.h"
-#include "comm/watch_private.h"
+#include "comm/watch_end.h"
 
 static const double beat_seconds = 0.5, look_seconds = 0.2, grace_seconds = 2;
 

@@ -1,4 +1,5 @@
 // The end of a rank by its watch, and which process says why: comm/watch.h has the rules.
+#include "comm/watch_end.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -10,7 +11,6 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "comm/watch_private.h"
 
 // ---- the end ------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 // OP(conv_forward)(…).
 #pragma once
 #include "exact/real.h"
+#include "nn/device.h"
 #include "nn/ops.h"
 
 #ifdef REAL64

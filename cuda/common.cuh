@@ -9,6 +9,7 @@
 #include <type_traits>
 extern "C" {
 #include "base/error.h"
+#include "nn/device.h"
 #include "nn/ops.h"
 }
 

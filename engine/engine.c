@@ -37,8 +37,8 @@ static void program_build(Engine *e, Program *p, const Shapes *s, Purpose purpos
   p->buckets = xcalloc((size_t)s->canvases, sizeof *p->buckets);
   p->network = xcalloc((size_t)s->canvases, sizeof *p->network); // last: that it is there says that all are
   for (int i = 0; i < s->canvases; i++) {
-    network_build(&p->network[i], e->model, &e->config, e->dev, &e->params, e->comm, purpose, s->images, s->canvas[i].h,
-                  s->canvas[i].w, s->max_objects);
+    network_build(&p->network[i], e->model, &e->config, e->dev, &e->params, collective_group(e->comm), purpose,
+                  s->images, s->canvas[i].h, s->canvas[i].w, s->max_objects);
     p->network[i].graph.seed = e->seed;
     p->sync[i] = sync_nodes();
     if (e->dev->waits) graph_observe(&p->network[i].graph, &p->sync[i]);

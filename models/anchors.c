@@ -1,5 +1,6 @@
 #include "models/anchors.h"
 #include <math.h>
+#include "base/error.h"
 
 // Detectron's generate_anchors, in double as there: a cell of stride × stride pixels is given each ratio, rounded to
 // whole sides, and only then its size. Corners are the first and last pixel inside.

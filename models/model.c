@@ -106,8 +106,8 @@ int model_counters(const Model *m) {
   return n;
 }
 
-void network_build(Network *n, const Model *model, const ModelConfig *config, Device *dev, Params *params, Comm *comm,
-                   Purpose purpose, int images, int canvas_h, int canvas_w, int max_objects) {
+void network_build(Network *n, const Model *model, const ModelConfig *config, Device *dev, Params *params,
+                   const RankGroup *ranks, Purpose purpose, int images, int canvas_h, int canvas_w, int max_objects) {
   *n = (Network){.model = model,
                  .config = *config,
                  .purpose = purpose,
@@ -117,7 +117,7 @@ void network_build(Network *n, const Model *model, const ModelConfig *config, De
                  .max_objects = max_objects};
   Graph *g = &n->graph;
   graph_init(g, dev, params, purpose == FOR_TRAINING);
-  if (g->training) g->comm = comm;
+  if (g->training) g->ranks = ranks;
   n->input = graph_images(g, "images");
   if (purpose != FOR_INFERENCE) {
     if (model->targets == BATCH_BIT(BATCH_LABEL))

@@ -143,10 +143,10 @@ int model_names(const ModelConfig *c);
 int model_losses(const Model *m);
 int model_counters(const Model *m);
 
-// Appends all nodes; parameters are declared in `params`. In training the batch is one rank's of `comm`, NULL: alone.
+// Appends all nodes; parameters are declared in `params`. In training the batch is one rank's of `ranks`, NULL: alone.
 // The graph is planned, not bound. n must not move afterwards.
-void network_build(Network *n, const Model *model, const ModelConfig *config, Device *dev, Params *params, Comm *comm,
-                   Purpose purpose, int images, int canvas_h, int canvas_w, int max_objects);
+void network_build(Network *n, const Model *model, const ModelConfig *config, Device *dev, Params *params,
+                   const RankGroup *ranks, Purpose purpose, int images, int canvas_h, int canvas_w, int max_objects);
 void network_free(Network *n);
 // The batch that the graph reads from here on: device pointers by BatchArray.
 void network_connect(Network *n, const void *const array[BATCH_ARRAYS]);

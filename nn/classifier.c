@@ -1,6 +1,5 @@
 // Layers of classifiers: dropout, the loss and the probabilities.
 #include "base/rng.h"
-#include "comm/collective.h"
 #include "nn/layers.h"
 
 // ---- dropout ----------------------------------------------------------------------------------------------------
@@ -38,7 +37,7 @@ Value *layer_dropout(Graph *g, const char *name, Value *x, float p) {
   if (!g->training || p == 0) return x;
   Node *n = graph_node(g, &dropout_kind, name);
   DropoutAttr *a = NODE_ATTR(n, DropoutAttr);
-  *a = (DropoutAttr){.p = p, .first_row = (int64_t)comm_rank(g->comm) * x->x.n};
+  *a = (DropoutAttr){.p = p, .first_row = (int64_t)group_rank(g->ranks) * x->x.n};
   for (const char *s = name; *s; s++) a->layer = rng_key(a->layer, (uint64_t)*s);
   Value *y = graph_value(g, name, x->x);
   y->rows = x->rows;

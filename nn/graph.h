@@ -4,6 +4,7 @@
 #pragma once
 #include <stdbool.h>
 #include "nn/arena.h"
+#include "nn/collective.h"
 #include "nn/device.h"
 #include "nn/observer.h"
 #include "nn/ops.h"
@@ -11,7 +12,6 @@
 #include "nn/tensor.h"
 
 typedef struct Node Node;
-typedef struct Comm Comm; // comm/comm.h
 
 // ---- values -----------------------------------------------------------------------------------------------------
 
@@ -165,8 +165,8 @@ typedef struct RecordArray {
 struct Graph {
   Device *dev;
   Params *params;
-  Comm *comm; // the ranks that share a batch, for nodes that look at all of it: set before nodes are appended
-  DType act;  // of activations
+  const RankGroup *ranks; // that share a batch, for nodes that look at all of it: set before nodes are appended
+  DType act;              // of activations
   bool training;
   LossScale loss_scale; // what every loss gradient is multiplied by; NULL = 1
   uint64_t seed;        // of what is drawn in a step, and …

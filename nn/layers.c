@@ -1,5 +1,4 @@
 #include "nn/layers.h"
-#include "comm/collective.h"
 
 // ---- convolution ------------------------------------------------------------------------------------------------
 
@@ -294,13 +293,13 @@ static bool over_ranks(const Node *n) { return n->saves > NORM_PARTS; }
 
 static void *own_part(const Graph *g, const Node *n) {
   const Tensor *parts = &n->save[NORM_PARTS]->x;
-  return (char *)parts->data + (size_t)comm_rank(g->comm) * (size_t)parts->c * dtype_size(parts->dtype);
+  return (char *)parts->data + (size_t)group_rank(g->ranks) * (size_t)parts->c * dtype_size(parts->dtype);
 }
 
 // The parts of all; NULL while measuring, when there is no memory.
 static const void *gather_parts(const Graph *g, const Node *n) {
   const Tensor *parts = &n->save[NORM_PARTS]->x;
-  collective_all_gather(g->comm, g->dev, COMM_WITH_OPS, own_part(g, n), parts->data, (size_t)parts->c, parts->dtype);
+  g->ranks->all_gather(g->ranks, g->dev, own_part(g, n), parts->data, (size_t)parts->c, parts->dtype);
   return parts->data;
 }
 
@@ -308,7 +307,7 @@ static void forward_over_ranks(Graph *g, Node *n, const Dest *y) {
   const NormLayer *l = NODE_ATTR(n, NormLayer);
   const Tensor *x = &n->in[0].v->x;
   g->dev->ops->batch_norm_moments(g->dev, x, own_part(g, n));
-  g->dev->ops->batch_norm_forward_merged(g->dev, l->eps, l->momentum, comm_world(g->comm), gather_parts(g, n), x,
+  g->dev->ops->batch_norm_forward_merged(g->dev, l->eps, l->momentum, group_world(g->ranks), gather_parts(g, n), x,
                                          n->use[NORM_GAMMA].p->master.data, n->use[NORM_BETA].p->master.data,
                                          n->use[NORM_MEAN].p->master.data, n->use[NORM_VAR].p->master.data,
                                          n->save[NORM_STATS]->x.data, y);
@@ -320,8 +319,8 @@ static void backward_over_ranks(Graph *g, Node *n, const Dest *dx) {
   const void *stats = n->save[NORM_STATS]->x.data;
   g->dev->ops->batch_norm_sums(g->dev, x, dy, stats, own_part(g, n), gamma->p->grad.data,
                                n->use[NORM_BETA].p->grad.data, gamma->accumulate);
-  g->dev->ops->batch_norm_backward_merged(g->dev, comm_world(g->comm), gather_parts(g, n), x, dy, gamma->p->master.data,
-                                          stats, dx);
+  g->dev->ops->batch_norm_backward_merged(g->dev, group_world(g->ranks), gather_parts(g, n), x, dy,
+                                          gamma->p->master.data, stats, dx);
 }
 
 static void norm_forward(Graph *g, Node *n) {
@@ -388,8 +387,8 @@ Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *l) {
   }
   Tensor stats = tensor_packed(g->dev->real, l->batch ? c : x->x.n * l->groups, 2); // mean, 1 / deviation
   node_save(n, graph_value(g, graph_name(g, "stats(%s)", name), stats));
-  if (l->batch && g->training && l->over_ranks && !comm_alone(g->comm)) {
-    Tensor parts = tensor_packed(g->dev->real, comm_world(g->comm), 3 * c);
+  if (l->batch && g->training && l->over_ranks && g->ranks) {
+    Tensor parts = tensor_packed(g->dev->real, group_world(g->ranks), 3 * c);
     node_save(n, graph_value(g, graph_name(g, "parts(%s)", name), parts));
   }
   Value *moments = l->batch && g->training && !over_ranks(n) ? conv_moments(g, x) : NULL;

@@ -43,7 +43,7 @@ Value *layer_concat(Graph *g, const char *name, int parts, Value **x);
 // running ones move, elsewhere by those.
 typedef struct NormLayer {
   bool batch;
-  bool over_ranks; // batch norm: by the statistics of the graph's whole comm, not of this rank's images
+  bool over_ranks; // batch norm: by the statistics of all ranks of the graph, not of this rank's images
   int groups;      // group norm
   float eps, momentum;
   bool relu, trainable;

@@ -10,8 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "nn/batch.h"
-#include "nn/device.h"
 #include "nn/tensor.h"
+
+typedef struct Device Device; // where an op runs; nn/device.h
+typedef struct Ops Ops;
 
 enum { MAX_LEVELS = 5, MAX_CELL_ANCHORS = 15, MAX_CONCAT = 8 };
 

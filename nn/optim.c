@@ -1,6 +1,7 @@
 // Learning-rate schedules.
 #include "nn/optim.h"
 #include <math.h>
+#include "base/error.h"
 
 const char *const optimizer_names[] = {
     [OPTIMIZER_SGD] = "sgd", [OPTIMIZER_ADAM] = "adam", [OPTIMIZER_ADAMW] = "adamw", NULL};

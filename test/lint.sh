@@ -20,11 +20,12 @@ pages() {
 allowed() {
   case $1 in
     base/*) echo 'base/' ;;
-    comm/*) echo 'comm/|nn/(device|tensor)\.h|base/' ;;
-    nn/*) echo 'nn/|comm/collective\.h|base/' ;;
+    comm/*) echo 'comm/|nn/(device|tensor|collective)\.h|base/' ;;
+    nn/*) echo 'nn/|base/' ;;
     exact/*) echo 'exact/|nn/(ops|tensor)\.h|base/' ;;
     cpu/*) echo 'cpu/|exact/|nn/|base/' ;;
     cuda/*) echo 'cuda/|exact/|nn/|base/' ;;
+    cudnn/*) echo 'cudnn/|cuda/|nn/|base/' ;;
     weights/*) echo 'weights/|base/' ;;
     models/*) echo 'models/|weights/|nn/|base/' ;;
     data/images/*) echo 'data/images/|base/' ;;

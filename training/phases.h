@@ -2,6 +2,7 @@
 // 1e-4 on augmented images. Within a phase the rate is constant.
 #pragma once
 #include <stdbool.h>
+#include "base/error.h"
 #include "nn/optim.h"
 
 typedef struct Phase {

@@ -1,6 +1,7 @@
 // The shapes that average pooling is tested on, for the reference against its definition and for the kernels against
 // it.
 #pragma once
+#include "nn/device.h"
 #include "nn/ops.h"
 
 typedef struct AvgPoolCase {

@@ -1,5 +1,6 @@
 // The shapes that concatenation and slice are tested on, the reference by itself and the kernels against it.
 #pragma once
+#include "nn/device.h"
 #include "nn/ops.h"
 
 typedef struct ConcatCase {

@@ -3,6 +3,7 @@
 #pragma once
 #include <float.h>
 #include "base/rng.h"
+#include "nn/device.h"
 #include "nn/ops.h"
 #include "test/harness/test.h"
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "nn/device.h"
 #include "nn/rung.h"
 #include "test/harness/gpu.h"
 

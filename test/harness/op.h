@@ -1,6 +1,7 @@
 // For tests of ops: guarded tensors, read and written as double whatever their dtype; and the definition of Dest, to
 // which any op that takes one can be held.
 #pragma once
+#include "nn/device.h"
 #include "nn/ops.h"
 #include "test/harness/test.h"
 

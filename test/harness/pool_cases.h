@@ -1,5 +1,6 @@
 // The shapes that max pooling is tested on, for the reference against its definition and for the kernels against it.
 #pragma once
+#include "nn/device.h"
 #include "nn/ops.h"
 
 typedef struct PoolCase {

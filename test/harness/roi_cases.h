@@ -1,5 +1,6 @@
 // The pyramid that RoIAlign is tested on, for the reference against its definition and for the kernels against it.
 #pragma once
+#include "nn/device.h"
 #include "nn/ops.h"
 
 enum { ROI_LEVELS = 3 };

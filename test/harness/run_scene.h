@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 #include "base/rng.h"
+#include "nn/device.h"
 #include "nn/ops.h"
 
 enum { SCENE_IMAGES = 10, SCENE_CAPACITY = 12, SCENE_PLACES = SCENE_IMAGES * SCENE_CAPACITY, SCENE_LARGEST = 28 };

@@ -2,6 +2,7 @@
 // and vectors whose shadows are scaled, plain or not there.
 #pragma once
 #include "base/rng.h"
+#include "nn/device.h"
 #include "nn/ops.h"
 
 // n elements, a multiple of 8, as weights in parts of `piece` elements; with `kinds` of any kind. `to` has room for

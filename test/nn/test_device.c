@@ -1,5 +1,6 @@
 // The device by itself: which rung computes convolutions, and who cleans up after one.
 #include <string.h>
+#include "nn/device.h"
 #include "nn/rung.h"
 #include "test/harness/test.h"
 

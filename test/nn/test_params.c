@@ -1,6 +1,7 @@
 // Parameters: their layout in flat memory, their order against torch's, how they begin, and what the convolutions read.
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "nn/device.h"
 #include "nn/ops.h"
 #include "nn/params.h"
 #include "test/harness/op.h"

@@ -3,7 +3,8 @@
 #pragma once
 #include <pthread.h>
 #include <stdatomic.h>
-#include "comm/watch.h"
+#include "comm/hello.h"
+#include "comm/launch.h"
 
 enum { FRAME_BEAT = FRAMES_OF_WATCH, FRAME_STOP, FRAME_FAILED, FRAME_END, FRAME_BYE };
 enum { NOBODY = -1, END_SECONDS = 6 };
@@ -19,7 +20,7 @@ typedef struct Other { // a rank at the other end of a control connection
   bool lost; // its end has been heard, which may have come while the ranks met
 } Other;
 
-struct Watch {
+typedef struct Watch {
   const Launch *l;
   const Peer *peer;
   int rank, world;
@@ -53,7 +54,7 @@ struct Watch {
   double parent_gone; // since when the supervisor is; 0: it is not
   long long parent_beat;
   double parent_heard;
-};
+} Watch;
 
 // ---- the end: comm/watch_end.c --------------------------------------------------------------------------------------
 
