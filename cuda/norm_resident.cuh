@@ -3,7 +3,7 @@
 // distributed shared memory, in the order of ranks. For tensors that fit into the GPU's shared memory at once; sm_90.
 #pragma once
 #include <cooperative_groups.h>
-#include "cuda/norm.cuh"
+#include "cuda/norm_passes.cuh"
 
 enum {
   RESIDENT_THREADS = 512, // of one threadblock on a multiprocessor, at most 128 registers each
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(RESIDENT_THREADS)
 #endif
 }
 
-// dx, and dgamma and dbeta where they are wanted, as the kernels of norm.cuh define them.
+// dx, and dgamma and dbeta where they are wanted, as the kernels of norm_passes.cuh define them.
 template <class T>
 __global__ void __launch_bounds__(RESIDENT_THREADS)
     resident_backward_kernel(ResidentTiling t, Tensor x, Tensor dy, const float *gamma, const float *stats, DestArgs dx,

@@ -20,7 +20,7 @@ from course_drawing import Drawing, Refused, Sources
 # ---- reductions -----------------------------------------------------------------------------------------------------
 
 def reductions(sources):
-    norm = "cuda/norm.cuh"
+    norm = "cuda/norm_passes.cuh"
     threads, tile = sources.constant(norm, "THREADS"), sources.constant(norm, "TILE")
     channels = 64
     vectors = min(channels // 8, tile)

@@ -1,4 +1,4 @@
-// A COCO data set from its annotation file: sections in any order, then indexed by id and grouped by image.
+// What a COCO data set in memory answers, and where its files are.
 #include "data/coco/coco.h"
 #include <dirent.h>
 #include <errno.h>
@@ -6,105 +6,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "base/alloc.h"
-#include "data/coco/coco_read.h"
-
-static void read_image(CocoReader *r) {
-  Json *j = &r->json;
-  CocoImage image = {0};
-  bool has_id = false;
-  if (json_begin_object(j))
-    for (const char *key; (key = json_key(j));) {
-      if (strcmp(key, "id") == 0) {
-        image.id = coco_read_id(j);
-        has_id = true;
-      } else if (strcmp(key, "file_name") == 0) {
-        free(image.file_name); // of an earlier, repeated key
-        image.file_name = coco_read_string(j);
-      } else if (strcmp(key, "height") == 0 && json_peek(j) != JSON_NULL) {
-        image.h = coco_read_extent(j);
-      } else if (strcmp(key, "width") == 0 && json_peek(j) != JSON_NULL) {
-        image.w = coco_read_extent(j);
-      } else {
-        json_skip(j);
-      }
-    }
-  if (!has_id) json_fail(j, "an image lacks its id");
-  Coco *c = &r->coco;
-  array_reserve((void **)&c->images, &r->images_cap, (size_t)c->num_images + 1, sizeof *c->images);
-  c->images[c->num_images++] = image;
-}
-
-static void read_category(CocoReader *r) {
-  Json *j = &r->json;
-  CocoCategory category = {0};
-  bool has_id = false;
-  if (json_begin_object(j))
-    for (const char *key; (key = json_key(j));) {
-      if (strcmp(key, "id") == 0) {
-        category.id = coco_read_id(j);
-        has_id = true;
-      } else if (strcmp(key, "name") == 0) {
-        free(category.name); // of an earlier, repeated key
-        category.name = coco_read_string(j);
-      } else {
-        json_skip(j);
-      }
-    }
-  if (!has_id) json_fail(j, "a category lacks its id");
-  if (!category.name) category.name = xasprintf("%lld", (long long)category.id);
-  Coco *c = &r->coco;
-  array_reserve((void **)&c->categories, &r->categories_cap, (size_t)c->num_categories + 1, sizeof *c->categories);
-  c->categories[c->num_categories++] = category;
-}
-
-// Index
 
 static int compare_id(const void *a, const void *b) { // of anything whose first member is its id
   int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
   return (x > y) - (x < y);
 }
-
-typedef struct IdPlace {
-  int64_t id;
-  int at;
-} IdPlace;
-
-static int compare_place(const void *a, const void *b) {
-  const IdPlace *p = a, *q = b;
-  int by_id = compare_id(p, q);
-  return by_id ? by_id : compare_int(&p->at, &q->at);
-}
-
-// Sorts items, each beginning with its id, and keeps the last of those with the same id, as pycocotools' index does.
-// Returns how many are left; *repeated is the lowest id of those dropped.
-static int sort_by_id(void *items, int n, size_t size, void (*drop)(void *item), int64_t *repeated) {
-  if (n == 0) return 0;
-  IdPlace *places = xcalloc((size_t)n, sizeof *places);
-  char *from = items, *sorted = xcalloc((size_t)n, size);
-  for (int i = 0; i < n; i++) {
-    places[i].at = i;
-    memcpy(&places[i].id, from + (size_t)i * size, sizeof places[i].id);
-  }
-  qsort(places, (size_t)n, sizeof *places, compare_place);
-  int kept = 0;
-  for (int i = 0; i < n; i++) {
-    char *item = from + (size_t)places[i].at * size;
-    if (i + 1 < n && places[i + 1].id == places[i].id) {
-      if (kept == i) *repeated = places[i].id;
-      drop(item);
-    } else {
-      memcpy(sorted + (size_t)kept++ * size, item, size);
-    }
-  }
-  memcpy(items, sorted, (size_t)kept * size);
-  free(sorted);
-  free(places);
-  return kept;
-}
-
-static void drop_image(void *image) { free(((CocoImage *)image)->file_name); }
-
-static void drop_category(void *category) { free(((CocoCategory *)category)->name); }
 
 int coco_find_image(const Coco *c, int64_t id) {
   const CocoImage *found =
@@ -119,91 +25,14 @@ int coco_find_category(const Coco *c, int64_t id) {
   return found ? (int)(found - c->categories) : -1;
 }
 
-// A counting sort by image, stable, so that file order holds within an image.
-static void group_annotations(Coco *c) {
-  int *image_of = xcalloc((size_t)c->num_anns, sizeof *image_of);
-  for (int i = 0; i < c->num_anns; i++) {
-    image_of[i] = coco_find_image(c, c->anns[i].image_id);
-    if (image_of[i] >= 0) c->images[image_of[i]].anns++;
-  }
-  int first = 0;
-  for (int i = 0; i < c->num_images; i++) {
-    c->images[i].first_ann = first;
-    first += c->images[i].anns;
-    c->images[i].anns = 0;
-  }
-  CocoAnn *grouped = xcalloc((size_t)first, sizeof *grouped);
-  for (int i = 0; i < c->num_anns; i++) {
-    CocoAnn *a = &c->anns[i];
-    if (image_of[i] < 0) {
-      if (c->unknown_image++ == 0) c->unknown_image_ann = a->id;
-      continue;
-    }
-    a->category = coco_find_category(c, a->category_id);
-    c->unknown_category += a->category < 0;
-    CocoImage *image = &c->images[image_of[i]];
-    grouped[image->first_ann + image->anns++] = *a;
-  }
-  free(image_of);
-  free(c->anns);
-  c->anns = grouped;
-  c->num_anns = first;
-}
-
-// A list of the file that training needs, and how one of its elements is read.
-typedef struct Section {
-  const char *name;
-  void (*read)(CocoReader *r);
-} Section;
-enum { IMAGES, SECTIONS = 3 };
-static const Section sections[SECTIONS] = {
-    [IMAGES] = {"images", read_image}, {"categories", read_category}, {"annotations", coco_read_object}};
-
-bool coco_load(Coco *c, const char *path, Err *err) {
-  *c = (Coco){0};
-  CocoReader r;
-  if (!coco_read_open(&r, path, err)) return false;
-  Json *j = &r.json;
-  bool seen[SECTIONS] = {false};
-  if (json_begin_object(j))
-    for (const char *key; (key = json_key(j));) {
-      int s = 0;
-      while (s < SECTIONS && strcmp(key, sections[s].name) != 0) s++;
-      if (s == SECTIONS) {
-        json_skip(j);
-      } else if (seen[s]) { // Python would silently forget the first
-        json_fail(j, "a second list of \"%s\"; merge the two", sections[s].name);
-      } else if (json_begin_array(j)) {
-        seen[s] = true;
-        while (json_next(j)) sections[s].read(&r);
-      }
-    }
-  bool ok = json_done(j) || err_set(err, "%s", j->err.msg);
-  if (ok && !seen[IMAGES]) ok = err_set(err, "%s: no list of \"images\"; is this a COCO annotation file?", path);
-  *c = r.coco;
-  coco_read_close(&r);
-  if (!ok) {
-    coco_free(c);
-    return false;
-  }
-  int images = c->num_images, categories = c->num_categories;
-  c->num_images = sort_by_id(c->images, images, sizeof *c->images, drop_image, &c->duplicate_image);
-  c->num_categories =
-      sort_by_id(c->categories, categories, sizeof *c->categories, drop_category, &c->duplicate_category);
-  c->duplicate_images = images - c->num_images;
-  c->duplicate_categories = categories - c->num_categories;
-  group_annotations(c);
-  return true;
-}
-
 void coco_free(Coco *c) {
   free(c->path);
   free(c->origin);
   if (c->map) {
     munmap(c->map, c->map_bytes);
   } else {
-    for (int i = 0; i < c->num_images; i++) drop_image(&c->images[i]);
-    for (int i = 0; i < c->num_categories; i++) drop_category(&c->categories[i]);
+    for (int i = 0; i < c->num_images; i++) free(c->images[i].file_name);
+    for (int i = 0; i < c->num_categories; i++) free(c->categories[i].name);
     free(c->images);
     free(c->categories);
     free(c->anns);

@@ -1,4 +1,4 @@
-// What annotations and detections have in common, read from JSON; shared by coco.c and coco_results.c only.
+// What annotations and detections have in common, read from JSON; shared by coco_load.c and coco_results.c only.
 #pragma once
 #include "base/json.h"
 #include "data/coco/coco.h"

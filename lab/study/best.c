@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "base/alloc.h"
+#include "lab/study/figure_text.h"
 #include "lab/study/parts.h"
 
 const double study_told_apart = 2;

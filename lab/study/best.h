@@ -1,7 +1,7 @@
 // The best settings of a table.
 #pragma once
 #include <stdio.h>
-#include "lab/study/table.h"
+#include "lab/study/figures.h"
 
 // A difference of two figures smaller than so many of its standard errors tells nothing apart.
 extern const double study_told_apart;

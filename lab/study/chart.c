@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "lab/study/axis.h"
-#include "lab/study/table.h"
+#include "lab/study/figure_text.h"
 #include "page/xml.h"
 
 enum { WIDTH = 860, PANEL = 320, HEAD = 52, LEFT = 84, RIGHT = 24, TOP = 44, BOTTOM = 56, LEGEND_LINE = 20 };

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "lab/study/plan.h"
 
 enum { NAME = 64, MAX_NESTED = 64 };
 

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/record.h"
 #include "lab/study/best.h"
+#include "lab/study/figure_text.h"
 #include "lab/study/table.h"
 
 enum { MOST_LINES = 60 };

@@ -2,7 +2,6 @@
 // of them: tables, plots, and the figures of others.
 #pragma once
 #include <stdint.h>
-#include "lab/study/expression.h"
 #include "lab/study/text.h"
 
 enum { STUDY_MAX_SETTINGS = 16, STUDY_MAX_VALUES = 64, STUDY_MAX_COMMANDS = 64, STUDY_MAX_PATHS = 4 };
@@ -33,6 +32,35 @@ typedef struct StudyCell {
 typedef struct StudyConditions {
   uint64_t allowed[STUDY_MAX_SETTINGS];
 } StudyConditions;
+
+// Arithmetic over measures, a list in the order in which a stack machine computes: lab/study/expression.h.
+typedef enum StudyTermKind {
+  TERM_NUMBER,
+  TERM_SETTING,   // the number that the value's name is
+  TERM_MEASURE,   // its mean
+  TERM_LEAST,     // of its runs
+  TERM_MOST,      //
+  TERM_RUNS,      // how many there are
+  TERM_PUBLISHED, // of a block
+  TERM_NEGATE,    // the last value
+  TERM_ADD,       // the last two, and so the others
+  TERM_SUBTRACT,
+  TERM_MULTIPLY,
+  TERM_DIVIDE,
+} StudyTermKind;
+
+typedef struct StudyTerm {
+  StudyTermKind kind;
+  double number;
+  int index, block;    // of the setting or measure; of the published figures
+  StudyConditions *at; // where else the measure is taken; NULL: in the cell itself
+} StudyTerm;
+
+typedef struct StudyExpression {
+  StudyTerm *terms;
+  int num_terms, depth; // depth: values on the stack at most
+  size_t cap;
+} StudyExpression;
 
 typedef struct StudyCommand {
   const char *name, *label, *run, *prepare; // prepare: NULL where there is nothing to

@@ -1,9 +1,9 @@
 // COCO's detection metrics: match each image and category, then one precision-recall curve for each category.
-#include "data/coco/cocoeval.h"
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "data/coco/cocoeval.h"
 #include "data/coco/cocoeval_cells.h"
 
 enum { THRESHOLDS = 10, LAST = EVAL_LIMITS - 1 };
