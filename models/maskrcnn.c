@@ -142,6 +142,7 @@ extern const struct Task task_detection;        // evaluation/detection_task.c
 extern const struct Outputs outputs_detections; // engine/detect.c
 extern const struct KindRow kind_detections;    // lib/kinds.c
 extern const struct InferKind infer_detections; // inference/detections.c
+extern const struct Source source_of_objects;   // data/batches/coco_source.c
 
 const Model model_maskrcnn = {
     .name = "maskrcnn",
@@ -151,6 +152,7 @@ const Model model_maskrcnn = {
     .outputs = &outputs_detections,
     .kind = &kind_detections,
     .infer = &infer_detections,
+    .source = &source_of_objects,
     .variants = (const Variant[]){{"tiny", TINY},
                                   {"maskrcnn-r18-fpn", 18},
                                   {"maskrcnn-r34-fpn", 34},

@@ -75,6 +75,7 @@ typedef struct Model {
   const struct Outputs *outputs; // engine/outputs.h: how its results come to the host
   const struct KindRow *kind;    // lib/kinds.h: what the library makes of them
   const struct InferKind *infer; // inference/kind.h: what ./infer does
+  const struct Source *source;   // data/batches/source.h: in what form its data sets lie, and how they are opened
   const Variant *variants;       // what config_init knows it by; no name at the end. NULL: as models/config.c has it
   void (*configure)(ModelConfig *c); // makes torchvision's defaults, with the variant's depth, its own
   int least_size;                    // of ModelConfig.size: pixels that it needs

@@ -48,7 +48,7 @@ static bool makes_images_up(const char *model) {
   Err err;
   if (!model) return false;
   if (!config_init(&c, model, &err)) die(EXIT_USAGE, "%s", err.msg);
-  return model_of(&c)->traits & MODEL_CLASSIFIER;
+  return model_of(&c)->targets == BATCH_BIT(BATCH_LABEL);
 }
 
 // What is timed, and on which images.
@@ -190,7 +190,7 @@ static void before_help(Cli *cli, int argc, char **argv) {
     exit(0);
   }
   choose_phases(o);
-  train_settle(o, &(Basis){.ranks = 1, .idx = train_on_idx(o), .help = true});
+  train_settle(o, &(Basis){.ranks = 1, .idx = train_on_gray(o, &o->config), .help = true});
   cli->has = model_of(&o->config)->traits;
   model_choices(models, sizeof models);
   snprintf(more, sizeof more,
@@ -212,7 +212,7 @@ TrainSpec train_spec(int argc, char **argv) {
   check_traits(&o);
   choose_phases(&o);
   check_split(&o);
-  train_settle(&o, &(Basis){.idx = train_on_idx(&o)});
+  train_settle(&o, &(Basis){.idx = train_on_gray(&o, &o.config)});
   check_evaluations(&o);
   return o;
 }

@@ -1,5 +1,5 @@
-// One split of a data set, whatever its format, ready to be sampled: its usable images, their objects, the canvases, and
-// the room that the largest batch needs.
+// One split of a data set, whatever its format, ready to be sampled: its usable images, their objects, the canvases,
+// and the room that the largest batch needs.
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -19,12 +19,12 @@ typedef struct Placing {
 } Placing;
 
 typedef struct ObjectKind {
-  // Images come to the canvas by a map (Batch.affine), all of the same size, and may be augmented; else they are resized
-  // to fit, by info's rh and rw.
+  // Images come to the canvas by a map (Batch.affine), which fills it, and may be augmented; else they are resized to
+  // fit, by info's rh and rw.
   bool mapped;
   int no_label; // of a place without an image
-  // Writes where the image comes to lie on the canvas, and its objects. Masks go to the words of the place, counted from
-  // its first; returns how many.
+  // Writes where the image comes to lie on the canvas, and its objects. Masks go to the words of the place, counted
+  // from its first; returns how many.
   int64_t (*write)(const struct Dataset *d, const Placing *p);
   // What there is to train on, what was left out, and the canvases: a few lines.
   void (*print)(const struct Dataset *d, FILE *out);

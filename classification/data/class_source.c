@@ -1,0 +1,58 @@
+// Sets of classes, as IDX files or folders of images, as the source of a classifier's data.
+#include <string.h>
+#include "base/file.h"
+#include "classification/data/classes.h"
+#include "data/batches/source.h"
+
+static const char *holds(const char *dir) {
+  static const char *const what[] = {[CLASSES_IDX] = "IDX files", [CLASSES_FOLDERS] = "folders of images by class"};
+  return what[classes_layout(dir)];
+}
+
+static bool is_split(const char *name) {
+  return !strcmp(name, "train") || !strcmp(name, "val") || !strcmp(name, "test");
+}
+
+static bool find(const char *dir, const char *train_split, const char *val_split, Err *err) {
+  const char *const split[] = {train_split, val_split};
+  for (int i = 0; i < COUNT(split); i++)
+    if (!is_split(split[i]))
+      return err_set(err, "--%s-split %s: a set of classes has train, val and test", i ? "val" : "train", split[i]);
+  if (holds(dir)) return true;
+  if (!path_is_dir(dir)) return err_set(err, "%s: no such folder", dir);
+  return err_set(err,
+                 "%s: neither IDX files (train-images-idx3-ubyte and train-labels-idx1-ubyte, or .gz) nor folders of "
+                 "images by class (train/CLASS/…)",
+                 dir);
+}
+
+static bool has(const char *dir, const char *split, const SourceOptions *o, Err *err) {
+  if (classes_has(dir, split) || (o->val_fraction > 0 && !strcmp(split, "val"))) return true;
+  return err_set(err, "%s has no images for it; --val-fraction 0.2 would hold some of training's back", dir);
+}
+
+static bool open_set(Dataset *d, const char *dir, const char *split, const SourceOptions *o, Err *err) {
+  const DatasetOptions *set = &o->set;
+  return classes_open(d, dir, split,
+                      &(ClassOptions){.size = {set->resize.size, set->resize.size},
+                                      .view = o->view,
+                                      .val_fraction = o->val_fraction,
+                                      .seed = o->split_seed,
+                                      .strict = set->strict,
+                                      .upright = set->upright,
+                                      .patience = set->patience,
+                                      .limit = set->limit,
+                                      .like = o->train},
+                      err);
+}
+
+static bool gray(const char *dir) { return classes_layout(dir) == CLASSES_IDX; }
+
+const Source source_of_classes = {.learner = "a classifier",
+                                  .learners = "classifiers",
+                                  .wanted = "images by class",
+                                  .holds = holds,
+                                  .find = find,
+                                  .has = has,
+                                  .open = open_set,
+                                  .gray = gray};

@@ -1,0 +1,28 @@
+// COCO's layout, DIR/annotations and folders of images, as the source of a detector's data.
+#include <stdlib.h>
+#include "data/batches/source.h"
+
+static bool has(const char *dir, const char *split, const SourceOptions *o, Err *err) {
+  char *annotations, *images;
+  (void)o;
+  if (!coco_find_split(dir, split, &annotations, &images, err)) return false;
+  free(annotations);
+  free(images);
+  return true;
+}
+
+static bool find(const char *dir, const char *train_split, const char *val_split, Err *err) {
+  (void)val_split; // may be missing
+  return has(dir, train_split, NULL, err);
+}
+
+static bool open_set(Dataset *d, const char *dir, const char *split, const SourceOptions *o, Err *err) {
+  return dataset_open(d, dir, split, &o->set, err);
+}
+
+const Source source_of_objects = {.learner = "a detector",
+                                  .learners = "detectors",
+                                  .wanted = "data with boxes",
+                                  .find = find,
+                                  .has = has,
+                                  .open = open_set};
