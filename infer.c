@@ -6,6 +6,7 @@
 #include "engine/state.h"
 #include "inference/data_set.h"
 #include "inference/named_images.h"
+#include "page/page_draw.h"
 
 static JobOptions job_options(const InferOptions *o) {
   return (JobOptions){.gpus = o->ranks,
@@ -57,7 +58,8 @@ int main(int argc, char **argv) {
   Category *category;
   if (!state_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
   const InferKind *kind = read_config(&o, &c, &config, &category);
-  const InferRun run = {.o = &o, .config = &config, .category = category, .weights = &c, .job = &job};
+  const InferRun run = {
+      .o = &o, .config = &config, .category = category, .weights = &c, .job = &job, .draw = page_draw_scores};
   if (job.launch.rank == 0) state_note(&c, o.weights);
   interrupt_catch();
   const int status = o.data ? data_set_run(&run, kind, &wanted) : named_images_run(&run, kind);

@@ -2,6 +2,7 @@
 #include "base/interrupt.h"
 #include "base/output.h"
 #include "base/threads.h"
+#include "page/page_draw.h"
 #include "training/benchmarks.h"
 #include "training/sessions.h"
 #include "training/spec.h"
@@ -16,7 +17,7 @@ int main(int argc, char **argv) {
   else if (o.made_up)
     benchmark_net(&o);
   else
-    stopped = sessions_run(&o);
+    stopped = sessions_run(&o, page_draw);
   train_spec_free(&o);
   stdout_close();
   return stopped ? EXIT_RUN : 0;

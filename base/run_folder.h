@@ -1,12 +1,15 @@
-// Names of what a run leaves in its folder, facts, for those that draw pages of them to find.
+// Names of what ./train and ./infer leave in a folder, facts, for those that draw pages of them to find.
 #pragma once
 
 #define RUN_LOG "log.jsonl"
 #define RUN_RECORD "run.json"
 #define RUN_EVALUATION "evaluation.json"
-#define RUN_PICTURES "pictures" // a folder
+#define RUN_PICTURES "pictures" // a folder, of an evaluation's and of scores'
+#define RUN_GOES_ON "running"   // the state in the record of a run whose process has not written how it ended
 
-#define RUN_GOES_ON "running" // the state in the record of a run whose process has not written how it ended
+// Of ./infer, which may use the folder of a run.
+#define SCORES "scores.json"
+#define SCORES_PAGE "evaluation.html"
 
 // In folders of older versions: what is now in run.json, and the evaluation, with pictures as data: addresses.
 #define OLD_SESSION "report/session.json"

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include "base/alloc.h"
 #include "classification/classify.h"
-#include "classification/classify_page.h"
+#include "classification/classify_report.h"
 #include "evaluation/task.h"
 
 static void release(void *results) {
@@ -33,22 +33,9 @@ static bool score(const Dataset *d, void *results, Metrics *out, Err *err) {
   return true;
 }
 
-static bool report(const Dataset *d, const void *results, const char *folder, Err *err) {
-  const Classification *c = results;
-  const size_t classes = (size_t)c->classes;
-  int64_t *count = xmalloc(classes * classes * sizeof *count);
-  const char **name = xmalloc(classes * sizeof *name);
-  classify_confusion(d, c, count);
-  for (size_t i = 0; i < classes; i++) name[i] = d->coco.categories[i].name;
-  const bool ok = confusion_write(folder, &(Confusion){.classes = c->classes, .count = count, .name = name}, err);
-  free(name);
-  free(count);
-  return ok;
-}
-
-static void page(const Dataset *d, const void *results, double least, PageEvaluation *out) {
+static void report(const Dataset *d, const void *results, double least, EvaluationReport *out) {
   (void)least; // the first class counts, whatever its probability
-  classify_page(d, results, out);
+  classify_report(d, results, out);
 }
 
 const Task task_classification = {.curve_title = "Accuracy",
@@ -59,5 +46,5 @@ const Task task_classification = {.curve_title = "Accuracy",
                                   .collect = collect,
                                   .score = score,
                                   .report = report,
-                                  .page = page,
+                                  .keeps_confusion = true,
                                   .release = release};

@@ -3,13 +3,15 @@
 #include "base/alloc.h"
 #include "base/folder.h"
 #include "base/output.h"
+#include "base/run_folder.h"
 #include "classification/class_results.h"
 #include "classification/classify.h"
 #include "classification/data/classes.h"
 #include "data/coco/confusion.h"
 #include "engine/identity.h"
+#include "evaluation/task.h"
 #include "inference/handles.h"
-#include "page/score_page.h"
+#include "inference/score_file.h"
 
 typedef struct ClassSink {
   Sink sink; // first, so that its address is the sink's
@@ -101,7 +103,7 @@ static void plan(Sink *sink) {
   if (d) infer_spare_folder(o, o->data);
   if (d && d->folder) infer_spare_folder(o, d->folder);
   if (!class_results_spare(o->json, &images->inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (d && !score_page_spares(o, &images->inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (d && !score_file_spares(o, &images->inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (d && run->job->launch.rank == 0 && !folder_take(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
 }
 
@@ -220,24 +222,19 @@ static void score(Sink *sink) {
   const InferRun *run = sink->run;
   const Dataset *d = sink->images->set;
   const ClassScores scores = classify_score(d, &s->all);
-  const size_t classes = (size_t)d->classes;
-  int64_t *matrix = xcalloc(classes * classes, sizeof *matrix);
-  const char **name = xcalloc(classes, sizeof *name);
-  for (size_t i = 0; i < classes; i++) name[i] = run->category[i].name;
-  const Confusion confusion = {.classes = d->classes, .count = matrix, .name = name};
-  classify_confusion(d, &s->all, matrix);
-  confusion_print(stdout, &confusion);
+  EvaluationReport r = {0};
+  task_classification.report(d, &s->all, 0, &r);
+  confusion_print(stdout, &r.confusion);
   printf("\ntop-1 %.2f %%  top-5 %.2f %%  on %lld images", 100.0 * (double)scores.top1 / (double)scores.images,
          100.0 * (double)scores.top5 / (double)scores.images, (long long)scores.images);
   if (s->all.left_out) printf("; %d left out: they cannot be read", s->all.left_out);
   printf("\n");
-  if (!confusion_write(run->o->out, &confusion, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (!confusion_write(run->o->out, &r.confusion, &err)) die(EXIT_RUN, "%s", err.msg);
   line_print(stderr, "confusion matrix: %s/confusion.txt, .json and .svg", run->o->out);
-  if (!task_classification.score(d, &s->all, &m, &err) || !score_page_write(run->o, run->config, d, &s->all, &m, &err))
+  if (!task_classification.score(d, &s->all, &m, &err) || !score_file_write(run, &m, &r, &err))
     die(EXIT_RUN, "%s", err.msg);
-  line_print(stderr, "page: %s/" SCORE_PAGE, run->o->out);
-  free(matrix);
-  free((void *)name);
+  line_print(stderr, "page: %s/" SCORES_PAGE, run->o->out);
+  report_free(&r);
 }
 
 const InferKind infer_classes = {.results = "classes",

@@ -1,7 +1,7 @@
 // What is made of a detector's results over a split of a data set: evaluation/evaluate.h, as a task.
 #include <stdlib.h>
 #include "base/alloc.h"
-#include "evaluation/detection_page.h"
+#include "evaluation/detection_report.h"
 #include "evaluation/evaluate.h"
 #include "evaluation/task.h"
 
@@ -40,8 +40,8 @@ static bool score(const Dataset *d, void *results, Metrics *out, Err *err) {
   return ok;
 }
 
-static void page(const Dataset *d, const void *results, double score, PageEvaluation *out) {
-  detection_page(d, results, score, out);
+static void report(const Dataset *d, const void *results, double least, EvaluationReport *out) {
+  detection_report(d, results, least, out);
 }
 
 const Task task_detection = {
@@ -52,5 +52,5 @@ const Task task_detection = {
     .accepts = accepts,
     .collect = collect,
     .score = score,
-    .page = page,
+    .report = report,
     .release = release};

@@ -1,24 +1,10 @@
 // Task: what is made of a model's results over a data set. A model's row points to its own.
 #pragma once
 #include "engine/engine.h"
-
-enum { MAX_METRICS = 32, METRIC_NAME = 32 };
-
-typedef struct Metrics { // scores of an evaluation
-  int n;
-  struct {
-    char name[METRIC_NAME]; // its key in the log
-    double value;
-  } metric[MAX_METRICS];
-  char summary[256]; // for people, one line
-  int images;        // that were scored
-  int left_out;      // of the split's, because they could not be read
-} Metrics;
-void metrics_add(Metrics *m, const char *name, double value);
+#include "evaluation/metrics.h"
+#include "evaluation/report.h"
 
 enum { MAX_TASK_CURVES = 4, MAX_TASK_BEST = 2 };
-
-struct PageEvaluation; // page/run_page.h
 
 typedef struct Task {
   const char *curve_title, *curve_unit; // of the panel of these:
@@ -38,10 +24,9 @@ typedef struct Task {
   void *(*collect)(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Err *err);
   // Scores what was collected. Touches nothing else of the engine's: it may run in a thread beside training steps.
   bool (*score)(const Dataset *d, void *results, Metrics *out, Err *err);
-  // Writes what people look at of them into a folder, beside the steps as `score` is; NULL: nothing.
-  bool (*report)(const Dataset *d, const void *results, const char *folder, Err *err);
-  // What a run's page tells of what was scored, but for step, images and metrics: fills what is zeroed. Of detections
-  // those of at least `score` count in the confusion.
-  void (*page)(const Dataset *d, const void *results, double score, struct PageEvaluation *out);
+  // What people want to know of what was scored: fills what is zeroed. Of detections those of at least `least` count in
+  // the confusion.
+  void (*report)(const Dataset *d, const void *results, double least, EvaluationReport *out);
+  bool keeps_confusion; // in files of its own, too: confusion_write
   void (*release)(void *results);
 } Task;

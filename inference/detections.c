@@ -4,13 +4,15 @@
 #include "base/alloc.h"
 #include "base/folder.h"
 #include "base/output.h"
+#include "base/run_folder.h"
 #include "data/coco/choice.h"
 #include "evaluation/evaluate.h"
 #include "evaluation/gathered.h"
+#include "evaluation/task.h"
 #include "inference/extras.h"
 #include "inference/findings.h"
 #include "inference/handles.h"
-#include "page/score_page.h"
+#include "inference/score_file.h"
 
 typedef struct DetectionSink {
   Sink sink; // first, so that its address is the sink's
@@ -98,7 +100,7 @@ static void plan(Sink *sink) {
   const InferOptions *o = sink->run->o;
   InferImages *images = sink->images;
   const int pictures = o->overlays >= 0 ? o->overlays : images->each_named ? images->n : OF_MANY;
-  if (o->eval && !score_page_spares(o, &images->inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (o->eval && !score_file_spares(o, &images->inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!findings_open(&s->findings, o->json, o->out, pictures, images->file, images->n, &images->inputs, &err))
     die(EXIT_USAGE, "%s", err.msg);
   file_set_add(&images->outputs, o->json);
@@ -321,8 +323,11 @@ static void score(Sink *sink) {
   printf("bbox AP %.3f  mask AP %.3f  on %d images", s->bbox.stats[0], s->segm.stats[0], all->images);
   if (all->left_out) printf("; %d left out: they cannot be read", all->left_out);
   printf("\n");
-  if (!score_page_write(run->o, run->config, d, all, &m, &err)) die(EXIT_RUN, "%s", err.msg);
-  line_print(stderr, "page: %s/" SCORE_PAGE, run->o->out);
+  EvaluationReport r = {0};
+  task_detection.report(d, all, score_file_least, &r);
+  if (!score_file_write(run, &m, &r, &err)) die(EXIT_RUN, "%s", err.msg);
+  report_free(&r);
+  line_print(stderr, "page: %s/" SCORES_PAGE, run->o->out);
 }
 
 const InferKind infer_detections = {.results = "masks",

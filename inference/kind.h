@@ -16,6 +16,7 @@ typedef struct InferRun { // what a run is of; constant
   const Category *category;  // of the model's classes
   const Checkpoint *weights;
   Job *job;
+  bool (*draw)(const char *folder, Err *err); // the page of the scores that are there; NULL: nobody does
 } InferRun;
 
 typedef struct InferImages { // that a sink is opened for

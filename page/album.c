@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "data/pictures/thumbnail.h"
 #include "page/album_page.h"
+#include "page/data_uri.h"
 
 enum { SIDE = 640 }; // the longer side of a picture before masks are drawn, pixels
 
@@ -97,7 +98,9 @@ static void choose(const Split *const *splits, int n, uint8_t **chosen, int max)
 static char *picture(const Split *s, int i) {
   Thumbnail t;
   if (!thumbnail_open(&t, &s->data, i, SIDE, NULL)) return NULL;
-  char *src = thumbnail_truth(&t, &s->data, i);
+  Jpeg jpeg = thumbnail_truth(&t, &s->data, i);
+  char *src = data_uri(jpeg.bytes, jpeg.size);
+  free(jpeg.bytes);
   thumbnail_close(&t);
   return src;
 }

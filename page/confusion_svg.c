@@ -1,10 +1,10 @@
+#include "page/confusion_svg.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/utf8.h"
-#include "data/coco/confusion.h"
 #include "page/xml.h"
 
 // Sizes in pixels. A matrix is about SIDE wide; cells are between the bounds, and from NUMBERED on they hold a count.
@@ -251,4 +251,11 @@ bool confusion_svg(const char *path, const Confusion *c, Err *err) {
   p.f = out.f;
   print_picture(&p);
   return file_commit(&out, err);
+}
+
+bool confusion_draw(const char *folder, const Confusion *c, Err *err) {
+  char *path = xasprintf("%s/confusion.svg", folder);
+  const bool ok = confusion_svg(path, c, err);
+  free(path);
+  return ok;
 }

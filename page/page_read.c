@@ -8,8 +8,8 @@
 #include "base/log_clock.h"
 #include "base/log_read.h"
 #include "base/run_folder.h"
+#include "page/evaluation_read.h"
 #include "page/page_session_read.h"
-#include "training/page_evaluation.h"
 
 // ---- the log --------------------------------------------------------------------------------------------------------
 
@@ -155,9 +155,15 @@ static char *record_of(const char *folder) {
   return xasprintf("%s/" OLD_SESSION, folder);
 }
 
+static char *evaluation_of(const char *folder) {
+  char *path = xasprintf("%s/" RUN_EVALUATION, folder);
+  if (path_is_file(path)) return path;
+  free(path);
+  return xasprintf("%s/" OLD_EVALUATION, folder);
+}
+
 bool page_read(RunPage *p, const char *folder, const char *name, Err *err) {
-  char *log = xasprintf("%s/log.jsonl", folder), *session = record_of(folder),
-       *evaluation = xasprintf("%s/" PAGE_EVALUATION, folder);
+  char *log = xasprintf("%s/" RUN_LOG, folder), *session = record_of(folder), *evaluation = evaluation_of(folder);
   Session s = {.metrics = -1};
   Curve own[OWN_CURVES] = {0};
   RunSessions sessions = {0};
@@ -166,7 +172,8 @@ bool page_read(RunPage *p, const char *folder, const char *name, Err *err) {
   bool ok = path_is_file(log) || err_set(err, "%s: no such file: expected the folder of a run of ./train", log);
   ok = ok && session_read(session, p, &s, err) && read_log(log, p, own, err) &&
        run_sessions_read(&sessions, log, err) &&
-       (!path_is_file(evaluation) || page_evaluation_read(evaluation, &p->evaluation, err));
+       (!path_is_file(evaluation) || evaluation_read(evaluation, folder, p, err));
+  p->metrics = s.metrics;
   if (ok) {
     if (p->state && !strcmp(p->state, RUN_GOES_ON) && !folder_is_locked(folder)) {
       free(p->state);
@@ -186,14 +193,5 @@ bool page_read(RunPage *p, const char *folder, const char *name, Err *err) {
   free(log);
   free(session);
   free(evaluation);
-  return ok;
-}
-
-bool page_of_folder(const char *folder, Err *err) {
-  RunPage page = {0};
-  char *path = xasprintf("%s/" PAGE_FILE, folder);
-  const bool ok = page_read(&page, folder, NULL, err) && run_page_write(path, &page, 1, err);
-  run_page_free(&page);
-  free(path);
   return ok;
 }

@@ -60,6 +60,14 @@ static void free_confusion(Confusion *c) {
   free((void *)c->count);
 }
 
+void page_picture_free(PagePicture *p) {
+  free(p->group);
+  free(p->file);
+  free(p->caption);
+  free(p->truth);
+  free(p->found);
+}
+
 static void free_evaluation(PageEvaluation *e) {
   free_pairs(&e->metrics);
   for (int i = 0; i < e->columns; i++) free(e->column[i]);
@@ -69,13 +77,7 @@ static void free_evaluation(PageEvaluation *e) {
   free_panels(&e->category_panels);
   free(e->rule);
   free_confusion(&e->confusion);
-  for (int i = 0; i < e->pictures; i++) {
-    free(e->picture[i].group);
-    free(e->picture[i].file);
-    free(e->picture[i].caption);
-    free(e->picture[i].truth);
-    free(e->picture[i].found);
-  }
+  for (int i = 0; i < e->pictures; i++) page_picture_free(&e->picture[i]);
   free(e->picture);
 }
 

@@ -87,6 +87,7 @@ typedef struct RunPage {
   int warnings;
   char *data;        // what there is to train on, lines
   PagePanels panels; // over steps
+  int metrics;       // which of them has the scores; -1: none
   PageMemory *memory;
   int memories;
   PagePart *part;
@@ -95,3 +96,4 @@ typedef struct RunPage {
   PageEvaluation evaluation;
 } RunPage;
 void run_page_free(RunPage *r);
+void page_picture_free(PagePicture *p);

@@ -15,6 +15,7 @@
 #include "data/coco/coco.h"
 #include "data/coco/cocoeval_confusion.h"
 #include "data/coco/confusion.h"
+#include "page/confusion_svg.h"
 #include "page/precision_recall.h"
 
 // What people should know about their files before they compare the figures with others'.
@@ -141,7 +142,7 @@ static bool write_confusion(const CocoevalOptions *o, const Coco *gt, const Coco
   const bool ok = ends_in(path, ".json")  ? confusion_json(path, &c, err)
                   : ends_in(path, ".svg") ? confusion_svg(path, &c, err)
                   : ends_in(path, ".txt") ? confusion_text(path, &c, err)
-                                          : confusion_write(path, &c, err);
+                                          : confusion_write(path, &c, err) && confusion_draw(path, &c, err);
   free(names);
   free(ids);
   free(count);

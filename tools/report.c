@@ -10,6 +10,7 @@
 #include "base/run_folder.h"
 #include "page/page_read.h"
 #include "page/plot.h"
+#include "page/run_page.h"
 
 enum { MAX_RUNS = 8 };
 _Static_assert((int)MAX_RUNS <= (int)PLOT_COLOURS, "every run has a colour of its own");

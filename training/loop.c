@@ -7,8 +7,6 @@
 #include "base/clock.h"
 #include "base/interrupt.h"
 #include "base/output.h"
-#include "page/page_read.h"
-#include "training/curves.h"
 #include "training/run_record.h"
 #include "training/targets.h"
 #include "training/validate.h"
@@ -294,11 +292,11 @@ static void finish(TrainingRun *r, Outcome outcome) {
   if (outcome == RUN_COMPLETE) expect(r, files_export(f, &r->engine, r->done, &err), &err);
   if (outcome == RUN_STOPPED && !*r->trouble.msg && !r->is_void) log_note(&f->log, "stopped: %s", f->kept);
   note_bad_images(r);
-  if (!log_close(&f->log, &err) || !curves_draw(r->o.out, r->engine.model, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (!log_close(&f->log, &err)) die(EXIT_RUN, "%s", err.msg);
   if (outcome == RUN_DIVERGED) divergence_explain(&r->divergence, &r->o, f, &r->trouble);
   report(r, &(RunStanding){state_of(outcome), *r->trouble.msg ? r->trouble.msg : NULL, r->done});
   if (outcome == RUN_COMPLETE && r->val) expect(r, targets_report(r, &err), &err);
-  if (!page_of_folder(r->o.out, &err)) line_print(stderr, "no page of the run: %s", err.msg);
+  if (f->draw && !f->draw(r->o.out, &err)) line_print(stderr, "no page of the run: %s", err.msg);
   if (outcome == RUN_COMPLETE)
     line_print(stderr, "done: %s, %s/curves.svg, %s/report.html", f->final, r->o.out, r->o.out);
 }

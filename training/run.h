@@ -13,6 +13,7 @@
 typedef struct TrainingRun {
   const TrainSpec o; // its texts are main's
   SessionStart start;
+  DrawFolder *draw;
   int rollbacks; // before this session
   double left;   // the rate of the session before, which diverged
   Job *job;

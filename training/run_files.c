@@ -9,9 +9,7 @@
 #include "base/clock.h"
 #include "base/folder.h"
 #include "base/run_folder.h"
-#include "page/page_read.h"
 #include "training/numbered.h"
-#include "training/page_evaluation.h"
 
 static const double PATIENCE = 30; // seconds, for a disk that is full
 
@@ -84,13 +82,12 @@ static void clean_further_names(const char *folder) {
 
 bool files_lock(const RunFiles *f, Err *err) {
   if (!folder_take(f->folder, err)) return false;
-  static const char *const reports[] = {"curves.svg",    "run.json",       "time-to-target.json",
-                                        "confusion.txt", "confusion.json", "confusion.svg",
-                                        PAGE_FILE,       OLD_SESSION,      PAGE_EVALUATION};
+  static const char *const facts[] = {RUN_RECORD, RUN_EVALUATION, "time-to-target.json", "confusion.txt",
+                                      "confusion.json"};
   const char *all[] = {f->checkpoint, f->previous, f->final, f->evaluated};
   for (int i = 0; i < COUNT(all); i++) file_clean(all[i]);
-  for (int i = 0; i < COUNT(reports); i++) {
-    char *path = xasprintf("%s/%s", f->folder, reports[i]);
+  for (int i = 0; i < COUNT(facts); i++) {
+    char *path = xasprintf("%s/%s", f->folder, facts[i]);
     file_clean(path);
     free(path);
   }
@@ -137,11 +134,14 @@ void files_describe(RunFiles *f, char *text, size_t room) {
   snprintf(text, room, "%s", f->kept);
 }
 
-// What was kept for the page of an evaluation that the run has yet to come to.
+// What an evaluation found that the run has yet to come to.
 static void forget_later(const RunFiles *f, int64_t first) {
-  char *path = xasprintf("%s/" PAGE_EVALUATION, f->folder);
-  if (page_evaluation_step(path) > first) unlink(path);
-  free(path);
+  static const char *const names[] = {RUN_EVALUATION, OLD_EVALUATION};
+  for (int i = 0; i < COUNT(names); i++) {
+    char *path = xasprintf("%s/%s", f->folder, names[i]);
+    if (report_step(path) > first) report_remove(f->folder, names[i], "step-");
+    free(path);
+  }
 }
 
 bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const Task *task, Err *err) {
@@ -205,8 +205,8 @@ bool files_score(RunFiles *f, const Task *task, const Dataset *d, void *results,
                  const Metrics *before, Err *err) {
   bool ok = end_scoring(f, err);
   if (ok)
-    scoring_start(&f->scoring, task, d, results, (ReportTo){f->folder, f->least_score}, cores, &f->log, step, start,
-                  before);
+    scoring_start(&f->scoring, task, d, results, (ReportTo){f->folder, f->least_score, f->draw}, cores, &f->log, step,
+                  start, before);
   else
     task->release(results);
   return ok;

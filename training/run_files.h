@@ -13,6 +13,7 @@ typedef struct RunFiles { // zero-initialise
   int keep;                            // how many checkpoints also stay under their steps' numbers
   const char *run;                     // of RunState
   double least_score;                  // of ReportTo
+  DrawFolder *draw;                    // …
   Log log;
   Scoring scoring;
   Saver saver;

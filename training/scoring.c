@@ -4,30 +4,24 @@
 #include <stdlib.h>
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "page/page_read.h"
-#include "training/page_evaluation.h"
+#include "base/run_folder.h"
 
-static void add_texts(PagePairs *to, const Metrics *m) {
-  for (int i = 0; i < m->n; i++) {
-    char text[NUMBER_TEXT];
-    page_pair_add(to, m->metric[i].name, number_text(m->metric[i].value, text));
-  }
-}
-
-// The run's page with what has been found. That it cannot be written ends no run.
-static void write_page(Scoring *s) {
-  RunPage page = {.evaluation = {.step = s->step, .images = s->metrics.images, .left_out = s->metrics.left_out}};
-  PageEvaluation *e = &page.evaluation;
-  char *folder = xasprintf("%s/" PAGE_FOLDER, s->report.folder),
-       *path = xasprintf("%s/" PAGE_EVALUATION, s->report.folder);
-  add_texts(&e->metrics, &s->before);
-  add_texts(&e->metrics, &s->metrics);
-  if (s->task->page) s->task->page(s->d, s->results, s->report.score, e);
-  if (dirs_make(folder, &s->no_page) && page_evaluation_write(path, e, &s->no_page))
-    page_of_folder(s->report.folder, &s->no_page);
-  run_page_free(&page);
-  free(folder);
-  free(path);
+// What was found, as facts in the run's folder, and what is drawn of them. That neither can be written ends no run.
+static void report(Scoring *s, const EvaluationReport *r) {
+  char stem[32];
+  Record head = {0};
+  snprintf(stem, sizeof stem, "step-%08lld", (long long)s->step);
+  record_begin(&head);
+  record_int(&head, "step", s->step);
+  const ReportFile file = {.folder = s->report.folder,
+                           .name = RUN_EVALUATION,
+                           .series = "step-",
+                           .stem = stem,
+                           .head = &head,
+                           .before = &s->before,
+                           .scores = &s->metrics};
+  if (report_write(&file, r, &s->no_report) && s->report.draw) s->report.draw(s->report.folder, &s->no_report);
+  record_free(&head);
 }
 
 static void *score(void *context) {
@@ -35,8 +29,13 @@ static void *score(void *context) {
   if (s->apart) omp_set_num_threads(s->cores); // of this thread's parallel regions only
   const Task *t = s->task;
   s->ok = t->score(s->d, s->results, &s->metrics, &s->err);
-  if (s->ok && t->report && s->report.folder) s->ok = t->report(s->d, s->results, s->report.folder, &s->err);
-  if (s->ok && s->report.folder) write_page(s);
+  if (s->ok && s->report.folder) {
+    EvaluationReport r = {0};
+    if (t->report) t->report(s->d, s->results, s->report.score, &r);
+    if (t->keeps_confusion) s->ok = confusion_write(s->report.folder, &r.confusion, &s->err);
+    if (s->ok) report(s, &r);
+    report_free(&r);
+  }
   atomic_store(&s->done, true);
   return NULL;
 }
@@ -101,7 +100,7 @@ bool scoring_end(Scoring *s, Log *log, Err *err) {
              now - s->start, without);
     record_metrics(log, s, now);
   }
-  if (*s->no_page.msg) log_note(log, "no page of the run: %s", s->no_page.msg);
+  if (*s->no_report.msg) log_note(log, "no report of the evaluation: %s", s->no_report.msg);
   s->task->release(s->results);
   return s->ok || err_set(err, "%s", s->err.msg);
 }

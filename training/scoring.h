@@ -5,10 +5,13 @@
 #include "base/log.h"
 #include "evaluation/task.h"
 
-// Where what people look at goes.
+// Draws what people look at of the facts in a run's folder; false with a message where it cannot.
+typedef bool DrawFolder(const char *folder, Err *err);
+
 typedef struct ReportTo {
   const char *folder; // of the run; NULL: nowhere
   double score;       // detections of at least that count in the confusion
+  DrawFolder *draw;   // called when an evaluation's facts are there, in the thread that scores; NULL: nobody
 } ReportTo;
 
 typedef struct Scoring { // zero-initialise; one at a time is under way
@@ -23,8 +26,8 @@ typedef struct Scoring { // zero-initialise; one at a time is under way
   Metrics before; // known before the scores
   Metrics metrics;
   bool ok;
-  Err err;     // !ok
-  Err no_page; // why the run's page could not be written; "": it was
+  Err err;       // !ok
+  Err no_report; // why its facts could not be written, or not be drawn; "": they were
   atomic_bool done;
   bool apart; // in a thread
   pthread_t thread;
@@ -32,8 +35,7 @@ typedef struct Scoring { // zero-initialise; one at a time is under way
 
 // Scores a task's results, which it takes, on `cores` cores beside the caller, or before it returns where that is 0.
 // The log holds later records back meanwhile. `start` is when the evaluation began. What `before` has, NULL: nothing,
-// stands in the same record. The task's report goes to `report`, where the run's page is made anew. The data set must
-// outlive it.
+// stands in the same record. What people want to know goes to `report`. The data set must outlive it.
 void scoring_start(Scoring *s, const Task *task, const Dataset *d, void *results, ReportTo report, int cores, Log *log,
                    int64_t step, double start, const Metrics *before);
 bool scoring_ready(const Scoring *s); // under way, and scoring_end would not wait

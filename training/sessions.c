@@ -130,6 +130,7 @@ static Outcome session(TrainingRun *r) {
   files_name(&r->files, o->out);
   r->files.keep = o->keep;
   r->files.least_score = o->report_score;
+  r->files.draw = r->draw;
   if (o->plan && run_leads(r)) {
     printf("settings:\n");
     settings_print(o, true, stdout);
@@ -198,7 +199,7 @@ static NORETURN void end_by_divergence(TrainingRun *r) {
 }
 
 // Sessions, of which each that diverges is followed by one with half the rate, where --on-divergence says so.
-static void train_all(const TrainSpec *o, Job *job, TrainingData *data) {
+static void train_all(const TrainSpec *o, Job *job, TrainingData *data, DrawFolder *draw) {
   SessionStart start = {.resume = job->attempt ? RESUME_LAST : o->resume, .amend = o->amend};
   double left = 0;
   int rollbacks = 0;
@@ -206,6 +207,7 @@ static void train_all(const TrainSpec *o, Job *job, TrainingData *data) {
   for (;; rollbacks++) {
     TrainingRun r = {.o = *o,
                      .start = start,
+                     .draw = draw,
                      .job = job,
                      .comm = job->comm,
                      .train = &data->train,
@@ -231,7 +233,7 @@ static void keep_text(void *spec, char *text, size_t room) {
   files_free(&f);
 }
 
-bool sessions_run(const TrainSpec *o) {
+bool sessions_run(const TrainSpec *o, DrawFolder *draw) {
   Err err;
   Job job;
   TrainingData data = {0};
@@ -255,7 +257,7 @@ bool sessions_run(const TrainSpec *o) {
   const int ranks = job.comm ? job.launch.world : job.ranks;
   TrainSpec spec = train_spec_complete(o, ranks, run_steps_per_epoch(o, ranks, &data.train));
   spec.device = job.device;
-  train_all(&spec, &job, &data);
+  train_all(&spec, &job, &data, draw);
   close_data(&data);
   bool stopped = interrupted() || comm_stop_asked(job.comm);
   comm_broadcast_bytes(job.comm, &stopped, sizeof stopped);

@@ -263,11 +263,9 @@ bool confusion_text(const char *path, const Confusion *c, Err *err) {
 bool confusion_json(const char *path, const Confusion *c, Err *err) { return write_file(path, write_json, c, err); }
 
 bool confusion_write(const char *folder, const Confusion *c, Err *err) {
-  char *text = xasprintf("%s/confusion.txt", folder), *json = xasprintf("%s/confusion.json", folder),
-       *svg = xasprintf("%s/confusion.svg", folder);
-  const bool ok = confusion_text(text, c, err) && confusion_json(json, c, err) && confusion_svg(svg, c, err);
+  char *text = xasprintf("%s/confusion.txt", folder), *json = xasprintf("%s/confusion.json", folder);
+  const bool ok = confusion_text(text, c, err) && confusion_json(json, c, err);
   free(text);
   free(json);
-  free(svg);
   return ok;
 }

@@ -1,4 +1,4 @@
-// Confusion: which classes a classifier or a detector takes for which, as text, as JSON and as a picture.
+// Confusion: which classes a classifier or a detector takes for which, as text and as JSON.
 #pragma once
 #include <stdint.h>
 #include <stdio.h>
@@ -44,8 +44,5 @@ bool confusion_text(const char *path, const Confusion *c, Err *err); // the same
 // "objects", "detections", "right", "recall", "precision", "rule", "class": [{"name", "objects", "detections", …}, …],
 // "matrix"}: the background is in the matrix alone.
 bool confusion_json(const char *path, const Confusion *c, Err *err);
-// An SVG: a square a pair of classes, the darker the larger its share of the truth's images; a count in each where
-// there are few classes, the commonest mistakes below where there are many. It is readable on light and dark grounds.
-bool confusion_svg(const char *path, const Confusion *c, Err *err);
-// All three, as FOLDER/confusion.txt, .json and .svg. Each replaces what is there as a whole.
+// Both, as FOLDER/confusion.txt and .json. Each replaces what is there as a whole.
 bool confusion_write(const char *folder, const Confusion *c, Err *err);

@@ -47,22 +47,6 @@ static Rle shrink_mask(const Rle *mask, int h, int w) {
   return out;
 }
 
-// RFC 4648, behind what makes it the address of a picture. Caller frees.
-static char *data_uri(const uint8_t *bytes, size_t size) {
-  static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  static const char scheme[] = "data:image/jpeg;base64,";
-  char *text = xmalloc(sizeof scheme + (size + 2) / 3 * 4), *p = text + sizeof scheme - 1;
-  memcpy(text, scheme, sizeof scheme);
-  for (size_t i = 0; i < size; i += 3) {
-    uint32_t three = (uint32_t)bytes[i] << 16;
-    if (i + 1 < size) three |= (uint32_t)bytes[i + 1] << 8;
-    if (i + 2 < size) three |= bytes[i + 2];
-    for (int k = 0; k < 4; k++) *p++ = i + (size_t)k <= size ? letters[three >> (18 - 6 * k) & 63] : '=';
-  }
-  *p = '\0';
-  return text;
-}
-
 // ---- pictures -------------------------------------------------------------------------------------------------------
 
 bool thumbnail_open(Thumbnail *t, const Dataset *d, int i, int side, Err *err) {
@@ -77,29 +61,27 @@ bool thumbnail_open(Thumbnail *t, const Dataset *d, int i, int side, Err *err) {
 void thumbnail_close(Thumbnail *t) { image_free(&t->image); }
 
 // Draws over a copy; masks are the items' own.
-static char *draw(const Thumbnail *t, DrawItem *items, Rle *masks, int n) {
+static Jpeg draw(const Thumbnail *t, DrawItem *items, Rle *masks, int n) {
   Image im = image_alloc(t->image.h, t->image.w);
-  size_t size;
+  Jpeg file;
   memcpy(im.rgb, t->image.rgb, 3 * (size_t)im.h * (size_t)im.w);
   draw_overlay(&im, items, n);
-  uint8_t *jpeg = jpeg_encode(&im, QUALITY, &size);
-  char *uri = data_uri(jpeg, size);
+  file.bytes = jpeg_encode(&im, QUALITY, &file.size);
   for (int k = 0; k < n; k++) rle_free(&masks[k]);
   free(masks);
   free(items);
-  free(jpeg);
   image_free(&im);
-  return uri;
+  return file;
 }
 
-char *thumbnail_plain(const Thumbnail *t) { return draw(t, NULL, NULL, 0); }
+Jpeg thumbnail_plain(const Thumbnail *t) { return draw(t, NULL, NULL, 0); }
 
 // Where everything is of one category, its name would only hide objects.
 static const char *label_of(const Dataset *d, int category) {
   return d->coco.num_categories > 1 && category >= 0 ? d->coco.categories[category].name : NULL;
 }
 
-char *thumbnail_truth(const Thumbnail *t, const Dataset *d, int i) {
+Jpeg thumbnail_truth(const Thumbnail *t, const Dataset *d, int i) {
   const Object *object = d->object + d->first_object[i];
   const int n = d->first_object[i + 1] - d->first_object[i];
   DrawItem *items = xcalloc((size_t)n, sizeof *items);
@@ -120,7 +102,7 @@ char *thumbnail_truth(const Thumbnail *t, const Dataset *d, int i) {
   return draw(t, items, masks, n);
 }
 
-char *thumbnail_found(const Thumbnail *t, const Dataset *d, const CocoResult *const *found, int n) {
+Jpeg thumbnail_found(const Thumbnail *t, const Dataset *d, const CocoResult *const *found, int n) {
   DrawItem *items = xcalloc((size_t)n, sizeof *items);
   Rle *masks = xcalloc((size_t)n, sizeof *masks);
   for (int k = 0; k < n; k++) {

@@ -1,7 +1,11 @@
-// Pictures made small for a page that holds everything itself: images of a data set with what is in them, as data:
-// addresses.
+// Pictures made small for people to look at: images of a data set with what is in them, as JPEG files.
 #pragma once
 #include "data/batches/dataset.h"
+
+typedef struct Jpeg { // a file in memory
+  uint8_t *bytes;     // NULL: there is none
+  size_t size;
+} Jpeg;
 
 typedef struct Thumbnail {
   Image image;
@@ -12,8 +16,8 @@ typedef struct Thumbnail {
 // dataset_image.
 bool thumbnail_open(Thumbnail *t, const Dataset *d, int i, int side, Err *err);
 void thumbnail_close(Thumbnail *t);
-// "data:image/jpeg;base64,…": of the image as it is, with the objects of image i, or with detections, each with its
-// category's name and score. Small images are enlarged. Caller frees.
-char *thumbnail_plain(const Thumbnail *t);
-char *thumbnail_truth(const Thumbnail *t, const Dataset *d, int i);
-char *thumbnail_found(const Thumbnail *t, const Dataset *d, const CocoResult *const *found, int n);
+// Of the image as it is, with the objects of image i, or with detections, each with its
+// category's name and score. Small images are enlarged. Caller frees the bytes.
+Jpeg thumbnail_plain(const Thumbnail *t);
+Jpeg thumbnail_truth(const Thumbnail *t, const Dataset *d, int i);
+Jpeg thumbnail_found(const Thumbnail *t, const Dataset *d, const CocoResult *const *found, int n);

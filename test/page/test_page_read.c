@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/lock.h"
 #include "base/run_folder.h"
+#include "page/page_draw.h"
 #include "page/page_read.h"
 #include "test/harness/command.h"
 #include "test/harness/html.h"
@@ -23,7 +24,7 @@ static const char *folder_of(const char *name, const char *log, const char *sess
   EXPECT(dirs_make(in_folder(folder, "report"), &err));
   if (log) write_text(in_folder(folder, "log.jsonl"), log);
   if (session) write_text(in_folder(folder, RUN_RECORD), session);
-  if (evaluation) write_text(in_folder(folder, PAGE_EVALUATION), evaluation);
+  if (evaluation) write_text(in_folder(folder, RUN_EVALUATION), evaluation);
   return folder;
 }
 
@@ -107,7 +108,7 @@ TEST(page_read_has_the_latest_evaluation) {
 TEST(page_read_of_a_log_alone) {
   Err err;
   const char *folder = folder_of("log-alone", log_text, NULL, NULL);
-  EXPECT(page_of_folder(folder, &err));
+  EXPECT(page_draw(folder, &err));
   char *text = file_read(in_folder(folder, PAGE_FILE), &(size_t){0}, &err);
   EXPECT(text && html_well_formed(text) && strstr(text, "box AP") && strstr(text, "None is kept so far."));
   free(text);
@@ -119,7 +120,7 @@ TEST(page_read_names_what_is_wrong) {
   } cases[] = {{"no-log", NULL, session_text, NULL, "no-log/log.jsonl: no such file: expected the folder of a run"},
                {"bad-log", "{\"step\":1,\n{\"step\":2}\n", NULL, NULL, "bad-log/log.jsonl:1:"},
                {"bad-session", log_text, "{\"state\":", NULL, "bad-session/run.json:1:"},
-               {"bad-evaluation", log_text, NULL, "{}}", "bad-evaluation/report/evaluation.json:1:"}};
+               {"bad-evaluation", log_text, NULL, "{}}", "bad-evaluation/evaluation.json:1:"}};
   for (int i = 0; i < COUNT(cases); i++) {
     RunPage p = {0};
     Err err = {""};

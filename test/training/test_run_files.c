@@ -7,13 +7,12 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "page/page_read.h"
+#include "base/run_folder.h"
 #include "test/harness/child.h"
 #include "test/harness/command.h"
 #include "test/harness/small_engine.h"
 #include "test/harness/test.h"
 #include "training/numbered.h"
-#include "training/page_evaluation.h"
 #include "training/run_files.h"
 
 typedef struct Run {
@@ -131,20 +130,24 @@ TEST(files_keep_what_was_good_when_resumed) {
   close_run(&r);
 }
 
-// What is kept for the page of an evaluation that a run has yet to come to, or to come to again, goes.
+// What an evaluation found that a run has yet to come to, or to come to again, goes: of older versions, too.
 TEST(files_forget_later_evaluations) {
+  static const char *const names[] = {RUN_EVALUATION, OLD_EVALUATION};
   Run r;
   Err err;
   open_run(&r, "forget");
-  char *folder = xasprintf("%s/" PAGE_FOLDER, r.folder), *path = xasprintf("%s/" PAGE_EVALUATION, r.folder);
-  EXPECT(dirs_make(folder, &err));
-  for (int step = 3; step <= 4; step++) {
-    EXPECT(page_evaluation_write(path, &(PageEvaluation){.step = step}, &err));
-    reopen(&r, 3, false, NULL);
-    EXPECT_INT(path_is_file(path), step == 3);
-  }
-  free(folder);
-  free(path);
+  char *old = xasprintf("%s/report", r.folder);
+  EXPECT(dirs_make(old, &err));
+  for (int i = 0; i < COUNT(names); i++)
+    for (int step = 3; step <= 4; step++) {
+      char *path = xasprintf("%s/%s", r.folder, names[i]);
+      FILE *f = fopen(path, "w");
+      CHECK(f && fprintf(f, "{\"step\":%d,\"images\":1}\n", step) > 0 && fclose(f) == 0);
+      reopen(&r, 3, false, NULL);
+      EXPECT_INT(path_is_file(path), step == 3);
+      free(path);
+    }
+  free(old);
   close_run(&r);
 }
 

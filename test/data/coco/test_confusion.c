@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "data/coco/confusion.h"
+#include "page/confusion_svg.h"
 #include "test/harness/test.h"
 
 static const int64_t counts[] = {8, 2, 0, 1, 4, 0, 0, 0, 0};
@@ -112,7 +113,9 @@ TEST(confusion_writes_its_files) {
     for (int i = 0; i < 50 * n; i++) count[i % n * n + (i * 7 % 10 < 8 ? i % n : (i * 37 + i / n) % n)]++;
     const Confusion c = {.classes = n, .count = count, .name = n == 10 ? NULL : names};
     const Confusion own = {.classes = n, .count = count};
-    if (!EXPECT(confusion_write(test_tmp(), n <= 3 ? &c : &own, &err))) fprintf(stderr, "%s\n", err.msg);
+    const Confusion *of = n <= 3 ? &c : &own;
+    if (!EXPECT(confusion_write(test_tmp(), of, &err) && confusion_draw(test_tmp(), of, &err)))
+      fprintf(stderr, "%s\n", err.msg);
     size_t size = 0;
     char *svg = file_read(in_folder("confusion.svg"), &size, NULL);
     EXPECT(svg && strstr(svg, "</svg>\n") && size < 4u << 20);
@@ -125,6 +128,7 @@ TEST(confusion_writes_its_files) {
   // Nothing was evaluated.
   static const int64_t none[4];
   EXPECT(confusion_write(test_tmp(), &(Confusion){.classes = 2, .count = none}, NULL));
+  EXPECT(confusion_draw(test_tmp(), &(Confusion){.classes = 2, .count = none}, NULL));
   char *text = printed(&(Confusion){.classes = 2, .count = none});
   EXPECT(strstr(text, "0 of 0 images"));
   free(text);
@@ -151,7 +155,7 @@ TEST(confusion_with_background) {
                    "2 background 2 . .          -          -\n");
   free(text);
   Err err;
-  if (!EXPECT(confusion_write(test_tmp(), &c, &err))) return;
+  if (!EXPECT(confusion_write(test_tmp(), &c, &err) && confusion_draw(test_tmp(), &c, &err))) return;
   size_t size;
   text = file_read(in_folder("confusion.json"), &size, &err);
   EXPECT_STR(text, "{\"classes\":2,\"objects\":3,\"detections\":4,\"right\":1,\"recall\":0.3333333333333333,"

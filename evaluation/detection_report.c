@@ -1,4 +1,4 @@
-#include "evaluation/detection_page.h"
+#include "evaluation/detection_report.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,49 +42,51 @@ static int *rank_categories(const Scores *s) {
 }
 
 // Precision and recall are those of the confusion.
-static void fill_categories(const Scores *s, const int *place, PageEvaluation *out) {
+static void fill_categories(const Scores *s, const int *place, EvaluationReport *out) {
   out->columns = COUNT(columns);
-  for (int i = 0; i < COUNT(columns); i++) out->column[i] = xstrdup(columns[i]);
+  for (int i = 0; i < COUNT(columns); i++) out->column[i] = columns[i];
   out->categories = s->bbox.num_categories;
   out->category = xcalloc((size_t)out->categories, sizeof *out->category);
   for (int i = 0; i < out->categories; i++) {
     const EvalCategory *box = &s->bbox.categories[place[i]], *mask = &s->segm.categories[place[i]];
     const ClassFigures f = confusion_figures(&out->confusion, place[i]);
     char number[CLASS_NUMBER];
-    out->category[i] = (PageCategory){.name = xstrdup(confusion_name(&out->confusion, place[i], number)),
-                                      .value = {[OBJECTS] = (double)f.images,
-                                                [BOX_AP] = defined(box->ap),
-                                                [BOX_AP50] = defined(box->ap50),
-                                                [MASK_AP] = defined(mask->ap),
-                                                [MASK_AP50] = defined(mask->ap50),
-                                                [MASK_AR] = defined(mask->ar),
-                                                [PRECISION] = f.precision,
-                                                [RECALL] = f.recall}};
+    out->category[i] = (ReportCategory){.name = xstrdup(confusion_name(&out->confusion, place[i], number)),
+                                        .value = {[OBJECTS] = (double)f.images,
+                                                  [BOX_AP] = defined(box->ap),
+                                                  [BOX_AP50] = defined(box->ap50),
+                                                  [MASK_AP] = defined(mask->ap),
+                                                  [MASK_AP50] = defined(mask->ap50),
+                                                  [MASK_AR] = defined(mask->ar),
+                                                  [PRECISION] = f.precision,
+                                                  [RECALL] = f.recall}};
   }
 }
 
 // ---- precision over recall ------------------------------------------------------------------------------------------
 
-static void add_curve(PagePanel *p, const char *label, const double precision[EVAL_RECALLS]) {
+static void add_curve(ReportChart *p, const char *label, const double precision[EVAL_RECALLS]) {
   if (precision[0] < 0) return; // no ground truth defines it
-  PageCurve *c = page_panel_curve(p, NULL, label);
-  for (int i = 0; i < EVAL_RECALLS; i++)
-    page_curve_add(c, i / (double)(EVAL_RECALLS - 1), round(1e5 * precision[i]) / 1e5); // for a page, short
+  const ReportCurve *c = report_curve_add(p, label, EVAL_RECALLS);
+  for (int i = 0; i < EVAL_RECALLS; i++) {
+    c->x[i] = i / (double)(EVAL_RECALLS - 1);
+    c->y[i] = round(1e5 * precision[i]) / 1e5; // for people, short
+  }
 }
 
-static void add_overall(PagePanels *to, const char *title, const EvalSummary *s) {
+static void add_overall(ReportCharts *to, const char *title, const EvalSummary *s) {
   static const char *const label[EVAL_CURVES] = {
       [CURVE_50] = "IoU 0.50", [CURVE_75] = "IoU 0.75", [CURVE_MEAN] = "mean of 0.50, 0.55 … 0.95"};
-  PagePanel *p = page_panel_add(to, title, "recall", "precision");
+  ReportChart *p = report_chart_add(to, title);
   for (int c = 0; c < EVAL_CURVES; c++) add_curve(p, label[c], s->precision[s->num_categories][c]);
 }
 
 // Categories in the order of those of the table, whose places are `place`.
-static void fill_precision(const Scores *s, const int *place, PageEvaluation *out) {
-  add_overall(&out->panels, "Boxes, all categories", &s->bbox);
-  add_overall(&out->panels, "Masks, all categories", &s->segm);
-  for (int i = 0; i < MIN(out->categories, PAGE_CATEGORY_CHARTS); i++) {
-    PagePanel *p = page_panel_add(&out->category_panels, out->category[i].name, "recall", "precision");
+static void fill_precision(const Scores *s, const int *place, EvaluationReport *out) {
+  add_overall(&out->charts, "Boxes, all categories", &s->bbox);
+  add_overall(&out->charts, "Masks, all categories", &s->segm);
+  for (int i = 0; i < MIN(out->categories, REPORT_CATEGORY_CHARTS); i++) {
+    ReportChart *p = report_chart_add(&out->category_charts, out->category[i].name);
     add_curve(p, "boxes, IoU 0.50", s->bbox.precision[place[i]][CURVE_50]);
     add_curve(p, "masks, IoU 0.50", s->segm.precision[place[i]][CURVE_50]);
     add_curve(p, "masks, mean", s->segm.precision[place[i]][CURVE_MEAN]);
@@ -93,7 +95,8 @@ static void fill_precision(const Scores *s, const int *place, PageEvaluation *ou
 
 // ---- confusion ------------------------------------------------------------------------------------------------------
 
-static void fill_confusion(const Dataset *d, const Coco *view, const Evaluation *v, double score, PageEvaluation *out) {
+static void fill_confusion(const Dataset *d, const Coco *view, const Evaluation *v, double score,
+                           EvaluationReport *out) {
   Err err;
   const int n = view->num_categories;
   int64_t *count = eval_confusion(view, &v->found, EVAL_BBOX, score, OVERLAP, &err);
@@ -220,13 +223,13 @@ static int by_quality(const void *a, const void *b) {
   return wrong ? wrong : pairs ? pairs : p->image - q->image;
 }
 
-static PagePicture picture_of(const Dataset *d, const ImageQuality *q, const Grouped *g, const char *kind) {
+static ReportPicture picture_of(const Dataset *d, const ImageQuality *q, const Grouped *g, const char *kind) {
   const int first = g->first[q->image], n = g->first[q->image + 1] - first;
   const char *file = d->coco.images[d->image[q->image]].file_name;
   Thumbnail t;
-  if (!thumbnail_open(&t, d, q->image, SIDE, NULL)) return (PagePicture){0}; // it could be read a moment ago
-  const PagePicture p = {
-      .group = xstrdup(kind),
+  if (!thumbnail_open(&t, d, q->image, SIDE, NULL)) return (ReportPicture){0}; // it could be read a moment ago
+  const ReportPicture p = {
+      .group = kind,
       .file = xstrdup(file ? file : ""),
       .caption = xasprintf("quality %.2f: %d found, %d missed, %d false", q->quality, q->pairs, q->fn, q->fp),
       .truth = thumbnail_truth(&t, d, q->image),
@@ -235,7 +238,7 @@ static PagePicture picture_of(const Dataset *d, const ImageQuality *q, const Gro
   return p;
 }
 
-static void fill_pictures(const Dataset *d, const Evaluation *v, double score, PageEvaluation *out) {
+static void fill_pictures(const Dataset *d, const Evaluation *v, double score, EvaluationReport *out) {
   Grouped g = group(d, v, score);
   ImageQuality *all = xmalloc((size_t)d->num_images * sizeof *all);
   int n = 0;
@@ -246,7 +249,7 @@ static void fill_pictures(const Dataset *d, const Evaluation *v, double score, P
   }
   qsort(all, (size_t)n, sizeof *all, by_quality);
   const int worst = MIN(SHOWN, (n + 1) / 2), best = MIN(SHOWN, n - worst);
-  PagePicture made[2 * SHOWN] = {0};
+  ReportPicture made[2 * SHOWN] = {0};
 #pragma omp parallel for schedule(dynamic)
   for (int k = 0; k < worst + best; k++) {
     const bool bad = k < worst;
@@ -255,7 +258,7 @@ static void fill_pictures(const Dataset *d, const Evaluation *v, double score, P
   }
   out->picture = xcalloc(2 * SHOWN, sizeof *out->picture);
   for (int k = 0; k < worst + best; k++)
-    if (made[k].truth) out->picture[out->pictures++] = made[k];
+    if (made[k].truth.bytes) out->picture[out->pictures++] = made[k];
   free(all);
   free(g.result);
   free(g.first);
@@ -263,7 +266,7 @@ static void fill_pictures(const Dataset *d, const Evaluation *v, double score, P
 
 // ---- all ------------------------------------------------------------------------------------------------------------
 
-void detection_page(const Dataset *d, const Evaluation *v, double score, PageEvaluation *out) {
+void detection_report(const Dataset *d, const Evaluation *v, double score, EvaluationReport *out) {
   Coco view = evaluate_view(d, v);
   fill_confusion(d, &view, v, score, out);
   if (out->confusion.count) {

@@ -1,7 +1,7 @@
-// What the page of a run tells of a detector's evaluation.
+// What an evaluation of a detector tells people.
 #pragma once
 #include "evaluation/evaluate.h"
-#include "page/run_page.h"
+#include "evaluation/report.h"
 
 // Fills `out`, zeroed: categories by ascending mask AP, precision over recall, the confusion of boxes, and the images
 // with the worst and the best quality. Of the latter two, detections of less than `score` are no part.
@@ -10,7 +10,7 @@
 // panoptic quality of Kirillov et al. (CVPR 2019) with boxes for segments: a pair is a detection and an object of its
 // category whose boxes overlap by 0.5 or more, taken greedily by score as COCO matches. What lies in a crowd of its
 // category by half of its area is not counted. Images with neither objects nor detections have none.
-void detection_page(const Dataset *d, const Evaluation *v, double score, PageEvaluation *out);
+void detection_report(const Dataset *d, const Evaluation *v, double score, EvaluationReport *out);
 
 typedef struct ImageQuality {
   int image;         // of the data set

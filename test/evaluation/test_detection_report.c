@@ -1,6 +1,6 @@
-// What a detector's page tells: the quality of an image by hand, and an evaluation of a data set.
+// What is told of a detector: the quality of an image by hand, and an evaluation of a data set.
 #include "base/alloc.h"
-#include "evaluation/detection_page.h"
+#include "evaluation/detection_report.h"
 #include "test/harness/small_set.h"
 #include "test/harness/test.h"
 
@@ -30,7 +30,7 @@ static int image_with(const Dataset *d, int objects) {
   CHECK(false);
 }
 
-TEST(detection_page_quality_of_an_image) {
+TEST(detection_report_quality_of_an_image) {
   Dataset d;
   if (!open_set(&d, small_set("quality"), &small_options)) return;
   const int i = image_with(&d, 2), n = objects_of(&d, i);
@@ -53,7 +53,7 @@ TEST(detection_page_quality_of_an_image) {
 }
 
 // What lies in a crowd of its category is no mistake.
-TEST(detection_page_crowds_forgive) {
+TEST(detection_report_crowds_forgive) {
   CocoAnn crowd = {.category = 0, .bbox = {0, 0, 100, 100}, .crowd = true, .has_bbox = true};
   CocoImage image = {.id = 5, .h = 100, .w = 100, .anns = 1};
   CocoCategory categories[] = {{1, "a"}, {2, "b"}};
@@ -77,7 +77,7 @@ TEST(detection_page_crowds_forgive) {
 }
 
 // All is found but the objects of the first image, and what is below the score is as if it were not there.
-TEST(detection_page_of_an_evaluation) {
+TEST(detection_report_of_an_evaluation) {
   Dataset d;
   Err err;
   if (!open_set(&d, small_set("page"), &small_options)) return;
@@ -93,9 +93,9 @@ TEST(detection_page_of_an_evaluation) {
   v.found.items[v.found.n++] = detect(&d, 1, 0, 30, 0.4, 0);
   EXPECT(missed > 0 && evaluate_score(&d, &v, &v.scores, &err));
   for (int low = 0; low < 2; low++) {
-    RunPage page = {0};
-    PageEvaluation *e = &page.evaluation;
-    detection_page(&d, &v, low ? 0.4 : 0.5, e);
+    EvaluationReport report = {0};
+    const EvaluationReport *e = &report;
+    detection_report(&d, &v, low ? 0.4 : 0.5, &report);
     EXPECT(e->confusion.background && e->confusion.classes == d.classes);
     EXPECT_INT(confusion_right(&e->confusion), objects - missed);
     EXPECT_INT(confusion_detections(&e->confusion), objects - missed + low);
@@ -103,14 +103,14 @@ TEST(detection_page_of_an_evaluation) {
     double sum = 0;
     for (int k = 0; k < e->categories; k++) sum += e->category[k].value[0];
     EXPECT(sum == objects && e->category[0].value[3] <= e->category[1].value[3]); // by mask AP
-    EXPECT(e->pictures > 2 && e->picture[0].truth && e->picture[0].found);
+    EXPECT(e->pictures > 2 && e->picture[0].truth.bytes && e->picture[0].found.bytes);
     char *caption = xasprintf("quality 0.00: 0 found, %d missed, 0 false", missed);
     EXPECT_STR(e->picture[0].caption, caption);
     EXPECT_STR(e->picture[0].group, "The worst");
     EXPECT_STR(e->picture[e->pictures - 1].group, "The best");
     EXPECT(strstr(e->picture[e->pictures - 1].caption, "quality 1.00"));
     free(caption);
-    run_page_free(&page);
+    report_free(&report);
   }
   evaluation_free(&v);
   dataset_close(&d);

@@ -1,4 +1,4 @@
-#include "classification/classify_page.h"
+#include "classification/classify_report.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,28 +13,28 @@ enum { IMAGES, RECALL, PRECISION, F1 };
 static const char *const columns[] = {"images", "recall", "precision", "F1"};
 
 static int by_recall(const void *a, const void *b) {
-  const PageCategory *p = a, *q = b;
+  const ReportCategory *p = a, *q = b;
   const double x = p->value[RECALL], y = q->value[RECALL];
   if (isnan(x) || isnan(y)) return isnan(x) - isnan(y);
   return (x > y) - (x < y);
 }
 
-static void fill_classes(PageEvaluation *out) {
+static void fill_classes(EvaluationReport *out) {
   out->columns = COUNT(columns);
-  for (int i = 0; i < COUNT(columns); i++) out->column[i] = xstrdup(columns[i]);
+  for (int i = 0; i < COUNT(columns); i++) out->column[i] = columns[i];
   out->categories = out->confusion.classes;
   out->category = xcalloc((size_t)out->categories, sizeof *out->category);
   for (int k = 0; k < out->categories; k++) {
     const ClassFigures f = confusion_figures(&out->confusion, k);
     char number[CLASS_NUMBER];
-    out->category[k] = (PageCategory){
+    out->category[k] = (ReportCategory){
         .name = xstrdup(confusion_name(&out->confusion, k, number)),
         .value = {[IMAGES] = (double)f.images, [RECALL] = f.recall, [PRECISION] = f.precision, [F1] = f.f1}};
   }
   qsort(out->category, (size_t)out->categories, sizeof *out->category, by_recall);
 }
 
-static void fill_confusion(const Dataset *d, const Classification *c, PageEvaluation *out) {
+static void fill_confusion(const Dataset *d, const Classification *c, EvaluationReport *out) {
   const size_t classes = (size_t)c->classes;
   int64_t *count = xmalloc(classes * classes * sizeof *count);
   char **name = xcalloc(classes, sizeof *name);
@@ -59,18 +59,18 @@ static int by_prob(const void *a, const void *b) {
   return p->prob != q->prob ? (p->prob < q->prob) - (p->prob > q->prob) : p->image - q->image;
 }
 
-static const char *class_name(const PageEvaluation *out, int class, char number[CLASS_NUMBER]) {
+static const char *class_name(const EvaluationReport *out, int class, char number[CLASS_NUMBER]) {
   return confusion_name(&out->confusion, class, number);
 }
 
-static void add_picture(const Dataset *d, const Classification *c, int image, PageEvaluation *out) {
+static void add_picture(const Dataset *d, const Classification *c, int image, EvaluationReport *out) {
   const ClassRow *row = &c->row[image];
   const char *file = d->coco.images[d->image[image]].file_name;
   char truth[CLASS_NUMBER], found[CLASS_NUMBER];
   Thumbnail t;
   if (!thumbnail_open(&t, d, image, SIDE, NULL)) return; // it could be read a moment ago
-  out->picture[out->pictures++] = (PagePicture){
-      .group = xstrdup("Most surely wrong"),
+  out->picture[out->pictures++] = (ReportPicture){
+      .group = "Most surely wrong",
       .file = file ? xstrdup(file) : xasprintf("number %d", d->image[image]),
       .caption = xasprintf("%s, taken for %s: %.1f\u00a0%%", class_name(out, d->object[image].label, truth),
                            class_name(out, row->top[0], found), 100 * (double)row->prob[0]),
@@ -78,7 +78,7 @@ static void add_picture(const Dataset *d, const Classification *c, int image, Pa
   thumbnail_close(&t);
 }
 
-static void fill_pictures(const Dataset *d, const Classification *c, PageEvaluation *out) {
+static void fill_pictures(const Dataset *d, const Classification *c, EvaluationReport *out) {
   WrongImage *wrong = xmalloc((size_t)d->num_images * sizeof *wrong);
   int n = 0;
   for (int i = 0; i < d->num_images; i++)
@@ -90,7 +90,7 @@ static void fill_pictures(const Dataset *d, const Classification *c, PageEvaluat
   free(wrong);
 }
 
-void classify_page(const Dataset *d, const Classification *c, PageEvaluation *out) {
+void classify_report(const Dataset *d, const Classification *c, EvaluationReport *out) {
   fill_confusion(d, c, out);
   fill_classes(out);
   fill_pictures(d, c, out);

@@ -1,4 +1,4 @@
-#include "evaluation/task.h"
+#include "evaluation/metrics.h"
 #include <stdio.h>
 
 void metrics_add(Metrics *m, const char *name, double value) {

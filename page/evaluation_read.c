@@ -1,151 +1,12 @@
-#include "training/page_evaluation.h"
+#include "page/evaluation_read.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/record.h"
-
-// ---- writing --------------------------------------------------------------------------------------------------------
-
-// A string as JSON has it: that of an object of one member, without what stands around it.
-static void write_string(FILE *f, const char *text) {
-  Record r = {0};
-  record_begin(&r);
-  record_str(&r, "", text);
-  fputs(r.text + strlen("{\"\":"), f);
-  record_free(&r);
-}
-
-static void write_number(FILE *f, double value) {
-  char text[NUMBER_TEXT];
-  fputs(isfinite(value) ? number_text(value, text) : "null", f);
-}
-
-static void write_numbers(FILE *f, const double *value, int n) {
-  fputc('[', f);
-  for (int i = 0; i < n; i++) {
-    if (i) fputc(',', f);
-    write_number(f, value[i]);
-  }
-  fputc(']', f);
-}
-
-static void write_metrics(FILE *f, const PagePairs *p) {
-  fputs(",\n\"metrics\":{", f);
-  for (int i = 0; i < p->n; i++) {
-    if (i) fputc(',', f);
-    write_string(f, p->item[i].name);
-    fputc(':', f);
-    write_string(f, p->item[i].value);
-  }
-  fputc('}', f);
-}
-
-static void write_categories(FILE *f, const PageEvaluation *e) {
-  fputs(",\n\"columns\":[", f);
-  for (int i = 0; i < e->columns; i++) {
-    if (i) fputc(',', f);
-    write_string(f, e->column[i]);
-  }
-  fputs("],\n\"categories\":[", f);
-  for (int k = 0; k < e->categories; k++) {
-    fputs(k ? ",\n[" : "[", f);
-    write_string(f, e->category[k].name);
-    for (int i = 0; i < e->columns; i++) {
-      fputc(',', f);
-      write_number(f, e->category[k].value[i]);
-    }
-    fputc(']', f);
-  }
-  fputc(']', f);
-}
-
-static void write_panel(FILE *f, const PagePanel *p) {
-  fputs("{\"title\":", f);
-  write_string(f, p->title);
-  fputs(",\"x\":", f);
-  write_string(f, p->x_label);
-  fputs(",\"unit\":", f);
-  write_string(f, p->unit);
-  fputs(",\"curves\":[", f);
-  for (int i = 0; i < p->n; i++) {
-    fputs(i ? ",[" : "[", f);
-    write_string(f, p->curve[i].label);
-    fputc(',', f);
-    write_numbers(f, p->curve[i].x, p->curve[i].n);
-    fputc(',', f);
-    write_numbers(f, p->curve[i].y, p->curve[i].n);
-    fputc(']', f);
-  }
-  fputs("]}", f);
-}
-
-static void write_panels(FILE *f, const char *key, const PagePanels *p) {
-  fprintf(f, ",\n\"%s\":[", key);
-  for (int i = 0; i < p->n; i++) {
-    if (i) fputs(",\n", f);
-    write_panel(f, &p->item[i]);
-  }
-  fputc(']', f);
-}
-
-static void write_confusion(FILE *f, const Confusion *c) {
-  const char *comma = "";
-  if (!c->count) {
-    fputs(",\n\"confusion\":null", f);
-    return;
-  }
-  fprintf(f, ",\n\"confusion\":{\"background\":%s,\"names\":[", c->background ? "true" : "false");
-  for (int i = 0; i < c->classes; i++) {
-    char number[CLASS_NUMBER];
-    if (i) fputc(',', f);
-    write_string(f, confusion_name(c, i, number));
-  }
-  fputs("],\"cells\":[", f);
-  for (int i = 0; i < c->classes; i++)
-    for (int j = 0; j < c->classes; j++) {
-      const long long n = c->count[(size_t)i * (size_t)c->classes + (size_t)j];
-      if (!n) continue;
-      fprintf(f, "%s[%d,%d,%lld]", comma, i, j, n);
-      comma = ",";
-    }
-  fputs("]}", f);
-}
-
-static void write_pictures(FILE *f, const PageEvaluation *e) {
-  fputs(",\n\"pictures\":[", f);
-  for (int i = 0; i < e->pictures; i++) {
-    const PagePicture *p = &e->picture[i];
-    const char *const part[] = {p->group, p->file, p->caption, p->truth, p->found};
-    fputs(i ? ",\n[" : "[", f);
-    for (int k = 0; k < COUNT(part); k++) {
-      if (k) fputc(',', f);
-      write_string(f, part[k]);
-    }
-    fputc(']', f);
-  }
-  fputc(']', f);
-}
-
-bool page_evaluation_write(const char *path, const PageEvaluation *e, Err *err) {
-  AtomicFile out;
-  if (!file_begin(&out, path, err)) return false;
-  FILE *f = out.f;
-  fprintf(f, "{\"step\":%lld,\"images\":%d,\"left_out\":%d,\"rule\":", (long long)e->step, e->images, e->left_out);
-  write_string(f, e->rule);
-  write_metrics(f, &e->metrics);
-  write_categories(f, e);
-  write_panels(f, "panels", &e->panels);
-  write_panels(f, "category_panels", &e->category_panels);
-  write_confusion(f, &e->confusion);
-  write_pictures(f, e);
-  fputs("}\n", f);
-  return file_commit(&out, err);
-}
-
-// ---- reading --------------------------------------------------------------------------------------------------------
+#include "base/run_folder.h"
+#include "page/data_uri.h"
 
 // Owned; NULL for null.
 static char *read_text(Json *j) {
@@ -167,17 +28,6 @@ static double read_number(Json *j) {
   if (json_peek(j) != JSON_NULL) return json_number(j);
   json_skip(j);
   return NAN;
-}
-
-static void read_metrics(Json *j, PagePairs *p) {
-  const char *key;
-  if (json_begin_object(j))
-    while ((key = json_key(j))) {
-      char *name = xstrdup(key), *value = read_name(j);
-      page_pair_add(p, name, value);
-      free(name);
-      free(value);
-    }
 }
 
 static void read_columns(Json *j, PageEvaluation *e) {
@@ -317,7 +167,23 @@ static void read_confusion(Json *j, Confusion *c) {
   }
 }
 
-static void read_pictures(Json *j, PageEvaluation *e) {
+// A picture's address: of a file below the folder, which may be gone; older versions wrote the address itself.
+static char *address_of(const char *folder, char *name) {
+  static const char below[] = RUN_PICTURES "/";
+  char *address = NULL;
+  size_t size;
+  if (!name || !strncmp(name, "data:", 5)) return name;
+  if (!strncmp(name, below, sizeof below - 1) && !strchr(name + sizeof below - 1, '/')) {
+    char *path = xasprintf("%s/%s", folder, name), *bytes = file_read(path, &size, NULL);
+    if (bytes) address = data_uri((const uint8_t *)bytes, size);
+    free(bytes);
+    free(path);
+  }
+  free(name);
+  return address;
+}
+
+static void read_pictures(Json *j, const char *folder, PageEvaluation *e) {
   size_t cap = 0;
   if (json_begin_array(j))
     while (json_next(j)) {
@@ -334,10 +200,25 @@ static void read_pictures(Json *j, PageEvaluation *e) {
             json_skip(j);
         }
       if (!p->group || !p->truth) json_fail(j, "expected [group, file, caption, truth, found]");
+      p->truth = address_of(folder, p->truth);
+      p->found = address_of(folder, p->found);
+      if (!p->truth) page_picture_free(&e->picture[--e->pictures]);
     }
 }
 
-static void read_member(Json *j, const char *key, PageEvaluation *e) {
+static void read_pairs(Json *j, PagePairs *p) {
+  const char *key;
+  if (json_begin_object(j))
+    while ((key = json_key(j))) {
+      char *name = xstrdup(key), *value = read_name(j);
+      page_pair_add(p, name, value);
+      free(name);
+      free(value);
+    }
+}
+
+static void read_member(Json *j, const char *key, const char *folder, RunPage *page) {
+  PageEvaluation *e = &page->evaluation;
   if (!strcmp(key, "step"))
     e->step = json_int(j);
   else if (!strcmp(key, "images"))
@@ -347,7 +228,7 @@ static void read_member(Json *j, const char *key, PageEvaluation *e) {
   else if (!strcmp(key, "rule") && !e->rule)
     e->rule = read_text(j);
   else if (!strcmp(key, "metrics"))
-    read_metrics(j, &e->metrics);
+    read_pairs(j, &e->metrics);
   else if (!strcmp(key, "columns"))
     read_columns(j, e);
   else if (!strcmp(key, "categories") && !e->category)
@@ -359,34 +240,31 @@ static void read_member(Json *j, const char *key, PageEvaluation *e) {
   else if (!strcmp(key, "confusion"))
     read_confusion(j, &e->confusion);
   else if (!strcmp(key, "pictures") && !e->picture)
-    read_pictures(j, e);
+    read_pictures(j, folder, e);
+  else if (!strcmp(key, "name") && !page->name)
+    page->name = read_name(j);
+  else if (!strcmp(key, "state") && !page->state)
+    page->state = read_name(j);
+  else if (!strcmp(key, "facts"))
+    read_pairs(j, &page->facts);
+  else if (!strcmp(key, "settings"))
+    read_pairs(j, &page->settings);
   else
     json_skip(j);
 }
 
-bool page_evaluation_read(const char *path, PageEvaluation *e, Err *err) {
+bool evaluation_read(const char *path, const char *folder, RunPage *p, Err *err) {
   Json j;
   const char *key;
   size_t size;
   char *text = file_read(path, &size, err);
-  e->step = PAGE_UNSCORED;
+  p->evaluation.step = PAGE_UNSCORED;
   if (!text) return false;
   json_open(&j, path, text, size);
   if (json_begin_object(&j))
-    while ((key = json_key(&j))) read_member(&j, key, e);
+    while ((key = json_key(&j))) read_member(&j, key, folder, p);
   const bool ok = json_done(&j) || err_set(err, "%s", j.err.msg);
   json_close(&j);
   free(text);
   return ok;
-}
-
-int64_t page_evaluation_step(const char *path) {
-  int64_t step = -1;
-  char line[64] = "";
-  FILE *f = fopen(path, "r");
-  if (!f) return -1;
-  long long found;
-  if (fgets(line, sizeof line, f) && sscanf(line, "{\"step\":%lld", &found) == 1) step = found;
-  fclose(f);
-  return step;
 }

@@ -1,0 +1,17 @@
+// Metrics: the scores of an evaluation, by name.
+#pragma once
+#include "base/error.h"
+
+enum { MAX_METRICS = 32, METRIC_NAME = 32 };
+
+typedef struct Metrics { // scores of an evaluation
+  int n;
+  struct {
+    char name[METRIC_NAME]; // its key in the log
+    double value;
+  } metric[MAX_METRICS];
+  char summary[256]; // for people, one line
+  int images;        // that were scored
+  int left_out;      // of the split's, because they could not be read
+} Metrics;
+void metrics_add(Metrics *m, const char *name, double value);

@@ -1,0 +1,289 @@
+#include "evaluation/report.h"
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/run_folder.h"
+
+// ---- in memory ------------------------------------------------------------------------------------------------------
+
+ReportChart *report_chart_add(ReportCharts *c, const char *title) {
+  c->item = xrealloc(c->item, ((size_t)c->n + 1) * sizeof *c->item);
+  c->item[c->n] = (ReportChart){.title = xstrdup(title)};
+  return &c->item[c->n++];
+}
+
+ReportCurve *report_curve_add(ReportChart *c, const char *label, int points) {
+  CHECK(c->n < REPORT_CURVES);
+  c->curve[c->n] = (ReportCurve){.label = label,
+                                 .x = xcalloc((size_t)points, sizeof(double)),
+                                 .y = xcalloc((size_t)points, sizeof(double)),
+                                 .n = points};
+  return &c->curve[c->n++];
+}
+
+static void free_charts(ReportCharts *c) {
+  for (int i = 0; i < c->n; i++) {
+    for (int k = 0; k < c->item[i].n; k++) {
+      free(c->item[i].curve[k].x);
+      free(c->item[i].curve[k].y);
+    }
+    free(c->item[i].title);
+  }
+  free(c->item);
+}
+
+void report_free(EvaluationReport *r) {
+  for (int i = 0; i < r->categories; i++) free(r->category[i].name);
+  free(r->category);
+  free_charts(&r->charts);
+  free_charts(&r->category_charts);
+  free(r->rule);
+  for (int i = 0; r->confusion.name && i < r->confusion.classes; i++) free((char *)r->confusion.name[i]);
+  free((void *)r->confusion.name);
+  free((void *)r->confusion.count);
+  for (int i = 0; i < r->pictures; i++) {
+    free(r->picture[i].file);
+    free(r->picture[i].caption);
+    free(r->picture[i].truth.bytes);
+    free(r->picture[i].found.bytes);
+  }
+  free(r->picture);
+  *r = (EvaluationReport){0};
+}
+
+// ---- writing --------------------------------------------------------------------------------------------------------
+
+// A string as JSON has it: that of an object of one member, without what stands around it.
+static void write_string(FILE *f, const char *text) {
+  Record r = {0};
+  record_begin(&r);
+  record_str(&r, "", text);
+  fputs(r.text + strlen("{\"\":"), f);
+  record_free(&r);
+}
+
+static void write_number(FILE *f, double value) {
+  char text[NUMBER_TEXT];
+  fputs(isfinite(value) ? number_text(value, text) : "null", f);
+}
+
+static void write_numbers(FILE *f, const double *value, int n) {
+  fputc('[', f);
+  for (int i = 0; i < n; i++) {
+    if (i) fputc(',', f);
+    write_number(f, value[i]);
+  }
+  fputc(']', f);
+}
+
+// As text, as it was read back from a log; `comma` NULL: the first.
+static void write_metrics(FILE *f, const char **comma, const Metrics *m) {
+  char text[NUMBER_TEXT];
+  for (int i = 0; m && i < m->n; i++) {
+    fputs(*comma, f);
+    write_string(f, m->metric[i].name);
+    fputc(':', f);
+    write_string(f, number_text(m->metric[i].value, text));
+    *comma = ",";
+  }
+}
+
+static void write_categories(FILE *f, const EvaluationReport *r) {
+  fputs(",\n\"columns\":[", f);
+  for (int i = 0; i < r->columns; i++) {
+    if (i) fputc(',', f);
+    write_string(f, r->column[i]);
+  }
+  fputs("],\n\"categories\":[", f);
+  for (int k = 0; k < r->categories; k++) {
+    fputs(k ? ",\n[" : "[", f);
+    write_string(f, r->category[k].name);
+    for (int i = 0; i < r->columns; i++) {
+      fputc(',', f);
+      write_number(f, r->category[k].value[i]);
+    }
+    fputc(']', f);
+  }
+  fputc(']', f);
+}
+
+static void write_chart(FILE *f, const ReportChart *c) {
+  fputs("{\"title\":", f);
+  write_string(f, c->title);
+  fputs(",\"x\":\"recall\",\"unit\":\"precision\",\"curves\":[", f);
+  for (int i = 0; i < c->n; i++) {
+    fputs(i ? ",[" : "[", f);
+    write_string(f, c->curve[i].label);
+    fputc(',', f);
+    write_numbers(f, c->curve[i].x, c->curve[i].n);
+    fputc(',', f);
+    write_numbers(f, c->curve[i].y, c->curve[i].n);
+    fputc(']', f);
+  }
+  fputs("]}", f);
+}
+
+static void write_charts(FILE *f, const char *key, const ReportCharts *c) {
+  fprintf(f, ",\n\"%s\":[", key);
+  for (int i = 0; i < c->n; i++) {
+    if (i) fputs(",\n", f);
+    write_chart(f, &c->item[i]);
+  }
+  fputc(']', f);
+}
+
+static void write_confusion(FILE *f, const Confusion *c) {
+  const char *comma = "";
+  if (!c->count) {
+    fputs(",\n\"confusion\":null", f);
+    return;
+  }
+  fprintf(f, ",\n\"confusion\":{\"background\":%s,\"names\":[", c->background ? "true" : "false");
+  for (int i = 0; i < c->classes; i++) {
+    char number[CLASS_NUMBER];
+    if (i) fputc(',', f);
+    write_string(f, confusion_name(c, i, number));
+  }
+  fputs("],\"cells\":[", f);
+  for (int i = 0; i < c->classes; i++)
+    for (int j = 0; j < c->classes; j++) {
+      const long long n = c->count[(size_t)i * (size_t)c->classes + (size_t)j];
+      if (!n) continue;
+      fprintf(f, "%s[%d,%d,%lld]", comma, i, j, n);
+      comma = ",";
+    }
+  fputs("]}", f);
+}
+
+// ---- pictures -------------------------------------------------------------------------------------------------------
+
+typedef struct PictureNames { // of the files of a report, below its folder; NULL: none
+  char *truth, *found;
+} PictureNames;
+
+// Not on disk at once: the next evaluation makes others.
+static bool write_bytes(const char *path, const Jpeg *jpeg, Err *err) {
+  FILE *f = fopen(path, "wb");
+  const bool written = f && fwrite(jpeg->bytes, 1, jpeg->size, f) == jpeg->size;
+  const bool closed = f && fclose(f) == 0;
+  return (written && closed) || err_set(err, "%s: %s", path, strerror(errno));
+}
+
+static bool write_picture(const ReportFile *to, int i, const char *what, const Jpeg *jpeg, char **name, Err *err) {
+  if (!jpeg->bytes) return true;
+  *name = xasprintf(RUN_PICTURES "/%s-%02d-%s.jpg", to->stem, i + 1, what);
+  char *path = xasprintf("%s/%s", to->folder, *name);
+  const bool ok = write_bytes(path, jpeg, err);
+  free(path);
+  return ok;
+}
+
+static bool write_pictures(const ReportFile *to, const EvaluationReport *r, PictureNames *names, Err *err) {
+  char *folder = xasprintf("%s/" RUN_PICTURES, to->folder);
+  bool ok = !r->pictures || dirs_make(folder, err);
+  for (int i = 0; ok && i < r->pictures; i++)
+    ok = write_picture(to, i, "truth", &r->picture[i].truth, &names[i].truth, err) &&
+         write_picture(to, i, "found", &r->picture[i].found, &names[i].found, err);
+  free(folder);
+  return ok;
+}
+
+static bool is_one_of(const PictureNames *names, int n, const char *name) {
+  for (int i = 0; i < n; i++) {
+    const char *const both[] = {names[i].truth, names[i].found};
+    for (int k = 0; k < 2; k++)
+      if (both[k] && !strcmp(both[k] + sizeof RUN_PICTURES, name)) return true; // behind the folder and its slash
+  }
+  return false;
+}
+
+// Whether it is the name of a picture of ours.
+static bool is_of_series(const char *name, const char *series) {
+  const char *end = strrchr(name, '-');
+  return !strncmp(name, series, strlen(series)) && end && (!strcmp(end, "-truth.jpg") || !strcmp(end, "-found.jpg"));
+}
+
+static void remove_pictures(const char *folder, const char *series, const PictureNames *but, int n) {
+  char *path = xasprintf("%s/" RUN_PICTURES, folder);
+  DIR *dir = opendir(path);
+  for (struct dirent *entry; dir && (entry = readdir(dir));)
+    if (is_of_series(entry->d_name, series) && !is_one_of(but, n, entry->d_name))
+      unlinkat(dirfd(dir), entry->d_name, 0);
+  if (dir) closedir(dir);
+  free(path);
+}
+
+static void list_pictures(FILE *f, const EvaluationReport *r, const PictureNames *names) {
+  fputs(",\n\"pictures\":[", f);
+  for (int i = 0; i < r->pictures; i++) {
+    const ReportPicture *p = &r->picture[i];
+    const char *const part[] = {p->group, p->file, p->caption, names[i].truth, names[i].found};
+    fputs(i ? ",\n[" : "[", f);
+    for (int k = 0; k < COUNT(part); k++) {
+      if (k) fputc(',', f);
+      write_string(f, part[k]);
+    }
+    fputc(']', f);
+  }
+  fputc(']', f);
+}
+
+// ---- the file -------------------------------------------------------------------------------------------------------
+
+static bool write_file(const ReportFile *to, const EvaluationReport *r, const PictureNames *names, Err *err) {
+  AtomicFile out;
+  const char *comma = "";
+  char *path = xasprintf("%s/%s", to->folder, to->name);
+  const bool ok = file_begin(&out, path, err);
+  free(path);
+  if (!ok) return false;
+  FILE *f = out.f;
+  fprintf(f, "%s,\"images\":%d,\"left_out\":%d,\"rule\":", to->head->text, to->scores->images, to->scores->left_out);
+  write_string(f, r->rule);
+  fputs(",\n\"metrics\":{", f);
+  write_metrics(f, &comma, to->before);
+  write_metrics(f, &comma, to->scores);
+  fputc('}', f);
+  write_categories(f, r);
+  write_charts(f, "panels", &r->charts);
+  write_charts(f, "category_panels", &r->category_charts);
+  write_confusion(f, &r->confusion);
+  list_pictures(f, r, names);
+  fputs("}\n", f);
+  return file_commit(&out, err);
+}
+
+bool report_write(const ReportFile *to, const EvaluationReport *r, Err *err) {
+  PictureNames *names = xcalloc((size_t)r->pictures, sizeof *names);
+  const bool ok = write_pictures(to, r, names, err) && write_file(to, r, names, err);
+  if (ok) remove_pictures(to->folder, to->series, names, r->pictures);
+  for (int i = 0; i < r->pictures; i++) {
+    free(names[i].truth);
+    free(names[i].found);
+  }
+  free(names);
+  return ok;
+}
+
+void report_remove(const char *folder, const char *name, const char *series) {
+  char *path = xasprintf("%s/%s", folder, name);
+  unlink(path);
+  free(path);
+  remove_pictures(folder, series, NULL, 0);
+}
+
+int64_t report_step(const char *path) {
+  int64_t step = -1;
+  char line[64] = "";
+  FILE *f = fopen(path, "r");
+  if (!f) return -1;
+  long long found;
+  if (fgets(line, sizeof line, f) && sscanf(line, "{\"step\":%lld", &found) == 1) step = found;
+  fclose(f);
+  return step;
+}

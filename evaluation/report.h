@@ -1,0 +1,75 @@
+// What an evaluation tells people, and the facts of it in a folder: a file of JSON, and pictures.
+#pragma once
+#include <stdint.h>
+#include "base/record.h"
+#include "data/coco/confusion.h"
+#include "data/pictures/thumbnail.h"
+#include "evaluation/metrics.h"
+
+enum { REPORT_COLUMNS = 8, REPORT_CURVES = 3, REPORT_CATEGORY_CHARTS = 100 };
+
+typedef struct ReportCategory {
+  char *name;
+  double value[REPORT_COLUMNS]; // NaN: there is none
+} ReportCategory;
+
+typedef struct ReportCurve { // precision over recall
+  const char *label;
+  double *x, *y;
+  int n;
+} ReportCurve;
+typedef struct ReportChart { // on the same axes
+  char *title;
+  ReportCurve curve[REPORT_CURVES];
+  int n;
+} ReportChart;
+typedef struct ReportCharts {
+  ReportChart *item;
+  int n;
+} ReportCharts;
+ReportChart *report_chart_add(ReportCharts *c, const char *title); // copies the title
+ReportCurve *report_curve_add(ReportChart *c, const char *label, int points);
+
+// An image, and beside it what a model made of it.
+typedef struct ReportPicture {
+  const char *group; // "The worst": pictures of one group stand together
+  char *file;        // as it is called
+  char *caption;     // one line
+  Jpeg truth, found; // found NULL: there is one picture
+} ReportPicture;
+
+typedef struct EvaluationReport {
+  const char *column[REPORT_COLUMNS]; // what the values of categories are: a count, then shares
+  int columns;
+  ReportCategory *category; // in the order in which they are shown
+  int categories;
+  ReportCharts charts, category_charts; // of categories at most REPORT_CATEGORY_CHARTS
+  char *rule;                           // what the confusion counts, in a sentence; NULL: there is none
+  Confusion confusion;                  // owned, names included
+  ReportPicture *picture;
+  int pictures;
+} EvaluationReport;
+void report_free(EvaluationReport *r);
+
+typedef struct ReportFile {
+  const char *folder, *name;      // "evaluation.json"
+  const char *series, *stem;      // pictures are called STEM-01-truth.jpg, all of a series by what they begin with
+  const Record *head;             // begun: members that come first
+  const Metrics *before, *scores; // before NULL: none
+} ReportFile;
+// Writes FOLDER/pictures/… and then FOLDER/NAME as a whole, and removes earlier pictures of the series. Numbers that
+// are not finite are null.
+//   of `head`; images, left_out; rule
+//   metrics     {name: value as text}
+//   columns     names of the values of a category
+//   categories  [[name, value, …]]
+//   panels, category_panels  [{title, x, unit, curves: [[label, [x …], [y …]]]}]
+//   confusion   {background, names, cells: [[truth, found, how often]]}, those that are not 0; null: there is none
+//   pictures    [[group, file, caption, truth, found]]: names of files below FOLDER, found null where there is one
+//               picture
+bool report_write(const ReportFile *f, const EvaluationReport *r, Err *err);
+// What an evaluation in a run's folder was of: the step that its head begins with; -1: no file, or none that can be
+// read.
+int64_t report_step(const char *path);
+// Removes the file, and the pictures of the series.
+void report_remove(const char *folder, const char *name, const char *series);

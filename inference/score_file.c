@@ -1,0 +1,68 @@
+#include "inference/score_file.h"
+#include <stdlib.h>
+#include "base/alloc.h"
+#include "base/run_folder.h"
+#include "models/model.h"
+
+const double score_file_least = 0.5;
+
+static void record_facts(Record *head, const InferOptions *o, const Model *model, const Metrics *m) {
+  Record facts = {0};
+  record_begin(&facts);
+  record_str(&facts, "model", model->name);
+  record_str(&facts, "weights", o->weights);
+  record_str(&facts, "data", o->data);
+  record_str(&facts, "split", o->split);
+  record_str(&facts, "scores", m->summary);
+  record_raw(head, "facts", record_end(&facts));
+  record_free(&facts);
+}
+
+static void record_number(Record *r, const char *name, double value) {
+  char text[NUMBER_TEXT];
+  record_str(r, name, number_text(value, text));
+}
+
+static void record_settings(Record *head, const InferOptions *o, const ModelConfig *config) {
+  static const char *const yes[] = {"no", "yes"};
+  Record settings = {0};
+  record_begin(&settings);
+  record_number(&settings, "score", config->min_score);
+  record_number(&settings, "size", config->size);
+  record_number(&settings, "max-size", config->max_size);
+  record_number(&settings, "limit", o->limit);
+  record_str(&settings, "amp", amp_names[o->amp]);
+  record_str(&settings, "tf32", yes[o->tf32]);
+  record_str(&settings, "exif", yes[o->exif]);
+  record_raw(head, "settings", record_end(&settings));
+  record_free(&settings);
+}
+
+bool score_file_spares(const InferOptions *o, FileSet *inputs, Err *err) {
+  static const char *const names[] = {SCORES, SCORES_PAGE};
+  bool ok = true;
+  for (int i = 0; ok && i < COUNT(names); i++) {
+    char *path = xasprintf("%s/%s", o->out, names[i]);
+    ok = file_set_spares(inputs, path, err);
+    free(path);
+  }
+  return ok;
+}
+
+bool score_file_write(const InferRun *run, const Metrics *m, const EvaluationReport *r, Err *err) {
+  const InferOptions *o = run->o;
+  Record head = {0};
+  char *state = xasprintf("%s of %s", o->split, o->data);
+  record_begin(&head);
+  record_str(&head, "name", o->weights);
+  record_str(&head, "state", state);
+  record_facts(&head, o, model_of(run->config), m);
+  record_settings(&head, o, run->config);
+  const bool ok = report_write(
+      &(ReportFile){
+          .folder = o->out, .name = SCORES, .series = "scores-", .stem = "scores", .head = &head, .scores = m},
+      r, err);
+  record_free(&head);
+  free(state);
+  return ok && (!run->draw || run->draw(o->out, err));
+}

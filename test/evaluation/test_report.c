@@ -1,0 +1,127 @@
+// What an evaluation leaves in a folder: what is written is read back by the page, and of pictures the last stay.
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/run_folder.h"
+#include "evaluation/report.h"
+#include "page/evaluation_read.h"
+#include "test/harness/command.h"
+#include "test/harness/small_set.h"
+#include "test/harness/test.h"
+
+static Jpeg jpeg_of(char byte) {
+  Jpeg j = {.bytes = xmalloc(1), .size = 1};
+  j.bytes[0] = (uint8_t)byte;
+  return j;
+}
+
+static void fill(EvaluationReport *r) {
+  *r = (EvaluationReport){.rule = xstrdup("a \"rule\""), .column = {"objects", "AP"}, .columns = 2, .categories = 1};
+  r->category = xcalloc(1, sizeof *r->category);
+  r->category[0] = (ReportCategory){.name = xstrdup("<cat>\n"), .value = {3, NAN}};
+  ReportCharts *of[] = {&r->charts, &r->category_charts};
+  for (int i = 0; i < 2; i++) {
+    const ReportCurve *c = report_curve_add(report_chart_add(of[i], i ? "cat" : "Boxes"), "IoU 0.5", 2);
+    c->y[0] = 1.0 / 3;
+    c->x[1] = 0.1;
+    c->y[1] = NAN;
+  }
+  int64_t *count = xcalloc(4, sizeof *count);
+  const char **name = xcalloc(2, sizeof *name);
+  count[1] = 7;
+  name[0] = xstrdup("<cat>\n");
+  name[1] = xstrdup("background");
+  r->confusion = (Confusion){.classes = 2, .count = count, .name = name, .background = true};
+  r->pictures = 1;
+  r->picture = xcalloc(1, sizeof *r->picture);
+  r->picture[0] =
+      (ReportPicture){.group = "worst", .file = xstrdup("a.png"), .caption = xstrdup("c"), .truth = jpeg_of(0)};
+}
+
+static void expect_panel(const PagePanels *p, const char *title) {
+  if (!EXPECT(p->n == 1 && p->item[0].n == 1 && p->item[0].curve[0].n == 2)) return;
+  EXPECT_STR(p->item[0].title, title);
+  EXPECT_STR(p->item[0].x_label, "recall");
+  EXPECT_STR(p->item[0].unit, "precision");
+  const PageCurve *c = &p->item[0].curve[0];
+  EXPECT_STR(c->label, "IoU 0.5");
+  EXPECT(c->x[0] == 0 && c->y[0] == 1.0 / 3 && c->x[1] == 0.1 && isnan(c->y[1]));
+}
+
+static bool write_report(const char *folder, int64_t step, const EvaluationReport *r, Err *err) {
+  char stem[32];
+  Metrics before = {0}, scores = {.images = 9, .left_out = 2};
+  Record head = {0};
+  record_begin(&head);
+  record_int(&head, "step", step);
+  metrics_add(&before, "val_loss", 0.5);
+  metrics_add(&scores, "segm_AP", 0.125);
+  snprintf(stem, sizeof stem, "step-%lld", (long long)step);
+  const ReportFile file = {folder, RUN_EVALUATION, "step-", stem, &head, &before, &scores};
+  const bool ok = report_write(&file, r, err);
+  record_free(&head);
+  return ok;
+}
+
+static const char *below(const char *folder, const char *name) {
+  static char path[4096];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  return path;
+}
+
+TEST(report_is_read_as_written) {
+  EvaluationReport was = {0};
+  RunPage is = {0};
+  Err err;
+  char *folder = xstrdup(in_tmp("report"));
+  CHECK(dirs_make(folder, &err));
+  fill(&was);
+  EXPECT(write_report(folder, 1LL << 40, &was, &err));
+  EXPECT(report_step(below(folder, RUN_EVALUATION)) == 1LL << 40);
+  const PageEvaluation *e = &is.evaluation;
+  if (EXPECT(evaluation_read(below(folder, RUN_EVALUATION), folder, &is, &err))) {
+    EXPECT(e->step == 1LL << 40 && e->images == 9 && e->left_out == 2 && e->columns == 2 && e->categories == 1);
+    EXPECT_STR(e->rule, "a \"rule\"");
+    EXPECT_STR(e->metrics.item[0].name, "val_loss");
+    EXPECT_STR(e->metrics.item[1].value, "0.125");
+    EXPECT_STR(e->column[1], "AP");
+    EXPECT_STR(e->category[0].name, "<cat>\n");
+    EXPECT(e->category[0].value[0] == 3 && isnan(e->category[0].value[1]));
+    expect_panel(&e->panels, "Boxes");
+    expect_panel(&e->category_panels, "cat");
+    EXPECT(e->confusion.classes == 2 && e->confusion.background && e->confusion.count[1] == 7 &&
+           e->confusion.count[0] == 0 && e->confusion.count[2] == 0);
+    EXPECT_STR(e->confusion.name[1], "background");
+    EXPECT(e->pictures == 1 && !e->picture[0].found);
+    EXPECT_STR(e->picture[0].truth, "data:image/jpeg;base64,AA==");
+  }
+  report_free(&was);
+  run_page_free(&is);
+  free(folder);
+}
+
+// Pictures of the evaluation before go, what is not ours stays, and a picture that is gone is left out.
+TEST(report_keeps_the_last_pictures) {
+  static const char *const kept[] = {"pictures/step-20-01-truth.jpg", "pictures/step-own.jpg",
+                                     "pictures/scores-01-truth.jpg"};
+  EvaluationReport r = {0};
+  RunPage page = {0};
+  Err err;
+  char *folder = xstrdup(in_tmp("report-pictures"));
+  CHECK(dirs_make(below(folder, "pictures"), &err));
+  for (int i = 1; i < COUNT(kept); i++) write_text(below(folder, kept[i]), "kept");
+  fill(&r);
+  EXPECT(write_report(folder, 10, &r, &err) && path_is_file(below(folder, "pictures/step-10-01-truth.jpg")));
+  EXPECT(write_report(folder, 20, &r, &err) && !path_is_file(below(folder, "pictures/step-10-01-truth.jpg")));
+  for (int i = 0; i < COUNT(kept); i++) EXPECT(path_is_file(below(folder, kept[i])));
+  EXPECT_INT(unlink(below(folder, kept[0])), 0);
+  EXPECT(evaluation_read(below(folder, RUN_EVALUATION), folder, &page, &err));
+  EXPECT_INT(page.evaluation.pictures, 0);
+  EXPECT(write_report(folder, 30, &r, &err));
+  report_remove(folder, RUN_EVALUATION, "step-");
+  EXPECT_INT(report_step(below(folder, RUN_EVALUATION)), -1);
+  EXPECT(!path_is_file(below(folder, "pictures/step-30-01-truth.jpg")) && path_is_file(below(folder, kept[1])));
+  run_page_free(&page);
+  report_free(&r);
+  free(folder);
+}
