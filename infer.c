@@ -9,7 +9,7 @@
 #include "page/page_draw.h"
 
 static JobOptions job_options(const InferOptions *o) {
-  return (JobOptions){.gpus = o->ranks,
+  return (JobOptions){.gpus = o->gpus,
                       .device = o->device,
                       .rendezvous = o->rendezvous,
                       .timeout = o->timeout,

@@ -6,15 +6,6 @@
 #include "comm/cores.h"
 #include "comm/ranks.h"
 
-bool job_parse(const char *gpus, int *ranks, Err *err) {
-  char *end;
-  const long n = strtol(gpus, &end, 10);
-  *ranks = !strcmp(gpus, "all") ? 0 : (int)n;
-  if (*ranks == 0 && !strcmp(gpus, "all")) return true;
-  if (end > gpus && !*end && n >= 1 && n <= MAX_CREW) return true;
-  return err_set(err, "--gpus %s: give a number from 1 to %d, or all", gpus, MAX_CREW);
-}
-
 static void meet(Job *j, const JobOptions *o) {
   Err err;
   const CommOptions options = {

@@ -26,9 +26,6 @@ typedef struct Job {
   int64_t left;    // job_leave's of the attempts before; 0: none
 } Job;
 
-// What --gpus says: a number, or "all", which is 0.
-bool job_parse(const char *gpus, int *ranks, Err *err);
-
 // Before anything is set up, and before a device wakes up: looks which GPUs there are. Ranks of another starter have
 // met when it returns.
 void job_begin(Job *j, const JobOptions *o);

@@ -2,6 +2,8 @@
 #include "base/file.h"
 #include "comm/job.h"
 
+const OptionWord infer_all[] = {{"all", 0}, {0}}, infer_never[] = {{"never", 0}, {0}}, infer_off[] = {{"off", 0}, {0}};
+
 InferOptions infer_options(int argc, char **argv) {
   InferOptions o = {OPTION_DEFAULTS(INFER_OPTIONS)};
   OPTION_TABLE(table, InferOptions, INFER_OPTIONS);
@@ -18,9 +20,7 @@ InferOptions infer_options(int argc, char **argv) {
   if ((o.eval || o.benchmark) && !o.data) die(EXIT_USAGE, "--%s needs --data DIR", o.eval ? "eval" : "benchmark");
   if ((o.profile || o.energy > 0) && !o.benchmark)
     die(EXIT_USAGE, "--%s needs --benchmark", o.profile ? "profile" : "energy");
-  Err err;
-  if (!job_parse(o.gpus, &o.ranks, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (!o.data && o.ranks != 1) die(EXIT_USAGE, "--gpus shares out --data DIR: leave it out where images are named");
+  if (!o.data && o.gpus != 1) die(EXIT_USAGE, "--gpus shares out --data DIR: leave it out where images are named");
   if (o.data && (o.labels || o.crops))
     die(EXIT_USAGE, "--%s is for images that are named: name the folder of --data's images",
         o.labels ? "labels" : "crops");
@@ -28,7 +28,7 @@ InferOptions infer_options(int argc, char **argv) {
     die(EXIT_USAGE, "--%s splits --data DIR: leave it out where images are named",
         o.val_fraction > 0 ? "val-fraction" : "split-seed");
   if (o.split_seed >= 0 && o.val_fraction <= 0)
-    die(EXIT_USAGE, "--split-seed draws the share of --val-fraction P: give that, too");
+    die(EXIT_USAGE, "--split-seed draws the images of --val-fraction P: give that, too");
   if (o.data && o.tile) die(EXIT_USAGE, "--tile is for images that are named: name the folder of --data's images");
   if (o.tile && o.tile < CANVAS_MULTIPLE)
     die(EXIT_USAGE, "--tile %d is too small: tiles have at least %d pixels a side", o.tile, CANVAS_MULTIPLE);

@@ -236,9 +236,9 @@ static void bench(Device *dev, Sgemm *sgemm, const GemmCase *c, Direction d, int
 
 // clang-format off
 #define BENCH_GEMM_OPTIONS(X)                                                                                          \
-  X(INT,    rounds, 15, 1, MAX_ROUNDS, "N",    "runs of each")                                                         \
-  X(STRING, layer,  NULL,              "TEXT", "only layers with this in their name")                                  \
-  X(FLAG,   json,   false,                     "one JSON object a line")
+  X(INT, rounds, 15, 1, MAX_ROUNDS, "N", "number of runs of each product")                                             \
+  X(STRING, layer, NULL, "TEXT", "only layers with this in their name", .usual = "all layers")                         \
+  X(FLAG, json, false, "print one JSON object per line")
 // clang-format on
 
 typedef struct BenchGemmOptions {

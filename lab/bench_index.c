@@ -131,9 +131,9 @@ static void measure(const char *path, const char *index) {
 
 // clang-format off
 #define BENCH_INDEX_OPTIONS(X)                                                                                         \
-  X(STRING, write, NULL, "FILE", "make the file")                                                                      \
-  X(STRING, read,  NULL, "FILE", "read it, and say how that went")                                                     \
-  X(STRING, index, NULL, "DIR",  "folder for its index; or none")
+  X(STRING, write, NULL, "FILE", "write a file of annotations")                                                        \
+  X(STRING, read, NULL, "FILE", "read it, and print how long that took")                                               \
+  X(STRING, index, NULL, "DIR", "folder for its index", .usual = "no index")
 // clang-format on
 
 typedef struct BenchIndexOptions {

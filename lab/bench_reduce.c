@@ -24,16 +24,16 @@ static const char *name_of(DType t) { return t == F32 ? "fp32" : "bf16"; }
 
 // clang-format off
 #define BENCH_REDUCE_OPTIONS(X)                                                                                        \
-  X(INT,    gpus,    0, 0, 1024,                 "N",       "ranks of this machine; 0 = one for every GPU")            \
-  X(STRING, device,  "auto",                     "NAME",    "auto, cpu or cuda:N")                                     \
-  X(STRING, ctas,    "0",                        "LIST",    "thread blocks that NCCL may take, as 0,4,8; 0 = its "     \
-                                                            "choice")                                                  \
-  X(FLOAT,  max_mb,  300, 0.0625f, 1e6,         "X",       "only sizes up to so many MB")                             \
-  X(INT,    rounds,  15, 1, MAX_REDUCE_ROUNDS,   "N",       "of which the median is taken")                            \
-  X(INT,    repeats, 0, 0, 10000,                "N",       "means in a round; 0 = by size, 4 to 100")                 \
-  X(STRING, rendezvous, NULL,                    "WHERE",   "file:PATH or tcp:HOST:PORT, where ranks meet")            \
-  X(FLOAT,  timeout, 60, 1, 86400,               "SECONDS", "until a silent rank is lost")                             \
-  X(FLOAT,  rendezvous_timeout, 300, 1, 86400,   "SECONDS", "until all ranks have to be there")
+  X(INT, gpus, 0, 1, 1024, "N", "processes on this machine", .usual = "one per GPU")                                   \
+  X(STRING, device, "auto", "NAME", "cpu, cuda:N, or auto: a GPU if there is one")                                     \
+  X(STRING, ctas, "0", "LIST", "thread blocks that NCCL may use, such as 0,4,8; 0: as many as it chooses")             \
+  X(FLOAT, max_mb, 300, 0.0625f, 1e6, "MB", "largest size")                                                            \
+  X(INT, rounds, 15, 1, MAX_REDUCE_ROUNDS, "N", "number of rounds, of which the median is taken")                      \
+  X(INT, repeats, 0, 1, 10000, "N", "reductions per round", .usual = "4 to 100, by size")                              \
+  X(STRING, rendezvous, NULL, "PLACE", "where processes meet: tcp:HOST:PORT or file:PATH",                             \
+    .usual = "as torchrun, srun or mpirun say")                                                                        \
+  X(FLOAT, timeout, 60, 1, 86400, "SECONDS", "silence after which a process counts as lost")                           \
+  X(FLOAT, rendezvous_timeout, 300, 1, 86400, "SECONDS", "how long processes wait for each other at the start")
 // clang-format on
 
 typedef struct BenchReduceOptions {

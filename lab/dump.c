@@ -16,24 +16,23 @@
 
 // clang-format off
 #define DUMP_OPTIONS(X)                                                                                                \
-  X(STRING, weights, NULL,            "FILE", "a checkpoint")                                                          \
-  X(STRING, data,    NULL,            "DIR",  "a COCO data set")                                                       \
-  X(STRING, split,   "val",           "NAME", "of --data")                                                             \
-  X(INT,    limit,   0, 0, INT32_MAX, "N",    "only the first N images; 0 = all")                                      \
-  X(INT,    batch,   2, 1, 64,        "N",    "images")                                                                \
-  X(INT,    height,  0, 0, 8192,      "N",    "of the canvas; 0 = as the images ask for")                              \
-  X(INT,    width,   0, 0, 8192,      "N",    "of the canvas; 0 = as the images ask for")                              \
-  X(STRING, device,  "cpu64",         "NAME", "cpu64, cpu, cuda:0 …")                                                  \
-  X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16",                                                                         \
-                                              "16-bit (GPU)")                                                          \
-  X(FLAG,   tf32,    false,                   "fp32 convolutions in TF32 (GPU)")                                       \
-  X(FLAG,   train,   false,                   "two steps of training, not inference")                                  \
-  X(FLAG,   inputs,  false,                   "the batch alone, nothing computed")                                     \
-  X(FLAG,   all,     false,                   "every activation and gradient, not only what leaves a stage")           \
-  X(STRING, feed,    NULL,            "FILE", "tensors that replace ours")                                             \
-  X(INT64,  seed,    1, 0, 0,         "N",    "of order, flips and sampling")                                          \
-  X(FLOAT,  flip,    0, 0, 1,         "P",    "as ./train")                                                            \
-  X(STRING, out,     NULL,            "FILE", "what to write")
+  X(STRING, weights, NULL, "FILE", "weights")                                                                          \
+  X(STRING, data, NULL, "DIR", "COCO data set")                                                                        \
+  X(STRING, split, "val", "NAME", "split of --data")                                                                   \
+  X(INT, limit, 0, 1, INT32_MAX, "N", "only the first N images", .usual = "all images")                                \
+  X(INT, batch, 2, 1, 64, "N", "images in the batch")                                                                  \
+  X(INT, height, 0, 1, 8192, "PIXELS", "height of the canvas", .usual = "as the images need")                          \
+  X(INT, width, 0, 1, 8192, "PIXELS", "width of the canvas", .usual = "as the images need")                            \
+  X(STRING, device, "cpu64", "NAME", "cpu64, cpu, or cuda:N")                                                          \
+  X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16", "16-bit activations, on a GPU")                                         \
+  X(FLAG, tf32, false, "TF32 matrix products, on a GPU")                                                               \
+  X(FLAG, train, false, "two training steps instead of inference")                                                     \
+  X(FLAG, inputs, false, "write the batch alone, without computing")                                                   \
+  X(FLAG, all, false, "write every activation and gradient, not only those that leave a stage")                        \
+  X(STRING, feed, NULL, "FILE", "tensors that replace computed ones")                                                  \
+  X(INT64, seed, 1, 0, 0, "N", "seed of order, flips and sampling")                                                    \
+  X(FLOAT, flip, 0, 0, 1, "P", "probability of a horizontal flip")                                                     \
+  X(STRING, out, NULL, "FILE", "file to write")
 // clang-format on
 
 typedef struct DumpOptions {

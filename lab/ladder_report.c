@@ -140,9 +140,9 @@ static bool draw(const char *path, const LadderChart *all, Err *err) {
 
 // clang-format off
 #define LADDER_REPORT_OPTIONS(X)                                                                                       \
-  X(STRING, chart, NULL,           "FILE", "the SVG file to write")                                                    \
-  X(CHOICE, dtype, 0, dtype_names,         "of operands")                                                              \
-  X(INT,    batch, 4, 1, 64,       "N",    "images")
+  X(STRING, chart, NULL, "FILE", "SVG file to write")                                                                  \
+  X(CHOICE, dtype, 0, dtype_names, "type of the operands")                                                             \
+  X(INT, batch, 4, 1, 64, "N", "images per batch")
 // clang-format on
 
 typedef struct LadderReportOptions {

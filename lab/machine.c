@@ -8,7 +8,7 @@
 
 // clang-format off
 #define MACHINE_OPTIONS(X)                                                                                             \
-  X(STRING, device, "auto", "NAME", "cpu, cuda:N, or auto")
+  X(STRING, device, "auto", "NAME", "cpu, cuda:N, or auto: a GPU if there is one")
 // clang-format on
 
 typedef struct MachineOptions {

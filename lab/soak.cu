@@ -42,13 +42,13 @@ typedef struct Ledger {
 
 // clang-format off
 #define SOAK_OPTIONS(X)                                                                                                \
-  X(INT,    seconds, 600, 1, 1000000, "N",     "how long")                                                             \
-  X(STRING, rung,    NULL,            "NAME",  "chosen by problem unless given")                                       \
-  X(CHOICE, dtype,   0, precision_names,       "operands")                                                             \
-  X(INT,    batch,   4, 1, 64,        "N",     "images")                                                               \
-  X(INT,    rois,    512, MASKS_OF, 4096, "N", "sampled in an image, a quarter of them objects")                       \
-  X(INT64,  seed,    1, 0, 0,         "N",     "of problems and their order")                                          \
-  X(STRING, out,     NULL,            "FILE",  "append a record to this")
+  X(INT, seconds, 600, 1, 1000000, "SECONDS", "how long to run")                                                       \
+  X(STRING, rung, NULL, "NAME", "convolution kernels", .usual = "the fastest for each problem")                        \
+  X(CHOICE, dtype, 0, precision_names, "type of the operands")                                                         \
+  X(INT, batch, 4, 1, 64, "N", "images per batch")                                                                     \
+  X(INT, rois, 512, MASKS_OF, 4096, "N", "RoIs sampled in an image, a quarter of them objects")                        \
+  X(INT64, seed, 1, 0, 0, "N", "seed of the problems and their order")                                                 \
+  X(STRING, out, NULL, "FILE", "append a record to this file")
 // clang-format on
 
 typedef struct Soak {

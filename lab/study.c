@@ -21,15 +21,14 @@ static const char *const reruns[] = {"none", "failed", "changed", NULL};
 
 // clang-format off
 #define STUDY_OPTIONS(X)                                                                                               \
-  X(STRING, out,   NULL,  "DIR",           "where results, tables and plots are; out/NAME for NAME.plan")              \
-  X(STRING, set,   NULL,  "NAME=VALUE …",  "in place of what the plan gives")                                          \
-  X(STRING, only,  NULL,  "SETTING=VALUE …", "runs and shows these alone, as in batch=2,4")                            \
-  X(FLAG,   list,  false,                  "what would run, in its order; runs nothing")                               \
-  X(FLAG,   table, false,                  "tables and plots from what is there; runs nothing")                        \
-  X(FLAG,   merge, false,                  "the same, with the results of other machines, the files behind PLAN")      \
-  X(CHOICE, rerun, RERUN_NONE, reruns,     "again, although they have been run: those that failed, or whose command "  \
-                                           "has changed")                                                              \
-  X(FLOAT,  limit, INFINITY, 0, INFINITY, "SECONDS", "begin no run after so long")
+  X(STRING, out, NULL, "DIR", "folder of results, tables and plots", .usual = "out/NAME for NAME.plan")                \
+  X(STRING, set, NULL, "NAME=VALUE …", "replace values of the plan")                                                   \
+  X(STRING, only, NULL, "SETTING=VALUE …", "run and show only these, such as batch=2,4")                               \
+  X(FLAG, list, false, "list what would run, in order, and run nothing")                                               \
+  X(FLAG, table, false, "make tables and plots of the results there are, and run nothing")                             \
+  X(FLAG, merge, false, "the same, with results of other machines: the files behind PLAN")                             \
+  X(CHOICE, rerun, RERUN_NONE, reruns, "run again those that failed, or also those whose command has changed")         \
+  X(FLOAT, limit, INFINITY, 0, INFINITY, "SECONDS", "start no run after this time", .usual = "no limit")
 // clang-format on
 
 typedef struct StudyOptions {

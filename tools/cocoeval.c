@@ -53,17 +53,17 @@ static void note_boxless(const Coco *gt) {
 
 // clang-format off
 #define COCOEVAL_OPTIONS(X)                                                                                            \
-  X(STRING, gt,           NULL, "FILE",     "annotations in COCO's format")                                            \
-  X(STRING, dt,           NULL, "FILE",     "detections in COCO's result format")                                      \
-  X(CHOICE, iou,          EVAL_BBOX, eval_kinds, "what overlaps: boxes, masks, or masks and their boundaries")         \
-  X(STRING, max_dets,     "1,10,100", "A,B,C", "the best so many of each image and category count; AP needs 100")      \
-  X(FLAG,   per_category, false,            "a row for each category, too")                                            \
-  X(FLAG,   json,         false,            "one JSON object, categories included, instead")                           \
-  X(HEADING, "curves and confusion: to FILE.json or FILE.svg, or all there is of them into a FOLDER")                  \
-  X(STRING, curves,       NULL, "PATH",     "precision over recall, of each category and of all")                      \
-  X(STRING, confusion,    NULL, "PATH",     "which categories are taken for which, and the background; or FILE.txt")   \
-  X(FLOAT,  confusion_score, 0.5f, -INFINITY, INFINITY, "S", "of detections with this score or more")                  \
-  X(FLOAT,  confusion_iou,   0.5f, 0.01, 1, "IOU", "that overlap by this or more")
+  X(STRING, gt, NULL, "FILE", "annotations, in COCO's format")                                                         \
+  X(STRING, dt, NULL, "FILE", "detections, in COCO's result format")                                                   \
+  X(CHOICE, iou, EVAL_BBOX, eval_kinds, "what is compared: boxes, masks, or masks and their boundaries")               \
+  X(STRING, max_dets, "1,10,100", "A,B,C", "limits on the detections per image and category; AP needs 100")            \
+  X(FLAG, per_category, false, "also print a row per category")                                                        \
+  X(FLAG, json, false, "print one JSON object, categories included, instead")                                          \
+  X(HEADING, "Curves and confusion matrix: FILE.json or FILE.svg, or a FOLDER for both")                               \
+  X(STRING, curves, NULL, "PATH", "precision over recall, for each category and for all")                              \
+  X(STRING, confusion, NULL, "PATH", "which categories are taken for which, or for background; FILE.txt, too")         \
+  X(FLOAT, confusion_score, 0.5f, -INFINITY, INFINITY, "S", "smallest score of a detection in the confusion matrix")   \
+  X(FLOAT, confusion_iou, 0.5f, 0.01, 1, "IOU", "smallest overlap of a match in the confusion matrix")
 // clang-format on
 
 typedef struct CocoevalOptions {

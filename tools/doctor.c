@@ -17,21 +17,20 @@
 
 // clang-format off
 #define DOCTOR_OPTIONS(X)                                                                                              \
-  X(STRING, data,        NULL,         "DIR",        "COCO layout: annotations/instances_<split>*.json beside "        \
-                                                     "<split>*/; or IDX files; or train/CLASS/ and val/CLASS/")        \
-  X(STRING, train_split, "train",      "NAME",       "what to train on")                                               \
-  X(STRING, val_split,   "val",        "NAME",       "what to evaluate on")                                            \
-  X(STRING, model,       DEFAULT_MODEL, "NAME",      "whose size is the default")                                      \
-  X(INT,    size,        0, 0, 8192,   "N",          "shorter side in training, pixels; 0 = the model's")              \
-  X(INT,    max_size,    0, 0, 16384,  "N",          "longer side at most; 0 = 5/3 of --size, or the model's")         \
-  X(INT,    canvases,    2, 1, MAX_CANVASES, "N",    "how many padded shapes at most")                                 \
-  X(FLAG,   keep_empty,  false,                      "as of ./train")                                                  \
-  X(FLAG,   exif,        false,                      "as of ./train")                                                  \
-  X(FLAG,   decode,      true,                       "decode every image and rasterise every mask; --decode=false "    \
-                                                     "reads the annotations only")                                     \
-  X(FLAG,   json,        false,                      "one JSON object instead of text")                                \
-  X(STRING, html,        NULL,         "FILE",       "also write a page of images with their masks to leaf through")   \
-  X(INT,    html_images, 200, 1, 2000, "N",          "how many, those with something wrong first")
+  X(STRING, data, NULL, "DIR", "data set in COCO's layout, IDX files, or a folder per class in train/ and val/")       \
+  X(STRING, train_split, "train", "NAME", "split to train on")                                                         \
+  X(STRING, val_split, "val", "NAME", "split to evaluate on")                                                          \
+  X(STRING, model, DEFAULT_MODEL, "NAME", "model whose input size is the default")                                     \
+  X(INT, size, 0, 1, 8192, "PIXELS", "shorter side of the input", .usual = "the model's")                              \
+  X(INT, max_size, 0, 1, 16384, "PIXELS", "longest side of the input",                                                 \
+    .usual = "the model's; 5/3 of --size where that is given")                                                         \
+  X(INT, canvases, 2, 1, MAX_CANVASES, "N", "number of padded input shapes")                                           \
+  X(FLAG, keep_empty, false, "images without objects are trained on, too, as with ./train --keep-empty")               \
+  X(FLAG, exif, false, "images are turned as their EXIF orientation says, as with ./train --exif")                     \
+  X(FLAG, decode, true, "decode all images and rasterize all masks; --decode=false reads the annotations only")        \
+  X(FLAG, json, false, "print one JSON object instead of text")                                                        \
+  X(STRING, html, NULL, "FILE", "also write a page that shows images with their masks")                                \
+  X(INT, html_images, 200, 1, 2000, "N", "with --html: number of images, those with defects first")
 // clang-format on
 
 typedef struct DoctorOptions {

@@ -134,7 +134,7 @@ static void print_all(const Checkpoint *c, bool json, Record *j) {
 
 // clang-format off
 #define INSPECT_OPTIONS(X)                                                                                             \
-  X(FLAG, json, false, "one JSON object a line: metadata, then tensors")
+  X(FLAG, json, false, "print one JSON object per line: metadata, then tensors")
 // clang-format on
 
 typedef struct InspectOptions {

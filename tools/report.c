@@ -17,8 +17,8 @@ _Static_assert((int)MAX_RUNS <= (int)PLOT_COLOURS, "every run has a colour of it
 
 // clang-format off
 #define REPORT_OPTIONS(X)                                                                                              \
-  X(STRING, out,   NULL,   "FILE", "the file to write; of one run's folder its report.html unless it is given")        \
-  X(STRING, title, "Loss", "TEXT", "what stands above a picture")
+  X(STRING, out, NULL, "FILE", "file to write", .usual = "report.html in the folder, for a single run")                \
+  X(STRING, title, "Loss", "TEXT", "title of a picture of logs")
 // clang-format on
 
 typedef struct ReportOptions {

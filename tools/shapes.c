@@ -13,13 +13,13 @@ static void show_progress(int done, int total) {
 
 // clang-format off
 #define SHAPES_OPTIONS(X)                                                                                              \
-  X(STRING, out,   NULL,            "DIR",               "folder to write, made if need be")                           \
-  X(INT,    train, 2000, 1, 999999, "N",                 "images to train on")                                         \
-  X(INT,    val,   200, 1, 999999,  "N",                 "images to evaluate on")                                      \
-  X(INT,    size,  0, 0, 4096,      "PIXELS",            "height and width of an image; 0 = 128, with --idx 28")       \
-  X(INT64,  seed,  1, 0, INFINITY,  "N",                 "another seed, another data set")                             \
-  X(FLAG,   idx,   false,                                "single shapes, gray, by class as MNIST's files")             \
-  X(FLAG,   folders, false,                              "single shapes by class in folders: train/CLASS, val/CLASS")
+  X(STRING, out, NULL, "DIR", "folder to write, created if missing")                                                   \
+  X(INT, train, 2000, 1, 999999, "N", "images to train on")                                                            \
+  X(INT, val, 200, 1, 999999, "N", "images to evaluate on")                                                            \
+  X(INT, size, 0, 1, 4096, "PIXELS", "height and width of an image", .usual = "128; 28 with --idx")                    \
+  X(INT64, seed, 1, 0, INFINITY, "N", "seed of everything random")                                                     \
+  X(FLAG, idx, false, "single gray shapes by class, in IDX files as MNIST's")                                          \
+  X(FLAG, folders, false, "single shapes by class, in folders: train/CLASS, val/CLASS")
 // clang-format on
 
 typedef struct ShapesOptions {

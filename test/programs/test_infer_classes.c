@@ -199,7 +199,7 @@ TEST(infer_refuses_a_detector_s_options_for_a_classifier) {
   expect_refused("that is the folder of the images", "--data %s --out %s", set, set);
   expect_refused(" is read by this run, which would overwrite it; ", "--data %s --json %s", set, library_classifier());
   expect_refused("is not of a run that held images out; give --split-seed N", "--data %s --val-fraction 0.2", set);
-  expect_refused("--split-seed draws the share of", "--data %s --split-seed 3", set);
+  expect_refused("--split-seed draws the images of", "--data %s --split-seed 3", set);
   expect_refused("--val-fraction splits --data DIR", "%s/val/* --val-fraction 0.2", folders());
   expect_refused("neither JPEG nor PNG", "%s", library_classifier());
   EXPECT(access(in_tmp("refused-classes"), F_OK) != 0);
