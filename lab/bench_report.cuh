@@ -41,28 +41,27 @@ typedef struct OpTotal {
 
 // clang-format off
 #define BENCH_OPTIONS(X)                                                                                               \
-  X(STRING, rungs,   NULL,             "A,B",         "rungs or lessons; all rungs but naive unless given, of ladder " \
-                                                      "all lessons and the rungs on tensor cores")                     \
-  X(STRING, ops,     NULL,             "A,B",         "of fwd, dgrad, wgrad; all unless given")                        \
-  X(CHOICE, dtype,   0, precision_names,              "operands")                                                      \
-  X(CHOICE, fused,   0, fused_names,                  "forward with what follows it: bias and ReLU, or bias, "         \
-                                                      "residual and ReLU")                                             \
-  X(FLAG,   any,     false,                           "cuDNN may use engines that are not deterministic")              \
-  X(STRING, engines, NULL,             "FILE",        "of cuDNN's engines only those that these records found "        \
-                                                      "fastest, where they know the layer")                            \
-  X(INT,    rounds,  33, MIN_ROUNDS, MAX_ROUNDS, "N", "runs of each")                                                  \
-  X(STRING, out,     NULL,             "FILE",        "append the records to this")                                    \
+  X(STRING, rungs, NULL, "A,B", "rungs or lessons to time",                                                            \
+    .usual = "all rungs but naive; for ladder all lessons and the rungs on tensor cores")                              \
+  X(STRING, ops, NULL, "A,B", "of fwd, dgrad and wgrad", .usual = "all three")                                         \
+  X(CHOICE, dtype, 0, precision_names, "type of the operands")                                                         \
+  X(CHOICE, fused, 0, fused_names, "what is fused into forward: bias and ReLU, or bias, residual and ReLU")            \
+  X(FLAG, any, false, "cuDNN may use engines that are not deterministic")                                              \
+  X(STRING, engines, NULL, "FILE", "use the cuDNN engines that these records found fastest, for layers they know",     \
+    .usual = "all engines are tried")                                                                                  \
+  X(INT, rounds, 33, MIN_ROUNDS, MAX_ROUNDS, "N", "number of runs of each")                                            \
+  X(STRING, out, NULL, "FILE", "append the records to this file")                                                      \
   X(HEADING, "conv and ladder")                                                                                        \
-  X(STRING, layer,   NULL,             "A,B",         "only layers with one of these in their name")                   \
-  X(INT,    batch,   4, 1, 64,         "N",           "images")                                                        \
-  X(STRING, size,    NULL,             "HxW",         "the canvas, 800x1344 unless given")                             \
-  X(INT,    rois,    512, MASKS_OF, 4096, "N",        "sampled in an image, a quarter of them objects")                \
+  X(STRING, layer, NULL, "A,B", "only layers with one of these in their name", .usual = "all layers")                  \
+  X(INT, batch, 4, 1, 64, "N", "images per batch")                                                                     \
+  X(STRING, size, NULL, "HxW", "size of the canvas", .usual = "800x1344")                                              \
+  X(INT, rois, 512, MASKS_OF, 4096, "N", "RoIs sampled in an image, a quarter of them objects")                        \
   X(HEADING, "gemm: [m, n] = [m, k] x [k, n] is fwd, the gradients of its operands are dgrad and wgrad")               \
-  X(INT,    m,       8192, 1, 1 << 20, "N",           "rows")                                                          \
-  X(INT,    n,       8192, 1, 1 << 16, "N",           "columns")                                                       \
-  X(INT,    k,       8192, 1, 1 << 16, "N",           "terms")                                                         \
+  X(INT, m, 8192, 1, 1 << 20, "N", "rows of the product")                                                              \
+  X(INT, n, 8192, 1, 1 << 16, "N", "columns of the product")                                                           \
+  X(INT, k, 8192, 1, 1 << 16, "N", "terms of each sum")                                                                \
   X(HEADING, "sustained: the layers of an inference, 1000 boxes and 100 masks an image, and a product of 8192")        \
-  X(FLOAT,  seconds, 0.5f, 0.1f, 60,   "SECONDS",     "that each runs")
+  X(FLOAT, seconds, 0.5f, 0.1f, 60, "SECONDS", "how long each runs")
 // clang-format on
 
 typedef struct ConvBench {

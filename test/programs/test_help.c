@@ -56,7 +56,42 @@ static void expect_help(const char *program) {
       if (!EXPECT(strcmp(all.name[i], all.name[j]))) fprintf(stderr, "%s: --%s twice\n", program, all.name[i]);
     expect_known(program, all.name[i]);
   }
+  // No value stands for another that the reader would have to choose.
+  static const char *const sentinels[] = {"-1 =", "0 =", "(default: -1", "(default: auto;"};
+  for (int i = 0; i < COUNT(sentinels); i++) EXPECT(!strstr(said, sentinels[i]));
   EXPECT_INT(command(NULL, "%s --help >/dev/full", program), 1); // help that nobody can have read
+}
+
+static bool lists(const char *help, const char *option) {
+  char line[MAX_NAME + 8];
+  snprintf(line, sizeof line, "\n  --%s", option);
+  const char *at = strstr(help, line);
+  return at && strchr(" [", at[strlen(line)]);
+}
+
+static int count_options(const char *help) {
+  int n = 0;
+  for (const char *at = help; (at = strstr(at, "\n  --")); at++) n++;
+  return n;
+}
+
+// What matters first, all of a model's options with its own defaults, and the fields of its configuration.
+TEST_TIER(program_help_of_train_is_of_the_model, 1) {
+  const char *said;
+  EXPECT_INT(command(&said, "%s --help", tool("train")), 0);
+  EXPECT(count_options(said) >= 15 && count_options(said) <= 24);
+  EXPECT(lists(said, "data") && lists(said, "batch") && !lists(said, "bucket") &&
+         strstr(said, "--help all lists all "));
+  EXPECT_INT(command(&said, "%s -h all", tool("train")), 0);
+  EXPECT(lists(said, "sizes") && lists(said, "conventions") && !lists(said, "rotate") && !lists(said, "dropout"));
+  EXPECT(strstr(said, "probability of a horizontal flip (default: 0.5; 0 for IDX data)\n"));
+  EXPECT_INT(command(&said, "%s --model vgg-28 --help all", tool("train")), 0);
+  EXPECT(lists(said, "rotate") && lists(said, "dropout") && !lists(said, "sizes") && !lists(said, "target-bbox"));
+  EXPECT(strstr(said, "images per step and GPU (default: 128)\n") && strstr(said, "(default: 10@1e-3,10@1e-4)\n"));
+  EXPECT_INT(command(&said, "%s --conventions mlperf --help model", tool("train")), 0);
+  EXPECT(strstr(said, "\n  box_extra              1 ") && strstr(said, "\n  label_smoothing "));
+  EXPECT_INT(command(&said, "%s --help fields", tool("train")), 2);
+  EXPECT_STR(said, "train: --help takes all or model, not \"fields\"\n");
 }
 
 TEST(program_version_is_the_librarys) {
@@ -77,8 +112,8 @@ TEST_TIER(program_help_lists_each_option_once, 1) {
     const char *file = strrchr(sources.gl_pathv[i], '/') + 1, *ending = strchr(file, '.');
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)(ending - file), file);
-    bool without_cuda = !strcmp(ending, ".cu") && !path_is_file(tool(name));
-    if (!without_cuda) expect_help(tool(name));
+    const bool without_cuda = !strcmp(ending, ".cu") && !path_is_file(tool(name));
+    if (strcmp(ending, ".cuh") && !without_cuda) expect_help(tool(name));
   }
   globfree(&sources);
 }
