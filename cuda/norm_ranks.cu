@@ -1,5 +1,5 @@
-// BatchNorm over the ranks of a run, each of which holds a part of the batch: between the passes of cuda/norm_passes.cuh the
-// ranks tell each other what each has reduced its part to, and each merges what all of them told.
+// BatchNorm over the ranks of a run, each of which holds a part of the batch: between the passes of
+// cuda/norm_passes.cuh the ranks tell each other what each has reduced its part to, and each merges what all told.
 #include "cuda/norm_passes.cuh"
 
 // The second pass of a part of the batch: moments [3, c] = number of values, mean, m2. A threadblock per channel.

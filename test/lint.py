@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The rules of lint.sh that need to know C's brackets: one statement a line, one name for one thing, 120 columns, and
-a file for every test. Reads the files named as arguments, relative to the root of the tree, and prints
-FILE:LINE: what is wrong. It knows C and CUDA as far as clang-format lays them out; macros are not looked into. Of
-Markdown (.md) it looks at the columns alone."""
+"""The rules of lint.sh that need to know C's brackets or all files at once: one statement a line, one name for one
+thing, 120 columns, a file for every test, and no circles of includes. Reads the files named as arguments, relative to
+the root of the tree, and prints FILE:LINE: what is wrong. It knows C and CUDA as far as clang-format lays them out;
+macros are not looked into. Of Markdown (.md) it looks at the columns alone."""
 import collections
 import os
 import re
@@ -94,10 +94,13 @@ class File:
         self.findings = []
         self.types = []  # (name, line)
         self.externs = []  # (name, line) of functions and variables
+        self.includes = []  # (file, line) of ours
         raw = open(path, encoding="utf-8").read()
         self.findings += [(number, f"{length} columns; wrap at {COLUMNS}") for number, length in wide_lines(path, raw)]
         if path.endswith(".md"):
             return
+        for include in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', raw, re.M):
+            self.includes.append((include.group(1), raw.count("\n", 0, include.start()) + 1))
         self.text = bare(raw)
         if path.endswith((".cu", ".cuh")):
             self.text = without_angles(self.text)
@@ -285,13 +288,59 @@ def test_of_nothing(path, paths):
     return not any(name == stem or name.startswith(stem + "_") for stem in stems)
 
 
+def way(edges, start, goal):
+    """The shortest way from start to goal along edges[node] = {node: place}, as nodes; None: there is none."""
+    came, queue = {start: None}, collections.deque([start])
+    while queue:
+        node = queue.popleft()
+        if node == goal:
+            nodes = [node]
+            while came[nodes[-1]] is not None:
+                nodes.append(came[nodes[-1]])
+            return nodes[::-1]
+        for after in edges.get(node, {}):
+            if after not in came:
+                came[after] = node
+                queue.append(after)
+    return None
+
+
+def report_circles(edges, what):
+    """edges[node][node] = place, "FILE:LINE", of an include. One circle, the shortest, of each node that is in none
+    that was reported before."""
+    reported = set()
+    for node in sorted(edges):
+        backs = [back for after in sorted(edges[node]) if (back := way(edges, after, node))]
+        if node in reported or not backs:
+            continue
+        circle = [node, *min(backs, key=len)]
+        reported.update(circle)
+        places = [edges[a][b] for a, b in zip(circle, circle[1:])]
+        yield f"{places[0]}: a circle of {what}: {' -> '.join(circle)} (includes at {', '.join(places)})"
+
+
+def include_graphs(includes):
+    """includes: (file, file, "FILE:LINE"). Of files, a header and its source being one, and of folders, where one may
+    include those that it is in."""
+    files, folders = collections.defaultdict(dict), collections.defaultdict(dict)
+    for source, target, place in includes:
+        a, b = os.path.splitext(source)[0], os.path.splitext(target)[0]
+        if a != b:
+            files[a].setdefault(b, place)
+        a, b = os.path.dirname(source), os.path.dirname(target)
+        if a != b and not a.startswith(b + "/"):
+            folders[a].setdefault(b, place)
+    return files, folders
+
+
 def main():
     paths = sys.argv[1:]
-    types, externs = collections.defaultdict(list), collections.defaultdict(list)
+    types, externs, includes = collections.defaultdict(list), collections.defaultdict(list), []
     for path in paths:
         file = File(path)
         for line, what in sorted(file.findings):
             print(f"{path}:{line}: {what}")
+        includes += [(path, target, f"{path}:{line}") for target, line in file.includes]
         if test_of_nothing(path, paths):
             print(f"{path}:1: no file beside which this test stands: {os.path.dirname(path)[len('test/'):]}/ has none "
                   "whose name it begins with")
@@ -304,7 +353,9 @@ def main():
             for name, line in file.externs:
                 if name != "main":
                     externs[name].append((path, line))
-    for line in [*report_twice(types, "type"), *report_twice(externs, "external symbol")]:
+    files, folders = include_graphs(includes)
+    for line in [*report_twice(types, "type"), *report_twice(externs, "external symbol"),
+                 *report_circles(files, "files"), *report_circles(folders, "folders")]:
         print(line)
 
 

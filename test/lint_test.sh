@@ -6,7 +6,7 @@ lint=$(cd "$(dirname "$0")" && pwd)/lint.sh
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 cd "$tree" || exit 1
-mkdir -p base nn cpu cuda data/images ring test/base docs/course/exercises
+mkdir -p base nn cpu cuda data/images lab/study ring test/base test/fuzz test/harness docs/course/exercises
 cp "$(dirname "$lint")/../.clang-format" .
 
 # What may be written: none of this is a mistake.
@@ -70,6 +70,11 @@ a fence $wide
 \`\`\`
 END
 
+# A folder may include the one that it is in, which may include others of its files.
+printf '#pragma once\n' | tee lab/above.h >lab/study/below.h
+echo '#include "lab/above.h"' >lab/study/upward.c
+echo '#include "lab/study/below.h"' >lab/downward.c
+
 complaints() { sh "$lint" 2>/dev/null | sed -nE 's/^([a-z]+\/[^:]*:[0-9]+): .*/\1/p' | sort -u; }
 said=$(sh "$lint" 2>/dev/null)
 [ -z "$said" ] || { echo "lint_test: reported in a tree without mistakes:" && echo "$said" && exit 1; }
@@ -108,6 +113,22 @@ wrong nn/macro.c 2 <<'END'
 END
 wrong ring/no_row.c 1 <<'END'
 #include "base/sound.h"
+END
+wrong base/circle.h 2 <<'END'
+#pragma once
+#include "base/circle_back.h"
+END
+printf '#pragma once\n#include "base/circle.h"\n' >base/circle_back.h
+printf '#pragma once\n#include "base/half.h"\n' >base/half_private.h
+printf '#pragma once\n' >base/half.h
+wrong base/half.c 1 <<'END'
+#include "base/half_private.h"
+END
+printf '#pragma once\n#include "test/fuzz/third.h"\n' >test/harness/second.h
+printf '#pragma once\n' | tee test/fuzz/third.h >test/harness/first.h
+wrong test/fuzz/circle.h 2 <<'END'
+#pragma once
+#include "test/harness/first.h"
 END
 wrong cuda/alone.cu 1 <<'END'
 __global__ void alone_kernel(int *x) { x[0] = 1; }
