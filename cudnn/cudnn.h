@@ -4,6 +4,10 @@
 #include "cudnn/graph.h"
 #include "nn/rung.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct CudnnPlan {
   CudnnEngine engine;
   int tried;       // engines that were timed
@@ -13,7 +17,7 @@ typedef struct CudnnPlan {
 
 // It keeps the library and the plan chosen for every problem met: opened by a device's first call, closed with the
 // device.
-extern "C" const Rung rung_cudnn;
+extern const Rung rung_cudnn;
 
 // Whether the library can be opened; the first call does so, and says on stderr where it cannot be.
 bool cudnn_available(Device *dev);
@@ -28,3 +32,7 @@ CudnnPlan cudnn_plan(Device *dev, ConvOp op, const Conv *conv, const Tensor *x, 
 size_t cudnn_workspace(const CudnnPlan *plan, const Dest *out);
 void cudnn_run(Device *dev, const CudnnPlan *plan, ConvOp op, const void *x, const void *w, const void *y,
                const Dest *out, void *workspace);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,6 +1,6 @@
 // The parts of an update: every trained element once, of its parameter's kind, with the shadow that training reads.
-#include "nn/update_parts.h"
 #include "nn/params.h"
+#include "nn/update_parts.h"
 #include "test/harness/child.h"
 #include "test/harness/op.h"
 
