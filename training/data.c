@@ -18,7 +18,7 @@ float train_view(const TrainSpec *o, const ModelConfig *c) { return train_on_gra
 static void refuse_other(const TrainSpec *o, const Source *own) {
   for (int i = 0; models[i]; i++) {
     const Source *other = models[i]->source;
-    const char *what = other != own && other->holds ? other->holds(o->data) : NULL;
+    const char *what = other != own && other->contents ? other->contents(o->data) : NULL;
     if (what)
       die(EXIT_USAGE, "%s holds %s, which %s cannot learn from: give --model of %s, or %s", o->data, what,
           own->learners, other->learner, own->wanted);

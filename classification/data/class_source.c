@@ -4,7 +4,7 @@
 #include "classification/data/classes.h"
 #include "data/batches/source.h"
 
-static const char *holds(const char *dir) {
+static const char *contents(const char *dir) {
   static const char *const what[] = {[CLASSES_IDX] = "IDX files", [CLASSES_FOLDERS] = "folders of images by class"};
   return what[classes_layout(dir)];
 }
@@ -18,7 +18,7 @@ static bool find(const char *dir, const char *train_split, const char *val_split
   for (int i = 0; i < COUNT(split); i++)
     if (!is_split(split[i]))
       return err_set(err, "--%s-split %s: a set of classes has train, val and test", i ? "val" : "train", split[i]);
-  if (holds(dir)) return true;
+  if (contents(dir)) return true;
   if (!path_is_dir(dir)) return err_set(err, "%s: no such folder", dir);
   return err_set(err,
                  "%s: neither IDX files (train-images-idx3-ubyte and train-labels-idx1-ubyte, or .gz) nor folders of "
@@ -51,7 +51,7 @@ static bool gray(const char *dir) { return classes_layout(dir) == CLASSES_IDX; }
 const Source source_of_classes = {.learner = "a classifier",
                                   .learners = "classifiers",
                                   .wanted = "images by class",
-                                  .holds = holds,
+                                  .contents = contents,
                                   .find = find,
                                   .has = has,
                                   .open = open_set,

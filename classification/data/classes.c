@@ -19,88 +19,6 @@ typedef struct Listed {
   uint64_t *key; // [coco.num_images] of what it is, for the split by fraction
 } Listed;
 
-// ---- splits by their names ------------------------------------------------------------------------------------------
-
-static const char *const of_train[] = {"train", "training", NULL};
-static const char *const of_val[] = {"val", "valid", "validation", "t10k", "test", NULL};
-static const char *const of_test[] = {"test", "t10k", "val", "valid", "validation", NULL};
-
-// NULL: there is no such split.
-static const char *const *names_of(const char *split) {
-  if (!strcmp(split, "train")) return of_train;
-  if (!strcmp(split, "val")) return of_val;
-  return !strcmp(split, "test") || !strcmp(split, "t10k") ? of_test : NULL;
-}
-
-// DIR/NAME of the first name that is a folder of folders; NULL: none is. Caller frees.
-static char *split_folder(const char *dir, const char *const *names) {
-  for (; *names; names++) {
-    char *path = xasprintf("%s/%s", dir, *names);
-    if (class_folders_in(path)) return path;
-    free(path);
-  }
-  return NULL;
-}
-
-// Where two folders have names of one split, neither is taken for it.
-static bool one_folder(const char *dir, const char *folder, Err *err) {
-  static const char *const same[][4] = {{"train", "training"}, {"val", "valid", "validation"}, {"test", "t10k"}};
-  const char *name = strrchr(folder, '/') + 1;
-  for (int i = 0; i < COUNT(same); i++)
-    for (int j = 0; same[i][j]; j++) {
-      char *other = strcmp(same[i][j], name) ? NULL : split_folder(dir, &same[i][j + 1]);
-      if (!other) continue;
-      err_set(err, "%s and %s are names of one split; put their images together, or rename one", folder, other);
-      free(other);
-      return false;
-    }
-  return true;
-}
-
-// train2017/ and val2017/ are folders of a COCO set whose annotations are elsewhere, not two classes.
-static bool holds_classes(const char *dir) {
-  ClassFolders f;
-  if (!class_folders_in(dir) || !class_folders_list(&f, dir, NULL)) return class_folders_in(dir);
-  bool any = false;
-  for (int i = 0; i < f.classes; i++)
-    any |= strncmp(f.name[i], "train", 5) && strncmp(f.name[i], "val", 3) && strncmp(f.name[i], "test", 4);
-  class_folders_free(&f);
-  return any;
-}
-
-static bool has_folder(const char *dir, const char *name) {
-  char *path = xasprintf("%s/%s", dir, name);
-  const bool has = path_is_dir(path);
-  free(path);
-  return has;
-}
-
-// Folders beside annotations, and images beside their labels or the pictures of their masks, are no classes.
-static bool is_of_boxes(const char *dir) {
-  if (has_folder(dir, "annotations")) return true;
-  if (has_folder(dir, "images") && (has_folder(dir, "masks") || has_folder(dir, "labels"))) return true;
-  char *elsewhere = coco_elsewhere(dir);
-  free(elsewhere);
-  return elsewhere != NULL;
-}
-
-ClassLayout classes_layout(const char *dir) {
-  if (idx_in(dir)) return CLASSES_IDX;
-  char *train = split_folder(dir, of_train);
-  const bool folders = (train || holds_classes(dir)) && !is_of_boxes(dir) && !(train && is_of_boxes(train));
-  free(train);
-  return folders ? CLASSES_FOLDERS : CLASSES_NONE;
-}
-
-bool classes_has(const char *dir, const char *split) {
-  const ClassLayout layout = classes_layout(dir);
-  if (layout == CLASSES_IDX) return idx_has(dir, names_of(split));
-  char *path = layout == CLASSES_FOLDERS ? split_folder(dir, names_of(split)) : NULL;
-  const bool has = path || (layout == CLASSES_FOLDERS && !strcmp(split, "train"));
-  free(path);
-  return has;
-}
-
 // ---- IDX ------------------------------------------------------------------------------------------------------------
 
 static uint64_t hash_bytes(const void *p, size_t bytes) {
@@ -186,7 +104,7 @@ static bool list_idx(Dataset *d, Listed *l, const char *dir, const char *split, 
   Coco *c = &d->coco;
   char *images, *labels;
   Idx pictures = {0}, of = {0};
-  if (!idx_find(dir, names_of(split), &images, &labels, err)) return false;
+  if (!idx_find(dir, class_split_names(split), &images, &labels, err)) return false;
   bool ok = idx_load_pair(&pictures, &of, images, labels, err) && name_labels(d, dir, &of, labels, o->like, err);
   const size_t n = ok ? (size_t)pictures.n : 0, pixels = (size_t)pictures.h * pictures.w;
   c->images = xcalloc(n, sizeof *c->images);
@@ -298,9 +216,9 @@ static void choose_shrinking(Dataset *d) {
 
 static bool list_folders(Dataset *d, Listed *l, const char *dir, const char *split, const ClassOptions *o, Err *err) {
   ClassFolders f = {0};
-  d->folder = split_folder(dir, names_of(split));
-  if (d->folder && !one_folder(dir, d->folder, err)) return false;
-  char *train = split_folder(dir, of_train);
+  d->folder = class_split_folder(dir, class_split_names(split));
+  if (d->folder && !class_split_is_one(dir, d->folder, err)) return false;
+  char *train = class_split_folder(dir, class_split_names("train"));
   if (!d->folder && !train && !strcmp(split, "train")) d->folder = xstrdup(dir);
   free(train);
   if (!d->folder)
@@ -369,7 +287,7 @@ static void choose_images(Dataset *d, const Listed *l, const ClassOptions *o, bo
 
 static bool open_split(Dataset *d, Listed *l, const char *dir, const char *split, const ClassOptions *o, Err *err) {
   const ClassLayout layout = classes_layout(dir);
-  if (!names_of(split)) return err_set(err, "split %s: a set of classes has train, val and test", split);
+  if (!class_split_names(split)) return err_set(err, "split %s: a set of classes has train, val and test", split);
   if (layout == CLASSES_NONE)
     return err_set(err,
                    "%s: neither IDX files (train-images-idx3-ubyte and train-labels-idx1-ubyte, or .gz) nor folders "
@@ -377,7 +295,7 @@ static bool open_split(Dataset *d, Listed *l, const char *dir, const char *split
                    dir);
   const bool idx = layout == CLASSES_IDX, held_out = o->val_fraction > 0 && !strcmp(split, "val");
   ClassOptions own = *o;
-  if (names_of(split) == of_test) own.val_fraction = 0;
+  if (class_split_names(split) == class_split_names("test")) own.val_fraction = 0;
   if (!(idx ? list_idx : list_folders)(d, l, dir, held_out ? "train" : split, o, err)) return false;
   Coco *c = &d->coco;
   d->classes = c->num_categories;

@@ -2,11 +2,8 @@
 // loader makes batches of it as of any other; image i has one object, whose label is its class from 0 on and which has
 // no box, and a map (nn/batch.h, affine) instead of a resized size. There is one canvas, and no background.
 #pragma once
+#include "classification/data/class_layout.h"
 #include "data/batches/dataset.h"
-
-typedef enum ClassLayout { CLASSES_NONE, CLASSES_IDX, CLASSES_FOLDERS } ClassLayout;
-// What a folder holds: IDX files; DIR/train/CLASS/… or DIR/CLASS/…; or neither, as where COCO's annotations/ is.
-ClassLayout classes_layout(const char *dir);
 
 typedef struct ClassOptions {
   Size size;  // of the canvas, and so of what the network sees; h = 0: IDX as the images are, folders 224 × 224
@@ -40,8 +37,6 @@ bool classes_open(Dataset *d, const char *dir, const char *split, const ClassOpt
 // By what both sides of a photograph are divided as it comes, before the map of augment.h to the canvas: what training,
 // its evaluation and inference do alike.
 int classes_shrink(Size image, Size canvas);
-// Whether there is such a split as it lies there, without a fraction; not whether it can be opened.
-bool classes_has(const char *dir, const char *split);
 // Images of each class: count[d->classes].
 void classes_count(const Dataset *d, int *count);
 // Whether the image with this key is held out for "val".

@@ -14,27 +14,27 @@ enum { MOST_RATIO = 1032 };
 
 // ---- bytes, plain or gzip -------------------------------------------------------------------------------------------
 
-typedef struct Source {
+typedef struct IdxBytes {
   const uint8_t *at, *end; // of a plain file
   z_stream z;              // of gzip
   bool gzip, ended;
   bool cut, corrupt; // why it ended
-} Source;
+} IdxBytes;
 
 static bool is_gzip(const uint8_t *bytes, size_t size) { return size >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b; }
 
-static bool source_open(Source *s, const uint8_t *bytes, size_t size, const char *name, Err *err) {
-  *s = (Source){.at = bytes, .end = bytes + size, .gzip = is_gzip(bytes, size)};
+static bool source_open(IdxBytes *s, const uint8_t *bytes, size_t size, const char *name, Err *err) {
+  *s = (IdxBytes){.at = bytes, .end = bytes + size, .gzip = is_gzip(bytes, size)};
   if (!s->gzip) return true;
   return inflateInit2(&s->z, GZIP) == Z_OK || err_memory(err, 1 << 16, name, NULL);
 }
 
-static void source_close(Source *s) {
+static void source_close(IdxBytes *s) {
   if (s->gzip) inflateEnd(&s->z);
 }
 
 // Hands zlib what it has room to count.
-static void feed(Source *s) {
+static void feed(IdxBytes *s) {
   if (s->z.avail_in > 0) return;
   const size_t n = MIN((size_t)(s->end - s->at), (size_t)1 << 30);
   s->z.next_in = (Bytef *)(uintptr_t)s->at;
@@ -43,13 +43,13 @@ static void feed(Source *s) {
 }
 
 // After a member's end: what follows may be another one (RFC 1952, 2.2).
-static void next_member(Source *s) {
+static void next_member(IdxBytes *s) {
   feed(s);
   s->ended = !is_gzip(s->z.next_in, s->z.avail_in) || inflateReset(&s->z) != Z_OK;
 }
 
 // As many of the next `want` bytes as there are.
-static size_t source_read(Source *s, uint8_t *to, size_t want) {
+static size_t source_read(IdxBytes *s, uint8_t *to, size_t want) {
   if (!s->gzip) {
     const size_t n = MIN(want, (size_t)(s->end - s->at));
     memcpy(to, s->at, n);
@@ -90,13 +90,13 @@ static const char *type_name(int type) {
   }
 }
 
-static bool refuse_short(const Source *s, const char *name, Err *err) {
+static bool refuse_short(const IdxBytes *s, const char *name, Err *err) {
   if (s->corrupt) return err_set(err, "%s: the gzip data are corrupt; fetch it again", name);
   return err_set(err, "%s: the file ends before its header does; fetch it again", name);
 }
 
 // The sizes, and how many bytes of elements they ask for.
-static bool read_header(Idx *a, Source *s, const char *name, int dimensions, uint64_t *total, Err *err) {
+static bool read_header(Idx *a, IdxBytes *s, const char *name, int dimensions, uint64_t *total, Err *err) {
   uint8_t head[4], size[4 * IDX_IMAGES];
   if (source_read(s, head, sizeof head) < sizeof head) return refuse_short(s, name, err);
   if (head[0] != 0 || head[1] != 0)
@@ -121,7 +121,7 @@ static bool read_header(Idx *a, Source *s, const char *name, int dimensions, uin
   return true;
 }
 
-static bool refuse_cut(const Idx *a, const Source *s, const char *name, uint64_t total, uint64_t have, Err *err) {
+static bool refuse_cut(const Idx *a, const IdxBytes *s, const char *name, uint64_t total, uint64_t have, Err *err) {
   if (s->corrupt) return refuse_short(s, name, err);
   return err_set(
       err, "%s: cut short: its header says %d of %d x %d, which are %llu bytes, but %llu are there%s; fetch it again",
@@ -129,7 +129,7 @@ static bool refuse_cut(const Idx *a, const Source *s, const char *name, uint64_t
       have == total ? " and their checksum is not" : "");
 }
 
-static bool read_elements(Idx *a, Source *s, const char *name, size_t size, uint64_t total, Err *err) {
+static bool read_elements(Idx *a, IdxBytes *s, const char *name, size_t size, uint64_t total, Err *err) {
   if (s->gzip ? total > (uint64_t)size * MOST_RATIO : total > (uint64_t)(s->end - s->at))
     return s->gzip ? err_set(err,
                              "%s: cut short: its header says %d of %d x %d, more than %zu bytes of gzip can hold; "
@@ -151,7 +151,7 @@ bool idx_parse(Idx *a, const uint8_t *bytes, size_t size, const char *name, int 
   CHECK(dimensions == IDX_IMAGES || dimensions == IDX_LABELS);
   *a = (Idx){0};
   if (size == 0) return err_set(err, "%s: the file is empty; fetch it again", name);
-  Source s;
+  IdxBytes s;
   if (!source_open(&s, bytes, size, name, err)) return false;
   uint64_t total = 0;
   bool ok = read_header(a, &s, name, dimensions, &total, err) && read_elements(a, &s, name, size, total, err);

@@ -16,7 +16,7 @@ typedef struct Source {
   const char *learner, *learners; // who learns from it, for messages: "a detector", "detectors"
   const char *wanted;             // what is to be in a folder: "data with boxes"
   // What of this kind a folder holds, "IDX files"; NULL: none. NULL, too, where the splits alone tell.
-  const char *(*holds)(const char *dir);
+  const char *(*contents)(const char *dir);
   // Whether there is something to train on, and both can be splits; false with a message.
   bool (*find)(const char *dir, const char *train_split, const char *val_split, Err *err);
   // Whether there is such a split to evaluate on, with options as it would be opened; false with a message.
