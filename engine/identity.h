@@ -14,6 +14,6 @@ bool identity_agrees(const char *of_first, const char *other, Err *err);
 // A number of a run's identity; false where it has none of that name.
 bool identity_number(const char *identity, const char *name, double *value);
 
-// Whether a run may go on otherwise than it began: only `amendable` members differ, and a step has as many images. Adds to
-// `changes` a member for each difference, "lr":[0.01,0.005]; false names the first that may not be.
+// Whether a run may go on otherwise than it began: only `amendable` members differ, and a step has as many images. Adds
+// to `changes` a member for each difference, "lr":[0.01,0.005]; false names the first that may not be.
 bool identity_amend(const char *was, const char *is, const char *const *amendable, Record *changes, Err *err);

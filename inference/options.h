@@ -44,7 +44,7 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
     "write a gray PNG per named image: the detection, of score 0.5 and more, that each pixel belongs to")              \
   X(CHOICE, label_values, LABELS_INSTANCES, label_values,                                                              \
     "with --labels: pixel values are places in the results, or category ids")                                          \
-  X(STRING, crops, NULL, "DIR", "write a PNG per detection of score 0.5 and more in named images, into an empty folder")\
+  X(STRING, crops, NULL, "DIR", "write a PNG per detection of score 0.5 and more in named images; an empty folder")    \
   X(FLAG, crop_alpha, false, "with --crops: what is outside the mask is transparent")                                  \
   X(FLAG, eval, false,                                                                                                 \
     "score against the annotations of --data, and write OUT/evaluation.html; classifiers always do", .first = true)    \
@@ -57,7 +57,7 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
   X(INT, canvases, 2, 1, MAX_CANVASES, "N", "with --data: number of padded input shapes")                              \
   X(INT, threads, 0, 1, 256, "N", "decoder threads", .usual = "one per core")                                          \
   X(INT_IMPLIED, benchmark, 0, 1, 1e6, "STEPS", "200",                                                                 \
-    "time this many batches of --data (200 if no number is given), print a record and stop", .usual = "", .first = true)\
+    "time this many batches of --data (200 if no number is given), print a record, stop", .usual = "", .first = true)  \
   X(FLAG, profile, false, "with --benchmark: print the time of every layer, and how near it is to the device's limit") \
   X(FLOAT, energy, 0, 0, 60, "SECONDS", "with --benchmark: run every layer for so long, and print the energy it takes",\
     .words = infer_off)                                                                                                \

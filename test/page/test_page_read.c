@@ -46,7 +46,8 @@ static const char log_text[] =
 static const char session_text[] =
     "{\"state\":\"running\",\"model\":\"tiny\",\"data\":\"/d\",\"images\":7,\"val_images\":3,\"batch\":2,\"world\":4,"
     "\"steps\":10,\"per_epoch\":2,\"date\":\"2026\",\"machine\":{\"cpu\":\"x\",\"gpu\":null,\"cores\":2},"
-    "\"settings\":{\"lr\":\"0.1\"},\"warnings\":[{\"text\":\"training: 3 boxes\"}],\"panels\":[{\"title\":\"AP\","
+    "\"settings\":{\"lr\":\"0.1\",\"exif\":{\"value\":false,\"from\":\"default\"},\"flip\":{\"value\":0.5,"
+    "\"from\":\"data\"}},\"warnings\":[{\"text\":\"training: 3 boxes\"}],\"panels\":[{\"title\":\"AP\","
     "\"unit\":\"AP\",\"metrics\":true,\"curves\":[{\"key\":\"bbox_AP\",\"label\":\"box AP\"}]},{\"title\":\"Losses\","
     "\"unit\":\"loss\",\"log\":true,\"curves\":[{\"key\":\"loss\",\"label\":\"total\"}]}],\"timed_steps\":4,"
     "\"parts\":[{\"name\":\"fpn\",\"forward\":0.5,\"backward\":null}],\"memory\":[{\"name\":\"activations\","
@@ -80,6 +81,11 @@ TEST(page_read_of_a_run) {
   EXPECT_STR(p.warning[0], "training: 3 boxes");
   EXPECT(strstr(p.warning[1], "2 steps were skipped"));
   EXPECT_STR(p.warning[2], "amended at step 2: {\"lr\":[0.1,0.01]}");
+  static const char *const settings[][2] = {{"lr", "0.1"}, {"exif", "false"}, {"flip", "0.5"}};
+  for (int i = 0; i < COUNT(settings) && EXPECT_INT(p.settings.n, COUNT(settings)); i++) {
+    EXPECT_STR(p.settings.item[i].name, settings[i][0]);
+    EXPECT_STR(p.settings.item[i].value, settings[i][1]);
+  }
   EXPECT(p.machine.n == 3 && p.parts == 1 && p.part[0].forward == 0.5 && isnan(p.part[0].backward) && p.memories == 1);
   EXPECT(p.panels.n == 3 && p.panels.item[1].log_y && p.panels.item[1].curve[0].n == 3);
   const PageCurve *by_time = &p.panels.item[2].curve[0];

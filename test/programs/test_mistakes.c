@@ -82,6 +82,9 @@ TEST_TIER(program_mistakes_data_default, 1) {
   expect_mistake(nowhere, "cd %s; unset MASKRCNN_DATA; %s", here, train);
   CHECK(!command(NULL, "cd %s; rm -r coco; ln -s %s coco", here, set));
   EXPECT_INT(command(&said, "cd %s; unset MASKRCNN_DATA; %s", here, plan), 0);
+  EXPECT(strstr(said, "settings:\n  --data=coco  (default)\n") && strstr(said, "\n  --size=64  (given)\n") &&
+         strstr(said, "\n  --checkpoint-every=100  (data)\n") && strstr(said, "\n  --max-size=106  (default)\n") &&
+         !strstr(said, "--rotate="));
   EXPECT_INT(command(&said, "cd %s; rm coco; MASKRCNN_DATA=%s %s", here, set, plan), 0);
   expect_mistake("no /nowhere/annotations/instances_train", "cd %s; MASKRCNN_DATA=%s %s --data /nowhere", here, set,
                  train);
