@@ -80,6 +80,9 @@ programs=$(count '^link ')
 makes nvcc "$kernels"
 holds train libkernels.a
 holds train 'jobs.*-j3'
+for program in doctor inspect cocoeval report shapes study machine; do lacks build/$program libkernels.a; done
+holds build/machine cuda/machine.cu.o
+lacks build/doctor '\.cu\.o'
 holds build/cuda/nms.cu.o arch=compute_90a,code=sm_90a
 holds build/cuda/nms.cu.o arch=compute_90,code=compute_90
 holds build/cuda/nms.cu.o fmad=false
@@ -100,7 +103,7 @@ makes cc "$sources"
 
 # The programs alone change with CUDA, and the architectures change kernels alone.
 build CUDA=0
-makes cc 1 # nn/device.c
+makes cc 0 # nn/device.o is there: programs without kernels have it
 makes nvcc 0
 lacks train libkernels.a
 build
