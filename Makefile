@@ -62,7 +62,8 @@ endif
 # Files of cpu/ that are written against `real` compile twice: as float and, with -DREAL64, as double.
 real := $(basename $(shell grep -lw OP cpu/*.c cpu/*/*.c))
 folders := base comm nn cpu cpu/conv weights data/coco data/images data/pictures data/shapes data/batches data/survey \
-  models engine evaluation training classification classification/nets classification/data lib inference page lab/study
+  models engine evaluation training training/benchmarks classification classification/nets classification/data lib \
+  inference page lab/study
 lib_objects := $(patsubst %.c,$B/%.o,$(wildcard lib/*.c))
 objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%=%/*.c)))) $(real:%=$B/%.f64.o) \
   $B/commit.o

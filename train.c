@@ -3,7 +3,8 @@
 #include "base/output.h"
 #include "base/threads.h"
 #include "page/page_draw.h"
-#include "training/benchmarks.h"
+#include "training/benchmarks/loading.h"
+#include "training/benchmarks/nets.h"
 #include "training/sessions.h"
 #include "training/spec.h"
 

@@ -6,7 +6,6 @@
 #include "base/interrupt.h"
 #include "engine/benchmark.h"
 #include "engine/identity.h"
-#include "training/benchmarks.h"
 #include "training/data.h"
 #include "training/identity.h"
 #include "training/loading.h"
@@ -15,6 +14,7 @@
 #include "training/setup.h"
 #include "training/spec.h"
 #include "training/start.h"
+#include "training/step_benchmark.h"
 
 // ---- set-up ---------------------------------------------------------------------------------------------------------
 

@@ -120,6 +120,21 @@ TEST(page_read_of_a_log_alone) {
   free(text);
 }
 
+// Older versions had the session and the evaluation below report/, and of classifiers a run.json of another kind.
+TEST(page_read_of_an_older_folder) {
+  RunPage p = {0};
+  Err err;
+  char *folder = xstrdup(folder_of("older", log_text, "{\"model\":\"vgg-28\",\"data\":\"/x\"}", NULL));
+  write_text(in_folder(folder, OLD_SESSION), session_text);
+  write_text(in_folder(folder, OLD_EVALUATION), "{\"step\":3,\"images\":5,\"pictures\":"
+                                                "[[\"g\",\"f\",\"c\",\"data:image/jpeg;base64,AA==\",null]]}");
+  if (!EXPECT(page_read(&p, folder, NULL, &err))) printf("    %s\n", err.msg);
+  EXPECT_STR(fact(&p, "model"), "tiny");
+  EXPECT(p.evaluation.step == 3 && p.evaluation.images == 5 && p.evaluation.pictures == 1 && p.metrics == 0);
+  run_page_free(&p);
+  free(folder);
+}
+
 TEST(page_read_names_what_is_wrong) {
   const struct {
     const char *name, *log, *session, *evaluation, *says;

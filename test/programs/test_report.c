@@ -88,6 +88,19 @@ TEST_TIER(report_keeps_the_times_of_a_session, 1) {
   free(again);
 }
 
+// A run whose page cannot be drawn says so, and has all else.
+TEST_TIER(report_that_cannot_be_drawn, 1) {
+  const char *said;
+  char *page = xasprintf("%s/" PAGE_FILE "/in-the-way", in_tmp("report-undrawn"));
+  CHECK(dirs_make(page, NULL));
+  EXPECT_INT(command(&said, "%s --model tiny --data %s --out %s --iters 2 --device cpu --threads 1", tool("train"),
+                     shapes_set(), in_tmp("report-undrawn")),
+             0);
+  EXPECT(strstr(said, "no page of the run: ") && strstr(said, PAGE_FILE));
+  EXPECT(path_is_file(in_tmp("report-undrawn/run.json")) && path_is_file(in_tmp("report-undrawn/evaluation.json")));
+  free(page);
+}
+
 // Several runs, of which one is gone again.
 TEST_TIER(report_of_several_runs, 1) {
   const char *said;

@@ -1,4 +1,4 @@
-#include "training/net_benchmark.h"
+#include "training/benchmarks/nets.h"
 #include <math.h>
 #include <stdlib.h>
 #include "base/alloc.h"
@@ -11,6 +11,16 @@
 #include "engine/step.h"
 #include "nn/fault.h"
 #include "nn/timing.h"
+
+typedef struct NetSetting {
+  const char *net; // as --model names it
+  const char *amp; // as --amp says it
+  int runs;        // of each walk, after half as many that are not measured
+  bool forward_only;
+  bool plan;    // the memory of each batch size is printed, and nothing is measured
+  bool profile; // and a row per node
+  Trace *trace; // of the steps that are timed node by node; NULL = none
+} NetSetting;
 
 // ---- made-up images -----------------------------------------------------------------------------------------------
 
@@ -237,8 +247,8 @@ static bool run(const Compute *compute, const ModelConfig *config, const Categor
   return ok;
 }
 
-bool net_benchmark(const Compute *compute, const ModelConfig *config, const BatchList *batches, const NetSetting *s,
-                   Err *err) {
+static bool net_benchmark(const Compute *compute, const ModelConfig *config, const BatchList *batches,
+                          const NetSetting *s, Err *err) {
   const int names = model_names(config);
   Category *category = xcalloc((size_t)names, sizeof *category);
   for (int i = 0; i < names; i++) {
@@ -250,4 +260,29 @@ bool net_benchmark(const Compute *compute, const ModelConfig *config, const Batc
   for (int i = 0; ok && i < batches->n; i++) ok = run(compute, config, category, batches->size[i], s, err);
   free(category);
   return ok;
+}
+
+void benchmark_net(const TrainSpec *o) {
+  Err err;
+  ModelConfig config = o->config, named;
+  const BatchList sizes = o->batches ? o->batch_sizes : (BatchList){1, {o->batch}};
+  config.aux_weight = 0; // without auxiliary heads
+  if (!config.classes) config.classes = config_init(&named, o->model, &err) ? named.classes : 0;
+  const Compute compute = {.device = o->device,
+                           .amp = amp_types[o->amp],
+                           .tf32 = o->tf32,
+                           .conv = o->conv,
+                           .sync_nodes = o->sync_nodes,
+                           .seed = (uint64_t)o->seed};
+  Trace *trace = o->trace ? trace_open(o->trace, &err) : NULL;
+  if (o->trace && !trace) die(EXIT_USAGE, "--trace: %s", err.msg);
+  const NetSetting setting = {.net = o->model,
+                              .amp = amp_names[o->amp],
+                              .runs = o->benchmark,
+                              .forward_only = o->forward_only,
+                              .plan = o->plan,
+                              .profile = o->profile,
+                              .trace = trace};
+  if (!net_benchmark(&compute, &config, &sizes, &setting, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!trace_close(trace, &err)) die(EXIT_RUN, "--trace: %s", err.msg);
 }

@@ -1,7 +1,10 @@
-#include "training/loader_benchmark.h"
+#include "training/benchmarks/loading.h"
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/machine.h"
 #include "base/parallel.h"
+#include "training/data.h"
+#include "training/loading.h"
 
 static bool take_batches(Loader *l, int batches, int64_t *images, int64_t *bytes, Err *err) {
   *images = *bytes = 0;
@@ -61,7 +64,8 @@ static bool run_threads(const Dataset *d, const LoaderOptions *o, int batches, E
   return ok;
 }
 
-bool loader_benchmark(const Dataset *d, const LoaderOptions *options, int batches, Err *err) {
+// For 1, 2, 4 … threads up to options->threads (0 = one per core). False when an image stops the loader.
+static bool loader_benchmark(const Dataset *d, const LoaderOptions *options, int batches, Err *err) {
   const int most = loader_threads(options);
   LoaderOptions o = *options;
   commit_warn();
@@ -70,4 +74,18 @@ bool loader_benchmark(const Dataset *d, const LoaderOptions *options, int batche
     if (!run_threads(d, &o, batches, err)) return false;
     if (threads >= most) return true;
   }
+}
+
+void benchmark_loading(const TrainSpec *o) {
+  Err err;
+  Dataset train, val;
+  TrainSpec alone = *o; // this process, whatever --gpus says
+  alone.gpus = 1;
+  const bool has_val = train_open_data(o, &o->config, &train, &val);
+  const TrainingRun r = {.o = alone, .model = model_of(&o->config), .train = &train};
+  dataset_print(r.train, stderr);
+  const LoaderOptions options = run_loader_options(&r);
+  if (!loader_benchmark(r.train, &options, o->benchmark_loader, &err)) die(EXIT_USAGE, "%s", err.msg);
+  dataset_close(&train);
+  if (has_val) dataset_close(&val);
 }
