@@ -6,7 +6,7 @@
 #include "data/pictures/thumbnail.h"
 #include "evaluation/metrics.h"
 
-enum { REPORT_COLUMNS = 8, REPORT_CURVES = 3, REPORT_CATEGORY_CHARTS = 100 };
+enum { REPORT_COLUMNS = 12, REPORT_CURVES = 3, REPORT_CATEGORY_CHARTS = 100 };
 
 typedef struct ReportCategory {
   char *name;

@@ -4,7 +4,7 @@
 #include "evaluation/metrics.h"
 #include "evaluation/report.h"
 
-enum { MAX_TASK_CURVES = 4, MAX_TASK_BEST = 2 };
+enum { MAX_TASK_CURVES = 8, MAX_TASK_BEST = 2 };
 
 typedef struct Task {
   const char *curve_title, *curve_unit; // of the panel of these:

@@ -47,7 +47,7 @@ typedef struct PagePart { // of the step; seconds
   double forward, backward;
 } PagePart;
 
-enum { PAGE_COLUMNS = 8, PAGE_CATEGORY_CHARTS = 100 }; // of categories; those that are shown by themselves
+enum { PAGE_COLUMNS = 12, PAGE_CATEGORY_CHARTS = 100 }; // of categories; those that are shown by themselves
 typedef struct PageCategory {
   char *name;
   double value[PAGE_COLUMNS]; // NaN: there is none
