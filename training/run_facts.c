@@ -38,7 +38,7 @@ static void add_one(RecordList *panels, const char *title, const char *unit, boo
 
 static void record_panels(Record *j, const Model *m) {
   const Task *task = m->task;
-  const char *key[1 + MAX_LOSSES] = {"loss"}, *label[1 + MAX_LOSSES] = {"total"};
+  const char *key[1 + MAX_LOSSES + MAX_TASK_CURVES] = {"loss"}, *label[1 + MAX_LOSSES + MAX_TASK_CURVES] = {"total"};
   const int losses = model_losses(m);
   int n = 1;
   RecordList panels = {0};
