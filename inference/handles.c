@@ -6,7 +6,6 @@
 #include "include/maskrcnn.h"
 #include "inference/handle_options.h"
 #include "lib/canvases.h"
-#include "lib/kinds.h"
 
 // What the runner hands out: results of a batch, or of all batches of an image's tiles.
 typedef struct HandedOut {
@@ -341,15 +340,13 @@ static Handles *handles_new(const InferRun *run, int batch) {
   return h;
 }
 
-static bool is_square(const ModelConfig *c) { return model_of(c)->kind->map; }
-
 Handles *handles_of_named(const InferRun *run, int batch, Speed *speed, bool (*stopped)(void)) {
   enum { ORDINARY_PIXELS = 64 << 20 };
   Handles *h = handles_new(run, batch);
   const Resize resize = resize_of(run->config);
   h->device = run->o->device;
   h->top = run->o->top;
-  h->canvases = canvases_of_most(&resize, is_square(run->config));
+  h->canvases = canvases_of_most(&resize, model_of(run->config)->square);
   h->pixels = ORDINARY_PIXELS;
   h->speed = speed;
   h->stopped = stopped;
@@ -361,7 +358,7 @@ Handles *handles_of_set(const InferRun *run, const Dataset *d, int top) {
   const Resize resize = resize_of(run->config);
   h->device = run->job->device;
   h->top = top;
-  h->canvases = canvases_given(&resize, is_square(run->config), d->canvas, d->num_canvases);
+  h->canvases = canvases_given(&resize, model_of(run->config)->square, d->canvas, d->num_canvases);
   h->pixels = MAX(d->max_bytes / 3, 1);
   h->whole_batches = true;
   h->told = run->job->launch.rank > 0;

@@ -11,9 +11,8 @@ typedef struct KindRow {
   // Fills in what is the kind's own.
   void (*describe)(const ModelConfig *c, maskrcnn_description *d);
   int usual_canvases; // pixels of a usual image, as a multiple of the largest canvas's
-  // Where all images are mapped onto one square canvas; otherwise both are NULL, and they are resized and padded. By
-  // what both sides of an image are divided while it is copied, and what the canvas shows of the quotient: nn/batch.h,
-  // affine.
+  // Of models that see squares; otherwise NULL. By what both sides of an image are divided while it is copied, and what
+  // the canvas shows of the quotient: nn/batch.h, affine.
   int (*shrink)(Size image, Size canvas);
   void (*map)(const ModelConfig *c, Size image, Size canvas, float map[6]);
   void (*begin)(Engine *e, const Batch *batch); // into the engine's pipeline

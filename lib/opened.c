@@ -19,11 +19,12 @@ static bool adapt(const KindRow *kind, ModelConfig *c, const maskrcnn_options *o
   return config_check(c, err);
 }
 
-static CanvasSet choose_canvases(const KindRow *kind, const Resize *resize, const maskrcnn_options *options) {
+static CanvasSet choose_canvases(const ModelConfig *c, const maskrcnn_options *options) {
+  const Resize resize = resize_of(c);
   Canvas canvas[MAX_CANVASES];
   for (int i = 0; i < options->num_canvases; i++)
     canvas[i] = (Canvas){.h = options->canvases[i].height, .w = options->canvases[i].width};
-  return canvases_given(resize, kind->map, canvas, options->num_canvases);
+  return canvases_given(&resize, model_of(c)->square, canvas, options->num_canvases);
 }
 
 // Of an image for which there is room from the beginning.
@@ -114,9 +115,8 @@ static bool open_from(Opened *o, const Checkpoint *c, const maskrcnn_options *op
     options_words(err);
     failed(status, MASKRCNN_BAD_ARGUMENT, err);
   } else {
-    const Resize resize = resize_of(&config);
     o->top = options->top && options->top < (size_t)config.classes ? (int)options->top : config.classes;
-    o->canvases = choose_canvases(o->kind, &resize, options);
+    o->canvases = choose_canvases(&config, options);
     ok = open_engine(o, options, &config, category, status, err);
   }
   free(category);
@@ -174,7 +174,7 @@ int opened_place(const Opened *o, const maskrcnn_image *image, ImageInfo *size, 
 static Size mapped(const Opened *o) { return (Size){o->canvases.canvas[0].h, o->canvases.canvas[0].w}; }
 
 int opened_shrink(const Opened *o, const maskrcnn_image *image) {
-  return o->kind->map ? o->kind->shrink((Size){image->height, image->width}, mapped(o)) : 1;
+  return o->kind->shrink ? o->kind->shrink((Size){image->height, image->width}, mapped(o)) : 1;
 }
 
 void opened_map(const Opened *o, const ImageInfo *size, float map[6]) {

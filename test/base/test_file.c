@@ -252,6 +252,9 @@ TEST(file_dirs_make_reports_what_stands_in_the_way) {
   EXPECT(dirs_make(folder, &err)); // once more is fine
   EXPECT(write_text(file, "", &err));
   EXPECT(path_is_file(file) && !path_is_dir(file));
+  char same[4096];
+  snprintf(same, sizeof same, "%s/.", folder);
+  EXPECT(path_is_same(folder, same) && !path_is_same(folder, file) && !path_is_same("/no/such", "/no/such"));
   EXPECT(!dirs_make(under_file, &err));
   char *want = xasprintf("cannot create folder %s: there is a file of that name; give another one", file);
   EXPECT_STR(err.msg, want);
