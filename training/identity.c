@@ -8,21 +8,28 @@
 
 // ---- the whole ------------------------------------------------------------------------------------------------------
 
-char *run_identity(const TrainSpec *o, const Dataset *train, const Schedule *schedule) {
+static void record_rows(Record *j, const TrainSpec *o, const Schedule *schedule, bool amendable) {
   int n;
   const Option *rows = train_rows(&n);
   const unsigned has = model_of(&o->config)->traits;
+  for (int i = 0; i < n; i++) {
+    if (rows[i].amend != amendable) continue;
+    if (rows[i].identify)
+      rows[i].identify(j, &rows[i], o, schedule);
+    else if (rows[i].key && (rows[i].needs & ~has) == 0)
+      option_record(j, rows[i].key, &rows[i], o);
+  }
+}
+
+// What --amend cannot change comes first: of several differences, a message names the first.
+char *run_identity(const TrainSpec *o, const Dataset *train, const Schedule *schedule) {
   Record j = {0};
   record_begin(&j);
   record_int(&j, "images", train->num_images);
   record_int(&j, "objects", train->first_object[train->num_images]);
   record_int(&j, "canvases", train->num_canvases);
-  for (int i = 0; i < n; i++) {
-    if (rows[i].identify)
-      rows[i].identify(&j, &rows[i], o, schedule);
-    else if (rows[i].key && (rows[i].needs & ~has) == 0)
-      option_record(&j, rows[i].key, &rows[i], o);
-  }
+  record_rows(&j, o, schedule, false);
+  record_rows(&j, o, schedule, true);
   char *text = xstrdup(record_end(&j));
   record_free(&j);
   return text;

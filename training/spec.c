@@ -54,6 +54,8 @@ static bool makes_images_up(const char *model) {
 // What is timed, and on which images.
 static void resolve_benchmark(TrainSpec *o) {
   Err err;
+  if (!o->benchmark) o->from.benchmark = FROM_NOTHING;
+  if (!o->benchmark_loader) o->from.benchmark_loader = FROM_NOTHING;
   o->made_up = o->benchmark && !o->data && makes_images_up(o->model);
   if (o->benchmark < 0) o->benchmark = o->made_up ? 100 : 200;
   if (o->forward_only && !o->made_up)
