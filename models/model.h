@@ -69,15 +69,15 @@ typedef struct Published {
 typedef struct Model {
   const char *name; // a checkpoint's
   unsigned traits;
-  bool background;               // class 0 is none of the data's categories
-  bool square;                   // it sees squares of one size: ModelConfig.size is max_size
-  const struct Task *task;       // evaluation/task.h: what is made of its results over a data set
-  const struct Outputs *outputs; // engine/outputs.h: how its results come to the host
-  const struct KindRow *kind;    // lib/kinds.h: what the library makes of them
-  const struct InferKind *infer; // inference/kind.h: what ./infer does
-  const struct Source *source;   // data/batches/source.h: in what form its data sets lie, and how they are opened
-  const Variant *variants;       // what config_init knows it by; no name at the end. NULL: as models/config.c has it
-  void (*configure)(ModelConfig *c); // makes torchvision's defaults, with the variant's depth, its own
+  bool background;                   // class 0 is none of the data's categories
+  bool square;                       // it sees squares of one size: ModelConfig.size is max_size
+  const struct Task *task;           // evaluation/task.h: what is made of its results over a data set
+  const struct Outputs *outputs;     // engine/outputs.h: how its results come to the host
+  const struct KindRow *kind;        // lib/kinds.h: what the library makes of them
+  const struct InferKind *infer;     // inference/kind.h: what ./infer does
+  const struct Source *source;       // data/batches/source.h: in what form its data sets lie, and how they are opened
+  const Variant *variants;           // what config_init knows it by; no name at the end
+  void (*configure)(ModelConfig *c); // makes config_defaults, with the variant's depth, its own
   int least_size;                    // of ModelConfig.size: pixels that it needs
   unsigned inputs, targets;          // which arrays of a batch it reads, and which for its losses besides: BATCH_BIT
   void (*build)(Network *n);         // declares parameters, appends all nodes, fills in what Network says
