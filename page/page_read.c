@@ -9,7 +9,7 @@
 #include "base/log_read.h"
 #include "base/run_folder.h"
 #include "page/evaluation_read.h"
-#include "page/page_session_read.h"
+#include "page/record_read.h"
 
 // ---- the log --------------------------------------------------------------------------------------------------------
 

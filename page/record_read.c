@@ -1,4 +1,4 @@
-#include "page/page_session_read.h"
+#include "page/record_read.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
