@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include "cudnn/library.h"
+#include "nn/rung.h"
 
 // Which engines to consider. Compiling a fused one takes cuDNN a third of a second.
 typedef enum CudnnSearch {
