@@ -1,5 +1,5 @@
 // lab/lesson_profile.py on what ncu says, cut to a few columns; the figures that pages make of its records; and
-// test/programs/measure_ladder.sh with stand-ins for the programs.
+// lab/measure_ladder.sh with stand-ins for the programs.
 #include "base/error.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"
@@ -126,7 +126,7 @@ static int measure(const char **said, const char *profiler) {
   return command(
       said,
       "cd %s && rm -f times counts asked && cd - >/dev/null && B=%s/b PROFILE=%s LESSONS='01_naive 14_cluster' "
-      "sh test/programs/measure_ladder.sh %s/times %s/counts",
+      "sh lab/measure_ladder.sh %s/times %s/counts",
       tmp, tmp, profiler, tmp, tmp);
 }
 

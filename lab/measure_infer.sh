@@ -2,14 +2,14 @@
 # Inference on one GPU as docs/results.md has it: weights that learn the images, batches of 1, 8 and 24 through the
 # library with their nodes, torchvision on the same, then data sets and loose photographs from files. From the root of
 # the tree, after `make`; python3 with torch, torchvision and Pillow; two to four minutes:
-#   sh test/programs/measure_infer.sh COCO FOLDER
+#   sh lab/measure_infer.sh COCO FOLDER
 # COCO: a small set in COCO's layout. FOLDER, which is made: infer.jsonl, torchvision.jsonl, nodes-BATCH.txt, and of
 # what comes from files what ./infer said, SET.txt. PEER=: without torchvision. PHOTOGRAPHS, LARGE: how many.
 set -eu
 data=${1:?a data set in the layout of COCO} out=${2:?where the records go}
 B=${B:-build} PEER=${PEER-python3} PHOTOGRAPHS=${PHOTOGRAPHS:-10000} LARGE=${LARGE:-128}
 mkdir "$out"
-python3 test/programs/infer_sets.py "$data" "$out" "$PHOTOGRAPHS" "$LARGE"
+python3 lab/infer_sets.py "$data" "$out" "$PHOTOGRAPHS" "$LARGE"
 python3 plans/large_set.py --data "$out/land" --out "$out/landx" --train 4608 --val 0
 weights=$out/learned.safetensors
 TRAIN=$B/train sh plans/learned.sh "$out/land" "$weights" none --model maskrcnn-r50-fpn --norm bn --batch 8 --amp \

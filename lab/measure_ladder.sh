@@ -2,7 +2,7 @@
 # The records of results/ladder-h200.jsonl and ladder-profile-h200.jsonl: how fast each lesson of cuda/conv/lessons/ is
 # beside rungs and cuDNN, and what Nsight Compute counts in it. From the root of the tree, after `make`, on a GPU that
 # runs nothing else and whose counters may be read (as root, or see NVIDIA's ERR_NVGPUCTRPERM):
-#   sh test/programs/measure_ladder.sh ladder.jsonl profile.jsonl
+#   sh lab/measure_ladder.sh ladder.jsonl profile.jsonl
 #   python3 lab/ladder_plot.py ladder.jsonl >ladder.svg
 # LESSONS: which to profile ("01_naive 02_smem_tile"). PROFILE=: no profiles. B: where the programs are.
 # Takes some two minutes on an H200.

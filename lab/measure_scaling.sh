@@ -1,7 +1,7 @@
 #!/bin/sh
 # The records of results/scaling-h200.jsonl, on any machine: steps on one GPU and on N in turns, with and without what
 # scaling loses, and all-reduces alone. From the root of the tree, after `make`:
-#   DATA=/data/coco GPUS=4 sh test/programs/measure_scaling.sh >>records.jsonl
+#   DATA=/data/coco GPUS=4 sh lab/measure_scaling.sh >>records.jsonl
 #   python3 lab/scaling.py --check records.jsonl
 # STEPS: of each record, after half as many. A setting takes some seconds; all of it five minutes and more.
 set -eu

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The records of results/nets-h200.jsonl: classification nets on one GPU, ours, ours on cuDNN's convolutions, and
 # PyTorch's (test/peers/bench_nets.py), in turns. From the root of the tree, after `make`:
-#   NETS="alexnet vgg16" BATCHES="64" sh test/programs/measure_nets.sh records.jsonl
+#   NETS="alexnet vgg16" BATCHES="64" sh lab/measure_nets.sh records.jsonl
 # LIMIT: after so many seconds nothing is begun any more. What the file has already is left out, so that the same call
 # goes on where the one before has ended; stderr says what is left. PROFILE=FILE: the nets node by node, too.
 # DTYPES, CONVS ("auto cudnn"), RUNS: of each setting; EAGER_RUNS: of PyTorch's without a graph. PEER=: without PyTorch.

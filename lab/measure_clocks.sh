@@ -1,7 +1,7 @@
 #!/bin/sh
 # The records of results/clocks-h200.jsonl: what clock and power each GPU has while one of them trains, while N of them
 # do without reducing, and while they reduce. From the root of the tree, after `make`:
-#   DATA=/data/coco GPUS=2 sh test/programs/measure_clocks.sh >>records.jsonl
+#   DATA=/data/coco GPUS=2 sh lab/measure_clocks.sh >>records.jsonl
 # Only asks nvidia-smi, every 20 ms; a GPU counts while it draws more than 560 W, which is while it steps.
 set -eu
 N=${GPUS:-2} B=${B:-build}

@@ -2,7 +2,7 @@
 # The records of results/vgg28-h200.jsonl: vgg-28 on sets of IDX files with 0, 25 and 50 augmented epochs behind 20 that
 # are not, three seeds, ours and PyTorch's (test/peers/vgg28_torch.py) in turns. A fifth of training's images is held
 # out and the test images are scored, once, at the end. From the root of the tree, after `make`:
-#   SETS="mnist=DIR fashion=DIR" sh test/programs/measure_vgg28.sh records.jsonl
+#   SETS="mnist=DIR fashion=DIR" sh lab/measure_vgg28.sh records.jsonl
 # LIMIT: after so many seconds nothing is begun any more. What the file has already is left out, so that the same call
 # goes on where the one before has ended; stderr says what is left. SETTINGS, SEEDS, DTYPES (bf16, tf32, fp32), BASE
 # (the phases that are not augmented), RATE (of those that are): of the runs. TOGETHER: so many seeds of a setting share
