@@ -100,8 +100,9 @@ digest() {
     file) sum <"$2" ;;
     tensors) # behind the header, whose length the first eight bytes say
       tail -c +$((9 + $(od -An -t u8 -N 8 "$2"))) "$2" | sum ;;
-    log) # without times
-      grep -q '"kind":' "$2" && sed -E 's/,"(img_s|wait|seconds)":[^,}]*//g; s/,"clock":\{[^}]*\}//' "$2" | sum ;;
+    log) # without times, and without the sessions in which they were taken
+      grep -q '"kind":' "$2" &&
+        sed -E 's/,"(img_s|wait|seconds|session)":[^,}]*//g; s/,"clock":\{[^}]*\}//' "$2" | sum ;;
     text) # without times
       sed -E '/^(latency|  (average|[0-9]+%) )/d; s/"decode_ms":[^,}]*//g' "$2" | sum ;;
     detections) # an empty list says nothing
