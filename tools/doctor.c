@@ -8,8 +8,7 @@
 #include "base/output.h"
 #include "base/record.h"
 #include "base/text.h"
-#include "classification/data/class_layout.h"
-#include "classification/data/class_report.h"
+#include "data/batches/source.h"
 #include "data/survey/advice.h"
 #include "models/model.h"
 #include "nn/optim.h"
@@ -37,6 +36,15 @@ typedef struct DoctorOptions {
   OPTION_FIELDS(DOCTOR_OPTIONS)
 } DoctorOptions;
 
+// The source whose own survey suits what is in the folder; NULL: there are objects to look at, one by one.
+static const Source *surveyed_by(const char *dir) {
+  for (int i = 0; models[i]; i++) {
+    const Source *s = models[i]->source;
+    if (s->survey && s->contents(dir)) return s;
+  }
+  return NULL;
+}
+
 static DoctorOptions doctor_options(int argc, char **argv) {
   DoctorOptions o = {OPTION_DEFAULTS(DOCTOR_OPTIONS)};
   OPTION_TABLE(table, DoctorOptions, DOCTOR_OPTIONS);
@@ -49,7 +57,7 @@ static DoctorOptions doctor_options(int argc, char **argv) {
              .values = &o};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
-  if (classes_layout(o.data) != CLASSES_NONE) return o;
+  if (surveyed_by(o.data)) return o;
   ModelConfig c;
   Err err;
   if (!config_init(&c, o.model, &err)) die(EXIT_USAGE, "%s", err.msg);
@@ -367,25 +375,27 @@ static void check_page(const char *path, const Checkup *c) {
   file_set_free(&inputs);
 }
 
-// A set of classes: there is no page of it, and splits go by their names.
-static int check_set_of_classes(const DoctorOptions *o) {
+// Of such a folder there is no page, and its splits go by their names.
+static int survey_all(const Source *s, const DoctorOptions *o) {
+  const char *holds = s->contents(o->data);
   if (strcmp(o->train_split, "train") || strcmp(o->val_split, "val"))
-    die(EXIT_USAGE, "%s holds classes, whose splits are train and val; leave out --train-split and --val-split",
-        o->data);
-  if (o->html) die(EXIT_USAGE, "--html shows masks, and %s holds classes; leave it out", o->data);
-  const ClassReport report = {.dir = o->data,
-                              .canvas = {o->size, o->size},
-                              .decode = o->decode,
-                              .json = o->json,
-                              .tick = isatty(STDERR_FILENO) ? show_progress : NULL};
-  const bool sound = class_report(&report);
+    die(EXIT_USAGE, "%s holds %s, whose splits are train and val; leave out --train-split and --val-split", o->data,
+        holds);
+  if (o->html) die(EXIT_USAGE, "--html shows masks, and %s holds %s; leave it out", o->data, holds);
+  const SourceSurvey survey = {.dir = o->data,
+                               .canvas = {o->size, o->size},
+                               .decode = o->decode,
+                               .json = o->json,
+                               .tick = isatty(STDERR_FILENO) ? show_progress : NULL};
+  const bool sound = s->survey(&survey);
   stdout_close();
   return sound ? 0 : 1;
 }
 
 int main(int argc, char **argv) {
   DoctorOptions o = doctor_options(argc, argv);
-  if (classes_layout(o.data) != CLASSES_NONE) return check_set_of_classes(&o);
+  const Source *source = surveyed_by(o.data);
+  if (source) return survey_all(source, &o);
   Checkup c;
   Err err;
   check(&c, &o);

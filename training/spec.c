@@ -142,7 +142,7 @@ static void choose_phases(TrainSpec *o) {
   if (o->phases && !phases_parse(&o->phase_list, o->phases, &err)) die(EXIT_USAGE, "--phases %s", err.msg);
   int64_t from, until;
   phases_augmented(&o->phase_list, &from, &until);
-  exclude(until > 0 && !(model_of(&o->config)->traits & MODEL_CLASSIFIER), "--phases: +augment",
+  exclude(until > 0 && !(model_of(&o->config)->inputs & BATCH_BIT(BATCH_AFFINE)), "--phases: +augment",
           "is for classifiers, and this model is a detector");
 }
 

@@ -27,7 +27,7 @@ typedef struct ClassCheckup {
   bool sound;
 } ClassCheckup;
 
-static void split_open(ClassSplit *s, const char *name, const ClassReport *r, const Dataset *like) {
+static void split_open(ClassSplit *s, const char *name, const SourceSurvey *r, const Dataset *like) {
   *s = (ClassSplit){.name = name};
   const ClassOptions options = {.size = r->canvas, .like = like};
   s->open = classes_open(&s->data, r->dir, name, &options, &s->stop);
@@ -45,7 +45,7 @@ static bool split_sound(const ClassSplit *s) {
   return s->open && !s->data.bad_images && !s->survey.unreadable && !s->survey.conflicts;
 }
 
-static void check(ClassCheckup *c, const ClassReport *r) {
+static void check(ClassCheckup *c, const SourceSurvey *r) {
   *c = (ClassCheckup){.first_shared = {-1, -1}};
   split_open(&c->train, "train", r, NULL);
   // Classes of val are those of train: where that does not open, there is nothing to hold them against.
@@ -153,7 +153,7 @@ static void print_hurts(const ClassCheckup *c) {
   if (!any && !missing && c->val.name) printf("  nothing\n");
 }
 
-static void print_text(const ClassCheckup *c, const ClassReport *r) {
+static void print_text(const ClassCheckup *c, const SourceSurvey *r) {
   line_print(stdout, "%s, %s", r->dir,
              classes_layout(r->dir) == CLASSES_IDX ? "IDX files" : "folders of images by class");
   printf("\nwhat there is\n");
@@ -229,7 +229,7 @@ static void record_split(Record *out, const ClassSplit *s) {
   record_free(&r);
 }
 
-static void print_json(const ClassCheckup *c, const ClassReport *report) {
+static void print_json(const ClassCheckup *c, const SourceSurvey *report) {
   Record r = {0};
   record_begin(&r);
   record_str(&r, "data", report->dir);
@@ -243,7 +243,7 @@ static void print_json(const ClassCheckup *c, const ClassReport *report) {
   record_free(&r);
 }
 
-bool class_report(const ClassReport *r) {
+bool class_report(const SourceSurvey *r) {
   ClassCheckup c;
   check(&c, r);
   (r->json ? print_json : print_text)(&c, r);

@@ -1,6 +1,7 @@
 // Sets of classes, as IDX files or folders of images, as the source of a classifier's data.
 #include <string.h>
 #include "base/file.h"
+#include "classification/data/class_report.h"
 #include "classification/data/classes.h"
 #include "data/batches/source.h"
 
@@ -55,4 +56,5 @@ const Source source_of_classes = {.learner = "a classifier",
                                   .find = find,
                                   .has = has,
                                   .open = open_set,
-                                  .gray = gray};
+                                  .gray = gray,
+                                  .survey = class_report};

@@ -12,6 +12,14 @@ typedef struct SourceOptions {
   const Dataset *train; // the training split, whose classes are to be the same; NULL: this is training's
 } SourceOptions;
 
+// What a program asks that looks at a data set without training on it.
+typedef struct SourceSurvey {
+  const char *dir;
+  Size canvas;                       // h = 0: the source's choice
+  bool decode, json;                 // read every file; one JSON object instead of text
+  void (*tick)(int done, int total); // after an image; may be NULL
+} SourceSurvey;
+
 typedef struct Source {
   const char *learner, *learners; // who learns from it, for messages: "a detector", "detectors"
   const char *wanted;             // what is to be in a folder: "data with boxes"
@@ -25,4 +33,7 @@ typedef struct Source {
   bool (*open)(Dataset *d, const char *dir, const char *split, const SourceOptions *o, Err *err);
   // Whether its images are gray ones of one size that training holds in memory; NULL: never.
   bool (*gray)(const char *dir);
+  // Prints on standard output what is in such a folder, what is wrong with it and which options of ./train suit. True
+  // when training can start and nothing is wrong. NULL: tools/doctor.c looks at it object by object.
+  bool (*survey)(const SourceSurvey *s);
 } Source;
