@@ -103,7 +103,8 @@ static void describe(const Option *o, char *out, size_t size) {
   else
     n += (size_t)snprintf(out + n, size - n, " from %.*g to %.*g", digits, o->min, digits, o->max);
   for (const OptionWord *w = o->words; w && w->word && n < size; w++)
-    n += (size_t)snprintf(out + n, size - n, "%s%s", w[1].word ? ", " : " or ", w->word);
+    if (!o->implied || strcmp(w->word, o->implied)) // which leaving the value out says
+      n += (size_t)snprintf(out + n, size - n, "%s%s", w[1].word ? ", " : " or ", w->word);
 }
 
 static bool in_range(const Option *o, double v) {
@@ -189,6 +190,7 @@ static const Option *find(const Cli *cli, const char *name, size_t length) {
 // value: what follows the option's name; NULL: nothing does.
 static bool renamed(const RenamedOption *r, const char *value, Err *err) {
   if (!r->now) return err_set(err, "--%s is gone since %s; leave it out", r->was, r->since);
+  if (r->old && value && !strcmp(value, r->old)) value = r->new;
   return err_set(err, "--%s is called --%s since %s; give --%s%s%.200s", r->was, r->now, r->since, r->now,
                  value ? " " : "", value ? value : "");
 }
@@ -210,6 +212,14 @@ static bool unknown(const Cli *cli, const char *name, size_t length, const char 
   if (!nearest) return err_set(err, "unknown option --%.*s; --help lists them all", (int)MIN(length, 200), name);
   return err_set(err, "unknown option --%.*s; did you mean --%s? --help lists them all", (int)length, name,
                  option_name(nearest).text);
+}
+
+// Whether a value is one that, until 1.1, asked for a default that nobody could write down.
+static bool stood_for_default(const Option *o, const char *value) {
+  static const char *const stand_ins[] = {"auto", "0", "-1"};
+  bool any = false;
+  for (int i = 0; i < COUNT(stand_ins); i++) any |= !strcmp(value, stand_ins[i]);
+  return any && (o->settle || (o->usual && *o->usual));
 }
 
 // ---- parsing --------------------------------------------------------------------------------------------------------
@@ -238,7 +248,8 @@ static bool parse_option(Cli *cli, int argc, char **argv, int *i, Err *err) {
     ((unsigned char *)cli->values)[o->from] = FROM_GIVEN;
     return true;
   }
-  return err_set(err, "--%s takes %s, not \"%.200s\"", option_name(o).text, accepted, value);
+  return err_set(err, "--%s takes %s, not \"%.200s\"%s", option_name(o).text, accepted, value,
+                 stood_for_default(o, value) ? "; leave it out for the default" : "");
 }
 
 bool cli_parse(Cli *cli, int argc, char **argv, Err *err) {

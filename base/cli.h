@@ -129,6 +129,7 @@ typedef struct Option {
 typedef struct RenamedOption {
   const char *was, *now; // as they are typed, without dashes; now NULL: it is gone
   const char *since;     // the first version without it, "1.2"
+  const char *old, *new; // a value that has another name, too; NULL: none has
 } RenamedOption;
 
 // ---- parsing --------------------------------------------------------------------------------------------------------

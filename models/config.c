@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/record.h"
 
 const char *const norm_names[] = {
     [NORM_FROZEN_BN] = "frozen-bn", [NORM_BN] = "bn", [NORM_GN] = "gn", [NORM_SYNC_BN] = "syncbn", NULL};
@@ -225,10 +226,25 @@ static Range range_of(const ModelConfig *c, int least_size, int field) {
   return ranges[field];
 }
 
+// The value as a person writes it: 0.7, which a float is not.
+static void value_text(const ModelConfig *c, int field, char *text, size_t size) {
+  const Field *f = &fields[field];
+  const float *v = (const float *)(const void *)((const char *)c + f->offset);
+  char number[NUMBER_TEXT];
+  config_get(c, field, text, size);
+  if (f->offset == offsetof(ModelConfig, classes) && !c->classes) snprintf(text, size, "the data's");
+  if (f->type != FIELD_FLOAT) return;
+  size_t used = 0;
+  for (int i = 0; i < f->count && used < size; i++) {
+    const char *one = v[i] == FLT_MIN ? "above 0" : number_text(float_decimal(v[i]), number);
+    used += (size_t)snprintf(text + used, size - used, "%s%s", i ? "," : "", one);
+  }
+}
+
 void config_print_help(const ModelConfig *c, int least_size, FILE *out) {
   char value[256], range[256];
   for (int i = 0; i < COUNT(fields); i++) {
-    config_get(c, i, value, sizeof value);
+    value_text(c, i, value, sizeof value);
     range_text(&fields[i], range_of(c, least_size, i), range, sizeof range);
     fprintf(out, "  %-22s %-22s  %s%s%s%s\n", fields[i].name, value, fields[i].help, *range ? " (" : "", range,
             *range ? ")" : "");

@@ -7,7 +7,7 @@
 #include "training/setup.h"
 #include "training/table.h"
 
-static const RenamedOption renamed[] = {{"recipe", "conventions", "1.2"}, {0}};
+static const RenamedOption renamed[] = {{"recipe", "conventions", "1.2", "auto", "own"}, {0}};
 
 static char *command_of(int argc, char **argv) {
   char *command;
@@ -193,6 +193,7 @@ static void before_help(Cli *cli, int argc, char **argv) {
   }
   choose_phases(o);
   train_settle(o, &(Basis){.ranks = 1, .idx = train_on_gray(o, &o->config), .help = true});
+  o->from.model = FROM_NOTHING; // shown is what it is without --model
   cli->has = model_of(&o->config)->traits;
   model_choices(models, sizeof models);
   snprintf(more, sizeof more,

@@ -88,8 +88,10 @@ TEST_TIER(program_help_of_train_is_of_the_model, 1) {
   EXPECT_INT(command(&said, "%s --model vgg-28 --help all", tool("train")), 0);
   EXPECT(lists(said, "rotate") && lists(said, "dropout") && !lists(said, "sizes") && !lists(said, "target-bbox"));
   EXPECT(strstr(said, "images per step and GPU (default: 128)\n") && strstr(said, "(default: 10@1e-3,10@1e-4)\n"));
+  EXPECT(strstr(said, "(default: maskrcnn-r50-fpn; "));
   EXPECT_INT(command(&said, "%s --conventions mlperf --help model", tool("train")), 0);
   EXPECT(strstr(said, "\n  box_extra              1 ") && strstr(said, "\n  label_smoothing "));
+  EXPECT(strstr(said, "\n  rpn_nms                0.7 ") && strstr(said, "\n  classes                the data's "));
   EXPECT_INT(command(&said, "%s --help fields", tool("train")), 2);
   EXPECT_STR(said, "train: --help takes all or model, not \"fields\"\n");
 }

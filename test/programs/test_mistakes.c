@@ -25,6 +25,10 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("--batch", "%s --data %s --bacth 3", train, d);
   expect_mistake("--batch", "%s --data %s --batch zero", train, d);
   expect_mistake("--recipe is called --conventions since 1.2; give --conventions mlperf", "%s --recipe mlperf", train);
+  expect_mistake("give --conventions own", "%s --recipe=auto", train);
+  expect_mistake("not \"0\"; leave it out for the default", "%s --size 0", train);
+  expect_mistake("not \"auto\"; leave it out for the default", "%s --norm auto", train);
+  expect_mistake("an integer from 1 to 1000000, not \"0\"", "%s --benchmark=0", train);
   expect_mistake("/nowhere", "%s --data /nowhere --out %s", train, in_tmp("m"));
   EXPECT(!path_is_dir(in_tmp("nothing-yet")));
   expect_mistake("/nowhere", "%s --data /nowhere --out %s", train, in_tmp("nothing-yet"));
