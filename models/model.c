@@ -78,6 +78,12 @@ bool config_init(ModelConfig *c, const char *variant, Err *err) {
   return err_set(err, "--model %s: unknown; choose one of %s", variant, known);
 }
 
+const char *config_variant(const ModelConfig *c) {
+  const Variant *v = model_of(c)->variants;
+  while (v->name && v->depth != c->depth) v++;
+  return v->name ? v->name : model_of(c)->name;
+}
+
 void config_resize(ModelConfig *c, int size) {
   c->train_size_min = c->train_size_min * size / c->size;
   c->size = size;

@@ -135,6 +135,8 @@ void model_choices(char *text, size_t size);
 #define DEFAULT_MODEL "maskrcnn-r50-fpn"
 // Makes c the configuration of a variant. False with a message that lists them when there is none of that name.
 bool config_init(ModelConfig *c, const char *variant, Err *err);
+// What --model calls it; where no variant is like it, its model's name.
+const char *config_variant(const ModelConfig *c);
 // The shorter side becomes `size`, the longer 5/3 of it at most, or, where the model sees squares, as much.
 void config_resize(ModelConfig *c, int size);
 // config_ranges, and that the model has such a depth.

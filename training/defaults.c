@@ -9,11 +9,20 @@
 
 static const Learning *learning_of(const TrainSpec *o) { return &model_of(&o->config)->learning; }
 
+// Where a value of that row is from: the model, where it is not what the usual model has.
+static OptionSource learned_from(bool as_usual) { return as_usual ? FROM_DEFAULT : FROM_MODEL; }
+static const Learning *usual_learning(void) {
+  ModelConfig usual;
+  Err err;
+  CHECK(config_init(&usual, DEFAULT_MODEL, &err));
+  return &model_of(&usual)->learning;
+}
+
 OptionSource settle_model(void *values, const void *basis) {
   TrainSpec *o = values;
   (void)basis;
   if (!o->weights) return FROM_DEFAULT;
-  o->model = model_of(&o->config)->name;
+  o->model = config_variant(&o->config);
   return FROM_MODEL;
 }
 
@@ -153,7 +162,7 @@ OptionSource settle_batch(void *values, const void *basis) {
   TrainSpec *o = values;
   (void)basis;
   o->batch = learning_of(o)->batch;
-  return FROM_DEFAULT;
+  return learned_from(o->batch == usual_learning()->batch);
 }
 
 OptionSource settle_epochs(void *values, const void *basis) {
@@ -165,7 +174,7 @@ OptionSource settle_epochs(void *values, const void *basis) {
   if (l->phases) CHECK(phases_parse(&own, l->phases, &err));
   o->epochs = o->phase_list.n ? phases_epochs(&o->phase_list) : own.n ? phases_epochs(&own) : learning_of(o)->epochs;
   if (o->from.iters == FROM_GIVEN) return FROM_NOTHING;
-  return o->phase_list.n ? (OptionSource)o->from.phases : own.n ? FROM_MODEL : FROM_DEFAULT;
+  return o->phase_list.n ? (OptionSource)o->from.phases : learned_from(o->epochs == usual_learning()->epochs);
 }
 
 OptionSource settle_iters(void *values, const void *basis) {
@@ -180,7 +189,7 @@ OptionSource settle_eval_epochs(void *values, const void *basis) {
   TrainSpec *o = values;
   (void)basis;
   o->eval_epochs = o->from.eval_every == FROM_GIVEN ? 0 : learning_of(o)->eval_epochs;
-  return o->eval_epochs ? FROM_DEFAULT : FROM_NOTHING;
+  return o->eval_epochs ? learned_from(o->eval_epochs == usual_learning()->eval_epochs) : FROM_NOTHING;
 }
 
 OptionSource settle_eval_every(void *values, const void *basis) {
@@ -252,6 +261,7 @@ OptionSource settle_lr(void *values, const void *basis) {
   } else {
     if (!b->ranks) return FROM_LATER;
     o->rate = scaled_rate(l->rate, l->rate_images, o->batch * b->ranks);
+    from = learned_from(l->rate == usual_learning()->rate && l->rate_images == usual_learning()->rate_images);
   }
   o->lr = (float)o->rate;
   return from;
@@ -262,7 +272,7 @@ OptionSource settle_schedule(void *values, const void *basis) {
   (void)basis;
   const bool own = learning_of(o)->phases;
   o->schedule = (int)(own || o->phases ? DECAY_CONSTANT : learning_of(o)->decay);
-  return o->phases ? (OptionSource)o->from.phases : own ? FROM_MODEL : FROM_DEFAULT;
+  return o->phases ? (OptionSource)o->from.phases : learned_from(o->schedule == (int)usual_learning()->decay);
 }
 
 // torchvision's references/detection/engine.py warms up in the first epoch alone.
@@ -270,7 +280,8 @@ OptionSource settle_warmup(void *values, const void *basis) {
   TrainSpec *o = values;
   const Basis *b = basis;
   const Optimisation how = optimisation_of(o);
-  const OptionSource from = o->conventions ? FROM_CONVENTIONS : FROM_DEFAULT;
+  const bool as_usual = !how.warmup_epochs && how.warmup == usual_learning()->warmup;
+  const OptionSource from = o->conventions ? FROM_CONVENTIONS : learned_from(as_usual);
   const int64_t usual = how.warmup + how.warmup_epochs * b->per_epoch;
   const bool first_epoch = o->conventions == 1 + CONVENTIONS_TORCHVISION;
   o->warmup = 0;
@@ -295,5 +306,5 @@ OptionSource settle_clip_grad(void *values, const void *basis) {
   TrainSpec *o = values;
   (void)basis;
   o->clip_grad = o->conventions ? 0 : learning_of(o)->clip;
-  return o->conventions ? FROM_CONVENTIONS : FROM_DEFAULT;
+  return o->conventions ? FROM_CONVENTIONS : learned_from(o->clip_grad == usual_learning()->clip);
 }

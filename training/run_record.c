@@ -36,6 +36,7 @@ static void record_run(Record *j, const TrainingRun *r, const RunStanding *s) {
   record_int(j, "batch", o->batch);
   record_int(j, "world", o->gpus);
   record_int(j, "per_epoch", r->per_epoch);
+  record_int(j, "rollbacks", r->rollbacks);
   record_int(j, "parameters", count_parameters(&r->engine.params));
   record_num(j, "build_seconds", r->build_seconds);
   device_origin(r->engine.dev, j);

@@ -83,7 +83,7 @@ static void plan_steps(TrainingRun *r) {
   const TrainSpec *o = &r->o;
   r->per_epoch = o->per_epoch;
   r->steps = o->iters;
-  r->schedule = setup_schedule(o, r->start.lr > 0 ? float_decimal(r->start.lr) : o->rate);
+  r->schedule = setup_schedule(o, o->rate);
   r->identity = run_identity(o, r->train, &r->schedule);
 }
 
@@ -198,6 +198,16 @@ static NORETURN void end_by_divergence(TrainingRun *r) {
   die(EXIT_RUN, "%s", r->trouble.msg);
 }
 
+// What a session is of: after a rollback the rate is another, and the record of the run tells it.
+static TrainSpec session_spec(const TrainSpec *o, const SessionStart *start) {
+  TrainSpec of = *o;
+  if (start->lr > 0) {
+    of.lr = start->lr;
+    of.rate = float_decimal(start->lr);
+  }
+  return of;
+}
+
 // Sessions, of which each that diverges is followed by one with half the rate, where --on-divergence says so.
 static void train_all(const TrainSpec *o, Job *job, TrainingData *data, DrawFolder *draw) {
   SessionStart start = {.resume = job->attempt ? RESUME_LAST : o->resume, .amend = o->amend};
@@ -205,7 +215,7 @@ static void train_all(const TrainSpec *o, Job *job, TrainingData *data, DrawFold
   int rollbacks = 0;
   if (job->left) go_on_rolled_back(job, &start, &rollbacks, &left);
   for (;; rollbacks++) {
-    TrainingRun r = {.o = *o,
+    TrainingRun r = {.o = session_spec(o, &start),
                      .start = start,
                      .draw = draw,
                      .job = job,

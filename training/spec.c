@@ -146,6 +146,16 @@ static void choose_phases(TrainSpec *o) {
           "is for classifiers, and this model is a detector");
 }
 
+// Of options that say the same in two ways the other one is told as given. --eval-every end is what it is anyway.
+static void choose_given(TrainSpec *o) {
+  if (o->from.iters == FROM_GIVEN) o->from.epochs = FROM_NOTHING;
+  if (o->from.eval_every != FROM_GIVEN || o->from.eval_epochs != FROM_GIVEN || !o->eval_epochs) return;
+  if (o->eval_every == EVAL_AT_END)
+    o->from.eval_every = FROM_DEFAULT;
+  else
+    o->from.eval_epochs = FROM_NOTHING;
+}
+
 static void check_evaluations(const TrainSpec *o) {
   if (o->eval_every > 0 || o->eval_epochs) return;
   const char *target = o->target_bbox >= 0   ? "--target-bbox"
@@ -215,6 +225,7 @@ TrainSpec train_spec(int argc, char **argv) {
   check_traits(&o);
   choose_phases(&o);
   check_split(&o);
+  choose_given(&o);
   train_settle(&o, &(Basis){.idx = train_on_gray(&o, &o.config)});
   check_evaluations(&o);
   return o;

@@ -452,6 +452,8 @@ TEST_TIER(durable_divergence_rolls_back_to_the_beginning, 1) {
   if (!EXPECT(strstr(said, "amended at step 0: {\"lr\":[250000,125000]}\n"))) printf("    %s\n", said);
   EXPECT(holds_text(path_of("begun-again", "log.jsonl"),
                     "{\"step\":0,\"kind\":\"amend\",\"rollback\":3,\"changes\":{\"lr\":[250000,125000]}}"));
+  EXPECT(holds_text(path_of("begun-again", "run.json"), "\"rollbacks\":3,") &&
+         holds_text(path_of("begun-again", "run.json"), "\"lr\":{\"value\":125000,"));
 }
 
 TEST_TIER(durable_folder_that_cannot_be_written, 1) {

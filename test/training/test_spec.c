@@ -74,6 +74,27 @@ TEST(spec_says_where_values_come_from) {
   train_spec_free(&o);
 }
 
+TEST(spec_of_two_ways_to_say_it_tells_one) {
+  TrainSpec o = spec((char *[]){"--eval-every", "0", "--eval-epochs", "2", "--iters", "9", "--epochs", "3", NULL});
+  TrainSpec c = train_spec_complete(&o, 1, 50);
+  EXPECT(c.from.eval_epochs == FROM_GIVEN && c.eval_every == 100 && c.from.eval_every == FROM_DATA);
+  EXPECT(c.from.iters == FROM_GIVEN && c.iters == 9 && c.from.epochs == FROM_NOTHING);
+  train_spec_free(&o);
+  o = spec((char *[]){"--eval-every", "5", "--eval-epochs", "2", NULL});
+  c = train_spec_complete(&o, 1, 50);
+  EXPECT(c.from.eval_every == FROM_GIVEN && c.eval_every == 5 && c.from.eval_epochs == FROM_NOTHING);
+  train_spec_free(&o);
+}
+
+TEST(spec_of_another_model_says_so) {
+  TrainSpec o = spec((char *[]){"--model", "resnet50", NULL});
+  const TrainSpec c = train_spec_complete(&o, 1, 50);
+  EXPECT(c.from.batch == FROM_MODEL && c.from.epochs == FROM_MODEL && c.from.lr == FROM_MODEL);
+  EXPECT(c.from.schedule == FROM_MODEL && c.from.warmup == FROM_MODEL && c.from.clip_grad == FROM_MODEL);
+  EXPECT(c.from.optimizer == FROM_DEFAULT && c.from.seed == FROM_DEFAULT);
+  train_spec_free(&o);
+}
+
 TEST(spec_settings_are_told_with_their_sources) {
   TrainSpec o = spec((char *[]){"--lr", "0.01", "--limit", "all", NULL});
   const TrainSpec c = train_spec_complete(&o, 1, 50);
