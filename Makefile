@@ -191,17 +191,19 @@ uninstall:
 train infer: %: $B/% force # whichever folder was built last
 	@cmp -s $< $@ || cp -f $< $@
 link = @mkdir -p $(@D) && echo "link $@" && \
-  $(CC) $(flags) $(filter %.o %.a,$^) -o $@ $(libs) $(if $(filter %/libkernels.a %.cu.o,$^),$(nvlibs))
+  $(CC) $(flags) $(filter %.o,$^) $(call together,$(filter %.a,$^)) -o $@ $(libs) \
+    $(if $(filter %/libkernels.a %.cu.o,$^),$(nvlibs))
+together = $(if $(filter %/libhost.a,$1),-Wl$(comma)--start-group $1 -Wl$(comma)--end-group,$1)
 # A program in folder $1, of the source $2, with the devices $3.
 define program
 $1/$(notdir $2): $B/$2.o $3 $B/objects.a $B/link.flags
 	$$(link)
 
 endef
-# All of them, computing on the devices $2.
+# All of them, computing on the devices $2. Of the others those that ask for no device have none, nor its reference.
 programs = $(foreach p,$(computing),$(call program,$1,$p,$2))$(foreach \
   p,$(describing),$(call program,$1,$p,$(if $(filter %/libkernels.a,$2),$(described),$2)))$(foreach \
-  p,$(others),$(call program,$1,$p,$(host)))
+  p,$(others),$(call program,$1,$p,$B/libhost.a))
 shared = @mkdir -p $(@D) && echo "cc $< (shared)" && \
   $(CC) $(filter-out -fopenmp -MMD -MP,$(flags)) -shared -fPIC $< -o $@
 # And in it test_all, which runs those of its faulty/ and the examples as well. Lessons are in no program: -u takes them
@@ -229,6 +231,8 @@ archive = @rm -f $@ && ar qcs $@ $(filter %.o,$^) # q: names may repeat in other
 $B/objects.a: $(objects) $B/link.flags
 	$(archive)
 $B/libkernels.a: $(kernels) $B/link.flags
+	$(archive)
+$B/libhost.a: $(host)
 	$(archive)
 
 # ---- objects --------------------------------------------------------------------------------------------------------
