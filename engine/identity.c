@@ -10,8 +10,8 @@ static bool listed(const char *const *keys, const char *key) {
   return false;
 }
 
-// The member's value as it stands in the text, malloc'ed; "null" where there is none.
-static char *member(const char *identity, const char *name) {
+// The member's value as it stands in the text, malloc'ed; NULL: there is none.
+static char *find_member(const char *identity, const char *name) {
   Json j;
   const char *key;
   char *text = NULL;
@@ -25,6 +25,22 @@ static char *member(const char *identity, const char *name) {
       if (found && !j.failed) text = xasprintf("%.*s", (int)(j.at - begin), begin);
     }
   json_close(&j);
+  return text;
+}
+
+// The same; "null" where there is none.
+static char *member(const char *identity, const char *name) {
+  static const struct {
+    const char *name, *value, *old_name, *old_value; // old: of checkpoints until 1.1
+  } renamed[] = {{"conventions", "\"own\"", "recipe", "\"auto\""}};
+  char *text = find_member(identity, name);
+  for (int i = 0; i < COUNT(renamed) && !text; i++) {
+    if (strcmp(renamed[i].name, name)) continue;
+    text = find_member(identity, renamed[i].old_name);
+    if (!text || strcmp(text, renamed[i].old_value)) continue;
+    free(text);
+    text = xstrdup(renamed[i].value);
+  }
   return text ? text : xstrdup("null");
 }
 

@@ -16,13 +16,6 @@ void identify_sizes(Record *j, const Option *row, const void *values, const void
   record_str(j, row->key, text);
 }
 
-// Checkpoints call its own conventions "auto".
-void identify_conventions(Record *j, const Option *row, const void *values, const void *basis) {
-  const TrainSpec *o = values;
-  (void)basis;
-  record_str(j, row->key, o->conventions ? conventions_choices[o->conventions] : "auto");
-}
-
 // Checkpoints of SGD do not name it.
 void identify_optimizer(Record *j, const Option *row, const void *values, const void *basis) {
   (void)basis;

@@ -296,9 +296,13 @@ static void finish(TrainingRun *r, Outcome outcome) {
   if (outcome == RUN_DIVERGED) divergence_explain(&r->divergence, &r->o, f, &r->trouble);
   report(r, &(RunStanding){state_of(outcome), *r->trouble.msg ? r->trouble.msg : NULL, r->done});
   if (outcome == RUN_COMPLETE && r->val) expect(r, targets_report(r, &err), &err);
-  if (f->draw && !f->draw(r->o.out, &err)) line_print(stderr, "no page of the run: %s", err.msg);
-  if (outcome == RUN_COMPLETE)
+  const bool drawn = f->draw && f->draw(r->o.out, &err);
+  if (f->draw && !drawn) line_print(stderr, "no page of the run: %s", err.msg);
+  if (outcome != RUN_COMPLETE) return;
+  if (drawn)
     line_print(stderr, "done: %s, %s/curves.svg, %s/report.html", f->final, r->o.out, r->o.out);
+  else
+    line_print(stderr, "done: %s", f->final);
 }
 
 // A rank's trouble ends the run, once what was to be saved is.

@@ -83,7 +83,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
     .needs = MODEL_DETECTOR)                                                                                           \
   X(CHOICE, conventions, 0, conventions_choices,                                                                       \
     "box rules, input and warmup; own: torchvision's or those of the weights, with this program's warmup",             \
-    .first = true, .needs = MODEL_DETECTOR, .amend = true, .key = "recipe", .identify = identify_conventions)          \
+    .first = true, .needs = MODEL_DETECTOR, .amend = true, .key = "conventions")                                       \
   X(FLOAT, label_smoothing, 0, 0, 1, "P", "fraction of the target spread over all classes",                            \
     .needs = MODEL_CLASSIFIER, .settle = settle_label_smoothing)                                                       \
   X(FLOAT, dropout, 0, 0, 1, "P", "probability of dropout before fully connected layers",                              \

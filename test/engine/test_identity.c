@@ -34,6 +34,16 @@ TEST(identity_amends_how_it_learns_alone) {
   record_free(&changes);
 }
 
+TEST(identity_knows_older_names) {
+  Err err;
+  EXPECT(identity_same("{\"recipe\":\"auto\"}", "{\"conventions\":\"own\"}", amendable, &err));
+  EXPECT(identity_same("{\"recipe\":\"mlperf\"}", "{\"conventions\":\"mlperf\"}", amendable, &err));
+  EXPECT(!identity_same("{\"recipe\":\"auto\"}", "{\"conventions\":\"mlperf\"}", amendable, &err));
+  EXPECT_STR(err.msg,
+             "it was made with \"conventions\":\"own\", this run has \"conventions\":\"mlperf\"; give the same "
+             "options or another --out");
+}
+
 TEST(identity_numbers) {
   double x = 0;
   const char *run = "{\"seed\":9000000000000000,\"part\":0.2,\"amp\":\"off\"}";

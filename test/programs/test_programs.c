@@ -306,7 +306,7 @@ TEST_TIER(program_conventions, 1) {
     EXPECT_STR(field_of(model, "roi_aligned"), "1");
     Checkpoint c;
     CHECK(ckpt_open(&c, model, NULL));
-    EXPECT(strstr(ckpt_find_meta(&c, "run"), "\"recipe\":\"detectron2\"") &&
+    EXPECT(strstr(ckpt_find_meta(&c, "run"), "\"conventions\":\"detectron2\"") &&
            strstr(ckpt_find_meta(&c, "run"), "\"warmup\":3"));
     EXPECT(strstr(ckpt_find_meta(&c, "run"), "\"sizes\":\"51 53 56 58 61 64\"")); // 51 + 13 i / 5
     ckpt_close(&c);
