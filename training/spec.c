@@ -6,6 +6,7 @@
 #include "training/data.h"
 #include "training/setup.h"
 #include "training/table.h"
+#include "training/targets.h"
 
 static const RenamedOption renamed[] = {{"recipe", "conventions", "1.2", "auto", "own"}, {0}};
 
@@ -158,12 +159,9 @@ static void choose_given(TrainSpec *o) {
 
 static void check_evaluations(const TrainSpec *o) {
   if (o->eval_every > 0 || o->eval_epochs) return;
-  const char *target = o->target_bbox >= 0   ? "--target-bbox"
-                       : o->target_segm >= 0 ? "--target-segm"
-                       : o->target_top1 >= 0 ? "--target-top1"
-                                             : NULL;
+  const Targets t = targets_of(o);
   if (o->patience) die(EXIT_USAGE, "--patience counts evaluations: give --eval-every N, too");
-  if (target) die(EXIT_USAGE, "%s is for evaluations to reach: give --eval-every N, too", target);
+  if (t.n) die(EXIT_USAGE, "%s is for evaluations to reach: give --eval-every N, too", t.of[0].option);
 }
 
 // ---- the whole ------------------------------------------------------------------------------------------------------
