@@ -36,7 +36,8 @@ TEST(spec_table_is_consistent) {
 
 // What checkpoints and messages have known since 1.0.
 TEST(spec_amends_how_it_learns) {
-  static const char *const may[] = {"steps", "conventions", "lr", "world", "bucket_mb"}, *const not [] = {"seed", "flip"};
+  static const char *const may[] = {"steps", "conventions", "lr", "world", "bucket_mb"}, *const not [] = {"seed",
+                                                                                                          "flip"};
   const char *const *keys = run_amendable();
   for (int i = 0; i < COUNT(may); i++) {
     bool found = false;
