@@ -16,6 +16,7 @@
 #include "base/spelling.h"
 
 enum { MAX_NAME = SPELLING_MOST };
+#define MOST_WHOLE 9007199254740992.0 // 2^53: whole numbers up to it are exact
 
 const char *const option_sources[] = {
     [FROM_DEFAULT] = "default", [FROM_GIVEN] = "given", [FROM_CONVENTIONS] = "conventions", [FROM_MODEL] = "model",
@@ -79,6 +80,15 @@ void option_record(Record *j, const char *key, const Option *o, const void *valu
     record_str(j, key, option_text(o, values, text));
 }
 
+// A bound as it is typed: 1000000 and 9000000000000000, not 1e+06 and 9e+15; 0.9999999, which is below 1.
+static const char *bound_text(const Option *o, double bound, char text[OPTION_TEXT]) {
+  if (bound == floor(bound) && fabs(bound) <= MOST_WHOLE)
+    snprintf(text, OPTION_TEXT, "%.0f", bound);
+  else
+    number_text(o->kind == OPT_FLOAT ? float_decimal((float)bound) : bound, text);
+  return text;
+}
+
 // "an integer from 1 to 64": what the option takes, for messages.
 static void describe(const Option *o, char *out, size_t size) {
   size_t n = 0;
@@ -89,19 +99,21 @@ static void describe(const Option *o, char *out, size_t size) {
     }
     return;
   }
-  const char *what = is_integer(o->kind) ? "an integer" : is_number(o->kind) ? "a number" : "text";
+  const char *what = is_integer(o->kind) ? "an integer" : is_number(o->kind) ? "a number" : o->value;
   if (o->kind == OPT_FLAG) what = "true or false";
   n = (size_t)snprintf(out, size, "%s", what);
   if (!is_number(o->kind)) return;
-  const int digits = o->kind == OPT_FLOAT ? FLT_DIG : DBL_DIG; // 0.9f is 0.9
+  char low[OPTION_TEXT], high[OPTION_TEXT];
+  bound_text(o, o->min, low);
+  bound_text(o, o->max, high);
   if (o->min == 0 && o->max == 0)
     ;
   else if (isinf(o->max))
-    n += (size_t)snprintf(out + n, size - n, " of at least %.*g", digits, o->min);
+    n += (size_t)snprintf(out + n, size - n, " of at least %s", low);
   else if (isinf(o->min))
-    n += (size_t)snprintf(out + n, size - n, " of at most %.*g", digits, o->max);
+    n += (size_t)snprintf(out + n, size - n, " of at most %s", high);
   else
-    n += (size_t)snprintf(out + n, size - n, " from %.*g to %.*g", digits, o->min, digits, o->max);
+    n += (size_t)snprintf(out + n, size - n, " from %s to %s", low, high);
   for (const OptionWord *w = o->words; w && w->word && n < size; w++)
     if (!o->implied || strcmp(w->word, o->implied)) // which leaving the value out says
       n += (size_t)snprintf(out + n, size - n, "%s%s", w[1].word ? ", " : " or ", w->word);
@@ -209,8 +221,8 @@ static bool unknown(const Cli *cli, const char *name, size_t length, const char 
       nearest = o;
     }
   }
-  if (!nearest) return err_set(err, "unknown option --%.*s; --help lists them all", (int)MIN(length, 200), name);
-  return err_set(err, "unknown option --%.*s; did you mean --%s? --help lists them all", (int)length, name,
+  if (!nearest) return err_set(err, "unknown option --%.*s; --help all lists all options", (int)MIN(length, 200), name);
+  return err_set(err, "unknown option --%.*s; did you mean --%s? --help all lists all options", (int)length, name,
                  option_name(nearest).text);
 }
 
@@ -275,7 +287,7 @@ bool cli_parse(Cli *cli, int argc, char **argv, Err *err) {
     } else if (options && !strncmp(argv[i], "--", 2)) {
       if (!parse_option(cli, argc, argv, &i, err)) return false;
     } else if (options && argv[i][0] == '-' && argv[i][1]) {
-      return err_set(err, "unknown option %.200s; options begin with two dashes, --help lists them all", argv[i]);
+      return err_set(err, "unknown option %.200s; options begin with two dashes, --help all lists them", argv[i]);
     } else if (!cli->positional) {
       return err_set(err, "unexpected argument \"%.200s\"; --help shows the usage", argv[i]);
     } else {

@@ -42,7 +42,8 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
   X(INT, limit, 0, 1, INT32_MAX, "N", "train on the first N usable images, by id", .words = word_all)                  \
   X(INT, val_limit, 0, 1, INT32_MAX, "N", "evaluate on the first N images, by id", .words = word_all)                  \
   X(FLAG, keep_empty, false, "also train on images without objects", .needs = MODEL_DETECTOR)                          \
-  X(FLAG, exif, false, "turn images as their EXIF orientation says; COCO's annotations need this off", .first = true,  \
+  X(FLAG, exif, false, "rotate images as their EXIF orientation says; COCO's annotations need this off",               \
+    .first = true,                                                                                                     \
     .key = "exif")                                                                                                     \
   X(FLOAT, flip, 0.5f, 0, 1, "P", "probability of a horizontal flip", .note = "0 for IDX data",                        \
     .settle = settle_flip, .key = "flip")                                                                              \
@@ -55,11 +56,11 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
     .needs = MODEL_CLASSIFIER, .settle = settle_shear, .key = "shear")                                                 \
   X(FLOAT, zoom, 0, 0, 0.99, "P", "largest random change of scale, as a fraction",                                     \
     .note = "0.08 for IDX data with --phases", .needs = MODEL_CLASSIFIER, .settle = settle_zoom, .key = "zoom")        \
-  X(FLOAT, crop, 0, 0, 0.99, "P", "random crops of at least this fraction of the area; 0 turns them off",              \
+  X(FLOAT, crop, 0, 0, 0.99, "P", "random crops of at least this fraction of the area; 0 turns cropping off",          \
     .note = "0 for IDX data", .needs = MODEL_CLASSIFIER, .settle = settle_crop, .key = "crop")                         \
-  X(INT, threads, 0, 1, 256, "N", "decoder threads", .usual = "one per core", .local = true,                           \
+  X(INT, threads, 0, 1, 256, "N", "threads that decode images", .usual = "one per core", .local = true,                \
     .settle = settle_threads)                                                                                          \
-  X(FLAG, strict, false, "stop at an unreadable image instead of replacing it")                                        \
+  X(FLAG, strict, false, "stop at an unreadable image instead of replacing it by another")                             \
   X(HEADING, "Model")                                                                                                  \
   X(STRING, model, NULL, "NAME", "network to train, one of those below",                                               \
     .usual = DEFAULT_MODEL, .note = "the model of --weights where they are given", .first = true,                      \
@@ -67,8 +68,10 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
   X(STRING, weights, NULL, "FILE",                                                                                     \
     "start from these weights: ours, torchvision's (.pth, .safetensors), or its ResNet as a backbone",                 \
     .first = true, .local = true)                                                                                      \
-  X(FLAG, reset_heads, false, "with --weights: new output layers, for the classes of the data", .first = true)         \
-  X(CHOICE, norm, NORM_GN, norm_names, "normalization of the backbone", .note = "as in the weights with --weights",    \
+  X(FLAG, reset_heads, false, "with --weights: replace the output layers by new ones, for the classes of the data",    \
+    .first = true)                                                                                                     \
+  X(CHOICE, norm, NORM_GN, norm_names, "normalization layers of the backbone",                                         \
+    .note = "as in the weights with --weights",                                                                        \
     .needs = MODEL_NORMS, .settle = settle_norm)                                                                       \
   X(INT, trainable_layers, 5, 0, 5, "N", "number of ResNet stages to train, counted from the last",                    \
     .note = "as in the weights with --weights", .needs = MODEL_STAGES, .settle = settle_trainable_layers)              \
@@ -82,7 +85,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
   X(INT, canvases, 2, 1, MAX_CANVASES, "N", "number of padded input shapes; a batch has images of one shape",          \
     .needs = MODEL_DETECTOR)                                                                                           \
   X(CHOICE, conventions, 0, conventions_choices,                                                                       \
-    "box rules, input and warmup; own: torchvision's or those of the weights, with this program's warmup",             \
+    "whose box rules, input and warmup to use; own: torchvision's or the weights', with this program's warmup",        \
     .first = true, .needs = MODEL_DETECTOR, .amend = true, .key = "conventions")                                       \
   X(FLOAT, label_smoothing, 0, 0, 1, "P", "fraction of the target spread over all classes",                            \
     .needs = MODEL_CLASSIFIER, .settle = settle_label_smoothing)                                                       \
@@ -94,15 +97,17 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
   X(STRING, phases, NULL, "LIST",                                                                                      \
     "epochs and rates, such as 10@1e-3,10@1e-4,25@1e-4+augment, instead of --epochs, --lr and --schedule")             \
   X(INT, epochs, 12, 1, 100000, "N", "length of the run in epochs", .first = true, .settle = settle_epochs)            \
-  X(INT64, iters, 0, 1, 1e12, "N", "length of the run in steps, instead of --epochs", .usual = "as --epochs says",     \
+  X(INT64, iters, 0, 1, 1e12, "N", "length of the run in steps, instead of --epochs",                                  \
+    .usual = "follows from --epochs",                                                                                  \
     .amend = true, .key = "steps", .settle = settle_iters)                                                             \
   X(CHOICE, optimizer, OPTIMIZER_SGD, optimizer_names, "optimizer", .key = "optimizer", .settle = settle_optimizer,    \
     .identify = identify_optimizer)                                                                                    \
-  X(FLOAT, lr, 0, 1e-30f, 1e6, "X", "learning rate; the default grows with the images per step, but for Adam",         \
+  X(FLOAT, lr, 0, 1e-30f, 1e6, "X", "learning rate; the default grows with the images per step, except for Adam",      \
     .first = true, .amend = true, .key = "lr", .settle = settle_lr, .identify = identify_lr)                           \
   X(CHOICE, schedule, DECAY_STEP, schedule_names, "learning rate over the run; step: x0.1 at 2/3 and at 8/9 of it",    \
     .amend = true, .key = "schedule", .settle = settle_schedule, .identify = identify_schedule)                        \
-  X(INT, warmup, 1000, 0, 1e9, "STEPS", "steps of linear warmup, by own conventions at most a third of the run",       \
+  X(INT, warmup, 1000, 0, 1e9, "STEPS",                                                                                \
+    "steps of linear warmup; with --conventions own the default is at most a third of the run",                        \
     .usual = "five epochs", .amend = true, .key = "warmup", .settle = settle_warmup)                                   \
   X(FLOAT, momentum, 0.9f, 0, 1, "X", "SGD: momentum", .amend = true, .key = "momentum", .settle = settle_momentum)    \
   X(FLOAT, beta1, 0.9f, 0, MOST_BETA, "X", "Adam and AdamW: decay of the first moment", .key = "beta1",                \
@@ -111,15 +116,17 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
     .settle = settle_moments, .identify = identify_adam)                                                               \
   X(FLOAT, eps, 1e-8f, 1e-30f, 1, "X", "Adam's and AdamW's epsilon", .key = "eps",                                     \
     .settle = settle_moments, .identify = identify_adam)                                                               \
-  X(FLOAT, weight_decay, 1e-4f, 0, 1, "X", "weight decay", .note = "0 for Adam, 0.01 for AdamW", .amend = true,        \
+  X(FLOAT, weight_decay, 1e-4f, 0, 1, "X",                                                                             \
+    "weight decay; the default depends on --optimizer: 0.0001 for SGD, 0 for Adam, 0.01 for AdamW", .amend = true,     \
     .key = "weight_decay", .settle = settle_weight_decay)                                                              \
-  X(FLOAT, clip_grad, 0, 0, 1e9, "X", "largest norm of the gradient; 0: no limit", .amend = true, .key = "clip_grad",  \
+  X(FLOAT, clip_grad, 0, 0, 1e9, "X", "clip gradients to this norm; 0 turns clipping off", .amend = true,              \
+    .key = "clip_grad",                                                                                                \
     .settle = settle_clip_grad)                                                                                        \
-  X(INT64, seed, 1, 0, 9e15, "N", "seed of everything random", .first = true, .key = "seed")                           \
+  X(INT64, seed, 1, 0, 9e15, "N", "seed of all random numbers", .first = true, .key = "seed")                          \
   X(HEADING, "Run")                                                                                                    \
   X(STRING, out, "out", "DIR", "folder of the run: weights, log, curves and report", .first = true, .local = true)     \
   X(CHOICE_IMPLIED, resume, RESUME_NO, resume_names, "last",                                                           \
-    "continue the run in --out, to the same bits; previous: from the checkpoint before the last", .first = true)       \
+    "continue the run in --out, bit for bit; previous: from the checkpoint before the last", .first = true)            \
   X(FLAG, amend, false,                                                                                                \
     "with --resume: change the length, batch, GPUs, --phases, --lr, --schedule, --warmup, --momentum, "                \
     "--weight-decay, --clip-grad or --conventions")                                                                    \
@@ -128,7 +135,8 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
   X(INT, eval_every, EVAL_AT_END, 1, 1e9, "STEPS",                                                                     \
     "steps between evaluations, only at the end, or never; the best weights are kept as best-*.safetensors",           \
     .words = word_evals, .usual = "every epoch", .first = true, .settle = settle_eval_every)                           \
-  X(FLOAT, report_score, 0.5f, 0, 1, "P", "smallest score that counts in the report's confusion and ranking",          \
+  X(FLOAT, report_score, 0.5f, 0, 1, "P",                                                                              \
+    "smallest score of a detection in the report's confusion matrix and choice of images",                             \
     .needs = MODEL_DETECTOR)                                                                                           \
   X(FLAG, val_loss, false, "evaluations also compute the losses of the evaluated split")                               \
   X(INT, patience, 0, 1, 1e6, "N", "stop early after N evaluations without improvement", .words = word_never,          \
@@ -157,7 +165,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
   X(STRING, rendezvous, NULL, "PLACE", "where processes of several nodes meet: tcp:HOST:PORT or file:PATH",            \
     .usual = "as torchrun, srun or mpirun say", .local = true)                                                         \
   X(FLOAT, rendezvous_timeout, 300, 1, 1e6, "SECONDS", "how long processes wait for each other at the start")          \
-  X(FLOAT, timeout, 60, 1, 1e6, "SECONDS", "silence after which a process counts as lost")                             \
+  X(FLOAT, timeout, 60, 1, 1e6, "SECONDS", "a process that is silent for this long counts as lost")                    \
   X(CHOICE, reduce, REDUCE_F32, reduce_names,                                                                          \
     "type in which gradients are exchanged; none, for --benchmark: not at all",                                        \
     .amend = true, .key = "reduce", .identify = identify_reduction)                                                    \
@@ -181,9 +189,10 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
   X(INT_IMPLIED, benchmark_loader, 0, 1, 1e6, "BATCHES", "100",                                                        \
     "time the loader alone on 1, 2, 4 … threads (100 batches if no number is given), print records and stop",          \
     .usual = "")                                                                                                       \
-  X(FLAG, full_masks, false, "with --benchmark: fill every row of the mask head", .needs = MODEL_DETECTOR)             \
-  X(FLAG, same_images, false, "with --benchmark: all processes take the first one's images")                           \
-  X(FLAG, profile, false, "print the time of every layer at the end, and how near it is to the device's limit")        \
+  X(FLAG, full_masks, false, "with --benchmark: give the mask head as many objects as it can hold",                    \
+    .needs = MODEL_DETECTOR)                                                                                           \
+  X(FLAG, same_images, false, "with --benchmark: all processes train on the first one's images")                       \
+  X(FLAG, profile, false, "at the end, print the time of every layer and how close it is to the device's limit")       \
   X(STRING, trace, NULL, "FILE", "write a timeline for chrome://tracing", .local = true)                               \
   X(FLAG, sync_nodes, false, "wait after every layer, so that a GPU error names its layer; slow, the same results")
 // clang-format on

@@ -60,8 +60,8 @@ static void resolve_benchmark(TrainSpec *o) {
   o->made_up = o->benchmark && !o->data && makes_images_up(o->model);
   if (o->benchmark < 0) o->benchmark = o->made_up ? 100 : 200;
   if (o->forward_only && !o->made_up)
-    die(EXIT_USAGE, "--forward-only is for --benchmark of a classifier without --data");
-  if (o->batches && !o->made_up) die(EXIT_USAGE, "--batches is for --benchmark of a classifier without --data");
+    die(EXIT_USAGE, "--forward-only needs --benchmark of a classifier without --data");
+  if (o->batches && !o->made_up) die(EXIT_USAGE, "--batches needs --benchmark of a classifier without --data");
   if (o->batches && !batch_list_parse(&o->batch_sizes, o->batches, &err)) die(EXIT_USAGE, "--batches %s", err.msg);
   if (o->made_up && o->gpus != 1) {
     if (o->gpus) die(EXIT_USAGE, "--gpus %d: random images are timed on one GPU; give --data", o->gpus);
@@ -72,16 +72,16 @@ static void resolve_benchmark(TrainSpec *o) {
 static void check_together(TrainSpec *o) {
   Err err;
   if (o->reset_heads && !o->weights) die(EXIT_USAGE, "--reset-heads needs --weights FILE, whose heads it resets");
-  if (o->full_masks && !o->benchmark) die(EXIT_USAGE, "--full-masks is for --benchmark: it changes what is learned");
-  if (o->same_images && !o->benchmark) die(EXIT_USAGE, "--same-images is for --benchmark: it changes what is learned");
+  if (o->full_masks && !o->benchmark) die(EXIT_USAGE, "--full-masks needs --benchmark: it changes what is learned");
+  if (o->same_images && !o->benchmark) die(EXIT_USAGE, "--same-images needs --benchmark: it changes what is learned");
   resolve_benchmark(o);
   if (!o->data && !o->made_up) o->data = data_default();
   if (o->sizes && !sizes_parse(&o->shorter_sides, o->sizes, &err)) die(EXIT_USAGE, "--sizes %s", err.msg);
   if (o->amend && !o->resume) die(EXIT_USAGE, "--amend needs --resume: it changes a run that is resumed");
   if (o->val_loss && o->eval_every == EVAL_NEVER)
-    die(EXIT_USAGE, "--val-loss is part of evaluations, which --eval-every never turns off");
+    die(EXIT_USAGE, "--val-loss is part of evaluations, which --eval-every never turns off: leave one of them out");
   if (o->reduce == REDUCE_NONE && !o->benchmark)
-    die(EXIT_USAGE, "--reduce none is for --benchmark: every process would learn by itself");
+    die(EXIT_USAGE, "--reduce none needs --benchmark: each process would train a model of its own");
 }
 
 // ---- what does not go together --------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ static void check_split(const TrainSpec *o) {
 
 // A model's own phases hold where nothing is said of length or rate.
 static void choose_phases(TrainSpec *o) {
-  static const char why[] = "and --phases exclude each other: phases tell epochs and rates";
+  static const char why[] = "and --phases exclude each other: --phases sets epochs and learning rates";
   const struct {
     const char *name;
     bool given;
@@ -160,8 +160,8 @@ static void choose_given(TrainSpec *o) {
 static void check_evaluations(const TrainSpec *o) {
   if (o->eval_every > 0 || o->eval_epochs) return;
   const Targets t = targets_of(o);
-  if (o->patience) die(EXIT_USAGE, "--patience counts evaluations: give --eval-every N, too");
-  if (t.n) die(EXIT_USAGE, "%s is for evaluations to reach: give --eval-every N, too", t.of[0].option);
+  if (o->patience) die(EXIT_USAGE, "--patience counts evaluations: give --eval-every STEPS, too");
+  if (t.n) die(EXIT_USAGE, "%s is a score that evaluations compute: give --eval-every STEPS, too", t.of[0].option);
 }
 
 // ---- the whole ------------------------------------------------------------------------------------------------------
@@ -193,8 +193,9 @@ static void before_help(Cli *cli, int argc, char **argv) {
     die(EXIT_USAGE, "--help takes all or model, not \"%.200s\"", cli->topic);
   o->config = setup_model(o);
   if (cli->topic && !strcmp(cli->topic, "model")) {
-    printf("The configuration of %s, conventions %s, as trained from scratch; weights carry their own.\n\n", o->model,
-           conventions_choices[o->conventions]);
+    const bool detects = model_of(&o->config)->traits & MODEL_DETECTOR;
+    printf("The configuration of %s%s%s, trained from scratch; with --weights it is that of the weights.\n\n", o->model,
+           detects ? " with --conventions " : "", detects ? conventions_choices[o->conventions] : "");
     config_print_help(&o->config, model_of(&o->config)->least_size, stdout);
     stdout_close();
     exit(0);

@@ -145,14 +145,14 @@ TEST(cli_positional) {
 }
 
 TEST(cli_unknown_option_names_the_nearest) {
-  expect_error("--bacth 4", "unknown option --bacth; did you mean --batch? --help lists them all");
-  expect_error("--sched=step", "unknown option --sched; did you mean --schedule? --help lists them all");
+  expect_error("--bacth 4", "unknown option --bacth; did you mean --batch? --help all lists all options");
+  expect_error("--sched=step", "unknown option --sched; did you mean --schedule? --help all lists all options");
   expect_error("--learning_rate 1",
-               "unknown option --learning_rate; did you mean --learning-rate? --help lists them all");
-  expect_error("--Resume", "unknown option --Resume; did you mean --resume? --help lists them all");
-  expect_error("--q", "unknown option --q; --help lists them all");
-  expect_error("--=3", "unknown option --; --help lists them all");
-  expect_error("-b 4", "unknown option -b; options begin with two dashes, --help lists them all");
+               "unknown option --learning_rate; did you mean --learning-rate? --help all lists all options");
+  expect_error("--Resume", "unknown option --Resume; did you mean --resume? --help all lists all options");
+  expect_error("--q", "unknown option --q; --help all lists all options");
+  expect_error("--=3", "unknown option --; --help all lists all options");
+  expect_error("-b 4", "unknown option -b; options begin with two dashes, --help all lists them");
   char line[400] = "--";
   memset(line + 2, 'a', sizeof line - 3);
   line[sizeof line - 1] = 0;
@@ -179,7 +179,7 @@ TEST(cli_bad_values_say_what_is_accepted) {
   expect_error("--amp=fp8", "--amp takes off, bf16 or fp16, not \"fp8\"");
   expect_error("--resume=maybe", "--resume takes true or false, not \"maybe\"");
   expect_error("--batch", "--batch needs a value: an integer from 1 to 1024");
-  expect_error("--data --batch 2", "--data needs a value: text");
+  expect_error("--data --batch 2", "--data needs a value: DIR");
 }
 
 TEST(cli_version_whatever_stands_before) {

@@ -29,6 +29,8 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("not \"0\"; leave it out for the default", "%s --size 0", train);
   expect_mistake("not \"auto\"; leave it out for the default", "%s --norm auto", train);
   expect_mistake("an integer from 1 to 1000000, not \"0\"", "%s --benchmark=0", train);
+  expect_mistake("--beta1 takes a number from 0 to 0.9999999, not", "%s --beta1 1", train);
+  expect_mistake("--seed takes an integer from 0 to 9000000000000000, not", "%s --seed x", train);
   expect_mistake("/nowhere", "%s --data /nowhere --out %s", train, in_tmp("m"));
   EXPECT(!path_is_dir(in_tmp("nothing-yet")));
   expect_mistake("/nowhere", "%s --data /nowhere --out %s", train, in_tmp("nothing-yet"));
@@ -43,7 +45,7 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("--sizes '64,x': expected numbers", "%s --data %s --sizes 64,x --out %s", train, d, in_tmp("m"));
   expect_mistake("give a larger --max-size", "%s --data %s --model tiny --size 64 --sizes 64,128 --out %s", train, d,
                  in_tmp("m"));
-  expect_mistake("--full-masks is for --benchmark", "%s --data %s --full-masks --out %s", train, d, in_tmp("m"));
+  expect_mistake("--full-masks needs --benchmark", "%s --data %s --full-masks --out %s", train, d, in_tmp("m"));
   expect_mistake("--trace: cannot write /proc/nowhere", "%s --data %s --model tiny --trace /proc/nowhere --out %s",
                  train, d, in_tmp("traced"));
   expect_mistake("needs a GPU", "%s --data %s --device cpu --model tiny --amp --out %s", train, d, in_tmp("m"));
