@@ -27,10 +27,13 @@ static void record_settings(Record *head, const InferOptions *o, const ModelConf
   static const char *const yes[] = {"no", "yes"};
   Record settings = {0};
   record_begin(&settings);
-  record_number(&settings, "score", config->min_score);
+  record_number(&settings, "score", float_decimal(config->min_score));
   record_number(&settings, "size", config->size);
   record_number(&settings, "max-size", config->max_size);
-  record_number(&settings, "limit", o->limit);
+  if (o->limit)
+    record_number(&settings, "limit", o->limit);
+  else
+    record_str(&settings, "limit", "all");
   record_str(&settings, "amp", amp_names[o->amp]);
   record_str(&settings, "tf32", yes[o->tf32]);
   record_str(&settings, "exif", yes[o->exif]);

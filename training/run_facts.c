@@ -126,13 +126,13 @@ static void record_memory(Record *j, const Engine *e) {
   static const char *const place[MEMORY_PLACES] = {[ON_DEVICE] = "device",
                                                    [ON_HOST] = "host",
                                                    [ON_HOST_LOCKED] = "host, page-locked",
-                                                   [ON_HOST_LATER] = "host, later: an estimate"};
+                                                   [ON_HOST_LATER] = "host, later (estimate)"};
   RecordList rows = {0};
   for (int i = 0; i < e->memory.rows; i++) {
     record_begin(&rows.item);
     record_str(&rows.item, "name", e->memory.row[i].name);
     record_str(&rows.item, "place", place[e->memory.row[i].place]);
-    record_num(&rows.item, "bytes", (double)e->memory.row[i].bytes);
+    record_int(&rows.item, "bytes", (int64_t)e->memory.row[i].bytes);
     record_list_add(&rows);
   }
   record_list_end(&rows, j, "memory");
