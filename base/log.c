@@ -191,7 +191,7 @@ void log_commit(Log *log) {
   if (log->holding) return;
   lines_move(&log->unwritten, &log->held);
   Err err; // a killed run loses nothing, and `tail -f` sees it
-  if (!log_written(log, &err) && !waiting) log_note(log, "%s; it is tried again", err.msg);
+  if (!log_written(log, &err) && !waiting) log_note(log, "%s; trying again", err.msg);
 }
 
 void log_hold(Log *log) {

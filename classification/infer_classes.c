@@ -227,7 +227,7 @@ static void score(Sink *sink) {
   confusion_print(stdout, &r.confusion);
   printf("\ntop-1 %.2f %%  top-5 %.2f %%  on %lld images", 100.0 * (double)scores.top1 / (double)scores.images,
          100.0 * (double)scores.top5 / (double)scores.images, (long long)scores.images);
-  if (s->all.left_out) printf("; %d left out: they cannot be read", s->all.left_out);
+  if (s->all.left_out) printf("; unreadable, left out: %d", s->all.left_out);
   printf("\n");
   if (!confusion_write(run->o->out, &r.confusion, &err)) die(EXIT_RUN, "%s", err.msg);
   line_print(stderr, "confusion matrix: %s/confusion.txt, .json and .svg", run->o->out);

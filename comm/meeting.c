@@ -32,10 +32,10 @@ bool meeting_is_off(const Launch *l, bool *others_say, Err *err) {
     return true;
   }
   if (l->crew && getppid() != l->crew->supervisor) {
-    err_set(err, "the supervisor, process %ld, is gone before all ranks are there", (long)l->crew->supervisor);
+    err_set(err, "the supervisor, process %ld, ended before all ranks had joined", (long)l->crew->supervisor);
     return true;
   }
   if (!interrupted()) return false;
-  err_set(err, "asked to stop before all ranks are there");
+  err_set(err, "asked to stop before all ranks had joined");
   return true;
 }

@@ -67,8 +67,8 @@ static bool fits(const Reception *r, const Hello *h, Err *err) {
 static bool same_process(const Peer *a, const Peer *b) { return a->pid == b->pid && !strcmp(a->place, b->place); }
 
 static bool twice(const Hello *a, const Hello *b, Err *err) {
-  return err_set(err, "rank %d is there twice: process %ld on %s and process %ld on %s", a->rank, (long)a->peer.pid,
-                 a->peer.host, (long)b->peer.pid, b->peer.host);
+  return err_set(err, "two processes both claim to be rank %d: process %ld on %s and process %ld on %s", a->rank,
+                 (long)a->peer.pid, a->peer.host, (long)b->peer.pid, b->peer.host);
 }
 
 // Two ranks would take the same GPU.
@@ -187,8 +187,7 @@ static bool look_after_seats(Reception *r, Err *err) {
       s->left = now_seconds();
     }
     if (s->left > 0 && now_seconds() - s->left > MAY_BE_AWAY)
-      return err_set(err, "rank %d on %s has come and is gone again, before all ranks are there", i,
-                     s->hello.peer.host);
+      return err_set(err, "rank %d on %s joined and ended again before all ranks had joined", i, s->hello.peer.host);
   }
   return true;
 }

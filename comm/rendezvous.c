@@ -154,7 +154,7 @@ static bool go_to_rank_0(Meeting *m, const Launch *l, double seconds, bool *othe
     Answer answer = path ? call_by_file(&c, path) : call(&c, &a, "", 5);
     if (answer != ANSWER_NONE) return answer == ANSWER_WELCOME;
     if (c.left > 0 && now_seconds() - c.left > MAY_BE_AWAY)
-      return err_set(err, "rank %d: rank 0 was at %s, and is gone before all ranks are there (%s)", l->rank, where,
+      return err_set(err, "rank %d: rank 0 was at %s, and ended before all ranks had joined (%s)", l->rank, where,
                      c.why);
     poll(NULL, 0, pause);
   }

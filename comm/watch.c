@@ -34,7 +34,7 @@ static bool speaks_of_rank_0(const Watch *w) {
   return (watch_same_place(w, 0, w->rank) || !rank_0_has_company(w)) && first_of_place(w);
 }
 
-static const char vanished[] = "it is gone without a word, as a process is that was killed";
+static const char vanished[] = "it exited without a message; it was probably killed";
 
 // A connection has ended without a goodbye.
 static void on_vanished(Watch *w, int rank, double now) {
@@ -348,5 +348,5 @@ void watch_check(Watch *w, bool (*check)(void *context, Err *err), void *context
 void watch_wait_for_end(Watch *w, int rank) {
   const double deadline = now_seconds() + w->silence + 10;
   while (now_seconds() < deadline) poll(NULL, 0, 200);
-  die(EXIT_RUN, "the connection for data with rank %d on %s has ended, and no reason came", rank, w->peer[rank].host);
+  die(EXIT_RUN, "the connection for data with rank %d on %s was closed without a reason", rank, w->peer[rank].host);
 }

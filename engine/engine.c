@@ -165,7 +165,7 @@ static void plan_memory(Engine *e) {
   e->validate.ring.bytes = 0;
   measure_update(e);
   memory_add(m, "parameters, gradients, momentum", ON_DEVICE, e->params.bytes, "--model");
-  if (trains) memory_add(m, "gradients as they cross", ON_DEVICE, reduction_bytes(&e->reduction), "--model");
+  if (trains) memory_add(m, "gradients being exchanged", ON_DEVICE, reduction_bytes(&e->reduction), "--model");
   memory_add(m, "activations", ON_DEVICE, e->arena_bytes, smaller_images);
   memory_add(m, "workspace", ON_DEVICE, e->dev->workspace_bytes, smaller_images);
   memory_add(m, "inputs, two batches", ON_DEVICE, inputs, "--batch");
@@ -173,13 +173,13 @@ static void plan_memory(Engine *e) {
   memory_add(m, "loader's batches in inference", ON_HOST_LOCKED, e->infer.ring.bytes, "--batch");
   memory_add(m, "results of steps under way", ON_HOST_LOCKED, slots_bytes(e->dev), NULL);
   if (trains && !e->train.shapes.measured && comm_rank(e->comm) == 0) snapshot_plan(&e->snapshot, &e->params);
-  memory_add(m, "checkpoint, taken between steps", ON_DEVICE, e->snapshot.staged_bytes, "--model");
-  memory_add(m, "checkpoint, written beside steps", ON_HOST_LOCKED, e->snapshot.host_bytes, "--model");
+  memory_add(m, "checkpoint, copied between steps", ON_DEVICE, e->snapshot.staged_bytes, "--model");
+  memory_add(m, "checkpoint, written in the background", ON_HOST_LOCKED, e->snapshot.host_bytes, "--model");
   if (e->infer.shapes.images) e->model->outputs->plan(e);
   memory_add(m, "decoder threads in training", ON_HOST_LATER, scratch_bytes(&e->train.shapes), "--threads");
   memory_add(m, "decoder threads in inference", ON_HOST_LATER, scratch_bytes(&e->infer.shapes), "--threads");
   if (e->infer.shapes.images)
-    memory_add(m, "results over the data set", ON_HOST_LATER,
+    memory_add(m, "results of evaluation", ON_HOST_LATER,
                (size_t)e->infer.shapes.set_images * e->model->outputs->image_bytes(&e->config),
                trains ? "--val-limit" : "--limit");
 }

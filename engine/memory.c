@@ -93,13 +93,13 @@ static void print_pool(const MemoryPlan *m, const MemoryPool *pool, FILE *out) {
 }
 
 void memory_print(const MemoryPlan *m, Device *dev, FILE *out) {
-  static const char *const names[][MEMORY_PLACES] = {{"host", "host", "host", "host, later, about"},
-                                                     {"device", "host", "host, page-locked", "host, later, about"}};
+  static const char *const names[][MEMORY_PLACES] = {{"host", "host", "host", "host, later (estimate)"},
+                                                     {"device", "host", "host, page-locked", "host, later (estimate)"}};
   fprintf(out, "memory:\n");
   for (int i = 0; i < m->rows; i++) {
     const MemoryRow *r = &m->row[i];
-    fprintf(out, "  %10.1f MB  %-18s  %s%s%s\n", mb(r->bytes), names[dev->gpu][r->place], r->name,
-            r->options ? "; less by " : "", r->options ? r->options : "");
+    fprintf(out, "  %10.1f MB  %-22s  %s%s%s%s\n", mb(r->bytes), names[dev->gpu][r->place], r->name,
+            r->options ? " (reduce with " : "", r->options ? r->options : "", r->options ? ")" : "");
   }
   const MemoryPool gpu = device_pool(dev), host = host_pool(dev);
   fprintf(out, "taken before the first step:\n");

@@ -31,7 +31,7 @@ bool reduction_allocate(Reduction *r, Err *err) {
   _Static_assert((int)AGREED <= (int)PARAM_ALIGN, "what is agreed on stands in front of the gradients");
   if (r->o.comm) r->agreed = r->params->agreed;
   if (!narrows(r) || (r->narrow = device_alloc(r->dev, narrow_bytes(r)))) return true;
-  return err_memory(err, narrow_bytes(r), "gradients as they cross", "--model");
+  return err_memory(err, narrow_bytes(r), "gradients being exchanged", "--model");
 }
 
 void reduction_free(Reduction *r) {

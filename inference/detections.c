@@ -311,7 +311,7 @@ static void score(Sink *sink) {
   Evaluation *all = &of(sink)->all;
   const Scores *s = &all->scores;
   if (all->left_out)
-    fprintf(stderr, "%d of %d images could not be read: left out\n", all->left_out, all->images + all->left_out);
+    fprintf(stderr, "%d of %d images left out: they could not be read\n", all->left_out, all->images + all->left_out);
   if (!run->o->eval) return;
   if (!task_detection.score(d, all, &m, &err)) die(EXIT_RUN, "%s", err.msg);
   printf("bbox\n");
@@ -321,7 +321,7 @@ static void score(Sink *sink) {
   cocoeval_print(stdout, &s->segm);
   cocoeval_print_categories(stdout, &s->segm);
   printf("bbox AP %.3f  mask AP %.3f  on %d images", s->bbox.stats[0], s->segm.stats[0], all->images);
-  if (all->left_out) printf("; %d left out: they cannot be read", all->left_out);
+  if (all->left_out) printf("; unreadable, left out: %d", all->left_out);
   printf("\n");
   EvaluationReport r = {0};
   task_detection.report(d, all, score_file_least, &r);

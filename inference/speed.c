@@ -28,14 +28,14 @@ void speed_batch(Speed *s, int shape, int images, double seconds) {
 }
 
 static void print_rate(const Speed *s) {
-  printf("start-up %.2f s: %.2f to open the model, %.2f until the first batch was done\n", s->first - s->begun,
-         s->opening, s->first - s->begun - s->opening);
+  printf("start-up %.2f s: %.2f to open the model, %.2f for the first batch\n", s->first - s->begun, s->opening,
+         s->first - s->begun - s->opening);
   const int64_t after = s->images - s->images_first;
   if (after == 0) return;
-  printf("%lld images in %.2f s after that", (long long)after, s->last - s->first);
+  printf("the other %lld images: %.2f s", (long long)after, s->last - s->first);
   if (s->reopening > 0) printf(", %.2f of them to open the model for images of other sizes", s->reopening);
-  printf(": %.1f images/s\n", (double)after / (s->last - s->first));
-  if (s->decoders > 0) printf("decoders that never wait would yield %.1f images/s\n", s->decoders);
+  printf(", %.1f images/s\n", (double)after / (s->last - s->first));
+  if (s->decoders > 0) printf("the decoders alone reach %.1f images/s\n", s->decoders);
 }
 
 void speed_print(Speed *s, int batch, int under_way) {
@@ -45,11 +45,11 @@ void speed_print(Speed *s, int batch, int under_way) {
   printf("latency of %d batches of %d", s->n, batch);
   if (s->ranks > 1) printf(" on %d ranks", s->ranks);
   printf(", from decoded images to %s", s->results);
-  if (under_way > 1) printf(" with %d under way", under_way);
-  printf("; %d before them warm up, the first %d of each shape%s:\n", s->left_out, WARM_UP,
+  if (under_way > 1) printf(" with %d in flight", under_way);
+  printf("; %d warm-up batches left out (the first %d of each shape%s):\n", s->left_out, WARM_UP,
          s->ranks > 1 ? " and rank" : "");
   if (s->n == 0) {
-    printf("  none is left\n");
+    printf("  no batches remain after warm-up: give more images or a smaller --batch\n");
     return;
   }
   const Latency all = latency_summary(s->ms, s->n); // sorts them

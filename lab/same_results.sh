@@ -104,7 +104,7 @@ digest() {
       grep -q '"kind":' "$2" &&
         sed -E 's/,"(img_s|wait|seconds|session)":[^,}]*//g; s/,"clock":\{[^}]*\}//' "$2" | sum ;;
     text) # without times
-      sed -E '/^(start-up|[0-9]+ images in|latency|  (average|[0-9]+%) )/d; s/"decode_ms":[^,}]*//g' "$2" | sum ;;
+      sed -E '/^(start-up|(the other )?[0-9]+ images|(the )?decoders|latency|  (average|[0-9]+%) )/d; s/"decode_ms":[^,}]*//g' "$2" | sum ;;
     detections) # an empty list says nothing
       grep -q '"score"' "$2" && sum <"$2" ;;
     folder) list_sums "$2" '*' | sum ;;

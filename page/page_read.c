@@ -177,7 +177,7 @@ bool page_read(RunPage *p, const char *folder, const char *name, Err *err) {
   if (ok) {
     if (p->state && !strcmp(p->state, RUN_GOES_ON) && !folder_is_locked(folder)) {
       free(p->state);
-      p->state = xstrdup("ended without a word: it was killed, or its machine failed");
+      p->state = xstrdup("ended without a message: it was killed, or its machine failed");
     }
     if (p->evaluation.step >= 0) add_latest(p);
     if (own[SKIPPED].n && own[SKIPPED].y[own[SKIPPED].n - 1] > 0)

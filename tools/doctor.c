@@ -1,4 +1,4 @@
-// doctor: reads a data set as ./train does and says what there is, what is wrong, what will hurt and which flags suit.
+// doctor: reads a data set as ./train does; says what there is, what is wrong, what will hurt, which options suit.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static DoctorOptions doctor_options(int argc, char **argv) {
   OPTION_TABLE(table, DoctorOptions, DOCTOR_OPTIONS);
   Cli cli = {.usage = "--data DIR [options]",
              .about =
-                 "Reads a data set as ./train does: what there is, what is wrong, what will hurt, which flags suit.\n"
+                 "Reads a data set as ./train does: what there is, what is wrong, what will hurt, which options suit.\n"
                  "Exits 0 when training can start and nothing is wrong, 1 otherwise.",
              .options = table,
              .num_options = COUNT(table),

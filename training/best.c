@@ -153,5 +153,5 @@ void best_names(const Best *b, unsigned which, char *text, size_t size) {
   *text = '\0';
   for (int k = 0; k < best_count(b); k++)
     if (which >> k & 1)
-      snprintf(text + strlen(text), size - strlen(text), "%s%s", *text ? ", " : "", b->task->best[k].name);
+      snprintf(text + strlen(text), size - strlen(text), "%s%s.safetensors", *text ? ", " : "", b->task->best[k].name);
 }

@@ -151,7 +151,7 @@ static bool out_of_patience(TrainingRun *r) {
   if (run_leads(r)) expect(r, files_settle(&r->files, &err), &err);
   if (!run_as_first(r, run_leads(r) && r->files.best.without_gain >= r->o.patience)) return false;
   if (run_leads(r))
-    log_note(&r->files.log, "ended: %d evaluations without a gain; the best are kept as best-*.safetensors",
+    log_note(&r->files.log, "stopped early: no improvement in %d evaluations; the best weights are best-*.safetensors",
              r->files.best.without_gain);
   return true;
 }
@@ -164,7 +164,8 @@ static bool targets_met(TrainingRun *r) {
   if (!targets.n) return false;
   if (run_leads(r)) expect(r, files_settle(&r->files, &err) && targets_read(&targets, r->o.out, &t, &err), &err);
   if (!run_as_first(r, t.reached)) return false;
-  if (run_leads(r)) log_note(&r->files.log, "ended: step %lld reached %s", (long long)t.step, t.summary);
+  if (run_leads(r))
+    log_note(&r->files.log, "stopped early: step %lld reached the targets, %s", (long long)t.step, t.summary);
   return true;
 }
 
@@ -275,8 +276,8 @@ static void gather_bad_images(TrainingRun *r) {
 static void note_bad_images(TrainingRun *r) {
   int bad = dataset_bad_images(r->train), bad_val = r->val ? dataset_bad_images(r->val) : 0;
   if (bad || bad_val)
-    log_note(&r->files.log, "bad images: %d of %d in training, replaced; %d in evaluation, left out", bad,
-             r->train->num_images + r->train->bad_images, bad_val);
+    log_note(&r->files.log, "unreadable images: %d of %d in training, replaced by others; %d in evaluation, left out",
+             bad, r->train->num_images + r->train->bad_images, bad_val);
 }
 
 static const char *state_of(Outcome outcome) {
@@ -297,7 +298,7 @@ static void finish(TrainingRun *r, Outcome outcome) {
   report(r, &(RunStanding){state_of(outcome), *r->trouble.msg ? r->trouble.msg : NULL, r->done});
   if (outcome == RUN_COMPLETE && r->val) expect(r, targets_report(r, &err), &err);
   const bool drawn = f->draw && f->draw(r->o.out, &err);
-  if (f->draw && !drawn) line_print(stderr, "no page of the run: %s", err.msg);
+  if (f->draw && !drawn) line_print(stderr, "the page of the run was not written: %s", err.msg);
   if (outcome != RUN_COMPLETE) return;
   if (drawn)
     line_print(stderr, "done: %s, %s/curves.svg, %s/report.html", f->final, r->o.out, r->o.out);

@@ -95,12 +95,12 @@ bool scoring_end(Scoring *s, Log *log, Err *err) {
     const double now = now_seconds();
     char losses[64] = "", without[64] = "";
     if (s->before.n) snprintf(losses, sizeof losses, "  val loss %.4f", s->before.metric[0].value);
-    if (m->left_out) snprintf(without, sizeof without, "; %d left out: they cannot be read", m->left_out);
+    if (m->left_out) snprintf(without, sizeof without, "; unreadable, left out: %d", m->left_out);
     log_note(log, "step %lld: %s%s  on %d images in %.1f s%s", (long long)s->step, m->summary, losses, m->images,
              now - s->start, without);
     record_metrics(log, s, now);
   }
-  if (*s->no_report.msg) log_note(log, "no report of the evaluation: %s", s->no_report.msg);
+  if (*s->no_report.msg) log_note(log, "cannot write the report of the evaluation: %s", s->no_report.msg);
   s->task->release(s->results);
   return s->ok || err_set(err, "%s", s->err.msg);
 }

@@ -31,7 +31,7 @@ static bool sort_by_name(Checkpoint *c, const char *path, Err *err) {
   if (c->num_tensors) qsort(c->tensors, c->num_tensors, sizeof *c->tensors, compare_tensor_name);
   for (size_t i = 1; i < c->num_tensors; i++)
     if (!strcmp(c->tensors[i - 1].name, c->tensors[i].name))
-      return err_set(err, "%s: not usable: tensor \"%.100s\" is there twice", path, c->tensors[i].name);
+      return err_set(err, "%s: not usable: it holds tensor \"%.100s\" twice", path, c->tensors[i].name);
   return true;
 }
 

@@ -131,7 +131,8 @@ static bool print_hurts_of(const ClassSplit *s) {
   if (!s->open) return false;
   if (same > 0) printf("  images of %s that are copies of another one there: %d\n", s->name, same);
   if (v->small)
-    printf("  images of %s with a side of less than half the canvas's: %d; they are blown up\n", s->name, v->small);
+    printf("  %d images of %s are smaller than half the input size and will be upscaled more than 2x\n", v->small,
+           s->name);
   if (s->data.others)
     printf("  files of %s that are not called .jpg, .jpeg or .png, and are not read: %d\n", s->name, s->data.others);
   return same > 0 || v->small || s->data.others;

@@ -58,7 +58,7 @@ static void advise_sizes(Advice *a, const Split *t) {
          s->tiny, s->objects, percent(s->tiny, s->objects), names.n ? "; most of " : "", names_end(&names));
   }
   if (s->scale50 > 2)
-    hurt(a, "--size %d enlarges the images %.1f times, which costs time and adds nothing that they do not hold", size,
+    hurt(a, "--size %d enlarges the images %.1f times, which costs time and adds no information", size,
          (double)s->scale50);
   if (s->large)
     hurt(a,
@@ -93,7 +93,7 @@ static void advise_categories(Advice *a, const Split *t, const Split *v) {
     hurt(a, "categories with objects in %s but none in %s: %d (%s)", v->name, t->name, untrained.n,
          names_end(&untrained));
   if (unscored.n)
-    hurt(a, "categories without an object in %s, of which no score will tell: %d (%s)", v->name, unscored.n,
+    hurt(a, "categories without an object in %s, which are not scored: %d (%s)", v->name, unscored.n,
          names_end(&unscored));
   if (twins.n) hurt(a, "categories that share a name with another one: %d (%s)", twins.n, names_end(&twins));
   int n = c->num_categories ? t->survey.category[most].objects : 0;

@@ -278,7 +278,7 @@ TEST(log_keeps_what_cannot_be_written) {
   signal(SIGXFSZ, before);
   fclose(log.people);
   log.people = stderr;
-  want = xasprintf("%s; it is tried again\n", err.msg); // once
+  want = xasprintf("%s; trying again\n", err.msg); // once
   EXPECT_STR(said, want);
   EXPECT(log_close(&log, &err));
   text = read_log(dir);

@@ -56,7 +56,7 @@ static void expect_signal(int which, double silence, const char *says) {
   EXPECT(step);
 }
 
-TEST_TIER(watch_killed_rank_ends_all, 1) { expect_signal(SIGKILL, -1, ": it is gone without a word"); }
+TEST_TIER(watch_killed_rank_ends_all, 1) { expect_signal(SIGKILL, -1, ": it exited without a message"); }
 TEST_TIER(watch_stopped_rank_ends_all, 1) { expect_signal(SIGSTOP, 1.5, ": it has been silent for "); }
 
 // ---- failures -----------------------------------------------------------------------------------------------------

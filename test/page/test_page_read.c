@@ -59,7 +59,7 @@ TEST(page_read_of_a_run_that_was_killed) {
   Err err;
   const char *folder = folder_of("killed", log_text, session_text, NULL);
   if (!EXPECT(page_read(&p, folder, NULL, &err))) printf("    %s\n", err.msg);
-  EXPECT_STR(p.state, "ended without a word: it was killed, or its machine failed");
+  EXPECT_STR(p.state, "ended without a message: it was killed, or its machine failed");
   run_page_free(&p);
 }
 

@@ -37,8 +37,8 @@ TEST_TIER(checkpoints_of_the_best_and_the_last, 1) {
   const char *said;
   if (!EXPECT_INT(train("best", "--lr 1e-12 --iters 100 --eval-every 2 --patience 2 --keep 2 --val-loss", &said), 0))
     printf("    %s\n", said);
-  EXPECT(strstr(said, "step 2: the best so far, kept as best-bbox, best-segm\n"));
-  EXPECT(strstr(said, "ended: 2 evaluations without a gain"));
+  EXPECT(strstr(said, "step 2: best so far, saved as best-bbox.safetensors, best-segm.safetensors\n"));
+  EXPECT(strstr(said, "stopped early: no improvement in 2 evaluations"));
   EXPECT_INT(lines_with("best", "\"kind\":\"train\""), 6);
   EXPECT_INT(lines_with("best", "\"val_loss\":"), 3);
   static const char *const there[] = {"best-bbox.safetensors",

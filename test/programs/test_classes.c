@@ -204,7 +204,8 @@ TEST_TIER(classes_of_folders, 1) {
   EXPECT(strstr(said, "--crop=0.08\n") && strstr(said, "--flip=0.5\n") && strstr(said, "--schedule=cosine\n"));
   EXPECT(strstr(said, "  val loss ") && strstr(said, "on 12 images"));
   EXPECT_INT(command(&said, "%s --out %s --epochs 2 --target-top1 0", line, in_tmp("to-target")), 0);
-  EXPECT(strstr(said, "ended: step 6 reached val_top1 ") && strstr(said, "\"target_val_top1\":0,"));
+  EXPECT(strstr(said, "stopped early: step 6 reached the targets, val_top1 ") &&
+         strstr(said, "\"target_val_top1\":0,"));
   EXPECT_INT(command(&said, "%s --plan", line), 0);
   EXPECT(strstr(said, "class_loss") && strstr(said, "probabilities of batches under way"));
   CHECK(!command(NULL, "rm -r %s/val", in_tmp("tree")));

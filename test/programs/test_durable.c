@@ -336,7 +336,7 @@ TEST_TIER(durable_checkpoint_waits_for_room, 1) {
       "(%2$s) >%3$s 2>&1 & pid=$!; "
       "until [ -s %1$s/run/checkpoint.safetensors ]; do sleep 0.01; done; "
       "dd if=/dev/zero of=%1$s/filler bs=1M 2>/dev/null; "
-      "until grep -q 'No space left on device; it is tried again' %3$s || ! kill -0 $pid 2>/dev/null; do sleep 0.01; "
+      "until grep -q 'No space left on device; trying again' %3$s || ! kill -0 $pid 2>/dev/null; do sleep 0.01; "
       "done; "
       "rm %1$s/filler; wait $pid; echo ended $?; cp %1$s/run/*.safetensors %1$s/run/log.jsonl %4$s";
   char *said = said_path("no-room"), *to = xstrdup(path_of("no-room", "")), *more = xasprintf("--out %s/run", disk),
@@ -350,7 +350,7 @@ TEST_TIER(durable_checkpoint_waits_for_room, 1) {
     _exit(127);
   }
   EXPECT_INT(wait_for(pid), 0);
-  EXPECT(holds_text(said, "No space left on device; it is tried again\n"));
+  EXPECT(holds_text(said, "No space left on device; trying again\n"));
   expect_same_run("no-room", "durable-whole");
   char *all[] = {disk, said, to, more, line, in_shell};
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
@@ -367,7 +367,7 @@ TEST_TIER(durable_log_waits_for_room, 1) {
   none = before;
   none.rlim_cur = 16384; // what it says has room
   CHECK(!prlimit(pid, RLIMIT_FSIZE, &none, NULL));
-  EXPECT(wait_for_text(said, "log.jsonl: could not be written to its end: File too large; it is tried again\n"));
+  EXPECT(wait_for_text(said, "log.jsonl: could not be written to its end: File too large; trying again\n"));
   CHECK(!prlimit(pid, RLIMIT_FSIZE, &before, NULL));
   kill(pid, SIGTERM);
   EXPECT_INT(wait_for(pid), 1);
@@ -389,7 +389,7 @@ TEST_TIER(durable_data_that_is_away, 1) {
   pid_t pid = start("away", more);
   EXPECT(wait_for_file(path_of("away", "log.jsonl")));
   CHECK(!command(NULL, "mv %s/train %s/away", set, set));
-  EXPECT(wait_for_text(said, "it is tried again for 10 s\n"));
+  EXPECT(wait_for_text(said, "trying again for up to 10 s\n"));
   CHECK(!command(NULL, "mv %s/away %s/train", set, set));
   char *log = file_read(path_of("away", "log.jsonl"), &(size_t){0}, NULL);
   long steps = 0, saved;

@@ -16,7 +16,7 @@ static const char *path_in(const char *folder, const char *file) {
 
 // ---- the plan -------------------------------------------------------------------------------------------------------
 
-// The number before "MB", in the line of the plan that ends in `row` or goes on with ';' or ','.
+// The number before "MB", in the line of the plan that ends in `row` or goes on with ' (' or ','.
 static double planned(const char *said, const char *row) {
   const char *at = strstr(said, row), *line = at;
   while (line && line > said && line[-1] != '\n') line--;
@@ -30,8 +30,8 @@ TEST_TIER(memory_plan_has_the_host, 1) {
                                      "inputs, two batches",
                                      "loader's batches in training",
                                      "loader's batches in inference",
-                                     "checkpoint, written beside steps",
-                                     "places of runs",
+                                     "checkpoint, written in the background",
+                                     "offsets of mask runs",
                                      "detections of batches under way",
                                      "lists of detections"};
   const char *said;

@@ -340,14 +340,18 @@ TEST_TIER(program_trains_around_bad_images, 1) {
                      tool("train"), dir, in_tmp("spoilt-run")),
              0);
   static const char *const lines[] = {
-      "; 1 image files missing",     "000002.png: No such file",
-      "000003.png: cannot read",     "its header says 65535×65535 pixels; at most 268435456",
-      "val/000001.png: cannot read", "bad images: 3 of 24 in training, replaced; 1 in evaluation, left out"};
+      "; 1 image files missing",
+      "000002.png: No such file",
+      "000003.png: cannot read",
+      "its header says 65535×65535 pixels; at most 268435456",
+      "val/000001.png: cannot read",
+      "unreadable images: 3 of 24 in training, replaced by others; 1 in evaluation, left out"};
   for (int i = 0; i < COUNT(lines); i++) {
     const char *at = strstr(said, lines[i]);
     if (!EXPECT(at && !strstr(at + 1, lines[i]))) fprintf(stderr, "  %s, once, in: %s\n", lines[i], said);
   }
-  EXPECT(strstr(said, "step 13: bbox AP ") && strstr(said, " on 5 images in ") && strstr(said, "s; 1 left out: they "));
+  EXPECT(strstr(said, "step 13: bbox AP ") && strstr(said, " on 5 images in ") &&
+         strstr(said, "s; unreadable, left out: 1"));
   char *log = file_read(in_tmp("spoilt-run/log.jsonl"), &(size_t){0}, NULL);
   EXPECT(log && strstr(log, ",\"images\":5,\"left_out\":1,"));
   free(log);
@@ -356,7 +360,7 @@ TEST_TIER(program_trains_around_bad_images, 1) {
   char model[512];
   snprintf(model, sizeof model, "%s", in_tmp("spoilt-run/model.safetensors"));
   EXPECT_INT(command(&said, found, tool("infer"), model, dir, in_tmp("spoilt-found")), 0);
-  EXPECT(strstr(said, "  on 5 images; 1 left out: they cannot be read\n"));
+  EXPECT(strstr(said, "  on 5 images; unreadable, left out: 1\n"));
   CHECK(!command(NULL, "truncate -s 100 %s/val/*.png", dir));
   EXPECT_INT(command(&said, found, tool("infer"), model, dir, in_tmp("spoilt-nothing")), 1);
   EXPECT(strstr(said, "none of its 6 images can be read\n") && !strstr(said, "AP"));

@@ -74,7 +74,7 @@ TEST_TIER(ranks_void_of_images_count_each_once, 1) {
                      "--lr 0.01 --seed 5 --threads 1 --device cpu --eval-every never",
                      tool("train"), set, in_tmp("void-replaced")),
              0);
-  if (!EXPECT(strstr(said, "bad images: 2 of 24 in training, replaced"))) printf("    %s\n", said);
+  if (!EXPECT(strstr(said, "unreadable images: 2 of 24 in training, replaced"))) printf("    %s\n", said);
 }
 
 // The checkpoint that was made at the step before is not made again: the older one beside it stays.

@@ -51,7 +51,8 @@ TEST_TIER(targets_end_a_run, 1) {
   const char *record, *said;
   if (!EXPECT_INT(train("target", "--iters 50 --eval-every 2 --target-bbox 0 --target-segm 0", &record, &said), 0))
     printf("    %s\n", said);
-  EXPECT(strstr(said, "ended: step 2 reached bbox_AP 0.") && strstr(said, "segm_AP 0.") && strstr(said, "\ndone: "));
+  EXPECT(strstr(said, "stopped early: step 2 reached the targets, bbox_AP 0.") && strstr(said, "segm_AP 0.") &&
+         strstr(said, "\ndone: "));
   EXPECT(member(record, "reached") == 1 && member(record, "step") == 2 && member(record, "images") == 4);
   EXPECT(member(record, "evaluations") == 1 && member(record, "target_segm_AP") == 0);
   const double whole = member(record, "seconds"), evaluating = member(record, "evaluation_seconds");
@@ -90,7 +91,7 @@ TEST_TIER(targets_mistakes, 1) {
   static const struct {
     const char *options, *says;
   } mistakes[] = {
-      {"--target-segm 0.3", "--target-segm is for evaluations to reach: give --eval-every N, too"},
+      {"--target-segm 0.3", "--target-segm is a score that evaluations compute: give --eval-every STEPS, too"},
       {"--target-bbox 37.7 --eval-every 2", "--target-bbox takes"},
       {"--target-top1 0.9 --eval-every 2", "--target-top1 is for classifiers"},
       {"--model resnet18 --target-bbox 0.3 --eval-every 2", "--target-bbox is for detectors"},

@@ -184,7 +184,7 @@ TEST(loader_waits_for_files_that_were_there) {
   EXPECT_INT(dataset_bad_images(&d), 0);
   char *text = file_read(log, &(size_t){0}, NULL);
   EXPECT_INT(count_of(text, "\n"), 1);
-  EXPECT_INT(count_of(text, ".png: No such file or directory; it is tried again for 60 s"), 1);
+  EXPECT_INT(count_of(text, ".png: No such file or directory; trying again for up to 60 s"), 1);
   char *all[] = {away, train, log, text};
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
   dataset_close(&d);

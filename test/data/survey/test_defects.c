@@ -331,7 +331,7 @@ TEST(advice_says_what_hurts) {
   EXPECT(says(&a, "objects below 8 pixels at --size 20, which are hardly learnt: 24 of 24 (100.0 %); most of a 16 of "
                   "16, b 8 of 8"));
   EXPECT(says(&a, "categories with fewer than 10 objects in train: 1 (b 8)"));
-  EXPECT(says(&a, "categories without an object in val, of which no score will tell: 1 (b)"));
+  EXPECT(says(&a, "categories without an object in val, which are not scored: 1 (b)"));
   EXPECT(says(&a, "image files of val that are also in train, so that its scores are too good: 1"));
   EXPECT(says(&a, "few images, 14"));
   EXPECT(says(&a, "images without an object, which are left out: 2 of 14"));
