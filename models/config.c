@@ -209,7 +209,7 @@ static void range_text(const Field *f, Range r, char *text, size_t size) {
   *text = '\0';
   for (int i = 0; f->type == FIELD_ENUM && f->names[i] && n < size; i++)
     n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", f->names[i]);
-  if (f->type == FIELD_BOOL) snprintf(text, size, "0 or 1");
+  if (f->type == FIELD_BOOL) snprintf(text, size, "true or false");
   if (r.kind == RANGE_ABOVE) snprintf(text, size, "above %g", r.low);
   if (r.kind == RANGE_WITHIN) snprintf(text, size, "%.10g to %.10g", r.low, r.high);
 }
@@ -226,13 +226,14 @@ static Range range_of(const ModelConfig *c, int least_size, int field) {
   return ranges[field];
 }
 
-// The value as a person writes it: 0.7, which a float is not.
+// The value as a person writes it: 0.7, which a float is not, and true, which checkpoints have as 1.
 static void value_text(const ModelConfig *c, int field, char *text, size_t size) {
   const Field *f = &fields[field];
   const float *v = (const float *)(const void *)((const char *)c + f->offset);
   char number[NUMBER_TEXT];
   config_get(c, field, text, size);
-  if (f->offset == offsetof(ModelConfig, classes) && !c->classes) snprintf(text, size, "the data's");
+  if (f->type == FIELD_BOOL) snprintf(text, size, "%s", *(const bool *)(const void *)v ? "true" : "false");
+  if (f->offset == offsetof(ModelConfig, classes) && !c->classes) snprintf(text, size, "from the data");
   if (f->type != FIELD_FLOAT) return;
   size_t used = 0;
   for (int i = 0; i < f->count && used < size; i++) {
