@@ -166,6 +166,7 @@ int data_set_run(const InferRun *run, const InferKind *kind, const JobOptions *w
   else if (!infer_benchmark(&s.queue, handle, o, job->comm, &d, &err))
     die(EXIT_RUN, "%s", err.msg);
   kind->close(s.sink);
+  file_set_free(&s.images.outputs);
   queue_free(&s.queue);
   handles_close(handles);
   speed_free(&s.speed);

@@ -1,5 +1,5 @@
 // InferKind: what ./infer makes of the results of a kind of model, detections or classes: a row each, which the model's
-// task points to. A run goes down the same road for all of them: images, batches under way (inference/queue.h),
+// row points to. A run goes down the same road for all of them: images, batches under way (inference/queue.h),
 // results in order; at its end stands a sink, whose functions are here.
 #pragma once
 #include "base/file_set.h"

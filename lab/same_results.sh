@@ -103,8 +103,8 @@ digest() {
     log) # without times, and without the sessions in which they were taken
       grep -q '"kind":' "$2" &&
         sed -E 's/,"(img_s|wait|seconds|session)":[^,}]*//g; s/,"clock":\{[^}]*\}//' "$2" | sum ;;
-    text) # without times
-      sed -E '/^(start-up|(the other )?[0-9]+ images|(the )?decoders|latency|  (average|[0-9]+%) )/d; s/"decode_ms":[^,}]*//g' "$2" | sum ;;
+    text) # without times and progress, which depends on them
+      sed -E '/^(start-up|(the other )?[0-9]+ images|image [0-9]+ of|(the )?decoders|latency|  (average|[0-9]+%) )/d; s/"decode_ms":[^,}]*//g' "$2" | sum ;;
     detections) # an empty list says nothing
       grep -q '"score"' "$2" && sum <"$2" ;;
     folder) list_sums "$2" '*' | sum ;;
