@@ -254,7 +254,7 @@ TEST(checkpoint_rejects_bad_headers) {
        3, "\"y\" overlaps another"},
       {"{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
        "\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
-       2, "\"x\" is there twice"},
+       2, "it holds tensor \"x\" twice"},
   };
   char *path = scratch("header");
   Err err;

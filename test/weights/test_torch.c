@@ -216,7 +216,7 @@ TEST(torch_rejects_bad_tensors) {
       // a dict in itself, and the same tensor under two names
       BODY("\x80\2}q\0U\1xh\0sU\1a" TENSOR("\2", "K\0", "K\2", "K\1") "s.", NULL),
       BODY("\x80\2}U\1a" TENSOR("\2", "K\0", "K\2", "K\1") "q\0sU\1bh\0s.", NULL),
-      BODY("\x80\2}U\1a" TENSOR("\2", "K\0", "K\2", "K\1") "q\0sU\1ah\0s.", "\"a\" is there twice"),
+      BODY("\x80\2}U\1a" TENSOR("\2", "K\0", "K\2", "K\1") "q\0sU\1ah\0s.", "it holds tensor \"a\" twice"),
       BODY(ROOT("\n", TENSOR("\2", "K\0", "K\2", "K\1")), "name has control characters"),
       BODY(ROOT("a", TENSOR("\2", "K\1", "K\1", "K\1")), NULL),
       BODY(ROOT("a", TENSOR("\2", "K\1", "K\2", "K\1")), "\"a\" ends past its storage"),
