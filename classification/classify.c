@@ -3,7 +3,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "classification/data/class_objects.h"
-#include "evaluation/rounds.h"
+#include "evaluation/engine_rounds.h"
 
 // ---- the data set -----------------------------------------------------------------------------------------------
 
@@ -59,24 +59,14 @@ static bool unpack(void *context, Unpacking *from) {
 bool classify_run(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Classification *out, Err *err) {
   const bool gathers = comm_rank(e->comm) == 0;
   *out = (Classification){.classes = e->config.classes, .left_out = gathers ? d->num_images + d->bad_images : 0};
-  const LoaderOptions options = {.batch = e->infer.shapes.images,
-                                 .threads = threads,
-                                 .prefetch = e->infer.shapes.prefetch,
-                                 .held = BATCHES_UNDER_WAY,
-                                 .memory = ring_memory(&e->infer.ring)};
   Classifying v = {.e = e, .d = d, .out = out};
-  const RoundWork work = {.context = &v,
-                          .ahead = BATCHES_UNDER_WAY,
-                          .start = start,
-                          .compute = compute,
-                          .drop = drop,
-                          .unpack = unpack,
-                          .stopped = stopped};
+  const RoundWork work = {
+      .context = &v, .start = start, .compute = compute, .drop = drop, .unpack = unpack, .stopped = stopped};
   memory_for("the results of an evaluation", e->train.network ? "--val-limit" : "--limit");
   out->row = xcalloc((size_t)d->num_images, sizeof *out->row);
   out->read = xcalloc((size_t)d->num_images, sizeof *out->read);
   memory_for(NULL, NULL);
-  const bool complete = rounds_run(e->comm, d, &options, &work, err);
+  const bool complete = engine_rounds(e, d, threads, work, err);
   for (int i = 0; complete && gathers && i < d->num_images; i++)
     if (!out->read[i]) atomic_store(&d->reported[i], 1); // known to be bad here, too, where another rank met it
   return complete;

@@ -6,7 +6,6 @@
 #include <string.h>
 #include "cudnn/graph.h"
 #include "cudnn/library.cuh"
-#include "nn/rung.h"
 
 enum { MAX_STEPS = 4, MAX_CONFIGS = 64, MAX_NOTES = 16 };
 static const int few[] = {8, MAX_CONFIGS}, few_fused[] = {2, 12}; // configurations of a heuristic: quick, thorough

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "evaluation/engine_rounds.h"
 #include "evaluation/gathered.h"
-#include "evaluation/rounds.h"
 
 // ---- results ----------------------------------------------------------------------------------------------------
 
@@ -99,22 +99,12 @@ void evaluation_end(const Evaluation *v, const Dataset *d) {
 
 bool evaluate_run(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Evaluation *out, Err *err) {
   const bool gathers = comm_rank(e->comm) == 0;
-  const LoaderOptions options = {.batch = e->infer.shapes.images,
-                                 .threads = threads,
-                                 .prefetch = e->infer.shapes.prefetch,
-                                 .held = BATCHES_UNDER_WAY,
-                                 .memory = ring_memory(&e->infer.ring)};
   Evaluating v = {.engine = e, .d = d, .out = out};
-  const RoundWork work = {.context = &v,
-                          .ahead = BATCHES_UNDER_WAY,
-                          .start = start,
-                          .compute = compute,
-                          .drop = drop,
-                          .unpack = unpack,
-                          .stopped = stopped};
+  const RoundWork work = {
+      .context = &v, .start = start, .compute = compute, .drop = drop, .unpack = unpack, .stopped = stopped};
   memory_for("the results of an evaluation", e->train.network ? "--val-limit" : "--limit");
   evaluation_begin(out, d, gathers);
-  const bool complete = rounds_run(e->comm, d, &options, &work, err);
+  const bool complete = engine_rounds(e, d, threads, work, err);
   if (complete && gathers) evaluation_end(out, d);
   memory_for(NULL, NULL);
   free(v.results);

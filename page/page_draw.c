@@ -25,8 +25,12 @@ static bool draw_confusion(const char *folder, const RunPage *page, Err *err) {
 
 bool page_draw(const char *folder, Err *err) {
   RunPage page = {0};
-  const bool ok = page_read(&page, folder, NULL, err) && draw_page(folder, PAGE_FILE, &page, err) &&
-                  curves_draw(folder, &page, err) && draw_confusion(folder, &page, err);
+  bool ok = page_read(&page, folder, NULL, err);
+  if (ok) { // each whether or not another could be written; the first failure is told
+    ok = draw_page(folder, PAGE_FILE, &page, err);
+    ok &= curves_draw(folder, &page, ok ? err : NULL);
+    ok &= draw_confusion(folder, &page, ok ? err : NULL);
+  }
   run_page_free(&page);
   return ok;
 }

@@ -48,16 +48,9 @@ void page_table(const Page *p, const char *label, const char *const *heading, in
 
 void page_table_end(const Page *p) { fputs("</tbody></table></div>\n", p->f); }
 
-void page_number_text(double value, int digits, char *text, size_t room) {
-  if (isfinite(value))
-    snprintf(text, room, "%.*f", digits, value);
-  else
-    snprintf(text, room, "–");
-}
-
 void page_number(const Page *p, double value, int digits) {
-  char text[64];
-  page_number_text(value, digits, text, sizeof text);
+  char text[64] = "–";
+  if (isfinite(value)) snprintf(text, sizeof text, "%.*f", digits, value);
   fprintf(p->f, "<td class=\"n\">%s</td>", text);
 }
 

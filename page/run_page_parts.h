@@ -26,7 +26,6 @@ void page_table(const Page *p, const char *label, const char *const *heading, in
 void page_table_end(const Page *p);
 // A cell: the value with so many digits behind the point; "–" for NaN.
 void page_number(const Page *p, double value, int digits);
-void page_number_text(double value, int digits, char *text, size_t room);
 int page_points(const PagePanel *panel);                            // of all its curves
 void page_chart(const Page *p, const PagePanel *panel, bool small); // a figure; small: one of many
 // All panels that hold anything.
