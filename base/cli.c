@@ -202,7 +202,7 @@ static const Option *find(const Cli *cli, const char *name, size_t length) {
 // value: what follows the option's name; NULL: nothing does.
 static bool renamed(const RenamedOption *r, const char *value, Err *err) {
   if (!r->now) return err_set(err, "--%s is gone since %s; leave it out", r->was, r->since);
-  if (r->old && value && !strcmp(value, r->old)) value = r->new;
+  if (r->value_was && value && !strcmp(value, r->value_was)) value = r->value_now;
   return err_set(err, "--%s is called --%s since %s; give --%s%s%.200s", r->was, r->now, r->since, r->now,
                  value ? " " : "", value ? value : "");
 }

@@ -127,9 +127,9 @@ typedef struct Option {
 
 // An option that had another name, or is gone.
 typedef struct RenamedOption {
-  const char *was, *now; // as they are typed, without dashes; now NULL: it is gone
-  const char *since;     // the first version without it, "1.2"
-  const char *old, *new; // a value that has another name, too; NULL: none has
+  const char *was, *now;             // as they are typed, without dashes; now NULL: it is gone
+  const char *since;                 // the first version without it, "1.2"
+  const char *value_was, *value_now; // a value that has another name, too; NULL: none has
 } RenamedOption;
 
 // ---- parsing --------------------------------------------------------------------------------------------------------
