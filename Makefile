@@ -66,7 +66,7 @@ folders := base comm nn cpu cpu/conv weights data/coco data/images data/pictures
   inference page lab/study
 lib_objects := $(patsubst %.c,$B/%.o,$(wildcard lib/*.c))
 objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%=%/*.c)))) $(real:%=$B/%.f64.o) \
-  $B/commit.o
+  $B/commit.o $B/page_files.o
 # The rungs of the convolution ladder by name, bottom to top, and the objects of those in the folder RUNGS.
 ifeq ($(CUDA),1)
 rungs := $(shell sh cuda/conv/rungs.sh '$(RUNGS)')
@@ -86,6 +86,7 @@ tools := $(filter-out train infer,$(notdir $(computing) $(describing) $(others))
 tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/harness/faulty_device.c test/harness/nccl_stub.c, \
   $(wildcard test/*/*.c test/*/*/*.c))) \
   $(patsubst test/fuzz/fuzz_%.c,$B/test/fuzz/corpus_%.o,$(wildcard test/fuzz/fuzz_*.c))
+page_files := $(sort $(wildcard page/*.css page/*.js))
 fuzzers := $(patsubst test/fuzz/%.c,$B/%,$(wildcard test/fuzz/fuzz_*.c))
 
 # The kinds of device that a program knows: nn/device.c compiles for the CPU alone and, as device.cuda.o, with the GPU.
@@ -115,7 +116,7 @@ setup:
 version := $(shell sed -n 's/^.define MASKRCNN_VERSION_M[AJINOR]* //p' include/maskrcnn.h | paste -sd.)
 cc.flags := $(CC) $(flags) $(library_flags)
 nvcc.flags := $(NVCC) $(nvflags)
-link.flags := $(CC) $(flags) $(libs) $(nvlibs) $(devices) $(objects) $(kernels) $(tests) $(CXX)
+link.flags := $(CC) $(flags) $(libs) $(nvlibs) $(devices) $(objects) $(kernels) $(tests) $(CXX) $(page_files)
 commit.c := const char build_version[] = "$(version)", build_commit[] = "$(shell \
   git describe --always --dirty 2>/dev/null || echo unknown)";
 rungs.c := $(foreach r,$(rungs),extern const struct Rung rung_$r; )const struct Rung *const conv_rungs[] = \
@@ -248,7 +249,10 @@ $B/%.f64.o: %.c $B/cc.flags | setup
 	$(call compile,-DREAL64)
 $B/%.cuda.o: %.c $B/cc.flags | setup
 	$(call compile,-DMASKRCNN_CUDA)
-$B/commit.o $B/rungs.o: %.o: %.c $B/cc.flags | setup
+# The texts that pages are made of, as C.
+$B/page_files.c: page/embed.sh $(page_files) $B/link.flags
+	@mkdir -p $(@D) && sh page/embed.sh $(page_files) >$@.tmp && mv $@.tmp $@
+$B/commit.o $B/rungs.o $B/page_files.o: %.o: %.c $B/cc.flags | setup
 	@$(CC) $(flags) $(hidden) -c $< -o $@
 # What a fuzzer calls, for test/fuzz/test_corpus.c.
 $B/test/fuzz/corpus_%.o: test/fuzz/fuzz_%.c $B/cc.flags | setup

@@ -1,0 +1,105 @@
+// Elements made of texts. A text is never parsed as HTML, so that names may hold anything.
+
+// el("td.n", "3") is <td class="n">3</td>. Children are texts, numbers, elements, or lists of them; null is left out.
+function el(what, ...children) {
+  const [tag, ...classes] = what.split(".");
+  const e = document.createElement(tag);
+  if (classes.length) e.className = classes.join(" ");
+  add(e, children);
+  return e;
+}
+
+function add(e, children) {
+  for (const child of children)
+    if (Array.isArray(child)) add(e, child);
+    else if (child !== null && child !== undefined && child !== false) e.append(child);
+  return e;
+}
+
+// An element of SVG with these attributes.
+function svg(tag, attributes, ...children) {
+  const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const name in attributes) e.setAttribute(name, attributes[name]);
+  return add(e, children);
+}
+
+function withAttributes(e, attributes) {
+  for (const name in attributes) e.setAttribute(name, attributes[name]);
+  return e;
+}
+
+// A section with a heading, and an id to be linked to.
+function section(id, heading, ...children) {
+  return withAttributes(el("section", el("h2", heading), children), {id});
+}
+
+function details(summary, ...children) { return el("details", el("summary", summary), children); }
+
+// A table in a box that scrolls where it is wider than the page. Rows are lists of cells; a cell is a text, a number
+// (right-aligned) or an element that is a cell. `digits`: of numbers that are no whole ones.
+function table(label, heading, rows, digits = 3) {
+  const number = heading.map((_, i) => i > 0 && rows.some(r => typeof r[i] === "number"));
+  const cell = (value, i) => {
+    if (value instanceof HTMLTableCellElement) return value;
+    const text = typeof value === "number" ? formatFixed(value, digits) : value === null || value === undefined ? "–" : value;
+    return i === 0 ? withAttributes(el("th", text), {scope: "row"}) : el(number[i] ? "td.n" : "td", text);
+  };
+  const t = el("table", el("thead", el("tr", heading.map((h, i) => withAttributes(el(number[i] ? "th.n" : "th", h), {scope: "col"})))),
+               el("tbody", rows.map(r => el("tr", r.map(cell)))));
+  return withAttributes(el("div.scroll", t), {tabindex: 0, role: "region", "aria-label": label});
+}
+
+// A table that shows its first `most` rows until it is asked for all. Printed, it has all.
+function longTable(label, heading, rows, digits, most = 25) {
+  const box = table(label, heading, rows, digits);
+  if (rows.length <= most + 5) return box;
+  const hidden = [...box.querySelectorAll("tbody tr")].slice(most);
+  for (const row of hidden) row.classList.add("more");
+  const button = el("button.more", `all ${rows.length}`);
+  button.onclick = () => {
+    for (const row of hidden) row.classList.remove("more");
+    button.remove();
+  };
+  return el("div", box, button);
+}
+
+// A block of text with a button that copies it.
+function copyBlock(text) {
+  const pre = el("pre", text), button = el("button.copy", "copy");
+  button.onclick = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "copied";
+    } catch { // a page from a file may have no clipboard: select it instead
+      const range = document.createRange();
+      range.selectNodeContents(pre);
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      button.textContent = "selected: press Ctrl-C";
+    }
+  };
+  return el("div.copy", pre, button);
+}
+
+// ---- numbers and times ------------------------------------------------------------------------------------------------
+
+function isNumber(v) { return typeof v === "number" && isFinite(v); }
+
+function formatFixed(v, digits) {
+  if (!isNumber(v)) return "–";
+  if (Number.isInteger(v) && Math.abs(v) < 1e15) return v.toLocaleString("en");
+  return Math.abs(v) >= 1e7 ? v.toExponential(2) : v.toFixed(digits);
+}
+
+// With about `digits` significant digits, as short as it goes: 0.000125, 3.2k, 4e+20.
+function formatShort(v, digits = 3) {
+  if (!isNumber(v)) return "–";
+  const a = Math.abs(v);
+  if (a !== 0 && (a < 1e-4 || a >= 1e7)) return String(Number(v.toPrecision(digits))).replace(/^([-\d.]+)$/, (_, x) => Number(x).toExponential());
+  return a >= 1e4 ? Math.round(v).toLocaleString("en") : String(Number(v.toPrecision(digits)));
+}
+
+function formatTime(seconds) {
+  const s = Math.round(seconds), two = n => String(n).padStart(2, "0");
+  return `${Math.floor(s / 3600)}:${two(Math.floor(s / 60) % 60)}:${two(s % 60)}`;
+}

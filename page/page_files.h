@@ -1,0 +1,5 @@
+// The texts that pages are made of, line by line with a NULL behind the last; page/embed.sh makes them of the files
+// that they are called after.
+#pragma once
+
+extern const char *const page_report_css[], *const page_dom_js[], *const page_plot_js[];
