@@ -251,7 +251,7 @@ def front(results):
         ("scoring masks of 500,000 detections, two cores", f"{score['ours_s']:.1f} s",
          f"pycocotools {score['pycocotools_s']:.0f} s", "cocoeval-cpu.jsonl", score["commit"], "`build/cocoeval`"),
     ]
-    return table(("what", "ours", "beside it", "record in `results/`", "commit", "to repeat it"), rows)
+    return table(("what", "ours", "compared with", "record in `results/`", "commit", "command"), rows)
 
 
 TABLES = {
