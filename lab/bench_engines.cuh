@@ -91,7 +91,7 @@ static KnownEngines known_engines_read(const char *path) {
   return k;
 }
 
-// The last record counts, as in ladder_report. -1: no record says.
+// The last record counts. -1: no record says.
 static int known_engine(const KnownEngines *k, const KnownEngine *of) {
   for (size_t i = k->count; i-- > 0;) {
     const KnownEngine *e = &k->all[i];

@@ -10,7 +10,7 @@ import sys
 
 from ladder_figures import PROBLEMS, Ladder, figure
 from records import Refused
-from scaling_plot import COLORS, STYLE, text
+from plot import STYLE, text
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM, BAR, GAP = 860, 168, 60, 92, 34, 11, 9
 
@@ -29,7 +29,7 @@ def draw_row(name, cells, problems, position, top):
         if problem in cells:
             y, tflops = top + i * BAR, cells[problem]["tflops"]
             out += [f'<rect x="{LEFT}" y="{y}" width="{position(tflops) - LEFT:.1f}" height="{BAR - 1}" '
-                    f'fill="{COLORS[i]}"/>', text(position(tflops) + 4, y + BAR - 1, "tick", figure(tflops))]
+                    f'class="f{i}"/>', text(position(tflops) + 4, y + BAR - 1, "tick", figure(tflops))]
     return out
 
 
@@ -39,11 +39,11 @@ def svg(ladder):
     bottom = TOP + len(ladder.cell) * height_of_row
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + BOTTOM}" width="{WIDTH}" '
            f'height="{bottom + BOTTOM}" font-family="Helvetica, Arial, sans-serif">', f"<style>\n{STYLE}\n</style>",
-           f'<rect width="{WIDTH}" height="{bottom + BOTTOM}" fill="#fff"/>',
+           f'<rect class="page" width="{WIDTH}" height="{bottom + BOTTOM}"/>',
            text(20, 28, "title", "The climb: forward in bf16, TFLOP/s on a logarithmic axis"),
            text(20, 48, "legend", f"{ladder.gpu}, medians")]
     for i, problem in enumerate(problems):
-        out += [f'<rect x="{LEFT + 130 * i}" y="62" width="20" height="{BAR - 1}" fill="{COLORS[i]}"/>',
+        out += [f'<rect x="{LEFT + 130 * i}" y="62" width="20" height="{BAR - 1}" class="f{i}"/>',
                 text(LEFT + 130 * i + 26, 70, "legend", PROBLEMS[problem])]
     for tick in ticks:
         out += [f'<path class="grid" d="M{position(tick):.1f} {TOP - 8}V{bottom}"/>',

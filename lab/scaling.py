@@ -15,8 +15,8 @@ import json
 import os
 import sys
 
+import plot
 import scaling_model
-import scaling_plot
 import scaling_records
 from records import Refused
 
@@ -110,16 +110,15 @@ def measured_points(records, like):
 
 
 def our_series(inputs, sources, records, like, thing):
-    """Lists of series: efficiency, img/s."""
+    """(name, efficiency, img/s, whether it is predicted), the last three by the number of GPUs."""
     fitted, _ = scaling_records.fit(inputs, sources, records, like)
     measured = measured_points(records, like)
     predictions = [scaling_model.predict(fitted, *shape) for shape in SHAPES]
-    efficiency = [scaling_plot.Series(thing, [(p.gpus, 100 * p.efficiency) for p in predictions], True)]
-    speed = [scaling_plot.Series(thing, [(p.gpus, p.img_s) for p in predictions], True)]
+    series = [(f"{thing}, predicted", [(p.gpus, p.efficiency) for p in predictions],
+               [(p.gpus, p.img_s) for p in predictions], True)]
     if measured:
-        efficiency.append(scaling_plot.Series(thing, [(g, 100 * e) for g, e, _ in measured]))
-        speed.append(scaling_plot.Series(thing, [(g, s) for g, _, s in measured]))
-    return efficiency, speed
+        series.append((f"{thing}, measured", [(g, e) for g, e, _ in measured], [(g, s) for g, _, s in measured], False))
+    return series
 
 
 def shares_of(peer):
@@ -130,28 +129,30 @@ def shares_of(peer):
 
 
 def peer_series(peers):
-    speed = [scaling_plot.Series(p["name"], list(zip(p["gpus"], p["img_s"])), ours=False) for p in peers]
-    efficiency = [scaling_plot.Series(p["name"], [(g, 100 * s) for g, s in zip(p["gpus"], shares_of(p))], ours=False)
-                  for p in peers if shares_of(p)]
-    return efficiency, speed
+    return [(p["name"], list(zip(p["gpus"], shares_of(p))), list(zip(p["gpus"], p["img_s"])), False) for p in peers]
 
 
 def draw(inputs, sources, records, peers):
-    efficiency, speed = [], []
-    for full_masks, thing in ((False, "batch 4, bf16"), (True, "batch 4, bf16, full masks")):
-        like = scaling_records.default_setting(full_masks)
-        for all_of_them, some in zip((efficiency, speed), our_series(inputs, sources, records, like, thing)):
-            all_of_them += some
-    for all_of_them, some in zip((efficiency, speed), peer_series(peers)):
-        all_of_them += some
-    return scaling_plot.svg(
-        "Mask R-CNN R50-FPN over GPUs", "open, dashed: predicted by lab/scaling.py, nodes of 8 GPUs, a link of 400 "
-        "Gbit/s for each; other GPUs where named",
-        [scaling_plot.Panel("Weak scaling", "% of N times one GPU", efficiency, 40, 105, range(40, 101, 10)),
-         scaling_plot.Panel("Speed", "images a second", speed, 10, 200000, [10 ** n for n in range(1, 6)], log=True)])
+    efficiency, speed, colours = [], [], {}
+    series = [s for full_masks, thing in ((False, "batch 4, bf16"), (True, "batch 4, bf16, full masks"))
+              for s in our_series(inputs, sources, records, scaling_records.default_setting(full_masks), thing)]
+    for name, shares, img_s, predicted in series + peer_series(peers):
+        thing = name.removesuffix(", predicted").removesuffix(", measured")  # both have one colour
+        colour = colours.setdefault(thing, len(colours))
+        efficiency.append(plot.Series(name, [(g, 100 * s, None) for g, s in shares], colour, predicted))
+        speed.append(plot.Series(name, [(g, s, None) for g, s in img_s], colour, predicted))
+    most = max(gpus for s in speed for gpus, _, _ in s.points)
+    x = plot.points_axis([(2 ** n, str(2 ** n)) for n in range(most.bit_length())], log=True)
+    y = plot.values_axis([v for s in speed for _, v, _ in s.points], log=True)
+    return plot.svg(
+        "Mask R-CNN R50-FPN over GPUs",
+        [plot.Panel("Weak scaling", "GPUs", "% of N times one GPU", x,
+                    plot.Axis(40, 105, [(v, str(v)) for v in range(40, 101, 10)]), efficiency),
+         plot.Panel("Speed", "GPUs", "images a second", x, y, speed)],
+        "open, dashed: predicted by lab/scaling.py, nodes of 8 GPUs, a link of 400 Gbit/s for each; other GPUs where named")
 
 
-def plot(args):
+def write_plot(args):
     inputs, sources, records = load(args)
     with open(args.inputs or os.path.join(ROOT, "results", "scaling-model.json"), encoding="utf-8") as f:
         peers = json.load(f).get("peers", [])
@@ -175,7 +176,7 @@ def main():
     parser.add_argument("--plot", metavar="FILE")
     parser.add_argument("--timeline", metavar="PROFILE")
     args = parser.parse_args()
-    todo = check if args.check else plot if args.plot else show_timeline if args.timeline else show_prediction
+    todo = check if args.check else write_plot if args.plot else show_timeline if args.timeline else show_prediction
     try:
         sys.exit(todo(args) or 0)
     except (Refused, OSError, ValueError) as error:

@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "lab/study/axis.h"
 #include "lab/study/figure_text.h"
-#include "page/xml.h"
 
 enum { WIDTH = 860, PANEL = 320, HEAD = 52, LEFT = 84, RIGHT = 24, TOP = 44, BOTTOM = 56, LEGEND_LINE = 20 };
 enum { COLOURS = 7, MOST_CURVES = 64 };
@@ -31,6 +30,17 @@ static const char style[] =
     ".f4 { fill: #8fd0f5 } .f5 { fill: #f2b94a } .f6 { fill: #aaa } .onbar { stroke: #eee }\n"
     "}\n"
     "</style>\n";
+
+// Between tags.
+static void xml_print(FILE *f, const char *text) {
+  for (; *text; text++) {
+    const char *entity = *text == '<' ? "&lt;" : *text == '>' ? "&gt;" : *text == '&' ? "&amp;" : NULL;
+    if (entity)
+      fputs(entity, f);
+    else
+      fputc(*text, f);
+  }
+}
 
 // ---- what is drawn --------------------------------------------------------------------------------------------------
 
