@@ -14,6 +14,7 @@
 #include "base/output.h"
 #include "base/record.h"
 #include "base/spelling.h"
+#include "base/wrap.h"
 
 enum { MAX_NAME = SPELLING_MOST };
 #define MOST_WHOLE 9007199254740992.0 // 2^53: whole numbers up to it are exact
@@ -321,76 +322,14 @@ void cli_parse_or_exit(Cli *cli, int argc, char **argv) {
   if (!cli->help && !cli->version) return;
   if (cli->help && cli->before_help) cli->before_help(cli, argc, argv);
   if (cli->help)
-    cli_print_help(cli, argv[0], stdout);
+    cli_print_help(cli, argv[0], wrap_columns(stdout), stdout);
   else
     printf("maskrcnn.c %s, commit %s\n", build_version, build_commit);
   stdout_close();
   exit(0);
 }
 
-// ---- showing --------------------------------------------------------------------------------------------------------
-
-// "--amp[=off|bf16|fp16]"
-static void signature(const Option *o, char *out, size_t size) {
-  int n = snprintf(out, size, "--%s", option_name(o).text);
-  if (o->kind == OPT_FLAG) return;
-  n += snprintf(out + n, size - (size_t)n, o->implied ? "[=" : " ");
-  if (o->value) n += snprintf(out + n, size - (size_t)n, "%s", o->value);
-  for (const OptionWord *w = o->implied ? NULL : o->words; w && w->word && n < (int)size; w++)
-    n += snprintf(out + n, size - (size_t)n, "|%s", w->word);
-  for (int i = 0; o->kind == OPT_CHOICE && o->choices[i] && n < (int)size; i++)
-    n += snprintf(out + n, size - (size_t)n, "%s%s", i ? "|" : "", o->choices[i]);
-  if (o->implied && n < (int)size) snprintf(out + n, size - (size_t)n, "]");
-}
-
-// " (default: 0.5; 0 for IDX data)", or nothing.
-static void print_default(const Cli *cli, const Option *o, FILE *out) {
-  char text[OPTION_TEXT];
-  const OptionSource from = option_source(o, cli->values);
-  const bool said = o->usual && (!o->settle || from == FROM_LATER || from == FROM_NOTHING);
-  const char *value = said ? o->usual : option_text(o, cli->values, text);
-  const bool none = !value || !*value || (o->kind == OPT_FLAG && !strcmp(value, "false"));
-  if (none && !o->note) return;
-  fprintf(out, " (default: %s%s%s)", none ? "" : value, none || !o->note ? "" : "; ", o->note ? o->note : "");
-}
-
-static bool listed(const Cli *cli, const Option *o, bool all) {
-  return o->kind != OPT_HEADING && (o->needs & ~cli->has) == 0 && (all || o->first);
-}
-
-// Whether an option of the heading's group is listed.
-static bool heads_any(const Cli *cli, const Option *heading, bool all) {
-  for (const Option *o = heading + 1; o < cli->options + cli->num_options && o->kind != OPT_HEADING; o++)
-    if (listed(cli, o, all)) return true;
-  return false;
-}
-
-void cli_print_help(const Cli *cli, const char *program, FILE *out) {
-  char left[256];
-  int width = 0, count = 0, shown = 0;
-  bool some_first = false;
-  for (int i = 0; i < cli->num_options; i++) some_first |= cli->options[i].first;
-  const bool all = !some_first || (cli->topic && !strcmp(cli->topic, "all"));
-  for (int i = 0; i < cli->num_options; i++) {
-    count += listed(cli, &cli->options[i], true);
-    if (!listed(cli, &cli->options[i], all)) continue;
-    signature(&cli->options[i], left, sizeof left);
-    width = MAX(width, (int)strlen(left));
-    shown++;
-  }
-  fprintf(out, "usage: %s %s\n%s\n\n", program, cli->usage, cli->about);
-  for (int i = 0; i < cli->num_options; i++) {
-    const Option *o = &cli->options[i];
-    if (o->kind == OPT_HEADING && all && heads_any(cli, o, all)) fprintf(out, "%s%s\n", i ? "\n" : "", o->help);
-    if (!listed(cli, o, all)) continue;
-    signature(o, left, sizeof left);
-    fprintf(out, "  %-*s  %s", width, left, o->help);
-    print_default(cli, o, out);
-    fputc('\n', out);
-  }
-  if (shown < count) fprintf(out, "\n--help all lists all %d options.\n", count);
-  if (cli->more) fprintf(out, "%s%s\n", shown < count ? "" : "\n", cli->more);
-}
+// ---- words ----------------------------------------------------------------------------------------------------------
 
 char *cli_word(const char *word) {
   const bool plain =

@@ -165,8 +165,9 @@ void cli_parse_or_exit(Cli *cli, int argc, char **argv);
 // The value of the last --name VALUE or --name=VALUE before the arguments are parsed; NULL: there is none.
 const char *cli_peek(int argc, char **argv, const char *name);
 
-// The options that apply, each with its default; with some marked `first` those alone, unless the topic is "all".
-void cli_print_help(const Cli *cli, const char *program, FILE *out);
+// The options that apply, each with its default; with some marked `first` those alone, unless the topic is "all". Lines
+// are wrapped to `columns` columns, at least WRAP_NARROWEST (base/wrap.h).
+void cli_print_help(const Cli *cli, const char *program, int columns, FILE *out);
 
 // ---- values ---------------------------------------------------------------------------------------------------------
 

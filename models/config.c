@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/record.h"
+#include "base/wrap.h"
 
 const char *const norm_names[] = {
     [NORM_FROZEN_BN] = "frozen-bn", [NORM_BN] = "bn", [NORM_GN] = "gn", [NORM_SYNC_BN] = "syncbn", NULL};
@@ -242,12 +243,17 @@ static void value_text(const ModelConfig *c, int field, char *text, size_t size)
   }
 }
 
-void config_print_help(const ModelConfig *c, int least_size, FILE *out) {
-  char value[256], range[256];
+void config_print_help(const ModelConfig *c, int least_size, int columns, FILE *out) {
+  char value[256], range[256], help[768];
+  const int column = MIN(48, columns / 2); // of the sentences
+
   for (int i = 0; i < COUNT(fields); i++) {
     value_text(c, i, value, sizeof value);
     range_text(&fields[i], range_of(c, least_size, i), range, sizeof range);
-    fprintf(out, "  %-22s %-22s  %s%s%s%s\n", fields[i].name, value, fields[i].help, *range ? " (" : "", range,
-            *range ? ")" : "");
+    snprintf(help, sizeof help, "%s%s%s%s", fields[i].help, *range ? " (" : "", range, *range ? ")" : "");
+    int used = fprintf(out, "  %-22s %s", fields[i].name, value);
+    if (used + 2 > column) used = fprintf(out, "\n") - 1;
+    fprintf(out, "%*s", column - used, "");
+    wrap_print(out, help, column, column, columns);
   }
 }

@@ -42,9 +42,9 @@ void config_conventions(ModelConfig *c, Conventions whose);
 int config_fields(void); // how many; the fields are 0 … config_fields() - 1
 const char *config_field_name(int field);
 void config_get(const ModelConfig *c, int field, char *text, size_t size);
-// A line a field: name, value in c, what it is, and its range there, c's model needing images of least_size pixels. For
-// ./train --help model.
-void config_print_help(const ModelConfig *c, int least_size, FILE *out);
+// For each field its name, its value in c, what it is, and its range there, c's model needing images of least_size
+// pixels; wrapped to `columns` columns. For ./train --help model.
+void config_print_help(const ModelConfig *c, int least_size, int columns, FILE *out);
 // Fails on unknown names and unusable values; a value outside its range is for config_ranges to refuse.
 bool config_set(ModelConfig *c, const char *name, const char *text, Err *err);
 // The ranges that the ops rely on, and what has to hold between fields, for a model that needs images of at least

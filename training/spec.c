@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/output.h"
 #include "base/text.h"
+#include "base/wrap.h"
 #include "training/data.h"
 #include "training/setup.h"
 #include "training/table.h"
@@ -194,9 +195,14 @@ static void before_help(Cli *cli, int argc, char **argv) {
   o->config = setup_model(o);
   if (cli->topic && !strcmp(cli->topic, "model")) {
     const bool detects = model_of(&o->config)->traits & MODEL_DETECTOR;
-    printf("The configuration of %s%s%s, trained from scratch; with --weights it is that of the weights.\n\n", o->model,
-           detects ? " with --conventions " : "", detects ? conventions_choices[o->conventions] : "");
-    config_print_help(&o->config, model_of(&o->config)->least_size, stdout);
+    const int columns = wrap_columns(stdout);
+    char about[256];
+    snprintf(
+        about, sizeof about,
+        "The configuration of %.64s%s%s when it is trained from scratch; with --weights, the weights' own applies.\n",
+        o->model, detects ? " with --conventions " : "", detects ? conventions_choices[o->conventions] : "");
+    wrap_print(stdout, about, 0, 0, columns);
+    config_print_help(&o->config, model_of(&o->config)->least_size, columns, stdout);
     stdout_close();
     exit(0);
   }

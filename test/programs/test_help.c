@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/machine.h"
+#include "base/wrap.h"
 #include "include/maskrcnn.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"
@@ -16,25 +17,43 @@ typedef struct Listed {
   bool well_formed;
 } Listed;
 
-// "  --name VALUE  text", "  --name[=VALUE]  text" or "  --name  text", the texts in one column.
-static bool read_line(const char *line, Listed *all, size_t *column) {
-  const char *name = line + strlen("  --"), *text = strstr(name, "  ");
-  size_t length = strcspn(name, " [");
-  if (!text || length == 0 || length > MAX_NAME || all->n == MAX_LISTED) return false;
+// "  --name VALUE  text", "  --name[=VALUE]  text" or "  --name  text", the texts in one column. Where the first part
+// is too long, the text begins on the next line.
+static bool read_option(const char *line, Listed *all, size_t *column) {
+  const char *name = line + strlen("  --"), *end = line + strcspn(line, "\n"), *text = strstr(name, "  ");
+  const size_t length = strcspn(name, " [\n");
+  if (length == 0 || length > MAX_NAME || all->n == MAX_LISTED) return false;
+  snprintf(all->name[all->n++], MAX_NAME + 1, "%.*s", (int)length, name);
+  if (!text || text > end) text = line = end + 1;
   text += strspn(text, " ");
   if (!*column) *column = (size_t)(text - line);
-  snprintf(all->name[all->n++], MAX_NAME + 1, "%.*s", (int)length, name);
-  return *text && (size_t)(text - line) == *column;
+  return *text && *text != '\n' && (size_t)(text - line) == *column;
 }
 
 static Listed listed_in(const char *help) {
   Listed all = {.well_formed = !strncmp(help, "usage: ", strlen("usage: "))};
-  char *lines = xstrdup(help);
   size_t column = 0;
-  for (char *save, *line = strtok_r(lines, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-    if (!strncmp(line, "  --", strlen("  --")) && !read_line(line, &all, &column)) all.well_formed = false;
-  free(lines);
+  for (const char *line = help; *line;) {
+    size_t bytes = strcspn(line, "\n");
+    char one[256];
+    snprintf(one, sizeof one, "%.*s", (int)MIN(bytes, sizeof one - 1), line);
+    if (!strncmp(line, "  --", strlen("  --")) && !read_option(line, &all, &column)) all.well_formed = false;
+    if (wrap_width(one) > WRAP_USUAL) all.well_formed = false;
+    line += bytes + (line[bytes] != '\0');
+  }
   return all;
+}
+
+// Lines joined and blanks made one: what a reader takes for a sentence.
+static const char *joined(const char *help) {
+  static char text[32768];
+  size_t n = 0;
+  for (; *help && n + 1 < sizeof text; help++) {
+    const char c = *help == '\n' ? ' ' : *help;
+    if (c != ' ' || n == 0 || text[n - 1] != ' ') text[n++] = c;
+  }
+  text[n] = '\0';
+  return text;
 }
 
 // A letter too much in its name, and the parser suggests the option: so it knows it.
@@ -84,11 +103,12 @@ TEST_TIER(program_help_of_train_is_of_the_model, 1) {
          strstr(said, "--help all lists all "));
   EXPECT_INT(command(&said, "%s -h all", tool("train")), 0);
   EXPECT(lists(said, "sizes") && lists(said, "conventions") && !lists(said, "rotate") && !lists(said, "dropout"));
-  EXPECT(strstr(said, "probability of a horizontal flip (default: 0.5; 0 for IDX data)\n"));
+  EXPECT(strstr(joined(said), "probability of a horizontal flip (default: 0.5; 0 for IDX data) "));
   EXPECT_INT(command(&said, "%s --model vgg-28 --help all", tool("train")), 0);
   EXPECT(lists(said, "rotate") && lists(said, "dropout") && !lists(said, "sizes") && !lists(said, "target-bbox"));
-  EXPECT(strstr(said, "images per step and GPU (default: 128)\n") && strstr(said, "(default: 10@1e-3,10@1e-4)\n"));
-  EXPECT(strstr(said, "(default: maskrcnn-r50-fpn; "));
+  EXPECT(strstr(joined(said), "images per step and GPU (default: 128) "));
+  EXPECT(strstr(joined(said), "(default: 10@1e-3,10@1e-4) "));
+  EXPECT(strstr(joined(said), "(default: maskrcnn-r50-fpn; "));
   EXPECT_INT(command(&said, "%s --conventions mlperf --help model", tool("train")), 0);
   EXPECT(strstr(said, "\n  box_extra              1 ") && strstr(said, "\n  label_smoothing "));
   EXPECT(strstr(said, "\n  bgr                    true "));
