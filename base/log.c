@@ -140,7 +140,8 @@ static void update_speeds(Log *log, const Progress *p, double now) {
 }
 
 static void print_progress(const Log *log, const Progress *p) {
-  fprintf(log->people, "step %" PRId64 "/%" PRId64 "  loss %.4f  lr %.3g", p->step, p->steps, p->loss,
+  const int digits = fabs(p->loss) < 1e4 ? 4 : 0; // a run that diverges keeps its line
+  fprintf(log->people, "step %" PRId64 "/%" PRId64 "  loss %.*f  lr %.3g", p->step, p->steps, digits, p->loss,
           p->learning_rate);
   if (log->steps_per_second <= 0) return; // the first report: nothing to measure yet
   long left = lround((double)(p->steps - p->step) / log->steps_per_second);

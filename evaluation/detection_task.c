@@ -34,7 +34,7 @@ static bool score(const Dataset *d, void *results, Metrics *out, Err *err) {
         snprintf(name, sizeof name, "%s_%s", k ? "segm" : "bbox", eval_stats[i].key);
         metrics_add(out, name, both[k]->stats[i]);
       }
-    snprintf(out->summary, sizeof out->summary, "bbox AP %.3f (AP50 %.3f)  mask AP %.3f (AP50 %.3f)", s->bbox.stats[0],
+    snprintf(out->summary, sizeof out->summary, "bbox AP %.3f AP50 %.3f  mask AP %.3f AP50 %.3f", s->bbox.stats[0],
              s->bbox.stats[1], s->segm.stats[0], s->segm.stats[1]);
   }
   return ok;

@@ -45,8 +45,8 @@ void speed_print(Speed *s, int batch, int under_way) {
   printf("latency of %d batches of %d", s->n, batch);
   if (s->ranks > 1) printf(" on %d ranks", s->ranks);
   printf(", from decoded images to %s", s->results);
-  if (under_way > 1) printf(" with %d in flight", under_way);
-  printf("; %d warm-up batches left out (the first %d of each shape%s):\n", s->left_out, WARM_UP,
+  if (under_way > 1) printf(", %d in flight", under_way);
+  printf("\n  without %d warm-up batches, the first %d of each shape%s\n", s->left_out, WARM_UP,
          s->ranks > 1 ? " and rank" : "");
   if (s->n == 0) {
     printf("  no batches remain after warm-up: give more images or a smaller --batch\n");

@@ -93,11 +93,12 @@ bool scoring_end(Scoring *s, Log *log, Err *err) {
   if (s->ok) {
     const Metrics *m = &s->metrics;
     const double now = now_seconds();
-    char losses[64] = "", without[64] = "";
-    if (s->before.n) snprintf(losses, sizeof losses, "  val loss %.4f", s->before.metric[0].value);
-    if (m->left_out) snprintf(without, sizeof without, "; unreadable, left out: %d", m->left_out);
-    log_note(log, "step %lld: %s%s  on %d images in %.1f s%s", (long long)s->step, m->summary, losses, m->images,
-             now - s->start, without);
+    char losses[64] = "";
+    if (s->before.n) snprintf(losses, sizeof losses, "  loss %.3f", s->before.metric[0].value);
+    log_note(log, "step %lld: %s%s  %.3g s", (long long)s->step, m->summary, losses, now - s->start);
+    if (m->left_out)
+      log_note(log, "step %lld: %d of %d images left out of the evaluation: they could not be read", (long long)s->step,
+               m->left_out, m->images + m->left_out);
     record_metrics(log, s, now);
   }
   if (*s->no_report.msg) log_note(log, "cannot write the report of the evaluation: %s", s->no_report.msg);

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/interrupt.h"
+#include "base/wrap.h"
 #include "engine/benchmark.h"
 #include "engine/identity.h"
 #include "training/data.h"
@@ -53,10 +54,7 @@ static void print_ranks(Comm *c) {
 // Shown once nothing can be wrong any more with what was asked for: a mistake gets its one line alone.
 static void report(const TrainingRun *r) {
   if (!run_leads(r)) return;
-  if (!r->o.benchmark && !r->rollbacks) {
-    fprintf(stderr, "configuration:\n");
-    settings_print(&r->o, false, stderr);
-  }
+  if (!r->o.benchmark && !r->rollbacks) settings_print_given(&r->o, wrap_columns(stderr), stderr);
   device_print(r->engine.dev, stderr);
   print_ranks(r->comm);
   dataset_print(r->train, stderr);

@@ -1,7 +1,10 @@
 #include "training/settings.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
+#include "base/output.h"
 #include "base/text.h"
+#include "base/wrap.h"
 #include "training/table.h"
 
 // ---- telling --------------------------------------------------------------------------------------------------------
@@ -23,6 +26,40 @@ void settings_print(const TrainSpec *o, bool sources, FILE *out) {
     if (sources) fprintf(out, "  (%s)", option_sources[option_source(&rows[i], o)]);
     fputc('\n', out);
   }
+}
+
+// "--data coco", "--amp=bf16", "--exif", "--strict=false"; malloc'ed. NULL: not given, or given with its default.
+static char *given_words(const Option *row, const TrainSpec *o, const TrainSpec *defaults) {
+  char text[OPTION_TEXT], usual_text[OPTION_TEXT];
+  if (row->kind == OPT_HEADING || option_source(row, o) != FROM_GIVEN) return NULL;
+  const char *value = option_text(row, o, text), *usual = option_text(row, defaults, usual_text);
+  if (!row->settle && usual && !strcmp(value, usual)) return NULL;
+  char *name = xasprintf("--%s", option_name(row).text), *word = cli_word(value);
+  const bool flag = row->kind == OPT_FLAG, alone = flag && !strcmp(value, "true");
+  char *words = xasprintf("%s%s%s", name, alone ? "" : flag || row->implied ? "=" : " ", alone ? "" : word);
+  free(name);
+  free(word);
+  return words;
+}
+
+void settings_print_given(const TrainSpec *o, int columns, FILE *out) {
+  const TrainSpec defaults = {OPTION_DEFAULTS(TRAIN_OPTIONS)};
+  int n, column = fprintf(out, "options:");
+  const Option *rows = train_rows(&n);
+  bool any = false;
+  for (int i = 0; i < n; i++) {
+    char *words = given_words(&rows[i], o, &defaults);
+    if (!words) continue;
+    if (column + 1 + wrap_width(words) + 2 > columns) { // the last 2 for a backslash
+      fputs(" \\\n ", out);
+      column = 1;
+    }
+    text_print(out, " %s", words);
+    column += 1 + wrap_width(words);
+    any = true;
+    free(words);
+  }
+  fputs(any ? "\n" : " the defaults\n", out);
 }
 
 char *settings_text(const TrainSpec *o) {

@@ -8,6 +8,9 @@
 void settings_print(const TrainSpec *o, bool sources, FILE *out);
 // The lines without sources; malloc'ed.
 char *settings_text(const TrainSpec *o);
+// The options that were given and differ from their defaults, as words that a shell takes back:
+// "options: --data coco --batch 4". Lines of `columns` columns, a backslash at the end of all but the last.
+void settings_print_given(const TrainSpec *o, int columns, FILE *out);
 // Adds "settings": {"flip": {"value": 0.5, "from": "default"}, …}. The device is the one that
 // is open.
 void settings_record(Record *j, const TrainSpec *o, const Device *dev);

@@ -37,8 +37,8 @@ TEST(speed_leaves_the_warm_up_out) {
   EXPECT(strstr(said, "\nthe other 824 images: ") &&
          strstr(said, ", 0.13 of them to open the model for images of other sizes, "));
   EXPECT(strstr(said, " images/s\nthe decoders alone reach 91.3 images/s\n"));
-  EXPECT(strstr(said, "\nlatency of 100 batches of 8, from decoded images to masks with 3 in flight; 4 warm-up "
-                      "batches left out (the first 2 of each shape):\n"));
+  EXPECT(strstr(said, "\nlatency of 100 batches of 8, from decoded images to masks, 3 in flight\n"
+                      "  without 4 warm-up batches, the first 2 of each shape\n"));
   // Quantiles as numpy's of 1 … 100.
   static const char *const rows[] = {"average", "50.50\n", "50%",     "50.50\n", "90%",
                                      "90.10\n", "95%",     "95.05\n", "99%",     "99.01\n"};
@@ -61,9 +61,10 @@ TEST(speed_of_hardly_any_batches) {
   for (int i = 0; i < 6; i++) speed_batch(&s, 0, 1, 1); // of three ranks
   said = said_by(&s, 1, 1);
   EXPECT(strstr(
-      said, "latency of 0 batches of 1 on 3 ranks, from decoded images to classes; 6 warm-up batches "
-            "left out (the first 2 of each shape and rank):\n  no batches remain after warm-up: give more images or a "
-            "smaller --batch\n"));
+      said,
+      "latency of 0 batches of 1 on 3 ranks, from decoded images to classes\n  without 6 "
+      "warm-up batches, the first 2 of each shape and rank\n  no batches remain after warm-up: give more images or a "
+      "smaller --batch\n"));
   free(said);
   speed_free(&s);
 }

@@ -226,7 +226,7 @@ TEST_TIER(infer_shares_out_a_data_set, 1) {
     const int status = command(&said, "%s --data %s --eval --batch 1 --threads 1 --overlays 3 --gpus %d", line,
                                shapes_set(), i ? 3 : 1);
     if (!EXPECT_INT(status, 0)) printf("    %s\n", said);
-    EXPECT(!i == !strstr(said, "batches of 1 on 3 ranks, from decoded images to masks with 3 in flight;"));
+    EXPECT(!i == !strstr(said, "batches of 1 on 3 ranks, from decoded images to masks, 3 in flight\n"));
     const char *from = strstr(said, "\nbbox\n");
     scores[i] = xstrdup(from ? from : "");
   }

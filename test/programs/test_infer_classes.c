@@ -57,7 +57,7 @@ TEST(infer_classes_are_the_same_from_folders_lists_and_sets) {
   const char *said;
   EXPECT_INT(command(&said, "%s --batch 3 %s/val/*", line("loose-classes"), folders()), 0);
   EXPECT_INT(count_of(said, ", kind "), 4 * VAL);
-  EXPECT(strstr(said, "from decoded images to classes with 3 in flight"));
+  EXPECT(strstr(said, "from decoded images to classes, 3 in flight\n"));
   EXPECT_INT(command(&said, "find %s/val -name '*.png' | sort | %s --top 5 -", folders(),
                      line("listed-classes") + strlen("exec ")),
              0);

@@ -3,7 +3,7 @@
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 
-// AP of the last evaluation, from the line "step N: bbox AP 0.xxx (AP50 0.xxx)  mask AP 0.xxx …".
+// AP of the last evaluation, from the line "step N: bbox AP 0.xxx AP50 0.xxx  mask AP 0.xxx …".
 static bool last_scores(const char *said, double *bbox, double *mask) {
   const char *line = NULL, *p = said;
   while ((p = strstr(p, ": bbox AP "))) line = p++;

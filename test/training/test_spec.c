@@ -1,5 +1,7 @@
 // The specification of a run: what its table says, and where values come from.
+#include <stdlib.h>
 #include "base/json.h"
+#include "base/text.h"
 #include "test/harness/test.h"
 #include "training/identity.h"
 #include "training/settings.h"
@@ -112,6 +114,28 @@ TEST(spec_settings_are_told_with_their_sources) {
   EXPECT(!strstr(text, "\"rotate\"") && !strstr(text, "\"weights\"") && !strstr(text, ":-1,"));
   record_free(&j);
   train_spec_free(&o);
+}
+
+static void expect_given(char **more, int columns, const char *want) {
+  char *text;
+  size_t size;
+  const TrainSpec o = spec(more), c = train_spec_complete(&o, 1, 50);
+  FILE *f = text_open(&text, &size);
+  settings_print_given(&c, columns, f);
+  text_close(f);
+  EXPECT_STR(text, want);
+  free(text);
+  train_spec_free((TrainSpec *)&o);
+}
+
+TEST(spec_options_that_differ_from_their_defaults) {
+  expect_given((char *[]){"--out", "my run", "--amp", "--report-score", "0.5", "--seed=2", "--limit", "all", NULL}, 80,
+               "options: --data nowhere --model tiny --seed 2 --out 'my run' --amp=bf16\n");
+  // The default of these depends on the model, the data or each other.
+  expect_given((char *[]){"--lr", "0.0025", "--flip", "0.5", "--exif", "--keep-empty=false", NULL}, 80,
+               "options: --data nowhere --exif --flip 0.5 --model tiny --lr 0.0025\n");
+  expect_given((char *[]){"--seed", "2", "--out", "a-folder-of-a-run", NULL}, 40,
+               "options: --data nowhere --model tiny \\\n  --seed 2 --out a-folder-of-a-run\n");
 }
 
 TEST(spec_of_ranks_differs_in_places_alone) {
