@@ -18,7 +18,7 @@ step() {
     --lr 1e-5 --eval-every never --benchmark "$STEPS" "$@" 2>"$said" || tail -n 1 "$said" >&2
 }
 
-# What is lost, told apart: docs/scaling.md.
+# What is lost, part by part: results/scaling.md.
 losses() {
   step "$@"
   step "$@" --gpus "$N" --same-images --reduce none --reserve 0

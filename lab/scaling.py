@@ -34,7 +34,7 @@ TERMS = ("multiprocessors", "bandwidth", "tail", "slowest rank", "loader")
 
 
 def prediction_rows(inputs, shapes=SHAPES, own_images=True):
-    rows = [("GPUs", "nodes", "ms a step", *TERMS, "img/s", "of GPUs x one", "of an epoch not training")]
+    rows = [("GPUs", "nodes", "ms a step", *TERMS, "img/s", "efficiency", "epoch not training")]
     for gpus, nodes in shapes:
         p = scaling_model.predict(inputs, gpus, nodes, own_images)
         rows.append((str(gpus), str(nodes), f"{p.step_ms:.2f}", *(f"{p.terms[t]:.2f}" for t in TERMS), f"{p.img_s:.0f}",

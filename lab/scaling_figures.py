@@ -1,4 +1,4 @@
-"""The tables of docs/scaling.md: weak scaling, what is lost, buckets and CTAs, all-reduces, and the prediction."""
+"""The tables of docs/scaling.md and results/scaling.md: weak scaling, losses, buckets, all-reduces, the prediction."""
 import os
 
 import scaling
@@ -43,7 +43,7 @@ def images(r):
 
 
 def links(r):
-    return "sockets" if over_sockets(r) else "as NCCL finds them"
+    return "sockets" if over_sockets(r) else "NVLink"
 
 
 def percent(x):
@@ -74,13 +74,13 @@ def weak(results):
     for r in best_by([r for r in ranked(results) if r["reduce"] != "none"], weak_key):
         rows.append((title(r), world(r), images(r), r["reduce"], links(r), f"{r['bucket_mb']:g} / {r['ctas']}",
                      f"{r['img_s']:.0f}", f"{r['step_ms']:.2f}", percent(efficiency(of(results), r)), r["commit"]))
-    return table(("", "GPUs", "images", "reduced as", "links", "MB / CTAs", "img/s", "ms a step",
-                  "of as many times one GPU", "commit"), rows)
+    return table(("", "GPUs", "images", "gradients", "links", "MB / CTAs", "img/s", "ms a step",
+                  "efficiency", "commit"), rows)
 
 
 # ---- what is lost ---------------------------------------------------------------------------------------------------
 
-PARTS = ("beside each other", "multiprocessors", "reducing", "tail", "slowest rank", "all")
+PARTS = ("waiting for each other", "multiprocessors", "reducing", "tail", "slowest rank", "all")
 
 
 def lost(results):
@@ -89,8 +89,8 @@ def lost(results):
     for r in best_by(own, weak_key):
         parts = scaling_records.losses(of(results), r, timeline)
         rows.append((title(r), world(r), r["reduce"], links(r), *(milliseconds(parts[p]) for p in PARTS)))
-    return table(("ms a step", "GPUs", "reduced as", "links", "beside each other, without reducing",
-                  "multiprocessors left to NCCL", "reducing", "of it the last bucket", "slowest rank", "all"),
+    return table(("ms a step", "GPUs", "gradients", "links", "waiting for each other",
+                  "multiprocessors for NCCL", "reducing", "of that, the last bucket", "slowest rank", "all"),
                  rows)
 
 
@@ -191,7 +191,7 @@ def best_share(**members):
 LEARNING = "learning-ranks-h200"
 
 
-CASES = {"one": "one GPU", "not reducing": "two, reducing nothing but losses", "reducing": "two, reducing"}
+CASES = {"one": "one GPU", "not reducing": "two, exchanging losses only", "reducing": "two, exchanging gradients"}
 
 
 def clocks(results):
@@ -205,7 +205,7 @@ def clocks(results):
                 return sum(r[member] for r in of_gpu) / len(of_gpu)
             rows.append((words, gpu, f"{mean('mhz'):.0f}", f"{mean('mhz_sd'):.0f}", f"{mean('watts'):.0f}",
                          f"{mean('img_s'):.0f}"))
-    return table(("", "GPU", "MHz", "its spread", "W", "img/s of all"), rows)
+    return table(("", "GPU", "MHz", "std. dev.", "W", "img/s in all"), rows)
 
 
 def learning(results):
@@ -221,7 +221,7 @@ def learning(results):
         rows.append((f"{gpus} × batch {batch}", "" if gpus == 1 else reduced, "sockets" if sockets else "", steps,
                      ", ".join(f"{100 * r['bbox_AP']:.1f} / {100 * r['segm_AP']:.1f}" for r in found),
                      f"{100 * mean[0]:.2f} / {100 * mean[1]:.2f}"))
-    return table(("GPUs", "reduced as", "links", "steps", "box / mask AP by seed", "mean"), rows)
+    return table(("GPUs", "gradients", "links", "steps", "box / mask AP by seed", "mean"), rows)
 
 
 TABLES = {"scaling-learning": learning, "scaling-clocks": clocks, "scaling-weak": weak, "scaling-lost": lost, "scaling-buckets": buckets, "scaling-reductions": reductions,

@@ -1,4 +1,4 @@
-"""A model of a training step on several nodes, short enough to be checked by hand; docs/scaling.md says it in words.
+"""A model of a training step on several nodes, short enough to be checked by hand; results/scaling.md says it in words.
 
     step = one GPU's step + multiprocessors + bandwidth + tail + slowest rank, or the loader's time where that is longer
 

@@ -121,7 +121,7 @@ def losses(records, r, timeline):
     last = scaling_model.buckets(timeline, r["bucket_mb"], 2 if r["reduce"] == "bf16" else 4)[-1]
     less = lambda a, b: a["step_ms"] - b["step_ms"] if a and b else None
     return {
-        "beside each other": less(beside, alone),
+        "waiting for each other": less(beside, alone),
         "multiprocessors": less(apart, beside),
         "reducing": less(same, apart),
         "tail": 1e-3 * (line[0] + 1e-3 * scaling_model.moved(world(r), last.bytes) / line[1]) if line else None,
@@ -242,8 +242,8 @@ def fit_ranks(inputs, measured, records, ranks):
                                      lambda size: scaling_model.all_reduce_ms(inputs, fewest, 1, size))
         gigabytes = 1e-9 * scaling_model.moved(fewest, sum(b.bytes for b in made))
         measured("bandwidth_ms_per_gb", max(lost["reducing"] - tail, 0.0) / gigabytes, what + ", beyond the tail")
-    if None not in (lost["slowest rank"], lost["beside each other"]) and not chosen.get("same_images"):
-        waited = max(lost["slowest rank"] + lost["beside each other"], 0.0)
+    if None not in (lost["slowest rank"], lost["waiting for each other"]) and not chosen.get("same_images"):
+        waited = max(lost["slowest rank"] + lost["waiting for each other"], 0.0)
         measured("spread_ms", waited / scaling_model.largest_of(fewest), what + ", own images against one GPU's")
 
 

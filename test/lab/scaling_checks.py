@@ -119,11 +119,11 @@ class Records(unittest.TestCase):
         lost = scaling_records.losses(records, records[4], TRUE["timeline"])
         truth = model.predict(TRUE, 2)
         self.assertAlmostEqual(lost["multiprocessors"], 0.12)
-        self.assertAlmostEqual(lost["beside each other"], 0)
+        self.assertAlmostEqual(lost["waiting for each other"], 0)
         self.assertAlmostEqual(lost["slowest rank"], truth.terms["slowest rank"])
         self.assertAlmostEqual(lost["all"], truth.step_ms - 11)
         self.assertAlmostEqual(lost["tail"], 1e-3 * (16.8 + 1e-3 * 16441344 / 250), 3)
-        parts = (lost[k] for k in ("multiprocessors", "beside each other", "reducing", "slowest rank"))
+        parts = (lost[k] for k in ("multiprocessors", "waiting for each other", "reducing", "slowest rank"))
         self.assertAlmostEqual(sum(parts), lost["all"])
 
     def test_other_runs_are_not_divided_by(self):
@@ -273,9 +273,9 @@ class Programs(unittest.TestCase):
         with open(os.path.join(self.root, "README.md"), encoding="utf-8") as f:
             page = f.read()
         own = model.predict(TRUE, 2).step_ms
-        self.assertIn(f"| batch 4, frozen-bn | 2 | each rank's own | fp32 | as NCCL finds them | 16 / 8 | "
+        self.assertIn(f"| batch 4, frozen-bn | 2 | each rank's own | fp32 | NVLink | 16 / 8 | "
                       f"{8e3 / own:.0f} | {own:.2f} | {1100 / own:.1f} % | abc1234 |", page)
-        self.assertIn("| batch 4, frozen-bn | 2 | fp32 | as NCCL finds them | 0.00 | 0.12 | ", page)
+        self.assertIn("| batch 4, frozen-bn | 2 | fp32 | NVLink | 0.00 | 0.12 | ", page)
         self.assertIn("| 2 GPUs | 8 CTAs |\n|---|---|\n| 16 MB, 8 buckets | ", page)
         self.assertIn("| 2 × batch 4 | fp32 |  | 100 | 51.0 / 25.0, 52.0 / 25.0 | 51.50 / 25.00 |", page)
         self.assertIn("| 2 | 176 MB | 721 µs, 244 GB/s |", page)
