@@ -2,7 +2,7 @@
 """The rules of lint.sh that need to know C's brackets or all files at once: one statement a line, one name for one
 thing, 120 columns, a file for every test, and no circles of includes. Reads the files named as arguments, relative to
 the root of the tree, and prints FILE:LINE: what is wrong. It knows C and CUDA as far as clang-format lays them out;
-macros are not looked into. Of Markdown (.md) it looks at the columns alone."""
+macros are not looked into. Of Markdown (.md) it looks at columns and links alone."""
 import collections
 import os
 import re
@@ -75,6 +75,19 @@ def wide_lines(path, text):
             yield number, len(line)
 
 
+def broken_links(path, text):
+    """Links to files that are not there, or to headings that they do not have, as GitHub makes anchors of headings."""
+    for number, line in enumerate(text.split("\n"), 1):
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)", line):
+            there = os.path.normpath(os.path.join(os.path.dirname(path), target)) if target else path
+            if not os.path.exists(there):
+                yield number, f"links to {there}, which does not exist"
+            elif anchor:
+                headings = re.findall(r"^#+ +(.*)", open(there, encoding="utf-8").read(), re.M)
+                if anchor not in [re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings]:
+                    yield number, f"links to #{anchor}, which is no heading of {there}"
+
+
 def is_word(word):
     return bool(re.match(r"[A-Za-z_]", word))
 
@@ -98,6 +111,7 @@ class File:
         raw = open(path, encoding="utf-8").read()
         self.findings += [(number, f"{length} columns; wrap at {COLUMNS}") for number, length in wide_lines(path, raw)]
         if path.endswith(".md"):
+            self.findings += broken_links(path, raw)
             return
         for include in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', raw, re.M):
             self.includes.append((include.group(1), raw.count("\n", 0, include.start()) + 1))

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks what the compiler does not: which way includes run, that every header stands alone, no platform #ifdefs, one
-# statement a line, one name for one thing, 120 columns (of Markdown, too), a file for every test, the length of lessons,
+# statement a line, one name for one thing, 120 columns, links in Markdown, a file for every test, the length of lessons,
 # the gaps of exercises, the list of mutants, and the formatting. Prints FILE:LINE: what is wrong, and exits 1 if
 # anything is. Run from the root of the tree; test/lint_test.sh tests it.
 set -u

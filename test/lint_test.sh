@@ -60,6 +60,9 @@ cp test/base/test_sound.c test/base/test_sound_again.c
 printf '// ---- %syour code ----\n' '' 'end of ' >docs/course/exercises/1_open.c
 wide=$(printf 'x%.0s' $(seq 119)) # with a word before it, 121 columns or more
 cat >base/sound.md <<END
+# A heading: \`sound\`
+[a file](sound.h), [its heading](#a-heading-sound), [far away](https://sound.example/x#y)
+
 | a table | $wide |
 
 <!-- value: sound -->1<!-- end --> $wide
@@ -223,6 +226,12 @@ $wide
 \`\`\`
 
 a $wide
+END
+wrong base/link.md 1 <<END
+[a file](../sound.h)
+END
+wrong base/anchor.md 1 <<END
+[a heading](sound.md#a-footing)
 END
 wrong test/mutants.txt 5 <<'END'
 base/sound.c: sound
