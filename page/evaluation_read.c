@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/record.h"
 #include "base/run_folder.h"
 #include "page/data_uri.h"
 
@@ -228,7 +229,7 @@ static void read_member(Json *j, const char *key, const char *folder, RunPage *p
   else if (!strcmp(key, "rule") && !e->rule)
     e->rule = read_text(j);
   else if (!strcmp(key, "metrics"))
-    read_pairs(j, &e->metrics);
+    read_metrics(j, &e->metrics);
   else if (!strcmp(key, "columns"))
     read_columns(j, e);
   else if (!strcmp(key, "categories") && !e->category)
@@ -252,6 +253,21 @@ static void read_member(Json *j, const char *key, const char *folder, RunPage *p
   else
     json_skip(j);
 }
+// Text of older versions, a number since, or null where no ground truth defines one, which was -1.
+static void read_metrics(Json *j, PagePairs *p) {
+  const char *key;
+  char text[NUMBER_TEXT];
+  if (json_begin_object(j))
+    while ((key = json_key(j))) {
+      char *name = xstrdup(key), *value = NULL;
+      if (json_peek(j) == JSON_STRING) value = read_text(j);
+      const double number = value ? NAN : read_number(j);
+      page_pair_add(p, name, value ? value : number_text(isnan(number) ? -1 : number, text));
+      free(name);
+      free(value);
+    }
+}
+
 
 bool evaluation_read(const char *path, const char *folder, RunPage *p, Err *err) {
   Json j;
