@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "data/coco/cocoeval_confusion.h"
 #include "data/pictures/thumbnail.h"
+#include "evaluation/detection_confusion.h"
 
 enum { SHOWN = 6, SIDE = 440, MOST_DRAWN = 40 }; // images of each kind; pixels of the longer side; best detections
 static const double OVERLAP = 0.5;
@@ -91,26 +91,6 @@ static void fill_precision(const Scores *s, const int *place, EvaluationReport *
     add_curve(p, "masks, IoU 0.50", s->segm.precision[place[i]][CURVE_50]);
     add_curve(p, "masks, mean", s->segm.precision[place[i]][CURVE_MEAN]);
   }
-}
-
-// ---- confusion ------------------------------------------------------------------------------------------------------
-
-static void fill_confusion(const Dataset *d, const Coco *view, const Evaluation *v, double score,
-                           EvaluationReport *out) {
-  Err err;
-  const int n = view->num_categories;
-  int64_t *count = eval_confusion(view, &v->found, EVAL_BBOX, score, OVERLAP, &err);
-  if (!count) return; // what cannot be matched has not been scored either
-  char **name = xcalloc((size_t)n + 1, sizeof *name);
-  for (int i = 0; i < n; i++) name[i] = xstrdup(d->coco.categories[i].name ? d->coco.categories[i].name : "");
-  name[n] = xstrdup("background");
-  out->confusion = (Confusion){.classes = n + 1, .count = count, .name = (const char *const *)name, .background = true};
-  out->rule = xasprintf("Objects by their category (rows) and what they were taken for (columns). Detections with a "
-                        "score of %g or more count, the highest first: each is paired with the free object of its "
-                        "category whose box it overlaps most, by an IoU of %g or more, and those that are left over "
-                        "in the same way with what is left of other categories. What has no partner is paired with "
-                        "the background: a false detection in its row, a missed object in its column.",
-                        score, OVERLAP);
 }
 
 // ---- quality of images ----------------------------------------------------------------------------------------------
@@ -223,28 +203,40 @@ static int by_quality(const void *a, const void *b) {
   return wrong ? wrong : pairs ? pairs : p->image - q->image;
 }
 
-static ReportPicture picture_of(const Dataset *d, const ImageQuality *q, const Grouped *g, const char *kind) {
-  const int first = g->first[q->image], n = g->first[q->image + 1] - first;
+// How many detections of image i reach a score.
+static int reaching(const Grouped *g, int i, double score) {
+  int n = 0;
+  while (g->first[i] + n < g->first[i + 1] && g->result[g->first[i] + n]->score >= score) n++;
+  return n;
+}
+
+// An image in which nothing reaches the score has what reaches the lower one, with which `g` was made.
+static ReportPicture picture_of(const Dataset *d, const ImageQuality *q, const Grouped *g, double score, double lower,
+                                const char *kind) {
+  const int first = g->first[q->image], all = g->first[q->image + 1] - first, n = reaching(g, q->image, score);
   const char *file = d->coco.images[d->image[q->image]].file_name;
   Thumbnail t;
   if (!thumbnail_open(&t, d, q->image, SIDE, NULL)) return (ReportPicture){0}; // it could be read a moment ago
+  char drawn[80] = "";
+  if (!n && all) snprintf(drawn, sizeof drawn, "; no score reaches %g: drawn from %g on", score, lower);
   const ReportPicture p = {
       .group = kind,
       .file = xstrdup(file ? file : ""),
-      .caption = xasprintf("quality %.2f: %d found, %d missed, %d false", q->quality, q->pairs, q->fn, q->fp),
+      .caption = xasprintf("quality %.2f: %d found, %d missed, %d false%s", q->quality, q->pairs, q->fn, q->fp, drawn),
       .truth = thumbnail_truth(&t, d, q->image),
-      .found = thumbnail_found(&t, d, g->result + first, MIN(n, MOST_DRAWN))};
+      .found = thumbnail_found(&t, d, g->result + first, MIN(n ? n : all, MOST_DRAWN))};
   thumbnail_close(&t);
   return p;
 }
 
 static void fill_pictures(const Dataset *d, const Evaluation *v, double score, EvaluationReport *out) {
-  Grouped g = group(d, v, score);
+  const double lower = out->scores.n ? fmin(score, out->scores.opens_at) : score; // of a NaN the other
+  Grouped g = group(d, v, lower);
   ImageQuality *all = xmalloc((size_t)d->num_images * sizeof *all);
   int n = 0;
   for (int i = 0; i < d->num_images; i++) {
     if (!v->read[i]) continue;
-    const ImageQuality q = image_quality(d, i, g.result + g.first[i], g.first[i + 1] - g.first[i]);
+    const ImageQuality q = image_quality(d, i, g.result + g.first[i], reaching(&g, i, score));
     if (!isnan(q.quality)) all[n++] = q;
   }
   qsort(all, (size_t)n, sizeof *all, by_quality);
@@ -254,7 +246,8 @@ static void fill_pictures(const Dataset *d, const Evaluation *v, double score, E
   for (int k = 0; k < worst + best; k++) {
     const bool bad = k < worst;
     const ImageQuality *q = &all[bad ? k : n - 1 - (k - worst)];
-    if (bad ? q->quality < 1 : q->quality > 0) made[k] = picture_of(d, q, &g, bad ? "The worst" : "The best");
+    if (bad ? q->quality < 1 : q->quality > 0)
+      made[k] = picture_of(d, q, &g, score, lower, bad ? "The worst" : "The best");
   }
   out->picture = xcalloc(2 * SHOWN, sizeof *out->picture);
   for (int k = 0; k < worst + best; k++)
@@ -268,7 +261,7 @@ static void fill_pictures(const Dataset *d, const Evaluation *v, double score, E
 
 void detection_report(const Dataset *d, const Evaluation *v, double score, EvaluationReport *out) {
   Coco view = evaluate_view(d, v);
-  fill_confusion(d, &view, v, score, out);
+  detection_confusion(&view, &v->found, score, out);
   if (out->confusion.count) {
     int *place = rank_categories(&v->scores);
     fill_categories(&v->scores, place, out);

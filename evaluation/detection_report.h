@@ -3,8 +3,10 @@
 #include "evaluation/evaluate.h"
 #include "evaluation/report.h"
 
-// Fills `out`, zeroed: categories by ascending mask AP, precision over recall, the confusion of boxes, and the images
-// with the worst and the best quality. Of the latter two, detections of less than `score` are no part.
+// Fills `out`, zeroed: categories by ascending mask AP, precision over recall, the confusion of boxes
+// (evaluation/detection_confusion.h), and the images with the worst and the best quality. Of precision, recall and
+// quality detections of less than `score` are no part. Where an image has none of that score, those from
+// out->scores.opens_at on are drawn if that is lower, and the caption says so.
 //
 // The quality of an image is sum(IoU of pairs) / (pairs + false positives / 2 + false negatives / 2), which is the
 // panoptic quality of Kirillov et al. (CVPR 2019) with boxes for segments: a pair is a detection and an object of its

@@ -46,6 +46,7 @@ void report_free(EvaluationReport *r) {
   for (int i = 0; r->confusion.name && i < r->confusion.classes; i++) free((char *)r->confusion.name[i]);
   free((void *)r->confusion.name);
   free((void *)r->confusion.count);
+  free(r->scores.count);
   for (int i = 0; i < r->pictures; i++) {
     free(r->picture[i].file);
     free(r->picture[i].caption);
@@ -136,7 +137,32 @@ static void write_charts(FILE *f, const char *key, const ReportCharts *c) {
   fputc(']', f);
 }
 
-static void write_confusion(FILE *f, const Confusion *c) {
+static void write_scores(FILE *f, const ReportScores *s, const Confusion *c) {
+  fputs(",\"scores\":", f);
+  write_numbers(f, s->score, s->n);
+  fputs(",\"report_score\":", f);
+  write_number(f, s->least);
+  fputs(",\"opens_at\":", f);
+  write_number(f, s->opens_at);
+  fputs(",\"highest_score\":", f);
+  write_number(f, s->highest);
+  fputs(",\"objects\":[", f);
+  for (int i = 0; i < c->classes - 1; i++)
+    fprintf(f, "%s%lld", i ? "," : "", (long long)confusion_figures(c, i).images);
+  fputc(']', f);
+}
+
+// Counts of a cell up to the last that is not 0; false, with nothing written, where all are.
+static bool write_cell(FILE *f, const char *comma, int truth, int found, const int64_t *count, int scores) {
+  while (scores > 0 && !count[scores - 1]) scores--;
+  if (!scores) return false;
+  fprintf(f, "%s[%d,%d,[", comma, truth, found);
+  for (int k = 0; k < scores; k++) fprintf(f, "%s%lld", k ? "," : "", (long long)count[k]);
+  fputs("]]", f);
+  return true;
+}
+
+static void write_confusion(FILE *f, const Confusion *c, const ReportScores *s) {
   const char *comma = "";
   if (!c->count) {
     fputs(",\n\"confusion\":null", f);
@@ -148,13 +174,18 @@ static void write_confusion(FILE *f, const Confusion *c) {
     if (i) fputc(',', f);
     write_string(f, confusion_name(c, i, number));
   }
-  fputs("],\"cells\":[", f);
+  fputc(']', f);
+  if (s->n) write_scores(f, s, c);
+  fputs(",\"cells\":[", f);
   for (int i = 0; i < c->classes; i++)
     for (int j = 0; j < c->classes; j++) {
-      const long long n = c->count[(size_t)i * (size_t)c->classes + (size_t)j];
-      if (!n) continue;
-      fprintf(f, "%s[%d,%d,%lld]", comma, i, j, n);
-      comma = ",";
+      const size_t cell = (size_t)i * (size_t)c->classes + (size_t)j;
+      bool any = c->count[cell] != 0;
+      if (s->n)
+        any = write_cell(f, comma, i, j, s->count + cell * (size_t)s->n, s->n);
+      else if (any)
+        fprintf(f, "%s[%d,%d,%lld]", comma, i, j, (long long)c->count[cell]);
+      if (any) comma = ",";
     }
   fputs("]}", f);
 }
@@ -251,7 +282,7 @@ static bool write_file(const ReportFile *to, const EvaluationReport *r, const Pi
   write_categories(f, r);
   write_charts(f, "panels", &r->charts);
   write_charts(f, "category_panels", &r->category_charts);
-  write_confusion(f, &r->confusion);
+  write_confusion(f, &r->confusion, &r->scores);
   list_pictures(f, r, names);
   fputs("}\n", f);
   return file_commit(&out, err);

@@ -6,7 +6,7 @@
 #include "data/pictures/thumbnail.h"
 #include "evaluation/metrics.h"
 
-enum { REPORT_COLUMNS = 12, REPORT_CURVES = 3, REPORT_CATEGORY_CHARTS = 100 };
+enum { REPORT_COLUMNS = 12, REPORT_CURVES = 3, REPORT_CATEGORY_CHARTS = 100, REPORT_SCORES = 20 };
 
 typedef struct ReportCategory {
   char *name;
@@ -38,6 +38,17 @@ typedef struct ReportPicture {
   Jpeg truth, found; // found NULL: there is one picture
 } ReportPicture;
 
+// The confusion of a detector at other scores than one.
+typedef struct ReportScores {
+  int n;                       // 0: there is one confusion, of a classifier
+  double score[REPORT_SCORES]; // ascending
+  int64_t *count;              // [classes, classes, n]: of detections that reach the score; owned
+  double least;                // that of them at which EvaluationReport.confusion is
+  double opens_at;             // that of them with the best F1 over all categories, the lowest of equal ones; NaN: none
+                               // is reached
+  double highest;              // of any detection; NaN: there is none
+} ReportScores;
+
 typedef struct EvaluationReport {
   const char *column[REPORT_COLUMNS]; // what the values of categories are: a count, then shares
   int columns;
@@ -46,6 +57,7 @@ typedef struct EvaluationReport {
   ReportCharts charts, category_charts; // of categories at most REPORT_CATEGORY_CHARTS
   char *rule;                           // what the confusion counts, in a sentence; NULL: there is none
   Confusion confusion;                  // owned, names included
+  ReportScores scores;
   ReportPicture *picture;
   int pictures;
 } EvaluationReport;
@@ -64,7 +76,11 @@ typedef struct ReportFile {
 //   columns     names of the values of a category
 //   categories  [[name, value, …]]
 //   panels, category_panels  [{title, x, unit, curves: [[label, [x …], [y …]]]}]
-//   confusion   {background, names, cells: [[truth, found, how often]]}, those that are not 0; null: there is none
+//   confusion   {background, names, cells: [[truth, found, how often]]}, cells that are not 0; null: there is none.
+//               Of a detector {background, names, scores, report_score, opens_at, highest_score, objects, cells:
+//               [[truth, found, [how often at each score]]]}: `scores` ascends, the others are as in ReportScores,
+//               `objects` counts them by category, the background left out. Zeros at the end of a cell's list are left
+//               out: what is missing there is 0.
 //   pictures    [[group, file, caption, truth, found]]: names of files below FOLDER, found null where there is one
 //               picture
 bool report_write(const ReportFile *f, const EvaluationReport *r, Err *err);

@@ -25,7 +25,7 @@ typedef struct Task {
   // Scores what was collected. Touches nothing else of the engine's: it may run in a thread beside training steps.
   bool (*score)(const Dataset *d, void *results, Metrics *out, Err *err);
   // What people want to know of what was scored: fills what is zeroed. Of detections those of at least `least` count in
-  // the confusion.
+  // precision and recall, and in pictures.
   void (*report)(const Dataset *d, const void *results, double least, EvaluationReport *out);
   bool keeps_confusion; // in files of its own, too: confusion_write
   void (*release)(void *results);

@@ -13,5 +13,5 @@ bool score_file_spares(const InferOptions *o, FileSet *inputs, Err *err);
 //   facts, settings  {name: value as text}
 //   and what evaluation/report.h has
 bool score_file_write(const InferRun *run, const Metrics *m, const EvaluationReport *r, Err *err);
-// Detections of at least that count in the confusion: as --labels and --crops have it.
+// Detections of at least that count in precision and recall, and in pictures: as --labels and --crops have it.
 extern const double score_file_least;

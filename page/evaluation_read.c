@@ -130,8 +130,21 @@ static void read_names(Json *j, Confusion *c) {
   c->name = (const char *const *)name;
 }
 
+// The count of a cell: one, or at each score, of which that at `place` is shown; zeros at the end are left out.
+static int64_t read_count(Json *j, int place) {
+  if (json_peek(j) != JSON_ARRAY) return json_int(j);
+  int64_t count = 0;
+  int n = 0;
+  if (json_begin_array(j))
+    while (json_next(j)) {
+      const int64_t value = json_int(j);
+      if (n++ == place) count = value;
+    }
+  return count;
+}
+
 // Behind the names.
-static void read_cells(Json *j, Confusion *c) {
+static void read_cells(Json *j, Confusion *c, int place) {
   int64_t *count = xcalloc((size_t)c->classes * (size_t)c->classes, sizeof *count);
   if (json_begin_array(j))
     while (json_next(j)) {
@@ -139,7 +152,7 @@ static void read_cells(Json *j, Confusion *c) {
       int n = 0;
       if (json_begin_array(j))
         while (json_next(j)) {
-          const int64_t value = json_int(j);
+          const int64_t value = n == 2 ? read_count(j, place) : json_int(j);
           if (n < 3) cell[n++] = value;
         }
       if (cell[0] >= 0 && cell[0] < c->classes && cell[1] >= 0 && cell[1] < c->classes)
@@ -150,8 +163,26 @@ static void read_cells(Json *j, Confusion *c) {
   c->count = count;
 }
 
+static int read_scores(Json *j, double *score, int most) {
+  int n = 0;
+  if (json_begin_array(j))
+    while (json_next(j)) {
+      const double value = read_number(j);
+      if (n < most) score[n++] = value;
+    }
+  return n;
+}
+
+static int place_of(double value, const double *score, int n) {
+  for (int i = 0; i < n; i++)
+    if (score[i] == value) return i;
+  return 0;
+}
+
 static void read_confusion(Json *j, Confusion *c) {
   const char *key;
+  double scores[32] = {0};
+  int n = 0, place = 0; // of the score that the report was asked for
   if (json_peek(j) == JSON_NULL) {
     json_skip(j);
   } else if (json_begin_object(j)) {
@@ -160,8 +191,12 @@ static void read_confusion(Json *j, Confusion *c) {
         c->background = json_bool(j);
       else if (!strcmp(key, "names") && !c->name)
         read_names(j, c);
+      else if (!strcmp(key, "scores"))
+        n = read_scores(j, scores, COUNT(scores));
+      else if (!strcmp(key, "report_score"))
+        place = place_of(read_number(j), scores, n);
       else if (!strcmp(key, "cells") && c->name && !c->count)
-        read_cells(j, c);
+        read_cells(j, c, place);
       else
         json_skip(j);
     }
@@ -218,6 +253,21 @@ static void read_pairs(Json *j, PagePairs *p) {
     }
 }
 
+// Text of older versions, a number since, or null where no ground truth defines one, which was -1.
+static void read_metrics(Json *j, PagePairs *p) {
+  const char *key;
+  char text[NUMBER_TEXT];
+  if (json_begin_object(j))
+    while ((key = json_key(j))) {
+      char *name = xstrdup(key), *value = NULL;
+      if (json_peek(j) == JSON_STRING) value = read_text(j);
+      const double number = value ? NAN : read_number(j);
+      page_pair_add(p, name, value ? value : number_text(isnan(number) ? -1 : number, text));
+      free(name);
+      free(value);
+    }
+}
+
 static void read_member(Json *j, const char *key, const char *folder, RunPage *page) {
   PageEvaluation *e = &page->evaluation;
   if (!strcmp(key, "step"))
@@ -253,21 +303,6 @@ static void read_member(Json *j, const char *key, const char *folder, RunPage *p
   else
     json_skip(j);
 }
-// Text of older versions, a number since, or null where no ground truth defines one, which was -1.
-static void read_metrics(Json *j, PagePairs *p) {
-  const char *key;
-  char text[NUMBER_TEXT];
-  if (json_begin_object(j))
-    while ((key = json_key(j))) {
-      char *name = xstrdup(key), *value = NULL;
-      if (json_peek(j) == JSON_STRING) value = read_text(j);
-      const double number = value ? NAN : read_number(j);
-      page_pair_add(p, name, value ? value : number_text(isnan(number) ? -1 : number, text));
-      free(name);
-      free(value);
-    }
-}
-
 
 bool evaluation_read(const char *path, const char *folder, RunPage *p, Err *err) {
   Json j;

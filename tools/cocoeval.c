@@ -126,7 +126,7 @@ static bool write_confusion(const CocoevalOptions *o, const Coco *gt, const Coco
   const double score = float_decimal(o->confusion_score), iou = float_decimal(o->confusion_iou);
   const char *path = o->confusion;
   const int n = gt->num_categories;
-  int64_t *count = eval_confusion(gt, dt, (EvalKind)o->iou, score, iou, err);
+  int64_t *count = eval_confusion(gt, dt, (EvalKind)o->iou, &score, 1, iou, err);
   if (!count) return false;
   const char **names = xmalloc((size_t)n * sizeof *names);
   char(*ids)[24] = xmalloc((size_t)n * sizeof *ids); // for those without a name

@@ -136,7 +136,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
     "steps between evaluations, only at the end, or never; the best weights are kept as best-*.safetensors",           \
     .words = word_evals, .usual = "every epoch", .first = true, .settle = settle_eval_every)                           \
   X(FLOAT, report_score, 0.5f, 0, 1, "P",                                                                              \
-    "smallest score of a detection in the report's confusion matrix and choice of images",                             \
+    "smallest score of a detection in the report's precision and recall of categories and choice of images",           \
     .needs = MODEL_DETECTOR)                                                                                           \
   X(FLAG, val_loss, false, "evaluations also compute the losses of the evaluated split")                               \
   X(INT, patience, 0, 1, 1e6, "N", "stop early after N evaluations without improvement", .words = word_never,          \

@@ -10,7 +10,7 @@ typedef bool DrawFolder(const char *folder, Err *err);
 
 typedef struct ReportTo {
   const char *folder; // of the run; NULL: nowhere
-  double score;       // detections of at least that count in the confusion
+  double score;       // detections of at least that count in precision and recall, and in pictures
   DrawFolder *draw;   // called when an evaluation's facts are there, in the thread that scores; NULL: nobody
 } ReportTo;
 

@@ -127,7 +127,7 @@ static Outcome session(TrainingRun *r) {
   Err err;
   files_name(&r->files, o->out);
   r->files.keep = o->keep;
-  r->files.least_score = o->report_score;
+  r->files.least_score = float_decimal(o->report_score);
   r->files.draw = r->draw;
   if (o->plan && run_leads(r)) {
     printf("settings:\n");

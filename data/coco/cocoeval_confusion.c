@@ -1,6 +1,7 @@
 // Confusion of detections. An image at a time: its categories compete for the same objects.
 #include "data/coco/cocoeval_confusion.h"
 #include <stdlib.h>
+#include <string.h>
 #include "base/alloc.h"
 #include "data/coco/cocoeval_cells.h"
 
@@ -8,33 +9,43 @@ enum { MAX_DETS = 100 };
 
 static int compare_gt(const void *pa, const void *pb) {
   const EvalGt *a = pa, *b = pb;
-  if (a->image != b->image) return a->image < b->image ? -1 : 1;
   return (a->order > b->order) - (a->order < b->order);
 }
 
 static int compare_dt(const void *pa, const void *pb) {
   const EvalDt *a = pa, *b = pb;
-  if (a->image != b->image) return a->image < b->image ? -1 : 1;
   int by_score = eval_compare_score(a->result->score, b->result->score);
   return by_score ? by_score : (a->result > b->result) - (a->result < b->result);
 }
 
 // Cells of whole images in place of those of a category; detections below the score are left out.
 static void regroup(EvalCells *e, double score) {
-  int n = 0;
-  for (int d = 0; d < e->num_dts; d++)
-    if (e->dts[d].result->score >= score) e->dts[n++] = e->dts[d];
-  e->num_dts = n;
-  qsort(e->gts, (size_t)e->num_gts, sizeof *e->gts, compare_gt);
-  qsort(e->dts, (size_t)e->num_dts, sizeof *e->dts, compare_dt);
-  e->num_cells = 0;
-  for (int g = 0, d = 0; g < e->num_gts || d < e->num_dts;) {
-    int image = MIN(g < e->num_gts ? e->gts[g].image : INT32_MAX, d < e->num_dts ? e->dts[d].image : INT32_MAX);
-    EvalCell c = {.gts = e->gts + g, .dts = e->dts + d};
-    for (; g < e->num_gts && e->gts[g].image == image; g++) c.num_gts++;
-    for (; d < e->num_dts && e->dts[d].image == image; d++) c.num_dts++;
-    e->cells[e->num_cells++] = c;
+  const size_t images = (size_t)e->coco->num_images;
+  EvalCell *cells = xcalloc(images, sizeof *cells);
+  EvalGt *gts = xmalloc((size_t)e->num_gts * sizeof *gts), **gt = xmalloc(images * sizeof *gt), *next_gt = gts;
+  EvalDt *dts = xmalloc((size_t)e->num_dts * sizeof *dts), **dt = xmalloc(images * sizeof *dt), *next_dt = dts;
+  for (int g = 0; g < e->num_gts; g++) cells[e->gts[g].image].num_gts++;
+  for (int d = 0; d < e->num_dts; d++) cells[e->dts[d].image].num_dts += e->dts[d].result->score >= score;
+  for (size_t i = 0; i < images; i++) {
+    cells[i].gts = gt[i] = next_gt;
+    cells[i].dts = dt[i] = next_dt;
+    next_gt += cells[i].num_gts;
+    next_dt += cells[i].num_dts;
   }
+  for (int g = 0; g < e->num_gts; g++) *gt[e->gts[g].image]++ = e->gts[g];
+  for (int d = 0; d < e->num_dts; d++)
+    if (e->dts[d].result->score >= score) *dt[e->dts[d].image]++ = e->dts[d];
+#pragma omp parallel for schedule(dynamic, 16)
+  for (size_t i = 0; i < images; i++) {
+    qsort(gt[i] - cells[i].num_gts, (size_t)cells[i].num_gts, sizeof *gts, compare_gt);
+    qsort(cells[i].dts, (size_t)cells[i].num_dts, sizeof *dts, compare_dt);
+  }
+  free(gt);
+  free(dt);
+  free(e->gts);
+  free(e->dts);
+  free(e->cells);
+  *e = (EvalCells){e->coco, e->kind, gts, dts, cells, (int)(next_gt - gts), (int)(next_dt - dts), (int)images};
 }
 
 typedef struct Matching {
@@ -57,51 +68,82 @@ static int take(Matching *m, int d, bool own) {
   return g;
 }
 
-static void add(int64_t *count, int n, int truth, int detected) {
+// Counts [n + 1, n + 1, scores] of n categories.
+typedef struct Counts {
+  int64_t *at;
+  int n, scores;
+} Counts;
+
+static void add(const Counts *c, int truth, int detected, int score) {
+  const size_t classes = (size_t)c->n + 1;
 #pragma omp atomic
-  count[(size_t)truth * ((size_t)n + 1) + (size_t)detected]++;
+  c->at[((size_t)truth * classes + (size_t)detected) * (size_t)c->scores + (size_t)score]++;
 }
 
-static void match_image(const EvalCells *e, const EvalCell *c, double threshold, int64_t *count) {
+// What a detection takes of its own category: an object; or none, and whether one of another category is in its reach.
+enum { OTHERS = -1, NOTHING = -2 };
+static int take_own(Matching *m, int d) {
+  const EvalCell *c = m->cell;
+  const double *iou = m->iou + (size_t)d * (size_t)c->num_gts;
+  int found = take(m, d, true);
+  if (found >= 0) return found;
+  found = NOTHING;
+  for (int g = 0; g < c->num_gts; g++)
+    if (c->gts[g].category != c->dts[d].category && iou[g] >= m->threshold) found = OTHERS;
+  return found;
+}
+
+// Of the detections of an image the first `reach`. What each took of its own category, `own`, is the same however many
+// less sure ones follow it; what is left for the other categories is not.
+static void count_at(Matching *m, const int *own, int reach, const Counts *to, int score) {
+  const EvalCell *c = m->cell;
+  memset(m->taken, 0, (size_t)c->num_gts * sizeof *m->taken);
+  for (int d = 0; d < reach; d++)
+    if (own[d] >= 0) m->taken[own[d]] = true;
+  for (int d = 0; d < reach; d++) {
+    const int g = own[d] == OTHERS ? take(m, d, false) : own[d];
+    if (g >= 0 ? !m->ignored[g] : !eval_outside(c->dts[d].area, AREA_ALL))
+      add(to, g >= 0 ? c->gts[g].category : to->n, c->dts[d].category, score);
+  }
+  for (int g = 0; g < c->num_gts; g++)
+    if (!m->taken[g] && !m->ignored[g]) add(to, c->gts[g].category, to->n, score);
+}
+
+static void match_image(const EvalCells *e, const EvalCell *c, const double *score, double threshold,
+                        const Counts *to) {
   const size_t gts = (size_t)c->num_gts, dts = (size_t)c->num_dts;
-  const int n = e->coco->num_categories;
   double *iou = xmalloc(dts * gts * sizeof *iou);
+  int *own = xmalloc(dts * sizeof *own);
   Matching m = {.cell = c, .iou = iou, .threshold = MIN(threshold, 1 - 1e-10)}; // as COCO's, so that 1 can be reached
-  bool *done = xcalloc(dts, sizeof *done);
   m.ignored = xcalloc(gts, sizeof *m.ignored);
   m.taken = xcalloc(gts, sizeof *m.taken);
   m.order = xmalloc(gts * sizeof *m.order);
   eval_overlaps(e->coco, e->kind, c, m.threshold, iou);
   for (int g = 0; g < c->num_gts; g++) m.ignored[g] = eval_gt_ignored(&c->gts[g], AREA_ALL);
-  for (int own = 1; own >= 0; own--)
-    for (int d = 0; d < c->num_dts; d++) {
-      const int g = done[d] ? -1 : take(&m, d, own);
-      if (g < 0) continue;
-      done[d] = true;
-      if (!m.ignored[g]) add(count, n, c->gts[g].category, c->dts[d].category);
-    }
-  for (int d = 0; d < c->num_dts; d++)
-    if (!done[d] && !eval_outside(c->dts[d].area, AREA_ALL)) add(count, n, n, c->dts[d].category);
-  for (int g = 0; g < c->num_gts; g++)
-    if (!m.taken[g] && !m.ignored[g]) add(count, n, c->gts[g].category, n);
+  for (int d = 0; d < c->num_dts; d++) own[d] = take_own(&m, d);
+  for (int s = 0, reach = c->num_dts; s < to->scores; s++) {
+    while (reach > 0 && !(c->dts[reach - 1].result->score >= score[s])) reach--; // NaN, which is last, reaches none
+    count_at(&m, own, reach, to, s);
+  }
   free(iou);
-  free(done);
+  free(own);
   free(m.ignored);
   free(m.taken);
   free(m.order);
 }
 
-int64_t *eval_confusion(const Coco *gt, const CocoResults *dt, EvalKind kind, double score, double iou, Err *err) {
+int64_t *eval_confusion(const Coco *gt, const CocoResults *dt, EvalKind kind, const double *score, int scores,
+                        double iou, Err *err) {
   EvalCells e;
   EvalSummary notes = {0};
-  int64_t *count = NULL;
+  Counts counts = {.n = gt->num_categories, .scores = scores};
   if (eval_cells_gather(&e, gt, dt, kind, MAX_DETS, &notes, err)) {
-    const size_t n = (size_t)gt->num_categories + 1;
-    count = xcalloc(n * n, sizeof *count);
-    regroup(&e, score);
+    const size_t classes = (size_t)counts.n + 1;
+    counts.at = xcalloc(classes * classes * (size_t)scores, sizeof *counts.at);
+    regroup(&e, score[0]);
 #pragma omp parallel for schedule(dynamic, 16)
-    for (int i = 0; i < e.num_cells; i++) match_image(&e, &e.cells[i], iou, count);
+    for (int i = 0; i < e.num_cells; i++) match_image(&e, &e.cells[i], score, iou, &counts);
   }
   eval_cells_free(&e);
-  return count;
+  return counts.at;
 }

@@ -112,6 +112,20 @@ TEST(detection_report_of_an_evaluation) {
     free(caption);
     report_free(&report);
   }
+  // Above all scores: what was found is drawn all the same, and the caption says from which score on.
+  EvaluationReport report = {0};
+  detection_report(&d, &v, 0.95, &report);
+  if (EXPECT(report.scores.opens_at == 0.45 && report.pictures > 1 && report.picture[1].found.bytes)) {
+    EXPECT(!strstr(report.picture[report.pictures - 1].group, "best")); // at 0.95 none is
+    for (int i = 0, drawn = 0, empty = 0; i < report.pictures; i++) {
+      const bool says = strstr(report.picture[i].caption, " false; no score reaches 0.95: drawn from 0.45 on") != NULL;
+      drawn += says;
+      empty += !says;
+      EXPECT(strstr(report.picture[i].caption, "quality 0.00: 0 found, ") && empty <= 1);
+      EXPECT(i + 1 < report.pictures || drawn > 0);
+    }
+  }
+  report_free(&report);
   evaluation_free(&v);
   dataset_close(&d);
 }

@@ -32,6 +32,11 @@ static void fill(EvaluationReport *r) {
   name[0] = xstrdup("<cat>\n");
   name[1] = xstrdup("background");
   r->confusion = (Confusion){.classes = 2, .count = count, .name = name, .background = true};
+  r->scores = (ReportScores){.n = 3, .score = {0.05, 0.5, 0.95}, .least = 0.5, .opens_at = NAN, .highest = 0.75};
+  r->scores.count = xcalloc(12, sizeof *r->scores.count);
+  r->scores.count[3] = 9;
+  r->scores.count[4] = 7;
+  r->scores.count[11] = 1;
   r->pictures = 1;
   r->picture = xcalloc(1, sizeof *r->picture);
   r->picture[0] =
@@ -56,12 +61,12 @@ static bool write_report(const char *folder, int64_t step, const EvaluationRepor
   record_int(&head, "step", step);
   metrics_add(&before, "val_loss", 0.5);
   metrics_add(&scores, "segm_AP", 0.125);
+  metrics_add(&scores, "segm_AP_large", -1);
   snprintf(stem, sizeof stem, "step-%lld", (long long)step);
   const ReportFile file = {folder, RUN_EVALUATION, "step-", stem, &head, &before, &scores};
   const bool ok = report_write(&file, r, err);
   record_free(&head);
   return ok;
-  metrics_add(&scores, "segm_AP_large", -1);
 }
 
 static const char *below(const char *folder, const char *name) {
@@ -85,12 +90,12 @@ TEST(report_is_read_as_written) {
     EXPECT_STR(e->rule, "a \"rule\"");
     EXPECT_STR(e->metrics.item[0].name, "val_loss");
     EXPECT_STR(e->metrics.item[1].value, "0.125");
+    EXPECT_STR(e->metrics.item[2].value, "-1");
     EXPECT_STR(e->column[1], "AP");
     EXPECT_STR(e->category[0].name, "<cat>\n");
     EXPECT(e->category[0].value[0] == 3 && isnan(e->category[0].value[1]));
     expect_panel(&e->panels, "Boxes");
     expect_panel(&e->category_panels, "cat");
-    EXPECT_STR(e->metrics.item[2].value, "-1");
     EXPECT(e->confusion.classes == 2 && e->confusion.background && e->confusion.count[1] == 7 &&
            e->confusion.count[0] == 0 && e->confusion.count[2] == 0);
     EXPECT_STR(e->confusion.name[1], "background");
@@ -99,6 +104,30 @@ TEST(report_is_read_as_written) {
   }
   report_free(&was);
   run_page_free(&is);
+  free(folder);
+}
+
+// Of a detector with counts at each score, of a classifier without; what is 0 takes no room.
+TEST(report_has_the_confusion_at_each_score) {
+  static const char *const has[] = {
+      "\"metrics\":{\"val_loss\":0.5,\"segm_AP\":0.125,\"segm_AP_large\":null}",
+      "\"confusion\":{\"background\":true,\"names\":[\"<cat>\\u000a\",\"background\"],\"scores\":[0.05,0.5,0.95],"
+      "\"report_score\":0.5,\"opens_at\":null,\"highest_score\":0.75,\"objects\":[7],"
+      "\"cells\":[[0,1,[9,7]],[1,1,[0,0,1]]]}"};
+  EvaluationReport r = {0};
+  Err err;
+  char *folder = xstrdup(in_tmp("report-scores")), *text = NULL;
+  CHECK(dirs_make(folder, &err));
+  fill(&r);
+  for (int one = 0; one < 2; one++) {
+    if (one) r.scores.n = 0; // of a classifier
+    EXPECT(write_report(folder, 1, &r, &err));
+    text = file_read(below(folder, RUN_EVALUATION), &(size_t){0}, NULL);
+    for (int i = 0; i < COUNT(has) - one; i++) EXPECT(text && strstr(text, has[i]));
+    EXPECT(!one == !strstr(text, "\"names\":[\"<cat>\\u000a\",\"background\"],\"cells\":[[0,1,7]]}"));
+    free(text);
+  }
+  report_free(&r);
   free(folder);
 }
 

@@ -39,7 +39,7 @@ static void check_scores(const Coco *gt, const CocoResults *dt, EvalKind kind) {
 // No more is detected than there are detections, and no more objects are found or missed than there are.
 static void check_confusion(const Coco *gt, const CocoResults *dt, EvalKind kind) {
   Err err = {""};
-  int64_t *count = eval_confusion(gt, dt, kind, 0.1, 0.3, &err);
+  int64_t *count = eval_confusion(gt, dt, kind, &(double){0.1}, 1, 0.3, &err);
   CHECK(count || (*err.msg && !strchr(err.msg, '\n')));
   const int n = gt->num_categories;
   int64_t objects = 0, detections = 0;

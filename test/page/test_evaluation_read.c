@@ -33,6 +33,29 @@ TEST(evaluation_read_of_none) {
   run_page_free(&page);
 }
 
+// Figures were text until 1.1, with -1 where no ground truth defines one; the confusion was at one score.
+TEST(evaluation_read_of_figures) {
+  static const char *const files[] = {
+      "{\"step\":1,\"metrics\":{\"a\":\"0.25\",\"b\":\"-1\"},"
+      "\"confusion\":{\"background\":true,\"names\":[\"x\",\"background\"],\"cells\":[[0,1,7],[1,0,2]]}}",
+      "{\"step\":1,\"metrics\":{\"a\":0.25,\"b\":null},\"confusion\":{\"background\":true,\"names\":[\"x\","
+      "\"background\"],\"scores\":[0.05,0.5,0.95],\"report_score\":0.5,\"opens_at\":null,\"highest_score\":null,"
+      "\"objects\":[7],\"cells\":[[0,0,[1]],[0,1,[6,7,7]],[1,0,[3,2]]]}}"};
+  const char *path = in_tmp("figures.json");
+  for (int i = 0; i < COUNT(files); i++) {
+    Err err;
+    RunPage page = {0};
+    write_text(path, files[i]);
+    if (EXPECT(evaluation_read(path, test_tmp(), &page, &err)) && EXPECT_INT(page.evaluation.metrics.n, 2)) {
+      EXPECT_STR(page.evaluation.metrics.item[0].value, "0.25");
+      EXPECT_STR(page.evaluation.metrics.item[1].value, "-1");
+      const int64_t *count = page.evaluation.confusion.count;
+      EXPECT(count && count[0] == 0 && count[1] == 7 && count[2] == 2 && count[3] == 0);
+    }
+    run_page_free(&page);
+  }
+}
+
 // Pictures are those of the folder, whose names lead nowhere else, or in older versions addresses themselves.
 TEST(evaluation_read_finds_pictures) {
   Err err;

@@ -1,5 +1,6 @@
 // Confusion of detections against matrices worked out by hand, and against the evaluator's recall.
 #include <float.h>
+#include <math.h>
 #include "data/coco/cocoeval_confusion.h"
 #include "test/harness/coco_scene.h"
 #include "test/harness/test.h"
@@ -7,7 +8,7 @@
 // Compares with the matrix and frees the scene; `n` categories.
 static void expect_confusion(Scene *s, int n, double score, double iou, const int64_t *want) {
   Err err = {{0}};
-  int64_t *got = eval_confusion(&s->gt, &s->dt, EVAL_BBOX, score, iou, &err);
+  int64_t *got = eval_confusion(&s->gt, &s->dt, EVAL_BBOX, &score, 1, iou, &err);
   if (EXPECT(got != NULL))
     for (int i = 0; i < (n + 1) * (n + 1); i++)
       if (!EXPECT_INT(got[i], want[i])) printf("  row %d, column %d\n", i / (n + 1), i % (n + 1));
@@ -69,9 +70,42 @@ TEST(confusion_of_detections_refuses_what_cannot_be_scored) {
   Scene *s = four_detections();
   Err err = {{0}};
   s->results[1].has_bbox = false;
-  EXPECT(!eval_confusion(&s->gt, &s->dt, EVAL_BBOX, 0.5, 0.5, &err));
+  EXPECT(!eval_confusion(&s->gt, &s->dt, EVAL_BBOX, &(double){0.5}, 1, 0.5, &err));
   EXPECT(strstr(err.msg, "detection 2 has") != NULL);
   free(s);
+}
+
+// At several scores at once as at each by itself, which is not a part of what is paired at a lower one: at 0.5 the
+// second category has the object, at 0.3 the first.
+TEST(confusion_of_detections_at_several_scores) {
+  enum { N = 4, CLASSES = N + 1, SCORES = 13 };
+  Err err;
+  Scene *s = scene_new(1, 2);
+  add_gt(s, 0, 0, 0, 0, 50, 50);
+  add_dt(s, 0, 1, 0.5, 0, 0, 50, 50);
+  add_dt(s, 0, 0, 0.3, 0, 0, 50, 50);
+  int64_t *both = eval_confusion(&s->gt, &s->dt, EVAL_BBOX, (double[]){0.3, 0.5}, 2, 0.5, &err);
+  static const int64_t want[] = {1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0};
+  for (int i = 0; i < COUNT(want); i++) EXPECT_INT(both[i], want[i]);
+  free(both);
+  free(s);
+  for (uint64_t seed = 1; seed <= 4; seed++) {
+    s = random_scene(seed);
+    for (int i = 0; i < s->dt.n; i += 50) s->results[i].score = NAN;
+    double score[SCORES];
+    for (int k = 0; k < SCORES; k++) score[k] = k / (SCORES - 1.0);
+    for (int coarse = 0; coarse < 2; coarse++) {
+      const double iou = coarse ? 0.3 : 0.6;
+      int64_t *all = eval_confusion(&s->gt, &s->dt, EVAL_BBOX, score, SCORES, iou, &err);
+      for (int k = 0; k < SCORES; k++) {
+        int64_t *one = eval_confusion(&s->gt, &s->dt, EVAL_BBOX, &score[k], 1, iou, &err);
+        for (int i = 0; i < CLASSES * CLASSES; i++) EXPECT_INT(all[i * SCORES + k], one[i]);
+        free(one);
+      }
+      free(all);
+    }
+    free(s);
+  }
 }
 
 // On crowded scenes rows add up to the objects, columns to no more than the detections, and the diagonal over the row,
@@ -86,7 +120,8 @@ TEST(confusion_of_detections_agrees_with_the_evaluator) {
   Err err;
   double recall = 0;
   for (int t = 0; t < THRESHOLDS; t++) {
-    int64_t *count = eval_confusion(&s->gt, &s->dt, EVAL_BBOX, 0, t * ((0.95 - 0.5) / (THRESHOLDS - 1)) + 0.5, &err);
+    const double iou = t * ((0.95 - 0.5) / (THRESHOLDS - 1)) + 0.5;
+    int64_t *count = eval_confusion(&s->gt, &s->dt, EVAL_BBOX, &(double){0}, 1, iou, &err);
     for (int k = 0; k < N; k++) {
       int64_t row = 0, column = 0;
       for (int j = 0; j <= N; j++) {

@@ -1,0 +1,78 @@
+#include "evaluation/detection_confusion.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "data/coco/cocoeval_confusion.h"
+
+static const double OVERLAP = 0.5;
+
+// Returns the place of `least` among them.
+static int choose_scores(ReportScores *s, double least) {
+  int place = 0;
+  for (int i = 1; i < 20; i++) s->score[s->n++] = i / 20.0;
+  while (place < s->n && s->score[place] < least) place++;
+  if (place < s->n && s->score[place] == least) return place;
+  memmove(s->score + place + 1, s->score + place, (size_t)(s->n - place) * sizeof *s->score);
+  s->score[place] = least;
+  s->n++;
+  return place;
+}
+
+static double highest_score(const CocoResults *found) {
+  double highest = NAN;
+  for (int i = 0; i < found->n; i++) highest = fmax(highest, found->items[i].score); // a NaN counts for nothing
+  return highest;
+}
+
+// The matrix at one of the scores. Caller frees.
+static int64_t *counts_at(const ReportScores *s, int classes, int place) {
+  const size_t cells = (size_t)classes * (size_t)classes;
+  int64_t *count = xmalloc(cells * sizeof *count);
+  for (size_t i = 0; i < cells; i++) count[i] = s->count[i * (size_t)s->n + (size_t)place];
+  return count;
+}
+
+// Of all categories together: 2 · right / (objects + detections); 0 where there are neither.
+static double f1_at(const ReportScores *s, int classes, int place) {
+  int64_t *count = counts_at(s, classes, place);
+  const Confusion c = {.classes = classes, .count = count, .background = true};
+  const int64_t both = confusion_images(&c) + confusion_detections(&c);
+  const double f1 = both ? 2 * (double)confusion_right(&c) / (double)both : 0;
+  free(count);
+  return f1;
+}
+
+// The score with the best F1, the lowest of equal ones; NaN: no detection reaches any.
+static double best_score(const ReportScores *s, int classes) {
+  double best = NAN, best_f1 = -1;
+  for (int i = 0; i < s->n && s->score[i] <= s->highest; i++) {
+    const double f1 = f1_at(s, classes, i);
+    if (f1 <= best_f1) continue;
+    best_f1 = f1;
+    best = s->score[i];
+  }
+  return best;
+}
+
+void detection_confusion(const Coco *view, const CocoResults *found, double least, EvaluationReport *out) {
+  Err err;
+  const int n = view->num_categories;
+  ReportScores s = {.highest = highest_score(found), .least = least};
+  const int place = choose_scores(&s, least);
+  s.count = eval_confusion(view, found, EVAL_BBOX, s.score, s.n, OVERLAP, &err);
+  if (!s.count) return; // what cannot be matched has not been scored either
+  s.opens_at = best_score(&s, n + 1);
+  char **name = xcalloc((size_t)n + 1, sizeof *name);
+  for (int i = 0; i < n; i++) name[i] = xstrdup(view->categories[i].name ? view->categories[i].name : "");
+  name[n] = xstrdup("background");
+  out->confusion = (Confusion){
+      .classes = n + 1, .count = counts_at(&s, n + 1, place), .name = (const char *const *)name, .background = true};
+  out->scores = s;
+  out->rule = xasprintf("Objects by their category (rows) and what they were taken for (columns). Of the detections "
+                        "that reach the score, the highest first, each is paired with the free object of its category "
+                        "whose box it overlaps most, by an IoU of %g or more, and those that are left over in the same "
+                        "way with what is left of other categories. What has no partner is paired with the background: "
+                        "a false detection in its row, a missed object in its column.",
+                        OVERLAP);
+}
