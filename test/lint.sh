@@ -1,8 +1,8 @@
 #!/bin/sh
 # Checks what the compiler does not: which way includes run, that every header stands alone, no platform #ifdefs, one
 # statement a line, one name for one thing, 120 columns, links in Markdown, a file for every test, the length of lessons,
-# the gaps of exercises, the list of mutants, and the formatting. Prints FILE:LINE: what is wrong, and exits 1 if
-# anything is. Run from the root of the tree; test/lint_test.sh tests it.
+# the gaps of exercises, and the formatting. Prints FILE:LINE: what is wrong, and exits 1 if anything is. Run from the
+# root of the tree; test/lint_test.sh tests it.
 set -u
 here=$(dirname "$0")
 report=$(mktemp)
@@ -99,9 +99,6 @@ for header in $(sources | grep '\.h$'); do
 done
 
 python3 "$here/lint.py" $(sources) $(pages) >>"$report" || echo "$here/lint.py:1: did not run" >>"$report"
-
-# The guards that test/mutate.py takes out stand where its list says.
-[ ! -e test/mutants.txt ] || python3 "$here/mutate.py" --check >>"$report"
 
 if command -v clang-format >/dev/null; then
   sources | xargs clang-format --dry-run 2>&1 |

@@ -1,164 +1,463 @@
 #!/usr/bin/env python3
-"""Takes guards out of the sources one at a time and expects the tests to notice. Run by hand, from the root of a tree
-that is built; every mutant takes the seconds that its files take to compile:
+"""Makes small mistakes in the sources, one at a time, and lists those that no test notices. Run it from the root of a
+tree that is built with its programs (make all build/test_all), which nobody edits meanwhile:
 
-    B=build/cpu CUDA=0 python3 test/mutate.py [--check] [PART…]
+    CUDA=0 B=build python3 test/mutate.py [--seed N] [--count N] [--folder F] [--list] [--resume FILE]
 
-test/mutants.txt lists them, three lines each: "FILE: part of a test's name…", the text, and what stands in its place
-("-": nothing). Any white space of the text matches any white space of the file. PART chooses mutants by what their
-three lines contain. --check only makes sure that every text stands exactly once in its file; lint does so.
+CUDA, B, CC, CFLAGS and ARCH are taken from the environment, as they were given to make.
 
-Works on a copy of the tree in a temporary folder. Exits 1 when a mutant survives, is not found or does not compile."""
+A mutant has one mistake: a condition of if, while or ?: is negated (negate); a guard is left out, which is an if that
+leaves, or an operand of && or || (guard); a call is left out that returns nothing, or nothing that is used (call); a
+comparison or the end of a loop moves by one (bound). Mutants are made of all folders that the Makefile compiles for the
+CPU, and drawn by --seed. A line that did not change keeps its place in the draw, so that two versions of the tree are
+tried with nearly the same mutants.
+
+A mutant is run against the tests of its own folder (tiers 0 and 1), then against those of every folder with a file that
+includes its header (tier 0), up to the first that fails. Programs are not linked again: test/programs takes no part. A
+mutant is caught when a test fails or crashes twice, or prints nothing for --seconds, and passes without the mutant. It
+is equivalent, and not run, when its object code is the original's.
+
+Each mutant is one line: FILE:LINE, kind, result, test, seconds, the mistake. --resume appends these lines to FILE and
+skips what FILE has already. All is compiled into a temporary folder. Since a mutant may delete files or kill processes,
+tests run where they see no other process and can write to that folder alone; this takes unshare (util-linux) and the
+right to make namespaces."""
+import argparse
+import collections
 import glob
+import hashlib
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
-LIST = "test/mutants.txt"
-SECONDS = 120  # for the tests of one mutant; a loader that hangs says so before
+KINDS = ("negate", "guard", "call", "bound")
+TOKEN = re.compile(r"""(?P<skip>\s+|//[^\n]*|/\*.*?\*/|^[ \t]*\#(?:[^\n]*\\\n)*[^\n]*)|(?P<str>"(?:\\.|[^"\\\n])*")|
+  (?P<char>'(?:\\.|[^'\\\n])+')|(?P<num>\.?\d(?:[eEpP][+-]|[\w.])*)|(?P<word>[A-Za-z_]\w*)|
+  (?P<op><<=|>>=|->|\+\+|--|<<|>>|[<>=!+*/%&|^-]=|&&|\|\||.)""", re.S | re.M | re.X)
+OPENS, CLOSES = "([{", ")]}"
+ASSIGNS = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
+LEAVES = {"return", "continue", "break", "goto", "die", "exit", "_exit"}
+# What is said to a person, and invariants that only a bug breaks.
+MESSAGE = re.compile(r"(err_set|die\w*|printf|perror|warn\w*|log_note|CHECK\w*|_Static_assert|assert)$")
+# Calls that only give back (what is missing would show as a leak), that only matter in a race, or say something.
+KEPT = re.compile(r"(\w*free|f?close|closedir|dlclose|munmap|va_end|pthread_mutex_\w+|pthread_\w+_destroy|atomic_\w+)$")
+KEYWORDS = {"if", "while", "for", "switch", "return", "sizeof", "else", "do", "case"}
+Mutant = collections.namedtuple("Mutant", "file line kind start end text shown key")
 
 
-class Mutant:
-    def __init__(self, line, lines):
-        self.line = line
-        self.lines = lines
-        if len(lines) != 3 or ":" not in lines[0]:
-            sys.exit("%s:%d: expected FILE: tests, a text and its replacement" % (LIST, line))
-        self.file, tests = lines[0].split(":", 1)
-        self.tests = tests.split()
-        self.before = lines[1].strip()
-        self.after = "" if lines[2].strip() == "-" else lines[2].strip()
+class Source:
+    """The tokens of a file, which brackets belong together, and the mistakes that can be made in it."""
 
-    def places(self, text):
-        return list(re.finditer(r"\s+".join(re.escape(word) for word in self.before.split()), text))
+    def __init__(self, path):
+        self.path, self.raw = path, open(path, encoding="utf-8").read()
+        self.tokens = [(m.lastgroup, m.group(), m.start(), m.end()) for m in TOKEN.finditer(self.raw)
+                       if m.lastgroup != "skip"]
+        self.word = [t[1] for t in self.tokens] + [""]
+        self.pair, stack = {}, []
+        self.hushed = [False] * len(self.word)  # inside a message or an invariant, or outside all functions
+        bodies, quiet = 0, []
+        for i, (kind, word, _, _) in enumerate(self.tokens):
+            if kind == "op" and word in OPENS:
+                body = word == "{" and (bodies > 0 or self.word[i - 1] == ")")
+                hush = word == "(" and (MESSAGE.match(self.word[i - 1]) or self.word[i + 1] == "stderr" or
+                                        self.word[i - 1] == "fputs" and self.to_stderr(i))
+                stack.append((i, body, hush))
+                bodies += body
+                quiet += [i] if hush else []
+            self.hushed[i] = bodies == 0 or bool(quiet)
+            if kind == "op" and word in CLOSES and stack:
+                begin, body, hush = stack.pop()
+                self.pair[begin], self.pair[i] = i, begin
+                bodies -= body
+                if hush:
+                    quiet.pop()
+        self.found = []
 
-    def fault(self):
-        """Why the mutant cannot be made here, or None."""
-        if not os.path.exists(self.file):
-            return "no file " + self.file
-        places = len(self.places(open(self.file).read()))
-        if places != 1:
-            return "%s has this %s: %s" % (self.file, "%d times" % places if places else "nowhere", self.before)
-        return None if self.tests else "no test is named"
+    def to_stderr(self, i):
+        return "stderr" in self.word[i : self.word.index(";", i)] if ";" in self.word[i:] else False
+
+    def add(self, kind, first, last, text):
+        """The tokens first … last (included) become text."""
+        start, end = self.tokens[first][2], self.tokens[last][3]
+        self.found.append((kind, start, end, text + "\n" * self.raw.count("\n", start, end)))
+
+    def between(self, first, last):
+        return self.raw[self.tokens[first][2] : self.tokens[last][3]] if first <= last else ""
+
+    def operand_start(self, at, stops):
+        """The first token of the operand that ends before the operator at `at`."""
+        i = at - 1
+        while i >= 0 and self.word[i] not in stops and self.word[i] not in "([{;,}":
+            i = self.pair.get(i, i) - 1 if self.word[i] in ")]" else i - 1
+        return i + 1
+
+    def operand_end(self, at, stops):
+        i = at + 1
+        while i < len(self.tokens) and self.word[i] not in stops and self.word[i] not in ")]};,":
+            i = self.pair.get(i, i) + 1 if self.word[i] in OPENS else i + 1
+        return i - 1
+
+    def make(self):
+        outer = ASSIGNS | {"return", "?", ":", "case"}
+        for i, word in enumerate(self.word[:-1]):
+            if self.hushed[i] or self.tokens[i][0] == "str":
+                continue
+            if word in ("if", "while") and self.word[i + 1] == "(":
+                self.condition(i, word)
+            elif word == "?":
+                first = self.operand_start(i, outer)
+                strings = {self.tokens[i + 1][0], self.tokens[i + 3][0]}
+                if strings != {"str"}:  # two wordings
+                    self.add("negate", first, i - 1, "!(%s)" % self.between(first, i - 1))
+            elif word in ("&&", "||"):
+                first, last = self.operand_start(i, outer | {"&&", "||"}), self.operand_end(i, outer | {"&&", "||"})
+                self.operand(first, i, self.word[first])
+                self.operand(i, last, self.word[i + 1])
+            elif word in ("<", "<=", ">", ">="):
+                self.comparison(i, word)
+            elif self.tokens[i][0] == "word" and self.word[i - 1] in ("{", "}", ";", "else", ")"):
+                self.statement(i)
+        return self.found
+
+    def operand(self, first, last, word):
+        if not MESSAGE.match(word):
+            self.add("guard", first, last, "")
+
+    def condition(self, i, word):
+        close = self.pair[i + 1]
+        test = self.between(i + 2, close - 1)
+        if test not in ("true", "1"):
+            self.add("negate", i + 2, close - 1, "!(%s)" % test)
+        if word != "if":
+            return
+        end = self.pair[close + 1] if self.word[close + 1] == "{" else self.word.index(";", close)
+        last = max((k for k in range(close + 1, end) if self.word[k] in ";{" and k < end - 1), default=close)
+        if self.word[last + 1] in LEAVES and self.word[end + 1] != "else":
+            self.add("guard", i, end, "(void)(%s);" % test)
+
+    def comparison(self, i, word):
+        stops = ASSIGNS | {"return", "?", ":", "&&", "||", "case", "<", ">", "<=", ">=", "==", "!=", "!"}
+        first, last = self.operand_start(i, stops), self.operand_end(i, stops)
+        left, right = self.between(first, i - 1), self.between(i + 1, last)
+        if re.search(r"\d\.|\.\d|\de-?\d|\bINFINITY\b|\bHUGE_VAL|_MAX\b", left + " " + right):
+            return  # real numbers are not equal by chance
+        if self.word[last + 1] == "?":  # the larger or the smaller of two
+            middle = self.operand_end(last + 1, {":"})
+            if {self.between(last + 2, middle), self.between(middle + 2, self.operand_end(middle + 1, stops))} == \
+               {left, right}:
+                return
+        then = "%s = %s;"
+        if self.word[last + 1] == ")" and self.raw[self.tokens[last + 1][3] :].lstrip().startswith(
+                (then % (left, right), then % (right, left))):
+            return  # if (x > most) most = x;
+        if self.word[first - 1] == "(" and "-" in (self.word[first - 2], self.word[last + 2]):
+            return  # (x > y) - (x < y)
+        begin = first - 1
+        while begin > 0 and self.word[begin] not in "({":
+            begin = self.pair.get(begin, begin) - 1 if self.word[begin] in CLOSES else begin - 1
+        if self.word[begin - 1] == "for" and word == "<":  # ends one early; OpenMP wants the first form
+            if self.parallel(begin - 1):
+                self.add("bound", i + 1, last, right + " - 1")
+            else:
+                self.add("bound", first, i - 1, left + " + 1")
+        else:
+            self.add("bound", i, i, {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}[word])
+
+    def parallel(self, at):
+        before = self.raw[: self.tokens[at][2]].rstrip().rsplit("\n", 1)[-1]
+        return before.lstrip().startswith("#pragma omp")
+
+    def statement(self, i):
+        """name(…); name->f(…); name[i].f(…); a call whose result nobody uses."""
+        if self.word[i] in KEYWORDS or self.word[i - 1] == ")" and \
+           self.word[self.pair[i - 1] - 1] not in ("if", "for", "while"):
+            return
+        at = i
+        while self.word[at + 1] in ("->", ".", "["):
+            at = self.pair[at + 1] if self.word[at + 1] == "[" else at + 2
+        if self.word[at + 1] != "(" or self.word[self.pair[at + 1] + 1] != ";":
+            return
+        name = self.word[at]
+        if MESSAGE.match(name) or KEPT.match(name) or "stderr" in self.word[at : self.pair[at + 1]]:
+            return
+        self.add("call", i, self.pair[at + 1], "")
+
+    def mutants(self, seed):
+        seen = collections.Counter()
+        for kind, start, end, text in self.make():
+            begin = self.raw.rfind("\n", 0, start) + 1
+            stop = self.raw.find("\n", end)
+            before, after = " ".join(self.raw[begin:stop].split()), \
+                " ".join((self.raw[begin:start] + text + self.raw[end:stop]).split())
+            shown = "%s  ->  %s" % (before, after)
+            seen[kind, shown] += 1
+            key = "%d %s %s %s %d" % (seed, self.path, kind, shown, seen[kind, shown])
+            yield Mutant(self.path, self.raw.count("\n", 0, start) + 1, kind, start, end, text, shown,
+                         hashlib.sha256(key.encode()).digest())
 
 
-def mutants():
-    with open(LIST) as f:
-        lines = f.read().split("\n")
-    at, found = 0, []
-    while at < len(lines):
-        if not lines[at] or lines[at].startswith("#"):
-            at += 1
-            continue
-        end = at
-        while end < len(lines) and lines[end]:
-            end += 1
-        found.append(Mutant(at + 1, lines[at:end]))
-        at = end
-    return found
+def folders():
+    """Those that the Makefile compiles for the CPU, without lab/; exact/ has headers alone."""
+    listed = re.search(r"^folders := ((?:[^\n]*\\\n)*[^\n]*)", open("Makefile").read(), re.M).group(1)
+    return [f for f in listed.replace("\\\n", " ").split() if not f.startswith("lab")] + ["exact"]
 
 
-def copy_tree(to, build):
-    """Tracked and new files, and the build, with their times, so that make has nothing to do."""
-    listed = subprocess.check_output(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], text=True)
-    for path in filter(os.path.exists, listed.split("\0")):
-        os.makedirs(os.path.join(to, os.path.dirname(path)), exist_ok=True)
-        shutil.copy2(path, os.path.join(to, path))
-    shutil.copytree(build, os.path.join(to, build), copy_function=shutil.copy2)
+class Tests:
+    """Which tests a file has."""
+
+    def __init__(self):
+        self.named = {}  # test/F/test_S.c: the names of its tests
+        self.users = collections.defaultdict(set)  # a header: the folders of files that include it
+        self.headers = collections.defaultdict(list)  # a file: what it includes
+        for path in glob.glob("**/*.[ch]", recursive=True):
+            text = open(path, encoding="utf-8").read()
+            for header in re.findall(r'^#include "([^"]+)"', text, re.M):
+                self.users[header].add(os.path.dirname(path))
+                self.headers[path].append(header)
+            if os.path.basename(path).startswith("test_"):
+                self.named[path] = re.findall(r"^TEST\w*\((\w+)", text, re.M)
+        self.known = set(folders()) | {"fuzz"}
+
+    def of(self, path):
+        """Names and their tier, in the order in which they run: the file's own tests, its folder's, the others'."""
+        folder, stem = os.path.dirname(path), os.path.splitext(os.path.basename(path))[0]
+        header = "%s/%s.h" % (folder, stem)
+        own = [header] if os.path.exists(header) else \
+            [h for h in self.headers[path] if os.path.dirname(h) == folder]
+        include = {re.sub("^test/", "", user) for h in own for user in self.users[h]} - {folder}
+        mine = {p for p in self.named if os.path.dirname(p) == "test/" + folder}
+        first = {p for p in mine if self.is_of(os.path.basename(p)[len("test_"):-2], stem)}
+        others = {p for p in self.named if os.path.dirname(p)[len("test/"):] in include & self.known}
+        return [(sorted(n for p in part for n in self.named[p]), tier)
+                for part, tier in ((first, 1), (mine - first, 1), (others - mine, 0))]
+
+    @staticmethod
+    def is_of(tested, stem):
+        return (tested + "_").startswith(stem + "_") or (stem + "_").startswith(tested + "_")
 
 
-def run_programs(tests):
-    """Whether one of the tests, of which parts of names are given, runs programs."""
-    names = []
-    for path in glob.glob("test/programs/test_*.c") + glob.glob("test/lab/**/test_*.c", recursive=True):
-        names += re.findall(r"^TEST\w*\((\w+)", open(path).read(), re.MULTILINE)
-    return any(t in name for t in tests for name in names)
+CONFINED = """for m in $(awk '{ print $2 }' /proc/self/mounts); do case $m in /proc* | /sys* | /dev*) ;; *)
+  mount -o remount,bind,ro "$m" ;; esac; done 2>/dev/null
+mount --bind "$TMPDIR" "$TMPDIR" && mount -o remount,bind,rw "$TMPDIR" && ! [ -w "$THIS" ] || exit 99
+echo 1000 >/proc/self/oom_score_adj
+ulimit -f 2000000
+exec "$@" """  # the first to go when memory is out, and files of 1 GB at most
 
 
-class Tree:
-    def __init__(self, root, build):
-        self.root, self.build = root, build
+class Lab:
+    """Compiles, links and tests a mutant in a temporary folder."""
+
+    def __init__(self, room, options):
+        self.room, self.options, self.build = room, options, os.environ.get("B", "build")
+        self.given = ["%s=%s" % (name, os.environ[name]) for name in ("B", "CUDA", "CC", "CFLAGS", "ARCH")
+                      if name in os.environ]
+        self.healthy = {}  # a test: whether it passes without a mutant
+        self.original = {}  # an object's command: what it makes of the original
         shared = os.environ.get("MASKRCNN_SHARED", os.path.abspath("../shared"))
-        self.environment = dict(os.environ, B=build, MASKRCNN_SHARED=shared)
+        self.environment = dict(os.environ, B=self.build, MASKRCNN_SHARED=shared, TMPDIR=room + "/tmp",
+                                THIS=os.path.abspath("Makefile"), CCACHE_DISABLE="1", LC_ALL="C")
+        os.makedirs(room + "/tmp")
+        self.confine = []
+        if not options.unconfined:
+            user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+            self.confine = ["unshare", *user, "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c",
+                            CONFINED, "sh"]
+            if subprocess.run(self.confine + ["true"], env=self.environment, stderr=subprocess.DEVNULL).returncode:
+                sys.exit("mutate.py: unshare cannot confine the tests here, and a mutant may delete files or kill "
+                         "processes: run as root, or in a container of your own with --unconfined")
+        subprocess.run(["make", "-s", *self.given, self.build + "/test_all"], check=True)
+        listed = subprocess.check_output([self.build + "/test_all", "--tier", "1", "--list"], text=True)
+        self.registered = {name: int(tier) for tier, name in map(str.split, listed.splitlines())}
 
-    def make(self, tests):
-        """True when it compiles; the programs are linked only for tests that run them."""
-        targets = ["all"] if run_programs(tests) else []
-        given = ["%s=%s" % (name, os.environ[name]) for name in ("CUDA", "CC", "CFLAGS", "ARCH") if name in os.environ]
-        command = ["make", "-s", "B=" + self.build, *given, self.build + "/test_all", *targets]
-        done = subprocess.run(command, cwd=self.root, capture_output=True, text=True)
-        return done.returncode == 0, done.stderr
+    def commands(self, path):
+        """What make would run if the file were newer: commands of objects, and the one that links test_all."""
+        target = self.build + "/test_all"
+        said = subprocess.run(["make", "-n", "-W", path, *self.given, target], capture_output=True, text=True).stdout
+        lines = [line.rsplit(" && ", 1)[-1] for line in said.splitlines()]
+        needed = next((shlex.split(line) for line in lines if " -o %s " % target in line + " "), [])
+        archived = next((line.split() for line in lines if line.startswith("ar qcs %s/objects.a " % self.build)), [])
+        objects = [c for c in map(shlex.split, lines) if "-c" in c and c[c.index("-o") + 1].endswith(".o")]
+        return [c for c in objects if c[c.index("-o") + 1] in needed + archived], needed
 
-    def test(self, tests):
-        """"passes", or how the tests failed, and what they said."""
-        process = subprocess.Popen([self.build + "/test_all", "--tier", "1", *tests], cwd=self.root,
-                                   env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   errors="replace", start_new_session=True)
-        try:
-            said = process.communicate(timeout=SECONDS)[0]
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            return "hangs", process.communicate()[0]
-        if process.returncode == 0:
-            return "passes", said
-        return ("fails" if process.returncode == 1 else "ends"), said
+    def compile(self, command, path, folder):
+        """The object, compiled with the file in `folder` in place of the tree's, or None."""
+        to = os.path.join(folder, command[command.index("-o") + 1].replace("/", "+"))
+        at = command.index("-c")
+        source = os.path.join(folder, command[at + 1]) if command[at + 1] == path else command[at + 1]
+        flags = [f for f in command[:at] if f not in ("-Werror", "-MMD", "-MP", "-g", "-I.")]
+        flags += ["-w", "-I" + folder, "-I.", "-ffile-prefix-map=%s/=" % folder]
+        done = subprocess.run(flags + ["-c", source, "-o", to], capture_output=True, env=self.environment)
+        return to if done.returncode == 0 else None
 
-    def try_mutant(self, m):
-        path = os.path.join(self.root, m.file)
-        text = open(path).read()
-        place = m.places(text)[0]
-        with open(path, "w") as f:
-            f.write(text[: place.start()] + m.after + text[place.end() :])
-        compiles, said = self.make(m.tests)
-        result = self.test(m.tests)[0] if compiles else "does not compile: " + said.strip().split("\n")[0]
-        with open(path, "w") as f:
+    def write(self, folder, path, text):
+        os.makedirs(os.path.join(folder, os.path.dirname(path)), exist_ok=True)
+        with open(os.path.join(folder, path), "w", encoding="utf-8") as f:
             f.write(text)
-        return result
+
+    def make(self, m):
+        """The mutant's test_all, or why there is none."""
+        objects, link = self.commands(m.file)
+        if not objects or not link:
+            return None, "not compiled"  # a header that nobody includes here
+        text = open(m.file, encoding="utf-8").read()
+        folder, plain = self.room + "/mutant", self.room + "/original"
+        shutil.rmtree(folder, ignore_errors=True)  # an earlier mutant's header
+        self.write(folder, m.file, text[: m.start] + m.text + text[m.end :])
+        self.write(plain, m.file, text)
+        made, differ = {}, False
+        for command in objects:
+            name = command[command.index("-o") + 1]
+            made[name] = self.compile(command, m.file, folder)
+            if not made[name]:
+                return None, "not compiled"
+            if name not in self.original:
+                path = self.compile(command, m.file, plain)
+                self.original[name] = open(path, "rb").read() if path else b""
+            differ |= open(made[name], "rb").read() != self.original[name]
+        if not differ:
+            return None, "equivalent"
+        program = self.room + "/test_all"
+        first = [o for name, o in made.items() if name not in link]  # before the archive that has the originals
+        command = [made.get(word, program if word == self.build + "/test_all" else word) for word in link]
+        at = next(i for i, word in enumerate(command) if word.endswith(".o"))
+        done = subprocess.run(command[:at] + ["-Wl,-S"] + first + command[at:], capture_output=True, text=True,
+                              env=self.environment)
+        return (program, None) if done.returncode == 0 else (None, "not compiled")
+
+    def run(self, program, names):
+        """The first test that fails, and how: "fails", "crashes" or "hangs"; (None, None) when all pass."""
+        process = subprocess.Popen([*self.confine, program, "--tier", "1", *names], env=self.environment,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                   start_new_session=True)
+        said, at, failed = b"", "", None
+        heard, ended, silent = [time.time()], threading.Event(), threading.Event()
+
+        def watch():
+            while not ended.wait(0.2):
+                if time.time() - heard[0] > self.options.seconds:
+                    silent.set()
+                    os.killpg(process.pid, signal.SIGKILL)
+                    return
+        threading.Thread(target=watch, daemon=True).start()
+        try:
+            while not failed:
+                piece = os.read(process.stdout.fileno(), 65536)
+                if not piece:
+                    break
+                heard[0] = time.time()
+                said = (said + piece)[-65536:]
+                for name in re.findall(rb"^(\w+) ", said, re.M):
+                    at = name.decode() if name.decode() in self.registered else at
+                line = re.search(rb"^(\w+) [^\n]* s  FAIL", said, re.M)
+                failed = line and line.group(1).decode()
+            if not failed:
+                process.wait()
+        finally:
+            ended.set()
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+        code = process.wait()
+        process.stdout.close()
+        shutil.rmtree(self.room + "/tmp", ignore_errors=True)
+        os.makedirs(self.room + "/tmp", exist_ok=True)
+        if failed:
+            return failed, "fails"
+        if silent.is_set():
+            return at, "hangs"
+        return (None, None) if code == 0 else (at, "crashes")
+
+    def test(self, program, names, tier):
+        """As run, of tests that pass without the mutant; a failure counts when it comes again."""
+        names = [n for n in names if self.registered.get(n, 2) <= tier and self.healthy.get(n, True)]
+        while names:
+            name, how = self.run(program, names)
+            if not how:
+                break
+            if not name:  # before the first test
+                return "the start", how
+            if name not in self.healthy:
+                self.healthy[name] = self.run(self.build + "/test_all", [name])[1] is None
+                if not self.healthy[name]:
+                    print("# %s does not pass without a mutant: left out" % name, flush=True)
+            if self.healthy[name] and (how == "hangs" or self.run(program, [name])[1]):
+                return name, how
+            names = [n for n in names if n > name]  # sorted, as test_all runs them
+        return None, None
+
+    def outcome(self, m, parts):
+        program, why = self.make(m)
+        if why:
+            return why, "-"
+        for names, tier in parts:
+            test, how = self.test(program, names, tier)
+            if how:
+                return "caught", "%s %s" % (test, how)
+        return "survived", "-"
 
 
-def run(chosen, build):
-    with tempfile.TemporaryDirectory(prefix="maskrcnn-mutants-") as root:
-        copy_tree(root, build)
-        tree = Tree(root, build)
-        every = sorted({t for m in chosen for t in m.tests})
-        compiles, said = tree.make(every)
-        if not compiles:
-            sys.exit("the tree does not compile: " + said)
-        for test in every:  # one that fails, or is not there, would tell nothing
-            result, said = tree.test([test])
-            if result != "passes":
-                sys.exit("without a mutant %s %s:\n%s" % (test, result, said))
-        noticed = 0
-        for m in chosen:
-            start = time.time()
-            result = tree.try_mutant(m)
-            noticed += result in ("fails", "ends", "hangs")
-            shown = "SURVIVES" if result == "passes" else result
-            print("%-9s %5.1f s  %s:%d: %s: %s" % (shown, time.time() - start, LIST, m.line, m.file, m.before),
-                  flush=True)
-        print("%d of %d mutants noticed" % (noticed, len(chosen)))
-        return noticed == len(chosen)
+def drawn(seed, folder):
+    paths = sorted(p for f in folders() if not folder or f == folder for p in glob.glob(f + "/*.[ch]"))
+    return sorted((m for p in paths for m in Source(p).mutants(seed)), key=lambda m: m.key)
+
+
+def summary(results):
+    """results: (kind, result) of every mutant."""
+    for kind in (*KINDS, "all"):
+        counts = collections.Counter(r for k, r in results if kind in (k, "all"))
+        compiled = counts["caught"] + counts["survived"]
+        if compiled:
+            print("# %-6s %d of %d caught (%.1f %%); %d equivalent, %d not compiled" % (
+                kind, counts["caught"], compiled, 100 * counts["caught"] / compiled, counts["equivalent"],
+                counts["not compiled"]))
 
 
 def main():
-    arguments = sys.argv[1:]
-    check = "--check" in arguments
-    parts = [a for a in arguments if a != "--check"]
-    chosen = [m for m in mutants() if not parts or any(p in line for p in parts for line in m.lines)]
-    faults = [(m, m.fault()) for m in chosen]
-    for m, fault in faults:
-        if fault:
-            print("%s:%d: %s" % (LIST, m.line, fault))
-    if check or any(fault for _, fault in faults):
-        sys.exit(any(fault for _, fault in faults))
-    if not chosen:
-        sys.exit("no mutant contains " + " or ".join(parts))
-    sys.exit(not run(chosen, os.environ.get("B", "build")))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=20, help="how many of the draw (default: 20)")
+    parser.add_argument("--folder", help="only mutants of this folder, such as data/coco")
+    parser.add_argument("--list", action="store_true", help="print the mutants; compile nothing")
+    parser.add_argument("--resume", metavar="FILE", help="append the results to FILE; leave out what it has already")
+    parser.add_argument("--seconds", type=float, default=40, help="a test that prints nothing for so long hangs")
+    parser.add_argument("--unconfined", action="store_true", help="run the tests without namespaces, so that they can "
+                        "delete and kill whatever you can")
+    options = parser.parse_args()
+    if options.folder and options.folder not in folders():
+        parser.error("no folder %s; there are %s" % (options.folder, " ".join(folders())))
+    chosen = drawn(options.seed, options.folder)[: options.count]
+    if options.list:
+        for m in chosen:
+            print("%s:%d\t%s\t%s" % (m.file, m.line, m.kind, m.shown))
+        return
+    known = {}
+    if options.resume and os.path.exists(options.resume):
+        rows = [line.rstrip("\n").split("\t") for line in open(options.resume, encoding="utf-8")]
+        known = {(row[0], row[1], row[5]): row[2] for row in rows if len(row) == 6}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))  # nothing is left behind
+    tests, results = Tests(), []
+    with tempfile.TemporaryDirectory(prefix="maskrcnn-mutants-") as room:
+        lab = Lab(room, options)
+        for m in chosen:
+            place = "%s:%d" % (m.file, m.line)
+            result = known.get((place, m.kind, m.shown))
+            if not result:
+                begin = time.time()
+                result, test = lab.outcome(m, tests.of(m.file))
+                line = "\t".join((place, m.kind, result, test, "%.1f" % (time.time() - begin), m.shown))
+                print(line, flush=True)
+                if options.resume:
+                    with open(options.resume, "a", encoding="utf-8") as f:
+                        f.write(line + "\n")
+            results.append((m.kind, result))
+    summary(results)
 
 
-main()
+if __name__ == "__main__":
+    main()
