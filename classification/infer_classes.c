@@ -230,7 +230,7 @@ static void score(Sink *sink) {
   if (s->all.left_out) printf("; unreadable, left out: %d", s->all.left_out);
   printf("\n");
   if (!confusion_write(run->o->out, &r.confusion, &err)) die(EXIT_RUN, "%s", err.msg);
-  line_print(stderr, "confusion matrix: %s/confusion.txt, .json and .svg", run->o->out);
+  line_print(stderr, "confusion matrix: %s/confusion.txt and .json", run->o->out);
   if (!task_classification.score(d, &s->all, &m, &err) || !score_file_write(run, &m, &r, &err))
     die(EXIT_RUN, "%s", err.msg);
   line_print(stderr, "page: %s/" SCORES_PAGE, run->o->out);

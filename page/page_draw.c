@@ -1,9 +1,7 @@
 #include "page/page_draw.h"
 #include <stdlib.h>
 #include "base/alloc.h"
-#include "base/file.h"
 #include "base/run_folder.h"
-#include "page/confusion_svg.h"
 #include "page/curves.h"
 #include "page/evaluation_read.h"
 #include "page/page_read.h"
@@ -16,20 +14,12 @@ static bool draw_page(const char *folder, const char *name, const RunPage *page,
   return ok;
 }
 
-static bool draw_confusion(const char *folder, const RunPage *page, Err *err) {
-  char *facts = xasprintf("%s/confusion.json", folder);
-  const bool there = path_is_file(facts) && page->evaluation.confusion.count;
-  free(facts);
-  return !there || confusion_draw(folder, &page->evaluation.confusion, err);
-}
-
 bool page_draw(const char *folder, Err *err) {
   RunPage page = {0};
   bool ok = page_read(&page, folder, NULL, err);
   if (ok) { // each whether or not another could be written; the first failure is told
     ok = draw_page(folder, PAGE_FILE, &page, err);
     ok &= curves_draw(folder, &page, ok ? err : NULL);
-    ok &= draw_confusion(folder, &page, ok ? err : NULL);
   }
   run_page_free(&page);
   return ok;
@@ -40,8 +30,7 @@ bool page_draw_scores(const char *folder, Err *err) {
   char *path = xasprintf("%s/" SCORES, folder);
   bool ok = evaluation_read(path, folder, &page, err);
   page.evaluation.step = PAGE_OF_WEIGHTS;
-  ok = ok && draw_page(folder, SCORES_PAGE, &page, err) &&
-       (page.evaluation.confusion.background || confusion_draw(folder, &page.evaluation.confusion, err));
+  ok = ok && draw_page(folder, SCORES_PAGE, &page, err);
   run_page_free(&page);
   free(path);
   return ok;

@@ -15,7 +15,6 @@
 #include "data/coco/coco.h"
 #include "data/coco/cocoeval_confusion.h"
 #include "data/coco/confusion.h"
-#include "page/confusion_svg.h"
 #include "page/precision_recall.h"
 
 // What people should know about their files before they compare the figures with others'.
@@ -59,9 +58,9 @@ static void note_boxless(const Coco *gt) {
   X(STRING, max_dets, "1,10,100", "A,B,C", "limits on the detections per image and category; AP needs 100")            \
   X(FLAG, per_category, false, "also print a row per category")                                                        \
   X(FLAG, json, false, "print one JSON object, categories included, instead")                                          \
-  X(HEADING, "Curves and confusion matrix: FILE.json or FILE.svg, or a FOLDER for both")                               \
-  X(STRING, curves, NULL, "PATH", "precision over recall, for each category and for all")                              \
-  X(STRING, confusion, NULL, "PATH", "which categories are taken for which, or for background; FILE.txt, too")         \
+  X(HEADING, "Curves and confusion matrix: a file, or a FOLDER for both files")                                        \
+  X(STRING, curves, NULL, "PATH", "precision over recall, for each category and for all: FILE.json, FILE.svg")         \
+  X(STRING, confusion, NULL, "PATH", "which categories are taken for which, or for background: FILE.json, FILE.txt")   \
   X(FLOAT, confusion_score, 0.5f, -INFINITY, INFINITY, "S", "smallest score of a detection in the confusion matrix")   \
   X(FLOAT, confusion_iou, 0.5f, 0.01, 1, "IOU", "smallest overlap of a match in the confusion matrix")
 // clang-format on
@@ -95,14 +94,14 @@ static bool ends_in(const char *path, const char *ending) {
   return n > m && strcmp(path + n - m, ending) == 0;
 }
 
-// Refuses the name of a file that nothing can be written as, before any work; makes the folder.
-static void prepare(const char *option, const char *path, bool text) {
+// Refuses the name of a file that nothing can be written as, before any work: a .json, or the other; makes the folder.
+static void prepare(const char *option, const char *path, const char *other) {
   struct stat there;
   Err err;
-  if (ends_in(path, ".json") || ends_in(path, ".svg") || (text && ends_in(path, ".txt"))) return;
+  if (ends_in(path, ".json") || ends_in(path, other)) return;
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
   if (dot && dot > name && dot[1] && dot[1] != '.' && stat(path, &there) != 0)
-    die(EXIT_USAGE, "--%s %s: expected FILE.json or FILE.svg%s, or a folder", option, path, text ? ", FILE.txt" : "");
+    die(EXIT_USAGE, "--%s %s: expected FILE.json or FILE%s, or a folder", option, path, other);
   if (!dirs_make(path, &err)) die(EXIT_USAGE, "--%s: %s", option, err.msg);
 }
 
@@ -140,9 +139,8 @@ static bool write_confusion(const CocoevalOptions *o, const Coco *gt, const Coco
            number_text(iou, t));
   const Confusion c = {.classes = n + 1, .count = count, .name = names, .background = true, .rule = rule};
   const bool ok = ends_in(path, ".json")  ? confusion_json(path, &c, err)
-                  : ends_in(path, ".svg") ? confusion_svg(path, &c, err)
                   : ends_in(path, ".txt") ? confusion_text(path, &c, err)
-                                          : confusion_write(path, &c, err) && confusion_draw(path, &c, err);
+                                          : confusion_write(path, &c, err);
   free(names);
   free(ids);
   free(count);
@@ -188,8 +186,8 @@ int main(int argc, char **argv) {
 
   int limits[EVAL_LIMITS];
   read_limits(o.max_dets, limits);
-  if (o.curves) prepare("curves", o.curves, false);
-  if (o.confusion) prepare("confusion", o.confusion, true);
+  if (o.curves) prepare("curves", o.curves, ".svg");
+  if (o.confusion) prepare("confusion", o.confusion, ".txt");
 
   FileSet read = {0};
   file_set_add(&read, o.gt);

@@ -13,7 +13,7 @@ echo
 cat <<EOF
 classes of each image: $D/found/classes.jsonl
 learning curve:        $D/run/curves.svg
-confusion matrix:      $D/found/confusion.svg
+confusion matrix:      $D/found/confusion.txt
 the run in figures:    $D/run/run.json
 EOF
 tail -n 1 "$D/scores.txt"

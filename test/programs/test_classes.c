@@ -153,8 +153,8 @@ static double number_in(const char *file, const char *key) {
 }
 
 TEST_TIER(classes_files_of_a_run, 1) {
-  static const char *const there[] = {"run.json",      "confusion.txt", "confusion.json",
-                                      "confusion.svg", "curves.svg",    "best-top1.safetensors"};
+  static const char *const there[] = {"run.json", "confusion.txt", "confusion.json", "curves.svg",
+                                      "best-top1.safetensors"};
   char run_json[64];
   whole();
   for (int i = 0; i < COUNT(there); i++) EXPECT(path_is_file(file_of(whole(), there[i])));

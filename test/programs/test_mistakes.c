@@ -164,8 +164,7 @@ TEST_TIER(program_mistakes_of_cocoeval, 1) {
     expect_mistake("expected three whole numbers from 1 on that ascend", "%s --max-dets '%s'", eval, limits[i]);
   expect_mistake("--iou takes bbox, segm or boundary, not \"outline\"", "%s --iou outline", eval);
   expect_mistake("curve.png: expected FILE.json or FILE.svg, or a folder", "%s --curves %s", eval, in_tmp("curve.png"));
-  expect_mistake("no.xls: expected FILE.json or FILE.svg, FILE.txt, or a folder", "%s --confusion %s", eval,
-                 in_tmp("no.xls"));
+  expect_mistake("no.svg: expected FILE.json or FILE.txt, or a folder", "%s --confusion %s", eval, in_tmp("no.svg"));
   write_text(in_tmp("boxless.json"), "{\"images\":[{\"id\":1,\"height\":8,\"width\":6}],\"categories\":[{\"id\":3}],"
                                      "\"annotations\":[{\"id\":5,\"image_id\":1,\"category_id\":3,"
                                      "\"segmentation\":[[1,1,4,1,4,5]]}]}");
