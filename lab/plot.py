@@ -1,8 +1,8 @@
 """Plots as SVG, by the standard library alone: panels over each other, with lines or bars, and one legend. What was
 measured is filled; what others published, or what is predicted, is open and dashed."""
+import html
 import math
 import re
-from xml.sax.saxutils import escape
 
 WIDTH, LEFT, RIGHT, HEAD, PANEL, TOP, BOTTOM, LEGEND_LINE = 860, 84, 24, 52, 320, 44, 62, 20
 # Okabe and Ito's colours without yellow, which every common colour blindness tells apart; brighter on dark pages.
@@ -105,7 +105,7 @@ def names_axis(names):
 
 def text(x, y, kind, what):
     what = re.sub("[\0-\x08\x0b-\x1f\ufffe\uffff]", "\ufffd", what)  # XML has no place for them
-    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{escape(what)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{html.escape(what, quote=False)}</text>'
 
 
 def draw_mark(series, x, y):
@@ -201,7 +201,8 @@ def draw_legend(series, bars, y):
             out.append(draw_bar(one, LEFT, line - 9, 22, 10))
         else:
             style = "dashed" if one.dashed else "line"
-            out += [f'<path class="{style} c{one.colour}" d="M{LEFT} {line - 4}h22"/>', draw_mark(one, LEFT + 11, line - 4)]
+            out += [f'<path class="{style} c{one.colour}" d="M{LEFT} {line - 4}h22"/>',
+                    draw_mark(one, LEFT + 11, line - 4)]
         out.append(text(LEFT + 30, line, "legend", one.name))
     return out
 
@@ -210,7 +211,9 @@ def svg(title, panels, note=None):
     """The whole picture. Series of one name are told once in the legend."""
     head = HEAD + (20 if note else 0)
     drawings = [Drawing(panel, head + PANEL * i) for i, panel in enumerate(panels)]
-    named = {series.name: series for d in reversed(drawings) for series, _ in reversed(d.seen)}
+    named = {}
+    for series, _ in (seen for drawing in drawings for seen in drawing.seen):
+        named.setdefault(series.name, series)
     legend = head + PANEL * len(panels) + 14
     height = legend + LEGEND_LINE * len(named) + 12
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
@@ -220,4 +223,4 @@ def svg(title, panels, note=None):
     for drawing in drawings:
         out += drawing.draw()
     bars = any(panel.bars for panel in panels)
-    return "\n".join(out + draw_legend(list(named.values())[::-1], bars, legend)) + "\n</svg>\n"
+    return "\n".join(out + draw_legend(named.values(), bars, legend)) + "\n</svg>\n"

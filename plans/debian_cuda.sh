@@ -2,7 +2,7 @@
 # The CUDA toolkit of Debian 13 (12.4) as a folder, without installing it: for plans/stack.plan where no 12.x can be had
 # otherwise. apt-get and dpkg-deb, no root; a gigabyte is fetched:
 #   sh plans/debian_cuda.sh /opt/cuda-12.4
-#   TOOLKITS="12.4=/opt/cuda-12.4" build/study plans/stack.plan --only toolkit=12.4
+#   TOOLKITS="12.4=/opt/cuda-12.4" python3 lab/study.py plans/stack.plan --only toolkit=12.4
 # nvcc 12.4 takes gcc up to 13. SUITE: another of Debian's.
 set -eu
 folder=${1:?FOLDER} suite=${SUITE:-trixie}

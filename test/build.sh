@@ -80,7 +80,7 @@ programs=$(count '^link ')
 makes nvcc "$kernels"
 holds train libkernels.a
 holds train 'jobs.*-j3'
-for program in doctor inspect cocoeval report shapes study machine; do lacks build/$program libkernels.a; done
+for program in doctor inspect cocoeval report shapes machine; do lacks build/$program libkernels.a; done
 holds build/machine cuda/machine.cu.o
 lacks build/doctor '\.cu\.o'
 holds build/cuda/nms.cu.o arch=compute_90a,code=sm_90a

@@ -1,0 +1,465 @@
+#!/usr/bin/env python3
+"""Runs what a plan asks for, and writes its tables and plots: docs/studies.md.
+
+    python3 lab/study.py PLAN [options] [--merge RESULTS.jsonl …]
+
+Exit status: 0; 1 when runs failed or are left, 2 for a mistake in the plan or the options.
+"""
+import argparse
+import contextlib
+import datetime
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+
+import study_run
+from records import MACHINE, Refused
+from study_figures import FAILED, NO_VALUE, OK, OUT_OF_MEMORY, Data, Rows, Run, find
+from study_plan import Plan, holds
+from study_tables import Tables
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+LONGEST_NAME = 180
+
+
+def say(*lines):
+    for line in lines:
+        print(re.sub(r"[\0-\x1f\x7f]", "?", line), file=sys.stderr, flush=True)
+
+
+# ---- what a command printed -----------------------------------------------------------------------------------------
+
+def read_text(path):
+    with open(path, encoding="utf-8", errors="replace") as f:
+        return f.read()
+
+
+def refuse_constant(name):
+    raise ValueError(f"{name} is no JSON")
+
+
+def printed_records(path):
+    """(the text of each JSON object that begins a line, on one line; why the last that is none cannot be read)."""
+    text, at, records, unread = read_text(path), 0, [], None
+    decoder = json.JSONDecoder(parse_constant=refuse_constant)
+    while at < len(text):
+        if text[at] == "{":
+            try:
+                _, end = decoder.raw_decode(text, at)
+                records.append(re.sub(r"[\r\n]", " ", text[at:end]))
+                at = end
+            except (ValueError, RecursionError) as error:
+                unread = str(error)
+        at = text.find("\n", at) + 1 or len(text)
+    return records, unread
+
+
+def last_lines(path):
+    """Of what was printed, newest first; short enough for a table."""
+    lines = (re.sub(r"[\0-\x1f\x7f]", "?", line.strip())[:400] for line in re.split(r"[\r\n]", read_text(path)))
+    return [line for line in lines if line][:-13:-1]
+
+
+def last_line(files):
+    return (last_lines(files + ".stderr") + last_lines(files + ".stdout") + ["it printed nothing"])[0]
+
+
+def why_failed(outcome, files):
+    line = last_line(files)
+    if outcome["late"]:
+        return f"ended after {outcome['seconds']:.3g} s, as timeout says: {line}"
+    if outcome["signal"]:
+        why = ", by which the system ends what takes too much memory" if outcome["signal"] == 9 else ""
+        return f"signal {outcome['signal']}{why}: {line}"
+    return f"exit status {outcome['exit']}: {line}"
+
+
+class Verdict:
+    """What a command's run of one cell came to: state, why, and the records (as texts) that are kept: those that measures
+    are read from, or else the last, and one that names the machine."""
+
+    def __init__(self, plan, cell, repeat, outcome, sweep_failed, files):
+        texts, unread = printed_records(files + ".stdout")
+        run = Run(plan, cell, repeat, [json.loads(t) for t in texts], None if sweep_failed else outcome["seconds"])
+        kept = {run.source(m) for m in plan.measures.values() if not m.value} - {None}
+        last = [i for i, record in enumerate(run.records) if run.owns(record)] or [len(texts) - 1]
+        kept |= set() if kept or not texts else {last[-1]}
+        machines = [i for i, record in enumerate(run.records) if find(record, "machine")[0]]
+        kept |= {machines[-1]} if machines and not kept & set(machines) else set()
+        self.texts, run.records = [texts[i] for i in sorted(kept)], [run.records[i] for i in sorted(kept)]
+        self.records, self.run = run.records, run
+        missing = next((why for why in (run.value(m)[1] for m in run.own_measures()) if why), None)
+        ended_well = not (outcome["exit"] or outcome["signal"] or outcome["late"])
+        self.state, self.why = OK, None
+        if missing or not (ended_well or sweep_failed):
+            memory = self.memory(files, not (ended_well or outcome["late"] or sweep_failed))
+            self.state = OUT_OF_MEMORY if memory else NO_VALUE if ended_well else FAILED
+            missing = f"no JSON is printed: {unread}" if unread and not texts else missing
+            self.why = memory or (missing if ended_well else why_failed(outcome, files))
+
+    def memory(self, files, words):
+        """How the run says that memory was out: by a record, or, of a command that failed, in words."""
+        for record in self.records[::-1]:
+            if self.run.owns(record) and record.get("out_of_memory") is True:
+                return str(record.get("why") or "the record says so")
+        return next((line for line in last_lines(files + ".stderr") if words and re.search(
+            "out of memory|too little memory", line, re.I)), None)
+
+
+# ---- where it comes from --------------------------------------------------------------------------------------------
+
+def commit():
+    said = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"],
+                          capture_output=True, text=True, check=False)
+    return said.stdout.strip() or "unknown"
+
+
+def machine():
+    """As build/machine says it, which asks the GPU; where there is none, what the system says."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        program = os.path.join(os.environ.get("B", "build"), "machine")
+        return json.loads(subprocess.run([program], capture_output=True, text=True, check=False).stdout)["machine"]
+    values = dict.fromkeys(sorted(MACHINE))
+    for name, path, pattern in (("cpu", "/proc/cpuinfo", r"model name\s*: (.*)"),
+                                ("os", "/etc/os-release", r'PRETTY_NAME="?([^"\n]*)')):
+        with contextlib.suppress(OSError, TypeError):
+            values[name] = re.search(pattern, read_text(path))[1]
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {**values, "cores": len(os.sched_getaffinity(0)), "ram_gib": round(memory / 2 ** 30, 1),
+            "kernel": " ".join((platform.system(), platform.release(), platform.machine()))}
+
+
+def date():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def compact(value):
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+class Results:
+    """The file results.jsonl, to which lines are added whole: a kill leaves at most a piece of one, which is cut off."""
+
+    def __init__(self, path, plan):
+        self.path, self.plan = path, plan
+        self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        self.machine, self.commit = None, commit()
+        with open(path, "rb") as f:
+            text = f.read()
+        os.ftruncate(self.file, text.rfind(b"\n") + 1)
+        plans = [line for line in text.split(b"\n")[:-1] if line.startswith(b'{"kind":"plan"')]
+        if not plans or json.loads(plans[-1])["text"] != plan.text:
+            self.add({"kind": "plan", "file": plan.path, "text": plan.text, "date": date(), "commit": self.commit,
+                      "clean": not re.search("-dirty$|^unknown$", self.commit), "command": shlex.join(sys.argv),
+                      "machine": self.ask_machine()})
+
+    def ask_machine(self):
+        self.machine = self.machine or machine()
+        return self.machine
+
+    def add(self, record, texts=None):
+        """texts: of the records that the command printed, as they are."""
+        line = compact(record)
+        if texts is not None:
+            line = f'{line[:-1]},"records":[{",".join(texts)}]}}'
+        data, begin = (line + "\n").encode("utf-8", "replace"), os.lseek(self.file, 0, os.SEEK_END)
+        try:
+            while data:
+                data = data[os.write(self.file, data):]
+            os.fsync(self.file)
+        except OSError:
+            os.ftruncate(self.file, begin)
+            raise
+
+    def add_run(self, cell, repeat, order, files, outcome, verdict):
+        sweep = self.plan.commands[cell["command"]].sweep
+        swept = {"swept": self.plan.settings[sweep].values[cell[sweep]]} if sweep else {}
+        has = {name for name in ("commit", "machine") if any(find(r, name)[0] for r in verdict.records)}
+        origin = {"date": date(), **({} if "commit" in has else {"commit": self.commit}),
+                  **({} if "machine" in has else {"machine": self.ask_machine()})}
+        self.add({"kind": "run", "command": cell["command"], "settings": {s: v for s, v in cell.items() if s != "command"},
+                  "repeat": repeat, "state": verdict.state, "why": verdict.why, "exit": outcome["exit"],
+                  "signal": outcome["signal"], "seconds": outcome["seconds"], "seed": self.plan.seed, "order": order,
+                  "ran": self.plan.kept_command(cell, repeat), **swept, "files": files, **origin}, verdict.texts)
+
+    def add_left(self, cell, repeat, files, why):
+        self.add({"kind": "left", "command": cell["command"], "settings": {s: v for s, v in cell.items() if s != "command"},
+                  "repeat": repeat, "why": why, "files": files})
+
+
+# ---- the runs -------------------------------------------------------------------------------------------------------
+
+class Study:
+    def __init__(self, plan, folder, only, limit):
+        self.plan, self.folder, self.only, self.begin, self.limit = plan, folder, only, time.monotonic(), limit
+        self.prepared = {}  # command: why it failed, or None
+        self.rows = Rows(plan)
+        self.results_path = os.path.join(folder, "results.jsonl")
+
+    def read(self, *others):
+        self.rows = Rows(self.plan)
+        for path in ([self.results_path] if os.path.isfile(self.results_path) else []) + list(others):
+            self.rows.read(path)
+
+    def wanted(self):
+        return [c for c in self.plan.cells() if not self.plan.is_skipped(c) and (not self.only or holds(self.only, c))]
+
+    def order(self):
+        """(cell, repeat) of all runs: by repeats, and in each in a random order that follows from the seed; what a command
+        sweeps stays together."""
+        def key(run):
+            cell, repeat = run
+            label = self.plan.label({s: v for s, v in cell.items() if s != self.plan.commands[cell["command"]].sweep})
+            return repeat, hashlib.sha256(f"{self.plan.seed} {repeat} {label}".encode()).digest()
+        return sorted(((cell, repeat) for repeat in range(1, self.plan.repeats + 1) for cell in self.wanted()), key=key)
+
+    def turns(self):
+        """(cells, repeat) of each process that is left to run: of a sweep all values that are, unless one that failed has
+        left them to run by themselves."""
+        done, turns = self.rows.runs_done(), []
+        for cell, repeat in self.order():
+            key, sweep = self.rows.run_key(cell, repeat), self.plan.commands[cell["command"]].sweep
+            together = {s: v for s, v in cell.items() if s != sweep}, repeat
+            if key in done:
+                continue
+            if sweep and key not in self.rows.left and turns and turns[-1][2] == together:
+                turns[-1][0].append(cell)
+            else:
+                turns.append(([cell], repeat, together if sweep and key not in self.rows.left else None))
+        return [turn[:2] for turn in turns]
+
+    def expand(self, text, cells, repeat, files):
+        sweep = self.plan.commands[cells[0]["command"]].sweep
+        swept = ",".join(self.plan.settings[sweep].values[c[sweep]] for c in cells) if sweep else None
+        return self.plan.expand(text, cells[0], repeat, files, self.folder, swept)
+
+    def files(self, cells, repeat):
+        """What the files of a turn begin with; a hash keeps names apart in which letters were replaced."""
+        label = self.plan.label(*cells)
+        name = re.sub(r"[^A-Za-z0-9._+=-]", "_", label.replace(" ", "-").replace(",", "+"))[:LONGEST_NAME]
+        if name.replace("-", " ").replace("+", ",") != label.replace("-", " "):
+            name += "-" + hashlib.sha256(label.encode()).hexdigest()[:8]
+        return os.path.join(self.folder, "runs", f"{name}-{repeat}")
+
+    def show(self):
+        turns = self.turns()
+        for cells, repeat in turns:
+            command = self.plan.commands[cells[0]["command"]].run
+            print(f"{self.plan.label(*cells)}, repeat {repeat}: {self.expand(command, cells, repeat, self.files(cells, repeat))}")
+        print(f"{sum(len(cells) for cells, _ in turns)} of {len(self.order())} runs are left")
+
+    def run_all(self):
+        """How many runs are left at the end."""
+        results, turns = Results(self.results_path, self.plan), self.turns()
+        total, left = len(self.order()), sum(len(cells) for cells, _ in turns)
+        study_run.adopt_orphans()
+        study_run.Interrupt.catch()
+        while turns and not self.interrupted() and time.monotonic() - self.begin <= self.limit:
+            cells, repeat = turns.pop(0)
+            if sys.stderr.isatty():
+                print(f"[{total - left + 1} of {total}] {self.plan.label(*cells)}, repeat {repeat} …", end="", file=sys.stderr,
+                      flush=True)
+            again = self.take_turn(results, cells, repeat, total, left)
+            left -= len(cells) - len(again)
+            turns = [([cell], repeat) for cell in again] + turns
+        if left:
+            say(f"{'interrupted' if self.interrupted() else '--limit'}: {left} of {total} runs are left; the same call "
+                "continues with them")
+        return left
+
+    def interrupted(self):
+        return study_run.Interrupt.asked_at is not None
+
+    def take_turn(self, results, cells, repeat, total, left):
+        """Runs one process and keeps what it came to; the cells that have to run by themselves, or again."""
+        command, files = self.plan.commands[cells[0]["command"]], self.files(cells, repeat)
+        os.makedirs(os.path.dirname(files), exist_ok=True)
+        if os.path.exists(files):
+            shutil.rmtree(files)  # what a run that was ended has left there
+        if "{out}" in command.run:
+            os.mkdir(files)
+        unprepared = self.prepare(command, cells, repeat, files)
+        outcome = {"exit": 0, "signal": 0, "seconds": 0.0, "late": False, "interrupted": self.interrupted()}
+        if not unprepared and not self.interrupted():
+            outcome = study_run.run(self.expand(command.run, cells, repeat, files), files + ".stdout", files + ".stderr",
+                                    command.timeout)
+        if outcome["interrupted"] and (len(cells) == 1 or not os.path.exists(files + ".stdout")):
+            return cells
+        bad = unprepared or outcome["exit"] or outcome["signal"] or outcome["late"] or outcome["interrupted"]
+        failure = None if len(cells) == 1 or not bad else unprepared or why_failed(outcome, files)
+        again, share = [], {**outcome, "seconds": None if failure else outcome["seconds"] / len(cells)}
+        for cell in cells:
+            verdict = Unprepared(unprepared) if unprepared else Verdict(
+                self.plan, cell, repeat, {**outcome, "seconds": outcome["seconds"] / len(cells)}, bool(failure), files)
+            name = os.path.basename(files)
+            if failure and verdict.state not in (OK, OUT_OF_MEMORY):  # at which of them it failed is not known
+                again.append(cell)
+                if not outcome["interrupted"]:
+                    results.add_left(cell, repeat, name, failure)
+                continue
+            order = total - left + 1 + len(cells[:cells.index(cell)]) - len(again)
+            results.add_run(cell, repeat, order, name, share, verdict)
+            self.tell(cell, repeat, share, verdict, f"[{order} of {total}] ")
+        if failure and not outcome["interrupted"]:
+            say(f"{self.plan.label(*cells)}, repeat {repeat}: {failure}" + (
+                f"; {len(again)} of its {len(cells)} values run by themselves" if again else ""))
+        return again
+
+    def prepare(self, command, cells, repeat, files):
+        """Runs once what the command needs; why it failed, or None."""
+        text = self.expand(command.prepare, cells, repeat, files)
+        if text and text not in self.prepared:
+            say(f"prepare: {text}")
+            files = os.path.join(self.folder, "runs", f"prepare-{len(self.prepared) + 1}")
+            outcome = study_run.run(text, files + ".stdout", files + ".stderr", command.timeout)
+            bad = outcome["exit"] or outcome["signal"] or outcome["late"]
+            self.prepared[text] = f"prepare failed: {last_line(files)}" if bad else None
+        return self.prepared.get(text)
+
+    def tell(self, cell, repeat, outcome, verdict, before):
+        line = f"{before}{self.plan.label(cell)}, repeat {repeat}" + (
+            "" if outcome["seconds"] is None else f": {outcome['seconds']:.1f} s")
+        if verdict.state != OK:
+            line += f", {verdict.state}: {verdict.why}"
+        else:
+            for m in verdict.run.own_measures()[:2]:
+                line += f", {m.label} {verdict.run.value(m)[0]:.6g}" + (f" {m.unit}" if m.unit else "")
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr)
+        say(line)
+
+    # ---- what comes of it ----
+
+    def refuse_changed(self):
+        for row in self.rows:
+            if row.is_changed():
+                now, what = self.plan.kept_command(row.cell, row.repeat), "the command"
+                was = row.ran
+                if now == was:
+                    what, was, now = f"the text of {row.cell[row.sweep]}", row.swept, \
+                        self.plan.settings[row.sweep].values[row.cell[row.sweep]]
+                raise Refused(f'{self.plan.path}: {what} has changed since it ran: {row.where} has "{was}", here it is '
+                              f'"{now}"; --rerun changed runs it again, another --out keeps both')
+
+    def write(self):
+        data = Data(self.plan, self.rows, self.only)
+        tables = Tables(data, self.rows.others, sum(row.is_changed()
+                        for row in self.rows if row.where.startswith(self.results_path)))
+        self.replace("tables.md", tables.text())
+        self.replace("cells.jsonl", "".join(line + "\n" for line in tables.records()))
+        for one in self.plan.plots:
+            self.replace(one.name + ".svg", tables.plot(one))
+        print(os.path.join(self.folder, "tables.md"))
+
+    def replace(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path + ".new", "w", encoding="utf-8") as f:
+            f.write(text)
+        os.replace(path + ".new", path)
+
+    def tell_failures(self):
+        """A line for each command that lacks figures; how many runs do, out of memory apart."""
+        lacking = 0
+        for name in self.plan.commands:
+            rows = [row for row in self.rows if row.cell["command"] == name]
+            bad = [row for row in rows if row.state in (FAILED, NO_VALUE)]
+            lacking += len(bad)
+            if bad:
+                say(f"{self.plan.path}: the command {name} gave no figures in {'all, ' if len(bad) == len(rows) else ''}"
+                    f"{len(bad)} of its {len(rows)} runs, which --rerun failed runs again; the last one: {bad[-1].state}: "
+                    f"{bad[-1].why or ''}")
+        return lacking
+
+
+class Unprepared:
+    """The verdict on what never ran."""
+
+    def __init__(self, why):
+        self.state, self.why, self.records, self.texts = FAILED, why, [], []
+
+
+def lock(folder):
+    """The folder, for this process and those that watch its commands alone."""
+    os.makedirs(folder, exist_ok=True)
+    file = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o666)
+    for wait in [0.1] * 20 + [0]:  # so long the commands of a study that was killed may take to end
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"process {os.getpid()} on {platform.node()}".encode(), 0)
+            return
+        except BlockingIOError:
+            time.sleep(wait)
+    raise Refused(f"{folder} is in use by {os.pread(file, 300, 0).decode() or 'another process'}; wait until it ends, or give "
+                  "another --out")
+
+
+def options():
+    parser = argparse.ArgumentParser(description="Runs what a plan asks for, and writes its tables and plots; "
+                                     "docs/studies.md describes plans.")
+    parser.add_argument("plan", metavar="PLAN")
+    parser.add_argument("--out", metavar="DIR", help="folder of results, tables and plots (default: out/NAME)")
+    parser.add_argument("--set", metavar="'NAME=VALUE …'", help="replace values of the plan's [given]")
+    parser.add_argument("--only", metavar="'SETTING=VALUE …'", help="run and show only these, such as batch=2,4")
+    parser.add_argument("--list", action="store_true", help="list what would run, in order, and run nothing")
+    parser.add_argument(
+    "--table",
+    action="store_true",
+     help="write tables and plots of the results there are; run nothing")
+    parser.add_argument("--merge", nargs="+", metavar="RESULTS", help="the same, with results.jsonl of other machines")
+    parser.add_argument("--rerun", choices=("none", "failed", "changed"), default="none",
+                        help="run again what failed, or what has changed in the plan since (default: none)")
+    parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS",
+                        help="start no run after this time (default: no limit)")
+    return parser.parse_args()
+
+
+def main():
+    args = options()
+    plan = Plan(args.plan, args.set)
+    try:
+        only = plan.conditions(args.only) if args.only else None
+    except Refused as error:
+        raise Refused(f"--only {args.only}: {error}") from None
+    name = os.path.splitext(os.path.basename(args.plan))[0]
+    study = Study(plan, args.out or os.path.join("out", name), only, args.limit)
+    if args.table and not os.path.isfile(study.results_path):
+        raise Refused(f"{study.results_path} is not there; the plan without --table makes it")
+    runs, left = not (args.list or args.table or args.merge), 0
+    if (runs or args.list) and not study.wanted():
+        raise Refused(
+            f"{plan.path}: nothing to run: {'--only and ' if only else ''}[skip] exclude all combinations of settings")
+    if not args.list:
+        lock(study.folder)
+    study.read()
+    if args.rerun == "failed":
+        study.rows.drop(lambda row: row.state in (FAILED, NO_VALUE))
+    elif args.rerun == "changed":
+        study.rows.drop(lambda row: row.is_changed())
+    if runs or args.list:
+        study.refuse_changed()
+    if args.list:
+        return study.show()
+    if runs:
+        left = study.run_all()
+    study.read(*args.merge or ())
+    if args.merge and not list(study.rows):
+        raise Refused(f"--merge {args.merge[0]}: no run of {plan.path}; give the results.jsonl of studies of that plan")
+    lacking = study.tell_failures()
+    study.write()
+    return 1 if lacking or left else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main() or 0)
+    except (Refused, OSError) as problem:
+        sys.exit(print(f"study: {problem}", file=sys.stderr) or 2)
