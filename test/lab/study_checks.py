@@ -254,11 +254,11 @@ class Runs(Fixture):
                                     "read: y\n[measure s]\nread: @seconds\n"))
         self.assertIn("[3 of 3] alone, repeat 3: ", said)
         self.assertTrue(os.path.isdir(os.path.join(self.root, "out", "runs", "alone-2")))
-        self.assertIn("| 2.00 ± 0.58 | 0.0", self.tables())
+        self.assertRegex(self.tables(), r"\| 2\.00 ± 0\.58 \| \d+\.\d+ ")
 
     def test_failures_are_rows_and_the_others_go_on(self):
         plan = self.plan("""title: Failing
-timeout: 0.3
+timeout: 1
 [setting case]
 values: good, record, words, crash, killed, lacks, null, nan, huge, late
 [command c]
@@ -534,7 +534,7 @@ class Sweeps(Fixture):
     def test_a_sweep_that_hangs(self):
         """timeout is for the whole sweep, and then for each value that it kept waiting."""
         self.study(self.sweep("1, 2, 3", "for n; do [ $n != 2 ] || sleep 30; echo '{\"n\":'$n',\"v\":'$n'}'; done",
-                              "timeout: 0.5\n" + ONCE), status=1)
+                              "timeout: 1\n" + ONCE), status=1)
         self.assertIn("| 1 | 1 |\n| 2 | failed |\n| 3 | 3 |", self.tables())
 
     def test_an_interrupt_keeps_what_it_has_printed(self):
