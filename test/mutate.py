@@ -13,9 +13,9 @@ CPU, and drawn by --seed. A line that did not change keeps its place in the draw
 tried with nearly the same mutants.
 
 A mutant is run against the tests of its own folder (tiers 0 and 1), then against those of every folder with a file that
-includes its header (tier 0), up to the first that fails. Programs are not linked again: test/programs takes no part. A
-mutant is caught when a test fails or crashes twice, or prints nothing for --seconds, and passes without the mutant. It
-is equivalent, and not run, when its object code is the original's.
+includes a header in which the mutant's file is declared (tier 0), up to the first that fails. Programs are not linked
+again: test/programs takes no part. A mutant is caught when a test fails or crashes twice, or prints nothing for
+--seconds, and passes without the mutant. It is equivalent, and not run, when its object code is the original's.
 
 Each mutant is one line: FILE:LINE, kind, result, test, seconds, the mistake. --resume appends these lines to FILE and
 skips what FILE has already. All is compiled into a temporary folder. Since a mutant may delete files or kill processes,
@@ -215,8 +215,9 @@ class Tests:
         self.named = {}  # test/F/test_S.c: the names of its tests
         self.users = collections.defaultdict(set)  # a header: the folders of files that include it
         self.headers = collections.defaultdict(list)  # a file: what it includes
+        self.text = {}
         for path in glob.glob("**/*.[ch]", recursive=True):
-            text = open(path, encoding="utf-8").read()
+            self.text[path] = text = open(path, encoding="utf-8").read()
             for header in re.findall(r'^#include "([^"]+)"', text, re.M):
                 self.users[header].add(os.path.dirname(path))
                 self.headers[path].append(header)
@@ -227,15 +228,20 @@ class Tests:
     def of(self, path):
         """Names and their tier, in the order in which they run: the file's own tests, its folder's, the others'."""
         folder, stem = os.path.dirname(path), os.path.splitext(os.path.basename(path))[0]
-        header = "%s/%s.h" % (folder, stem)
-        own = [header] if os.path.exists(header) else \
-            [h for h in self.headers[path] if os.path.dirname(h) == folder]
-        include = {re.sub("^test/", "", user) for h in own for user in self.users[h]} - {folder}
+        include = {re.sub("^test/", "", user) for h in self.own(path) for user in self.users[h]} - {folder}
         mine = {p for p in self.named if os.path.dirname(p) == "test/" + folder}
         first = {p for p in mine if self.is_of(os.path.basename(p)[len("test_"):-2], stem)}
         others = {p for p in self.named if os.path.dirname(p)[len("test/"):] in include & self.known}
         return [(sorted(n for p in part for n in self.named[p]), tier)
                 for part, tier in ((first, 1), (mine - first, 1), (others - mine, 0))]
+
+    def own(self, path):
+        """The headers of its folder that declare what the file defines; of an op, those that it includes."""
+        near = [h for h in self.text if h.endswith(".h") and os.path.dirname(h) == os.path.dirname(path)]
+        names = re.findall(r"^(?!static\b|typedef\b)[A-Za-z_][\w ]*[ *](\w+)\(", self.text[path], re.M)
+        declared = re.compile(r"\b(%s)\(" % "|".join(set(names))) if names else None
+        found = [h for h in near if h == path or declared and declared.search(self.text[h])]
+        return found or [h for h in self.headers[path] if h in near]
 
     @staticmethod
     def is_of(tested, stem):
