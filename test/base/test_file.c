@@ -67,6 +67,21 @@ TEST(file_failed_commit_leaves_nothing_behind) {
   free(path);
 }
 
+// What a killed program left is taken away.
+TEST(file_clean_takes_what_was_left) {
+  char *path = xasprintf("%s/left", test_tmp());
+  Err err;
+  AtomicFile a;
+  EXPECT(write_text(path, "whole", &err) && file_begin(&a, path, &err));
+  char *tmp = xstrdup(a.tmp);
+  file_keep(&a);
+  EXPECT(path_is_file(tmp));
+  file_clean(path);
+  EXPECT(!path_is_file(tmp) && path_is_file(path));
+  free(tmp);
+  free(path);
+}
+
 // Of two that write one file, the first does; then the second may.
 TEST(file_has_one_writer) {
   char *path = xasprintf("%s/contested", test_tmp());

@@ -90,6 +90,24 @@ TEST(engine_steps_on_the_canvas_of_its_batch) {
   engine_close(&one);
 }
 
+// A step that is timed does what any other does, and says how long each part took.
+TEST(engine_times_the_same_step) {
+  ModelConfig config = small_config(NORM_GN, CLASSES);
+  Engine timed, plain;
+  small_engine_random(&timed, &config, 1);
+  small_engine_random(&plain, &config, 1);
+  engine_time_nodes(&timed, true, NULL);
+  for (int i = 0; i < 2; i++) {
+    StepResult r = small_step(&timed, i), want = small_step(&plain, i);
+    EXPECT(r.total == want.total && r.grad_norm == want.grad_norm);
+    EXPECT(r.forward_seconds > 0 && r.backward_seconds > 0 && r.update_seconds > 0);
+    EXPECT(want.forward_seconds == 0);
+  }
+  expect_same_params(&timed, &plain, true);
+  engine_close(&timed);
+  engine_close(&plain);
+}
+
 // The same batch again and again is learnt. Which RoIs are sampled changes on the way, and with them the total: what
 // has to fall is the best of it so far, and the loss of the anchors, whose sample is the same at every step.
 TEST(engine_learns) {

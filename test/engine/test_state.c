@@ -96,6 +96,7 @@ TEST(state_metadata) {
   config.roi_aligned = true;
   config.rpn_beta = 0.1f;
   config.anchor_ratio[0] = 1 / 3.f;
+  config.label_smoothing = 0.25f; // the last field
   Engine e;
   small_engine_random(&e, &config, 1);
   engine_set_scale(&e, (double[]){65536, 3, 0.25});
